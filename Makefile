@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# One line per target below "##" is what `make help` prints.
+
+SHELL := /bin/bash
+BUILD ?= build/user
+SUITE ?= trixie
+
+# The kernel to build for: the running one, else the newest whose headers are here.
+KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
+	$(shell ls -d /lib/modules/*/build /usr/src/linux-headers-*-amd64 2>/dev/null | sort -rV | head -1))
+
+.PHONY: help demo test test-all kmod kmod-uml uprov install check bench bench-uml clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+demo: ## boot a guest and run ibv_* programs between sirdma and soft-RoCE, ending in a table
+	scripts/setup
+	scripts/stage $(SUITE)
+	vm/run --suite $(SUITE) --timeout 1200 vm/demo.sh
+
+test: ## everything CI runs: unit tests under sanitizers, oracles, Debian 13 guest
+	scripts/setup
+	scripts/test trixie
+
+test-all: ## the same, and a Debian 12 guest (Linux 6.1)
+	scripts/setup
+	scripts/test trixie bookworm
+
+kmod: ## kernel modules for KDIR, into build/kmod-RELEASE
+	@[[ -n "$(KDIR)" ]] || { echo "no kernel headers found: install linux-headers-amd64 or say make kmod KDIR=..." >&2; exit 1; }
+	@[[ "$(KDIR)" == */$$(uname -r)/build ]] || echo "note: not for the running kernel $$(uname -r) but for $(KDIR)"
+	scripts/kmod-build $(KDIR)
+
+kmod-uml: ## kernel modules for User-Mode Linux, into build/kmod-uml
+	scripts/kmod-build "$$(vm/uml/build)" uml ARCH=um
+
+uprov: ## the libibverbs provider, into BUILD (build/user)
+	cmake -G Ninja -S uprov -B $(BUILD) -DCMAKE_INSTALL_PREFIX=/usr -DSIRDMA_TESTS=OFF -DSIRDMA_PROGRAMS=OFF
+	ninja -C $(BUILD)
+
+install: kmod uprov ## modules (with depmod), provider and its libibverbs.d entry, below DESTDIR
+	scripts/install-modules "$$(scripts/kmod-build --release $(KDIR))" "$(DESTDIR)"
+	DESTDIR=$(DESTDIR) cmake --install $(BUILD)
+
+check: ## style and layering: checkpatch, sparse, clang-format, clang-tidy, purity, headers alone
+	scripts/check
+
+bench: ## sirdma beside soft-RoCE in a guest; table and build/bench/results.json
+	scripts/setup
+	scripts/bench guest
+
+bench-uml: ## the same under User-Mode Linux, with uml- names
+	scripts/setup
+	scripts/bench uml
+
+clean: ## remove build/ (downloaded and built guests stay in the cache, see vm/lib.sh)
+	rm -rf build

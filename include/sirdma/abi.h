@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Private data of the uverbs commands. Layout source: irdma's uverbs ABI 5
+ * (include/uapi/rdma/irdma-abi.h); extensions are negotiated by
+ * SIRDMA_UCTX_KICK in comp_mask.
+ */
+#ifndef SIRDMA_ABI_H
+#define SIRDMA_ABI_H
+
+#include "bits.h"
+
+#define SIRDMA_ABI_VERSION 5
+/* rdma_driver_id of our own identity: outside the range of enum rdma_driver_id ("SIRD"). */
+#define SIRDMA_DRIVER_ID 0x53495244
+#define SIRDMA_ABI_MIN_USER_VERSION 4
+
+enum sirdma_memreg_type {
+	SIRDMA_MEMREG_MEM = 0,
+	SIRDMA_MEMREG_QP = 1, /* SQ pages, RQ pages, then the shadow area on a page of its own */
+	SIRDMA_MEMREG_CQ = 2, /* CQ pages (cq_pages), or the CQ shadow area (cq_pages = 1) */
+};
+
+/* comp_mask of alloc_ucontext, request and response */
+#define SIRDMA_UCTX_USE_RAW_ATTR SIRDMA_BIT(0)
+#define SIRDMA_UCTX_MIN_HW_WQ_SIZE SIRDMA_BIT(1) /* response: min_hw_wq_size is filled in */
+#define SIRDMA_UCTX_KICK SIRDMA_BIT(32) /* need_kick words are kept; post_send(NULL) kicks */
+
+/* feature_flags */
+#define SIRDMA_FEATURE_RTS_AE SIRDMA_BIT(0)
+#define SIRDMA_FEATURE_CQ_RESIZE SIRDMA_BIT(1) /* the CQ shadow is registered separately */
+#define SIRDMA_FEATURE_64B_CQE SIRDMA_BIT(5)
+#define SIRDMA_FEATURE_ATOMICS SIRDMA_BIT(6)
+#define SIRDMA_FEATURE_SRQ SIRDMA_BIT(7)
+
+#define SIRDMA_HW_REV_GEN2 2
+
+struct sirdma_alloc_ucontext_req {
+	__u32 rsvd32;
+	__u8 userspace_ver;
+	__u8 rsvd8[3];
+	__aligned_u64 comp_mask;
+};
+SIRDMA_SIZE_IS(struct sirdma_alloc_ucontext_req, 16);
+
+struct sirdma_alloc_ucontext_resp {
+	__u32 max_pds;
+	__u32 max_qps;
+	__u32 wq_size;
+	__u8 kernel_ver;
+	__u8 rsvd[3];
+	__aligned_u64 feature_flags;
+	__aligned_u64 db_mmap_key;
+	__u32 max_hw_wq_frags;
+	__u32 max_hw_read_sges;
+	__u32 max_hw_inline;
+	__u32 max_hw_rq_quanta;
+	__u32 max_hw_wq_quanta;
+	__u32 min_hw_cq_size;
+	__u32 max_hw_cq_size;
+	__u16 max_hw_sq_chunk;
+	__u8 hw_rev;
+	__u8 rsvd2;
+	__aligned_u64 comp_mask;
+	__u16 min_hw_wq_size;
+	__u8 rsvd3[6];
+};
+SIRDMA_OFFSET_IS(struct sirdma_alloc_ucontext_resp, comp_mask, 64);
+
+struct sirdma_alloc_pd_resp {
+	__u32 pd_id;
+	__u8 rsvd[4];
+};
+
+struct sirdma_resize_cq_req {
+	__aligned_u64 user_cq_buffer;
+};
+
+struct sirdma_create_cq_req {
+	__aligned_u64 user_cq_buf;
+	__aligned_u64 user_shadow_area;
+};
+
+struct sirdma_create_cq_resp {
+	__u32 cq_id;
+	__u32 cq_size;
+};
+
+struct sirdma_create_qp_req {
+	__aligned_u64 user_wqe_bufs;
+	__aligned_u64 user_compl_ctx;
+};
+
+struct sirdma_create_qp_resp {
+	__u32 qp_id;
+	__u32 actual_sq_size; /* ring size in WQEs of the largest size: quanta >> shift */
+	__u32 actual_rq_size; /* same */
+	__u32 drv_opt;
+	__u16 push_idx;
+	__u8 lsmm;
+	__u8 rsvd;
+	__u32 qp_caps; /* SIRDMA_QP_CAP_* */
+};
+SIRDMA_SIZE_IS(struct sirdma_create_qp_resp, 24);
+
+#define SIRDMA_QP_CAP_WRITE_IMM SIRDMA_BIT(0)
+#define SIRDMA_QP_CAP_SEND_IMM SIRDMA_BIT(1)
+#define SIRDMA_QP_CAP_ROCE SIRDMA_BIT(2)
+#define SIRDMA_QP_CAP_PUSH SIRDMA_BIT(3)
+
+struct sirdma_mem_reg_req {
+	__u16 reg_type; /* enum sirdma_memreg_type */
+	__u16 cq_pages;
+	__u16 rq_pages;
+	__u16 sq_pages;
+};
+SIRDMA_SIZE_IS(struct sirdma_mem_reg_req, 8);
+
+struct sirdma_modify_qp_req {
+	__u8 sq_flush;
+	__u8 rq_flush;
+	__u8 rsvd[6];
+};
+
+struct sirdma_modify_qp_resp {
+	__aligned_u64 push_wqe_mmap_key;
+	__aligned_u64 push_db_mmap_key;
+	__u16 push_offset;
+	__u8 push_valid;
+	__u8 rsvd[5];
+};
+
+struct sirdma_create_ah_resp {
+	__u32 ah_id;
+	__u8 rsvd[4];
+};
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Completion, completion-event and asynchronous-event queue elements.
+ * Layout source: irdma GEN2 (defs.h, ctrl.c).
+ */
+#ifndef SIRDMA_CQE_H
+#define SIRDMA_CQE_H
+
+#include "bits.h"
+
+/* CQE, 32 bytes. The ring expects valid 1 on the first lap and flips on wrap. */
+struct sirdma_cqe {
+	__le64 len; /* SIRDMA_CQE_PAYLDLEN */
+	__le64 compl_ctx; /* the QP's compl_ctx, echoed */
+	__le64 qp; /* SIRDMA_CQE_INVSTAG or SRCQPN, SIRDMA_CQE_QPID */
+	__le64 hdr; /* SIRDMA_CQE_* */
+};
+SIRDMA_SIZE_IS(struct sirdma_cqe, 32);
+
+/*
+ * Second half of an extended CQE (SIRDMA_CQE_EXT in the first): the next
+ * 32 bytes of the ring, wrapping to index 0 with its own polarity; in a CQ of
+ * 64-byte elements, the second half of the same element.
+ */
+struct sirdma_cqe_ext {
+	__le64 imm; /* immediate data in CPU order, 31:0 */
+	__le64 rsvd;
+	__le64 smac_vlan; /* source MAC 47:0, VLAN 63:48 */
+	__le64 hdr; /* SIRDMA_CQE_EXT_* and SIRDMA_CQE_VALID */
+};
+SIRDMA_SIZE_IS(struct sirdma_cqe_ext, 32);
+
+#define SIRDMA_CQE_PAYLDLEN SIRDMA_MASK(31, 0)
+#define SIRDMA_CQE_INVSTAG SIRDMA_MASK(31, 0)
+#define SIRDMA_CQE_SRCQPN SIRDMA_MASK(31, 0)
+#define SIRDMA_CQE_QPID SIRDMA_MASK(55, 32)
+
+#define SIRDMA_CQE_MINERR SIRDMA_MASK(15, 0)
+#define SIRDMA_CQE_MAJERR SIRDMA_MASK(31, 16)
+#define SIRDMA_CQE_WQEIDX SIRDMA_MASK(46, 32) /* in quanta, both queues */
+#define SIRDMA_CQE_EXT SIRDMA_BIT(50)
+#define SIRDMA_CQE_SRQ SIRDMA_BIT(52)
+#define SIRDMA_CQE_STAG SIRDMA_BIT(53) /* RC: INVSTAG is valid */
+#define SIRDMA_CQE_IPV4 SIRDMA_BIT(53) /* UD: the GRH holds an IPv4 header */
+#define SIRDMA_CQE_SOLICITED SIRDMA_BIT(54)
+#define SIRDMA_CQE_ERROR SIRDMA_BIT(55)
+#define SIRDMA_CQE_OP SIRDMA_MASK(61, 56) /* SQ: enum sirdma_sq_op; RQ: SIRDMA_RQ_OP_* */
+#define SIRDMA_CQE_SQ SIRDMA_BIT(62)
+#define SIRDMA_CQE_VALID SIRDMA_BIT(63)
+
+#define SIRDMA_CQE_EXT_VLANVALID SIRDMA_BIT(60)
+#define SIRDMA_CQE_EXT_SMACVALID SIRDMA_BIT(61)
+#define SIRDMA_CQE_EXT_IMMVALID SIRDMA_BIT(62)
+
+/*
+ * Receive opcodes, as stock libraries read them in plain poll: the BTH opcode
+ * of the message's last packet cut to 6 bits (SEND 0x04, SEND_IMM 0x05,
+ * WRITE_IMM 0x0b, SEND_INV 0x17 …), the immediate found through CQE_EXT_IMMVALID.
+ */
+
+/* Major error of a CQE; minor codes follow. */
+#define SIRDMA_CQE_MAJ_NONE 0
+#define SIRDMA_CQE_MAJ_FLUSH 1 /* minor: enum sirdma_flush_code */
+/*
+ * A completion that failed by itself also carries major FLUSH with the code of
+ * its cause; WQEs flushed because of it carry SIRDMA_FLUSH_GENERAL.
+ */
+enum sirdma_flush_code {
+	SIRDMA_FLUSH_INVALID = 0,
+	SIRDMA_FLUSH_GENERAL = 1, /* IBV_WC_WR_FLUSH_ERR */
+	SIRDMA_FLUSH_PROT = 2, /* IBV_WC_LOC_PROT_ERR */
+	SIRDMA_FLUSH_REM_ACCESS = 3, /* IBV_WC_REM_ACCESS_ERR */
+	SIRDMA_FLUSH_LOC_QP_OP = 4, /* IBV_WC_LOC_QP_OP_ERR */
+	SIRDMA_FLUSH_REM_OP = 5, /* IBV_WC_REM_OP_ERR */
+	SIRDMA_FLUSH_LOC_LEN = 6, /* IBV_WC_LOC_LEN_ERR */
+	SIRDMA_FLUSH_FATAL = 7, /* IBV_WC_FATAL_ERR */
+	SIRDMA_FLUSH_RETRY_EXC = 8, /* IBV_WC_RETRY_EXC_ERR */
+	SIRDMA_FLUSH_MW_BIND = 9, /* IBV_WC_MW_BIND_ERR */
+	SIRDMA_FLUSH_REM_INV_REQ = 10, /* IBV_WC_REM_INV_REQ_ERR */
+	SIRDMA_FLUSH_RNR_RETRY_EXC = 11, /* IBV_WC_RNR_RETRY_EXC_ERR */
+	SIRDMA_FLUSH_LOC_ACCESS = 12, /* IBV_WC_LOC_ACCESS_ERR */
+};
+
+/*
+ * Vendor error of a failed CQE: word 0 of such a CQE (its length means nothing)
+ * holds SIRDMA_CQE_VENDOR_ERR. Values follow the habit of hardware: see below.
+ */
+#define SIRDMA_CQE_VENDOR_ERR SIRDMA_MASK(63, 32)
+enum sirdma_vendor_err {
+	SIRDMA_VENDOR_NONE = 0,
+	SIRDMA_VENDOR_LOC_LEN = 0x52,
+	SIRDMA_VENDOR_LOC_PROT = 0x53,
+	SIRDMA_VENDOR_LOC_QP_OP = 0x54,
+	SIRDMA_VENDOR_RETRY_EXC = 0x81,
+	SIRDMA_VENDOR_RNR_RETRY_EXC = 0x82,
+	SIRDMA_VENDOR_REM_INV_REQ = 0x89,
+	SIRDMA_VENDOR_REM_ACCESS = 0x88,
+	SIRDMA_VENDOR_REM_OP = 0x8a,
+	SIRDMA_VENDOR_FLUSH = 0xf9,
+	SIRDMA_VENDOR_FATAL = 0xff,
+};
+
+/* CEQE, 8 bytes. The ring flips its expected valid bit on wrap; first lap 1. */
+struct sirdma_ceqe {
+	__le64 val;
+};
+SIRDMA_SIZE_IS(struct sirdma_ceqe, 8);
+#define SIRDMA_CEQE_CQCTX SIRDMA_MASK(62, 0) /* CQ context >> 1, as given at CQ creation */
+#define SIRDMA_CEQE_VALID SIRDMA_BIT(63)
+
+/* AEQE, 16 bytes. */
+struct sirdma_aeqe {
+	__le64 compl_ctx;
+	__le64 val; /* SIRDMA_AEQE_* */
+};
+SIRDMA_SIZE_IS(struct sirdma_aeqe, 16);
+#define SIRDMA_AEQE_QPCQID_LOW SIRDMA_MASK(17, 0)
+#define SIRDMA_AEQE_WQDESCIDX SIRDMA_MASK(32, 18)
+#define SIRDMA_AEQE_OVERFLOW SIRDMA_BIT(33)
+#define SIRDMA_AEQE_AECODE SIRDMA_MASK(45, 34)
+#define SIRDMA_AEQE_QPCQID_HI SIRDMA_BIT(46)
+#define SIRDMA_AEQE_AESRC SIRDMA_MASK(53, 50)
+#define SIRDMA_AEQE_QPSTATE SIRDMA_MASK(56, 54) /* enum sirdma_qp_state after the event */
+#define SIRDMA_AEQE_VALID SIRDMA_BIT(63)
+
+enum sirdma_ae_source {
+	SIRDMA_AE_SRC_NONE = 0x0,
+	SIRDMA_AE_SRC_RQ = 0x1,
+	SIRDMA_AE_SRC_CQ = 0x2,
+	SIRDMA_AE_SRC_SQ = 0x5,
+	SIRDMA_AE_SRC_IN_RR = 0x9,
+	SIRDMA_AE_SRC_OUT_RR = 0xd,
+};
+
+enum sirdma_ae_code {
+	SIRDMA_AE_NONE = 0,
+	SIRDMA_AE_AMP_UNALLOCATED_STAG = 0x102,
+	SIRDMA_AE_AMP_INVALID_STAG = 0x103,
+	SIRDMA_AE_AMP_BAD_QP = 0x104,
+	SIRDMA_AE_AMP_BAD_PD = 0x105,
+	SIRDMA_AE_AMP_BAD_STAG_KEY = 0x106,
+	SIRDMA_AE_AMP_BAD_STAG_INDEX = 0x107,
+	SIRDMA_AE_AMP_BOUNDS_VIOLATION = 0x108,
+	SIRDMA_AE_AMP_RIGHTS_VIOLATION = 0x109,
+	SIRDMA_AE_AMP_TO_WRAP = 0x10a,
+	SIRDMA_AE_CQ_OPERATION_ERROR = 0x203,
+	SIRDMA_AE_IB_RREQ_AND_Q1_FULL = 0x207,
+	SIRDMA_AE_IB_INVALID_REQUEST = 0x208,
+	SIRDMA_AE_WQE_UNEXPECTED_OPCODE = 0x20a,
+	SIRDMA_AE_WQE_INVALID_PARAMETER = 0x20b,
+	SIRDMA_AE_WQE_INVALID_FRAG_DATA = 0x20c,
+	SIRDMA_AE_IB_REMOTE_ACCESS_ERROR = 0x20d,
+	SIRDMA_AE_IB_REMOTE_OP_ERROR = 0x20e,
+	SIRDMA_AE_INVALID_REQUEST = 0x223,
+	SIRDMA_AE_MSG_TOO_LONG = 0x303,
+	SIRDMA_AE_ROCE_RSP_LENGTH_ERROR = 0x316,
+	SIRDMA_AE_INVALID_ARP_ENTRY = 0x401,
+	SIRDMA_AE_STALE_ARP_ENTRY = 0x403,
+	SIRDMA_AE_CONNECTION_ESTABLISHED = 0x50e, /* first packet on a QP in RTR: IBV_EVENT_COMM_EST */
+	SIRDMA_AE_TOO_MANY_RETRIES = 0x50a,
+	SIRDMA_AE_TOO_MANY_RNRS = 0x50f,
+	SIRDMA_AE_RESOURCE_EXHAUSTION = 0x520,
+	SIRDMA_AE_QP_CATASTROPHIC = 0x700,
+	SIRDMA_AE_FUNCTION_CATASTROPHIC = 0x701,
+	SIRDMA_AE_CQ_CATASTROPHIC = 0x702, /* CQ overflow among them */
+	SIRDMA_AE_BAD_COMMAND = 0x800, /* a CQP command had a bad index or opcode */
+	SIRDMA_AE_LAST_WQE_REACHED = 0x801,
+	SIRDMA_AE_QP_SUSPEND_COMPLETE = 0x900, /* send queue drained */
+};
+
+#endif

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Host memory cache: device objects that live in host memory.
+ *
+ * The device sees one linear HMC address space, cut into segments of 2 MiB. A
+ * segment descriptor (SD) is direct (one 2 MiB block) or paged (a table of 512
+ * page descriptors, each naming one 4 KiB page). Driver software backs the
+ * space on demand and tells the device by the CQP's update-SD command; a
+ * changed page descriptor is made visible by SIRDMA_REG_PMPDINV.
+ * Structure source: irdma (hmc.h, hmc.c).
+ */
+#ifndef SIRDMA_HMC_H
+#define SIRDMA_HMC_H
+
+#include "bits.h"
+
+#define SIRDMA_HMC_SD_SIZE 0x200000u /* bytes one SD covers */
+#define SIRDMA_HMC_PAGE_SIZE 4096u
+#define SIRDMA_HMC_PD_PER_SD 512
+#define SIRDMA_HMC_MAX_SD 4096 /* 8 GiB of HMC space: 1 Gi PBLEs */
+
+/* Objects in HMC space; the device keeps everything else on chip. */
+enum sirdma_hmc_obj {
+	SIRDMA_HMC_OBJ_QP = 0,
+	SIRDMA_HMC_OBJ_CQ = 1,
+	SIRDMA_HMC_OBJ_ARP = 4,
+	SIRDMA_HMC_OBJ_MR = 6,
+	SIRDMA_HMC_OBJ_PBLE = 14,
+	SIRDMA_HMC_OBJ_MAX = 21,
+};
+
+/* One update-SD entry; also the content of an SD as the device keeps it. */
+struct sirdma_sd_entry {
+	__le64 cmd; /* SIRDMA_SDCMD_* */
+	__le64 data; /* address of the block or of the PD table, SIRDMA_SDDATA_* */
+};
+SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
+#define SIRDMA_SDCMD_SDIDX SIRDMA_MASK(11, 0)
+#define SIRDMA_SDCMD_PARTSEL SIRDMA_BIT(15)
+#define SIRDMA_SDCMD_WR SIRDMA_BIT(31)
+#define SIRDMA_SDCMD_VALID SIRDMA_BIT(63)
+#define SIRDMA_SDDATA_VALID SIRDMA_BIT(0)
+#define SIRDMA_SDDATA_DIRECT SIRDMA_BIT(1) /* else paged */
+#define SIRDMA_SDDATA_BPCOUNT SIRDMA_MASK(11, 2) /* backing pages */
+#define SIRDMA_SDDATA_ADDR SIRDMA_MASK(63, 12)
+
+/* Page descriptor, 8 bytes, 512 to a PD table page. */
+#define SIRDMA_PD_VALID SIRDMA_BIT(0)
+#define SIRDMA_PD_ADDR SIRDMA_MASK(63, 12)
+
+/*
+ * Physical buffer list entry: the DMA address of one block (4 KiB, 2 MiB or
+ * 1 GiB as the registration says). In the root of a two-level list an entry
+ * holds the index of the first PBLE of a leaf (SIRDMA_PBLE_LEAF_IDX); each leaf
+ * but the last has SIRDMA_PBLE_PER_LEAF entries.
+ */
+#define SIRDMA_PBLE_SIZE 8
+#define SIRDMA_PBLE_PER_LEAF 512
+#define SIRDMA_PBLE_PER_PAGE (SIRDMA_HMC_PAGE_SIZE / SIRDMA_PBLE_SIZE)
+#define SIRDMA_PBLE_LEAF_IDX SIRDMA_MASK(27, 0)
+#define SIRDMA_PBLE_INVALID_IDX 0xffffffffu
+
+/* Query-FPM buffer: what the device can hold. */
+struct sirdma_fpm_query {
+	__le32 max_qps;
+	__le32 max_cqs;
+	__le32 max_mrs;
+	__le32 max_pds;
+	__le32 max_pbles; /* highest PBLE count the HMC space may be grown to */
+	__le32 max_sds;
+	__le32 max_ceqs;
+	__le32 max_arp;
+	__le32 max_sgids;
+	__le32 max_ahs;
+	__le32 max_srqs;
+	__le32 max_ird; /* inbound READs and atomics per QP */
+	__le32 max_ord; /* outbound */
+	__le32 max_cqe; /* elements of the largest CQ */
+	__le32 rsvd[18];
+};
+SIRDMA_SIZE_IS(struct sirdma_fpm_query, 128);
+
+/* Commit-FPM buffer: where each object's array starts and how many there are. */
+struct sirdma_fpm_commit {
+	struct {
+		__le32 base; /* in units of SIRDMA_HMC_FPM_UNIT bytes of HMC space */
+		__le32 count; /* 0: not in host memory */
+	} obj[SIRDMA_HMC_OBJ_MAX];
+};
+SIRDMA_SIZE_IS(struct sirdma_fpm_commit, 168);
+#define SIRDMA_HMC_FPM_UNIT 512
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * QP context: how the driver describes a queue pair to the device, and what
+ * the device writes back on upload. The CQP commands carry its DMA address.
+ */
+#ifndef SIRDMA_QPCTX_H
+#define SIRDMA_QPCTX_H
+
+#include "bits.h"
+
+enum sirdma_qp_state {
+	SIRDMA_QPS_RESET = 0,
+	SIRDMA_QPS_INIT = 1,
+	SIRDMA_QPS_RTR = 2,
+	SIRDMA_QPS_RTS = 3,
+	SIRDMA_QPS_SQD = 4,
+	SIRDMA_QPS_SQE = 5,
+	SIRDMA_QPS_ERR = 6,
+};
+
+enum sirdma_qp_type {
+	SIRDMA_QPT_RC = 0,
+	SIRDMA_QPT_UC = 1,
+	SIRDMA_QPT_UD = 2,
+};
+
+/* IPv4 addresses are stored v4-mapped (::ffff:a.b.c.d), network order. */
+struct sirdma_ip {
+	__u8 b[16];
+};
+
+struct sirdma_qp_ctx {
+	/* Queues: taken at creation only. */
+	__le64 compl_ctx; /* echoed in each CQE */
+	__le64 sq_addr; /* DMA address, or first PBLE index with SQ_VMAP */
+	__le64 rq_addr; /* same for the RQ */
+	__le64 shadow_addr; /* DMA address of struct sirdma_qp_shadow */
+	__le32 sq_quanta; /* power of two */
+	__le32 rq_wqes; /* power of two; 0: no RQ */
+	__le32 send_cq;
+	__le32 recv_cq;
+	__le32 srq;
+	__le32 pd;
+	__u8 qp_type; /* enum sirdma_qp_type */
+	__u8 rq_stride_shift; /* log2 of the WQE stride in quanta: 0..3 */
+	__u8 state; /* enum sirdma_qp_state: written on upload */
+	__u8 queue_flags; /* SIRDMA_QPC_* */
+	__le32 rsvd0;
+
+	/* Which groups below a MODIFY_QP applies: SIRDMA_QPC_MOD_* */
+	__le32 modify;
+	__le32 access; /* SIRDMA_ACCESS_REMOTE_* that inbound requests may use */
+
+	/* Path */
+	struct sirdma_ip dst_ip;
+	__le32 dest_qpn;
+	__le32 flow_label; /* IPv6 */
+	__le16 sgid_idx; /* device SGID table: source IP, MAC, VLAN */
+	__le16 arp_idx; /* device ARP table: destination MAC */
+	__le16 udp_sport;
+	__le16 path_mtu; /* payload bytes: 256..4096 */
+	__u8 hop_limit;
+	__u8 traffic_class; /* IPv4 TOS / IPv6 TC */
+	__u8 vlan_prio; /* 802.1p, if the SGID has a VLAN */
+	__u8 min_rnr_timer; /* IBTA code 0..31 */
+	__u8 retry_cnt; /* 0..7 */
+	__u8 rnr_retry; /* 0..7, 7 = for ever */
+	__u8 ack_timeout; /* 4.096 us * 2^n, 0 = none; 0..31 */
+	__u8 rsvd1;
+	__le16 pkey;
+	__le16 rsvd2;
+	__le32 sq_psn; /* next PSN to send */
+	__le32 rq_psn; /* next PSN expected */
+	__le32 qkey;
+	__u8 ord; /* outbound READs and atomics, max_rd_atomic */
+	__u8 ird; /* inbound, max_dest_rd_atomic */
+	__u8 sq_draining; /* written on upload */
+	__u8 rsvd3;
+	__le32 rsvd4[31];
+};
+SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
+#define SIRDMA_QP_CTX_ALIGN 256
+
+#define SIRDMA_QPC_SQ_VMAP SIRDMA_BIT(0) /* sq_addr is a PBLE index, 4 KiB blocks, level 1 */
+#define SIRDMA_QPC_RQ_VMAP SIRDMA_BIT(1)
+#define SIRDMA_QPC_KICK SIRDMA_BIT(2) /* keep need_kick words in the shadow */
+#define SIRDMA_QPC_SIG_ALL SIRDMA_BIT(3) /* every send WQE but NOPs completes with a CQE */
+
+#define SIRDMA_QPC_MOD_ACCESS SIRDMA_BIT(0)
+#define SIRDMA_QPC_MOD_PATH SIRDMA_BIT(1) /* dst_ip, flow_label, sgid/arp, udp_sport, hop_limit, traffic_class, vlan_prio */
+#define SIRDMA_QPC_MOD_DEST_QPN SIRDMA_BIT(2)
+#define SIRDMA_QPC_MOD_MTU SIRDMA_BIT(3)
+#define SIRDMA_QPC_MOD_PKEY SIRDMA_BIT(4)
+#define SIRDMA_QPC_MOD_SQ_PSN SIRDMA_BIT(5)
+#define SIRDMA_QPC_MOD_RQ_PSN SIRDMA_BIT(6)
+#define SIRDMA_QPC_MOD_TIMEOUT SIRDMA_BIT(7)
+#define SIRDMA_QPC_MOD_RETRY_CNT SIRDMA_BIT(8)
+#define SIRDMA_QPC_MOD_RNR_RETRY SIRDMA_BIT(9)
+#define SIRDMA_QPC_MOD_MIN_RNR SIRDMA_BIT(10)
+#define SIRDMA_QPC_MOD_ORD SIRDMA_BIT(11)
+#define SIRDMA_QPC_MOD_IRD SIRDMA_BIT(12)
+#define SIRDMA_QPC_MOD_QKEY SIRDMA_BIT(13)
+#define SIRDMA_QPC_MOD_SQD_EVENT SIRDMA_BIT(14) /* raise QP_SUSPEND_COMPLETE when drained */
+#define SIRDMA_QPC_MOD_ALL SIRDMA_MASK(14, 0)
+
+/* Rights of a memory region and of inbound requests (irdma codes). */
+#define SIRDMA_ACCESS_LOCAL_READ 0x01
+#define SIRDMA_ACCESS_LOCAL_WRITE 0x02
+#define SIRDMA_ACCESS_REMOTE_READ 0x04
+#define SIRDMA_ACCESS_REMOTE_WRITE 0x08
+#define SIRDMA_ACCESS_BIND_WINDOW 0x10
+#define SIRDMA_ACCESS_ZERO_BASED 0x20
+#define SIRDMA_ACCESS_REMOTE_ATOMIC 0x40
+#define SIRDMA_ACCESS_ALL 0x7f
+
+#endif

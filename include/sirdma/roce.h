@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * RoCEv2 on the wire: BTH and extended transport headers (IBTA volume 1,
+ * chapter 9), carried over UDP destination port 4791 (annex A17).
+ */
+#ifndef SIRDMA_ROCE_H
+#define SIRDMA_ROCE_H
+
+#include "bits.h"
+
+#define SIRDMA_ROCE_UDP_PORT 4791
+#define SIRDMA_ROCE_UDP_SPORT_MIN 0xc000
+#define SIRDMA_ICRC_LEN 4
+#define SIRDMA_DEFAULT_PKEY 0xffff
+#define SIRDMA_PSN_MASK 0xffffffu
+#define SIRDMA_QPN_MASK 0xffffffu
+
+struct sirdma_bth {
+	__u8 opcode; /* enum sirdma_bth_op */
+	__u8 flags; /* SIRDMA_BTH_SE … */
+	__be16 pkey;
+	__be32 qpn; /* FECN/BECN and reserved 31:24 (masked in the ICRC), QPN 23:0 */
+	__be32 apsn; /* SIRDMA_BTH_ACKREQ, PSN 23:0 */
+};
+SIRDMA_SIZE_IS(struct sirdma_bth, 12);
+
+#define SIRDMA_BTH_SE 0x80
+#define SIRDMA_BTH_MIGREQ 0x40
+#define SIRDMA_BTH_PAD 0x30
+#define SIRDMA_BTH_PAD_SHIFT 4
+#define SIRDMA_BTH_TVER 0x0f
+#define SIRDMA_BTH_FECN 0x80000000u
+#define SIRDMA_BTH_BECN 0x40000000u
+#define SIRDMA_BTH_ACKREQ 0x80000000u
+
+struct sirdma_reth {
+	__be64 va;
+	__be32 rkey;
+	__be32 len;
+} __attribute__((packed, aligned(4)));
+SIRDMA_SIZE_IS(struct sirdma_reth, 16);
+
+struct sirdma_aeth {
+	__be32 smsn; /* syndrome 31:24, MSN 23:0 */
+};
+SIRDMA_SIZE_IS(struct sirdma_aeth, 4);
+
+struct sirdma_immdt {
+	__be32 imm;
+};
+
+struct sirdma_ieth {
+	__be32 rkey;
+};
+
+struct sirdma_atomiceth {
+	__be64 va;
+	__be32 rkey;
+	__be64 swap_add;
+	__be64 compare;
+} __attribute__((packed, aligned(4)));
+SIRDMA_SIZE_IS(struct sirdma_atomiceth, 28);
+
+struct sirdma_atomicacketh {
+	__be64 orig;
+} __attribute__((packed, aligned(4)));
+
+struct sirdma_deth {
+	__be32 qkey;
+	__be32 sqpn; /* 23:0 */
+};
+
+/* AETH syndrome: bits 6:5 kind, 4:0 credits, RNR timer or NAK code. */
+#define SIRDMA_AETH_KIND 0x60
+#define SIRDMA_AETH_ACK 0x00
+#define SIRDMA_AETH_RNR_NAK 0x20
+#define SIRDMA_AETH_NAK 0x60
+#define SIRDMA_AETH_VALUE 0x1f
+#define SIRDMA_AETH_CREDIT_INVALID 0x1f /* no end-to-end credits */
+#define SIRDMA_NAK_PSN_SEQ 0x00
+#define SIRDMA_NAK_INV_REQ 0x01
+#define SIRDMA_NAK_REM_ACCESS 0x02
+#define SIRDMA_NAK_REM_OP 0x03
+#define SIRDMA_NAK_INV_RD_REQ 0x04
+
+/* RC opcodes */
+enum sirdma_bth_op {
+	SIRDMA_RC_SEND_FIRST = 0x00,
+	SIRDMA_RC_SEND_MIDDLE = 0x01,
+	SIRDMA_RC_SEND_LAST = 0x02,
+	SIRDMA_RC_SEND_LAST_IMM = 0x03,
+	SIRDMA_RC_SEND_ONLY = 0x04,
+	SIRDMA_RC_SEND_ONLY_IMM = 0x05,
+	SIRDMA_RC_WRITE_FIRST = 0x06,
+	SIRDMA_RC_WRITE_MIDDLE = 0x07,
+	SIRDMA_RC_WRITE_LAST = 0x08,
+	SIRDMA_RC_WRITE_LAST_IMM = 0x09,
+	SIRDMA_RC_WRITE_ONLY = 0x0a,
+	SIRDMA_RC_WRITE_ONLY_IMM = 0x0b,
+	SIRDMA_RC_READ_REQUEST = 0x0c,
+	SIRDMA_RC_READ_RESP_FIRST = 0x0d,
+	SIRDMA_RC_READ_RESP_MIDDLE = 0x0e,
+	SIRDMA_RC_READ_RESP_LAST = 0x0f,
+	SIRDMA_RC_READ_RESP_ONLY = 0x10,
+	SIRDMA_RC_ACK = 0x11,
+	SIRDMA_RC_ATOMIC_ACK = 0x12,
+	SIRDMA_RC_CMP_SWAP = 0x13,
+	SIRDMA_RC_FETCH_ADD = 0x14,
+	SIRDMA_RC_SEND_LAST_INV = 0x16,
+	SIRDMA_RC_SEND_ONLY_INV = 0x17,
+};
+
+#endif

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Device counters, as GATHER_STATS returns them: __le64 each, in this order.
+ * SIRDMA_STATS(X) calls X(IDENTIFIER, name) for each.
+ */
+#ifndef SIRDMA_STATS_H
+#define SIRDMA_STATS_H
+
+#include "bits.h"
+
+#define SIRDMA_STATS(X) \
+	X(TX_PKTS, tx_pkts) \
+	X(TX_BYTES, tx_bytes) \
+	X(RX_PKTS, rx_pkts) \
+	X(RX_BYTES, rx_bytes) \
+	X(TX_DROPS, tx_drops) \
+	X(TX_STALLS, tx_stalls) \
+	X(RX_BAD_LENGTH, rx_bad_length) \
+	X(RX_BAD_ICRC, rx_bad_icrc) \
+	X(RX_BAD_HEADER, rx_bad_header) \
+	X(RX_BAD_OPCODE, rx_bad_opcode) \
+	X(RX_BAD_PKEY, rx_bad_pkey) \
+	X(RX_BAD_GID, rx_bad_gid) \
+	X(RX_NO_QP, rx_no_qp) \
+	X(RX_BAD_STATE, rx_bad_state) \
+	X(RX_FRAGMENTS, rx_fragments) \
+	X(RX_DUPLICATE, rx_duplicate) \
+	X(RX_OUT_OF_SEQUENCE, rx_out_of_sequence) \
+	X(RX_STALE_ACK, rx_stale_ack) \
+	X(RX_ECN, rx_ecn) \
+	X(ACK_TIMEOUTS, ack_timeouts) \
+	X(RETRANSMITS, retransmits) \
+	X(RETRY_EXCEEDED, retry_exceeded) \
+	X(RNR_RETRY_EXCEEDED, rnr_retry_exceeded) \
+	X(RNR_NAK_SENT, rnr_nak_sent) \
+	X(RNR_NAK_RCVD, rnr_nak_rcvd) \
+	X(SEQ_NAK_SENT, seq_nak_sent) \
+	X(SEQ_NAK_RCVD, seq_nak_rcvd) \
+	X(NAK_INV_REQ_SENT, nak_inv_req_sent) \
+	X(NAK_REM_ACCESS_SENT, nak_rem_access_sent) \
+	X(NAK_REM_OP_SENT, nak_rem_op_sent) \
+	X(ACKS_SENT, acks_sent) \
+	X(ACKS_RCVD, acks_rcvd) \
+	X(WQE_INVALID, wqe_invalid) \
+	X(KICKS, kicks) \
+	X(CQ_OVERFLOWS, cq_overflows) \
+	X(CEQES, ceqes) \
+	X(AEQES, aeqes) \
+	X(AEQ_OVERFLOWS, aeq_overflows) \
+	X(CQP_COMMANDS, cqp_commands) \
+	X(CQP_ERRORS, cqp_errors) \
+	X(HMC_FAULTS, hmc_faults) \
+	X(MR_INVALID_KEY, mr_invalid_key) \
+	X(MR_BAD_PD, mr_bad_pd) \
+	X(MR_BAD_RANGE, mr_bad_range) \
+	X(MR_BAD_ACCESS, mr_bad_access) \
+	X(LOCAL_LOOP_PKTS, local_loop_pkts)
+
+enum sirdma_stat {
+#define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,
+	SIRDMA_STATS(SIRDMA_STAT_ENUM)
+#undef SIRDMA_STAT_ENUM
+	SIRDMA_STAT_COUNT
+};
+
+#endif

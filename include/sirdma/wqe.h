@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Work queue elements, in memory the application can write.
+ *
+ * Layout source: the GEN2 user interface of Intel's irdma (Linux
+ * drivers/infiniband/hw/irdma/{defs.h,uk.c}). The unit of a ring is the
+ * quantum of 32 bytes. Word 3 of the first quantum is the header and is
+ * written last. The valid bit toggles each time index 0 is taken; it is 1 on
+ * the first lap.
+ */
+#ifndef SIRDMA_WQE_H
+#define SIRDMA_WQE_H
+
+#include "bits.h"
+
+#define SIRDMA_QUANTUM 32 /* bytes */
+#define SIRDMA_MAX_WQE_QUANTA 8
+#define SIRDMA_SQ_CHUNK_QUANTA 8 /* no WQE crosses a multiple of this */
+#define SIRDMA_MAX_SGE 13
+#define SIRDMA_MAX_READ_SGE 13
+#define SIRDMA_MAX_INLINE 101 /* bytes */
+#define SIRDMA_MIN_WQ_QUANTA 8
+#define SIRDMA_MAX_WQ_QUANTA 32768
+#define SIRDMA_SQ_RSVD_QUANTA 258 /* kept free by the ring writer */
+#define SIRDMA_RQ_RSVD_WQES 1
+#define SIRDMA_MAX_MSG_SIZE 0x7fffffffu /* bytes */
+
+/* One quantum: a fragment, a per-opcode word, the header. */
+struct sirdma_wqe {
+	__le64 frag_addr; /* fragment 0 address, or immediate data */
+	__le64 frag_stag; /* fragment 0 stag and length: SIRDMA_FRAG_* */
+	__le64 remote; /* WRITE/READ: remote address; SEND: SIRDMA_WQE_DEST* */
+	__le64 hdr; /* SIRDMA_WQE_* */
+};
+SIRDMA_SIZE_IS(struct sirdma_wqe, SIRDMA_QUANTUM);
+
+/* Additional quanta hold two fragments each. */
+struct sirdma_frag {
+	__le64 addr;
+	__le64 stag; /* SIRDMA_FRAG_* */
+};
+SIRDMA_SIZE_IS(struct sirdma_frag, 16);
+
+/* Word 0 of a WQE with SIRDMA_WQE_IMMDATA_FLAG: immediate data in CPU order, 31:0. */
+#define SIRDMA_WQE_IMMDATA SIRDMA_MASK(63, 0)
+
+#define SIRDMA_FRAG_STAG SIRDMA_MASK(31, 0)
+#define SIRDMA_FRAG_LEN SIRDMA_MASK(62, 32)
+#define SIRDMA_FRAG_VALID SIRDMA_BIT(63) /* same polarity as the header's valid */
+
+/* Header (word 3) */
+#define SIRDMA_WQE_REMSTAG SIRDMA_MASK(31, 0) /* WRITE/READ: rkey; SEND_INV: stag */
+#define SIRDMA_WQE_AHID SIRDMA_MASK(16, 0)
+#define SIRDMA_WQE_OPCODE SIRDMA_MASK(37, 32)
+#define SIRDMA_WQE_ADDFRAGCNT SIRDMA_MASK(41, 38) /* fragments beyond the first, padding included */
+#define SIRDMA_WQE_REPORTRTT SIRDMA_BIT(46)
+#define SIRDMA_WQE_IMMDATA_FLAG SIRDMA_BIT(47)
+#define SIRDMA_WQE_STAGRIGHTS SIRDMA_MASK(52, 48)
+#define SIRDMA_WQE_VABASED SIRDMA_BIT(53)
+#define SIRDMA_WQE_MWTYPE SIRDMA_BIT(54)
+#define SIRDMA_WQE_REMOTE_ATOMICS SIRDMA_BIT(55)
+#define SIRDMA_WQE_INLINELEN SIRDMA_MASK(55, 48)
+#define SIRDMA_WQE_PUSH SIRDMA_BIT(56)
+#define SIRDMA_WQE_INLINE SIRDMA_BIT(57)
+#define SIRDMA_WQE_READFENCE SIRDMA_BIT(60)
+#define SIRDMA_WQE_LOCALFENCE SIRDMA_BIT(61)
+#define SIRDMA_WQE_SIGCOMPL SIRDMA_BIT(62)
+#define SIRDMA_WQE_VALID SIRDMA_BIT(63)
+
+/* Word 2 of a datagram SEND */
+#define SIRDMA_WQE_DESTQKEY SIRDMA_MASK(31, 0)
+#define SIRDMA_WQE_DESTQPN SIRDMA_MASK(55, 32)
+
+/* SQ opcodes; the same codes are reported in a send CQE. */
+enum sirdma_sq_op {
+	SIRDMA_OP_WRITE = 0x00,
+	SIRDMA_OP_READ = 0x01,
+	SIRDMA_OP_SEND = 0x03,
+	SIRDMA_OP_SEND_INV = 0x04,
+	SIRDMA_OP_SEND_SOL = 0x05,
+	SIRDMA_OP_SEND_SOL_INV = 0x06,
+	SIRDMA_OP_BIND_MW = 0x08,
+	SIRDMA_OP_FAST_REG = 0x09,
+	SIRDMA_OP_LOCAL_INV = 0x0a,
+	SIRDMA_OP_READ_LOC_INV = 0x0b,
+	SIRDMA_OP_NOP = 0x0c,
+	SIRDMA_OP_WRITE_SOL = 0x0d,
+	SIRDMA_OP_FETCH_ADD = 0x0f,
+	SIRDMA_OP_CMP_SWAP = 0x11,
+};
+
+/*
+ * Inline data (SIRDMA_WQE_INLINE): the first 8 bytes lie in words 1 of quantum 0
+ * (bytes 8..15; bytes 0..7 are left to immediate data); each further quantum
+ * holds 31 bytes and then one byte whose bit 7 is the valid polarity.
+ */
+#define SIRDMA_INLINE_FIRST 8
+#define SIRDMA_INLINE_NEXT 31
+
+/*
+ * Receive WQE: word 0/1 fragment 0, word 2 zero, header with ADDFRAGCNT and
+ * VALID only; further fragments as in a send WQE. Stride 32, 64, 128 or 256
+ * bytes, fixed per queue. The header's valid bit is the only doorbell.
+ */
+
+#endif

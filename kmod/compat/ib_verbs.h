@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Callbacks of struct ib_device_ops whose signature changed. */
+#ifndef COMPAT_IB_VERBS_H
+#define COMPAT_IB_VERBS_H
+
+#include <linux/version.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+/*
+ * Since 6.11 create_cq is given the attribute bundle. DEFINE_COMPAT_CREATE_CQ(name, fn)
+ * defines the callback name() that calls fn(cq, attr, attrs).
+ */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
+#define DEFINE_COMPAT_CREATE_CQ(name, fn) \
+	static int name(struct ib_cq *cq, const struct ib_cq_init_attr *attr, \
+			struct ib_udata *udata) \
+	{ \
+		return fn(cq, attr, udata ? rdma_udata_to_uverbs_attr_bundle(udata) : NULL); \
+	}
+#else
+#define DEFINE_COMPAT_CREATE_CQ(name, fn) \
+	static int name(struct ib_cq *cq, const struct ib_cq_init_attr *attr, \
+			struct uverbs_attr_bundle *attrs) \
+	{ \
+		return fn(cq, attr, attrs); \
+	}
+#endif
+
+/* Since 6.17 reg_user_mr is given a DMA handle, which no software device can use. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
+#define DEFINE_COMPAT_REG_USER_MR(name, fn) \
+	static struct ib_mr *name(struct ib_pd *pd, u64 start, u64 length, u64 virt_addr, \
+				  int access, struct ib_dmah *dmah, struct ib_udata *udata) \
+	{ \
+		if (dmah) \
+			return ERR_PTR(-EOPNOTSUPP); \
+		return fn(pd, start, length, virt_addr, access, udata); \
+	}
+#else
+#define DEFINE_COMPAT_REG_USER_MR(name, fn) \
+	static struct ib_mr *name(struct ib_pd *pd, u64 start, u64 length, u64 virt_addr, \
+				  int access, struct ib_udata *udata) \
+	{ \
+		return fn(pd, start, length, virt_addr, access, udata); \
+	}
+#endif
+
+#endif

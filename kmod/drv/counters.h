@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Counters of the port: the device's own, and what the driver ran into. */
+#ifndef SIRDMA_DRV_COUNTERS_H
+#define SIRDMA_DRV_COUNTERS_H
+
+#include <linux/atomic.h>
+#include <rdma/ib_verbs.h>
+
+enum sirdma_counter {
+	SIRDMA_COUNTER_MR_REGISTERED,
+	SIRDMA_COUNTER_MR_PAGES_PINNED, /* now */
+	SIRDMA_COUNTER_MR_PIN_FAILURES,
+	SIRDMA_COUNTER_MR_LIST_FAILURES,
+	SIRDMA_COUNTER_MR_FAILURES,
+	SIRDMA_COUNTER_QP_MODIFY_REJECTED,
+	SIRDMA_COUNTER_QP_MODIFY_FAILURES,
+	SIRDMA_COUNTER_ROUTE_FAILURES,
+	SIRDMA_COUNTER_NEIGH_TIMEOUTS,
+	SIRDMA_COUNTER_NEIGH_UNREACHABLE,
+	SIRDMA_COUNTER_NEIGH_MOVES,
+	SIRDMA_COUNTER_ASYNC_EVENTS,
+	SIRDMA_COUNTER_ASYNC_OVERFLOWS,
+	SIRDMA_COUNTER_COUNT
+};
+
+struct sirdma_counters {
+	atomic64_t value[SIRDMA_COUNTER_COUNT];
+};
+
+static inline void sirdma_count(struct sirdma_counters *counters, enum sirdma_counter which)
+{
+	atomic64_inc(&counters->value[which]);
+}
+
+static inline void sirdma_count_add(struct sirdma_counters *counters, enum sirdma_counter which,
+				    s64 n)
+{
+	atomic64_add(n, &counters->value[which]);
+}
+
+struct rdma_hw_stats *sirdma_alloc_hw_port_stats(struct ib_device *ibdev, u32 port);
+int sirdma_get_hw_stats(struct ib_device *ibdev, struct rdma_hw_stats *stats, u32 port, int index);
+
+#endif

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <rdma/uverbs_ioctl.h>
+
+#include "cq.h"
+#include "device.h"
+#include "hw/cqp_cmd.h"
+#include "port.h"
+#include "ring.h"
+#include "sirdma/abi.h"
+#include "sirdma/cqe.h"
+#include "ucontext.h"
+
+#define MIN_CQ_ELEMENTS 4
+
+struct sirdma_cq *sirdma_cq_get(struct sirdma_dev *dev, u32 id)
+{
+	struct sirdma_cq *cq;
+	unsigned long flags;
+
+	/* The lock keeps the entry, and so the CQ, until the reference is taken. */
+	xa_lock_irqsave(&dev->cqs, flags);
+	cq = xa_load(&dev->cqs, id);
+	if (cq)
+		refcount_inc(&cq->refs);
+	xa_unlock_irqrestore(&dev->cqs, flags);
+	return cq;
+}
+
+void sirdma_cq_put(struct sirdma_cq *cq)
+{
+	if (refcount_dec_and_test(&cq->refs))
+		complete(&cq->idle);
+}
+
+static int sirdma_cq_check(struct sirdma_dev *dev, const struct ib_cq_init_attr *attr)
+{
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	if (attr->cqe < MIN_CQ_ELEMENTS || attr->cqe > sirdma_max_cq_elements(dev)) {
+		ibdev_warn_ratelimited(&dev->ibdev,
+				       "create_cq: %u elements, allowed are %u to %u\n", attr->cqe,
+				       MIN_CQ_ELEMENTS, sirdma_max_cq_elements(dev));
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Find the memory of ring and shadow area; both stay in use until the CQ is gone. */
+static int sirdma_cq_take_memory(struct sirdma_cq *cq, u32 entries, struct ib_udata *udata,
+				 struct sirdma_cqp_cq_params *params)
+{
+	struct sirdma_ucontext *uctx = sirdma_udata_to_uctx(udata);
+	u32 pages = DIV_ROUND_UP(entries * sizeof(struct sirdma_cqe), SZ_4K);
+	struct sirdma_create_cq_req req = {};
+	struct sirdma_ring_addr addr;
+	int err;
+
+	err = ib_copy_from_udata(&req, udata, sizeof(req));
+	if (err)
+		return err;
+	cq->ring = sirdma_ring_get(uctx, SIRDMA_MEMREG_CQ, req.user_cq_buf);
+	if (!cq->ring)
+		return -ENODATA;
+	cq->shadow = sirdma_ring_get(uctx, SIRDMA_MEMREG_CQ, req.user_shadow_area);
+	if (!cq->shadow) {
+		err = -ENODATA;
+		goto err_put;
+	}
+
+	params->shadow_pa = sirdma_ring_shadow(cq->shadow, 0);
+	if (!params->shadow_pa || cq->shadow == cq->ring || cq->ring->sq_pages < pages ||
+	    cq->ring->length < entries * sizeof(struct sirdma_cqe)) {
+		err = -EINVAL;
+		goto err_put_shadow;
+	}
+	sirdma_ring_locate(cq->ring, 0, pages, &addr);
+	params->vmap = addr.vmap;
+	params->pa = addr.pa;
+	params->first_pble = addr.first_pble;
+	return 0;
+
+err_put_shadow:
+	sirdma_ring_put(cq->shadow);
+err_put:
+	sirdma_ring_put(cq->ring);
+	return err;
+}
+
+static void sirdma_cq_drop_memory(struct sirdma_cq *cq)
+{
+	sirdma_ring_put(cq->shadow);
+	sirdma_ring_put(cq->ring);
+}
+
+/* No event reaches the CQ any more, and none is being delivered. */
+static void sirdma_cq_unpublish(struct sirdma_dev *dev, struct sirdma_cq *cq)
+{
+	xa_erase_irq(&dev->cqs, cq->id);
+	sirdma_cq_put(cq);
+	wait_for_completion(&cq->idle);
+}
+
+static int sirdma_cq_start(struct sirdma_dev *dev, struct sirdma_cq *cq,
+			   struct sirdma_cqp_cq_params *params)
+{
+	int err;
+
+	refcount_set(&cq->refs, 1);
+	init_completion(&cq->idle);
+	err = sirdma_idpool_get(&dev->hw.cq_ids, &cq->id);
+	if (err)
+		return err;
+	err = xa_err(xa_store_irq(&dev->cqs, cq->id, cq, GFP_KERNEL));
+	if (err)
+		goto err_id;
+	params->cq_id = cq->id;
+	params->ctx = (u64)cq->id << 1;
+	err = sirdma_cqp_create_cq(&dev->hw, params);
+	if (err)
+		goto err_unpublish;
+	return 0;
+
+err_unpublish:
+	sirdma_cq_unpublish(dev, cq);
+err_id:
+	sirdma_idpool_put(&dev->hw.cq_ids, cq->id);
+	return err;
+}
+
+static void sirdma_cq_stop(struct sirdma_dev *dev, struct sirdma_cq *cq)
+{
+	int err;
+
+	err = sirdma_cqp_destroy_cq(&dev->hw, cq->id);
+	if (err)
+		sirdma_dev_fail(dev, err);
+	sirdma_cq_unpublish(dev, cq);
+	sirdma_idpool_put(&dev->hw.cq_ids, cq->id);
+}
+
+int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
+		     struct uverbs_attr_bundle *attrs)
+{
+	struct sirdma_dev *dev = to_sdev(ibcq->device);
+	struct sirdma_cqp_cq_params params = {
+		.entries = attr->cqe,
+		.ceq_id = attr->comp_vector % dev->hw.cfg.num_ceqs,
+	};
+	struct sirdma_create_cq_resp resp = {};
+	struct sirdma_cq *cq = to_scq(ibcq);
+	struct ib_udata *udata;
+	int err;
+
+	if (!attrs)
+		return -EOPNOTSUPP;
+	udata = &attrs->driver_udata;
+	if (udata->inlen < sizeof(struct sirdma_create_cq_req) || udata->outlen < sizeof(resp))
+		return -EINVAL;
+	err = sirdma_cq_check(dev, attr);
+	if (err)
+		return err;
+	err = sirdma_cq_take_memory(cq, attr->cqe, udata, &params);
+	if (err) {
+		ibdev_warn_ratelimited(&dev->ibdev,
+				       "create_cq: no ring memory for %u elements: %d\n", attr->cqe,
+				       err);
+		return err;
+	}
+	err = sirdma_cq_start(dev, cq, &params);
+	if (err)
+		goto err_memory;
+
+	ibcq->cqe = attr->cqe;
+	resp.cq_id = cq->id;
+	resp.cq_size = attr->cqe;
+	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
+	if (err)
+		goto err_stop;
+	return 0;
+
+err_stop:
+	sirdma_cq_stop(dev, cq);
+err_memory:
+	sirdma_cq_drop_memory(cq);
+	return err;
+}
+
+int sirdma_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibcq->device);
+	struct sirdma_cq *cq = to_scq(ibcq);
+
+	sirdma_cq_stop(dev, cq);
+	sirdma_cq_drop_memory(cq);
+	return 0;
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <net/addrconf.h>
+#include <rdma/ib_user_verbs.h>
+
+#include "compat/ib_verbs.h"
+#include "cq.h"
+#include "device.h"
+#include "events.h"
+#include "host/host.h"
+#include "mr.h"
+#include "netdev.h"
+#include "params.h"
+#include "pd.h"
+#include "port.h"
+#include "qp.h"
+#include "qp_modify.h"
+#include "qp_query.h"
+#include "restrack.h"
+#include "sirdma/abi.h"
+#include "sirdma/regs.h"
+#include "ucontext.h"
+
+DEFINE_COMPAT_CREATE_CQ(sirdma_create_cq_op, sirdma_create_cq)
+DEFINE_COMPAT_REG_USER_MR(sirdma_reg_user_mr_op, sirdma_reg_user_mr)
+
+/* In reverse order of sirdma_dev_start(). The core calls it when no object and no user is left. */
+static void sirdma_dealloc_driver(struct ib_device *ibdev)
+{
+	struct sirdma_dev *dev = to_sdev(ibdev);
+
+	sirdma_neigh_fini(dev);
+	sirdma_gid_fini(dev);
+	sirdma_qpctx_fini(dev);
+	sirdma_hw_remove(&dev->hw);
+	snic_host_destroy(dev->bus);
+	xa_destroy(&dev->cqs);
+	xa_destroy(&dev->qps);
+}
+
+static const struct ib_device_ops sirdma_dev_ops = {
+	.owner = THIS_MODULE,
+	.driver_id = (enum rdma_driver_id)SIRDMA_DRIVER_ID,
+	.uverbs_abi_ver = SIRDMA_ABI_VERSION,
+	.device_group = &sirdma_attr_group,
+
+	.add_gid = sirdma_add_gid,
+	.alloc_hw_port_stats = sirdma_alloc_hw_port_stats,
+	.alloc_pd = sirdma_alloc_pd,
+	.alloc_ucontext = sirdma_alloc_ucontext,
+	.create_cq = sirdma_create_cq_op,
+	.create_qp = sirdma_create_qp,
+	.dealloc_driver = sirdma_dealloc_driver,
+	.dealloc_pd = sirdma_dealloc_pd,
+	.dealloc_ucontext = sirdma_dealloc_ucontext,
+	.del_gid = sirdma_del_gid,
+	.dereg_mr = sirdma_dereg_mr,
+	.destroy_cq = sirdma_destroy_cq,
+	.destroy_qp = sirdma_destroy_qp,
+	.disassociate_ucontext = sirdma_disassociate_ucontext,
+	.fill_res_mr_entry = sirdma_fill_res_mr_entry,
+	.fill_res_qp_entry = sirdma_fill_res_qp_entry,
+	.get_dev_fw_str = sirdma_get_fw_str,
+	.get_hw_stats = sirdma_get_hw_stats,
+	.get_link_layer = sirdma_get_link_layer,
+	.get_port_immutable = sirdma_get_port_immutable,
+	.mmap = sirdma_mmap,
+	.mmap_free = sirdma_mmap_free,
+	.modify_qp = sirdma_modify_qp,
+	.post_send = sirdma_post_send,
+	.query_device = sirdma_query_device,
+	.query_pkey = sirdma_query_pkey,
+	.query_port = sirdma_query_port,
+	.query_qp = sirdma_query_qp,
+	.reg_user_mr = sirdma_reg_user_mr_op,
+
+	INIT_RDMA_OBJ_SIZE(ib_cq, sirdma_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_pd, sirdma_pd, ibpd),
+	INIT_RDMA_OBJ_SIZE(ib_qp, sirdma_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_ucontext, sirdma_ucontext, ibuctx),
+};
+
+/* A device and everything behind its ib_device, up to where objects can be made. */
+static int sirdma_dev_start(struct sirdma_dev *dev)
+{
+	const struct sirdma_hw_config hw_config = {.num_ceqs = sirdma_params_num_ceqs()};
+	struct snic_config config;
+	int err;
+
+	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ);
+	sirdma_params_to_config(&config, dev->ndev->dev_addr);
+	dev->bus = snic_host_create(dev->ndev, &config);
+	if (IS_ERR_OR_NULL(dev->bus))
+		return dev->bus ? PTR_ERR(dev->bus) : -ENOMEM;
+	err = sirdma_hw_probe(&dev->hw, dev->bus, &hw_config, &sirdma_events, dev);
+	if (err)
+		goto err_bus;
+	err = sirdma_qpctx_init(dev);
+	if (err)
+		goto err_hw;
+	err = sirdma_gid_init(dev);
+	if (err)
+		goto err_qpctx;
+	err = sirdma_neigh_init(dev);
+	if (err)
+		goto err_gid;
+	return 0;
+
+err_gid:
+	sirdma_gid_fini(dev);
+err_qpctx:
+	sirdma_qpctx_fini(dev);
+err_hw:
+	sirdma_hw_remove(&dev->hw);
+err_bus:
+	snic_host_destroy(dev->bus);
+	return err;
+}
+
+static int sirdma_dev_register(struct sirdma_dev *dev, const char *name)
+{
+	struct ib_device *ibdev = &dev->ibdev;
+	int err;
+
+	ibdev->node_type = RDMA_NODE_IB_CA;
+	ibdev->phys_port_cnt = 1;
+	ibdev->num_comp_vectors = dev->hw.cfg.num_ceqs;
+	strscpy(ibdev->node_desc, "sirdma software RDMA NIC", sizeof(ibdev->node_desc));
+	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->ndev->dev_addr);
+	/* The kick of a sleeping device; see sirdma_post_send(). */
+	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND);
+
+	err = ib_device_set_netdev(ibdev, dev->ndev, 1);
+	if (err)
+		return err;
+	/* No DMA device: DMA addresses are kernel addresses, which is what the bus wants. */
+	return ib_register_device(ibdev, name, NULL);
+}
+
+int sirdma_dev_add(const char *name, struct net_device *ndev)
+{
+	struct sirdma_dev *dev;
+	int err;
+
+	dev = ib_alloc_device(sirdma_dev, ibdev);
+	if (!dev)
+		return -ENOMEM;
+	dev->ndev = ndev;
+	err = sirdma_dev_start(dev);
+	if (err)
+		goto err_dealloc;
+	/* From here on ib_dealloc_device() stops the device. */
+	ib_set_device_ops(&dev->ibdev, &sirdma_dev_ops);
+	get_device(&dev->ibdev.dev);
+	err = sirdma_dev_register(dev, name);
+	if (err)
+		goto err_put;
+	/* It may be gone again already; only its memory is certain. */
+	if (ib_device_try_get(&dev->ibdev)) {
+		sirdma_netdev_sync(dev);
+		ib_device_put(&dev->ibdev);
+	}
+	put_device(&dev->ibdev.dev);
+	return 0;
+
+err_put:
+	put_device(&dev->ibdev.dev);
+err_dealloc:
+	ib_dealloc_device(&dev->ibdev);
+	return err;
+}
+
+void sirdma_dev_fail(struct sirdma_dev *dev, int err)
+{
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.event = IB_EVENT_DEVICE_FATAL,
+	};
+
+	if (test_and_set_bit(SIRDMA_DEV_FAILED, &dev->flags))
+		return;
+	ibdev_err(&dev->ibdev, "a command that frees device state failed: %d; device reset\n", err);
+	sirdma_wr32(dev->bus, SIRDMA_REG_CTRL, SIRDMA_CTRL_RESET);
+	ib_dispatch_event(&event);
+}

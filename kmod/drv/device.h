@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* A device: an ib_device, its driver core, and the tables of the Linux side. */
+#ifndef SIRDMA_DRV_DEVICE_H
+#define SIRDMA_DRV_DEVICE_H
+
+#include <linux/netdevice.h>
+#include <linux/xarray.h>
+#include <rdma/ib_verbs.h>
+
+#include "counters.h"
+#include "gid.h"
+#include "hw/hw.h"
+#include "neigh.h"
+#include "qpctx.h"
+
+struct sirdma_dev {
+	struct ib_device ibdev;
+	struct net_device *ndev; /* held by the bus and by ibdev */
+	struct sirdma_bus *bus;
+	struct sirdma_hw hw;
+	struct sirdma_qpctx_pool qpctx;
+	struct xarray qps; /* QP number -> struct sirdma_qp, for events */
+	struct xarray cqs; /* CQ number -> struct sirdma_cq, for events */
+	struct sirdma_gid_table gids;
+	struct sirdma_neigh_table neighs;
+	struct sirdma_counters counters;
+	unsigned long flags; /* SIRDMA_DEV_* bit numbers */
+};
+
+#define SIRDMA_DEV_FAILED 0 /* a command was lost; the device has been reset */
+#define SIRDMA_DEV_PORT_UP 1 /* what the last port event said */
+
+static inline struct sirdma_dev *to_sdev(struct ib_device *ibdev)
+{
+	return container_of(ibdev, struct sirdma_dev, ibdev);
+}
+
+/* Make and register device @name on @ndev. */
+int sirdma_dev_add(const char *name, struct net_device *ndev);
+/*
+ * A command that frees device state failed with @err: reset the device, so
+ * that it forgets every object before the memory under it goes. Once.
+ */
+void sirdma_dev_fail(struct sirdma_dev *dev, int err);
+
+#endif

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/etherdevice.h>
+#include <linux/slab.h>
+#include <rdma/ib_cache.h>
+
+#include "device.h"
+#include "gid.h"
+#include "hw/cqp_cmd.h"
+#include "trace.h"
+
+#define NO_VLAN 0xffff /* rdma_read_gid_l2_fields() */
+
+static int sirdma_sgid_program(struct sirdma_dev *dev, const struct sirdma_sgid *sgid,
+			       const u8 *mac)
+{
+	struct sirdma_cqp_sgid_params params = {
+		.idx = sirdma_sgid_index(dev, sgid),
+		.ip = sgid->ip,
+		.has_vlan = sgid->has_vlan,
+		.vlan_id = sgid->vlan_id,
+	};
+
+	ether_addr_copy(params.mac, mac);
+	return sirdma_cqp_set_sgid(&dev->hw, &params);
+}
+
+static void sirdma_gid_update(struct work_struct *work)
+{
+	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, gids.update);
+	struct sirdma_gid_table *table = &dev->gids;
+	u8 mac[ETH_ALEN];
+	bool dirty;
+	int i, err;
+
+	mutex_lock(&table->lock);
+	for (i = 0; i < SIRDMA_GID_SLOTS; i++) {
+		struct sirdma_sgid *sgid = &table->slots[i];
+
+		spin_lock_bh(&table->mac_lock);
+		dirty = sgid->dirty && sgid->present;
+		sgid->dirty = false;
+		ether_addr_copy(mac, sgid->mac);
+		spin_unlock_bh(&table->mac_lock);
+		if (!dirty)
+			continue;
+		err = sirdma_sgid_program(dev, sgid, mac);
+		trace_sirdma_gid_set(dev, i, &sgid->ip, mac, err);
+	}
+	mutex_unlock(&table->lock);
+}
+
+int sirdma_gid_init(struct sirdma_dev *dev)
+{
+	struct sirdma_gid_table *table = &dev->gids;
+
+	BUILD_BUG_ON(sizeof(struct sirdma_ip) != sizeof(union ib_gid));
+	table->slots = kcalloc(SIRDMA_GID_SLOTS, sizeof(*table->slots), GFP_KERNEL);
+	if (!table->slots)
+		return -ENOMEM;
+	mutex_init(&table->lock);
+	spin_lock_init(&table->mac_lock);
+	INIT_WORK(&table->update, sirdma_gid_update);
+	return 0;
+}
+
+void sirdma_gid_fini(struct sirdma_dev *dev)
+{
+	cancel_work_sync(&dev->gids.update);
+	kfree(dev->gids.slots);
+}
+
+u16 sirdma_sgid_index(struct sirdma_dev *dev, const struct sirdma_sgid *sgid)
+{
+	return sgid - dev->gids.slots;
+}
+
+/*
+ * Slot for an address that appears: the one its QPs wait on, else the one with
+ * the core's index, else any free one.
+ */
+static struct sirdma_sgid *sirdma_sgid_find(struct sirdma_gid_table *table,
+					    const struct sirdma_ip *ip, int ifindex, u32 preferred)
+{
+	struct sirdma_sgid *free = NULL;
+	int i;
+
+	for (i = 0; i < SIRDMA_GID_SLOTS; i++) {
+		struct sirdma_sgid *sgid = &table->slots[i];
+
+		if (sgid->present)
+			continue;
+		if (!sgid->users) {
+			if (!free || i == preferred)
+				free = sgid;
+			continue;
+		}
+		if (sgid->ifindex == ifindex && !memcmp(&sgid->ip, ip, sizeof(*ip)))
+			return sgid;
+	}
+	return free;
+}
+
+static int sirdma_gid_ifindex(const struct ib_gid_attr *attr)
+{
+	struct net_device *ndev;
+	int ifindex = 0;
+
+	rcu_read_lock();
+	ndev = rcu_dereference(attr->ndev);
+	if (ndev)
+		ifindex = ndev->ifindex;
+	rcu_read_unlock();
+	return ifindex;
+}
+
+int sirdma_add_gid(const struct ib_gid_attr *attr, void **context)
+{
+	struct sirdma_dev *dev = to_sdev(attr->device);
+	struct sirdma_gid_table *table = &dev->gids;
+	int ifindex = sirdma_gid_ifindex(attr);
+	struct sirdma_sgid *sgid;
+	u16 vlan = NO_VLAN;
+	u8 mac[ETH_ALEN];
+	struct sirdma_ip ip;
+	int err;
+
+	if (attr->gid_type != IB_GID_TYPE_ROCE_UDP_ENCAP || attr->index >= SIRDMA_GID_TABLE_LEN)
+		return -EINVAL;
+	err = rdma_read_gid_l2_fields(attr, &vlan, mac);
+	if (err)
+		return err;
+	memcpy(&ip, &attr->gid, sizeof(ip));
+
+	mutex_lock(&table->lock);
+	sgid = sirdma_sgid_find(table, &ip, ifindex, attr->index);
+	if (!sgid) {
+		err = -ENOSPC;
+		goto unlock;
+	}
+	sgid->ip = ip;
+	sgid->has_vlan = vlan != NO_VLAN;
+	sgid->vlan_id = sgid->has_vlan ? vlan : 0;
+	err = sirdma_sgid_program(dev, sgid, mac);
+	trace_sirdma_gid_set(dev, sirdma_sgid_index(dev, sgid), &ip, mac, err);
+	if (err)
+		goto unlock;
+
+	spin_lock_bh(&table->mac_lock);
+	sgid->ifindex = ifindex;
+	ether_addr_copy(sgid->mac, mac);
+	sgid->dirty = false;
+	spin_unlock_bh(&table->mac_lock);
+	sgid->present = true;
+	table->by_gid[attr->index] = sgid;
+unlock:
+	mutex_unlock(&table->lock);
+	return err;
+}
+
+int sirdma_del_gid(const struct ib_gid_attr *attr, void **context)
+{
+	struct sirdma_dev *dev = to_sdev(attr->device);
+	struct sirdma_gid_table *table = &dev->gids;
+	struct sirdma_sgid *sgid;
+	int err = 0;
+
+	mutex_lock(&table->lock);
+	sgid = table->by_gid[attr->index];
+	if (sgid) {
+		/* At once, also under QPs: no traffic from an address that is gone. */
+		err = sirdma_cqp_clear_sgid(&dev->hw, sirdma_sgid_index(dev, sgid));
+		trace_sirdma_gid_clear(dev, sirdma_sgid_index(dev, sgid), &sgid->ip, sgid->users,
+				       err);
+		table->by_gid[attr->index] = NULL;
+		sgid->present = false;
+	}
+	mutex_unlock(&table->lock);
+	return err;
+}
+
+struct sirdma_sgid *sirdma_sgid_get(struct sirdma_dev *dev, const struct ib_gid_attr *attr)
+{
+	struct sirdma_gid_table *table = &dev->gids;
+	struct sirdma_sgid *sgid;
+
+	mutex_lock(&table->lock);
+	sgid = attr->index < SIRDMA_GID_TABLE_LEN ? table->by_gid[attr->index] : NULL;
+	if (sgid)
+		sgid->users++;
+	else
+		sgid = ERR_PTR(-EADDRNOTAVAIL);
+	mutex_unlock(&table->lock);
+	return sgid;
+}
+
+void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid)
+{
+	mutex_lock(&dev->gids.lock);
+	sgid->users--;
+	mutex_unlock(&dev->gids.lock);
+}
+
+void sirdma_gid_mac_changed(struct sirdma_dev *dev, const struct net_device *ndev)
+{
+	struct sirdma_gid_table *table = &dev->gids;
+	int i;
+
+	spin_lock_bh(&table->mac_lock);
+	for (i = 0; i < SIRDMA_GID_SLOTS; i++) {
+		struct sirdma_sgid *sgid = &table->slots[i];
+
+		if (sgid->ifindex != ndev->ifindex)
+			continue;
+		ether_addr_copy(sgid->mac, ndev->dev_addr);
+		sgid->dirty = true;
+	}
+	spin_unlock_bh(&table->mac_lock);
+	queue_work(system_unbound_wq, &table->update);
+}
+
+bool sirdma_gid_on_interface(struct sirdma_dev *dev, int ifindex)
+{
+	struct sirdma_gid_table *table = &dev->gids;
+	bool found = false;
+	int i;
+
+	spin_lock_bh(&table->mac_lock);
+	for (i = 0; i < SIRDMA_GID_SLOTS && !found; i++)
+		found = table->slots[i].ifindex == ifindex;
+	spin_unlock_bh(&table->mac_lock);
+	return found;
+}

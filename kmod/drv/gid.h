@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Source addresses. The core keeps a table of GIDs, the device one of source
+ * IP, MAC and VLAN. A QP refers to a slot of the device's table and keeps it
+ * while the address is gone, so that it comes back to life with the address.
+ */
+#ifndef SIRDMA_DRV_GID_H
+#define SIRDMA_DRV_GID_H
+
+#include <linux/if_ether.h>
+#include <linux/mutex.h>
+#include <linux/netdevice.h>
+#include <linux/spinlock.h>
+#include <linux/workqueue.h>
+#include <rdma/ib_verbs.h>
+#include "sirdma/qpctx.h"
+
+#define SIRDMA_GID_TABLE_LEN 256
+/* Room for addresses that are gone while QPs still refer to them. */
+#define SIRDMA_GID_SLOTS (2 * SIRDMA_GID_TABLE_LEN)
+
+struct sirdma_dev;
+
+struct sirdma_sgid {
+	struct sirdma_ip ip;
+	int ifindex; /* 0: slot never used */
+	u32 users; /* QPs */
+	bool present; /* the core has the address now */
+	bool has_vlan;
+	bool dirty; /* mac changed, the device does not know yet */
+	u16 vlan_id;
+	u8 mac[ETH_ALEN];
+};
+
+struct sirdma_gid_table {
+	struct mutex lock; /* protects everything but mac and dirty */
+	spinlock_t mac_lock; /* protects ifindex for readers without the mutex, mac and dirty */
+	struct sirdma_sgid *slots; /* [SIRDMA_GID_SLOTS]; the index is the device's */
+	struct sirdma_sgid *by_gid[SIRDMA_GID_TABLE_LEN]; /* by the core's index */
+	struct work_struct update; /* tells the device of dirty slots */
+};
+
+int sirdma_gid_init(struct sirdma_dev *dev);
+void sirdma_gid_fini(struct sirdma_dev *dev);
+
+int sirdma_add_gid(const struct ib_gid_attr *attr, void **context);
+int sirdma_del_gid(const struct ib_gid_attr *attr, void **context);
+
+/* The slot of @attr, held for a QP; ERR_PTR(-EADDRNOTAVAIL) when the address is gone. */
+struct sirdma_sgid *sirdma_sgid_get(struct sirdma_dev *dev, const struct ib_gid_attr *attr);
+void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid);
+u16 sirdma_sgid_index(struct sirdma_dev *dev, const struct sirdma_sgid *sgid);
+
+/* @ndev has a new MAC. Atomic context is fine. */
+void sirdma_gid_mac_changed(struct sirdma_dev *dev, const struct net_device *ndev);
+/* Is there an address on interface @ifindex? Any context. */
+bool sirdma_gid_on_interface(struct sirdma_dev *dev, int ifindex);
+
+#endif

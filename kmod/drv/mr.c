@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/overflow.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "hw/cqp_cmd.h"
+#include "hw/stag.h"
+#include "mr.h"
+#include "pd.h"
+#include "ring.h"
+#include "sirdma/abi.h"
+#include "trace.h"
+#include "umem.h"
+
+#define MR_ACCESS_SUPPORTED (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE)
+#define MR_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
+
+static int sirdma_mr_check(struct sirdma_dev *dev, u64 start, u64 length, u64 iova, int access)
+{
+	u64 end;
+
+	/* IB_ACCESS_OPTIONAL bits are hints a device may ignore; ordering is always strict here. */
+	if (access & ~(MR_ACCESS_SUPPORTED | IB_ACCESS_OPTIONAL)) {
+		ibdev_warn_ratelimited(&dev->ibdev, "reg_mr: access flags %#x are not supported\n",
+				       access & ~(MR_ACCESS_SUPPORTED | IB_ACCESS_OPTIONAL));
+		return -EOPNOTSUPP;
+	}
+	if (!length || length > dev->ibdev.attrs.max_mr_size) {
+		ibdev_warn_ratelimited(&dev->ibdev, "reg_mr: length %llu is not in 1..%llu\n",
+				       length, dev->ibdev.attrs.max_mr_size);
+		return -EINVAL;
+	}
+	if (check_add_overflow(start, length - 1, &end) ||
+	    check_add_overflow(iova, length - 1, &end)) {
+		ibdev_warn_ratelimited(&dev->ibdev, "reg_mr: %llu bytes wrap around\n", length);
+		return -EINVAL;
+	}
+	/* Blocks are mapped whole, so both addresses have the same place in a page. */
+	if ((start ^ iova) & (SZ_4K - 1)) {
+		ibdev_warn_ratelimited(&dev->ibdev,
+				       "reg_mr: offset in page: iova %#llx, address %#llx\n", iova,
+				       start);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static u8 sirdma_mr_access(int access)
+{
+	u8 rights = SIRDMA_ACCESS_LOCAL_READ;
+
+	if (access & IB_ACCESS_LOCAL_WRITE)
+		rights |= SIRDMA_ACCESS_LOCAL_WRITE;
+	if (access & IB_ACCESS_REMOTE_READ)
+		rights |= SIRDMA_ACCESS_REMOTE_READ;
+	if (access & IB_ACCESS_REMOTE_WRITE)
+		rights |= SIRDMA_ACCESS_REMOTE_WRITE;
+	return rights;
+}
+
+/* Describe the pinned pages by the largest blocks that fit them. */
+static int sirdma_mr_map(struct sirdma_dev *dev, struct sirdma_mr *mr, u64 iova)
+{
+	unsigned long pgsz;
+	size_t count;
+	int err;
+
+	pgsz = ib_umem_find_best_pgsz(mr->umem, MR_PAGE_SIZES, iova);
+	if (!pgsz)
+		return -EINVAL;
+	count = ib_umem_num_dma_blocks(mr->umem, pgsz);
+	if (count > U32_MAX)
+		return -EINVAL;
+	mr->block_shift = __ffs(pgsz);
+
+	err = sirdma_umem_to_pbl(dev, mr->umem, mr->block_shift, count, &mr->pbl);
+	trace_sirdma_mr_map(dev, mr, iova, err);
+	if (err) {
+		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_LIST_FAILURES);
+		ibdev_warn_ratelimited(&dev->ibdev, "reg_mr: no page list for %zu blocks: %d\n",
+				       count, err);
+	}
+	return err;
+}
+
+static int sirdma_mr_register(struct sirdma_dev *dev, struct sirdma_mr *mr, u32 stag, u64 length,
+			      u64 iova, int access, u32 pd)
+{
+	struct sirdma_cqp_reg_mr_params params = {
+		.stag = stag,
+		.pd = pd,
+		.va = iova,
+		.len = length,
+		.access = sirdma_mr_access(access),
+		.block_shift = mr->block_shift,
+		.level = mr->pbl.level,
+	};
+	int err;
+
+	if (mr->pbl.level)
+		params.first_pble = sirdma_pbl_first(&mr->pbl);
+	else
+		params.addr = mr->pbl.addr;
+	trace_sirdma_mr_register(dev, &params);
+	err = sirdma_cqp_reg_mr(&dev->hw, &params);
+	trace_sirdma_mr_registered(dev, stag, err);
+	return err;
+}
+
+static struct ib_umem *sirdma_mr_pin(struct sirdma_dev *dev, u64 start, u64 length, int access)
+{
+	struct ib_umem *umem;
+
+	umem = ib_umem_get(&dev->ibdev, start, length, access);
+	trace_sirdma_mr_pin(dev, start, length, access, PTR_ERR_OR_ZERO(umem));
+	if (IS_ERR(umem)) {
+		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_PIN_FAILURES);
+		ibdev_warn_ratelimited(&dev->ibdev,
+				       "reg_mr: cannot pin %llu bytes at %#llx: %ld%s\n", length,
+				       start, PTR_ERR(umem),
+				       PTR_ERR(umem) == -ENOMEM ? ", see RLIMIT_MEMLOCK" : "");
+	}
+	return umem;
+}
+
+static struct ib_mr *sirdma_reg_memory(struct ib_pd *ibpd, u64 start, u64 length, u64 iova,
+				       int access)
+{
+	struct sirdma_dev *dev = to_sdev(ibpd->device);
+	struct sirdma_mr *mr;
+	u32 stag;
+	int err;
+
+	err = sirdma_mr_check(dev, start, length, iova, access);
+	if (err)
+		return ERR_PTR(err);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+
+	mr->umem = sirdma_mr_pin(dev, start, length, access);
+	if (IS_ERR(mr->umem)) {
+		err = PTR_ERR(mr->umem);
+		goto err_free;
+	}
+	err = sirdma_mr_map(dev, mr, iova);
+	if (err)
+		goto err_unpin;
+	err = sirdma_stag_alloc(&dev->hw, &stag);
+	if (err)
+		goto err_unmap;
+	err = sirdma_mr_register(dev, mr, stag, length, iova, access, to_spd(ibpd)->id);
+	if (err)
+		goto err_stag;
+
+	mr->ibmr.lkey = stag;
+	mr->ibmr.rkey = stag;
+	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_REGISTERED);
+	sirdma_count_add(&dev->counters, SIRDMA_COUNTER_MR_PAGES_PINNED,
+			 ib_umem_num_pages(mr->umem));
+	return &mr->ibmr;
+
+err_stag:
+	sirdma_stag_free(&dev->hw, stag);
+err_unmap:
+	sirdma_pbl_free(&dev->hw, &mr->pbl);
+err_unpin:
+	ib_umem_release(mr->umem);
+err_free:
+	kfree(mr);
+	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_FAILURES);
+	trace_sirdma_mr_unwound(dev, start, length, err);
+	return ERR_PTR(err);
+}
+
+static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
+{
+	u32 stag = mr->ibmr.lkey;
+	int err;
+
+	/* The device lets go first: afterwards no data path holds the region. */
+	err = sirdma_cqp_dealloc_stag(&dev->hw, stag);
+	trace_sirdma_mr_dealloc(dev, stag, err);
+	if (err)
+		sirdma_dev_fail(dev, err);
+	sirdma_stag_free(&dev->hw, stag);
+	sirdma_pbl_free(&dev->hw, &mr->pbl);
+	sirdma_count_add(&dev->counters, SIRDMA_COUNTER_MR_PAGES_PINNED,
+			 -(s64)ib_umem_num_pages(mr->umem));
+	ib_umem_release(mr->umem);
+	kfree(mr);
+	return 0;
+}
+
+struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
+				 struct ib_udata *udata)
+{
+	struct sirdma_mem_reg_req req = {};
+	int err;
+
+	if (udata->inlen < sizeof(req))
+		return ERR_PTR(-EINVAL);
+	err = ib_copy_from_udata(&req, udata, sizeof(req));
+	if (err)
+		return ERR_PTR(err);
+
+	switch (req.reg_type) {
+	case SIRDMA_MEMREG_MEM:
+		return sirdma_reg_memory(ibpd, start, length, iova, access);
+	case SIRDMA_MEMREG_QP:
+	case SIRDMA_MEMREG_CQ:
+		return sirdma_ring_register(ibpd, start, length, &req, udata);
+	default:
+		ibdev_warn_ratelimited(ibpd->device, "reg_mr: no such memory type: %u\n",
+				       req.reg_type);
+		return ERR_PTR(-EINVAL);
+	}
+}
+
+int sirdma_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibmr->device);
+	struct sirdma_mr *mr = to_smr(ibmr);
+
+	return mr->is_ring ? sirdma_ring_deregister(dev, mr) : sirdma_dereg_memory(dev, mr);
+}

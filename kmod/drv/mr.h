@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Memory regions. */
+#ifndef SIRDMA_DRV_MR_H
+#define SIRDMA_DRV_MR_H
+
+#include <rdma/ib_umem.h>
+#include <rdma/ib_verbs.h>
+#include "hw/pble.h"
+
+struct sirdma_mr {
+	struct ib_mr ibmr;
+	struct ib_umem *umem;
+	struct sirdma_pbl pbl;
+	u8 block_shift;
+	bool is_ring; /* member of a struct sirdma_ring; the device has no stag for it */
+};
+
+static inline struct sirdma_mr *to_smr(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct sirdma_mr, ibmr);
+}
+
+struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
+				 struct ib_udata *udata);
+int sirdma_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
+
+#endif

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/etherdevice.h>
+#include <linux/jhash.h>
+#include <linux/slab.h>
+#include <net/netevent.h>
+
+#include "device.h"
+#include "hw/cqp_cmd.h"
+#include "neigh.h"
+#include "trace.h"
+
+#define RESOLVE_TIMEOUT (3 * HZ)
+#define RESOLVE_POLL (HZ / 4)
+/* A neighbour is confirmed, and a new gateway noticed, about this often. */
+#define REFRESH_PERIOD (5 * HZ)
+/* A neighbour that fails this soon after a QP got ready may be the one it wanted. */
+#define EXPECT_TIME (10 * HZ)
+
+static u32 sirdma_neigh_hash(const struct sirdma_ip *nexthop, int ifindex)
+{
+	return jhash(nexthop, sizeof(*nexthop), ifindex);
+}
+
+static struct net *sirdma_dev_net(struct sirdma_dev *dev)
+{
+	return dev_net(dev->ndev);
+}
+
+static bool sirdma_ip_equal(const struct sirdma_ip *a, const struct sirdma_ip *b)
+{
+	return !memcmp(a, b, sizeof(*a));
+}
+
+static bool sirdma_route_key_equal(const struct sirdma_route_key *a,
+				   const struct sirdma_route_key *b)
+{
+	return a->ifindex == b->ifindex && sirdma_ip_equal(&a->dst, &b->dst) &&
+	       sirdma_ip_equal(&a->src, &b->src);
+}
+
+/* hash_lock held. True when the device has to be told. */
+static bool sirdma_arp_set_mac(struct sirdma_arp *arp, const u8 *mac)
+{
+	if (ether_addr_equal_unaligned(arp->mac, mac))
+		return false;
+	ether_addr_copy(arp->mac, mac);
+	arp->dirty = true;
+	return true;
+}
+
+/* lock held: bring one entry of the device up to date. */
+static void sirdma_arp_program(struct sirdma_dev *dev, struct sirdma_arp *arp)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+	u8 mac[ETH_ALEN];
+	bool dirty;
+	int err;
+
+	spin_lock_bh(&table->hash_lock);
+	dirty = arp->dirty;
+	arp->dirty = false;
+	ether_addr_copy(mac, arp->mac);
+	spin_unlock_bh(&table->hash_lock);
+	if (!dirty)
+		return;
+	err = sirdma_cqp_set_arp(&dev->hw, arp->idx, mac);
+	trace_sirdma_arp_set(dev, arp->idx, &arp->key.dst, mac, err);
+	sirdma_count(&dev->counters, SIRDMA_COUNTER_NEIGH_MOVES);
+}
+
+static void sirdma_neigh_update(struct work_struct *work)
+{
+	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, neighs.update);
+	struct sirdma_neigh_table *table = &dev->neighs;
+	struct sirdma_arp *arp;
+	int bucket;
+
+	mutex_lock(&table->lock);
+	/* Membership only changes under the mutex, so the walk needs no hash_lock. */
+	hash_for_each(table->hash, bucket, arp, node)
+		sirdma_arp_program(dev, arp);
+	mutex_unlock(&table->lock);
+}
+
+/* lock held: the entry's packets may have a new next hop or MAC. */
+static void sirdma_arp_refresh(struct sirdma_dev *dev, struct sirdma_arp *arp)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+	struct sirdma_nexthop hop;
+	bool dirty;
+
+	/* Without a route or an answer the old address stays: it may come back. */
+	if (sirdma_route_lookup(sirdma_dev_net(dev), &arp->key, &hop))
+		return;
+	spin_lock_bh(&table->hash_lock);
+	arp->nexthop = hop.ip;
+	dirty = hop.valid && sirdma_arp_set_mac(arp, hop.mac);
+	spin_unlock_bh(&table->hash_lock);
+	if (dirty)
+		sirdma_arp_program(dev, arp);
+}
+
+static void sirdma_neigh_refresh_work(struct work_struct *work)
+{
+	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, neighs.refresh.work);
+	struct sirdma_neigh_table *table = &dev->neighs;
+	struct hlist_node *next;
+	struct sirdma_arp *arp;
+	int bucket;
+
+	mutex_lock(&table->lock);
+	hash_for_each_safe(table->hash, bucket, next, arp, node) {
+		struct sirdma_ip old = arp->nexthop;
+
+		sirdma_arp_refresh(dev, arp);
+		if (sirdma_ip_equal(&old, &arp->nexthop))
+			continue;
+		/* Another bucket; visited twice at worst. */
+		spin_lock_bh(&table->hash_lock);
+		hash_del(&arp->node);
+		hash_add(table->hash, &arp->node,
+			 sirdma_neigh_hash(&arp->nexthop, arp->key.ifindex));
+		spin_unlock_bh(&table->hash_lock);
+	}
+	if (table->count)
+		queue_delayed_work(system_unbound_wq, &table->refresh, REFRESH_PERIOD);
+	mutex_unlock(&table->lock);
+}
+
+void sirdma_neigh_expect(struct sirdma_dev *dev)
+{
+	WRITE_ONCE(dev->neighs.asked, jiffies);
+}
+
+void sirdma_neigh_refresh(struct sirdma_dev *dev)
+{
+	mod_delayed_work(system_unbound_wq, &dev->neighs.refresh, 0);
+}
+
+static bool sirdma_neigh_in_use(struct sirdma_dev *dev, const struct neighbour *neigh,
+				const struct sirdma_ip *ip)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+	struct sirdma_arp *arp;
+	bool found = false;
+
+	spin_lock_bh(&table->hash_lock);
+	hash_for_each_possible(table->hash, arp, node, sirdma_neigh_hash(ip, neigh->dev->ifindex))
+		found |= arp->key.ifindex == neigh->dev->ifindex &&
+			 sirdma_ip_equal(&arp->nexthop, ip);
+	spin_unlock_bh(&table->hash_lock);
+	return found;
+}
+
+/* The kernel gave up on a neighbour. For the applications' sake: which one, and on which netdev. */
+static void sirdma_neigh_lost(struct sirdma_dev *dev, const struct neighbour *neigh,
+			      const struct sirdma_ip *ip)
+{
+	if (!sirdma_neigh_in_use(dev, neigh, ip) &&
+	    (time_after(jiffies, READ_ONCE(dev->neighs.asked) + EXPECT_TIME) ||
+	     !sirdma_gid_on_interface(dev, neigh->dev->ifindex)))
+		return;
+	sirdma_count(&dev->counters, SIRDMA_COUNTER_NEIGH_UNREACHABLE);
+	ibdev_warn_ratelimited(&dev->ibdev, "neighbour %pI6c on %s does not answer\n", ip,
+			       neigh->dev->name);
+}
+
+static void sirdma_neigh_changed(struct sirdma_dev *dev, const struct neighbour *neigh,
+				 const struct sirdma_ip *ip)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+	struct sirdma_arp *arp;
+	bool dirty = false;
+	u8 mac[ETH_ALEN];
+
+	neigh_ha_snapshot((char *)mac, neigh, neigh->dev);
+	if (!is_valid_ether_addr(mac))
+		return;
+	spin_lock_bh(&table->hash_lock);
+	hash_for_each_possible(table->hash, arp, node, sirdma_neigh_hash(ip, neigh->dev->ifindex))
+		if (arp->key.ifindex == neigh->dev->ifindex && sirdma_ip_equal(&arp->nexthop, ip))
+			dirty |= sirdma_arp_set_mac(arp, mac);
+	spin_unlock_bh(&table->hash_lock);
+	if (dirty)
+		queue_work(system_unbound_wq, &table->update);
+}
+
+/* Atomic context, sometimes under locks of the neighbour code: note it, work later. */
+static int sirdma_netevent(struct notifier_block *nb, unsigned long event, void *ptr)
+{
+	struct sirdma_dev *dev = container_of(nb, struct sirdma_dev, neighs.netevent);
+	const struct neighbour *neigh = ptr;
+	struct sirdma_ip ip;
+	u8 state;
+
+	if (event != NETEVENT_NEIGH_UPDATE || !net_eq(dev_net(neigh->dev), sirdma_dev_net(dev)) ||
+	    neigh->dev->addr_len != ETH_ALEN || !sirdma_neigh_ip(neigh, &ip))
+		return NOTIFY_DONE;
+
+	state = READ_ONCE(neigh->nud_state);
+	if (state & NUD_VALID)
+		sirdma_neigh_changed(dev, neigh, &ip);
+	else if (state & NUD_FAILED)
+		sirdma_neigh_lost(dev, neigh, &ip);
+	atomic_inc(&dev->neighs.events);
+	wake_up_all(&dev->neighs.wait);
+	return NOTIFY_DONE;
+}
+
+int sirdma_neigh_init(struct sirdma_dev *dev)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+
+	mutex_init(&table->lock);
+	spin_lock_init(&table->hash_lock);
+	hash_init(table->hash);
+	init_waitqueue_head(&table->wait);
+	atomic_set(&table->events, 0);
+	table->asked = jiffies - EXPECT_TIME - 1;
+	INIT_WORK(&table->update, sirdma_neigh_update);
+	INIT_DELAYED_WORK(&table->refresh, sirdma_neigh_refresh_work);
+	table->netevent.notifier_call = sirdma_netevent;
+	return register_netevent_notifier(&table->netevent);
+}
+
+void sirdma_neigh_fini(struct sirdma_dev *dev)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+
+	unregister_netevent_notifier(&table->netevent);
+	cancel_work_sync(&table->update);
+	cancel_delayed_work_sync(&table->refresh);
+}
+
+/* Look up until the MAC is known or the time is over. */
+static int sirdma_neigh_resolve(struct sirdma_dev *dev, const struct sirdma_route_key *key,
+				struct sirdma_nexthop *hop)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+	unsigned long deadline = jiffies + RESOLVE_TIMEOUT;
+	bool asked = false;
+	int seen, err;
+	long left;
+
+	for (;;) {
+		seen = atomic_read(&table->events);
+		err = sirdma_route_lookup(sirdma_dev_net(dev), key, hop);
+		if (err) {
+			sirdma_count(&dev->counters, SIRDMA_COUNTER_ROUTE_FAILURES);
+			return err;
+		}
+		if (hop->valid)
+			return 0;
+		/* A failure from before this call does not count; it was just asked again. */
+		if (hop->failed && asked)
+			return -EHOSTUNREACH;
+		asked = true;
+		left = deadline - jiffies;
+		if (left <= 0) {
+			sirdma_count(&dev->counters, SIRDMA_COUNTER_NEIGH_TIMEOUTS);
+			return -ETIMEDOUT;
+		}
+		left = wait_event_interruptible_timeout(table->wait,
+							atomic_read(&table->events) != seen,
+							min_t(long, left, RESOLVE_POLL));
+		if (left < 0)
+			return -EINTR;
+	}
+}
+
+/* lock held */
+static struct sirdma_arp *sirdma_arp_find(struct sirdma_neigh_table *table,
+					  const struct sirdma_route_key *key,
+					  const struct sirdma_ip *nexthop)
+{
+	struct sirdma_arp *arp;
+
+	hash_for_each_possible(table->hash, arp, node, sirdma_neigh_hash(nexthop, key->ifindex))
+		if (sirdma_route_key_equal(&arp->key, key))
+			return arp;
+	return NULL;
+}
+
+/* lock held */
+static struct sirdma_arp *sirdma_arp_create(struct sirdma_dev *dev,
+					    const struct sirdma_route_key *key,
+					    const struct sirdma_nexthop *hop)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+	struct sirdma_arp *arp;
+	int err;
+
+	arp = kzalloc(sizeof(*arp), GFP_KERNEL);
+	if (!arp)
+		return ERR_PTR(-ENOMEM);
+	arp->key = *key;
+	arp->nexthop = hop->ip;
+	ether_addr_copy(arp->mac, hop->mac);
+	err = sirdma_idpool_get(&dev->hw.arp_ids, &arp->idx);
+	if (err)
+		goto err_free;
+	err = sirdma_cqp_set_arp(&dev->hw, arp->idx, hop->mac);
+	trace_sirdma_arp_set(dev, arp->idx, &key->dst, hop->mac, err);
+	if (err)
+		goto err_id;
+
+	spin_lock_bh(&table->hash_lock);
+	hash_add(table->hash, &arp->node, sirdma_neigh_hash(&arp->nexthop, key->ifindex));
+	spin_unlock_bh(&table->hash_lock);
+	/* Soon: also for a neighbour that moved before the entry could be found. */
+	if (!table->count++)
+		queue_delayed_work(system_unbound_wq, &table->refresh, HZ);
+	return arp;
+
+err_id:
+	sirdma_idpool_put(&dev->hw.arp_ids, arp->idx);
+err_free:
+	kfree(arp);
+	return ERR_PTR(err);
+}
+
+struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+	struct sirdma_nexthop hop;
+	struct sirdma_arp *arp;
+	bool dirty;
+	int err;
+
+	trace_sirdma_neigh_start(dev, key);
+	err = sirdma_neigh_resolve(dev, key, &hop);
+	trace_sirdma_neigh_done(dev, key, &hop, err);
+	if (err)
+		return ERR_PTR(err);
+
+	mutex_lock(&table->lock);
+	arp = sirdma_arp_find(table, key, &hop.ip);
+	if (!arp) {
+		arp = sirdma_arp_create(dev, key, &hop);
+	} else {
+		spin_lock_bh(&table->hash_lock);
+		dirty = sirdma_arp_set_mac(arp, hop.mac);
+		spin_unlock_bh(&table->hash_lock);
+		if (dirty)
+			sirdma_arp_program(dev, arp);
+	}
+	if (!IS_ERR(arp))
+		arp->users++;
+	mutex_unlock(&table->lock);
+	return arp;
+}
+
+void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+	int err;
+
+	mutex_lock(&table->lock);
+	if (--arp->users)
+		goto unlock;
+	spin_lock_bh(&table->hash_lock);
+	hash_del(&arp->node);
+	spin_unlock_bh(&table->hash_lock);
+	table->count--;
+	err = sirdma_cqp_clear_arp(&dev->hw, arp->idx);
+	trace_sirdma_arp_clear(dev, arp->idx, &arp->key.dst, err);
+	sirdma_idpool_put(&dev->hw.arp_ids, arp->idx);
+	kfree(arp);
+unlock:
+	mutex_unlock(&table->lock);
+}

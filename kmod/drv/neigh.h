@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Destination MAC addresses: the device's ARP table, filled from the kernel's
+ * neighbours and kept fresh by their events.
+ */
+#ifndef SIRDMA_DRV_NEIGH_H
+#define SIRDMA_DRV_NEIGH_H
+
+#include <linux/hashtable.h>
+#include <linux/mutex.h>
+#include <linux/notifier.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include "route.h"
+
+#define SIRDMA_NEIGH_HASH_BITS 8
+
+struct sirdma_dev;
+
+/* One entry of the device's table, shared by all QPs of one source and destination. */
+struct sirdma_arp {
+	struct hlist_node node; /* by next hop and netdev */
+	struct sirdma_route_key key;
+	struct sirdma_ip nexthop;
+	u32 idx; /* in the device */
+	u32 users; /* QPs */
+	bool dirty; /* mac changed, the device does not know yet */
+	u8 mac[ETH_ALEN];
+};
+
+struct sirdma_neigh_table {
+	struct mutex lock; /* serialises users, creation, removal and commands */
+	spinlock_t hash_lock; /* protects hash, and nexthop, mac, dirty of each entry */
+	DECLARE_HASHTABLE(hash, SIRDMA_NEIGH_HASH_BITS);
+	u32 count;
+	unsigned long asked; /* jiffies when a QP last was about to need a neighbour */
+	wait_queue_head_t wait; /* for neighbours to answer */
+	atomic_t events; /* neighbour events so far */
+	struct notifier_block netevent;
+	struct work_struct update; /* tells the device of dirty entries */
+	struct delayed_work refresh; /* looks routes and neighbours up again */
+};
+
+int sirdma_neigh_init(struct sirdma_dev *dev);
+void sirdma_neigh_fini(struct sirdma_dev *dev);
+
+/*
+ * Resolve @key, waiting a bounded time for the neighbour, and hold its entry.
+ * -ETIMEDOUT or -EHOSTUNREACH: the neighbour does not answer; -ENETUNREACH and
+ * others: no route; -EINTR; -ENOMEM.
+ */
+struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key);
+void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp);
+/*
+ * A QP left RESET, so somebody will soon want a neighbour. The core resolves it
+ * before the driver hears of it: should it not answer, this is how we know that
+ * the failure concerns us.
+ */
+void sirdma_neigh_expect(struct sirdma_dev *dev);
+/* Look everything up again soon: an address of ours changed, or the device lacks an entry. */
+void sirdma_neigh_refresh(struct sirdma_dev *dev);
+
+#endif

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/netdevice.h>
+
+#include "device.h"
+#include "host/host.h"
+#include "netdev.h"
+#include "port.h"
+#include "sirdma/abi.h"
+#include "trace.h"
+
+void sirdma_netdev_sync(struct sirdma_dev *dev)
+{
+	bool up = sirdma_port_is_up(dev);
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
+		.element.port_num = 1,
+	};
+
+	snic_host_update(dev->bus);
+	if (up ? test_and_set_bit(SIRDMA_DEV_PORT_UP, &dev->flags) :
+		 !test_and_clear_bit(SIRDMA_DEV_PORT_UP, &dev->flags))
+		return;
+	trace_sirdma_port(dev, up, dev->ndev->mtu);
+	ib_dispatch_event(&event);
+}
+
+static struct sirdma_dev *sirdma_dev_get_by_netdev(struct net_device *ndev)
+{
+	struct ib_device *ibdev;
+
+	ibdev = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)SIRDMA_DRIVER_ID);
+	return ibdev ? to_sdev(ibdev) : NULL;
+}
+
+static void sirdma_netdev_changed(struct sirdma_dev *dev, unsigned long event)
+{
+	switch (event) {
+	case NETDEV_UNREGISTER:
+		/* Under RTNL, which removal needs too: queued. */
+		ib_unregister_device_queued(&dev->ibdev);
+		break;
+	case NETDEV_UP:
+	case NETDEV_DOWN:
+	case NETDEV_CHANGE:
+	case NETDEV_CHANGEMTU:
+	case NETDEV_CHANGEADDR:
+		sirdma_netdev_sync(dev);
+		break;
+	}
+}
+
+/* @lower is a device's netdev or stands below @priv->data, a VLAN for one, whose MAC changed. */
+static int sirdma_netdev_mac_below(struct net_device *lower, struct netdev_nested_priv *priv)
+{
+	struct sirdma_dev *dev = sirdma_dev_get_by_netdev(lower);
+
+	if (!dev)
+		return 0;
+	sirdma_gid_mac_changed(dev, priv->data);
+	/* Our packets now differ: let peers learn it by asking for theirs. */
+	sirdma_neigh_refresh(dev);
+	ib_device_put(&dev->ibdev);
+	return 0;
+}
+
+static int sirdma_netdev_event(struct notifier_block *nb, unsigned long event, void *info)
+{
+	struct net_device *ndev = netdev_notifier_info_to_dev(info);
+	struct netdev_nested_priv priv = {.data = ndev};
+	struct sirdma_dev *dev;
+
+	dev = sirdma_dev_get_by_netdev(ndev);
+	if (dev) {
+		sirdma_netdev_changed(dev, event);
+		ib_device_put(&dev->ibdev);
+	}
+	if (event == NETDEV_CHANGEADDR) {
+		sirdma_netdev_mac_below(ndev, &priv);
+		netdev_walk_all_lower_dev(ndev, sirdma_netdev_mac_below, &priv);
+	}
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block sirdma_netdev_notifier = {
+	.notifier_call = sirdma_netdev_event,
+};
+
+int sirdma_netdev_init(void)
+{
+	return register_netdevice_notifier(&sirdma_netdev_notifier);
+}
+
+void sirdma_netdev_fini(void)
+{
+	unregister_netdevice_notifier(&sirdma_netdev_notifier);
+}

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* The netdev below a device: link state, MTU, MAC, removal. */
+#ifndef SIRDMA_DRV_NETDEV_H
+#define SIRDMA_DRV_NETDEV_H
+
+struct sirdma_dev;
+
+int sirdma_netdev_init(void);
+void sirdma_netdev_fini(void);
+/* Tell the device of the netdev's state, and applications when the port went up or down. */
+void sirdma_netdev_sync(struct sirdma_dev *dev);
+
+#endif

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/cpumask.h>
+#include <linux/etherdevice.h>
+#include <linux/minmax.h>
+#include <linux/module.h>
+
+#include "gid.h"
+#include "params.h"
+#include "sirdma/hmc.h"
+
+#define MAX_CEQS 32
+/* Peers a device can talk to at a time. */
+#define MAX_ARP 8192
+/* Numbers no application gets: QP 0 and 1 are special, a CQ is the CQP's, stag 0 means none. */
+#define RESERVED_QPS 2
+#define RESERVED_CQS 2
+#define RESERVED_MRS 1
+
+struct param_range {
+	unsigned int value;
+	unsigned int min;
+	unsigned int max;
+};
+
+static int param_range_set(const char *val, const struct kernel_param *kp)
+{
+	struct param_range *range = kp->arg;
+	unsigned int value;
+	int err;
+
+	err = kstrtouint(val, 0, &value);
+	if (err)
+		return err;
+	if (value < range->min || value > range->max) {
+		pr_err("sirdma: %s=%u is outside %u..%u\n", kp->name, value, range->min,
+		       range->max);
+		return -ERANGE;
+	}
+	range->value = value;
+	return 0;
+}
+
+static int param_range_get(char *buffer, const struct kernel_param *kp)
+{
+	const struct param_range *range = kp->arg;
+
+	return sysfs_emit(buffer, "%u\n", range->value);
+}
+
+static const struct kernel_param_ops param_range_ops = {
+	.set = param_range_set,
+	.get = param_range_get,
+};
+
+static struct param_range max_qp = {65536, 16, (1 << 18) - RESERVED_QPS};
+module_param_cb(max_qp, &param_range_ops, &max_qp, 0644);
+MODULE_PARM_DESC(max_qp, "queue pairs of a new device (16..262142, default 65536)");
+
+static struct param_range max_cq = {65536, 16, (1 << 19) - RESERVED_CQS};
+module_param_cb(max_cq, &param_range_ops, &max_cq, 0644);
+MODULE_PARM_DESC(max_cq, "completion queues of a new device (16..524286, default 65536)");
+
+static struct param_range max_mr = {1 << 20, 64, (1 << 24) - RESERVED_MRS};
+module_param_cb(max_mr, &param_range_ops, &max_mr, 0644);
+MODULE_PARM_DESC(max_mr, "memory regions of a new device (64..16777215, default 1048576)");
+
+static struct param_range max_pd = {65536, 16, 1 << 18};
+module_param_cb(max_pd, &param_range_ops, &max_pd, 0644);
+MODULE_PARM_DESC(max_pd, "protection domains of a new device (16..262144, default 65536)");
+
+static struct param_range max_hmc_segments = {SIRDMA_HMC_MAX_SD, 1, SIRDMA_HMC_MAX_SD};
+module_param_cb(max_hmc_segments, &param_range_ops, &max_hmc_segments, 0644);
+MODULE_PARM_DESC(max_hmc_segments, "2 MiB segments of page lists of a new device (1..4096)");
+
+static struct param_range window_bytes = {0, 0, 64 << 20};
+module_param_cb(window_bytes, &param_range_ops, &window_bytes, 0644);
+MODULE_PARM_DESC(window_bytes, "bytes a queue pair may have in flight (0: default)");
+
+u32 sirdma_params_num_ceqs(void)
+{
+	return min_t(u32, num_online_cpus(), MAX_CEQS);
+}
+
+void sirdma_params_to_config(struct snic_config *cfg, const u8 *mac)
+{
+	*cfg = (struct snic_config){
+		.max_qps = max_qp.value + RESERVED_QPS,
+		.max_cqs = max_cq.value + RESERVED_CQS,
+		.max_mrs = max_mr.value + RESERVED_MRS,
+		.max_pds = max_pd.value,
+		.max_sds = max_hmc_segments.value,
+		.max_ceqs = sirdma_params_num_ceqs(),
+		.max_arp = MAX_ARP,
+		.max_sgids = SIRDMA_GID_SLOTS,
+		.max_cqe = 1 << 20,
+		.window_bytes = window_bytes.value,
+	};
+	ether_addr_copy(cfg->mac, mac);
+}

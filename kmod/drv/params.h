@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Module parameters: limits of each device, fixed when its link is added. */
+#ifndef SIRDMA_DRV_PARAMS_H
+#define SIRDMA_DRV_PARAMS_H
+
+#include <linux/types.h>
+#include "model/snic.h"
+
+/* Work queues a device's completion vectors are spread over. */
+u32 sirdma_params_num_ceqs(void);
+/* Fill @cfg for a device with address @mac. */
+void sirdma_params_to_config(struct snic_config *cfg, const u8 *mac);
+
+#endif

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <net/addrconf.h>
+#include <rdma/ib_addr.h>
+
+#include "device.h"
+#include "port.h"
+#include "sirdma/abi.h"
+#include "sirdma/roce.h"
+#include "sirdma/shadow.h"
+#include "sirdma/wqe.h"
+
+/* No vendor assigned us an id: a locally administered one, which nobody else may be given. */
+#define SIRDMA_VENDOR_ID 0x025352
+#define SIRDMA_VENDOR_PART_ID 1
+#define SIRDMA_FW_MAJOR 2
+#define SIRDMA_FW_MINOR 0
+#define SIRDMA_MAX_MR_SIZE BIT_ULL(40)
+#define SIRDMA_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
+
+u32 sirdma_max_cq_elements(const struct sirdma_dev *dev)
+{
+	return min_t(u32, dev->hw.caps.max_cqe, SIRDMA_CQ_SHADOW_CQEIDX);
+}
+
+bool sirdma_port_is_up(const struct sirdma_dev *dev)
+{
+	return netif_running(dev->ndev) && netif_carrier_ok(dev->ndev);
+}
+
+enum ib_mtu sirdma_port_mtu(const struct sirdma_dev *dev)
+{
+	return iboe_get_mtu(READ_ONCE(dev->ndev->mtu));
+}
+
+static void sirdma_query_limits(const struct sirdma_dev *dev, struct ib_device_attr *attr)
+{
+	const struct sirdma_hw_caps *caps = &dev->hw.caps;
+
+	attr->max_mr_size = SIRDMA_MAX_MR_SIZE;
+	attr->page_size_cap = SIRDMA_PAGE_SIZES;
+	attr->max_qp = caps->max_qps - dev->hw.qp_ids.first;
+	/* As many of the largest WQEs as a ring holds. */
+	attr->max_qp_wr = (SIRDMA_MAX_WQ_QUANTA - SIRDMA_SQ_RSVD_QUANTA) / SIRDMA_MAX_WQE_QUANTA;
+	attr->max_send_sge = SIRDMA_MAX_SGE;
+	attr->max_recv_sge = SIRDMA_MAX_SGE;
+	attr->max_sge_rd = SIRDMA_MAX_READ_SGE;
+	attr->max_cq = caps->max_cqs - dev->hw.cq_ids.first;
+	/* A completion with immediate data takes two elements, and one pair stays free. */
+	attr->max_cqe = sirdma_max_cq_elements(dev) / 2 - 1;
+	attr->max_mr = caps->max_mrs - dev->hw.stag_ids.first;
+	attr->max_pd = caps->max_pds - dev->hw.pd_ids.first;
+	attr->max_qp_rd_atom = caps->max_ird;
+	attr->max_qp_init_rd_atom = caps->max_ord;
+	attr->max_res_rd_atom = min_t(u64, (u64)attr->max_qp * caps->max_ird, INT_MAX);
+	attr->max_pkeys = 1;
+}
+
+int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
+			struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibdev);
+
+	if (udata->inlen || udata->outlen)
+		return -EINVAL;
+
+	memset(attr, 0, sizeof(*attr));
+	attr->fw_ver = (u64)SIRDMA_FW_MAJOR << 32 | SIRDMA_FW_MINOR;
+	addrconf_addr_eui48((u8 *)&attr->sys_image_guid, dev->ndev->dev_addr);
+	attr->vendor_id = SIRDMA_VENDOR_ID;
+	attr->vendor_part_id = SIRDMA_VENDOR_PART_ID;
+	attr->hw_ver = SIRDMA_HW_VERSION;
+	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN;
+	/* rdma link delete may remove the device, and there is no kernel verbs provider. */
+	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	attr->atomic_cap = IB_ATOMIC_NONE;
+	attr->masked_atomic_cap = IB_ATOMIC_NONE;
+	sirdma_query_limits(dev, attr);
+	return 0;
+}
+
+int sirdma_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *attr)
+{
+	struct sirdma_dev *dev = to_sdev(ibdev);
+	int err;
+
+	err = ib_get_eth_speed(ibdev, port, &attr->active_speed, &attr->active_width);
+	if (err)
+		return err;
+
+	attr->state = sirdma_port_is_up(dev) ? IB_PORT_ACTIVE : IB_PORT_DOWN;
+	attr->phys_state = attr->state == IB_PORT_ACTIVE ? IB_PORT_PHYS_STATE_LINK_UP :
+							   IB_PORT_PHYS_STATE_DISABLED;
+	attr->max_mtu = IB_MTU_4096;
+	attr->active_mtu = sirdma_port_mtu(dev);
+	attr->gid_tbl_len = SIRDMA_GID_TABLE_LEN;
+	attr->ip_gids = true;
+	attr->max_msg_sz = SIRDMA_MAX_MSG_SIZE;
+	attr->pkey_tbl_len = 1;
+	attr->max_vl_num = 1;
+	return 0;
+}
+
+int sirdma_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
+{
+	if (index)
+		return -EINVAL;
+	*pkey = SIRDMA_DEFAULT_PKEY;
+	return 0;
+}
+
+int sirdma_get_port_immutable(struct ib_device *ibdev, u32 port,
+			      struct ib_port_immutable *immutable)
+{
+	/* RoCEv2 only. No MAD or CM capability: both need kernel verbs and QP 1. */
+	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP;
+	immutable->pkey_tbl_len = 1;
+	immutable->gid_tbl_len = SIRDMA_GID_TABLE_LEN;
+	return 0;
+}
+
+enum rdma_link_layer sirdma_get_link_layer(struct ib_device *ibdev, u32 port)
+{
+	return IB_LINK_LAYER_ETHERNET;
+}
+
+void sirdma_get_fw_str(struct ib_device *ibdev, char *str)
+{
+	snprintf(str, IB_FW_VERSION_NAME_MAX, "%u.%u", SIRDMA_FW_MAJOR, SIRDMA_FW_MINOR);
+}
+
+/* A provider that cannot ask RDMA netlink for the driver id knows us by this. */
+static ssize_t hca_type_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "SIRDMA\n");
+}
+static DEVICE_ATTR_RO(hca_type);
+
+static ssize_t hw_rev_show(struct device *device, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "0x%x\n", SIRDMA_HW_VERSION);
+}
+static DEVICE_ATTR_RO(hw_rev);
+
+static struct attribute *sirdma_attributes[] = {
+	&dev_attr_hca_type.attr,
+	&dev_attr_hw_rev.attr,
+	NULL,
+};
+
+const struct attribute_group sirdma_attr_group = {
+	.attrs = sirdma_attributes,
+};

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "cq.h"
+#include "device.h"
+#include "host/host.h"
+#include "hw/cqp_cmd.h"
+#include "pd.h"
+#include "qp.h"
+#include "qp_size.h"
+#include "ring.h"
+#include "sirdma/abi.h"
+#include "sirdma/wqe.h"
+#include "trace.h"
+#include "ucontext.h"
+
+#define SIRDMA_QP_CAPS (SIRDMA_QP_CAP_WRITE_IMM | SIRDMA_QP_CAP_SEND_IMM | SIRDMA_QP_CAP_ROCE)
+
+struct sirdma_qp *sirdma_qp_get(struct sirdma_dev *dev, u32 qpn)
+{
+	struct sirdma_qp *qp;
+	unsigned long flags;
+
+	/* The lock keeps the entry, and so the QP, until the reference is taken. */
+	xa_lock_irqsave(&dev->qps, flags);
+	qp = xa_load(&dev->qps, qpn);
+	if (qp)
+		refcount_inc(&qp->refs);
+	xa_unlock_irqrestore(&dev->qps, flags);
+	return qp;
+}
+
+void sirdma_qp_put(struct sirdma_qp *qp)
+{
+	if (refcount_dec_and_test(&qp->refs))
+		complete(&qp->idle);
+}
+
+static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_attr *init,
+				struct ib_udata *udata)
+{
+	if (!udata || init->create_flags || init->srq || init->rwq_ind_tbl)
+		return -EOPNOTSUPP;
+	if (init->qp_type != IB_QPT_RC) {
+		ibdev_warn_ratelimited(&dev->ibdev,
+				       "create_qp: only type RC is supported, not %u\n",
+				       init->qp_type);
+		return -EOPNOTSUPP;
+	}
+	if (udata->inlen < sizeof(struct sirdma_create_qp_req) ||
+	    udata->outlen < sizeof(struct sirdma_create_qp_resp))
+		return -EINVAL;
+	if (!init->send_cq || !init->recv_cq)
+		return -EINVAL;
+	return 0;
+}
+
+static u32 sirdma_quanta_to_pages(u32 quanta)
+{
+	return DIV_ROUND_UP(quanta * SIRDMA_QUANTUM, SZ_4K);
+}
+
+/* Find the ring memory; it stays in use until the QP is gone. */
+static int sirdma_qp_take_memory(struct sirdma_dev *dev, struct sirdma_qp *qp, u64 start,
+				 const struct sirdma_qp_size *size, struct ib_udata *udata)
+{
+	u32 sq_pages = sirdma_quanta_to_pages(size->sq_quanta);
+	u32 rq_pages = sirdma_quanta_to_pages(size->rq_quanta);
+
+	qp->ring = sirdma_ring_get(sirdma_udata_to_uctx(udata), SIRDMA_MEMREG_QP, start);
+	if (!qp->ring) {
+		ibdev_warn_ratelimited(&dev->ibdev, "create_qp: no ring memory at %#llx\n", start);
+		return -ENODATA;
+	}
+	if (qp->ring->sq_pages < sq_pages || qp->ring->rq_pages < rq_pages) {
+		ibdev_warn_ratelimited(&dev->ibdev,
+				       "create_qp: %u+%u pages of rings in memory for %u+%u\n",
+				       sq_pages, rq_pages, qp->ring->sq_pages, qp->ring->rq_pages);
+		sirdma_ring_put(qp->ring);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size *size,
+			       u64 compl_ctx, struct sirdma_qp_ctx *ctx)
+{
+	struct sirdma_ring_addr sq, rq;
+	u8 flags = SIRDMA_QPC_KICK;
+
+	sirdma_ring_locate(qp->ring, 0, sirdma_quanta_to_pages(size->sq_quanta), &sq);
+	sirdma_ring_locate(qp->ring, qp->ring->sq_pages, sirdma_quanta_to_pages(size->rq_quanta),
+			   &rq);
+	if (sq.vmap)
+		flags |= SIRDMA_QPC_SQ_VMAP;
+	if (rq.vmap)
+		flags |= SIRDMA_QPC_RQ_VMAP;
+	if (qp->sig_all)
+		flags |= SIRDMA_QPC_SIG_ALL;
+
+	ctx->compl_ctx = cpu_to_le64(compl_ctx);
+	ctx->sq_addr = cpu_to_le64(sq.vmap ? sq.first_pble : sq.pa);
+	ctx->rq_addr = cpu_to_le64(rq.vmap ? rq.first_pble : rq.pa);
+	ctx->shadow_addr =
+		cpu_to_le64(sirdma_ring_shadow(qp->ring, qp->ring->sq_pages + qp->ring->rq_pages));
+	ctx->sq_quanta = cpu_to_le32(size->sq_quanta);
+	ctx->rq_wqes = cpu_to_le32(size->rq_quanta >> size->rq_shift);
+	ctx->send_cq = cpu_to_le32(to_scq(qp->ibqp.send_cq)->id);
+	ctx->recv_cq = cpu_to_le32(to_scq(qp->ibqp.recv_cq)->id);
+	ctx->pd = cpu_to_le32(to_spd(qp->ibqp.pd)->id);
+	ctx->qp_type = SIRDMA_QPT_RC;
+	ctx->rq_stride_shift = size->rq_shift;
+	ctx->queue_flags = flags;
+}
+
+static void sirdma_qp_unpublish(struct sirdma_dev *dev, struct sirdma_qp *qp)
+{
+	xa_erase_irq(&dev->qps, qp->ibqp.qp_num);
+	sirdma_qp_put(qp);
+	wait_for_completion(&qp->idle);
+}
+
+static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
+			   const struct sirdma_qp_size *size, u64 compl_ctx)
+{
+	struct sirdma_qpctx ctx;
+	u32 qpn;
+	int err;
+
+	refcount_set(&qp->refs, 1);
+	init_completion(&qp->idle);
+	mutex_init(&qp->lock);
+	err = sirdma_idpool_get(&dev->hw.qp_ids, &qpn);
+	if (err)
+		return err;
+	qp->ibqp.qp_num = qpn;
+	err = xa_err(xa_store_irq(&dev->qps, qpn, qp, GFP_KERNEL));
+	if (err)
+		goto err_id;
+
+	sirdma_qpctx_get(dev, &ctx);
+	sirdma_qp_fill_ctx(qp, size, compl_ctx, ctx.va);
+	err = sirdma_cqp_create_qp(&dev->hw, qpn, ctx.pa);
+	sirdma_qpctx_put(dev, &ctx);
+	trace_sirdma_qp_create(dev, qpn, size->sq_quanta, size->rq_quanta, err);
+	if (err)
+		goto err_unpublish;
+	return 0;
+
+err_unpublish:
+	sirdma_qp_unpublish(dev, qp);
+err_id:
+	sirdma_idpool_put(&dev->hw.qp_ids, qpn);
+	return err;
+}
+
+static void sirdma_qp_stop(struct sirdma_dev *dev, struct sirdma_qp *qp)
+{
+	int err;
+
+	/* The device stops and drains the QP before it answers. */
+	err = sirdma_cqp_destroy_qp(&dev->hw, qp->ibqp.qp_num);
+	trace_sirdma_qp_destroy(dev, qp->ibqp.qp_num, err);
+	if (err)
+		sirdma_dev_fail(dev, err);
+	sirdma_qp_unpublish(dev, qp);
+	if (qp->arp)
+		sirdma_arp_put(dev, qp->arp);
+	if (qp->sgid)
+		sirdma_sgid_put(dev, qp->sgid);
+	sirdma_idpool_put(&dev->hw.qp_ids, qp->ibqp.qp_num);
+}
+
+static int sirdma_qp_respond(const struct sirdma_qp *qp, const struct sirdma_qp_size *size,
+			     struct ib_udata *udata)
+{
+	struct sirdma_create_qp_resp resp = {
+		.qp_id = qp->ibqp.qp_num,
+		.actual_sq_size = size->sq_quanta >> size->sq_shift,
+		.actual_rq_size = size->rq_quanta >> size->rq_shift,
+		.qp_caps = SIRDMA_QP_CAPS,
+	};
+
+	return ib_copy_to_udata(udata, &resp, sizeof(resp));
+}
+
+int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibqp->device);
+	struct sirdma_create_qp_req req = {};
+	struct sirdma_qp *qp = to_sqp(ibqp);
+	struct sirdma_qp_size size;
+	int err;
+
+	err = sirdma_qp_check_init(dev, init, udata);
+	if (err)
+		return err;
+	err = ib_copy_from_udata(&req, udata, sizeof(req));
+	if (err)
+		return err;
+	err = sirdma_qp_size(&init->cap, dev->ibdev.attrs.max_qp_wr,
+			     sirdma_udata_to_uctx(udata)->raw_attrs, &size);
+	if (err) {
+		ibdev_warn_ratelimited(&dev->ibdev,
+				       "create_qp: wr %u/%u sge %u/%u inline %u: too much\n",
+				       init->cap.max_send_wr, init->cap.max_recv_wr,
+				       init->cap.max_send_sge, init->cap.max_recv_sge,
+				       init->cap.max_inline_data);
+		return err;
+	}
+	err = sirdma_qp_take_memory(dev, qp, req.user_wqe_bufs, &size, udata);
+	if (err)
+		return err;
+
+	init->cap.max_send_wr = size.max_send_wr;
+	init->cap.max_recv_wr = size.max_recv_wr;
+	qp->cap = init->cap;
+	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	err = sirdma_qp_start(dev, qp, &size, req.user_compl_ctx);
+	if (err)
+		goto err_memory;
+	err = sirdma_qp_respond(qp, &size, udata);
+	if (err)
+		goto err_stop;
+	return 0;
+
+err_stop:
+	sirdma_qp_stop(dev, qp);
+err_memory:
+	sirdma_ring_put(qp->ring);
+	return err;
+}
+
+int sirdma_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibqp->device);
+	struct sirdma_qp *qp = to_sqp(ibqp);
+
+	sirdma_qp_stop(dev, qp);
+	sirdma_ring_put(qp->ring);
+	return 0;
+}
+
+int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		     const struct ib_send_wr **bad_wr)
+{
+	if (wr) {
+		*bad_wr = wr;
+		return -EOPNOTSUPP;
+	}
+	snic_host_kick(to_sdev(ibqp->device)->bus, ibqp->qp_num);
+	return 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Queue pairs: create and destroy, query, kick. */
+#ifndef SIRDMA_DRV_QP_H
+#define SIRDMA_DRV_QP_H
+
+#include <linux/completion.h>
+#include <linux/mutex.h>
+#include <linux/refcount.h>
+#include <rdma/ib_verbs.h>
+
+struct sirdma_arp;
+struct sirdma_dev;
+struct sirdma_ring;
+struct sirdma_sgid;
+
+struct sirdma_qp {
+	struct ib_qp ibqp;
+	struct sirdma_ring *ring;
+	struct ib_qp_cap cap;
+	bool sig_all;
+
+	struct mutex lock; /* one modify or query at a time; protects the members below */
+	struct sirdma_arp *arp; /* destination MAC; NULL without a path */
+	struct sirdma_sgid *sgid; /* source address; NULL without a path */
+	u8 sl;
+	u8 sgid_index; /* as the application named it */
+	enum ib_mtu path_mtu;
+
+	refcount_t refs; /* 1 while it exists, more while an event is delivered */
+	struct completion idle; /* refs reached zero */
+};
+
+static inline struct sirdma_qp *to_sqp(struct ib_qp *ibqp)
+{
+	return container_of(ibqp, struct sirdma_qp, ibqp);
+}
+
+int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
+int sirdma_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
+/*
+ * The uverbs write command POST_SEND with no work request at all (@wr NULL) is
+ * the kick of an application's doorbell. Work requests go through the ring.
+ */
+int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
+		     const struct ib_send_wr **bad_wr);
+
+/* The QP of that number, held; NULL. Any context. */
+struct sirdma_qp *sirdma_qp_get(struct sirdma_dev *dev, u32 qpn);
+void sirdma_qp_put(struct sirdma_qp *qp);
+
+#endif

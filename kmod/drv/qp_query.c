@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "device.h"
+#include "hw/cqp_cmd.h"
+#include "qp.h"
+#include "qp_query.h"
+#include "sirdma/wqe.h"
+
+const char *sirdma_qp_state_name(enum sirdma_qp_state state)
+{
+	static const char names[][8] = {
+		[SIRDMA_QPS_RESET] = "RESET", [SIRDMA_QPS_INIT] = "INIT", [SIRDMA_QPS_RTR] = "RTR",
+		[SIRDMA_QPS_RTS] = "RTS",     [SIRDMA_QPS_SQD] = "SQD",	  [SIRDMA_QPS_SQE] = "SQE",
+		[SIRDMA_QPS_ERR] = "ERR",
+	};
+
+	return state < ARRAY_SIZE(names) ? names[state] : "?";
+}
+
+static int sirdma_access_from_hw(u32 access)
+{
+	int flags = 0;
+
+	if (access & SIRDMA_ACCESS_REMOTE_READ)
+		flags |= IB_ACCESS_REMOTE_READ;
+	if (access & SIRDMA_ACCESS_REMOTE_WRITE)
+		flags |= IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE;
+	return flags;
+}
+
+static void sirdma_query_path(struct sirdma_qp *qp, const struct sirdma_qp_ctx *ctx,
+			      struct rdma_ah_attr *ah)
+{
+	union ib_gid dgid;
+
+	if (!qp->arp)
+		return;
+	memcpy(&dgid, &ctx->dst_ip, sizeof(dgid));
+	ah->type = RDMA_AH_ATTR_TYPE_ROCE;
+	rdma_ah_set_grh(ah, &dgid, le32_to_cpu(ctx->flow_label), qp->sgid_index, ctx->hop_limit,
+			ctx->traffic_class);
+	rdma_ah_set_port_num(ah, 1);
+	rdma_ah_set_sl(ah, qp->sl);
+	memcpy(ah->roce.dmac, qp->arp->mac, ETH_ALEN);
+}
+
+static void sirdma_query_fill(struct sirdma_qp *qp, const struct sirdma_qp_ctx *ctx,
+			      struct ib_qp_attr *attr)
+{
+	attr->qp_state = ctx->state;
+	attr->cur_qp_state = ctx->state;
+	attr->path_mtu = qp->path_mtu;
+	attr->path_mig_state = IB_MIG_MIGRATED;
+	attr->qkey = le32_to_cpu(ctx->qkey);
+	attr->rq_psn = le32_to_cpu(ctx->rq_psn);
+	attr->sq_psn = le32_to_cpu(ctx->sq_psn);
+	attr->dest_qp_num = le32_to_cpu(ctx->dest_qpn);
+	attr->qp_access_flags = sirdma_access_from_hw(le32_to_cpu(ctx->access));
+	attr->cap = qp->cap;
+	attr->sq_draining = ctx->sq_draining;
+	attr->max_rd_atomic = ctx->ord;
+	attr->max_dest_rd_atomic = ctx->ird;
+	attr->min_rnr_timer = ctx->min_rnr_timer;
+	attr->port_num = qp->ibqp.port ? qp->ibqp.port : 1;
+	attr->timeout = ctx->ack_timeout;
+	attr->retry_cnt = ctx->retry_cnt;
+	attr->rnr_retry = ctx->rnr_retry;
+	sirdma_query_path(qp, ctx, &attr->ah_attr);
+}
+
+int sirdma_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
+		    struct ib_qp_init_attr *init)
+{
+	struct sirdma_dev *dev = to_sdev(ibqp->device);
+	struct sirdma_qp *qp = to_sqp(ibqp);
+	struct sirdma_qpctx ctx;
+	int err;
+
+	memset(attr, 0, sizeof(*attr));
+	memset(init, 0, sizeof(*init));
+
+	mutex_lock(&qp->lock);
+	sirdma_qpctx_get(dev, &ctx);
+	err = sirdma_cqp_upload_ctx(&dev->hw, ibqp->qp_num, ctx.pa);
+	if (!err)
+		sirdma_query_fill(qp, ctx.va, attr);
+	sirdma_qpctx_put(dev, &ctx);
+	mutex_unlock(&qp->lock);
+	if (err)
+		return err;
+
+	init->qp_context = ibqp->qp_context;
+	init->send_cq = ibqp->send_cq;
+	init->recv_cq = ibqp->recv_cq;
+	init->event_handler = ibqp->event_handler;
+	init->cap = qp->cap;
+	init->sq_sig_type = qp->sig_all ? IB_SIGNAL_ALL_WR : IB_SIGNAL_REQ_WR;
+	init->qp_type = ibqp->qp_type;
+	init->port_num = attr->port_num;
+	return 0;
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Sizes of a QP's rings, computed as the libraries of the irdma interface do. */
+#ifndef SIRDMA_DRV_QP_SIZE_H
+#define SIRDMA_DRV_QP_SIZE_H
+
+#include <rdma/ib_verbs.h>
+
+struct sirdma_qp_size {
+	u32 sq_quanta; /* power of two */
+	u32 rq_quanta;
+	u8 sq_shift; /* log2 of the quanta of the largest WQE */
+	u8 rq_shift;
+	u32 max_send_wr; /* what the application may have outstanding */
+	u32 max_recv_wr;
+};
+
+/*
+ * @max_wr: the device attribute max_qp_wr. @raw: cap->max_*_wr are the
+ * application's numbers; else ring sizes in WQEs of the largest size, as older
+ * libraries give them. 0 or -EINVAL.
+ */
+int sirdma_qp_size(const struct ib_qp_cap *cap, u32 max_wr, bool raw, struct sirdma_qp_size *size);
+
+#endif

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Buffers for QP contexts. A context only travels with a command, so a device
+ * has a page of them instead of one per QP.
+ */
+#ifndef SIRDMA_DRV_QPCTX_H
+#define SIRDMA_DRV_QPCTX_H
+
+#include <linux/semaphore.h>
+#include <linux/spinlock.h>
+#include "sirdma/bus.h"
+#include "sirdma/qpctx.h"
+
+#define SIRDMA_QPCTX_COUNT (4096 / SIRDMA_QP_CTX_ALIGN)
+
+struct sirdma_dev;
+
+struct sirdma_qpctx_pool {
+	struct sirdma_dma_mem mem;
+	struct semaphore free;
+	unsigned long used; /* bit per buffer, changed atomically */
+};
+
+struct sirdma_qpctx {
+	struct sirdma_qp_ctx *va;
+	u64 pa;
+	unsigned int slot;
+};
+
+int sirdma_qpctx_init(struct sirdma_dev *dev);
+void sirdma_qpctx_fini(struct sirdma_dev *dev);
+/* A zeroed buffer; waits until one is free. */
+void sirdma_qpctx_get(struct sirdma_dev *dev, struct sirdma_qpctx *ctx);
+void sirdma_qpctx_put(struct sirdma_dev *dev, struct sirdma_qpctx *ctx);
+
+#endif

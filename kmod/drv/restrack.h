@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* What "rdma resource show -d" tells about our objects. */
+#ifndef SIRDMA_DRV_RESTRACK_H
+#define SIRDMA_DRV_RESTRACK_H
+
+#include <rdma/ib_verbs.h>
+
+int sirdma_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr);
+int sirdma_fill_res_qp_entry(struct sk_buff *msg, struct ib_qp *ibqp);
+
+#endif

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/slab.h>
+
+#include "device.h"
+#include "ring.h"
+#include "sirdma/shadow.h"
+#include "trace.h"
+#include "ucontext.h"
+#include "umem.h"
+
+#define RING_PAGE_SHIFT 12
+#define RING_PAGE_SIZE BIT(RING_PAGE_SHIFT)
+
+static struct sirdma_ring *to_sring(struct sirdma_mr *mr)
+{
+	return container_of(mr, struct sirdma_ring, mr);
+}
+
+static u32 sirdma_ring_pages(const struct sirdma_ring *ring)
+{
+	return ring->sq_pages + ring->rq_pages;
+}
+
+static int sirdma_ring_check(struct sirdma_dev *dev, u64 start, u64 length,
+			     const struct sirdma_mem_reg_req *req)
+{
+	u64 need;
+
+	if (req->reg_type == SIRDMA_MEMREG_QP)
+		need = ((u64)req->sq_pages + req->rq_pages) * RING_PAGE_SIZE + SIRDMA_SHADOW_SIZE;
+	else
+		/* The shadow area of a CQ counts as one page, but may end early. */
+		need = req->cq_pages ? (req->cq_pages - 1) * RING_PAGE_SIZE + SIRDMA_SHADOW_SIZE :
+				       0;
+
+	if (!need || length < need || !IS_ALIGNED(start, RING_PAGE_SIZE) ||
+	    length > dev->ibdev.attrs.max_mr_size) {
+		ibdev_warn_ratelimited(&dev->ibdev,
+				       "reg_mr: rings of type %u: %llu bytes at %#llx, need %llu\n",
+				       req->reg_type, length, start, need);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/*
+ * The device takes a ring as one address or as a level-1 list of 4 KiB blocks.
+ * A registration gets PBLEs when any of its rings needs them.
+ */
+static int sirdma_ring_map(struct sirdma_dev *dev, struct sirdma_ring *ring)
+{
+	struct ib_umem *umem = ring->mr.umem;
+	u32 pages = sirdma_ring_pages(ring);
+	u64 addr;
+	int err;
+
+	ring->mr.block_shift = RING_PAGE_SHIFT;
+	if (sirdma_umem_contiguous(umem, RING_PAGE_SHIFT, 0, ring->sq_pages, &addr) &&
+	    sirdma_umem_contiguous(umem, RING_PAGE_SHIFT, ring->sq_pages, ring->rq_pages, &addr)) {
+		sirdma_pbl_set_contiguous(&ring->mr.pbl, 0, pages);
+		return 0;
+	}
+	err = sirdma_pbl_alloc(&dev->hw, pages, true, &ring->mr.pbl);
+	if (err) {
+		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_LIST_FAILURES);
+		return err;
+	}
+	sirdma_umem_write_pbl(dev, umem, RING_PAGE_SHIFT, pages, &ring->mr.pbl);
+	return 0;
+}
+
+static struct sirdma_ring *sirdma_ring_alloc(u64 start, u64 length,
+					     const struct sirdma_mem_reg_req *req)
+{
+	struct sirdma_ring *ring;
+
+	ring = kzalloc(sizeof(*ring), GFP_KERNEL);
+	if (!ring)
+		return NULL;
+	ring->mr.is_ring = true;
+	ring->start = start;
+	ring->length = length;
+	ring->type = req->reg_type;
+	ring->sq_pages = req->reg_type == SIRDMA_MEMREG_QP ? req->sq_pages : req->cq_pages;
+	ring->rq_pages = req->reg_type == SIRDMA_MEMREG_QP ? req->rq_pages : 0;
+	return ring;
+}
+
+struct ib_mr *sirdma_ring_register(struct ib_pd *ibpd, u64 start, u64 length,
+				   const struct sirdma_mem_reg_req *req, struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibpd->device);
+	struct sirdma_ring *ring;
+	int err;
+
+	err = sirdma_ring_check(dev, start, length, req);
+	if (err)
+		return ERR_PTR(err);
+	ring = sirdma_ring_alloc(start, length, req);
+	if (!ring)
+		return ERR_PTR(-ENOMEM);
+
+	ring->mr.umem = ib_umem_get(&dev->ibdev, start, length, IB_ACCESS_LOCAL_WRITE);
+	trace_sirdma_mr_pin(dev, start, length, IB_ACCESS_LOCAL_WRITE,
+			    PTR_ERR_OR_ZERO(ring->mr.umem));
+	if (IS_ERR(ring->mr.umem)) {
+		err = PTR_ERR(ring->mr.umem);
+		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_PIN_FAILURES);
+		goto err_free;
+	}
+	err = sirdma_ring_map(dev, ring);
+	trace_sirdma_mr_map(dev, &ring->mr, start, err);
+	if (err)
+		goto err_unpin;
+
+	ring->uctx = sirdma_udata_to_uctx(udata);
+	mutex_lock(&ring->uctx->ring_lock);
+	list_add(&ring->node, &ring->uctx->rings);
+	mutex_unlock(&ring->uctx->ring_lock);
+	return &ring->mr.ibmr;
+
+err_unpin:
+	ib_umem_release(ring->mr.umem);
+err_free:
+	kfree(ring);
+	trace_sirdma_mr_unwound(dev, start, length, err);
+	return ERR_PTR(err);
+}
+
+int sirdma_ring_deregister(struct sirdma_dev *dev, struct sirdma_mr *mr)
+{
+	struct sirdma_ring *ring = to_sring(mr);
+	struct sirdma_ucontext *uctx = ring->uctx;
+
+	mutex_lock(&uctx->ring_lock);
+	if (ring->users) {
+		mutex_unlock(&uctx->ring_lock);
+		return -EBUSY;
+	}
+	list_del(&ring->node);
+	mutex_unlock(&uctx->ring_lock);
+
+	sirdma_pbl_free(&dev->hw, &mr->pbl);
+	ib_umem_release(mr->umem);
+	kfree(ring);
+	return 0;
+}
+
+struct sirdma_ring *sirdma_ring_get(struct sirdma_ucontext *uctx, u16 type, u64 start)
+{
+	struct sirdma_ring *ring;
+
+	mutex_lock(&uctx->ring_lock);
+	list_for_each_entry(ring, &uctx->rings, node) {
+		if (ring->type == type && ring->start == start) {
+			ring->users++;
+			mutex_unlock(&uctx->ring_lock);
+			return ring;
+		}
+	}
+	mutex_unlock(&uctx->ring_lock);
+	return NULL;
+}
+
+void sirdma_ring_put(struct sirdma_ring *ring)
+{
+	mutex_lock(&ring->uctx->ring_lock);
+	ring->users--;
+	mutex_unlock(&ring->uctx->ring_lock);
+}
+
+static u64 sirdma_ring_page_addr(struct sirdma_ring *ring, u32 page)
+{
+	u64 addr = 0;
+
+	sirdma_umem_contiguous(ring->mr.umem, RING_PAGE_SHIFT, page, 1, &addr);
+	return addr;
+}
+
+void sirdma_ring_locate(struct sirdma_ring *ring, u32 first_page, u32 pages,
+			struct sirdma_ring_addr *addr)
+{
+	*addr = (struct sirdma_ring_addr){};
+	if (!pages)
+		return;
+	if (ring->mr.pbl.level) {
+		addr->vmap = true;
+		addr->first_pble = sirdma_pbl_first(&ring->mr.pbl) + first_page;
+	} else {
+		addr->pa = sirdma_ring_page_addr(ring, first_page);
+	}
+}
+
+u64 sirdma_ring_shadow(struct sirdma_ring *ring, u32 page)
+{
+	if (ring->length < (u64)page * RING_PAGE_SIZE + SIRDMA_SHADOW_SIZE)
+		return 0;
+	return sirdma_ring_page_addr(ring, page);
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/etherdevice.h>
+#include <linux/inetdevice.h>
+#include <net/addrconf.h>
+#include <net/arp.h>
+#include <net/ip6_route.h>
+#include <net/ipv6_stubs.h>
+#include <net/ndisc.h>
+#include <net/route.h>
+
+#include "compat/ip6_route.h"
+#include "route.h"
+
+bool sirdma_ip_is_v4(const struct sirdma_ip *ip)
+{
+	return ipv6_addr_v4mapped((const struct in6_addr *)ip);
+}
+
+static void sirdma_ip_from_v4(struct sirdma_ip *ip, __be32 addr)
+{
+	ipv6_addr_set_v4mapped(addr, (struct in6_addr *)ip);
+}
+
+static __be32 sirdma_ip_to_v4(const struct sirdma_ip *ip)
+{
+	return ((const struct in6_addr *)ip)->s6_addr32[3];
+}
+
+bool sirdma_neigh_ip(const struct neighbour *neigh, struct sirdma_ip *ip)
+{
+	switch (neigh->tbl->family) {
+	case AF_INET:
+		sirdma_ip_from_v4(ip, *(const __be32 *)neigh->primary_key);
+		return true;
+	case AF_INET6:
+		memcpy(ip, neigh->primary_key, sizeof(*ip));
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int sirdma_neigh_read(struct neighbour *neigh, struct sirdma_nexthop *hop)
+{
+	u8 state = READ_ONCE(neigh->nud_state);
+
+	if (!sirdma_neigh_ip(neigh, &hop->ip) || neigh->dev->addr_len != ETH_ALEN)
+		return -EHOSTUNREACH;
+	hop->failed = state & NUD_FAILED;
+	if (state & NUD_VALID) {
+		neigh_ha_snapshot((char *)hop->mac, neigh, neigh->dev);
+		hop->valid = is_valid_ether_addr(hop->mac);
+	}
+	/* Starts resolution or the confirmation of a stale entry: our packets do not do it. */
+	neigh_event_send(neigh, NULL);
+	return 0;
+}
+
+static int sirdma_neigh_of_route(struct dst_entry *dst, const void *daddr,
+				 struct sirdma_nexthop *hop)
+{
+	struct neighbour *neigh;
+	int err;
+
+	neigh = dst_neigh_lookup(dst, daddr);
+	if (IS_ERR_OR_NULL(neigh))
+		return neigh ? PTR_ERR(neigh) : -EHOSTUNREACH;
+	err = sirdma_neigh_read(neigh, hop);
+	neigh_release(neigh);
+	return err;
+}
+
+/* The destination is an address of this host: the MAC is that of its netdev. */
+static int sirdma_nexthop_local(const struct net_device *owner, const struct sirdma_ip *dst,
+				struct sirdma_nexthop *hop)
+{
+	if (!owner || owner->addr_len != ETH_ALEN)
+		return -EADDRNOTAVAIL;
+	hop->ip = *dst;
+	ether_addr_copy(hop->mac, owner->dev_addr);
+	hop->valid = true;
+	return 0;
+}
+
+static int sirdma_local_v4(struct net *net, const struct sirdma_ip *dst, struct sirdma_nexthop *hop)
+{
+	int err;
+
+	rcu_read_lock();
+	err = sirdma_nexthop_local(__ip_dev_find(net, sirdma_ip_to_v4(dst), false), dst, hop);
+	rcu_read_unlock();
+	return err;
+}
+
+static int sirdma_route_v4(struct net *net, const struct sirdma_route_key *key,
+			   struct sirdma_nexthop *hop)
+{
+	struct flowi4 fl4 = {
+		.daddr = sirdma_ip_to_v4(&key->dst),
+		.saddr = sirdma_ip_to_v4(&key->src),
+		.flowi4_oif = key->ifindex,
+	};
+	struct rtable *rt;
+	int err;
+
+	rt = ip_route_output_key(net, &fl4);
+	if (IS_ERR(rt))
+		return PTR_ERR(rt);
+	if (rt->rt_flags & (RTCF_MULTICAST | RTCF_BROADCAST))
+		err = -EINVAL;
+	else if (rt->rt_flags & RTCF_LOCAL)
+		err = sirdma_local_v4(net, &key->dst, hop);
+	else
+		err = sirdma_neigh_of_route(&rt->dst, &fl4.daddr, hop);
+	ip_rt_put(rt);
+	return err;
+}
+
+#if IS_ENABLED(CONFIG_IPV6)
+static int sirdma_local_v6(struct net *net, const struct sirdma_route_key *key,
+			   struct sirdma_nexthop *hop)
+{
+	const struct in6_addr *addr = (const struct in6_addr *)&key->dst;
+	struct net_device *scope = NULL;
+	int err;
+
+	rcu_read_lock();
+	/* A link-local address means something on its own link only. */
+	if (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL)
+		scope = dev_get_by_index_rcu(net, key->ifindex);
+	err = sirdma_nexthop_local(ipv6_dev_find(net, addr, scope), &key->dst, hop);
+	rcu_read_unlock();
+	return err;
+}
+
+static int sirdma_route_v6(struct net *net, const struct sirdma_route_key *key,
+			   struct sirdma_nexthop *hop)
+{
+	struct flowi6 fl6 = {
+		.daddr = *(const struct in6_addr *)&key->dst,
+		.saddr = *(const struct in6_addr *)&key->src,
+		.flowi6_oif = key->ifindex,
+	};
+	struct dst_entry *dst;
+	int err;
+
+	if (ipv6_addr_is_multicast(&fl6.daddr))
+		return -EINVAL;
+	dst = ipv6_stub->ipv6_dst_lookup_flow(net, NULL, &fl6, NULL);
+	if (IS_ERR(dst))
+		return PTR_ERR(dst);
+	if (dst_rt6_info(dst)->rt6i_flags & RTF_LOCAL)
+		err = sirdma_local_v6(net, key, hop);
+	else
+		err = sirdma_neigh_of_route(dst, &fl6.daddr, hop);
+	dst_release(dst);
+	return err;
+}
+#else
+static int sirdma_route_v6(struct net *net, const struct sirdma_route_key *key,
+			   struct sirdma_nexthop *hop)
+{
+	return -EAFNOSUPPORT;
+}
+#endif
+
+int sirdma_route_lookup(struct net *net, const struct sirdma_route_key *key,
+			struct sirdma_nexthop *hop)
+{
+	*hop = (struct sirdma_nexthop){};
+	if (sirdma_ip_is_v4(&key->dst) != sirdma_ip_is_v4(&key->src))
+		return -EINVAL;
+	return sirdma_ip_is_v4(&key->dst) ? sirdma_route_v4(net, key, hop) :
+					    sirdma_route_v6(net, key, hop);
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+
+#include "device.h"
+#include "port.h"
+#include "sirdma/abi.h"
+#include "sirdma/wqe.h"
+#include "ucontext.h"
+
+#define MIN_CQ_ELEMENTS 4
+
+/*
+ * The doorbell page. It is RAM that only the application writes: libraries of
+ * the irdma interface store to it, the device is woken by need_kick words.
+ */
+struct sirdma_db_entry {
+	struct rdma_user_mmap_entry entry;
+	unsigned long page;
+};
+
+static struct sirdma_db_entry *to_db_entry(struct rdma_user_mmap_entry *entry)
+{
+	return container_of(entry, struct sirdma_db_entry, entry);
+}
+
+static struct rdma_user_mmap_entry *sirdma_db_entry_insert(struct ib_ucontext *ibuctx)
+{
+	struct sirdma_db_entry *db;
+
+	db = kzalloc(sizeof(*db), GFP_KERNEL);
+	if (!db)
+		return NULL;
+	db->page = get_zeroed_page(GFP_KERNEL);
+	if (!db->page)
+		goto err_free;
+	if (rdma_user_mmap_entry_insert(ibuctx, &db->entry, PAGE_SIZE))
+		goto err_free_page;
+	return &db->entry;
+
+err_free_page:
+	free_page(db->page);
+err_free:
+	kfree(db);
+	return NULL;
+}
+
+void sirdma_mmap_free(struct rdma_user_mmap_entry *entry)
+{
+	struct sirdma_db_entry *db = to_db_entry(entry);
+
+	free_page(db->page);
+	kfree(db);
+}
+
+int sirdma_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma)
+{
+	struct rdma_user_mmap_entry *entry;
+	unsigned long pfn;
+	int err;
+
+	entry = rdma_user_mmap_entry_get(ibuctx, vma);
+	if (!entry)
+		return -EINVAL;
+	/* As an I/O mapping, so that uverbs can take it away when the device goes. */
+	pfn = PHYS_PFN(virt_to_phys((void *)to_db_entry(entry)->page));
+	err = rdma_user_mmap_io(ibuctx, vma, pfn, PAGE_SIZE, vma->vm_page_prot, entry);
+	rdma_user_mmap_entry_put(entry);
+	return err;
+}
+
+static int sirdma_uctx_check_request(struct sirdma_dev *dev,
+				     const struct sirdma_alloc_ucontext_req *req)
+{
+	if (req->userspace_ver < SIRDMA_ABI_MIN_USER_VERSION ||
+	    req->userspace_ver > SIRDMA_ABI_VERSION) {
+		ibdev_warn_ratelimited(&dev->ibdev, "provider speaks ABI %u, the driver %u to %u\n",
+				       req->userspace_ver, SIRDMA_ABI_MIN_USER_VERSION,
+				       SIRDMA_ABI_VERSION);
+		return -EINVAL;
+	}
+	/* Without need_kick words a sleeping device would never hear of work. */
+	if (!(req->comp_mask & SIRDMA_UCTX_KICK)) {
+		ibdev_warn_ratelimited(&dev->ibdev, "provider never kicks: use sirdma's own\n");
+		return -EOPNOTSUPP;
+	}
+	return 0;
+}
+
+static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucontext *uctx,
+				      struct sirdma_alloc_ucontext_resp *resp)
+{
+	resp->max_pds = dev->hw.caps.max_pds;
+	resp->max_qps = dev->hw.caps.max_qps;
+	resp->wq_size = SIRDMA_MAX_WQ_QUANTA;
+	resp->kernel_ver = SIRDMA_ABI_VERSION;
+	/* The CQ shadow is a registration of its own; that is all this bit changes here. */
+	resp->feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE;
+	resp->db_mmap_key = rdma_user_mmap_get_offset(uctx->db_entry);
+	resp->max_hw_wq_frags = SIRDMA_MAX_SGE;
+	resp->max_hw_read_sges = SIRDMA_MAX_READ_SGE;
+	resp->max_hw_inline = SIRDMA_MAX_INLINE;
+	resp->max_hw_rq_quanta = SIRDMA_MAX_WQ_QUANTA;
+	resp->max_hw_wq_quanta = SIRDMA_MAX_WQ_QUANTA;
+	resp->min_hw_cq_size = MIN_CQ_ELEMENTS;
+	resp->max_hw_cq_size = sirdma_max_cq_elements(dev);
+	resp->max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
+	resp->hw_rev = SIRDMA_HW_REV_GEN2;
+	resp->min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;
+	resp->comp_mask = SIRDMA_UCTX_MIN_HW_WQ_SIZE | SIRDMA_UCTX_KICK;
+	if (uctx->raw_attrs)
+		resp->comp_mask |= SIRDMA_UCTX_USE_RAW_ATTR;
+}
+
+int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibuctx->device);
+	struct sirdma_ucontext *uctx = to_suctx(ibuctx);
+	struct sirdma_alloc_ucontext_resp resp = {};
+	struct sirdma_alloc_ucontext_req req = {};
+	int err;
+
+	/* Shorter messages are those of GEN1 libraries. */
+	if (udata->inlen < offsetofend(struct sirdma_alloc_ucontext_req, rsvd8) ||
+	    udata->outlen < offsetofend(struct sirdma_alloc_ucontext_resp, rsvd2))
+		return -EINVAL;
+
+	err = ib_copy_from_udata(&req, udata, min(sizeof(req), udata->inlen));
+	if (err)
+		return err;
+	err = sirdma_uctx_check_request(dev, &req);
+	if (err)
+		return err;
+
+	mutex_init(&uctx->ring_lock);
+	INIT_LIST_HEAD(&uctx->rings);
+	uctx->raw_attrs = req.comp_mask & SIRDMA_UCTX_USE_RAW_ATTR;
+	/*
+	 * uverbs holds no reference to a driver whose contexts can outlive their
+	 * device. A link may be deleted under its users, but the module stays.
+	 */
+	if (!try_module_get(THIS_MODULE))
+		return -ENODEV;
+	uctx->db_entry = sirdma_db_entry_insert(ibuctx);
+	if (!uctx->db_entry) {
+		err = -ENOMEM;
+		goto err_module;
+	}
+	sirdma_uctx_fill_response(dev, uctx, &resp);
+	err = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
+	if (err)
+		goto err_entry;
+	return 0;
+
+err_entry:
+	rdma_user_mmap_entry_remove(uctx->db_entry);
+err_module:
+	module_put(THIS_MODULE);
+	return err;
+}
+
+void sirdma_dealloc_ucontext(struct ib_ucontext *ibuctx)
+{
+	rdma_user_mmap_entry_remove(to_suctx(ibuctx)->db_entry);
+	/* Not the end of the text below us: removal of the module waits for this very call. */
+	module_put(THIS_MODULE);
+}
+
+/* uverbs itself destroys the objects and takes the doorbell mapping away. */
+void sirdma_disassociate_ucontext(struct ib_ucontext *ibuctx) {}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* A user context: what its library can do, its doorbell page, its ring memory. */
+#ifndef SIRDMA_DRV_UCONTEXT_H
+#define SIRDMA_DRV_UCONTEXT_H
+
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <rdma/ib_verbs.h>
+#include <rdma/uverbs_ioctl.h>
+
+struct sirdma_ucontext {
+	struct ib_ucontext ibuctx;
+	struct rdma_user_mmap_entry *db_entry;
+	struct mutex ring_lock; /* protects rings and the use count of each */
+	struct list_head rings; /* struct sirdma_ring */
+	bool raw_attrs; /* cap.max_*_wr are what the application asked for */
+};
+
+static inline struct sirdma_ucontext *to_suctx(struct ib_ucontext *ibuctx)
+{
+	return container_of(ibuctx, struct sirdma_ucontext, ibuctx);
+}
+
+static inline struct sirdma_ucontext *sirdma_udata_to_uctx(struct ib_udata *udata)
+{
+	return rdma_udata_to_drv_context(udata, struct sirdma_ucontext, ibuctx);
+}
+
+int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata);
+void sirdma_dealloc_ucontext(struct ib_ucontext *ibuctx);
+void sirdma_disassociate_ucontext(struct ib_ucontext *ibuctx);
+int sirdma_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma);
+void sirdma_mmap_free(struct rdma_user_mmap_entry *entry);
+
+#endif

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <rdma/iter.h>
+
+#include "device.h"
+#include "umem.h"
+
+bool sirdma_umem_contiguous(struct ib_umem *umem, u32 shift, u32 first, u32 count, u64 *addr)
+{
+	struct ib_block_iter biter;
+	u64 expected = 0;
+	u32 i = 0;
+
+	rdma_umem_for_each_dma_block(umem, &biter, BIT(shift)) {
+		u64 block = rdma_block_iter_dma_address(&biter);
+
+		if (i >= first + count)
+			break;
+		if (i == first)
+			*addr = block;
+		else if (i > first && block != expected)
+			return false;
+		expected = block + BIT(shift);
+		i++;
+	}
+	return i >= first + count;
+}
+
+void sirdma_umem_write_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, u32 count,
+			   struct sirdma_pbl *pbl)
+{
+	struct ib_block_iter biter;
+	u32 i = 0;
+
+	rdma_umem_for_each_dma_block(umem, &biter, BIT(shift)) {
+		if (i == count)
+			break;
+		sirdma_pbl_write(&dev->hw, pbl, i++, rdma_block_iter_dma_address(&biter));
+	}
+}
+
+int sirdma_umem_to_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, u32 count,
+		       struct sirdma_pbl *pbl)
+{
+	u64 addr;
+	int err;
+
+	if (sirdma_umem_contiguous(umem, shift, 0, count, &addr)) {
+		sirdma_pbl_set_contiguous(pbl, addr, count);
+		return 0;
+	}
+	err = sirdma_pbl_alloc(&dev->hw, count, false, pbl);
+	if (err)
+		return err;
+	sirdma_umem_write_pbl(dev, umem, shift, count, pbl);
+	return 0;
+}

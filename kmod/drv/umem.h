@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Pinned user memory as a list of blocks the device understands. */
+#ifndef SIRDMA_DRV_UMEM_H
+#define SIRDMA_DRV_UMEM_H
+
+#include <rdma/ib_umem.h>
+#include "hw/pble.h"
+
+struct sirdma_dev;
+
+/* Are the @count blocks of 2^@shift bytes from block @first on back to back? *addr: the first. */
+bool sirdma_umem_contiguous(struct ib_umem *umem, u32 shift, u32 first, u32 count, u64 *addr);
+/*
+ * Describe the first @count blocks of 2^@shift bytes: level 0 when they are
+ * contiguous, else in PBLEs. 0 or the errno of sirdma_pbl_alloc().
+ */
+int sirdma_umem_to_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, u32 count,
+		       struct sirdma_pbl *pbl);
+/* Write the first @count blocks into @pbl, which is of level 1 or 2. */
+void sirdma_umem_write_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, u32 count,
+			   struct sirdma_pbl *pbl);
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Which device of a network namespace owns an IP address: the source address
+ * tables of all devices, hashed.
+ */
+#ifndef SNIC_HOST_ADDR_H
+#define SNIC_HOST_ADDR_H
+
+#include <linux/list.h>
+#include <linux/rcupdate.h>
+#include "sirdma/qpctx.h"
+
+struct snic_host;
+
+struct snic_addr {
+	struct hlist_node hash;
+	struct list_head node; /* snic_host.addrs */
+	struct snic_host *host;
+	struct sirdma_ip ip;
+	u16 vlan_id;
+	bool has_vlan;
+	struct rcu_head rcu;
+};
+
+/* The model's tables may have changed: follow them. Sleeps. */
+void snic_addr_sync(struct snic_host *host);
+void snic_addr_flush(struct snic_host *host);
+/* Is @ip, reached through @vlan_id or untagged, an address of @host? Under RCU. */
+bool snic_addr_is_mine(const struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
+		       u16 vlan_id);
+/* The device that has @ip in the namespace of @host: @host itself, if it can be. Under RCU. */
+struct snic_host *snic_addr_find(struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
+				 u16 vlan_id);
+
+#endif

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "bus.h"
+
+#include <linux/delay.h>
+#include <linux/gfp.h>
+#include <linux/log2.h>
+#include <linux/mm.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+#include "addr.h"
+#include "cpu.h"
+#include "dev.h"
+#include "model/snic.h"
+#include "host/trace.h"
+
+/* Memory of dma_alloc(). DMA addresses of this bus are kernel virtual addresses. */
+struct snic_block {
+	struct list_head node;
+	void *va; /* as handed out */
+	void *raw; /* as allocated */
+	unsigned int order; /* of raw, when it is pages */
+	bool is_pages;
+};
+
+static u32 snic_bus_read32(struct sirdma_bus *bus, u32 reg)
+{
+	return snic_reg_read(snic_host_of(bus)->dev, reg);
+}
+
+static void snic_bus_write32(struct sirdma_bus *bus, u32 reg, u32 val)
+{
+	struct snic_host *host = snic_host_of(bus);
+
+	trace_snic_reg_write(host->ndev, reg, val);
+	/* What the driver wrote to rings before the doorbell is seen by whoever runs the model. */
+	smp_wmb();
+	switch (reg) {
+	case SIRDMA_REG_CQPDB:
+	case SIRDMA_REG_CCQPHIGH:
+	case SIRDMA_REG_CTRL:
+		might_sleep();
+		snic_reg_write(host->dev, reg, val);
+		snic_addr_sync(host);
+		break;
+	default:
+		snic_enter();
+		snic_reg_write(host->dev, reg, val);
+		snic_leave();
+	}
+}
+
+static u64 snic_bus_align(u64 size)
+{
+	return clamp_t(u64, roundup_pow_of_two(size), PAGE_SIZE, SZ_2M);
+}
+
+static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
+{
+	const gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
+	unsigned int order = get_order(size);
+
+	/* Pages are aligned to their size, unless memory itself starts unaligned. */
+	if (size <= SZ_2M) {
+		block->raw = (void *)__get_free_pages(gfp, order);
+		if (block->raw && IS_ALIGNED((unsigned long)block->raw, align)) {
+			block->va = block->raw;
+			block->order = order;
+			block->is_pages = true;
+			return 0;
+		}
+		free_pages((unsigned long)block->raw, order);
+	}
+	block->raw = vzalloc(size + align - PAGE_SIZE);
+	if (!block->raw)
+		return -ENOMEM;
+	block->va = PTR_ALIGN(block->raw, align);
+	block->is_pages = false;
+	return 0;
+}
+
+static void snic_block_free(struct snic_block *block)
+{
+	if (block->is_pages)
+		free_pages((unsigned long)block->raw, block->order);
+	else
+		vfree(block->raw);
+	kfree(block);
+}
+
+static int snic_bus_dma_alloc(struct sirdma_bus *base, u64 size, struct sirdma_dma_mem *mem)
+{
+	struct snic_bus *bus = &snic_host_of(base)->bus;
+	struct snic_block *block;
+	int err;
+
+	if (!size || size > SZ_1G)
+		return -ENOMEM;
+	block = kzalloc(sizeof(*block), GFP_KERNEL);
+	if (!block)
+		return -ENOMEM;
+	err = snic_block_alloc(block, PAGE_ALIGN(size), snic_bus_align(size));
+	if (err) {
+		kfree(block);
+		return err;
+	}
+	mutex_lock(&bus->lock);
+	list_add(&block->node, &bus->blocks);
+	mutex_unlock(&bus->lock);
+	mem->va = block->va;
+	mem->pa = (uintptr_t)block->va;
+	mem->size = size;
+	return 0;
+}
+
+static void snic_bus_dma_free(struct sirdma_bus *base, struct sirdma_dma_mem *mem)
+{
+	struct snic_bus *bus = &snic_host_of(base)->bus;
+	struct snic_block *block, *found = NULL;
+
+	if (!mem->va)
+		return;
+	mutex_lock(&bus->lock);
+	list_for_each_entry(block, &bus->blocks, node) {
+		if (block->va == mem->va) {
+			list_del(&block->node);
+			found = block;
+			break;
+		}
+	}
+	mutex_unlock(&bus->lock);
+	if (WARN_ON_ONCE(!found))
+		return;
+	snic_block_free(found);
+	memset(mem, 0, sizeof(*mem));
+}
+
+void snic_bus_irq(struct snic_host *host, u32 index)
+{
+	struct snic_vector *vector;
+
+	if (index >= host->bus.base.num_vectors)
+		return;
+	vector = &host->bus.vectors[index];
+	if (!test_and_set_bit(0, &vector->queued))
+		snic_cpu_raise(vector);
+}
+
+void snic_vector_run(struct snic_vector *vector)
+{
+	sirdma_irq_fn fn;
+	int n;
+
+	/* What is raised from here on is queued again. */
+	clear_bit(0, &vector->queued);
+	if (atomic_inc_return(&vector->calls) != 1)
+		return;
+	do {
+		n = atomic_read(&vector->calls);
+		/* Pairs with the release in snic_bus_irq_request(): ctx is valid when fn is. */
+		fn = smp_load_acquire(&vector->fn);
+		if (fn) {
+			trace_snic_irq(vector->host->ndev, vector->index);
+			fn(vector->ctx, vector->index);
+		}
+	} while (atomic_sub_return(n, &vector->calls));
+}
+
+static bool snic_vector_idle(struct snic_vector *vector)
+{
+	return !test_bit(0, &vector->queued) && !atomic_read(&vector->calls);
+}
+
+static void snic_vector_wait_idle(struct snic_vector *vector)
+{
+	while (!snic_vector_idle(vector))
+		usleep_range(100, 200);
+}
+
+void snic_bus_wait_idle(struct snic_host *host)
+{
+	u32 i;
+
+	for (i = 0; i < host->bus.base.num_vectors; i++)
+		snic_vector_wait_idle(&host->bus.vectors[i]);
+}
+
+static int snic_bus_irq_request(struct sirdma_bus *base, u32 index, sirdma_irq_fn fn, void *ctx)
+{
+	struct snic_bus *bus = &snic_host_of(base)->bus;
+	struct snic_vector *vector;
+	int err = -EBUSY;
+
+	if (index >= base->num_vectors || !fn)
+		return -EINVAL;
+	vector = &bus->vectors[index];
+	mutex_lock(&bus->lock);
+	if (!vector->fn) {
+		vector->ctx = ctx;
+		/* Pairs with the acquire in snic_vector_run(). */
+		smp_store_release(&vector->fn, fn);
+		err = 0;
+	}
+	mutex_unlock(&bus->lock);
+	return err;
+}
+
+static void snic_bus_irq_free(struct sirdma_bus *base, u32 index)
+{
+	struct snic_bus *bus = &snic_host_of(base)->bus;
+
+	if (index >= base->num_vectors)
+		return;
+	mutex_lock(&bus->lock);
+	WRITE_ONCE(bus->vectors[index].fn, NULL);
+	/* Who saw the handler has counted its call before: atomic_inc_return() above. */
+	smp_mb();
+	snic_vector_wait_idle(&bus->vectors[index]);
+	mutex_unlock(&bus->lock);
+}
+
+static const struct sirdma_bus_ops snic_bus_ops = {
+	.read32 = snic_bus_read32,
+	.write32 = snic_bus_write32,
+	.dma_alloc = snic_bus_dma_alloc,
+	.dma_free = snic_bus_dma_free,
+	.irq_request = snic_bus_irq_request,
+	.irq_free = snic_bus_irq_free,
+};
+
+int snic_bus_init(struct snic_host *host, u32 num_vectors)
+{
+	struct snic_bus *bus = &host->bus;
+	u32 i;
+
+	mutex_init(&bus->lock);
+	INIT_LIST_HEAD(&bus->blocks);
+	bus->vectors = kvcalloc(num_vectors, sizeof(*bus->vectors), GFP_KERNEL);
+	if (!bus->vectors)
+		return -ENOMEM;
+	for (i = 0; i < num_vectors; i++) {
+		bus->vectors[i].host = host;
+		bus->vectors[i].index = i;
+	}
+	bus->base.ops = &snic_bus_ops;
+	bus->base.num_vectors = num_vectors;
+	return 0;
+}
+
+void snic_bus_fini(struct snic_host *host)
+{
+	struct snic_bus *bus = &host->bus;
+	struct snic_block *block, *next;
+
+	list_for_each_entry_safe(block, next, &bus->blocks, node) {
+		pr_warn("sirdma_nic: %s: the driver left DMA memory at %p behind\n",
+			host->ndev->name, block->va);
+		snic_block_free(block);
+	}
+	kvfree(bus->vectors);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* One device model on one netdev. */
+#ifndef SNIC_HOST_DEV_H
+#define SNIC_HOST_DEV_H
+
+#include <linux/netdevice.h>
+#include <linux/netfilter.h>
+#include "bus.h"
+#include "defer.h"
+#include "model/snic.h"
+#include "txq.h"
+
+struct snic_host {
+	struct snic_bus bus;
+	struct snic_dev *dev;
+	struct net_device *ndev;
+	netdevice_tracker ndev_tracker;
+	struct list_head node; /* snic_hosts */
+	struct list_head addrs; /* struct snic_addr.node */
+	u32 addrs_gen; /* tables_gen of the model that addrs shows */
+	struct nf_hook_ops hook;
+	struct snic_qpset deferred; /* snic_qp_run() wanted */
+	struct snic_qpset stalled; /* snic_tx_resume() wanted when there is room */
+	struct snic_txq txqs[SNIC_TXQS];
+};
+
+/* All hosts. Changed under snic_hosts_lock, walked under RCU. */
+extern struct list_head snic_hosts;
+
+static inline struct snic_host *snic_host_of(struct sirdma_bus *bus)
+{
+	return container_of(bus, struct snic_host, bus.base);
+}
+
+static inline struct snic_txq *snic_host_txq(struct snic_host *host, u32 qpn)
+{
+	return &host->txqs[qpn % SNIC_TXQS];
+}
+
+#endif

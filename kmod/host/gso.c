@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "gso.h"
+
+#include <linux/if_ether.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/moduleparam.h>
+#include <linux/netdevice.h>
+#include <linux/skbuff.h>
+#include <linux/udp.h>
+#include <net/ip.h>
+#include <net/ip6_checksum.h>
+#include <net/sock.h>
+#include <net/udp.h>
+#include "cpu.h"
+#include "dev.h"
+#include "model/frame.h"
+
+static bool snic_gso = true;
+module_param_named(gso, snic_gso, bool, 0644);
+MODULE_PARM_DESC(gso, "send equal packets as UDP GSO frames where the netdev takes them (on)");
+
+#define SNIC_BTH_LEN ((u32)sizeof(struct sirdma_bth))
+/* Below this a frame of its own is cheaper. */
+#define SNIC_GSO_MIN_LEN 256
+/* What a UDP length field can say. */
+#define SNIC_GSO_MAX_BYTES (U16_MAX - SNIC_IPV6_HLEN - SNIC_UDP_HLEN)
+
+/* IP and UDP headers, followed by room for the BTH that starts the ICRC. */
+struct snic_gso_hdr {
+	union {
+		struct {
+			struct iphdr ip;
+			struct udphdr udp;
+			u8 bth[SNIC_BTH_LEN];
+		} v4;
+		struct {
+			struct ipv6hdr ip;
+			struct udphdr udp;
+			u8 bth[SNIC_BTH_LEN];
+		} v6;
+	};
+};
+
+static u32 snic_gso_pkt_len(const struct snic_tx_pkt *pkt)
+{
+	return pkt->hdr_len + pkt->payload_len + pkt->pad + SIRDMA_ICRC_LEN;
+}
+
+static u32 snic_gso_hlen(const struct snic_flow *flow)
+{
+	return (flow->is_v4 ? SNIC_IPV4_HLEN : SNIC_IPV6_HLEN) + SNIC_UDP_HLEN;
+}
+
+/* Software segmentation would touch every byte again: only where the netdev spares it. */
+static bool snic_gso_usable(const struct net_device *ndev)
+{
+	return READ_ONCE(snic_gso) && (ndev->features & NETIF_F_GSO_UDP_L4) &&
+	       (ndev->features & NETIF_F_SG) &&
+	       (ndev->features & (NETIF_F_HW_CSUM | NETIF_F_IP_CSUM));
+}
+
+u32 snic_gso_run(const struct snic_host *host, const struct snic_burst *burst, u32 first)
+{
+	const struct net_device *ndev = host->ndev;
+	u32 size = snic_gso_pkt_len(&burst->pkts[first]);
+	u32 max = min_t(u32, READ_ONCE(ndev->gso_max_size), SNIC_GSO_MAX_BYTES);
+	u32 total = size, i, len;
+
+	if (first + 1 == burst->npkts || size < SNIC_GSO_MIN_LEN || !snic_gso_usable(ndev))
+		return 1;
+	for (i = first + 1; i < burst->npkts && i - first < READ_ONCE(ndev->gso_max_segs); i++) {
+		len = snic_gso_pkt_len(&burst->pkts[i]);
+		if (len > size || total + len > max)
+			break;
+		total += len;
+		/* Only the last one may be shorter. */
+		if (len < size) {
+			i++;
+			break;
+		}
+	}
+	return i - first;
+}
+
+static void snic_gso_put_udp(struct udphdr *udp, const struct snic_flow *flow)
+{
+	udp->source = htons(flow->udp_sport);
+	udp->dest = htons(SIRDMA_ROCE_UDP_PORT);
+	udp->check = 0;
+}
+
+static void snic_gso_put_headers(struct snic_gso_hdr *hdr, const struct snic_flow *flow)
+{
+	memset(hdr, 0, sizeof(*hdr));
+	if (flow->is_v4) {
+		struct iphdr *ip = &hdr->v4.ip;
+
+		ip->version = 4;
+		ip->ihl = SNIC_IPV4_HLEN / 4;
+		ip->tos = flow->traffic_class;
+		ip->frag_off = htons(IP_DF);
+		ip->ttl = flow->hop_limit;
+		ip->protocol = IPPROTO_UDP;
+		memcpy(&ip->saddr, flow->src_ip.b + 12, sizeof(ip->saddr));
+		memcpy(&ip->daddr, flow->dst_ip.b + 12, sizeof(ip->daddr));
+		snic_gso_put_udp(&hdr->v4.udp, flow);
+	} else {
+		struct ipv6hdr *ip = &hdr->v6.ip;
+
+		ip6_flow_hdr(ip, flow->traffic_class, htonl(flow->flow_label & 0xfffff));
+		ip->nexthdr = IPPROTO_UDP;
+		ip->hop_limit = flow->hop_limit;
+		memcpy(&ip->saddr, &flow->src_ip, sizeof(ip->saddr));
+		memcpy(&ip->daddr, &flow->dst_ip, sizeof(ip->daddr));
+		snic_gso_put_udp(&hdr->v6.udp, flow);
+	}
+}
+
+/* Lengths of a datagram of @len bytes, and its IPv4 identification. */
+static void snic_gso_put_len(struct snic_gso_hdr *hdr, bool is_v4, u32 len, u32 id)
+{
+	if (is_v4) {
+		hdr->v4.ip.tot_len = htons(SNIC_IPV4_HLEN + SNIC_UDP_HLEN + len);
+		hdr->v4.ip.id = htons(id);
+		hdr->v4.udp.len = htons(SNIC_UDP_HLEN + len);
+	} else {
+		hdr->v6.ip.payload_len = htons(SNIC_UDP_HLEN + len);
+		hdr->v6.udp.len = htons(SNIC_UDP_HLEN + len);
+	}
+}
+
+/* One segment, BTH to ICRC, at @out. @hdr: the headers segmentation will give it. */
+static void snic_gso_put_pkt(struct snic_gso_hdr *hdr, bool is_v4, const struct snic_tx_pkt *pkt,
+			     struct snic_seg_iter *it, u8 *out)
+{
+	static const u8 zero[4];
+	u32 ext = pkt->hdr_len - SNIC_BTH_LEN, left = pkt->payload_len, crc, run;
+	__le32 icrc;
+
+	memcpy(is_v4 ? hdr->v4.bth : hdr->v6.bth, pkt->hdr, SNIC_BTH_LEN);
+	memcpy(out, pkt->hdr, SNIC_BTH_LEN);
+	crc = snic_icrc_start((u8 *)hdr, is_v4);
+	crc = snic_icrc_copy(crc, out + SNIC_BTH_LEN, pkt->hdr + SNIC_BTH_LEN, ext);
+	out += pkt->hdr_len;
+	while (left) {
+		run = min(left, it->seg->len - it->off);
+		crc = snic_icrc_copy(crc, out, it->seg->ptr + it->off, run);
+		out += run;
+		left -= run;
+		it->off += run;
+		if (it->off == it->seg->len) {
+			it->seg++;
+			it->off = 0;
+		}
+	}
+	crc = snic_icrc_copy(crc, out, zero, pkt->pad);
+	icrc = cpu_to_le32(snic_icrc_final(crc));
+	memcpy(out + pkt->pad, &icrc, sizeof(icrc));
+}
+
+/* Room for @len contiguous bytes at the end of @skb, in this CPU's page fragment. */
+static u8 *snic_gso_room(struct sk_buff *skb, u32 len)
+{
+	struct page_frag *pf = &snic_cpu_this()->frag;
+	int last = skb_shinfo(skb)->nr_frags - 1;
+	u8 *out;
+
+	if (!skb_page_frag_refill(len, pf, GFP_ATOMIC | __GFP_NOWARN) ||
+	    pf->size - pf->offset < len)
+		return NULL;
+	if (skb_can_coalesce(skb, last + 1, pf->page, pf->offset)) {
+		skb_frag_size_add(&skb_shinfo(skb)->frags[last], len);
+	} else {
+		if (last + 1 >= MAX_SKB_FRAGS)
+			return NULL;
+		get_page(pf->page);
+		skb_fill_page_desc(skb, last + 1, pf->page, pf->offset, len);
+	}
+	out = page_address(pf->page) + pf->offset;
+	pf->offset += len;
+	skb->len += len;
+	skb->data_len += len;
+	skb->truesize += len;
+	return out;
+}
+
+/* Headers of the whole, as segmentation expects them (see udp_send_skb()). */
+static void snic_gso_finish(struct sk_buff *skb, struct snic_gso_hdr *hdr, bool is_v4, u32 size)
+{
+	u32 hlen = skb_network_header_len(skb) + SNIC_UDP_HLEN;
+	u32 len = skb->len - ETH_HLEN - hlen;
+	u32 udp_len = SNIC_UDP_HLEN + len;
+
+	snic_gso_put_len(hdr, is_v4, len, 0);
+	if (is_v4) {
+		ip_send_check(&hdr->v4.ip);
+		hdr->v4.udp.check = ~udp_v4_check(udp_len, hdr->v4.ip.saddr, hdr->v4.ip.daddr, 0);
+	} else {
+		hdr->v6.udp.check = ~udp_v6_check(udp_len, &hdr->v6.ip.saddr, &hdr->v6.ip.daddr, 0);
+	}
+	memcpy(skb_network_header(skb), hdr, hlen);
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	skb->csum_start = skb_transport_header(skb) - skb->head;
+	skb->csum_offset = offsetof(struct udphdr, check);
+	skb_shinfo(skb)->gso_size = size;
+	skb_shinfo(skb)->gso_segs = DIV_ROUND_UP(len, size);
+	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
+}
+
+struct sk_buff *snic_gso_build(struct snic_host *host, const struct snic_burst *burst, u32 first,
+			       u32 n, struct snic_seg_iter *it)
+{
+	const struct snic_flow *flow = burst->flow;
+	u32 hlen = snic_gso_hlen(flow), i, len;
+	struct snic_seg_iter at = *it;
+	struct snic_gso_hdr hdr;
+	struct sk_buff *skb;
+	u8 *out;
+
+	skb = alloc_skb(LL_RESERVED_SPACE(host->ndev) + ETH_HLEN + hlen, GFP_ATOMIC | __GFP_NOWARN);
+	if (!skb)
+		return NULL;
+	skb_reserve(skb, LL_RESERVED_SPACE(host->ndev));
+	skb_reset_mac_header(skb);
+	snic_frame_eth(flow, false, skb_put(skb, ETH_HLEN));
+	skb_set_network_header(skb, ETH_HLEN);
+	skb_set_transport_header(skb, ETH_HLEN + hlen - SNIC_UDP_HLEN);
+	skb_put(skb, hlen);
+
+	snic_gso_put_headers(&hdr, flow);
+	for (i = 0; i < n; i++) {
+		len = snic_gso_pkt_len(&burst->pkts[first + i]);
+		out = snic_gso_room(skb, len);
+		if (!out) {
+			kfree_skb(skb);
+			return NULL;
+		}
+		snic_gso_put_len(&hdr, flow->is_v4, len, i);
+		snic_gso_put_pkt(&hdr, flow->is_v4, &burst->pkts[first + i], &at, out);
+	}
+	snic_gso_finish(skb, &hdr, flow->is_v4, snic_gso_pkt_len(&burst->pkts[first]));
+	*it = at;
+	return skb;
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "host.h"
+
+#include <linux/delay.h>
+#include <linux/etherdevice.h>
+#include <linux/if_arp.h>
+#include <linux/if_vlan.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/rculist.h>
+#include <linux/sched.h>
+#include <linux/sched/stat.h>
+#include <linux/slab.h>
+#include "addr.h"
+#include "bus.h"
+#include "cpu.h"
+#include "dev.h"
+#include "host/trace.h"
+#include "rx.h"
+#include "tx.h"
+
+LIST_HEAD(snic_hosts);
+static DEFINE_MUTEX(snic_hosts_lock); /* protects changes of snic_hosts */
+
+static struct snic_burst *snic_host_burst(struct snic_host *host)
+{
+	return snic_cpu_this()->burst;
+}
+
+static void snic_host_defer(struct snic_host *host, u32 qpn)
+{
+	snic_qpset_add(&host->deferred, qpn);
+	snic_cpu_schedule();
+}
+
+static const struct snic_host_ops snic_host_ops = {
+	.irq = snic_bus_irq,
+	.tx = snic_tx,
+	.defer = snic_host_defer,
+	.burst = snic_host_burst,
+};
+
+static bool snic_host_suits(const struct net_device *ndev)
+{
+	return ndev->type == ARPHRD_ETHER && ndev->addr_len == ETH_ALEN && !is_vlan_dev(ndev);
+}
+
+static bool snic_host_exists(const struct net_device *ndev)
+{
+	const struct snic_host *host;
+
+	list_for_each_entry(host, &snic_hosts, node)
+		if (host->ndev == ndev)
+			return true;
+	return false;
+}
+
+/* Wait until no frame of the device is left in the network stack, and no interrupt pending. */
+static void snic_host_wait_idle(struct snic_host *host)
+{
+	unsigned int i, waited = 0;
+
+	for (i = 0; i < SNIC_TXQS; i++) {
+		while (!snic_txq_idle(&host->txqs[i])) {
+			usleep_range(1000, 2000);
+			if (++waited % 10000 == 0)
+				netdev_warn(host->ndev, "sirdma_nic: %d bytes still in flight\n",
+					    atomic_read(&host->txqs[i].inflight));
+		}
+	}
+	snic_bus_wait_idle(host);
+	/* Whoever brought a queue or a vector to idle may still be looking at the host. */
+	synchronize_rcu();
+}
+
+static struct snic_host *snic_host_alloc(struct net_device *ndev, const struct snic_config *cfg)
+{
+	struct snic_config full = *cfg;
+	struct snic_host *host;
+	int i, err = -ENOMEM;
+
+	host = kvzalloc(sizeof(*host), GFP_KERNEL);
+	if (!host)
+		return ERR_PTR(err);
+	host->ndev = ndev;
+	INIT_LIST_HEAD(&host->addrs);
+	for (i = 0; i < SNIC_TXQS; i++)
+		snic_txq_init(&host->txqs[i], host);
+	err = snic_qpset_init(&host->deferred, full.max_qps);
+	if (err)
+		goto err_free;
+	err = snic_qpset_init(&host->stalled, full.max_qps);
+	if (err)
+		goto err_deferred;
+	err = snic_bus_init(host, full.max_ceqs + 1);
+	if (err)
+		goto err_stalled;
+	ether_addr_copy(full.mac, ndev->dev_addr);
+	host->dev = snic_dev_create(&full, &snic_host_ops, host, NULL, NULL);
+	if (!host->dev) {
+		err = -ENOMEM;
+		goto err_bus;
+	}
+	return host;
+
+err_bus:
+	snic_bus_fini(host);
+err_stalled:
+	snic_qpset_fini(&host->stalled);
+err_deferred:
+	snic_qpset_fini(&host->deferred);
+err_free:
+	kvfree(host);
+	return ERR_PTR(err);
+}
+
+static void snic_host_free(struct snic_host *host)
+{
+	snic_dev_destroy(host->dev);
+	snic_bus_fini(host);
+	snic_qpset_fini(&host->stalled);
+	snic_qpset_fini(&host->deferred);
+	kvfree(host);
+}
+
+struct sirdma_bus *snic_host_create(struct net_device *ndev, const struct snic_config *cfg)
+{
+	struct snic_host *host;
+	int err;
+
+	if (!snic_host_suits(ndev))
+		return ERR_PTR(-EINVAL);
+	mutex_lock(&snic_hosts_lock);
+	if (snic_host_exists(ndev)) {
+		err = -EBUSY;
+		goto err_unlock;
+	}
+	host = snic_host_alloc(ndev, cfg);
+	if (IS_ERR(host)) {
+		err = PTR_ERR(host);
+		goto err_unlock;
+	}
+	netdev_hold(ndev, &host->ndev_tracker, GFP_KERNEL);
+	snic_host_update(&host->bus.base);
+	err = snic_rx_attach(host);
+	if (err)
+		goto err_put;
+	list_add_tail_rcu(&host->node, &snic_hosts);
+	mutex_unlock(&snic_hosts_lock);
+	return &host->bus.base;
+
+err_put:
+	netdev_put(ndev, &host->ndev_tracker);
+	snic_host_free(host);
+err_unlock:
+	mutex_unlock(&snic_hosts_lock);
+	return ERR_PTR(err);
+}
+EXPORT_SYMBOL_GPL(snic_host_create);
+
+void snic_host_destroy(struct sirdma_bus *bus)
+{
+	struct snic_host *host = snic_host_of(bus);
+	struct net_device *ndev = host->ndev;
+	netdevice_tracker tracker = host->ndev_tracker;
+
+	snic_rx_detach(host);
+	snic_addr_flush(host);
+	mutex_lock(&snic_hosts_lock);
+	list_del_rcu(&host->node);
+	mutex_unlock(&snic_hosts_lock);
+	/* No other device delivers here, and no CPU runs deferred work of it, from now on. */
+	synchronize_rcu();
+	snic_host_wait_idle(host);
+	snic_host_free(host);
+	netdev_put(ndev, &tracker);
+}
+EXPORT_SYMBOL_GPL(snic_host_destroy);
+
+/*
+ * What the caller sent has reached a peer of this machine, which has only one
+ * CPU. Where both poll, the peer would not see it before the caller's time
+ * slice ends, and the caller would spin through it for nothing.
+ */
+static void snic_host_give_way(unsigned long received)
+{
+	if (READ_ONCE(snic_cpu_any()->received) != received && !single_task_running())
+		yield();
+}
+
+void snic_host_kick(struct sirdma_bus *bus, u32 qpn)
+{
+	struct snic_host *host = snic_host_of(bus);
+	unsigned long received = READ_ONCE(snic_cpu_any()->received);
+
+	trace_snic_kick(host->ndev, qpn);
+	snic_enter();
+	snic_qp_run(host->dev, qpn);
+	snic_leave();
+	if (num_online_cpus() == 1)
+		snic_host_give_way(received);
+}
+EXPORT_SYMBOL_GPL(snic_host_kick);
+
+void snic_host_update(struct sirdma_bus *bus)
+{
+	struct snic_host *host = snic_host_of(bus);
+	struct net_device *ndev = host->ndev;
+
+	snic_mac_set(host->dev, ndev->dev_addr);
+	snic_link_set(host->dev, netif_running(ndev) && netif_carrier_ok(ndev), ndev->mtu);
+}
+EXPORT_SYMBOL_GPL(snic_host_update);
+
+static int __init snic_init(void)
+{
+	return snic_cpu_init();
+}
+
+static void __exit snic_exit(void)
+{
+	snic_cpu_exit();
+}
+
+module_init(snic_init);
+module_exit(snic_exit);
+MODULE_DESCRIPTION("Software RoCEv2 NIC: the device");
+MODULE_LICENSE("Dual BSD/GPL");

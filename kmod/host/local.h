@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Packets between two devices of this machine (or two QPs of one device) in
+ * one network namespace. They never become frames: headers and payload are
+ * copied once into a recycled buffer, and the receiving model reads from there.
+ */
+#ifndef SNIC_HOST_LOCAL_H
+#define SNIC_HOST_LOCAL_H
+
+#include <linux/list.h>
+#include "model/burst.h"
+
+struct snic_host;
+struct snic_cpu;
+
+/* One buffer: packets of one flow, back to back. */
+struct snic_local {
+	struct list_head node; /* struct snic_txq.local */
+	struct sirdma_ip src_ip;
+	struct sirdma_ip dst_ip;
+	u16 vlan_id;
+	u8 traffic_class;
+	u8 hop_limit;
+	bool has_vlan;
+	bool is_v4;
+	bool large;
+	bool more; /* another buffer of the same burst follows */
+	u32 npkts;
+	u32 bytes; /* used by packets */
+};
+
+/*
+ * Copy the packets of @burst into buffers appended to @list. Returns the bytes
+ * they use; packets that find no buffer are dropped and counted. Softirqs are off.
+ */
+u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst,
+		     struct list_head *list);
+/* Hand @local's packets to the device that owns their destination; free it. Softirqs are off. */
+void snic_local_deliver(struct snic_host *host, struct snic_local *local);
+/* Free the buffers @cpu has in stock. */
+void snic_local_drop_cache(struct snic_cpu *cpu);
+
+#endif

@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "rx.h"
+
+#include <linux/if_vlan.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/netfilter_netdev.h>
+#include <linux/udp.h>
+#include <net/dsfield.h>
+#include <net/ip.h>
+#include "addr.h"
+#include "compat/gso.h"
+#include "compat/skbuff.h"
+#include "cpu.h"
+#include "dev.h"
+#include "host/trace.h"
+#include "model/frame.h"
+
+#ifndef CONFIG_NETFILTER_INGRESS
+#error "packets are taken by a netfilter ingress hook: set CONFIG_NETFILTER_INGRESS=y"
+#endif
+
+#define SNIC_BTH_LEN ((u32)sizeof(struct sirdma_bth))
+/* IP and UDP headers and BTH: what the ICRC starts with. */
+#define SNIC_RX_ICRC_HLEN (SNIC_IPV6_HLEN + SNIC_UDP_HLEN + sizeof(struct sirdma_bth))
+
+/* What a look at the headers says about a packet. */
+enum snic_rx_verdict {
+	SNIC_RX_PASS, /* not ours: the IP stack's */
+	SNIC_RX_TAKE,
+	SNIC_RX_REJECT, /* ours, and malformed */
+};
+
+struct snic_datagram {
+	struct snic_rx_pkt pkt; /* addressing; the rest is filled per packet */
+	enum sirdma_stat why; /* of a reject */
+	u32 ip_len; /* IP packet as a whole */
+	u32 hlen; /* IP and UDP headers */
+	u32 ip_id;
+};
+
+/* Position in a list of segments. */
+struct snic_rx_cursor {
+	const struct snic_seg *seg;
+	u32 off;
+};
+
+static enum snic_rx_verdict snic_rx_bad(struct snic_datagram *d, enum sirdma_stat why)
+{
+	d->why = why;
+	return SNIC_RX_REJECT;
+}
+
+static bool snic_rx_is_mine(const struct snic_host *host, const struct sk_buff *skb,
+			    const struct sirdma_ip *ip)
+{
+	u16 vlan_id = skb_vlan_tag_present(skb) ? skb_vlan_tag_get_id(skb) : 0;
+
+	/* A tag with VLAN 0 carries a priority and nothing else (IEEE 802.1Q). */
+	return snic_addr_is_mine(host, ip, vlan_id != 0, vlan_id);
+}
+
+/* Is there a UDP header for the RoCEv2 port at @off? Its length in *len. */
+static bool snic_rx_udp(const struct sk_buff *skb, u32 off, u32 *len)
+{
+	struct udphdr buf;
+	const struct udphdr *udp = skb_header_pointer(skb, off, sizeof(buf), &buf);
+
+	if (!udp || udp->dest != htons(SIRDMA_ROCE_UDP_PORT))
+		return false;
+	*len = ntohs(udp->len);
+	return true;
+}
+
+static enum snic_rx_verdict snic_rx_lengths(const struct sk_buff *skb, struct snic_datagram *d,
+					    u32 ip_hlen, u32 udp_len)
+{
+	d->hlen = ip_hlen + SNIC_UDP_HLEN;
+	if (d->ip_len > skb->len || d->ip_len < d->hlen + SNIC_BTH_LEN + SIRDMA_ICRC_LEN ||
+	    udp_len != d->ip_len - ip_hlen)
+		return snic_rx_bad(d, SIRDMA_STAT_RX_BAD_LENGTH);
+	return SNIC_RX_TAKE;
+}
+
+static enum snic_rx_verdict snic_rx_parse_v4(const struct snic_host *host,
+					     const struct sk_buff *skb, struct snic_datagram *d)
+{
+	struct iphdr buf;
+	const struct iphdr *ip = skb_header_pointer(skb, 0, sizeof(buf), &buf);
+	u32 udp_len;
+
+	/* Fragments but the first do not tell their port: they end in the stack's reassembly. */
+	if (!ip || ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_UDP ||
+	    (ip->frag_off & htons(IP_OFFSET)) || !snic_rx_udp(skb, ip->ihl * 4, &udp_len))
+		return SNIC_RX_PASS;
+	ipv6_addr_set_v4mapped(ip->saddr, (struct in6_addr *)&d->pkt.src_ip);
+	ipv6_addr_set_v4mapped(ip->daddr, (struct in6_addr *)&d->pkt.dst_ip);
+	if (!snic_rx_is_mine(host, skb, &d->pkt.dst_ip))
+		return SNIC_RX_PASS;
+	if (ip->frag_off & htons(IP_MF))
+		return snic_rx_bad(d, SIRDMA_STAT_RX_FRAGMENTS);
+	if (ip->ihl != 5 || ip_fast_csum(ip, ip->ihl))
+		return snic_rx_bad(d, SIRDMA_STAT_RX_BAD_HEADER);
+	d->pkt.is_v4 = true;
+	d->pkt.traffic_class = ip->tos;
+	d->pkt.ttl = ip->ttl;
+	d->ip_id = ntohs(ip->id);
+	d->ip_len = ntohs(ip->tot_len);
+	return snic_rx_lengths(skb, d, SNIC_IPV4_HLEN, udp_len);
+}
+
+static enum snic_rx_verdict snic_rx_parse_v6(const struct snic_host *host,
+					     const struct sk_buff *skb, struct snic_datagram *d)
+{
+	struct ipv6hdr buf;
+	const struct ipv6hdr *ip = skb_header_pointer(skb, 0, sizeof(buf), &buf);
+	u32 udp_len;
+
+	if (!ip || ip->version != 6 || ip->nexthdr != IPPROTO_UDP ||
+	    !snic_rx_udp(skb, SNIC_IPV6_HLEN, &udp_len))
+		return SNIC_RX_PASS;
+	memcpy(&d->pkt.src_ip, &ip->saddr, sizeof(d->pkt.src_ip));
+	memcpy(&d->pkt.dst_ip, &ip->daddr, sizeof(d->pkt.dst_ip));
+	if (!snic_rx_is_mine(host, skb, &d->pkt.dst_ip))
+		return SNIC_RX_PASS;
+	d->pkt.is_v4 = false;
+	d->pkt.traffic_class = ipv6_get_dsfield(ip);
+	d->pkt.ttl = ip->hop_limit;
+	d->ip_id = 0;
+	d->ip_len = SNIC_IPV6_HLEN + ntohs(ip->payload_len);
+	return snic_rx_lengths(skb, d, SNIC_IPV6_HLEN, udp_len);
+}
+
+static int snic_rx_add_seg(struct snic_rx_scratch *s, int n, void *ptr, u32 len)
+{
+	if (!len || n < 0)
+		return n;
+	if (n >= SNIC_RX_SEGS)
+		return -E2BIG;
+	s->all[n].ptr = ptr;
+	s->all[n].len = len;
+	return n + 1;
+}
+
+static int snic_rx_add_frags(struct snic_rx_scratch *s, int n, const struct sk_buff *skb)
+{
+	int i;
+
+	for (i = 0; i < skb_shinfo(skb)->nr_frags; i++) {
+		const skb_frag_t *frag = &skb_shinfo(skb)->frags[i];
+
+		n = snic_rx_add_seg(s, n, skb_frag_address(frag), skb_frag_size(frag));
+	}
+	return n;
+}
+
+/* Everything behind the UDP header, as segments in s->all. Their number, or -E2BIG. */
+static int snic_rx_collect(struct snic_rx_scratch *s, const struct sk_buff *skb, u32 hlen)
+{
+	const struct sk_buff *it;
+	int n;
+
+	n = snic_rx_add_seg(s, 0, skb->data + hlen, skb_headlen(skb) - hlen);
+	n = snic_rx_add_frags(s, n, skb);
+	skb_walk_frags(skb, it) {
+		if (skb_has_frag_list(it))
+			return -E2BIG;
+		n = snic_rx_add_seg(s, n, it->data, skb_headlen(it));
+		n = snic_rx_add_frags(s, n, it);
+	}
+	return n;
+}
+
+/* Take @len bytes at @c, contiguously addressable or not, as segments. Their number. */
+static u32 snic_rx_slice(struct snic_rx_cursor *c, u32 len, struct snic_seg *out)
+{
+	u32 n = 0;
+
+	while (len) {
+		u32 run = min(len, c->seg->len - c->off);
+
+		if (run) {
+			out[n].ptr = c->seg->ptr + c->off;
+			out[n++].len = run;
+			c->off += run;
+			len -= run;
+		}
+		if (c->off == c->seg->len) {
+			c->seg++;
+			c->off = 0;
+		}
+	}
+	return n;
+}
+
+/* The next packet of @len bytes as s->pkt, its first segment long enough for the headers. */
+static u32 snic_rx_next(struct snic_rx_scratch *s, struct snic_rx_cursor *c, u32 len)
+{
+	u32 need = min_t(u32, len, SNIC_RX_MIN_LINEAR);
+	struct snic_rx_cursor start = *c;
+	u32 i, n, off = 0;
+
+	n = snic_rx_slice(c, len, s->pkt);
+	if (s->pkt[0].len >= need)
+		return n;
+	*c = start;
+	n = snic_rx_slice(c, need, s->pkt);
+	for (i = 0; i < n; i++) {
+		memcpy(s->head + off, s->pkt[i].ptr, s->pkt[i].len);
+		off += s->pkt[i].len;
+	}
+	s->pkt[0].ptr = s->head;
+	s->pkt[0].len = need;
+	return 1 + snic_rx_slice(c, len - need, s->pkt + 1);
+}
+
+/* CRC of the @len bytes that follow the first @skip; the four bytes behind them in *tail. */
+static u32 snic_rx_crc(u32 crc, const struct snic_rx_pkt *pkt, u32 skip, __le32 *tail)
+{
+	u32 left = pkt->len - SIRDMA_ICRC_LEN, pos = 0, i;
+	u8 *out = (u8 *)tail;
+
+	for (i = 0; i < pkt->nsegs; i++) {
+		const u8 *ptr = pkt->segs[i].ptr;
+		u32 len = pkt->segs[i].len;
+		u32 covered = min(len, left - min(left, pos));
+
+		if (covered > skip)
+			crc = snic_icrc_update(crc, ptr + skip, covered - skip);
+		skip -= min(skip, covered);
+		for (pos += covered; covered < len; covered++, pos++)
+			*out++ = ptr[covered];
+	}
+	return snic_icrc_final(crc);
+}
+
+/* Does the ICRC hold if the packet came with IPv4 identification @id? */
+static bool snic_rx_icrc_ok(const struct snic_datagram *d, const void *ip,
+			    const struct snic_rx_pkt *pkt, u32 id)
+{
+	u8 hdr[SNIC_RX_ICRC_HLEN] __aligned(8);
+	struct udphdr *udp = (void *)hdr + d->hlen - SNIC_UDP_HLEN;
+	__le32 tail = 0;
+	u32 crc;
+
+	memcpy(hdr, ip, d->hlen);
+	memcpy(hdr + d->hlen, pkt->segs[0].ptr, SNIC_BTH_LEN);
+	/* A segment of a super-packet has lengths of its own, which the sender summed. */
+	udp->len = htons(SNIC_UDP_HLEN + pkt->len);
+	if (pkt->is_v4) {
+		struct iphdr *v4 = (void *)hdr;
+
+		v4->tot_len = htons(d->hlen + pkt->len);
+		v4->id = htons(id);
+	} else {
+		((struct ipv6hdr *)hdr)->payload_len = udp->len;
+	}
+	crc = snic_icrc_start(hdr, pkt->is_v4);
+	crc = snic_rx_crc(crc, pkt, SNIC_BTH_LEN, &tail);
+	return crc == le32_to_cpu(tail);
+}
+
+/*
+ * Hand @d over as packets of @size bytes (the last may be shorter). Segments of
+ * an IPv4 super-packet were numbered id, id + 1 ... when a sender's segmentation
+ * made them, or all alike when the receiver's coalescing found them so.
+ */
+static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
+			    struct snic_rx_scratch *s, const void *ip, u32 size)
+{
+	struct snic_rx_cursor cursor = {.seg = s->all};
+	u32 left = d->ip_len - d->hlen;
+	bool fixed_id = false;
+	u32 i;
+
+	d->pkt.segs = s->pkt;
+	for (i = 0; left; i++) {
+		u32 len = min(left, size);
+
+		left -= len;
+		if (len < SNIC_BTH_LEN + SIRDMA_ICRC_LEN) {
+			snic_rx_reject(host->dev, SIRDMA_STAT_RX_BAD_LENGTH);
+			return;
+		}
+		d->pkt.len = len;
+		d->pkt.more = left != 0;
+		d->pkt.nsegs = snic_rx_next(s, &cursor, len);
+		d->pkt.icrc_ok = snic_rx_icrc_ok(d, ip, &d->pkt, d->ip_id + (fixed_id ? 0 : i));
+		if (unlikely(!d->pkt.icrc_ok) && d->pkt.is_v4 && i && !fixed_id) {
+			fixed_id = snic_rx_icrc_ok(d, ip, &d->pkt, d->ip_id);
+			d->pkt.icrc_ok = fixed_id;
+		}
+		trace_snic_rx(host->ndev, &d->pkt);
+		snic_rx(host->dev, &d->pkt);
+	}
+	snic_cpu_this()->received += i;
+}
+
+static void snic_rx_reject_one(struct snic_host *host, enum sirdma_stat why)
+{
+	trace_snic_rx_reject(host->ndev, why);
+	snic_rx_reject(host->dev, why);
+}
+
+static enum snic_rx_verdict snic_rx_parse(struct snic_host *host, const struct sk_buff *skb,
+					  struct snic_datagram *d)
+{
+	if (skb->protocol == htons(ETH_P_IP))
+		return snic_rx_parse_v4(host, skb, d);
+	if (skb->protocol == htons(ETH_P_IPV6))
+		return snic_rx_parse_v6(host, skb, d);
+	return SNIC_RX_PASS;
+}
+
+/* @skb is ours alone. Does not free it. */
+static void snic_rx_take(struct snic_host *host, struct sk_buff *skb, struct snic_datagram *d)
+{
+	struct snic_rx_scratch *s = snic_cpu_this()->rx;
+	u32 size = d->ip_len - d->hlen;
+	u32 pull = min_t(u32, d->ip_len, d->hlen + SNIC_RX_MIN_LINEAR);
+
+	if (pskb_trim(skb, d->ip_len) || !skb_frags_readable(skb) || !pskb_may_pull(skb, pull))
+		goto bad;
+	if (skb_is_gso(skb) && skb_shinfo(skb)->gso_size)
+		size = skb_shinfo(skb)->gso_size;
+	if (snic_rx_collect(s, skb, d->hlen) < 0) {
+		/* Scattered beyond reason. */
+		if (skb_linearize(skb) || snic_rx_collect(s, skb, d->hlen) < 0)
+			goto bad;
+	}
+	snic_rx_deliver(host, d, s, skb->data, size);
+	return;
+bad:
+	snic_rx_reject_one(host, SIRDMA_STAT_RX_BAD_LENGTH);
+}
+
+/* Super-packets whose segments keep their own headers: undo the coalescing. */
+static bool snic_rx_needs_split(const struct sk_buff *skb)
+{
+	u32 type = skb_shinfo(skb)->gso_type;
+
+	return skb_is_gso(skb) && (!(type & SKB_GSO_UDP_L4) || (type & SKB_GSO_FRAGLIST));
+}
+
+static void snic_rx_split(struct snic_host *host, struct sk_buff *skb)
+{
+	struct sk_buff *segs = skb_gso_segment(skb, 0);
+	struct sk_buff *seg, *next;
+
+	if (IS_ERR_OR_NULL(segs)) {
+		snic_rx_reject_one(host, SIRDMA_STAT_RX_BAD_LENGTH);
+		return;
+	}
+	skb_list_walk_safe(segs, seg, next) {
+		struct snic_datagram d = {};
+
+		skb_mark_not_on_list(seg);
+		switch (snic_rx_parse(host, seg, &d)) {
+		case SNIC_RX_TAKE:
+			snic_rx_take(host, seg, &d);
+			break;
+		case SNIC_RX_REJECT:
+			snic_rx_reject_one(host, d.why);
+			break;
+		case SNIC_RX_PASS:
+			break;
+		}
+		consume_skb(seg);
+	}
+}
+
+static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
+{
+	struct snic_host *host = priv;
+	struct snic_datagram d = {};
+
+	if (skb->pkt_type != PACKET_HOST)
+		return NF_ACCEPT;
+	switch (snic_rx_parse(host, skb, &d)) {
+	case SNIC_RX_PASS:
+		return NF_ACCEPT;
+	case SNIC_RX_REJECT:
+		snic_rx_reject_one(host, d.why);
+		return NF_DROP;
+	case SNIC_RX_TAKE:
+		break;
+	}
+	skb = skb_share_check(skb, GFP_ATOMIC);
+	if (!skb)
+		return NF_STOLEN;
+	snic_enter();
+	if (unlikely(snic_rx_needs_split(skb)))
+		snic_rx_split(host, skb);
+	else
+		snic_rx_take(host, skb, &d);
+	consume_skb(skb);
+	snic_leave();
+	return NF_STOLEN;
+}
+
+int snic_rx_attach(struct snic_host *host)
+{
+	host->hook.hook = snic_rx_hook;
+	host->hook.priv = host;
+	host->hook.dev = host->ndev;
+	host->hook.pf = NFPROTO_NETDEV;
+	host->hook.hooknum = NF_NETDEV_INGRESS;
+	/* Behind the administrator's filters. */
+	host->hook.priority = INT_MAX;
+	return nf_register_net_hook(dev_net(host->ndev), &host->hook);
+}
+
+void snic_rx_detach(struct snic_host *host)
+{
+	nf_unregister_net_hook(dev_net(host->ndev), &host->hook);
+	synchronize_net();
+}

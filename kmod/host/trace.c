@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#define CREATE_TRACE_POINTS
+#include "host/trace.h"

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "tx.h"
+
+#include <linux/etherdevice.h>
+#include <linux/hash.h>
+#include <linux/log2.h>
+#include <linux/if_vlan.h>
+#include <linux/netdevice.h>
+#include "addr.h"
+#include "cpu.h"
+#include "dev.h"
+#include "gso.h"
+#include "host/trace.h"
+#include "local.h"
+#include "model/frame.h"
+
+/*
+ * What a frame is charged, SNIC_CHARGE_UNIT << class, travels in the low bits of
+ * the pointer to its queue: the stack may change the lengths of an skb.
+ */
+#define SNIC_CHARGE_UNIT 1024
+#define SNIC_CHARGE_CLASS 7UL
+
+static_assert(__alignof__(struct snic_txq) > SNIC_CHARGE_CLASS);
+
+/*
+ * The network stack is done with the frame. Softirq or process context.
+ * destructor_arg is used by nobody else in a packet without zero-copy fragments.
+ */
+static void snic_tx_destruct(struct sk_buff *skb)
+{
+	unsigned long arg = (unsigned long)skb_shinfo(skb)->destructor_arg;
+
+	snic_txq_uncharge((struct snic_txq *)(arg & ~SNIC_CHARGE_CLASS),
+			  SNIC_CHARGE_UNIT << (arg & SNIC_CHARGE_CLASS));
+}
+
+static void snic_tx_own(struct snic_txq *q, struct sk_buff *skb)
+{
+	unsigned long class = min_t(unsigned long, SNIC_CHARGE_CLASS,
+				    order_base_2(DIV_ROUND_UP(skb->truesize, SNIC_CHARGE_UNIT)));
+
+	skb_shinfo(skb)->destructor_arg = (void *)((unsigned long)q | class);
+	skb->destructor = snic_tx_destruct;
+	snic_txq_charge(q, SNIC_CHARGE_UNIT << class);
+}
+
+static struct sk_buff *snic_tx_build(struct snic_host *host, const struct snic_flow *flow,
+				     const struct snic_tx_pkt *pkt, struct snic_seg_iter *it)
+{
+	u32 ip_len = snic_ip_len(flow, pkt);
+	struct sk_buff *skb;
+
+	skb = alloc_skb(LL_RESERVED_SPACE(host->ndev) + ETH_HLEN + ip_len,
+			GFP_ATOMIC | __GFP_NOWARN);
+	if (!skb)
+		return NULL;
+	skb_reserve(skb, LL_RESERVED_SPACE(host->ndev));
+	skb_reset_mac_header(skb);
+	snic_frame_eth(flow, false, skb_put(skb, ETH_HLEN));
+	skb_set_network_header(skb, ETH_HLEN);
+	skb_set_transport_header(skb, ETH_HLEN + (flow->is_v4 ? SNIC_IPV4_HLEN : SNIC_IPV6_HLEN));
+	snic_frame_ip(flow, pkt, it, skb_put(skb, ip_len));
+	return skb;
+}
+
+static void snic_tx_finish(struct snic_host *host, const struct snic_flow *flow,
+			   struct sk_buff *skb)
+{
+	skb->dev = host->ndev;
+	skb->protocol = htons(flow->is_v4 ? ETH_P_IP : ETH_P_IPV6);
+	/* Spreads QPs over the queues of the netdev without a look at the headers. */
+	__skb_set_sw_hash(skb, hash_32(flow->src_qpn, 32), true);
+	if (flow->has_vlan)
+		__vlan_hwaccel_put_tag(skb, htons(ETH_P_8021Q),
+				       flow->vlan_id | flow->vlan_prio << VLAN_PRIO_SHIFT);
+}
+
+/* Frames of @burst, appended to @list; what finds no memory is lost, as on a wire. */
+static void snic_tx_frames(struct snic_host *host, struct snic_txq *q,
+			   const struct snic_burst *burst, struct sk_buff_head *list)
+{
+	struct snic_seg_iter it;
+	struct sk_buff *skb;
+	u32 i, n;
+
+	snic_seg_iter_init(&it, burst);
+	for (i = 0; i < burst->npkts; i += n) {
+		n = snic_gso_run(host, burst, i);
+		skb = n > 1 ? snic_gso_build(host, burst, i, n, &it) : NULL;
+		if (!skb) {
+			n = 1;
+			skb = snic_tx_build(host, burst->flow, &burst->pkts[i], &it);
+		}
+		if (unlikely(!skb)) {
+			snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, burst->npkts - i);
+			return;
+		}
+		snic_tx_finish(host, burst->flow, skb);
+		snic_tx_own(q, skb);
+		__skb_queue_tail(list, skb);
+	}
+}
+
+/* No room: remember the QP until snic_txq_uncharge() has made some. */
+static void snic_tx_stall(struct snic_host *host, struct snic_txq *q, u32 qpn)
+{
+	snic_qpset_add(&host->stalled, qpn);
+	/* Pairs with the full barrier of the subtraction in snic_txq_uncharge(). */
+	smp_mb__after_atomic();
+	if (atomic_read(&q->inflight) < SNIC_TXQ_RESUME)
+		snic_cpu_schedule();
+}
+
+u32 snic_tx(struct snic_host *host, const struct snic_burst *burst)
+{
+	struct snic_txq *q = snic_host_txq(host, burst->qpn);
+	const struct snic_flow *flow = burst->flow;
+	struct sk_buff_head wire;
+	LIST_HEAD(local);
+	bool is_local;
+
+	if (snic_txq_full(q)) {
+		snic_tx_stall(host, q, burst->qpn);
+		trace_snic_tx(host->ndev, burst, 0, false);
+		return 0;
+	}
+	__skb_queue_head_init(&wire);
+	rcu_read_lock();
+	is_local = snic_addr_find(host, &flow->dst_ip, flow->has_vlan, flow->vlan_id);
+	rcu_read_unlock();
+	trace_snic_tx(host->ndev, burst, burst->npkts, is_local);
+	if (is_local)
+		snic_txq_charge(q, snic_local_build(host, burst, &local));
+	else
+		snic_tx_frames(host, q, burst, &wire);
+	if (!list_empty(&local) || !skb_queue_empty(&wire))
+		snic_txq_add(q, &wire, &local);
+	return burst->npkts;
+}
+
+void snic_tx_xmit(struct snic_host *host, struct sk_buff *skb)
+{
+	int rc = dev_queue_xmit(skb);
+
+	/* RC recovers what the netdev or its queue dropped. */
+	if (unlikely(net_xmit_eval(rc)))
+		snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, 1);
+}

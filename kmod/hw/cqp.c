@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Command queue. */
+#include "cqp.h"
+#include "cqp_cmd.h"
+#include "hw.h"
+#include "sirdma/cqe.h"
+#include "sirdma/shadow.h"
+
+#define MIN_CCQ_ENTRIES 16
+#define NO_SLOT ~0u
+/* Between two looks at the queue: polling, and as a net under lost events. */
+#define POLL_SLICE_MS 1
+#define EVENT_SLICE_MS 20
+#define START_TIMEOUT_MS 1000
+#define NSEC_PER_MS 1000000ull
+
+static u32 slots_free(const struct sirdma_cqp *cqp)
+{
+	u32 used = ((cqp->head - cqp->tail) & (cqp->entries - 1)) + cqp->reserved;
+	/* CQPTAIL tells how far, not what failed: one command at a time then. */
+	u32 limit = cqp->ccq_ready ? cqp->entries - 1 : 1;
+
+	return used < limit ? limit - used : 0;
+}
+
+/* A slot became free: it belongs to whoever waits longest. */
+static void grant_slots(struct sirdma_cqp *cqp)
+{
+	struct sirdma_cqp_waiter *waiter;
+
+	while (cqp->waiters && (cqp->dead || slots_free(cqp))) {
+		waiter = cqp->waiters;
+		cqp->waiters = waiter->next;
+		if (!cqp->waiters)
+			cqp->last_waiter = &cqp->waiters;
+		if (!cqp->dead) {
+			waiter->has_slot = true;
+			cqp->reserved++;
+		}
+		port_event_set(&waiter->granted);
+	}
+}
+
+static void complete_tail(struct sirdma_cqp *cqp, u32 status, u64 retval)
+{
+	struct sirdma_cqp_request *request = cqp->requests[cqp->tail];
+
+	cqp->requests[cqp->tail] = NULL;
+	cqp->tail = (cqp->tail + 1) & (cqp->entries - 1);
+	WRITE_ONCE(cqp->completions, cqp->completions + 1);
+	if (status)
+		cqp->failures++;
+	if (request) {
+		request->status = status;
+		request->retval = retval;
+		WRITE_ONCE(request->completed, true);
+		port_event_set(&request->done);
+	}
+	grant_slots(cqp);
+}
+
+static void protocol_error(struct sirdma_cqp *cqp, const char *what)
+{
+	port_warn("command queue: device completed %s", what);
+	cqp->dead = true;
+	while (cqp->head != cqp->tail)
+		complete_tail(cqp, SIRDMA_CQP_RESET, 0);
+	grant_slots(cqp);
+}
+
+static void reap_register(struct sirdma_hw *hw)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+	u32 reg = sirdma_rd32(hw->bus, SIRDMA_REG_CQPTAIL);
+	u32 tail = (u32)SIRDMA_GET(SIRDMA_CQPTAIL_WQTAIL, reg);
+	u32 mask = cqp->entries - 1, status = 0;
+
+	if (tail == cqp->tail)
+		return;
+	if (((tail - cqp->tail) & mask) > ((cqp->head - cqp->tail) & mask) || tail > mask) {
+		protocol_error(cqp, "commands that were not posted");
+		return;
+	}
+	if (reg & SIRDMA_CQPTAIL_OP_ERR) {
+		status = sirdma_rd32(hw->bus, SIRDMA_REG_CQPERRCODES);
+		if (!status)
+			status = SIRDMA_CQP_MAJ_ERROR << 16;
+	}
+	while (cqp->tail != tail)
+		complete_tail(cqp, status, 0);
+}
+
+/* One element of the CCQ, if there is one. */
+static bool reap_ccqe(struct sirdma_cqp *cqp)
+{
+	const struct sirdma_ccqe *cqe = (const struct sirdma_ccqe *)cqp->ccq.va + cqp->ccq_cons;
+	/* Pairs with the device writing the word with the valid bit last. */
+	u64 hdr = le64_to_cpu(smp_load_acquire(&cqe->hdr));
+	u32 slot = (u32)SIRDMA_GET(SIRDMA_CQE_WQEIDX, hdr), status = 0;
+	bool created;
+
+	if (!!(hdr & SIRDMA_CQE_VALID) != cqp->ccq_polarity)
+		return false;
+	if (++cqp->ccq_cons == cqp->ccq_entries) {
+		cqp->ccq_cons = 0;
+		cqp->ccq_polarity = !cqp->ccq_polarity;
+	}
+	/* A device may report the creation of the CCQ through it; CQPTAIL did already. */
+	created = slot == cqp->ccq_created_by;
+	cqp->ccq_created_by = NO_SLOT;
+	if (created)
+		return true;
+	if (cqp->tail == cqp->head || slot != cqp->tail) {
+		protocol_error(cqp, "a command out of order");
+		return false;
+	}
+	if (hdr & SIRDMA_CQE_ERROR) {
+		status = (u32)(hdr & (SIRDMA_CQE_MAJERR | SIRDMA_CQE_MINERR));
+		if (!status)
+			status = SIRDMA_CQP_MAJ_ERROR << 16;
+	}
+	complete_tail(cqp, status, le64_to_cpu(READ_ONCE(cqe->retval)));
+	return true;
+}
+
+static void reap_ccq(struct sirdma_cqp *cqp)
+{
+	struct sirdma_cq_shadow *shadow = cqp->ccq_shadow.va;
+	bool any = false;
+
+	while (!cqp->dead && reap_ccqe(cqp))
+		any = true;
+	if (!any)
+		return;
+	/* After the elements were read: the device may overwrite them now. */
+	smp_store_release(&shadow->cons_idx,
+			  cpu_to_le64(SIRDMA_PREP(SIRDMA_CQ_SHADOW_CQEIDX, cqp->ccq_cons)));
+}
+
+static void reap_locked(struct sirdma_hw *hw)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+
+	if (cqp->dead)
+		return;
+	if (cqp->ccq_ready)
+		reap_ccq(cqp);
+	else
+		reap_register(hw);
+}
+
+void sirdma_cqp_reap(struct sirdma_hw *hw)
+{
+	port_lock(&hw->cqp.lock);
+	reap_locked(hw);
+	port_unlock(&hw->cqp.lock);
+}
+
+/* Ask for an event at the next completion, and catch one that came before. */
+static void arm_and_reap(struct sirdma_hw *hw)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+	struct sirdma_cq_shadow *shadow = cqp->ccq_shadow.va;
+
+	bool arm;
+
+	port_lock(&cqp->lock);
+	arm = cqp->ccq_ready && !cqp->dead;
+	if (arm) {
+		cqp->arm_seq++;
+		WRITE_ONCE(shadow->arm,
+			   cpu_to_le64(SIRDMA_CQ_SHADOW_ARM_NEXT |
+				       SIRDMA_PREP(SIRDMA_CQ_SHADOW_ARM_SEQ, cqp->arm_seq)));
+	}
+	port_unlock(&cqp->lock);
+	if (arm) {
+		/* The arm word before the look at the ring; the device does the reverse. */
+		smp_mb();
+		/* Without the lock: the event may come from within. */
+		sirdma_wr32(hw->bus, SIRDMA_REG_CQARM, SIRDMA_CCQ_ID);
+	}
+	sirdma_cqp_reap(hw);
+}
+
+void sirdma_cqp_event(struct sirdma_hw *hw)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+	bool more;
+
+	port_lock(&cqp->lock);
+	reap_locked(hw);
+	more = cqp->head != cqp->tail;
+	port_unlock(&cqp->lock);
+	if (more)
+		arm_and_reap(hw);
+}
+
+u64 sirdma_cqp_cookie(const struct sirdma_hw *hw)
+{
+	return (u64)(uintptr_t)&hw->cqp;
+}
+
+/*
+ * The queue died. Reset the device, so that nothing it was told to use is used
+ * after our callers free it, then release everyone who waits. Whoever learns
+ * that the queue is dead comes here, and leaves when the reset is over.
+ */
+static void bury_queue(struct sirdma_hw *hw)
+{
+	const struct sirdma_async_event event = {
+		.code = SIRDMA_AE_FUNCTION_CATASTROPHIC,
+	};
+	struct sirdma_cqp *cqp = &hw->cqp;
+	bool first;
+
+	port_mutex_lock(&cqp->burial);
+	first = !cqp->buried;
+	if (first)
+		sirdma_hw_reset(hw);
+	cqp->buried = true;
+	port_mutex_unlock(&cqp->burial);
+	if (!first)
+		return;
+	port_lock(&cqp->lock);
+	while (cqp->head != cqp->tail)
+		complete_tail(cqp, SIRDMA_CQP_RESET, 0);
+	port_unlock(&cqp->lock);
+	if (hw->events && hw->events->async_event)
+		hw->events->async_event(hw->events_ctx, &event);
+}
+
+/* Put @wqe into the ring. The device may see it at once, doorbell or not. */
+static void post_locked(struct sirdma_cqp *cqp, const struct sirdma_cqp_wqe *wqe,
+			struct sirdma_cqp_request *request)
+{
+	struct sirdma_cqp_wqe *slot = (struct sirdma_cqp_wqe *)cqp->ring.va + cqp->head;
+	u64 hdr = le64_to_cpu(wqe->hdr) & ~SIRDMA_CQP_VALID;
+
+	slot->w0 = wqe->w0;
+	slot->w1 = wqe->w1;
+	slot->w2 = wqe->w2;
+	slot->w4 = wqe->w4;
+	slot->w5 = wqe->w5;
+	slot->w6 = wqe->w6;
+	slot->w7 = wqe->w7;
+	if (cqp->polarity)
+		hdr |= SIRDMA_CQP_VALID;
+	/* All other words first: the device takes the command when it sees the valid bit. */
+	smp_store_release(&slot->hdr, cpu_to_le64(hdr));
+
+	cqp->requests[cqp->head] = request;
+	cqp->head = (cqp->head + 1) & (cqp->entries - 1);
+	if (!cqp->head)
+		cqp->polarity = !cqp->polarity;
+	cqp->commands++;
+}
+
+/* Post as soon as a slot is ours. 0 and which slot it is, or -EIO. */
+static int request_post(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe,
+			struct sirdma_cqp_request *request, u32 *slot)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+	struct sirdma_cqp_waiter waiter = {};
+	bool dead;
+
+	port_event_init(&request->done);
+	port_event_init(&waiter.granted);
+	port_lock(&cqp->lock);
+	if (!cqp->dead && (cqp->waiters || !slots_free(cqp))) {
+		*cqp->last_waiter = &waiter;
+		cqp->last_waiter = &waiter.next;
+		port_unlock(&cqp->lock);
+		/* Commands in flight complete or time out; both end in grant_slots(). */
+		while (!port_event_wait(&waiter.granted, hw->cfg.cmd_timeout_ms))
+			;
+		port_lock(&cqp->lock);
+		cqp->reserved -= waiter.has_slot;
+	}
+	dead = cqp->dead;
+	*slot = cqp->head;
+	if (!dead)
+		post_locked(cqp, wqe, request);
+	port_unlock(&cqp->lock);
+	if (!dead)
+		return 0;
+	bury_queue(hw);
+	return -EIO;
+}
+
+/*
+ * Without the mutex an older head could reach the register after a newer one,
+ * which would read as a full lap of commands.
+ */
+static void ring_doorbell(struct sirdma_hw *hw)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+	bool ring;
+
+	port_mutex_lock(&cqp->doorbell);
+	port_lock(&cqp->lock);
+	ring = cqp->rung != cqp->head && !cqp->dead;
+	cqp->rung = cqp->head;
+	port_unlock(&cqp->lock);
+	if (ring)
+		sirdma_wr32(hw->bus, SIRDMA_REG_CQPDB, cqp->rung);
+	port_mutex_unlock(&cqp->doorbell);
+}
+
+/* Wait until @request is done, or the queue made no progress for too long. */
+static void request_wait(struct sirdma_hw *hw, struct sirdma_cqp_request *request)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+	u32 slice =
+		min_t(u32, cqp->ccq_ready ? EVENT_SLICE_MS : POLL_SLICE_MS, hw->cfg.cmd_timeout_ms);
+	u64 completions = READ_ONCE(cqp->completions), since = port_now_ns(NULL), seen, now;
+
+	sirdma_cqp_reap(hw);
+	while (!READ_ONCE(request->completed)) {
+		arm_and_reap(hw);
+		if (port_event_wait(&request->done, slice))
+			return;
+		sirdma_cqp_reap(hw);
+		now = port_now_ns(NULL);
+		seen = READ_ONCE(cqp->completions);
+		if (seen == completions && now - since >= hw->cfg.cmd_timeout_ms * NSEC_PER_MS)
+			return;
+		if (seen != completions)
+			since = now;
+		completions = seen;
+	}
+}
+
+/* The waiter of @request gives up: its slot comes back without it. */
+static void request_abandon(struct sirdma_hw *hw, u32 slot, const struct sirdma_cqp_wqe *wqe)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+
+	cqp->requests[slot] = NULL;
+	cqp->timeouts++;
+	cqp->dead = true;
+	grant_slots(cqp);
+	port_warn("command 0x%02x timed out after %u ms: device reset",
+		  (u32)SIRDMA_GET(SIRDMA_CQP_OPCODE, le64_to_cpu(wqe->hdr)),
+		  hw->cfg.cmd_timeout_ms);
+}
+
+int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+	struct sirdma_cqp_request request = {};
+	bool completed, dead;
+	u32 slot;
+	int err;
+
+	err = request_post(hw, wqe, &request, &slot);
+	if (err)
+		return err;
+	ring_doorbell(hw);
+	request_wait(hw, &request);
+
+	/* Under the lock also because who completed us may still hold our event. */
+	port_lock(&cqp->lock);
+	completed = request.completed;
+	if (!completed)
+		request_abandon(hw, slot, wqe);
+	dead = cqp->dead;
+	port_unlock(&cqp->lock);
+
+	if (dead)
+		bury_queue(hw);
+	if (!completed)
+		return -ETIMEDOUT;
+	if (retval)
+		*retval = request.retval;
+	return sirdma_cqp_errno(request.status);
+}
+
+int sirdma_cqp_errno(u32 status)
+{
+	static const int errnos[] = {
+		[SIRDMA_CQP_OK] = 0,
+		[SIRDMA_CQP_BAD_OPCODE] = -EOPNOTSUPP,
+		[SIRDMA_CQP_BAD_INDEX] = -EINVAL,
+		[SIRDMA_CQP_IN_USE] = -EBUSY,
+		[SIRDMA_CQP_NO_OBJECT] = -ENOENT,
+		[SIRDMA_CQP_BAD_PARAM] = -EINVAL,
+		[SIRDMA_CQP_BAD_STATE] = -EINVAL,
+		[SIRDMA_CQP_NO_MEMORY] = -ENOMEM,
+		[SIRDMA_CQP_BAD_ADDRESS] = -EFAULT,
+		[SIRDMA_CQP_BAD_RING] = -EIO,
+		[SIRDMA_CQP_RESET] = -EIO,
+	};
+	u32 minor = status & 0xffff;
+
+	if (!status)
+		return 0;
+	if (!minor || minor >= ARRAY_SIZE(errnos))
+		return -EIO;
+	return errnos[minor];
+}
+
+/* Give the device the context and wait until it took it. */
+static int cqp_start(struct sirdma_hw *hw)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+	struct sirdma_cqp_ctx *ctx = cqp->ctx.va;
+	u32 status;
+	int err;
+
+	ctx->sq_base = cpu_to_le64(cqp->ring.pa);
+	ctx->sq_entries = cpu_to_le32(cqp->entries);
+	ctx->version = cpu_to_le32(SIRDMA_HW_VERSION);
+	ctx->compl_ctx = cpu_to_le64(sirdma_cqp_cookie(hw));
+	sirdma_wr32(hw->bus, SIRDMA_REG_CCQPLOW, (u32)cqp->ctx.pa);
+	sirdma_wr32(hw->bus, SIRDMA_REG_CCQPHIGH, (u32)(cqp->ctx.pa >> 32));
+	err = sirdma_hw_poll(hw, SIRDMA_REG_CCQPSTATUS,
+			     (u32)(SIRDMA_CCQPSTATUS_DONE | SIRDMA_CCQPSTATUS_ERR),
+			     START_TIMEOUT_MS, &status);
+	if (err || (status & SIRDMA_CCQPSTATUS_ERR)) {
+		port_warn("command queue did not start: status 0x%x", status);
+		return err ? err : -EIO;
+	}
+	return 0;
+}
+
+int sirdma_cqp_init(struct sirdma_hw *hw)
+{
+	const struct sirdma_bus_ops *ops = hw->bus->ops;
+	struct sirdma_cqp *cqp = &hw->cqp;
+	u32 entries = hw->cfg.cqp_entries;
+	int err;
+
+	memset(cqp, 0, sizeof(*cqp));
+	if (entries < SIRDMA_CQP_MIN_ENTRIES || entries > SIRDMA_CQP_MAX_ENTRIES ||
+	    (entries & (entries - 1)))
+		return -EINVAL;
+	port_lock_init(&cqp->lock);
+	port_mutex_init(&cqp->doorbell);
+	port_mutex_init(&cqp->burial);
+	port_mutex_init(&cqp->buf_lock);
+	cqp->entries = entries;
+	cqp->polarity = true;
+	cqp->last_waiter = &cqp->waiters;
+	cqp->requests = port_alloc(entries * sizeof(*cqp->requests));
+	if (!cqp->requests)
+		return -ENOMEM;
+	err = ops->dma_alloc(hw->bus, entries * sizeof(struct sirdma_cqp_wqe), &cqp->ring);
+	if (err)
+		goto err_free_requests;
+	err = ops->dma_alloc(hw->bus, sizeof(struct sirdma_cqp_ctx), &cqp->ctx);
+	if (err)
+		goto err_free_ring;
+	err = ops->dma_alloc(hw->bus, SIRDMA_HMC_PAGE_SIZE, &cqp->buf);
+	if (err)
+		goto err_free_ctx;
+	err = cqp_start(hw);
+	if (err)
+		goto err_free_buf;
+	return 0;
+
+err_free_buf:
+	sirdma_hw_reset(hw);
+	ops->dma_free(hw->bus, &cqp->buf);
+err_free_ctx:
+	ops->dma_free(hw->bus, &cqp->ctx);
+err_free_ring:
+	ops->dma_free(hw->bus, &cqp->ring);
+err_free_requests:
+	port_free(cqp->requests);
+	return err;
+}
+
+void sirdma_cqp_fini(struct sirdma_hw *hw)
+{
+	const struct sirdma_bus_ops *ops = hw->bus->ops;
+	struct sirdma_cqp *cqp = &hw->cqp;
+
+	if (cqp->ccq.va) {
+		ops->dma_free(hw->bus, &cqp->ccq_shadow);
+		ops->dma_free(hw->bus, &cqp->ccq);
+	}
+	ops->dma_free(hw->bus, &cqp->buf);
+	ops->dma_free(hw->bus, &cqp->ctx);
+	ops->dma_free(hw->bus, &cqp->ring);
+	port_free(cqp->requests);
+}
+
+int sirdma_cqp_start_ccq(struct sirdma_hw *hw)
+{
+	const struct sirdma_bus_ops *ops = hw->bus->ops;
+	struct sirdma_cqp *cqp = &hw->cqp;
+	struct sirdma_cqp_cq_params params = {
+		.cq_id = SIRDMA_CCQ_ID,
+		.ctx = sirdma_cqp_cookie(hw),
+		.is_ccq = true,
+	};
+	int err;
+
+	cqp->ccq_entries = max_t(u32, cqp->entries, MIN_CCQ_ENTRIES);
+	err = ops->dma_alloc(hw->bus, cqp->ccq_entries * sizeof(struct sirdma_ccqe), &cqp->ccq);
+	if (err)
+		return err;
+	err = ops->dma_alloc(hw->bus, sizeof(struct sirdma_cq_shadow), &cqp->ccq_shadow);
+	if (err)
+		goto err_free_ccq;
+	params.entries = cqp->ccq_entries;
+	params.pa = cqp->ccq.pa;
+	params.shadow_pa = cqp->ccq_shadow.pa;
+	err = sirdma_cqp_create_cq(hw, &params);
+	if (err)
+		goto err_free_shadow;
+
+	port_lock(&cqp->lock);
+	cqp->ccq_cons = 0;
+	cqp->ccq_polarity = true;
+	cqp->ccq_created_by = (cqp->tail - 1) & (cqp->entries - 1);
+	cqp->ccq_ready = true;
+	port_unlock(&cqp->lock);
+	return 0;
+
+err_free_shadow:
+	ops->dma_free(hw->bus, &cqp->ccq_shadow);
+err_free_ccq:
+	ops->dma_free(hw->bus, &cqp->ccq);
+	cqp->ccq.va = NULL;
+	return err;
+}
+
+void sirdma_cqp_stop_ccq(struct sirdma_hw *hw)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+
+	port_lock(&cqp->lock);
+	cqp->ccq_ready = false;
+	port_unlock(&cqp->lock);
+	if (!cqp->dead)
+		sirdma_cqp_destroy_cq(hw, SIRDMA_CCQ_ID);
+}

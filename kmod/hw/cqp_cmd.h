@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* One function per command: parameters in, 0 or a negative errno out. All sleep. */
+#ifndef SIRDMA_HW_CQP_CMD_H
+#define SIRDMA_HW_CQP_CMD_H
+
+#include "hw.h"
+
+/* @ctx_pa: DMA address of a filled struct sirdma_qp_ctx. The QP starts in RESET. */
+int sirdma_cqp_create_qp(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa);
+struct sirdma_cqp_modify_qp_params {
+	u32 qpn;
+	u64 ctx_pa;
+	enum sirdma_qp_state cur; /* must match the device's */
+	enum sirdma_qp_state next;
+	bool check_cur;
+};
+int sirdma_cqp_modify_qp(struct sirdma_hw *hw, const struct sirdma_cqp_modify_qp_params *params);
+int sirdma_cqp_destroy_qp(struct sirdma_hw *hw, u32 qpn);
+/* The device writes the current context to @ctx_pa. */
+int sirdma_cqp_upload_ctx(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa);
+int sirdma_cqp_flush_wqes(struct sirdma_hw *hw, u32 qpn, bool sq, bool rq);
+
+struct sirdma_cqp_cq_params {
+	u32 cq_id;
+	u32 entries; /* 32-byte elements */
+	u32 ceq_id;
+	u64 ctx; /* driver cookie, bit 0 clear: comes back in cq_event */
+	u64 shadow_pa;
+	u64 pa; /* when !vmap */
+	u32 first_pble; /* when vmap; level 1 */
+	bool vmap;
+	bool is_ccq;
+	bool elem_64b;
+};
+int sirdma_cqp_create_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params);
+int sirdma_cqp_resize_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params);
+int sirdma_cqp_destroy_cq(struct sirdma_hw *hw, u32 cq_id);
+
+struct sirdma_cqp_reg_mr_params {
+	u32 stag; /* index << 8 | key */
+	u32 pd;
+	u64 va; /* iova of the first byte */
+	u64 len;
+	u8 access; /* SIRDMA_ACCESS_* */
+	u8 block_shift; /* 12, 21, 30 */
+	u8 level; /* 0: addr, else first_pble */
+	u64 addr;
+	u32 first_pble;
+	bool zero_based;
+};
+int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_params *params);
+/* Invalidates and waits until no data path uses the region. */
+int sirdma_cqp_dealloc_stag(struct sirdma_hw *hw, u32 stag);
+
+int sirdma_cqp_set_arp(struct sirdma_hw *hw, u32 idx, const u8 mac[6]);
+int sirdma_cqp_clear_arp(struct sirdma_hw *hw, u32 idx);
+
+struct sirdma_cqp_sgid_params {
+	u32 idx;
+	struct sirdma_ip ip;
+	u8 mac[6];
+	bool has_vlan;
+	u16 vlan_id;
+};
+int sirdma_cqp_set_sgid(struct sirdma_hw *hw, const struct sirdma_cqp_sgid_params *params);
+int sirdma_cqp_clear_sgid(struct sirdma_hw *hw, u32 idx);
+
+int sirdma_cqp_create_ceq(struct sirdma_hw *hw, u32 id, u64 pa, u32 entries);
+int sirdma_cqp_destroy_ceq(struct sirdma_hw *hw, u32 id);
+int sirdma_cqp_create_aeq(struct sirdma_hw *hw, u64 pa, u32 entries);
+int sirdma_cqp_destroy_aeq(struct sirdma_hw *hw);
+int sirdma_cqp_update_sds(struct sirdma_hw *hw, const struct sirdma_sd_entry *entries, u32 count);
+int sirdma_cqp_query_fpm(struct sirdma_hw *hw, struct sirdma_fpm_query *out);
+int sirdma_cqp_commit_fpm(struct sirdma_hw *hw, const struct sirdma_fpm_commit *commit);
+/* @stats: SIRDMA_STAT_COUNT values. */
+int sirdma_cqp_gather_stats(struct sirdma_hw *hw, u64 *stats);
+int sirdma_cqp_nop(struct sirdma_hw *hw);
+
+#endif

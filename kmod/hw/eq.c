@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Event queues: completion events (CEQ) and asynchronous events (AEQ). */
+#include "eq.h"
+#include "cqp_cmd.h"
+#include "hw.h"
+#include "sirdma/cqp.h"
+
+static int eq_alloc(struct sirdma_hw *hw, struct sirdma_eq *eq, u32 entries, u32 entry_size)
+{
+	memset(eq, 0, sizeof(*eq));
+	port_lock_init(&eq->lock);
+	eq->entries = entries;
+	eq->polarity = true;
+	if (!hw->bus->ops->dma_alloc(hw->bus, (u64)entries * entry_size, &eq->ring))
+		return 0;
+	eq->ring.va = NULL;
+	return -ENOMEM;
+}
+
+static void eq_free(struct sirdma_hw *hw, struct sirdma_eq *eq)
+{
+	if (eq->ring.va)
+		hw->bus->ops->dma_free(hw->bus, &eq->ring);
+	eq->ring.va = NULL;
+}
+
+/* Become the consumer; false when there is one, who will look once more. */
+static bool eq_enter(struct sirdma_eq *eq)
+{
+	bool enter;
+
+	port_lock(&eq->lock);
+	enter = !eq->running;
+	if (enter)
+		eq->running = true;
+	else
+		eq->again = true;
+	port_unlock(&eq->lock);
+	return enter;
+}
+
+/* Stop being the consumer; false when an interrupt came meanwhile. */
+static bool eq_leave(struct sirdma_eq *eq)
+{
+	bool leave;
+
+	port_lock(&eq->lock);
+	leave = !eq->again;
+	eq->again = false;
+	if (leave)
+		eq->running = false;
+	port_unlock(&eq->lock);
+	return leave;
+}
+
+/* Events to take before the device hears of it: it must not wait for room until the ring is empty. */
+static u32 eq_batch(const struct sirdma_eq *eq)
+{
+	return eq->entries / 2 + 1;
+}
+
+static void eq_advance(struct sirdma_eq *eq)
+{
+	if (++eq->cons == eq->entries) {
+		eq->cons = 0;
+		eq->polarity = !eq->polarity;
+	}
+}
+
+/* Completion events */
+
+/* Take one event; false when the ring is empty. The consumer alone moves the ring: no lock. */
+static bool ceq_take(struct sirdma_eq *eq, u64 *ctx)
+{
+	const struct sirdma_ceqe *ceqe = (const struct sirdma_ceqe *)eq->ring.va + eq->cons;
+	/* What the CQ holds is read after its event; pairs with the device writing them in order. */
+	u64 val = le64_to_cpu(smp_load_acquire(&ceqe->val));
+
+	if (!!(val & SIRDMA_CEQE_VALID) != eq->polarity)
+		return false;
+	*ctx = SIRDMA_GET(SIRDMA_CEQE_CQCTX, val) << 1;
+	eq_advance(eq);
+	return true;
+}
+
+/* One batch; returns how many events there were. */
+static u32 ceq_drain(struct sirdma_ceq *ceq)
+{
+	struct sirdma_hw *hw = ceq->hw;
+	u32 count = 0;
+	u64 ctx;
+
+	while (count < eq_batch(&ceq->eq) && ceq_take(&ceq->eq, &ctx)) {
+		count++;
+		if (ctx == sirdma_cqp_cookie(hw))
+			sirdma_cqp_event(hw);
+		else if (hw->events && hw->events->cq_event)
+			hw->events->cq_event(hw->events_ctx, ctx);
+	}
+	return count;
+}
+
+static void ceq_irq(void *arg, u32 vector)
+{
+	struct sirdma_ceq *ceq = arg;
+	struct sirdma_hw *hw = ceq->hw;
+	u32 count;
+
+	(void)vector;
+	if (!eq_enter(&ceq->eq))
+		return;
+	do {
+		/* The acknowledgement may free room for more: look until there is nothing. */
+		while ((count = ceq_drain(ceq)))
+			sirdma_wr32(hw->bus, SIRDMA_REG_CEQACK,
+				    (u32)(SIRDMA_PREP(SIRDMA_CEQACK_ID, ceq->id) |
+					  SIRDMA_PREP(SIRDMA_CEQACK_COUNT, count)));
+	} while (!eq_leave(&ceq->eq));
+}
+
+static int ceq_start(struct sirdma_hw *hw, struct sirdma_ceq *ceq, u32 id)
+{
+	int err;
+
+	ceq->hw = hw;
+	ceq->id = id;
+	err = eq_alloc(hw, &ceq->eq, hw->cfg.ceq_entries, sizeof(struct sirdma_ceqe));
+	if (err)
+		return err;
+	err = hw->bus->ops->irq_request(hw->bus, SIRDMA_VECTOR_CEQ(id), ceq_irq, ceq);
+	if (err)
+		goto err_free_ring;
+	err = sirdma_cqp_create_ceq(hw, id, ceq->eq.ring.pa, ceq->eq.entries);
+	if (err)
+		goto err_free_irq;
+	return 0;
+
+err_free_irq:
+	hw->bus->ops->irq_free(hw->bus, SIRDMA_VECTOR_CEQ(id));
+err_free_ring:
+	eq_free(hw, &ceq->eq);
+	return err;
+}
+
+static void ceq_stop(struct sirdma_hw *hw, struct sirdma_ceq *ceq)
+{
+	sirdma_cqp_destroy_ceq(hw, ceq->id);
+	hw->bus->ops->irq_free(hw->bus, SIRDMA_VECTOR_CEQ(ceq->id));
+}
+
+int sirdma_ceqs_start(struct sirdma_hw *hw)
+{
+	u32 id;
+	int err;
+
+	hw->ceqs = port_alloc(hw->cfg.num_ceqs * sizeof(*hw->ceqs));
+	if (!hw->ceqs)
+		return -ENOMEM;
+	for (id = 0; id < hw->cfg.num_ceqs; id++) {
+		err = ceq_start(hw, &hw->ceqs[id], id);
+		if (err)
+			goto err_stop;
+	}
+	return 0;
+
+err_stop:
+	while (id--)
+		ceq_stop(hw, &hw->ceqs[id]);
+	return err;
+}
+
+void sirdma_ceqs_stop(struct sirdma_hw *hw)
+{
+	u32 id = hw->cfg.num_ceqs;
+
+	while (id--)
+		ceq_stop(hw, &hw->ceqs[id]);
+}
+
+/* Asynchronous events */
+
+/* Take one event; false when the ring is empty. The consumer alone moves the ring: no lock. */
+static bool aeq_take(struct sirdma_aeq *aeq, struct sirdma_async_event *event)
+{
+	struct sirdma_eq *eq = &aeq->eq;
+	const struct sirdma_aeqe *aeqe = (const struct sirdma_aeqe *)eq->ring.va + eq->cons;
+	/* Before the rest of the element; pairs with the device writing this word last. */
+	u64 val = le64_to_cpu(smp_load_acquire(&aeqe->val));
+
+	if (!!(val & SIRDMA_AEQE_VALID) != eq->polarity)
+		return false;
+	event->compl_ctx = le64_to_cpu(READ_ONCE(aeqe->compl_ctx));
+	event->code = (enum sirdma_ae_code)SIRDMA_GET(SIRDMA_AEQE_AECODE, val);
+	event->source = (enum sirdma_ae_source)SIRDMA_GET(SIRDMA_AEQE_AESRC, val);
+	event->id = (u32)(SIRDMA_GET(SIRDMA_AEQE_QPCQID_LOW, val) |
+			  SIRDMA_GET(SIRDMA_AEQE_QPCQID_HI, val) << 18);
+	event->wqe_idx = (u32)SIRDMA_GET(SIRDMA_AEQE_WQDESCIDX, val);
+	event->state = (enum sirdma_qp_state)SIRDMA_GET(SIRDMA_AEQE_QPSTATE, val);
+	event->overflow = !!(val & SIRDMA_AEQE_OVERFLOW);
+	eq_advance(eq);
+	return true;
+}
+
+static u32 aeq_drain(struct sirdma_hw *hw)
+{
+	struct sirdma_async_event event;
+	struct sirdma_aeq *aeq = &hw->aeq;
+	u32 count = 0;
+
+	while (count < eq_batch(&aeq->eq) && aeq_take(aeq, &event)) {
+		count++;
+		if (event.overflow) {
+			aeq->overflows++;
+			port_warn("asynchronous events were lost");
+		}
+		if (hw->events && hw->events->async_event)
+			hw->events->async_event(hw->events_ctx, &event);
+	}
+	return count;
+}
+
+static void aeq_irq(void *arg, u32 vector)
+{
+	struct sirdma_hw *hw = arg;
+	u32 count;
+
+	(void)vector;
+	if (!eq_enter(&hw->aeq.eq))
+		return;
+	do {
+		while ((count = aeq_drain(hw)))
+			sirdma_wr32(hw->bus, SIRDMA_REG_AEQALLOC, count);
+	} while (!eq_leave(&hw->aeq.eq));
+}
+
+int sirdma_aeq_start(struct sirdma_hw *hw)
+{
+	struct sirdma_eq *eq = &hw->aeq.eq;
+	int err;
+
+	hw->aeq.overflows = 0;
+	err = eq_alloc(hw, eq, hw->cfg.aeq_entries, sizeof(struct sirdma_aeqe));
+	if (err)
+		return err;
+	err = hw->bus->ops->irq_request(hw->bus, SIRDMA_VECTOR_AEQ, aeq_irq, hw);
+	if (err)
+		goto err_free_ring;
+	err = sirdma_cqp_create_aeq(hw, eq->ring.pa, eq->entries);
+	if (err)
+		goto err_free_irq;
+	return 0;
+
+err_free_irq:
+	hw->bus->ops->irq_free(hw->bus, SIRDMA_VECTOR_AEQ);
+err_free_ring:
+	eq_free(hw, eq);
+	return err;
+}
+
+void sirdma_aeq_stop(struct sirdma_hw *hw)
+{
+	sirdma_cqp_destroy_aeq(hw);
+	hw->bus->ops->irq_free(hw->bus, SIRDMA_VECTOR_AEQ);
+}
+
+void sirdma_eqs_free(struct sirdma_hw *hw)
+{
+	u32 id;
+
+	for (id = 0; hw->ceqs && id < hw->cfg.num_ceqs; id++)
+		eq_free(hw, &hw->ceqs[id].eq);
+	port_free(hw->ceqs);
+	hw->ceqs = NULL;
+	eq_free(hw, &hw->aeq.eq);
+}

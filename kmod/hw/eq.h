@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Driver side of the event queues. */
+#ifndef SIRDMA_HW_EQ_H
+#define SIRDMA_HW_EQ_H
+
+#include "port/port.h"
+#include "sirdma/bus.h"
+#include "sirdma/cqe.h"
+#include "sirdma/qpctx.h"
+
+struct sirdma_hw;
+
+struct sirdma_async_event {
+	enum sirdma_ae_code code;
+	enum sirdma_ae_source source;
+	u32 id; /* QP or CQ number */
+	u64 compl_ctx;
+	u32 wqe_idx;
+	enum sirdma_qp_state state;
+	bool overflow; /* events before this one were lost */
+};
+
+/*
+ * One consumer at a time: the first handler to come drains the ring, another
+ * that comes meanwhile leaves a note. No lock is held over callbacks.
+ */
+struct sirdma_eq {
+	struct port_lock lock; /* protects running and again */
+	bool running;
+	bool again; /* an interrupt came while running */
+	/* Of whoever set running. */
+	bool polarity;
+	u32 cons;
+	u32 entries;
+	struct sirdma_dma_mem ring;
+};
+
+struct sirdma_ceq {
+	struct sirdma_hw *hw;
+	struct sirdma_eq eq;
+	u32 id;
+};
+
+struct sirdma_aeq {
+	struct sirdma_eq eq;
+	u64 overflows;
+};
+
+int sirdma_aeq_start(struct sirdma_hw *hw);
+void sirdma_aeq_stop(struct sirdma_hw *hw);
+int sirdma_ceqs_start(struct sirdma_hw *hw);
+void sirdma_ceqs_stop(struct sirdma_hw *hw);
+/* The memory of all queues, which a device that failed to stop may write until it is reset: after that. */
+void sirdma_eqs_free(struct sirdma_hw *hw);
+
+#endif

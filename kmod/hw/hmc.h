@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Host memory cache, driver side: backs HMC space by segments, direct (one
+ * 2 MiB block) or paged.
+ *
+ * The first segment is paged and grows page by page: a device with a handful of
+ * regions costs a few pages. Further segments mean real use and are direct, one
+ * block and one level of translation less, or paged where no such block is left.
+ */
+#ifndef SIRDMA_HW_HMC_H
+#define SIRDMA_HW_HMC_H
+
+#include "port/port.h"
+#include "sirdma/bus.h"
+#include "sirdma/hmc.h"
+
+struct sirdma_hw;
+
+struct sirdma_hmc_sd {
+	struct sirdma_dma_mem block; /* direct: the block; paged: the PD table page */
+	struct sirdma_dma_mem *pages; /* paged: [SIRDMA_HMC_PD_PER_SD], va NULL: not backed */
+	u32 num_pages; /* paged: how many are backed */
+	bool direct;
+};
+
+#define SIRDMA_HMC_SD_GROUP 64
+
+struct sirdma_hmc {
+	struct port_mutex lock; /* protects changes of groups[] and segments */
+	/* Segments in groups made on demand; NULL: not backed. */
+	struct sirdma_hmc_sd **groups[SIRDMA_HMC_MAX_SD / SIRDMA_HMC_SD_GROUP];
+	u32 max_sds;
+	u64 backed_bytes;
+	u64 direct_sds;
+	u64 paged_sds;
+	bool force_paged; /* test and tuning: never try a 2 MiB block */
+};
+
+int sirdma_hmc_init(struct sirdma_hw *hw, u32 max_sds);
+/* Frees without a word to the device, which was reset before. */
+void sirdma_hmc_fini(struct sirdma_hw *hw);
+/*
+ * Make HMC bytes [off, off + len), which lie in one segment, resolvable. A
+ * direct SD is backed as a whole. 0; -ENOMEM, -EINVAL beyond HMC space or the
+ * segment, or the error of the device: nothing changed then.
+ */
+int sirdma_hmc_back(struct sirdma_hw *hw, u64 off, u32 len);
+/*
+ * CPU address of HMC byte @off, contiguous to the end of its 4 KiB page; NULL
+ * when not backed. The caller keeps the segment from being released.
+ */
+void *sirdma_hmc_va(struct sirdma_hw *hw, u64 off);
+/* Withdraw one segment: told to the device first, then freed. Kept when the device refuses. */
+int sirdma_hmc_release_sd(struct sirdma_hw *hw, u32 sd);
+
+#endif

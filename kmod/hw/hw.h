@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Driver core: one device behind a bus, brought up and torn down.
+ *
+ * Every function that sends a command sleeps. They return 0 or a negative
+ * errno from sirdma_cqp_errno(); on failure nothing changed.
+ */
+#ifndef SIRDMA_HW_H
+#define SIRDMA_HW_H
+
+#include "cqp.h"
+#include "eq.h"
+#include "hmc.h"
+#include "idpool.h"
+#include "pble.h"
+#include "port/port.h"
+#include "sirdma/bus.h"
+
+/* Limits, as the device reported them, cut to what the caller asked for. */
+struct sirdma_hw_caps {
+	u32 max_qps;
+	u32 max_cqs;
+	u32 max_mrs;
+	u32 max_pds;
+	u32 max_pbles;
+	u32 max_ceqs;
+	u32 max_arp;
+	u32 max_sgids;
+	u32 max_ird;
+	u32 max_ord;
+	u32 max_cqe;
+};
+
+/* Called in atomic context. */
+struct sirdma_hw_events {
+	/*
+	 * A CQ with an armed notification got a completion. @cq_ctx as given to
+	 * sirdma_cqp_create_cq(); it may still come after the CQ was destroyed, so
+	 * it should be a number to look up.
+	 */
+	void (*cq_event)(void *ctx, u64 cq_ctx);
+	void (*async_event)(void *ctx, const struct sirdma_async_event *ev);
+};
+
+struct sirdma_hw_config {
+	u32 cqp_entries; /* power of two, 4..2048; 0: 64 */
+	u32 num_ceqs; /* 0: 1 */
+	u32 ceq_entries; /* 0: 4096 */
+	u32 aeq_entries; /* 0: 4096 */
+	u32 cmd_timeout_ms; /* 0: 5000 */
+};
+
+struct sirdma_hw {
+	struct sirdma_bus *bus;
+	struct sirdma_hw_config cfg;
+	struct sirdma_hw_caps caps;
+	const struct sirdma_hw_events *events;
+	void *events_ctx;
+
+	struct sirdma_cqp cqp;
+	struct sirdma_hmc hmc;
+	struct sirdma_pble_pool pble;
+	struct sirdma_aeq aeq;
+	struct sirdma_ceq *ceqs; /* [cfg.num_ceqs] */
+
+	struct sirdma_idpool qp_ids; /* 2 .. */
+	struct sirdma_idpool cq_ids; /* 1 .. : 0 is the CCQ */
+	struct sirdma_idpool pd_ids; /* 1 .. */
+	struct sirdma_idpool stag_ids; /* 1 .. */
+	struct sirdma_idpool arp_ids; /* 0 .. */
+};
+
+/* Reset, identify, start CQP, CCQ, CEQs and AEQ, query and commit HMC sizes. -ENODEV for a foreign device. */
+int sirdma_hw_probe(struct sirdma_hw *hw, struct sirdma_bus *bus,
+		    const struct sirdma_hw_config *cfg, const struct sirdma_hw_events *events,
+		    void *ctx);
+/* All objects must be gone; those that are not are counted and reported by port_warn(). */
+void sirdma_hw_remove(struct sirdma_hw *hw);
+
+/* Reset the device and wait until it is ready: it forgets everything, and uses no memory any more. */
+int sirdma_hw_reset(struct sirdma_hw *hw);
+void sirdma_hw_sleep_ms(u32 ms);
+/* Poll a register until one of @bits is set; *val is what was read last. 0 or -ETIMEDOUT. */
+int sirdma_hw_poll(struct sirdma_hw *hw, u32 reg, u32 bits, u32 timeout_ms, u32 *val);
+
+#endif

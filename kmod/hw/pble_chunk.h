@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Free space of one PBLE chunk: a tree over its pages of 512 entries, each node
+ * with the largest aligned power-of-two run below it, and bitmaps of the pages
+ * that are partly used. About 5 KiB, and 64 bytes for each such page.
+ */
+#ifndef SIRDMA_HW_PBLE_CHUNK_H
+#define SIRDMA_HW_PBLE_CHUNK_H
+
+#include "pble.h"
+#include "port/port.h"
+
+#define SIRDMA_PBLE_CHUNK_ORDER 18 /* log2 of SIRDMA_PBLE_PER_CHUNK */
+#define SIRDMA_PBLE_CHUNK_PAGES (SIRDMA_PBLE_PER_CHUNK / SIRDMA_PBLE_PER_PAGE)
+
+struct sirdma_pble_chunk {
+	u32 used; /* entries taken */
+	/* Heap order, root 1, pages from SIRDMA_PBLE_CHUNK_PAGES: order of the largest free run + 1, 0: none. */
+	u8 tree[2 * SIRDMA_PBLE_CHUNK_PAGES];
+	u64 *maps[SIRDMA_PBLE_CHUNK_PAGES]; /* bit set: taken; NULL: page all free or all taken */
+};
+
+/* A chunk whose first @limit entries exist. NULL when memory is short. */
+struct sirdma_pble_chunk *sirdma_pble_chunk_create(u32 limit);
+void sirdma_pble_chunk_destroy(struct sirdma_pble_chunk *chunk);
+/* Smallest order whose runs hold @count entries. */
+u32 sirdma_pble_order(u32 count);
+/* Lowest free run of 2^@order entries, aligned to its size; false when there is none. */
+bool sirdma_pble_chunk_find(const struct sirdma_pble_chunk *chunk, u32 order, u32 *first);
+/* Take @count free entries from @first. 0 or -ENOMEM. */
+int sirdma_pble_chunk_take(struct sirdma_pble_chunk *chunk, u32 first, u32 count);
+/* Give back entries exactly as they were taken. Cannot fail. */
+void sirdma_pble_chunk_give(struct sirdma_pble_chunk *chunk, u32 first, u32 count);
+
+#endif

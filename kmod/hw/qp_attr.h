@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Queue pair attributes: which a transition requires and allows (IBTA 11.2.5.2,
+ * table 97 ff.), their ranges, and how they become a QP context.
+ *
+ * Mask bits and state numbers are those of the verbs API (ib_qp_attr_mask,
+ * enum ib_qp_state), which are the same in kernel and userspace.
+ */
+#ifndef SIRDMA_HW_QP_ATTR_H
+#define SIRDMA_HW_QP_ATTR_H
+
+#include "port/port.h"
+#include "sirdma/qpctx.h"
+
+#define SIRDMA_QP_STATE (1u << 0)
+#define SIRDMA_QP_CUR_STATE (1u << 1)
+#define SIRDMA_QP_EN_SQD_ASYNC_NOTIFY (1u << 2)
+#define SIRDMA_QP_ACCESS_FLAGS (1u << 3)
+#define SIRDMA_QP_PKEY_INDEX (1u << 4)
+#define SIRDMA_QP_PORT (1u << 5)
+#define SIRDMA_QP_QKEY (1u << 6)
+#define SIRDMA_QP_AV (1u << 7)
+#define SIRDMA_QP_PATH_MTU (1u << 8)
+#define SIRDMA_QP_TIMEOUT (1u << 9)
+#define SIRDMA_QP_RETRY_CNT (1u << 10)
+#define SIRDMA_QP_RNR_RETRY (1u << 11)
+#define SIRDMA_QP_RQ_PSN (1u << 12)
+#define SIRDMA_QP_MAX_QP_RD_ATOMIC (1u << 13)
+#define SIRDMA_QP_ALT_PATH (1u << 14)
+#define SIRDMA_QP_MIN_RNR_TIMER (1u << 15)
+#define SIRDMA_QP_SQ_PSN (1u << 16)
+#define SIRDMA_QP_MAX_DEST_RD_ATOMIC (1u << 17)
+#define SIRDMA_QP_PATH_MIG_STATE (1u << 18)
+#define SIRDMA_QP_CAP (1u << 19)
+#define SIRDMA_QP_DEST_QPN (1u << 20)
+
+/* Attributes of one modify, addresses already resolved to device table indices. */
+struct sirdma_qp_attr {
+	enum sirdma_qp_state next; /* SIRDMA_QP_STATE */
+	u32 access; /* SIRDMA_ACCESS_REMOTE_* */
+	u16 pkey;
+	u32 qkey;
+	u32 path_mtu; /* bytes */
+	u8 timeout;
+	u8 retry_cnt;
+	u8 rnr_retry;
+	u8 min_rnr_timer;
+	u8 max_rd_atomic;
+	u8 max_dest_rd_atomic;
+	u8 en_sqd_async_notify;
+	u32 rq_psn;
+	u32 sq_psn;
+	u32 dest_qpn;
+	/* SIRDMA_QP_AV */
+	struct sirdma_ip dst_ip;
+	u32 flow_label;
+	u16 sgid_idx;
+	u16 arp_idx;
+	u16 udp_sport;
+	u8 hop_limit;
+	u8 traffic_class;
+	u8 vlan_prio;
+};
+
+/*
+ * Is cur -> next with exactly the attributes in @mask allowed for @type?
+ * 0, or -EINVAL with *bad = the missing or excess bits (0 when the
+ * transition itself is illegal).
+ */
+int sirdma_qp_check_transition(enum sirdma_qp_type type, enum sirdma_qp_state cur,
+			       enum sirdma_qp_state next, u32 mask, u32 *bad);
+/* Ranges of the values named by @mask. 0 or -EINVAL with *bad = the first offending bit. */
+int sirdma_qp_check_attr(const struct sirdma_qp_attr *attr, u32 mask, u32 max_ord, u32 max_ird,
+			 u32 *bad);
+/* Fill the groups of @ctx that @mask names and ctx->modify. */
+void sirdma_qp_attr_to_ctx(const struct sirdma_qp_attr *attr, u32 mask, struct sirdma_qp_ctx *ctx);
+/* Name of an attribute bit, for log lines. */
+const char *sirdma_qp_attr_name(u32 bit);
+/* UDP source port of a flow, 0xc000..0xffff (IBTA annex A17.9.2 style). */
+u16 sirdma_udp_sport(u32 flow_label, u32 lqpn, u32 rqpn);
+
+#endif

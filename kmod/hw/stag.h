@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Stags: 24 bits of index, 8 bits of key. The key is random with each use of
+ * an index, so that a stale stag is unlikely to hit the next region.
+ */
+#ifndef SIRDMA_HW_STAG_H
+#define SIRDMA_HW_STAG_H
+
+#include "hw.h"
+
+/* A new stag with a random key, or -ENOMEM. */
+int sirdma_stag_alloc(struct sirdma_hw *hw, u32 *stag);
+void sirdma_stag_free(struct sirdma_hw *hw, u32 stag);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * A burst: what the model hands its host to transmit. Packets of one flow, in
+ * order, with their transport headers and a shared scatter list of payload.
+ */
+#ifndef SNIC_BURST_H
+#define SNIC_BURST_H
+
+#include "port/port.h"
+#include "sirdma/qpctx.h"
+#include "sirdma/roce.h"
+
+struct snic_seg {
+	void *ptr;
+	u32 len;
+};
+
+/* Addressing of a flow: everything below the BTH. Cached per QP. */
+struct snic_flow {
+	struct sirdma_ip src_ip; /* v4-mapped for IPv4 */
+	struct sirdma_ip dst_ip;
+	u8 src_mac[6];
+	u8 dst_mac[6];
+	u32 flow_label; /* IPv6, 20 bits */
+	u16 udp_sport;
+	u16 vlan_id;
+	u8 vlan_prio;
+	bool has_vlan;
+	bool is_v4;
+	u8 traffic_class;
+	u8 hop_limit;
+	u32 src_qpn; /* for hosts that spread or account by QP */
+};
+
+#define SNIC_MAX_HDR 48 /* BTH + the longest run of extended headers, rounded up */
+#define SNIC_BURST_PKTS 64
+#define SNIC_BURST_SEGS 128
+#define SNIC_BURST_BYTES 65536
+
+struct snic_tx_pkt {
+	u8 hdr[SNIC_MAX_HDR]; /* BTH and extended headers, pad count set */
+	u8 hdr_len;
+	u8 pad; /* bytes of zero padding after the payload, 0..3 */
+	u16 payload_len;
+};
+
+struct snic_burst {
+	const struct snic_flow *flow;
+	u32 qpn; /* local QP */
+	u32 npkts;
+	u32 nsegs;
+	struct snic_tx_pkt pkts[SNIC_BURST_PKTS];
+	struct snic_seg segs[SNIC_BURST_SEGS]; /* payload of all packets, back to back */
+};
+
+/* Walks the payload of a burst. */
+struct snic_seg_iter {
+	const struct snic_seg *seg;
+	u32 off;
+};
+
+static inline void snic_seg_iter_init(struct snic_seg_iter *it, const struct snic_burst *burst)
+{
+	it->seg = burst->segs;
+	it->off = 0;
+}
+
+#endif

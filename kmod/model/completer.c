@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Completer: acknowledgements and READ responses (IBTA 9.7.5, 9.7.5.1.1).
+ *
+ * A response acknowledges every message before it, except that a READ is done
+ * by its own responses only: an answer beyond an unfinished READ means that
+ * responses were lost.
+ */
+#include "completer.h"
+
+#include "requester.h"
+#include "retry.h"
+#include "sge.h"
+
+void snic_comp_fail_oldest(struct snic_qp *qp, u16 minor, u32 vendor)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out out = *snic_out_at(req, req->head);
+
+	req->head++;
+	if (snic_qp_complete_send(qp, &out, minor, vendor))
+		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_SQ);
+}
+
+/* The oldest message is done. */
+static bool comp_done(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out out = *snic_out_at(req, req->head);
+
+	req->read_msgs -= snic_op_is_read(out.op);
+	/* cur never falls behind head: a message may be acknowledged before it is sent again. */
+	if (req->cur == req->head)
+		req->cur++;
+	req->head++;
+	return !(out.flags & SNIC_OUT_SIGNALED) ||
+	       snic_qp_complete_send(qp, &out, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
+}
+
+bool snic_comp_retire(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out *out;
+
+	while (req->head != req->tail) {
+		out = snic_out_at(req, req->head);
+		if (out->flags & SNIC_OUT_FAILED) {
+			snic_comp_fail_oldest(qp, req->fail_minor, req->fail_vendor);
+			return false;
+		}
+		if (!(out->flags & SNIC_OUT_LOCAL) &&
+		    snic_psn_add(out->psn, snic_out_pkts(qp, out)) != req->una)
+			break;
+		if (!comp_done(qp))
+			return false;
+	}
+	snic_qp_check_drained(qp);
+	return snic_qp_can_send(qp);
+}
+
+/* The peer is alive and got further. */
+static void comp_progress(struct snic_qp *qp, u32 npkts)
+{
+	struct snic_req *req = &qp->req;
+
+	req->retry_left = qp->retry_cnt;
+	req->rnr_left = qp->rnr_retry;
+	req->restarted = false;
+	if (req->rnr_wait) {
+		req->rnr_wait = false;
+		qp->timer_armed = false; /* set for the wait: to be armed anew */
+	}
+	req->cwnd = min_t(u32, snic_req_window(qp), req->cwnd + max_t(u32, npkts / 8, 1));
+	snic_retry_touch(qp);
+}
+
+/*
+ * The peer has everything before @psn (una <= @psn <= max): complete what that
+ * finishes. False when responses of a READ before @psn are missing, or the QP
+ * failed.
+ */
+static bool comp_ack_before(struct snic_qp *qp, u32 psn)
+{
+	struct snic_req *req = &qp->req;
+	u32 una = req->una, left = snic_psn_fwd(psn, una), n;
+	u32 sent = snic_psn_fwd(req->nxt, una);
+	const struct snic_out *out;
+	bool complete = true;
+
+	while (left && req->head != req->tail) {
+		out = snic_out_at(req, req->head);
+		/* Packets of this message not acknowledged so far. */
+		n = snic_psn_fwd(snic_psn_add(out->psn, snic_out_pkts(qp, out)), req->una);
+		if (snic_op_is_read(out->op) && n) {
+			complete = false;
+			break;
+		}
+		n = min(n, left);
+		left -= n;
+		req->una = snic_psn_add(req->una, n);
+		if (!snic_comp_retire(qp))
+			return false;
+	}
+	n = snic_psn_fwd(req->una, una);
+	if (n) {
+		comp_progress(qp, n);
+		/* Answered by what was sent before a restart: no need to send it again. */
+		if (sent < n)
+			snic_req_seek(qp, req->una);
+	}
+	return complete;
+}
+
+/*
+ * The answer @pkt shows that packets from una on were lost: go back. Answers to
+ * what was sent before that keep coming, and acknowledgements may repeat a PSN:
+ * until una moves again only a READ response counts that is no further ahead than
+ * the first one to tell of the loss, since it answers the second try.
+ */
+static void comp_lost(struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	struct snic_req *req = &qp->req;
+	u32 dist = snic_psn_fwd(pkt->psn, req->una);
+
+	if (req->rnr_wait)
+		return;
+	if (req->restarted && (dist > req->lost_dist || !(pkt->flags & SNIC_PKT_READ)))
+		return;
+	snic_retry_lost(qp);
+	req->restarted = true;
+	req->lost_dist = dist;
+}
+
+/* The peer expects una: whatever it was sent since is gone. */
+static void comp_nak_seq(struct snic_qp *qp)
+{
+	snic_stat_inc(qp->dev, SIRDMA_STAT_SEQ_NAK_RCVD);
+	if (qp->req.rnr_wait)
+		return;
+	snic_retry_lost(qp);
+	qp->req.restarted = true;
+	qp->req.lost_dist = 0;
+}
+
+static void comp_nak(struct snic_qp *qp, u8 code)
+{
+	static const struct {
+		u16 minor;
+		u32 vendor;
+	} errors[] = {
+		[SIRDMA_NAK_INV_REQ] = {SIRDMA_FLUSH_REM_INV_REQ, SIRDMA_VENDOR_REM_INV_REQ},
+		[SIRDMA_NAK_REM_ACCESS] = {SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS},
+		[SIRDMA_NAK_REM_OP] = {SIRDMA_FLUSH_REM_OP, SIRDMA_VENDOR_REM_OP},
+		[SIRDMA_NAK_INV_RD_REQ] = {SIRDMA_FLUSH_REM_INV_REQ, SIRDMA_VENDOR_REM_INV_REQ},
+	};
+
+	if (code == SIRDMA_NAK_PSN_SEQ)
+		comp_nak_seq(qp);
+	else if (code < ARRAY_SIZE(errors))
+		snic_comp_fail_oldest(qp, errors[code].minor, errors[code].vendor);
+}
+
+static void comp_rnr(struct snic_qp *qp, u8 timer)
+{
+	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_RCVD);
+	/* A copy of the NAK already obeyed. */
+	if (qp->req.rnr_wait)
+		return;
+	snic_retry_rnr(qp, timer);
+}
+
+static void comp_aeth(struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	u8 syndrome = (u8)(pkt->aeth >> 24), value = syndrome & SIRDMA_AETH_VALUE;
+	struct snic_req *req = &qp->req;
+
+	switch (syndrome & SIRDMA_AETH_KIND) {
+	case SIRDMA_AETH_ACK:
+		snic_stat_inc(qp->dev, SIRDMA_STAT_ACKS_RCVD);
+		if (!comp_ack_before(qp, snic_psn_add(pkt->psn, 1)) && snic_qp_can_send(qp))
+			comp_lost(qp, pkt);
+		break;
+	case SIRDMA_AETH_RNR_NAK:
+	case SIRDMA_AETH_NAK:
+		if (!comp_ack_before(qp, pkt->psn)) {
+			if (snic_qp_can_send(qp))
+				comp_lost(qp, pkt);
+		} else if (req->head == req->tail) {
+			snic_stat_inc(qp->dev, SIRDMA_STAT_RX_STALE_ACK);
+		} else if ((syndrome & SIRDMA_AETH_KIND) == SIRDMA_AETH_NAK) {
+			comp_nak(qp, value);
+		} else {
+			comp_rnr(qp, value);
+		}
+		break;
+	default:
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_BAD_HEADER);
+	}
+}
+
+/* Is @pkt as long as the response at offset @off of the READ @out must be? */
+static bool read_len_ok(const struct snic_qp *qp, const struct snic_out *out, u32 off,
+			const struct snic_pkt *pkt)
+{
+	u32 left = out->len - off;
+	u32 chunk_left = min_t(u32, left, SNIC_READ_CHUNK - off % SNIC_READ_CHUNK);
+	u32 want = min_t(u32, chunk_left, snic_qp_mtu(qp));
+
+	/* The last response of a request ends it, and no other does. */
+	return pkt->payload_len == want && !!(pkt->flags & SNIC_PKT_LAST) == (want == chunk_left);
+}
+
+/* The READ response at una: place it. False: the READ failed. */
+static bool comp_place(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out *out = snic_out_at(req, req->head);
+	u32 off = snic_psn_fwd(req->una, out->psn) << qp->mtu_shift;
+	struct snic_seg_iter it = {.seg = rx->segs, .off = pkt->hdr_len};
+	enum sirdma_ae_code ae;
+
+	if (!read_len_ok(qp, out, off, pkt)) {
+		snic_req_mark_failed(qp, out, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
+		return false;
+	}
+	if (!req->rd_valid || req->rd_slot != req->head) {
+		req->rd_valid = snic_req_reload(qp, req->head, &req->rd_sqe);
+		req->rd_slot = req->head;
+		if (!req->rd_valid)
+			return false;
+	}
+	if (!snic_sge_scatter(qp, req->rd_sqe.sge, req->rd_sqe.nsge, off, &it, pkt->payload_len,
+			      &ae)) {
+		snic_req_mark_failed(qp, out, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+		return false;
+	}
+	return true;
+}
+
+static void comp_read_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
+			   const struct snic_rx_pkt *rx)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out *out;
+	bool complete;
+
+	complete = comp_ack_before(qp, pkt->psn);
+	if (!snic_qp_can_send(qp))
+		return;
+	out = snic_out_at(req, req->head);
+	if (!complete || req->head == req->tail) {
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_OUT_OF_SEQUENCE);
+		comp_lost(qp, pkt);
+		return;
+	}
+	if (!snic_op_is_read(out->op) || (out->flags & SNIC_OUT_FAILED)) {
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_BAD_OPCODE);
+		return;
+	}
+	if (comp_place(qp, pkt, rx)) {
+		if ((pkt->flags & SNIC_PKT_LAST) && req->reads_sent)
+			req->reads_sent--;
+		req->una = snic_psn_add(req->una, 1);
+		if (req->nxt == pkt->psn)
+			snic_req_seek(qp, req->una);
+		comp_progress(qp, 1);
+	}
+	snic_comp_retire(qp);
+}
+
+void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
+{
+	struct snic_req *req = &qp->req;
+
+	/* Only what was sent and not answered can be answered: ghosts of earlier traffic go. */
+	if (snic_psn_fwd(pkt->psn, req->una) >= snic_psn_fwd(req->max, req->una)) {
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_STALE_ACK);
+		return;
+	}
+	if (pkt->flags & SNIC_PKT_READ)
+		comp_read_resp(qp, pkt, rx);
+	else
+		comp_aeth(qp, pkt);
+}

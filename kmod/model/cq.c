@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Completion queues. */
+#include "cq.h"
+#include "dev.h"
+
+#define CQE_SHIFT 5
+#define CQE64_SHIFT 6
+/* Exchanges of the arm word that its owner may disturb before the event goes out regardless. */
+#define DISARM_TRIES 4
+
+struct snic_cq *snic_cq_get(struct snic_dev *dev, u32 id)
+{
+	struct snic_obj *obj = snic_table_get(&dev->cqs, id);
+
+	return obj ? container_of(obj, struct snic_cq, obj) : NULL;
+}
+
+/* Elements the consumer has not taken. What it says is read once and may be anything. */
+static u32 cq_used(const struct snic_cq *cq)
+{
+	u64 word = le64_to_cpu(READ_ONCE(cq->shadow->cons_idx));
+	u32 cons = SIRDMA_GET(SIRDMA_CQ_SHADOW_CQEIDX, word);
+
+	if (unlikely(cons >= cq->entries))
+		cons %= cq->entries;
+	if (cons <= cq->prod)
+		return cq->prod - cons;
+	/* Ahead of the producer in the first lap: a resize happened, and the index is of the old ring. */
+	if (cq->first_lap)
+		return cq->prod;
+	return cq->prod + cq->entries - cons;
+}
+
+/* Notifications */
+
+static void cq_fire(struct snic_dev *dev, struct snic_cq *cq)
+{
+	if (!snic_ceq_post(dev, cq->ceq_id, cq->ctx))
+		cq->owes_event = true;
+}
+
+/*
+ * Fire if the arm word asks for an event at the next completion, or at the next
+ * solicited one and @solicited. Disarms, so that one arming gives one event.
+ */
+static void cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited)
+{
+	u64 bits = SIRDMA_CQ_SHADOW_ARM_NEXT, clear = bits | SIRDMA_CQ_SHADOW_ARM_NEXT_SE;
+	u64 old, val, word;
+	__le64 now, then;
+	int i;
+
+	if (solicited)
+		bits |= SIRDMA_CQ_SHADOW_ARM_NEXT_SE;
+	for (i = 0; i < DISARM_TRIES; i++) {
+		now = READ_ONCE(cq->shadow->arm);
+		word = le64_to_cpu(now);
+		if (!(word & bits))
+			return;
+		then = cpu_to_le64(word & ~clear);
+		memcpy(&old, &now, sizeof(old));
+		memcpy(&val, &then, sizeof(val));
+		if (port_cas64((void *)&cq->shadow->arm, old, val))
+			break;
+	}
+	cq_fire(dev, cq);
+}
+
+void snic_cq_arm(struct snic_dev *dev, u32 id)
+{
+	struct snic_cq *cq = snic_cq_get(dev, id);
+	u32 used;
+
+	if (!cq)
+		return;
+	port_lock(&cq->lock);
+	if (cq->use_ceq && !cq->overflowed) {
+		/* The consumer's index after its arm word: it is newer then, or as old. */
+		used = cq_used(cq);
+		if (used)
+			cq_notify(dev, cq, cq->written - cq->written_se < used);
+	}
+	port_unlock(&cq->lock);
+	snic_cq_put(cq);
+}
+
+void snic_cq_repost(struct snic_dev *dev, u32 ceq_id)
+{
+	struct snic_cq *cq;
+	u32 id;
+
+	for (id = 0; snic_table_next(&dev->cqs, &id); id++) {
+		cq = snic_cq_get(dev, id);
+		if (!cq)
+			continue;
+		port_lock(&cq->lock);
+		if (cq->owes_event && cq->ceq_id == ceq_id) {
+			cq->owes_event = false;
+			cq_fire(dev, cq);
+		}
+		port_unlock(&cq->lock);
+		snic_cq_put(cq);
+	}
+}
+
+/* Elements */
+
+static void *cq_elem(struct snic_dev *dev, const struct snic_cq *cq, u32 idx)
+{
+	return snic_ring_ptr(dev, &cq->ring, idx << cq->elem_shift, 1u << cq->elem_shift);
+}
+
+static void cq_advance(struct snic_cq *cq, u32 count)
+{
+	cq->prod += count;
+	cq->written += count;
+	if (cq->prod >= cq->entries) {
+		cq->prod -= cq->entries;
+		cq->polarity = !cq->polarity;
+		cq->first_lap = false;
+	}
+}
+
+/* Kill the queue; true for the caller that has to tell. */
+static bool cq_kill(struct snic_dev *dev, struct snic_cq *cq)
+{
+	if (cq->overflowed)
+		return false;
+	cq->overflowed = true;
+	snic_stat_inc(dev, SIRDMA_STAT_CQ_OVERFLOWS);
+	return true;
+}
+
+static void cq_report(struct snic_dev *dev, const struct snic_cq *cq)
+{
+	snic_aeq_post(dev, SIRDMA_AE_CQ_CATASTROPHIC, SIRDMA_AE_SRC_CQ, cq->obj.id, cq->ctx << 1, 0,
+		      SIRDMA_QPS_RESET);
+	if (cq->is_ccq)
+		snic_fault(dev);
+}
+
+static void cqe_put(struct sirdma_cqe *cqe, u64 w0, u64 w1, u64 w2, u64 hdr)
+{
+	WRITE_ONCE(cqe->len, cpu_to_le64(w0));
+	WRITE_ONCE(cqe->compl_ctx, cpu_to_le64(w1));
+	WRITE_ONCE(cqe->qp, cpu_to_le64(w2));
+	/* Pairs with the consumer's read of the valid bit. */
+	smp_store_release(&cqe->hdr, cpu_to_le64(hdr));
+}
+
+static bool completion_failed(const struct snic_completion *c)
+{
+	return c->major || c->minor;
+}
+
+static u64 cqe_hdr(const struct snic_completion *c, bool valid)
+{
+	u64 hdr = SIRDMA_PREP(SIRDMA_CQE_MINERR, c->minor) |
+		  SIRDMA_PREP(SIRDMA_CQE_MAJERR, c->major) |
+		  SIRDMA_PREP(SIRDMA_CQE_WQEIDX, c->wqe_idx) | SIRDMA_PREP(SIRDMA_CQE_OP, c->op);
+
+	if (completion_failed(c))
+		hdr |= SIRDMA_CQE_ERROR;
+	if (c->has_imm)
+		hdr |= SIRDMA_CQE_EXT;
+	if (c->has_inv)
+		hdr |= SIRDMA_CQE_STAG;
+	if (c->ipv4)
+		hdr |= SIRDMA_CQE_IPV4;
+	if (c->solicited)
+		hdr |= SIRDMA_CQE_SOLICITED;
+	if (c->is_sq)
+		hdr |= SIRDMA_CQE_SQ;
+	if (valid)
+		hdr |= SIRDMA_CQE_VALID;
+	return hdr;
+}
+
+/* Where the halves of a completion go, and their valid bits. */
+struct cq_slot {
+	struct sirdma_cqe *first;
+	struct sirdma_cqe *second; /* struct sirdma_cqe_ext */
+	u32 elems;
+	bool second_valid;
+};
+
+static bool cq_reserve(struct snic_dev *dev, const struct snic_cq *cq, bool extended,
+		       struct cq_slot *slot)
+{
+	u32 next = cq->prod + 1 == cq->entries ? 0 : cq->prod + 1;
+
+	slot->elems = extended && cq->elem_shift == CQE_SHIFT ? 2 : 1;
+	if (cq_used(cq) + slot->elems > cq->entries - 1)
+		return false;
+	slot->first = cq_elem(dev, cq, cq->prod);
+	if (!slot->first)
+		return false;
+	slot->second_valid = cq->polarity;
+	if (!extended)
+		return true;
+	if (slot->elems == 1) {
+		slot->second = slot->first + 1;
+		return true;
+	}
+	slot->second = cq_elem(dev, cq, next);
+	if (!next)
+		slot->second_valid = !cq->polarity;
+	return slot->second;
+}
+
+static bool cq_write(struct snic_dev *dev, struct snic_cq *cq, const struct snic_completion *c)
+{
+	u64 len = completion_failed(c) ? SIRDMA_PREP(SIRDMA_CQE_VENDOR_ERR, c->vendor_err) :
+					 SIRDMA_PREP(SIRDMA_CQE_PAYLDLEN, c->len);
+	u64 qp = SIRDMA_PREP(SIRDMA_CQE_QPID, c->qpn);
+	struct cq_slot slot;
+
+	if (!cq_reserve(dev, cq, c->has_imm, &slot))
+		return false;
+	if (c->has_inv)
+		qp |= SIRDMA_PREP(SIRDMA_CQE_INVSTAG, c->inv_stag);
+	/* The consumer looks at the second half only after the first became valid. */
+	if (c->has_imm)
+		cqe_put(slot.second, c->imm, 0, 0,
+			SIRDMA_CQE_EXT_IMMVALID | SIRDMA_PREP(SIRDMA_CQE_VALID, slot.second_valid));
+	cqe_put(slot.first, len, c->compl_ctx, qp, cqe_hdr(c, cq->polarity));
+	cq_advance(cq, slot.elems);
+	return true;
+}
+
+bool snic_cq_post(struct snic_dev *dev, struct snic_cq *cq, const struct snic_completion *c)
+{
+	bool solicited = c->solicited || completion_failed(c), tell = false, done;
+
+	port_lock(&cq->lock);
+	done = !cq->overflowed && cq_write(dev, cq, c);
+	if (!done)
+		tell = cq_kill(dev, cq);
+	else if (solicited)
+		cq->written_se = cq->written;
+	if (done && cq->use_ceq) {
+		/* The element before the look at the arm word; the consumer does the reverse. */
+		smp_mb();
+		cq_notify(dev, cq, solicited);
+	}
+	port_unlock(&cq->lock);
+	if (tell)
+		cq_report(dev, cq);
+	return done;
+}
+
+bool snic_ccq_post(struct snic_dev *dev, struct snic_cq *cq, u32 wqe_idx, u8 opcode, u32 status,
+		   u64 retval)
+{
+	u64 hdr = SIRDMA_PREP(SIRDMA_CQE_WQEIDX, wqe_idx);
+	struct cq_slot slot;
+	bool tell = false, done;
+
+	if (status)
+		hdr |= SIRDMA_CQE_ERROR | SIRDMA_PREP(SIRDMA_CQE_MINERR, status) |
+		       SIRDMA_PREP(SIRDMA_CQE_MAJERR, SIRDMA_CQP_MAJ_ERROR);
+	port_lock(&cq->lock);
+	done = !cq->overflowed && cq_reserve(dev, cq, false, &slot);
+	if (done) {
+		hdr |= SIRDMA_PREP(SIRDMA_CQE_VALID, cq->polarity);
+		/* struct sirdma_ccqe has its words where a CQE has them. */
+		cqe_put(slot.first, retval, dev->cqp.compl_ctx,
+			SIRDMA_PREP(SIRDMA_CQP_OPCODE, opcode), hdr);
+		cq_advance(cq, slot.elems);
+		cq->written_se = cq->written;
+	} else {
+		tell = cq_kill(dev, cq);
+	}
+	if (done && cq->use_ceq) {
+		smp_mb(); /* as in snic_cq_post() */
+		cq_notify(dev, cq, true);
+	}
+	port_unlock(&cq->lock);
+	if (tell)
+		cq_report(dev, cq);
+	return done;
+}
+
+/* Commands */
+
+/* The ring that @cmd describes: elements of 32 bytes, or half as many of 64. */
+static u32 cq_decode_ring(struct snic_dev *dev, const struct sirdma_cqp_cq *cmd, u8 elem_shift,
+			  struct snic_ring *ring)
+{
+	u64 hdr = le64_to_cpu(cmd->hdr), size = le64_to_cpu(cmd->size);
+	u32 per_elem = 1u << (elem_shift - CQE_SHIFT);
+
+	if (size & ~SIRDMA_CQP_CQ_SIZE || size > dev->cfg.max_cqe || size % per_elem ||
+	    size / per_elem < SNIC_CQ_MIN_ELEMS)
+		return SIRDMA_CQP_BAD_PARAM;
+	ring->bytes = size << CQE_SHIFT;
+	ring->vmap = hdr & SIRDMA_CQP_CQ_VMAP;
+	ring->addr = ring->vmap ? 0 : le64_to_cpu(cmd->addr);
+	ring->first_pble = SIRDMA_GET(SIRDMA_CQP_FIRST_PBLE, le64_to_cpu(cmd->first_pble));
+	return snic_ring_valid(dev, ring) ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
+}
+
+static u32 cq_decode(struct snic_dev *dev, const struct sirdma_cqp_cq *cmd, struct snic_cq *cq)
+{
+	u64 hdr = le64_to_cpu(cmd->hdr), shadow = le64_to_cpu(cmd->shadow_addr);
+	u32 status;
+
+	cq->obj.id = SIRDMA_GET(SIRDMA_CQP_CQ_ID, hdr);
+	if (cq->obj.id >= dev->cfg.max_cqs)
+		return SIRDMA_CQP_BAD_INDEX;
+	cq->elem_shift = hdr & SIRDMA_CQP_CQ_64B ? CQE64_SHIFT : CQE_SHIFT;
+	cq->is_ccq = hdr & SIRDMA_CQP_CQ_IS_CCQ;
+	cq->use_ceq = hdr & SIRDMA_CQP_CQ_ENCEQE;
+	cq->ceq_id = SIRDMA_GET(SIRDMA_CQP_CQ_CEQID, hdr);
+	cq->ctx = le64_to_cpu(cmd->ctx);
+	if (cq->use_ceq && !(hdr & SIRDMA_CQP_CQ_CEQIDVALID))
+		return SIRDMA_CQP_BAD_PARAM;
+	if (cq->is_ccq && (hdr & (SIRDMA_CQP_CQ_VMAP | SIRDMA_CQP_CQ_64B)))
+		return SIRDMA_CQP_BAD_PARAM;
+	if (cq->is_ccq && dev->cqp.ccq)
+		return SIRDMA_CQP_IN_USE;
+	status = cq_decode_ring(dev, cmd, cq->elem_shift, &cq->ring);
+	if (status)
+		return status;
+	if (shadow % SIRDMA_SHADOW_SIZE)
+		return SIRDMA_CQP_BAD_ADDRESS;
+	cq->shadow = port_dma_ptr(dev->dma, shadow, SIRDMA_SHADOW_SIZE);
+	return cq->shadow ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
+}
+
+static u32 cq_insert(struct snic_dev *dev, struct snic_cq *cq)
+{
+	int ret;
+
+	if (cq->use_ceq && !snic_ceq_attach(dev, cq->ceq_id))
+		return SIRDMA_CQP_BAD_INDEX;
+	ret = snic_table_insert(&dev->cqs, cq->obj.id, &cq->obj);
+	if (!ret)
+		return SIRDMA_CQP_OK;
+	if (cq->use_ceq)
+		snic_ceq_detach(dev, cq->ceq_id);
+	return ret == -EBUSY ? SIRDMA_CQP_IN_USE : SIRDMA_CQP_NO_MEMORY;
+}
+
+u32 snic_cqp_create_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	struct snic_cq *cq;
+	u32 status;
+
+	cq = port_alloc(sizeof(*cq));
+	if (!cq)
+		return SIRDMA_CQP_NO_MEMORY;
+	status = cq_decode(dev, (const void *)wqe, cq);
+	if (status)
+		goto err_free;
+	snic_obj_init(&cq->obj);
+	port_lock_init(&cq->lock);
+	cq->entries = cq->ring.bytes >> cq->elem_shift;
+	cq->polarity = true;
+	cq->first_lap = true;
+	status = cq_insert(dev, cq);
+	if (status)
+		goto err_free;
+	if (cq->is_ccq)
+		dev->cqp.ccq = cq;
+	return SIRDMA_CQP_OK;
+
+err_free:
+	port_free(cq);
+	return status;
+}
+
+static struct snic_cq *cq_by_cmd(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
+				 u32 *status)
+{
+	u32 id = SIRDMA_GET(SIRDMA_CQP_CQ_ID, le64_to_cpu(wqe->hdr));
+	struct snic_cq *cq = snic_cq_get(dev, id);
+
+	if (cq)
+		*status = SIRDMA_CQP_OK;
+	else
+		*status = id < dev->cfg.max_cqs ? SIRDMA_CQP_NO_OBJECT : SIRDMA_CQP_BAD_INDEX;
+	return cq;
+}
+
+/*
+ * Resize: the next completion is element 0 of the new ring. What the old one still holds is
+ * the consumer's to take before it looks at the new one.
+ */
+u32 snic_cqp_modify_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	const struct sirdma_cqp_cq *cmd = (const void *)wqe;
+	struct snic_ring ring = {};
+	struct snic_cq *cq;
+	u32 status;
+
+	cq = cq_by_cmd(dev, wqe, &status);
+	if (!cq)
+		return status;
+	status = SIRDMA_CQP_BAD_PARAM;
+	if (!(le64_to_cpu(cmd->hdr) & SIRDMA_CQP_CQ_RESIZE) || cq->is_ccq)
+		goto out;
+	status = cq_decode_ring(dev, cmd, cq->elem_shift, &ring);
+	if (status)
+		goto out;
+	port_lock(&cq->lock);
+	if (cq->overflowed) {
+		status = SIRDMA_CQP_BAD_STATE;
+	} else {
+		cq->ring = ring;
+		cq->entries = ring.bytes >> cq->elem_shift;
+		cq->prod = 0;
+		cq->polarity = true;
+		cq->first_lap = true;
+	}
+	port_unlock(&cq->lock);
+out:
+	snic_cq_put(cq);
+	return status;
+}
+
+static void cq_destroy(struct snic_dev *dev, struct snic_cq *cq)
+{
+	snic_table_remove(&dev->cqs, cq->obj.id);
+	if (dev->cqp.ccq == cq)
+		dev->cqp.ccq = NULL;
+	snic_obj_drain(&cq->obj);
+	if (cq->use_ceq)
+		snic_ceq_detach(dev, cq->ceq_id);
+	port_free_rcu(cq, obj.rcu);
+}
+
+u32 snic_cqp_destroy_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	struct snic_cq *cq;
+	u32 status, users;
+
+	cq = cq_by_cmd(dev, wqe, &status);
+	if (!cq)
+		return status;
+	port_lock(&cq->lock);
+	users = cq->qp_refs;
+	port_unlock(&cq->lock);
+	snic_cq_put(cq);
+	if (users)
+		return SIRDMA_CQP_IN_USE;
+	cq_destroy(dev, cq);
+	return SIRDMA_CQP_OK;
+}
+
+void snic_cq_destroy_all(struct snic_dev *dev)
+{
+	struct snic_obj *obj;
+	u32 id = 0;
+
+	while ((obj = snic_table_next(&dev->cqs, &id)))
+		cq_destroy(dev, container_of(obj, struct snic_cq, obj));
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Completion queues. */
+#ifndef SNIC_CQ_H
+#define SNIC_CQ_H
+
+#include "obj.h"
+#include "ring.h"
+#include "sirdma/cqe.h"
+#include "sirdma/cqp.h"
+#include "sirdma/shadow.h"
+
+#define SNIC_CQ_MIN_ELEMS 4
+
+struct snic_dev;
+
+struct snic_cq {
+	struct snic_obj obj;
+	struct port_lock lock; /* protects everything below; inside a QP lock */
+	struct snic_ring ring;
+	struct sirdma_cq_shadow *shadow;
+	u64 ctx; /* echoed in CEQEs */
+	u64 written; /* elements, ever */
+	u64 written_se; /* up to and with the last solicited completion or error */
+	u32 entries; /* elements */
+	u32 prod; /* next element to write */
+	u32 ceq_id;
+	u8 elem_shift; /* 5 or 6 */
+	bool polarity; /* valid bit of the next element */
+	bool first_lap; /* the ring was not wrapped since it is in use */
+	bool use_ceq;
+	bool owes_event; /* the CEQ was full */
+	bool overflowed; /* dead: one AEQE was raised */
+	bool is_ccq;
+	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */
+};
+
+/* A completion, in CPU order. */
+struct snic_completion {
+	u64 compl_ctx;
+	u32 qpn;
+	u32 len; /* payload bytes of a receive */
+	u32 wqe_idx; /* quanta */
+	u32 inv_stag;
+	u32 imm; /* CPU order */
+	u16 minor; /* enum sirdma_flush_code; error when major or minor is non-zero */
+	u16 major;
+	u32 vendor_err; /* enum sirdma_vendor_err */
+	u8 op;
+	bool is_sq;
+	bool has_imm;
+	bool has_inv;
+	bool solicited;
+	bool ipv4;
+};
+
+struct snic_cq *snic_cq_get(struct snic_dev *dev, u32 id);
+
+static inline void snic_cq_put(struct snic_cq *cq)
+{
+	snic_obj_put(&cq->obj);
+}
+
+/*
+ * One element of the ring always stays free: an index alone cannot tell full from
+ * empty. Room is checked whether or not CHKOVERFLOW asks for it, since an
+ * unnoticed loss of completions serves no one.
+ *
+ * Write one CQE (two ring elements when it carries immediate data) and raise a
+ * CEQE if the queue is armed for it. On overflow the queue dies: one
+ * CQ_CATASTROPHIC event; false from then on.
+ */
+bool snic_cq_post(struct snic_dev *dev, struct snic_cq *cq, const struct snic_completion *c);
+/* SIRDMA_REG_CQARM: look at the arm word, in case elements are already waiting. */
+void snic_cq_arm(struct snic_dev *dev, u32 id);
+/* CEQ @ceq_id has room again: raise the events that found it full. */
+void snic_cq_repost(struct snic_dev *dev, u32 ceq_id);
+/* Device teardown, after the QPs: destroy every CQ. */
+void snic_cq_destroy_all(struct snic_dev *dev);
+/* Write an element of the CQP's completion queue; @status: enum sirdma_cqp_status. */
+bool snic_ccq_post(struct snic_dev *dev, struct snic_cq *cq, u32 wqe_idx, u8 opcode, u32 status,
+		   u64 retval);
+
+u32 snic_cqp_create_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+u32 snic_cqp_modify_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+u32 snic_cqp_destroy_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+
+#endif

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* The device: its tables, queues of the control path, and configuration. */
+#ifndef SNIC_DEV_H
+#define SNIC_DEV_H
+
+#include "eq.h"
+#include "hmc.h"
+#include "obj.h"
+#include "snic.h"
+
+/* Destination MAC addresses, filled by MANAGE_ARP. */
+struct snic_arp {
+	bool valid;
+	u8 mac[6];
+};
+
+/* Local addresses, filled by MANAGE_SGID. */
+struct snic_sgid {
+	bool valid;
+	bool has_vlan;
+	u16 vlan_id;
+	u8 mac[6];
+	struct sirdma_ip ip;
+};
+
+struct snic_cqp {
+	struct port_mutex run; /* one executor at a time; protects the fields up to ccq */
+	u64 sq_base;
+	u64 compl_ctx;
+	u32 entries; /* 0: not started */
+	u32 tail; /* next command */
+	bool polarity; /* valid bit expected of the command at tail */
+	struct snic_cq *ccq; /* borrowed from the table of CQs */
+	u32 head; /* doorbell, written by anyone */
+	u32 ctx_low; /* SIRDMA_REG_CCQPLOW */
+	u32 status; /* SIRDMA_REG_CCQPSTATUS */
+	u32 tail_reg; /* SIRDMA_REG_CQPTAIL, published after all a command did */
+	u32 err_codes; /* SIRDMA_REG_CQPERRCODES */
+};
+
+struct snic_dev {
+	struct snic_config cfg;
+	const struct snic_host_ops *ops;
+	struct snic_host *host;
+	struct port_dma *dma;
+	struct port_clock *clock;
+
+	struct snic_cqp cqp;
+	struct snic_hmc hmc;
+	struct snic_aeq aeq;
+	struct snic_ceq *ceqs; /* [cfg.max_ceqs] */
+	struct snic_table qps;
+	struct snic_table cqs;
+	struct snic_table mrs;
+	struct port_lock addr_lock; /* protects arps[] and sgids[]; innermost */
+	struct snic_arp *arps; /* [cfg.max_arp] */
+	struct snic_sgid *sgids; /* [cfg.max_sgids] */
+	u32 tables_gen; /* bumped by every ARP or SGID change: cached flows rebuild */
+	struct port_mutex reset; /* one reset at a time */
+	u32 link; /* SIRDMA_REG_LINK */
+	u8 mac[6];
+	u32 status; /* SIRDMA_REG_STATUS */
+	u32 int_mask;
+	u64 stats[SIRDMA_STAT_COUNT];
+};
+
+static inline void snic_stat_inc(struct snic_dev *dev, enum sirdma_stat id)
+{
+	port_stat_inc(&dev->stats[id]);
+}
+
+static inline void snic_irq(struct snic_dev *dev, u32 vector)
+{
+	if (vector < 32 && (READ_ONCE(dev->int_mask) & (1u << vector)))
+		return;
+	dev->ops->irq(dev->host, vector);
+}
+
+/* The device stopped believing its driver: only a reset helps. */
+static inline void snic_fault(struct snic_dev *dev)
+{
+	WRITE_ONCE(dev->status, READ_ONCE(dev->status) | SIRDMA_STATUS_FAULT);
+}
+
+/* Consistent copies; false when the entry is out of range or not valid. */
+bool snic_arp_read(struct snic_dev *dev, u32 idx, u8 mac[6]);
+bool snic_sgid_read(struct snic_dev *dev, u32 idx, struct snic_sgid *out);
+
+#endif

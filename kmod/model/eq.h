@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Event queues: completion events (CEQ) and asynchronous events (AEQ). */
+#ifndef SNIC_EQ_H
+#define SNIC_EQ_H
+
+#include "port/port.h"
+#include "sirdma/cqe.h"
+#include "sirdma/cqp.h"
+
+struct snic_dev;
+
+#define SNIC_EQ_MIN_ENTRIES 4
+#define SNIC_EQ_MAX_ENTRIES (1u << 20)
+
+struct snic_ceq {
+	struct port_lock lock; /* innermost lock */
+	u64 addr;
+	u32 entries; /* 0: does not exist */
+	u32 prod;
+	u32 pending; /* written and not yet consumed (CEQACK) */
+	u32 cqs; /* queues that raise events here */
+	bool polarity;
+	bool missed; /* a CQ found it full: the next acknowledgement asks them all */
+	u32 id;
+};
+
+/* Events that found the AEQ full and may not be lost: each tells of a failed object. */
+#define SNIC_AEQ_BACKLOG 64
+
+struct snic_aeq {
+	struct port_lock lock; /* innermost lock */
+	u64 addr;
+	u32 entries;
+	u32 prod;
+	u32 pending; /* written and not yet returned by AEQALLOC */
+	bool polarity;
+	bool overflow; /* an event was lost: said in the next one */
+	u32 backlog_len;
+	struct sirdma_aeqe backlog[SNIC_AEQ_BACKLOG];
+};
+
+void snic_eq_init(struct snic_dev *dev);
+/* Device reset: no queue exists any more. */
+void snic_eq_reset(struct snic_dev *dev);
+/* Count one more CQ on @ceq_id; false when there is no such CEQ. */
+bool snic_ceq_attach(struct snic_dev *dev, u32 ceq_id);
+void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id);
+/*
+ * False when the ring is full: the caller notes that it owes an event, which
+ * snic_ceq_ack() will ask for through snic_cq_repost().
+ */
+bool snic_ceq_post(struct snic_dev *dev, u32 ceq_id, u64 cq_ctx);
+/* @id: QP or CQ number by @src. */
+void snic_aeq_post(struct snic_dev *dev, enum sirdma_ae_code code, enum sirdma_ae_source src,
+		   u32 id, u64 compl_ctx, u32 wqe_idx, enum sirdma_qp_state state);
+void snic_ceq_ack(struct snic_dev *dev, u32 val); /* SIRDMA_CEQACK_* */
+void snic_aeq_ack(struct snic_dev *dev, u32 count);
+/* Vectors in @unmasked whose queue holds events are raised again. */
+void snic_eq_unmask(struct snic_dev *dev, u32 unmasked);
+
+u32 snic_cqp_create_ceq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+u32 snic_cqp_destroy_ceq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+u32 snic_cqp_create_aeq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+u32 snic_cqp_destroy_aeq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+
+#endif

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Building frames: Ethernet, IP, UDP around a transport packet. */
+#include "frame.h"
+
+#define ETHERTYPE_IPV4 0x0800
+#define ETHERTYPE_IPV6 0x86dd
+#define ETHERTYPE_VLAN 0x8100
+#define VLAN_PRIO_SHIFT 13
+#define VLAN_ID_MASK 0x0fff
+#define IPPROTO_UDP_NUM 17
+#define IPV4_VERSION_IHL 0x45
+#define IPV4_DF 0x4000
+#define IPV4_CSUM_OFF 10
+#define IPV6_VERSION 6u
+#define IPV6_FLOW_MASK 0xfffffu
+#define V4_IN_MAPPED 12 /* where the IPv4 address lies in a v4-mapped one */
+
+static u8 *put_be16(u8 *p, u16 val)
+{
+	__be16 be = cpu_to_be16(val);
+
+	memcpy(p, &be, sizeof(be));
+	return p + sizeof(be);
+}
+
+static u8 *put_be32(u8 *p, u32 val)
+{
+	__be32 be = cpu_to_be32(val);
+
+	memcpy(p, &be, sizeof(be));
+	return p + sizeof(be);
+}
+
+u32 snic_frame_eth(const struct snic_flow *flow, bool inline_vlan, u8 *out)
+{
+	u8 *p = out;
+
+	memcpy(p, flow->dst_mac, sizeof(flow->dst_mac));
+	p += sizeof(flow->dst_mac);
+	memcpy(p, flow->src_mac, sizeof(flow->src_mac));
+	p += sizeof(flow->src_mac);
+	if (inline_vlan && flow->has_vlan) {
+		p = put_be16(p, ETHERTYPE_VLAN);
+		p = put_be16(p,
+			     flow->vlan_prio << VLAN_PRIO_SHIFT | (flow->vlan_id & VLAN_ID_MASK));
+	}
+	p = put_be16(p, flow->is_v4 ? ETHERTYPE_IPV4 : ETHERTYPE_IPV6);
+	return p - out;
+}
+
+/* RFC 1071 sum of an IPv4 header whose checksum field is zero. */
+static u16 ipv4_csum(const u8 *ip)
+{
+	u32 i, sum = 0;
+
+	for (i = 0; i < SNIC_IPV4_HLEN; i += 2)
+		sum += (u32)ip[i] << 8 | ip[i + 1];
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum += sum >> 16;
+	return ~sum & 0xffff;
+}
+
+static u8 *put_ipv4(u8 *p, const struct snic_flow *flow, u16 len)
+{
+	u8 *ip = p;
+
+	*p++ = IPV4_VERSION_IHL;
+	*p++ = flow->traffic_class;
+	p = put_be16(p, len);
+	p = put_be16(p, 0); /* identification: atomic datagram, RFC 6864 */
+	p = put_be16(p, IPV4_DF);
+	*p++ = flow->hop_limit;
+	*p++ = IPPROTO_UDP_NUM;
+	p = put_be16(p, 0);
+	memcpy(p, flow->src_ip.b + V4_IN_MAPPED, 4);
+	memcpy(p + 4, flow->dst_ip.b + V4_IN_MAPPED, 4);
+	put_be16(ip + IPV4_CSUM_OFF, ipv4_csum(ip));
+	return ip + SNIC_IPV4_HLEN;
+}
+
+static u8 *put_ipv6(u8 *p, const struct snic_flow *flow, u16 len)
+{
+	p = put_be32(p, IPV6_VERSION << 28 | (u32)flow->traffic_class << 20 |
+				(flow->flow_label & IPV6_FLOW_MASK));
+	p = put_be16(p, len - SNIC_IPV6_HLEN);
+	*p++ = IPPROTO_UDP_NUM;
+	*p++ = flow->hop_limit;
+	memcpy(p, flow->src_ip.b, sizeof(flow->src_ip.b));
+	p += sizeof(flow->src_ip.b);
+	memcpy(p, flow->dst_ip.b, sizeof(flow->dst_ip.b));
+	return p + sizeof(flow->dst_ip.b);
+}
+
+/* Copy @len bytes of payload to @out, summed into *@crc. */
+static void seg_copy_crc(struct snic_seg_iter *it, u8 *out, u32 len, u32 *crc)
+{
+	u32 n;
+
+	while (len) {
+		n = min(len, it->seg->len - it->off);
+		*crc = snic_icrc_copy(*crc, out, (const u8 *)it->seg->ptr + it->off, n);
+		out += n;
+		len -= n;
+		it->off += n;
+		if (it->off == it->seg->len) {
+			it->seg++;
+			it->off = 0;
+		}
+	}
+}
+
+void snic_seg_copy(struct snic_seg_iter *it, void *out, u32 len)
+{
+	u8 *to = out;
+	u32 n;
+
+	while (len) {
+		n = min(len, it->seg->len - it->off);
+		memcpy(to, (const u8 *)it->seg->ptr + it->off, n);
+		to += n;
+		len -= n;
+		it->off += n;
+		if (it->off == it->seg->len) {
+			it->seg++;
+			it->off = 0;
+		}
+	}
+}
+
+u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
+		  struct snic_seg_iter *it, u8 *out)
+{
+	static const u8 zero[4];
+	u32 ip_len = snic_ip_len(flow, pkt), crc;
+	u32 udp_len = SNIC_UDP_HLEN + pkt->hdr_len + pkt->payload_len + pkt->pad + SIRDMA_ICRC_LEN;
+	__le32 icrc;
+	u8 *p;
+
+	p = flow->is_v4 ? put_ipv4(out, flow, ip_len) : put_ipv6(out, flow, ip_len);
+	p = put_be16(p, flow->udp_sport);
+	p = put_be16(p, SIRDMA_ROCE_UDP_PORT);
+	p = put_be16(p, udp_len);
+	p = put_be16(p, 0);
+
+	memcpy(p, pkt->hdr, pkt->hdr_len);
+	crc = snic_icrc_start(out, flow->is_v4);
+	crc = snic_icrc_update(crc, p + sizeof(struct sirdma_bth),
+			       pkt->hdr_len - sizeof(struct sirdma_bth));
+	p += pkt->hdr_len;
+	seg_copy_crc(it, p, pkt->payload_len, &crc);
+	p += pkt->payload_len;
+	crc = snic_icrc_copy(crc, p, zero, pkt->pad);
+	p += pkt->pad;
+	icrc = cpu_to_le32(snic_icrc_final(crc));
+	memcpy(p, &icrc, sizeof(icrc));
+	return ip_len;
+}

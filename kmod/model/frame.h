@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Frames: the bytes of a RoCEv2 packet from the Ethernet header to the ICRC,
+ * and the invariant CRC (IBTA annex A17.3.3).
+ */
+#ifndef SNIC_FRAME_H
+#define SNIC_FRAME_H
+
+#include "burst.h"
+
+#define SNIC_ETH_HLEN 14
+#define SNIC_VLAN_HLEN 4
+#define SNIC_IPV4_HLEN 20
+#define SNIC_IPV6_HLEN 40
+#define SNIC_UDP_HLEN 8
+#define SNIC_FRAME_MAX_HLEN (SNIC_ETH_HLEN + SNIC_VLAN_HLEN + SNIC_IPV6_HLEN + SNIC_UDP_HLEN)
+
+/* Bytes of the IP packet (IP header to ICRC) that carries @pkt. */
+static inline u32 snic_ip_len(const struct snic_flow *flow, const struct snic_tx_pkt *pkt)
+{
+	return (flow->is_v4 ? SNIC_IPV4_HLEN : SNIC_IPV6_HLEN) + SNIC_UDP_HLEN + pkt->hdr_len +
+	       pkt->payload_len + pkt->pad + SIRDMA_ICRC_LEN;
+}
+
+/* Ethernet header (with the VLAN tag inside when @inline_vlan). Returns its length. */
+u32 snic_frame_eth(const struct snic_flow *flow, bool inline_vlan, u8 *out);
+
+/*
+ * IP header to ICRC of @pkt at @out, payload taken from @it, copied and summed in
+ * one pass. IPv4 is sent with DF, identification 0, header checksum filled in; the UDP checksum
+ * is 0 for IPv4 and IPv6 (RoCEv2 permits it in both). Returns snic_ip_len().
+ */
+u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
+		  struct snic_seg_iter *it, u8 *out);
+
+/* Copy @len bytes of payload to @out and advance. */
+void snic_seg_copy(struct snic_seg_iter *it, void *out, u32 len);
+
+/*
+ * ICRC of a received packet. @ip: IP header, UDP header and at least the BTH,
+ * contiguous (@ip_hlen bytes of IP header without options for IPv4); feed the bytes that follow
+ * the BTH up to but not including the ICRC through snic_icrc_update(), then
+ * compare snic_icrc_final() with the last four bytes of the packet as
+ * little-endian.
+ */
+u32 snic_icrc_start(const u8 *ip, bool is_v4);
+u32 snic_icrc_update(u32 crc, const void *data, u32 len);
+u32 snic_icrc_copy(u32 crc, void *dst, const void *src, u32 len);
+u32 snic_icrc_final(u32 crc);
+
+#endif

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Host memory cache: segment descriptors, page descriptors, PBLE reads. */
+#include "hmc.h"
+#include "dev.h"
+
+static struct snic_sd *snic_hmc_sd(struct snic_hmc *hmc, u32 idx)
+{
+	struct snic_sd *group;
+
+	if (idx >= SIRDMA_HMC_MAX_SD)
+		return NULL;
+	group = port_rcu_deref(hmc->sds[idx / SNIC_SD_GROUP]);
+	return group ? &group[idx % SNIC_SD_GROUP] : NULL;
+}
+
+int snic_hmc_init(struct snic_dev *dev)
+{
+	port_mutex_init(&dev->hmc.lock);
+	port_lock_init(&dev->hmc.pd_lock);
+	return 0;
+}
+
+/* Let go of what @sd translated to. The caller holds hmc->lock. */
+static void snic_sd_clear(struct snic_sd *sd)
+{
+	struct snic_hmc_pds *pds = sd->pds;
+
+	WRITE_ONCE(sd->block, NULL);
+	port_rcu_assign(sd->pds, NULL);
+	if (pds)
+		port_free_rcu(pds, rcu);
+}
+
+void snic_hmc_reset(struct snic_dev *dev)
+{
+	struct snic_hmc *hmc = &dev->hmc;
+	struct snic_sd *sd;
+	u32 i;
+
+	port_mutex_lock(&hmc->lock);
+	WRITE_ONCE(hmc->pble_count, 0);
+	for (i = 0; i < SIRDMA_HMC_MAX_SD; i++) {
+		sd = snic_hmc_sd(hmc, i);
+		if (sd)
+			snic_sd_clear(sd);
+	}
+	port_mutex_unlock(&hmc->lock);
+}
+
+void snic_hmc_fini(struct snic_dev *dev)
+{
+	u32 i;
+
+	snic_hmc_reset(dev);
+	for (i = 0; i < ARRAY_SIZE(dev->hmc.sds); i++) {
+		port_free(dev->hmc.sds[i]);
+		dev->hmc.sds[i] = NULL;
+	}
+}
+
+/* What one entry of an update will do, ready to be committed. */
+struct snic_sd_update {
+	struct snic_sd *sd;
+	void *block;
+	struct snic_hmc_pds *pds;
+};
+
+static u32 snic_sd_group_make(struct snic_hmc *hmc, u32 idx)
+{
+	struct snic_sd *group;
+
+	if (snic_hmc_sd(hmc, idx))
+		return SIRDMA_CQP_OK;
+	group = port_alloc(SNIC_SD_GROUP * sizeof(*group));
+	if (!group)
+		return SIRDMA_CQP_NO_MEMORY;
+	port_rcu_assign(hmc->sds[idx / SNIC_SD_GROUP], group);
+	return SIRDMA_CQP_OK;
+}
+
+static u32 snic_sd_prepare(struct snic_dev *dev, const struct sirdma_sd_entry *entry,
+			   struct snic_sd_update *update)
+{
+	u64 cmd = le64_to_cpu(entry->cmd), data = le64_to_cpu(entry->data);
+	u32 idx = SIRDMA_GET(SIRDMA_SDCMD_SDIDX, cmd), status;
+	u64 addr = data & SIRDMA_SDDATA_ADDR;
+	void *table;
+
+	if (!(cmd & SIRDMA_SDCMD_VALID) || !(cmd & SIRDMA_SDCMD_WR))
+		return SIRDMA_CQP_BAD_PARAM;
+	if (idx >= dev->cfg.max_sds)
+		return SIRDMA_CQP_BAD_INDEX;
+	status = snic_sd_group_make(&dev->hmc, idx);
+	if (status)
+		return status;
+	update->sd = snic_hmc_sd(&dev->hmc, idx);
+	if (!(data & SIRDMA_SDDATA_VALID))
+		return SIRDMA_CQP_OK;
+	if (data & SIRDMA_SDDATA_DIRECT) {
+		update->block = port_dma_ptr(dev->dma, addr, SIRDMA_HMC_SD_SIZE);
+		return update->block ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
+	}
+	table = port_dma_ptr(dev->dma, addr, SIRDMA_HMC_PAGE_SIZE);
+	if (!table)
+		return SIRDMA_CQP_BAD_ADDRESS;
+	update->pds = port_alloc(sizeof(*update->pds));
+	if (!update->pds)
+		return SIRDMA_CQP_NO_MEMORY;
+	update->pds->table = table;
+	return SIRDMA_CQP_OK;
+}
+
+u32 snic_hmc_update_sds(struct snic_dev *dev, const struct sirdma_sd_entry *entries, u32 count)
+{
+	struct snic_sd_update updates[SIRDMA_CQP_SDS_MAX] = {};
+	u32 i, status = SIRDMA_CQP_OK;
+
+	if (!count || count > ARRAY_SIZE(updates))
+		return SIRDMA_CQP_BAD_PARAM;
+	port_mutex_lock(&dev->hmc.lock);
+	for (i = 0; i < count && !status; i++)
+		status = snic_sd_prepare(dev, &entries[i], &updates[i]);
+	for (i = 0; i < count; i++) {
+		if (status) {
+			port_free(updates[i].pds);
+			continue;
+		}
+		snic_sd_clear(updates[i].sd);
+		/* Pairs with the dereferences in snic_pble_read(). */
+		port_rcu_assign(updates[i].sd->block, updates[i].block);
+		port_rcu_assign(updates[i].sd->pds, updates[i].pds);
+	}
+	port_mutex_unlock(&dev->hmc.lock);
+	return status;
+}
+
+u32 snic_hmc_max_pbles(struct snic_dev *dev)
+{
+	u64 max = (u64)dev->cfg.max_sds * (SIRDMA_HMC_SD_SIZE / SIRDMA_PBLE_SIZE);
+
+	return min_t(u64, max, SIRDMA_CQP_FIRST_PBLE + 1);
+}
+
+u32 snic_hmc_commit(struct snic_dev *dev, u64 pble_base, u32 pble_count)
+{
+	u64 space = (u64)dev->cfg.max_sds * SIRDMA_HMC_SD_SIZE;
+
+	if (pble_count > snic_hmc_max_pbles(dev) || pble_base > space ||
+	    (u64)pble_count * SIRDMA_PBLE_SIZE > space - pble_base)
+		return SIRDMA_CQP_BAD_PARAM;
+	/* Indices already handed out would silently mean other memory. The CCQ names none. */
+	if (dev->qps.count || dev->mrs.count || dev->cqs.count > (dev->cqp.ccq ? 1 : 0))
+		return SIRDMA_CQP_BAD_STATE;
+	port_mutex_lock(&dev->hmc.lock);
+	dev->hmc.pble_base = pble_base;
+	/* Pairs with snic_pble_read(): the base belongs to the count. */
+	smp_store_release(&dev->hmc.pble_count, pble_count);
+	port_mutex_unlock(&dev->hmc.lock);
+	return SIRDMA_CQP_OK;
+}
+
+void snic_hmc_invalidate_pd(struct snic_dev *dev, u32 val)
+{
+	struct snic_sd *sd = snic_hmc_sd(&dev->hmc, SIRDMA_GET(SIRDMA_PMPDINV_SDIDX, val));
+	u32 pd = SIRDMA_GET(SIRDMA_PMPDINV_PDIDX, val);
+	struct snic_hmc_pds *pds;
+
+	if (!sd)
+		return;
+	port_rcu_read_lock();
+	pds = port_rcu_deref(sd->pds);
+	if (pds) {
+		port_lock(&dev->hmc.pd_lock);
+		WRITE_ONCE(pds->pages[pd], NULL);
+		port_unlock(&dev->hmc.pd_lock);
+	}
+	port_rcu_read_unlock();
+}
+
+/*
+ * Look page @pd up in the table. The lock keeps a page that was just
+ * invalidated from coming back: either this sees the new descriptor, or the
+ * invalidation comes later and drops what is stored here.
+ */
+static void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 pd)
+{
+	void *page = NULL;
+	u64 desc;
+
+	port_lock(&dev->hmc.pd_lock);
+	desc = le64_to_cpu(READ_ONCE(pds->table[pd]));
+	if (desc & SIRDMA_PD_VALID)
+		page = port_dma_ptr(dev->dma, desc & SIRDMA_PD_ADDR, SIRDMA_HMC_PAGE_SIZE);
+	WRITE_ONCE(pds->pages[pd], page);
+	port_unlock(&dev->hmc.pd_lock);
+	return page;
+}
+
+static bool snic_hmc_read_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off, u64 *val)
+{
+	u32 pd = off / SIRDMA_HMC_PAGE_SIZE;
+	struct snic_hmc_pds *pds;
+	const u8 *page = NULL;
+
+	port_rcu_read_lock();
+	pds = port_rcu_deref(sd->pds);
+	if (pds) {
+		page = READ_ONCE(pds->pages[pd]);
+		if (unlikely(!page))
+			page = snic_hmc_fill(dev, pds, pd);
+	}
+	if (page)
+		*val = le64_to_cpu(*(const __le64 *)(page + off % SIRDMA_HMC_PAGE_SIZE));
+	port_rcu_read_unlock();
+	return page;
+}
+
+bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val)
+{
+	struct snic_hmc *hmc = &dev->hmc;
+	struct snic_sd *sd;
+	const u8 *block;
+	u64 addr;
+	u32 off;
+
+	/* Pairs with the release in snic_hmc_commit(). */
+	if (unlikely(idx >= smp_load_acquire(&hmc->pble_count)))
+		goto fault;
+	addr = hmc->pble_base + (u64)idx * SIRDMA_PBLE_SIZE;
+	off = addr % SIRDMA_HMC_SD_SIZE;
+	sd = snic_hmc_sd(hmc, addr / SIRDMA_HMC_SD_SIZE);
+	if (unlikely(!sd))
+		goto fault;
+	block = port_rcu_deref(sd->block);
+	if (likely(block)) {
+		*val = le64_to_cpu(*(const __le64 *)(block + off));
+		return true;
+	}
+	if (likely(snic_hmc_read_paged(dev, sd, off, val)))
+		return true;
+fault:
+	snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
+	return false;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Host memory cache: the device's view of HMC space, SD -> PD -> page.
+ *
+ * Data paths resolve while segments are added. A segment is withdrawn only
+ * when no object names its PBLEs any more (each destroy command waits for the
+ * data paths that use the object), so no reader can be inside it.
+ */
+#ifndef SNIC_HMC_H
+#define SNIC_HMC_H
+
+#include "port/port.h"
+#include "sirdma/cqp.h"
+#include "sirdma/hmc.h"
+
+struct snic_dev;
+
+/* A paged segment: its table in host memory, and the pages already looked up there. */
+struct snic_hmc_pds {
+	struct port_rcu rcu;
+	const __le64 *table;
+	void *pages[SIRDMA_HMC_PD_PER_SD]; /* dropped by PMPDINV */
+};
+
+/* Cached translation of one segment; at most one of both is set. */
+struct snic_sd {
+	void *block; /* direct: the 2 MiB block */
+	struct snic_hmc_pds *pds; /* paged */
+};
+
+#define SNIC_SD_GROUP 64
+
+struct snic_hmc {
+	struct port_mutex lock; /* protects updates of sds[] */
+	struct port_lock pd_lock; /* protects fills and drops of cached pages; innermost */
+	struct snic_sd *sds[SIRDMA_HMC_MAX_SD / SNIC_SD_GROUP]; /* groups, made on demand */
+	u64 pble_base; /* byte offset of PBLE 0 in HMC space (COMMIT_FPM) */
+	u32 pble_count; /* PBLEs committed */
+};
+
+int snic_hmc_init(struct snic_dev *dev);
+void snic_hmc_fini(struct snic_dev *dev);
+/* Device reset: drop every segment and the committed sizes. */
+void snic_hmc_reset(struct snic_dev *dev);
+/* Apply @count ≤ SIRDMA_CQP_SDS_MAX entries, all or none; enum sirdma_cqp_status. */
+u32 snic_hmc_update_sds(struct snic_dev *dev, const struct sirdma_sd_entry *entries, u32 count);
+/* Where PBLEs start and how many there are; enum sirdma_cqp_status. */
+u32 snic_hmc_commit(struct snic_dev *dev, u64 pble_base, u32 pble_count);
+void snic_hmc_invalidate_pd(struct snic_dev *dev, u32 val); /* SIRDMA_PMPDINV_* */
+/* Highest PBLE count that HMC space of this device can hold and a command can name. */
+u32 snic_hmc_max_pbles(struct snic_dev *dev);
+/*
+ * Value of PBLE @idx. False, and one HMC_FAULTS more, when the index is beyond
+ * what is committed or its SD, PD or page is not valid.
+ */
+bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val);
+
+#endif

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Invariant CRC of RoCEv2 (IBTA annex A17.3.3): CRC-32 over the packet from the
+ * IP header on, preceded by eight bytes of ones in place of the LRH, with every
+ * field that may change on the way taken as ones.
+ */
+#include "crc32_table.h"
+#include "frame.h"
+
+/* State after the eight bytes of ones. */
+#define ICRC_AFTER_LRH 0xdebb20e3u
+
+/* Offsets of the fields that count as ones. */
+#define IPV4_TOS 1
+#define IPV4_TTL 8
+#define IPV4_CSUM 10
+#define IPV6_HOP_LIMIT 7
+#define UDP_CSUM 6
+#define BTH_RESV8A 4
+
+static inline u32 crc_byte(u32 crc, u8 byte)
+{
+	return crc32_table[0][(crc ^ byte) & 0xff] ^ (crc >> 8);
+}
+
+/* @word: eight bytes of the message, the first in bits 7:0. */
+static inline u32 crc_word(u32 crc, u64 word)
+{
+	u32 lo = (u32)word ^ crc, hi = word >> 32;
+
+	return crc32_table[7][lo & 0xff] ^ crc32_table[6][(lo >> 8) & 0xff] ^
+	       crc32_table[5][(lo >> 16) & 0xff] ^ crc32_table[4][lo >> 24] ^
+	       crc32_table[3][hi & 0xff] ^ crc32_table[2][(hi >> 8) & 0xff] ^
+	       crc32_table[1][(hi >> 16) & 0xff] ^ crc32_table[0][hi >> 24];
+}
+
+/*
+ * Long runs are dealt word by word to this many sums, which do not wait for one
+ * another; a last block puts them together (M. Adler's braided CRC).
+ */
+#define BRAIDS 5
+#define BRAID_BLOCK (BRAIDS * (u32)sizeof(u64))
+
+static inline u32 crc_braid(u64 word)
+{
+	return crc32_braid[0][word & 0xff] ^ crc32_braid[1][(word >> 8) & 0xff] ^
+	       crc32_braid[2][(word >> 16) & 0xff] ^ crc32_braid[3][(word >> 24) & 0xff] ^
+	       crc32_braid[4][(word >> 32) & 0xff] ^ crc32_braid[5][(word >> 40) & 0xff] ^
+	       crc32_braid[6][(word >> 48) & 0xff] ^ crc32_braid[7][word >> 56];
+}
+
+/* Bytes to sum and, where dst is not NULL, to copy. */
+struct crc_run {
+	const u8 *src;
+	u8 *dst;
+	u32 len;
+};
+
+/*
+ * The next @n bytes of @run at @to. Each byte is read once: the application may
+ * write to it meanwhile, and what is sent must match what was summed.
+ */
+static inline void crc_take(struct crc_run *run, void *to, u32 n)
+{
+	memcpy(to, run->src, n);
+	run->src += n;
+	run->len -= n;
+	if (run->dst) {
+		memcpy(run->dst, to, n);
+		run->dst += n;
+	}
+}
+
+static u32 crc_blocks(u32 crc, struct crc_run *run)
+{
+	u32 sums[BRAIDS] = {crc}, i;
+	__le64 words[BRAIDS];
+
+	while (run->len >= 2 * BRAID_BLOCK) {
+		crc_take(run, words, sizeof(words));
+		for (i = 0; i < BRAIDS; i++)
+			sums[i] = crc_braid(le64_to_cpu(words[i]) ^ sums[i]);
+	}
+	crc_take(run, words, sizeof(words));
+	crc = 0;
+	for (i = 0; i < BRAIDS; i++)
+		crc = crc_word(crc, le64_to_cpu(words[i]) ^ sums[i]);
+	return crc;
+}
+
+static u32 crc_run(u32 crc, struct crc_run run)
+{
+	__le64 word;
+	u8 byte;
+
+	if (run.len >= 2 * BRAID_BLOCK)
+		crc = crc_blocks(crc, &run);
+	while (run.len >= sizeof(word)) {
+		crc_take(&run, &word, sizeof(word));
+		crc = crc_word(crc, le64_to_cpu(word));
+	}
+	while (run.len) {
+		crc_take(&run, &byte, sizeof(byte));
+		crc = crc_byte(crc, byte);
+	}
+	return crc;
+}
+
+u32 snic_icrc_update(u32 crc, const void *data, u32 len)
+{
+	return crc_run(crc, (struct crc_run){.src = data, .len = len});
+}
+
+u32 snic_icrc_copy(u32 crc, void *dst, const void *src, u32 len)
+{
+	return crc_run(crc, (struct crc_run){.src = src, .dst = dst, .len = len});
+}
+
+u32 snic_icrc_start(const u8 *ip, bool is_v4)
+{
+	u32 ip_hlen = is_v4 ? SNIC_IPV4_HLEN : SNIC_IPV6_HLEN;
+	u32 len = ip_hlen + SNIC_UDP_HLEN + sizeof(struct sirdma_bth);
+	u8 buf[SNIC_IPV6_HLEN + SNIC_UDP_HLEN + sizeof(struct sirdma_bth)];
+
+	memcpy(buf, ip, len);
+	if (is_v4) {
+		buf[IPV4_TOS] = 0xff;
+		buf[IPV4_TTL] = 0xff;
+		buf[IPV4_CSUM] = 0xff;
+		buf[IPV4_CSUM + 1] = 0xff;
+	} else {
+		/* All but the version: traffic class and flow label. */
+		buf[0] |= 0x0f;
+		buf[1] = 0xff;
+		buf[2] = 0xff;
+		buf[3] = 0xff;
+		buf[IPV6_HOP_LIMIT] = 0xff;
+	}
+	buf[ip_hlen + UDP_CSUM] = 0xff;
+	buf[ip_hlen + UDP_CSUM + 1] = 0xff;
+	buf[ip_hlen + SNIC_UDP_HLEN + BTH_RESV8A] = 0xff;
+	return snic_icrc_update(ICRC_AFTER_LRH, buf, len);
+}
+
+u32 snic_icrc_final(u32 crc)
+{
+	return ~crc;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Memory regions: keys, bounds, rights, protection domains, and their bytes. */
+#ifndef SNIC_MR_H
+#define SNIC_MR_H
+
+#include "obj.h"
+#include "sirdma/cqe.h"
+#include "sirdma/cqp.h"
+
+struct snic_dev;
+
+struct snic_mr {
+	struct snic_obj obj; /* id: stag index */
+	u64 base; /* first address: VA, or 0 when zero based */
+	u64 len; /* base + len does not wrap */
+	u64 addr; /* level 0: DMA address of the first block */
+	u32 first_block_off; /* offset of the first byte in its block */
+	u32 first_pble;
+	u32 pd;
+	u8 key;
+	u8 access; /* SIRDMA_ACCESS_* */
+	u8 level;
+	u8 block_shift; /* 12, 21, 30 */
+};
+
+/*
+ * The region of @stag if [va, va + len) may be used with all of @access by @pd;
+ * *ae = SIRDMA_AE_NONE. Else NULL and *ae names the violation (one of
+ * SIRDMA_AE_AMP_*), counted. A zero @len checks key, PD and rights only.
+ * Pair with snic_mr_put(). Never sleeps.
+ */
+struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 len, u8 access,
+			    enum sirdma_ae_code *ae);
+
+static inline void snic_mr_put(struct snic_mr *mr)
+{
+	snic_obj_put(&mr->obj);
+}
+
+/*
+ * Pointer to the bytes at @va and in *run (≤ @len) how many follow contiguously.
+ * [va, va + len) was checked by snic_mr_get(). NULL on an HMC fault.
+ */
+void *snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, u32 *run);
+
+/*
+ * CQP handlers. QUERY_STAG returns the rights, level and page size of a region
+ * as the header bits of REG_MR (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE,
+ * _HPAGESIZE, _MR).
+ */
+u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+/* Device teardown: forget every region. */
+void snic_mr_destroy_all(struct snic_dev *dev);
+
+#endif

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Objects of the device and the tables that name them by index. */
+#include "obj.h"
+
+/* How long one wait for the last reference lasts before it is renewed. */
+#define SNIC_DRAIN_SLICE_MS 1000
+
+static u32 snic_table_chunks(const struct snic_table *table)
+{
+	return (table->limit + SNIC_TABLE_CHUNK - 1) / SNIC_TABLE_CHUNK;
+}
+
+int snic_table_init(struct snic_table *table, u32 limit)
+{
+	port_mutex_init(&table->lock);
+	table->limit = limit;
+	table->count = 0;
+	table->chunks = port_alloc(snic_table_chunks(table) * sizeof(*table->chunks));
+	return table->chunks ? 0 : -ENOMEM;
+}
+
+void snic_table_fini(struct snic_table *table)
+{
+	u32 i;
+
+	if (!table->chunks)
+		return;
+	for (i = 0; i < snic_table_chunks(table); i++)
+		port_free(table->chunks[i]);
+	port_free(table->chunks);
+	table->chunks = NULL;
+}
+
+/* Slot of @id, NULL while its chunk does not exist. Chunks live as long as the table. */
+static struct snic_obj **snic_table_slot(struct snic_table *table, u32 id)
+{
+	struct snic_obj **chunk;
+
+	if (id >= table->limit)
+		return NULL;
+	chunk = port_rcu_deref(table->chunks[id / SNIC_TABLE_CHUNK]);
+	return chunk ? &chunk[id % SNIC_TABLE_CHUNK] : NULL;
+}
+
+static int snic_table_grow(struct snic_table *table, u32 id)
+{
+	struct snic_obj **chunk;
+
+	if (snic_table_slot(table, id))
+		return 0;
+	chunk = port_alloc(SNIC_TABLE_CHUNK * sizeof(*chunk));
+	if (!chunk)
+		return -ENOMEM;
+	/* Pairs with the dereference in snic_table_slot(): readers see a zeroed chunk. */
+	port_rcu_assign(table->chunks[id / SNIC_TABLE_CHUNK], chunk);
+	return 0;
+}
+
+int snic_table_insert(struct snic_table *table, u32 id, struct snic_obj *obj)
+{
+	struct snic_obj **slot;
+	int ret;
+
+	if (id >= table->limit)
+		return -EINVAL;
+	port_mutex_lock(&table->lock);
+	ret = snic_table_grow(table, id);
+	if (ret)
+		goto out;
+	slot = snic_table_slot(table, id);
+	if (*slot) {
+		ret = -EBUSY;
+		goto out;
+	}
+	obj->id = id;
+	port_rcu_assign(*slot, obj);
+	table->count++;
+out:
+	port_mutex_unlock(&table->lock);
+	return ret;
+}
+
+struct snic_obj *snic_table_get(struct snic_table *table, u32 id)
+{
+	struct snic_obj **slot = snic_table_slot(table, id);
+	struct snic_obj *obj;
+
+	if (!slot)
+		return NULL;
+	port_rcu_read_lock();
+	obj = port_rcu_deref(*slot);
+	if (obj && !port_ref_get_unless_zero(&obj->refs))
+		obj = NULL;
+	port_rcu_read_unlock();
+	return obj;
+}
+
+struct snic_obj *snic_table_remove(struct snic_table *table, u32 id)
+{
+	struct snic_obj **slot, *obj = NULL;
+
+	port_mutex_lock(&table->lock);
+	slot = snic_table_slot(table, id);
+	if (slot && *slot) {
+		obj = *slot;
+		port_rcu_assign(*slot, NULL);
+		table->count--;
+	}
+	port_mutex_unlock(&table->lock);
+	return obj;
+}
+
+struct snic_obj *snic_table_next(struct snic_table *table, u32 *id)
+{
+	struct snic_obj **slot;
+	u32 i = *id;
+
+	while (i < table->limit) {
+		slot = snic_table_slot(table, i);
+		if (!slot) {
+			i = (i / SNIC_TABLE_CHUNK + 1) * SNIC_TABLE_CHUNK;
+			continue;
+		}
+		if (*slot) {
+			*id = i;
+			return *slot;
+		}
+		i++;
+	}
+	return NULL;
+}
+
+void snic_obj_init(struct snic_obj *obj)
+{
+	port_ref_init(&obj->refs, 1);
+	port_event_init(&obj->idle);
+}
+
+void snic_obj_put(struct snic_obj *obj)
+{
+	if (likely(!port_ref_put(&obj->refs)))
+		return;
+	/* The waiter frees by RCU, so the event stays until this is through with it. */
+	port_rcu_read_lock();
+	port_event_set(&obj->idle);
+	port_rcu_read_unlock();
+}
+
+void snic_obj_drain(struct snic_obj *obj)
+{
+	if (port_ref_put(&obj->refs))
+		return;
+	while (!port_event_wait(&obj->idle, SNIC_DRAIN_SLICE_MS))
+		;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Objects of the device and the tables that name them by index.
+ *
+ * A lookup takes a reference without a lock; removal unlinks the object, and
+ * its destroyer waits until the last reference is gone.
+ */
+#ifndef SNIC_OBJ_H
+#define SNIC_OBJ_H
+
+#include "port/port.h"
+
+struct snic_obj {
+	struct port_ref refs; /* 1 while in a table */
+	u32 id;
+	struct port_event idle; /* set when refs reaches zero */
+	struct port_rcu rcu;
+};
+
+#define SNIC_TABLE_CHUNK 512
+
+struct snic_table {
+	struct port_mutex lock; /* protects insertion, removal and chunk growth */
+	u32 limit; /* ids 0 .. limit-1 */
+	u32 count;
+	struct snic_obj ***chunks; /* [limit / CHUNK] of CHUNK pointers, made on demand */
+};
+
+int snic_table_init(struct snic_table *table, u32 limit);
+/* The table must be empty. */
+void snic_table_fini(struct snic_table *table);
+/* Publishes @obj (refs initialised to 1) as @id: 0, -EINVAL out of range, -EBUSY taken, -ENOMEM. */
+int snic_table_insert(struct snic_table *table, u32 id, struct snic_obj *obj);
+/* Referenced object, or NULL. Pair with snic_obj_put(). */
+struct snic_obj *snic_table_get(struct snic_table *table, u32 id);
+/* Unlinks the object; the caller inherits the table's reference. NULL when absent. */
+struct snic_obj *snic_table_remove(struct snic_table *table, u32 id);
+/* Lowest present id >= *id, without a reference; for teardown only. */
+struct snic_obj *snic_table_next(struct snic_table *table, u32 *id);
+void snic_obj_init(struct snic_obj *obj);
+void snic_obj_put(struct snic_obj *obj);
+/* Drop the inherited reference and wait until no one else holds one. */
+void snic_obj_drain(struct snic_obj *obj);
+
+#endif

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* RC packet headers. */
+#include "packet.h"
+
+#define BTH_LEN sizeof(struct sirdma_bth)
+#define RETH_LEN sizeof(struct sirdma_reth)
+#define AETH_LEN sizeof(struct sirdma_aeth)
+#define IMM_LEN sizeof(struct sirdma_immdt)
+#define IETH_LEN sizeof(struct sirdma_ieth)
+
+#define SND (SNIC_PKT_REQ | SNIC_PKT_SEND | SNIC_PKT_PAYLOAD)
+#define WR (SNIC_PKT_REQ | SNIC_PKT_WRITE | SNIC_PKT_PAYLOAD)
+#define RRESP (SNIC_PKT_RESP | SNIC_PKT_READ | SNIC_PKT_PAYLOAD)
+#define REFUSED (SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED | SNIC_PKT_PAYLOAD)
+
+/* IBTA table 38: opcodes and the headers that follow the BTH. */
+const struct snic_op_info snic_rc_ops[32] = {
+	[SIRDMA_RC_SEND_FIRST] = {SND | SNIC_PKT_FIRST, BTH_LEN},
+	[SIRDMA_RC_SEND_MIDDLE] = {SND | SNIC_PKT_MIDDLE, BTH_LEN},
+	[SIRDMA_RC_SEND_LAST] = {SND | SNIC_PKT_LAST, BTH_LEN},
+	[SIRDMA_RC_SEND_LAST_IMM] = {SND | SNIC_PKT_LAST | SNIC_PKT_IMM, BTH_LEN + IMM_LEN},
+	[SIRDMA_RC_SEND_ONLY] = {SND | SNIC_PKT_ONLY, BTH_LEN},
+	[SIRDMA_RC_SEND_ONLY_IMM] = {SND | SNIC_PKT_ONLY | SNIC_PKT_IMM, BTH_LEN + IMM_LEN},
+	[SIRDMA_RC_WRITE_FIRST] = {WR | SNIC_PKT_FIRST | SNIC_PKT_RETH, BTH_LEN + RETH_LEN},
+	[SIRDMA_RC_WRITE_MIDDLE] = {WR | SNIC_PKT_MIDDLE, BTH_LEN},
+	[SIRDMA_RC_WRITE_LAST] = {WR | SNIC_PKT_LAST, BTH_LEN},
+	[SIRDMA_RC_WRITE_LAST_IMM] = {WR | SNIC_PKT_LAST | SNIC_PKT_IMM, BTH_LEN + IMM_LEN},
+	[SIRDMA_RC_WRITE_ONLY] = {WR | SNIC_PKT_ONLY | SNIC_PKT_RETH, BTH_LEN + RETH_LEN},
+	[SIRDMA_RC_WRITE_ONLY_IMM] = {WR | SNIC_PKT_ONLY | SNIC_PKT_RETH | SNIC_PKT_IMM,
+				      BTH_LEN + RETH_LEN + IMM_LEN},
+	[SIRDMA_RC_READ_REQUEST] = {SNIC_PKT_REQ | SNIC_PKT_READ | SNIC_PKT_ONLY | SNIC_PKT_RETH,
+				    BTH_LEN + RETH_LEN},
+	[SIRDMA_RC_READ_RESP_FIRST] = {RRESP | SNIC_PKT_FIRST | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
+	[SIRDMA_RC_READ_RESP_MIDDLE] = {RRESP | SNIC_PKT_MIDDLE, BTH_LEN},
+	[SIRDMA_RC_READ_RESP_LAST] = {RRESP | SNIC_PKT_LAST | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
+	[SIRDMA_RC_READ_RESP_ONLY] = {RRESP | SNIC_PKT_ONLY | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
+	[SIRDMA_RC_ACK] = {SNIC_PKT_RESP | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
+	[SIRDMA_RC_CMP_SWAP] = {REFUSED, BTH_LEN + sizeof(struct sirdma_atomiceth)},
+	[SIRDMA_RC_FETCH_ADD] = {REFUSED, BTH_LEN + sizeof(struct sirdma_atomiceth)},
+	[SIRDMA_RC_SEND_LAST_INV] = {REFUSED, BTH_LEN + IETH_LEN},
+	[SIRDMA_RC_SEND_ONLY_INV] = {REFUSED, BTH_LEN + IETH_LEN},
+};
+
+static bool rx_len_ok(const struct snic_rx_pkt *rx)
+{
+	u32 i, total = 0;
+
+	if (rx->len < BTH_LEN + SIRDMA_ICRC_LEN || !rx->nsegs)
+		return false;
+	for (i = 0; i < rx->nsegs && total < rx->len; i++)
+		total += rx->segs[i].len;
+	return total >= rx->len && rx->segs[0].len >= BTH_LEN;
+}
+
+static void parse_extended(const struct snic_op_info *op, const u8 *p, struct snic_pkt *pkt)
+{
+	if (op->flags & SNIC_PKT_RETH) {
+		struct sirdma_reth reth;
+
+		memcpy(&reth, p, sizeof(reth));
+		pkt->va = be64_to_cpu(reth.va);
+		pkt->rkey = be32_to_cpu(reth.rkey);
+		pkt->dma_len = be32_to_cpu(reth.len);
+		p += sizeof(reth);
+	}
+	if (op->flags & SNIC_PKT_IMM) {
+		struct sirdma_immdt imm;
+
+		memcpy(&imm, p, sizeof(imm));
+		pkt->imm = be32_to_cpu(imm.imm);
+	}
+	if (op->flags & SNIC_PKT_AETH) {
+		struct sirdma_aeth aeth;
+
+		memcpy(&aeth, p, sizeof(aeth));
+		pkt->aeth = be32_to_cpu(aeth.smsn);
+	}
+}
+
+bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sirdma_stat *why)
+{
+	const struct snic_op_info *op;
+	struct sirdma_bth bth;
+	u32 body;
+
+	*why = SIRDMA_STAT_RX_BAD_LENGTH;
+	if (!rx_len_ok(rx))
+		return false;
+	*why = SIRDMA_STAT_RX_BAD_ICRC;
+	if (!rx->icrc_ok)
+		return false;
+	memcpy(&bth, rx->segs[0].ptr, sizeof(bth));
+	*why = SIRDMA_STAT_RX_BAD_HEADER;
+	if (bth.flags & SIRDMA_BTH_TVER)
+		return false;
+	*why = SIRDMA_STAT_RX_BAD_OPCODE;
+	if (bth.opcode >= ARRAY_SIZE(snic_rc_ops) || !snic_rc_ops[bth.opcode].flags)
+		return false;
+	op = &snic_rc_ops[bth.opcode];
+	*why = SIRDMA_STAT_RX_BAD_LENGTH;
+	if (rx->len < op->hdr_len + SIRDMA_ICRC_LEN || rx->segs[0].len < op->hdr_len)
+		return false;
+	body = rx->len - op->hdr_len - SIRDMA_ICRC_LEN;
+	pkt->pad = (bth.flags & SIRDMA_BTH_PAD) >> SIRDMA_BTH_PAD_SHIFT;
+	/* The body is a whole number of words, the pad less than one (IBTA 9.2.6). */
+	if (body % 4 || pkt->pad > body || (body && !(op->flags & SNIC_PKT_PAYLOAD)))
+		return false;
+	pkt->va = 0;
+	pkt->rkey = 0;
+	pkt->dma_len = 0;
+	pkt->imm = 0;
+	pkt->aeth = 0;
+	pkt->qpn = be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK;
+	pkt->psn = be32_to_cpu(bth.apsn) & SIRDMA_PSN_MASK;
+	pkt->ackreq = be32_to_cpu(bth.apsn) & SIRDMA_BTH_ACKREQ;
+	pkt->solicited = bth.flags & SIRDMA_BTH_SE;
+	pkt->hdr_len = op->hdr_len;
+	pkt->payload_len = body - pkt->pad;
+	pkt->flags = op->flags;
+	pkt->pkey = be16_to_cpu(bth.pkey);
+	pkt->opcode = bth.opcode;
+	parse_extended(op, (const u8 *)rx->segs[0].ptr + BTH_LEN, pkt);
+	return true;
+}
+
+void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,
+		  u32 payload_len)
+{
+	struct sirdma_bth *bth = snic_pkt_hdr(pkt);
+
+	pkt->pad = (u8)(-payload_len & 3);
+	pkt->payload_len = (u16)payload_len;
+	pkt->hdr_len = BTH_LEN;
+	bth->opcode = opcode;
+	/* MigReq set: the path is in its migrated state (IBTA 17.2.8); hardware expects it. */
+	bth->flags = (u8)(SIRDMA_BTH_MIGREQ | pkt->pad << SIRDMA_BTH_PAD_SHIFT);
+	bth->pkey = cpu_to_be16(pkey);
+	bth->qpn = cpu_to_be32(dest_qpn);
+	bth->apsn = cpu_to_be32(psn);
+}
+
+void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len)
+{
+	struct sirdma_reth *reth = (struct sirdma_reth *)(pkt->hdr + pkt->hdr_len);
+
+	reth->va = cpu_to_be64(va);
+	reth->rkey = cpu_to_be32(rkey);
+	reth->len = cpu_to_be32(len);
+	pkt->hdr_len += sizeof(*reth);
+}
+
+void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm)
+{
+	struct sirdma_immdt *immdt = (struct sirdma_immdt *)(pkt->hdr + pkt->hdr_len);
+
+	immdt->imm = cpu_to_be32(imm);
+	pkt->hdr_len += sizeof(*immdt);
+}
+
+void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn)
+{
+	struct sirdma_aeth *aeth = (struct sirdma_aeth *)(pkt->hdr + pkt->hdr_len);
+
+	aeth->smsn = cpu_to_be32((u32)syndrome << 24 | (msn & SIRDMA_PSN_MASK));
+	pkt->hdr_len += sizeof(*aeth);
+}

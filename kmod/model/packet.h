@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Transport headers of RC packets: built and parsed (IBTA volume 1, chapter 9). */
+#ifndef SNIC_PACKET_H
+#define SNIC_PACKET_H
+
+#include "burst.h"
+#include "port/port.h"
+#include "sirdma/roce.h"
+#include "snic.h"
+
+/* What an opcode means: flags of struct snic_op_info and snic_pkt. */
+#define SNIC_PKT_REQ (1u << 0)
+#define SNIC_PKT_RESP (1u << 1)
+#define SNIC_PKT_FIRST (1u << 2)
+#define SNIC_PKT_MIDDLE (1u << 3)
+#define SNIC_PKT_LAST (1u << 4)
+#define SNIC_PKT_ONLY (SNIC_PKT_FIRST | SNIC_PKT_LAST)
+#define SNIC_PKT_SEND (1u << 5)
+#define SNIC_PKT_WRITE (1u << 6)
+#define SNIC_PKT_READ (1u << 7) /* READ request or response */
+#define SNIC_PKT_RETH (1u << 8)
+#define SNIC_PKT_IMM (1u << 9)
+#define SNIC_PKT_AETH (1u << 10)
+#define SNIC_PKT_PAYLOAD (1u << 11) /* may carry payload */
+#define SNIC_PKT_UNSUPPORTED (1u << 12) /* an RC opcode this device refuses */
+
+struct snic_op_info {
+	u16 flags; /* 0: no such opcode */
+	u8 hdr_len; /* BTH and extended headers */
+};
+
+/* RC opcodes, by the low five bits of the BTH opcode. */
+extern const struct snic_op_info snic_rc_ops[32];
+
+/* A received packet, its headers in CPU order. Fields no header gave are 0. */
+struct snic_pkt {
+	u64 va; /* RETH */
+	u32 rkey;
+	u32 dma_len;
+	u32 imm;
+	u32 aeth;
+	u32 qpn;
+	u32 psn;
+	u32 hdr_len;
+	u32 payload_len; /* without pad */
+	u16 flags; /* SNIC_PKT_* */
+	u16 pkey;
+	u8 opcode;
+	u8 pad;
+	bool ackreq;
+	bool solicited;
+};
+
+/*
+ * Check @rx as far as the packet alone can tell (length, ICRC, version, opcode,
+ * pad) and fill @pkt. False: *why is the counter of the reason.
+ */
+bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sirdma_stat *why);
+
+/* Header builders append to @pkt, whose hdr_len they advance. */
+void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,
+		  u32 payload_len);
+void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len);
+void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm);
+void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn);
+
+static inline struct sirdma_bth *snic_pkt_hdr(struct snic_tx_pkt *pkt)
+{
+	return (struct sirdma_bth *)pkt->hdr;
+}
+
+static inline void snic_pkt_set_ackreq(struct snic_tx_pkt *pkt)
+{
+	snic_pkt_hdr(pkt)->apsn |= cpu_to_be32(SIRDMA_BTH_ACKREQ);
+}
+
+static inline u32 snic_pkt_psn(const struct snic_tx_pkt *pkt)
+{
+	return be32_to_cpu(((const struct sirdma_bth *)pkt->hdr)->apsn) & SIRDMA_PSN_MASK;
+}
+
+/* Distance from @base forward to @psn, 0 .. 2^24-1. */
+static inline u32 snic_psn_fwd(u32 psn, u32 base)
+{
+	return (psn - base) & SIRDMA_PSN_MASK;
+}
+
+/* Signed distance: negative when @psn lies in the half of the circle behind @base. */
+static inline s32 snic_psn_diff(u32 psn, u32 base)
+{
+	return (s32)((psn - base) << 8) >> 8;
+}
+
+static inline u32 snic_psn_add(u32 psn, u32 n)
+{
+	return (psn + n) & SIRDMA_PSN_MASK;
+}
+
+#endif

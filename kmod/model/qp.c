@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Queue pairs: turns, the error state, addressing. */
+#include "qp.h"
+
+#include "requester.h"
+#include "responder.h"
+
+struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn)
+{
+	struct snic_obj *obj = snic_table_get(&dev->qps, qpn);
+
+	return obj ? container_of(obj, struct snic_qp, obj) : NULL;
+}
+
+void snic_qp_defer(struct snic_qp *qp)
+{
+	if (qp->deferred)
+		return;
+	qp->deferred = true;
+	qp->dev->ops->defer(qp->dev->host, qp->obj.id);
+}
+
+void snic_qp_advance(struct snic_qp *qp)
+{
+	if (qp->state == SIRDMA_QPS_ERR) {
+		snic_qp_flush(qp);
+		return;
+	}
+	/* Answers first: the peer's window waits for them. */
+	snic_resp_run(qp);
+	snic_req_run(qp);
+}
+
+void snic_qp_run(struct snic_dev *dev, u32 qpn)
+{
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
+
+	if (!qp)
+		return;
+	port_lock(&qp->lock);
+	if (!qp->deferred)
+		snic_stat_inc(dev, SIRDMA_STAT_KICKS);
+	qp->deferred = false;
+	snic_qp_advance(qp);
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+}
+
+void snic_tx_resume(struct snic_dev *dev, u32 qpn)
+{
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
+
+	if (!qp)
+		return;
+	port_lock(&qp->lock);
+	qp->tx_stalled = false;
+	snic_qp_advance(qp);
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+}
+
+void snic_qp_reset(struct snic_qp *qp)
+{
+	port_timer_cancel(&qp->timer);
+	qp->timer_armed = false;
+	qp->sqd_event = false;
+	qp->state = SIRDMA_QPS_RESET;
+	memset(&qp->req, 0, sizeof(qp->req));
+	memset(&qp->resp, 0, sizeof(qp->resp));
+	qp->req.sq_polarity = true;
+	qp->resp.rq_polarity = true;
+	/* Awake, although nothing runs yet: posting before RTS needs no kick. */
+	qp->req.awake = true;
+	WRITE_ONCE(qp->shadow->sq_tail, 0);
+	WRITE_ONCE(qp->shadow->need_kick, 0);
+	WRITE_ONCE(qp->shadow->rq_need_kick, 0);
+}
+
+static bool qp_complete(struct snic_qp *qp, struct snic_cq *cq, struct snic_completion *c)
+{
+	c->compl_ctx = qp->compl_ctx;
+	c->qpn = qp->obj.id;
+	if (snic_cq_post(qp->dev, cq, c))
+		return true;
+	/* A lost completion cannot be made good: the QP is of no use any more. */
+	snic_qp_fail(qp, SIRDMA_AE_QP_CATASTROPHIC, SIRDMA_AE_SRC_CQ);
+	return false;
+}
+
+bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 minor, u32 vendor)
+{
+	struct snic_completion c = {
+		.is_sq = true,
+		.wqe_idx = out->idx,
+		.op = out->op,
+		.len = out->len,
+		.major = minor ? SIRDMA_CQE_MAJ_FLUSH : SIRDMA_CQE_MAJ_NONE,
+		.minor = minor,
+		.vendor_err = vendor,
+		.solicited = minor != 0,
+	};
+
+	return qp_complete(qp, qp->send_cq, &c);
+}
+
+bool snic_qp_complete_recv(struct snic_qp *qp, struct snic_completion *c)
+{
+	return qp_complete(qp, qp->recv_cq, c);
+}
+
+void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_source src)
+{
+	if (qp->state == SIRDMA_QPS_ERR)
+		return;
+	qp->state = SIRDMA_QPS_ERR;
+	port_timer_cancel(&qp->timer);
+	qp->timer_armed = false;
+	qp->req.rnr_wait = false;
+	if (ae != SIRDMA_AE_NONE)
+		snic_aeq_post(qp->dev, ae, src, qp->obj.id, qp->compl_ctx, 0, SIRDMA_QPS_ERR);
+	snic_qp_flush(qp);
+}
+
+/* Flush one send WQE of the ring; false when there is none. */
+static bool flush_next_send(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out out = {0};
+
+	if (req->head != req->tail) {
+		out = *snic_out_at(req, req->head++);
+	} else {
+		if (snic_sqe_load(qp, req->sq_idx, req->sq_polarity, &req->sqe) == SNIC_WQE_NONE)
+			return false;
+		out.idx = req->sqe.idx;
+		out.op = req->sqe.op;
+		req->sq_idx += req->sqe.quanta;
+		if (req->sq_idx == qp->sq_quanta) {
+			req->sq_idx = 0;
+			req->sq_polarity = !req->sq_polarity;
+		}
+	}
+	if (out.op != SIRDMA_OP_NOP)
+		snic_qp_complete_send(qp, &out, SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+	return true;
+}
+
+static bool flush_next_recv(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+	struct snic_completion c = {
+		.op = SIRDMA_RC_SEND_ONLY,
+		.major = SIRDMA_CQE_MAJ_FLUSH,
+		.minor = SIRDMA_FLUSH_GENERAL,
+		.vendor_err = SIRDMA_VENDOR_FLUSH,
+		.solicited = true,
+	};
+
+	if (!resp->rqe_valid) {
+		if (snic_rqe_load(qp, resp->rq_idx, resp->rq_polarity, &resp->rqe) == SNIC_WQE_NONE)
+			return false;
+		if (++resp->rq_idx == qp->rq_wqes) {
+			resp->rq_idx = 0;
+			resp->rq_polarity = !resp->rq_polarity;
+		}
+	}
+	resp->rqe_valid = false;
+	c.wqe_idx = (u32)resp->rqe.idx << qp->rq_stride_shift;
+	snic_qp_complete_recv(qp, &c);
+	return true;
+}
+
+void snic_qp_flush(struct snic_qp *qp)
+{
+	u32 budget = SNIC_FLUSH_BATCH;
+
+	do {
+		while (budget && flush_next_send(qp))
+			budget--;
+		while (budget && flush_next_recv(qp))
+			budget--;
+		if (!budget) {
+			snic_qp_defer(qp);
+			return;
+		}
+		WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(qp->req.sq_idx));
+		if (qp->queue_flags & SIRDMA_QPC_KICK) {
+			WRITE_ONCE(qp->shadow->need_kick, cpu_to_le64(1));
+			WRITE_ONCE(qp->shadow->rq_need_kick, cpu_to_le64(1));
+		}
+		smp_mb(); /* pairs with the poster's fence between valid bit and shadow */
+	} while (snic_sqe_peek(qp, qp->req.sq_idx, qp->req.sq_polarity) ||
+		 snic_rqe_peek(qp, qp->resp.rq_idx, qp->resp.rq_polarity));
+}
+
+void snic_qp_check_drained(struct snic_qp *qp)
+{
+	if (qp->state != SIRDMA_QPS_SQD || !qp->sqd_event || qp->req.head != qp->req.tail)
+		return;
+	qp->sqd_event = false;
+	snic_aeq_post(qp->dev, SIRDMA_AE_QP_SUSPEND_COMPLETE, SIRDMA_AE_SRC_SQ, qp->obj.id,
+		      qp->compl_ctx, qp->req.sq_idx, SIRDMA_QPS_SQD);
+}
+
+void snic_qp_flow_refresh(struct snic_qp *qp)
+{
+	static const u8 v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
+	struct snic_flow *flow = &qp->flow;
+	struct snic_sgid sgid;
+	u32 gen = READ_ONCE(qp->dev->tables_gen);
+
+	if (likely(gen == qp->flow_gen))
+		return;
+	smp_rmb(); /* a change after this read of the generation rebuilds again */
+	qp->flow_gen = gen;
+	qp->flow_src_ok = snic_sgid_read(qp->dev, qp->sgid_idx, &sgid);
+	qp->flow_dst_ok = snic_arp_read(qp->dev, qp->arp_idx, flow->dst_mac);
+	if (!qp->flow_src_ok)
+		return;
+	flow->src_ip = sgid.ip;
+	memcpy(flow->src_mac, sgid.mac, sizeof(flow->src_mac));
+	flow->has_vlan = sgid.has_vlan;
+	flow->vlan_id = sgid.vlan_id;
+	flow->vlan_prio = qp->vlan_prio;
+	flow->dst_ip = qp->dst_ip;
+	flow->is_v4 = !memcmp(sgid.ip.b, v4_prefix, sizeof(v4_prefix));
+	/* Addresses of different families do not talk. */
+	if (flow->is_v4 != !memcmp(qp->dst_ip.b, v4_prefix, sizeof(v4_prefix)))
+		qp->flow_dst_ok = false;
+	flow->flow_label = qp->flow_label;
+	flow->udp_sport = qp->udp_sport;
+	flow->traffic_class = qp->traffic_class;
+	flow->hop_limit = qp->hop_limit;
+	flow->src_qpn = qp->obj.id;
+}

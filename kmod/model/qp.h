@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Queue pairs. Everything of a QP is protected by its lock; the requester
+ * sends (requester.c) and hears answers (completer.c), the responder serves
+ * the peer (responder.c, read_resp.c).
+ *
+ * Lock order: QP, then CQ, then event queue. Host callbacks are made under the
+ * QP lock.
+ */
+#ifndef SNIC_QP_H
+#define SNIC_QP_H
+
+#include "burst.h"
+#include "cq.h"
+#include "dev.h"
+#include "packet.h"
+#include "wqe.h"
+#include "sirdma/qpctx.h"
+#include "sirdma/shadow.h"
+
+#define SNIC_MAX_RD_ATOMIC 16 /* inbound READs a QP remembers */
+/* Outbound READs are only counted: as many as soft-RoCE lets its peers have in flight. */
+#define SNIC_MAX_ORD 128
+#define SNIC_OUT_MSGS 128 /* messages in flight, power of two */
+#define SNIC_MAX_MTU 4096
+#define SNIC_DEFAULT_WINDOW (512 * 1024) /* bytes in flight */
+/* Below this many messages in flight the device sleeps and wants a kick. */
+#define SNIC_AWAKE_MSGS 8
+/* Bursts one turn sends before it lets others run. */
+#define SNIC_RUN_BURSTS 8
+/* A request for an acknowledgement at least this often, packets. */
+#define SNIC_ACKREQ_PKTS 16
+/* Acknowledgements owed before they are sent although more packets follow. */
+#define SNIC_ACK_COALESCE 32
+/*
+ * A long READ is asked for in pieces of this size, each a READ request of its
+ * own, so that the window bounds what the responder may send at once.
+ */
+#define SNIC_READ_CHUNK (128 * 1024)
+/* Completions one turn flushes. */
+#define SNIC_FLUSH_BATCH 512
+
+/* A message with PSNs assigned and not yet completed. */
+struct snic_out {
+	u32 psn; /* first */
+	u32 len;
+	u16 idx; /* of the WQE, quanta */
+	u8 op; /* enum sirdma_sq_op */
+	u8 flags; /* SNIC_OUT_* */
+};
+
+#define SNIC_OUT_SIGNALED 0x01
+#define SNIC_OUT_POLARITY 0x02 /* valid bit of the WQE's lap */
+#define SNIC_OUT_LOCAL 0x04 /* takes no PSN */
+#define SNIC_OUT_FAILED 0x08 /* completes with snic_req.fail_* once it is the oldest */
+
+/*
+ * Requester. out[] is a ring of free-running indices: head is the oldest
+ * message, cur the one nxt lies in (== tail: none), tail the next free slot.
+ */
+struct snic_req {
+	u32 una; /* oldest PSN not acknowledged */
+	u32 nxt; /* next PSN to send; behind max after a restart */
+	u32 max; /* one beyond the highest PSN ever sent */
+	u32 psn; /* first PSN of the next new message */
+	u32 sq_idx; /* next quantum to fetch */
+	u32 sq_shown; /* what the shadow area says it is */
+	u32 head, cur, tail;
+	u32 reads_sent; /* READ requests awaiting responses (ord) */
+	u32 read_msgs; /* READ messages in out[] (fence) */
+	u32 cwnd; /* packets that may be in flight */
+	u32 unasked; /* packets since the last AckReq */
+	u32 sqe_slot; /* out[] index sqe was decoded for */
+	u32 rd_slot; /* same for rd_sqe */
+	u32 lost_dist; /* distance from una of the answer that told of the loss */
+	u64 deadline; /* of the ACK timer or the RNR wait */
+	u32 fail_vendor;
+	u16 fail_minor;
+	u8 retry_left;
+	u8 rnr_left;
+	bool sq_polarity;
+	bool sqe_valid;
+	bool rd_valid;
+	bool failed; /* a message is SNIC_OUT_FAILED: start no others */
+	bool rnr_wait;
+	bool restarted; /* a loss was noticed, una has not moved since */
+	bool awake; /* need_kick is 0 */
+	struct snic_sqe sqe; /* of out[cur], being sent */
+	struct snic_sqe rd_sqe; /* of out[head], a READ being received */
+	struct snic_out out[SNIC_OUT_MSGS];
+};
+
+/* An inbound READ: waiting, being answered, or kept for duplicates. */
+struct snic_rd {
+	u64 va;
+	u32 rkey;
+	u32 len;
+	u32 psn; /* first response */
+	u32 npkts; /* responses; 0: slot never used */
+	u32 msn;
+	u32 start; /* response this execution began with */
+	u32 pos; /* next response */
+	u32 end; /* bytes of the region after which it ends */
+	bool todo;
+	bool done; /* was answered completely at least once */
+};
+
+struct snic_resp {
+	u32 epsn; /* next PSN expected */
+	u32 msn;
+	u32 rq_idx; /* next receive WQE to fetch */
+	u32 ack_psn; /* of the acknowledgement owed */
+	u32 nak_cause; /* PSN ahead of epsn that made us NAK */
+	u32 owed; /* acknowledgements folded into the one owed */
+	u32 recv_len; /* bytes of this message placed */
+	u32 wr_rkey; /* RDMA WRITE in progress */
+	u32 wr_left;
+	u32 wr_total;
+	u64 wr_va;
+	u32 rd_tail; /* slot of the next READ */
+	u32 rd_todo; /* how many of rd[] are todo */
+	u32 fail_ae; /* enum sirdma_ae_code */
+	u32 fail_vendor;
+	u16 fail_minor; /* of the receive WQE; 0: none fails */
+	u8 ack_syndrome;
+	u8 in_msg; /* SNIC_PKT_SEND or _WRITE while between FIRST and LAST */
+	bool ack_due;
+	bool nak_sent; /* stay silent about PSNs ahead until epsn arrives */
+	bool fatal; /* the owed NAK is the last packet: error state follows */
+	bool rq_polarity;
+	bool rqe_valid; /* rqe is taken from the ring and not completed */
+	bool comm_est;
+	struct snic_rqe rqe;
+	struct snic_rd rd[SNIC_MAX_RD_ATOMIC];
+};
+
+struct snic_qp {
+	struct snic_obj obj;
+	struct port_lock lock;
+	struct snic_dev *dev;
+	struct snic_cq *send_cq;
+	struct snic_cq *recv_cq;
+	struct sirdma_qp_shadow *shadow;
+	struct port_timer timer; /* ACK timeout or RNR wait */
+	u64 compl_ctx;
+	struct snic_ring sq_ring;
+	struct snic_ring rq_ring;
+	u32 sq_quanta;
+	u32 rq_wqes;
+	u32 pd;
+	u8 rq_stride_shift;
+	u8 queue_flags; /* SIRDMA_QPC_* */
+	u8 state; /* enum sirdma_qp_state; RESET from the start of destruction on */
+	bool timer_armed;
+	bool tx_stalled; /* tx() was short: snic_tx_resume() will come */
+	bool deferred; /* asked the host for another turn */
+	bool sqd_event;
+
+	/* Attributes */
+	u8 mtu_shift;
+	u8 min_rnr_timer;
+	u8 retry_cnt;
+	u8 rnr_retry;
+	u8 ack_timeout;
+	u8 ord;
+	u8 ird;
+	u8 hop_limit;
+	u8 traffic_class;
+	u8 vlan_prio;
+	u16 pkey;
+	u16 sgid_idx;
+	u16 arp_idx;
+	u16 udp_sport;
+	u32 access;
+	u32 dest_qpn;
+	u32 flow_label;
+	u32 qkey;
+	u32 sq_psn; /* as modified; the requester counts from here */
+	u32 rq_psn;
+	struct sirdma_ip dst_ip;
+
+	/* Addressing, rebuilt when the device's tables changed */
+	u32 flow_gen;
+	bool flow_src_ok; /* the SGID entry is valid */
+	bool flow_dst_ok; /* and so is the ARP entry */
+	struct snic_flow flow;
+
+	struct snic_req req;
+	struct snic_resp resp;
+};
+
+static inline u32 snic_qp_mtu(const struct snic_qp *qp)
+{
+	return 1u << qp->mtu_shift;
+}
+
+/* Packets of @len bytes; an empty message takes one. */
+static inline u32 snic_qp_pkts(const struct snic_qp *qp, u32 len)
+{
+	return len ? (u32)(((u64)len + snic_qp_mtu(qp) - 1) >> qp->mtu_shift) : 1;
+}
+
+static inline struct snic_out *snic_out_at(struct snic_req *req, u32 slot)
+{
+	return &req->out[slot % SNIC_OUT_MSGS];
+}
+
+static inline u32 snic_out_pkts(const struct snic_qp *qp, const struct snic_out *out)
+{
+	return out->flags & SNIC_OUT_LOCAL ? 0 : snic_qp_pkts(qp, out->len);
+}
+
+static inline bool snic_req_in_flight(const struct snic_req *req)
+{
+	return req->una != req->max;
+}
+
+/* Can the QP send requests, or hear their answers? */
+static inline bool snic_qp_can_send(const struct snic_qp *qp)
+{
+	return qp->state == SIRDMA_QPS_RTS || qp->state == SIRDMA_QPS_SQD;
+}
+
+static inline bool snic_qp_can_receive(const struct snic_qp *qp)
+{
+	return qp->state == SIRDMA_QPS_RTR || snic_qp_can_send(qp);
+}
+
+/* Referenced QP, or NULL. */
+struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn);
+
+static inline void snic_qp_put(struct snic_qp *qp)
+{
+	snic_obj_put(&qp->obj);
+}
+
+/* All below: QP lock held. */
+
+/* Clear rings, PSNs and messages, as after creation. */
+void snic_qp_reset(struct snic_qp *qp);
+/* To the error state: everything posted is flushed. Raises @ae unless NONE. */
+void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_source src);
+/* Error state: flush what was posted, a batch at a time. */
+void snic_qp_flush(struct snic_qp *qp);
+/* Ask the host for another turn. */
+void snic_qp_defer(struct snic_qp *qp);
+/* Do whatever the state and the queues allow now. */
+void snic_qp_advance(struct snic_qp *qp);
+/* Bring the cached addressing up to date. */
+void snic_qp_flow_refresh(struct snic_qp *qp);
+/* Send queue drained? Then tell who asked. */
+void snic_qp_check_drained(struct snic_qp *qp);
+/* Complete the send WQE at @out; false when the CQ is dead (the QP has failed then). */
+bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 minor, u32 vendor);
+/* Complete @c on the receive queue; same. */
+bool snic_qp_complete_recv(struct snic_qp *qp, struct snic_completion *c);
+
+#endif

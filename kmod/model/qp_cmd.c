@@ -1,0 +1,497 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Queue pair commands. The context is copied out of driver memory once; it is
+ * checked completely before anything changes.
+ */
+#include "qp_cmd.h"
+
+#include "qp.h"
+#include "requester.h"
+#include "responder.h"
+#include "retry.h"
+
+#define QP_FIRST_ID 2
+
+static u32 wqe_qpn(const struct sirdma_cqp_wqe *wqe)
+{
+	return (u32)SIRDMA_GET(SIRDMA_CQP_QP_ID, le64_to_cpu(wqe->hdr));
+}
+
+static struct sirdma_qp_ctx *ctx_ptr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe)
+{
+	u64 addr = le64_to_cpu(wqe->w2);
+
+	if (!addr || addr % SIRDMA_QP_CTX_ALIGN)
+		return NULL;
+	return port_dma_ptr(dev->dma, addr, sizeof(struct sirdma_qp_ctx));
+}
+
+static bool ctx_read(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
+		     struct sirdma_qp_ctx *ctx)
+{
+	const struct sirdma_qp_ctx *p = ctx_ptr(dev, wqe);
+
+	if (!p)
+		return false;
+	memcpy(ctx, p, sizeof(*ctx));
+	return true;
+}
+
+static bool is_pow2(u32 n)
+{
+	return n && !(n & (n - 1));
+}
+
+/* Queue part of the context: taken at creation only. */
+static u32 create_check(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
+{
+	u32 sq = le32_to_cpu(ctx->sq_quanta), rq = le32_to_cpu(ctx->rq_wqes);
+
+	if (ctx->qp_type != SIRDMA_QPT_RC || ctx->srq || ctx->rq_stride_shift > 3 ||
+	    (ctx->queue_flags &
+	     ~(SIRDMA_QPC_SQ_VMAP | SIRDMA_QPC_RQ_VMAP | SIRDMA_QPC_KICK | SIRDMA_QPC_SIG_ALL)))
+		return SIRDMA_CQP_BAD_PARAM;
+	if (!is_pow2(sq) || sq < SIRDMA_MIN_WQ_QUANTA || sq > SIRDMA_MAX_WQ_QUANTA)
+		return SIRDMA_CQP_BAD_PARAM;
+	if (rq && (!is_pow2(rq) || rq > SIRDMA_MAX_WQ_QUANTA >> ctx->rq_stride_shift))
+		return SIRDMA_CQP_BAD_PARAM;
+	return le32_to_cpu(ctx->pd) < dev->cfg.max_pds ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_INDEX;
+}
+
+static void ring_from_ctx(struct snic_ring *ring, u64 addr, u32 bytes, bool vmap)
+{
+	ring->vmap = vmap;
+	ring->bytes = bytes;
+	ring->addr = vmap ? 0 : addr;
+	ring->first_pble = vmap ? (u32)addr : 0;
+}
+
+static u32 create_rings(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
+{
+	u64 shadow = le64_to_cpu(ctx->shadow_addr);
+	u64 sq = le64_to_cpu(ctx->sq_addr), rq = le64_to_cpu(ctx->rq_addr);
+
+	qp->sq_quanta = le32_to_cpu(ctx->sq_quanta);
+	qp->rq_wqes = le32_to_cpu(ctx->rq_wqes);
+	qp->rq_stride_shift = ctx->rq_stride_shift;
+	qp->queue_flags = ctx->queue_flags;
+	ring_from_ctx(&qp->sq_ring, sq, qp->sq_quanta * SIRDMA_QUANTUM,
+		      qp->queue_flags & SIRDMA_QPC_SQ_VMAP);
+	ring_from_ctx(&qp->rq_ring, rq, (qp->rq_wqes * SIRDMA_QUANTUM) << qp->rq_stride_shift,
+		      qp->queue_flags & SIRDMA_QPC_RQ_VMAP);
+	if ((qp->sq_ring.vmap && sq != qp->sq_ring.first_pble) ||
+	    (qp->rq_ring.vmap && rq != qp->rq_ring.first_pble))
+		return SIRDMA_CQP_BAD_ADDRESS;
+	if (!snic_ring_valid(qp->dev, &qp->sq_ring) ||
+	    (qp->rq_wqes && !snic_ring_valid(qp->dev, &qp->rq_ring)))
+		return SIRDMA_CQP_BAD_ADDRESS;
+	if (!shadow || shadow % SIRDMA_SHADOW_SIZE)
+		return SIRDMA_CQP_BAD_ADDRESS;
+	qp->shadow = port_dma_ptr(qp->dev->dma, shadow, sizeof(*qp->shadow));
+	return qp->shadow ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
+}
+
+/* Count a user of the CQ, which makes its destruction fail. */
+static struct snic_cq *cq_attach(struct snic_dev *dev, u32 id)
+{
+	struct snic_cq *cq = snic_cq_get(dev, id);
+
+	if (!cq)
+		return NULL;
+	if (cq->is_ccq) {
+		snic_cq_put(cq);
+		return NULL;
+	}
+	port_lock(&cq->lock);
+	cq->qp_refs++;
+	port_unlock(&cq->lock);
+	return cq;
+}
+
+static void cq_detach(struct snic_cq *cq)
+{
+	port_lock(&cq->lock);
+	cq->qp_refs--;
+	port_unlock(&cq->lock);
+	snic_cq_put(cq);
+}
+
+static u32 table_status(int err)
+{
+	switch (err) {
+	case 0:
+		return SIRDMA_CQP_OK;
+	case -EBUSY:
+		return SIRDMA_CQP_IN_USE;
+	case -ENOMEM:
+		return SIRDMA_CQP_NO_MEMORY;
+	default:
+		return SIRDMA_CQP_BAD_INDEX;
+	}
+}
+
+/* Attributes a QP has before it is modified. */
+static void create_defaults(struct snic_qp *qp)
+{
+	qp->mtu_shift = 10;
+	qp->pkey = SIRDMA_DEFAULT_PKEY;
+	qp->hop_limit = 64;
+	qp->udp_sport = SIRDMA_ROCE_UDP_SPORT_MIN;
+	qp->flow_gen = READ_ONCE(qp->dev->tables_gen) - 1;
+}
+
+u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	u32 id = wqe_qpn(wqe), status;
+	struct sirdma_qp_ctx ctx;
+	struct snic_qp *qp;
+
+	*ret = 0;
+	if (id < QP_FIRST_ID || id >= dev->qps.limit)
+		return SIRDMA_CQP_BAD_INDEX;
+	if (!ctx_read(dev, wqe, &ctx))
+		return SIRDMA_CQP_BAD_ADDRESS;
+	status = create_check(dev, &ctx);
+	if (status)
+		return status;
+	qp = port_alloc(sizeof(*qp));
+	if (!qp)
+		return SIRDMA_CQP_NO_MEMORY;
+	qp->dev = dev;
+	qp->compl_ctx = le64_to_cpu(ctx.compl_ctx);
+	qp->pd = le32_to_cpu(ctx.pd);
+	port_lock_init(&qp->lock);
+	snic_retry_init(qp);
+	create_defaults(qp);
+	status = create_rings(qp, &ctx);
+	if (status)
+		goto err_free;
+	status = SIRDMA_CQP_NO_OBJECT;
+	qp->send_cq = cq_attach(dev, le32_to_cpu(ctx.send_cq));
+	if (!qp->send_cq)
+		goto err_free;
+	qp->recv_cq = cq_attach(dev, le32_to_cpu(ctx.recv_cq));
+	if (!qp->recv_cq)
+		goto err_send_cq;
+	snic_obj_init(&qp->obj);
+	qp->obj.id = id;
+	snic_qp_reset(qp);
+	status = table_status(snic_table_insert(&dev->qps, id, &qp->obj));
+	if (status)
+		goto err_recv_cq;
+	return SIRDMA_CQP_OK;
+
+err_recv_cq:
+	cq_detach(qp->recv_cq);
+err_send_cq:
+	cq_detach(qp->send_cq);
+err_free:
+	port_free(qp);
+	return status;
+}
+
+/* Takes the table's reference; no one can find the QP any more. */
+static void qp_destroy(struct snic_qp *qp)
+{
+	/* In RESET nothing runs and the timer is not armed again. */
+	port_lock(&qp->lock);
+	qp->state = SIRDMA_QPS_RESET;
+	port_unlock(&qp->lock);
+	snic_obj_drain(&qp->obj);
+	port_timer_cancel_sync(&qp->timer);
+	cq_detach(qp->recv_cq);
+	cq_detach(qp->send_cq);
+	port_free_rcu(qp, obj.rcu);
+}
+
+u32 snic_cqp_destroy_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	u32 id = wqe_qpn(wqe);
+	struct snic_obj *obj;
+
+	*ret = 0;
+	if (id < QP_FIRST_ID || id >= dev->qps.limit)
+		return SIRDMA_CQP_BAD_INDEX;
+	obj = snic_table_remove(&dev->qps, id);
+	if (!obj)
+		return SIRDMA_CQP_NO_OBJECT;
+	qp_destroy(container_of(obj, struct snic_qp, obj));
+	return SIRDMA_CQP_OK;
+}
+
+void snic_qp_destroy_all(struct snic_dev *dev)
+{
+	struct snic_obj *obj;
+	u32 id = 0;
+
+	while (snic_table_next(&dev->qps, &id)) {
+		obj = snic_table_remove(&dev->qps, id);
+		if (obj)
+			qp_destroy(container_of(obj, struct snic_qp, obj));
+	}
+}
+
+#define S(state) (1u << SIRDMA_QPS_##state)
+
+/* Transitions of an RC QP (IBTA figure 124): next states of each state. */
+static const u8 transitions[] = {
+	[SIRDMA_QPS_RESET] = S(RESET) | S(INIT) | S(ERR),
+	[SIRDMA_QPS_INIT] = S(RESET) | S(INIT) | S(RTR) | S(ERR),
+	[SIRDMA_QPS_RTR] = S(RESET) | S(RTR) | S(RTS) | S(ERR),
+	[SIRDMA_QPS_RTS] = S(RESET) | S(RTS) | S(SQD) | S(ERR),
+	[SIRDMA_QPS_SQD] = S(RESET) | S(SQD) | S(RTS) | S(ERR),
+	[SIRDMA_QPS_SQE] = S(RESET) | S(RTS) | S(ERR),
+	[SIRDMA_QPS_ERR] = S(RESET) | S(ERR),
+};
+
+/* Attribute groups that may change in a state; others are fixed by then. */
+#define MOD_ANY_TIME \
+	(SIRDMA_QPC_MOD_ACCESS | SIRDMA_QPC_MOD_PATH | SIRDMA_QPC_MOD_PKEY | \
+	 SIRDMA_QPC_MOD_TIMEOUT | SIRDMA_QPC_MOD_RETRY_CNT | SIRDMA_QPC_MOD_RNR_RETRY | \
+	 SIRDMA_QPC_MOD_MIN_RNR | SIRDMA_QPC_MOD_ORD | SIRDMA_QPC_MOD_IRD | SIRDMA_QPC_MOD_QKEY | \
+	 SIRDMA_QPC_MOD_SQD_EVENT)
+
+static u32 mod_allowed(u8 state)
+{
+	switch (state) {
+	case SIRDMA_QPS_RESET:
+	case SIRDMA_QPS_INIT:
+		return SIRDMA_QPC_MOD_ALL;
+	case SIRDMA_QPS_RTR:
+		return MOD_ANY_TIME | SIRDMA_QPC_MOD_SQ_PSN;
+	default:
+		return MOD_ANY_TIME;
+	}
+}
+
+static u8 mtu_to_shift(u32 mtu)
+{
+	u8 shift;
+
+	for (shift = 8; shift <= 12; shift++) {
+		if (mtu == 1u << shift)
+			return shift;
+	}
+	return 0;
+}
+
+static bool path_ok(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
+{
+	struct snic_sgid sgid;
+	u8 mac[6];
+
+	return le32_to_cpu(ctx->flow_label) < 1u << 20 && ctx->vlan_prio < 8 && ctx->hop_limit &&
+	       le16_to_cpu(ctx->udp_sport) >= SIRDMA_ROCE_UDP_SPORT_MIN &&
+	       snic_sgid_read(dev, le16_to_cpu(ctx->sgid_idx), &sgid) &&
+	       snic_arp_read(dev, le16_to_cpu(ctx->arp_idx), mac);
+}
+
+/* Ranges of the groups in @mod. */
+static bool mod_values_ok(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx, u32 mod)
+{
+	u32 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
+		     SIRDMA_ACCESS_REMOTE_ATOMIC;
+
+	return !(
+		(mod & ~SIRDMA_QPC_MOD_ALL) ||
+		((mod & SIRDMA_QPC_MOD_ACCESS) && (le32_to_cpu(ctx->access) & ~remote)) ||
+		((mod & SIRDMA_QPC_MOD_PATH) && !path_ok(dev, ctx)) ||
+		((mod & SIRDMA_QPC_MOD_DEST_QPN) && le32_to_cpu(ctx->dest_qpn) > SIRDMA_QPN_MASK) ||
+		((mod & SIRDMA_QPC_MOD_MTU) && !mtu_to_shift(le16_to_cpu(ctx->path_mtu))) ||
+		((mod & SIRDMA_QPC_MOD_PKEY) && !(le16_to_cpu(ctx->pkey) & 0x7fff)) ||
+		((mod & SIRDMA_QPC_MOD_SQ_PSN) && le32_to_cpu(ctx->sq_psn) > SIRDMA_PSN_MASK) ||
+		((mod & SIRDMA_QPC_MOD_RQ_PSN) && le32_to_cpu(ctx->rq_psn) > SIRDMA_PSN_MASK) ||
+		((mod & SIRDMA_QPC_MOD_TIMEOUT) && ctx->ack_timeout > 31) ||
+		((mod & SIRDMA_QPC_MOD_RETRY_CNT) && ctx->retry_cnt > 7) ||
+		((mod & SIRDMA_QPC_MOD_RNR_RETRY) && ctx->rnr_retry > 7) ||
+		((mod & SIRDMA_QPC_MOD_MIN_RNR) && ctx->min_rnr_timer > 31) ||
+		((mod & SIRDMA_QPC_MOD_ORD) && ctx->ord > SNIC_MAX_ORD) ||
+		((mod & SIRDMA_QPC_MOD_IRD) && ctx->ird > SNIC_MAX_RD_ATOMIC));
+}
+
+static void mod_path(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
+{
+	qp->dst_ip = ctx->dst_ip;
+	qp->flow_label = le32_to_cpu(ctx->flow_label);
+	qp->sgid_idx = le16_to_cpu(ctx->sgid_idx);
+	qp->arp_idx = le16_to_cpu(ctx->arp_idx);
+	qp->udp_sport = le16_to_cpu(ctx->udp_sport);
+	qp->hop_limit = ctx->hop_limit;
+	qp->traffic_class = ctx->traffic_class;
+	qp->vlan_prio = ctx->vlan_prio;
+	qp->flow_gen = READ_ONCE(qp->dev->tables_gen) - 1;
+}
+
+static void mod_apply(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx, u32 mod)
+{
+	if (mod & SIRDMA_QPC_MOD_ACCESS)
+		qp->access = le32_to_cpu(ctx->access);
+	if (mod & SIRDMA_QPC_MOD_PATH)
+		mod_path(qp, ctx);
+	if (mod & SIRDMA_QPC_MOD_DEST_QPN)
+		qp->dest_qpn = le32_to_cpu(ctx->dest_qpn);
+	if (mod & SIRDMA_QPC_MOD_MTU)
+		qp->mtu_shift = mtu_to_shift(le16_to_cpu(ctx->path_mtu));
+	if (mod & SIRDMA_QPC_MOD_PKEY)
+		qp->pkey = le16_to_cpu(ctx->pkey);
+	if (mod & SIRDMA_QPC_MOD_SQ_PSN)
+		qp->sq_psn = le32_to_cpu(ctx->sq_psn);
+	if (mod & SIRDMA_QPC_MOD_RQ_PSN)
+		qp->rq_psn = le32_to_cpu(ctx->rq_psn);
+	if (mod & SIRDMA_QPC_MOD_TIMEOUT)
+		qp->ack_timeout = ctx->ack_timeout;
+	if (mod & SIRDMA_QPC_MOD_RETRY_CNT)
+		qp->req.retry_left = qp->retry_cnt = ctx->retry_cnt;
+	if (mod & SIRDMA_QPC_MOD_RNR_RETRY)
+		qp->req.rnr_left = qp->rnr_retry = ctx->rnr_retry;
+	if (mod & SIRDMA_QPC_MOD_MIN_RNR)
+		qp->min_rnr_timer = ctx->min_rnr_timer;
+	if (mod & SIRDMA_QPC_MOD_ORD)
+		qp->ord = ctx->ord;
+	if (mod & SIRDMA_QPC_MOD_IRD)
+		qp->ird = ctx->ird;
+	if (mod & SIRDMA_QPC_MOD_QKEY)
+		qp->qkey = le32_to_cpu(ctx->qkey);
+}
+
+static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
+{
+	u8 cur = qp->state;
+
+	if (next == SIRDMA_QPS_RESET) {
+		snic_qp_reset(qp);
+		return;
+	}
+	if (next == SIRDMA_QPS_ERR) {
+		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_NONE);
+		return;
+	}
+	qp->state = next;
+	if (next == SIRDMA_QPS_RTR && cur != SIRDMA_QPS_RTR)
+		snic_resp_start(qp);
+	if (next == SIRDMA_QPS_RTS && cur == SIRDMA_QPS_RTR)
+		snic_req_start(qp);
+	if (next == SIRDMA_QPS_SQD)
+		qp->sqd_event = mod & SIRDMA_QPC_MOD_SQD_EVENT;
+	snic_qp_check_drained(qp);
+	snic_qp_advance(qp);
+}
+
+u32 snic_cqp_modify_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	u64 hdr = le64_to_cpu(wqe->hdr);
+	u8 next = (u8)SIRDMA_GET(SIRDMA_CQP_QP_NEXT_STATE, hdr);
+	u32 id = wqe_qpn(wqe), mod, status = SIRDMA_CQP_OK;
+	struct sirdma_qp_ctx ctx;
+	struct snic_qp *qp;
+
+	*ret = 0;
+	if (id < QP_FIRST_ID || id >= dev->qps.limit)
+		return SIRDMA_CQP_BAD_INDEX;
+	if (!ctx_read(dev, wqe, &ctx))
+		return SIRDMA_CQP_BAD_ADDRESS;
+	mod = le32_to_cpu(ctx.modify);
+	if (next > SIRDMA_QPS_ERR || !mod_values_ok(dev, &ctx, mod))
+		return SIRDMA_CQP_BAD_PARAM;
+	qp = snic_qp_get(dev, id);
+	if (!qp)
+		return SIRDMA_CQP_NO_OBJECT;
+	port_lock(&qp->lock);
+	if (((hdr & SIRDMA_CQP_QP_CUR_STATE_VALID) &&
+	     SIRDMA_GET(SIRDMA_CQP_QP_CUR_STATE, hdr) != qp->state) ||
+	    !(transitions[qp->state] & (1u << next)) || (mod & ~mod_allowed(qp->state))) {
+		status = SIRDMA_CQP_BAD_STATE;
+	} else {
+		mod_apply(qp, &ctx, mod);
+		state_apply(qp, next, mod);
+	}
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+	return status;
+}
+
+static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
+{
+	ctx->compl_ctx = cpu_to_le64(qp->compl_ctx);
+	ctx->sq_quanta = cpu_to_le32(qp->sq_quanta);
+	ctx->rq_wqes = cpu_to_le32(qp->rq_wqes);
+	ctx->send_cq = cpu_to_le32(qp->send_cq->obj.id);
+	ctx->recv_cq = cpu_to_le32(qp->recv_cq->obj.id);
+	ctx->pd = cpu_to_le32(qp->pd);
+	ctx->qp_type = SIRDMA_QPT_RC;
+	ctx->rq_stride_shift = qp->rq_stride_shift;
+	ctx->state = qp->state;
+	ctx->queue_flags = qp->queue_flags;
+	ctx->access = cpu_to_le32(qp->access);
+	ctx->dst_ip = qp->dst_ip;
+	ctx->dest_qpn = cpu_to_le32(qp->dest_qpn);
+	ctx->flow_label = cpu_to_le32(qp->flow_label);
+	ctx->sgid_idx = cpu_to_le16(qp->sgid_idx);
+	ctx->arp_idx = cpu_to_le16(qp->arp_idx);
+	ctx->udp_sport = cpu_to_le16(qp->udp_sport);
+	ctx->path_mtu = cpu_to_le16((u16)snic_qp_mtu(qp));
+	ctx->hop_limit = qp->hop_limit;
+	ctx->traffic_class = qp->traffic_class;
+	ctx->vlan_prio = qp->vlan_prio;
+	ctx->min_rnr_timer = qp->min_rnr_timer;
+	ctx->retry_cnt = qp->retry_cnt;
+	ctx->rnr_retry = qp->rnr_retry;
+	ctx->ack_timeout = qp->ack_timeout;
+	ctx->pkey = cpu_to_le16(qp->pkey);
+	ctx->qkey = cpu_to_le32(qp->qkey);
+	ctx->ord = qp->ord;
+	ctx->ird = qp->ird;
+	/* Before RTS and RTR the counters do not run yet. */
+	ctx->sq_psn = cpu_to_le32(snic_qp_can_send(qp) ? qp->req.psn : qp->sq_psn);
+	ctx->rq_psn = cpu_to_le32(snic_qp_can_receive(qp) ? qp->resp.epsn : qp->rq_psn);
+	ctx->sq_draining = qp->state == SIRDMA_QPS_SQD && qp->req.head != qp->req.tail;
+}
+
+u32 snic_cqp_upload_ctx(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	u32 id = wqe_qpn(wqe);
+	struct sirdma_qp_ctx ctx, *out;
+	struct snic_qp *qp;
+
+	*ret = 0;
+	if (id < QP_FIRST_ID || id >= dev->qps.limit)
+		return SIRDMA_CQP_BAD_INDEX;
+	out = ctx_ptr(dev, wqe);
+	if (!out)
+		return SIRDMA_CQP_BAD_ADDRESS;
+	qp = snic_qp_get(dev, id);
+	if (!qp)
+		return SIRDMA_CQP_NO_OBJECT;
+	port_lock(&qp->lock);
+	memset(&ctx, 0, sizeof(ctx));
+	ctx_fill(qp, &ctx);
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+	memcpy(out, &ctx, sizeof(ctx));
+	return SIRDMA_CQP_OK;
+}
+
+u32 snic_cqp_flush_wqes(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	u64 hdr = le64_to_cpu(wqe->hdr);
+	u32 id = (u32)SIRDMA_GET(SIRDMA_CQP_FLUSH_QPID, hdr), status = SIRDMA_CQP_OK;
+	struct snic_qp *qp;
+
+	*ret = 0;
+	if (id < QP_FIRST_ID || id >= dev->qps.limit)
+		return SIRDMA_CQP_BAD_INDEX;
+	if (!(hdr & (SIRDMA_CQP_FLUSH_SQ | SIRDMA_CQP_FLUSH_RQ)))
+		return SIRDMA_CQP_BAD_PARAM;
+	qp = snic_qp_get(dev, id);
+	if (!qp)
+		return SIRDMA_CQP_NO_OBJECT;
+	port_lock(&qp->lock);
+	/* Entering the error state flushed both queues; this catches what came since. */
+	if (qp->state == SIRDMA_QPS_ERR)
+		snic_qp_flush(qp);
+	else
+		status = SIRDMA_CQP_BAD_STATE;
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+	return status;
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Answers of the responder: READ responses, and acknowledgements behind them.
+ *
+ * The last SNIC_MAX_RD_ATOMIC READs are remembered, so that a duplicate request
+ * is answered again from the region (IBTA 9.7.5.1.2). An acknowledgement
+ * leaves after the responses to every READ before it, since a requester takes
+ * it for an answer to those as well.
+ */
+#include "responder.h"
+#include "xmit.h"
+
+struct snic_rd *snic_rd_next(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+	struct snic_rd *oldest = NULL;
+	u32 i, age, max_age = 0;
+
+	if (!resp->rd_todo)
+		return NULL;
+	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++) {
+		age = snic_psn_fwd(resp->epsn, resp->rd[i].psn);
+		if (resp->rd[i].todo && age >= max_age) {
+			oldest = &resp->rd[i];
+			max_age = age;
+		}
+	}
+	return oldest;
+}
+
+static void rd_set_todo(struct snic_resp *resp, struct snic_rd *rd)
+{
+	resp->rd_todo += !rd->todo;
+	rd->todo = true;
+}
+
+/* READs accepted and not yet answered; repetitions do not count. */
+static u32 rd_open(const struct snic_resp *resp)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++)
+		n += resp->rd[i].todo && !resp->rd[i].done;
+	return n;
+}
+
+enum snic_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	struct snic_resp *resp = &qp->resp;
+	struct snic_rd *rd;
+	enum sirdma_ae_code ae;
+	struct snic_mr *mr;
+
+	if (!(qp->access & SIRDMA_ACCESS_REMOTE_READ) || pkt->dma_len > SIRDMA_MAX_MSG_SIZE)
+		return SNIC_NAK_INVALID;
+	if (rd_open(resp) >= qp->ird) {
+		resp->fail_ae = SIRDMA_AE_IB_RREQ_AND_Q1_FULL;
+		return SNIC_NAK_INVALID;
+	}
+	if (pkt->dma_len) {
+		mr = snic_mr_get(qp->dev, pkt->rkey, qp->pd, pkt->va, pkt->dma_len,
+				 SIRDMA_ACCESS_REMOTE_READ, &ae);
+		if (!mr) {
+			resp->fail_ae = ae;
+			return SNIC_NAK_ACCESS;
+		}
+		snic_mr_put(mr);
+	}
+	rd = &resp->rd[resp->rd_tail++ % SNIC_MAX_RD_ATOMIC];
+	rd->va = pkt->va;
+	rd->rkey = pkt->rkey;
+	rd->len = pkt->dma_len;
+	rd->psn = pkt->psn;
+	rd->npkts = snic_qp_pkts(qp, pkt->dma_len);
+	rd->start = 0;
+	rd->pos = 0;
+	rd->end = pkt->dma_len;
+	rd_set_todo(resp, rd);
+	rd->done = false;
+	resp->msn = snic_psn_add(resp->msn, 1);
+	rd->msn = resp->msn;
+	resp->epsn = snic_psn_add(resp->epsn, rd->npkts);
+	/* Its responses acknowledge everything before it. */
+	resp->ack_due = false;
+	resp->owed++;
+	return SNIC_DONE;
+}
+
+u32 snic_rd_after(const struct snic_resp *resp, u32 psn)
+{
+	u32 i, dist, nearest = snic_psn_fwd(resp->epsn, psn);
+
+	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++) {
+		dist = snic_psn_fwd(resp->rd[i].psn, psn);
+		if (resp->rd[i].npkts && dist < nearest)
+			nearest = dist;
+	}
+	return snic_psn_add(psn, nearest);
+}
+
+static struct snic_rd *rd_find(struct snic_resp *resp, u32 psn)
+{
+	u32 i;
+
+	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++) {
+		if (snic_psn_fwd(psn, resp->rd[i].psn) < resp->rd[i].npkts)
+			return &resp->rd[i];
+	}
+	return NULL;
+}
+
+void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	struct snic_rd *rd = rd_find(&qp->resp, pkt->psn);
+	u32 pos, off;
+
+	if (!rd || qp->resp.fatal)
+		return;
+	pos = snic_psn_fwd(pkt->psn, rd->psn);
+	off = pos << qp->mtu_shift;
+	/* It must lie within the original request. */
+	if (pkt->rkey != rd->rkey || pkt->va != rd->va + off || pkt->dma_len > rd->len - off ||
+	    (rd->len && !pkt->dma_len))
+		return;
+	rd->start = pos;
+	rd->pos = pos;
+	rd->end = off + pkt->dma_len;
+	rd_set_todo(&qp->resp, rd);
+	qp->resp.owed++;
+}
+
+/* The region went away while responses were under way. */
+static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_ae_code ae)
+{
+	struct snic_resp *resp = &qp->resp;
+	u32 i;
+
+	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++)
+		resp->rd[i].todo = false;
+	resp->rd_todo = 0;
+	snic_stat_inc(qp->dev, SIRDMA_STAT_NAK_REM_ACCESS_SENT);
+	resp->fail_ae = ae;
+	resp->fail_minor = SIRDMA_FLUSH_INVALID;
+	resp->fatal = true;
+	resp->nak_sent = true;
+	resp->ack_due = true;
+	resp->ack_psn = snic_psn_add(rd->psn, rd->pos);
+	resp->ack_syndrome = SIRDMA_AETH_NAK | SIRDMA_NAK_REM_ACCESS;
+}
+
+static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
+{
+	static const u8 opcodes[] = {SIRDMA_RC_READ_RESP_MIDDLE, SIRDMA_RC_READ_RESP_FIRST,
+				     SIRDMA_RC_READ_RESP_LAST, SIRDMA_RC_READ_RESP_ONLY};
+	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
+	struct snic_qp *qp = tx->qp;
+	bool first = rd->pos == rd->start;
+	bool last = (rd->pos << qp->mtu_shift) + len == rd->end;
+
+	snic_pkt_bth(pkt, opcodes[first + 2 * last], qp->pkey, qp->dest_qpn,
+		     snic_psn_add(rd->psn, rd->pos), len);
+	if (first || last)
+		snic_pkt_aeth(pkt, SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID, rd->msn);
+	rd->pos++;
+	if (last) {
+		rd->todo = false;
+		rd->done = true;
+		qp->resp.rd_todo--;
+	}
+}
+
+/* Responses to @rd, as many as fit. False when the burst is full or the READ failed. */
+static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
+{
+	struct snic_qp *qp = tx->qp;
+	u32 mtu = snic_qp_mtu(qp), off = rd->pos << qp->mtu_shift;
+	u32 n, bytes, got = 0;
+	enum snic_gather ret = SNIC_GATHER_OK;
+	enum sirdma_ae_code ae;
+
+	n = min_t(u32, snic_tx_room(tx), snic_tx_bytes_room(tx) >> qp->mtu_shift);
+	if (!n)
+		return false;
+	bytes = min_t(u32, rd->end - off, n << qp->mtu_shift);
+	if (bytes)
+		ret = snic_tx_region(tx, rd->rkey, rd->va + off, bytes, &got, &ae);
+	if (ret == SNIC_GATHER_FAULT) {
+		snic_tx_trim(tx, got);
+		rd_fault(qp, rd, ae);
+		return false;
+	}
+	if (ret == SNIC_GATHER_FULL) {
+		bytes = got & ~(mtu - 1);
+		snic_tx_trim(tx, got - bytes);
+		if (!bytes)
+			return false;
+	}
+	do {
+		n = min(mtu, bytes);
+		rd_packet(tx, rd, n);
+		bytes -= n;
+	} while (bytes);
+	return ret == SNIC_GATHER_OK;
+}
+
+static void resp_ack_packet(struct snic_tx *tx)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
+
+	snic_pkt_bth(pkt, SIRDMA_RC_ACK, qp->pkey, qp->dest_qpn, qp->resp.ack_psn, 0);
+	snic_pkt_aeth(pkt, qp->resp.ack_syndrome, qp->resp.msn);
+}
+
+/* The host took only @sent packets: the responses behind are to be sent yet. */
+static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent)
+{
+	struct snic_rd *rd;
+	u32 i, psn;
+
+	for (i = burst->npkts; i-- > sent;) {
+		if (snic_pkt_hdr(&burst->pkts[i])->opcode == SIRDMA_RC_ACK)
+			continue;
+		psn = snic_pkt_psn(&burst->pkts[i]);
+		rd = rd_find(&qp->resp, psn);
+		if (rd) {
+			rd->pos = snic_psn_fwd(psn, rd->psn);
+			rd_set_todo(&qp->resp, rd);
+		}
+	}
+}
+
+/* The NAK of the failed request is out: report the failure here. */
+static void resp_finish(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+	struct snic_completion c = {
+		.wqe_idx = (u32)resp->rqe.idx << qp->rq_stride_shift,
+		.op = SIRDMA_RC_SEND_ONLY,
+		.major = SIRDMA_CQE_MAJ_FLUSH,
+		.minor = resp->fail_minor,
+		.vendor_err = resp->fail_vendor,
+		.solicited = true,
+	};
+
+	if (resp->fail_minor && resp->rqe_valid) {
+		resp->rqe_valid = false;
+		if (!snic_qp_complete_recv(qp, &c))
+			return;
+	}
+	snic_qp_fail(qp, (enum sirdma_ae_code)resp->fail_ae, SIRDMA_AE_SRC_RQ);
+}
+
+static void resp_burst(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+	struct snic_burst *burst;
+	struct snic_rd *rd;
+	struct snic_tx tx;
+	bool with_ack;
+	u32 sent;
+
+	snic_tx_begin(&tx, qp, SIRDMA_ACCESS_REMOTE_READ);
+	burst = tx.burst;
+	while ((rd = snic_rd_next(qp)) && rd_fill(&tx, rd))
+		;
+	with_ack = resp->ack_due && snic_tx_room(&tx) && !snic_rd_next(qp);
+	if (with_ack)
+		resp_ack_packet(&tx);
+	sent = snic_tx_end(&tx);
+	if (sent < burst->npkts) {
+		resp_unsend(qp, burst, sent);
+		return;
+	}
+	if (!with_ack)
+		return;
+	snic_stat_inc(qp->dev, SIRDMA_STAT_ACKS_SENT);
+	resp->ack_due = false;
+	resp->owed = 0;
+	if (resp->fatal)
+		resp_finish(qp);
+}
+
+void snic_resp_run(struct snic_qp *qp)
+{
+	u32 turns = SNIC_RUN_BURSTS;
+
+	while (snic_qp_can_receive(qp) && !qp->tx_stalled && snic_resp_pending(qp)) {
+		if (!turns--) {
+			snic_qp_defer(qp);
+			return;
+		}
+		resp_burst(qp);
+	}
+	qp->resp.owed = 0;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Responder: serves the peer's requests. QP lock held throughout. */
+#ifndef SNIC_RESPONDER_H
+#define SNIC_RESPONDER_H
+
+#include "qp.h"
+
+/* What a request comes to. */
+enum snic_verdict {
+	SNIC_DONE,
+	SNIC_RNR, /* no receive WQE */
+	SNIC_NAK_INVALID, /* NAK invalid request */
+	SNIC_NAK_ACCESS, /* NAK remote access error */
+	SNIC_NAK_OP, /* NAK remote operational error */
+};
+
+/* RTR entered: expect the modified PSN. */
+void snic_resp_start(struct snic_qp *qp);
+/* A request packet arrived. */
+void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
+/* Send READ responses and the acknowledgement owed, in PSN order. */
+void snic_resp_run(struct snic_qp *qp);
+/* Something to send? */
+bool snic_resp_pending(const struct snic_qp *qp);
+
+/* read_resp.c */
+
+/* A new READ request at epsn: check and queue it. */
+enum snic_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt);
+/* A READ request seen before: answer it again, as far as it is remembered. */
+void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt);
+/*
+ * First PSN behind @psn that an acknowledgement must not cover: that of the next
+ * READ, whose responses the requester may be missing, else epsn.
+ */
+u32 snic_rd_after(const struct snic_resp *resp, u32 psn);
+/* Next READ to answer, in PSN order, or NULL. */
+struct snic_rd *snic_rd_next(struct snic_qp *qp);
+
+#endif

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * One timer per QP serves the ACK timeout and the RNR wait, which exclude each
+ * other. It is armed once and looks at the deadline when it fires, so that
+ * progress costs a store and not a timer operation.
+ */
+#include "retry.h"
+
+#include "completer.h"
+#include "requester.h"
+
+/* IBTA table 45, in units of 10 us. */
+static const u32 rnr_10us[32] = {
+	65536, 1,    2,	   3,	 4,    6,     8,     12,    16,	   24,	  32,
+	48,    64,   96,   128,	 192,  256,   384,   512,   768,   1024,  1536,
+	2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+};
+
+u64 snic_rnr_ns(u8 code)
+{
+	return rnr_10us[code & 31] * 10000ull;
+}
+
+static u64 ack_timeout_ns(const struct snic_qp *qp)
+{
+	return max_t(u64, 4096ull << qp->ack_timeout, SNIC_MIN_ACK_TIMEOUT_NS);
+}
+
+static void retry_arm(struct snic_qp *qp, u64 ns)
+{
+	qp->timer_armed = true;
+	port_timer_arm(&qp->timer, ns);
+}
+
+void snic_retry_touch(struct snic_qp *qp)
+{
+	if (qp->ack_timeout)
+		qp->req.deadline = port_now_ns(qp->dev->clock) + ack_timeout_ns(qp);
+}
+
+void snic_retry_start(struct snic_qp *qp, bool fresh)
+{
+	if (!qp->ack_timeout || qp->req.rnr_wait)
+		return;
+	if (fresh || !qp->timer_armed)
+		snic_retry_touch(qp);
+	if (!qp->timer_armed)
+		retry_arm(qp, ack_timeout_ns(qp));
+}
+
+void snic_retry_lost(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (!req->retry_left) {
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RETRY_EXCEEDED);
+		snic_comp_fail_oldest(qp, SIRDMA_FLUSH_RETRY_EXC, SIRDMA_VENDOR_RETRY_EXC);
+		return;
+	}
+	req->retry_left--;
+	req->cwnd = max_t(u32, req->cwnd / 2, 2);
+	snic_req_restart(qp);
+	snic_retry_touch(qp);
+}
+
+void snic_retry_rnr(struct snic_qp *qp, u8 code)
+{
+	struct snic_req *req = &qp->req;
+	u64 wait = snic_rnr_ns(code);
+
+	if (qp->rnr_retry != 7) { /* 7: for ever (IBTA 9.7.5.2.8) */
+		if (!req->rnr_left) {
+			snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_RETRY_EXCEEDED);
+			snic_comp_fail_oldest(qp, SIRDMA_FLUSH_RNR_RETRY_EXC,
+					      SIRDMA_VENDOR_RNR_RETRY_EXC);
+			return;
+		}
+		req->rnr_left--;
+	}
+	snic_req_restart(qp);
+	req->rnr_wait = true;
+	req->deadline = port_now_ns(qp->dev->clock) + wait;
+	retry_arm(qp, wait);
+}
+
+/* The deadline passed. */
+static void retry_expired(struct snic_qp *qp)
+{
+	if (qp->req.rnr_wait) {
+		qp->req.rnr_wait = false;
+		return;
+	}
+	/* Packets the host never took are not lost. */
+	if (qp->tx_stalled) {
+		snic_retry_touch(qp);
+		return;
+	}
+	snic_stat_inc(qp->dev, SIRDMA_STAT_ACK_TIMEOUTS);
+	snic_retry_lost(qp);
+}
+
+static void retry_timer(struct port_timer *timer)
+{
+	struct snic_qp *qp = container_of(timer, struct snic_qp, timer);
+	struct snic_req *req = &qp->req;
+	u64 now;
+
+	port_lock(&qp->lock);
+	qp->timer_armed = false;
+	if (!snic_qp_can_send(qp) || (!req->rnr_wait && !snic_req_in_flight(req)))
+		goto out;
+	now = port_now_ns(qp->dev->clock);
+	if (now < req->deadline) {
+		retry_arm(qp, req->deadline - now);
+		goto out;
+	}
+	retry_expired(qp);
+	if (!snic_qp_can_send(qp))
+		goto out;
+	snic_req_run(qp);
+	if (!qp->timer_armed && snic_req_in_flight(req))
+		snic_retry_start(qp, false);
+out:
+	port_unlock(&qp->lock);
+}
+
+void snic_retry_init(struct snic_qp *qp)
+{
+	port_timer_init(&qp->timer, qp->dev->clock, retry_timer);
+}

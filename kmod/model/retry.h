@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Retries of the requester: ACK timeout, sequence errors, receiver not ready. */
+#ifndef SNIC_RETRY_H
+#define SNIC_RETRY_H
+
+#include "qp.h"
+
+/* Shortest ACK timeout: below it a busy peer's scheduling would count as loss. */
+#define SNIC_MIN_ACK_TIMEOUT_NS 1000000ull
+
+void snic_retry_init(struct snic_qp *qp);
+/* Requests are in flight: make sure the timer runs. @fresh: none were before. */
+void snic_retry_start(struct snic_qp *qp, bool fresh);
+/* Progress: the timeout begins anew. */
+void snic_retry_touch(struct snic_qp *qp);
+/* Packets from una on were lost: send them again, if the retry count allows. */
+void snic_retry_lost(struct snic_qp *qp);
+/* The receiver was not ready at una: wait as it asked. @code: IBTA table 45. */
+void snic_retry_rnr(struct snic_qp *qp, u8 code);
+/* RNR timer value in ns. */
+u64 snic_rnr_ns(u8 code);
+
+#endif

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Rings in host memory, contiguous or through a level-1 PBL. */
+#include "ring.h"
+#include "dev.h"
+
+#define SNIC_RING_PAGE 4096u
+
+void *snic_ring_ptr(struct snic_dev *dev, const struct snic_ring *ring, u32 off, u32 len)
+{
+	u64 page;
+
+	if (unlikely(off > ring->bytes || len > ring->bytes - off))
+		return NULL;
+	if (!ring->vmap)
+		return port_dma_ptr(dev->dma, ring->addr + off, len);
+	if (!snic_pble_read(dev, ring->first_pble + off / SNIC_RING_PAGE, &page))
+		return NULL;
+	if (unlikely(page % SNIC_RING_PAGE)) {
+		snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
+		return NULL;
+	}
+	return port_dma_ptr(dev->dma, page + off % SNIC_RING_PAGE, len);
+}
+
+bool snic_ring_valid(struct snic_dev *dev, const struct snic_ring *ring)
+{
+	u32 off, pages = (ring->bytes + SNIC_RING_PAGE - 1) / SNIC_RING_PAGE;
+
+	if (!ring->bytes)
+		return false;
+	if (!ring->vmap) {
+		if (ring->addr % SNIC_RING_ALIGN || ring->addr + ring->bytes < ring->addr)
+			return false;
+		return port_dma_ptr(dev->dma, ring->addr, ring->bytes);
+	}
+	if ((u64)ring->first_pble + pages > READ_ONCE(dev->hmc.pble_count))
+		return false;
+	for (off = 0; off < ring->bytes; off += SNIC_RING_PAGE)
+		if (!snic_ring_ptr(dev, ring, off, min(ring->bytes - off, SNIC_RING_PAGE)))
+			return false;
+	return true;
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Packets in: everything a packet claims is checked here or named as unchecked
+ * before requester or responder believe it (IBTA 9.6.1).
+ */
+#include "completer.h"
+#include "requester.h"
+#include "responder.h"
+
+static bool pkey_match(u16 mine, u16 theirs)
+{
+	/* Same partition, and not both limited members (IBTA 10.9.3). */
+	return ((mine ^ theirs) & 0x7fff) == 0 && ((mine | theirs) & 0x8000);
+}
+
+static bool same_ip(const struct sirdma_ip *a, const struct sirdma_ip *b)
+{
+	return !memcmp(a->b, b->b, sizeof(a->b));
+}
+
+/* Is the packet one for this QP, from its peer? */
+static bool rx_admit(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx,
+		     enum sirdma_stat *why)
+{
+	*why = SIRDMA_STAT_RX_BAD_STATE;
+	if (pkt->flags & SNIC_PKT_RESP ? !snic_qp_can_send(qp) : !snic_qp_can_receive(qp))
+		return false;
+	*why = SIRDMA_STAT_RX_BAD_PKEY;
+	if (!pkey_match(qp->pkey, pkt->pkey))
+		return false;
+	*why = SIRDMA_STAT_RX_BAD_GID;
+	snic_qp_flow_refresh(qp);
+	return qp->flow_src_ok && same_ip(&rx->dst_ip, &qp->flow.src_ip) &&
+	       same_ip(&rx->src_ip, &qp->dst_ip);
+}
+
+/*
+ * Answer a request, or let the requester use the window a response opened.
+ * While packets of the flow keep coming that may wait for the last of them; NAKs
+ * do not. The next packet may turn out to be someone else's: a deferred turn
+ * makes sure.
+ */
+static void rx_advance(struct snic_qp *qp, bool response, bool more)
+{
+	if (more && qp->resp.owed < SNIC_ACK_COALESCE && !(qp->resp.ack_due && qp->resp.nak_sent)) {
+		if (response || snic_resp_pending(qp))
+			snic_qp_defer(qp);
+		return;
+	}
+	snic_resp_run(qp);
+	if (response)
+		snic_req_run(qp);
+}
+
+static void rx_dispatch(struct snic_qp *qp, const struct snic_pkt *pkt,
+			const struct snic_rx_pkt *rx)
+{
+	struct snic_dev *dev = qp->dev;
+
+	snic_stat_inc(dev, SIRDMA_STAT_RX_PKTS);
+	port_stat_add(&dev->stats[SIRDMA_STAT_RX_BYTES], pkt->payload_len);
+	if ((rx->traffic_class & 3) == 3)
+		snic_stat_inc(dev, SIRDMA_STAT_RX_ECN);
+	if (pkt->flags & SNIC_PKT_RESP)
+		snic_comp_rx(qp, pkt, rx);
+	else
+		snic_resp_rx(qp, pkt, rx);
+	rx_advance(qp, pkt->flags & SNIC_PKT_RESP, rx->more);
+}
+
+void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *rx)
+{
+	enum sirdma_stat why;
+	struct snic_pkt pkt;
+	struct snic_qp *qp;
+
+	if (!snic_pkt_parse(rx, &pkt, &why)) {
+		snic_stat_inc(dev, why);
+		return;
+	}
+	qp = snic_qp_get(dev, pkt.qpn);
+	if (!qp) {
+		snic_stat_inc(dev, SIRDMA_STAT_RX_NO_QP);
+		return;
+	}
+	port_lock(&qp->lock);
+	if (rx_admit(qp, &pkt, rx, &why))
+		rx_dispatch(qp, &pkt, rx);
+	else
+		snic_stat_inc(dev, why);
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Payload between packets and memory regions. */
+#include "sge.h"
+
+#include "qp.h"
+
+void snic_mrc_put(struct snic_mrc *mrc)
+{
+	while (mrc->count)
+		snic_mr_put(mrc->mr[--mrc->count]);
+}
+
+static bool mr_covers(const struct snic_mr *mr, u64 va, u32 len)
+{
+	return va >= mr->base && va - mr->base <= mr->len && len <= mr->len - (va - mr->base);
+}
+
+struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag, u64 va, u32 len,
+			     enum sirdma_ae_code *ae)
+{
+	struct snic_mr *mr;
+	u32 i = mrc->count;
+
+	*ae = SIRDMA_AE_NONE;
+	/* The most recent is the likeliest. */
+	while (i--) {
+		if (mrc->stag[i] == stag && mr_covers(mrc->mr[i], va, len))
+			return mrc->mr[i];
+	}
+	if (mrc->count == SNIC_MRC_SIZE)
+		return NULL;
+	mr = snic_mr_get(qp->dev, stag, qp->pd, va, len, mrc->access, ae);
+	if (mr) {
+		mrc->stag[mrc->count] = stag;
+		mrc->mr[mrc->count++] = mr;
+	}
+	return mr;
+}
+
+bool snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
+		     struct snic_seg_iter *it, u32 len)
+{
+	while (len) {
+		u32 run;
+		void *p = snic_mr_ptr(dev, mr, va, len, &run);
+
+		if (!p)
+			return false;
+		snic_seg_copy(it, p, run);
+		va += run;
+		len -= run;
+	}
+	return true;
+}
+
+bool snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, u32 off,
+		      struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae)
+{
+	struct snic_mr *mr;
+	u32 n;
+	bool ok;
+
+	*ae = SIRDMA_AE_NONE;
+	for (; nsge && off >= sge->len; sge++, nsge--)
+		off -= sge->len;
+	for (; len; sge++, nsge--, off = 0) {
+		if (!nsge) {
+			*ae = SIRDMA_AE_AMP_BOUNDS_VIOLATION;
+			return false;
+		}
+		n = min(sge->len - off, len);
+		mr = snic_mr_get(qp->dev, sge->stag, qp->pd, sge->addr + off, n,
+				 SIRDMA_ACCESS_LOCAL_WRITE, ae);
+		if (!mr)
+			return false;
+		ok = snic_mr_copy_in(qp->dev, mr, sge->addr + off, it, n);
+		snic_mr_put(mr);
+		if (!ok) {
+			*ae = SIRDMA_AE_QP_CATASTROPHIC;
+			return false;
+		}
+		len -= n;
+	}
+	return true;
+}

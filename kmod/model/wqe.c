@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Work request decoding and validation. */
+#include "wqe.h"
+
+#include "qp.h"
+
+enum {
+	OPF_INLINE = 1 << 0, /* may carry inline data */
+	OPF_IMM = 1 << 1, /* may carry immediate data */
+	OPF_DATA = 1 << 2, /* has fragments */
+};
+
+#define OPF_SEND (OPF_DATA | OPF_INLINE | OPF_IMM)
+
+/* What each opcode allows; 0: not an operation of this device. */
+static const u8 sq_ops[1 << 6] = {
+	[SIRDMA_OP_WRITE] = OPF_SEND, [SIRDMA_OP_WRITE_SOL] = OPF_SEND,
+	[SIRDMA_OP_SEND] = OPF_SEND,  [SIRDMA_OP_SEND_SOL] = OPF_SEND,
+	[SIRDMA_OP_READ] = OPF_DATA,
+};
+
+static u64 wqe_hdr(const struct sirdma_wqe *wqe)
+{
+	return le64_to_cpu(READ_ONCE(wqe->hdr));
+}
+
+static bool hdr_valid(u64 hdr, bool polarity)
+{
+	return !!(hdr & SIRDMA_WQE_VALID) == polarity;
+}
+
+static u32 sqe_quanta(u64 hdr)
+{
+	u32 len;
+
+	if (!(hdr & SIRDMA_WQE_INLINE))
+		return 1 + ((u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) + 1) / 2;
+	len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
+	if (len <= SIRDMA_INLINE_FIRST)
+		return 1;
+	return 1 + (len - SIRDMA_INLINE_FIRST + SIRDMA_INLINE_NEXT - 1) / SIRDMA_INLINE_NEXT;
+}
+
+/*
+ * Fragment @i of a WQE copy. Behind the first quantum two fragments share 32
+ * bytes, so the copy is an array of fragments except for quantum 0's second half.
+ */
+static bool frag_load(const struct sirdma_wqe *copy, u32 i, bool polarity, struct snic_sge *sge)
+{
+	const struct sirdma_frag *frag = (const struct sirdma_frag *)copy;
+	u64 stag;
+
+	frag += i ? i + 1 : 0;
+	stag = le64_to_cpu(frag->stag);
+	sge->addr = le64_to_cpu(frag->addr);
+	sge->stag = (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, stag);
+	sge->len = (u32)SIRDMA_GET(SIRDMA_FRAG_LEN, stag);
+	/* Another lap's fragment: the WQE was not completely written before its header. */
+	return !sge->len || !!(stag & SIRDMA_FRAG_VALID) == polarity;
+}
+
+/* Fragments @first .. @count-1 of @copy, empty ones left out. */
+static bool frags_load(const struct sirdma_wqe *copy, u32 first, u32 count, bool polarity,
+		       struct snic_sge *sge, u8 *nsge, u32 *len)
+{
+	u64 total = 0;
+	u32 n = 0, i;
+
+	for (i = first; i < count; i++) {
+		if (!frag_load(copy, i, polarity, &sge[n]))
+			return false;
+		total += sge[n].len;
+		n += sge[n].len != 0;
+	}
+	if (total > SIRDMA_MAX_MSG_SIZE || n > SIRDMA_MAX_SGE)
+		return false;
+	*nsge = (u8)n;
+	*len = (u32)total;
+	return true;
+}
+
+static bool sqe_decode(struct snic_sqe *sqe, const struct sirdma_wqe *copy, u64 hdr, bool polarity)
+{
+	u8 allowed = sq_ops[sqe->op];
+	u32 nfrags;
+
+	if (sqe->op == SIRDMA_OP_NOP)
+		return true;
+	sqe->has_imm = hdr & SIRDMA_WQE_IMMDATA_FLAG;
+	sqe->is_inline = hdr & SIRDMA_WQE_INLINE;
+	if (!allowed || (sqe->has_imm && !(allowed & OPF_IMM)) ||
+	    (sqe->is_inline && !(allowed & OPF_INLINE)))
+		return false;
+	if (sqe->has_imm)
+		sqe->imm = (u32)le64_to_cpu(copy->frag_addr);
+	sqe->remote_va = le64_to_cpu(copy->remote);
+	sqe->rkey = (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr);
+	if (sqe->is_inline) {
+		sqe->len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
+		return sqe->len <= SIRDMA_MAX_INLINE;
+	}
+	nfrags = 1 + (u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr);
+	if (nfrags > SNIC_WQE_FRAGS)
+		return false;
+	/* Immediate data occupies the place of fragment 0. */
+	return frags_load(copy, sqe->has_imm, nfrags, polarity, sqe->sge, &sqe->nsge, &sqe->len);
+}
+
+enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity, struct snic_sqe *sqe)
+{
+	struct sirdma_wqe copy[SIRDMA_MAX_WQE_QUANTA];
+	const struct sirdma_wqe *wqe;
+	u32 quanta;
+	u64 hdr;
+
+	wqe = snic_ring_ptr(qp->dev, &qp->sq_ring, idx * SIRDMA_QUANTUM, SIRDMA_QUANTUM);
+	if (!wqe)
+		return SNIC_WQE_NONE;
+	hdr = wqe_hdr(wqe);
+	if (!hdr_valid(hdr, polarity))
+		return SNIC_WQE_NONE;
+	smp_rmb(); /* pairs with the poster's barrier before the header */
+	sqe->idx = (u16)idx;
+	sqe->op = (u8)SIRDMA_GET(SIRDMA_WQE_OPCODE, hdr);
+	/* A NOP that does not ask for a completion is the ring writer's padding. */
+	sqe->signaled = (hdr & SIRDMA_WQE_SIGCOMPL) ||
+			((qp->queue_flags & SIRDMA_QPC_SIG_ALL) && sqe->op != SIRDMA_OP_NOP);
+	sqe->read_fence = hdr & SIRDMA_WQE_READFENCE;
+	sqe->has_imm = false;
+	sqe->is_inline = false;
+	sqe->imm = 0;
+	sqe->len = 0;
+	sqe->nsge = 0;
+	quanta = sqe->op == SIRDMA_OP_NOP ? 1 : sqe_quanta(hdr);
+	if ((idx % SIRDMA_SQ_CHUNK_QUANTA) + quanta > SIRDMA_SQ_CHUNK_QUANTA) {
+		sqe->quanta = 1;
+		return SNIC_WQE_BAD;
+	}
+	sqe->quanta = (u8)quanta;
+	/* A chunk of quanta is 256 aligned bytes: the pointer holds for all of it. */
+	memcpy(copy, wqe, quanta * SIRDMA_QUANTUM);
+	return sqe_decode(sqe, copy, hdr, polarity) ? SNIC_WQE_OK : SNIC_WQE_BAD;
+}
+
+bool snic_sqe_peek(struct snic_qp *qp, u32 idx, bool polarity)
+{
+	const struct sirdma_wqe *wqe =
+		snic_ring_ptr(qp->dev, &qp->sq_ring, idx * SIRDMA_QUANTUM, SIRDMA_QUANTUM);
+
+	return wqe && hdr_valid(wqe_hdr(wqe), polarity);
+}
+
+void *snic_sqe_inline_ptr(struct snic_qp *qp, const struct snic_sqe *sqe, u32 off, u32 len,
+			  u32 *run)
+{
+	u32 pos, left, quantum;
+
+	if (off < SIRDMA_INLINE_FIRST) {
+		pos = SIRDMA_INLINE_FIRST + off;
+		left = SIRDMA_INLINE_FIRST - off;
+	} else {
+		off -= SIRDMA_INLINE_FIRST;
+		quantum = off / SIRDMA_INLINE_NEXT;
+		off %= SIRDMA_INLINE_NEXT;
+		pos = (1 + quantum) * SIRDMA_QUANTUM + off;
+		left = SIRDMA_INLINE_NEXT - off;
+	}
+	*run = min(left, len);
+	return snic_ring_ptr(qp->dev, &qp->sq_ring, sqe->idx * SIRDMA_QUANTUM + pos, *run);
+}
+
+static const struct sirdma_wqe *rqe_ptr(struct snic_qp *qp, u32 idx)
+{
+	u32 stride = SIRDMA_QUANTUM << qp->rq_stride_shift;
+
+	return snic_ring_ptr(qp->dev, &qp->rq_ring, idx * stride, stride);
+}
+
+enum snic_wqe_status snic_rqe_load(struct snic_qp *qp, u32 idx, bool polarity, struct snic_rqe *rqe)
+{
+	struct sirdma_wqe copy[SIRDMA_MAX_WQE_QUANTA];
+	const struct sirdma_wqe *wqe;
+	u32 nfrags, quanta;
+	u64 hdr;
+
+	if (!qp->rq_wqes)
+		return SNIC_WQE_NONE;
+	wqe = rqe_ptr(qp, idx);
+	if (!wqe)
+		return SNIC_WQE_NONE;
+	hdr = wqe_hdr(wqe);
+	if (!hdr_valid(hdr, polarity))
+		return SNIC_WQE_NONE;
+	smp_rmb(); /* pairs with the poster's barrier before the header */
+	rqe->idx = (u16)idx;
+	nfrags = 1 + (u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr);
+	quanta = 1 + nfrags / 2;
+	if (quanta > 1u << qp->rq_stride_shift)
+		return SNIC_WQE_BAD;
+	memcpy(copy, wqe, quanta * SIRDMA_QUANTUM);
+	return frags_load(copy, 0, nfrags, polarity, rqe->sge, &rqe->nsge, &rqe->len) ?
+		       SNIC_WQE_OK :
+		       SNIC_WQE_BAD;
+}
+
+bool snic_rqe_peek(struct snic_qp *qp, u32 idx, bool polarity)
+{
+	const struct sirdma_wqe *wqe = qp->rq_wqes ? rqe_ptr(qp, idx) : NULL;
+
+	return wqe && hdr_valid(wqe_hdr(wqe), polarity);
+}

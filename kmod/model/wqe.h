@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Work requests: copied once out of memory the application can write, then
+ * checked. What a decoded request says was true of that copy.
+ */
+#ifndef SNIC_WQE_H
+#define SNIC_WQE_H
+
+#include "port/port.h"
+#include "sirdma/wqe.h"
+
+struct snic_qp;
+
+/* Fragments of the largest WQE: one in the first quantum, two in each other. */
+#define SNIC_WQE_FRAGS (2 * SIRDMA_MAX_WQE_QUANTA - 1)
+
+struct snic_sge {
+	u64 addr;
+	u32 stag;
+	u32 len;
+};
+
+enum snic_wqe_status {
+	SNIC_WQE_NONE, /* the next element is not valid yet */
+	SNIC_WQE_OK,
+	SNIC_WQE_BAD, /* valid, but not a request this device understands */
+};
+
+/* A send WQE. */
+struct snic_sqe {
+	u64 remote_va;
+	u32 rkey;
+	u32 imm; /* CPU order */
+	u32 len; /* sum of all fragments, or of the inline data */
+	u16 idx; /* ring position, quanta */
+	u8 op; /* enum sirdma_sq_op */
+	u8 quanta;
+	u8 nsge;
+	bool signaled;
+	bool read_fence;
+	bool has_imm;
+	bool is_inline; /* data stays in the ring: snic_sqe_inline_ptr() */
+	struct snic_sge sge[SNIC_WQE_FRAGS];
+};
+
+/* A receive WQE. */
+struct snic_rqe {
+	u32 len; /* sum of all fragments */
+	u16 idx; /* WQE number */
+	u8 nsge;
+	struct snic_sge sge[SNIC_WQE_FRAGS];
+};
+
+/*
+ * Decode the send WQE at quantum @idx if its valid bit is @polarity. On
+ * SNIC_WQE_BAD, idx, op, quanta and signaled are set so that it can be completed
+ * and skipped.
+ */
+enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity,
+				   struct snic_sqe *sqe);
+/* Is there a valid send WQE at quantum @idx? Reads the header only. */
+bool snic_sqe_peek(struct snic_qp *qp, u32 idx, bool polarity);
+/*
+ * Inline bytes of @sqe from @off on, up to *run (≤ @len) of them. The
+ * application may change them until they are sent; nothing depends on their
+ * value. NULL on an HMC fault.
+ */
+void *snic_sqe_inline_ptr(struct snic_qp *qp, const struct snic_sqe *sqe, u32 off, u32 len,
+			  u32 *run);
+/* Decode receive WQE number @idx. On SNIC_WQE_BAD, idx is set. */
+enum snic_wqe_status snic_rqe_load(struct snic_qp *qp, u32 idx, bool polarity,
+				   struct snic_rqe *rqe);
+bool snic_rqe_peek(struct snic_qp *qp, u32 idx, bool polarity);
+
+/* Is @op an RDMA READ? */
+static inline bool snic_op_is_read(u8 op)
+{
+	return op == SIRDMA_OP_READ;
+}
+
+#endif

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Filling a burst and handing it to the host. */
+#include "xmit.h"
+
+void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, u8 access)
+{
+	tx->qp = qp;
+	tx->burst = qp->dev->ops->burst(qp->dev->host);
+	tx->bytes = 0;
+	snic_mrc_init(&tx->mrs, access);
+	/* Packets and segments are written as they are used. */
+	tx->burst->flow = &qp->flow;
+	tx->burst->qpn = qp->obj.id;
+	tx->burst->npkts = 0;
+	tx->burst->nsegs = 0;
+}
+
+/* Payload of the first @n packets. */
+static u64 tx_payload(const struct snic_tx *tx, u32 n)
+{
+	u64 bytes = 0;
+	u32 i;
+
+	if (n == tx->burst->npkts)
+		return tx->bytes;
+	for (i = 0; i < n; i++)
+		bytes += tx->burst->pkts[i].payload_len;
+	return bytes;
+}
+
+u32 snic_tx_end(struct snic_tx *tx)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_dev *dev = qp->dev;
+	u32 n = tx->burst->npkts;
+
+	if (n) {
+		snic_qp_flow_refresh(qp);
+		if (qp->flow_src_ok && qp->flow_dst_ok) {
+			n = dev->ops->tx(dev->host, tx->burst);
+			port_stat_add(&dev->stats[SIRDMA_STAT_TX_PKTS], n);
+			port_stat_add(&dev->stats[SIRDMA_STAT_TX_BYTES], tx_payload(tx, n));
+		} else {
+			port_stat_add(&dev->stats[SIRDMA_STAT_TX_DROPS], n);
+		}
+		if (n < tx->burst->npkts) {
+			qp->tx_stalled = true;
+			snic_stat_inc(dev, SIRDMA_STAT_TX_STALLS);
+		}
+	}
+	snic_mrc_put(&tx->mrs);
+	return n;
+}
+
+bool snic_tx_seg(struct snic_tx *tx, void *ptr, u32 len)
+{
+	struct snic_burst *burst = tx->burst;
+	struct snic_seg *last;
+
+	if (burst->nsegs) {
+		last = &burst->segs[burst->nsegs - 1];
+		if ((u8 *)last->ptr + last->len == ptr) {
+			last->len += len;
+			tx->bytes += len;
+			return true;
+		}
+	}
+	if (burst->nsegs == SNIC_BURST_SEGS)
+		return false;
+	burst->segs[burst->nsegs].ptr = ptr;
+	burst->segs[burst->nsegs++].len = len;
+	tx->bytes += len;
+	return true;
+}
+
+enum snic_gather snic_tx_region(struct snic_tx *tx, u32 stag, u64 va, u32 len, u32 *got,
+				enum sirdma_ae_code *ae)
+{
+	struct snic_mr *mr;
+	u32 run;
+	void *p;
+
+	*got = 0;
+	mr = snic_mrc_get(tx->qp, &tx->mrs, stag, va, len, ae);
+	if (!mr)
+		return *ae == SIRDMA_AE_NONE ? SNIC_GATHER_FULL : SNIC_GATHER_FAULT;
+	while (*got < len) {
+		p = snic_mr_ptr(tx->qp->dev, mr, va + *got, len - *got, &run);
+		if (!p) {
+			*ae = SIRDMA_AE_QP_CATASTROPHIC;
+			return SNIC_GATHER_FAULT;
+		}
+		if (!snic_tx_seg(tx, p, run))
+			return SNIC_GATHER_FULL;
+		*got += run;
+	}
+	return SNIC_GATHER_OK;
+}
+
+void snic_tx_trim(struct snic_tx *tx, u32 len)
+{
+	struct snic_burst *burst = tx->burst;
+	struct snic_seg *last;
+	u32 n;
+
+	tx->bytes -= len;
+	while (len) {
+		last = &burst->segs[burst->nsegs - 1];
+		n = min(len, last->len);
+		last->len -= n;
+		len -= n;
+		if (!last->len)
+			burst->nsegs--;
+	}
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Everything the portable code (kmod/hw, kmod/model) may ask of its
+ * environment. The kernel and the userspace build each give one
+ * implementation of the same names; portable code includes this header and
+ * include/sirdma and nothing else.
+ *
+ * Types: u8..u64, s32, s64, bool, __le and __be types with le32_to_cpu() and
+ * friends; memcpy/memset/memcmp/memmove; READ_ONCE/WRITE_ONCE, smp_wmb/rmb/mb,
+ * smp_load_acquire/smp_store_release; likely/unlikely; min/max/ARRAY_SIZE;
+ * errno names; container_of; fallthrough.
+ *
+ * Functions, with the same meaning in both builds:
+ *
+ *   struct port_lock            spin lock; holder runs with softirqs off
+ *     port_lock_init/port_lock/port_unlock
+ *   struct port_mutex           sleeping lock
+ *     port_mutex_init/port_mutex_lock/port_mutex_unlock/port_mutex_trylock
+ *   struct port_ref             reference count
+ *     port_ref_init(r, n), port_ref_get(r), port_ref_get_unless_zero(r) -> bool,
+ *     port_ref_put(r) -> bool: true when it reached zero
+ *   struct port_event           one-shot event
+ *     port_event_init, port_event_set (any context),
+ *     port_event_wait(e, timeout_ms) -> bool: false on timeout; may sleep
+ *   void *port_alloc(size)      zeroed, may sleep, NULL on failure; port_free(p)
+ *     (large sizes are fine: virtually contiguous is enough)
+ *   port_rcu_read_lock/unlock   readers of port_rcu_assign()ed pointers
+ *     port_rcu_deref(p), port_rcu_assign(p, v), port_free_rcu(ptr, member)
+ *     with a struct port_rcu member inside *ptr: freed after all readers left
+ *   struct port_timer           one-shot timer; callback in atomic context
+ *     port_timer_init(t, clock, fn), port_timer_arm(t, ns from now) (re-arms),
+ *     port_timer_cancel(t) (no wait), port_timer_cancel_sync(t) (waits; not
+ *     under a lock the callback takes)
+ *   u64 port_now_ns(clock)      monotonic; NULL: real time, for timeouts of waits
+ *   u32 port_random_u32(void)
+ *   u32 port_cpu(void)          index of this CPU or thread, stable while a
+ *     port_lock is held; < port_nr_cpus()
+ *   void *port_dma_ptr(dma, addr, len)  CPU pointer to device address range
+ *     [addr, addr + len), which lies inside one mapped block; NULL when not mapped
+ *   port_cas64(u64 *p, old, new) -> bool  atomic, fully ordered; false: *p was not old
+ *   port_stat_inc(u64 *c), port_stat_add(u64 *c, n)  racy-safe counters
+ *   port_warn(fmt, ...)         rate-limited log line
+ */
+#ifndef SIRDMA_PORT_H
+#define SIRDMA_PORT_H
+
+#ifdef __KERNEL__
+#include "port_kernel.h"
+#else
+#include "port_user.h"
+#endif
+
+#endif

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* port.h for the kernel. DMA addresses of our bus are kernel virtual addresses. */
+#ifndef SIRDMA_PORT_KERNEL_H
+#define SIRDMA_PORT_KERNEL_H
+
+#include <linux/atomic.h>
+#include <linux/completion.h>
+#include <linux/errno.h>
+#include <linux/hrtimer.h>
+#include <linux/kernel.h>
+#include <linux/ktime.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
+#include <linux/random.h>
+#include <linux/rcupdate.h>
+#include <linux/refcount.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
+#include <linux/string.h>
+#include <linux/types.h>
+#include "compat/hrtimer.h"
+#include "compat/random.h"
+
+struct port_lock {
+	spinlock_t l;
+};
+
+/* A macro: each call site gets a lockdep class of its own. */
+#define port_lock_init(lock) spin_lock_init(&(lock)->l)
+
+static inline void port_lock(struct port_lock *lock)
+{
+	spin_lock_bh(&lock->l);
+}
+
+static inline void port_unlock(struct port_lock *lock)
+{
+	spin_unlock_bh(&lock->l);
+}
+
+struct port_mutex {
+	struct mutex m;
+};
+
+#define port_mutex_init(mutex) mutex_init(&(mutex)->m)
+
+static inline void port_mutex_lock(struct port_mutex *mutex)
+{
+	mutex_lock(&mutex->m);
+}
+
+static inline void port_mutex_unlock(struct port_mutex *mutex)
+{
+	mutex_unlock(&mutex->m);
+}
+
+static inline bool port_mutex_trylock(struct port_mutex *mutex)
+{
+	return mutex_trylock(&mutex->m);
+}
+
+struct port_ref {
+	refcount_t r;
+};
+
+static inline void port_ref_init(struct port_ref *ref, u32 n)
+{
+	refcount_set(&ref->r, n);
+}
+
+static inline void port_ref_get(struct port_ref *ref)
+{
+	refcount_inc(&ref->r);
+}
+
+static inline bool port_ref_get_unless_zero(struct port_ref *ref)
+{
+	return refcount_inc_not_zero(&ref->r);
+}
+
+static inline bool port_ref_put(struct port_ref *ref)
+{
+	return refcount_dec_and_test(&ref->r);
+}
+
+struct port_event {
+	struct completion c;
+};
+
+static inline void port_event_init(struct port_event *event)
+{
+	init_completion(&event->c);
+}
+
+static inline void port_event_set(struct port_event *event)
+{
+	complete_all(&event->c);
+}
+
+static inline bool port_event_wait(struct port_event *event, u32 timeout_ms)
+{
+	return wait_for_completion_timeout(&event->c, msecs_to_jiffies(timeout_ms)) != 0;
+}
+
+static inline void *port_alloc(size_t size)
+{
+	return kvzalloc(size, GFP_KERNEL);
+}
+
+static inline void port_free(const void *p)
+{
+	kvfree(p);
+}
+
+struct port_rcu {
+	struct rcu_head h;
+};
+
+#define port_rcu_read_lock() rcu_read_lock()
+#define port_rcu_read_unlock() rcu_read_unlock()
+#define port_rcu_deref(p) READ_ONCE(p)
+#define port_rcu_assign(p, v) smp_store_release(&(p), v)
+#define port_free_rcu(ptr, member) kvfree_rcu(ptr, member.h)
+
+struct port_clock;
+
+struct port_timer {
+	struct hrtimer t;
+	void (*fn)(struct port_timer *timer);
+};
+
+static inline enum hrtimer_restart port_timer_fire(struct hrtimer *t)
+{
+	struct port_timer *timer = container_of(t, struct port_timer, t);
+
+	timer->fn(timer);
+	return HRTIMER_NORESTART;
+}
+
+static inline void port_timer_init(struct port_timer *timer, struct port_clock *clock,
+				   void (*fn)(struct port_timer *timer))
+{
+	timer->fn = fn;
+	hrtimer_setup(&timer->t, port_timer_fire, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+}
+
+static inline void port_timer_arm(struct port_timer *timer, u64 ns)
+{
+	hrtimer_start(&timer->t, ns_to_ktime(ns), HRTIMER_MODE_REL_SOFT);
+}
+
+static inline void port_timer_cancel(struct port_timer *timer)
+{
+	hrtimer_try_to_cancel(&timer->t);
+}
+
+static inline void port_timer_cancel_sync(struct port_timer *timer)
+{
+	hrtimer_cancel(&timer->t);
+}
+
+static inline u64 port_now_ns(struct port_clock *clock)
+{
+	return ktime_get_ns();
+}
+
+static inline u32 port_random_u32(void)
+{
+	return get_random_u32();
+}
+
+static inline u32 port_cpu(void)
+{
+	return raw_smp_processor_id();
+}
+
+static inline u32 port_nr_cpus(void)
+{
+	return nr_cpu_ids;
+}
+
+struct port_dma;
+
+static inline void *port_dma_ptr(struct port_dma *dma, u64 addr, u32 len)
+{
+	return (void *)(uintptr_t)addr;
+}
+
+static inline bool port_cas64(u64 *p, u64 old, u64 new)
+{
+	return cmpxchg64(p, old, new) == old;
+}
+
+/* Lost updates of a statistic are harmless; torn ones cannot happen on 64 bits. */
+static inline void port_stat_add(u64 *counter, u64 n)
+{
+	WRITE_ONCE(*counter, READ_ONCE(*counter) + n);
+}
+
+static inline void port_stat_inc(u64 *counter)
+{
+	port_stat_add(counter, 1);
+}
+
+#define port_warn(fmt, ...) pr_warn_ratelimited("sirdma: " fmt "\n", ##__VA_ARGS__)
+
+#endif

@@ -1,0 +1,538 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* port.h for userspace: what is too large for inline functions. */
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+#include "port/port.h"
+
+#define NSEC_PER_SEC 1000000000ull
+#define NSEC_PER_MSEC 1000000ull
+
+u32 port_fence_word;
+
+static u64 monotonic_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+/* Events */
+
+void port_event_init(struct port_event *event)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&event->c, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&event->m, NULL);
+	event->set = false;
+}
+
+void port_event_set(struct port_event *event)
+{
+	/* The waiter may free the event as soon as it gets the mutex: touch nothing after. */
+	pthread_mutex_lock(&event->m);
+	event->set = true;
+	pthread_cond_broadcast(&event->c);
+	pthread_mutex_unlock(&event->m);
+}
+
+bool port_event_wait(struct port_event *event, u32 timeout_ms)
+{
+	u64 until = monotonic_ns() + timeout_ms * NSEC_PER_MSEC;
+	struct timespec ts = {
+		.tv_sec = (time_t)(until / NSEC_PER_SEC),
+		.tv_nsec = (long)(until % NSEC_PER_SEC),
+	};
+	bool set;
+
+	pthread_mutex_lock(&event->m);
+	while (!event->set && !pthread_cond_timedwait(&event->c, &event->m, &ts))
+		;
+	set = event->set;
+	pthread_mutex_unlock(&event->m);
+	return set;
+}
+
+/* Memory */
+
+bool (*port_alloc_fail)(size_t size);
+
+void *port_alloc(size_t size)
+{
+	if (port_alloc_fail && port_alloc_fail(size))
+		return NULL;
+	return calloc(1, size ? size : 1);
+}
+
+void port_free(const void *p)
+{
+	free((void *)(uintptr_t)p);
+}
+
+/*
+ * Threads: each that calls port_cpu() or reads under RCU claims a slot, which
+ * its exit returns. Slots are static, so that neither a claim nor a grace
+ * period takes a lock: a reader may hold any lock of its caller's.
+ */
+#define PORT_MAX_THREADS 4096
+
+struct port_thread {
+	u64 epoch; /* RCU epoch the thread entered in, 0: outside */
+	u32 nesting; /* of the owner only */
+	bool claimed;
+} __attribute__((aligned(64)));
+
+static struct port_thread threads[PORT_MAX_THREADS];
+static u32 threads_used; /* slots from here on were never claimed */
+static u64 rcu_epoch = 1;
+static __thread struct port_thread *self;
+static pthread_key_t self_key;
+static pthread_once_t self_once = PTHREAD_ONCE_INIT;
+
+static void thread_exit(void *arg)
+{
+	struct port_thread *thread = arg;
+
+	self = NULL;
+	__atomic_store_n(&thread->epoch, 0, __ATOMIC_RELEASE);
+	thread->nesting = 0;
+	__atomic_store_n(&thread->claimed, false, __ATOMIC_RELEASE);
+}
+
+/* Only the forking thread lives on in the child. */
+static void thread_fork_child(void)
+{
+	u32 i;
+
+	for (i = 0; i < threads_used; i++)
+		if (&threads[i] != self)
+			memset(&threads[i], 0, sizeof(threads[i]));
+}
+
+static void thread_setup(void)
+{
+	pthread_key_create(&self_key, thread_exit);
+	pthread_atfork(NULL, NULL, thread_fork_child);
+}
+
+static struct port_thread *thread_claim(void)
+{
+	u32 i, used;
+
+	pthread_once(&self_once, thread_setup);
+	for (i = 0; i < PORT_MAX_THREADS; i++) {
+		if (__atomic_exchange_n(&threads[i].claimed, true, __ATOMIC_ACQ_REL))
+			continue;
+		used = __atomic_load_n(&threads_used, __ATOMIC_RELAXED);
+		while (used < i + 1 &&
+		       !__atomic_compare_exchange_n(&threads_used, &used, i + 1, false,
+						    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
+			;
+		self = &threads[i];
+		pthread_setspecific(self_key, self);
+		return self;
+	}
+	/* Sharing a slot would corrupt whatever is indexed by port_cpu(). */
+	fputs("sirdma: too many threads\n", stderr);
+	abort();
+}
+
+static inline struct port_thread *thread_self(void)
+{
+	return likely(self) ? self : thread_claim();
+}
+
+u32 port_cpu(void)
+{
+	return (u32)(thread_self() - threads);
+}
+
+u32 port_nr_cpus(void)
+{
+	return PORT_MAX_THREADS;
+}
+
+void port_rcu_read_lock(void)
+{
+	struct port_thread *thread = thread_self();
+	u64 epoch;
+
+	if (thread->nesting++)
+		return;
+	epoch = __atomic_load_n(&rcu_epoch, __ATOMIC_SEQ_CST);
+	__atomic_exchange_n(&thread->epoch, epoch, __ATOMIC_SEQ_CST);
+	/* Pairs with port_rcu_wait_and_free(): it sees our epoch, or we see its unlinking. */
+	smp_mb();
+}
+
+void port_rcu_read_unlock(void)
+{
+	struct port_thread *thread = self;
+
+	if (!--thread->nesting)
+		__atomic_store_n(&thread->epoch, 0, __ATOMIC_RELEASE);
+}
+
+void port_rcu_wait_and_free(void *p)
+{
+	static const struct timespec pause = {.tv_nsec = 20000};
+	u32 i, spins, used;
+	u64 epoch, seen;
+
+	if (!p)
+		return;
+	/* Pairs with port_rcu_read_lock(). */
+	smp_mb();
+	epoch = __atomic_add_fetch(&rcu_epoch, 1, __ATOMIC_SEQ_CST);
+	used = __atomic_load_n(&threads_used, __ATOMIC_SEQ_CST);
+	for (i = 0; i < used; i++) {
+		for (spins = 0;; spins++) {
+			seen = __atomic_load_n(&threads[i].epoch, __ATOMIC_SEQ_CST);
+			if (!seen || seen >= epoch)
+				break;
+			if (spins < 100)
+				sched_yield();
+			else
+				nanosleep(&pause, NULL);
+		}
+	}
+	port_free(p);
+}
+
+/* Clocks and timers */
+
+struct port_clock {
+	pthread_mutex_t lock; /* protects everything below; not held over callbacks */
+	pthread_cond_t idle; /* a callback returned */
+	struct port_timer *heap;
+	struct port_timer *firing; /* its callback runs now */
+	pthread_t runner; /* who fires, when busy */
+	u64 now; /* virtual clock, ns */
+	u64 next_due; /* of the heap's root, ~0 when empty; read without the lock */
+	u64 seq;
+	bool busy; /* one thread fires */
+	bool is_virtual;
+};
+
+static u64 clock_now(struct port_clock *clock)
+{
+	if (clock && clock->is_virtual)
+		return __atomic_load_n(&clock->now, __ATOMIC_RELAXED);
+	return monotonic_ns();
+}
+
+u64 port_now_ns(struct port_clock *clock)
+{
+	return clock_now(clock);
+}
+
+static bool timer_before(const struct port_timer *a, const struct port_timer *b)
+{
+	return a->due != b->due ? a->due < b->due : a->seq < b->seq;
+}
+
+/* Merge two heaps whose roots have no siblings. */
+static struct port_timer *heap_meld(struct port_timer *a, struct port_timer *b)
+{
+	struct port_timer *t;
+
+	if (!a || !b)
+		return a ? a : b;
+	if (timer_before(b, a)) {
+		t = a;
+		a = b;
+		b = t;
+	}
+	b->next = a->child;
+	if (b->next)
+		b->next->prev = b;
+	b->prev = a;
+	a->child = b;
+	return a;
+}
+
+/* Merge a list of siblings into one heap: in pairs, then all of the pairs. */
+static struct port_timer *heap_meld_siblings(struct port_timer *first)
+{
+	struct port_timer *pairs = NULL, *root = NULL, *a, *b;
+
+	while (first) {
+		a = first;
+		b = a->next;
+		first = b ? b->next : NULL;
+		a->next = NULL;
+		if (b)
+			b->next = NULL;
+		a = heap_meld(a, b);
+		a->next = pairs;
+		pairs = a;
+	}
+	while (pairs) {
+		a = pairs;
+		pairs = a->next;
+		a->next = NULL;
+		root = heap_meld(root, a);
+	}
+	if (root)
+		root->prev = NULL;
+	return root;
+}
+
+static void clock_note_next(struct port_clock *clock)
+{
+	__atomic_store_n(&clock->next_due, clock->heap ? clock->heap->due : ~0ull,
+			 __ATOMIC_RELEASE);
+}
+
+static void timer_enqueue(struct port_timer *timer, u64 due)
+{
+	struct port_clock *clock = timer->clock;
+
+	timer->due = due;
+	timer->seq = clock->seq++;
+	timer->child = NULL;
+	timer->next = NULL;
+	timer->prev = NULL;
+	timer->armed = true;
+	clock->heap = heap_meld(clock->heap, timer);
+	clock_note_next(clock);
+}
+
+static void timer_dequeue(struct port_timer *timer)
+{
+	struct port_clock *clock = timer->clock;
+	struct port_timer *rest;
+
+	if (!timer->armed)
+		return;
+	rest = heap_meld_siblings(timer->child);
+	if (timer == clock->heap) {
+		clock->heap = rest;
+	} else {
+		if (timer->prev->child == timer)
+			timer->prev->child = timer->next;
+		else
+			timer->prev->next = timer->next;
+		if (timer->next)
+			timer->next->prev = timer->prev;
+		clock->heap = heap_meld(clock->heap, rest);
+	}
+	timer->child = NULL;
+	timer->next = NULL;
+	timer->prev = NULL;
+	timer->armed = false;
+	clock_note_next(clock);
+}
+
+struct port_clock *port_clock_create(bool is_virtual)
+{
+	struct port_clock *clock = calloc(1, sizeof(*clock));
+
+	if (!clock)
+		return NULL;
+	pthread_mutex_init(&clock->lock, NULL);
+	pthread_cond_init(&clock->idle, NULL);
+	clock->is_virtual = is_virtual;
+	clock->now = NSEC_PER_SEC; /* not 0, which code may take for "never" */
+	clock->next_due = ~0ull;
+	return clock;
+}
+
+void port_clock_destroy(struct port_clock *clock)
+{
+	if (!clock)
+		return;
+	if (clock->heap)
+		port_warn("clock destroyed with armed timers");
+	pthread_cond_destroy(&clock->idle);
+	pthread_mutex_destroy(&clock->lock);
+	free(clock);
+}
+
+static bool clock_runs_here(const struct port_clock *clock)
+{
+	return clock->busy && pthread_equal(clock->runner, pthread_self());
+}
+
+/* Fire all timers due by @until; the lock is held, and dropped over callbacks. */
+static void clock_fire(struct port_clock *clock, u64 until)
+{
+	struct port_timer *timer;
+
+	clock->busy = true;
+	clock->runner = pthread_self();
+	while (clock->heap && clock->heap->due <= until) {
+		timer = clock->heap;
+		if (clock->is_virtual && timer->due > clock->now)
+			__atomic_store_n(&clock->now, timer->due, __ATOMIC_RELAXED);
+		timer_dequeue(timer);
+		clock->firing = timer;
+		pthread_mutex_unlock(&clock->lock);
+		timer->fn(timer);
+		pthread_mutex_lock(&clock->lock);
+		clock->firing = NULL;
+		pthread_cond_broadcast(&clock->idle);
+	}
+	clock->busy = false;
+}
+
+void port_clock_advance(struct port_clock *clock, u64 ns)
+{
+	u64 until;
+
+	pthread_mutex_lock(&clock->lock);
+	until = clock->now + ns;
+	if (!clock->busy)
+		clock_fire(clock, until);
+	if (clock->is_virtual && clock->now < until)
+		__atomic_store_n(&clock->now, until, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&clock->lock);
+}
+
+u64 port_clock_next(struct port_clock *clock)
+{
+	u64 due = __atomic_load_n(&clock->next_due, __ATOMIC_ACQUIRE);
+	u64 now;
+
+	if (due == ~0ull)
+		return due;
+	now = clock_now(clock);
+	return due > now ? due - now : 0;
+}
+
+u64 port_clock_run(struct port_clock *clock)
+{
+	/* Pollers call this all the time: no lock when nothing is due. */
+	u64 left = port_clock_next(clock);
+
+	if (left)
+		return left;
+	pthread_mutex_lock(&clock->lock);
+	if (!clock->busy)
+		clock_fire(clock, clock_now(clock));
+	pthread_mutex_unlock(&clock->lock);
+	return port_clock_next(clock);
+}
+
+void port_timer_init(struct port_timer *timer, struct port_clock *clock,
+		     void (*fn)(struct port_timer *timer))
+{
+	memset(timer, 0, sizeof(*timer));
+	timer->clock = clock;
+	timer->fn = fn;
+}
+
+void port_timer_arm(struct port_timer *timer, u64 ns)
+{
+	struct port_clock *clock = timer->clock;
+
+	pthread_mutex_lock(&clock->lock);
+	timer_dequeue(timer);
+	timer_enqueue(timer, clock_now(clock) + ns);
+	pthread_mutex_unlock(&clock->lock);
+}
+
+void port_timer_cancel(struct port_timer *timer)
+{
+	pthread_mutex_lock(&timer->clock->lock);
+	timer_dequeue(timer);
+	pthread_mutex_unlock(&timer->clock->lock);
+}
+
+void port_timer_cancel_sync(struct port_timer *timer)
+{
+	struct port_clock *clock = timer->clock;
+
+	pthread_mutex_lock(&clock->lock);
+	timer_dequeue(timer);
+	while (clock->firing == timer && !clock_runs_here(clock)) {
+		pthread_cond_wait(&clock->idle, &clock->lock);
+		/* The callback may have armed it again. */
+		timer_dequeue(timer);
+	}
+	pthread_mutex_unlock(&clock->lock);
+}
+
+/* Random numbers: splitmix64, whose state is a counter that threads can share. */
+
+static u64 random_state;
+static bool random_seeded;
+static pthread_once_t random_once = PTHREAD_ONCE_INIT;
+
+static void random_setup(void)
+{
+	u64 seed;
+
+	if (__atomic_load_n(&random_seeded, __ATOMIC_ACQUIRE))
+		return;
+	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
+		seed = monotonic_ns() ^ ((u64)getpid() << 32);
+	__atomic_store_n(&random_state, seed, __ATOMIC_RELAXED);
+}
+
+void port_random_seed(u64 seed)
+{
+	__atomic_store_n(&random_seeded, true, __ATOMIC_RELEASE);
+	pthread_once(&random_once, random_setup);
+	__atomic_store_n(&random_state, seed, __ATOMIC_RELAXED);
+}
+
+u32 port_random_u32(void)
+{
+	u64 x;
+
+	pthread_once(&random_once, random_setup);
+	x = __atomic_add_fetch(&random_state, 0x9e3779b97f4a7c15ull, __ATOMIC_RELAXED);
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+	return (u32)(x >> 32) ^ (u32)(x >> 1);
+}
+
+/* Log lines: bursts of 10 in 5 seconds, as the kernel's default. */
+
+#define WARN_BURST 10
+#define WARN_INTERVAL_NS (5 * NSEC_PER_SEC)
+
+void port_warn(const char *fmt, ...)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static u64 begin;
+	static u32 count, suppressed;
+	char line[512];
+	u32 missed = 0;
+	va_list args;
+	bool print;
+	u64 now;
+
+	now = monotonic_ns();
+	pthread_mutex_lock(&lock);
+	if (!begin || now - begin > WARN_INTERVAL_NS) {
+		begin = now;
+		count = 0;
+		missed = suppressed;
+		suppressed = 0;
+	}
+	print = count < WARN_BURST;
+	if (print)
+		count++;
+	else
+		suppressed++;
+	pthread_mutex_unlock(&lock);
+	if (!print)
+		return;
+	va_start(args, fmt);
+	vsnprintf(line, sizeof(line), fmt, args);
+	va_end(args);
+	if (missed)
+		fprintf(stderr, "sirdma: %u messages suppressed\n", missed);
+	fprintf(stderr, "sirdma: %s\n", line);
+}

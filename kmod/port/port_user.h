@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * port.h for userspace: C11 and pthreads. Implementation in port_user.c.
+ * C++ may include it: macros that clash with the language are left out there.
+ */
+#ifndef SIRDMA_PORT_USER_H
+#define SIRDMA_PORT_USER_H
+
+#include <errno.h>
+#include <linux/types.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef int32_t s32;
+typedef int64_t s64;
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "little-endian hosts only"
+#endif
+#define le16_to_cpu(x) ((u16)(x))
+#define le32_to_cpu(x) ((u32)(x))
+#define le64_to_cpu(x) ((u64)(x))
+#define cpu_to_le16(x) ((__le16)(x))
+#define cpu_to_le32(x) ((__le32)(x))
+#define cpu_to_le64(x) ((__le64)(x))
+#define be16_to_cpu(x) __builtin_bswap16(x)
+#define be32_to_cpu(x) __builtin_bswap32(x)
+#define be64_to_cpu(x) __builtin_bswap64(x)
+#define cpu_to_be16(x) ((__be16)__builtin_bswap16(x))
+#define cpu_to_be32(x) ((__be32)__builtin_bswap32(x))
+#define cpu_to_be64(x) ((__be64)__builtin_bswap64(x))
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
+#ifndef __cplusplus
+#define min(a, b) ((a) < (b) ? (a) : (b))
+#define max(a, b) ((a) > (b) ? (a) : (b))
+#define min_t(type, a, b) min((type)(a), (type)(b))
+#define max_t(type, a, b) max((type)(a), (type)(b))
+#define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+#define fallthrough __attribute__((__fallthrough__))
+#endif
+#define ENOTSUPP 524
+
+#define READ_ONCE(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define WRITE_ONCE(x, v) __atomic_store_n(&(x), v, __ATOMIC_RELAXED)
+/* Thread sanitizer does not know fences: it gets an access that it takes for one. */
+#if defined(__SANITIZE_THREAD__)
+#define PORT_FENCE_ACCESS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PORT_FENCE_ACCESS 1
+#endif
+#endif
+#ifdef PORT_FENCE_ACCESS
+#define smp_mb() ((void)__atomic_fetch_add(&port_fence_word, 0, __ATOMIC_SEQ_CST))
+#define smp_rmb() smp_mb()
+#define smp_wmb() smp_mb()
+#else
+#define smp_mb() __atomic_thread_fence(__ATOMIC_SEQ_CST)
+#define smp_rmb() __atomic_thread_fence(__ATOMIC_ACQUIRE)
+#define smp_wmb() __atomic_thread_fence(__ATOMIC_RELEASE)
+#endif
+#define smp_load_acquire(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
+#define smp_store_release(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+extern u32 port_fence_word;
+
+struct port_lock {
+	pthread_mutex_t m;
+};
+
+static inline void port_lock_init(struct port_lock *lock)
+{
+	pthread_mutex_init(&lock->m, NULL);
+}
+
+static inline void port_lock(struct port_lock *lock)
+{
+	pthread_mutex_lock(&lock->m);
+}
+
+static inline void port_unlock(struct port_lock *lock)
+{
+	pthread_mutex_unlock(&lock->m);
+}
+
+struct port_mutex {
+	pthread_mutex_t m;
+};
+
+static inline void port_mutex_init(struct port_mutex *mutex)
+{
+	pthread_mutex_init(&mutex->m, NULL);
+}
+
+static inline void port_mutex_lock(struct port_mutex *mutex)
+{
+	pthread_mutex_lock(&mutex->m);
+}
+
+static inline void port_mutex_unlock(struct port_mutex *mutex)
+{
+	pthread_mutex_unlock(&mutex->m);
+}
+
+static inline bool port_mutex_trylock(struct port_mutex *mutex)
+{
+	return pthread_mutex_trylock(&mutex->m) == 0;
+}
+
+struct port_ref {
+	u32 n;
+};
+
+static inline void port_ref_init(struct port_ref *ref, u32 n)
+{
+	__atomic_store_n(&ref->n, n, __ATOMIC_RELAXED);
+}
+
+static inline void port_ref_get(struct port_ref *ref)
+{
+	__atomic_fetch_add(&ref->n, 1, __ATOMIC_RELAXED);
+}
+
+static inline bool port_ref_get_unless_zero(struct port_ref *ref)
+{
+	u32 n = __atomic_load_n(&ref->n, __ATOMIC_RELAXED);
+
+	do {
+		if (!n)
+			return false;
+	} while (!__atomic_compare_exchange_n(&ref->n, &n, n + 1, true, __ATOMIC_ACQUIRE,
+					      __ATOMIC_RELAXED));
+	return true;
+}
+
+static inline bool port_ref_put(struct port_ref *ref)
+{
+	return __atomic_sub_fetch(&ref->n, 1, __ATOMIC_ACQ_REL) == 0;
+}
+
+struct port_event {
+	pthread_mutex_t m;
+	pthread_cond_t c;
+	bool set;
+};
+
+void port_event_init(struct port_event *event);
+void port_event_set(struct port_event *event);
+bool port_event_wait(struct port_event *event, u32 timeout_ms);
+
+void *port_alloc(size_t size);
+void port_free(const void *p);
+
+/*
+ * Test hook: when non-NULL it is asked before each port_alloc() and fails the
+ * allocation by returning true.
+ */
+extern bool (*port_alloc_fail)(size_t size);
+
+/*
+ * RCU: a reader marks its thread's slot and never waits; the writer frees once
+ * every reader that may still see the object has left.
+ */
+struct port_rcu {
+	char unused;
+};
+
+void port_rcu_read_lock(void);
+void port_rcu_read_unlock(void);
+void port_rcu_wait_and_free(void *p);
+#define port_rcu_deref(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
+#define port_rcu_assign(p, v) __atomic_store_n(&(p), v, __ATOMIC_RELEASE)
+/* May block on readers: not called by a reader. */
+#define port_free_rcu(ptr, member) port_rcu_wait_and_free(ptr)
+
+/*
+ * A clock owns the timers created on it. port_clock_advance() runs a virtual
+ * clock (deterministic: timers fire in time order, ties in arming order);
+ * port_clock_run() fires what is due on a real one.
+ */
+struct port_clock;
+struct port_timer {
+	struct port_clock *clock;
+	void (*fn)(struct port_timer *timer);
+	/* Armed timers are a pairing heap by due time. */
+	struct port_timer *child; /* first child */
+	struct port_timer *next; /* sibling */
+	struct port_timer *prev; /* sibling before, or parent of a first child */
+	u64 due; /* ns */
+	u64 seq; /* arming order */
+	bool armed;
+};
+
+struct port_clock *port_clock_create(bool is_virtual);
+void port_clock_destroy(struct port_clock *clock);
+void port_clock_advance(struct port_clock *clock, u64 ns);
+/*
+ * Fire what is due now; ns until the next timer, or ~0 when none is armed. One
+ * thread at a time fires; a second one returns at once.
+ */
+u64 port_clock_run(struct port_clock *clock);
+/* ns until the next timer is due (0: now), ~0 when none is armed. */
+u64 port_clock_next(struct port_clock *clock);
+
+void port_timer_init(struct port_timer *timer, struct port_clock *clock,
+		     void (*fn)(struct port_timer *timer));
+void port_timer_arm(struct port_timer *timer, u64 ns);
+void port_timer_cancel(struct port_timer *timer);
+void port_timer_cancel_sync(struct port_timer *timer);
+u64 port_now_ns(struct port_clock *clock);
+
+u32 port_random_u32(void);
+/* Makes what follows repeatable. */
+void port_random_seed(u64 seed);
+/* A number of the calling thread, lowest free first: no two live threads share one. */
+u32 port_cpu(void);
+u32 port_nr_cpus(void);
+
+/* DMA: address translation belongs to the host of the device. */
+struct port_dma {
+	void *(*ptr)(struct port_dma *dma, u64 addr, u32 len);
+};
+
+static inline void *port_dma_ptr(struct port_dma *dma, u64 addr, u32 len)
+{
+	return dma->ptr(dma, addr, len);
+}
+
+static inline bool port_cas64(u64 *p, u64 old, u64 val)
+{
+	return __atomic_compare_exchange_n(p, &old, val, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+static inline void port_stat_add(u64 *counter, u64 n)
+{
+	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+static inline void port_stat_inc(u64 *counter)
+{
+	port_stat_add(counter, 1);
+}
+
+void port_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# shellcheck shell=bash
+# For acceptance scenarios. A scenario sources this, does its work, and ends with `pass FIGURES` or `fail WHY`; a command
+# that fails unexpectedly fails it too. Places: "init" is the initial network namespace, any other name one of ours.
+#
+#   join A B [MTU]          two places, made when missing, joined by veth:   A[eth-A] ──── [eth-B]B
+#                           with ip4[A], ip6[A] (a /24 and a /64) and nic[A]
+#   on A COMMAND...         run there
+#   sirdma_add A NAME       an sirdma device on A's end;  rxe_add A NAME: a soft-RoCE one (A must be init)
+#   gid_index DEV ADDRESS   the RoCEv2 GID index of an address
+#   await SECONDS COMMAND   poll until it succeeds; no fixed sleeps
+#   pair A B PORT -- SERVER... -- CLIENT...     both exits collected, output in $work/server and $work/client
+#   pingpong A DEV B DEV [-4|-6] [ARGS]         ibv_rc_pingpong, server at A
+#   perf PROGRAM A DEV B DEV [-4|-6] [ARGS]     a perftest program, server at A; prints its result line's figures
+#   two_guests_up           address eth0, wait for the peer; peer4, peer6, own4, own6. rendezvous [PORT]: both reach it
+#   stream A DEV B DEV [-4|-6] [ARGS]           verbs_stream, every byte checked, listener at A; prints MB/s
+#   tally PASSED FAILED     more tests than one ran in here
+#   verbs_suite ARGS...     the GoogleTest programs over libibverbs, tallied; prints "N of M"; fails the scenario when one fails
+set -Eeuo pipefail
+# shellcheck disable=SC2154
+trap 's=$?; [[ $BASHPID != "$$" ]] || fail "line $LINENO: $BASH_COMMAND gave $s"' ERR
+
+scenario=${0##*/}
+work=$(mktemp -d "/tmp/$scenario-XXXXXX")
+limit=${LIMIT:-120}			# seconds for any one program
+declare -A ip4 ip6 nic
+links=0
+programs=/usr/lib/sirdma/tests
+port=18515
+
+say() { printf '[+] %s\n' "$*"; }
+result() { printf '%s %s %s\n' "$1" "$scenario" "${*:2}" | tee -a "${RESULTS:-/dev/null}"; }
+pass() { trap - ERR; result PASS "$@"; exit 0; }
+fail() { trap - ERR; result FAIL "$@"; exit 1; }
+tally() { printf 'TALLY %s %s %s\n' "$scenario" "$1" "$2" | tee -a "${RESULTS:-/dev/null}"; }
+
+await() {
+	local end=$((SECONDS + $1))
+	shift
+	until "$@" > /dev/null 2>&1; do
+		((SECONDS < end)) || { echo "gave up waiting: $*" >&2; return 1; }
+		sleep 0.1
+	done
+}
+
+# ---- topology
+
+on() {
+	local place=$1
+	shift
+	if [[ $place == init ]]; then "$@"; else ip netns exec "$place" "$@"; fi
+}
+
+place() {
+	[[ $1 == init || -e /run/netns/$1 ]] && return
+	ip netns add "$1"
+	on "$1" ip link set lo up
+}
+
+join() {
+	local a=$1 b=$2 mtu=${3:-1500} p n=1
+	place "$a"
+	place "$b"
+	links=$((links + 1))
+	ip link add "eth-$a" type veth peer name "tmp-$b"
+	for p in "$a" "$b"; do
+		nic[$p]=eth-$p
+		ip4[$p]=10.77.$links.$n ip6[$p]=fd77:$links::$n
+		n=$((n + 1))
+	done
+	[[ $b == init ]] || ip link set "tmp-$b" netns "$b"
+	on "$b" ip link set "tmp-$b" name "eth-$b"
+	[[ $a == init ]] || ip link set "eth-$a" netns "$a"
+	for p in "$a" "$b"; do
+		on "$p" sysctl -qw "net.ipv6.conf.eth-$p.accept_dad=0"
+		on "$p" ip link set "eth-$p" mtu "$mtu" up
+		on "$p" ip addr add "${ip4[$p]}/24" dev "eth-$p"
+		on "$p" ip addr add "${ip6[$p]}/64" dev "eth-$p" nodad
+	done
+	await 10 on "$a" ping -qc1 -W1 "${ip4[$b]}"
+	await 10 on "$a" ping -qc1 -W1 "${ip6[$b]}"
+}
+
+# ---- devices
+
+device_active() { grep -q ACTIVE "/sys/class/infiniband/$1/ports/1/state"; }
+
+device_add() {
+	local place=$1 name=$2 type=$3
+	on "$place" rdma link add "$name" type "$type" netdev "${nic[$place]}"
+	await 10 device_active "$name"
+}
+
+sirdma_add() { modprobe sirdma && device_add "$1" "$2" sirdma; }
+rxe_add() { modprobe rdma_rxe && device_add "$1" "$2" rxe; }
+
+# The kernel writes GIDs as eight groups of four digits; so do we, for IPv4 as ::ffff:a.b.c.d
+gid_of() {
+	local groups left right
+	if [[ $1 != *:* ]]; then
+		# shellcheck disable=SC2046
+		printf '0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x\n' $(tr . ' ' <<< "$1")
+		return
+	fi
+	IFS=: read -ra left <<< "${1%%::*}"
+	IFS=: read -ra right <<< "$([[ $1 != *::* ]] || echo "${1##*::}")"
+	groups=("${left[@]}")
+	while ((${#groups[@]} + ${#right[@]} < 8)); do groups+=(0); done
+	printf '%04x:%04x:%04x:%04x:%04x:%04x:%04x:%04x\n' "${groups[@]/#/0x}" "${right[@]/#/0x}"
+}
+
+gid_index() {
+	local dev=$1 want ports=/sys/class/infiniband/$1/ports/1 end=$((SECONDS + 10)) g
+	want=$(gid_of "$2")
+	while ((SECONDS < end)); do
+		for g in $(grep -lx "$want" "$ports"/gids/* 2> /dev/null); do
+			g=${g##*/}
+			grep -qs 'RoCE v2' "$ports/gid_attrs/types/$g" && { echo "$g"; return; }
+		done
+		sleep 0.1
+	done
+	echo "$dev has no RoCEv2 GID for $2" >&2
+	return 1
+}
+
+# ---- programs
+
+listening() { on "$1" ss -Hltn "sport = :$2" | grep -q .; }
+
+# Start the server, wait until it listens, run the client. Both must succeed within the limit.
+pair() {
+	local a=$1 b=$2 tcp=$3 server=() status=0
+	shift 4
+	while [[ $1 != -- ]]; do server+=("$1"); shift; done
+	shift
+	echo "\$ [$a] ${server[*]}"
+	on "$a" timeout "$limit" "${server[@]}" > "$work/server" 2>&1 &
+	local pid=$!
+	if await 20 eval "listening $a $tcp || ! kill -0 $pid" && kill -0 "$pid" 2> /dev/null; then
+		echo "\$ [$b] $*"
+		on "$b" timeout "$limit" "$@" > "$work/client" 2>&1 || { status=$?; echo "client: exit $status"; }
+		[[ $status == 0 ]] || kill "$pid" 2> /dev/null || true
+	else
+		: > "$work/client"
+		kill "$pid" 2> /dev/null || true
+		status=1
+	fi
+	wait "$pid" || { status=$?; echo "server: exit $status"; }
+	[[ $status == 0 ]] || {
+		grep -vh '^ *[-*]\|^$' "$work/server" | tail -n 15 | sed 's/^/server| /'
+		grep -vh '^ *[-*]\|^$' "$work/client" | tail -n 15 | sed 's/^/client| /'
+		dmesg | tail -n 5 | sed 's/^/kernel| /'
+	}
+	return "$status"
+}
+
+# -4 (default) or -6 chooses the GID; the programs' own TCP connection stays IPv4
+pingpong() {
+	local a=$1 dev_a=$2 b=$3 dev_b=$4 prog=${PINGPONG:-ibv_rc_pingpong} gid_a gid_b
+	shift 4
+	local -n address=ip4
+	case ${1:-} in -4) shift ;; -6) local -n address=ip6; shift ;; esac
+	port=$((port + 1))
+	gid_a=$(gid_index "$dev_a" "${address[$a]}") && gid_b=$(gid_index "$dev_b" "${address[$b]}") || return
+	pair "$a" "$b" "$port" \
+		-- "$prog" -d "$dev_a" -g "$gid_a" -p "$port" "$@" \
+		-- "$prog" -d "$dev_b" -g "$gid_b" -p "$port" "$@" "${ip4[$a]}"
+}
+
+perf() {
+	local prog=$1 a=$2 dev_a=$3 b=$4 dev_b=$5 gid_a gid_b
+	shift 5
+	local -n address=ip4
+	case ${1:-} in -4) shift ;; -6) local -n address=ip6; shift ;; esac
+	port=$((port + 1))
+	gid_a=$(gid_index "$dev_a" "${address[$a]}") && gid_b=$(gid_index "$dev_b" "${address[$b]}") || return
+	pair "$a" "$b" "$port" \
+		-- "$prog" -d "$dev_a" -x "$gid_a" -p "$port" -F "$@" \
+		-- "$prog" -d "$dev_b" -x "$gid_b" -p "$port" -F "$@" "${ip4[$a]}" >&2 &&
+		perf_figures "$prog" < "$work/client"
+}
+
+# The last line of numbers: "BYTES AVERAGE-MB/s MPPS" for *_bw, "BYTES TYPICAL-us" for *_lat
+perf_figures() {
+	case $1 in
+	*_lat) awk '/^ *[0-9]+ +[0-9]/ { l = $1 " " $5 } END { if (l == "") exit 1; print l }' ;;
+	*) awk '/^ *[0-9]+ +[0-9]/ { l = $1 " " $4 " " $5 } END { if (l == "") exit 1; print l }' ;;
+	esac
+}
+
+# GoogleTest says how each test went; the tally counts them, skipped ones not.
+verbs_suite() {
+	local log=$work/verbs ok bad
+	echo "\$ verbs_test $*"
+	timeout "$limit" "$programs/verbs_test" "$@" 2>&1 | tee "$log" || echo "verbs_test: exit $?"
+	ok=$(grep -c '^\[       OK' "$log" || true)
+	bad=$(grep -c '^\[  FAILED  \].*ms)' "$log" || true)
+	grep -q '^\[==========\].* ran' "$log" || { bad=$((bad + 1)); echo "verbs_test did not finish:"; tail -n 5 "$log"; }
+	tally "$ok" "$bad"
+	if [[ $bad != 0 || $ok == 0 ]]; then
+		fail "verbs_test: $bad failed, $ok passed"
+	fi
+	figures="$ok verbs tests"
+}
+
+# Both ends check; the client decides on the plan
+stream() {
+	local a=$1 dev_a=$2 b=$3 dev_b=$4 gid_a gid_b
+	shift 4
+	local -n address=ip4
+	case ${1:-} in -4) shift ;; -6) local -n address=ip6; shift ;; esac
+	port=$((port + 1))
+	gid_a=$(gid_index "$dev_a" "${address[$a]}") && gid_b=$(gid_index "$dev_b" "${address[$b]}") || return
+	pair "$a" "$b" "$port" \
+		-- "$programs/verbs_stream" -d "$dev_a" -g "$gid_a" -p "$port" \
+		-- "$programs/verbs_stream" -d "$dev_b" -g "$gid_b" -p "$port" "$@" "${ip4[$a]}" >&2 &&
+		sed -n 's|.*: OK .* s, \([0-9.]*\) MB/s.*|\1|p' "$work/client"
+}
+
+# ---- two guests
+
+rendezvous() {
+	local tcp=${1:-7777}
+	if [[ $NODE == 0 ]]; then timeout 60 busybox nc -l -p "$tcp" < /dev/null > /dev/null
+	else await 60 eval "echo | busybox nc -w 2 10.78.0.1 $tcp"; fi
+}
+
+two_guests_up() {
+	own4=10.78.0.$((NODE + 1)) own6=fd78::$((NODE + 1)) peer4=10.78.0.$((2 - NODE)) peer6=fd78::$((2 - NODE))
+	sysctl -qw net.ipv6.conf.eth0.accept_dad=0
+	ip link set eth0 up
+	ip addr add "$own4/24" dev eth0
+	ip addr add "$own6/64" dev eth0 nodad
+	nic[init]=eth0
+	await 60 ping -qc1 -W1 "$peer4"
+	await 20 ping -qc1 -W1 "$peer6"
+}

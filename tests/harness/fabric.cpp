@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "fabric.hpp"
+
+namespace sirdma::test
+{
+
+sirdma_ip ip4(u8 a, u8 b, u8 c, u8 d)
+{
+	return {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d}};
+}
+
+sirdma_ip ip6(u16 low)
+{
+	return {{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, static_cast<u8>(low >> 8),
+		 static_cast<u8>(low)}};
+}
+
+namespace
+{
+
+u16 be16(const std::vector<u8> &b, size_t off)
+{
+	return static_cast<u16>(b[off] << 8 | b[off + 1]);
+}
+
+u16 ipv4_sum(const u8 *ip, size_t len)
+{
+	u32 sum = 0;
+
+	for (size_t i = 0; i < len; i += 2)
+		sum += static_cast<u32>(ip[i] << 8 | ip[i + 1]);
+	while (sum >> 16)
+		sum = (sum & 0xffff) + (sum >> 16);
+	return static_cast<u16>(sum);
+}
+
+bool parse_ipv4(Packet &pkt, size_t &udp, size_t &ip_len)
+{
+	const auto &b = pkt.bytes;
+	size_t off = pkt.ip;
+
+	if (b.size() < off + 20 || b[off] != 0x45)
+		return false;
+	if (ipv4_sum(&b[off], 20) != 0xffff)
+		return false;
+	if (be16(b, off + 6) & 0x3fff || b[off + 9] != 17) // a fragment, or not UDP
+		return false;
+	ip_len = be16(b, off + 2);
+	udp = off + 20;
+	return true;
+}
+
+bool parse_ipv6(Packet &pkt, size_t &udp, size_t &ip_len)
+{
+	const auto &b = pkt.bytes;
+	size_t off = pkt.ip;
+
+	if (b.size() < off + 40 || b[off] >> 4 != 6 || b[off + 6] != 17)
+		return false;
+	ip_len = be16(b, off + 4) + 40u;
+	udp = off + 40;
+	return true;
+}
+
+sirdma_ip address(const Packet &pkt, bool dst)
+{
+	sirdma_ip ip{};
+	const u8 *h = pkt.bytes.data() + pkt.ip;
+
+	if (pkt.is_v4)
+		ip = ip4(h[12 + dst * 4], h[13 + dst * 4], h[14 + dst * 4], h[15 + dst * 4]);
+	else
+		memcpy(ip.b, h + 8 + dst * 16, 16);
+	return ip;
+}
+
+u32 crc_byte(u32 crc, u8 byte)
+{
+	static const auto table = [] {
+		std::array<u32, 256> t{};
+		for (u32 i = 0; i < 256; i++) {
+			u32 c = i;
+			for (int bit = 0; bit < 8; bit++)
+				c = c & 1 ? c >> 1 ^ 0xedb88320u : c >> 1;
+			t[i] = c;
+		}
+		return t;
+	}();
+
+	return table[(crc ^ byte) & 0xff] ^ crc >> 8;
+}
+
+} // namespace
+
+bool parse_frame(Packet &pkt)
+{
+	const auto &b = pkt.bytes;
+	size_t udp, ip_len;
+	u16 type;
+
+	if (b.size() < 18)
+		return false;
+	pkt.ip = 14;
+	type = be16(b, 12);
+	if (type == 0x8100) {
+		type = be16(b, 16);
+		pkt.ip = 18;
+	}
+	pkt.is_v4 = type == 0x0800;
+	if (!pkt.is_v4 && type != 0x86dd)
+		return false;
+	if (!(pkt.is_v4 ? parse_ipv4(pkt, udp, ip_len) : parse_ipv6(pkt, udp, ip_len)))
+		return false;
+	if (pkt.ip + ip_len != b.size() || b.size() < udp + 8)
+		return false;
+	if (be16(b, udp + 2) != SIRDMA_ROCE_UDP_PORT || be16(b, udp + 4) != b.size() - udp)
+		return false;
+	pkt.bth = udp + 8;
+	return b.size() >= pkt.bth + SIRDMA_ICRC_LEN;
+}
+
+u32 reference_icrc(const Packet &pkt)
+{
+	std::vector<u8> m(pkt.bytes.begin() + static_cast<long>(pkt.ip), pkt.bytes.end() - 4);
+	size_t udp = pkt.is_v4 ? 20 : 40;
+	u32 crc = 0xffffffff;
+
+	if (pkt.is_v4) {
+		m[1] = m[8] = m[10] = m[11] = 0xff; // TOS, TTL, checksum
+	} else {
+		m[0] |= 0x0f; // traffic class and flow label
+		m[1] = m[2] = m[3] = 0xff;
+		m[7] = 0xff; // hop limit
+	}
+	m[udp + 6] = m[udp + 7] = 0xff; // UDP checksum
+	if (m.size() > udp + 8 + 4)
+		m[udp + 8 + 4] = 0xff; // BTH resv8a
+	for (int i = 0; i < 8; i++)
+		crc = crc_byte(crc, 0xff);
+	for (u8 byte : m)
+		crc = crc_byte(crc, byte);
+	return ~crc;
+}
+
+void seal(Packet &pkt)
+{
+	u32 icrc = reference_icrc(pkt);
+
+	for (size_t i = 0; i < 4; i++)
+		pkt.bytes[pkt.bytes.size() - 4 + i] = static_cast<u8>(icrc >> (8 * i));
+}
+
+Fabric::Fabric(u64 seed) : seed_(seed), rng_(seed), clock_(std::make_shared<Clock>())
+{
+	port_random_seed(seed);
+	if (const char *path = getenv("SIRDMA_TEST_PCAP"))
+		open_pcap(path);
+}
+
+Fabric::~Fabric()
+{
+	hosts_.clear();
+	if (pcap_)
+		fclose(pcap_);
+}
+
+bool Fabric::chance(double p)
+{
+	return p > 0 && std::uniform_real_distribution<>(0, 1)(rng_) < p;
+}
+
+TestHost &Fabric::add_host(HostOptions opts)
+{
+	auto n = hosts_.size() + 1;
+
+	opts.seed = seed_ * 1000 + n;
+	opts.cfg.mac[5] = static_cast<u8>(n);
+	hosts_.push_back(std::make_unique<TestHost>(opts, clock_, this));
+	return *hosts_.back();
+}
+
+void Fabric::add_ip(TestHost *host, const sirdma_ip &ip)
+{
+	std::lock_guard hold(lock_);
+
+	ips_[ip] = host;
+}
+
+void Fabric::del_ip(const sirdma_ip &ip)
+{
+	std::lock_guard hold(lock_);
+
+	ips_.erase(ip);
+}
+
+void Fabric::remove(TestHost *host)
+{
+	std::lock_guard hold(lock_);
+
+	std::erase_if(ips_, [host](const auto &e) { return e.second == host; });
+}
+
+void Fabric::transmit(TestHost &from, const snic_burst &burst, u32 npkts)
+{
+	std::lock_guard hold(lock_);
+	snic_seg_iter it;
+
+	snic_seg_iter_init(&it, &burst);
+	for (u32 i = 0; i < npkts; i++) {
+		const snic_tx_pkt &tx = burst.pkts[i];
+		u32 len = snic_ip_len(burst.flow, &tx);
+		Packet pkt;
+
+		pkt.bytes.resize(SNIC_ETH_HLEN + SNIC_VLAN_HLEN + len);
+		u32 eth = snic_frame_eth(burst.flow, true, pkt.bytes.data());
+		EXPECT_EQ(snic_frame_ip(burst.flow, &tx, &it, pkt.bytes.data() + eth), len);
+		pkt.bytes.resize(eth + len);
+		if (!parse_frame(pkt)) {
+			ADD_FAILURE() << "the model sent a frame that does not parse";
+			continue;
+		}
+		send(from, std::move(pkt));
+	}
+}
+
+void Fabric::send(TestHost &from, Packet pkt)
+{
+	count_++;
+	if (recording_)
+		sent_.push_back(pkt);
+	dump(pkt.bytes);
+	if (filter_ && filter_(from, pkt) == Verdict::drop)
+		return;
+	if (chance(faults_.loss))
+		return;
+	int copies = chance(faults_.duplicate) ? 2 : 1;
+	for (int i = 0; i < copies; i++) {
+		std::vector<u8> bytes = pkt.bytes;
+		u64 due = clock_->now() + faults_.delay_ns;
+
+		if (chance(faults_.corrupt)) {
+			size_t bit = rng_() % ((bytes.size() - pkt.ip) * 8);
+			bytes[pkt.ip + bit / 8] ^= static_cast<u8>(1 << bit % 8);
+		}
+		if (faults_.jitter_ns)
+			due += rng_() % faults_.jitter_ns;
+		if (chance(faults_.reorder)) {
+			enqueue(due + faults_.reorder_ns, std::move(bytes));
+			continue;
+		}
+		last_due_ = std::max(last_due_, due);
+		enqueue(last_due_, std::move(bytes));
+	}
+}
+
+void Fabric::enqueue(u64 due, std::vector<u8> frame)
+{
+	wire_.emplace(due, std::move(frame));
+}
+
+void Fabric::inject(std::vector<u8> frame, u64 delay_ns)
+{
+	std::lock_guard hold(lock_);
+
+	dump(frame);
+	enqueue(clock_->now() + delay_ns, std::move(frame));
+}
+
+bool Fabric::deliver()
+{
+	Packet pkt;
+	TestHost *to;
+
+	{
+		std::lock_guard hold(lock_);
+		if (wire_.empty() || wire_.begin()->first > clock_->now())
+			return false;
+		pkt.bytes = std::move(wire_.begin()->second);
+		wire_.erase(wire_.begin());
+		if (!parse_frame(pkt))
+			return true;
+		auto it = ips_.find(address(pkt, true));
+		if (it == ips_.end())
+			return true;
+		to = it->second;
+	}
+	u8 mac[6];
+	u32 low = to->read32(SIRDMA_REG_MACLOW), high = to->read32(SIRDMA_REG_MACHIGH);
+	for (int i = 0; i < 6; i++)
+		mac[i] = static_cast<u8>(i < 4 ? low >> (8 * i) : high >> (8 * (i - 4)));
+	if (memcmp(mac, pkt.bytes.data(), 6) == 0) // a switch gives other frames to no one
+		receive(*to, pkt);
+	return true;
+}
+
+void Fabric::receive(TestHost &host, const Packet &pkt)
+{
+	u32 icrc = 0;
+
+	for (size_t i = 4; i-- > 0;)
+		icrc = icrc << 8 | pkt.bytes[pkt.bytes.size() - 4 + i];
+	if (icrc != reference_icrc(pkt)) {
+		snic_rx_reject(host.dev(), SIRDMA_STAT_RX_BAD_ICRC);
+		return;
+	}
+
+	// Allocations of exact size, so that ASan sees a read beyond a segment.
+	std::vector<std::vector<u8>> parts;
+	std::vector<snic_seg> segs;
+	size_t off = pkt.bth, left = pkt.bytes.size() - pkt.bth;
+	size_t first = std::min<size_t>(left, SNIC_RX_MIN_LINEAR + rng_() % 2048);
+	for (size_t take = first; left; take = 1 + rng_() % left) {
+		auto begin = pkt.bytes.begin() + static_cast<long>(off);
+		parts.emplace_back(begin, begin + static_cast<long>(take));
+		off += take;
+		left -= take;
+		if (!left)
+			break;
+	}
+	for (auto &part : parts)
+		segs.push_back({part.data(), static_cast<u32>(part.size())});
+
+	const u8 *ip = pkt.bytes.data() + pkt.ip;
+	snic_rx_pkt rx{};
+	rx.src_ip = address(pkt, false);
+	rx.dst_ip = address(pkt, true);
+	rx.segs = segs.data();
+	rx.nsegs = static_cast<u32>(segs.size());
+	rx.len = static_cast<u32>(pkt.bytes.size() - pkt.bth);
+	rx.traffic_class = pkt.is_v4 ? ip[1] : static_cast<u8>(ip[0] << 4 | ip[1] >> 4);
+	rx.ttl = pkt.is_v4 ? ip[8] : ip[7];
+	rx.is_v4 = pkt.is_v4;
+	rx.icrc_ok = true;
+	{
+		std::lock_guard hold(lock_);
+		if (!wire_.empty() && wire_.begin()->first <= clock_->now()) {
+			Packet next;
+			next.bytes = wire_.begin()->second;
+			rx.more = parse_frame(next) && next.bytes.size() >= next.bth + 16 &&
+				  pkt.bytes.size() >= pkt.bth + 16 && next.is_v4 == pkt.is_v4 &&
+				  next.qpn() == pkt.qpn() &&
+				  memcmp(next.bytes.data(), pkt.bytes.data(), 12) == 0;
+		}
+	}
+	snic_rx(host.dev(), &rx);
+}
+
+bool Fabric::step()
+{
+	bool any = false;
+
+	for (auto &host : hosts_) {
+		any |= host->deliver_interrupts();
+		any |= host->run_deferred();
+	}
+	any |= deliver();
+	return any;
+}
+
+bool Fabric::run_until(const std::function<bool()> &done, u64 max_ns)
+{
+	u64 end = clock_->now() + max_ns;
+
+	for (;;) {
+		if (done())
+			return true;
+		if (step())
+			continue;
+		u64 now = clock_->now(), wait = clock_->next();
+		{
+			std::lock_guard hold(lock_);
+			if (!wire_.empty()) {
+				u64 due = wire_.begin()->first;
+				wait = std::min(wait, due > now ? due - now : 0);
+			}
+		}
+		if (wait == ~0ull || now + wait > end || now + wait < now)
+			return done();
+		clock_->advance(wait);
+	}
+}
+
+void Fabric::run_for(u64 ns)
+{
+	u64 end = clock_->now() + ns;
+
+	run_until([] { return false; }, ns);
+	if (clock_->now() < end)
+		clock_->advance(end - clock_->now());
+}
+
+namespace
+{
+struct PcapHeader {
+	u32 magic = 0xa1b23c4d; // nanosecond resolution
+	u16 major = 2, minor = 4;
+	u32 zone = 0, sigfigs = 0, snaplen = 65535, network = 1;
+};
+} // namespace
+
+bool Fabric::open_pcap(const std::string &path)
+{
+	PcapHeader hdr;
+
+	if (pcap_)
+		fclose(pcap_);
+	pcap_ = fopen(path.c_str(), "wb");
+	return pcap_ && fwrite(&hdr, sizeof(hdr), 1, pcap_) == 1;
+}
+
+void Fabric::dump(const std::vector<u8> &frame)
+{
+	if (!pcap_)
+		return;
+	u64 now = clock_->now();
+	u32 len = static_cast<u32>(frame.size());
+	u32 rec[4] = {static_cast<u32>(now / 1000000000), static_cast<u32>(now % 1000000000), len,
+		      len};
+	fwrite(rec, sizeof(rec), 1, pcap_);
+	fwrite(frame.data(), 1, frame.size(), pcap_);
+}
+
+} // namespace sirdma::test

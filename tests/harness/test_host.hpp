@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// One device model with everything around it: virtual time, device memory, a
+// bus for a driver, interrupts, deferred work, and a port on a fabric.
+#pragma once
+
+#include "dma_space.hpp"
+
+namespace sirdma::test
+{
+
+class Fabric;
+
+// Virtual clock; hosts of one fabric share one.
+class Clock {
+public:
+	Clock() : clock_(port_clock_create(true)) {}
+	~Clock() { port_clock_destroy(clock_); }
+	Clock(const Clock &) = delete;
+	Clock &operator=(const Clock &) = delete;
+
+	port_clock *get() { return clock_; }
+	u64 now() { return port_now_ns(clock_); }
+	u64 next() { return port_clock_next(clock_); }
+	void advance(u64 ns) { port_clock_advance(clock_, ns); }
+
+private:
+	port_clock *clock_;
+};
+
+struct HostOptions {
+	u64 seed = 1;
+	snic_config cfg{
+		.max_qps = 1024,
+		.max_cqs = 1024,
+		.max_mrs = 4096,
+		.max_pds = 256,
+		.max_sds = 64,
+		.max_ceqs = 4,
+		.max_arp = 256,
+		.max_sgids = 16,
+		.max_cqe = 65536,
+		.window_bytes = 0,
+		.mac = {0x02, 0x53, 0x49, 0x00, 0x00, 0x01},
+	};
+	u32 mtu = 9000; // of the port, L3
+	// Transmit queue in packets per tx() call; fewer than a burst holds make short accepts.
+	u32 tx_room = SNIC_BURST_PKTS;
+};
+
+class TestHost {
+public:
+	explicit TestHost(const HostOptions &opts = {}, std::shared_ptr<Clock> clock = nullptr,
+			  Fabric *fabric = nullptr);
+	~TestHost();
+	TestHost(const TestHost &) = delete;
+	TestHost &operator=(const TestHost &) = delete;
+
+	snic_dev *dev() { return dev_; }
+	sirdma_bus *bus() { return &bus_; }
+	DmaSpace &dma() { return dma_; }
+	Clock &clock() { return *clock_; }
+	const HostOptions &options() const { return opts_; }
+
+	u32 read32(u32 reg) { return snic_reg_read(dev_, reg); }
+	void write32(u32 reg, u32 val) { snic_reg_write(dev_, reg, val); }
+	u64 stat(sirdma_stat id) { return snic_stat_read(dev_, id); }
+	void kick(u32 qpn) { snic_qp_run(dev_, qpn); }
+
+	// Zeroed driver memory; freed with the host at the latest.
+	sirdma_dma_mem alloc(u64 size);
+	void free(sirdma_dma_mem &mem);
+	// Blocks allocated through the bus and not yet freed: leak check of drivers.
+	size_t dma_blocks();
+	// The next @skip bus allocations succeed, the ones after it fail; < 0: never fail.
+	void fail_alloc_after(int skip) { fail_after_ = skip; }
+
+	// Vectors raised and not yet delivered, and how often each was raised.
+	u64 irqs_pending() const { return pending_.load(); }
+	u64 irq_count(u32 vector) const { return raised_[vector].load(); }
+	// Call the handlers of latched interrupts; true if there were any.
+	bool deliver_interrupts();
+	// Deliver interrupts from a thread of their own until stopped, for drivers that block.
+	void start_irq_thread();
+	void stop_irq_thread();
+
+	// Run one deferred QP or resume one stalled one; true if there was any.
+	bool run_deferred();
+	bool has_deferred();
+
+	// Address the fabric knows this host by: v4-mapped for IPv4.
+	void add_ip(const sirdma_ip &ip);
+
+private:
+	friend class Fabric;
+	struct Bus : sirdma_bus {
+		TestHost *host;
+	};
+	struct Irq {
+		sirdma_irq_fn fn = nullptr;
+		void *ctx = nullptr;
+		std::mutex running;
+	};
+
+	static TestHost &self(sirdma_bus *bus) { return *static_cast<Bus *>(bus)->host; }
+	static TestHost &self(snic_host *host) { return *reinterpret_cast<TestHost *>(host); }
+	static u32 bus_read(sirdma_bus *bus, u32 reg);
+	static void bus_write(sirdma_bus *bus, u32 reg, u32 val);
+	static int bus_alloc(sirdma_bus *bus, __u64 size, sirdma_dma_mem *mem);
+	static void bus_free(sirdma_bus *bus, sirdma_dma_mem *mem);
+	static int bus_irq_request(sirdma_bus *bus, u32 vector, sirdma_irq_fn fn, void *ctx);
+	static void bus_irq_free(sirdma_bus *bus, u32 vector);
+	static void on_irq(snic_host *host, u32 vector);
+	static u32 on_tx(snic_host *host, const snic_burst *burst);
+	static void on_defer(snic_host *host, u32 qpn);
+	static snic_burst *on_burst(snic_host *host);
+	static const sirdma_bus_ops bus_ops_;
+	static const snic_host_ops host_ops_;
+
+	HostOptions opts_;
+	std::shared_ptr<Clock> clock_;
+	Fabric *fabric_;
+	DmaSpace dma_;
+	Bus bus_{};
+	snic_dev *dev_ = nullptr;
+
+	std::mutex lock_; // deferred work and allocations
+	std::deque<u32> deferred_;
+	std::deque<u32> stalled_;
+	std::map<u64, void *> blocks_;
+	int fail_after_ = -1;
+
+	static constexpr u32 max_vectors = 64;
+	std::array<Irq, max_vectors> irqs_;
+	std::array<std::atomic<u64>, max_vectors> raised_{};
+	std::atomic<u64> pending_{0};
+	std::thread irq_thread_;
+	std::atomic<bool> irq_stop_{false};
+};
+
+} // namespace sirdma::test

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "fake_device.hpp"
+
+namespace sirdma::test
+{
+namespace
+{
+
+u64 aeqe(u32 code, u32 source, u32 id, u32 state, u32 wqe_idx = 0)
+{
+	// Bit positions as include/sirdma/cqe.h documents them, written out.
+	return u64{id & 0x3ffff} | u64{wqe_idx} << 18 | u64{code} << 34 | u64{id >> 18} << 46 |
+	       u64{source} << 50 | u64{state} << 54;
+}
+
+TEST(Aeq, EventsArriveDecodedAndInOrder)
+{
+	FakeHost host;
+
+	host.dev.raise_aeqe(0xdead00beef, aeqe(0x105, 0x5, 0x5abcd, 6, 0x7fff), false);
+	host.dev.raise_aeqe(2, aeqe(0x702, 0x2, 7, 0), false);
+	host.dev.raise_irq(0);
+	ASSERT_EQ(host.log.async.size(), 2u);
+	auto &ev = host.log.async[0];
+	EXPECT_EQ(ev.code, SIRDMA_AE_AMP_BAD_PD);
+	EXPECT_EQ(ev.source, SIRDMA_AE_SRC_SQ);
+	EXPECT_EQ(ev.id, 0x5abcdu);
+	EXPECT_EQ(ev.state, SIRDMA_QPS_ERR);
+	EXPECT_EQ(ev.wqe_idx, 0x7fffu);
+	EXPECT_EQ(ev.compl_ctx, 0xdead00beefu);
+	EXPECT_FALSE(ev.overflow);
+	EXPECT_EQ(host.log.async[1].code, SIRDMA_AE_CQ_CATASTROPHIC);
+	EXPECT_EQ(host.dev.aeq_pending(), 0u) << "all acknowledged";
+}
+
+TEST(Aeq, WrapsAndReportsLostEvents)
+{
+	FakeHost host({}, {.aeq_entries = 8});
+
+	for (u32 i = 0; i < 100; i++)
+		ASSERT_TRUE(host.dev.raise_aeqe(i, aeqe(0x801, 1, i, 3)));
+	ASSERT_EQ(host.log.async.size(), 100u);
+	for (u32 i = 0; i < 100; i++)
+		EXPECT_EQ(host.log.async[i].compl_ctx, i);
+	// A full ring in one go.
+	for (u32 i = 0; i < 8; i++)
+		ASSERT_TRUE(host.dev.raise_aeqe(i, aeqe(0x801, 1, i, 3), false));
+	EXPECT_FALSE(host.dev.raise_aeqe(8, 0, false));
+	host.dev.raise_irq(0);
+	EXPECT_EQ(host.log.async.size(), 108u);
+	host.dev.raise_aeqe(0, aeqe(0x801, 1, 0, 3) | 1ull << 33);
+	EXPECT_TRUE(host.log.async.back().overflow);
+	EXPECT_EQ(host.hw.aeq.overflows, 1u);
+}
+
+TEST(Ceq, EventsReachTheirQueueOverManyLaps)
+{
+	FakeHost host({}, {.num_ceqs = 3, .ceq_entries = 4});
+
+	for (u64 i = 1; i <= 100; i++)
+		ASSERT_TRUE(host.dev.raise_ceqe(static_cast<u32>(i % 3), i << 1));
+	ASSERT_EQ(host.log.cqs.size(), 100u);
+	for (u64 i = 1; i <= 100; i++)
+		EXPECT_EQ(host.log.cqs[i - 1], i << 1);
+	// Kernel addresses have the top bit set.
+	host.dev.raise_ceqe(0, 0xffff888012345678ull);
+	EXPECT_EQ(host.log.cqs.back(), 0xffff888012345678ull);
+	for (u32 id = 0; id < 3; id++)
+		EXPECT_EQ(host.dev.ceq_pending(id), 0u);
+}
+
+TEST(Ceq, HandlerRaisedWithinItsOwnCallbackIsNotLost)
+{
+	FakeHost host({}, {.ceq_entries = 8});
+	u64 left = 50;
+
+	host.log.on_cq = [&](u64) {
+		if (left) {
+			left--;
+			EXPECT_TRUE(host.dev.raise_ceqe(0, 2));
+		}
+	};
+	host.dev.raise_ceqe(0, 2);
+	EXPECT_EQ(left, 0u);
+	EXPECT_EQ(host.log.cqs.size(), 51u);
+	EXPECT_EQ(host.dev.ceq_pending(0), 0u);
+	host.log.on_cq = nullptr;
+}
+
+TEST(Ceq, ManyRaisersLoseNothing)
+{
+	FakeHost host;
+	std::vector<std::thread> threads;
+
+	for (u64 t = 0; t < 4; t++) {
+		threads.emplace_back([&, t] {
+			for (u64 i = 0; i < 2000; i++)
+				while (!host.dev.raise_ceqe(0, (t + 1) << 32 | i << 1))
+					std::this_thread::yield();
+		});
+	}
+	for (auto &t : threads)
+		t.join();
+	host.dev.raise_irq(1);
+	EXPECT_EQ(host.log.cqs.size(), 8000u);
+	std::array<u64, 5> next{};
+	for (u64 cq : host.log.cqs)
+		EXPECT_EQ((cq & 0xffffffff) >> 1, next[cq >> 32]++) << "in order for each";
+}
+
+TEST(Ceq, CommandCompletionsAndQueueEventsShareOneRing)
+{
+	FakeHost host({.async = true}, {.cqp_entries = 8, .ceq_entries = 16});
+	std::vector<std::thread> threads;
+
+	host.dev.set_script([](auto &cmd) -> std::optional<FakeDevice::Reply> {
+		std::this_thread::sleep_for(std::chrono::microseconds(200));
+		return cmd.op == SIRDMA_CQP_NOP ? std::optional(FakeDevice::Reply{}) : std::nullopt;
+	});
+	for (int t = 0; t < 3; t++) {
+		threads.emplace_back([&] {
+			for (int i = 0; i < 200; i++)
+				ASSERT_EQ(sirdma_cqp_nop(&host.hw), 0);
+		});
+	}
+	for (u64 i = 0; i < 1000; i++)
+		while (!host.dev.raise_ceqe(0, 0x1000))
+			std::this_thread::yield();
+	for (auto &t : threads)
+		t.join();
+	host.dev.raise_irq(1);
+	EXPECT_EQ(host.log.cqs.size(), 1000u) << "the CCQ's own events stay inside";
+}
+
+} // namespace
+} // namespace sirdma::test

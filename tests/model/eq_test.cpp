@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Event queues: wrap, full rings, lost and kept events, masking.
+#include "mini_driver.hpp"
+
+using namespace sirdma::test;
+
+namespace
+{
+
+class EqTest : public ::testing::Test {
+protected:
+	EqTest() : drv_(host_) {}
+	void SetUp() override
+	{
+		host_.write32(SIRDMA_REG_CTRL, SIRDMA_CTRL_RESET);
+		ASSERT_TRUE(drv_.start(32));
+	}
+
+	void raise(enum sirdma_ae_code code, u32 id)
+	{
+		snic_aeq_post(host_.dev(), code, SIRDMA_AE_SRC_SQ, id, id * 3, id & 0x7fff,
+			      SIRDMA_QPS_ERR);
+	}
+
+	void complete(u32 id)
+	{
+		snic_cq *cq = snic_cq_get(host_.dev(), id);
+		snic_completion c{};
+		ASSERT_NE(cq, nullptr);
+		EXPECT_TRUE(snic_cq_post(host_.dev(), cq, &c));
+		snic_cq_put(cq);
+	}
+
+	TestHost host_;
+	MiniDriver drv_;
+};
+
+} // namespace
+
+TEST_F(EqTest, AeqeCarriesEveryFieldOverManyLaps)
+{
+	ASSERT_EQ(drv_.create_aeq(5), SIRDMA_CQP_OK);
+	for (u32 n = 0; n < 100; n++) {
+		u32 id = n * 0x1fff & 0x7ffff; // 19 bits: the high one lies apart
+		raise(SIRDMA_AE_TOO_MANY_RETRIES, id);
+		auto ae = drv_.next_aeqe();
+		ASSERT_TRUE(ae);
+		EXPECT_EQ(ae->code, 0x50au);
+		EXPECT_EQ(ae->source, u32{SIRDMA_AE_SRC_SQ});
+		EXPECT_EQ(ae->id, id);
+		EXPECT_EQ(ae->wqe_idx, id & 0x7fff);
+		EXPECT_EQ(ae->state, u32{SIRDMA_QPS_ERR});
+		EXPECT_EQ(ae->compl_ctx, id * 3ull);
+		EXPECT_FALSE(ae->overflow);
+		EXPECT_FALSE(drv_.next_aeqe());
+	}
+	EXPECT_EQ(host_.irq_count(SIRDMA_VECTOR_AEQ), 100u);
+	EXPECT_EQ(host_.stat(SIRDMA_STAT_AEQES), 100u);
+}
+
+TEST_F(EqTest, FullAeqKeepsFatalEventsAndTellsOfLostOnes)
+{
+	ASSERT_EQ(drv_.create_aeq(8), SIRDMA_CQP_OK);
+	for (u32 n = 0; n < 8; n++)
+		raise(SIRDMA_AE_CONNECTION_ESTABLISHED, n);
+	raise(SIRDMA_AE_CONNECTION_ESTABLISHED, 100); // lost
+	for (u32 n = 8; n < 20; n++)
+		raise(SIRDMA_AE_QP_CATASTROPHIC, n); // kept
+	EXPECT_EQ(host_.stat(SIRDMA_STAT_AEQ_OVERFLOWS), 1u);
+	std::vector<u32> ids;
+	bool overflow = false;
+	while (auto ae = drv_.next_aeqe()) {
+		ids.push_back(ae->id);
+		overflow |= ae->overflow;
+	}
+	std::vector<u32> want(20);
+	std::iota(want.begin(), want.end(), 0);
+	EXPECT_EQ(ids, want);
+	EXPECT_TRUE(overflow);
+	raise(SIRDMA_AE_QP_CATASTROPHIC, 7);
+	auto ae = drv_.next_aeqe();
+	ASSERT_TRUE(ae);
+	EXPECT_FALSE(ae->overflow) << "told once";
+}
+
+TEST_F(EqTest, BacklogIsBoundedAndItsLossIsTold)
+{
+	ASSERT_EQ(drv_.create_aeq(4), SIRDMA_CQP_OK);
+	for (u32 n = 0; n < 4 + SNIC_AEQ_BACKLOG + 10; n++)
+		raise(SIRDMA_AE_QP_CATASTROPHIC, n);
+	EXPECT_EQ(host_.stat(SIRDMA_STAT_AEQ_OVERFLOWS), 10u);
+	u32 count = 0, told = 0;
+	while (auto ae = drv_.next_aeqe()) {
+		EXPECT_EQ(ae->id, count++);
+		told += ae->overflow;
+	}
+	EXPECT_EQ(count, 4u + SNIC_AEQ_BACKLOG);
+	EXPECT_EQ(told, 1u);
+}
+
+TEST_F(EqTest, EventsWithoutAnAeqVanish)
+{
+	raise(SIRDMA_AE_QP_CATASTROPHIC, 1);
+	EXPECT_EQ(host_.irqs_pending(), 0u);
+	ASSERT_EQ(drv_.create_aeq(4), SIRDMA_CQP_OK);
+	EXPECT_FALSE(drv_.next_aeqe());
+}
+
+TEST_F(EqTest, FullCeqLosesNoEvent)
+{
+	constexpr u32 cqs = 40;
+	std::vector<TestCq> cq(cqs);
+
+	ASSERT_EQ(drv_.create_aeq(16), SIRDMA_CQP_OK);
+	ASSERT_EQ(drv_.create_ceq(0, 8), SIRDMA_CQP_OK);
+	for (u32 i = 0; i < cqs; i++)
+		ASSERT_EQ(drv_.create_cq(cq[i], i, 16), SIRDMA_CQP_OK);
+	for (int round = 0; round < 5; round++) {
+		std::set<u64> seen;
+		for (u32 i = 0; i < cqs; i++) {
+			cq[i].arm();
+			complete(i);
+		}
+		while (auto ctx = drv_.next_ceqe())
+			EXPECT_TRUE(seen.insert(*ctx).second) << "event given twice";
+		EXPECT_EQ(seen.size(), cqs);
+		for (auto &q : cq)
+			EXPECT_TRUE(q.poll());
+	}
+}
+
+TEST_F(EqTest, AcknowledgementsOfAnySizeAreHarmless)
+{
+	TestCq cq;
+
+	ASSERT_EQ(drv_.create_aeq(4), SIRDMA_CQP_OK);
+	ASSERT_EQ(drv_.create_ceq(0, 4), SIRDMA_CQP_OK);
+	ASSERT_EQ(drv_.create_cq(cq, 0, 64), SIRDMA_CQP_OK);
+	for (u32 val : {0xffffffffu, 0xfffffu, 0x00100001u, 5u}) {
+		host_.write32(SIRDMA_REG_CEQACK, val);
+		host_.write32(SIRDMA_REG_AEQALLOC, val);
+	}
+	for (int i = 0; i < 20; i++) {
+		cq.arm();
+		complete(0);
+		EXPECT_TRUE(drv_.next_ceqe());
+		raise(SIRDMA_AE_QP_CATASTROPHIC, 3);
+		EXPECT_TRUE(drv_.next_aeqe());
+	}
+}
+
+TEST_F(EqTest, MaskedVectorRaisesWhenUnmasked)
+{
+	ASSERT_EQ(drv_.create_aeq(8), SIRDMA_CQP_OK);
+	host_.write32(SIRDMA_REG_INT_MASK, 1u << SIRDMA_VECTOR_AEQ);
+	EXPECT_EQ(host_.read32(SIRDMA_REG_INT_MASK), 1u);
+	raise(SIRDMA_AE_QP_CATASTROPHIC, 1);
+	EXPECT_EQ(host_.irq_count(SIRDMA_VECTOR_AEQ), 0u);
+	host_.write32(SIRDMA_REG_INT_MASK, 0);
+	EXPECT_EQ(host_.irq_count(SIRDMA_VECTOR_AEQ), 1u);
+	EXPECT_TRUE(drv_.next_aeqe());
+	host_.write32(SIRDMA_REG_INT_MASK, ~0u);
+	host_.write32(SIRDMA_REG_INT_MASK, 0);
+	EXPECT_EQ(host_.irq_count(SIRDMA_VECTOR_AEQ), 1u) << "nothing waits any more";
+}
+
+TEST_F(EqTest, CreationIsChecked)
+{
+	auto mem = host_.alloc(4096);
+	sirdma_cqp_ceq ceq{};
+	sirdma_cqp_aeq aeq{};
+	auto op = [](u64 code) { return SIRDMA_PREP(SIRDMA_CQP_OPCODE, code); };
+	auto make = [&](u32 id, u64 size, u64 addr) {
+		DmaSpace::ExpectFaults faults(host_.dma());
+		ceq.size = size;
+		ceq.addr = addr;
+		ceq.hdr = op(SIRDMA_CQP_CREATE_CEQ) | SIRDMA_PREP(SIRDMA_CQP_CEQ_ID, id);
+		return drv_.exec(ceq);
+	};
+
+	EXPECT_EQ(make(4, 16, mem.pa), SIRDMA_CQP_BAD_INDEX);
+	EXPECT_EQ(make(0, 3, mem.pa), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(make(0, (1 << 20) + 1, mem.pa), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(make(0, ~0ull, mem.pa), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(make(0, 16, mem.pa + 8), SIRDMA_CQP_BAD_ADDRESS);
+	EXPECT_EQ(make(0, 513, mem.pa), SIRDMA_CQP_BAD_ADDRESS) << "longer than what is mapped";
+	EXPECT_EQ(make(0, 512, ~0xfffull), SIRDMA_CQP_BAD_ADDRESS);
+	EXPECT_EQ(make(0, 512, mem.pa), SIRDMA_CQP_OK);
+	EXPECT_EQ(make(0, 512, mem.pa), SIRDMA_CQP_IN_USE);
+	ceq.hdr = op(SIRDMA_CQP_DESTROY_CEQ) | SIRDMA_PREP(SIRDMA_CQP_CEQ_ID, 1);
+	EXPECT_EQ(drv_.exec(ceq), SIRDMA_CQP_NO_OBJECT);
+	ceq.hdr = op(SIRDMA_CQP_DESTROY_CEQ);
+	EXPECT_EQ(drv_.exec(ceq), SIRDMA_CQP_OK);
+
+	aeq.hdr = op(SIRDMA_CQP_DESTROY_AEQ);
+	EXPECT_EQ(drv_.exec(aeq), SIRDMA_CQP_NO_OBJECT);
+	aeq.hdr = op(SIRDMA_CQP_CREATE_AEQ);
+	aeq.size = 16;
+	aeq.addr = mem.pa;
+	EXPECT_EQ(drv_.exec(aeq), SIRDMA_CQP_OK);
+	EXPECT_EQ(drv_.exec(aeq), SIRDMA_CQP_IN_USE);
+	aeq.hdr = op(SIRDMA_CQP_DESTROY_AEQ);
+	EXPECT_EQ(drv_.exec(aeq), SIRDMA_CQP_OK);
+	host_.free(mem);
+	raise(SIRDMA_AE_QP_CATASTROPHIC, 1); // the freed ring must not be touched
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// CRC primitives: against the definition, in every split and alignment.
+#include "c_api.hpp"
+
+extern "C" {
+#include "model/crc32_table.h"
+}
+
+namespace
+{
+
+u32 crc_bitwise(u32 crc, std::span<const u8> data)
+{
+	for (u8 byte : data) {
+		crc ^= byte;
+		for (int i = 0; i < 8; i++)
+			crc = crc & 1 ? crc >> 1 ^ 0xedb88320u : crc >> 1;
+	}
+	return crc;
+}
+
+std::vector<u8> noise(size_t len, u64 seed)
+{
+	std::mt19937_64 rng(seed);
+	std::vector<u8> data(len);
+
+	std::generate(data.begin(), data.end(), [&] { return static_cast<u8>(rng()); });
+	return data;
+}
+
+} // namespace
+
+TEST(Icrc, TablesFollowFromThePolynomial)
+{
+	for (u32 n = 0; n < 256; n++) {
+		std::vector<u8> message{static_cast<u8>(n)};
+		for (int k = 0; k < 8; k++) {
+			EXPECT_EQ(crc32_table[k][n], crc_bitwise(0, message)) << k << ' ' << n;
+			message.push_back(0);
+		}
+		// Byte k of a word whose sum goes on five words later.
+		for (int k = 0; k < 8; k++) {
+			message.assign(40 - k, 0);
+			message[0] = static_cast<u8>(n);
+			EXPECT_EQ(crc32_braid[k][n], crc_bitwise(0, message)) << k << ' ' << n;
+		}
+	}
+}
+
+TEST(Icrc, GivesTheCheckValueOfCrc32)
+{
+	// "123456789": the check value of CRC-32/ISO-HDLC.
+	EXPECT_EQ(snic_icrc_final(snic_icrc_update(0xffffffff, "123456789", 9)), 0xcbf43926u);
+}
+
+TEST(Icrc, UpdateMatchesDefinitionForEveryLengthAndAlignment)
+{
+	for (size_t len = 0; len < 250; len++)
+		for (size_t off = 0; off < 9; off++) {
+			auto data = noise(off + len, len * 16 + off);
+			EXPECT_EQ(snic_icrc_update(0x12345678, data.data() + off, len),
+				  crc_bitwise(0x12345678, std::span(data).subspan(off)));
+		}
+}
+
+TEST(Icrc, CopySumsWhatItCopies)
+{
+	std::mt19937 rng(7);
+
+	for (int round = 0; round < 2000; round++) {
+		auto src = noise(rng() % 5000, round);
+		std::vector<u8> dst(src.size() + 16, 0xee);
+		size_t off = rng() % 16, split = src.empty() ? 0 : rng() % src.size();
+		u32 crc = snic_icrc_copy(0xffffffff, dst.data() + off, src.data(), split);
+		crc = snic_icrc_copy(crc, dst.data() + off + split, src.data() + split,
+				     src.size() - split);
+		ASSERT_EQ(crc, crc_bitwise(0xffffffff, src));
+		ASSERT_TRUE(std::equal(src.begin(), src.end(), dst.begin() + off));
+		for (size_t i = 0; i < dst.size(); i++)
+			if (i < off || i >= off + src.size()) {
+				ASSERT_EQ(dst[i], 0xee);
+			}
+	}
+}

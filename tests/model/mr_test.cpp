@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Memory regions: what registration accepts, and every byte of every list level
+// against the memory it was made from.
+#include "mini_driver.hpp"
+
+using namespace sirdma::test;
+
+namespace
+{
+
+constexpr u8 read_local = SIRDMA_ACCESS_LOCAL_READ;
+constexpr u8 all_rights = SIRDMA_ACCESS_LOCAL_READ | SIRDMA_ACCESS_LOCAL_WRITE |
+			  SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
+			  SIRDMA_ACCESS_REMOTE_ATOMIC;
+
+class MrTest : public ::testing::Test {
+protected:
+	MrTest() : drv_(host_) {}
+	void SetUp() override { drv_.bring_up(8); }
+
+	enum sirdma_ae_code try_access(const MrParams &mr, u64 va, u64 len, u8 access, u32 pd = 1)
+	{
+		enum sirdma_ae_code ae = SIRDMA_AE_NONE;
+		snic_mr *got = snic_mr_get(host_.dev(), mr.stag(), pd, va, len, access, &ae);
+
+		EXPECT_EQ(got == nullptr, ae != SIRDMA_AE_NONE);
+		if (got)
+			snic_mr_put(got);
+		return ae;
+	}
+
+	// Copy out of a region the way a data path does.
+	std::vector<u8> read_back(const MrParams &mr, u64 va, u64 len)
+	{
+		enum sirdma_ae_code ae;
+		snic_mr *got = snic_mr_get(host_.dev(), mr.stag(), mr.pd, va, len, read_local, &ae);
+		std::vector<u8> out;
+
+		EXPECT_NE(got, nullptr) << "AE 0x" << std::hex << ae;
+		while (got && len) {
+			u32 want = static_cast<u32>(std::min<u64>(len, 1 << 20)), run = 0;
+			auto *p = static_cast<u8 *>(snic_mr_ptr(host_.dev(), got, va, want, &run));
+			EXPECT_NE(p, nullptr);
+			if (!p || !run || run > want)
+				break;
+			out.insert(out.end(), p, p + run);
+			va += run;
+			len -= run;
+		}
+		if (got)
+			snic_mr_put(got);
+		return out;
+	}
+
+	TestHost host_;
+	MiniDriver drv_;
+};
+
+} // namespace
+
+TEST_F(MrTest, EveryLevelAndBlockSizeFindsItsBytes)
+{
+	struct Case {
+		u32 shift;
+		size_t bytes;
+		u8 level;
+	};
+	const Case cases[] = {
+		{12, 4096, 0},	    {12, 64 << 12, 0},	{12, 4096, 1},
+		{12, 700 << 12, 1}, {12, 300 << 12, 2}, {12, 1700 << 12, 2},
+		{21, 8 << 21, 0},   {21, 8 << 21, 1},	{21, 8 << 21, 2},
+	};
+	std::mt19937_64 rng(5);
+	u32 idx = 1;
+
+	for (const auto &c : cases) {
+		SCOPED_TRACE(testing::Message() << "block shift " << c.shift << " level "
+						<< +c.level << " bytes " << c.bytes);
+		UserMemory mem(host_.dma(), c.bytes, c.shift, c.level == 0);
+		u64 block = 1ull << c.shift, off = rng() % block;
+		MrParams mr{.idx = idx++};
+
+		mem.fill(idx);
+		// The address the application uses is unrelated, but agrees within a block.
+		mr.va = 0x7000'0000'0000 + off;
+		mr.len = mem.size() - off - rng() % std::min<u64>(block, mem.size() - off);
+		drv_.describe(mr, mem, c.level);
+		ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+		for (int i = 0; i < 200; i++) {
+			u64 at = rng() % mr.len,
+			    len = 1 + rng() % std::min<u64>(mr.len - at, 20000);
+			auto got = read_back(mr, mr.va + at, len);
+			ASSERT_EQ(got.size(), len);
+			ASSERT_EQ(memcmp(got.data(), mem.data() + off + at, len), 0);
+		}
+		auto ends = {mr.va, mr.va + mr.len - 1};
+		for (u64 va : ends)
+			EXPECT_EQ(read_back(mr, va, 1)[0], mem.data()[off + va - mr.va]);
+		EXPECT_EQ(drv_.dealloc_stag(mr.stag()), SIRDMA_CQP_OK);
+	}
+}
+
+TEST_F(MrTest, GigabyteBlocksReachBeyondFourGibibytes)
+{
+	UserMemory mem(host_.dma(), 6ull << 30, 30);
+	MrParams mr{.va = 0x1000'0000'0000, .len = 6ull << 30};
+	const u64 spots[] = {0, (1ull << 30) - 2, (4ull << 30) - 1, (4ull << 30) + 12345,
+			     (6ull << 30) - 4};
+
+	drv_.describe(mr, mem, 1);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	for (u64 spot : spots) {
+		memcpy(mem.data() + spot, "abc", 3);
+		auto got = read_back(mr, mr.va + spot, 3);
+		EXPECT_EQ(std::string(got.begin(), got.end()), "abc");
+	}
+	EXPECT_EQ(try_access(mr, mr.va, mr.len, read_local), SIRDMA_AE_NONE);
+	EXPECT_EQ(try_access(mr, mr.va, mr.len + 1, read_local), SIRDMA_AE_AMP_BOUNDS_VIOLATION);
+}
+
+TEST_F(MrTest, ZeroBasedRegionStartsAtAddressZero)
+{
+	UserMemory mem(host_.dma(), 3 << 12);
+	MrParams mr{.va = 100, .len = 5000, .zero_based = true};
+
+	mem.fill(3);
+	drv_.describe(mr, mem, 1);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	auto got = read_back(mr, 0, 5000);
+	EXPECT_EQ(memcmp(got.data(), mem.data() + 100, 5000), 0);
+	EXPECT_EQ(try_access(mr, 1, 5000, read_local), SIRDMA_AE_AMP_BOUNDS_VIOLATION);
+	EXPECT_EQ(try_access(mr, mem.va() + 100, 1, read_local), SIRDMA_AE_AMP_BOUNDS_VIOLATION);
+	MrParams bad{.idx = 2, .va = 4096, .len = 1, .zero_based = true};
+	drv_.describe(bad, mem, 1);
+	EXPECT_EQ(drv_.reg_mr(bad), SIRDMA_CQP_BAD_PARAM);
+}
+
+TEST_F(MrTest, ChecksKeyThenPdThenRightsThenBounds)
+{
+	UserMemory mem(host_.dma(), 4096);
+	MrParams mr{.va = 0x10000, .len = 4096, .access = read_local}, other = mr;
+	auto counts = [&] {
+		return std::array{host_.stat(SIRDMA_STAT_MR_INVALID_KEY),
+				  host_.stat(SIRDMA_STAT_MR_BAD_PD),
+				  host_.stat(SIRDMA_STAT_MR_BAD_ACCESS),
+				  host_.stat(SIRDMA_STAT_MR_BAD_RANGE)};
+	};
+	const u8 write = SIRDMA_ACCESS_REMOTE_WRITE;
+
+	drv_.describe(mr, mem, 1);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	other.key++;
+	EXPECT_EQ(try_access(other, 0, 9999, write, 7), SIRDMA_AE_AMP_BAD_STAG_KEY);
+	EXPECT_EQ(counts(), (std::array<u64, 4>{1, 0, 0, 0}));
+	EXPECT_EQ(try_access(mr, 0, 9999, write, 7), SIRDMA_AE_AMP_BAD_PD);
+	EXPECT_EQ(counts(), (std::array<u64, 4>{1, 1, 0, 0}));
+	EXPECT_EQ(try_access(mr, 0, 9999, write), SIRDMA_AE_AMP_RIGHTS_VIOLATION);
+	EXPECT_EQ(counts(), (std::array<u64, 4>{1, 1, 1, 0}));
+	EXPECT_EQ(try_access(mr, 0, 9999, read_local), SIRDMA_AE_AMP_BOUNDS_VIOLATION);
+	EXPECT_EQ(counts(), (std::array<u64, 4>{1, 1, 1, 1}));
+	other.idx = 3000;
+	EXPECT_EQ(try_access(other, 0, 1, read_local), SIRDMA_AE_AMP_UNALLOCATED_STAG);
+	other.idx = 0xffffff;
+	EXPECT_EQ(try_access(other, 0, 1, read_local), SIRDMA_AE_AMP_BAD_STAG_INDEX);
+	EXPECT_EQ(counts(), (std::array<u64, 4>{3, 1, 1, 1}));
+}
+
+TEST_F(MrTest, LengthZeroDoesNotSwitchChecksOff)
+{
+	UserMemory mem(host_.dma(), 4096);
+	MrParams mr{.va = 0x10000, .len = 4096, .access = read_local};
+
+	drv_.describe(mr, mem, 1);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	EXPECT_EQ(try_access(mr, 0xdead, 0, read_local), SIRDMA_AE_NONE);
+	EXPECT_EQ(try_access(mr, 0x10000, 0, read_local, 2), SIRDMA_AE_AMP_BAD_PD);
+	EXPECT_EQ(try_access(mr, 0x10000, 0, SIRDMA_ACCESS_REMOTE_READ),
+		  SIRDMA_AE_AMP_RIGHTS_VIOLATION);
+	MrParams empty = mr;
+	empty.idx = 2;
+	empty.len = 0;
+	EXPECT_EQ(drv_.reg_mr(empty), SIRDMA_CQP_BAD_PARAM);
+}
+
+TEST_F(MrTest, BoundsHoldAgainstAnOracle)
+{
+	UserMemory mem(host_.dma(), 16 << 12);
+	std::mt19937_64 rng(2024);
+	const u64 bases[] = {0, 0x1000, 0x7fff'ffff'f000, 0xffff'ffff'fff0'0000};
+	u32 idx = 1;
+
+	for (u64 base : bases) {
+		MrParams mr{.idx = idx++, .va = base + rng() % 4096};
+		mr.len = 1 + rng() % (15 << 12);
+		drv_.describe(mr, mem, 1);
+		ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+		const u64 anchors[] = {0, mr.va, mr.va + mr.len, ~0ull, 1ull << 63, mr.va + 4096};
+		for (int i = 0; i < 20000; i++) {
+			u64 va = anchors[rng() % std::size(anchors)] + rng() % 9 - 4;
+			u64 lens[] = {rng() % 8, mr.len + rng() % 9 - 4, 0ull - va, ~va, rng()};
+			u64 len = lens[rng() % std::size(lens)];
+			auto first = static_cast<unsigned __int128>(va), end = first + len;
+			enum sirdma_ae_code want = SIRDMA_AE_NONE;
+			if (len && end > (static_cast<unsigned __int128>(1) << 64))
+				want = SIRDMA_AE_AMP_TO_WRAP;
+			else if (len && (first < mr.va || end > first - va + mr.va + mr.len))
+				want = SIRDMA_AE_AMP_BOUNDS_VIOLATION;
+			ASSERT_EQ(try_access(mr, va, len, read_local), want)
+				<< std::hex << "va 0x" << va << " len 0x" << len << " region 0x"
+				<< mr.va << " + 0x" << mr.len;
+		}
+	}
+}
+
+TEST_F(MrTest, RegistrationRefusesWhatItCannotServe)
+{
+	UserMemory mem(host_.dma(), 8 << 12), flat(host_.dma(), 8 << 12, 12, true);
+	MrParams good{.va = 0x10000, .len = 8 << 12};
+	auto status = [&](auto change) {
+		MrParams mr = good;
+		change(mr);
+		DmaSpace::ExpectFaults faults(host_.dma());
+		return drv_.reg_mr(mr);
+	};
+
+	drv_.describe(good, mem, 1);
+	EXPECT_EQ(status([](auto &m) { m.idx = 0; }), SIRDMA_CQP_BAD_INDEX);
+	EXPECT_EQ(status([](auto &m) { m.idx = 4096; }), SIRDMA_CQP_BAD_INDEX);
+	EXPECT_EQ(status([](auto &m) { m.pd = 256; }), SIRDMA_CQP_BAD_INDEX);
+	EXPECT_EQ(status([](auto &m) { m.pd = 1 << 18; }), SIRDMA_CQP_BAD_INDEX);
+	EXPECT_EQ(status([](auto &m) { m.is_mr = false; }), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(status([](auto &m) { m.len = 0; }), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(status([](auto &m) { m.level = 3; }), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(status([](auto &m) { m.va = ~0ull - 100; }), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(status([](auto &m) { m.access = SIRDMA_ACCESS_REMOTE_WRITE; }),
+		  SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(status([](auto &m) { m.access = SIRDMA_ACCESS_REMOTE_ATOMIC; }),
+		  SIRDMA_CQP_BAD_PARAM);
+	// The list must lie within what is committed, and its first and last block resolve.
+	u32 committed = 8 * (SIRDMA_HMC_SD_SIZE / 8);
+	EXPECT_EQ(status([&](auto &m) { m.first_pble = committed; }), SIRDMA_CQP_BAD_ADDRESS);
+	EXPECT_EQ(status([&](auto &m) { m.first_pble = committed - 7; }), SIRDMA_CQP_BAD_ADDRESS);
+	EXPECT_EQ(status([](auto &m) { m.len += 1; }), SIRDMA_CQP_BAD_ADDRESS);
+	u64 last = mem.blocks().back();
+	drv_.write_pble(good.first_pble + 7, last + 8);
+	EXPECT_EQ(status([](auto &) {}), SIRDMA_CQP_BAD_ADDRESS) << "a block must be aligned";
+	drv_.write_pble(good.first_pble + 7, host_.dma().unmapped_address());
+	EXPECT_EQ(status([](auto &) {}), SIRDMA_CQP_BAD_ADDRESS);
+	drv_.write_pble(good.first_pble + 7, last);
+	// So many blocks that the index of the last one, cut to 32 bits, is that of the first.
+	EXPECT_EQ(status([](auto &m) { m.len = (SIRDMA_BIT(32) + 1) << 12; }),
+		  SIRDMA_CQP_BAD_ADDRESS);
+	// Level 2: a root entry that is no index.
+	auto root = [&](u64 entry) {
+		u32 at = drv_.alloc_pbles(1);
+		drv_.write_pble(at, entry);
+		return status([&](auto &m) {
+			m.level = 2;
+			m.first_pble = at;
+		});
+	};
+	EXPECT_EQ(root(good.first_pble | SIRDMA_BIT(28)), SIRDMA_CQP_BAD_ADDRESS);
+	EXPECT_EQ(root(committed - 3), SIRDMA_CQP_BAD_ADDRESS);
+	EXPECT_EQ(root(SIRDMA_PBLE_INVALID_IDX), SIRDMA_CQP_BAD_ADDRESS);
+	// Level 0.
+	auto level0 = [&](u64 addr, u64 len) {
+		return status([&](auto &m) {
+			m.level = 0;
+			m.addr = addr;
+			m.len = len;
+		});
+	};
+	EXPECT_EQ(level0(flat.blocks()[0] + 512, 4096), SIRDMA_CQP_BAD_ADDRESS);
+	EXPECT_EQ(level0(flat.blocks()[0], (8 << 12) + 1), SIRDMA_CQP_BAD_ADDRESS);
+	EXPECT_EQ(level0(~0ull << 12, 8192), SIRDMA_CQP_BAD_ADDRESS);
+	EXPECT_EQ(level0(flat.blocks()[0], SIRDMA_CQP_STAG_LEN), SIRDMA_CQP_BAD_ADDRESS);
+	// None of this left anything behind.
+	EXPECT_EQ(drv_.reg_mr(good), SIRDMA_CQP_OK);
+	EXPECT_EQ(drv_.reg_mr(good), SIRDMA_CQP_IN_USE);
+	EXPECT_EQ(try_access(good, good.va, good.len, read_local), SIRDMA_AE_NONE);
+}
+
+TEST_F(MrTest, RemoteRightsNeedRemoteAccessEnabled)
+{
+	UserMemory mem(host_.dma(), 4096);
+	MrParams mr{.va = 0, .len = 4096, .access = all_rights};
+	sirdma_cqp_stag cmd{};
+
+	drv_.describe(mr, mem, 1);
+	cmd.len_pd = SIRDMA_PREP(SIRDMA_CQP_STAG_LEN, 4096) |
+		     SIRDMA_PREP(SIRDMA_CQP_STAG_PDID_LO, 1);
+	cmd.stag = mr.stag();
+	cmd.first_pble = mr.first_pble;
+	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_REG_MR) | SIRDMA_CQP_STAG_MR |
+		  SIRDMA_CQP_STAG_VABASED | SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, 1) |
+		  SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, SIRDMA_ACCESS_REMOTE_READ);
+	EXPECT_EQ(drv_.exec(cmd), SIRDMA_CQP_BAD_PARAM);
+	cmd.hdr = (cmd.hdr & ~SIRDMA_CQP_STAG_HPAGESIZE) |
+		  SIRDMA_PREP(SIRDMA_CQP_STAG_HPAGESIZE, 3) | SIRDMA_CQP_STAG_REMACCENABLED;
+	EXPECT_EQ(drv_.exec(cmd), SIRDMA_CQP_BAD_PARAM) << "page size 3 does not exist";
+	EXPECT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+}
+
+TEST_F(MrTest, DeallocNeedsIndexAndKey)
+{
+	UserMemory mem(host_.dma(), 4096);
+	MrParams mr{.va = 0x1000, .len = 4096};
+
+	drv_.describe(mr, mem, 1);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	EXPECT_EQ(drv_.dealloc_stag(mr.stag() ^ 1), SIRDMA_CQP_NO_OBJECT);
+	EXPECT_EQ(drv_.dealloc_stag(0x500), SIRDMA_CQP_NO_OBJECT);
+	EXPECT_EQ(drv_.dealloc_stag(0xffffff00), SIRDMA_CQP_BAD_INDEX);
+	EXPECT_EQ(drv_.dealloc_stag(0), SIRDMA_CQP_BAD_INDEX);
+	EXPECT_EQ(drv_.dealloc_stag(mr.stag()), SIRDMA_CQP_OK);
+	EXPECT_EQ(try_access(mr, mr.va, 1, read_local), SIRDMA_AE_AMP_UNALLOCATED_STAG);
+	EXPECT_EQ(drv_.dealloc_stag(mr.stag()), SIRDMA_CQP_NO_OBJECT);
+}
+
+TEST_F(MrTest, DeallocWaitsForUsersAndNothingTouchesTheMemoryLater)
+{
+	for (int round = 0; round < 30; round++) {
+		auto mem = std::make_unique<UserMemory>(host_.dma(), 64 << 12);
+		MrParams mr{.va = 0x40000, .len = 64 << 12};
+		std::atomic<bool> stop{false};
+		std::atomic<u64> uses{0};
+		drv_.describe(mr, *mem, 1);
+		ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+		std::thread user([&] {
+			std::mt19937_64 rng(round);
+			while (!stop) {
+				enum sirdma_ae_code ae;
+				u64 va = mr.va + rng() % (mr.len - 64);
+				snic_mr *got = snic_mr_get(host_.dev(), mr.stag(), 1, va, 64,
+							   read_local, &ae);
+				if (!got)
+					continue;
+				u32 run;
+				auto *p = static_cast<u8 *>(
+					snic_mr_ptr(host_.dev(), got, va, 64, &run));
+				if (p)
+					memset(p, round, run);
+				snic_mr_put(got);
+				uses++;
+			}
+		});
+		while (uses < 100)
+			std::this_thread::yield();
+		EXPECT_EQ(drv_.dealloc_stag(mr.stag()), SIRDMA_CQP_OK);
+		mem.reset(); // a later access would be a use after free, and an unmapped DMA address
+		stop = true;
+		user.join();
+	}
+}
+
+TEST_F(MrTest, QueryTellsWhatWasRegistered)
+{
+	UserMemory mem(host_.dma(), 4 << 21, 21);
+	MrParams mr{.va = 0, .len = 4 << 21, .access = all_rights};
+	TestCq ccq;
+	sirdma_cqp_stag cmd{};
+
+	drv_.describe(mr, mem, 1);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	ASSERT_EQ(drv_.create_cq(ccq, 0, 64, SIRDMA_CQP_CQ_IS_CCQ), SIRDMA_CQP_OK);
+	ccq.poll();
+	cmd.stag = mr.stag();
+	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_QUERY_STAG);
+	ASSERT_EQ(drv_.exec(cmd), SIRDMA_CQP_OK);
+	auto e = ccq.poll();
+	ASSERT_TRUE(e);
+	u64 ret = e->cqe.len;
+	EXPECT_EQ(SIRDMA_GET(SIRDMA_CQP_STAG_LPBLSIZE, ret), 1u);
+	EXPECT_EQ(SIRDMA_GET(SIRDMA_CQP_STAG_HPAGESIZE, ret), u64{SIRDMA_HPAGE_2M});
+	EXPECT_EQ(SIRDMA_GET(SIRDMA_CQP_STAG_ARIGHTS, ret), u64{all_rights & 0x1f});
+	EXPECT_TRUE(ret & SIRDMA_CQP_STAG_ATOMICS);
+}

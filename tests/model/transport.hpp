@@ -1,0 +1,516 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// Two nodes on a fabric, and queue pairs as an application with its own ring
+// code sees them. Requests go into the rings in the layout of irdma.
+#pragma once
+
+#include "fabric.hpp"
+#include "mini_driver.hpp"
+
+namespace sirdma::test
+{
+
+struct QpOptions {
+	u32 sq_quanta = 512;
+	u32 rq_wqes = 64;
+	u8 rq_stride_shift = 2;
+	u8 queue_flags = SIRDMA_QPC_KICK;
+	u16 mtu = 1024;
+	u32 a_psn = 0x100; // first PSN each side sends
+	u32 b_psn = 0xfff000;
+	u8 timeout = 10; // 4.2 ms
+	u8 retry_cnt = 7;
+	u8 rnr_retry = 7;
+	u8 min_rnr_timer = 12; // 0.64 ms
+	u8 ord = 16;
+	u8 ird = 16;
+	u32 access = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
+	u16 pkey = 0xffff;
+};
+
+struct Sge {
+	u64 addr;
+	u32 len;
+	u32 stag;
+};
+
+struct Wr {
+	u8 op = SIRDMA_OP_SEND;
+	std::vector<Sge> sges{};
+	u64 remote = 0;
+	u32 rkey = 0;
+	std::optional<u32> imm{};
+	std::vector<u8> inl{};
+	bool is_inline = false;
+	bool signaled = true;
+	bool fence = false;
+};
+
+struct Wc {
+	bool sq;
+	u8 op;
+	u16 major, minor;
+	u32 vendor;
+	u32 len;
+	u32 idx;
+	u32 qpn;
+	bool error, solicited;
+	std::optional<u32> imm;
+};
+
+// A node: host, driver, addresses, one big registered region.
+class Node {
+public:
+	Node(Fabric &fabric, u8 n, bool v6, HostOptions opts = {}, size_t mem_bytes = 4 << 20);
+
+	TestHost &host;
+	MiniDriver drv;
+	sirdma_ip ip;
+	std::unique_ptr<UserMemory> mem;
+	MrParams mr;
+
+	u8 *data(size_t off = 0) { return mem->data() + off; }
+	u64 va(size_t off = 0) const { return mem->va() + off; }
+	Sge sge(size_t off, u32 len) const { return {va(off), len, mr.stag()}; }
+	std::array<u8, 6> mac() const;
+	// Address table entries towards @peer.
+	void learn(Node &peer);
+	u64 stat(sirdma_stat id) { return host.stat(id); }
+	// Ids are taken in turn; by the time one comes again its owner is gone.
+	u32 new_qp() { return 2 + qps_++ % 1000; }
+	u32 new_cq() { return 8 + cqs_++ % 1000; }
+
+private:
+	u32 qps_ = 0;
+	u32 cqs_ = 0;
+};
+
+class Qp {
+public:
+	Qp(Node &node, const QpOptions &opts, u32 cq_entries = 4096);
+	~Qp();
+	Qp(const Qp &) = delete;
+	Qp &operator=(const Qp &) = delete;
+
+	Node &node;
+	QpOptions opts;
+	u32 id;
+	TestCq scq, rcq;
+	sirdma_dma_mem sq{}, rq{}, shadow{}, ctx{};
+	u32 sq_head = 0, rq_head = 0;
+	bool sq_pol = true, rq_pol = true;
+	u32 sq_mask;
+
+	sirdma_qp_ctx *context() { return static_cast<sirdma_qp_ctx *>(ctx.va); }
+	sirdma_qp_shadow *area() { return static_cast<sirdma_qp_shadow *>(shadow.va); }
+	u32 create(u32 cq_send, u32 cq_recv);
+	u32 destroy();
+	u32 modify(u8 next, u32 groups, int cur = -1);
+	u32 upload();
+	u32 flush();
+	u8 state();
+	void to_init();
+	void to_rtr(Node &peer, u32 peer_qpn, u32 rq_psn);
+	void to_rts(u32 sq_psn);
+	void error() { EXPECT_EQ(modify(SIRDMA_QPS_ERR, 0), SIRDMA_CQP_OK); }
+
+	// Place a request; kick() or post() makes the device see it. Returns its index.
+	u32 place(const Wr &wr);
+	void kick(bool always = false);
+	u32 post(const Wr &wr);
+	u32 recv(const std::vector<Sge> &sges);
+	void kick_recv();
+	std::optional<Wc> poll(bool send);
+	sirdma_wqe *quantum(u32 i) { return static_cast<sirdma_wqe *>(sq.va) + i; }
+
+private:
+	bool alive_ = false;
+};
+
+// A connected pair.
+struct Link {
+	Link(Node &na, Node &nb, const QpOptions &oa, const QpOptions &ob) : a(na, oa), b(nb, ob)
+	{
+		connect();
+	}
+	void connect();
+	Qp a, b;
+};
+
+class Transport : public ::testing::Test {
+protected:
+	explicit Transport(u64 seed = 1, bool v6 = false)
+		: fabric(seed), a(fabric, 1, v6), b(fabric, 2, v6)
+	{
+		a.learn(b);
+		b.learn(a);
+	}
+
+	Fabric fabric;
+	Node a, b;
+
+	std::unique_ptr<Link> link(const QpOptions &opts = {})
+	{
+		return std::make_unique<Link>(a, b, opts, opts);
+	}
+	// Next completion within @ns of virtual time; fails the test when there is none.
+	Wc wait(Qp &qp, bool send, u64 ns = 10'000'000'000ull);
+	Wc wait_send(Qp &qp) { return wait(qp, true); }
+	Wc wait_recv(Qp &qp) { return wait(qp, false); }
+	void settle(u64 ns = 1'000'000) { fabric.run_for(ns); }
+	bool silent(Qp &qp) { return !qp.poll(true) && !qp.poll(false); }
+};
+
+inline void expect_ok(const Wc &wc, u8 op)
+{
+	EXPECT_FALSE(wc.error) << "minor " << wc.minor << " vendor " << std::hex << wc.vendor;
+	EXPECT_EQ(wc.op, op);
+}
+
+inline void expect_error(const Wc &wc, u16 minor, u32 vendor)
+{
+	EXPECT_TRUE(wc.error);
+	EXPECT_EQ(wc.major, SIRDMA_CQE_MAJ_FLUSH);
+	EXPECT_EQ(wc.minor, minor);
+	EXPECT_EQ(wc.vendor, vendor);
+}
+
+// ---------------------------------------------------------------------------
+
+inline std::array<u8, 6> Node::mac() const
+{
+	std::array<u8, 6> m;
+
+	std::copy_n(host.options().cfg.mac, 6, m.begin());
+	return m;
+}
+
+inline Node::Node(Fabric &fabric, u8 n, bool v6, HostOptions opts, size_t mem_bytes)
+	: host(fabric.add_host(opts)), drv(host), ip(v6 ? ip6(n) : ip4(10, 0, 0, n))
+{
+	drv.bring_up(1);
+	fabric.add_ip(&host, ip);
+	EXPECT_EQ(drv.set_sgid(0, ip, mac().data()), SIRDMA_CQP_OK);
+	mem = std::make_unique<UserMemory>(host.dma(), mem_bytes);
+	mem->fill(n);
+	mr.va = mem->va();
+	mr.len = mem->size();
+	drv.describe(mr, *mem, 1);
+	EXPECT_EQ(drv.reg_mr(mr), SIRDMA_CQP_OK);
+}
+
+inline void Node::learn(Node &peer)
+{
+	EXPECT_EQ(drv.set_arp(0, peer.mac().data()), SIRDMA_CQP_OK);
+}
+
+inline Qp::Qp(Node &n, const QpOptions &o, u32 cq_entries)
+	: node(n), opts(o), id(n.new_qp()), sq_mask(o.sq_quanta - 1)
+{
+	EXPECT_EQ(node.drv.create_cq(scq, node.new_cq(), cq_entries), SIRDMA_CQP_OK);
+	EXPECT_EQ(node.drv.create_cq(rcq, node.new_cq(), cq_entries), SIRDMA_CQP_OK);
+	sq = node.host.alloc(o.sq_quanta * 32);
+	if (o.rq_wqes)
+		rq = node.host.alloc(o.rq_wqes * (32u << o.rq_stride_shift));
+	shadow = node.host.alloc(SIRDMA_SHADOW_SIZE);
+	ctx = node.host.alloc(sizeof(sirdma_qp_ctx));
+	EXPECT_EQ(create(scq.id, rcq.id), SIRDMA_CQP_OK);
+}
+
+inline Qp::~Qp()
+{
+	if (alive_) {
+		EXPECT_EQ(destroy(), SIRDMA_CQP_OK);
+	}
+	EXPECT_EQ(node.drv.destroy_cq(scq), SIRDMA_CQP_OK);
+	EXPECT_EQ(node.drv.destroy_cq(rcq), SIRDMA_CQP_OK);
+	for (auto *m : {&sq, &rq, &shadow, &ctx, &scq.ring, &scq.shadow, &rcq.ring, &rcq.shadow})
+		if (m->va)
+			node.host.free(*m);
+}
+
+inline u64 qp_cmd_hdr(sirdma_cqp_op op, u32 qpn)
+{
+	return SIRDMA_PREP(SIRDMA_CQP_OPCODE, op) | SIRDMA_PREP(SIRDMA_CQP_QP_ID, qpn);
+}
+
+inline u32 Qp::create(u32 cq_send, u32 cq_recv)
+{
+	sirdma_qp_ctx *c = context();
+	sirdma_cqp_qp cmd{};
+
+	memset(c, 0, sizeof(*c));
+	c->compl_ctx = 0xc0de0000ull + id;
+	c->sq_addr = sq.pa;
+	c->rq_addr = rq.pa;
+	c->shadow_addr = shadow.pa;
+	c->sq_quanta = opts.sq_quanta;
+	c->rq_wqes = opts.rq_wqes;
+	c->rq_stride_shift = opts.rq_stride_shift;
+	c->send_cq = cq_send;
+	c->recv_cq = cq_recv;
+	c->pd = 1;
+	c->queue_flags = opts.queue_flags;
+	cmd.ctx_addr = ctx.pa;
+	cmd.hdr = qp_cmd_hdr(SIRDMA_CQP_CREATE_QP, id);
+	u32 status = node.drv.exec(cmd);
+	alive_ |= status == SIRDMA_CQP_OK;
+	return status;
+}
+
+inline u32 Qp::destroy()
+{
+	sirdma_cqp_qp cmd{};
+
+	alive_ = false;
+	cmd.hdr = qp_cmd_hdr(SIRDMA_CQP_DESTROY_QP, id);
+	return node.drv.exec(cmd);
+}
+
+inline u32 Qp::modify(u8 next, u32 groups, int cur)
+{
+	sirdma_cqp_qp cmd{};
+
+	context()->modify = groups;
+	cmd.ctx_addr = ctx.pa;
+	cmd.hdr = qp_cmd_hdr(SIRDMA_CQP_MODIFY_QP, id) |
+		  SIRDMA_PREP(SIRDMA_CQP_QP_NEXT_STATE, next);
+	if (cur >= 0)
+		cmd.hdr |= SIRDMA_CQP_QP_CUR_STATE_VALID |
+			   SIRDMA_PREP(SIRDMA_CQP_QP_CUR_STATE, cur);
+	return node.drv.exec(cmd);
+}
+
+inline u32 Qp::upload()
+{
+	sirdma_cqp_qp cmd{};
+
+	cmd.ctx_addr = ctx.pa;
+	cmd.hdr = qp_cmd_hdr(SIRDMA_CQP_UPLOAD_CONTEXT, id);
+	return node.drv.exec(cmd);
+}
+
+inline u32 Qp::flush()
+{
+	sirdma_cqp_flush cmd{};
+
+	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_FLUSH_WQES) |
+		  SIRDMA_PREP(SIRDMA_CQP_FLUSH_QPID, id) | SIRDMA_CQP_FLUSH_SQ |
+		  SIRDMA_CQP_FLUSH_RQ;
+	return node.drv.exec(cmd);
+}
+
+inline u8 Qp::state()
+{
+	EXPECT_EQ(upload(), SIRDMA_CQP_OK);
+	return context()->state;
+}
+
+inline void Qp::to_init()
+{
+	sirdma_qp_ctx *c = context();
+
+	c->access = opts.access;
+	c->pkey = opts.pkey;
+	EXPECT_EQ(modify(SIRDMA_QPS_INIT, SIRDMA_QPC_MOD_ACCESS | SIRDMA_QPC_MOD_PKEY,
+			 SIRDMA_QPS_RESET),
+		  SIRDMA_CQP_OK);
+}
+
+inline void Qp::to_rtr(Node &peer, u32 peer_qpn, u32 rq_psn)
+{
+	sirdma_qp_ctx *c = context();
+
+	c->dst_ip = peer.ip;
+	c->dest_qpn = peer_qpn;
+	c->sgid_idx = 0;
+	c->arp_idx = 0;
+	c->udp_sport = 0xc000 | (id & 0x3fff);
+	c->hop_limit = 64;
+	c->path_mtu = opts.mtu;
+	c->rq_psn = rq_psn;
+	c->ird = opts.ird;
+	c->min_rnr_timer = opts.min_rnr_timer;
+	EXPECT_EQ(modify(SIRDMA_QPS_RTR,
+			 SIRDMA_QPC_MOD_PATH | SIRDMA_QPC_MOD_DEST_QPN | SIRDMA_QPC_MOD_MTU |
+				 SIRDMA_QPC_MOD_RQ_PSN | SIRDMA_QPC_MOD_IRD |
+				 SIRDMA_QPC_MOD_MIN_RNR,
+			 SIRDMA_QPS_INIT),
+		  SIRDMA_CQP_OK);
+}
+
+inline void Qp::to_rts(u32 sq_psn)
+{
+	sirdma_qp_ctx *c = context();
+
+	c->sq_psn = sq_psn;
+	c->ack_timeout = opts.timeout;
+	c->retry_cnt = opts.retry_cnt;
+	c->rnr_retry = opts.rnr_retry;
+	c->ord = opts.ord;
+	EXPECT_EQ(modify(SIRDMA_QPS_RTS,
+			 SIRDMA_QPC_MOD_SQ_PSN | SIRDMA_QPC_MOD_TIMEOUT | SIRDMA_QPC_MOD_RETRY_CNT |
+				 SIRDMA_QPC_MOD_RNR_RETRY | SIRDMA_QPC_MOD_ORD,
+			 SIRDMA_QPS_RTR),
+		  SIRDMA_CQP_OK);
+}
+
+inline u32 Qp::place(const Wr &wr)
+{
+	u32 frags = static_cast<u32>(wr.sges.size()) + (wr.imm ? 1 : 0);
+	u32 padded = frags > 1 ? frags | 1 : 1;
+	u32 quanta = wr.is_inline ? (wr.inl.size() <= 8 ? 1 : 1 + (wr.inl.size() - 8 + 30) / 31) :
+				    1 + padded / 2;
+	u64 valid = sq_pol ? 1 : 0;
+
+	if (wr.op == SIRDMA_OP_NOP)
+		quanta = 1;
+	while (sq_head % 8 + quanta > 8) {
+		u64 nop = SIRDMA_PREP(SIRDMA_WQE_OPCODE, SIRDMA_OP_NOP) |
+			  SIRDMA_PREP(SIRDMA_WQE_VALID, valid);
+		memset(quantum(sq_head), 0, 24);
+		__atomic_store_n(&quantum(sq_head)->hdr, nop, __ATOMIC_RELEASE);
+		sq_head = (sq_head + 1) & sq_mask;
+		if (!sq_head)
+			sq_pol = !sq_pol;
+		valid = sq_pol ? 1 : 0;
+	}
+	u32 idx = sq_head;
+	auto *wqe = quantum(idx);
+	auto *bytes = reinterpret_cast<u8 *>(wqe);
+	auto set_frag = [&](u32 slot, const Sge *sge) {
+		auto *f = reinterpret_cast<sirdma_frag *>(wqe) + (slot ? slot + 1 : 0);
+		f->addr = sge ? sge->addr : 0;
+		f->stag = (sge ? SIRDMA_PREP(SIRDMA_FRAG_STAG, sge->stag) |
+					   SIRDMA_PREP(SIRDMA_FRAG_LEN, sge->len) :
+				 0) |
+			  SIRDMA_PREP(SIRDMA_FRAG_VALID, valid);
+	};
+	u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, wr.op) | SIRDMA_PREP(SIRDMA_WQE_REMSTAG, wr.rkey) |
+		  (wr.signaled ? SIRDMA_WQE_SIGCOMPL : 0) | (wr.fence ? SIRDMA_WQE_READFENCE : 0) |
+		  (wr.imm ? SIRDMA_WQE_IMMDATA_FLAG : 0) | SIRDMA_PREP(SIRDMA_WQE_VALID, valid);
+	wqe->remote = wr.remote;
+	if (wr.is_inline) {
+		hdr |= SIRDMA_WQE_INLINE | SIRDMA_PREP(SIRDMA_WQE_INLINELEN, wr.inl.size());
+		for (size_t i = 0; i < wr.inl.size(); i++)
+			bytes[i < 8 ? 8 + i : 32 + (i - 8) / 31 * 32 + (i - 8) % 31] = wr.inl[i];
+		for (u32 q = 1; q < quanta; q++)
+			bytes[q * 32 + 31] = static_cast<u8>(valid << 7);
+	} else if (wr.op != SIRDMA_OP_NOP) {
+		u32 slot = wr.imm ? 1 : 0;
+		if (wr.sges.empty() && !wr.imm)
+			set_frag(0, nullptr);
+		for (const Sge &sge : wr.sges)
+			set_frag(slot++, &sge);
+		for (; slot < padded; slot++)
+			set_frag(slot, nullptr);
+		hdr |= SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, padded - 1);
+	}
+	if (wr.imm)
+		wqe->frag_addr = *wr.imm;
+	__atomic_store_n(&wqe->hdr, hdr, __ATOMIC_RELEASE);
+	sq_head = (sq_head + quanta) & sq_mask;
+	if (!sq_head)
+		sq_pol = !sq_pol;
+	return idx;
+}
+
+inline void Qp::kick(bool always)
+{
+	std::atomic_thread_fence(std::memory_order_seq_cst);
+	if (always || __atomic_load_n(&area()->need_kick, __ATOMIC_RELAXED))
+		node.host.kick(id);
+}
+
+inline u32 Qp::post(const Wr &wr)
+{
+	u32 idx = place(wr);
+
+	kick();
+	return idx;
+}
+
+inline u32 Qp::recv(const std::vector<Sge> &sges)
+{
+	u32 idx = rq_head, n = static_cast<u32>(sges.size());
+	u32 padded = n > 1 ? n | 1 : 1;
+	u64 valid = rq_pol ? 1 : 0;
+	auto *wqe = reinterpret_cast<sirdma_wqe *>(static_cast<u8 *>(rq.va) +
+						   idx * (32ull << opts.rq_stride_shift));
+
+	for (u32 slot = 0; slot < padded; slot++) {
+		auto *f = reinterpret_cast<sirdma_frag *>(wqe) + (slot ? slot + 1 : 0);
+		f->addr = slot < n ? sges[slot].addr : 0;
+		f->stag = (slot < n ? SIRDMA_PREP(SIRDMA_FRAG_STAG, sges[slot].stag) |
+					      SIRDMA_PREP(SIRDMA_FRAG_LEN, sges[slot].len) :
+				      0) |
+			  SIRDMA_PREP(SIRDMA_FRAG_VALID, valid);
+	}
+	wqe->remote = 0;
+	__atomic_store_n(&wqe->hdr,
+			 SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, padded - 1) |
+				 SIRDMA_PREP(SIRDMA_WQE_VALID, valid),
+			 __ATOMIC_RELEASE);
+	if (++rq_head == opts.rq_wqes) {
+		rq_head = 0;
+		rq_pol = !rq_pol;
+	}
+	kick_recv();
+	return idx << opts.rq_stride_shift;
+}
+
+inline void Qp::kick_recv()
+{
+	std::atomic_thread_fence(std::memory_order_seq_cst);
+	if (__atomic_load_n(&area()->rq_need_kick, __ATOMIC_RELAXED))
+		node.host.kick(id);
+}
+
+inline std::optional<Wc> Qp::poll(bool send)
+{
+	auto e = (send ? scq : rcq).poll();
+
+	if (!e)
+		return std::nullopt;
+	u64 hdr = e->cqe.hdr;
+	Wc wc{};
+	wc.sq = hdr & SIRDMA_CQE_SQ;
+	wc.op = static_cast<u8>(SIRDMA_GET(SIRDMA_CQE_OP, hdr));
+	wc.major = static_cast<u16>(SIRDMA_GET(SIRDMA_CQE_MAJERR, hdr));
+	wc.minor = static_cast<u16>(SIRDMA_GET(SIRDMA_CQE_MINERR, hdr));
+	wc.error = hdr & SIRDMA_CQE_ERROR;
+	wc.solicited = hdr & SIRDMA_CQE_SOLICITED;
+	wc.idx = static_cast<u32>(SIRDMA_GET(SIRDMA_CQE_WQEIDX, hdr));
+	wc.len = static_cast<u32>(SIRDMA_GET(SIRDMA_CQE_PAYLDLEN, e->cqe.len));
+	wc.vendor = wc.error ? static_cast<u32>(SIRDMA_GET(SIRDMA_CQE_VENDOR_ERR, e->cqe.len)) : 0;
+	wc.qpn = static_cast<u32>(SIRDMA_GET(SIRDMA_CQE_QPID, e->cqe.qp));
+	if (e->extended && (e->ext.hdr & SIRDMA_CQE_EXT_IMMVALID))
+		wc.imm = static_cast<u32>(e->ext.imm);
+	EXPECT_EQ(wc.qpn, id);
+	EXPECT_EQ(wc.sq, send);
+	EXPECT_EQ(e->cqe.compl_ctx, 0xc0de0000ull + id);
+	return wc;
+}
+
+inline void Link::connect()
+{
+	a.to_init();
+	b.to_init();
+	a.to_rtr(b.node, b.id, b.opts.b_psn);
+	b.to_rtr(a.node, a.id, a.opts.a_psn);
+	a.to_rts(a.opts.a_psn);
+	b.to_rts(b.opts.b_psn);
+}
+
+inline Wc Transport::wait(Qp &qp, bool send, u64 ns)
+{
+	std::optional<Wc> wc;
+
+	if (!fabric.run_until([&] { return (wc = qp.poll(send)).has_value(); }, ns)) {
+		ADD_FAILURE() << "no completion on QP " << qp.id << (send ? " send" : " recv");
+		return {};
+	}
+	return *wc;
+}
+
+} // namespace sirdma::test

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// Loss, timeouts, receiver not ready: what is sent again, when, how often.
+#include "transport.hpp"
+
+using namespace sirdma::test;
+
+namespace
+{
+
+using Verdict = Fabric::Verdict;
+
+class Retry : public Transport {
+protected:
+	// Drop the packets that @match names, by count of such packets so far (from 1).
+	void drop(std::function<bool(bool from_a, const Packet &, u32 nth)> match)
+	{
+		auto seen = std::make_shared<std::map<std::pair<bool, u32>, u32>>();
+		fabric.set_filter([this, match, seen](TestHost &from, Packet &pkt) {
+			bool from_a = &from == &a.host;
+			u32 nth = ++(*seen)[{from_a, pkt.psn() << 8 | pkt.opcode()}];
+			return match(from_a, pkt, nth) ? Verdict::drop : Verdict::pass;
+		});
+	}
+	u32 count(bool from_a, u32 psn)
+	{
+		u32 n = 0;
+		for (auto &p : fabric.sent())
+			n += (p.bytes[11] == 1) == from_a && p.psn() == psn;
+		return n;
+	}
+	u64 now() { return fabric.clock()->now(); }
+	void check_all_kinds(const QpOptions &o = {})
+	{
+		auto l = link(o);
+		a.mem->fill(21);
+		b.mem->fill(22);
+		l->b.recv({b.sge(0, 20000)});
+		l->b.recv({});
+		l->a.place({.sges = {a.sge(0, 9000)}});
+		l->a.place({.op = SIRDMA_OP_READ,
+			    .sges = {a.sge(1 << 20, 9000)},
+			    .remote = b.va(2 << 20),
+			    .rkey = b.mr.stag()});
+		l->a.place({.op = SIRDMA_OP_WRITE,
+			    .sges = {a.sge(30000, 9000)},
+			    .remote = b.va(1 << 20),
+			    .rkey = b.mr.stag(),
+			    .imm = 5});
+		l->a.kick(true);
+		expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+		expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+		EXPECT_EQ(wait_recv(l->b).len, 9000u);
+		EXPECT_EQ(wait_recv(l->b).imm, 5u);
+		settle();
+		EXPECT_TRUE(silent(l->a));
+		EXPECT_TRUE(silent(l->b)) << "a duplicate was taken for a new message";
+		EXPECT_EQ(memcmp(b.data(0), a.data(0), 9000), 0);
+		EXPECT_EQ(memcmp(a.data(1 << 20), b.data(2 << 20), 9000), 0);
+		EXPECT_EQ(memcmp(b.data(1 << 20), a.data(30000), 9000), 0);
+	}
+};
+
+TEST_F(Retry, GivesUpAfterExactlyTheRetryCount)
+{
+	for (u8 retries : {0, 1, 3, 7}) {
+		SCOPED_TRACE(static_cast<int>(retries));
+		QpOptions o;
+		o.retry_cnt = retries;
+		o.timeout = 12; // 16.8 ms
+		auto l = link(o);
+		fabric.sent().clear();
+		fabric.record(true);
+		drop([](bool, const Packet &, u32) { return true; });
+		u64 start = now();
+		u32 idx = l->a.post({.sges = {a.sge(0, 10)}});
+		l->a.post({.sges = {a.sge(0, 10)}});
+		Wc wc = wait_send(l->a);
+		expect_error(wc, SIRDMA_FLUSH_RETRY_EXC, SIRDMA_VENDOR_RETRY_EXC);
+		EXPECT_EQ(wc.idx, idx);
+		EXPECT_EQ(wc.vendor, 0x81u);
+		expect_error(wait_send(l->a), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+		EXPECT_EQ(count(true, o.a_psn), retries + 1u);
+		EXPECT_EQ(now() - start, (retries + 1ull) * (4096ull << 12));
+		EXPECT_FALSE(a.drv.next_aeqe());
+		fabric.set_filter(nullptr);
+	}
+}
+
+TEST_F(Retry, ProgressRestoresTheRetryCount)
+{
+	QpOptions o;
+	o.retry_cnt = 1;
+	auto l = link(o);
+	// Each packet is lost once.
+	drop([](bool from_a, const Packet &, u32 nth) { return from_a && nth == 1; });
+	l->b.recv({b.sge(0, 65536)});
+	l->a.post({.sges = {a.sge(0, 2000)}});
+	l->b.recv({b.sge(0, 65536)});
+	l->a.post({.sges = {a.sge(0, 2000)}});
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+}
+
+TEST_F(Retry, NoTimerWithoutTimeout)
+{
+	QpOptions o;
+	o.timeout = 0;
+	auto l = link(o);
+	drop([](bool from_a, const Packet &, u32 nth) { return from_a && nth == 1; });
+	l->b.recv({b.sge(0, 100)});
+	l->b.recv({b.sge(0, 100)});
+	l->a.post({.sges = {a.sge(0, 10)}});
+	settle(20'000'000'000ull);
+	EXPECT_TRUE(silent(l->a));
+	// The next message makes the responder notice.
+	l->a.place({.sges = {a.sge(0, 10)}});
+	fabric.set_filter(nullptr);
+	l->a.kick(true);
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+}
+
+TEST_F(Retry, LostAcknowledgementDeliversOnce)
+{
+	drop([](bool from_a, const Packet &p, u32 nth) {
+		return !from_a && p.opcode() == SIRDMA_RC_ACK && nth == 1;
+	});
+	check_all_kinds();
+}
+
+TEST_F(Retry, EveryPacketLostOnceInTurn)
+{
+	// All kinds take a few dozen packets: lose the nth of each direction.
+	for (u32 n = 0; n < 40; n++) {
+		for (bool dir : {true, false}) {
+			SCOPED_TRACE((dir ? "a " : "b ") + std::to_string(n));
+			auto seen = std::make_shared<u32>(0);
+			fabric.set_filter([=, this](TestHost &from, Packet &) {
+				if ((&from == &a.host) == dir && (*seen)++ == n)
+					return Verdict::drop;
+				return Verdict::pass;
+			});
+			check_all_kinds();
+		}
+	}
+}
+
+TEST_F(Retry, EveryPacketLostTwiceInTurn)
+{
+	for (u32 n = 0; n < 36; n++) {
+		for (bool dir : {true, false}) {
+			SCOPED_TRACE((dir ? "a " : "b ") + std::to_string(n));
+			auto seen = std::make_shared<u32>(0);
+			auto victim = std::make_shared<std::optional<u32>>();
+			auto left = std::make_shared<u32>(2);
+			fabric.set_filter([=, this](TestHost &from, Packet &pkt) {
+				if ((&from == &a.host) != dir || !*left)
+					return Verdict::pass;
+				if (!*victim && (*seen)++ == n)
+					*victim = pkt.psn();
+				if (*victim != pkt.psn())
+					return Verdict::pass;
+				--*left;
+				return Verdict::drop;
+			});
+			check_all_kinds();
+		}
+	}
+}
+
+TEST_F(Retry, EveryPacketDuplicated)
+{
+	fabric.faults().duplicate = 1;
+	check_all_kinds();
+	fabric.faults().jitter_ns = 5000;
+	check_all_kinds();
+}
+
+TEST_F(Retry, ReorderedPackets)
+{
+	for (int i = 0; i < 20; i++) {
+		fabric.faults().reorder = 0.2;
+		fabric.faults().reorder_ns = 3000;
+		check_all_kinds();
+	}
+}
+
+TEST_F(Retry, SequenceNakBeatsTheTimer)
+{
+	QpOptions o;
+	o.timeout = 20; // 4.3 s
+	auto l = link(o);
+	drop([&](bool from_a, const Packet &p, u32 nth) {
+		return from_a && p.psn() == o.a_psn + 2 && nth <= 2;
+	});
+	l->b.recv({b.sge(0, 65536)});
+	l->a.post({.sges = {a.sge(0, 50000)}});
+	u64 start = now();
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	EXPECT_LT(now() - start, 1'000'000u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_SEQ_NAK_SENT), 2u) << "one NAK for one loss";
+	EXPECT_EQ(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 0u);
+}
+
+TEST_F(Retry, LostReadResponseBeatsTheTimer)
+{
+	QpOptions o;
+	o.timeout = 20;
+	auto l = link(o);
+	drop([&](bool from_a, const Packet &p, u32 nth) {
+		return !from_a && p.psn() == o.a_psn + 5 && nth <= 2;
+	});
+	b.mem->fill(44);
+	l->a.post({.op = SIRDMA_OP_READ,
+		   .sges = {a.sge(0, 200000)},
+		   .remote = b.va(),
+		   .rkey = b.mr.stag()});
+	u64 start = now();
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	EXPECT_LT(now() - start, 1'000'000u);
+	EXPECT_EQ(memcmp(a.data(), b.data(), 200000), 0);
+}
+
+TEST_F(Retry, RnrTimerIsHonoured)
+{
+	static constexpr u64 us[32] = {655360, 10,     20,     30,    40,    60,    80,
+				       120,    160,    240,    320,   480,   640,   960,
+				       1280,   1920,   2560,   3840,  5120,  7680,  10240,
+				       15360,  20480,  30720,  40960, 61440, 81920, 122880,
+				       163840, 245760, 327680, 491520};
+
+	for (u32 code = 0; code < 32; code++) {
+		SCOPED_TRACE(code);
+		QpOptions o;
+		o.min_rnr_timer = static_cast<u8>(code);
+		auto l = link(o);
+		u64 nak = 0, again = 0;
+		u32 tries = 0;
+		fabric.set_filter([&](TestHost &from, Packet &) {
+			if (&from != &a.host)
+				nak = nak ? nak : now();
+			else if (++tries == 2)
+				again = now();
+			return Verdict::pass;
+		});
+		l->a.post({.sges = {a.sge(0, 10)}});
+		settle(100'000 > us[code] * 500 ? 5000 : 100'000);
+		l->b.recv({b.sge(0, 10)});
+		expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+		EXPECT_EQ(tries, 2u);
+		EXPECT_EQ(again - nak - fabric.faults().delay_ns, us[code] * 1000);
+		fabric.set_filter(nullptr);
+	}
+}
+
+TEST_F(Retry, RnrGivesUpAfterExactlyTheCount)
+{
+	for (u8 retries : {0, 1, 6}) {
+		QpOptions o;
+		o.rnr_retry = retries;
+		o.retry_cnt = 1;
+		auto l = link(o);
+		u64 naks = b.stat(SIRDMA_STAT_RNR_NAK_SENT);
+		l->a.post({.sges = {a.sge(0, 10)}});
+		expect_error(wait_send(l->a), SIRDMA_FLUSH_RNR_RETRY_EXC,
+			     SIRDMA_VENDOR_RNR_RETRY_EXC);
+		EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT) - naks, retries + 1u);
+		EXPECT_EQ(l->b.state(), SIRDMA_QPS_RTS) << "the responder just waits";
+	}
+}
+
+TEST_F(Retry, RnrSevenIsForEver)
+{
+	QpOptions o;
+	o.rnr_retry = 7;
+	o.retry_cnt = 0;
+	o.min_rnr_timer = 1;
+	auto l = link(o);
+	l->a.post({.sges = {a.sge(0, 4000)}});
+	fabric.run_until([&] { return b.stat(SIRDMA_STAT_RNR_NAK_SENT) >= 200; }, 1'000'000'000);
+	EXPECT_GE(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 200u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_SEQ_NAK_SENT), 0u) << "packets behind an RNR NAK are no loss";
+	l->b.recv({b.sge(0, 4000)});
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+}
+
+TEST_F(Retry, RnrForImmediateOfAWrite)
+{
+	auto l = link();
+	a.mem->fill(8);
+	l->a.post({.op = SIRDMA_OP_WRITE,
+		   .sges = {a.sge(0, 5000)},
+		   .remote = b.va(4096),
+		   .rkey = b.mr.stag(),
+		   .imm = 3});
+	settle(100'000);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 1u);
+	l->b.recv({});
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	EXPECT_EQ(wait_recv(l->b).imm, 3u);
+	EXPECT_EQ(memcmp(b.data(4096), a.data(0), 5000), 0);
+}
+
+TEST_F(Retry, RemovedAddressStopsTraffic)
+{
+	QpOptions o;
+	o.timeout = 12;
+	auto l = link(o);
+	l->b.recv({b.sge(0, 10)});
+	l->b.recv({b.sge(0, 10)});
+	ASSERT_EQ(a.drv.set_sgid(0, a.ip, a.mac().data(), false), SIRDMA_CQP_OK);
+	u64 sent = fabric.packets_sent();
+	l->a.post({.sges = {a.sge(0, 10)}});
+	settle(40'000'000);
+	EXPECT_EQ(fabric.packets_sent(), sent);
+	EXPECT_GE(a.stat(SIRDMA_STAT_TX_DROPS), 2u);
+	ASSERT_EQ(a.drv.set_sgid(0, a.ip, a.mac().data()), SIRDMA_CQP_OK);
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	// Neither does a removed address receive.
+	ASSERT_EQ(b.drv.set_sgid(0, b.ip, b.mac().data(), false), SIRDMA_CQP_OK);
+	l->a.post({.sges = {a.sge(0, 10)}});
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_RETRY_EXC, SIRDMA_VENDOR_RETRY_EXC);
+	EXPECT_GE(b.stat(SIRDMA_STAT_RX_BAD_GID), 8u);
+}
+
+TEST_F(Retry, NeighbourMoveIsFollowed)
+{
+	auto l = link();
+	u8 mac[6] = {0x02, 0x53, 0x49, 9, 9, 9};
+	l->b.recv({b.sge(0, 10)});
+	l->b.recv({b.sge(0, 10)});
+	l->a.post({.sges = {a.sge(0, 10)}});
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	snic_mac_set(b.host.dev(), mac); // the fabric no longer delivers to the old one
+	l->a.post({.sges = {a.sge(0, 10)}});
+	settle(2'000'000);
+	EXPECT_TRUE(silent(l->a));
+	ASSERT_EQ(a.drv.set_arp(0, mac), SIRDMA_CQP_OK);
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+}
+
+TEST_F(Retry, WindowBoundsWhatIsInFlight)
+{
+	HostOptions ho;
+	ho.cfg.window_bytes = 16384;
+	Node c(fabric, 3, false, ho);
+	c.learn(b);
+	EXPECT_EQ(b.drv.set_arp(0, c.mac().data()), SIRDMA_CQP_OK);
+	Link l(c, b, {}, {});
+	l.b.recv({b.sge(0, 1 << 20)});
+	u32 high = 0;
+	fabric.set_filter([&](TestHost &from, Packet &p) {
+		if (&from == &c.host)
+			high = p.psn();
+		return Verdict::drop;
+	});
+	l.a.post({.sges = {c.sge(0, 1 << 20)}});
+	settle(10'000);
+	EXPECT_EQ(high, 0x100u + 15);
+	fabric.set_filter(nullptr);
+	EXPECT_FALSE(wait_send(l.a).error);
+	EXPECT_EQ(memcmp(b.data(), c.data(), 1 << 20), 0);
+}
+
+} // namespace

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "fake_ibverbs.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <sirdma/wqe.h>
+
+#include "command.hpp"
+#include "wqe.hpp"
+
+namespace sirdma::test
+{
+
+FakeDriver &fake_driver()
+{
+	static FakeDriver driver;
+
+	return driver;
+}
+
+bool FakeDriver::in_use(uint64_t start) const
+{
+	for (const auto &[handle, qp] : qps) {
+		if (qp.user_wqe_bufs == start)
+			return true;
+	}
+	for (const auto &[handle, cq] : cqs) {
+		if (cq.user_cq_buf == start || cq.user_shadow_area == start)
+			return true;
+	}
+	return false;
+}
+
+void FakeDriver::reset()
+{
+	const verbs_device_ops *kept = ops;
+
+	*this = FakeDriver{};
+	ops = kept;
+	context_answer.kernel_ver = SIRDMA_ABI_VERSION;
+	context_answer.feature_flags = SIRDMA_FEATURE_CQ_RESIZE;
+	context_answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
+	context_answer.max_hw_read_sges = SIRDMA_MAX_READ_SGE;
+	context_answer.max_hw_inline = SIRDMA_MAX_INLINE;
+	context_answer.max_hw_rq_quanta = SIRDMA_MAX_WQ_QUANTA;
+	context_answer.max_hw_wq_quanta = SIRDMA_MAX_WQ_QUANTA;
+	context_answer.min_hw_cq_size = 4;
+	context_answer.max_hw_cq_size = 1048575;
+	context_answer.max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
+	context_answer.hw_rev = SIRDMA_HW_REV_GEN2;
+	context_answer.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_MIN_HW_WQ_SIZE |
+				   SIRDMA_UCTX_KICK;
+	context_answer.min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;
+}
+
+namespace
+{
+
+bool fails(const char *command)
+{
+	return fake_driver().failing == command;
+}
+
+/* Ring size in WQEs for @wrs, the driver's way: doubling until it fits. */
+uint32_t ring_wqes(uint32_t wrs, uint32_t shift, uint32_t reserved)
+{
+	uint32_t quanta = SIRDMA_MIN_WQ_QUANTA << shift;
+
+	while (quanta < (wrs << shift) + reserved)
+		quanta *= 2;
+	return quanta >> shift;
+}
+
+} // namespace
+
+} // namespace sirdma::test
+
+using namespace sirdma;
+using sirdma::test::fails;
+using sirdma::test::fake_driver;
+using sirdma::test::ring_wqes;
+
+extern "C" {
+
+void verbs_register_driver_34(const verbs_device_ops *ops)
+{
+	fake_driver().ops = ops;
+}
+
+void *_verbs_init_and_alloc_context(ibv_device *device, int cmd_fd, size_t alloc_size,
+				    verbs_context *context_offset, uint32_t driver_id)
+{
+	auto *context = static_cast<uint8_t *>(calloc(1, alloc_size));
+	auto *verbs = reinterpret_cast<verbs_context *>(
+		context + reinterpret_cast<uintptr_t>(context_offset));
+
+	verbs->context.device = device;
+	verbs->context.cmd_fd = cmd_fd;
+	verbs->sz = sizeof(*verbs);
+	fake_driver().context_driver_id = driver_id;
+	++fake_driver().contexts;
+	return context;
+}
+
+void verbs_set_ops(verbs_context *, const verbs_context_ops *ops)
+{
+	fake_driver().context_ops = ops;
+}
+
+void verbs_uninit_context(verbs_context *)
+{
+	--fake_driver().contexts;
+}
+
+int ibv_dontfork_range(void *, size_t)
+{
+	return fails("dontfork") ? -1 : 0;
+}
+
+int ibv_dofork_range(void *, size_t)
+{
+	return 0;
+}
+
+int ibv_cmd_get_context(verbs_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
+			ib_uverbs_get_context_resp *resp, size_t resp_size)
+{
+	if (fails("get_context") || cmd_size != sizeof(GetContextRequest) ||
+	    resp_size != sizeof(GetContextResponse))
+		return ENOMEM;
+	fake_driver().context_request = reinterpret_cast<GetContextRequest *>(cmd)->drv;
+	reinterpret_cast<GetContextResponse *>(resp)->drv = fake_driver().context_answer;
+	return 0;
+}
+
+int ibv_cmd_query_device_any(ibv_context *, const ibv_query_device_ex_input *,
+			     ibv_device_attr_ex *attr, size_t, ib_uverbs_ex_query_device_resp *resp,
+			     size_t *)
+{
+	attr->orig_attr.max_qp = 17;
+	resp->base.fw_ver = uint64_t{2} << 32 | 3 << 16 | 4;
+	return 0;
+}
+
+int ibv_cmd_query_port(ibv_context *, uint8_t, ibv_port_attr *attr,
+		       verbs_cmd<ib_uverbs_query_port> *, size_t)
+{
+	attr->state = IBV_PORT_ACTIVE;
+	return 0;
+}
+
+int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, verbs_cmd<ib_uverbs_alloc_pd> *, size_t,
+		     ib_uverbs_alloc_pd_resp *resp, size_t)
+{
+	if (fails("alloc_pd"))
+		return ENOMEM;
+	pd->context = context;
+	pd->handle = fake_driver().next_handle++;
+	fake_driver().pds.insert(pd->handle);
+	reinterpret_cast<AllocPdResponse *>(resp)->drv.pd_id = 3;
+	return 0;
+}
+
+int ibv_cmd_dealloc_pd(ibv_pd *pd)
+{
+	return fake_driver().pds.erase(pd->handle) ? 0 : EINVAL;
+}
+
+int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t, int access, verbs_mr *mr,
+		   verbs_cmd<ib_uverbs_reg_mr> *cmd, size_t, ib_uverbs_reg_mr_resp *, size_t)
+{
+	if (fails("reg_mr") || !fake_driver().pds.count(pd->handle))
+		return ENOMEM;
+	mr->mr.handle = fake_driver().next_handle++;
+	mr->mr.context = pd->context;
+	mr->access = access;
+	fake_driver().registrations[mr->mr.handle] = {
+		.start = reinterpret_cast<uintptr_t>(addr),
+		.length = length,
+		.what = reinterpret_cast<RegMrRequest *>(cmd)->drv,
+	};
+	return 0;
+}
+
+int ibv_cmd_rereg_mr(verbs_mr *, uint32_t, void *, size_t, uint64_t, int, ibv_pd *,
+		     verbs_cmd<ib_uverbs_rereg_mr> *, size_t, ib_uverbs_rereg_mr_resp *, size_t)
+{
+	return EOPNOTSUPP;
+}
+
+/* Ring memory under a live object is held, as in the driver. */
+int ibv_cmd_dereg_mr(verbs_mr *mr)
+{
+	auto &driver = fake_driver();
+	auto it = driver.registrations.find(mr->mr.handle);
+
+	if (it == driver.registrations.end())
+		return EINVAL;
+	if (driver.in_use(it->second.start))
+		return EBUSY;
+	driver.registrations.erase(it);
+	return 0;
+}
+
+int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ibv_cq *cq,
+		      verbs_cmd<ib_uverbs_create_cq> *cmd, size_t, ib_uverbs_create_cq_resp *resp,
+		      size_t)
+{
+	if (fails("create_cq"))
+		return ENOMEM;
+	cq->context = context;
+	cq->handle = fake_driver().next_handle++;
+	cq->cqe = cqe;
+	fake_driver().cq_size = cqe;
+	fake_driver().cq_request = reinterpret_cast<CreateCqRequest *>(cmd)->drv;
+	fake_driver().cqs[cq->handle] = fake_driver().cq_request;
+	reinterpret_cast<CreateCqResponse *>(resp)->drv.cq_id = 9;
+	return 0;
+}
+
+int ibv_cmd_destroy_cq(ibv_cq *cq)
+{
+	if (fails("destroy_cq"))
+		return EBUSY;
+	return fake_driver().cqs.erase(cq->handle) ? 0 : EINVAL;
+}
+
+int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
+		      verbs_cmd<ib_uverbs_create_qp> *cmd, size_t, ib_uverbs_create_qp_resp *resp,
+		      size_t)
+{
+	auto &driver = fake_driver();
+	auto &answer = reinterpret_cast<CreateQpResponse *>(resp)->drv;
+
+	if (fails("create_qp"))
+		return ENOMEM;
+	qp->context = pd->context;
+	qp->pd = pd;
+	qp->send_cq = attr->send_cq;
+	qp->recv_cq = attr->recv_cq;
+	qp->qp_type = attr->qp_type;
+	qp->state = IBV_QPS_RESET;
+	qp->handle = driver.next_handle++;
+	driver.qp_request = reinterpret_cast<CreateQpRequest *>(cmd)->drv;
+	driver.qps[qp->handle] = driver.qp_request;
+	driver.qp_cap = attr->cap;
+	answer.qp_id = 77;
+	answer.actual_sq_size =
+		ring_wqes(attr->cap.max_send_wr,
+			  wqe_shift(attr->cap.max_send_sge + 1, attr->cap.max_inline_data),
+			  SIRDMA_SQ_RSVD_QUANTA) +
+		driver.sq_size_error;
+	answer.actual_rq_size =
+		ring_wqes(attr->cap.max_recv_wr, wqe_shift(attr->cap.max_recv_sge, 0), 1);
+	return 0;
+}
+
+int ibv_cmd_query_qp(ibv_qp *, ibv_qp_attr *attr, int, ibv_qp_init_attr *,
+		     verbs_cmd<ib_uverbs_query_qp> *, size_t)
+{
+	attr->qp_state = fake_driver().qp_state;
+	return 0;
+}
+
+int ibv_cmd_modify_qp(ibv_qp *, ibv_qp_attr *attr, int, verbs_cmd<ib_uverbs_modify_qp> *, size_t)
+{
+	if (fails("modify_qp"))
+		return EINVAL;
+	fake_driver().qp_state = attr->qp_state;
+	return 0;
+}
+
+int ibv_cmd_destroy_qp(ibv_qp *qp)
+{
+	if (fails("destroy_qp"))
+		return EBUSY;
+	return fake_driver().qps.erase(qp->handle) ? 0 : EINVAL;
+}
+
+} /* extern "C" */

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * libibverbs' private entry points with a fake driver behind them. Linked into a
+ * test they take the place of the library's own.
+ */
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <sirdma/abi.h>
+
+#include "ibverbs_private.hpp"
+
+namespace sirdma::test
+{
+
+struct Registration {
+	uint64_t start;
+	uint64_t length;
+	sirdma_mem_reg_req what;
+};
+
+/* The driver as the commands see it; one per process, reset by each fixture. */
+struct FakeDriver {
+	/* What the commands were asked for. */
+	sirdma_alloc_ucontext_req context_request{};
+	std::map<uint32_t, Registration> registrations; /* by handle */
+	sirdma_create_qp_req qp_request{};
+	sirdma_create_cq_req cq_request{};
+	int cq_size = 0;
+	ibv_qp_cap qp_cap{};
+	std::set<uint32_t> pds;
+	std::map<uint32_t, sirdma_create_qp_req> qps; /* by handle */
+	std::map<uint32_t, sirdma_create_cq_req> cqs;
+	int contexts = 0;
+	ibv_qp_state qp_state = IBV_QPS_RESET;
+	uint32_t context_driver_id = 0;
+
+	/* What they shall answer. */
+	sirdma_alloc_ucontext_resp context_answer{};
+	uint32_t sq_size_error = 0; /* added to the ring size create_qp reports */
+	std::string failing; /* command that fails with ENOMEM */
+
+	const verbs_device_ops *ops = nullptr; /* the provider's registration */
+	const verbs_context_ops *context_ops = nullptr;
+
+	uint32_t next_handle = 1;
+
+	/* A live ring lies at @start. */
+	bool in_use(uint64_t start) const;
+
+	/* Defaults, keeping the provider's registration. */
+	void reset();
+};
+
+FakeDriver &fake_driver();
+
+} // namespace sirdma::test

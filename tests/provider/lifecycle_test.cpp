@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Objects from open to close, against the fake driver: what is registered where,
+ * what is undone when a step fails, and what outlives what.
+ */
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "cq.hpp"
+#include "fake_device.hpp"
+#include "fake_ibverbs.hpp"
+#include "pd.hpp"
+#include "qp.hpp"
+#include "verbs.hpp"
+
+namespace sirdma::test
+{
+
+namespace
+{
+
+class Lifecycle : public testing::Test {
+protected:
+	void SetUp() override
+	{
+		driver.reset();
+		/* The doorbell page is mapped from the command file. */
+		fd_ = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+		ASSERT_GE(fd_, 0);
+		ASSERT_EQ(ftruncate(fd_, 4096), 0);
+	}
+
+	void TearDown() override
+	{
+		close_device();
+		close(fd_);
+		EXPECT_EQ(driver.contexts, 0);
+		EXPECT_TRUE(driver.pds.empty());
+		EXPECT_TRUE(driver.registrations.empty());
+	}
+
+	bool open_device(uint32_t driver_id = SIRDMA_DRIVER_ID, int ibdev_idx = 0)
+	{
+		verbs_sysfs_dev found{};
+
+		found.driver_id = driver_id;
+		found.ibdev_idx = ibdev_idx;
+		device_ = driver.ops->alloc_device(&found);
+		verbs_context *context = driver.ops->alloc_context(&device_->device, fd_, nullptr);
+
+		if (!context)
+			return false;
+		context_ = &context->context;
+		return true;
+	}
+
+	void close_device()
+	{
+		if (context_)
+			free_context(context_);
+		context_ = nullptr;
+		if (device_)
+			driver.ops->uninit_device(device_);
+		device_ = nullptr;
+	}
+
+	ibv_qp_init_attr qp_attr(ibv_cq *cq)
+	{
+		ibv_qp_init_attr attr{};
+
+		attr.send_cq = cq;
+		attr.recv_cq = cq;
+		attr.qp_type = IBV_QPT_RC;
+		attr.cap = {.max_send_wr = 100,
+			    .max_recv_wr = 50,
+			    .max_send_sge = 2,
+			    .max_recv_sge = 3,
+			    .max_inline_data = 32};
+		return attr;
+	}
+
+	FakeDriver &driver = fake_driver();
+	verbs_device *device_ = nullptr;
+	ibv_context *context_ = nullptr;
+	int fd_ = -1;
+};
+
+/* Context, PD and CQ are there. */
+class WithCq : public Lifecycle {
+protected:
+	void SetUp() override
+	{
+		Lifecycle::SetUp();
+		ASSERT_TRUE(open_device());
+		pd = alloc_pd(context_);
+		cq = create_cq(context_, 100, nullptr, 0);
+		ASSERT_TRUE(pd && cq);
+	}
+
+	void TearDown() override
+	{
+		EXPECT_EQ(cq ? destroy_cq(cq) : 0, 0);
+		EXPECT_EQ(pd ? dealloc_pd(pd) : 0, 0);
+		Lifecycle::TearDown();
+	}
+
+	const Registration *registered_at(uint64_t start)
+	{
+		for (const auto &[handle, r] : driver.registrations) {
+			if (r.start == start)
+				return &r;
+		}
+		return nullptr;
+	}
+
+	ibv_pd *pd = nullptr;
+	ibv_cq *cq = nullptr;
+};
+
+} // namespace
+
+TEST_F(Lifecycle, MatchesByDriverIdBeforeAnythingElse)
+{
+	verbs_sysfs_dev found{};
+
+	ASSERT_NE(driver.ops, nullptr);
+	EXPECT_STREQ(driver.ops->name, "sirdma");
+	EXPECT_EQ(driver.ops->match_table[0].u.driver_id, uint64_t{SIRDMA_DRIVER_ID});
+	EXPECT_EQ(driver.ops->match_table[1].kind, VERBS_MATCH_SENTINEL);
+	found.driver_id = SIRDMA_DRIVER_ID;
+	EXPECT_TRUE(driver.ops->match_device(&found));
+	found.driver_id = 13;
+	EXPECT_FALSE(driver.ops->match_device(&found));
+}
+
+TEST_F(Lifecycle, MatchesByHcaTypeWhereNoDriverIdIsKnown)
+{
+	const auto dir = std::filesystem::path(testing::TempDir()) / "sirdma_hca_type";
+	verbs_sysfs_dev found{};
+
+	std::filesystem::create_directories(dir);
+	strncpy(found.ibdev_path, dir.c_str(), sizeof(found.ibdev_path) - 1);
+	std::filesystem::remove(dir / "hca_type");
+	EXPECT_FALSE(driver.ops->match_device(&found));
+	std::ofstream(dir / "hca_type") << "MT4099\n";
+	EXPECT_FALSE(driver.ops->match_device(&found));
+	std::ofstream(dir / "hca_type") << "SIRDMA soft NIC\n";
+	EXPECT_TRUE(driver.ops->match_device(&found));
+	found.driver_id = 13;
+	EXPECT_FALSE(driver.ops->match_device(&found)) << "a file must not overrule the id";
+	std::filesystem::remove_all(dir);
+}
+
+TEST_F(Lifecycle, OpensAndClosesTheDevice)
+{
+	ASSERT_TRUE(open_device());
+	EXPECT_EQ(driver.context_driver_id, uint32_t{SIRDMA_DRIVER_ID});
+	EXPECT_EQ(driver.context_request.userspace_ver, SIRDMA_ABI_VERSION);
+	EXPECT_TRUE(driver.context_request.comp_mask & SIRDMA_UCTX_KICK);
+	EXPECT_TRUE(driver.context_request.comp_mask & SIRDMA_UCTX_USE_RAW_ATTR);
+	EXPECT_EQ(driver.pds.size(), 1u);
+
+	ibv_device_attr_ex attr{};
+	EXPECT_EQ(query_device_ex(context_, nullptr, &attr, sizeof(attr)), 0);
+	EXPECT_STREQ(attr.orig_attr.fw_ver, "2.3.4");
+	ibv_port_attr port{};
+	EXPECT_EQ(query_port(context_, 1, &port), 0);
+	EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
+}
+
+TEST_F(Lifecycle, PassesBackTheDriverIdTheKernelGave)
+{
+	ASSERT_TRUE(open_device(0, 4));
+	EXPECT_EQ(driver.context_driver_id, 0u);
+	close_device();
+	ASSERT_TRUE(open_device(0, -1)) << "found in sysfs";
+	EXPECT_EQ(driver.context_driver_id, uint32_t{SIRDMA_DRIVER_ID});
+}
+
+TEST_F(Lifecycle, FailedOpenLeavesNothing)
+{
+	for (const char *step : {"get_context", "alloc_pd", "dontfork"}) {
+		driver.failing = step;
+		EXPECT_FALSE(open_device()) << step;
+		EXPECT_EQ(errno, ENOMEM) << step;
+		EXPECT_EQ(driver.contexts, 0) << step;
+		close_device();
+	}
+}
+
+TEST_F(Lifecycle, RefusesADriverOfAnotherGeneration)
+{
+	driver.context_answer.hw_rev = 1;
+	EXPECT_FALSE(open_device());
+	EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(WithCq, CqRingHasRoomForImmediateData)
+{
+	EXPECT_EQ(cq->cqe, 100);
+	EXPECT_EQ(driver.cq_size, 202);
+
+	const Registration *ring = registered_at(driver.cq_request.user_cq_buf);
+	const Registration *shadow = registered_at(driver.cq_request.user_shadow_area);
+	ASSERT_TRUE(ring && shadow);
+	EXPECT_EQ(ring->length, 8192u);
+	EXPECT_EQ(ring->what.cq_pages, 2);
+	EXPECT_EQ(ring->what.reg_type, SIRDMA_MEMREG_CQ);
+	EXPECT_EQ(shadow->length, uint64_t{SIRDMA_SHADOW_SIZE});
+	EXPECT_EQ(shadow->what.cq_pages, 1);
+}
+
+TEST_F(WithCq, CqShadowFollowsTheRingWithoutTheResizeFeature)
+{
+	EXPECT_EQ(destroy_cq(cq), 0);
+	EXPECT_EQ(dealloc_pd(pd), 0);
+	cq = nullptr;
+	pd = nullptr;
+	close_device();
+	driver.context_answer.feature_flags = 0;
+	ASSERT_TRUE(open_device());
+	cq = create_cq(context_, 10, nullptr, 0);
+	ASSERT_TRUE(cq);
+	EXPECT_EQ(driver.registrations.size(), 1u);
+	EXPECT_EQ(driver.registrations.begin()->second.length, 4096u + SIRDMA_SHADOW_SIZE);
+	EXPECT_EQ(driver.cq_request.user_shadow_area, driver.cq_request.user_cq_buf + 4096);
+}
+
+TEST_F(WithCq, BadCqSizesAreEinval)
+{
+	for (int cqe : {0, -1, 1 << 20}) {
+		EXPECT_EQ(create_cq(context_, cqe, nullptr, 0), nullptr) << cqe;
+		EXPECT_EQ(errno, EINVAL) << cqe;
+	}
+}
+
+TEST_F(WithCq, FailedCqLeavesNothing)
+{
+	const size_t before = driver.registrations.size();
+
+	for (const char *step : {"create_cq", "reg_mr", "dontfork"}) {
+		driver.failing = step;
+		EXPECT_EQ(create_cq(context_, 10, nullptr, 0), nullptr) << step;
+		EXPECT_EQ(errno, ENOMEM) << step;
+	}
+	driver.failing.clear();
+	EXPECT_EQ(driver.registrations.size(), before);
+}
+
+TEST_F(WithCq, QpMemoryIsSqRqAndShadow)
+{
+	ibv_qp_init_attr attr = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &attr);
+
+	ASSERT_TRUE(qp);
+	EXPECT_EQ(qp->qp_num, 77u);
+	/* 3 fragments: 2 quanta; (100 << 1) + 258 -> 512; (50 << 1) + 1 -> 128. */
+	EXPECT_EQ(attr.cap.max_send_wr, (512u - 258) >> 1);
+	EXPECT_EQ(attr.cap.max_recv_wr, (128u - 1) >> 1);
+	EXPECT_EQ(attr.cap.max_send_sge, 2u);
+	EXPECT_EQ(attr.cap.max_inline_data, 32u);
+	EXPECT_EQ(driver.qp_cap.max_send_wr, 100u) << "the driver wants raw attributes";
+
+	const Registration *memory = registered_at(driver.qp_request.user_wqe_bufs);
+	ASSERT_TRUE(memory);
+	EXPECT_EQ(memory->what.reg_type, SIRDMA_MEMREG_QP);
+	EXPECT_EQ(memory->what.sq_pages, 512 * 32 / 4096);
+	EXPECT_EQ(memory->what.rq_pages, 1);
+	EXPECT_EQ(memory->length, 512 * 32 + 4096 + uint64_t{SIRDMA_SHADOW_SIZE});
+
+	ibv_qp_attr queried{};
+	ibv_qp_init_attr init{};
+	driver.qp_state = IBV_QPS_ERR;
+	EXPECT_EQ(query_qp(qp, &queried, IBV_QP_STATE, &init), 0);
+	EXPECT_EQ(init.cap.max_send_wr, attr.cap.max_send_wr);
+	EXPECT_EQ(Qp::of(qp).queues().state(), IBV_QPS_ERR);
+	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
+TEST_F(WithCq, FailedQpLeavesNothing)
+{
+	const size_t before = driver.registrations.size();
+
+	for (const char *step : {"create_qp", "reg_mr", "dontfork"}) {
+		ibv_qp_init_attr attr = qp_attr(cq);
+
+		driver.failing = step;
+		EXPECT_EQ(create_qp(pd, &attr), nullptr) << step;
+		EXPECT_EQ(errno, ENOMEM) << step;
+		EXPECT_EQ(driver.registrations.size(), before) << step;
+	}
+	driver.failing.clear();
+}
+
+TEST_F(WithCq, RingSizesThatDifferFromTheDriversAreAProtocolError)
+{
+	ibv_qp_init_attr attr = qp_attr(cq);
+
+	driver.sq_size_error = 1;
+	EXPECT_EQ(create_qp(pd, &attr), nullptr);
+	EXPECT_EQ(errno, EPROTO);
+	EXPECT_TRUE(driver.qps.empty());
+	EXPECT_EQ(driver.registrations.size(), 2u);
+}
+
+TEST_F(WithCq, QpAttributesOutOfRangeAreRefused)
+{
+	ibv_qp_init_attr attr = qp_attr(cq);
+
+	attr.cap.max_send_sge = SIRDMA_MAX_SGE + 1;
+	EXPECT_EQ(create_qp(pd, &attr), nullptr);
+	EXPECT_EQ(errno, EINVAL);
+	attr = qp_attr(cq);
+	attr.cap.max_inline_data = SIRDMA_MAX_INLINE + 1;
+	EXPECT_EQ(create_qp(pd, &attr), nullptr);
+	EXPECT_EQ(errno, EINVAL);
+	attr = qp_attr(cq);
+	attr.cap.max_send_wr = 0xffffffff;
+	EXPECT_EQ(create_qp(pd, &attr), nullptr);
+	EXPECT_EQ(errno, EINVAL);
+	attr = qp_attr(cq);
+	attr.cap.max_recv_wr = SIRDMA_MAX_WQ_QUANTA;
+	EXPECT_EQ(create_qp(pd, &attr), nullptr);
+	EXPECT_EQ(errno, EINVAL);
+	attr = qp_attr(cq);
+	attr.qp_type = IBV_QPT_UD;
+	EXPECT_EQ(create_qp(pd, &attr), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(WithCq, PostingFollowsTheState)
+{
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &init);
+	ibv_send_wr send{};
+	ibv_recv_wr recv{};
+	ibv_send_wr *bad_send = nullptr;
+	ibv_recv_wr *bad_recv = nullptr;
+	ibv_qp_attr attr{};
+
+	ASSERT_TRUE(qp);
+	send.opcode = IBV_WR_SEND;
+	EXPECT_EQ(post_recv(qp, &recv, &bad_recv), EINVAL);
+	EXPECT_EQ(bad_recv, &recv);
+	EXPECT_EQ(post_send(qp, &send, &bad_send), EINVAL);
+	EXPECT_EQ(bad_send, &send);
+
+	const std::array<std::pair<ibv_qp_state, int>, 6> states = {{
+		{IBV_QPS_INIT, EINVAL},
+		{IBV_QPS_RTR, EINVAL},
+		{IBV_QPS_RTS, 0},
+		{IBV_QPS_SQD, 0},
+		{IBV_QPS_SQE, 0},
+		{IBV_QPS_ERR, 0},
+	}};
+	for (const auto &[state, expected] : states) {
+		attr.qp_state = state;
+		ASSERT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), 0);
+		EXPECT_EQ(post_send(qp, &send, &bad_send), expected) << state;
+		EXPECT_EQ(post_recv(qp, &recv, &bad_recv), 0) << state;
+	}
+
+	driver.failing = "modify_qp";
+	attr.qp_state = IBV_QPS_RESET;
+	EXPECT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), EINVAL);
+	EXPECT_EQ(Qp::of(qp).queues().state(), IBV_QPS_ERR) << "a failed modify changed it";
+	driver.failing.clear();
+	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
+TEST_F(WithCq, ResetDropsCompletionsAndRestartsTheRings)
+{
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &init);
+	ibv_recv_wr recv{};
+	ibv_recv_wr *bad = nullptr;
+	ibv_qp_attr attr{};
+
+	ASSERT_TRUE(qp);
+	attr.qp_state = IBV_QPS_INIT;
+	ASSERT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), 0);
+	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
+
+	/* The device completes it, and nobody polls before the reset. */
+	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
+	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
+	CompletionWriter writer({ring, 202}, *shadow);
+	CqeSpec spec;
+	spec.compl_ctx = driver.qp_request.user_compl_ctx;
+	spec.send = false;
+	writer.write(spec);
+
+	attr.qp_state = IBV_QPS_RESET;
+	ASSERT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), 0);
+	ibv_wc wc;
+	EXPECT_EQ(poll_cq(cq, 1, &wc), 0);
+
+	auto *rq = reinterpret_cast<const sirdma_wqe *>(driver.qp_request.user_wqe_bufs +
+							512 * SIRDMA_QUANTUM);
+	EXPECT_EQ(rq[0].hdr, 0u);
+	attr.qp_state = IBV_QPS_INIT;
+	ASSERT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), 0);
+	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
+	EXPECT_EQ(le64toh(rq[0].hdr), SIRDMA_WQE_VALID);
+	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
+TEST_F(WithCq, DestroyedQpLeavesNoCompletionBehind)
+{
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &init);
+
+	ASSERT_TRUE(qp);
+	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
+	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
+	CompletionWriter writer({ring, 202}, *shadow);
+	CqeSpec spec;
+	spec.compl_ctx = driver.qp_request.user_compl_ctx;
+	writer.write(spec);
+	EXPECT_EQ(destroy_qp(qp), 0);
+	ibv_wc wc;
+	EXPECT_EQ(poll_cq(cq, 1, &wc), 0);
+}
+
+TEST_F(WithCq, ObjectsSurviveARefusedDestroy)
+{
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &init);
+
+	ASSERT_TRUE(qp);
+	driver.failing = "destroy_qp";
+	EXPECT_EQ(destroy_qp(qp), EBUSY);
+	driver.failing = "destroy_cq";
+	EXPECT_EQ(destroy_cq(cq), EBUSY);
+	driver.failing.clear();
+	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
+TEST_F(WithCq, MemoryRegionsCarryTheirType)
+{
+	char buffer[64];
+	ibv_mr *mr = reg_mr(pd, buffer, sizeof(buffer), 0x1000, IBV_ACCESS_LOCAL_WRITE);
+
+	ASSERT_TRUE(mr);
+	const Registration *r = registered_at(reinterpret_cast<uintptr_t>(buffer));
+	ASSERT_TRUE(r);
+	EXPECT_EQ(r->what.reg_type, SIRDMA_MEMREG_MEM);
+	EXPECT_EQ(dereg_mr(reinterpret_cast<verbs_mr *>(mr)), 0);
+
+	driver.failing = "reg_mr";
+	EXPECT_EQ(reg_mr(pd, buffer, 1, 0, 0), nullptr);
+	EXPECT_EQ(errno, ENOMEM);
+}
+
+TEST_F(WithCq, ThreadDomainHoldsAndUnlocks)
+{
+	ibv_td_init_attr td_attr{};
+	ibv_td *td = alloc_td(context_, &td_attr);
+	ibv_parent_domain_init_attr parent_attr{};
+
+	ASSERT_TRUE(td);
+	EXPECT_EQ(alloc_parent_domain(context_, &parent_attr), nullptr);
+	EXPECT_EQ(errno, EINVAL);
+	parent_attr.pd = pd;
+	parent_attr.td = td;
+	ibv_pd *parent = alloc_parent_domain(context_, &parent_attr);
+	ASSERT_TRUE(parent);
+	EXPECT_EQ(parent->handle, pd->handle);
+	EXPECT_FALSE(Pd::of(parent).locked());
+	EXPECT_TRUE(Pd::of(pd).locked());
+	EXPECT_EQ(dealloc_td(td), EBUSY);
+	EXPECT_EQ(dealloc_pd(pd), EBUSY);
+
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(parent, &init);
+	ASSERT_TRUE(qp);
+	EXPECT_EQ(destroy_qp(qp), 0);
+
+	EXPECT_EQ(dealloc_pd(parent), 0);
+	EXPECT_EQ(dealloc_td(td), 0);
+}
+
+TEST_F(WithCq, ExtendedCqChecksWhatItIsAskedFor)
+{
+	ibv_cq_init_attr_ex attr{};
+
+	attr.cqe = 10;
+	attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	EXPECT_EQ(create_cq_ex(context_, &attr), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+	attr.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
+	EXPECT_EQ(create_cq_ex(context_, &attr), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+	attr.parent_domain = pd;
+	EXPECT_EQ(create_cq_ex(context_, &attr), nullptr) << "not a parent domain";
+	EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(WithCq, ExtendedCqReadsEveryField)
+{
+	ibv_cq_init_attr_ex attr{};
+
+	attr.cqe = 10;
+	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
+	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
+	attr.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	ibv_cq_ex *ex = create_cq_ex(context_, &attr);
+	ASSERT_TRUE(ex);
+	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
+	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
+	CompletionWriter writer({ring, 22}, *shadow);
+
+	ibv_qp_init_attr init = qp_attr(ibv_cq_ex_to_cq(ex));
+	ibv_qp *qp = create_qp(pd, &init);
+	ASSERT_TRUE(qp);
+	ibv_qp_attr qattr{};
+	qattr.qp_state = IBV_QPS_INIT;
+	ASSERT_EQ(modify_qp(qp, &qattr, IBV_QP_STATE), 0);
+	ibv_recv_wr recv{};
+	ibv_recv_wr *bad;
+	recv.wr_id = 31;
+	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
+
+	ibv_poll_cq_attr poll_attr{};
+	EXPECT_EQ(ibv_start_poll(ex, &poll_attr), ENOENT);
+	CqeSpec spec;
+	spec.compl_ctx = driver.qp_request.user_compl_ctx;
+	spec.send = false;
+	spec.op = 0x05;
+	spec.imm = 0x11223344;
+	spec.length = 640;
+	writer.write(spec);
+	ASSERT_EQ(ibv_start_poll(ex, &poll_attr), 0);
+	EXPECT_EQ(ex->wr_id, 31u);
+	EXPECT_EQ(ex->status, IBV_WC_SUCCESS);
+	EXPECT_EQ(ibv_wc_read_opcode(ex), IBV_WC_RECV);
+	EXPECT_EQ(ibv_wc_read_byte_len(ex), 640u);
+	EXPECT_EQ(ibv_wc_read_imm_data(ex), htobe32(0x11223344));
+	EXPECT_EQ(ibv_wc_read_wc_flags(ex), unsigned{IBV_WC_WITH_IMM});
+	EXPECT_EQ(ibv_wc_read_qp_num(ex), 7u);
+	EXPECT_EQ(ibv_wc_read_src_qp(ex), 7u);
+	EXPECT_EQ(ibv_wc_read_vendor_err(ex), 0u);
+	EXPECT_EQ(ibv_wc_read_slid(ex) + ibv_wc_read_sl(ex) + ibv_wc_read_dlid_path_bits(ex), 0u);
+	EXPECT_EQ(ibv_next_poll(ex), ENOENT);
+	ibv_end_poll(ex);
+
+	EXPECT_EQ(destroy_qp(qp), 0);
+	EXPECT_EQ(destroy_cq(ibv_cq_ex_to_cq(ex)), 0);
+}
+
+} // namespace sirdma::test

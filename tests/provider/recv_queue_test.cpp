@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include <cerrno>
+
+#include "rings.hpp"
+
+namespace sirdma::test
+{
+
+TEST(RecvQueue, CarriesEveryFragmentCountAtEveryStride)
+{
+	constexpr uint32_t max_sge[] = {1, 3, 7, 13};
+
+	for (uint32_t shift = 0; shift <= 3; ++shift) {
+		TestQp qp({.rq_wqes = 16, .rq_shift = shift, .max_recv_sge = max_sge[shift]});
+
+		for (uint32_t lap = 0; lap < 5; ++lap) {
+			for (uint32_t n = 0; n <= max_sge[shift]; ++n) {
+				auto sges = make_sges(n);
+
+				ASSERT_EQ(post_recv(*qp, 100 + n, sges), 0);
+				auto seen = qp.recvs.next();
+				ASSERT_TRUE(seen);
+				ASSERT_EQ(seen->sges.size(), n);
+				for (uint32_t i = 0; i < n; ++i)
+					EXPECT_TRUE(same(seen->sges[i], sges[i]));
+
+				uint64_t wr_id;
+				ASSERT_TRUE(qp->recv.complete(seen->position, wr_id));
+				EXPECT_EQ(wr_id, 100 + n);
+			}
+		}
+	}
+}
+
+TEST(RecvQueue, TakesAllButOneAndThenSaysEnomem)
+{
+	TestQp qp({.rq_wqes = 16, .rq_shift = 1});
+	auto sges = make_sges(2);
+
+	for (int i = 0; i < 15; ++i)
+		ASSERT_EQ(post_recv(*qp, 1, sges), 0);
+	EXPECT_EQ(post_recv(*qp, 1, sges), ENOMEM);
+
+	uint64_t wr_id;
+	ASSERT_TRUE(qp->recv.complete(qp.recvs.next()->position, wr_id));
+	EXPECT_EQ(post_recv(*qp, 1, sges), 0);
+}
+
+TEST(RecvQueue, RefusesTooManyFragmentsAndLengthsThatDoNotFit)
+{
+	TestQp qp({.max_recv_sge = 2});
+	auto three = make_sges(3);
+	auto huge = make_sges(1, 0x80000000u);
+
+	EXPECT_EQ(post_recv(*qp, 1, three), EINVAL);
+	EXPECT_EQ(post_recv(*qp, 1, huge), EINVAL);
+	EXPECT_FALSE(qp.recvs.next());
+}
+
+TEST(RecvQueue, BadRequestInAListLeavesTheEarlierOnesPosted)
+{
+	TestQp qp({.max_recv_sge = 2});
+	auto one = make_sges(1);
+	auto three = make_sges(3);
+	ibv_recv_wr second{};
+	ibv_recv_wr first{};
+	const ibv_recv_wr *bad = nullptr;
+
+	first.sg_list = one.data();
+	first.num_sge = 1;
+	first.next = &second;
+	second.sg_list = three.data();
+	second.num_sge = 3;
+	EXPECT_EQ(qp->recv.post(&first, &bad), EINVAL);
+	EXPECT_EQ(bad, &second);
+	EXPECT_TRUE(qp.recvs.next());
+	EXPECT_FALSE(qp.recvs.next());
+}
+
+TEST(RecvQueue, KicksOnlyThroughItsOwnWord)
+{
+	TestQp qp;
+	auto sges = make_sges(1);
+
+	qp.shadow.need_kick = htole64(1);
+	ASSERT_EQ(post_recv(*qp, 1, sges), 0);
+	EXPECT_TRUE(qp.take_kick().empty());
+
+	qp.shadow.rq_need_kick = htole64(1);
+	ASSERT_EQ(post_recv(*qp, 1, sges), 0);
+	EXPECT_FALSE(qp.take_kick().empty());
+}
+
+} // namespace sirdma::test

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The send ring over many laps, full and emptied, and what it refuses.
+ */
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <random>
+
+#include "rings.hpp"
+
+namespace sirdma::test
+{
+
+namespace
+{
+
+struct Posted {
+	uint64_t wr_id;
+	uint32_t length;
+};
+
+uint32_t total(const std::vector<ibv_sge> &sges)
+{
+	uint32_t sum = 0;
+
+	for (const auto &sge : sges)
+		sum += sge.length;
+	return sum;
+}
+
+} // namespace
+
+TEST(SendQueue, KeepsOrderAndPolarityOverManyLaps)
+{
+	std::mt19937 random(20);
+	TestQp qp({.sq_quanta = 512});
+	std::deque<Posted> posted;
+	uint64_t wr_id = 0;
+
+	for (int step = 0; step < 20000; ++step) {
+		auto sges = make_sges(random() % (SIRDMA_MAX_SGE + 1));
+
+		if (random() % 2) {
+			const int err = post(*qp, make_send(sges, wr_id));
+
+			if (!err)
+				posted.push_back({wr_id++, total(sges)});
+			else
+				ASSERT_EQ(err, ENOMEM);
+		} else if (auto seen = qp.sends.next_request()) {
+			SendSlot done;
+
+			ASSERT_FALSE(posted.empty());
+			ASSERT_TRUE(qp->send.complete(seen->position, done));
+			EXPECT_EQ(done.wr_id, posted.front().wr_id);
+			EXPECT_EQ(done.length, posted.front().length);
+			posted.pop_front();
+		} else {
+			EXPECT_TRUE(posted.empty());
+		}
+	}
+	EXPECT_GT(wr_id, 5000u);
+}
+
+TEST(SendQueue, NopsFillAChunkThatIsTooShort)
+{
+	TestQp qp;
+	auto small = make_sges(1);
+	auto large = make_sges(SIRDMA_MAX_SGE); /* 7 quanta */
+
+	ASSERT_EQ(post(*qp, make_send(small)), 0);
+	ASSERT_EQ(post(*qp, make_send(small)), 0);
+	ASSERT_EQ(post(*qp, make_send(large)), 0);
+
+	EXPECT_EQ(qp.sends.next()->op, SIRDMA_OP_SEND);
+	EXPECT_EQ(qp.sends.next()->op, SIRDMA_OP_SEND);
+	for (int i = 2; i < SIRDMA_SQ_CHUNK_QUANTA; ++i)
+		EXPECT_EQ(qp.sends.next()->op, SIRDMA_OP_NOP);
+	auto seen = qp.sends.next();
+	ASSERT_TRUE(seen);
+	EXPECT_EQ(seen->position, uint32_t{SIRDMA_SQ_CHUNK_QUANTA});
+	EXPECT_EQ(seen->quanta, 7u);
+}
+
+/* As many requests as create_qp promised fit whatever their sizes. */
+TEST(SendQueue, PromisedDepthFitsAnyMix)
+{
+	for (uint32_t shift = 0; shift <= 3; ++shift) {
+		const uint32_t max_sge = shift == 0 ? 0 : (2u << shift) - 2;
+		const uint32_t wrs = (1024u - SIRDMA_SQ_RSVD_QUANTA) >> shift;
+
+		for (uint32_t seed = 0; seed < 50; ++seed) {
+			std::mt19937 random(seed);
+			TestQp qp({.sq_quanta = 1024, .max_send_sge = SIRDMA_MAX_SGE});
+
+			for (uint32_t i = 0; i < wrs; ++i) {
+				auto sges = make_sges(std::min<uint32_t>(random() % (max_sge + 1),
+									 SIRDMA_MAX_SGE));
+				ASSERT_EQ(post(*qp, make_send(sges)), 0)
+					<< "shift " << shift << " seed " << seed << " wr " << i;
+			}
+		}
+	}
+}
+
+TEST(SendQueue, FullRingIsEnomemAndKeepsWhatWasPosted)
+{
+	TestQp qp({.sq_quanta = 512});
+	auto sges = make_sges(1);
+	uint32_t taken = 0;
+
+	while (post(*qp, make_send(sges, taken)) == 0)
+		++taken;
+	EXPECT_EQ(taken, 512u - SIRDMA_SQ_RSVD_QUANTA + 1);
+	EXPECT_EQ(post(*qp, make_send(sges)), ENOMEM);
+	for (uint32_t i = 0; i < taken; ++i)
+		ASSERT_TRUE(qp.sends.next());
+	EXPECT_FALSE(qp.sends.next());
+}
+
+TEST(SendQueue, CompletionOfASignaledRequestFreesTheUnsignaledBeforeIt)
+{
+	TestQp qp({.sq_quanta = 512});
+	auto sges = make_sges(3);
+	const uint32_t before = qp->send.free_quanta();
+
+	for (int i = 0; i < 20; ++i)
+		ASSERT_EQ(post(*qp, make_send(sges, 1, IBV_WR_SEND, 0)), 0);
+	ASSERT_EQ(post(*qp, make_send(sges, 2)), 0);
+	EXPECT_LT(qp->send.free_quanta(), before);
+
+	SeenWqe last;
+	while (auto seen = qp.sends.next_request())
+		last = *seen;
+	EXPECT_TRUE(last.signaled);
+
+	SendSlot done;
+	ASSERT_TRUE(qp->send.complete(last.position, done));
+	EXPECT_EQ(done.wr_id, 2u);
+	EXPECT_EQ(qp->send.free_quanta(), before);
+	EXPECT_FALSE(qp->send.complete(last.position, done)) << "the same CQE twice";
+}
+
+TEST(SendQueue, RefusesWhatItCannotExpress)
+{
+	TestQp qp({.max_send_sge = 2, .max_inline = 16});
+	auto three = make_sges(3);
+	auto one = make_sges(1);
+
+	EXPECT_EQ(post(*qp, make_send(three)), EINVAL);
+	for (const unsigned opcode : {10u, 77u, ~0u}) {
+		ibv_send_wr unknown = make_send(one);
+
+		memcpy(&unknown.opcode, &opcode, sizeof(opcode));
+		EXPECT_EQ(post(*qp, unknown), EINVAL) << opcode;
+	}
+	EXPECT_EQ(post(*qp, make_send(one, 1, IBV_WR_LOCAL_INV)), EOPNOTSUPP);
+	EXPECT_EQ(post(*qp, make_send(one, 1, IBV_WR_ATOMIC_FETCH_AND_ADD)), EOPNOTSUPP);
+	EXPECT_EQ(post(*qp, make_send(one, 1, IBV_WR_SEND_WITH_INV)), EOPNOTSUPP);
+
+	std::vector<uint8_t> bytes(17);
+	std::vector<ibv_sge> data = {
+		{.addr = reinterpret_cast<uintptr_t>(bytes.data()), .length = 17, .lkey = 0}};
+	EXPECT_EQ(post(*qp, make_send(data, 1, IBV_WR_SEND, IBV_SEND_INLINE)), EINVAL);
+	data[0].length = 16;
+	EXPECT_EQ(post(*qp, make_send(data, 1, IBV_WR_RDMA_READ, IBV_SEND_INLINE)), EINVAL);
+
+	std::vector<ibv_sge> huge = make_sges(1, 0x80000000u);
+	EXPECT_EQ(post(*qp, make_send(huge)), EINVAL);
+	std::vector<ibv_sge> sum = make_sges(2, 0x40000000u);
+	EXPECT_EQ(post(*qp, make_send(sum)), EINVAL);
+
+	ibv_send_wr negative = make_send(one);
+	negative.num_sge = -1;
+	EXPECT_EQ(post(*qp, negative), EINVAL);
+
+	EXPECT_FALSE(qp.sends.next());
+}
+
+TEST(SendQueue, BadRequestInAListLeavesTheEarlierOnesPostedAndRung)
+{
+	TestQp qp;
+	auto sges = make_sges(1);
+	ibv_send_wr third = make_send(sges, 3);
+	ibv_send_wr second = make_send(sges, 2, IBV_WR_BIND_MW);
+	ibv_send_wr first = make_send(sges, 1);
+	const ibv_send_wr *bad = nullptr;
+
+	first.next = &second;
+	second.next = &third;
+	qp.shadow.need_kick = htole64(1);
+	EXPECT_EQ(qp->send.post(&first, &bad), EOPNOTSUPP);
+	EXPECT_EQ(bad, &second);
+	EXPECT_TRUE(qp.sends.next());
+	EXPECT_FALSE(qp.sends.next());
+	EXPECT_FALSE(qp.take_kick().empty());
+}
+
+TEST(SendQueue, KicksASleepingDeviceOnceAList)
+{
+	TestQp qp;
+	auto sges = make_sges(1);
+	ibv_send_wr second = make_send(sges, 2);
+	ibv_send_wr first = make_send(sges, 1);
+	const ibv_send_wr *bad = nullptr;
+
+	first.next = &second;
+	EXPECT_EQ(qp->send.post(&first, &bad), 0);
+	EXPECT_TRUE(qp.take_kick().empty());
+	EXPECT_EQ(le32toh(qp.page.wqe_alloc), 0x123u);
+
+	qp.shadow.need_kick = htole64(1);
+	EXPECT_EQ(qp->send.post(&first, &bad), 0);
+
+	auto bytes = qp.take_kick();
+	ASSERT_EQ(bytes.size(), sizeof(ib_uverbs_cmd_hdr) + sizeof(ib_uverbs_post_send));
+	ib_uverbs_cmd_hdr hdr;
+	ib_uverbs_post_send cmd;
+	memcpy(&hdr, bytes.data(), sizeof(hdr));
+	memcpy(&cmd, bytes.data() + sizeof(hdr), sizeof(cmd));
+	EXPECT_EQ(hdr.command, static_cast<uint32_t>(IB_USER_VERBS_CMD_POST_SEND));
+	EXPECT_EQ(hdr.in_words * 4, static_cast<int>(bytes.size()));
+	EXPECT_EQ(hdr.out_words, 1);
+	EXPECT_NE(cmd.response, 0u);
+	EXPECT_EQ(cmd.qp_handle, 0x55u);
+	EXPECT_EQ(cmd.wr_count, 0u);
+	EXPECT_EQ(cmd.sge_count, 0u);
+	EXPECT_EQ(cmd.wqe_size, sizeof(ib_uverbs_send_wr));
+	EXPECT_TRUE(qp.take_kick().empty());
+}
+
+TEST(SendQueue, NothingTakenIsNothingRung)
+{
+	TestQp qp;
+	auto sges = make_sges(1);
+
+	qp.shadow.need_kick = htole64(1);
+	EXPECT_NE(post(*qp, make_send(sges, 1, IBV_WR_BIND_MW)), 0);
+	EXPECT_TRUE(qp.take_kick().empty());
+	EXPECT_EQ(qp.page.wqe_alloc, 0u);
+}
+
+TEST(SendQueue, StartsOverAfterReset)
+{
+	TestQp qp({.sq_quanta = 512});
+	auto sges = make_sges(1);
+
+	/* Into the second lap, so that the polarity must go back too. */
+	for (int i = 0; i < 600; ++i) {
+		SendSlot done;
+
+		ASSERT_EQ(post(*qp, make_send(sges)), 0);
+		ASSERT_TRUE(qp->send.complete(qp.sends.next()->position, done));
+	}
+	qp->reset();
+	qp.sends.reset();
+	EXPECT_FALSE(qp.sends.next());
+	ASSERT_EQ(post(*qp, make_send(sges, 5)), 0);
+	auto seen = qp.sends.next();
+	ASSERT_TRUE(seen);
+	EXPECT_EQ(seen->position, 0u);
+}
+
+} // namespace sirdma::test

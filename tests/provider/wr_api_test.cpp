@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * ibv_wr_*(): requests become valid together, or never.
+ */
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "fake_device.hpp"
+#include "fake_ibverbs.hpp"
+#include "qp.hpp"
+#include "rings.hpp"
+#include "verbs.hpp"
+
+namespace sirdma::test
+{
+
+namespace
+{
+
+constexpr uint64_t all_ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
+			     IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
+			     IBV_QP_EX_WITH_RDMA_READ;
+
+class WrApi : public testing::Test {
+protected:
+	void SetUp() override
+	{
+		fake_driver().reset();
+		fd_ = open("/tmp", O_TMPFILE | O_RDWR, 0600);
+		ASSERT_EQ(ftruncate(fd_, 4096), 0);
+		verbs_sysfs_dev found{};
+		found.driver_id = SIRDMA_DRIVER_ID;
+		device_ = fake_driver().ops->alloc_device(&found);
+		context_ = &alloc_context(&device_->device, fd_, nullptr)->context;
+		pd_ = alloc_pd(context_);
+		cq_ = create_cq(context_, 100, nullptr, 0);
+		qp_ = create(all_ops);
+		ASSERT_TRUE(qp_);
+		Qp::of(qp_).queues().set_state(IBV_QPS_RTS);
+		ex_ = &Qp::of(qp_).ex;
+		reader_.emplace(Qp::of(qp_).queues().send.ring());
+	}
+
+	void TearDown() override
+	{
+		EXPECT_EQ(destroy_qp(qp_), 0);
+		EXPECT_EQ(destroy_cq(cq_), 0);
+		EXPECT_EQ(dealloc_pd(pd_), 0);
+		free_context(context_);
+		fake_driver().ops->uninit_device(device_);
+		close(fd_);
+	}
+
+	ibv_qp *create(uint64_t send_ops)
+	{
+		ibv_qp_init_attr_ex attr{};
+
+		attr.send_cq = cq_;
+		attr.recv_cq = cq_;
+		attr.qp_type = IBV_QPT_RC;
+		attr.cap = {.max_send_wr = 20,
+			    .max_recv_wr = 1,
+			    .max_send_sge = 6,
+			    .max_recv_sge = 1,
+			    .max_inline_data = 64};
+		attr.pd = pd_;
+		attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+		attr.send_ops_flags = send_ops;
+		return create_qp_ex(context_, &attr);
+	}
+
+	int fd_ = -1;
+	verbs_device *device_ = nullptr;
+	ibv_context *context_ = nullptr;
+	ibv_pd *pd_ = nullptr;
+	ibv_cq *cq_ = nullptr;
+	ibv_qp *qp_ = nullptr;
+	ibv_qp_ex *ex_ = nullptr;
+	std::optional<SendRingReader> reader_;
+};
+
+} // namespace
+
+/* Where ibv_qp_to_qp_ex() of rdma-core 36, 44 and 47 looks, and this machine's. */
+TEST_F(WrApi, EveryReleaseSeesTheExtendedQp)
+{
+	for (const size_t offset : {344, 352, 360}) {
+		uint32_t mask;
+
+		memcpy(&mask, reinterpret_cast<uint8_t *>(qp_) + offset, sizeof(mask));
+		EXPECT_TRUE(mask & VERBS_QP_EX) << offset;
+	}
+	EXPECT_EQ(ibv_qp_to_qp_ex(qp_), ex_);
+}
+
+TEST_F(WrApi, RefusesOperationsItDoesNotHave)
+{
+	EXPECT_EQ(create(all_ops | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP), nullptr);
+	EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(WrApi, NothingIsValidBeforeComplete)
+{
+	uint8_t bytes[40];
+
+	memset(bytes, 0x5a, sizeof(bytes));
+	ibv_wr_start(ex_);
+	ex_->wr_id = 1;
+	ex_->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_send(ex_);
+	ibv_wr_set_sge(ex_, 5, 0x1000, 64);
+	ex_->wr_id = 2;
+	ibv_wr_rdma_write_imm(ex_, 0xaa, 0xbb, htobe32(7));
+	ibv_wr_set_inline_data(ex_, bytes, sizeof(bytes));
+	EXPECT_FALSE(reader_->next());
+	EXPECT_EQ(ibv_wr_complete(ex_), 0);
+
+	auto send = reader_->next_request();
+	ASSERT_TRUE(send);
+	EXPECT_EQ(send->op, SIRDMA_OP_SEND);
+	ASSERT_EQ(send->sges.size(), 1u);
+	EXPECT_EQ(send->sges[0].addr, 0x1000u);
+	auto write = reader_->next_request();
+	ASSERT_TRUE(write);
+	EXPECT_EQ(write->op, SIRDMA_OP_WRITE);
+	EXPECT_EQ(write->key, 0xaau);
+	EXPECT_EQ(write->remote, 0xbbu);
+	EXPECT_EQ(write->imm, 7u);
+	EXPECT_EQ(write->inline_data, std::vector<uint8_t>(40, 0x5a));
+	EXPECT_FALSE(reader_->next());
+}
+
+TEST_F(WrApi, EverySetterAndEveryOperation)
+{
+	auto sges = make_sges(6);
+	uint8_t a[3] = {1, 2, 3};
+	uint8_t b[2] = {4, 5};
+	ibv_data_buf bufs[] = {{a, sizeof(a)}, {nullptr, 0}, {b, sizeof(b)}};
+
+	ibv_wr_start(ex_);
+	ex_->wr_flags = 0;
+	ibv_wr_send_imm(ex_, htobe32(9));
+	ibv_wr_set_sge_list(ex_, sges.size(), sges.data());
+	ibv_wr_rdma_read(ex_, 1, 2);
+	ibv_wr_set_sge(ex_, 3, 4, 5);
+	ibv_wr_rdma_write(ex_, 1, 2);
+	ibv_wr_set_inline_data_list(ex_, 3, bufs);
+	ibv_wr_send(ex_); /* without data */
+	ASSERT_EQ(ibv_wr_complete(ex_), 0);
+
+	auto imm = reader_->next_request();
+	ASSERT_TRUE(imm);
+	EXPECT_EQ(imm->imm, 9u);
+	EXPECT_EQ(imm->sges.size(), 6u);
+	auto read = reader_->next_request();
+	ASSERT_TRUE(read);
+	EXPECT_EQ(read->op, SIRDMA_OP_READ);
+	auto write = reader_->next_request();
+	ASSERT_TRUE(write);
+	EXPECT_EQ(write->inline_data, (std::vector<uint8_t>{1, 2, 3, 4, 5}));
+	auto empty = reader_->next_request();
+	ASSERT_TRUE(empty);
+	EXPECT_TRUE(empty->sges.empty());
+	EXPECT_FALSE(reader_->next());
+}
+
+/* What an aborted list left in the ring must not look like WQEs behind a shorter one. */
+TEST_F(WrApi, AbortLeavesNoTrace)
+{
+	auto sges = make_sges(6);
+
+	for (int lap = 0; lap < 400; ++lap) {
+		ibv_wr_start(ex_);
+		for (int i = 0; i < 5; ++i) {
+			ibv_wr_send(ex_);
+			ibv_wr_set_sge_list(ex_, 6, sges.data());
+		}
+		ibv_wr_abort(ex_);
+		EXPECT_FALSE(reader_->next()) << lap;
+
+		ibv_wr_start(ex_);
+		ex_->wr_id = static_cast<uint64_t>(lap);
+		ibv_wr_send(ex_);
+		ibv_wr_set_sge(ex_, 1, 2, 3);
+		ASSERT_EQ(ibv_wr_complete(ex_), 0);
+		auto seen = reader_->next_request();
+		ASSERT_TRUE(seen);
+		ASSERT_EQ(seen->sges.size(), 1u);
+		EXPECT_FALSE(reader_->next()) << lap;
+		SendSlot done;
+		ASSERT_TRUE(Qp::of(qp_).queues().send.complete(seen->position, done));
+		EXPECT_EQ(done.wr_id, static_cast<uint64_t>(lap));
+	}
+}
+
+TEST_F(WrApi, OneErrorMakesTheWholeListFail)
+{
+	auto sges = make_sges(7);
+
+	ibv_wr_start(ex_);
+	ibv_wr_send(ex_);
+	ibv_wr_set_sge(ex_, 1, 2, 3);
+	ibv_wr_send(ex_);
+	ibv_wr_set_sge_list(ex_, 7, sges.data());
+	ibv_wr_send(ex_);
+	ibv_wr_set_sge(ex_, 1, 2, 3);
+	EXPECT_EQ(ibv_wr_complete(ex_), EINVAL);
+	EXPECT_FALSE(reader_->next());
+
+	uint8_t bytes[200] = {};
+	ibv_wr_start(ex_);
+	ibv_wr_send(ex_);
+	ibv_wr_set_inline_data(ex_, bytes, 65);
+	EXPECT_EQ(ibv_wr_complete(ex_), EINVAL);
+	ibv_wr_start(ex_);
+	ibv_wr_send(ex_);
+	ibv_wr_set_inline_data(ex_, bytes, sizeof(bytes));
+	EXPECT_EQ(ibv_wr_complete(ex_), EINVAL);
+	EXPECT_FALSE(reader_->next());
+}
+
+TEST_F(WrApi, FullRingIsEnomemForTheWholeList)
+{
+	int posted = 0;
+	int err = 0;
+
+	while (!err) {
+		ibv_wr_start(ex_);
+		for (int i = 0; i < 3; ++i) {
+			ibv_wr_send(ex_);
+			ibv_wr_set_sge(ex_, 1, 2, 3);
+		}
+		err = ibv_wr_complete(ex_);
+		posted += err ? 0 : 3;
+	}
+	EXPECT_EQ(err, ENOMEM);
+	int seen = 0;
+	while (reader_->next_request())
+		++seen;
+	EXPECT_EQ(seen, posted);
+}
+
+TEST_F(WrApi, StateIsChecked)
+{
+	Qp::of(qp_).queues().set_state(IBV_QPS_INIT);
+	ibv_wr_start(ex_);
+	ibv_wr_send(ex_);
+	ibv_wr_set_sge(ex_, 1, 2, 3);
+	EXPECT_EQ(ibv_wr_complete(ex_), EINVAL);
+}
+
+} // namespace sirdma::test

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Completion channels and asynchronous events, through files as with the kernel. */
+#include <poll.h>
+
+#include "node.hpp"
+
+namespace sirdma::twin::test
+{
+
+namespace
+{
+
+bool readable(int fd, int timeout_ms)
+{
+	pollfd p = {.fd = fd, .events = POLLIN, .revents = 0};
+
+	return ::poll(&p, 1, timeout_ms) == 1;
+}
+
+} // namespace
+
+TEST(TwinEvents, WakeASleeperThatDoesNotPoll)
+{
+	Node a({}, true), b({}, true);
+
+	a.connect(b.address());
+	b.connect(a.address());
+	for (int i = 0; i < 20; ++i) {
+		ibv_cq *cq;
+		void *cookie;
+		ibv_wc wc;
+
+		ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
+		ASSERT_EQ(b.post_recv(0, 64), 0);
+		ASSERT_FALSE(readable(b.channel->fd, 0));
+		ASSERT_EQ(a.post(IBV_WR_SEND, 0, 64), 0);
+		ASSERT_TRUE(readable(b.channel->fd, 10000));
+		ASSERT_EQ(ibv_get_cq_event(b.channel, &cq, &cookie), 0);
+		EXPECT_EQ(cq, b.cq);
+		ibv_ack_cq_events(cq, 1);
+		ASSERT_EQ(ibv_poll_cq(b.cq, 1, &wc), 1);
+		EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+		EXPECT_EQ(a.poll().status, IBV_WC_SUCCESS);
+	}
+}
+
+TEST(TwinEvents, AreTakenBackWithTheirQueue)
+{
+	Node a({}, true), b;
+
+	a.connect(b.address());
+	b.connect(a.address());
+	ASSERT_EQ(ibv_req_notify_cq(a.cq, 0), 0);
+	ASSERT_EQ(b.post_recv(0, 64), 0);
+	ASSERT_EQ(a.post(IBV_WR_SEND, 0, 64), 0);
+	ASSERT_TRUE(readable(a.channel->fd, 10000));
+	/* Never read: destruction of the queue must not wait for an acknowledgement. */
+}
+
+TEST(TwinEvents, ReportAnErrorOfTheResponder)
+{
+	Node a, b;
+	Address wrong = b.address();
+	ibv_async_event event;
+	bool seen = false;
+
+	a.connect(b.address());
+	b.connect(a.address());
+	wrong.rkey ^= 1;
+	ASSERT_EQ(a.post(IBV_WR_RDMA_WRITE, 0, 64, &wrong), 0);
+	EXPECT_EQ(a.poll().status, IBV_WC_REM_ACCESS_ERR);
+	while (!seen && readable(b.context->async_fd, 10000)) {
+		ASSERT_EQ(ibv_get_async_event(b.context, &event), 0);
+		EXPECT_EQ(event.element.qp, b.qp);
+		seen = event.event_type == IBV_EVENT_QP_ACCESS_ERR;
+		ibv_ack_async_event(&event);
+	}
+	EXPECT_TRUE(seen);
+}
+
+} // namespace sirdma::twin::test

@@ -1,0 +1,23 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# launcher.sh SIRDMA: devices appear in unmodified programs, and what cannot be served is refused. 77: no such programs here.
+set -euo pipefail
+sirdma=$1
+command -v ibv_devinfo > /dev/null || exit 77
+
+"$sirdma" run --addr 127.64.201.17 --mtu 1500 -- ibv_devinfo -v > /tmp/devinfo.$$
+trap 'rm -f /tmp/devinfo.$$' EXIT
+grep -q 'hca_id:.*sirdma0' /tmp/devinfo.$$
+grep -q 'active_mtu:.*1024' /tmp/devinfo.$$
+grep -q '::ffff:127.64.201.17, RoCE v2' /tmp/devinfo.$$
+
+# the exit status is the program's
+status=0
+"$sirdma" run -- sh -c 'exit 42' || status=$?
+[[ $status == 42 ]]
+
+# one address has one owner
+status=0
+"$sirdma" run --addr 127.64.201.18 -- sh -c '(sleep 3; exit) | ibv_asyncwatch > /dev/null & sleep 1
+	ibv_devices 2>&1; kill $!' > /tmp/devinfo.$$ || status=$?
+grep -q 'UDP port 4791 of 127.64.201.18: Address already in use' /tmp/devinfo.$$

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Two processes: the child serves, the parent uses and at last kills it. */
+#include <csignal>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "node.hpp"
+
+namespace sirdma::twin::test
+{
+
+namespace
+{
+
+void trade(int fd, const Address &mine, Address &theirs)
+{
+	ASSERT_EQ(write(fd, &mine, sizeof(mine)), ssize_t(sizeof(mine)));
+	ASSERT_EQ(read(fd, &theirs, sizeof(theirs)), ssize_t(sizeof(theirs)));
+}
+
+/* A process that sleeps: only its helper thread serves. */
+[[noreturn]] void serve(int fd)
+{
+	Node node;
+	Address peer;
+	char go = 1;
+
+	node.fill(33);
+	trade(fd, node.address(), peer);
+	node.connect(peer);
+	if (write(fd, &go, 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+} // namespace
+
+TEST(TwinProcesses, ServeEachOtherUntilOneIsKilled)
+{
+	int ends[2];
+
+	ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+
+	const pid_t child = fork();
+
+	ASSERT_GE(child, 0);
+	if (!child) {
+		close(ends[0]);
+		serve(ends[1]);
+	}
+	close(ends[1]);
+
+	Node node;
+	Node expected;
+	Address peer;
+	char go;
+
+	trade(ends[0], node.address(), peer);
+	node.connect(peer, 12, 3);
+	ASSERT_EQ(read(ends[0], &go, 1), 1);
+
+	ASSERT_EQ(node.post(IBV_WR_RDMA_READ, 0, 600000, &peer), 0);
+	EXPECT_EQ(node.poll().status, IBV_WC_SUCCESS);
+	expected.fill(33);
+	EXPECT_EQ(memcmp(node.buffer.data(), expected.buffer.data(), 600000), 0);
+
+	kill(child, SIGKILL);
+	waitpid(child, nullptr, 0);
+	ASSERT_EQ(node.post(IBV_WR_RDMA_WRITE, 0, 4096, &peer), 0);
+	EXPECT_EQ(node.poll().status, IBV_WC_RETRY_EXC_ERR);
+	close(ends[0]);
+}
+
+} // namespace sirdma::twin::test

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Programs: found as a shell would, and whether a library can be preloaded into them. */
+#pragma once
+
+#include <string>
+
+namespace sirdma::cli
+{
+
+/* Path of program @name; empty with errno. */
+std::string find_program(const std::string &name);
+
+enum class Preload {
+	possible,
+	is_static, /* no dynamic loader */
+	is_privileged, /* set-user-id, set-group-id or file capabilities: the loader ignores the environment */
+	is_foreign, /* another architecture */
+};
+
+Preload can_preload(const std::string &path);
+
+} // namespace sirdma::cli

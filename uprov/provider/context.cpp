@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "context.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include <sirdma/shadow.h>
+#include <sirdma/wqe.h>
+
+#include "command.hpp"
+#include "page_buffer.hpp"
+#include "pd.hpp"
+#include "verbs.hpp"
+
+namespace sirdma
+{
+
+constinit const verbs_context_ops context_ops = [] {
+	verbs_context_ops ops{};
+
+	ops.alloc_parent_domain = alloc_parent_domain;
+	ops.alloc_pd = alloc_pd;
+	ops.alloc_td = alloc_td;
+	ops.cq_event = cq_event;
+	ops.create_cq = create_cq;
+	ops.create_cq_ex = create_cq_ex;
+	ops.create_qp = create_qp;
+	ops.create_qp_ex = create_qp_ex;
+	ops.dealloc_pd = dealloc_pd;
+	ops.dealloc_td = dealloc_td;
+	ops.dereg_mr = dereg_mr;
+	ops.destroy_cq = destroy_cq;
+	ops.destroy_qp = destroy_qp;
+	ops.free_context = free_context;
+	ops.modify_qp = modify_qp;
+	ops.poll_cq = poll_cq;
+	ops.post_recv = post_recv;
+	ops.post_send = post_send;
+	ops.query_device_ex = query_device_ex;
+	ops.query_port = query_port;
+	ops.query_qp = query_qp;
+	ops.reg_mr = reg_mr;
+	ops.req_notify_cq = req_notify_cq;
+	ops.rereg_mr = rereg_mr;
+	return ops;
+}();
+
+namespace
+{
+
+/* The driver's limits, not trusted further than our own layouts reach. */
+Limits limits_from(const sirdma_alloc_ucontext_resp &resp) noexcept
+{
+	Limits l{};
+
+	l.max_sge = std::min<uint32_t>(resp.max_hw_wq_frags, SIRDMA_MAX_SGE);
+	l.max_read_sge = std::min<uint32_t>(resp.max_hw_read_sges, SIRDMA_MAX_READ_SGE);
+	l.max_inline = std::min<uint32_t>(resp.max_hw_inline, SIRDMA_MAX_INLINE);
+	l.max_sq_quanta = std::min<uint32_t>(resp.max_hw_wq_quanta, SIRDMA_MAX_WQ_QUANTA);
+	l.max_rq_quanta = std::min<uint32_t>(resp.max_hw_rq_quanta, SIRDMA_MAX_WQ_QUANTA);
+	l.min_wq_quanta = resp.comp_mask & SIRDMA_UCTX_MIN_HW_WQ_SIZE ? resp.min_hw_wq_size :
+									SIRDMA_MIN_WQ_QUANTA;
+	l.max_cq_size = std::min<uint32_t>(resp.max_hw_cq_size, SIRDMA_CQ_SHADOW_CQEIDX);
+	l.min_cq_size = resp.min_hw_cq_size;
+	return l;
+}
+
+int get_context(Context &ctx, sirdma_alloc_ucontext_resp &answer) noexcept
+{
+	GetContextRequest req;
+	GetContextResponse resp;
+
+	req.drv.userspace_ver = SIRDMA_ABI_VERSION;
+	req.drv.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_KICK;
+	if (const int err = ibv_cmd_get_context(&ctx.base, &req.cmd, sizeof(req), resp.kernel(),
+						sizeof(resp)))
+		return err;
+	answer = resp.drv;
+	/* Ring sizes are agreed on from raw attributes; older drivers want them precooked. */
+	if (!(answer.comp_mask & SIRDMA_UCTX_USE_RAW_ATTR) || answer.hw_rev != SIRDMA_HW_REV_GEN2)
+		return EOPNOTSUPP;
+	return 0;
+}
+
+int open_context(Context &ctx, int cmd_fd) noexcept
+{
+	sirdma_alloc_ucontext_resp resp{};
+
+	if (const int err = get_context(ctx, resp))
+		return err;
+	ctx.limits = limits_from(resp);
+	ctx.kick = resp.comp_mask & SIRDMA_UCTX_KICK;
+	ctx.cq_shadow_apart = resp.feature_flags & SIRDMA_FEATURE_CQ_RESIZE;
+
+	const char *env = getenv("SIRDMA_SINGLE_THREADED");
+	ctx.single_threaded = env && !strcmp(env, "1");
+
+	verbs_set_ops(&ctx.base, &context_ops);
+
+	PageBuffer page = PageBuffer::device(cmd_fd, static_cast<off_t>(resp.db_mmap_key),
+					     sizeof(sirdma_db_page));
+	if (!page)
+		return errno;
+
+	ibv_pd *pd = alloc_pd(&ctx.base.context);
+	if (!pd)
+		return errno;
+	pd->context = &ctx.base.context;
+	ctx.pd = &Pd::of(pd);
+	ctx.doorbell = reinterpret_cast<sirdma_db_page *>(page.release());
+	return 0;
+}
+
+} // namespace
+
+verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *) noexcept
+{
+	const uint32_t driver_id = reinterpret_cast<Device *>(device)->driver_id;
+	/* Owns cmd_fd from here on; a null offset says that verbs_context comes first. */
+	auto *ctx = static_cast<Context *>(
+		_verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context), nullptr, driver_id));
+
+	if (!ctx)
+		return nullptr;
+	if (const int err = open_context(*ctx, cmd_fd)) {
+		verbs_uninit_context(&ctx->base);
+		free(ctx);
+		errno = err;
+		return nullptr;
+	}
+	return &ctx->base;
+}
+
+void free_context(ibv_context *context) noexcept
+{
+	Context &ctx = Context::of(context);
+
+	dealloc_pd(&ctx.pd->base);
+	PageBuffer::adopt(ctx.doorbell, sizeof(sirdma_db_page));
+	verbs_uninit_context(&ctx.base);
+	free(&ctx);
+}
+
+int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
+		    ibv_device_attr_ex *attr, size_t attr_size) noexcept
+{
+	ib_uverbs_ex_query_device_resp resp{};
+	size_t resp_size = sizeof(resp);
+
+	if (const int err =
+		    ibv_cmd_query_device_any(context, input, attr, attr_size, &resp, &resp_size))
+		return err;
+
+	const uint64_t version = resp.base.fw_ver;
+
+	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver), "%u.%u.%u",
+		 static_cast<unsigned>(version >> 32 & 0xffff),
+		 static_cast<unsigned>(version >> 16 & 0xffff),
+		 static_cast<unsigned>(version & 0xffff));
+	return 0;
+}
+
+int query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr) noexcept
+{
+	verbs_cmd<ib_uverbs_query_port> cmd{};
+
+	return ibv_cmd_query_port(context, port_num, attr, &cmd, sizeof(cmd));
+}
+
+} // namespace sirdma

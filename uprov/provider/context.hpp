@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The opened device.
+ */
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <sirdma/abi.h>
+#include <sirdma/regs.h>
+
+#include "ibverbs_private.hpp"
+
+namespace sirdma
+{
+
+struct Pd;
+
+/* A device in the library's list. */
+struct Device {
+	verbs_device base;
+	uint32_t driver_id; /* what the kernel wants to see in every ioctl */
+};
+
+/* What the driver said the rings may be; clipped to what the layouts can hold. */
+struct Limits {
+	uint32_t max_sge;
+	uint32_t max_read_sge;
+	uint32_t max_inline; /* bytes */
+	uint32_t max_sq_quanta;
+	uint32_t max_rq_quanta;
+	uint32_t min_wq_quanta;
+	uint32_t max_cq_size; /* elements of the ring */
+	uint32_t min_cq_size;
+};
+
+/* The library allocates it zeroed and knows only the first member. */
+struct Context {
+	verbs_context base;
+	Limits limits;
+	bool kick; /* the device keeps need_kick words */
+	bool cq_shadow_apart; /* the CQ shadow area is a registration of its own */
+	bool single_threaded; /* SIRDMA_SINGLE_THREADED=1 */
+	sirdma_db_page *doorbell;
+	Pd *pd; /* for the registrations of CQ memory */
+
+	static Context &of(ibv_context *context) noexcept
+	{
+		return *reinterpret_cast<Context *>(reinterpret_cast<uint8_t *>(context) -
+						    offsetof(verbs_context, context));
+	}
+};
+
+static_assert(std::is_trivially_default_constructible_v<Context> &&
+	      std::is_standard_layout_v<Context>);
+
+extern const verbs_context_ops context_ops;
+
+} // namespace sirdma

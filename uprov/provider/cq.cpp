@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "cq.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <utility>
+
+#include "command.hpp"
+#include "pd.hpp"
+#include "verbs.hpp"
+
+namespace sirdma
+{
+
+namespace
+{
+
+/* Ring elements for @cqe completions: one stays free, and immediate data takes a second one. */
+uint64_t ring_size(uint32_t cqe, const Limits &limits) noexcept
+{
+	return std::max<uint64_t>((uint64_t{cqe} + 1) * 2,
+				  std::max<uint32_t>(limits.min_cq_size, 4));
+}
+
+/* Fields of the extended poll: all but time stamps and what other devices put into CQEs. */
+constexpr uint64_t supported_wc_flags = IBV_WC_STANDARD_FLAGS;
+
+} // namespace
+
+Cq::Cq(PageBuffer ring, PageBuffer shadow, sirdma_cq_shadow *shadow_area, uint32_t size,
+       bool locked) noexcept
+	: CqBase{}, ring_(std::move(ring)), shadow_(std::move(shadow)), shadow_area_(shadow_area),
+	  queue_({reinterpret_cast<sirdma_cqe *>(ring_.data()), size}, shadow_area, locked)
+{
+}
+
+int Cq::register_memory(Context &context) noexcept
+{
+	const size_t ring_bytes = round_to_pages(queue_.capacity() * sizeof(sirdma_cqe));
+	sirdma_mem_reg_req what{};
+
+	what.reg_type = SIRDMA_MEMREG_CQ;
+	what.cq_pages = static_cast<uint16_t>(ring_bytes / hw_page_size);
+
+	const size_t bytes = shadow_ ? ring_bytes : ring_bytes + SIRDMA_SHADOW_SIZE;
+
+	if (const int err = ring_registration_.open(&context.pd->base, ring_, bytes, what))
+		return err;
+	if (!shadow_)
+		return 0;
+	what.cq_pages = 1;
+	return shadow_registration_.open(&context.pd->base, shadow_, SIRDMA_SHADOW_SIZE, what);
+}
+
+int Cq::create_in_kernel(Context &context, const ibv_cq_init_attr_ex &attr) noexcept
+{
+	CreateCqRequest req;
+	CreateCqResponse resp;
+
+	req.drv.user_cq_buf = reinterpret_cast<uintptr_t>(ring_.data());
+	req.drv.user_shadow_area = reinterpret_cast<uintptr_t>(shadow_area_);
+	if (const int err = ibv_cmd_create_cq(&context.base.context,
+					      static_cast<int>(queue_.capacity()), attr.channel,
+					      static_cast<int>(attr.comp_vector), &cq, &req.cmd,
+					      sizeof(req), resp.kernel(), sizeof(resp)))
+		return err;
+	cq.cqe = static_cast<int>(attr.cqe);
+	queue_.attach(context.doorbell, resp.drv.cq_id);
+	return 0;
+}
+
+Cq *Cq::create(Context &context, const ibv_cq_init_attr_ex &attr, bool locked) noexcept
+{
+	const uint64_t size = ring_size(attr.cqe, context.limits);
+
+	if (attr.cqe < 1 || size > context.limits.max_cq_size) {
+		errno = EINVAL;
+		return nullptr;
+	}
+
+	const size_t ring_bytes = round_to_pages(size * sizeof(sirdma_cqe));
+	const bool apart = context.cq_shadow_apart;
+	PageBuffer ring =
+		PageBuffer::anonymous(apart ? ring_bytes : ring_bytes + SIRDMA_SHADOW_SIZE);
+	PageBuffer shadow = apart ? PageBuffer::anonymous(SIRDMA_SHADOW_SIZE) : PageBuffer{};
+
+	if (!ring || (apart && !shadow))
+		return nullptr;
+
+	auto *area = reinterpret_cast<sirdma_cq_shadow *>(apart ? shadow.data() :
+								  ring.data() + ring_bytes);
+	auto *cq = new (std::nothrow)
+		Cq(std::move(ring), std::move(shadow), area, static_cast<uint32_t>(size), locked);
+
+	if (!cq) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+
+	int err = cq->register_memory(context);
+	if (!err)
+		err = cq->create_in_kernel(context, attr);
+	if (err) {
+		delete cq;
+		errno = err;
+		return nullptr;
+	}
+	return cq;
+}
+
+ibv_cq *create_cq(ibv_context *ibctx, int cqe, ibv_comp_channel *channel, int comp_vector) noexcept
+{
+	Context &context = Context::of(ibctx);
+	ibv_cq_init_attr_ex attr{};
+
+	attr.cqe = cqe < 0 ? 0 : static_cast<uint32_t>(cqe);
+	attr.channel = channel;
+	attr.comp_vector = static_cast<uint32_t>(comp_vector);
+
+	Cq *cq = Cq::create(context, attr, !context.single_threaded);
+
+	return cq ? &cq->cq : nullptr;
+}
+
+ibv_cq_ex *create_cq_ex(ibv_context *ibctx, ibv_cq_init_attr_ex *attr) noexcept
+{
+	Context &context = Context::of(ibctx);
+	constexpr uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+	const uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
+	bool locked = !context.single_threaded;
+
+	if ((attr->comp_mask & ~known) || (attr->wc_flags & ~supported_wc_flags) ||
+	    (flags & ~static_cast<uint32_t>(IBV_CREATE_CQ_ATTR_SINGLE_THREADED))) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	if (flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED)
+		locked = false;
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
+		if (!attr->parent_domain || !Pd::of(attr->parent_domain).contained) {
+			errno = EINVAL;
+			return nullptr;
+		}
+		locked = locked && Pd::of(attr->parent_domain).locked();
+	}
+
+	Cq *cq = Cq::create(context, *attr, locked);
+
+	if (!cq)
+		return nullptr;
+	cq->enable_extended_poll(attr->wc_flags);
+	return &cq->ex;
+}
+
+int destroy_cq(ibv_cq *ibcq) noexcept
+{
+	if (const int err = ibv_cmd_destroy_cq(ibcq))
+		return err;
+	delete &Cq::of(ibcq);
+	return 0;
+}
+
+int poll_cq(ibv_cq *ibcq, int num_entries, ibv_wc *wc) noexcept
+{
+	if (num_entries <= 0)
+		return 0;
+	return Cq::of(ibcq).queue().poll({wc, static_cast<size_t>(num_entries)});
+}
+
+int req_notify_cq(ibv_cq *ibcq, int solicited_only) noexcept
+{
+	Cq::of(ibcq).queue().arm(solicited_only != 0);
+	return 0;
+}
+
+void cq_event(ibv_cq *ibcq) noexcept
+{
+	Cq::of(ibcq).queue().event_taken();
+}
+
+} // namespace sirdma

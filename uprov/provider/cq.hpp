@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#pragma once
+
+#include "completion_queue.hpp"
+#include "context.hpp"
+#include "mr.hpp"
+#include "page_buffer.hpp"
+
+namespace sirdma
+{
+
+/* The verbs object must come first: libibverbs hands out its address. */
+struct CqBase {
+	union {
+		ibv_cq_ex ex;
+		ibv_cq cq;
+	};
+};
+
+class Cq : public CqBase {
+public:
+	/* Ring of @size elements for @cqe completions; null with errno set. */
+	static Cq *create(Context &context, const ibv_cq_init_attr_ex &attr, bool locked) noexcept;
+
+	static Cq &of(ibv_cq *cq) noexcept
+	{
+		return *static_cast<Cq *>(reinterpret_cast<CqBase *>(cq));
+	}
+
+	static Cq &of(ibv_cq_ex *cq) noexcept
+	{
+		return *static_cast<Cq *>(reinterpret_cast<CqBase *>(cq));
+	}
+
+	CompletionQueue &queue() noexcept { return queue_; }
+
+	/* Install the extended poll; @wc_flags says which fields are read. */
+	void enable_extended_poll(uint64_t wc_flags) noexcept;
+
+	/* The completion the extended poll stands at. */
+	Completion current{};
+
+private:
+	Cq(PageBuffer ring, PageBuffer shadow, sirdma_cq_shadow *shadow_area, uint32_t size,
+	   bool locked) noexcept;
+	int register_memory(Context &context) noexcept;
+	int create_in_kernel(Context &context, const ibv_cq_init_attr_ex &attr) noexcept;
+
+	/* Members go in reverse order: registrations before the memory below them. */
+	PageBuffer ring_;
+	PageBuffer shadow_; /* empty where the shadow area follows the ring */
+	sirdma_cq_shadow *shadow_area_;
+	CompletionQueue queue_;
+	RingRegistration ring_registration_;
+	RingRegistration shadow_registration_;
+};
+
+} // namespace sirdma

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Extended CQ polling: start, next, end, and one reader per field.
+ */
+#include <cerrno>
+#include <endian.h>
+
+#include "cq.hpp"
+
+namespace sirdma
+{
+
+namespace
+{
+
+/* wr_id and status are members of the verbs object; the rest is read through calls. */
+void stand_at_current(Cq &cq) noexcept
+{
+	cq.ex.wr_id = cq.current.wr_id;
+	cq.ex.status = cq.current.status;
+}
+
+int start_poll(ibv_cq_ex *ex, ibv_poll_cq_attr *attr) noexcept
+{
+	Cq &cq = Cq::of(ex);
+
+	if (attr->comp_mask)
+		return EINVAL;
+	if (!cq.queue().begin(cq.current))
+		return ENOENT;
+	stand_at_current(cq);
+	return 0;
+}
+
+int next_poll(ibv_cq_ex *ex) noexcept
+{
+	Cq &cq = Cq::of(ex);
+
+	if (!cq.queue().next(cq.current))
+		return ENOENT;
+	stand_at_current(cq);
+	return 0;
+}
+
+void end_poll(ibv_cq_ex *ex) noexcept
+{
+	Cq::of(ex).queue().end();
+}
+
+ibv_wc_opcode read_opcode(ibv_cq_ex *ex) noexcept
+{
+	return Cq::of(ex).current.opcode;
+}
+
+uint32_t read_vendor_err(ibv_cq_ex *ex) noexcept
+{
+	return Cq::of(ex).current.vendor_err;
+}
+
+uint32_t read_byte_len(ibv_cq_ex *ex) noexcept
+{
+	return Cq::of(ex).current.byte_len;
+}
+
+/* Immediate data in network order, or the invalidated rkey as it is. */
+__be32 read_imm_data(ibv_cq_ex *ex) noexcept
+{
+	const Completion &c = Cq::of(ex).current;
+
+	return c.wc_flags & IBV_WC_WITH_INV ? c.imm : htobe32(c.imm);
+}
+
+uint32_t read_qp_num(ibv_cq_ex *ex) noexcept
+{
+	return Cq::of(ex).current.qp_num;
+}
+
+uint32_t read_src_qp(ibv_cq_ex *ex) noexcept
+{
+	return Cq::of(ex).current.src_qp;
+}
+
+unsigned int read_wc_flags(ibv_cq_ex *ex) noexcept
+{
+	return Cq::of(ex).current.wc_flags;
+}
+
+uint32_t read_slid(ibv_cq_ex *) noexcept
+{
+	return 0;
+}
+
+uint8_t read_sl(ibv_cq_ex *) noexcept
+{
+	return 0;
+}
+
+uint8_t read_dlid_path_bits(ibv_cq_ex *) noexcept
+{
+	return 0;
+}
+
+} // namespace
+
+void Cq::enable_extended_poll(uint64_t wc_flags) noexcept
+{
+	ex.start_poll = start_poll;
+	ex.next_poll = next_poll;
+	ex.end_poll = end_poll;
+	ex.read_opcode = read_opcode;
+	ex.read_vendor_err = read_vendor_err;
+	ex.read_wc_flags = read_wc_flags;
+	if (wc_flags & IBV_WC_EX_WITH_BYTE_LEN)
+		ex.read_byte_len = read_byte_len;
+	if (wc_flags & IBV_WC_EX_WITH_IMM)
+		ex.read_imm_data = read_imm_data;
+	if (wc_flags & IBV_WC_EX_WITH_QP_NUM)
+		ex.read_qp_num = read_qp_num;
+	if (wc_flags & IBV_WC_EX_WITH_SRC_QP)
+		ex.read_src_qp = read_src_qp;
+	if (wc_flags & IBV_WC_EX_WITH_SLID)
+		ex.read_slid = read_slid;
+	if (wc_flags & IBV_WC_EX_WITH_SL)
+		ex.read_sl = read_sl;
+	if (wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS)
+		ex.read_dlid_path_bits = read_dlid_path_bits;
+}
+
+} // namespace sirdma

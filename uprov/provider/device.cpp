@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Registration with libibverbs and the search for devices of ours.
+ */
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "context.hpp"
+#include "verbs.hpp"
+
+namespace sirdma
+{
+
+namespace
+{
+
+/* RDMA_DRIVER_UNKNOWN: found in sysfs, where there is no driver id. */
+constexpr uint32_t driver_unknown = 0;
+
+/* What our driver's sysfs attribute hca_type begins with. */
+constexpr char hca_type[] = "SIRDMA";
+
+const verbs_match_ent match_table[] = {
+	{.driver_data = nullptr,
+	 .u = {.driver_id = SIRDMA_DRIVER_ID},
+	 .vendor = 0,
+	 .device = 0,
+	 .kind = VERBS_MATCH_DRIVER_ID},
+	{.driver_data = nullptr,
+	 .u = {.modalias = nullptr},
+	 .vendor = 0,
+	 .device = 0,
+	 .kind = VERBS_MATCH_SENTINEL},
+};
+
+bool has_our_hca_type(const verbs_sysfs_dev &dev) noexcept
+{
+	char path[sizeof(dev.ibdev_path) + sizeof("/hca_type")];
+	char value[sizeof(hca_type) - 1];
+
+	snprintf(path, sizeof(path), "%s/hca_type", dev.ibdev_path);
+
+	const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return false;
+	const ssize_t n = read(fd, value, sizeof(value));
+	close(fd);
+	return n == static_cast<ssize_t>(sizeof(value)) && !memcmp(value, hca_type, sizeof(value));
+}
+
+/*
+ * Called for every device no other provider claimed. A known driver id decides
+ * alone, so that neither a name nor a sysfs file can make us drive another
+ * vendor's device.
+ */
+bool match_device(verbs_sysfs_dev *dev) noexcept
+{
+	if (dev->driver_id != driver_unknown)
+		return dev->driver_id == SIRDMA_DRIVER_ID;
+	return has_our_hca_type(*dev);
+}
+
+verbs_device *alloc_device(verbs_sysfs_dev *dev) noexcept
+{
+	/* The library expects the struct zeroed. */
+	auto *device = static_cast<Device *>(calloc(1, sizeof(Device)));
+
+	if (!device)
+		return nullptr;
+	const bool by_netlink = dev->ibdev_idx >= 0;
+	device->driver_id = by_netlink ? dev->driver_id : SIRDMA_DRIVER_ID;
+	return &device->base;
+}
+
+void uninit_device(verbs_device *device) noexcept
+{
+	free(device);
+}
+
+constexpr verbs_device_ops device_ops = {
+	.name = "sirdma",
+	.match_min_abi_version = SIRDMA_ABI_VERSION,
+	.match_max_abi_version = SIRDMA_ABI_VERSION,
+	.match_table = match_table,
+	.static_providers = nullptr,
+	.match_device = match_device,
+	.alloc_context = alloc_context,
+	.import_context = nullptr,
+	.alloc_device = alloc_device,
+	.uninit_device = uninit_device,
+};
+
+__attribute__((constructor)) void register_provider() noexcept
+{
+	verbs_register_driver_34(&device_ops);
+}
+
+} // namespace
+
+} // namespace sirdma

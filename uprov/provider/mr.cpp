@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "mr.hpp"
+
+#include <cerrno>
+#include <cstdint>
+#include <new>
+
+#include "command.hpp"
+#include "verbs.hpp"
+
+namespace sirdma
+{
+
+namespace
+{
+
+/* Registers with the driver; fills @mr. 0 or errno. */
+int register_memory(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access,
+		    const sirdma_mem_reg_req &what, verbs_mr &mr) noexcept
+{
+	RegMrRequest req;
+	ib_uverbs_reg_mr_resp resp{};
+
+	req.drv = what;
+	return ibv_cmd_reg_mr(pd, addr, length, hca_va, access, &mr, &req.cmd, sizeof(req), &resp,
+			      sizeof(resp));
+}
+
+constexpr sirdma_mem_reg_req user_memory = {
+	.reg_type = SIRDMA_MEMREG_MEM,
+	.cq_pages = 0,
+	.rq_pages = 0,
+	.sq_pages = 0,
+};
+
+} // namespace
+
+int RingRegistration::open(ibv_pd *pd, const PageBuffer &memory, size_t bytes,
+			   const sirdma_mem_reg_req &what) noexcept
+{
+	const int err = register_memory(pd, memory.data(), bytes,
+					reinterpret_cast<uintptr_t>(memory.data()),
+					IBV_ACCESS_LOCAL_WRITE, what, mr_);
+
+	open_ = !err;
+	return err;
+}
+
+RingRegistration::~RingRegistration()
+{
+	if (open_)
+		ibv_cmd_dereg_mr(&mr_);
+}
+
+ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access) noexcept
+{
+	auto *mr = new (std::nothrow) verbs_mr{};
+
+	if (!mr) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int err = register_memory(pd, addr, length, hca_va, access, user_memory, *mr)) {
+		delete mr;
+		errno = err;
+		return nullptr;
+	}
+	return &mr->mr;
+}
+
+int rereg_mr(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length, int access) noexcept
+{
+	ReregMrRequest req;
+	ib_uverbs_rereg_mr_resp resp{};
+
+	req.drv = user_memory;
+	return ibv_cmd_rereg_mr(mr, static_cast<uint32_t>(flags), addr, length,
+				reinterpret_cast<uintptr_t>(addr), access, pd, &req.cmd,
+				sizeof(req), &resp, sizeof(resp));
+}
+
+int dereg_mr(verbs_mr *mr) noexcept
+{
+	if (const int err = ibv_cmd_dereg_mr(mr))
+		return err;
+	delete mr;
+	return 0;
+}
+
+} // namespace sirdma

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "page_buffer.hpp"
+
+#include <cerrno>
+#include <sys/mman.h>
+#include <utility>
+
+#include "ibverbs_private.hpp"
+
+namespace sirdma
+{
+
+PageBuffer::PageBuffer(PageBuffer &&other) noexcept
+	: base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0))
+{
+}
+
+PageBuffer &PageBuffer::operator=(PageBuffer &&other) noexcept
+{
+	if (this != &other) {
+		reset();
+		base_ = std::exchange(other.base_, nullptr);
+		size_ = std::exchange(other.size_, 0);
+	}
+	return *this;
+}
+
+PageBuffer::~PageBuffer()
+{
+	reset();
+}
+
+void PageBuffer::reset() noexcept
+{
+	if (!base_)
+		return;
+	ibv_dofork_range(base_, size_);
+	munmap(base_, size_);
+	base_ = nullptr;
+	size_ = 0;
+}
+
+uint8_t *PageBuffer::release() noexcept
+{
+	size_ = 0;
+	return std::exchange(base_, nullptr);
+}
+
+PageBuffer PageBuffer::adopt(void *base, size_t bytes) noexcept
+{
+	return PageBuffer(static_cast<uint8_t *>(base), bytes);
+}
+
+PageBuffer PageBuffer::map(int fd, off_t offset, size_t bytes, int flags) noexcept
+{
+	const size_t size = round_to_pages(bytes);
+	void *base = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, fd, offset);
+
+	if (base == MAP_FAILED)
+		return {};
+	if (const int err = ibv_dontfork_range(base, size)) {
+		munmap(base, size);
+		errno = err > 0 ? err : ENOMEM;
+		return {};
+	}
+	return PageBuffer(static_cast<uint8_t *>(base), size);
+}
+
+PageBuffer PageBuffer::anonymous(size_t bytes) noexcept
+{
+	return map(-1, 0, bytes, MAP_PRIVATE | MAP_ANONYMOUS);
+}
+
+PageBuffer PageBuffer::device(int fd, off_t offset, size_t bytes) noexcept
+{
+	return map(fd, offset, bytes, MAP_SHARED);
+}
+
+} // namespace sirdma

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Memory in pages: ring buffers of our own and windows of the device file.
+ * Both are kept out of children when the application asked for fork safety.
+ */
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <sys/types.h>
+
+namespace sirdma
+{
+
+inline constexpr size_t hw_page_size = 4096;
+
+/* @bytes rounded up to whole device pages. */
+constexpr size_t round_to_pages(size_t bytes) noexcept
+{
+	return (bytes + hw_page_size - 1) & ~(hw_page_size - 1);
+}
+
+class PageBuffer {
+public:
+	PageBuffer() noexcept = default;
+	~PageBuffer();
+	PageBuffer(PageBuffer &&other) noexcept;
+	PageBuffer &operator=(PageBuffer &&other) noexcept;
+
+	/* Zeroed anonymous memory; empty with errno set when there is none. */
+	static PageBuffer anonymous(size_t bytes) noexcept;
+	/* @bytes of @fd at @offset, shared with the kernel; empty with errno set on failure. */
+	static PageBuffer device(int fd, off_t offset, size_t bytes) noexcept;
+
+	explicit operator bool() const noexcept { return base_ != nullptr; }
+
+	uint8_t *data() const noexcept { return base_; }
+
+	size_t size() const noexcept { return size_; }
+
+	/* Give up ownership, for storage that cannot hold a destructor. */
+	uint8_t *release() noexcept;
+	/* Take back what release() gave away. */
+	static PageBuffer adopt(void *base, size_t bytes) noexcept;
+
+private:
+	PageBuffer(uint8_t *base, size_t size) noexcept : base_(base), size_(size) {}
+
+	static PageBuffer map(int fd, off_t offset, size_t bytes, int flags) noexcept;
+	void reset() noexcept;
+
+	uint8_t *base_ = nullptr;
+	size_t size_ = 0;
+};
+
+} // namespace sirdma

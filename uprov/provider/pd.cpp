@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "pd.hpp"
+
+#include <cerrno>
+#include <new>
+
+#include "command.hpp"
+#include "verbs.hpp"
+
+namespace sirdma
+{
+
+ibv_pd *alloc_pd(ibv_context *context) noexcept
+{
+	auto *pd = new (std::nothrow) Pd;
+	verbs_cmd<ib_uverbs_alloc_pd> cmd{};
+	AllocPdResponse resp;
+
+	if (!pd) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int err = ibv_cmd_alloc_pd(context, &pd->base, &cmd, sizeof(cmd), resp.kernel(),
+					     sizeof(resp))) {
+		delete pd;
+		errno = err;
+		return nullptr;
+	}
+	pd->pd_id = resp.drv.pd_id;
+	return &pd->base;
+}
+
+ibv_pd *alloc_parent_domain(ibv_context *, ibv_parent_domain_init_attr *attr) noexcept
+{
+	if (!attr->pd) {
+		errno = EINVAL;
+		return nullptr;
+	}
+	if (attr->comp_mask) { /* allocators and their context */
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+
+	auto *parent = new (std::nothrow) Pd;
+
+	if (!parent) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	parent->contained = &Pd::of(attr->pd);
+	parent->base.context = attr->pd->context;
+	parent->base.handle = attr->pd->handle;
+	parent->pd_id = parent->contained->pd_id;
+	parent->contained->users.fetch_add(1);
+	if (attr->td) {
+		parent->td = &Td::of(attr->td);
+		parent->td->users.fetch_add(1);
+	}
+	return &parent->base;
+}
+
+int dealloc_pd(ibv_pd *ibpd) noexcept
+{
+	Pd &pd = Pd::of(ibpd);
+
+	if (pd.users.load())
+		return EBUSY;
+	if (pd.contained) {
+		pd.contained->users.fetch_sub(1);
+		if (pd.td)
+			pd.td->users.fetch_sub(1);
+	} else if (const int err = ibv_cmd_dealloc_pd(ibpd)) {
+		return err;
+	}
+	delete &pd;
+	return 0;
+}
+
+ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr) noexcept
+{
+	if (attr->comp_mask) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+
+	auto *td = new (std::nothrow) Td;
+
+	if (!td) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	td->base.context = context;
+	return &td->base;
+}
+
+int dealloc_td(ibv_td *ibtd) noexcept
+{
+	Td &td = Td::of(ibtd);
+
+	if (td.users.load())
+		return EBUSY;
+	delete &td;
+	return 0;
+}
+
+} // namespace sirdma

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "qp.hpp"
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "command.hpp"
+#include "cq.hpp"
+#include "pd.hpp"
+#include "verbs.hpp"
+#include "wqe.hpp"
+
+namespace sirdma
+{
+
+namespace
+{
+
+/* Quanta of a ring for @wrs requests of 1 << @shift quanta; 0 when they are too many. */
+uint32_t ring_quanta(uint32_t wrs, uint32_t shift, uint32_t reserved, uint32_t min,
+		     uint32_t max) noexcept
+{
+	const uint64_t wanted = (uint64_t{wrs} << shift) + reserved;
+
+	if (wanted > max)
+		return 0;
+	const uint32_t quanta =
+		std::max(std::bit_ceil(static_cast<uint32_t>(wanted)), std::bit_ceil(min) << shift);
+	return quanta <= max ? quanta : 0;
+}
+
+} // namespace
+
+bool QpGeometry::compute(const ibv_qp_cap &cap, const Limits &limits, QpGeometry &out) noexcept
+{
+	if (cap.max_send_sge > limits.max_sge || cap.max_recv_sge > limits.max_sge ||
+	    cap.max_inline_data > limits.max_inline)
+		return false;
+	/* One fragment more: immediate data takes the place of the first. */
+	out.sq_shift = wqe_shift(cap.max_send_sge + 1, cap.max_inline_data);
+	out.rq_shift = wqe_shift(cap.max_recv_sge, 0);
+	out.sq_quanta = ring_quanta(cap.max_send_wr, out.sq_shift, SIRDMA_SQ_RSVD_QUANTA,
+				    limits.min_wq_quanta, limits.max_sq_quanta);
+	out.rq_quanta = ring_quanta(cap.max_recv_wr, out.rq_shift, SIRDMA_RQ_RSVD_WQES,
+				    limits.min_wq_quanta, limits.max_rq_quanta);
+	return out.sq_quanta && out.rq_quanta;
+}
+
+QueuePairMemory Qp::layout() noexcept
+{
+	uint8_t *base = memory_.data();
+
+	return {
+		.sq = {reinterpret_cast<sirdma_wqe *>(base), geometry_.sq_quanta},
+		.rq = {reinterpret_cast<sirdma_wqe *>(base + geometry_.sq_bytes()),
+		       geometry_.rq_quanta},
+		.send_slots = {slots_.get(), geometry_.sq_quanta},
+		.recv_wr_ids = {wr_ids_.get(), geometry_.rq_quanta >> geometry_.rq_shift},
+		.recv_shift = geometry_.rq_shift,
+		.shadow = reinterpret_cast<sirdma_qp_shadow *>(base + geometry_.sq_bytes() +
+							       geometry_.rq_bytes()),
+	};
+}
+
+Qp::Qp(PageBuffer memory, std::unique_ptr<SendSlot[]> slots, std::unique_ptr<uint64_t[]> wr_ids,
+       const QpGeometry &geometry, const SendLimits &limits, uint32_t max_recv_sge,
+       bool locked) noexcept
+	: QpBase{.reserved = {}}, geometry_(geometry), memory_(std::move(memory)),
+	  slots_(std::move(slots)), wr_ids_(std::move(wr_ids)),
+	  queues_(layout(), limits, max_recv_sge, locked)
+{
+}
+
+int Qp::register_memory(ibv_pd *pd) noexcept
+{
+	sirdma_mem_reg_req what{};
+
+	what.reg_type = SIRDMA_MEMREG_QP;
+	what.sq_pages = static_cast<uint16_t>(geometry_.sq_bytes() / hw_page_size);
+	what.rq_pages = static_cast<uint16_t>(geometry_.rq_bytes() / hw_page_size);
+	return registration_.open(pd, memory_, geometry_.bytes(), what);
+}
+
+int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
+{
+	CreateQpRequest req;
+	CreateQpResponse resp;
+	const ibv_qp_cap wanted = attr.cap;
+
+	req.drv.user_wqe_bufs = reinterpret_cast<uintptr_t>(memory_.data());
+	req.drv.user_compl_ctx = reinterpret_cast<uintptr_t>(&queues_);
+	if (const int err = ibv_cmd_create_qp(pd, &qp, &attr, &req.cmd, sizeof(req), resp.kernel(),
+					      sizeof(resp)))
+		return err;
+	/* Both sides computed the ring sizes; where they differ, nothing can work. */
+	if (resp.drv.actual_sq_size << geometry_.sq_shift != geometry_.sq_quanta ||
+	    resp.drv.actual_rq_size << geometry_.rq_shift != geometry_.rq_quanta) {
+		ibv_cmd_destroy_qp(&qp);
+		return EPROTO;
+	}
+	qp.qp_num = resp.drv.qp_id;
+	queues_.attach(context.doorbell, resp.drv.qp_id);
+	if (context.kick)
+		queues_.doorbell.kick().prepare(context.base.context.cmd_fd, qp.handle);
+
+	cap_ = wanted;
+	cap_.max_send_wr = geometry_.send_wrs();
+	cap_.max_recv_wr = geometry_.recv_wrs();
+	attr.cap = cap_;
+	return 0;
+}
+
+Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
+{
+	QpGeometry geometry;
+
+	if (attr.qp_type != IBV_QPT_RC || attr.srq) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	if (!attr.send_cq || !attr.recv_cq ||
+	    !QpGeometry::compute(attr.cap, context.limits, geometry)) {
+		errno = EINVAL;
+		return nullptr;
+	}
+
+	const SendLimits limits = {
+		.max_sge = attr.cap.max_send_sge,
+		.max_read_sge = context.limits.max_read_sge,
+		.max_inline = attr.cap.max_inline_data,
+		.signal_all = attr.sq_sig_all != 0,
+	};
+	PageBuffer memory = PageBuffer::anonymous(geometry.bytes());
+	std::unique_ptr<SendSlot[]> slots(new (std::nothrow) SendSlot[geometry.sq_quanta]);
+	std::unique_ptr<uint64_t[]> wr_ids(
+		new (std::nothrow) uint64_t[geometry.rq_quanta >> geometry.rq_shift]);
+
+	if (!memory || !slots || !wr_ids) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+
+	const bool locked = !context.single_threaded && Pd::of(pd).locked();
+	std::unique_ptr<Qp> qp(new (std::nothrow)
+				       Qp(std::move(memory), std::move(slots), std::move(wr_ids),
+					  geometry, limits, attr.cap.max_recv_sge, locked));
+	int err = qp ? qp->register_memory(pd) : ENOMEM;
+
+	if (!err)
+		err = qp->create_in_kernel(context, pd, attr);
+	if (err) {
+		qp.reset(); /* before errno is set: it makes system calls */
+		errno = err;
+		return nullptr;
+	}
+	return qp.release();
+}
+
+void Qp::forget_completions() noexcept
+{
+	Cq::of(qp.send_cq).queue().forget(&queues_);
+	if (qp.recv_cq != qp.send_cq)
+		Cq::of(qp.recv_cq).queue().forget(&queues_);
+}
+
+ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
+{
+	Qp *qp = Qp::create(Context::of(pd->context), pd, *attr);
+
+	return qp ? &qp->qp : nullptr;
+}
+
+int query_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept
+{
+	verbs_cmd<ib_uverbs_query_qp> cmd{};
+	Qp &qp = Qp::of(ibqp);
+
+	if (const int err = ibv_cmd_query_qp(ibqp, attr, attr_mask, init_attr, &cmd, sizeof(cmd)))
+		return err;
+	/* The driver may have moved it, to the error state for one. */
+	if (attr_mask & IBV_QP_STATE)
+		qp.queues().set_state(attr->qp_state);
+	attr->cap = qp.cap();
+	init_attr->cap = qp.cap();
+	return 0;
+}
+
+int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept
+{
+	verbs_cmd<ib_uverbs_modify_qp> cmd{};
+	Qp &qp = Qp::of(ibqp);
+
+	if (const int err = ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd)))
+		return err;
+	if (!(attr_mask & IBV_QP_STATE))
+		return 0;
+	if (attr->qp_state == IBV_QPS_RESET) {
+		qp.forget_completions();
+		qp.queues().reset();
+	}
+	qp.queues().set_state(attr->qp_state);
+	return 0;
+}
+
+int destroy_qp(ibv_qp *ibqp) noexcept
+{
+	Qp &qp = Qp::of(ibqp);
+
+	if (const int err = ibv_cmd_destroy_qp(ibqp))
+		return err;
+	qp.forget_completions();
+	delete &qp;
+	return 0;
+}
+
+int post_send(ibv_qp *ibqp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept
+{
+	QueuePair &queues = Qp::of(ibqp).queues();
+
+	if (const int err = queues.may_send()) [[unlikely]] {
+		*bad_wr = wr;
+		return err;
+	}
+	return queues.send.post(wr, const_cast<const ibv_send_wr **>(bad_wr));
+}
+
+int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept
+{
+	QueuePair &queues = Qp::of(ibqp).queues();
+
+	if (const int err = queues.may_recv()) [[unlikely]] {
+		*bad_wr = wr;
+		return err;
+	}
+	return queues.recv.post(wr, const_cast<const ibv_recv_wr **>(bad_wr));
+}
+
+} // namespace sirdma

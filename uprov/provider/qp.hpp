@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#pragma once
+
+#include <memory>
+
+#include "context.hpp"
+#include "mr.hpp"
+#include "page_buffer.hpp"
+#include "queue_pair.hpp"
+
+namespace sirdma
+{
+
+class Cq;
+struct Pd;
+
+/*
+ * The verbs object must come first, and the library reads its own comp_mask
+ * behind it at a place that depends on the release: room for the larger layout.
+ */
+struct QpBase {
+	union {
+		ibv_qp qp;
+		ibv_qp_ex ex;
+		uint8_t reserved[private_abi::qp_size_max];
+	};
+};
+
+static_assert(sizeof(ibv_qp_ex) <= private_abi::qp_size_max);
+
+/* Sizes of the two rings, computed alike by the driver from the same attributes. */
+struct QpGeometry {
+	uint32_t sq_quanta;
+	uint32_t sq_shift;
+	uint32_t rq_quanta;
+	uint32_t rq_shift;
+
+	/* False when @cap asks for more than @limits allow. */
+	static bool compute(const ibv_qp_cap &cap, const Limits &limits, QpGeometry &out) noexcept;
+
+	uint32_t send_wrs() const noexcept
+	{
+		return (sq_quanta - SIRDMA_SQ_RSVD_QUANTA) >> sq_shift;
+	}
+
+	uint32_t recv_wrs() const noexcept { return (rq_quanta - SIRDMA_RQ_RSVD_WQES) >> rq_shift; }
+
+	size_t sq_bytes() const noexcept
+	{
+		return round_to_pages(size_t{sq_quanta} * SIRDMA_QUANTUM);
+	}
+
+	size_t rq_bytes() const noexcept
+	{
+		return round_to_pages(size_t{rq_quanta} * SIRDMA_QUANTUM);
+	}
+
+	/* SQ, RQ and the shadow area behind them. */
+	size_t bytes() const noexcept { return sq_bytes() + rq_bytes() + SIRDMA_SHADOW_SIZE; }
+};
+
+/* A request of ibv_wr_*() whose data has not been set yet. */
+struct OpenRequest {
+	SendWork work{};
+	bool open = false;
+	int err = 0; /* first error since ibv_wr_start() */
+};
+
+class Qp : public QpBase {
+public:
+	/* Null with errno set. @attr.cap gets what the QP really has. */
+	static Qp *create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept;
+
+	static Qp &of(ibv_qp *qp) noexcept
+	{
+		return *static_cast<Qp *>(reinterpret_cast<QpBase *>(qp));
+	}
+
+	static Qp &of(ibv_qp_ex *qp) noexcept
+	{
+		return *static_cast<Qp *>(reinterpret_cast<QpBase *>(qp));
+	}
+
+	QueuePair &queues() noexcept { return queues_; }
+
+	const ibv_qp_cap &cap() const noexcept { return cap_; }
+
+	/* Offer ibv_wr_*() for the operations in @send_ops (IBV_QP_EX_WITH_*). */
+	void enable_wr_api(uint64_t send_ops) noexcept;
+
+	/* No completion of this QP is reported any more. */
+	void forget_completions() noexcept;
+
+	OpenRequest request; /* under the send queue's lock */
+
+private:
+	Qp(PageBuffer memory, std::unique_ptr<SendSlot[]> slots, std::unique_ptr<uint64_t[]> wr_ids,
+	   const QpGeometry &geometry, const SendLimits &limits, uint32_t max_recv_sge,
+	   bool locked) noexcept;
+	int register_memory(ibv_pd *pd) noexcept;
+	int create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept;
+	QueuePairMemory layout() noexcept;
+
+	/* Members go in reverse order: the registration before the memory below it. */
+	const QpGeometry geometry_;
+	PageBuffer memory_;
+	std::unique_ptr<SendSlot[]> slots_;
+	std::unique_ptr<uint64_t[]> wr_ids_;
+	QueuePair queues_;
+	RingRegistration registration_;
+	ibv_qp_cap cap_{};
+};
+
+} // namespace sirdma

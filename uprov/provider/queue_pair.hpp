@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What posting and polling need of a QP, apart from verbs objects: its address
+ * is the completion context that every CQE echoes.
+ */
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+
+#include "doorbell.hpp"
+#include "recv_queue.hpp"
+#include "send_queue.hpp"
+
+namespace sirdma
+{
+
+struct QueuePairMemory {
+	std::span<sirdma_wqe> sq;
+	std::span<sirdma_wqe> rq;
+	std::span<SendSlot> send_slots;
+	std::span<uint64_t> recv_wr_ids;
+	uint32_t recv_shift;
+	sirdma_qp_shadow *shadow;
+};
+
+class QueuePair {
+public:
+	QueuePair(const QueuePairMemory &memory, const SendLimits &send_limits,
+		  uint32_t max_recv_sge, bool locked) noexcept
+		: send(memory.sq, memory.send_slots, send_limits, doorbell, locked),
+		  recv(memory.rq, memory.recv_wr_ids, memory.recv_shift, max_recv_sge, doorbell,
+		       locked),
+		  shadow_(memory.shadow)
+	{
+	}
+
+	QueuePair(const QueuePair &) = delete;
+	QueuePair &operator=(const QueuePair &) = delete;
+
+	/* The driver gave the QP its number; from here on the device may be told of work. */
+	void attach(sirdma_db_page *page, uint32_t qp_id) noexcept
+	{
+		doorbell.attach(page, shadow_, qp_id);
+	}
+
+	/*
+	 * IBTA C10-96: a send is refused before RTS, a receive in RESET. In the error
+	 * state both are taken and flushed.
+	 */
+	int may_send() const noexcept
+	{
+		switch (state()) {
+		case IBV_QPS_RTS:
+		case IBV_QPS_SQD:
+		case IBV_QPS_SQE:
+		case IBV_QPS_ERR:
+			return 0;
+		default:
+			return EINVAL;
+		}
+	}
+
+	int may_recv() const noexcept { return state() == IBV_QPS_RESET ? EINVAL : 0; }
+
+	ibv_qp_state state() const noexcept { return state_.load(std::memory_order_relaxed); }
+
+	void set_state(ibv_qp_state state) noexcept
+	{
+		state_.store(state, std::memory_order_relaxed);
+	}
+
+	/* RESET: both rings start over at index 0 with the first lap's polarity. */
+	void reset() noexcept
+	{
+		send.reset();
+		recv.reset();
+	}
+
+	QpDoorbell doorbell;
+	SendQueue send;
+	RecvQueue recv;
+
+private:
+	sirdma_qp_shadow *const shadow_;
+	std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
+};
+
+} // namespace sirdma

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Receive queue: WQEs of one fixed stride. The valid bit is the only doorbell.
+ */
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include <infiniband/verbs.h>
+
+#include "doorbell.hpp"
+#include "lock.hpp"
+#include "ring.hpp"
+
+namespace sirdma
+{
+
+class RecvQueue {
+public:
+	/*
+	 * @wr_ids has one element per WQE, a power of two; @ring is zeroed and has
+	 * that many WQEs of 1 << @shift quanta.
+	 */
+	RecvQueue(std::span<sirdma_wqe> ring, std::span<uint64_t> wr_ids, uint32_t shift,
+		  uint32_t max_sge, QpDoorbell &doorbell, bool locked) noexcept;
+
+	/* ibv_post_recv(): 0 or errno with *bad the first request that was not taken. */
+	int post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept;
+
+	/*
+	 * A CQE names quantum @position: @wr_id gets the request there, and it and all
+	 * before it are retired; false when nothing is outstanding there.
+	 */
+	bool complete(uint32_t position, uint64_t &wr_id) noexcept;
+
+	/* Forget everything, as after RESET. The device must not be looking. */
+	void reset() noexcept;
+
+	/* Requests the queue would still take. */
+	uint32_t free_wqes() const noexcept;
+
+	std::span<const sirdma_wqe> ring() const noexcept { return ring_; }
+
+private:
+	int take(const ibv_recv_wr &wr) noexcept;
+
+	QueueLock lock_;
+	RingIndex index_;
+	const std::span<sirdma_wqe> ring_;
+	const std::span<uint64_t> wr_ids_;
+	const uint32_t shift_;
+	const uint32_t max_sge_;
+	const QpDoorbell &doorbell_;
+};
+
+} // namespace sirdma

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The verbs, as libibverbs calls them: objects come back or null with errno,
+ * integers are 0 or an errno, unless said otherwise.
+ */
+#pragma once
+
+#include "ibverbs_private.hpp"
+
+namespace sirdma
+{
+
+/* context.cpp */
+verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *private_data) noexcept;
+void free_context(ibv_context *context) noexcept;
+int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
+		    ibv_device_attr_ex *attr, size_t attr_size) noexcept;
+int query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr) noexcept;
+
+/* pd.cpp */
+ibv_pd *alloc_pd(ibv_context *context) noexcept;
+ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr) noexcept;
+int dealloc_pd(ibv_pd *pd) noexcept;
+ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr) noexcept;
+int dealloc_td(ibv_td *td) noexcept;
+
+/* mr.cpp */
+ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access) noexcept;
+int rereg_mr(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length, int access) noexcept;
+int dereg_mr(verbs_mr *mr) noexcept;
+
+/* cq.cpp; poll_cq returns a count or a negative errno */
+ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
+		  int comp_vector) noexcept;
+ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcept;
+int destroy_cq(ibv_cq *cq) noexcept;
+int poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc) noexcept;
+int req_notify_cq(ibv_cq *cq, int solicited_only) noexcept;
+void cq_event(ibv_cq *cq) noexcept;
+
+/* qp.cpp */
+ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept;
+ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept;
+int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept;
+int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask) noexcept;
+int destroy_qp(ibv_qp *qp) noexcept;
+int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept;
+int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept;
+
+} // namespace sirdma

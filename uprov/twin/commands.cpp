@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The commands of libibverbs, carried out in this process. The provider is linked
+ * with these in place of the library's, which would go to the kernel.
+ */
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include <sirdma/wqe.h>
+
+#include "command.hpp"
+#include "device.hpp"
+#include "pd.hpp"
+#include "qp.hpp"
+
+using namespace sirdma;
+using twin::Driver;
+
+namespace
+{
+
+constexpr uint32_t min_cq_elements = 4;
+
+Driver &driver_of(ibv_context *context) noexcept
+{
+	return *twin::Device::of(context).driver;
+}
+
+/* Parent domains name the same domain of the device. */
+uint32_t pd_number(ibv_pd *pd) noexcept
+{
+	return pd->handle;
+}
+
+/* Events the application has not acknowledged name the object: wait for it. */
+template <typename Object, typename Ready> void wait_for_acks(Object &object, Ready ready) noexcept
+{
+	pthread_mutex_lock(&object.mutex);
+	while (!ready())
+		pthread_cond_wait(&object.cond, &object.mutex);
+	pthread_mutex_unlock(&object.mutex);
+}
+
+} // namespace
+
+extern "C" {
+
+int ibv_cmd_get_context(verbs_context *context, verbs_cmd<ib_uverbs_get_context> *, size_t,
+			ib_uverbs_get_context_resp *resp, size_t)
+{
+	auto &answer = reinterpret_cast<GetContextResponse *>(resp)->drv;
+
+	answer.kernel_ver = SIRDMA_ABI_VERSION;
+	answer.feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE;
+	answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
+	answer.max_hw_read_sges = SIRDMA_MAX_READ_SGE;
+	answer.max_hw_inline = SIRDMA_MAX_INLINE;
+	answer.max_hw_rq_quanta = SIRDMA_MAX_WQ_QUANTA;
+	answer.max_hw_wq_quanta = SIRDMA_MAX_WQ_QUANTA;
+	answer.min_hw_cq_size = min_cq_elements;
+	answer.max_hw_cq_size = driver_of(&context->context).max_cq_elements();
+	answer.max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
+	answer.hw_rev = SIRDMA_HW_REV_GEN2;
+	answer.min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;
+	/* No KICK: the file is not a device; see Kick::prepare_local(). */
+	answer.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_MIN_HW_WQ_SIZE;
+	context->context.num_comp_vectors = 1;
+	return 0;
+}
+
+int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_input *input,
+			     ibv_device_attr_ex *attr, size_t attr_size,
+			     ib_uverbs_ex_query_device_resp *resp, size_t *)
+{
+	ibv_device_attr_ex full{};
+
+	if (input && input->comp_mask)
+		return EINVAL;
+	driver_of(context).query_device(full.orig_attr);
+	full.phys_port_cnt_ex = 1;
+	memcpy(static_cast<void *>(attr), &full, std::min(sizeof(full), attr_size));
+	resp->base.fw_ver = 2ull << 32;
+	return 0;
+}
+
+int ibv_cmd_query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr,
+		       verbs_cmd<ib_uverbs_query_port> *, size_t)
+{
+	if (port_num != 1)
+		return EINVAL;
+	driver_of(context).query_port(*attr);
+	return 0;
+}
+
+int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, verbs_cmd<ib_uverbs_alloc_pd> *, size_t,
+		     ib_uverbs_alloc_pd_resp *resp, size_t)
+{
+	uint32_t number;
+
+	if (const int err = driver_of(context).alloc_pd(number))
+		return err;
+	pd->handle = number;
+	pd->context = context;
+	reinterpret_cast<AllocPdResponse *>(resp)->drv.pd_id = number;
+	return 0;
+}
+
+int ibv_cmd_dealloc_pd(ibv_pd *pd)
+{
+	return driver_of(pd->context).dealloc_pd(pd_number(pd));
+}
+
+int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, verbs_mr *mr,
+		   verbs_cmd<ib_uverbs_reg_mr> *cmd, size_t, ib_uverbs_reg_mr_resp *, size_t)
+{
+	uint32_t stag = 0;
+
+	/* Rings lie in memory the device sees anyway: create_cq and create_qp name them. */
+	if (reinterpret_cast<RegMrRequest *>(cmd)->drv.reg_type == SIRDMA_MEMREG_MEM) {
+		if (const int err =
+			    driver_of(pd->context)
+				    .reg_mr(pd_number(pd), addr, length, hca_va, access, stag))
+			return err;
+	}
+	mr->mr.handle = stag;
+	mr->mr.lkey = stag;
+	mr->mr.rkey = stag;
+	mr->mr.context = pd->context;
+	mr->mr_type = 0; /* IBV_MR_TYPE_MR */
+	mr->access = access;
+	return 0;
+}
+
+int ibv_cmd_rereg_mr(verbs_mr *, uint32_t, void *, size_t, uint64_t, int, ibv_pd *,
+		     verbs_cmd<ib_uverbs_rereg_mr> *, size_t, ib_uverbs_rereg_mr_resp *, size_t)
+{
+	return EOPNOTSUPP;
+}
+
+int ibv_cmd_dereg_mr(verbs_mr *mr)
+{
+	return mr->mr.handle ? driver_of(mr->mr.context).dereg_mr(mr->mr.handle) : 0;
+}
+
+int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector,
+		      ibv_cq *cq, verbs_cmd<ib_uverbs_create_cq> *cmd, size_t,
+		      ib_uverbs_create_cq_resp *resp, size_t)
+{
+	const auto &rings = reinterpret_cast<CreateCqRequest *>(cmd)->drv;
+
+	if (comp_vector < 0 || comp_vector >= context->num_comp_vectors)
+		return EINVAL;
+	cq->context = context;
+	if (const int err = driver_of(context).create_cq(
+		    context, cq, channel, reinterpret_cast<const void *>(rings.user_cq_buf),
+		    reinterpret_cast<const void *>(rings.user_shadow_area),
+		    static_cast<uint32_t>(cqe)))
+		return err;
+	cq->cqe = cqe;
+	reinterpret_cast<CreateCqResponse *>(resp)->drv = {
+		.cq_id = cq->handle,
+		.cq_size = static_cast<uint32_t>(cqe),
+	};
+	return 0;
+}
+
+int ibv_cmd_destroy_cq(ibv_cq *cq)
+{
+	uint32_t comp, async;
+
+	if (const int err = driver_of(cq->context).destroy_cq(cq->handle, comp, async))
+		return err;
+	wait_for_acks(*cq, [&] {
+		return cq->comp_events_completed == comp && cq->async_events_completed == async;
+	});
+	return 0;
+}
+
+int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
+		      verbs_cmd<ib_uverbs_create_qp> *cmd, size_t, ib_uverbs_create_qp_resp *resp,
+		      size_t)
+{
+	const auto &request = reinterpret_cast<CreateQpRequest *>(cmd)->drv;
+	const auto *base = reinterpret_cast<const uint8_t *>(request.user_wqe_bufs);
+	QpGeometry g;
+
+	/* The provider computed the same from the same numbers. */
+	if (!QpGeometry::compute(attr->cap, Context::of(pd->context).limits, g))
+		return EINVAL;
+	qp->context = pd->context;
+	qp->qp_context = attr->qp_context;
+	qp->pd = pd;
+	qp->send_cq = attr->send_cq;
+	qp->recv_cq = attr->recv_cq;
+	qp->srq = attr->srq;
+	qp->qp_type = attr->qp_type;
+	qp->state = IBV_QPS_RESET;
+	qp->events_completed = 0;
+	pthread_mutex_init(&qp->mutex, nullptr);
+	pthread_cond_init(&qp->cond, nullptr);
+
+	const twin::QpRings rings = {
+		.sq = base,
+		.rq = base + g.sq_bytes(),
+		.shadow = base + g.sq_bytes() + g.rq_bytes(),
+		.sq_quanta = g.sq_quanta,
+		.rq_wqes = g.rq_quanta >> g.rq_shift,
+		.rq_shift = g.rq_shift,
+		.compl_ctx = request.user_compl_ctx,
+	};
+	ibv_qp_cap cap = attr->cap;
+
+	cap.max_send_wr = g.send_wrs();
+	cap.max_recv_wr = g.recv_wrs();
+	if (const int err =
+		    driver_of(pd->context)
+			    .create_qp(qp, pd_number(pd), rings, cap, attr->sq_sig_all != 0))
+		return err;
+
+	auto &answer = reinterpret_cast<CreateQpResponse *>(resp)->drv;
+
+	answer.qp_id = qp->qp_num;
+	answer.actual_sq_size = g.sq_quanta >> g.sq_shift;
+	answer.actual_rq_size = g.rq_quanta >> g.rq_shift;
+	answer.qp_caps = SIRDMA_QP_CAP_WRITE_IMM | SIRDMA_QP_CAP_SEND_IMM | SIRDMA_QP_CAP_ROCE;
+	return 0;
+}
+
+int ibv_cmd_query_qp(ibv_qp *qp, ibv_qp_attr *attr, int, ibv_qp_init_attr *init,
+		     verbs_cmd<ib_uverbs_query_qp> *, size_t)
+{
+	return driver_of(qp->context).query_qp(qp->handle, *attr, *init);
+}
+
+int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask,
+		      verbs_cmd<ib_uverbs_modify_qp> *, size_t)
+{
+	return driver_of(qp->context).modify_qp(qp->handle, *attr, static_cast<uint32_t>(attr_mask));
+}
+
+int ibv_cmd_destroy_qp(ibv_qp *qp)
+{
+	uint32_t async;
+
+	if (const int err = driver_of(qp->context).destroy_qp(qp->handle, async))
+		return err;
+	wait_for_acks(*qp, [&] { return qp->events_completed == async; });
+	return 0;
+}
+
+} /* extern "C" */

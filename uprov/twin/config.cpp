@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "config.hpp"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ifaddrs.h>
+#include <memory>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+struct FreeIfAddrs {
+	void operator()(ifaddrs *list) const noexcept { freeifaddrs(list); }
+};
+
+using IfAddrs = std::unique_ptr<ifaddrs, FreeIfAddrs>;
+
+IfAddrs interface_addresses() noexcept
+{
+	ifaddrs *list = nullptr;
+
+	if (getifaddrs(&list))
+		return nullptr;
+	return IfAddrs(list);
+}
+
+const in_addr *ipv4_of(const ifaddrs &entry) noexcept
+{
+	if (!entry.ifa_addr || entry.ifa_addr->sa_family != AF_INET)
+		return nullptr;
+	return &reinterpret_cast<const sockaddr_in *>(entry.ifa_addr)->sin_addr;
+}
+
+uint32_t mtu_of(const char *name) noexcept
+{
+	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	ifreq request{};
+	uint32_t mtu = 0;
+
+	if (fd < 0)
+		return 0;
+	strncpy(request.ifr_name, name, IFNAMSIZ - 1);
+	if (!ioctl(fd, SIOCGIFMTU, &request))
+		mtu = static_cast<uint32_t>(request.ifr_mtu);
+	close(fd);
+	return std::min(mtu, mtu_max);
+}
+
+template <typename T> void read_number(const char *name, T &value)
+{
+	const char *text = getenv(name);
+	T parsed{};
+
+	if (!text)
+		return;
+	const char *end = text + strlen(text);
+	const auto [stop, error] = std::from_chars(text, end, parsed);
+	if (error != std::errc{} || stop != end)
+		fprintf(stderr, "sirdma: %s=%s is not a number, ignored\n", name, text);
+	else
+		value = parsed;
+}
+
+} // namespace
+
+Config Config::from_environment()
+{
+	Config c;
+	double percent = 0;
+
+	if (const char *addr = getenv(env_addr); addr && inet_pton(AF_INET, addr, &c.addr) != 1)
+		fprintf(stderr, "sirdma: %s=%s is not an IPv4 address, ignored\n", env_addr, addr);
+	read_number(env_mtu, c.mtu);
+	read_number(env_loss, percent);
+	read_number(env_seed, c.seed);
+	c.loss = percent / 100;
+	if (const char *pcap = getenv(env_pcap))
+		c.pcap = pcap;
+	c.stats = getenv(env_stats) != nullptr;
+	c.verbose = getenv(env_verbose) != nullptr;
+	return c;
+}
+
+uint32_t interface_mtu(in_addr addr) noexcept
+{
+	const IfAddrs list = interface_addresses();
+
+	for (const ifaddrs *i = list.get(); i; i = i->ifa_next) {
+		const in_addr *has = ipv4_of(*i);
+
+		if (!has)
+			continue;
+		/* All of a loopback network belongs to its interface. */
+		const in_addr_t mask = i->ifa_flags & IFF_LOOPBACK && i->ifa_netmask ?
+					       reinterpret_cast<const sockaddr_in *>(i->ifa_netmask)
+						       ->sin_addr.s_addr :
+					       INADDR_BROADCAST;
+
+		if (!((has->s_addr ^ addr.s_addr) & mask))
+			return mtu_of(i->ifa_name);
+	}
+	return 0;
+}
+
+bool interface_addr(const char *name, in_addr &addr) noexcept
+{
+	const IfAddrs list = interface_addresses();
+
+	for (const ifaddrs *i = list.get(); i; i = i->ifa_next) {
+		const in_addr *has = ipv4_of(*i);
+
+		if (has && !strcmp(i->ifa_name, name)) {
+			addr = *has;
+			return true;
+		}
+	}
+	return false;
+}
+
+} // namespace sirdma::twin

@@ -1,0 +1,495 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "driver.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <endian.h>
+#include <new>
+#include <sys/mman.h>
+
+#include <sirdma/abi.h>
+#include <sirdma/roce.h>
+#include <sirdma/shadow.h>
+#include <sirdma/wqe.h>
+
+#include "settle.hpp"
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+/* As the kernel driver's: a locally administered id, which nobody else may be given. */
+constexpr uint32_t vendor_id = 0x025352;
+constexpr uint32_t vendor_part_id = 1;
+constexpr char fw_version[] = "2.0.0";
+constexpr uint64_t max_mr_size = 1ull << 40;
+constexpr uint64_t page_mask = 4095;
+constexpr int access_supported = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
+				 IBV_ACCESS_REMOTE_WRITE;
+/* The largest IP packet is the payload and this: headers of any transport packet. */
+constexpr uint32_t header_room = 96;
+constexpr uint8_t width_4x = 2;
+constexpr uint8_t speed_edr = 32;
+constexpr uint8_t phys_link_up = 5;
+/* Every destination's: UDP sockets resolve addresses themselves. */
+constexpr uint8_t peer_mac[6] = {0x02, 0x53, 0, 0, 0, 0xff};
+constexpr int no_event = -1;
+
+/* Events of QPs, as the kernel driver reports them. */
+int qp_event_type(const sirdma_async_event &ev) noexcept
+{
+	switch (ev.code) {
+	case SIRDMA_AE_QP_CATASTROPHIC:
+	case SIRDMA_AE_RESOURCE_EXHAUSTION:
+		return IBV_EVENT_QP_FATAL;
+	case SIRDMA_AE_CONNECTION_ESTABLISHED:
+		return IBV_EVENT_COMM_EST;
+	case SIRDMA_AE_QP_SUSPEND_COMPLETE:
+		return IBV_EVENT_SQ_DRAINED;
+	case SIRDMA_AE_LAST_WQE_REACHED:
+		return IBV_EVENT_QP_LAST_WQE_REACHED;
+	default:
+		break;
+	}
+	/* The completion tells what went wrong with a request of our own (IBTA 10.10.2). */
+	if (ev.source == SIRDMA_AE_SRC_SQ || ev.source == SIRDMA_AE_SRC_OUT_RR)
+		return no_event;
+	switch (ev.code) {
+	case SIRDMA_AE_AMP_UNALLOCATED_STAG:
+	case SIRDMA_AE_AMP_INVALID_STAG:
+	case SIRDMA_AE_AMP_BAD_QP:
+	case SIRDMA_AE_AMP_BAD_PD:
+	case SIRDMA_AE_AMP_BAD_STAG_KEY:
+	case SIRDMA_AE_AMP_BAD_STAG_INDEX:
+	case SIRDMA_AE_AMP_BOUNDS_VIOLATION:
+	case SIRDMA_AE_AMP_RIGHTS_VIOLATION:
+	case SIRDMA_AE_AMP_TO_WRAP:
+	case SIRDMA_AE_IB_REMOTE_ACCESS_ERROR:
+		return IBV_EVENT_QP_ACCESS_ERR;
+	case SIRDMA_AE_IB_RREQ_AND_Q1_FULL:
+	case SIRDMA_AE_IB_INVALID_REQUEST:
+	case SIRDMA_AE_INVALID_REQUEST:
+	case SIRDMA_AE_MSG_TOO_LONG:
+	case SIRDMA_AE_ROCE_RSP_LENGTH_ERROR:
+	case SIRDMA_AE_IB_REMOTE_OP_ERROR:
+	case SIRDMA_AE_WQE_UNEXPECTED_OPCODE:
+	case SIRDMA_AE_WQE_INVALID_PARAMETER:
+	case SIRDMA_AE_WQE_INVALID_FRAG_DATA:
+		return IBV_EVENT_QP_REQ_ERR;
+	default:
+		return no_event;
+	}
+}
+
+u8 mr_rights(int access) noexcept
+{
+	u8 rights = SIRDMA_ACCESS_LOCAL_READ;
+
+	if (access & IBV_ACCESS_LOCAL_WRITE)
+		rights |= SIRDMA_ACCESS_LOCAL_WRITE;
+	if (access & IBV_ACCESS_REMOTE_READ)
+		rights |= SIRDMA_ACCESS_REMOTE_READ;
+	if (access & IBV_ACCESS_REMOTE_WRITE)
+		rights |= SIRDMA_ACCESS_REMOTE_WRITE;
+	return rights;
+}
+
+/* Since Linux 5.14; asked once. */
+bool can_populate() noexcept
+{
+	static const bool can = [] {
+		alignas(page_mask + 1) static uint8_t page[page_mask + 1];
+
+		return !madvise(page, sizeof(page), MADV_POPULATE_READ);
+	}();
+
+	return can;
+}
+
+/*
+ * Fault in what the device will touch, as pinning would: an address that is not
+ * mapped, or not for writing, fails now and not in the middle of a transfer.
+ */
+int populate(const void *addr, uint64_t length, int access) noexcept
+{
+	const auto start = reinterpret_cast<uintptr_t>(addr) & ~page_mask;
+	const uintptr_t end = (reinterpret_cast<uintptr_t>(addr) + length + page_mask) & ~page_mask;
+	const int how = access & IBV_ACCESS_LOCAL_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+
+	if (!can_populate() || !madvise(reinterpret_cast<void *>(start), end - start, how))
+		return 0;
+	/* Not mapped (ENOMEM), not with these rights, or not memory (EINVAL). */
+	return errno == ENOMEM || errno == EINVAL ? EFAULT : errno;
+}
+
+int check_mr(const void *addr, uint64_t length, uint64_t iova, int access) noexcept
+{
+	const auto start = reinterpret_cast<uintptr_t>(addr);
+	uint64_t end;
+
+	if (access & ~(access_supported | IBV_ACCESS_OPTIONAL_RANGE))
+		return EOPNOTSUPP;
+	/* Remote writes need local ones (IBTA 10.6.3.1). */
+	if (access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL;
+	if (!length || length > max_mr_size || __builtin_add_overflow(start, length - 1, &end) ||
+	    __builtin_add_overflow(iova, length - 1, &end) || (start ^ iova) & page_mask)
+		return EINVAL;
+	return populate(addr, length, access);
+}
+
+uint64_t dma(const void *memory) noexcept
+{
+	return reinterpret_cast<uintptr_t>(memory);
+}
+
+} // namespace
+
+const sirdma_hw_events Driver::events = {
+	.cq_event = on_cq_event,
+	.async_event = on_async_event,
+};
+
+std::unique_ptr<Driver> Driver::create(Nic &nic)
+{
+	std::unique_ptr<Driver> driver(new (std::nothrow) Driver(nic));
+	const int err = driver ? driver->start() : -ENOMEM;
+
+	if (err) {
+		driver.reset();
+		errno = -err;
+		return nullptr;
+	}
+	return driver;
+}
+
+int Driver::start() noexcept
+{
+	Settle settle(nic_);
+	const ibv_gid own = gid();
+	sirdma_hw_config cfg{};
+	sirdma_cqp_sgid_params sgid{};
+	int err;
+
+	cfg.num_ceqs = 1;
+	err = sirdma_hw_probe(&hw_, nic_.bus(), &cfg, &events, this);
+	if (err)
+		return err;
+	probed_ = true;
+	memcpy(sgid.ip.b, own.raw, sizeof(sgid.ip.b));
+	memcpy(sgid.mac, nic_.mac(), sizeof(sgid.mac));
+	err = sirdma_cqp_set_sgid(&hw_, &sgid);
+	return err ? err : sirdma_cqp_set_arp(&hw_, 0, peer_mac);
+}
+
+Driver::~Driver()
+{
+	if (!probed_)
+		return;
+	sirdma_cqp_clear_arp(&hw_, 0);
+	sirdma_cqp_clear_sgid(&hw_, 0);
+	sirdma_hw_remove(&hw_);
+}
+
+/* Queries */
+
+uint32_t Driver::max_cq_elements() const noexcept
+{
+	return std::min<uint32_t>(hw_.caps.max_cqe, SIRDMA_CQ_SHADOW_CQEIDX);
+}
+
+ibv_mtu Driver::port_mtu() const noexcept
+{
+	for (int mtu = IBV_MTU_4096; mtu > IBV_MTU_256; --mtu)
+		if (nic_.mtu() >= (128u << mtu) + header_room)
+			return static_cast<ibv_mtu>(mtu);
+	return IBV_MTU_256;
+}
+
+ibv_gid Driver::gid() const noexcept
+{
+	const in_addr addr = nic_.addr();
+	ibv_gid out{};
+
+	out.raw[10] = out.raw[11] = 0xff;
+	memcpy(out.raw + 12, &addr, sizeof(addr));
+	return out;
+}
+
+/* EUI-64 of the MAC address. */
+__be64 Driver::guid() const noexcept
+{
+	const uint8_t *mac = nic_.mac();
+	const uint8_t eui[8] = {static_cast<uint8_t>(mac[0] ^ 2),
+				mac[1],
+				mac[2],
+				0xff,
+				0xfe,
+				mac[3],
+				mac[4],
+				mac[5]};
+	__be64 out;
+
+	memcpy(&out, eui, sizeof(out));
+	return out;
+}
+
+void Driver::query_device(ibv_device_attr &attr) noexcept
+{
+	const sirdma_hw_caps &caps = hw_.caps;
+
+	attr = {};
+	memcpy(attr.fw_ver, fw_version, sizeof(fw_version));
+	attr.node_guid = guid();
+	attr.sys_image_guid = guid();
+	attr.vendor_id = vendor_id;
+	attr.vendor_part_id = vendor_part_id;
+	attr.hw_ver = SIRDMA_HW_VERSION;
+	attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
+	attr.atomic_cap = IBV_ATOMIC_NONE;
+	attr.max_mr_size = max_mr_size;
+	attr.page_size_cap = page_mask + 1;
+	attr.max_qp = static_cast<int>(caps.max_qps - hw_.qp_ids.first);
+	attr.max_qp_wr = (SIRDMA_MAX_WQ_QUANTA - SIRDMA_SQ_RSVD_QUANTA) / SIRDMA_MAX_WQE_QUANTA;
+	attr.max_sge = SIRDMA_MAX_SGE;
+	attr.max_sge_rd = SIRDMA_MAX_READ_SGE;
+	attr.max_cq = static_cast<int>(caps.max_cqs - hw_.cq_ids.first);
+	/* A completion with immediate data takes two elements, and one pair stays free. */
+	attr.max_cqe = static_cast<int>(max_cq_elements() / 2 - 1);
+	attr.max_mr = static_cast<int>(caps.max_mrs - hw_.stag_ids.first);
+	attr.max_pd = static_cast<int>(caps.max_pds - hw_.pd_ids.first);
+	attr.max_qp_rd_atom = static_cast<int>(caps.max_ird);
+	attr.max_qp_init_rd_atom = static_cast<int>(caps.max_ord);
+	attr.max_res_rd_atom = static_cast<int>(
+		std::min<uint64_t>(uint64_t(attr.max_qp) * caps.max_ird, INT32_MAX));
+	attr.max_pkeys = 1;
+	attr.phys_port_cnt = 1;
+}
+
+void Driver::query_port(ibv_port_attr &attr) noexcept
+{
+	attr = {};
+	attr.state = IBV_PORT_ACTIVE;
+	attr.phys_state = phys_link_up;
+	attr.max_mtu = IBV_MTU_4096;
+	attr.active_mtu = port_mtu();
+	attr.gid_tbl_len = 1;
+	attr.port_cap_flags = IBV_PORT_IP_BASED_GIDS;
+	attr.max_msg_sz = SIRDMA_MAX_MSG_SIZE;
+	attr.pkey_tbl_len = 1;
+	attr.max_vl_num = 1;
+	attr.active_width = width_4x;
+	attr.active_speed = speed_edr;
+	attr.link_layer = IBV_LINK_LAYER_ETHERNET;
+	attr.flags = IBV_QPF_GRH_REQUIRED;
+}
+
+/* Contexts */
+
+int Driver::open(ibv_context *context)
+{
+	std::unique_ptr<AsyncQueue> queue = AsyncQueue::create();
+
+	if (!queue)
+		return errno;
+	context->async_fd = queue->reader();
+	std::lock_guard hold(objects_lock_);
+	contexts_[context] = std::move(queue);
+	return 0;
+}
+
+void Driver::close(ibv_context *context)
+{
+	std::vector<uint32_t> cqs, qps;
+	uint32_t comp, async;
+
+	{
+		std::lock_guard hold(objects_lock_);
+
+		for (const auto &[id, qp] : qps_)
+			if (qp->qp->context == context)
+				qps.push_back(id);
+		for (const auto &[id, cq] : cqs_)
+			if (cq->cq->context == context)
+				cqs.push_back(id);
+	}
+	for (const uint32_t id : qps)
+		destroy_qp(id, async);
+	for (const uint32_t id : cqs)
+		destroy_cq(id, comp, async);
+	std::lock_guard hold(objects_lock_);
+	contexts_.erase(context);
+}
+
+AsyncQueue *Driver::async(ibv_context *context) noexcept
+{
+	std::lock_guard hold(objects_lock_);
+	const auto it = contexts_.find(context);
+
+	return it == contexts_.end() ? nullptr : it->second.get();
+}
+
+/* Protection domains and memory */
+
+int Driver::alloc_pd(uint32_t &pd) noexcept
+{
+	return -sirdma_idpool_get(&hw_.pd_ids, &pd);
+}
+
+int Driver::dealloc_pd(uint32_t pd) noexcept
+{
+	sirdma_idpool_put(&hw_.pd_ids, pd);
+	return 0;
+}
+
+int Driver::reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova, int access,
+		   uint32_t &stag) noexcept
+{
+	Settle settle(nic_);
+	int err = check_mr(addr, length, iova, access);
+
+	if (err)
+		return err;
+	err = sirdma_stag_alloc(&hw_, &stag);
+	if (err)
+		return -err;
+
+	/* Process memory is contiguous in a DMA space of process addresses: no list. */
+	sirdma_cqp_reg_mr_params params{};
+
+	params.stag = stag;
+	params.pd = pd;
+	params.va = iova;
+	params.len = length;
+	params.access = mr_rights(access);
+	params.block_shift = 12;
+	params.addr = dma(addr) & ~page_mask;
+	err = sirdma_cqp_reg_mr(&hw_, &params);
+	if (err)
+		sirdma_stag_free(&hw_, stag);
+	return -err;
+}
+
+int Driver::dereg_mr(uint32_t stag) noexcept
+{
+	Settle settle(nic_);
+
+	/* The device lets go first: afterwards no data path holds the region. */
+	if (const int err = sirdma_cqp_dealloc_stag(&hw_, stag))
+		return -err;
+	sirdma_stag_free(&hw_, stag);
+	return 0;
+}
+
+/* Completion queues */
+
+int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *channel,
+		      const void *ring, const void *shadow, uint32_t entries)
+{
+	Settle settle(nic_);
+	auto cq = std::make_unique<DriverCq>();
+	sirdma_cqp_cq_params params{};
+	const uint32_t id = [&] {
+		u32 got = 0;
+		return sirdma_idpool_get(&hw_.cq_ids, &got) ? 0 : got;
+	}();
+
+	if (!id)
+		return ENOMEM;
+	cq->id = id;
+	cq->cq = ibcq;
+	cq->channel = channel ? &CompletionChannel::of(channel) : nullptr;
+	cq->async = async(context);
+	{
+		std::lock_guard hold(objects_lock_);
+		cqs_[id] = std::move(cq);
+	}
+	params.cq_id = id;
+	params.entries = entries;
+	params.ctx = uint64_t{id} << 1;
+	params.pa = dma(ring);
+	params.shadow_pa = dma(shadow);
+	if (const int err = sirdma_cqp_create_cq(&hw_, &params)) {
+		{
+			std::lock_guard hold(objects_lock_);
+			cqs_.erase(id);
+		}
+		sirdma_idpool_put(&hw_.cq_ids, id);
+		return -err;
+	}
+	ibcq->handle = id;
+	return 0;
+}
+
+int Driver::destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept
+{
+	Settle settle(nic_);
+	std::unique_ptr<DriverCq> cq;
+
+	if (const int err = sirdma_cqp_destroy_cq(&hw_, id))
+		return -err;
+	{
+		std::lock_guard hold(objects_lock_);
+		auto node = cqs_.extract(id);
+
+		if (node.empty())
+			return EINVAL;
+		cq = std::move(node.mapped());
+	}
+	/* No event finds it any more. */
+	if (cq->channel)
+		cq->channel->retract(cq->cq);
+	cq->async->retract(cq->cq);
+	comp = cq->comp_reported;
+	async = cq->async_reported;
+	sirdma_idpool_put(&hw_.cq_ids, id);
+	return 0;
+}
+
+/* Events */
+
+/* The cookie is a number: a late event finds nothing, never freed memory. */
+void Driver::on_cq_event(void *ctx, u64 cq_ctx)
+{
+	Driver &driver = *static_cast<Driver *>(ctx);
+	std::lock_guard hold(driver.objects_lock_);
+	const auto it = driver.cqs_.find(static_cast<uint32_t>(cq_ctx >> 1));
+
+	if (it != driver.cqs_.end() && it->second->channel)
+		it->second->channel->post(it->second->cq, &it->second->comp_reported);
+}
+
+void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
+{
+	Driver &driver = *static_cast<Driver *>(ctx);
+	std::lock_guard hold(driver.objects_lock_);
+
+	switch (ev->code) {
+	case SIRDMA_AE_CQ_OPERATION_ERROR:
+	case SIRDMA_AE_CQ_CATASTROPHIC: {
+		const auto it = driver.cqs_.find(ev->id);
+
+		if (it != driver.cqs_.end())
+			it->second->async->post(IBV_EVENT_CQ_ERR, it->second->cq,
+						&it->second->async_reported);
+		break;
+	}
+	case SIRDMA_AE_FUNCTION_CATASTROPHIC:
+	case SIRDMA_AE_BAD_COMMAND:
+		port_warn("the device reports error %#x", ev->code);
+		break;
+	default: {
+		const int type = qp_event_type(*ev);
+		const auto it = driver.qps_.find(ev->id);
+
+		if (type != no_event && it != driver.qps_.end())
+			it->second->async->post(static_cast<ibv_event_type>(type), it->second->qp,
+						&it->second->async_reported);
+		break;
+	}
+	}
+}
+
+} // namespace sirdma::twin

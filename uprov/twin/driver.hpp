@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The driver over the portable core, as kmod/drv is the kernel's: objects of
+ * applications, their rights and their events. Integers are 0 or an errno.
+ */
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "core.hpp"
+#include "events.hpp"
+#include "nic.hpp"
+
+namespace sirdma::twin
+{
+
+struct DriverCq {
+	uint32_t id = 0;
+	ibv_cq *cq = nullptr;
+	CompletionChannel *channel = nullptr;
+	AsyncQueue *async = nullptr;
+	uint32_t comp_reported = 0; /* under the channel's lock */
+	uint32_t async_reported = 0; /* under the async queue's lock */
+};
+
+struct DriverQp {
+	uint32_t id = 0;
+	ibv_qp *qp = nullptr;
+	AsyncQueue *async = nullptr;
+	uint32_t async_reported = 0; /* under the async queue's lock */
+	ibv_qp_cap cap{};
+	bool sig_all = false;
+	std::mutex lock; /* one modify or query at a time; protects what follows */
+	ibv_mtu path_mtu{};
+	ibv_ah_attr av{};
+};
+
+/* Rings of a QP, in memory of the application. */
+struct QpRings {
+	const void *sq;
+	const void *rq;
+	const void *shadow;
+	uint32_t sq_quanta;
+	uint32_t rq_wqes;
+	uint32_t rq_shift;
+	uint64_t compl_ctx;
+};
+
+class Driver {
+public:
+	/* Null with errno. */
+	static std::unique_ptr<Driver> create(Nic &nic);
+	~Driver();
+	Driver(const Driver &) = delete;
+	Driver &operator=(const Driver &) = delete;
+
+	Nic &nic() noexcept { return nic_; }
+
+	void query_device(ibv_device_attr &attr) noexcept;
+	void query_port(ibv_port_attr &attr) noexcept;
+	ibv_gid gid() const noexcept;
+	__be64 guid() const noexcept;
+	uint32_t max_cq_elements() const noexcept;
+	ibv_mtu port_mtu() const noexcept;
+
+	int open(ibv_context *context);
+	/* Destroys what the application left. */
+	void close(ibv_context *context);
+	AsyncQueue *async(ibv_context *context) noexcept;
+
+	int alloc_pd(uint32_t &pd) noexcept;
+	int dealloc_pd(uint32_t pd) noexcept;
+
+	int reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova, int access,
+		   uint32_t &stag) noexcept;
+	int dereg_mr(uint32_t stag) noexcept;
+
+	int create_cq(ibv_context *context, ibv_cq *cq, ibv_comp_channel *channel, const void *ring,
+		      const void *shadow, uint32_t entries);
+	/* @cq's events are counted in comp and async. */
+	int destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept;
+
+	int create_qp(ibv_qp *qp, uint32_t pd, const QpRings &rings, const ibv_qp_cap &cap,
+		      bool sig_all);
+	int modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept;
+	int query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) noexcept;
+	int destroy_qp(uint32_t qpn, uint32_t &async) noexcept;
+
+private:
+	struct Modify;
+
+	explicit Driver(Nic &nic) noexcept : nic_(nic) {}
+	int start() noexcept;
+	DriverQp *find_qp(uint32_t qpn) noexcept;
+	int check_modify(Modify &m) noexcept;
+	int check_path(Modify &m) noexcept;
+	int run_modify(Modify &m) noexcept;
+
+	static void on_cq_event(void *ctx, u64 cq_ctx);
+	static void on_async_event(void *ctx, const sirdma_async_event *ev);
+	static const sirdma_hw_events events;
+
+	Nic &nic_;
+	sirdma_hw hw_{};
+	bool probed_ = false;
+	std::mutex objects_lock_; /* protects the tables; held while an event is delivered */
+	std::unordered_map<ibv_context *, std::unique_ptr<AsyncQueue>> contexts_;
+	std::unordered_map<uint32_t, std::unique_ptr<DriverCq>> cqs_;
+	std::unordered_map<uint32_t, std::unique_ptr<DriverQp>> qps_;
+};
+
+} // namespace sirdma::twin

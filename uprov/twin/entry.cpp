@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "entry.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <endian.h>
+
+#include <sirdma/roce.h>
+
+#include "device.hpp"
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+ibv_device **get_device_list(int *num_devices)
+{
+	if (num_devices)
+		*num_devices = 0;
+
+	Device *device = process_device();
+
+	if (!device)
+		return nullptr;
+
+	/* The library's ibv_free_device_list() drops the references and frees the array. */
+	auto **list = static_cast<ibv_device **>(calloc(2, sizeof(void *)));
+
+	if (!list) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	__atomic_fetch_add(&device->provider.base.refcount, 1, __ATOMIC_RELAXED);
+	list[0] = device->verbs();
+	if (num_devices)
+		*num_devices = 1;
+	return list;
+}
+
+bool owns_device(const ibv_device *device)
+{
+	ibv_context probe{};
+
+	probe.device = const_cast<ibv_device *>(device);
+	return Device::owns(&probe);
+}
+
+bool owns_context(const ibv_context *context)
+{
+	return Device::owns(context);
+}
+
+__be64 get_device_guid(ibv_device *device)
+{
+	return reinterpret_cast<Device *>(device)->driver->guid();
+}
+
+void fill_gid(ibv_context *context, ibv_gid_entry &entry)
+{
+	entry = {};
+	entry.gid = Device::of(context).driver->gid();
+	entry.port_num = 1;
+	entry.gid_type = IBV_GID_TYPE_ROCE_V2;
+}
+
+int query_gid_ex(ibv_context *context, uint32_t port_num, uint32_t gid_index, ibv_gid_entry *entry,
+		 uint32_t flags, size_t entry_size)
+{
+	ibv_gid_entry full;
+
+	if (port_num != 1 || flags)
+		return EINVAL;
+	if (gid_index)
+		return ENODATA;
+	fill_gid(context, full);
+	memcpy(entry, &full, std::min(sizeof(full), entry_size));
+	return 0;
+}
+
+ssize_t query_gid_table(ibv_context *context, ibv_gid_entry *entries, size_t max_entries,
+			uint32_t flags, size_t entry_size)
+{
+	if (!max_entries || query_gid_ex(context, 1, 0, entries, flags, entry_size))
+		return -EINVAL;
+	return 1;
+}
+
+int query_pkey(ibv_context *, uint8_t port_num, int index, __be16 *pkey)
+{
+	if (port_num != 1 || index) {
+		errno = EINVAL;
+		return -1;
+	}
+	*pkey = htobe16(SIRDMA_DEFAULT_PKEY);
+	return 0;
+}
+
+ibv_comp_channel *create_comp_channel(ibv_context *context)
+{
+	CompletionChannel *channel = CompletionChannel::create(context);
+
+	return channel ? channel->base() : nullptr;
+}
+
+constexpr sirdma_twin_ops ops = {
+	.get_device_list = get_device_list,
+	.owns_device = owns_device,
+	.owns_context = owns_context,
+	.get_device_guid = get_device_guid,
+	.query_gid_ex = query_gid_ex,
+	.query_gid_table = query_gid_table,
+	.query_pkey = query_pkey,
+	.create_comp_channel = create_comp_channel,
+	.destroy_comp_channel = CompletionChannel::destroy,
+};
+
+} // namespace
+
+} // namespace sirdma::twin
+
+extern "C" __attribute__((visibility("default"))) const sirdma_twin_ops *sirdma_twin_entry(void)
+{
+	return &sirdma::twin::ops;
+}

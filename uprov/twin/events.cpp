@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "events.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <new>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <type_traits>
+#include <unistd.h>
+
+namespace sirdma::twin
+{
+
+/* Reading an event counter gives its value: with one event in it, that event. */
+static_assert(sizeof(ib_uverbs_comp_event_desc) == sizeof(eventfd_t));
+
+CompletionChannel *CompletionChannel::create(ibv_context *context) noexcept
+{
+	auto *channel = new (std::nothrow) CompletionChannel;
+
+	if (!channel) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	channel->base_.fd = eventfd(0, EFD_CLOEXEC);
+	if (channel->base_.fd < 0) {
+		const int err = errno;
+
+		delete channel;
+		errno = err;
+		return nullptr;
+	}
+	channel->base_.context = context;
+	return channel;
+}
+
+int CompletionChannel::destroy(ibv_comp_channel *base) noexcept
+{
+	CompletionChannel *channel = &of(base);
+	bool busy;
+
+	pthread_mutex_lock(&base->context->mutex);
+	busy = base->refcnt != 0;
+	pthread_mutex_unlock(&base->context->mutex);
+	if (busy)
+		return EBUSY;
+	close(base->fd);
+	delete channel;
+	return 0;
+}
+
+/* lock_ held. */
+void CompletionChannel::advance() noexcept
+{
+	if (waiting_.empty()) {
+		current_ = {};
+		return;
+	}
+	current_ = waiting_.front();
+	waiting_.pop_front();
+	++*current_.reported;
+	eventfd_write(base_.fd, reinterpret_cast<uintptr_t>(current_.cq));
+}
+
+void CompletionChannel::post(ibv_cq *cq, uint32_t *reported)
+{
+	std::lock_guard hold(lock_);
+
+	waiting_.push_back({.cq = cq, .reported = reported});
+	if (!current_.cq)
+		advance();
+}
+
+void CompletionChannel::taken() noexcept
+{
+	std::lock_guard hold(lock_);
+
+	advance();
+}
+
+void CompletionChannel::retract(ibv_cq *cq) noexcept
+{
+	std::lock_guard hold(lock_);
+	eventfd_t value;
+	const iovec piece = {.iov_base = &value, .iov_len = sizeof(value)};
+
+	std::erase_if(waiting_, [cq](const Event &event) { return event.cq == cq; });
+	if (current_.cq != cq || preadv2(base_.fd, &piece, 1, -1, RWF_NOWAIT) < 0)
+		return;
+	--*current_.reported;
+	advance();
+}
+
+std::unique_ptr<AsyncQueue> AsyncQueue::create()
+{
+	int ends[2];
+
+	/* Packets, and a reading end that can be asked without waiting, whatever its flags. */
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+		return nullptr;
+	return std::unique_ptr<AsyncQueue>(new AsyncQueue(ends[0], ends[1]));
+}
+
+AsyncQueue::~AsyncQueue()
+{
+	close(writer_);
+}
+
+/* lock_ held. */
+void AsyncQueue::advance() noexcept
+{
+	if (waiting_.empty()) {
+		current_ = {};
+		return;
+	}
+	current_ = waiting_.front();
+	waiting_.pop_front();
+	++*current_.reported;
+	if (send(writer_, &current_.desc, sizeof(current_.desc), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return; /* nobody reads any more */
+}
+
+void AsyncQueue::post(ibv_event_type type, void *object, uint32_t *reported)
+{
+	std::lock_guard hold(lock_);
+	Event event;
+
+	event.desc.element = reinterpret_cast<uintptr_t>(object);
+	event.desc.event_type = type;
+	event.reported = reported;
+	waiting_.push_back(event);
+	if (!current_.reported)
+		advance();
+}
+
+void AsyncQueue::taken() noexcept
+{
+	std::lock_guard hold(lock_);
+
+	advance();
+}
+
+void AsyncQueue::retract(void *object) noexcept
+{
+	std::lock_guard hold(lock_);
+	const uint64_t element = reinterpret_cast<uintptr_t>(object);
+	ib_uverbs_async_event_desc desc;
+
+	std::erase_if(waiting_,
+		      [element](const Event &event) { return event.desc.element == element; });
+	if (!current_.reported || current_.desc.element != element ||
+	    recv(reader_, &desc, sizeof(desc), MSG_DONTWAIT) < 0)
+		return;
+	--*current_.reported;
+	advance();
+}
+
+} // namespace sirdma::twin

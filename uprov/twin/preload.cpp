@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The shim a program is started with: takes the place of the few functions of
+ * libibverbs that would look for devices in sysfs. It needs no library itself;
+ * the twin is loaded when a program first asks for RDMA devices.
+ */
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+#include <string>
+
+#include "entry.hpp"
+
+namespace
+{
+
+/* The twin lies beside the shim. */
+const sirdma_twin_ops *load_twin() noexcept
+{
+	using Entry = const sirdma_twin_ops *(*)();
+	Dl_info self;
+
+	if (!dladdr(reinterpret_cast<void *>(&load_twin), &self))
+		return nullptr;
+
+	std::string path = self.dli_fname;
+
+	path.resize(path.rfind('/') + 1);
+	path += "libsirdma-twin.so";
+
+	void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+	auto entry = handle ? reinterpret_cast<Entry>(dlsym(handle, SIRDMA_TWIN_ENTRY)) : nullptr;
+
+	if (!entry) {
+		fprintf(stderr, "sirdma: no devices: %s\n", dlerror());
+		return nullptr;
+	}
+	return entry();
+}
+
+const sirdma_twin_ops *twin() noexcept
+{
+	static const sirdma_twin_ops *const ops = load_twin();
+
+	return ops;
+}
+
+/* What the library itself does for objects that are not ours. */
+template <typename Function> Function *real(const char *name) noexcept
+{
+	static void *const library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
+
+	return library ? reinterpret_cast<Function *>(dlsym(library, name)) : nullptr;
+}
+
+bool ours(const ibv_context *context) noexcept
+{
+	return twin() && twin()->owns_context(context);
+}
+
+} // namespace
+
+#undef ibv_query_gid
+
+extern "C" {
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT ibv_device **ibv_get_device_list(int *num_devices)
+{
+	if (twin())
+		return twin()->get_device_list(num_devices);
+	if (num_devices)
+		*num_devices = 0;
+	errno = ENOSYS;
+	return nullptr;
+}
+
+EXPORT __be64 ibv_get_device_guid(ibv_device *device)
+{
+	if (twin() && twin()->owns_device(device))
+		return twin()->get_device_guid(device);
+
+	auto *next = real<decltype(ibv_get_device_guid)>("ibv_get_device_guid");
+
+	return next ? next(device) : 0;
+}
+
+EXPORT int _ibv_query_gid_ex(ibv_context *context, uint32_t port_num, uint32_t gid_index,
+			     ibv_gid_entry *entry, uint32_t flags, size_t entry_size)
+{
+	if (ours(context))
+		return twin()->query_gid_ex(context, port_num, gid_index, entry, flags, entry_size);
+
+	auto *next = real<decltype(_ibv_query_gid_ex)>("_ibv_query_gid_ex");
+
+	return next ? next(context, port_num, gid_index, entry, flags, entry_size) : ENOSYS;
+}
+
+EXPORT ssize_t _ibv_query_gid_table(ibv_context *context, ibv_gid_entry *entries,
+				    size_t max_entries, uint32_t flags, size_t entry_size)
+{
+	if (ours(context))
+		return twin()->query_gid_table(context, entries, max_entries, flags, entry_size);
+
+	auto *next = real<decltype(_ibv_query_gid_table)>("_ibv_query_gid_table");
+
+	return next ? next(context, entries, max_entries, flags, entry_size) : -ENOSYS;
+}
+
+EXPORT int ibv_query_gid(ibv_context *context, uint8_t port_num, int index, ibv_gid *gid)
+{
+	ibv_gid_entry entry;
+
+	if (!ours(context)) {
+		auto *next = real<decltype(ibv_query_gid)>("ibv_query_gid");
+
+		return next ? next(context, port_num, index, gid) : -1;
+	}
+	if (const int err = twin()->query_gid_ex(context, port_num, static_cast<uint32_t>(index),
+						 &entry, 0, sizeof(entry))) {
+		errno = err;
+		return -1;
+	}
+	*gid = entry.gid;
+	return 0;
+}
+
+/* Private to rdma-core's own programs: 0 is RoCE version 1, 1 is version 2. */
+EXPORT int ibv_query_gid_type(ibv_context *context, uint8_t port_num, unsigned int index, int *type)
+{
+	ibv_gid_entry entry;
+
+	if (!ours(context)) {
+		auto *next = real<decltype(ibv_query_gid_type)>("ibv_query_gid_type");
+
+		return next ? next(context, port_num, index, type) : -1;
+	}
+	if (const int err =
+		    twin()->query_gid_ex(context, port_num, index, &entry, 0, sizeof(entry))) {
+		errno = err;
+		return -1;
+	}
+	*type = entry.gid_type == IBV_GID_TYPE_ROCE_V2;
+	return 0;
+}
+
+EXPORT int ibv_query_pkey(ibv_context *context, uint8_t port_num, int index, __be16 *pkey)
+{
+	if (ours(context))
+		return twin()->query_pkey(context, port_num, index, pkey);
+
+	auto *next = real<decltype(ibv_query_pkey)>("ibv_query_pkey");
+
+	return next ? next(context, port_num, index, pkey) : -1;
+}
+
+EXPORT int ibv_get_pkey_index(ibv_context *context, uint8_t port_num, __be16 pkey)
+{
+	__be16 have;
+
+	if (!ours(context)) {
+		auto *next = real<decltype(ibv_get_pkey_index)>("ibv_get_pkey_index");
+
+		return next ? next(context, port_num, pkey) : -1;
+	}
+	if (twin()->query_pkey(context, port_num, 0, &have))
+		return -1;
+	if (have == pkey)
+		return 0;
+	errno = EINVAL;
+	return -1;
+}
+
+EXPORT ibv_comp_channel *ibv_create_comp_channel(ibv_context *context)
+{
+	if (ours(context))
+		return twin()->create_comp_channel(context);
+
+	auto *next = real<decltype(ibv_create_comp_channel)>("ibv_create_comp_channel");
+
+	return next ? next(context) : nullptr;
+}
+
+EXPORT int ibv_destroy_comp_channel(ibv_comp_channel *channel)
+{
+	if (ours(channel->context))
+		return twin()->destroy_comp_channel(channel);
+
+	auto *next = real<decltype(ibv_destroy_comp_channel)>("ibv_destroy_comp_channel");
+
+	return next ? next(channel) : ENOSYS;
+}
+
+/* There is no file behind a device of ours that another process could have sent. */
+EXPORT ibv_context *ibv_import_device(int)
+{
+	errno = EOPNOTSUPP;
+	return nullptr;
+}
+
+} /* extern "C" */

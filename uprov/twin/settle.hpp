@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#pragma once
+
+#include "nic.hpp"
+
+namespace sirdma::twin
+{
+
+/* At the end of a call into the driver, when its locks are free, what it raised is delivered. */
+class Settle {
+public:
+	explicit Settle(Nic &nic) noexcept : nic_(nic) {}
+	~Settle() { nic_.settle(); }
+	Settle(const Settle &) = delete;
+	Settle &operator=(const Settle &) = delete;
+
+private:
+	Nic &nic_;
+};
+
+} // namespace sirdma::twin

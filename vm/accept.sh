@@ -1,0 +1,46 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# Inside a guest: run acceptance scenarios one after the other, each from a clean slate. One line each to $RESULTS.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+. vm/kernel-log.sh
+RESULTS=${RESULTS:-/dev/null}
+mine=/tmp/results
+
+field() { sed -n "s/^# $2: *//p" "tests/accept/$1"; }
+
+# What a scenario leaves behind goes: programs, RDMA links, namespaces, veth ends.
+clean_slate() {
+	local link
+	pkill -KILL -s "$1" 2> /dev/null
+	for link in $(rdma link show 2> /dev/null | sed -n 's|^link \([^/ ]*\)/.*|\1|p'); do
+		rdma link delete "$link" 2> /dev/null || echo "could not delete RDMA link $link"
+	done
+	ip -all netns delete 2> /dev/null
+	for link in $(ip -o link show type veth 2> /dev/null | sed 's/^[0-9]*: \([^@:]*\).*/\1/'); do ip link delete "$link" 2> /dev/null; done
+	return 0
+}
+
+failed=0
+for name in "$@"; do
+	printf '\n=== %s: %s\n' "$name" "$(field "$name" summary)"
+	echo "sirdma-accept: $name starts" > /dev/kmsg
+	: > "$mine"
+	started=$SECONDS seconds=$(field "$name" limit)
+	RESULTS=$mine setsid -w timeout -k 10 "${seconds:-600}" "tests/accept/$name" &
+	session=$!
+	wait "$session"
+	status=$?
+	clean_slate "$session"
+	complaints=$(dmesg | sed "1,/sirdma-accept: $name starts/d" | kernel_complaints)
+	grep -q '^PASS\|^FAIL' "$mine" || case $status in
+	124 | 137) echo "FAIL $name no result within ${seconds:-600} s" > "$mine" ;;
+	*) echo "FAIL $name ended with $status and no result" > "$mine" ;;
+	esac
+	[[ -z $complaints ]] || sed -i "s/^PASS.*/FAIL $name the kernel complained: $(head -1 <<< "$complaints" | tr -d '/&\\')/" "$mine"
+	[[ -z $complaints ]] || printf '%s\n' "$complaints"
+	grep -q '^FAIL' "$mine" && failed=1
+	cat "$mine" >> "$RESULTS"
+	echo "=== $(tail -1 "$mine") ($((SECONDS - started)) s)"
+done
+exit "$failed"

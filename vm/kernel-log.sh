@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# shellcheck shell=bash
+# kernel_complaints < dmesg: the lines that fail a run, whatever the script's exit code says.
+kernel_complaints() {
+	grep -E -e 'WARNING:|BUG:|Oops|general protection fault|refcount_t:|UBSAN:|KASAN:|KCSAN:' \
+		-e 'unregister_netdevice: waiting|INFO: task .* blocked for more than|soft lockup|detected stalls?|self-detected stall' \
+		-e 'possible (circular|recursive) locking|inconsistent lock state|suspicious RCU|held lock freed|sleeping function called' \
+		-e 'kmemleak: [1-9].* new suspected|still has .* (user|reference)s?|leaked .* object|Fixing recursive fault|DMA-API:.*' |
+		grep -vE -e 'DMA-API: (preallocated|debugging)' || true
+}
