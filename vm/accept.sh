@@ -9,16 +9,21 @@ mine=/tmp/results
 
 field() { sed -n "s/^# $2: *//p" "tests/accept/$1"; }
 
-# What a scenario leaves behind goes: programs, RDMA links, namespaces, veth ends.
+# What a scenario leaves behind goes: programs, RDMA links, namespaces, veth ends, and our modules with the parameters it set.
 clean_slate() {
-	local link
+	local link i
 	pkill -KILL -s "$1" 2> /dev/null
 	for link in $(rdma link show 2> /dev/null | sed -n 's|^link \([^/ ]*\)/.*|\1|p'); do
 		rdma link delete "$link" 2> /dev/null || echo "could not delete RDMA link $link"
 	done
 	ip -all netns delete 2> /dev/null
 	for link in $(ip -o link show type veth 2> /dev/null | sed 's/^[0-9]*: \([^@:]*\).*/\1/'); do ip link delete "$link" 2> /dev/null; done
-	return 0
+	for ((i = 0; i < 100; i++)); do
+		grep -q '^sirdma' /proc/modules || return 0
+		modprobe -rq sirdma sirdma_nic 2> /dev/null || sleep 0.1
+	done
+	grep '^sirdma' /proc/modules
+	return 1
 }
 
 failed=0
@@ -31,7 +36,7 @@ for name in "$@"; do
 	session=$!
 	wait "$session"
 	status=$?
-	clean_slate "$session"
+	clean_slate "$session" || sed -i "s/^PASS.*/FAIL $name the modules do not unload/" "$mine"
 	complaints=$(dmesg | sed "1,/sirdma-accept: $name starts/d" | kernel_complaints)
 	grep -q '^PASS\|^FAIL' "$mine" || case $status in
 	124 | 137) echo "FAIL $name no result within ${seconds:-600} s" > "$mine" ;;

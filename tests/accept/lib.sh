@@ -198,6 +198,7 @@ verbs_suite() {
 	grep -q '^\[==========\].* ran' "$log" || { bad=$((bad + 1)); echo "verbs_test did not finish:"; tail -n 5 "$log"; }
 	tally "$ok" "$bad"
 	if [[ $bad != 0 || $ok == 0 ]]; then
+		dmesg | tail -n 20 | sed 's/^/kernel| /'
 		fail "verbs_test: $bad failed, $ok passed"
 	fi
 	figures="$ok verbs tests"
