@@ -78,6 +78,35 @@ TEST(TwinVerbs, RecoversFromLoss)
 	EXPECT_GT(a.device->nic->stat(SIRDMA_STAT_RETRANSMITS), 0u);
 }
 
+TEST(TwinVerbs, RecoversFromCorruption)
+{
+	Config bad;
+
+	bad.corrupt = 0.03;
+	bad.seed = 5;
+
+	Node a(bad), b(bad);
+
+	join(a, b);
+	carry_everything(a, b);
+	EXPECT_GT(b.device->nic->stat(SIRDMA_STAT_RX_BAD_ICRC), 0u);
+	EXPECT_GT(a.device->nic->stat(SIRDMA_STAT_RETRANSMITS), 0u);
+}
+
+TEST(TwinVerbs, RecoversFromReordering)
+{
+	Config bad;
+
+	bad.reorder = 0.05;
+	bad.seed = 3;
+
+	Node a(bad), b(bad);
+
+	join(a, b);
+	carry_everything(a, b);
+	EXPECT_GT(a.device->nic->stat(SIRDMA_STAT_RETRANSMITS), 0u);
+}
+
 TEST(TwinVerbs, RunsAQueueToItself)
 {
 	Node a;

@@ -26,7 +26,9 @@ const char run_usage[] = "sirdma run [OPTIONS] -- PROGRAM [ARGS...]\n"
 			 "127.64.0.0/16)\n"
 			 "  --netdev IF    take the address of network interface IF\n"
 			 "  --mtu N        IP MTU, 1280 to 65535 (default: that of the interface)\n"
-			 "  --loss P       drop P percent of the packets sent\n"
+			 "  --loss P       lose P percent of the packets received\n"
+			 "  --corrupt P    let P percent of them fail their ICRC\n"
+			 "  --reorder P    let P percent change places with the one behind\n"
 			 "  --seed N       which ones (default 1)\n"
 			 "  --pcap FILE    record all packets for Wireshark; %p becomes the "
 			 "process id\n"
@@ -92,6 +94,16 @@ std::optional<std::string> apply(int option, const char *arg)
 		if (!parse<double>(arg, 0, 100))
 			return std::string("--loss: not a percentage: ") + arg;
 		put(twin::env_loss, arg);
+		break;
+	case 'c':
+		if (!parse<double>(arg, 0, 100))
+			return std::string("--corrupt: not a percentage: ") + arg;
+		put(twin::env_corrupt, arg);
+		break;
+	case 'r':
+		if (!parse<double>(arg, 0, 100))
+			return std::string("--reorder: not a percentage: ") + arg;
+		put(twin::env_reorder, arg);
 		break;
 	case 's':
 		if (!parse<uint64_t>(arg, 0, UINT64_MAX))
@@ -161,6 +173,8 @@ int run(int argc, char **argv)
 		{"netdev", required_argument, nullptr, 'n'},
 		{"mtu", required_argument, nullptr, 'm'},
 		{"loss", required_argument, nullptr, 'l'},
+		{"corrupt", required_argument, nullptr, 'c'},
+		{"reorder", required_argument, nullptr, 'r'},
 		{"seed", required_argument, nullptr, 's'},
 		{"pcap", required_argument, nullptr, 'p'},
 		{"stats", no_argument, nullptr, 'S'},

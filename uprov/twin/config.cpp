@@ -71,19 +71,26 @@ template <typename T> void read_number(const char *name, T &value)
 		value = parsed;
 }
 
+void read_percentage(const char *name, double &part)
+{
+	double percent = part * 100;
+
+	read_number(name, percent);
+	part = percent / 100;
+}
+
 } // namespace
 
 Config Config::from_environment()
 {
 	Config c;
-	double percent = 0;
-
 	if (const char *addr = getenv(env_addr); addr && inet_pton(AF_INET, addr, &c.addr) != 1)
 		fprintf(stderr, "sirdma: %s=%s is not an IPv4 address, ignored\n", env_addr, addr);
 	read_number(env_mtu, c.mtu);
-	read_number(env_loss, percent);
+	read_percentage(env_loss, c.loss);
+	read_percentage(env_corrupt, c.corrupt);
+	read_percentage(env_reorder, c.reorder);
 	read_number(env_seed, c.seed);
-	c.loss = percent / 100;
 	if (const char *pcap = getenv(env_pcap))
 		c.pcap = pcap;
 	c.stats = getenv(env_stats) != nullptr;

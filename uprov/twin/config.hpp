@@ -14,6 +14,8 @@ namespace sirdma::twin
 inline constexpr char env_addr[] = "SIRDMA_TWIN_ADDR";
 inline constexpr char env_mtu[] = "SIRDMA_TWIN_MTU";
 inline constexpr char env_loss[] = "SIRDMA_TWIN_LOSS";
+inline constexpr char env_corrupt[] = "SIRDMA_TWIN_CORRUPT";
+inline constexpr char env_reorder[] = "SIRDMA_TWIN_REORDER";
 inline constexpr char env_seed[] = "SIRDMA_TWIN_SEED";
 inline constexpr char env_pcap[] = "SIRDMA_TWIN_PCAP";
 inline constexpr char env_stats[] = "SIRDMA_TWIN_STATS";
@@ -22,8 +24,11 @@ inline constexpr char env_verbose[] = "SIRDMA_TWIN_VERBOSE";
 struct Config {
 	in_addr addr{}; /* any: a free loopback address */
 	uint32_t mtu = 0; /* of IP, bytes; 0: that of the interface */
-	double loss = 0; /* part of the packets sent that is dropped, 0 .. 1 */
-	uint64_t seed = 1; /* of the loss */
+	/* Parts of the packets received, 0 .. 1. */
+	double loss = 0;
+	double corrupt = 0;
+	double reorder = 0; /* taken after the one behind, when one waits */
+	uint64_t seed = 1; /* of the three */
 	std::string pcap; /* %p: the process id; empty: none */
 	bool stats = false;
 	bool verbose = false;

@@ -85,13 +85,6 @@ sirdma_ip mapped(in_addr addr) noexcept
 	return ip;
 }
 
-uint64_t mix(uint64_t x) noexcept
-{
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
-
 } // namespace
 
 std::unique_ptr<UdpLink> UdpLink::create(const Config &config)
@@ -134,25 +127,14 @@ std::unique_ptr<UdpLink> UdpLink::create(const Config &config)
 }
 
 UdpLink::UdpLink(int fd, in_addr addr, const Config &config) noexcept
-	: fd_(fd), addr_(addr), loss_(static_cast<uint64_t>(config.loss * 4294967296.0)),
-	  loss_state_(mix(config.seed)), rx_bytes_(new (std::nothrow) uint8_t[batch * datagram_max])
+	: fd_(fd), addr_(addr), faults_(config),
+	  rx_bytes_(new (std::nothrow) uint8_t[batch * datagram_max])
 {
 }
 
 UdpLink::~UdpLink()
 {
 	close(fd_);
-}
-
-/* Weyl steps, mixed: a sequence that only depends on the seed. */
-bool UdpLink::dropped() noexcept
-{
-	if (!loss_) [[likely]]
-		return false;
-
-	const uint64_t state = loss_state_.fetch_add(0x9e3779b97f4a7c15ull);
-
-	return mix(state) >> 32 < loss_;
 }
 
 /* Lay the packets out back to back and cut them into runs; how many runs. */
@@ -172,8 +154,6 @@ u32 UdpLink::build(const snic_burst &burst, TxScratch &s, const Path &path) noex
 
 		memcpy(at, pkt.hdr, pkt.hdr_len);
 		snic_seg_copy(&payload, at + pkt.hdr_len, pkt.payload_len);
-		if (dropped())
-			continue;
 		memset(at + body, 0, pkt.pad);
 
 		/* Segments are of one size, but for a shorter last one. */
@@ -285,7 +265,7 @@ void UdpLink::take_segment(snic_dev *dev, const Path &path, uint8_t *data, size_
 	pkt.is_v4 = true;
 	pkt.icrc_ok = ok;
 	pkt.more = more;
-	snic_rx(dev, &pkt);
+	faults_.receive(dev, pkt);
 }
 
 void UdpLink::take(snic_dev *dev, const mmsghdr &message) noexcept
@@ -340,6 +320,8 @@ u32 UdpLink::receive(snic_dev *dev) noexcept
 
 	for (int i = 0; i < n; ++i)
 		take(dev, rx_messages_[i]);
+	if (n < static_cast<int>(batch))
+		faults_.flush(dev);
 	return n > 0 ? static_cast<u32>(n) : 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include "config.hpp"
 #include "core.hpp"
+#include "faults.hpp"
 #include "icrc.hpp"
 #include "pcap.hpp"
 
@@ -63,19 +64,17 @@ private:
 
 	u32 build(const snic_burst &burst, TxScratch &scratch, const Path &path) noexcept;
 	u32 send(TxScratch &scratch, u32 runs) noexcept;
-	bool dropped() noexcept;
 	void take(snic_dev *dev, const mmsghdr &message) noexcept;
 	void take_segment(snic_dev *dev, const Path &path, uint8_t *data, size_t len, u32 index,
 			  bool more) noexcept;
 
 	const int fd_;
 	const in_addr addr_;
-	const uint64_t loss_; /* of 2^32 packets */
-	std::atomic<uint64_t> loss_state_;
 	std::atomic<bool> segments_{true}; /* the kernel segments for us */
 	std::unique_ptr<PcapWriter> pcap_;
 
 	/* Of the receiving thread. */
+	Faults faults_;
 	std::unique_ptr<uint8_t[]> rx_bytes_;
 	RxSlot rx_slots_[batch];
 	mmsghdr rx_messages_[batch];

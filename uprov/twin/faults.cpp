@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "faults.hpp"
+
+namespace sirdma::twin
+{
+
+bool Faults::chance(double p)
+{
+	/* 53 bits: the same on every machine, as std::bernoulli_distribution is not. */
+	return p > 0 && static_cast<double>(random_() >> 11) * 0x1p-53 < p;
+}
+
+void Faults::receive_badly(snic_dev *dev, snic_rx_pkt pkt)
+{
+	/* The one that follows may not arrive: no acknowledgement waits for it. */
+	pkt.more = false;
+	if (chance(loss_))
+		return;
+	if (chance(corrupt_))
+		pkt.icrc_ok = false;
+	if (!held_ && chance(reorder_)) {
+		hold(pkt);
+		return;
+	}
+	snic_rx(dev, &pkt);
+	if (held_)
+		release(dev);
+}
+
+/* Its memory is the link's, and used again. */
+void Faults::hold(const snic_rx_pkt &pkt)
+{
+	bytes_.clear();
+	for (u32 i = 0; i < pkt.nsegs; ++i) {
+		const auto *from = static_cast<const uint8_t *>(pkt.segs[i].ptr);
+
+		bytes_.insert(bytes_.end(), from, from + pkt.segs[i].len);
+	}
+	seg_ = {};
+	seg_.ptr = bytes_.data();
+	seg_.len = static_cast<u32>(bytes_.size());
+	pkt_ = pkt;
+	pkt_.segs = &seg_;
+	pkt_.nsegs = 1;
+	held_ = true;
+}
+
+void Faults::release(snic_dev *dev)
+{
+	held_ = false;
+	snic_rx(dev, &pkt_);
+}
+
+} // namespace sirdma::twin
