@@ -10,6 +10,7 @@
 #include <ifaddrs.h>
 #include <memory>
 #include <net/if.h>
+#include <sstream>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -79,13 +80,36 @@ void read_percentage(const char *name, double &part)
 	part = percent / 100;
 }
 
+/* Item @index of a list by commas; empty when there is none. */
+std::string list_item(const char *list, unsigned index)
+{
+	std::istringstream items(list ? list : "");
+	std::string item;
+
+	for (unsigned i = 0; std::getline(items, item, ','); ++i)
+		if (i == index)
+			return item;
+	return {};
+}
+
 } // namespace
 
-Config Config::from_environment()
+unsigned device_count() noexcept
+{
+	unsigned n = 1;
+
+	read_number(env_devices, n);
+	return std::clamp(n, 1u, devices_max);
+}
+
+Config Config::from_environment(unsigned device)
 {
 	Config c;
-	if (const char *addr = getenv(env_addr); addr && inet_pton(AF_INET, addr, &c.addr) != 1)
-		fprintf(stderr, "sirdma: %s=%s is not an IPv4 address, ignored\n", env_addr, addr);
+	const std::string addr = list_item(getenv(env_addr), device);
+
+	if (!addr.empty() && inet_pton(AF_INET, addr.c_str(), &c.addr) != 1)
+		fprintf(stderr, "sirdma: %s=%s is not an IPv4 address, ignored\n", env_addr,
+			addr.c_str());
 	read_number(env_mtu, c.mtu);
 	read_percentage(env_loss, c.loss);
 	read_percentage(env_corrupt, c.corrupt);

@@ -1,26 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * What the launcher tells the twin, through the environment of the program it starts.
- */
 #pragma once
 
 #include <cstdint>
 #include <netinet/in.h>
 #include <string>
 
+#include "environment.hpp"
+
 namespace sirdma::twin
 {
 
-inline constexpr char env_addr[] = "SIRDMA_TWIN_ADDR";
-inline constexpr char env_mtu[] = "SIRDMA_TWIN_MTU";
-inline constexpr char env_loss[] = "SIRDMA_TWIN_LOSS";
-inline constexpr char env_corrupt[] = "SIRDMA_TWIN_CORRUPT";
-inline constexpr char env_reorder[] = "SIRDMA_TWIN_REORDER";
-inline constexpr char env_seed[] = "SIRDMA_TWIN_SEED";
-inline constexpr char env_pcap[] = "SIRDMA_TWIN_PCAP";
-inline constexpr char env_stats[] = "SIRDMA_TWIN_STATS";
-inline constexpr char env_verbose[] = "SIRDMA_TWIN_VERBOSE";
-
+/* A device as the launcher wants it. */
 struct Config {
 	in_addr addr{}; /* any: a free loopback address */
 	uint32_t mtu = 0; /* of IP, bytes; 0: that of the interface */
@@ -33,9 +23,12 @@ struct Config {
 	bool stats = false;
 	bool verbose = false;
 
-	/* A value that cannot be read is reported on stderr and left at its default. */
-	static Config from_environment();
+	/* Of sirdma@device. What cannot be read is reported on stderr and left at its default. */
+	static Config from_environment(unsigned device = 0);
 };
+
+/* How many devices the launcher wants: at least one. */
+unsigned device_count() noexcept;
 
 inline constexpr uint32_t mtu_min = 1280;
 inline constexpr uint32_t mtu_max = 65535;

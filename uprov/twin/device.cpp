@@ -4,7 +4,9 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <new>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -121,25 +123,62 @@ constinit const verbs_context_ops twin_context_ops = [] {
 	return ops;
 }();
 
-verbs_context *twin_alloc_context(ibv_device *device, int, void *private_data) noexcept
+/* Where a kernel device maps its doorbell page from. */
+int doorbell_file() noexcept
 {
-	/* Where a kernel device maps its doorbell page from. */
 	const int fd = memfd_create("sirdma-doorbell", MFD_CLOEXEC);
 
+	if (fd < 0 || !ftruncate(fd, sizeof(sirdma_db_page)))
+		return fd;
+	const int err = errno;
+
+	close(fd);
+	errno = err;
+	return -1;
+}
+
+/*
+ * What the library writes to a device's file is a command. Those of ours never get
+ * there; any other must fail, which in a memory file it would not.
+ */
+void refuse_commands(ibv_context &context, int device_fd) noexcept
+{
+	const int fd = device_fd >= 0 ? device_fd : open("/dev/full", O_RDWR | O_CLOEXEC);
+
 	if (fd < 0)
-		return nullptr;
-	if (ftruncate(fd, sizeof(sirdma_db_page))) {
-		close(fd);
+		return;
+	dup3(fd, context.cmd_fd, O_CLOEXEC);
+	close(fd);
+}
+
+verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *private_data) noexcept
+{
+	const int err = reinterpret_cast<Device *>(device)->start();
+	const int fd = err ? -1 : doorbell_file();
+
+	if (fd < 0) {
+		const int reason = err ? err : errno;
+
+		if (device_fd >= 0)
+			close(device_fd);
+		errno = reason;
 		return nullptr;
 	}
 
 	verbs_context *context = alloc_context(device, fd, private_data);
 
-	if (!context)
+	if (!context) {
+		const int reason = errno;
+
+		if (device_fd >= 0)
+			close(device_fd);
+		errno = reason;
 		return nullptr;
-	if (const int err = Device::of(&context->context).driver->open(&context->context)) {
+	}
+	refuse_commands(context->context, device_fd);
+	if (const int reason = Device::of(&context->context).driver->open(&context->context)) {
 		free_context(&context->context);
-		errno = err;
+		errno = reason;
 		return nullptr;
 	}
 
@@ -151,7 +190,36 @@ verbs_context *twin_alloc_context(ibv_device *device, int, void *private_data) n
 	return context;
 }
 
-/* The device lives as long as the process: its memory is not the library's. */
+/* A device in the library's tree of sysfs, as the launcher wrote it. */
+bool twin_match_device(verbs_sysfs_dev *dev) noexcept
+{
+	char path[sizeof(dev->ibdev_path) + sizeof("/hca_type")];
+	char value[sizeof(hca_type)] = {};
+
+	snprintf(path, sizeof(path), "%s/hca_type", dev->ibdev_path);
+
+	const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return false;
+	const ssize_t n = read(fd, value, sizeof(value) - 1);
+	close(fd);
+	return n == static_cast<ssize_t>(sizeof(value) - 1) && !strcmp(value, hca_type);
+}
+
+verbs_device *twin_alloc_device(verbs_sysfs_dev *dev) noexcept
+{
+	const unsigned index = static_cast<unsigned>(
+		strtoul(dev->ibdev_name + strcspn(dev->ibdev_name, "0123456789"), nullptr, 10));
+	auto *device = new (std::nothrow) Device(Config::from_environment(index), index);
+
+	if (!device)
+		return nullptr;
+	count_at_exit(*device);
+	return &device->provider.base;
+}
+
+/* A device lives as long as the process: threads of the application may outlive main(). */
 void twin_uninit_device(verbs_device *) noexcept {}
 
 constexpr verbs_device_ops twin_device_ops = {
@@ -160,49 +228,50 @@ constexpr verbs_device_ops twin_device_ops = {
 	.match_max_abi_version = SIRDMA_ABI_VERSION,
 	.match_table = nullptr,
 	.static_providers = nullptr,
-	.match_device = nullptr,
+	.match_device = twin_match_device,
 	.alloc_context = twin_alloc_context,
 	.import_context = nullptr,
-	.alloc_device = nullptr,
+	.alloc_device = twin_alloc_device,
 	.uninit_device = twin_uninit_device,
 };
+
+/* For the library to find where the launcher shows it devices in sysfs. */
+__attribute__((constructor)) void register_provider() noexcept
+{
+	verbs_register_driver_34(&twin_device_ops);
+}
 
 /* Optional access flags are hints that this device may ignore. */
 constexpr uint64_t core_support_optional_mr_access = 1;
 
-void print_stats(Device &device) noexcept
-{
-	static constexpr const char *names[] = {
-#define NAME(id, name) #name,
-		SIRDMA_STATS(NAME)
-#undef NAME
-	};
-
-	for (unsigned i = 0; i < SIRDMA_STAT_COUNT; ++i)
-		if (const u64 n = device.nic->stat(static_cast<sirdma_stat>(i)))
-			fprintf(stderr, "sirdma: %d: %-20s %llu\n", getpid(), names[i],
-				static_cast<unsigned long long>(n));
-}
-
-struct ProcessDevice {
-	std::mutex lock;
-	Device *device = nullptr; /* never freed: threads of the application may outlive main() */
-	pid_t pid = 0;
+/* Of the process; never freed. */
+struct Devices {
+	std::mutex lock; /* protects what follows */
+	std::vector<Device *> listed;
+	std::vector<Device *> counted;
 };
 
-ProcessDevice &process() noexcept
+Devices &devices() noexcept
 {
-	static ProcessDevice instance;
+	static auto *instance = new Devices;
 
-	return instance;
+	return *instance;
 }
 
 void at_exit() noexcept
 {
-	ProcessDevice &p = process();
+	for (Device *device : devices().counted)
+		device->print_stats();
+}
 
-	if (p.device && p.pid == getpid() && p.device->config.stats)
-		print_stats(*p.device);
+/* @all locked. */
+void count_locked(Devices &all, Device &device)
+{
+	if (!device.config.stats)
+		return;
+	if (all.counted.empty())
+		atexit(at_exit);
+	all.counted.push_back(&device);
 }
 
 } // namespace
@@ -212,37 +281,18 @@ bool Device::owns(const ibv_context *context) noexcept
 	return reinterpret_cast<const verbs_device *>(context->device)->ops == &twin_device_ops;
 }
 
-std::unique_ptr<Device> Device::create(const Config &config)
+Device::Device(const Config &wanted, unsigned index) : provider{}, config(wanted)
 {
-	auto device = std::make_unique<Device>();
-	verbs_device &base = device->provider.base;
+	verbs_device &base = provider.base;
 
-	device->config = config;
-	device->provider.driver_id = SIRDMA_DRIVER_ID;
+	provider.driver_id = SIRDMA_DRIVER_ID;
 	base.ops = &twin_device_ops;
 	base.refcount = 1;
 	base.core_support = core_support_optional_mr_access;
 	base.device.node_type = IBV_NODE_CA;
 	base.device.transport_type = IBV_TRANSPORT_IB;
-	strcpy(base.device.name, "sirdma0");
-	strcpy(base.device.dev_name, "uverbs0");
-
-	device->nic = Nic::create(config);
-	if (!device->nic)
-		return nullptr;
-	device->driver = Driver::create(*device->nic);
-	if (!device->driver)
-		return nullptr;
-	if (config.verbose) {
-		const in_addr addr = device->nic->addr();
-		char text[INET_ADDRSTRLEN];
-
-		inet_ntop(AF_INET, &addr, text, sizeof(text));
-		fprintf(stderr,
-			"sirdma: %d: sirdma0 at %s, UDP port %u, IP MTU %u, view: preload\n",
-			getpid(), text, SIRDMA_ROCE_UDP_PORT, device->nic->mtu());
-	}
-	return device;
+	snprintf(base.device.name, sizeof(base.device.name), "%s%u", device_name, index);
+	snprintf(base.device.dev_name, sizeof(base.device.dev_name), "uverbs%u", index);
 }
 
 Device::~Device()
@@ -251,22 +301,90 @@ Device::~Device()
 	nic.reset();
 }
 
-Device *process_device()
+std::unique_ptr<Device> Device::create(const Config &config, unsigned index)
 {
-	ProcessDevice &p = process();
-	std::lock_guard hold(p.lock);
+	auto device = std::make_unique<Device>(config, index);
 
-	/*
-	 * A child has the memory of its parent's device but not its threads, and must
-	 * not take its packets: it gets a device of its own.
-	 */
-	if (!p.device || p.pid != getpid()) {
-		if (!p.pid)
-			atexit(at_exit);
-		p.pid = getpid();
-		p.device = Device::create(Config::from_environment()).release();
+	if (const int err = device->start()) {
+		errno = err;
+		return nullptr;
 	}
-	return p.device;
+	return device;
+}
+
+int Device::start()
+{
+	std::lock_guard hold(lock_);
+
+	if (started_by_ == getpid())
+		return 0;
+	/* The parent's: it cannot be stopped from here. */
+	(void)driver.release();
+	(void)nic.release();
+	nic = Nic::create(config);
+	if (!nic)
+		return errno;
+	driver = Driver::create(*nic);
+	if (!driver) {
+		const int err = errno;
+
+		nic.reset();
+		return err;
+	}
+	started_by_ = getpid();
+	if (config.verbose) {
+		const in_addr addr = nic->addr();
+		char text[INET_ADDRSTRLEN];
+
+		inet_ntop(AF_INET, &addr, text, sizeof(text));
+		fprintf(stderr, "sirdma: %d: %s at %s, UDP port %u, IP MTU %u\n", getpid(),
+			verbs()->name, text, SIRDMA_ROCE_UDP_PORT, nic->mtu());
+	}
+	return 0;
+}
+
+void Device::print_stats() noexcept
+{
+	static constexpr const char *names[] = {
+#define NAME(id, name) #name,
+		SIRDMA_STATS(NAME)
+#undef NAME
+	};
+
+	if (started_by_ != getpid())
+		return;
+	for (unsigned i = 0; i < SIRDMA_STAT_COUNT; ++i)
+		if (const u64 n = nic->stat(static_cast<sirdma_stat>(i)))
+			fprintf(stderr, "sirdma: %d: %s %-20s %llu\n", getpid(), verbs()->name,
+				names[i], static_cast<unsigned long long>(n));
+}
+
+void count_at_exit(Device &device)
+{
+	Devices &all = devices();
+	std::lock_guard hold(all.lock);
+
+	count_locked(all, device);
+}
+
+std::span<Device *const> process_devices()
+{
+	Devices &all = devices();
+	std::lock_guard hold(all.lock);
+
+	if (all.listed.empty()) {
+		for (unsigned i = 0; i < device_count(); ++i) {
+			all.listed.push_back(new Device(Config::from_environment(i), i));
+			count_locked(all, *all.listed.back());
+		}
+	}
+	for (Device *device : all.listed) {
+		if (const int err = device->start()) {
+			errno = err;
+			return {};
+		}
+	}
+	return all.listed;
 }
 
 } // namespace sirdma::twin

@@ -6,6 +6,9 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <span>
+#include <sys/types.h>
 
 #include "context.hpp"
 #include "driver.hpp"
@@ -19,9 +22,24 @@ struct Device {
 	std::unique_ptr<Nic> nic;
 	std::unique_ptr<Driver> driver;
 
-	/* A device of its own; null with errno. */
-	static std::unique_ptr<Device> create(const Config &config);
+	/* Device sirdma@index, not started. */
+	explicit Device(const Config &config, unsigned index = 0);
 	~Device();
+	Device(const Device &) = delete;
+	Device &operator=(const Device &) = delete;
+
+	/* A started device of its own; null with errno. */
+	static std::unique_ptr<Device> create(const Config &config, unsigned index = 0);
+
+	/*
+	 * Give it a NIC of this process. A child has the memory of its parent's but not
+	 * its threads, and must not take its packets: it gets one of its own. Returns 0
+	 * or an errno.
+	 */
+	int start();
+
+	/* To stderr, what is not 0. */
+	void print_stats() noexcept;
 
 	ibv_device *verbs() noexcept { return &provider.base.device; }
 
@@ -32,9 +50,15 @@ struct Device {
 	{
 		return *reinterpret_cast<Device *>(context->device);
 	}
+
+private:
+	std::mutex lock_; /* one start at a time */
+	pid_t started_by_ = 0;
 };
 
-/* The device of this process, made at first use; null with errno. */
-Device *process_device();
+/* The devices the launcher asked for, made and started at first use; none with errno. */
+std::span<Device *const> process_devices();
+/* When the process ends, the counters of @device are printed, if its configuration says so. */
+void count_at_exit(Device &device);
 
 } // namespace sirdma::twin

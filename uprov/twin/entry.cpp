@@ -22,22 +22,24 @@ ibv_device **get_device_list(int *num_devices)
 	if (num_devices)
 		*num_devices = 0;
 
-	Device *device = process_device();
+	const std::span<Device *const> devices = process_devices();
 
-	if (!device)
+	if (devices.empty())
 		return nullptr;
 
 	/* The library's ibv_free_device_list() drops the references and frees the array. */
-	auto **list = static_cast<ibv_device **>(calloc(2, sizeof(void *)));
+	auto **list = static_cast<ibv_device **>(calloc(devices.size() + 1, sizeof(void *)));
 
 	if (!list) {
 		errno = ENOMEM;
 		return nullptr;
 	}
-	__atomic_fetch_add(&device->provider.base.refcount, 1, __ATOMIC_RELAXED);
-	list[0] = device->verbs();
+	for (size_t i = 0; i < devices.size(); ++i) {
+		__atomic_fetch_add(&devices[i]->provider.base.refcount, 1, __ATOMIC_RELAXED);
+		list[i] = devices[i]->verbs();
+	}
 	if (num_devices)
-		*num_devices = 1;
+		*num_devices = static_cast<int>(devices.size());
 	return list;
 }
 
@@ -56,7 +58,13 @@ bool owns_context(const ibv_context *context)
 
 __be64 get_device_guid(ibv_device *device)
 {
-	return reinterpret_cast<Device *>(device)->driver->guid();
+	Device &twin = *reinterpret_cast<Device *>(device);
+
+	if (const int err = twin.start()) {
+		errno = err;
+		return 0;
+	}
+	return twin.driver->guid();
 }
 
 void fill_gid(ibv_context *context, ibv_gid_entry &entry)

@@ -6,11 +6,13 @@
  */
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <string>
 
 #include "entry.hpp"
+#include "environment.hpp"
 
 namespace
 {
@@ -27,7 +29,7 @@ const sirdma_twin_ops *load_twin() noexcept
 	std::string path = self.dli_fname;
 
 	path.resize(path.rfind('/') + 1);
-	path += "libsirdma-twin.so";
+	path += SIRDMA_TWIN_LIBRARY;
 
 	void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 	auto entry = handle ? reinterpret_cast<Entry>(dlsym(handle, SIRDMA_TWIN_ENTRY)) : nullptr;
@@ -44,6 +46,18 @@ const sirdma_twin_ops *twin() noexcept
 	static const sirdma_twin_ops *const ops = load_twin();
 
 	return ops;
+}
+
+/* The launcher made a tree of sysfs for the library to find devices in. */
+bool in_sysfs() noexcept
+{
+	static const bool is = [] {
+		const char *view = getenv(sirdma::twin::env_view);
+
+		return view && !strcmp(view, sirdma::twin::view_sysfs);
+	}();
+
+	return is;
 }
 
 /* What the library itself does for objects that are not ours. */
@@ -69,6 +83,9 @@ extern "C" {
 
 EXPORT ibv_device **ibv_get_device_list(int *num_devices)
 {
+	if (auto *next = in_sysfs() ? real<decltype(ibv_get_device_list)>("ibv_get_device_list") :
+				      nullptr)
+		return next(num_devices);
 	if (twin())
 		return twin()->get_device_list(num_devices);
 	if (num_devices)
