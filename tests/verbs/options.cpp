@@ -33,6 +33,8 @@ const Option table[] = {
 	 [](Options &o, const char *v) { o.unreachable = v; }},
 	{"--exhaust", "VERBS_EXHAUST", "1: the device is small, use up all it has",
 	 [](Options &o, const char *v) { o.exhaust = std::atoi(v); }},
+	{"--unpinned", "VERBS_UNPINNED", "1: the device cannot hold pages the process unmaps",
+	 [](Options &o, const char *v) { o.unpinned = std::atoi(v); }},
 	{"--seed", "VERBS_SEED", "seed of sizes and patterns",
 	 [](Options &o, const char *v) { o.seed = std::strtoull(v, nullptr, 0); }},
 	{"--patience", "VERBS_PATIENCE", "factor on every time limit",

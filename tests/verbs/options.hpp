@@ -21,6 +21,8 @@ struct Options {
 	double patience = 1.0; // VERBS_PATIENCE: stretches every time limit, for slow machines
 	bool exhaust =
 		false; // VERBS_EXHAUST: the device was made small, so that its ends can be reached
+	bool unpinned =
+		false; // VERBS_UNPINNED: the device runs in this process and cannot hold its pages
 	bool list_exceptions = false;
 };
 

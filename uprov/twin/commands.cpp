@@ -99,7 +99,7 @@ int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, verbs_cmd<ib_uverbs_alloc
 {
 	uint32_t number;
 
-	if (const int err = driver_of(context).alloc_pd(number))
+	if (const int err = driver_of(context).alloc_pd(context, number))
 		return err;
 	pd->handle = number;
 	pd->context = context;
@@ -186,8 +186,10 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 	const auto *base = reinterpret_cast<const uint8_t *>(request.user_wqe_bufs);
 	QpGeometry g;
 
-	/* The provider computed the same from the same numbers. */
-	if (!QpGeometry::compute(attr->cap, Context::of(pd->context).limits, g))
+	/* The provider computed the same from the same numbers, but knows no limit of work requests. */
+	if (attr->cap.max_send_wr > Driver::max_qp_wr ||
+	    attr->cap.max_recv_wr > Driver::max_qp_wr ||
+	    !QpGeometry::compute(attr->cap, Context::of(pd->context).limits, g))
 		return EINVAL;
 	qp->context = pd->context;
 	qp->qp_context = attr->qp_context;

@@ -122,7 +122,8 @@ Config Config::from_environment(unsigned device)
 	return c;
 }
 
-uint32_t interface_mtu(in_addr addr) noexcept
+/* Empty when no interface has it. */
+static std::string interface_of(in_addr addr)
 {
 	const IfAddrs list = interface_addresses();
 
@@ -138,9 +139,21 @@ uint32_t interface_mtu(in_addr addr) noexcept
 					       INADDR_BROADCAST;
 
 		if (!((has->s_addr ^ addr.s_addr) & mask))
-			return mtu_of(i->ifa_name);
+			return i->ifa_name;
 	}
-	return 0;
+	return {};
+}
+
+uint32_t interface_mtu(in_addr addr)
+{
+	const std::string name = interface_of(addr);
+
+	return name.empty() ? 0 : mtu_of(name.c_str());
+}
+
+uint32_t interface_index(in_addr addr)
+{
+	return if_nametoindex(interface_of(addr).c_str());
 }
 
 bool interface_addr(const char *name, in_addr &addr) noexcept

@@ -34,7 +34,9 @@ inline constexpr uint32_t mtu_min = 1280;
 inline constexpr uint32_t mtu_max = 65535;
 
 /* IP MTU of the interface that has @addr; 0 when none has. */
-uint32_t interface_mtu(in_addr addr) noexcept;
+uint32_t interface_mtu(in_addr addr);
+/* Its index; 0 when none has. */
+uint32_t interface_index(in_addr addr);
 /* First IPv4 address of interface @name; false when it has none. */
 bool interface_addr(const char *name, in_addr &addr) noexcept;
 

@@ -129,11 +129,12 @@ int check_mr(const void *addr, uint64_t length, uint64_t iova, int access) noexc
 	const auto start = reinterpret_cast<uintptr_t>(addr);
 	uint64_t end;
 
+	/* Remote writes and atomics need local writes (IBTA 10.6.3.1). */
+	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
+	    !(access & IBV_ACCESS_LOCAL_WRITE))
+		return EINVAL;
 	if (access & ~(access_supported | IBV_ACCESS_OPTIONAL_RANGE))
 		return EOPNOTSUPP;
-	/* Remote writes need local ones (IBTA 10.6.3.1). */
-	if (access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE))
-		return EINVAL;
 	if (!length || length > max_mr_size || __builtin_add_overflow(start, length - 1, &end) ||
 	    __builtin_add_overflow(iova, length - 1, &end) || (start ^ iova) & page_mask)
 		return EINVAL;
@@ -252,7 +253,7 @@ void Driver::query_device(ibv_device_attr &attr) noexcept
 	attr.max_mr_size = max_mr_size;
 	attr.page_size_cap = page_mask + 1;
 	attr.max_qp = static_cast<int>(caps.max_qps - hw_.qp_ids.first);
-	attr.max_qp_wr = (SIRDMA_MAX_WQ_QUANTA - SIRDMA_SQ_RSVD_QUANTA) / SIRDMA_MAX_WQE_QUANTA;
+	attr.max_qp_wr = max_qp_wr;
 	attr.max_sge = SIRDMA_MAX_SGE;
 	attr.max_sge_rd = SIRDMA_MAX_READ_SGE;
 	attr.max_cq = static_cast<int>(caps.max_cqs - hw_.cq_ids.first);
@@ -275,7 +276,7 @@ void Driver::query_port(ibv_port_attr &attr) noexcept
 	attr.phys_state = phys_link_up;
 	attr.max_mtu = IBV_MTU_4096;
 	attr.active_mtu = port_mtu();
-	attr.gid_tbl_len = 1;
+	attr.gid_tbl_len = gid_table_len;
 	attr.port_cap_flags = IBV_PORT_IP_BASED_GIDS;
 	attr.max_msg_sz = SIRDMA_MAX_MSG_SIZE;
 	attr.pkey_tbl_len = 1;
@@ -302,7 +303,7 @@ int Driver::open(ibv_context *context)
 
 void Driver::close(ibv_context *context)
 {
-	std::vector<uint32_t> cqs, qps;
+	std::vector<uint32_t> cqs, qps, mrs, pds;
 	uint32_t comp, async;
 
 	{
@@ -314,11 +315,21 @@ void Driver::close(ibv_context *context)
 		for (const auto &[id, cq] : cqs_)
 			if (cq->cq->context == context)
 				cqs.push_back(id);
+		for (const auto &[stag, pd] : mrs_)
+			if (pds_[pd].context == context)
+				mrs.push_back(stag);
+		for (const auto &[id, pd] : pds_)
+			if (pd.context == context)
+				pds.push_back(id);
 	}
 	for (const uint32_t id : qps)
 		destroy_qp(id, async);
 	for (const uint32_t id : cqs)
 		destroy_cq(id, comp, async);
+	for (const uint32_t stag : mrs)
+		dereg_mr(stag);
+	for (const uint32_t id : pds)
+		dealloc_pd(id);
 	std::lock_guard hold(objects_lock_);
 	contexts_.erase(context);
 }
@@ -333,19 +344,33 @@ AsyncQueue *Driver::async(ibv_context *context) noexcept
 
 /* Protection domains and memory */
 
-int Driver::alloc_pd(uint32_t &pd) noexcept
+int Driver::alloc_pd(ibv_context *context, uint32_t &pd)
 {
-	return -sirdma_idpool_get(&hw_.pd_ids, &pd);
+	if (const int err = sirdma_idpool_get(&hw_.pd_ids, &pd))
+		return -err;
+	std::lock_guard hold(objects_lock_);
+	pds_[pd] = {.context = context, .users = 0};
+	return 0;
 }
 
 int Driver::dealloc_pd(uint32_t pd) noexcept
 {
+	{
+		std::lock_guard hold(objects_lock_);
+		const auto it = pds_.find(pd);
+
+		if (it == pds_.end())
+			return 0; /* gone with its context */
+		if (it->second.users)
+			return EBUSY;
+		pds_.erase(it);
+	}
 	sirdma_idpool_put(&hw_.pd_ids, pd);
 	return 0;
 }
 
 int Driver::reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova, int access,
-		   uint32_t &stag) noexcept
+		   uint32_t &stag)
 {
 	Settle settle(nic_);
 	int err = check_mr(addr, length, iova, access);
@@ -367,9 +392,14 @@ int Driver::reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova
 	params.block_shift = 12;
 	params.addr = dma(addr) & ~page_mask;
 	err = sirdma_cqp_reg_mr(&hw_, &params);
-	if (err)
+	if (err) {
 		sirdma_stag_free(&hw_, stag);
-	return -err;
+		return -err;
+	}
+	std::lock_guard hold(objects_lock_);
+	mrs_[stag] = pd;
+	++pds_[pd].users;
+	return 0;
 }
 
 int Driver::dereg_mr(uint32_t stag) noexcept
@@ -379,6 +409,13 @@ int Driver::dereg_mr(uint32_t stag) noexcept
 	/* The device lets go first: afterwards no data path holds the region. */
 	if (const int err = sirdma_cqp_dealloc_stag(&hw_, stag))
 		return -err;
+	{
+		std::lock_guard hold(objects_lock_);
+		const auto node = mrs_.extract(stag);
+
+		if (!node.empty())
+			--pds_[node.mapped()].users;
+	}
 	sirdma_stag_free(&hw_, stag);
 	return 0;
 }

@@ -7,12 +7,22 @@
 
 #include <infiniband/verbs.h>
 
+#include <sirdma/wqe.h>
+
 #include "core.hpp"
 #include "events.hpp"
 #include "nic.hpp"
 
 namespace sirdma::twin
 {
+
+/* Entries of the GID table; only the first is filled. */
+inline constexpr uint32_t gid_table_len = 16;
+
+struct DriverPd {
+	ibv_context *context = nullptr;
+	uint32_t users = 0; /* regions and queue pairs */
+};
 
 struct DriverCq {
 	uint32_t id = 0;
@@ -30,6 +40,7 @@ struct DriverQp {
 	uint32_t async_reported = 0; /* under the async queue's lock */
 	ibv_qp_cap cap{};
 	bool sig_all = false;
+	uint32_t pd = 0;
 	std::mutex lock; /* one modify or query at a time; protects what follows */
 	ibv_mtu path_mtu{};
 	ibv_ah_attr av{};
@@ -61,6 +72,8 @@ public:
 	ibv_gid gid() const noexcept;
 	__be64 guid() const noexcept;
 	uint32_t max_cq_elements() const noexcept;
+	static constexpr uint32_t max_qp_wr =
+		(SIRDMA_MAX_WQ_QUANTA - SIRDMA_SQ_RSVD_QUANTA) / SIRDMA_MAX_WQE_QUANTA;
 	ibv_mtu port_mtu() const noexcept;
 
 	int open(ibv_context *context);
@@ -68,11 +81,12 @@ public:
 	void close(ibv_context *context);
 	AsyncQueue *async(ibv_context *context) noexcept;
 
-	int alloc_pd(uint32_t &pd) noexcept;
+	int alloc_pd(ibv_context *context, uint32_t &pd);
 	int dealloc_pd(uint32_t pd) noexcept;
 
+	/* Nothing is pinned: the memory must stay mapped as long as the region is. */
 	int reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova, int access,
-		   uint32_t &stag) noexcept;
+		   uint32_t &stag);
 	int dereg_mr(uint32_t stag) noexcept;
 
 	int create_cq(ibv_context *context, ibv_cq *cq, ibv_comp_channel *channel, const void *ring,
@@ -105,6 +119,8 @@ private:
 	bool probed_ = false;
 	std::mutex objects_lock_; /* protects the tables; held while an event is delivered */
 	std::unordered_map<ibv_context *, std::unique_ptr<AsyncQueue>> contexts_;
+	std::unordered_map<uint32_t, DriverPd> pds_;
+	std::unordered_map<uint32_t, uint32_t> mrs_; /* stag to protection domain */
 	std::unordered_map<uint32_t, std::unique_ptr<DriverCq>> cqs_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverQp>> qps_;
 };

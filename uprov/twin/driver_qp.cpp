@@ -33,6 +33,16 @@ int reject(uint32_t qpn, uint32_t bit, const char *why, int err) noexcept
 	return err;
 }
 
+/* An enumeration of the application's, which may hold any number: read as one. */
+template <typename Enum> uint32_t number(const Enum &value) noexcept
+{
+	uint32_t out;
+
+	static_assert(sizeof(value) == sizeof(out));
+	memcpy(&out, &value, sizeof(out));
+	return out;
+}
+
 sirdma_qp_attr to_core(const ibv_qp_attr &attr, sirdma_qp_state next) noexcept
 {
 	sirdma_qp_attr core{};
@@ -44,9 +54,9 @@ sirdma_qp_attr to_core(const ibv_qp_attr &attr, sirdma_qp_state next) noexcept
 		core.access |= SIRDMA_ACCESS_REMOTE_WRITE;
 	core.pkey = SIRDMA_DEFAULT_PKEY;
 	core.qkey = attr.qkey;
-	core.path_mtu = attr.path_mtu >= IBV_MTU_256 && attr.path_mtu <= IBV_MTU_4096 ?
-				128u << attr.path_mtu :
-				0;
+	const uint32_t path_mtu = number(attr.path_mtu);
+
+	core.path_mtu = path_mtu >= IBV_MTU_256 && path_mtu <= IBV_MTU_4096 ? 128u << path_mtu : 0;
 	core.timeout = attr.timeout;
 	core.retry_cnt = attr.retry_cnt;
 	core.rnr_retry = attr.rnr_retry;
@@ -103,6 +113,7 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	qp->async = async(ibqp->context);
 	qp->cap = cap;
 	qp->sig_all = sig_all;
+	qp->pd = pd;
 
 	ctx.compl_ctx = rings.compl_ctx;
 	ctx.sq_addr = reinterpret_cast<u64>(rings.sq);
@@ -119,11 +130,13 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	{
 		std::lock_guard hold(objects_lock_);
 		qps_[qpn] = std::move(qp);
+		++pds_[pd].users;
 	}
 	if (const int err = sirdma_cqp_create_qp(&hw_, qpn, ctx.addr())) {
 		{
 			std::lock_guard hold(objects_lock_);
 			qps_.erase(qpn);
+			--pds_[pd].users;
 		}
 		sirdma_idpool_put(&hw_.qp_ids, qpn);
 		return -err;
@@ -148,6 +161,7 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 		if (node.empty())
 			return EINVAL;
 		qp = std::move(node.mapped());
+		--pds_[qp->pd].users;
 	}
 	qp->async->retract(qp->qp);
 	async = qp->async_reported;
@@ -161,7 +175,7 @@ int Driver::check_modify(Modify &m) noexcept
 	const uint32_t qpn = m.qp.id;
 	u32 bad = 0;
 
-	if (m.mask & IBV_QP_CUR_STATE && static_cast<uint32_t>(m.attr.cur_qp_state) != m.cur)
+	if (m.mask & IBV_QP_CUR_STATE && number(m.attr.cur_qp_state) != m.cur)
 		return reject(qpn, IBV_QP_CUR_STATE, "is another one", EINVAL);
 	if (sirdma_qp_check_transition(SIRDMA_QPT_RC, m.cur, m.next, m.mask, &bad)) {
 		if (!bad)
@@ -176,7 +190,7 @@ int Driver::check_modify(Modify &m) noexcept
 	if (m.mask & (IBV_QP_ALT_PATH | IBV_QP_CAP))
 		return reject(qpn, m.mask & (IBV_QP_ALT_PATH | IBV_QP_CAP), "is not supported",
 			      EOPNOTSUPP);
-	if (m.mask & IBV_QP_PATH_MIG_STATE && m.attr.path_mig_state != IBV_MIG_MIGRATED)
+	if (m.mask & IBV_QP_PATH_MIG_STATE && number(m.attr.path_mig_state) != IBV_MIG_MIGRATED)
 		return reject(qpn, IBV_QP_PATH_MIG_STATE, "is not supported", EOPNOTSUPP);
 	if (m.mask & IBV_QP_PORT && m.attr.port_num != 1)
 		return reject(qpn, IBV_QP_PORT, "is not 1", EINVAL);
@@ -184,7 +198,7 @@ int Driver::check_modify(Modify &m) noexcept
 		return reject(qpn, IBV_QP_PKEY_INDEX, "is not 0", EINVAL);
 	if (m.mask & IBV_QP_ACCESS_FLAGS && m.attr.qp_access_flags & ~access_supported)
 		return reject(qpn, IBV_QP_ACCESS_FLAGS, "is not supported", EOPNOTSUPP);
-	if (m.mask & IBV_QP_PATH_MTU && m.attr.path_mtu > port_mtu())
+	if (m.mask & IBV_QP_PATH_MTU && number(m.attr.path_mtu) > port_mtu())
 		return reject(qpn, IBV_QP_PATH_MTU, "does not fit the port", EINVAL);
 	m.core = to_core(m.attr, m.next);
 	if (sirdma_qp_check_attr(&m.core, m.mask & ~IBV_QP_AV, hw_.caps.max_ord, hw_.caps.max_ird,
@@ -199,8 +213,13 @@ int Driver::check_path(Modify &m) noexcept
 	const uint32_t dest = m.mask & IBV_QP_DEST_QPN ? m.attr.dest_qp_num : m.dest_qpn;
 	u32 bad = 0;
 
-	if (ah.port_num != 1 || !ah.is_global || ah.sl > sl_max || ah.grh.sgid_index)
+	if (ah.port_num != 1 || !ah.is_global || ah.sl > sl_max ||
+	    ah.grh.sgid_index >= gid_table_len)
 		return reject(m.qp.id, IBV_QP_AV, "needs port 1 and GID index 0", EINVAL);
+	if (ah.grh.sgid_index)
+		return reject(m.qp.id, IBV_QP_AV, "names an empty GID table entry", ENODATA);
+	if (const ibv_gid none{}; !memcmp(&ah.grh.dgid, &none, sizeof(none)))
+		return reject(m.qp.id, IBV_QP_AV, "has no destination", EINVAL);
 	if (!is_v4_mapped(ah.grh.dgid))
 		return reject(m.qp.id, IBV_QP_AV, "leads to an address that is not IPv4",
 			      EHOSTUNREACH);
@@ -252,6 +271,8 @@ int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noex
 	Modify m = {.qp = *qp, .attr = attr, .mask = mask};
 
 	m.cur = static_cast<sirdma_qp_state>(now.state);
+	if (mask & IBV_QP_STATE && number(attr.qp_state) > IBV_QPS_ERR)
+		return reject(qpn, IBV_QP_STATE, "is unknown", EINVAL);
 	m.next = mask & IBV_QP_STATE ? static_cast<sirdma_qp_state>(attr.qp_state) : m.cur;
 	m.dest_qpn = now.dest_qpn;
 	if (const int err = check_modify(m))

@@ -73,6 +73,7 @@ void fill_gid(ibv_context *context, ibv_gid_entry &entry)
 	entry.gid = Device::of(context).driver->gid();
 	entry.port_num = 1;
 	entry.gid_type = IBV_GID_TYPE_ROCE_V2;
+	entry.ndev_ifindex = interface_index(Device::of(context).nic->addr());
 }
 
 int query_gid_ex(ibv_context *context, uint32_t port_num, uint32_t gid_index, ibv_gid_entry *entry,
@@ -80,7 +81,7 @@ int query_gid_ex(ibv_context *context, uint32_t port_num, uint32_t gid_index, ib
 {
 	ibv_gid_entry full;
 
-	if (port_num != 1 || flags)
+	if (port_num != 1 || flags || gid_index >= gid_table_len)
 		return EINVAL;
 	if (gid_index)
 		return ENODATA;

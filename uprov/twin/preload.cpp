@@ -128,15 +128,18 @@ EXPORT ssize_t _ibv_query_gid_table(ibv_context *context, ibv_gid_entry *entries
 
 EXPORT int ibv_query_gid(ibv_context *context, uint8_t port_num, int index, ibv_gid *gid)
 {
-	ibv_gid_entry entry;
+	ibv_gid_entry entry{};
 
 	if (!ours(context)) {
 		auto *next = real<decltype(ibv_query_gid)>("ibv_query_gid");
 
 		return next ? next(context, port_num, index, gid) : -1;
 	}
-	if (const int err = twin()->query_gid_ex(context, port_num, static_cast<uint32_t>(index),
-						 &entry, 0, sizeof(entry))) {
+	const int err = twin()->query_gid_ex(context, port_num, static_cast<uint32_t>(index),
+					     &entry, 0, sizeof(entry));
+
+	/* An empty entry is a GID of zeros. */
+	if (err && err != ENODATA) {
 		errno = err;
 		return -1;
 	}
@@ -147,15 +150,16 @@ EXPORT int ibv_query_gid(ibv_context *context, uint8_t port_num, int index, ibv_
 /* Private to rdma-core's own programs: 0 is RoCE version 1, 1 is version 2. */
 EXPORT int ibv_query_gid_type(ibv_context *context, uint8_t port_num, unsigned int index, int *type)
 {
-	ibv_gid_entry entry;
+	ibv_gid_entry entry{};
 
 	if (!ours(context)) {
 		auto *next = real<decltype(ibv_query_gid_type)>("ibv_query_gid_type");
 
 		return next ? next(context, port_num, index, type) : -1;
 	}
-	if (const int err =
-		    twin()->query_gid_ex(context, port_num, index, &entry, 0, sizeof(entry))) {
+	const int err = twin()->query_gid_ex(context, port_num, index, &entry, 0, sizeof(entry));
+
+	if (err && err != ENODATA) {
 		errno = err;
 		return -1;
 	}
@@ -208,6 +212,12 @@ EXPORT int ibv_destroy_comp_channel(ibv_comp_channel *channel)
 	auto *next = real<decltype(ibv_destroy_comp_channel)>("ibv_destroy_comp_channel");
 
 	return next ? next(channel) : ENOSYS;
+}
+
+/* Nothing is pinned that a child's writes or ours could part from the device. */
+EXPORT ibv_fork_status ibv_is_fork_initialized(void)
+{
+	return IBV_FORK_UNNEEDED;
 }
 
 /* There is no file behind a device of ours that another process could have sent. */
