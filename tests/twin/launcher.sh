@@ -11,6 +11,13 @@ grep -q 'hca_id:.*sirdma0' /tmp/devinfo.$$
 grep -q 'active_mtu:.*1024' /tmp/devinfo.$$
 grep -q '::ffff:127.64.201.17, RoCE v2' /tmp/devinfo.$$
 
+# the same by libibverbs' own search, where it may be, and by the shim alone
+for view in auto preload; do
+	"$sirdma" run --view "$view" --verbose --devices 3 -- ibv_devices > /tmp/devinfo.$$ 2>&1
+	[[ $(grep -o '^ *sirdma[0-9]\b' /tmp/devinfo.$$ | xargs) == "sirdma0 sirdma1 sirdma2" ]]
+	grep -q '^sirdma run: view: ' /tmp/devinfo.$$
+done
+
 # the exit status is the program's
 status=0
 "$sirdma" run -- sh -c 'exit 42' || status=$?

@@ -210,7 +210,7 @@ TEST(TwinVerbs, ServesManyDevicesWithAddressesOfTheirOwn)
 
 	Config taken;
 
-	taken.addr = a.device->nic->addr();
+	taken.addr = IpAddress(a.device->nic->addr());
 	EXPECT_EQ(Device::create(taken), nullptr);
 	EXPECT_EQ(errno, EADDRINUSE);
 }

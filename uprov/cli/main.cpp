@@ -5,15 +5,34 @@
 
 #include "run.hpp"
 
+namespace
+{
+
+constexpr int exit_usage = 2;
+
+constexpr char usage[] =
+	R"(sirdma COMMAND [OPTIONS]
+
+  run     start a program, or a shell, with RDMA devices; no module, no privilege
+
+sirdma COMMAND --help tells more.
+)";
+
+} // namespace
+
 int main(int argc, char **argv)
 {
 	const char *command = argc > 1 ? argv[1] : "";
 
 	if (!strcmp(command, "run"))
 		return sirdma::cli::run(argc - 1, argv + 1);
-
-	const bool asked = !strcmp(command, "help") || !strcmp(command, "--help");
-
-	fprintf(asked ? stdout : stderr, "%s", sirdma::cli::run_usage);
-	return asked ? 0 : 125;
+	if (!strcmp(command, "help") || !strcmp(command, "--help")) {
+		fputs(usage, stdout);
+		return 0;
+	}
+	if (!*command)
+		fputs("sirdma: no command; try --help\n", stderr);
+	else
+		fprintf(stderr, "sirdma: no such command: '%s'; try --help\n", command);
+	return exit_usage;
 }

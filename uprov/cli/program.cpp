@@ -7,6 +7,7 @@
 #include <elf.h>
 #include <fstream>
 #include <link.h>
+#include <pwd.h>
 #include <sstream>
 #include <sys/stat.h>
 #include <sys/xattr.h>
@@ -29,6 +30,16 @@ bool is_executable(const std::string &path)
 		return false;
 	}
 	return !access(path.c_str(), X_OK);
+}
+
+/* The architecture this program is for, and with it the libraries. */
+ElfW(Half) own_machine()
+{
+	std::ifstream self("/proc/self/exe", std::ios::binary);
+	ElfW(Ehdr) header{};
+
+	self.read(reinterpret_cast<char *>(&header), sizeof(header));
+	return header.e_machine;
 }
 
 bool is_privileged(const std::string &path)
@@ -64,6 +75,16 @@ std::string find_program(const std::string &name)
 	return {};
 }
 
+std::string login_shell()
+{
+	const char *shell = getenv("SHELL");
+
+	if (shell && *shell)
+		return shell;
+	const passwd *user = getpwuid(geteuid());
+	return user && *user->pw_shell ? user->pw_shell : "/bin/sh";
+}
+
 Preload can_preload(const std::string &path)
 {
 	std::ifstream file(path, std::ios::binary);
@@ -75,7 +96,7 @@ Preload can_preload(const std::string &path)
 	if (!file.read(reinterpret_cast<char *>(&header), sizeof(header)) ||
 	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
 		return Preload::possible;
-	if (header.e_ident[EI_CLASS] != ELFCLASS64)
+	if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != own_machine())
 		return Preload::is_foreign;
 
 	for (unsigned i = 0; i < header.e_phnum; ++i) {

@@ -10,6 +10,9 @@ namespace sirdma::cli
 /* Path of program @name; empty with errno. */
 std::string find_program(const std::string &name);
 
+/* Path of the user's shell. */
+std::string login_shell();
+
 enum class Preload {
 	possible,
 	is_static, /* no dynamic loader */

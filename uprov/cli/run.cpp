@@ -1,143 +1,109 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "run.hpp"
 
-#include <arpa/inet.h>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-#include <getopt.h>
-#include <optional>
 #include <string>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <sirdma/roce.h>
+
 #include "config.hpp"
+#include "identity.hpp"
+#include "options.hpp"
 #include "program.hpp"
+#include "shim.hpp"
+#include "sysfs_view.hpp"
 
 namespace sirdma::cli
 {
 
-const char run_usage[] = "sirdma run [OPTIONS] -- PROGRAM [ARGS...]\n"
-			 "  Runs PROGRAM with an RDMA device of its own, sirdma0 with GID index "
-			 "0.\n"
-			 "  --addr ADDR    IPv4 address of the device (default: a free one in "
-			 "127.64.0.0/16)\n"
-			 "  --netdev IF    take the address of network interface IF\n"
-			 "  --mtu N        IP MTU, 1280 to 65535 (default: that of the interface)\n"
-			 "  --loss P       lose P percent of the packets received\n"
-			 "  --corrupt P    let P percent of them fail their ICRC\n"
-			 "  --reorder P    let P percent change places with the one behind\n"
-			 "  --seed N       which ones (default 1)\n"
-			 "  --pcap FILE    record all packets for Wireshark; %p becomes the "
-			 "process id\n"
-			 "  --stats        print the device's counters when PROGRAM ends\n"
-			 "  --verbose      say what the device is\n";
-
 namespace
 {
 
+constexpr int exit_usage = 2;
 /* As of env(1). */
-constexpr int exit_usage = 125;
+constexpr int exit_failure = 125;
 constexpr int exit_cannot_run = 126;
 constexpr int exit_not_found = 127;
 
-int usage_error(const std::string &what)
-{
-	fprintf(stderr, "sirdma run: %s\n%s", what.c_str(), run_usage);
-	return exit_usage;
-}
-
-template <typename T> bool parse(const char *text, T low, T high)
-{
-	const char *end = text + strlen(text);
-	T value{};
-	const auto [stop, error] = std::from_chars(text, end, value);
-
-	return error == std::errc{} && stop == end && value >= low && value <= high;
-}
+/* Where devices that nobody gave an address have theirs: 127.64.0.0/16. */
+constexpr uint32_t free_base = 127u << 24 | 64u << 16;
+constexpr uint32_t free_count = 1u << 16;
 
 void put(const char *name, const std::string &value)
 {
 	setenv(name, value.c_str(), 1);
 }
 
-std::string absolute(const char *path)
+/* @value before what the variable has already. */
+void put_first(const char *name, const std::string &value)
 {
-	return std::filesystem::absolute(path).string();
+	const char *others = getenv(name);
+
+	put(name, others && *others ? value + ":" + others : value);
 }
 
-/* Check one option and hand it on; an error message or nothing. */
-std::optional<std::string> apply(int option, const char *arg)
+bool is_free(const twin::IpAddress &addr)
 {
-	in_addr addr;
-	char text[INET_ADDRSTRLEN];
+	const int fd = socket(addr.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	sockaddr_storage name;
+	const socklen_t len = addr.to_socket(SIRDMA_ROCE_UDP_PORT, name);
+	const bool bound = fd >= 0 && !bind(fd, reinterpret_cast<sockaddr *>(&name), len);
 
-	switch (option) {
-	case 'a':
-		if (inet_pton(AF_INET, arg, &addr) != 1)
-			return std::string("--addr: not an IPv4 address: ") + arg;
-		put(twin::env_addr, arg);
-		break;
-	case 'n':
-		if (!twin::interface_addr(arg, addr))
-			return std::string("--netdev: no interface with an IPv4 address: ") + arg;
-		put(twin::env_addr, inet_ntop(AF_INET, &addr, text, sizeof(text)));
-		break;
-	case 'm':
-		if (!parse<uint32_t>(arg, twin::mtu_min, twin::mtu_max))
-			return std::string("--mtu: not in 1280 to 65535: ") + arg;
-		put(twin::env_mtu, arg);
-		break;
-	case 'l':
-		if (!parse<double>(arg, 0, 100))
-			return std::string("--loss: not a percentage: ") + arg;
-		put(twin::env_loss, arg);
-		break;
-	case 'c':
-		if (!parse<double>(arg, 0, 100))
-			return std::string("--corrupt: not a percentage: ") + arg;
-		put(twin::env_corrupt, arg);
-		break;
-	case 'r':
-		if (!parse<double>(arg, 0, 100))
-			return std::string("--reorder: not a percentage: ") + arg;
-		put(twin::env_reorder, arg);
-		break;
-	case 's':
-		if (!parse<uint64_t>(arg, 0, UINT64_MAX))
-			return std::string("--seed: not a number: ") + arg;
-		put(twin::env_seed, arg);
-		break;
-	case 'p':
-		put(twin::env_pcap, absolute(arg));
-		break;
-	case 'S':
-		put(twin::env_stats, "1");
-		break;
-	case 'v':
-		put(twin::env_verbose, "1");
-		break;
-	default:
-		return "unknown option";
-	}
-	return {};
+	if (fd >= 0)
+		close(fd);
+	return bound;
 }
 
-/* The shim, installed or in the build folder; empty when there is none. */
-std::string find_shim()
+/*
+ * The tree says what address a device has, before any process opens it: one that
+ * is free now. All that is run in this view shares it.
+ */
+void choose_addrs(std::vector<twin::IpAddress> &addrs)
 {
-	std::error_code ignored;
-	const auto self = std::filesystem::read_symlink("/proc/self/exe", ignored);
+	uint32_t next = static_cast<uint32_t>(getpid()), tried = 0;
 
-	for (const char *folder : {SIRDMA_LIBDIR, SIRDMA_BUILD_LIBDIR}) {
-		const auto path = self.parent_path() / folder / "libsirdma-preload.so";
+	for (twin::IpAddress &addr : addrs) {
+		for (; addr.any() && tried < free_count; ++tried, ++next) {
+			const in_addr v4 = {.s_addr = htonl(free_base | (next & (free_count - 1)))};
 
-		if (!access(path.c_str(), R_OK))
-			return std::filesystem::canonical(path, ignored).string();
+			if (is_free(twin::IpAddress(v4)))
+				addr = twin::IpAddress(v4);
+		}
 	}
-	return {};
+}
+
+std::string list_of(const std::vector<twin::IpAddress> &addrs)
+{
+	std::string list;
+
+	for (size_t i = 0; i < addrs.size(); ++i)
+		list += (i ? "," : "") + (addrs[i].any() ? std::string() : addrs[i].text());
+	return list;
+}
+
+bool try_sysfs(std::vector<twin::IpAddress> &addrs, std::string &why)
+{
+	std::vector<twin::IpAddress> chosen = addrs;
+	std::vector<TreeDevice> tree;
+
+	choose_addrs(chosen);
+	for (const twin::IpAddress &addr : chosen) {
+		TreeDevice device{};
+
+		memcpy(device.gid, addr.ip().b, sizeof(device.gid));
+		device.guid = twin::device_guid(addr);
+		device.netdev = twin::interface_name(addr);
+		tree.push_back(device);
+	}
+	if (!enter_sysfs_view(tree, why))
+		return false;
+	addrs = chosen;
+	return true;
 }
 
 int refuse(const std::string &program, Preload why)
@@ -152,8 +118,7 @@ int refuse(const std::string &program, Preload why)
 		break;
 	case Preload::is_privileged:
 		reason = "runs with other rights than yours (setuid, setgid or capabilities), so "
-			 "the "
-			 "loader ignores what sirdma sets; run a copy without them, or as that "
+			 "the loader ignores what sirdma sets; run a copy without them, or as that "
 			 "user";
 		break;
 	case Preload::is_foreign:
@@ -164,58 +129,74 @@ int refuse(const std::string &program, Preload why)
 	return exit_cannot_run;
 }
 
+/* Both views; what fails says so and gives an exit status. */
+int prepare(Options &options)
+{
+	const std::string shim = find_library(twin::shim_library),
+			  twin = find_library(twin::twin_library);
+	std::string why = "--view";
+
+	if (shim.empty() || twin.empty()) {
+		fprintf(stderr, "sirdma run: %s is missing: build or install it\n",
+			shim.empty() ? twin::shim_library : twin::twin_library);
+		return exit_failure;
+	}
+
+	const bool sysfs = options.view != View::preload && try_sysfs(options.addrs, why);
+
+	if (!sysfs && options.view == View::sysfs) {
+		fprintf(stderr, "sirdma run: --view sysfs is not possible here: %s\n", why.c_str());
+		return exit_failure;
+	}
+	if (options.verbose)
+		fprintf(stderr, "sirdma run: view: %s%s%s%s\n",
+			sysfs ? twin::view_sysfs : twin::view_preload, sysfs ? "" : " (",
+			sysfs ? "" : why.c_str(), sysfs ? "" : ")");
+
+	put_first("LD_PRELOAD", shim);
+	put(twin::env_view, sysfs ? twin::view_sysfs : twin::view_preload);
+	put(twin::env_addr, list_of(options.addrs));
+	put(twin::env_devices, std::to_string(options.devices));
+	for (const auto &[name, value] : options.environment)
+		put(name.c_str(), value);
+	if (sysfs) {
+		unsetenv("SYSFS_PATH");
+		put_first("RDMAV_DRIVERS", twin.substr(0, twin.rfind(provider_suffix)));
+	}
+	return 0;
+}
+
 } // namespace
 
 int run(int argc, char **argv)
 {
-	static const option options[] = {
-		{"addr", required_argument, nullptr, 'a'},
-		{"netdev", required_argument, nullptr, 'n'},
-		{"mtu", required_argument, nullptr, 'm'},
-		{"loss", required_argument, nullptr, 'l'},
-		{"corrupt", required_argument, nullptr, 'c'},
-		{"reorder", required_argument, nullptr, 'r'},
-		{"seed", required_argument, nullptr, 's'},
-		{"pcap", required_argument, nullptr, 'p'},
-		{"stats", no_argument, nullptr, 'S'},
-		{"verbose", no_argument, nullptr, 'v'},
-		{"help", no_argument, nullptr, 'h'},
-		{},
-	};
+	Options options;
 
-	for (int c; (c = getopt_long(argc, argv, "+", options, nullptr)) != -1;) {
-		if (c == 'h') {
-			fputs(run_usage, stdout);
-			return 0;
-		}
-		if (c == '?')
-			return exit_usage;
-		if (const auto error = apply(c, optarg))
-			return usage_error(*error);
+	if (const auto error = parse_options(argc, argv, options)) {
+		fprintf(stderr, "sirdma run: %s\n", error->c_str());
+		return exit_usage;
 	}
-	if (optind >= argc)
-		return usage_error("no program named");
+	if (options.help) {
+		fputs(run_usage, stdout);
+		return 0;
+	}
 
-	const std::string program = find_program(argv[optind]);
+	std::string shell = login_shell();
+	char *shell_argv[] = {shell.data(), nullptr};
+	char **arguments = options.shell ? shell_argv : options.program;
+	const std::string program = find_program(arguments[0]);
 
 	if (program.empty()) {
-		fprintf(stderr, "sirdma run: %s: %s\n", argv[optind], strerror(errno));
-		return errno == ENOENT ? exit_not_found : exit_cannot_run;
+		const int err = errno;
+
+		fprintf(stderr, "sirdma run: %s: %s\n", arguments[0], strerror(err));
+		return err == ENOENT ? exit_not_found : exit_cannot_run;
 	}
 	if (const int status = refuse(program, can_preload(program)))
 		return status;
-
-	const std::string shim = find_shim();
-
-	if (shim.empty()) {
-		fputs("sirdma run: libsirdma-preload.so is missing: build or install it\n", stderr);
-		return exit_usage;
-	}
-
-	const char *others = getenv("LD_PRELOAD");
-
-	put("LD_PRELOAD", others && *others ? shim + ":" + others : shim);
-	execv(program.c_str(), argv + optind);
+	if (const int status = prepare(options))
+		return status;
+	execv(program.c_str(), arguments);
 	fprintf(stderr, "sirdma run: %s: %s\n", program.c_str(), strerror(errno));
 	return exit_cannot_run;
 }

@@ -4,9 +4,7 @@
 namespace sirdma::cli
 {
 
-/* sirdma run [OPTIONS] -- PROGRAM [ARGS…]: exit status; does not return when the program starts. */
+/* sirdma run: starts a program with the twin in it. Returns only what is wrong, as an exit status. */
 int run(int argc, char **argv);
-
-extern const char run_usage[];
 
 } // namespace sirdma::cli

@@ -2,7 +2,6 @@
 #include "config.hpp"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -35,11 +34,18 @@ IfAddrs interface_addresses() noexcept
 	return IfAddrs(list);
 }
 
-const in_addr *ipv4_of(const ifaddrs &entry) noexcept
+/* Has the interface of @entry this address? All of a loopback network belongs to its interface. */
+bool is_of(const ifaddrs &entry, const IpAddress &addr) noexcept
 {
-	if (!entry.ifa_addr || entry.ifa_addr->sa_family != AF_INET)
-		return nullptr;
-	return &reinterpret_cast<const sockaddr_in *>(entry.ifa_addr)->sin_addr;
+	const IpAddress has = IpAddress::of(entry.ifa_addr);
+
+	if (!has.is_v4() || !addr.is_v4() || !(entry.ifa_flags & IFF_LOOPBACK) ||
+	    !entry.ifa_netmask)
+		return has == addr;
+
+	const in_addr_t mask = IpAddress::of(entry.ifa_netmask).v4().s_addr;
+
+	return !((has.v4().s_addr ^ addr.v4().s_addr) & mask);
 }
 
 uint32_t mtu_of(const char *name) noexcept
@@ -107,8 +113,8 @@ Config Config::from_environment(unsigned device)
 	Config c;
 	const std::string addr = list_item(getenv(env_addr), device);
 
-	if (!addr.empty() && inet_pton(AF_INET, addr.c_str(), &c.addr) != 1)
-		fprintf(stderr, "sirdma: %s=%s is not an IPv4 address, ignored\n", env_addr,
+	if (!addr.empty() && !IpAddress::parse(addr.c_str(), c.addr))
+		fprintf(stderr, "sirdma: %s=%s is not an IP address, ignored\n", env_addr,
 			addr.c_str());
 	read_number(env_mtu, c.mtu);
 	read_percentage(env_loss, c.loss);
@@ -122,49 +128,38 @@ Config Config::from_environment(unsigned device)
 	return c;
 }
 
-/* Empty when no interface has it. */
-static std::string interface_of(in_addr addr)
+std::string interface_name(const IpAddress &addr)
 {
 	const IfAddrs list = interface_addresses();
 
-	for (const ifaddrs *i = list.get(); i; i = i->ifa_next) {
-		const in_addr *has = ipv4_of(*i);
-
-		if (!has)
-			continue;
-		/* All of a loopback network belongs to its interface. */
-		const in_addr_t mask = i->ifa_flags & IFF_LOOPBACK && i->ifa_netmask ?
-					       reinterpret_cast<const sockaddr_in *>(i->ifa_netmask)
-						       ->sin_addr.s_addr :
-					       INADDR_BROADCAST;
-
-		if (!((has->s_addr ^ addr.s_addr) & mask))
+	for (const ifaddrs *i = list.get(); i; i = i->ifa_next)
+		if (i->ifa_addr && is_of(*i, addr))
 			return i->ifa_name;
-	}
 	return {};
 }
 
-uint32_t interface_mtu(in_addr addr)
+uint32_t interface_mtu(const IpAddress &addr)
 {
-	const std::string name = interface_of(addr);
+	const std::string name = interface_name(addr);
 
 	return name.empty() ? 0 : mtu_of(name.c_str());
 }
 
-uint32_t interface_index(in_addr addr)
+uint32_t interface_index(const IpAddress &addr)
 {
-	return if_nametoindex(interface_of(addr).c_str());
+	return if_nametoindex(interface_name(addr).c_str());
 }
 
-bool interface_addr(const char *name, in_addr &addr) noexcept
+bool interface_addr(const char *name, IpAddress &addr) noexcept
 {
 	const IfAddrs list = interface_addresses();
 
-	for (const ifaddrs *i = list.get(); i; i = i->ifa_next) {
-		const in_addr *has = ipv4_of(*i);
-
-		if (has && !strcmp(i->ifa_name, name)) {
-			addr = *has;
+	for (const int family : {AF_INET, AF_INET6}) {
+		for (const ifaddrs *i = list.get(); i; i = i->ifa_next) {
+			if (!i->ifa_addr || i->ifa_addr->sa_family != family ||
+			    strcmp(i->ifa_name, name))
+				continue;
+			addr = IpAddress::of(i->ifa_addr);
 			return true;
 		}
 	}

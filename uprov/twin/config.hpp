@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <netinet/in.h>
 #include <string>
 
+#include "address.hpp"
 #include "environment.hpp"
 
 namespace sirdma::twin
@@ -12,7 +12,7 @@ namespace sirdma::twin
 
 /* A device as the launcher wants it. */
 struct Config {
-	in_addr addr{}; /* any: a free loopback address */
+	IpAddress addr; /* any: a free loopback address */
 	uint32_t mtu = 0; /* of IP, bytes; 0: that of the interface */
 	/* Parts of the packets received, 0 .. 1. */
 	double loss = 0;
@@ -34,10 +34,12 @@ inline constexpr uint32_t mtu_min = 1280;
 inline constexpr uint32_t mtu_max = 65535;
 
 /* IP MTU of the interface that has @addr; 0 when none has. */
-uint32_t interface_mtu(in_addr addr);
+uint32_t interface_mtu(const IpAddress &addr);
 /* Its index; 0 when none has. */
-uint32_t interface_index(in_addr addr);
-/* First IPv4 address of interface @name; false when it has none. */
-bool interface_addr(const char *name, in_addr &addr) noexcept;
+uint32_t interface_index(const IpAddress &addr);
+/* Its name; empty when none has. */
+std::string interface_name(const IpAddress &addr);
+/* First IPv4 address of interface @name, else its first IPv6 one; false when it has none. */
+bool interface_addr(const char *name, IpAddress &addr) noexcept;
 
 } // namespace sirdma::twin

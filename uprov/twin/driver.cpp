@@ -12,6 +12,7 @@
 #include <sirdma/shadow.h>
 #include <sirdma/wqe.h>
 
+#include "identity.hpp"
 #include "settle.hpp"
 
 namespace sirdma::twin
@@ -219,22 +220,9 @@ ibv_gid Driver::gid() const noexcept
 	return out;
 }
 
-/* EUI-64 of the MAC address. */
 __be64 Driver::guid() const noexcept
 {
-	const uint8_t *mac = nic_.mac();
-	const uint8_t eui[8] = {static_cast<uint8_t>(mac[0] ^ 2),
-				mac[1],
-				mac[2],
-				0xff,
-				0xfe,
-				mac[3],
-				mac[4],
-				mac[5]};
-	__be64 out;
-
-	memcpy(&out, eui, sizeof(out));
-	return out;
+	return htobe64(device_guid(IpAddress(nic_.addr())));
 }
 
 void Driver::query_device(ibv_device_attr &attr) noexcept

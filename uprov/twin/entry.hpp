@@ -8,7 +8,6 @@
 
 #include <infiniband/verbs.h>
 
-#define SIRDMA_TWIN_LIBRARY "libsirdma-twin-rdmav34.so"
 #define SIRDMA_TWIN_ENTRY "sirdma_twin_entry"
 
 struct sirdma_twin_ops {

@@ -26,6 +26,9 @@ inline constexpr unsigned devices_max = 64;
 inline constexpr char device_name[] = "sirdma";
 /* In the launcher's tree of sysfs: the file by which the twin knows its devices. */
 inline constexpr char hca_type[] = "sirdma twin";
+/* The libraries that come into the program, in one folder. */
+inline constexpr char shim_library[] = "libsirdma-preload.so";
+inline constexpr char twin_library[] = "libsirdma-twin-rdmav34.so";
 /* Values of env_view. */
 inline constexpr char view_sysfs[] = "sysfs"; /* the library finds devices itself */
 inline constexpr char view_preload[] = "preload"; /* the shim takes the library's place */

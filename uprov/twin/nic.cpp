@@ -11,6 +11,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "identity.hpp"
+
 namespace sirdma::twin
 {
 
@@ -97,14 +99,12 @@ int Nic::start(const Config &config)
 		return errno;
 
 	const in_addr addr = link_->addr();
-	const u32 found = interface_mtu(addr);
+	const u32 found = interface_mtu(IpAddress(addr));
 
 	mtu_ = config.mtu ? config.mtu : found ? found : 1500;
-	/* Locally administered, and told apart by the address. */
-	mac_[0] = 0x02;
-	mac_[1] = 0x53;
-	memcpy(mac_ + 2, &addr, sizeof(addr));
+	const auto mac = device_mac(IpAddress(addr));
 
+	memcpy(mac_, mac.data(), sizeof(mac_));
 	bus_.ops = &bus_ops;
 	bus_.num_vectors = num_vectors;
 	bus_.nic = this;

@@ -4,6 +4,7 @@
  * libibverbs that would look for devices in sysfs. It needs no library itself;
  * the twin is loaded when a program first asks for RDMA devices.
  */
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +30,7 @@ const sirdma_twin_ops *load_twin() noexcept
 	std::string path = self.dli_fname;
 
 	path.resize(path.rfind('/') + 1);
-	path += SIRDMA_TWIN_LIBRARY;
+	path += sirdma::twin::twin_library;
 
 	void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
 	auto entry = handle ? reinterpret_cast<Entry>(dlsym(handle, SIRDMA_TWIN_ENTRY)) : nullptr;
@@ -68,6 +69,21 @@ template <typename Function> Function *real(const char *name) noexcept
 	return library ? reinterpret_cast<Function *>(dlsym(library, name)) : nullptr;
 }
 
+/* The library's order is that of a folder's entries. */
+ibv_device **by_number(ibv_device **list) noexcept
+{
+	ibv_device **end = list;
+
+	while (list && *end)
+		++end;
+	std::sort(list, end, [](const ibv_device *a, const ibv_device *b) {
+		const size_t len_a = strlen(a->name), len_b = strlen(b->name);
+
+		return len_a != len_b ? len_a < len_b : strcmp(a->name, b->name) < 0;
+	});
+	return list;
+}
+
 bool ours(const ibv_context *context) noexcept
 {
 	return twin() && twin()->owns_context(context);
@@ -85,7 +101,7 @@ EXPORT ibv_device **ibv_get_device_list(int *num_devices)
 {
 	if (auto *next = in_sysfs() ? real<decltype(ibv_get_device_list)>("ibv_get_device_list") :
 				      nullptr)
-		return next(num_devices);
+		return by_number(next(num_devices));
 	if (twin())
 		return twin()->get_device_list(num_devices);
 	if (num_devices)
@@ -218,6 +234,16 @@ EXPORT int ibv_destroy_comp_channel(ibv_comp_channel *channel)
 EXPORT ibv_fork_status ibv_is_fork_initialized(void)
 {
 	return IBV_FORK_UNNEEDED;
+}
+
+/*
+ * Nor is there a connection manager: where every program of librdmacm begins, it is
+ * told so, in place of what is missing in /dev.
+ */
+EXPORT void *rdma_create_event_channel(void)
+{
+	errno = ENOSYS;
+	return nullptr;
 }
 
 /* There is no file behind a device of ours that another process could have sent. */

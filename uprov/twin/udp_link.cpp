@@ -89,8 +89,14 @@ sirdma_ip mapped(in_addr addr) noexcept
 
 std::unique_ptr<UdpLink> UdpLink::create(const Config &config)
 {
+	if (!config.addr.any() && !config.addr.is_v4()) {
+		fprintf(stderr, "sirdma: %s: IPv6 is not there yet\n", config.addr.text().c_str());
+		errno = EAFNOSUPPORT;
+		return nullptr;
+	}
+
 	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	in_addr addr = config.addr;
+	in_addr addr = config.addr.any() ? in_addr{} : config.addr.v4();
 
 	if (fd < 0)
 		return nullptr;

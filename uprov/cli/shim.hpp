@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* The libraries that come into the program. */
+#pragma once
+
+#include <string>
+
+namespace sirdma::cli
+{
+
+/* What libibverbs appends to the name of a provider. */
+inline constexpr char provider_suffix[] = "-rdmav34.so";
+
+/* Its path, installed or in the build folder; empty when there is none. */
+std::string find_library(const char *name);
+
+} // namespace sirdma::cli

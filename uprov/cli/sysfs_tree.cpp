@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "sysfs_tree.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sys/sysmacros.h>
+
+#include <sirdma/abi.h>
+
+#include "environment.hpp"
+
+namespace sirdma::cli
+{
+
+namespace
+{
+
+/* Of the commands to the kernel; libibverbs takes no other. */
+constexpr char uverbs_abi[] = "6";
+
+/* Writes files of a line each; the first failure stays. */
+class Folder {
+public:
+	explicit Folder(std::filesystem::path path) : path_(std::move(path)) {}
+
+	Folder &file(const std::string &name, const std::string &line)
+	{
+		const auto path = path_ / name;
+		std::error_code error;
+
+		std::filesystem::create_directories(path.parent_path(), error);
+		std::ofstream out(path);
+
+		out << line << '\n';
+		out.close();
+		if (!out && !error_)
+			error_ = errno ? errno : EIO;
+		return *this;
+	}
+
+	int error() const { return error_; }
+
+private:
+	const std::filesystem::path path_;
+	int error_ = 0;
+};
+
+/* Groups of four digits, as the kernel writes GIDs and GUIDs. */
+std::string groups(const uint8_t *bytes, size_t count)
+{
+	std::string out;
+	char group[8];
+
+	for (size_t i = 0; i < count; i += 2) {
+		snprintf(group, sizeof(group), "%s%02x%02x", i ? ":" : "", bytes[i], bytes[i + 1]);
+		out += group;
+	}
+	return out;
+}
+
+std::string guid_text(uint64_t guid)
+{
+	uint8_t bytes[8];
+
+	for (int i = 0; i < 8; ++i)
+		bytes[i] = static_cast<uint8_t>(guid >> (56 - 8 * i));
+	return groups(bytes, sizeof(bytes));
+}
+
+int write_device(const std::string &path, const TreeDevice &device)
+{
+	Folder folder(path);
+
+	folder.file("node_type", "1: CA")
+		.file("node_guid", guid_text(device.guid))
+		.file("sys_image_guid", guid_text(device.guid))
+		.file("node_desc", twin::device_name)
+		.file("hca_type", twin::hca_type)
+		.file("fw_ver", "2.0.0");
+	folder.file("ports/1/state", "4: ACTIVE")
+		.file("ports/1/phys_state", "5: LinkUp")
+		.file("ports/1/link_layer", "Ethernet")
+		.file("ports/1/rate", "100 Gb/sec (4X EDR)")
+		.file("ports/1/lid", "0x0")
+		.file("ports/1/lid_mask_count", "0")
+		.file("ports/1/sm_lid", "0x0")
+		.file("ports/1/sm_sl", "0")
+		.file("ports/1/cap_mask", "0x04000000")
+		.file("ports/1/pkeys/0", "0xffff")
+		.file("ports/1/gids/0", groups(device.gid, sizeof(device.gid)))
+		.file("ports/1/gid_attrs/types/0", "RoCE v2");
+	if (!device.netdev.empty())
+		folder.file("ports/1/gid_attrs/ndevs/0", device.netdev);
+	return folder.error();
+}
+
+} // namespace
+
+int write_sysfs_tree(const std::string &classes, const std::vector<TreeDevice> &devices,
+		     dev_t device_node)
+{
+	Folder verbs(classes + "/infiniband_verbs");
+
+	verbs.file("abi_version", uverbs_abi);
+	for (size_t i = 0; i < devices.size(); ++i) {
+		const std::string name = twin::device_name + std::to_string(i);
+		const std::string uverbs = "uverbs" + std::to_string(i);
+
+		verbs.file(uverbs + "/ibdev", name)
+			.file(uverbs + "/abi_version", std::to_string(SIRDMA_ABI_VERSION))
+			.file(uverbs + "/dev", std::to_string(major(device_node)) + ":" +
+						       std::to_string(minor(device_node)));
+		if (const int err = write_device(classes + "/infiniband/" + name, devices[i]))
+			return err;
+	}
+	return verbs.error();
+}
+
+} // namespace sirdma::cli

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "sysfs_view.hpp"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <memory>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sysfs_tree.hpp"
+
+namespace sirdma::cli
+{
+
+namespace
+{
+
+constexpr int netlink_rdma = 20;
+constexpr char tmpfs_options[] = "mode=755,size=8m";
+/*
+ * What stands behind the device files: it opens for everyone, and a command that
+ * libibverbs writes to it fails.
+ */
+constexpr char device_node[] = "/dev/full";
+
+struct CloseDir {
+	void operator()(DIR *dir) const { closedir(dir); }
+};
+
+using Dir = std::unique_ptr<DIR, CloseDir>;
+
+/* One attempt, step by step; the first failure says what it was. */
+class Setup {
+public:
+	explicit Setup(std::string &why) : why_(why) {}
+
+	bool enter_namespace();
+	/* A folder @name in @parent that is ours to fill, where others keep theirs. */
+	bool make_place(const std::string &parent, const char *name);
+	bool bind(const std::string &from, const std::string &to);
+	bool fail(const std::string &what, int err);
+
+private:
+	bool map_self(const char *file, unsigned id);
+	bool write_file(const char *path, const std::string &text);
+	bool shadow(const std::string &folder);
+	bool carry_over(const std::string &from, const std::string &to, const dirent &entry);
+
+	std::string &why_;
+	std::string shadowed_; /* the folder covered last */
+};
+
+bool Setup::fail(const std::string &what, int err)
+{
+	why_ = what + ": " + strerror(err);
+	return false;
+}
+
+bool Setup::write_file(const char *path, const std::string &text)
+{
+	const int fd = open(path, O_WRONLY | O_CLOEXEC);
+	const bool ok = fd >= 0 &&
+			write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+	const int err = errno;
+
+	if (fd >= 0)
+		close(fd);
+	return ok || fail(path, err);
+}
+
+bool Setup::map_self(const char *file, unsigned id)
+{
+	const std::string same = std::to_string(id);
+
+	return write_file(file, same + " " + same + " 1");
+}
+
+bool Setup::enter_namespace()
+{
+	const unsigned uid = geteuid(), gid = getegid();
+
+	if (unshare(CLONE_NEWNS)) {
+		if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
+			return fail("unshare", errno);
+		/* The same user: a single one may be mapped without privilege. */
+		if (!map_self("/proc/self/uid_map", uid) ||
+		    !write_file("/proc/self/setgroups", "deny") ||
+		    !map_self("/proc/self/gid_map", gid))
+			return false;
+	}
+	/* What others mount later appears here too, but not the other way round. */
+	if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr))
+		return fail("mount /", errno);
+	return true;
+}
+
+bool Setup::bind(const std::string &from, const std::string &to)
+{
+	if (mount(from.c_str(), to.c_str(), nullptr, MS_BIND | MS_REC, nullptr))
+		return fail("bind " + to, errno);
+	return true;
+}
+
+/* @entry of a folder, as it was: links as links, all else by bind mounts. */
+bool Setup::carry_over(const std::string &from, const std::string &to, const dirent &entry)
+{
+	struct stat st;
+
+	if (lstat(from.c_str(), &st))
+		return errno == ENOENT || fail(entry.d_name, errno);
+	if (S_ISLNK(st.st_mode)) {
+		char target[4096];
+		const ssize_t n = readlink(from.c_str(), target, sizeof(target) - 1);
+
+		if (n < 0)
+			return fail(entry.d_name, errno);
+		target[n] = 0;
+		return !symlink(target, to.c_str()) || fail(to, errno);
+	}
+	if (S_ISDIR(st.st_mode)) {
+		if (mkdir(to.c_str(), 0755))
+			return fail(to, errno);
+		return bind(from, to);
+	}
+
+	const int fd = open(to.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+
+	if (fd < 0)
+		return fail(to, errno);
+	close(fd);
+	return bind(from, to);
+}
+
+/* Cover @folder by one with the same in it, to which something can be added. */
+bool Setup::shadow(const std::string &folder)
+{
+	const Dir old(opendir(folder.c_str()));
+
+	if (!old)
+		return fail(folder, errno);
+	if (mount("sirdma", folder.c_str(), "tmpfs", MS_NOSUID, tmpfs_options))
+		return fail("mount " + folder, errno);
+
+	/* The covered folder's own entries, by its descriptor. */
+	const std::string covered = "/proc/self/fd/" + std::to_string(dirfd(old.get())) + "/";
+
+	while (const dirent *entry = readdir(old.get())) {
+		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
+			continue;
+		if (!carry_over(covered + entry->d_name, folder + "/" + entry->d_name, *entry))
+			return false;
+	}
+	return true;
+}
+
+bool Setup::make_place(const std::string &parent, const char *name)
+{
+	const std::string place = parent + "/" + name;
+	struct stat st;
+
+	if (stat(place.c_str(), &st)) {
+		/* Never in the folder itself, which others see. */
+		if (parent != shadowed_ && !shadow(parent))
+			return false;
+		shadowed_ = parent;
+		return !mkdir(place.c_str(), 0755) || fail(place, errno);
+	}
+	if (mount("sirdma", place.c_str(), "tmpfs", MS_NOSUID, tmpfs_options))
+		return fail("mount " + place, errno);
+	return true;
+}
+
+bool set_up(const std::vector<TreeDevice> &devices, std::string &why)
+{
+	const std::string classes = "/sys/class", nodes = "/dev";
+	Setup setup(why);
+	struct stat node;
+
+	if (!setup.enter_namespace() || !setup.make_place(classes, "infiniband") ||
+	    !setup.make_place(classes, "infiniband_verbs") ||
+	    !setup.make_place(nodes, "infiniband"))
+		return false;
+	if (stat(device_node, &node))
+		return setup.fail(device_node, errno);
+	for (size_t i = 0; i < devices.size(); ++i) {
+		const std::string path = nodes + "/infiniband/uverbs" + std::to_string(i);
+		const int fd = open(path.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+
+		if (fd < 0)
+			return setup.fail(path, errno);
+		close(fd);
+		if (!setup.bind(device_node, path))
+			return false;
+	}
+	if (const int err = write_sysfs_tree(classes, devices, node.st_rdev))
+		return setup.fail(classes, err);
+	return true;
+}
+
+/* Whether the kernel has RDMA devices or would answer for them: libibverbs then asks no tree. */
+bool kernel_answers()
+{
+	const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, netlink_rdma);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+/* In a child, so that half of it does not remain where it cannot be done. */
+bool rehearse(const std::vector<TreeDevice> &devices, std::string &why)
+{
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC)) {
+		why = strerror(errno);
+		return false;
+	}
+
+	const pid_t child = fork();
+
+	if (child == 0) {
+		std::string reason;
+
+		if (!set_up(devices, reason) && write(ends[1], reason.data(), reason.size()) < 0)
+			_exit(2);
+		_exit(reason.empty() ? 0 : 1);
+	}
+	close(ends[1]);
+
+	char text[512];
+	const ssize_t n = child < 0 ? -1 : read(ends[0], text, sizeof(text));
+	int status = 1;
+
+	close(ends[0]);
+	if (child > 0)
+		waitpid(child, &status, 0);
+	why.assign(text, n > 0 ? static_cast<size_t>(n) : 0);
+	return status == 0;
+}
+
+} // namespace
+
+bool enter_sysfs_view(const std::vector<TreeDevice> &devices, std::string &why)
+{
+	if (kernel_answers()) {
+		why = "the kernel answers for RDMA devices itself";
+		return false;
+	}
+	return rehearse(devices, why) && set_up(devices, why);
+}
+
+} // namespace sirdma::cli

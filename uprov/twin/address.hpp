@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* An address of a device: IPv4 as v4-mapped, as the model has it. */
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <netinet/in.h>
+#include <string>
+#include <sys/socket.h>
+
+#include <linux/types.h>
+#include <sirdma/qpctx.h>
+
+namespace sirdma::twin
+{
+
+class IpAddress {
+public:
+	/* Any: none chosen. */
+	constexpr IpAddress() noexcept = default;
+	explicit IpAddress(const sirdma_ip &ip, uint32_t scope = 0) noexcept : ip_(ip), scope_(scope)
+	{
+	}
+	explicit IpAddress(in_addr v4) noexcept;
+
+	/* IPv4 or IPv6, with %INTERFACE where it is local to a link; false when it is neither. */
+	static bool parse(const char *text, IpAddress &out) noexcept;
+	/* Of a socket; any for other families. */
+	static IpAddress of(const sockaddr *sa) noexcept;
+
+	const sirdma_ip &ip() const noexcept { return ip_; }
+	/* Interface of a link-local address, else 0. */
+	uint32_t scope() const noexcept { return scope_; }
+	bool any() const noexcept;
+	bool is_v4() const noexcept;
+	bool is_link_local() const noexcept { return ip_.b[0] == 0xfe && (ip_.b[1] & 0xc0) == 0x80; }
+	in_addr v4() const noexcept;
+	int family() const noexcept { return is_v4() ? AF_INET : AF_INET6; }
+
+	/* Returns the length. */
+	socklen_t to_socket(uint16_t port, sockaddr_storage &out) const noexcept;
+	std::string text() const;
+
+	friend bool operator==(const IpAddress &a, const IpAddress &b) noexcept
+	{
+		return !memcmp(&a.ip_, &b.ip_, sizeof(a.ip_));
+	}
+
+private:
+	sirdma_ip ip_{};
+	uint32_t scope_ = 0;
+};
+
+} // namespace sirdma::twin
