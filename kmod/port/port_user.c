@@ -12,8 +12,6 @@
 #define NSEC_PER_SEC 1000000000ull
 #define NSEC_PER_MSEC 1000000ull
 
-u32 port_fence_word;
-
 static u64 monotonic_ns(void)
 {
 	struct timespec ts;

@@ -50,21 +50,33 @@ typedef int64_t s64;
 #endif
 #define ENOTSUPP 524
 
-#define READ_ONCE(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
-#define WRITE_ONCE(x, v) __atomic_store_n(&(x), v, __ATOMIC_RELAXED)
-/* Thread sanitizer does not know fences: it gets an access that it takes for one. */
 #if defined(__SANITIZE_THREAD__)
-#define PORT_FENCE_ACCESS 1
+#define PORT_TSAN 1
 #elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define PORT_FENCE_ACCESS 1
+#define PORT_TSAN 1
 #endif
 #endif
-#ifdef PORT_FENCE_ACCESS
-#define smp_mb() ((void)__atomic_fetch_add(&port_fence_word, 0, __ATOMIC_SEQ_CST))
+/*
+ * Thread sanitizer does not know fences. It is told that what a fence stands beside has
+ * its order, so that it sees who is ordered after whom by which word; the fence itself
+ * is an access to a word of the thread's own.
+ */
+#ifdef PORT_TSAN
+#define READ_ONCE(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
+#define WRITE_ONCE(x, v) __atomic_store_n(&(x), v, __ATOMIC_RELEASE)
+static inline void port_fence(void)
+{
+	u32 word = 0;
+
+	__atomic_fetch_add(&word, 0, __ATOMIC_SEQ_CST);
+}
+#define smp_mb() port_fence()
 #define smp_rmb() smp_mb()
 #define smp_wmb() smp_mb()
 #else
+#define READ_ONCE(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
+#define WRITE_ONCE(x, v) __atomic_store_n(&(x), v, __ATOMIC_RELAXED)
 #define smp_mb() __atomic_thread_fence(__ATOMIC_SEQ_CST)
 #define smp_rmb() __atomic_thread_fence(__ATOMIC_ACQUIRE)
 #define smp_wmb() __atomic_thread_fence(__ATOMIC_RELEASE)
@@ -75,8 +87,6 @@ typedef int64_t s64;
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-extern u32 port_fence_word;
 
 struct port_lock {
 	pthread_mutex_t m;

@@ -48,7 +48,14 @@ inline uint64_t get_acquire(const __le64 &word) noexcept
  */
 inline void full_fence() noexcept
 {
+#ifdef __SANITIZE_THREAD__
+	/* Which knows no fences: an access that the processor takes for one. */
+	uint32_t word = 0;
+
+	__atomic_fetch_add(&word, 0, __ATOMIC_SEQ_CST);
+#else
 	std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
 }
 
 } // namespace sirdma

@@ -164,7 +164,7 @@ u32 Nic::bus_read(sirdma_bus *bus, u32 reg)
 
 void Nic::bus_write(sirdma_bus *bus, u32 reg, u32 val)
 {
-	std::atomic_thread_fence(std::memory_order_seq_cst);
+	smp_mb();
 	snic_reg_write(of(bus).dev_, reg, val);
 	/*
 	 * The driver may hold locks its handlers take: what this raised is delivered

@@ -209,12 +209,27 @@ u32 UdpLink::build(const snic_burst &burst, TxScratch &s, const Path &path) noex
 	return runs;
 }
 
+/*
+ * What a thread wrote is seen by who received what it sent afterwards. Thread
+ * sanitizer does not know that of sockets.
+ */
+void UdpLink::order_by_wire() noexcept
+{
+#ifdef PORT_TSAN
+	static std::atomic<u32> wire;
+
+	wire.fetch_add(1);
+#endif
+}
+
 /* How many messages need not be sent again. */
 u32 UdpLink::send(TxScratch &s, u32 runs) noexcept
 {
 	u32 done = 0;
 
 	while (done < runs) {
+		order_by_wire();
+
 		const int n = sendmmsg(fd_, s.messages + done, runs - done, 0);
 
 		if (n > 0) {
@@ -324,6 +339,7 @@ u32 UdpLink::receive(snic_dev *dev) noexcept
 
 	const int n = recvmmsg(fd_, rx_messages_, batch, MSG_DONTWAIT, nullptr);
 
+	order_by_wire();
 	for (int i = 0; i < n; ++i)
 		take(dev, rx_messages_[i]);
 	if (n < static_cast<int>(batch))

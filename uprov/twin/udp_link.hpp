@@ -63,6 +63,7 @@ private:
 	UdpLink(int fd, in_addr addr, const Config &config) noexcept;
 
 	u32 build(const snic_burst &burst, TxScratch &scratch, const Path &path) noexcept;
+	static void order_by_wire() noexcept;
 	u32 send(TxScratch &scratch, u32 runs) noexcept;
 	void take(snic_dev *dev, const mmsghdr &message) noexcept;
 	void take_segment(snic_dev *dev, const Path &path, uint8_t *data, size_t len, u32 index,
