@@ -11,6 +11,7 @@
 #include "requester.h"
 #include "retry.h"
 #include "sge.h"
+#include "window.h"
 
 void snic_comp_fail_oldest(struct snic_qp *qp, u16 minor, u32 vendor)
 {
@@ -65,12 +66,16 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 
 	req->retry_left = qp->retry_cnt;
 	req->rnr_left = qp->rnr_retry;
+	req->rnr_tries = 0;
 	req->restarted = false;
 	if (req->rnr_wait) {
 		req->rnr_wait = false;
 		qp->timer_armed = false; /* set for the wait: to be armed anew */
 	}
-	req->cwnd = min_t(u32, snic_req_window(qp), req->cwnd + max_t(u32, npkts / 8, 1));
+	while (req->asked_head != req->asked_tail &&
+	       (u16)(req->una - req->asked[req->asked_head % SNIC_MAX_ORD]) < 0x8000)
+		req->asked_head++;
+	snic_win_progress(qp, npkts);
 	snic_retry_touch(qp);
 }
 
@@ -126,7 +131,7 @@ static void comp_lost(struct snic_qp *qp, const struct snic_pkt *pkt)
 		return;
 	if (req->restarted && (dist > req->lost_dist || !(pkt->flags & SNIC_PKT_READ)))
 		return;
-	snic_retry_lost(qp);
+	snic_retry_lost(qp, false);
 	req->restarted = true;
 	req->lost_dist = dist;
 }
@@ -137,7 +142,7 @@ static void comp_nak_seq(struct snic_qp *qp)
 	snic_stat_inc(qp->dev, SIRDMA_STAT_SEQ_NAK_RCVD);
 	if (qp->req.rnr_wait)
 		return;
-	snic_retry_lost(qp);
+	snic_retry_lost(qp, false);
 	qp->req.restarted = true;
 	qp->req.lost_dist = 0;
 }
@@ -203,11 +208,11 @@ static bool read_len_ok(const struct snic_qp *qp, const struct snic_out *out, u3
 			const struct snic_pkt *pkt)
 {
 	u32 left = out->len - off;
-	u32 chunk_left = min_t(u32, left, SNIC_READ_CHUNK - off % SNIC_READ_CHUNK);
-	u32 want = min_t(u32, chunk_left, snic_qp_mtu(qp));
 
-	/* The last response of a request ends it, and no other does. */
-	return pkt->payload_len == want && !!(pkt->flags & SNIC_PKT_LAST) == (want == chunk_left);
+	if (pkt->payload_len != min(left, snic_qp_mtu(qp)))
+		return false;
+	/* Where requests before the last one end depends on which try of them this answers. */
+	return left > pkt->payload_len || (pkt->flags & SNIC_PKT_LAST);
 }
 
 /* The READ response at una: place it. False: the READ failed. */
@@ -258,8 +263,6 @@ static void comp_read_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
 		return;
 	}
 	if (comp_place(qp, pkt, rx)) {
-		if ((pkt->flags & SNIC_PKT_LAST) && req->reads_sent)
-			req->reads_sent--;
 		req->una = snic_psn_add(req->una, 1);
 		if (req->nxt == pkt->psn)
 			snic_req_seek(qp, req->una);

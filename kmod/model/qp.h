@@ -19,11 +19,13 @@
 #include "sirdma/shadow.h"
 
 #define SNIC_MAX_RD_ATOMIC 16 /* inbound READs a QP remembers */
+#define SNIC_RD_REPEATS 8 /* repetitions of parts of them waiting to be answered */
 /* Outbound READs are only counted: as many as soft-RoCE lets its peers have in flight. */
-#define SNIC_MAX_ORD 128
+#define SNIC_MAX_ORD 128 /* power of two */
 #define SNIC_OUT_MSGS 128 /* messages in flight, power of two */
 #define SNIC_MAX_MTU 4096
 #define SNIC_DEFAULT_WINDOW (512 * 1024) /* bytes in flight */
+#define SNIC_MAX_WINDOW 16384 /* packets in flight */
 /* Below this many messages in flight the device sleeps and wants a kick. */
 #define SNIC_AWAKE_MSGS 8
 /* Bursts one turn sends before it lets others run. */
@@ -33,8 +35,8 @@
 /* Acknowledgements owed before they are sent although more packets follow. */
 #define SNIC_ACK_COALESCE 32
 /*
- * A long READ is asked for in pieces of this size, each a READ request of its
- * own, so that the window bounds what the responder may send at once.
+ * A long READ is asked for in pieces, each a READ request of its own, so that the
+ * window bounds what the responder may send at once. At most this many bytes.
  */
 #define SNIC_READ_CHUNK (128 * 1024)
 /* Completions one turn flushes. */
@@ -66,9 +68,14 @@ struct snic_req {
 	u32 sq_idx; /* next quantum to fetch */
 	u32 sq_shown; /* what the shadow area says it is */
 	u32 head, cur, tail;
-	u32 reads_sent; /* READ requests awaiting responses (ord) */
 	u32 read_msgs; /* READ messages in out[] (fence) */
+	u32 asked_head, asked_tail; /* asked[] */
 	u32 cwnd; /* packets that may be in flight */
+	u32 ssthresh; /* up to here cwnd doubles in each round trip */
+	u32 grow; /* packets acknowledged and not yet turned into cwnd */
+	u32 probe; /* after an RNR wait, packets that may be in flight; 0: cwnd */
+	u32 rd_piece; /* packets a READ request asks for at most, a power of two */
+	u32 rd_grown; /* PSN from which on pieces have that size, while rd_mixed */
 	u32 unasked; /* packets since the last AckReq */
 	u32 sqe_slot; /* out[] index sqe was decoded for */
 	u32 rd_slot; /* same for rd_sqe */
@@ -78,31 +85,32 @@ struct snic_req {
 	u16 fail_minor;
 	u8 retry_left;
 	u8 rnr_left;
+	u8 rnr_tries; /* RNR NAKs since una moved */
 	bool sq_polarity;
 	bool sqe_valid;
 	bool rd_valid;
 	bool failed; /* a message is SNIC_OUT_FAILED: start no others */
 	bool rnr_wait;
 	bool restarted; /* a loss was noticed, una has not moved since */
+	bool rd_mixed; /* pieces of half the size are in flight, too */
 	bool awake; /* need_kick is 0 */
 	struct snic_sqe sqe; /* of out[cur], being sent */
 	struct snic_sqe rd_sqe; /* of out[head], a READ being received */
 	struct snic_out out[SNIC_OUT_MSGS];
+	u16 asked[SNIC_MAX_ORD]; /* low bits of the PSN behind the responses to each READ request in flight */
 };
 
-/* An inbound READ: waiting, being answered, or kept for duplicates. */
+/* An inbound READ, or a part of one asked for again: waiting, being answered, or kept. */
 struct snic_rd {
 	u64 va;
 	u32 rkey;
 	u32 len;
 	u32 psn; /* first response */
-	u32 npkts; /* responses; 0: slot never used */
 	u32 msn;
-	u32 start; /* response this execution began with */
 	u32 pos; /* next response */
-	u32 end; /* bytes of the region after which it ends */
+	bool used;
 	bool todo;
-	bool done; /* was answered completely at least once */
+	bool done; /* was answered completely, or is asked for again */
 };
 
 struct snic_resp {
@@ -131,7 +139,7 @@ struct snic_resp {
 	bool rqe_valid; /* rqe is taken from the ring and not completed */
 	bool comm_est;
 	struct snic_rqe rqe;
-	struct snic_rd rd[SNIC_MAX_RD_ATOMIC];
+	struct snic_rd rd[SNIC_MAX_RD_ATOMIC + SNIC_RD_REPEATS]; /* the latest, repetitions */
 };
 
 struct snic_qp {

@@ -3,12 +3,19 @@
  * Answers of the responder: READ responses, and acknowledgements behind them.
  *
  * The last SNIC_MAX_RD_ATOMIC READs are remembered, so that a duplicate request
- * is answered again from the region (IBTA 9.7.5.1.2). An acknowledgement
- * leaves after the responses to every READ before it, since a requester takes
- * it for an answer to those as well.
+ * is answered again from the region (IBTA 9.7.5.1.2). A requester may ask again
+ * in several parts; each has an entry of its own until it is answered. An
+ * acknowledgement leaves after the responses to every READ before it, since a
+ * requester takes it for an answer to those as well.
  */
 #include "responder.h"
 #include "xmit.h"
+
+/* PSN of the next response. */
+static u32 rd_psn(const struct snic_rd *rd)
+{
+	return snic_psn_add(rd->psn, rd->pos);
+}
 
 struct snic_rd *snic_rd_next(struct snic_qp *qp)
 {
@@ -18,14 +25,26 @@ struct snic_rd *snic_rd_next(struct snic_qp *qp)
 
 	if (!resp->rd_todo)
 		return NULL;
-	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++) {
-		age = snic_psn_fwd(resp->epsn, resp->rd[i].psn);
+	for (i = 0; i < ARRAY_SIZE(resp->rd); i++) {
+		age = snic_psn_fwd(resp->epsn, rd_psn(&resp->rd[i]));
 		if (resp->rd[i].todo && age >= max_age) {
 			oldest = &resp->rd[i];
 			max_age = age;
 		}
 	}
 	return oldest;
+}
+
+/* @rd: @len bytes at @va, asked for at @psn. */
+static void rd_begin(struct snic_rd *rd, u64 va, u32 rkey, u32 len, u32 psn)
+{
+	rd->va = va;
+	rd->rkey = rkey;
+	rd->len = len;
+	rd->psn = psn;
+	rd->used = true;
+	rd->pos = 0;
+	rd->done = false;
 }
 
 static void rd_set_todo(struct snic_resp *resp, struct snic_rd *rd)
@@ -67,19 +86,11 @@ enum snic_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt
 		snic_mr_put(mr);
 	}
 	rd = &resp->rd[resp->rd_tail++ % SNIC_MAX_RD_ATOMIC];
-	rd->va = pkt->va;
-	rd->rkey = pkt->rkey;
-	rd->len = pkt->dma_len;
-	rd->psn = pkt->psn;
-	rd->npkts = snic_qp_pkts(qp, pkt->dma_len);
-	rd->start = 0;
-	rd->pos = 0;
-	rd->end = pkt->dma_len;
+	rd_begin(rd, pkt->va, pkt->rkey, pkt->dma_len, pkt->psn);
 	rd_set_todo(resp, rd);
-	rd->done = false;
 	resp->msn = snic_psn_add(resp->msn, 1);
 	rd->msn = resp->msn;
-	resp->epsn = snic_psn_add(resp->epsn, rd->npkts);
+	resp->epsn = snic_psn_add(resp->epsn, snic_qp_pkts(qp, rd->len));
 	/* Its responses acknowledge everything before it. */
 	resp->ack_due = false;
 	resp->owed++;
@@ -92,18 +103,50 @@ u32 snic_rd_after(const struct snic_resp *resp, u32 psn)
 
 	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++) {
 		dist = snic_psn_fwd(resp->rd[i].psn, psn);
-		if (resp->rd[i].npkts && dist < nearest)
+		if (resp->rd[i].used && dist < nearest)
 			nearest = dist;
 	}
 	return snic_psn_add(psn, nearest);
 }
 
-static struct snic_rd *rd_find(struct snic_resp *resp, u32 psn)
+static struct snic_rd *rd_find(struct snic_qp *qp, u32 psn)
 {
+	struct snic_rd *rd;
 	u32 i;
 
 	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++) {
-		if (snic_psn_fwd(psn, resp->rd[i].psn) < resp->rd[i].npkts)
+		rd = &qp->resp.rd[i];
+		if (rd->used && snic_psn_fwd(psn, rd->psn) < snic_qp_pkts(qp, rd->len))
+			return rd;
+	}
+	return NULL;
+}
+
+/* Responses in [psn, psn + npkts) are asked for again: whoever was to send them need not. */
+static void rd_supersede(struct snic_qp *qp, u32 psn, u32 npkts)
+{
+	struct snic_rd *rd;
+	u32 i, left;
+
+	for (i = 0; i < ARRAY_SIZE(qp->resp.rd); i++) {
+		rd = &qp->resp.rd[i];
+		left = snic_qp_pkts(qp, rd->len) - rd->pos;
+		if (!rd->todo || (snic_psn_fwd(psn, rd_psn(rd)) >= left &&
+				  snic_psn_fwd(rd_psn(rd), psn) >= npkts))
+			continue;
+		rd->todo = false;
+		rd->done = true;
+		qp->resp.rd_todo--;
+	}
+}
+
+/* An entry for a part of a READ; NULL when too many wait: the requester will ask again. */
+static struct snic_rd *rd_free(struct snic_resp *resp)
+{
+	u32 i;
+
+	for (i = SNIC_MAX_RD_ATOMIC; i < ARRAY_SIZE(resp->rd); i++) {
+		if (!resp->rd[i].todo)
 			return &resp->rd[i];
 	}
 	return NULL;
@@ -111,21 +154,29 @@ static struct snic_rd *rd_find(struct snic_resp *resp, u32 psn)
 
 void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
-	struct snic_rd *rd = rd_find(&qp->resp, pkt->psn);
-	u32 pos, off;
+	struct snic_rd *rd = rd_find(qp, pkt->psn), *again;
+	u32 off;
 
 	if (!rd || qp->resp.fatal)
 		return;
-	pos = snic_psn_fwd(pkt->psn, rd->psn);
-	off = pos << qp->mtu_shift;
+	off = snic_psn_fwd(pkt->psn, rd->psn) << qp->mtu_shift;
 	/* It must lie within the original request. */
 	if (pkt->rkey != rd->rkey || pkt->va != rd->va + off || pkt->dma_len > rd->len - off ||
 	    (rd->len && !pkt->dma_len))
 		return;
-	rd->start = pos;
-	rd->pos = pos;
-	rd->end = off + pkt->dma_len;
-	rd_set_todo(&qp->resp, rd);
+	rd_supersede(qp, pkt->psn, snic_qp_pkts(qp, pkt->dma_len));
+	again = rd;
+	if (pkt->psn == rd->psn && pkt->dma_len == rd->len) {
+		rd->pos = 0;
+	} else {
+		again = rd_free(&qp->resp);
+		if (!again)
+			return;
+		rd_begin(again, pkt->va, pkt->rkey, pkt->dma_len, pkt->psn);
+		again->msn = rd->msn;
+	}
+	again->done = true; /* not one of the READs that count against ird */
+	rd_set_todo(&qp->resp, again);
 	qp->resp.owed++;
 }
 
@@ -135,7 +186,7 @@ static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_a
 	struct snic_resp *resp = &qp->resp;
 	u32 i;
 
-	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++)
+	for (i = 0; i < ARRAY_SIZE(resp->rd); i++)
 		resp->rd[i].todo = false;
 	resp->rd_todo = 0;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_NAK_REM_ACCESS_SENT);
@@ -144,7 +195,7 @@ static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_a
 	resp->fatal = true;
 	resp->nak_sent = true;
 	resp->ack_due = true;
-	resp->ack_psn = snic_psn_add(rd->psn, rd->pos);
+	resp->ack_psn = rd_psn(rd);
 	resp->ack_syndrome = SIRDMA_AETH_NAK | SIRDMA_NAK_REM_ACCESS;
 }
 
@@ -154,11 +205,9 @@ static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
 				     SIRDMA_RC_READ_RESP_LAST, SIRDMA_RC_READ_RESP_ONLY};
 	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
 	struct snic_qp *qp = tx->qp;
-	bool first = rd->pos == rd->start;
-	bool last = (rd->pos << qp->mtu_shift) + len == rd->end;
+	bool first = !rd->pos, last = rd->pos + 1 == snic_qp_pkts(qp, rd->len);
 
-	snic_pkt_bth(pkt, opcodes[first + 2 * last], qp->pkey, qp->dest_qpn,
-		     snic_psn_add(rd->psn, rd->pos), len);
+	snic_pkt_bth(pkt, opcodes[first + 2 * last], qp->pkey, qp->dest_qpn, rd_psn(rd), len);
 	if (first || last)
 		snic_pkt_aeth(pkt, SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID, rd->msn);
 	rd->pos++;
@@ -181,7 +230,7 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 	n = min_t(u32, snic_tx_room(tx), snic_tx_bytes_room(tx) >> qp->mtu_shift);
 	if (!n)
 		return false;
-	bytes = min_t(u32, rd->end - off, n << qp->mtu_shift);
+	bytes = min_t(u32, rd->len - off, n << qp->mtu_shift);
 	if (bytes)
 		ret = snic_tx_region(tx, rd->rkey, rd->va + off, bytes, &got, &ae);
 	if (ret == SNIC_GATHER_FAULT) {
@@ -213,20 +262,17 @@ static void resp_ack_packet(struct snic_tx *tx)
 }
 
 /* The host took only @sent packets: the responses behind are to be sent yet. */
-static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent)
+static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, const u8 *whose)
 {
 	struct snic_rd *rd;
-	u32 i, psn;
+	u32 i;
 
 	for (i = burst->npkts; i-- > sent;) {
 		if (snic_pkt_hdr(&burst->pkts[i])->opcode == SIRDMA_RC_ACK)
 			continue;
-		psn = snic_pkt_psn(&burst->pkts[i]);
-		rd = rd_find(&qp->resp, psn);
-		if (rd) {
-			rd->pos = snic_psn_fwd(psn, rd->psn);
-			rd_set_todo(&qp->resp, rd);
-		}
+		rd = &qp->resp.rd[whose[i]];
+		rd->pos = snic_psn_fwd(snic_pkt_psn(&burst->pkts[i]), rd->psn);
+		rd_set_todo(&qp->resp, rd);
 	}
 }
 
@@ -257,19 +303,23 @@ static void resp_burst(struct snic_qp *qp)
 	struct snic_burst *burst;
 	struct snic_rd *rd;
 	struct snic_tx tx;
-	bool with_ack;
-	u32 sent;
+	u8 whose[SNIC_BURST_PKTS]; /* entry in rd[] of each response */
+	bool with_ack, more = true;
+	u32 sent, i = 0;
 
 	snic_tx_begin(&tx, qp, SIRDMA_ACCESS_REMOTE_READ);
 	burst = tx.burst;
-	while ((rd = snic_rd_next(qp)) && rd_fill(&tx, rd))
-		;
+	while (more && (rd = snic_rd_next(qp))) {
+		more = rd_fill(&tx, rd);
+		for (; i < burst->npkts; i++)
+			whose[i] = (u8)(rd - resp->rd);
+	}
 	with_ack = resp->ack_due && snic_tx_room(&tx) && !snic_rd_next(qp);
 	if (with_ack)
 		resp_ack_packet(&tx);
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {
-		resp_unsend(qp, burst, sent);
+		resp_unsend(qp, burst, sent, whose);
 		return;
 	}
 	if (!with_ack)

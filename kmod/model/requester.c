@@ -9,6 +9,7 @@
 
 #include "completer.h"
 #include "retry.h"
+#include "window.h"
 #include "xmit.h"
 
 /* Why filling a burst ended. */
@@ -23,13 +24,6 @@ enum req_stop {
 /* NOPs skipped in one go. */
 #define REQ_NOP_BATCH 256
 
-u32 snic_req_window(const struct snic_qp *qp)
-{
-	u32 bytes = qp->dev->cfg.window_bytes ? qp->dev->cfg.window_bytes : SNIC_DEFAULT_WINDOW;
-
-	return max_t(u32, bytes >> qp->mtu_shift, 2);
-}
-
 void snic_req_start(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
@@ -38,9 +32,10 @@ void snic_req_start(struct snic_qp *qp)
 	req->nxt = qp->sq_psn;
 	req->max = qp->sq_psn;
 	req->psn = qp->sq_psn;
-	req->cwnd = snic_req_window(qp);
 	req->retry_left = qp->retry_cnt;
 	req->rnr_left = qp->rnr_retry;
+	req->rnr_tries = 0;
+	snic_win_start(qp);
 }
 
 void snic_req_mark_failed(struct snic_qp *qp, struct snic_out *out, u16 minor, u32 vendor)
@@ -243,14 +238,6 @@ static void req_data_packet(struct snic_tx *tx, const struct snic_out *out, u32 
 	req->nxt = snic_psn_add(req->nxt, 1);
 }
 
-/* Packets the window still lets out; at least 1 when nothing is in flight. */
-static u32 req_window_left(const struct snic_req *req)
-{
-	u32 flying = snic_psn_fwd(req->nxt, req->una);
-
-	return flying < req->cwnd ? req->cwnd - flying : 0;
-}
-
 /* As many packets of the current SEND or WRITE as window and burst take. */
 static enum req_stop req_data(struct snic_tx *tx, const struct snic_out *out)
 {
@@ -263,7 +250,7 @@ static enum req_stop req_data(struct snic_tx *tx, const struct snic_out *out)
 	n = min_t(u32, snic_tx_room(tx), snic_tx_bytes_room(tx) >> qp->mtu_shift);
 	if (!n)
 		return REQ_MORE;
-	n = min(n, req_window_left(req));
+	n = min(n, snic_win_left(qp));
 	if (!n)
 		return REQ_BLOCKED;
 	bytes = min_t(u32, out->len - off, n << qp->mtu_shift);
@@ -297,22 +284,24 @@ static enum req_stop req_read(struct snic_tx *tx, const struct snic_out *out)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_req *req = &qp->req;
-	u32 first = snic_psn_fwd(req->nxt, out->psn);
+	u32 first = snic_psn_fwd(req->nxt, out->psn), piece = snic_win_piece(qp);
 	u32 off = first << qp->mtu_shift;
-	u32 len = min_t(u32, out->len - off, SNIC_READ_CHUNK - off % SNIC_READ_CHUNK);
+	u32 len = min_t(u32, out->len - off, (piece - first % piece) << qp->mtu_shift);
 	u32 npkts = snic_qp_pkts(qp, len);
 	struct snic_tx_pkt *pkt;
 
 	if (!snic_tx_room(tx))
 		return REQ_MORE;
-	if (req->reads_sent >= qp->ord || (req->nxt != req->una && req_window_left(req) < npkts))
+	if (req->asked_tail - req->asked_head >= qp->ord)
+		return REQ_BLOCKED;
+	if (req->nxt != req->una && snic_win_left(qp) < npkts)
 		return REQ_BLOCKED;
 	pkt = snic_tx_packet(tx);
 	snic_pkt_bth(pkt, SIRDMA_RC_READ_REQUEST, qp->pkey, qp->dest_qpn, req->nxt, 0);
 	snic_pkt_reth(pkt, req->sqe.remote_va + off, req->sqe.rkey, len);
 	req->unasked = 0; /* its responses acknowledge what went before */
-	req->reads_sent++;
 	req->nxt = snic_psn_add(req->nxt, npkts);
+	req->asked[req->asked_tail++ % SNIC_MAX_ORD] = (u16)req->nxt;
 	if (off + len == out->len)
 		req->cur++;
 	return REQ_NEXT;
@@ -360,7 +349,7 @@ static void req_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent)
 
 	for (i = sent; i < burst->npkts; i++) {
 		if (snic_pkt_hdr(&burst->pkts[i])->opcode == SIRDMA_RC_READ_REQUEST)
-			req->reads_sent--;
+			req->asked_tail--;
 	}
 	snic_req_seek(qp, psn);
 }
@@ -416,9 +405,10 @@ void snic_req_restart(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 
-	req->reads_sent = 0;
+	req->asked_head = req->asked_tail;
 	req->unasked = 0;
 	req->restarted = false;
+	snic_win_restart(qp);
 	snic_req_seek(qp, req->una);
 }
 

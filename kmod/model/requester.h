@@ -5,8 +5,6 @@
 
 #include "qp.h"
 
-/* Largest window of @qp, packets. */
-u32 snic_req_window(const struct snic_qp *qp);
 /* RTS entered from RTR: count from the modified PSN. */
 void snic_req_start(struct snic_qp *qp);
 /* Send what may be sent; go to sleep when there is nothing. */

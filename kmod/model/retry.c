@@ -8,6 +8,7 @@
 
 #include "completer.h"
 #include "requester.h"
+#include "window.h"
 
 /* IBTA table 45, in units of 10 us. */
 static const u32 rnr_10us[32] = {
@@ -48,7 +49,7 @@ void snic_retry_start(struct snic_qp *qp, bool fresh)
 		retry_arm(qp, ack_timeout_ns(qp));
 }
 
-void snic_retry_lost(struct snic_qp *qp)
+void snic_retry_lost(struct snic_qp *qp, bool silence)
 {
 	struct snic_req *req = &qp->req;
 
@@ -58,15 +59,27 @@ void snic_retry_lost(struct snic_qp *qp)
 		return;
 	}
 	req->retry_left--;
-	req->cwnd = max_t(u32, req->cwnd / 2, 2);
+	snic_win_loss(qp, silence);
 	snic_req_restart(qp);
 	snic_retry_touch(qp);
+}
+
+/*
+ * The time asked for is the least to wait (IBTA 9.7.5.2.8). A receiver that is
+ * still not ready after it needs the processor more than it needs to be asked: each
+ * wait without progress is twice the one before.
+ */
+static u64 rnr_wait_ns(u8 code, u8 tries)
+{
+	u64 asked = snic_rnr_ns(code);
+
+	return max_t(u64, asked, min_t(u64, asked << tries, SNIC_MAX_RNR_BACKOFF_NS));
 }
 
 void snic_retry_rnr(struct snic_qp *qp, u8 code)
 {
 	struct snic_req *req = &qp->req;
-	u64 wait = snic_rnr_ns(code);
+	u64 wait = rnr_wait_ns(code, req->rnr_tries);
 
 	if (qp->rnr_retry != 7) { /* 7: for ever (IBTA 9.7.5.2.8) */
 		if (!req->rnr_left) {
@@ -77,7 +90,9 @@ void snic_retry_rnr(struct snic_qp *qp, u8 code)
 		}
 		req->rnr_left--;
 	}
+	req->rnr_tries = min_t(u8, req->rnr_tries + 1, 16);
 	snic_req_restart(qp);
+	snic_win_probe(qp);
 	req->rnr_wait = true;
 	req->deadline = port_now_ns(qp->dev->clock) + wait;
 	retry_arm(qp, wait);
@@ -96,7 +111,7 @@ static void retry_expired(struct snic_qp *qp)
 		return;
 	}
 	snic_stat_inc(qp->dev, SIRDMA_STAT_ACK_TIMEOUTS);
-	snic_retry_lost(qp);
+	snic_retry_lost(qp, true);
 }
 
 static void retry_timer(struct port_timer *timer)

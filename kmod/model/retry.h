@@ -7,15 +7,20 @@
 
 /* Shortest ACK timeout: below it a busy peer's scheduling would count as loss. */
 #define SNIC_MIN_ACK_TIMEOUT_NS 1000000ull
+/* How long asking an unready receiver again and again makes a shorter wait. */
+#define SNIC_MAX_RNR_BACKOFF_NS 2000000ull
 
 void snic_retry_init(struct snic_qp *qp);
 /* Requests are in flight: make sure the timer runs. @fresh: none were before. */
 void snic_retry_start(struct snic_qp *qp, bool fresh);
 /* Progress: the timeout begins anew. */
 void snic_retry_touch(struct snic_qp *qp);
-/* Packets from una on were lost: send them again, if the retry count allows. */
-void snic_retry_lost(struct snic_qp *qp);
-/* The receiver was not ready at una: wait as it asked. @code: IBTA table 45. */
+/*
+ * Packets from una on were lost: send them again, if the retry count allows.
+ * @silence: the timer says so.
+ */
+void snic_retry_lost(struct snic_qp *qp, bool silence);
+/* The receiver was not ready at una: wait as it asked, or longer. @code: IBTA table 45. */
 void snic_retry_rnr(struct snic_qp *qp, u8 code);
 /* RNR timer value in ns. */
 u64 snic_rnr_ns(u8 code);

@@ -245,12 +245,37 @@ void Fabric::send(TestHost &from, Packet pkt)
 		if (faults_.jitter_ns)
 			due += rng_() % faults_.jitter_ns;
 		if (chance(faults_.reorder)) {
-			enqueue(due + faults_.reorder_ns, std::move(bytes));
-			continue;
+			due += faults_.reorder_ns;
+		} else {
+			last_due_ = std::max(last_due_, due);
+			due = last_due_;
 		}
-		last_due_ = std::max(last_due_, due);
-		enqueue(last_due_, std::move(bytes));
+		if (buffer(pkt, due))
+			enqueue(due, std::move(bytes));
 	}
+}
+
+bool Fabric::buffer(const Packet &pkt, u64 &due)
+{
+	if (!faults_.rx_bytes)
+		return true;
+	Buffer &buf = buffers_[address(pkt, true)];
+	size_t len = pkt.bytes.size();
+
+	while (!buf.held.empty() && buf.held.front().first <= due) {
+		buf.bytes -= buf.held.front().second;
+		buf.held.pop_front();
+	}
+	if (buf.bytes + len > faults_.rx_bytes) {
+		overruns_++;
+		return false;
+	}
+	if (!buf.held.empty())
+		due = buf.held.back().first;
+	due += len * faults_.rx_ns_per_kib / 1024;
+	buf.held.emplace_back(due, len);
+	buf.bytes += len;
+	return true;
 }
 
 void Fabric::enqueue(u64 due, std::vector<u8> frame)

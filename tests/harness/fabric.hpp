@@ -22,6 +22,9 @@ struct LinkFaults {
 	u64 delay_ns = 2000;
 	u64 jitter_ns = 0; // does not reorder
 	u64 reorder_ns = 20000;
+	// Each host's receive buffer and how fast it is emptied; what finds it full is dropped. 0: no limit.
+	u32 rx_bytes = 0;
+	u64 rx_ns_per_kib = 0;
 };
 
 // A frame as it crossed the fabric, taken apart.
@@ -81,6 +84,7 @@ public:
 	void record(bool on) { recording_ = on; }
 	std::vector<Packet> &sent() { return sent_; }
 	u64 packets_sent() const { return count_; }
+	u64 overruns() const { return overruns_; }
 	// Put raw bytes on the wire towards whoever owns their destination address.
 	void inject(std::vector<u8> frame, u64 delay_ns = 0);
 	// Append everything sent to a capture file that Wireshark reads.
@@ -104,6 +108,8 @@ private:
 	void transmit(TestHost &from, const snic_burst &burst, u32 npkts);
 	void send(TestHost &from, Packet pkt);
 	void enqueue(u64 due, std::vector<u8> frame);
+	// A packet meets its receiver's buffer at @due: false when it is full, else when it is taken out.
+	bool buffer(const Packet &pkt, u64 &due);
 	bool deliver();
 	void receive(TestHost &host, const Packet &pkt);
 	void dump(const std::vector<u8> &frame);
@@ -118,6 +124,12 @@ private:
 	std::map<sirdma_ip, TestHost *, IpLess> ips_;
 	std::multimap<u64, std::vector<u8>> wire_; // by time of arrival
 	u64 last_due_ = 0;
+	struct Buffer {
+		std::deque<std::pair<u64, size_t>> held; // taken out when, bytes
+		size_t bytes = 0;
+	};
+	std::map<sirdma_ip, Buffer, IpLess> buffers_;
+	u64 overruns_ = 0; // packets that found a buffer full
 	Filter filter_;
 	bool recording_ = false;
 	std::vector<Packet> sent_;

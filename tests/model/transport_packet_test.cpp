@@ -311,6 +311,20 @@ TEST_F(Packets, DuplicateReadIsAnsweredFromTheRequestedPlace)
 	EXPECT_EQ(responses(psn + 1, b.va(1024), 4000), R{});
 	EXPECT_EQ(responses(psn - 1, b.va(0), 4), R{});
 	EXPECT_EQ(l->b.state(), SIRDMA_QPS_RTS);
+	// Asked for in parts that arrive together: each is answered as the request it is.
+	fabric.sent().clear();
+	for (u32 at : {1u, 2u, 3u})
+		fabric.inject(frame(a, b,
+				    cat(bth(SIRDMA_RC_READ_REQUEST, l->b.id, psn + at),
+					reth(b.va(1024 * at), b.mr.stag(), at == 3 ? 928 : 1024)))
+				      .bytes);
+	settle(100'000);
+	R parts;
+	for (auto &p : fabric.sent())
+		parts.push_back({p.opcode(), p.psn()});
+	EXPECT_EQ(parts, (R{{SIRDMA_RC_READ_RESP_ONLY, psn + 1},
+			    {SIRDMA_RC_READ_RESP_ONLY, psn + 2},
+			    {SIRDMA_RC_READ_RESP_ONLY, psn + 3}}));
 	// The next request goes on behind the READ.
 	EXPECT_EQ(responses(psn + 4, b.va(), 8), (R{{SIRDMA_RC_READ_RESP_ONLY, psn + 4}}));
 }

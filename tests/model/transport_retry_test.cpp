@@ -286,6 +286,74 @@ TEST_F(Retry, RnrSevenIsForEver)
 	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
 }
 
+// A receiver that stays unready is asked ever more rarely: the questions and their answers must
+// not take the processor from the program that is to post the receive.
+TEST_F(Retry, RnrWaitsGrowWithoutProgress)
+{
+	constexpr u64 asked = 10'000;
+	QpOptions o;
+	o.min_rnr_timer = 1;
+	auto l = link(o);
+	std::vector<u64> tries;
+	fabric.set_filter([&](TestHost &from, Packet &) {
+		if (&from == &a.host)
+			tries.push_back(now());
+		return Verdict::pass;
+	});
+	for (int i = 0; i < 60; i++)
+		l->a.place({.sges = {a.sge(0, 3000)}});
+	l->a.kick(true);
+	settle(1000); // the first window is on its way
+	tries.clear();
+	u64 naks = b.stat(SIRDMA_STAT_RNR_NAK_SENT);
+	settle(50'000'000);
+	EXPECT_LT(b.stat(SIRDMA_STAT_RNR_NAK_SENT) - naks, 60u);
+	EXPECT_EQ(tries.size(), b.stat(SIRDMA_STAT_RNR_NAK_SENT) - naks - 1) << "one packet is "
+										"enough to ask "
+										"again";
+	ASSERT_GT(tries.size(), 10u);
+	u64 last = 0;
+	for (size_t i = 1; i < tries.size(); i++) {
+		u64 gap = tries[i] - tries[i - 1];
+		EXPECT_GE(gap, asked);
+		EXPECT_GE(gap, last);
+		EXPECT_LT(gap, 5'000'000u) << "nor does it fall asleep";
+		last = gap;
+	}
+	EXPECT_GE(last, 1'000'000u);
+	// Each message takes a receive posted late; progress makes it impatient again.
+	for (int i = 0; i < 60; i++) {
+		l->b.recv({b.sge(0, 3000)});
+		EXPECT_EQ(wait_recv(l->b).len, 3000u);
+		expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+		tries.clear();
+		settle(asked * 3);
+		if (i < 59) {
+			EXPECT_GE(tries.size(), 1u) << "message " << i;
+		}
+	}
+}
+
+TEST_F(Retry, RnrNeverWaitsLessThanAsked)
+{
+	QpOptions o;
+	o.min_rnr_timer = 22; // 20.48 ms, beyond any back-off
+	auto l = link(o);
+	std::vector<u64> tries;
+	fabric.set_filter([&](TestHost &from, Packet &) {
+		if (&from == &a.host)
+			tries.push_back(now());
+		return Verdict::pass;
+	});
+	l->a.post({.sges = {a.sge(0, 10)}});
+	settle(200'000'000);
+	ASSERT_GE(tries.size(), 9u);
+	for (size_t i = 1; i < tries.size(); i++) {
+		EXPECT_GE(tries[i] - tries[i - 1], 20'480'000u);
+		EXPECT_LT(tries[i] - tries[i - 1], 20'500'000u);
+	}
+}
+
 TEST_F(Retry, RnrForImmediateOfAWrite)
 {
 	auto l = link();

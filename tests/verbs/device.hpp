@@ -41,7 +41,7 @@ struct Link {
 	uint8_t timeout = 14; // 67 ms
 	uint8_t retry_cnt = 7;
 	uint8_t rnr_retry = 7; // for ever
-	uint8_t min_rnr_timer = 12; // 0.64 ms
+	uint8_t min_rnr_timer = 1; // 10 us
 	uint8_t max_rd_atomic = 1;
 	uint8_t max_dest_rd_atomic = 1;
 	uint8_t hop_limit = 64;

@@ -86,7 +86,7 @@ Lane::Lane(const Settings &settings, const Device &device, ibv_pd *pd, uint32_t 
 			link_.mtu = static_cast<ibv_mtu>(mtu);
 	link_.timeout = settings.timeout;
 	link_.retry_cnt = settings.retry;
-	link_.min_rnr_timer = 12;
+	link_.min_rnr_timer = 1;
 	link_.max_rd_atomic = link_.max_dest_rd_atomic = static_cast<uint8_t>(
 		std::min({static_cast<int>(reads_outstanding), device.attr.max_qp_rd_atom,
 			  device.attr.max_qp_init_rd_atom}));

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Window of the requester, in packets: of requests, and of the responses that
+ * READ requests will bring, so that a window of each QP is all a receiver's
+ * buffer must hold. It doubles from a modest start until something is lost, and
+ * grows by an eighth in each round trip from then on; a loss halves it, and
+ * silence for a whole timeout, when nothing got through, starts it anew.
+ */
+#include "window.h"
+
+/* What a connection starts with, bytes. */
+#define WIN_FIRST (64 * 1024)
+#define WIN_LEAST 2u
+/* Growth beyond the size of the last loss: one packet for this many acknowledged. */
+#define WIN_GROWTH 8
+/* READ requests a window is divided into. */
+#define WIN_PIECES 4u
+
+static u32 win_packets(const struct snic_qp *qp, u32 bytes)
+{
+	return max(min_t(u32, bytes >> qp->mtu_shift, SNIC_MAX_WINDOW), WIN_LEAST);
+}
+
+static u32 win_max(const struct snic_qp *qp)
+{
+	u32 bytes = qp->dev->cfg.window_bytes;
+
+	return win_packets(qp, bytes ? bytes : SNIC_DEFAULT_WINDOW);
+}
+
+/* Packets of a piece that suits the window, a power of two. */
+static u32 win_piece(const struct snic_qp *qp)
+{
+	u32 n = qp->req.cwnd / max_t(u32, min_t(u32, qp->ord, WIN_PIECES), 1);
+
+	n = max_t(u32, min_t(u32, n, SNIC_READ_CHUNK >> qp->mtu_shift), 1);
+	while (n & (n - 1))
+		n &= n - 1;
+	return n;
+}
+
+void snic_win_start(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	req->ssthresh = win_max(qp);
+	req->cwnd = min(req->ssthresh, win_packets(qp, WIN_FIRST));
+	req->grow = 0;
+	req->probe = 0;
+	req->rd_piece = win_piece(qp);
+	req->rd_mixed = false;
+}
+
+void snic_win_progress(struct snic_qp *qp, u32 npkts)
+{
+	struct snic_req *req = &qp->req;
+
+	if (req->probe) {
+		req->probe += npkts;
+		if (req->probe >= req->cwnd)
+			req->probe = 0;
+	}
+	if (req->cwnd < req->ssthresh) {
+		req->cwnd += npkts;
+	} else {
+		req->grow += npkts;
+		req->cwnd += req->grow / WIN_GROWTH;
+		req->grow %= WIN_GROWTH;
+	}
+	req->cwnd = min(req->cwnd, win_max(qp));
+	if (req->rd_mixed && snic_psn_diff(req->una, req->rd_grown) >= 0)
+		req->rd_mixed = false;
+}
+
+void snic_win_loss(struct snic_qp *qp, bool silence)
+{
+	struct snic_req *req = &qp->req;
+
+	req->ssthresh = max(req->cwnd / 2, WIN_LEAST);
+	req->cwnd = silence ? WIN_LEAST : req->ssthresh;
+	req->grow = 0;
+}
+
+void snic_win_restart(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (req->rd_mixed)
+		req->rd_piece /= 2;
+	req->rd_mixed = false;
+}
+
+void snic_win_probe(struct snic_qp *qp)
+{
+	qp->req.probe = 1;
+}
+
+u32 snic_win_left(const struct snic_qp *qp)
+{
+	const struct snic_req *req = &qp->req;
+	u32 flying = snic_psn_fwd(req->nxt, req->una);
+	u32 limit = req->probe ? min(req->probe, req->cwnd) : req->cwnd;
+
+	return flying < limit ? limit - flying : 0;
+}
+
+/*
+ * A responder answers a repeated request only when it lies within one request of
+ * before (IBTA 9.7.5.1.2), and nobody knows which of them it got. So no piece may
+ * cross a boundary between pieces asked for since una. Powers of two nest: smaller
+ * pieces are safe at any time; pieces grow only where nothing was asked for yet, and
+ * not again before everything smaller is answered, which a restart in between
+ * goes back to.
+ */
+u32 snic_win_piece(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	u32 want = win_piece(qp);
+
+	if (want < req->rd_piece) {
+		req->rd_piece = want;
+		req->rd_mixed = false;
+	} else if (want > req->rd_piece && !req->rd_mixed &&
+		   snic_psn_diff(req->nxt, req->max) >= 0) {
+		req->rd_piece *= 2;
+		req->rd_mixed = true;
+		req->rd_grown = req->nxt;
+	}
+	return req->rd_piece;
+}

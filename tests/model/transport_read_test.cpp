@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// RDMA READs as their requester lives through them: refused half way, lost, too many for the
+// receiver's buffer.
+#include "transport.hpp"
+
+using namespace sirdma::test;
+
+namespace
+{
+
+using Verdict = Fabric::Verdict;
+
+class Reads : public Transport {
+protected:
+	Wr read(size_t to, size_t from, u32 len)
+	{
+		return {.op = SIRDMA_OP_READ,
+			.sges = {a.sge(to, len)},
+			.remote = b.va(from),
+			.rkey = b.mr.stag()};
+	}
+};
+
+TEST_F(Reads, EachResponseRestoresTheRetryCount)
+{
+	QpOptions o;
+	o.retry_cnt = 1;
+	o.timeout = 9;
+	auto l = link(o);
+	u32 seen = 0;
+	// Of each answer only the first packet arrives.
+	fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		if (&from == &a.host) {
+			seen = 0;
+			return Verdict::pass;
+		}
+		return pkt.opcode() >= SIRDMA_RC_READ_RESP_FIRST && seen++ ? Verdict::drop :
+									     Verdict::pass;
+	});
+	b.mem->fill(17);
+	l->a.post(read(0, 0, 40 * 1024));
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), 40 * 1024), 0);
+}
+
+// What was asked is what will come: a requester that has seen losses asks for less at a time.
+TEST_F(Reads, PiecesFollowTheWindow)
+{
+	QpOptions o;
+	o.timeout = 9;
+	auto l = link(o);
+	u32 most = 0;
+	bool lossy = true;
+	fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		if (&from == &a.host && pkt.opcode() == SIRDMA_RC_READ_REQUEST)
+			most = std::max(most, pkt.be32(pkt.bth + 12 + 12));
+		return lossy && &from == &b.host ? Verdict::drop : Verdict::pass;
+	});
+	b.mem->fill(18);
+	l->a.post(read(0, 0, 1 << 20));
+	ASSERT_TRUE(fabric.run_until([&] { return a.stat(SIRDMA_STAT_ACK_TIMEOUTS) >= 3; },
+				     1'000'000'000));
+	most = 0;
+	ASSERT_TRUE(fabric.run_until([&] { return a.stat(SIRDMA_STAT_ACK_TIMEOUTS) >= 5; },
+				     1'000'000'000));
+	EXPECT_LE(most, 16u * 1024);
+	EXPECT_GT(most, 0u);
+	lossy = false;
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), 1 << 20), 0);
+	// Without losses the pieces grow again.
+	most = 0;
+	for (int i = 0; i < 16; i++) {
+		l->a.post(read(0, 0, 1 << 20));
+		expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	}
+	EXPECT_GE(most, 64u * 1024);
+}
+
+TEST_F(Reads, NoMoreOutstandingThanAgreed)
+{
+	for (u8 ord : {1, 2, 3, 16}) {
+		SCOPED_TRACE(static_cast<int>(ord));
+		QpOptions o;
+		o.ord = o.ird = ord;
+		o.timeout = 9;
+		auto l = link(o);
+		u64 naks = b.stat(SIRDMA_STAT_NAK_INV_REQ_SENT);
+		fabric.faults().loss = 0.02;
+		for (int i = 0; i < 4; i++)
+			l->a.place(read(0, 0, 700 * 1024));
+		l->a.kick(true);
+		for (int i = 0; i < 4; i++)
+			expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+		EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_INV_REQ_SENT), naks);
+		fabric.faults().loss = 0;
+		settle();
+	}
+}
+
+// Repetitions of pieces of every size meet what the responder did and did not get of the first try.
+TEST_F(Reads, LongOnesOverABadLink)
+{
+	static constexpr u16 mtus[] = {256, 512, 1024, 2048, 4096};
+
+	b.mem->fill(19);
+	for (u64 seed = 1; seed <= 60 && !HasFailure(); seed++) {
+		SCOPED_TRACE("seed " + std::to_string(seed));
+		std::mt19937_64 rng(seed);
+		auto &f = fabric.faults();
+		QpOptions o;
+
+		fabric.rng().seed(seed);
+		o.mtu = mtus[rng() % 5];
+		o.a_psn = rng() % 2 ? 0xffffff - rng() % 500 : rng() & 0xffffff;
+		o.ord = o.ird = static_cast<u8>(1 + rng() % 16);
+		o.timeout = 9;
+		f = {};
+		f.loss = static_cast<double>(rng() % 50) / 1000;
+		f.reorder = rng() % 3 ? 0 : static_cast<double>(rng() % 30) / 1000;
+		f.duplicate = rng() % 3 ? 0 : static_cast<double>(rng() % 50) / 1000;
+		auto l = link(o);
+		std::vector<std::array<size_t, 3>> ops; // to, from, length
+		for (size_t i = 0; i < 4; i++) {
+			ops.push_back({i << 19, rng() % (2 << 20), rng() % (300 << 10)});
+			l->a.place(read(ops[i][0], ops[i][1], static_cast<u32>(ops[i][2])));
+		}
+		l->a.kick(true);
+		for (auto [to, from, len] : ops) {
+			expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+			EXPECT_EQ(memcmp(a.data(to), b.data(from), len), 0);
+		}
+		f = {};
+		settle(); // nothing of this run may reach the next
+	}
+}
+
+// Sixteen queue pairs read at once what their machine's receive buffer cannot hold by far.
+class Incast : public ::testing::TestWithParam<u32> {
+protected:
+	static constexpr u32 qps = 16, reads = 3, most = 1 << 20;
+};
+
+TEST_P(Incast, ReadsComeThroughASmallReceiveBuffer)
+{
+	for (u64 seed = 1; seed <= 3; seed++) {
+		SCOPED_TRACE("seed " + std::to_string(seed));
+		Fabric fabric(seed);
+		Node a(fabric, 1, false, {}, qps * most), b(fabric, 2, false, {}, 2 * most);
+		QpOptions o;
+		std::vector<std::unique_ptr<Link>> links;
+		std::vector<std::pair<u32, size_t>> asked; // length, from
+		u32 done[qps] = {};
+		u64 bytes = 0;
+
+		a.learn(b);
+		b.learn(a);
+		b.mem->fill(static_cast<u32>(seed));
+		fabric.faults().rx_bytes = GetParam();
+		fabric.faults().rx_ns_per_kib = 300;
+		for (u32 i = 0; i < qps; i++)
+			links.push_back(std::make_unique<Link>(a, b, o, o));
+		for (u32 i = 0; i < qps * reads; i++) {
+			u32 len = (64 << fabric.rng()() % 5) * 1024;
+			asked.emplace_back(len, fabric.rng()() % most);
+			bytes += len;
+		}
+		for (u32 n = 0; n < reads; n++) {
+			for (u32 i = 0; i < qps; i++) {
+				auto [len, from] = asked[i * reads + n];
+				links[i]->a.post({.op = SIRDMA_OP_READ,
+						  .sges = {a.sge(i * most, len)},
+						  .remote = b.va(from),
+						  .rkey = b.mr.stag()});
+			}
+		}
+		u32 left = qps * reads;
+		EXPECT_TRUE(fabric.run_until(
+			[&] {
+				for (u32 i = 0; i < qps && left; i++) {
+					while (auto wc = links[i]->a.poll(true)) {
+						EXPECT_FALSE(wc->error) << "minor " << wc->minor;
+						done[i]++;
+						left = wc->error ? 0 : left - 1;
+					}
+				}
+				return !left;
+			},
+			60'000'000'000ull));
+		for (u32 i = 0; i < qps && !HasFailure(); i++) {
+			auto [len, from] = asked[i * reads + reads - 1];
+			EXPECT_EQ(memcmp(a.data(i * most), b.data(from), len), 0);
+		}
+		EXPECT_GT(fabric.overruns(), 0u) << "the buffer was large enough";
+		u64 needed = bytes / 1024;
+		EXPECT_LT(fabric.packets_sent(), 3 * needed) << "mostly sent in vain";
+		printf("buffer %u: %llu packets for %llu, %llu overruns, %llu timeouts, %.1f ms\n",
+		       GetParam(), static_cast<unsigned long long>(fabric.packets_sent()),
+		       static_cast<unsigned long long>(needed),
+		       static_cast<unsigned long long>(fabric.overruns()),
+		       static_cast<unsigned long long>(a.stat(SIRDMA_STAT_ACK_TIMEOUTS)),
+		       static_cast<double>(fabric.clock()->now()) / 1e6);
+	}
+}
+
+INSTANTIATE_TEST_SUITE_P(Buffers, Incast, ::testing::Values(24u << 10, 64u << 10, 208u << 10),
+			 [](const auto &info) { return std::to_string(info.param >> 10) + "KiB"; });
+
+} // namespace
