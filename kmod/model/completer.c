@@ -165,6 +165,33 @@ static void comp_nak(struct snic_qp *qp, u8 code)
 		snic_comp_fail_oldest(qp, errors[code].minor, errors[code].vendor);
 }
 
+/*
+ * Is @pkt the refusal of the READ being answered? Its PSN may be that of the
+ * response owed, of one behind responses that were lost, or of the request, part of
+ * which is answered already (soft-RoCE). What was answered in full before is not
+ * refused: such a NAK is a ghost.
+ */
+static bool comp_refuses_read(const struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	const struct snic_req *req = &qp->req;
+	const struct snic_out *out = &req->out[req->head % SNIC_OUT_MSGS];
+	u32 chunk = SNIC_READ_CHUNK >> qp->mtu_shift, first, end;
+	u8 syndrome = (u8)(pkt->aeth >> 24);
+
+	if ((syndrome & SIRDMA_AETH_KIND) != SIRDMA_AETH_NAK ||
+	    (syndrome & SIRDMA_AETH_VALUE) == SIRDMA_NAK_PSN_SEQ)
+		return false;
+	if (req->head == req->tail || !snic_op_is_read(out->op) || (out->flags & SNIC_OUT_FAILED) ||
+	    !snic_req_in_flight(req))
+		return false;
+	/* The request una belongs to began no earlier than this. */
+	first = snic_psn_fwd(req->una, out->psn);
+	first = snic_psn_add(out->psn, first - first % chunk);
+	end = min(snic_psn_fwd(req->max, first),
+		  snic_psn_fwd(snic_psn_add(out->psn, snic_out_pkts(qp, out)), first));
+	return snic_psn_fwd(pkt->psn, first) < end;
+}
+
 static void comp_rnr(struct snic_qp *qp, u8 timer)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_RCVD);
@@ -275,6 +302,10 @@ void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 {
 	struct snic_req *req = &qp->req;
 
+	if (!(pkt->flags & SNIC_PKT_READ) && comp_refuses_read(qp, pkt)) {
+		comp_nak(qp, (pkt->aeth >> 24) & SIRDMA_AETH_VALUE);
+		return;
+	}
 	/* Only what was sent and not answered can be answered: ghosts of earlier traffic go. */
 	if (snic_psn_fwd(pkt->psn, req->una) >= snic_psn_fwd(req->max, req->una)) {
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_STALE_ACK);

@@ -4,12 +4,20 @@
 // receiver's buffer.
 #include "transport.hpp"
 
+extern "C" {
+#include "model/packet.h"
+}
+
 using namespace sirdma::test;
 
 namespace
 {
 
 using Verdict = Fabric::Verdict;
+
+constexpr u8 nak_access = SIRDMA_AETH_NAK | SIRDMA_NAK_REM_ACCESS;
+constexpr u8 nak_operation = SIRDMA_AETH_NAK | SIRDMA_NAK_REM_OP;
+constexpr u8 nak_sequence = SIRDMA_AETH_NAK | SIRDMA_NAK_PSN_SEQ;
 
 class Reads : public Transport {
 protected:
@@ -20,7 +28,109 @@ protected:
 			.remote = b.va(from),
 			.rkey = b.mr.stag()};
 	}
+	// Nothing of b passes that answers a PSN at or behind @first.
+	void silence(u32 first)
+	{
+		fabric.set_filter([this, first](TestHost &from, Packet &pkt) {
+			bool late = ((pkt.psn() - first) & 0xffffff) < 0x800000;
+			return &from == &b.host && late ? Verdict::drop : Verdict::pass;
+		});
+	}
+	void answer(Link &l, u32 psn, u8 syndrome)
+	{
+		snic_flow flow{};
+		snic_burst burst{};
+		snic_tx_pkt *pkt = &burst.pkts[0];
+		snic_seg_iter it;
+
+		flow.src_ip = b.ip;
+		flow.dst_ip = a.ip;
+		memcpy(flow.src_mac, b.mac().data(), 6);
+		memcpy(flow.dst_mac, a.mac().data(), 6);
+		flow.udp_sport = 0xc123;
+		flow.is_v4 = true;
+		flow.hop_limit = 64;
+		snic_pkt_bth(pkt, SIRDMA_RC_ACK, 0xffff, l.a.id, psn & 0xffffff, 0);
+		snic_pkt_aeth(pkt, syndrome, 1);
+		std::vector<u8> bytes(SNIC_ETH_HLEN + snic_ip_len(&flow, pkt));
+		snic_seg_iter_init(&it, &burst);
+		snic_frame_eth(&flow, false, bytes.data());
+		snic_frame_ip(&flow, pkt, &it, bytes.data() + SNIC_ETH_HLEN);
+		fabric.inject(bytes);
+		settle(100'000);
+	}
 };
+
+// A peer names the READ request it refuses, or the response it owes (IBTA 9.7.5.2.4); soft-RoCE does
+// the first even when it has answered a part.
+TEST_F(Reads, RefusedHalfWayIsARemoteError)
+{
+	for (u32 named : {0u, 1u, 3u, 4u, 5u, 9u}) {
+		for (u8 syndrome : {nak_access, nak_operation}) {
+			SCOPED_TRACE(named);
+			auto l = link();
+			u32 psn = l->a.opts.a_psn;
+			silence(psn + 4); // four responses arrive
+			u32 idx = l->a.post(read(0, 0, 10 * 1024));
+			l->a.post(read(0, 0, 10));
+			settle(100'000);
+			ASSERT_TRUE(silent(l->a));
+			answer(*l, psn + named, syndrome);
+			auto wc = l->a.poll(true);
+			ASSERT_TRUE(wc);
+			if (syndrome == nak_access)
+				expect_error(*wc, SIRDMA_FLUSH_REM_ACCESS,
+					     SIRDMA_VENDOR_REM_ACCESS);
+			else
+				expect_error(*wc, SIRDMA_FLUSH_REM_OP, SIRDMA_VENDOR_REM_OP);
+			EXPECT_EQ(wc->idx, idx);
+			expect_error(wait_send(l->a), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+			fabric.set_filter(nullptr);
+		}
+	}
+}
+
+TEST_F(Reads, RegionGoneHalfWayIsARemoteError)
+{
+	MrParams gone = b.mr;
+	gone.idx = 9;
+	ASSERT_EQ(b.drv.reg_mr(gone), SIRDMA_CQP_OK);
+	auto l = link();
+	Wr wr = read(0, 0, 1 << 20);
+	wr.rkey = gone.stag();
+	u32 n = 0;
+	fabric.set_filter([&](TestHost &from, Packet &) {
+		n += &from == &b.host;
+		return Verdict::pass;
+	});
+	l->a.post(wr);
+	ASSERT_TRUE(fabric.run_until([&] { return n > 200; }, 1'000'000'000));
+	ASSERT_EQ(b.drv.dealloc_stag(gone.stag()), SIRDMA_CQP_OK);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
+}
+
+TEST_F(Reads, OldRefusalsHarmNothing)
+{
+	auto l = link();
+	u32 psn = l->a.opts.a_psn;
+	l->a.post(read(0, 0, 10 * 1024));
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	u32 next = psn + 10;
+	// Unanswered work: neither what was finished before nor what was never asked can be refused.
+	silence(next + 200);
+	l->a.post(read(0, 1 << 20, 300 * 1024));
+	settle(100'000);
+	for (u32 old : {psn, psn + 5, psn + 9, next - 0x200000, next + 0x200000})
+		answer(*l, old, nak_access);
+	answer(*l, next, nak_access); // of a request answered in full
+	answer(*l, next + 127, nak_access);
+	answer(*l, next + 130, nak_sequence); // a sequence error is one at the oldest PSN only
+	EXPECT_TRUE(silent(l->a));
+	EXPECT_EQ(l->a.state(), SIRDMA_QPS_RTS);
+	fabric.set_filter(nullptr);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(1 << 20), 300 * 1024), 0);
+}
 
 TEST_F(Reads, EachResponseRestoresTheRetryCount)
 {
