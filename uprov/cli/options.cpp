@@ -153,6 +153,7 @@ Error set_pcap(const char *arg, Options &out)
 		return "--pcap: not a file name: " + quoted(arg);
 	if (!std::filesystem::is_directory(path.parent_path(), error))
 		return "--pcap: no such folder: " + quoted(path.parent_path().c_str());
+	out.one_capture = path.string().find("%d") == std::string::npos;
 	out.environment.emplace_back(twin::env_pcap, path.string());
 	return {};
 }
@@ -250,6 +251,8 @@ std::optional<std::string> parse_options(int argc, char **argv, Options &out)
 		out.devices = std::max<unsigned>(1, static_cast<unsigned>(out.addrs.size()));
 	if (out.devices > twin::devices_max || out.addrs.size() > out.devices)
 		return "--devices: more addresses than devices";
+	if (out.one_capture && out.devices > 1)
+		return "--pcap: several devices need %d in the name of the file";
 	out.addrs.resize(out.devices);
 	return {};
 }

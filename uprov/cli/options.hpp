@@ -18,6 +18,7 @@ struct Options {
 	unsigned devices = 0; /* 0: one for each address, one at least */
 	View view = View::automatic;
 	bool shell = false;
+	bool one_capture = false; /* of all devices, which cannot be */
 	bool verbose = false;
 	bool help = false;
 	/* Passed on as they are: names and values for the environment. */

@@ -89,9 +89,15 @@ int write_device(const std::string &path, const TreeDevice &device)
 		.file("ports/1/sm_lid", "0x0")
 		.file("ports/1/sm_sl", "0")
 		.file("ports/1/cap_mask", "0x04000000")
-		.file("ports/1/pkeys/0", "0xffff")
-		.file("ports/1/gids/0", groups(device.gid, sizeof(device.gid)))
-		.file("ports/1/gid_attrs/types/0", "RoCE v2");
+		.file("ports/1/pkeys/0", "0xffff");
+	/* The library reads the whole table; it skips an address of zeros, but wants its type. */
+	for (unsigned i = 0; i < twin::gid_table_len; ++i) {
+		const std::string index = std::to_string(i);
+		const uint8_t none[sizeof(device.gid)] = {};
+
+		folder.file("ports/1/gids/" + index, groups(i ? none : device.gid, sizeof(none)))
+			.file("ports/1/gid_attrs/types/" + index, "RoCE v2");
+	}
 	if (!device.netdev.empty())
 		folder.file("ports/1/gid_attrs/ndevs/0", device.netdev);
 	return folder.error();

@@ -123,6 +123,8 @@ Config Config::from_environment(unsigned device)
 	read_number(env_seed, c.seed);
 	if (const char *pcap = getenv(env_pcap))
 		c.pcap = pcap;
+	if (const size_t at = c.pcap.find("%d"); at != std::string::npos)
+		c.pcap.replace(at, 2, std::to_string(device));
 	c.stats = getenv(env_stats) != nullptr;
 	c.verbose = getenv(env_verbose) != nullptr;
 	return c;

@@ -10,14 +10,12 @@
 #include <sirdma/wqe.h>
 
 #include "core.hpp"
+#include "environment.hpp"
 #include "events.hpp"
 #include "nic.hpp"
 
 namespace sirdma::twin
 {
-
-/* Entries of the GID table; only the first is filled. */
-inline constexpr uint32_t gid_table_len = 16;
 
 struct DriverPd {
 	ibv_context *context = nullptr;

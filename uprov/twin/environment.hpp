@@ -24,6 +24,8 @@ inline constexpr char env_verbose[] = "SIRDMA_TWIN_VERBOSE";
 inline constexpr unsigned devices_max = 64;
 /* Devices are named by this and a number. */
 inline constexpr char device_name[] = "sirdma";
+/* Entries of the GID table; only the first is filled. */
+inline constexpr unsigned gid_table_len = 16;
 /* In the launcher's tree of sysfs: the file by which the twin knows its devices. */
 inline constexpr char hca_type[] = "sirdma twin";
 /* The libraries that come into the program, in one folder. */

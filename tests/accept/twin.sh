@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+# shellcheck shell=bash
+# For scenarios of the twin, which run on the host, behind lib.sh. Where we are root they run the programs as an ordinary user,
+# if that user can read the build folder.
+#
+#   $sirdma                 the command, built
+#   run OPTIONS -- PROGRAM  sirdma run, as that user, in the $place a scenario made, if any
+#   both PROGRAM ARGS...    a server and a client, each with a device of its own (and $options); both must succeed;
+#                           output in $work/server and $work/client
+#   serve PROGRAM ARGS...   only the server: $server is the process, $tcp its port;  ends PROCESS SECONDS: its exit status in $status
+#   refused STATUS WORDS COMMAND...     it ends with STATUS and says WORDS
+# shellcheck disable=SC2154,SC2034
+
+build=${SIRDMA_TWIN_BUILT:-$PWD/build/accept-twin}
+sirdma=$build/cli/sirdma
+user=() place=() options=()
+server='' tcp='' status=0
+
+[[ -n ${SIRDMA_TWIN_BUILT:-} ]] || {
+	cmake -G Ninja -S uprov -B "$build" -DSIRDMA_TESTS=OFF -DSIRDMA_PROGRAMS=OFF && nice ninja -C "$build" sirdma
+} > "$work/build" 2>&1 || { tail -20 "$work/build"; fail "build"; }
+chmod 755 "$work"
+
+if [[ $(id -u) == 0 ]] && setpriv --reuid nobody --regid nogroup --clear-groups test -r "$sirdma" 2> /dev/null; then
+	user=(setpriv --reuid nobody --regid nogroup --clear-groups)
+fi
+
+run() { timeout "$limit" "${place[@]}" "${user[@]}" "$sirdma" run "${options[@]}" "$@"; }
+
+# Others may test on this host at the same time
+free_port() {
+	tcp=$((20000 + RANDOM % 12000))
+	while ss -Hltn "sport = :$tcp" | grep -q .; do tcp=$((tcp + 1)); done
+}
+up() { ss -Hltn "sport = :$tcp" | grep -q .; }
+
+serve() {
+	free_port
+	run -- "$1" -p "$tcp" "${@:2}" > "$work/server" 2>&1 &
+	server=$!
+	await 30 eval "up || ! kill -0 $server" && kill -0 "$server" 2> /dev/null || { cat "$work/server"; fail "$1: the server does not listen"; }
+}
+
+both() {
+	say "$*"
+	serve "$@"
+	status=0
+	run -- "$1" -p "$tcp" "${@:2}" 127.0.0.1 > "$work/client" 2>&1 || status=$?
+	wait "$server" || status=$?
+	[[ $status == 0 ]] || { tail -n 20 "$work/server" "$work/client"; fail "$*: exit status $status"; }
+}
+
+program() {	# PROCESS NAME: what runs below it by this name
+	local pid
+	for pid in $(pgrep -P "$1"); do
+		if [[ $(cat "/proc/$pid/comm") == "$2" ]]; then echo "$pid"; else program "$pid" "$2"; fi
+	done
+}
+
+ends() {
+	await "$2" eval "! kill -0 $1" || fail "process $1 still runs after $2 s"
+	status=0
+	wait "$1" || status=$?
+}
+
+refused() {
+	local want=$1 words=$2
+	shift 2
+	status=0
+	"$@" > "$work/refused" 2>&1 || status=$?
+	[[ $status == "$want" ]] && grep -q -- "$words" "$work/refused" && [[ $(wc -l < "$work/refused") == 1 ]] ||
+		{ cat "$work/refused"; fail "$*: exit status $status"; }
+}
