@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Two twins in one process, joined by UDP. */
+/* Two twins in one process, joined by UDP or shared memory. */
 #include <sys/mman.h>
 
 #include "node.hpp"
@@ -54,9 +54,21 @@ void carry_everything(Node &a, Node &b)
 
 } // namespace
 
-TEST(TwinVerbs, CarriesSendsWritesAndReads)
+class TwinLinks : public ::testing::TestWithParam<LinkKind> {
+protected:
+	TwinLinks() { config_.link = GetParam(); }
+
+	Config config_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, TwinLinks, ::testing::Values(LinkKind::udp, LinkKind::shm),
+			 [](const auto &info) {
+				 return info.param == LinkKind::udp ? "Udp" : "Shm";
+			 });
+
+TEST_P(TwinLinks, CarriesSendsWritesAndReads)
 {
-	Node a, b;
+	Node a(config_), b(config_);
 
 	join(a, b);
 	carry_everything(a, b);
@@ -64,9 +76,9 @@ TEST(TwinVerbs, CarriesSendsWritesAndReads)
 	EXPECT_EQ(b.device->nic->stat(SIRDMA_STAT_RX_BAD_ICRC), 0u);
 }
 
-TEST(TwinVerbs, RecoversFromLoss)
+TEST_P(TwinLinks, RecoversFromLoss)
 {
-	Config lossy;
+	Config &lossy = config_;
 
 	lossy.loss = 0.03;
 	lossy.seed = 11;
@@ -78,9 +90,9 @@ TEST(TwinVerbs, RecoversFromLoss)
 	EXPECT_GT(a.device->nic->stat(SIRDMA_STAT_RETRANSMITS), 0u);
 }
 
-TEST(TwinVerbs, RecoversFromCorruption)
+TEST_P(TwinLinks, RecoversFromCorruption)
 {
-	Config bad;
+	Config &bad = config_;
 
 	bad.corrupt = 0.03;
 	bad.seed = 5;
@@ -93,9 +105,9 @@ TEST(TwinVerbs, RecoversFromCorruption)
 	EXPECT_GT(a.device->nic->stat(SIRDMA_STAT_RETRANSMITS), 0u);
 }
 
-TEST(TwinVerbs, RecoversFromReordering)
+TEST_P(TwinLinks, RecoversFromReordering)
 {
-	Config bad;
+	Config &bad = config_;
 
 	bad.reorder = 0.05;
 	bad.seed = 3;
@@ -107,9 +119,9 @@ TEST(TwinVerbs, RecoversFromReordering)
 	EXPECT_GT(a.device->nic->stat(SIRDMA_STAT_RETRANSMITS), 0u);
 }
 
-TEST(TwinVerbs, RunsAQueueToItself)
+TEST_P(TwinLinks, RunsAQueueToItself)
 {
-	Node a;
+	Node a(config_);
 
 	a.connect(a.address());
 	ASSERT_EQ(a.post_recv(4096, 100), 0);
@@ -120,10 +132,10 @@ TEST(TwinVerbs, RunsAQueueToItself)
 	EXPECT_EQ(memcmp(a.buffer.data(), a.buffer.data() + 4096, 100), 0);
 }
 
-TEST(TwinVerbs, ReportsAPeerThatIsGone)
+TEST_P(TwinLinks, ReportsAPeerThatIsGone)
 {
-	auto b = std::make_unique<Node>();
-	Node a;
+	auto b = std::make_unique<Node>(config_);
+	Node a(config_);
 
 	a.connect(b->address(), 8, 2);
 	b.reset();
@@ -133,9 +145,9 @@ TEST(TwinVerbs, ReportsAPeerThatIsGone)
 	EXPECT_EQ(wc.vendor_err, 0x81u);
 }
 
-TEST(TwinVerbs, RefusesAWrongKey)
+TEST_P(TwinLinks, RefusesAWrongKey)
 {
-	Node a, b;
+	Node a(config_), b(config_);
 	Address wrong = b.address();
 
 	join(a, b);
@@ -205,14 +217,43 @@ TEST(TwinVerbs, ServesManyDevicesWithAddressesOfTheirOwn)
 {
 	Node a, b, c;
 
-	EXPECT_NE(a.device->nic->addr().s_addr, b.device->nic->addr().s_addr);
-	EXPECT_NE(b.device->nic->addr().s_addr, c.device->nic->addr().s_addr);
+	EXPECT_NE(a.device->nic->addr().text(), b.device->nic->addr().text());
+	EXPECT_NE(b.device->nic->addr().text(), c.device->nic->addr().text());
 
+	Config shared;
+
+	shared.addr = a.device->nic->addr();
+
+	Node d(shared);
+
+	EXPECT_EQ(a.device->nic->addr().text(), d.device->nic->addr().text());
+	EXPECT_NE(slot_of(a.qp->qp_num), slot_of(d.qp->qp_num));
+}
+
+TEST(TwinVerbs, RefusesAPortThatAnotherProgramHas)
+{
 	Config taken;
 
-	taken.addr = IpAddress(a.device->nic->addr());
+	ASSERT_TRUE(IpAddress::parse("127.64.250.3", taken.addr));
+	const auto other = UdpReceiver::create(taken.addr);
+
+	ASSERT_TRUE(other) << strerror(errno);
 	EXPECT_EQ(Device::create(taken), nullptr);
 	EXPECT_EQ(errno, EADDRINUSE);
+}
+
+TEST_P(TwinLinks, CarriesOverIpv6)
+{
+	ASSERT_TRUE(IpAddress::parse("::1", config_.addr));
+	if (!UdpReceiver::create(config_.addr))
+		GTEST_SKIP() << "no IPv6: " << strerror(errno);
+
+	Node a(config_), b(config_);
+
+	join(a, b);
+	carry_everything(a, b);
+	EXPECT_EQ(a.device->nic->stat(SIRDMA_STAT_RX_BAD_ICRC), 0u);
+	EXPECT_EQ(b.device->nic->stat(SIRDMA_STAT_RX_BAD_ICRC), 0u);
 }
 
 } // namespace sirdma::twin::test

@@ -18,7 +18,8 @@ class IpAddress {
 public:
 	/* Any: none chosen. */
 	constexpr IpAddress() noexcept = default;
-	explicit IpAddress(const sirdma_ip &ip, uint32_t scope = 0) noexcept : ip_(ip), scope_(scope)
+	explicit IpAddress(const sirdma_ip &ip, uint32_t scope = 0) noexcept
+		: ip_(ip), scope_(scope)
 	{
 	}
 	explicit IpAddress(in_addr v4) noexcept;
@@ -33,7 +34,10 @@ public:
 	uint32_t scope() const noexcept { return scope_; }
 	bool any() const noexcept;
 	bool is_v4() const noexcept;
-	bool is_link_local() const noexcept { return ip_.b[0] == 0xfe && (ip_.b[1] & 0xc0) == 0x80; }
+	bool is_link_local() const noexcept
+	{
+		return ip_.b[0] == 0xfe && (ip_.b[1] & 0xc0) == 0x80;
+	}
 	in_addr v4() const noexcept;
 	int family() const noexcept { return is_v4() ? AF_INET : AF_INET6; }
 

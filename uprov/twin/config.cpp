@@ -100,6 +100,23 @@ std::string list_item(const char *list, unsigned index)
 
 } // namespace
 
+bool parse_link(const char *text, LinkKind &kind) noexcept
+{
+	static constexpr std::pair<const char *, LinkKind> names[] = {
+		{"auto", LinkKind::automatic},
+		{"udp", LinkKind::udp},
+		{"shm", LinkKind::shm},
+	};
+
+	for (const auto &[name, value] : names) {
+		if (!strcmp(text, name)) {
+			kind = value;
+			return true;
+		}
+	}
+	return false;
+}
+
 unsigned device_count() noexcept
 {
 	unsigned n = 1;
@@ -116,6 +133,9 @@ Config Config::from_environment(unsigned device)
 	if (!addr.empty() && !IpAddress::parse(addr.c_str(), c.addr))
 		fprintf(stderr, "sirdma: %s=%s is not an IP address, ignored\n", env_addr,
 			addr.c_str());
+	if (const char *link = getenv(env_link); link && !parse_link(link, c.link))
+		fprintf(stderr, "sirdma: %s=%s is none of udp, shm and auto, ignored\n", env_link,
+			link);
 	read_number(env_mtu, c.mtu);
 	read_percentage(env_loss, c.loss);
 	read_percentage(env_corrupt, c.corrupt);

@@ -10,9 +10,20 @@
 namespace sirdma::twin
 {
 
+/* What carries packets. */
+enum class LinkKind {
+	automatic, /* shared memory to processes of this user on this host, UDP to others */
+	udp,
+	shm, /* nobody else is reached */
+};
+
+/* udp, shm or auto; false when @text is neither. */
+bool parse_link(const char *text, LinkKind &kind) noexcept;
+
 /* A device as the launcher wants it. */
 struct Config {
 	IpAddress addr; /* any: a free loopback address */
+	LinkKind link = LinkKind::automatic;
 	uint32_t mtu = 0; /* of IP, bytes; 0: that of the interface */
 	/* Parts of the packets received, 0 .. 1. */
 	double loss = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "device.hpp"
 
-#include <arpa/inet.h>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -333,12 +332,9 @@ int Device::start()
 	}
 	started_by_ = getpid();
 	if (config.verbose) {
-		const in_addr addr = nic->addr();
-		char text[INET_ADDRSTRLEN];
-
-		inet_ntop(AF_INET, &addr, text, sizeof(text));
 		fprintf(stderr, "sirdma: %d: %s at %s, UDP port %u, IP MTU %u\n", getpid(),
-			verbs()->name, text, SIRDMA_ROCE_UDP_PORT, nic->mtu());
+			verbs()->name, nic->addr().text().c_str(), SIRDMA_ROCE_UDP_PORT,
+			nic->mtu());
 	}
 	return 0;
 }

@@ -173,6 +173,7 @@ int Driver::start() noexcept
 	const ibv_gid own = gid();
 	sirdma_hw_config cfg{};
 	sirdma_cqp_sgid_params sgid{};
+	u32 first;
 	int err;
 
 	cfg.num_ceqs = 1;
@@ -180,6 +181,13 @@ int Driver::start() noexcept
 	if (err)
 		return err;
 	probed_ = true;
+	/* Numbers tell the processes of one address apart; not always the same ones first. */
+	sirdma_idpool_fini(&hw_.qp_ids);
+	first = std::max(nic_.first_qpn(), hw_.qp_ids.first);
+	err = sirdma_idpool_init(&hw_.qp_ids, first, nic_.limit_qpn());
+	if (err)
+		return err;
+	hw_.qp_ids.hint = first + port_random_u32() % (nic_.limit_qpn() - first);
 	memcpy(sgid.ip.b, own.raw, sizeof(sgid.ip.b));
 	memcpy(sgid.mac, nic_.mac(), sizeof(sgid.mac));
 	err = sirdma_cqp_set_sgid(&hw_, &sgid);
@@ -212,17 +220,15 @@ ibv_mtu Driver::port_mtu() const noexcept
 
 ibv_gid Driver::gid() const noexcept
 {
-	const in_addr addr = nic_.addr();
-	ibv_gid out{};
+	ibv_gid out;
 
-	out.raw[10] = out.raw[11] = 0xff;
-	memcpy(out.raw + 12, &addr, sizeof(addr));
+	memcpy(out.raw, nic_.addr().ip().b, sizeof(out.raw));
 	return out;
 }
 
 __be64 Driver::guid() const noexcept
 {
-	return htobe64(device_guid(IpAddress(nic_.addr())));
+	return htobe64(device_guid(nic_.addr()));
 }
 
 void Driver::query_device(ibv_device_attr &attr) noexcept
@@ -240,7 +246,7 @@ void Driver::query_device(ibv_device_attr &attr) noexcept
 	attr.atomic_cap = IBV_ATOMIC_NONE;
 	attr.max_mr_size = max_mr_size;
 	attr.page_size_cap = page_mask + 1;
-	attr.max_qp = static_cast<int>(caps.max_qps - hw_.qp_ids.first);
+	attr.max_qp = static_cast<int>(hw_.qp_ids.limit - hw_.qp_ids.first);
 	attr.max_qp_wr = max_qp_wr;
 	attr.max_sge = SIRDMA_MAX_SGE;
 	attr.max_sge_rd = SIRDMA_MAX_READ_SGE;

@@ -220,8 +220,8 @@ int Driver::check_path(Modify &m) noexcept
 		return reject(m.qp.id, IBV_QP_AV, "names an empty GID table entry", ENODATA);
 	if (const ibv_gid none{}; !memcmp(&ah.grh.dgid, &none, sizeof(none)))
 		return reject(m.qp.id, IBV_QP_AV, "has no destination", EINVAL);
-	if (!is_v4_mapped(ah.grh.dgid))
-		return reject(m.qp.id, IBV_QP_AV, "leads to an address that is not IPv4",
+	if (is_v4_mapped(ah.grh.dgid) != nic_.addr().is_v4())
+		return reject(m.qp.id, IBV_QP_AV, "leads to an address of the other IP version",
 			      EHOSTUNREACH);
 	memcpy(m.core.dst_ip.b, ah.grh.dgid.raw, sizeof(m.core.dst_ip.b));
 	m.core.flow_label = ah.grh.flow_label;

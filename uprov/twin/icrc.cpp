@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "icrc.hpp"
 
-#include <arpa/inet.h>
 #include <cstring>
+#include <iterator>
 
 namespace sirdma::twin
 {
@@ -12,6 +12,8 @@ namespace
 
 constexpr uint32_t poly = 0xedb88320; /* CRC-32, reflected: x^0 is the top bit */
 constexpr uint8_t version_ihl = 0x45;
+constexpr uint8_t version_6 = 0x60;
+constexpr size_t ipv4_id = 4;
 constexpr uint16_t dont_fragment = 0x4000;
 constexpr uint8_t ttl = 64;
 
@@ -34,35 +36,80 @@ uint32_t multiply(uint32_t a, uint32_t b) noexcept
 	return product;
 }
 
-/* x^(8 * bytes): what @bytes further bytes multiply a CRC state with. */
-uint32_t power_of_bytes(size_t bytes) noexcept
+/* Order of x: the polynomial is primitive. */
+constexpr uint32_t order = 0xffffffff;
+
+uint32_t power(uint32_t exponent) noexcept
 {
 	uint32_t result = 0x80000000u; /* 1 */
-	uint32_t base = 0x00800000u; /* x^8 */
+	uint32_t base = 0x40000000u; /* x */
 
-	for (; bytes; bytes >>= 1) {
-		if (bytes & 1)
+	for (; exponent; exponent >>= 1) {
+		if (exponent & 1)
 			result = multiply(base, result);
 		base = multiply(base, base);
 	}
 	return result;
 }
 
+/* x^(-8 * 2^i): what undoes 2^i further bytes. */
+struct Inverses {
+	uint32_t of[17];
+
+	Inverses() noexcept
+	{
+		for (unsigned i = 0; i < std::size(of); ++i)
+			of[i] = power(order - (8u << i));
+	}
+};
+
+/* The CRC state @bytes bytes before it became @state, had they been zeroes. */
+uint32_t rewind(uint32_t state, size_t bytes) noexcept
+{
+	static const Inverses inverses;
+
+	for (unsigned i = 0; bytes; ++i, bytes >>= 1)
+		if (bytes & 1)
+			state = multiply(inverses.of[i], state);
+	return state;
+}
+
+void put_ipv4(const Path &path, uint16_t id, size_t len, uint8_t *out) noexcept
+{
+	const in_addr src = path.src.v4(), dst = path.dst.v4();
+
+	out[0] = version_ihl;
+	put16(out + 2, static_cast<uint16_t>(SNIC_IPV4_HLEN + SNIC_UDP_HLEN + len));
+	put16(out + ipv4_id, id);
+	put16(out + 6, dont_fragment);
+	out[8] = ttl;
+	out[9] = IPPROTO_UDP;
+	memcpy(out + 12, &src, sizeof(src));
+	memcpy(out + 16, &dst, sizeof(dst));
+}
+
+void put_ipv6(const Path &path, size_t len, uint8_t *out) noexcept
+{
+	out[0] = version_6;
+	put16(out + 4, static_cast<uint16_t>(SNIC_UDP_HLEN + len));
+	out[6] = IPPROTO_UDP;
+	out[7] = ttl;
+	memcpy(out + 8, path.src.ip().b, sizeof(path.src.ip().b));
+	memcpy(out + 24, path.dst.ip().b, sizeof(path.dst.ip().b));
+}
+
 } // namespace
 
 void put_headers(const Path &path, uint16_t id, size_t len, uint8_t *out) noexcept
 {
-	uint8_t *udp = out + SNIC_IPV4_HLEN;
+	const bool v4 = path.src.is_v4();
+	uint8_t *udp = out + (v4 ? SNIC_IPV4_HLEN : SNIC_IPV6_HLEN);
 
-	memset(out, 0, headers_len);
-	out[0] = version_ihl;
-	put16(out + 2, static_cast<uint16_t>(headers_len + len));
-	put16(out + 4, id);
-	put16(out + 6, dont_fragment);
-	out[8] = ttl;
-	out[9] = IPPROTO_UDP;
-	memcpy(out + 12, &path.src, sizeof(path.src));
-	memcpy(out + 16, &path.dst, sizeof(path.dst));
+	memset(out, 0, path.headers_len());
+	if (v4)
+		put_ipv4(path, id, len, out);
+	else
+		put_ipv6(path, len, out);
 	put16(udp, path.sport);
 	put16(udp + 2, path.dport);
 	put16(udp + 4, static_cast<uint16_t>(SNIC_UDP_HLEN + len));
@@ -70,11 +117,11 @@ void put_headers(const Path &path, uint16_t id, size_t len, uint8_t *out) noexce
 
 uint32_t icrc_begin(const Path &path, uint16_t id, size_t len, const uint8_t *bth) noexcept
 {
-	uint8_t bytes[headers_len + sizeof(sirdma_bth)];
+	uint8_t bytes[headers_len_max + sizeof(sirdma_bth)];
 
 	put_headers(path, id, len, bytes);
-	memcpy(bytes + headers_len, bth, sizeof(sirdma_bth));
-	return snic_icrc_start(bytes, true);
+	memcpy(bytes + path.headers_len(), bth, sizeof(sirdma_bth));
+	return snic_icrc_start(bytes, path.src.is_v4());
 }
 
 bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t &id) noexcept
@@ -83,27 +130,48 @@ bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t 
 		return false;
 
 	const u32 rest = static_cast<u32>(len - sizeof(sirdma_bth) - SIRDMA_ICRC_LEN);
-	const uint32_t first = icrc_begin(path, id, len, datagram);
-	const uint32_t last = snic_icrc_update(first, datagram + sizeof(sirdma_bth), rest);
+	const uint32_t last = snic_icrc_update(icrc_begin(path, id, len, datagram),
+					       datagram + sizeof(sirdma_bth), rest);
 	uint32_t stored;
 
 	memcpy(&stored, datagram + len - SIRDMA_ICRC_LEN, sizeof(stored));
-	if (snic_icrc_final(last) == stored)
-		return true;
-	/*
-	 * The CRC is linear: the state after the rest is the state before it, times a
-	 * power of x, plus what the rest adds. So no other id needs the rest again.
-	 */
-	const uint32_t factor = power_of_bytes(rest);
-	const uint32_t wanted = snic_icrc_final(stored) ^ last ^ multiply(factor, first);
 
-	for (uint16_t other = 0; other < max_segments; ++other) {
-		if (multiply(factor, icrc_begin(path, other, len, datagram)) == wanted) {
-			id = other;
-			return true;
-		}
-	}
-	return false;
+	const uint32_t difference = snic_icrc_final(last) ^ stored;
+
+	if (!difference)
+		return true;
+	if (!path.src.is_v4())
+		return false;
+	/*
+	 * The CRC is linear: another identification changes the state by its bits that
+	 * differ, times x for each bit from there to the end. Undone, exactly those bits
+	 * remain, or the difference is not one of the identification.
+	 */
+	const size_t after_id = path.headers_len() - ipv4_id + len - SIRDMA_ICRC_LEN;
+	const uint32_t bits = rewind(difference, after_id);
+
+	if (bits >> 16)
+		return false;
+	id = static_cast<uint16_t>(id ^ (bits & 0xff) << 8 ^ bits >> 8);
+	return true;
+}
+
+bool IdFilter::credible(const IpAddress &src, uint16_t id) noexcept
+{
+	if (id < max_segments)
+		return true;
+
+	uint32_t hash;
+
+	memcpy(&hash, src.ip().b + 12, sizeof(hash));
+
+	Sender &sender = senders_[hash * 0x9e3779b9u >> 26];
+	const bool follows = sender.addr == src &&
+			     static_cast<uint16_t>(id - sender.last) <= step_max;
+
+	sender.addr = src;
+	sender.last = id;
+	return follows;
 }
 
 } // namespace sirdma::twin

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "nic.hpp"
 
+#include <arpa/inet.h>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -36,6 +38,14 @@ constexpr u32 polls_before_yield = 16;
 /* Turns of deferred queues one call may take over. */
 constexpr u32 turns_per_call = 32;
 constexpr size_t list_room = 1024;
+/* Rounds without datagrams after which the port is looked at only each so many rounds. */
+constexpr u32 port_hot = 256;
+constexpr u32 port_seldom = 64;
+/* Until a port without an owner is tried for again. */
+constexpr u64 settle_port_ns = 500000;
+/* Addresses to choose from: 127.64.0.0/16. */
+constexpr uint32_t free_base = 127u << 24 | 64u << 16;
+constexpr uint32_t free_count = 1u << 16;
 /* Unacknowledged bytes of a QP, which the receiver's socket buffer should hold. */
 constexpr u32 window_bytes = 128 << 10;
 
@@ -48,7 +58,7 @@ snic_config device_config(const uint8_t *mac)
 {
 	snic_config cfg{};
 
-	cfg.max_qps = 65536 + 2;
+	cfg.max_qps = num_slots * qpns_per_slot;
 	cfg.max_cqs = 65536 + 1;
 	cfg.max_mrs = (1 << 20) + 1;
 	cfg.max_pds = 65536;
@@ -92,17 +102,62 @@ std::unique_ptr<Nic> Nic::create(const Config &config)
 	return nic;
 }
 
+/* An address nobody uses: one of 127.64.0.0/16, beginning at one that depends on the process. */
+bool Nic::open_free_address()
+{
+	const uint32_t start = static_cast<uint32_t>(getpid());
+
+	for (uint32_t i = 0; i < free_count; ++i) {
+		addr_ = IpAddress(in_addr{htonl(free_base | ((start + i) & (free_count - 1)))});
+		port_ = PortShare::create(addr_, true);
+		if (port_)
+			return true;
+		if (errno != EADDRINUSE)
+			return false;
+	}
+	return false;
+}
+
+/* False with errno, and a message on stderr. */
+bool Nic::open_links(const Config &config)
+{
+	addr_ = config.addr;
+	kind_ = config.link;
+	if (!config.pcap.empty())
+		pcap_ = PcapWriter::create(config.pcap);
+	faults_ = std::make_unique<Faults>(config);
+	if (addr_.any() ? !open_free_address() : !(port_ = PortShare::create(addr_, false))) {
+		const int err = errno;
+
+		fprintf(stderr, "sirdma: UDP port %u of %s: %s%s\n", SIRDMA_ROCE_UDP_PORT,
+			addr_.text().c_str(), strerror(err),
+			err == EADDRINUSE ? " (by another user's process, or a RoCE driver of the "
+					    "kernel)" :
+					    "");
+		errno = err;
+		return false;
+	}
+	neighbours_ = Neighbours::create(addr_);
+	sender_ = UdpSender::create(addr_, pcap_.get());
+	if (!neighbours_ || !sender_) {
+		const int err = errno;
+
+		fprintf(stderr, "sirdma: %s: %s\n", addr_.text().c_str(), strerror(err));
+		errno = err;
+		return false;
+	}
+	return true;
+}
+
 int Nic::start(const Config &config)
 {
-	link_ = UdpLink::create(config);
-	if (!link_)
+	if (!open_links(config))
 		return errno;
 
-	const in_addr addr = link_->addr();
-	const u32 found = interface_mtu(IpAddress(addr));
+	const u32 found = interface_mtu(addr_);
 
 	mtu_ = config.mtu ? config.mtu : found ? found : 1500;
-	const auto mac = device_mac(IpAddress(addr));
+	const auto mac = device_mac(addr_);
 
 	memcpy(mac_, mac.data(), sizeof(mac_));
 	bus_.ops = &bus_ops;
@@ -122,8 +177,8 @@ int Nic::start(const Config &config)
 	if (!dev_)
 		return ENOMEM;
 	snic_link_set(dev_, true, mtu_);
-	wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (wake_fd_ < 0)
+	wake_fd_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (!wake_fd_)
 		return errno;
 
 	/* Signals are the application's business. */
@@ -148,8 +203,6 @@ Nic::~Nic()
 		snic_dev_destroy(dev_);
 	if (clock_)
 		port_clock_destroy(clock_);
-	if (wake_fd_ >= 0)
-		close(wake_fd_);
 	if (scratch_)
 		for (u32 i = 0; i < port_nr_cpus(); ++i)
 			delete scratch_[i].load();
@@ -225,8 +278,19 @@ void Nic::on_irq(snic_host *host, u32 vector)
 u32 Nic::on_tx(snic_host *host, const snic_burst *burst)
 {
 	Nic &nic = of(host);
-	const u32 sent = nic.link_->transmit(*burst, nic.scratch());
+	u32 sent = burst->npkts;
 
+	if (nic.kind_ != LinkKind::udp && nic.neighbours_->transmit(*burst, sent)) {
+		if (nic.pcap_) [[unlikely]]
+			nic.sender_->record(*burst, nic.scratch());
+		/* A new neighbour: the helper must listen to it as well. */
+		if (nic.neighbours_->news()) [[unlikely]]
+			nic.wake();
+	} else if (nic.kind_ != LinkKind::shm) {
+		sent = nic.sender_->transmit(*burst, nic.scratch());
+	} else {
+		snic_stat_add(nic.dev_, SIRDMA_STAT_TX_DROPS, burst->npkts);
+	}
 	if (sent < burst->npkts)
 		nic.push(nic.stalled_, burst->qpn);
 	return sent;
@@ -310,18 +374,107 @@ void Nic::run_qp(u32 qpn) noexcept
 	wake_for_timers();
 }
 
+u64 Nic::stat(sirdma_stat id) noexcept
+{
+	u64 n = snic_stat_read(dev_, id);
+
+	if (id == SIRDMA_STAT_RX_OVERRUNS)
+		if (const UdpReceiver *port = port_->receiver())
+			n += port->overruns();
+	return n;
+}
+
+/* To the model. */
+void Nic::deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept
+{
+	snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
+	snic_rx_pkt pkt{};
+
+	pkt.src_ip = src.ip();
+	pkt.dst_ip = addr_.ip();
+	pkt.segs = &seg;
+	pkt.nsegs = 1;
+	pkt.len = seg.len;
+	pkt.is_v4 = addr_.is_v4();
+	pkt.icrc_ok = icrc_ok;
+	pkt.more = more;
+	faults_->receive(dev_, pkt);
+}
+
+/* From the port, or from who has it. */
+void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool more) noexcept
+{
+	sirdma_bth bth;
+	u32 slot;
+
+	if (len < sizeof(bth)) {
+		snic_rx_reject(dev_, SIRDMA_STAT_RX_BAD_LENGTH);
+		return;
+	}
+	memcpy(&bth, data, sizeof(bth));
+	slot = slot_of(be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK);
+	if (slot != neighbours_->slot()) {
+		/* Not verified: that is up to the process it is for, if there is one. */
+		if (!port_->receiver() || slot >= num_slots)
+			snic_rx_reject(dev_, SIRDMA_STAT_RX_NO_QP);
+		else if (!neighbours_->forward(slot, path, data, len, index, more))
+			snic_rx_reject(dev_, SIRDMA_STAT_RX_OVERRUNS);
+		return;
+	}
+
+	uint16_t id = ids_count_ ? static_cast<uint16_t>(index) : 0;
+	const bool ok = icrc_holds(path, data, len, id) && ids_.credible(path.src, id);
+
+	if (ok && index)
+		ids_count_ = id == index;
+	if (pcap_) [[unlikely]]
+		pcap_->write(path, id, data, len);
+	deliver(path.src, data, len, ok, more);
+}
+
+void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept
+{
+	if (pcap_) [[unlikely]]
+		pcap_->write_unsummed({.src = src,
+				       .dst = addr_,
+				       .sport = SIRDMA_ROCE_UDP_PORT,
+				       .dport = SIRDMA_ROCE_UDP_PORT},
+				      data, len);
+	deliver(src, data, len, true, more);
+}
+
+/*
+ * A turn of what came; how many datagrams and records. Looking at the port is a
+ * system call: where neighbours do the talking it is looked at now and then, but
+ * for a caller who was told that something is there (@all). rx_lock_ is held.
+ */
+u32 Nic::receive(bool all) noexcept
+{
+	u32 got = neighbours_->receive(*this), from_port = 0;
+	UdpReceiver *port = port_->receiver();
+
+	if (port && (all || neighbours_->unused() || port_idle_ < port_hot ||
+		     port_idle_ % port_seldom == 0))
+		from_port = port->receive(*this);
+	port_idle_ = from_port ? 0 : port_idle_ + 1;
+	got += from_port;
+	if (!got)
+		faults_->flush(dev_);
+	return got;
+}
+
 /* One round of everything that waits; true when there may be more. */
-bool Nic::serve() noexcept
+bool Nic::serve(bool all) noexcept
 {
 	bool more = false;
 	size_t stalled;
 	u32 qpn;
 
 	if (rx_lock_.try_lock()) {
-		const u32 got = link_->receive(dev_);
+		const u32 got = receive(all);
 
 		rx_lock_.unlock();
-		more = got == UdpLink::batch;
+		more = got >= UdpReceiver::batch;
 		if (got)
 			rounds_.fetch_add(1, std::memory_order_relaxed);
 		/* No timer fires while the packet that would stop it may still be waiting. */
@@ -345,7 +498,7 @@ void Nic::poll() noexcept
 
 	const u64 before = rounds_.load(std::memory_order_relaxed);
 
-	serve();
+	serve(false);
 	wake_for_timers();
 	/*
 	 * The peer we wait for may want this very processor: on a busy machine
@@ -369,7 +522,7 @@ void Nic::wake() noexcept
 {
 	const uint64_t one = 1;
 
-	if (write(wake_fd_, &one, sizeof(one)) < 0)
+	if (write(wake_fd_.get(), &one, sizeof(one)) < 0)
 		return; /* full: it is awake */
 }
 
@@ -389,34 +542,67 @@ void Nic::wake_for_timers() noexcept
 		wake();
 }
 
+/* May the helper leave a process alone that polls by itself? */
+bool Nic::look_away() noexcept
+{
+	const u64 polls = polls_.load(std::memory_order_relaxed);
+	bool alone = polls != seen_polls_;
+
+	seen_polls_ = polls;
+	leaves_alone_.store(alone);
+	/* Partner: expect_event(). */
+	if (alone && polls_since_arm_.load() < polls_of_a_poller) {
+		alone = false;
+		leaves_alone_.store(false);
+	}
+	return alone;
+}
+
+/* Until a timer is due, or something waits that nobody will tell of. */
+u64 Nic::time_to_sleep() noexcept
+{
+	/* First any value, then the right one: who arms a timer in between wakes us. */
+	wakes_at_.store(never);
+
+	u64 wait = port_clock_next(clock_);
+
+	{
+		std::lock_guard hold(lists_lock_);
+		if (!stalled_.empty())
+			wait = std::min(wait, retry_stalled_ns);
+	}
+	if (port_->unsettled())
+		wait = std::min(wait, settle_port_ns);
+	return wait;
+}
+
+/* Neighbours that come, go or wake us; the port's owner may be one of them. */
+void Nic::meet() noexcept
+{
+	std::lock_guard hold(rx_lock_);
+
+	neighbours_->serve(*this);
+	port_->serve();
+}
+
 void Nic::help() noexcept
 {
-	pollfd fds[2] = {{.fd = wake_fd_, .events = POLLIN, .revents = 0},
-			 {.fd = link_->fd(), .events = POLLIN, .revents = 0}};
-	u64 seen_polls = 0, check_ns = check_polling_min_ns;
+	u64 check_ns = check_polling_min_ns;
 
 	while (!stop_) {
-		const u64 polls = polls_.load(std::memory_order_relaxed);
-		bool alone = polls != seen_polls;
+		const bool alone = look_away();
+		const UdpReceiver *port = port_->receiver();
+		pollfd fds[] = {
+			{.fd = wake_fd_.get(), .events = POLLIN, .revents = 0},
+			{.fd = neighbours_->fd(), .events = POLLIN, .revents = 0},
+			{.fd = port_->fd(), .events = POLLIN, .revents = 0},
+			{.fd = port && !alone ? port->fd() : -1, .events = POLLIN, .revents = 0},
+		};
+		u64 wait = time_to_sleep();
 
-		seen_polls = polls;
-		leaves_alone_.store(alone);
-		/* Partner: expect_event(). */
-		if (alone && polls_since_arm_.load() < polls_of_a_poller) {
-			alone = false;
-			leaves_alone_.store(false);
-		}
-		/* First any value, then the right one: who arms a timer in between wakes us. */
-		wakes_at_.store(never);
-		u64 wait = port_clock_next(clock_);
-		{
-			std::lock_guard hold(lists_lock_);
-			if (!stalled_.empty())
-				wait = std::min(wait, retry_stalled_ns);
-		}
 		if (alone)
 			wait = std::min(wait, check_ns);
-		else if (pending())
+		else if (pending() || !neighbours_->fall_asleep())
 			wait = 0;
 		if (wait != never) {
 			u64 expected = never;
@@ -426,21 +612,25 @@ void Nic::help() noexcept
 		const timespec ts = {.tv_sec = static_cast<time_t>(wait / nsec_per_sec),
 				     .tv_nsec = static_cast<long>(wait % nsec_per_sec)};
 
-		ppoll(fds, alone ? 1 : 2, wait == never ? nullptr : &ts, nullptr);
+		ppoll(fds, std::size(fds), wait == never ? nullptr : &ts, nullptr);
 		wakes_at_.store(0);
+		if (!alone)
+			neighbours_->wake_up();
 		if (fds[0].revents) {
 			uint64_t count;
 
-			if (read(wake_fd_, &count, sizeof(count)) < 0)
+			if (read(wake_fd_.get(), &count, sizeof(count)) < 0)
 				continue;
 		}
-		if (alone && polls_.load(std::memory_order_relaxed) != seen_polls) {
+		if (fds[1].revents || fds[2].revents || port_->unsettled())
+			meet();
+		if (alone && polls_.load(std::memory_order_relaxed) != seen_polls_) {
 			check_ns = std::min(check_ns * 2, check_polling_max_ns);
 			continue;
 		}
 		if (alone)
 			check_ns = check_polling_min_ns;
-		serve();
+		serve(true);
 	}
 }
 

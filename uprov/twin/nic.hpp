@@ -12,12 +12,14 @@
 
 #include "config.hpp"
 #include "core.hpp"
-#include "udp_link.hpp"
+#include "faults.hpp"
+#include "neighbours.hpp"
+#include "port_share.hpp"
 
 namespace sirdma::twin
 {
 
-class Nic {
+class Nic : private PacketSink {
 public:
 	/* Null with errno. */
 	static std::unique_ptr<Nic> create(const Config &config);
@@ -28,13 +30,17 @@ public:
 
 	sirdma_bus *bus() noexcept { return &bus_; }
 
-	in_addr addr() const noexcept { return link_->addr(); }
+	const IpAddress &addr() const noexcept { return addr_; }
+
+	/* Queue pair numbers this process may use: [first, limit). */
+	u32 first_qpn() const noexcept { return neighbours_->slot() * qpns_per_slot; }
+	u32 limit_qpn() const noexcept { return first_qpn() + qpns_per_slot; }
 
 	uint32_t mtu() const noexcept { return mtu_; }
 
 	const uint8_t *mac() const noexcept { return mac_; }
 
-	u64 stat(sirdma_stat id) noexcept { return snic_stat_read(dev_, id); }
+	u64 stat(sirdma_stat id) noexcept;
 
 	/* A WQE was posted to sleeping QP @qpn. */
 	void run_qp(u32 qpn) noexcept;
@@ -58,8 +64,19 @@ private:
 
 	Nic() = default;
 	int start(const Config &config);
+	bool open_links(const Config &config);
+	bool open_free_address();
 	void help() noexcept;
-	bool serve() noexcept;
+	bool look_away() noexcept;
+	u64 time_to_sleep() noexcept;
+	void meet() noexcept;
+	bool serve(bool all) noexcept;
+	u32 receive(bool all) noexcept;
+	void deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
+		     bool more) noexcept;
+	void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
+		      bool more) noexcept override;
+	void packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept override;
 	void wake() noexcept;
 	TxScratch &scratch() noexcept;
 	void wake_for_timers() noexcept;
@@ -84,7 +101,12 @@ private:
 	static snic_burst *on_burst(snic_host *host);
 	static const snic_host_ops host_ops;
 
-	std::unique_ptr<UdpLink> link_;
+	IpAddress addr_;
+	LinkKind kind_{};
+	std::unique_ptr<PcapWriter> pcap_;
+	std::unique_ptr<Neighbours> neighbours_;
+	std::unique_ptr<PortShare> port_;
+	std::unique_ptr<UdpSender> sender_;
 	uint32_t mtu_ = 0;
 	uint8_t mac_[6]{};
 	Bus bus_{};
@@ -97,17 +119,24 @@ private:
 	Vector vectors_[num_vectors];
 	std::atomic<u32> raised_{0};
 
-	std::mutex rx_lock_; /* one receiver at a time keeps packets in order */
+	std::mutex
+		rx_lock_; /* one receiver at a time keeps packets in order; protects what follows */
+	std::unique_ptr<Faults> faults_;
+	IdFilter ids_;
+	bool ids_count_ = true; /* segments that came together were numbered by their sender */
+	u32 port_idle_ = 0; /* times since the port had something */
+
 	std::mutex lists_lock_; /* protects the two lists */
 	std::vector<u32> deferred_; /* QPs with more work than one turn may do */
 	std::vector<u32> stalled_; /* QPs the socket had no room for */
 
 	/* The helper. */
 	std::thread helper_;
-	int wake_fd_ = -1;
+	Fd wake_fd_;
 	std::atomic<bool> stop_{false};
 	std::atomic<u64> wakes_at_{0}; /* when the sleeping helper looks at the timers; 0: awake */
 	std::atomic<bool> leaves_alone_{false}; /* it sleeps without an eye on the socket */
+	u64 seen_polls_ = 0;
 	std::atomic<u64> polls_{0};
 	std::atomic<u32> polls_since_arm_{0};
 	std::atomic<u64> rounds_{0}; /* in which packets came */

@@ -54,7 +54,8 @@ std::unique_ptr<PcapWriter> PcapWriter::create(const std::string &name)
 
 void PcapWriter::write(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept
 {
-	uint8_t headers[headers_len];
+	uint8_t headers[headers_len_max];
+	const size_t headers_len = path.headers_len();
 	timespec now;
 
 	put_headers(path, id, len, headers);
@@ -74,6 +75,21 @@ void PcapWriter::write(const Path &path, uint16_t id, const uint8_t *datagram, s
 	fwrite(datagram, len, 1, file_.get());
 	/* A process may be killed at any time: its capture is whole up to here. */
 	fflush(file_.get());
+}
+
+void PcapWriter::write_unsummed(const Path &path, const uint8_t *datagram, size_t len) noexcept
+{
+	if (len < sizeof(sirdma_bth) + SIRDMA_ICRC_LEN)
+		return;
+
+	std::vector<uint8_t> copy(datagram, datagram + len);
+	const size_t body = len - SIRDMA_ICRC_LEN;
+	uint32_t crc = icrc_begin(path, 0, len, copy.data());
+
+	crc = snic_icrc_final(snic_icrc_update(crc, copy.data() + sizeof(sirdma_bth),
+					       static_cast<u32>(body - sizeof(sirdma_bth))));
+	memcpy(copy.data() + body, &crc, sizeof(crc));
+	write(path, 0, copy.data(), len);
 }
 
 } // namespace sirdma::twin

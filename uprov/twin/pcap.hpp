@@ -21,6 +21,9 @@ public:
 	/* @datagram: BTH to ICRC. */
 	void write(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept;
 
+	/* The same, with an ICRC as it would have travelled. */
+	void write_unsummed(const Path &path, const uint8_t *datagram, size_t len) noexcept;
+
 private:
 	struct Close {
 		void operator()(FILE *file) const noexcept { fclose(file); }

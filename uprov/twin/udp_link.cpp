@@ -3,11 +3,12 @@
 
 #include <arpa/inet.h>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <linux/sock_diag.h>
 #include <netinet/udp.h>
 #include <new>
-#include <unistd.h>
+
+#include "wire_order.hpp"
 
 namespace sirdma::twin
 {
@@ -18,41 +19,6 @@ namespace
 constexpr int buffer_bytes = 8 << 20;
 /* Below the largest datagram by more than the headers. */
 constexpr size_t run_bytes_max = 65000;
-/* Addresses of ours: 127.64.0.0/16, beginning at one that depends on the process. */
-constexpr uint32_t free_base = 127u << 24 | 64u << 16;
-constexpr uint32_t free_count = 1u << 16;
-constexpr size_t v4_in_mapped = 12;
-
-sockaddr_in socket_addr(in_addr addr) noexcept
-{
-	sockaddr_in sa{};
-
-	sa.sin_family = AF_INET;
-	sa.sin_port = htons(SIRDMA_ROCE_UDP_PORT);
-	sa.sin_addr = addr;
-	return sa;
-}
-
-bool bind_to(int fd, in_addr addr) noexcept
-{
-	const sockaddr_in sa = socket_addr(addr);
-
-	return !bind(fd, reinterpret_cast<const sockaddr *>(&sa), sizeof(sa));
-}
-
-bool bind_to_free(int fd, in_addr &addr) noexcept
-{
-	const uint32_t start = static_cast<uint32_t>(getpid());
-
-	for (uint32_t i = 0; i < free_count; ++i) {
-		addr.s_addr = htonl(free_base | ((start + i) & (free_count - 1)));
-		if (bind_to(fd, addr))
-			return true;
-		if (errno != EADDRINUSE)
-			return false;
-	}
-	return false;
-}
 
 void set_option(int fd, int level, int name, int value) noexcept
 {
@@ -60,6 +26,7 @@ void set_option(int fd, int level, int name, int value) noexcept
 	(void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
+/* As much as the machine lets us have. */
 void enlarge_buffers(int fd) noexcept
 {
 	set_option(fd, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
@@ -68,83 +35,84 @@ void enlarge_buffers(int fd) noexcept
 	set_option(fd, SOL_SOCKET, SO_SNDBUFFORCE, buffer_bytes);
 }
 
-in_addr v4_of(const sirdma_ip &ip) noexcept
+Fd open_socket(const IpAddress &addr, uint16_t port) noexcept
 {
-	in_addr addr;
+	Fd fd(socket(addr.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+	sockaddr_storage sa;
+	const socklen_t len = addr.to_socket(port, sa);
 
-	memcpy(&addr, ip.b + v4_in_mapped, sizeof(addr));
-	return addr;
+	if (!fd)
+		return fd;
+	if (addr.is_v4()) {
+		/* Never fragmented, and so with identification 0. */
+		set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
+	} else {
+		set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
+		set_option(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
+		/* RoCEv2 has the ICRC: some senders leave the UDP checksum out. */
+		set_option(fd.get(), SOL_UDP, UDP_NO_CHECK6_RX, 1);
+	}
+	if (bind(fd.get(), reinterpret_cast<const sockaddr *>(&sa), len))
+		fd.reset();
+	return fd;
 }
 
-sirdma_ip mapped(in_addr addr) noexcept
+/* Copy @len bytes of payload to @out, summed into the CRC. */
+u32 copy_payload(snic_seg_iter &it, uint8_t *out, u32 len, u32 crc) noexcept
 {
-	sirdma_ip ip{};
+	while (len) {
+		const u32 n = std::min(len, it.seg->len - it.off);
 
-	ip.b[10] = ip.b[11] = 0xff;
-	memcpy(ip.b + v4_in_mapped, &addr, sizeof(addr));
-	return ip;
+		crc = snic_icrc_copy(crc, out, static_cast<const uint8_t *>(it.seg->ptr) + it.off,
+				     n);
+		out += n;
+		len -= n;
+		it.off += n;
+		if (it.off == it.seg->len) {
+			it.seg++;
+			it.off = 0;
+		}
+	}
+	return crc;
+}
+
+void ask_for_segments(msghdr &m, uint8_t (&control)[CMSG_SPACE(sizeof(uint16_t))],
+		      size_t segment) noexcept
+{
+	m.msg_control = control;
+	m.msg_controllen = sizeof(control);
+
+	cmsghdr *c = CMSG_FIRSTHDR(&m);
+	const uint16_t size = static_cast<uint16_t>(segment);
+
+	c->cmsg_level = IPPROTO_UDP;
+	c->cmsg_type = UDP_SEGMENT;
+	c->cmsg_len = CMSG_LEN(sizeof(size));
+	memcpy(CMSG_DATA(c), &size, sizeof(size));
 }
 
 } // namespace
 
-std::unique_ptr<UdpLink> UdpLink::create(const Config &config)
+std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *pcap)
 {
-	if (!config.addr.any() && !config.addr.is_v4()) {
-		fprintf(stderr, "sirdma: %s: IPv6 is not there yet\n", config.addr.text().c_str());
-		errno = EAFNOSUPPORT;
+	Fd fd = open_socket(addr, 0);
+	sockaddr_storage own;
+	socklen_t len = sizeof(own);
+
+	if (!fd || getsockname(fd.get(), reinterpret_cast<sockaddr *>(&own), &len))
 		return nullptr;
-	}
+	enlarge_buffers(fd.get());
+	/* Nobody writes to this port. */
+	set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, 0);
 
-	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	in_addr addr = config.addr.any() ? in_addr{} : config.addr.v4();
+	const uint16_t port = ntohs(addr.is_v4() ? reinterpret_cast<sockaddr_in &>(own).sin_port :
+						   reinterpret_cast<sockaddr_in6 &>(own).sin6_port);
 
-	if (fd < 0)
-		return nullptr;
-	if (!(addr.s_addr ? bind_to(fd, addr) : bind_to_free(fd, addr))) {
-		const int err = errno;
-		char text[INET_ADDRSTRLEN];
-
-		inet_ntop(AF_INET, &addr, text, sizeof(text));
-		fprintf(stderr, "sirdma: UDP port %u of %s: %s%s\n", SIRDMA_ROCE_UDP_PORT, text,
-			strerror(err),
-			err == EADDRINUSE ? " (by another process, or a RoCE driver of the "
-					    "kernel)" :
-					    "");
-		close(fd);
-		errno = err;
-		return nullptr;
-	}
-	/* Never fragmented, and so with identification 0. */
-	set_option(fd, IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
-	set_option(fd, IPPROTO_UDP, UDP_GRO, 1);
-	enlarge_buffers(fd);
-
-	std::unique_ptr<UdpLink> link(new (std::nothrow) UdpLink(fd, addr, config));
-
-	if (!link || !link->rx_bytes_) {
-		if (!link)
-			close(fd);
-		errno = ENOMEM;
-		return nullptr;
-	}
-	if (!config.pcap.empty())
-		link->pcap_ = PcapWriter::create(config.pcap);
-	return link;
-}
-
-UdpLink::UdpLink(int fd, in_addr addr, const Config &config) noexcept
-	: fd_(fd), addr_(addr), faults_(config),
-	  rx_bytes_(new (std::nothrow) uint8_t[batch * datagram_max])
-{
-}
-
-UdpLink::~UdpLink()
-{
-	close(fd_);
+	return std::unique_ptr<UdpSender>(new UdpSender(std::move(fd), addr, port, pcap));
 }
 
 /* Lay the packets out back to back and cut them into runs; how many runs. */
-u32 UdpLink::build(const snic_burst &burst, TxScratch &s, const Path &path) noexcept
+u32 UdpSender::build(const snic_burst &burst, TxScratch &s, const Path &path) noexcept
 {
 	const bool segments = segments_.load(std::memory_order_relaxed);
 	uint8_t *at = s.bytes;
@@ -158,10 +126,6 @@ u32 UdpLink::build(const snic_burst &burst, TxScratch &s, const Path &path) noex
 		const size_t body = pkt.hdr_len + pkt.payload_len;
 		const size_t len = body + pkt.pad + SIRDMA_ICRC_LEN;
 
-		memcpy(at, pkt.hdr, pkt.hdr_len);
-		snic_seg_copy(&payload, at + pkt.hdr_len, pkt.payload_len);
-		memset(at + body, 0, pkt.pad);
-
 		/* Segments are of one size, but for a shorter last one. */
 		const bool joins = segments && runs && last == segment && len <= segment &&
 				   in_run < max_segments &&
@@ -174,13 +138,15 @@ u32 UdpLink::build(const snic_burst &burst, TxScratch &s, const Path &path) noex
 			s.pieces[runs++] = {.iov_base = at, .iov_len = 0};
 		}
 
-		const uint32_t crc =
-			snic_icrc_update(icrc_begin(path, static_cast<uint16_t>(in_run), len, at),
-					 at + sizeof(sirdma_bth),
-					 static_cast<u32>(body + pkt.pad - sizeof(sirdma_bth)));
-		const uint32_t icrc = snic_icrc_final(crc);
+		u32 crc = icrc_begin(path, static_cast<uint16_t>(in_run), len, pkt.hdr);
 
-		memcpy(at + body + pkt.pad, &icrc, sizeof(icrc));
+		memcpy(at, pkt.hdr, pkt.hdr_len);
+		crc = snic_icrc_update(crc, pkt.hdr + sizeof(sirdma_bth),
+				       static_cast<u32>(pkt.hdr_len - sizeof(sirdma_bth)));
+		crc = copy_payload(payload, at + pkt.hdr_len, pkt.payload_len, crc);
+		memset(at + body, 0, pkt.pad);
+		crc = snic_icrc_final(snic_icrc_update(crc, at + body, pkt.pad));
+		memcpy(at + body + pkt.pad, &crc, sizeof(crc));
 		if (pcap_)
 			pcap_->write(path, static_cast<uint16_t>(in_run), at, len);
 		s.pieces[runs - 1].iov_len += len;
@@ -193,44 +159,22 @@ u32 UdpLink::build(const snic_burst &burst, TxScratch &s, const Path &path) noex
 		m = {};
 		m.msg_iov = &s.pieces[runs - 1];
 		m.msg_iovlen = 1;
-		if (in_run == 1)
-			continue;
-		m.msg_control = s.control[runs - 1];
-		m.msg_controllen = sizeof(s.control[0]);
-		cmsghdr *c = CMSG_FIRSTHDR(&m);
-		const uint16_t size = static_cast<uint16_t>(segment);
-
-		c->cmsg_level = IPPROTO_UDP;
-		c->cmsg_type = UDP_SEGMENT;
-		c->cmsg_len = CMSG_LEN(sizeof(size));
-		memcpy(CMSG_DATA(c), &size, sizeof(size));
+		if (in_run > 1)
+			ask_for_segments(m, s.control[runs - 1], segment);
 	}
 	s.first[runs] = burst.npkts;
 	return runs;
 }
 
-/*
- * What a thread wrote is seen by who received what it sent afterwards. Thread
- * sanitizer does not know that of sockets.
- */
-void UdpLink::order_by_wire() noexcept
-{
-#ifdef PORT_TSAN
-	static std::atomic<u32> wire;
-
-	wire.fetch_add(1);
-#endif
-}
-
 /* How many messages need not be sent again. */
-u32 UdpLink::send(TxScratch &s, u32 runs) noexcept
+u32 UdpSender::send(TxScratch &s, u32 runs) noexcept
 {
 	u32 done = 0;
 
 	while (done < runs) {
 		order_by_wire();
 
-		const int n = sendmmsg(fd_, s.messages + done, runs - done, 0);
+		const int n = sendmmsg(fd_.get(), s.messages + done, runs - done, 0);
 
 		if (n > 0) {
 			done += static_cast<u32>(n);
@@ -248,55 +192,68 @@ u32 UdpLink::send(TxScratch &s, u32 runs) noexcept
 	return done;
 }
 
-u32 UdpLink::transmit(const snic_burst &burst, TxScratch &s) noexcept
+void UdpSender::record(const snic_burst &burst, TxScratch &s) noexcept
 {
+	build(burst, s,
+	      {.src = addr_,
+	       .dst = IpAddress(burst.flow->dst_ip),
+	       .sport = SIRDMA_ROCE_UDP_PORT,
+	       .dport = SIRDMA_ROCE_UDP_PORT});
+}
+
+u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
+{
+	/* The flow's own source port is for network cards. */
 	const Path path = {
 		.src = addr_,
-		.dst = v4_of(burst.flow->dst_ip),
-		.sport = SIRDMA_ROCE_UDP_PORT, /* the socket's; the flow's own is for NICs */
+		.dst = IpAddress(burst.flow->dst_ip, addr_.scope()),
+		.sport = port_,
 		.dport = SIRDMA_ROCE_UDP_PORT,
 	};
-	sockaddr_in to = socket_addr(path.dst);
+	sockaddr_storage to;
+	const socklen_t to_len = path.dst.to_socket(SIRDMA_ROCE_UDP_PORT, to);
 	const u32 runs = build(burst, s, path);
 
 	for (u32 i = 0; i < runs; ++i) {
 		s.messages[i].msg_hdr.msg_name = &to;
-		s.messages[i].msg_hdr.msg_namelen = sizeof(to);
+		s.messages[i].msg_hdr.msg_namelen = to_len;
 	}
 	return s.first[send(s, runs)];
 }
 
-void UdpLink::take_segment(snic_dev *dev, const Path &path, uint8_t *data, size_t len, u32 index,
-			   bool more) noexcept
+std::unique_ptr<UdpReceiver> UdpReceiver::create(const IpAddress &addr)
 {
-	uint16_t id = ids_count_ ? static_cast<uint16_t>(index) : 0;
-	const bool ok = icrc_holds(path, data, len, id);
-	snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
-	snic_rx_pkt pkt{};
+	Fd fd = open_socket(addr, SIRDMA_ROCE_UDP_PORT);
 
-	if (ok && index)
-		ids_count_ = id == index;
-	if (pcap_)
-		pcap_->write(path, id, data, len);
-	pkt.src_ip = mapped(path.src);
-	pkt.dst_ip = mapped(path.dst);
-	pkt.segs = &seg;
-	pkt.nsegs = 1;
-	pkt.len = seg.len;
-	pkt.is_v4 = true;
-	pkt.icrc_ok = ok;
-	pkt.more = more;
-	faults_.receive(dev, pkt);
+	if (!fd)
+		return nullptr;
+	set_option(fd.get(), IPPROTO_UDP, UDP_GRO, 1);
+	enlarge_buffers(fd.get());
+
+	std::unique_ptr<UdpReceiver> receiver(new (std::nothrow) UdpReceiver(std::move(fd), addr));
+
+	if (!receiver || !receiver->bytes_) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	return receiver;
 }
 
-void UdpLink::take(snic_dev *dev, const mmsghdr &message) noexcept
+UdpReceiver::UdpReceiver(Fd fd, const IpAddress &addr) noexcept
+	: fd_(std::move(fd)), addr_(addr), bytes_(new (std::nothrow) uint8_t[batch * datagram_max])
+{
+}
+
+void UdpReceiver::take(DatagramSink &sink, const mmsghdr &message) noexcept
 {
 	const msghdr &m = message.msg_hdr;
-	const auto &from = *static_cast<const sockaddr_in *>(m.msg_name);
+	const auto *from = static_cast<const sockaddr *>(m.msg_name);
 	const Path path = {
-		.src = from.sin_addr,
+		.src = IpAddress::of(from),
 		.dst = addr_,
-		.sport = ntohs(from.sin_port),
+		.sport = ntohs(from->sa_family == AF_INET ?
+				       reinterpret_cast<const sockaddr_in *>(from)->sin_port :
+				       reinterpret_cast<const sockaddr_in6 *>(from)->sin6_port),
 		.dport = SIRDMA_ROCE_UDP_PORT,
 	};
 	auto *data = static_cast<uint8_t *>(m.msg_iov->iov_base);
@@ -315,19 +272,18 @@ void UdpLink::take(snic_dev *dev, const mmsghdr &message) noexcept
 		const size_t len = std::min(left, segment);
 
 		left -= len;
-		take_segment(dev, path, data, len, i, left != 0);
+		sink.datagram(path, data, len, i, left != 0);
 		data += len;
 	}
 }
 
-u32 UdpLink::receive(snic_dev *dev) noexcept
+u32 UdpReceiver::receive(DatagramSink &sink) noexcept
 {
 	for (u32 i = 0; i < batch; ++i) {
-		RxSlot &slot = rx_slots_[i];
-		msghdr &m = rx_messages_[i].msg_hdr;
+		RxSlot &slot = slots_[i];
+		msghdr &m = messages_[i].msg_hdr;
 
-		slot.piece = {.iov_base = rx_bytes_.get() + i * datagram_max,
-			      .iov_len = datagram_max};
+		slot.piece = {.iov_base = bytes_.get() + i * datagram_max, .iov_len = datagram_max};
 		m = {};
 		m.msg_name = &slot.from;
 		m.msg_namelen = sizeof(slot.from);
@@ -337,14 +293,33 @@ u32 UdpLink::receive(snic_dev *dev) noexcept
 		m.msg_controllen = sizeof(slot.control);
 	}
 
-	const int n = recvmmsg(fd_, rx_messages_, batch, MSG_DONTWAIT, nullptr);
+	const int n = recvmmsg(fd_.get(), messages_, batch, MSG_DONTWAIT, nullptr);
 
 	order_by_wire();
 	for (int i = 0; i < n; ++i)
-		take(dev, rx_messages_[i]);
-	if (n < static_cast<int>(batch))
-		faults_.flush(dev);
+		take(sink, messages_[i]);
 	return n > 0 ? static_cast<u32>(n) : 0;
+}
+
+u64 UdpReceiver::overruns() const noexcept
+{
+	u32 info[SK_MEMINFO_VARS] = {};
+	socklen_t len = sizeof(info);
+
+	return getsockopt(fd_.get(), SOL_SOCKET, SO_MEMINFO, info, &len) ? 0 :
+									   info[SK_MEMINFO_DROPS];
+}
+
+size_t udp_receive_room() noexcept
+{
+	const Fd probe(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	int bytes = 0;
+	socklen_t len = sizeof(bytes);
+
+	enlarge_buffers(probe.get());
+	(void)getsockopt(probe.get(), SOL_SOCKET, SO_RCVBUF, &bytes, &len);
+	/* The kernel counts its own memory for them too. */
+	return bytes > 0 ? static_cast<size_t>(bytes) / 2 : 0;
 }
 
 } // namespace sirdma::twin

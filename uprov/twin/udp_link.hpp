@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The wire: one UDP socket on the RoCEv2 port of one address. Bursts leave in
- * one system call, as runs of equal packets that the kernel segments, and what
- * the kernel coalesced on the way in is taken apart again.
+ * The wire: RoCEv2 through UDP sockets. Bursts leave in one system call, as runs
+ * of equal packets that the kernel segments, and what the kernel coalesced on the
+ * way in is taken apart again. What is sent comes from a port of its own: only
+ * receivers know RoCEv2's, and that one may belong to another process.
  */
 #pragma once
 
 #include <memory>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "config.hpp"
+#include "address.hpp"
 #include "core.hpp"
-#include "faults.hpp"
+#include "fd.hpp"
 #include "icrc.hpp"
 #include "pcap.hpp"
 
@@ -29,57 +29,82 @@ struct TxScratch {
 	alignas(cmsghdr) uint8_t control[SNIC_BURST_PKTS][CMSG_SPACE(sizeof(uint16_t))];
 };
 
-class UdpLink {
+/* Takes received datagrams, BTH to ICRC. */
+class DatagramSink {
 public:
-	/* Null with errno, and a message on stderr. */
-	static std::unique_ptr<UdpLink> create(const Config &config);
-	~UdpLink();
-	UdpLink(const UdpLink &) = delete;
-	UdpLink &operator=(const UdpLink &) = delete;
+	/* @index: its place among those that came in one; @more: another of them follows at once. */
+	virtual void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
+			      bool more) noexcept = 0;
 
-	in_addr addr() const noexcept { return addr_; }
+protected:
+	~DatagramSink() = default;
+};
 
-	/* Readable when packets wait. */
-	int fd() const noexcept { return fd_; }
+/* Sends; any thread. */
+class UdpSender {
+public:
+	/* Null with errno. @pcap: what is sent is recorded there, when not null. */
+	static std::unique_ptr<UdpSender> create(const IpAddress &addr, PcapWriter *pcap);
 
-	/* How many packets the socket took, from the front; any thread. */
+	/* How many packets the socket took, from the front. */
 	u32 transmit(const snic_burst &burst, TxScratch &scratch) noexcept;
+	/* Only into the record: it travels another way. */
+	void record(const snic_burst &burst, TxScratch &scratch) noexcept;
+
+private:
+	UdpSender(Fd fd, const IpAddress &addr, uint16_t port, PcapWriter *pcap) noexcept
+		: fd_(std::move(fd)), addr_(addr), port_(port), pcap_(pcap)
+	{
+	}
+
+	u32 build(const snic_burst &burst, TxScratch &scratch, const Path &path) noexcept;
+	u32 send(TxScratch &scratch, u32 runs) noexcept;
+
+	const Fd fd_;
+	const IpAddress addr_;
+	const uint16_t port_;
+	PcapWriter *const pcap_;
+	std::atomic<bool> segments_{true}; /* the kernel segments for us */
+};
+
+/* The socket on RoCEv2's port of an address. */
+class UdpReceiver {
+public:
+	/* Null with errno; EADDRINUSE when some other socket has the port. */
+	static std::unique_ptr<UdpReceiver> create(const IpAddress &addr);
+
+	/* Readable when datagrams wait. */
+	int fd() const noexcept { return fd_.get(); }
 
 	/* Datagrams taken at once; each may be a train of packets. */
 	static constexpr u32 batch = 8;
 
-	/* Give what waits to @dev, a batch at most; how many. One thread at a time. */
-	u32 receive(snic_dev *dev) noexcept;
+	/* Give what waits to @sink, a batch at most; how many. One thread at a time. */
+	u32 receive(DatagramSink &sink) noexcept;
+
+	/* Datagrams the kernel dropped because we were too slow. */
+	u64 overruns() const noexcept;
 
 private:
 	static constexpr size_t datagram_max = 65536;
 
 	struct RxSlot {
-		sockaddr_in from;
+		sockaddr_storage from;
 		iovec piece;
 		alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
 	};
 
-	UdpLink(int fd, in_addr addr, const Config &config) noexcept;
+	UdpReceiver(Fd fd, const IpAddress &addr) noexcept;
+	void take(DatagramSink &sink, const mmsghdr &message) noexcept;
 
-	u32 build(const snic_burst &burst, TxScratch &scratch, const Path &path) noexcept;
-	static void order_by_wire() noexcept;
-	u32 send(TxScratch &scratch, u32 runs) noexcept;
-	void take(snic_dev *dev, const mmsghdr &message) noexcept;
-	void take_segment(snic_dev *dev, const Path &path, uint8_t *data, size_t len, u32 index,
-			  bool more) noexcept;
-
-	const int fd_;
-	const in_addr addr_;
-	std::atomic<bool> segments_{true}; /* the kernel segments for us */
-	std::unique_ptr<PcapWriter> pcap_;
-
-	/* Of the receiving thread. */
-	Faults faults_;
-	std::unique_ptr<uint8_t[]> rx_bytes_;
-	RxSlot rx_slots_[batch];
-	mmsghdr rx_messages_[batch];
-	bool ids_count_ = true; /* segments that came together were numbered by their sender */
+	const Fd fd_;
+	const IpAddress addr_;
+	const std::unique_ptr<uint8_t[]> bytes_;
+	RxSlot slots_[batch];
+	mmsghdr messages_[batch];
 };
+
+/* What the receive buffers of this machine's sockets hold, bytes of packets. */
+size_t udp_receive_room() noexcept;
 
 } // namespace sirdma::twin

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "fd.hpp"
+
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstdint>
+#include <pthread.h>
+#include <unistd.h>
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+/* One bit per descriptor; what is beyond is not closed in children. */
+constexpr unsigned fds_max = 1 << 20;
+constexpr unsigned word_bits = 64;
+
+std::atomic<uint64_t> open_fds[fds_max / word_bits];
+std::atomic<unsigned> words_used;
+
+void close_in_child() noexcept
+{
+	for (unsigned i = 0; i < words_used; ++i)
+		for (uint64_t bits = open_fds[i].exchange(0); bits; bits &= bits - 1)
+			close(static_cast<int>(i * word_bits) + std::countr_zero(bits));
+}
+
+} // namespace
+
+void Fd::note(int fd, bool open) noexcept
+{
+	static const int registered = pthread_atfork(nullptr, nullptr, close_in_child);
+	const unsigned number = static_cast<unsigned>(fd), word = number / word_bits;
+	const uint64_t bit = 1ull << number % word_bits;
+
+	if (fd < 0 || number >= fds_max || registered)
+		return;
+	if (!open) {
+		open_fds[word].fetch_and(~bit);
+		return;
+	}
+	open_fds[word].fetch_or(bit);
+	for (unsigned used = words_used; used <= word;)
+		if (words_used.compare_exchange_weak(used, word + 1))
+			break;
+}
+
+void Fd::reset() noexcept
+{
+	const int saved = errno;
+
+	if (fd_ < 0)
+		return;
+	note(fd_, false);
+	close(std::exchange(fd_, -1));
+	errno = saved;
+}
+
+} // namespace sirdma::twin

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#pragma once
+
+#include <utility>
+
+namespace sirdma::twin
+{
+
+/*
+ * A file descriptor of the device and the duty to close it. A child that forks
+ * gets a device of its own and must not keep its parent's addresses and peers
+ * occupied after the parent died: it closes all of these (O_CLOEXEC serves those
+ * that execute something).
+ */
+class Fd {
+public:
+	Fd() noexcept = default;
+	explicit Fd(int fd) noexcept : fd_(fd) { note(fd_, true); }
+	Fd(Fd &&other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+	Fd &operator=(Fd &&other) noexcept
+	{
+		std::swap(fd_, other.fd_);
+		return *this;
+	}
+	~Fd() { reset(); }
+
+	explicit operator bool() const noexcept { return fd_ >= 0; }
+	int get() const noexcept { return fd_; }
+	void reset() noexcept; /* keeps errno */
+
+private:
+	static void note(int fd, bool open) noexcept;
+
+	int fd_ = -1;
+};
+
+} // namespace sirdma::twin

@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "neighbours.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+
+#include "wire_order.hpp"
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+enum RecordKind : uint16_t {
+	record_packet = 1,
+	record_datagram = 2,
+};
+
+constexpr uint16_t record_more = 1;
+
+/* Before a datagram that is handed over. */
+struct DatagramHead {
+	sirdma_ip src;
+	uint32_t scope;
+	uint16_t sport;
+	uint16_t index;
+};
+
+static_assert(sizeof(DatagramHead) == 24);
+
+/* Goes with the rings: who connects. */
+struct Hello {
+	uint32_t magic;
+	uint32_t slot;
+	uint32_t scope;
+	sirdma_ip addr;
+	uint32_t ring_bytes;
+};
+
+/* Changes with the layout of anything shared. */
+constexpr uint32_t hello_magic = 0x53520001;
+/* Who could not be reached is not tried again before. */
+constexpr u64 retry_ns = 200000000;
+/* A reader that takes nothing for so long is stuck: packets are lost to it. */
+constexpr u64 stuck_ns = 200000000;
+constexpr size_t release_bytes = ring_bytes / 8;
+
+bool send_hello(int sock, const Hello &hello, int fd) noexcept
+{
+	alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))] = {};
+	iovec piece = {.iov_base = const_cast<Hello *>(&hello), .iov_len = sizeof(hello)};
+	msghdr m{};
+
+	m.msg_iov = &piece;
+	m.msg_iovlen = 1;
+	m.msg_control = control;
+	m.msg_controllen = sizeof(control);
+
+	cmsghdr *c = CMSG_FIRSTHDR(&m);
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(fd));
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	return sendmsg(sock, &m, MSG_NOSIGNAL) == ssize_t(sizeof(hello));
+}
+
+/* False with errno: EAGAIN when nothing came yet. */
+bool receive_hello(int sock, Hello &hello, Fd &rings) noexcept
+{
+	alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
+	iovec piece = {.iov_base = &hello, .iov_len = sizeof(hello)};
+	msghdr m{};
+
+	m.msg_iov = &piece;
+	m.msg_iovlen = 1;
+	m.msg_control = control;
+	m.msg_controllen = sizeof(control);
+
+	const ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+
+	if (n < 0)
+		return false;
+	for (cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		int fd;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+		    c->cmsg_len != CMSG_LEN(sizeof(fd)))
+			continue;
+		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
+		rings = Fd(fd);
+	}
+	errno = EPROTO;
+	return n == ssize_t(sizeof(hello)) && !(m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && rings &&
+	       hello.magic == hello_magic && hello.ring_bytes == ring_bytes &&
+	       hello.slot < num_slots;
+}
+
+} // namespace
+
+/* Both directions to and from one process. */
+struct Neighbours::Connection {
+	Neighbour *node = nullptr;
+	Fd sock; /* its end is the neighbour's; a byte on it wakes */
+	RingPair rings;
+	RingReader in; /* under readers_lock_ */
+	std::mutex tx_lock; /* protects what follows */
+	RingWriter out;
+	u64 full_since = 0; /* 0: there was room */
+
+	Connection(Fd s, RingPair pair, unsigned writes) noexcept : sock(std::move(s))
+	{
+		attach(std::move(pair), writes);
+	}
+
+	void attach(RingPair pair, unsigned writes) noexcept
+	{
+		rings = std::move(pair);
+		if (!rings)
+			return;
+		out = rings.writer(writes);
+		in = rings.reader(1 - writes);
+	}
+
+	void wake() noexcept
+	{
+		/* A full socket wakes as well, and a closed one does not matter. */
+		(void)!send(sock.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+
+	uint8_t *reserve(size_t len) noexcept;
+	u32 push(const snic_burst &burst) noexcept;
+	bool push(const DatagramHead &head, const uint8_t *data, size_t len, bool more) noexcept;
+};
+
+/* Lives as long as its table. */
+struct Neighbours::Neighbour {
+	const IpAddress addr;
+	const uint32_t slot;
+	Neighbour *const next;
+	std::atomic<Connection *> connection{nullptr}; /* read under RCU */
+	std::atomic<u64> retry_at{0};
+};
+
+/* A connection found while this lives is not freed. */
+class Neighbours::Guard {
+public:
+	Guard() noexcept { port_rcu_read_lock(); }
+	~Guard() { port_rcu_read_unlock(); }
+	Guard(const Guard &) = delete;
+	Guard &operator=(const Guard &) = delete;
+};
+
+/* Sending */
+
+/* Room for @len bytes; null when there is none and the reader will say so. */
+uint8_t *Neighbours::Connection::reserve(size_t len) noexcept
+{
+	if (uint8_t *at = out.reserve(len)) [[likely]] {
+		full_since = 0;
+		return at;
+	}
+	return out.want_room(len) ? out.reserve(len) : nullptr;
+}
+
+u32 Neighbours::Connection::push(const snic_burst &burst) noexcept
+{
+	snic_seg_iter payload;
+	bool wake_it;
+	u32 i;
+
+	snic_seg_iter_init(&payload, &burst);
+	order_by_wire();
+	{
+		std::lock_guard hold(tx_lock);
+
+		for (i = 0; i < burst.npkts; ++i) {
+			const snic_tx_pkt &pkt = burst.pkts[i];
+			const size_t body = pkt.hdr_len + pkt.payload_len + pkt.pad;
+			uint8_t *at = reserve(body + SIRDMA_ICRC_LEN);
+
+			if (!at)
+				break;
+			memcpy(at, pkt.hdr, pkt.hdr_len);
+			snic_seg_copy(&payload, at + pkt.hdr_len, pkt.payload_len);
+			memset(at + body - pkt.pad, 0, pkt.pad + SIRDMA_ICRC_LEN);
+			out.commit({.len = static_cast<uint32_t>(body + SIRDMA_ICRC_LEN),
+				    .kind = record_packet,
+				    .flags = i + 1 < burst.npkts ? record_more : uint16_t{0}});
+		}
+		wake_it = i && out.must_wake();
+		if (i < burst.npkts) {
+			const u64 now = port_now_ns(nullptr);
+
+			if (!full_since)
+				full_since = now;
+			/* What it does not take is lost, as on any wire: retries decide. */
+			if (out.broken() || now - full_since > stuck_ns)
+				i = burst.npkts;
+		}
+	}
+	if (wake_it)
+		wake();
+	return i;
+}
+
+bool Neighbours::Connection::push(const DatagramHead &head, const uint8_t *data, size_t len,
+				  bool more) noexcept
+{
+	std::unique_lock hold(tx_lock);
+	uint8_t *at = out.reserve(sizeof(head) + len);
+
+	if (!at)
+		return false;
+	memcpy(at, &head, sizeof(head));
+	memcpy(at + sizeof(head), data, len);
+	out.commit({.len = static_cast<uint32_t>(sizeof(head) + len),
+		    .kind = record_datagram,
+		    .flags = more ? record_more : uint16_t{0}});
+
+	const bool wake_it = out.must_wake();
+
+	hold.unlock();
+	if (wake_it)
+		wake();
+	return true;
+}
+
+Neighbours::Neighbour *Neighbours::find(const IpAddress &addr, uint32_t slot) noexcept
+{
+	uint64_t words[2];
+
+	memcpy(words, addr.ip().b, sizeof(words));
+
+	const uint64_t hash = ((words[0] ^ words[1]) + slot) * 0x9e3779b97f4a7c15ull;
+	std::atomic<Neighbour *> &bucket = nodes_[hash >> 56];
+	const auto look = [&] {
+		Neighbour *n = bucket.load(std::memory_order_acquire);
+
+		while (n && !(n->addr == addr && n->slot == slot))
+			n = n->next;
+		return n;
+	};
+
+	if (Neighbour *n = look()) [[likely]]
+		return n;
+	std::lock_guard hold(nodes_lock_);
+	if (Neighbour *n = look())
+		return n;
+	auto *n = new (std::nothrow) Neighbour{.addr = addr, .slot = slot, .next = bucket.load()};
+	if (n)
+		bucket.store(n, std::memory_order_release);
+	return n;
+}
+
+/* Under a guard. */
+Neighbours::Connection *Neighbours::connection(Neighbour &to) noexcept
+{
+	if (Connection *c = to.connection.load(std::memory_order_acquire)) [[likely]]
+		return c;
+
+	const u64 now = port_now_ns(nullptr);
+
+	if (now < to.retry_at.load(std::memory_order_relaxed))
+		return nullptr;
+	std::lock_guard hold(connect_lock_);
+	if (Connection *c = to.connection.load(std::memory_order_acquire))
+		return c;
+	Connection *c = connect(to);
+	if (!c)
+		to.retry_at.store(now + retry_ns, std::memory_order_relaxed);
+	return c;
+}
+
+Neighbours::Connection *Neighbours::connect(Neighbour &to) noexcept
+{
+	Fd sock = rendezvous_connect(to.addr, to.slot);
+	int file = -1;
+
+	if (!sock)
+		return nullptr;
+
+	RingPair rings = RingPair::create(file);
+	const Fd file_owner(file);
+	const Hello hello = {
+		.magic = hello_magic,
+		.slot = slot_,
+		.scope = addr_.scope(),
+		.addr = addr_.ip(),
+		.ring_bytes = ring_bytes,
+	};
+
+	if (!rings || !send_hello(sock.get(), hello, file))
+		return nullptr;
+
+	auto *c = new (std::nothrow) Connection(std::move(sock), std::move(rings), 0);
+
+	if (!c)
+		return nullptr;
+	c->node = &to;
+	if (!watch(*c)) {
+		delete c;
+		return nullptr;
+	}
+	to.connection.store(c, std::memory_order_release);
+	add_reader(c);
+	return c;
+}
+
+bool Neighbours::transmit(const snic_burst &burst, u32 &sent) noexcept
+{
+	sirdma_bth bth;
+
+	memcpy(&bth, burst.pkts[0].hdr, sizeof(bth));
+
+	const u32 slot = slot_of(be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK);
+	Neighbour *to = slot < num_slots ?
+				find(IpAddress(burst.flow->dst_ip, addr_.scope()), slot) :
+				nullptr;
+	const Guard guard;
+	Connection *c = to ? connection(*to) : nullptr;
+
+	if (!c)
+		return false;
+	sent = c->push(burst);
+	return true;
+}
+
+bool Neighbours::forward(uint32_t slot, const Path &path, const uint8_t *data, size_t len,
+			 u32 index, bool more) noexcept
+{
+	const DatagramHead head = {
+		.src = path.src.ip(),
+		.scope = path.src.scope(),
+		.sport = path.sport,
+		.index = static_cast<uint16_t>(index),
+	};
+	Neighbour *to = slot < num_slots ? find(addr_, slot) : nullptr;
+	const Guard guard;
+	Connection *c = to ? connection(*to) : nullptr;
+
+	return c && c->push(head, data, len, more);
+}
+
+/* Receiving */
+
+void Neighbours::add_reader(Connection *c) noexcept
+{
+	std::lock_guard hold(fresh_lock_);
+
+	fresh_.push_back(c);
+	fresh_waiting_.store(true, std::memory_order_release);
+	fresh_any_.store(true);
+	readers_used_.store(true, std::memory_order_relaxed);
+}
+
+/* readers_lock_ is held. */
+void Neighbours::take_fresh() noexcept
+{
+	if (!fresh_waiting_.load(std::memory_order_acquire)) [[likely]]
+		return;
+	std::lock_guard hold(fresh_lock_);
+	readers_.insert(readers_.end(), fresh_.begin(), fresh_.end());
+	fresh_.clear();
+	fresh_waiting_.store(false, std::memory_order_relaxed);
+}
+
+u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
+{
+	RecordHead head;
+	u32 n;
+
+	for (n = 0; n < share; ++n) {
+		uint8_t *data = c.in.peek(head);
+
+		if (!data)
+			break;
+		order_by_wire();
+
+		const bool more = head.flags & record_more;
+
+		if (head.kind == record_packet) {
+			sink.packet(c.node->addr, data, head.len, more);
+		} else if (head.kind == record_datagram && head.len > sizeof(DatagramHead)) {
+			DatagramHead from;
+
+			memcpy(&from, data, sizeof(from));
+			sink.datagram({.src = IpAddress(from.src, from.scope),
+				       .dst = addr_,
+				       .sport = from.sport,
+				       .dport = SIRDMA_ROCE_UDP_PORT},
+				      data + sizeof(from), head.len - sizeof(from), from.index,
+				      more);
+		}
+		c.in.next();
+		if (c.in.unreleased() >= release_bytes && c.in.release() && c.out.must_wake())
+			c.wake();
+	}
+	if (n && c.in.release() && c.out.must_wake())
+		c.wake();
+	return n;
+}
+
+u32 Neighbours::receive(PacketSink &sink) noexcept
+{
+	u32 n = 0;
+
+	if (unused())
+		return 0;
+	std::lock_guard hold(readers_lock_);
+	take_fresh();
+	for (size_t i = 0; i < readers_.size(); ++i)
+		n += receive_from(*readers_[i], sink);
+	return n;
+}
+
+bool Neighbours::fall_asleep() noexcept
+{
+	bool quiet = true;
+
+	std::lock_guard hold(readers_lock_);
+	take_fresh();
+	for (Connection *c : readers_)
+		quiet = c->in.fall_asleep() && quiet;
+	return quiet;
+}
+
+void Neighbours::wake_up() noexcept
+{
+	std::lock_guard hold(readers_lock_);
+
+	for (Connection *c : readers_)
+		c->in.wake_up();
+}
+
+/* Coming and going */
+
+Neighbours::Neighbours(const IpAddress &addr) noexcept : addr_(addr) {}
+
+std::unique_ptr<Neighbours> Neighbours::create(const IpAddress &addr)
+{
+	std::unique_ptr<Neighbours> self(new Neighbours(addr));
+	epoll_event event{};
+
+	for (; self->slot_ < num_slots; ++self->slot_) {
+		self->listener_ = rendezvous_listen(addr, self->slot_);
+		if (self->listener_)
+			break;
+		if (errno != EADDRINUSE)
+			return nullptr;
+	}
+	if (!self->listener_) {
+		errno = EADDRNOTAVAIL;
+		return nullptr;
+	}
+	self->events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+	event.events = EPOLLIN;
+	event.data.ptr = nullptr;
+	if (!self->events_ ||
+	    epoll_ctl(self->events_.get(), EPOLL_CTL_ADD, self->listener_.get(), &event))
+		return nullptr;
+	return self;
+}
+
+Neighbours::~Neighbours()
+{
+	for (std::vector<Connection *> *list : {&readers_, &fresh_})
+		for (Connection *c : *list)
+			delete c;
+	for (std::atomic<Neighbour *> &bucket : nodes_) {
+		for (Neighbour *n = bucket.load(), *next; n; n = next) {
+			next = n->next;
+			delete n;
+		}
+	}
+}
+
+bool Neighbours::watch(Connection &c) noexcept
+{
+	epoll_event event{};
+
+	event.events = EPOLLIN | EPOLLRDHUP;
+	event.data.ptr = &c;
+	return !epoll_ctl(events_.get(), EPOLL_CTL_ADD, c.sock.get(), &event);
+}
+
+void Neighbours::accept_all() noexcept
+{
+	while (Fd sock = rendezvous_accept(listener_.get())) {
+		auto c = std::make_unique<Connection>(std::move(sock), RingPair(), 1);
+
+		if (watch(*c))
+			strangers_.push_back(std::move(c));
+	}
+}
+
+/* The first message of an accepted connection; false when it cannot be served. */
+bool Neighbours::greet(Connection &c) noexcept
+{
+	Hello hello;
+	Fd file;
+
+	if (!receive_hello(c.sock.get(), hello, file))
+		return errno == EAGAIN;
+
+	const auto at = std::find_if(strangers_.begin(), strangers_.end(),
+				     [&](const auto &s) { return s.get() == &c; });
+
+	c.attach(RingPair::map(file.get()), 1);
+	c.node = find(IpAddress(hello.addr, hello.scope), hello.slot);
+	if (!c.rings || !c.node || at == strangers_.end())
+		return false;
+	at->release();
+	strangers_.erase(at);
+
+	/* Unless we connected as well, it serves both ways. */
+	Connection *none = nullptr;
+
+	c.node->connection.compare_exchange_strong(none, &c);
+	add_reader(&c);
+	return true;
+}
+
+/* Take the bytes that woke us; false when the neighbour is gone or breaks the rules. */
+bool Neighbours::alive(Connection &c) noexcept
+{
+	char bytes[16];
+	ssize_t n;
+
+	if (!c.rings)
+		return greet(c);
+	do
+		n = recv(c.sock.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+	while (n > 0);
+	return n < 0 && (errno == EAGAIN || errno == EINTR) && !c.in.broken();
+}
+
+/* What it had sent is taken; nobody finds it any more; then nobody has it. */
+void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
+{
+	Connection *self = c;
+
+	if (c->node) {
+		c->node->connection.compare_exchange_strong(self, nullptr);
+		c->node->retry_at.store(0, std::memory_order_relaxed);
+	}
+	{
+		std::lock_guard hold(readers_lock_);
+		take_fresh();
+		if (std::erase(readers_, c))
+			while (receive_from(*c, sink))
+				;
+	}
+	if (std::erase_if(strangers_, [&](const auto &s) { return s.get() == c; }))
+		return;
+	port_rcu_wait_and_free(port_alloc(1));
+	delete c;
+}
+
+void Neighbours::serve(PacketSink &sink) noexcept
+{
+	epoll_event events[32];
+	const int n = epoll_wait(events_.get(), events, std::size(events), 0);
+
+	for (int i = 0; i < n; ++i) {
+		auto *c = static_cast<Connection *>(events[i].data.ptr);
+
+		if (!c)
+			accept_all();
+		else if (!alive(*c))
+			remove(c, sink);
+	}
+}
+
+} // namespace sirdma::twin

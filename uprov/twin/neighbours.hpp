@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Processes of this user on this host, reached through shared memory. A process
+ * is named by its address and the slot of its queue pair numbers; the first
+ * packet for it connects. Two things travel: packets of the model, complete but
+ * for the ICRC, and datagrams that came to a shared port and are another's.
+ */
+#pragma once
+
+#include "rendezvous.hpp"
+#include "shm_ring.hpp"
+#include "udp_link.hpp"
+
+namespace sirdma::twin
+{
+
+class PacketSink : public DatagramSink {
+public:
+	/* A packet from a process of this host, BTH to ICRC; its ICRC was never computed. */
+	virtual void packet(const IpAddress &src, uint8_t *data, size_t len,
+			    bool more) noexcept = 0;
+
+protected:
+	~PacketSink() = default;
+};
+
+class Neighbours {
+public:
+	/* Takes a slot of @addr; null with errno, EADDRNOTAVAIL when all are taken. */
+	static std::unique_ptr<Neighbours> create(const IpAddress &addr);
+	~Neighbours();
+	Neighbours(const Neighbours &) = delete;
+	Neighbours &operator=(const Neighbours &) = delete;
+
+	uint32_t slot() const noexcept { return slot_; }
+
+	/*
+	 * Any thread. False when the destination is no neighbour; else @sent says how many
+	 * packets there was room for.
+	 */
+	bool transmit(const snic_burst &burst, u32 &sent) noexcept;
+	/* Any thread. Hand over a datagram for the process of our address in @slot; false: lost. */
+	bool forward(uint32_t slot, const Path &path, const uint8_t *data, size_t len, u32 index,
+		     bool more) noexcept;
+
+	/* One thread at a time, and not while another one is in serve(). Give a share of what waits to @sink; how many records. */
+	u32 receive(PacketSink &sink) noexcept;
+	/* Nothing was ever received or sent here. */
+	bool unused() const noexcept { return !readers_used_.load(std::memory_order_relaxed); }
+
+	/* The rest is for the helper thread. */
+
+	/* Readable when serve() has something to do: neighbours come, go, or wake us. */
+	int fd() const noexcept { return events_.get(); }
+	void serve(PacketSink &sink) noexcept;
+	/* From now on senders make fd() readable; false when something waits already. */
+	bool fall_asleep() noexcept;
+	void wake_up() noexcept;
+
+	/* Connections made since this was asked last: the sleeping helper must look at them. */
+	bool news() noexcept
+	{
+		return fresh_any_.load(std::memory_order_relaxed) && fresh_any_.exchange(false);
+	}
+
+private:
+	struct Connection;
+	struct Neighbour;
+	class Guard;
+
+	static constexpr size_t buckets = 256;
+	static constexpr u32 share = 64; /* records of one neighbour taken in one go */
+
+	explicit Neighbours(const IpAddress &addr) noexcept;
+	Neighbour *find(const IpAddress &addr, uint32_t slot) noexcept;
+	Connection *connection(Neighbour &to) noexcept;
+	Connection *connect(Neighbour &to) noexcept;
+	bool watch(Connection &c) noexcept;
+	void add_reader(Connection *c) noexcept;
+	void take_fresh() noexcept;
+	void accept_all() noexcept;
+	bool greet(Connection &c) noexcept;
+	bool alive(Connection &c) noexcept;
+	void remove(Connection *c, PacketSink &sink) noexcept;
+	u32 receive_from(Connection &c, PacketSink &sink) noexcept;
+
+	const IpAddress addr_;
+	uint32_t slot_ = 0;
+	Fd listener_;
+	Fd events_;
+
+	/* Never shrinks: who was met once may come again. */
+	std::mutex nodes_lock_; /* protects additions */
+	std::atomic<Neighbour *> nodes_[buckets] = {};
+	std::mutex connect_lock_; /* one thread connects */
+
+	std::mutex readers_lock_; /* protects readers_ */
+	std::vector<Connection *> readers_;
+	std::mutex fresh_lock_; /* protects fresh_: connections for readers_ */
+	std::vector<Connection *> fresh_;
+	std::atomic<bool> fresh_any_{false};
+	std::atomic<bool> fresh_waiting_{false};
+	std::atomic<bool> readers_used_{false};
+	std::vector<std::unique_ptr<Connection>>
+		strangers_; /* accepted, no hello yet; the helper's */
+};
+
+} // namespace sirdma::twin

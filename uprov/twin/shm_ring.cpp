@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "shm_ring.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <new>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+/* In the file: a page of control words, then the data of both rings. */
+constexpr size_t page = 4096;
+constexpr size_t file_bytes = page + 2 * ring_bytes;
+/* In memory each data area follows itself. */
+constexpr size_t mapped_bytes = page + 4 * ring_bytes;
+constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+static_assert(2 * sizeof(RingControl) <= page && ring_bytes % page == 0);
+
+bool map_at(uint8_t *where, size_t bytes, int fd, size_t offset) noexcept
+{
+	return mmap(where, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		    static_cast<off_t>(offset)) != MAP_FAILED;
+}
+
+} // namespace
+
+RingPair::~RingPair()
+{
+	if (base_)
+		munmap(base_, mapped_bytes);
+}
+
+RingPair RingPair::create(int &fd) noexcept
+{
+	fd = memfd_create("sirdma-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return {};
+	if (!ftruncate(fd, file_bytes) && !fcntl(fd, F_ADD_SEALS, seals))
+		if (RingPair pair = map(fd))
+			return pair;
+
+	const int err = errno;
+
+	close(fd);
+	fd = -1;
+	errno = err;
+	return {};
+}
+
+RingPair RingPair::map(int fd) noexcept
+{
+	const int has = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (has < 0 || (has & seals) != seals || fstat(fd, &st) || st.st_size != file_bytes) {
+		errno = EINVAL;
+		return {};
+	}
+
+	void *area = mmap(nullptr, mapped_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (area == MAP_FAILED)
+		return {};
+
+	RingPair pair(static_cast<uint8_t *>(area));
+	bool ok = map_at(pair.base_, page, fd, 0);
+
+	for (unsigned copy = 0; copy < 4; ++copy)
+		ok = ok && map_at(pair.base_ + page + copy * ring_bytes, ring_bytes, fd,
+				  page + copy / 2 * ring_bytes);
+	/* A child that forked must not keep a dead parent's rings alive. */
+	if (!ok || madvise(pair.base_, mapped_bytes, MADV_DONTFORK))
+		return {};
+	return pair;
+}
+
+/* All-zero memory is what the words begin as. */
+RingControl *RingPair::control(unsigned ring) const noexcept
+{
+	return std::launder(reinterpret_cast<RingControl *>(base_)) + ring;
+}
+
+uint8_t *RingPair::data(unsigned ring) const noexcept
+{
+	return base_ + page + ring * 2 * ring_bytes;
+}
+
+RingWriter RingPair::writer(unsigned ring) const noexcept
+{
+	return {control(ring), data(ring)};
+}
+
+RingReader RingPair::reader(unsigned ring) const noexcept
+{
+	return {control(ring), data(ring)};
+}
+
+} // namespace sirdma::twin
