@@ -12,8 +12,11 @@ namespace
 
 void join(Node &a, Node &b)
 {
-	a.connect(b.address());
-	b.connect(a.address());
+	/* Seconds of retries: on a busy machine a peer's helper may wait for a processor. */
+	constexpr uint8_t timeout = 15;
+
+	a.connect(b.address(), timeout);
+	b.connect(a.address(), timeout);
 }
 
 void expect_success(Node &node, ibv_wc_opcode opcode)

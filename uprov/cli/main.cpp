@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "doctor.hpp"
 #include "run.hpp"
 
 namespace
@@ -14,6 +15,7 @@ constexpr char usage[] =
 	R"(sirdma COMMAND [OPTIONS]
 
   run     start a program, or a shell, with RDMA devices; no module, no privilege
+  doctor  say whether that works here, and how
 
 sirdma COMMAND --help tells more.
 )";
@@ -26,6 +28,8 @@ int main(int argc, char **argv)
 
 	if (!strcmp(command, "run"))
 		return sirdma::cli::run(argc - 1, argv + 1);
+	if (!strcmp(command, "doctor"))
+		return sirdma::cli::doctor(argc - 1, argv + 1);
 	if (!strcmp(command, "help") || !strcmp(command, "--help")) {
 		fputs(usage, stdout);
 		return 0;

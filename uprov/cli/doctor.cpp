@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "doctor.hpp"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+#include <fstream>
+#include <link.h>
+#include <string>
+#include <string_view>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <sirdma/roce.h>
+
+#include "environment.hpp"
+#include "shim.hpp"
+#include "sysfs_view.hpp"
+
+namespace sirdma::cli
+{
+
+namespace
+{
+
+/* The private interface our libraries are made for; the number in their names. */
+constexpr char private_interface[] = "IBVERBS_PRIVATE_34";
+
+constexpr char doctor_usage[] = "sirdma doctor\n"
+				"  Says whether sirdma run can serve programs on this machine, and "
+				"how.\n"
+				"  Exit status: 0 when it can, 1 when it cannot.\n";
+
+enum class Verdict { good, limit, bad };
+
+class Report {
+public:
+	void say(Verdict verdict, const std::string &what, const std::string &found)
+	{
+		static constexpr const char *words[] = {"ok", "note", "FAIL"};
+
+		printf("%-5s %-28s %s\n", words[static_cast<int>(verdict)], what.c_str(),
+		       found.c_str());
+		bad_ |= verdict == Verdict::bad;
+	}
+
+	bool bad() const { return bad_; }
+
+private:
+	bool bad_ = false;
+};
+
+/* The path a library of this process was loaded from. */
+std::string path_of(void *library)
+{
+	link_map *map = nullptr;
+
+	return dlinfo(library, RTLD_DI_LINKMAP, &map) ? std::string() : std::string(map->l_name);
+}
+
+/* The name of its private interface, as in its table of versions. */
+std::string interface_of(const std::string &path)
+{
+	constexpr std::string_view prefix = "IBVERBS_PRIVATE_";
+	std::ifstream file(path, std::ios::binary);
+	const std::string bytes((std::istreambuf_iterator<char>(file)), {});
+	const size_t at = bytes.find(prefix);
+
+	if (at == std::string::npos)
+		return {};
+	return bytes.c_str() + at;
+}
+
+void check_libibverbs(Report &report)
+{
+	void *library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
+
+	if (!library) {
+		report.say(Verdict::bad, "libibverbs",
+			   std::string(dlerror()) + ": install libibverbs1");
+		return;
+	}
+
+	const std::string path = path_of(library), has = interface_of(path);
+
+	report.say(Verdict::good, "libibverbs", path);
+	if (has == private_interface)
+		report.say(Verdict::good, "its provider interface", has);
+	else
+		report.say(Verdict::bad, "its provider interface",
+			   (has.empty() ? "none found" : has) + ", but sirdma is built for " +
+				   private_interface + " (rdma-core 36 to 56)");
+}
+
+void check_library(Report &report, const char *name)
+{
+	const std::string path = find_library(name);
+
+	if (path.empty()) {
+		report.say(Verdict::bad, name, "is missing: build or install it");
+		return;
+	}
+
+	void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+
+	report.say(library ? Verdict::good : Verdict::bad, name, library ? path : dlerror());
+}
+
+void check_view(Report &report)
+{
+	std::string why;
+
+	if (enter_sysfs_view({}, why))
+		report.say(Verdict::good, "view",
+			   "sysfs: also for programs that open libibverbs by dlopen");
+	else
+		report.say(Verdict::limit, "view",
+			   "preload, for programs linked with libibverbs (" + why + ")");
+}
+
+void check_port(Report &report)
+{
+	sockaddr_in addr{};
+	const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	const std::string port = "UDP port " + std::to_string(SIRDMA_ROCE_UDP_PORT);
+
+	addr.sin_family = AF_INET;
+	addr.sin_port = htons(SIRDMA_ROCE_UDP_PORT);
+	if (!bind(fd, reinterpret_cast<sockaddr *>(&addr), sizeof(addr)))
+		report.say(Verdict::good, port, "free at every address");
+	else
+		report.say(errno == EADDRINUSE ? Verdict::limit : Verdict::bad, port,
+			   std::string(strerror(errno)) + ": by twins, each at its address, or by "
+							  "a RoCE driver of the kernel");
+	addr.sin_addr.s_addr =
+		htonl(127u << 24 | 64u << 16 | (static_cast<uint32_t>(getpid()) & 0xffff));
+	close(fd);
+
+	const int own = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	const bool bound = !bind(own, reinterpret_cast<sockaddr *>(&addr), sizeof(addr));
+
+	report.say(bound ? Verdict::good : Verdict::bad, "loopback addresses",
+		   bound ? "127.64.0.0/16 can be used" : strerror(errno));
+	close(own);
+}
+
+void check_memory(Report &report)
+{
+	rlimit limit{};
+	std::string is;
+
+	getrlimit(RLIMIT_MEMLOCK, &limit);
+	is = limit.rlim_cur == RLIM_INFINITY ? "unlimited" :
+					       std::to_string(limit.rlim_cur >> 10) + " KiB";
+	report.say(Verdict::good, "locked memory", is + "; not needed, nothing is pinned");
+	if (limit.rlim_cur <= 32768 && geteuid())
+		report.say(Verdict::limit, "", "libibverbs itself warns below 32 KiB; ignore it");
+}
+
+} // namespace
+
+int doctor(int argc, char **argv)
+{
+	Report report;
+
+	if (argc > 1) {
+		if (strcmp(argv[1], "--help")) {
+			fprintf(stderr, "sirdma doctor: takes no arguments, but got '%s'\n",
+				argv[1]);
+			return 2;
+		}
+		fputs(doctor_usage, stdout);
+		return 0;
+	}
+	check_libibverbs(report);
+	check_library(report, twin::shim_library);
+	check_library(report, twin::twin_library);
+	check_port(report);
+	check_memory(report);
+	/* Last: it changes where this process lives. */
+	check_view(report);
+	return report.bad();
+}
+
+} // namespace sirdma::cli
