@@ -88,11 +88,30 @@ static u32 crc_blocks(u32 crc, struct crc_run *run)
 	return crc;
 }
 
+/* Shorter runs are not worth the way to vector registers. */
+#define FOLD_MIN 64
+
+static u32 crc_folded(u32 crc, struct crc_run *run)
+{
+	__le64 rest[2];
+	u32 n = port_crc32_fold(crc, run->dst, run->src, run->len, (u8 *)rest);
+
+	if (!n)
+		return crc;
+	run->src += n;
+	run->len -= n;
+	if (run->dst)
+		run->dst += n;
+	return crc_word(crc_word(0, le64_to_cpu(rest[0])), le64_to_cpu(rest[1]));
+}
+
 static u32 crc_run(u32 crc, struct crc_run run)
 {
 	__le64 word;
 	u8 byte;
 
+	if (run.len >= FOLD_MIN)
+		crc = crc_folded(crc, &run);
 	if (run.len >= 2 * BRAID_BLOCK)
 		crc = crc_blocks(crc, &run);
 	while (run.len >= sizeof(word)) {

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * CRC-32 by carry-less multiplication: a register of message bits is multiplied
+ * by x^d modulo the polynomial, which moves it d bits ahead without changing the
+ * remainder (V. Gopal et al., "Fast CRC Computation Using PCLMULQDQ").
+ */
+#include "port_user.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define CRC32_POLY 0xedb88320u
+#define LANE 16u /* bytes of a register of the narrow way, and of a lane of the wide one */
+#define WIDE 64u
+#define SUMS 4u /* registers that do not wait for one another */
+
+/* Multipliers for the low and the high half of a lane. */
+struct fold {
+	u64 low, high;
+};
+
+/* By how many bytes: see the uses. */
+static struct fold fold_lane, fold_lanes, fold_wides;
+
+/* x^n modulo the polynomial, bits reflected, moved up for the product's odd length. */
+static u64 power(u32 n)
+{
+	u32 bits = 0x80000000u;
+
+	while (n--)
+		bits = bits & 1 ? bits >> 1 ^ CRC32_POLY : bits >> 1;
+	return (u64)bits << 1;
+}
+
+static struct fold fold_by(u32 bytes)
+{
+	return (struct fold){.low = power(bytes * 8 + 32), .high = power(bytes * 8 - 32)};
+}
+
+#define NARROW __attribute__((target("pclmul,sse4.1")))
+#define WIDER __attribute__((target("pclmul,sse4.1,avx512f,vpclmulqdq")))
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+NARROW static ALWAYS_INLINE __m128i lane_fold(__m128i sum, struct fold by, __m128i next)
+{
+	__m128i k = _mm_set_epi64x((long long)by.high, (long long)by.low);
+
+	return _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(sum, k, 0x00),
+					   _mm_clmulepi64_si128(sum, k, 0x11)),
+			     next);
+}
+
+/* Each byte is read once: what is copied is what is summed. */
+NARROW static ALWAYS_INLINE __m128i lane_take(const u8 *src, u8 *dst, bool copy)
+{
+	__m128i v = _mm_loadu_si128((const __m128i *)src);
+
+	if (copy)
+		_mm_storeu_si128((__m128i *)dst, v);
+	return v;
+}
+
+NARROW static ALWAYS_INLINE u32 narrow_run(u32 crc, u8 *dst, const u8 *src, u32 len, u8 *rest,
+					   bool copy)
+{
+	__m128i sum[SUMS];
+	u32 i, at = SUMS * LANE;
+
+	for (i = 0; i < SUMS; i++)
+		sum[i] = lane_take(src + i * LANE, dst + (copy ? i * LANE : 0), copy);
+	sum[0] = _mm_xor_si128(sum[0], _mm_cvtsi32_si128((int)crc));
+	for (; len - at >= SUMS * LANE; at += SUMS * LANE) {
+		for (i = 0; i < SUMS; i++)
+			sum[i] = lane_fold(sum[i], fold_lanes,
+					   lane_take(src + at + i * LANE,
+						     dst + (copy ? at + i * LANE : 0), copy));
+	}
+	for (i = 1; i < SUMS; i++)
+		sum[i] = lane_fold(sum[i - 1], fold_lane, sum[i]);
+	for (; len - at >= LANE; at += LANE)
+		sum[SUMS - 1] = lane_fold(sum[SUMS - 1], fold_lane,
+					  lane_take(src + at, dst + (copy ? at : 0), copy));
+	_mm_storeu_si128((__m128i *)rest, sum[SUMS - 1]);
+	return at;
+}
+
+NARROW static u32 narrow(u32 crc, void *dst, const void *src, u32 len, u8 *rest)
+{
+	if (len < SUMS * LANE)
+		return 0;
+	return dst ? narrow_run(crc, dst, src, len, rest, true) :
+		     narrow_run(crc, NULL, src, len, rest, false);
+}
+
+WIDER static ALWAYS_INLINE __m512i wide_fold(__m512i sum, struct fold by, __m512i next)
+{
+	__m512i k = _mm512_broadcast_i32x4(_mm_set_epi64x((long long)by.high, (long long)by.low));
+
+	return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(sum, k, 0x00),
+					 _mm512_clmulepi64_epi128(sum, k, 0x11), next, 0x96);
+}
+
+WIDER static ALWAYS_INLINE __m512i wide_take(const u8 *src, u8 *dst, bool copy)
+{
+	__m512i v = _mm512_loadu_si512(src);
+
+	if (copy)
+		_mm512_storeu_si512(dst, v);
+	return v;
+}
+
+WIDER static ALWAYS_INLINE u32 wide_run(u32 crc, u8 *dst, const u8 *src, u32 len, u8 *rest,
+					bool copy)
+{
+	__m512i sum[SUMS];
+	__m128i lane;
+	u32 i, at = SUMS * WIDE;
+
+	for (i = 0; i < SUMS; i++)
+		sum[i] = wide_take(src + i * WIDE, dst + (copy ? i * WIDE : 0), copy);
+	sum[0] = _mm512_xor_si512(sum[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
+	for (; len - at >= SUMS * WIDE; at += SUMS * WIDE) {
+		for (i = 0; i < SUMS; i++)
+			sum[i] = wide_fold(sum[i], fold_wides,
+					   wide_take(src + at + i * WIDE,
+						     dst + (copy ? at + i * WIDE : 0), copy));
+	}
+	for (i = 1; i < SUMS; i++)
+		sum[i] = wide_fold(sum[i - 1], fold_lanes, sum[i]);
+	for (; len - at >= WIDE; at += WIDE)
+		sum[SUMS - 1] = wide_fold(sum[SUMS - 1], fold_lanes,
+					  wide_take(src + at, dst + (copy ? at : 0), copy));
+	lane = lane_fold(_mm512_extracti32x4_epi32(sum[SUMS - 1], 0), fold_lane,
+			 _mm512_extracti32x4_epi32(sum[SUMS - 1], 1));
+	lane = lane_fold(lane, fold_lane, _mm512_extracti32x4_epi32(sum[SUMS - 1], 2));
+	lane = lane_fold(lane, fold_lane, _mm512_extracti32x4_epi32(sum[SUMS - 1], 3));
+	for (; len - at >= LANE; at += LANE)
+		lane = lane_fold(lane, fold_lane, lane_take(src + at, dst + (copy ? at : 0), copy));
+	_mm_storeu_si128((__m128i *)rest, lane);
+	return at;
+}
+
+WIDER static u32 wide(u32 crc, void *dst, const void *src, u32 len, u8 *rest)
+{
+	if (len < SUMS * WIDE)
+		return narrow(crc, dst, src, len, rest);
+	return dst ? wide_run(crc, dst, src, len, rest, true) :
+		     wide_run(crc, NULL, src, len, rest, false);
+}
+
+static u32 none(u32 crc, void *dst, const void *src, u32 len, u8 *rest)
+{
+	return 0;
+}
+
+static u32 (*way)(u32 crc, void *dst, const void *src, u32 len, u8 *rest) = none;
+
+bool port_crc32_use(enum port_crc32_way which)
+{
+	__builtin_cpu_init();
+	switch (which) {
+	case PORT_CRC32_NONE:
+		way = none;
+		return true;
+	case PORT_CRC32_PCLMUL:
+		if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1"))
+			return false;
+		way = narrow;
+		return true;
+	case PORT_CRC32_VPCLMUL:
+		if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1") ||
+		    !__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("vpclmulqdq"))
+			return false;
+		way = wide;
+		return true;
+	}
+	return false;
+}
+
+__attribute__((constructor)) static void choose(void)
+{
+	fold_lane = fold_by(LANE);
+	fold_lanes = fold_by(SUMS * LANE); /* one wide register as well */
+	fold_wides = fold_by(SUMS * WIDE);
+	if (!port_crc32_use(PORT_CRC32_VPCLMUL))
+		port_crc32_use(PORT_CRC32_PCLMUL);
+}
+
+u32 port_crc32_fold(u32 crc, void *dst, const void *src, u32 len, u8 rest[16])
+{
+	return way(crc, dst, src, len, rest);
+}
+
+#else
+
+bool port_crc32_use(enum port_crc32_way which)
+{
+	return which == PORT_CRC32_NONE;
+}
+
+u32 port_crc32_fold(u32 crc, void *dst, const void *src, u32 len, u8 rest[16])
+{
+	return 0;
+}
+
+#endif
