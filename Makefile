@@ -14,8 +14,10 @@ KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-demo: ## boot a guest and run ibv_* programs between sirdma and soft-RoCE, ending in a table
+demo: ## ibv_* programs between two processes here, then in a guest between sirdma and soft-RoCE; tables
 	scripts/setup
+	$(MAKE) uprov
+	scripts/demo-twin $(BUILD)
 	scripts/stage $(SUITE)
 	vm/run --suite $(SUITE) --timeout 1200 vm/demo.sh
 
