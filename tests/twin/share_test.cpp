@@ -1,105 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Processes that share an address: numbers, the port, and the death of who has it. */
-#include <csignal>
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "node.hpp"
+#include "child.hpp"
 
 namespace sirdma::twin::test
 {
 
 namespace
 {
-
-size_t open_files()
-{
-	DIR *dir = opendir("/proc/self/fd");
-	size_t n = 0;
-
-	while (readdir(dir))
-		++n;
-	closedir(dir);
-	return n;
-}
-
-/* A process with a node that serves by its helper alone. */
-class Child {
-public:
-	explicit Child(const Config &config)
-	{
-		int ends[2];
-
-		EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-		pid_ = fork();
-		if (!pid_) {
-			close(ends[0]);
-			serve(ends[1], config);
-		}
-		close(ends[1]);
-		fd_ = ends[0];
-		EXPECT_EQ(read(fd_, &address_, sizeof(address_)), ssize_t(sizeof(address_)));
-	}
-
-	~Child()
-	{
-		kill();
-		close(fd_);
-	}
-
-	void connect(const Address &to)
-	{
-		char done;
-
-		ASSERT_EQ(write(fd_, &to, sizeof(to)), ssize_t(sizeof(to)));
-		ASSERT_EQ(read(fd_, &done, 1), 1);
-	}
-
-	void kill()
-	{
-		if (pid_ > 0) {
-			::kill(pid_, SIGKILL);
-			waitpid(pid_, nullptr, 0);
-		}
-		pid_ = -1;
-	}
-
-	const Address &address() const { return address_; }
-
-private:
-	[[noreturn]] static void serve(int fd, const Config &config)
-	{
-		Node node(config);
-		const Address mine = node.address();
-		Address peer;
-
-		node.fill(33);
-		if (write(fd, &mine, sizeof(mine)) < 0)
-			_exit(1);
-		while (read(fd, &peer, sizeof(peer)) == ssize_t(sizeof(peer))) {
-			node.connect(peer);
-			if (write(fd, "", 1) != 1)
-				_exit(1);
-		}
-		_exit(0);
-	}
-
-	pid_t pid_;
-	int fd_;
-	Address address_{};
-};
-
-Config at(const char *addr, LinkKind link)
-{
-	Config config;
-
-	EXPECT_TRUE(IpAddress::parse(addr, config.addr));
-	config.link = link;
-	return config;
-}
 
 void write_and_read(Node &node, const Address &to)
 {

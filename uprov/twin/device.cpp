@@ -260,14 +260,12 @@ Devices &devices() noexcept
 void at_exit() noexcept
 {
 	for (Device *device : devices().counted)
-		device->print_stats();
+		device->finish();
 }
 
 /* @all locked. */
 void count_locked(Devices &all, Device &device)
 {
-	if (!device.config.stats)
-		return;
 	if (all.counted.empty())
 		atexit(at_exit);
 	all.counted.push_back(&device);
@@ -339,6 +337,16 @@ int Device::start()
 	return 0;
 }
 
+void Device::finish() noexcept
+{
+	if (started_by_ != getpid())
+		return;
+	/* Acknowledgements that were put off. */
+	nic->settle();
+	if (config.stats)
+		print_stats();
+}
+
 void Device::print_stats() noexcept
 {
 	static constexpr const char *names[] = {
@@ -347,8 +355,6 @@ void Device::print_stats() noexcept
 #undef NAME
 	};
 
-	if (started_by_ != getpid())
-		return;
 	for (unsigned i = 0; i < SIRDMA_STAT_COUNT; ++i)
 		if (const u64 n = nic->stat(static_cast<sirdma_stat>(i)))
 			fprintf(stderr, "sirdma: %d: %s %-20s %llu\n", getpid(), verbs()->name,

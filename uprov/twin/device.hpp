@@ -38,6 +38,8 @@ struct Device {
 	 */
 	int start();
 
+	/* The process ends. */
+	void finish() noexcept;
 	/* To stderr, what is not 0. */
 	void print_stats() noexcept;
 

@@ -106,7 +106,7 @@ struct Neighbours::Connection {
 	Neighbour *node = nullptr;
 	Fd sock; /* its end is the neighbour's; a byte on it wakes */
 	RingPair rings;
-	RingReader in; /* under readers_lock_ */
+	RingReader in;
 	std::mutex tx_lock; /* protects what follows */
 	RingWriter out;
 	u64 full_since = 0; /* 0: there was room */
@@ -357,7 +357,6 @@ void Neighbours::add_reader(Connection *c) noexcept
 	readers_used_.store(true, std::memory_order_relaxed);
 }
 
-/* readers_lock_ is held. */
 void Neighbours::take_fresh() noexcept
 {
 	if (!fresh_waiting_.load(std::memory_order_acquire)) [[likely]]
@@ -410,7 +409,6 @@ u32 Neighbours::receive(PacketSink &sink) noexcept
 
 	if (unused())
 		return 0;
-	std::lock_guard hold(readers_lock_);
 	take_fresh();
 	for (size_t i = 0; i < readers_.size(); ++i)
 		n += receive_from(*readers_[i], sink);
@@ -421,7 +419,6 @@ bool Neighbours::fall_asleep() noexcept
 {
 	bool quiet = true;
 
-	std::lock_guard hold(readers_lock_);
 	take_fresh();
 	for (Connection *c : readers_)
 		quiet = c->in.fall_asleep() && quiet;
@@ -430,8 +427,6 @@ bool Neighbours::fall_asleep() noexcept
 
 void Neighbours::wake_up() noexcept
 {
-	std::lock_guard hold(readers_lock_);
-
 	for (Connection *c : readers_)
 		c->in.wake_up();
 }
@@ -547,13 +542,10 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 		c->node->connection.compare_exchange_strong(self, nullptr);
 		c->node->retry_at.store(0, std::memory_order_relaxed);
 	}
-	{
-		std::lock_guard hold(readers_lock_);
-		take_fresh();
-		if (std::erase(readers_, c))
-			while (receive_from(*c, sink))
-				;
-	}
+	take_fresh();
+	if (std::erase(readers_, c))
+		while (receive_from(*c, sink))
+			;
 	if (std::erase_if(strangers_, [&](const auto &s) { return s.get() == c; }))
 		return;
 	port_rcu_wait_and_free(port_alloc(1));

@@ -43,12 +43,12 @@ public:
 	bool forward(uint32_t slot, const Path &path, const uint8_t *data, size_t len, u32 index,
 		     bool more) noexcept;
 
-	/* One thread at a time, and not while another one is in serve(). Give a share of what waits to @sink; how many records. */
+	/* What follows is for one thread at a time. */
+
+	/* Give a share of what waits to @sink; how many records. */
 	u32 receive(PacketSink &sink) noexcept;
 	/* Nothing was ever received or sent here. */
 	bool unused() const noexcept { return !readers_used_.load(std::memory_order_relaxed); }
-
-	/* The rest is for the helper thread. */
 
 	/* Readable when serve() has something to do: neighbours come, go, or wake us. */
 	int fd() const noexcept { return events_.get(); }
@@ -94,7 +94,6 @@ private:
 	std::atomic<Neighbour *> nodes_[buckets] = {};
 	std::mutex connect_lock_; /* one thread connects */
 
-	std::mutex readers_lock_; /* protects readers_ */
 	std::vector<Connection *> readers_;
 	std::mutex fresh_lock_; /* protects fresh_: connections for readers_ */
 	std::vector<Connection *> fresh_;

@@ -28,13 +28,15 @@ constexpr u64 nsec_per_sec = 1000000000;
  * always did, soon where it stops now and then to watch its memory instead.
  */
 constexpr u64 check_polling_min_ns = 50000;
-constexpr u64 check_polling_max_ns = 2000000;
+constexpr u64 check_polling_max_ns = 1000000;
 /* Until a socket without room is tried again. */
 constexpr u64 retry_stalled_ns = 200000;
 /* Polls without asking for an event, after which a process counts as polling. */
 constexpr u32 polls_of_a_poller = 64;
 /* Polls in a row without any work, after which the processor is offered to others. */
-constexpr u32 polls_before_yield = 16;
+constexpr u32 polls_before_yield = 64;
+/* Rounds of a poller from one look at the clock to the next. */
+constexpr u32 clock_seldom = 16;
 /* Turns of deferred queues one call may take over. */
 constexpr u32 turns_per_call = 32;
 constexpr size_t list_room = 1024;
@@ -48,6 +50,12 @@ constexpr uint32_t free_base = 127u << 24 | 64u << 16;
 constexpr uint32_t free_count = 1u << 16;
 /* Unacknowledged bytes of a QP, which the receiver's socket buffer should hold. */
 constexpr u32 window_bytes = 128 << 10;
+
+/* SEND and WRITE: their acknowledgement is all they ask for. */
+bool may_wait(const uint8_t *data, size_t len) noexcept
+{
+	return len && *data <= SIRDMA_RC_WRITE_ONLY_IMM;
+}
 
 void *dma_ptr(port_dma *, u64 addr, u32)
 {
@@ -164,8 +172,8 @@ int Nic::start(const Config &config)
 	bus_.num_vectors = num_vectors;
 	bus_.nic = this;
 	dma_.ptr = dma_ptr;
-	deferred_.reserve(list_room);
-	stalled_.reserve(list_room);
+	deferred_.qpns.reserve(list_room);
+	stalled_.qpns.reserve(list_room);
 	scratch_ = std::make_unique<std::atomic<TxScratch *>[]>(port_nr_cpus());
 	clock_ = port_clock_create(false);
 	if (!clock_)
@@ -321,40 +329,54 @@ TxScratch &Nic::scratch() noexcept
 	return *scratch;
 }
 
-void Nic::push(std::vector<u32> &list, u32 qpn) noexcept
+void Nic::push(QpList &list, u32 qpn) noexcept
 {
 	std::lock_guard hold(lists_lock_);
 
-	if (std::find(list.begin(), list.end(), qpn) == list.end())
-		list.push_back(qpn);
+	if (std::find(list.qpns.begin(), list.qpns.end(), qpn) != list.qpns.end())
+		return;
+	list.qpns.push_back(qpn);
+	++list.count;
 }
 
-bool Nic::pop(std::vector<u32> &list, u32 &qpn) noexcept
+bool Nic::pop(QpList &list, u32 &qpn) noexcept
 {
+	/* Pollers ask all the time. */
+	if (!list.count.load())
+		return false;
 	std::lock_guard hold(lists_lock_);
 
-	if (list.empty())
+	if (list.qpns.empty())
 		return false;
-	qpn = list.front();
-	list.erase(list.begin());
+	qpn = list.qpns.front();
+	list.qpns.erase(list.qpns.begin());
+	--list.count;
 	return true;
 }
 
 bool Nic::pending() noexcept
 {
-	std::lock_guard hold(lists_lock_);
-
-	return !deferred_.empty() || raised_.load();
+	return deferred_.count.load() || raised_.load();
 }
 
 /* Progress */
 
 void Nic::settle() noexcept
 {
+	run_deferred();
+	interrupt();
+}
+
+void Nic::run_deferred() noexcept
+{
 	u32 qpn;
 
 	for (u32 i = 0; i < turns_per_call && pop(deferred_, qpn); ++i)
 		snic_qp_run(dev_, qpn);
+}
+
+void Nic::interrupt() noexcept
+{
 	while (u32 raised = raised_.load() ? raised_.exchange(0) : 0) {
 		std::shared_lock hold(vectors_lock_);
 
@@ -384,7 +406,10 @@ u64 Nic::stat(sirdma_stat id) noexcept
 	return n;
 }
 
-/* To the model. */
+/*
+ * To the model. What a poller takes in is acknowledged at its next call, be it a
+ * poll or the post of an answer: the answer goes first.
+ */
 void Nic::deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept
 {
 	snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
@@ -397,7 +422,7 @@ void Nic::deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
 	pkt.len = seg.len;
 	pkt.is_v4 = addr_.is_v4();
 	pkt.icrc_ok = icrc_ok;
-	pkt.more = more;
+	pkt.more = more || (polled_ && may_wait(data, len));
 	faults_->receive(dev_, pkt);
 }
 
@@ -463,31 +488,38 @@ u32 Nic::receive(bool all) noexcept
 	return got;
 }
 
-/* One round of everything that waits; true when there may be more. */
+/*
+ * One round of everything that waits, for the helper (@all) or a poller; true
+ * when there may be more.
+ */
 bool Nic::serve(bool all) noexcept
 {
 	bool more = false;
-	size_t stalled;
 	u32 qpn;
 
+	run_deferred();
 	if (rx_lock_.try_lock()) {
+		polled_ = !all;
+
 		const u32 got = receive(all);
+		const bool look = all || !(++rounds_to_clock_ % clock_seldom);
 
 		rx_lock_.unlock();
 		more = got >= UdpReceiver::batch;
 		if (got)
 			rounds_.fetch_add(1, std::memory_order_relaxed);
-		/* No timer fires while the packet that would stop it may still be waiting. */
-		if (!more)
+		/*
+		 * No timer fires while the packet that would stop it may still be waiting.
+		 * Pollers look at the clock now and then.
+		 */
+		if (!more && look)
 			port_clock_run(clock_);
 	}
-	{
-		std::lock_guard hold(lists_lock_);
-		stalled = stalled_.size();
-	}
-	for (; stalled && pop(stalled_, qpn); --stalled)
+	for (u32 stalled = stalled_.count.load(); stalled && pop(stalled_, qpn); --stalled)
 		snic_tx_resume(dev_, qpn);
-	settle();
+	if (all)
+		run_deferred();
+	interrupt();
 	return more || pending();
 }
 
@@ -566,11 +598,8 @@ u64 Nic::time_to_sleep() noexcept
 
 	u64 wait = port_clock_next(clock_);
 
-	{
-		std::lock_guard hold(lists_lock_);
-		if (!stalled_.empty())
-			wait = std::min(wait, retry_stalled_ns);
-	}
+	if (stalled_.count.load())
+		wait = std::min(wait, retry_stalled_ns);
 	if (port_->unsettled())
 		wait = std::min(wait, settle_port_ns);
 	return wait;
@@ -581,8 +610,23 @@ void Nic::meet() noexcept
 {
 	std::lock_guard hold(rx_lock_);
 
+	polled_ = false;
 	neighbours_->serve(*this);
 	port_->serve();
+}
+
+bool Nic::fall_asleep() noexcept
+{
+	std::lock_guard hold(rx_lock_);
+
+	return neighbours_->fall_asleep();
+}
+
+void Nic::wake_up() noexcept
+{
+	std::lock_guard hold(rx_lock_);
+
+	neighbours_->wake_up();
 }
 
 void Nic::help() noexcept
@@ -602,7 +646,7 @@ void Nic::help() noexcept
 
 		if (alone)
 			wait = std::min(wait, check_ns);
-		else if (pending() || !neighbours_->fall_asleep())
+		else if (pending() || !fall_asleep())
 			wait = 0;
 		if (wait != never) {
 			u64 expected = never;
@@ -615,7 +659,7 @@ void Nic::help() noexcept
 		ppoll(fds, std::size(fds), wait == never ? nullptr : &ts, nullptr);
 		wakes_at_.store(0);
 		if (!alone)
-			neighbours_->wake_up();
+			wake_up();
 		if (fds[0].revents) {
 			uint64_t count;
 

@@ -56,6 +56,11 @@ private:
 	struct Bus : sirdma_bus {
 		Nic *nic;
 	};
+	/* Queue pairs that want a turn; the count is read without the lock. */
+	struct QpList {
+		std::vector<u32> qpns;
+		std::atomic<u32> count{0};
+	};
 	static constexpr u32 num_vectors = 2; /* asynchronous events, completion events */
 	struct Vector {
 		sirdma_irq_fn fn = nullptr;
@@ -70,7 +75,11 @@ private:
 	bool look_away() noexcept;
 	u64 time_to_sleep() noexcept;
 	void meet() noexcept;
+	bool fall_asleep() noexcept;
+	void wake_up() noexcept;
 	bool serve(bool all) noexcept;
+	void run_deferred() noexcept;
+	void interrupt() noexcept;
 	u32 receive(bool all) noexcept;
 	void deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
 		     bool more) noexcept;
@@ -80,8 +89,8 @@ private:
 	void wake() noexcept;
 	TxScratch &scratch() noexcept;
 	void wake_for_timers() noexcept;
-	bool pop(std::vector<u32> &list, u32 &qpn) noexcept;
-	void push(std::vector<u32> &list, u32 qpn) noexcept;
+	bool pop(QpList &list, u32 &qpn) noexcept;
+	void push(QpList &list, u32 qpn) noexcept;
 	bool pending() noexcept;
 
 	static Nic &of(sirdma_bus *bus) noexcept { return *static_cast<Bus *>(bus)->nic; }
@@ -125,10 +134,12 @@ private:
 	IdFilter ids_;
 	bool ids_count_ = true; /* segments that came together were numbered by their sender */
 	u32 port_idle_ = 0; /* times since the port had something */
+	u32 rounds_to_clock_ = 0;
+	bool polled_ = false; /* a poller takes in what comes, not the helper */
 
 	std::mutex lists_lock_; /* protects the two lists */
-	std::vector<u32> deferred_; /* QPs with more work than one turn may do */
-	std::vector<u32> stalled_; /* QPs the socket had no room for */
+	QpList deferred_; /* QPs with more work than one turn may do */
+	QpList stalled_; /* QPs the socket had no room for */
 
 	/* The helper. */
 	std::thread helper_;

@@ -6,10 +6,13 @@
 namespace sirdma::twin
 {
 
-/* At the end of a call into the driver, when its locks are free, what it raised is delivered. */
+/*
+ * Around a call into the driver: what was put off is done first, and at the end,
+ * when its locks are free, what it raised is delivered.
+ */
 class Settle {
 public:
-	explicit Settle(Nic &nic) noexcept : nic_(nic) {}
+	explicit Settle(Nic &nic) noexcept : nic_(nic) { nic_.settle(); }
 	~Settle() { nic_.settle(); }
 	Settle(const Settle &) = delete;
 	Settle &operator=(const Settle &) = delete;
