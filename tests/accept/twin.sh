@@ -8,13 +8,14 @@
 #   both PROGRAM ARGS...    a server and a client, each with a device of its own (and $options); both must succeed;
 #                           output in $work/server and $work/client
 #   serve PROGRAM ARGS...   only the server: $server is the process, $tcp its port;  ends PROCESS SECONDS: its exit status in $status
+#   with_tests TARGET       builds a test program below $tests;  stream ARGS...: both verbs_stream, which checks every byte
 #   refused STATUS WORDS COMMAND...     it ends with STATUS and says WORDS
 # shellcheck disable=SC2154,SC2034
 
 build=${SIRDMA_TWIN_BUILT:-$PWD/build/accept-twin}
 sirdma=$build/cli/sirdma
 user=() place=() options=()
-server='' tcp='' status=0
+server='' tcp='' status=0 tests=''
 
 [[ -n ${SIRDMA_TWIN_BUILT:-} ]] || {
 	cmake -G Ninja -S uprov -B "$build" -DSIRDMA_TESTS=OFF -DSIRDMA_PROGRAMS=OFF && nice ninja -C "$build" sirdma
@@ -62,6 +63,18 @@ ends() {
 	status=0
 	wait "$1" || status=$?
 }
+
+# with_tests TARGET: a plain build of one test program, in $tests
+with_tests() {
+	tests=$PWD/build/accept-twin-tests
+	{
+		[[ -e $tests/build.ninja ]] || cmake -G Ninja -S uprov -B "$tests"
+		nice ninja -C "$tests" "$1"
+	} > "$work/build" 2>&1 || { tail -20 "$work/build"; fail "build"; }
+}
+
+# stream ARGS...: verbs_stream between two twins with $options
+stream() { both "$tests/tests/verbs/verbs_stream" -g 0 "$@"; }
 
 refused() {
 	local want=$1 words=$2

@@ -173,7 +173,6 @@ u32 Neighbours::Connection::push(const snic_burst &burst) noexcept
 	u32 i;
 
 	snic_seg_iter_init(&payload, &burst);
-	order_by_wire();
 	{
 		std::lock_guard hold(tx_lock);
 
@@ -187,6 +186,7 @@ u32 Neighbours::Connection::push(const snic_burst &burst) noexcept
 			memcpy(at, pkt.hdr, pkt.hdr_len);
 			snic_seg_copy(&payload, at + pkt.hdr_len, pkt.payload_len);
 			memset(at + body - pkt.pad, 0, pkt.pad + SIRDMA_ICRC_LEN);
+			order_by_wire();
 			out.commit({.len = static_cast<uint32_t>(body + SIRDMA_ICRC_LEN),
 				    .kind = record_packet,
 				    .flags = i + 1 < burst.npkts ? record_more : uint16_t{0}});
@@ -217,6 +217,7 @@ bool Neighbours::Connection::push(const DatagramHead &head, const uint8_t *data,
 		return false;
 	memcpy(at, &head, sizeof(head));
 	memcpy(at + sizeof(head), data, len);
+	order_by_wire();
 	out.commit({.len = static_cast<uint32_t>(sizeof(head) + len),
 		    .kind = record_datagram,
 		    .flags = more ? record_more : uint16_t{0}});
