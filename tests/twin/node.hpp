@@ -11,6 +11,7 @@
 #include <infiniband/verbs.h>
 
 #include "device.hpp"
+#include "nic.hpp"
 
 namespace sirdma::twin::test
 {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cq.hpp"
+#include "nic.hpp"
 #include "qp.hpp"
 #include "verbs.hpp"
 
@@ -25,7 +26,7 @@ using StartPoll = int (*)(ibv_cq_ex *, ibv_poll_cq_attr *);
 /* The provider's; the same function for every CQ. */
 std::atomic<StartPoll> provider_start_poll{nullptr};
 
-Nic &nic_of(ibv_context *context) noexcept
+Adapter &nic_of(ibv_context *context) noexcept
 {
 	return *Device::of(context).nic;
 }
@@ -81,7 +82,7 @@ void twin_async_event(ibv_context *context, ibv_async_event *) noexcept
 
 void run_qp(void *device, uint32_t qpn) noexcept
 {
-	static_cast<Nic *>(device)->run_qp(qpn);
+	static_cast<Adapter *>(device)->run_qp(qpn);
 }
 
 ibv_qp *with_kick(ibv_qp *qp) noexcept
@@ -315,6 +316,8 @@ int Device::start()
 
 	if (started_by_ == getpid())
 		return 0;
+	if (for_good_)
+		return ENODEV;
 	/* The parent's: it cannot be stopped from here. */
 	(void)driver.release();
 	(void)nic.release();
@@ -345,6 +348,25 @@ void Device::finish() noexcept
 	nic->settle();
 	if (config.stats)
 		print_stats();
+}
+
+int Device::start_on(std::unique_ptr<Adapter> adapter)
+{
+	std::lock_guard hold(lock_);
+
+	if (!adapter)
+		return errno;
+	nic = std::move(adapter);
+	driver = Driver::create(*nic);
+	if (!driver) {
+		const int err = errno;
+
+		nic.reset();
+		return err;
+	}
+	started_by_ = getpid();
+	for_good_ = true;
+	return 0;
 }
 
 void Device::print_stats() noexcept

@@ -11,6 +11,7 @@
 #include <sys/types.h>
 
 #include "context.hpp"
+#include "config.hpp"
 #include "driver.hpp"
 
 namespace sirdma::twin
@@ -19,7 +20,7 @@ namespace sirdma::twin
 struct Device {
 	sirdma::Device provider; /* first: the provider casts */
 	Config config;
-	std::unique_ptr<Nic> nic;
+	std::unique_ptr<Adapter> nic;
 	std::unique_ptr<Driver> driver;
 
 	/* Device sirdma@index, not started. */
@@ -40,6 +41,10 @@ struct Device {
 
 	/* The process ends. */
 	void finish() noexcept;
+
+	/* Give it @adapter, for good, and not to children; null: for the reason in errno. 0 or an errno. */
+	int start_on(std::unique_ptr<Adapter> adapter);
+
 	/* To stderr, what is not 0. */
 	void print_stats() noexcept;
 
@@ -56,6 +61,7 @@ struct Device {
 private:
 	std::mutex lock_; /* one start at a time */
 	pid_t started_by_ = 0;
+	bool for_good_ = false;
 };
 
 /* The devices the launcher asked for, made and started at first use; none with errno. */

@@ -154,7 +154,7 @@ const sirdma_hw_events Driver::events = {
 	.async_event = on_async_event,
 };
 
-std::unique_ptr<Driver> Driver::create(Nic &nic)
+std::unique_ptr<Driver> Driver::create(Adapter &nic)
 {
 	std::unique_ptr<Driver> driver(new (std::nothrow) Driver(nic));
 	const int err = driver ? driver->start() : -ENOMEM;

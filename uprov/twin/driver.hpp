@@ -12,7 +12,7 @@
 #include "core.hpp"
 #include "environment.hpp"
 #include "events.hpp"
-#include "nic.hpp"
+#include "adapter.hpp"
 
 namespace sirdma::twin
 {
@@ -58,12 +58,12 @@ struct QpRings {
 class Driver {
 public:
 	/* Null with errno. */
-	static std::unique_ptr<Driver> create(Nic &nic);
+	static std::unique_ptr<Driver> create(Adapter &nic);
 	~Driver();
 	Driver(const Driver &) = delete;
 	Driver &operator=(const Driver &) = delete;
 
-	Nic &nic() noexcept { return nic_; }
+	Adapter &nic() noexcept { return nic_; }
 
 	void query_device(ibv_device_attr &attr) noexcept;
 	void query_port(ibv_port_attr &attr) noexcept;
@@ -101,7 +101,7 @@ public:
 private:
 	struct Modify;
 
-	explicit Driver(Nic &nic) noexcept : nic_(nic) {}
+	explicit Driver(Adapter &nic) noexcept : nic_(nic) {}
 	int start() noexcept;
 	DriverQp *find_qp(uint32_t qpn) noexcept;
 	int check_modify(Modify &m) noexcept;
@@ -112,7 +112,7 @@ private:
 	static void on_async_event(void *ctx, const sirdma_async_event *ev);
 	static const sirdma_hw_events events;
 
-	Nic &nic_;
+	Adapter &nic_;
 	sirdma_hw hw_{};
 	bool probed_ = false;
 	std::mutex objects_lock_; /* protects the tables; held while an event is delivered */

@@ -13,8 +13,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "identity.hpp"
-
 namespace sirdma::twin
 {
 
@@ -37,8 +35,6 @@ constexpr u32 polls_of_a_poller = 64;
 constexpr u32 polls_before_yield = 64;
 /* Rounds of a poller from one look at the clock to the next. */
 constexpr u32 clock_seldom = 16;
-/* Turns of deferred queues one call may take over. */
-constexpr u32 turns_per_call = 32;
 constexpr size_t list_room = 1024;
 /* Rounds without datagrams after which the port is looked at only each so many rounds. */
 constexpr u32 port_hot = 256;
@@ -57,46 +53,7 @@ bool may_wait(const uint8_t *data, size_t len) noexcept
 	return len && *data <= SIRDMA_RC_WRITE_ONLY_IMM;
 }
 
-void *dma_ptr(port_dma *, u64 addr, u32)
-{
-	return reinterpret_cast<void *>(addr);
-}
-
-snic_config device_config(const uint8_t *mac)
-{
-	snic_config cfg{};
-
-	cfg.max_qps = num_slots * qpns_per_slot;
-	cfg.max_cqs = 65536 + 1;
-	cfg.max_mrs = (1 << 20) + 1;
-	cfg.max_pds = 65536;
-	cfg.max_sds = 64;
-	cfg.max_ceqs = 1;
-	cfg.max_arp = 16;
-	cfg.max_sgids = 16;
-	cfg.max_cqe = 1 << 20;
-	cfg.window_bytes = window_bytes;
-	memcpy(cfg.mac, mac, sizeof(cfg.mac));
-	return cfg;
-}
-
 } // namespace
-
-const sirdma_bus_ops Nic::bus_ops = {
-	.read32 = bus_read,
-	.write32 = bus_write,
-	.dma_alloc = bus_alloc,
-	.dma_free = bus_free,
-	.irq_request = bus_irq_request,
-	.irq_free = bus_irq_free,
-};
-
-const snic_host_ops Nic::host_ops = {
-	.irq = on_irq,
-	.tx = on_tx,
-	.defer = on_defer,
-	.burst = on_burst,
-};
 
 std::unique_ptr<Nic> Nic::create(const Config &config)
 {
@@ -165,26 +122,15 @@ int Nic::start(const Config &config)
 	const u32 found = interface_mtu(addr_);
 
 	mtu_ = config.mtu ? config.mtu : found ? found : 1500;
-	const auto mac = device_mac(addr_);
-
-	memcpy(mac_, mac.data(), sizeof(mac_));
-	bus_.ops = &bus_ops;
-	bus_.num_vectors = num_vectors;
-	bus_.nic = this;
-	dma_.ptr = dma_ptr;
-	deferred_.qpns.reserve(list_room);
 	stalled_.qpns.reserve(list_room);
 	scratch_ = std::make_unique<std::atomic<TxScratch *>[]>(port_nr_cpus());
 	clock_ = port_clock_create(false);
 	if (!clock_)
 		return ENOMEM;
 
-	const snic_config cfg = device_config(mac_);
-
-	dev_ = snic_dev_create(&cfg, &host_ops, reinterpret_cast<snic_host *>(this), &dma_, clock_);
-	if (!dev_)
-		return ENOMEM;
-	snic_link_set(dev_, true, mtu_);
+	if (const int err =
+		    create_device(addr_, mtu_, num_slots * qpns_per_slot, window_bytes, clock_))
+		return err;
 	wake_fd_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (!wake_fd_)
 		return errno;
@@ -207,8 +153,7 @@ Nic::~Nic()
 		wake();
 		helper_.join();
 	}
-	if (dev_)
-		snic_dev_destroy(dev_);
+	destroy_device();
 	if (clock_)
 		port_clock_destroy(clock_);
 	if (scratch_)
@@ -216,104 +161,29 @@ Nic::~Nic()
 			delete scratch_[i].load();
 }
 
-/* Bus */
-
-u32 Nic::bus_read(sirdma_bus *bus, u32 reg)
+u32 Nic::transmit(const snic_burst &burst) noexcept
 {
-	return snic_reg_read(of(bus).dev_, reg);
-}
+	u32 sent = burst.npkts;
 
-void Nic::bus_write(sirdma_bus *bus, u32 reg, u32 val)
-{
-	smp_mb();
-	snic_reg_write(of(bus).dev_, reg, val);
-	/*
-	 * The driver may hold locks its handlers take: what this raised is delivered
-	 * when it returns to us (settle()), or by the helper if it waits for it.
-	 */
-}
-
-int Nic::bus_alloc(sirdma_bus *, __u64 size, sirdma_dma_mem *mem)
-{
-	const u64 bytes = (size + 4095) & ~4095ull;
-	const u64 align = std::clamp<u64>(std::bit_ceil(bytes), 4096, 2 << 20);
-	void *va = std::aligned_alloc(align, (bytes + align - 1) & ~(align - 1));
-
-	if (!va)
-		return -ENOMEM;
-	memset(va, 0, bytes);
-	mem->va = va;
-	mem->pa = reinterpret_cast<u64>(va);
-	mem->size = size;
-	return 0;
-}
-
-void Nic::bus_free(sirdma_bus *, sirdma_dma_mem *mem)
-{
-	std::free(mem->va);
-	*mem = {};
-}
-
-int Nic::bus_irq_request(sirdma_bus *bus, u32 vector, sirdma_irq_fn fn, void *ctx)
-{
-	Nic &nic = of(bus);
-
-	if (vector >= num_vectors)
-		return -EINVAL;
-	std::unique_lock hold(nic.vectors_lock_);
-	if (nic.vectors_[vector].fn)
-		return -EBUSY;
-	nic.vectors_[vector] = {.fn = fn, .ctx = ctx};
-	return 0;
-}
-
-void Nic::bus_irq_free(sirdma_bus *bus, u32 vector)
-{
-	Nic &nic = of(bus);
-	std::unique_lock hold(nic.vectors_lock_);
-
-	nic.vectors_[vector] = {};
-}
-
-/* What the model asks of its host */
-
-void Nic::on_irq(snic_host *host, u32 vector)
-{
-	if (vector < num_vectors)
-		of(host).raised_.fetch_or(1u << vector);
-}
-
-u32 Nic::on_tx(snic_host *host, const snic_burst *burst)
-{
-	Nic &nic = of(host);
-	u32 sent = burst->npkts;
-
-	if (nic.kind_ != LinkKind::udp && nic.neighbours_->transmit(*burst, sent)) {
-		if (nic.pcap_) [[unlikely]]
-			nic.sender_->record(*burst, nic.scratch());
+	if (kind_ != LinkKind::udp && neighbours_->transmit(burst, sent)) {
+		if (pcap_) [[unlikely]]
+			sender_->record(burst, scratch());
 		/* A new neighbour: the helper must listen to it as well. */
-		if (nic.neighbours_->news()) [[unlikely]]
-			nic.wake();
-	} else if (nic.kind_ != LinkKind::shm) {
-		sent = nic.sender_->transmit(*burst, nic.scratch());
+		if (neighbours_->news()) [[unlikely]]
+			wake();
+	} else if (kind_ != LinkKind::shm) {
+		sent = sender_->transmit(burst, scratch());
 	} else {
-		snic_stat_add(nic.dev_, SIRDMA_STAT_TX_DROPS, burst->npkts);
+		snic_stat_add(dev_, SIRDMA_STAT_TX_DROPS, burst.npkts);
 	}
-	if (sent < burst->npkts)
-		nic.push(nic.stalled_, burst->qpn);
+	if (sent < burst.npkts)
+		push(stalled_, burst.qpn);
 	return sent;
 }
 
-void Nic::on_defer(snic_host *host, u32 qpn)
+snic_burst *Nic::burst() noexcept
 {
-	Nic &nic = of(host);
-
-	nic.push(nic.deferred_, qpn);
-}
-
-snic_burst *Nic::on_burst(snic_host *host)
-{
-	return &of(host).scratch().burst;
+	return &scratch().burst;
 }
 
 TxScratch &Nic::scratch() noexcept
@@ -329,65 +199,7 @@ TxScratch &Nic::scratch() noexcept
 	return *scratch;
 }
 
-void Nic::push(QpList &list, u32 qpn) noexcept
-{
-	std::lock_guard hold(lists_lock_);
-
-	if (std::find(list.qpns.begin(), list.qpns.end(), qpn) != list.qpns.end())
-		return;
-	list.qpns.push_back(qpn);
-	++list.count;
-}
-
-bool Nic::pop(QpList &list, u32 &qpn) noexcept
-{
-	/* Pollers ask all the time. */
-	if (!list.count.load())
-		return false;
-	std::lock_guard hold(lists_lock_);
-
-	if (list.qpns.empty())
-		return false;
-	qpn = list.qpns.front();
-	list.qpns.erase(list.qpns.begin());
-	--list.count;
-	return true;
-}
-
-bool Nic::pending() noexcept
-{
-	return deferred_.count.load() || raised_.load();
-}
-
 /* Progress */
-
-void Nic::settle() noexcept
-{
-	run_deferred();
-	interrupt();
-}
-
-void Nic::run_deferred() noexcept
-{
-	u32 qpn;
-
-	for (u32 i = 0; i < turns_per_call && pop(deferred_, qpn); ++i)
-		snic_qp_run(dev_, qpn);
-}
-
-void Nic::interrupt() noexcept
-{
-	while (u32 raised = raised_.load() ? raised_.exchange(0) : 0) {
-		std::shared_lock hold(vectors_lock_);
-
-		for (; raised; raised &= raised - 1) {
-			const u32 vector = static_cast<u32>(std::countr_zero(raised));
-
-			if (vectors_[vector].fn)
-				vectors_[vector].fn(vectors_[vector].ctx, vector);
-		}
-	}
-}
 
 void Nic::run_qp(u32 qpn) noexcept
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The device model in this process: its bus, wire, time and interrupts.
+ * The device model on the links of this machine.
  *
  * Work runs to completion where it arises: a poster runs its queue, a poller
  * takes in packets. A helper thread does both for a process that does neither,
@@ -10,6 +10,7 @@
 
 #include <thread>
 
+#include "adapter.hpp"
 #include "config.hpp"
 #include "core.hpp"
 #include "faults.hpp"
@@ -19,54 +20,21 @@
 namespace sirdma::twin
 {
 
-class Nic : private PacketSink {
+class Nic : public Adapter, private PacketSink {
 public:
 	/* Null with errno. */
 	static std::unique_ptr<Nic> create(const Config &config);
-	/* The driver is gone. */
-	~Nic();
-	Nic(const Nic &) = delete;
-	Nic &operator=(const Nic &) = delete;
+	~Nic() override;
 
-	sirdma_bus *bus() noexcept { return &bus_; }
+	u32 first_qpn() const noexcept override { return neighbours_->slot() * qpns_per_slot; }
+	u32 limit_qpn() const noexcept override { return first_qpn() + qpns_per_slot; }
 
-	const IpAddress &addr() const noexcept { return addr_; }
-
-	/* Queue pair numbers this process may use: [first, limit). */
-	u32 first_qpn() const noexcept { return neighbours_->slot() * qpns_per_slot; }
-	u32 limit_qpn() const noexcept { return first_qpn() + qpns_per_slot; }
-
-	uint32_t mtu() const noexcept { return mtu_; }
-
-	const uint8_t *mac() const noexcept { return mac_; }
-
-	u64 stat(sirdma_stat id) noexcept;
-
-	/* A WQE was posted to sleeping QP @qpn. */
-	void run_qp(u32 qpn) noexcept;
-	/* A poll found nothing: take in what waits. */
-	void poll() noexcept;
-	/* The application is about to sleep until an event. */
-	void expect_event() noexcept;
-
-	/* What was raised and deferred by calls into the model; not from within one. */
-	void settle() noexcept;
+	u64 stat(sirdma_stat id) noexcept override;
+	void run_qp(u32 qpn) noexcept override;
+	void poll() noexcept override;
+	void expect_event() noexcept override;
 
 private:
-	struct Bus : sirdma_bus {
-		Nic *nic;
-	};
-	/* Queue pairs that want a turn; the count is read without the lock. */
-	struct QpList {
-		std::vector<u32> qpns;
-		std::atomic<u32> count{0};
-	};
-	static constexpr u32 num_vectors = 2; /* asynchronous events, completion events */
-	struct Vector {
-		sirdma_irq_fn fn = nullptr;
-		void *ctx = nullptr;
-	};
-
 	Nic() = default;
 	int start(const Config &config);
 	bool open_links(const Config &config);
@@ -78,8 +46,6 @@ private:
 	bool fall_asleep() noexcept;
 	void wake_up() noexcept;
 	bool serve(bool all) noexcept;
-	void run_deferred() noexcept;
-	void interrupt() noexcept;
 	u32 receive(bool all) noexcept;
 	void deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
 		     bool more) noexcept;
@@ -89,44 +55,16 @@ private:
 	void wake() noexcept;
 	TxScratch &scratch() noexcept;
 	void wake_for_timers() noexcept;
-	bool pop(QpList &list, u32 &qpn) noexcept;
-	void push(QpList &list, u32 qpn) noexcept;
-	bool pending() noexcept;
+	u32 transmit(const snic_burst &burst) noexcept override;
+	snic_burst *burst() noexcept override;
 
-	static Nic &of(sirdma_bus *bus) noexcept { return *static_cast<Bus *>(bus)->nic; }
-	static Nic &of(snic_host *host) noexcept { return *reinterpret_cast<Nic *>(host); }
-
-	static u32 bus_read(sirdma_bus *bus, u32 reg);
-	static void bus_write(sirdma_bus *bus, u32 reg, u32 val);
-	static int bus_alloc(sirdma_bus *bus, __u64 size, sirdma_dma_mem *mem);
-	static void bus_free(sirdma_bus *bus, sirdma_dma_mem *mem);
-	static int bus_irq_request(sirdma_bus *bus, u32 vector, sirdma_irq_fn fn, void *ctx);
-	static void bus_irq_free(sirdma_bus *bus, u32 vector);
-	static const sirdma_bus_ops bus_ops;
-
-	static void on_irq(snic_host *host, u32 vector);
-	static u32 on_tx(snic_host *host, const snic_burst *burst);
-	static void on_defer(snic_host *host, u32 qpn);
-	static snic_burst *on_burst(snic_host *host);
-	static const snic_host_ops host_ops;
-
-	IpAddress addr_;
 	LinkKind kind_{};
 	std::unique_ptr<PcapWriter> pcap_;
 	std::unique_ptr<Neighbours> neighbours_;
 	std::unique_ptr<PortShare> port_;
 	std::unique_ptr<UdpSender> sender_;
-	uint32_t mtu_ = 0;
-	uint8_t mac_[6]{};
-	Bus bus_{};
-	port_dma dma_{};
 	port_clock *clock_ = nullptr;
-	snic_dev *dev_ = nullptr;
 	std::unique_ptr<std::atomic<TxScratch *>[]> scratch_; /* by port_cpu() */
-
-	std::shared_mutex vectors_lock_; /* protects vectors_; shared: a handler runs */
-	Vector vectors_[num_vectors];
-	std::atomic<u32> raised_{0};
 
 	std::mutex
 		rx_lock_; /* one receiver at a time keeps packets in order; protects what follows */
@@ -137,9 +75,7 @@ private:
 	u32 rounds_to_clock_ = 0;
 	bool polled_ = false; /* a poller takes in what comes, not the helper */
 
-	std::mutex lists_lock_; /* protects the two lists */
-	QpList deferred_; /* QPs with more work than one turn may do */
-	QpList stalled_; /* QPs the socket had no room for */
+	QpList stalled_; /* QPs the socket had no room for; under lists_lock_ */
 
 	/* The helper. */
 	std::thread helper_;

@@ -13,52 +13,14 @@
 #include <string>
 
 #include "entry.hpp"
-#include "environment.hpp"
+#include "shim.hpp"
 
 namespace
 {
 
-/* The twin lies beside the shim. */
-const sirdma_twin_ops *load_twin() noexcept
-{
-	using Entry = const sirdma_twin_ops *(*)();
-	Dl_info self;
-
-	if (!dladdr(reinterpret_cast<void *>(&load_twin), &self))
-		return nullptr;
-
-	std::string path = self.dli_fname;
-
-	path.resize(path.rfind('/') + 1);
-	path += sirdma::twin::twin_library;
-
-	void *handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-	auto entry = handle ? reinterpret_cast<Entry>(dlsym(handle, SIRDMA_TWIN_ENTRY)) : nullptr;
-
-	if (!entry) {
-		fprintf(stderr, "sirdma: no devices: %s\n", dlerror());
-		return nullptr;
-	}
-	return entry();
-}
-
 const sirdma_twin_ops *twin() noexcept
 {
-	static const sirdma_twin_ops *const ops = load_twin();
-
-	return ops;
-}
-
-/* The launcher made a tree of sysfs for the library to find devices in. */
-bool in_sysfs() noexcept
-{
-	static const bool is = [] {
-		const char *view = getenv(sirdma::twin::env_view);
-
-		return view && !strcmp(view, sirdma::twin::view_sysfs);
-	}();
-
-	return is;
+	return sirdma::twin::shim_twin();
 }
 
 /* What the library itself does for objects that are not ours. */
@@ -99,8 +61,9 @@ extern "C" {
 
 EXPORT ibv_device **ibv_get_device_list(int *num_devices)
 {
-	if (auto *next = in_sysfs() ? real<decltype(ibv_get_device_list)>("ibv_get_device_list") :
-				      nullptr)
+	if (auto *next = sirdma::twin::shim_in_sysfs() ?
+				 real<decltype(ibv_get_device_list)>("ibv_get_device_list") :
+				 nullptr)
 		return by_number(next(num_devices));
 	if (twin())
 		return twin()->get_device_list(num_devices);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #pragma once
 
-#include "nic.hpp"
+#include "adapter.hpp"
 
 namespace sirdma::twin
 {
@@ -12,13 +12,13 @@ namespace sirdma::twin
  */
 class Settle {
 public:
-	explicit Settle(Nic &nic) noexcept : nic_(nic) { nic_.settle(); }
+	explicit Settle(Adapter &nic) noexcept : nic_(nic) { nic_.settle(); }
 	~Settle() { nic_.settle(); }
 	Settle(const Settle &) = delete;
 	Settle &operator=(const Settle &) = delete;
 
 private:
-	Nic &nic_;
+	Adapter &nic_;
 };
 
 } // namespace sirdma::twin

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "adapter.hpp"
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "identity.hpp"
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+/* Turns of deferred queues one call may take over. */
+constexpr u32 turns_per_call = 32;
+constexpr size_t list_room = 1024;
+
+void *dma_ptr(port_dma *, u64 addr, u32)
+{
+	return reinterpret_cast<void *>(addr);
+}
+
+snic_config device_config(const uint8_t *mac, u32 max_qps, u32 window_bytes)
+{
+	snic_config cfg{};
+
+	cfg.max_qps = max_qps;
+	cfg.max_cqs = 65536 + 1;
+	cfg.max_mrs = (1 << 20) + 1;
+	cfg.max_pds = 65536;
+	cfg.max_sds = 64;
+	cfg.max_ceqs = 1;
+	cfg.max_arp = 16;
+	cfg.max_sgids = 16;
+	cfg.max_cqe = 1 << 20;
+	cfg.window_bytes = window_bytes;
+	memcpy(cfg.mac, mac, sizeof(cfg.mac));
+	return cfg;
+}
+
+} // namespace
+
+const sirdma_bus_ops Adapter::bus_ops = {
+	.read32 = bus_read,
+	.write32 = bus_write,
+	.dma_alloc = bus_alloc,
+	.dma_free = bus_free,
+	.irq_request = bus_irq_request,
+	.irq_free = bus_irq_free,
+};
+
+const snic_host_ops Adapter::host_ops = {
+	.irq = on_irq,
+	.tx = on_tx,
+	.defer = on_defer,
+	.burst = on_burst,
+};
+
+Adapter::~Adapter() = default;
+
+int Adapter::create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32 window_bytes,
+			   port_clock *clock)
+{
+	const auto mac = device_mac(addr);
+	const snic_config cfg = device_config(mac.data(), max_qps, window_bytes);
+
+	addr_ = addr;
+	mtu_ = mtu;
+	memcpy(mac_, mac.data(), sizeof(mac_));
+	bus_.ops = &bus_ops;
+	bus_.num_vectors = num_vectors;
+	bus_.self = this;
+	dma_.ptr = dma_ptr;
+	deferred_.qpns.reserve(list_room);
+	dev_ = snic_dev_create(&cfg, &host_ops, reinterpret_cast<snic_host *>(this), &dma_, clock);
+	if (!dev_)
+		return ENOMEM;
+	snic_link_set(dev_, true, mtu_);
+	return 0;
+}
+
+void Adapter::destroy_device() noexcept
+{
+	if (dev_)
+		snic_dev_destroy(dev_);
+	dev_ = nullptr;
+}
+
+u64 Adapter::stat(sirdma_stat id) noexcept
+{
+	return snic_stat_read(dev_, id);
+}
+
+/* Bus */
+
+u32 Adapter::bus_read(sirdma_bus *bus, u32 reg)
+{
+	return snic_reg_read(of(bus).dev_, reg);
+}
+
+void Adapter::bus_write(sirdma_bus *bus, u32 reg, u32 val)
+{
+	smp_mb();
+	snic_reg_write(of(bus).dev_, reg, val);
+	/*
+	 * The driver may hold locks its handlers take: what this raised is delivered
+	 * when it returns to us (settle()), or by the helper if it waits for it.
+	 */
+}
+
+int Adapter::bus_alloc(sirdma_bus *, __u64 size, sirdma_dma_mem *mem)
+{
+	const u64 bytes = (size + 4095) & ~4095ull;
+	const u64 align = std::clamp<u64>(std::bit_ceil(bytes), 4096, 2 << 20);
+	void *va = std::aligned_alloc(align, (bytes + align - 1) & ~(align - 1));
+
+	if (!va)
+		return -ENOMEM;
+	memset(va, 0, bytes);
+	mem->va = va;
+	mem->pa = reinterpret_cast<u64>(va);
+	mem->size = size;
+	return 0;
+}
+
+void Adapter::bus_free(sirdma_bus *, sirdma_dma_mem *mem)
+{
+	std::free(mem->va);
+	*mem = {};
+}
+
+int Adapter::bus_irq_request(sirdma_bus *bus, u32 vector, sirdma_irq_fn fn, void *ctx)
+{
+	Adapter &self = of(bus);
+
+	if (vector >= num_vectors)
+		return -EINVAL;
+	std::unique_lock hold(self.vectors_lock_);
+	if (self.vectors_[vector].fn)
+		return -EBUSY;
+	self.vectors_[vector] = {.fn = fn, .ctx = ctx};
+	return 0;
+}
+
+void Adapter::bus_irq_free(sirdma_bus *bus, u32 vector)
+{
+	Adapter &self = of(bus);
+	std::unique_lock hold(self.vectors_lock_);
+
+	self.vectors_[vector] = {};
+}
+
+void Adapter::on_irq(snic_host *host, u32 vector)
+{
+	if (vector < num_vectors)
+		of(host).raised_.fetch_or(1u << vector);
+}
+
+u32 Adapter::on_tx(snic_host *host, const snic_burst *burst)
+{
+	return of(host).transmit(*burst);
+}
+
+void Adapter::on_defer(snic_host *host, u32 qpn)
+{
+	Adapter &self = of(host);
+
+	self.push(self.deferred_, qpn);
+}
+
+snic_burst *Adapter::on_burst(snic_host *host)
+{
+	return of(host).burst();
+}
+
+void Adapter::push(QpList &list, u32 qpn) noexcept
+{
+	std::lock_guard hold(lists_lock_);
+
+	if (std::find(list.qpns.begin(), list.qpns.end(), qpn) != list.qpns.end())
+		return;
+	list.qpns.push_back(qpn);
+	++list.count;
+}
+
+bool Adapter::pop(QpList &list, u32 &qpn) noexcept
+{
+	/* Pollers ask all the time. */
+	if (!list.count.load())
+		return false;
+	std::lock_guard hold(lists_lock_);
+
+	if (list.qpns.empty())
+		return false;
+	qpn = list.qpns.front();
+	list.qpns.erase(list.qpns.begin());
+	--list.count;
+	return true;
+}
+
+bool Adapter::pending() noexcept
+{
+	return deferred_.count.load() || raised_.load();
+}
+
+void Adapter::settle() noexcept
+{
+	run_deferred();
+	interrupt();
+}
+
+void Adapter::run_deferred() noexcept
+{
+	u32 qpn;
+
+	for (u32 i = 0; i < turns_per_call && pop(deferred_, qpn); ++i)
+		snic_qp_run(dev_, qpn);
+}
+
+void Adapter::interrupt() noexcept
+{
+	while (u32 raised = raised_.load() ? raised_.exchange(0) : 0) {
+		std::shared_lock hold(vectors_lock_);
+
+		for (; raised; raised &= raised - 1) {
+			const u32 vector = static_cast<u32>(std::countr_zero(raised));
+
+			if (vectors_[vector].fn)
+				vectors_[vector].fn(vectors_[vector].ctx, vector);
+		}
+	}
+}
+
+} // namespace sirdma::twin

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The device model in this process: its bus, memory and interrupts. What carries
+ * its packets and drives its time is the business of those who inherit it.
+ */
+#pragma once
+
+#include "address.hpp"
+#include "core.hpp"
+#include "rendezvous.hpp"
+
+namespace sirdma::twin
+{
+
+class Adapter {
+public:
+	/* The driver is gone. */
+	virtual ~Adapter();
+	Adapter(const Adapter &) = delete;
+	Adapter &operator=(const Adapter &) = delete;
+
+	sirdma_bus *bus() noexcept { return &bus_; }
+
+	const IpAddress &addr() const noexcept { return addr_; }
+
+	/* Queue pair numbers it may use: [first, limit). */
+	virtual u32 first_qpn() const noexcept { return 0; }
+	virtual u32 limit_qpn() const noexcept { return qpns_per_slot; }
+
+	uint32_t mtu() const noexcept { return mtu_; }
+
+	const uint8_t *mac() const noexcept { return mac_; }
+
+	virtual u64 stat(sirdma_stat id) noexcept;
+
+	/* A WQE was posted to sleeping QP @qpn. */
+	virtual void run_qp(u32 qpn) noexcept = 0;
+	/* A poll found nothing: take in what waits. */
+	virtual void poll() noexcept = 0;
+	/* The application is about to sleep until an event. */
+	virtual void expect_event() noexcept = 0;
+
+	/* What was raised and deferred by calls into the model; not from within one. */
+	void settle() noexcept;
+
+protected:
+	Adapter() = default;
+	/* @clock outlives the device. 0 or an errno. */
+	int create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32 window_bytes,
+			  port_clock *clock);
+	/* Before what carries its packets goes away. */
+	void destroy_device() noexcept;
+
+	/* Send from the front; how many packets were. Who sends less calls snic_tx_resume() later. */
+	virtual u32 transmit(const snic_burst &burst) noexcept = 0;
+	/* Buffer of this thread. */
+	virtual snic_burst *burst() noexcept = 0;
+
+	/* Queue pairs that want a turn; the count is read without the lock. */
+	struct QpList {
+		std::vector<u32> qpns;
+		std::atomic<u32> count{0};
+	};
+	bool pop(QpList &list, u32 &qpn) noexcept;
+	void push(QpList &list, u32 qpn) noexcept;
+	bool pending() noexcept;
+	/* The two halves of settle(). */
+	void run_deferred() noexcept;
+	void interrupt() noexcept;
+
+	IpAddress addr_;
+	uint32_t mtu_ = 0;
+	snic_dev *dev_ = nullptr;
+	std::mutex lists_lock_; /* protects lists of QPs */
+
+private:
+	struct Bus : sirdma_bus {
+		Adapter *self;
+	};
+	static constexpr u32 num_vectors = 2; /* asynchronous events, completion events */
+	struct Vector {
+		sirdma_irq_fn fn = nullptr;
+		void *ctx = nullptr;
+	};
+
+	static Adapter &of(sirdma_bus *bus) noexcept { return *static_cast<Bus *>(bus)->self; }
+	static Adapter &of(snic_host *host) noexcept { return *reinterpret_cast<Adapter *>(host); }
+
+	static u32 bus_read(sirdma_bus *bus, u32 reg);
+	static void bus_write(sirdma_bus *bus, u32 reg, u32 val);
+	static int bus_alloc(sirdma_bus *bus, __u64 size, sirdma_dma_mem *mem);
+	static void bus_free(sirdma_bus *bus, sirdma_dma_mem *mem);
+	static int bus_irq_request(sirdma_bus *bus, u32 vector, sirdma_irq_fn fn, void *ctx);
+	static void bus_irq_free(sirdma_bus *bus, u32 vector);
+	static const sirdma_bus_ops bus_ops;
+
+	static void on_irq(snic_host *host, u32 vector);
+	static u32 on_tx(snic_host *host, const snic_burst *burst);
+	static void on_defer(snic_host *host, u32 qpn);
+	static snic_burst *on_burst(snic_host *host);
+	static const snic_host_ops host_ops;
+
+	uint8_t mac_[6]{};
+	Bus bus_{};
+	port_dma dma_{};
+
+	std::shared_mutex vectors_lock_; /* protects vectors_; shared: a handler runs */
+	Vector vectors_[num_vectors];
+	std::atomic<u32> raised_{0};
+	QpList deferred_; /* QPs with more work than one turn may do */
+};
+
+} // namespace sirdma::twin
