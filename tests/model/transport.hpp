@@ -129,7 +129,8 @@ private:
 
 // A connected pair.
 struct Link {
-	Link(Node &na, Node &nb, const QpOptions &oa, const QpOptions &ob) : a(na, oa), b(nb, ob)
+	Link(Node &na, Node &nb, const QpOptions &oa, const QpOptions &ob, u32 cq_entries = 4096)
+		: a(na, oa, cq_entries), b(nb, ob, cq_entries)
 	{
 		connect();
 	}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// Two nodes with two connections between them: the victim, which the input is
+// about, and a bystander that nothing may happen to. Of each node's memory the
+// devices may touch one window; the rest is compared with what it was.
+//
+// The oracles are the harness's EXPECTs, which end the process here.
+#pragma once
+
+#include "transport.hpp"
+
+namespace sirdma::test
+{
+
+// Input as a stream; zeros behind its end.
+class Input {
+public:
+	Input(const u8 *data, size_t size) : data_(data), size_(size) {}
+
+	bool more() const { return at_ < size_; }
+	u8 byte() { return at_ < size_ ? data_[at_++] : 0; }
+	u16 half() { return static_cast<u16>(byte() | byte() << 8); }
+	u64 word()
+	{
+		u64 out = 0;
+
+		for (int i = 0; i < 8; i++)
+			out |= u64{byte()} << 8 * i;
+		return out;
+	}
+	std::span<const u8> bytes(size_t n)
+	{
+		n = std::min(n, size_ - std::min(at_, size_));
+		at_ += n;
+		return {data_ + at_ - n, n};
+	}
+
+private:
+	const u8 *data_;
+	size_t size_;
+	size_t at_ = 0;
+};
+
+class World {
+public:
+	static constexpr size_t memory = 64 << 10, window_start = 16 << 10, window = 32 << 10;
+
+	World()
+		: fabric(1), a(fabric, 1, false, options(), memory),
+		  b(fabric, 2, false, options(), memory)
+	{
+		a.learn(b);
+		b.learn(a);
+		for (Node *n : {&a, &b}) {
+			MrParams mr;
+
+			mr.idx = 100;
+			mr.va = n->va(window_start);
+			mr.len = window;
+			n->drv.describe(mr, *n->mem, 1, window_start / 4096);
+			EXPECT_EQ(n->drv.reg_mr(mr), SIRDMA_CQP_OK);
+			EXPECT_EQ(n->drv.dealloc_stag(n->mr.stag()), SIRDMA_CQP_OK);
+			key = mr.stag();
+		}
+	}
+
+	// Both connections anew, as at the beginning of each input.
+	void connect(const QpOptions &opts)
+	{
+		victim = std::make_unique<Link>(a, b, opts, opts, cq_entries);
+		bystander = std::make_unique<Link>(a, b, small(), small(), cq_entries);
+		for (Node *n : {&a, &b})
+			before_[n].assign(n->data(), n->data() + memory);
+	}
+
+	// What lies outside the windows is as it was, and the bystander does not know that anything happened.
+	enum class Faults { none, allowed }; // accesses of the device outside what is mapped for it
+	void check(Faults faults = Faults::none)
+	{
+		for (Node *n : {&a, &b}) {
+			const std::vector<u8> &was = before_[n];
+
+			EXPECT_EQ(memcmp(n->data(), was.data(), window_start), 0) << "below the "
+										     "window";
+			EXPECT_EQ(memcmp(n->data(window_start + window),
+					 &was[window_start + window],
+					 memory - window_start - window),
+				  0)
+				<< "above the window";
+			EXPECT_TRUE(faults == Faults::allowed || !n->host.dma().violations());
+			while (n->drv.next_aeqe())
+				;
+		}
+		victim.reset();
+		exchange(bystander->a, bystander->b);
+		exchange(bystander->b, bystander->a);
+		bystander.reset();
+	}
+
+	Fabric fabric;
+	Node a, b;
+	std::unique_ptr<Link> victim, bystander;
+	u32 key = 0;
+
+private:
+	static constexpr u32 cq_entries = 1024;
+
+	static QpOptions small()
+	{
+		QpOptions opts;
+
+		opts.sq_quanta = 32;
+		opts.rq_wqes = 8;
+		return opts;
+	}
+
+	static HostOptions options()
+	{
+		HostOptions opts;
+
+		opts.cfg.max_qps = opts.cfg.max_cqs =
+			2048; // the Node takes its own from the first 1024
+		opts.cfg.max_pds = 16;
+		opts.cfg.max_sds = 16;
+		return opts;
+	}
+
+	void exchange(Qp &from, Qp &to)
+	{
+		constexpr u32 length = 3000;
+		u8 *source = from.node.data(window_start),
+		   *sink = to.node.data(window_start + 8192);
+
+		for (u32 i = 0; i < length; i++)
+			source[i] = static_cast<u8>(i * 7 + from.id);
+		memset(sink, 0, length);
+		to.recv({{to.node.va(window_start + 8192), length, key}});
+		from.post({.sges = {{from.node.va(window_start), length, key}}});
+		expect_completion(from, true);
+		expect_completion(to, false);
+		EXPECT_EQ(memcmp(source, sink, length), 0);
+		EXPECT_FALSE(from.poll(true) || from.poll(false) || to.poll(true) || to.poll(false))
+			<< "the bystander completes what it was not asked";
+	}
+
+	void expect_completion(Qp &qp, bool send)
+	{
+		std::optional<Wc> wc;
+
+		EXPECT_TRUE(fabric.run_until([&] { return (wc = qp.poll(send)).has_value(); },
+					     1'000'000'000))
+			<< "the bystander stands still";
+		EXPECT_FALSE(wc->error) << "minor " << wc->minor;
+	}
+
+	std::map<Node *, std::vector<u8>> before_;
+};
+
+// A failed EXPECT is the fuzzer's find.
+inline void fail_loudly()
+{
+	static const bool once = [] {
+		int argc = 1;
+		char name[] = "fuzz", *argv[] = {name, nullptr};
+
+		::testing::InitGoogleTest(&argc, argv);
+		::testing::GTEST_FLAG(break_on_failure) = true;
+		return true;
+	}();
+
+	(void)once;
+}
+
+} // namespace sirdma::test
