@@ -30,7 +30,12 @@ public:
 	static constexpr int depth = 64;
 
 	explicit Node(const Config &config = {}, bool events = false)
-		: device(Device::create(config)), buffer(buffer_size)
+		: Node(Device::create(config), events)
+	{
+	}
+
+	explicit Node(std::unique_ptr<Device> of, bool events = false)
+		: device(std::move(of)), buffer(buffer_size)
 	{
 		context = ibv_open_device(device->verbs());
 		pd = ibv_alloc_pd(context);

@@ -73,4 +73,50 @@ TEST(TwinProcesses, ServeEachOtherUntilOneIsKilled)
 	close(ends[0]);
 }
 
+/* A parent's device is not its child's: opened there, it is one of the child's own. */
+TEST(TwinProcesses, GiveAForkedChildADeviceOfItsOwn)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	Node parent;
+	int ends[2];
+
+	ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+
+	const pid_t child = fork();
+
+	ASSERT_GE(child, 0);
+	if (!child) {
+		Node node(std::move(parent.device));
+		Address peer;
+		char go = 1;
+
+		trade(ends[1], node.address(), peer);
+		node.connect(peer, 15);
+		node.fill(77);
+		if (write(ends[1], &go, 1) != 1 || read(ends[1], &go, 1) != 1)
+			_exit(1);
+		/* The process ends as it is: the parent's objects are not ours to destroy. */
+		_exit(node.post(IBV_WR_RDMA_WRITE, 0, 5000, &peer) ||
+		      node.poll().status != IBV_WC_SUCCESS);
+	}
+	close(ends[1]);
+
+	Node expected;
+	Address peer;
+	char go = 1;
+	int status = -1;
+
+	trade(ends[0], parent.address(), peer);
+	parent.connect(peer, 15);
+	ASSERT_EQ(read(ends[0], &go, 1), 1);
+	ASSERT_EQ(write(ends[0], &go, 1), 1);
+	waitpid(child, &status, 0);
+	EXPECT_EQ(status, 0);
+	expected.fill(77);
+	EXPECT_EQ(memcmp(parent.buffer.data(), expected.buffer.data(), 5000), 0);
+	close(ends[0]);
+}
+
 } // namespace sirdma::twin::test
