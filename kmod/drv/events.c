@@ -2,72 +2,29 @@
 #include "cq.h"
 #include "device.h"
 #include "events.h"
+#include "hw/event.h"
 #include "qp.h"
 #include "trace.h"
 
-#define NO_EVENT -1
-
-/* Which ib_event an asynchronous event of a QP means. */
-static int sirdma_qp_event_type(const struct sirdma_async_event *ev)
+static void sirdma_qp_event(struct sirdma_dev *dev, u32 id, enum sirdma_event_class class)
 {
-	switch (ev->code) {
-	case SIRDMA_AE_QP_CATASTROPHIC:
-	case SIRDMA_AE_RESOURCE_EXHAUSTION:
-		return IB_EVENT_QP_FATAL;
-	case SIRDMA_AE_CONNECTION_ESTABLISHED:
-		return IB_EVENT_COMM_EST;
-	case SIRDMA_AE_QP_SUSPEND_COMPLETE:
-		return IB_EVENT_SQ_DRAINED;
-	case SIRDMA_AE_LAST_WQE_REACHED:
-		return IB_EVENT_QP_LAST_WQE_REACHED;
-	default:
-		break;
-	}
-	/* The completion tells what went wrong with a request of our own (IBTA 10.10.2). */
-	if (ev->source == SIRDMA_AE_SRC_SQ || ev->source == SIRDMA_AE_SRC_OUT_RR)
-		return NO_EVENT;
-
-	switch (ev->code) {
-	case SIRDMA_AE_AMP_UNALLOCATED_STAG:
-	case SIRDMA_AE_AMP_INVALID_STAG:
-	case SIRDMA_AE_AMP_BAD_QP:
-	case SIRDMA_AE_AMP_BAD_PD:
-	case SIRDMA_AE_AMP_BAD_STAG_KEY:
-	case SIRDMA_AE_AMP_BAD_STAG_INDEX:
-	case SIRDMA_AE_AMP_BOUNDS_VIOLATION:
-	case SIRDMA_AE_AMP_RIGHTS_VIOLATION:
-	case SIRDMA_AE_AMP_TO_WRAP:
-	case SIRDMA_AE_IB_REMOTE_ACCESS_ERROR:
-		return IB_EVENT_QP_ACCESS_ERR;
-	case SIRDMA_AE_IB_RREQ_AND_Q1_FULL:
-	case SIRDMA_AE_IB_INVALID_REQUEST:
-	case SIRDMA_AE_INVALID_REQUEST:
-	case SIRDMA_AE_MSG_TOO_LONG:
-	case SIRDMA_AE_ROCE_RSP_LENGTH_ERROR:
-	case SIRDMA_AE_IB_REMOTE_OP_ERROR:
-	case SIRDMA_AE_WQE_UNEXPECTED_OPCODE:
-	case SIRDMA_AE_WQE_INVALID_PARAMETER:
-	case SIRDMA_AE_WQE_INVALID_FRAG_DATA:
-		return IB_EVENT_QP_REQ_ERR;
-	default:
-		return NO_EVENT;
-	}
-}
-
-static void sirdma_qp_event(struct sirdma_dev *dev, const struct sirdma_async_event *ev)
-{
-	int type = sirdma_qp_event_type(ev);
+	static const enum ib_event_type types[] = {
+		[SIRDMA_EVENT_QP_FATAL] = IB_EVENT_QP_FATAL,
+		[SIRDMA_EVENT_QP_REQUEST] = IB_EVENT_QP_REQ_ERR,
+		[SIRDMA_EVENT_QP_ACCESS] = IB_EVENT_QP_ACCESS_ERR,
+		[SIRDMA_EVENT_COMM_EST] = IB_EVENT_COMM_EST,
+		[SIRDMA_EVENT_SQ_DRAINED] = IB_EVENT_SQ_DRAINED,
+		[SIRDMA_EVENT_LAST_WQE] = IB_EVENT_QP_LAST_WQE_REACHED,
+	};
 	struct ib_event event = {};
 	struct sirdma_qp *qp;
 
-	if (type == NO_EVENT)
-		return;
-	qp = sirdma_qp_get(dev, ev->id);
+	qp = sirdma_qp_get(dev, id);
 	if (!qp)
 		return;
 	if (qp->ibqp.event_handler) {
 		event.device = &dev->ibdev;
-		event.event = type;
+		event.event = types[class];
 		event.element.qp = &qp->ibqp;
 		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
 	}
@@ -104,6 +61,7 @@ static void sirdma_device_fatal(struct sirdma_dev *dev)
 
 static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 {
+	enum sirdma_event_class class = sirdma_event_classify(ev);
 	struct sirdma_dev *dev = ctx;
 
 	trace_sirdma_async_event(dev, ev);
@@ -113,23 +71,23 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 		ibdev_err_ratelimited(&dev->ibdev, "asynchronous events were lost\n");
 	}
 
-	switch (ev->code) {
-	case SIRDMA_AE_CQ_OPERATION_ERROR:
-	case SIRDMA_AE_CQ_CATASTROPHIC:
+	switch (class) {
+	case SIRDMA_EVENT_NONE:
+		break;
+	case SIRDMA_EVENT_CQ_ERROR:
 		sirdma_cq_error(dev, ev->id);
 		break;
-	case SIRDMA_AE_FUNCTION_CATASTROPHIC:
+	case SIRDMA_EVENT_DEVICE_FATAL:
 		sirdma_device_fatal(dev);
 		break;
-	case SIRDMA_AE_BAD_COMMAND:
+	case SIRDMA_EVENT_BAD_COMMAND:
 		ibdev_err_ratelimited(&dev->ibdev, "the device met a command it does not know\n");
 		break;
-	case SIRDMA_AE_INVALID_ARP_ENTRY:
-	case SIRDMA_AE_STALE_ARP_ENTRY:
+	case SIRDMA_EVENT_ADDRESS:
 		sirdma_neigh_refresh(dev);
 		break;
 	default:
-		sirdma_qp_event(dev, ev);
+		sirdma_qp_event(dev, ev->id, class);
 		break;
 	}
 }

@@ -128,24 +128,10 @@ static void sirdma_modify_convert(struct sirdma_modify *mod)
 	const struct ib_qp_attr *attr = mod->attr;
 	struct sirdma_qp_attr *hw = &mod->hw;
 
+	SIRDMA_QP_ATTR_FROM_VERBS(hw, attr);
 	hw->next = mod->next;
-	if (attr->qp_access_flags & IB_ACCESS_REMOTE_READ)
-		hw->access |= SIRDMA_ACCESS_REMOTE_READ;
-	if (attr->qp_access_flags & IB_ACCESS_REMOTE_WRITE)
-		hw->access |= SIRDMA_ACCESS_REMOTE_WRITE;
 	hw->pkey = SIRDMA_DEFAULT_PKEY;
-	hw->qkey = attr->qkey;
-	hw->path_mtu = max(ib_mtu_enum_to_int(attr->path_mtu), 0);
-	hw->timeout = attr->timeout;
-	hw->retry_cnt = attr->retry_cnt;
-	hw->rnr_retry = attr->rnr_retry;
-	hw->min_rnr_timer = attr->min_rnr_timer;
-	hw->max_rd_atomic = attr->max_rd_atomic;
-	hw->max_dest_rd_atomic = attr->max_dest_rd_atomic;
-	hw->en_sqd_async_notify = attr->en_sqd_async_notify;
-	hw->rq_psn = attr->rq_psn;
-	hw->sq_psn = attr->sq_psn;
-	hw->dest_qpn = attr->dest_qp_num;
+	hw->path_mtu = sirdma_path_mtu_bytes(attr->path_mtu);
 }
 
 static int sirdma_modify_check_values(struct sirdma_modify *mod, u32 mask)

@@ -1,31 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "device.h"
 #include "hw/cqp_cmd.h"
+#include "hw/qp_attr.h"
 #include "qp.h"
 #include "qp_query.h"
 #include "sirdma/wqe.h"
-
-const char *sirdma_qp_state_name(enum sirdma_qp_state state)
-{
-	static const char names[][8] = {
-		[SIRDMA_QPS_RESET] = "RESET", [SIRDMA_QPS_INIT] = "INIT", [SIRDMA_QPS_RTR] = "RTR",
-		[SIRDMA_QPS_RTS] = "RTS",     [SIRDMA_QPS_SQD] = "SQD",	  [SIRDMA_QPS_SQE] = "SQE",
-		[SIRDMA_QPS_ERR] = "ERR",
-	};
-
-	return state < ARRAY_SIZE(names) ? names[state] : "?";
-}
-
-static int sirdma_access_from_hw(u32 access)
-{
-	int flags = 0;
-
-	if (access & SIRDMA_ACCESS_REMOTE_READ)
-		flags |= IB_ACCESS_REMOTE_READ;
-	if (access & SIRDMA_ACCESS_REMOTE_WRITE)
-		flags |= IB_ACCESS_REMOTE_WRITE | IB_ACCESS_LOCAL_WRITE;
-	return flags;
-}
 
 static void sirdma_query_path(struct sirdma_qp *qp, const struct sirdma_qp_ctx *ctx,
 			      struct rdma_ah_attr *ah)
@@ -50,20 +29,9 @@ static void sirdma_query_fill(struct sirdma_qp *qp, const struct sirdma_qp_ctx *
 	attr->cur_qp_state = ctx->state;
 	attr->path_mtu = qp->path_mtu;
 	attr->path_mig_state = IB_MIG_MIGRATED;
-	attr->qkey = le32_to_cpu(ctx->qkey);
-	attr->rq_psn = le32_to_cpu(ctx->rq_psn);
-	attr->sq_psn = le32_to_cpu(ctx->sq_psn);
-	attr->dest_qp_num = le32_to_cpu(ctx->dest_qpn);
-	attr->qp_access_flags = sirdma_access_from_hw(le32_to_cpu(ctx->access));
 	attr->cap = qp->cap;
-	attr->sq_draining = ctx->sq_draining;
-	attr->max_rd_atomic = ctx->ord;
-	attr->max_dest_rd_atomic = ctx->ird;
-	attr->min_rnr_timer = ctx->min_rnr_timer;
 	attr->port_num = qp->ibqp.port ? qp->ibqp.port : 1;
-	attr->timeout = ctx->ack_timeout;
-	attr->retry_cnt = ctx->retry_cnt;
-	attr->rnr_retry = ctx->rnr_retry;
+	SIRDMA_QP_CTX_TO_VERBS(attr, ctx);
 	sirdma_query_path(qp, ctx, &attr->ah_attr);
 }
 

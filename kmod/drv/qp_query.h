@@ -6,7 +6,6 @@
 #include <rdma/ib_verbs.h>
 #include "sirdma/qpctx.h"
 
-const char *sirdma_qp_state_name(enum sirdma_qp_state state);
 int sirdma_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		    struct ib_qp_init_attr *init);
 

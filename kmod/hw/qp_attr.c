@@ -23,155 +23,124 @@ struct transition {
 	} type[NUM_TYPES];
 };
 
+/* What the types share. */
+#define CONNECTED_INIT (SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT | SIRDMA_QP_ACCESS_FLAGS)
+#define DATAGRAM_INIT (SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT | SIRDMA_QP_QKEY)
+#define CONNECTED_PEER \
+	(SIRDMA_QP_AV | SIRDMA_QP_PATH_MTU | SIRDMA_QP_DEST_QPN | SIRDMA_QP_RQ_PSN)
+#define CONNECTED_RTR (SIRDMA_QP_ALT_PATH | SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_PKEY_INDEX)
+#define RELIABLE_SEND (SIRDMA_QP_TIMEOUT | SIRDMA_QP_RETRY_CNT | SIRDMA_QP_RNR_RETRY)
+#define CONNECTED_PATH (SIRDMA_QP_ALT_PATH | SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_PATH_MIG_STATE)
+#define CONNECTED_RTS (SIRDMA_QP_CUR_STATE | CONNECTED_PATH)
+#define RELIABLE_RTS (CONNECTED_RTS | SIRDMA_QP_MIN_RNR_TIMER)
+#define DATAGRAM_RTS (SIRDMA_QP_CUR_STATE | SIRDMA_QP_QKEY)
+
+#define PLAIN { .valid = true }
+/* A transition that requires nothing: what it allows for RC, UC, UD. */
+#define OPTIONAL(rc, uc, ud) \
+	{ .valid = true, .type = { \
+		[SIRDMA_QPT_RC].optional = rc, \
+		[SIRDMA_QPT_UC].optional = uc, \
+		[SIRDMA_QPT_UD].optional = ud, \
+	} }
+
 /* IBTA 11.2.5.2, as the kernel's verbs core enforces it: RESET to ERR is not a transition. */
 static const struct transition transitions[NUM_STATES][NUM_STATES] = {
 	[SIRDMA_QPS_RESET] = {
-		[SIRDMA_QPS_RESET] = { .valid = true },
+		[SIRDMA_QPS_RESET] = PLAIN,
 		[SIRDMA_QPS_INIT] = {
 			.valid = true,
 			.type = {
-				[SIRDMA_QPT_RC].required = SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT |
-					SIRDMA_QP_ACCESS_FLAGS,
-				[SIRDMA_QPT_UC].required = SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT |
-					SIRDMA_QP_ACCESS_FLAGS,
-				[SIRDMA_QPT_UD].required = SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT |
-					SIRDMA_QP_QKEY,
+				[SIRDMA_QPT_RC].required = CONNECTED_INIT,
+				[SIRDMA_QPT_UC].required = CONNECTED_INIT,
+				[SIRDMA_QPT_UD].required = DATAGRAM_INIT,
 			},
 		},
 	},
 	[SIRDMA_QPS_INIT] = {
-		[SIRDMA_QPS_RESET] = { .valid = true },
-		[SIRDMA_QPS_ERR] = { .valid = true },
-		[SIRDMA_QPS_INIT] = {
-			.valid = true,
-			.type = {
-				[SIRDMA_QPT_RC].optional = SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT |
-					SIRDMA_QP_ACCESS_FLAGS,
-				[SIRDMA_QPT_UC].optional = SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT |
-					SIRDMA_QP_ACCESS_FLAGS,
-				[SIRDMA_QPT_UD].optional = SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT |
-					SIRDMA_QP_QKEY,
-			},
-		},
+		[SIRDMA_QPS_RESET] = PLAIN,
+		[SIRDMA_QPS_ERR] = PLAIN,
+		[SIRDMA_QPS_INIT] = OPTIONAL(CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT),
 		[SIRDMA_QPS_RTR] = {
 			.valid = true,
 			.type = {
 				[SIRDMA_QPT_RC] = {
-					.required = SIRDMA_QP_AV | SIRDMA_QP_PATH_MTU |
-						SIRDMA_QP_DEST_QPN | SIRDMA_QP_RQ_PSN |
-						SIRDMA_QP_MAX_DEST_RD_ATOMIC |
+					.required = CONNECTED_PEER | SIRDMA_QP_MAX_DEST_RD_ATOMIC |
 						SIRDMA_QP_MIN_RNR_TIMER,
-					.optional = SIRDMA_QP_ALT_PATH | SIRDMA_QP_ACCESS_FLAGS |
-						SIRDMA_QP_PKEY_INDEX,
+					.optional = CONNECTED_RTR,
 				},
 				[SIRDMA_QPT_UC] = {
-					.required = SIRDMA_QP_AV | SIRDMA_QP_PATH_MTU |
-						SIRDMA_QP_DEST_QPN | SIRDMA_QP_RQ_PSN,
-					.optional = SIRDMA_QP_ALT_PATH | SIRDMA_QP_ACCESS_FLAGS |
-						SIRDMA_QP_PKEY_INDEX,
+					.required = CONNECTED_PEER,
+					.optional = CONNECTED_RTR,
 				},
 				[SIRDMA_QPT_UD].optional = SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_QKEY,
 			},
 		},
 	},
 	[SIRDMA_QPS_RTR] = {
-		[SIRDMA_QPS_RESET] = { .valid = true },
-		[SIRDMA_QPS_ERR] = { .valid = true },
+		[SIRDMA_QPS_RESET] = PLAIN,
+		[SIRDMA_QPS_ERR] = PLAIN,
 		[SIRDMA_QPS_RTS] = {
 			.valid = true,
 			.type = {
 				[SIRDMA_QPT_RC] = {
-					.required = SIRDMA_QP_TIMEOUT | SIRDMA_QP_RETRY_CNT |
-						SIRDMA_QP_RNR_RETRY | SIRDMA_QP_SQ_PSN |
+					.required = RELIABLE_SEND | SIRDMA_QP_SQ_PSN |
 						SIRDMA_QP_MAX_QP_RD_ATOMIC,
-					.optional = SIRDMA_QP_CUR_STATE | SIRDMA_QP_ALT_PATH |
-						SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_MIN_RNR_TIMER |
-						SIRDMA_QP_PATH_MIG_STATE,
+					.optional = RELIABLE_RTS,
 				},
 				[SIRDMA_QPT_UC] = {
 					.required = SIRDMA_QP_SQ_PSN,
-					.optional = SIRDMA_QP_CUR_STATE | SIRDMA_QP_ALT_PATH |
-						SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_PATH_MIG_STATE,
+					.optional = CONNECTED_RTS,
 				},
 				[SIRDMA_QPT_UD] = {
 					.required = SIRDMA_QP_SQ_PSN,
-					.optional = SIRDMA_QP_CUR_STATE | SIRDMA_QP_QKEY,
+					.optional = DATAGRAM_RTS,
 				},
 			},
 		},
 	},
 	[SIRDMA_QPS_RTS] = {
-		[SIRDMA_QPS_RESET] = { .valid = true },
-		[SIRDMA_QPS_ERR] = { .valid = true },
-		[SIRDMA_QPS_RTS] = {
-			.valid = true,
-			.type = {
-				[SIRDMA_QPT_RC].optional = SIRDMA_QP_CUR_STATE |
-					SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_ALT_PATH |
-					SIRDMA_QP_PATH_MIG_STATE | SIRDMA_QP_MIN_RNR_TIMER,
-				[SIRDMA_QPT_UC].optional = SIRDMA_QP_CUR_STATE |
-					SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_ALT_PATH |
-					SIRDMA_QP_PATH_MIG_STATE,
-				[SIRDMA_QPT_UD].optional = SIRDMA_QP_CUR_STATE | SIRDMA_QP_QKEY,
-			},
-		},
-		[SIRDMA_QPS_SQD] = {
-			.valid = true,
-			.type = {
-				[SIRDMA_QPT_RC].optional = SIRDMA_QP_EN_SQD_ASYNC_NOTIFY,
-				[SIRDMA_QPT_UC].optional = SIRDMA_QP_EN_SQD_ASYNC_NOTIFY,
-				[SIRDMA_QPT_UD].optional = SIRDMA_QP_EN_SQD_ASYNC_NOTIFY,
-			},
-		},
+		[SIRDMA_QPS_RESET] = PLAIN,
+		[SIRDMA_QPS_ERR] = PLAIN,
+		[SIRDMA_QPS_RTS] = OPTIONAL(RELIABLE_RTS, CONNECTED_RTS, DATAGRAM_RTS),
+		[SIRDMA_QPS_SQD] = OPTIONAL(SIRDMA_QP_EN_SQD_ASYNC_NOTIFY,
+					    SIRDMA_QP_EN_SQD_ASYNC_NOTIFY,
+					    SIRDMA_QP_EN_SQD_ASYNC_NOTIFY),
 	},
 	[SIRDMA_QPS_SQD] = {
-		[SIRDMA_QPS_RESET] = { .valid = true },
-		[SIRDMA_QPS_ERR] = { .valid = true },
-		[SIRDMA_QPS_RTS] = {
-			.valid = true,
-			.type = {
-				[SIRDMA_QPT_RC].optional = SIRDMA_QP_CUR_STATE |
-					SIRDMA_QP_ALT_PATH | SIRDMA_QP_ACCESS_FLAGS |
-					SIRDMA_QP_MIN_RNR_TIMER | SIRDMA_QP_PATH_MIG_STATE,
-				[SIRDMA_QPT_UC].optional = SIRDMA_QP_CUR_STATE |
-					SIRDMA_QP_ALT_PATH | SIRDMA_QP_ACCESS_FLAGS |
-					SIRDMA_QP_PATH_MIG_STATE,
-				[SIRDMA_QPT_UD].optional = SIRDMA_QP_CUR_STATE | SIRDMA_QP_QKEY,
-			},
-		},
-		[SIRDMA_QPS_SQD] = {
-			.valid = true,
-			.type = {
-				[SIRDMA_QPT_RC].optional = SIRDMA_QP_PORT | SIRDMA_QP_AV |
-					SIRDMA_QP_TIMEOUT | SIRDMA_QP_RETRY_CNT |
-					SIRDMA_QP_RNR_RETRY | SIRDMA_QP_MAX_QP_RD_ATOMIC |
-					SIRDMA_QP_MAX_DEST_RD_ATOMIC | SIRDMA_QP_ALT_PATH |
-					SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_PKEY_INDEX |
-					SIRDMA_QP_MIN_RNR_TIMER | SIRDMA_QP_PATH_MIG_STATE,
-				[SIRDMA_QPT_UC].optional = SIRDMA_QP_AV | SIRDMA_QP_ALT_PATH |
-					SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_PKEY_INDEX |
-					SIRDMA_QP_PATH_MIG_STATE,
-				[SIRDMA_QPT_UD].optional = SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_QKEY,
-			},
-		},
+		[SIRDMA_QPS_RESET] = PLAIN,
+		[SIRDMA_QPS_ERR] = PLAIN,
+		[SIRDMA_QPS_RTS] = OPTIONAL(RELIABLE_RTS, CONNECTED_RTS, DATAGRAM_RTS),
+		[SIRDMA_QPS_SQD] = OPTIONAL(CONNECTED_PATH | SIRDMA_QP_AV | SIRDMA_QP_PKEY_INDEX |
+						    RELIABLE_SEND | SIRDMA_QP_PORT |
+						    SIRDMA_QP_MAX_QP_RD_ATOMIC |
+						    SIRDMA_QP_MAX_DEST_RD_ATOMIC |
+						    SIRDMA_QP_MIN_RNR_TIMER,
+					    CONNECTED_PATH | SIRDMA_QP_AV | SIRDMA_QP_PKEY_INDEX,
+					    SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_QKEY),
 	},
 	[SIRDMA_QPS_SQE] = {
-		[SIRDMA_QPS_RESET] = { .valid = true },
-		[SIRDMA_QPS_ERR] = { .valid = true },
-		[SIRDMA_QPS_RTS] = {
-			.valid = true,
-			.type = {
-				[SIRDMA_QPT_UC].optional = SIRDMA_QP_CUR_STATE |
-					SIRDMA_QP_ACCESS_FLAGS,
-				[SIRDMA_QPT_UD].optional = SIRDMA_QP_CUR_STATE | SIRDMA_QP_QKEY,
-			},
-		},
+		[SIRDMA_QPS_RESET] = PLAIN,
+		[SIRDMA_QPS_ERR] = PLAIN,
+		[SIRDMA_QPS_RTS] = OPTIONAL(0, SIRDMA_QP_CUR_STATE | SIRDMA_QP_ACCESS_FLAGS,
+					    DATAGRAM_RTS),
 	},
 	[SIRDMA_QPS_ERR] = {
-		[SIRDMA_QPS_RESET] = { .valid = true },
-		[SIRDMA_QPS_ERR] = { .valid = true },
+		[SIRDMA_QPS_RESET] = PLAIN,
+		[SIRDMA_QPS_ERR] = PLAIN,
 	},
 };
+
+const char *sirdma_qp_state_name(u32 state)
+{
+	static const char *const names[NUM_STATES] = {
+		[SIRDMA_QPS_RESET] = "RESET", [SIRDMA_QPS_INIT] = "INIT", [SIRDMA_QPS_RTR] = "RTR",
+		[SIRDMA_QPS_RTS] = "RTS",     [SIRDMA_QPS_SQD] = "SQD",	  [SIRDMA_QPS_SQE] = "SQE",
+		[SIRDMA_QPS_ERR] = "ERR",
+	};
+
+	return state < NUM_STATES ? names[state] : "?";
+}
 
 int sirdma_qp_check_transition(enum sirdma_qp_type type, enum sirdma_qp_state cur,
 			       enum sirdma_qp_state next, u32 mask, u32 *bad)
@@ -332,6 +301,33 @@ void sirdma_qp_attr_to_ctx(const struct sirdma_qp_attr *attr, u32 mask, struct s
 		ctx->ird = attr->max_dest_rd_atomic;
 	if (mod & SIRDMA_QPC_MOD_QKEY)
 		ctx->qkey = cpu_to_le32(attr->qkey);
+}
+
+u32 sirdma_qp_access_to_hw(u32 flags)
+{
+	u32 access = 0;
+
+	if (flags & SIRDMA_VERBS_REMOTE_READ)
+		access |= SIRDMA_ACCESS_REMOTE_READ;
+	if (flags & SIRDMA_VERBS_REMOTE_WRITE)
+		access |= SIRDMA_ACCESS_REMOTE_WRITE;
+	return access;
+}
+
+u32 sirdma_qp_access_from_hw(u32 access)
+{
+	u32 flags = 0;
+
+	if (access & SIRDMA_ACCESS_REMOTE_READ)
+		flags |= SIRDMA_VERBS_REMOTE_READ;
+	if (access & SIRDMA_ACCESS_REMOTE_WRITE)
+		flags |= SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_LOCAL_WRITE;
+	return flags;
+}
+
+u32 sirdma_path_mtu_bytes(u32 verbs_mtu)
+{
+	return verbs_mtu >= 1 && verbs_mtu <= 5 ? 128u << verbs_mtu : 0;
 }
 
 /*

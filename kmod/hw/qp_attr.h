@@ -74,7 +74,57 @@ int sirdma_qp_check_attr(const struct sirdma_qp_attr *attr, u32 mask, u32 max_or
 			 u32 *bad);
 /* Fill the groups of @ctx that @mask names and ctx->modify. */
 void sirdma_qp_attr_to_ctx(const struct sirdma_qp_attr *attr, u32 mask, struct sirdma_qp_ctx *ctx);
-/* Name of an attribute bit, for log lines. */
+/* Access flags of the verbs API: enum ib_access_flags. */
+#define SIRDMA_VERBS_LOCAL_WRITE (1u << 0)
+#define SIRDMA_VERBS_REMOTE_WRITE (1u << 1)
+#define SIRDMA_VERBS_REMOTE_READ (1u << 2)
+
+/* SIRDMA_ACCESS_REMOTE_* of access flags, and back: the right to write remotely implies the local one. */
+u32 sirdma_qp_access_to_hw(u32 flags);
+u32 sirdma_qp_access_from_hw(u32 access);
+/* Bytes of a path MTU of the verbs API (enum ib_mtu); 0: there is none such. */
+u32 sirdma_path_mtu_bytes(u32 verbs_mtu);
+
+/*
+ * struct ib_qp_attr and struct ibv_qp_attr are two types whose fields have the same
+ * names. From either to struct sirdma_qp_attr, all but next, path_mtu, pkey and the path:
+ */
+#define SIRDMA_QP_ATTR_FROM_VERBS(hw, verbs) \
+	do { \
+		(hw)->access = sirdma_qp_access_to_hw((verbs)->qp_access_flags); \
+		(hw)->qkey = (verbs)->qkey; \
+		(hw)->timeout = (verbs)->timeout; \
+		(hw)->retry_cnt = (verbs)->retry_cnt; \
+		(hw)->rnr_retry = (verbs)->rnr_retry; \
+		(hw)->min_rnr_timer = (verbs)->min_rnr_timer; \
+		(hw)->max_rd_atomic = (verbs)->max_rd_atomic; \
+		(hw)->max_dest_rd_atomic = (verbs)->max_dest_rd_atomic; \
+		(hw)->en_sqd_async_notify = (verbs)->en_sqd_async_notify; \
+		(hw)->rq_psn = (verbs)->rq_psn; \
+		(hw)->sq_psn = (verbs)->sq_psn; \
+		(hw)->dest_qpn = (verbs)->dest_qp_num; \
+	} while (0)
+
+/* And from a context the device filled to either, all but states and path. */
+#define SIRDMA_QP_CTX_TO_VERBS(verbs, ctx) \
+	do { \
+		(verbs)->qp_access_flags = \
+			(int)sirdma_qp_access_from_hw(le32_to_cpu((ctx)->access)); \
+		(verbs)->qkey = le32_to_cpu((ctx)->qkey); \
+		(verbs)->rq_psn = le32_to_cpu((ctx)->rq_psn); \
+		(verbs)->sq_psn = le32_to_cpu((ctx)->sq_psn); \
+		(verbs)->dest_qp_num = le32_to_cpu((ctx)->dest_qpn); \
+		(verbs)->sq_draining = (ctx)->sq_draining; \
+		(verbs)->max_rd_atomic = (ctx)->ord; \
+		(verbs)->max_dest_rd_atomic = (ctx)->ird; \
+		(verbs)->min_rnr_timer = (ctx)->min_rnr_timer; \
+		(verbs)->timeout = (ctx)->ack_timeout; \
+		(verbs)->retry_cnt = (ctx)->retry_cnt; \
+		(verbs)->rnr_retry = (ctx)->rnr_retry; \
+	} while (0)
+
+/* Names of a state and of an attribute bit, for log lines. */
+const char *sirdma_qp_state_name(u32 state);
 const char *sirdma_qp_attr_name(u32 bit);
 /* UDP source port of a flow, 0xc000..0xffff (IBTA annex A17.9.2 style). */
 u16 sirdma_udp_sport(u32 flow_label, u32 lqpn, u32 rqpn);

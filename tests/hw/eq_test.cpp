@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "fake_device.hpp"
 
+extern "C" {
+#include "hw/event.h"
+}
+
 namespace sirdma::test
 {
 namespace
@@ -11,6 +15,35 @@ u64 aeqe(u32 code, u32 source, u32 id, u32 state, u32 wqe_idx = 0)
 	// Bit positions as include/sirdma/cqe.h documents them, written out.
 	return u64{id & 0x3ffff} | u64{wqe_idx} << 18 | u64{code} << 34 | u64{id >> 18} << 46 |
 	       u64{source} << 50 | u64{state} << 54;
+}
+
+TEST(Aeq, ClassesOfEvents)
+{
+	auto of = [](u32 code, sirdma_ae_source source) {
+		sirdma_async_event ev{};
+		ev.code = static_cast<sirdma_ae_code>(code);
+		ev.source = source;
+		return sirdma_event_classify(&ev);
+	};
+	constexpr auto rq = SIRDMA_AE_SRC_RQ, sq = SIRDMA_AE_SRC_SQ;
+
+	EXPECT_EQ(of(SIRDMA_AE_AMP_BOUNDS_VIOLATION, rq), SIRDMA_EVENT_QP_ACCESS);
+	EXPECT_EQ(of(SIRDMA_AE_IB_INVALID_REQUEST, rq), SIRDMA_EVENT_QP_REQUEST);
+	// A request of our own tells by its completion.
+	EXPECT_EQ(of(SIRDMA_AE_AMP_BOUNDS_VIOLATION, sq), SIRDMA_EVENT_NONE);
+	EXPECT_EQ(of(SIRDMA_AE_IB_INVALID_REQUEST, SIRDMA_AE_SRC_OUT_RR), SIRDMA_EVENT_NONE);
+	// These are told whatever they come from.
+	for (auto source : {rq, sq}) {
+		EXPECT_EQ(of(SIRDMA_AE_QP_CATASTROPHIC, source), SIRDMA_EVENT_QP_FATAL);
+		EXPECT_EQ(of(SIRDMA_AE_CONNECTION_ESTABLISHED, source), SIRDMA_EVENT_COMM_EST);
+		EXPECT_EQ(of(SIRDMA_AE_QP_SUSPEND_COMPLETE, source), SIRDMA_EVENT_SQ_DRAINED);
+		EXPECT_EQ(of(SIRDMA_AE_LAST_WQE_REACHED, source), SIRDMA_EVENT_LAST_WQE);
+		EXPECT_EQ(of(SIRDMA_AE_CQ_CATASTROPHIC, source), SIRDMA_EVENT_CQ_ERROR);
+		EXPECT_EQ(of(SIRDMA_AE_FUNCTION_CATASTROPHIC, source), SIRDMA_EVENT_DEVICE_FATAL);
+		EXPECT_EQ(of(SIRDMA_AE_BAD_COMMAND, source), SIRDMA_EVENT_BAD_COMMAND);
+		EXPECT_EQ(of(SIRDMA_AE_STALE_ARP_ENTRY, source), SIRDMA_EVENT_ADDRESS);
+		EXPECT_EQ(of(0xffff, source), SIRDMA_EVENT_NONE);
+	}
 }
 
 TEST(Aeq, EventsArriveDecodedAndInOrder)

@@ -341,6 +341,59 @@ TEST(QpAttr, EveryBitHasAName)
 	EXPECT_STREQ(sirdma_qp_attr_name(1u << 30), "unknown attribute");
 }
 
+TEST(QpAttr, StatesHaveNames)
+{
+	std::set<std::string> names;
+
+	for (u32 state = SIRDMA_QPS_RESET; state <= SIRDMA_QPS_ERR; state++)
+		EXPECT_TRUE(names.insert(sirdma_qp_state_name(state)).second) << state;
+	EXPECT_STREQ(sirdma_qp_state_name(SIRDMA_QPS_RTR), "RTR");
+	EXPECT_STREQ(sirdma_qp_state_name(SIRDMA_QPS_ERR + 1), "?");
+}
+
+TEST(QpAttr, PathMtusOfTheVerbsApi)
+{
+	EXPECT_EQ(sirdma_path_mtu_bytes(0), 0u);
+	for (u32 mtu = 1; mtu <= 5; mtu++)
+		EXPECT_EQ(sirdma_path_mtu_bytes(mtu), 128u << mtu);
+	EXPECT_EQ(sirdma_path_mtu_bytes(6), 0u);
+	EXPECT_EQ(sirdma_path_mtu_bytes(0xffffffff), 0u);
+}
+
+// Field by field through a context: what was set is what a query tells.
+TEST(QpAttr, VerbsAttributesSurviveTheRoundTrip)
+{
+	struct Verbs {
+		int qp_access_flags;
+		u32 qkey, rq_psn, sq_psn, dest_qp_num;
+		u8 timeout, retry_cnt, rnr_retry, min_rnr_timer, max_rd_atomic,
+			max_dest_rd_atomic, en_sqd_async_notify, sq_draining;
+	};
+	const Verbs in = {6, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0};
+	Verbs out;
+	sirdma_qp_attr attr{};
+	sirdma_qp_ctx ctx{};
+
+	SIRDMA_QP_ATTR_FROM_VERBS(&attr, &in);
+	sirdma_qp_attr_to_ctx(&attr, ~0u, &ctx);
+	memset(&out, 0xee, sizeof(out));
+	SIRDMA_QP_CTX_TO_VERBS(&out, &ctx);
+	EXPECT_EQ(out.qp_access_flags, 7) << "a remote writer's QP writes locally";
+	EXPECT_EQ(out.qkey, 1u);
+	EXPECT_EQ(out.rq_psn, 2u);
+	EXPECT_EQ(out.sq_psn, 3u);
+	EXPECT_EQ(out.dest_qp_num, 4u);
+	EXPECT_EQ(out.timeout, 5);
+	EXPECT_EQ(out.retry_cnt, 6);
+	EXPECT_EQ(out.rnr_retry, 7);
+	EXPECT_EQ(out.min_rnr_timer, 8);
+	EXPECT_EQ(out.max_rd_atomic, 9);
+	EXPECT_EQ(out.max_dest_rd_atomic, 10);
+	EXPECT_EQ(out.sq_draining, 0);
+	EXPECT_EQ(sirdma_qp_access_to_hw(1), 0u) << "the local right is the region's matter";
+	EXPECT_EQ(sirdma_qp_access_from_hw(SIRDMA_ACCESS_REMOTE_READ), 4u);
+}
+
 TEST(UdpSport, InRangeStableAndSpread)
 {
 	std::set<u16> ports;

@@ -21,6 +21,7 @@
 
 extern "C" {
 #include "hw/cqp_cmd.h"
+#include "hw/event.h"
 #include "hw/hw.h"
 #include "hw/qp_attr.h"
 #include "hw/stag.h"

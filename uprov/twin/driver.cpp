@@ -39,46 +39,21 @@ constexpr uint8_t peer_mac[6] = {0x02, 0x53, 0, 0, 0, 0xff};
 constexpr int no_event = -1;
 
 /* Events of QPs, as the kernel driver reports them. */
-int qp_event_type(const sirdma_async_event &ev) noexcept
+int qp_event_type(sirdma_event_class kind) noexcept
 {
-	switch (ev.code) {
-	case SIRDMA_AE_QP_CATASTROPHIC:
-	case SIRDMA_AE_RESOURCE_EXHAUSTION:
+	switch (kind) {
+	case SIRDMA_EVENT_QP_FATAL:
 		return IBV_EVENT_QP_FATAL;
-	case SIRDMA_AE_CONNECTION_ESTABLISHED:
-		return IBV_EVENT_COMM_EST;
-	case SIRDMA_AE_QP_SUSPEND_COMPLETE:
-		return IBV_EVENT_SQ_DRAINED;
-	case SIRDMA_AE_LAST_WQE_REACHED:
-		return IBV_EVENT_QP_LAST_WQE_REACHED;
-	default:
-		break;
-	}
-	/* The completion tells what went wrong with a request of our own (IBTA 10.10.2). */
-	if (ev.source == SIRDMA_AE_SRC_SQ || ev.source == SIRDMA_AE_SRC_OUT_RR)
-		return no_event;
-	switch (ev.code) {
-	case SIRDMA_AE_AMP_UNALLOCATED_STAG:
-	case SIRDMA_AE_AMP_INVALID_STAG:
-	case SIRDMA_AE_AMP_BAD_QP:
-	case SIRDMA_AE_AMP_BAD_PD:
-	case SIRDMA_AE_AMP_BAD_STAG_KEY:
-	case SIRDMA_AE_AMP_BAD_STAG_INDEX:
-	case SIRDMA_AE_AMP_BOUNDS_VIOLATION:
-	case SIRDMA_AE_AMP_RIGHTS_VIOLATION:
-	case SIRDMA_AE_AMP_TO_WRAP:
-	case SIRDMA_AE_IB_REMOTE_ACCESS_ERROR:
-		return IBV_EVENT_QP_ACCESS_ERR;
-	case SIRDMA_AE_IB_RREQ_AND_Q1_FULL:
-	case SIRDMA_AE_IB_INVALID_REQUEST:
-	case SIRDMA_AE_INVALID_REQUEST:
-	case SIRDMA_AE_MSG_TOO_LONG:
-	case SIRDMA_AE_ROCE_RSP_LENGTH_ERROR:
-	case SIRDMA_AE_IB_REMOTE_OP_ERROR:
-	case SIRDMA_AE_WQE_UNEXPECTED_OPCODE:
-	case SIRDMA_AE_WQE_INVALID_PARAMETER:
-	case SIRDMA_AE_WQE_INVALID_FRAG_DATA:
+	case SIRDMA_EVENT_QP_REQUEST:
 		return IBV_EVENT_QP_REQ_ERR;
+	case SIRDMA_EVENT_QP_ACCESS:
+		return IBV_EVENT_QP_ACCESS_ERR;
+	case SIRDMA_EVENT_COMM_EST:
+		return IBV_EVENT_COMM_EST;
+	case SIRDMA_EVENT_SQ_DRAINED:
+		return IBV_EVENT_SQ_DRAINED;
+	case SIRDMA_EVENT_LAST_WQE:
+		return IBV_EVENT_QP_LAST_WQE_REACHED;
 	default:
 		return no_event;
 	}
@@ -497,9 +472,10 @@ void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
 	Driver &driver = *static_cast<Driver *>(ctx);
 	std::lock_guard hold(driver.objects_lock_);
 
-	switch (ev->code) {
-	case SIRDMA_AE_CQ_OPERATION_ERROR:
-	case SIRDMA_AE_CQ_CATASTROPHIC: {
+	const sirdma_event_class kind = sirdma_event_classify(ev);
+
+	switch (kind) {
+	case SIRDMA_EVENT_CQ_ERROR: {
 		const auto it = driver.cqs_.find(ev->id);
 
 		if (it != driver.cqs_.end())
@@ -507,12 +483,12 @@ void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
 						&it->second->async_reported);
 		break;
 	}
-	case SIRDMA_AE_FUNCTION_CATASTROPHIC:
-	case SIRDMA_AE_BAD_COMMAND:
+	case SIRDMA_EVENT_DEVICE_FATAL:
+	case SIRDMA_EVENT_BAD_COMMAND:
 		port_warn("the device reports error %#x", ev->code);
 		break;
 	default: {
-		const int type = qp_event_type(*ev);
+		const int type = qp_event_type(kind);
 		const auto it = driver.qps_.find(ev->id);
 
 		if (type != no_event && it != driver.qps_.end())

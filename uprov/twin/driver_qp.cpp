@@ -47,26 +47,10 @@ sirdma_qp_attr to_core(const ibv_qp_attr &attr, sirdma_qp_state next) noexcept
 {
 	sirdma_qp_attr core{};
 
+	SIRDMA_QP_ATTR_FROM_VERBS(&core, &attr);
 	core.next = next;
-	if (attr.qp_access_flags & IBV_ACCESS_REMOTE_READ)
-		core.access |= SIRDMA_ACCESS_REMOTE_READ;
-	if (attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE)
-		core.access |= SIRDMA_ACCESS_REMOTE_WRITE;
 	core.pkey = SIRDMA_DEFAULT_PKEY;
-	core.qkey = attr.qkey;
-	const uint32_t path_mtu = number(attr.path_mtu);
-
-	core.path_mtu = path_mtu >= IBV_MTU_256 && path_mtu <= IBV_MTU_4096 ? 128u << path_mtu : 0;
-	core.timeout = attr.timeout;
-	core.retry_cnt = attr.retry_cnt;
-	core.rnr_retry = attr.rnr_retry;
-	core.min_rnr_timer = attr.min_rnr_timer;
-	core.max_rd_atomic = attr.max_rd_atomic;
-	core.max_dest_rd_atomic = attr.max_dest_rd_atomic;
-	core.en_sqd_async_notify = attr.en_sqd_async_notify;
-	core.rq_psn = attr.rq_psn;
-	core.sq_psn = attr.sq_psn;
-	core.dest_qpn = attr.dest_qp_num;
+	core.path_mtu = sirdma_path_mtu_bytes(number(attr.path_mtu));
 	return core;
 }
 
@@ -179,8 +163,8 @@ int Driver::check_modify(Modify &m) noexcept
 		return reject(qpn, IBV_QP_CUR_STATE, "is another one", EINVAL);
 	if (sirdma_qp_check_transition(SIRDMA_QPT_RC, m.cur, m.next, m.mask, &bad)) {
 		if (!bad)
-			port_warn("modify_qp %u: no transition from state %u to %u", qpn, m.cur,
-				  m.next);
+			port_warn("modify_qp %u: no transition from %s to %s", qpn,
+				  sirdma_qp_state_name(m.cur), sirdma_qp_state_name(m.next));
 		else
 			reject(qpn, bad, bad & m.mask ? "is not allowed here" : "is missing", 0);
 		return EINVAL;
@@ -296,24 +280,10 @@ int Driver::query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) no
 	attr.qp_state = attr.cur_qp_state = static_cast<ibv_qp_state>(ctx.state);
 	attr.path_mtu = qp->path_mtu;
 	attr.path_mig_state = IBV_MIG_MIGRATED;
-	attr.qkey = ctx.qkey;
-	attr.rq_psn = ctx.rq_psn;
-	attr.sq_psn = ctx.sq_psn;
-	attr.dest_qp_num = ctx.dest_qpn;
-	if (ctx.access & SIRDMA_ACCESS_REMOTE_READ)
-		attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ;
-	if (ctx.access & SIRDMA_ACCESS_REMOTE_WRITE)
-		attr.qp_access_flags |= IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_LOCAL_WRITE;
+	SIRDMA_QP_CTX_TO_VERBS(&attr, &ctx);
 	attr.cap = qp->cap;
 	attr.ah_attr = qp->av;
-	attr.sq_draining = ctx.sq_draining;
-	attr.max_rd_atomic = ctx.ord;
-	attr.max_dest_rd_atomic = ctx.ird;
-	attr.min_rnr_timer = ctx.min_rnr_timer;
 	attr.port_num = 1;
-	attr.timeout = ctx.ack_timeout;
-	attr.retry_cnt = ctx.retry_cnt;
-	attr.rnr_retry = ctx.rnr_retry;
 
 	init = {};
 	init.qp_context = qp->qp->qp_context;
