@@ -53,6 +53,19 @@ void PrintTo(const LocalFault &fault, std::ostream *out)
 	*out << fault.name;
 }
 
+// After a refused operation both sides hold what they held before.
+void expect_untouched(const Region &local, const Region &target)
+{
+	EXPECT_TRUE(has_pattern(target.memory.bytes(), sink_seed)) << "the target";
+	EXPECT_TRUE(has_pattern(local.memory.bytes(), source_seed)) << "the requester's buffer";
+}
+
+template <typename Fault>
+std::string op_and_fault(const testing::TestParamInfo<std::tuple<ibv_wr_opcode, Fault>> &info)
+{
+	return std::string(op_name(std::get<0>(info.param))) + "_" + std::get<1>(info.param).name;
+}
+
 class LocalProtection : public VerbsTest,
 			public testing::WithParamInterface<std::tuple<ibv_wr_opcode, LocalFault>> {
 };
@@ -88,10 +101,7 @@ INSTANTIATE_TEST_SUITE_P(All, LocalProtection,
 			 testing::Combine(testing::Values(IBV_WR_SEND, IBV_WR_RDMA_WRITE,
 							  IBV_WR_RDMA_READ),
 					  testing::ValuesIn(local_faults)),
-			 [](const auto &info) {
-				 return std::string(op_name(std::get<0>(info.param))) + "_" +
-					std::get<1>(info.param).name;
-			 });
+			 op_and_fault<LocalFault>);
 
 class ReceiveProtection : public VerbsTest, public testing::WithParamInterface<LocalFault> {};
 
@@ -203,10 +213,15 @@ class RemoteProtection
 protected:
 	static constexpr uint32_t length = 2000; // more than one packet at the smaller path MTUs
 
-	// Posts the faulty operation. The regions outlive the pair's use of them in the caller.
-	void aim(const Pair &pair, const Region &local, const Region &target)
+	// Connects two ends and posts the faulty operation.
+	void aim(const Link &link)
 	{
 		const auto [op, fault] = GetParam();
+		pair = make_pair({}, link);
+		other.reset(ibv_alloc_pd(peer().context.get()));
+		local = make_region(pair.a.pd, room);
+		target = make_region(fault.foreign ? other.get() : pair.b.pd, room, fault.access);
+		ASSERT_TRUE(local && target);
 		local.fill(source_seed);
 		target.fill(sink_seed);
 		const uint64_t address =
@@ -227,6 +242,10 @@ protected:
 		const auto [op, fault] = GetParam();
 		return op == IBV_WR_RDMA_READ ? fault.reads_refused : fault.writes_refused;
 	}
+
+	Pair pair;
+	Pd other;
+	Region local, target;
 };
 
 TEST_P(RemoteProtection, RefusedWithoutTouchingMemory)
@@ -234,14 +253,7 @@ TEST_P(RemoteProtection, RefusedWithoutTouchingMemory)
 	const auto [op, fault] = GetParam();
 	Link link = default_link();
 	link.mtu = IBV_MTU_1024;
-	Pair pair = make_pair({}, link);
-	const Pd other(ibv_alloc_pd(peer().context.get()));
-	const Region local = make_region(pair.a.pd, room);
-	const Region target =
-		make_region(fault.foreign ? other.get() : pair.b.pd, room, fault.access);
-
-	ASSERT_TRUE(local && target);
-	aim(pair, local, target);
+	ASSERT_NO_FATAL_FAILURE(aim(link));
 	if (!refused()) {
 		expect_wc(pair.a.scq);
 		EXPECT_TRUE(has_pattern(op == IBV_WR_RDMA_READ ? local.bytes(0, length) :
@@ -251,23 +263,14 @@ TEST_P(RemoteProtection, RefusedWithoutTouchingMemory)
 	}
 	EXPECT_EQ(expect_wc(pair.a.scq, IBV_WC_REM_ACCESS_ERR).wr_id, 1u);
 	EXPECT_TRUE(await_condition([&] { return state_of(pair.a.qp.get()) == IBV_QPS_ERR; }));
-	EXPECT_TRUE(has_pattern(target.memory.bytes(), sink_seed)) << "the target";
-	EXPECT_TRUE(has_pattern(local.memory.bytes(), source_seed)) << "the requester's buffer";
+	expect_untouched(local, target);
 }
 
 TEST_P(RemoteProtection, RespondersQueuePairFailsAndSaysSo)
 {
-	const auto [op, fault] = GetParam();
 	if (!refused())
 		return; // the operation is a legal one
-	Pair pair = make_pair();
-	const Pd other(ibv_alloc_pd(peer().context.get()));
-	const Region local = make_region(pair.a.pd, room);
-	const Region target =
-		make_region(fault.foreign ? other.get() : pair.b.pd, room, fault.access);
-
-	ASSERT_TRUE(local && target);
-	aim(pair, local, target);
+	ASSERT_NO_FATAL_FAILURE(aim(default_link()));
 	expect_wc(pair.a.scq, IBV_WC_REM_ACCESS_ERR);
 	EXPECT_EQ(expect_wc(pair.b.rcq, IBV_WC_WR_FLUSH_ERR).wr_id, 9u);
 	EXPECT_EQ(state_of(pair.b.qp.get()), IBV_QPS_ERR);
@@ -279,10 +282,7 @@ INSTANTIATE_TEST_SUITE_P(All, RemoteProtection,
 							  IBV_WR_RDMA_WRITE_WITH_IMM,
 							  IBV_WR_RDMA_READ),
 					  testing::ValuesIn(remote_faults)),
-			 [](const auto &info) {
-				 return std::string(op_name(std::get<0>(info.param))) + "_" +
-					std::get<1>(info.param).name;
-			 });
+			 op_and_fault<RemoteFault>);
 
 class QpRights : public VerbsTest, public testing::WithParamInterface<ibv_wr_opcode> {};
 
@@ -310,8 +310,7 @@ TEST_P(QpRights, QueuePairWithoutTheRightRefuses)
 	ASSERT_TRUE(wc);
 	EXPECT_TRUE(wc->status == IBV_WC_REM_INV_REQ_ERR || wc->status == IBV_WC_REM_ACCESS_ERR)
 		<< ibv_wc_status_str(wc->status);
-	EXPECT_TRUE(has_pattern(target.memory.bytes(), sink_seed));
-	EXPECT_TRUE(has_pattern(local.memory.bytes(), source_seed));
+	expect_untouched(local, target);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QpRights,
@@ -337,8 +336,7 @@ TEST_F(Protection, KeyOfADeregisteredRegionIsDead)
 					.rkey = rkey}),
 			  0);
 		expect_wc(pair.a.scq, IBV_WC_REM_ACCESS_ERR);
-		EXPECT_TRUE(has_pattern(target.memory.bytes(), sink_seed));
-		EXPECT_TRUE(has_pattern(local.memory.bytes(), source_seed));
+		expect_untouched(local, target);
 	}
 }
 
