@@ -96,6 +96,30 @@ int time_registration(const char *name, size_t bytes, double seconds)
 	return 0;
 }
 
+#ifdef __x86_64__
+struct Stamp {
+	double us;
+	uint64_t ticks;
+};
+
+/* The same moment on both clocks: of many tries the one that was interrupted least. */
+Stamp stamp()
+{
+	Stamp best = {};
+	uint64_t shortest = UINT64_MAX;
+	for (int i = 0; i < 1000; i++) {
+		const uint64_t before = __rdtsc();
+		const double us = now_us();
+		const uint64_t after = __rdtsc();
+		if (after - before < shortest) {
+			shortest = after - before;
+			best = {us, before + shortest / 2};
+		}
+	}
+	return best;
+}
+#endif
+
 int calibrate()
 {
 	std::vector<char> from(1 << 20, 1), to(1 << 20, 2);
@@ -115,11 +139,12 @@ int calibrate()
 	const double spin_us = now_us() - start;
 	double mhz = 0;
 #ifdef __x86_64__
+	const Stamp first = stamp();
 	start = now_us();
-	const uint64_t ticks = __rdtsc();
-	while (now_us() < start + 100000)
+	while (now_us() < start + 200000)
 		;
-	mhz = static_cast<double>(__rdtsc() - ticks) / (now_us() - start);
+	const Stamp last = stamp();
+	mhz = static_cast<double>(last.ticks - first.ticks) / (last.us - first.us);
 #endif
 	std::printf("%.2f %.0f %.1f\n", copies * static_cast<double>(from.size()) / copy_us / 1e3,
 		    static_cast<double>(loops) / spin_us, mhz);
