@@ -177,10 +177,19 @@ void snic_host_destroy(struct sirdma_bus *bus)
 }
 EXPORT_SYMBOL_GPL(snic_host_destroy);
 
+static bool snic_give_way = true;
+module_param_named(give_way, snic_give_way, bool, 0644);
+MODULE_PARM_DESC(give_way, "with one CPU: let the others run when a kick reached a queue pair of "
+			   "this machine (on)");
+
 /*
- * What the caller sent has reached a peer of this machine, which has only one
- * CPU. Where both poll, the peer would not see it before the caller's time
- * slice ends, and the caller would spin through it for nothing.
+ * What the caller sent has reached a queue pair of this machine, which has only
+ * one CPU. An owner who sleeps was woken and is the scheduler's business. One who
+ * polls was not: it would see the message when the caller's time slice ends,
+ * which the caller most likely spends polling for the answer. Neither
+ * makes a system call then, so here is the only place that knows. yield() and not
+ * cond_resched(), since nothing asks for rescheduling; and only here, where more
+ * than one task wants this one CPU and the message was for one of them.
  */
 static void snic_host_give_way(unsigned long received)
 {
@@ -197,7 +206,7 @@ void snic_host_kick(struct sirdma_bus *bus, u32 qpn)
 	snic_enter();
 	snic_qp_run(host->dev, qpn);
 	snic_leave();
-	if (num_online_cpus() == 1)
+	if (num_online_cpus() == 1 && READ_ONCE(snic_give_way))
 		snic_host_give_way(received);
 }
 EXPORT_SYMBOL_GPL(snic_host_kick);
