@@ -76,6 +76,11 @@ static struct param_range window_bytes = {0, 0, 64 << 20};
 module_param_cb(window_bytes, &param_range_ops, &window_bytes, 0644);
 MODULE_PARM_DESC(window_bytes, "bytes a queue pair may have in flight (0: default)");
 
+static struct param_range lookout_us = {50, 0, 1000};
+module_param_cb(lookout_us, &param_range_ops, &lookout_us, 0644);
+MODULE_PARM_DESC(lookout_us, "microseconds between looks at the ring of a poster that runs ahead "
+			     "(0: it kicks for each message; 0..1000, default 50)");
+
 u32 sirdma_params_num_ceqs(void)
 {
 	return min_t(u32, num_online_cpus(), MAX_CEQS);
@@ -94,6 +99,7 @@ void sirdma_params_to_config(struct snic_config *cfg, const u8 *mac)
 		.max_sgids = SIRDMA_GID_SLOTS,
 		.max_cqe = 1 << 20,
 		.window_bytes = window_bytes.value,
+		.lookout_ns = lookout_us.value * NSEC_PER_USEC,
 	};
 	ether_addr_copy(cfg->mac, mac);
 }

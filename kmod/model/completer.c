@@ -34,6 +34,7 @@ static bool comp_done(struct snic_qp *qp)
 	if (req->cur == req->head)
 		req->cur++;
 	req->head++;
+	req->last_signaled = out.flags & SNIC_OUT_SIGNALED;
 	return !(out.flags & SNIC_OUT_SIGNALED) ||
 	       snic_qp_complete_send(qp, &out, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 }

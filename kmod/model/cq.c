@@ -31,6 +31,16 @@ static u32 cq_used(const struct snic_cq *cq)
 	return cq->prod + cq->entries - cons;
 }
 
+bool snic_cq_drained(struct snic_cq *cq)
+{
+	bool drained;
+
+	port_lock(&cq->lock);
+	drained = !cq_used(cq);
+	port_unlock(&cq->lock);
+	return drained;
+}
+
 /* Notifications */
 
 static void cq_fire(struct snic_dev *dev, struct snic_cq *cq)

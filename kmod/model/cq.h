@@ -53,6 +53,9 @@ struct snic_completion {
 	bool ipv4;
 };
 
+/* Has the consumer taken everything there was? */
+bool snic_cq_drained(struct snic_cq *cq);
+
 struct snic_cq *snic_cq_get(struct snic_dev *dev, u32 id);
 
 static inline void snic_cq_put(struct snic_cq *cq)

@@ -2,6 +2,7 @@
 /* Queue pairs: turns, the error state, addressing. */
 #include "qp.h"
 
+#include "lookout.h"
 #include "requester.h"
 #include "responder.h"
 
@@ -38,8 +39,10 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 	if (!qp)
 		return;
 	port_lock(&qp->lock);
-	if (!qp->deferred)
+	if (!qp->deferred) {
 		snic_stat_inc(dev, SIRDMA_STAT_KICKS);
+		snic_lookout_kicked(qp);
+	}
 	qp->deferred = false;
 	snic_qp_advance(qp);
 	port_unlock(&qp->lock);
@@ -63,6 +66,7 @@ void snic_qp_reset(struct snic_qp *qp)
 {
 	port_timer_cancel(&qp->timer);
 	qp->timer_armed = false;
+	snic_lookout_stop(qp);
 	qp->sqd_event = false;
 	qp->state = SIRDMA_QPS_RESET;
 	memset(&qp->req, 0, sizeof(qp->req));
@@ -115,6 +119,7 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	qp->state = SIRDMA_QPS_ERR;
 	port_timer_cancel(&qp->timer);
 	qp->timer_armed = false;
+	snic_lookout_stop(qp);
 	qp->req.rnr_wait = false;
 	if (ae != SIRDMA_AE_NONE)
 		snic_aeq_post(qp->dev, ae, src, qp->obj.id, qp->compl_ctx, 0, SIRDMA_QPS_ERR);

@@ -77,6 +77,8 @@ struct snic_req {
 	u32 rd_piece; /* packets a READ request asks for at most, a power of two */
 	u32 rd_grown; /* PSN from which on pieces have that size, while rd_mixed */
 	u32 unasked; /* packets since the last AckReq */
+	u32 look_idx; /* sq_idx at the last look of the lookout */
+	u32 kick_epsn; /* resp.epsn at the last kick */
 	u32 sqe_slot; /* out[] index sqe was decoded for */
 	u32 rd_slot; /* same for rd_sqe */
 	u32 lost_dist; /* distance from una of the answer that told of the loss */
@@ -86,6 +88,8 @@ struct snic_req {
 	u8 retry_left;
 	u8 rnr_left;
 	u8 rnr_tries; /* RNR NAKs since una moved */
+	u8 kicks_ahead; /* in a row, by a poster that did not wait */
+	bool last_signaled; /* the last message done has a completion */
 	bool sq_polarity;
 	bool sqe_valid;
 	bool rd_valid;
@@ -150,6 +154,7 @@ struct snic_qp {
 	struct snic_cq *recv_cq;
 	struct sirdma_qp_shadow *shadow;
 	struct port_timer timer; /* ACK timeout or RNR wait */
+	struct port_timer lookout;
 	u64 compl_ctx;
 	struct snic_ring sq_ring;
 	struct snic_ring rq_ring;
@@ -160,6 +165,7 @@ struct snic_qp {
 	u8 queue_flags; /* SIRDMA_QPC_* */
 	u8 state; /* enum sirdma_qp_state; RESET from the start of destruction on */
 	bool timer_armed;
+	bool lookout_armed;
 	bool tx_stalled; /* tx() was short: snic_tx_resume() will come */
 	bool deferred; /* asked the host for another turn */
 	bool sqd_event;

@@ -4,6 +4,7 @@
  * checked completely before anything changes.
  */
 #include "qp_cmd.h"
+#include "lookout.h"
 
 #include "qp.h"
 #include "requester.h"
@@ -162,6 +163,7 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	qp->pd = le32_to_cpu(ctx.pd);
 	port_lock_init(&qp->lock);
 	snic_retry_init(qp);
+	snic_lookout_init(qp);
 	create_defaults(qp);
 	status = create_rings(qp, &ctx);
 	if (status)
@@ -193,12 +195,13 @@ err_free:
 /* Takes the table's reference; no one can find the QP any more. */
 static void qp_destroy(struct snic_qp *qp)
 {
-	/* In RESET nothing runs and the timer is not armed again. */
+	/* In RESET nothing runs and the timers are not armed again. */
 	port_lock(&qp->lock);
 	qp->state = SIRDMA_QPS_RESET;
 	port_unlock(&qp->lock);
 	snic_obj_drain(&qp->obj);
 	port_timer_cancel_sync(&qp->timer);
+	port_timer_cancel_sync(&qp->lookout);
 	cq_detach(qp->recv_cq);
 	cq_detach(qp->send_cq);
 	port_free_rcu(qp, obj.rcu);

@@ -8,6 +8,7 @@
 #include "requester.h"
 
 #include "completer.h"
+#include "lookout.h"
 #include "retry.h"
 #include "window.h"
 #include "xmit.h"
@@ -424,7 +425,8 @@ static void req_wake(struct snic_qp *qp)
 /*
  * Nothing to fetch: ask to be kicked. False when a WQE became valid meanwhile.
  * With enough in flight the answers make the device look again, at the latest
- * the ACK timer, and posters are spared the kick.
+ * the ACK timer, and posters are spared the kick; so they are while the lookout
+ * keeps looking.
  */
 static bool req_sleep(struct snic_qp *qp)
 {
@@ -435,7 +437,8 @@ static bool req_sleep(struct snic_qp *qp)
 	/* What a poster without need_kick words goes by: where the device looks next. */
 	req->sq_shown = req->sq_idx;
 	WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(req->sq_idx));
-	if (qp->ack_timeout && req->tail - req->head >= SNIC_AWAKE_MSGS) {
+	if ((qp->ack_timeout && req->tail - req->head >= SNIC_AWAKE_MSGS) ||
+	    snic_lookout_stay(qp)) {
 		req_wake(qp);
 		return true;
 	}

@@ -32,6 +32,7 @@ struct snic_config {
 	u32 max_sgids; /* .. 1024 */
 	u32 max_cqe; /* .. 1 << 20 */
 	u32 window_bytes; /* unacknowledged bytes per QP, 0 = default */
+	u32 lookout_ns; /* between looks at the ring of a poster that runs ahead; 0: always sleep */
 	u8 mac[6];
 };
 
