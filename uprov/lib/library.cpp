@@ -34,9 +34,9 @@ struct Registry {
 	unsigned next_index = 0;
 };
 
-Registry &registry() noexcept
+Registry &registry()
 {
-	static auto *instance = new Registry;
+	static auto *instance = new Registry; /* never freed: devices of static objects */
 
 	return *instance;
 }
