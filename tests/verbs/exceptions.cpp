@@ -42,8 +42,6 @@ const Exception rxe[] = {
 	{"States.WrongCurrentState*", true, false, "a given current state is believed"},
 	{"States.AttributesWithoutAState*", true, false,
 	 "attributes without a state are not checked"},
-	{"All/DeregUnderTraffic.*/Read", false, true,
-	 "a READ whose region goes away half way is refused with the PSN of its request"},
 	{"Registration.IovaThatWrapsIsRefused", false, true,
 	 "an iova range that wraps is accepted"},
 	{"CompletionEvents.SolicitedArmingCatchesErrors", false, true,
