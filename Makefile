@@ -9,7 +9,7 @@ SUITE ?= trixie
 KDIR ?= $(firstword $(wildcard /lib/modules/$(shell uname -r)/build) \
 	$(shell ls -d /lib/modules/*/build /usr/src/linux-headers-*-amd64 2>/dev/null | sort -rV | head -1))
 
-.PHONY: help demo test test-all kmod kmod-uml uprov install check bench bench-uml clean
+.PHONY: help demo test test-all kmod kmod-uml uprov install check bench bench-uml bench-twin clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -50,11 +50,16 @@ check: ## style and layering: checkpatch, sparse, clang-format, clang-tidy, puri
 
 bench: ## sirdma beside soft-RoCE in a guest; table and build/bench/results.json
 	scripts/setup
+	scripts/bench twin
 	scripts/bench guest
 
 bench-uml: ## the same under User-Mode Linux, with uml- names
 	scripts/setup
 	scripts/bench uml
+
+bench-twin: ## the userspace twin beside UCX, libfabric, TCP and memcpy, on this host
+	scripts/setup
+	scripts/bench twin
 
 clean: ## remove build/ (downloaded and built guests stay in the cache, see vm/lib.sh)
 	rm -rf build
