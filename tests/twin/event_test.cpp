@@ -21,7 +21,7 @@ bool readable(int fd, int timeout_ms)
 
 TEST(TwinEvents, WakeASleeperThatDoesNotPoll)
 {
-	Node a({}, true), b({}, true);
+	Node a(Config{}, true), b(Config{}, true);
 
 	a.connect(b.address());
 	b.connect(a.address());
@@ -46,7 +46,7 @@ TEST(TwinEvents, WakeASleeperThatDoesNotPoll)
 
 TEST(TwinEvents, AreTakenBackWithTheirQueue)
 {
-	Node a({}, true), b;
+	Node a(Config{}, true), b;
 
 	a.connect(b.address());
 	b.connect(a.address());
