@@ -310,16 +310,4 @@ u64 UdpReceiver::overruns() const noexcept
 									   info[SK_MEMINFO_DROPS];
 }
 
-size_t udp_receive_room() noexcept
-{
-	const Fd probe(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-	int bytes = 0;
-	socklen_t len = sizeof(bytes);
-
-	enlarge_buffers(probe.get());
-	(void)getsockopt(probe.get(), SOL_SOCKET, SO_RCVBUF, &bytes, &len);
-	/* The kernel counts its own memory for them too. */
-	return bytes > 0 ? static_cast<size_t>(bytes) / 2 : 0;
-}
-
 } // namespace sirdma::twin

@@ -104,7 +104,4 @@ private:
 	mmsghdr messages_[batch];
 };
 
-/* What the receive buffers of this machine's sockets hold, bytes of packets. */
-size_t udp_receive_room() noexcept;
-
 } // namespace sirdma::twin
