@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "addr.h"
 
+#include <linux/etherdevice.h>
 #include <linux/hashtable.h>
 #include <linux/jhash.h>
 #include <linux/mutex.h>
@@ -48,7 +49,8 @@ static int snic_addr_keep(struct snic_host *host, const struct snic_sgid *sgid,
 	struct snic_addr *addr;
 
 	list_for_each_entry(addr, &host->addrs, node) {
-		if (snic_addr_equal(addr, &sgid->ip, sgid->has_vlan, sgid->vlan_id)) {
+		if (snic_addr_equal(addr, &sgid->ip, sgid->has_vlan, sgid->vlan_id) &&
+		    !memcmp(addr->mac, sgid->mac, sizeof(addr->mac))) {
 			list_move_tail(&addr->node, keep);
 			return 0;
 		}
@@ -58,6 +60,7 @@ static int snic_addr_keep(struct snic_host *host, const struct snic_sgid *sgid,
 		return -ENOMEM;
 	addr->host = host;
 	addr->ip = sgid->ip;
+	memcpy(addr->mac, sgid->mac, sizeof(addr->mac));
 	addr->has_vlan = sgid->has_vlan;
 	addr->vlan_id = sgid->vlan_id;
 	list_add_tail(&addr->node, keep);
@@ -100,12 +103,13 @@ void snic_addr_flush(struct snic_host *host)
 }
 
 bool snic_addr_is_mine(const struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
-		       u16 vlan_id)
+		       u16 vlan_id, const u8 *mac)
 {
 	struct snic_addr *addr;
 
 	hash_for_each_possible_rcu(snic_addrs, addr, hash, snic_addr_hash(ip))
-		if (addr->host == host && snic_addr_equal(addr, ip, has_vlan, vlan_id))
+		if (addr->host == host && snic_addr_equal(addr, ip, has_vlan, vlan_id) &&
+		    (!mac || ether_addr_equal_unaligned(addr->mac, mac)))
 			return true;
 	return false;
 }

@@ -6,6 +6,7 @@
 #ifndef SNIC_HOST_ADDR_H
 #define SNIC_HOST_ADDR_H
 
+#include <linux/if_ether.h>
 #include <linux/list.h>
 #include <linux/rcupdate.h>
 #include "sirdma/qpctx.h"
@@ -17,6 +18,7 @@ struct snic_addr {
 	struct list_head node; /* snic_host.addrs */
 	struct snic_host *host;
 	struct sirdma_ip ip;
+	u8 mac[ETH_ALEN]; /* of the netdev that has the address: ours or one above it */
 	u16 vlan_id;
 	bool has_vlan;
 	struct rcu_head rcu;
@@ -25,9 +27,12 @@ struct snic_addr {
 /* The model's tables may have changed: follow them. Sleeps. */
 void snic_addr_sync(struct snic_host *host);
 void snic_addr_flush(struct snic_host *host);
-/* Is @ip, reached through @vlan_id or untagged, an address of @host? Under RCU. */
+/*
+ * Is @ip, reached through @vlan_id or untagged, an address of @host? With @mac, only
+ * one whose netdev has that MAC address. Under RCU.
+ */
 bool snic_addr_is_mine(const struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
-		       u16 vlan_id);
+		       u16 vlan_id, const u8 *mac);
 /* The device that has @ip in the namespace of @host: @host itself, if it can be. Under RCU. */
 struct snic_host *snic_addr_find(struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
 				 u16 vlan_id);

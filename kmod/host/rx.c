@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "rx.h"
 
+#include <linux/if_ether.h>
 #include <linux/if_vlan.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
@@ -55,9 +56,11 @@ static bool snic_rx_is_mine(const struct snic_host *host, const struct sk_buff *
 			    const struct sirdma_ip *ip)
 {
 	u16 vlan_id = skb_vlan_tag_present(skb) ? skb_vlan_tag_get_id(skb) : 0;
+	/* Another MAC address than the netdev's may be that of a VLAN or MAC-VLAN above it. */
+	const u8 *mac = skb->pkt_type == PACKET_HOST ? NULL : eth_hdr(skb)->h_dest;
 
 	/* A tag with VLAN 0 carries a priority and nothing else (IEEE 802.1Q). */
-	return snic_addr_is_mine(host, ip, vlan_id != 0, vlan_id);
+	return snic_addr_is_mine(host, ip, vlan_id != 0, vlan_id, mac);
 }
 
 /* Is there a UDP header for the RoCEv2 port at @off? Its length in *len. */
@@ -374,7 +377,7 @@ static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct n
 	struct snic_host *host = priv;
 	struct snic_datagram d = {};
 
-	if (skb->pkt_type != PACKET_HOST)
+	if (skb->pkt_type != PACKET_HOST && skb->pkt_type != PACKET_OTHERHOST)
 		return NF_ACCEPT;
 	switch (snic_rx_parse(host, skb, &d)) {
 	case SNIC_RX_PASS:

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -34,6 +35,13 @@ namespace
 {
 
 using Clock = std::chrono::steady_clock;
+
+volatile std::sig_atomic_t told_to_end;
+
+void end_soon(int)
+{
+	told_to_end = 1;
+}
 
 double since(Clock::time_point start)
 {
@@ -73,6 +81,7 @@ std::vector<ibv_wr_opcode> parse_ops(const char *text)
 		  "  -q DEPTH    messages per round (16)      -l LANES   queue pairs (2)\n"
 		  "  -b          both directions              -m MTU\n"
 		  "  -t SECONDS  duration (5)                 -n ROUNDS  per lane, instead\n"
+		  "              SIGUSR1 ends the lanes this side drives before that\n"
 		  "  -w SECONDS  without progress: failure (30)\n"
 		  "  -T TIMEOUT  -R RETRIES  of the queue pairs (14, 7)\n"
 		  "  -r SEED     -v  a line of progress every second");
@@ -200,8 +209,8 @@ void run(const Settings &settings, std::vector<std::unique_ptr<Lane>> &lanes)
 			    [](const auto &lane) { return lane->finished(); })) {
 		bool any = false;
 		for (const auto &lane : lanes) {
-			if (lane->drives() && !settings.iterations &&
-			    since(start) >= settings.seconds)
+			if (lane->drives() && (told_to_end || (!settings.iterations &&
+							       since(start) >= settings.seconds)))
 				lane->finish();
 			any |= lane->progress();
 		}
@@ -243,6 +252,7 @@ int main(int argc, char **argv)
 	const std::optional<Device> device = Device::open(settings.device, settings.gid);
 	if (!device)
 		return 1;
+	std::signal(SIGUSR1, end_soon);
 	Wire wire(settings);
 	agree(settings, *device, wire, listens);
 	const Pd pd(ibv_alloc_pd(device->context.get()));
