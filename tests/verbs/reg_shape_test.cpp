@@ -2,10 +2,12 @@
 // Registrations of every size, alignment and kind of memory, each proven by traffic to its corners.
 #include "fixture.hpp"
 
+#include <linux/mman.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -195,6 +197,27 @@ TEST_F(Registration, MoreThanFourGibibytes)
 				4 * gib, length - 5000})
 		prove(mr.get(), memory.address(), memory.data(), offset, 5000);
 	prove_bounds(mr.get(), memory.address(), length);
+}
+
+// One block from a page of 1 GiB, at any offset in it.
+TEST_F(Registration, GiganticPage)
+{
+	const Mapping memory =
+		Mapping::anonymous(gib, MAP_HUGETLB | std::countr_zero(gib) << MAP_HUGE_SHIFT);
+	if (!memory)
+		GTEST_SKIP() << "no free huge page of 1 GiB: " << std::strerror(errno);
+	struct {
+		uint64_t offset, length;
+	} const ranges[] = {{0, gib}, {12345, gib - 12345 - page}, {gib / 2 - 1, 3}, {gib - 1, 1}};
+	for (const auto &range : ranges) {
+		SCOPED_TRACE(testing::Message()
+			     << range.length << " bytes at " << range.offset << " in 1 GiB");
+		std::byte *start = memory.data() + range.offset;
+		const Mr mr = reg(start, range.length);
+		ASSERT_TRUE(mr) << std::strerror(errno);
+		prove_all_over(mr.get(), memory.address(range.offset), start, range.length);
+		prove_bounds(mr.get(), memory.address(range.offset), range.length);
+	}
 }
 
 TEST_F(Registration, HugePages)
