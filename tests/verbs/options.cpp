@@ -35,6 +35,8 @@ const Option table[] = {
 	 [](Options &o, const char *v) { o.exhaust = std::atoi(v); }},
 	{"--unpinned", "VERBS_UNPINNED", "1: the device cannot hold pages the process unmaps",
 	 [](Options &o, const char *v) { o.unpinned = std::atoi(v); }},
+	{"--spare-netdev", "VERBS_SPARE_NETDEV", "a netdev to make and remove sirdma devices on",
+	 [](Options &o, const char *v) { o.spare_netdev = v; }},
 	{"--seed", "VERBS_SEED", "seed of sizes and patterns",
 	 [](Options &o, const char *v) { o.seed = std::strtoull(v, nullptr, 0); }},
 	{"--patience", "VERBS_PATIENCE", "factor on every time limit",

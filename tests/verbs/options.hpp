@@ -23,6 +23,7 @@ struct Options {
 		false; // VERBS_EXHAUST: the device was made small, so that its ends can be reached
 	bool unpinned =
 		false; // VERBS_UNPINNED: the device runs in this process and cannot hold its pages
+	std::string spare_netdev; // VERBS_SPARE_NETDEV: one on which devices may be made and removed
 	bool list_exceptions = false;
 };
 
