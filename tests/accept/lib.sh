@@ -149,8 +149,8 @@ pair() {
 	fi
 	wait "$pid" || { status=$?; echo "server: exit $status"; }
 	[[ $status == 0 ]] || {
-		grep -vh '^ *[-*]\|^$' "$work/server" | tail -n 15 | sed 's/^/server| /'
-		grep -vh '^ *[-*]\|^$' "$work/client" | tail -n 15 | sed 's/^/client| /'
+		sed '/^ *[-*]/d; /^$/d; s/^/server| /' "$work/server" | tail -n 15
+		sed '/^ *[-*]/d; /^$/d; s/^/client| /' "$work/client" | tail -n 15
 		dmesg | tail -n 5 | sed 's/^/kernel| /'
 	}
 	return "$status"
