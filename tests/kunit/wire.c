@@ -30,6 +30,7 @@ static struct snic_rx_scratch scratch;
 static struct snic_cpu cpu = {.rx = &scratch};
 static struct sirdma_ip mine;
 static u16 my_vlan;
+static const u8 upper_mac[ETH_ALEN] = {2, 0, 0, 0, 0, 7}; /* of the netdev above that has the address */
 
 void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
 {
@@ -61,9 +62,10 @@ void snic_enter(void) {}
 void snic_leave(void) {}
 
 bool snic_addr_is_mine(const struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
-		       u16 vlan_id)
+		       u16 vlan_id, const u8 *mac)
 {
-	return !memcmp(ip, &mine, sizeof(mine)) && vlan_id == my_vlan;
+	return !memcmp(ip, &mine, sizeof(mine)) && vlan_id == my_vlan &&
+	       (!mac || ether_addr_equal_unaligned(mac, upper_mac));
 }
 
 struct fixture {
@@ -213,6 +215,8 @@ static struct sk_buff *packet(struct kunit *test, u32 i, bool paged)
 	skb = alloc_skb(NET_SKB_PAD + ETH_HLEN + len + 64, GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, skb);
 	skb_reserve(skb, NET_SKB_PAD + ETH_HLEN);
+	skb_set_mac_header(skb, -ETH_HLEN);
+	memset(skb_mac_header(skb), 0, ETH_HLEN);
 	skb_reset_network_header(skb);
 	skb_put_data(skb, bytes, linear);
 	for (off = linear, n = 0; off < len; off += n) {
@@ -301,6 +305,16 @@ static void what_is_not_ours_is_left_to_the_stack(struct kunit *test)
 	skb->protocol = htons(ETH_P_ARP);
 	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_ACCEPT);
 	KUNIT_EXPECT_EQ(test, model.packets, 0);
+}
+
+static void mac_address_of_a_netdev_above_is_heard(struct kunit *test)
+{
+	struct sk_buff *skb = packet(test, 0, false);
+
+	skb->pkt_type = PACKET_OTHERHOST;
+	ether_addr_copy(eth_hdr(skb)->h_dest, upper_mac);
+	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_STOLEN);
+	expect_burst(test, 1);
 }
 
 static void vlan_decides_whose_packet_it_is(struct kunit *test)
@@ -428,6 +442,7 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(packet_reaches_the_model_whole),
 	KUNIT_CASE(padding_of_the_link_is_cut_off),
 	KUNIT_CASE(what_is_not_ours_is_left_to_the_stack),
+	KUNIT_CASE(mac_address_of_a_netdev_above_is_heard),
 	KUNIT_CASE(vlan_decides_whose_packet_it_is),
 	KUNIT_CASE(malformed_ones_are_counted_and_dropped),
 	KUNIT_CASE(spoilt_payload_is_told_to_the_model),
