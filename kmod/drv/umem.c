@@ -29,12 +29,19 @@ void sirdma_umem_write_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shi
 			   struct sirdma_pbl *pbl)
 {
 	struct ib_block_iter biter;
-	u32 i = 0;
+	__le64 *entry = NULL;
+	u32 i = 0, n = 0;
 
 	rdma_umem_for_each_dma_block(umem, &biter, BIT(shift)) {
 		if (i == count)
 			break;
-		sirdma_pbl_write(&dev->hw, pbl, i++, rdma_block_iter_dma_address(&biter));
+		if (!n)
+			entry = sirdma_pbl_entries(&dev->hw, pbl, i, &n);
+		if (!entry)
+			break;
+		WRITE_ONCE(*entry++, cpu_to_le64(rdma_block_iter_dma_address(&biter)));
+		n--;
+		i++;
 	}
 }
 

@@ -351,14 +351,29 @@ static const struct sirdma_pble_run *run_of(const struct sirdma_pbl *pbl, u32 i)
 	return &pbl->runs[lo];
 }
 
-void sirdma_pbl_write(struct sirdma_hw *hw, struct sirdma_pbl *pbl, u32 i, u64 addr)
+__le64 *sirdma_pbl_entries(struct sirdma_hw *hw, const struct sirdma_pbl *pbl, u32 i, u32 *n)
 {
 	const struct sirdma_pble_run *run;
+	u32 idx;
 
 	if (!pbl->level || i >= pbl->count)
-		return;
+		return NULL;
 	run = run_of(pbl, i);
-	entry_write(hw, run->first + i - run->start, addr);
+	idx = run->first + i - run->start;
+	/* Pages of a segment need not be neighbours. */
+	*n = min_t(u32, run->start + run->count - i,
+		   SIRDMA_PBLE_PER_PAGE - idx % SIRDMA_PBLE_PER_PAGE);
+	return sirdma_hmc_va(hw, (u64)idx * SIRDMA_PBLE_SIZE);
+}
+
+void sirdma_pbl_write(struct sirdma_hw *hw, struct sirdma_pbl *pbl, u32 i, u64 addr)
+{
+	__le64 *entry;
+	u32 n;
+
+	entry = sirdma_pbl_entries(hw, pbl, i, &n);
+	if (entry)
+		WRITE_ONCE(*entry, cpu_to_le64(addr));
 }
 
 u32 sirdma_pbl_first(const struct sirdma_pbl *pbl)

@@ -61,6 +61,12 @@ void sirdma_pble_fini(struct sirdma_hw *hw);
 int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl);
 /* Describe @count contiguous blocks from @addr: level 0, nothing allocated. */
 void sirdma_pbl_set_contiguous(struct sirdma_pbl *pbl, u64 addr, u32 count);
+/*
+ * Where entry @i (0 .. count-1) of a list is, and in *n how many from it on lie
+ * together. NULL for a level 0 and beyond the end. For writing with WRITE_ONCE():
+ * the device may look.
+ */
+__le64 *sirdma_pbl_entries(struct sirdma_hw *hw, const struct sirdma_pbl *pbl, u32 i, u32 *n);
 /* Write entry @i (0 .. count-1); levels 1 and 2. */
 void sirdma_pbl_write(struct sirdma_hw *hw, struct sirdma_pbl *pbl, u32 i, u64 addr);
 /* First PBLE index the device is given; levels 1 and 2. */

@@ -27,8 +27,15 @@ protected:
 
 	void fill(sirdma_pbl &pbl, u64 tag)
 	{
-		for (u32 i = 0; i < pbl.count; i++)
-			sirdma_pbl_write(&hw(), &pbl, i, block_addr(tag, i));
+		for (u32 i = 0, n = 0; i < pbl.count; i += n) {
+			__le64 *entries = sirdma_pbl_entries(&hw(), &pbl, i, &n);
+
+			ASSERT_NE(entries, nullptr) << i;
+			ASSERT_GE(n, 1u);
+			ASSERT_LE(n, pbl.count - i);
+			for (u32 k = 0; k < n; k++)
+				entries[k] = cpu_to_le64(block_addr(tag, i + k));
+		}
 	}
 	// Block @i as the device finds it.
 	std::optional<u64> resolve(const sirdma_pbl &pbl, u32 i)

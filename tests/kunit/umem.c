@@ -31,10 +31,13 @@ void sirdma_pbl_set_contiguous(struct sirdma_pbl *pbl, u64 addr, u32 count)
 	pbl->count = count;
 }
 
-void sirdma_pbl_write(struct sirdma_hw *hw, struct sirdma_pbl *pbl, u32 i, u64 addr)
+/* Each entry stands alone here, and is asked for in turn. */
+__le64 *sirdma_pbl_entries(struct sirdma_hw *hw, const struct sirdma_pbl *pbl, u32 i, u32 *n)
 {
-	if (i < MAX_BLOCKS && i == list.written)
-		list.addr[list.written++] = addr;
+	if (i >= MAX_BLOCKS || i != list.written)
+		return NULL;
+	*n = 1;
+	return (__le64 *)&list.addr[list.written++];
 }
 
 struct piece {

@@ -30,7 +30,8 @@ static struct snic_rx_scratch scratch;
 static struct snic_cpu cpu = {.rx = &scratch};
 static struct sirdma_ip mine;
 static u16 my_vlan;
-static const u8 upper_mac[ETH_ALEN] = {2, 0, 0, 0, 0, 7}; /* of the netdev above that has the address */
+static const u8 upper_mac[ETH_ALEN] = {2, 0, 0,
+				       0, 0, 7}; /* of the netdev above that has the address */
 
 void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
 {
