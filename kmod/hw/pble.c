@@ -385,6 +385,10 @@ void sirdma_pbl_free(struct sirdma_hw *hw, struct sirdma_pbl *pbl)
 {
 	struct sirdma_pble_pool *pool = &hw->pble;
 
+	if (!pbl->level) {
+		memset(pbl, 0, sizeof(*pbl));
+		return;
+	}
 	port_mutex_lock(&pool->lock);
 	list_free(hw, pbl);
 	port_mutex_unlock(&pool->lock);
