@@ -27,8 +27,10 @@
 /* Layout check of a hardware structure: total size in bytes. */
 #define SIRDMA_SIZE_IS(type, size) \
 	SIRDMA_STATIC_ASSERT(sizeof(type) == (size), #type " has a fixed size")
+/* clang-format off */
 #define SIRDMA_OFFSET_IS(type, member, off) \
 	SIRDMA_STATIC_ASSERT(__builtin_offsetof(type, member) == (off), \
 			     #type "." #member " has a fixed offset")
+/* clang-format on */
 
 #endif

@@ -84,7 +84,8 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_qp, 64);
 #define SIRDMA_CQP_QP_ID SIRDMA_MASK(23, 0)
 #define SIRDMA_CQP_QP_NEXT_STATE SIRDMA_MASK(62, 60) /* enum sirdma_qp_state */
 #define SIRDMA_CQP_QP_CUR_STATE_VALID SIRDMA_BIT(59)
-#define SIRDMA_CQP_QP_CUR_STATE SIRDMA_MASK(58, 56) /* fails with BAD_STATE when the QP is elsewhere */
+/* The command fails with BAD_STATE when the QP is in another. */
+#define SIRDMA_CQP_QP_CUR_STATE SIRDMA_MASK(58, 56)
 
 /* CREATE_CQ, MODIFY_CQ (resize), DESTROY_CQ */
 struct sirdma_cqp_cq {

@@ -87,7 +87,8 @@ SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
 #define SIRDMA_QPC_SIG_ALL SIRDMA_BIT(3) /* every send WQE but NOPs completes with a CQE */
 
 #define SIRDMA_QPC_MOD_ACCESS SIRDMA_BIT(0)
-#define SIRDMA_QPC_MOD_PATH SIRDMA_BIT(1) /* dst_ip, flow_label, sgid/arp, udp_sport, hop_limit, traffic_class, vlan_prio */
+/* dst_ip, flow_label, sgid/arp, udp_sport, hop_limit, traffic_class, vlan_prio */
+#define SIRDMA_QPC_MOD_PATH SIRDMA_BIT(1)
 #define SIRDMA_QPC_MOD_DEST_QPN SIRDMA_BIT(2)
 #define SIRDMA_QPC_MOD_MTU SIRDMA_BIT(3)
 #define SIRDMA_QPC_MOD_PKEY SIRDMA_BIT(4)

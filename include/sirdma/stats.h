@@ -61,7 +61,7 @@ enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,
 	SIRDMA_STATS(SIRDMA_STAT_ENUM)
 #undef SIRDMA_STAT_ENUM
-	SIRDMA_STAT_COUNT
+		SIRDMA_STAT_COUNT
 };
 
 #endif

@@ -78,8 +78,7 @@ MODULE_PARM_DESC(window_bytes, "bytes a queue pair may have in flight (0: defaul
 
 static struct param_range lookout_us = {50, 0, 1000};
 module_param_cb(lookout_us, &param_range_ops, &lookout_us, 0644);
-MODULE_PARM_DESC(lookout_us, "microseconds between looks at the ring of a poster that runs ahead "
-			     "(0: it kicks for each message; 0..1000, default 50)");
+MODULE_PARM_DESC(lookout_us, "us between looks at a busy ring (0: never, ..1000, default 50)");
 
 u32 sirdma_params_num_ceqs(void)
 {

@@ -179,8 +179,7 @@ EXPORT_SYMBOL_GPL(snic_host_destroy);
 
 static bool snic_give_way = true;
 module_param_named(give_way, snic_give_way, bool, 0644);
-MODULE_PARM_DESC(give_way, "with one CPU: let the others run when a kick reached a queue pair of "
-			   "this machine (on)");
+MODULE_PARM_DESC(give_way, "one CPU: let others run when a kick reached a local queue pair (on)");
 
 /*
  * What the caller sent has reached a queue pair of this machine, which has only

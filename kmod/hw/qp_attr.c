@@ -26,8 +26,7 @@ struct transition {
 /* What the types share. */
 #define CONNECTED_INIT (SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT | SIRDMA_QP_ACCESS_FLAGS)
 #define DATAGRAM_INIT (SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT | SIRDMA_QP_QKEY)
-#define CONNECTED_PEER \
-	(SIRDMA_QP_AV | SIRDMA_QP_PATH_MTU | SIRDMA_QP_DEST_QPN | SIRDMA_QP_RQ_PSN)
+#define CONNECTED_PEER (SIRDMA_QP_AV | SIRDMA_QP_PATH_MTU | SIRDMA_QP_DEST_QPN | SIRDMA_QP_RQ_PSN)
 #define CONNECTED_RTR (SIRDMA_QP_ALT_PATH | SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_PKEY_INDEX)
 #define RELIABLE_SEND (SIRDMA_QP_TIMEOUT | SIRDMA_QP_RETRY_CNT | SIRDMA_QP_RNR_RETRY)
 #define CONNECTED_PATH (SIRDMA_QP_ALT_PATH | SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_PATH_MIG_STATE)
@@ -35,16 +34,22 @@ struct transition {
 #define RELIABLE_RTS (CONNECTED_RTS | SIRDMA_QP_MIN_RNR_TIMER)
 #define DATAGRAM_RTS (SIRDMA_QP_CUR_STATE | SIRDMA_QP_QKEY)
 
-#define PLAIN { .valid = true }
+#define PLAIN \
+	{ \
+		.valid = true \
+	}
 /* A transition that requires nothing: what it allows for RC, UC, UD. */
 #define OPTIONAL(rc, uc, ud) \
-	{ .valid = true, .type = { \
-		[SIRDMA_QPT_RC].optional = rc, \
-		[SIRDMA_QPT_UC].optional = uc, \
-		[SIRDMA_QPT_UD].optional = ud, \
-	} }
+	{ \
+		.valid = true, .type = { \
+			[SIRDMA_QPT_RC].optional = rc, \
+			[SIRDMA_QPT_UC].optional = uc, \
+			[SIRDMA_QPT_UD].optional = ud, \
+		} \
+	}
 
 /* IBTA 11.2.5.2, as the kernel's verbs core enforces it: RESET to ERR is not a transition. */
+/* clang-format off */
 static const struct transition transitions[NUM_STATES][NUM_STATES] = {
 	[SIRDMA_QPS_RESET] = {
 		[SIRDMA_QPS_RESET] = PLAIN,
@@ -130,6 +135,7 @@ static const struct transition transitions[NUM_STATES][NUM_STATES] = {
 		[SIRDMA_QPS_ERR] = PLAIN,
 	},
 };
+/* clang-format on */
 
 const char *sirdma_qp_state_name(u32 state)
 {

@@ -120,6 +120,7 @@ struct port_rcu {
 #define port_rcu_read_lock() rcu_read_lock()
 #define port_rcu_read_unlock() rcu_read_unlock()
 #define port_rcu_deref(p) READ_ONCE(p)
+/* Pairs with the address dependency of port_rcu_deref(). */
 #define port_rcu_assign(p, v) smp_store_release(&(p), v)
 #define port_free_rcu(ptr, member) kvfree_rcu(ptr, member.h)
 

@@ -366,8 +366,8 @@ TEST(QpAttr, VerbsAttributesSurviveTheRoundTrip)
 	struct Verbs {
 		int qp_access_flags;
 		u32 qkey, rq_psn, sq_psn, dest_qp_num;
-		u8 timeout, retry_cnt, rnr_retry, min_rnr_timer, max_rd_atomic,
-			max_dest_rd_atomic, en_sqd_async_notify, sq_draining;
+		u8 timeout, retry_cnt, rnr_retry, min_rnr_timer, max_rd_atomic, max_dest_rd_atomic,
+			en_sqd_async_notify, sq_draining;
 	};
 	const Verbs in = {6, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0, 0};
 	Verbs out;
