@@ -319,7 +319,7 @@ static void request_wait(struct sirdma_hw *hw, struct sirdma_cqp_request *reques
 	if (READ_ONCE(request->completed))
 		return;
 	since = port_now_ns(NULL);
-	while (!READ_ONCE(request->completed)) {
+	do {
 		arm_and_reap(hw);
 		if (port_event_wait(&request->done, slice))
 			return;
@@ -331,7 +331,7 @@ static void request_wait(struct sirdma_hw *hw, struct sirdma_cqp_request *reques
 		if (seen != completions)
 			since = now;
 		completions = seen;
-	}
+	} while (!READ_ONCE(request->completed));
 }
 
 /* The waiter of @request gives up: its slot comes back without it. */

@@ -366,16 +366,6 @@ __le64 *sirdma_pbl_entries(struct sirdma_hw *hw, const struct sirdma_pbl *pbl, u
 	return sirdma_hmc_va(hw, (u64)idx * SIRDMA_PBLE_SIZE);
 }
 
-void sirdma_pbl_write(struct sirdma_hw *hw, struct sirdma_pbl *pbl, u32 i, u64 addr)
-{
-	__le64 *entry;
-	u32 n;
-
-	entry = sirdma_pbl_entries(hw, pbl, i, &n);
-	if (entry)
-		WRITE_ONCE(*entry, cpu_to_le64(addr));
-}
-
 u32 sirdma_pbl_first(const struct sirdma_pbl *pbl)
 {
 	return pbl->level ? pbl->root.first : SIRDMA_PBLE_INVALID_IDX;

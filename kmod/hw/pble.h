@@ -67,8 +67,6 @@ void sirdma_pbl_set_contiguous(struct sirdma_pbl *pbl, u64 addr, u32 count);
  * the device may look.
  */
 __le64 *sirdma_pbl_entries(struct sirdma_hw *hw, const struct sirdma_pbl *pbl, u32 i, u32 *n);
-/* Write entry @i (0 .. count-1); levels 1 and 2. */
-void sirdma_pbl_write(struct sirdma_hw *hw, struct sirdma_pbl *pbl, u32 i, u64 addr);
 /* First PBLE index the device is given; levels 1 and 2. */
 u32 sirdma_pbl_first(const struct sirdma_pbl *pbl);
 /* The device must no longer use the list. Leaves an empty level 0. */

@@ -3,6 +3,7 @@
 // The driver core over the real device model, behind the harness's IOMMU: any
 // access of the device outside what is mapped at that moment fails the test.
 #include "c_api.hpp"
+#include "pbl.hpp"
 #include "test_host.hpp"
 
 extern "C" {
@@ -74,7 +75,7 @@ public:
 			if (err_)
 				return;
 			for (u32 i = 0; i < count; i++)
-				sirdma_pbl_write(&hw, &pbl_, i, mem.blocks()[first + i]);
+				pbl_write(hw, pbl_, i, mem.blocks()[first + i]);
 		}
 		err_ = sirdma_stag_alloc(&hw, &stag_);
 		if (err_)
@@ -351,7 +352,7 @@ TEST_F(DeviceTest, HmcGrowsShrinksAndTheDeviceFollows)
 	for (u32 i = 0; i < lists.size(); i++) {
 		ASSERT_EQ(sirdma_pbl_alloc(&hw_, per_chunk, true, &lists[i]), 0);
 		for (u32 k = 0; k < per_chunk; k += 511)
-			sirdma_pbl_write(&hw_, &lists[i], k, u64{i} << 40 | k);
+			pbl_write(hw_, lists[i], k, u64{i} << 40 | k);
 	}
 	EXPECT_EQ(hw_.hmc.direct_sds, 4u);
 	EXPECT_EQ(hw_.hmc.paged_sds, 1u);
@@ -385,7 +386,7 @@ TEST_F(DeviceTest, PagesTakenBackAreInvalidated)
 		EXPECT_FALSE(snic_pble_read(host_->dev(), page * 512, &val)) << page;
 	ASSERT_EQ(sirdma_pbl_alloc(&hw_, 4096, true, &b), 0);
 	for (u32 i = 0; i < 4096; i++)
-		sirdma_pbl_write(&hw_, &b, i, i * 3);
+		pbl_write(hw_, b, i, i * 3);
 	for (u32 i = 0; i < 4096; i++) {
 		ASSERT_TRUE(snic_pble_read(host_->dev(), sirdma_pbl_first(&b) + i, &val));
 		ASSERT_EQ(val, i * 3);

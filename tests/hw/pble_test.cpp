@@ -2,6 +2,7 @@
 //
 // Page lists in HMC space, read back the way the device resolves them.
 #include "fake_device.hpp"
+#include "pbl.hpp"
 
 extern "C" {
 #include "hw/pble_chunk.h"
@@ -92,7 +93,7 @@ TEST_F(PbleTest, Level0NeedsNoEntries)
 	EXPECT_EQ(pbl.addr, 0x1234000u);
 	EXPECT_EQ(pbl.count, 77u);
 	EXPECT_EQ(sirdma_pbl_first(&pbl), SIRDMA_PBLE_INVALID_IDX);
-	sirdma_pbl_write(&hw(), &pbl, 0, 1);
+	pbl_write(hw(), pbl, 0, 1);
 	sirdma_pbl_free(&hw(), &pbl);
 	EXPECT_EQ(hw().pble.num_chunks, 0u);
 }
@@ -216,7 +217,7 @@ TEST_F(PbleTest, WritesBeyondTheListGoNowhere)
 	auto a = alloc(8), b = alloc(8);
 	fill(b, 2);
 	for (u32 i = 8; i < 40; i++)
-		sirdma_pbl_write(&hw(), &a, i, ~0ull);
+		pbl_write(hw(), a, i, ~0ull);
 	expect_resolves(b, 2);
 	sirdma_pbl_free(&hw(), &a);
 	sirdma_pbl_free(&hw(), &b);

@@ -310,6 +310,23 @@ std::unique_ptr<Device> Device::create(const Config &config, unsigned index)
 	return device;
 }
 
+/* lock_ is held. */
+int Device::drive(std::unique_ptr<Adapter> adapter)
+{
+	if (!adapter)
+		return errno;
+	nic = std::move(adapter);
+	driver = Driver::create(*nic);
+	if (!driver) {
+		const int err = errno;
+
+		nic.reset();
+		return err;
+	}
+	started_by_ = getpid();
+	return 0;
+}
+
 int Device::start()
 {
 	std::lock_guard hold(lock_);
@@ -321,17 +338,8 @@ int Device::start()
 	/* The parent's: it cannot be stopped from here. */
 	(void)driver.release();
 	(void)nic.release();
-	nic = Nic::create(config);
-	if (!nic)
-		return errno;
-	driver = Driver::create(*nic);
-	if (!driver) {
-		const int err = errno;
-
-		nic.reset();
+	if (const int err = drive(Nic::create(config)))
 		return err;
-	}
-	started_by_ = getpid();
 	if (config.verbose) {
 		fprintf(stderr, "sirdma: %d: %s at %s, UDP port %u, IP MTU %u\n", getpid(),
 			verbs()->name, nic->addr().text().c_str(), SIRDMA_ROCE_UDP_PORT,
@@ -353,20 +361,11 @@ void Device::finish() noexcept
 int Device::start_on(std::unique_ptr<Adapter> adapter)
 {
 	std::lock_guard hold(lock_);
+	const int err = drive(std::move(adapter));
 
-	if (!adapter)
-		return errno;
-	nic = std::move(adapter);
-	driver = Driver::create(*nic);
-	if (!driver) {
-		const int err = errno;
-
-		nic.reset();
-		return err;
-	}
-	started_by_ = getpid();
-	for_good_ = true;
-	return 0;
+	if (!err)
+		for_good_ = true;
+	return err;
 }
 
 void Device::print_stats() noexcept

@@ -59,6 +59,8 @@ struct Device {
 	}
 
 private:
+	int drive(std::unique_ptr<Adapter> adapter);
+
 	std::mutex lock_; /* one start at a time */
 	pid_t started_by_ = 0;
 	bool for_good_ = false;
