@@ -9,6 +9,7 @@
 #                           output in $work/server and $work/client
 #   serve PROGRAM ARGS...   only the server: $server is the process, $tcp its port;  ends PROCESS SECONDS: its exit status in $status
 #   with_tests TARGET       builds a test program below $tests;  stream ARGS...: both verbs_stream, which checks every byte
+#   own_address 0|1         one of two loopback addresses nobody else uses: they have this process's number
 #   refused STATUS WORDS COMMAND...     it ends with STATUS and says WORDS
 # shellcheck disable=SC2154,SC2034
 
@@ -27,6 +28,11 @@ if [[ $(id -u) == 0 ]] && setpriv --reuid nobody --regid nogroup --clear-groups 
 fi
 
 run() { timeout "$limit" "${place[@]}" "${user[@]}" "$sirdma" run "${options[@]}" "$@"; }
+
+own_address() {
+	local n=$((($$ << 1 | $1) & 0x7fffff))
+	echo "127.$((128 + (n >> 16))).$((n >> 8 & 255)).$((n & 255))"
+}
 
 # Others may test on this host at the same time
 free_port() {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "node.hpp"
+#include "own_address.hpp"
 
 namespace sirdma::twin::test
 {
@@ -24,11 +25,11 @@ inline size_t open_files()
 	return n;
 }
 
-inline Config at(const char *addr, LinkKind link)
+inline Config at(const IpAddress &addr, LinkKind link)
 {
 	Config config;
 
-	EXPECT_TRUE(IpAddress::parse(addr, config.addr));
+	config.addr = addr;
 	config.link = link;
 	return config;
 }

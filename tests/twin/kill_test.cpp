@@ -15,7 +15,6 @@ namespace sirdma::twin::test
 namespace
 {
 
-constexpr char near_addr[] = "127.64.249.1", far_addr[] = "127.64.249.2";
 constexpr unsigned workers = 4;
 
 unsigned peers()
@@ -25,7 +24,7 @@ unsigned peers()
 	return text ? static_cast<unsigned>(atoi(text)) : 40;
 }
 
-size_t count_lines(const char *file, const char *word)
+size_t count_lines(const char *file, const std::string &word)
 {
 	std::ifstream in(file);
 	size_t n = 0;
@@ -33,6 +32,15 @@ size_t count_lines(const char *file, const char *word)
 	for (std::string line; std::getline(in, line);)
 		n += line.find(word) != std::string::npos;
 	return n;
+}
+
+/* As they are in the names of its sockets. */
+std::string digits(const IpAddress &addr)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "ffff%08x", ntohl(addr.v4().s_addr));
+	return text;
 }
 
 size_t resident_kib()
@@ -65,14 +73,14 @@ void stream(Node &node, const Address &peer)
 }
 
 /* One worker's share; a process of its own. */
-void kill_some(LinkKind link, unsigned count, unsigned seed)
+void kill_some(const Config &near, const Config &far, unsigned count, unsigned seed)
 {
 	std::mt19937 random(seed);
 	size_t files = 0;
 	[[maybe_unused]] size_t memory = 0;
 
 	for (unsigned i = 0; i < count && !::testing::Test::HasFailure(); ++i) {
-		Child peer(at(far_addr, link), stream);
+		Child peer(far, stream);
 		const useconds_t delay = random() % 20000;
 		const pid_t killer = fork();
 
@@ -82,7 +90,7 @@ void kill_some(LinkKind link, unsigned count, unsigned seed)
 			_exit(0);
 		}
 		{
-			Node node(at(near_addr, link));
+			Node node(near);
 
 			node.connect(peer.address(), 12, 3);
 			if (peer.try_connect(node.address()))
@@ -114,12 +122,13 @@ INSTANTIATE_TEST_SUITE_P(All, TwinKill, ::testing::Values(LinkKind::udp, LinkKin
 
 TEST_P(TwinKill, PeersAtRandomPoints)
 {
+	const Config near = at(own_address(0), GetParam()), far = at(own_address(1), GetParam());
 	pid_t pids[workers];
 
 	for (unsigned i = 0; i < workers; ++i) {
 		pids[i] = fork();
 		if (!pids[i]) {
-			kill_some(GetParam(), peers() / workers, i + 1);
+			kill_some(near, far, peers() / workers, i + 1);
 			fflush(nullptr);
 			_exit(HasFailure());
 		}
@@ -131,7 +140,8 @@ TEST_P(TwinKill, PeersAtRandomPoints)
 		EXPECT_EQ(status, 0);
 	}
 	/* Names of the two addresses, as the kernel lists them. */
-	EXPECT_EQ(count_lines("/proc/net/unix", "ffff7f40f90"), 0u);
+	EXPECT_EQ(count_lines("/proc/net/unix", digits(near.addr)), 0u);
+	EXPECT_EQ(count_lines("/proc/net/unix", digits(far.addr)), 0u);
 }
 
 } // namespace sirdma::twin::test

@@ -5,11 +5,15 @@ set -euo pipefail
 sirdma=$1
 command -v ibv_devinfo > /dev/null || exit 77
 
-"$sirdma" run --addr 127.64.201.17 --mtu 1500 -- ibv_devinfo -v > /tmp/devinfo.$$
+# two addresses of this process
+n=$((($$ << 1) & 0x7fffff))
+net=127.$((128 + (n >> 16))).$((n >> 8 & 255))
+
+"$sirdma" run --addr "$net.$((n & 255))" --mtu 1500 -- ibv_devinfo -v > /tmp/devinfo.$$
 trap 'rm -f /tmp/devinfo.$$' EXIT
 grep -q 'hca_id:.*sirdma0' /tmp/devinfo.$$
 grep -q 'active_mtu:.*1024' /tmp/devinfo.$$
-grep -q '::ffff:127.64.201.17, RoCE v2' /tmp/devinfo.$$
+grep -q "::ffff:$net.$((n & 255)), RoCE v2" /tmp/devinfo.$$
 
 # the same by libibverbs' own search, where it may be, and by the shim alone
 for view in auto preload; do
@@ -24,6 +28,6 @@ status=0
 [[ $status == 42 ]]
 
 # processes share an address
-"$sirdma" run --addr 127.64.201.18 -- sh -c '(sleep 3; exit) | ibv_asyncwatch > /dev/null & sleep 1
+"$sirdma" run --addr "$net.$((n & 255 | 1))" -- sh -c '(sleep 3; exit) | ibv_asyncwatch > /dev/null & sleep 1
 	ibv_devinfo; kill $!' > /tmp/devinfo.$$
 grep -q 'PORT_ACTIVE' /tmp/devinfo.$$

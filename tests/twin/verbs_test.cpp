@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include "node.hpp"
+#include "own_address.hpp"
 
 namespace sirdma::twin::test
 {
@@ -237,7 +238,7 @@ TEST(TwinVerbs, RefusesAPortThatAnotherProgramHas)
 {
 	Config taken;
 
-	ASSERT_TRUE(IpAddress::parse("127.64.250.3", taken.addr));
+	taken.addr = own_address(0);
 	const auto other = UdpReceiver::create(taken.addr);
 
 	ASSERT_TRUE(other) << strerror(errno);
