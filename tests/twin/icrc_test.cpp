@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* The ICRC of datagrams whose IP header only the kernel sees, against the model's own frames. */
+#include <algorithm>
+#include <random>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -90,40 +93,162 @@ TEST(TwinIcrc, FindsTheIdentification)
 	}
 }
 
-TEST(TwinIcrc, BelievesSmallIdentificationsAndSequences)
+TEST(TwinIcrc, BelievesSmallIdentificationsOfAnyone)
 {
-	const IpAddress a = addr("10.0.0.1"), b = addr("10.0.0.2");
 	IdFilter filter;
 
-	EXPECT_TRUE(filter.credible(a, 0));
-	EXPECT_TRUE(filter.credible(a, max_segments - 1));
-	EXPECT_FALSE(filter.credible(a, 40000));
-	EXPECT_TRUE(filter.credible(a, 40001));
-	EXPECT_TRUE(filter.credible(a, 40100));
-	EXPECT_FALSE(filter.credible(a, 39000));
-	EXPECT_FALSE(filter.credible(b, 39001));
-	EXPECT_TRUE(filter.credible(a, 39003));
+	for (uint16_t id = 0; id < max_segments; ++id)
+		EXPECT_TRUE(filter.credible(addr("10.0.0.1"), id, 0));
+}
+
+TEST(TwinIcrc, BelievesTheFirstOfASenderAndThenItsSequence)
+{
+	const IpAddress a = addr("10.0.0.1");
+	IdFilter filter;
+
+	EXPECT_TRUE(filter.credible(a, 40000, 0));
+	EXPECT_TRUE(filter.credible(a, 40001, 0));
+	EXPECT_TRUE(filter.credible(a, 40100, 0));
+	EXPECT_FALSE(filter.credible(a, 39000, 0)) << "no second first one";
+	EXPECT_TRUE(filter.credible(a, 40101, 0)) << "what was refused changes nothing";
+	EXPECT_FALSE(filter.credible(a, 20000, 0));
+	EXPECT_TRUE(filter.credible(a, 20001, 0)) << "it jumped and goes on from there";
+	EXPECT_TRUE(filter.credible(a, 20000 - 30, 0)) << "one that was overtaken";
+	EXPECT_TRUE(filter.credible(a, 20001 + IdFilter::step_max, 0)) << "an overtaken one does "
+									  "not lead back";
+}
+
+TEST(TwinIcrc, BelievesSequencesAcrossTheWrap)
+{
+	const IpAddress a = addr("10.0.0.1");
+	IdFilter filter;
+
+	EXPECT_TRUE(filter.credible(a, 65500, 0));
+	EXPECT_TRUE(filter.credible(a, 200, 0));
+	EXPECT_FALSE(filter.credible(a, 65530, 0));
+}
+
+/* Linux skips at most one in each tick of a sequence's silence. */
+TEST(TwinIcrc, BelievesMoreAfterSilence)
+{
+	const IpAddress a = addr("10.0.0.1");
+	const uint16_t far = 30000 + IdFilter::step_max + 1000;
+	IdFilter filter, late;
+
+	EXPECT_TRUE(filter.credible(a, 30000, 0));
+	EXPECT_FALSE(filter.credible(a, far, 999 * IdFilter::tick_ns));
+	EXPECT_TRUE(late.credible(a, 30000, 0));
+	EXPECT_TRUE(late.credible(a, far, 1000 * IdFilter::tick_ns));
+}
+
+TEST(TwinIcrc, BelievesSendersThatShareAPlace)
+{
+	IdFilter filter;
+	unsigned believed = 0, senders = 0;
+
+	/* More senders than places: at most one first packet for each place. */
+	for (unsigned i = 1; i < 250; ++i, ++senders)
+		believed += filter.credible(addr(("10.1.0." + std::to_string(i)).c_str()),
+					    static_cast<uint16_t>(20000 + i), 0);
+	EXPECT_LE(believed, IdFilter::places);
+	EXPECT_GT(believed, IdFilter::places / 2);
+
+	/* Two of one place, in turns: both are believed once they have shown themselves. */
+	IdFilter two;
+	const IpAddress a = addr("10.0.0.1");
+	IpAddress b;
+
+	EXPECT_TRUE(two.credible(a, 1000, 0));
+	for (unsigned i = 2; i < 250; ++i) {
+		b = addr(("10.0.0." + std::to_string(i)).c_str());
+		if (!two.credible(b, 2000, 0))
+			break;
+	}
+	for (uint16_t i = 1; i < 20; ++i) {
+		EXPECT_TRUE(two.credible(b, 2000 + i, 0));
+		EXPECT_TRUE(two.credible(a, 1000 + i, 0));
+	}
+}
+
+/* Of the 2^32 values an ICRC can have, so many pass: 641, or the one that is right over IPv6. */
+TEST(TwinIcrc, LetsAsManyIcrcsPassAsItSays)
+{
+	const uint16_t last = 30000;
+	IdFilter talking;
+	unsigned passed = 0;
+
+	ASSERT_TRUE(talking.credible(path.src, last, 0));
+	for (uint32_t i = 0; i < 65536; ++i) {
+		const auto d = datagram(16, static_cast<uint16_t>(i));
+		IdFilter filter = talking;
+		uint16_t id = 0;
+
+		ASSERT_TRUE(icrc_holds(path, d.data(), d.size(), id));
+		ASSERT_EQ(id, i) << "one identification for each";
+		passed += filter.credible(path.src, id, 0);
+	}
+	EXPECT_EQ(passed, 641u);
+	EXPECT_EQ(passed, max_segments + IdFilter::step_back + IdFilter::step_max + 1);
 }
 
 TEST(TwinIcrc, RefusesCorruption)
 {
-	IdFilter filter;
 	uint16_t id;
 	auto d = datagram(256, 0);
 
 	for (size_t bit = 0; bit < d.size() * 8; bit += 13) {
 		if (bit / 8 == 4) /* reserved byte of the BTH: not covered */
 			continue;
-		d = datagram(256, 3);
-		d[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
-		id = 3;
-		EXPECT_FALSE(icrc_holds(path, d.data(), d.size(), id) &&
-			     filter.credible(path.src, id))
-			<< "bit " << bit;
+		/* Of a sender that is known, and of a new one. */
+		for (const uint16_t sent : {uint16_t{3}, uint16_t{30000}}) {
+			IdFilter filter;
+
+			d = datagram(256, sent);
+			d[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
+			id = sent;
+			EXPECT_FALSE(icrc_holds(path, d.data(), d.size(), id) &&
+				     filter.credible(path.src, id, 0))
+				<< "bit " << bit;
+		}
 		d = datagram(256, 0, path6);
 		d[bit / 8] ^= static_cast<uint8_t>(1 << bit % 8);
 		EXPECT_FALSE(icrc_holds(path6, d.data(), d.size(), id)) << "bit " << bit;
 	}
+}
+
+/* Damage of any kind: one in 65536 finds an identification at all, and that is hardly ever a credible one. */
+TEST(TwinIcrc, RefusesRandomDamage)
+{
+	constexpr unsigned packets = 1 << 18;
+	std::mt19937 random(1);
+	IdFilter filter;
+	unsigned found = 0, passed = 0;
+	uint16_t next = 30000;
+
+	for (unsigned i = 0; i < packets; ++i) {
+		auto d = datagram(32, next);
+		uint16_t id = next;
+
+		ASSERT_TRUE(icrc_holds(path, d.data(), d.size(), id) &&
+			    filter.credible(path.src, id, i));
+		next = static_cast<uint16_t>(std::max<unsigned>(max_segments, next + 1u));
+		for (unsigned n = 1 + random() % 8; n; --n) {
+			size_t at;
+
+			do
+				at = random() % d.size();
+			while (at == 4);
+			d[at] ^= static_cast<uint8_t>(1 + random() % 255);
+		}
+		if (d == datagram(32, static_cast<uint16_t>(next - 1)))
+			continue;
+		if (icrc_holds(path, d.data(), d.size(), id)) {
+			++found;
+			passed += filter.credible(path.src, id, i);
+		}
+	}
+	EXPECT_LE(found, 30u) << "expected: 4";
+	EXPECT_EQ(passed, 0u) << "expected: 0.04";
 }
 
 TEST(TwinIcrc, RefusesWhatIsTooShort)

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 namespace sirdma::twin
 {
@@ -156,7 +157,20 @@ bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t 
 	return true;
 }
 
-bool IdFilter::credible(const IpAddress &src, uint16_t id) noexcept
+/* Does it go on here? */
+bool IdFilter::Sequence::take(const IpAddress &from, uint16_t id, uint64_t now) noexcept
+{
+	const uint16_t ahead = static_cast<uint16_t>(id - last + step_back);
+
+	if (!(src == from) || ahead > step_back + step_max + (now - at) / tick_ns)
+		return false;
+	if (ahead > step_back)
+		last = id;
+	at = now;
+	return true;
+}
+
+bool IdFilter::credible(const IpAddress &src, uint16_t id, uint64_t now) noexcept
 {
 	if (id < max_segments)
 		return true;
@@ -165,13 +179,19 @@ bool IdFilter::credible(const IpAddress &src, uint16_t id) noexcept
 
 	memcpy(&hash, src.ip().b + 12, sizeof(hash));
 
-	Sender &sender = senders_[hash * 0x9e3779b9u >> 26];
-	const bool follows = sender.addr == src &&
-			     static_cast<uint16_t>(id - sender.last) <= step_max;
+	Place &place = places_[hash * 0x9e3779b9u >> 26];
 
-	sender.addr = src;
-	sender.last = id;
-	return follows;
+	if (place.believed.take(src, id, now))
+		return true;
+	if (place.other.take(src, id, now)) {
+		std::swap(place.believed, place.other);
+		return true;
+	}
+
+	const bool first = place.believed.src.any();
+
+	(first ? place.believed : place.other) = {.src = src, .last = id, .at = now};
+	return first;
 }
 
 } // namespace sirdma::twin

@@ -46,24 +46,47 @@ uint32_t icrc_begin(const Path &path, uint16_t id, size_t len, const uint8_t *bt
 bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t &id) noexcept;
 
 /*
- * Which identifications are credible: the small ones of sockets, and from one
- * sender those that go on where it was. A sender that starts elsewhere is
- * believed from its second packet on.
+ * Which of the identifications found are credible. For a damaged packet one is found with
+ * a probability of 1 in 2^16, and may be any: so each that is believed adds 1 in 2^32 to the
+ * probability that damage passes, which is 1 in 2^32 where the identification is known.
+ *
+ *   small ones   those of sockets, ours among them: max_segments
+ *   sequences    a sender that counts, as Linux does for rdma_rxe: near its last one, by other
+ *                traffic of it, by what was lost and by up to one in each tick it was silent.
+ *                step_back + step_max + 1, and 1 more for each silent ms
+ *   a first one  from a sender not heard before: 2^16. Otherwise its first packet would always
+ *                be lost, and come again only after a timeout. Once for each place of the table
+ *                in a device's life: who finds its place taken, or jumps, is believed from a
+ *                second packet on that follows the first
+ *
+ * So damage passes with 641 in 2^32 (1 in 6.7 million) while a sender talks, with 1 in 65536 after
+ * a minute of silence, and in the 64 packets that are a first one. After a jump, or damage that
+ * found an identification, what would go on from there is believed too: as many again.
  */
 class IdFilter {
 public:
-	bool credible(const IpAddress &src, uint16_t id) noexcept;
+	static constexpr uint32_t step_max = 512;
+	static constexpr uint32_t step_back = 64;
+	static constexpr uint64_t tick_ns = 1000000;
+	static constexpr size_t places = 64; /* 6 bits of a hash */
+
+	/* @now in ns. */
+	bool credible(const IpAddress &src, uint16_t id, uint64_t now) noexcept;
 
 private:
-	struct Sender {
-		IpAddress addr;
+	struct Sequence {
+		IpAddress src;
 		uint16_t last = 0;
-	};
-	static constexpr size_t senders = 64; /* 6 bits of a hash */
-	/* An increment beyond this is no sequence: other traffic of the sender counts too. */
-	static constexpr uint16_t step_max = 512;
+		uint64_t at = 0;
 
-	Sender senders_[senders];
+		bool take(const IpAddress &from, uint16_t id, uint64_t now) noexcept;
+	};
+	struct Place {
+		Sequence believed;
+		Sequence other; /* may become one */
+	};
+
+	Place places_[places];
 };
 
 } // namespace sirdma::twin

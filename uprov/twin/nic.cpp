@@ -260,7 +260,8 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 	}
 
 	uint16_t id = ids_count_ ? static_cast<uint16_t>(index) : 0;
-	const bool ok = icrc_holds(path, data, len, id) && ids_.credible(path.src, id);
+	const bool ok = icrc_holds(path, data, len, id) &&
+			(id < max_segments || ids_.credible(path.src, id, port_now_ns(nullptr)));
 
 	if (ok && index)
 		ids_count_ = id == index;
