@@ -156,6 +156,9 @@ static void sirdma_qp_stop(struct sirdma_dev *dev, struct sirdma_qp *qp)
 {
 	int err;
 
+	mutex_lock(&qp->lock);
+	qp->gone = true;
+	mutex_unlock(&qp->lock);
 	/* The device stops and drains the QP before it answers. */
 	err = sirdma_cqp_destroy_qp(&dev->hw, qp->ibqp.qp_num);
 	trace_sirdma_qp_destroy(dev, qp->ibqp.qp_num, err);

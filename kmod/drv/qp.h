@@ -20,6 +20,7 @@ struct sirdma_qp {
 	bool sig_all;
 
 	struct mutex lock; /* one modify or query at a time; protects the members below */
+	bool gone; /* destroyed, but the core's lists may still name it */
 	struct sirdma_arp *arp; /* destination MAC; NULL without a path */
 	struct sirdma_sgid *sgid; /* source address; NULL without a path */
 	u8 sl;

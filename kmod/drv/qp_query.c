@@ -35,23 +35,38 @@ static void sirdma_query_fill(struct sirdma_qp *qp, const struct sirdma_qp_ctx *
 	sirdma_query_path(qp, ctx, &attr->ah_attr);
 }
 
+static int sirdma_query_locked(struct sirdma_dev *dev, struct sirdma_qp *qp,
+			       struct ib_qp_attr *attr)
+{
+	struct sirdma_qpctx ctx;
+	int err;
+
+	/*
+	 * "rdma resource" asks until the core takes the QP off its list, which is after
+	 * its destruction: the number may name another QP by now. This one is in RESET.
+	 */
+	if (qp->gone)
+		return 0;
+	sirdma_qpctx_get(dev, &ctx);
+	err = sirdma_cqp_upload_ctx(&dev->hw, qp->ibqp.qp_num, ctx.pa);
+	if (!err)
+		sirdma_query_fill(qp, ctx.va, attr);
+	sirdma_qpctx_put(dev, &ctx);
+	return err;
+}
+
 int sirdma_query_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask,
 		    struct ib_qp_init_attr *init)
 {
 	struct sirdma_dev *dev = to_sdev(ibqp->device);
 	struct sirdma_qp *qp = to_sqp(ibqp);
-	struct sirdma_qpctx ctx;
 	int err;
 
 	memset(attr, 0, sizeof(*attr));
 	memset(init, 0, sizeof(*init));
 
 	mutex_lock(&qp->lock);
-	sirdma_qpctx_get(dev, &ctx);
-	err = sirdma_cqp_upload_ctx(&dev->hw, ibqp->qp_num, ctx.pa);
-	if (!err)
-		sirdma_query_fill(qp, ctx.va, attr);
-	sirdma_qpctx_put(dev, &ctx);
+	err = sirdma_query_locked(dev, qp, attr);
 	mutex_unlock(&qp->lock);
 	if (err)
 		return err;
