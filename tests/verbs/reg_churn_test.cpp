@@ -196,6 +196,9 @@ TEST_P(DeregUnderTraffic, RemoteAccessEnds)
 	constexpr size_t length = 1 << 20;
 	constexpr uint64_t secret = 0x5ec2e7;
 	const ibv_wr_opcode op = GetParam();
+	// rdma_rxe says nothing when the region goes in the middle of its answer to a READ (no packet to answer to is at
+	// hand in its do_complete()).
+	const bool may_be_silent = op == IBV_WR_RDMA_READ && peer().is_rxe();
 
 	for (uint64_t round = 0; round < 8 && !HasFailure(); round++) {
 		SCOPED_TRACE(testing::Message() << "round " << round);
@@ -212,7 +215,9 @@ TEST_P(DeregUnderTraffic, RemoteAccessEnds)
 		EXPECT_TRUE(await_condition([&] { return traffic.completed() >= round; }));
 		ASSERT_EQ(destroy(target.mr), 0);
 		target.fill(secret);
-		EXPECT_EQ(traffic.outcome(), IBV_WC_REM_ACCESS_ERR);
+		const std::optional<ibv_wc_status> outcome = traffic.outcome();
+		if (!may_be_silent || outcome != IBV_WC_RETRY_EXC_ERR)
+			EXPECT_EQ(outcome, IBV_WC_REM_ACCESS_ERR);
 		EXPECT_TRUE(has_pattern(target.memory.bytes(), secret)) << "written afterwards";
 		for (size_t at = 0; op == IBV_WR_RDMA_READ && at < length; at += page)
 			EXPECT_TRUE(find_mismatch(local.bytes(at, 64), secret, at)) << "read "
