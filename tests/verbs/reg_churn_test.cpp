@@ -216,8 +216,9 @@ TEST_P(DeregUnderTraffic, RemoteAccessEnds)
 		ASSERT_EQ(destroy(target.mr), 0);
 		target.fill(secret);
 		const std::optional<ibv_wc_status> outcome = traffic.outcome();
-		if (!may_be_silent || outcome != IBV_WC_RETRY_EXC_ERR)
+		if (!may_be_silent || outcome != IBV_WC_RETRY_EXC_ERR) {
 			EXPECT_EQ(outcome, IBV_WC_REM_ACCESS_ERR);
+		}
 		EXPECT_TRUE(has_pattern(target.memory.bytes(), secret)) << "written afterwards";
 		for (size_t at = 0; op == IBV_WR_RDMA_READ && at < length; at += page)
 			EXPECT_TRUE(find_mismatch(local.bytes(at, 64), secret, at)) << "read "
