@@ -40,7 +40,7 @@ public:
 		context = ibv_open_device(device->verbs());
 		pd = ibv_alloc_pd(context);
 		if (events)
-			channel = CompletionChannel::create(context)->base();
+			channel = create_comp_channel(context);
 		cq = ibv_create_cq(context, 2 * depth, nullptr, channel, 0);
 		mr = ibv_reg_mr(pd, buffer.data(), buffer.size(),
 				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
@@ -67,7 +67,7 @@ public:
 		EXPECT_EQ(ibv_dereg_mr(mr), 0);
 		EXPECT_EQ(ibv_dealloc_pd(pd), 0);
 		if (channel) {
-			EXPECT_EQ(CompletionChannel::destroy(channel), 0);
+			EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
 		}
 		EXPECT_EQ(ibv_close_device(context), 0);
 	}

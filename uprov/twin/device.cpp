@@ -71,7 +71,7 @@ int twin_req_notify_cq(ibv_cq *cq, int solicited_only) noexcept
 void twin_cq_event(ibv_cq *cq) noexcept
 {
 	cq_event(cq);
-	CompletionChannel::of(cq->channel).taken();
+	Device::of(cq->context).driver->cq_event_taken(cq->handle);
 }
 
 void twin_async_event(ibv_context *context, ibv_async_event *) noexcept

@@ -391,6 +391,41 @@ int Driver::dereg_mr(uint32_t stag) noexcept
 
 /* Completion queues */
 
+void Driver::add_cq(std::unique_ptr<DriverCq> cq)
+{
+	std::lock_guard hold(objects_lock_);
+
+	if (cq->file) {
+		DriverChannel &channel =
+			channels_.try_emplace(cq->file, cq->file->fd).first->second;
+
+		++channel.users;
+		cq->channel = &channel.events;
+	}
+	cqs_[cq->id] = std::move(cq);
+}
+
+/* No event finds it any more, and what the application has not read is taken back. */
+std::unique_ptr<DriverCq> Driver::remove_cq(uint32_t id) noexcept
+{
+	std::lock_guard hold(objects_lock_);
+	auto node = cqs_.extract(id);
+
+	if (node.empty())
+		return nullptr;
+	std::unique_ptr<DriverCq> cq = std::move(node.mapped());
+
+	cq->async->retract(cq->cq);
+	if (cq->channel) {
+		const auto channel = channels_.find(cq->file);
+
+		cq->channel->retract(cq->cq);
+		if (!--channel->second.users)
+			channels_.erase(channel);
+	}
+	return cq;
+}
+
 int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *channel,
 		      const void *ring, const void *shadow, uint32_t entries)
 {
@@ -406,22 +441,16 @@ int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *chan
 		return ENOMEM;
 	cq->id = id;
 	cq->cq = ibcq;
-	cq->channel = channel ? &CompletionChannel::of(channel) : nullptr;
+	cq->file = channel;
 	cq->async = async(context);
-	{
-		std::lock_guard hold(objects_lock_);
-		cqs_[id] = std::move(cq);
-	}
+	add_cq(std::move(cq));
 	params.cq_id = id;
 	params.entries = entries;
 	params.ctx = uint64_t{id} << 1;
 	params.pa = dma(ring);
 	params.shadow_pa = dma(shadow);
 	if (const int err = sirdma_cqp_create_cq(&hw_, &params)) {
-		{
-			std::lock_guard hold(objects_lock_);
-			cqs_.erase(id);
-		}
+		remove_cq(id);
 		sirdma_idpool_put(&hw_.cq_ids, id);
 		return -err;
 	}
@@ -432,26 +461,27 @@ int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *chan
 int Driver::destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept
 {
 	Settle settle(nic_);
-	std::unique_ptr<DriverCq> cq;
 
 	if (const int err = sirdma_cqp_destroy_cq(&hw_, id))
 		return -err;
-	{
-		std::lock_guard hold(objects_lock_);
-		auto node = cqs_.extract(id);
 
-		if (node.empty())
-			return EINVAL;
-		cq = std::move(node.mapped());
-	}
-	/* No event finds it any more. */
-	if (cq->channel)
-		cq->channel->retract(cq->cq);
-	cq->async->retract(cq->cq);
+	const std::unique_ptr<DriverCq> cq = remove_cq(id);
+
+	if (!cq)
+		return EINVAL;
 	comp = cq->comp_reported;
 	async = cq->async_reported;
 	sirdma_idpool_put(&hw_.cq_ids, id);
 	return 0;
+}
+
+void Driver::cq_event_taken(uint32_t id) noexcept
+{
+	std::lock_guard hold(objects_lock_);
+	const auto it = cqs_.find(id);
+
+	if (it != cqs_.end() && it->second->channel)
+		it->second->channel->taken();
 }
 
 /* Events */

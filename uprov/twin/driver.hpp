@@ -22,10 +22,18 @@ struct DriverPd {
 	uint32_t users = 0; /* regions and queue pairs */
 };
 
+struct DriverChannel {
+	explicit DriverChannel(int fd) noexcept : events(fd) {}
+
+	CompletionChannel events;
+	uint32_t users = 0; /* completion queues */
+};
+
 struct DriverCq {
 	uint32_t id = 0;
 	ibv_cq *cq = nullptr;
-	CompletionChannel *channel = nullptr;
+	ibv_comp_channel *file = nullptr;
+	CompletionChannel *channel = nullptr; /* its events, while there is one */
 	AsyncQueue *async = nullptr;
 	uint32_t comp_reported = 0; /* under the channel's lock */
 	uint32_t async_reported = 0; /* under the async queue's lock */
@@ -89,6 +97,8 @@ public:
 
 	int create_cq(ibv_context *context, ibv_cq *cq, ibv_comp_channel *channel, const void *ring,
 		      const void *shadow, uint32_t entries);
+	/* The application read an event of it. */
+	void cq_event_taken(uint32_t id) noexcept;
 	/* @cq's events are counted in comp and async. */
 	int destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept;
 
@@ -103,6 +113,8 @@ private:
 
 	explicit Driver(Adapter &nic) noexcept : nic_(nic) {}
 	int start() noexcept;
+	void add_cq(std::unique_ptr<DriverCq> cq);
+	std::unique_ptr<DriverCq> remove_cq(uint32_t id) noexcept;
 	DriverQp *find_qp(uint32_t qpn) noexcept;
 	int check_modify(Modify &m) noexcept;
 	int check_path(Modify &m) noexcept;
@@ -119,6 +131,7 @@ private:
 	std::unordered_map<ibv_context *, std::unique_ptr<AsyncQueue>> contexts_;
 	std::unordered_map<uint32_t, DriverPd> pds_;
 	std::unordered_map<uint32_t, uint32_t> mrs_; /* stag to protection domain */
+	std::unordered_map<ibv_comp_channel *, DriverChannel> channels_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverCq>> cqs_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverQp>> qps_;
 };

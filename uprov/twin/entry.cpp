@@ -108,13 +108,6 @@ int query_pkey(ibv_context *, uint8_t port_num, int index, __be16 *pkey)
 	return 0;
 }
 
-ibv_comp_channel *create_comp_channel(ibv_context *context)
-{
-	CompletionChannel *channel = CompletionChannel::create(context);
-
-	return channel ? channel->base() : nullptr;
-}
-
 constexpr sirdma_twin_ops ops = {
 	.get_device_list = get_device_list,
 	.owns_device = owns_device,
@@ -124,7 +117,6 @@ constexpr sirdma_twin_ops ops = {
 	.query_gid_table = query_gid_table,
 	.query_pkey = query_pkey,
 	.create_comp_channel = create_comp_channel,
-	.destroy_comp_channel = CompletionChannel::destroy,
 };
 
 } // namespace

@@ -22,7 +22,6 @@ struct sirdma_twin_ops {
 				   uint32_t flags, size_t entry_size);
 	int (*query_pkey)(ibv_context *context, uint8_t port_num, int index, __be16 *pkey);
 	ibv_comp_channel *(*create_comp_channel)(ibv_context *context);
-	int (*destroy_comp_channel)(ibv_comp_channel *channel);
 };
 
 extern "C" const sirdma_twin_ops *sirdma_twin_entry(void);

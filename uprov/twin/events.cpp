@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <new>
+#include <cstdlib>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -16,39 +16,24 @@ namespace sirdma::twin
 /* Reading an event counter gives its value: with one event in it, that event. */
 static_assert(sizeof(ib_uverbs_comp_event_desc) == sizeof(eventfd_t));
 
-CompletionChannel *CompletionChannel::create(ibv_context *context) noexcept
+ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept
 {
-	auto *channel = new (std::nothrow) CompletionChannel;
+	auto *channel = static_cast<ibv_comp_channel *>(calloc(1, sizeof(ibv_comp_channel)));
 
 	if (!channel) {
 		errno = ENOMEM;
 		return nullptr;
 	}
-	channel->base_.fd = eventfd(0, EFD_CLOEXEC);
-	if (channel->base_.fd < 0) {
+	channel->context = context;
+	channel->fd = eventfd(0, EFD_CLOEXEC);
+	if (channel->fd < 0) {
 		const int err = errno;
 
-		delete channel;
+		free(channel);
 		errno = err;
 		return nullptr;
 	}
-	channel->base_.context = context;
 	return channel;
-}
-
-int CompletionChannel::destroy(ibv_comp_channel *base) noexcept
-{
-	CompletionChannel *channel = &of(base);
-	bool busy;
-
-	pthread_mutex_lock(&base->context->mutex);
-	busy = base->refcnt != 0;
-	pthread_mutex_unlock(&base->context->mutex);
-	if (busy)
-		return EBUSY;
-	close(base->fd);
-	delete channel;
-	return 0;
 }
 
 /* lock_ held. */
@@ -61,7 +46,7 @@ void CompletionChannel::advance() noexcept
 	current_ = waiting_.front();
 	waiting_.pop_front();
 	++*current_.reported;
-	eventfd_write(base_.fd, reinterpret_cast<uintptr_t>(current_.cq));
+	eventfd_write(fd_, reinterpret_cast<uintptr_t>(current_.cq));
 }
 
 void CompletionChannel::post(ibv_cq *cq, uint32_t *reported)
@@ -87,7 +72,7 @@ void CompletionChannel::retract(ibv_cq *cq) noexcept
 	const iovec piece = {.iov_base = &value, .iov_len = sizeof(value)};
 
 	std::erase_if(waiting_, [cq](const Event &event) { return event.cq == cq; });
-	if (current_.cq != cq || preadv2(base_.fd, &piece, 1, -1, RWF_NOWAIT) < 0)
+	if (current_.cq != cq || preadv2(fd_, &piece, 1, -1, RWF_NOWAIT) < 0)
 		return;
 	--*current_.reported;
 	advance();

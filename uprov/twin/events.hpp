@@ -17,20 +17,17 @@
 namespace sirdma::twin
 {
 
-/* A completion channel. The library knows only the first member. */
+/*
+ * A completion channel as the library makes them, which destroys it, over a file of
+ * ours (see also preload_write.cpp). Null with errno.
+ */
+ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept;
+
+/* The events of a completion channel. */
 class CompletionChannel {
 public:
-	/* Null with errno. */
-	static CompletionChannel *create(ibv_context *context) noexcept;
-	/* 0, or EBUSY under a CQ. */
-	static int destroy(ibv_comp_channel *channel) noexcept;
-
-	static CompletionChannel &of(ibv_comp_channel *channel) noexcept
-	{
-		return *reinterpret_cast<CompletionChannel *>(channel);
-	}
-
-	ibv_comp_channel *base() noexcept { return &base_; }
+	/* @fd: the channel's, which outlives this. */
+	explicit CompletionChannel(int fd) noexcept : fd_(fd) {}
 
 	void post(ibv_cq *cq, uint32_t *reported);
 	/* The application read the event. */
@@ -44,10 +41,9 @@ private:
 		uint32_t *reported = nullptr;
 	};
 
-	CompletionChannel() = default;
 	void advance() noexcept;
 
-	ibv_comp_channel base_{};
+	const int fd_;
 	std::mutex lock_; /* protects what follows and the counts of the events */
 	Event current_; /* in the file, or read and not yet told */
 	std::deque<Event> waiting_;

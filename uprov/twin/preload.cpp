@@ -183,16 +183,6 @@ EXPORT ibv_comp_channel *ibv_create_comp_channel(ibv_context *context)
 	return next ? next(context) : nullptr;
 }
 
-EXPORT int ibv_destroy_comp_channel(ibv_comp_channel *channel)
-{
-	if (ours(channel->context))
-		return twin()->destroy_comp_channel(channel);
-
-	auto *next = real<decltype(ibv_destroy_comp_channel)>("ibv_destroy_comp_channel");
-
-	return next ? next(channel) : ENOSYS;
-}
-
 /* Nothing is pinned that a child's writes or ours could part from the device. */
 EXPORT ibv_fork_status ibv_is_fork_initialized(void)
 {
