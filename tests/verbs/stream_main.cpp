@@ -202,6 +202,7 @@ void run(const Settings &settings, std::vector<std::unique_ptr<Lane>> &lanes)
 {
 	const Clock::time_point start = Clock::now();
 	Clock::time_point moved = start, told = start;
+	double pause = 0;
 
 	for (const auto &lane : lanes)
 		lane->start();
@@ -214,9 +215,10 @@ void run(const Settings &settings, std::vector<std::unique_ptr<Lane>> &lanes)
 				lane->finish();
 			any |= lane->progress();
 		}
-		if (any)
+		if (any) {
+			pause = std::max(pause, since(moved));
 			moved = Clock::now();
-		else if (since(moved) > settings.stall)
+		} else if (since(moved) > settings.stall)
 			die("no progress for " + std::to_string(settings.stall) + " s, after " +
 			    std::to_string(total(lanes).rounds) + " rounds");
 		else
@@ -231,10 +233,10 @@ void run(const Settings &settings, std::vector<std::unique_ptr<Lane>> &lanes)
 	const double elapsed = since(start);
 	const Totals sum = total(lanes);
 	std::printf("verbs_stream: OK %.1f MB in %.2f s, %.1f MB/s, %llu messages in %llu rounds, "
-		    "every byte checked, seed %llu\n",
+		    "every byte checked, longest pause %.1f ms, seed %llu\n",
 		    sum.bytes / 1e6, elapsed, sum.bytes / 1e6 / elapsed,
 		    static_cast<unsigned long long>(sum.messages),
-		    static_cast<unsigned long long>(sum.rounds),
+		    static_cast<unsigned long long>(sum.rounds), pause * 1e3,
 		    static_cast<unsigned long long>(settings.seed));
 }
 
