@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Two processes: the child serves, the parent uses and at last kills it. */
 #include <csignal>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,6 +72,68 @@ TEST(TwinProcesses, ServeEachOtherUntilOneIsKilled)
 	ASSERT_EQ(node.post(IBV_WR_RDMA_WRITE, 0, 4096, &peer), 0);
 	EXPECT_EQ(node.poll().status, IBV_WC_RETRY_EXC_ERR);
 	close(ends[0]);
+}
+
+/*
+ * What a forked child does with its parent's objects, as the destructors of a program that ends
+ * do, is lost: it reaches neither the wire nor the parent.
+ */
+TEST(TwinProcesses, LoseWhatAForkedChildDoesWithTheirObjects)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	for (const LinkKind link : {LinkKind::udp, LinkKind::shm}) {
+		Config config;
+
+		config.link = link;
+
+		auto a = std::make_unique<Node>(config);
+		Node b(config);
+		const Address to = b.address();
+		int status = -1;
+
+		a->connect(to, 15);
+		b.connect(a->address(), 15);
+		a->fill(3);
+		b.fill(4);
+		ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 0, 70000, &to, 0), 0);
+		ASSERT_EQ(a->poll().status, IBV_WC_SUCCESS);
+
+		const pid_t child = fork();
+
+		ASSERT_GE(child, 0);
+		if (!child) {
+			ibv_wc wc;
+
+			/* A file in the place of one the device had. */
+			const int other = memfd_create("other", 0);
+
+			a->fill(9);
+			bool lost = !a->post(IBV_WR_RDMA_WRITE, 0, 70000, &to, 0) &&
+				    !a->post_recv(0, 10);
+
+			for (int i = 0; i < 100000 && lost; ++i)
+				lost = ibv_poll_cq(a->cq, 1, &wc) == 0;
+			lost &= !ibv_req_notify_cq(a->cq, 0);
+			/* The device is of the process, and so never destroyed in a child. */
+			(void)a->device.release();
+			a.reset();
+			_exit(!(lost && lseek(other, 0, SEEK_END) == 0) || HasFailure());
+		}
+		waitpid(child, &status, 0);
+		EXPECT_EQ(status, 0);
+		EXPECT_EQ(memcmp(a->buffer.data(), b.buffer.data(), 70000), 0) << "the child wrote";
+
+		a->fill(5);
+		ASSERT_EQ(a->post(IBV_WR_RDMA_WRITE, 0, 70000, &to, 0), 0);
+		EXPECT_EQ(a->poll().status, IBV_WC_SUCCESS);
+		EXPECT_EQ(memcmp(a->buffer.data(), b.buffer.data(), 70000), 0);
+		ASSERT_EQ(a->post_recv(0, 64), 0);
+		ASSERT_EQ(b.post(IBV_WR_SEND, 100, 64), 0);
+		EXPECT_EQ(a->poll().status, IBV_WC_SUCCESS);
+		EXPECT_EQ(b.poll().status, IBV_WC_SUCCESS);
+	}
 }
 
 /* A parent's device is not its child's: opened there, it is one of the child's own. */

@@ -14,6 +14,8 @@
 #include <infiniband/verbs.h>
 #include <rdma/ib_user_verbs.h>
 
+#include "fd.hpp"
+
 namespace sirdma::twin
 {
 
@@ -44,6 +46,7 @@ private:
 	void advance() noexcept;
 
 	const int fd_;
+	const Generation generation_;
 	std::mutex lock_; /* protects what follows and the counts of the events */
 	Event current_; /* in the file, or read and not yet told */
 	std::deque<Event> waiting_;
@@ -76,6 +79,7 @@ private:
 
 	const int reader_;
 	const int writer_;
+	const Generation generation_;
 	std::mutex lock_; /* protects what follows and the counts of the events */
 	Event current_;
 	std::deque<Event> waiting_;

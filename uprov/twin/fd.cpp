@@ -21,8 +21,11 @@ constexpr unsigned word_bits = 64;
 std::atomic<uint64_t> open_fds[fds_max / word_bits];
 std::atomic<unsigned> words_used;
 
+std::atomic<unsigned> forks;
+
 void close_in_child() noexcept
 {
+	++forks;
 	for (unsigned i = 0; i < words_used; ++i)
 		for (uint64_t bits = open_fds[i].exchange(0); bits; bits &= bits - 1)
 			close(static_cast<int>(i * word_bits) + std::countr_zero(bits));
@@ -46,6 +49,11 @@ void Fd::note(int fd, bool open) noexcept
 	for (unsigned used = words_used; used <= word;)
 		if (words_used.compare_exchange_weak(used, word + 1))
 			break;
+}
+
+unsigned Fd::generation() noexcept
+{
+	return forks.load(std::memory_order_relaxed);
 }
 
 void Fd::reset() noexcept

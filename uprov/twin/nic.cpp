@@ -165,6 +165,8 @@ u32 Nic::transmit(const snic_burst &burst) noexcept
 {
 	u32 sent = burst.npkts;
 
+	if (generation_.inherited()) [[unlikely]]
+		return sent;
 	if (kind_ != LinkKind::udp && neighbours_->transmit(burst, sent)) {
 		if (pcap_) [[unlikely]]
 			sender_->record(burst, scratch());
@@ -338,6 +340,8 @@ bool Nic::serve(bool all) noexcept
 
 void Nic::poll() noexcept
 {
+	if (generation_.inherited()) [[unlikely]]
+		return;
 	polls_.fetch_add(1, std::memory_order_relaxed);
 	polls_since_arm_.fetch_add(1, std::memory_order_relaxed);
 
@@ -367,6 +371,8 @@ void Nic::wake() noexcept
 {
 	const uint64_t one = 1;
 
+	if (generation_.inherited())
+		return;
 	if (write(wake_fd_.get(), &one, sizeof(one)) < 0)
 		return; /* full: it is awake */
 }

@@ -58,6 +58,7 @@ private:
 	u32 transmit(const snic_burst &burst) noexcept override;
 	snic_burst *burst() noexcept override;
 
+	const Generation generation_;
 	LinkKind kind_{};
 	std::unique_ptr<PcapWriter> pcap_;
 	std::unique_ptr<Neighbours> neighbours_;
