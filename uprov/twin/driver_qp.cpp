@@ -17,6 +17,7 @@ namespace sirdma::twin
 namespace
 {
 
+constexpr uint8_t default_hop_limit = 64;
 constexpr uint32_t standard_mask = (IBV_QP_DEST_QPN << 1) - 1;
 constexpr unsigned access_supported = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
 				      IBV_ACCESS_REMOTE_WRITE;
@@ -210,7 +211,8 @@ int Driver::check_path(Modify &m) noexcept
 	memcpy(m.core.dst_ip.b, ah.grh.dgid.raw, sizeof(m.core.dst_ip.b));
 	m.core.flow_label = ah.grh.flow_label;
 	m.core.udp_sport = sirdma_udp_sport(ah.grh.flow_label, m.qp.id, dest);
-	m.core.hop_limit = ah.grh.hop_limit;
+	/* Chosen by the route, as the kernel does it for RoCE: 0 is not one of an IP packet. */
+	m.core.hop_limit = ah.grh.hop_limit ? ah.grh.hop_limit : default_hop_limit;
 	m.core.traffic_class = ah.grh.traffic_class;
 	m.core.vlan_prio = ah.sl;
 	if (sirdma_qp_check_attr(&m.core, IBV_QP_AV, hw_.caps.max_ord, hw_.caps.max_ird, &bad))
