@@ -208,6 +208,7 @@ bool Adapter::pending() noexcept
 void Adapter::settle() noexcept
 {
 	run_deferred();
+	flush();
 	interrupt();
 }
 

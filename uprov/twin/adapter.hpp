@@ -53,6 +53,8 @@ protected:
 
 	/* Send from the front; how many packets were. Who sends less calls snic_tx_resume() later. */
 	virtual u32 transmit(const snic_burst &burst) noexcept = 0;
+	/* A call into the model is over: what transmit() kept back for it leaves. */
+	virtual void flush() noexcept {}
 	/* Buffer of this thread. */
 	virtual snic_burst *burst() noexcept = 0;
 

@@ -206,8 +206,36 @@ TxScratch &Nic::scratch() noexcept
 void Nic::run_qp(u32 qpn) noexcept
 {
 	snic_qp_run(dev_, qpn);
-	settle();
+	run_deferred();
+	flush_acks();
+	interrupt();
 	wake_for_timers();
+}
+
+void Nic::flush() noexcept
+{
+	if (sender_->holding())
+		sender_->flush(true, scratch());
+}
+
+/* Patience needs a helper that looks after it. */
+void Nic::flush_acks() noexcept
+{
+	if (!sender_->holding())
+		return;
+	if (leaves_alone_.load())
+		sender_->flush(false, scratch());
+	/* Partner: help(), which looks for what is held after it said that it sleeps. */
+	smp_mb();
+	if (!leaves_alone_.load())
+		flush();
+}
+
+/* Something is put off that the next call does, or the helper. */
+bool Nic::owes() noexcept
+{
+	smp_mb();
+	return pending() || sender_->holding();
 }
 
 u64 Nic::stat(sirdma_stat id) noexcept
@@ -313,8 +341,10 @@ bool Nic::serve(bool all) noexcept
 	u32 qpn;
 
 	run_deferred();
+	/* From the call before. */
+	flush_acks();
 	if (rx_lock_.try_lock()) {
-		polled_ = !all;
+		polled_ = !all && leaves_alone_.load();
 
 		const u32 got = receive(all);
 		const bool look = all || !(++rounds_to_clock_ % clock_seldom);
@@ -332,8 +362,10 @@ bool Nic::serve(bool all) noexcept
 	}
 	for (u32 stalled = stalled_.count.load(); stalled && pop(stalled_, qpn); --stalled)
 		snic_tx_resume(dev_, qpn);
-	if (all)
+	if (all || !leaves_alone_.load()) {
 		run_deferred();
+		flush();
+	}
 	interrupt();
 	return more || pending();
 }
@@ -355,6 +387,8 @@ void Nic::poll() noexcept
 	 */
 	if (rounds_.load(std::memory_order_relaxed) != before)
 		idle_polls_.store(0, std::memory_order_relaxed);
+	else if (sender_->holding())
+		sender_->pass(scratch());
 	else if (idle_polls_.fetch_add(1, std::memory_order_relaxed) >= polls_before_yield)
 		sched_yield();
 }
@@ -362,6 +396,7 @@ void Nic::poll() noexcept
 void Nic::expect_event() noexcept
 {
 	polls_since_arm_.store(0);
+	flush();
 	/* Partner: help(), which says that it looks away before it looks at the count again. */
 	if (leaves_alone_.load())
 		wake();
@@ -465,7 +500,7 @@ void Nic::help() noexcept
 
 		if (alone)
 			wait = std::min(wait, check_ns);
-		else if (pending() || !fall_asleep())
+		else if (owes() || !fall_asleep())
 			wait = 0;
 		if (wait != never) {
 			u64 expected = never;

@@ -46,6 +46,8 @@ private:
 	bool fall_asleep() noexcept;
 	void wake_up() noexcept;
 	bool serve(bool all) noexcept;
+	void flush_acks() noexcept;
+	bool owes() noexcept;
 	u32 receive(bool all) noexcept;
 	void deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
 		     bool more) noexcept;
@@ -55,6 +57,7 @@ private:
 	void wake() noexcept;
 	TxScratch &scratch() noexcept;
 	void wake_for_timers() noexcept;
+	void flush() noexcept override;
 	u32 transmit(const snic_burst &burst) noexcept override;
 	snic_burst *burst() noexcept override;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "udp_link.hpp"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
@@ -19,6 +20,8 @@ namespace
 constexpr int buffer_bytes = 8 << 20;
 /* Below the largest datagram by more than the headers. */
 constexpr size_t run_bytes_max = 65000;
+/* Calls in a row that found a datagram, after which more than one is expected. */
+constexpr u32 stream = 2;
 
 void set_option(int fd, int level, int name, int value) noexcept
 {
@@ -111,73 +114,107 @@ std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *
 	return std::unique_ptr<UdpSender>(new UdpSender(std::move(fd), addr, port, pcap));
 }
 
-/* Lay the packets out back to back and cut them into runs; how many runs. */
-u32 UdpSender::build(const snic_burst &burst, TxScratch &s, const Path &path) noexcept
-{
-	const bool segments = segments_.load(std::memory_order_relaxed);
-	uint8_t *at = s.bytes;
-	snic_seg_iter payload;
+/* Packets back to back, in runs the kernel segments. */
+struct UdpSender::Layout {
+	uint8_t *at;
+	const bool segments;
 	size_t segment = 0, last = 0;
-	u32 runs = 0, in_run = 0;
+	u32 packets = 0, runs = 0, in_run = 0;
 
-	snic_seg_iter_init(&payload, &burst);
-	for (u32 i = 0; i < burst.npkts; ++i) {
-		const snic_tx_pkt &pkt = burst.pkts[i];
-		const size_t body = pkt.hdr_len + pkt.payload_len;
-		const size_t len = body + pkt.pad + SIRDMA_ICRC_LEN;
-
-		/* Segments are of one size, but for a shorter last one. */
-		const bool joins = segments && runs && last == segment && len <= segment &&
-				   in_run < max_segments &&
-				   s.pieces[runs - 1].iov_len + len <= run_bytes_max;
-
-		if (!joins) {
-			segment = len;
-			in_run = 0;
-			s.first[runs] = i;
-			s.pieces[runs++] = {.iov_base = at, .iov_len = 0};
-		}
-
-		u32 crc = icrc_begin(path, static_cast<uint16_t>(in_run), len, pkt.hdr);
-
-		memcpy(at, pkt.hdr, pkt.hdr_len);
-		crc = snic_icrc_update(crc, pkt.hdr + sizeof(sirdma_bth),
-				       static_cast<u32>(pkt.hdr_len - sizeof(sirdma_bth)));
-		crc = copy_payload(payload, at + pkt.hdr_len, pkt.payload_len, crc);
-		memset(at + body, 0, pkt.pad);
-		crc = snic_icrc_final(snic_icrc_update(crc, at + body, pkt.pad));
-		memcpy(at + body + pkt.pad, &crc, sizeof(crc));
-		if (pcap_)
-			pcap_->write(path, static_cast<uint16_t>(in_run), at, len);
-		s.pieces[runs - 1].iov_len += len;
-		last = len;
-		++in_run;
-		at += len;
-
-		msghdr &m = s.messages[runs - 1].msg_hdr;
-
-		m = {};
-		m.msg_iov = &s.pieces[runs - 1];
-		m.msg_iovlen = 1;
-		if (in_run > 1)
-			ask_for_segments(m, s.control[runs - 1], segment);
+	/* Segments are of one size, but for a shorter last one. */
+	bool joins(const TxScratch &s, size_t len) const noexcept
+	{
+		return segments && runs && last == segment && len <= segment &&
+		       in_run < max_segments && s.pieces[runs - 1].iov_len + len <= run_bytes_max;
 	}
-	s.first[runs] = burst.npkts;
-	return runs;
+};
+
+void UdpSender::put(Layout &to, TxScratch &s, const Path &path, const snic_tx_pkt &pkt,
+		    snic_seg_iter &payload) noexcept
+{
+	const size_t body = pkt.hdr_len + pkt.payload_len;
+	const size_t len = body + pkt.pad + SIRDMA_ICRC_LEN;
+
+	if (!to.joins(s, len)) {
+		to.segment = len;
+		to.in_run = 0;
+		s.first[to.runs] = to.packets;
+		s.pieces[to.runs++] = {.iov_base = to.at, .iov_len = 0};
+	}
+
+	const uint16_t id = static_cast<uint16_t>(to.in_run);
+	u32 crc = icrc_begin(path, id, len, pkt.hdr);
+
+	memcpy(to.at, pkt.hdr, pkt.hdr_len);
+	crc = snic_icrc_update(crc, pkt.hdr + sizeof(sirdma_bth),
+			       static_cast<u32>(pkt.hdr_len - sizeof(sirdma_bth)));
+	crc = copy_payload(payload, to.at + pkt.hdr_len, pkt.payload_len, crc);
+	memset(to.at + body, 0, pkt.pad);
+	crc = snic_icrc_final(snic_icrc_update(crc, to.at + body, pkt.pad));
+	memcpy(to.at + body + pkt.pad, &crc, sizeof(crc));
+	if (pcap_)
+		pcap_->write(path, id, to.at, len);
+	s.pieces[to.runs - 1].iov_len += len;
+	to.last = len;
+	to.at += len;
+	++to.packets;
+
+	msghdr &m = s.messages[to.runs - 1].msg_hdr;
+
+	if (!to.in_run++) {
+		m = {};
+		m.msg_iov = &s.pieces[to.runs - 1];
+		m.msg_iovlen = 1;
+	} else if (to.in_run == 2) {
+		ask_for_segments(m, s.control[to.runs - 1], to.segment);
+	}
 }
 
-/* How many messages need not be sent again. */
-u32 UdpSender::send(TxScratch &s, u32 runs) noexcept
+/* Lay out the packets, and @rider behind them if there is one; how many runs. */
+u32 UdpSender::build(const snic_burst &burst, const snic_tx_pkt *rider, TxScratch &s,
+		     const Path &path) noexcept
 {
-	u32 done = 0;
+	Layout layout{.at = s.bytes, .segments = segments_.load(std::memory_order_relaxed)};
+	snic_seg_iter payload;
 
+	snic_seg_iter_init(&payload, &burst);
+	for (u32 i = 0; i < burst.npkts; ++i)
+		put(layout, s, path, burst.pkts[i], payload);
+	if (rider)
+		put(layout, s, path, *rider, payload);
+	s.first[layout.runs] = layout.packets;
+	return layout.runs;
+}
+
+/* As many as go in one system call; false with errno. */
+bool UdpSender::send_some(mmsghdr *messages, u32 count, u32 &sent) noexcept
+{
+	order_by_wire();
+	if (count == 1) {
+		sent = 1;
+		return sendmsg(fd_.get(), &messages->msg_hdr, 0) >= 0;
+	}
+
+	const int n = sendmmsg(fd_.get(), messages, count, 0);
+
+	sent = n > 0 ? static_cast<u32>(n) : 0;
+	return n > 0;
+}
+
+/* How many packets need not be sent again. */
+u32 UdpSender::send(TxScratch &s, const IpAddress &dst, u32 runs) noexcept
+{
+	sockaddr_storage to;
+	const socklen_t to_len = dst.to_socket(SIRDMA_ROCE_UDP_PORT, to);
+	u32 done = 0, n;
+
+	for (u32 i = 0; i < runs; ++i) {
+		s.messages[i].msg_hdr.msg_name = &to;
+		s.messages[i].msg_hdr.msg_namelen = to_len;
+	}
 	while (done < runs) {
-		order_by_wire();
-
-		const int n = sendmmsg(fd_.get(), s.messages + done, runs - done, 0);
-
-		if (n > 0) {
-			done += static_cast<u32>(n);
+		if (send_some(s.messages + done, runs - done, n)) {
+			done += n;
 			continue;
 		}
 		if (errno == EINTR)
@@ -189,36 +226,71 @@ u32 UdpSender::send(TxScratch &s, u32 runs) noexcept
 			segments_.store(false, std::memory_order_relaxed);
 		++done;
 	}
-	return done;
+	return s.first[done];
 }
 
 void UdpSender::record(const snic_burst &burst, TxScratch &s) noexcept
 {
-	build(burst, s,
+	build(burst, nullptr, s,
 	      {.src = addr_,
 	       .dst = IpAddress(burst.flow->dst_ip),
 	       .sport = SIRDMA_ROCE_UDP_PORT,
 	       .dport = SIRDMA_ROCE_UDP_PORT});
 }
 
+/* The flow's own source port is for network cards. */
+Path UdpSender::path_to(const IpAddress &dst) const noexcept
+{
+	return {.src = addr_, .dst = dst, .sport = port_, .dport = SIRDMA_ROCE_UDP_PORT};
+}
+
 u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
 {
-	/* The flow's own source port is for network cards. */
-	const Path path = {
-		.src = addr_,
-		.dst = IpAddress(burst.flow->dst_ip, addr_.scope()),
-		.sport = port_,
-		.dport = SIRDMA_ROCE_UDP_PORT,
-	};
-	sockaddr_storage to;
-	const socklen_t to_len = path.dst.to_socket(SIRDMA_ROCE_UDP_PORT, to);
-	const u32 runs = build(burst, s, path);
+	const IpAddress dst(burst.flow->dst_ip, addr_.scope());
+	Ack ack;
 
-	for (u32 i = 0; i < runs; ++i) {
-		s.messages[i].msg_hdr.msg_name = &to;
-		s.messages[i].msg_hdr.msg_namelen = to_len;
+	if (is_plain_ack(burst)) {
+		const Ack owed = {.dst = dst, .qpn = burst.qpn, .pkt = burst.pkts[0]};
+
+		if (hold_.offer(owed, ack))
+			send_ack(ack, s);
+		return 1;
 	}
-	return s.first[send(s, runs)];
+
+	const bool rides = hold_.ride(dst, burst.qpn, ack);
+	const u32 runs = build(burst, rides ? &ack.pkt : nullptr, s, path_to(dst));
+	const u32 sent = send(s, dst, runs);
+
+	if (rides && sent <= burst.npkts)
+		hold_.give_back(ack);
+	return std::min(sent, burst.npkts);
+}
+
+void UdpSender::send_ack(const Ack &ack, TxScratch &s) noexcept
+{
+	Layout layout{.at = s.bytes, .segments = false};
+	snic_seg_iter none{};
+
+	put(layout, s, path_to(ack.dst), ack.pkt, none);
+	s.first[1] = 1;
+	if (!send(s, ack.dst, 1))
+		hold_.give_back(ack);
+}
+
+void UdpSender::flush(bool all, TxScratch &s) noexcept
+{
+	Ack ack;
+
+	if (hold_.flush(all, ack))
+		send_ack(ack, s);
+}
+
+void UdpSender::pass(TxScratch &s) noexcept
+{
+	Ack ack;
+
+	if (hold_.pass(ack))
+		send_ack(ack, s);
 }
 
 std::unique_ptr<UdpReceiver> UdpReceiver::create(const IpAddress &addr)
@@ -242,6 +314,24 @@ std::unique_ptr<UdpReceiver> UdpReceiver::create(const IpAddress &addr)
 UdpReceiver::UdpReceiver(Fd fd, const IpAddress &addr) noexcept
 	: fd_(std::move(fd)), addr_(addr), bytes_(new (std::nothrow) uint8_t[batch * datagram_max])
 {
+	for (u32 i = 0; i < batch; ++i)
+		prepare(i);
+}
+
+/* For the next datagram. */
+void UdpReceiver::prepare(u32 i) noexcept
+{
+	RxSlot &slot = slots_[i];
+	msghdr &m = messages_[i].msg_hdr;
+
+	slot.piece = {.iov_base = bytes_.get() + i * datagram_max, .iov_len = datagram_max};
+	m = {};
+	m.msg_name = &slot.from;
+	m.msg_namelen = sizeof(slot.from);
+	m.msg_iov = &slot.piece;
+	m.msg_iovlen = 1;
+	m.msg_control = slot.control;
+	m.msg_controllen = sizeof(slot.control);
 }
 
 void UdpReceiver::take(DatagramSink &sink, const mmsghdr &message) noexcept
@@ -277,28 +367,35 @@ void UdpReceiver::take(DatagramSink &sink, const mmsghdr &message) noexcept
 	}
 }
 
+/*
+ * A peer that waits for our answer sent one datagram: that is asked for alone, and
+ * nobody asks whether there is another. Where they come one after the other, they
+ * are taken together.
+ */
 u32 UdpReceiver::receive(DatagramSink &sink) noexcept
 {
-	for (u32 i = 0; i < batch; ++i) {
-		RxSlot &slot = slots_[i];
-		msghdr &m = messages_[i].msg_hdr;
+	int n;
 
-		slot.piece = {.iov_base = bytes_.get() + i * datagram_max, .iov_len = datagram_max};
-		m = {};
-		m.msg_name = &slot.from;
-		m.msg_namelen = sizeof(slot.from);
-		m.msg_iov = &slot.piece;
-		m.msg_iovlen = 1;
-		m.msg_control = slot.control;
-		m.msg_controllen = sizeof(slot.control);
+	if (found_ < stream) {
+		const ssize_t len = recvmsg(fd_.get(), &messages_[0].msg_hdr, MSG_DONTWAIT);
+
+		n = len >= 0;
+		messages_[0].msg_len = n ? static_cast<unsigned>(len) : 0;
+	} else {
+		n = recvmmsg(fd_.get(), messages_, batch, MSG_DONTWAIT, nullptr);
 	}
-
-	const int n = recvmmsg(fd_.get(), messages_, batch, MSG_DONTWAIT, nullptr);
-
+	if (n <= 0) {
+		found_ = 0;
+		return 0;
+	}
+	if (found_ < stream)
+		++found_;
 	order_by_wire();
-	for (int i = 0; i < n; ++i)
+	for (int i = 0; i < n; ++i) {
 		take(sink, messages_[i]);
-	return n > 0 ? static_cast<u32>(n) : 0;
+		prepare(static_cast<u32>(i));
+	}
+	return static_cast<u32>(n);
 }
 
 u64 UdpReceiver::overruns() const noexcept

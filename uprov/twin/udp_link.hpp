@@ -10,6 +10,7 @@
 #include <memory>
 #include <sys/socket.h>
 
+#include "ack_hold.hpp"
 #include "address.hpp"
 #include "core.hpp"
 #include "fd.hpp"
@@ -21,12 +22,14 @@ namespace sirdma::twin
 
 /* Where one thread builds a burst. */
 struct TxScratch {
+	static constexpr u32 packets = SNIC_BURST_PKTS + 1; /* an acknowledgement goes with them */
+
 	snic_burst burst; /* the model's */
-	uint8_t bytes[SNIC_BURST_BYTES + SNIC_BURST_PKTS * (SNIC_MAX_HDR + 8)];
-	mmsghdr messages[SNIC_BURST_PKTS];
-	iovec pieces[SNIC_BURST_PKTS];
-	u32 first[SNIC_BURST_PKTS + 1]; /* packet of the burst each message begins with */
-	alignas(cmsghdr) uint8_t control[SNIC_BURST_PKTS][CMSG_SPACE(sizeof(uint16_t))];
+	uint8_t bytes[SNIC_BURST_BYTES + packets * (SNIC_MAX_HDR + 8)];
+	mmsghdr messages[packets];
+	iovec pieces[packets];
+	u32 first[packets + 1]; /* packet of the burst each message begins with */
+	alignas(cmsghdr) uint8_t control[packets][CMSG_SPACE(sizeof(uint16_t))];
 };
 
 /* Takes received datagrams, BTH to ICRC. */
@@ -48,6 +51,15 @@ public:
 
 	/* How many packets the socket took, from the front. */
 	u32 transmit(const snic_burst &burst, TxScratch &scratch) noexcept;
+	/*
+	 * Acknowledgements that transmit() kept leave at the end of the call that made
+	 * them, but for those to a peer that goes on without (@all: these too).
+	 */
+	void flush(bool all, TxScratch &scratch) noexcept;
+	/* A poll found nothing. */
+	void pass(TxScratch &scratch) noexcept;
+	/* Acknowledgements wait. */
+	bool holding() const noexcept { return hold_.any(); }
 	/* Only into the record: it travels another way. */
 	void record(const snic_burst &burst, TxScratch &scratch) noexcept;
 
@@ -57,14 +69,23 @@ private:
 	{
 	}
 
-	u32 build(const snic_burst &burst, TxScratch &scratch, const Path &path) noexcept;
-	u32 send(TxScratch &scratch, u32 runs) noexcept;
+	struct Layout;
+
+	void put(Layout &at, TxScratch &scratch, const Path &path, const snic_tx_pkt &pkt,
+		 snic_seg_iter &payload) noexcept;
+	u32 build(const snic_burst &burst, const snic_tx_pkt *rider, TxScratch &scratch,
+		  const Path &path) noexcept;
+	u32 send(TxScratch &scratch, const IpAddress &dst, u32 runs) noexcept;
+	bool send_some(mmsghdr *messages, u32 count, u32 &sent) noexcept;
+	void send_ack(const Ack &ack, TxScratch &scratch) noexcept;
+	Path path_to(const IpAddress &dst) const noexcept;
 
 	const Fd fd_;
 	const IpAddress addr_;
 	const uint16_t port_;
 	PcapWriter *const pcap_;
 	std::atomic<bool> segments_{true}; /* the kernel segments for us */
+	AckHold hold_;
 };
 
 /* The socket on RoCEv2's port of an address. */
@@ -95,6 +116,7 @@ private:
 	};
 
 	UdpReceiver(Fd fd, const IpAddress &addr) noexcept;
+	void prepare(u32 slot) noexcept;
 	void take(DatagramSink &sink, const mmsghdr &message) noexcept;
 
 	const Fd fd_;
@@ -102,6 +124,7 @@ private:
 	const std::unique_ptr<uint8_t[]> bytes_;
 	RxSlot slots_[batch];
 	mmsghdr messages_[batch];
+	u32 found_ = 0; /* calls in a row that found something */
 };
 
 } // namespace sirdma::twin
