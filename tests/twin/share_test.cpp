@@ -80,6 +80,26 @@ TEST_P(TwinShare, KilledPeersLeaveNothingBehind)
 	}
 }
 
+/* What a poll reported is acknowledged, although the process that polled is no more. */
+TEST_P(TwinShare, AcknowledgesBeforeItEnds)
+{
+	for (int i = 0; i < 10; ++i) {
+		Node node(at(own_address(1), GetParam()));
+		Child peer(at(own_address(0), GetParam()), [](Node &to, const Address &) {
+			EXPECT_EQ(to.post_recv(0, 4096), 0);
+			to.poll();
+			_exit(0);
+		});
+
+		node.connect(peer.address(), 14, 7);
+		peer.connect(node.address());
+		/* It has polled for long enough to be left alone with that. */
+		usleep(4000);
+		ASSERT_EQ(node.post(IBV_WR_SEND, 0, 4096), 0);
+		ASSERT_EQ(node.poll().status, IBV_WC_SUCCESS) << i;
+	}
+}
+
 /* A child of a process with a device must not keep its address or its peers. */
 TEST_P(TwinShare, AForkedChildHoldsNothing)
 {

@@ -67,7 +67,7 @@ void AckHold::hold(const Ack &ack) noexcept
 {
 	ack_ = ack;
 	passes_ = 0;
-	patient_ = trusted_ || !--trial_in_;
+	patient_ = trusted_ || !trial_in_ || !--trial_in_;
 	any_.store(true, std::memory_order_relaxed);
 }
 
@@ -117,11 +117,7 @@ bool AckHold::flush(bool all, Ack &out) noexcept
 		return false;
 	std::lock_guard hold_lock(lock_);
 
-	if (!any() || (patient_ && !all))
-		return false;
-	if (patient_)
-		failed();
-	return release(out);
+	return any() && (all || !patient_) && release(out);
 }
 
 bool AckHold::pass(Ack &out) noexcept

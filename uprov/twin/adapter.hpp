@@ -37,6 +37,11 @@ public:
 	virtual void run_qp(u32 qpn) noexcept = 0;
 	/* A poll found nothing: take in what waits. */
 	virtual void poll() noexcept = 0;
+	/*
+	 * One found something: the application has what it waited for, and may be about
+	 * to end. @message: perhaps one that asks for an acknowledgement.
+	 */
+	virtual void found(bool /* message */) noexcept {}
 	/* The application is about to sleep until an event. */
 	virtual void expect_event() noexcept = 0;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "device.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -33,20 +34,34 @@ Adapter &nic_of(ibv_context *context) noexcept
 
 int twin_poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc) noexcept
 {
-	if (const int n = poll_cq(cq, num_entries, wc))
-		return n;
-	nic_of(cq->context).poll();
-	return poll_cq(cq, num_entries, wc);
+	Adapter &nic = nic_of(cq->context);
+	int n = poll_cq(cq, num_entries, wc);
+
+	if (!n) {
+		nic.poll();
+		n = poll_cq(cq, num_entries, wc);
+	}
+	if (n)
+		nic.found(std::any_of(wc, wc + std::max(n, 0), [](const ibv_wc &done) {
+			return done.opcode & IBV_WC_RECV;
+		}));
+	return n;
 }
 
 int twin_start_poll(ibv_cq_ex *cq, ibv_poll_cq_attr *attr)
 {
 	const StartPoll start = provider_start_poll.load(std::memory_order_relaxed);
 
-	if (const int err = start(cq, attr); err != ENOENT)
-		return err;
-	nic_of(cq->context).poll();
-	return start(cq, attr);
+	Adapter &nic = nic_of(cq->context);
+	int err = start(cq, attr);
+
+	if (err == ENOENT) {
+		nic.poll();
+		err = start(cq, attr);
+	}
+	if (!err)
+		nic.found(true);
+	return err;
 }
 
 ibv_cq_ex *twin_create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcept

@@ -11,6 +11,8 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 namespace sirdma::twin
@@ -27,6 +29,11 @@ constexpr u64 nsec_per_sec = 1000000000;
  */
 constexpr u64 check_polling_min_ns = 50000;
 constexpr u64 check_polling_max_ns = 1000000;
+/* Packets for a process that polls after which the helper believes that it always does. */
+constexpr u32 watch_max = 64;
+/* Of a thread that sleeps most of the time and is waited for when it wakes. */
+constexpr u64 helper_slice_ns = 100000;
+constexpr unsigned long helper_slack_ns = 2000;
 /* Until a socket without room is tried again. */
 constexpr u64 retry_stalled_ns = 200000;
 /* Polls without asking for an event, after which a process counts as polling. */
@@ -46,6 +53,33 @@ constexpr uint32_t free_base = 127u << 24 | 64u << 16;
 constexpr uint32_t free_count = 1u << 16;
 /* Unacknowledged bytes of a QP, which the receiver's socket buffer should hold. */
 constexpr u32 window_bytes = 128 << 10;
+
+/* Of the kernel's scheduler; not every C library declares it. */
+struct SchedAttr {
+	uint32_t size;
+	uint32_t policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime; /* for ordinary threads, since Linux 6.12: the slice wanted */
+	uint64_t deadline;
+	uint64_t period;
+};
+
+/*
+ * An application that spins on its memory waits for the helper, perhaps on the
+ * processor it spins on: who asks for short slices may interrupt who has long ones.
+ */
+void want_short_slices() noexcept
+{
+	SchedAttr attr{};
+
+	prctl(PR_SET_TIMERSLACK, helper_slack_ns, 0, 0, 0);
+	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) || attr.policy != SCHED_OTHER)
+		return;
+	attr.runtime = helper_slice_ns;
+	(void)!syscall(SYS_sched_setattr, 0, &attr, 0);
+}
 
 /* SEND and WRITE: their acknowledgement is all they ask for. */
 bool may_wait(const uint8_t *data, size_t len) noexcept
@@ -250,7 +284,7 @@ u64 Nic::stat(sirdma_stat id) noexcept
 
 /*
  * To the model. What a poller takes in is acknowledged at its next call, be it a
- * poll or the post of an answer: the answer goes first.
+ * poll or the post of an answer, unless the poll ends with a completion.
  */
 void Nic::deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept
 {
@@ -343,13 +377,19 @@ bool Nic::serve(bool all) noexcept
 	run_deferred();
 	/* From the call before. */
 	flush_acks();
-	if (rx_lock_.try_lock()) {
+	/* The helper was told that something is there: it has nothing better to do than wait. */
+	std::unique_lock receiving(rx_lock_, std::defer_lock);
+	if (all)
+		receiving.lock();
+	else
+		(void)receiving.try_lock();
+	if (receiving) {
 		polled_ = !all && leaves_alone_.load();
 
 		const u32 got = receive(all);
 		const bool look = all || !(++rounds_to_clock_ % clock_seldom);
 
-		rx_lock_.unlock();
+		receiving.unlock();
 		more = got >= UdpReceiver::batch;
 		if (got)
 			rounds_.fetch_add(1, std::memory_order_relaxed);
@@ -376,6 +416,8 @@ void Nic::poll() noexcept
 		return;
 	polls_.fetch_add(1, std::memory_order_relaxed);
 	polls_since_arm_.fetch_add(1, std::memory_order_relaxed);
+	if (!waiting_.load(std::memory_order_relaxed))
+		waiting_.store(true, std::memory_order_relaxed);
 
 	const u64 before = rounds_.load(std::memory_order_relaxed);
 
@@ -391,6 +433,20 @@ void Nic::poll() noexcept
 		sender_->pass(scratch());
 	else if (idle_polls_.fetch_add(1, std::memory_order_relaxed) >= polls_before_yield)
 		sched_yield();
+}
+
+/* A process that ends right after it was told of a message has acknowledged it. */
+void Nic::found(bool message) noexcept
+{
+	if (waiting_.load(std::memory_order_relaxed))
+		waiting_.store(false, std::memory_order_relaxed);
+	if (!message)
+		return;
+	/* Its completion can be seen before the helper that took it in is done with it. */
+	while (helping_.load(std::memory_order_acquire))
+		sched_yield();
+	if (pending() || sender_->holding())
+		settle();
 }
 
 void Nic::expect_event() noexcept
@@ -437,11 +493,26 @@ bool Nic::look_away() noexcept
 	seen_polls_ = polls;
 	leaves_alone_.store(alone);
 	/* Partner: expect_event(). */
-	if (alone && polls_since_arm_.load() < polls_of_a_poller) {
+	if (alone && (watch_ || polls_since_arm_.load() < polls_of_a_poller)) {
 		alone = false;
 		leaves_alone_.store(false);
 	}
 	return alone;
+}
+
+/*
+ * There is who polls for completions, and spins on its memory in between. Such a
+ * process is found out when it has not polled while the helper looked away and
+ * something came; then the helper looks on, until it was woken often enough by
+ * what a poller was about to take.
+ */
+void Nic::learn(bool alone, bool polled) noexcept
+{
+	if (alone)
+		watch_ = watch_max;
+	else if (watch_)
+		watch_ = polled && waiting_.load(std::memory_order_relaxed) ? watch_ - 1 :
+									      watch_max;
 }
 
 /* Until a timer is due, or something waits that nobody will tell of. */
@@ -487,6 +558,7 @@ void Nic::help() noexcept
 {
 	u64 check_ns = check_polling_min_ns;
 
+	want_short_slices();
 	while (!stop_) {
 		const bool alone = look_away();
 		const UdpReceiver *port = port_->receiver();
@@ -522,13 +594,22 @@ void Nic::help() noexcept
 		}
 		if (fds[1].revents || fds[2].revents || port_->unsettled())
 			meet();
-		if (alone && polls_.load(std::memory_order_relaxed) != seen_polls_) {
+
+		const bool polled = polls_.load(std::memory_order_relaxed) != seen_polls_;
+		const bool woken = fds[1].revents || fds[3].revents;
+		const u64 rounds = rounds_.load(std::memory_order_relaxed);
+
+		if (alone && polled) {
 			check_ns = std::min(check_ns * 2, check_polling_max_ns);
 			continue;
 		}
 		if (alone)
 			check_ns = check_polling_min_ns;
+		helping_.store(true, std::memory_order_relaxed);
 		serve(true);
+		helping_.store(false, std::memory_order_release);
+		if (alone ? rounds_.load(std::memory_order_relaxed) != rounds : woken)
+			learn(alone, polled);
 	}
 }
 

@@ -32,6 +32,7 @@ public:
 	u64 stat(sirdma_stat id) noexcept override;
 	void run_qp(u32 qpn) noexcept override;
 	void poll() noexcept override;
+	void found(bool message) noexcept override;
 	void expect_event() noexcept override;
 
 private:
@@ -41,6 +42,7 @@ private:
 	bool open_free_address();
 	void help() noexcept;
 	bool look_away() noexcept;
+	void learn(bool alone, bool polled) noexcept;
 	u64 time_to_sleep() noexcept;
 	void meet() noexcept;
 	bool fall_asleep() noexcept;
@@ -85,11 +87,14 @@ private:
 	std::thread helper_;
 	Fd wake_fd_;
 	std::atomic<bool> stop_{false};
+	std::atomic<bool> helping_{false};
 	std::atomic<u64> wakes_at_{0}; /* when the sleeping helper looks at the timers; 0: awake */
 	std::atomic<bool> leaves_alone_{false}; /* it sleeps without an eye on the socket */
 	u64 seen_polls_ = 0;
+	u32 watch_ = 0; /* it keeps its eye on a process that polls, so many packets more */
 	std::atomic<u64> polls_{0};
 	std::atomic<u32> polls_since_arm_{0};
+	std::atomic<bool> waiting_{false}; /* the last poll found nothing */
 	std::atomic<u64> rounds_{0}; /* in which packets came */
 	std::atomic<u32> idle_polls_{0}; /* since then */
 };
