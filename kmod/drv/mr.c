@@ -71,9 +71,7 @@ static int sirdma_mr_map(struct sirdma_dev *dev, struct sirdma_mr *mr, u64 iova)
 	count = ib_umem_num_dma_blocks(mr->umem, pgsz);
 	if (count > U32_MAX)
 		return -EINVAL;
-	mr->block_shift = __ffs(pgsz);
-
-	err = sirdma_umem_to_pbl(dev, mr->umem, mr->block_shift, count, &mr->pbl);
+	err = sirdma_umem_to_pbl(dev, mr->umem, __ffs(pgsz), count, &mr->pbl);
 	trace_sirdma_mr_map(dev, mr, iova, err);
 	if (err) {
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_LIST_FAILURES);
@@ -92,7 +90,7 @@ static int sirdma_mr_register(struct sirdma_dev *dev, struct sirdma_mr *mr, u32 
 		.va = iova,
 		.len = length,
 		.access = sirdma_mr_access(access),
-		.block_shift = mr->block_shift,
+		.block_shift = mr->pbl.block_shift,
 		.level = mr->pbl.level,
 	};
 	int err;
@@ -222,5 +220,6 @@ int sirdma_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata)
 	struct sirdma_dev *dev = to_sdev(ibmr->device);
 	struct sirdma_mr *mr = to_smr(ibmr);
 
-	return mr->is_ring ? sirdma_ring_deregister(dev, mr) : sirdma_dereg_memory(dev, mr);
+	return sirdma_mr_is_ring(mr) ? sirdma_ring_deregister(dev, mr) :
+				       sirdma_dereg_memory(dev, mr);
 }

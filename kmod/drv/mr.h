@@ -11,13 +11,17 @@ struct sirdma_mr {
 	struct ib_mr ibmr;
 	struct ib_umem *umem;
 	struct sirdma_pbl pbl;
-	u8 block_shift;
-	bool is_ring; /* member of a struct sirdma_ring; the device has no stag for it */
 };
 
 static inline struct sirdma_mr *to_smr(struct ib_mr *ibmr)
 {
 	return container_of(ibmr, struct sirdma_mr, ibmr);
+}
+
+/* Member of a struct sirdma_ring; the device has no stag for it. */
+static inline bool sirdma_mr_is_ring(const struct sirdma_mr *mr)
+{
+	return !mr->ibmr.lkey;
 }
 
 struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,

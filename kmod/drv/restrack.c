@@ -30,9 +30,9 @@ int sirdma_fill_res_mr_entry(struct sk_buff *msg, struct ib_mr *ibmr)
 
 	if (!table)
 		return -EMSGSIZE;
-	err = rdma_nl_put_driver_u32(msg, "ring", mr->is_ring);
+	err = rdma_nl_put_driver_u32(msg, "ring", sirdma_mr_is_ring(mr));
 	if (!err)
-		err = rdma_nl_put_driver_u32(msg, "block_shift", mr->block_shift);
+		err = rdma_nl_put_driver_u32(msg, "block_shift", mr->pbl.block_shift);
 	if (!err)
 		err = rdma_nl_put_driver_u32(msg, "blocks", mr->pbl.count);
 	if (!err)

@@ -54,10 +54,10 @@ static int sirdma_ring_map(struct sirdma_dev *dev, struct sirdma_ring *ring)
 	u64 addr;
 	int err;
 
-	ring->mr.block_shift = RING_PAGE_SHIFT;
 	if (sirdma_umem_contiguous(umem, RING_PAGE_SHIFT, 0, ring->sq_pages, &addr) &&
 	    sirdma_umem_contiguous(umem, RING_PAGE_SHIFT, ring->sq_pages, ring->rq_pages, &addr)) {
 		sirdma_pbl_set_contiguous(&ring->mr.pbl, 0, pages);
+		ring->mr.pbl.block_shift = RING_PAGE_SHIFT;
 		return 0;
 	}
 	err = sirdma_pbl_alloc(&dev->hw, pages, true, &ring->mr.pbl);
@@ -65,6 +65,7 @@ static int sirdma_ring_map(struct sirdma_dev *dev, struct sirdma_ring *ring)
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_LIST_FAILURES);
 		return err;
 	}
+	ring->mr.pbl.block_shift = RING_PAGE_SHIFT;
 	sirdma_umem_write_pbl(dev, umem, RING_PAGE_SHIFT, pages, &ring->mr.pbl);
 	return 0;
 }
@@ -77,7 +78,6 @@ static struct sirdma_ring *sirdma_ring_alloc(u64 start, u64 length,
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL);
 	if (!ring)
 		return NULL;
-	ring->mr.is_ring = true;
 	ring->start = start;
 	ring->length = length;
 	ring->type = req->reg_type;

@@ -63,7 +63,7 @@ TRACE_EVENT(sirdma_mr_map,
 	TP_fast_assign(SIRDMA_DEV_ASSIGN;
 		       __entry->iova = iova;
 		       __entry->blocks = mr->pbl.count;
-		       __entry->shift = mr->block_shift;
+		       __entry->shift = mr->pbl.block_shift;
 		       __entry->level = mr->pbl.level;
 		       __entry->first_pble = !err && mr->pbl.level ?
 					     sirdma_pbl_first(&mr->pbl) : 0;

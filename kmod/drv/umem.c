@@ -53,9 +53,11 @@ int sirdma_umem_to_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, 
 
 	if (sirdma_umem_contiguous(umem, shift, 0, count, &addr)) {
 		sirdma_pbl_set_contiguous(pbl, addr, count);
+		pbl->block_shift = shift;
 		return 0;
 	}
 	err = sirdma_pbl_alloc(&dev->hw, count, false, pbl);
+	pbl->block_shift = shift;
 	if (err)
 		return err;
 	sirdma_umem_write_pbl(dev, umem, shift, count, pbl);

@@ -243,32 +243,48 @@ static void root_write(struct sirdma_hw *hw, const struct sirdma_pbl *pbl,
 	u32 off;
 
 	for (off = 0; off < run->count; off += SIRDMA_PBLE_PER_LEAF)
-		entry_write(hw, pbl->root.first + (run->start + off) / SIRDMA_PBLE_PER_LEAF,
+		entry_write(hw, pbl->first + (run->start + off) / SIRDMA_PBLE_PER_LEAF,
 			    SIRDMA_PREP(SIRDMA_PBLE_LEAF_IDX, run->first + off));
+}
+
+static u32 leaves_of(u32 count)
+{
+	return (count + SIRDMA_PBLE_PER_LEAF - 1) / SIRDMA_PBLE_PER_LEAF;
+}
+
+/* The run that begins a list: all of it, or its root. */
+static struct sirdma_pble_run first_run(const struct sirdma_pbl *pbl)
+{
+	return (struct sirdma_pble_run){
+		.first = pbl->first,
+		.count = pbl->level == 1 ? pbl->count : leaves_of(pbl->count),
+	};
 }
 
 static void list_free(struct sirdma_hw *hw, struct sirdma_pbl *pbl)
 {
+	struct sirdma_pble_run first = first_run(pbl);
 	u32 i;
 
 	for (i = 0; i < pbl->num_runs; i++)
 		run_give(hw, &pbl->runs[i]);
 	port_free(pbl->runs);
-	if (pbl->root.count)
-		run_give(hw, &pbl->root);
+	run_give(hw, &first);
 	memset(pbl, 0, sizeof(*pbl));
 	chunks_trim(hw);
 }
 
 static int level1_alloc(struct sirdma_hw *hw, u32 count, struct sirdma_pbl *pbl)
 {
+	struct sirdma_pble_run run;
 	int err;
 
 	if (count > SIRDMA_PBLE_PER_CHUNK)
 		return -ENOSPC;
-	err = run_alloc(hw, count, &pbl->root);
+	err = run_alloc(hw, count, &run);
 	if (err)
 		return err;
+	pbl->first = run.first;
 	pbl->level = 1;
 	pbl->count = count;
 	return 0;
@@ -276,14 +292,16 @@ static int level1_alloc(struct sirdma_hw *hw, u32 count, struct sirdma_pbl *pbl)
 
 static int level2_alloc(struct sirdma_hw *hw, u32 count, struct sirdma_pbl *pbl)
 {
-	u32 leaves = (count + SIRDMA_PBLE_PER_LEAF - 1) / SIRDMA_PBLE_PER_LEAF;
 	struct sirdma_pble_run run;
 	u32 done = 0, room = 0;
 	int err;
 
+	err = run_alloc(hw, leaves_of(count), &run);
+	if (err)
+		return err;
+	pbl->first = run.first;
 	pbl->level = 2;
 	pbl->count = count;
-	err = run_alloc(hw, leaves, &pbl->root);
 	while (!err && done < count) {
 		err = leaves_take(hw, count - done, &run);
 		if (err)
@@ -335,12 +353,12 @@ void sirdma_pbl_set_contiguous(struct sirdma_pbl *pbl, u64 addr, u32 count)
 }
 
 /* The run that holds entry @i. */
-static const struct sirdma_pble_run *run_of(const struct sirdma_pbl *pbl, u32 i)
+static struct sirdma_pble_run run_of(const struct sirdma_pbl *pbl, u32 i)
 {
 	u32 lo = 0, hi = pbl->num_runs, mid;
 
 	if (pbl->level == 1)
-		return &pbl->root;
+		return first_run(pbl);
 	while (hi - lo > 1) {
 		mid = lo + (hi - lo) / 2;
 		if (pbl->runs[mid].start <= i)
@@ -348,27 +366,27 @@ static const struct sirdma_pble_run *run_of(const struct sirdma_pbl *pbl, u32 i)
 		else
 			hi = mid;
 	}
-	return &pbl->runs[lo];
+	return pbl->runs[lo];
 }
 
 __le64 *sirdma_pbl_entries(struct sirdma_hw *hw, const struct sirdma_pbl *pbl, u32 i, u32 *n)
 {
-	const struct sirdma_pble_run *run;
+	struct sirdma_pble_run run;
 	u32 idx;
 
 	if (!pbl->level || i >= pbl->count)
 		return NULL;
 	run = run_of(pbl, i);
-	idx = run->first + i - run->start;
+	idx = run.first + i - run.start;
 	/* Pages of a segment need not be neighbours. */
-	*n = min_t(u32, run->start + run->count - i,
+	*n = min_t(u32, run.start + run.count - i,
 		   SIRDMA_PBLE_PER_PAGE - idx % SIRDMA_PBLE_PER_PAGE);
 	return sirdma_hmc_va(hw, (u64)idx * SIRDMA_PBLE_SIZE);
 }
 
 u32 sirdma_pbl_first(const struct sirdma_pbl *pbl)
 {
-	return pbl->level ? pbl->root.first : SIRDMA_PBLE_INVALID_IDX;
+	return pbl->level ? pbl->first : SIRDMA_PBLE_INVALID_IDX;
 }
 
 void sirdma_pbl_free(struct sirdma_hw *hw, struct sirdma_pbl *pbl)

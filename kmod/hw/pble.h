@@ -41,12 +41,15 @@ struct sirdma_pble_run {
 };
 
 struct sirdma_pbl {
-	u8 level; /* 0: contiguous, no entries; 1; 2 */
-	u32 count; /* blocks */
-	u64 addr; /* level 0: the first block */
-	struct sirdma_pble_run root; /* level 1: the list; level 2: the root */
+	union {
+		u64 addr; /* level 0: the first block */
+		u32 first; /* PBLE index. Level 1: the list; level 2: its root, an entry a leaf */
+	};
 	struct sirdma_pble_run *runs; /* level 2: the leaves, in order of the list */
-	u32 num_runs;
+	u32 count; /* blocks */
+	u32 num_runs : 22;
+	u32 level : 2; /* 0: contiguous, no entries; 1; 2 */
+	u32 block_shift : 8; /* of the blocks, for the owner */
 };
 
 int sirdma_pble_init(struct sirdma_hw *hw);

@@ -133,23 +133,22 @@ struct snic_obj *snic_table_next(struct snic_table *table, u32 *id)
 void snic_obj_init(struct snic_obj *obj)
 {
 	port_ref_init(&obj->refs, 1);
-	port_event_init(&obj->idle);
 }
 
 void snic_obj_put(struct snic_obj *obj)
 {
-	if (likely(!port_ref_put(&obj->refs)))
-		return;
-	/* The waiter frees by RCU, so the event stays until this is through with it. */
-	port_rcu_read_lock();
-	port_event_set(&obj->idle);
-	port_rcu_read_unlock();
+	if (unlikely(port_ref_put(&obj->refs)))
+		port_event_set(obj->idle);
 }
 
 void snic_obj_drain(struct snic_obj *obj)
 {
+	struct port_event idle;
+
+	port_event_init(&idle);
+	obj->idle = &idle;
 	if (port_ref_put(&obj->refs))
 		return;
-	while (!port_event_wait(&obj->idle, SNIC_DRAIN_SLICE_MS))
+	while (!port_event_wait(&idle, SNIC_DRAIN_SLICE_MS))
 		;
 }

@@ -13,8 +13,10 @@
 struct snic_obj {
 	struct port_ref refs; /* 1 while in a table */
 	u32 id;
-	struct port_event idle; /* set when refs reaches zero */
-	struct port_rcu rcu;
+	union {
+		struct port_event *idle; /* of who drains it: set when refs reaches zero */
+		struct port_rcu rcu; /* afterwards */
+	};
 };
 
 #define SNIC_TABLE_CHUNK 512

@@ -90,12 +90,13 @@ public:
 		std::lock_guard hold(run_);
 		script_ = std::move(script);
 	}
-	// Async devices: take no further command until released.
-	void hold(bool on)
+	// Async devices: take no further command until released; with @commands only so many.
+	void hold(bool on) { allow(on ? 0 : UINT64_MAX); }
+	void allow(u64 commands)
 	{
 		{
 			std::lock_guard hold(wake_lock_);
-			held_ = on;
+			allowed_ = commands;
 		}
 		wake_.notify_all();
 	}
@@ -447,7 +448,7 @@ private:
 		std::unique_lock wake(wake_lock_);
 
 		for (;;) {
-			wake_.wait(wake, [&] { return stop_ || (rung_ && !held_); });
+			wake_.wait(wake, [&] { return stop_ || (rung_ && allowed_); });
 			if (stop_)
 				return;
 			rung_ = false;
@@ -455,14 +456,16 @@ private:
 			for (bool more = true; more;) {
 				{
 					std::lock_guard hold(run_);
-					more = tail_ != head_ && !held_;
-					if (more)
+					more = tail_ != head_ && allowed_;
+					if (more) {
+						allowed_--;
 						execute();
+					}
 				}
 				deliver();
 			}
 			wake.lock();
-			if (held_)
+			if (!allowed_)
 				rung_ = true;
 		}
 	}
@@ -673,7 +676,7 @@ private:
 
 	std::mutex wake_lock_;
 	std::condition_variable wake_;
-	std::atomic<bool> held_{false};
+	std::atomic<u64> allowed_{UINT64_MAX};
 	bool rung_ = false, stop_ = false;
 	std::thread worker_;
 };

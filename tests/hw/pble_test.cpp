@@ -442,7 +442,11 @@ TEST_F(PbleTest, ConcurrentListsNeverOverlap)
 			for (u32 i = 0; i < r.count; i++)
 				ASSERT_EQ(owner[r.first + i].exchange(to), from);
 		};
-		run(pbl.root);
+		run({.first = pbl.first,
+		     .count = pbl.level == 1 ?
+				      pbl.count :
+				      (pbl.count + SIRDMA_PBLE_PER_LEAF - 1) / SIRDMA_PBLE_PER_LEAF,
+		     .start = 0});
 		for (u32 r = 0; r < pbl.num_runs; r++)
 			run(pbl.runs[r]);
 	};
