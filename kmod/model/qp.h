@@ -199,6 +199,10 @@ struct snic_qp {
 	bool flow_dst_ok; /* and so is the ARP entry */
 	struct snic_flow flow;
 
+	/* Region the last packet of a turn was for; none between turns */
+	struct snic_mr *rx_mr;
+	u32 rx_stag;
+
 	struct snic_req req;
 	struct snic_resp resp;
 };
@@ -250,6 +254,13 @@ static inline void snic_qp_put(struct snic_qp *qp)
 
 /* All below: QP lock held. */
 
+/*
+ * The region of @stag for a received packet, as by snic_mr_get(). It is the QP's
+ * until another one is asked for or the turn ends.
+ */
+struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 access,
+			      enum sirdma_ae_code *ae);
+void snic_qp_drop_mr(struct snic_qp *qp);
 /* Clear rings, PSNs and messages, as after creation. */
 void snic_qp_reset(struct snic_qp *qp);
 /* To the error state: everything posted is flushed. Raises @ae unless NONE. */

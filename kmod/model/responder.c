@@ -166,7 +166,6 @@ static enum snic_verdict resp_write_begin(struct snic_qp *qp, const struct snic_
 {
 	struct snic_resp *resp = &qp->resp;
 	enum sirdma_ae_code ae;
-	struct snic_mr *mr;
 
 	if (!(qp->access & SIRDMA_ACCESS_REMOTE_WRITE) || pkt->dma_len > SIRDMA_MAX_MSG_SIZE)
 		return SNIC_NAK_INVALID;
@@ -177,13 +176,10 @@ static enum snic_verdict resp_write_begin(struct snic_qp *qp, const struct snic_
 	if (!pkt->dma_len)
 		return SNIC_DONE;
 	/* The whole range, before the first byte of it. */
-	mr = snic_mr_get(qp->dev, pkt->rkey, qp->pd, pkt->va, pkt->dma_len,
-			 SIRDMA_ACCESS_REMOTE_WRITE, &ae);
-	if (!mr) {
+	if (!snic_qp_rx_mr(qp, pkt->rkey, pkt->va, pkt->dma_len, SIRDMA_ACCESS_REMOTE_WRITE, &ae)) {
 		resp_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_NAK_ACCESS;
 	}
-	snic_mr_put(mr);
 	return SNIC_DONE;
 }
 
@@ -194,20 +190,17 @@ static enum snic_verdict resp_write_place(struct snic_qp *qp, const struct snic_
 	struct snic_resp *resp = &qp->resp;
 	enum sirdma_ae_code ae;
 	struct snic_mr *mr;
-	bool ok;
 
 	if (!pkt->payload_len)
 		return SNIC_DONE;
-	/* Looked up for each packet: the region may have been deregistered meanwhile. */
-	mr = snic_mr_get(qp->dev, resp->wr_rkey, qp->pd, resp->wr_va, pkt->payload_len,
-			 SIRDMA_ACCESS_REMOTE_WRITE, &ae);
+	/* Asked for by each packet: the region may have been deregistered meanwhile. */
+	mr = snic_qp_rx_mr(qp, resp->wr_rkey, resp->wr_va, pkt->payload_len,
+			   SIRDMA_ACCESS_REMOTE_WRITE, &ae);
 	if (!mr) {
 		resp_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_NAK_ACCESS;
 	}
-	ok = snic_mr_copy_in(qp->dev, mr, resp->wr_va, &it, pkt->payload_len);
-	snic_mr_put(mr);
-	if (!ok) {
+	if (!snic_mr_copy_in(qp->dev, mr, resp->wr_va, &it, pkt->payload_len)) {
 		resp_set_failure(resp, SIRDMA_AE_QP_CATASTROPHIC, SIRDMA_FLUSH_INVALID,
 				 SIRDMA_VENDOR_NONE);
 		return SNIC_NAK_OP;

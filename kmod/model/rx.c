@@ -7,6 +7,9 @@
 #include "requester.h"
 #include "responder.h"
 
+/* Packets of one QP in a row, before others that wait for its lock get it. */
+#define RX_TURN_PKTS 64u
+
 static bool pkey_match(u16 mine, u16 theirs)
 {
 	/* Same partition, and not both limited members (IBTA 10.9.3). */
@@ -52,15 +55,13 @@ static void rx_advance(struct snic_qp *qp, bool response, bool more)
 		snic_req_run(qp);
 }
 
-static void rx_dispatch(struct snic_qp *qp, const struct snic_pkt *pkt,
+static void rx_dispatch(struct snic_rx_turn *turn, struct snic_qp *qp, const struct snic_pkt *pkt,
 			const struct snic_rx_pkt *rx)
 {
-	struct snic_dev *dev = qp->dev;
-
-	snic_stat_inc(dev, SIRDMA_STAT_RX_PKTS);
-	port_stat_add(&dev->stats[SIRDMA_STAT_RX_BYTES], pkt->payload_len);
+	turn->pkts++;
+	turn->bytes += pkt->payload_len;
 	if ((rx->traffic_class & 3) == 3)
-		snic_stat_inc(dev, SIRDMA_STAT_RX_ECN);
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_ECN);
 	if (pkt->flags & SNIC_PKT_RESP)
 		snic_comp_rx(qp, pkt, rx);
 	else
@@ -68,26 +69,63 @@ static void rx_dispatch(struct snic_qp *qp, const struct snic_pkt *pkt,
 	rx_advance(qp, pkt->flags & SNIC_PKT_RESP, rx->more);
 }
 
-void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *rx)
+void snic_turn_end(struct snic_rx_turn *turn)
+{
+	struct snic_qp *qp = turn->qp;
+
+	if (!qp)
+		return;
+	if (turn->pkts) {
+		port_stat_add(&turn->dev->stats[SIRDMA_STAT_RX_PKTS], turn->pkts);
+		port_stat_add(&turn->dev->stats[SIRDMA_STAT_RX_BYTES], turn->bytes);
+	}
+	snic_qp_drop_mr(qp);
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+	turn->qp = NULL;
+}
+
+/* The QP of @qpn, locked: that of the last packet, but for its share of one turn. */
+static struct snic_qp *rx_turn_qp(struct snic_rx_turn *turn, u32 qpn)
+{
+	struct snic_qp *qp = turn->qp;
+
+	if (qp && qp->obj.id == qpn && turn->pkts < RX_TURN_PKTS && turn->bytes < SNIC_BURST_BYTES)
+		return qp;
+	snic_turn_end(turn);
+	qp = snic_qp_get(turn->dev, qpn);
+	if (!qp)
+		return NULL;
+	port_lock(&qp->lock);
+	turn->qp = qp;
+	turn->pkts = 0;
+	turn->bytes = 0;
+	return qp;
+}
+
+void snic_turn_rx(struct snic_rx_turn *turn, const struct snic_rx_pkt *rx)
 {
 	enum sirdma_stat why;
 	struct snic_pkt pkt;
 	struct snic_qp *qp;
 
 	if (!snic_pkt_parse(rx, &pkt, &why)) {
-		snic_stat_inc(dev, why);
+		snic_stat_inc(turn->dev, why);
 		return;
 	}
-	qp = snic_qp_get(dev, pkt.qpn);
-	if (!qp) {
-		snic_stat_inc(dev, SIRDMA_STAT_RX_NO_QP);
-		return;
-	}
-	port_lock(&qp->lock);
-	if (rx_admit(qp, &pkt, rx, &why))
-		rx_dispatch(qp, &pkt, rx);
+	qp = rx_turn_qp(turn, pkt.qpn);
+	if (!qp)
+		snic_stat_inc(turn->dev, SIRDMA_STAT_RX_NO_QP);
+	else if (rx_admit(qp, &pkt, rx, &why))
+		rx_dispatch(turn, qp, &pkt, rx);
 	else
-		snic_stat_inc(dev, why);
-	port_unlock(&qp->lock);
-	snic_qp_put(qp);
+		snic_stat_inc(turn->dev, why);
+}
+
+void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *rx)
+{
+	struct snic_rx_turn turn = {.dev = dev};
+
+	snic_turn_rx(&turn, rx);
+	snic_turn_end(&turn);
 }

@@ -37,6 +37,28 @@ struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag,
 	return mr;
 }
 
+struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 access,
+			      enum sirdma_ae_code *ae)
+{
+	struct snic_mr *mr = qp->rx_mr;
+
+	/* Key and PD were checked, and a region never changes. */
+	if (mr && qp->rx_stag == stag && (mr->access & access) == access && mr_covers(mr, va, len))
+		return mr;
+	snic_qp_drop_mr(qp);
+	mr = snic_mr_get(qp->dev, stag, qp->pd, va, len, access, ae);
+	qp->rx_mr = mr;
+	qp->rx_stag = stag;
+	return mr;
+}
+
+void snic_qp_drop_mr(struct snic_qp *qp)
+{
+	if (qp->rx_mr)
+		snic_mr_put(qp->rx_mr);
+	qp->rx_mr = NULL;
+}
+
 bool snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
 		     struct snic_seg_iter *it, u32 len)
 {
@@ -58,7 +80,6 @@ bool snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, 
 {
 	struct snic_mr *mr;
 	u32 n;
-	bool ok;
 
 	*ae = SIRDMA_AE_NONE;
 	for (; nsge && off >= sge->len; sge++, nsge--)
@@ -69,13 +90,11 @@ bool snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, 
 			return false;
 		}
 		n = min(sge->len - off, len);
-		mr = snic_mr_get(qp->dev, sge->stag, qp->pd, sge->addr + off, n,
-				 SIRDMA_ACCESS_LOCAL_WRITE, ae);
+		mr = snic_qp_rx_mr(qp, sge->stag, sge->addr + off, n, SIRDMA_ACCESS_LOCAL_WRITE,
+				   ae);
 		if (!mr)
 			return false;
-		ok = snic_mr_copy_in(qp->dev, mr, sge->addr + off, it, n);
-		snic_mr_put(mr);
-		if (!ok) {
+		if (!snic_mr_copy_in(qp->dev, mr, sge->addr + off, it, n)) {
 			*ae = SIRDMA_AE_QP_CATASTROPHIC;
 			return false;
 		}

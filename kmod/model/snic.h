@@ -20,6 +20,7 @@
 
 struct snic_dev;
 struct snic_host;
+struct snic_qp;
 
 struct snic_config {
 	u32 max_qps; /* 2 .. 1 << 18; ids start at 2, 0 and 1 are reserved */
@@ -92,6 +93,21 @@ struct snic_rx_pkt {
 
 /* Process one packet; what is wrong with it is counted, never propagated. */
 void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
+
+/*
+ * Packets that came together: what the last one's QP and region were is kept, the
+ * QP locked, from one to the next. Begins as {.dev = dev}; ends before the host
+ * does anything else that enters the model or waits.
+ */
+struct snic_rx_turn {
+	struct snic_dev *dev;
+	struct snic_qp *qp;
+	u32 pkts; /* of qp */
+	u32 bytes;
+};
+
+void snic_turn_rx(struct snic_rx_turn *turn, const struct snic_rx_pkt *pkt);
+void snic_turn_end(struct snic_rx_turn *turn);
 
 /* Count a packet the host had to reject itself (SIRDMA_STAT_RX_*). */
 void snic_rx_reject(struct snic_dev *dev, enum sirdma_stat why);

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// Packets taken in turns: what one turn keeps from packet to packet, and that
+// it keeps nothing beyond its end.
+#include <atomic>
+#include <thread>
+
+#include "transport.hpp"
+
+using namespace sirdma::test;
+
+namespace
+{
+
+class RxTurn : public Transport {
+protected:
+	RxTurn()
+	{
+		// What a sends is kept, and handed to b by the test.
+		fabric.set_filter([this](TestHost &from, Packet &p) {
+			if (&from != &a.host)
+				return Fabric::Verdict::pass;
+			if (taking_)
+				taken_.push_back(p);
+			return Fabric::Verdict::drop;
+		});
+	}
+	// What the requests of @l.a are made of.
+	std::vector<Packet> packets(Link &l)
+	{
+		taken_.clear();
+		taking_ = true;
+		l.a.kick(true);
+		settle(100'000);
+		taking_ = false;
+		return taken_;
+	}
+	void next(snic_rx_turn &turn, Packet &p)
+	{
+		snic_seg seg = {p.bytes.data() + p.bth, static_cast<u32>(p.bytes.size() - p.bth)};
+		snic_rx_pkt rx{};
+
+		rx.src_ip = a.ip;
+		rx.dst_ip = b.ip;
+		rx.segs = &seg;
+		rx.nsegs = 1;
+		rx.len = seg.len;
+		rx.is_v4 = true;
+		rx.icrc_ok = true;
+		snic_turn_rx(&turn, &rx);
+	}
+	Wr write(u64 to, u32 len)
+	{
+		return {.op = SIRDMA_OP_WRITE,
+			.sges = {a.sge(to, len)},
+			.remote = b.va(to),
+			.rkey = b.mr.stag()};
+	}
+
+private:
+	bool taking_ = false;
+	std::vector<Packet> taken_;
+};
+
+TEST_F(RxTurn, TakesPacketsOfSeveralQueuePairs)
+{
+	auto l = link(), other = link();
+	u64 before = b.stat(SIRDMA_STAT_RX_PKTS);
+
+	for (u32 i = 0; i < 40; i++)
+		l->a.place(write(i * 100, 100));
+	auto mine = packets(*l);
+	for (u32 i = 40; i < 80; i++)
+		other->a.place(write(i * 100, 100));
+	auto theirs = packets(*other);
+	ASSERT_EQ(mine.size(), 40u);
+	ASSERT_EQ(theirs.size(), 40u);
+
+	// Runs of one, two … of each in turns.
+	snic_rx_turn turn = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+	for (u32 run = 1, i = 0, j = 0; i < 40 || j < 40; run++) {
+		for (u32 n = 0; n < run && i < 40; n++)
+			next(turn, mine[i++]);
+		for (u32 n = 0; n < run && j < 40; n++)
+			next(turn, theirs[j++]);
+	}
+	snic_turn_end(&turn);
+	EXPECT_EQ(turn.qp, nullptr);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_PKTS), before + 80);
+	EXPECT_EQ(memcmp(a.data(), b.data(), 8000), 0);
+	for (u32 i = 0; i < 40; i++) {
+		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+		expect_ok(wait_send(other->a), SIRDMA_OP_WRITE);
+	}
+	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
+}
+
+TEST_F(RxTurn, EachPacketMustLieInTheRegion)
+{
+	auto l = link();
+
+	l->a.place(write(0, 64));
+	l->a.place({.op = SIRDMA_OP_WRITE,
+		    .sges = {a.sge(0, 64)},
+		    .remote = b.va(0) + b.mr.len - 63,
+		    .rkey = b.mr.stag()});
+	auto sent = packets(*l);
+	ASSERT_EQ(sent.size(), 2u);
+
+	snic_rx_turn turn = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+	next(turn, sent[0]);
+	next(turn, sent[1]);
+	snic_turn_end(&turn);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_MR_BAD_RANGE), 1u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 1u);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
+}
+
+TEST_F(RxTurn, DeregistrationWaitsForItsEnd)
+{
+	auto l = link();
+
+	l->a.place(write(0, 64));
+	l->a.place(write(64, 64));
+	auto sent = packets(*l);
+	ASSERT_EQ(sent.size(), 2u);
+
+	snic_rx_turn turn = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+	std::atomic<bool> gone{false};
+
+	next(turn, sent[0]);
+	std::thread other([&] {
+		EXPECT_EQ(b.drv.dealloc_stag(b.mr.stag()), SIRDMA_CQP_OK);
+		gone = true;
+	});
+	for (int i = 0; i < 1000; i++) {
+		EXPECT_FALSE(gone) << "in use";
+		std::this_thread::yield();
+	}
+	snic_turn_end(&turn);
+	other.join();
+	next(turn, sent[1]);
+	snic_turn_end(&turn);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 1u);
+	EXPECT_NE(memcmp(a.data(64), b.data(64), 64), 0);
+	ASSERT_EQ(b.drv.reg_mr(b.mr), SIRDMA_CQP_OK);
+}
+
+// A receiver's buffer holds more small packets than full ones.
+TEST_F(RxTurn, MoreSmallMessagesThanFullOnesFly)
+{
+	for (u32 len : {64u, 256u, 257u, 4096u}) {
+		auto l = link({.mtu = 4096});
+
+		for (u32 i = 0; i < 100; i++)
+			l->a.place(write(0, len));
+		EXPECT_EQ(packets(*l).size(), len <= 256 ? 64u : 16u) << len;
+		l->a.error();
+		l->b.error();
+		settle();
+	}
+}
+
+} // namespace
