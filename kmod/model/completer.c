@@ -51,7 +51,7 @@ bool snic_comp_retire(struct snic_qp *qp)
 			return false;
 		}
 		if (!(out->flags & SNIC_OUT_LOCAL) &&
-		    snic_psn_add(out->psn, snic_out_pkts(qp, out)) != req->una)
+		    snic_psn_diff(snic_psn_add(out->psn, snic_out_pkts(qp, out)), req->una) > 0)
 			break;
 		if (!comp_done(qp))
 			return false;
@@ -93,6 +93,13 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 	const struct snic_out *out;
 	bool complete = true;
 
+	/* Without READs a step takes all of it. */
+	if (left && !req->read_msgs && req->head != req->tail) {
+		req->una = psn;
+		left = 0;
+		if (!snic_comp_retire(qp))
+			return false;
+	}
 	while (left && req->head != req->tail) {
 		out = snic_out_at(req, req->head);
 		/* Packets of this message not acknowledged so far. */

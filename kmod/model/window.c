@@ -13,6 +13,9 @@
 #define WIN_LEAST 2u
 /* Growth beyond the size of the last loss: one packet for this many acknowledged. */
 #define WIN_GROWTH 8
+/* Messages up to here count as packets of 1 << WIN_SMALL_SHIFT bytes, with what holds a packet. */
+#define WIN_SMALL 256u
+#define WIN_SMALL_SHIFT 10
 /* READ requests a window is divided into. */
 #define WIN_PIECES 4u
 
@@ -95,13 +98,28 @@ void snic_win_probe(struct snic_qp *qp)
 	qp->req.probe = 1;
 }
 
+static u32 win_left(const struct snic_qp *qp, u32 limit)
+{
+	u32 flying = snic_psn_fwd(qp->req.nxt, qp->req.una);
+
+	return flying < limit ? limit - flying : 0;
+}
+
 u32 snic_win_left(const struct snic_qp *qp)
 {
 	const struct snic_req *req = &qp->req;
-	u32 flying = snic_psn_fwd(req->nxt, req->una);
-	u32 limit = req->probe ? min(req->probe, req->cwnd) : req->cwnd;
 
-	return flying < limit ? limit - flying : 0;
+	return win_left(qp, req->probe ? min(req->probe, req->cwnd) : req->cwnd);
+}
+
+/* As many small ones as take the receiver's buffer what full ones would. */
+u32 snic_win_left_msgs(const struct snic_qp *qp, u32 len)
+{
+	const struct snic_req *req = &qp->req;
+
+	if (len > WIN_SMALL || req->probe || qp->mtu_shift <= WIN_SMALL_SHIFT)
+		return snic_win_left(qp);
+	return win_left(qp, req->cwnd << (qp->mtu_shift - WIN_SMALL_SHIFT));
 }
 
 /*

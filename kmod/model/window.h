@@ -17,6 +17,8 @@ void snic_win_restart(struct snic_qp *qp);
 void snic_win_probe(struct snic_qp *qp);
 /* Packets that may still be sent. */
 u32 snic_win_left(const struct snic_qp *qp);
+/* The same for packets of a SEND or WRITE of @len bytes. */
+u32 snic_win_left_msgs(const struct snic_qp *qp, u32 len);
 /* The READ packets asked for next end at a multiple of this many, counted from their message. */
 u32 snic_win_piece(struct snic_qp *qp);
 

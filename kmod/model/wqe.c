@@ -138,7 +138,13 @@ enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity, s
 	}
 	sqe->quanta = (u8)quanta;
 	/* A chunk of quanta is 256 aligned bytes: the pointer holds for all of it. */
-	memcpy(copy, wqe, quanta * SIRDMA_QUANTUM);
+	if (quanta == 1) {
+		copy->frag_addr = READ_ONCE(wqe->frag_addr);
+		copy->frag_stag = READ_ONCE(wqe->frag_stag);
+		copy->remote = READ_ONCE(wqe->remote);
+	} else {
+		memcpy(copy, wqe, quanta * SIRDMA_QUANTUM);
+	}
 	return sqe_decode(sqe, copy, hdr, polarity) ? SNIC_WQE_OK : SNIC_WQE_BAD;
 }
 
