@@ -396,9 +396,14 @@ void port_clock_advance(struct port_clock *clock, u64 ns)
 	pthread_mutex_unlock(&clock->lock);
 }
 
+u64 port_clock_due(struct port_clock *clock)
+{
+	return __atomic_load_n(&clock->next_due, __ATOMIC_ACQUIRE);
+}
+
 u64 port_clock_next(struct port_clock *clock)
 {
-	u64 due = __atomic_load_n(&clock->next_due, __ATOMIC_ACQUIRE);
+	u64 due = port_clock_due(clock);
 	u64 now;
 
 	if (due == ~0ull)

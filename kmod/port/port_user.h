@@ -225,6 +225,8 @@ void port_clock_advance(struct port_clock *clock, u64 ns);
 u64 port_clock_run(struct port_clock *clock);
 /* ns until the next timer is due (0: now), ~0 when none is armed. */
 u64 port_clock_next(struct port_clock *clock);
+/* When the next timer is due, ~0 when none is armed; needs no look at the clock. */
+u64 port_clock_due(struct port_clock *clock);
 
 void port_timer_init(struct port_timer *timer, struct port_clock *clock,
 		     void (*fn)(struct port_timer *timer));

@@ -25,16 +25,20 @@ protected:
 		reader_ = pair_.reader(0);
 	}
 
-	/* A record that is a function of its number. */
-	bool put(uint32_t number, uint32_t len)
+	/* A record that is a function of its number, shown unless more follow. */
+	bool put(uint32_t number, uint32_t len, bool more = false)
 	{
 		uint8_t *at = writer_.reserve(len);
 
-		if (!at)
+		if (!at) {
+			writer_.publish();
 			return false;
+		}
 		for (uint32_t i = 0; i < len; ++i)
 			at[i] = static_cast<uint8_t>(number + i * 31);
 		writer_.commit({.len = len, .kind = 1, .flags = static_cast<uint16_t>(number)});
+		if (!more)
+			writer_.publish();
 		return true;
 	}
 
@@ -111,6 +115,23 @@ TEST_F(ShmRing, FillsAndTellsWhenThereIsRoom)
 	EXPECT_TRUE(put(n, 1000));
 }
 
+TEST_F(ShmRing, ShowsTogetherWhatIsPublishedTogether)
+{
+	for (uint32_t lap = 0; lap < 500; ++lap) {
+		for (uint32_t n = 0; n < 5; ++n) {
+			ASSERT_TRUE(put(lap + n, length_of(lap + n), true));
+			ASSERT_FALSE(reader_.waiting()) << "lap " << lap;
+		}
+		EXPECT_GE(writer_.unpublished(), 5 * ring_align);
+		writer_.publish();
+		EXPECT_EQ(writer_.unpublished(), 0u);
+		for (uint32_t n = 0; n < 5; ++n)
+			ASSERT_TRUE(get(lap + n, length_of(lap + n)));
+		ASSERT_FALSE(reader_.waiting()) << "lap " << lap;
+		reader_.release();
+	}
+}
+
 TEST_F(ShmRing, WakesASleepingReaderOnce)
 {
 	ASSERT_TRUE(put(0, 8));
@@ -129,7 +150,8 @@ TEST_F(ShmRing, CarriesBetweenThreads)
 	constexpr uint32_t count = 200000;
 	std::thread other([this] {
 		for (uint32_t n = 0; n < count;) {
-			if (put(n, length_of(n)))
+			/* By ones, twos and up to sevens. */
+			if (put(n, length_of(n), n + 1 < count && n % 7 < n / 7 % 7))
 				++n;
 			else
 				std::this_thread::yield();

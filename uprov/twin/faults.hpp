@@ -24,27 +24,27 @@ public:
 	{
 	}
 
-	/* @pkt arrived for @dev. */
-	void receive(snic_dev *dev, const snic_rx_pkt &pkt) noexcept
+	/* @pkt arrived. */
+	void receive(snic_rx_turn &turn, const snic_rx_pkt &pkt) noexcept
 	{
 		if (!any_) [[likely]]
-			snic_rx(dev, &pkt);
+			snic_turn_rx(&turn, &pkt);
 		else
-			receive_badly(dev, pkt);
+			receive_badly(turn, pkt);
 	}
 
 	/* Nothing waits behind: a packet that was held back for the next one goes now. */
-	void flush(snic_dev *dev) noexcept
+	void flush(snic_rx_turn &turn) noexcept
 	{
 		if (held_) [[unlikely]]
-			release(dev);
+			release(turn);
 	}
 
 private:
-	void receive_badly(snic_dev *dev, snic_rx_pkt pkt);
+	void receive_badly(snic_rx_turn &turn, snic_rx_pkt pkt);
 	bool chance(double p);
 	void hold(const snic_rx_pkt &pkt);
-	void release(snic_dev *dev);
+	void release(snic_rx_turn &turn);
 
 	const double loss_, corrupt_, reorder_; /* 0 .. 1 */
 	const bool any_;

@@ -47,6 +47,8 @@ constexpr u64 retry_ns = 200000000;
 /* A reader that takes nothing for so long is stuck: packets are lost to it. */
 constexpr u64 stuck_ns = 200000000;
 constexpr size_t release_bytes = ring_bytes / 8;
+/* What a writer gathers before it shows it. */
+constexpr size_t publish_bytes = 16 << 10;
 
 bool send_hello(int sock, const Hello &hello, int fd) noexcept
 {
@@ -166,6 +168,21 @@ uint8_t *Neighbours::Connection::reserve(size_t len) noexcept
 	return out.want_room(len) ? out.reserve(len) : nullptr;
 }
 
+/* @pkt as a record of @body bytes and the ICRC, which nobody computes. */
+static void put_packet(uint8_t *at, const snic_tx_pkt &pkt, size_t body,
+		       snic_seg_iter &payload) noexcept
+{
+	constexpr uint64_t zero = 0;
+
+	/* All of the header's room: what it does not fill is written over, or behind the record's end. */
+	static_assert(sizeof(RecordHead) + sizeof(pkt.hdr) <= ring_align);
+	memcpy(at, pkt.hdr, sizeof(pkt.hdr));
+	snic_seg_copy(&payload, at + pkt.hdr_len, pkt.payload_len);
+	/* Pad and ICRC, which may reach into the next record's head: that is not written yet. */
+	static_assert(SIRDMA_ICRC_LEN + 3 <= sizeof(zero));
+	memcpy(at + body - pkt.pad, &zero, sizeof(zero));
+}
+
 u32 Neighbours::Connection::push(const snic_burst &burst) noexcept
 {
 	snic_seg_iter payload;
@@ -183,14 +200,15 @@ u32 Neighbours::Connection::push(const snic_burst &burst) noexcept
 
 			if (!at)
 				break;
-			memcpy(at, pkt.hdr, pkt.hdr_len);
-			snic_seg_copy(&payload, at + pkt.hdr_len, pkt.payload_len);
-			memset(at + body - pkt.pad, 0, pkt.pad + SIRDMA_ICRC_LEN);
+			put_packet(at, pkt, body, payload);
 			order_by_wire();
 			out.commit({.len = static_cast<uint32_t>(body + SIRDMA_ICRC_LEN),
 				    .kind = record_packet,
 				    .flags = i + 1 < burst.npkts ? record_more : uint16_t{0}});
+			if (out.unpublished() >= publish_bytes)
+				out.publish();
 		}
+		out.publish();
 		wake_it = i && out.must_wake();
 		if (i < burst.npkts) {
 			const u64 now = port_now_ns(nullptr);
@@ -221,6 +239,7 @@ bool Neighbours::Connection::push(const DatagramHead &head, const uint8_t *data,
 	out.commit({.len = static_cast<uint32_t>(sizeof(head) + len),
 		    .kind = record_datagram,
 		    .flags = more ? record_more : uint16_t{0}});
+	out.publish();
 
 	const bool wake_it = out.must_wake();
 
@@ -399,7 +418,10 @@ u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
 		if (c.in.unreleased() >= release_bytes && c.in.release() && c.out.must_wake())
 			c.wake();
 	}
-	if (n && c.in.release() && c.out.must_wake())
+	if (!n)
+		return 0;
+	sink.end_turn();
+	if (c.in.release() && c.out.must_wake())
 		c.wake();
 	return n;
 }

@@ -19,6 +19,8 @@ public:
 	/* A packet from a process of this host, BTH to ICRC; its ICRC was never computed. */
 	virtual void packet(const IpAddress &src, uint8_t *data, size_t len,
 			    bool more) noexcept = 0;
+	/* After those of one process. */
+	virtual void end_turn() noexcept = 0;
 
 protected:
 	~PacketSink() = default;

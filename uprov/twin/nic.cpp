@@ -54,6 +54,9 @@ constexpr uint32_t free_count = 1u << 16;
 /* Unacknowledged bytes of a QP, which the receiver's socket buffer should hold. */
 constexpr u32 window_bytes = 128 << 10;
 
+/* Bytes a neighbour may have sent in one go before it hears of them: much less than its window. */
+constexpr u32 answer_bytes = 16 << 10;
+
 /* Of the kernel's scheduler; not every C library declares it. */
 struct SchedAttr {
 	uint32_t size;
@@ -165,6 +168,7 @@ int Nic::start(const Config &config)
 	if (const int err =
 		    create_device(addr_, mtu_, num_slots * qpns_per_slot, window_bytes, clock_))
 		return err;
+	turn_.dev = dev_;
 	wake_fd_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (!wake_fd_)
 		return errno;
@@ -298,8 +302,13 @@ void Nic::deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
 	pkt.len = seg.len;
 	pkt.is_v4 = addr_.is_v4();
 	pkt.icrc_ok = icrc_ok;
-	pkt.more = more || (polled_ && may_wait(data, len));
-	faults_->receive(dev_, pkt);
+	pkt.more = more;
+	faults_->receive(turn_, pkt);
+}
+
+void Nic::end_turn() noexcept
+{
+	snic_turn_end(&turn_);
 }
 
 /* From the port, or from who has it. */
@@ -316,6 +325,7 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 	slot = slot_of(be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK);
 	if (slot != neighbours_->slot()) {
 		/* Not verified: that is up to the process it is for, if there is one. */
+		snic_turn_end(&turn_);
 		if (!port_->receiver() || slot >= num_slots)
 			snic_rx_reject(dev_, SIRDMA_STAT_RX_NO_QP);
 		else if (!neighbours_->forward(slot, path, data, len, index, more))
@@ -331,7 +341,7 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 		ids_count_ = id == index;
 	if (pcap_) [[unlikely]]
 		pcap_->write(path, id, data, len);
-	deliver(path.src, data, len, ok, more);
+	deliver(path.src, data, len, ok, more || (polled_ && may_wait(data, len)));
 }
 
 void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept
@@ -342,7 +352,8 @@ void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noe
 				       .sport = SIRDMA_ROCE_UDP_PORT,
 				       .dport = SIRDMA_ROCE_UDP_PORT},
 				      data, len);
-	deliver(src, data, len, true, more);
+	more = more || (polled_ && may_wait(data, len));
+	deliver(src, data, len, true, more && turn_.bytes < answer_bytes);
 }
 
 /*
@@ -361,7 +372,8 @@ u32 Nic::receive(bool all) noexcept
 	port_idle_ = from_port ? 0 : port_idle_ + 1;
 	got += from_port;
 	if (!got)
-		faults_->flush(dev_);
+		faults_->flush(turn_);
+	snic_turn_end(&turn_);
 	return got;
 }
 
@@ -475,8 +487,8 @@ void Nic::wake_for_timers() noexcept
 
 	if (!at)
 		return;
-	const u64 next = port_clock_next(clock_);
-	if (next == never || (at != never && port_now_ns(nullptr) + next >= at))
+	const u64 due = port_clock_due(clock_);
+	if (due == never || (at != never && due >= at))
 		return;
 	/* Once is enough. */
 	u64 seen = at;

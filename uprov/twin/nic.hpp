@@ -56,6 +56,7 @@ private:
 	void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
 		      bool more) noexcept override;
 	void packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept override;
+	void end_turn() noexcept override;
 	void wake() noexcept;
 	TxScratch &scratch() noexcept;
 	void wake_for_timers() noexcept;
@@ -75,6 +76,7 @@ private:
 	std::mutex
 		rx_lock_; /* one receiver at a time keeps packets in order; protects what follows */
 	std::unique_ptr<Faults> faults_;
+	snic_rx_turn turn_{}; /* ends before rx_lock_ is dropped */
 	IdFilter ids_;
 	bool ids_count_ = true; /* segments that came together were numbered by their sender */
 	u32 port_idle_ = 0; /* times since the port had something */

@@ -6,9 +6,10 @@
  *
  * A record's first word says that it is there. The writer clears the word after
  * the record before it sets the record's own: the reader needs no index of the
- * writer's, and a small record travels in one cache line. The reader believes
- * nothing but that the memory exists (it is sealed): words are read once, and
- * lengths checked.
+ * writer's, and a small record travels in one cache line. Records that are written
+ * together are shown together, the first one last, so that the two sides do not
+ * fight for each line. The reader believes nothing but that the memory exists (it
+ * is sealed): words are read once, and lengths checked.
  */
 #pragma once
 
@@ -64,17 +65,30 @@ public:
 		return at(tail_) + sizeof(RecordHead);
 	}
 
-	/* The record reserved last is complete. */
+	/* The record reserved last is complete, and seen at the next publish(). */
 	void commit(RecordHead head) noexcept
 	{
-		const uint64_t next = tail_ + record_size(head.len);
 		uint64_t word;
 
 		memcpy(&word, &head, sizeof(word));
-		word_at(next).store(0, std::memory_order_relaxed);
+		if (tail_ == shown_)
+			first_ = word;
+		else
+			word_at(tail_).store(word, std::memory_order_relaxed);
+		tail_ += record_size(head.len);
+	}
+
+	/* Bytes of ring committed and not published. */
+	size_t unpublished() const noexcept { return tail_ - shown_; }
+
+	void publish() noexcept
+	{
+		if (tail_ == shown_)
+			return;
+		word_at(tail_).store(0, std::memory_order_relaxed);
 		/* Partner: RingReader::peek(). */
-		word_at(tail_).store(word, std::memory_order_release);
-		tail_ = next;
+		word_at(shown_).store(first_, std::memory_order_release);
+		shown_ = tail_;
 	}
 
 	/* Say that room is wanted; true when some came meanwhile. Partner: RingReader::release(). */
@@ -85,7 +99,7 @@ public:
 		return reserve(len) != nullptr;
 	}
 
-	/* After commits: must the reader be woken? Partner: RingReader::fall_asleep(). */
+	/* After publish(): must the reader be woken? Partner: RingReader::fall_asleep(). */
 	bool must_wake() noexcept
 	{
 		smp_mb();
@@ -119,6 +133,8 @@ private:
 	RingControl *control_ = nullptr;
 	uint8_t *data_ = nullptr;
 	uint64_t tail_ = 0;
+	uint64_t shown_ = 0; /* up to here records are published */
+	uint64_t first_ = 0; /* head word of the record there */
 	uint64_t head_ = 0; /* the reader's, as last seen */
 	bool broken_ = false;
 };
