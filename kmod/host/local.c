@@ -163,6 +163,8 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	rcu_read_lock();
 	to = snic_addr_find(host, &local->dst_ip, local->has_vlan, local->vlan_id);
 	if (to) {
+		struct snic_rx_turn turn = {.dev = to->dev};
+
 		snic_cpu_this()->received += local->npkts;
 		snic_stat_add(to->dev, SIRDMA_STAT_LOCAL_LOOP_PKTS, local->npkts);
 		pkt.segs = &seg;
@@ -174,9 +176,10 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 			pkt.len = in->len;
 			pkt.more = local->more || i + 1 < local->npkts;
 			trace_snic_rx(to->ndev, &pkt);
-			snic_rx(to->dev, &pkt);
+			snic_turn_rx(&turn, &pkt);
 			off += in->size;
 		}
+		snic_turn_end(&turn);
 	} else {
 		snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, local->npkts);
 	}

@@ -271,6 +271,7 @@ static bool snic_rx_icrc_ok(const struct snic_datagram *d, const void *ip,
 static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 			    struct snic_rx_scratch *s, const void *ip, u32 size)
 {
+	struct snic_rx_turn turn = {.dev = host->dev};
 	struct snic_rx_cursor cursor = {.seg = s->all};
 	u32 left = d->ip_len - d->hlen;
 	bool fixed_id = false;
@@ -283,7 +284,7 @@ static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 		left -= len;
 		if (len < SNIC_BTH_LEN + SIRDMA_ICRC_LEN) {
 			snic_rx_reject(host->dev, SIRDMA_STAT_RX_BAD_LENGTH);
-			return;
+			break;
 		}
 		d->pkt.len = len;
 		d->pkt.more = left != 0;
@@ -294,8 +295,9 @@ static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 			d->pkt.icrc_ok = fixed_id;
 		}
 		trace_snic_rx(host->ndev, &d->pkt);
-		snic_rx(host->dev, &d->pkt);
+		snic_turn_rx(&turn, &d->pkt);
 	}
+	snic_turn_end(&turn);
 	snic_cpu_this()->received += i;
 }
 
