@@ -465,18 +465,19 @@ void port_timer_cancel_sync(struct port_timer *timer)
 	pthread_mutex_unlock(&clock->lock);
 }
 
-/* Random numbers: splitmix64, whose state is a counter that threads can share. */
+/* Random numbers: splitmix64, whose state is a counter that threads can share, unless they have one of their own. */
+
+#define RANDOM_STEP 0x9e3779b97f4a7c15ull
 
 static u64 random_state;
-static bool random_seeded;
+static _Thread_local u64 own_random_state;
+static _Thread_local bool own_random_seeded;
 static pthread_once_t random_once = PTHREAD_ONCE_INIT;
 
 static void random_setup(void)
 {
 	u64 seed;
 
-	if (__atomic_load_n(&random_seeded, __ATOMIC_ACQUIRE))
-		return;
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
 		seed = monotonic_ns() ^ ((u64)getpid() << 32);
 	__atomic_store_n(&random_state, seed, __ATOMIC_RELAXED);
@@ -484,17 +485,20 @@ static void random_setup(void)
 
 void port_random_seed(u64 seed)
 {
-	__atomic_store_n(&random_seeded, true, __ATOMIC_RELEASE);
-	pthread_once(&random_once, random_setup);
-	__atomic_store_n(&random_state, seed, __ATOMIC_RELAXED);
+	own_random_seeded = true;
+	own_random_state = seed;
 }
 
 u32 port_random_u32(void)
 {
 	u64 x;
 
-	pthread_once(&random_once, random_setup);
-	x = __atomic_add_fetch(&random_state, 0x9e3779b97f4a7c15ull, __ATOMIC_RELAXED);
+	if (own_random_seeded) {
+		x = own_random_state += RANDOM_STEP;
+	} else {
+		pthread_once(&random_once, random_setup);
+		x = __atomic_add_fetch(&random_state, RANDOM_STEP, __ATOMIC_RELAXED);
+	}
 	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
 	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
 	return (u32)(x >> 32) ^ (u32)(x >> 1);

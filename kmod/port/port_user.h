@@ -236,7 +236,7 @@ void port_timer_cancel_sync(struct port_timer *timer);
 u64 port_now_ns(struct port_clock *clock);
 
 u32 port_random_u32(void);
-/* Makes what follows repeatable. */
+/* Makes what follows in the calling thread repeatable. */
 void port_random_seed(u64 seed);
 /* A number of the calling thread, lowest free first: no two live threads share one. */
 u32 port_cpu(void);

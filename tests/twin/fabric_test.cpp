@@ -8,6 +8,7 @@
 #include <memory>
 #include <poll.h>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -369,43 +370,63 @@ TEST(FabricPolling, LetsTimePassForAnApplicationThatWaits)
 }
 
 /* The whole of a lossy run, packet by packet. */
+static std::vector<std::string> trace_of_a_lossy_run()
+{
+	Fabric fabric;
+	End a(fabric), b(fabric);
+	std::vector<std::string> packets;
+	sirdma_rule all{}, some{};
+
+	all.opcode = some.opcode = SIRDMA_ANY_OPCODE;
+	all.context = &packets;
+	all.match = [](const sirdma_packet *p, void *context) -> int {
+		static_cast<std::vector<std::string> *>(context)->push_back(
+			std::to_string(p->now) + " " + std::to_string(p->opcode) + " " +
+			std::to_string(p->psn) + " " + std::to_string(p->dest_qpn) + " " +
+			std::to_string(p->aeth_syndrome));
+		return 1;
+	};
+	some.match = [](const sirdma_packet *p, void *) -> int {
+		return (p->now / 7 + p->psn) % 3 == 0;
+	};
+	some.action = SIRDMA_DROP;
+	fabric.add(all);
+	fabric.add(some);
+	a.connect(b);
+	b.connect(a);
+	for (int i = 0; i < 10; ++i) {
+		EXPECT_EQ(b.receive(), 0);
+		EXPECT_EQ(a.send(std::string(3000 + 100 * static_cast<size_t>(i), 'x')), 0);
+	}
+	EXPECT_TRUE(fabric.run_until_idle(SIRDMA_MS(60000)));
+	EXPECT_EQ(b.completions().size(), 10u);
+	return packets;
+}
+
 TEST(FabricRuns, AreTheSameEachTime)
 {
-	const auto trace = [] {
-		Fabric fabric;
-		End a(fabric), b(fabric);
-		std::vector<std::string> packets;
-		sirdma_rule all{}, some{};
-
-		all.opcode = some.opcode = SIRDMA_ANY_OPCODE;
-		all.context = &packets;
-		all.match = [](const sirdma_packet *p, void *context) -> int {
-			static_cast<std::vector<std::string> *>(context)->push_back(
-				std::to_string(p->now) + " " + std::to_string(p->opcode) + " " +
-				std::to_string(p->psn) + " " + std::to_string(p->dest_qpn) + " " +
-				std::to_string(p->aeth_syndrome));
-			return 1;
-		};
-		some.match = [](const sirdma_packet *p, void *) -> int {
-			return (p->now / 7 + p->psn) % 3 == 0;
-		};
-		some.action = SIRDMA_DROP;
-		fabric.add(all);
-		fabric.add(some);
-		a.connect(b);
-		b.connect(a);
-		for (int i = 0; i < 10; ++i) {
-			EXPECT_EQ(b.receive(), 0);
-			EXPECT_EQ(a.send(std::string(3000 + 100 * static_cast<size_t>(i), 'x')), 0);
-		}
-		EXPECT_TRUE(fabric.run_until_idle(SIRDMA_MS(60000)));
-		EXPECT_EQ(b.completions().size(), 10u);
-		return packets;
-	};
-	const auto first = trace();
+	const auto first = trace_of_a_lossy_run();
 
 	EXPECT_GT(first.size(), 40u);
-	EXPECT_EQ(first, trace());
+	EXPECT_EQ(first, trace_of_a_lossy_run());
+}
+
+/* Fabrics do not know each other: each thread may have its own. */
+TEST(FabricRuns, AreTheSameInThreads)
+{
+	const auto first = trace_of_a_lossy_run();
+	std::vector<std::vector<std::string>> traces(4);
+	std::vector<std::thread> threads;
+
+	for (auto &trace : traces)
+		threads.emplace_back([&trace] {
+			for (int i = 0; i < 5; ++i)
+				trace = trace_of_a_lossy_run();
+		});
+	for (std::thread &thread : threads)
+		thread.join();
+	for (const auto &trace : traces)
+		EXPECT_EQ(trace, first);
 }
 
 TEST(FabricDevices, AreListedAndHaveTheirAddresses)

@@ -43,7 +43,7 @@ typedef struct sirdma_device sirdma_device;
 #define SIRDMA_MS(n) ((uint64_t)(n)*1000000)
 
 struct sirdma_fabric_params {
-	uint64_t seed; /* of queue pair numbers, keys and PSNs the devices draw */
+	uint64_t seed; /* of queue pair numbers and keys the devices draw in this thread from now on */
 	uint64_t delay_ns; /* from sender to receiver, at least 1 */
 	uint64_t poll_ns; /* that pass in an ibv_poll_cq() without a result; 0: none */
 };
