@@ -167,7 +167,11 @@ void port_rcu_read_lock(void)
 	if (thread->nesting++)
 		return;
 	epoch = __atomic_load_n(&rcu_epoch, __ATOMIC_SEQ_CST);
+#ifdef PORT_TSAN
 	__atomic_exchange_n(&thread->epoch, epoch, __ATOMIC_SEQ_CST);
+#else
+	__atomic_store_n(&thread->epoch, epoch, __ATOMIC_RELAXED);
+#endif
 	/* Pairs with port_rcu_wait_and_free(): it sees our epoch, or we see its unlinking. */
 	smp_mb();
 }

@@ -212,12 +212,20 @@ void Adapter::settle() noexcept
 	interrupt();
 }
 
+/* What it needs is found under RCU, which is entered once. */
+void Adapter::run_model(u32 qpn) noexcept
+{
+	port_rcu_read_lock();
+	snic_qp_run(dev_, qpn);
+	port_rcu_read_unlock();
+}
+
 void Adapter::run_deferred() noexcept
 {
 	u32 qpn;
 
 	for (u32 i = 0; i < turns_per_call && pop(deferred_, qpn); ++i)
-		snic_qp_run(dev_, qpn);
+		run_model(qpn);
 }
 
 void Adapter::interrupt() noexcept

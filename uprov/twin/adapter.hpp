@@ -72,6 +72,7 @@ protected:
 	void push(QpList &list, u32 qpn) noexcept;
 	bool pending() noexcept;
 	/* The two halves of settle(). */
+	void run_model(u32 qpn) noexcept;
 	void run_deferred() noexcept;
 	void interrupt() noexcept;
 

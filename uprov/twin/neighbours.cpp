@@ -389,6 +389,11 @@ void Neighbours::take_fresh() noexcept
 
 u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
 {
+	if (!c.in.waiting())
+		return 0;
+
+	/* What a packet needs is found under RCU: entered once, for all of them. */
+	const Guard guard;
 	RecordHead head;
 	u32 n;
 

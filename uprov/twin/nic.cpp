@@ -243,7 +243,7 @@ TxScratch &Nic::scratch() noexcept
 
 void Nic::run_qp(u32 qpn) noexcept
 {
-	snic_qp_run(dev_, qpn);
+	run_model(qpn);
 	run_deferred();
 	flush_acks();
 	interrupt();
