@@ -141,6 +141,7 @@ Config Config::from_environment(unsigned device)
 	read_percentage(env_corrupt, c.corrupt);
 	read_percentage(env_reorder, c.reorder);
 	read_number(env_seed, c.seed);
+	read_number(env_buffer, c.buffer);
 	if (const char *pcap = getenv(env_pcap))
 		c.pcap = pcap;
 	if (const size_t at = c.pcap.find("%d"); at != std::string::npos)

@@ -30,6 +30,7 @@ struct Config {
 	double corrupt = 0;
 	double reorder = 0; /* taken after the one behind, when one waits */
 	uint64_t seed = 1; /* of the three */
+	uint32_t buffer = 0; /* of sockets, bytes; 0: as much as the machine lets us have */
 	std::string pcap; /* %p: the process id; empty: none */
 	bool stats = false;
 	bool verbose = false;

@@ -17,6 +17,7 @@ inline constexpr char env_loss[] = "SIRDMA_TWIN_LOSS";
 inline constexpr char env_corrupt[] = "SIRDMA_TWIN_CORRUPT";
 inline constexpr char env_reorder[] = "SIRDMA_TWIN_REORDER";
 inline constexpr char env_seed[] = "SIRDMA_TWIN_SEED";
+inline constexpr char env_buffer[] = "SIRDMA_TWIN_BUFFER"; /* of sockets, bytes; 0: what there is */
 inline constexpr char env_pcap[] = "SIRDMA_TWIN_PCAP";
 inline constexpr char env_stats[] = "SIRDMA_TWIN_STATS";
 inline constexpr char env_verbose[] = "SIRDMA_TWIN_VERBOSE";

@@ -29,8 +29,8 @@ constexpr u64 nsec_per_sec = 1000000000;
  */
 constexpr u64 check_polling_min_ns = 50000;
 constexpr u64 check_polling_max_ns = 1000000;
-/* Packets for a process that polls after which the helper believes that it always does. */
-constexpr u32 watch_max = 64;
+/* How often the helper is woken for a process that spins on memory until it looks away again. */
+constexpr u32 watch_max = 256;
 /* Of a thread that sleeps most of the time and is waited for when it wakes. */
 constexpr u64 helper_slice_ns = 100000;
 constexpr unsigned long helper_slack_ns = 2000;
@@ -105,13 +105,13 @@ std::unique_ptr<Nic> Nic::create(const Config &config)
 }
 
 /* An address nobody uses: one of 127.64.0.0/16, beginning at one that depends on the process. */
-bool Nic::open_free_address()
+bool Nic::open_free_address(uint32_t buffer)
 {
 	const uint32_t start = static_cast<uint32_t>(getpid());
 
 	for (uint32_t i = 0; i < free_count; ++i) {
 		addr_ = IpAddress(in_addr{htonl(free_base | ((start + i) & (free_count - 1)))});
-		port_ = PortShare::create(addr_, true);
+		port_ = PortShare::create(addr_, true, buffer);
 		if (port_)
 			return true;
 		if (errno != EADDRINUSE)
@@ -128,7 +128,8 @@ bool Nic::open_links(const Config &config)
 	if (!config.pcap.empty())
 		pcap_ = PcapWriter::create(config.pcap);
 	faults_ = std::make_unique<Faults>(config);
-	if (addr_.any() ? !open_free_address() : !(port_ = PortShare::create(addr_, false))) {
+	if (addr_.any() ? !open_free_address(config.buffer) :
+			  !(port_ = PortShare::create(addr_, false, config.buffer))) {
 		const int err = errno;
 
 		fprintf(stderr, "sirdma: UDP port %u of %s: %s%s\n", SIRDMA_ROCE_UDP_PORT,
@@ -140,7 +141,7 @@ bool Nic::open_links(const Config &config)
 		return false;
 	}
 	neighbours_ = Neighbours::create(addr_);
-	sender_ = UdpSender::create(addr_, pcap_.get());
+	sender_ = UdpSender::create(addr_, pcap_.get(), config.buffer);
 	if (!neighbours_ || !sender_) {
 		const int err = errno;
 
@@ -243,11 +244,13 @@ TxScratch &Nic::scratch() noexcept
 
 void Nic::run_qp(u32 qpn) noexcept
 {
+	inside_.store(true, std::memory_order_relaxed);
 	run_model(qpn);
 	run_deferred();
 	flush_acks();
 	interrupt();
 	wake_for_timers();
+	inside_.store(false, std::memory_order_relaxed);
 }
 
 void Nic::flush() noexcept
@@ -428,12 +431,12 @@ void Nic::poll() noexcept
 		return;
 	polls_.fetch_add(1, std::memory_order_relaxed);
 	polls_since_arm_.fetch_add(1, std::memory_order_relaxed);
-	if (!waiting_.load(std::memory_order_relaxed))
-		waiting_.store(true, std::memory_order_relaxed);
 
 	const u64 before = rounds_.load(std::memory_order_relaxed);
 
+	inside_.store(true, std::memory_order_relaxed);
 	serve(false);
+	inside_.store(false, std::memory_order_relaxed);
 	wake_for_timers();
 	/*
 	 * The peer we wait for may want this very processor: on a busy machine
@@ -450,8 +453,6 @@ void Nic::poll() noexcept
 /* A process that ends right after it was told of a message has acknowledged it. */
 void Nic::found(bool message) noexcept
 {
-	if (waiting_.load(std::memory_order_relaxed))
-		waiting_.store(false, std::memory_order_relaxed);
 	if (!message)
 		return;
 	/* Its completion can be seen before the helper that took it in is done with it. */
@@ -500,7 +501,7 @@ void Nic::wake_for_timers() noexcept
 bool Nic::look_away() noexcept
 {
 	const u64 polls = polls_.load(std::memory_order_relaxed);
-	bool alone = polls != seen_polls_;
+	bool alone = polls != seen_polls_ || inside_.load(std::memory_order_relaxed);
 
 	seen_polls_ = polls;
 	leaves_alone_.store(alone);
@@ -510,21 +511,6 @@ bool Nic::look_away() noexcept
 		leaves_alone_.store(false);
 	}
 	return alone;
-}
-
-/*
- * There is who polls for completions, and spins on its memory in between. Such a
- * process is found out when it has not polled while the helper looked away and
- * something came; then the helper looks on, until it was woken often enough by
- * what a poller was about to take.
- */
-void Nic::learn(bool alone, bool polled) noexcept
-{
-	if (alone)
-		watch_ = watch_max;
-	else if (watch_)
-		watch_ = polled && waiting_.load(std::memory_order_relaxed) ? watch_ - 1 :
-									      watch_max;
 }
 
 /* Until a timer is due, or something waits that nobody will tell of. */
@@ -607,8 +593,8 @@ void Nic::help() noexcept
 		if (fds[1].revents || fds[2].revents || port_->unsettled())
 			meet();
 
-		const bool polled = polls_.load(std::memory_order_relaxed) != seen_polls_;
-		const bool woken = fds[1].revents || fds[3].revents;
+		const bool polled = polls_.load(std::memory_order_relaxed) != seen_polls_ ||
+				    inside_.load(std::memory_order_relaxed);
 		const u64 rounds = rounds_.load(std::memory_order_relaxed);
 
 		if (alone && polled) {
@@ -620,8 +606,14 @@ void Nic::help() noexcept
 		helping_.store(true, std::memory_order_relaxed);
 		serve(true);
 		helping_.store(false, std::memory_order_release);
-		if (alone ? rounds_.load(std::memory_order_relaxed) != rounds : woken)
-			learn(alone, polled);
+		/*
+		 * There is who polls for completions and spins on its memory in between: it
+		 * is found out by what came when it had not polled for a while.
+		 */
+		if (!alone)
+			watch_ -= watch_ && (fds[1].revents || fds[3].revents);
+		else if (rounds_.load(std::memory_order_relaxed) != rounds)
+			watch_ = watch_max;
 	}
 }
 

@@ -39,10 +39,9 @@ private:
 	Nic() = default;
 	int start(const Config &config);
 	bool open_links(const Config &config);
-	bool open_free_address();
+	bool open_free_address(uint32_t buffer);
 	void help() noexcept;
 	bool look_away() noexcept;
-	void learn(bool alone, bool polled) noexcept;
 	u64 time_to_sleep() noexcept;
 	void meet() noexcept;
 	bool fall_asleep() noexcept;
@@ -93,10 +92,10 @@ private:
 	std::atomic<u64> wakes_at_{0}; /* when the sleeping helper looks at the timers; 0: awake */
 	std::atomic<bool> leaves_alone_{false}; /* it sleeps without an eye on the socket */
 	u64 seen_polls_ = 0;
-	u32 watch_ = 0; /* it keeps its eye on a process that polls, so many packets more */
+	u32 watch_ = 0; /* wakes until it leaves a process alone that polls */
 	std::atomic<u64> polls_{0};
 	std::atomic<u32> polls_since_arm_{0};
-	std::atomic<bool> waiting_{false}; /* the last poll found nothing */
+	std::atomic<bool> inside_{false}; /* of a call: a hint, where there are many threads */
 	std::atomic<u64> rounds_{0}; /* in which packets came */
 	std::atomic<u32> idle_polls_{0}; /* since then */
 };

@@ -17,9 +17,9 @@ constexpr timespec settle_pause = {.tv_sec = 0, .tv_nsec = 1000000};
 
 } // namespace
 
-std::unique_ptr<PortShare> PortShare::create(const IpAddress &addr, bool alone)
+std::unique_ptr<PortShare> PortShare::create(const IpAddress &addr, bool alone, uint32_t buffer)
 {
-	std::unique_ptr<PortShare> share(new PortShare(addr));
+	std::unique_ptr<PortShare> share(new PortShare(addr, buffer));
 
 	share->events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
 	if (!share->events_)
@@ -64,7 +64,7 @@ bool PortShare::settle() noexcept
 		owner_ = rendezvous_connect(addr_, port_owner);
 		return owner_ && watch(owner_.get());
 	}
-	taken_ = UdpReceiver::create(addr_);
+	taken_ = UdpReceiver::create(addr_, buffer_);
 	receiver_.store(taken_.get(), std::memory_order_release);
 	return taken_ != nullptr;
 }

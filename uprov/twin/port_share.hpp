@@ -21,7 +21,8 @@ public:
 	 * Null with errno: EADDRINUSE when some other program or user has the port. @alone:
 	 * also when a process of this user has it.
 	 */
-	static std::unique_ptr<PortShare> create(const IpAddress &addr, bool alone);
+	static std::unique_ptr<PortShare> create(const IpAddress &addr, bool alone,
+						 uint32_t buffer = 0);
 
 	/* The port's socket; null while another process has it. Lives as long as this. */
 	UdpReceiver *receiver() const noexcept { return receiver_.load(std::memory_order_acquire); }
@@ -36,12 +37,13 @@ public:
 	bool unsettled() const noexcept { return !receiver() && !owner_; }
 
 private:
-	explicit PortShare(const IpAddress &addr) noexcept : addr_(addr) {}
+	PortShare(const IpAddress &addr, uint32_t buffer) noexcept : addr_(addr), buffer_(buffer) {}
 	bool settle() noexcept;
 	bool watch(int fd) noexcept;
 	void accept_members() noexcept;
 
 	const IpAddress addr_;
+	const uint32_t buffer_; /* of the port's socket; see Config */
 	Fd events_;
 	Fd name_; /* ours: the right to the port */
 	Fd owner_; /* who has it */

@@ -20,8 +20,9 @@ namespace
 constexpr int buffer_bytes = 8 << 20;
 /* Below the largest datagram by more than the headers. */
 constexpr size_t run_bytes_max = 65000;
-/* Calls in a row that found a datagram, after which more than one is expected. */
-constexpr u32 stream = 2;
+/* A datagram or train so long is part of a stream, which goes on for so many calls at least. */
+constexpr u32 stream_bytes = 8192;
+constexpr u32 stream_calls = 16;
 
 void set_option(int fd, int level, int name, int value) noexcept
 {
@@ -29,9 +30,14 @@ void set_option(int fd, int level, int name, int value) noexcept
 	(void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-/* As much as the machine lets us have. */
-void enlarge_buffers(int fd) noexcept
+/* @bytes; 0: as much as the machine lets us have. */
+void size_buffers(int fd, uint32_t bytes) noexcept
 {
+	if (bytes) {
+		set_option(fd, SOL_SOCKET, SO_RCVBUF, static_cast<int>(bytes));
+		set_option(fd, SOL_SOCKET, SO_SNDBUF, static_cast<int>(bytes));
+		return;
+	}
 	set_option(fd, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
 	set_option(fd, SOL_SOCKET, SO_SNDBUF, buffer_bytes);
 	set_option(fd, SOL_SOCKET, SO_RCVBUFFORCE, buffer_bytes);
@@ -96,7 +102,8 @@ void ask_for_segments(msghdr &m, uint8_t (&control)[CMSG_SPACE(sizeof(uint16_t))
 
 } // namespace
 
-std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *pcap)
+std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *pcap,
+					     uint32_t buffer)
 {
 	Fd fd = open_socket(addr, 0);
 	sockaddr_storage own;
@@ -104,7 +111,7 @@ std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *
 
 	if (!fd || getsockname(fd.get(), reinterpret_cast<sockaddr *>(&own), &len))
 		return nullptr;
-	enlarge_buffers(fd.get());
+	size_buffers(fd.get(), buffer);
 	/* Nobody writes to this port. */
 	set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, 0);
 
@@ -293,14 +300,14 @@ void UdpSender::pass(TxScratch &s) noexcept
 		send_ack(ack, s);
 }
 
-std::unique_ptr<UdpReceiver> UdpReceiver::create(const IpAddress &addr)
+std::unique_ptr<UdpReceiver> UdpReceiver::create(const IpAddress &addr, uint32_t buffer)
 {
 	Fd fd = open_socket(addr, SIRDMA_ROCE_UDP_PORT);
 
 	if (!fd)
 		return nullptr;
 	set_option(fd.get(), IPPROTO_UDP, UDP_GRO, 1);
-	enlarge_buffers(fd.get());
+	size_buffers(fd.get(), buffer);
 
 	std::unique_ptr<UdpReceiver> receiver(new (std::nothrow) UdpReceiver(std::move(fd), addr));
 
@@ -369,27 +376,28 @@ void UdpReceiver::take(DatagramSink &sink, const mmsghdr &message) noexcept
 
 /*
  * A peer that waits for our answer sent one datagram: that is asked for alone, and
- * nobody asks whether there is another. Where they come one after the other, they
- * are taken together.
+ * nobody asks whether there is another. Streams are taken together, so that they
+ * are acknowledged together.
  */
 u32 UdpReceiver::receive(DatagramSink &sink) noexcept
 {
 	int n;
 
-	if (found_ < stream) {
+	if (!stream_) {
 		const ssize_t len = recvmsg(fd_.get(), &messages_[0].msg_hdr, MSG_DONTWAIT);
 
 		n = len >= 0;
 		messages_[0].msg_len = n ? static_cast<unsigned>(len) : 0;
 	} else {
 		n = recvmmsg(fd_.get(), messages_, batch, MSG_DONTWAIT, nullptr);
+		--stream_;
 	}
 	if (n <= 0) {
 		found_ = 0;
 		return 0;
 	}
-	if (found_ < stream)
-		++found_;
+	if (++found_ > 2 || n > 1 || messages_[0].msg_len >= stream_bytes)
+		stream_ = stream_calls;
 	order_by_wire();
 	for (int i = 0; i < n; ++i) {
 		take(sink, messages_[i]);

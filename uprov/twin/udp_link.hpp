@@ -46,8 +46,12 @@ protected:
 /* Sends; any thread. */
 class UdpSender {
 public:
-	/* Null with errno. @pcap: what is sent is recorded there, when not null. */
-	static std::unique_ptr<UdpSender> create(const IpAddress &addr, PcapWriter *pcap);
+	/*
+	 * Null with errno. @pcap: what is sent is recorded there, when not null; @buffer:
+	 * see Config.
+	 */
+	static std::unique_ptr<UdpSender> create(const IpAddress &addr, PcapWriter *pcap,
+						 uint32_t buffer);
 
 	/* How many packets the socket took, from the front. */
 	u32 transmit(const snic_burst &burst, TxScratch &scratch) noexcept;
@@ -92,7 +96,7 @@ private:
 class UdpReceiver {
 public:
 	/* Null with errno; EADDRINUSE when some other socket has the port. */
-	static std::unique_ptr<UdpReceiver> create(const IpAddress &addr);
+	static std::unique_ptr<UdpReceiver> create(const IpAddress &addr, uint32_t buffer = 0);
 
 	/* Readable when datagrams wait. */
 	int fd() const noexcept { return fd_.get(); }
@@ -125,6 +129,7 @@ private:
 	RxSlot slots_[batch];
 	mmsghdr messages_[batch];
 	u32 found_ = 0; /* calls in a row that found something */
+	u32 stream_ = 0; /* calls that expect more than one datagram */
 };
 
 } // namespace sirdma::twin
