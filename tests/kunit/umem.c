@@ -86,7 +86,7 @@ static void adjacent_pieces_need_no_list(struct kunit *test)
 	struct fixture *f = pinned(test, 0x7f0000000000, pieces, 2);
 
 	KUNIT_EXPECT_EQ(test, sirdma_umem_to_pbl(f->dev, &f->umem, 12, 8, &f->pbl), 0);
-	KUNIT_EXPECT_EQ(test, f->pbl.level, 0);
+	KUNIT_EXPECT_EQ(test, (u32)f->pbl.level, 0);
 	KUNIT_EXPECT_EQ(test, f->pbl.addr, 0x100000);
 	KUNIT_EXPECT_EQ(test, list.written, 0);
 }
@@ -99,7 +99,7 @@ static void gap_makes_a_list_of_every_block(struct kunit *test)
 	struct fixture *f = pinned(test, 0x7f0000000000, pieces, 3);
 
 	KUNIT_EXPECT_EQ(test, sirdma_umem_to_pbl(f->dev, &f->umem, 12, 5, &f->pbl), 0);
-	KUNIT_EXPECT_EQ(test, f->pbl.level, 1);
+	KUNIT_EXPECT_EQ(test, (u32)f->pbl.level, 1);
 	KUNIT_EXPECT_EQ(test, list.allocated, 5);
 	KUNIT_EXPECT_EQ(test, list.written, 5);
 	KUNIT_EXPECT_MEMEQ(test, list.addr, want, sizeof(want));
