@@ -33,6 +33,12 @@ Ack ack(u32 psn, u32 qpn = 7)
 
 class TwinAck : public ::testing::Test {
 protected:
+	/* The first one of a peer waits for nothing. */
+	void SetUp() override
+	{
+		ASSERT_TRUE(hold.offer(ack(0), out));
+		ASSERT_FALSE(hold.any());
+	}
 	/* Acknowledgements that leave at the end of their call, until one stays. */
 	void until_trial()
 	{
@@ -135,6 +141,37 @@ TEST_F(TwinAck, ARepeatedRequestIsAnsweredAtOnce)
 	EXPECT_EQ(out.psn(), psn);
 	EXPECT_FALSE(hold.any());
 	/* And no more patience with this peer for now. */
+	EXPECT_TRUE(hold.offer(ack(++psn), out));
+	EXPECT_EQ(out.psn(), psn);
+}
+
+TEST_F(TwinAck, OneForManyPacketsLeavesAtOnce)
+{
+	constexpr u32 step = AckHold::many_packets;
+
+	psn = SIRDMA_PSN_MASK - step;
+	EXPECT_TRUE(hold.offer(ack(psn), out));
+	for (int i = 0; i < 3; ++i) {
+		psn = (psn + step) & SIRDMA_PSN_MASK;
+		EXPECT_TRUE(hold.offer(ack(psn), out)) << i;
+		EXPECT_EQ(out.psn(), psn);
+	}
+	EXPECT_FALSE(hold.offer(ack(psn + step - 1), out));
+	EXPECT_TRUE(hold.offer(ack(psn + step), out)) << "counted from what left";
+	EXPECT_FALSE(hold.any());
+}
+
+TEST_F(TwinAck, WherePacketsAreLostEachLeavesAtOnce)
+{
+	EXPECT_FALSE(hold.offer(ack(++psn), out));
+	hold.refused(IpAddress(in_addr{htonl(0x7f400002)}), 7);
+	EXPECT_FALSE(hold.offer(ack(++psn), out)) << "another peer missed one";
+	hold.refused(peer, 7);
+	for (u32 i = 0; i < AckHold::wary_acks; ++i) {
+		ASSERT_TRUE(hold.offer(ack(++psn), out));
+		ASSERT_EQ(out.psn(), psn);
+		ASSERT_FALSE(hold.any());
+	}
 	EXPECT_FALSE(hold.offer(ack(++psn), out));
 	EXPECT_TRUE(hold.flush(false, out));
 }
@@ -152,18 +189,18 @@ TEST_F(TwinAck, OnlyPlainAcknowledgementsWait)
 
 	burst.npkts = 1;
 	burst.pkts[0] = ack(5).pkt;
-	EXPECT_TRUE(is_plain_ack(burst));
+	EXPECT_EQ(ack_kind(burst), AckKind::plain);
 	burst.npkts = 2;
-	EXPECT_FALSE(is_plain_ack(burst)) << "behind the response to a READ";
+	EXPECT_EQ(ack_kind(burst), AckKind::none) << "behind the response to a READ";
 	burst.npkts = 1;
 	for (const u32 kind : {SIRDMA_AETH_NAK, SIRDMA_AETH_RNR_NAK}) {
 		const sirdma_aeth aeth = {.smsn = cpu_to_be32(kind << 24)};
 
 		memcpy(burst.pkts[0].hdr + sizeof(sirdma_bth), &aeth, sizeof(aeth));
-		EXPECT_FALSE(is_plain_ack(burst));
+		EXPECT_EQ(ack_kind(burst), AckKind::refusal);
 	}
 	burst.pkts[0].hdr[0] = SIRDMA_RC_WRITE_ONLY;
-	EXPECT_FALSE(is_plain_ack(burst));
+	EXPECT_EQ(ack_kind(burst), AckKind::none);
 }
 
 } // namespace sirdma::twin::test

@@ -27,22 +27,25 @@ u32 Ack::psn() const noexcept
 	return be32_to_cpu(bth_of(pkt).apsn) & SIRDMA_PSN_MASK;
 }
 
-bool is_plain_ack(const snic_burst &burst) noexcept
+AckKind ack_kind(const snic_burst &burst) noexcept
 {
 	const snic_tx_pkt &pkt = burst.pkts[0];
 
 	if (burst.npkts != 1 || bth_of(pkt).opcode != SIRDMA_RC_ACK)
-		return false;
+		return AckKind::none;
 
 	sirdma_aeth aeth;
 
 	memcpy(&aeth, pkt.hdr + sizeof(sirdma_bth), sizeof(aeth));
-	return (be32_to_cpu(aeth.smsn) >> 24 & SIRDMA_AETH_KIND) == SIRDMA_AETH_ACK;
+	return (be32_to_cpu(aeth.smsn) >> 24 & SIRDMA_AETH_KIND) == SIRDMA_AETH_ACK ?
+		       AckKind::plain :
+		       AckKind::refusal;
 }
 
 bool AckHold::release(Ack &out) noexcept
 {
 	out = ack_;
+	left_psn_ = ack_.psn();
 	folded_ = 0;
 	any_.store(false, std::memory_order_relaxed);
 	return true;
@@ -77,18 +80,33 @@ bool AckHold::offer(const Ack &ack, Ack &out) noexcept
 	const bool known = ack_.same_flow(ack.dst, ack.qpn);
 
 	if (!known) {
-		const bool evict = any() && release(out);
+		const bool other = any();
 
+		if (other)
+			release(out);
 		trusted_ = false;
 		successes_ = 0;
 		trial_in_ = backoff_ = trial_min;
+		wary_ = 0;
+		/* Several that talk in turns get theirs at once. */
+		if (!other) {
+			ack_ = ack;
+			return release(out);
+		}
+		left_psn_ = ack.psn();
 		hold(ack);
-		return evict;
+		return true;
+	}
+	if (wary_ || ((ack.psn() - left_psn_) & SIRDMA_PSN_MASK) >= many_packets) {
+		wary_ -= wary_ != 0;
+		ack_ = ack;
+		return release(out);
 	}
 	if (any() && patient_) {
 		/* The same once more: the peer asked again. */
 		if (ack.psn() == ack_.psn()) {
 			failed();
+			wary_ = wary_acks;
 			ack_ = ack;
 			return release(out);
 		}
@@ -131,6 +149,16 @@ bool AckHold::pass(Ack &out) noexcept
 	if (patient_)
 		failed();
 	return release(out);
+}
+
+void AckHold::refused(const IpAddress &dst, u32 qpn) noexcept
+{
+	std::lock_guard hold_lock(lock_);
+
+	if (!ack_.same_flow(dst, qpn))
+		return;
+	failed();
+	wary_ = wary_acks;
 }
 
 void AckHold::give_back(const Ack &ack) noexcept

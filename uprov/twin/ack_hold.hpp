@@ -3,7 +3,10 @@
  * The acknowledgement a device is about to send: it waits for the end of the call
  * that made it, so that it leaves together with the application's own answer. To a
  * peer that has shown that it goes on without, as one that only waits for the
- * answer, it waits a little longer, until the next one takes its place.
+ * answer, it waits a little longer, until the next one takes its place. One for
+ * many packets leaves at once, since their sender may have filled its window; and
+ * so does each where packets are lost: the last of several that are on their way
+ * may be lost, the only one must not be.
  *
  * At most one waits. The socket is the caller's: what must leave comes back.
  */
@@ -29,8 +32,10 @@ struct Ack {
 	}
 };
 
-/* Is @burst nothing but an acknowledgement that refuses nothing? */
-bool is_plain_ack(const snic_burst &burst) noexcept;
+enum class AckKind { none, plain, refusal };
+
+/* Is @burst nothing but an acknowledgement, and does it refuse something (NAK, RNR NAK)? */
+AckKind ack_kind(const snic_burst &burst) noexcept;
 
 class AckHold {
 public:
@@ -41,6 +46,10 @@ public:
 	/* Acknowledgements from one trial of a peer's patience to the next, doubled by failure. */
 	static constexpr u32 trial_min = 64;
 	static constexpr u32 trial_max = 64 * 1024;
+	/* Packets since the last acknowledgement from which on one does not wait. */
+	static constexpr u32 many_packets = 8;
+	/* Acknowledgements that leave at once after a packet was missed. */
+	static constexpr u32 wary_acks = 256;
 
 	/* Each returns true with the one that must leave now. */
 
@@ -53,6 +62,8 @@ public:
 	/* A poll found nothing. */
 	bool pass(Ack &out) noexcept;
 
+	/* @qpn refuses a packet of @dst, which so missed one or was too fast. */
+	void refused(const IpAddress &dst, u32 qpn) noexcept;
 	/* There was no room for @ack: keep it, unless there is a newer one. */
 	void give_back(const Ack &ack) noexcept;
 
@@ -63,11 +74,11 @@ private:
 	void hold(const Ack &ack) noexcept;
 	void succeeded() noexcept;
 	void failed() noexcept;
-	void meet(const Ack &ack) noexcept;
 
 	std::mutex lock_; /* protects what follows; innermost */
 	std::atomic<bool> any_{false}; /* written under lock_ */
 	Ack ack_{};
+	u32 left_psn_ = 0; /* of the last one that left */
 	bool patient_ = false; /* it stays beyond the call */
 	u32 folded_ = 0; /* whose place it took */
 	u32 passes_ = 0;
@@ -77,6 +88,7 @@ private:
 	u32 successes_ = 0; /* in a row */
 	u32 trial_in_ = trial_min;
 	u32 backoff_ = trial_min;
+	u32 wary_ = 0; /* of them to come */
 };
 
 } // namespace sirdma::twin

@@ -254,9 +254,12 @@ Path UdpSender::path_to(const IpAddress &dst) const noexcept
 u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
 {
 	const IpAddress dst(burst.flow->dst_ip, addr_.scope());
+	const AckKind kind = ack_kind(burst);
 	Ack ack;
 
-	if (is_plain_ack(burst)) {
+	if (kind == AckKind::refusal)
+		hold_.refused(dst, burst.qpn);
+	if (kind == AckKind::plain) {
 		const Ack owed = {.dst = dst, .qpn = burst.qpn, .pkt = burst.pkts[0]};
 
 		if (hold_.offer(owed, ack))
