@@ -80,7 +80,7 @@ void snic_turn_end(struct snic_rx_turn *turn)
 		port_stat_add(&turn->dev->stats[SIRDMA_STAT_RX_BYTES], turn->bytes);
 	}
 	snic_qp_drop_mr(qp);
-	port_unlock(&qp->lock);
+	port_unlock_over(&qp->lock);
 	snic_qp_put(qp);
 	turn->qp = NULL;
 }
@@ -96,7 +96,7 @@ static struct snic_qp *rx_turn_qp(struct snic_rx_turn *turn, u32 qpn)
 	qp = snic_qp_get(turn->dev, qpn);
 	if (!qp)
 		return NULL;
-	port_lock(&qp->lock);
+	port_lock_over(&qp->lock);
 	turn->qp = qp;
 	turn->pkts = 0;
 	turn->bytes = 0;

@@ -14,6 +14,7 @@
  *
  *   struct port_lock            spin lock; holder runs with softirqs off
  *     port_lock_init/port_lock/port_unlock
+ *     port_lock_over/port_unlock_over: the same, where another function unlocks
  *   struct port_mutex           sleeping lock
  *     port_mutex_init/port_mutex_lock/port_mutex_unlock/port_mutex_trylock
  *   struct port_ref             reference count

@@ -39,6 +39,19 @@ static inline void port_unlock(struct port_lock *lock)
 	spin_unlock_bh(&lock->l);
 }
 
+/* sparse expects a function to unlock what it locks. */
+static inline void port_lock_over(struct port_lock *lock)
+{
+	port_lock(lock);
+	__release(lock);
+}
+
+static inline void port_unlock_over(struct port_lock *lock)
+{
+	__acquire(lock);
+	port_unlock(lock);
+}
+
 struct port_mutex {
 	struct mutex m;
 };

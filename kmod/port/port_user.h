@@ -107,6 +107,9 @@ static inline void port_unlock(struct port_lock *lock)
 	pthread_mutex_unlock(&lock->m);
 }
 
+#define port_lock_over(lock) port_lock(lock)
+#define port_unlock_over(lock) port_unlock(lock)
+
 struct port_mutex {
 	pthread_mutex_t m;
 };
