@@ -14,7 +14,7 @@
 #   perf PROGRAM A DEV B DEV [-4|-6] [ARGS]     a perftest program, server at A; prints its result line's figures
 #   two_guests_up           address eth0, wait for the peer; peer4, peer6, own4, own6. rendezvous [PORT]: both reach it
 #   stream A DEV B DEV [-4|-6] [ARGS]           verbs_stream, every byte checked, listener at A; prints MB/s
-#   nothing_lost DEVICE...  remove the devices and the modules; kmemleak finds nothing afterwards
+#   lost_before, nothing_lost DEVICE...     at the begin and the end: devices and modules go, and kmemleak finds nothing
 #   tally PASSED FAILED     more tests than one ran in here
 #   verbs_suite ARGS...     the GoogleTest programs over libibverbs, tallied; figures says how many; fails the scenario when
 #                           one fails. $programs is where they are, "${launch[@]}" what they are started with
@@ -210,11 +210,17 @@ verbs_suite() {
 }
 
 # Debug kernels: without devices and modules nothing refers to what was forgotten. kmemleak looks at memory older than 5 s.
+lost_before() {	# what earlier scenarios of this boot lost is theirs
+	echo scan > /sys/kernel/debug/kmemleak
+	echo scan > /sys/kernel/debug/kmemleak
+	echo clear > /sys/kernel/debug/kmemleak
+}
 nothing_lost() {	# DEVICE...
 	local device file=/sys/kernel/debug/kmemleak
 	for device in "$@"; do rdma link delete "$device"; done
 	modprobe -r sirdma sirdma_nic
 	sleep 6
+	echo scan > "$file"	# memory that changed since the last time is not reported
 	echo scan > "$file"
 	! grep -q unreferenced "$file" || { head -n 100 "$file"; fail "memory is lost"; }
 }
