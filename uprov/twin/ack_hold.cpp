@@ -74,6 +74,13 @@ void AckHold::hold(const Ack &ack) noexcept
 	any_.store(true, std::memory_order_relaxed);
 }
 
+/* This one leaves, and so stands for the one that waited. */
+bool AckHold::leave(const Ack &ack, Ack &out) noexcept
+{
+	ack_ = ack;
+	return release(out);
+}
+
 bool AckHold::offer(const Ack &ack, Ack &out) noexcept
 {
 	std::lock_guard hold_lock(lock_);
@@ -89,33 +96,27 @@ bool AckHold::offer(const Ack &ack, Ack &out) noexcept
 		trial_in_ = backoff_ = trial_min;
 		wary_ = 0;
 		/* Several that talk in turns get theirs at once. */
-		if (!other) {
-			ack_ = ack;
-			return release(out);
-		}
+		if (!other)
+			return leave(ack, out);
 		left_psn_ = ack.psn();
 		hold(ack);
 		return true;
 	}
 	if (wary_ || ((ack.psn() - left_psn_) & SIRDMA_PSN_MASK) >= many_packets) {
 		wary_ -= wary_ != 0;
-		ack_ = ack;
-		return release(out);
+		return leave(ack, out);
 	}
 	if (any() && patient_) {
 		/* The same once more: the peer asked again. */
 		if (ack.psn() == ack_.psn()) {
 			failed();
 			wary_ = wary_acks;
-			ack_ = ack;
-			return release(out);
+			return leave(ack, out);
 		}
 		succeeded();
 	}
-	if (any() && ++folded_ >= fold_max) {
-		ack_ = ack;
-		return release(out);
-	}
+	if (any() && ++folded_ >= fold_max)
+		return leave(ack, out);
 	hold(ack);
 	return false;
 }

@@ -71,6 +71,7 @@ public:
 
 private:
 	bool release(Ack &out) noexcept;
+	bool leave(const Ack &ack, Ack &out) noexcept;
 	void hold(const Ack &ack) noexcept;
 	void succeeded() noexcept;
 	void failed() noexcept;
