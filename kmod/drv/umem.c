@@ -53,13 +53,12 @@ int sirdma_umem_to_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, 
 
 	if (sirdma_umem_contiguous(umem, shift, 0, count, &addr)) {
 		sirdma_pbl_set_contiguous(pbl, addr, count);
-		pbl->block_shift = shift;
-		return 0;
+		err = 0;
+	} else {
+		err = sirdma_pbl_alloc(&dev->hw, count, false, pbl);
 	}
-	err = sirdma_pbl_alloc(&dev->hw, count, false, pbl);
 	pbl->block_shift = shift;
-	if (err)
-		return err;
-	sirdma_umem_write_pbl(dev, umem, shift, count, pbl);
-	return 0;
+	if (!err && pbl->level)
+		sirdma_umem_write_pbl(dev, umem, shift, count, pbl);
+	return err;
 }

@@ -24,7 +24,6 @@ static struct {
 	u8 data[PACKETS * (SNIC_MAX_HDR + PAYLOAD + 8)]; /* BTH to ICRC of each */
 	u32 rejects[SIRDMA_STAT_COUNT];
 	bool more;
-	bool in_turn;
 } model;
 
 static struct snic_rx_scratch scratch;
@@ -34,11 +33,10 @@ static u16 my_vlan;
 static const u8 upper_mac[ETH_ALEN] = {2, 0, 0,
 				       0, 0, 7}; /* of the netdev above that has the address */
 
-void snic_turn_rx(struct snic_rx_turn *turn, const struct snic_rx_pkt *pkt)
+void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
 {
 	u32 i;
 
-	model.in_turn = true;
 	model.packets++;
 	model.good += pkt->icrc_ok;
 	model.more = pkt->more;
@@ -48,11 +46,6 @@ void snic_turn_rx(struct snic_rx_turn *turn, const struct snic_rx_pkt *pkt)
 		memcpy(model.data + model.bytes, pkt->segs[i].ptr, pkt->segs[i].len);
 		model.bytes += pkt->segs[i].len;
 	}
-}
-
-void snic_turn_end(struct snic_rx_turn *turn)
-{
-	model.in_turn = false;
 }
 
 void snic_rx_reject(struct snic_dev *dev, enum sirdma_stat why)
@@ -153,9 +146,6 @@ static int wire_init(struct kunit *test)
 static void wire_exit(struct kunit *test)
 {
 	struct fixture *f = test->priv;
-
-	/* Whatever was wrong with a packet, nothing stays locked. */
-	KUNIT_EXPECT_FALSE(test, model.in_turn);
 	if (f && f->host && f->host->ndev)
 		free_netdev(f->host->ndev);
 	if (cpu.frag.page)
