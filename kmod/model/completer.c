@@ -50,8 +50,9 @@ bool snic_comp_retire(struct snic_qp *qp)
 			snic_comp_fail_oldest(qp, req->fail_minor, req->fail_vendor);
 			return false;
 		}
+		/* una is never before the oldest message, which may be half the PSN circle long. */
 		if (!(out->flags & SNIC_OUT_LOCAL) &&
-		    snic_psn_diff(snic_psn_add(out->psn, snic_out_pkts(qp, out)), req->una) > 0)
+		    snic_psn_fwd(req->una, out->psn) < snic_out_pkts(qp, out))
 			break;
 		if (!comp_done(qp))
 			return false;

@@ -109,6 +109,27 @@ TEST_F(Reads, RegionGoneHalfWayIsARemoteError)
 	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
 }
 
+// With an MTU of 256 the longest message takes 2^23 PSNs, the half of the circle: it is not
+// behind what is acknowledged when nothing is.
+TEST_F(Reads, LongestMessageOfTheSmallestMtuIsNotDoneBeforeItBegan)
+{
+	QpOptions opts;
+	opts.mtu = 256;
+	for (u8 op : {u8{SIRDMA_OP_READ}, u8{SIRDMA_OP_WRITE}}) {
+		SCOPED_TRACE(op);
+		auto l = link(opts);
+		Wr wr = read(0, 0, SIRDMA_MAX_MSG_SIZE);
+		wr.op = op;
+		l->a.post(wr);
+		Wc wc = wait_send(l->a);
+		if (op == SIRDMA_OP_READ) // the target notices first
+			expect_error(wc, SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
+		else
+			EXPECT_TRUE(wc.error);
+		EXPECT_TRUE(silent(l->a));
+	}
+}
+
 TEST_F(Reads, OldRefusalsHarmNothing)
 {
 	auto l = link();
