@@ -57,12 +57,14 @@ struct snic_burst {
 struct snic_seg_iter {
 	const struct snic_seg *seg;
 	u32 off;
+	bool by_reference; /* see struct snic_rx_pkt */
 };
 
 static inline void snic_seg_iter_init(struct snic_seg_iter *it, const struct snic_burst *burst)
 {
 	it->seg = burst->segs;
 	it->off = 0;
+	it->by_reference = false;
 }
 
 #endif

@@ -245,37 +245,47 @@ static bool read_len_ok(const struct snic_qp *qp, const struct snic_out *out, u3
 {
 	u32 left = out->len - off;
 
-	if (pkt->payload_len != min(left, snic_qp_mtu(qp)))
+	if (pkt->payload_len != min(left, pkt->npkts << qp->mtu_shift) ||
+	    pkt->npkts != snic_qp_pkts(qp, pkt->payload_len))
 		return false;
 	/* Where requests before the last one end depends on which try of them this answers. */
 	return left > pkt->payload_len || (pkt->flags & SNIC_PKT_LAST);
 }
 
-/* The READ response at una: place it. False: the READ failed. */
-static bool comp_place(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
+enum comp_placed {
+	COMP_PLACED,
+	COMP_LOST, /* its payload is not to be had any more */
+	COMP_FAILED, /* so did the READ */
+};
+
+/* The READ response at una: place it. */
+static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pkt,
+				   const struct snic_rx_pkt *rx)
 {
 	struct snic_req *req = &qp->req;
 	struct snic_out *out = snic_out_at(req, req->head);
 	u32 off = snic_psn_fwd(req->una, out->psn) << qp->mtu_shift;
-	struct snic_seg_iter it = {.seg = rx->segs, .off = pkt->hdr_len};
+	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
 	enum sirdma_ae_code ae;
 
 	if (!read_len_ok(qp, out, off, pkt)) {
 		snic_req_mark_failed(qp, out, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
-		return false;
+		return COMP_FAILED;
 	}
 	if (!req->rd_valid || req->rd_slot != req->head) {
 		req->rd_valid = snic_req_reload(qp, req->head, &req->rd_sqe);
 		req->rd_slot = req->head;
 		if (!req->rd_valid)
-			return false;
+			return COMP_FAILED;
 	}
 	if (!snic_sge_scatter(qp, req->rd_sqe.sge, req->rd_sqe.nsge, off, &it, pkt->payload_len,
 			      &ae)) {
+		if (ae == SIRDMA_AE_NONE)
+			return COMP_LOST;
 		snic_req_mark_failed(qp, out, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
-		return false;
+		return COMP_FAILED;
 	}
-	return true;
+	return COMP_PLACED;
 }
 
 static void comp_read_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
@@ -298,11 +308,18 @@ static void comp_read_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_BAD_OPCODE);
 		return;
 	}
-	if (comp_place(qp, pkt, rx)) {
-		req->una = snic_psn_add(req->una, 1);
-		if (req->nxt == pkt->psn)
+	switch (comp_place(qp, pkt, rx)) {
+	case COMP_LOST:
+		comp_lost(qp, pkt);
+		return;
+	case COMP_PLACED:
+		req->una = snic_psn_add(req->una, pkt->npkts);
+		if (snic_psn_fwd(req->nxt, pkt->psn) < pkt->npkts)
 			snic_req_seek(qp, req->una);
-		comp_progress(qp, 1);
+		comp_progress(qp, pkt->npkts);
+		break;
+	case COMP_FAILED:
+		break;
 	}
 	snic_comp_retire(qp);
 }

@@ -76,6 +76,16 @@ static inline void snic_irq(struct snic_dev *dev, u32 vector)
 	dev->ops->irq(dev->host, vector);
 }
 
+/*
+ * Memory that may be on its way by reference is about to be its owner's again: a
+ * request failed, a queue pair ends, a region goes.
+ */
+static inline void snic_revoke(struct snic_dev *dev)
+{
+	if (dev->ops->revoke)
+		dev->ops->revoke(dev->host);
+}
+
 /* The device stopped believing its driver: only a reset helps. */
 static inline void snic_fault(struct snic_dev *dev)
 {

@@ -259,6 +259,7 @@ u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe
 	snic_mr_put(mr);
 	/* From here on no one finds the region; those who already did are waited for. */
 	snic_obj_drain(&mr->obj);
+	snic_revoke(dev);
 	port_free_rcu(mr, obj.rcu);
 	return SIRDMA_CQP_OK;
 }

@@ -114,13 +114,27 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 	pkt->psn = be32_to_cpu(bth.apsn) & SIRDMA_PSN_MASK;
 	pkt->ackreq = be32_to_cpu(bth.apsn) & SIRDMA_BTH_ACKREQ;
 	pkt->solicited = bth.flags & SIRDMA_BTH_SE;
-	pkt->hdr_len = op->hdr_len;
+	pkt->payload_off = op->hdr_len;
 	pkt->payload_len = body - pkt->pad;
+	pkt->npkts = max_t(u32, rx->npkts, 1);
 	pkt->flags = op->flags;
 	pkt->pkey = be16_to_cpu(bth.pkey);
 	pkt->opcode = bth.opcode;
 	parse_extended(op, (const u8 *)rx->segs[0].ptr + BTH_LEN, pkt);
 	return true;
+}
+
+struct snic_seg_iter snic_pkt_payload(const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
+{
+	struct snic_seg_iter it = {
+		.seg = rx->segs,
+		.off = pkt->payload_off,
+		.by_reference = rx->by_reference,
+	};
+
+	while (pkt->payload_len && it.off >= it.seg->len)
+		it.off -= it.seg++->len;
+	return it;
 }
 
 void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,

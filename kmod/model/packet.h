@@ -41,8 +41,9 @@ struct snic_pkt {
 	u32 aeth;
 	u32 qpn;
 	u32 psn;
-	u32 hdr_len;
+	u32 payload_off; /* from the BTH on */
 	u32 payload_len; /* without pad */
+	u32 npkts; /* PSNs it takes: 1, unless it is a super-packet */
 	u16 flags; /* SNIC_PKT_* */
 	u16 pkey;
 	u8 opcode;
@@ -56,6 +57,9 @@ struct snic_pkt {
  * pad) and fill @pkt. False: *why is the counter of the reason.
  */
 bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sirdma_stat *why);
+
+/* The payload of @pkt within @rx. */
+struct snic_seg_iter snic_pkt_payload(const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
 
 /* Header builders append to @pkt, whose hdr_len they advance. */
 void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,

@@ -67,6 +67,7 @@ void snic_qp_reset(struct snic_qp *qp)
 	port_timer_cancel(&qp->timer);
 	qp->timer_armed = false;
 	snic_lookout_stop(qp);
+	snic_revoke(qp->dev);
 	qp->sqd_event = false;
 	qp->state = SIRDMA_QPS_RESET;
 	memset(&qp->req, 0, sizeof(qp->req));
@@ -104,6 +105,9 @@ bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 m
 		.solicited = minor != 0,
 	};
 
+	/* Of an error the peer knows nothing: it may be reading still. */
+	if (minor)
+		snic_revoke(qp->dev);
 	return qp_complete(qp, qp->send_cq, &c);
 }
 

@@ -200,6 +200,7 @@ static void qp_destroy(struct snic_qp *qp)
 	qp->state = SIRDMA_QPS_RESET;
 	port_unlock(&qp->lock);
 	snic_obj_drain(&qp->obj);
+	snic_revoke(qp->dev);
 	port_timer_cancel_sync(&qp->timer);
 	port_timer_cancel_sync(&qp->lookout);
 	cq_detach(qp->recv_cq);

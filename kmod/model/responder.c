@@ -51,7 +51,7 @@ static void resp_owe_nak(struct snic_resp *resp, u8 kind_and_value)
 	resp_owe(resp, kind_and_value, resp->epsn);
 }
 
-/* A PSN beyond the expected one: something was lost (IBTA 9.7.5.2.1). */
+/* A PSN beyond the expected one, or one whose payload is gone: something was lost (IBTA 9.7.5.2.1). */
 static void resp_ahead(struct snic_qp *qp, u32 psn)
 {
 	struct snic_resp *resp = &qp->resp;
@@ -89,10 +89,10 @@ static bool resp_shape_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 	if ((pkt->flags & SNIC_PKT_FIRST) ? qp->resp.in_msg != 0 : qp->resp.in_msg != kind)
 		return false;
 	if (!(pkt->flags & SNIC_PKT_LAST))
-		return pkt->payload_len == mtu;
+		return pkt->payload_len == pkt->npkts * mtu;
 	if (!(pkt->flags & SNIC_PKT_FIRST) && !pkt->payload_len)
 		return false;
-	return pkt->payload_len <= mtu;
+	return snic_qp_pkts(qp, pkt->payload_len) == pkt->npkts;
 }
 
 /* Take a receive WQE, if none is in use. */
@@ -138,7 +138,7 @@ static bool resp_complete(struct snic_qp *qp, const struct snic_pkt *pkt, u32 le
 static enum snic_verdict resp_send(struct snic_qp *qp, const struct snic_pkt *pkt,
 				   const struct snic_rx_pkt *rx)
 {
-	struct snic_seg_iter it = {.seg = rx->segs, .off = pkt->hdr_len};
+	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
 	struct snic_resp *resp = &qp->resp;
 	enum snic_verdict verdict;
 	enum sirdma_ae_code ae;
@@ -152,6 +152,8 @@ static enum snic_verdict resp_send(struct snic_qp *qp, const struct snic_pkt *pk
 	}
 	if (!snic_sge_scatter(qp, resp->rqe.sge, resp->rqe.nsge, resp->recv_len, &it,
 			      pkt->payload_len, &ae)) {
+		if (ae == SIRDMA_AE_NONE)
+			return SNIC_LOST;
 		resp_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 		return SNIC_NAK_OP;
 	}
@@ -186,7 +188,7 @@ static enum snic_verdict resp_write_begin(struct snic_qp *qp, const struct snic_
 static enum snic_verdict resp_write_place(struct snic_qp *qp, const struct snic_pkt *pkt,
 					  const struct snic_rx_pkt *rx)
 {
-	struct snic_seg_iter it = {.seg = rx->segs, .off = pkt->hdr_len};
+	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
 	struct snic_resp *resp = &qp->resp;
 	enum sirdma_ae_code ae;
 	struct snic_mr *mr;
@@ -200,9 +202,10 @@ static enum snic_verdict resp_write_place(struct snic_qp *qp, const struct snic_
 		resp_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_NAK_ACCESS;
 	}
-	if (!snic_mr_copy_in(qp->dev, mr, resp->wr_va, &it, pkt->payload_len)) {
-		resp_set_failure(resp, SIRDMA_AE_QP_CATASTROPHIC, SIRDMA_FLUSH_INVALID,
-				 SIRDMA_VENDOR_NONE);
+	if (!snic_mr_copy_in(qp->dev, mr, resp->wr_va, &it, pkt->payload_len, &ae)) {
+		if (ae == SIRDMA_AE_NONE)
+			return SNIC_LOST;
+		resp_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_NAK_OP;
 	}
 	resp->wr_va += pkt->payload_len;
@@ -288,6 +291,10 @@ static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 		resp_rnr(qp, pkt->psn);
 		return;
 	}
+	if (verdict == SNIC_LOST) {
+		resp_ahead(qp, pkt->psn);
+		return;
+	}
 	if (verdict != SNIC_DONE) {
 		resp_refuse(qp, verdict);
 		return;
@@ -297,7 +304,7 @@ static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 	resp->nak_sent = false;
 	if (pkt->flags & SNIC_PKT_READ)
 		return; /* its responses are the acknowledgement; epsn has moved */
-	resp->epsn = snic_psn_add(resp->epsn, 1);
+	resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);
 	resp->in_msg = 0;
 	if (pkt->flags & SNIC_PKT_LAST)
 		resp->msn = snic_psn_add(resp->msn, 1);

@@ -9,6 +9,7 @@
 enum snic_verdict {
 	SNIC_DONE,
 	SNIC_RNR, /* no receive WQE */
+	SNIC_LOST, /* its payload is not to be had any more */
 	SNIC_NAK_INVALID, /* NAK invalid request */
 	SNIC_NAK_ACCESS, /* NAK remote access error */
 	SNIC_NAK_OP, /* NAK remote operational error */

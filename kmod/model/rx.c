@@ -6,6 +6,7 @@
 #include "completer.h"
 #include "requester.h"
 #include "responder.h"
+#include "super.h"
 
 /* Packets of one QP in a row, before others that wait for its lock get it. */
 #define RX_TURN_PKTS 64u
@@ -55,17 +56,50 @@ static void rx_advance(struct snic_qp *qp, bool response, bool more)
 		snic_req_run(qp);
 }
 
-static void rx_dispatch(struct snic_rx_turn *turn, struct snic_qp *qp, const struct snic_pkt *pkt,
-			const struct snic_rx_pkt *rx)
+static void rx_one(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
 {
-	turn->pkts++;
-	turn->bytes += pkt->payload_len;
-	if ((rx->traffic_class & 3) == 3)
-		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_ECN);
 	if (pkt->flags & SNIC_PKT_RESP)
 		snic_comp_rx(qp, pkt, rx);
 	else
 		snic_resp_rx(qp, pkt, rx);
+}
+
+/* Is all of the super-packet @pkt what the QP waits for? */
+static bool rx_fits(const struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	const struct snic_req *req = &qp->req;
+
+	if (!(pkt->flags & SNIC_PKT_RESP))
+		return pkt->psn == qp->resp.epsn;
+	return snic_psn_fwd(pkt->psn, req->una) + pkt->npkts <= snic_psn_fwd(req->max, req->una);
+}
+
+/* A super-packet that came before in part, or too soon: each of its packets by itself. */
+static void rx_split(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
+{
+	struct snic_pkt part;
+	u32 i;
+
+	for (i = 0; i < pkt->npkts; i++) {
+		snic_super_part(pkt, snic_qp_mtu(qp), i, &part);
+		if (part.flags & SNIC_PKT_RESP ? !snic_qp_can_send(qp) : !snic_qp_can_receive(qp))
+			return;
+		rx_one(qp, &part, rx);
+	}
+}
+
+static void rx_dispatch(struct snic_rx_turn *turn, struct snic_qp *qp, const struct snic_pkt *pkt,
+			const struct snic_rx_pkt *rx)
+{
+	turn->pkts += pkt->npkts;
+	turn->bytes += pkt->payload_len;
+	if ((rx->traffic_class & 3) == 3)
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_ECN);
+	/* Who sends packets of another MTU is told so by the first. */
+	if (pkt->npkts > 1 && pkt->npkts == snic_qp_pkts(qp, pkt->payload_len) && !rx_fits(qp, pkt))
+		rx_split(qp, pkt, rx);
+	else
+		rx_one(qp, pkt, rx);
 	rx_advance(qp, pkt->flags & SNIC_PKT_RESP, rx->more);
 }
 

@@ -60,15 +60,21 @@ void snic_qp_drop_mr(struct snic_qp *qp)
 }
 
 bool snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
-		     struct snic_seg_iter *it, u32 len)
+		     struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae)
 {
+	*ae = SIRDMA_AE_NONE;
 	while (len) {
 		u32 run;
 		void *p = snic_mr_ptr(dev, mr, va, len, &run);
 
-		if (!p)
+		if (!p) {
+			*ae = SIRDMA_AE_QP_CATASTROPHIC;
 			return false;
-		snic_seg_copy(it, p, run);
+		}
+		if (!it->by_reference)
+			snic_seg_copy(it, p, run);
+		else if (!dev->ops->pull(dev->host, it, p, run))
+			return false;
 		va += run;
 		len -= run;
 	}
@@ -94,10 +100,8 @@ bool snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, 
 				   ae);
 		if (!mr)
 			return false;
-		if (!snic_mr_copy_in(qp->dev, mr, sge->addr + off, it, n)) {
-			*ae = SIRDMA_AE_QP_CATASTROPHIC;
+		if (!snic_mr_copy_in(qp->dev, mr, sge->addr + off, it, n, ae))
 			return false;
-		}
 		len -= n;
 	}
 	return true;

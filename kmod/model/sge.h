@@ -37,12 +37,13 @@ struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag,
 
 /*
  * Scatter @len payload bytes to position @off of the @nsge fragments. False:
- * *ae names the violation; what was written until then stays.
+ * *ae names the violation, or is NONE when the bytes cannot be had any more; what
+ * was written until then stays.
  */
 bool snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, u32 off,
 		      struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);
-/* Copy @len payload bytes to @va of @mr, which was checked for them. False on an HMC fault. */
+/* Bring @len payload bytes to @va of @mr, which was checked for them. False as above. */
 bool snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
-		     struct snic_seg_iter *it, u32 len);
+		     struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);
 
 #endif

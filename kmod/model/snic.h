@@ -51,6 +51,14 @@ struct snic_host_ops {
 	void (*defer)(struct snic_host *host, u32 qpn);
 	/* Burst buffer of this CPU or thread; valid while the caller holds a port_lock. */
 	struct snic_burst *(*burst)(struct snic_host *host);
+	/*
+	 * For hosts that hand packets in by reference: fetch the next @len bytes of @it,
+	 * payload of the packet being received, to @to. False when they can be had no
+	 * more: the packet counts as lost.
+	 */
+	bool (*pull)(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len);
+	/* For hosts that transmit by reference: what they have not delivered so far must not be read any more. */
+	void (*revoke)(struct snic_host *host);
 };
 
 /*
@@ -76,6 +84,9 @@ void snic_tx_resume(struct snic_dev *dev, u32 qpn);
  * Everything else is unverified. Payload follows the transport headers in
  * segs[]; the first segment holds at least BTH and extended headers contiguously
  * (SNIC_RX_MIN_LINEAR bytes or the whole packet). Length includes pad and ICRC.
+ *
+ * By reference, the first segment holds the headers and nothing else, and only
+ * snic_host_ops.pull() knows how to read the others.
  */
 #define SNIC_RX_MIN_LINEAR 64
 struct snic_rx_pkt {
@@ -88,6 +99,8 @@ struct snic_rx_pkt {
 	u8 ttl;
 	bool is_v4;
 	bool icrc_ok; /* the host checked it (or the packet never left this device) */
+	u32 npkts; /* a super-packet of so many (super.h); 0, 1: an ordinary one */
+	bool by_reference;
 	bool more; /* another packet of the same flow follows at once: acknowledgements may wait */
 };
 

@@ -63,7 +63,9 @@ extern "C" {
 #include "model/mr.h"
 #include "model/obj.h"
 #include "model/ring.h"
+#include "model/packet.h"
 #include "model/snic.h"
+#include "model/super.h"
 }
 
 #undef min

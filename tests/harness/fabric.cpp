@@ -313,18 +313,146 @@ bool Fabric::deliver()
 	u32 low = to->read32(SIRDMA_REG_MACLOW), high = to->read32(SIRDMA_REG_MACHIGH);
 	for (int i = 0; i < 6; i++)
 		mac[i] = static_cast<u8>(i < 4 ? low >> (8 * i) : high >> (8 * (i - 4)));
-	if (memcmp(mac, pkt.bytes.data(), 6) == 0) // a switch gives other frames to no one
-		receive(*to, pkt);
+	if (memcmp(mac, pkt.bytes.data(), 6)) // a switch gives other frames to no one
+		return true;
+	if (faults_.merge > 0 && chance(faults_.merge) && intact(pkt)) {
+		const std::vector<Packet> run = take_run(pkt);
+
+		if (run.size() > 1) {
+			receive_run(*to, run);
+			return true;
+		}
+	}
+	receive(*to, pkt);
 	return true;
 }
 
-void Fabric::receive(TestHost &host, const Packet &pkt)
+bool Fabric::intact(const Packet &pkt)
 {
 	u32 icrc = 0;
 
 	for (size_t i = 4; i-- > 0;)
 		icrc = icrc << 8 | pkt.bytes[pkt.bytes.size() - 4 + i];
-	if (icrc != reference_icrc(pkt)) {
+	return icrc == reference_icrc(pkt);
+}
+
+// As a sender whose wire is memory would have seen it.
+static snic_tx_pkt as_sent(const Packet &pkt)
+{
+	snic_tx_pkt tx{};
+	const auto bytes = pkt.transport();
+
+	tx.hdr_len = snic_rc_ops[pkt.opcode()].hdr_len;
+	tx.pad = bytes[1] >> 4 & 3;
+	memcpy(tx.hdr, bytes.data(), tx.hdr_len);
+	tx.payload_len = static_cast<u16>(bytes.size() - tx.hdr_len - tx.pad);
+	return tx;
+}
+
+std::vector<Packet> Fabric::take_run(const Packet &first)
+{
+	std::lock_guard hold(lock_);
+	std::vector<Packet> run{first};
+	snic_burst burst{};
+
+	if (first.opcode() >= 32 || !snic_rc_ops[first.opcode()].flags)
+		return run;
+	burst.pkts[burst.npkts++] = as_sent(first);
+	while (burst.npkts < SNIC_BURST_PKTS && rng_() % 8 && !wire_.empty() &&
+	       wire_.begin()->first <= clock_->now()) {
+		Packet next;
+
+		next.bytes = wire_.begin()->second;
+		if (!parse_frame(next) || !intact(next) || next.opcode() >= 32 ||
+		    !snic_rc_ops[next.opcode()].flags || next.qpn() != first.qpn() ||
+		    next.psn() != ((run.back().psn() + 1) & 0xffffff) ||
+		    next.bth != first.bth || memcmp(next.bytes.data(), first.bytes.data(), 12))
+			break;
+		burst.pkts[burst.npkts] = as_sent(next);
+		// A repetition may begin where the packet before it ended a part.
+		if ((snic_rc_ops[next.opcode()].flags & SNIC_PKT_FIRST) ||
+		    snic_super_run(&burst, 0, SNIC_BURST_BYTES) < burst.npkts)
+			break;
+		burst.npkts++;
+		if (snic_super_run(&burst, 0, SNIC_BURST_BYTES) < burst.npkts)
+			break;
+		run.push_back(std::move(next));
+		wire_.erase(wire_.begin());
+	}
+	return run;
+}
+
+void Fabric::receive_run(TestHost &host, const std::vector<Packet> &run)
+{
+	static u8 zero[8];
+	snic_burst burst{};
+	snic_super super;
+	std::vector<u8> payload;
+
+	for (const Packet &pkt : run) {
+		const snic_tx_pkt tx = as_sent(pkt);
+		const auto bytes = pkt.transport().subspan(tx.hdr_len, tx.payload_len);
+
+		burst.pkts[burst.npkts++] = tx;
+		payload.insert(payload.end(), bytes.begin(), bytes.end());
+	}
+	snic_super_build(&burst, 0, burst.npkts, &super);
+	EXPECT_EQ(super.payload_len, payload.size());
+
+	snic_rx_pkt rx{};
+	rx.by_reference = chance(faults_.refer);
+	// Addresses of another process are none here.
+	u8 *at = rx.by_reference ? reinterpret_cast<u8 *>(16) : payload.data();
+	const u32 half = super.payload_len / 2;
+	snic_seg segs[] = {{super.hdr, super.hdr_len},
+			   {at, half},
+			   {at + half, super.payload_len - half},
+			   {zero, sizeof(zero)}};
+	const Packet &pkt = run.front();
+	rx.src_ip = address(pkt, false);
+	rx.dst_ip = address(pkt, true);
+	rx.segs = segs;
+	rx.nsegs = 4;
+	rx.len = super.hdr_len + super.payload_len + super.pad + SIRDMA_ICRC_LEN;
+	rx.npkts = super.npkts;
+	rx.ttl = 64;
+	rx.is_v4 = pkt.is_v4;
+	rx.icrc_ok = true;
+	lent_ = std::move(payload);
+	snic_rx(host.dev(), &rx);
+	lent_.clear();
+}
+
+bool Fabric::pull(snic_seg_iter &it, void *to, u32 len)
+{
+	auto *out = static_cast<u8 *>(to);
+
+	pulls_++;
+	if (chance(faults_.gone))
+		return false;
+	while (len) {
+		const size_t at = reinterpret_cast<size_t>(it.seg->ptr) - 16 + it.off;
+		const u32 n = std::min(len, it.seg->len - it.off);
+
+		if (at + n > lent_.size()) {
+			ADD_FAILURE() << "read behind what was lent";
+			return false;
+		}
+		memcpy(out, &lent_[at], n);
+		out += n;
+		len -= n;
+		it.off += n;
+		if (it.off == it.seg->len) {
+			it.seg++;
+			it.off = 0;
+		}
+	}
+	return true;
+}
+
+void Fabric::receive(TestHost &host, const Packet &pkt)
+{
+	if (!intact(pkt)) {
 		snic_rx_reject(host.dev(), SIRDMA_STAT_RX_BAD_ICRC);
 		return;
 	}

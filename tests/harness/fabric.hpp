@@ -22,6 +22,9 @@ struct LinkFaults {
 	u64 delay_ns = 2000;
 	u64 jitter_ns = 0; // does not reorder
 	u64 reorder_ns = 20000;
+	double merge = 0; // neighbouring packets of a message arrive as one super-packet,
+	double refer = 0; // and that by reference,
+	double gone = 0; // to memory that is read in vain
 	// Each host's receive buffer and how fast it is emptied; what finds it full is dropped. 0: no limit.
 	u32 rx_bytes = 0;
 	u64 rx_ns_per_kib = 0;
@@ -85,6 +88,7 @@ public:
 	std::vector<Packet> &sent() { return sent_; }
 	u64 packets_sent() const { return count_; }
 	u64 overruns() const { return overruns_; }
+	u64 pulls() const { return pulls_; }
 	// Put raw bytes on the wire towards whoever owns their destination address.
 	void inject(std::vector<u8> frame, u64 delay_ns = 0);
 	// Append everything sent to a capture file that Wireshark reads.
@@ -112,6 +116,11 @@ private:
 	bool buffer(const Packet &pkt, u64 &due);
 	bool deliver();
 	void receive(TestHost &host, const Packet &pkt);
+	bool intact(const Packet &pkt);
+	// What follows @first as packets of its message, @first included.
+	std::vector<Packet> take_run(const Packet &first);
+	void receive_run(TestHost &host, const std::vector<Packet> &run);
+	bool pull(snic_seg_iter &it, void *to, u32 len);
 	void dump(const std::vector<u8> &frame);
 	bool chance(double p);
 
@@ -129,6 +138,8 @@ private:
 		size_t bytes = 0;
 	};
 	std::map<sirdma_ip, Buffer, IpLess> buffers_;
+	std::vector<u8> lent_; // payload of the super-packet being received by reference
+	u64 pulls_ = 0;
 	u64 overruns_ = 0; // packets that found a buffer full
 	Filter filter_;
 	bool recording_ = false;

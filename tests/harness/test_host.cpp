@@ -20,6 +20,7 @@ const snic_host_ops TestHost::host_ops_ = {
 	.tx = on_tx,
 	.defer = on_defer,
 	.burst = on_burst,
+	.pull = on_pull,
 };
 
 TestHost::TestHost(const HostOptions &opts, std::shared_ptr<Clock> clock, Fabric *fabric)
@@ -226,6 +227,11 @@ snic_burst *TestHost::on_burst(snic_host *)
 	thread_local auto burst = std::make_unique<snic_burst>();
 
 	return burst.get();
+}
+
+bool TestHost::on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len)
+{
+	return self(host).fabric_->pull(*it, to, len);
 }
 
 bool TestHost::has_deferred()

@@ -114,6 +114,7 @@ private:
 	static u32 on_tx(snic_host *host, const snic_burst *burst);
 	static void on_defer(snic_host *host, u32 qpn);
 	static snic_burst *on_burst(snic_host *host);
+	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static const sirdma_bus_ops bus_ops_;
 	static const snic_host_ops host_ops_;
 

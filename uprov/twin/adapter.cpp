@@ -56,6 +56,8 @@ const snic_host_ops Adapter::host_ops = {
 	.tx = on_tx,
 	.defer = on_defer,
 	.burst = on_burst,
+	.pull = on_pull,
+	.revoke = on_revoke,
 };
 
 Adapter::~Adapter() = default;
@@ -173,6 +175,16 @@ void Adapter::on_defer(snic_host *host, u32 qpn)
 snic_burst *Adapter::on_burst(snic_host *host)
 {
 	return of(host).burst();
+}
+
+bool Adapter::on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len)
+{
+	return of(host).pull(*it, to, len);
+}
+
+void Adapter::on_revoke(snic_host *host)
+{
+	of(host).revoke();
 }
 
 void Adapter::push(QpList &list, u32 qpn) noexcept

@@ -62,6 +62,9 @@ protected:
 	virtual void flush() noexcept {}
 	/* Buffer of this thread. */
 	virtual snic_burst *burst() noexcept = 0;
+	/* See snic_host_ops. */
+	virtual bool pull(snic_seg_iter &, void *, u32) noexcept { return false; }
+	virtual void revoke() noexcept {}
 
 	/* Queue pairs that want a turn; the count is read without the lock. */
 	struct QpList {
@@ -106,6 +109,8 @@ private:
 	static u32 on_tx(snic_host *host, const snic_burst *burst);
 	static void on_defer(snic_host *host, u32 qpn);
 	static snic_burst *on_burst(snic_host *host);
+	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
+	static void on_revoke(snic_host *host);
 	static const snic_host_ops host_ops;
 
 	uint8_t mac_[6]{};

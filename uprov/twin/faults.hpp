@@ -33,6 +33,8 @@ public:
 			receive_badly(turn, pkt);
 	}
 
+	bool any() const noexcept { return any_; }
+
 	/* Nothing waits behind: a packet that was held back for the next one goes now. */
 	void flush(snic_rx_turn &turn) noexcept
 	{

@@ -3,10 +3,15 @@
 
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <sys/epoll.h>
 #include <sys/uio.h>
 
 #include "wire_order.hpp"
+
+extern "C" {
+#include "model/super.h"
+}
 
 namespace sirdma::twin
 {
@@ -17,7 +22,35 @@ namespace
 enum RecordKind : uint16_t {
 	record_packet = 1,
 	record_datagram = 2,
+	record_super = 3,
 };
+
+/* What a reader takes beyond packets and datagrams. */
+constexpr uint32_t takes_supers = 1;
+constexpr uint32_t takes_references = 2;
+/* Of a super-packet's payload: by reference from so many bytes on, else copied up to so many. */
+constexpr size_t reference_min = 8 << 10;
+constexpr size_t copy_max = 16 << 10;
+/* Times in a row that a lease was over when its bytes were read, after which no more are wanted. */
+constexpr u32 stale_max = 8;
+
+/* Before the payload of a super-packet, or the pieces of the sender's memory it lies in. */
+struct SuperHead {
+	uint64_t lease; /* 0: the payload follows */
+	uint32_t payload_len;
+	uint32_t npieces;
+	uint16_t npkts;
+	uint8_t hdr_len;
+	uint8_t pad;
+	uint8_t hdr[SNIC_MAX_HDR];
+};
+
+struct Piece {
+	uint64_t addr;
+	uint64_t len;
+};
+
+static_assert(sizeof(SuperHead) == 72 && sizeof(Piece) == 16);
 
 constexpr uint16_t record_more = 1;
 
@@ -41,7 +74,7 @@ struct Hello {
 };
 
 /* Changes with the layout of anything shared. */
-constexpr uint32_t hello_magic = 0x53520001;
+constexpr uint32_t hello_magic = 0x53520002;
 /* Who could not be reached is not tried again before. */
 constexpr u64 retry_ns = 200000000;
 /* A reader that takes nothing for so long is stuck: packets are lost to it. */
@@ -109,6 +142,9 @@ struct Neighbours::Connection {
 	Fd sock; /* its end is the neighbour's; a byte on it wakes */
 	RingPair rings;
 	RingReader in;
+	pid_t pid = 0; /* of the neighbour; 0: not one we see */
+	u32 stale = 0; /* leases in a row that were over */
+	bool probed = false;
 	std::mutex tx_lock; /* protects what follows */
 	RingWriter out;
 	u64 full_since = 0; /* 0: there was room */
@@ -133,8 +169,13 @@ struct Neighbours::Connection {
 		(void)!send(sock.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 
+	/* Can its memory be read? Then references are welcome. */
+	void probe() noexcept;
+
 	uint8_t *reserve(size_t len) noexcept;
-	u32 push(const snic_burst &burst) noexcept;
+	bool put_super(const snic_burst &burst, u32 at, u32 n, uint64_t lease,
+		       snic_seg_iter &payload) noexcept;
+	u32 push(const snic_burst &burst, Neighbours &self) noexcept;
 	bool push(const DatagramHead &head, const uint8_t *data, size_t len, bool more) noexcept;
 };
 
@@ -183,28 +224,111 @@ static void put_packet(uint8_t *at, const snic_tx_pkt &pkt, size_t body,
 	memcpy(at + body - pkt.pad, &zero, sizeof(zero));
 }
 
-u32 Neighbours::Connection::push(const snic_burst &burst) noexcept
+/* The next @len bytes of @it as pieces; how many. */
+static u32 take_pieces(snic_seg_iter &it, size_t len, Piece *pieces) noexcept
+{
+	u32 n = 0;
+
+	while (len) {
+		const size_t run = std::min<size_t>(len, it.seg->len - it.off);
+
+		pieces[n++] = {.addr = reinterpret_cast<uintptr_t>(it.seg->ptr) + it.off,
+			       .len = run};
+		len -= run;
+		it.off += static_cast<u32>(run);
+		if (it.off == it.seg->len) {
+			++it.seg;
+			it.off = 0;
+		}
+	}
+	return n;
+}
+
+/* @n packets of @burst from @at on in one record; by reference under @lease, unless that is 0. */
+bool Neighbours::Connection::put_super(const snic_burst &burst, u32 at, u32 n, uint64_t lease,
+				       snic_seg_iter &payload) noexcept
+{
+	Piece pieces[SNIC_BURST_SEGS];
+	snic_seg_iter behind = payload;
+	snic_super super;
+
+	snic_super_build(&burst, at, n, &super);
+
+	SuperHead head = {
+		.lease = lease,
+		.payload_len = super.payload_len,
+		.npieces = lease ? take_pieces(behind, super.payload_len, pieces) : 0,
+		.npkts = super.npkts,
+		.hdr_len = super.hdr_len,
+		.pad = super.pad,
+		.hdr = {},
+	};
+	const size_t body = lease ? head.npieces * sizeof(Piece) : super.payload_len;
+	uint8_t *to = reserve(sizeof(head) + body);
+
+	if (!to)
+		return false;
+	memcpy(head.hdr, super.hdr, sizeof(head.hdr));
+	memcpy(to, &head, sizeof(head));
+	if (lease) {
+		memcpy(to + sizeof(head), pieces, body);
+		payload = behind;
+	} else {
+		snic_seg_copy(&payload, to + sizeof(head), super.payload_len);
+	}
+	order_by_wire();
+	out.commit({.len = static_cast<uint32_t>(sizeof(head) + body),
+		    .kind = record_super,
+		    .flags = at + n < burst.npkts ? record_more : uint16_t{0}});
+	return true;
+}
+
+/* Payload of @n packets from @at on. */
+static size_t payload_of(const snic_burst &burst, u32 at, u32 n) noexcept
+{
+	size_t bytes = 0;
+
+	for (u32 i = at; i < at + n; ++i)
+		bytes += burst.pkts[i].payload_len;
+	return bytes;
+}
+
+u32 Neighbours::Connection::push(const snic_burst &burst, Neighbours &self) noexcept
 {
 	snic_seg_iter payload;
 	bool wake_it;
-	u32 i;
+	u32 i, n;
 
 	snic_seg_iter_init(&payload, &burst);
 	{
 		std::lock_guard hold(tx_lock);
+		const u32 takes = out.takes();
+		const bool refer = takes & takes_references;
 
-		for (i = 0; i < burst.npkts; ++i) {
+		for (i = 0; i < burst.npkts; i += n) {
 			const snic_tx_pkt &pkt = burst.pkts[i];
 			const size_t body = pkt.hdr_len + pkt.payload_len + pkt.pad;
-			uint8_t *at = reserve(body + SIRDMA_ICRC_LEN);
 
-			if (!at)
-				break;
-			put_packet(at, pkt, body, payload);
-			order_by_wire();
-			out.commit({.len = static_cast<uint32_t>(body + SIRDMA_ICRC_LEN),
-				    .kind = record_packet,
-				    .flags = i + 1 < burst.npkts ? record_more : uint16_t{0}});
+			n = takes ? snic_super_run(&burst, i, refer ? SNIC_BURST_BYTES : copy_max) :
+				    1;
+			if (n > 1) {
+				const bool lend =
+					refer && payload_of(burst, i, n) >= reference_min;
+
+				if (!put_super(burst, i, n, lend ? self.lend() : 0, payload))
+					break;
+			} else {
+				uint8_t *at = reserve(body + SIRDMA_ICRC_LEN);
+
+				if (!at)
+					break;
+				put_packet(at, pkt, body, payload);
+				order_by_wire();
+				out.commit({.len = static_cast<uint32_t>(body + SIRDMA_ICRC_LEN),
+					    .kind = record_packet,
+					    .flags = i + 1 < burst.npkts ? record_more :
+									   uint16_t{0}});
+			}
 			if (out.unpublished() >= publish_bytes)
 				out.publish();
 		}
@@ -321,6 +445,7 @@ Neighbours::Connection *Neighbours::connect(Neighbour &to) noexcept
 	if (!c)
 		return nullptr;
 	c->node = &to;
+	set_up(*c);
 	if (!watch(*c)) {
 		delete c;
 		return nullptr;
@@ -345,7 +470,7 @@ bool Neighbours::transmit(const snic_burst &burst, u32 &sent) noexcept
 
 	if (!c)
 		return false;
-	sent = c->push(burst);
+	sent = c->push(burst, *this);
 	return true;
 }
 
@@ -387,6 +512,104 @@ void Neighbours::take_fresh() noexcept
 	fresh_waiting_.store(false, std::memory_order_relaxed);
 }
 
+void Neighbours::Connection::probe() noexcept
+{
+	uint64_t word;
+	const iovec to = {.iov_base = &word, .iov_len = sizeof(word)};
+	const iovec from = {.iov_base = reinterpret_cast<void *>(in.lease_at()),
+			    .iov_len = sizeof(word)};
+
+	probed = true;
+	if (pid && from.iov_base &&
+	    process_vm_readv(pid, &to, 1, &from, 1, 0) == ssize_t(sizeof(word)))
+		in.set_takes(takes_supers | takes_references);
+}
+
+bool Neighbours::pull(snic_seg_iter &it, void *to, size_t len) noexcept
+{
+	Connection &c = *lender_;
+	uint64_t word = 0;
+	Piece pieces[SNIC_BURST_SEGS];
+	iovec from[SNIC_BURST_SEGS + 1];
+	const u32 n = take_pieces(it, len, pieces);
+	const iovec into[] = {{.iov_base = to, .iov_len = len},
+			      {.iov_base = &word, .iov_len = sizeof(word)}};
+
+	for (u32 i = 0; i < n; ++i)
+		from[i] = {.iov_base = reinterpret_cast<void *>(pieces[i].addr),
+			   .iov_len = pieces[i].len};
+	/* Read last: it was valid when the bytes were read if it is then. */
+	from[n] = {.iov_base = reinterpret_cast<void *>(c.in.lease_at()), .iov_len = sizeof(word)};
+	if (process_vm_readv(c.pid, into, std::size(into), from, n + 1, 0) !=
+	    ssize_t(len + sizeof(word))) {
+		c.in.set_takes(takes_supers);
+		return false;
+	}
+	if (word == lease_wanted_) {
+		c.stale = 0;
+		return true;
+	}
+	if (++c.stale >= stale_max)
+		c.in.set_takes(takes_supers);
+	return false;
+}
+
+/* False when the record breaks the rules. */
+bool Neighbours::receive_super(Connection &c, const uint8_t *data, size_t len, bool more,
+			       PacketSink &sink) noexcept
+{
+	static uint8_t zero[8];
+	snic_seg segs[SNIC_BURST_SEGS + 2];
+	SuperHead head;
+	u32 n = 0;
+
+	if (len < sizeof(head))
+		return false;
+	memcpy(&head, data, sizeof(head));
+	data += sizeof(head);
+	len -= sizeof(head);
+	if (head.hdr_len > sizeof(head.hdr) || !head.npkts || head.npkts > SNIC_BURST_PKTS ||
+	    head.payload_len > SNIC_BURST_BYTES || head.pad > 3)
+		return false;
+	segs[n++] = {.ptr = head.hdr, .len = head.hdr_len};
+	if (head.lease) {
+		u64 sum = 0;
+
+		if (head.npieces > SNIC_BURST_SEGS || len != head.npieces * sizeof(Piece))
+			return false;
+		for (u32 i = 0; i < head.npieces; ++i) {
+			Piece piece;
+
+			memcpy(&piece, data + i * sizeof(piece), sizeof(piece));
+			if (!piece.len || piece.len > head.payload_len - sum)
+				return false;
+			sum += piece.len;
+			segs[n++] = {.ptr = reinterpret_cast<void *>(piece.addr),
+				     .len = static_cast<u32>(piece.len)};
+		}
+		if (sum != head.payload_len)
+			return false;
+	} else {
+		if (len != head.payload_len)
+			return false;
+		segs[n++] = {.ptr = const_cast<uint8_t *>(data), .len = head.payload_len};
+		if (!c.probed)
+			c.probe();
+	}
+	/* Pad and ICRC. */
+	segs[n++] = {.ptr = zero, .len = sizeof(zero)};
+	lender_ = &c;
+	lease_wanted_ = head.lease;
+	sink.packet(c.node->addr,
+		    {.segs = {segs, n},
+		     .len = head.hdr_len + head.payload_len + head.pad + SIRDMA_ICRC_LEN,
+		     .payload_len = head.payload_len,
+		     .npkts = head.npkts,
+		     .by_reference = head.lease != 0},
+		    more);
+	return true;
+}
+
 u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
 {
 	if (!c.in.waiting())
@@ -408,6 +631,8 @@ u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
 
 		if (head.kind == record_packet) {
 			sink.packet(c.node->addr, data, head.len, more);
+		} else if (head.kind == record_super) {
+			receive_super(c, data, head.len, more, sink);
 		} else if (head.kind == record_datagram && head.len > sizeof(DatagramHead)) {
 			DatagramHead from;
 
@@ -461,11 +686,14 @@ void Neighbours::wake_up() noexcept
 
 /* Coming and going */
 
-Neighbours::Neighbours(const IpAddress &addr) noexcept : addr_(addr) {}
-
-std::unique_ptr<Neighbours> Neighbours::create(const IpAddress &addr)
+Neighbours::Neighbours(const IpAddress &addr, bool supers) noexcept
+	: addr_(addr), supers_(supers), lease_(std::random_device()() | 1ull << 32)
 {
-	std::unique_ptr<Neighbours> self(new Neighbours(addr));
+}
+
+std::unique_ptr<Neighbours> Neighbours::create(const IpAddress &addr, bool supers)
+{
+	std::unique_ptr<Neighbours> self(new Neighbours(addr, supers));
 	epoll_event event{};
 
 	for (; self->slot_ < num_slots; ++self->slot_) {
@@ -499,6 +727,19 @@ Neighbours::~Neighbours()
 			delete n;
 		}
 	}
+}
+
+/* What either side wants to know before it sends or reads by reference. */
+void Neighbours::set_up(Connection &c) noexcept
+{
+	ucred peer;
+	socklen_t len = sizeof(peer);
+
+	if (!getsockopt(c.sock.get(), SOL_SOCKET, SO_PEERCRED, &peer, &len))
+		c.pid = peer.pid;
+	c.out.set_lease(&lease_);
+	if (supers_)
+		c.in.set_takes(takes_supers);
 }
 
 bool Neighbours::watch(Connection &c) noexcept
@@ -536,6 +777,7 @@ bool Neighbours::greet(Connection &c) noexcept
 	c.node = find(IpAddress(hello.addr, hello.scope), hello.slot);
 	if (!c.rings || !c.node || at == strangers_.end())
 		return false;
+	set_up(c);
 	at->release();
 	strangers_.erase(at);
 

@@ -140,7 +140,8 @@ bool Nic::open_links(const Config &config)
 		errno = err;
 		return false;
 	}
-	neighbours_ = Neighbours::create(addr_);
+	/* What is captured or spoilt must be packets. */
+	neighbours_ = Neighbours::create(addr_, !pcap_ && !faults_->any());
 	sender_ = UdpSender::create(addr_, pcap_.get(), config.buffer);
 	if (!neighbours_ || !sender_) {
 		const int err = errno;
@@ -357,6 +358,36 @@ void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noe
 				      data, len);
 	more = more || (polled_ && may_wait(data, len));
 	deliver(src, data, len, true, more && turn_.bytes < answer_bytes);
+}
+
+void Nic::packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept
+{
+	snic_rx_pkt pkt{};
+
+	pkt.src_ip = src.ip();
+	pkt.dst_ip = addr_.ip();
+	pkt.segs = super.segs.data();
+	pkt.nsegs = static_cast<u32>(super.segs.size());
+	pkt.len = super.len;
+	pkt.npkts = super.npkts;
+	pkt.by_reference = super.by_reference;
+	pkt.is_v4 = addr_.is_v4();
+	pkt.icrc_ok = true;
+	pkt.more = (more || (polled_ && may_wait(static_cast<uint8_t *>(super.segs[0].ptr),
+						 super.segs[0].len))) &&
+		   turn_.bytes + super.payload_len < answer_bytes;
+	snic_turn_rx(&turn_, &pkt);
+}
+
+bool Nic::pull(snic_seg_iter &it, void *to, u32 len) noexcept
+{
+	return neighbours_->pull(it, to, len);
+}
+
+void Nic::revoke() noexcept
+{
+	if (neighbours_)
+		neighbours_->revoke();
 }
 
 /*

@@ -55,6 +55,7 @@ private:
 	void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
 		      bool more) noexcept override;
 	void packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept override;
+	void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept override;
 	void end_turn() noexcept override;
 	void wake() noexcept;
 	TxScratch &scratch() noexcept;
@@ -62,6 +63,8 @@ private:
 	void flush() noexcept override;
 	u32 transmit(const snic_burst &burst) noexcept override;
 	snic_burst *burst() noexcept override;
+	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept override;
+	void revoke() noexcept override;
 
 	const Generation generation_;
 	LinkKind kind_{};

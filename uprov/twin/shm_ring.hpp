@@ -26,6 +26,9 @@ struct RingControl {
 	alignas(64) std::atomic<uint64_t> head{0}; /* bytes the reader is done with */
 	std::atomic<uint32_t> asleep{0}; /* the reader set it: wake me */
 	alignas(64) std::atomic<uint32_t> full{0}; /* the writer waits for room */
+	/* Seldom changed, and for those who use the ring to give a meaning to. */
+	alignas(64) std::atomic<uint32_t> takes{0}; /* kinds of records, by the reader */
+	std::atomic<uint64_t> lease_at{0}; /* an address, by the writer */
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -107,6 +110,13 @@ public:
 		       control_->asleep.exchange(0);
 	}
 
+	/* See RingControl. */
+	uint32_t takes() const noexcept { return control_->takes.load(std::memory_order_relaxed); }
+	void set_lease(const void *at) noexcept
+	{
+		control_->lease_at.store(reinterpret_cast<uintptr_t>(at));
+	}
+
 	bool broken() const noexcept { return broken_; }
 
 private:
@@ -159,6 +169,10 @@ public:
 		size_ = record_size(head.len);
 		return at(head_) + sizeof(RecordHead);
 	}
+
+	/* See RingControl. */
+	void set_takes(uint32_t kinds) noexcept { control_->takes.store(kinds); }
+	uint64_t lease_at() const noexcept { return control_->lease_at.load(); }
 
 	bool waiting() const noexcept { return word_at(head_).load(std::memory_order_acquire); }
 

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Super-packets. */
+#include "super.h"
+
+static const struct snic_op_info *tx_op(const struct snic_tx_pkt *pkt)
+{
+	return &snic_rc_ops[((const struct sirdma_bth *)pkt->hdr)->opcode];
+}
+
+u32 snic_super_run(const struct snic_burst *burst, u32 at, u32 max_bytes)
+{
+	u32 n, bytes = burst->pkts[at].payload_len;
+
+	/* Requests and responses differ in what may be put together: only messages in several packets. */
+	if (!(tx_op(&burst->pkts[at])->flags & SNIC_PKT_PAYLOAD))
+		return 1;
+	for (n = 1; at + n < burst->npkts; n++) {
+		if (tx_op(&burst->pkts[at + n - 1])->flags & SNIC_PKT_LAST)
+			break;
+		bytes += burst->pkts[at + n].payload_len;
+		if (bytes > max_bytes)
+			break;
+	}
+	return n;
+}
+
+/* Opcode of a part of a message that begins as @first and ends as @last. */
+static u8 super_opcode(u8 first, u8 last)
+{
+	u16 begins = snic_rc_ops[first].flags & SNIC_PKT_FIRST;
+
+	if (!(snic_rc_ops[last].flags & SNIC_PKT_LAST))
+		return first;
+	if (!begins)
+		return last;
+	/* With and without immediate data in the same order (IBTA table 38). */
+	if (snic_rc_ops[last].flags & SNIC_PKT_SEND)
+		return (u8)(last - SIRDMA_RC_SEND_LAST + SIRDMA_RC_SEND_ONLY);
+	if (snic_rc_ops[last].flags & SNIC_PKT_WRITE)
+		return (u8)(last - SIRDMA_RC_WRITE_LAST + SIRDMA_RC_WRITE_ONLY);
+	return SIRDMA_RC_READ_RESP_ONLY;
+}
+
+void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic_super *out)
+{
+	const struct snic_tx_pkt *first = &burst->pkts[at], *last = &burst->pkts[at + n - 1];
+	const struct sirdma_bth *end = (const struct sirdma_bth *)last->hdr;
+	struct sirdma_bth *bth = (struct sirdma_bth *)out->hdr;
+	u32 tail = last->hdr_len - sizeof(*bth), i;
+
+	memcpy(out->hdr, first->hdr, sizeof(out->hdr));
+	out->hdr_len = first->hdr_len;
+	out->pad = last->pad;
+	out->npkts = (u16)n;
+	out->payload_len = 0;
+	for (i = 0; i < n; i++) {
+		out->payload_len += burst->pkts[at + i].payload_len;
+		bth->apsn |= ((const struct sirdma_bth *)burst->pkts[at + i].hdr)->apsn &
+			     cpu_to_be32(SIRDMA_BTH_ACKREQ);
+	}
+	if (n == 1)
+		return;
+	/* Pad and solicited event are the last one's; so is an AETH, unless there is one. */
+	bth->flags = end->flags;
+	bth->opcode = super_opcode(bth->opcode, end->opcode);
+	if (out->hdr_len + tail == snic_rc_ops[bth->opcode].hdr_len) {
+		memcpy(out->hdr + out->hdr_len, last->hdr + sizeof(*bth), tail);
+		out->hdr_len += tail;
+	}
+}
+
+void snic_super_part(const struct snic_pkt *whole, u32 mtu, u32 i, struct snic_pkt *part)
+{
+	bool last = i + 1 == whole->npkts;
+
+	*part = *whole;
+	part->npkts = 1;
+	part->psn = snic_psn_add(whole->psn, i);
+	part->payload_off += i * mtu;
+	part->payload_len = min(mtu, whole->payload_len - i * mtu);
+	if (i)
+		part->flags &= ~SNIC_PKT_FIRST;
+	if (last)
+		return;
+	part->flags &= ~(SNIC_PKT_LAST | SNIC_PKT_IMM);
+	part->ackreq = false;
+	part->solicited = false;
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Super-packets from neighbour to neighbour: copied, by reference, and by reference to what is gone. */
+#include <cstring>
+#include <sys/mman.h>
+
+#include <gtest/gtest.h>
+
+#include "neighbours.hpp"
+#include "own_address.hpp"
+
+extern "C" {
+#include "model/packet.h"
+}
+
+namespace sirdma::twin::test
+{
+
+namespace
+{
+
+constexpr size_t payload = 32 << 10;
+constexpr u32 mtu = 4096;
+
+/* Takes payload as a device would. */
+class Sink final : public PacketSink {
+public:
+	explicit Sink(Neighbours &n) : n_(n) {}
+
+	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override {}
+	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override { ++packets; }
+	void packet(const IpAddress &, const SuperPacket &super, bool) noexcept override
+	{
+		snic_seg_iter it{};
+
+		++supers;
+		referred = super.by_reference;
+		packets += super.npkts;
+		data.assign(super.payload_len, 0);
+		it.seg = super.segs.data() + 1;
+		if (referred)
+			pulled = n_.pull(it, data.data(), data.size());
+		else
+			snic_seg_copy(&it, data.data(), super.payload_len);
+	}
+	void end_turn() noexcept override {}
+
+	u32 packets = 0, supers = 0;
+	bool referred = false, pulled = false;
+	std::vector<uint8_t> data;
+
+private:
+	Neighbours &n_;
+};
+
+class Lend : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		a = Neighbours::create(own_address(0));
+		b = Neighbours::create(own_address(1), b_takes_supers);
+		ASSERT_TRUE(a && b);
+		sink = std::make_unique<Sink>(*b);
+		map();
+	}
+	void TearDown() override
+	{
+		if (bytes)
+			munmap(bytes, payload);
+	}
+	void map()
+	{
+		bytes = static_cast<uint8_t *>(mmap(nullptr, payload, PROT_READ | PROT_WRITE,
+						    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+		ASSERT_NE(bytes, MAP_FAILED);
+		fill(1);
+	}
+	void fill(unsigned step)
+	{
+		for (size_t i = 0; i < payload; ++i)
+			bytes[i] = static_cast<uint8_t>(i * step + (i >> 8));
+	}
+
+	/* A WRITE of all bytes from a to b. */
+	void send()
+	{
+		auto burst = std::make_unique<snic_burst>();
+		snic_flow flow{};
+		u32 sent = 0;
+
+		flow.src_ip = own_address(0).ip();
+		flow.dst_ip = own_address(1).ip();
+		flow.is_v4 = true;
+		burst->flow = &flow;
+		burst->npkts = payload / mtu;
+		burst->nsegs = 2; /* in two pieces */
+		burst->segs[0] = {.ptr = bytes, .len = 5000};
+		burst->segs[1] = {.ptr = bytes + 5000, .len = payload - 5000};
+		for (u32 i = 0; i < burst->npkts; ++i) {
+			const u8 opcode = !i			       ? SIRDMA_RC_WRITE_FIRST :
+					  i + 1 < burst->npkts ? SIRDMA_RC_WRITE_MIDDLE :
+								       SIRDMA_RC_WRITE_LAST;
+
+			snic_pkt_bth(&burst->pkts[i], opcode, 0xffff, b->slot() * qpns_per_slot + 5,
+				     i, mtu);
+			if (!i)
+				snic_pkt_reth(&burst->pkts[i], 0x1000, 7, payload);
+		}
+		ASSERT_TRUE(a->transmit(*burst, sent));
+		ASSERT_EQ(sent, burst->npkts);
+	}
+	/* What was sent arrives at b, all of it. */
+	void receive()
+	{
+		const u32 before = sink->packets;
+
+		for (int i = 0; i < 1000 && sink->packets < before + payload / mtu; ++i) {
+			b->serve(*sink);
+			b->receive(*sink);
+		}
+		ASSERT_EQ(sink->packets, before + payload / mtu);
+	}
+	void connect()
+	{
+		/* What comes in the first one by copy makes b look whether it can read a's memory. */
+		send();
+		receive();
+		fill(2);
+		send();
+		receive();
+	}
+	bool same() const { return !memcmp(sink->data.data(), bytes, payload); }
+
+	bool b_takes_supers = true;
+	std::unique_ptr<Neighbours> a, b;
+	std::unique_ptr<Sink> sink;
+	uint8_t *bytes = nullptr;
+};
+
+class LendToNobody : public Lend {
+protected:
+	LendToNobody() { b_takes_supers = false; }
+};
+
+TEST_F(Lend, LongMessagesComeByReferenceOnceItWorked)
+{
+	connect();
+	fill(3);
+	send();
+	receive();
+	EXPECT_TRUE(sink->referred && sink->pulled);
+	EXPECT_TRUE(same());
+}
+
+/* Of memory that was given back: neither its old bytes nor its new ones. */
+TEST_F(Lend, NothingIsBelievedAfterTheLease)
+{
+	connect();
+	send();
+	a->revoke();
+	fill(7);
+	receive();
+	ASSERT_TRUE(sink->referred);
+	EXPECT_FALSE(sink->pulled);
+	/* What is sent from then on is. */
+	send();
+	receive();
+	EXPECT_TRUE(sink->referred && sink->pulled);
+	EXPECT_TRUE(same());
+}
+
+TEST_F(Lend, WhatCannotBeReadIsCopiedNextTime)
+{
+	connect();
+	send();
+	ASSERT_EQ(munmap(bytes, payload), 0);
+	bytes = nullptr;
+	receive();
+	ASSERT_TRUE(sink->referred);
+	EXPECT_FALSE(sink->pulled);
+
+	map();
+	send();
+	receive();
+	EXPECT_FALSE(sink->referred);
+}
+
+/* A lease is over each time: references are given up. */
+TEST_F(Lend, LeasesThatNeverLastAreNotAskedFor)
+{
+	connect();
+	for (int i = 0; i < 20; ++i) {
+		send();
+		a->revoke();
+		receive();
+	}
+	EXPECT_FALSE(sink->referred);
+}
+
+TEST_F(LendToNobody, PacketsStayPackets)
+{
+	connect();
+	send();
+	receive();
+	EXPECT_EQ(sink->supers, 0u);
+}
+
+} // namespace
+
+} // namespace sirdma::twin::test
