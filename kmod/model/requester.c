@@ -251,7 +251,7 @@ static enum req_stop req_data(struct snic_tx *tx, const struct snic_out *out)
 	n = min_t(u32, snic_tx_room(tx), snic_tx_bytes_room(tx) >> qp->mtu_shift);
 	if (!n)
 		return REQ_MORE;
-	n = min(n, snic_win_left_msgs(qp, out->len));
+	n = snic_win_burst(qp, out->len, min(n, snic_qp_pkts(qp, out->len - off)));
 	if (!n)
 		return REQ_BLOCKED;
 	bytes = min_t(u32, out->len - off, n << qp->mtu_shift);

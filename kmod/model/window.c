@@ -98,6 +98,13 @@ void snic_win_probe(struct snic_qp *qp)
 	qp->req.probe = 1;
 }
 
+static u32 win_limit(const struct snic_qp *qp)
+{
+	const struct snic_req *req = &qp->req;
+
+	return req->probe ? min(req->probe, req->cwnd) : req->cwnd;
+}
+
 static u32 win_left(const struct snic_qp *qp, u32 limit)
 {
 	u32 flying = snic_psn_fwd(qp->req.nxt, qp->req.una);
@@ -107,19 +114,22 @@ static u32 win_left(const struct snic_qp *qp, u32 limit)
 
 u32 snic_win_left(const struct snic_qp *qp)
 {
-	const struct snic_req *req = &qp->req;
-
-	return win_left(qp, req->probe ? min(req->probe, req->cwnd) : req->cwnd);
+	return win_left(qp, win_limit(qp));
 }
 
-/* As many small ones as take the receiver's buffer what full ones would. */
-u32 snic_win_left_msgs(const struct snic_qp *qp, u32 len)
+u32 snic_win_burst(const struct snic_qp *qp, u32 len, u32 want)
 {
 	const struct snic_req *req = &qp->req;
+	u32 limit = win_limit(qp), left;
 
-	if (len > WIN_SMALL || req->probe || qp->mtu_shift <= WIN_SMALL_SHIFT)
-		return snic_win_left(qp);
-	return win_left(qp, req->cwnd << (qp->mtu_shift - WIN_SMALL_SHIFT));
+	/* As many small ones as take the receiver's buffer what full ones would. */
+	if (len <= WIN_SMALL && !req->probe && qp->mtu_shift > WIN_SMALL_SHIFT)
+		limit <<= qp->mtu_shift - WIN_SMALL_SHIFT;
+	left = win_left(qp, limit);
+	/* Bursts that fill whatever an acknowledgement leaves free become ever smaller: wait for half the window. */
+	if (left < min(want, limit / 2) && req->nxt != req->una)
+		return 0;
+	return min(left, want);
 }
 
 /*

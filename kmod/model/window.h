@@ -17,8 +17,11 @@ void snic_win_restart(struct snic_qp *qp);
 void snic_win_probe(struct snic_qp *qp);
 /* Packets that may still be sent. */
 u32 snic_win_left(const struct snic_qp *qp);
-/* The same for packets of a SEND or WRITE of @len bytes. */
-u32 snic_win_left_msgs(const struct snic_qp *qp, u32 len);
+/*
+ * How many of the @want packets of a SEND or WRITE of @len bytes to send now; 0:
+ * wait for an acknowledgement.
+ */
+u32 snic_win_burst(const struct snic_qp *qp, u32 len, u32 want);
 /* The READ packets asked for next end at a multiple of this many, counted from their message. */
 u32 snic_win_piece(struct snic_qp *qp);
 
