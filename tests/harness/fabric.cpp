@@ -365,8 +365,8 @@ std::vector<Packet> Fabric::take_run(const Packet &first)
 		next.bytes = wire_.begin()->second;
 		if (!parse_frame(next) || !intact(next) || next.opcode() >= 32 ||
 		    !snic_rc_ops[next.opcode()].flags || next.qpn() != first.qpn() ||
-		    next.psn() != ((run.back().psn() + 1) & 0xffffff) ||
-		    next.bth != first.bth || memcmp(next.bytes.data(), first.bytes.data(), 12))
+		    next.psn() != ((run.back().psn() + 1) & 0xffffff) || next.bth != first.bth ||
+		    memcmp(next.bytes.data(), first.bytes.data(), 12))
 			break;
 		burst.pkts[burst.npkts] = as_sent(next);
 		// A repetition may begin where the packet before it ended a part.

@@ -96,9 +96,9 @@ protected:
 		burst->segs[0] = {.ptr = bytes, .len = 5000};
 		burst->segs[1] = {.ptr = bytes + 5000, .len = payload - 5000};
 		for (u32 i = 0; i < burst->npkts; ++i) {
-			const u8 opcode = !i			       ? SIRDMA_RC_WRITE_FIRST :
+			const u8 opcode = !i		       ? SIRDMA_RC_WRITE_FIRST :
 					  i + 1 < burst->npkts ? SIRDMA_RC_WRITE_MIDDLE :
-								       SIRDMA_RC_WRITE_LAST;
+								 SIRDMA_RC_WRITE_LAST;
 
 			snic_pkt_bth(&burst->pkts[i], opcode, 0xffff, b->slot() * qpns_per_slot + 5,
 				     i, mtu);

@@ -29,7 +29,7 @@ enum RecordKind : uint16_t {
 constexpr uint32_t takes_supers = 1;
 constexpr uint32_t takes_references = 2;
 /* Of a super-packet's payload: by reference from so many bytes on, else copied up to so many. */
-constexpr size_t reference_min = 8 << 10;
+constexpr size_t reference_min = 16 << 10;
 constexpr size_t copy_max = 16 << 10;
 /* Times in a row that a lease was over when its bytes were read, after which no more are wanted. */
 constexpr u32 stale_max = 8;
@@ -312,8 +312,7 @@ u32 Neighbours::Connection::push(const snic_burst &burst, Neighbours &self) noex
 			n = takes ? snic_super_run(&burst, i, refer ? SNIC_BURST_BYTES : copy_max) :
 				    1;
 			if (n > 1) {
-				const bool lend =
-					refer && payload_of(burst, i, n) >= reference_min;
+				const bool lend = refer && payload_of(burst, i, n) >= reference_min;
 
 				if (!put_super(burst, i, n, lend ? self.lend() : 0, payload))
 					break;
@@ -324,10 +323,10 @@ u32 Neighbours::Connection::push(const snic_burst &burst, Neighbours &self) noex
 					break;
 				put_packet(at, pkt, body, payload);
 				order_by_wire();
-				out.commit({.len = static_cast<uint32_t>(body + SIRDMA_ICRC_LEN),
-					    .kind = record_packet,
-					    .flags = i + 1 < burst.npkts ? record_more :
-									   uint16_t{0}});
+				out.commit(
+					{.len = static_cast<uint32_t>(body + SIRDMA_ICRC_LEN),
+					 .kind = record_packet,
+					 .flags = i + 1 < burst.npkts ? record_more : uint16_t{0}});
 			}
 			if (out.unpublished() >= publish_bytes)
 				out.publish();
