@@ -103,8 +103,9 @@ void StateTest::drive(ibv_qp_state state)
 {
 	ibv_qp *qp = a.qp.get();
 	// rdma_rxe refuses to leave SQD while it drains.
-	if (device().is_rxe())
+	if (device().is_rxe()) {
 		ASSERT_TRUE(await_condition([&] { return query(qp).sq_draining == 0; }));
+	}
 	ASSERT_EQ(to_state(qp, IBV_QPS_RESET), 0);
 	if (state == IBV_QPS_RESET)
 		return;
