@@ -12,6 +12,8 @@
 #include <string_view>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <sirdma/roce.h>
@@ -160,6 +162,31 @@ void check_memory(Report &report)
 		report.say(Verdict::limit, "", "libibverbs itself warns below 32 KiB; ignore it");
 }
 
+/* May a process read another's memory that is not its child? So a child tries its parent's. */
+void check_copies(Report &report)
+{
+	static uint64_t word = 0x736972646d61;
+	const pid_t parent = getpid(), child = fork();
+	int status = 0;
+
+	if (!child) {
+		uint64_t copy = 0;
+		const iovec to = {.iov_base = &copy, .iov_len = sizeof(copy)};
+		const iovec from = {.iov_base = &word, .iov_len = sizeof(word)};
+
+		_exit(process_vm_readv(parent, &to, 1, &from, 1, 0) < 0 ? errno : 0);
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child || !WIFEXITED(status))
+		return;
+	if (!WEXITSTATUS(status))
+		report.say(Verdict::good, "long messages", "one copy between processes");
+	else
+		report.say(Verdict::limit, "long messages",
+			   std::string("two copies between processes: process_vm_readv: ") +
+				   strerror(WEXITSTATUS(status)) +
+				   ", see kernel.yama.ptrace_scope");
+}
+
 } // namespace
 
 int doctor(int argc, char **argv)
@@ -180,6 +207,7 @@ int doctor(int argc, char **argv)
 	check_library(report, twin::twin_library);
 	check_port(report);
 	check_memory(report);
+	check_copies(report);
 	/* Last: it changes where this process lives. */
 	check_view(report);
 	return report.bad();
