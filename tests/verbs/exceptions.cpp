@@ -37,7 +37,8 @@ const Exception rxe[] = {
 	 "DestinationQp*:"
 	 "All/BadAttribute.*/MinRnrTimer*:All/BadAttribute.*/RetryCount*:All/BadAttribute.*/"
 	 "RnrRetry*:"
-	 "All/BadAttribute.*/TooManyReadsAsResponder:Attributes.PathMtuAboveThePorts*",
+	 "All/BadAttribute.*/TooManyReadsAsResponder:Attributes.PathMtuAboveThePorts*:"
+	 "All/BadAttribute.*/DestinationUnspecifiedInIpv4",
 	 true, false, "the attribute's range is not checked"},
 	{"States.WrongCurrentState*", true, false, "a given current state is believed"},
 	{"States.AttributesWithoutAState*", true, false,

@@ -61,6 +61,12 @@ const BadValue bad_values[] = {
 	 }},
 	{"DestinationGidZero", IBV_QPS_INIT, IBV_QPS_RTR, 0,
 	 [](ibv_qp_attr &a) { std::memset(&a.ah_attr.grh.dgid, 0, sizeof(a.ah_attr.grh.dgid)); }},
+	{"DestinationUnspecifiedInIpv4", IBV_QPS_INIT, IBV_QPS_RTR, 0,
+	 [](ibv_qp_attr &a) {
+		 a.ah_attr.grh.dgid = {};
+		 std::memset(a.ah_attr.grh.dgid.raw + 10, 0xff, 2);
+	 },
+	 EHOSTUNREACH},
 	{"TimeoutBeyond31", IBV_QPS_RTR, IBV_QPS_RTS, 0, [](ibv_qp_attr &a) { a.timeout = 32; }},
 	{"RetryCountBeyond7", IBV_QPS_RTR, IBV_QPS_RTS, 0, [](ibv_qp_attr &a) { a.retry_cnt = 8; }},
 	{"RnrRetryBeyond7", IBV_QPS_RTR, IBV_QPS_RTS, 0, [](ibv_qp_attr &a) { a.rnr_retry = 8; }},

@@ -62,6 +62,15 @@ bool is_v4_mapped(const ibv_gid &gid) noexcept
 	return !memcmp(gid.raw, prefix, sizeof(prefix));
 }
 
+/* The destination of nobody, in either IP version. */
+bool is_unspecified(const ibv_gid &gid) noexcept
+{
+	const ibv_gid none{};
+	const size_t from = is_v4_mapped(gid) ? 12 : 0;
+
+	return !memcmp(gid.raw + from, none.raw + from, sizeof(none.raw) - from);
+}
+
 } // namespace
 
 /* One modify on its way. */
@@ -203,7 +212,7 @@ int Driver::check_path(Modify &m) noexcept
 		return reject(m.qp.id, IBV_QP_AV, "needs port 1 and GID index 0", EINVAL);
 	if (ah.grh.sgid_index)
 		return reject(m.qp.id, IBV_QP_AV, "names an empty GID table entry", ENODATA);
-	if (const ibv_gid none{}; !memcmp(&ah.grh.dgid, &none, sizeof(none)))
+	if (is_unspecified(ah.grh.dgid))
 		return reject(m.qp.id, IBV_QP_AV, "has no destination", EINVAL);
 	if (is_v4_mapped(ah.grh.dgid) != nic_.addr().is_v4())
 		return reject(m.qp.id, IBV_QP_AV, "leads to an address of the other IP version",
