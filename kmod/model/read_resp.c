@@ -21,13 +21,14 @@ struct snic_rd *snic_rd_next(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 	struct snic_rd *oldest = NULL;
-	u32 i, age, max_age = 0;
+	u32 i, age, max_age = 0, left = resp->rd_todo;
 
-	if (!resp->rd_todo)
-		return NULL;
-	for (i = 0; i < ARRAY_SIZE(resp->rd); i++) {
+	for (i = 0; left; i++) {
+		if (!resp->rd[i].todo)
+			continue;
+		left--;
 		age = snic_psn_fwd(resp->epsn, rd_psn(&resp->rd[i]));
-		if (resp->rd[i].todo && age >= max_age) {
+		if (age >= max_age) {
 			oldest = &resp->rd[i];
 			max_age = age;
 		}
@@ -72,7 +73,7 @@ enum snic_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt
 
 	if (!(qp->access & SIRDMA_ACCESS_REMOTE_READ) || pkt->dma_len > SIRDMA_MAX_MSG_SIZE)
 		return SNIC_NAK_INVALID;
-	if (rd_open(resp) >= qp->ird) {
+	if (resp->rd_todo >= qp->ird && rd_open(resp) >= qp->ird) {
 		resp->fail_ae = SIRDMA_AE_IB_RREQ_AND_Q1_FULL;
 		return SNIC_NAK_INVALID;
 	}
