@@ -103,9 +103,6 @@ static int sirdma_route_v4(struct net *net, const struct sirdma_route_key *key,
 	struct rtable *rt;
 	int err;
 
-	/* The stack takes an unspecified destination for this host. */
-	if (!fl4.daddr)
-		return -EINVAL;
 	rt = ip_route_output_key(net, &fl4);
 	if (IS_ERR(rt))
 		return PTR_ERR(rt);

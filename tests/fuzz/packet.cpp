@@ -53,6 +53,7 @@ public:
 	void one()
 	{
 		const u8 kind = in_.byte();
+		npkts_ = 0;
 		std::vector<u8> bytes = kind & raw ? from_input() : built(kind);
 
 		if (bytes.size() >= 8)
@@ -97,6 +98,10 @@ private:
 		p.resize(std::max<size_t>(12,
 					  p.size() - std::min<size_t>(p.size(), in_.byte() % 32)));
 		p.resize((p.size() + 3) / 4 * 4 + SIRDMA_ICRC_LEN);
+		// A super-packet, of as many packets as it is long or of any number.
+		if (flags & 2)
+			npkts_ = flags & 4 ? flags >> 3 & 7 :
+					     static_cast<u32>(p.size() / qp_.opts.mtu) + 1;
 		return p;
 	}
 
@@ -133,6 +138,7 @@ private:
 		rx.is_v4 = true;
 		rx.icrc_ok = !(kind & bad_icrc);
 		rx.more = kind & more_follows;
+		rx.npkts = npkts_;
 
 		const u64 taken = n.stat(SIRDMA_STAT_RX_PKTS), refused = rejected(n),
 			  sent = w_.fabric.packets_sent();
@@ -141,9 +147,11 @@ private:
 
 		snic_rx(n.host.dev(), &rx);
 		if (n.stat(SIRDMA_STAT_RX_PKTS) != taken) {
-			EXPECT_EQ(n.stat(SIRDMA_STAT_RX_PKTS), taken + 1);
+			const u32 came = std::max(npkts_, 1u);
+
+			EXPECT_EQ(n.stat(SIRDMA_STAT_RX_PKTS), taken + came);
 			EXPECT_TRUE(rx.icrc_ok && !(kind & other_source));
-			EXPECT_LE(rejected(n), refused + 1);
+			EXPECT_LE(rejected(n), refused + came);
 			return;
 		}
 		EXPECT_EQ(rejected(n), refused + 1) << "dropped without a trace";
@@ -155,6 +163,7 @@ private:
 	World &w_;
 	Input &in_;
 	Qp &qp_;
+	u32 npkts_ = 0; // of the packet just built
 };
 
 void give_work(World &w, u8 what)

@@ -66,7 +66,7 @@ const BadValue bad_values[] = {
 		 a.ah_attr.grh.dgid = {};
 		 std::memset(a.ah_attr.grh.dgid.raw + 10, 0xff, 2);
 	 },
-	 EHOSTUNREACH},
+	 ENODEV}, // the kernel's core finds no way there before it asks the driver
 	{"TimeoutBeyond31", IBV_QPS_RTR, IBV_QPS_RTS, 0, [](ibv_qp_attr &a) { a.timeout = 32; }},
 	{"RetryCountBeyond7", IBV_QPS_RTR, IBV_QPS_RTS, 0, [](ibv_qp_attr &a) { a.retry_cnt = 8; }},
 	{"RnrRetryBeyond7", IBV_QPS_RTR, IBV_QPS_RTS, 0, [](ibv_qp_attr &a) { a.rnr_retry = 8; }},
