@@ -144,7 +144,7 @@ static int sirdma_route_v6(struct net *net, const struct sirdma_route_key *key,
 	struct dst_entry *dst;
 	int err;
 
-	if (ipv6_addr_is_multicast(&fl6.daddr) || ipv6_addr_any(&fl6.daddr))
+	if (ipv6_addr_is_multicast(&fl6.daddr))
 		return -EINVAL;
 	dst = ipv6_stub->ipv6_dst_lookup_flow(net, NULL, &fl6, NULL);
 	if (IS_ERR(dst))

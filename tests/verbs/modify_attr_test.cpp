@@ -60,13 +60,14 @@ const BadValue bad_values[] = {
 		 a.ah_attr.port_num = static_cast<uint8_t>(device().attr.phys_port_cnt + 1);
 	 }},
 	{"DestinationGidZero", IBV_QPS_INIT, IBV_QPS_RTR, 0,
-	 [](ibv_qp_attr &a) { std::memset(&a.ah_attr.grh.dgid, 0, sizeof(a.ah_attr.grh.dgid)); }},
+	 [](ibv_qp_attr &a) { a.ah_attr.grh.dgid = {}; },
+	 ENETUNREACH}, // over IPv6 the kernel's core finds no way there before it asks the driver
 	{"DestinationUnspecifiedInIpv4", IBV_QPS_INIT, IBV_QPS_RTR, 0,
 	 [](ibv_qp_attr &a) {
 		 a.ah_attr.grh.dgid = {};
 		 std::memset(a.ah_attr.grh.dgid.raw + 10, 0xff, 2);
 	 },
-	 ENODEV}, // the kernel's core finds no way there before it asks the driver
+	 ENODEV}, // as the core says it over IPv4
 	{"TimeoutBeyond31", IBV_QPS_RTR, IBV_QPS_RTS, 0, [](ibv_qp_attr &a) { a.timeout = 32; }},
 	{"RetryCountBeyond7", IBV_QPS_RTR, IBV_QPS_RTS, 0, [](ibv_qp_attr &a) { a.retry_cnt = 8; }},
 	{"RnrRetryBeyond7", IBV_QPS_RTR, IBV_QPS_RTS, 0, [](ibv_qp_attr &a) { a.rnr_retry = 8; }},
