@@ -194,7 +194,7 @@ int doctor(int argc, char **argv)
 	Report report;
 
 	if (argc > 1) {
-		if (strcmp(argv[1], "--help")) {
+		if (strcmp(argv[1], "--help") != 0) {
 			fprintf(stderr, "sirdma doctor: takes no arguments, but got '%s'\n",
 				argv[1]);
 			return 2;

@@ -237,7 +237,7 @@ std::optional<std::string> parse_options(int argc, char **argv, Options &out)
 	for (int c; (c = getopt_long(argc, argv, "+:", long_options, nullptr)) != -1;) {
 		if (c == '?' || c == ':')
 			return refused(argc, argv, optind, c == ':');
-		if (const Error error = apply(c, optarg, out))
+		if (Error error = apply(c, optarg, out))
 			return error;
 		if (out.help)
 			return {};

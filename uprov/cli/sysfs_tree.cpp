@@ -108,6 +108,7 @@ int write_device(const std::string &path, const TreeDevice &device)
 int write_sysfs_tree(const std::string &classes, const std::vector<TreeDevice> &devices,
 		     dev_t device_node)
 {
+	const std::string by_name = classes + "/infiniband/";
 	Folder verbs(classes + "/infiniband_verbs");
 
 	verbs.file("abi_version", uverbs_abi);
@@ -119,7 +120,7 @@ int write_sysfs_tree(const std::string &classes, const std::vector<TreeDevice> &
 			.file(uverbs + "/abi_version", std::to_string(SIRDMA_ABI_VERSION))
 			.file(uverbs + "/dev", std::to_string(major(device_node)) + ":" +
 						       std::to_string(minor(device_node)));
-		if (const int err = write_device(classes + "/infiniband/" + name, devices[i]))
+		if (const int err = write_device(by_name + name, devices[i]))
 			return err;
 	}
 	return verbs.error();

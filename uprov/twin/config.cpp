@@ -180,7 +180,7 @@ bool interface_addr(const char *name, IpAddress &addr) noexcept
 	for (const int family : {AF_INET, AF_INET6}) {
 		for (const ifaddrs *i = list.get(); i; i = i->ifa_next) {
 			if (!i->ifa_addr || i->ifa_addr->sa_family != family ||
-			    strcmp(i->ifa_name, name))
+			    strcmp(i->ifa_name, name) != 0)
 				continue;
 			addr = IpAddress::of(i->ifa_addr);
 			return true;

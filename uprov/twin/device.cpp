@@ -268,7 +268,8 @@ struct Devices {
 
 Devices &devices() noexcept
 {
-	static auto *instance = new Devices;
+	alignas(Devices) static std::byte room[sizeof(Devices)];
+	static auto *instance = new (room) Devices;
 
 	return *instance;
 }

@@ -777,7 +777,7 @@ bool Neighbours::greet(Connection &c) noexcept
 	if (!c.rings || !c.node || at == strangers_.end())
 		return false;
 	set_up(c);
-	at->release();
+	(void)at->release();
 	strangers_.erase(at);
 
 	/* Unless we connected as well, it serves both ways. */

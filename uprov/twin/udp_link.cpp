@@ -279,7 +279,8 @@ u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
 void UdpSender::send_ack(const Ack &ack, TxScratch &s) noexcept
 {
 	Layout layout{.at = s.bytes, .segments = false};
-	snic_seg_iter none{};
+	const snic_seg nothing{};
+	snic_seg_iter none{.seg = &nothing, .off = 0, .by_reference = false};
 
 	put(layout, s, path_to(ack.dst), ack.pkt, none);
 	s.first[1] = 1;
