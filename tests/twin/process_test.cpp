@@ -136,6 +136,41 @@ TEST(TwinProcesses, LoseWhatAForkedChildDoesWithTheirObjects)
 	}
 }
 
+/* Whatever the parent's threads were doing when it forked. */
+TEST(TwinProcesses, EndWithTheirParentsObjectsWhileItIsBusy)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	auto node = std::make_unique<Node>();
+	std::atomic<bool> stop{false};
+	std::thread busy([&] {
+		while (!stop)
+			if (ibv_mr *mr = ibv_reg_mr(node->pd, node->buffer.data(), 4096,
+						    IBV_ACCESS_LOCAL_WRITE))
+				ibv_dereg_mr(mr);
+	});
+
+	for (int i = 0; i < 100; ++i) {
+		const pid_t child = fork();
+		int status = -1;
+
+		if (!child) {
+			alarm(20);
+			EXPECT_FALSE(ibv_alloc_pd(node->context));
+			EXPECT_EQ(errno, ENODEV);
+			(void)node->device.release();
+			node.reset();
+			_exit(HasFailure());
+		}
+		ASSERT_GT(child, 0);
+		waitpid(child, &status, 0);
+		ASSERT_EQ(status, 0) << "child " << i;
+	}
+	stop = true;
+	busy.join();
+}
+
 /* A parent's device is not its child's: opened there, it is one of the child's own. */
 TEST(TwinProcesses, GiveAForkedChildADeviceOfItsOwn)
 {

@@ -28,6 +28,12 @@ Driver &driver_of(ibv_context *context) noexcept
 	return *twin::Device::of(context).driver;
 }
 
+/* A child gets nothing of its parent's device; what it destroys of its parent's is a copy. */
+bool is_parents(ibv_context *context) noexcept
+{
+	return twin::Device::of(context).inherited();
+}
+
 /* Parent domains name the same domain of the device. */
 uint32_t pd_number(ibv_pd *pd) noexcept
 {
@@ -78,6 +84,8 @@ int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_inp
 
 	if (input && input->comp_mask)
 		return EINVAL;
+	if (is_parents(context))
+		return ENODEV;
 	driver_of(context).query_device(full.orig_attr);
 	full.phys_port_cnt_ex = 1;
 	memcpy(static_cast<void *>(attr), &full, std::min(sizeof(full), attr_size));
@@ -90,6 +98,8 @@ int ibv_cmd_query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *at
 {
 	if (port_num != 1)
 		return EINVAL;
+	if (is_parents(context))
+		return ENODEV;
 	driver_of(context).query_port(*attr);
 	return 0;
 }
@@ -99,6 +109,8 @@ int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, verbs_cmd<ib_uverbs_alloc
 {
 	uint32_t number;
 
+	if (is_parents(context))
+		return ENODEV;
 	if (const int err = driver_of(context).alloc_pd(context, number))
 		return err;
 	pd->handle = number;
@@ -109,7 +121,7 @@ int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, verbs_cmd<ib_uverbs_alloc
 
 int ibv_cmd_dealloc_pd(ibv_pd *pd)
 {
-	return driver_of(pd->context).dealloc_pd(pd_number(pd));
+	return is_parents(pd->context) ? 0 : driver_of(pd->context).dealloc_pd(pd_number(pd));
 }
 
 int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, verbs_mr *mr,
@@ -117,6 +129,8 @@ int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int a
 {
 	uint32_t stag = 0;
 
+	if (is_parents(pd->context))
+		return ENODEV;
 	/* Rings lie in memory the device sees anyway: create_cq and create_qp name them. */
 	if (reinterpret_cast<RegMrRequest *>(cmd)->drv.reg_type == SIRDMA_MEMREG_MEM) {
 		if (const int err =
@@ -141,7 +155,9 @@ int ibv_cmd_rereg_mr(verbs_mr *, uint32_t, void *, size_t, uint64_t, int, ibv_pd
 
 int ibv_cmd_dereg_mr(verbs_mr *mr)
 {
-	return mr->mr.handle ? driver_of(mr->mr.context).dereg_mr(mr->mr.handle) : 0;
+	if (!mr->mr.handle || is_parents(mr->mr.context))
+		return 0;
+	return driver_of(mr->mr.context).dereg_mr(mr->mr.handle);
 }
 
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector,
@@ -152,6 +168,8 @@ int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, 
 
 	if (comp_vector < 0 || comp_vector >= context->num_comp_vectors)
 		return EINVAL;
+	if (is_parents(context))
+		return ENODEV;
 	cq->context = context;
 	if (const int err = driver_of(context).create_cq(
 		    context, cq, channel, reinterpret_cast<const void *>(rings.user_cq_buf),
@@ -170,6 +188,8 @@ int ibv_cmd_destroy_cq(ibv_cq *cq)
 {
 	uint32_t comp, async;
 
+	if (is_parents(cq->context))
+		return 0;
 	if (const int err = driver_of(cq->context).destroy_cq(cq->handle, comp, async))
 		return err;
 	wait_for_acks(*cq, [&] {
@@ -191,6 +211,8 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 	    attr->cap.max_recv_wr > Driver::max_qp_wr ||
 	    !QpGeometry::compute(attr->cap, Context::of(pd->context).limits, g))
 		return EINVAL;
+	if (is_parents(pd->context))
+		return ENODEV;
 	qp->context = pd->context;
 	qp->qp_context = attr->qp_context;
 	qp->pd = pd;
@@ -233,12 +255,16 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 int ibv_cmd_query_qp(ibv_qp *qp, ibv_qp_attr *attr, int, ibv_qp_init_attr *init,
 		     verbs_cmd<ib_uverbs_query_qp> *, size_t)
 {
+	if (is_parents(qp->context))
+		return ENODEV;
 	return driver_of(qp->context).query_qp(qp->handle, *attr, *init);
 }
 
 int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask,
 		      verbs_cmd<ib_uverbs_modify_qp> *, size_t)
 {
+	if (is_parents(qp->context))
+		return ENODEV;
 	return driver_of(qp->context).modify_qp(qp->handle, *attr, static_cast<uint32_t>(attr_mask));
 }
 
@@ -246,6 +272,8 @@ int ibv_cmd_destroy_qp(ibv_qp *qp)
 {
 	uint32_t async;
 
+	if (is_parents(qp->context))
+		return 0;
 	if (const int err = driver_of(qp->context).destroy_qp(qp->handle, async))
 		return err;
 	wait_for_acks(*qp, [&] { return qp->events_completed == async; });

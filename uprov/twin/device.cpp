@@ -120,7 +120,8 @@ ibv_qp *twin_create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexc
 
 void twin_free_context(ibv_context *context) noexcept
 {
-	Device::of(context).driver->close(context);
+	if (!Device::of(context).inherited())
+		Device::of(context).driver->close(context);
 	free_context(context);
 }
 

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <span>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include "context.hpp"
 #include "config.hpp"
@@ -38,6 +39,12 @@ struct Device {
 	 * or an errno.
 	 */
 	int start();
+
+	/*
+	 * It is a parent's, of which a child has the memory only: what the parent's threads
+	 * were doing in it will never be done, nor its locks be free.
+	 */
+	bool inherited() const noexcept { return started_by_ && started_by_ != getpid(); }
 
 	/* The process ends. */
 	void finish() noexcept;
