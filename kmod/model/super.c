@@ -11,7 +11,7 @@ u32 snic_super_run(const struct snic_burst *burst, u32 at, u32 max_bytes)
 {
 	u32 n, bytes = burst->pkts[at].payload_len;
 
-	/* Requests and responses differ in what may be put together: only messages in several packets. */
+	/* READ requests and acknowledgements stay what they are. */
 	if (!(tx_op(&burst->pkts[at])->flags & SNIC_PKT_PAYLOAD))
 		return 1;
 	for (n = 1; at + n < burst->npkts; n++) {
