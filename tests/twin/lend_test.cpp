@@ -2,6 +2,7 @@
 /* Super-packets from neighbour to neighbour: copied, by reference, and by reference to what is gone. */
 #include <cstring>
 #include <sys/mman.h>
+#include <sys/socket.h>
 
 #include <gtest/gtest.h>
 
@@ -42,6 +43,7 @@ public:
 		else
 			snic_seg_copy(&it, data.data(), super.payload_len);
 	}
+	void malformed() noexcept override { ADD_FAILURE(); }
 	void end_turn() noexcept override {}
 
 	u32 packets = 0, supers = 0;
@@ -202,6 +204,87 @@ TEST_F(LendToNobody, PacketsStayPackets)
 	send();
 	receive();
 	EXPECT_EQ(sink->supers, 0u);
+}
+
+/* Counts what a neighbour that breaks the rules wrote. */
+class Judge final : public PacketSink {
+public:
+	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override { ++good; }
+	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override { ++good; }
+	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++good; }
+	void malformed() noexcept override { ++bad; }
+	void end_turn() noexcept override {}
+
+	u32 good = 0, bad = 0;
+};
+
+TEST(Connection, CountsRecordsThatBreakTheRules)
+{
+	constexpr uint16_t packet = 1, datagram = 2, super = 3, unknown = 9;
+	struct Record {
+		uint16_t kind;
+		uint64_t lease;
+		uint32_t payload_len, npieces;
+		uint16_t npkts;
+		uint8_t hdr_len, pad;
+		size_t body; /* bytes of zeros behind the head of a super-packet */
+	};
+	const Record records[] = {
+		{unknown, 0, 0, 0, 0, 0, 0, 8},
+		{datagram, 0, 0, 0, 0, 0, 0, 24}, /* nothing but its head */
+		{super, 0, 0, 0, 0, 0, 0, 8}, /* not even that */
+		{super, 0, 0, 0, 0, 12, 0, 72}, /* of no packets */
+		{super, 0, 0, 0, 65, 12, 0, 72}, /* of too many */
+		{super, 0, 0, 0, 1, 49, 0, 72}, /* headers longer than any */
+		{super, 0, 0, 0, 1, 12, 4, 72}, /* pad longer than any */
+		{super, 0, 1 << 17, 0, 1, 12, 0, 72}, /* payload longer than any */
+		{super, 0, 100, 0, 1, 12, 0, 72 + 50}, /* half of it missing */
+		{super, 1, 100, 129, 1, 12, 0, 72 + 129 * 16}, /* pieces beyond all bounds */
+		{super, 1, 100, 2, 1, 12, 0, 72 + 16}, /* one of two */
+		{super, 1, 100, 1, 1, 12, 0, 72 + 16}, /* which is empty */
+	};
+	int file = -1, socks[2];
+	RingPair writing = RingPair::create(file);
+	RingPair reading = RingPair::map(file);
+
+	ASSERT_TRUE(writing && reading);
+	close(file);
+	ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks), 0);
+
+	const Fd other(socks[0]);
+	Neighbour node{.addr = own_address(0), .slot = 0, .next = nullptr};
+	Connection c(Fd(socks[1]), std::move(reading), 1);
+	RingWriter out = writing.writer(0);
+	Judge judge;
+	const auto put = [&](uint16_t kind, const std::vector<uint8_t> &bytes) {
+		uint8_t *at = out.reserve(bytes.size());
+
+		ASSERT_TRUE(at);
+		memcpy(at, bytes.data(), bytes.size());
+		out.commit({.len = static_cast<uint32_t>(bytes.size()), .kind = kind, .flags = 0});
+		out.publish();
+	};
+
+	c.node = &node;
+	for (const Record &r : records) {
+		std::vector<uint8_t> bytes(std::max<size_t>(r.body, 24));
+
+		memcpy(&bytes[0], &r.lease, 8);
+		memcpy(&bytes[8], &r.payload_len, 4);
+		memcpy(&bytes[12], &r.npieces, 4);
+		memcpy(&bytes[16], &r.npkts, 2);
+		bytes[18] = r.hdr_len;
+		bytes[19] = r.pad;
+		bytes.resize(r.body);
+		put(r.kind, bytes);
+		EXPECT_EQ(c.receive(own_address(1), judge, 8), 1u);
+	}
+	EXPECT_EQ(judge.bad, std::size(records));
+	EXPECT_EQ(judge.good, 0u);
+	/* Nothing of it stands in the way of what follows. */
+	put(packet, std::vector<uint8_t>(32));
+	EXPECT_EQ(c.receive(own_address(1), judge, 8), 1u);
+	EXPECT_EQ(judge.good, 1u);
 }
 
 } // namespace

@@ -2,50 +2,31 @@
 /*
  * Processes of this user on this host, reached through shared memory. A process
  * is named by its address and the slot of its queue pair numbers; the first
- * packet for it connects. Two things travel: packets of the model, complete but
- * for the ICRC, and datagrams that came to a shared port and are another's.
- *
- * Packets of one message travel together (super-packets). Where the machine lets
- * one process of a user read another's memory, long ones do so by reference: the
- * receiver copies from the sender's buffer to its own, once. Who lends its memory
- * may want it back before it was read: each reference names the lease it was given
- * under, a word of the sender's that is read together with the bytes and has
- * another value once revoke() was called.
+ * packet for it connects.
  */
 #pragma once
 
+#include "connection.hpp"
 #include "rendezvous.hpp"
-#include "shm_ring.hpp"
-#include "udp_link.hpp"
 
 namespace sirdma::twin
 {
 
-struct SuperPacket {
-	std::span<const snic_seg> segs; /* the first has the headers */
-	u32 len; /* BTH to ICRC */
-	u32 payload_len;
-	u32 npkts;
-	bool by_reference;
-};
-
-class PacketSink : public DatagramSink {
-public:
-	/* A packet from a process of this host, BTH to ICRC; its ICRC was never computed. */
-	virtual void packet(const IpAddress &src, uint8_t *data, size_t len,
-			    bool more) noexcept = 0;
-	virtual void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept = 0;
-	/* After those of one process. */
-	virtual void end_turn() noexcept = 0;
-
-protected:
-	~PacketSink() = default;
+/* Lives as long as its table. */
+struct Neighbour {
+	const IpAddress addr;
+	const uint32_t slot;
+	Neighbour *const next;
+	std::atomic<Connection *> connection{nullptr}; /* read under RCU */
+	std::atomic<u64> retry_at{0};
 };
 
 class Neighbours {
 public:
-	/* Takes a slot of @addr; null with errno, EADDRNOTAVAIL when all are taken. */
-	/* @supers: take super-packets as well. */
+	/*
+	 * Takes a slot of @addr; null with errno, EADDRNOTAVAIL when all are taken.
+	 * @supers: takes super-packets as well.
+	 */
 	static std::unique_ptr<Neighbours> create(const IpAddress &addr, bool supers = true);
 	~Neighbours();
 	Neighbours(const Neighbours &) = delete;
@@ -63,23 +44,15 @@ public:
 		     bool more) noexcept;
 
 	/* Any thread. No memory sent by reference until now is read and believed any more. */
-	void revoke() noexcept
-	{
-		if (lent_.load(std::memory_order_relaxed) && lent_.exchange(false))
-			lease_.fetch_add(1);
-	}
-
-	/* Any thread. The lease something is about to be sent under. */
-	uint64_t lend() noexcept
-	{
-		lent_.store(true);
-		return lease_.load();
-	}
+	void revoke() noexcept { lease_.revoke(); }
 
 	/* What follows is for one thread at a time. */
 
 	/* The next bytes of the packet by reference that is being received; false: they are gone. */
-	bool pull(snic_seg_iter &it, void *to, size_t len) noexcept;
+	bool pull(snic_seg_iter &it, void *to, size_t len) noexcept
+	{
+		return lender_->pull(it, to, len);
+	}
 
 	/* Give a share of what waits to @sink; how many records. */
 	u32 receive(PacketSink &sink) noexcept;
@@ -100,15 +73,12 @@ public:
 	}
 
 private:
-	struct Connection;
-	struct Neighbour;
 	class Guard;
 
 	static constexpr size_t buckets = 256;
 	static constexpr u32 share = 64; /* records of one neighbour taken in one go */
 
 	Neighbours(const IpAddress &addr, bool supers) noexcept;
-	void set_up(Connection &c) noexcept;
 	Neighbour *find(const IpAddress &addr, uint32_t slot) noexcept;
 	Connection *connection(Neighbour &to) noexcept;
 	Connection *connect(Neighbour &to) noexcept;
@@ -120,14 +90,11 @@ private:
 	bool alive(Connection &c) noexcept;
 	void remove(Connection *c, PacketSink &sink) noexcept;
 	u32 receive_from(Connection &c, PacketSink &sink) noexcept;
-	bool receive_super(Connection &c, const uint8_t *data, size_t len, bool more,
-			   PacketSink &sink) noexcept;
 
 	const IpAddress addr_;
 	const bool supers_;
 	uint32_t slot_ = 0;
-	std::atomic<uint64_t> lease_; /* of our memory; read by neighbours */
-	std::atomic<bool> lent_{false}; /* something was sent under it */
+	Lease lease_; /* of our memory */
 	Fd listener_;
 	Fd events_;
 
@@ -138,7 +105,6 @@ private:
 
 	std::vector<Connection *> readers_;
 	Connection *lender_ = nullptr; /* of the packet being received */
-	uint64_t lease_wanted_ = 0;
 	std::mutex fresh_lock_; /* protects fresh_: connections for readers_ */
 	std::vector<Connection *> fresh_;
 	std::atomic<bool> fresh_any_{false};

@@ -310,6 +310,11 @@ void Nic::deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
 	faults_->receive(turn_, pkt);
 }
 
+void Nic::malformed() noexcept
+{
+	snic_rx_reject(dev_, SIRDMA_STAT_RX_BAD_LENGTH);
+}
+
 void Nic::end_turn() noexcept
 {
 	snic_turn_end(&turn_);

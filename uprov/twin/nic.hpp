@@ -56,6 +56,7 @@ private:
 		      bool more) noexcept override;
 	void packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept override;
 	void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept override;
+	void malformed() noexcept override;
 	void end_turn() noexcept override;
 	void wake() noexcept;
 	TxScratch &scratch() noexcept;
