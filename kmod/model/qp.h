@@ -18,7 +18,7 @@
 #include "sirdma/qpctx.h"
 #include "sirdma/shadow.h"
 
-#define SNIC_MAX_RD_ATOMIC 32 /* inbound READs a QP remembers */
+#define SNIC_MAX_RD_ATOMIC 16 /* inbound READs a QP remembers */
 #define SNIC_RD_REPEATS 8 /* repetitions of parts of them waiting to be answered */
 /* Outbound READs are only counted: as many as soft-RoCE lets its peers have in flight. */
 #define SNIC_MAX_ORD 128 /* power of two */
