@@ -135,7 +135,7 @@ static void snic_gso_put_pkt(struct snic_gso_hdr *hdr, bool is_v4, const struct 
 			     struct snic_seg_iter *it, u8 *out)
 {
 	static const u8 zero[4];
-	u32 ext = pkt->hdr_len - SNIC_BTH_LEN, left = pkt->payload_len, crc, run;
+	u32 ext = pkt->hdr_len - SNIC_BTH_LEN, crc;
 	__le32 icrc;
 
 	memcpy(is_v4 ? hdr->v4.bth : hdr->v6.bth, pkt->hdr, SNIC_BTH_LEN);
@@ -143,17 +143,8 @@ static void snic_gso_put_pkt(struct snic_gso_hdr *hdr, bool is_v4, const struct 
 	crc = snic_icrc_start((u8 *)hdr, is_v4);
 	crc = snic_icrc_copy(crc, out + SNIC_BTH_LEN, pkt->hdr + SNIC_BTH_LEN, ext);
 	out += pkt->hdr_len;
-	while (left) {
-		run = min(left, it->seg->len - it->off);
-		crc = snic_icrc_copy(crc, out, it->seg->ptr + it->off, run);
-		out += run;
-		left -= run;
-		it->off += run;
-		if (it->off == it->seg->len) {
-			it->seg++;
-			it->off = 0;
-		}
-	}
+	crc = snic_seg_copy_crc(it, out, pkt->payload_len, crc);
+	out += pkt->payload_len;
 	crc = snic_icrc_copy(crc, out, zero, pkt->pad);
 	icrc = cpu_to_le32(snic_icrc_final(crc));
 	memcpy(out + pkt->pad, &icrc, sizeof(icrc));

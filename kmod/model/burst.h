@@ -60,6 +60,22 @@ struct snic_seg_iter {
 	bool by_reference; /* see struct snic_rx_pkt */
 };
 
+/* The next bytes in a row, *run of them and at most @len, and past them. */
+static inline void *snic_seg_next(struct snic_seg_iter *it, u32 len, u32 *run)
+{
+	const struct snic_seg *seg = it->seg;
+	void *p = (u8 *)seg->ptr + it->off;
+	u32 left = seg->len - it->off;
+
+	*run = len < left ? len : left; /* C++ has another min() */
+	it->off += *run;
+	if (it->off == seg->len) {
+		it->seg++;
+		it->off = 0;
+	}
+	return p;
+}
+
 static inline void snic_seg_iter_init(struct snic_seg_iter *it, const struct snic_burst *burst)
 {
 	it->seg = burst->segs;

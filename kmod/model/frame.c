@@ -91,39 +91,28 @@ static u8 *put_ipv6(u8 *p, const struct snic_flow *flow, u16 len)
 	return p + sizeof(flow->dst_ip.b);
 }
 
-/* Copy @len bytes of payload to @out, summed into *@crc. */
-static void seg_copy_crc(struct snic_seg_iter *it, u8 *out, u32 len, u32 *crc)
+u32 snic_seg_copy_crc(struct snic_seg_iter *it, void *out, u32 len, u32 crc)
 {
-	u32 n;
+	const void *from;
+	u8 *to = out;
+	u32 run;
 
-	while (len) {
-		n = min(len, it->seg->len - it->off);
-		*crc = snic_icrc_copy(*crc, out, (const u8 *)it->seg->ptr + it->off, n);
-		out += n;
-		len -= n;
-		it->off += n;
-		if (it->off == it->seg->len) {
-			it->seg++;
-			it->off = 0;
-		}
+	for (; len; len -= run, to += run) {
+		from = snic_seg_next(it, len, &run);
+		crc = snic_icrc_copy(crc, to, from, run);
 	}
+	return crc;
 }
 
 void snic_seg_copy(struct snic_seg_iter *it, void *out, u32 len)
 {
+	const void *from;
 	u8 *to = out;
-	u32 n;
+	u32 run;
 
-	while (len) {
-		n = min(len, it->seg->len - it->off);
-		memcpy(to, (const u8 *)it->seg->ptr + it->off, n);
-		to += n;
-		len -= n;
-		it->off += n;
-		if (it->off == it->seg->len) {
-			it->seg++;
-			it->off = 0;
-		}
+	for (; len; len -= run, to += run) {
+		from = snic_seg_next(it, len, &run);
+		memcpy(to, from, run);
 	}
 }
 
@@ -147,7 +136,7 @@ u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
 	crc = snic_icrc_update(crc, p + sizeof(struct sirdma_bth),
 			       pkt->hdr_len - sizeof(struct sirdma_bth));
 	p += pkt->hdr_len;
-	seg_copy_crc(it, p, pkt->payload_len, &crc);
+	crc = snic_seg_copy_crc(it, p, pkt->payload_len, crc);
 	p += pkt->payload_len;
 	crc = snic_icrc_copy(crc, p, zero, pkt->pad);
 	p += pkt->pad;

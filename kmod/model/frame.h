@@ -35,6 +35,8 @@ u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
 
 /* Copy @len bytes of payload to @out and advance. */
 void snic_seg_copy(struct snic_seg_iter *it, void *out, u32 len);
+/* The same with @crc continued over them. */
+u32 snic_seg_copy_crc(struct snic_seg_iter *it, void *out, u32 len, u32 crc);
 
 /*
  * ICRC of a received packet. @ip: IP header, UDP header and at least the BTH,

@@ -430,22 +430,14 @@ bool Fabric::pull(snic_seg_iter &it, void *to, u32 len)
 	pulls_++;
 	if (chance(faults_.gone))
 		return false;
-	while (len) {
-		const size_t at = reinterpret_cast<size_t>(it.seg->ptr) - 16 + it.off;
-		const u32 n = std::min(len, it.seg->len - it.off);
+	for (u32 run; len; len -= run, out += run) {
+		const size_t at = reinterpret_cast<size_t>(snic_seg_next(&it, len, &run)) - 16;
 
-		if (at + n > lent_.size()) {
+		if (at + run > lent_.size()) {
 			ADD_FAILURE() << "read behind what was lent";
 			return false;
 		}
-		memcpy(out, &lent_[at], n);
-		out += n;
-		len -= n;
-		it.off += n;
-		if (it.off == it.seg->len) {
-			it.seg++;
-			it.off = 0;
-		}
+		memcpy(out, &lent_[at], run);
 	}
 	return true;
 }

@@ -39,7 +39,7 @@ public:
 		data.assign(super.payload_len, 0);
 		it.seg = super.segs.data() + 1;
 		if (referred)
-			pulled = n_.pull(it, data.data(), data.size());
+			pulled = n_.pull(it, data.data(), super.payload_len);
 		else
 			snic_seg_copy(&it, data.data(), super.payload_len);
 	}

@@ -80,21 +80,14 @@ size_t payload_of(const snic_burst &burst, u32 at, u32 n) noexcept
 }
 
 /* The next @len bytes of @it as pieces; how many. */
-u32 take_pieces(snic_seg_iter &it, size_t len, Piece *pieces) noexcept
+u32 take_pieces(snic_seg_iter &it, u32 len, Piece *pieces) noexcept
 {
-	u32 n = 0;
+	u32 n = 0, run;
 
-	while (len) {
-		const size_t run = std::min<size_t>(len, it.seg->len - it.off);
+	for (; len; len -= run) {
+		const void *at = snic_seg_next(&it, len, &run);
 
-		pieces[n++] = {.addr = reinterpret_cast<uintptr_t>(it.seg->ptr) + it.off,
-			       .len = run};
-		len -= run;
-		it.off += static_cast<u32>(run);
-		if (it.off == it.seg->len) {
-			++it.seg;
-			it.off = 0;
-		}
+		pieces[n++] = {.addr = reinterpret_cast<uintptr_t>(at), .len = run};
 	}
 	return n;
 }
@@ -314,7 +307,7 @@ void Connection::probe() noexcept
 		in_.set_takes(takes_supers | takes_references);
 }
 
-bool Connection::pull(snic_seg_iter &it, void *to, size_t len) noexcept
+bool Connection::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 {
 	uint64_t word = 0;
 	Piece pieces[SNIC_BURST_SEGS];

@@ -104,7 +104,7 @@ public:
 	/* Give at most @share of the records that wait to @sink, at our @addr; how many. */
 	u32 receive(const IpAddress &addr, PacketSink &sink, u32 share) noexcept;
 	/* The next bytes of the packet by reference that is being received; false: they are gone. */
-	bool pull(snic_seg_iter &it, void *to, size_t len) noexcept;
+	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept;
 	/* False when there is a record after all. */
 	bool fall_asleep() noexcept { return in_.fall_asleep(); }
 	void wake_up() noexcept { in_.wake_up(); }

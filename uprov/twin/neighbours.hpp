@@ -49,7 +49,7 @@ public:
 	/* What follows is for one thread at a time. */
 
 	/* The next bytes of the packet by reference that is being received; false: they are gone. */
-	bool pull(snic_seg_iter &it, void *to, size_t len) noexcept
+	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept
 	{
 		return lender_->pull(it, to, len);
 	}

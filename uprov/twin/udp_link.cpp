@@ -66,25 +66,6 @@ Fd open_socket(const IpAddress &addr, uint16_t port) noexcept
 	return fd;
 }
 
-/* Copy @len bytes of payload to @out, summed into the CRC. */
-u32 copy_payload(snic_seg_iter &it, uint8_t *out, u32 len, u32 crc) noexcept
-{
-	while (len) {
-		const u32 n = std::min(len, it.seg->len - it.off);
-
-		crc = snic_icrc_copy(crc, out, static_cast<const uint8_t *>(it.seg->ptr) + it.off,
-				     n);
-		out += n;
-		len -= n;
-		it.off += n;
-		if (it.off == it.seg->len) {
-			it.seg++;
-			it.off = 0;
-		}
-	}
-	return crc;
-}
-
 void ask_for_segments(msghdr &m, uint8_t (&control)[CMSG_SPACE(sizeof(uint16_t))],
 		      size_t segment) noexcept
 {
@@ -155,7 +136,7 @@ void UdpSender::put(Layout &to, TxScratch &s, const Path &path, const snic_tx_pk
 	memcpy(to.at, pkt.hdr, pkt.hdr_len);
 	crc = snic_icrc_update(crc, pkt.hdr + sizeof(sirdma_bth),
 			       static_cast<u32>(pkt.hdr_len - sizeof(sirdma_bth)));
-	crc = copy_payload(payload, to.at + pkt.hdr_len, pkt.payload_len, crc);
+	crc = snic_seg_copy_crc(&payload, to.at + pkt.hdr_len, pkt.payload_len, crc);
 	memset(to.at + body, 0, pkt.pad);
 	crc = snic_icrc_final(snic_icrc_update(crc, to.at + body, pkt.pad));
 	memcpy(to.at + body + pkt.pad, &crc, sizeof(crc));
