@@ -22,12 +22,18 @@ static bool same_ip(const struct sirdma_ip *a, const struct sirdma_ip *b)
 	return !memcmp(a->b, b->b, sizeof(a->b));
 }
 
+/* Has the QP come to the state, and not beyond it, in which it takes such packets? */
+static bool rx_state_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	return pkt->flags & SNIC_PKT_RESP ? snic_qp_can_send(qp) : snic_qp_can_receive(qp);
+}
+
 /* Is the packet one for this QP, from its peer? */
 static bool rx_admit(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx,
 		     enum sirdma_stat *why)
 {
 	*why = SIRDMA_STAT_RX_BAD_STATE;
-	if (pkt->flags & SNIC_PKT_RESP ? !snic_qp_can_send(qp) : !snic_qp_can_receive(qp))
+	if (!rx_state_ok(qp, pkt))
 		return false;
 	*why = SIRDMA_STAT_RX_BAD_PKEY;
 	if (!pkey_match(qp->pkey, pkt->pkey))
@@ -80,10 +86,8 @@ static void rx_split(struct snic_qp *qp, const struct snic_pkt *pkt, const struc
 	struct snic_pkt part;
 	u32 i;
 
-	for (i = 0; i < pkt->npkts; i++) {
+	for (i = 0; i < pkt->npkts && rx_state_ok(qp, pkt); i++) {
 		snic_super_part(pkt, snic_qp_mtu(qp), i, &part);
-		if (part.flags & SNIC_PKT_RESP ? !snic_qp_can_send(qp) : !snic_qp_can_receive(qp))
-			return;
 		rx_one(qp, &part, rx);
 	}
 }

@@ -368,12 +368,10 @@ std::vector<Packet> Fabric::take_run(const Packet &first)
 		    next.psn() != ((run.back().psn() + 1) & 0xffffff) || next.bth != first.bth ||
 		    memcmp(next.bytes.data(), first.bytes.data(), 12))
 			break;
-		burst.pkts[burst.npkts] = as_sent(next);
 		// A repetition may begin where the packet before it ended a part.
-		if ((snic_rc_ops[next.opcode()].flags & SNIC_PKT_FIRST) ||
-		    snic_super_run(&burst, 0, SNIC_BURST_BYTES) < burst.npkts)
+		if (snic_rc_ops[next.opcode()].flags & SNIC_PKT_FIRST)
 			break;
-		burst.npkts++;
+		burst.pkts[burst.npkts++] = as_sent(next);
 		if (snic_super_run(&burst, 0, SNIC_BURST_BYTES) < burst.npkts)
 			break;
 		run.push_back(std::move(next));

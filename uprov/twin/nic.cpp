@@ -391,8 +391,7 @@ bool Nic::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 
 void Nic::revoke() noexcept
 {
-	if (neighbours_)
-		neighbours_->revoke();
+	neighbours_->revoke();
 }
 
 /*
