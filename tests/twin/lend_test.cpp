@@ -3,6 +3,7 @@
 #include <cstring>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -21,6 +22,33 @@ namespace
 
 constexpr size_t payload = 32 << 10;
 constexpr u32 mtu = 4096;
+
+/* Of @payload bytes in two pieces. */
+struct Write {
+	Write(uint8_t *bytes, u32 qpn)
+	{
+		flow.src_ip = own_address(0).ip();
+		flow.dst_ip = own_address(1).ip();
+		flow.is_v4 = true;
+		burst->flow = &flow;
+		burst->npkts = payload / mtu;
+		burst->nsegs = 2;
+		burst->segs[0] = {.ptr = bytes, .len = 5000};
+		burst->segs[1] = {.ptr = bytes + 5000, .len = payload - 5000};
+		for (u32 i = 0; i < burst->npkts; ++i) {
+			const u8 opcode = !i		       ? SIRDMA_RC_WRITE_FIRST :
+					  i + 1 < burst->npkts ? SIRDMA_RC_WRITE_MIDDLE :
+								 SIRDMA_RC_WRITE_LAST;
+
+			snic_pkt_bth(&burst->pkts[i], opcode, 0xffff, qpn, i, mtu);
+			if (!i)
+				snic_pkt_reth(&burst->pkts[i], 0x1000, 7, payload);
+		}
+	}
+
+	snic_flow flow{};
+	std::unique_ptr<snic_burst> burst = std::make_unique<snic_burst>();
+};
 
 /* Takes payload as a device would. */
 class Sink final : public PacketSink {
@@ -82,33 +110,14 @@ protected:
 			bytes[i] = static_cast<uint8_t>(i * step + (i >> 8));
 	}
 
-	/* A WRITE of all bytes from a to b. */
+	/* All bytes from a to b. */
 	void send()
 	{
-		auto burst = std::make_unique<snic_burst>();
-		snic_flow flow{};
+		const Write write(bytes, b->slot() * qpns_per_slot + 5);
 		u32 sent = 0;
 
-		flow.src_ip = own_address(0).ip();
-		flow.dst_ip = own_address(1).ip();
-		flow.is_v4 = true;
-		burst->flow = &flow;
-		burst->npkts = payload / mtu;
-		burst->nsegs = 2; /* in two pieces */
-		burst->segs[0] = {.ptr = bytes, .len = 5000};
-		burst->segs[1] = {.ptr = bytes + 5000, .len = payload - 5000};
-		for (u32 i = 0; i < burst->npkts; ++i) {
-			const u8 opcode = !i		       ? SIRDMA_RC_WRITE_FIRST :
-					  i + 1 < burst->npkts ? SIRDMA_RC_WRITE_MIDDLE :
-								 SIRDMA_RC_WRITE_LAST;
-
-			snic_pkt_bth(&burst->pkts[i], opcode, 0xffff, b->slot() * qpns_per_slot + 5,
-				     i, mtu);
-			if (!i)
-				snic_pkt_reth(&burst->pkts[i], 0x1000, 7, payload);
-		}
-		ASSERT_TRUE(a->transmit(*burst, sent));
-		ASSERT_EQ(sent, burst->npkts);
+		ASSERT_TRUE(a->transmit(*write.burst, sent));
+		ASSERT_EQ(sent, write.burst->npkts);
 	}
 	/* What was sent arrives at b, all of it. */
 	void receive()
@@ -163,6 +172,7 @@ TEST_F(Lend, NothingIsBelievedAfterTheLease)
 	receive();
 	ASSERT_TRUE(sink->referred);
 	EXPECT_FALSE(sink->pulled);
+	EXPECT_EQ(sink->data, std::vector<uint8_t>(payload));
 	/* What is sent from then on is. */
 	send();
 	receive();
@@ -204,6 +214,102 @@ TEST_F(LendToNobody, PacketsStayPackets)
 	send();
 	receive();
 	EXPECT_EQ(sink->supers, 0u);
+}
+
+/* A neighbour whose reader the test is. */
+class Revoke : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		int file = -1, socks[2];
+
+		writing = RingPair::create(file);
+		reading = RingPair::map(file);
+		ASSERT_TRUE(writing && reading);
+		close(file);
+		ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks), 0);
+		other = Fd(socks[0]);
+		c = std::make_unique<Connection>(Fd(socks[1]), std::move(writing), 0);
+		c->set_up(own, true);
+		reader = reading.reader(0);
+		reader.set_takes(3);
+		ASSERT_TRUE(lends());
+		reader.end_reading();
+	}
+	/* Does it lend what is pushed next? Then that is being read. */
+	bool lends()
+	{
+		const Write write(bytes.data(), 5);
+		RecordHead head;
+		uint64_t lease = 0;
+
+		EXPECT_EQ(c->push(*write.burst, own), write.burst->npkts);
+		while (const uint8_t *at = reader.peek(head)) {
+			memcpy(&lease, at, sizeof(lease)); /* a SuperHead's first */
+			reader.next();
+		}
+		reader.release();
+		return lease && reader.begin_reading(lease);
+	}
+	void revoke()
+	{
+		ASSERT_TRUE(own.renew());
+		c->revoke(own);
+	}
+
+	std::vector<uint8_t> bytes = std::vector<uint8_t>(payload);
+	RingPair writing, reading;
+	RingReader reader;
+	Lease own;
+	Fd other;
+	std::unique_ptr<Connection> c;
+};
+
+TEST_F(Revoke, WhatIsReadLaterIsOver)
+{
+	const uint64_t lease = own.current();
+
+	revoke();
+	EXPECT_FALSE(reader.begin_reading(lease));
+}
+
+TEST_F(Revoke, WaitsForWhatIsBeingRead)
+{
+	const uint64_t lease = own.current();
+
+	for (int i = 0; i < 200; ++i) {
+		std::atomic<u64> revoked{0};
+
+		ASSERT_TRUE(lends());
+		std::thread revoker([&] {
+			revoke();
+			revoked = port_now_ns(nullptr);
+		});
+		/* The lease is over before the wait begins. */
+		while (own.current() == lease + i || reader.begin_reading(lease + i))
+			;
+		const u64 end = port_now_ns(nullptr);
+
+		reader.end_reading();
+		revoker.join();
+		EXPECT_GE(revoked, end);
+	}
+	EXPECT_TRUE(lends());
+}
+
+TEST_F(Revoke, WaitsForNobodyWhoIsGone)
+{
+	ASSERT_TRUE(lends());
+	other = Fd();
+	revoke();
+}
+
+TEST_F(Revoke, LendsNoMoreToWhoIsStuck)
+{
+	ASSERT_TRUE(lends());
+	revoke();
+	reader.end_reading();
+	EXPECT_FALSE(lends());
 }
 
 /* Counts what a neighbour that breaks the rules wrote. */

@@ -2,7 +2,9 @@
 #include "connection.hpp"
 
 #include <cstring>
+#include <poll.h>
 #include <random>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -130,7 +132,7 @@ void Connection::set_up(const Lease &own, bool supers) noexcept
 
 	if (!getsockopt(sock_.get(), SOL_SOCKET, SO_PEERCRED, &peer, &len))
 		pid_ = peer.pid;
-	out_.set_lease(own.word());
+	out_.set_lease_at(own.word());
 	if (supers)
 		in_.set_takes(takes_supers);
 }
@@ -216,11 +218,21 @@ bool Connection::put_super(const snic_burst &burst, u32 at, u32 n, uint64_t leas
 	return true;
 }
 
+/* The lease to send under, which the reader is told of. */
+uint64_t Connection::lend(Lease &own) noexcept
+{
+	const uint64_t lease = own.lend();
+
+	if (out_.lease() != lease)
+		out_.set_lease(lease);
+	return lease;
+}
+
 /* As much of @burst as there is room for; how many packets. */
 u32 Connection::put_all(const snic_burst &burst, Lease &own) noexcept
 {
 	const u32 takes = out_.takes();
-	const bool refer = takes & takes_references;
+	const bool refer = lends_ && takes & takes_references;
 	snic_seg_iter payload;
 	u32 i, n;
 
@@ -228,9 +240,9 @@ u32 Connection::put_all(const snic_burst &burst, Lease &own) noexcept
 	for (i = 0; i < burst.npkts; i += n) {
 		n = takes ? snic_super_run(&burst, i, refer ? SNIC_BURST_BYTES : copy_max) : 1;
 
-		const bool lend = refer && n > 1 && payload_of(burst, i, n) >= reference_min;
+		const bool by_reference = refer && n > 1 && payload_of(burst, i, n) >= reference_min;
 
-		if (n > 1 ? !put_super(burst, i, n, lend ? own.lend() : 0, payload) :
+		if (n > 1 ? !put_super(burst, i, n, by_reference ? lend(own) : 0, payload) :
 			    !put(burst, i, payload))
 			break;
 		if (out_.unpublished() >= publish_bytes)
@@ -291,6 +303,44 @@ bool Connection::push(const Path &path, const uint8_t *data, size_t len, u32 ind
 	return true;
 }
 
+/* The neighbour is done with what it was reading, or gone, or stuck (false). */
+bool Connection::read_is_over() noexcept
+{
+	const u64 start = port_now_ns(nullptr);
+	pollfd end = {.fd = sock_.get(), .events = 0, .revents = 0};
+
+	/* At most a copy of SNIC_BURST_BYTES: it is over soon. */
+	for (int i = 0; i < 100; ++i) {
+		if (!out_.being_read())
+			return true;
+		sched_yield();
+	}
+	while (out_.being_read()) {
+		/* Its end of the socket is closed when it dies, and nothing else is waited for. */
+		if (poll(&end, 1, 1) > 0)
+			return true;
+		if (port_now_ns(nullptr) - start > stuck_ns)
+			return false;
+	}
+	return true;
+}
+
+void Connection::revoke(const Lease &own) noexcept
+{
+	{
+		std::lock_guard hold(tx_lock_);
+
+		if (!out_.lease())
+			return;
+		out_.set_lease(own.current());
+	}
+	if (!read_is_over()) {
+		std::lock_guard hold(tx_lock_);
+
+		lends_ = false;
+	}
+}
+
 /* Receiving */
 
 /* Can the neighbour's memory be read? Then references are welcome. */
@@ -315,22 +365,25 @@ bool Connection::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 	const u32 n = take_pieces(it, len, pieces);
 	const iovec into[] = {{.iov_base = to, .iov_len = len},
 			      {.iov_base = &word, .iov_len = sizeof(word)}};
+	ssize_t got = 0;
 
 	for (u32 i = 0; i < n; ++i)
 		from[i] = {.iov_base = reinterpret_cast<void *>(pieces[i].addr),
 			   .iov_len = pieces[i].len};
-	/* Read last: it was valid when the bytes were read if it is then. */
+	/* Read last: the lease held when the bytes were read if it does then. */
 	from[n] = {.iov_base = reinterpret_cast<void *>(in_.lease_at()), .iov_len = sizeof(word)};
-	if (process_vm_readv(pid_, into, std::size(into), from, n + 1, 0) !=
-	    ssize_t(len + sizeof(word))) {
-		in_.set_takes(takes_supers);
-		return false;
+	if (in_.begin_reading(lease_)) [[likely]] {
+		got = process_vm_readv(pid_, into, std::size(into), from, n + 1, 0);
+		/* It did not wait for us: what it keeps there now is nobody's business. */
+		if (word != lease_) [[unlikely]]
+			memset(to, 0, len);
 	}
-	if (word == lease_) {
+	in_.end_reading();
+	if (word == lease_) [[likely]] {
 		stale_ = 0;
 		return true;
 	}
-	if (++stale_ >= stale_max)
+	if (got || ++stale_ >= stale_max)
 		in_.set_takes(takes_supers);
 	return false;
 }

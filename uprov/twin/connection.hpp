@@ -8,8 +8,10 @@
  * one process of a user read another's memory, long ones do so by reference: the
  * receiver copies from the sender's buffer to its own, once. Who lends its memory
  * may want it back before it was read: each reference names the lease it was given
- * under, a word of the sender's that is read together with the bytes and has
- * another value once the lease was revoked.
+ * under. The ring says which lease holds and whether something is being read: who
+ * revokes waits for that. A reader that does not end (it was stopped, or killed) is
+ * not waited for long; it finds out by a word of the sender's, read together with
+ * the bytes, which has another value once the lease is over.
  */
 #pragma once
 
@@ -57,13 +59,16 @@ public:
 		return word_.load();
 	}
 
-	/* Nothing that was sent by reference until now is read and believed any more. */
-	void revoke() noexcept
+	/* Another lease begins, unless nothing was sent under this one: then false. */
+	bool renew() noexcept
 	{
-		if (lent_.load(std::memory_order_relaxed) && lent_.exchange(false))
-			word_.fetch_add(1);
+		if (!lent_.load(std::memory_order_relaxed) || !lent_.exchange(false))
+			return false;
+		word_.fetch_add(1);
+		return true;
 	}
 
+	uint64_t current() const noexcept { return word_.load(); }
 	const void *word() const noexcept { return &word_; }
 
 private:
@@ -98,12 +103,17 @@ public:
 	u32 push(const snic_burst &burst, Lease &own) noexcept;
 	/* Any thread. A datagram that came by @path, for the neighbour; false: no room. */
 	bool push(const Path &path, const uint8_t *data, size_t len, u32 index, bool more) noexcept;
+	/* Any thread. What was pushed by reference until now is not read any more; @own was renewed. */
+	void revoke(const Lease &own) noexcept;
 
 	/* What follows is for one thread at a time. */
 
 	/* Give at most @share of the records that wait to @sink, at our @addr; how many. */
 	u32 receive(const IpAddress &addr, PacketSink &sink, u32 share) noexcept;
-	/* The next bytes of the packet by reference that is being received; false: they are gone. */
+	/*
+	 * The next bytes of the packet by reference that is being received. False: they
+	 * are gone, and what @to had may be as well.
+	 */
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept;
 	/* False when there is a record after all. */
 	bool fall_asleep() noexcept { return in_.fall_asleep(); }
@@ -115,6 +125,8 @@ private:
 	bool put_super(const snic_burst &burst, u32 at, u32 n, uint64_t lease,
 		       snic_seg_iter &payload) noexcept;
 	u32 put_all(const snic_burst &burst, Lease &own) noexcept;
+	uint64_t lend(Lease &own) noexcept;
+	bool read_is_over() noexcept;
 	bool take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
 		  PacketSink &sink) noexcept;
 	bool take_super(const RecordHead &head, const uint8_t *data, PacketSink &sink) noexcept;
@@ -132,6 +144,7 @@ private:
 	std::mutex tx_lock_; /* protects what follows */
 	RingWriter out_;
 	u64 full_since_ = 0; /* 0: there was room */
+	bool lends_ = true; /* false: the neighbour did not end what it read */
 };
 
 } // namespace sirdma::twin

@@ -22,7 +22,7 @@ struct Hello {
 };
 
 /* Changes with the layout of anything shared. */
-constexpr uint32_t hello_magic = 0x53520002;
+constexpr uint32_t hello_magic = 0x53520003;
 /* Who could not be reached is not tried again before. */
 constexpr u64 retry_ns = 200000000;
 
@@ -199,6 +199,23 @@ bool Neighbours::forward(uint32_t slot, const Path &path, const uint8_t *data, s
 	Connection *c = to ? connection(*to) : nullptr;
 
 	return c && c->push(path, data, len, index, more);
+}
+
+void Neighbours::revoke() noexcept
+{
+	std::lock_guard hold(revoke_lock_);
+
+	if (!lease_.renew())
+		return;
+
+	const Guard guard;
+
+	for (const std::atomic<Neighbour *> &bucket : nodes_) {
+		for (Neighbour *n = bucket.load(std::memory_order_acquire); n; n = n->next) {
+			if (Connection *c = n->connection.load(std::memory_order_acquire))
+				c->revoke(lease_);
+		}
+	}
 }
 
 /* Receiving */

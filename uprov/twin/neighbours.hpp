@@ -43,8 +43,8 @@ public:
 	bool forward(uint32_t slot, const Path &path, const uint8_t *data, size_t len, u32 index,
 		     bool more) noexcept;
 
-	/* Any thread. No memory sent by reference until now is read and believed any more. */
-	void revoke() noexcept { lease_.revoke(); }
+	/* Any thread. No memory sent by reference until now is read any more. */
+	void revoke() noexcept;
 
 	/* What follows is for one thread at a time. */
 
@@ -95,6 +95,7 @@ private:
 	const bool supers_;
 	uint32_t slot_ = 0;
 	Lease lease_; /* of our memory */
+	std::mutex revoke_lock_; /* one thread revokes: who comes second has been waited for as well */
 	Fd listener_;
 	Fd events_;
 

@@ -29,6 +29,8 @@ struct RingControl {
 	/* Seldom changed, and for those who use the ring to give a meaning to. */
 	alignas(64) std::atomic<uint32_t> takes{0}; /* kinds of records, by the reader */
 	std::atomic<uint64_t> lease_at{0}; /* an address, by the writer */
+	std::atomic<uint64_t> lease{0}; /* what is lent under another is not read, by the writer */
+	std::atomic<uint32_t> reading{0}; /* what was lent, by the reader */
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -112,9 +114,21 @@ public:
 
 	/* See RingControl. */
 	uint32_t takes() const noexcept { return control_->takes.load(std::memory_order_relaxed); }
-	void set_lease(const void *at) noexcept
+	void set_lease_at(const void *at) noexcept
 	{
 		control_->lease_at.store(reinterpret_cast<uintptr_t>(at));
+	}
+	uint64_t lease() const noexcept { return lease_; }
+	void set_lease(uint64_t lease) noexcept
+	{
+		lease_ = lease;
+		control_->lease.store(lease);
+	}
+	/* After set_lease(): what was lent before may be read still. Partner: RingReader::begin_reading(). */
+	bool being_read() noexcept
+	{
+		smp_mb();
+		return control_->reading.load(std::memory_order_acquire);
 	}
 
 	bool broken() const noexcept { return broken_; }
@@ -146,6 +160,7 @@ private:
 	uint64_t shown_ = 0; /* up to here records are published */
 	uint64_t first_ = 0; /* head word of the record there */
 	uint64_t head_ = 0; /* the reader's, as last seen */
+	uint64_t lease_ = 0;
 	bool broken_ = false;
 };
 
@@ -173,6 +188,14 @@ public:
 	/* See RingControl. */
 	void set_takes(uint32_t kinds) noexcept { control_->takes.store(kinds); }
 	uint64_t lease_at() const noexcept { return control_->lease_at.load(); }
+	/* Until end_reading() the writer waits before it uses what it lent. False: @lease is over. */
+	bool begin_reading(uint64_t lease) noexcept
+	{
+		control_->reading.store(1, std::memory_order_relaxed);
+		smp_mb();
+		return control_->lease.load(std::memory_order_acquire) == lease;
+	}
+	void end_reading() noexcept { control_->reading.store(0, std::memory_order_release); }
 
 	bool waiting() const noexcept { return word_at(head_).load(std::memory_order_acquire); }
 
