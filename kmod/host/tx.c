@@ -112,7 +112,7 @@ static void snic_tx_stall(struct snic_host *host, struct snic_txq *q, u32 qpn)
 		snic_cpu_schedule();
 }
 
-u32 snic_tx(struct snic_host *host, const struct snic_burst *burst)
+u32 snic_tx(struct snic_host *host, struct snic_burst *burst)
 {
 	struct snic_txq *q = snic_host_txq(host, burst->qpn);
 	const struct snic_flow *flow = burst->flow;

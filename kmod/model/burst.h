@@ -35,7 +35,9 @@ struct snic_flow {
 #define SNIC_MAX_HDR 48 /* BTH + the longest run of extended headers, rounded up */
 #define SNIC_BURST_PKTS 64
 #define SNIC_BURST_SEGS 128
-#define SNIC_BURST_BYTES 65536
+#define SNIC_BURST_BYTES (256 * 1024) /* and of payload at most */
+#define SNIC_BURST_USUAL 65536
+#define SNIC_BURST_TRAIN 61440 /* packets of one length: with their headers one GSO packet */
 
 struct snic_tx_pkt {
 	u8 hdr[SNIC_MAX_HDR]; /* BTH and extended headers, pad count set */
@@ -44,11 +46,18 @@ struct snic_tx_pkt {
 	u16 payload_len;
 };
 
+/* What suits the way to a peer, bytes. 0: the usual. */
+struct snic_limits {
+	u32 burst; /* payload of a burst: a packet's .. SNIC_BURST_BYTES */
+	u32 window; /* unacknowledged */
+};
+
 struct snic_burst {
 	const struct snic_flow *flow;
 	u32 qpn; /* local QP */
 	u32 npkts;
 	u32 nsegs;
+	struct snic_limits next; /* tx() may set it: for what follows */
 	struct snic_tx_pkt pkts[SNIC_BURST_PKTS];
 	struct snic_seg segs[SNIC_BURST_SEGS]; /* payload of all packets, back to back */
 };

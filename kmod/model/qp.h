@@ -38,7 +38,7 @@
  * A long READ is asked for in pieces, each a READ request of its own, so that the
  * window bounds what the responder may send at once. At most this many bytes.
  */
-#define SNIC_READ_CHUNK (128 * 1024)
+#define SNIC_READ_CHUNK (256 * 1024)
 /* Completions one turn flushes. */
 #define SNIC_FLUSH_BATCH 512
 
@@ -169,6 +169,8 @@ struct snic_qp {
 	bool tx_stalled; /* tx() was short: snic_tx_resume() will come */
 	bool deferred; /* asked the host for another turn */
 	bool sqd_event;
+
+	struct snic_limits limits; /* of its peer */
 
 	/* Attributes */
 	u8 mtu_shift;

@@ -8,8 +8,9 @@
 #include "responder.h"
 #include "super.h"
 
-/* Packets of one QP in a row, before others that wait for its lock get it. */
+/* Packets and payload bytes of one QP in a row, before others that wait for its lock get it. */
 #define RX_TURN_PKTS 64u
+#define RX_TURN_BYTES 65536u
 
 static bool pkey_match(u16 mine, u16 theirs)
 {
@@ -128,7 +129,7 @@ static struct snic_qp *rx_turn_qp(struct snic_rx_turn *turn, u32 qpn)
 {
 	struct snic_qp *qp = turn->qp;
 
-	if (qp && qp->obj.id == qpn && turn->pkts < RX_TURN_PKTS && turn->bytes < SNIC_BURST_BYTES)
+	if (qp && qp->obj.id == qpn && turn->pkts < RX_TURN_PKTS && turn->bytes < RX_TURN_BYTES)
 		return qp;
 	snic_turn_end(turn);
 	qp = snic_qp_get(turn->dev, qpn);

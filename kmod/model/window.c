@@ -26,7 +26,7 @@ static u32 win_packets(const struct snic_qp *qp, u32 bytes)
 
 static u32 win_max(const struct snic_qp *qp)
 {
-	u32 bytes = qp->dev->cfg.window_bytes;
+	u32 bytes = qp->limits.window ? qp->limits.window : qp->dev->cfg.window_bytes;
 
 	return win_packets(qp, bytes ? bytes : SNIC_DEFAULT_WINDOW);
 }

@@ -7,12 +7,14 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, u8 access)
 	tx->qp = qp;
 	tx->burst = qp->dev->ops->burst(qp->dev->host);
 	tx->bytes = 0;
+	tx->most = qp->limits.burst ? qp->limits.burst : SNIC_BURST_USUAL;
 	snic_mrc_init(&tx->mrs, access);
 	/* Packets and segments are written as they are used. */
 	tx->burst->flow = &qp->flow;
 	tx->burst->qpn = qp->obj.id;
 	tx->burst->npkts = 0;
 	tx->burst->nsegs = 0;
+	tx->burst->next = (struct snic_limits){0, 0};
 }
 
 /* Payload of the first @n packets. */
@@ -38,6 +40,7 @@ u32 snic_tx_end(struct snic_tx *tx)
 		snic_qp_flow_refresh(qp);
 		if (qp->flow_src_ok && qp->flow_dst_ok) {
 			n = dev->ops->tx(dev->host, tx->burst);
+			qp->limits = tx->burst->next;
 			port_stat_add(&dev->stats[SIRDMA_STAT_TX_PKTS], n);
 			port_stat_add(&dev->stats[SIRDMA_STAT_TX_BYTES], tx_payload(tx, n));
 		} else {

@@ -11,6 +11,7 @@ struct snic_tx {
 	struct snic_qp *qp;
 	struct snic_burst *burst;
 	u32 bytes; /* payload so far */
+	u32 most; /* payload */
 	struct snic_mrc mrs;
 };
 
@@ -34,10 +35,12 @@ static inline u32 snic_tx_room(const struct snic_tx *tx)
 	return SNIC_BURST_PKTS - tx->burst->npkts;
 }
 
-/* Payload bytes the burst still takes. */
-static inline u32 snic_tx_bytes_room(const struct snic_tx *tx)
+/* Payload bytes the burst still takes; @middle: of a message that began before. */
+static inline u32 snic_tx_bytes_room(struct snic_tx *tx, bool middle)
 {
-	return SNIC_BURST_BYTES - tx->bytes;
+	if (middle && !tx->burst->npkts && tx->most == SNIC_BURST_USUAL)
+		tx->most = SNIC_BURST_TRAIN;
+	return tx->most - tx->bytes;
 }
 
 /* Next packet of the burst; the caller saw to the room. */

@@ -199,14 +199,36 @@ void TestHost::stop_irq_thread()
 	irq_thread_.join();
 }
 
-u32 TestHost::on_tx(snic_host *host, const snic_burst *burst)
+void TestHost::set_limits(const snic_limits &limits)
+{
+	std::lock_guard hold(lock_);
+
+	limits_ = limits;
+	longest_burst_ = 0;
+}
+
+u32 TestHost::longest_burst()
+{
+	std::lock_guard hold(lock_);
+
+	return longest_burst_;
+}
+
+u32 TestHost::on_tx(snic_host *host, snic_burst *burst)
 {
 	auto &h = self(host);
 	u32 accepted = std::min(burst->npkts, h.opts_.tx_room);
 
-	if (accepted < burst->npkts) {
+	u32 payload = 0;
+
+	for (u32 i = 0; i < burst->npkts; i++)
+		payload += burst->pkts[i].payload_len;
+	{
 		std::lock_guard hold(h.lock_);
-		h.stalled_.push_back(burst->qpn);
+		if (accepted < burst->npkts)
+			h.stalled_.push_back(burst->qpn);
+		h.longest_burst_ = std::max(h.longest_burst_, payload);
+		burst->next = h.limits_;
 	}
 	if (h.fabric_)
 		h.fabric_->transmit(h, *burst, accepted);

@@ -64,6 +64,9 @@ public:
 
 	u32 read32(u32 reg) { return snic_reg_read(dev_, reg); }
 	void write32(u32 reg, u32 val) { snic_reg_write(dev_, reg, val); }
+	// What the host says of the way to every peer; the longest burst since.
+	void set_limits(const snic_limits &limits);
+	u32 longest_burst();
 	u64 stat(sirdma_stat id) { return snic_stat_read(dev_, id); }
 	void kick(u32 qpn) { snic_qp_run(dev_, qpn); }
 
@@ -111,7 +114,7 @@ private:
 	static int bus_irq_request(sirdma_bus *bus, u32 vector, sirdma_irq_fn fn, void *ctx);
 	static void bus_irq_free(sirdma_bus *bus, u32 vector);
 	static void on_irq(snic_host *host, u32 vector);
-	static u32 on_tx(snic_host *host, const snic_burst *burst);
+	static u32 on_tx(snic_host *host, snic_burst *burst);
 	static void on_defer(snic_host *host, u32 qpn);
 	static snic_burst *on_burst(snic_host *host);
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
@@ -128,6 +131,8 @@ private:
 	std::mutex lock_; // deferred work and allocations
 	std::deque<u32> deferred_;
 	std::deque<u32> stalled_;
+	snic_limits limits_{};
+	u32 longest_burst_ = 0;
 	std::map<u64, void *> blocks_;
 	int fail_after_ = -1;
 

@@ -432,4 +432,70 @@ TEST_F(Retry, WindowBoundsWhatIsInFlight)
 	EXPECT_EQ(memcmp(b.data(), c.data(), 1 << 20), 0);
 }
 
+TEST_F(Retry, BurstsAreAsLongAsSuitsThePeer)
+{
+	struct Case {
+		snic_limits limits;
+		u32 longest;
+	};
+	// Twice as many packets as a burst holds; its bytes bound the shorter ones.
+	const Case cases[] = {
+		{{0, 0}, SNIC_BURST_USUAL},
+		{{SNIC_BURST_BYTES, 1 << 20}, SNIC_BURST_PKTS * 4096},
+		{{20000, 1 << 20}, 4 * 4096},
+		{{SNIC_BURST_BYTES, 100000}, 24 * 4096}, // all of the window
+		{{4096, 4096}, 4096},
+	};
+	QpOptions opts;
+
+	opts.mtu = 4096;
+	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
+		for (const Case &c : cases) {
+			SCOPED_TRACE(testing::Message() << int{op} << " " << c.limits.burst << " "
+							<< c.limits.window);
+			Link l(a, b, opts, opts);
+			Node &sender = op == SIRDMA_OP_READ ? b : a;
+
+			for (int round = 0; round < 8; round++) {
+				// The window grows and the host speaks after the first.
+				for (Node *n : {&a, &b})
+					n->host.set_limits(c.limits);
+				l.a.post({.op = op,
+					  .sges = {a.sge(0, 2 << 20)},
+					  .remote = b.va(),
+					  .rkey = b.mr.stag()});
+				ASSERT_FALSE(wait_send(l.a).error);
+			}
+			if (op == SIRDMA_OP_READ)
+				EXPECT_LE(sender.host.longest_burst(), c.longest);
+			else
+				EXPECT_EQ(sender.host.longest_burst(), c.longest);
+		}
+	}
+	for (Node *n : {&a, &b})
+		n->host.set_limits({});
+}
+
+// In the middle of a message all packets are of one length: as many as segmentation offload takes at once.
+TEST_F(Retry, LongMessagesGoInTrains)
+{
+	QpOptions opts;
+
+	opts.mtu = 4096;
+	Link l(a, b, opts, opts);
+	// The first burst, whose first packet is longer, does not count.
+	fabric.set_filter([&](TestHost &from, Packet &p) {
+		if (&from == &a.host && p.opcode() == SIRDMA_RC_WRITE_FIRST)
+			a.host.set_limits({});
+		return Verdict::pass;
+	});
+	l.a.post({.op = SIRDMA_OP_WRITE,
+		  .sges = {a.sge(0, 2 << 20)},
+		  .remote = b.va(),
+		  .rkey = b.mr.stag()});
+	ASSERT_FALSE(wait_send(l.a).error);
+	fabric.set_filter(nullptr);
+	EXPECT_EQ(a.host.longest_burst(), u32{SNIC_BURST_TRAIN});
+}
+
 } // namespace

@@ -77,7 +77,7 @@ void FabricAdapter::poll() noexcept
 	fabric_.empty_poll();
 }
 
-u32 FabricAdapter::transmit(const snic_burst &burst) noexcept
+u32 FabricAdapter::transmit(snic_burst &burst) noexcept
 {
 	fabric_.send(*this, burst);
 	return burst.npkts;

@@ -31,7 +31,7 @@ public:
 
 private:
 	explicit FabricAdapter(VirtualFabric &fabric) noexcept : fabric_(fabric) {}
-	u32 transmit(const snic_burst &burst) noexcept override;
+	u32 transmit(snic_burst &burst) noexcept override;
 	snic_burst *burst() noexcept override { return burst_.get(); }
 
 	VirtualFabric &fabric_;

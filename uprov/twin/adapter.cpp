@@ -160,7 +160,7 @@ void Adapter::on_irq(snic_host *host, u32 vector)
 		of(host).raised_.fetch_or(1u << vector);
 }
 
-u32 Adapter::on_tx(snic_host *host, const snic_burst *burst)
+u32 Adapter::on_tx(snic_host *host, snic_burst *burst)
 {
 	return of(host).transmit(*burst);
 }

@@ -57,7 +57,7 @@ protected:
 	void destroy_device() noexcept;
 
 	/* Send from the front; how many packets were. Who sends less calls snic_tx_resume() later. */
-	virtual u32 transmit(const snic_burst &burst) noexcept = 0;
+	virtual u32 transmit(snic_burst &burst) noexcept = 0;
 	/* A call into the model is over: what transmit() kept back for it leaves. */
 	virtual void flush() noexcept {}
 	/* Buffer of this thread. */
@@ -106,7 +106,7 @@ private:
 	static const sirdma_bus_ops bus_ops;
 
 	static void on_irq(snic_host *host, u32 vector);
-	static u32 on_tx(snic_host *host, const snic_burst *burst);
+	static u32 on_tx(snic_host *host, snic_burst *burst);
 	static void on_defer(snic_host *host, u32 qpn);
 	static snic_burst *on_burst(snic_host *host);
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);

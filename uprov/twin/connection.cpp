@@ -63,6 +63,8 @@ constexpr uint32_t takes_references = 2;
 /* Of a super-packet's payload: by reference from so many bytes on, else copied up to so many. */
 constexpr size_t reference_min = 16 << 10;
 constexpr size_t copy_max = 16 << 10;
+/* What goes by reference takes no room: the fewer pieces it comes in, the better. */
+constexpr snic_limits by_reference_limits = {.burst = SNIC_BURST_BYTES, .window = 1 << 20};
 /* Times in a row that a lease was over when its bytes were read, after which no more are wanted. */
 constexpr u32 stale_max = 8;
 /* A reader that takes nothing for so long is stuck: packets are lost to it. */
@@ -229,13 +231,15 @@ uint64_t Connection::lend(Lease &own) noexcept
 }
 
 /* As much of @burst as there is room for; how many packets. */
-u32 Connection::put_all(const snic_burst &burst, Lease &own) noexcept
+u32 Connection::put_all(snic_burst &burst, Lease &own) noexcept
 {
 	const u32 takes = out_.takes();
 	const bool refer = lends_ && takes & takes_references;
 	snic_seg_iter payload;
 	u32 i, n;
 
+	if (refer)
+		burst.next = by_reference_limits;
 	snic_seg_iter_init(&payload, &burst);
 	for (i = 0; i < burst.npkts; i += n) {
 		n = takes ? snic_super_run(&burst, i, refer ? SNIC_BURST_BYTES : copy_max) : 1;
@@ -252,7 +256,7 @@ u32 Connection::put_all(const snic_burst &burst, Lease &own) noexcept
 	return i;
 }
 
-u32 Connection::push(const snic_burst &burst, Lease &own) noexcept
+u32 Connection::push(snic_burst &burst, Lease &own) noexcept
 {
 	std::unique_lock hold(tx_lock_);
 	u32 sent = put_all(burst, own);

@@ -100,7 +100,7 @@ public:
 	bool broken() const noexcept { return in_.broken(); }
 
 	/* Any thread. How many packets there was room for. */
-	u32 push(const snic_burst &burst, Lease &own) noexcept;
+	u32 push(snic_burst &burst, Lease &own) noexcept;
 	/* Any thread. A datagram that came by @path, for the neighbour; false: no room. */
 	bool push(const Path &path, const uint8_t *data, size_t len, u32 index, bool more) noexcept;
 	/* Any thread. What was pushed by reference until now is not read any more; @own was renewed. */
@@ -124,7 +124,7 @@ private:
 	bool put(const snic_burst &burst, u32 at, snic_seg_iter &payload) noexcept;
 	bool put_super(const snic_burst &burst, u32 at, u32 n, uint64_t lease,
 		       snic_seg_iter &payload) noexcept;
-	u32 put_all(const snic_burst &burst, Lease &own) noexcept;
+	u32 put_all(snic_burst &burst, Lease &own) noexcept;
 	uint64_t lend(Lease &own) noexcept;
 	bool read_is_over() noexcept;
 	bool take(const IpAddress &addr, const RecordHead &head, uint8_t *data,

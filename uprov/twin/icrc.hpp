@@ -30,7 +30,7 @@ struct Path {
 
 inline constexpr size_t headers_len_max = SNIC_IPV6_HLEN + SNIC_UDP_HLEN;
 /* Segments of one send, and so identifications Linux sockets use. */
-inline constexpr uint16_t max_segments = SNIC_BURST_PKTS;
+inline constexpr uint16_t max_segments = 64;
 
 /* Write IP and UDP header of a datagram of @len bytes (BTH to ICRC) to @out. */
 void put_headers(const Path &path, uint16_t id, size_t len, uint8_t *out) noexcept;

@@ -172,7 +172,7 @@ Connection *Neighbours::connect(Neighbour &to) noexcept
 	return c;
 }
 
-bool Neighbours::transmit(const snic_burst &burst, u32 &sent) noexcept
+bool Neighbours::transmit(snic_burst &burst, u32 &sent) noexcept
 {
 	sirdma_bth bth;
 

@@ -38,7 +38,7 @@ public:
 	 * Any thread. False when the destination is no neighbour; else @sent says how many
 	 * packets there was room for.
 	 */
-	bool transmit(const snic_burst &burst, u32 &sent) noexcept;
+	bool transmit(snic_burst &burst, u32 &sent) noexcept;
 	/* Any thread. Hand over a datagram for the process of our address in @slot; false: lost. */
 	bool forward(uint32_t slot, const Path &path, const uint8_t *data, size_t len, u32 index,
 		     bool more) noexcept;

@@ -201,7 +201,7 @@ Nic::~Nic()
 			delete scratch_[i].load();
 }
 
-u32 Nic::transmit(const snic_burst &burst) noexcept
+u32 Nic::transmit(snic_burst &burst) noexcept
 {
 	u32 sent = burst.npkts;
 

@@ -62,7 +62,7 @@ private:
 	TxScratch &scratch() noexcept;
 	void wake_for_timers() noexcept;
 	void flush() noexcept override;
-	u32 transmit(const snic_burst &burst) noexcept override;
+	u32 transmit(snic_burst &burst) noexcept override;
 	snic_burst *burst() noexcept override;
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept override;
 	void revoke() noexcept override;
