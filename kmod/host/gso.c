@@ -135,19 +135,20 @@ static void snic_gso_put_pkt(struct snic_gso_hdr *hdr, bool is_v4, const struct 
 			     struct snic_seg_iter *it, u8 *out)
 {
 	static const u8 zero[4];
-	u32 ext = pkt->hdr_len - SNIC_BTH_LEN, crc;
-	__le32 icrc;
+	u32 ext = pkt->hdr_len - SNIC_BTH_LEN;
+	struct snic_icrc icrc;
+	__le32 sum;
 
 	memcpy(is_v4 ? hdr->v4.bth : hdr->v6.bth, pkt->hdr, SNIC_BTH_LEN);
 	memcpy(out, pkt->hdr, SNIC_BTH_LEN);
-	crc = snic_icrc_start((u8 *)hdr, is_v4);
-	crc = snic_icrc_copy(crc, out + SNIC_BTH_LEN, pkt->hdr + SNIC_BTH_LEN, ext);
+	snic_icrc_start(&icrc, (u8 *)hdr, is_v4);
+	snic_icrc_copy(&icrc, out + SNIC_BTH_LEN, pkt->hdr + SNIC_BTH_LEN, ext);
 	out += pkt->hdr_len;
-	crc = snic_seg_copy_crc(it, out, pkt->payload_len, crc);
+	snic_seg_copy_icrc(it, out, pkt->payload_len, &icrc);
 	out += pkt->payload_len;
-	crc = snic_icrc_copy(crc, out, zero, pkt->pad);
-	icrc = cpu_to_le32(snic_icrc_final(crc));
-	memcpy(out + pkt->pad, &icrc, sizeof(icrc));
+	snic_icrc_copy(&icrc, out, zero, pkt->pad);
+	sum = cpu_to_le32(snic_icrc_final(&icrc));
+	memcpy(out + pkt->pad, &sum, sizeof(sum));
 }
 
 /* Room for @len contiguous bytes at the end of @skb, in this CPU's page fragment. */

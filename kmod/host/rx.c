@@ -217,8 +217,9 @@ static u32 snic_rx_next(struct snic_rx_scratch *s, struct snic_rx_cursor *c, u32
 	return 1 + snic_rx_slice(c, len - need, s->pkt + 1);
 }
 
-/* CRC of the @len bytes that follow the first @skip; the four bytes behind them in *tail. */
-static u32 snic_rx_crc(u32 crc, const struct snic_rx_pkt *pkt, u32 skip, __le32 *tail)
+/* @icrc goes over what follows the first @skip bytes; the four it is compared with in *tail. */
+static void snic_rx_icrc(struct snic_icrc *icrc, const struct snic_rx_pkt *pkt, u32 skip,
+			 __le32 *tail)
 {
 	u32 left = pkt->len - SIRDMA_ICRC_LEN, pos = 0, i;
 	u8 *out = (u8 *)tail;
@@ -229,12 +230,11 @@ static u32 snic_rx_crc(u32 crc, const struct snic_rx_pkt *pkt, u32 skip, __le32 
 		u32 covered = min(len, left - min(left, pos));
 
 		if (covered > skip)
-			crc = snic_icrc_update(crc, ptr + skip, covered - skip);
+			snic_icrc_update(icrc, ptr + skip, covered - skip);
 		skip -= min(skip, covered);
 		for (pos += covered; covered < len; covered++, pos++)
 			*out++ = ptr[covered];
 	}
-	return snic_icrc_final(crc);
 }
 
 /* Does the ICRC hold if the packet came with IPv4 identification @id? */
@@ -243,8 +243,8 @@ static bool snic_rx_icrc_ok(const struct snic_datagram *d, const void *ip,
 {
 	u8 hdr[SNIC_RX_ICRC_HLEN] __aligned(8);
 	struct udphdr *udp = (void *)hdr + d->hlen - SNIC_UDP_HLEN;
+	struct snic_icrc icrc;
 	__le32 tail = 0;
-	u32 crc;
 
 	memcpy(hdr, ip, d->hlen);
 	memcpy(hdr + d->hlen, pkt->segs[0].ptr, SNIC_BTH_LEN);
@@ -258,9 +258,9 @@ static bool snic_rx_icrc_ok(const struct snic_datagram *d, const void *ip,
 	} else {
 		((struct ipv6hdr *)hdr)->payload_len = udp->len;
 	}
-	crc = snic_icrc_start(hdr, pkt->is_v4);
-	crc = snic_rx_crc(crc, pkt, SNIC_BTH_LEN, &tail);
-	return crc == le32_to_cpu(tail);
+	snic_icrc_start(&icrc, hdr, pkt->is_v4);
+	snic_rx_icrc(&icrc, pkt, SNIC_BTH_LEN, &tail);
+	return snic_icrc_final(&icrc) == le32_to_cpu(tail);
 }
 
 /*

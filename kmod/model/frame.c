@@ -91,7 +91,7 @@ static u8 *put_ipv6(u8 *p, const struct snic_flow *flow, u16 len)
 	return p + sizeof(flow->dst_ip.b);
 }
 
-u32 snic_seg_copy_crc(struct snic_seg_iter *it, void *out, u32 len, u32 crc)
+void snic_seg_copy_icrc(struct snic_seg_iter *it, void *out, u32 len, struct snic_icrc *icrc)
 {
 	const void *from;
 	u8 *to = out;
@@ -99,9 +99,8 @@ u32 snic_seg_copy_crc(struct snic_seg_iter *it, void *out, u32 len, u32 crc)
 
 	for (; len; len -= run, to += run) {
 		from = snic_seg_next(it, len, &run);
-		crc = snic_icrc_copy(crc, to, from, run);
+		snic_icrc_copy(icrc, to, from, run);
 	}
-	return crc;
 }
 
 void snic_seg_copy(struct snic_seg_iter *it, void *out, u32 len)
@@ -120,9 +119,10 @@ u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
 		  struct snic_seg_iter *it, u8 *out)
 {
 	static const u8 zero[4];
-	u32 ip_len = snic_ip_len(flow, pkt), crc;
+	u32 ip_len = snic_ip_len(flow, pkt);
 	u32 udp_len = SNIC_UDP_HLEN + pkt->hdr_len + pkt->payload_len + pkt->pad + SIRDMA_ICRC_LEN;
-	__le32 icrc;
+	struct snic_icrc icrc;
+	__le32 sum;
 	u8 *p;
 
 	p = flow->is_v4 ? put_ipv4(out, flow, ip_len) : put_ipv6(out, flow, ip_len);
@@ -132,15 +132,15 @@ u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
 	p = put_be16(p, 0);
 
 	memcpy(p, pkt->hdr, pkt->hdr_len);
-	crc = snic_icrc_start(out, flow->is_v4);
-	crc = snic_icrc_update(crc, p + sizeof(struct sirdma_bth),
-			       pkt->hdr_len - sizeof(struct sirdma_bth));
+	snic_icrc_start(&icrc, out, flow->is_v4);
+	snic_icrc_update(&icrc, p + sizeof(struct sirdma_bth),
+			 pkt->hdr_len - sizeof(struct sirdma_bth));
 	p += pkt->hdr_len;
-	crc = snic_seg_copy_crc(it, p, pkt->payload_len, crc);
+	snic_seg_copy_icrc(it, p, pkt->payload_len, &icrc);
 	p += pkt->payload_len;
-	crc = snic_icrc_copy(crc, p, zero, pkt->pad);
+	snic_icrc_copy(&icrc, p, zero, pkt->pad);
 	p += pkt->pad;
-	icrc = cpu_to_le32(snic_icrc_final(crc));
-	memcpy(p, &icrc, sizeof(icrc));
+	sum = cpu_to_le32(snic_icrc_final(&icrc));
+	memcpy(p, &sum, sizeof(sum));
 	return ip_len;
 }

@@ -35,19 +35,30 @@ u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
 
 /* Copy @len bytes of payload to @out and advance. */
 void snic_seg_copy(struct snic_seg_iter *it, void *out, u32 len);
-/* The same with @crc continued over them. */
-u32 snic_seg_copy_crc(struct snic_seg_iter *it, void *out, u32 len, u32 crc);
+/*
+ * An ICRC being computed. Short runs, and so the headers, are gathered and summed
+ * together with the long run that follows.
+ */
+#define SNIC_ICRC_HEAD 64
+struct snic_icrc {
+	u8 bytes[2 * SNIC_ICRC_HEAD]; /* zeroes, and what is not in the sum yet */
+	u32 n; /* of those */
+	u32 sum;
+};
+
+/* The same with @icrc continued over them. */
+void snic_seg_copy_icrc(struct snic_seg_iter *it, void *out, u32 len, struct snic_icrc *icrc);
 
 /*
- * ICRC of a received packet. @ip: IP header, UDP header and at least the BTH,
- * contiguous (@ip_hlen bytes of IP header without options for IPv4); feed the bytes that follow
+ * ICRC of a packet. @ip: IP header, UDP header and at least the BTH,
+ * contiguous (an IPv4 header without options); feed the bytes that follow
  * the BTH up to but not including the ICRC through snic_icrc_update(), then
  * compare snic_icrc_final() with the last four bytes of the packet as
  * little-endian.
  */
-u32 snic_icrc_start(const u8 *ip, bool is_v4);
-u32 snic_icrc_update(u32 crc, const void *data, u32 len);
-u32 snic_icrc_copy(u32 crc, void *dst, const void *src, u32 len);
-u32 snic_icrc_final(u32 crc);
+void snic_icrc_start(struct snic_icrc *icrc, const u8 *ip, bool is_v4);
+void snic_icrc_update(struct snic_icrc *icrc, const void *data, u32 len);
+void snic_icrc_copy(struct snic_icrc *icrc, void *dst, const void *src, u32 len);
+u32 snic_icrc_final(const struct snic_icrc *icrc);
 
 #endif

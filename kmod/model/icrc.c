@@ -88,30 +88,11 @@ static u32 crc_blocks(u32 crc, struct crc_run *run)
 	return crc;
 }
 
-/* Shorter runs are not worth the way to vector registers. */
-#define FOLD_MIN 64
-
-static u32 crc_folded(u32 crc, struct crc_run *run)
-{
-	__le64 rest[2];
-	u32 n = port_crc32_fold(crc, run->dst, run->src, run->len, (u8 *)rest);
-
-	if (!n)
-		return crc;
-	run->src += n;
-	run->len -= n;
-	if (run->dst)
-		run->dst += n;
-	return crc_word(crc_word(0, le64_to_cpu(rest[0])), le64_to_cpu(rest[1]));
-}
-
-static u32 crc_run(u32 crc, struct crc_run run)
+static u32 crc_table(u32 crc, struct crc_run run)
 {
 	__le64 word;
 	u8 byte;
 
-	if (run.len >= FOLD_MIN)
-		crc = crc_folded(crc, &run);
 	if (run.len >= 2 * BRAID_BLOCK)
 		crc = crc_blocks(crc, &run);
 	while (run.len >= sizeof(word)) {
@@ -125,22 +106,80 @@ static u32 crc_run(u32 crc, struct crc_run run)
 	return crc;
 }
 
-u32 snic_icrc_update(u32 crc, const void *data, u32 len)
+/* Shorter runs are not worth the way to vector registers. */
+#define FOLD_MIN 64
+
+/* What is gathered before a run. */
+static u32 icrc_head(const struct snic_icrc *icrc)
 {
-	return crc_run(crc, (struct crc_run){.src = data, .len = len});
+	return crc_table(icrc->sum,
+			 (struct crc_run){.src = icrc->bytes + SNIC_ICRC_HEAD, .len = icrc->n});
 }
 
-u32 snic_icrc_copy(u32 crc, void *dst, const void *src, u32 len)
+/* The front of @run, with the head before it. */
+static void icrc_fold(struct snic_icrc *icrc, struct crc_run *run)
 {
-	return crc_run(crc, (struct crc_run){.src = src, .dst = dst, .len = len});
+	u8 *head = icrc->bytes + SNIC_ICRC_HEAD;
+	__le32 front;
+	u32 n, sum;
+
+	if (icrc->n < sizeof(front)) {
+		icrc->sum = icrc_head(icrc);
+		icrc->n = 0;
+		n = port_crc32_fold(icrc->sum, NULL, run->dst, run->src, run->len, &sum);
+	} else {
+		/* A sum goes on as the same bits of the message do; zeroes before a message do not count. */
+		memcpy(&front, head, sizeof(front));
+		front ^= cpu_to_le32(icrc->sum);
+		memcpy(head, &front, sizeof(front));
+		icrc->sum = 0;
+		n = port_crc32_fold(0, head + icrc->n - SNIC_ICRC_HEAD, run->dst, run->src,
+				    run->len, &sum);
+	}
+	if (!n)
+		return;
+	run->src += n;
+	run->len -= n;
+	if (run->dst)
+		run->dst += n;
+	icrc->sum = sum;
+	icrc->n = 0;
 }
 
-u32 snic_icrc_start(const u8 *ip, bool is_v4)
+static void icrc_run(struct snic_icrc *icrc, struct crc_run run)
+{
+	u8 *head = icrc->bytes + SNIC_ICRC_HEAD;
+
+	if (!run.len)
+		return;
+	if (run.len < FOLD_MIN && run.len <= SNIC_ICRC_HEAD - icrc->n) {
+		icrc->n += run.len;
+		crc_take(&run, head + icrc->n - run.len, run.len);
+		return;
+	}
+	if (run.len >= FOLD_MIN)
+		icrc_fold(icrc, &run);
+	icrc->sum = crc_table(icrc_head(icrc), run);
+	icrc->n = 0;
+}
+
+void snic_icrc_update(struct snic_icrc *icrc, const void *data, u32 len)
+{
+	icrc_run(icrc, (struct crc_run){.src = data, .len = len});
+}
+
+void snic_icrc_copy(struct snic_icrc *icrc, void *dst, const void *src, u32 len)
+{
+	icrc_run(icrc, (struct crc_run){.src = src, .dst = dst, .len = len});
+}
+
+void snic_icrc_start(struct snic_icrc *icrc, const u8 *ip, bool is_v4)
 {
 	u32 ip_hlen = is_v4 ? SNIC_IPV4_HLEN : SNIC_IPV6_HLEN;
 	u32 len = ip_hlen + SNIC_UDP_HLEN + sizeof(struct sirdma_bth);
-	u8 buf[SNIC_IPV6_HLEN + SNIC_UDP_HLEN + sizeof(struct sirdma_bth)];
+	u8 *buf = icrc->bytes + SNIC_ICRC_HEAD;
 
+	memset(icrc->bytes, 0, SNIC_ICRC_HEAD);
 	memcpy(buf, ip, len);
 	if (is_v4) {
 		buf[IPV4_TOS] = 0xff;
@@ -158,10 +197,11 @@ u32 snic_icrc_start(const u8 *ip, bool is_v4)
 	buf[ip_hlen + UDP_CSUM] = 0xff;
 	buf[ip_hlen + UDP_CSUM + 1] = 0xff;
 	buf[ip_hlen + SNIC_UDP_HLEN + BTH_RESV8A] = 0xff;
-	return snic_icrc_update(ICRC_AFTER_LRH, buf, len);
+	icrc->n = len;
+	icrc->sum = ICRC_AFTER_LRH;
 }
 
-u32 snic_icrc_final(u32 crc)
+u32 snic_icrc_final(const struct snic_icrc *icrc)
 {
-	return ~crc;
+	return ~icrc_head(icrc);
 }

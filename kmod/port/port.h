@@ -40,10 +40,10 @@
  *     [addr, addr + len), which lies inside one mapped block; NULL when not mapped
  *   port_cas64(u64 *p, old, new) -> bool  atomic, fully ordered; false: *p was not old
  *   port_stat_inc(u64 *c), port_stat_add(u64 *c, n)  racy-safe counters
- *   u32 port_crc32_fold(crc, dst, src, len, u8 rest[16])  CRC-32 (reflected, poly
- *     0xedb88320) with what this CPU has for it: reads the front of @src once, copies
- *     it to @dst unless that is NULL, and leaves 16 bytes in @rest that sum from
- *     0 to what those would from @crc. Returns how many bytes; 0: sum as usual
+ *   u32 port_crc32_fold(crc, head, dst, src, len, u32 *sum)  CRC-32 (reflected, poly
+ *     0xedb88320) with what this CPU has for it: of @head, 64 bytes unless it is NULL
+ *     (with which @crc must be 0), and the front of @src, which it reads once and
+ *     copies to @dst unless that is NULL. Returns how much of @src; 0: sum as usual
  *   port_warn(fmt, ...)         rate-limited log line
  */
 #ifndef SIRDMA_PORT_H

@@ -270,7 +270,7 @@ static inline void port_stat_inc(u64 *counter)
 	port_stat_add(counter, 1);
 }
 
-u32 port_crc32_fold(u32 crc, void *dst, const void *src, u32 len, u8 rest[16]);
+u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *sum);
 
 /* Test hook: the ways of port_crc32_fold(), the best of which is chosen at start. False: not on this CPU. */
 enum port_crc32_way { PORT_CRC32_NONE, PORT_CRC32_PCLMUL, PORT_CRC32_VPCLMUL };

@@ -21,6 +21,7 @@ struct fold {
 
 /* By how many bytes: see the uses. */
 static struct fold fold_lane, fold_lanes, fold_wides;
+static u64 fold_half; /* by half a lane */
 
 /* x^n modulo the polynomial, bits reflected, moved up for the product's odd length. */
 static u64 power(u32 n)
@@ -51,6 +52,29 @@ NARROW static ALWAYS_INLINE __m128i lane_fold(__m128i sum, struct fold by, __m12
 			     next);
 }
 
+/*
+ * The sum of a lane: its remainder with 32 zeroes behind it. Half of it is folded
+ * onto the rest, twice a word onto what then remains, and the last one is reduced
+ * by Barrett's method: the quotient is the product with 1 / polynomial.
+ */
+NARROW static ALWAYS_INLINE u32 lane_sum(__m128i lane)
+{
+	const __m128i by = _mm_cvtsi64_si128((long long)fold_half);
+	const __m128i barrett = _mm_set_epi64x(0x1db710641, 0x1f7011641);
+	const __m128i word = _mm_set_epi32(0, 0, 0, -1);
+	__m128i v;
+
+	v = _mm_xor_si128(_mm_clmulepi64_si128(lane, by, 0x00),
+			  _mm_slli_si128(_mm_srli_si128(lane, 8), 4));
+	v = _mm_srli_si128(_mm_xor_si128(_mm_clmulepi64_si128(_mm_slli_epi64(v, 32), by, 0x00), v),
+			   4);
+	v = _mm_xor_si128(_mm_srli_si128(_mm_clmulepi64_si128(_mm_slli_epi64(v, 32), by, 0x00), 4),
+			  _mm_srli_epi64(v, 32));
+	lane = _mm_clmulepi64_si128(_mm_and_si128(v, word), barrett, 0x00);
+	lane = _mm_clmulepi64_si128(_mm_and_si128(lane, word), barrett, 0x10);
+	return (u32)_mm_extract_epi32(_mm_xor_si128(lane, v), 1);
+}
+
 /* Each byte is read once: what is copied is what is summed. */
 NARROW static ALWAYS_INLINE __m128i lane_take(const u8 *src, u8 *dst, bool copy)
 {
@@ -61,14 +85,15 @@ NARROW static ALWAYS_INLINE __m128i lane_take(const u8 *src, u8 *dst, bool copy)
 	return v;
 }
 
-NARROW static ALWAYS_INLINE u32 narrow_run(u32 crc, u8 *dst, const u8 *src, u32 len, u8 *rest,
-					   bool copy)
+NARROW static ALWAYS_INLINE u32 narrow_run(u32 crc, const u8 *head, u8 *dst, const u8 *src, u32 len,
+					   u32 *out, bool copy)
 {
 	__m128i sum[SUMS];
-	u32 i, at = SUMS * LANE;
+	u32 i, at = head ? 0 : SUMS * LANE;
 
 	for (i = 0; i < SUMS; i++)
-		sum[i] = lane_take(src + i * LANE, dst + (copy ? i * LANE : 0), copy);
+		sum[i] = head ? lane_take(head + i * LANE, NULL, false) :
+				lane_take(src + i * LANE, dst + (copy ? i * LANE : 0), copy);
 	sum[0] = _mm_xor_si128(sum[0], _mm_cvtsi32_si128((int)crc));
 	for (; len - at >= SUMS * LANE; at += SUMS * LANE) {
 		for (i = 0; i < SUMS; i++)
@@ -81,16 +106,20 @@ NARROW static ALWAYS_INLINE u32 narrow_run(u32 crc, u8 *dst, const u8 *src, u32 
 	for (; len - at >= LANE; at += LANE)
 		sum[SUMS - 1] = lane_fold(sum[SUMS - 1], fold_lane,
 					  lane_take(src + at, dst + (copy ? at : 0), copy));
-	_mm_storeu_si128((__m128i *)rest, sum[SUMS - 1]);
+	*out = lane_sum(sum[SUMS - 1]);
 	return at;
 }
 
-NARROW static u32 narrow(u32 crc, void *dst, const void *src, u32 len, u8 *rest)
+/* One way through for each pair of what may be there. */
+#define RUN(run) \
+	(dst  ? head ? run(crc, head, dst, src, len, out, true) : \
+		       run(crc, NULL, dst, src, len, out, true) : \
+	 head ? run(crc, head, NULL, src, len, out, false) : \
+		run(crc, NULL, NULL, src, len, out, false))
+
+NARROW static u32 narrow(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *out)
 {
-	if (len < SUMS * LANE)
-		return 0;
-	return dst ? narrow_run(crc, dst, src, len, rest, true) :
-		     narrow_run(crc, NULL, src, len, rest, false);
+	return len < SUMS * LANE ? 0 : RUN(narrow_run);
 }
 
 WIDER static ALWAYS_INLINE __m512i wide_fold(__m512i sum, struct fold by, __m512i next)
@@ -110,15 +139,17 @@ WIDER static ALWAYS_INLINE __m512i wide_take(const u8 *src, u8 *dst, bool copy)
 	return v;
 }
 
-WIDER static ALWAYS_INLINE u32 wide_run(u32 crc, u8 *dst, const u8 *src, u32 len, u8 *rest,
-					bool copy)
+WIDER static ALWAYS_INLINE u32 wide_run(u32 crc, const u8 *head, u8 *dst, const u8 *src, u32 len,
+					u32 *out, bool copy)
 {
 	__m512i sum[SUMS];
 	__m128i lane;
-	u32 i, at = SUMS * WIDE;
+	u32 i = 0, at = 0;
 
-	for (i = 0; i < SUMS; i++)
-		sum[i] = wide_take(src + i * WIDE, dst + (copy ? i * WIDE : 0), copy);
+	if (head)
+		sum[i++] = wide_take(head, NULL, false);
+	for (; i < SUMS; i++, at += WIDE)
+		sum[i] = wide_take(src + at, dst + (copy ? at : 0), copy);
 	sum[0] = _mm512_xor_si512(sum[0], _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
 	for (; len - at >= SUMS * WIDE; at += SUMS * WIDE) {
 		for (i = 0; i < SUMS; i++)
@@ -137,24 +168,21 @@ WIDER static ALWAYS_INLINE u32 wide_run(u32 crc, u8 *dst, const u8 *src, u32 len
 	lane = lane_fold(lane, fold_lane, _mm512_extracti32x4_epi32(sum[SUMS - 1], 3));
 	for (; len - at >= LANE; at += LANE)
 		lane = lane_fold(lane, fold_lane, lane_take(src + at, dst + (copy ? at : 0), copy));
-	_mm_storeu_si128((__m128i *)rest, lane);
+	*out = lane_sum(lane);
 	return at;
 }
 
-WIDER static u32 wide(u32 crc, void *dst, const void *src, u32 len, u8 *rest)
+WIDER static u32 wide(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *out)
 {
-	if (len < SUMS * WIDE)
-		return narrow(crc, dst, src, len, rest);
-	return dst ? wide_run(crc, dst, src, len, rest, true) :
-		     wide_run(crc, NULL, src, len, rest, false);
+	return len < SUMS * WIDE ? narrow(crc, head, dst, src, len, out) : RUN(wide_run);
 }
 
-static u32 none(u32 crc, void *dst, const void *src, u32 len, u8 *rest)
+static u32 none(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *out)
 {
 	return 0;
 }
 
-static u32 (*way)(u32 crc, void *dst, const void *src, u32 len, u8 *rest) = none;
+static u32 (*way)(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *out) = none;
 
 bool port_crc32_use(enum port_crc32_way which)
 {
@@ -180,6 +208,7 @@ bool port_crc32_use(enum port_crc32_way which)
 
 __attribute__((constructor)) static void choose(void)
 {
+	fold_half = power(64);
 	fold_lane = fold_by(LANE);
 	fold_lanes = fold_by(SUMS * LANE); /* one wide register as well */
 	fold_wides = fold_by(SUMS * WIDE);
@@ -187,9 +216,9 @@ __attribute__((constructor)) static void choose(void)
 		port_crc32_use(PORT_CRC32_PCLMUL);
 }
 
-u32 port_crc32_fold(u32 crc, void *dst, const void *src, u32 len, u8 rest[16])
+u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *out)
 {
-	return way(crc, dst, src, len, rest);
+	return way(crc, head, dst, src, len, out);
 }
 
 #else
@@ -199,7 +228,7 @@ bool port_crc32_use(enum port_crc32_way which)
 	return which == PORT_CRC32_NONE;
 }
 
-u32 port_crc32_fold(u32 crc, void *dst, const void *src, u32 len, u8 rest[16])
+u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *out)
 {
 	return 0;
 }

@@ -193,10 +193,11 @@ TEST(Frame, FieldsThatChangeOnTheWayDoNotChangeTheIcrc)
 		u32 icrc = 0;
 		memcpy(&icrc, pkt.bytes.data() + pkt.bytes.size() - 4, 4);
 		auto model_icrc = [&] {
-			u32 crc = snic_icrc_start(pkt.bytes.data() + pkt.ip, pkt.is_v4);
-			crc = snic_icrc_update(crc, pkt.bytes.data() + pkt.bth + 12,
-					       pkt.bytes.size() - pkt.bth - 12 - 4);
-			return snic_icrc_final(crc);
+			snic_icrc sum;
+			snic_icrc_start(&sum, pkt.bytes.data() + pkt.ip, pkt.is_v4);
+			snic_icrc_update(&sum, pkt.bytes.data() + pkt.bth + 12,
+					 pkt.bytes.size() - pkt.bth - 12 - 4);
+			return snic_icrc_final(&sum);
 		};
 		EXPECT_EQ(model_icrc(), icrc);
 		EXPECT_EQ(reference_icrc(pkt), icrc) << "the harness must agree, too";

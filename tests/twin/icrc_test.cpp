@@ -37,11 +37,9 @@ std::vector<uint8_t> datagram(size_t payload, uint16_t id, const Path &on = path
 	for (size_t i = 0; i < end; ++i)
 		d[i] = static_cast<uint8_t>(i * 37 + 11);
 
-	uint32_t crc = icrc_begin(on, id, d.size(), d.data());
+	const uint32_t icrc = icrc_of(on, id, d.data(), d.size());
 
-	crc = snic_icrc_final(
-		snic_icrc_update(crc, d.data() + sizeof(sirdma_bth), static_cast<u32>(payload)));
-	memcpy(d.data() + end, &crc, sizeof(crc));
+	memcpy(d.data() + end, &icrc, sizeof(icrc));
 	return d;
 }
 

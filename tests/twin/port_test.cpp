@@ -48,10 +48,9 @@ public:
 		bth.qpn = htobe32(qpn_);
 		memcpy(packet, &bth, sizeof(bth));
 
-		const uint32_t crc = snic_icrc_final(snic_icrc_update(
-			icrc_begin(path_, id, sizeof(packet), packet), packet + sizeof(bth), 4));
+		const uint32_t icrc = icrc_of(path_, id, packet, sizeof(packet));
 
-		memcpy(packet + sizeof(bth) + 4, &crc, sizeof(crc));
+		memcpy(packet + sizeof(bth) + 4, &icrc, sizeof(icrc));
 		packet[sizeof(bth) + 3] ^= damage;
 		EXPECT_EQ(::send(fd_.get(), packet, sizeof(packet), 0), ssize_t(sizeof(packet)));
 	}

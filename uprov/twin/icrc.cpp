@@ -116,13 +116,24 @@ void put_headers(const Path &path, uint16_t id, size_t len, uint8_t *out) noexce
 	put16(udp + 4, static_cast<uint16_t>(SNIC_UDP_HLEN + len));
 }
 
-uint32_t icrc_begin(const Path &path, uint16_t id, size_t len, const uint8_t *bth) noexcept
+void icrc_begin(snic_icrc &icrc, const Path &path, uint16_t id, size_t len,
+		const uint8_t *bth) noexcept
 {
 	uint8_t bytes[headers_len_max + sizeof(sirdma_bth)];
 
 	put_headers(path, id, len, bytes);
 	memcpy(bytes + path.headers_len(), bth, sizeof(sirdma_bth));
-	return snic_icrc_start(bytes, path.src.is_v4());
+	snic_icrc_start(&icrc, bytes, path.src.is_v4());
+}
+
+uint32_t icrc_of(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept
+{
+	snic_icrc icrc;
+
+	icrc_begin(icrc, path, id, len, datagram);
+	snic_icrc_update(&icrc, datagram + sizeof(sirdma_bth),
+			 static_cast<u32>(len - sizeof(sirdma_bth) - SIRDMA_ICRC_LEN));
+	return snic_icrc_final(&icrc);
 }
 
 bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t &id) noexcept
@@ -130,14 +141,11 @@ bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t 
 	if (len < sizeof(sirdma_bth) + SIRDMA_ICRC_LEN)
 		return false;
 
-	const u32 rest = static_cast<u32>(len - sizeof(sirdma_bth) - SIRDMA_ICRC_LEN);
-	const uint32_t last = snic_icrc_update(icrc_begin(path, id, len, datagram),
-					       datagram + sizeof(sirdma_bth), rest);
 	uint32_t stored;
 
 	memcpy(&stored, datagram + len - SIRDMA_ICRC_LEN, sizeof(stored));
 
-	const uint32_t difference = snic_icrc_final(last) ^ stored;
+	const uint32_t difference = icrc_of(path, id, datagram, len) ^ stored;
 
 	if (!difference)
 		return true;

@@ -35,8 +35,11 @@ inline constexpr uint16_t max_segments = 64;
 /* Write IP and UDP header of a datagram of @len bytes (BTH to ICRC) to @out. */
 void put_headers(const Path &path, uint16_t id, size_t len, uint8_t *out) noexcept;
 
-/* CRC state after the headers and the BTH at @bth. */
-uint32_t icrc_begin(const Path &path, uint16_t id, size_t len, const uint8_t *bth) noexcept;
+/* @icrc begins with the headers and the BTH at @bth. */
+void icrc_begin(snic_icrc &icrc, const Path &path, uint16_t id, size_t len,
+		const uint8_t *bth) noexcept;
+/* The ICRC of the datagram of @len bytes at @datagram, where it ends with one. */
+uint32_t icrc_of(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept;
 
 /*
  * Is there an identification with which the ICRC at the end of the datagram

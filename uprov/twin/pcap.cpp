@@ -84,11 +84,9 @@ void PcapWriter::write_unsummed(const Path &path, const uint8_t *datagram, size_
 
 	std::vector<uint8_t> copy(datagram, datagram + len);
 	const size_t body = len - SIRDMA_ICRC_LEN;
-	uint32_t crc = icrc_begin(path, 0, len, copy.data());
+	const uint32_t icrc = icrc_of(path, 0, copy.data(), len);
 
-	crc = snic_icrc_final(snic_icrc_update(crc, copy.data() + sizeof(sirdma_bth),
-					       static_cast<u32>(body - sizeof(sirdma_bth))));
-	memcpy(copy.data() + body, &crc, sizeof(crc));
+	memcpy(copy.data() + body, &icrc, sizeof(icrc));
 	write(path, 0, copy.data(), len);
 }
 

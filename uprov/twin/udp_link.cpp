@@ -131,15 +131,19 @@ void UdpSender::put(Layout &to, TxScratch &s, const Path &path, const snic_tx_pk
 	}
 
 	const uint16_t id = static_cast<uint16_t>(to.in_run);
-	u32 crc = icrc_begin(path, id, len, pkt.hdr);
+	snic_icrc icrc;
 
+	icrc_begin(icrc, path, id, len, pkt.hdr);
 	memcpy(to.at, pkt.hdr, pkt.hdr_len);
-	crc = snic_icrc_update(crc, pkt.hdr + sizeof(sirdma_bth),
-			       static_cast<u32>(pkt.hdr_len - sizeof(sirdma_bth)));
-	crc = snic_seg_copy_crc(&payload, to.at + pkt.hdr_len, pkt.payload_len, crc);
+	snic_icrc_update(&icrc, pkt.hdr + sizeof(sirdma_bth),
+			 static_cast<u32>(pkt.hdr_len - sizeof(sirdma_bth)));
+	snic_seg_copy_icrc(&payload, to.at + pkt.hdr_len, pkt.payload_len, &icrc);
 	memset(to.at + body, 0, pkt.pad);
-	crc = snic_icrc_final(snic_icrc_update(crc, to.at + body, pkt.pad));
-	memcpy(to.at + body + pkt.pad, &crc, sizeof(crc));
+	snic_icrc_update(&icrc, to.at + body, pkt.pad);
+
+	const u32 sum = snic_icrc_final(&icrc);
+
+	memcpy(to.at + body + pkt.pad, &sum, sizeof(sum));
 	if (pcap_)
 		pcap_->write(path, id, to.at, len);
 	s.pieces[to.runs - 1].iov_len += len;
