@@ -42,9 +42,10 @@ struct snic_host_ops {
 	void (*irq)(struct snic_host *host, u32 vector);
 	/*
 	 * Transmit @burst: packets of one flow, in order. The host copies what it
-	 * needs before returning, and may say in burst->next what suits this peer. Returns the number of packets accepted from the
-	 * front; when fewer than burst->npkts, the host calls
-	 * snic_tx_resume(dev, burst->qpn) once there is room again.
+	 * needs before returning, and may say in burst->next what suits this peer.
+	 * Returns the number of packets accepted from the front; when fewer than
+	 * burst->npkts, the host calls snic_tx_resume(dev, burst->qpn) once there is
+	 * room again.
 	 */
 	u32 (*tx)(struct snic_host *host, struct snic_burst *burst);
 	/* Run snic_qp_run(dev, qpn) soon, from a fresh softirq-like context: more work than one turn may do. */

@@ -451,8 +451,8 @@ TEST_F(Retry, BurstsAreAsLongAsSuitsThePeer)
 	opts.mtu = 4096;
 	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
 		for (const Case &c : cases) {
-			SCOPED_TRACE(testing::Message() << int{op} << " " << c.limits.burst << " "
-							<< c.limits.window);
+			SCOPED_TRACE(testing::Message()
+				     << int{op} << " " << c.limits.burst << " " << c.limits.window);
 			Link l(a, b, opts, opts);
 			Node &sender = op == SIRDMA_OP_READ ? b : a;
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Super-packets from neighbour to neighbour: copied, by reference, and by reference to what is gone. */
+#include <atomic>
 #include <cstring>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -214,6 +215,35 @@ TEST_F(LendToNobody, PacketsStayPackets)
 	send();
 	receive();
 	EXPECT_EQ(sink->supers, 0u);
+}
+
+/* While one lends, another revokes: what was lent under the lease that holds is known to the next who revokes. */
+TEST(Leases, NoneIsLentUnseen)
+{
+	constexpr u64 long_enough = 300000000; /* ns */
+	Lease own;
+	std::atomic<uint64_t> lent{0}, turns{0};
+	std::atomic<bool> over{false};
+	int unseen = 0;
+	std::thread lender([&] {
+		const u64 start = port_now_ns(nullptr);
+
+		while (port_now_ns(nullptr) - start < long_enough) {
+			lent = own.lend();
+			/* Two more revoke before the next is lent. */
+			for (const uint64_t turn = turns; turns < turn + 3;)
+				;
+		}
+		over = true;
+	});
+
+	for (; !over; ++turns) {
+		const uint64_t before = lent;
+
+		unseen += !own.renew() && before == own.current();
+	}
+	lender.join();
+	EXPECT_EQ(unseen, 0);
 }
 
 /* A neighbour whose reader the test is. */

@@ -55,8 +55,15 @@ public:
 	/* What something is about to be sent under. */
 	uint64_t lend() noexcept
 	{
-		lent_.store(true);
-		return word_.load();
+		uint64_t lease;
+
+		/* Who renews it sees that this one was used, or is seen. */
+		do {
+			lease = word_.load();
+			if (!lent_.load())
+				lent_.store(true);
+		} while (word_.load() != lease);
+		return lease;
 	}
 
 	/* Another lease begins, unless nothing was sent under this one: then false. */
