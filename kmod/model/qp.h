@@ -38,7 +38,7 @@
  * A long READ is asked for in pieces, each a READ request of its own, so that the
  * window bounds what the responder may send at once. At most this many bytes.
  */
-#define SNIC_READ_CHUNK (256 * 1024)
+#define SNIC_READ_CHUNK (128 * 1024)
 /* Completions one turn flushes. */
 #define SNIC_FLUSH_BATCH 512
 
