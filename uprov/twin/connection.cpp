@@ -244,7 +244,8 @@ u32 Connection::put_all(snic_burst &burst, Lease &own) noexcept
 	for (i = 0; i < burst.npkts; i += n) {
 		n = takes ? snic_super_run(&burst, i, refer ? SNIC_BURST_BYTES : copy_max) : 1;
 
-		const bool by_reference = refer && n > 1 && payload_of(burst, i, n) >= reference_min;
+		const bool by_reference = refer && n > 1 &&
+					  payload_of(burst, i, n) >= reference_min;
 
 		if (n > 1 ? !put_super(burst, i, n, by_reference ? lend(own) : 0, payload) :
 			    !put(burst, i, payload))
