@@ -95,8 +95,7 @@ private:
 	const bool supers_;
 	uint32_t slot_ = 0;
 	Lease lease_; /* of our memory */
-	std::mutex
-		revoke_lock_; /* one thread revokes: who comes second has been waited for as well */
+	std::mutex revoke_lock_; /* one revokes at a time: each has waited when it returns */
 	Fd listener_;
 	Fd events_;
 
