@@ -35,7 +35,8 @@ struct snic_flow {
 #define SNIC_MAX_HDR 48 /* BTH + the longest run of extended headers, rounded up */
 #define SNIC_BURST_PKTS 64
 #define SNIC_BURST_SEGS 128
-#define SNIC_BURST_BYTES (256 * 1024) /* and of payload at most */
+/* Payload of a burst, bytes: at most, unless the host wants another, and when it begins in mid-message. */
+#define SNIC_BURST_BYTES (256 * 1024)
 #define SNIC_BURST_USUAL 65536
 #define SNIC_BURST_TRAIN 61440 /* packets of one length: with their headers one GSO packet */
 

@@ -46,7 +46,7 @@ struct snic_icrc {
 	u32 sum;
 };
 
-/* The same with @icrc continued over them. */
+/* Copies as snic_seg_copy() does, and @icrc goes on over the bytes. */
 void snic_seg_copy_icrc(struct snic_seg_iter *it, void *out, u32 len, struct snic_icrc *icrc);
 
 /*

@@ -228,7 +228,9 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 	enum snic_gather ret = SNIC_GATHER_OK;
 	enum sirdma_ae_code ae;
 
-	n = min_t(u32, snic_tx_room(tx), snic_tx_bytes_room(tx, rd->pos) >> qp->mtu_shift);
+	if (rd->pos)
+		snic_tx_continue(tx);
+	n = min_t(u32, snic_tx_room(tx), snic_tx_bytes_room(tx) >> qp->mtu_shift);
 	if (!n)
 		return false;
 	bytes = min_t(u32, rd->len - off, n << qp->mtu_shift);

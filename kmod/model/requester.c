@@ -248,7 +248,9 @@ static enum req_stop req_data(struct snic_tx *tx, const struct snic_out *out)
 	u32 mtu = snic_qp_mtu(qp), n, bytes, got;
 	enum snic_gather ret;
 
-	n = min_t(u32, snic_tx_room(tx), snic_tx_bytes_room(tx, off) >> qp->mtu_shift);
+	if (off)
+		snic_tx_continue(tx);
+	n = min_t(u32, snic_tx_room(tx), snic_tx_bytes_room(tx) >> qp->mtu_shift);
 	if (!n)
 		return REQ_MORE;
 	n = snic_win_burst(qp, out->len, min(n, snic_qp_pkts(qp, out->len - off)));

@@ -11,7 +11,7 @@ struct snic_tx {
 	struct snic_qp *qp;
 	struct snic_burst *burst;
 	u32 bytes; /* payload so far */
-	u32 most; /* payload */
+	u32 most; /* payload it may have */
 	struct snic_mrc mrs;
 };
 
@@ -35,11 +35,16 @@ static inline u32 snic_tx_room(const struct snic_tx *tx)
 	return SNIC_BURST_PKTS - tx->burst->npkts;
 }
 
-/* Payload bytes the burst still takes; @middle: of a message that began before. */
-static inline u32 snic_tx_bytes_room(struct snic_tx *tx, bool middle)
+/* What follows is of a message that began before: a burst that begins with it is a train. */
+static inline void snic_tx_continue(struct snic_tx *tx)
 {
-	if (middle && !tx->burst->npkts && tx->most == SNIC_BURST_USUAL)
+	if (!tx->burst->npkts && tx->most == SNIC_BURST_USUAL)
 		tx->most = SNIC_BURST_TRAIN;
+}
+
+/* Payload bytes the burst still takes. */
+static inline u32 snic_tx_bytes_room(const struct snic_tx *tx)
+{
 	return tx->most - tx->bytes;
 }
 

@@ -438,7 +438,6 @@ TEST_F(Retry, BurstsAreAsLongAsSuitsThePeer)
 		snic_limits limits;
 		u32 longest;
 	};
-	// Twice as many packets as a burst holds; its bytes bound the shorter ones.
 	const Case cases[] = {
 		{{0, 0}, SNIC_BURST_USUAL},
 		{{SNIC_BURST_BYTES, 1 << 20}, SNIC_BURST_PKTS * 4096},
