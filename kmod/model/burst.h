@@ -41,7 +41,10 @@ struct snic_flow {
 #define SNIC_BURST_TRAIN 61440 /* packets of one length: with their headers one GSO packet */
 
 struct snic_tx_pkt {
-	u8 hdr[SNIC_MAX_HDR]; /* BTH and extended headers, pad count set */
+	union {
+		struct sirdma_bth bth;
+		u8 hdr[SNIC_MAX_HDR]; /* BTH and extended headers, pad count set */
+	};
 	u8 hdr_len;
 	u8 pad; /* bytes of zero padding after the payload, 0..3 */
 	u16 payload_len;

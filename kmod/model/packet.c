@@ -140,7 +140,7 @@ struct snic_seg_iter snic_pkt_payload(const struct snic_pkt *pkt, const struct s
 void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,
 		  u32 payload_len)
 {
-	struct sirdma_bth *bth = snic_pkt_hdr(pkt);
+	struct sirdma_bth *bth = &pkt->bth;
 
 	pkt->pad = (u8)(-payload_len & 3);
 	pkt->payload_len = (u16)payload_len;
@@ -153,28 +153,35 @@ void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u3
 	bth->apsn = cpu_to_be32(psn);
 }
 
+static void header_append(struct snic_tx_pkt *pkt, const void *header, u32 len)
+{
+	memcpy(pkt->hdr + pkt->hdr_len, header, len);
+	pkt->hdr_len += (u8)len;
+}
+
 void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len)
 {
-	struct sirdma_reth *reth = (struct sirdma_reth *)(pkt->hdr + pkt->hdr_len);
+	const struct sirdma_reth reth = {
+		.va = cpu_to_be64(va),
+		.rkey = cpu_to_be32(rkey),
+		.len = cpu_to_be32(len),
+	};
 
-	reth->va = cpu_to_be64(va);
-	reth->rkey = cpu_to_be32(rkey);
-	reth->len = cpu_to_be32(len);
-	pkt->hdr_len += sizeof(*reth);
+	header_append(pkt, &reth, sizeof(reth));
 }
 
 void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm)
 {
-	struct sirdma_immdt *immdt = (struct sirdma_immdt *)(pkt->hdr + pkt->hdr_len);
+	const struct sirdma_immdt immdt = {.imm = cpu_to_be32(imm)};
 
-	immdt->imm = cpu_to_be32(imm);
-	pkt->hdr_len += sizeof(*immdt);
+	header_append(pkt, &immdt, sizeof(immdt));
 }
 
 void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn)
 {
-	struct sirdma_aeth *aeth = (struct sirdma_aeth *)(pkt->hdr + pkt->hdr_len);
+	const struct sirdma_aeth aeth = {
+		.smsn = cpu_to_be32((u32)syndrome << 24 | (msn & SIRDMA_PSN_MASK)),
+	};
 
-	aeth->smsn = cpu_to_be32((u32)syndrome << 24 | (msn & SIRDMA_PSN_MASK));
-	pkt->hdr_len += sizeof(*aeth);
+	header_append(pkt, &aeth, sizeof(aeth));
 }

@@ -68,19 +68,14 @@ void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len);
 void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm);
 void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn);
 
-static inline struct sirdma_bth *snic_pkt_hdr(struct snic_tx_pkt *pkt)
-{
-	return (struct sirdma_bth *)pkt->hdr;
-}
-
 static inline void snic_pkt_set_ackreq(struct snic_tx_pkt *pkt)
 {
-	snic_pkt_hdr(pkt)->apsn |= cpu_to_be32(SIRDMA_BTH_ACKREQ);
+	pkt->bth.apsn |= cpu_to_be32(SIRDMA_BTH_ACKREQ);
 }
 
 static inline u32 snic_pkt_psn(const struct snic_tx_pkt *pkt)
 {
-	return be32_to_cpu(((const struct sirdma_bth *)pkt->hdr)->apsn) & SIRDMA_PSN_MASK;
+	return be32_to_cpu(pkt->bth.apsn) & SIRDMA_PSN_MASK;
 }
 
 /* Distance from @base forward to @psn, 0 .. 2^24-1. */

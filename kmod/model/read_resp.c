@@ -271,7 +271,7 @@ static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, 
 	u32 i;
 
 	for (i = burst->npkts; i-- > sent;) {
-		if (snic_pkt_hdr(&burst->pkts[i])->opcode == SIRDMA_RC_ACK)
+		if (burst->pkts[i].bth.opcode == SIRDMA_RC_ACK)
 			continue;
 		rd = &qp->resp.rd[whose[i]];
 		rd->pos = snic_psn_fwd(snic_pkt_psn(&burst->pkts[i]), rd->psn);

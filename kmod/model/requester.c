@@ -233,7 +233,7 @@ static void req_data_packet(struct snic_tx *tx, const struct snic_out *out, u32 
 		snic_pkt_imm(pkt, sqe->imm);
 	if (last &&
 	    (sqe->op == SIRDMA_OP_SEND_SOL || (sqe->op == SIRDMA_OP_WRITE_SOL && sqe->has_imm)))
-		snic_pkt_hdr(pkt)->flags |= SIRDMA_BTH_SE;
+		pkt->bth.flags |= SIRDMA_BTH_SE;
 	if (++req->unasked >= min_t(u32, SNIC_ACKREQ_PKTS, max_t(u32, req->cwnd / 4, 1)))
 		req_ask_ack(req, pkt);
 	req->nxt = snic_psn_add(req->nxt, 1);
@@ -351,7 +351,7 @@ static void req_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent)
 	u32 psn = snic_pkt_psn(&burst->pkts[sent]), i;
 
 	for (i = sent; i < burst->npkts; i++) {
-		if (snic_pkt_hdr(&burst->pkts[i])->opcode == SIRDMA_RC_READ_REQUEST)
+		if (burst->pkts[i].bth.opcode == SIRDMA_RC_READ_REQUEST)
 			req->asked_tail--;
 	}
 	snic_req_seek(qp, psn);
@@ -376,7 +376,7 @@ static enum req_stop req_burst(struct snic_qp *qp)
 	}
 	/* Whatever ends a burst is answered, so the window moves on. */
 	last = &burst->pkts[burst->npkts - 1];
-	if (snic_pkt_hdr(last)->opcode != SIRDMA_RC_READ_REQUEST)
+	if (last->bth.opcode != SIRDMA_RC_READ_REQUEST)
 		req_ask_ack(req, last);
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {

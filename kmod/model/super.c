@@ -4,7 +4,7 @@
 
 static const struct snic_op_info *tx_op(const struct snic_tx_pkt *pkt)
 {
-	return &snic_rc_ops[((const struct sirdma_bth *)pkt->hdr)->opcode];
+	return &snic_rc_ops[pkt->bth.opcode];
 }
 
 u32 snic_super_run(const struct snic_burst *burst, u32 at, u32 max_bytes)
@@ -44,8 +44,7 @@ static u8 super_opcode(u8 first, u8 last)
 void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic_super *out)
 {
 	const struct snic_tx_pkt *first = &burst->pkts[at], *last = &burst->pkts[at + n - 1];
-	const struct sirdma_bth *end = (const struct sirdma_bth *)last->hdr;
-	struct sirdma_bth *bth = (struct sirdma_bth *)out->hdr;
+	struct sirdma_bth *bth = &out->bth;
 	u32 tail = last->hdr_len - sizeof(*bth), i;
 
 	memcpy(out->hdr, first->hdr, sizeof(out->hdr));
@@ -55,14 +54,13 @@ void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic
 	out->payload_len = 0;
 	for (i = 0; i < n; i++) {
 		out->payload_len += burst->pkts[at + i].payload_len;
-		bth->apsn |= ((const struct sirdma_bth *)burst->pkts[at + i].hdr)->apsn &
-			     cpu_to_be32(SIRDMA_BTH_ACKREQ);
+		bth->apsn |= burst->pkts[at + i].bth.apsn & cpu_to_be32(SIRDMA_BTH_ACKREQ);
 	}
 	if (n == 1)
 		return;
 	/* Pad and solicited event are the last one's; so is an AETH, unless there is one. */
-	bth->flags = end->flags;
-	bth->opcode = super_opcode(bth->opcode, end->opcode);
+	bth->flags = last->bth.flags;
+	bth->opcode = super_opcode(bth->opcode, last->bth.opcode);
 	if (out->hdr_len + tail == snic_rc_ops[bth->opcode].hdr_len) {
 		memcpy(out->hdr + out->hdr_len, last->hdr + sizeof(*bth), tail);
 		out->hdr_len += tail;

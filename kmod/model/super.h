@@ -11,7 +11,10 @@
 #include "packet.h"
 
 struct snic_super {
-	u8 hdr[SNIC_MAX_HDR];
+	union {
+		struct sirdma_bth bth;
+		u8 hdr[SNIC_MAX_HDR];
+	};
 	u8 hdr_len;
 	u8 pad;
 	u16 npkts;

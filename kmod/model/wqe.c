@@ -42,17 +42,21 @@ static u32 sqe_quanta(u64 hdr)
 }
 
 /*
- * Fragment @i of a WQE copy. Behind the first quantum two fragments share 32
- * bytes, so the copy is an array of fragments except for quantum 0's second half.
+ * A copy of a WQE. Behind the first quantum two fragments share 32 bytes, so the
+ * copy is an array of fragments except for quantum 0's second half.
  */
-static bool frag_load(const struct sirdma_wqe *copy, u32 i, bool polarity, struct snic_sge *sge)
-{
-	const struct sirdma_frag *frag = (const struct sirdma_frag *)copy;
-	u64 stag;
+union wqe_copy {
+	struct sirdma_wqe first;
+	struct sirdma_frag frags[2 * SIRDMA_MAX_WQE_QUANTA];
+};
 
-	frag += i ? i + 1 : 0;
-	stag = le64_to_cpu(frag->stag);
-	sge->addr = le64_to_cpu(frag->addr);
+/* Fragment @i of a WQE copy. */
+static bool frag_load(const union wqe_copy *copy, u32 i, bool polarity, struct snic_sge *sge)
+{
+	u32 at = i ? i + 1 : 0;
+	u64 stag = le64_to_cpu(copy->frags[at].stag);
+
+	sge->addr = le64_to_cpu(copy->frags[at].addr);
 	sge->stag = (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, stag);
 	sge->len = (u32)SIRDMA_GET(SIRDMA_FRAG_LEN, stag);
 	/* Another lap's fragment: the WQE was not completely written before its header. */
@@ -60,7 +64,7 @@ static bool frag_load(const struct sirdma_wqe *copy, u32 i, bool polarity, struc
 }
 
 /* Fragments @first .. @count-1 of @copy, empty ones left out. */
-static bool frags_load(const struct sirdma_wqe *copy, u32 first, u32 count, bool polarity,
+static bool frags_load(const union wqe_copy *copy, u32 first, u32 count, bool polarity,
 		       struct snic_sge *sge, u8 *nsge, u32 *len)
 {
 	u64 total = 0;
@@ -79,7 +83,7 @@ static bool frags_load(const struct sirdma_wqe *copy, u32 first, u32 count, bool
 	return true;
 }
 
-static bool sqe_decode(struct snic_sqe *sqe, const struct sirdma_wqe *copy, u64 hdr, bool polarity)
+static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity)
 {
 	u8 allowed = sq_ops[sqe->op];
 	u32 nfrags;
@@ -92,8 +96,8 @@ static bool sqe_decode(struct snic_sqe *sqe, const struct sirdma_wqe *copy, u64 
 	    (sqe->is_inline && !(allowed & OPF_INLINE)))
 		return false;
 	if (sqe->has_imm)
-		sqe->imm = (u32)le64_to_cpu(copy->frag_addr);
-	sqe->remote_va = le64_to_cpu(copy->remote);
+		sqe->imm = (u32)le64_to_cpu(copy->first.frag_addr);
+	sqe->remote_va = le64_to_cpu(copy->first.remote);
 	sqe->rkey = (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr);
 	if (sqe->is_inline) {
 		sqe->len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
@@ -108,7 +112,7 @@ static bool sqe_decode(struct snic_sqe *sqe, const struct sirdma_wqe *copy, u64 
 
 enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity, struct snic_sqe *sqe)
 {
-	struct sirdma_wqe copy[SIRDMA_MAX_WQE_QUANTA];
+	union wqe_copy copy;
 	const struct sirdma_wqe *wqe;
 	u32 quanta;
 	u64 hdr;
@@ -139,13 +143,13 @@ enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity, s
 	sqe->quanta = (u8)quanta;
 	/* A chunk of quanta is 256 aligned bytes: the pointer holds for all of it. */
 	if (quanta == 1) {
-		copy->frag_addr = READ_ONCE(wqe->frag_addr);
-		copy->frag_stag = READ_ONCE(wqe->frag_stag);
-		copy->remote = READ_ONCE(wqe->remote);
+		copy.first.frag_addr = READ_ONCE(wqe->frag_addr);
+		copy.first.frag_stag = READ_ONCE(wqe->frag_stag);
+		copy.first.remote = READ_ONCE(wqe->remote);
 	} else {
-		memcpy(copy, wqe, quanta * SIRDMA_QUANTUM);
+		memcpy(&copy, wqe, quanta * SIRDMA_QUANTUM);
 	}
-	return sqe_decode(sqe, copy, hdr, polarity) ? SNIC_WQE_OK : SNIC_WQE_BAD;
+	return sqe_decode(sqe, &copy, hdr, polarity) ? SNIC_WQE_OK : SNIC_WQE_BAD;
 }
 
 bool snic_sqe_peek(struct snic_qp *qp, u32 idx, bool polarity)
@@ -184,7 +188,7 @@ static const struct sirdma_wqe *rqe_ptr(struct snic_qp *qp, u32 idx)
 
 enum snic_wqe_status snic_rqe_load(struct snic_qp *qp, u32 idx, bool polarity, struct snic_rqe *rqe)
 {
-	struct sirdma_wqe copy[SIRDMA_MAX_WQE_QUANTA];
+	union wqe_copy copy;
 	const struct sirdma_wqe *wqe;
 	u32 nfrags, quanta;
 	u64 hdr;
@@ -203,8 +207,8 @@ enum snic_wqe_status snic_rqe_load(struct snic_qp *qp, u32 idx, bool polarity, s
 	quanta = 1 + nfrags / 2;
 	if (quanta > 1u << qp->rq_stride_shift)
 		return SNIC_WQE_BAD;
-	memcpy(copy, wqe, quanta * SIRDMA_QUANTUM);
-	return frags_load(copy, 0, nfrags, polarity, rqe->sge, &rqe->nsge, &rqe->len) ?
+	memcpy(&copy, wqe, quanta * SIRDMA_QUANTUM);
+	return frags_load(&copy, 0, nfrags, polarity, rqe->sge, &rqe->nsge, &rqe->len) ?
 		       SNIC_WQE_OK :
 		       SNIC_WQE_BAD;
 }

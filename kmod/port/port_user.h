@@ -14,12 +14,13 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef uint8_t u8;
-typedef uint16_t u16;
-typedef uint32_t u32;
-typedef uint64_t u64;
-typedef int32_t s32;
-typedef int64_t s64;
+/* The same types as __u64 and __le64: uint64_t may be another one of the same size. */
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+typedef __s32 s32;
+typedef __s64 s64;
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "little-endian hosts only"

@@ -57,7 +57,7 @@ protected:
 			if (i % 3 == 1)
 				snic_pkt_set_ackreq(&pkt);
 			if (last)
-				snic_pkt_hdr(&pkt)->flags |= SIRDMA_BTH_SE;
+				pkt.bth.flags |= SIRDMA_BTH_SE;
 		}
 	}
 	snic_pkt parse(const u8 *hdr, u32 hdr_len, u32 payload, u32 npkts)
