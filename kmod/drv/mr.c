@@ -2,6 +2,7 @@
 #include <linux/overflow.h>
 #include <linux/slab.h>
 
+#include "compat/ib_umem.h"
 #include "device.h"
 #include "hw/cqp_cmd.h"
 #include "hw/stag.h"
@@ -109,7 +110,7 @@ static struct ib_umem *sirdma_mr_pin(struct sirdma_dev *dev, u64 start, u64 leng
 {
 	struct ib_umem *umem;
 
-	umem = ib_umem_get(&dev->ibdev, start, length, access);
+	umem = ib_umem_get_va(&dev->ibdev, start, length, access);
 	trace_sirdma_mr_pin(dev, start, length, access, PTR_ERR_OR_ZERO(umem));
 	if (IS_ERR(umem)) {
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_PIN_FAILURES);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <linux/slab.h>
 
+#include "compat/ib_umem.h"
 #include "device.h"
 #include "ring.h"
 #include "sirdma/shadow.h"
@@ -100,7 +101,7 @@ struct ib_mr *sirdma_ring_register(struct ib_pd *ibpd, u64 start, u64 length,
 	if (!ring)
 		return ERR_PTR(-ENOMEM);
 
-	ring->mr.umem = ib_umem_get(&dev->ibdev, start, length, IB_ACCESS_LOCAL_WRITE);
+	ring->mr.umem = ib_umem_get_va(&dev->ibdev, start, length, IB_ACCESS_LOCAL_WRITE);
 	trace_sirdma_mr_pin(dev, start, length, IB_ACCESS_LOCAL_WRITE,
 			    PTR_ERR_OR_ZERO(ring->mr.umem));
 	if (IS_ERR(ring->mr.umem)) {

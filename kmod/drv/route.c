@@ -4,7 +4,6 @@
 #include <net/addrconf.h>
 #include <net/arp.h>
 #include <net/ip6_route.h>
-#include <net/ipv6_stubs.h>
 #include <net/ndisc.h>
 #include <net/route.h>
 
@@ -146,7 +145,10 @@ static int sirdma_route_v6(struct net *net, const struct sirdma_route_key *key,
 
 	if (ipv6_addr_is_multicast(&fl6.daddr))
 		return -EINVAL;
-	dst = ipv6_stub->ipv6_dst_lookup_flow(net, NULL, &fl6, NULL);
+	/* The lookup of older kernels does not check this. */
+	if (!ipv6_mod_enabled())
+		return -EAFNOSUPPORT;
+	dst = ip6_dst_lookup_flow(net, NULL, &fl6, NULL);
 	if (IS_ERR(dst))
 		return PTR_ERR(dst);
 	if (dst_rt6_info(dst)->rt6i_flags & RTF_LOCAL)

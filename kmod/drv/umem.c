@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include <rdma/iter.h>
-
+#include "compat/ib_umem.h"
 #include "device.h"
 #include "umem.h"
 
