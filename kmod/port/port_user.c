@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -106,26 +107,97 @@ static void thread_exit(void *arg)
 	__atomic_store_n(&thread->claimed, false, __ATOMIC_RELEASE);
 }
 
+static void thread_setup(void)
+{
+	pthread_key_create(&self_key, thread_exit);
+}
+
+/* Processes */
+
+#define PROCESS_BECOMING 1u /* in place of a number: a thread of the child runs the functions */
+#define FORK_FNS 4
+
+static u32 no_page;
+u32 *port_process_word = &no_page;
+/* The number given last. A child begins with its parent's. */
+static u32 process_last = PROCESS_BECOMING;
+static pthread_once_t process_once = PTHREAD_ONCE_INIT;
+static void (*fork_fns[FORK_FNS])(void);
+static u32 fork_fns_used;
+static pthread_mutex_t warn_lock = PTHREAD_MUTEX_INITIALIZER;
+
 /* Only the forking thread lives on in the child. */
-static void thread_fork_child(void)
+static void process_become(void)
 {
 	u32 i;
 
 	for (i = 0; i < threads_used; i++)
 		if (&threads[i] != self)
 			memset(&threads[i], 0, sizeof(threads[i]));
+	pthread_mutex_init(&warn_lock, NULL);
+	for (i = 0; i < FORK_FNS; i++)
+		if (fork_fns[i])
+			fork_fns[i]();
 }
 
-static void thread_setup(void)
+/* At once after fork(). The kernel may be too old to have cleared the word. */
+static void process_forked(void)
 {
-	pthread_key_create(&self_key, thread_exit);
-	pthread_atfork(NULL, NULL, thread_fork_child);
+	__atomic_store_n(port_process_word, 0, __ATOMIC_RELAXED);
+	port_process();
+}
+
+static void process_setup(void)
+{
+	const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page != MAP_FAILED) {
+		/* Children of clone() run no handlers. Before Linux 4.14 they are not noticed. */
+		(void)madvise(page, bytes, MADV_WIPEONFORK);
+		port_process_word = page;
+	}
+	pthread_atfork(NULL, NULL, process_forked);
+}
+
+u32 port_process(void)
+{
+	static const struct timespec pause = {.tv_nsec = 100000};
+	u32 number;
+
+	pthread_once(&process_once, process_setup);
+	for (;;) {
+		number = 0;
+		if (__atomic_compare_exchange_n(port_process_word, &number, PROCESS_BECOMING, false,
+						__ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
+			if (process_last != PROCESS_BECOMING)
+				process_become();
+			number = ++process_last;
+			__atomic_store_n(port_process_word, number, __ATOMIC_RELEASE);
+		}
+		if (number != PROCESS_BECOMING)
+			return number;
+		nanosleep(&pause, NULL);
+	}
+}
+
+void port_on_fork(void (*fn)(void))
+{
+	u32 i;
+
+	port_process();
+	i = __atomic_fetch_add(&fork_fns_used, 1, __ATOMIC_RELAXED);
+	if (i >= FORK_FNS)
+		abort();
+	__atomic_store_n(&fork_fns[i], fn, __ATOMIC_RELEASE);
 }
 
 static struct port_thread *thread_claim(void)
 {
 	u32 i, used;
 
+	/* The slots of a parent's threads are free in a child. */
+	port_process();
 	pthread_once(&self_once, thread_setup);
 	for (i = 0; i < PORT_MAX_THREADS; i++) {
 		if (__atomic_exchange_n(&threads[i].claimed, true, __ATOMIC_ACQ_REL))
@@ -515,7 +587,6 @@ u32 port_random_u32(void)
 
 void port_warn(const char *fmt, ...)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static u64 begin;
 	static u32 count, suppressed;
 	char line[512];
@@ -525,7 +596,7 @@ void port_warn(const char *fmt, ...)
 	u64 now;
 
 	now = monotonic_ns();
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&warn_lock);
 	if (!begin || now - begin > WARN_INTERVAL_NS) {
 		begin = now;
 		count = 0;
@@ -537,7 +608,7 @@ void port_warn(const char *fmt, ...)
 		count++;
 	else
 		suppressed++;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&warn_lock);
 	if (!print)
 		return;
 	va_start(args, fmt);

@@ -239,6 +239,27 @@ void port_timer_cancel(struct port_timer *timer);
 void port_timer_cancel_sync(struct port_timer *timer);
 u64 port_now_ns(struct port_clock *clock);
 
+/*
+ * Processes. A child that was forked has its parent's memory, but not its threads: what they
+ * were doing will never be done, and what they locked stays locked. So each process has a
+ * number of its own, which an object notes when it is made; whoever uses the object later
+ * asks first whether it is still in the process that made it.
+ *
+ * The word is 0 in a child, however it was made (fork(), clone()), until the child asks for
+ * its number.
+ */
+extern u32 *port_process_word;
+/* The number of this process, not 0. In a child the first call runs the functions of port_on_fork(). */
+u32 port_process(void);
+/* Is @number this process's? */
+static inline bool port_process_is(u32 number)
+{
+	return likely(__atomic_load_n(port_process_word, __ATOMIC_RELAXED) == number);
+}
+
+/* Call @fn in each child, before anything there gets the child's number. At most four of them. */
+void port_on_fork(void (*fn)(void));
+
 u32 port_random_u32(void);
 /* Makes what follows in the calling thread repeatable. */
 void port_random_seed(u64 seed);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Two processes: the child serves, the parent uses and at last kills it. */
 #include <csignal>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +36,59 @@ void trade(int fd, const Address &mine, Address &theirs)
 		_exit(1);
 	for (;;)
 		pause();
+}
+
+/* Ways to make a child; of the second one the C library knows nothing. */
+pid_t by_fork()
+{
+	return fork();
+}
+
+pid_t by_clone()
+{
+	return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
+}
+
+/* The first process of a new process namespace; later children of ours are in it as well. */
+pid_t by_fork_as_init()
+{
+	return unshare(CLONE_NEWPID) ? -1 : fork();
+}
+
+pid_t by_clone_as_init()
+{
+	return static_cast<pid_t>(
+		syscall(SYS_clone, SIGCHLD | CLONE_NEWPID, nullptr, nullptr, nullptr, 0));
+}
+
+/* The exit status of a child made by @how that runs @body; 256 when it was killed, -1 when there is none. */
+template <typename Body> int in_child(pid_t (*how)(), Body body)
+{
+	int status = -1;
+	const pid_t child = how();
+
+	if (!child) {
+		alarm(60);
+		body();
+		_exit(::testing::Test::HasFailure());
+	}
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 256;
+}
+
+/* One write between two nodes, the first of which uses @device. */
+void open_anew(Device &device)
+{
+	Node own{std::unique_ptr<Device>(&device)}, peer;
+	const Address to = peer.address();
+
+	own.connect(to, 15);
+	peer.connect(own.address(), 15);
+	own.fill(1);
+	ASSERT_EQ(own.post(IBV_WR_RDMA_WRITE, 0, 70000, &to, 0), 0);
+	EXPECT_EQ(own.poll().status, IBV_WC_SUCCESS);
+	EXPECT_EQ(memcmp(own.buffer.data(), peer.buffer.data(), 70000), 0);
 }
 
 } // namespace
@@ -215,6 +270,99 @@ TEST(TwinProcesses, GiveAForkedChildADeviceOfItsOwn)
 	expected.fill(77);
 	EXPECT_EQ(memcmp(parent.buffer.data(), expected.buffer.data(), 5000), 0);
 	close(ends[0]);
+}
+
+/* What a child destroys of its parent's does not destroy what it made itself under the same numbers. */
+TEST(TwinProcesses, TellAChildsObjectsFromItsParents)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	for (const auto how : {by_fork, by_clone}) {
+		auto parent = std::make_unique<Node>();
+
+		const int status = in_child(how, [&] {
+			Node own{std::move(parent->device)}, peer;
+			const Address to = peer.address();
+			ibv_qp_attr attr{};
+			ibv_qp_init_attr init{};
+			ibv_wc wc;
+
+			EXPECT_EQ(own.cq->handle, parent->cq->handle) << "a test of nothing";
+			EXPECT_FALSE(ibv_alloc_pd(parent->context));
+			EXPECT_EQ(errno, ENODEV);
+			EXPECT_EQ(ibv_query_qp(parent->qp, &attr, IBV_QP_STATE, &init), ENODEV);
+			EXPECT_EQ(ibv_req_notify_cq(parent->cq, 0), 0);
+			EXPECT_EQ(ibv_poll_cq(parent->cq, 1, &wc), 0);
+			parent.reset();
+			own.connect(to, 15);
+			peer.connect(own.address(), 15);
+			ASSERT_EQ(own.post(IBV_WR_RDMA_WRITE, 0, 70000, &to, 0), 0);
+			EXPECT_EQ(own.poll().status, IBV_WC_SUCCESS);
+		});
+
+		EXPECT_EQ(status, 0);
+	}
+}
+
+/* The parent and its child may have the same process id, each in a namespace of its own. */
+TEST(TwinProcesses, TellTheirChildrenThatHaveTheirNumber)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	const int status = in_child(by_fork, [] {
+		const int outer = in_child(by_fork_as_init, [] {
+			for (const auto how : {by_clone_as_init, by_fork_as_init}) {
+				Node parent;
+
+				EXPECT_EQ(getpid(), 1);
+				const int inner = in_child(how, [&] {
+					EXPECT_EQ(getpid(), 1);
+					EXPECT_FALSE(ibv_alloc_pd(parent.context));
+					EXPECT_EQ(errno, ENODEV);
+					open_anew(*parent.device.release());
+				});
+
+				EXPECT_EQ(inner, 0);
+			}
+		});
+
+		_exit(outer < 0 ? 77 : outer != 0);
+	});
+
+	if (status == 77)
+		GTEST_SKIP() << "no process namespaces: " << strerror(EPERM);
+	EXPECT_EQ(status, 0);
+}
+
+/* A child of a process whose helper is just taking in a message. */
+TEST(TwinProcesses, LeaveCompletionsToAChildThatPolls)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	Node a, b;
+	const Address to = b.address();
+
+	a.connect(to, 15);
+	b.connect(a.address(), 15);
+	for (int i = 0; i < 200; ++i) {
+		ASSERT_EQ(b.post_recv(0, 64), 0);
+		ASSERT_EQ(a.post(IBV_WR_SEND, 0, 64), 0);
+		const int status = in_child(i % 2 ? by_fork : by_clone, [&] {
+			ibv_wc wc;
+
+			for (int polls = 0; polls < 1000; ++polls)
+				ibv_poll_cq(b.cq, 1, &wc);
+			a.post(IBV_WR_SEND, 0, 64);
+			b.post_recv(0, 64);
+		});
+
+		ASSERT_EQ(status, 0) << i;
+		ASSERT_EQ(b.poll().status, IBV_WC_SUCCESS);
+		ASSERT_EQ(a.poll().status, IBV_WC_SUCCESS);
+	}
 }
 
 } // namespace sirdma::twin::test

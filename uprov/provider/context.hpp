@@ -42,6 +42,7 @@ struct Context {
 	bool kick; /* the device keeps need_kick words */
 	bool cq_shadow_apart; /* the CQ shadow area is a registration of its own */
 	bool single_threaded; /* SIRDMA_SINGLE_THREADED=1 */
+	void *device; /* what carries out its commands in this process; null: the kernel does */
 	sirdma_db_page *doorbell;
 	Pd *pd; /* for the registrations of CQ memory */
 

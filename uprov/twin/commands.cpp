@@ -25,13 +25,13 @@ constexpr uint32_t min_cq_elements = 4;
 
 Driver &driver_of(ibv_context *context) noexcept
 {
-	return *twin::Device::of(context).driver;
+	return *twin::Instance::of(context).driver;
 }
 
 /* A child gets nothing of its parent's device; what it destroys of its parent's is a copy. */
 bool is_parents(ibv_context *context) noexcept
 {
-	return twin::Device::of(context).inherited();
+	return twin::Instance::of(context).inherited();
 }
 
 /* Parent domains name the same domain of the device. */
@@ -58,6 +58,7 @@ int ibv_cmd_get_context(verbs_context *context, verbs_cmd<ib_uverbs_get_context>
 {
 	auto &answer = reinterpret_cast<GetContextResponse *>(resp)->drv;
 
+	Context::of(&context->context).device = twin::Device::of(&context->context).instance();
 	answer.kernel_ver = SIRDMA_ABI_VERSION;
 	answer.feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE;
 	answer.max_hw_wq_frags = SIRDMA_MAX_SGE;

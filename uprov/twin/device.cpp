@@ -27,22 +27,19 @@ using StartPoll = int (*)(ibv_cq_ex *, ibv_poll_cq_attr *);
 /* The provider's; the same function for every CQ. */
 std::atomic<StartPoll> provider_start_poll{nullptr};
 
-Adapter &nic_of(ibv_context *context) noexcept
-{
-	return *Device::of(context).nic;
-}
-
 int twin_poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc) noexcept
 {
-	Adapter &nic = nic_of(cq->context);
+	const Instance &device = Instance::of(cq->context);
 	int n = poll_cq(cq, num_entries, wc);
 
+	if (device.inherited()) [[unlikely]]
+		return n;
 	if (!n) {
-		nic.poll();
+		device.nic->poll();
 		n = poll_cq(cq, num_entries, wc);
 	}
 	if (n)
-		nic.found(std::any_of(wc, wc + std::max(n, 0), [](const ibv_wc &done) {
+		device.nic->found(std::any_of(wc, wc + std::max(n, 0), [](const ibv_wc &done) {
 			return done.opcode & IBV_WC_RECV;
 		}));
 	return n;
@@ -52,15 +49,17 @@ int twin_start_poll(ibv_cq_ex *cq, ibv_poll_cq_attr *attr)
 {
 	const StartPoll start = provider_start_poll.load(std::memory_order_relaxed);
 
-	Adapter &nic = nic_of(cq->context);
+	const Instance &device = Instance::of(cq->context);
 	int err = start(cq, attr);
 
+	if (device.inherited()) [[unlikely]]
+		return err;
 	if (err == ENOENT) {
-		nic.poll();
+		device.nic->poll();
 		err = start(cq, attr);
 	}
 	if (!err)
-		nic.found(true);
+		device.nic->found(true);
 	return err;
 }
 
@@ -77,34 +76,46 @@ ibv_cq_ex *twin_create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) no
 
 int twin_req_notify_cq(ibv_cq *cq, int solicited_only) noexcept
 {
+	const Instance &device = Instance::of(cq->context);
 	const int err = req_notify_cq(cq, solicited_only);
 
-	nic_of(cq->context).expect_event();
+	if (!device.inherited())
+		device.nic->expect_event();
 	return err;
 }
 
 void twin_cq_event(ibv_cq *cq) noexcept
 {
+	const Instance &device = Instance::of(cq->context);
+
 	cq_event(cq);
-	Device::of(cq->context).driver->cq_event_taken(cq->handle);
+	if (!device.inherited())
+		device.driver->cq_event_taken(cq->handle);
 }
 
 void twin_async_event(ibv_context *context, ibv_async_event *) noexcept
 {
-	if (AsyncQueue *queue = Device::of(context).driver->async(context))
+	const Instance &device = Instance::of(context);
+
+	if (device.inherited())
+		return;
+	if (AsyncQueue *queue = device.driver->async(context))
 		queue->taken();
 }
 
-void run_qp(void *device, uint32_t qpn) noexcept
+void run_qp(void *context, uint32_t qpn) noexcept
 {
-	static_cast<Adapter *>(device)->run_qp(qpn);
+	const Instance &device = *static_cast<const Instance *>(context);
+
+	if (!device.inherited()) [[likely]]
+		device.nic->run_qp(qpn);
 }
 
 ibv_qp *with_kick(ibv_qp *qp) noexcept
 {
 	if (qp)
-		Qp::of(qp).queues().doorbell.kick().prepare_local(run_qp, &nic_of(qp->context),
-								  qp->qp_num);
+		Qp::of(qp).queues().doorbell.kick().prepare_local(
+			run_qp, &Instance::of(qp->context), qp->qp_num);
 	return qp;
 }
 
@@ -120,8 +131,10 @@ ibv_qp *twin_create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexc
 
 void twin_free_context(ibv_context *context) noexcept
 {
-	if (!Device::of(context).inherited())
-		Device::of(context).driver->close(context);
+	const Instance &device = Instance::of(context);
+
+	if (!device.inherited())
+		device.driver->close(context);
 	free_context(context);
 }
 
@@ -192,7 +205,7 @@ verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *priva
 		return nullptr;
 	}
 	refuse_commands(context->context, device_fd);
-	if (const int reason = Device::of(&context->context).driver->open(&context->context)) {
+	if (const int reason = Instance::of(&context->context).driver->open(&context->context)) {
 		free_context(&context->context);
 		errno = reason;
 		return nullptr;
@@ -260,33 +273,41 @@ __attribute__((constructor)) void register_provider() noexcept
 /* Optional access flags are hints that this device may ignore. */
 constexpr uint64_t core_support_optional_mr_access = 1;
 
-/* Of the process; never freed. */
+/* Of the process. */
 struct Devices {
-	std::mutex lock; /* protects what follows */
-	std::vector<Device *> listed;
-	std::vector<Device *> counted;
+	/* One device at a time is made or started. Protects what follows; reset in a child. */
+	std::mutex lock;
+	Device *listed[devices_max] = {};
+	unsigned num_listed = 0; /* all of them, or none yet */
+	Device *counted = nullptr;
+	bool at_exit = false;
 };
+
+static_assert(std::is_trivially_destructible_v<Devices>);
+constinit Devices all_devices;
 
 Devices &devices() noexcept
 {
-	alignas(Devices) static std::byte room[sizeof(Devices)];
-	static auto *instance = new (room) Devices;
+	static const bool hooked = (port_on_fork([] { new (&all_devices.lock) std::mutex; }), true);
 
-	return *instance;
+	(void)hooked;
+	return all_devices;
 }
 
 void at_exit() noexcept
 {
-	for (Device *device : devices().counted)
+	for (Device *device = devices().counted; device; device = device->next_counted)
 		device->finish();
 }
 
 /* @all locked. */
-void count_locked(Devices &all, Device &device)
+void count_locked(Devices &all, Device &device) noexcept
 {
-	if (all.counted.empty())
+	if (!all.at_exit)
 		atexit(at_exit);
-	all.counted.push_back(&device);
+	all.at_exit = true;
+	device.next_counted = all.counted;
+	all.counted = &device;
 }
 
 } // namespace
@@ -312,8 +333,7 @@ Device::Device(const Config &wanted, unsigned index) : provider{}, config(wanted
 
 Device::~Device()
 {
-	driver.reset();
-	nic.reset();
+	delete instance();
 }
 
 std::unique_ptr<Device> Device::create(const Config &config, unsigned index)
@@ -327,34 +347,31 @@ std::unique_ptr<Device> Device::create(const Config &config, unsigned index)
 	return device;
 }
 
-/* lock_ is held. */
+/* The lock is held. */
 int Device::drive(std::unique_ptr<Adapter> adapter)
 {
 	if (!adapter)
 		return errno;
-	nic = std::move(adapter);
-	driver = Driver::create(*nic);
-	if (!driver) {
-		const int err = errno;
 
-		nic.reset();
-		return err;
-	}
-	started_by_ = getpid();
+	auto next = std::make_unique<Instance>();
+
+	next->nic = std::move(adapter);
+	next->driver = Driver::create(*next->nic);
+	if (!next->driver)
+		return errno;
+	nic = next->nic.get();
+	driver = next->driver.get();
+	/* A parent's stays as it is: its contexts refer to it. */
+	instance_.store(next.release(), std::memory_order_release);
 	return 0;
 }
 
-int Device::start()
+int Device::start_locked()
 {
-	std::lock_guard hold(lock_);
-
-	if (started_by_ == getpid())
+	if (instance())
 		return 0;
 	if (for_good_)
 		return ENODEV;
-	/* The parent's: it cannot be stopped from here. */
-	(void)driver.release();
-	(void)nic.release();
 	if (const int err = drive(Nic::create(config)))
 		return err;
 	if (config.verbose) {
@@ -365,9 +382,16 @@ int Device::start()
 	return 0;
 }
 
+int Device::start()
+{
+	std::lock_guard hold(devices().lock);
+
+	return start_locked();
+}
+
 void Device::finish() noexcept
 {
-	if (started_by_ != getpid())
+	if (!instance())
 		return;
 	/* Acknowledgements that were put off. */
 	nic->settle();
@@ -377,7 +401,7 @@ void Device::finish() noexcept
 
 int Device::start_on(std::unique_ptr<Adapter> adapter)
 {
-	std::lock_guard hold(lock_);
+	std::lock_guard hold(devices().lock);
 	const int err = drive(std::move(adapter));
 
 	if (!err)
@@ -412,19 +436,22 @@ std::span<Device *const> process_devices()
 	Devices &all = devices();
 	std::lock_guard hold(all.lock);
 
-	if (all.listed.empty()) {
-		for (unsigned i = 0; i < device_count(); ++i) {
-			all.listed.push_back(new Device(Config::from_environment(i), i));
-			count_locked(all, *all.listed.back());
-		}
+	if (!all.num_listed) {
+		const unsigned n = device_count();
+
+		for (unsigned i = 0; i < n; ++i)
+			all.listed[i] = new Device(Config::from_environment(i), i);
+		for (unsigned i = 0; i < n; ++i)
+			count_locked(all, *all.listed[i]);
+		all.num_listed = n;
 	}
-	for (Device *device : all.listed) {
-		if (const int err = device->start()) {
+	for (unsigned i = 0; i < all.num_listed; ++i) {
+		if (const int err = all.listed[i]->start_locked()) {
 			errno = err;
 			return {};
 		}
 	}
-	return all.listed;
+	return {all.listed, all.num_listed};
 }
 
 } // namespace sirdma::twin

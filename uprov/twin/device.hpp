@@ -5,11 +5,9 @@
  */
 #pragma once
 
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <sys/types.h>
-#include <unistd.h>
 
 #include "context.hpp"
 #include "config.hpp"
@@ -18,11 +16,32 @@
 namespace sirdma::twin
 {
 
+/*
+ * A started device. It belongs to the process that started it. A forked child has a
+ * copy of its memory, but not its threads, and must not take its packets: the child
+ * neither uses nor frees it, and starts one of its own.
+ */
+struct Instance {
+	const u32 process = port_process();
+	std::unique_ptr<Adapter> nic;
+	std::unique_ptr<Driver> driver;
+
+	/* It is a parent's. */
+	bool inherited() const noexcept { return !port_process_is(process); }
+
+	/* That on which @context was opened. */
+	static Instance &of(ibv_context *context) noexcept
+	{
+		return *static_cast<Instance *>(Context::of(context).device);
+	}
+};
+
 struct Device {
 	sirdma::Device provider; /* first: the provider casts */
 	Config config;
-	std::unique_ptr<Adapter> nic;
-	std::unique_ptr<Driver> driver;
+	/* Of the instance started last. */
+	Adapter *nic = nullptr;
+	Driver *driver = nullptr;
 
 	/* Device sirdma@index, not started. */
 	explicit Device(const Config &config, unsigned index = 0);
@@ -33,18 +52,16 @@ struct Device {
 	/* A started device of its own; null with errno. */
 	static std::unique_ptr<Device> create(const Config &config, unsigned index = 0);
 
-	/*
-	 * Give it a NIC of this process. A child has the memory of its parent's but not
-	 * its threads, and must not take its packets: it gets one of its own. Returns 0
-	 * or an errno.
-	 */
+	/* Start it, unless this process has. 0 or an errno. */
 	int start();
 
-	/*
-	 * It is a parent's, of which a child has the memory only: what the parent's threads
-	 * were doing in it will never be done, nor its locks be free.
-	 */
-	bool inherited() const noexcept { return started_by_ && started_by_ != getpid(); }
+	/* Started in this process, or null. */
+	Instance *instance() const noexcept
+	{
+		Instance *last = instance_.load(std::memory_order_acquire);
+
+		return last && !last->inherited() ? last : nullptr;
+	}
 
 	/* The process ends. */
 	void finish() noexcept;
@@ -65,11 +82,15 @@ struct Device {
 		return *reinterpret_cast<Device *>(context->device);
 	}
 
+	Device *next_counted = nullptr; /* see count_at_exit() */
+
 private:
+	int start_locked();
 	int drive(std::unique_ptr<Adapter> adapter);
 
-	std::mutex lock_; /* one start at a time */
-	pid_t started_by_ = 0;
+	friend std::span<Device *const> process_devices();
+
+	std::atomic<Instance *> instance_{nullptr};
 	bool for_good_ = false;
 };
 

@@ -70,10 +70,10 @@ __be64 get_device_guid(ibv_device *device)
 void fill_gid(ibv_context *context, ibv_gid_entry &entry)
 {
 	entry = {};
-	entry.gid = Device::of(context).driver->gid();
+	entry.gid = Instance::of(context).driver->gid();
 	entry.port_num = 1;
 	entry.gid_type = IBV_GID_TYPE_ROCE_V2;
-	entry.ndev_ifindex = interface_index(IpAddress(Device::of(context).nic->addr()));
+	entry.ndev_ifindex = interface_index(IpAddress(Instance::of(context).nic->addr()));
 }
 
 int query_gid_ex(ibv_context *context, uint32_t port_num, uint32_t gid_index, ibv_gid_entry *entry,

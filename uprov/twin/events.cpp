@@ -39,8 +39,6 @@ ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept
 /* lock_ held. */
 void CompletionChannel::advance() noexcept
 {
-	if (generation_.inherited())
-		return;
 	if (waiting_.empty()) {
 		current_ = {};
 		return;
@@ -74,8 +72,7 @@ void CompletionChannel::retract(ibv_cq *cq) noexcept
 	const iovec piece = {.iov_base = &value, .iov_len = sizeof(value)};
 
 	std::erase_if(waiting_, [cq](const Event &event) { return event.cq == cq; });
-	if (current_.cq != cq || generation_.inherited() ||
-	    preadv2(fd_, &piece, 1, -1, RWF_NOWAIT) < 0)
+	if (current_.cq != cq || preadv2(fd_, &piece, 1, -1, RWF_NOWAIT) < 0)
 		return;
 	--*current_.reported;
 	advance();
@@ -99,8 +96,6 @@ AsyncQueue::~AsyncQueue()
 /* lock_ held. */
 void AsyncQueue::advance() noexcept
 {
-	if (generation_.inherited())
-		return;
 	if (waiting_.empty()) {
 		current_ = {};
 		return;
@@ -140,7 +135,7 @@ void AsyncQueue::retract(void *object) noexcept
 
 	std::erase_if(waiting_,
 		      [element](const Event &event) { return event.desc.element == element; });
-	if (!current_.reported || current_.desc.element != element || generation_.inherited() ||
+	if (!current_.reported || current_.desc.element != element ||
 	    recv(reader_, &desc, sizeof(desc), MSG_DONTWAIT) < 0)
 		return;
 	--*current_.reported;

@@ -46,7 +46,6 @@ private:
 	void advance() noexcept;
 
 	const int fd_;
-	const Generation generation_{};
 	std::mutex lock_; /* protects what follows and the counts of the events */
 	Event current_; /* in the file, or read and not yet told */
 	std::deque<Event> waiting_;
@@ -79,7 +78,6 @@ private:
 
 	const int reader_;
 	const int writer_;
-	const Generation generation_{};
 	std::mutex lock_; /* protects what follows and the counts of the events */
 	Event current_;
 	std::deque<Event> waiting_;

@@ -5,8 +5,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstdint>
-#include <pthread.h>
 #include <unistd.h>
+
+#include "core.hpp"
 
 namespace sirdma::twin
 {
@@ -21,11 +22,8 @@ constexpr unsigned word_bits = 64;
 std::atomic<uint64_t> open_fds[fds_max / word_bits];
 std::atomic<unsigned> words_used;
 
-std::atomic<unsigned> forks;
-
 void close_in_child() noexcept
 {
-	++forks;
 	for (unsigned i = 0; i < words_used; ++i)
 		for (uint64_t bits = open_fds[i].exchange(0); bits; bits &= bits - 1)
 			close(static_cast<int>(i * word_bits) + std::countr_zero(bits));
@@ -35,11 +33,13 @@ void close_in_child() noexcept
 
 void Fd::note(int fd, bool open) noexcept
 {
-	static const int registered = pthread_atfork(nullptr, nullptr, close_in_child);
+	static const bool registered = (port_on_fork(close_in_child), true);
 	const unsigned number = static_cast<unsigned>(fd), word = number / word_bits;
 	const uint64_t bit = 1ull << number % word_bits;
 
-	if (fd < 0 || number >= fds_max || registered)
+	/* In a child, its parent's are closed before one of its own is noted. */
+	(void)port_process();
+	if (fd < 0 || number >= fds_max || !registered)
 		return;
 	if (!open) {
 		open_fds[word].fetch_and(~bit);
@@ -49,11 +49,6 @@ void Fd::note(int fd, bool open) noexcept
 	for (unsigned used = words_used; used <= word;)
 		if (words_used.compare_exchange_weak(used, word + 1))
 			break;
-}
-
-unsigned Fd::generation() noexcept
-{
-	return forks.load(std::memory_order_relaxed);
 }
 
 void Fd::reset() noexcept

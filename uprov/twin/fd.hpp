@@ -28,22 +28,10 @@ public:
 	int get() const noexcept { return fd_; }
 	void reset() noexcept; /* keeps errno */
 
-	/* Counts the forks between the first process and this one. */
-	static unsigned generation() noexcept;
-
 private:
 	static void note(int fd, bool open) noexcept;
 
 	int fd_ = -1;
-};
-
-/* Part of an object that does nothing in children of the process that made it: its files are the parent's. */
-class Generation {
-public:
-	bool inherited() const noexcept { return born_ != Fd::generation(); }
-
-private:
-	const unsigned born_ = Fd::generation();
 };
 
 } // namespace sirdma::twin

@@ -205,8 +205,6 @@ u32 Nic::transmit(snic_burst &burst) noexcept
 {
 	u32 sent = burst.npkts;
 
-	if (generation_.inherited()) [[unlikely]]
-		return sent;
 	if (kind_ != LinkKind::udp && neighbours_->transmit(burst, sent)) {
 		if (pcap_) [[unlikely]]
 			sender_->record(burst, scratch());
@@ -462,8 +460,6 @@ bool Nic::serve(bool all) noexcept
 
 void Nic::poll() noexcept
 {
-	if (generation_.inherited()) [[unlikely]]
-		return;
 	polls_.fetch_add(1, std::memory_order_relaxed);
 	polls_since_arm_.fetch_add(1, std::memory_order_relaxed);
 
@@ -510,8 +506,6 @@ void Nic::wake() noexcept
 {
 	const uint64_t one = 1;
 
-	if (generation_.inherited())
-		return;
 	if (write(wake_fd_.get(), &one, sizeof(one)) < 0)
 		return; /* full: it is awake */
 }

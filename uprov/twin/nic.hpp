@@ -67,7 +67,6 @@ private:
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept override;
 	void revoke() noexcept override;
 
-	const Generation generation_{};
 	LinkKind kind_{};
 	std::unique_ptr<PcapWriter> pcap_;
 	std::unique_ptr<Neighbours> neighbours_;
