@@ -8,6 +8,7 @@
 #include <sirdma/wqe.h>
 
 #include "command.hpp"
+#include "library.hpp"
 #include "wqe.hpp"
 
 namespace sirdma::test
@@ -82,37 +83,51 @@ using sirdma::test::fails;
 using sirdma::test::fake_driver;
 using sirdma::test::ring_wqes;
 
-extern "C" {
-
-void verbs_register_driver_34(const verbs_device_ops *ops)
+namespace sirdma
 {
-	fake_driver().ops = ops;
+
+void register_driver(const verbs_device_ops &ops) noexcept
+{
+	fake_driver().ops = &ops;
 }
 
-void *_verbs_init_and_alloc_context(ibv_device *device, int cmd_fd, size_t alloc_size,
-				    verbs_context *context_offset, uint32_t driver_id)
+bool library_is_known() noexcept
 {
-	auto *context = static_cast<uint8_t *>(calloc(1, alloc_size));
-	auto *verbs = reinterpret_cast<verbs_context *>(
-		context + reinterpret_cast<uintptr_t>(context_offset));
+	return true;
+}
 
-	verbs->context.device = device;
-	verbs->context.cmd_fd = cmd_fd;
-	verbs->sz = sizeof(*verbs);
+verbs_context *library_context(ibv_context *context) noexcept
+{
+	return reinterpret_cast<verbs_context *>(reinterpret_cast<uint8_t *>(context) -
+						 offsetof(verbs_context, context));
+}
+
+void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t offset,
+			   uint32_t driver_id) noexcept
+{
+	auto *memory = static_cast<uint8_t *>(calloc(1, size));
+	auto *context = reinterpret_cast<ibv_context *>(memory + offset);
+
+	context->device = device;
+	context->cmd_fd = cmd_fd;
 	fake_driver().context_driver_id = driver_id;
 	++fake_driver().contexts;
-	return context;
+	return memory;
 }
 
-void verbs_set_ops(verbs_context *, const verbs_context_ops *ops)
+int set_operations(ibv_context *, const Operations &) noexcept
 {
-	fake_driver().context_ops = ops;
+	return fails("set_operations") ? EPROTO : 0;
 }
 
-void verbs_uninit_context(verbs_context *)
+void uninit_context(ibv_context *) noexcept
 {
 	--fake_driver().contexts;
 }
+
+} // namespace sirdma
+
+extern "C" {
 
 int ibv_dontfork_range(void *, size_t)
 {
@@ -124,8 +139,8 @@ int ibv_dofork_range(void *, size_t)
 	return 0;
 }
 
-int ibv_cmd_get_context(verbs_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
-			ib_uverbs_get_context_resp *resp, size_t resp_size)
+int sirdma_cmd_get_context(ibv_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
+			   ib_uverbs_get_context_resp *resp, size_t resp_size)
 {
 	if (fails("get_context") || cmd_size != sizeof(GetContextRequest) ||
 	    resp_size != sizeof(GetContextResponse))

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * libibverbs' private entry points with a fake driver behind them. Linked into a
- * test they take the place of the library's own.
+ * library.hpp and the commands with a fake driver behind them, in place of the
+ * library's own.
  */
 #pragma once
 
@@ -46,7 +46,6 @@ struct FakeDriver {
 	std::string failing; /* command that fails with ENOMEM */
 
 	const verbs_device_ops *ops = nullptr; /* the provider's registration */
-	const verbs_context_ops *context_ops = nullptr;
 
 	uint32_t next_handle = 1;
 

@@ -53,12 +53,8 @@ protected:
 		found.driver_id = driver_id;
 		found.ibdev_idx = ibdev_idx;
 		device_ = driver.ops->alloc_device(&found);
-		verbs_context *context = driver.ops->alloc_context(&device_->device, fd_, nullptr);
-
-		if (!context)
-			return false;
-		context_ = &context->context;
-		return true;
+		context_ = sirdma::open_device(&device_->device, fd_);
+		return context_;
 	}
 
 	void close_device()

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <dlfcn.h>
-#include <fstream>
+#include <filesystem>
 #include <link.h>
 #include <string>
 #include <string_view>
@@ -19,6 +19,7 @@
 #include <sirdma/roce.h>
 
 #include "environment.hpp"
+#include "interface.hpp"
 #include "shim.hpp"
 #include "sysfs_view.hpp"
 
@@ -27,9 +28,6 @@ namespace sirdma::cli
 
 namespace
 {
-
-/* The private interface our libraries are made for; the number in their names. */
-constexpr char private_interface[] = "IBVERBS_PRIVATE_34";
 
 constexpr char doctor_usage[] = "sirdma doctor\n"
 				"  Says whether sirdma run can serve programs on this machine, and "
@@ -63,17 +61,15 @@ std::string path_of(void *library)
 	return dlinfo(library, RTLD_DI_LINKMAP, &map) ? std::string() : std::string(map->l_name);
 }
 
-/* The name of its private interface, as in its table of versions. */
-std::string interface_of(const std::string &path)
+/* Of rdma-core, by the name of its file: libibverbs.so.1.14.56.1 is of 56.1. */
+std::string release_of(const std::string &path)
 {
-	constexpr std::string_view prefix = "IBVERBS_PRIVATE_";
-	std::ifstream file(path, std::ios::binary);
-	const std::string bytes((std::istreambuf_iterator<char>(file)), {});
-	const size_t at = bytes.find(prefix);
+	constexpr std::string_view stem = "libibverbs.so.1.";
+	std::error_code ignored;
+	const std::string name = std::filesystem::canonical(path, ignored).filename().string();
+	const size_t dot = name.starts_with(stem) ? name.find('.', stem.size()) : std::string::npos;
 
-	if (at == std::string::npos)
-		return {};
-	return bytes.c_str() + at;
+	return dot == std::string::npos ? std::string() : ", rdma-core " + name.substr(dot + 1);
 }
 
 void check_libibverbs(Report &report)
@@ -86,15 +82,13 @@ void check_libibverbs(Report &report)
 		return;
 	}
 
-	const std::string path = path_of(library), has = interface_of(path);
+	const std::string path = path_of(library);
+	std::string why;
+	const Interface *interface = find_interface(library, why);
 
-	report.say(Verdict::good, "libibverbs", path);
-	if (has == private_interface)
-		report.say(Verdict::good, "its provider interface", has);
-	else
-		report.say(Verdict::bad, "its provider interface",
-			   (has.empty() ? "none found" : has) + ", but sirdma is built for " +
-				   private_interface + " (rdma-core 36 to 56)");
+	report.say(Verdict::good, "libibverbs", path + release_of(path));
+	report.say(interface ? Verdict::good : Verdict::bad, "its provider interface",
+		   interface ? describe(*interface) : why);
 }
 
 void check_library(Report &report, const char *name)

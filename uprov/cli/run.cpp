@@ -161,7 +161,8 @@ int prepare(Options &options)
 		put(name.c_str(), value);
 	if (sysfs) {
 		unsetenv("SYSFS_PATH");
-		put_first("RDMAV_DRIVERS", twin.substr(0, twin.rfind(provider_suffix)));
+		/* libibverbs appends -rdmav and its number; such names lie beside the library. */
+		put_first("RDMAV_DRIVERS", twin.substr(0, twin.rfind(".so")));
 	}
 	return 0;
 }

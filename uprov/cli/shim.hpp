@@ -7,9 +7,6 @@
 namespace sirdma::cli
 {
 
-/* What libibverbs appends to the name of a provider. */
-inline constexpr char provider_suffix[] = "-rdmav34.so";
-
 /* Its path, installed or in the build folder; empty when there is none. */
 std::string find_library(const char *name);
 

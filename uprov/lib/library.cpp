@@ -177,6 +177,10 @@ API sirdma_device *sirdma_device_create(sirdma_fabric *fabric, const sirdma_devi
 		errno = EINVAL;
 		return nullptr;
 	}
+	if (!sirdma::library_is_known()) {
+		errno = ENOSYS;
+		return nullptr;
+	}
 	if (f.find(addr)) {
 		errno = EADDRINUSE;
 		return nullptr;

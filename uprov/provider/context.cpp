@@ -18,8 +18,8 @@
 namespace sirdma
 {
 
-constinit const verbs_context_ops context_ops = [] {
-	verbs_context_ops ops{};
+constinit const Operations context_ops = [] {
+	Operations ops{};
 
 	ops.alloc_parent_domain = alloc_parent_domain;
 	ops.alloc_pd = alloc_pd;
@@ -75,8 +75,8 @@ int get_context(Context &ctx, sirdma_alloc_ucontext_resp &answer) noexcept
 
 	req.drv.userspace_ver = SIRDMA_ABI_VERSION;
 	req.drv.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_KICK;
-	if (const int err = ibv_cmd_get_context(&ctx.base, &req.cmd, sizeof(req), resp.kernel(),
-						sizeof(resp)))
+	if (const int err = sirdma_cmd_get_context(&ctx.verbs, &req.cmd, sizeof(req), resp.kernel(),
+						   sizeof(resp)))
 		return err;
 	answer = resp.drv;
 	/* Ring sizes are agreed on from raw attributes; older drivers want them precooked. */
@@ -98,17 +98,18 @@ int open_context(Context &ctx, int cmd_fd) noexcept
 	const char *env = getenv("SIRDMA_SINGLE_THREADED");
 	ctx.single_threaded = env && !strcmp(env, "1");
 
-	verbs_set_ops(&ctx.base, &context_ops);
+	if (const int err = set_operations(&ctx.verbs, context_ops))
+		return err;
 
 	PageBuffer page = PageBuffer::device(cmd_fd, static_cast<off_t>(resp.db_mmap_key),
 					     sizeof(sirdma_db_page));
 	if (!page)
 		return errno;
 
-	ibv_pd *pd = alloc_pd(&ctx.base.context);
+	ibv_pd *pd = alloc_pd(&ctx.verbs);
 	if (!pd)
 		return errno;
-	pd->context = &ctx.base.context;
+	pd->context = &ctx.verbs;
 	ctx.pd = &Pd::of(pd);
 	ctx.doorbell = reinterpret_cast<sirdma_db_page *>(page.release());
 	return 0;
@@ -116,22 +117,21 @@ int open_context(Context &ctx, int cmd_fd) noexcept
 
 } // namespace
 
-verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *) noexcept
+ibv_context *open_device(ibv_device *device, int cmd_fd) noexcept
 {
 	const uint32_t driver_id = reinterpret_cast<Device *>(device)->driver_id;
-	/* Owns cmd_fd from here on; a null offset says that verbs_context comes first. */
-	auto *ctx = static_cast<Context *>(
-		_verbs_init_and_alloc_context(device, cmd_fd, sizeof(Context), nullptr, driver_id));
+	auto *ctx = static_cast<Context *>(alloc_context_memory(
+		device, cmd_fd, sizeof(Context), offsetof(Context, verbs), driver_id));
 
 	if (!ctx)
 		return nullptr;
 	if (const int err = open_context(*ctx, cmd_fd)) {
-		verbs_uninit_context(&ctx->base);
+		uninit_context(&ctx->verbs);
 		free(ctx);
 		errno = err;
 		return nullptr;
 	}
-	return &ctx->base;
+	return &ctx->verbs;
 }
 
 void free_context(ibv_context *context) noexcept
@@ -140,7 +140,7 @@ void free_context(ibv_context *context) noexcept
 
 	dealloc_pd(&ctx.pd->base);
 	PageBuffer::adopt(ctx.doorbell, sizeof(sirdma_db_page));
-	verbs_uninit_context(&ctx.base);
+	uninit_context(&ctx.verbs);
 	free(&ctx);
 }
 

@@ -11,6 +11,7 @@
 #include <sirdma/regs.h>
 
 #include "ibverbs_private.hpp"
+#include "library.hpp"
 
 namespace sirdma
 {
@@ -35,9 +36,10 @@ struct Limits {
 	uint32_t min_cq_size;
 };
 
-/* The library allocates it zeroed and knows only the first member. */
+/* The library allocates it zeroed and knows only the first two members. */
 struct Context {
-	verbs_context base;
+	alignas(ibv_context) uint8_t room[context_room]; /* in here its verbs_context begins */
+	ibv_context verbs;
 	Limits limits;
 	bool kick; /* the device keeps need_kick words */
 	bool cq_shadow_apart; /* the CQ shadow area is a registration of its own */
@@ -49,13 +51,13 @@ struct Context {
 	static Context &of(ibv_context *context) noexcept
 	{
 		return *reinterpret_cast<Context *>(reinterpret_cast<uint8_t *>(context) -
-						    offsetof(verbs_context, context));
+						    offsetof(Context, verbs));
 	}
 };
 
 static_assert(std::is_trivially_default_constructible_v<Context> &&
 	      std::is_standard_layout_v<Context>);
 
-extern const verbs_context_ops context_ops;
+extern const Operations context_ops;
 
 } // namespace sirdma

@@ -60,10 +60,9 @@ int Cq::create_in_kernel(Context &context, const ibv_cq_init_attr_ex &attr) noex
 
 	req.drv.user_cq_buf = reinterpret_cast<uintptr_t>(ring_.data());
 	req.drv.user_shadow_area = reinterpret_cast<uintptr_t>(shadow_area_);
-	if (const int err = ibv_cmd_create_cq(&context.base.context,
-					      static_cast<int>(queue_.capacity()), attr.channel,
-					      static_cast<int>(attr.comp_vector), &cq, &req.cmd,
-					      sizeof(req), resp.kernel(), sizeof(resp)))
+	if (const int err = ibv_cmd_create_cq(&context.verbs, static_cast<int>(queue_.capacity()),
+					      attr.channel, static_cast<int>(attr.comp_vector), &cq,
+					      &req.cmd, sizeof(req), resp.kernel(), sizeof(resp)))
 		return err;
 	cq.cqe = static_cast<int>(attr.cqe);
 	queue_.attach(context.doorbell, resp.drv.cq_id);

@@ -81,6 +81,13 @@ void uninit_device(verbs_device *device) noexcept
 	free(device);
 }
 
+verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *) noexcept
+{
+	ibv_context *context = open_device(device, cmd_fd);
+
+	return context ? library_context(context) : nullptr;
+}
+
 constexpr verbs_device_ops device_ops = {
 	.name = "sirdma",
 	.match_min_abi_version = SIRDMA_ABI_VERSION,
@@ -96,7 +103,7 @@ constexpr verbs_device_ops device_ops = {
 
 __attribute__((constructor)) void register_provider() noexcept
 {
-	verbs_register_driver_34(&device_ops);
+	register_driver(device_ops);
 }
 
 } // namespace

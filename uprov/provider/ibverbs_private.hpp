@@ -1,16 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The provider side of libibverbs, private interface 34 as of rdma-core 36 to 56
- * (34 and 35 carry the number too, but order struct verbs_context_ops otherwise).
- *
- * No distribution installs a header for it, so the layouts are declared here,
- * as facts, for C++ and only as far as this provider needs them. Everything
- * below is pinned by the assertions at the end and compared with the real
- * header, member by member, by tests/provider/private_abi.sh.
- *
- * One binary serves every library of this interface. Where two releases differ
- * (struct verbs_qp grew with struct ibv_qp_ex) only the common part is
- * declared; see QpBase in qp.hpp.
+ * The provider side of libibverbs, as of rdma-core 36 to 65. No distribution
+ * installs a header for it, so the layouts are declared here, as facts, for C++ and
+ * only as far as this provider needs them: those that all these releases share.
+ * Where releases differ is said in interface.hpp. Everything below is pinned by the
+ * assertions at the end and compared with the real header, member by member, by
+ * tests/provider/private_abi.sh.
  */
 #pragma once
 
@@ -112,104 +107,64 @@ struct verbs_mr {
 /* verbs_qp.comp_mask */
 enum { VERBS_QP_XRCD = 1 << 0, VERBS_QP_EX = 1 << 1 };
 
-/* An operation this provider leaves to the library's default. */
 using verbs_unused_op = void (*)();
 
-/* In the library's (alphabetical) order. Null members keep the default. */
-struct verbs_context_ops {
-	verbs_unused_op advise_mr;
-	verbs_unused_op alloc_dm;
-	verbs_unused_op alloc_mw;
-	verbs_unused_op alloc_null_mr;
-	ibv_pd *(*alloc_parent_domain)(ibv_context *, ibv_parent_domain_init_attr *);
-	ibv_pd *(*alloc_pd)(ibv_context *);
-	ibv_td *(*alloc_td)(ibv_context *, ibv_td_init_attr *);
-	verbs_unused_op async_event;
-	verbs_unused_op attach_counters_point_flow;
-	verbs_unused_op attach_mcast;
-	verbs_unused_op bind_mw;
-	verbs_unused_op close_xrcd;
-	void (*cq_event)(ibv_cq *);
-	verbs_unused_op create_ah;
-	verbs_unused_op create_counters;
-	ibv_cq *(*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector);
-	ibv_cq_ex *(*create_cq_ex)(ibv_context *, ibv_cq_init_attr_ex *);
-	verbs_unused_op create_flow;
-	verbs_unused_op create_flow_action_esp;
-	ibv_qp *(*create_qp)(ibv_pd *, ibv_qp_init_attr *);
-	ibv_qp *(*create_qp_ex)(ibv_context *, ibv_qp_init_attr_ex *);
-	verbs_unused_op create_rwq_ind_table;
-	verbs_unused_op create_srq;
-	verbs_unused_op create_srq_ex;
-	verbs_unused_op create_wq;
-	verbs_unused_op dealloc_mw;
-	int (*dealloc_pd)(ibv_pd *);
-	int (*dealloc_td)(ibv_td *);
-	int (*dereg_mr)(verbs_mr *);
-	verbs_unused_op destroy_ah;
-	verbs_unused_op destroy_counters;
-	int (*destroy_cq)(ibv_cq *);
-	verbs_unused_op destroy_flow;
-	verbs_unused_op destroy_flow_action;
-	int (*destroy_qp)(ibv_qp *);
-	verbs_unused_op destroy_rwq_ind_table;
-	verbs_unused_op destroy_srq;
-	verbs_unused_op destroy_wq;
-	verbs_unused_op detach_mcast;
-	void (*free_context)(ibv_context *);
-	verbs_unused_op free_dm;
-	verbs_unused_op get_srq_num;
-	verbs_unused_op import_dm;
-	verbs_unused_op import_mr;
-	verbs_unused_op import_pd;
-	verbs_unused_op modify_cq;
-	verbs_unused_op modify_flow_action_esp;
-	int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask);
-	verbs_unused_op modify_qp_rate_limit;
-	verbs_unused_op modify_srq;
-	verbs_unused_op modify_wq;
-	verbs_unused_op open_qp;
-	verbs_unused_op open_xrcd;
-	int (*poll_cq)(ibv_cq *, int num_entries, ibv_wc *);
-	int (*post_recv)(ibv_qp *, ibv_recv_wr *, ibv_recv_wr **bad_wr);
-	int (*post_send)(ibv_qp *, ibv_send_wr *, ibv_send_wr **bad_wr);
-	verbs_unused_op post_srq_ops;
-	verbs_unused_op post_srq_recv;
-	int (*query_device_ex)(ibv_context *, const ibv_query_device_ex_input *,
-			       ibv_device_attr_ex *, size_t attr_size);
-	verbs_unused_op query_ece;
-	int (*query_port)(ibv_context *, uint8_t port_num, ibv_port_attr *);
-	int (*query_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *);
-	verbs_unused_op query_qp_data_in_order;
-	verbs_unused_op query_rt_values;
-	verbs_unused_op query_srq;
-	verbs_unused_op read_counters;
-	verbs_unused_op reg_dm_mr;
-	verbs_unused_op reg_dmabuf_mr;
-	ibv_mr *(*reg_mr)(ibv_pd *, void *addr, size_t length, uint64_t hca_va, int access);
-	int (*req_notify_cq)(ibv_cq *, int solicited_only);
-	int (*rereg_mr)(verbs_mr *, int flags, ibv_pd *, void *addr, size_t length, int access);
-	verbs_unused_op resize_cq;
-	verbs_unused_op set_ece;
-	verbs_unused_op unimport_dm;
-	verbs_unused_op unimport_mr;
-	verbs_unused_op unimport_pd;
+/* The library's table of operations; where each is depends on the release, see interface.hpp. */
+struct verbs_context_ops;
+
+} /* extern "C" */
+
+/* The operations sirdma has: name, result, arguments. Null ones keep the library's default. */
+#define SIRDMA_VERBS_OPERATIONS(OP) \
+	OP(alloc_parent_domain, ibv_pd *, ibv_context *, ibv_parent_domain_init_attr *) \
+	OP(alloc_pd, ibv_pd *, ibv_context *) \
+	OP(alloc_td, ibv_td *, ibv_context *, ibv_td_init_attr *) \
+	OP(async_event, void, ibv_context *, ibv_async_event *) \
+	OP(cq_event, void, ibv_cq *) \
+	OP(create_cq, ibv_cq *, ibv_context *, int cqe, ibv_comp_channel *, int comp_vector) \
+	OP(create_cq_ex, ibv_cq_ex *, ibv_context *, ibv_cq_init_attr_ex *) \
+	OP(create_qp, ibv_qp *, ibv_pd *, ibv_qp_init_attr *) \
+	OP(create_qp_ex, ibv_qp *, ibv_context *, ibv_qp_init_attr_ex *) \
+	OP(dealloc_pd, int, ibv_pd *) \
+	OP(dealloc_td, int, ibv_td *) \
+	OP(dereg_mr, int, verbs_mr *) \
+	OP(destroy_cq, int, ibv_cq *) \
+	OP(destroy_qp, int, ibv_qp *) \
+	OP(free_context, void, ibv_context *) \
+	OP(modify_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask) \
+	OP(poll_cq, int, ibv_cq *, int num_entries, ibv_wc *) \
+	OP(post_recv, int, ibv_qp *, ibv_recv_wr *, ibv_recv_wr **bad_wr) \
+	OP(post_send, int, ibv_qp *, ibv_send_wr *, ibv_send_wr **bad_wr) \
+	OP(query_device_ex, int, ibv_context *, const ibv_query_device_ex_input *, \
+	   ibv_device_attr_ex *, size_t attr_size) \
+	OP(query_port, int, ibv_context *, uint8_t port_num, ibv_port_attr *) \
+	OP(query_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *) \
+	OP(reg_mr, ibv_mr *, ibv_pd *, void *addr, size_t length, uint64_t hca_va, int access) \
+	OP(req_notify_cq, int, ibv_cq *, int solicited_only) \
+	OP(rereg_mr, int, verbs_mr *, int flags, ibv_pd *, void *addr, size_t length, int access)
+
+struct Operations {
+#define MEMBER(name, result, ...) result (*name)(__VA_ARGS__) = nullptr;
+	SIRDMA_VERBS_OPERATIONS(MEMBER)
+#undef MEMBER
 };
 
-/* The symbol carries the interface number: a library of another one refuses to load us. */
-void verbs_register_driver_34(const verbs_device_ops *ops);
+extern "C" {
 
 void *_verbs_init_and_alloc_context(ibv_device *device, int cmd_fd, size_t alloc_size,
 				    verbs_context *context_offset, uint32_t driver_id);
 void verbs_set_ops(verbs_context *context, const verbs_context_ops *ops);
 void verbs_uninit_context(verbs_context *context);
 
+/* Of the public version IBVERBS_1.1. */
 int ibv_dontfork_range(void *base, size_t size);
 int ibv_dofork_range(void *base, size_t size);
 
-/* All return 0 or an errno. */
+/* All return 0 or an errno. The first has one argument more since 57, so we call it by a name of ours. */
 int ibv_cmd_get_context(verbs_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
 			ib_uverbs_get_context_resp *, size_t resp_size);
+int sirdma_cmd_get_context(ibv_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
+			   ib_uverbs_get_context_resp *, size_t resp_size);
 int ibv_cmd_query_device_any(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
 			     size_t attr_size, ib_uverbs_ex_query_device_resp *, size_t *resp_size);
 int ibv_cmd_query_port(ibv_context *, uint8_t port_num, ibv_port_attr *,
@@ -242,11 +197,11 @@ namespace sirdma::private_abi
 {
 
 /*
- * Where ibv_qp_to_qp_ex() looks for VERBS_QP_EX: behind struct ibv_qp_ex, which
- * grew by wr_atomic_write in rdma-core 44 and by wr_flush in 47.
+ * struct verbs_qp is struct ibv_qp_ex, which grows (344 bytes to rdma-core 43, 360
+ * since 47), then its comp_mask and a pointer.
  */
-inline constexpr size_t qp_comp_mask_offsets[] = {344, 352, 360};
-inline constexpr size_t qp_size_max = 376;
+inline constexpr size_t qp_ex_size_min = 344;
+inline constexpr size_t qp_size_max = 512;
 
 static_assert(sizeof(void *) != 8 ||
 	      (offsetof(verbs_match_ent, kind) == 20 && sizeof(verbs_match_ent) == 24));
@@ -260,8 +215,6 @@ static_assert(sizeof(void *) != 8 ||
 	      (offsetof(verbs_device, sysfs) == 696 &&
 	       offsetof(verbs_device, core_support) == 704 && sizeof(verbs_device) == 712));
 static_assert(sizeof(void *) != 8 || (offsetof(verbs_mr, mr_type) == 48 && sizeof(verbs_mr) == 56));
-static_assert(sizeof(verbs_context_ops) == 76 * sizeof(void *));
-static_assert(sizeof(void *) != 8 || sizeof(verbs_context) == 648);
 static_assert(sizeof(verbs_cmd<ib_uverbs_get_context>) == 16 &&
 	      sizeof(verbs_cmd<ib_uverbs_alloc_pd>) == 16);
 static_assert(sizeof(verbs_cmd<ib_uverbs_query_port>) == 24 &&

@@ -104,7 +104,7 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	qp.qp_num = resp.drv.qp_id;
 	queues_.attach(context.doorbell, resp.drv.qp_id);
 	if (context.kick)
-		queues_.doorbell.kick().prepare(context.base.context.cmd_fd, qp.handle);
+		queues_.doorbell.kick().prepare(context.verbs.cmd_fd, qp.handle);
 
 	cap_ = wanted;
 	cap_.max_send_wr = geometry_.send_wrs();

@@ -11,7 +11,8 @@ namespace sirdma
 {
 
 /* context.cpp */
-verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *private_data) noexcept;
+ibv_context *open_device(ibv_device *device,
+			 int cmd_fd) noexcept; /* which owns cmd_fd from here on */
 void free_context(ibv_context *context) noexcept;
 int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
 		    ibv_device_attr_ex *attr, size_t attr_size) noexcept;

@@ -146,6 +146,33 @@ void wr_abort(ibv_qp_ex *ex) noexcept
 	Qp::of(ex).queues().send.abort();
 }
 
+/*
+ * Where the library keeps comp_mask of struct verbs_qp: behind struct ibv_qp_ex, as
+ * large as that is in its release. ibv_qp_to_qp_ex() looks at that mask and nothing
+ * else, so it says which place it is. 0: none.
+ */
+size_t find_comp_mask() noexcept
+{
+	const uint32_t mask = VERBS_QP_EX;
+
+	for (size_t offset = private_abi::qp_ex_size_min; offset < private_abi::qp_size_max;
+	     offset += alignof(ibv_qp_ex)) {
+		QpBase probe = {.reserved = {}};
+
+		memcpy(probe.reserved + offset, &mask, sizeof(mask));
+		if (ibv_qp_to_qp_ex(&probe.qp))
+			return offset;
+	}
+	return 0;
+}
+
+size_t comp_mask_offset() noexcept
+{
+	static const size_t offset = find_comp_mask();
+
+	return offset;
+}
+
 } // namespace
 
 void Qp::enable_wr_api(uint64_t send_ops) noexcept
@@ -168,15 +195,9 @@ void Qp::enable_wr_api(uint64_t send_ops) noexcept
 	if (send_ops & IBV_QP_EX_WITH_RDMA_READ)
 		ex.wr_rdma_read = wr_rdma_read;
 
-	/*
-	 * ibv_qp_to_qp_ex() asks the library's comp_mask. Its places overlap, in other
-	 * releases, with what nobody reads on this QP: the operations it was not asked
-	 * for and the XRC domain.
-	 */
 	const uint32_t mask = VERBS_QP_EX;
 
-	for (const size_t offset : private_abi::qp_comp_mask_offsets)
-		memcpy(reserved + offset, &mask, sizeof(mask));
+	memcpy(reserved + comp_mask_offset(), &mask, sizeof(mask));
 }
 
 ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept
@@ -187,7 +208,7 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept
 
 	if ((attr->comp_mask & ~known) ||
 	    ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags) ||
-	    (wr_api && (attr->send_ops_flags & ~supported_send_ops))) {
+	    (wr_api && ((attr->send_ops_flags & ~supported_send_ops) || !comp_mask_offset()))) {
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}

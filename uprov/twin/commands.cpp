@@ -22,6 +22,9 @@ namespace
 {
 
 constexpr uint32_t min_cq_elements = 4;
+/* Older libraries end the structure here; newer ones have zeroed what follows. */
+constexpr size_t port_attr_common =
+	offsetof(ibv_port_attr, port_cap_flags2) + sizeof(ibv_port_attr::port_cap_flags2);
 
 Driver &driver_of(ibv_context *context) noexcept
 {
@@ -53,12 +56,12 @@ template <typename Object, typename Ready> void wait_for_acks(Object &object, Re
 
 extern "C" {
 
-int ibv_cmd_get_context(verbs_context *context, verbs_cmd<ib_uverbs_get_context> *, size_t,
-			ib_uverbs_get_context_resp *resp, size_t)
+int sirdma_cmd_get_context(ibv_context *context, verbs_cmd<ib_uverbs_get_context> *, size_t,
+			   ib_uverbs_get_context_resp *resp, size_t)
 {
 	auto &answer = reinterpret_cast<GetContextResponse *>(resp)->drv;
 
-	Context::of(&context->context).device = twin::Device::of(&context->context).instance();
+	Context::of(context).device = twin::Device::of(context).instance();
 	answer.kernel_ver = SIRDMA_ABI_VERSION;
 	answer.feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE;
 	answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
@@ -67,13 +70,13 @@ int ibv_cmd_get_context(verbs_context *context, verbs_cmd<ib_uverbs_get_context>
 	answer.max_hw_rq_quanta = SIRDMA_MAX_WQ_QUANTA;
 	answer.max_hw_wq_quanta = SIRDMA_MAX_WQ_QUANTA;
 	answer.min_hw_cq_size = min_cq_elements;
-	answer.max_hw_cq_size = driver_of(&context->context).max_cq_elements();
+	answer.max_hw_cq_size = driver_of(context).max_cq_elements();
 	answer.max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
 	answer.hw_rev = SIRDMA_HW_REV_GEN2;
 	answer.min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;
 	/* No KICK: the file is not a device; see Kick::prepare_local(). */
 	answer.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_MIN_HW_WQ_SIZE;
-	context->context.num_comp_vectors = 1;
+	context->num_comp_vectors = 1;
 	return 0;
 }
 
@@ -101,7 +104,10 @@ int ibv_cmd_query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *at
 		return EINVAL;
 	if (is_parents(context))
 		return ENODEV;
-	driver_of(context).query_port(*attr);
+	ibv_port_attr full;
+
+	driver_of(context).query_port(full);
+	memcpy(static_cast<void *>(attr), &full, port_attr_common);
 	return 0;
 }
 

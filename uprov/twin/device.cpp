@@ -139,9 +139,10 @@ void twin_free_context(ibv_context *context) noexcept
 }
 
 /* What differs from a device behind the kernel. */
-constinit const verbs_context_ops twin_context_ops = [] {
-	verbs_context_ops ops{};
+constinit const Operations twin_context_ops = [] {
+	Operations ops{};
 
+	ops.async_event = twin_async_event;
 	ops.cq_event = twin_cq_event;
 	ops.create_cq_ex = twin_create_cq_ex;
 	ops.create_qp = twin_create_qp;
@@ -180,7 +181,7 @@ void refuse_commands(ibv_context &context, int device_fd) noexcept
 	close(fd);
 }
 
-verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *private_data) noexcept
+verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *) noexcept
 {
 	const int err = reinterpret_cast<Device *>(device)->start();
 	const int fd = err ? -1 : doorbell_file();
@@ -194,7 +195,7 @@ verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *priva
 		return nullptr;
 	}
 
-	verbs_context *context = alloc_context(device, fd, private_data);
+	ibv_context *context = open_device(device, fd);
 
 	if (!context) {
 		const int reason = errno;
@@ -204,19 +205,18 @@ verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *priva
 		errno = reason;
 		return nullptr;
 	}
-	refuse_commands(context->context, device_fd);
-	if (const int reason = Instance::of(&context->context).driver->open(&context->context)) {
-		free_context(&context->context);
+	refuse_commands(*context, device_fd);
+
+	int reason = set_operations(context, twin_context_ops);
+
+	if (!reason)
+		reason = Instance::of(context).driver->open(context);
+	if (reason) {
+		free_context(context);
 		errno = reason;
 		return nullptr;
 	}
-
-	verbs_context_ops ops = twin_context_ops;
-
-	/* The provider has no use for this one and its table no type. */
-	ops.async_event = reinterpret_cast<verbs_unused_op>(twin_async_event);
-	verbs_set_ops(context, &ops);
-	return context;
+	return library_context(context);
 }
 
 /* A device in the library's tree of sysfs, as the launcher wrote it. */
@@ -267,7 +267,7 @@ constexpr verbs_device_ops twin_device_ops = {
 /* For the library to find where the launcher shows it devices in sysfs. */
 __attribute__((constructor)) void register_provider() noexcept
 {
-	verbs_register_driver_34(&twin_device_ops);
+	register_driver(twin_device_ops);
 }
 
 /* Optional access flags are hints that this device may ignore. */

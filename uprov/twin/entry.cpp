@@ -21,6 +21,10 @@ ibv_device **get_device_list(int *num_devices)
 {
 	if (num_devices)
 		*num_devices = 0;
+	if (!library_is_known()) {
+		errno = ENOSYS;
+		return nullptr;
+	}
 
 	const std::span<Device *const> devices = process_devices();
 

@@ -31,7 +31,7 @@ inline constexpr unsigned gid_table_len = 16;
 inline constexpr char hca_type[] = "sirdma twin";
 /* The libraries that come into the program, in one folder. */
 inline constexpr char shim_library[] = "libsirdma-preload.so";
-inline constexpr char twin_library[] = "libsirdma-twin-rdmav34.so";
+inline constexpr char twin_library[] = "libsirdma-twin.so";
 /* Values of env_view. */
 inline constexpr char view_sysfs[] = "sysfs"; /* the library finds devices itself */
 inline constexpr char view_preload[] = "preload"; /* the shim takes the library's place */

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "interface.hpp"
+
+#include <algorithm>
+#include <dlfcn.h>
+#include <iterator>
+
+namespace sirdma
+{
+
+namespace
+{
+
+/* How far the number of an interface we do not know is looked for, to name it. */
+constexpr unsigned number_max = 999;
+
+const Interface &oldest = *std::begin(interfaces);
+const Interface &newest = *std::prev(std::end(interfaces));
+
+std::string symbol_version(unsigned number)
+{
+	return "IBVERBS_PRIVATE_" + std::to_string(number);
+}
+
+bool is_of(void *library, const Interface &interface)
+{
+	const std::string version = symbol_version(interface.number);
+
+	return dlvsym(library, "verbs_set_ops", version.c_str()) &&
+	       (!interface.mark || dlsym(library, interface.mark));
+}
+
+/* The function providers call first carries the number in its name. 0: there is none. */
+unsigned number_of(void *library)
+{
+	for (unsigned number = 1; number <= number_max; ++number) {
+		const std::string name = "verbs_register_driver_" + std::to_string(number);
+
+		if (dlsym(library, name.c_str()))
+			return number;
+	}
+	return 0;
+}
+
+} // namespace
+
+std::string describe(const Interface &interface)
+{
+	std::string releases = std::to_string(interface.first_release);
+
+	if (interface.last_release != interface.first_release)
+		releases += " to " + std::to_string(interface.last_release);
+	return symbol_version(interface.number) + " (rdma-core " + releases + ")";
+}
+
+const Interface *find_interface(void *library, std::string &why)
+{
+	const auto found =
+		std::find_if(std::rbegin(interfaces), std::rend(interfaces),
+			     [=](const Interface &known) { return is_of(library, known); });
+
+	if (found != std::rend(interfaces))
+		return &*found;
+
+	const unsigned number = number_of(library);
+
+	why = number ? symbol_version(number) : "no provider interface";
+	why += number > newest.number ? ", newer than sirdma knows" :
+					", which sirdma does not know";
+	why += ": it knows rdma-core " + std::to_string(oldest.first_release) + " to " +
+	       std::to_string(newest.last_release);
+	return nullptr;
+}
+
+} // namespace sirdma

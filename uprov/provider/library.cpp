@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "library.hpp"
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+#include <iterator>
+
+namespace sirdma
+{
+
+namespace
+{
+
+static_assert(sizeof(void *) == 8, "sizes of the private structures are those of 64 bit");
+static_assert(offsetof(verbs_context, context) + sizeof(ibv_context) == sizeof(verbs_context));
+
+using Slots = std::array<verbs_unused_op, std::size(operations)>;
+
+/* Null and @why names what is missing. */
+verbs_unused_op find(void *handle, const Interface &interface, const char *name, std::string &why)
+{
+	const std::string version = "IBVERBS_PRIVATE_" + std::to_string(interface.number);
+	void *found = dlvsym(handle, name, version.c_str());
+
+	if (!found)
+		why = version + " has no " + name;
+	return reinterpret_cast<verbs_unused_op>(found);
+}
+
+Library load(std::string &why)
+{
+	/* It is loaded: we are linked with it, and it loads us as a provider. */
+	void *handle = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
+	Library found;
+
+	if (!handle) {
+		why = "libibverbs.so.1 is not loaded";
+		return {};
+	}
+
+	const Interface *interface = find_interface(handle, why);
+
+	if (!interface)
+		return {};
+
+	const std::string registration =
+		"verbs_register_driver_" + std::to_string(interface->number);
+
+	found.register_driver = reinterpret_cast<decltype(found.register_driver)>(
+		find(handle, *interface, registration.c_str(), why));
+#define ENTRY(name) \
+	found.name = reinterpret_cast<decltype(found.name)>(find(handle, *interface, #name, why));
+	SIRDMA_LIBRARY_ENTRIES(ENTRY)
+#undef ENTRY
+	if (!why.empty())
+		return {};
+	found.interface = interface;
+	return found;
+}
+
+void complain(const char *what) noexcept
+{
+	fprintf(stderr, "sirdma: no devices with this libibverbs: %s\n", what);
+}
+
+Slots slots_of(const Operations &ops, const Interface &interface) noexcept
+{
+	Slots slots{};
+
+#define PUT(name, ...) \
+	static_assert(operation_slot(interfaces[0], #name) >= 0); \
+	slots[static_cast<size_t>(operation_slot(interface, #name))] = \
+		reinterpret_cast<verbs_unused_op>(ops.name);
+	SIRDMA_VERBS_OPERATIONS(PUT)
+#undef PUT
+	return slots;
+}
+
+/*
+ * The library keeps copies of older operations in the public struct ibv_context:
+ * they must be where they belong, or its table is not the one we filled.
+ */
+bool are_taken(const ibv_context_ops &has, const Operations &gave) noexcept
+{
+	const auto same = [](auto *copy, auto *own) {
+		return !own || reinterpret_cast<verbs_unused_op>(copy) ==
+				       reinterpret_cast<verbs_unused_op>(own);
+	};
+
+	return same(has._compat_alloc_pd, gave.alloc_pd) &&
+	       same(has._compat_async_event, gave.async_event) &&
+	       same(has._compat_cq_event, gave.cq_event) &&
+	       same(has._compat_create_cq, gave.create_cq) &&
+	       same(has._compat_create_qp, gave.create_qp) &&
+	       same(has._compat_dealloc_pd, gave.dealloc_pd) &&
+	       same(has._compat_dereg_mr, gave.dereg_mr) &&
+	       same(has._compat_destroy_cq, gave.destroy_cq) &&
+	       same(has._compat_destroy_qp, gave.destroy_qp) &&
+	       same(has._compat_modify_qp, gave.modify_qp) && same(has.poll_cq, gave.poll_cq) &&
+	       same(has.post_recv, gave.post_recv) && same(has.post_send, gave.post_send) &&
+	       same(has._compat_query_qp, gave.query_qp) && same(has._compat_reg_mr, gave.reg_mr) &&
+	       same(has.req_notify_cq, gave.req_notify_cq) &&
+	       same(has._compat_rereg_mr, gave.rereg_mr);
+}
+
+/* What the library wrote directly before the ibv_context: how large it thinks a verbs_context is. */
+size_t size_seen(const ibv_context *context) noexcept
+{
+	constexpr size_t before = offsetof(verbs_context, context) - offsetof(verbs_context, sz);
+
+	return *reinterpret_cast<const size_t *>(reinterpret_cast<const uint8_t *>(context) -
+						 before);
+}
+
+} // namespace
+
+const Library &library() noexcept
+{
+	static const Library loaded = [] {
+		std::string why;
+		Library found = load(why);
+
+		if (!found.interface)
+			complain(why.c_str());
+		return found;
+	}();
+
+	return loaded;
+}
+
+void register_driver(const verbs_device_ops &ops) noexcept
+{
+	if (library().interface)
+		library().register_driver(&ops);
+}
+
+bool library_is_known() noexcept
+{
+	return library().interface;
+}
+
+verbs_context *library_context(ibv_context *context) noexcept
+{
+	return reinterpret_cast<verbs_context *>(reinterpret_cast<uint8_t *>(context + 1) -
+						 library().interface->context_size);
+}
+
+void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t offset,
+			   uint32_t driver_id) noexcept
+{
+	/* The library takes the offset as a pointer. */
+	auto *begin = reinterpret_cast<verbs_context *>(offset + sizeof(ibv_context) -
+							library().interface->context_size);
+	/* Should its verbs_context be larger than we know, it must not write past the end. */
+	auto *memory = static_cast<uint8_t *>(library()._verbs_init_and_alloc_context(
+		device, cmd_fd, size + context_room, begin, driver_id));
+
+	if (!memory)
+		return nullptr;
+
+	auto *context = reinterpret_cast<ibv_context *>(memory + offset);
+
+	if (size_seen(context) != library().interface->context_size) {
+		complain("its struct verbs_context has another size than its version says");
+		/* Where its members are is unknown: it is lost rather than freed wrongly. */
+		errno = EPROTO;
+		return nullptr;
+	}
+	return memory;
+}
+
+int set_operations(ibv_context *context, const Operations &ops) noexcept
+{
+	const Slots slots = slots_of(ops, *library().interface);
+
+	library().verbs_set_ops(library_context(context),
+				reinterpret_cast<const verbs_context_ops *>(slots.data()));
+	if (are_taken(context->ops, ops))
+		return 0;
+	complain("its table of operations is not the one its version says");
+	return EPROTO;
+}
+
+void uninit_context(ibv_context *context) noexcept
+{
+	library().verbs_uninit_context(library_context(context));
+}
+
+} // namespace sirdma
