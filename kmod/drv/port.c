@@ -60,7 +60,7 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 {
 	struct sirdma_dev *dev = to_sdev(ibdev);
 
-	if (udata->inlen || udata->outlen)
+	if (udata && (udata->inlen || udata->outlen))
 		return -EINVAL;
 
 	memset(attr, 0, sizeof(*attr));
