@@ -7,39 +7,11 @@
 // The oracles are the harness's EXPECTs, which end the process here.
 #pragma once
 
+#include "input.hpp"
 #include "transport.hpp"
 
 namespace sirdma::test
 {
-
-// Input as a stream; zeros behind its end.
-class Input {
-public:
-	Input(const u8 *data, size_t size) : data_(data), size_(size) {}
-
-	bool more() const { return at_ < size_; }
-	u8 byte() { return at_ < size_ ? data_[at_++] : 0; }
-	u16 half() { return static_cast<u16>(byte() | byte() << 8); }
-	u64 word()
-	{
-		u64 out = 0;
-
-		for (int i = 0; i < 8; i++)
-			out |= u64{byte()} << 8 * i;
-		return out;
-	}
-	std::span<const u8> bytes(size_t n)
-	{
-		n = std::min(n, size_ - std::min(at_, size_));
-		at_ += n;
-		return {data_ + at_ - n, n};
-	}
-
-private:
-	const u8 *data_;
-	size_t size_;
-	size_t at_ = 0;
-};
 
 class World {
 public:
@@ -155,20 +127,5 @@ private:
 
 	std::map<Node *, std::vector<u8>> before_;
 };
-
-// A failed EXPECT is the fuzzer's find.
-inline void fail_loudly()
-{
-	static const bool once = [] {
-		int argc = 1;
-		char name[] = "fuzz", *argv[] = {name, nullptr};
-
-		::testing::InitGoogleTest(&argc, argv);
-		::testing::GTEST_FLAG(break_on_failure) = true;
-		return true;
-	}();
-
-	(void)once;
-}
 
 } // namespace sirdma::test

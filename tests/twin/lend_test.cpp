@@ -363,7 +363,8 @@ TEST(Connection, CountsRecordsThatBreakTheRules)
 		uint32_t payload_len, npieces;
 		uint16_t npkts;
 		uint8_t hdr_len, pad;
-		size_t body; /* bytes of zeros behind the head of a super-packet */
+		size_t body; /* bytes, zero behind the head of a super-packet */
+		uint8_t opcode; /* SEND_FIRST is 0 */
 	};
 	const Record records[] = {
 		{unknown, 0, 0, 0, 0, 0, 0, 8},
@@ -372,7 +373,13 @@ TEST(Connection, CountsRecordsThatBreakTheRules)
 		{super, 0, 0, 0, 0, 12, 0, 72}, /* of no packets */
 		{super, 0, 0, 0, 65, 12, 0, 72}, /* of too many */
 		{super, 0, 0, 0, 1, 49, 0, 72}, /* headers longer than any */
+		{super, 0, 0, 0, 1, 48, 0,
+		 72}, /* longer than a SEND's, so that payload lies in them */
+		{super, 0, 0, 0, 1, 11, 0, 72}, /* and shorter */
 		{super, 0, 0, 0, 1, 12, 4, 72}, /* pad longer than any */
+		{super, 0, 3, 0, 1, 12, 1, 72 + 3}, /* than its flags say */
+		{super, 0, 0, 0, 1, 12, 0, 72, 31}, /* of no known opcode */
+		{super, 0, 0, 0, 1, 16, 0, 72, SIRDMA_RC_ACK}, /* without payload */
 		{super, 0, 1 << 17, 0, 1, 12, 0, 72}, /* payload longer than any */
 		{super, 0, 100, 0, 1, 12, 0, 72 + 50}, /* half of it missing */
 		{super, 1, 100, 129, 1, 12, 0, 72 + 129 * 16}, /* pieces beyond all bounds */
@@ -411,6 +418,7 @@ TEST(Connection, CountsRecordsThatBreakTheRules)
 		memcpy(&bytes[16], &r.npkts, 2);
 		bytes[18] = r.hdr_len;
 		bytes[19] = r.pad;
+		bytes[20] = r.opcode;
 		bytes.resize(r.body);
 		put(r.kind, bytes);
 		EXPECT_EQ(c.receive(own_address(1), judge, 8), 1u);

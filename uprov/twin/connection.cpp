@@ -83,12 +83,15 @@ size_t payload_of(const snic_burst &burst, u32 at, u32 n) noexcept
 	return bytes;
 }
 
-/* The next @len bytes of @it as pieces; how many. */
-u32 take_pieces(snic_seg_iter &it, u32 len, Piece *pieces) noexcept
+/* The next @len bytes of @it as pieces; how many. 0: they do not fit. */
+u32 take_pieces(snic_seg_iter &it, u32 len, std::span<Piece> pieces) noexcept
 {
 	u32 n = 0, run;
 
 	for (; len; len -= run) {
+		if (n == pieces.size()) [[unlikely]]
+			return 0;
+
 		const void *at = snic_seg_next(&it, len, &run);
 
 		pieces[n++] = {.addr = reinterpret_cast<uintptr_t>(at), .len = run};
@@ -112,6 +115,19 @@ bool read_pieces(const SuperHead &head, const uint8_t *data, snic_seg *segs) noe
 			   .len = static_cast<u32>(piece.len)};
 	}
 	return sum == head.payload_len;
+}
+
+/* The header's length and the pad are those its opcode and flags say, so that the payload begins with a segment. */
+bool headers_fit(const SuperHead &head) noexcept
+{
+	sirdma_bth bth;
+
+	memcpy(&bth, head.hdr, sizeof(bth));
+	return bth.opcode < std::size(snic_rc_ops) &&
+	       snic_rc_ops[bth.opcode].flags & SNIC_PKT_PAYLOAD &&
+	       head.hdr_len == snic_rc_ops[bth.opcode].hdr_len &&
+	       head.hdr_len <= sizeof(head.hdr) &&
+	       head.pad == (bth.flags & SIRDMA_BTH_PAD) >> SIRDMA_BTH_PAD_SHIFT;
 }
 
 } // namespace
@@ -372,6 +388,8 @@ bool Connection::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 			      {.iov_base = &word, .iov_len = sizeof(word)}};
 	ssize_t got = 0;
 
+	if (!n) [[unlikely]]
+		return false;
 	for (u32 i = 0; i < n; ++i)
 		from[i] = {.iov_base = reinterpret_cast<void *>(pieces[i].addr),
 			   .iov_len = pieces[i].len};
@@ -408,8 +426,8 @@ bool Connection::take_super(const RecordHead &record, const uint8_t *data,
 
 	const size_t body = record.len - sizeof(head);
 
-	if (head.hdr_len > sizeof(head.hdr) || !head.npkts || head.npkts > SNIC_BURST_PKTS ||
-	    head.payload_len > SNIC_BURST_BYTES || head.pad > 3)
+	if (!headers_fit(head) || !head.npkts || head.npkts > SNIC_BURST_PKTS ||
+	    head.payload_len > SNIC_BURST_BYTES)
 		return false;
 	segs[0] = {.ptr = head.hdr, .len = head.hdr_len};
 	if (head.lease) {
