@@ -4,7 +4,8 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/epoll.h>
-#include <sys/uio.h>
+
+#include "hello.hpp"
 
 namespace sirdma::twin
 {
@@ -12,70 +13,8 @@ namespace sirdma::twin
 namespace
 {
 
-/* Goes with the rings: who connects. */
-struct Hello {
-	uint32_t magic;
-	uint32_t slot;
-	uint32_t scope;
-	sirdma_ip addr;
-	uint32_t ring_bytes;
-};
-
-/* Changes with the layout of anything shared. */
-constexpr uint32_t hello_magic = 0x53520003;
 /* Who could not be reached is not tried again before. */
 constexpr u64 retry_ns = 200000000;
-
-bool send_hello(int sock, const Hello &hello, int fd) noexcept
-{
-	alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))] = {};
-	iovec piece = {.iov_base = const_cast<Hello *>(&hello), .iov_len = sizeof(hello)};
-	msghdr m{};
-
-	m.msg_iov = &piece;
-	m.msg_iovlen = 1;
-	m.msg_control = control;
-	m.msg_controllen = sizeof(control);
-
-	cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(fd));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	return sendmsg(sock, &m, MSG_NOSIGNAL) == ssize_t(sizeof(hello));
-}
-
-/* False with errno: EAGAIN when nothing came yet. */
-bool receive_hello(int sock, Hello &hello, Fd &rings) noexcept
-{
-	alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
-	iovec piece = {.iov_base = &hello, .iov_len = sizeof(hello)};
-	msghdr m{};
-
-	m.msg_iov = &piece;
-	m.msg_iovlen = 1;
-	m.msg_control = control;
-	m.msg_controllen = sizeof(control);
-
-	const ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
-
-	if (n < 0)
-		return false;
-	for (cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-		int fd;
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
-		    c->cmsg_len != CMSG_LEN(sizeof(fd)))
-			continue;
-		memcpy(&fd, CMSG_DATA(c), sizeof(fd));
-		rings = Fd(fd);
-	}
-	errno = EPROTO;
-	return n == ssize_t(sizeof(hello)) && !(m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && rings &&
-	       hello.magic == hello_magic && hello.ring_bytes == ring_bytes &&
-	       hello.slot < num_slots;
-}
 
 } // namespace
 
@@ -147,11 +86,9 @@ Connection *Neighbours::connect(Neighbour &to) noexcept
 	RingPair rings = RingPair::create(file);
 	const Fd file_owner(file);
 	const Hello hello = {
-		.magic = hello_magic,
 		.slot = slot_,
 		.scope = addr_.scope(),
 		.addr = addr_.ip(),
-		.ring_bytes = ring_bytes,
 	};
 
 	if (!rings || !send_hello(sock.get(), hello, file))
@@ -352,11 +289,16 @@ bool Neighbours::greet(Connection &c) noexcept
 	if (!receive_hello(c.fd(), hello, file))
 		return errno == EAGAIN;
 
+	const IpAddress addr(hello.addr, hello.scope);
+
+	if (!rendezvous_is(c.fd(), addr, hello.slot))
+		return false;
+
 	const auto at = std::find_if(strangers_.begin(), strangers_.end(),
 				     [&](const auto &s) { return s.get() == &c; });
 
 	c.attach(RingPair::map(file.get()), 1);
-	c.node = find(IpAddress(hello.addr, hello.scope), hello.slot);
+	c.node = find(addr, hello.slot);
 	if (!c.attached() || !c.node || at == strangers_.end())
 		return false;
 	c.set_up(lease_, supers_);

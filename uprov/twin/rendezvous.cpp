@@ -2,8 +2,11 @@
 #include "rendezvous.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <fcntl.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -13,7 +16,11 @@ namespace sirdma::twin
 namespace
 {
 
-constexpr int backlog = 128;
+/* Many processes of one address may start together. */
+constexpr int backlog = 1024;
+/* Unless /proc says another. */
+constexpr uid_t usual_overflow_uid = 65534;
+constexpr unsigned long all_uids = 0xffffffff;
 
 /* A null byte, then text; the user in it keeps users apart by accident, credentials by intent. */
 socklen_t make_name(const IpAddress &addr, uint32_t slot, sockaddr_un &sa) noexcept
@@ -38,12 +45,57 @@ Fd open_socket() noexcept
 	return Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
+/* Of the process at the other end, when it connected or listened. */
+bool peer_of(int fd, ucred &peer) noexcept
+{
+	socklen_t len = sizeof(peer);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+}
+
+uid_t overflow_uid() noexcept
+{
+	const Fd fd(open("/proc/sys/kernel/overflowuid", O_RDONLY | O_CLOEXEC));
+	char text[16] = {};
+
+	return fd && read(fd.get(), text, sizeof(text) - 1) > 0 ?
+		       static_cast<uid_t>(strtoul(text, nullptr, 10)) :
+		       usual_overflow_uid;
+}
+
+/* In such a user namespace the overflow uid stands for itself alone. */
+bool maps_every_uid() noexcept
+{
+	const Fd fd(open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC));
+	char text[256] = {};
+	unsigned long inside, outside, count;
+
+	return fd && read(fd.get(), text, sizeof(text) - 1) > 0 &&
+	       sscanf(text, "%lu %lu %lu", &inside, &outside, &count) == 3 && count == all_uids;
+}
+
+/*
+ * In a user namespace a user it does not map looks like the overflow uid, `nobody`: two
+ * that look so may differ. The kernel tells them apart when one signals the other.
+ */
 bool is_of_this_user(int fd) noexcept
 {
 	ucred peer;
-	socklen_t len = sizeof(peer);
 
-	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) && peer.uid == geteuid();
+	if (!peer_of(fd, peer) || peer.uid != geteuid())
+		return false;
+	return peer.uid != overflow_uid() || maps_every_uid() ||
+	       (peer.pid > 0 && !kill(peer.pid, 0));
+}
+
+/* A name is text: any process may bind that of another host's address. */
+bool is_of_this_host(const IpAddress &addr) noexcept
+{
+	sockaddr_storage sa;
+	const socklen_t len = addr.to_socket(0, sa);
+	const Fd fd(socket(addr.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+
+	return fd && !addr.any() && !bind(fd.get(), reinterpret_cast<const sockaddr *>(&sa), len);
 }
 
 } // namespace
@@ -72,7 +124,23 @@ Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept
 		errno = EACCES;
 		return Fd();
 	}
+	if (!is_of_this_host(addr)) {
+		errno = EADDRNOTAVAIL;
+		return Fd();
+	}
 	return fd;
+}
+
+bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept
+{
+	const Fd holder = rendezvous_connect(addr, slot);
+	ucred claims, has;
+
+	if (!holder || !peer_of(sock, claims) || !peer_of(holder.get(), has))
+		return false;
+	/* Processes of other PID namespaces are all 0. */
+	errno = EACCES;
+	return claims.pid == has.pid;
 }
 
 Fd rendezvous_accept(int listener) noexcept

@@ -29,8 +29,14 @@ inline uint32_t slot_of(uint32_t qpn) noexcept
 /* A listening socket, or none with errno: EADDRINUSE when a live process has the name. */
 Fd rendezvous_listen(const IpAddress &addr, uint32_t slot) noexcept;
 
-/* Connected to the process that has the name, if it is of this user; none with errno. */
+/*
+ * Connected to the process that has the name, if it is of this user; none with errno:
+ * EADDRNOTAVAIL when the address is not this host's, whoever has the name.
+ */
 Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept;
+
+/* The process at the other end of @sock has this name; false with errno. */
+bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept;
 
 /* The next process that connected and is of this user; none when nobody waits. */
 Fd rendezvous_accept(int listener) noexcept;

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Who is met at a rendezvous: the process that has the name, of an address of this host, and of this user. */
+#include <fcntl.h>
+#include <functional>
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <gtest/gtest.h>
+
+#include "hello.hpp"
+#include "neighbours.hpp"
+#include "own_address.hpp"
+
+extern "C" {
+#include "model/packet.h"
+}
+
+namespace sirdma::twin::test
+{
+
+namespace
+{
+
+struct Nothing final : PacketSink {
+	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override {}
+	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override {}
+	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override {}
+	void malformed() noexcept override {}
+	void end_turn() noexcept override {}
+};
+
+/* Of TEST-NET-1, RFC 5737. */
+IpAddress another_hosts()
+{
+	return IpAddress(in_addr{htonl(0xc0000201)});
+}
+
+/* A process that has a name, or does something else first, until the test is done with it. */
+class Other {
+public:
+	explicit Other(const std::function<void(int ready)> &work)
+	{
+		int ends[2];
+		char c;
+
+		EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+		pid_ = fork();
+		if (!pid_) {
+			close(ends[0]);
+			work(ends[1]);
+			_exit(0);
+		}
+		close(ends[1]);
+		fd_ = ends[0];
+		EXPECT_EQ(read(fd_, &c, 1), 1);
+	}
+	~Other()
+	{
+		close(fd_);
+		waitpid(pid_, nullptr, 0);
+	}
+	/* The next byte it writes. */
+	char says() const
+	{
+		char c = 0;
+
+		EXPECT_EQ(read(fd_, &c, 1), 1);
+		return c;
+	}
+
+private:
+	pid_t pid_;
+	int fd_;
+};
+
+void say(int fd, char c)
+{
+	if (write(fd, &c, 1) != 1)
+		_exit(1);
+}
+
+void wait_for_end(int fd)
+{
+	char c;
+
+	(void)!read(fd, &c, 1);
+}
+
+bool hung_up(const Fd &sock)
+{
+	char c;
+
+	return recv(sock.get(), &c, 1, MSG_DONTWAIT) == 0 || errno != EAGAIN;
+}
+
+class Claims : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		n = Neighbours::create(own_address(0));
+		ASSERT_TRUE(n);
+	}
+	/* Is a process served that says it is @addr and @slot? */
+	bool served(const IpAddress &addr, uint32_t slot)
+	{
+		int file = -1;
+		const Fd sock = rendezvous_connect(own_address(0), n->slot());
+		const RingPair rings = RingPair::create(file);
+		const Fd owner(file);
+		Nothing sink;
+
+		EXPECT_TRUE(sock && rings);
+		EXPECT_TRUE(send_hello(sock.get(),
+				       {.slot = slot, .scope = addr.scope(), .addr = addr.ip()},
+				       file));
+		for (int i = 0; i < 3; ++i)
+			n->serve(sink);
+		return !hung_up(sock);
+	}
+
+	std::unique_ptr<Neighbours> n;
+};
+
+} // namespace
+
+TEST_F(Claims, ANameIsServed)
+{
+	const Fd name = rendezvous_listen(own_address(1), 3);
+
+	ASSERT_TRUE(name);
+	EXPECT_TRUE(served(own_address(1), 3));
+}
+
+TEST_F(Claims, ANameNobodyHasIsNot)
+{
+	EXPECT_FALSE(served(own_address(1), 3));
+}
+
+TEST_F(Claims, ANameOfAnotherProcessIsNot)
+{
+	const IpAddress addr = own_address(1);
+	const Other other([&](int ready) {
+		const Fd name = rendezvous_listen(addr, 3);
+
+		say(ready, name ? 1 : 0);
+		wait_for_end(ready);
+	});
+
+	EXPECT_FALSE(served(addr, 3));
+}
+
+/* Whoever has the name: packets for another host are not for a process of this one. */
+TEST_F(Claims, AnotherHostsAddressIsNot)
+{
+	const Fd name = rendezvous_listen(another_hosts(), 3);
+	snic_flow flow{};
+	const auto burst = std::make_unique<snic_burst>();
+	u32 sent = 0;
+
+	ASSERT_TRUE(name);
+	EXPECT_FALSE(served(another_hosts(), 3));
+	flow.dst_ip = another_hosts().ip();
+	flow.is_v4 = true;
+	burst->flow = &flow;
+	burst->npkts = 1;
+	snic_pkt_bth(&burst->pkts[0], SIRDMA_RC_SEND_ONLY, 0xffff, 3 * qpns_per_slot + 5, 0, 0);
+	EXPECT_FALSE(n->transmit(*burst, sent));
+}
+
+namespace
+{
+
+constexpr uid_t overflow = 65534, some_user = 54321;
+
+void put(const char *file, const std::string &text)
+{
+	const Fd fd(open(file, O_WRONLY | O_CLOEXEC));
+
+	if (write(fd.get(), text.data(), text.size()) != ssize_t(text.size()))
+		_exit(77);
+}
+
+/* A process of @uid, in a user namespace of its own where @map says so. */
+void become(uid_t uid, const char *map)
+{
+	if (setresuid(uid, uid, uid))
+		_exit(77);
+	prctl(PR_SET_DUMPABLE, 1);
+	if (!map)
+		return;
+	if (unshare(CLONE_NEWUSER))
+		_exit(77);
+	if (*map)
+		put("/proc/self/uid_map", map);
+}
+
+struct User {
+	const char *what;
+	uid_t uid;
+	const char *map; /* null: no user namespace of its own; "": one that maps nobody */
+	uid_t seen; /* its own effective user ID as it sees it */
+};
+
+/* As @listener sees it, is @connector a process of its user? */
+bool accepts(const User &listener, const User &connector)
+{
+	const IpAddress addr = own_address(0);
+	const Other a([&](int ready) {
+		become(listener.uid, listener.map);
+
+		const Fd name = rendezvous_listen(addr, 7);
+		pollfd p = {.fd = name.get(), .events = POLLIN, .revents = 0};
+
+		say(ready, 1);
+		if (!name || geteuid() != listener.seen || poll(&p, 1, 20000) != 1)
+			_exit(1);
+		say(ready, rendezvous_accept(name.get()) ? 'y' : 'n');
+		wait_for_end(ready);
+	});
+	const Other b([&](int ready) {
+		sockaddr_un sa{};
+		const uint8_t *ip = addr.ip().b;
+		std::string name = "sirdma/" + std::to_string(listener.seen) + "/";
+		const Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+
+		for (int i = 0; i < 16; ++i) {
+			char hex[3];
+
+			snprintf(hex, sizeof(hex), "%02x", ip[i]);
+			name += hex;
+		}
+		name += "/0/7";
+		sa.sun_family = AF_UNIX;
+		name.copy(sa.sun_path + 1, name.size());
+		become(connector.uid, connector.map);
+		if (connect(fd.get(), reinterpret_cast<sockaddr *>(&sa),
+			    static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+						   name.size())))
+			_exit(1);
+		say(ready, 1);
+		wait_for_end(ready);
+	});
+
+	return a.says() == 'y';
+}
+
+constexpr User root = {"root", 0, nullptr, 0};
+constexpr User nobody = {"nobody", overflow, nullptr, overflow};
+constexpr User contained_nobody = {"nobody in a user namespace", overflow, "65534 65534 1",
+				   overflow};
+constexpr User user = {"a user", some_user, nullptr, some_user};
+constexpr User contained_user = {"a user in a user namespace", some_user, "54321 54321 1",
+				 some_user};
+constexpr User unmapped_user = {"a user in a user namespace that maps nobody", some_user, "",
+				overflow};
+
+} // namespace
+
+/* Each pair of them, for user namespaces show others than they are. */
+TEST(Users, AreTheSameOrAreNotServed)
+{
+	if (getuid() != 0)
+		GTEST_SKIP() << "takes root";
+
+	int status = -1;
+	const pid_t can = fork();
+
+	if (!can) {
+		become(some_user, "54321 54321 1");
+		_exit(0);
+	}
+	waitpid(can, &status, 0);
+	if (status)
+		GTEST_SKIP() << "takes user namespaces";
+
+	const User all[] = {root, nobody, contained_nobody, user, contained_user, unmapped_user};
+
+	for (const User &listener : all)
+		for (const User &connector : all)
+			EXPECT_EQ(accepts(listener, connector), listener.uid == connector.uid)
+				<< listener.what << " listens, " << connector.what << " connects";
+}
+
+} // namespace sirdma::twin::test

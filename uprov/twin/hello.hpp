@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* The only message of a rendezvous: who connects, with the file of the rings both will use. */
+#pragma once
+
+#include <sirdma/roce.h>
+
+#include "fd.hpp"
+#include "shm_ring.hpp"
+
+namespace sirdma::twin
+{
+
+/* Changes with the layout of anything shared. */
+inline constexpr uint32_t hello_magic = 0x53520003;
+
+struct Hello {
+	uint32_t magic = hello_magic;
+	uint32_t slot;
+	uint32_t scope;
+	sirdma_ip addr;
+	uint32_t ring_size = ring_bytes;
+};
+
+static_assert(sizeof(Hello) == 32);
+
+bool send_hello(int sock, const Hello &hello, int rings) noexcept;
+/* False with errno: EAGAIN when nothing came yet, EPROTO when what came is no hello with a file. */
+bool receive_hello(int sock, Hello &hello, Fd &rings) noexcept;
+
+} // namespace sirdma::twin
