@@ -414,6 +414,25 @@ u32 snic_cqp_modify_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	return status;
 }
 
+static u8 ctx_waits(const struct snic_qp *qp)
+{
+	u64 waits = 0;
+
+	if (qp->timer_armed)
+		waits |= SIRDMA_QPC_WAIT_TIMER;
+	if (qp->req.rnr_wait)
+		waits |= SIRDMA_QPC_WAIT_RNR;
+	if (qp->tx_stalled)
+		waits |= SIRDMA_QPC_WAIT_HOST;
+	if (qp->deferred)
+		waits |= SIRDMA_QPC_WAIT_RUN;
+	if (snic_resp_pending(qp))
+		waits |= SIRDMA_QPC_WAIT_ANSWER;
+	if (!qp->req.awake)
+		waits |= SIRDMA_QPC_WAIT_KICK;
+	return (u8)waits;
+}
+
 static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
 {
 	ctx->compl_ctx = cpu_to_le64(qp->compl_ctx);
@@ -449,6 +468,12 @@ static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
 	ctx->sq_psn = cpu_to_le32(snic_qp_can_send(qp) ? qp->req.psn : qp->sq_psn);
 	ctx->rq_psn = cpu_to_le32(snic_qp_can_receive(qp) ? qp->resp.epsn : qp->rq_psn);
 	ctx->sq_draining = qp->state == SIRDMA_QPS_SQD && qp->req.head != qp->req.tail;
+	ctx->sq_una = cpu_to_le32(qp->req.una);
+	ctx->sq_max = cpu_to_le32(qp->req.max);
+	ctx->rq_msn = cpu_to_le32(qp->resp.msn);
+	ctx->retry_left = qp->req.retry_left;
+	ctx->rnr_left = qp->req.rnr_left;
+	ctx->waits = ctx_waits(qp);
 }
 
 u32 snic_cqp_upload_ctx(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)

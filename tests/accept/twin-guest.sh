@@ -8,11 +8,13 @@
 #   guest_side COMMAND...   in the guest: COMMAND makes dev0 on eth0, then both_sides runs
 #   host_side "$@"          else: boot it, both_sides, end it; $guest_limit seconds at most
 #   across SERVER-NODE FAMILY PROGRAM ARGS...     a program at both ends, the output of this one in $work/here; both must
-#                           succeed. Of the twin also what it counted
+#                           succeed. Of the twin also what it counted. When one fails, the last packets between the two are
+#                           in build/capture-SCENARIO, headers only
 # shellcheck disable=SC2154
 top=$(cd "$(dirname "$0")/../.." && pwd)
 own4=10.78.0.$((${NODE:-0} + 1)) own6=fd78::$((${NODE:-0} + 1)) peer4=10.78.0.$((2 - ${NODE:-0})) peer6=fd78::$((2 - ${NODE:-0}))
 guest_limit=800
+capturing=''
 
 across() {
 	local server_node=$1 family=$2 name=$3 status=0 program=() index=-g process
@@ -40,8 +42,26 @@ across() {
 	fi
 	echo "[node $NODE] IPv$family ${name##*/} $*, server: node $server_node"
 	grep 'iters in\|: OK\|^ *[0-9]\+ \+[0-9.]\+ \|rx_bad_icrc\|retransmits' "$work/here" | sed "s/^/[node $NODE]   /" || true
-	[[ $status == 0 ]] || cat "$work/here"
+	[[ $status == 0 ]] || { cat "$work/here"; keep_capture; }
 	[[ $status == 0 ]] || fail "node $NODE: IPv$family ${name##*/} $*, server: node $server_node: exit $status"
+}
+
+# The newest packets of the tap, some seconds of them: dumpcap writes files in turn.
+capture() {
+	mkdir -p "$work/capture"
+	chmod 777 "$work/capture"
+	dumpcap -q -i tap0 -f 'udp port 4791' -s 140 -b filesize:30000 -b files:4 -w "$work/capture/packets.pcapng" 2> "$work/capture.log" &
+	capturing=$!
+}
+
+keep_capture() {
+	local to=$top/build/capture-$scenario
+	[[ $capturing ]] || return 0
+	kill "$capturing" 2> /dev/null || true
+	wait "$capturing" || true
+	rm -rf "$to"
+	mkdir -p "$top/build"
+	cp -a "$work/capture" "$to" && say "the last packets are in $to"
 }
 
 guest_side() {
@@ -70,11 +90,13 @@ host_side() {
 	ip link set tap0 up
 	ip addr add "$own4/24" dev tap0
 	ip addr add "$own6/64" dev tap0 nodad
+	capture
 	# one processor for the guest, one for what runs here
 	"$top/vm/run" --tap tap0 --cpus 1 --env NODE=1 --timeout "$guest_limit" "$0" > "$work/guest" 2>&1 &
 	local guest=$!
 	await 300 eval "ping -qc1 -W1 $peer4 || ! kill -0 $guest" && kill -0 "$guest" 2> /dev/null ||
 		{ tail -n 20 "$work/guest"; fail "the guest does not answer"; }
 	both_sides
+	kill "$capturing"
 	wait "$guest" || { tail -n 40 "$work/guest"; fail "in the guest: exit $?"; }
 }

@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -70,13 +71,23 @@ public:
 
 	void send(const void *data, size_t length);
 	void receive(void *data, size_t length);
-	int fd() const { return fd_; }
+	// Everyone is here before anyone goes on.
+	void meet();
+	// Notices, without waiting, that the other side gave up or is gone. That ends this side, too.
+	void look();
+	// The states of both sides go to stderr, this one's by its text.
+	void give_up(const std::string &report);
 
 private:
+	void receive_report();
+
 	int fd_ = -1;
+	bool heard_ = false; // the other side's report
 };
 
+// Says why, then what at_death() asked for, and ends the program.
 [[noreturn]] void die(const std::string &why);
+void at_death(std::function<void()> last_words);
 
 class Lane {
 public:
@@ -96,6 +107,8 @@ public:
 	uint64_t bytes() const { return bytes_; }
 	uint64_t rounds() const { return round_; }
 	uint64_t messages() const { return messages_; }
+	// What it waits for, and its queue pair's state, PSNs and timers.
+	std::string report() const;
 
 private:
 	enum class Note : uint32_t { go = 0x600d, done = 0xd0e, last = 0x1a57 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <sstream>
 
 namespace verbs::stream
 {
@@ -114,6 +115,30 @@ std::string Lane::where() const
 {
 	return "lane " + std::to_string(index_) + (drives_ ? " (driver)" : " (responder)") +
 	       " round " + std::to_string(round_) + " seed " + std::to_string(settings_.seed);
+}
+
+std::string Lane::report() const
+{
+	ibv_qp_attr attr = {};
+	ibv_qp_init_attr init = {};
+	std::ostringstream text;
+
+	text << where() << ": " << sends_left_ << " sends not completed, " << recvs_taken_ << " of "
+	     << recv_of_.size() << " receives of the round taken" << (finished_ ? ", finished" : "")
+	     << '\n';
+	text << "  QP " << qp_->qp_num << " to " << peer_.address.qpn << ", first PSNs " << psn_
+	     << " and " << peer_.address.psn;
+	if (const int rc = ibv_query_qp(qp_.get(), &attr, IBV_QP_STATE, &init)) {
+		text << ", ibv_query_qp: " << std::strerror(rc) << '\n';
+		return text.str();
+	}
+	text << ": state " << attr.qp_state << ", sq_psn " << attr.sq_psn << " (+"
+	     << ((attr.sq_psn - psn_) & 0xffffff) << "), rq_psn " << attr.rq_psn << " (+"
+	     << ((attr.rq_psn - peer_.address.psn) & 0xffffff) << "), timeout "
+	     << static_cast<int>(attr.timeout) << ", retry_cnt " << static_cast<int>(attr.retry_cnt)
+	     << ", rnr_retry " << static_cast<int>(attr.rnr_retry) << ", min_rnr_timer "
+	     << static_cast<int>(attr.min_rnr_timer) << '\n';
+	return text.str();
 }
 
 void Lane::start()

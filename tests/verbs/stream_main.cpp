@@ -9,8 +9,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <unistd.h>
+#include <utility>
 
 namespace verbs
 {
@@ -24,17 +27,34 @@ void report_destroy_failure(const char *what, int rc) noexcept
 namespace stream
 {
 
+namespace
+{
+
+std::function<void()> last_words;
+
+} // namespace
+
 void die(const std::string &why)
 {
 	std::fflush(stdout);
 	std::fprintf(stderr, "verbs_stream: FAILED: %s\n", why.c_str());
-	_exit(1);
+	// Whoever dies of its last words has said them.
+	if (const auto say = std::exchange(last_words, nullptr))
+		say();
+	std::exit(1); // not _exit(): the twin prints its counters then
+}
+
+void at_death(std::function<void()> say)
+{
+	last_words = std::move(say);
 }
 
 namespace
 {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr double look_interval = 0.1; // s
 
 volatile std::sig_atomic_t told_to_end;
 
@@ -190,18 +210,35 @@ void exchange_addresses(std::vector<std::unique_ptr<Lane>> &lanes, Wire &wire)
 	}
 }
 
-// Everyone is here before anyone goes on.
-void meet(Wire &wire)
+// What the device counts; a userspace one has no such folder.
+std::string counters(const std::string &device)
 {
-	char token = 'x';
-	wire.send(&token, 1);
-	wire.receive(&token, 1);
+	const std::filesystem::path folder =
+		"/sys/class/infiniband/" + device + "/ports/1/hw_counters";
+	std::string text;
+	std::error_code none;
+
+	for (const auto &entry : std::filesystem::directory_iterator(folder, none)) {
+		std::string value;
+		if (std::getline(std::ifstream(entry.path()), value) && value != "0")
+			text += "  " + entry.path().filename().string() + " " + value + "\n";
+	}
+	return text;
 }
 
-void run(const Settings &settings, std::vector<std::unique_ptr<Lane>> &lanes)
+std::string report(const Device &device, const std::vector<std::unique_ptr<Lane>> &lanes)
+{
+	std::string text;
+
+	for (const auto &lane : lanes)
+		text += lane->report();
+	return text + counters(device.name);
+}
+
+void run(const Settings &settings, std::vector<std::unique_ptr<Lane>> &lanes, Wire &wire)
 {
 	const Clock::time_point start = Clock::now();
-	Clock::time_point moved = start, told = start;
+	Clock::time_point moved = start, told = start, looked = start;
 	double pause = 0;
 
 	for (const auto &lane : lanes)
@@ -223,6 +260,10 @@ void run(const Settings &settings, std::vector<std::unique_ptr<Lane>> &lanes)
 			    std::to_string(total(lanes).rounds) + " rounds");
 		else
 			sched_yield();
+		if (since(looked) > look_interval) {
+			looked = Clock::now();
+			wire.look();
+		}
 		if (!settings.quiet && since(told) >= 1) {
 			told = Clock::now();
 			std::printf("progress %llu rounds\n",
@@ -267,8 +308,9 @@ int main(int argc, char **argv)
 						       client_drives != listens));
 	}
 	exchange_addresses(lanes, wire);
-	meet(wire);
-	run(settings, lanes);
-	meet(wire);
+	wire.meet();
+	at_death([&] { wire.give_up(report(*device, lanes)); });
+	run(settings, lanes, wire);
+	wire.meet();
 	return 0;
 }

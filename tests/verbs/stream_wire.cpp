@@ -20,6 +20,8 @@ namespace
 {
 
 constexpr uint32_t magic = 0x57e4a001;
+constexpr char met = 'x', gave_up = '!';
+constexpr uint32_t report_max = 65536; // bytes
 
 struct Hello {
 	uint32_t magic;
@@ -120,6 +122,60 @@ void Wire::receive(void *data, size_t length)
 	if (got != static_cast<ssize_t>(length))
 		die(got < 0 ? "control connection: " + std::string(std::strerror(errno)) :
 			      std::string("the other side is gone"));
+}
+
+// A byte says what comes: meeting, or giving up, whose report follows.
+void Wire::meet()
+{
+	char token = met;
+
+	send(&token, 1);
+	receive(&token, 1);
+	if (token != gave_up)
+		return;
+	receive_report();
+	die("the other side gave up");
+}
+
+void Wire::look()
+{
+	char token = 0;
+
+	if (recv(fd_, &token, 1, MSG_DONTWAIT | MSG_PEEK) < 0 || token == met)
+		return;
+	receive(&token, 1);
+	receive_report();
+	die("the other side gave up");
+}
+
+void Wire::receive_report()
+{
+	uint32_t length = 0;
+
+	receive(&length, sizeof(length));
+	std::string report(std::min(length, report_max), ' ');
+	receive(report.data(), report.size());
+	std::fprintf(stderr, "the other side:\n%s", report.c_str());
+	heard_ = true;
+}
+
+void Wire::give_up(const std::string &report)
+{
+	const auto length = static_cast<uint32_t>(std::min<size_t>(report.size(), report_max));
+	const std::string message =
+		gave_up + std::string(reinterpret_cast<const char *>(&length), sizeof(length)) +
+		report.substr(0, length);
+	char token = 0;
+
+	std::fprintf(stderr, "this side:\n%s", report.c_str());
+	send(message.data(), message.size());
+	if (heard_)
+		return;
+	// It may have met us already; a token of that lies before its report.
+	do
+		receive(&token, 1);
+	while (token == met);
+	receive_report();
 }
 
 void agree(Settings &settings, const Device &device, Wire &wire, bool listens)

@@ -421,6 +421,7 @@ void Device::print_stats() noexcept
 		if (const u64 n = nic->stat(static_cast<sirdma_stat>(i)))
 			fprintf(stderr, "sirdma: %d: %s %-20s %llu\n", getpid(), verbs()->name,
 				names[i], static_cast<unsigned long long>(n));
+	driver->print_qps(verbs()->name);
 }
 
 void count_at_exit(Device &device)

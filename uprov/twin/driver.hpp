@@ -107,6 +107,8 @@ public:
 	int modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept;
 	int query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) noexcept;
 	int destroy_qp(uint32_t qpn, uint32_t &async) noexcept;
+	/* On stderr, a line for each QP there is: where it stands and what it waits for. */
+	void print_qps(const char *device) noexcept;
 
 private:
 	struct Modify;

@@ -4,7 +4,9 @@
  * driver core's tables. A modify that fails changes nothing.
  */
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <vector>
 
 #include <sirdma/roce.h>
 
@@ -304,6 +306,40 @@ int Driver::query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) no
 	init.qp_type = IBV_QPT_RC;
 	init.sq_sig_all = qp->sig_all;
 	return 0;
+}
+
+void Driver::print_qps(const char *device) noexcept
+{
+	static constexpr struct {
+		uint64_t bit;
+		const char *name;
+	} waits[] = {
+		{SIRDMA_QPC_WAIT_TIMER, " timer"}, {SIRDMA_QPC_WAIT_RNR, " rnr"},
+		{SIRDMA_QPC_WAIT_HOST, " host"},   {SIRDMA_QPC_WAIT_RUN, " run"},
+		{SIRDMA_QPC_WAIT_ANSWER, " owes"}, {SIRDMA_QPC_WAIT_KICK, " kick"},
+	};
+	std::vector<uint32_t> qpns;
+	{
+		std::lock_guard hold(objects_lock_);
+		for (const auto &entry : qps_)
+			qpns.push_back(entry.first);
+	}
+	for (const uint32_t qpn : qpns) {
+		QpContext ctx{};
+
+		if (sirdma_cqp_upload_ctx(&hw_, qpn, ctx.addr()))
+			continue;
+		fprintf(stderr,
+			"sirdma: %d: %s QP %u to %u: %s, unacknowledged from PSN %u to %u, next "
+			"%u; "
+			"expects %u, MSN %u; retries left %u, RNR retries left %u; waits for:",
+			getpid(), device, qpn, ctx.dest_qpn, sirdma_qp_state_name(ctx.state),
+			ctx.sq_una, ctx.sq_max, ctx.sq_psn, ctx.rq_psn, ctx.rq_msn, ctx.retry_left,
+			ctx.rnr_left);
+		for (const auto &wait : waits)
+			fputs(ctx.waits & wait.bit ? wait.name : "", stderr);
+		fputc('\n', stderr);
+	}
 }
 
 } // namespace sirdma::twin
