@@ -282,6 +282,22 @@ static enum req_stop req_data(struct snic_tx *tx, const struct snic_out *out)
 	return ret == SNIC_GATHER_FULL ? REQ_MORE : REQ_NEXT;
 }
 
+/*
+ * Must the repeated request for what lies @first packets into its READ wait until
+ * everything before it is answered? Soft-RoCE forgets the front of a request of
+ * which it has answered a later part again: from then on it drops requests for
+ * the front. So parts of one request are repeated one after the other. Multiples of
+ * the longest piece always began a request of their own.
+ */
+static bool req_read_waits(const struct snic_qp *qp, u32 first)
+{
+	const struct snic_req *req = &qp->req;
+	u32 ahead = snic_psn_fwd(req->nxt, req->una);
+
+	return ahead && ahead < snic_psn_fwd(req->max, req->una) &&
+	       first % (SNIC_READ_CHUNK >> qp->mtu_shift);
+}
+
 /* The next piece of the current READ. */
 static enum req_stop req_read(struct snic_tx *tx, const struct snic_out *out)
 {
@@ -298,6 +314,8 @@ static enum req_stop req_read(struct snic_tx *tx, const struct snic_out *out)
 	if (req->asked_tail - req->asked_head >= qp->ord)
 		return REQ_BLOCKED;
 	if (req->nxt != req->una && snic_win_left(qp) < npkts)
+		return REQ_BLOCKED;
+	if (req_read_waits(qp, first))
 		return REQ_BLOCKED;
 	pkt = snic_tx_packet(tx);
 	snic_pkt_bth(pkt, SIRDMA_RC_READ_REQUEST, qp->pkey, qp->dest_qpn, req->nxt, 0);

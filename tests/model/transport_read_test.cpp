@@ -267,6 +267,121 @@ TEST_F(Reads, LongOnesOverABadLink)
 	}
 }
 
+// What soft-RoCE does with READ requests: it keeps the newest few; a repeated request must lie
+// within one of them, and moves that one's start to its own. What lies before it is dropped then.
+class SoftRoce {
+public:
+	SoftRoce(u32 psn, u32 mtu, size_t kept) : epsn_(psn), mtu_(mtu), kept_(kept) {}
+
+	Verdict operator()(const Packet &pkt)
+	{
+		const size_t reth = pkt.bth + sizeof(sirdma_bth);
+		const u64 va = u64{pkt.be32(reth)} << 32 | pkt.be32(reth + 4);
+		const u32 len = pkt.be32(reth + 12), npkts = std::max(1u, (len + mtu_ - 1) / mtu_);
+
+		if (pkt.opcode() != SIRDMA_RC_READ_REQUEST || distance(epsn_, pkt.psn()) < 0)
+			return Verdict::pass;
+		if (pkt.psn() == epsn_) {
+			requests_.push_back({epsn_, npkts, va, len});
+			if (requests_.size() > kept_)
+				requests_.pop_front();
+			epsn_ = (epsn_ + npkts) & 0xffffff;
+			return Verdict::pass;
+		}
+		for (Request &r : requests_) {
+			const s32 at = distance(pkt.psn(), r.psn);
+			if (at < 0 || at >= static_cast<s32>(r.npkts))
+				continue;
+			if (va < r.va || len > r.len || va + len > r.va + r.len)
+				break;
+			r.va = va;
+			return Verdict::pass;
+		}
+		dropped++;
+		return Verdict::drop;
+	}
+
+	u32 dropped = 0;
+
+private:
+	struct Request {
+		u32 psn, npkts;
+		u64 va, len;
+	};
+
+	static s32 distance(u32 psn, u32 base) { return static_cast<s32>((psn - base) << 8) >> 8; }
+
+	u32 epsn_;
+	const u32 mtu_;
+	const size_t kept_;
+	std::deque<Request> requests_;
+};
+
+// A request of four packets whose responses are lost is repeated by halves. The first half gets
+// lost, the second one arrives.
+TEST_F(Reads, SecondHalfOfARepeatedRequestWaitsForTheFirst)
+{
+	QpOptions o;
+	o.mtu = 1024;
+	o.ord = o.ird = 4;
+	auto l = link(o);
+	SoftRoce peer(l->a.opts.a_psn, o.mtu, o.ird);
+	const u32 psn = l->a.opts.a_psn;
+	u32 asked = 0, answers = 0;
+
+	b.mem->fill(3);
+	fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		if (&from == &b.host)
+			return answers++ < 16 ? Verdict::drop : Verdict::pass;
+		if (answers && pkt.psn() == psn && ++asked % 2)
+			return Verdict::drop;
+		return peer(pkt);
+	});
+	for (size_t i = 0; i < 4; i++)
+		l->a.place(read(i << 16, i << 16, 16 << 10));
+	l->a.kick(true);
+	for (size_t i = 0; i < 4; i++) {
+		expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+		EXPECT_EQ(memcmp(a.data(i << 16), b.data(i << 16), 16 << 10), 0);
+	}
+	EXPECT_EQ(peer.dropped, 0u);
+	fabric.set_filter(nullptr);
+}
+
+TEST_F(Reads, FromSoftRoceOverABadLink)
+{
+	b.mem->fill(21);
+	for (u64 seed = 1; seed <= 40 && !HasFailure(); seed++) {
+		SCOPED_TRACE("seed " + std::to_string(seed));
+		std::mt19937_64 rng(seed);
+		QpOptions o;
+
+		o.mtu = 1024;
+		o.ord = o.ird = static_cast<u8>(1 + rng() % 16);
+		o.timeout = 9;
+		auto l = link(o);
+		SoftRoce peer(l->a.opts.a_psn, o.mtu, o.ird);
+		const u64 loss = rng() % 30;
+		fabric.set_filter([&](TestHost &from, Packet &pkt) {
+			if (rng() % 1000 < loss)
+				return Verdict::drop;
+			return &from == &a.host ? peer(pkt) : Verdict::pass;
+		});
+		std::vector<std::array<size_t, 3>> ops; // to, from, length
+		for (size_t i = 0; i < 4; i++) {
+			ops.push_back({i << 19, rng() % (2 << 20), rng() % (300 << 10)});
+			l->a.place(read(ops[i][0], ops[i][1], static_cast<u32>(ops[i][2])));
+		}
+		l->a.kick(true);
+		for (auto [to, from, len] : ops) {
+			expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+			EXPECT_EQ(memcmp(a.data(to), b.data(from), len), 0);
+		}
+		fabric.set_filter(nullptr);
+		settle();
+	}
+}
+
 // Sixteen queue pairs read at once what their machine's receive buffer cannot hold by far.
 class Incast : public ::testing::TestWithParam<u32> {
 protected:
