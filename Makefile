@@ -15,11 +15,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: ## ibv_* programs between two processes here, then in a guest between sirdma and soft-RoCE; tables
-	scripts/setup
-	$(MAKE) uprov
-	scripts/demo-twin $(BUILD)
-	scripts/stage $(SUITE)
-	vm/run --suite $(SUITE) --timeout 1200 vm/demo.sh
+	@BUILD=$(BUILD) scripts/demo $(SUITE)
 
 test: ## everything CI runs: unit tests under sanitizers, oracles, Debian 13 guest
 	scripts/setup
