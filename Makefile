@@ -17,13 +17,13 @@ help: ## this list
 demo: ## ibv_* programs between two processes here, then in a guest between sirdma and soft-RoCE; tables
 	@BUILD=$(BUILD) scripts/demo $(SUITE)
 
-test: ## everything CI runs: unit tests under sanitizers, oracles, Debian 13 guest
+test: ## everything CI runs: unit tests under sanitizers, oracles, Debian 13 guest, a little on the newest kernel
 	scripts/setup
 	scripts/test trixie
 
-test-all: ## the same, and a Debian 12 guest (Linux 6.1)
+test-all: ## the same, and all of it in guests with Linux 6.1 (Debian 12) and the newest of Debian 13's backports
 	scripts/setup
-	scripts/test trixie bookworm
+	scripts/test trixie bookworm trixie-backports
 
 kmod: ## kernel modules for KDIR, into build/kmod-RELEASE
 	@[[ -n "$(KDIR)" ]] || { echo "no kernel headers found: install linux-headers-amd64 or say make kmod KDIR=..." >&2; exit 1; }

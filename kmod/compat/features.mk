@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# What the preprocessor cannot find out: whether a header of this kernel declares a function.
+# What the preprocessor, or sparse's, cannot find out about this kernel: whether a header declares a function, or exists.
 declares = $(shell grep -qw $(1) $(srctree)/include/$(2) && echo -DCOMPAT_HAVE_$(1))
+exists = $(if $(wildcard $(srctree)/include/$(1)),-DCOMPAT_HAVE_$(subst /,_,$(basename $(1))))
 
 ccflags-y += $(call declares,ib_umem_get_va,rdma/ib_umem.h)
+ccflags-y += $(call exists,rdma/iter.h)

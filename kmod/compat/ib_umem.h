@@ -7,7 +7,7 @@
 #define COMPAT_IB_UMEM_H
 
 #include <rdma/ib_umem.h>
-#if __has_include(<rdma/iter.h>)
+#ifdef COMPAT_HAVE_rdma_iter
 #include <rdma/iter.h>
 #endif
 
