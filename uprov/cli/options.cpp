@@ -33,7 +33,8 @@ sirdma run [OPTIONS] --shell
   --reorder P    let P percent change places with the one behind
   --seed N       which ones (default 1)
 
-  --pcap FILE    record all packets for Wireshark; %p becomes the process id, %d the device
+  --pcap FILE    record all packets for Wireshark, of all processes of the run in one file;
+                 %p becomes the process id, and each has its own; %d the device
   --stats        print the devices' counters when a process ends
   --verbose      say what the devices are and how the program sees them
   --view KIND    sysfs: devices in a /sys and /dev of the program's own; preload: a library put
@@ -154,7 +155,8 @@ Error set_pcap(const char *arg, Options &out)
 	if (!std::filesystem::is_directory(path.parent_path(), error))
 		return "--pcap: no such folder: " + quoted(path.parent_path().c_str());
 	out.one_capture = path.string().find("%d") == std::string::npos;
-	out.environment.emplace_back(twin::env_pcap, path.string());
+	out.capture = path.string();
+	out.environment.emplace_back(twin::env_pcap, out.capture);
 	return {};
 }
 

@@ -19,6 +19,7 @@ struct Options {
 	View view = View::automatic;
 	bool shell = false;
 	bool one_capture = false; /* of all devices, which cannot be */
+	std::string capture; /* the file's name, with %p and %d; empty: none */
 	bool verbose = false;
 	bool help = false;
 	/* Passed on as they are: names and values for the environment. */

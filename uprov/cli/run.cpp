@@ -5,8 +5,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <string>
+#include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sirdma/roce.h>
@@ -129,6 +132,43 @@ int refuse(const std::string &program, Preload why)
 	return exit_cannot_run;
 }
 
+/* Empty the file of a run that begins, unless another run is writing to it (see PcapWriter). */
+bool empty_capture(const std::string &path)
+{
+	struct stat st;
+
+	if (!stat(path.c_str(), &st) && !S_ISREG(st.st_mode))
+		return true;
+
+	const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	const bool ok = fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) || !ftruncate(fd, 0));
+
+	if (!ok)
+		fprintf(stderr, "sirdma run: --pcap %s: %s\n", path.c_str(), strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* Those of each process begin anew with it. */
+bool empty_captures(const Options &options)
+{
+	if (options.capture.empty() || options.capture.find("%p") != std::string::npos)
+		return true;
+
+	const size_t at = options.capture.find("%d");
+
+	for (unsigned i = 0; i < options.devices; ++i) {
+		std::string path = options.capture;
+
+		if (at != std::string::npos)
+			path.replace(at, 2, std::to_string(i));
+		if (!empty_capture(path))
+			return false;
+	}
+	return true;
+}
+
 /* Both views; what fails says so and gives an exit status. */
 int prepare(Options &options)
 {
@@ -195,6 +235,8 @@ int run(int argc, char **argv)
 	}
 	if (const int status = refuse(program, can_preload(program)))
 		return status;
+	if (!empty_captures(options))
+		return exit_failure;
 	if (const int status = prepare(options))
 		return status;
 	execv(program.c_str(), arguments);

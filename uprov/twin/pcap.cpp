@@ -2,8 +2,13 @@
 #include "pcap.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 namespace sirdma::twin
@@ -29,30 +34,51 @@ struct PacketHeader {
 	uint32_t length;
 };
 
+/*
+ * Who writes holds a shared lock on the file for as long as it lives. Who has it alone
+ * for a moment may empty the file (@anew) and begins it.
+ */
+bool begin(int fd, bool anew) noexcept
+{
+	const bool alone = !flock(fd, LOCK_EX | LOCK_NB);
+	const FileHeader first;
+	struct stat st;
+
+	if (!alone)
+		(void)flock(fd, LOCK_SH);
+	if (fstat(fd, &st) || (alone && anew && S_ISREG(st.st_mode) && ftruncate(fd, 0)))
+		return false;
+	if ((!st.st_size || (alone && anew)) &&
+	    ::write(fd, &first, sizeof(first)) != ssize_t{sizeof(first)})
+		return false;
+	if (alone)
+		(void)flock(fd, LOCK_SH);
+	return true;
+}
+
 } // namespace
 
 std::unique_ptr<PcapWriter> PcapWriter::create(const std::string &name)
 {
 	std::string path = name;
+	const size_t at = path.find("%p");
+	const bool own = at != std::string::npos;
 
-	if (const size_t at = path.find("%p"); at != std::string::npos)
+	if (own)
 		path.replace(at, 2, std::to_string(getpid()));
 
-	FILE *file = fopen(path.c_str(), "wbe");
+	Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
 
-	if (!file) {
+	if (!file || !begin(file.get(), own)) {
 		fprintf(stderr, "sirdma: no capture, %s: %s\n", path.c_str(), strerror(errno));
 		return nullptr;
 	}
-
-	const FileHeader header;
-
-	fwrite(&header, sizeof(header), 1, file);
-	fflush(file);
-	return std::unique_ptr<PcapWriter>(new PcapWriter(file));
+	return std::unique_ptr<PcapWriter>(new PcapWriter(std::move(file)));
 }
 
-void PcapWriter::write(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept
+/* @icrc in place of the datagram's last four bytes. */
+void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, size_t len,
+			const void *icrc) noexcept
 {
 	uint8_t headers[headers_len_max];
 	const size_t headers_len = path.headers_len();
@@ -68,13 +94,22 @@ void PcapWriter::write(const Path &path, uint16_t id, const uint8_t *datagram, s
 		.captured = length,
 		.length = length,
 	};
-	std::lock_guard hold(lock_);
+	const iovec pieces[] = {
+		{.iov_base = const_cast<PacketHeader *>(&header), .iov_len = sizeof(header)},
+		{.iov_base = headers, .iov_len = headers_len},
+		{.iov_base = const_cast<uint8_t *>(datagram), .iov_len = len - SIRDMA_ICRC_LEN},
+		{.iov_base = const_cast<void *>(icrc), .iov_len = SIRDMA_ICRC_LEN},
+	};
 
-	fwrite(&header, sizeof(header), 1, file_.get());
-	fwrite(headers, sizeof(headers), 1, file_.get());
-	fwrite(datagram, len, 1, file_.get());
-	/* A process may be killed at any time: its capture is whole up to here. */
-	fflush(file_.get());
+	/* A disk that is full loses packets from the record, nothing else. */
+	if (writev(file_.get(), pieces, std::size(pieces)) < 0)
+		return;
+}
+
+void PcapWriter::write(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept
+{
+	if (len >= SIRDMA_ICRC_LEN)
+		append(path, id, datagram, len, datagram + len - SIRDMA_ICRC_LEN);
 }
 
 void PcapWriter::write_unsummed(const Path &path, const uint8_t *datagram, size_t len) noexcept
@@ -82,12 +117,9 @@ void PcapWriter::write_unsummed(const Path &path, const uint8_t *datagram, size_
 	if (len < sizeof(sirdma_bth) + SIRDMA_ICRC_LEN)
 		return;
 
-	std::vector<uint8_t> copy(datagram, datagram + len);
-	const size_t body = len - SIRDMA_ICRC_LEN;
-	const uint32_t icrc = icrc_of(path, 0, copy.data(), len);
+	const uint32_t icrc = icrc_of(path, 0, datagram, len);
 
-	memcpy(copy.data() + body, &icrc, sizeof(icrc));
-	write(path, 0, copy.data(), len);
+	append(path, 0, datagram, len, &icrc);
 }
 
 } // namespace sirdma::twin
