@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <endian.h>
+#include <fcntl.h>
 #include <new>
 #include <sys/mman.h>
 
@@ -391,18 +392,25 @@ int Driver::dereg_mr(uint32_t stag) noexcept
 
 /* Completion queues */
 
-void Driver::add_cq(std::unique_ptr<DriverCq> cq)
+int Driver::add_cq(std::unique_ptr<DriverCq> cq)
 {
 	std::lock_guard hold(objects_lock_);
 
 	if (cq->file) {
-		DriverChannel &channel =
-			channels_.try_emplace(cq->file, cq->file->fd).first->second;
+		auto channel = channels_.find(cq->file);
 
-		++channel.users;
-		cq->channel = &channel.events;
+		if (channel == channels_.end()) {
+			Fd file(fcntl(cq->file->fd, F_DUPFD_CLOEXEC, 0));
+
+			if (!file)
+				return errno;
+			channel = channels_.try_emplace(cq->file, std::move(file)).first;
+		}
+		++channel->second.users;
+		cq->channel = &channel->second.events;
 	}
 	cqs_[cq->id] = std::move(cq);
+	return 0;
 }
 
 /* No event finds it any more, and what the application has not read is taken back. */
@@ -443,7 +451,10 @@ int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *chan
 	cq->cq = ibcq;
 	cq->file = channel;
 	cq->async = async(context);
-	add_cq(std::move(cq));
+	if (const int err = add_cq(std::move(cq))) {
+		sirdma_idpool_put(&hw_.cq_ids, id);
+		return err;
+	}
 	params.cq_id = id;
 	params.entries = entries;
 	params.ctx = uint64_t{id} << 1;

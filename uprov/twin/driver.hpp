@@ -23,7 +23,7 @@ struct DriverPd {
 };
 
 struct DriverChannel {
-	explicit DriverChannel(int fd) noexcept : events(fd) {}
+	explicit DriverChannel(Fd file) noexcept : events(std::move(file)) {}
 
 	CompletionChannel events;
 	uint32_t users = 0; /* completion queues */
@@ -115,7 +115,7 @@ private:
 
 	explicit Driver(Adapter &nic) noexcept : nic_(nic) {}
 	int start() noexcept;
-	void add_cq(std::unique_ptr<DriverCq> cq);
+	int add_cq(std::unique_ptr<DriverCq> cq);
 	std::unique_ptr<DriverCq> remove_cq(uint32_t id) noexcept;
 	DriverQp *find_qp(uint32_t qpn) noexcept;
 	int check_modify(Modify &m) noexcept;

@@ -6,12 +6,26 @@
 #include <cstdlib>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <type_traits>
 #include <unistd.h>
 
 namespace sirdma::twin
 {
+
+namespace
+{
+
+/* 0: no such file. */
+uint64_t inode_of(int fd) noexcept
+{
+	struct stat st;
+
+	return fstat(fd, &st) ? 0 : st.st_ino;
+}
+
+} // namespace
 
 /* Reading an event counter gives its value: with one event in it, that event. */
 static_assert(sizeof(ib_uverbs_comp_event_desc) == sizeof(eventfd_t));
@@ -46,7 +60,7 @@ void CompletionChannel::advance() noexcept
 	current_ = waiting_.front();
 	waiting_.pop_front();
 	++*current_.reported;
-	eventfd_write(fd_, reinterpret_cast<uintptr_t>(current_.cq));
+	eventfd_write(file_.get(), reinterpret_cast<uintptr_t>(current_.cq));
 }
 
 void CompletionChannel::post(ibv_cq *cq, uint32_t *reported)
@@ -72,7 +86,7 @@ void CompletionChannel::retract(ibv_cq *cq) noexcept
 	const iovec piece = {.iov_base = &value, .iov_len = sizeof(value)};
 
 	std::erase_if(waiting_, [cq](const Event &event) { return event.cq == cq; });
-	if (current_.cq != cq || preadv2(fd_, &piece, 1, -1, RWF_NOWAIT) < 0)
+	if (current_.cq != cq || preadv2(file_.get(), &piece, 1, -1, RWF_NOWAIT) < 0)
 		return;
 	--*current_.reported;
 	advance();
@@ -85,12 +99,17 @@ std::unique_ptr<AsyncQueue> AsyncQueue::create()
 	/* Packets, and a reading end that can be asked without waiting, whatever its flags. */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return nullptr;
-	return std::unique_ptr<AsyncQueue>(new AsyncQueue(ends[0], ends[1]));
+	return std::unique_ptr<AsyncQueue>(new AsyncQueue(ends[0], Fd(ends[1])));
 }
 
-AsyncQueue::~AsyncQueue()
+AsyncQueue::AsyncQueue(int reader, Fd writer) noexcept
+	: reader_(reader), reader_file_(inode_of(reader)), writer_(std::move(writer))
 {
-	close(writer_);
+}
+
+bool AsyncQueue::reader_is_ours() const noexcept
+{
+	return reader_file_ && inode_of(reader_) == reader_file_;
 }
 
 /* lock_ held. */
@@ -103,7 +122,8 @@ void AsyncQueue::advance() noexcept
 	current_ = waiting_.front();
 	waiting_.pop_front();
 	++*current_.reported;
-	if (send(writer_, &current_.desc, sizeof(current_.desc), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	if (send(writer_.get(), &current_.desc, sizeof(current_.desc),
+		 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return; /* nobody reads any more */
 }
 
@@ -135,7 +155,7 @@ void AsyncQueue::retract(void *object) noexcept
 
 	std::erase_if(waiting_,
 		      [element](const Event &event) { return event.desc.element == element; });
-	if (!current_.reported || current_.desc.element != element ||
+	if (!current_.reported || current_.desc.element != element || !reader_is_ours() ||
 	    recv(reader_, &desc, sizeof(desc), MSG_DONTWAIT) < 0)
 		return;
 	--*current_.reported;

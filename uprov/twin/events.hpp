@@ -28,8 +28,11 @@ ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept;
 /* The events of a completion channel. */
 class CompletionChannel {
 public:
-	/* @fd: the channel's, which outlives this. */
-	explicit CompletionChannel(int fd) noexcept : fd_(fd) {}
+	/*
+	 * @file: another descriptor of the channel's file. The application may close its
+	 * own, and the number may come to mean another file.
+	 */
+	explicit CompletionChannel(Fd file) noexcept : file_(std::move(file)) {}
 
 	void post(ibv_cq *cq, uint32_t *reported);
 	/* The application read the event. */
@@ -45,7 +48,7 @@ private:
 
 	void advance() noexcept;
 
-	const int fd_;
+	const Fd file_;
 	std::mutex lock_; /* protects what follows and the counts of the events */
 	Event current_; /* in the file, or read and not yet told */
 	std::deque<Event> waiting_;
@@ -56,7 +59,6 @@ class AsyncQueue {
 public:
 	/* Null with errno. */
 	static std::unique_ptr<AsyncQueue> create();
-	~AsyncQueue();
 	AsyncQueue(const AsyncQueue &) = delete;
 	AsyncQueue &operator=(const AsyncQueue &) = delete;
 
@@ -73,11 +75,13 @@ private:
 		uint32_t *reported = nullptr;
 	};
 
-	AsyncQueue(int reader, int writer) noexcept : reader_(reader), writer_(writer) {}
+	AsyncQueue(int reader, Fd writer) noexcept;
 	void advance() noexcept;
+	bool reader_is_ours() const noexcept;
 
 	const int reader_;
-	const int writer_;
+	const uint64_t reader_file_; /* its inode: the application may have closed it */
+	const Fd writer_;
 	std::mutex lock_; /* protects what follows and the counts of the events */
 	Event current_;
 	std::deque<Event> waiting_;

@@ -5,9 +5,11 @@
 #include <bit>
 #include <cerrno>
 #include <cstdint>
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include "core.hpp"
+#include "shim.hpp"
 
 namespace sirdma::twin
 {
@@ -29,11 +31,35 @@ void close_in_child() noexcept
 			close(static_cast<int>(i * word_bits) + std::countr_zero(bits));
 }
 
+unsigned next_file(unsigned fd) noexcept
+{
+	for (unsigned i = fd / word_bits; i < words_used; ++i) {
+		uint64_t bits = open_fds[i];
+
+		if (i == fd / word_bits)
+			bits &= ~0ull << fd % word_bits;
+		if (bits)
+			return i * word_bits + static_cast<unsigned>(std::countr_zero(bits));
+	}
+	return ~0u;
+}
+
+/* Where there is no shim before the program's own close(), it is not guarded. */
+bool set_up() noexcept
+{
+	using Guard = decltype(&sirdma_guard_files);
+
+	port_on_fork(close_in_child);
+	if (auto guard = reinterpret_cast<Guard>(dlsym(RTLD_DEFAULT, SIRDMA_GUARD_FILES)))
+		guard(next_file);
+	return true;
+}
+
 } // namespace
 
 void Fd::note(int fd, bool open) noexcept
 {
-	static const bool registered = (port_on_fork(close_in_child), true);
+	static const bool registered = set_up();
 	const unsigned number = static_cast<unsigned>(fd), word = number / word_bits;
 	const uint64_t bit = 1ull << number % word_bits;
 

@@ -4,6 +4,14 @@
 
 #include "entry.hpp"
 
+/* The first descriptor from @fd on that is the device's; ~0 when there is none. Any thread. */
+using sirdma_next_file = unsigned (*)(unsigned fd);
+
+#define SIRDMA_GUARD_FILES "sirdma_guard_files"
+
+/* The twin tells the shim by this what the program may not close. */
+extern "C" void sirdma_guard_files(sirdma_next_file next);
+
 namespace sirdma::twin
 {
 

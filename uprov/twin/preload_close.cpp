@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * A program that closes all descriptors it did not open, as daemons do, must not close the
+ * device's: their numbers would come to mean files of the program. For a kernel's device
+ * there are none. The descriptors that libibverbs shows to the program are its to close.
+ */
+#include <atomic>
+#include <cerrno>
+#include <dlfcn.h>
+#include <linux/close_range.h>
+#include <unistd.h>
+
+#include "shim.hpp"
+
+namespace
+{
+
+using Close = int (*)(int);
+using CloseRange = int (*)(unsigned, unsigned, int);
+
+std::atomic<sirdma_next_file> next_file{nullptr};
+std::atomic<Close> next_close{nullptr};
+std::atomic<CloseRange> next_close_range{nullptr};
+
+/* Of whoever comes behind us; null when there is none. */
+template <typename Function>
+Function behind(std::atomic<Function> &known, const char *name) noexcept
+{
+	Function found = known.load(std::memory_order_relaxed);
+
+	if (!found) [[unlikely]] {
+		found = reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
+		known.store(found, std::memory_order_relaxed);
+	}
+	return found;
+}
+
+/* Before main(), while nobody can be in a signal handler. */
+__attribute__((constructor)) void find_next() noexcept
+{
+	(void)behind(next_close, "close");
+	(void)behind(next_close_range, "close_range");
+}
+
+/* The first descriptor of the device from @fd on; beyond all of them: ~0. */
+unsigned device_file(unsigned fd) noexcept
+{
+	const sirdma_next_file next = next_file.load(std::memory_order_acquire);
+
+	return next ? next(fd) : ~0u;
+}
+
+int close_files(unsigned first, unsigned last, int flags) noexcept
+{
+	if (const CloseRange next = behind(next_close_range, "close_range"))
+		return next(first, last, flags);
+	errno = ENOSYS;
+	return -1;
+}
+
+} // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT void sirdma_guard_files(sirdma_next_file next)
+{
+	next_file.store(next, std::memory_order_release);
+}
+
+EXPORT int close(int fd)
+{
+	if (fd >= 0 && device_file(static_cast<unsigned>(fd)) == static_cast<unsigned>(fd))
+		[[unlikely]] {
+		errno = EBADF;
+		return -1;
+	}
+	return behind(next_close, "close")(fd);
+}
+
+EXPORT int close_range(unsigned first, unsigned last, int flags)
+{
+	if (first > last || flags & CLOSE_RANGE_CLOEXEC)
+		return close_files(first, last, flags);
+	for (;;) {
+		const unsigned kept = device_file(first);
+
+		if (kept > last || kept == ~0u)
+			return close_files(first, last, flags);
+		if (kept > first && close_files(first, kept - 1, flags))
+			return -1;
+		if (kept == last)
+			return 0;
+		first = kept + 1;
+	}
+}
+
+EXPORT void closefrom(int first)
+{
+	const int before = errno;
+
+	first = first < 0 ? 0 : first;
+	/* Before Linux 5.9 one by one. */
+	if (close_range(static_cast<unsigned>(first), ~0u, 0))
+		for (long fd = first, end = sysconf(_SC_OPEN_MAX); fd < end; ++fd)
+			close(static_cast<int>(fd));
+	errno = before;
+}
