@@ -63,8 +63,14 @@ EXPORT ibv_device **ibv_get_device_list(int *num_devices)
 {
 	if (auto *next = sirdma::twin::shim_in_sysfs() ?
 				 real<decltype(ibv_get_device_list)>("ibv_get_device_list") :
-				 nullptr)
-		return by_number(next(num_devices));
+				 nullptr) {
+		ibv_device **list = next(num_devices);
+
+		/* A library of a private interface we do not know loads no twin: ours says so. */
+		if (list && !*list)
+			(void)twin();
+		return by_number(list);
+	}
 	if (twin())
 		return twin()->get_device_list(num_devices);
 	if (num_devices)
