@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 #include "port/port.h"
@@ -589,9 +590,10 @@ void port_warn(const char *fmt, ...)
 {
 	static u64 begin;
 	static u32 count, suppressed;
-	char line[512];
+	char text[640];
 	u32 missed = 0;
 	va_list args;
+	size_t len;
 	bool print;
 	u64 now;
 
@@ -611,10 +613,15 @@ void port_warn(const char *fmt, ...)
 	pthread_mutex_unlock(&warn_lock);
 	if (!print)
 		return;
-	va_start(args, fmt);
-	vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
+	text[0] = 0;
 	if (missed)
-		fprintf(stderr, "sirdma: %u messages suppressed\n", missed);
-	fprintf(stderr, "sirdma: %s\n", line);
+		snprintf(text, sizeof(text), "sirdma: %u messages suppressed\n", missed);
+	strcat(text, "sirdma: ");
+	len = strlen(text);
+	va_start(args, fmt);
+	vsnprintf(text + len, sizeof(text) - len - 1, fmt, args);
+	va_end(args);
+	strcat(text, "\n");
+	/* The C library's write() is a cancellation point, and who warns may hold locks. */
+	(void)!syscall(SYS_write, STDERR_FILENO, text, strlen(text));
 }

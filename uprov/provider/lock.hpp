@@ -8,7 +8,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <ctime>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #if __has_include(<sys/single_threaded.h>)
 #include <sys/single_threaded.h>
@@ -19,6 +22,34 @@
 
 namespace sirdma
 {
+
+/*
+ * Waits for another thread that will be done soon. A thread that has waited for longer
+ * sleeps: under SCHED_FIFO yielding would never let an ordinary thread on the same
+ * processor run, and that thread may be the one waited for.
+ */
+class Backoff {
+public:
+	/* Between two looks. No cancellation point. */
+	void pause() noexcept
+	{
+		if (++waits_ < waits_before_yield)
+			return;
+		if (waits_ < waits_before_sleep)
+			sched_yield();
+		else
+			(void)syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &nap, nullptr);
+	}
+
+private:
+	/* The holder leaves within a few hundred instructions unless it lost its CPU. */
+	static constexpr unsigned waits_before_yield = 1000;
+	/* Some turns of a scheduler with short ones. */
+	static constexpr unsigned waits_before_sleep = waits_before_yield + 100;
+	static constexpr timespec nap = {.tv_sec = 0, .tv_nsec = 50000};
+
+	unsigned waits_ = 0;
+};
 
 class QueueLock {
 public:
@@ -53,16 +84,13 @@ public:
 private:
 	void lock_slow() noexcept
 	{
+		Backoff backoff;
+
 		do {
-			for (unsigned spins = 0; word_.load(std::memory_order_relaxed); ++spins) {
-				if (spins >= spins_before_yield)
-					sched_yield();
-			}
+			while (word_.load(std::memory_order_relaxed))
+				backoff.pause();
 		} while (word_.exchange(1, std::memory_order_acquire));
 	}
-
-	/* The holder leaves within a few hundred instructions unless it lost its CPU. */
-	static constexpr unsigned spins_before_yield = 1000;
 
 	std::atomic<uint32_t> word_{0};
 	const bool needed_;

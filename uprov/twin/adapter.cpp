@@ -15,7 +15,6 @@ namespace
 
 /* Turns of deferred queues one call may take over. */
 constexpr u32 turns_per_call = 32;
-constexpr size_t list_room = 1024;
 
 void *dma_ptr(port_dma *, u64 addr, u32)
 {
@@ -75,7 +74,8 @@ int Adapter::create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32
 	bus_.num_vectors = num_vectors;
 	bus_.self = this;
 	dma_.ptr = dma_ptr;
-	deferred_.qpns.reserve(list_room);
+	/* Not on the data path. */
+	deferred_.qpns.reserve(qpns_per_slot);
 	dev_ = snic_dev_create(&cfg, &host_ops, reinterpret_cast<snic_host *>(this), &dma_, clock);
 	if (!dev_)
 		return ENOMEM;
@@ -169,7 +169,7 @@ void Adapter::on_defer(snic_host *host, u32 qpn)
 {
 	Adapter &self = of(host);
 
-	self.push(self.deferred_, qpn);
+	self.defer(qpn);
 }
 
 snic_burst *Adapter::on_burst(snic_host *host)
@@ -219,8 +219,10 @@ bool Adapter::pending() noexcept
 
 void Adapter::settle() noexcept
 {
-	run_deferred();
-	flush();
+	if (can_work()) {
+		run_deferred();
+		flush();
+	}
 	interrupt();
 }
 

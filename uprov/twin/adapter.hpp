@@ -58,6 +58,8 @@ protected:
 
 	/* Send from the front; how many packets were. Who sends less calls snic_tx_resume() later. */
 	virtual u32 transmit(snic_burst &burst) noexcept = 0;
+	/* There is memory for calls into the model in this thread; else the work is put off. */
+	virtual bool can_work() noexcept { return true; }
 	/* A call into the model is over: what transmit() kept back for it leaves. */
 	virtual void flush() noexcept {}
 	/* Buffer of this thread. */
@@ -74,6 +76,7 @@ protected:
 	bool pop(QpList &list, u32 &qpn) noexcept;
 	void push(QpList &list, u32 qpn) noexcept;
 	bool pending() noexcept;
+	void defer(u32 qpn) noexcept { push(deferred_, qpn); }
 	/* The two halves of settle(). */
 	void run_model(u32 qpn) noexcept;
 	void run_deferred() noexcept;

@@ -12,6 +12,7 @@
 
 #include "command.hpp"
 #include "device.hpp"
+#include "no_cancel.hpp"
 #include "pd.hpp"
 #include "qp.hpp"
 
@@ -46,6 +47,8 @@ uint32_t pd_number(ibv_pd *pd) noexcept
 /* Events the application has not acknowledged name the object: wait for it. */
 template <typename Object, typename Ready> void wait_for_acks(Object &object, Ready ready) noexcept
 {
+	const twin::NoCancel no_cancel;
+
 	pthread_mutex_lock(&object.mutex);
 	while (!ready())
 		pthread_cond_wait(&object.cond, &object.mutex);

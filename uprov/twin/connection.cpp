@@ -9,6 +9,7 @@
 #include <sys/uio.h>
 
 #include "neighbours.hpp"
+#include "no_cancel.hpp"
 #include "wire_order.hpp"
 
 extern "C" {
@@ -158,7 +159,7 @@ void Connection::set_up(const Lease &own, bool supers) noexcept
 void Connection::wake() noexcept
 {
 	/* A full socket wakes as well, and a closed one does not matter. */
-	(void)!send(sock_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)!direct::send(sock_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* Sending */

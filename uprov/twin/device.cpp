@@ -13,6 +13,7 @@
 
 #include "cq.hpp"
 #include "nic.hpp"
+#include "no_cancel.hpp"
 #include "qp.hpp"
 #include "verbs.hpp"
 
@@ -86,6 +87,7 @@ int twin_req_notify_cq(ibv_cq *cq, int solicited_only) noexcept
 
 void twin_cq_event(ibv_cq *cq) noexcept
 {
+	const NoCancel no_cancel;
 	const Instance &device = Instance::of(cq->context);
 
 	cq_event(cq);
@@ -95,6 +97,7 @@ void twin_cq_event(ibv_cq *cq) noexcept
 
 void twin_async_event(ibv_context *context, ibv_async_event *) noexcept
 {
+	const NoCancel no_cancel;
 	const Instance &device = Instance::of(context);
 
 	if (device.inherited())
@@ -131,6 +134,7 @@ ibv_qp *twin_create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexc
 
 void twin_free_context(ibv_context *context) noexcept
 {
+	const NoCancel no_cancel;
 	const Instance &device = Instance::of(context);
 
 	if (!device.inherited())
@@ -183,6 +187,7 @@ void refuse_commands(ibv_context &context, int device_fd) noexcept
 
 verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *) noexcept
 {
+	const NoCancel no_cancel;
 	const int err = reinterpret_cast<Device *>(device)->start();
 	const int fd = err ? -1 : doorbell_file();
 
@@ -222,6 +227,7 @@ verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *) noe
 /* A device in the library's tree of sysfs, as the launcher wrote it. */
 bool twin_match_device(verbs_sysfs_dev *dev) noexcept
 {
+	const NoCancel no_cancel;
 	char path[sizeof(dev->ibdev_path) + sizeof("/hca_type")];
 	char value[sizeof(hca_type)] = {};
 
@@ -238,14 +244,18 @@ bool twin_match_device(verbs_sysfs_dev *dev) noexcept
 
 verbs_device *twin_alloc_device(verbs_sysfs_dev *dev) noexcept
 {
+	const NoCancel no_cancel;
 	const unsigned index = static_cast<unsigned>(
 		strtoul(dev->ibdev_name + strcspn(dev->ibdev_name, "0123456789"), nullptr, 10));
-	auto *device = new (std::nothrow) Device(Config::from_environment(index), index);
+	try {
+		auto *device = new Device(Config::from_environment(index), index);
 
-	if (!device)
+		count_at_exit(*device);
+		return &device->provider.base;
+	} catch (const std::bad_alloc &) {
+		errno = ENOMEM;
 		return nullptr;
-	count_at_exit(*device);
-	return &device->provider.base;
+	}
 }
 
 /* A device lives as long as the process: threads of the application may outlive main(). */
@@ -333,6 +343,8 @@ Device::Device(const Config &wanted, unsigned index) : provider{}, config(wanted
 
 Device::~Device()
 {
+	const NoCancel no_cancel;
+
 	delete instance();
 }
 
@@ -366,14 +378,18 @@ int Device::drive(std::unique_ptr<Adapter> adapter)
 	return 0;
 }
 
-int Device::start_locked()
+int Device::start_locked() noexcept
 {
 	if (instance())
 		return 0;
 	if (for_good_)
 		return ENODEV;
-	if (const int err = drive(Nic::create(config)))
-		return err;
+	try {
+		if (const int err = drive(Nic::create(config)))
+			return err;
+	} catch (const std::bad_alloc &) {
+		return ENOMEM;
+	}
 	if (config.verbose) {
 		fprintf(stderr, "sirdma: %d: %s at %s, UDP port %u, IP MTU %u\n", getpid(),
 			verbs()->name, nic->addr().text().c_str(), SIRDMA_ROCE_UDP_PORT,
@@ -384,6 +400,7 @@ int Device::start_locked()
 
 int Device::start()
 {
+	const NoCancel no_cancel;
 	std::lock_guard hold(devices().lock);
 
 	return start_locked();
@@ -434,14 +451,17 @@ void count_at_exit(Device &device)
 
 std::span<Device *const> process_devices()
 {
+	const NoCancel no_cancel;
 	Devices &all = devices();
 	std::lock_guard hold(all.lock);
 
 	if (!all.num_listed) {
 		const unsigned n = device_count();
 
+		/* What was made stays, for the next attempt. */
 		for (unsigned i = 0; i < n; ++i)
-			all.listed[i] = new Device(Config::from_environment(i), i);
+			if (!all.listed[i])
+				all.listed[i] = new Device(Config::from_environment(i), i);
 		for (unsigned i = 0; i < n; ++i)
 			count_locked(all, *all.listed[i]);
 		all.num_listed = n;

@@ -85,7 +85,7 @@ struct Device {
 	Device *next_counted = nullptr; /* see count_at_exit() */
 
 private:
-	int start_locked();
+	int start_locked() noexcept;
 	int drive(std::unique_ptr<Adapter> adapter);
 
 	friend std::span<Device *const> process_devices();

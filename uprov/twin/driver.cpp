@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <new>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <sirdma/abi.h>
 #include <sirdma/roce.h>
@@ -265,41 +266,46 @@ int Driver::open(ibv_context *context)
 
 	if (!queue)
 		return errno;
-	context->async_fd = queue->reader();
+	const int fd = queue->reader();
 	std::lock_guard hold(objects_lock_);
-	contexts_[context] = std::move(queue);
+
+	if (!insert(contexts_, context, std::move(queue))) {
+		::close(fd);
+		return ENOMEM;
+	}
+	context->async_fd = fd;
 	return 0;
 }
 
-void Driver::close(ibv_context *context)
+/* One object of @context; 0: there is none left. Without memory of its own. */
+template <typename Table, typename Belongs>
+uint32_t Driver::any_of(const Table &table, Belongs belongs) noexcept
 {
-	std::vector<uint32_t> cqs, qps, mrs, pds;
-	uint32_t comp, async;
+	std::lock_guard hold(objects_lock_);
 
-	{
-		std::lock_guard hold(objects_lock_);
+	for (const auto &[id, object] : table)
+		if (belongs(object))
+			return id;
+	return 0;
+}
 
-		for (const auto &[id, qp] : qps_)
-			if (qp->qp->context == context)
-				qps.push_back(id);
-		for (const auto &[id, cq] : cqs_)
-			if (cq->cq->context == context)
-				cqs.push_back(id);
-		for (const auto &[stag, pd] : mrs_)
-			if (pds_[pd].context == context)
-				mrs.push_back(stag);
-		for (const auto &[id, pd] : pds_)
-			if (pd.context == context)
-				pds.push_back(id);
-	}
-	for (const uint32_t id : qps)
-		destroy_qp(id, async);
-	for (const uint32_t id : cqs)
-		destroy_cq(id, comp, async);
-	for (const uint32_t stag : mrs)
-		dereg_mr(stag);
-	for (const uint32_t id : pds)
-		dealloc_pd(id);
+void Driver::close(ibv_context *context) noexcept
+{
+	const auto of_qp = [=](const auto &qp) { return qp->qp->context == context; };
+	const auto of_cq = [=](const auto &cq) { return cq->cq->context == context; };
+	const auto of_pd = [=](const DriverPd &pd) { return pd.context == context; };
+	const auto of_mr = [&](uint32_t pd) { return of_pd(pds_.at(pd)); };
+	uint32_t id, comp, async;
+	int err = 0;
+
+	while (!err && (id = any_of(qps_, of_qp)))
+		err = destroy_qp(id, async);
+	while (!err && (id = any_of(cqs_, of_cq)))
+		err = destroy_cq(id, comp, async);
+	while (!err && (id = any_of(mrs_, of_mr)))
+		err = dereg_mr(id);
+	while (!err && (id = any_of(pds_, of_pd)))
+		err = dealloc_pd(id);
 	std::lock_guard hold(objects_lock_);
 	contexts_.erase(context);
 }
@@ -319,8 +325,10 @@ int Driver::alloc_pd(ibv_context *context, uint32_t &pd)
 	if (const int err = sirdma_idpool_get(&hw_.pd_ids, &pd))
 		return -err;
 	std::lock_guard hold(objects_lock_);
-	pds_[pd] = {.context = context, .users = 0};
-	return 0;
+	if (insert(pds_, pd, DriverPd{.context = context, .users = 0}))
+		return 0;
+	sirdma_idpool_put(&hw_.pd_ids, pd);
+	return ENOMEM;
 }
 
 int Driver::dealloc_pd(uint32_t pd) noexcept
@@ -366,10 +374,17 @@ int Driver::reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova
 		sirdma_stag_free(&hw_, stag);
 		return -err;
 	}
-	std::lock_guard hold(objects_lock_);
-	mrs_[stag] = pd;
-	++pds_[pd].users;
-	return 0;
+	{
+		std::lock_guard hold(objects_lock_);
+
+		if (insert(mrs_, stag, pd)) {
+			++pds_[pd].users;
+			return 0;
+		}
+	}
+	if (!sirdma_cqp_dealloc_stag(&hw_, stag))
+		sirdma_stag_free(&hw_, stag);
+	return ENOMEM;
 }
 
 int Driver::dereg_mr(uint32_t stag) noexcept
@@ -404,13 +419,23 @@ int Driver::add_cq(std::unique_ptr<DriverCq> cq)
 
 			if (!file)
 				return errno;
-			channel = channels_.try_emplace(cq->file, std::move(file)).first;
+			if (!insert(channels_, cq->file, std::move(file)))
+				return ENOMEM;
+			channel = channels_.find(cq->file);
 		}
 		++channel->second.users;
 		cq->channel = &channel->second.events;
 	}
-	cqs_[cq->id] = std::move(cq);
-	return 0;
+
+	const uint32_t id = cq->id;
+	ibv_comp_channel *file = cq->file;
+
+	if (insert(cqs_, id, std::move(cq)))
+		return 0;
+	if (const auto channel = channels_.find(file);
+	    channel != channels_.end() && !--channel->second.users)
+		channels_.erase(channel);
+	return ENOMEM;
 }
 
 /* No event finds it any more, and what the application has not read is taken back. */
@@ -438,7 +463,7 @@ int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *chan
 		      const void *ring, const void *shadow, uint32_t entries)
 {
 	Settle settle(nic_);
-	auto cq = std::make_unique<DriverCq>();
+	std::unique_ptr<DriverCq> cq(new (std::nothrow) DriverCq);
 	sirdma_cqp_cq_params params{};
 	const uint32_t id = [&] {
 		u32 got = 0;
@@ -447,6 +472,10 @@ int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *chan
 
 	if (!id)
 		return ENOMEM;
+	if (!cq) {
+		sirdma_idpool_put(&hw_.cq_ids, id);
+		return ENOMEM;
+	}
 	cq->id = id;
 	cq->cq = ibcq;
 	cq->file = channel;

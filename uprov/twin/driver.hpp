@@ -17,13 +17,25 @@
 namespace sirdma::twin
 {
 
+/* Into a table of objects; false when there is no memory for it. */
+template <typename Table, typename Key, typename Value>
+bool insert(Table &table, Key key, Value &&value) noexcept
+{
+	try {
+		table.try_emplace(key, std::forward<Value>(value));
+		return true;
+	} catch (const std::bad_alloc &) {
+		return false;
+	}
+}
+
 struct DriverPd {
 	ibv_context *context = nullptr;
 	uint32_t users = 0; /* regions and queue pairs */
 };
 
 struct DriverChannel {
-	explicit DriverChannel(Fd file) noexcept : events(std::move(file)) {}
+	explicit DriverChannel(Fd file) : events(std::move(file)) {}
 
 	CompletionChannel events;
 	uint32_t users = 0; /* completion queues */
@@ -84,7 +96,7 @@ public:
 
 	int open(ibv_context *context);
 	/* Destroys what the application left. */
-	void close(ibv_context *context);
+	void close(ibv_context *context) noexcept;
 	AsyncQueue *async(ibv_context *context) noexcept;
 
 	int alloc_pd(ibv_context *context, uint32_t &pd);
@@ -115,6 +127,8 @@ private:
 
 	explicit Driver(Adapter &nic) noexcept : nic_(nic) {}
 	int start() noexcept;
+	template <typename Table, typename Belongs>
+	uint32_t any_of(const Table &table, Belongs belongs) noexcept;
 	int add_cq(std::unique_ptr<DriverCq> cq);
 	std::unique_ptr<DriverCq> remove_cq(uint32_t id) noexcept;
 	DriverQp *find_qp(uint32_t qpn) noexcept;

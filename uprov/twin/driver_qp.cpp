@@ -98,10 +98,12 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 		      bool sig_all)
 {
 	Settle settle(nic_);
-	auto qp = std::make_unique<DriverQp>();
+	std::unique_ptr<DriverQp> qp(new (std::nothrow) DriverQp);
 	QpContext ctx{};
 	u32 qpn = 0;
 
+	if (!qp)
+		return ENOMEM;
 	if (const int err = sirdma_idpool_get(&hw_.qp_ids, &qpn))
 		return -err;
 	qp->id = qpn;
@@ -124,8 +126,13 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	ctx.qp_type = SIRDMA_QPT_RC;
 	ctx.queue_flags = SIRDMA_QPC_KICK | (sig_all ? SIRDMA_QPC_SIG_ALL : 0);
 	{
-		std::lock_guard hold(objects_lock_);
-		qps_[qpn] = std::move(qp);
+		std::unique_lock hold(objects_lock_);
+
+		if (!insert(qps_, qpn, std::move(qp))) {
+			hold.unlock();
+			sirdma_idpool_put(&hw_.qp_ids, qpn);
+			return ENOMEM;
+		}
 		++pds_[pd].users;
 	}
 	if (const int err = sirdma_cqp_create_qp(&hw_, qpn, ctx.addr())) {

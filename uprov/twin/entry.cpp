@@ -26,7 +26,14 @@ ibv_device **get_device_list(int *num_devices)
 		return nullptr;
 	}
 
-	const std::span<Device *const> devices = process_devices();
+	const std::span<Device *const> devices = [] {
+		try {
+			return process_devices();
+		} catch (const std::bad_alloc &) {
+			errno = ENOMEM;
+			return std::span<Device *const>();
+		}
+	}();
 
 	if (devices.empty())
 		return nullptr;

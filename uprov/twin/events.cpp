@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <new>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -11,11 +13,26 @@
 #include <type_traits>
 #include <unistd.h>
 
+#include "core.hpp"
+#include "no_cancel.hpp"
+
 namespace sirdma::twin
 {
 
 namespace
 {
+
+/* Without memory for it an event is lost, as the kernel's are. */
+template <typename Queue, typename Event> bool append(Queue &queue, const Event &event) noexcept
+{
+	try {
+		queue.push_back(event);
+		return true;
+	} catch (const std::bad_alloc &) {
+		port_warn("an event is lost: %s", strerror(ENOMEM));
+		return false;
+	}
+}
 
 /* 0: no such file. */
 uint64_t inode_of(int fd) noexcept
@@ -60,14 +77,19 @@ void CompletionChannel::advance() noexcept
 	current_ = waiting_.front();
 	waiting_.pop_front();
 	++*current_.reported;
-	eventfd_write(file_.get(), reinterpret_cast<uintptr_t>(current_.cq));
+
+	const eventfd_t value = reinterpret_cast<uintptr_t>(current_.cq);
+
+	if (direct::write(file_.get(), &value, sizeof(value)) < 0)
+		return; /* not while the counter is 0 */
 }
 
 void CompletionChannel::post(ibv_cq *cq, uint32_t *reported)
 {
 	std::lock_guard hold(lock_);
 
-	waiting_.push_back({.cq = cq, .reported = reported});
+	if (!append(waiting_, Event{.cq = cq, .reported = reported}))
+		return;
 	if (!current_.cq)
 		advance();
 }
@@ -99,10 +121,22 @@ std::unique_ptr<AsyncQueue> AsyncQueue::create()
 	/* Packets, and a reading end that can be asked without waiting, whatever its flags. */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return nullptr;
-	return std::unique_ptr<AsyncQueue>(new AsyncQueue(ends[0], Fd(ends[1])));
+
+	Fd reader(ends[0]), writer(ends[1]);
+
+	try {
+		std::unique_ptr<AsyncQueue> queue(new AsyncQueue(ends[0], std::move(writer)));
+
+		/* The application's to close. */
+		(void)reader.release();
+		return queue;
+	} catch (const std::bad_alloc &) {
+		errno = ENOMEM;
+		return nullptr;
+	}
 }
 
-AsyncQueue::AsyncQueue(int reader, Fd writer) noexcept
+AsyncQueue::AsyncQueue(int reader, Fd writer)
 	: reader_(reader), reader_file_(inode_of(reader)), writer_(std::move(writer))
 {
 }
@@ -122,8 +156,8 @@ void AsyncQueue::advance() noexcept
 	current_ = waiting_.front();
 	waiting_.pop_front();
 	++*current_.reported;
-	if (send(writer_.get(), &current_.desc, sizeof(current_.desc),
-		 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	if (direct::send(writer_.get(), &current_.desc, sizeof(current_.desc),
+			 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return; /* nobody reads any more */
 }
 
@@ -135,7 +169,8 @@ void AsyncQueue::post(ibv_event_type type, void *object, uint32_t *reported)
 	event.desc.element = reinterpret_cast<uintptr_t>(object);
 	event.desc.event_type = type;
 	event.reported = reported;
-	waiting_.push_back(event);
+	if (!append(waiting_, event))
+		return;
 	if (!current_.reported)
 		advance();
 }

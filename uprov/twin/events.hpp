@@ -32,7 +32,7 @@ public:
 	 * @file: another descriptor of the channel's file. The application may close its
 	 * own, and the number may come to mean another file.
 	 */
-	explicit CompletionChannel(Fd file) noexcept : file_(std::move(file)) {}
+	explicit CompletionChannel(Fd file) : file_(std::move(file)) {}
 
 	void post(ibv_cq *cq, uint32_t *reported);
 	/* The application read the event. */
@@ -75,7 +75,7 @@ private:
 		uint32_t *reported = nullptr;
 	};
 
-	AsyncQueue(int reader, Fd writer) noexcept;
+	AsyncQueue(int reader, Fd writer);
 	void advance() noexcept;
 	bool reader_is_ours() const noexcept;
 

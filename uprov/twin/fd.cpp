@@ -77,6 +77,12 @@ void Fd::note(int fd, bool open) noexcept
 			break;
 }
 
+int Fd::release() noexcept
+{
+	note(fd_, false);
+	return std::exchange(fd_, -1);
+}
+
 void Fd::reset() noexcept
 {
 	const int saved = errno;

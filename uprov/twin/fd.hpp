@@ -27,6 +27,8 @@ public:
 	explicit operator bool() const noexcept { return fd_ >= 0; }
 	int get() const noexcept { return fd_; }
 	void reset() noexcept; /* keeps errno */
+	/* No longer a file of the device. */
+	int release() noexcept;
 
 private:
 	static void note(int fd, bool open) noexcept;

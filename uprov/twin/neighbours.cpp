@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 
 #include "hello.hpp"
+#include "no_cancel.hpp"
 
 namespace sirdma::twin
 {
@@ -66,6 +67,7 @@ Connection *Neighbours::connection(Neighbour &to) noexcept
 
 	if (now < to.retry_at.load(std::memory_order_relaxed))
 		return nullptr;
+	const NoCancel no_cancel;
 	std::lock_guard hold(connect_lock_);
 	if (Connection *c = to.connection.load(std::memory_order_acquire))
 		return c;
@@ -100,7 +102,7 @@ Connection *Neighbours::connect(Neighbour &to) noexcept
 		return nullptr;
 	c->node = &to;
 	c->set_up(lease_, supers_);
-	if (!watch(*c)) {
+	if (!room_for_reader() || !watch(*c)) {
 		delete c;
 		return nullptr;
 	}
@@ -157,6 +159,20 @@ void Neighbours::revoke() noexcept
 
 /* Receiving */
 
+/* For one by the thread that connects, and one by the helper. */
+bool Neighbours::room_for_reader() noexcept
+{
+	std::lock_guard hold(fresh_lock_);
+
+	try {
+		fresh_.reserve(fresh_.size() + 2);
+		return true;
+	} catch (const std::bad_alloc &) {
+		return false;
+	}
+}
+
+/* After room_for_reader(). */
 void Neighbours::add_reader(Connection *c) noexcept
 {
 	std::lock_guard hold(fresh_lock_);
@@ -172,7 +188,11 @@ void Neighbours::take_fresh() noexcept
 	if (!fresh_waiting_.load(std::memory_order_acquire)) [[likely]]
 		return;
 	std::lock_guard hold(fresh_lock_);
-	readers_.insert(readers_.end(), fresh_.begin(), fresh_.end());
+	try {
+		readers_.insert(readers_.end(), fresh_.begin(), fresh_.end());
+	} catch (const std::bad_alloc &) {
+		return; /* the next time */
+	}
 	fresh_.clear();
 	fresh_waiting_.store(false, std::memory_order_relaxed);
 }
@@ -273,10 +293,15 @@ bool Neighbours::watch(Connection &c) noexcept
 void Neighbours::accept_all() noexcept
 {
 	while (Fd sock = rendezvous_accept(listener_.get())) {
-		auto c = std::make_unique<Connection>(std::move(sock), RingPair(), 1);
+		/* Without memory it is turned away, and comes again. */
+		std::unique_ptr<Connection> c(new (std::nothrow)
+						      Connection(std::move(sock), RingPair(), 1));
 
-		if (watch(*c))
-			strangers_.push_back(std::move(c));
+		try {
+			if (c && watch(*c))
+				strangers_.push_back(std::move(c));
+		} catch (const std::bad_alloc &) {
+		}
 	}
 }
 
@@ -299,7 +324,7 @@ bool Neighbours::greet(Connection &c) noexcept
 
 	c.attach(RingPair::map(file.get()), 1);
 	c.node = find(addr, hello.slot);
-	if (!c.attached() || !c.node || at == strangers_.end())
+	if (!c.attached() || !c.node || at == strangers_.end() || !room_for_reader())
 		return false;
 	c.set_up(lease_, supers_);
 	(void)at->release();

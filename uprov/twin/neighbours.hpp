@@ -83,6 +83,7 @@ private:
 	Connection *connection(Neighbour &to) noexcept;
 	Connection *connect(Neighbour &to) noexcept;
 	bool watch(Connection &c) noexcept;
+	bool room_for_reader() noexcept;
 	void add_reader(Connection *c) noexcept;
 	void take_fresh() noexcept;
 	void accept_all() noexcept;

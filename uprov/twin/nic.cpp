@@ -15,6 +15,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "lock.hpp"
+#include "no_cancel.hpp"
+
 namespace sirdma::twin
 {
 
@@ -22,6 +25,7 @@ namespace
 {
 
 constexpr u64 never = ~0ull;
+constexpr timespec wait_for_memory = {.tv_sec = 0, .tv_nsec = 1000000};
 constexpr u64 nsec_per_sec = 1000000000;
 /*
  * How often a helper looks whether a polling process still polls: seldom where it
@@ -42,7 +46,6 @@ constexpr u32 polls_of_a_poller = 64;
 constexpr u32 polls_before_yield = 64;
 /* Rounds of a poller from one look at the clock to the next. */
 constexpr u32 clock_seldom = 16;
-constexpr size_t list_room = 1024;
 /* Rounds without datagrams after which the port is looked at only each so many rounds. */
 constexpr u32 port_hot = 256;
 constexpr u32 port_seldom = 64;
@@ -161,7 +164,7 @@ int Nic::start(const Config &config)
 	const u32 found = interface_mtu(addr_);
 
 	mtu_ = config.mtu ? config.mtu : found ? found : 1500;
-	stalled_.qpns.reserve(list_room);
+	stalled_.qpns.reserve(qpns_per_slot);
 	scratch_ = std::make_unique<std::atomic<TxScratch *>[]>(port_nr_cpus());
 	clock_ = port_clock_create(false);
 	if (!clock_)
@@ -180,8 +183,18 @@ int Nic::start(const Config &config)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	helper_ = std::thread([this] { help(); });
+	int err = 0;
+
+	try {
+		helper_ = std::thread([this] { help(); });
+	} catch (const std::system_error &error) {
+		err = error.code().value();
+	}
 	pthread_sigmask(SIG_SETMASK, &old, nullptr);
+	if (err) {
+		fprintf(stderr, "sirdma: no thread for the device: %s\n", strerror(err));
+		return err;
+	}
 	pthread_setname_np(helper_.native_handle(), "sirdma");
 	return 0;
 }
@@ -226,23 +239,37 @@ snic_burst *Nic::burst() noexcept
 	return &scratch().burst;
 }
 
+/* Each slot is touched by its thread alone. */
 TxScratch &Nic::scratch() noexcept
 {
-	/* Each slot is touched by its thread alone. */
-	std::atomic<TxScratch *> &slot = scratch_[port_cpu()];
-	TxScratch *scratch = slot.load(std::memory_order_relaxed);
+	return *scratch_[port_cpu()].load(std::memory_order_relaxed);
+}
 
-	if (!scratch) [[unlikely]] {
-		scratch = std::make_unique<TxScratch>().release();
-		slot.store(scratch, std::memory_order_relaxed);
-	}
-	return *scratch;
+/* A thread for which there is no memory leaves its work to the helper. */
+bool Nic::can_work() noexcept
+{
+	std::atomic<TxScratch *> &slot = scratch_[port_cpu()];
+
+	if (slot.load(std::memory_order_relaxed)) [[likely]]
+		return true;
+
+	auto *fresh = new (std::nothrow) TxScratch();
+
+	slot.store(fresh, std::memory_order_relaxed);
+	if (!fresh)
+		wake();
+	return fresh;
 }
 
 /* Progress */
 
 void Nic::run_qp(u32 qpn) noexcept
 {
+	if (!can_work()) [[unlikely]] {
+		defer(qpn);
+		wake();
+		return;
+	}
 	inside_.store(true, std::memory_order_relaxed);
 	run_model(qpn);
 	run_deferred();
@@ -254,7 +281,7 @@ void Nic::run_qp(u32 qpn) noexcept
 
 void Nic::flush() noexcept
 {
-	if (sender_->holding())
+	if (sender_->holding() && can_work())
 		sender_->flush(true, scratch());
 }
 
@@ -460,6 +487,8 @@ bool Nic::serve(bool all) noexcept
 
 void Nic::poll() noexcept
 {
+	if (!can_work()) [[unlikely]]
+		return;
 	polls_.fetch_add(1, std::memory_order_relaxed);
 	polls_since_arm_.fetch_add(1, std::memory_order_relaxed);
 
@@ -487,9 +516,9 @@ void Nic::found(bool message) noexcept
 	if (!message)
 		return;
 	/* Its completion can be seen before the helper that took it in is done with it. */
-	while (helping_.load(std::memory_order_acquire))
-		sched_yield();
-	if (pending() || sender_->holding())
+	for (Backoff backoff; helping_.load(std::memory_order_acquire);)
+		backoff.pause();
+	if ((pending() || sender_->holding()) && can_work())
 		settle();
 }
 
@@ -506,7 +535,7 @@ void Nic::wake() noexcept
 {
 	const uint64_t one = 1;
 
-	if (write(wake_fd_.get(), &one, sizeof(one)) < 0)
+	if (direct::write(wake_fd_.get(), &one, sizeof(one)) < 0)
 		return; /* full: it is awake */
 }
 
@@ -586,6 +615,9 @@ void Nic::help() noexcept
 	u64 check_ns = check_polling_min_ns;
 
 	want_short_slices();
+	/* Its work nobody else does. */
+	while (!can_work() && !stop_)
+		nanosleep(&wait_for_memory, nullptr);
 	while (!stop_) {
 		const bool alone = look_away();
 		const UdpReceiver *port = port_->receiver();

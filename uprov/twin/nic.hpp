@@ -60,6 +60,7 @@ private:
 	void end_turn() noexcept override;
 	void wake() noexcept;
 	TxScratch &scratch() noexcept;
+	bool can_work() noexcept override;
 	void wake_for_timers() noexcept;
 	void flush() noexcept override;
 	u32 transmit(snic_burst &burst) noexcept override;

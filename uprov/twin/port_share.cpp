@@ -72,8 +72,11 @@ bool PortShare::settle() noexcept
 void PortShare::accept_members() noexcept
 {
 	while (Fd member = rendezvous_accept(name_.get()))
-		if (watch(member.get()))
-			members_.push_back(std::move(member));
+		try {
+			if (watch(member.get()))
+				members_.push_back(std::move(member));
+		} catch (const std::bad_alloc &) {
+		} /* it sees that we hang up, and comes again */
 }
 
 void PortShare::serve() noexcept

@@ -2,13 +2,14 @@
 #pragma once
 
 #include "adapter.hpp"
+#include "no_cancel.hpp"
 
 namespace sirdma::twin
 {
 
 /*
  * Around a call into the driver: what was put off is done first, and at the end,
- * when its locks are free, what it raised is delivered.
+ * when its locks are free, what it raised is delivered. It is no cancellation point.
  */
 class Settle {
 public:
@@ -18,6 +19,7 @@ public:
 	Settle &operator=(const Settle &) = delete;
 
 private:
+	const NoCancel no_cancel_;
 	Adapter &nic_;
 };
 

@@ -9,6 +9,7 @@
 #include <netinet/udp.h>
 #include <new>
 
+#include "no_cancel.hpp"
 #include "wire_order.hpp"
 
 namespace sirdma::twin
@@ -184,10 +185,10 @@ bool UdpSender::send_some(mmsghdr *messages, u32 count, u32 &sent) noexcept
 	order_by_wire();
 	if (count == 1) {
 		sent = 1;
-		return sendmsg(fd_.get(), &messages->msg_hdr, 0) >= 0;
+		return direct::sendmsg(fd_.get(), &messages->msg_hdr, 0) >= 0;
 	}
 
-	const int n = sendmmsg(fd_.get(), messages, count, 0);
+	const int n = direct::sendmmsg(fd_.get(), messages, count, 0);
 
 	sent = n > 0 ? static_cast<u32>(n) : 0;
 	return n > 0;
@@ -373,12 +374,12 @@ u32 UdpReceiver::receive(DatagramSink &sink) noexcept
 	int n;
 
 	if (!stream_) {
-		const ssize_t len = recvmsg(fd_.get(), &messages_[0].msg_hdr, MSG_DONTWAIT);
+		const ssize_t len = direct::recvmsg(fd_.get(), &messages_[0].msg_hdr, MSG_DONTWAIT);
 
 		n = len >= 0;
 		messages_[0].msg_len = n ? static_cast<unsigned>(len) : 0;
 	} else {
-		n = recvmmsg(fd_.get(), messages_, batch, MSG_DONTWAIT, nullptr);
+		n = direct::recvmmsg(fd_.get(), messages_, batch, MSG_DONTWAIT);
 		--stream_;
 	}
 	if (n <= 0) {

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Threads that are cancelled, and threads that wait for one without a processor. */
+#include <atomic>
+#include <functional>
+#include <sys/resource.h>
+#include <thread>
+#include <unistd.h>
+
+#include "lock.hpp"
+#include "node.hpp"
+
+namespace sirdma::twin::test
+{
+
+namespace
+{
+
+struct Work {
+	std::function<void()> once;
+	std::atomic<unsigned> times{0};
+};
+
+void *repeat(void *arg)
+{
+	Work &work = *static_cast<Work *>(arg);
+
+	for (;;) {
+		work.once();
+		++work.times;
+		pthread_testcancel();
+	}
+	return nullptr;
+}
+
+/* Many threads, each cancelled while it does @once again and again. */
+void cancel(std::function<void()> once)
+{
+	for (int i = 0; i < 30; ++i) {
+		Work work{.once = once};
+		pthread_t thread;
+		void *result = nullptr;
+
+		ASSERT_EQ(pthread_create(&thread, nullptr, repeat, &work), 0);
+		while (work.times < 2 + static_cast<unsigned>(i) % 3)
+			sched_yield();
+		pthread_cancel(thread);
+		pthread_join(thread, &result);
+		ASSERT_EQ(result, PTHREAD_CANCELED);
+	}
+}
+
+} // namespace
+
+class TwinCancel : public ::testing::TestWithParam<LinkKind> {
+protected:
+	TwinCancel()
+	{
+		config_.link = GetParam();
+		a_ = std::make_unique<Node>(config_, true);
+		b_ = std::make_unique<Node>(config_, true);
+		a_->connect(b_->address(), 15);
+		b_->connect(a_->address(), 15);
+	}
+
+	/* Nothing is locked, and what was there works. */
+	~TwinCancel() override { write(); }
+
+	void write()
+	{
+		const Address to = b_->address();
+
+		EXPECT_EQ(a_->post(IBV_WR_RDMA_WRITE, 0, 100000, &to, 0), 0);
+		EXPECT_EQ(a_->poll().status, IBV_WC_SUCCESS);
+	}
+
+	Config config_;
+	std::unique_ptr<Node> a_, b_;
+};
+
+INSTANTIATE_TEST_SUITE_P(All, TwinCancel, ::testing::Values(LinkKind::udp, LinkKind::shm),
+			 [](const auto &info) {
+				 return info.param == LinkKind::udp ? "Udp" : "Shm";
+			 });
+
+TEST_P(TwinCancel, DataPaths)
+{
+	cancel([this] { write(); });
+	cancel([this] {
+		ibv_wc wc;
+
+		ibv_poll_cq(b_->cq, 1, &wc);
+	});
+}
+
+TEST_P(TwinCancel, Events)
+{
+	cancel([this] {
+		EXPECT_EQ(ibv_req_notify_cq(a_->cq, 0), 0);
+		write();
+	});
+}
+
+TEST_P(TwinCancel, Commands)
+{
+	cancel([this] {
+		ibv_mr *mr = ibv_reg_mr(a_->pd, a_->buffer.data(), 4096, IBV_ACCESS_LOCAL_WRITE);
+		ibv_qp_attr attr{};
+
+		EXPECT_TRUE(mr && !ibv_dereg_mr(mr));
+		/* Says on stderr why it does not. */
+		EXPECT_NE(ibv_modify_qp(a_->qp, &attr, IBV_QP_PORT), 0);
+	});
+	cancel([this] {
+		Node node(config_);
+
+		node.connect(b_->address());
+	});
+}
+
+TEST(TwinBackoff, LetsAnyoneRunWhoWaitsForAProcessor)
+{
+	QueueLock lock(true);
+	std::atomic<bool> waits{false};
+	std::atomic<long> slept{0};
+	std::atomic<bool> done{false};
+
+	lock.lock();
+
+	std::thread waiter([&] {
+		waits = true;
+		lock.lock();
+		rusage usage{};
+
+		getrusage(RUSAGE_THREAD, &usage);
+		slept = usage.ru_nvcsw;
+		lock.unlock();
+		done = true;
+	});
+
+	/* Long enough for one that never sleeps to be found out by its count. */
+	while (!waits)
+		sched_yield();
+	usleep(50000);
+	lock.unlock();
+	waiter.join();
+	EXPECT_GT(slept, 0) << "an ordinary thread would never run beside it under SCHED_FIFO";
+}
+
+} // namespace sirdma::twin::test
