@@ -93,3 +93,11 @@ hash_of() { cat "$@" | sha256sum | cut -c1-12; }
 
 # image_of SUITE: where the guest of a suite is cached; complete when .complete is there
 image_of() { echo "$CACHE/image-$1-$(hash_of "$TOP/vm/packages" "$TOP/vm/build-image" "$TOP/vm/initramfs-init")"; }
+
+# build_guest SUITE: build it once, print where it is
+build_guest() {
+	case $1 in
+	sid) "$TOP/vm/build-sid" ;;
+	*) "$TOP/vm/build-image" "$1" ;;
+	esac
+}
