@@ -15,7 +15,7 @@ int sirdma_cmd_get_context(ibv_context *context, verbs_cmd<ib_uverbs_get_context
 	const auto get = library().ibv_cmd_get_context;
 	verbs_context *of = sirdma::library_context(context);
 
-	if (library().interface->get_context_takes_fds)
+	if (library().interface.get_context_takes_fds)
 		return reinterpret_cast<WithFds *>(reinterpret_cast<verbs_unused_op>(get))(
 			of, cmd, cmd_size, nullptr, resp, resp_size);
 	return get(of, cmd, cmd_size, resp, resp_size);

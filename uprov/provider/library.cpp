@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <dlfcn.h>
 #include <iterator>
+#include <unistd.h>
 
 namespace sirdma
 {
@@ -57,7 +58,7 @@ Library load(std::string &why)
 #undef ENTRY
 	if (!why.empty())
 		return {};
-	found.interface = interface;
+	found.interface = *interface;
 	return found;
 }
 
@@ -123,7 +124,7 @@ const Library &library() noexcept
 		std::string why;
 		Library found = load(why);
 
-		if (!found.interface)
+		if (!found.interface.number)
 			complain(why.c_str());
 		return found;
 	}();
@@ -133,27 +134,32 @@ const Library &library() noexcept
 
 void register_driver(const verbs_device_ops &ops) noexcept
 {
-	if (library().interface)
+	if (library_is_known())
 		library().register_driver(&ops);
 }
 
 bool library_is_known() noexcept
 {
-	return library().interface;
+	return library().interface.number;
 }
 
 verbs_context *library_context(ibv_context *context) noexcept
 {
 	return reinterpret_cast<verbs_context *>(reinterpret_cast<uint8_t *>(context + 1) -
-						 library().interface->context_size);
+						 library().interface.context_size);
 }
 
 void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t offset,
 			   uint32_t driver_id) noexcept
 {
+	if (!library_is_known()) {
+		close(cmd_fd);
+		errno = ENOSYS;
+		return nullptr;
+	}
 	/* The library takes the offset as a pointer. */
 	auto *begin = reinterpret_cast<verbs_context *>(offset + sizeof(ibv_context) -
-							library().interface->context_size);
+							library().interface.context_size);
 	/* Should its verbs_context be larger than we know, it must not write past the end. */
 	auto *memory = static_cast<uint8_t *>(library()._verbs_init_and_alloc_context(
 		device, cmd_fd, size + context_room, begin, driver_id));
@@ -163,7 +169,7 @@ void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t o
 
 	auto *context = reinterpret_cast<ibv_context *>(memory + offset);
 
-	if (size_seen(context) != library().interface->context_size) {
+	if (size_seen(context) != library().interface.context_size) {
 		complain("its struct verbs_context has another size than its version says");
 		/* Where its members are is unknown: it is lost rather than freed wrongly. */
 		errno = EPROTO;
@@ -174,7 +180,7 @@ void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t o
 
 int set_operations(ibv_context *context, const Operations &ops) noexcept
 {
-	const Slots slots = slots_of(ops, *library().interface);
+	const Slots slots = slots_of(ops, library().interface);
 
 	library().verbs_set_ops(library_context(context),
 				reinterpret_cast<const verbs_context_ops *>(slots.data()));

@@ -63,7 +63,8 @@ void uninit_context(ibv_context *context) noexcept;
 	ENTRY(ibv_cmd_destroy_qp)
 
 struct Library {
-	const Interface *interface = nullptr;
+	Interface interface {
+	}; /* number 0: not known */
 	void (*register_driver)(const verbs_device_ops *ops) = nullptr;
 #define ENTRY(name) decltype(::name) *name = nullptr;
 	SIRDMA_LIBRARY_ENTRIES(ENTRY)
