@@ -55,7 +55,8 @@
 	X(MR_BAD_RANGE, mr_bad_range) \
 	X(MR_BAD_ACCESS, mr_bad_access) \
 	X(LOCAL_LOOP_PKTS, local_loop_pkts) \
-	X(RX_OVERRUNS, rx_overruns)
+	X(RX_OVERRUNS, rx_overruns) \
+	X(REFUSED_NEIGHBOURS, refused_neighbours)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

@@ -245,7 +245,7 @@ void port_rcu_read_lock(void)
 #else
 	__atomic_store_n(&thread->epoch, epoch, __ATOMIC_RELAXED);
 #endif
-	/* Pairs with port_rcu_wait_and_free(): it sees our epoch, or we see its unlinking. */
+	/* Pairs with port_rcu_wait(): it sees our epoch, or we see its unlinking. */
 	smp_mb();
 }
 
@@ -257,14 +257,12 @@ void port_rcu_read_unlock(void)
 		__atomic_store_n(&thread->epoch, 0, __ATOMIC_RELEASE);
 }
 
-void port_rcu_wait_and_free(void *p)
+void port_rcu_wait(void)
 {
 	static const struct timespec pause = {.tv_nsec = 20000};
 	u32 i, spins, used;
 	u64 epoch, seen;
 
-	if (!p)
-		return;
 	/* Pairs with port_rcu_read_lock(). */
 	smp_mb();
 	epoch = __atomic_add_fetch(&rcu_epoch, 1, __ATOMIC_SEQ_CST);
@@ -280,6 +278,13 @@ void port_rcu_wait_and_free(void *p)
 				nanosleep(&pause, NULL);
 		}
 	}
+}
+
+void port_rcu_wait_and_free(void *p)
+{
+	if (!p)
+		return;
+	port_rcu_wait();
 	port_free(p);
 }
 

@@ -195,6 +195,8 @@ struct port_rcu {
 
 void port_rcu_read_lock(void);
 void port_rcu_read_unlock(void);
+/* Who reads under RCU now has ended when it returns. */
+void port_rcu_wait(void);
 void port_rcu_wait_and_free(void *p);
 #define port_rcu_deref(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
 #define port_rcu_assign(p, v) __atomic_store_n(&(p), v, __ATOMIC_RELEASE)

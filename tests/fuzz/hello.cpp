@@ -188,7 +188,8 @@ private:
 			close(fd);
 		sock.reset();
 		serve();
-		while (rendezvous_accept(other.get())) {} // who asked whether the name is ours
+		while (rendezvous_accept(other.get(), spare, refused)) {
+		} // who asked whether the name is ours
 	}
 
 	bool hung_up(const Fd &sock)
@@ -212,6 +213,8 @@ private:
 		EXPECT_EQ(sink.seen, before + 1) << "not served";
 	}
 
+	Fd spare = spare_file();
+	uint64_t refused = 0;
 	Fd other; // whose address and slot the neighbours say
 	Sink sink;
 };

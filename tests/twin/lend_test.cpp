@@ -114,7 +114,7 @@ protected:
 	/* All bytes from a to b. */
 	void send()
 	{
-		const Write write(bytes, b->slot() * qpns_per_slot + 5);
+		const Write write(bytes, first_qpn_of(b->slot()) + 5);
 		u32 sent = 0;
 
 		ASSERT_TRUE(a->transmit(*write.burst, sent));

@@ -167,7 +167,7 @@ TEST_F(Claims, AnotherHostsAddressIsNot)
 	flow.is_v4 = true;
 	burst->flow = &flow;
 	burst->npkts = 1;
-	snic_pkt_bth(&burst->pkts[0], SIRDMA_RC_SEND_ONLY, 0xffff, 3 * qpns_per_slot + 5, 0, 0);
+	snic_pkt_bth(&burst->pkts[0], SIRDMA_RC_SEND_ONLY, 0xffff, first_qpn_of(3) + 5, 0, 0);
 	EXPECT_FALSE(n->transmit(*burst, sent));
 }
 
@@ -213,12 +213,14 @@ bool accepts(const User &listener, const User &connector)
 		become(listener.uid, listener.map);
 
 		const Fd name = rendezvous_listen(addr, 7);
+		Fd spare = spare_file();
+		uint64_t refused = 0;
 		pollfd p = {.fd = name.get(), .events = POLLIN, .revents = 0};
 
 		say(ready, 1);
 		if (!name || geteuid() != listener.seen || poll(&p, 1, 20000) != 1)
 			_exit(1);
-		say(ready, rendezvous_accept(name.get()) ? 'y' : 'n');
+		say(ready, rendezvous_accept(name.get(), spare, refused) ? 'y' : 'n');
 		wait_for_end(ready);
 	});
 	const Other b([&](int ready) {

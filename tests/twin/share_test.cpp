@@ -2,6 +2,7 @@
 /* Processes that share an address: numbers, the port, and the death of who has it. */
 #include <algorithm>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include "child.hpp"
 #include "port_share.hpp"
@@ -55,6 +56,40 @@ TEST_P(TwinShare, OneAddressAmongProcesses)
 	write_and_read(b, third.address());
 	second.kill();
 	write_and_read(b, third.address());
+}
+
+/* As many processes as an address has queue pair numbers for, and not one more. */
+TEST(TwinSlots, AThousandProcessesAndThatIsIt)
+{
+	const IpAddress addr = own_address(0);
+	rlimit files{};
+	std::vector<Fd> names;
+
+	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+	files.rlim_cur = std::min<rlim_t>(files.rlim_max, num_slots + 100);
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+	if (files.rlim_cur < num_slots + 100)
+		GTEST_SKIP() << "takes " << num_slots + 100 << " files";
+	for (u32 slot = 0; slot + 1 < num_slots; ++slot) {
+		names.push_back(rendezvous_listen(addr, slot));
+		ASSERT_TRUE(names.back());
+	}
+	{
+		Node last(at(addr, LinkKind::shm)), other(at(own_address(1), LinkKind::shm));
+
+		EXPECT_EQ(slot_of(last.qp->qp_num), num_slots - 1);
+		last.connect(other.address(), patient);
+		other.connect(last.address(), patient);
+		write_and_read(last, other.address());
+		write_and_read(other, last.address());
+		EXPECT_FALSE(Device::create(at(addr, LinkKind::shm)));
+		EXPECT_EQ(errno, EADDRNOTAVAIL);
+	}
+	for (u32 slot = 0; slot < num_slots; ++slot) {
+		EXPECT_EQ(slot_of(first_qpn_of(slot)), slot);
+		EXPECT_EQ(slot_of(first_qpn_of(slot + 1) - 1), slot);
+	}
+	EXPECT_GE(slot_of(num_qpns), num_slots);
 }
 
 /* How long nobody has the port when its owner is killed: the best of some, for a busy machine. */

@@ -288,6 +288,8 @@ u32 Connection::push(snic_burst &burst, Lease &own) noexcept
 		/* What it does not take is lost, as on any wire: retries decide. */
 		if (out_.broken() || now - full_since_ > stuck_ns)
 			sent = burst.npkts;
+		if (out_.broken())
+			broken_.store(true, std::memory_order_relaxed);
 	}
 	hold.unlock();
 	if (wake_it)
@@ -499,8 +501,11 @@ u32 Connection::receive(const IpAddress &addr, PacketSink &sink, u32 share) noex
 	for (n = 0; n < share; ++n) {
 		uint8_t *data = in_.peek(head);
 
-		if (!data)
+		if (!data) {
+			if (in_.broken()) [[unlikely]]
+				broken_.store(true, std::memory_order_relaxed);
 			break;
+		}
 		order_by_wire();
 		if (!take(addr, head, data, sink))
 			sink.malformed();

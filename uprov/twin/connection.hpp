@@ -104,7 +104,8 @@ public:
 	int fd() const noexcept { return sock_.get(); }
 	bool waiting() const noexcept { return in_.waiting(); }
 	void wake() noexcept;
-	bool broken() const noexcept { return in_.broken(); }
+	/* The neighbour wrote what no neighbour writes: nothing is taken or sent any more. */
+	bool broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
 
 	/* Any thread. How many packets there was room for. */
 	u32 push(snic_burst &burst, Lease &own) noexcept;
@@ -145,6 +146,7 @@ private:
 	RingReader in_;
 	pid_t pid_ = 0; /* the neighbour's; 0: not one we see */
 	bool probed_ = false;
+	std::atomic<bool> broken_{false};
 	uint64_t lease_ = 0; /* of the packet being received */
 	u32 stale_ = 0; /* leases in a row that were over */
 

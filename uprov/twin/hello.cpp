@@ -73,7 +73,7 @@ bool receive_hello(int sock, Hello &hello, Fd &rings) noexcept
 
 	const size_t files = take_files(m, rings);
 
-	errno = EPROTO;
+	errno = n ? EPROTO : ENOTCONN;
 	return n == ssize_t(sizeof(hello)) && files == 1 &&
 	       !(m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) && hello.magic == hello_magic &&
 	       hello.ring_size == ring_bytes && hello.slot < num_slots;

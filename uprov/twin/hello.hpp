@@ -11,7 +11,7 @@ namespace sirdma::twin
 {
 
 /* Changes with the layout of anything shared. */
-inline constexpr uint32_t hello_magic = 0x53520003;
+inline constexpr uint32_t hello_magic = 0x53520004;
 
 struct Hello {
 	uint32_t magic = hello_magic;
@@ -24,7 +24,10 @@ struct Hello {
 static_assert(sizeof(Hello) == 32);
 
 bool send_hello(int sock, const Hello &hello, int rings) noexcept;
-/* False with errno: EAGAIN when nothing came yet, EPROTO when what came is no hello with a file. */
+/*
+ * False with errno: EAGAIN when nothing came yet, ENOTCONN when the other end hung up, EPROTO
+ * when what came is no hello with a file.
+ */
 bool receive_hello(int sock, Hello &hello, Fd &rings) noexcept;
 
 } // namespace sirdma::twin

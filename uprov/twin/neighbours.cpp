@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "hello.hpp"
 #include "no_cancel.hpp"
@@ -16,6 +18,8 @@ namespace
 
 /* Who could not be reached is not tried again before. */
 constexpr u64 retry_ns = 200000000;
+/* Messages of a neighbour taken in one go. */
+constexpr int wakes_at_once = 64;
 
 } // namespace
 
@@ -102,7 +106,7 @@ Connection *Neighbours::connect(Neighbour &to) noexcept
 		return nullptr;
 	c->node = &to;
 	c->set_up(lease_, supers_);
-	if (!room_for_reader() || !watch(*c)) {
+	if (!room_for_reader() || !watch(c->fd(), c)) {
 		delete c;
 		return nullptr;
 	}
@@ -127,6 +131,8 @@ bool Neighbours::transmit(snic_burst &burst, u32 &sent) noexcept
 	if (!c)
 		return false;
 	sent = c->push(burst, lease_);
+	if (c->broken()) [[unlikely]]
+		tell_helper();
 	return true;
 }
 
@@ -179,8 +185,16 @@ void Neighbours::add_reader(Connection *c) noexcept
 
 	fresh_.push_back(c);
 	fresh_waiting_.store(true, std::memory_order_release);
-	fresh_any_.store(true);
 	readers_used_.store(true, std::memory_order_relaxed);
+	tell_helper();
+}
+
+void Neighbours::tell_helper() noexcept
+{
+	const uint64_t one = 1;
+
+	/* Full: it was told. */
+	(void)!direct::write(news_.get(), &one, sizeof(one));
 }
 
 void Neighbours::take_fresh() noexcept
@@ -206,7 +220,12 @@ u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
 	const Guard guard;
 
 	lender_ = &c;
-	return c.receive(addr_, sink, share);
+
+	const u32 n = c.receive(addr_, sink, share);
+
+	if (c.broken()) [[unlikely]]
+		tell_helper();
+	return n;
 }
 
 u32 Neighbours::receive(PacketSink &sink) noexcept
@@ -246,7 +265,6 @@ Neighbours::Neighbours(const IpAddress &addr, bool supers) noexcept : addr_(addr
 std::unique_ptr<Neighbours> Neighbours::create(const IpAddress &addr, bool supers)
 {
 	std::unique_ptr<Neighbours> self(new Neighbours(addr, supers));
-	epoll_event event{};
 
 	for (; self->slot_ < num_slots; ++self->slot_) {
 		self->listener_ = rendezvous_listen(addr, self->slot_);
@@ -260,10 +278,11 @@ std::unique_ptr<Neighbours> Neighbours::create(const IpAddress &addr, bool super
 		return nullptr;
 	}
 	self->events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
-	event.events = EPOLLIN;
-	event.data.ptr = nullptr;
-	if (!self->events_ ||
-	    epoll_ctl(self->events_.get(), EPOLL_CTL_ADD, self->listener_.get(), &event))
+	self->news_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	self->spare_ = spare_file();
+	if (!self->events_ || !self->news_ ||
+	    !self->watch(self->listener_.get(), &self->listener_) ||
+	    !self->watch(self->news_.get(), &self->news_))
 		return nullptr;
 	return self;
 }
@@ -281,28 +300,48 @@ Neighbours::~Neighbours()
 	}
 }
 
-bool Neighbours::watch(Connection &c) noexcept
+bool Neighbours::watch(int fd, void *what) noexcept
 {
 	epoll_event event{};
 
 	event.events = EPOLLIN | EPOLLRDHUP;
-	event.data.ptr = &c;
-	return !epoll_ctl(events_.get(), EPOLL_CTL_ADD, c.fd(), &event);
+	event.data.ptr = what;
+	return !epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
-void Neighbours::accept_all() noexcept
+/* There may be more: the listener stays readable. */
+void Neighbours::accept_some() noexcept
 {
-	while (Fd sock = rendezvous_accept(listener_.get())) {
+	uint64_t refused = 0;
+
+	for (size_t i = 0; i < strangers_max; ++i) {
+		Fd sock = rendezvous_accept(listener_.get(), spare_, refused);
+
+		if (!sock)
+			break;
+		/* Who connects says hello at once: the oldest did not. */
+		if (strangers_.size() == strangers_max) {
+			strangers_.erase(strangers_.begin());
+			++refused;
+		}
+
 		/* Without memory it is turned away, and comes again. */
 		std::unique_ptr<Connection> c(new (std::nothrow)
 						      Connection(std::move(sock), RingPair(), 1));
 
 		try {
-			if (c && watch(*c))
+			if (c && watch(c->fd(), c.get()))
 				strangers_.push_back(std::move(c));
 		} catch (const std::bad_alloc &) {
 		}
 	}
+	refused_.fetch_add(refused, std::memory_order_relaxed);
+}
+
+bool Neighbours::refuse() noexcept
+{
+	refused_.fetch_add(1, std::memory_order_relaxed);
+	return false;
 }
 
 /* The first message of an accepted connection; false when it cannot be served. */
@@ -312,20 +351,25 @@ bool Neighbours::greet(Connection &c) noexcept
 	Fd file;
 
 	if (!receive_hello(c.fd(), hello, file))
-		return errno == EAGAIN;
+		return errno == EAGAIN || (errno != ENOTCONN && refuse());
 
 	const IpAddress addr(hello.addr, hello.scope);
 
 	if (!rendezvous_is(c.fd(), addr, hello.slot))
-		return false;
+		return refuse();
 
 	const auto at = std::find_if(strangers_.begin(), strangers_.end(),
 				     [&](const auto &s) { return s.get() == &c; });
 
 	c.attach(RingPair::map(file.get()), 1);
 	c.node = find(addr, hello.slot);
-	if (!c.attached() || !c.node || at == strangers_.end() || !room_for_reader())
-		return false;
+	if (!c.attached() || !c.node || at == strangers_.end())
+		return refuse();
+	take_fresh();
+	if (std::count_if(readers_.begin(), readers_.end(),
+			  [&](const Connection *r) { return r->node == c.node; }) >= per_name ||
+	    !room_for_reader())
+		return refuse();
 	c.set_up(lease_, supers_);
 	(void)at->release();
 	strangers_.erase(at);
@@ -346,10 +390,13 @@ bool Neighbours::alive(Connection &c) noexcept
 
 	if (!c.attached())
 		return greet(c);
-	do
+	/* More than that is said for no good reason, and wakes us again. */
+	for (int i = 0; i < wakes_at_once; ++i) {
 		n = recv(c.fd(), bytes, sizeof(bytes), MSG_DONTWAIT);
-	while (n > 0);
-	return n < 0 && (errno == EAGAIN || errno == EINTR) && !c.broken();
+		if (n <= 0)
+			return n < 0 && (errno == EAGAIN || errno == EINTR);
+	}
+	return true;
 }
 
 /* What it had sent is taken; nobody finds it any more; then nobody has it. */
@@ -359,16 +406,38 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 
 	if (c->node) {
 		c->node->connection.compare_exchange_strong(self, nullptr);
-		c->node->retry_at.store(0, std::memory_order_relaxed);
+		c->node->retry_at.store(c->broken() ? port_now_ns(nullptr) + retry_ns : 0,
+					std::memory_order_relaxed);
 	}
 	take_fresh();
+	{
+		/* There was no memory to take it. */
+		std::lock_guard hold(fresh_lock_);
+
+		std::erase(fresh_, c);
+	}
+	/* No more than a ring holds: it may be alive and write on. */
 	if (std::erase(readers_, c))
-		while (receive_from(*c, sink))
-			;
+		for (u32 n = 0, got = 1; got && n < ring_bytes / ring_align; n += got)
+			got = receive_from(*c, sink);
 	if (std::erase_if(strangers_, [&](const auto &s) { return s.get() == c; }))
 		return;
-	port_rcu_wait_and_free(port_alloc(1));
+	port_rcu_wait();
 	delete c;
+}
+
+void Neighbours::hang_up_on_broken(PacketSink &sink) noexcept
+{
+	uint64_t count;
+
+	(void)!read(news_.get(), &count, sizeof(count));
+	take_fresh();
+	for (size_t i = readers_.size(); i--;) {
+		if (!readers_[i]->broken())
+			continue;
+		refuse();
+		remove(readers_[i], sink);
+	}
 }
 
 void Neighbours::serve(PacketSink &sink) noexcept
@@ -376,14 +445,23 @@ void Neighbours::serve(PacketSink &sink) noexcept
 	epoll_event events[32];
 	const int n = epoll_wait(events_.get(), events, std::size(events), 0);
 
-	for (int i = 0; i < n; ++i) {
-		auto *c = static_cast<Connection *>(events[i].data.ptr);
+	bool accept = false, news = false;
 
-		if (!c)
-			accept_all();
-		else if (!alive(*c))
+	for (int i = 0; i < n; ++i) {
+		void *what = events[i].data.ptr;
+
+		if (what == &listener_)
+			accept = true;
+		else if (what == &news_)
+			news = true;
+		else if (auto *c = static_cast<Connection *>(what); !alive(*c))
 			remove(c, sink);
 	}
+	/* At last: these free connections that the events may name. */
+	if (news)
+		hang_up_on_broken(sink);
+	if (accept)
+		accept_some();
 }
 
 } // namespace sirdma::twin

@@ -66,28 +66,30 @@ public:
 	bool fall_asleep() noexcept;
 	void wake_up() noexcept;
 
-	/* Connections made since this was asked last: the sleeping helper must look at them. */
-	bool news() noexcept
-	{
-		return fresh_any_.load(std::memory_order_relaxed) && fresh_any_.exchange(false);
-	}
+	/* Any thread. Processes hung up on: of another user, or such that broke the rules. */
+	u64 refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
 private:
 	class Guard;
 
 	static constexpr size_t buckets = 256;
 	static constexpr u32 share = 64; /* records of one neighbour taken in one go */
+	static constexpr size_t strangers_max = 64;
+	static constexpr int per_name = 4; /* connections: one each way, and some that end */
 
 	Neighbours(const IpAddress &addr, bool supers) noexcept;
 	Neighbour *find(const IpAddress &addr, uint32_t slot) noexcept;
 	Connection *connection(Neighbour &to) noexcept;
 	Connection *connect(Neighbour &to) noexcept;
-	bool watch(Connection &c) noexcept;
+	bool watch(int fd, void *what) noexcept;
+	void tell_helper() noexcept;
 	bool room_for_reader() noexcept;
 	void add_reader(Connection *c) noexcept;
 	void take_fresh() noexcept;
-	void accept_all() noexcept;
+	void accept_some() noexcept;
+	void hang_up_on_broken(PacketSink &sink) noexcept;
 	bool greet(Connection &c) noexcept;
+	bool refuse() noexcept;
 	bool alive(Connection &c) noexcept;
 	void remove(Connection *c, PacketSink &sink) noexcept;
 	u32 receive_from(Connection &c, PacketSink &sink) noexcept;
@@ -99,6 +101,9 @@ private:
 	std::mutex revoke_lock_; /* one revokes at a time: each has waited when it returns */
 	Fd listener_;
 	Fd events_;
+	Fd news_; /* an eventfd: connections were made, or broke, and the sleeping helper must know */
+	Fd spare_; /* see rendezvous_accept() */
+	std::atomic<u64> refused_{0};
 
 	/* Never shrinks: who was met once may come again. */
 	std::mutex nodes_lock_; /* protects additions */
@@ -109,7 +114,6 @@ private:
 	Connection *lender_ = nullptr; /* of the packet being received */
 	std::mutex fresh_lock_; /* protects fresh_: connections for readers_ */
 	std::vector<Connection *> fresh_;
-	std::atomic<bool> fresh_any_{false};
 	std::atomic<bool> fresh_waiting_{false};
 	std::atomic<bool> readers_used_{false};
 	std::vector<std::unique_ptr<Connection>>

@@ -149,7 +149,13 @@ bool Nic::open_links(const Config &config)
 	if (!neighbours_ || !sender_) {
 		const int err = errno;
 
-		fprintf(stderr, "sirdma: %s: %s\n", addr_.text().c_str(), strerror(err));
+		if (err == EADDRNOTAVAIL)
+			fprintf(stderr,
+				"sirdma: %s: %u processes use this address already; another "
+				"one takes more\n",
+				addr_.text().c_str(), num_slots);
+		else
+			fprintf(stderr, "sirdma: %s: %s\n", addr_.text().c_str(), strerror(err));
 		errno = err;
 		return false;
 	}
@@ -170,8 +176,7 @@ int Nic::start(const Config &config)
 	if (!clock_)
 		return ENOMEM;
 
-	if (const int err =
-		    create_device(addr_, mtu_, num_slots * qpns_per_slot, window_bytes, clock_))
+	if (const int err = create_device(addr_, mtu_, num_qpns, window_bytes, clock_))
 		return err;
 	turn_.dev = dev_;
 	wake_fd_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -221,9 +226,6 @@ u32 Nic::transmit(snic_burst &burst) noexcept
 	if (kind_ != LinkKind::udp && neighbours_->transmit(burst, sent)) {
 		if (pcap_) [[unlikely]]
 			sender_->record(burst, scratch());
-		/* A new neighbour: the helper must listen to it as well. */
-		if (neighbours_->news()) [[unlikely]]
-			wake();
 	} else if (kind_ != LinkKind::shm) {
 		sent = sender_->transmit(burst, scratch());
 	} else {
@@ -309,6 +311,8 @@ u64 Nic::stat(sirdma_stat id) noexcept
 {
 	u64 n = snic_stat_read(dev_, id);
 
+	if (id == SIRDMA_STAT_REFUSED_NEIGHBOURS)
+		n += neighbours_->refused();
 	if (id == SIRDMA_STAT_RX_OVERRUNS)
 		if (const UdpReceiver *port = port_->receiver())
 			n += port->overruns();

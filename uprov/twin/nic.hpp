@@ -26,8 +26,8 @@ public:
 	static std::unique_ptr<Nic> create(const Config &config);
 	~Nic() override;
 
-	u32 first_qpn() const noexcept override { return neighbours_->slot() * qpns_per_slot; }
-	u32 limit_qpn() const noexcept override { return first_qpn() + qpns_per_slot; }
+	u32 first_qpn() const noexcept override { return first_qpn_of(neighbours_->slot()); }
+	u32 limit_qpn() const noexcept override { return first_qpn_of(neighbours_->slot() + 1); }
 
 	u64 stat(sirdma_stat id) noexcept override;
 	void run_qp(u32 qpn) noexcept override;

@@ -13,6 +13,8 @@ namespace
 
 /* A dying owner's name may be free a moment before its port is, and the other way round. */
 constexpr unsigned settle_tries = 100;
+/* Members let in in one go. */
+constexpr unsigned members_batch = 64;
 constexpr timespec settle_pause = {.tv_sec = 0, .tv_nsec = 1000000};
 
 } // namespace
@@ -22,6 +24,7 @@ std::unique_ptr<PortShare> PortShare::create(const IpAddress &addr, bool alone, 
 	std::unique_ptr<PortShare> share(new PortShare(addr, buffer));
 
 	share->events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+	share->spare_ = spare_file();
 	if (!share->events_)
 		return nullptr;
 	for (unsigned i = 0; !share->settle(); ++i) {
@@ -71,12 +74,17 @@ bool PortShare::settle() noexcept
 
 void PortShare::accept_members() noexcept
 {
-	while (Fd member = rendezvous_accept(name_.get()))
+	for (unsigned i = 0; i < members_batch; ++i) {
+		Fd member = rendezvous_accept(name_.get(), spare_, refused_);
+
+		if (!member)
+			break;
 		try {
 			if (watch(member.get()))
 				members_.push_back(std::move(member));
 		} catch (const std::bad_alloc &) {
 		} /* it sees that we hang up, and comes again */
+	}
 }
 
 void PortShare::serve() noexcept

@@ -46,6 +46,8 @@ private:
 	const uint32_t buffer_; /* of the port's socket; see Config */
 	Fd events_;
 	Fd name_; /* ours: the right to the port */
+	Fd spare_; /* see rendezvous_accept() */
+	uint64_t refused_ = 0;
 	Fd owner_; /* who has it */
 	std::vector<Fd> members_; /* they only wait for our end */
 	std::unique_ptr<UdpReceiver> taken_;

@@ -18,6 +18,8 @@ namespace
 
 /* Many processes of one address may start together. */
 constexpr int backlog = 1024;
+/* Processes looked at in one go: who connects all the time does not hold us. */
+constexpr unsigned accept_batch = 64;
 /* Unless /proc says another. */
 constexpr uid_t usual_overflow_uid = 65534;
 constexpr unsigned long all_uids = 0xffffffff;
@@ -143,14 +145,35 @@ bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept
 	return claims.pid == has.pid;
 }
 
-Fd rendezvous_accept(int listener) noexcept
+Fd spare_file() noexcept
 {
-	for (;;) {
+	return Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused) noexcept
+{
+	for (unsigned i = 0; i < accept_batch; ++i) {
 		Fd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 
-		if (!fd || is_of_this_user(fd.get()))
+		if (fd && is_of_this_user(fd.get()))
 			return fd;
+		if (!fd && errno != EMFILE && errno != ENFILE)
+			return fd;
+		if (!fd) {
+			/* The kernel says so before it looks whether anybody waits. */
+			spare.reset();
+			fd = Fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+
+			const bool was_one = static_cast<bool>(fd);
+
+			fd.reset();
+			spare = spare_file();
+			if (!was_one)
+				return Fd();
+		}
+		++refused;
 	}
+	return Fd();
 }
 
 } // namespace sirdma::twin

@@ -197,7 +197,10 @@ public:
 	}
 	void end_reading() noexcept { control_->reading.store(0, std::memory_order_release); }
 
-	bool waiting() const noexcept { return word_at(head_).load(std::memory_order_acquire); }
+	bool waiting() const noexcept
+	{
+		return !broken_ && word_at(head_).load(std::memory_order_acquire);
+	}
 
 	/* Done with the record peeked at. */
 	void next() noexcept { head_ += size_; }

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* The helper of a process among neighbours: what wakes it, and that nobody keeps it awake. */
+#include <atomic>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "child.hpp"
+#include "hello.hpp"
+#include "neighbours.hpp"
+
+namespace sirdma::twin::test
+{
+
+namespace
+{
+
+constexpr uint16_t record_packet = 1;
+
+struct Counts final : PacketSink {
+	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override { ++seen; }
+	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override { ++seen; }
+	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++seen; }
+	void malformed() noexcept override { ++seen; }
+	void end_turn() noexcept override {}
+
+	std::atomic<u32> seen{0};
+};
+
+class Helper : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		n = Neighbours::create(own_address(0));
+		name = rendezvous_listen(own_address(1), 3);
+		ASSERT_TRUE(n && name);
+	}
+	bool readable() const
+	{
+		pollfd p = {.fd = n->fd(), .events = POLLIN, .revents = 0};
+
+		return ::poll(&p, 1, 0) == 1;
+	}
+	/* As the helper does it; nothing is left to do at last. */
+	void serve()
+	{
+		for (int i = 0; i < 1000 && readable(); ++i)
+			n->serve(sink);
+		EXPECT_FALSE(readable()) << "the helper spins";
+	}
+
+	struct Mad {
+		Fd sock;
+		RingPair rings;
+		RingWriter out;
+
+		void put(size_t len = 32)
+		{
+			if (uint8_t *at = out.reserve(len)) {
+				memset(at, 0, len);
+				out.commit({.len = static_cast<uint32_t>(len),
+					    .kind = record_packet,
+					    .flags = 0});
+				out.publish();
+			}
+		}
+	};
+
+	/* A neighbour that is served, and whose every word the test writes. */
+	Mad connect()
+	{
+		int file = -1;
+		Mad mad{.sock = rendezvous_connect(own_address(0), n->slot()),
+			.rings = RingPair::create(file),
+			.out = {}};
+		const Fd owner(file);
+
+		EXPECT_TRUE(mad.sock && mad.rings);
+		mad.out = mad.rings.writer(0);
+		EXPECT_TRUE(send_hello(mad.sock.get(),
+				       {.slot = 3, .scope = 0, .addr = own_address(1).ip()}, file));
+		serve();
+		return mad;
+	}
+	static bool hung_up(const Mad &mad)
+	{
+		char c;
+
+		return recv(mad.sock.get(), &c, 1, MSG_DONTWAIT) == 0 || errno != EAGAIN;
+	}
+
+	std::unique_ptr<Neighbours> n;
+	Fd name;
+	Counts sink;
+};
+
+} // namespace
+
+/* Else it sleeps without an eye on it. */
+TEST_F(Helper, IsToldOfAConnectionMadeToHandADatagramOver)
+{
+	const auto second = Neighbours::create(own_address(0));
+	uint8_t bytes[32] = {};
+
+	ASSERT_TRUE(second);
+	ASSERT_FALSE(readable());
+	ASSERT_TRUE(n->forward(second->slot(), {}, bytes, sizeof(bytes), 0, false));
+	EXPECT_TRUE(readable());
+	serve();
+	EXPECT_TRUE(n->fall_asleep());
+}
+
+TEST_F(Helper, LeavesANeighbourWithABrokenRing)
+{
+	constexpr RecordHead mad_head = {.len = 0xffffffff, .kind = 1, .flags = 0};
+	Mad mad = connect();
+
+	mad.put();
+	EXPECT_EQ(n->receive(sink), 1u);
+	memcpy(mad.out.reserve(8) - sizeof(mad_head), &mad_head, sizeof(mad_head));
+	EXPECT_FALSE(n->fall_asleep()) << "something waits";
+	EXPECT_EQ(n->receive(sink), 0u);
+	EXPECT_TRUE(n->fall_asleep());
+	EXPECT_TRUE(readable());
+	serve();
+	EXPECT_TRUE(hung_up(mad));
+	EXPECT_EQ(n->refused(), 1u);
+}
+
+/* It hangs up, and fills its ring on and on. */
+TEST_F(Helper, TakesNoMoreThanARingOfANeighbourThatLeft)
+{
+	std::atomic<bool> stop{false};
+	Mad mad = connect();
+
+	mad.put();
+	mad.sock.reset();
+	std::thread writer([&] {
+		while (!stop)
+			mad.put(1);
+	});
+	serve();
+	stop = true;
+	writer.join();
+	EXPECT_LE(sink.seen, 2 * ring_bytes / ring_align);
+}
+
+TEST_F(Helper, IsNotHeldByANeighbourThatTalks)
+{
+	std::atomic<bool> stop{false};
+	Mad mad = connect();
+	std::thread talker([&] {
+		while (!stop)
+			(void)!send(mad.sock.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	});
+
+	for (int i = 0; i < 100; ++i)
+		n->serve(sink);
+	stop = true;
+	talker.join();
+	serve();
+	EXPECT_FALSE(hung_up(mad));
+}
+
+TEST_F(Helper, KeepsFewStrangers)
+{
+	std::vector<Fd> strangers;
+	const size_t before = open_files();
+
+	for (int i = 0; i < 300; ++i) {
+		strangers.push_back(rendezvous_connect(own_address(0), n->slot()));
+		ASSERT_TRUE(strangers.back());
+		serve();
+	}
+	EXPECT_LE(open_files(), before + 300 + 64);
+	EXPECT_EQ(n->refused(), 300u - 64);
+	connect();
+}
+
+TEST_F(Helper, KeepsFewConnectionsOfOneName)
+{
+	std::vector<Mad> all;
+
+	for (int i = 0; i < 10; ++i)
+		all.push_back(connect());
+	EXPECT_EQ(std::count_if(all.begin(), all.end(), [](const Mad &m) { return !hung_up(m); }),
+		  4);
+	EXPECT_EQ(n->refused(), 6u);
+}
+
+/* Who cannot be let in is sent away, for a listener stays readable. */
+TEST_F(Helper, SleepsWithoutRoomForMoreFiles)
+{
+	rlimit before{};
+	std::vector<Fd> strangers;
+
+	/* The sanitizer looks at the classes now: it needs files for that. */
+	serve();
+	for (int i = 0; i < 3; ++i)
+		strangers.push_back(rendezvous_connect(own_address(0), n->slot()));
+	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+
+	const rlimit none = {.rlim_cur = static_cast<rlim_t>(strangers.back().get()) + 1,
+			     .rlim_max = before.rlim_max};
+
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	serve();
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+	EXPECT_EQ(n->refused(), 3u);
+	strangers.clear();
+	connect();
+}
+
+} // namespace sirdma::twin::test
