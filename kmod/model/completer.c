@@ -75,7 +75,7 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 		qp->timer_armed = false; /* set for the wait: to be armed anew */
 	}
 	while (req->asked_head != req->asked_tail &&
-	       (u16)(req->una - req->asked[req->asked_head % SNIC_MAX_ORD]) < 0x8000)
+	       snic_req_asked_before(req, req->asked_head, req->una))
 		req->asked_head++;
 	snic_win_progress(qp, npkts);
 	snic_retry_touch(qp);

@@ -69,13 +69,11 @@ struct snic_req {
 	u32 sq_shown; /* what the shadow area says it is */
 	u32 head, cur, tail;
 	u32 read_msgs; /* READ messages in out[] (fence) */
-	u32 asked_head, asked_tail; /* asked[] */
+	u32 asked_head, asked_cur, asked_tail; /* asked[]: oldest, next to be repeated, next free */
 	u32 cwnd; /* packets that may be in flight */
 	u32 ssthresh; /* up to here cwnd doubles in each round trip */
 	u32 grow; /* packets acknowledged and not yet turned into cwnd */
 	u32 probe; /* after an RNR wait, packets that may be in flight; 0: cwnd */
-	u32 rd_piece; /* packets a READ request asks for at most, a power of two */
-	u32 rd_grown; /* PSN from which on pieces have that size, while rd_mixed */
 	u32 unasked; /* packets since the last AckReq */
 	u32 look_idx; /* sq_idx at the last look of the lookout */
 	u32 kick_epsn; /* resp.epsn at the last kick */
@@ -96,12 +94,14 @@ struct snic_req {
 	bool failed; /* a message is SNIC_OUT_FAILED: start no others */
 	bool rnr_wait;
 	bool restarted; /* a loss was noticed, una has not moved since */
-	bool rd_mixed; /* pieces of half the size are in flight, too */
 	bool awake; /* need_kick is 0 */
 	struct snic_sqe sqe; /* of out[cur], being sent */
 	struct snic_sqe rd_sqe; /* of out[head], a READ being received */
 	struct snic_out out[SNIC_OUT_MSGS];
-	u16 asked[SNIC_MAX_ORD]; /* low bits of the PSN behind the responses to each READ request in flight */
+	/* READ requests not answered: low bits of the PSN behind their responses */
+	u16 asked[SNIC_MAX_ORD];
+	/* Which of them are what is left of a request whose front was asked for again */
+	u32 asked_part[SNIC_MAX_ORD / 32];
 };
 
 /* An inbound READ, or a part of one asked for again: waiting, being answered, or kept. */
@@ -228,6 +228,12 @@ static inline struct snic_out *snic_out_at(struct snic_req *req, u32 slot)
 static inline u32 snic_out_pkts(const struct snic_qp *qp, const struct snic_out *out)
 {
 	return out->flags & SNIC_OUT_LOCAL ? 0 : snic_qp_pkts(qp, out->len);
+}
+
+/* Do the responses to READ request @slot of asked[] end at or before @psn? */
+static inline bool snic_req_asked_before(const struct snic_req *req, u32 slot, u32 psn)
+{
+	return (u16)(psn - req->asked[slot % SNIC_MAX_ORD]) < 0x8000;
 }
 
 static inline bool snic_req_in_flight(const struct snic_req *req)

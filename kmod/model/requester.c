@@ -282,20 +282,66 @@ static enum req_stop req_data(struct snic_tx *tx, const struct snic_out *out)
 	return ret == SNIC_GATHER_FULL ? REQ_MORE : REQ_NEXT;
 }
 
-/*
- * Must the repeated request for what lies @first packets into its READ wait until
- * everything before it is answered? Soft-RoCE forgets the front of a request of
- * which it has answered a later part again: from then on it drops requests for
- * the front. So parts of one request are repeated one after the other. Multiples of
- * the longest piece always began a request of their own.
- */
-static bool req_read_waits(const struct snic_qp *qp, u32 first)
+static void asked_set(struct snic_req *req, u32 slot, u32 end, bool part)
 {
-	const struct snic_req *req = &qp->req;
-	u32 ahead = snic_psn_fwd(req->nxt, req->una);
+	u32 i = slot % SNIC_MAX_ORD;
 
-	return ahead && ahead < snic_psn_fwd(req->max, req->una) &&
-	       first % (SNIC_READ_CHUNK >> qp->mtu_shift);
+	req->asked[i] = (u16)end;
+	req->asked_part[i / 32] &= ~(1u << i % 32);
+	req->asked_part[i / 32] |= (u32)part << i % 32;
+}
+
+static bool asked_is_part(const struct snic_req *req, u32 slot)
+{
+	u32 i = slot % SNIC_MAX_ORD;
+
+	return req->asked_part[i / 32] >> i % 32 & 1;
+}
+
+/*
+ * How many packets the next READ request asks for when the @left ones of its
+ * message remain; 0: an answer must come first.
+ */
+static u32 req_read_new(struct snic_qp *qp, u32 first, u32 left)
+{
+	struct snic_req *req = &qp->req;
+	u32 piece = snic_win_piece(qp), n = min(left, piece - first % piece);
+
+	if (req->asked_tail - req->asked_head >= qp->ord)
+		return 0;
+	if (req->nxt != req->una && snic_win_left(qp) < n)
+		return 0;
+	asked_set(req, req->asked_tail++, req->nxt + n, false);
+	req->asked_cur = req->asked_tail;
+	return n;
+}
+
+/*
+ * The same, where it was asked for before. A responder answers a repeated request
+ * only when it lies within one request of before (IBTA 9.7.5.1.2), and nobody knows
+ * which of them it got: so a repeated request crosses no end of an earlier one. Where
+ * the window is too small for all of it, it is split, and one part follows the other:
+ * soft-RoCE forgets the front of a request of which it has answered a later part
+ * again, and drops what asks for the front from then on.
+ */
+static u32 req_read_again(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	u32 n = (u16)(req->asked[req->asked_cur % SNIC_MAX_ORD] - req->nxt);
+	bool part = asked_is_part(req, req->asked_cur);
+	u32 room = max_t(u32, snic_win_left(qp), 1);
+
+	if (req->nxt != req->una && (part || n > room))
+		return 0;
+	if (n > room && req->asked_cur == req->asked_head &&
+	    req->asked_tail - req->asked_head < SNIC_MAX_ORD) {
+		asked_set(req, req->asked_cur, req->nxt + n, true);
+		n = room;
+		req->asked_cur = --req->asked_head;
+		asked_set(req, req->asked_cur, req->nxt + n, part);
+	}
+	req->asked_cur++;
+	return n;
 }
 
 /* The next piece of the current READ. */
@@ -303,29 +349,42 @@ static enum req_stop req_read(struct snic_tx *tx, const struct snic_out *out)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_req *req = &qp->req;
-	u32 first = snic_psn_fwd(req->nxt, out->psn), piece = snic_win_piece(qp);
-	u32 off = first << qp->mtu_shift;
-	u32 len = min_t(u32, out->len - off, (piece - first % piece) << qp->mtu_shift);
-	u32 npkts = snic_qp_pkts(qp, len);
+	u32 first = snic_psn_fwd(req->nxt, out->psn), off = first << qp->mtu_shift, npkts, len;
 	struct snic_tx_pkt *pkt;
 
 	if (!snic_tx_room(tx))
 		return REQ_MORE;
-	if (req->asked_tail - req->asked_head >= qp->ord)
+	if (req->asked_cur != req->asked_tail)
+		npkts = req_read_again(qp);
+	else
+		npkts = req_read_new(qp, first, snic_out_pkts(qp, out) - first);
+	if (!npkts)
 		return REQ_BLOCKED;
-	if (req->nxt != req->una && snic_win_left(qp) < npkts)
-		return REQ_BLOCKED;
-	if (req_read_waits(qp, first))
-		return REQ_BLOCKED;
+	len = min_t(u32, out->len - off, npkts << qp->mtu_shift);
 	pkt = snic_tx_packet(tx);
 	snic_pkt_bth(pkt, SIRDMA_RC_READ_REQUEST, qp->pkey, qp->dest_qpn, req->nxt, 0);
-	snic_pkt_reth(pkt, req->sqe.remote_va + off, req->sqe.rkey, len);
+	/* Nobody looks at the key of an empty READ (IBTA C9-88), but soft-RoCE does when it is repeated: it wants 0. */
+	snic_pkt_reth(pkt, req->sqe.remote_va + off, len ? req->sqe.rkey : 0, len);
 	req->unasked = 0; /* its responses acknowledge what went before */
 	req->nxt = snic_psn_add(req->nxt, npkts);
-	req->asked[req->asked_tail++ % SNIC_MAX_ORD] = (u16)req->nxt;
 	if (off + len == out->len)
 		req->cur++;
 	return REQ_NEXT;
+}
+
+/*
+ * Is the message before the current one an empty READ that is not answered?
+ * Soft-RoCE refuses to repeat it once it has served anything else, so nothing is
+ * sent behind it.
+ */
+static bool req_behind_empty_read(struct snic_req *req)
+{
+	const struct snic_out *before;
+
+	if (!req->read_msgs || req->cur == req->head)
+		return false;
+	before = snic_out_at(req, req->cur - 1);
+	return snic_op_is_read(before->op) && !before->len;
 }
 
 static enum req_stop req_fill(struct snic_tx *tx)
@@ -338,6 +397,8 @@ static enum req_stop req_fill(struct snic_tx *tx)
 		out = req_current(tx->qp, &why);
 		if (!out)
 			return why;
+		if (req_behind_empty_read(req))
+			return REQ_BLOCKED;
 		if (snic_op_is_read(out->op) && !tx->qp->ord) {
 			snic_req_mark_failed(tx->qp, snic_out_at(req, req->cur),
 					     SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
@@ -366,13 +427,17 @@ static void req_note_sent(struct snic_qp *qp, struct snic_burst *burst, u32 sent
 static void req_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent)
 {
 	struct snic_req *req = &qp->req;
-	u32 psn = snic_pkt_psn(&burst->pkts[sent]), i;
+	u32 max = req->max;
 
-	for (i = sent; i < burst->npkts; i++) {
-		if (burst->pkts[i].bth.opcode == SIRDMA_RC_READ_REQUEST)
-			req->asked_tail--;
-	}
-	snic_req_seek(qp, psn);
+	snic_req_seek(qp, snic_pkt_psn(&burst->pkts[sent]));
+	if (snic_psn_fwd(req->nxt, req->una) > snic_psn_fwd(max, req->una))
+		max = req->nxt;
+	/* Requests the host never took were not asked. */
+	while (req->asked_tail != req->asked_head &&
+	       !snic_req_asked_before(req, req->asked_tail - 1, max))
+		req->asked_tail--;
+	if ((s32)(req->asked_cur - req->asked_tail) > 0)
+		req->asked_cur = req->asked_tail;
 }
 
 static enum req_stop req_burst(struct snic_qp *qp)
@@ -420,16 +485,19 @@ void snic_req_seek(struct snic_qp *qp, u32 psn)
 			break;
 	}
 	req->cur = slot;
+	for (slot = req->asked_head; slot != req->asked_tail; slot++) {
+		if (!snic_req_asked_before(req, slot, psn))
+			break;
+	}
+	req->asked_cur = slot;
 }
 
 void snic_req_restart(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 
-	req->asked_head = req->asked_tail;
 	req->unasked = 0;
 	req->restarted = false;
-	snic_win_restart(qp);
 	snic_req_seek(qp, req->una);
 }
 

@@ -31,17 +31,6 @@ static u32 win_max(const struct snic_qp *qp)
 	return win_packets(qp, bytes ? bytes : SNIC_DEFAULT_WINDOW);
 }
 
-/* Packets of a piece that suits the window, a power of two. */
-static u32 win_piece(const struct snic_qp *qp)
-{
-	u32 n = qp->req.cwnd / max_t(u32, min_t(u32, qp->ord, WIN_PIECES), 1);
-
-	n = max_t(u32, min_t(u32, n, SNIC_READ_CHUNK >> qp->mtu_shift), 1);
-	while (n & (n - 1))
-		n &= n - 1;
-	return n;
-}
-
 void snic_win_start(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
@@ -50,8 +39,6 @@ void snic_win_start(struct snic_qp *qp)
 	req->cwnd = min(req->ssthresh, win_packets(qp, WIN_FIRST));
 	req->grow = 0;
 	req->probe = 0;
-	req->rd_piece = win_piece(qp);
-	req->rd_mixed = false;
 }
 
 void snic_win_progress(struct snic_qp *qp, u32 npkts)
@@ -71,8 +58,6 @@ void snic_win_progress(struct snic_qp *qp, u32 npkts)
 		req->grow %= WIN_GROWTH;
 	}
 	req->cwnd = min(req->cwnd, win_max(qp));
-	if (req->rd_mixed && snic_psn_diff(req->una, req->rd_grown) >= 0)
-		req->rd_mixed = false;
 }
 
 void snic_win_loss(struct snic_qp *qp, bool silence)
@@ -82,15 +67,6 @@ void snic_win_loss(struct snic_qp *qp, bool silence)
 	req->ssthresh = max(req->cwnd / 2, WIN_LEAST);
 	req->cwnd = silence ? WIN_LEAST : req->ssthresh;
 	req->grow = 0;
-}
-
-void snic_win_restart(struct snic_qp *qp)
-{
-	struct snic_req *req = &qp->req;
-
-	if (req->rd_mixed)
-		req->rd_piece /= 2;
-	req->rd_mixed = false;
 }
 
 void snic_win_probe(struct snic_qp *qp)
@@ -132,27 +108,12 @@ u32 snic_win_burst(const struct snic_qp *qp, u32 len, u32 want)
 	return min(left, want);
 }
 
-/*
- * A responder answers a repeated request only when it lies within one request of
- * before (IBTA 9.7.5.1.2), and nobody knows which of them it got. So no piece may
- * cross a boundary between pieces asked for since una. Powers of two nest: smaller
- * pieces are safe at any time; pieces grow only where nothing was asked for yet, and
- * not again before everything smaller is answered, which a restart in between
- * goes back to.
- */
-u32 snic_win_piece(struct snic_qp *qp)
+u32 snic_win_piece(const struct snic_qp *qp)
 {
-	struct snic_req *req = &qp->req;
-	u32 want = win_piece(qp);
+	u32 n = qp->req.cwnd / max_t(u32, min_t(u32, qp->ord, WIN_PIECES), 1);
 
-	if (want < req->rd_piece) {
-		req->rd_piece = want;
-		req->rd_mixed = false;
-	} else if (want > req->rd_piece && !req->rd_mixed &&
-		   snic_psn_diff(req->nxt, req->max) >= 0) {
-		req->rd_piece *= 2;
-		req->rd_mixed = true;
-		req->rd_grown = req->nxt;
-	}
-	return req->rd_piece;
+	n = max_t(u32, min_t(u32, n, SNIC_READ_CHUNK >> qp->mtu_shift), 1);
+	while (n & (n - 1))
+		n &= n - 1;
+	return n;
 }

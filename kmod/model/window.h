@@ -11,8 +11,6 @@ void snic_win_start(struct snic_qp *qp);
 void snic_win_progress(struct snic_qp *qp, u32 npkts);
 /* Packets were lost. @silence: it was the timer that noticed. */
 void snic_win_loss(struct snic_qp *qp, bool silence);
-/* What is in flight is forgotten: una is sent next. */
-void snic_win_restart(struct snic_qp *qp);
 /* The receiver was not ready: one packet asks whether it is now. */
 void snic_win_probe(struct snic_qp *qp);
 /* Packets that may still be sent. */
@@ -22,7 +20,10 @@ u32 snic_win_left(const struct snic_qp *qp);
  * wait for an acknowledgement.
  */
 u32 snic_win_burst(const struct snic_qp *qp, u32 len, u32 want);
-/* The READ packets asked for next end at a multiple of this many, counted from their message. */
-u32 snic_win_piece(struct snic_qp *qp);
+/*
+ * The READ packets asked for next end at a multiple of this many, counted from their
+ * message. A power of two.
+ */
+u32 snic_win_piece(const struct snic_qp *qp);
 
 #endif

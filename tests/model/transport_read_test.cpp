@@ -269,6 +269,7 @@ TEST_F(Reads, LongOnesOverABadLink)
 
 // What soft-RoCE does with READ requests: it keeps the newest few; a repeated request must lie
 // within one of them, and moves that one's start to its own. What lies before it is dropped then.
+// An empty one must have the key 0 when repeated, and be the last thing it was asked for.
 class SoftRoce {
 public:
 	SoftRoce(u32 psn, u32 mtu, size_t kept) : epsn_(psn), mtu_(mtu), kept_(kept) {}
@@ -277,12 +278,13 @@ public:
 	{
 		const size_t reth = pkt.bth + sizeof(sirdma_bth);
 		const u64 va = u64{pkt.be32(reth)} << 32 | pkt.be32(reth + 4);
+		const u32 key = pkt.be32(reth + 8);
 		const u32 len = pkt.be32(reth + 12), npkts = std::max(1u, (len + mtu_ - 1) / mtu_);
 
 		if (pkt.opcode() != SIRDMA_RC_READ_REQUEST || distance(epsn_, pkt.psn()) < 0)
 			return Verdict::pass;
 		if (pkt.psn() == epsn_) {
-			requests_.push_back({epsn_, npkts, va, len});
+			requests_.push_back({epsn_, npkts, va, len, len ? key : 0});
 			if (requests_.size() > kept_)
 				requests_.pop_front();
 			epsn_ = (epsn_ + npkts) & 0xffffff;
@@ -292,7 +294,9 @@ public:
 			const s32 at = distance(pkt.psn(), r.psn);
 			if (at < 0 || at >= static_cast<s32>(r.npkts))
 				continue;
-			if (va < r.va || len > r.len || va + len > r.va + r.len)
+			if (va < r.va || len > r.len || va + len > r.va + r.len || key != r.key)
+				break;
+			if (!r.len && requests_.back().len)
 				break;
 			r.va = va;
 			return Verdict::pass;
@@ -307,6 +311,7 @@ private:
 	struct Request {
 		u32 psn, npkts;
 		u64 va, len;
+		u32 key;
 	};
 
 	static s32 distance(u32 psn, u32 base) { return static_cast<s32>((psn - base) << 8) >> 8; }
@@ -348,6 +353,28 @@ TEST_F(Reads, SecondHalfOfARepeatedRequestWaitsForTheFirst)
 	fabric.set_filter(nullptr);
 }
 
+// The response to an empty READ is lost, other requests follow it.
+TEST_F(Reads, EmptyOneIsRepeatedWithoutAKeyAndAlone)
+{
+	QpOptions o;
+	auto l = link(o);
+	SoftRoce peer(l->a.opts.a_psn, o.mtu, o.ird);
+	u32 answers = 0;
+
+	fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		if (&from == &b.host)
+			return answers++ ? Verdict::pass : Verdict::drop;
+		return peer(pkt);
+	});
+	l->a.place(read(0, 0, 0));
+	l->a.place(read(4096, 4096, 1000));
+	l->a.kick(true);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	EXPECT_EQ(peer.dropped, 0u);
+	fabric.set_filter(nullptr);
+}
+
 TEST_F(Reads, FromSoftRoceOverABadLink)
 {
 	b.mem->fill(21);
@@ -369,8 +396,9 @@ TEST_F(Reads, FromSoftRoceOverABadLink)
 		});
 		std::vector<std::array<size_t, 3>> ops; // to, from, length
 		for (size_t i = 0; i < 4; i++) {
-			ops.push_back({i << 19, rng() % (2 << 20), rng() % (300 << 10)});
-			l->a.place(read(ops[i][0], ops[i][1], static_cast<u32>(ops[i][2])));
+			const size_t len = rng() % 3 ? rng() % (300 << 10) : 0;
+			ops.push_back({i << 19, rng() % (2 << 20), len});
+			l->a.place(read(ops[i][0], ops[i][1], static_cast<u32>(len)));
 		}
 		l->a.kick(true);
 		for (auto [to, from, len] : ops) {
