@@ -6,6 +6,7 @@
 #   machine_make SUITE DIR       a new one in DIR; copies of the checkout in /root/sirdma and, the user's, in /home/user/sirdma
 #   machine_run DIR NETWORK COMMAND...     as its root, in /root/sirdma, LANG set to a locale it has not; NETWORK is slirp
 #                                (it reaches what we reach) or none
+#   machine_free DIR...          for the scenario's EXIT trap
 #   noise FILE                   the lines of a log that a newcomer would take for an error
 
 machine_make() {
@@ -41,8 +42,9 @@ mount --bind . . && cd "$PWD"
 mount -t proc proc proc
 mount -t sysfs sysfs sys
 mount -t tmpfs -o mode=755 tmpfs dev
-for node in null zero full random urandom tty; do touch dev/$node; mount --bind /dev/$node dev/$node; done
-mkdir dev/pts dev/shm
+mkdir dev/net dev/pts dev/shm
+for node in null zero full random urandom tty net/tun; do touch dev/$node; mount --bind /dev/$node dev/$node; done
+mount --rbind /sys/fs/cgroup sys/fs/cgroup
 mount -t devpts -o newinstance,ptmxmode=666 devpts dev/pts
 mount -t tmpfs -o mode=1777 tmpfs dev/shm
 ln -s pts/ptmx dev/ptmx
@@ -59,24 +61,27 @@ exit $?
 '
 
 machine_run() {
-	local dir=$1 network=$2 net=machine-$$ ready slirp='' status=0
+	local dir=$1 network=$2 net=machine-$$ link status=0
 	shift 2
 	ip netns add "$net"
 	ip -n "$net" link set lo up
-	if [[ $network == slirp ]]; then
-		exec {ready}< <(exec slirp4netns --configure --mtu=65520 --disable-host-loopback --netns-type=path --ready-fd=3 \
-			"/run/netns/$net" tap0 3>&1 > "$work/slirp" 2>&1)
-		slirp=$!
-		read -r -t 30 -n 1 -u "$ready" || { cat "$work/slirp"; return 1; }
-		exec {ready}<&-
+	if [[ $network == slirp ]]; then	# which ends when nothing holds its standard input any more
+		exec {link}> >(exec slirp4netns --configure --mtu=65520 --disable-host-loopback --exit-fd=0 --netns-type=path \
+			"/run/netns/$net" tap0 > "$work/slirp" 2>&1)
+		await 30 eval "ip -n $net address show tap0 | grep -q 'inet '" || { cat "$work/slirp"; return 1; }
 		echo nameserver 10.0.2.3 > "$dir/etc/resolv.conf"	# slirp4netns asks whom we ask
 	fi
-	env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=en_US.UTF-8 TERM=dumb \
+	alone env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=en_US.UTF-8 TERM=dumb \
 		nsenter --net="/run/netns/$net" unshare -mpiuf --propagation private --kill-child \
 		bash -c "$machine_init" machine "$dir" "$@" < /dev/null || status=$?
-	[[ -z $slirp ]] || kill "$slirp"
+	[[ $network != slirp ]] || exec {link}>&-
 	ip netns delete "$net"
 	return "$status"
+}
+
+machine_free() {	# DIR...
+	rm -rf --one-file-system "$@"
+	[[ ! -e /run/netns/machine-$$ ]] || ip netns delete "machine-$$"
 }
 
 # "0% loss" and "error 0" are no noise, so words count at the begin of a line or before a colon.
@@ -84,5 +89,3 @@ noise() {
 	grep -nE -e '(warning|error|fatal|cannot|unable)( [a-z]+)*:' -e '^(W|E): ' -e '^dpkg' -e '^make.*(\*\*\*|Error)' \
 		-e 'debconf|Bad fd|not found|No such file|command not|denied|invalid|setlocale|Setting locale|deprecated|traceback|failed|left out' -e '^\[!\]' -i "$1" || true
 }
-
-machine_free() { rm -rf --one-file-system "$@"; }
