@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# launcher.sh SIRDMA: devices appear in unmodified programs, and what cannot be served is refused. 77: no such programs here.
+# launcher.sh SIRDMA RDMA_NETLINK: devices appear in unmodified programs, and what cannot be served is refused. 77: no such programs here.
 set -euo pipefail
-sirdma=$1
+sirdma=$1 rdma_netlink=$2
 command -v ibv_devinfo > /dev/null || exit 77
 
 # two addresses of this process
@@ -21,6 +21,20 @@ for view in auto preload; do
 	[[ $(grep -o '^ *sirdma[0-9]\b' /tmp/devinfo.$$ | xargs) == "sirdma0 sirdma1 sirdma2" ]]
 	grep -q '^sirdma run: view: ' /tmp/devinfo.$$
 done
+
+# where there may be a view of sysfs, also on a host whose kernel answers for RDMA devices, and for two runs of one user
+if "$sirdma" run --view sysfs -- true 2> /dev/null; then
+	LD_PRELOAD=$rdma_netlink "$sirdma" run --view sysfs -- ibv_devices > /tmp/devinfo.$$
+	[[ $(grep -o '^ *sirdma[0-9]\b' /tmp/devinfo.$$ | xargs) == sirdma0 ]]
+
+	user=()
+	[[ $(id -u) != 0 ]] || ! setpriv --reuid nobody --clear-groups test -x "$sirdma" || user=(setpriv --reuid nobody --regid nogroup --clear-groups)
+	coproc "${user[@]}" "$sirdma" run --view sysfs -- sh -c 'readlink /proc/self/ns/user; read -r end'
+	read -r first <&"${COPROC[0]}"
+	[[ $("${user[@]}" "$sirdma" run --view sysfs -- readlink /proc/self/ns/user) == "$first" ]]
+	echo >&"${COPROC[1]}"
+	wait
+fi
 
 # the exit status is the program's
 status=0

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "sysfs_view.hpp"
 
+#include <cctype>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
+#include <fstream>
 #include <memory>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "environment.hpp"
 #include "sysfs_tree.hpp"
 
 namespace sirdma::cli
@@ -22,7 +24,6 @@ namespace sirdma::cli
 namespace
 {
 
-constexpr int netlink_rdma = 20;
 constexpr char tmpfs_options[] = "mode=755,size=8m";
 /*
  * What stands behind the device files: it opens for everyone, and a command that
@@ -49,6 +50,7 @@ public:
 
 private:
 	bool map_self(const char *file, unsigned id);
+	bool join_users_namespace();
 	bool write_file(const char *path, const std::string &text);
 	bool shadow(const std::string &folder);
 	bool carry_over(const std::string &from, const std::string &to, const dirent &entry);
@@ -82,11 +84,50 @@ bool Setup::map_self(const char *file, unsigned id)
 	return write_file(file, same + " " + same + " 1");
 }
 
+/* Is process @pid, of this user, one that another sirdma run started in a view of this kind? */
+bool is_in_view(const std::string &pid)
+{
+	const std::string variable = std::string(twin::env_view) + '=' + twin::view_sysfs + '\0';
+	std::ifstream file("/proc/" + pid + "/environ", std::ios::binary);
+	const std::string all((std::istreambuf_iterator<char>(file)), {});
+
+	return ('\0' + all).find('\0' + variable) != std::string::npos;
+}
+
+/*
+ * A process may read another's memory only in its own user namespace, so the runs of a
+ * user share one. Whoever made a user namespace may enter it from outside.
+ */
+bool Setup::join_users_namespace()
+{
+	const Dir processes(opendir("/proc"));
+	struct stat st;
+
+	while (const dirent *entry = processes ? readdir(processes.get()) : nullptr) {
+		const std::string pid = entry->d_name, folder = "/proc/" + pid;
+
+		if (!isdigit(pid[0]) || stat(folder.c_str(), &st) || st.st_uid != geteuid() ||
+		    !is_in_view(pid))
+			continue;
+
+		const int fd = open((folder + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC);
+		const bool joined = fd >= 0 && !setns(fd, CLONE_NEWUSER);
+
+		if (fd >= 0)
+			close(fd);
+		if (joined && !unshare(CLONE_NEWNS))
+			return true;
+		if (joined)
+			return false;
+	}
+	return false;
+}
+
 bool Setup::enter_namespace()
 {
 	const unsigned uid = geteuid(), gid = getegid();
 
-	if (unshare(CLONE_NEWNS)) {
+	if (unshare(CLONE_NEWNS) && !join_users_namespace()) {
 		if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
 			return fail("unshare", errno);
 		/* The same user: a single one may be mapped without privilege. */
@@ -204,17 +245,6 @@ bool set_up(const std::vector<TreeDevice> &devices, std::string &why)
 	return true;
 }
 
-/* Whether the kernel has RDMA devices or would answer for them: libibverbs then asks no tree. */
-bool kernel_answers()
-{
-	const int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, netlink_rdma);
-
-	if (fd < 0)
-		return false;
-	close(fd);
-	return true;
-}
-
 /* In a child, so that half of it does not remain where it cannot be done. */
 bool rehearse(const std::vector<TreeDevice> &devices, std::string &why)
 {
@@ -251,10 +281,6 @@ bool rehearse(const std::vector<TreeDevice> &devices, std::string &why)
 
 bool enter_sysfs_view(const std::vector<TreeDevice> &devices, std::string &why)
 {
-	if (kernel_answers()) {
-		why = "the kernel answers for RDMA devices itself";
-		return false;
-	}
 	return rehearse(devices, why) && set_up(devices, why);
 }
 

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * libibverbs asks the kernel for its devices by RDMA netlink first, and looks into sysfs
+ * only where the kernel knows no such socket. In the sysfs view the devices of the program
+ * are those of the tree, so there is none; and nobody loads the kernel's module by asking.
+ */
+#include <atomic>
+#include <cerrno>
+#include <dlfcn.h>
+#include <linux/netlink.h>
+#include <sys/socket.h>
+
+#include "shim.hpp"
+
+namespace
+{
+
+using Socket = int (*)(int, int, int);
+
+std::atomic<Socket> next_socket{nullptr};
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) int socket(int domain, int type, int protocol)
+{
+	Socket next = next_socket.load(std::memory_order_relaxed);
+
+	if (domain == AF_NETLINK && protocol == NETLINK_RDMA && sirdma::twin::shim_in_sysfs()) {
+		errno = EPROTONOSUPPORT;
+		return -1;
+	}
+	if (!next) {
+		next = reinterpret_cast<Socket>(dlsym(RTLD_NEXT, "socket"));
+		next_socket.store(next, std::memory_order_relaxed);
+	}
+	return next(domain, type, protocol);
+}
