@@ -96,7 +96,8 @@ bool is_in_view(const std::string &pid)
 
 /*
  * A process may read another's memory only in its own user namespace, so the runs of a
- * user share one. Whoever made a user namespace may enter it from outside.
+ * user share one, in which this user and group alone have numbers. Whoever made a user
+ * namespace may enter it from outside.
  */
 bool Setup::join_users_namespace()
 {
@@ -107,7 +108,7 @@ bool Setup::join_users_namespace()
 		const std::string pid = entry->d_name, folder = "/proc/" + pid;
 
 		if (!isdigit(pid[0]) || stat(folder.c_str(), &st) || st.st_uid != geteuid() ||
-		    !is_in_view(pid))
+		    st.st_gid != getegid() || !is_in_view(pid))
 			continue;
 
 		const int fd = open((folder + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC);
