@@ -57,6 +57,7 @@ capture() {
 keep_capture() {
 	local to=$top/build/capture-$scenario
 	[[ $capturing ]] || return 0
+	sleep 1		# the kernel hands packets over in blocks, and dumpcap leaves behind what it was not handed
 	kill "$capturing" 2> /dev/null || true
 	wait "$capturing" || true
 	rm -rf "$to"
