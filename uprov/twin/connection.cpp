@@ -66,8 +66,6 @@ constexpr size_t reference_min = 16 << 10;
 constexpr size_t copy_max = 16 << 10;
 /* What goes by reference takes no room: the fewer pieces it comes in, the better. */
 constexpr snic_limits by_reference_limits = {.burst = SNIC_BURST_BYTES, .window = 1 << 20};
-/* Times in a row that a lease was over when its bytes were read, after which no more are wanted. */
-constexpr u32 stale_max = 8;
 /* A reader that takes nothing for so long is stuck: packets are lost to it. */
 constexpr u64 stuck_ns = 200000000;
 constexpr size_t release_bytes = ring_bytes / 8;
@@ -234,6 +232,8 @@ bool Connection::put_super(const snic_burst &burst, u32 at, u32 n, uint64_t leas
 	out_.commit({.len = static_cast<uint32_t>(sizeof(head) + body),
 		     .kind = record_super,
 		     .flags = at + n < burst.npkts ? record_more : uint16_t{0}});
+	if (lease)
+		lent_until_ = out_.tail();
 	return true;
 }
 
@@ -349,6 +349,29 @@ bool Connection::read_is_over() noexcept
 	return true;
 }
 
+bool Connection::delivered(u64 until) noexcept
+{
+	pollfd end = {.fd = sock_.get(), .events = 0, .revents = 0};
+	uint64_t pos;
+
+	{
+		std::lock_guard hold(tx_lock_);
+
+		pos = lent_until_;
+	}
+	if (!pos)
+		return true;
+	/* What is lent meanwhile is of regions that stay. */
+	for (int i = 0; !out_.read_up_to(pos); ++i) {
+		if (i < 100)
+			sched_yield();
+		/* It is gone, or stopped. */
+		else if (poll(&end, 1, 1) > 0 || port_now_ns(nullptr) > until)
+			return false;
+	}
+	return true;
+}
+
 void Connection::revoke(const Lease &own) noexcept
 {
 	{
@@ -356,7 +379,11 @@ void Connection::revoke(const Lease &own) noexcept
 
 		if (!out_.lease())
 			return;
-		out_.set_lease(own.current());
+		/* Unless something was lent under the new one already. */
+		if (out_.lease() != own.current()) {
+			lent_until_ = 0;
+			out_.set_lease(own.current());
+		}
 	}
 	if (!read_is_over()) {
 		std::lock_guard hold(tx_lock_);
@@ -405,11 +432,9 @@ bool Connection::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 			memset(to, 0, len);
 	}
 	in_.end_reading();
-	if (word == lease_) [[likely]] {
-		stale_ = 0;
+	if (word == lease_) [[likely]]
 		return true;
-	}
-	if (got || ++stale_ >= stale_max)
+	if (got)
 		in_.set_takes(takes_supers);
 	return false;
 }

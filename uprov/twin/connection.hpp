@@ -6,12 +6,14 @@
  *
  * Packets of one message travel together (super-packets). Where the machine lets
  * one process of a user read another's memory, long ones do so by reference: the
- * receiver copies from the sender's buffer to its own, once. Who lends its memory
- * may want it back before it was read: each reference names the lease it was given
- * under. The ring says which lease holds and whether something is being read: who
- * revokes waits for that. A reader that does not end (it was stopped, or killed) is
- * not waited for long; it finds out by a word of the sender's, read together with
- * the bytes, which has another value once the lease is over.
+ * receiver copies from the sender's buffer to its own, once. The sender may want some
+ * of its memory back, because a region goes or a request failed: then it waits until
+ * all that it lent before was read, which a reader that runs does soon. For one that
+ * was stopped or killed the lease of all memory ends: each reference names the lease it
+ * was given under. The ring says which lease holds and whether something is being read:
+ * who revokes waits for that. A reader that does not end is not waited for long; it
+ * finds out by a word of the sender's, read together with the bytes, which has another
+ * value once the lease is over.
  */
 #pragma once
 
@@ -75,6 +77,7 @@ public:
 		return true;
 	}
 
+	bool lent() const noexcept { return lent_.load(); }
 	uint64_t current() const noexcept { return word_.load(); }
 	const void *word() const noexcept { return &word_; }
 
@@ -111,6 +114,8 @@ public:
 	u32 push(snic_burst &burst, Lease &own) noexcept;
 	/* Any thread. A datagram that came by @path, for the neighbour; false: no room. */
 	bool push(const Path &path, const uint8_t *data, size_t len, u32 index, bool more) noexcept;
+	/* Any thread. What was pushed by reference until now was read; false: not before @until. */
+	bool delivered(u64 until) noexcept;
 	/* Any thread. What was pushed by reference until now is not read any more; @own was renewed. */
 	void revoke(const Lease &own) noexcept;
 
@@ -148,11 +153,11 @@ private:
 	bool probed_ = false;
 	std::atomic<bool> broken_{false};
 	uint64_t lease_ = 0; /* of the packet being received */
-	u32 stale_ = 0; /* leases in a row that were over */
 
 	std::mutex tx_lock_; /* protects what follows */
 	RingWriter out_;
 	u64 full_since_ = 0; /* 0: there was room */
+	uint64_t lent_until_ = 0; /* of the ring: behind the last record that lends; 0: none */
 	bool lends_ = true; /* false: the neighbour did not end what it read */
 };
 

@@ -18,6 +18,11 @@ namespace
 
 /* Who could not be reached is not tried again before. */
 constexpr u64 retry_ns = 200000000;
+/*
+ * What was lent is read within a quantum of the scheduler, unless the reader is stopped or
+ * its processor is very busy. Only then the lease ends, for everything that is lent.
+ */
+constexpr u64 delivery_ns = 10000000;
 /* Messages of a neighbour taken in one go. */
 constexpr int wakes_at_once = 64;
 
@@ -146,21 +151,32 @@ bool Neighbours::forward(uint32_t slot, const Path &path, const uint8_t *data, s
 	return c && c->push(path, data, len, index, more);
 }
 
+template <typename Do> void Neighbours::for_each_connection(Do what) noexcept
+{
+	for (const std::atomic<Neighbour *> &bucket : nodes_) {
+		for (Neighbour *n = bucket.load(std::memory_order_acquire); n; n = n->next) {
+			if (Connection *c = n->connection.load(std::memory_order_acquire))
+				what(*c);
+		}
+	}
+}
+
 void Neighbours::revoke() noexcept
 {
 	std::lock_guard hold(revoke_lock_);
 
-	if (!lease_.renew())
+	if (!lease_.lent())
 		return;
 
 	const Guard guard;
+	const u64 until = port_now_ns(nullptr) + delivery_ns;
+	bool delivered = !orphans_.exchange(false);
 
-	for (const std::atomic<Neighbour *> &bucket : nodes_) {
-		for (Neighbour *n = bucket.load(std::memory_order_acquire); n; n = n->next) {
-			if (Connection *c = n->connection.load(std::memory_order_acquire))
-				c->revoke(lease_);
-		}
-	}
+	for_each_connection([&](Connection &c) { delivered = delivered && c.delivered(until); });
+	/* Nobody will read what goes: other memory that is lent stays so. */
+	if (delivered || !lease_.renew())
+		return;
+	for_each_connection([&](Connection &c) { c.revoke(lease_); });
 }
 
 /* Receiving */
@@ -423,6 +439,8 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	if (std::erase_if(strangers_, [&](const auto &s) { return s.get() == c; }))
 		return;
 	port_rcu_wait();
+	if (!c->delivered(0))
+		orphans_.store(true);
 	delete c;
 }
 

@@ -83,6 +83,7 @@ private:
 	Connection *connect(Neighbour &to) noexcept;
 	bool watch(int fd, void *what) noexcept;
 	void tell_helper() noexcept;
+	template <typename Do> void for_each_connection(Do what) noexcept;
 	bool room_for_reader() noexcept;
 	void add_reader(Connection *c) noexcept;
 	void take_fresh() noexcept;
@@ -98,6 +99,7 @@ private:
 	const bool supers_;
 	uint32_t slot_ = 0;
 	Lease lease_; /* of our memory */
+	std::atomic<bool> orphans_{false}; /* lent to neighbours without a connection now */
 	std::mutex revoke_lock_; /* one revokes at a time: each has waited when it returns */
 	Fd listener_;
 	Fd events_;

@@ -131,6 +131,13 @@ public:
 		return control_->reading.load(std::memory_order_acquire);
 	}
 
+	/* Where the next record begins, and whether the reader is done with those before @pos. */
+	uint64_t tail() const noexcept { return tail_; }
+	bool read_up_to(uint64_t pos) const noexcept
+	{
+		return control_->head.load(std::memory_order_acquire) >= pos;
+	}
+
 	bool broken() const noexcept { return broken_; }
 
 private:
