@@ -77,25 +77,25 @@ struct sirdma_qp_ctx {
 	__u8 sq_draining; /* written on upload */
 	__u8 rsvd3;
 
-	/* Written on upload, for whoever asks why a QP stands still */
+	/* Written on upload, to diagnose a stalled QP */
 	__le32 sq_una; /* oldest PSN not acknowledged */
 	__le32 sq_max; /* one beyond the highest PSN sent */
 	__le32 rq_msn; /* messages received */
 	__u8 retry_left;
 	__u8 rnr_left;
-	__u8 waits; /* SIRDMA_QPC_WAIT_* */
+	__u8 activity; /* SIRDMA_QPC_TIMER_RUNS .. SIRDMA_QPC_SQ_ASLEEP */
 	__u8 rsvd4;
 	__le32 rsvd5[27];
 };
 SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
 #define SIRDMA_QP_CTX_ALIGN 256
 
-#define SIRDMA_QPC_WAIT_TIMER SIRDMA_BIT(0) /* the timer runs, for the ACK or the RNR wait */
-#define SIRDMA_QPC_WAIT_RNR SIRDMA_BIT(1) /* the peer was not ready */
-#define SIRDMA_QPC_WAIT_HOST SIRDMA_BIT(2) /* the host had no room for a packet */
-#define SIRDMA_QPC_WAIT_RUN SIRDMA_BIT(3) /* the host was asked for another run */
-#define SIRDMA_QPC_WAIT_ANSWER SIRDMA_BIT(4) /* an acknowledgement or READ responses are owed */
-#define SIRDMA_QPC_WAIT_KICK SIRDMA_BIT(5) /* for the next send WQE a kick is needed */
+#define SIRDMA_QPC_TIMER_RUNS SIRDMA_BIT(0) /* the timer runs, for the ACK or the RNR wait */
+#define SIRDMA_QPC_RNR_WAIT SIRDMA_BIT(1) /* the peer was not ready */
+#define SIRDMA_QPC_TX_STALLED SIRDMA_BIT(2) /* the host had no room for a packet */
+#define SIRDMA_QPC_RUN_PENDING SIRDMA_BIT(3) /* the host was asked for another run */
+#define SIRDMA_QPC_RESP_PENDING SIRDMA_BIT(4) /* an acknowledgement or READ responses are owed */
+#define SIRDMA_QPC_SQ_ASLEEP SIRDMA_BIT(5) /* for the next send WQE a kick is needed */
 
 #define SIRDMA_QPC_SQ_VMAP SIRDMA_BIT(0) /* sq_addr is a PBLE index, 4 KiB blocks, level 1 */
 #define SIRDMA_QPC_RQ_VMAP SIRDMA_BIT(1)

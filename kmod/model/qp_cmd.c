@@ -414,23 +414,23 @@ u32 snic_cqp_modify_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	return status;
 }
 
-static u8 ctx_waits(const struct snic_qp *qp)
+static u8 ctx_activity(const struct snic_qp *qp)
 {
-	u64 waits = 0;
+	u64 activity = 0;
 
 	if (qp->timer_armed)
-		waits |= SIRDMA_QPC_WAIT_TIMER;
+		activity |= SIRDMA_QPC_TIMER_RUNS;
 	if (qp->req.rnr_wait)
-		waits |= SIRDMA_QPC_WAIT_RNR;
+		activity |= SIRDMA_QPC_RNR_WAIT;
 	if (qp->tx_stalled)
-		waits |= SIRDMA_QPC_WAIT_HOST;
+		activity |= SIRDMA_QPC_TX_STALLED;
 	if (qp->deferred)
-		waits |= SIRDMA_QPC_WAIT_RUN;
+		activity |= SIRDMA_QPC_RUN_PENDING;
 	if (snic_resp_pending(qp))
-		waits |= SIRDMA_QPC_WAIT_ANSWER;
+		activity |= SIRDMA_QPC_RESP_PENDING;
 	if (!qp->req.awake)
-		waits |= SIRDMA_QPC_WAIT_KICK;
-	return (u8)waits;
+		activity |= SIRDMA_QPC_SQ_ASLEEP;
+	return (u8)activity;
 }
 
 static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
@@ -473,7 +473,7 @@ static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
 	ctx->rq_msn = cpu_to_le32(qp->resp.msn);
 	ctx->retry_left = qp->req.retry_left;
 	ctx->rnr_left = qp->req.rnr_left;
-	ctx->waits = ctx_waits(qp);
+	ctx->activity = ctx_activity(qp);
 }
 
 u32 snic_cqp_upload_ctx(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)

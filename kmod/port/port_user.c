@@ -94,7 +94,8 @@ struct port_thread {
 static struct port_thread threads[PORT_MAX_THREADS];
 static u32 threads_used; /* slots from here on were never claimed */
 static u64 rcu_epoch = 1;
-static __thread struct port_thread *self;
+/* A pointer fits into what the C library keeps free for libraries loaded late. */
+static __thread struct port_thread *self __attribute__((tls_model("initial-exec")));
 static pthread_key_t self_key;
 static pthread_once_t self_once = PTHREAD_ONCE_INIT;
 

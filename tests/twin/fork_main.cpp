@@ -7,9 +7,14 @@
  */
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -137,6 +142,27 @@ template <typename Close> void close_all(const char *name, Close close_them, Pai
 	std::fflush(stdout);
 }
 
+/* As in a container whose seccomp filter is older than close_range(), with the usual limit of files there. */
+void refuse_close_range()
+{
+	sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const sock_fprog program = {.len = 4, .filter = code};
+	rlimit files;
+
+	check(!getrlimit(RLIMIT_NOFILE, &files), "getrlimit");
+	files.rlim_cur = files.rlim_max;
+	check(!setrlimit(RLIMIT_NOFILE, &files), "setrlimit");
+	check(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+		      !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program),
+	      "seccomp");
+	check(close_range(last_file, last_file, 0) && errno == ENOSYS, "close_range is refused");
+}
+
 } // namespace
 
 int main()
@@ -160,5 +186,8 @@ int main()
 		},
 		pair);
 	child("fork after that", fork(), pair);
+	refuse_close_range();
+	close_all(
+		"closefrom, one by one", [] { closefrom(first_file); }, pair);
 	return 0;
 }

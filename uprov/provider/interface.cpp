@@ -27,7 +27,8 @@ bool is_of(void *library, const Interface &interface)
 	const std::string version = symbol_version(interface.number);
 
 	return dlvsym(library, "verbs_set_ops", version.c_str()) &&
-	       (!interface.mark || dlsym(library, interface.mark));
+	       (!interface.distinguishing_symbol ||
+		dlsym(library, interface.distinguishing_symbol));
 }
 
 /* The function providers call first carries the number in its name. 0: there is none. */
@@ -55,6 +56,7 @@ std::string describe(const Interface &interface)
 
 const Interface *find_interface(void *library, std::string &why)
 {
+	/* Newest first: of two with one number the later one has the distinguishing symbol. */
 	const auto found =
 		std::find_if(std::rbegin(interfaces), std::rend(interfaces),
 			     [=](const Interface &known) { return is_of(library, known); });

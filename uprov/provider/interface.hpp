@@ -24,47 +24,51 @@ struct Interface {
 	unsigned last_release;
 	bool get_context_takes_fds; /* ibv_cmd_get_context() has an argument more */
 	size_t context_size; /* of struct verbs_context, 64 bit */
-	const char *mark; /* a symbol the one before of the same number does not have */
+	const char *
+		distinguishing_symbol; /* a symbol the one before of the same number does not have */
 };
 
-/* In the order of releases. */
+/*
+ * In the order of releases. rdma-core 34 and 35 have number 34, too, and another order
+ * of operations: set_operations() finds that out and fails.
+ */
 inline constexpr Interface interfaces[] = {
 	{.number = 34,
 	 .first_release = 36,
 	 .last_release = 56,
 	 .get_context_takes_fds = false,
 	 .context_size = 648,
-	 .mark = nullptr},
+	 .distinguishing_symbol = nullptr},
 	{.number = 57,
 	 .first_release = 57,
 	 .last_release = 58,
 	 .get_context_takes_fds = true,
 	 .context_size = 648,
-	 .mark = nullptr},
+	 .distinguishing_symbol = nullptr},
 	{.number = 59,
 	 .first_release = 59,
 	 .last_release = 61,
 	 .get_context_takes_fds = true,
 	 .context_size = 672,
-	 .mark = nullptr},
+	 .distinguishing_symbol = nullptr},
 	{.number = 59,
 	 .first_release = 62,
 	 .last_release = 63,
 	 .get_context_takes_fds = true,
 	 .context_size = 680,
-	 .mark = "ibv_query_port_speed"},
+	 .distinguishing_symbol = "ibv_query_port_speed"},
 	{.number = 64,
 	 .first_release = 64,
 	 .last_release = 64,
 	 .get_context_takes_fds = true,
 	 .context_size = 696,
-	 .mark = nullptr},
+	 .distinguishing_symbol = nullptr},
 	{.number = 65,
 	 .first_release = 65,
 	 .last_release = 65,
 	 .get_context_takes_fds = true,
 	 .context_size = 696,
-	 .mark = nullptr},
+	 .distinguishing_symbol = nullptr},
 };
 
 struct Operation {
@@ -196,7 +200,7 @@ constexpr int operation_slot(const Interface &interface, std::string_view name) 
 /* Which one @library, a handle of dlopen(), has. Null when it is none of these: @why says it. */
 const Interface *find_interface(void *library, std::string &why);
 
-/* "34 (rdma-core 36 to 56)" */
+/* "IBVERBS_PRIVATE_34 (rdma-core 36 to 56)" */
 std::string describe(const Interface &interface);
 
 } // namespace sirdma

@@ -62,7 +62,7 @@ Library load(std::string &why)
 	return found;
 }
 
-void complain(const char *what) noexcept
+void warn(const char *what) noexcept
 {
 	fprintf(stderr, "sirdma: no devices with this libibverbs: %s\n", what);
 }
@@ -81,10 +81,10 @@ Slots slots_of(const Operations &ops, const Interface &interface) noexcept
 }
 
 /*
- * The library keeps copies of older operations in the public struct ibv_context:
- * they must be where they belong, or its table is not the one we filled.
+ * The library copies some operations into the public struct ibv_context. If a copy is
+ * another one, the library's table has another layout than ours.
  */
-bool are_taken(const ibv_context_ops &has, const Operations &gave) noexcept
+bool operations_match(const ibv_context_ops &has, const Operations &gave) noexcept
 {
 	const auto same = [](auto *copy, auto *own) {
 		return !own || reinterpret_cast<verbs_unused_op>(copy) ==
@@ -108,7 +108,7 @@ bool are_taken(const ibv_context_ops &has, const Operations &gave) noexcept
 }
 
 /* What the library wrote directly before the ibv_context: how large it thinks a verbs_context is. */
-size_t size_seen(const ibv_context *context) noexcept
+size_t context_size_of_library(const ibv_context *context) noexcept
 {
 	constexpr size_t before = offsetof(verbs_context, context) - offsetof(verbs_context, sz);
 
@@ -125,7 +125,7 @@ const Library &library() noexcept
 		Library found = load(why);
 
 		if (!found.interface.number)
-			complain(why.c_str());
+			warn(why.c_str());
 		return found;
 	}();
 
@@ -160,7 +160,7 @@ void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t o
 	/* The library takes the offset as a pointer. */
 	auto *begin = reinterpret_cast<verbs_context *>(offset + sizeof(ibv_context) -
 							library().interface.context_size);
-	/* Should its verbs_context be larger than we know, it must not write past the end. */
+	/* Spare room: a verbs_context larger than we know must not be written past the end. */
 	auto *memory = static_cast<uint8_t *>(library()._verbs_init_and_alloc_context(
 		device, cmd_fd, size + context_room, begin, driver_id));
 
@@ -169,9 +169,9 @@ void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t o
 
 	auto *context = reinterpret_cast<ibv_context *>(memory + offset);
 
-	if (size_seen(context) != library().interface.context_size) {
-		complain("its struct verbs_context has another size than its version says");
-		/* Where its members are is unknown: it is lost rather than freed wrongly. */
+	if (context_size_of_library(context) != library().interface.context_size) {
+		warn("its struct verbs_context has another size than its version says");
+		/* The layout is unknown: leak the context, do not free it. */
 		errno = EPROTO;
 		return nullptr;
 	}
@@ -184,9 +184,9 @@ int set_operations(ibv_context *context, const Operations &ops) noexcept
 
 	library().verbs_set_ops(library_context(context),
 				reinterpret_cast<const verbs_context_ops *>(slots.data()));
-	if (are_taken(context->ops, ops))
+	if (operations_match(context->ops, ops))
 		return 0;
-	complain("its table of operations is not the one its version says");
+	warn("its table of operations is not the one its version says");
 	return EPROTO;
 }
 

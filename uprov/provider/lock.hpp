@@ -30,24 +30,29 @@ namespace sirdma
  */
 class Backoff {
 public:
+	/* The holder of a lock leaves within a few hundred instructions unless it lost its CPU. */
+	static constexpr unsigned lock_spins = 1000;
+
+	explicit Backoff(unsigned spins = lock_spins) noexcept : spins_(spins) {}
+
 	/* Between two looks. No cancellation point. */
 	void pause() noexcept
 	{
-		if (++waits_ < waits_before_yield)
+		++waits_;
+		if (waits_ <= spins_)
 			return;
-		if (waits_ < waits_before_sleep)
+		if (waits_ <= spins_ + yields)
 			sched_yield();
 		else
 			(void)syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &nap, nullptr);
 	}
 
 private:
-	/* The holder leaves within a few hundred instructions unless it lost its CPU. */
-	static constexpr unsigned waits_before_yield = 1000;
-	/* Some turns of a scheduler with short ones. */
-	static constexpr unsigned waits_before_sleep = waits_before_yield + 100;
+	/* Every runnable thread of equal priority has had its CPU by then. */
+	static constexpr unsigned yields = 100;
 	static constexpr timespec nap = {.tv_sec = 0, .tv_nsec = 50000};
 
+	const unsigned spins_;
 	unsigned waits_ = 0;
 };
 
@@ -84,9 +89,9 @@ public:
 private:
 	void lock_slow() noexcept
 	{
-		Backoff backoff;
-
 		do {
+			Backoff backoff;
+
 			while (word_.load(std::memory_order_relaxed))
 				backoff.pause();
 		} while (word_.exchange(1, std::memory_order_acquire));

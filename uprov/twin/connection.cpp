@@ -157,7 +157,7 @@ void Connection::set_up(const Lease &own, bool supers) noexcept
 void Connection::wake() noexcept
 {
 	/* A full socket wakes as well, and a closed one does not matter. */
-	(void)!direct::send(sock_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	(void)!raw_syscall::send(sock_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* Sending */

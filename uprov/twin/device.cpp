@@ -87,7 +87,6 @@ int twin_req_notify_cq(ibv_cq *cq, int solicited_only) noexcept
 
 void twin_cq_event(ibv_cq *cq) noexcept
 {
-	const NoCancel no_cancel;
 	const Instance &device = Instance::of(cq->context);
 
 	cq_event(cq);

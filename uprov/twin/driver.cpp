@@ -415,7 +415,7 @@ int Driver::add_cq(std::unique_ptr<DriverCq> cq)
 		auto channel = channels_.find(cq->file);
 
 		if (channel == channels_.end()) {
-			Fd file(fcntl(cq->file->fd, F_DUPFD_CLOEXEC, 0));
+			Fd file(fcntl(cq->file->fd, F_DUPFD_CLOEXEC, 3));
 
 			if (!file)
 				return errno;

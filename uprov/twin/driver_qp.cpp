@@ -321,16 +321,20 @@ void Driver::print_qps(const char *device) noexcept
 	static constexpr struct {
 		uint64_t bit;
 		const char *name;
-	} waits[] = {
-		{SIRDMA_QPC_WAIT_TIMER, " timer"}, {SIRDMA_QPC_WAIT_RNR, " rnr"},
-		{SIRDMA_QPC_WAIT_HOST, " host"},   {SIRDMA_QPC_WAIT_RUN, " run"},
-		{SIRDMA_QPC_WAIT_ANSWER, " owes"}, {SIRDMA_QPC_WAIT_KICK, " kick"},
+	} activities[] = {
+		{SIRDMA_QPC_TIMER_RUNS, " timer"},  {SIRDMA_QPC_RNR_WAIT, " rnr"},
+		{SIRDMA_QPC_TX_STALLED, " host"},   {SIRDMA_QPC_RUN_PENDING, " run"},
+		{SIRDMA_QPC_RESP_PENDING, " owes"}, {SIRDMA_QPC_SQ_ASLEEP, " kick"},
 	};
 	std::vector<uint32_t> qpns;
-	{
+
+	try {
 		std::lock_guard hold(objects_lock_);
 		for (const auto &entry : qps_)
 			qpns.push_back(entry.first);
+	} catch (const std::bad_alloc &) {
+		fprintf(stderr, "sirdma: %d: %s: no memory to list its QPs\n", getpid(), device);
+		return;
 	}
 	for (const uint32_t qpn : qpns) {
 		QpContext ctx{};
@@ -340,12 +344,12 @@ void Driver::print_qps(const char *device) noexcept
 		fprintf(stderr,
 			"sirdma: %d: %s QP %u to %u: %s, unacknowledged from PSN %u to %u, next "
 			"%u; "
-			"expects %u, MSN %u; retries left %u, RNR retries left %u; waits for:",
+			"expects %u, MSN %u; retries left %u, RNR retries left %u; busy with:",
 			getpid(), device, qpn, ctx.dest_qpn, sirdma_qp_state_name(ctx.state),
 			ctx.sq_una, ctx.sq_max, ctx.sq_psn, ctx.rq_psn, ctx.rq_msn, ctx.retry_left,
 			ctx.rnr_left);
-		for (const auto &wait : waits)
-			fputs(ctx.waits & wait.bit ? wait.name : "", stderr);
+		for (const auto &active : activities)
+			fputs(ctx.activity & active.bit ? active.name : "", stderr);
 		fputc('\n', stderr);
 	}
 }

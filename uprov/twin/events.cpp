@@ -80,7 +80,7 @@ void CompletionChannel::advance() noexcept
 
 	const eventfd_t value = reinterpret_cast<uintptr_t>(current_.cq);
 
-	if (direct::write(file_.get(), &value, sizeof(value)) < 0)
+	if (raw_syscall::write(file_.get(), &value, sizeof(value)) < 0)
 		return; /* not while the counter is 0 */
 }
 
@@ -156,8 +156,8 @@ void AsyncQueue::advance() noexcept
 	current_ = waiting_.front();
 	waiting_.pop_front();
 	++*current_.reported;
-	if (direct::send(writer_.get(), &current_.desc, sizeof(current_.desc),
-			 MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	if (raw_syscall::send(writer_.get(), &current_.desc, sizeof(current_.desc),
+			      MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		return; /* nobody reads any more */
 }
 

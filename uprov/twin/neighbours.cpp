@@ -210,7 +210,7 @@ void Neighbours::tell_helper() noexcept
 	const uint64_t one = 1;
 
 	/* Full: it was told. */
-	(void)!direct::write(news_.get(), &one, sizeof(one));
+	(void)!raw_syscall::write(news_.get(), &one, sizeof(one));
 }
 
 void Neighbours::take_fresh() noexcept

@@ -520,7 +520,7 @@ void Nic::found(bool message) noexcept
 	if (!message)
 		return;
 	/* Its completion can be seen before the helper that took it in is done with it. */
-	for (Backoff backoff; helping_.load(std::memory_order_acquire);)
+	for (Backoff backoff(0); helping_.load(std::memory_order_acquire);)
 		backoff.pause();
 	if ((pending() || sender_->holding()) && can_work())
 		settle();
@@ -539,7 +539,7 @@ void Nic::wake() noexcept
 {
 	const uint64_t one = 1;
 
-	if (direct::write(wake_fd_.get(), &one, sizeof(one)) < 0)
+	if (raw_syscall::write(wake_fd_.get(), &one, sizeof(one)) < 0)
 		return; /* full: it is awake */
 }
 

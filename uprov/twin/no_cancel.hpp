@@ -2,7 +2,7 @@
 /*
  * The verbs are no cancellation points (pthreads(7)): a thread that is cancelled in the
  * middle of one would leave locks held, or end the program, because nothing may unwind
- * through a noexcept function. Control paths put cancellation off with NoCancel. Data paths
+ * through a noexcept function. Control paths disable cancellation with NoCancel. Data paths
  * call the kernel directly, past the C library's cancellation points; that costs nothing.
  */
 #pragma once
@@ -35,7 +35,7 @@ private:
 };
 
 /* System calls by their names: -1 and errno, as ever. */
-namespace direct
+namespace raw_syscall
 {
 
 inline ssize_t sendmsg(int fd, const msghdr *message, int flags) noexcept
@@ -73,6 +73,6 @@ inline ssize_t writev(int fd, const iovec *pieces, size_t count) noexcept
 	return syscall(SYS_writev, fd, pieces, count);
 }
 
-} // namespace direct
+} // namespace raw_syscall
 
 } // namespace sirdma::twin

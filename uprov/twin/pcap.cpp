@@ -104,7 +104,7 @@ void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, 
 	};
 
 	/* A disk that is full loses packets from the record, nothing else. */
-	if (direct::writev(file_.get(), pieces, std::size(pieces)) < 0)
+	if (raw_syscall::writev(file_.get(), pieces, std::size(pieces)) < 0)
 		return;
 }
 

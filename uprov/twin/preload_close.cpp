@@ -6,6 +6,8 @@
  */
 #include <atomic>
 #include <cerrno>
+#include <cstdlib>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <linux/close_range.h>
 #include <unistd.h>
@@ -94,14 +96,28 @@ EXPORT int close_range(unsigned first, unsigned last, int flags)
 	}
 }
 
+/* Where close_range() is refused (Linux before 5.9, seccomp). The limit of open files may be 2^30. */
+static void close_listed(int first) noexcept
+{
+	DIR *listed = opendir("/proc/self/fd");
+
+	if (!listed)
+		return;
+	while (const dirent *entry = readdir(listed)) {
+		const int fd = atoi(entry->d_name);
+
+		if (fd >= first && entry->d_name[0] != '.' && fd != dirfd(listed))
+			close(fd);
+	}
+	closedir(listed);
+}
+
 EXPORT void closefrom(int first)
 {
 	const int before = errno;
 
 	first = first < 0 ? 0 : first;
-	/* Before Linux 5.9 one by one. */
 	if (close_range(static_cast<unsigned>(first), ~0u, 0))
-		for (long fd = first, end = sysconf(_SC_OPEN_MAX); fd < end; ++fd)
-			close(static_cast<int>(fd));
+		close_listed(first);
 	errno = before;
 }

@@ -185,10 +185,10 @@ bool UdpSender::send_some(mmsghdr *messages, u32 count, u32 &sent) noexcept
 	order_by_wire();
 	if (count == 1) {
 		sent = 1;
-		return direct::sendmsg(fd_.get(), &messages->msg_hdr, 0) >= 0;
+		return raw_syscall::sendmsg(fd_.get(), &messages->msg_hdr, 0) >= 0;
 	}
 
-	const int n = direct::sendmmsg(fd_.get(), messages, count, 0);
+	const int n = raw_syscall::sendmmsg(fd_.get(), messages, count, 0);
 
 	sent = n > 0 ? static_cast<u32>(n) : 0;
 	return n > 0;
@@ -374,12 +374,13 @@ u32 UdpReceiver::receive(DatagramSink &sink) noexcept
 	int n;
 
 	if (!stream_) {
-		const ssize_t len = direct::recvmsg(fd_.get(), &messages_[0].msg_hdr, MSG_DONTWAIT);
+		const ssize_t len =
+			raw_syscall::recvmsg(fd_.get(), &messages_[0].msg_hdr, MSG_DONTWAIT);
 
 		n = len >= 0;
 		messages_[0].msg_len = n ? static_cast<unsigned>(len) : 0;
 	} else {
-		n = direct::recvmmsg(fd_.get(), messages_, batch, MSG_DONTWAIT);
+		n = raw_syscall::recvmmsg(fd_.get(), messages_, batch, MSG_DONTWAIT);
 		--stream_;
 	}
 	if (n <= 0) {
