@@ -277,16 +277,25 @@ int Driver::open(ibv_context *context)
 	return 0;
 }
 
-/* One object of @context; 0: there is none left. Without memory of its own. */
-template <typename Table, typename Belongs>
-uint32_t Driver::any_of(const Table &table, Belongs belongs) noexcept
+/* Every object that @belongs. Without memory from the heap; one that cannot be destroyed is left. */
+template <typename Table, typename Belongs, typename Destroy>
+bool Driver::destroy_all(const Table &table, Belongs belongs, Destroy destroy) noexcept
 {
-	std::lock_guard hold(objects_lock_);
+	std::array<uint32_t, 1024> ids;
+	size_t n, destroyed;
 
-	for (const auto &[id, object] : table)
-		if (belongs(object))
-			return id;
-	return 0;
+	do {
+		n = destroyed = 0;
+		{
+			std::lock_guard hold(objects_lock_);
+			for (auto it = table.begin(); it != table.end() && n < ids.size(); ++it)
+				if (belongs(it->second))
+					ids[n++] = it->first;
+		}
+		for (size_t i = 0; i < n; ++i)
+			destroyed += !destroy(ids[i]);
+	} while (destroyed);
+	return !n;
 }
 
 void Driver::close(ibv_context *context) noexcept
@@ -295,19 +304,24 @@ void Driver::close(ibv_context *context) noexcept
 	const auto of_cq = [=](const auto &cq) { return cq->cq->context == context; };
 	const auto of_pd = [=](const DriverPd &pd) { return pd.context == context; };
 	const auto of_mr = [&](uint32_t pd) { return of_pd(pds_.at(pd)); };
-	uint32_t id, comp, async;
-	int err = 0;
+	uint32_t comp, async;
+	/* Whatever fails, the others go: no early end. */
+	const bool qps =
+		destroy_all(qps_, of_qp, [&](uint32_t id) { return destroy_qp(id, async); });
+	const bool cqs =
+		destroy_all(cqs_, of_cq, [&](uint32_t id) { return destroy_cq(id, comp, async); });
+	(void)destroy_all(mrs_, of_mr, [&](uint32_t id) { return dereg_mr(id); });
+	(void)destroy_all(pds_, of_pd, [&](uint32_t id) { return dealloc_pd(id); });
 
-	while (!err && (id = any_of(qps_, of_qp)))
-		err = destroy_qp(id, async);
-	while (!err && (id = any_of(cqs_, of_cq)))
-		err = destroy_cq(id, comp, async);
-	while (!err && (id = any_of(mrs_, of_mr)))
-		err = dereg_mr(id);
-	while (!err && (id = any_of(pds_, of_pd)))
-		err = dealloc_pd(id);
 	std::lock_guard hold(objects_lock_);
-	contexts_.erase(context);
+	const auto it = contexts_.find(context);
+
+	if (it == contexts_.end())
+		return;
+	/* A QP or CQ that could not be destroyed still reports to it: leaked, not freed. */
+	if (!qps || !cqs)
+		(void)it->second.release();
+	contexts_.erase(it);
 }
 
 AsyncQueue *Driver::async(ibv_context *context) noexcept

@@ -127,8 +127,8 @@ private:
 
 	explicit Driver(Adapter &nic) noexcept : nic_(nic) {}
 	int start() noexcept;
-	template <typename Table, typename Belongs>
-	uint32_t any_of(const Table &table, Belongs belongs) noexcept;
+	template <typename Table, typename Belongs, typename Destroy>
+	bool destroy_all(const Table &table, Belongs belongs, Destroy destroy) noexcept;
 	int add_cq(std::unique_ptr<DriverCq> cq);
 	std::unique_ptr<DriverCq> remove_cq(uint32_t id) noexcept;
 	DriverQp *find_qp(uint32_t qpn) noexcept;

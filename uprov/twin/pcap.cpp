@@ -37,25 +37,30 @@ struct PacketHeader {
 };
 
 /*
- * Who writes holds a shared lock on the file for as long as it lives. Who has it alone
- * for a moment may empty the file (@anew) and begins it.
+ * Each writer holds a shared flock while it is open. A process that gets the exclusive
+ * lock is the only writer and may truncate (@anew). Going from one lock to the other is
+ * not atomic (flock(2)): another process may truncate in between, so that a file found
+ * empty under the shared lock is started again.
  */
-bool begin(int fd, bool anew) noexcept
+bool start_capture(int fd, bool anew) noexcept
 {
-	const bool alone = !flock(fd, LOCK_EX | LOCK_NB);
 	const FileHeader first;
 	struct stat st;
 
-	if (!alone)
-		(void)flock(fd, LOCK_SH);
-	if (fstat(fd, &st) || (alone && anew && S_ISREG(st.st_mode) && ftruncate(fd, 0)))
-		return false;
-	if ((!st.st_size || (alone && anew)) &&
-	    ::write(fd, &first, sizeof(first)) != ssize_t{sizeof(first)})
-		return false;
-	if (alone)
-		(void)flock(fd, LOCK_SH);
-	return true;
+	for (;;) {
+		const bool alone = !flock(fd, LOCK_EX | LOCK_NB);
+
+		if (alone && (fstat(fd, &st) || (anew && S_ISREG(st.st_mode) && ftruncate(fd, 0))))
+			return false;
+		if (alone && (!st.st_size || anew) &&
+		    ::write(fd, &first, sizeof(first)) != ssize_t{sizeof(first)})
+			return false;
+		if (flock(fd, LOCK_SH) || fstat(fd, &st))
+			return false;
+		if (st.st_size || !S_ISREG(st.st_mode))
+			return true;
+		(void)flock(fd, LOCK_UN);
+	}
 }
 
 } // namespace
@@ -71,7 +76,7 @@ std::unique_ptr<PcapWriter> PcapWriter::create(const std::string &name)
 
 	Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
 
-	if (!file || !begin(file.get(), own)) {
+	if (!file || !start_capture(file.get(), own)) {
 		fprintf(stderr, "sirdma: no capture, %s: %s\n", path.c_str(), strerror(errno));
 		return nullptr;
 	}
