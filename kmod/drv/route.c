@@ -145,7 +145,7 @@ static int sirdma_route_v6(struct net *net, const struct sirdma_route_key *key,
 
 	if (ipv6_addr_is_multicast(&fl6.daddr))
 		return -EINVAL;
-	/* The lookup of older kernels does not check this. */
+	/* With ipv6.disable=1 the lookup of older kernels reads tables that do not exist. */
 	if (!ipv6_mod_enabled())
 		return -EAFNOSUPPORT;
 	dst = ip6_dst_lookup_flow(net, NULL, &fl6, NULL);

@@ -119,8 +119,8 @@ static void thread_setup(void)
 #define PROCESS_BECOMING 1u /* in place of a number: a thread of the child runs the functions */
 #define FORK_FNS 4
 
-static u32 no_page;
-u32 *port_process_word = &no_page;
+static u32 fallback_word;
+u32 *port_process_word = &fallback_word;
 /* The number given last. A child begins with its parent's. */
 static u32 process_last = PROCESS_BECOMING;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
@@ -129,7 +129,7 @@ static u32 fork_fns_used;
 static pthread_mutex_t warn_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Only the forking thread lives on in the child. */
-static void process_become(void)
+static void process_init_child(void)
 {
 	u32 i;
 
@@ -173,7 +173,7 @@ u32 port_process(void)
 		if (__atomic_compare_exchange_n(port_process_word, &number, PROCESS_BECOMING, false,
 						__ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
 			if (process_last != PROCESS_BECOMING)
-				process_become();
+				process_init_child();
 			number = ++process_last;
 			__atomic_store_n(port_process_word, number, __ATOMIC_RELEASE);
 		}

@@ -117,7 +117,7 @@ TEST_P(TwinCancel, Commands)
 	});
 }
 
-TEST(TwinBackoff, LetsAnyoneRunWhoWaitsForAProcessor)
+TEST(Backoff, SleepsAfterALongWait)
 {
 	QueueLock lock(true);
 	std::atomic<bool> waits{false};

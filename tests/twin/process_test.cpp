@@ -306,7 +306,7 @@ TEST(TwinProcesses, TellAChildsObjectsFromItsParents)
 }
 
 /* The parent and its child may have the same process id, each in a namespace of its own. */
-TEST(TwinProcesses, TellTheirChildrenThatHaveTheirNumber)
+TEST(TwinProcesses, TellAChildWithTheirPid)
 {
 #ifdef __SANITIZE_THREAD__
 	GTEST_SKIP() << "its runtime lets no child of threads have threads";

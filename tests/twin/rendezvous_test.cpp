@@ -127,7 +127,7 @@ protected:
 
 } // namespace
 
-TEST_F(Claims, ANameIsServed)
+TEST_F(Claims, AcceptTheHolderOfAName)
 {
 	const Fd name = rendezvous_listen(own_address(1), 3);
 
@@ -135,12 +135,12 @@ TEST_F(Claims, ANameIsServed)
 	EXPECT_TRUE(served(own_address(1), 3));
 }
 
-TEST_F(Claims, ANameNobodyHasIsNot)
+TEST_F(Claims, RefuseAnUnboundName)
 {
 	EXPECT_FALSE(served(own_address(1), 3));
 }
 
-TEST_F(Claims, ANameOfAnotherProcessIsNot)
+TEST_F(Claims, RefuseAnotherProcesssName)
 {
 	const IpAddress addr = own_address(1);
 	const Other other([&](int ready) {
@@ -154,7 +154,7 @@ TEST_F(Claims, ANameOfAnotherProcessIsNot)
 }
 
 /* Whoever has the name: packets for another host are not for a process of this one. */
-TEST_F(Claims, AnotherHostsAddressIsNot)
+TEST_F(Claims, RefuseAnotherHostsAddress)
 {
 	const Fd name = rendezvous_listen(another_hosts(), 3);
 	snic_flow flow{};
@@ -263,7 +263,7 @@ constexpr User unmapped_user = {"a user in a user namespace that maps nobody", s
 } // namespace
 
 /* Each pair of them, for user namespaces show others than they are. */
-TEST(Users, AreTheSameOrAreNotServed)
+TEST(Rendezvous, RefusesOtherUsersInUserNamespaces)
 {
 	if (getuid() != 0)
 		GTEST_SKIP() << "takes root";

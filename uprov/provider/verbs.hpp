@@ -11,8 +11,8 @@ namespace sirdma
 {
 
 /* context.cpp */
-ibv_context *open_device(ibv_device *device,
-			 int cmd_fd) noexcept; /* which owns cmd_fd from here on */
+/* Takes ownership of @cmd_fd, also on failure. Null with errno. */
+ibv_context *open_device(ibv_device *device, int cmd_fd) noexcept;
 void free_context(ibv_context *context) noexcept;
 int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
 		    ibv_device_attr_ex *attr, size_t attr_size) noexcept;

@@ -74,7 +74,7 @@ int Adapter::create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32
 	bus_.num_vectors = num_vectors;
 	bus_.self = this;
 	dma_.ptr = dma_ptr;
-	/* Not on the data path. */
+	/* push() must not allocate on the data path. */
 	deferred_.qpns.reserve(qpns_per_slot);
 	dev_ = snic_dev_create(&cfg, &host_ops, reinterpret_cast<snic_host *>(this), &dma_, clock);
 	if (!dev_)

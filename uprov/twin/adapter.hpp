@@ -58,7 +58,7 @@ protected:
 
 	/* Send from the front; how many packets were. Who sends less calls snic_tx_resume() later. */
 	virtual u32 transmit(snic_burst &burst) noexcept = 0;
-	/* There is memory for calls into the model in this thread; else the work is put off. */
+	/* False if this thread has no transmit buffer: its work is then deferred to the helper. */
 	virtual bool can_work() noexcept { return true; }
 	/* A call into the model is over: what transmit() kept back for it leaves. */
 	virtual void flush() noexcept {}

@@ -16,7 +16,7 @@ namespace sirdma::twin
 namespace
 {
 
-/* Who could not be reached is not tried again before. */
+/* Do not retry a failed connect for 200 ms. */
 constexpr u64 retry_ns = 200000000;
 /*
  * What was lent is read within a quantum of the scheduler, unless the reader is stopped or
@@ -341,7 +341,7 @@ void Neighbours::accept_some() noexcept
 			++refused;
 		}
 
-		/* Without memory it is turned away, and comes again. */
+		/* Without memory the connection is dropped; the peer retries. */
 		std::unique_ptr<Connection> c(new (std::nothrow)
 						      Connection(std::move(sock), RingPair(), 1));
 

@@ -619,7 +619,7 @@ void Nic::help() noexcept
 	u64 check_ns = check_polling_min_ns;
 
 	want_short_slices();
-	/* Its work nobody else does. */
+	/* Without a transmit buffer the helper cannot work, and no other thread does its work. */
 	while (!can_work() && !stop_)
 		nanosleep(&wait_for_memory, nullptr);
 	while (!stop_) {

@@ -83,7 +83,7 @@ void PortShare::accept_members() noexcept
 			if (watch(member.get()))
 				members_.push_back(std::move(member));
 		} catch (const std::bad_alloc &) {
-		} /* it sees that we hang up, and comes again */
+		} /* the connection is dropped; the peer retries */
 	}
 }
 

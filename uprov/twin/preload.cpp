@@ -66,7 +66,7 @@ EXPORT ibv_device **ibv_get_device_list(int *num_devices)
 				 nullptr) {
 		ibv_device **list = next(num_devices);
 
-		/* A library of a private interface we do not know loads no twin: ours says so. */
+		/* libibverbs loaded no provider: load the twin, which prints why. */
 		if (list && !*list)
 			(void)twin();
 		return by_number(list);

@@ -24,9 +24,9 @@ std::atomic<sirdma_next_file> next_file{nullptr};
 std::atomic<Close> next_close{nullptr};
 std::atomic<CloseRange> next_close_range{nullptr};
 
-/* Of whoever comes behind us; null when there is none. */
+/* The next definition (RTLD_NEXT); null when there is none. */
 template <typename Function>
-Function behind(std::atomic<Function> &known, const char *name) noexcept
+Function next_function(std::atomic<Function> &known, const char *name) noexcept
 {
 	Function found = known.load(std::memory_order_relaxed);
 
@@ -40,8 +40,8 @@ Function behind(std::atomic<Function> &known, const char *name) noexcept
 /* Before main(), while nobody can be in a signal handler. */
 __attribute__((constructor)) void find_next() noexcept
 {
-	(void)behind(next_close, "close");
-	(void)behind(next_close_range, "close_range");
+	(void)next_function(next_close, "close");
+	(void)next_function(next_close_range, "close_range");
 }
 
 /* The first descriptor of the device from @fd on; beyond all of them: ~0. */
@@ -54,7 +54,7 @@ unsigned device_file(unsigned fd) noexcept
 
 int close_files(unsigned first, unsigned last, int flags) noexcept
 {
-	if (const CloseRange next = behind(next_close_range, "close_range"))
+	if (const CloseRange next = next_function(next_close_range, "close_range"))
 		return next(first, last, flags);
 	errno = ENOSYS;
 	return -1;
@@ -76,7 +76,7 @@ EXPORT int close(int fd)
 		errno = EBADF;
 		return -1;
 	}
-	return behind(next_close, "close")(fd);
+	return next_function(next_close, "close")(fd);
 }
 
 EXPORT int close_range(unsigned first, unsigned last, int flags)
