@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Two processes: the child serves, the parent uses and at last kills it. */
 #include <csignal>
+#include <functional>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -75,6 +76,47 @@ template <typename Body> int in_child(pid_t (*how)(), Body body)
 	if (child < 0 || waitpid(child, &status, 0) != child)
 		return -1;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 256;
+}
+
+/* All that a child may do with its parent's objects does nothing, and waits for nothing. */
+void touch(std::unique_ptr<Node> node, const Address &to)
+{
+	ibv_wc wc;
+
+	EXPECT_FALSE(ibv_alloc_pd(node->context));
+	EXPECT_EQ(errno, ENODEV);
+	EXPECT_EQ(ibv_poll_cq(node->cq, 1, &wc), 0);
+	EXPECT_EQ(ibv_req_notify_cq(node->cq, 0), 0);
+	EXPECT_EQ(node->post(IBV_WR_RDMA_WRITE, 0, 8, &to), 0);
+	EXPECT_EQ(node->post_recv(0, 8), 0);
+	/* The device is of the process, and so never destroyed in a child. */
+	(void)node->device.release();
+	node.reset();
+}
+
+/* Give @node an extended CQ and QP in place of its own. */
+void extend(Node &node)
+{
+	ibv_cq_init_attr_ex cq{};
+	ibv_qp_init_attr_ex qp{};
+
+	ASSERT_EQ(ibv_destroy_qp(node.qp), 0);
+	ASSERT_EQ(ibv_destroy_cq(node.cq), 0);
+	cq.cqe = 2 * Node::depth;
+	node.cq = ibv_cq_ex_to_cq(ibv_create_cq_ex(node.context, &cq));
+	qp.send_cq = qp.recv_cq = node.cq;
+	qp.qp_type = IBV_QPT_RC;
+	qp.cap = {.max_send_wr = Node::depth,
+		  .max_recv_wr = Node::depth,
+		  .max_send_sge = 1,
+		  .max_recv_sge = 1,
+		  .max_inline_data = 0};
+	qp.sq_sig_all = 1;
+	qp.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	qp.pd = node.pd;
+	qp.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
+	node.qp = ibv_create_qp_ex(node.context, &qp);
+	ASSERT_TRUE(node.cq && node.qp);
 }
 
 /* One write between two nodes, the first of which uses @device. */
@@ -197,33 +239,103 @@ TEST(TwinProcesses, EndWithTheirParentsObjectsWhileItIsBusy)
 #ifdef __SANITIZE_THREAD__
 	GTEST_SKIP() << "its runtime lets no child of threads have threads";
 #endif
-	auto node = std::make_unique<Node>();
-	std::atomic<bool> stop{false};
-	std::thread busy([&] {
-		while (!stop)
-			if (ibv_mr *mr = ibv_reg_mr(node->pd, node->buffer.data(), 4096,
+	const std::function<void(Node &, const Address &)> works[] = {
+		[](Node &node, const Address &) {
+			if (ibv_mr *mr = ibv_reg_mr(node.pd, node.buffer.data(), 4096,
 						    IBV_ACCESS_LOCAL_WRITE))
 				ibv_dereg_mr(mr);
-	});
+		},
+		[](Node &node, const Address &) {
+			ibv_wc wc;
 
-	for (int i = 0; i < 100; ++i) {
-		const pid_t child = fork();
-		int status = -1;
+			ibv_poll_cq(node.cq, 1, &wc);
+		},
+		[](Node &node, const Address &to) {
+			node.post(IBV_WR_RDMA_WRITE, 0, 8, &to);
+			node.poll();
+		},
+		[](Node &node, const Address &) { node.post_recv(0, 8); },
+	};
 
-		if (!child) {
-			alarm(20);
-			EXPECT_FALSE(ibv_alloc_pd(node->context));
-			EXPECT_EQ(errno, ENODEV);
-			(void)node->device.release();
-			node.reset();
-			_exit(HasFailure());
+	for (const auto &work : works) {
+		auto node = std::make_unique<Node>();
+		Node peer;
+		const Address to = peer.address();
+		std::atomic<bool> stop{false};
+
+		node->connect(to, 15);
+		peer.connect(node->address(), 15);
+
+		std::thread busy([&] {
+			while (!stop)
+				work(*node, to);
+		});
+
+		for (int i = 0; i < 100 && !HasFailure(); ++i) {
+			EXPECT_EQ(in_child(by_fork, [&] { touch(std::move(node), to); }), 0)
+				<< "child " << i << " during work " << &work - works;
 		}
-		ASSERT_GT(child, 0);
-		waitpid(child, &status, 0);
-		ASSERT_EQ(status, 0) << "child " << i;
+		stop = true;
+		busy.join();
 	}
-	stop = true;
-	busy.join();
+}
+
+/* A thread that the child has not holds a CQ and a send queue from one call to another. */
+TEST(TwinProcesses, WaitForNoThreadOfTheirParent)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	for (const auto how : {by_fork, by_clone}) {
+		auto node = std::make_unique<Node>();
+		Node peer;
+		const Address to = peer.address();
+		std::atomic<bool> held{false}, stop{false};
+
+		extend(*node);
+		node->connect(to, 15);
+		peer.connect(node->address(), 15);
+		ASSERT_EQ(node->post(IBV_WR_RDMA_WRITE, 0, 8, &to), 0);
+
+		ibv_cq_ex *cq = reinterpret_cast<ibv_cq_ex *>(node->cq);
+		ibv_qp_ex *qp = ibv_qp_to_qp_ex(node->qp);
+		ibv_poll_cq_attr attr{};
+
+		std::thread holder([&] {
+			ibv_poll_cq_attr none{};
+
+			while (ibv_start_poll(cq, &none))
+				;
+			ibv_wr_start(qp);
+			held = true;
+			while (!stop)
+				sched_yield();
+			ibv_wr_abort(qp);
+			ibv_end_poll(cq);
+		});
+
+		while (!held)
+			sched_yield();
+		EXPECT_EQ(in_child(how,
+				   [&] {
+					   EXPECT_EQ(ibv_start_poll(cq, &attr), ENOENT);
+					   ibv_wr_start(qp);
+					   ibv_wr_rdma_write(qp, to.rkey, to.buffer);
+					   ibv_wr_set_sge(
+						   qp, node->mr->lkey,
+						   reinterpret_cast<uintptr_t>(node->buffer.data()),
+						   8);
+					   EXPECT_EQ(ibv_wr_complete(qp), 0);
+					   ibv_wr_start(qp);
+					   ibv_wr_abort(qp);
+					   touch(std::move(node), to);
+				   }),
+			  0);
+		stop = true;
+		holder.join();
+		ASSERT_EQ(node->post(IBV_WR_RDMA_WRITE, 0, 8, &to), 0);
+		EXPECT_EQ(node->poll().status, IBV_WC_SUCCESS);
+	}
 }
 
 /* A parent's device is not its child's: opened there, it is one of the child's own. */

@@ -48,4 +48,9 @@ int destroy_qp(ibv_qp *qp) noexcept;
 int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept;
 int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept;
 
+/* wr_api.cpp */
+void wr_start(ibv_qp_ex *qp) noexcept;
+int wr_complete(ibv_qp_ex *qp) noexcept;
+void wr_abort(ibv_qp_ex *qp) noexcept;
+
 } // namespace sirdma

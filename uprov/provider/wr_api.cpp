@@ -124,28 +124,6 @@ void wr_set_inline_data_list(ibv_qp_ex *ex, size_t num_buf, const ibv_data_buf *
 	wr_set_inline_data(ex, joined, length);
 }
 
-void wr_start(ibv_qp_ex *ex) noexcept
-{
-	Qp &qp = Qp::of(ex);
-
-	qp.queues().send.begin();
-	qp.request.open = false;
-	qp.request.err = qp.queues().may_send();
-}
-
-int wr_complete(ibv_qp_ex *ex) noexcept
-{
-	Qp &qp = Qp::of(ex);
-
-	close_request(qp, {}, 0);
-	return qp.queues().send.commit(qp.request.err);
-}
-
-void wr_abort(ibv_qp_ex *ex) noexcept
-{
-	Qp::of(ex).queues().send.abort();
-}
-
 /*
  * Where the library keeps comp_mask of struct verbs_qp: behind struct ibv_qp_ex, as
  * large as that is in its release. ibv_qp_to_qp_ex() looks at that mask and nothing
@@ -174,6 +152,28 @@ size_t comp_mask_offset() noexcept
 }
 
 } // namespace
+
+void wr_start(ibv_qp_ex *ex) noexcept
+{
+	Qp &qp = Qp::of(ex);
+
+	qp.queues().send.begin();
+	qp.request.open = false;
+	qp.request.err = qp.queues().may_send();
+}
+
+int wr_complete(ibv_qp_ex *ex) noexcept
+{
+	Qp &qp = Qp::of(ex);
+
+	close_request(qp, {}, 0);
+	return qp.queues().send.commit(qp.request.err);
+}
+
+void wr_abort(ibv_qp_ex *ex) noexcept
+{
+	Qp::of(ex).queues().send.abort();
+}
 
 void Qp::enable_wr_api(uint64_t send_ops) noexcept
 {

@@ -28,13 +28,20 @@ using StartPoll = int (*)(ibv_cq_ex *, ibv_poll_cq_attr *);
 /* The provider's; the same function for every CQ. */
 std::atomic<StartPoll> provider_start_poll{nullptr};
 
+/*
+ * In a child, the calls of the data path do nothing with its parent's queues: a thread of the
+ * parent may have locked them, and that thread does not exist in the child to unlock them.
+ */
+
 int twin_poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc) noexcept
 {
 	const Instance &device = Instance::of(cq->context);
-	int n = poll_cq(cq, num_entries, wc);
 
 	if (device.inherited()) [[unlikely]]
-		return n;
+		return 0;
+
+	int n = poll_cq(cq, num_entries, wc);
+
 	if (!n) {
 		device.nic->poll();
 		n = poll_cq(cq, num_entries, wc);
@@ -49,12 +56,13 @@ int twin_poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc) noexcept
 int twin_start_poll(ibv_cq_ex *cq, ibv_poll_cq_attr *attr)
 {
 	const StartPoll start = provider_start_poll.load(std::memory_order_relaxed);
-
 	const Instance &device = Instance::of(cq->context);
-	int err = start(cq, attr);
 
 	if (device.inherited()) [[unlikely]]
-		return err;
+		return ENOENT;
+
+	int err = start(cq, attr);
+
 	if (err == ENOENT) {
 		device.nic->poll();
 		err = start(cq, attr);
@@ -78,10 +86,13 @@ ibv_cq_ex *twin_create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) no
 int twin_req_notify_cq(ibv_cq *cq, int solicited_only) noexcept
 {
 	const Instance &device = Instance::of(cq->context);
+
+	if (device.inherited()) [[unlikely]]
+		return 0;
+
 	const int err = req_notify_cq(cq, solicited_only);
 
-	if (!device.inherited())
-		device.nic->expect_event();
+	device.nic->expect_event();
 	return err;
 }
 
@@ -89,9 +100,10 @@ void twin_cq_event(ibv_cq *cq) noexcept
 {
 	const Instance &device = Instance::of(cq->context);
 
+	if (device.inherited())
+		return;
 	cq_event(cq);
-	if (!device.inherited())
-		device.driver->cq_event_taken(cq->handle);
+	device.driver->cq_event_taken(cq->handle);
 }
 
 void twin_async_event(ibv_context *context, ibv_async_event *) noexcept
@@ -105,19 +117,47 @@ void twin_async_event(ibv_context *context, ibv_async_event *) noexcept
 		queue->taken();
 }
 
-void run_qp(void *context, uint32_t qpn) noexcept
+int twin_post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept
 {
-	const Instance &device = *static_cast<const Instance *>(context);
+	return Instance::of(qp->context).inherited() ? 0 : post_send(qp, wr, bad_wr);
+}
 
-	if (!device.inherited()) [[likely]]
-		device.nic->run_qp(qpn);
+int twin_post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept
+{
+	return Instance::of(qp->context).inherited() ? 0 : post_recv(qp, wr, bad_wr);
+}
+
+void twin_wr_start(ibv_qp_ex *qp) noexcept
+{
+	/* After an error nothing is posted until the next start. */
+	if (Instance::of(qp->qp_base.context).inherited()) [[unlikely]]
+		Qp::of(qp).request.err = ENODEV;
+	else
+		wr_start(qp);
+}
+
+int twin_wr_complete(ibv_qp_ex *qp) noexcept
+{
+	return Instance::of(qp->qp_base.context).inherited() ? 0 : wr_complete(qp);
+}
+
+void twin_wr_abort(ibv_qp_ex *qp) noexcept
+{
+	if (!Instance::of(qp->qp_base.context).inherited()) [[likely]]
+		wr_abort(qp);
+}
+
+/* The calls that post have asked before whether the device is a parent's. */
+void run_qp(void *nic, uint32_t qpn) noexcept
+{
+	static_cast<Adapter *>(nic)->run_qp(qpn);
 }
 
 ibv_qp *with_kick(ibv_qp *qp) noexcept
 {
 	if (qp)
 		Qp::of(qp).queues().doorbell.kick().prepare_local(
-			run_qp, &Instance::of(qp->context), qp->qp_num);
+			run_qp, Instance::of(qp->context).nic.get(), qp->qp_num);
 	return qp;
 }
 
@@ -128,7 +168,23 @@ ibv_qp *twin_create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 
 ibv_qp *twin_create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept
 {
-	return with_kick(create_qp_ex(context, attr));
+	ibv_qp *qp = with_kick(create_qp_ex(context, attr));
+
+	if (qp && Qp::of(qp).ex.wr_start) {
+		Qp::of(qp).ex.wr_start = twin_wr_start;
+		Qp::of(qp).ex.wr_complete = twin_wr_complete;
+		Qp::of(qp).ex.wr_abort = twin_wr_abort;
+	}
+	return qp;
+}
+
+int twin_destroy_qp(ibv_qp *qp) noexcept
+{
+	if (!Instance::of(qp->context).inherited())
+		return destroy_qp(qp);
+	/* Nothing is polled from its CQs any more, so there is nothing to forget. */
+	delete &Qp::of(qp);
+	return 0;
 }
 
 void twin_free_context(ibv_context *context) noexcept
@@ -150,8 +206,11 @@ constinit const Operations twin_context_ops = [] {
 	ops.create_cq_ex = twin_create_cq_ex;
 	ops.create_qp = twin_create_qp;
 	ops.create_qp_ex = twin_create_qp_ex;
+	ops.destroy_qp = twin_destroy_qp;
 	ops.free_context = twin_free_context;
 	ops.poll_cq = twin_poll_cq;
+	ops.post_recv = twin_post_recv;
+	ops.post_send = twin_post_send;
 	ops.req_notify_cq = twin_req_notify_cq;
 	return ops;
 }();
