@@ -94,24 +94,27 @@ struct port_thread {
 static struct port_thread threads[PORT_MAX_THREADS];
 static u32 threads_used; /* slots from here on were never claimed */
 static u64 rcu_epoch = 1;
-/* A pointer fits into what the C library keeps free for libraries loaded late. */
-static __thread struct port_thread *self __attribute__((tls_model("initial-exec")));
+/* These few bytes fit into what the C library keeps free for libraries loaded late. */
+#define SELF_TLS __thread __attribute__((tls_model("initial-exec")))
+#define PROCESS_NONE (~0u)
+/*
+ * The slot, and the process it is a slot of. In a child the cloned thread finds its parent's
+ * number here: unless it comes first, another thread of the child may have that slot.
+ */
+static SELF_TLS struct port_thread *self;
+static SELF_TLS u32 self_process = PROCESS_NONE;
 static pthread_key_t self_key;
-static pthread_once_t self_once = PTHREAD_ONCE_INIT;
 
 static void thread_exit(void *arg)
 {
 	struct port_thread *thread = arg;
 
-	self = NULL;
+	if (!port_process_is(self_process))
+		return;
+	self_process = PROCESS_NONE;
 	__atomic_store_n(&thread->epoch, 0, __ATOMIC_RELEASE);
 	thread->nesting = 0;
 	__atomic_store_n(&thread->claimed, false, __ATOMIC_RELEASE);
-}
-
-static void thread_setup(void)
-{
-	pthread_key_create(&self_key, thread_exit);
 }
 
 /* Processes */
@@ -128,14 +131,17 @@ static void (*fork_fns[FORK_FNS])(void);
 static u32 fork_fns_used;
 static pthread_mutex_t warn_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Only the forking thread lives on in the child. */
-static void process_init_child(void)
+/* Only the forking thread of @parent lives on in the child. It keeps its slot if it comes first. */
+static void process_init_child(u32 parent)
 {
+	const struct port_thread *kept = self_process == parent ? self : NULL;
 	u32 i;
 
 	for (i = 0; i < threads_used; i++)
-		if (&threads[i] != self)
+		if (&threads[i] != kept)
 			memset(&threads[i], 0, sizeof(threads[i]));
+	if (kept)
+		self_process = process_last;
 	pthread_mutex_init(&warn_lock, NULL);
 	for (i = 0; i < FORK_FNS; i++)
 		if (fork_fns[i])
@@ -154,6 +160,7 @@ static void process_setup(void)
 	const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
 	void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+	pthread_key_create(&self_key, thread_exit);
 	if (page != MAP_FAILED) {
 		/* Children of clone() run no handlers. Before Linux 4.14 they are not noticed. */
 		(void)madvise(page, bytes, MADV_WIPEONFORK);
@@ -165,16 +172,17 @@ static void process_setup(void)
 u32 port_process(void)
 {
 	static const struct timespec pause = {.tv_nsec = 100000};
-	u32 number;
+	u32 number, parent;
 
 	pthread_once(&process_once, process_setup);
 	for (;;) {
 		number = 0;
 		if (__atomic_compare_exchange_n(port_process_word, &number, PROCESS_BECOMING, false,
 						__ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE)) {
-			if (process_last != PROCESS_BECOMING)
-				process_init_child();
+			parent = process_last;
 			number = ++process_last;
+			if (parent != PROCESS_BECOMING)
+				process_init_child(parent);
 			__atomic_store_n(port_process_word, number, __ATOMIC_RELEASE);
 		}
 		if (number != PROCESS_BECOMING)
@@ -196,11 +204,12 @@ void port_on_fork(void (*fn)(void))
 
 static struct port_thread *thread_claim(void)
 {
+	/* The slots of a parent's threads are free in a child. */
+	const u32 process = port_process();
 	u32 i, used;
 
-	/* The slots of a parent's threads are free in a child. */
-	port_process();
-	pthread_once(&self_once, thread_setup);
+	if (self_process == process)
+		return self;
 	for (i = 0; i < PORT_MAX_THREADS; i++) {
 		if (__atomic_exchange_n(&threads[i].claimed, true, __ATOMIC_ACQ_REL))
 			continue;
@@ -210,6 +219,7 @@ static struct port_thread *thread_claim(void)
 						    __ATOMIC_SEQ_CST, __ATOMIC_RELAXED))
 			;
 		self = &threads[i];
+		self_process = process;
 		pthread_setspecific(self_key, self);
 		return self;
 	}
@@ -220,7 +230,7 @@ static struct port_thread *thread_claim(void)
 
 static inline struct port_thread *thread_self(void)
 {
-	return likely(self) ? self : thread_claim();
+	return port_process_is(self_process) ? self : thread_claim();
 }
 
 u32 port_cpu(void)

@@ -2,11 +2,13 @@
 /* Two processes: the child serves, the parent uses and at last kills it. */
 #include <csignal>
 #include <functional>
+#include <future>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "node.hpp"
@@ -475,6 +477,93 @@ TEST(TwinProcesses, LeaveCompletionsToAChildThatPolls)
 		ASSERT_EQ(b.poll().status, IBV_WC_SUCCESS);
 		ASSERT_EQ(a.poll().status, IBV_WC_SUCCESS);
 	}
+}
+
+namespace
+{
+
+/* @body in a thread that has port_cpu() @wanted, which is free. */
+template <typename Body> void as_number(u32 wanted, const Body &body)
+{
+	if (port_cpu() == wanted)
+		body();
+	else
+		std::thread([&] { as_number(wanted, body); }).join();
+}
+
+pthread_key_t round_key;
+std::promise<void> cloned_ended;
+
+/* All destructors of a thread run once before one runs a second time. */
+void end_round(void *round)
+{
+	if (round == &round_key)
+		pthread_setspecific(round_key, &cloned_ended);
+	else
+		cloned_ended.set_value();
+}
+
+} // namespace
+
+/* Of two threads that share a port_cpu(), each writes into what the other sends. */
+TEST(TwinProcesses, NumberTheThreadsOfAChildWhoeverComesFirst)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	Node parent;
+	const u32 number = port_cpu();
+	const int status = in_child(by_clone, [&] {
+		std::promise<void> taken, done;
+		std::thread first([&] {
+			as_number(number, [&] {
+				taken.set_value();
+				done.get_future().wait();
+			});
+		});
+
+		taken.get_future().wait();
+		EXPECT_NE(port_cpu(), number);
+		open_anew(*parent.device.release());
+		done.set_value();
+		first.join();
+	});
+
+	EXPECT_EQ(status, 0);
+}
+
+/* The number that the cloned thread had in the parent is not its own to return. */
+TEST(TwinProcesses, LeaveNumbersAloneWhenTheClonedThreadEnds)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	int status = -1;
+
+	ASSERT_EQ(pthread_key_create(&round_key, end_round), 0);
+	std::thread([&status] {
+		static std::promise<void> taken;
+		static const u32 number = port_cpu();
+		const pid_t child = by_clone();
+
+		if (child) {
+			waitpid(child, &status, 0);
+			return;
+		}
+		alarm(60);
+		pthread_setspecific(round_key, &round_key);
+		std::thread([] {
+			as_number(number, [] {
+				taken.set_value();
+				cloned_ended.get_future().wait();
+				std::thread([] { EXPECT_NE(port_cpu(), number); }).join();
+				_exit(HasFailure());
+			});
+		}).detach();
+		taken.get_future().wait();
+	}).join();
+	EXPECT_EQ(status, 0);
+	pthread_key_delete(round_key);
 }
 
 } // namespace sirdma::twin::test
