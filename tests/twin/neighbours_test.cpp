@@ -1,10 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* The helper of a process among neighbours: what wakes it, and that nobody keeps it awake. */
 #include <atomic>
+#include <csignal>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -111,6 +116,29 @@ TEST_F(Helper, IsToldOfAConnectionMadeToHandADatagramOver)
 	EXPECT_TRUE(readable());
 	serve();
 	EXPECT_TRUE(n->fall_asleep());
+}
+
+/* A child keeps its parent's sockets open; epoll reports such a socket after the parent closed it. */
+TEST_F(Helper, ForgetsANeighbourWhoseSocketAChildHas)
+{
+	const Mad mad = connect();
+	/* The handlers of fork() would close them. */
+	const pid_t child =
+		static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	ASSERT_GT(child, 0);
+	ASSERT_EQ(shutdown(mad.sock.get(), SHUT_RDWR), 0);
+	n->serve(sink);
+	EXPECT_FALSE(readable()) << "what was freed is served again";
+	if (HasFailure())
+		(void)n.release();
+	kill(child, SIGKILL);
+	waitpid(child, nullptr, 0);
 }
 
 TEST_F(Helper, LeavesANeighbourWithABrokenRing)

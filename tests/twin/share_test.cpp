@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Processes that share an address: numbers, the port, and the death of who has it. */
 #include <algorithm>
+#include <csignal>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "child.hpp"
 #include "port_share.hpp"
@@ -56,6 +62,35 @@ TEST_P(TwinShare, OneAddressAmongProcesses)
 	write_and_read(b, third.address());
 	second.kill();
 	write_and_read(b, third.address());
+}
+
+/* A child keeps its parent's sockets open; epoll reports such a socket after the parent closed it. */
+TEST(TwinPortShare, ForgetsAMemberWhoseSocketAChildHas)
+{
+	const auto share = PortShare::create(own_address(0), true);
+	const Fd member = rendezvous_connect(own_address(0), port_owner);
+
+	ASSERT_TRUE(share && member);
+	share->serve();
+
+	/* The handlers of fork() would close them. */
+	const pid_t child =
+		static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		for (;;)
+			pause();
+	}
+	ASSERT_GT(child, 0);
+	ASSERT_EQ(shutdown(member.get(), SHUT_RDWR), 0);
+	share->serve();
+
+	pollfd wakes = {.fd = share->fd(), .events = POLLIN, .revents = 0};
+
+	EXPECT_EQ(poll(&wakes, 1, 0), 0) << "the helper spins";
+	kill(child, SIGKILL);
+	waitpid(child, nullptr, 0);
 }
 
 /* As many processes as an address has queue pair numbers for, and not one more. */

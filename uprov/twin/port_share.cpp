@@ -95,9 +95,13 @@ void PortShare::serve() noexcept
 	for (int i = 0; i < n; ++i) {
 		const int fd = events[i].data.fd;
 
-		if (fd == name_.get())
+		if (fd == name_.get()) {
 			accept_members();
-		else if (fd == owner_.get())
+			continue;
+		}
+		/* A child may keep it open: closing ours would not end its events. */
+		epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr);
+		if (fd == owner_.get())
 			owner_.reset();
 		else
 			std::erase_if(members_, [fd](const Fd &m) { return m.get() == fd; });
