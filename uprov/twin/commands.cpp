@@ -59,6 +59,21 @@ template <typename Object, typename Ready> void wait_for_acks(Object &object, Re
 
 extern "C" {
 
+/*
+ * The device reads rings like any other thread of the process, so children may have a copy. A
+ * child without one could map memory of its own at the same address, and would lose it when it
+ * destroys its parent's object.
+ */
+int ibv_dontfork_range(void *, size_t)
+{
+	return 0;
+}
+
+int ibv_dofork_range(void *, size_t)
+{
+	return 0;
+}
+
 int sirdma_cmd_get_context(ibv_context *context, verbs_cmd<ib_uverbs_get_context> *, size_t,
 			   ib_uverbs_get_context_resp *resp, size_t)
 {
