@@ -30,6 +30,17 @@ bool fail_now()
 	return p;
 }
 
+/* Sanitizers' own would not call ours. */
+[[gnu::noinline]] void *operator new(size_t size, const std::nothrow_t &) noexcept
+{
+	return fail_now() ? nullptr : malloc(size ? size : 1);
+}
+
+[[gnu::noinline]] void operator delete(void *p, const std::nothrow_t &) noexcept
+{
+	free(p);
+}
+
 [[gnu::noinline]] void operator delete(void *p) noexcept
 {
 	free(p);
