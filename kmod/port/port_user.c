@@ -22,6 +22,14 @@ static u64 monotonic_ns(void)
 	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
 }
 
+/* The C library's nanosleep() is a cancellation point, and who waits may hold locks. */
+static void nap(long ns)
+{
+	const struct timespec pause = {.tv_nsec = ns};
+
+	syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
+}
+
 /* Events */
 
 void port_event_init(struct port_event *event)
@@ -171,7 +179,6 @@ static void process_setup(void)
 
 u32 port_process(void)
 {
-	static const struct timespec pause = {.tv_nsec = 100000};
 	u32 number, parent;
 
 	pthread_once(&process_once, process_setup);
@@ -187,7 +194,7 @@ u32 port_process(void)
 		}
 		if (number != PROCESS_BECOMING)
 			return number;
-		nanosleep(&pause, NULL);
+		nap(100000);
 	}
 }
 
@@ -270,7 +277,6 @@ void port_rcu_read_unlock(void)
 
 void port_rcu_wait(void)
 {
-	static const struct timespec pause = {.tv_nsec = 20000};
 	u32 i, spins, used;
 	u64 epoch, seen;
 
@@ -286,7 +292,7 @@ void port_rcu_wait(void)
 			if (spins < 100)
 				sched_yield();
 			else
-				nanosleep(&pause, NULL);
+				nap(20000);
 		}
 	}
 }

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Threads that are cancelled, and threads that wait for one without a processor. */
 #include <atomic>
+#include <csignal>
+#include <filesystem>
 #include <functional>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
+#include "entry.hpp"
 #include "lock.hpp"
 #include "node.hpp"
 
@@ -47,6 +52,23 @@ void cancel(std::function<void()> once)
 		pthread_join(thread, &result);
 		ASSERT_EQ(result, PTHREAD_CANCELED);
 	}
+}
+
+long open_files()
+{
+	const std::filesystem::directory_iterator files("/proc/self/fd");
+
+	return std::distance(begin(files), end(files));
+}
+
+std::atomic<bool> hold_child{false}, child_held{false}, let_child_go{false};
+
+/* In a child, before anything there gets the child's number. */
+void hold() noexcept
+{
+	child_held = hold_child.load();
+	while (hold_child && !let_child_go)
+		sched_yield();
 }
 
 } // namespace
@@ -115,6 +137,67 @@ TEST_P(TwinCancel, Commands)
 
 		node.connect(b_->address());
 	});
+}
+
+TEST_P(TwinCancel, QueriesOfTheGid)
+{
+	const long before = open_files();
+
+	cancel([this] {
+		ibv_gid_entry entry;
+
+		EXPECT_EQ(sirdma_twin_entry()->query_gid_ex(a_->context, 1, 0, &entry, 0,
+							    sizeof(entry)),
+			  0);
+	});
+	EXPECT_EQ(open_files(), before);
+}
+
+/* The first thread of a child that uses the device makes the others wait. */
+TEST(TwinCancelChild, TheFirstCall)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	int status = -1;
+
+	port_on_fork(hold);
+	hold_child = true;
+
+	const pid_t child =
+		static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+
+	if (!child) {
+		std::atomic<bool> waits{false}, cancelled{false}, done{false};
+
+		alarm(20);
+		std::thread first([] { port_process(); });
+
+		while (!child_held)
+			sched_yield();
+		std::thread second([&] {
+			waits = true;
+			while (!cancelled)
+				;
+			port_process();
+			done = true;
+		});
+
+		while (!waits)
+			sched_yield();
+		pthread_cancel(second.native_handle());
+		cancelled = true;
+		/* Long enough for it to begin to wait. */
+		usleep(50000);
+		let_child_go = true;
+		first.join();
+		second.join();
+		_exit(!done);
+	}
+	hold_child = false;
+	ASSERT_GT(child, 0);
+	waitpid(child, &status, 0);
+	EXPECT_EQ(status, 0);
 }
 
 TEST(Backoff, SleepsAfterALongWait)

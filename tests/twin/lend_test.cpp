@@ -2,6 +2,8 @@
 /* Super-packets from neighbour to neighbour: copied, by reference, and by reference to what is gone. */
 #include <atomic>
 #include <cstring>
+#include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <thread>
@@ -368,6 +370,25 @@ TEST_F(Revoke, WaitsForNobodyWhoIsGone)
 	ASSERT_TRUE(lends());
 	other = Fd();
 	revoke();
+}
+
+/* Posting and polling may revoke, and are no cancellation points. */
+TEST_F(Revoke, GoesOnInAThreadThatIsCancelled)
+{
+	const uint64_t lease = own.current();
+	std::atomic<bool> revoked{false};
+
+	ASSERT_TRUE(lends());
+	std::thread revoker([&] {
+		revoke();
+		revoked = true;
+	});
+	while (own.current() == lease)
+		sched_yield();
+	/* The reader is stuck, so the wait is long. */
+	pthread_cancel(revoker.native_handle());
+	revoker.join();
+	EXPECT_TRUE(revoked);
 }
 
 TEST_F(Revoke, LendsNoMoreToWhoIsStuck)

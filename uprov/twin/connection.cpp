@@ -68,6 +68,8 @@ constexpr size_t copy_max = 16 << 10;
 constexpr snic_limits by_reference_limits = {.burst = SNIC_BURST_BYTES, .window = 1 << 20};
 /* A reader that takes nothing for so long is stuck: packets are lost to it. */
 constexpr u64 stuck_ns = 200000000;
+/* A reader copies at most SNIC_BURST_BYTES, which takes some microseconds where it has a processor. */
+constexpr timespec look_again = {.tv_sec = 0, .tv_nsec = 1000000};
 constexpr size_t release_bytes = ring_bytes / 8;
 /* What a writer gathers before it shows it. */
 constexpr size_t publish_bytes = 16 << 10;
@@ -341,7 +343,7 @@ bool Connection::read_is_over() noexcept
 	}
 	while (out_.being_read()) {
 		/* Its end of the socket is closed when it dies, and nothing else is waited for. */
-		if (poll(&end, 1, 1) > 0)
+		if (raw_syscall::poll(&end, 1, look_again) > 0)
 			return true;
 		if (port_now_ns(nullptr) - start > stuck_ns)
 			return false;
@@ -366,7 +368,7 @@ bool Connection::delivered(u64 until) noexcept
 		if (i < 100)
 			sched_yield();
 		/* It is gone, or stopped. */
-		else if (poll(&end, 1, 1) > 0 || port_now_ns(nullptr) > until)
+		else if (raw_syscall::poll(&end, 1, look_again) > 0 || port_now_ns(nullptr) > until)
 			return false;
 	}
 	return true;

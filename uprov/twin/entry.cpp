@@ -10,6 +10,7 @@
 #include <sirdma/roce.h>
 
 #include "device.hpp"
+#include "no_cancel.hpp"
 
 namespace sirdma::twin
 {
@@ -90,6 +91,7 @@ void fill_gid(ibv_context *context, ibv_gid_entry &entry)
 int query_gid_ex(ibv_context *context, uint32_t port_num, uint32_t gid_index, ibv_gid_entry *entry,
 		 uint32_t flags, size_t entry_size)
 {
+	const NoCancel no_cancel;
 	ibv_gid_entry full;
 
 	if (port_num != 1 || flags || gid_index >= gid_table_len)

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstddef>
+#include <ctime>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -37,6 +39,11 @@ private:
 /* System calls by their names: -1 and errno, as ever. */
 namespace raw_syscall
 {
+
+inline int poll(pollfd *files, unsigned count, timespec timeout) noexcept
+{
+	return static_cast<int>(syscall(SYS_ppoll, files, count, &timeout, nullptr, 0));
+}
 
 inline ssize_t sendmsg(int fd, const msghdr *message, int flags) noexcept
 {
