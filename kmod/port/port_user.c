@@ -619,6 +619,8 @@ void port_warn(const char *fmt, ...)
 	bool print;
 	u64 now;
 
+	/* In a child, where a thread of the parent may have held the lock. */
+	port_process();
 	now = monotonic_ns();
 	pthread_mutex_lock(&warn_lock);
 	if (!begin || now - begin > WARN_INTERVAL_NS) {

@@ -259,7 +259,10 @@ static inline bool port_process_is(u32 number)
 	return likely(__atomic_load_n(port_process_word, __ATOMIC_RELAXED) == number);
 }
 
-/* Call @fn in each child, before anything there gets the child's number. At most four of them. */
+/*
+ * Call @fn in each child, before anything there gets the child's number. At most four of them.
+ * @fn calls nothing that asks for the number: port_process(), port_cpu(), RCU, port_warn().
+ */
 void port_on_fork(void (*fn)(void));
 
 u32 port_random_u32(void);

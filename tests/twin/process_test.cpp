@@ -606,4 +606,89 @@ TEST(TwinProcesses, LeaveNumbersAloneWhenTheClonedThreadEnds)
 	pthread_key_delete(round_key);
 }
 
+namespace
+{
+
+void start_devices()
+{
+	EXPECT_FALSE(process_devices().empty());
+}
+
+/* Children of a raw clone() do what a thread of the parent does all the time. */
+void clone_beside(void (*body)())
+{
+	std::atomic<bool> stop{false};
+	std::thread busy([&] {
+		while (!stop)
+			body();
+	});
+
+	for (int i = 0; i < 200; ++i) {
+		const int status = in_child(by_clone, body);
+
+		EXPECT_EQ(status, 0) << "child " << i;
+		if (status)
+			break;
+	}
+	stop = true;
+	busy.join();
+}
+
+} // namespace
+
+/* Nobody in a child returns the locks that a thread of its parent held. */
+TEST(TwinProcesses, StartDevicesAndWarnWhateverTheirParentLocked)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	start_devices();
+	clone_beside(start_devices);
+	ASSERT_FALSE(HasFailure());
+	clone_beside([] { port_warn("a test of its lock"); });
+}
+
+TEST(TwinProcesses, StartEachDeviceOnceInAChildOfThreads)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	start_devices();
+	for (int i = 0; i < 20; ++i) {
+		const int status = in_child(by_clone, [] {
+			std::atomic<int> here{0};
+			const auto start = [&] {
+				++here;
+				while (here < 2)
+					;
+				return process_devices().front()->nic;
+			};
+			auto other = std::async(std::launch::async, start);
+
+			const Adapter *mine = start();
+
+			EXPECT_EQ(mine, other.get());
+		});
+
+		ASSERT_EQ(status, 0) << i;
+	}
+}
+
+/* The child's files have numbers that were the parent's device's. */
+TEST(TwinProcesses, StartADeviceInAChildThatClosedAllFiles)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	for (const auto how : {by_fork, by_clone}) {
+		Node parent;
+		const int status = in_child(how, [&] {
+			ASSERT_EQ(syscall(SYS_close_range, 3, ~0u, 0), 0) << strerror(errno);
+			open_anew(*parent.device.release());
+		});
+
+		EXPECT_EQ(status, 0);
+	}
+}
+
 } // namespace sirdma::twin::test

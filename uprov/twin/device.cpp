@@ -356,10 +356,15 @@ constinit Devices all_devices;
 
 Devices &devices() noexcept
 {
-	static const bool hooked = (port_on_fork([] { new (&all_devices.lock) std::mutex; }), true);
-
-	(void)hooked;
+	/* In a child, before the lock is taken and before a file of the child's is opened. */
+	(void)port_process();
 	return all_devices;
+}
+
+/* When loaded: a child could wait for ever for a thread of its parent that does it at first use. */
+__attribute__((constructor)) void hook_fork() noexcept
+{
+	port_on_fork([] { new (&all_devices.lock) std::mutex; });
 }
 
 void at_exit() noexcept

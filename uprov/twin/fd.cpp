@@ -44,28 +44,35 @@ unsigned next_file(unsigned fd) noexcept
 	return ~0u;
 }
 
+/* When loaded: a child could wait for ever for a thread of its parent that does it at first use. */
+__attribute__((constructor)) void hook_fork() noexcept
+{
+	port_on_fork(close_in_child);
+}
+
 /* Where there is no shim before the program's own close(), it is not guarded. */
-bool set_up() noexcept
+void guard_once() noexcept
 {
 	using Guard = decltype(&sirdma_guard_files);
+	static std::atomic<bool> begun{false};
 
-	port_on_fork(close_in_child);
+	if (begun.load(std::memory_order_relaxed) || begun.exchange(true))
+		return;
 	if (auto guard = reinterpret_cast<Guard>(dlsym(RTLD_DEFAULT, SIRDMA_GUARD_FILES)))
 		guard(next_file);
-	return true;
 }
 
 } // namespace
 
 void Fd::note(int fd, bool open) noexcept
 {
-	static const bool registered = set_up();
 	const unsigned number = static_cast<unsigned>(fd), word = number / word_bits;
 	const uint64_t bit = 1ull << number % word_bits;
 
 	/* In a child, its parent's are closed before one of its own is noted. */
 	(void)port_process();
-	if (fd < 0 || number >= fds_max || !registered)
+	guard_once();
+	if (fd < 0 || number >= fds_max)
 		return;
 	if (!open) {
 		open_fds[word].fetch_and(~bit);
