@@ -691,4 +691,18 @@ TEST(TwinProcesses, StartADeviceInAChildThatClosedAllFiles)
 	}
 }
 
+/* As a child does whose parent had counted it, and not yet noted that. */
+TEST(TwinProcesses, EndWithADeviceThatWasCountedTwice)
+{
+	const int status = in_child(by_fork, [] {
+		auto *device = new Device(Config{}, 1);
+
+		count_at_exit(*device);
+		count_at_exit(*device);
+		exit(HasFailure());
+	});
+
+	EXPECT_EQ(status, 0);
+}
+
 } // namespace sirdma::twin::test

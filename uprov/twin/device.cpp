@@ -347,7 +347,7 @@ struct Devices {
 	std::mutex lock;
 	Device *listed[devices_max] = {};
 	unsigned num_listed = 0; /* all of them, or none yet */
-	Device *counted = nullptr;
+	std::atomic<Device *> counted{nullptr}; /* a child may find it as it is at any time */
 	bool at_exit = false;
 };
 
@@ -373,14 +373,17 @@ void at_exit() noexcept
 		device->finish();
 }
 
-/* @all locked. */
+/* @all locked. In a child, a thread of the parent may have counted @device and have noted no more. */
 void count_locked(Devices &all, Device &device) noexcept
 {
+	for (const Device *known = all.counted; known; known = known->next_counted)
+		if (known == &device)
+			return;
 	if (!all.at_exit)
 		atexit(at_exit);
 	all.at_exit = true;
 	device.next_counted = all.counted;
-	all.counted = &device;
+	all.counted.store(&device, std::memory_order_release);
 }
 
 } // namespace
