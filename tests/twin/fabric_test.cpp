@@ -4,11 +4,14 @@
  * through libibverbs alone, on a fabric that loses, doubles and delays what it is
  * told to. All times are exact.
  */
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <poll.h>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -448,6 +451,42 @@ TEST(FabricDevices, AreListedAndHaveTheirAddresses)
 	ASSERT_EQ(ibv_query_gid(other.context, 1, 0, &gid), 0);
 	EXPECT_EQ(gid.raw[12], 10);
 	EXPECT_EQ(gid.raw[15], 1);
+}
+
+/* Whatever a thread of the parent was doing when it forked. */
+TEST(FabricDevices, AreListedInAForkedChild)
+{
+#ifdef __SANITIZE_THREAD__
+	GTEST_SKIP() << "its runtime lets no child of threads have threads";
+#endif
+	Fabric fabric;
+	FabricDevice device(fabric);
+	std::atomic<bool> stop{false};
+	const auto listed = [] {
+		ibv_device **list = ibv_get_device_list(nullptr);
+		const bool any = list && *list;
+
+		ibv_free_device_list(list);
+		return any;
+	};
+	std::thread busy([&] {
+		while (!stop)
+			EXPECT_TRUE(listed());
+	});
+
+	for (int i = 0; i < 1000 && !HasFailure(); ++i) {
+		const pid_t child = fork();
+		int status = -1;
+
+		if (!child) {
+			alarm(60);
+			_exit(!listed());
+		}
+		EXPECT_EQ(waitpid(child, &status, 0), child);
+		EXPECT_EQ(status, 0) << "child " << i;
+	}
+	stop = true;
+	busy.join();
 }
 
 TEST(FabricErrors, AreTold)

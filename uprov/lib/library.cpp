@@ -29,7 +29,7 @@ namespace
 constexpr uint32_t default_mtu = 4200;
 
 struct Registry {
-	std::mutex lock; /* protects what follows */
+	std::mutex lock; /* protects what follows; reset in a child */
 	std::vector<Device *> devices;
 	unsigned next_index = 0;
 };
@@ -38,7 +38,17 @@ Registry &registry()
 {
 	static auto *instance = new Registry; /* never freed: devices of static objects */
 
+	/* In a child, before the lock is taken. */
+	(void)port_process();
 	return *instance;
+}
+
+/* When loaded: a child could wait for ever for a thread of its parent that does it at first use. */
+__attribute__((constructor)) void hook_fork() noexcept
+{
+	static Registry &all = registry();
+
+	port_on_fork([] { new (&all.lock) std::mutex; });
 }
 
 ibv_device **get_device_list(int *num_devices)
