@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "child.hpp"
+#include "neighbours.hpp"
 
 namespace
 {
@@ -157,6 +158,47 @@ TEST(TwinMemory, AFailedAllocationIsAnErrno)
 	EXPECT_EQ(node.poll().status, IBV_WC_SUCCESS);
 	allocations_left = -1;
 	EXPECT_EQ(memcmp(node.buffer.data(), peer.buffer.data(), 70000), 0);
+}
+
+namespace
+{
+
+struct Counts final : PacketSink {
+	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override { ++seen; }
+	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override { ++seen; }
+	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++seen; }
+	void malformed() noexcept override { ++seen; }
+	void end_turn() noexcept override {}
+
+	int seen = 0;
+};
+
+} // namespace
+
+/* The helper has no memory to take its connection among those it reads. */
+TEST(TwinMemory, ANeighbourLeavesWithWhatItSentTaken)
+{
+	const auto n = Neighbours::create(own_address(0));
+	auto other = Neighbours::create(own_address(0));
+	uint8_t bytes[32] = {};
+	Counts sink;
+
+	ASSERT_TRUE(n && other);
+	ASSERT_TRUE(n->forward(other->slot(), {}, bytes, sizeof(bytes), 0, false));
+	for (int i = 0; i < 3; ++i)
+		other->serve(sink);
+	ASSERT_TRUE(other->forward(n->slot(), {}, bytes, sizeof(bytes), 0, false));
+	other.reset();
+	port_alloc_fail = [](size_t) { return allocations_left == 0; };
+	for (int i = 0; i < 3; ++i) {
+		allocations_left = 0;
+		n->serve(sink);
+	}
+	allocations_left = -1;
+	port_alloc_fail = nullptr;
+	EXPECT_EQ(sink.seen, 1);
+	EXPECT_EQ(n->receive(sink), 0u);
+	EXPECT_TRUE(n->fall_asleep());
 }
 
 TEST(TwinMemory, AThreadThatCannotBeIsAnErrno)

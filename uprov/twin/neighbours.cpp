@@ -428,14 +428,17 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 					std::memory_order_relaxed);
 	}
 	take_fresh();
-	{
-		/* There was no memory to take it. */
+
+	bool reader = std::erase(readers_, c);
+
+	if (!reader) {
+		/* There may have been no memory to take it. */
 		std::lock_guard hold(fresh_lock_);
 
-		std::erase(fresh_, c);
+		reader = std::erase(fresh_, c);
 	}
 	/* No more than a ring holds: it may be alive and write on. */
-	if (std::erase(readers_, c))
+	if (reader)
 		for (u32 n = 0, got = 1; got && n < ring_bytes / ring_align; n += got)
 			got = receive_from(*c, sink);
 	if (std::erase_if(strangers_, [&](const auto &s) { return s.get() == c; }))
