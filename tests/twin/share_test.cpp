@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <csignal>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -166,7 +168,7 @@ TEST(TwinPortShare, ChangesHandsWithinMilliseconds)
 			pollfd p = {.fd = share->fd(), .events = POLLIN, .revents = 0};
 
 			/* As the helper does. */
-			::poll(&p, 1, share->unsettled() ? 1 : 10000);
+			::poll(&p, 1, share->wait() < never_ns ? 1 : 10000);
 			share->serve();
 			ASSERT_LT(Clock::now() - killed, std::chrono::seconds(20));
 		}
@@ -176,6 +178,248 @@ TEST(TwinPortShare, ChangesHandsWithinMilliseconds)
 	EXPECT_LT(best, std::chrono::milliseconds(10));
 	RecordProperty("microseconds", static_cast<int>(best / std::chrono::microseconds(1)));
 	printf("%d us\n", static_cast<int>(best / std::chrono::microseconds(1)));
+}
+
+/* Threads of another process, stopped by a debugger until it goes away. */
+class Debugger {
+public:
+	explicit Debugger(pid_t pid)
+	{
+		const std::string path = "/proc/" + std::to_string(pid) + "/task";
+		DIR *dir = opendir(path.c_str());
+
+		while (const dirent *entry = readdir(dir)) {
+			const pid_t tid = atoi(entry->d_name);
+			int status;
+
+			if (!tid)
+				continue;
+			EXPECT_EQ(ptrace(PTRACE_SEIZE, tid, 0, 0), 0) << strerror(errno);
+			EXPECT_EQ(ptrace(PTRACE_INTERRUPT, tid, 0, 0), 0);
+			EXPECT_EQ(waitpid(tid, &status, __WALL), tid);
+			tids_.push_back(tid);
+		}
+		closedir(dir);
+	}
+	~Debugger()
+	{
+		for (const pid_t tid : tids_)
+			EXPECT_EQ(ptrace(PTRACE_DETACH, tid, 0, 0), 0);
+	}
+
+private:
+	std::vector<pid_t> tids_;
+};
+
+void stop(pid_t pid)
+{
+	int status;
+
+	EXPECT_EQ(kill(pid, SIGSTOP), 0);
+	EXPECT_EQ(waitpid(pid, &status, WUNTRACED), pid);
+}
+
+/* It has what it needs to succeed the port's owner. */
+bool may_succeed(pid_t pid)
+{
+	const std::string path = "/proc/" + std::to_string(pid) + "/fd";
+
+	for (int ms = 0; ms < 20000; ++ms) {
+		bool found = false;
+		DIR *dir = opendir(path.c_str());
+
+		while (const dirent *entry = readdir(dir)) {
+			char to[64] = {};
+
+			found = found ||
+				(readlinkat(dirfd(dir), entry->d_name, to, sizeof(to) - 1) > 0 &&
+				 strstr(to, "sirdma-port"));
+		}
+		closedir(dir);
+		if (found)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+/* Traffic of the others goes on while the owner of the port is stopped, and its own afterwards. */
+class TwinStopped : public ::testing::Test {
+protected:
+	using Clock = std::chrono::steady_clock;
+
+	TwinStopped()
+	{
+		a.connect(owner.address(), very_patient);
+		owner.connect(a.address());
+		b.connect(second.address(), very_patient);
+		second.connect(b.address());
+		c.connect(third.address(), very_patient);
+		third.connect(c.address());
+		write_and_read(a, owner.address());
+		write_and_read(b, second.address());
+		write_and_read(c, third.address());
+		EXPECT_TRUE(may_succeed(second.pid()) && may_succeed(third.pid()));
+	}
+
+	/* Until one message was acknowledged, in ms. */
+	static double gap(Node &node, const Address &to)
+	{
+		const auto start = Clock::now();
+
+		EXPECT_EQ(node.post(IBV_WR_RDMA_WRITE, 0, 64, &to), 0);
+		EXPECT_EQ(node.poll().status, IBV_WC_SUCCESS);
+		return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+	}
+
+	static constexpr uint8_t very_patient = 18; /* 1.07 s: what is sent is not sent again */
+	const Config config = at(own_address(0), LinkKind::udp);
+	Child owner{config}, second{config}, third{config};
+	Node a{at(own_address(1), LinkKind::udp)}, b{at(own_address(1), LinkKind::udp)},
+		c{at(own_address(1), LinkKind::udp)};
+};
+
+TEST_F(TwinStopped, ByASignal)
+{
+	stop(owner.pid());
+	printf("%.1f ms\n", gap(b, second.address()));
+	write_and_read(b, second.address());
+	write_and_read(c, third.address());
+	kill(owner.pid(), SIGCONT);
+	write_and_read(a, owner.address());
+	write_and_read(b, second.address());
+	write_and_read(c, third.address());
+}
+
+TEST_F(TwinStopped, ByADebugger)
+{
+	{
+		const Debugger debugger(owner.pid());
+
+		printf("%.1f ms\n", gap(c, third.address()));
+		write_and_read(b, second.address());
+		write_and_read(c, third.address());
+	}
+	write_and_read(a, owner.address());
+}
+
+TEST_F(TwinStopped, AndThenItsSuccessorToo)
+{
+	stop(owner.pid());
+	write_and_read(c, third.address());
+	stop(second.pid());
+	write_and_read(c, third.address());
+	kill(owner.pid(), SIGCONT);
+	kill(second.pid(), SIGCONT);
+	write_and_read(a, owner.address());
+	write_and_read(b, second.address());
+}
+
+TEST_F(TwinStopped, AndThenKilled)
+{
+	stop(owner.pid());
+	write_and_read(b, second.address());
+	owner.kill();
+	write_and_read(c, third.address());
+	second.kill();
+	write_and_read(c, third.address());
+
+	/* Whoever comes afterwards is served as well. */
+	Node fourth(config), d(at(own_address(1), LinkKind::udp));
+
+	d.connect(fourth.address(), very_patient);
+	fourth.connect(d.address());
+	write_and_read(d, fourth.address());
+	third.kill();
+	write_and_read(d, fourth.address());
+}
+
+/* What an owner says that breaks the rules is not believed, and costs no file. */
+TEST(TwinPortShare, BelievesNoBadGrant)
+{
+	const IpAddress addr = own_address(0);
+	const Fd name = rendezvous_listen(addr, port_owner);
+	const auto member = PortShare::create(addr, false);
+	Fd spare = spare_file(), socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+	PortFile words = PortFile::create();
+	const Fd unsealed(memfd_create("unsealed", MFD_CLOEXEC));
+	uint64_t refused = 0;
+
+	ASSERT_TRUE(name && member && words && unsealed);
+
+	const size_t files = open_files();
+	const auto say = [&](const PortGrant &grant, int port, int page) {
+		Fd fd = rendezvous_accept(name.get(), spare, refused);
+		const int given[] = {port, name.get(), page};
+
+		ASSERT_TRUE(fd);
+		ASSERT_TRUE(send_grant(fd.get(), grant, given));
+		member->serve();
+		fd.reset();
+		/* It comes again. */
+		member->serve();
+		EXPECT_FALSE(member->receiver());
+	};
+	const auto port = UdpReceiver::create(addr);
+
+	ASSERT_TRUE(port);
+	say({.rank = 0, .owner = 1}, socket.get(), words.fd());
+	EXPECT_EQ(open_files(), files + 1) << "no port";
+	say({.rank = 0, .owner = 1}, port->fd(), unsealed.get());
+	EXPECT_EQ(open_files(), files + 1) << "words that may vanish";
+	say({.magic = 1, .rank = 0, .owner = 1}, port->fd(), words.fd());
+	EXPECT_EQ(open_files(), files + 1) << "another version";
+}
+
+/* The best of some, for a busy machine. */
+TEST(TwinPortShare, PassesFromAStoppedOwnerWithinMilliseconds)
+{
+	using Clock = std::chrono::steady_clock;
+
+	auto best = Clock::duration::max();
+
+	for (unsigned i = 0; i < 10; ++i) {
+		const IpAddress addr = own_address(0);
+		const auto owner = PortShare::create(addr, true),
+			   member = PortShare::create(addr, false);
+		UdpReceiver *port = owner->receiver();
+		Fd sender(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+		sockaddr_storage to;
+		const socklen_t len = addr.to_socket(SIRDMA_ROCE_UDP_PORT, to);
+		const auto serve = [](PortShare &share, int limit_ms) {
+			pollfd p = {.fd = share.fd(), .events = POLLIN, .revents = 0};
+			const u64 wait = share.wait();
+
+			::poll(&p, 1,
+			       wait == never_ns ? limit_ms : static_cast<int>(wait / 1000000));
+			share.serve();
+		};
+
+		ASSERT_TRUE(port && member && !member->receiver());
+		serve(*owner, 10000);
+		serve(*member, 10000);
+
+		const auto stopped = Clock::now();
+
+		ASSERT_EQ(sendto(sender.get(), "packet", 6, 0, reinterpret_cast<sockaddr *>(&to),
+				 len),
+			  6);
+		while (!member->receiver()) {
+			serve(*member, 10000);
+			ASSERT_LT(Clock::now() - stopped, std::chrono::seconds(20));
+		}
+		best = std::min(best, Clock::now() - stopped);
+
+		/* What waited is there, and the old owner knows. */
+		pollfd p = {.fd = member->receiver()->fd(), .events = POLLIN, .revents = 0};
+
+		EXPECT_EQ(::poll(&p, 1, 0), 1);
+		EXPECT_EQ(owner->wait(), 0u);
+		owner->serve();
+		EXPECT_FALSE(owner->receiver());
+	}
+	EXPECT_LT(best, std::chrono::milliseconds(10));
+	printf("%.1f ms\n", std::chrono::duration<double, std::milli>(best).count());
 }
 
 TEST_P(TwinShare, KilledPeersLeaveNothingBehind)

@@ -49,8 +49,6 @@ constexpr u32 clock_seldom = 16;
 /* Rounds without datagrams after which the port is looked at only each so many rounds. */
 constexpr u32 port_hot = 256;
 constexpr u32 port_seldom = 64;
-/* Until a port without an owner is tried for again. */
-constexpr u64 settle_port_ns = 500000;
 /* Addresses to choose from: 127.64.0.0/16. */
 constexpr uint32_t free_base = 127u << 24 | 64u << 16;
 constexpr uint32_t free_count = 1u << 16;
@@ -433,9 +431,13 @@ u32 Nic::receive(bool all) noexcept
 	u32 got = neighbours_->receive(*this), from_port = 0;
 	UdpReceiver *port = port_->receiver();
 
-	if (port && (all || neighbours_->unused() || port_idle_ < port_hot ||
-		     port_idle_ % port_seldom == 0))
+	if (port && !port_->succeeded() &&
+	    (all || neighbours_->unused() || port_idle_ < port_hot ||
+	     port_idle_ % port_seldom == 0)) {
 		from_port = port->receive(*this);
+		if (from_port)
+			port_->progressed();
+	}
 	port_idle_ = from_port ? 0 : port_idle_ + 1;
 	got += from_port;
 	if (!got)
@@ -585,9 +587,7 @@ u64 Nic::time_to_sleep() noexcept
 
 	if (stalled_.count.load())
 		wait = std::min(wait, retry_stalled_ns);
-	if (port_->unsettled())
-		wait = std::min(wait, settle_port_ns);
-	return wait;
+	return std::min(wait, port_->wait());
 }
 
 /* Neighbours that come, go or wake us; the port's owner may be one of them. */
@@ -655,7 +655,7 @@ void Nic::help() noexcept
 			if (read(wake_fd_.get(), &count, sizeof(count)) < 0)
 				continue;
 		}
-		if (fds[1].revents || fds[2].revents || port_->unsettled())
+		if (fds[1].revents || fds[2].revents || !port_->wait())
 			meet();
 
 		const bool polled = polls_.load(std::memory_order_relaxed) != seen_polls_ ||

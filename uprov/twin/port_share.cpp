@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "port_share.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <time.h>
 
@@ -16,6 +18,18 @@ constexpr unsigned settle_tries = 100;
 /* Members let in in one go. */
 constexpr unsigned members_batch = 64;
 constexpr timespec settle_pause = {.tv_sec = 0, .tv_nsec = 1000000};
+/* Until a port without an owner is tried for again. */
+constexpr u64 settle_ns = 500000;
+/* Members that watch the owner: a stopped job may have more than one process at an address. */
+constexpr uint32_t watchers = 3;
+constexpr uint32_t no_rank = ~0u;
+/*
+ * From one look at the socket to the next, for the first rank; each later one takes that much
+ * more. A stop shortly after a look is found at the third look after it, in 6 ms: less than
+ * 10 ms, and more than a busy processor keeps a sleeping owner waiting as a rule.
+ */
+constexpr u64 look_step_ns = 2000000;
+constexpr unsigned looks_to_take_over = 2;
 
 } // namespace
 
@@ -53,61 +67,288 @@ bool PortShare::watch(int fd) noexcept
 	return !epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
+/* A child may keep it open: closing ours would not end its events. */
+void PortShare::hang_up(Fd &connection) noexcept
+{
+	if (connection)
+		(void)epoll_ctl(events_.get(), EPOLL_CTL_DEL, connection.get(), nullptr);
+	connection.reset();
+}
+
 /* Own the port or know who does; false with errno when neither is possible now. */
 bool PortShare::settle() noexcept
 {
-	if (!name_) {
-		name_ = rendezvous_listen(addr_, port_owner);
-		if (name_ && !watch(name_.get()))
-			name_.reset();
-	}
-	if (!name_) {
-		if (errno != EADDRINUSE)
-			return false;
-		owner_ = rendezvous_connect(addr_, port_owner);
-		return owner_ && watch(owner_.get());
-	}
+	/* Who has the port has the name: nobody else can make them. */
+	if (name_)
+		return join();
+	if (open())
+		return true;
+	return errno == EADDRINUSE && join();
+}
+
+/* Nobody has the port: bind it and own it. */
+bool PortShare::open() noexcept
+{
+	Fd name = rendezvous_listen(addr_, port_owner);
+
+	if (!name)
+		return false;
+
+	PortFile file = PortFile::create();
+
+	if (!file)
+		return false;
 	taken_ = UdpReceiver::create(addr_, buffer_);
+	if (!taken_)
+		return false;
+	name_ = std::move(name);
+	file_ = std::move(file);
+	number_ = file_.words().owner.load();
+	if (take_over())
+		return true;
+
+	const int err = errno;
+
+	taken_.reset();
+	name_.reset();
+	file_ = PortFile();
+	errno = err;
+	return false;
+}
+
+/* Connect to the owner. Until it answers, this process watches: it may be stopped, or dead. */
+bool PortShare::join() noexcept
+{
+	if (file_)
+		number_ = file_.words().owner.load();
+	owner_ = rendezvous_connect(addr_, port_owner);
+	if (owner_ && !watch(owner_.get()))
+		hang_up(owner_);
+	rank_ = 0;
+	if (name_)
+		watch_port();
+	return static_cast<bool>(owner_);
+}
+
+/* Own the port in place of owner number_; false when another process was quicker. */
+bool PortShare::take_over() noexcept
+{
+	uint64_t seen = number_;
+
+	if (!file_.words().owner.compare_exchange_strong(seen, number_ + 1)) {
+		errno = EADDRINUSE;
+		return false;
+	}
+	++number_;
+	progress_ = file_.words().progress.load();
+	(void)rendezvous_take(name_.get());
+	unwatch_port();
+	hang_up(owner_);
+	(void)watch(name_.get());
 	receiver_.store(taken_.get(), std::memory_order_release);
-	return taken_ != nullptr;
+	return true;
+}
+
+/* This process was stopped and another one owns the port now. */
+void PortShare::step_down() noexcept
+{
+	receiver_.store(nullptr, std::memory_order_release);
+	(void)epoll_ctl(events_.get(), EPOLL_CTL_DEL, name_.get(), nullptr);
+	/* They find the new owner. */
+	for (Member &member : members_)
+		hang_up(member.fd);
+	members_.clear();
+}
+
+/* Become its heir as well as its member. */
+bool PortShare::keep(PortFiles files) noexcept
+{
+	if (name_)
+		return true; /* the same: nobody else can make another */
+
+	PortFile file = PortFile::map(std::move(files.words));
+	auto socket = UdpReceiver::adopt(std::move(files.socket), addr_);
+
+	if (!file || !socket)
+		return false;
+	file_ = std::move(file);
+	taken_ = std::move(socket);
+	name_ = std::move(files.name);
+	return true;
+}
+
+/* The owner grants, or hangs up. */
+void PortShare::hear_owner() noexcept
+{
+	PortFiles files;
+	PortGrant grant;
+
+	if (receive_grant(owner_.get(), grant, files)) {
+		if (!keep(std::move(files)))
+			return;
+		number_ = grant.owner;
+		rank_ = grant.rank;
+		if (rank_ < watchers)
+			watch_port();
+		else
+			unwatch_port();
+		return;
+	}
+	/* Without room for its files it stays a plain member. */
+	if (errno == EAGAIN || errno == EINTR || errno == EMFILE)
+		return;
+	hang_up(owner_);
+	if (name_)
+		(void)take_over();
+}
+
+/* Watching */
+
+u64 PortShare::look_ns() const noexcept
+{
+	return look_step_ns * (1 + rank_);
+}
+
+/* The next packet makes events_ readable: an idle port costs nothing. */
+void PortShare::watch_port() noexcept
+{
+	watching_ = watching_ || watch(taken_->fd());
+	look_at_ = never_ns;
+	stuck_ = 0;
+}
+
+void PortShare::unwatch_port() noexcept
+{
+	/* The socket is other processes' as well: closing it would leave it in events_. */
+	if (watching_)
+		(void)epoll_ctl(events_.get(), EPOLL_CTL_DEL, taken_->fd(), nullptr);
+	watching_ = false;
+	look_at_ = never_ns;
+}
+
+void PortShare::look(u64 now) noexcept
+{
+	const PortWords &words = file_.words();
+	const uint64_t progress = words.progress.load(std::memory_order_relaxed);
+	pollfd port = {.fd = taken_->fd(), .events = POLLIN, .revents = 0};
+	const bool moved = progress != seen_progress_;
+
+	if (words.owner.load() != number_) {
+		/* Another member was quicker. */
+		hang_up(owner_);
+		return;
+	}
+	seen_progress_ = progress;
+	look_at_ = now + look_ns();
+	if (moved) {
+		stuck_ = 0;
+	} else if (poll(&port, 1, 0) <= 0) {
+		watch_port();
+	} else if (++stuck_ >= looks_to_take_over && !take_over()) {
+		hang_up(owner_);
+	}
+}
+
+u64 PortShare::wait() const noexcept
+{
+	if (succeeded())
+		return 0;
+
+	const u64 at = unsettled() ? retry_at_ : look_at_;
+
+	if (at == never_ns)
+		return never_ns;
+
+	const u64 now = port_now_ns(nullptr);
+
+	return at > now ? at - now : 0;
+}
+
+/* The owner's members */
+
+uint32_t PortShare::free_rank() const noexcept
+{
+	for (uint32_t rank = 0; rank < watchers; ++rank)
+		if (std::none_of(members_.begin(), members_.end(),
+				 [rank](const Member &m) { return m.rank == rank; }))
+			return rank;
+	return no_rank;
+}
+
+/* Who cannot be told is a plain member until it is told of another rank. */
+void PortShare::grant(const Member &member) noexcept
+{
+	const int files[PortFiles::count] = {taken_->fd(), name_.get(), file_.fd()};
+
+	(void)send_grant(member.fd.get(), {.rank = member.rank, .owner = number_}, files);
 }
 
 void PortShare::accept_members() noexcept
 {
 	for (unsigned i = 0; i < members_batch; ++i) {
-		Fd member = rendezvous_accept(name_.get(), spare_, refused_);
+		Fd fd = rendezvous_accept(name_.get(), spare_, refused_);
 
-		if (!member)
+		if (!fd)
 			break;
 		try {
-			if (watch(member.get()))
-				members_.push_back(std::move(member));
+			if (watch(fd.get())) {
+				members_.push_back({.fd = std::move(fd), .rank = free_rank()});
+				grant(members_.back());
+			}
 		} catch (const std::bad_alloc &) {
 		} /* the connection is dropped; the peer retries */
 	}
 }
 
+/* Another member takes the place of one that watched. */
+void PortShare::remove_member(int fd) noexcept
+{
+	for (Member &member : members_)
+		if (member.fd.get() == fd)
+			hang_up(member.fd);
+	std::erase_if(members_, [](const Member &m) { return !m.fd; });
+
+	const uint32_t rank = free_rank();
+	const auto next = std::find_if(members_.begin(), members_.end(),
+				       [](const Member &m) { return m.rank == no_rank; });
+
+	if (rank == no_rank || next == members_.end())
+		return;
+	next->rank = rank;
+	grant(*next);
+}
+
 void PortShare::serve() noexcept
 {
+	const u64 now = port_now_ns(nullptr);
 	epoll_event events[16];
+
+	if (succeeded())
+		step_down();
+
 	const int n = epoll_wait(events_.get(), events, std::size(events), 0);
 
 	for (int i = 0; i < n; ++i) {
 		const int fd = events[i].data.fd;
 
-		if (fd == name_.get()) {
-			accept_members();
-			continue;
+		if (name_ && fd == name_.get()) {
+			if (receiver())
+				accept_members();
+		} else if (owner_ && fd == owner_.get()) {
+			hear_owner();
+		} else if (taken_ && fd == taken_->fd()) {
+			/* While packets come the timer alone wakes us. */
+			unwatch_port();
+			seen_progress_ = file_.words().progress.load(std::memory_order_relaxed);
+			look_at_ = now + look_ns();
+		} else {
+			remove_member(fd);
 		}
-		/* A child may keep it open: closing ours would not end its events. */
-		epoll_ctl(events_.get(), EPOLL_CTL_DEL, fd, nullptr);
-		if (fd == owner_.get())
-			owner_.reset();
-		else
-			std::erase_if(members_, [fd](const Fd &m) { return m.get() == fd; });
 	}
-	if (unsettled())
-		(void)settle();
+	if (look_at_ <= now)
+		look(now);
+	if (unsettled() && !settle())
+		retry_at_ = now + settle_ns;
 }
 
 } // namespace sirdma::twin

@@ -1,19 +1,35 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Which process of an address has RoCEv2's port. The first one takes it, and
- * hands packets over; the others keep a connection to it, whose end tells them
- * that it died: then they race for its name, and the winner takes the port.
+ * Which process of an address receives from RoCEv2's UDP port.
+ *
+ * The first process binds the port, owns it, and hands packets over to the others, the
+ * members. Each member keeps a connection to the owner. Over it the owner gives the member
+ * the port's socket, the listening socket of the owner's name, and a file of shared words.
+ * So the socket, and the packets in it, outlive the owner:
+ *
+ *  - An owner that dies hangs up. The first member that raises the owner's number in the
+ *    shared words is the next owner; the others connect to it.
+ *  - An owner that is stopped (a signal, a debugger, a core dump) takes no packets. A few
+ *    members, by rank, are woken by the first packet after a pause, and look at the socket
+ *    by timer while packets come. When packets wait and the owner's progress did not change
+ *    for some looks, the member takes over in the same way.
+ *  - A stopped owner that goes on sees another number, and becomes a member.
+ *
+ * A process that connects while the only owner is stopped has no socket to take over.
  */
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "port_words.hpp"
 #include "rendezvous.hpp"
 #include "udp_link.hpp"
 
 namespace sirdma::twin
 {
+
+inline constexpr u64 never_ns = ~0ull;
 
 class PortShare {
 public:
@@ -24,34 +40,83 @@ public:
 	static std::unique_ptr<PortShare> create(const IpAddress &addr, bool alone,
 						 uint32_t buffer = 0);
 
-	/* The port's socket; null while another process has it. Lives as long as this. */
+	/* The port's socket; null while another process owns it. Lives as long as this. */
 	UdpReceiver *receiver() const noexcept { return receiver_.load(std::memory_order_acquire); }
 
 	/* Readable when serve() has something to do. */
 	int fd() const noexcept { return events_.get(); }
 
-	/* The rest is for one thread. */
+	/* The rest is for one thread at a time. */
 
 	void serve() noexcept;
-	/* The old owner is gone and there is no new one yet: serve() again soon. */
-	bool unsettled() const noexcept { return !receiver() && !owner_; }
+	/* Until serve() has something to do by time; never_ns: only when fd() is readable. */
+	u64 wait() const noexcept;
+
+	/* For the owner: datagrams were taken. One store to memory that members seldom read. */
+	void progressed() noexcept
+	{
+		file_.words().progress.store(++progress_, std::memory_order_relaxed);
+	}
+	/* For the owner: it was stopped, and another process has taken over. */
+	bool succeeded() const noexcept
+	{
+		return receiver() && file_.words().owner.load(std::memory_order_relaxed) != number_;
+	}
 
 private:
+	struct Member {
+		Fd fd;
+		uint32_t rank;
+	};
+
 	PortShare(const IpAddress &addr, uint32_t buffer) noexcept : addr_(addr), buffer_(buffer) {}
+	/* The old owner is gone and no new one is known: serve() again soon. */
+	bool unsettled() const noexcept { return !receiver() && !owner_; }
 	bool settle() noexcept;
+	bool open() noexcept;
+	bool join() noexcept;
+	bool take_over() noexcept;
+	void step_down() noexcept;
+	void hear_owner() noexcept;
+	bool keep(PortFiles files) noexcept;
 	bool watch(int fd) noexcept;
+	void hang_up(Fd &connection) noexcept;
+	void watch_port() noexcept;
+	void unwatch_port() noexcept;
+	void look(u64 now) noexcept;
 	void accept_members() noexcept;
+	void remove_member(int fd) noexcept;
+	uint32_t free_rank() const noexcept;
+	void grant(const Member &member) noexcept;
+	u64 look_ns() const noexcept;
 
 	const IpAddress addr_;
 	const uint32_t buffer_; /* of the port's socket; see Config */
 	Fd events_;
-	Fd name_; /* ours: the right to the port */
 	Fd spare_; /* see rendezvous_accept() */
 	uint64_t refused_ = 0;
-	Fd owner_; /* who has it */
-	std::vector<Fd> members_; /* they only wait for our end */
+
+	/* Made with the port or granted, and then kept: all of them or none. */
+	Fd name_;
+	PortFile file_;
 	std::unique_ptr<UdpReceiver> taken_;
+
+	uint64_t number_ = 0; /* of the owner this process is or has joined */
+
+	u64 retry_at_ = 0; /* settle() found neither the port nor its owner */
+
+	/* The owner's. */
 	std::atomic<UdpReceiver *> receiver_{nullptr};
+	uint64_t progress_ = 0;
+	std::vector<Member> members_;
+
+	/* A member's. */
+	Fd owner_; /* its connection */
+	uint32_t rank_ = 0;
+	bool watching_ = false; /* the port's socket is in events_ */
+	u64 look_at_ = never_ns;
+	uint64_t seen_progress_ = 0;
+	unsigned stuck_ = 0; /* looks in a row that found packets and no progress */
 };
 
 } // namespace sirdma::twin

@@ -114,6 +114,11 @@ Fd rendezvous_listen(const IpAddress &addr, uint32_t slot) noexcept
 	return fd;
 }
 
+bool rendezvous_take(int listener) noexcept
+{
+	return !fcntl(listener, F_SETFL, O_NONBLOCK) && !listen(listener, backlog);
+}
+
 Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept
 {
 	sockaddr_un sa;

@@ -25,8 +25,11 @@ inline constexpr uint32_t first_small_qpn = num_large_slots * qpns_per_slot;
 
 static_assert(first_small_qpn + num_small_slots * qpns_per_small_slot == num_qpns);
 
-/* In place of a slot: the owner of the UDP port. */
-inline constexpr uint32_t port_owner = ~0u;
+/*
+ * In place of a slot: the owner of the UDP port. Another value when what an owner and its
+ * members say to each other changes.
+ */
+inline constexpr uint32_t port_owner = ~1u;
 
 /* num_slots or more: nobody's. */
 constexpr uint32_t slot_of(uint32_t qpn) noexcept
@@ -45,6 +48,12 @@ constexpr uint32_t first_qpn_of(uint32_t slot) noexcept
 
 /* A listening socket, or none with errno: EADDRINUSE when a live process has the name. */
 Fd rendezvous_listen(const IpAddress &addr, uint32_t slot) noexcept;
+
+/*
+ * Of a listening socket that another process made: from now on those who connect see this
+ * process's credentials, and accepting never blocks.
+ */
+bool rendezvous_take(int listener) noexcept;
 
 /*
  * Connected to the process that has the name, if it is of this user; none with errno:

@@ -298,6 +298,23 @@ std::unique_ptr<UdpReceiver> UdpReceiver::create(const IpAddress &addr, uint32_t
 		return nullptr;
 	set_option(fd.get(), IPPROTO_UDP, UDP_GRO, 1);
 	size_buffers(fd.get(), buffer);
+	return adopt(std::move(fd), addr);
+}
+
+std::unique_ptr<UdpReceiver> UdpReceiver::adopt(Fd fd, const IpAddress &addr) noexcept
+{
+	sockaddr_storage own{};
+	socklen_t len = sizeof(own);
+	int type = 0;
+	socklen_t type_len = sizeof(type);
+
+	if (getsockopt(fd.get(), SOL_SOCKET, SO_TYPE, &type, &type_len) ||
+	    getsockname(fd.get(), reinterpret_cast<sockaddr *>(&own), &len))
+		return nullptr;
+	if (type != SOCK_DGRAM || own.ss_family != addr.family()) {
+		errno = EPROTO;
+		return nullptr;
+	}
 
 	std::unique_ptr<UdpReceiver> receiver(new (std::nothrow) UdpReceiver(std::move(fd), addr));
 

@@ -98,6 +98,9 @@ public:
 	/* Null with errno; EADDRINUSE when some other socket has the port. */
 	static std::unique_ptr<UdpReceiver> create(const IpAddress &addr, uint32_t buffer = 0);
 
+	/* On such a socket, which another process made; null with errno. */
+	static std::unique_ptr<UdpReceiver> adopt(Fd fd, const IpAddress &addr) noexcept;
+
 	/* Readable when datagrams wait. */
 	int fd() const noexcept { return fd_.get(); }
 
