@@ -2,14 +2,13 @@
 #include "port_words.hpp"
 
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <new>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
+
+#include "file_message.hpp"
 
 namespace sirdma::twin
 {
@@ -62,58 +61,20 @@ PortFile PortFile::map(Fd file) noexcept
 
 bool send_grant(int sock, const PortGrant &grant, const int (&files)[PortFiles::count]) noexcept
 {
-	alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(files))] = {};
-	iovec piece = {.iov_base = const_cast<PortGrant *>(&grant), .iov_len = sizeof(grant)};
-	msghdr m{};
-
-	m.msg_iov = &piece;
-	m.msg_iovlen = 1;
-	m.msg_control = control;
-	m.msg_controllen = sizeof(control);
-
-	cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(files));
-	memcpy(CMSG_DATA(c), files, sizeof(files));
-	return sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == ssize_t(sizeof(grant));
+	return send_with_files(sock, &grant, sizeof(grant), files);
 }
 
 bool receive_grant(int sock, PortGrant &grant, PortFiles &files) noexcept
 {
-	Fd *const to[PortFiles::count] = {&files.socket, &files.name, &files.words};
-	alignas(cmsghdr) uint8_t control[CMSG_SPACE(PortFiles::count * sizeof(int))];
-	iovec piece = {.iov_base = &grant, .iov_len = sizeof(grant)};
-	size_t got = 0;
-	msghdr m{};
+	Fd came[PortFiles::count];
 
-	m.msg_iov = &piece;
-	m.msg_iovlen = 1;
-	m.msg_control = control;
-	m.msg_controllen = sizeof(control);
-
-	const ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-
-	if (n < 0)
+	if (!receive_with_files(sock, &grant, sizeof(grant), came))
 		return false;
-	for (cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t at = CMSG_LEN(0); at + sizeof(int) <= c->cmsg_len; at += sizeof(int)) {
-			int fd;
-
-			memcpy(&fd, reinterpret_cast<uint8_t *>(c) + at, sizeof(fd));
-
-			Fd file(fd);
-
-			if (got < PortFiles::count)
-				*to[got++] = std::move(file);
-		}
-	}
-	errno = !n ? ENOTCONN : m.msg_flags & MSG_CTRUNC ? EMFILE : EPROTO;
-	return n == ssize_t(sizeof(grant)) && !(m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
-	       got == PortFiles::count && grant.magic == PortGrant::magic_value;
+	files.socket = std::move(came[0]);
+	files.name = std::move(came[1]);
+	files.words = std::move(came[2]);
+	errno = EPROTO;
+	return grant.magic == PortGrant::magic_value;
 }
 
 } // namespace sirdma::twin
