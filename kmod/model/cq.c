@@ -136,7 +136,7 @@ static bool cq_kill(struct snic_dev *dev, struct snic_cq *cq)
 {
 	if (cq->overflowed)
 		return false;
-	cq->overflowed = true;
+	WRITE_ONCE(cq->overflowed, true);
 	snic_stat_inc(dev, SIRDMA_STAT_CQ_OVERFLOWS);
 	return true;
 }

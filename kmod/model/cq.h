@@ -53,6 +53,12 @@ struct snic_completion {
 	bool ipv4;
 };
 
+/* Does the queue take completions no more? It never does again then. */
+static inline bool snic_cq_dead(const struct snic_cq *cq)
+{
+	return READ_ONCE(cq->overflowed);
+}
+
 /* Has the consumer taken everything there was? */
 bool snic_cq_drained(struct snic_cq *cq);
 

@@ -130,12 +130,14 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	snic_qp_flush(qp);
 }
 
-/* Flush one send WQE of the ring; false when there is none. */
+/* Flush one send WQE of the ring; false when there is none, or no CQ to tell of it. */
 static bool flush_next_send(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 	struct snic_out out = {0};
 
+	if (snic_cq_dead(qp->send_cq))
+		return false;
 	if (req->head != req->tail) {
 		out = *snic_out_at(req, req->head++);
 	} else {
@@ -165,6 +167,8 @@ static bool flush_next_recv(struct snic_qp *qp)
 		.solicited = true,
 	};
 
+	if (snic_cq_dead(qp->recv_cq))
+		return false;
 	if (!resp->rqe_valid) {
 		if (snic_rqe_load(qp, resp->rq_idx, resp->rq_polarity, &resp->rqe) == SNIC_WQE_NONE)
 			return false;
@@ -177,6 +181,15 @@ static bool flush_next_recv(struct snic_qp *qp)
 	c.wqe_idx = (u32)resp->rqe.idx << qp->rq_stride_shift;
 	snic_qp_complete_recv(qp, &c);
 	return true;
+}
+
+/* Was something posted that can be flushed? */
+static bool flush_has_work(struct snic_qp *qp)
+{
+	return (!snic_cq_dead(qp->send_cq) &&
+		snic_sqe_peek(qp, qp->req.sq_idx, qp->req.sq_polarity)) ||
+	       (!snic_cq_dead(qp->recv_cq) &&
+		snic_rqe_peek(qp, qp->resp.rq_idx, qp->resp.rq_polarity));
 }
 
 void snic_qp_flush(struct snic_qp *qp)
@@ -198,8 +211,7 @@ void snic_qp_flush(struct snic_qp *qp)
 			WRITE_ONCE(qp->shadow->rq_need_kick, cpu_to_le64(1));
 		}
 		smp_mb(); /* pairs with the poster's fence between valid bit and shadow */
-	} while (snic_sqe_peek(qp, qp->req.sq_idx, qp->req.sq_polarity) ||
-		 snic_rqe_peek(qp, qp->resp.rq_idx, qp->resp.rq_polarity));
+	} while (flush_has_work(qp));
 }
 
 void snic_qp_check_drained(struct snic_qp *qp)

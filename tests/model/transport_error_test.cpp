@@ -353,6 +353,32 @@ TEST_F(Errors, CompletionQueueOverflowEndsTheQueuePair)
 	EXPECT_TRUE(qp);
 }
 
+// Nobody could be told of the rest: the device leaves it in the rings instead of going through all of it.
+TEST_F(Errors, FlushEndsWhereTheCompletionQueueDies)
+{
+	QpOptions o;
+	o.sq_quanta = 4096;
+	o.rq_wqes = 1024;
+	Qp qp(a, o, 8);
+	qp.to_init();
+	for (int i = 0; i < 1000; i++)
+		qp.recv({a.sge(0, 8)});
+	for (int i = 0; i < 2000; i++)
+		qp.place({.sges = {a.sge(0, 8)}});
+	qp.error();
+	settle();
+	EXPECT_LT(le64_to_cpu(qp.area()->sq_tail), 16u);
+	int done = 0;
+	while (qp.poll(true))
+		done++;
+	EXPECT_EQ(done, 7) << "all that fit";
+	// It says where it stopped, and posting more makes it do no more.
+	qp.kick(true);
+	settle();
+	EXPECT_LT(le64_to_cpu(qp.area()->sq_tail), 16u);
+	EXPECT_FALSE(qp.poll(true));
+}
+
 TEST_F(Errors, WqesRewrittenInFlightHurtOnlyTheirOwner)
 {
 	auto l = link();
