@@ -7,7 +7,7 @@
 #include "sirdma/abi.h"
 #include "sirdma/roce.h"
 #include "sirdma/shadow.h"
-#include "sirdma/wqe.h"
+#include "sirdma/geometry.h"
 
 /* No vendor assigned us an id: a locally administered one, which nobody else may be given. */
 #define SIRDMA_VENDOR_ID 0x025352
@@ -40,7 +40,7 @@ static void sirdma_query_limits(const struct sirdma_dev *dev, struct ib_device_a
 	attr->page_size_cap = SIRDMA_PAGE_SIZES;
 	attr->max_qp = caps->max_qps - dev->hw.qp_ids.first;
 	/* As many of the largest WQEs as a ring holds. */
-	attr->max_qp_wr = (SIRDMA_MAX_WQ_QUANTA - SIRDMA_SQ_RSVD_QUANTA) / SIRDMA_MAX_WQE_QUANTA;
+	attr->max_qp_wr = SIRDMA_MAX_QP_WR;
 	attr->max_send_sge = SIRDMA_MAX_SGE;
 	attr->max_recv_sge = SIRDMA_MAX_SGE;
 	attr->max_sge_rd = SIRDMA_MAX_READ_SGE;

@@ -8,7 +8,7 @@
 #include "qp_size.h"
 #include "ring.h"
 #include "sirdma/abi.h"
-#include "sirdma/wqe.h"
+#include "sirdma/geometry.h"
 #include "trace.h"
 #include "ucontext.h"
 
@@ -53,17 +53,12 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 	return 0;
 }
 
-static u32 sirdma_quanta_to_pages(u32 quanta)
-{
-	return DIV_ROUND_UP(quanta * SIRDMA_QUANTUM, SZ_4K);
-}
-
 /* Find the ring memory; it stays in use until the QP is gone. */
 static int sirdma_qp_take_memory(struct sirdma_dev *dev, struct sirdma_qp *qp, u64 start,
 				 const struct sirdma_qp_size *size, struct ib_udata *udata)
 {
-	u32 sq_pages = sirdma_quanta_to_pages(size->sq_quanta);
-	u32 rq_pages = sirdma_quanta_to_pages(size->rq_quanta);
+	u32 sq_pages = sirdma_wq_pages(size->sq_quanta);
+	u32 rq_pages = sirdma_wq_pages(size->rq_quanta);
 
 	qp->ring = sirdma_ring_get(sirdma_udata_to_uctx(udata), SIRDMA_MEMREG_QP, start);
 	if (!qp->ring) {
@@ -86,9 +81,8 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 	struct sirdma_ring_addr sq, rq;
 	u8 flags = SIRDMA_QPC_KICK;
 
-	sirdma_ring_locate(qp->ring, 0, sirdma_quanta_to_pages(size->sq_quanta), &sq);
-	sirdma_ring_locate(qp->ring, qp->ring->sq_pages, sirdma_quanta_to_pages(size->rq_quanta),
-			   &rq);
+	sirdma_ring_locate(qp->ring, 0, sirdma_wq_pages(size->sq_quanta), &sq);
+	sirdma_ring_locate(qp->ring, qp->ring->sq_pages, sirdma_wq_pages(size->rq_quanta), &rq);
 	if (sq.vmap)
 		flags |= SIRDMA_QPC_SQ_VMAP;
 	if (rq.vmap)

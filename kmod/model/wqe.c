@@ -3,6 +3,7 @@
 #include "wqe.h"
 
 #include "qp.h"
+#include "sirdma/geometry.h"
 
 enum {
 	OPF_INLINE = 1 << 0, /* may carry inline data */
@@ -31,14 +32,9 @@ static bool hdr_valid(u64 hdr, bool polarity)
 
 static u32 sqe_quanta(u64 hdr)
 {
-	u32 len;
-
-	if (!(hdr & SIRDMA_WQE_INLINE))
-		return 1 + ((u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) + 1) / 2;
-	len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
-	if (len <= SIRDMA_INLINE_FIRST)
-		return 1;
-	return 1 + (len - SIRDMA_INLINE_FIRST + SIRDMA_INLINE_NEXT - 1) / SIRDMA_INLINE_NEXT;
+	if (hdr & SIRDMA_WQE_INLINE)
+		return sirdma_inline_quanta((u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr));
+	return sirdma_frag_quanta((u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) + 1);
 }
 
 /*
@@ -204,7 +200,7 @@ enum snic_wqe_status snic_rqe_load(struct snic_qp *qp, u32 idx, bool polarity, s
 	smp_rmb(); /* pairs with the poster's barrier before the header */
 	rqe->idx = (u16)idx;
 	nfrags = 1 + (u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr);
-	quanta = 1 + nfrags / 2;
+	quanta = sirdma_frag_quanta(nfrags);
 	if (quanta > 1u << qp->rq_stride_shift)
 		return SNIC_WQE_BAD;
 	memcpy(&copy, wqe, quanta * SIRDMA_QUANTUM);

@@ -5,11 +5,10 @@
 #include <cstdlib>
 #include <cstring>
 
-#include <sirdma/wqe.h>
+#include <sirdma/geometry.h>
 
 #include "command.hpp"
 #include "library.hpp"
-#include "wqe.hpp"
 
 namespace sirdma::test
 {
@@ -264,11 +263,11 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 	answer.qp_id = 77;
 	answer.actual_sq_size =
 		ring_wqes(attr->cap.max_send_wr,
-			  wqe_shift(attr->cap.max_send_sge + 1, attr->cap.max_inline_data),
+			  sirdma_sq_shift(attr->cap.max_send_sge, attr->cap.max_inline_data),
 			  SIRDMA_SQ_RSVD_QUANTA) +
 		driver.sq_size_error;
 	answer.actual_rq_size =
-		ring_wqes(attr->cap.max_recv_wr, wqe_shift(attr->cap.max_recv_sge, 0), 1);
+		ring_wqes(attr->cap.max_recv_wr, sirdma_rq_shift(attr->cap.max_recv_sge), 1);
 	return 0;
 }
 

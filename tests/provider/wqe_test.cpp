@@ -162,31 +162,4 @@ TEST(Wqe, SignalAllSignalsTheUnsignaled)
 	EXPECT_TRUE(seen->signaled);
 }
 
-/* The sizes libirdma and its driver agree on. */
-TEST(Wqe, ShiftFollowsFragmentsAndInline)
-{
-	EXPECT_EQ(wqe_shift(1, 0), 0u);
-	EXPECT_EQ(wqe_shift(1, 8), 0u);
-	EXPECT_EQ(wqe_shift(1, 9), 1u);
-	EXPECT_EQ(wqe_shift(2, 0), 1u);
-	EXPECT_EQ(wqe_shift(3, 39), 1u);
-	EXPECT_EQ(wqe_shift(3, 40), 2u);
-	EXPECT_EQ(wqe_shift(4, 0), 2u);
-	EXPECT_EQ(wqe_shift(7, 101), 2u);
-	EXPECT_EQ(wqe_shift(8, 0), 3u);
-	EXPECT_EQ(wqe_shift(14, 101), 3u);
-}
-
-TEST(Wqe, LargestRequestOfAShiftFitsIt)
-{
-	for (uint32_t sge = 0; sge <= SIRDMA_MAX_SGE; ++sge) {
-		for (uint32_t bytes = 0; bytes <= SIRDMA_MAX_INLINE; ++bytes) {
-			const uint32_t quanta = 1u << wqe_shift(sge + 1, bytes);
-
-			EXPECT_LE(quanta_for_fragments(sge + 1), quanta) << sge << " " << bytes;
-			EXPECT_LE(quanta_for_inline(bytes), quanta) << sge << " " << bytes;
-		}
-	}
-}
-
 } // namespace sirdma::test

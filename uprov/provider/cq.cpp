@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include <sirdma/geometry.h>
+
 #include "command.hpp"
 #include "pd.hpp"
 #include "verbs.hpp"
@@ -16,10 +18,10 @@ namespace sirdma
 namespace
 {
 
-/* Ring elements for @cqe completions: one stays free, and immediate data takes a second one. */
+/* Ring elements for @cqe completions, within what the driver asked for. */
 uint64_t ring_size(uint32_t cqe, const Limits &limits) noexcept
 {
-	return std::max<uint64_t>((uint64_t{cqe} + 1) * 2,
+	return std::max<uint64_t>(sirdma_cq_elements(cqe),
 				  std::max<uint32_t>(limits.min_cq_size, 4));
 }
 

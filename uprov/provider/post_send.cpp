@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include <cerrno>
 
+#include <sirdma/geometry.h>
+
 #include "send_op.hpp"
 #include "send_queue.hpp"
 #include "wqe.hpp"
@@ -170,7 +172,7 @@ void SendQueue::settle(uint32_t index, const SendWork &work, uint64_t hdr, uint3
 
 int SendQueue::take_inline(const SendWork &work, uint64_t hdr, uint32_t length) noexcept
 {
-	const uint32_t quanta = quanta_for_inline(length);
+	const uint32_t quanta = sirdma_inline_quanta(length);
 	uint32_t index;
 
 	if (const int err = reserve(quanta, index))
@@ -193,8 +195,7 @@ int SendQueue::take_fragments(const SendWork &work, uint64_t hdr, uint32_t lengt
 {
 	/* Immediate data takes the place of the first fragment. */
 	const uint32_t first = hdr & SIRDMA_WQE_IMMDATA_FLAG ? 1 : 0;
-	const uint32_t quanta =
-		quanta_for_fragments(static_cast<uint32_t>(work.sges.size()) + first);
+	const uint32_t quanta = sirdma_frag_quanta(static_cast<uint32_t>(work.sges.size()) + first);
 	uint32_t index;
 
 	if (const int err = reserve(quanta, index))

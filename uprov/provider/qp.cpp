@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "qp.hpp"
 
-#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -11,41 +10,21 @@
 #include "cq.hpp"
 #include "pd.hpp"
 #include "verbs.hpp"
-#include "wqe.hpp"
 
 namespace sirdma
 {
-
-namespace
-{
-
-/* Quanta of a ring for @wrs requests of 1 << @shift quanta; 0 when they are too many. */
-uint32_t ring_quanta(uint32_t wrs, uint32_t shift, uint32_t reserved, uint32_t min,
-		     uint32_t max) noexcept
-{
-	const uint64_t wanted = (uint64_t{wrs} << shift) + reserved;
-
-	if (wanted > max)
-		return 0;
-	const uint32_t quanta =
-		std::max(std::bit_ceil(static_cast<uint32_t>(wanted)), std::bit_ceil(min) << shift);
-	return quanta <= max ? quanta : 0;
-}
-
-} // namespace
 
 bool QpGeometry::compute(const ibv_qp_cap &cap, const Limits &limits, QpGeometry &out) noexcept
 {
 	if (cap.max_send_sge > limits.max_sge || cap.max_recv_sge > limits.max_sge ||
 	    cap.max_inline_data > limits.max_inline)
 		return false;
-	/* One fragment more: immediate data takes the place of the first. */
-	out.sq_shift = wqe_shift(cap.max_send_sge + 1, cap.max_inline_data);
-	out.rq_shift = wqe_shift(cap.max_recv_sge, 0);
-	out.sq_quanta = ring_quanta(cap.max_send_wr, out.sq_shift, SIRDMA_SQ_RSVD_QUANTA,
-				    limits.min_wq_quanta, limits.max_sq_quanta);
-	out.rq_quanta = ring_quanta(cap.max_recv_wr, out.rq_shift, SIRDMA_RQ_RSVD_WQES,
-				    limits.min_wq_quanta, limits.max_rq_quanta);
+	out.sq_shift = sirdma_sq_shift(cap.max_send_sge, cap.max_inline_data);
+	out.rq_shift = sirdma_rq_shift(cap.max_recv_sge);
+	out.sq_quanta = sirdma_sq_quanta(cap.max_send_wr, out.sq_shift, limits.min_wq_quanta,
+					 limits.max_sq_quanta);
+	out.rq_quanta = sirdma_rq_quanta(cap.max_recv_wr, out.rq_shift, limits.min_wq_quanta,
+					 limits.max_rq_quanta);
 	return out.sq_quanta && out.rq_quanta;
 }
 

@@ -3,6 +3,8 @@
 
 #include <memory>
 
+#include <sirdma/geometry.h>
+
 #include "context.hpp"
 #include "mr.hpp"
 #include "page_buffer.hpp"
@@ -38,21 +40,18 @@ struct QpGeometry {
 	/* False when @cap asks for more than @limits allow. */
 	static bool compute(const ibv_qp_cap &cap, const Limits &limits, QpGeometry &out) noexcept;
 
-	uint32_t send_wrs() const noexcept
-	{
-		return (sq_quanta - SIRDMA_SQ_RSVD_QUANTA) >> sq_shift;
-	}
+	uint32_t send_wrs() const noexcept { return sirdma_sq_wrs(sq_quanta, sq_shift); }
 
-	uint32_t recv_wrs() const noexcept { return (rq_quanta - SIRDMA_RQ_RSVD_WQES) >> rq_shift; }
+	uint32_t recv_wrs() const noexcept { return sirdma_rq_wrs(rq_quanta, rq_shift); }
 
 	size_t sq_bytes() const noexcept
 	{
-		return round_to_pages(size_t{sq_quanta} * SIRDMA_QUANTUM);
+		return size_t{sirdma_wq_pages(sq_quanta)} * SIRDMA_RING_PAGE;
 	}
 
 	size_t rq_bytes() const noexcept
 	{
-		return round_to_pages(size_t{rq_quanta} * SIRDMA_QUANTUM);
+		return size_t{sirdma_wq_pages(rq_quanta)} * SIRDMA_RING_PAGE;
 	}
 
 	/* SQ, RQ and the shadow area behind them. */

@@ -18,34 +18,6 @@
 namespace sirdma
 {
 
-/* Two fragments a quantum, but only one in the first. */
-constexpr uint32_t quanta_for_fragments(uint32_t fragments) noexcept
-{
-	return 1 + fragments / 2;
-}
-
-constexpr uint32_t quanta_for_inline(uint32_t bytes) noexcept
-{
-	if (bytes <= SIRDMA_INLINE_FIRST)
-		return 1;
-	return 1 + (bytes - SIRDMA_INLINE_FIRST + SIRDMA_INLINE_NEXT - 1) / SIRDMA_INLINE_NEXT;
-}
-
-/*
- * log2 of the largest WQE in quanta, from what the application asked for. The
- * driver computes the same from the same numbers (irdma: get_wqe_shift).
- */
-constexpr uint32_t wqe_shift(uint32_t fragments, uint32_t inline_bytes) noexcept
-{
-	if (fragments <= 1 && inline_bytes <= 8)
-		return 0;
-	if (fragments < 4 && inline_bytes <= 39)
-		return 1;
-	if (fragments < 8 && inline_bytes <= 101)
-		return 2;
-	return 3;
-}
-
 /* The place of fragment @i: fragment 0 lies in the first quantum, the others behind it. */
 inline sirdma_frag &fragment_at(sirdma_wqe *wqe, uint32_t i) noexcept
 {

@@ -7,7 +7,7 @@
 
 #include <infiniband/verbs.h>
 
-#include <sirdma/wqe.h>
+#include <sirdma/geometry.h>
 
 #include "core.hpp"
 #include "environment.hpp"
@@ -90,8 +90,7 @@ public:
 	ibv_gid gid() const noexcept;
 	__be64 guid() const noexcept;
 	uint32_t max_cq_elements() const noexcept;
-	static constexpr uint32_t max_qp_wr =
-		(SIRDMA_MAX_WQ_QUANTA - SIRDMA_SQ_RSVD_QUANTA) / SIRDMA_MAX_WQE_QUANTA;
+	static constexpr uint32_t max_qp_wr = SIRDMA_MAX_QP_WR;
 	ibv_mtu port_mtu() const noexcept;
 
 	int open(ibv_context *context);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Sizes of work requests and of the rings that hold them. The library and the
+ * driver each compute them from what the application asked for, and both must
+ * come to the same result.
+ * Formulas: irdma GEN2 (irdma_get_wqe_shift, irdma_get_sqdepth).
+ */
+#ifndef SIRDMA_GEOMETRY_H
+#define SIRDMA_GEOMETRY_H
+
+#include "wqe.h"
+
+/* Ring memory is counted in pages of the device, whatever the kernel's page size is. */
+#define SIRDMA_RING_PAGE 4096u
+
+/* Requests that fit into the largest ring even when each takes the largest WQE. */
+#define SIRDMA_MAX_QP_WR ((SIRDMA_MAX_WQ_QUANTA - SIRDMA_SQ_RSVD_QUANTA) / SIRDMA_MAX_WQE_QUANTA)
+
+/* Quanta of a WQE with @frags fragments: the first quantum holds one, each other two. */
+static inline __u32 sirdma_frag_quanta(__u32 frags)
+{
+	return 1 + frags / 2;
+}
+
+/* Quanta of a WQE with @bytes of inline data. */
+static inline __u32 sirdma_inline_quanta(__u32 bytes)
+{
+	if (bytes <= SIRDMA_INLINE_FIRST)
+		return 1;
+	return 1 + (bytes - SIRDMA_INLINE_FIRST + SIRDMA_INLINE_NEXT - 1) / SIRDMA_INLINE_NEXT;
+}
+
+/* The least n with 1 << n >= @count, for 1 <= @count <= 2^31. */
+static inline __u32 sirdma_order(__u32 count)
+{
+	__u32 order = 0;
+
+	while ((1u << order) < count)
+		order++;
+	return order;
+}
+
+/* log2 of the quanta that @frags fragments or @inline_bytes of inline data take. */
+static inline __u32 sirdma_wqe_shift(__u32 frags, __u32 inline_bytes)
+{
+	__u32 with_frags = sirdma_frag_quanta(frags);
+	__u32 with_inline = sirdma_inline_quanta(inline_bytes);
+
+	return sirdma_order(with_frags > with_inline ? with_frags : with_inline);
+}
+
+/* Immediate data takes the place of the first fragment, so a send WQE has room for one more. */
+static inline __u32 sirdma_sq_shift(__u32 max_sge, __u32 inline_bytes)
+{
+	return sirdma_wqe_shift(max_sge + 1, inline_bytes);
+}
+
+static inline __u32 sirdma_rq_shift(__u32 max_sge)
+{
+	return sirdma_wqe_shift(max_sge, 0);
+}
+
+/*
+ * Quanta of a ring for @wrs requests of 1 << @shift quanta, with @reserved quanta
+ * that are never used: a power of two, at least @min largest WQEs; 0 when that is
+ * more than @max.
+ */
+static inline __u32 sirdma_ring_quanta(__u32 wrs, __u32 shift, __u32 reserved, __u32 min, __u32 max)
+{
+	__u64 wanted = ((__u64)wrs << shift) + reserved;
+	__u64 least = (__u64)min << shift;
+
+	if (wanted < least)
+		wanted = least;
+	if (wanted > max)
+		return 0;
+	wanted = 1u << sirdma_order((__u32)wanted);
+	return wanted <= max ? (__u32)wanted : 0;
+}
+
+static inline __u32 sirdma_sq_quanta(__u32 wrs, __u32 shift, __u32 min, __u32 max)
+{
+	return sirdma_ring_quanta(wrs, shift, SIRDMA_SQ_RSVD_QUANTA, min, max);
+}
+
+static inline __u32 sirdma_rq_quanta(__u32 wrs, __u32 shift, __u32 min, __u32 max)
+{
+	return sirdma_ring_quanta(wrs, shift, SIRDMA_RQ_RSVD_WQES, min, max);
+}
+
+/* Requests of 1 << @shift quanta that a ring of @quanta takes at once. */
+static inline __u32 sirdma_sq_wrs(__u32 quanta, __u32 shift)
+{
+	return (quanta - SIRDMA_SQ_RSVD_QUANTA) >> shift;
+}
+
+static inline __u32 sirdma_rq_wrs(__u32 quanta, __u32 shift)
+{
+	return (quanta >> shift) - SIRDMA_RQ_RSVD_WQES;
+}
+
+/* Device pages of a ring of @quanta. */
+static inline __u32 sirdma_wq_pages(__u32 quanta)
+{
+	return (quanta * SIRDMA_QUANTUM + SIRDMA_RING_PAGE - 1) / SIRDMA_RING_PAGE;
+}
+
+/* Elements of a CQ for @cqe completions: one stays free, and immediate data takes a second one. */
+static inline __u64 sirdma_cq_elements(__u32 cqe)
+{
+	return ((__u64)cqe + 1) * 2;
+}
+
+#endif
