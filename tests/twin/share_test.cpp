@@ -334,6 +334,123 @@ TEST_F(TwinStopped, AndThenKilled)
 	write_and_read(d, fourth.address());
 }
 
+/* A datagram to RoCEv2's port. */
+void send_packet(const IpAddress &addr)
+{
+	const Fd sender(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	sockaddr_storage to;
+	const socklen_t len = addr.to_socket(SIRDMA_ROCE_UDP_PORT, to);
+
+	EXPECT_EQ(sendto(sender.get(), "packet", 6, 0, reinterpret_cast<sockaddr *>(&to), len), 6);
+}
+
+/* As the helper serves it: when it is told, or when it is time. */
+void serve(PortShare &share, int limit_ms)
+{
+	constexpr u64 ns_per_ms = 1000000;
+	pollfd p = {.fd = share.fd(), .events = POLLIN, .revents = 0};
+	const u64 wait = share.wait();
+
+	::poll(&p, 1, wait == never_ns ? limit_ms : static_cast<int>(wait / ns_per_ms));
+	share.serve();
+}
+
+/* The end of the owner and a packet are told of together. */
+TEST(TwinPortShare, DoesNotWatchItself)
+{
+	const IpAddress addr = own_address(0);
+	auto owner = PortShare::create(addr, true);
+	const auto member = PortShare::create(addr, false);
+
+	ASSERT_TRUE(owner && member);
+	owner->serve();
+	member->serve();
+	ASSERT_EQ(member->wait(), never_ns);
+	owner.reset();
+	send_packet(addr);
+	member->serve();
+	ASSERT_TRUE(member->receiver());
+	EXPECT_EQ(member->wait(), never_ns);
+}
+
+/* An owner of which the test writes each word. */
+class MadOwner : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		ASSERT_TRUE(name && port && words && member && !member->receiver());
+	}
+	Fd accept() { return rendezvous_accept(name.get(), spare, refused); }
+	void grant(const Fd &to, uint32_t rank)
+	{
+		ASSERT_TRUE(send_grant(to.get(), {.rank = rank, .owner = 0},
+				       {port->fd(), name.get(), words.fd()}));
+	}
+
+	const IpAddress addr = own_address(0);
+	const Fd name = rendezvous_listen(addr, port_owner);
+	const std::unique_ptr<UdpReceiver> port = UdpReceiver::create(addr);
+	const PortFile words = PortFile::create();
+	const std::unique_ptr<PortShare> member = PortShare::create(addr, false);
+	Fd spare = spare_file();
+	uint64_t refused = 0;
+};
+
+/* That it need not watch and a packet are told of together. */
+TEST_F(MadOwner, TellsAMemberNotToWatch)
+{
+	const Fd connection = accept();
+
+	grant(connection, 0);
+	member->serve();
+	grant(connection, ~0u);
+	send_packet(addr);
+	member->serve();
+	EXPECT_EQ(member->wait(), never_ns);
+}
+
+/* It has no file left for the connection, for example. */
+TEST_F(MadOwner, HangsUpAtOnce)
+{
+	const auto start = std::chrono::steady_clock::now();
+	int connections = 0;
+
+	for (int i = 0; i < 2000; ++i) {
+		connections += static_cast<bool>(accept());
+		member->serve();
+	}
+
+	const auto took = std::chrono::steady_clock::now() - start;
+
+	EXPECT_LE(connections, 500 + took / std::chrono::milliseconds(50));
+}
+
+/* Another owner came and was stopped, and this process has no file left for a connection. */
+TEST_F(MadOwner, IsSucceededByAProcessThatCannotConnect)
+{
+	const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+	rlimit files{};
+
+	{
+		const Fd connection = accept();
+
+		grant(connection, 0);
+		member->serve();
+		words.words().owner.store(1);
+		send_packet(addr);
+	}
+	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+
+	rlimit none = files;
+
+	none.rlim_cur = 1; /* for poll() */
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	while (!member->receiver() && std::chrono::steady_clock::now() < deadline)
+		member->serve();
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+	EXPECT_TRUE(member->receiver());
+}
+
 /* What an owner says that breaks the rules is not believed, and costs no file. */
 TEST(TwinPortShare, BelievesNoBadGrant)
 {
@@ -351,13 +468,14 @@ TEST(TwinPortShare, BelievesNoBadGrant)
 	const auto say = [&](const PortGrant &grant, int port, int page) {
 		Fd fd = rendezvous_accept(name.get(), spare, refused);
 		const int given[] = {port, name.get(), page};
+		pollfd again = {.fd = name.get(), .events = POLLIN, .revents = 0};
 
 		ASSERT_TRUE(fd);
 		ASSERT_TRUE(send_grant(fd.get(), grant, given));
 		member->serve();
 		fd.reset();
-		/* It comes again. */
-		member->serve();
+		while (!::poll(&again, 1, 0))
+			serve(*member, 1);
 		EXPECT_FALSE(member->receiver());
 	};
 	const auto port = UdpReceiver::create(addr);
@@ -382,28 +500,14 @@ TEST(TwinPortShare, PassesFromAStoppedOwnerWithinMilliseconds)
 		const IpAddress addr = own_address(0);
 		const auto owner = PortShare::create(addr, true),
 			   member = PortShare::create(addr, false);
-		UdpReceiver *port = owner->receiver();
-		Fd sender(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-		sockaddr_storage to;
-		const socklen_t len = addr.to_socket(SIRDMA_ROCE_UDP_PORT, to);
-		const auto serve = [](PortShare &share, int limit_ms) {
-			pollfd p = {.fd = share.fd(), .events = POLLIN, .revents = 0};
-			const u64 wait = share.wait();
 
-			::poll(&p, 1,
-			       wait == never_ns ? limit_ms : static_cast<int>(wait / 1000000));
-			share.serve();
-		};
-
-		ASSERT_TRUE(port && member && !member->receiver());
+		ASSERT_TRUE(owner->receiver() && member && !member->receiver());
 		serve(*owner, 10000);
 		serve(*member, 10000);
 
 		const auto stopped = Clock::now();
 
-		ASSERT_EQ(sendto(sender.get(), "packet", 6, 0, reinterpret_cast<sockaddr *>(&to),
-				 len),
-			  6);
+		send_packet(addr);
 		while (!member->receiver()) {
 			serve(*member, 10000);
 			ASSERT_LT(Clock::now() - stopped, std::chrono::seconds(20));

@@ -18,8 +18,14 @@ constexpr unsigned settle_tries = 100;
 /* Members let in in one go. */
 constexpr unsigned members_batch = 64;
 constexpr timespec settle_pause = {.tv_sec = 0, .tv_nsec = 1000000};
-/* Until a port without an owner is tried for again. */
-constexpr u64 settle_ns = 500000;
+/*
+ * From one attempt at a port without an owner to the next: short at first, because another
+ * process is about to own it, then a part of the time spent so far, because this process has no
+ * file left, or the owner hangs up on it.
+ */
+constexpr u64 settle_min_ns = 500000;
+constexpr u64 settle_max_ns = 100000000;
+constexpr u64 settle_part = 8;
 /* Members that watch the owner: a stopped job may have more than one process at an address. */
 constexpr uint32_t watchers = 3;
 constexpr uint32_t no_rank = ~0u;
@@ -116,17 +122,12 @@ bool PortShare::open() noexcept
 	return false;
 }
 
-/* Connect to the owner. Until it answers, this process watches: it may be stopped, or dead. */
+/* Connect to the owner. */
 bool PortShare::join() noexcept
 {
-	if (file_)
-		number_ = file_.words().owner.load();
 	owner_ = rendezvous_connect(addr_, port_owner);
 	if (owner_ && !watch(owner_.get()))
 		hang_up(owner_);
-	rank_ = 0;
-	if (name_)
-		watch_port();
 	return static_cast<bool>(owner_);
 }
 
@@ -158,6 +159,20 @@ void PortShare::step_down() noexcept
 	for (Member &member : members_)
 		hang_up(member.fd);
 	members_.clear();
+	follow_owner();
+}
+
+/*
+ * Another process owns the port now. Until it grants a rank this one watches it: it may be
+ * stopped, or dead, or this process may be unable to connect.
+ */
+void PortShare::follow_owner() noexcept
+{
+	hang_up(owner_);
+	number_ = file_.words().owner.load();
+	rank_ = 0;
+	settle_at_ = 0;
+	watch_port();
 }
 
 /* Become its heir as well as its member. */
@@ -188,6 +203,7 @@ void PortShare::hear_owner() noexcept
 			return;
 		number_ = grant.owner;
 		rank_ = grant.rank;
+		settle_at_ = 0;
 		if (rank_ < watchers)
 			watch_port();
 		else
@@ -198,8 +214,8 @@ void PortShare::hear_owner() noexcept
 	if (errno == EAGAIN || errno == EINTR || errno == EMFILE)
 		return;
 	hang_up(owner_);
-	if (name_)
-		(void)take_over();
+	if (name_ && !take_over())
+		follow_owner();
 }
 
 /* Watching */
@@ -226,6 +242,14 @@ void PortShare::unwatch_port() noexcept
 	look_at_ = never_ns;
 }
 
+/* While packets come the timer alone wakes us. */
+void PortShare::begin_to_look(u64 now) noexcept
+{
+	unwatch_port();
+	seen_progress_ = file_.words().progress.load(std::memory_order_relaxed);
+	look_at_ = now + look_ns();
+}
+
 void PortShare::look(u64 now) noexcept
 {
 	const PortWords &words = file_.words();
@@ -235,7 +259,7 @@ void PortShare::look(u64 now) noexcept
 
 	if (words.owner.load() != number_) {
 		/* Another member was quicker. */
-		hang_up(owner_);
+		follow_owner();
 		return;
 	}
 	seen_progress_ = progress;
@@ -245,7 +269,7 @@ void PortShare::look(u64 now) noexcept
 	} else if (poll(&port, 1, 0) <= 0) {
 		watch_port();
 	} else if (++stuck_ >= looks_to_take_over && !take_over()) {
-		hang_up(owner_);
+		follow_owner();
 	}
 }
 
@@ -254,7 +278,7 @@ u64 PortShare::wait() const noexcept
 	if (succeeded())
 		return 0;
 
-	const u64 at = unsettled() ? retry_at_ : look_at_;
+	const u64 at = unsettled() ? std::min(settle_at_, look_at_) : look_at_;
 
 	if (at == never_ns)
 		return never_ns;
@@ -337,18 +361,23 @@ void PortShare::serve() noexcept
 		} else if (owner_ && fd == owner_.get()) {
 			hear_owner();
 		} else if (taken_ && fd == taken_->fd()) {
-			/* While packets come the timer alone wakes us. */
-			unwatch_port();
-			seen_progress_ = file_.words().progress.load(std::memory_order_relaxed);
-			look_at_ = now + look_ns();
+			/* An event before this one may have ended the watch. */
+			if (watching_)
+				begin_to_look(now);
 		} else {
 			remove_member(fd);
 		}
 	}
 	if (look_at_ <= now)
 		look(now);
-	if (unsettled() && !settle())
-		retry_at_ = now + settle_ns;
+	if (unsettled() && settle_at_ <= now) {
+		/* Also when it connects: the owner may hang up at once. */
+		if (now - settle_at_ > settle_max_ns)
+			settle_since_ = now;
+		settle_at_ = now + std::clamp((now - settle_since_) / settle_part, settle_min_ns,
+					      settle_max_ns);
+		(void)settle();
+	}
 }
 
 } // namespace sirdma::twin

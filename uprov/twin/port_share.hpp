@@ -77,12 +77,14 @@ private:
 	bool join() noexcept;
 	bool take_over() noexcept;
 	void step_down() noexcept;
+	void follow_owner() noexcept;
 	void hear_owner() noexcept;
 	bool keep(PortFiles files) noexcept;
 	bool watch(int fd) noexcept;
 	void hang_up(Fd &connection) noexcept;
 	void watch_port() noexcept;
 	void unwatch_port() noexcept;
+	void begin_to_look(u64 now) noexcept;
 	void look(u64 now) noexcept;
 	void accept_members() noexcept;
 	void remove_member(int fd) noexcept;
@@ -103,7 +105,9 @@ private:
 
 	uint64_t number_ = 0; /* of the owner this process is or has joined */
 
-	u64 retry_at_ = 0; /* settle() found neither the port nor its owner */
+	/* Without an owner: when settle() is called next, and since when it is. */
+	u64 settle_at_ = 0;
+	u64 settle_since_ = 0;
 
 	/* The owner's. */
 	std::atomic<UdpReceiver *> receiver_{nullptr};
