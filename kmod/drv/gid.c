@@ -9,6 +9,8 @@
 #include "trace.h"
 
 #define NO_VLAN 0xffff /* rdma_read_gid_l2_fields() */
+/* A command that failed for want of memory may succeed a second later. */
+#define UPDATE_RETRY HZ
 
 static int sirdma_sgid_program(struct sirdma_dev *dev, const struct sirdma_sgid *sgid,
 			       const u8 *mac)
@@ -24,29 +26,45 @@ static int sirdma_sgid_program(struct sirdma_dev *dev, const struct sirdma_sgid 
 	return sirdma_cqp_set_sgid(&dev->hw, &params);
 }
 
-static void sirdma_gid_update(struct work_struct *work)
+/* lock held: bring one slot of the device up to date. On failure the slot stays dirty. */
+static int sirdma_sgid_refresh(struct sirdma_dev *dev, struct sirdma_sgid *sgid)
 {
-	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, gids.update);
 	struct sirdma_gid_table *table = &dev->gids;
 	u8 mac[ETH_ALEN];
 	bool dirty;
-	int i, err;
+	int err;
+
+	/* Cleared before the command, so that a change during the command is not lost. */
+	spin_lock_bh(&table->mac_lock);
+	dirty = sgid->dirty && sgid->present;
+	sgid->dirty = false;
+	ether_addr_copy(mac, sgid->mac);
+	spin_unlock_bh(&table->mac_lock);
+	if (!dirty)
+		return 0;
+	err = sirdma_sgid_program(dev, sgid, mac);
+	trace_sirdma_gid_set(dev, sirdma_sgid_index(dev, sgid), &sgid->ip, mac, err);
+	if (err) {
+		spin_lock_bh(&table->mac_lock);
+		sgid->dirty = true;
+		spin_unlock_bh(&table->mac_lock);
+	}
+	return err;
+}
+
+static void sirdma_gid_update(struct work_struct *work)
+{
+	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, gids.update.work);
+	struct sirdma_gid_table *table = &dev->gids;
+	bool failed = false;
+	int i;
 
 	mutex_lock(&table->lock);
-	for (i = 0; i < SIRDMA_GID_SLOTS; i++) {
-		struct sirdma_sgid *sgid = &table->slots[i];
-
-		spin_lock_bh(&table->mac_lock);
-		dirty = sgid->dirty && sgid->present;
-		sgid->dirty = false;
-		ether_addr_copy(mac, sgid->mac);
-		spin_unlock_bh(&table->mac_lock);
-		if (!dirty)
-			continue;
-		err = sirdma_sgid_program(dev, sgid, mac);
-		trace_sirdma_gid_set(dev, i, &sgid->ip, mac, err);
-	}
+	for (i = 0; i < SIRDMA_GID_SLOTS; i++)
+		failed |= sirdma_sgid_refresh(dev, &table->slots[i]) != 0;
 	mutex_unlock(&table->lock);
+	if (failed)
+		queue_delayed_work(system_unbound_wq, &table->update, UPDATE_RETRY);
 }
 
 int sirdma_gid_init(struct sirdma_dev *dev)
@@ -59,13 +77,13 @@ int sirdma_gid_init(struct sirdma_dev *dev)
 		return -ENOMEM;
 	mutex_init(&table->lock);
 	spin_lock_init(&table->mac_lock);
-	INIT_WORK(&table->update, sirdma_gid_update);
+	INIT_DELAYED_WORK(&table->update, sirdma_gid_update);
 	return 0;
 }
 
 void sirdma_gid_fini(struct sirdma_dev *dev)
 {
-	cancel_work_sync(&dev->gids.update);
+	cancel_delayed_work_sync(&dev->gids.update);
 	kfree(dev->gids.slots);
 }
 
@@ -113,6 +131,27 @@ static int sirdma_gid_ifindex(const struct ib_gid_attr *attr)
 	return ifindex;
 }
 
+/*
+ * lock held: the MAC may have changed since it was read, before the notifier
+ * could find the slot. After the slot's ifindex is set one of both sees it.
+ */
+static void sirdma_sgid_recheck(struct sirdma_dev *dev, struct sirdma_sgid *sgid,
+				const struct ib_gid_attr *attr)
+{
+	struct sirdma_gid_table *table = &dev->gids;
+	u8 mac[ETH_ALEN];
+
+	if (rdma_read_gid_l2_fields(attr, NULL, mac))
+		return;
+	spin_lock_bh(&table->mac_lock);
+	if (!ether_addr_equal_unaligned(sgid->mac, mac)) {
+		ether_addr_copy(sgid->mac, mac);
+		sgid->dirty = true;
+		mod_delayed_work(system_unbound_wq, &table->update, 0);
+	}
+	spin_unlock_bh(&table->mac_lock);
+}
+
 int sirdma_add_gid(const struct ib_gid_attr *attr, void **context)
 {
 	struct sirdma_dev *dev = to_sdev(attr->device);
@@ -152,6 +191,7 @@ int sirdma_add_gid(const struct ib_gid_attr *attr, void **context)
 	spin_unlock_bh(&table->mac_lock);
 	sgid->present = true;
 	table->by_gid[attr->index] = sgid;
+	sirdma_sgid_recheck(dev, sgid, attr);
 unlock:
 	mutex_unlock(&table->lock);
 	return err;
@@ -215,7 +255,7 @@ void sirdma_gid_mac_changed(struct sirdma_dev *dev, const struct net_device *nde
 		sgid->dirty = true;
 	}
 	spin_unlock_bh(&table->mac_lock);
-	queue_work(system_unbound_wq, &table->update);
+	mod_delayed_work(system_unbound_wq, &table->update, 0);
 }
 
 bool sirdma_gid_on_interface(struct sirdma_dev *dev, int ifindex)

@@ -37,7 +37,7 @@ struct sirdma_gid_table {
 	spinlock_t mac_lock; /* protects ifindex for readers without the mutex, mac and dirty */
 	struct sirdma_sgid *slots; /* [SIRDMA_GID_SLOTS]; the index is the device's */
 	struct sirdma_sgid *by_gid[SIRDMA_GID_TABLE_LEN]; /* by the core's index */
-	struct work_struct update; /* tells the device of dirty slots */
+	struct delayed_work update; /* tells the device of dirty slots, again after a failure */
 };
 
 int sirdma_gid_init(struct sirdma_dev *dev);

@@ -48,24 +48,35 @@ static bool sirdma_arp_set_mac(struct sirdma_arp *arp, const u8 *mac)
 	return true;
 }
 
-/* lock held: bring one entry of the device up to date. */
-static void sirdma_arp_program(struct sirdma_dev *dev, struct sirdma_arp *arp)
+/*
+ * lock held: bring one entry of the device up to date. On failure the entry
+ * stays dirty, and the next refresh tries again.
+ */
+static int sirdma_arp_program(struct sirdma_dev *dev, struct sirdma_arp *arp)
 {
 	struct sirdma_neigh_table *table = &dev->neighs;
 	u8 mac[ETH_ALEN];
 	bool dirty;
 	int err;
 
+	/* Cleared before the command, so that a change during the command is not lost. */
 	spin_lock_bh(&table->hash_lock);
 	dirty = arp->dirty;
 	arp->dirty = false;
 	ether_addr_copy(mac, arp->mac);
 	spin_unlock_bh(&table->hash_lock);
 	if (!dirty)
-		return;
+		return 0;
 	err = sirdma_cqp_set_arp(&dev->hw, arp->idx, mac);
 	trace_sirdma_arp_set(dev, arp->idx, &arp->key.dst, mac, err);
+	if (err) {
+		spin_lock_bh(&table->hash_lock);
+		arp->dirty = true;
+		spin_unlock_bh(&table->hash_lock);
+		return err;
+	}
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_NEIGH_MOVES);
+	return 0;
 }
 
 static void sirdma_neigh_update(struct work_struct *work)
@@ -87,17 +98,16 @@ static void sirdma_arp_refresh(struct sirdma_dev *dev, struct sirdma_arp *arp)
 {
 	struct sirdma_neigh_table *table = &dev->neighs;
 	struct sirdma_nexthop hop;
-	bool dirty;
 
 	/* Without a route or an answer the old address stays: it may come back. */
-	if (sirdma_route_lookup(sirdma_dev_net(dev), &arp->key, &hop))
-		return;
-	spin_lock_bh(&table->hash_lock);
-	arp->nexthop = hop.ip;
-	dirty = hop.valid && sirdma_arp_set_mac(arp, hop.mac);
-	spin_unlock_bh(&table->hash_lock);
-	if (dirty)
-		sirdma_arp_program(dev, arp);
+	if (!sirdma_route_lookup(sirdma_dev_net(dev), &arp->key, &hop)) {
+		spin_lock_bh(&table->hash_lock);
+		arp->nexthop = hop.ip;
+		if (hop.valid)
+			sirdma_arp_set_mac(arp, hop.mac);
+		spin_unlock_bh(&table->hash_lock);
+	}
+	sirdma_arp_program(dev, arp);
 }
 
 static void sirdma_neigh_refresh_work(struct work_struct *work)
@@ -324,7 +334,6 @@ struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_ro
 	struct sirdma_neigh_table *table = &dev->neighs;
 	struct sirdma_nexthop hop;
 	struct sirdma_arp *arp;
-	bool dirty;
 	int err;
 
 	trace_sirdma_neigh_start(dev, key);
@@ -339,10 +348,11 @@ struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_ro
 		arp = sirdma_arp_create(dev, key, &hop);
 	} else {
 		spin_lock_bh(&table->hash_lock);
-		dirty = sirdma_arp_set_mac(arp, hop.mac);
+		sirdma_arp_set_mac(arp, hop.mac);
 		spin_unlock_bh(&table->hash_lock);
-		if (dirty)
-			sirdma_arp_program(dev, arp);
+		err = sirdma_arp_program(dev, arp);
+		if (err)
+			arp = ERR_PTR(err);
 	}
 	if (!IS_ERR(arp))
 		arp->users++;
