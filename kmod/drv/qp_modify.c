@@ -179,18 +179,16 @@ static int sirdma_modify_route_key(struct sirdma_modify *mod, struct sirdma_rout
 	return err;
 }
 
-/* GIDs to addresses, addresses to entries of the device's tables. May wait for the neighbour. */
+/*
+ * GIDs to addresses, addresses to entries of the device's tables. Waits for the
+ * neighbour, for seconds at worst, so qp->lock must not be held.
+ */
 static int sirdma_modify_resolve(struct sirdma_modify *mod)
 {
-	const struct rdma_ah_attr *ah = &mod->attr->ah_attr;
-	const struct ib_global_route *grh = rdma_ah_read_grh(ah);
-	struct sirdma_qp_attr *hw = &mod->hw;
+	const struct ib_global_route *grh = rdma_ah_read_grh(&mod->attr->ah_attr);
 	struct sirdma_route_key key;
-	u32 dest_qpn;
 	int err;
 
-	if (!(mod->mask & IB_QP_AV))
-		return 0;
 	err = sirdma_modify_route_key(mod, &key);
 	if (err)
 		return sirdma_modify_reject(mod, IB_QP_AV, err);
@@ -208,9 +206,18 @@ static int sirdma_modify_resolve(struct sirdma_modify *mod)
 			    &key.src, err);
 		return err;
 	}
+	return 0;
+}
+
+static int sirdma_modify_set_path(struct sirdma_modify *mod)
+{
+	const struct rdma_ah_attr *ah = &mod->attr->ah_attr;
+	const struct ib_global_route *grh = rdma_ah_read_grh(ah);
+	struct sirdma_qp_attr *hw = &mod->hw;
+	u32 dest_qpn;
 
 	dest_qpn = mod->mask & IB_QP_DEST_QPN ? mod->attr->dest_qp_num : mod->dest_qpn;
-	hw->dst_ip = key.dst;
+	memcpy(&hw->dst_ip, &grh->dgid, sizeof(hw->dst_ip));
 	hw->flow_label = grh->flow_label;
 	hw->sgid_idx = sirdma_sgid_index(mod->dev, mod->sgid);
 	hw->arp_idx = mod->arp->idx;
@@ -272,8 +279,8 @@ static int sirdma_modify_execute(struct sirdma_modify *mod)
 	return err;
 }
 
-/* qp->lock held. Nothing has changed when this fails. */
-static int sirdma_modify_locked(struct sirdma_modify *mod)
+/* qp->lock held: everything that can be said without the path. */
+static int sirdma_modify_check(struct sirdma_modify *mod)
 {
 	int err;
 
@@ -289,10 +296,30 @@ static int sirdma_modify_locked(struct sirdma_modify *mod)
 		return err;
 	sirdma_modify_convert(mod);
 	err = sirdma_modify_check_values(mod, mod->mask & ~IB_QP_AV);
+	return err ? err : sirdma_modify_check_av(mod);
+}
+
+/* qp->lock held on entry and on return, but not in between, so the QP's state is checked again. */
+static int sirdma_modify_find_path(struct sirdma_modify *mod)
+{
+	int err;
+
+	mutex_unlock(&mod->qp->lock);
+	err = sirdma_modify_resolve(mod);
+	mutex_lock(&mod->qp->lock);
 	if (!err)
-		err = sirdma_modify_check_av(mod);
-	if (!err)
-		err = sirdma_modify_resolve(mod);
+		err = sirdma_modify_check(mod);
+	return err ? err : sirdma_modify_set_path(mod);
+}
+
+/* qp->lock held. Nothing has changed when this fails. */
+static int sirdma_modify_locked(struct sirdma_modify *mod)
+{
+	int err;
+
+	err = sirdma_modify_check(mod);
+	if (!err && mod->mask & IB_QP_AV)
+		err = sirdma_modify_find_path(mod);
 	if (!err)
 		err = sirdma_modify_execute(mod);
 	if (err)

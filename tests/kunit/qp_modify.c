@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* The way of a modify through its locks. Its rules are the driver core's, tested in userspace. */
+#include <kunit/test.h>
+
+/* Tracepoints belong to the module that is tested. */
+#define SIRDMA_DRV_TRACE_H
+#define trace_sirdma_modify_qp(dev, qpn, cur, next, mask, err) ((void)(err))
+#define trace_sirdma_modify_path(dev, qpn, key, sgid, err) ((void)(err))
+
+/* Other suites have the real ones, or the core has. */
+#define sirdma_arp_get modify_test_arp_get
+#define sirdma_arp_put modify_test_arp_put
+#define sirdma_sgid_get modify_test_sgid_get
+#define sirdma_sgid_put modify_test_sgid_put
+#define sirdma_sgid_index modify_test_sgid_index
+#define sirdma_neigh_expect modify_test_neigh_expect
+#define rdma_read_gid_attr_ndev_rcu modify_test_gid_ndev
+
+#include "hw/qp_attr.c"
+#include "drv/qp_modify.c"
+
+struct fixture {
+	struct sirdma_dev dev;
+	struct sirdma_qp qp;
+	struct ib_gid_attr sgid_attr;
+	struct net_device *ndev;
+	struct ib_qp_attr attr;
+	struct sirdma_arp arp;
+	struct sirdma_sgid sgid;
+	struct sirdma_qp_ctx ctx; /* what the driver gives the device */
+};
+
+/* Stand-ins for the device and for the tables. */
+static struct {
+	struct fixture *f;
+	enum sirdma_qp_state state;
+	enum sirdma_qp_state state_after_lookup;
+	u32 lookups;
+	u32 lookups_locked;
+	u32 references;
+	u32 modifies;
+} world;
+
+int sirdma_cqp_upload_ctx(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa)
+{
+	world.f->ctx.state = world.state;
+	return 0;
+}
+
+int sirdma_cqp_modify_qp(struct sirdma_hw *hw, const struct sirdma_cqp_modify_qp_params *params)
+{
+	world.modifies++;
+	world.state = params->next;
+	return 0;
+}
+
+int sirdma_cqp_flush_wqes(struct sirdma_hw *hw, u32 qpn, bool sq, bool rq)
+{
+	return 0;
+}
+
+void sirdma_qpctx_get(struct sirdma_dev *dev, struct sirdma_qpctx *ctx)
+{
+	ctx->va = &world.f->ctx;
+}
+
+void sirdma_qpctx_put(struct sirdma_dev *dev, struct sirdma_qpctx *ctx) {}
+
+enum ib_mtu sirdma_port_mtu(const struct sirdma_dev *dev)
+{
+	return IB_MTU_4096;
+}
+
+struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key)
+{
+	world.lookups++;
+	world.lookups_locked += mutex_is_locked(&world.f->qp.lock);
+	world.references++;
+	world.state = world.state_after_lookup;
+	return &world.f->arp;
+}
+
+void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp)
+{
+	world.references--;
+}
+
+struct sirdma_sgid *sirdma_sgid_get(struct sirdma_dev *dev, const struct ib_gid_attr *attr)
+{
+	return &world.f->sgid;
+}
+
+void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid) {}
+
+u16 sirdma_sgid_index(struct sirdma_dev *dev, const struct sirdma_sgid *sgid)
+{
+	return 0;
+}
+
+void sirdma_neigh_expect(struct sirdma_dev *dev) {}
+
+struct net_device *rdma_read_gid_attr_ndev_rcu(const struct ib_gid_attr *attr)
+{
+	return world.f->ndev;
+}
+
+#define RTR_MASK \
+	(IB_QP_STATE | IB_QP_AV | IB_QP_PATH_MTU | IB_QP_DEST_QPN | IB_QP_RQ_PSN | \
+	 IB_QP_MAX_DEST_RD_ATOMIC | IB_QP_MIN_RNR_TIMER)
+
+static int modify_init(struct kunit *test)
+{
+	struct fixture *f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, f);
+	f->ndev = kunit_kzalloc(test, sizeof(*f->ndev), GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, f->ndev);
+	mutex_init(&f->qp.lock);
+	f->qp.ibqp.device = &f->dev.ibdev;
+	f->dev.hw.caps.max_ird = 16;
+	f->dev.hw.caps.max_ord = 16;
+	f->sgid_attr.gid_type = IB_GID_TYPE_ROCE_UDP_ENCAP;
+	f->attr.qp_state = IB_QPS_RTR;
+	f->attr.path_mtu = IB_MTU_1024;
+	f->attr.dest_qp_num = 17;
+	f->attr.ah_attr.type = RDMA_AH_ATTR_TYPE_ROCE;
+	rdma_ah_set_port_num(&f->attr.ah_attr, 1);
+	rdma_ah_set_grh(&f->attr.ah_attr, NULL, 0, 0, 64, 0);
+	f->attr.ah_attr.grh.sgid_attr = &f->sgid_attr;
+	f->attr.ah_attr.grh.dgid.raw[15] = 9;
+	memset(&world, 0, sizeof(world));
+	world.f = f;
+	world.state = SIRDMA_QPS_INIT;
+	world.state_after_lookup = SIRDMA_QPS_INIT;
+	return 0;
+}
+
+static int modify(void)
+{
+	return sirdma_modify_qp(&world.f->qp.ibqp, &world.f->attr, RTR_MASK, NULL);
+}
+
+/* A neighbour that does not answer is waited for: for seconds, in which the QP can be queried. */
+static void neighbour_is_waited_for_without_the_lock(struct kunit *test)
+{
+	KUNIT_EXPECT_EQ(test, modify(), 0);
+	KUNIT_EXPECT_EQ(test, world.lookups, 1);
+	KUNIT_EXPECT_EQ(test, world.lookups_locked, 0);
+	KUNIT_EXPECT_EQ(test, world.modifies, 1);
+	KUNIT_EXPECT_EQ(test, (u32)world.state, SIRDMA_QPS_RTR);
+	KUNIT_EXPECT_PTR_EQ(test, world.f->qp.arp, &world.f->arp);
+	KUNIT_EXPECT_FALSE(test, mutex_is_locked(&world.f->qp.lock));
+}
+
+static void state_that_changed_meanwhile_is_seen(struct kunit *test)
+{
+	world.state_after_lookup = SIRDMA_QPS_ERR;
+	KUNIT_EXPECT_EQ(test, modify(), -EINVAL);
+	KUNIT_EXPECT_EQ(test, world.lookups, 1);
+	KUNIT_EXPECT_EQ(test, world.modifies, 0);
+	KUNIT_EXPECT_EQ(test, world.references, 0);
+	KUNIT_EXPECT_NULL(test, world.f->qp.arp);
+	KUNIT_EXPECT_FALSE(test, mutex_is_locked(&world.f->qp.lock));
+}
+
+static struct kunit_case modify_cases[] = {
+	KUNIT_CASE(neighbour_is_waited_for_without_the_lock),
+	KUNIT_CASE(state_that_changed_meanwhile_is_seen),
+	{},
+};
+
+static struct kunit_suite modify_suite = {
+	.name = "sirdma_qp_modify",
+	.init = modify_init,
+	.test_cases = modify_cases,
+};
+kunit_test_suite(modify_suite);
