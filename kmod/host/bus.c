@@ -253,8 +253,7 @@ void snic_bus_fini(struct snic_host *host)
 	struct snic_block *block, *next;
 
 	list_for_each_entry_safe(block, next, &bus->blocks, node) {
-		pr_warn("sirdma_nic: %s: the driver left DMA memory at %p behind\n",
-			host->ndev->name, block->va);
+		pr_warn("sirdma_nic: %s: the driver left DMA memory behind\n", host->ndev->name);
 		snic_block_free(block);
 	}
 	kvfree(bus->vectors);

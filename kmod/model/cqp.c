@@ -94,7 +94,8 @@ void snic_cqp_start(struct snic_dev *dev, u64 ctx_addr)
 	WRITE_ONCE(cqp->status, taken ? SIRDMA_CCQPSTATUS_DONE : SIRDMA_CCQPSTATUS_ERR);
 	port_mutex_unlock(&cqp->run);
 	if (!taken)
-		port_warn("command queue: context at 0x%llx refused", (unsigned long long)ctx_addr);
+		/* Without the address: on a bus in the kernel it is one of the kernel's. */
+		port_warn("command queue: context refused");
 }
 
 void snic_cqp_stop(struct snic_dev *dev)

@@ -96,6 +96,15 @@ TEST_F(CqpTest, ContextIsChecked)
 	EXPECT_TRUE(drv_.start(8) == false);
 }
 
+// On the kernel's bus a DMA address is an address of the kernel's.
+TEST_F(CqpTest, RefusedContextIsReportedWithoutItsAddress)
+{
+	testing::internal::CaptureStderr();
+	EXPECT_EQ(start(sirdma_cqp_ctx{}), SIRDMA_CCQPSTATUS_ERR);
+	std::string text = testing::internal::GetCapturedStderr();
+	EXPECT_EQ(text.find("0x"), std::string::npos) << text;
+}
+
 TEST_F(CqpTest, WrapsWithPolarityForManyLaps)
 {
 	for (u32 entries : {4u, 8u, 64u, 2048u}) {
