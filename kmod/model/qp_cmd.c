@@ -293,24 +293,34 @@ static bool path_ok(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
 /* Ranges of the groups in @mod. */
 static bool mod_values_ok(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx, u32 mod)
 {
-	u32 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
-		     SIRDMA_ACCESS_REMOTE_ATOMIC;
+	const u32 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
+			   SIRDMA_ACCESS_REMOTE_ATOMIC;
+	const struct {
+		u32 bit;
+		u32 value;
+		u32 max;
+	} ranges[] = {
+		{SIRDMA_QPC_MOD_ACCESS, le32_to_cpu(ctx->access) & ~remote, 0},
+		{SIRDMA_QPC_MOD_DEST_QPN, le32_to_cpu(ctx->dest_qpn), SIRDMA_QPN_MASK},
+		{SIRDMA_QPC_MOD_MTU, !mtu_to_shift(le16_to_cpu(ctx->path_mtu)), 0},
+		{SIRDMA_QPC_MOD_PKEY, !(le16_to_cpu(ctx->pkey) & 0x7fff), 0},
+		{SIRDMA_QPC_MOD_SQ_PSN, le32_to_cpu(ctx->sq_psn), SIRDMA_PSN_MASK},
+		{SIRDMA_QPC_MOD_RQ_PSN, le32_to_cpu(ctx->rq_psn), SIRDMA_PSN_MASK},
+		{SIRDMA_QPC_MOD_TIMEOUT, ctx->ack_timeout, 31},
+		{SIRDMA_QPC_MOD_RETRY_CNT, ctx->retry_cnt, 7},
+		{SIRDMA_QPC_MOD_RNR_RETRY, ctx->rnr_retry, 7},
+		{SIRDMA_QPC_MOD_MIN_RNR, ctx->min_rnr_timer, 31},
+		{SIRDMA_QPC_MOD_ORD, ctx->ord, SNIC_MAX_ORD},
+		{SIRDMA_QPC_MOD_IRD, ctx->ird, SNIC_MAX_RD_ATOMIC},
+	};
+	u32 i;
 
-	return !(
-		(mod & ~SIRDMA_QPC_MOD_ALL) ||
-		((mod & SIRDMA_QPC_MOD_ACCESS) && (le32_to_cpu(ctx->access) & ~remote)) ||
-		((mod & SIRDMA_QPC_MOD_PATH) && !path_ok(dev, ctx)) ||
-		((mod & SIRDMA_QPC_MOD_DEST_QPN) && le32_to_cpu(ctx->dest_qpn) > SIRDMA_QPN_MASK) ||
-		((mod & SIRDMA_QPC_MOD_MTU) && !mtu_to_shift(le16_to_cpu(ctx->path_mtu))) ||
-		((mod & SIRDMA_QPC_MOD_PKEY) && !(le16_to_cpu(ctx->pkey) & 0x7fff)) ||
-		((mod & SIRDMA_QPC_MOD_SQ_PSN) && le32_to_cpu(ctx->sq_psn) > SIRDMA_PSN_MASK) ||
-		((mod & SIRDMA_QPC_MOD_RQ_PSN) && le32_to_cpu(ctx->rq_psn) > SIRDMA_PSN_MASK) ||
-		((mod & SIRDMA_QPC_MOD_TIMEOUT) && ctx->ack_timeout > 31) ||
-		((mod & SIRDMA_QPC_MOD_RETRY_CNT) && ctx->retry_cnt > 7) ||
-		((mod & SIRDMA_QPC_MOD_RNR_RETRY) && ctx->rnr_retry > 7) ||
-		((mod & SIRDMA_QPC_MOD_MIN_RNR) && ctx->min_rnr_timer > 31) ||
-		((mod & SIRDMA_QPC_MOD_ORD) && ctx->ord > SNIC_MAX_ORD) ||
-		((mod & SIRDMA_QPC_MOD_IRD) && ctx->ird > SNIC_MAX_RD_ATOMIC));
+	if (mod & ~SIRDMA_QPC_MOD_ALL)
+		return false;
+	for (i = 0; i < ARRAY_SIZE(ranges); i++)
+		if ((mod & ranges[i].bit) && ranges[i].value > ranges[i].max)
+			return false;
+	return !(mod & SIRDMA_QPC_MOD_PATH) || path_ok(dev, ctx);
 }
 
 static void mod_path(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
