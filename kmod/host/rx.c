@@ -10,7 +10,6 @@
 #include <net/dsfield.h>
 #include <net/ip.h>
 #include "addr.h"
-#include "compat/gso.h"
 #include "compat/skbuff.h"
 #include "cpu.h"
 #include "dev.h"
@@ -325,7 +324,7 @@ static void snic_rx_take(struct snic_host *host, struct sk_buff *skb, struct sni
 
 	if (pskb_trim(skb, d->ip_len) || !skb_frags_readable(skb) || !pskb_may_pull(skb, pull))
 		goto bad;
-	if (skb_is_gso(skb) && skb_shinfo(skb)->gso_size)
+	if (skb_is_gso(skb) && !(skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST))
 		size = skb_shinfo(skb)->gso_size;
 	if (snic_rx_collect(s, skb, d->hlen) < 0) {
 		/* Scattered beyond reason. */
@@ -338,38 +337,46 @@ bad:
 	snic_rx_reject_one(host, SIRDMA_STAT_RX_BAD_LENGTH);
 }
 
-/* Super-packets whose segments keep their own headers: undo the coalescing. */
-static bool snic_rx_needs_split(const struct sk_buff *skb)
+static void snic_rx_one(struct snic_host *host, struct sk_buff *skb, struct snic_datagram *d,
+			enum snic_rx_verdict verdict)
 {
-	u32 type = skb_shinfo(skb)->gso_type;
-
-	return skb_is_gso(skb) && (!(type & SKB_GSO_UDP_L4) || (type & SKB_GSO_FRAGLIST));
+	if (verdict == SNIC_RX_TAKE)
+		snic_rx_take(host, skb, d);
+	else if (verdict == SNIC_RX_REJECT)
+		snic_rx_reject_one(host, d->why);
+	consume_skb(skb);
 }
 
-static void snic_rx_split(struct snic_host *host, struct sk_buff *skb)
+/*
+ * Packets that GRO put into a list (rx-gro-list) instead of one super-packet. The headers
+ * of each lie before its data as they came; those of the first tell of all. Others may
+ * look at the packets of the list: clones are taken.
+ */
+static void snic_rx_list(struct snic_host *host, struct sk_buff *skb, struct snic_datagram *d)
 {
-	struct sk_buff *segs = skb_gso_segment(skb, 0);
-	struct sk_buff *seg, *next;
+	u32 hlen = d->hlen, first = skb->len;
+	struct sk_buff_head rest;
+	struct sk_buff *it;
 
-	if (IS_ERR_OR_NULL(segs)) {
-		snic_rx_reject_one(host, SIRDMA_STAT_RX_BAD_LENGTH);
-		return;
+	__skb_queue_head_init(&rest);
+	skb_walk_frags(skb, it) {
+		struct sk_buff *clone = skb_clone(it, GFP_ATOMIC);
+
+		first -= it->len;
+		if (clone)
+			__skb_queue_tail(&rest, clone);
 	}
-	skb_list_walk_safe(segs, seg, next) {
-		struct snic_datagram d = {};
+	d->ip_len = first;
+	snic_rx_one(host, skb, d, SNIC_RX_TAKE);
+	while ((it = __skb_dequeue(&rest))) {
+		enum snic_rx_verdict verdict = SNIC_RX_REJECT;
+		struct snic_datagram part = {.why = SIRDMA_STAT_RX_BAD_LENGTH};
 
-		skb_mark_not_on_list(seg);
-		switch (snic_rx_parse(host, seg, &d)) {
-		case SNIC_RX_TAKE:
-			snic_rx_take(host, seg, &d);
-			break;
-		case SNIC_RX_REJECT:
-			snic_rx_reject_one(host, d.why);
-			break;
-		case SNIC_RX_PASS:
-			break;
+		if (skb_headroom(it) >= hlen) {
+			__skb_push(it, hlen);
+			verdict = snic_rx_parse(host, it, &part);
 		}
-		consume_skb(seg);
+		snic_rx_one(host, it, &part, verdict);
 	}
 }
 
@@ -389,15 +396,19 @@ static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct n
 	case SNIC_RX_TAKE:
 		break;
 	}
+	/* A large datagram that the sender left to the link to cut into IP fragments. */
+	if (unlikely(skb_is_gso(skb) && !(skb_shinfo(skb)->gso_type & SKB_GSO_UDP_L4))) {
+		snic_rx_reject_one(host, SIRDMA_STAT_RX_FRAGMENTS);
+		return NF_DROP;
+	}
 	skb = skb_share_check(skb, GFP_ATOMIC);
 	if (!skb)
 		return NF_STOLEN;
 	snic_enter();
-	if (unlikely(snic_rx_needs_split(skb)))
-		snic_rx_split(host, skb);
+	if (unlikely(skb_is_gso(skb) && (skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST)))
+		snic_rx_list(host, skb, &d);
 	else
-		snic_rx_take(host, skb, &d);
-	consume_skb(skb);
+		snic_rx_one(host, skb, &d, SNIC_RX_TAKE);
 	snic_leave();
 	return NF_STOLEN;
 }

@@ -2,6 +2,7 @@
 /* Frames out as super-packets and in as whatever the stack makes of them. */
 #include <kunit/test.h>
 #include <linux/etherdevice.h>
+#include <net/gso.h>
 #include "model/frame.h"
 
 /* Tracepoints belong to the module that is tested. */
@@ -206,7 +207,8 @@ static struct sk_buff *packet(struct kunit *test, u32 i, bool paged)
 	struct page *page;
 	u8 *bytes;
 
-	bytes = kunit_kzalloc(test, len, GFP_KERNEL);
+	/* The packets before it may be longer. */
+	bytes = kunit_kzalloc(test, max(len, snic_ip_len(&f->flow, &f->burst.pkts[0])), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, bytes);
 	snic_seg_iter_init(&it, &f->burst);
 	for (n = 0; n <= i; n++)
@@ -438,6 +440,66 @@ static void super_packet_is_received_as_it_is(struct kunit *test)
 	}
 }
 
+/*
+ * As a netdev with rx-gro-list hands packets up: the first with the others in its list,
+ * which begin behind their UDP headers.
+ */
+static struct sk_buff *fraglist_packet(struct kunit *test)
+{
+	struct fixture *f = fixture(test);
+	u32 hlen = snic_gso_hlen(&f->flow), i;
+	struct sk_buff *first = packet(test, 0, false), *skb,
+		       **tail = &skb_shinfo(first)->frag_list;
+
+	skb_set_transport_header(first, hlen - SNIC_UDP_HLEN);
+	first->mac_len = ETH_HLEN;
+	skb_shinfo(first)->gso_size = first->len - hlen;
+	skb_shinfo(first)->gso_segs = PACKETS;
+	skb_shinfo(first)->gso_type = SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST;
+	for (i = 1; i < PACKETS; i++) {
+		skb = packet(test, i, false);
+		skb_set_transport_header(skb, hlen - SNIC_UDP_HLEN);
+		skb_pull(skb, hlen);
+		*tail = skb;
+		tail = &skb->next;
+		first->len += skb->len;
+		first->data_len += skb->len;
+		first->truesize += skb->truesize;
+	}
+	if (f->flow.is_v4) {
+		ip_hdr(first)->tot_len = htons(first->len);
+		ip_hdr(first)->check = 0;
+		ip_hdr(first)->check = ip_fast_csum(ip_hdr(first), ip_hdr(first)->ihl);
+	} else {
+		ipv6_hdr(first)->payload_len = htons(first->len - SNIC_IPV6_HLEN);
+	}
+	udp_hdr(first)->len = htons(first->len - hlen + SNIC_UDP_HLEN);
+	first->ip_summed = CHECKSUM_UNNECESSARY;
+	return first;
+}
+
+static void list_of_packets_is_received_one_by_one(struct kunit *test)
+{
+	u32 v4;
+
+	for (v4 = 0; v4 < 2; v4++) {
+		memset(&model, 0, sizeof(model));
+		describe(fixture(test), v4);
+		KUNIT_EXPECT_EQ(test, receive(test, fraglist_packet(test)), NF_STOLEN);
+		KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_BAD_LENGTH], 0);
+		expect_burst(test, PACKETS);
+	}
+}
+
+static void what_would_be_cut_into_fragments_is_refused(struct kunit *test)
+{
+	struct sk_buff *skb = packet(test, 0, false);
+
+	skb_shinfo(skb)->gso_size = 512;
+	skb_shinfo(skb)->gso_type = SKB_GSO_UDP;
+	expect_rejected(test, skb, SIRDMA_STAT_RX_FRAGMENTS);
+}
+
 static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(packet_reaches_the_model_whole),
 	KUNIT_CASE(padding_of_the_link_is_cut_off),
@@ -449,6 +511,8 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(run_ends_where_packets_stop_being_equal),
 	KUNIT_CASE(segmented_super_packet_is_the_burst),
 	KUNIT_CASE(super_packet_is_received_as_it_is),
+	KUNIT_CASE(list_of_packets_is_received_one_by_one),
+	KUNIT_CASE(what_would_be_cut_into_fragments_is_refused),
 	{},
 };
 
