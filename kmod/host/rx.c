@@ -287,6 +287,8 @@ static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 		d->pkt.len = len;
 		d->pkt.more = left != 0;
 		d->pkt.nsegs = snic_rx_next(s, &cursor, len);
+		if (!snic_rx_has_qp(host->dev, &d->pkt))
+			continue;
 		d->pkt.icrc_ok = snic_rx_icrc_ok(d, ip, &d->pkt, d->ip_id + (fixed_id ? 0 : i));
 		if (unlikely(!d->pkt.icrc_ok) && d->pkt.is_v4 && i && !fixed_id) {
 			fixed_id = snic_rx_icrc_ok(d, ip, &d->pkt, d->ip_id);

@@ -95,6 +95,13 @@ struct snic_obj *snic_table_get(struct snic_table *table, u32 id)
 	return obj;
 }
 
+bool snic_table_has(struct snic_table *table, u32 id)
+{
+	struct snic_obj **slot = snic_table_slot(table, id);
+
+	return slot && port_rcu_deref(*slot);
+}
+
 struct snic_obj *snic_table_remove(struct snic_table *table, u32 id)
 {
 	struct snic_obj **slot, *obj = NULL;

@@ -35,6 +35,8 @@ void snic_table_fini(struct snic_table *table);
 int snic_table_insert(struct snic_table *table, u32 id, struct snic_obj *obj);
 /* Referenced object, or NULL. Pair with snic_obj_put(). */
 struct snic_obj *snic_table_get(struct snic_table *table, u32 id);
+/* Is there an object @id? A moment later this may have changed. */
+bool snic_table_has(struct snic_table *table, u32 id);
 /* Unlinks the object; the caller inherits the table's reference. NULL when absent. */
 struct snic_obj *snic_table_remove(struct snic_table *table, u32 id);
 /* Lowest present id >= *id, without a reference; for teardown only. */

@@ -161,6 +161,17 @@ void snic_turn_rx(struct snic_rx_turn *turn, const struct snic_rx_pkt *rx)
 		snic_stat_inc(turn->dev, why);
 }
 
+bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *rx)
+{
+	struct sirdma_bth bth;
+
+	memcpy(&bth, rx->segs[0].ptr, sizeof(bth));
+	if (snic_table_has(&dev->qps, be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK))
+		return true;
+	snic_stat_inc(dev, SIRDMA_STAT_RX_NO_QP);
+	return false;
+}
+
 void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *rx)
 {
 	struct snic_rx_turn turn = {.dev = dev};

@@ -105,6 +105,12 @@ struct snic_rx_pkt {
 	bool more; /* another packet of the same flow follows at once: acknowledgements may wait */
 };
 
+/*
+ * Does the queue pair that @pkt names exist? If not, the packet is counted and done with.
+ * A host asks before it sums the ICRC, so that packets for nobody cost it little.
+ */
+bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
+
 /* Process one packet; what is wrong with it is counted, never propagated. */
 void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
 

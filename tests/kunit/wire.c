@@ -16,11 +16,13 @@
 #define PACKETS 6
 #define PAYLOAD 1024
 #define LAST_PAYLOAD 101
+#define QPN 17
 
 /* Stand-ins for the rest of the host, and for the model, which remembers what it was given. */
 static struct {
 	u32 packets;
 	u32 good; /* with an intact ICRC */
+	u32 strangers; /* for a queue pair it has not */
 	u32 bytes;
 	u8 data[PACKETS * (SNIC_MAX_HDR + PAYLOAD + 8)]; /* BTH to ICRC of each */
 	u32 rejects[SIRDMA_STAT_COUNT];
@@ -47,6 +49,16 @@ void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
 		memcpy(model.data + model.bytes, pkt->segs[i].ptr, pkt->segs[i].len);
 		model.bytes += pkt->segs[i].len;
 	}
+}
+
+bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
+{
+	const struct sirdma_bth *bth = pkt->segs[0].ptr;
+
+	if (be32_to_cpu(bth->qpn) == QPN)
+		return true;
+	model.strangers++;
+	return false;
 }
 
 void snic_rx_reject(struct snic_dev *dev, enum sirdma_stat why)
@@ -115,7 +127,7 @@ static void describe(struct fixture *f, bool is_v4)
 		bth->opcode = SIRDMA_RC_SEND_MIDDLE;
 		bth->flags = pkt->pad << SIRDMA_BTH_PAD_SHIFT;
 		bth->pkey = cpu_to_be16(0xffff);
-		bth->qpn = cpu_to_be32(17);
+		bth->qpn = cpu_to_be32(QPN);
 		bth->apsn = cpu_to_be32(i);
 	}
 	/* Payload in pieces that end nowhere near where packets do. */
@@ -500,6 +512,24 @@ static void what_would_be_cut_into_fragments_is_refused(struct kunit *test)
 	expect_rejected(test, skb, SIRDMA_STAT_RX_FRAGMENTS);
 }
 
+static void packets_for_no_queue_pair_are_not_summed(struct kunit *test)
+{
+	struct fixture *f = fixture(test);
+	struct snic_seg_iter it;
+	struct sk_buff *skb;
+	u32 i;
+
+	for (i = 0; i < PACKETS; i += 2)
+		f->burst.pkts[i].bth.qpn = cpu_to_be32(QPN + 1);
+	snic_seg_iter_init(&it, &f->burst);
+	skb = super_packet(test, &it, 0, PACKETS);
+	skb_pull(skb, ETH_HLEN);
+	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.strangers, PACKETS / 2);
+	KUNIT_EXPECT_EQ(test, model.packets, PACKETS / 2);
+	KUNIT_EXPECT_EQ(test, model.good, PACKETS / 2);
+}
+
 static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(packet_reaches_the_model_whole),
 	KUNIT_CASE(padding_of_the_link_is_cut_off),
@@ -511,6 +541,7 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(run_ends_where_packets_stop_being_equal),
 	KUNIT_CASE(segmented_super_packet_is_the_burst),
 	KUNIT_CASE(super_packet_is_received_as_it_is),
+	KUNIT_CASE(packets_for_no_queue_pair_are_not_summed),
 	KUNIT_CASE(list_of_packets_is_received_one_by_one),
 	KUNIT_CASE(what_would_be_cut_into_fragments_is_refused),
 	{},

@@ -110,6 +110,29 @@ protected:
 	}
 };
 
+// What a host asks before it sums an ICRC.
+TEST_F(Packets, QueuePairsThatAreNotThereAreCountedWithoutALookAtTheRest)
+{
+	auto l = link();
+	auto has_qp = [&](u32 qpn) {
+		std::vector<u8> bytes = bth(SIRDMA_RC_SEND_ONLY, qpn, 0);
+		snic_seg seg = {bytes.data(), static_cast<u32>(bytes.size())};
+		snic_rx_pkt rx{};
+
+		rx.segs = &seg;
+		rx.nsegs = 1;
+		rx.len = seg.len;
+		return snic_rx_has_qp(b.host.dev(), &rx);
+	};
+	u64 before = b.host.stat(SIRDMA_STAT_RX_NO_QP);
+
+	EXPECT_TRUE(has_qp(l->b.id));
+	EXPECT_EQ(b.host.stat(SIRDMA_STAT_RX_NO_QP), before);
+	for (u32 qpn : {0u, 1u, l->b.id + 1, 0xffffffu})
+		EXPECT_FALSE(has_qp(qpn));
+	EXPECT_EQ(b.host.stat(SIRDMA_STAT_RX_NO_QP), before + 4);
+}
+
 TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 {
 	auto l = link();
