@@ -208,7 +208,7 @@ u32 snic_cqp_gather_stats(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe
 		return status;
 	out = mem;
 	for (i = 0; i < count; i++)
-		out[i] = cpu_to_le64(READ_ONCE(dev->stats[i]));
+		out[i] = cpu_to_le64(snic_stat_read(dev, i));
 	*ret = count;
 	return SIRDMA_CQP_OK;
 }

@@ -31,6 +31,7 @@ static bool cfg_valid(const struct snic_config *cfg)
 
 static void dev_free(struct snic_dev *dev)
 {
+	port_stats_fini(&dev->stats);
 	snic_hmc_fini(dev);
 	snic_table_fini(&dev->mrs);
 	snic_table_fini(&dev->cqs);
@@ -49,7 +50,8 @@ static int dev_alloc_tables(struct snic_dev *dev)
 	dev->ceqs = port_alloc(cfg->max_ceqs * sizeof(*dev->ceqs));
 	dev->arps = port_alloc(cfg->max_arp * sizeof(*dev->arps));
 	dev->sgids = port_alloc(cfg->max_sgids * sizeof(*dev->sgids));
-	if (!dev->ceqs || !dev->arps || !dev->sgids)
+	if (!dev->ceqs || !dev->arps || !dev->sgids ||
+	    port_stats_init(&dev->stats, SIRDMA_STAT_COUNT))
 		return -ENOMEM;
 	if (snic_table_init(&dev->qps, cfg->max_qps) || snic_table_init(&dev->cqs, cfg->max_cqs))
 		return -ENOMEM;
@@ -240,10 +242,10 @@ void snic_rx_reject(struct snic_dev *dev, enum sirdma_stat why)
 
 u64 snic_stat_read(struct snic_dev *dev, enum sirdma_stat id)
 {
-	return READ_ONCE(dev->stats[id]);
+	return port_stats_read(&dev->stats, id);
 }
 
 void snic_stat_add(struct snic_dev *dev, enum sirdma_stat id, u64 n)
 {
-	port_stat_add(&dev->stats[id], n);
+	port_stats_add(&dev->stats, id, n);
 }

@@ -61,12 +61,12 @@ struct snic_dev {
 	u8 mac[6];
 	u32 status; /* SIRDMA_REG_STATUS */
 	u32 int_mask;
-	u64 stats[SIRDMA_STAT_COUNT];
+	struct port_stats stats; /* [SIRDMA_STAT_COUNT] */
 };
 
 static inline void snic_stat_inc(struct snic_dev *dev, enum sirdma_stat id)
 {
-	port_stat_inc(&dev->stats[id]);
+	port_stats_add(&dev->stats, id, 1);
 }
 
 static inline void snic_irq(struct snic_dev *dev, u32 vector)

@@ -418,7 +418,7 @@ static void req_note_sent(struct snic_qp *qp, struct snic_burst *burst, u32 sent
 	while (again < sent && snic_psn_fwd(snic_pkt_psn(&burst->pkts[again]), req->una) < seen)
 		again++;
 	if (again)
-		port_stat_add(&qp->dev->stats[SIRDMA_STAT_RETRANSMITS], again);
+		snic_stat_add(qp->dev, SIRDMA_STAT_RETRANSMITS, again);
 	if (snic_psn_fwd(req->nxt, req->una) > snic_psn_fwd(req->max, req->una))
 		req->max = req->nxt;
 }

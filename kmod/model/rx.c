@@ -115,8 +115,8 @@ void snic_turn_end(struct snic_rx_turn *turn)
 	if (!qp)
 		return;
 	if (turn->pkts) {
-		port_stat_add(&turn->dev->stats[SIRDMA_STAT_RX_PKTS], turn->pkts);
-		port_stat_add(&turn->dev->stats[SIRDMA_STAT_RX_BYTES], turn->bytes);
+		snic_stat_add(turn->dev, SIRDMA_STAT_RX_PKTS, turn->pkts);
+		snic_stat_add(turn->dev, SIRDMA_STAT_RX_BYTES, turn->bytes);
 	}
 	snic_qp_drop_mr(qp);
 	port_unlock_over(&qp->lock);

@@ -41,10 +41,10 @@ u32 snic_tx_end(struct snic_tx *tx)
 		if (qp->flow_src_ok && qp->flow_dst_ok) {
 			n = dev->ops->tx(dev->host, tx->burst);
 			qp->limits = tx->burst->next;
-			port_stat_add(&dev->stats[SIRDMA_STAT_TX_PKTS], n);
-			port_stat_add(&dev->stats[SIRDMA_STAT_TX_BYTES], tx_payload(tx, n));
+			snic_stat_add(dev, SIRDMA_STAT_TX_PKTS, n);
+			snic_stat_add(dev, SIRDMA_STAT_TX_BYTES, tx_payload(tx, n));
 		} else {
-			port_stat_add(&dev->stats[SIRDMA_STAT_TX_DROPS], n);
+			snic_stat_add(dev, SIRDMA_STAT_TX_DROPS, n);
 		}
 		if (n < tx->burst->npkts) {
 			qp->tx_stalled = true;

@@ -39,7 +39,9 @@
  *   void *port_dma_ptr(dma, addr, len)  CPU pointer to device address range
  *     [addr, addr + len), which lies inside one mapped block; NULL when not mapped
  *   port_cas64(u64 *p, old, new) -> bool  atomic, fully ordered; false: *p was not old
- *   port_stat_inc(u64 *c), port_stat_add(u64 *c, n)  racy-safe counters
+ *   struct port_stats           n counters from 0; add and read in any context
+ *     port_stats_init(s, n) -> 0 or -ENOMEM, port_stats_fini(s) (also of zeroed memory),
+ *     port_stats_add(s, i, n), port_stats_read(s, i) -> u64
  *   u32 port_crc32_fold(crc, head, dst, src, len, u32 *sum)  CRC-32 (reflected, poly
  *     0xedb88320) with what this CPU has for it: of @head, 64 bytes unless it is NULL
  *     (with which @crc must be 0), and the front of @src, which it reads once and

@@ -11,6 +11,7 @@
 #include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
+#include <linux/percpu.h>
 #include <linux/random.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
@@ -206,10 +207,35 @@ static inline bool port_cas64(u64 *p, u64 old, u64 new)
 	return cmpxchg64(p, old, new) == old;
 }
 
-/* Lost updates of a statistic are harmless; torn ones cannot happen on 64 bits. */
-static inline void port_stat_add(u64 *counter, u64 n)
+/* Per CPU: no update is lost, and none takes another CPU's cache line. */
+struct port_stats {
+	u64 __percpu *counters;
+};
+
+static inline int port_stats_init(struct port_stats *stats, u32 n)
 {
-	WRITE_ONCE(*counter, READ_ONCE(*counter) + n);
+	stats->counters = __alloc_percpu(n * sizeof(u64), sizeof(u64));
+	return stats->counters ? 0 : -ENOMEM;
+}
+
+static inline void port_stats_fini(struct port_stats *stats)
+{
+	free_percpu(stats->counters);
+}
+
+static inline void port_stats_add(struct port_stats *stats, u32 i, u64 n)
+{
+	this_cpu_add(stats->counters[i], n);
+}
+
+static inline u64 port_stats_read(const struct port_stats *stats, u32 i)
+{
+	u64 sum = 0;
+	int cpu;
+
+	for_each_possible_cpu(cpu)
+		sum += READ_ONCE(*per_cpu_ptr(&stats->counters[i], cpu));
+	return sum;
 }
 
 /* Vector registers would have to be saved for each packet. */
@@ -217,11 +243,6 @@ static inline u32 port_crc32_fold(u32 crc, const void *head, void *dst, const vo
 				  u32 *sum)
 {
 	return 0;
-}
-
-static inline void port_stat_inc(u64 *counter)
-{
-	port_stat_add(counter, 1);
 }
 
 #define port_warn(fmt, ...) pr_warn_ratelimited("sirdma: " fmt "\n", ##__VA_ARGS__)

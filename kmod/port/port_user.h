@@ -287,14 +287,29 @@ static inline bool port_cas64(u64 *p, u64 old, u64 val)
 	return __atomic_compare_exchange_n(p, &old, val, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-static inline void port_stat_add(u64 *counter, u64 n)
+struct port_stats {
+	u64 *counters;
+};
+
+static inline int port_stats_init(struct port_stats *stats, u32 n)
 {
-	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+	stats->counters = (u64 *)port_alloc(n * sizeof(u64));
+	return stats->counters ? 0 : -ENOMEM;
 }
 
-static inline void port_stat_inc(u64 *counter)
+static inline void port_stats_fini(struct port_stats *stats)
 {
-	port_stat_add(counter, 1);
+	port_free(stats->counters);
+}
+
+static inline void port_stats_add(struct port_stats *stats, u32 i, u64 n)
+{
+	__atomic_fetch_add(&stats->counters[i], n, __ATOMIC_RELAXED);
+}
+
+static inline u64 port_stats_read(const struct port_stats *stats, u32 i)
+{
+	return __atomic_load_n(&stats->counters[i], __ATOMIC_RELAXED);
 }
 
 u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *sum);

@@ -147,6 +147,46 @@ static void compare_and_swap_tells_who_was_first(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, word, ~0ull);
 }
 
+#define BEATS 2000
+
+/* An interrupt that counts what the test counts, again and again. */
+struct drum {
+	struct hrtimer timer;
+	struct port_stats stats;
+	u32 beats;
+};
+
+static enum hrtimer_restart drum_beat(struct hrtimer *timer)
+{
+	struct drum *drum = container_of(timer, struct drum, timer);
+
+	port_stats_add(&drum->stats, 1, 1);
+	WRITE_ONCE(drum->beats, drum->beats + 1);
+	hrtimer_forward_now(timer, ns_to_ktime(10000));
+	return drum->beats < BEATS ? HRTIMER_RESTART : HRTIMER_NORESTART;
+}
+
+static void counter_loses_nothing_to_an_interrupt(struct kunit *test)
+{
+	struct drum *drum = kunit_kzalloc(test, sizeof(*drum), GFP_KERNEL);
+	u64 counted = 0;
+
+	KUNIT_ASSERT_NOT_NULL(test, drum);
+	KUNIT_ASSERT_EQ(test, port_stats_init(&drum->stats, 2), 0);
+	hrtimer_setup(&drum->timer, drum_beat, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	hrtimer_start(&drum->timer, ns_to_ktime(10000), HRTIMER_MODE_REL_HARD);
+	while (READ_ONCE(drum->beats) < BEATS) {
+		port_stats_add(&drum->stats, 1, 1);
+		counted++;
+		if (counted % 1024 == 0)
+			cond_resched();
+	}
+	hrtimer_cancel(&drum->timer);
+	KUNIT_EXPECT_EQ(test, port_stats_read(&drum->stats, 1), counted + BEATS);
+	KUNIT_EXPECT_EQ(test, port_stats_read(&drum->stats, 0), 0);
+	port_stats_fini(&drum->stats);
+}
+
 static struct kunit_case port_cases[] = {
 	KUNIT_CASE(timer_fires_once_and_not_early),
 	KUNIT_CASE(timer_armed_again_forgets_the_first_time),
@@ -156,6 +196,7 @@ static struct kunit_case port_cases[] = {
 	KUNIT_CASE(reference_counts_to_zero_once),
 	KUNIT_CASE(allocation_is_zeroed_whatever_its_size),
 	KUNIT_CASE(compare_and_swap_tells_who_was_first),
+	KUNIT_CASE(counter_loses_nothing_to_an_interrupt),
 	{},
 };
 
