@@ -112,7 +112,7 @@ public:
 
 private:
 	std::vector<SendSlot> slots_;
-	std::vector<uint64_t> wr_ids_;
+	std::vector<__u64> wr_ids_;
 	std::array<int, 2> pipe_{};
 
 public:

@@ -7,7 +7,6 @@
 #include <infiniband/opcode.h>
 
 #include "rings.hpp"
-#include "wc_status.hpp"
 
 namespace sirdma::test
 {

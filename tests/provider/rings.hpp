@@ -113,7 +113,7 @@ private:
 	std::vector<sirdma_wqe> sq_;
 	std::vector<sirdma_wqe> rq_;
 	std::vector<SendSlot> slots_;
-	std::vector<uint64_t> wr_ids_;
+	std::vector<__u64> wr_ids_;
 	std::array<int, 2> pipe_{};
 	QueuePair queues_;
 

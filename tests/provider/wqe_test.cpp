@@ -3,7 +3,6 @@
  * One WQE at a time: every shape a request can take, read back by the fake device.
  */
 #include "rings.hpp"
-#include "wqe.hpp"
 
 namespace sirdma::test
 {

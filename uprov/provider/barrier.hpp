@@ -9,15 +9,14 @@
 #include <cstdint>
 #include <endian.h>
 
-#include <linux/types.h>
+#include <sirdma/word.h>
 
 namespace sirdma
 {
 
-/* No order: the release store of a header, or the fence, publishes it. */
 inline void put(__le64 &word, uint64_t value) noexcept
 {
-	__atomic_store_n(&word, htole64(value), __ATOMIC_RELAXED);
+	sirdma_put64(&word, value);
 }
 
 inline void put(__le32 &word, uint32_t value) noexcept
@@ -27,19 +26,7 @@ inline void put(__le32 &word, uint32_t value) noexcept
 
 inline uint64_t get(const __le64 &word) noexcept
 {
-	return le64toh(__atomic_load_n(&word, __ATOMIC_RELAXED));
-}
-
-/* Everything written before is visible to who sees @value. Partner: the device's acquire. */
-inline void put_release(__le64 &word, uint64_t value) noexcept
-{
-	__atomic_store_n(&word, htole64(value), __ATOMIC_RELEASE);
-}
-
-/* What the device wrote before the value seen here is visible. Partner: its release. */
-inline uint64_t get_acquire(const __le64 &word) noexcept
-{
-	return le64toh(__atomic_load_n(&word, __ATOMIC_ACQUIRE));
+	return sirdma_get64(&word);
 }
 
 /*

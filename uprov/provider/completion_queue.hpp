@@ -8,9 +8,8 @@
 #include <span>
 
 #include <infiniband/verbs.h>
-#include <sirdma/cqe.h>
+#include <sirdma/decode.h>
 #include <sirdma/regs.h>
-#include <sirdma/shadow.h>
 
 #include "lock.hpp"
 #include "queue_pair.hpp"
@@ -19,17 +18,7 @@ namespace sirdma
 {
 
 /* A CQE taken off the ring and traced back to its work request. */
-struct Completion {
-	uint64_t wr_id;
-	ibv_wc_status status;
-	ibv_wc_opcode opcode;
-	uint32_t vendor_err;
-	uint32_t byte_len;
-	uint32_t qp_num;
-	uint32_t src_qp;
-	uint32_t imm; /* CPU order, or the invalidated rkey */
-	unsigned wc_flags;
-};
+using Completion = sirdma_wc;
 
 class CompletionQueue {
 public:
@@ -64,29 +53,16 @@ public:
 	/* @qp is gone: whatever it left in the ring is skipped. */
 	void forget(const QueuePair *qp) noexcept;
 
-	uint32_t capacity() const noexcept { return static_cast<uint32_t>(ring_.size()); }
+	uint32_t capacity() const noexcept { return ring_.size; }
 
 private:
 	enum class Arm : uint8_t { none, solicited, any };
 
-	struct Element {
-		const sirdma_cqe *cqe;
-		const sirdma_cqe_ext *ext; /* null when there is none */
-		uint64_t hdr;
-	};
-
-	bool peek(Element &element) const noexcept;
-	void consume(const Element &element) noexcept;
 	bool take(Completion &completion) noexcept;
-	void publish() noexcept;
 	void write_arm(Arm want) noexcept;
 
 	QueueLock lock_;
-	const std::span<sirdma_cqe> ring_;
-	sirdma_cq_shadow *const shadow_;
-	uint32_t head_ = 0; /* position looked at next */
-	uint64_t valid_ = SIRDMA_CQE_VALID; /* valid bit expected there */
-	uint32_t unpublished_ = 0; /* elements consumed since the device was told */
+	sirdma_cq_ring ring_;
 	Arm armed_ = Arm::none; /* what the device was asked for, as long as no event was taken */
 	Arm again_ = Arm::none; /* what to ask for when that event is taken */
 	uint8_t arm_seq_ = 0;

@@ -17,7 +17,7 @@ namespace
 void stand_at_current(Cq &cq) noexcept
 {
 	cq.ex.wr_id = cq.current.wr_id;
-	cq.ex.status = cq.current.status;
+	cq.ex.status = static_cast<ibv_wc_status>(cq.current.status);
 }
 
 int start_poll(ibv_cq_ex *ex, ibv_poll_cq_attr *attr) noexcept
@@ -49,7 +49,7 @@ void end_poll(ibv_cq_ex *ex) noexcept
 
 ibv_wc_opcode read_opcode(ibv_cq_ex *ex) noexcept
 {
-	return Cq::of(ex).current.opcode;
+	return static_cast<ibv_wc_opcode>(Cq::of(ex).current.opcode);
 }
 
 uint32_t read_vendor_err(ibv_cq_ex *ex) noexcept
@@ -67,7 +67,7 @@ __be32 read_imm_data(ibv_cq_ex *ex) noexcept
 {
 	const Completion &c = Cq::of(ex).current;
 
-	return c.wc_flags & IBV_WC_WITH_INV ? c.imm : htobe32(c.imm);
+	return c.flags & SIRDMA_WC_HAS_INV ? c.imm : htobe32(c.imm);
 }
 
 uint32_t read_qp_num(ibv_cq_ex *ex) noexcept
@@ -82,7 +82,7 @@ uint32_t read_src_qp(ibv_cq_ex *ex) noexcept
 
 unsigned int read_wc_flags(ibv_cq_ex *ex) noexcept
 {
-	return Cq::of(ex).current.wc_flags;
+	return Cq::of(ex).current.flags;
 }
 
 uint32_t read_slid(ibv_cq_ex *) noexcept

@@ -44,7 +44,7 @@ QueuePairMemory Qp::layout() noexcept
 	};
 }
 
-Qp::Qp(PageBuffer memory, std::unique_ptr<SendSlot[]> slots, std::unique_ptr<uint64_t[]> wr_ids,
+Qp::Qp(PageBuffer memory, std::unique_ptr<SendSlot[]> slots, std::unique_ptr<__u64[]> wr_ids,
        const QpGeometry &geometry, const SendLimits &limits, uint32_t max_recv_sge,
        bool locked) noexcept
 	: QpBase{.reserved = {}}, geometry_(geometry), memory_(std::move(memory)),
@@ -114,8 +114,8 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 	};
 	PageBuffer memory = PageBuffer::anonymous(geometry.bytes());
 	std::unique_ptr<SendSlot[]> slots(new (std::nothrow) SendSlot[geometry.sq_quanta]);
-	std::unique_ptr<uint64_t[]> wr_ids(
-		new (std::nothrow) uint64_t[geometry.rq_quanta >> geometry.rq_shift]);
+	std::unique_ptr<__u64[]> wr_ids(new (std::nothrow)
+						__u64[geometry.rq_quanta >> geometry.rq_shift]);
 
 	if (!memory || !slots || !wr_ids) {
 		errno = ENOMEM;

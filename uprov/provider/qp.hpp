@@ -60,7 +60,7 @@ struct QpGeometry {
 
 /* A request of ibv_wr_*() whose data has not been set yet. */
 struct OpenRequest {
-	SendWork work{};
+	sirdma_send work{};
 	bool open = false;
 	int err = 0; /* first error since ibv_wr_start() */
 };
@@ -93,7 +93,7 @@ public:
 	OpenRequest request; /* under the send queue's lock */
 
 private:
-	Qp(PageBuffer memory, std::unique_ptr<SendSlot[]> slots, std::unique_ptr<uint64_t[]> wr_ids,
+	Qp(PageBuffer memory, std::unique_ptr<SendSlot[]> slots, std::unique_ptr<__u64[]> wr_ids,
 	   const QpGeometry &geometry, const SendLimits &limits, uint32_t max_recv_sge,
 	   bool locked) noexcept;
 	int register_memory(ibv_pd *pd) noexcept;
@@ -104,7 +104,7 @@ private:
 	const QpGeometry geometry_;
 	PageBuffer memory_;
 	std::unique_ptr<SendSlot[]> slots_;
-	std::unique_ptr<uint64_t[]> wr_ids_;
+	std::unique_ptr<__u64[]> wr_ids_;
 	QueuePair queues_;
 	RingRegistration registration_;
 	ibv_qp_cap cap_{};

@@ -20,7 +20,7 @@ struct QueuePairMemory {
 	std::span<sirdma_wqe> sq;
 	std::span<sirdma_wqe> rq;
 	std::span<SendSlot> send_slots;
-	std::span<uint64_t> recv_wr_ids;
+	std::span<__u64> recv_wr_ids;
 	uint32_t recv_shift;
 	sirdma_qp_shadow *shadow;
 };

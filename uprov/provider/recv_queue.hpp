@@ -8,10 +8,10 @@
 #include <span>
 
 #include <infiniband/verbs.h>
+#include <sirdma/workq.h>
 
 #include "doorbell.hpp"
 #include "lock.hpp"
-#include "ring.hpp"
 
 namespace sirdma
 {
@@ -22,7 +22,7 @@ public:
 	 * @wr_ids has one element per WQE, a power of two; @ring is zeroed and has
 	 * that many WQEs of 1 << @shift quanta.
 	 */
-	RecvQueue(std::span<sirdma_wqe> ring, std::span<uint64_t> wr_ids, uint32_t shift,
+	RecvQueue(std::span<sirdma_wqe> ring, std::span<__u64> wr_ids, uint32_t shift,
 		  uint32_t max_sge, QpDoorbell &doorbell, bool locked) noexcept;
 
 	/* ibv_post_recv(): 0 or errno with *bad the first request that was not taken. */
@@ -32,25 +32,33 @@ public:
 	 * A CQE names quantum @position: @wr_id gets the request there, and it and all
 	 * before it are retired; false when nothing is outstanding there.
 	 */
-	bool complete(uint32_t position, uint64_t &wr_id) noexcept;
+	bool complete(uint32_t position, uint64_t &wr_id) noexcept
+	{
+		__u64 id;
+
+		if (!sirdma_rq_complete(&queue_, position, &id))
+			return false;
+		wr_id = id;
+		return true;
+	}
 
 	/* Forget everything, as after RESET. The device must not be looking. */
 	void reset() noexcept;
 
 	/* Requests the queue would still take. */
-	uint32_t free_wqes() const noexcept;
+	uint32_t free_wqes() const noexcept { return sirdma_rq_free(&queue_); }
 
-	std::span<const sirdma_wqe> ring() const noexcept { return ring_; }
+	std::span<const sirdma_wqe> ring() const noexcept
+	{
+		return {queue_.ring, size_t{queue_.size} << queue_.shift};
+	}
+
+	/* For the poller. */
+	sirdma_rq &queue() noexcept { return queue_; }
 
 private:
-	int take(const ibv_recv_wr &wr) noexcept;
-
 	QueueLock lock_;
-	RingIndex index_;
-	const std::span<sirdma_wqe> ring_;
-	const std::span<uint64_t> wr_ids_;
-	const uint32_t shift_;
-	const uint32_t max_sge_;
+	sirdma_rq queue_;
 	const QpDoorbell &doorbell_;
 };
 

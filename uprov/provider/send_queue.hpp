@@ -5,42 +5,37 @@
  */
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include <infiniband/verbs.h>
+#include <sirdma/workq.h>
 
 #include "doorbell.hpp"
 #include "lock.hpp"
-#include "ring.hpp"
 
 namespace sirdma
 {
 
-/* What the queue remembers of the WQE that begins in a quantum. */
-struct SendSlot {
-	uint64_t wr_id;
-	uint64_t hdr; /* header word, until it is published */
-	uint32_t length; /* bytes of payload */
-	uint32_t quanta;
-};
+using SendSlot = sirdma_sq_slot;
 
-/* One work request, whichever interface it came through. */
-struct SendWork {
-	uint64_t wr_id;
-	unsigned opcode; /* enum ibv_wr_opcode, or whatever the application put there */
-	unsigned flags; /* IBV_SEND_* */
-	uint64_t remote_addr;
-	uint32_t key; /* rkey, or the stag to invalidate */
-	uint32_t imm; /* CPU order */
-	std::span<const ibv_sge> sges;
-};
+static_assert(sizeof(sirdma_sge) == sizeof(ibv_sge) &&
+	      offsetof(sirdma_sge, length) == offsetof(ibv_sge, length) &&
+	      offsetof(sirdma_sge, lkey) == offsetof(ibv_sge, lkey));
+
+/* Fragments as the codec reads them. */
+inline const sirdma_sge *codec_sges(const ibv_sge *sges) noexcept
+{
+	return reinterpret_cast<const sirdma_sge *>(sges);
+}
 
 struct SendLimits {
 	uint32_t max_sge;
 	uint32_t max_read_sge;
 	uint32_t max_inline; /* bytes */
 	bool signal_all;
+	uint32_t qp_type = SIRDMA_SEND_ON_RC;
 };
 
 class SendQueue {
@@ -61,7 +56,7 @@ public:
 	 * unlock it. @err of commit: nothing becomes valid, and it is returned.
 	 */
 	void begin() noexcept;
-	int take(const SendWork &work) noexcept;
+	int take(const sirdma_send &work) noexcept;
 	int commit(int err) noexcept;
 	void abort() noexcept;
 
@@ -69,33 +64,25 @@ public:
 	 * A CQE names quantum @position: @done gets the request that began there, and
 	 * it and all before it are retired; false when nothing is outstanding there.
 	 */
-	bool complete(uint32_t position, SendSlot &done) noexcept;
+	bool complete(uint32_t position, SendSlot &done) noexcept
+	{
+		return sirdma_sq_complete(&queue_, position, &done);
+	}
 
 	/* Forget everything, as after RESET. The device must not be looking. */
 	void reset() noexcept;
 
 	/* Quanta a request may still take. */
-	uint32_t free_quanta() const noexcept;
+	uint32_t free_quanta() const noexcept { return sirdma_sq_free(&queue_); }
 
-	const SendLimits &limits() const noexcept { return limits_; }
+	std::span<const sirdma_wqe> ring() const noexcept { return {queue_.ring, queue_.size}; }
 
-	std::span<const sirdma_wqe> ring() const noexcept { return ring_; }
+	/* For the poller. */
+	sirdma_sq &queue() noexcept { return queue_; }
 
 private:
-	int reserve(uint32_t quanta, uint32_t &index) noexcept;
-	void pad(uint32_t from, uint32_t quanta) noexcept;
-	void publish(uint32_t from, uint32_t to) noexcept;
-	void rewind(uint32_t from, uint32_t to) noexcept;
-	int take_inline(const SendWork &work, uint64_t hdr, uint32_t length) noexcept;
-	int take_fragments(const SendWork &work, uint64_t hdr, uint32_t length) noexcept;
-	void settle(uint32_t index, const SendWork &work, uint64_t hdr, uint32_t length,
-		    uint32_t quanta) noexcept;
-
 	QueueLock lock_;
-	RingIndex index_;
-	const std::span<sirdma_wqe> ring_;
-	const std::span<SendSlot> slots_;
-	const SendLimits limits_;
+	sirdma_sq queue_;
 	QpDoorbell &doorbell_;
 	uint32_t begun_ = 0; /* head when begin() was called */
 };

@@ -28,7 +28,8 @@ void close_request(Qp &qp, std::span<const ibv_sge> sges, unsigned extra_flags) 
 	if (!r.open || r.err)
 		return;
 	r.open = false;
-	r.work.sges = sges;
+	r.work.sges = codec_sges(sges.data());
+	r.work.num_sge = static_cast<uint32_t>(sges.size());
 	r.work.flags |= extra_flags;
 	r.err = qp.queues().send.take(r.work);
 }
@@ -47,7 +48,8 @@ void open_request(ibv_qp_ex *ex, ibv_wr_opcode opcode, uint32_t rkey, uint64_t r
 		.remote_addr = remote_addr,
 		.key = rkey,
 		.imm = be32toh(imm),
-		.sges = {},
+		.sges = nullptr,
+		.num_sge = 0,
 	};
 }
 

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Completion queue as its poller sees it: from the elements the device writes to work
+ * completions.
+ */
+#ifndef SIRDMA_DECODE_H
+#define SIRDMA_DECODE_H
+
+#include "cqe.h"
+#include "shadow.h"
+#include "workq.h"
+
+/* Values of enum ibv_wc_status and of the kernel's enum ib_wc_status. */
+enum sirdma_wc_status {
+	SIRDMA_WC_SUCCESS = 0,
+	SIRDMA_WC_LOC_LEN_ERR = 1,
+	SIRDMA_WC_LOC_QP_OP_ERR = 2,
+	SIRDMA_WC_LOC_PROT_ERR = 4,
+	SIRDMA_WC_WR_FLUSH_ERR = 5,
+	SIRDMA_WC_MW_BIND_ERR = 6,
+	SIRDMA_WC_LOC_ACCESS_ERR = 8,
+	SIRDMA_WC_REM_INV_REQ_ERR = 9,
+	SIRDMA_WC_REM_ACCESS_ERR = 10,
+	SIRDMA_WC_REM_OP_ERR = 11,
+	SIRDMA_WC_RETRY_EXC_ERR = 12,
+	SIRDMA_WC_RNR_RETRY_EXC_ERR = 13,
+	SIRDMA_WC_FATAL_ERR = 19,
+	SIRDMA_WC_GENERAL_ERR = 21,
+};
+
+/* Values of enum ibv_wc_opcode, and of the kernel's enum ib_wc_opcode where it has them. */
+enum sirdma_wc_opcode {
+	SIRDMA_WC_SEND = 0,
+	SIRDMA_WC_WRITE = 1,
+	SIRDMA_WC_READ = 2,
+	SIRDMA_WC_COMP_SWAP = 3,
+	SIRDMA_WC_FETCH_ADD = 4,
+	SIRDMA_WC_BIND_MW = 5,
+	SIRDMA_WC_LOCAL_INV = 6,
+	SIRDMA_WC_RECV = 128,
+	SIRDMA_WC_RECV_WRITE_IMM = 129,
+	SIRDMA_WC_NO_OPCODE = 255, /* not one of the above */
+};
+
+/* Values of enum ibv_wc_flags. */
+#define SIRDMA_WC_HAS_IMM 0x2u
+#define SIRDMA_WC_HAS_INV 0x8u
+
+/* A work completion. Without a request that it completes, wr_id and byte_len of a send mean nothing. */
+struct sirdma_wc {
+	__u64 wr_id;
+	__u32 status; /* enum sirdma_wc_status */
+	__u32 opcode; /* enum sirdma_wc_opcode */
+	__u32 vendor_err;
+	__u32 byte_len;
+	__u32 qp_num;
+	__u32 src_qp;
+	__u32 imm; /* CPU order, or the invalidated rkey */
+	__u32 flags; /* SIRDMA_WC_HAS_* */
+};
+
+struct sirdma_cq_ring {
+	struct sirdma_cqe *ring; /* zeroed at first; any number of elements */
+	struct sirdma_cq_shadow *shadow;
+	__u32 size;
+	__u32 head; /* position looked at next */
+	__u32 unpublished; /* elements consumed since the device was told */
+	__u64 valid; /* valid bit expected at the head */
+};
+
+/* An element of the ring, its header read once. */
+struct sirdma_cqe_at {
+	struct sirdma_cqe *cqe;
+	struct sirdma_cqe_ext *ext; /* NULL when there is none */
+	__u64 hdr;
+};
+
+static inline void sirdma_cq_ring_init(struct sirdma_cq_ring *cq, struct sirdma_cqe *ring,
+				       __u32 size, struct sirdma_cq_shadow *shadow)
+{
+	cq->ring = ring;
+	cq->shadow = shadow;
+	cq->size = size;
+	cq->head = 0;
+	cq->unpublished = 0;
+	cq->valid = SIRDMA_CQE_VALID;
+}
+
+/* The element at the head, once both its halves are there; else 0. */
+static inline int sirdma_cq_peek(const struct sirdma_cq_ring *cq, struct sirdma_cqe_at *at)
+{
+	struct sirdma_cqe *cqe = &cq->ring[cq->head];
+	struct sirdma_cqe_ext *ext;
+	int wraps;
+
+	at->cqe = cqe;
+	at->ext = (struct sirdma_cqe_ext *)0;
+	at->hdr = sirdma_get64_acquire(&cqe->hdr);
+	if ((at->hdr & SIRDMA_CQE_VALID) != cq->valid)
+		return 0;
+	if (!(at->hdr & SIRDMA_CQE_EXT))
+		return 1;
+
+	wraps = cq->head + 1 == cq->size;
+	ext = (struct sirdma_cqe_ext *)&cq->ring[wraps ? 0 : cq->head + 1];
+	at->ext = ext;
+	return (sirdma_get64_acquire(&ext->hdr) & SIRDMA_CQE_VALID) ==
+	       (wraps ? cq->valid ^ SIRDMA_CQE_VALID : cq->valid);
+}
+
+static inline void sirdma_cq_consume(struct sirdma_cq_ring *cq, const struct sirdma_cqe_at *at)
+{
+	__u32 n;
+
+	for (n = at->ext ? 2 : 1; n; n--) {
+		if (++cq->head == cq->size) {
+			cq->head = 0;
+			cq->valid ^= SIRDMA_CQE_VALID;
+		}
+		cq->unpublished++;
+	}
+}
+
+/* What was consumed has been read: the device may overwrite it. Partner: its acquire. */
+static inline void sirdma_cq_publish(struct sirdma_cq_ring *cq)
+{
+	if (!cq->unpublished)
+		return;
+	cq->unpublished = 0;
+	sirdma_put64_release(&cq->shadow->cons_idx, SIRDMA_PREP(SIRDMA_CQ_SHADOW_CQEIDX, cq->head));
+}
+
+/*
+ * Completions of the QP with @compl_ctx that are still in the ring lose their QP: the
+ * poller skips them.
+ */
+static inline void sirdma_cq_forget(const struct sirdma_cq_ring *cq, __u64 compl_ctx)
+{
+	struct sirdma_cq_ring walk = *cq;
+	struct sirdma_cqe_at at;
+	__u32 seen;
+
+	for (seen = 0; seen < cq->size && sirdma_cq_peek(&walk, &at); seen += at.ext ? 2 : 1) {
+		if (sirdma_get64(&at.cqe->compl_ctx) == compl_ctx)
+			sirdma_put64(&at.cqe->compl_ctx, 0);
+		sirdma_cq_consume(&walk, &at);
+	}
+}
+
+/* Ask for an event at the next completion, or at the next solicited one or error; @seq changes each time. */
+static inline void sirdma_cq_put_arm(struct sirdma_cq_ring *cq, __u32 seq, int solicited_only)
+{
+	sirdma_put64_release(&cq->shadow->arm,
+			     SIRDMA_PREP(SIRDMA_CQ_SHADOW_ARM_SEQ, seq) |
+				     SIRDMA_CQ_SHADOW_ARM_NEXT_SE |
+				     (solicited_only ? 0 : SIRDMA_CQ_SHADOW_ARM_NEXT));
+}
+
+static inline __u32 sirdma_flush_status(__u32 minor)
+{
+	switch (minor) {
+	case SIRDMA_FLUSH_GENERAL:
+		return SIRDMA_WC_WR_FLUSH_ERR;
+	case SIRDMA_FLUSH_PROT:
+		return SIRDMA_WC_LOC_PROT_ERR;
+	case SIRDMA_FLUSH_REM_ACCESS:
+		return SIRDMA_WC_REM_ACCESS_ERR;
+	case SIRDMA_FLUSH_LOC_QP_OP:
+		return SIRDMA_WC_LOC_QP_OP_ERR;
+	case SIRDMA_FLUSH_REM_OP:
+		return SIRDMA_WC_REM_OP_ERR;
+	case SIRDMA_FLUSH_LOC_LEN:
+		return SIRDMA_WC_LOC_LEN_ERR;
+	case SIRDMA_FLUSH_RETRY_EXC:
+		return SIRDMA_WC_RETRY_EXC_ERR;
+	case SIRDMA_FLUSH_MW_BIND:
+		return SIRDMA_WC_MW_BIND_ERR;
+	case SIRDMA_FLUSH_REM_INV_REQ:
+		return SIRDMA_WC_REM_INV_REQ_ERR;
+	case SIRDMA_FLUSH_RNR_RETRY_EXC:
+		return SIRDMA_WC_RNR_RETRY_EXC_ERR;
+	case SIRDMA_FLUSH_LOC_ACCESS:
+		return SIRDMA_WC_LOC_ACCESS_ERR;
+	default:
+		return SIRDMA_WC_FATAL_ERR;
+	}
+}
+
+/* Status of a CQE with header word @hdr. */
+static inline __u32 sirdma_cqe_status(__u64 hdr)
+{
+	if (!(hdr & SIRDMA_CQE_ERROR))
+		return SIRDMA_WC_SUCCESS;
+	if (SIRDMA_GET(SIRDMA_CQE_MAJERR, hdr) != SIRDMA_CQE_MAJ_FLUSH)
+		return SIRDMA_WC_GENERAL_ERR;
+	return sirdma_flush_status((__u32)SIRDMA_GET(SIRDMA_CQE_MINERR, hdr));
+}
+
+/* Opcode of a send completion whose CQE says @code. */
+static inline __u32 sirdma_send_wc_opcode(__u32 code)
+{
+	switch (code) {
+	case SIRDMA_OP_WRITE:
+	case SIRDMA_OP_WRITE_SOL:
+		return SIRDMA_WC_WRITE;
+	case SIRDMA_OP_READ:
+	case SIRDMA_OP_READ_LOC_INV:
+		return SIRDMA_WC_READ;
+	case SIRDMA_OP_SEND:
+	case SIRDMA_OP_SEND_INV:
+	case SIRDMA_OP_SEND_SOL:
+	case SIRDMA_OP_SEND_SOL_INV:
+		return SIRDMA_WC_SEND;
+	case SIRDMA_OP_BIND_MW:
+		return SIRDMA_WC_BIND_MW;
+	case SIRDMA_OP_LOCAL_INV:
+		return SIRDMA_WC_LOCAL_INV;
+	case SIRDMA_OP_FETCH_ADD:
+		return SIRDMA_WC_FETCH_ADD;
+	case SIRDMA_OP_CMP_SWAP:
+		return SIRDMA_WC_COMP_SWAP;
+	default:
+		return SIRDMA_WC_NO_OPCODE;
+	}
+}
+
+/* Operation of a BTH opcode, the same for all transports: RDMA WRITE with immediate, LAST and ONLY. */
+#define SIRDMA_BTH_OPERATION SIRDMA_MASK(4, 0)
+#define SIRDMA_BTH_WRITE_LAST_IMM 0x09
+#define SIRDMA_BTH_WRITE_ONLY_IMM 0x0b
+
+/* Opcode of a receive completion whose CQE says @code. */
+static inline __u32 sirdma_recv_wc_opcode(__u32 code)
+{
+	switch (code & SIRDMA_BTH_OPERATION) {
+	case SIRDMA_BTH_WRITE_LAST_IMM:
+	case SIRDMA_BTH_WRITE_ONLY_IMM:
+		return SIRDMA_WC_RECV_WRITE_IMM;
+	default:
+		return SIRDMA_WC_RECV;
+	}
+}
+
+/*
+ * What @at says, and which request of @sq or @rq it completes; 0 when that has none
+ * there: the completion is one to skip.
+ */
+static inline int sirdma_cqe_decode(const struct sirdma_cqe_at *at, struct sirdma_sq *sq,
+				    struct sirdma_rq *rq, struct sirdma_wc *wc)
+{
+	const __u32 position = (__u32)SIRDMA_GET(SIRDMA_CQE_WQEIDX, at->hdr);
+	const __u32 code = (__u32)SIRDMA_GET(SIRDMA_CQE_OP, at->hdr);
+	const __u64 len = sirdma_get64(&at->cqe->len);
+	const __u64 qp = sirdma_get64(&at->cqe->qp);
+	struct sirdma_sq_slot slot;
+
+	wc->status = sirdma_cqe_status(at->hdr);
+	wc->vendor_err =
+		wc->status == SIRDMA_WC_SUCCESS ? 0 : (__u32)SIRDMA_GET(SIRDMA_CQE_VENDOR_ERR, len);
+	wc->qp_num = (__u32)SIRDMA_GET(SIRDMA_CQE_QPID, qp);
+	wc->src_qp = wc->qp_num;
+	wc->imm = 0;
+	wc->flags = 0;
+	if (at->ext && (sirdma_get64(&at->ext->hdr) & SIRDMA_CQE_EXT_IMMVALID)) {
+		wc->flags |= SIRDMA_WC_HAS_IMM;
+		wc->imm = (__u32)sirdma_get64(&at->ext->imm);
+	}
+
+	if (at->hdr & SIRDMA_CQE_SQ) {
+		if (!sirdma_sq_complete(sq, position, &slot))
+			return 0;
+		wc->wr_id = slot.wr_id;
+		wc->byte_len = slot.length;
+		wc->opcode = sirdma_send_wc_opcode(code);
+		if (wc->opcode == SIRDMA_WC_NO_OPCODE) {
+			wc->opcode = SIRDMA_WC_SEND;
+			if (wc->status == SIRDMA_WC_SUCCESS)
+				wc->status = SIRDMA_WC_GENERAL_ERR;
+		}
+		return 1;
+	}
+
+	if (!sirdma_rq_complete(rq, position, &wc->wr_id))
+		return 0;
+	wc->byte_len =
+		wc->status == SIRDMA_WC_SUCCESS ? (__u32)SIRDMA_GET(SIRDMA_CQE_PAYLDLEN, len) : 0;
+	wc->opcode = sirdma_recv_wc_opcode(code);
+	if (at->hdr & SIRDMA_CQE_STAG) {
+		wc->flags |= SIRDMA_WC_HAS_INV;
+		wc->imm = (__u32)SIRDMA_GET(SIRDMA_CQE_INVSTAG, qp);
+	}
+	return 1;
+}
+
+#endif

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * From work requests to the words of a WQE. The header word is composed here and
+ * written by the queue, last.
+ */
+#ifndef SIRDMA_ENCODE_H
+#define SIRDMA_ENCODE_H
+
+#include "geometry.h"
+#include "word.h"
+
+/* Fields of struct ibv_sge and of the kernel's struct ib_sge, which are read through this. */
+struct sirdma_sge {
+	__u64 addr;
+	__u32 length;
+	__u32 lkey;
+} __attribute__((__may_alias__));
+SIRDMA_SIZE_IS(struct sirdma_sge, 16);
+
+/* Values of enum ibv_wr_opcode, and of the kernel's enum ib_wr_opcode where it has them. */
+enum sirdma_wr_opcode {
+	SIRDMA_WR_WRITE = 0,
+	SIRDMA_WR_WRITE_IMM = 1,
+	SIRDMA_WR_SEND = 2,
+	SIRDMA_WR_SEND_IMM = 3,
+	SIRDMA_WR_READ = 4,
+	SIRDMA_WR_CMP_SWAP = 5,
+	SIRDMA_WR_FETCH_ADD = 6,
+	SIRDMA_WR_LOCAL_INV = 7,
+	SIRDMA_WR_BIND_MW = 8,
+	SIRDMA_WR_SEND_INV = 9,
+};
+
+/* Values of IBV_SEND_* and IB_SEND_*. */
+#define SIRDMA_SEND_FENCE 0x1u
+#define SIRDMA_SEND_SIGNALED 0x2u
+#define SIRDMA_SEND_SOLICITED 0x4u
+#define SIRDMA_SEND_INLINE 0x8u
+
+/* One send request, whichever interface it came through. */
+struct sirdma_send {
+	__u64 wr_id;
+	__u32 opcode; /* enum sirdma_wr_opcode, or whatever the application put there */
+	__u32 flags; /* SIRDMA_SEND_*, others are ignored */
+	__u64 remote_addr;
+	__u32 key; /* rkey, or the stag to invalidate */
+	__u32 imm; /* CPU order */
+	const struct sirdma_sge *sges; /* inline data: addresses of the caller's own memory */
+	__u32 num_sge;
+};
+
+/* A line of the opcode table: two opcodes and what the request may have. */
+#define SIRDMA_SEND_OP_CODE SIRDMA_MASK(5, 0) /* enum sirdma_sq_op */
+#define SIRDMA_SEND_OP_CODE_SOL SIRDMA_MASK(13, 8) /* the same of a solicited request */
+#define SIRDMA_SEND_OP_IMM 0x10000u
+#define SIRDMA_SEND_OP_KEY 0x20000u /* the header's low word is the rkey or the stag */
+#define SIRDMA_SEND_OP_INLINE 0x40000u
+#define SIRDMA_SEND_OP_KNOWN 0x80000u /* an operation of the verbs, perhaps not of this device */
+/* Types of queue pairs that have the operation. */
+#define SIRDMA_SEND_ON_RC 0x1000000u
+#define SIRDMA_SEND_ON_UC 0x2000000u
+#define SIRDMA_SEND_ON_CONNECTED (SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_UC)
+#define SIRDMA_SEND_ON_ANY 0xff000000u
+#define SIRDMA_SEND_OP(code, code_sol, flags) \
+	((__u32)(code) | (__u32)(code_sol) << 8 | (flags) | SIRDMA_SEND_OP_KNOWN)
+
+/* The line of @opcode; 0 for one the verbs do not know. */
+static inline __u32 sirdma_send_op(__u32 opcode)
+{
+	switch (opcode) {
+	case SIRDMA_WR_WRITE:
+		return SIRDMA_SEND_OP(SIRDMA_OP_WRITE, SIRDMA_OP_WRITE,
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_INLINE |
+					      SIRDMA_SEND_ON_CONNECTED);
+	case SIRDMA_WR_WRITE_IMM:
+		return SIRDMA_SEND_OP(SIRDMA_OP_WRITE, SIRDMA_OP_WRITE_SOL,
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_INLINE |
+					      SIRDMA_SEND_OP_IMM | SIRDMA_SEND_ON_CONNECTED);
+	case SIRDMA_WR_SEND:
+		return SIRDMA_SEND_OP(SIRDMA_OP_SEND, SIRDMA_OP_SEND_SOL,
+				      SIRDMA_SEND_OP_INLINE | SIRDMA_SEND_ON_CONNECTED);
+	case SIRDMA_WR_SEND_IMM:
+		return SIRDMA_SEND_OP(SIRDMA_OP_SEND, SIRDMA_OP_SEND_SOL,
+				      SIRDMA_SEND_OP_INLINE | SIRDMA_SEND_OP_IMM |
+					      SIRDMA_SEND_ON_CONNECTED);
+	case SIRDMA_WR_READ:
+		return SIRDMA_SEND_OP(SIRDMA_OP_READ, SIRDMA_OP_READ,
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_ON_RC);
+	case SIRDMA_WR_CMP_SWAP:
+	case SIRDMA_WR_FETCH_ADD:
+	case SIRDMA_WR_LOCAL_INV:
+	case SIRDMA_WR_BIND_MW:
+	case SIRDMA_WR_SEND_INV:
+		return SIRDMA_SEND_OP_KNOWN;
+	default:
+		return 0;
+	}
+}
+
+/* Valid bit of a WQE at free-running @index in a ring of @size, a power of two: 1 on even laps. */
+static inline __u64 sirdma_valid_bit(__u32 index, __u32 size)
+{
+	return index & size ? 0 : SIRDMA_WQE_VALID;
+}
+
+/* The place of fragment @i: fragment 0 lies in the first quantum, the others behind it. */
+static inline struct sirdma_frag *sirdma_frag_at(struct sirdma_wqe *wqe, __u32 i)
+{
+	return (struct sirdma_frag *)wqe + (i ? i + 1 : 0);
+}
+
+static inline void sirdma_put_frag(struct sirdma_frag *frag, const struct sirdma_sge *sge,
+				   __u64 valid)
+{
+	sirdma_put64(&frag->addr, sge->addr);
+	sirdma_put64(&frag->stag, valid | SIRDMA_PREP(SIRDMA_FRAG_LEN, sge->length) |
+					  SIRDMA_PREP(SIRDMA_FRAG_STAG, sge->lkey));
+}
+
+/*
+ * Write @count of @sges as fragments @first (1 where immediate data took the place
+ * of fragment 0) and up, padded so that the last quantum is whole and every quantum
+ * carries this lap's valid bit. Returns the ADDFRAGCNT field.
+ */
+static inline __u64 sirdma_put_frags(struct sirdma_wqe *wqe, const struct sirdma_sge *sges,
+				     __u32 count, __u32 first, __u64 valid)
+{
+	struct sirdma_frag *frag;
+	__u32 next = first;
+
+	while (count--)
+		sirdma_put_frag(sirdma_frag_at(wqe, next++), sges++, valid);
+	if (next % 2 == 0) {
+		frag = sirdma_frag_at(wqe, next++);
+		sirdma_put64(&frag->addr, 0);
+		sirdma_put64(&frag->stag, valid);
+	}
+	return SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, next - 1);
+}
+
+/*
+ * Write the bytes of @sges around the header and the polarity bytes. The first
+ * quantum is closed by the header, the others by their last byte.
+ */
+static inline void sirdma_put_inline(struct sirdma_wqe *wqe, const struct sirdma_sge *sges,
+				     __u32 count, __u64 valid)
+{
+	__u8 *at = (__u8 *)wqe + __builtin_offsetof(struct sirdma_wqe, frag_stag);
+	const __u8 polarity = valid ? 0x80 : 0;
+	__u32 room = SIRDMA_INLINE_FIRST;
+	int first_quantum = 1;
+
+	for (; count--; sges++) {
+		const __u8 *from = (const __u8 *)(__UINTPTR_TYPE__)sges->addr;
+		__u32 left = sges->length;
+
+		while (left) {
+			__u32 n;
+
+			if (!room) {
+				if (first_quantum)
+					at += sizeof(*wqe) -
+					      __builtin_offsetof(struct sirdma_wqe, remote);
+				else
+					*at++ = polarity;
+				first_quantum = 0;
+				room = SIRDMA_INLINE_NEXT;
+			}
+			n = left < room ? left : room;
+			__builtin_memcpy(at, from, n);
+			at += n;
+			from += n;
+			room -= n;
+			left -= n;
+		}
+	}
+	if (!first_quantum)
+		at[room] = polarity;
+}
+
+/* Sum of the lengths; ~0 when one of them, or the sum, is more than a message can have. */
+static inline __u64 sirdma_sge_bytes(const struct sirdma_sge *sges, __u32 count)
+{
+	__u64 bytes = 0;
+
+	for (; count--; sges++) {
+		if (sges->length > SIRDMA_MAX_MSG_SIZE)
+			return ~0ULL;
+		bytes += sges->length;
+	}
+	return bytes <= SIRDMA_MAX_MSG_SIZE ? bytes : ~0ULL;
+}
+
+/* Header word of @send without what its data adds, and without the valid bit. */
+static inline __u64 sirdma_send_hdr(const struct sirdma_send *send, __u32 op, int signal_all)
+{
+	__u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, send->flags & SIRDMA_SEND_SOLICITED ?
+							   SIRDMA_GET(SIRDMA_SEND_OP_CODE_SOL, op) :
+							   SIRDMA_GET(SIRDMA_SEND_OP_CODE, op));
+
+	if (op & SIRDMA_SEND_OP_KEY)
+		hdr |= SIRDMA_PREP(SIRDMA_WQE_REMSTAG, send->key);
+	if (op & SIRDMA_SEND_OP_IMM)
+		hdr |= SIRDMA_WQE_IMMDATA_FLAG;
+	if (send->flags & SIRDMA_SEND_FENCE)
+		hdr |= SIRDMA_WQE_READFENCE;
+	if (signal_all || (send->flags & SIRDMA_SEND_SIGNALED))
+		hdr |= SIRDMA_WQE_SIGCOMPL;
+	return hdr;
+}
+
+/*
+ * Body of a send WQE whose data is @send's memory, or inline. @hdr by
+ * sirdma_send_hdr(); returns the whole header.
+ */
+static inline __u64 sirdma_put_send(struct sirdma_wqe *wqe, const struct sirdma_send *send,
+				    __u64 hdr, __u64 valid)
+{
+	/* Immediate data takes the place of the first fragment. */
+	const __u32 first = hdr & SIRDMA_WQE_IMMDATA_FLAG ? 1 : 0;
+
+	if (first) {
+		sirdma_put64(&wqe->frag_addr, send->imm);
+		sirdma_put64(&wqe->frag_stag, 0);
+	}
+	hdr |= sirdma_put_frags(wqe, send->sges, send->num_sge, first, valid);
+	sirdma_put64(&wqe->remote, send->remote_addr);
+	return hdr | valid;
+}
+
+static inline __u64 sirdma_put_send_inline(struct sirdma_wqe *wqe, const struct sirdma_send *send,
+					   __u64 hdr, __u32 bytes, __u64 valid)
+{
+	sirdma_put64(&wqe->frag_addr, send->imm);
+	sirdma_put_inline(wqe, send->sges, send->num_sge, valid);
+	sirdma_put64(&wqe->remote, send->remote_addr);
+	return hdr | SIRDMA_WQE_INLINE | SIRDMA_PREP(SIRDMA_WQE_INLINELEN, bytes) | valid;
+}
+
+/* One quantum of padding. */
+static inline __u64 sirdma_put_nop(struct sirdma_wqe *wqe, __u64 valid)
+{
+	sirdma_put64(&wqe->frag_addr, 0);
+	sirdma_put64(&wqe->frag_stag, 0);
+	sirdma_put64(&wqe->remote, 0);
+	return SIRDMA_PREP(SIRDMA_WQE_OPCODE, SIRDMA_OP_NOP) | valid;
+}
+
+static inline __u64 sirdma_put_recv(struct sirdma_wqe *wqe, const struct sirdma_sge *sges,
+				    __u32 count, __u64 valid)
+{
+	const __u64 hdr = sirdma_put_frags(wqe, sges, count, 0, valid);
+
+	sirdma_put64(&wqe->remote, 0);
+	return hdr | valid;
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Send and receive queue as their poster sees them: from work requests to WQEs in
+ * the ring, and from a completed WQE's position back to its request.
+ *
+ * Head and tail run freely over 32 bits; sizes are powers of two, so the lap, and
+ * with it the valid bit, is one bit of the index. Head is written by the poster and
+ * tail by the poller, each under a lock of its own; the other side only reads.
+ */
+#ifndef SIRDMA_WORKQ_H
+#define SIRDMA_WORKQ_H
+
+#include <linux/errno.h>
+
+#include "encode.h"
+
+/* What the send queue remembers of the WQE that begins in a quantum. */
+struct sirdma_sq_slot {
+	__u64 wr_id;
+	__u64 hdr; /* header word, until it is published */
+	__u32 length; /* bytes of payload */
+	__u32 quanta;
+};
+
+struct sirdma_sq {
+	struct sirdma_wqe *ring; /* zeroed at first */
+	struct sirdma_sq_slot *slots;
+	__u32 size; /* quanta, more than SIRDMA_SQ_RSVD_QUANTA; slots as well */
+	__u32 max_sge;
+	__u32 max_read_sge;
+	__u32 max_inline; /* bytes */
+	__u32 qp_type; /* SIRDMA_SEND_ON_*, one of them */
+	int signal_all;
+	__u32 head;
+	__u32 tail;
+};
+
+/* What the receive queue remembers of a WQE. */
+struct sirdma_rq {
+	struct sirdma_wqe *ring; /* zeroed at first */
+	__u64 *wr_ids;
+	__u32 size; /* WQEs */
+	__u32 shift; /* log2 of the quanta of one */
+	__u32 max_sge;
+	__u32 head;
+	__u32 tail;
+};
+
+/* Elements written and not yet known to be done. */
+static inline __u32 sirdma_wq_used(const __u32 *head, const __u32 *tail)
+{
+	/* Acquire: who polled the element is done with its slot. Partner: sirdma_wq_retire(). */
+	return sirdma_load32(head) - sirdma_load32_acquire(tail);
+}
+
+/* Everything before @index is done and may be overwritten. */
+static inline void sirdma_wq_retire(__u32 *tail, __u32 index)
+{
+	sirdma_store32_release(tail, index);
+}
+
+/*
+ * Free-running index of the outstanding element in position @position of a ring of
+ * @size; 0 when nothing is outstanding there. What the device names is not trusted.
+ */
+static inline int sirdma_wq_locate(const __u32 *head, const __u32 *tail, __u32 size, __u32 position,
+				   __u32 *index)
+{
+	const __u32 oldest = sirdma_load32(tail);
+	const __u32 ahead = (position - oldest) & (size - 1);
+
+	*index = oldest + ahead;
+	return ahead < sirdma_load32(head) - oldest;
+}
+
+/* Send queue */
+
+static inline struct sirdma_wqe *sirdma_sq_wqe_at(const struct sirdma_sq *sq, __u32 index)
+{
+	return &sq->ring[index & (sq->size - 1)];
+}
+
+static inline struct sirdma_sq_slot *sirdma_sq_slot_at(const struct sirdma_sq *sq, __u32 index)
+{
+	return &sq->slots[index & (sq->size - 1)];
+}
+
+/* Quanta that requests may still take. */
+static inline __u32 sirdma_sq_free(const struct sirdma_sq *sq)
+{
+	const __u32 taken = sirdma_wq_used(&sq->head, &sq->tail) + SIRDMA_SQ_RSVD_QUANTA - 1;
+
+	return taken < sq->size ? sq->size - taken : 0;
+}
+
+/*
+ * @quanta in one piece, which no WQE may leave: NOPs fill a chunk that is too short.
+ * The head moves before the elements become valid: the poller that sees one completed
+ * (through the device's acquire and release) then sees the head too.
+ */
+static inline int sirdma_sq_reserve(struct sirdma_sq *sq, __u32 quanta, __u32 *index)
+{
+	const __u32 head = sirdma_load32(&sq->head);
+	const __u32 in_chunk = SIRDMA_SQ_CHUNK_QUANTA - head % SIRDMA_SQ_CHUNK_QUANTA;
+	const __u32 padding = quanta <= in_chunk ? 0 : in_chunk;
+	__u32 i;
+
+	if (quanta + padding > sirdma_sq_free(sq))
+		return -ENOMEM;
+	for (i = head; i != head + padding; i++) {
+		struct sirdma_sq_slot *slot = sirdma_sq_slot_at(sq, i);
+
+		slot->wr_id = 0;
+		slot->hdr = sirdma_put_nop(sirdma_sq_wqe_at(sq, i), sirdma_valid_bit(i, sq->size));
+		slot->length = 0;
+		slot->quanta = 1;
+	}
+	*index = head + padding;
+	sirdma_store32(&sq->head, *index + quanta);
+	return 0;
+}
+
+/*
+ * Write the request behind the head, not yet valid: sirdma_sq_publish() or
+ * sirdma_sq_rewind() follows. 0; -EINVAL: not as the queue's limits and type have it;
+ * -EOPNOTSUPP: an operation this device lacks; -ENOMEM: no room.
+ */
+static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send *send)
+{
+	const __u32 op = sirdma_send_op(send->opcode);
+	const int is_inline = !!(send->flags & SIRDMA_SEND_INLINE);
+	/* Inline data needs no fragment, so one piece of it is always right. */
+	const __u32 max_sge = is_inline && !sq->max_sge ? 1 : sq->max_sge;
+	struct sirdma_sq_slot *slot;
+	struct sirdma_wqe *wqe;
+	__u32 index, quanta;
+	__u64 bytes, hdr, valid;
+	int err;
+
+	if (!(op & sq->qp_type))
+		return op == SIRDMA_SEND_OP_KNOWN ? -EOPNOTSUPP : -EINVAL;
+	if (send->num_sge > max_sge)
+		return -EINVAL;
+	bytes = sirdma_sge_bytes(send->sges, send->num_sge);
+	if (bytes > SIRDMA_MAX_MSG_SIZE)
+		return -EINVAL;
+	if (is_inline) {
+		if (!(op & SIRDMA_SEND_OP_INLINE) || bytes > sq->max_inline)
+			return -EINVAL;
+		quanta = sirdma_inline_quanta((__u32)bytes);
+	} else {
+		if (send->opcode == SIRDMA_WR_READ && send->num_sge > sq->max_read_sge)
+			return -EINVAL;
+		quanta = sirdma_frag_quanta(send->num_sge + !!(op & SIRDMA_SEND_OP_IMM));
+	}
+
+	err = sirdma_sq_reserve(sq, quanta, &index);
+	if (err)
+		return err;
+	hdr = sirdma_send_hdr(send, op, sq->signal_all);
+	valid = sirdma_valid_bit(index, sq->size);
+	wqe = sirdma_sq_wqe_at(sq, index);
+	slot = sirdma_sq_slot_at(sq, index);
+	slot->wr_id = send->wr_id;
+	slot->hdr = is_inline ? sirdma_put_send_inline(wqe, send, hdr, (__u32)bytes, valid) :
+				sirdma_put_send(wqe, send, hdr, valid);
+	slot->length = (__u32)bytes;
+	slot->quanta = quanta;
+	return 0;
+}
+
+/* Hand [@from, head) to the device: bodies were written before, each header is now. */
+static inline void sirdma_sq_publish(struct sirdma_sq *sq, __u32 from)
+{
+	while (from != sq->head) {
+		const struct sirdma_sq_slot *slot = sirdma_sq_slot_at(sq, from);
+
+		sirdma_put64_release(&sirdma_sq_wqe_at(sq, from)->hdr, slot->hdr);
+		from += slot->quanta;
+	}
+}
+
+/*
+ * Take back [@from, head), which was never published. Word 3 of its quanta may carry
+ * this lap's polarity and must not be found by a device that comes here after a
+ * shorter WQE.
+ */
+static inline void sirdma_sq_rewind(struct sirdma_sq *sq, __u32 from)
+{
+	__u32 i;
+
+	for (i = from; i != sq->head; i++)
+		sirdma_put64(&sirdma_sq_wqe_at(sq, i)->hdr,
+			     sirdma_valid_bit(i, sq->size) ^ SIRDMA_WQE_VALID);
+	sirdma_store32(&sq->head, from);
+}
+
+/*
+ * A CQE names quantum @position: @done gets the request that began there, and it and
+ * all before it are retired; 0 when nothing is outstanding there.
+ */
+static inline int sirdma_sq_complete(struct sirdma_sq *sq, __u32 position,
+				     struct sirdma_sq_slot *done)
+{
+	__u32 index;
+
+	if (!sirdma_wq_locate(&sq->head, &sq->tail, sq->size, position, &index))
+		return 0;
+	/* Copied first: once retired, the poster may write the slot anew. */
+	*done = *sirdma_sq_slot_at(sq, position);
+	sirdma_wq_retire(&sq->tail, index + done->quanta);
+	return 1;
+}
+
+/* Start over, as after RESET. Neither the device nor another thread looks. */
+static inline void sirdma_sq_reset(struct sirdma_sq *sq)
+{
+	__builtin_memset(sq->ring, 0, (__SIZE_TYPE__)sq->size * SIRDMA_QUANTUM);
+	sirdma_store32(&sq->head, 0);
+	sirdma_store32(&sq->tail, 0);
+}
+
+/* Receive queue */
+
+/* Requests the queue still takes. */
+static inline __u32 sirdma_rq_free(const struct sirdma_rq *rq)
+{
+	return rq->size - sirdma_wq_used(&rq->head, &rq->tail) - SIRDMA_RQ_RSVD_WQES;
+}
+
+/* Post one request; the valid bit is the only doorbell. 0, -EINVAL, -ENOMEM: no room. */
+static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct sirdma_sge *sges,
+				 __u32 num_sge)
+{
+	const __u32 head = sirdma_load32(&rq->head);
+	const __u32 slot = head & (rq->size - 1);
+	struct sirdma_wqe *wqe = &rq->ring[slot << rq->shift];
+	__u64 hdr;
+	__u32 i;
+
+	if (num_sge > rq->max_sge)
+		return -EINVAL;
+	if (!sirdma_rq_free(rq))
+		return -ENOMEM;
+	for (i = 0; i < num_sge; i++)
+		if (sges[i].length > SIRDMA_MAX_MSG_SIZE)
+			return -EINVAL;
+
+	rq->wr_ids[slot] = wr_id;
+	hdr = sirdma_put_recv(wqe, sges, num_sge, sirdma_valid_bit(head, rq->size));
+	/* Head before the header: as in sirdma_sq_reserve(). */
+	sirdma_store32(&rq->head, head + 1);
+	sirdma_put64_release(&wqe->hdr, hdr);
+	return 0;
+}
+
+/*
+ * A CQE names quantum @position: @wr_id gets the request there, and it and all before
+ * it are retired; 0 when nothing is outstanding there.
+ */
+static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64 *wr_id)
+{
+	const __u32 slot = (position >> rq->shift) & (rq->size - 1);
+	__u32 index;
+
+	if (!sirdma_wq_locate(&rq->head, &rq->tail, rq->size, slot, &index))
+		return 0;
+	*wr_id = rq->wr_ids[slot];
+	sirdma_wq_retire(&rq->tail, index + 1);
+	return 1;
+}
+
+static inline void sirdma_rq_reset(struct sirdma_rq *rq)
+{
+	__builtin_memset(rq->ring, 0, ((__SIZE_TYPE__)rq->size << rq->shift) * SIRDMA_QUANTUM);
+	sirdma_store32(&rq->head, 0);
+	sirdma_store32(&rq->tail, 0);
+}
+
+#endif
