@@ -5,7 +5,6 @@
 // Input: processes that connect, one after the other: what is wrong with the message,
 // its bytes and its files. Oracles: who says it right is served, and nobody else; when
 // all have left, no file of theirs is open here.
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -14,6 +13,7 @@
 #include "hello.hpp"
 #include "neighbours.hpp"
 
+#include "../twin/open_files.hpp"
 #include "../twin/own_address.hpp"
 #include "input.hpp"
 
@@ -23,6 +23,7 @@ namespace
 {
 
 using sirdma::test::Input;
+using test::open_files;
 using test::own_address;
 
 constexpr uint16_t record_packet = 1;
@@ -36,17 +37,6 @@ struct Sink final : PacketSink {
 
 	u32 seen = 0;
 };
-
-size_t open_files()
-{
-	DIR *dir = opendir("/proc/self/fd");
-	size_t n = 0;
-
-	while (readdir(dir))
-		++n;
-	closedir(dir);
-	return n;
-}
 
 enum Wrong : uint8_t {
 	bytes = 1 << 0, // some others

@@ -3,27 +3,44 @@
 #pragma once
 
 #include <csignal>
-#include <dirent.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "node.hpp"
+#include "open_files.hpp"
 #include "own_address.hpp"
 
 namespace sirdma::twin::test
 {
 
-inline size_t open_files()
-{
-	DIR *dir = opendir("/proc/self/fd");
-	size_t n = 0;
+/* A child that has all files of its parent and sleeps: the handlers of fork() would close them. */
+class SleepingChild {
+public:
+	SleepingChild()
+		: pid_(static_cast<pid_t>(
+			  syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr)))
+	{
+		if (!pid_) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			for (;;)
+				pause();
+		}
+		EXPECT_GT(pid_, 0);
+	}
+	~SleepingChild()
+	{
+		if (pid_ > 0 && !kill(pid_, SIGKILL))
+			waitpid(pid_, nullptr, 0);
+	}
+	SleepingChild(const SleepingChild &) = delete;
+	SleepingChild &operator=(const SleepingChild &) = delete;
 
-	while (readdir(dir))
-		++n;
-	closedir(dir);
-	return n;
-}
+private:
+	const pid_t pid_;
+};
 
 inline Config at(const IpAddress &addr, LinkKind link)
 {

@@ -3,10 +3,8 @@
 #include <atomic>
 #include <csignal>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -122,23 +120,13 @@ TEST_F(Helper, IsToldOfAConnectionMadeToHandADatagramOver)
 TEST_F(Helper, ForgetsANeighbourWhoseSocketAChildHas)
 {
 	const Mad mad = connect();
-	/* The handlers of fork() would close them. */
-	const pid_t child =
-		static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+	const SleepingChild child;
 
-	if (!child) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
-	ASSERT_GT(child, 0);
 	ASSERT_EQ(shutdown(mad.sock.get(), SHUT_RDWR), 0);
 	n->serve(sink);
 	EXPECT_FALSE(readable()) << "what was freed is served again";
 	if (HasFailure())
 		(void)n.release();
-	kill(child, SIGKILL);
-	waitpid(child, nullptr, 0);
 }
 
 TEST_F(Helper, LeavesANeighbourWithABrokenRing)

@@ -2,13 +2,12 @@
 /* Processes that share an address: numbers, the port, and the death of who has it. */
 #include <algorithm>
 #include <csignal>
+#include <dirent.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -75,24 +74,14 @@ TEST(TwinPortShare, ForgetsAMemberWhoseSocketAChildHas)
 	ASSERT_TRUE(share && member);
 	share->serve();
 
-	/* The handlers of fork() would close them. */
-	const pid_t child =
-		static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+	const SleepingChild child;
 
-	if (!child) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		for (;;)
-			pause();
-	}
-	ASSERT_GT(child, 0);
 	ASSERT_EQ(shutdown(member.get(), SHUT_RDWR), 0);
 	share->serve();
 
 	pollfd wakes = {.fd = share->fd(), .events = POLLIN, .revents = 0};
 
 	EXPECT_EQ(poll(&wakes, 1, 0), 0) << "the helper spins";
-	kill(child, SIGKILL);
-	waitpid(child, nullptr, 0);
 }
 
 /* As many processes as an address has queue pair numbers for, and not one more. */
