@@ -3,8 +3,10 @@
 #include <atomic>
 #include <csignal>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -14,6 +16,17 @@
 #include "child.hpp"
 #include "hello.hpp"
 #include "neighbours.hpp"
+
+static void (*after_epoll_ctl)(int op);
+
+extern "C" int epoll_ctl(int epoll, int op, int fd, epoll_event *event) noexcept
+{
+	const long ret = syscall(SYS_epoll_ctl, epoll, op, fd, event);
+
+	if (after_epoll_ctl)
+		after_epoll_ctl(op);
+	return static_cast<int>(ret);
+}
 
 namespace sirdma::twin::test
 {
@@ -228,6 +241,44 @@ TEST_F(Helper, SleepsWithoutRoomForMoreFiles)
 	EXPECT_EQ(n->refused(), 3u);
 	strangers.clear();
 	connect();
+}
+
+/* The helper hears of its end before the thread that connects is done. */
+TEST_F(Helper, LosesANeighbourWhileAThreadConnects)
+{
+	constexpr uint32_t slot = 5;
+	static std::atomic<bool> ended, removing;
+	static Fd other, spare;
+	static uint64_t refused;
+	static const auto hang_up = [] { return !!rendezvous_accept(other.get(), spare, refused); };
+	uint8_t bytes[32] = {};
+
+	ended = removing = false;
+	other = rendezvous_listen(own_address(0), slot);
+	after_epoll_ctl = [](int op) {
+		if (op == EPOLL_CTL_DEL) {
+			removing = true;
+		} else {
+			EXPECT_TRUE(hang_up());
+			ended = true;
+			while (!removing)
+				std::this_thread::yield();
+			/* The helper goes on until it is done, or waits for this thread. */
+			usleep(20000);
+		}
+	};
+
+	std::thread thread([&] { (void)n->forward(slot, {}, bytes, sizeof(bytes), 0, false); });
+
+	while (!ended)
+		std::this_thread::yield();
+	n->serve(sink);
+	thread.join();
+	after_epoll_ctl = nullptr;
+	EXPECT_TRUE(n->forward(slot, {}, bytes, sizeof(bytes), 0, false));
+	EXPECT_TRUE(hang_up()) << "it is connected anew";
+	serve();
+	other.reset();
 }
 
 } // namespace sirdma::twin::test

@@ -422,6 +422,10 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 
 	/* A child may keep the socket open: closing ours would not end its events. */
 	epoll_ctl(events_.get(), EPOLL_CTL_DEL, c->fd(), nullptr);
+	{
+		/* The thread that connects watches it before the others find it. */
+		std::lock_guard hold(connect_lock_);
+	}
 	if (c->node) {
 		c->node->connection.compare_exchange_strong(self, nullptr);
 		c->node->retry_at.store(c->broken() ? port_now_ns(nullptr) + retry_ns : 0,

@@ -110,7 +110,7 @@ private:
 	/* Never shrinks: who was met once may come again. */
 	std::mutex nodes_lock_; /* protects additions */
 	std::atomic<Neighbour *> nodes_[buckets] = {};
-	std::mutex connect_lock_; /* one thread connects */
+	std::mutex connect_lock_; /* one thread connects; until then its connection stays */
 
 	std::vector<Connection *> readers_;
 	Connection *lender_ = nullptr; /* of the packet being received */
