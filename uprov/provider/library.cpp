@@ -134,8 +134,8 @@ const Library &library() noexcept
 
 void register_driver(const verbs_device_ops &ops) noexcept
 {
-	if (library_is_known())
-		library().register_driver(&ops);
+	if (const auto registration = library().register_driver)
+		registration(&ops);
 }
 
 bool library_is_known() noexcept
@@ -152,7 +152,9 @@ verbs_context *library_context(ibv_context *context) noexcept
 void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t offset,
 			   uint32_t driver_id) noexcept
 {
-	if (!library_is_known()) {
+	const auto init_and_alloc = library()._verbs_init_and_alloc_context;
+
+	if (!init_and_alloc) {
 		close(cmd_fd);
 		errno = ENOSYS;
 		return nullptr;
@@ -161,8 +163,8 @@ void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t o
 	auto *begin = reinterpret_cast<verbs_context *>(offset + sizeof(ibv_context) -
 							library().interface.context_size);
 	/* Spare room: a verbs_context larger than we know must not be written past the end. */
-	auto *memory = static_cast<uint8_t *>(library()._verbs_init_and_alloc_context(
-		device, cmd_fd, size + context_room, begin, driver_id));
+	auto *memory = static_cast<uint8_t *>(
+		init_and_alloc(device, cmd_fd, size + context_room, begin, driver_id));
 
 	if (!memory)
 		return nullptr;
@@ -192,7 +194,8 @@ int set_operations(ibv_context *context, const Operations &ops) noexcept
 
 void uninit_context(ibv_context *context) noexcept
 {
-	library().verbs_uninit_context(library_context(context));
+	if (const auto uninit = library().verbs_uninit_context)
+		uninit(library_context(context));
 }
 
 } // namespace sirdma
