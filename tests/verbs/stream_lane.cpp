@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <sstream>
@@ -17,6 +18,7 @@ constexpr uint32_t max_offset = 64;
 constexpr size_t note_size = 64;
 constexpr uint64_t note_id = ~0ull;
 constexpr uint8_t reads_outstanding = 4;
+constexpr int poll_share = 16;
 
 bool places_data(ibv_wr_opcode op) // in the buffer of a receive
 {
@@ -328,16 +330,16 @@ void Lane::take(const ibv_wc &wc)
 
 bool Lane::progress()
 {
+	// A share of each in turn: whoever empties one while more arrives lets the other overflow.
+	std::array<ibv_wc, poll_share> done = {};
 	bool moved = false;
-	ibv_wc wc = {};
 	for (ibv_cq *cq : {send_cq_.get(), recv_cq_.get()}) {
-		int count = 0;
-		while ((count = ibv_poll_cq(cq, 1, &wc)) > 0) {
-			take(wc);
-			moved = true;
-		}
+		const int count = ibv_poll_cq(cq, poll_share, done.data());
 		if (count < 0)
 			die(where() + ": ibv_poll_cq failed");
+		for (int i = 0; i < count; i++)
+			take(done[i]);
+		moved = moved || count;
 	}
 	return moved;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "stream.hpp"
 
+#include <fcntl.h>
 #include <getopt.h>
 #include <sched.h>
 
@@ -226,13 +227,39 @@ std::string counters(const std::string &device)
 	return text;
 }
 
+// The device's own word for what went wrong, without waiting for one; empty when it said nothing.
+std::string trouble(const Device &device)
+{
+	const int fd = device.context->async_fd;
+	std::string text;
+	ibv_async_event event = {};
+
+	(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+	while (!ibv_get_async_event(device.context.get(), &event)) {
+		switch (event.event_type) {
+		case IBV_EVENT_CQ_ERR:
+		case IBV_EVENT_QP_FATAL:
+		case IBV_EVENT_QP_REQ_ERR:
+		case IBV_EVENT_QP_ACCESS_ERR:
+		case IBV_EVENT_DEVICE_FATAL:
+			text += std::string("  event: ") + ibv_event_type_str(event.event_type) +
+				"\n";
+			break;
+		default: // of the port and of connections that come
+			break;
+		}
+		ibv_ack_async_event(&event);
+	}
+	return text;
+}
+
 std::string report(const Device &device, const std::vector<std::unique_ptr<Lane>> &lanes)
 {
 	std::string text;
 
 	for (const auto &lane : lanes)
 		text += lane->report();
-	return text + counters(device.name);
+	return text + trouble(device) + counters(device.name);
 }
 
 void run(const Settings &settings, std::vector<std::unique_ptr<Lane>> &lanes, Wire &wire)
