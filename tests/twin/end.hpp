@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sys/mman.h>
 
 #include <infiniband/verbs.h>
 
@@ -33,9 +34,12 @@ struct End {
 	char *memory; /* a slot to write from, one that is written to */
 
 	explicit End(ibv_device *device)
-		: context(ibv_open_device(device)), memory(static_cast<char *>(calloc(2, slot)))
+		: context(ibv_open_device(device)),
+		  /* Pages of their own: under RDMAV_FORK_SAFE a child does not have them. */
+		  memory(static_cast<char *>(mmap(nullptr, 2 * slot, PROT_READ | PROT_WRITE,
+						  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)))
 	{
-		check(context && memory, "ibv_open_device");
+		check(context && memory != MAP_FAILED, "ibv_open_device");
 		pd = ibv_alloc_pd(context);
 		cq = ibv_create_cq(context, 4, nullptr, nullptr, 0);
 		check(pd && cq, "ibv_create_cq");
