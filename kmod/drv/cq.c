@@ -4,13 +4,11 @@
 #include "cq.h"
 #include "device.h"
 #include "hw/cqp_cmd.h"
-#include "port.h"
+#include "hw/limits.h"
 #include "ring.h"
 #include "sirdma/abi.h"
 #include "sirdma/cqe.h"
 #include "ucontext.h"
-
-#define MIN_CQ_ELEMENTS 4
 
 struct sirdma_cq *sirdma_cq_get(struct sirdma_dev *dev, u32 id)
 {
@@ -36,10 +34,10 @@ static int sirdma_cq_check(struct sirdma_dev *dev, const struct ib_cq_init_attr 
 {
 	if (attr->flags)
 		return -EOPNOTSUPP;
-	if (attr->cqe < MIN_CQ_ELEMENTS || attr->cqe > sirdma_max_cq_elements(dev)) {
+	if (attr->cqe < SIRDMA_MIN_CQ_ELEMENTS || attr->cqe > sirdma_max_cq_elements(&dev->hw)) {
 		ibdev_warn_ratelimited(&dev->ibdev,
 				       "create_cq: %u elements, allowed are %u to %u\n", attr->cqe,
-				       MIN_CQ_ELEMENTS, sirdma_max_cq_elements(dev));
+				       SIRDMA_MIN_CQ_ELEMENTS, sirdma_max_cq_elements(&dev->hw));
 		return -EINVAL;
 	}
 	return 0;

@@ -8,14 +8,6 @@
 
 static void sirdma_qp_event(struct sirdma_dev *dev, u32 id, enum sirdma_event_class class)
 {
-	static const enum ib_event_type types[] = {
-		[SIRDMA_EVENT_QP_FATAL] = IB_EVENT_QP_FATAL,
-		[SIRDMA_EVENT_QP_REQUEST] = IB_EVENT_QP_REQ_ERR,
-		[SIRDMA_EVENT_QP_ACCESS] = IB_EVENT_QP_ACCESS_ERR,
-		[SIRDMA_EVENT_COMM_EST] = IB_EVENT_COMM_EST,
-		[SIRDMA_EVENT_SQ_DRAINED] = IB_EVENT_SQ_DRAINED,
-		[SIRDMA_EVENT_LAST_WQE] = IB_EVENT_QP_LAST_WQE_REACHED,
-	};
 	struct ib_event event = {};
 	struct sirdma_qp *qp;
 
@@ -24,7 +16,7 @@ static void sirdma_qp_event(struct sirdma_dev *dev, u32 id, enum sirdma_event_cl
 		return;
 	if (qp->ibqp.event_handler) {
 		event.device = &dev->ibdev;
-		event.event = types[class];
+		event.event = sirdma_event_verbs_type(class);
 		event.element.qp = &qp->ibqp;
 		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
 	}
@@ -91,6 +83,10 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 		break;
 	}
 }
+
+/* The numbers of the kernel's events are those of the verbs API. */
+static_assert(IB_EVENT_CQ_ERR == 0 && IB_EVENT_DEVICE_FATAL == 8 &&
+	      IB_EVENT_QP_LAST_WQE_REACHED == 16);
 
 /* The cookie is a number, not an address: a late event finds nothing, never freed memory. */
 static void sirdma_cq_event(void *ctx, u64 cq_ctx)

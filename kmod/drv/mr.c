@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include <linux/overflow.h>
 #include <linux/slab.h>
 
 #include "compat/ib_umem.h"
 #include "device.h"
+#include "hw/access.h"
 #include "hw/cqp_cmd.h"
 #include "hw/stag.h"
 #include "mr.h"
@@ -13,50 +13,26 @@
 #include "trace.h"
 #include "umem.h"
 
-#define MR_ACCESS_SUPPORTED (IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_READ | IB_ACCESS_REMOTE_WRITE)
 #define MR_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
 
 static int sirdma_mr_check(struct sirdma_dev *dev, u64 start, u64 length, u64 iova, int access)
 {
-	u64 end;
+	const struct sirdma_region region = {
+		.start = start,
+		.length = length,
+		.iova = iova,
+		.access = access,
+	};
+	const char *why;
+	int err;
 
-	/* IB_ACCESS_OPTIONAL bits are hints a device may ignore; ordering is always strict here. */
-	if (access & ~(MR_ACCESS_SUPPORTED | IB_ACCESS_OPTIONAL)) {
-		ibdev_warn_ratelimited(&dev->ibdev, "reg_mr: access flags %#x are not supported\n",
-				       access & ~(MR_ACCESS_SUPPORTED | IB_ACCESS_OPTIONAL));
-		return -EOPNOTSUPP;
+	err = sirdma_region_check(&region, &why);
+	if (err) {
+		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_FAILURES);
+		ibdev_dbg(&dev->ibdev, "reg_mr: %llu bytes at %#llx, iova %#llx, access %#x: %s\n",
+			  length, start, iova, access, why);
 	}
-	if (!length || length > dev->ibdev.attrs.max_mr_size) {
-		ibdev_warn_ratelimited(&dev->ibdev, "reg_mr: length %llu is not in 1..%llu\n",
-				       length, dev->ibdev.attrs.max_mr_size);
-		return -EINVAL;
-	}
-	if (check_add_overflow(start, length - 1, &end) ||
-	    check_add_overflow(iova, length - 1, &end)) {
-		ibdev_warn_ratelimited(&dev->ibdev, "reg_mr: %llu bytes wrap around\n", length);
-		return -EINVAL;
-	}
-	/* Blocks are mapped whole, so both addresses have the same place in a page. */
-	if ((start ^ iova) & (SZ_4K - 1)) {
-		ibdev_warn_ratelimited(&dev->ibdev,
-				       "reg_mr: offset in page: iova %#llx, address %#llx\n", iova,
-				       start);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static u8 sirdma_mr_access(int access)
-{
-	u8 rights = SIRDMA_ACCESS_LOCAL_READ;
-
-	if (access & IB_ACCESS_LOCAL_WRITE)
-		rights |= SIRDMA_ACCESS_LOCAL_WRITE;
-	if (access & IB_ACCESS_REMOTE_READ)
-		rights |= SIRDMA_ACCESS_REMOTE_READ;
-	if (access & IB_ACCESS_REMOTE_WRITE)
-		rights |= SIRDMA_ACCESS_REMOTE_WRITE;
-	return rights;
+	return err;
 }
 
 /* Describe the pinned pages by the largest blocks that fit them. */
@@ -90,7 +66,7 @@ static int sirdma_mr_register(struct sirdma_dev *dev, struct sirdma_mr *mr, u32 
 		.pd = pd,
 		.va = iova,
 		.len = length,
-		.access = sirdma_mr_access(access),
+		.access = sirdma_region_rights(access),
 		.block_shift = mr->pbl.block_shift,
 		.level = mr->pbl.level,
 	};
@@ -133,7 +109,7 @@ static struct ib_mr *sirdma_reg_memory(struct ib_pd *ibpd, u64 start, u64 length
 	err = sirdma_mr_check(dev, start, length, iova, access);
 	if (err)
 		return ERR_PTR(err);
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
 

@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <net/addrconf.h>
-#include <rdma/ib_addr.h>
 
 #include "device.h"
+#include "hw/limits.h"
+#include "hw/qp_modify.h"
 #include "port.h"
 #include "sirdma/abi.h"
 #include "sirdma/roce.h"
-#include "sirdma/shadow.h"
-#include "sirdma/geometry.h"
+#include "sirdma/wqe.h"
 
-/* No vendor assigned us an id: a locally administered one, which nobody else may be given. */
-#define SIRDMA_VENDOR_ID 0x025352
-#define SIRDMA_VENDOR_PART_ID 1
-#define SIRDMA_FW_MAJOR 2
-#define SIRDMA_FW_MINOR 0
-#define SIRDMA_MAX_MR_SIZE BIT_ULL(40)
 #define SIRDMA_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
-
-u32 sirdma_max_cq_elements(const struct sirdma_dev *dev)
-{
-	return min_t(u32, dev->hw.caps.max_cqe, SIRDMA_CQ_SHADOW_CQEIDX);
-}
 
 bool sirdma_port_is_up(const struct sirdma_dev *dev)
 {
@@ -29,36 +18,14 @@ bool sirdma_port_is_up(const struct sirdma_dev *dev)
 
 enum ib_mtu sirdma_port_mtu(const struct sirdma_dev *dev)
 {
-	return iboe_get_mtu(READ_ONCE(dev->ndev->mtu));
-}
-
-static void sirdma_query_limits(const struct sirdma_dev *dev, struct ib_device_attr *attr)
-{
-	const struct sirdma_hw_caps *caps = &dev->hw.caps;
-
-	attr->max_mr_size = SIRDMA_MAX_MR_SIZE;
-	attr->page_size_cap = SIRDMA_PAGE_SIZES;
-	attr->max_qp = caps->max_qps - dev->hw.qp_ids.first;
-	/* As many of the largest WQEs as a ring holds. */
-	attr->max_qp_wr = SIRDMA_MAX_QP_WR;
-	attr->max_send_sge = SIRDMA_MAX_SGE;
-	attr->max_recv_sge = SIRDMA_MAX_SGE;
-	attr->max_sge_rd = SIRDMA_MAX_READ_SGE;
-	attr->max_cq = caps->max_cqs - dev->hw.cq_ids.first;
-	/* A completion with immediate data takes two elements, and one pair stays free. */
-	attr->max_cqe = sirdma_max_cq_elements(dev) / 2 - 1;
-	attr->max_mr = caps->max_mrs - dev->hw.stag_ids.first;
-	attr->max_pd = caps->max_pds - dev->hw.pd_ids.first;
-	attr->max_qp_rd_atom = caps->max_ird;
-	attr->max_qp_init_rd_atom = caps->max_ord;
-	attr->max_res_rd_atom = min_t(u64, (u64)attr->max_qp * caps->max_ird, INT_MAX);
-	attr->max_pkeys = 1;
+	return (enum ib_mtu)sirdma_path_mtu_of_port(READ_ONCE(dev->ndev->mtu));
 }
 
 int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 			struct ib_udata *udata)
 {
 	struct sirdma_dev *dev = to_sdev(ibdev);
+	struct sirdma_limits limits;
 
 	if (udata && (udata->inlen || udata->outlen))
 		return -EINVAL;
@@ -66,15 +33,16 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	memset(attr, 0, sizeof(*attr));
 	attr->fw_ver = (u64)SIRDMA_FW_MAJOR << 32 | SIRDMA_FW_MINOR;
 	addrconf_addr_eui48((u8 *)&attr->sys_image_guid, dev->ndev->dev_addr);
-	attr->vendor_id = SIRDMA_VENDOR_ID;
-	attr->vendor_part_id = SIRDMA_VENDOR_PART_ID;
-	attr->hw_ver = SIRDMA_HW_VERSION;
 	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN;
 	/* rdma link delete may remove the device, and there is no kernel verbs provider. */
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->atomic_cap = IB_ATOMIC_NONE;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
-	sirdma_query_limits(dev, attr);
+	sirdma_hw_limits(&dev->hw, &limits);
+	SIRDMA_LIMITS_TO_VERBS(attr, &limits);
+	attr->max_send_sge = limits.max_sge;
+	attr->max_recv_sge = limits.max_sge;
+	attr->page_size_cap = SIRDMA_PAGE_SIZES;
 	return 0;
 }
 

@@ -8,8 +8,6 @@
 
 struct sirdma_dev;
 
-/* Elements of the largest CQ ring; the shadow area's index cannot name more. */
-u32 sirdma_max_cq_elements(const struct sirdma_dev *dev);
 bool sirdma_port_is_up(const struct sirdma_dev *dev);
 /* Largest RoCE payload per packet that the netdev's MTU carries. */
 enum ib_mtu sirdma_port_mtu(const struct sirdma_dev *dev);

@@ -4,12 +4,10 @@
 #include <linux/slab.h>
 
 #include "device.h"
-#include "port.h"
+#include "hw/limits.h"
 #include "sirdma/abi.h"
 #include "sirdma/wqe.h"
 #include "ucontext.h"
-
-#define MIN_CQ_ELEMENTS 4
 
 /*
  * The doorbell page. It is RAM that only the application writes: libraries of
@@ -29,10 +27,10 @@ static struct rdma_user_mmap_entry *sirdma_db_entry_insert(struct ib_ucontext *i
 {
 	struct sirdma_db_entry *db;
 
-	db = kzalloc(sizeof(*db), GFP_KERNEL);
+	db = kzalloc(sizeof(*db), GFP_KERNEL_ACCOUNT);
 	if (!db)
 		return NULL;
-	db->page = get_zeroed_page(GFP_KERNEL);
+	db->page = get_zeroed_page(GFP_KERNEL_ACCOUNT);
 	if (!db->page)
 		goto err_free;
 	if (rdma_user_mmap_entry_insert(ibuctx, &db->entry, PAGE_SIZE))
@@ -103,8 +101,8 @@ static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucon
 	resp->max_hw_inline = SIRDMA_MAX_INLINE;
 	resp->max_hw_rq_quanta = SIRDMA_MAX_WQ_QUANTA;
 	resp->max_hw_wq_quanta = SIRDMA_MAX_WQ_QUANTA;
-	resp->min_hw_cq_size = MIN_CQ_ELEMENTS;
-	resp->max_hw_cq_size = sirdma_max_cq_elements(dev);
+	resp->min_hw_cq_size = SIRDMA_MIN_CQ_ELEMENTS;
+	resp->max_hw_cq_size = sirdma_max_cq_elements(&dev->hw);
 	resp->max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
 	resp->hw_rev = SIRDMA_HW_REV_GEN2;
 	resp->min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;

@@ -61,3 +61,27 @@ enum sirdma_event_class sirdma_event_classify(const struct sirdma_async_event *e
 		return SIRDMA_EVENT_NONE;
 	return request_class(ev->code);
 }
+
+int sirdma_event_verbs_type(enum sirdma_event_class kind)
+{
+	switch (kind) {
+	case SIRDMA_EVENT_CQ_ERROR:
+		return 0;
+	case SIRDMA_EVENT_QP_FATAL:
+		return 1;
+	case SIRDMA_EVENT_QP_REQUEST:
+		return 2;
+	case SIRDMA_EVENT_QP_ACCESS:
+		return 3;
+	case SIRDMA_EVENT_COMM_EST:
+		return 4;
+	case SIRDMA_EVENT_SQ_DRAINED:
+		return 5;
+	case SIRDMA_EVENT_DEVICE_FATAL:
+		return 8;
+	case SIRDMA_EVENT_LAST_WQE:
+		return 16;
+	default:
+		return -1;
+	}
+}

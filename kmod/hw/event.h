@@ -20,5 +20,7 @@ enum sirdma_event_class {
 };
 
 enum sirdma_event_class sirdma_event_classify(const struct sirdma_async_event *ev);
+/* The event of the verbs API (enum ib_event_type, enum ibv_event_type) that says it; -1: none does. */
+int sirdma_event_verbs_type(enum sirdma_event_class kind);
 
 #endif

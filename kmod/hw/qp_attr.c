@@ -309,28 +309,6 @@ void sirdma_qp_attr_to_ctx(const struct sirdma_qp_attr *attr, u32 mask, struct s
 		ctx->qkey = cpu_to_le32(attr->qkey);
 }
 
-u32 sirdma_qp_access_to_hw(u32 flags)
-{
-	u32 access = 0;
-
-	if (flags & SIRDMA_VERBS_REMOTE_READ)
-		access |= SIRDMA_ACCESS_REMOTE_READ;
-	if (flags & SIRDMA_VERBS_REMOTE_WRITE)
-		access |= SIRDMA_ACCESS_REMOTE_WRITE;
-	return access;
-}
-
-u32 sirdma_qp_access_from_hw(u32 access)
-{
-	u32 flags = 0;
-
-	if (access & SIRDMA_ACCESS_REMOTE_READ)
-		flags |= SIRDMA_VERBS_REMOTE_READ;
-	if (access & SIRDMA_ACCESS_REMOTE_WRITE)
-		flags |= SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_LOCAL_WRITE;
-	return flags;
-}
-
 u32 sirdma_path_mtu_bytes(u32 verbs_mtu)
 {
 	return verbs_mtu >= 1 && verbs_mtu <= 5 ? 128u << verbs_mtu : 0;

@@ -9,6 +9,7 @@
 #ifndef SIRDMA_HW_QP_ATTR_H
 #define SIRDMA_HW_QP_ATTR_H
 
+#include "access.h"
 #include "port/port.h"
 #include "sirdma/qpctx.h"
 
@@ -74,14 +75,6 @@ int sirdma_qp_check_attr(const struct sirdma_qp_attr *attr, u32 mask, u32 max_or
 			 u32 *bad);
 /* Fill the groups of @ctx that @mask names and ctx->modify. */
 void sirdma_qp_attr_to_ctx(const struct sirdma_qp_attr *attr, u32 mask, struct sirdma_qp_ctx *ctx);
-/* Access flags of the verbs API: enum ib_access_flags. */
-#define SIRDMA_VERBS_LOCAL_WRITE (1u << 0)
-#define SIRDMA_VERBS_REMOTE_WRITE (1u << 1)
-#define SIRDMA_VERBS_REMOTE_READ (1u << 2)
-
-/* SIRDMA_ACCESS_REMOTE_* of access flags, and back: the right to write remotely implies the local one. */
-u32 sirdma_qp_access_to_hw(u32 flags);
-u32 sirdma_qp_access_from_hw(u32 access);
 /* Bytes of a path MTU of the verbs API (enum ib_mtu); 0: there is none such. */
 u32 sirdma_path_mtu_bytes(u32 verbs_mtu);
 
@@ -91,7 +84,7 @@ u32 sirdma_path_mtu_bytes(u32 verbs_mtu);
  */
 #define SIRDMA_QP_ATTR_FROM_VERBS(hw, verbs) \
 	do { \
-		(hw)->access = sirdma_qp_access_to_hw((verbs)->qp_access_flags); \
+		(hw)->access = sirdma_qp_access_to_hw((u32)(verbs)->qp_access_flags); \
 		(hw)->qkey = (verbs)->qkey; \
 		(hw)->timeout = (verbs)->timeout; \
 		(hw)->retry_cnt = (verbs)->retry_cnt; \

@@ -16,7 +16,9 @@
 #define sirdma_neigh_expect modify_test_neigh_expect
 #define rdma_read_gid_attr_ndev_rcu modify_test_gid_ndev
 
+#include "hw/access.c"
 #include "hw/qp_attr.c"
+#include "hw/qp_modify.c"
 #include "drv/qp_modify.c"
 
 struct fixture {

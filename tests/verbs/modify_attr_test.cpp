@@ -128,6 +128,19 @@ TEST_F(Attributes, PathMtuAboveThePortsIsRefused)
 	EXPECT_EQ(state_of(a.qp.get()), IBV_QPS_INIT);
 }
 
+TEST_F(Attributes, AccessFlagsUnknownOrNotOfferedAreToldApart)
+{
+	if (device().is_rxe())
+		GTEST_SKIP() << "soft-RoCE looks at none of them";
+	drive(IBV_QPS_RESET);
+	ibv_qp_attr attr = good_attr(IBV_QPS_INIT);
+	attr.qp_access_flags = 1u << 15 | IBV_ACCESS_MW_BIND;
+	EXPECT_EQ(modify(attr, init_mask), EINVAL);
+	attr.qp_access_flags = IBV_ACCESS_MW_BIND;
+	EXPECT_EQ(modify(attr, init_mask), EOPNOTSUPP);
+	EXPECT_EQ(state_of(a.qp.get()), IBV_QPS_RESET);
+}
+
 TEST_F(Attributes, EmptyGidEntryIsRefused)
 {
 	int empty = -1;

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace verbs
 {
@@ -56,7 +57,39 @@ TEST_F(RegErrors, UnknownAccessFlag)
 	const Mr mr(ibv_reg_mr_iova2(pd_.get(), memory_.data(), page, memory_.address(),
 				     IBV_ACCESS_LOCAL_WRITE | 1u << 14));
 	EXPECT_FALSE(mr);
-	EXPECT_TRUE(errno == EINVAL || errno == EOPNOTSUPP) << std::strerror(errno);
+	EXPECT_EQ(errno, EINVAL) << std::strerror(errno);
+}
+
+TEST_F(RegErrors, AccessFlagThatIsNotOffered)
+{
+	if (device().is_rxe())
+		GTEST_SKIP() << "soft-RoCE offers windows";
+	errno = 0;
+	const Mr mr(ibv_reg_mr_iova2(pd_.get(), memory_.data(), page, memory_.address(),
+				     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND));
+	EXPECT_FALSE(mr);
+	EXPECT_EQ(errno, EOPNOTSUPP) << std::strerror(errno);
+}
+
+// Handles that nothing of the device has.
+TEST_F(RegErrors, WrongHandlesAreNotFound)
+{
+	static constexpr uint32_t nobodys = 0xfffff0;
+	const auto lost = [](auto *object, int (*destroy)(decltype(object))) {
+		const uint32_t handle = std::exchange(object->handle, nobodys);
+		const int error = destroy(object);
+		object->handle = handle;
+		return error;
+	};
+	Mr mr(ibv_reg_mr(pd_.get(), memory_.data(), page, all_access));
+	Cq cq(ibv_create_cq(device().context.get(), 1, nullptr, nullptr, 0));
+	ASSERT_TRUE(mr && cq);
+	EXPECT_EQ(lost(mr.get(), ibv_dereg_mr), ENOENT);
+	EXPECT_EQ(lost(cq.get(), ibv_destroy_cq), ENOENT);
+	EXPECT_EQ(destroy(mr), 0);
+	EXPECT_EQ(destroy(cq), 0);
+	EXPECT_EQ(lost(pd_.get(), ibv_dealloc_pd), ENOENT);
+	EXPECT_EQ(destroy(pd_), 0);
 }
 
 TEST_F(RegErrors, NoBytes)

@@ -22,7 +22,6 @@ using twin::Driver;
 namespace
 {
 
-constexpr uint32_t min_cq_elements = 4;
 /* Older libraries end the structure here; newer ones have zeroed what follows. */
 constexpr size_t port_attr_common =
 	offsetof(ibv_port_attr, port_cap_flags2) + sizeof(ibv_port_attr::port_cap_flags2);
@@ -87,7 +86,7 @@ int sirdma_cmd_get_context(ibv_context *context, verbs_cmd<ib_uverbs_get_context
 	answer.max_hw_inline = SIRDMA_MAX_INLINE;
 	answer.max_hw_rq_quanta = SIRDMA_MAX_WQ_QUANTA;
 	answer.max_hw_wq_quanta = SIRDMA_MAX_WQ_QUANTA;
-	answer.min_hw_cq_size = min_cq_elements;
+	answer.min_hw_cq_size = SIRDMA_MIN_CQ_ELEMENTS;
 	answer.max_hw_cq_size = driver_of(context).max_cq_elements();
 	answer.max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
 	answer.hw_rev = SIRDMA_HW_REV_GEN2;
@@ -111,7 +110,7 @@ int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_inp
 	driver_of(context).query_device(full.orig_attr);
 	full.phys_port_cnt_ex = 1;
 	memcpy(static_cast<void *>(attr), &full, std::min(sizeof(full), attr_size));
-	resp->base.fw_ver = 2ull << 32;
+	resp->base.fw_ver = uint64_t{SIRDMA_FW_MAJOR} << 32 | SIRDMA_FW_MINOR;
 	return 0;
 }
 

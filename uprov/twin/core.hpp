@@ -21,10 +21,13 @@
 #include <vector>
 
 extern "C" {
+#include "hw/access.h"
 #include "hw/cqp_cmd.h"
 #include "hw/event.h"
 #include "hw/hw.h"
+#include "hw/limits.h"
 #include "hw/qp_attr.h"
+#include "hw/qp_modify.h"
 #include "hw/stag.h"
 #include "model/frame.h"
 #include "model/snic.h"

@@ -23,56 +23,15 @@ namespace sirdma::twin
 namespace
 {
 
-/* As the kernel driver's: a locally administered id, which nobody else may be given. */
-constexpr uint32_t vendor_id = 0x025352;
-constexpr uint32_t vendor_part_id = 1;
-constexpr char fw_version[] = "2.0.0";
-constexpr uint64_t max_mr_size = 1ull << 40;
-constexpr uint64_t page_mask = 4095;
-constexpr int access_supported = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-				 IBV_ACCESS_REMOTE_WRITE;
-/* The largest IP packet is the payload and this: headers of any transport packet. */
-constexpr uint32_t header_room = 96;
+constexpr uint64_t page_mask = SIRDMA_REGION_PAGE - 1;
 constexpr uint8_t width_4x = 2;
 constexpr uint8_t speed_edr = 32;
 constexpr uint8_t phys_link_up = 5;
 /* Every destination's: UDP sockets resolve addresses themselves. */
 constexpr uint8_t peer_mac[6] = {0x02, 0x53, 0, 0, 0, 0xff};
-constexpr int no_event = -1;
 
-/* Events of QPs, as the kernel driver reports them. */
-int qp_event_type(sirdma_event_class kind) noexcept
-{
-	switch (kind) {
-	case SIRDMA_EVENT_QP_FATAL:
-		return IBV_EVENT_QP_FATAL;
-	case SIRDMA_EVENT_QP_REQUEST:
-		return IBV_EVENT_QP_REQ_ERR;
-	case SIRDMA_EVENT_QP_ACCESS:
-		return IBV_EVENT_QP_ACCESS_ERR;
-	case SIRDMA_EVENT_COMM_EST:
-		return IBV_EVENT_COMM_EST;
-	case SIRDMA_EVENT_SQ_DRAINED:
-		return IBV_EVENT_SQ_DRAINED;
-	case SIRDMA_EVENT_LAST_WQE:
-		return IBV_EVENT_QP_LAST_WQE_REACHED;
-	default:
-		return no_event;
-	}
-}
-
-u8 mr_rights(int access) noexcept
-{
-	u8 rights = SIRDMA_ACCESS_LOCAL_READ;
-
-	if (access & IBV_ACCESS_LOCAL_WRITE)
-		rights |= SIRDMA_ACCESS_LOCAL_WRITE;
-	if (access & IBV_ACCESS_REMOTE_READ)
-		rights |= SIRDMA_ACCESS_REMOTE_READ;
-	if (access & IBV_ACCESS_REMOTE_WRITE)
-		rights |= SIRDMA_ACCESS_REMOTE_WRITE;
-	return rights;
-}
+static_assert(IBV_EVENT_CQ_ERR == 0 && IBV_EVENT_DEVICE_FATAL == 8 &&
+	      IBV_EVENT_QP_LAST_WQE_REACHED == 16); /* see sirdma_event_verbs_type() */
 
 /* Since Linux 5.14; asked once. */
 bool can_populate() noexcept
@@ -104,18 +63,18 @@ int populate(const void *addr, uint64_t length, int access) noexcept
 
 int check_mr(const void *addr, uint64_t length, uint64_t iova, int access) noexcept
 {
-	const auto start = reinterpret_cast<uintptr_t>(addr);
-	uint64_t end;
+	const sirdma_region region = {
+		.start = reinterpret_cast<uintptr_t>(addr),
+		.length = length,
+		.iova = iova,
+		.access = static_cast<u32>(access),
+	};
+	const char *why = nullptr;
 
-	/* Remote writes and atomics need local writes (IBTA 10.6.3.1). */
-	if (access & (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC) &&
-	    !(access & IBV_ACCESS_LOCAL_WRITE))
-		return EINVAL;
-	if (access & ~(access_supported | IBV_ACCESS_OPTIONAL_RANGE))
-		return EOPNOTSUPP;
-	if (!length || length > max_mr_size || __builtin_add_overflow(start, length - 1, &end) ||
-	    __builtin_add_overflow(iova, length - 1, &end) || (start ^ iova) & page_mask)
-		return EINVAL;
+	if (const int err = sirdma_region_check(&region, &why)) {
+		port_warn("reg_mr: %s", why);
+		return -err;
+	}
 	return populate(addr, length, access);
 }
 
@@ -184,15 +143,12 @@ Driver::~Driver()
 
 uint32_t Driver::max_cq_elements() const noexcept
 {
-	return std::min<uint32_t>(hw_.caps.max_cqe, SIRDMA_CQ_SHADOW_CQEIDX);
+	return sirdma_max_cq_elements(&hw_);
 }
 
-ibv_mtu Driver::port_mtu() const noexcept
+uint32_t Driver::port_mtu() const noexcept
 {
-	for (int mtu = IBV_MTU_4096; mtu > IBV_MTU_256; --mtu)
-		if (nic_.mtu() >= (128u << mtu) + header_room)
-			return static_cast<ibv_mtu>(mtu);
-	return IBV_MTU_256;
+	return sirdma_path_mtu_of_port(nic_.mtu());
 }
 
 ibv_gid Driver::gid() const noexcept
@@ -210,33 +166,18 @@ __be64 Driver::guid() const noexcept
 
 void Driver::query_device(ibv_device_attr &attr) noexcept
 {
-	const sirdma_hw_caps &caps = hw_.caps;
+	sirdma_limits limits;
 
+	sirdma_hw_limits(&hw_, &limits);
 	attr = {};
-	memcpy(attr.fw_ver, fw_version, sizeof(fw_version));
+	snprintf(attr.fw_ver, sizeof(attr.fw_ver), "%u.%u.0", SIRDMA_FW_MAJOR, SIRDMA_FW_MINOR);
 	attr.node_guid = guid();
 	attr.sys_image_guid = guid();
-	attr.vendor_id = vendor_id;
-	attr.vendor_part_id = vendor_part_id;
-	attr.hw_ver = SIRDMA_HW_VERSION;
+	SIRDMA_LIMITS_TO_VERBS(&attr, &limits);
 	attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
 	attr.atomic_cap = IBV_ATOMIC_NONE;
-	attr.max_mr_size = max_mr_size;
-	attr.page_size_cap = page_mask + 1;
-	attr.max_qp = static_cast<int>(hw_.qp_ids.limit - hw_.qp_ids.first);
-	attr.max_qp_wr = max_qp_wr;
-	attr.max_sge = SIRDMA_MAX_SGE;
-	attr.max_sge_rd = SIRDMA_MAX_READ_SGE;
-	attr.max_cq = static_cast<int>(caps.max_cqs - hw_.cq_ids.first);
-	/* A completion with immediate data takes two elements, and one pair stays free. */
-	attr.max_cqe = static_cast<int>(max_cq_elements() / 2 - 1);
-	attr.max_mr = static_cast<int>(caps.max_mrs - hw_.stag_ids.first);
-	attr.max_pd = static_cast<int>(caps.max_pds - hw_.pd_ids.first);
-	attr.max_qp_rd_atom = static_cast<int>(caps.max_ird);
-	attr.max_qp_init_rd_atom = static_cast<int>(caps.max_ord);
-	attr.max_res_rd_atom = static_cast<int>(
-		std::min<uint64_t>(uint64_t(attr.max_qp) * caps.max_ird, INT32_MAX));
-	attr.max_pkeys = 1;
+	attr.page_size_cap = SIRDMA_REGION_PAGE;
+	attr.max_sge = static_cast<int>(limits.max_sge);
 	attr.phys_port_cnt = 1;
 }
 
@@ -246,7 +187,7 @@ void Driver::query_port(ibv_port_attr &attr) noexcept
 	attr.state = IBV_PORT_ACTIVE;
 	attr.phys_state = phys_link_up;
 	attr.max_mtu = IBV_MTU_4096;
-	attr.active_mtu = port_mtu();
+	attr.active_mtu = static_cast<ibv_mtu>(port_mtu());
 	attr.gid_tbl_len = gid_table_len;
 	attr.port_cap_flags = IBV_PORT_IP_BASED_GIDS;
 	attr.max_msg_sz = SIRDMA_MAX_MSG_SIZE;
@@ -352,7 +293,7 @@ int Driver::dealloc_pd(uint32_t pd) noexcept
 		const auto it = pds_.find(pd);
 
 		if (it == pds_.end())
-			return 0; /* gone with its context */
+			return ENOENT;
 		if (it->second.users)
 			return EBUSY;
 		pds_.erase(it);
@@ -380,7 +321,7 @@ int Driver::reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova
 	params.pd = pd;
 	params.va = iova;
 	params.len = length;
-	params.access = mr_rights(access);
+	params.access = sirdma_region_rights(static_cast<u32>(access));
 	params.block_shift = 12;
 	params.addr = dma(addr) & ~page_mask;
 	err = sirdma_cqp_reg_mr(&hw_, &params);
@@ -405,6 +346,11 @@ int Driver::dereg_mr(uint32_t stag) noexcept
 {
 	Settle settle(nic_);
 
+	{
+		std::lock_guard hold(objects_lock_);
+		if (!mrs_.contains(stag))
+			return ENOENT;
+	}
 	/* The device lets go first: afterwards no data path holds the region. */
 	if (const int err = sirdma_cqp_dealloc_stag(&hw_, stag))
 		return -err;
@@ -516,13 +462,18 @@ int Driver::destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept
 {
 	Settle settle(nic_);
 
+	{
+		std::lock_guard hold(objects_lock_);
+		if (!cqs_.contains(id))
+			return ENOENT;
+	}
 	if (const int err = sirdma_cqp_destroy_cq(&hw_, id))
 		return -err;
 
 	const std::unique_ptr<DriverCq> cq = remove_cq(id);
 
 	if (!cq)
-		return EINVAL;
+		return ENOENT;
 	comp = cq->comp_reported;
 	async = cq->async_reported;
 	sirdma_idpool_put(&hw_.cq_ids, id);
@@ -572,10 +523,10 @@ void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
 		port_warn("the device reports error %#x", ev->code);
 		break;
 	default: {
-		const int type = qp_event_type(kind);
+		const int type = sirdma_event_verbs_type(kind);
 		const auto it = driver.qps_.find(ev->id);
 
-		if (type != no_event && it != driver.qps_.end())
+		if (type >= 0 && it != driver.qps_.end())
 			it->second->async->post(static_cast<ibv_event_type>(type), it->second->qp,
 						&it->second->async_reported);
 		break;

@@ -91,7 +91,7 @@ public:
 	__be64 guid() const noexcept;
 	uint32_t max_cq_elements() const noexcept;
 	static constexpr uint32_t max_qp_wr = SIRDMA_MAX_QP_WR;
-	ibv_mtu port_mtu() const noexcept;
+	uint32_t port_mtu() const noexcept;
 
 	int open(ibv_context *context);
 	/* Destroys what the application left. */
@@ -122,8 +122,6 @@ public:
 	void print_qps(const char *device) noexcept;
 
 private:
-	struct Modify;
-
 	explicit Driver(Adapter &nic) noexcept : nic_(nic) {}
 	int start() noexcept;
 	template <typename Table, typename Belongs, typename Destroy>
@@ -131,9 +129,8 @@ private:
 	int add_cq(std::unique_ptr<DriverCq> cq);
 	std::unique_ptr<DriverCq> remove_cq(uint32_t id) noexcept;
 	DriverQp *find_qp(uint32_t qpn) noexcept;
-	int check_modify(Modify &m) noexcept;
-	int check_path(Modify &m) noexcept;
-	int run_modify(Modify &m) noexcept;
+	int check_route(sirdma_qp_modify &mod, const ibv_ah_attr &ah) noexcept;
+	int run_modify(const sirdma_qp_modify &mod) noexcept;
 
 	static void on_cq_event(void *ctx, u64 cq_ctx);
 	static void on_async_event(void *ctx, const sirdma_async_event *ev);

@@ -21,42 +21,10 @@ namespace
 {
 
 constexpr uint8_t default_hop_limit = 64;
-constexpr uint32_t standard_mask = (IBV_QP_DEST_QPN << 1) - 1;
-constexpr unsigned access_supported = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ |
-				      IBV_ACCESS_REMOTE_WRITE;
-constexpr uint8_t sl_max = 7;
-
 /* The device reads and writes it at its process address, while the command runs. */
 struct alignas(SIRDMA_QP_CTX_ALIGN) QpContext : sirdma_qp_ctx {
 	u64 addr() const noexcept { return reinterpret_cast<u64>(this); }
 };
-
-int reject(uint32_t qpn, uint32_t bit, const char *why, int err) noexcept
-{
-	port_warn("modify_qp %u: %s %s", qpn, sirdma_qp_attr_name(bit & -bit), why);
-	return err;
-}
-
-/* An enumeration of the application's, which may hold any number: read as one. */
-template <typename Enum> uint32_t number(const Enum &value) noexcept
-{
-	uint32_t out;
-
-	static_assert(sizeof(value) == sizeof(out));
-	memcpy(&out, &value, sizeof(out));
-	return out;
-}
-
-sirdma_qp_attr to_core(const ibv_qp_attr &attr, sirdma_qp_state next) noexcept
-{
-	sirdma_qp_attr core{};
-
-	SIRDMA_QP_ATTR_FROM_VERBS(&core, &attr);
-	core.next = next;
-	core.pkey = SIRDMA_DEFAULT_PKEY;
-	core.path_mtu = sirdma_path_mtu_bytes(number(attr.path_mtu));
-	return core;
-}
 
 bool is_v4_mapped(const ibv_gid &gid) noexcept
 {
@@ -65,27 +33,28 @@ bool is_v4_mapped(const ibv_gid &gid) noexcept
 	return !memcmp(gid.raw, prefix, sizeof(prefix));
 }
 
-/* The destination of nobody, in either IP version. */
-bool is_unspecified(const ibv_gid &gid) noexcept
+sirdma_qp_path path_of(const ibv_ah_attr &ah) noexcept
 {
-	const ibv_gid none{};
-	const size_t from = is_v4_mapped(gid) ? 12 : 0;
+	sirdma_qp_path path{};
 
-	return !memcmp(gid.raw + from, none.raw + from, sizeof(none.raw) - from);
+	memcpy(path.dst_ip.b, ah.grh.dgid.raw, sizeof(path.dst_ip.b));
+	path.flow_label = ah.grh.flow_label;
+	/* Chosen by the route, as the kernel does it for RoCE: 0 is not one of an IP packet. */
+	path.hop_limit = ah.grh.hop_limit ? ah.grh.hop_limit : default_hop_limit;
+	path.traffic_class = ah.grh.traffic_class;
+	path.port_num = ah.port_num;
+	path.sl = ah.sl;
+	path.has_grh = ah.is_global;
+	return path;
+}
+
+int reject(const sirdma_qp_modify &mod, int err) noexcept
+{
+	port_warn("modify_qp %u: %s %s", mod.qpn, mod.bad, mod.why);
+	return err;
 }
 
 } // namespace
-
-/* One modify on its way. */
-struct Driver::Modify {
-	DriverQp &qp;
-	const ibv_qp_attr &attr;
-	const uint32_t mask;
-	sirdma_qp_state cur{};
-	sirdma_qp_state next{};
-	uint32_t dest_qpn = 0; /* now */
-	sirdma_qp_attr core{};
-};
 
 DriverQp *Driver::find_qp(uint32_t qpn) noexcept
 {
@@ -155,6 +124,8 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 	Settle settle(nic_);
 	std::unique_ptr<DriverQp> qp;
 
+	if (!find_qp(qpn))
+		return ENOENT;
 	/* The device stops and drains the QP before it answers. */
 	if (const int err = sirdma_cqp_destroy_qp(&hw_, qpn))
 		return -err;
@@ -163,7 +134,7 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 		auto node = qps_.extract(qpn);
 
 		if (node.empty())
-			return EINVAL;
+			return ENOENT;
 		qp = std::move(node.mapped());
 		--pds_[qp->pd].users;
 	}
@@ -173,116 +144,73 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 	return 0;
 }
 
-/* Everything but the path. */
-int Driver::check_modify(Modify &m) noexcept
+/* Of the path what only this process knows: it has one address. */
+int Driver::check_route(sirdma_qp_modify &mod, const ibv_ah_attr &ah) noexcept
 {
-	const uint32_t qpn = m.qp.id;
-	u32 bad = 0;
-
-	if (m.mask & IBV_QP_CUR_STATE && number(m.attr.cur_qp_state) != m.cur)
-		return reject(qpn, IBV_QP_CUR_STATE, "is another one", EINVAL);
-	if (sirdma_qp_check_transition(SIRDMA_QPT_RC, m.cur, m.next, m.mask, &bad)) {
-		if (!bad)
-			port_warn("modify_qp %u: no transition from %s to %s", qpn,
-				  sirdma_qp_state_name(m.cur), sirdma_qp_state_name(m.next));
-		else
-			reject(qpn, bad, bad & m.mask ? "is not allowed here" : "is missing", 0);
+	mod.bad = sirdma_qp_attr_name(SIRDMA_QP_AV);
+	if (ah.grh.sgid_index >= gid_table_len) {
+		mod.why = "has a GID index beyond the table";
 		return EINVAL;
 	}
-	if (m.mask & ~standard_mask)
-		return reject(qpn, m.mask & ~standard_mask, "is not supported", EOPNOTSUPP);
-	if (m.mask & (IBV_QP_ALT_PATH | IBV_QP_CAP))
-		return reject(qpn, m.mask & (IBV_QP_ALT_PATH | IBV_QP_CAP), "is not supported",
-			      EOPNOTSUPP);
-	if (m.mask & IBV_QP_PATH_MIG_STATE && number(m.attr.path_mig_state) != IBV_MIG_MIGRATED)
-		return reject(qpn, IBV_QP_PATH_MIG_STATE, "is not supported", EOPNOTSUPP);
-	if (m.mask & IBV_QP_PORT && m.attr.port_num != 1)
-		return reject(qpn, IBV_QP_PORT, "is not 1", EINVAL);
-	if (m.mask & IBV_QP_PKEY_INDEX && m.attr.pkey_index)
-		return reject(qpn, IBV_QP_PKEY_INDEX, "is not 0", EINVAL);
-	if (m.mask & IBV_QP_ACCESS_FLAGS && m.attr.qp_access_flags & ~access_supported)
-		return reject(qpn, IBV_QP_ACCESS_FLAGS, "is not supported", EOPNOTSUPP);
-	if (m.mask & IBV_QP_PATH_MTU && number(m.attr.path_mtu) > port_mtu())
-		return reject(qpn, IBV_QP_PATH_MTU, "does not fit the port", EINVAL);
-	m.core = to_core(m.attr, m.next);
-	if (sirdma_qp_check_attr(&m.core, m.mask & ~IBV_QP_AV, hw_.caps.max_ord, hw_.caps.max_ird,
-				 &bad))
-		return reject(qpn, bad, "is out of range", EINVAL);
-	return m.mask & IBV_QP_AV ? check_path(m) : 0;
-}
-
-int Driver::check_path(Modify &m) noexcept
-{
-	const ibv_ah_attr &ah = m.attr.ah_attr;
-	const uint32_t dest = m.mask & IBV_QP_DEST_QPN ? m.attr.dest_qp_num : m.dest_qpn;
-	u32 bad = 0;
-
-	if (ah.port_num != 1 || !ah.is_global || ah.sl > sl_max ||
-	    ah.grh.sgid_index >= gid_table_len)
-		return reject(m.qp.id, IBV_QP_AV, "needs port 1 and GID index 0", EINVAL);
-	if (ah.grh.sgid_index)
-		return reject(m.qp.id, IBV_QP_AV, "names an empty GID table entry", ENODATA);
-	if (is_unspecified(ah.grh.dgid))
-		return reject(m.qp.id, IBV_QP_AV, "has no destination", EINVAL);
-	if (is_v4_mapped(ah.grh.dgid) != nic_.addr().is_v4())
-		return reject(m.qp.id, IBV_QP_AV, "leads to an address of the other IP version",
-			      EHOSTUNREACH);
-	memcpy(m.core.dst_ip.b, ah.grh.dgid.raw, sizeof(m.core.dst_ip.b));
-	m.core.flow_label = ah.grh.flow_label;
-	m.core.udp_sport = sirdma_udp_sport(ah.grh.flow_label, m.qp.id, dest);
-	/* Chosen by the route, as the kernel does it for RoCE: 0 is not one of an IP packet. */
-	m.core.hop_limit = ah.grh.hop_limit ? ah.grh.hop_limit : default_hop_limit;
-	m.core.traffic_class = ah.grh.traffic_class;
-	m.core.vlan_prio = ah.sl;
-	if (sirdma_qp_check_attr(&m.core, IBV_QP_AV, hw_.caps.max_ord, hw_.caps.max_ird, &bad))
-		return reject(m.qp.id, IBV_QP_AV, "is out of range", EINVAL);
+	if (ah.grh.sgid_index) {
+		mod.why = "names an empty GID table entry";
+		return ENODATA;
+	}
+	if (is_v4_mapped(ah.grh.dgid) != nic_.addr().is_v4()) {
+		mod.why = "leads to an address of the other IP version";
+		return EHOSTUNREACH;
+	}
 	return 0;
 }
 
-int Driver::run_modify(Modify &m) noexcept
+int Driver::run_modify(const sirdma_qp_modify &mod) noexcept
 {
 	sirdma_cqp_modify_qp_params params{};
 	QpContext ctx{};
 
-	sirdma_qp_attr_to_ctx(&m.core, m.mask, &ctx);
-	params.qpn = m.qp.id;
+	sirdma_qp_attr_to_ctx(&mod.attr, mod.mask, &ctx);
+	params.qpn = mod.qpn;
 	params.ctx_pa = ctx.addr();
-	params.cur = m.cur;
-	params.next = m.next;
+	params.cur = static_cast<sirdma_qp_state>(mod.cur);
+	params.next = mod.next;
 	params.check_cur = true;
-	if (const int err = sirdma_cqp_modify_qp(&hw_, &params))
-		return -err;
-	if (m.mask & IBV_QP_PATH_MTU)
-		m.qp.path_mtu = m.attr.path_mtu;
-	if (m.mask & IBV_QP_AV)
-		m.qp.av = m.attr.ah_attr;
-	return 0;
+	return -sirdma_cqp_modify_qp(&hw_, &params);
 }
 
 int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept
 {
 	Settle settle(nic_);
 	DriverQp *qp = find_qp(qpn);
+	sirdma_qp_modify mod{};
 	QpContext now{};
 
 	if (!qp)
-		return EINVAL;
+		return ENOENT;
+	mod.type = SIRDMA_QPT_RC;
+	mod.qpn = qpn;
+	mod.mask = mask;
+	mod.port_mtu = port_mtu();
+	mod.path = path_of(attr.ah_attr);
+	SIRDMA_QP_MODIFY_FROM_VERBS(&mod, &attr);
 	std::lock_guard hold(qp->lock);
 
 	/* The device may have moved it to SQE or ERR by itself. */
 	if (const int err = sirdma_cqp_upload_ctx(&hw_, qpn, now.addr()))
 		return -err;
-
-	Modify m = {.qp = *qp, .attr = attr, .mask = mask};
-
-	m.cur = static_cast<sirdma_qp_state>(now.state);
-	if (mask & IBV_QP_STATE && number(attr.qp_state) > IBV_QPS_ERR)
-		return reject(qpn, IBV_QP_STATE, "is unknown", EINVAL);
-	m.next = mask & IBV_QP_STATE ? static_cast<sirdma_qp_state>(attr.qp_state) : m.cur;
-	m.dest_qpn = now.dest_qpn;
-	if (const int err = check_modify(m))
+	mod.cur = now.state;
+	mod.cur_dest_qpn = now.dest_qpn;
+	if (const int err = sirdma_qp_modify_check(&hw_.caps, &mod))
+		return reject(mod, -err);
+	if (mask & IBV_QP_AV)
+		if (const int err = check_route(mod, attr.ah_attr))
+			return reject(mod, err);
+	if (const int err = run_modify(mod))
 		return err;
-	return run_modify(m);
+	if (mask & IBV_QP_PATH_MTU)
+		qp->path_mtu = attr.path_mtu;
+	if (mask & IBV_QP_AV)
+		qp->av = attr.ah_attr;
+	return 0;
 }
 
 int Driver::query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) noexcept
@@ -292,7 +220,7 @@ int Driver::query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) no
 	QpContext ctx{};
 
 	if (!qp)
-		return EINVAL;
+		return ENOENT;
 	std::lock_guard hold(qp->lock);
 
 	if (const int err = sirdma_cqp_upload_ctx(&hw_, qpn, ctx.addr()))

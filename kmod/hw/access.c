@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Access rights and memory regions: what applications may ask for. */
+#include "access.h"
+
+#define SUPPORTED (SIRDMA_VERBS_LOCAL_WRITE | SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_REMOTE_READ)
+
+/* Flags of applications, rights of the device. */
+static const struct {
+	u32 flag;
+	u8 right;
+} rights[] = {
+	{SIRDMA_VERBS_LOCAL_WRITE, SIRDMA_ACCESS_LOCAL_WRITE},
+	{SIRDMA_VERBS_REMOTE_WRITE, SIRDMA_ACCESS_REMOTE_WRITE},
+	{SIRDMA_VERBS_REMOTE_READ, SIRDMA_ACCESS_REMOTE_READ},
+};
+
+static u32 rights_of(u32 flags)
+{
+	u32 i, access = 0;
+
+	for (i = 0; i < ARRAY_SIZE(rights); i++)
+		if (flags & rights[i].flag)
+			access |= rights[i].right;
+	return access;
+}
+
+static bool wraps(u64 first, u64 length)
+{
+	return first + (length - 1) < first;
+}
+
+int sirdma_region_check(const struct sirdma_region *region, const char **why)
+{
+	const u32 access = region->access;
+	const u32 remote_change = SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_REMOTE_ATOMIC;
+	const struct {
+		bool bad;
+		int err;
+		const char *why;
+	} checks[] = {
+		/* IBTA 10.6.3.1 */
+		{(access & remote_change) && !(access & SIRDMA_VERBS_LOCAL_WRITE), -EINVAL,
+		 "remote writes and atomics need local writes"},
+		{access & ~(SIRDMA_VERBS_ACCESS_KNOWN | SIRDMA_VERBS_ACCESS_OPTIONAL), -EINVAL,
+		 "an access flag is unknown"},
+		{access & ~(SUPPORTED | SIRDMA_VERBS_ACCESS_OPTIONAL), -EOPNOTSUPP,
+		 "an access flag is not supported"},
+		{!region->length, -EINVAL, "no bytes"},
+		{region->length > SIRDMA_MAX_MR_SIZE, -EINVAL, "longer than a region can be"},
+		{wraps(region->start, region->length), -EINVAL, "the addresses wrap around"},
+		{wraps(region->iova, region->length), -EINVAL, "the iova range wraps around"},
+		{(region->start ^ region->iova) & (SIRDMA_REGION_PAGE - 1), -EINVAL,
+		 "address and iova differ in their place in a page"},
+	};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(checks); i++) {
+		if (checks[i].bad) {
+			*why = checks[i].why;
+			return checks[i].err;
+		}
+	}
+	return 0;
+}
+
+u8 sirdma_region_rights(u32 access)
+{
+	return (u8)(SIRDMA_ACCESS_LOCAL_READ | rights_of(access));
+}
+
+int sirdma_qp_access_check(u32 flags)
+{
+	if (flags & ~(SIRDMA_VERBS_ACCESS_KNOWN | SIRDMA_VERBS_ACCESS_OPTIONAL))
+		return -EINVAL;
+	return flags & ~SUPPORTED ? -EOPNOTSUPP : 0;
+}
+
+u32 sirdma_qp_access_to_hw(u32 flags)
+{
+	return rights_of(flags & ~SIRDMA_VERBS_LOCAL_WRITE);
+}
+
+u32 sirdma_qp_access_from_hw(u32 access)
+{
+	u32 i, flags = 0;
+
+	for (i = 0; i < ARRAY_SIZE(rights); i++)
+		if (access & rights[i].right)
+			flags |= rights[i].flag;
+	if (flags & SIRDMA_VERBS_REMOTE_WRITE)
+		flags |= SIRDMA_VERBS_LOCAL_WRITE;
+	return flags;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Access rights that applications ask for, and the memory they ask them for.
+ * Flags are those of the verbs API: enum ib_access_flags, enum ibv_access_flags.
+ */
+#ifndef SIRDMA_HW_ACCESS_H
+#define SIRDMA_HW_ACCESS_H
+
+#include "port/port.h"
+#include "sirdma/qpctx.h"
+
+#define SIRDMA_VERBS_LOCAL_WRITE (1u << 0)
+#define SIRDMA_VERBS_REMOTE_WRITE (1u << 1)
+#define SIRDMA_VERBS_REMOTE_READ (1u << 2)
+#define SIRDMA_VERBS_REMOTE_ATOMIC (1u << 3)
+/* All flags that have a meaning, up to FLUSH_PERSISTENT. */
+#define SIRDMA_VERBS_ACCESS_KNOWN 0x3ffu
+/* Hints: a device may ignore them. */
+#define SIRDMA_VERBS_ACCESS_OPTIONAL 0x3ff00000u
+
+#define SIRDMA_MAX_MR_SIZE (1ull << 40)
+/* Blocks are mapped whole: address and iova have the same place in one of these. */
+#define SIRDMA_REGION_PAGE 4096u
+
+/* A memory region as an application describes it. */
+struct sirdma_region {
+	u64 start; /* in the application's memory */
+	u64 length;
+	u64 iova;
+	u32 access;
+};
+
+/* -EINVAL or -EOPNOTSUPP with *why = what is wrong, for a log line. */
+int sirdma_region_check(const struct sirdma_region *region, const char **why);
+/* SIRDMA_ACCESS_* of a region with these flags. */
+u8 sirdma_region_rights(u32 access);
+
+/* Of a QP. -EINVAL: a flag is unknown; -EOPNOTSUPP: it is not offered. */
+int sirdma_qp_access_check(u32 flags);
+/* SIRDMA_ACCESS_REMOTE_* of flags, and back: the right to write remotely implies the local one. */
+u32 sirdma_qp_access_to_hw(u32 flags);
+u32 sirdma_qp_access_from_hw(u32 access);
+
+#endif

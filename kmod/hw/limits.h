@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* What a device tells applications of itself and its limits. */
+#ifndef SIRDMA_HW_LIMITS_H
+#define SIRDMA_HW_LIMITS_H
+
+#include "hw.h"
+
+/* No vendor assigned us an id: a locally administered one, which nobody else may be given. */
+#define SIRDMA_VENDOR_ID 0x025352
+#define SIRDMA_VENDOR_PART_ID 1
+#define SIRDMA_FW_MAJOR 2
+#define SIRDMA_FW_MINOR 0
+
+#define SIRDMA_MIN_CQ_ELEMENTS 4
+
+struct sirdma_limits {
+	u64 max_mr_size; /* bytes */
+	u32 max_qp;
+	u32 max_qp_wr;
+	u32 max_sge; /* of a send and of a receive */
+	u32 max_sge_rd;
+	u32 max_cq;
+	u32 max_cqe; /* completions; a ring has more elements */
+	u32 max_mr;
+	u32 max_pd;
+	u32 max_qp_rd_atom;
+	u32 max_qp_init_rd_atom;
+	u32 max_res_rd_atom;
+};
+
+void sirdma_hw_limits(const struct sirdma_hw *hw, struct sirdma_limits *limits);
+/* Elements of the largest CQ ring; the shadow area's index cannot name more. */
+u32 sirdma_max_cq_elements(const struct sirdma_hw *hw);
+
+/* To struct ib_device_attr or struct ibv_device_attr: all they name alike. */
+#define SIRDMA_LIMITS_TO_VERBS(attr, limits) \
+	do { \
+		(attr)->hw_ver = SIRDMA_HW_VERSION; \
+		(attr)->vendor_id = SIRDMA_VENDOR_ID; \
+		(attr)->vendor_part_id = SIRDMA_VENDOR_PART_ID; \
+		(attr)->max_mr_size = (limits)->max_mr_size; \
+		(attr)->max_qp = (int)(limits)->max_qp; \
+		(attr)->max_qp_wr = (int)(limits)->max_qp_wr; \
+		(attr)->max_sge_rd = (int)(limits)->max_sge_rd; \
+		(attr)->max_cq = (int)(limits)->max_cq; \
+		(attr)->max_cqe = (int)(limits)->max_cqe; \
+		(attr)->max_mr = (int)(limits)->max_mr; \
+		(attr)->max_pd = (int)(limits)->max_pd; \
+		(attr)->max_qp_rd_atom = (int)(limits)->max_qp_rd_atom; \
+		(attr)->max_qp_init_rd_atom = (int)(limits)->max_qp_init_rd_atom; \
+		(attr)->max_res_rd_atom = (int)(limits)->max_res_rd_atom; \
+		(attr)->max_pkeys = 1; \
+	} while (0)
+
+#endif

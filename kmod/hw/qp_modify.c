@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* The rules of a modify that do not depend on how a QP was asked for. */
+#include "qp_modify.h"
+#include "access.h"
+#include "sirdma/roce.h"
+
+#define STANDARD_MASK ((SIRDMA_QP_DEST_QPN << 1) - 1)
+#define MIGRATED 0u /* IB_MIG_MIGRATED: no alternate path */
+#define MAX_SL 7 /* a VLAN priority */
+#define MTU_256 1u /* enum ib_mtu */
+#define MTU_4096 5u
+/* Headers of the largest kind of packet, as the kernel's iboe_get_mtu() counts them. */
+#define MTU_HEADERS 96
+
+static int reject(struct sirdma_qp_modify *mod, const char *bad, const char *why, int err)
+{
+	mod->bad = bad;
+	mod->why = why;
+	return err;
+}
+
+static int reject_bits(struct sirdma_qp_modify *mod, u32 bits, const char *why, int err)
+{
+	return reject(mod, sirdma_qp_attr_name(bits & -bits), why, err);
+}
+
+static int check_transition(struct sirdma_qp_modify *mod)
+{
+	u32 bad = 0;
+	int err;
+
+	if ((mod->mask & SIRDMA_QP_STATE) && mod->qp_state > SIRDMA_QPS_ERR)
+		return reject_bits(mod, SIRDMA_QP_STATE, "is unknown", -EINVAL);
+	mod->next = (enum sirdma_qp_state)(mod->mask & SIRDMA_QP_STATE ? mod->qp_state : mod->cur);
+	if ((mod->mask & SIRDMA_QP_CUR_STATE) && mod->cur_qp_state != mod->cur)
+		return reject_bits(mod, SIRDMA_QP_CUR_STATE, "is another one", -EINVAL);
+	err = sirdma_qp_check_transition(mod->type, (enum sirdma_qp_state)mod->cur, mod->next,
+					 mod->mask, &bad);
+	if (!err)
+		return 0;
+	if (!bad)
+		return reject(mod, "transition", "does not exist", err);
+	return reject_bits(mod, bad, bad & mod->mask ? "is not allowed here" : "is missing", err);
+}
+
+/* What no transition of this device takes, whatever the tables say. */
+static int check_device(struct sirdma_qp_modify *mod)
+{
+	const int access_err = sirdma_qp_access_check(mod->access_flags);
+	const struct {
+		u32 bits;
+		bool ok;
+		int err;
+		const char *why;
+	} checks[] = {
+		{~STANDARD_MASK, false, -EOPNOTSUPP, "is not supported"},
+		{SIRDMA_QP_ALT_PATH | SIRDMA_QP_CAP, false, -EOPNOTSUPP, "is not supported"},
+		{SIRDMA_QP_PATH_MIG_STATE, mod->path_mig_state == MIGRATED, -EOPNOTSUPP,
+		 "is not supported"},
+		{SIRDMA_QP_PORT, mod->port_num == 1, -EINVAL, "is not 1"},
+		{SIRDMA_QP_PKEY_INDEX, !mod->pkey_index, -EINVAL, "is not 0"},
+		{SIRDMA_QP_ACCESS_FLAGS, !access_err, access_err,
+		 access_err == -EINVAL ? "is unknown" : "is not supported"},
+		{SIRDMA_QP_PATH_MTU, sirdma_path_mtu_bytes(mod->path_mtu) != 0, -EINVAL,
+		 "is unknown"},
+		{SIRDMA_QP_PATH_MTU, mod->path_mtu <= mod->port_mtu, -EINVAL,
+		 "does not fit the port's MTU"},
+	};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(checks); i++)
+		if ((mod->mask & checks[i].bits) && !checks[i].ok)
+			return reject_bits(mod, mod->mask & checks[i].bits, checks[i].why,
+					   checks[i].err);
+	return 0;
+}
+
+/* No address, in either IP version. */
+static bool is_unspecified(const struct sirdma_ip *ip)
+{
+	static const struct sirdma_ip v6, v4 = {.b = {[10] = 0xff, [11] = 0xff}};
+
+	return !memcmp(ip, &v6, sizeof(v6)) || !memcmp(ip, &v4, sizeof(v4));
+}
+
+static int check_path(struct sirdma_qp_modify *mod)
+{
+	const struct sirdma_qp_path *path = &mod->path;
+
+	if (path->port_num != 1)
+		return reject_bits(mod, SIRDMA_QP_AV, "has a port that is not 1", -EINVAL);
+	if (!path->has_grh)
+		return reject_bits(mod, SIRDMA_QP_AV, "has no global route", -EINVAL);
+	if (path->sl > MAX_SL)
+		return reject_bits(mod, SIRDMA_QP_AV, "has a service level above 7", -EINVAL);
+	if (is_unspecified(&path->dst_ip))
+		return reject_bits(mod, SIRDMA_QP_AV, "has no destination", -EINVAL);
+	return 0;
+}
+
+static void fill_path(struct sirdma_qp_modify *mod)
+{
+	const struct sirdma_qp_path *path = &mod->path;
+	struct sirdma_qp_attr *attr = &mod->attr;
+	u32 dest = mod->mask & SIRDMA_QP_DEST_QPN ? attr->dest_qpn : mod->cur_dest_qpn;
+
+	attr->dst_ip = path->dst_ip;
+	attr->flow_label = path->flow_label;
+	attr->udp_sport = sirdma_udp_sport(path->flow_label, mod->qpn, dest);
+	attr->hop_limit = path->hop_limit;
+	attr->traffic_class = path->traffic_class;
+	attr->vlan_prio = path->sl;
+}
+
+int sirdma_qp_modify_check(const struct sirdma_hw_caps *caps, struct sirdma_qp_modify *mod)
+{
+	u32 bad = 0;
+	int err;
+
+	err = check_transition(mod);
+	if (!err)
+		err = check_device(mod);
+	if (!err && (mod->mask & SIRDMA_QP_AV))
+		err = check_path(mod);
+	if (err)
+		return err;
+	mod->attr.next = mod->next;
+	mod->attr.pkey = SIRDMA_DEFAULT_PKEY;
+	mod->attr.path_mtu = sirdma_path_mtu_bytes(mod->path_mtu);
+	fill_path(mod);
+	err = sirdma_qp_check_attr(&mod->attr, mod->mask, caps->max_ord, caps->max_ird, &bad);
+	return err ? reject_bits(mod, bad, "is out of range", err) : 0;
+}
+
+u32 sirdma_path_mtu_of_port(u32 bytes)
+{
+	u32 mtu;
+
+	for (mtu = MTU_4096; mtu >= MTU_256; mtu--)
+		if (bytes >= sirdma_path_mtu_bytes(mtu) + MTU_HEADERS)
+			break;
+	return mtu;
+}

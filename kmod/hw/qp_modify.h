@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * One modify of a QP, as every driver checks it before it asks the device. A
+ * driver only translates: it fills the request from its own types, resolves the
+ * path, and gives the checked attributes to sirdma_qp_attr_to_ctx().
+ */
+#ifndef SIRDMA_HW_QP_MODIFY_H
+#define SIRDMA_HW_QP_MODIFY_H
+
+#include "hw.h"
+#include "qp_attr.h"
+
+/* The destination of an address vector. */
+struct sirdma_qp_path {
+	struct sirdma_ip dst_ip;
+	u32 flow_label;
+	u8 port_num;
+	u8 sl;
+	u8 hop_limit;
+	u8 traffic_class;
+	bool has_grh;
+};
+
+struct sirdma_qp_modify {
+	enum sirdma_qp_type type;
+	u32 qpn;
+	/* The QP as the device has it now. */
+	u32 cur;
+	u32 cur_dest_qpn;
+	/* The request. Numbers of the verbs API, as they came from the application. */
+	u32 mask; /* SIRDMA_QP_* */
+	u32 qp_state;
+	u32 cur_qp_state;
+	u32 access_flags;
+	u32 path_mtu; /* enum ib_mtu */
+	u32 path_mig_state;
+	u32 port_num;
+	u32 pkey_index;
+	struct sirdma_qp_path path; /* with SIRDMA_QP_AV */
+	u32 port_mtu; /* enum ib_mtu: the largest path MTU that the port carries */
+
+	/* The result of a check. */
+	enum sirdma_qp_state next;
+	struct sirdma_qp_attr attr; /* sgid_idx and arp_idx are the driver's to fill */
+	const char *bad; /* after a failure: which attribute */
+	const char *why; /* and what is wrong with it, for a log line */
+};
+
+/*
+ * struct ib_qp_attr and struct ibv_qp_attr are two types whose fields have the same
+ * names. An enumeration may hold any number there, so it is copied as a number.
+ */
+#define SIRDMA_QP_MODIFY_FROM_VERBS(mod, verbs) \
+	do { \
+		memcpy(&(mod)->qp_state, &(verbs)->qp_state, sizeof(u32)); \
+		memcpy(&(mod)->cur_qp_state, &(verbs)->cur_qp_state, sizeof(u32)); \
+		memcpy(&(mod)->path_mtu, &(verbs)->path_mtu, sizeof(u32)); \
+		memcpy(&(mod)->path_mig_state, &(verbs)->path_mig_state, sizeof(u32)); \
+		(mod)->access_flags = (u32)(verbs)->qp_access_flags; \
+		(mod)->port_num = (verbs)->port_num; \
+		(mod)->pkey_index = (verbs)->pkey_index; \
+		SIRDMA_QP_ATTR_FROM_VERBS(&(mod)->attr, verbs); \
+	} while (0)
+
+/*
+ * Transition, attributes, ranges and path. 0, -EINVAL, or -EOPNOTSUPP for what
+ * the interface knows and this device does not offer. May be repeated with
+ * another cur.
+ */
+int sirdma_qp_modify_check(const struct sirdma_hw_caps *caps, struct sirdma_qp_modify *mod);
+
+/* Largest path MTU (enum ib_mtu) whose packets an L3 MTU of @bytes carries; 0: none. */
+u32 sirdma_path_mtu_of_port(u32 bytes);
+
+#endif
