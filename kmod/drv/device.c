@@ -86,8 +86,8 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	struct snic_config config;
 	int err;
 
-	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ);
-	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ);
+	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	sirdma_params_to_config(&config, dev->ndev->dev_addr);
 	dev->bus = snic_host_create(dev->ndev, &config);
 	if (IS_ERR_OR_NULL(dev->bus))

@@ -300,7 +300,7 @@ static struct sirdma_arp *sirdma_arp_create(struct sirdma_dev *dev,
 	struct sirdma_arp *arp;
 	int err;
 
-	arp = kzalloc(sizeof(*arp), GFP_KERNEL);
+	arp = kzalloc(sizeof(*arp), GFP_KERNEL_ACCOUNT);
 	if (!arp)
 		return ERR_PTR(-ENOMEM);
 	arp->key = *key;

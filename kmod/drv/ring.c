@@ -76,7 +76,7 @@ static struct sirdma_ring *sirdma_ring_alloc(u64 start, u64 length,
 {
 	struct sirdma_ring *ring;
 
-	ring = kzalloc(sizeof(*ring), GFP_KERNEL);
+	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 	if (!ring)
 		return NULL;
 	ring->start = start;

@@ -57,6 +57,7 @@ static u64 snic_bus_align(u64 size)
 
 static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 {
+	/* In no cgroup: the device's memory, in which many users' page lists lie side by side. */
 	const gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
 	unsigned int order = get_order(size);
 

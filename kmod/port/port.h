@@ -24,7 +24,8 @@
  *     port_event_init, port_event_set (any context),
  *     port_event_wait(e, timeout_ms) -> bool: false on timeout; may sleep
  *   void *port_alloc(size)      zeroed, may sleep, NULL on failure; port_free(p)
- *     (large sizes are fine: virtually contiguous is enough)
+ *     (large sizes are fine: virtually contiguous is enough; in the kernel the
+ *     memory is charged to the caller's cgroup)
  *   port_rcu_read_lock/unlock   readers of port_rcu_assign()ed pointers
  *     port_rcu_deref(p), port_rcu_assign(p, v), port_free_rcu(ptr, member)
  *     with a struct port_rcu member inside *ptr: freed after all readers left

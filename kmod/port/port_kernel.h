@@ -119,7 +119,7 @@ static inline bool port_event_wait(struct port_event *event, u32 timeout_ms)
 
 static inline void *port_alloc(size_t size)
 {
-	return kvzalloc(size, GFP_KERNEL);
+	return kvzalloc(size, GFP_KERNEL_ACCOUNT);
 }
 
 static inline void port_free(const void *p)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // What objects of a device cost in kernel memory: makes many, watches /proc/meminfo, prints bytes of each. An object's share of what
 // the RDMA core and uverbs keep for it is included. For a machine that does nothing else meanwhile.
-//   verbs_footprint -d DEVICE [-n COUNT]
+//   verbs_footprint -d DEVICE [-n COUNT] [-c FILE]
+// -c FILE: watches the memory.stat of a cgroup instead.
 #include "device.hpp"
 #include "memory.hpp"
 #include "verbs.hpp"
@@ -37,10 +38,26 @@ namespace
 	std::exit(1);
 }
 
+const char *cgroup_stat = nullptr;
+
+// Bytes of slab and vmalloc that this cgroup is charged for.
+int64_t charged_memory()
+{
+	std::ifstream file(cgroup_stat);
+	int64_t bytes = 0, value = 0;
+	std::string name;
+	while (file >> name >> value)
+		if (name == "slab" || name == "vmalloc" || name == "percpu")
+			bytes += value;
+	return bytes;
+}
+
 // Bytes of slab and vmalloc. Not seen are pages taken directly, which a device may count itself (hmc_bytes of sirdma);
 // MemFree would show them, but pages idle on per-CPU lists move it by more than this measures.
 int64_t kernel_memory()
 {
+	if (cgroup_stat)
+		return charged_memory();
 	std::ifstream file("/proc/meminfo");
 	int64_t kib = 0, value = 0;
 	std::string name, rest;
@@ -128,16 +145,19 @@ int main(int argc, char **argv)
 {
 	std::string device;
 	size_t count = 2000;
-	for (int opt; (opt = getopt(argc, argv, "d:n:")) != -1;) {
+	for (int opt; (opt = getopt(argc, argv, "d:n:c:")) != -1;) {
 		if (opt == 'd')
 			device = optarg;
 		else if (opt == 'n')
 			count = std::strtoul(optarg, nullptr, 0);
+		else if (opt == 'c')
+			verbs::cgroup_stat = optarg;
 		else
 			return 2;
 	}
 	if (device.empty() || count < 10 || optind != argc) {
-		std::fputs("verbs_footprint -d DEVICE [-n COUNT, at least 10]\n", stderr);
+		std::fputs("verbs_footprint -d DEVICE [-n COUNT, at least 10] [-c memory.stat]\n",
+			   stderr);
 		return 2;
 	}
 	verbs::run(device, count);
