@@ -6,7 +6,6 @@
 #include "cq.h"
 #include "device.h"
 #include "events.h"
-#include "host/host.h"
 #include "mr.h"
 #include "netdev.h"
 #include "params.h"
@@ -32,7 +31,7 @@ static void sirdma_dealloc_driver(struct ib_device *ibdev)
 	sirdma_gid_fini(dev);
 	sirdma_qpctx_fini(dev);
 	sirdma_hw_remove(&dev->hw);
-	snic_host_destroy(dev->bus);
+	dev->bus->ops->destroy(dev->bus);
 	xa_destroy(&dev->cqs);
 	xa_destroy(&dev->qps);
 }
@@ -83,15 +82,15 @@ static const struct ib_device_ops sirdma_dev_ops = {
 static int sirdma_dev_start(struct sirdma_dev *dev)
 {
 	const struct sirdma_hw_config hw_config = {.num_ceqs = sirdma_params_num_ceqs()};
-	struct snic_config config;
+	struct sirdma_bus_config config;
 	int err;
 
 	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
-	sirdma_params_to_config(&config, dev->ndev->dev_addr);
-	dev->bus = snic_host_create(dev->ndev, &config);
-	if (IS_ERR_OR_NULL(dev->bus))
-		return dev->bus ? PTR_ERR(dev->bus) : -ENOMEM;
+	sirdma_params_to_config(&config);
+	dev->bus = sirdma_bus_create(dev->ndev, &config);
+	if (IS_ERR(dev->bus))
+		return PTR_ERR(dev->bus);
 	err = sirdma_hw_probe(&dev->hw, dev->bus, &hw_config, &sirdma_events, dev);
 	if (err)
 		goto err_bus;
@@ -113,7 +112,7 @@ err_qpctx:
 err_hw:
 	sirdma_hw_remove(&dev->hw);
 err_bus:
-	snic_host_destroy(dev->bus);
+	dev->bus->ops->destroy(dev->bus);
 	return err;
 }
 
@@ -133,8 +132,7 @@ static int sirdma_dev_register(struct sirdma_dev *dev, const char *name)
 	err = ib_device_set_netdev(ibdev, dev->ndev, 1);
 	if (err)
 		return err;
-	/* No DMA device: DMA addresses are kernel addresses, which is what the bus wants. */
-	return ib_register_device(ibdev, name, NULL);
+	return ib_register_device(ibdev, name, dev->bus->dma_dev);
 }
 
 int sirdma_dev_add(const char *name, struct net_device *ndev)

@@ -2,7 +2,6 @@
 #include <linux/netdevice.h>
 
 #include "device.h"
-#include "host/host.h"
 #include "netdev.h"
 #include "port.h"
 #include "sirdma/abi.h"
@@ -10,14 +9,15 @@
 
 void sirdma_netdev_sync(struct sirdma_dev *dev)
 {
-	bool up = sirdma_port_is_up(dev);
 	struct ib_event event = {
 		.device = &dev->ibdev,
-		.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR,
 		.element.port_num = 1,
 	};
+	bool up;
 
-	snic_host_update(dev->bus);
+	dev->bus->ops->link_update(dev->bus);
+	up = sirdma_port_is_up(dev);
+	event.event = up ? IB_EVENT_PORT_ACTIVE : IB_EVENT_PORT_ERR;
 	if (up ? test_and_set_bit(SIRDMA_DEV_PORT_UP, &dev->flags) :
 		 !test_and_clear_bit(SIRDMA_DEV_PORT_UP, &dev->flags))
 		return;

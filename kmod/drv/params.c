@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <linux/cpumask.h>
-#include <linux/etherdevice.h>
 #include <linux/minmax.h>
 #include <linux/module.h>
 
@@ -72,22 +71,14 @@ static struct param_range max_hmc_segments = {SIRDMA_HMC_MAX_SD, 1, SIRDMA_HMC_M
 module_param_cb(max_hmc_segments, &param_range_ops, &max_hmc_segments, 0644);
 MODULE_PARM_DESC(max_hmc_segments, "2 MiB segments of page lists of a new device (1..4096)");
 
-static struct param_range window_bytes = {0, 0, 64 << 20};
-module_param_cb(window_bytes, &param_range_ops, &window_bytes, 0644);
-MODULE_PARM_DESC(window_bytes, "bytes a queue pair may have in flight (0: default)");
-
-static struct param_range lookout_us = {50, 0, 1000};
-module_param_cb(lookout_us, &param_range_ops, &lookout_us, 0644);
-MODULE_PARM_DESC(lookout_us, "us between looks at a busy ring (0: never, ..1000, default 50)");
-
 u32 sirdma_params_num_ceqs(void)
 {
 	return min_t(u32, num_online_cpus(), MAX_CEQS);
 }
 
-void sirdma_params_to_config(struct snic_config *cfg, const u8 *mac)
+void sirdma_params_to_config(struct sirdma_bus_config *config)
 {
-	*cfg = (struct snic_config){
+	*config = (struct sirdma_bus_config){
 		.max_qps = max_qp.value + RESERVED_QPS,
 		.max_cqs = max_cq.value + RESERVED_CQS,
 		.max_mrs = max_mr.value + RESERVED_MRS,
@@ -97,8 +88,5 @@ void sirdma_params_to_config(struct snic_config *cfg, const u8 *mac)
 		.max_arp = MAX_ARP,
 		.max_sgids = SIRDMA_GID_SLOTS,
 		.max_cqe = 1 << 20,
-		.window_bytes = window_bytes.value,
-		.lookout_ns = lookout_us.value * NSEC_PER_USEC,
 	};
-	ether_addr_copy(cfg->mac, mac);
 }

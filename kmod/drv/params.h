@@ -4,11 +4,10 @@
 #define SIRDMA_DRV_PARAMS_H
 
 #include <linux/types.h>
-#include "model/snic.h"
+#include "sirdma/bus.h"
 
 /* Work queues a device's completion vectors are spread over. */
 u32 sirdma_params_num_ceqs(void);
-/* Fill @cfg for a device with address @mac. */
-void sirdma_params_to_config(struct snic_config *cfg, const u8 *mac);
+void sirdma_params_to_config(struct sirdma_bus_config *config);
 
 #endif

@@ -13,12 +13,14 @@
 
 bool sirdma_port_is_up(const struct sirdma_dev *dev)
 {
-	return netif_running(dev->ndev) && netif_carrier_ok(dev->ndev);
+	return sirdma_rd32(dev->bus, SIRDMA_REG_LINK) & SIRDMA_LINK_UP;
 }
 
 enum ib_mtu sirdma_port_mtu(const struct sirdma_dev *dev)
 {
-	return (enum ib_mtu)sirdma_path_mtu_of_port(READ_ONCE(dev->ndev->mtu));
+	u32 link = sirdma_rd32(dev->bus, SIRDMA_REG_LINK);
+
+	return (enum ib_mtu)sirdma_path_mtu_of_port(SIRDMA_GET(SIRDMA_LINK_MTU, link));
 }
 
 int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,

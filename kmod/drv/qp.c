@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "cq.h"
 #include "device.h"
-#include "host/host.h"
 #include "hw/cqp_cmd.h"
 #include "pd.h"
 #include "qp.h"
@@ -234,6 +233,7 @@ int sirdma_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	sirdma_qp_stop(dev, qp);
 	sirdma_ring_put(qp->ring);
 	return 0;
+	struct sirdma_bus *bus = to_sdev(ibqp->device)->bus;
 }
 
 int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
@@ -243,6 +243,6 @@ int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		*bad_wr = wr;
 		return -EOPNOTSUPP;
 	}
-	snic_host_kick(to_sdev(ibqp->device)->bus, ibqp->qp_num);
+	bus->ops->kick(bus, ibqp->qp_num);
 	return 0;
 }

@@ -9,13 +9,9 @@
 #include "sirdma/wqe.h"
 #include "ucontext.h"
 
-/*
- * The doorbell page. It is RAM that only the application writes: libraries of
- * the irdma interface store to it, the device is woken by need_kick words.
- */
 struct sirdma_db_entry {
 	struct rdma_user_mmap_entry entry;
-	unsigned long page;
+	struct sirdma_bus_db db;
 };
 
 static struct sirdma_db_entry *to_db_entry(struct rdma_user_mmap_entry *entry)
@@ -26,19 +22,19 @@ static struct sirdma_db_entry *to_db_entry(struct rdma_user_mmap_entry *entry)
 static struct rdma_user_mmap_entry *sirdma_db_entry_insert(struct ib_ucontext *ibuctx)
 {
 	struct sirdma_db_entry *db;
+	struct sirdma_bus *bus = to_sdev(ibuctx->device)->bus;
 
 	db = kzalloc(sizeof(*db), GFP_KERNEL_ACCOUNT);
 	if (!db)
 		return NULL;
-	db->page = get_zeroed_page(GFP_KERNEL_ACCOUNT);
-	if (!db->page)
+	if (bus->ops->db_alloc(bus, &db->db))
 		goto err_free;
 	if (rdma_user_mmap_entry_insert(ibuctx, &db->entry, PAGE_SIZE))
-		goto err_free_page;
+		goto err_db;
 	return &db->entry;
 
-err_free_page:
-	free_page(db->page);
+err_db:
+	bus->ops->db_free(bus, &db->db);
 err_free:
 	kfree(db);
 	return NULL;
@@ -47,23 +43,27 @@ err_free:
 void sirdma_mmap_free(struct rdma_user_mmap_entry *entry)
 {
 	struct sirdma_db_entry *db = to_db_entry(entry);
+	struct sirdma_bus *bus = to_sdev(entry->ucontext->device)->bus;
 
-	free_page(db->page);
+	bus->ops->db_free(bus, &db->db);
 	kfree(db);
 }
 
 int sirdma_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *entry;
-	unsigned long pfn;
+	const struct sirdma_bus_db *db;
+	pgprot_t prot = vma->vm_page_prot;
 	int err;
 
 	entry = rdma_user_mmap_entry_get(ibuctx, vma);
 	if (!entry)
 		return -EINVAL;
-	/* As an I/O mapping, so that uverbs can take it away when the device goes. */
-	pfn = PHYS_PFN(virt_to_phys((void *)to_db_entry(entry)->page));
-	err = rdma_user_mmap_io(ibuctx, vma, pfn, PAGE_SIZE, vma->vm_page_prot, entry);
+	db = &to_db_entry(entry)->db;
+	if (db->is_io)
+		prot = pgprot_noncached(prot);
+	/* As an I/O mapping also for RAM, so that uverbs can take it away when the device goes. */
+	err = rdma_user_mmap_io(ibuctx, vma, PHYS_PFN(db->phys), PAGE_SIZE, prot, entry);
 	rdma_user_mmap_entry_put(entry);
 	return err;
 }

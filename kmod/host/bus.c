@@ -11,6 +11,7 @@
 #include "addr.h"
 #include "cpu.h"
 #include "dev.h"
+#include "host.h"
 #include "model/snic.h"
 #include "host/trace.h"
 
@@ -220,6 +221,26 @@ static void snic_bus_irq_free(struct sirdma_bus *base, u32 index)
 	mutex_unlock(&bus->lock);
 }
 
+/*
+ * Doorbells are RAM that only the application writes: libraries of the irdma
+ * interface store to them, the device is woken by need_kick words.
+ */
+static int snic_bus_db_alloc(struct sirdma_bus *base, struct sirdma_bus_db *db)
+{
+	unsigned long page = get_zeroed_page(GFP_KERNEL_ACCOUNT);
+
+	if (!page)
+		return -ENOMEM;
+	db->phys = virt_to_phys((void *)page);
+	db->is_io = false;
+	return 0;
+}
+
+static void snic_bus_db_free(struct sirdma_bus *base, const struct sirdma_bus_db *db)
+{
+	free_page((unsigned long)phys_to_virt(db->phys));
+}
+
 static const struct sirdma_bus_ops snic_bus_ops = {
 	.read32 = snic_bus_read32,
 	.write32 = snic_bus_write32,
@@ -227,6 +248,11 @@ static const struct sirdma_bus_ops snic_bus_ops = {
 	.dma_free = snic_bus_dma_free,
 	.irq_request = snic_bus_irq_request,
 	.irq_free = snic_bus_irq_free,
+	.kick = snic_host_kick,
+	.db_alloc = snic_bus_db_alloc,
+	.db_free = snic_bus_db_free,
+	.link_update = snic_host_update,
+	.destroy = snic_host_destroy,
 };
 
 int snic_bus_init(struct snic_host *host, u32 num_vectors)

@@ -23,6 +23,9 @@ LIST_HEAD(snic_hosts);
 static DEFINE_MUTEX(snic_hosts_lock); /* protects changes of snic_hosts */
 
 static struct snic_burst *snic_host_burst(struct snic_host *host)
+/* Between looks at the ring of a poster that runs ahead: a kick costs such a poster several us. */
+#define LOOKOUT_NS (50 * NSEC_PER_USEC)
+
 {
 	return snic_cpu_this()->burst;
 }
@@ -73,9 +76,21 @@ static void snic_host_wait_idle(struct snic_host *host)
 	synchronize_rcu();
 }
 
-static struct snic_host *snic_host_alloc(struct net_device *ndev, const struct snic_config *cfg)
+static struct snic_host *snic_host_alloc(struct net_device *ndev,
+					 const struct sirdma_bus_config *config)
 {
-	struct snic_config full = *cfg;
+	struct snic_config full = {
+		.max_qps = config->max_qps,
+		.max_cqs = config->max_cqs,
+		.max_mrs = config->max_mrs,
+		.max_pds = config->max_pds,
+		.max_sds = config->max_sds,
+		.max_ceqs = config->max_ceqs,
+		.max_arp = config->max_arp,
+		.max_sgids = config->max_sgids,
+		.max_cqe = config->max_cqe,
+		.lookout_ns = LOOKOUT_NS,
+	};
 	struct snic_host *host;
 	int i, err = -ENOMEM;
 
@@ -123,7 +138,8 @@ static void snic_host_free(struct snic_host *host)
 	kvfree(host);
 }
 
-struct sirdma_bus *snic_host_create(struct net_device *ndev, const struct snic_config *cfg)
+struct sirdma_bus *sirdma_bus_create(struct net_device *ndev,
+				     const struct sirdma_bus_config *config)
 {
 	struct snic_host *host;
 	int err;
@@ -135,7 +151,7 @@ struct sirdma_bus *snic_host_create(struct net_device *ndev, const struct snic_c
 		err = -EBUSY;
 		goto err_unlock;
 	}
-	host = snic_host_alloc(ndev, cfg);
+	host = snic_host_alloc(ndev, config);
 	if (IS_ERR(host)) {
 		err = PTR_ERR(host);
 		goto err_unlock;
@@ -156,7 +172,7 @@ err_unlock:
 	mutex_unlock(&snic_hosts_lock);
 	return ERR_PTR(err);
 }
-EXPORT_SYMBOL_GPL(snic_host_create);
+EXPORT_SYMBOL_GPL(sirdma_bus_create);
 
 void snic_host_destroy(struct sirdma_bus *bus)
 {
@@ -175,7 +191,6 @@ void snic_host_destroy(struct sirdma_bus *bus)
 	snic_host_free(host);
 	netdev_put(ndev, &tracker);
 }
-EXPORT_SYMBOL_GPL(snic_host_destroy);
 
 static bool snic_give_way = true;
 module_param_named(give_way, snic_give_way, bool, 0644);
@@ -208,7 +223,6 @@ void snic_host_kick(struct sirdma_bus *bus, u32 qpn)
 	if (num_online_cpus() == 1 && READ_ONCE(snic_give_way))
 		snic_host_give_way(received);
 }
-EXPORT_SYMBOL_GPL(snic_host_kick);
 
 void snic_host_update(struct sirdma_bus *bus)
 {
@@ -218,7 +232,6 @@ void snic_host_update(struct sirdma_bus *bus)
 	snic_mac_set(host->dev, ndev->dev_addr);
 	snic_link_set(host->dev, netif_running(ndev) && netif_carrier_ok(ndev), ndev->mtu);
 }
-EXPORT_SYMBOL_GPL(snic_host_update);
 
 static int __init snic_init(void)
 {

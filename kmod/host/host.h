@@ -1,21 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * sirdma_nic: a device model on an Ethernet netdev. What the driver module
- * calls to get a device and its bus.
- */
+/* sirdma_nic: a device model on an Ethernet netdev. The parts of its bus that concern all of it. */
 #ifndef SNIC_HOST_H
 #define SNIC_HOST_H
 
-#include <linux/netdevice.h>
-#include "model/snic.h"
 #include "sirdma/bus.h"
 
-/*
- * Make a device on @ndev (Ethernet, not a VLAN upper). Holds the netdev until
- * destroyed. ERR_PTR: -EBUSY when it already has one, -EINVAL for an unsuitable
- * netdev, -ENOMEM.
- */
-struct sirdma_bus *snic_host_create(struct net_device *ndev, const struct snic_config *cfg);
 /* The driver has quiesced the device: no objects, vectors freed. Waits for packets in flight. */
 void snic_host_destroy(struct sirdma_bus *bus);
 /* The fast kick of a user doorbell: run QP @qpn in the caller's (process) context. */
