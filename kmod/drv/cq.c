@@ -35,9 +35,8 @@ static int sirdma_cq_check(struct sirdma_dev *dev, const struct ib_cq_init_attr 
 	if (attr->flags)
 		return -EOPNOTSUPP;
 	if (attr->cqe < SIRDMA_MIN_CQ_ELEMENTS || attr->cqe > sirdma_max_cq_elements(&dev->hw)) {
-		ibdev_warn_ratelimited(&dev->ibdev,
-				       "create_cq: %u elements, allowed are %u to %u\n", attr->cqe,
-				       SIRDMA_MIN_CQ_ELEMENTS, sirdma_max_cq_elements(&dev->hw));
+		sirdma_refused(dev, "create_cq: %u elements, allowed are %u to %u", attr->cqe,
+			       SIRDMA_MIN_CQ_ELEMENTS, sirdma_max_cq_elements(&dev->hw));
 		return -EINVAL;
 	}
 	return 0;
@@ -159,9 +158,8 @@ int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		return err;
 	err = sirdma_cq_take_memory(cq, attr->cqe, udata, &params);
 	if (err) {
-		ibdev_warn_ratelimited(&dev->ibdev,
-				       "create_cq: no ring memory for %u elements: %d\n", attr->cqe,
-				       err);
+		sirdma_refused(dev, "create_cq: no ring memory for %u elements: %d", attr->cqe,
+			       err);
 		return err;
 	}
 	err = sirdma_cq_start(dev, cq, &params);

@@ -27,7 +27,18 @@ struct sirdma_dev {
 	unsigned long flags; /* SIRDMA_DEV_* bit numbers */
 };
 
-#define SIRDMA_DEV_FAILED 0 /* a command was lost; the device has been reset */
+/*
+ * An application asked for what it cannot have. It may do so as often as it likes, so it is
+ * counted, and said to who debugs.
+ */
+#define sirdma_refused(dev, fmt, ...) \
+	do { \
+		struct sirdma_dev *__dev = (dev); \
+		sirdma_count(&__dev->counters, SIRDMA_COUNTER_REQUESTS_REFUSED); \
+		ibdev_dbg(&__dev->ibdev, fmt "\n", ##__VA_ARGS__); \
+	} while (0)
+
+#define SIRDMA_DEV_FAILED 0 /* see health.h; or it is being removed */
 #define SIRDMA_DEV_PORT_UP 1 /* what the last port event said */
 
 static inline struct sirdma_dev *to_sdev(struct ib_device *ibdev)

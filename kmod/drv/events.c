@@ -60,7 +60,7 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_ASYNC_EVENTS);
 	if (ev->overflow) {
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_ASYNC_OVERFLOWS);
-		ibdev_err_ratelimited(&dev->ibdev, "asynchronous events were lost\n");
+		ibdev_dbg(&dev->ibdev, "asynchronous events were lost\n");
 	}
 
 	switch (class) {

@@ -28,9 +28,8 @@ static int sirdma_mr_check(struct sirdma_dev *dev, u64 start, u64 length, u64 io
 
 	err = sirdma_region_check(&region, &why);
 	if (err) {
-		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_FAILURES);
-		ibdev_dbg(&dev->ibdev, "reg_mr: %llu bytes at %#llx, iova %#llx, access %#x: %s\n",
-			  length, start, iova, access, why);
+		sirdma_refused(dev, "reg_mr: %llu bytes at %#llx, iova %#llx, access %#x: %s",
+			       length, start, iova, access, why);
 	}
 	return err;
 }
@@ -52,8 +51,7 @@ static int sirdma_mr_map(struct sirdma_dev *dev, struct sirdma_mr *mr, u64 iova)
 	trace_sirdma_mr_map(dev, mr, iova, err);
 	if (err) {
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_LIST_FAILURES);
-		ibdev_warn_ratelimited(&dev->ibdev, "reg_mr: no page list for %zu blocks: %d\n",
-				       count, err);
+		ibdev_dbg(&dev->ibdev, "reg_mr: no page list for %zu blocks: %d\n", count, err);
 	}
 	return err;
 }
@@ -90,10 +88,9 @@ static struct ib_umem *sirdma_mr_pin(struct sirdma_dev *dev, u64 start, u64 leng
 	trace_sirdma_mr_pin(dev, start, length, access, PTR_ERR_OR_ZERO(umem));
 	if (IS_ERR(umem)) {
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_PIN_FAILURES);
-		ibdev_warn_ratelimited(&dev->ibdev,
-				       "reg_mr: cannot pin %llu bytes at %#llx: %ld%s\n", length,
-				       start, PTR_ERR(umem),
-				       PTR_ERR(umem) == -ENOMEM ? ", see RLIMIT_MEMLOCK" : "");
+		ibdev_dbg(&dev->ibdev, "reg_mr: cannot pin %llu bytes at %#llx: %ld%s\n", length,
+			  start, PTR_ERR(umem),
+			  PTR_ERR(umem) == -ENOMEM ? ", see RLIMIT_MEMLOCK" : "");
 	}
 	return umem;
 }
@@ -186,8 +183,8 @@ struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 
 	case SIRDMA_MEMREG_CQ:
 		return sirdma_ring_register(ibpd, start, length, &req, udata);
 	default:
-		ibdev_warn_ratelimited(ibpd->device, "reg_mr: no such memory type: %u\n",
-				       req.reg_type);
+		sirdma_refused(to_sdev(ibpd->device), "reg_mr: no such memory type: %u",
+			       req.reg_type);
 		return ERR_PTR(-EINVAL);
 	}
 }

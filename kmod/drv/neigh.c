@@ -171,8 +171,7 @@ static void sirdma_neigh_lost(struct sirdma_dev *dev, const struct neighbour *ne
 	     !sirdma_gid_on_interface(dev, neigh->dev->ifindex)))
 		return;
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_NEIGH_UNREACHABLE);
-	ibdev_warn_ratelimited(&dev->ibdev, "neighbour %pI6c on %s does not answer\n", ip,
-			       neigh->dev->name);
+	ibdev_dbg(&dev->ibdev, "neighbour %pI6c on %s does not answer\n", ip, neigh->dev->name);
 }
 
 static void sirdma_neigh_changed(struct sirdma_dev *dev, const struct neighbour *neigh,

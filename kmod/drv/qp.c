@@ -39,9 +39,7 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 	if (!udata || init->create_flags || init->srq || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 	if (init->qp_type != IB_QPT_RC) {
-		ibdev_warn_ratelimited(&dev->ibdev,
-				       "create_qp: only type RC is supported, not %u\n",
-				       init->qp_type);
+		sirdma_refused(dev, "create_qp: only type RC is supported, not %u", init->qp_type);
 		return -EOPNOTSUPP;
 	}
 	if (udata->inlen < sizeof(struct sirdma_create_qp_req) ||
@@ -61,13 +59,12 @@ static int sirdma_qp_take_memory(struct sirdma_dev *dev, struct sirdma_qp *qp, u
 
 	qp->ring = sirdma_ring_get(sirdma_udata_to_uctx(udata), SIRDMA_MEMREG_QP, start);
 	if (!qp->ring) {
-		ibdev_warn_ratelimited(&dev->ibdev, "create_qp: no ring memory at %#llx\n", start);
+		sirdma_refused(dev, "create_qp: no ring memory at %#llx", start);
 		return -ENODATA;
 	}
 	if (qp->ring->sq_pages < sq_pages || qp->ring->rq_pages < rq_pages) {
-		ibdev_warn_ratelimited(&dev->ibdev,
-				       "create_qp: %u+%u pages of rings in memory for %u+%u\n",
-				       sq_pages, rq_pages, qp->ring->sq_pages, qp->ring->rq_pages);
+		sirdma_refused(dev, "create_qp: %u+%u pages of rings in memory for %u+%u", sq_pages,
+			       rq_pages, qp->ring->sq_pages, qp->ring->rq_pages);
 		sirdma_ring_put(qp->ring);
 		return -EINVAL;
 	}
@@ -195,11 +192,9 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	err = sirdma_qp_size(&init->cap, dev->ibdev.attrs.max_qp_wr,
 			     sirdma_udata_to_uctx(udata)->raw_attrs, &size);
 	if (err) {
-		ibdev_warn_ratelimited(&dev->ibdev,
-				       "create_qp: wr %u/%u sge %u/%u inline %u: too much\n",
-				       init->cap.max_send_wr, init->cap.max_recv_wr,
-				       init->cap.max_send_sge, init->cap.max_recv_sge,
-				       init->cap.max_inline_data);
+		sirdma_refused(dev, "create_qp: wr %u/%u sge %u/%u inline %u: too much",
+			       init->cap.max_send_wr, init->cap.max_recv_wr, init->cap.max_send_sge,
+			       init->cap.max_recv_sge, init->cap.max_inline_data);
 		return err;
 	}
 	err = sirdma_qp_take_memory(dev, qp, req.user_wqe_bufs, &size, udata);

@@ -36,9 +36,8 @@ static int sirdma_ring_check(struct sirdma_dev *dev, u64 start, u64 length,
 
 	if (!need || length < need || !IS_ALIGNED(start, RING_PAGE_SIZE) ||
 	    length > dev->ibdev.attrs.max_mr_size) {
-		ibdev_warn_ratelimited(&dev->ibdev,
-				       "reg_mr: rings of type %u: %llu bytes at %#llx, need %llu\n",
-				       req->reg_type, length, start, need);
+		sirdma_refused(dev, "reg_mr: rings of type %u: %llu bytes at %#llx, need %llu",
+			       req->reg_type, length, start, need);
 		return -EINVAL;
 	}
 	return 0;

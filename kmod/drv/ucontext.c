@@ -73,14 +73,13 @@ static int sirdma_uctx_check_request(struct sirdma_dev *dev,
 {
 	if (req->userspace_ver < SIRDMA_ABI_MIN_USER_VERSION ||
 	    req->userspace_ver > SIRDMA_ABI_VERSION) {
-		ibdev_warn_ratelimited(&dev->ibdev, "provider speaks ABI %u, the driver %u to %u\n",
-				       req->userspace_ver, SIRDMA_ABI_MIN_USER_VERSION,
-				       SIRDMA_ABI_VERSION);
+		sirdma_refused(dev, "provider speaks ABI %u, the driver %u to %u",
+			       req->userspace_ver, SIRDMA_ABI_MIN_USER_VERSION, SIRDMA_ABI_VERSION);
 		return -EINVAL;
 	}
 	/* Without need_kick words a sleeping device would never hear of work. */
 	if (!(req->comp_mask & SIRDMA_UCTX_KICK)) {
-		ibdev_warn_ratelimited(&dev->ibdev, "provider never kicks: use sirdma's own\n");
+		sirdma_refused(dev, "provider never kicks: use sirdma's own");
 		return -EOPNOTSUPP;
 	}
 	return 0;

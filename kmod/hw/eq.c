@@ -209,10 +209,8 @@ static u32 aeq_drain(struct sirdma_hw *hw)
 
 	while (count < eq_batch(&aeq->eq) && aeq_take(aeq, &event)) {
 		count++;
-		if (event.overflow) {
+		if (event.overflow)
 			aeq->overflows++;
-			port_warn("asynchronous events were lost");
-		}
 		if (hw->events && hw->events->async_event)
 			hw->events->async_event(hw->events_ctx, &event);
 	}

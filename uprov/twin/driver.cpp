@@ -509,6 +509,8 @@ void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
 
 	const sirdma_event_class kind = sirdma_event_classify(ev);
 
+	if (ev->overflow)
+		port_warn("asynchronous events were lost");
 	switch (kind) {
 	case SIRDMA_EVENT_CQ_ERROR: {
 		const auto it = driver.cqs_.find(ev->id);
