@@ -74,9 +74,7 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 		req->rnr_wait = false;
 		qp->timer_armed = false; /* set for the wait: to be armed anew */
 	}
-	while (req->asked_head != req->asked_tail &&
-	       snic_req_asked_before(req, req->asked_head, req->una))
-		req->asked_head++;
+	snic_reads_answered(qp);
 	snic_win_progress(qp, npkts);
 	snic_retry_touch(qp);
 }

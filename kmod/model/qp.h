@@ -14,14 +14,13 @@
 #include "cq.h"
 #include "dev.h"
 #include "packet.h"
+#include "read_req.h"
 #include "wqe.h"
 #include "sirdma/qpctx.h"
 #include "sirdma/shadow.h"
 
 #define SNIC_MAX_RD_ATOMIC 16 /* inbound READs a QP remembers */
 #define SNIC_RD_REPEATS 8 /* repetitions of parts of them waiting to be answered */
-/* Outbound READs are only counted: as many as soft-RoCE lets its peers have in flight. */
-#define SNIC_MAX_ORD 128 /* power of two */
 #define SNIC_OUT_MSGS 128 /* messages in flight, power of two */
 #define SNIC_MAX_MTU 4096
 #define SNIC_DEFAULT_WINDOW (512 * 1024) /* bytes in flight */
@@ -69,7 +68,6 @@ struct snic_req {
 	u32 sq_shown; /* what the shadow area says it is */
 	u32 head, cur, tail;
 	u32 read_msgs; /* READ messages in out[] (fence) */
-	u32 asked_head, asked_cur, asked_tail; /* asked[]: oldest, next to be repeated, next free */
 	u32 cwnd; /* packets that may be in flight */
 	u32 ssthresh; /* up to here cwnd doubles in each round trip */
 	u32 grow; /* packets acknowledged and not yet turned into cwnd */
@@ -98,10 +96,7 @@ struct snic_req {
 	struct snic_sqe sqe; /* of out[cur], being sent */
 	struct snic_sqe rd_sqe; /* of out[head], a READ being received */
 	struct snic_out out[SNIC_OUT_MSGS];
-	/* READ requests not answered: low bits of the PSN behind their responses */
-	u16 asked[SNIC_MAX_ORD];
-	/* Which of them are what is left of a request whose front was asked for again */
-	u32 asked_part[SNIC_MAX_ORD / 32];
+	struct snic_reads reads;
 };
 
 /* An inbound READ, or a part of one asked for again: waiting, being answered, or kept. */
@@ -228,12 +223,6 @@ static inline struct snic_out *snic_out_at(struct snic_req *req, u32 slot)
 static inline u32 snic_out_pkts(const struct snic_qp *qp, const struct snic_out *out)
 {
 	return out->flags & SNIC_OUT_LOCAL ? 0 : snic_qp_pkts(qp, out->len);
-}
-
-/* Do the responses to READ request @slot of asked[] end at or before @psn? */
-static inline bool snic_req_asked_before(const struct snic_req *req, u32 slot, u32 psn)
-{
-	return (u16)(psn - req->asked[slot % SNIC_MAX_ORD]) < 0x8000;
 }
 
 static inline bool snic_req_in_flight(const struct snic_req *req)

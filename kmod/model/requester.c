@@ -282,68 +282,6 @@ static enum req_stop req_data(struct snic_tx *tx, const struct snic_out *out)
 	return ret == SNIC_GATHER_FULL ? REQ_MORE : REQ_NEXT;
 }
 
-static void asked_set(struct snic_req *req, u32 slot, u32 end, bool part)
-{
-	u32 i = slot % SNIC_MAX_ORD;
-
-	req->asked[i] = (u16)end;
-	req->asked_part[i / 32] &= ~(1u << i % 32);
-	req->asked_part[i / 32] |= (u32)part << i % 32;
-}
-
-static bool asked_is_part(const struct snic_req *req, u32 slot)
-{
-	u32 i = slot % SNIC_MAX_ORD;
-
-	return req->asked_part[i / 32] >> i % 32 & 1;
-}
-
-/*
- * How many packets the next READ request asks for when the @left ones of its
- * message remain; 0: an answer must come first.
- */
-static u32 req_read_new(struct snic_qp *qp, u32 first, u32 left)
-{
-	struct snic_req *req = &qp->req;
-	u32 piece = snic_win_piece(qp), n = min(left, piece - first % piece);
-
-	if (req->asked_tail - req->asked_head >= qp->ord)
-		return 0;
-	if (req->nxt != req->una && snic_win_left(qp) < n)
-		return 0;
-	asked_set(req, req->asked_tail++, req->nxt + n, false);
-	req->asked_cur = req->asked_tail;
-	return n;
-}
-
-/*
- * The same, where it was asked for before. A responder answers a repeated request
- * only when it lies within one request of before (IBTA 9.7.5.1.2), and nobody knows
- * which of them it got: so a repeated request crosses no end of an earlier one. Where
- * the window is too small for all of it, it is split, and one part follows the other:
- * soft-RoCE forgets the front of a request of which it has answered a later part
- * again, and drops what asks for the front from then on.
- */
-static u32 req_read_again(struct snic_qp *qp)
-{
-	struct snic_req *req = &qp->req;
-	u32 n = (u16)(req->asked[req->asked_cur % SNIC_MAX_ORD] - req->nxt);
-	bool part = asked_is_part(req, req->asked_cur);
-	u32 room = max_t(u32, snic_win_left(qp), 1);
-
-	if (req->nxt != req->una && (part || n > room))
-		return 0;
-	if (n > room && req->asked_cur == req->asked_head &&
-	    req->asked_tail - req->asked_head < SNIC_MAX_ORD) {
-		asked_set(req, req->asked_cur, req->nxt + n, true);
-		n = room;
-		req->asked_cur = --req->asked_head;
-		asked_set(req, req->asked_cur, req->nxt + n, part);
-	}
-	req->asked_cur++;
-	return n;
-}
-
 /* The next piece of the current READ. */
 static enum req_stop req_read(struct snic_tx *tx, const struct snic_out *out)
 {
@@ -354,10 +292,7 @@ static enum req_stop req_read(struct snic_tx *tx, const struct snic_out *out)
 
 	if (!snic_tx_room(tx))
 		return REQ_MORE;
-	if (req->asked_cur != req->asked_tail)
-		npkts = req_read_again(qp);
-	else
-		npkts = req_read_new(qp, first, snic_out_pkts(qp, out) - first);
+	npkts = snic_reads_ask(qp, first, snic_out_pkts(qp, out) - first);
 	if (!npkts)
 		return REQ_BLOCKED;
 	len = min_t(u32, out->len - off, npkts << qp->mtu_shift);
@@ -432,12 +367,7 @@ static void req_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent)
 	snic_req_seek(qp, snic_pkt_psn(&burst->pkts[sent]));
 	if (snic_psn_fwd(req->nxt, req->una) > snic_psn_fwd(max, req->una))
 		max = req->nxt;
-	/* Requests the host never took were not asked. */
-	while (req->asked_tail != req->asked_head &&
-	       !snic_req_asked_before(req, req->asked_tail - 1, max))
-		req->asked_tail--;
-	if ((s32)(req->asked_cur - req->asked_tail) > 0)
-		req->asked_cur = req->asked_tail;
+	snic_reads_unsend(&req->reads, max);
 }
 
 static enum req_stop req_burst(struct snic_qp *qp)
@@ -485,11 +415,7 @@ void snic_req_seek(struct snic_qp *qp, u32 psn)
 			break;
 	}
 	req->cur = slot;
-	for (slot = req->asked_head; slot != req->asked_tail; slot++) {
-		if (!snic_req_asked_before(req, slot, psn))
-			break;
-	}
-	req->asked_cur = slot;
+	snic_reads_seek(&req->reads, psn);
 }
 
 void snic_req_restart(struct snic_qp *qp)
