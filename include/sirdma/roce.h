@@ -70,6 +70,14 @@ struct sirdma_deth {
 	__be32 sqpn; /* 23:0 */
 };
 
+struct sirdma_rdeth {
+	__be32 ee; /* end-to-end context 23:0 */
+};
+
+struct sirdma_xrceth {
+	__be32 xrcsrq; /* 23:0 */
+};
+
 /* AETH syndrome: bits 6:5 kind, 4:0 credits, RNR timer or NAK code. */
 #define SIRDMA_AETH_KIND 0x60
 #define SIRDMA_AETH_ACK 0x00
@@ -83,7 +91,18 @@ struct sirdma_deth {
 #define SIRDMA_NAK_REM_OP 0x03
 #define SIRDMA_NAK_INV_RD_REQ 0x04
 
-/* RC opcodes */
+/* Opcode of the BTH: transport and operation, which has one number in every transport that knows it (IBTA table 38). */
+#define SIRDMA_BTH_TRANSPORT 0xe0
+#define SIRDMA_BTH_OPERATION 0x1f
+
+#define SIRDMA_BTH_RC 0x00
+#define SIRDMA_BTH_UC 0x20
+#define SIRDMA_BTH_RD 0x40
+#define SIRDMA_BTH_UD 0x60
+#define SIRDMA_BTH_CNP 0x80 /* congestion notification (annex A17.9.3) */
+#define SIRDMA_BTH_XRC 0xa0
+
+/* Opcodes of RC, and operations of all transports */
 enum sirdma_bth_op {
 	SIRDMA_RC_SEND_FIRST = 0x00,
 	SIRDMA_RC_SEND_MIDDLE = 0x01,
@@ -106,6 +125,7 @@ enum sirdma_bth_op {
 	SIRDMA_RC_ATOMIC_ACK = 0x12,
 	SIRDMA_RC_CMP_SWAP = 0x13,
 	SIRDMA_RC_FETCH_ADD = 0x14,
+	SIRDMA_RD_RESYNC = 0x15,
 	SIRDMA_RC_SEND_LAST_INV = 0x16,
 	SIRDMA_RC_SEND_ONLY_INV = 0x17,
 };

@@ -13,54 +13,6 @@
 #include "sge.h"
 #include "window.h"
 
-void snic_comp_fail_oldest(struct snic_qp *qp, u16 minor, u32 vendor)
-{
-	struct snic_req *req = &qp->req;
-	struct snic_out out = *snic_out_at(req, req->head);
-
-	req->head++;
-	if (snic_qp_complete_send(qp, &out, minor, vendor))
-		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_SQ);
-}
-
-/* The oldest message is done. */
-static bool comp_done(struct snic_qp *qp)
-{
-	struct snic_req *req = &qp->req;
-	struct snic_out out = *snic_out_at(req, req->head);
-
-	req->read_msgs -= snic_op_is_read(out.op);
-	/* cur never falls behind head: a message may be acknowledged before it is sent again. */
-	if (req->cur == req->head)
-		req->cur++;
-	req->head++;
-	req->last_signaled = out.flags & SNIC_OUT_SIGNALED;
-	return !(out.flags & SNIC_OUT_SIGNALED) ||
-	       snic_qp_complete_send(qp, &out, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
-}
-
-bool snic_comp_retire(struct snic_qp *qp)
-{
-	struct snic_req *req = &qp->req;
-	struct snic_out *out;
-
-	while (req->head != req->tail) {
-		out = snic_out_at(req, req->head);
-		if (out->flags & SNIC_OUT_FAILED) {
-			snic_comp_fail_oldest(qp, req->fail_minor, req->fail_vendor);
-			return false;
-		}
-		/* una is never before the oldest message, which may be half the PSN circle long. */
-		if (!(out->flags & SNIC_OUT_LOCAL) &&
-		    snic_psn_fwd(req->una, out->psn) < snic_out_pkts(qp, out))
-			break;
-		if (!comp_done(qp))
-			return false;
-	}
-	snic_qp_check_drained(qp);
-	return snic_qp_can_send(qp);
-}
-
 /* The peer is alive and got further. */
 static void comp_progress(struct snic_qp *qp, u32 npkts)
 {
@@ -96,7 +48,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 	if (left && !req->read_msgs && req->head != req->tail) {
 		req->una = psn;
 		left = 0;
-		if (!snic_comp_retire(qp))
+		if (!snic_send_retire(qp))
 			return false;
 	}
 	while (left && req->head != req->tail) {
@@ -110,7 +62,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 		n = min(n, left);
 		left -= n;
 		req->una = snic_psn_add(req->una, n);
-		if (!snic_comp_retire(qp))
+		if (!snic_send_retire(qp))
 			return false;
 	}
 	n = snic_psn_fwd(req->una, una);
@@ -169,7 +121,7 @@ static void comp_nak(struct snic_qp *qp, u8 code)
 	if (code == SIRDMA_NAK_PSN_SEQ)
 		comp_nak_seq(qp);
 	else if (code < ARRAY_SIZE(errors))
-		snic_comp_fail_oldest(qp, errors[code].minor, errors[code].vendor);
+		snic_send_fail_oldest(qp, errors[code].minor, errors[code].vendor);
 }
 
 /*
@@ -267,11 +219,11 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 	enum sirdma_ae_code ae;
 
 	if (!read_len_ok(qp, out, off, pkt)) {
-		snic_req_mark_failed(qp, out, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
+		snic_send_mark_failed(qp, out, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		return COMP_FAILED;
 	}
 	if (!req->rd_valid || req->rd_slot != req->head) {
-		req->rd_valid = snic_req_reload(qp, req->head, &req->rd_sqe);
+		req->rd_valid = snic_send_reload(qp, req->head, &req->rd_sqe);
 		req->rd_slot = req->head;
 		if (!req->rd_valid)
 			return COMP_FAILED;
@@ -280,7 +232,7 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 			      &ae)) {
 		if (ae == SIRDMA_AE_NONE)
 			return COMP_LOST;
-		snic_req_mark_failed(qp, out, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+		snic_send_mark_failed(qp, out, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 		return COMP_FAILED;
 	}
 	return COMP_PLACED;
@@ -319,7 +271,7 @@ static void comp_read_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
 	case COMP_FAILED:
 		break;
 	}
-	snic_comp_retire(qp);
+	snic_send_retire(qp);
 }
 
 void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)

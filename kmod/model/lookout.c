@@ -2,7 +2,7 @@
 /* Looking out for work instead of being kicked. */
 #include "lookout.h"
 
-#include "requester.h"
+#include "transport.h"
 
 /* Kicks in a row by a poster that does not wait, before the device looks out. */
 #define LOOKOUT_KICKS 8
@@ -58,7 +58,7 @@ static void lookout_timer(struct port_timer *timer)
 
 	port_lock(&qp->lock);
 	qp->lookout_armed = false;
-	snic_req_run(qp);
+	qp->transport->request(qp);
 	port_unlock(&qp->lock);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* RC packet headers. */
+/* Transport headers. */
 #include "packet.h"
 
 #define BTH_LEN sizeof(struct sirdma_bth)
@@ -7,14 +7,19 @@
 #define AETH_LEN sizeof(struct sirdma_aeth)
 #define IMM_LEN sizeof(struct sirdma_immdt)
 #define IETH_LEN sizeof(struct sirdma_ieth)
+#define DETH_LEN sizeof(struct sirdma_deth)
+#define RDETH_LEN sizeof(struct sirdma_rdeth)
+#define XRCETH_LEN sizeof(struct sirdma_xrceth)
+/* Reserved bytes of a congestion notification (annex A17.9.3). */
+#define CNP_LEN 16
 
 #define SND (SNIC_PKT_REQ | SNIC_PKT_SEND | SNIC_PKT_PAYLOAD)
 #define WR (SNIC_PKT_REQ | SNIC_PKT_WRITE | SNIC_PKT_PAYLOAD)
 #define RRESP (SNIC_PKT_RESP | SNIC_PKT_READ | SNIC_PKT_PAYLOAD)
 #define REFUSED (SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED | SNIC_PKT_PAYLOAD)
 
-/* IBTA table 38: opcodes and the headers that follow the BTH. */
-const struct snic_op_info snic_rc_ops[32] = {
+/* IBTA table 38: operations and the headers that follow the BTH. */
+const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1] = {
 	[SIRDMA_RC_SEND_FIRST] = {SND | SNIC_PKT_FIRST, BTH_LEN},
 	[SIRDMA_RC_SEND_MIDDLE] = {SND | SNIC_PKT_MIDDLE, BTH_LEN},
 	[SIRDMA_RC_SEND_LAST] = {SND | SNIC_PKT_LAST, BTH_LEN},
@@ -37,8 +42,27 @@ const struct snic_op_info snic_rc_ops[32] = {
 	[SIRDMA_RC_ACK] = {SNIC_PKT_RESP | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
 	[SIRDMA_RC_CMP_SWAP] = {REFUSED, BTH_LEN + sizeof(struct sirdma_atomiceth)},
 	[SIRDMA_RC_FETCH_ADD] = {REFUSED, BTH_LEN + sizeof(struct sirdma_atomiceth)},
+	[SIRDMA_RD_RESYNC] = {SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED, BTH_LEN},
 	[SIRDMA_RC_SEND_LAST_INV] = {REFUSED, BTH_LEN + IETH_LEN},
 	[SIRDMA_RC_SEND_ONLY_INV] = {REFUSED, BTH_LEN + IETH_LEN},
+};
+
+#define OPS(first, last) (0xffffffffu >> (31 - (last) + (first)) << (first))
+#define SEND_WRITE OPS(SIRDMA_RC_SEND_FIRST, SIRDMA_RC_WRITE_ONLY_IMM)
+#define READ_ATOMIC OPS(SIRDMA_RC_READ_REQUEST, SIRDMA_RC_FETCH_ADD)
+#define SEND_INV OPS(SIRDMA_RC_SEND_LAST_INV, SIRDMA_RC_SEND_ONLY_INV)
+
+/* Which transport has which of them, and the headers of its own. */
+const struct snic_bth_info snic_bths[8] = {
+	[SIRDMA_BTH_RC / 32] = {.ops = SEND_WRITE | READ_ATOMIC | SEND_INV},
+	[SIRDMA_BTH_UC / 32] = {.ops = SEND_WRITE},
+	[SIRDMA_BTH_RD / 32] = {.ops = SEND_WRITE | READ_ATOMIC | 1u << SIRDMA_RD_RESYNC,
+				.req_len = RDETH_LEN + DETH_LEN,
+				.resp_len = RDETH_LEN},
+	[SIRDMA_BTH_UD / 32] = {.ops = OPS(SIRDMA_RC_SEND_ONLY, SIRDMA_RC_SEND_ONLY_IMM),
+				.req_len = DETH_LEN},
+	[SIRDMA_BTH_CNP / 32] = {.ops = 1u << 1, .req_len = CNP_LEN},
+	[SIRDMA_BTH_XRC / 32] = {.ops = SEND_WRITE | READ_ATOMIC | SEND_INV, .req_len = XRCETH_LEN},
 };
 
 static bool rx_len_ok(const struct snic_rx_pkt *rx)
@@ -81,7 +105,7 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 {
 	const struct snic_op_info *op;
 	struct sirdma_bth bth;
-	u32 body;
+	u32 body, hdr_len;
 
 	*why = SIRDMA_STAT_RX_BAD_LENGTH;
 	if (!rx_len_ok(rx))
@@ -94,13 +118,14 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 	if (bth.flags & SIRDMA_BTH_TVER)
 		return false;
 	*why = SIRDMA_STAT_RX_BAD_OPCODE;
-	if (bth.opcode >= ARRAY_SIZE(snic_rc_ops) || !snic_rc_ops[bth.opcode].flags)
+	if (!snic_opcode_known(bth.opcode))
 		return false;
-	op = &snic_rc_ops[bth.opcode];
+	op = snic_op(bth.opcode);
+	hdr_len = snic_opcode_hdr_len(bth.opcode);
 	*why = SIRDMA_STAT_RX_BAD_LENGTH;
-	if (rx->len < op->hdr_len + SIRDMA_ICRC_LEN || rx->segs[0].len < op->hdr_len)
+	if (rx->len < hdr_len + SIRDMA_ICRC_LEN || rx->segs[0].len < hdr_len)
 		return false;
-	body = rx->len - op->hdr_len - SIRDMA_ICRC_LEN;
+	body = rx->len - hdr_len - SIRDMA_ICRC_LEN;
 	pkt->pad = (bth.flags & SIRDMA_BTH_PAD) >> SIRDMA_BTH_PAD_SHIFT;
 	/* The body is a whole number of words, the pad less than one (IBTA 9.2.6). */
 	if (body % 4 || pkt->pad > body || (body && !(op->flags & SNIC_PKT_PAYLOAD)))
@@ -114,13 +139,13 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 	pkt->psn = be32_to_cpu(bth.apsn) & SIRDMA_PSN_MASK;
 	pkt->ackreq = be32_to_cpu(bth.apsn) & SIRDMA_BTH_ACKREQ;
 	pkt->solicited = bth.flags & SIRDMA_BTH_SE;
-	pkt->payload_off = op->hdr_len;
+	pkt->payload_off = hdr_len;
 	pkt->payload_len = body - pkt->pad;
 	pkt->npkts = max_t(u32, rx->npkts, 1);
 	pkt->flags = op->flags;
 	pkt->pkey = be16_to_cpu(bth.pkey);
 	pkt->opcode = bth.opcode;
-	parse_extended(op, (const u8 *)rx->segs[0].ptr + BTH_LEN, pkt);
+	parse_extended(op, (const u8 *)rx->segs[0].ptr + BTH_LEN + hdr_len - op->hdr_len, pkt);
 	return true;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Transport headers of RC packets: built and parsed (IBTA volume 1, chapter 9). */
+/* Transport headers: built and parsed (IBTA volume 1, chapter 9). */
 #ifndef SNIC_PACKET_H
 #define SNIC_PACKET_H
 
@@ -22,15 +22,49 @@
 #define SNIC_PKT_IMM (1u << 9)
 #define SNIC_PKT_AETH (1u << 10)
 #define SNIC_PKT_PAYLOAD (1u << 11) /* may carry payload */
-#define SNIC_PKT_UNSUPPORTED (1u << 12) /* an RC opcode this device refuses */
+#define SNIC_PKT_UNSUPPORTED (1u << 12) /* an operation this device refuses */
 
+/* An operation of any transport. */
 struct snic_op_info {
-	u16 flags; /* 0: no such opcode */
-	u8 hdr_len; /* BTH and extended headers */
+	u16 flags;
+	u8 hdr_len; /* BTH and extended headers, without those of the transport itself */
 };
 
-/* RC opcodes, by the low five bits of the BTH opcode. */
-extern const struct snic_op_info snic_rc_ops[32];
+/* A transport on the wire. */
+struct snic_bth_info {
+	u32 ops; /* bit map of its operations */
+	u8 req_len; /* headers each request has between the BTH and those of the operation */
+	u8 resp_len; /* and each response */
+};
+
+extern const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1];
+/* By the upper bits of the opcode. */
+extern const struct snic_bth_info snic_bths[8];
+
+static inline const struct snic_op_info *snic_op(u8 opcode)
+{
+	return &snic_ops[opcode & SIRDMA_BTH_OPERATION];
+}
+
+static inline const struct snic_bth_info *snic_bth(u8 opcode)
+{
+	return &snic_bths[opcode / (SIRDMA_BTH_OPERATION + 1)];
+}
+
+/* Is there such an opcode, in whatever transport? */
+static inline bool snic_opcode_known(u8 opcode)
+{
+	return snic_bth(opcode)->ops >> (opcode & SIRDMA_BTH_OPERATION) & 1;
+}
+
+/* BTH and all extended headers of @opcode, which is known. */
+static inline u32 snic_opcode_hdr_len(u8 opcode)
+{
+	const struct snic_op_info *op = snic_op(opcode);
+	const struct snic_bth_info *bth = snic_bth(opcode);
+
+	return op->hdr_len + (op->flags & SNIC_PKT_RESP ? bth->resp_len : bth->req_len);
+}
 
 /* A received packet, its headers in CPU order. Fields no header gave are 0. */
 struct snic_pkt {

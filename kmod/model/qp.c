@@ -3,8 +3,7 @@
 #include "qp.h"
 
 #include "lookout.h"
-#include "requester.h"
-#include "responder.h"
+#include "transport.h"
 
 struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn)
 {
@@ -28,8 +27,9 @@ void snic_qp_advance(struct snic_qp *qp)
 		return;
 	}
 	/* Answers first: the peer's window waits for them. */
-	snic_resp_run(qp);
-	snic_req_run(qp);
+	if (qp->transport->respond)
+		qp->transport->respond(qp);
+	qp->transport->request(qp);
 }
 
 void snic_qp_run(struct snic_dev *dev, u32 qpn)
@@ -60,6 +60,21 @@ void snic_tx_resume(struct snic_dev *dev, u32 qpn)
 	snic_qp_advance(qp);
 	port_unlock(&qp->lock);
 	snic_qp_put(qp);
+}
+
+static void qp_timer(struct port_timer *timer)
+{
+	struct snic_qp *qp = container_of(timer, struct snic_qp, timer);
+
+	port_lock(&qp->lock);
+	qp->timer_armed = false;
+	qp->transport->timer(qp);
+	port_unlock(&qp->lock);
+}
+
+void snic_qp_timer_init(struct snic_qp *qp)
+{
+	port_timer_init(&qp->timer, qp->dev->clock, qp_timer);
 }
 
 void snic_qp_reset(struct snic_qp *qp)

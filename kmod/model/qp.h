@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue pairs. Everything of a QP is protected by its lock; the requester
- * sends (requester.c) and hears answers (completer.c), the responder serves
- * the peer (responder.c, read_resp.c).
+ * Queue pairs. Everything of a QP is protected by its lock. What it does is its
+ * transport's (transport.h).
  *
  * Lock order: QP, then CQ, then event queue. Host callbacks are made under the
  * QP lock.
@@ -141,14 +140,17 @@ struct snic_resp {
 	struct snic_rd rd[SNIC_MAX_RD_ATOMIC + SNIC_RD_REPEATS]; /* the latest, repetitions */
 };
 
+struct snic_transport;
+
 struct snic_qp {
 	struct snic_obj obj;
+	const struct snic_transport *transport;
 	struct port_lock lock;
 	struct snic_dev *dev;
 	struct snic_cq *send_cq;
 	struct snic_cq *recv_cq;
 	struct sirdma_qp_shadow *shadow;
-	struct port_timer timer; /* ACK timeout or RNR wait */
+	struct port_timer timer; /* the transport's */
 	struct port_timer lookout;
 	u64 compl_ctx;
 	struct snic_ring sq_ring;
@@ -156,6 +158,7 @@ struct snic_qp {
 	u32 sq_quanta;
 	u32 rq_wqes;
 	u32 pd;
+	u8 type; /* enum sirdma_qp_type */
 	u8 rq_stride_shift;
 	u8 queue_flags; /* SIRDMA_QPC_* */
 	u8 state; /* enum sirdma_qp_state; RESET from the start of destruction on */
@@ -258,6 +261,7 @@ static inline void snic_qp_put(struct snic_qp *qp)
 struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 access,
 			      enum sirdma_ae_code *ae);
 void snic_qp_drop_mr(struct snic_qp *qp);
+void snic_qp_timer_init(struct snic_qp *qp);
 /* Clear rings, PSNs and messages, as after creation. */
 void snic_qp_reset(struct snic_qp *qp);
 /* To the error state: everything posted is flushed. Raises @ae unless NONE. */

@@ -6,10 +6,8 @@
 #include "qp_cmd.h"
 #include "lookout.h"
 
-#include "qp.h"
-#include "requester.h"
 #include "responder.h"
-#include "retry.h"
+#include "transport.h"
 
 #define QP_FIRST_ID 2
 
@@ -48,7 +46,7 @@ static u32 create_check(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
 {
 	u32 sq = le32_to_cpu(ctx->sq_quanta), rq = le32_to_cpu(ctx->rq_wqes);
 
-	if (ctx->qp_type != SIRDMA_QPT_RC || ctx->srq || ctx->rq_stride_shift > 3 ||
+	if (!snic_transport(ctx->qp_type) || ctx->srq || ctx->rq_stride_shift > 3 ||
 	    (ctx->queue_flags &
 	     ~(SIRDMA_QPC_SQ_VMAP | SIRDMA_QPC_RQ_VMAP | SIRDMA_QPC_KICK | SIRDMA_QPC_SIG_ALL)))
 		return SIRDMA_CQP_BAD_PARAM;
@@ -162,7 +160,9 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	qp->compl_ctx = le64_to_cpu(ctx.compl_ctx);
 	qp->pd = le32_to_cpu(ctx.pd);
 	port_lock_init(&qp->lock);
-	snic_retry_init(qp);
+	qp->type = ctx.qp_type;
+	qp->transport = snic_transport(ctx.qp_type);
+	snic_qp_timer_init(qp);
 	snic_lookout_init(qp);
 	create_defaults(qp);
 	status = create_rings(qp, &ctx);
@@ -382,9 +382,9 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 	}
 	qp->state = next;
 	if (next == SIRDMA_QPS_RTR && cur != SIRDMA_QPS_RTR)
-		snic_resp_start(qp);
-	if (next == SIRDMA_QPS_RTS && cur == SIRDMA_QPS_RTR)
-		snic_req_start(qp);
+		qp->transport->recv_start(qp);
+	if (next == SIRDMA_QPS_RTS && (cur == SIRDMA_QPS_RTR || cur == SIRDMA_QPS_SQE))
+		qp->transport->send_start(qp);
 	if (next == SIRDMA_QPS_SQD)
 		qp->sqd_event = mod & SIRDMA_QPC_MOD_SQD_EVENT;
 	snic_qp_check_drained(qp);
@@ -451,7 +451,7 @@ static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
 	ctx->send_cq = cpu_to_le32(qp->send_cq->obj.id);
 	ctx->recv_cq = cpu_to_le32(qp->recv_cq->obj.id);
 	ctx->pd = cpu_to_le32(qp->pd);
-	ctx->qp_type = SIRDMA_QPT_RC;
+	ctx->qp_type = qp->type;
 	ctx->rq_stride_shift = qp->rq_stride_shift;
 	ctx->state = qp->state;
 	ctx->queue_flags = qp->queue_flags;

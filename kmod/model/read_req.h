@@ -20,7 +20,8 @@ struct snic_reads {
 	u32 cur; /* next to be repeated; == tail: none */
 	u32 tail; /* next free slot */
 	u16 end[SNIC_MAX_ORD]; /* low bits of the PSN behind its responses */
-	u32 part[SNIC_MAX_ORD / 32]; /* bit map: what is left of a request whose front was asked for again */
+	u32 part[SNIC_MAX_ORD /
+		 32]; /* bit map: what is left of a request whose front was asked for again */
 };
 
 /*

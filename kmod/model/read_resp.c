@@ -279,27 +279,6 @@ static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, 
 	}
 }
 
-/* The NAK of the failed request is out: report the failure here. */
-static void resp_finish(struct snic_qp *qp)
-{
-	struct snic_resp *resp = &qp->resp;
-	struct snic_completion c = {
-		.wqe_idx = (u32)resp->rqe.idx << qp->rq_stride_shift,
-		.op = SIRDMA_RC_SEND_ONLY,
-		.major = SIRDMA_CQE_MAJ_FLUSH,
-		.minor = resp->fail_minor,
-		.vendor_err = resp->fail_vendor,
-		.solicited = true,
-	};
-
-	if (resp->fail_minor && resp->rqe_valid) {
-		resp->rqe_valid = false;
-		if (!snic_qp_complete_recv(qp, &c))
-			return;
-	}
-	snic_qp_fail(qp, (enum sirdma_ae_code)resp->fail_ae, SIRDMA_AE_SRC_RQ);
-}
-
 static void resp_burst(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
@@ -331,7 +310,7 @@ static void resp_burst(struct snic_qp *qp)
 	resp->ack_due = false;
 	resp->owed = 0;
 	if (resp->fatal)
-		resp_finish(qp);
+		snic_recv_fail(qp); /* the NAK of the failed request is out */
 }
 
 void snic_resp_run(struct snic_qp *qp)

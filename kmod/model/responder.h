@@ -1,22 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Responder: serves the peer's requests. QP lock held throughout. */
+/* Responder of RC: serves the peer's requests. QP lock held throughout. */
 #ifndef SNIC_RESPONDER_H
 #define SNIC_RESPONDER_H
 
-#include "qp.h"
+#include "recv.h"
 
-/* What a request comes to. */
-enum snic_verdict {
-	SNIC_DONE,
-	SNIC_RNR, /* no receive WQE */
-	SNIC_LOST, /* its payload is not to be had any more */
-	SNIC_NAK_INVALID, /* NAK invalid request */
-	SNIC_NAK_ACCESS, /* NAK remote access error */
-	SNIC_NAK_OP, /* NAK remote operational error */
-};
-
-/* RTR entered: expect the modified PSN. */
-void snic_resp_start(struct snic_qp *qp);
 /* A request packet arrived. */
 void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
 /* Send READ responses and the acknowledgement owed, in PSN order. */

@@ -55,7 +55,7 @@ void snic_retry_lost(struct snic_qp *qp, bool silence)
 
 	if (!req->retry_left) {
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RETRY_EXCEEDED);
-		snic_comp_fail_oldest(qp, SIRDMA_FLUSH_RETRY_EXC, SIRDMA_VENDOR_RETRY_EXC);
+		snic_send_fail_oldest(qp, SIRDMA_FLUSH_RETRY_EXC, SIRDMA_VENDOR_RETRY_EXC);
 		return;
 	}
 	req->retry_left--;
@@ -84,7 +84,7 @@ void snic_retry_rnr(struct snic_qp *qp, u8 code)
 	if (qp->rnr_retry != 7) { /* 7: for ever (IBTA 9.7.5.2.8) */
 		if (!req->rnr_left) {
 			snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_RETRY_EXCEEDED);
-			snic_comp_fail_oldest(qp, SIRDMA_FLUSH_RNR_RETRY_EXC,
+			snic_send_fail_oldest(qp, SIRDMA_FLUSH_RNR_RETRY_EXC,
 					      SIRDMA_VENDOR_RNR_RETRY_EXC);
 			return;
 		}
@@ -114,32 +114,22 @@ static void retry_expired(struct snic_qp *qp)
 	snic_retry_lost(qp, true);
 }
 
-static void retry_timer(struct port_timer *timer)
+void snic_retry_timer(struct snic_qp *qp)
 {
-	struct snic_qp *qp = container_of(timer, struct snic_qp, timer);
 	struct snic_req *req = &qp->req;
 	u64 now;
 
-	port_lock(&qp->lock);
-	qp->timer_armed = false;
 	if (!snic_qp_can_send(qp) || (!req->rnr_wait && !snic_req_in_flight(req)))
-		goto out;
+		return;
 	now = port_now_ns(qp->dev->clock);
 	if (now < req->deadline) {
 		retry_arm(qp, req->deadline - now);
-		goto out;
+		return;
 	}
 	retry_expired(qp);
 	if (!snic_qp_can_send(qp))
-		goto out;
+		return;
 	snic_req_run(qp);
 	if (!qp->timer_armed && snic_req_in_flight(req))
 		snic_retry_start(qp, false);
-out:
-	port_unlock(&qp->lock);
-}
-
-void snic_retry_init(struct snic_qp *qp)
-{
-	port_timer_init(&qp->timer, qp->dev->clock, retry_timer);
 }

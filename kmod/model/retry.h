@@ -10,7 +10,6 @@
 /* How long asking an unready receiver again and again makes a shorter wait. */
 #define SNIC_MAX_RNR_BACKOFF_NS 2000000ull
 
-void snic_retry_init(struct snic_qp *qp);
 /* Requests are in flight: make sure the timer runs. @fresh: none were before. */
 void snic_retry_start(struct snic_qp *qp, bool fresh);
 /* Progress: the timeout begins anew. */
@@ -22,6 +21,8 @@ void snic_retry_touch(struct snic_qp *qp);
 void snic_retry_lost(struct snic_qp *qp, bool silence);
 /* The receiver was not ready at una: wait as it asked, or longer. @code: IBTA table 45. */
 void snic_retry_rnr(struct snic_qp *qp, u8 code);
+/* The timer fired. */
+void snic_retry_timer(struct snic_qp *qp);
 /* RNR timer value in ns. */
 u64 snic_rnr_ns(u8 code);
 

@@ -3,10 +3,8 @@
  * Packets in: everything a packet claims is checked here or named as unchecked
  * before requester or responder believe it (IBTA 9.6.1).
  */
-#include "completer.h"
-#include "requester.h"
-#include "responder.h"
 #include "super.h"
+#include "transport.h"
 
 /* Packets and payload bytes of one QP in a row, before others that wait for its lock get it. */
 #define RX_TURN_PKTS 64u
@@ -16,11 +14,6 @@ static bool pkey_match(u16 mine, u16 theirs)
 {
 	/* Same partition, and not both limited members (IBTA 10.9.3). */
 	return ((mine ^ theirs) & 0x7fff) == 0 && ((mine | theirs) & 0x8000);
-}
-
-static bool same_ip(const struct sirdma_ip *a, const struct sirdma_ip *b)
-{
-	return !memcmp(a->b, b->b, sizeof(a->b));
 }
 
 /* Has the QP come to the state, and not beyond it, in which it takes such packets? */
@@ -33,52 +26,24 @@ static bool rx_state_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 static bool rx_admit(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx,
 		     enum sirdma_stat *why)
 {
+	*why = SIRDMA_STAT_RX_BAD_OPCODE;
+	if ((pkt->opcode & SIRDMA_BTH_TRANSPORT) != qp->transport->bth)
+		return false;
 	*why = SIRDMA_STAT_RX_BAD_STATE;
 	if (!rx_state_ok(qp, pkt))
 		return false;
 	*why = SIRDMA_STAT_RX_BAD_PKEY;
 	if (!pkey_match(qp->pkey, pkt->pkey))
 		return false;
-	*why = SIRDMA_STAT_RX_BAD_GID;
-	snic_qp_flow_refresh(qp);
-	return qp->flow_src_ok && same_ip(&rx->dst_ip, &qp->flow.src_ip) &&
-	       same_ip(&rx->src_ip, &qp->dst_ip);
-}
-
-/*
- * Answer a request, or let the requester use the window a response opened.
- * While packets of the flow keep coming that may wait for the last of them; NAKs
- * do not. The next packet may turn out to be someone else's: a deferred turn
- * makes sure.
- */
-static void rx_advance(struct snic_qp *qp, bool response, bool more)
-{
-	if (more && qp->resp.owed < SNIC_ACK_COALESCE && !(qp->resp.ack_due && qp->resp.nak_sent)) {
-		if (response || snic_resp_pending(qp))
-			snic_qp_defer(qp);
-		return;
-	}
-	snic_resp_run(qp);
-	if (response)
-		snic_req_run(qp);
+	return qp->transport->admit(qp, pkt, rx, why);
 }
 
 static void rx_one(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
 {
 	if (pkt->flags & SNIC_PKT_RESP)
-		snic_comp_rx(qp, pkt, rx);
+		qp->transport->rx_response(qp, pkt, rx);
 	else
-		snic_resp_rx(qp, pkt, rx);
-}
-
-/* Is all of the super-packet @pkt what the QP waits for? */
-static bool rx_fits(const struct snic_qp *qp, const struct snic_pkt *pkt)
-{
-	const struct snic_req *req = &qp->req;
-
-	if (!(pkt->flags & SNIC_PKT_RESP))
-		return pkt->psn == qp->resp.epsn;
-	return snic_psn_fwd(pkt->psn, req->una) + pkt->npkts <= snic_psn_fwd(req->max, req->una);
+		qp->transport->rx_request(qp, pkt, rx);
 }
 
 /* A super-packet that came before in part, or too soon: each of its packets by itself. */
@@ -101,11 +66,13 @@ static void rx_dispatch(struct snic_rx_turn *turn, struct snic_qp *qp, const str
 	if ((rx->traffic_class & 3) == 3)
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_ECN);
 	/* Who sends packets of another MTU is told so by the first. */
-	if (pkt->npkts > 1 && pkt->npkts == snic_qp_pkts(qp, pkt->payload_len) && !rx_fits(qp, pkt))
+	if (pkt->npkts > 1 && pkt->npkts == snic_qp_pkts(qp, pkt->payload_len) &&
+	    !qp->transport->fits(qp, pkt))
 		rx_split(qp, pkt, rx);
 	else
 		rx_one(qp, pkt, rx);
-	rx_advance(qp, pkt->flags & SNIC_PKT_RESP, rx->more);
+	if (qp->transport->rx_done)
+		qp->transport->rx_done(qp, pkt, rx->more);
 }
 
 void snic_turn_end(struct snic_rx_turn *turn)

@@ -4,7 +4,7 @@
 
 static const struct snic_op_info *tx_op(const struct snic_tx_pkt *pkt)
 {
-	return &snic_rc_ops[pkt->bth.opcode];
+	return snic_op(pkt->bth.opcode);
 }
 
 u32 snic_super_run(const struct snic_burst *burst, u32 at, u32 max_bytes)
@@ -27,18 +27,18 @@ u32 snic_super_run(const struct snic_burst *burst, u32 at, u32 max_bytes)
 /* Opcode of a part of a message that begins as @first and ends as @last. */
 static u8 super_opcode(u8 first, u8 last)
 {
-	u16 begins = snic_rc_ops[first].flags & SNIC_PKT_FIRST;
+	u16 begins = snic_op(first)->flags & SNIC_PKT_FIRST, ends = snic_op(last)->flags;
 
-	if (!(snic_rc_ops[last].flags & SNIC_PKT_LAST))
+	if (!(ends & SNIC_PKT_LAST))
 		return first;
 	if (!begins)
 		return last;
 	/* With and without immediate data in the same order (IBTA table 38). */
-	if (snic_rc_ops[last].flags & SNIC_PKT_SEND)
+	if (ends & SNIC_PKT_SEND)
 		return (u8)(last - SIRDMA_RC_SEND_LAST + SIRDMA_RC_SEND_ONLY);
-	if (snic_rc_ops[last].flags & SNIC_PKT_WRITE)
+	if (ends & SNIC_PKT_WRITE)
 		return (u8)(last - SIRDMA_RC_WRITE_LAST + SIRDMA_RC_WRITE_ONLY);
-	return SIRDMA_RC_READ_RESP_ONLY;
+	return (u8)(last - SIRDMA_RC_READ_RESP_LAST + SIRDMA_RC_READ_RESP_ONLY);
 }
 
 void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic_super *out)
@@ -61,7 +61,7 @@ void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic
 	/* Pad and solicited event are the last one's; so is an AETH, unless there is one. */
 	bth->flags = last->bth.flags;
 	bth->opcode = super_opcode(bth->opcode, last->bth.opcode);
-	if (out->hdr_len + tail == snic_rc_ops[bth->opcode].hdr_len) {
+	if (out->hdr_len + tail == snic_opcode_hdr_len(bth->opcode)) {
 		memcpy(out->hdr + out->hdr_len, last->hdr + sizeof(*bth), tail);
 		out->hdr_len += tail;
 	}

@@ -217,7 +217,7 @@ private:
 		constexpr u8 counts[] = {0, 0, 1, 2, 3, most - 1, most, most + 1};
 		std::vector<Piece> pieces(counts[shape % 8]);
 
-		bth.opcode = input.byte() % std::size(snic_rc_ops);
+		bth.opcode = input.byte() % 64;
 		head.lease = pieces.empty() ? 0 : lease_word.load();
 		for (Piece &piece : pieces) {
 			const u16 at = input.half();
@@ -230,7 +230,7 @@ private:
 			head.payload_len = input.half() % 4096;
 		head.npieces = pieces.size();
 		head.npkts = 1 + input.byte() % SNIC_BURST_PKTS;
-		head.hdr_len = snic_rc_ops[bth.opcode].hdr_len;
+		head.hdr_len = static_cast<u8>(snic_opcode_hdr_len(bth.opcode));
 		head.pad = -head.payload_len & 3;
 		bth.flags = head.pad << SIRDMA_BTH_PAD_SHIFT;
 		model.known = !wrong;

@@ -342,7 +342,7 @@ static snic_tx_pkt as_sent(const Packet &pkt)
 	snic_tx_pkt tx{};
 	const auto bytes = pkt.transport();
 
-	tx.hdr_len = snic_rc_ops[pkt.opcode()].hdr_len;
+	tx.hdr_len = static_cast<u8>(snic_opcode_hdr_len(pkt.opcode()));
 	tx.pad = bytes[1] >> 4 & 3;
 	memcpy(tx.hdr, bytes.data(), tx.hdr_len);
 	tx.payload_len = static_cast<u16>(bytes.size() - tx.hdr_len - tx.pad);
@@ -355,7 +355,7 @@ std::vector<Packet> Fabric::take_run(const Packet &first)
 	std::vector<Packet> run{first};
 	snic_burst burst{};
 
-	if (first.opcode() >= 32 || !snic_rc_ops[first.opcode()].flags)
+	if (!snic_opcode_known(first.opcode()))
 		return run;
 	burst.pkts[burst.npkts++] = as_sent(first);
 	while (burst.npkts < SNIC_BURST_PKTS && rng_() % 8 && !wire_.empty() &&
@@ -363,13 +363,12 @@ std::vector<Packet> Fabric::take_run(const Packet &first)
 		Packet next;
 
 		next.bytes = wire_.begin()->second;
-		if (!parse_frame(next) || !intact(next) || next.opcode() >= 32 ||
-		    !snic_rc_ops[next.opcode()].flags || next.qpn() != first.qpn() ||
+		if (!parse_frame(next) || !intact(next) || !snic_opcode_known(next.opcode()) || next.qpn() != first.qpn() ||
 		    next.psn() != ((run.back().psn() + 1) & 0xffffff) || next.bth != first.bth ||
 		    memcmp(next.bytes.data(), first.bytes.data(), 12))
 			break;
 		// A repetition may begin where the packet before it ended a part.
-		if (snic_rc_ops[next.opcode()].flags & SNIC_PKT_FIRST)
+		if (snic_op(next.opcode())->flags & SNIC_PKT_FIRST)
 			break;
 		burst.pkts[burst.npkts++] = as_sent(next);
 		if (snic_super_run(&burst, 0, SNIC_BURST_BYTES) < burst.npkts)

@@ -44,7 +44,7 @@ protected:
 					  !i	     ? k.first :
 					  last	     ? k.last :
 						       k.middle;
-			const u16 flags = snic_rc_ops[opcode].flags;
+			const u16 flags = snic_op(opcode)->flags;
 
 			snic_pkt_bth(&pkt, opcode, 0xffff, 5, snic_psn_add(first_psn, i),
 				     last ? tail : mtu);

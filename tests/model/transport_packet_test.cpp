@@ -140,7 +140,7 @@ TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 	auto psn = [&] { return next_psn(l->b); };
 
 	rejected(*l, bth(SIRDMA_RC_SEND_ONLY, q, psn(), 0x41), SIRDMA_STAT_RX_BAD_HEADER);
-	for (u8 op : {0x15, 0x18, 0x1f, 0x20, 0x24, 0x64, 0xa0, 0xff})
+	for (u8 op : {0x15, 0x18, 0x1f, 0x60, 0x80, 0xe4, 0xff})
 		rejected(*l, bth(op, q, psn()), SIRDMA_STAT_RX_BAD_OPCODE);
 	rejected(*l, bth(SIRDMA_RC_WRITE_ONLY, q, psn()), SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l, cat(bth(SIRDMA_RC_READ_REQUEST, q, psn()), be(0, 12)),
@@ -159,6 +159,44 @@ TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 	rejected(*l, bth(SIRDMA_RC_SEND_ONLY, q, psn(), 0x40, 0), SIRDMA_STAT_RX_BAD_PKEY);
 	for (size_t len = 0; len < 12; len++)
 		rejected(*l, std::vector<u8>(len), SIRDMA_STAT_RX_BAD_LENGTH);
+}
+
+// Other transports are known by their opcodes, and by the length of their headers.
+TEST_F(Packets, OpcodesOfOtherTransportsAreRefusedByTheQpTheyMeet)
+{
+	auto l = link();
+	const struct {
+		u8 opcode;
+		int own; // bytes of the transport's own headers
+		int extended; // and of those of the operation
+	} others[] = {
+		{SIRDMA_BTH_UC | SIRDMA_RC_SEND_ONLY, 0, 0},
+		{SIRDMA_BTH_UC | SIRDMA_RC_WRITE_ONLY_IMM, 0, 20},
+		{SIRDMA_BTH_RD | SIRDMA_RC_SEND_ONLY, 12, 0},
+		{SIRDMA_BTH_RD | SIRDMA_RC_ACK, 4, 4},
+		{SIRDMA_BTH_RD | SIRDMA_RD_RESYNC, 12, 0},
+		{SIRDMA_BTH_UD | SIRDMA_RC_SEND_ONLY, 8, 0},
+		{SIRDMA_BTH_UD | SIRDMA_RC_SEND_ONLY_IMM, 8, 4},
+		{SIRDMA_BTH_CNP | 1, 16, 0},
+		{SIRDMA_BTH_XRC | SIRDMA_RC_SEND_FIRST, 4, 0},
+		{SIRDMA_BTH_XRC | SIRDMA_RC_READ_RESP_MIDDLE, 0, 0},
+		{SIRDMA_BTH_XRC | SIRDMA_RC_CMP_SWAP, 4, 28},
+	};
+
+	for (const auto &other : others) {
+		SCOPED_TRACE(::testing::Message() << "opcode " << int{other.opcode});
+		const int len = other.own + other.extended;
+
+		EXPECT_EQ(snic_opcode_hdr_len(other.opcode), 12 + len);
+		rejected(*l, cat(bth(other.opcode, l->b.id, next_psn(l->b)), be(0, len)),
+			 SIRDMA_STAT_RX_BAD_OPCODE);
+		if (len)
+			rejected(*l,
+				 cat(bth(other.opcode, l->b.id, next_psn(l->b)), be(0, len - 4)),
+				 SIRDMA_STAT_RX_BAD_LENGTH);
+		// Nobody has such a queue pair.
+		rejected(*l, cat(bth(other.opcode, 0xfffff0, 0), be(0, len)), SIRDMA_STAT_RX_NO_QP);
+	}
 }
 
 TEST_F(Packets, LimitedMembersTalkToFullOnes)

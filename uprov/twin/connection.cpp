@@ -124,9 +124,8 @@ bool headers_fit(const SuperHead &head) noexcept
 	sirdma_bth bth;
 
 	memcpy(&bth, head.hdr, sizeof(bth));
-	return bth.opcode < std::size(snic_rc_ops) &&
-	       snic_rc_ops[bth.opcode].flags & SNIC_PKT_PAYLOAD &&
-	       head.hdr_len == snic_rc_ops[bth.opcode].hdr_len &&
+	return snic_opcode_known(bth.opcode) && snic_op(bth.opcode)->flags & SNIC_PKT_PAYLOAD &&
+	       head.hdr_len == snic_opcode_hdr_len(bth.opcode) &&
 	       head.hdr_len <= sizeof(head.hdr) &&
 	       head.pad == (bth.flags & SIRDMA_BTH_PAD) >> SIRDMA_BTH_PAD_SHIFT;
 }

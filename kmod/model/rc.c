@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Reliable connection: requester, completer, responder and retries are files of their own. */
+#include "completer.h"
+#include "requester.h"
+#include "responder.h"
+#include "retry.h"
+#include "transport.h"
+
+static bool rc_fits(const struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	const struct snic_req *req = &qp->req;
+
+	if (!(pkt->flags & SNIC_PKT_RESP))
+		return pkt->psn == qp->resp.epsn;
+	return snic_psn_fwd(pkt->psn, req->una) + pkt->npkts <= snic_psn_fwd(req->max, req->una);
+}
+
+/*
+ * Answer a request, or let the requester use the window a response opened.
+ * While packets of the flow keep coming that may wait for the last of them; NAKs
+ * do not. The next packet may turn out to be someone else's: a deferred turn
+ * makes sure.
+ */
+static void rc_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more)
+{
+	bool response = pkt->flags & SNIC_PKT_RESP;
+
+	if (more && qp->resp.owed < SNIC_ACK_COALESCE && !(qp->resp.ack_due && qp->resp.nak_sent)) {
+		if (response || snic_resp_pending(qp))
+			snic_qp_defer(qp);
+		return;
+	}
+	snic_resp_run(qp);
+	if (response)
+		snic_req_run(qp);
+}
+
+const struct snic_transport snic_rc = {
+	.sq_ops = SNIC_SQ_OPS_SEND_WRITE | SNIC_SQ_OP(READ),
+	.bth = SIRDMA_BTH_RC,
+	.recv_start = snic_connected_recv_start,
+	.send_start = snic_req_start,
+	.admit = snic_connected_admit,
+	.fits = rc_fits,
+	.rx_request = snic_resp_rx,
+	.rx_response = snic_comp_rx,
+	.rx_done = rc_rx_done,
+	.respond = snic_resp_run,
+	.request = snic_req_run,
+	.burst = snic_req_burst,
+	.timer = snic_retry_timer,
+};

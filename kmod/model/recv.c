@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Requests to receive, of all transports: checks opcode sequence, length and rights
+ * in this order (IBTA 9.7.4) and places payload.
+ */
+#include "recv.h"
+
+#include "sge.h"
+
+/* Failure of the request being handled, kept until its NAK is sent. */
+static void recv_set_failure(struct snic_resp *resp, enum sirdma_ae_code ae, u16 minor, u32 vendor)
+{
+	resp->fail_ae = ae;
+	resp->fail_minor = minor;
+	resp->fail_vendor = vendor;
+}
+
+void snic_recv_begin(struct snic_resp *resp)
+{
+	recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
+}
+
+/* IBTA 9.7.4.1.4, 9.7.4.1.6 */
+bool snic_recv_shape_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	u16 kind = pkt->flags & (SNIC_PKT_SEND | SNIC_PKT_WRITE);
+	u32 mtu = snic_qp_mtu(qp);
+
+	if (pkt->flags & SNIC_PKT_UNSUPPORTED)
+		return false;
+	if ((pkt->flags & SNIC_PKT_FIRST) ? qp->resp.in_msg != 0 : qp->resp.in_msg != kind)
+		return false;
+	if (!(pkt->flags & SNIC_PKT_LAST))
+		return pkt->payload_len == pkt->npkts * mtu;
+	if (!(pkt->flags & SNIC_PKT_FIRST) && !pkt->payload_len)
+		return false;
+	return snic_qp_pkts(qp, pkt->payload_len) == pkt->npkts;
+}
+
+/* Take a receive WQE, if none is in use. */
+static enum snic_verdict recv_take_rqe(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+	enum snic_wqe_status status;
+
+	if (resp->rqe_valid)
+		return SNIC_DONE;
+	status = snic_rqe_load(qp, resp->rq_idx, resp->rq_polarity, &resp->rqe);
+	if (status == SNIC_WQE_NONE)
+		return SNIC_RNR;
+	resp->rqe_valid = true;
+	resp->recv_len = 0;
+	if (++resp->rq_idx == qp->rq_wqes) {
+		resp->rq_idx = 0;
+		resp->rq_polarity = !resp->rq_polarity;
+	}
+	if (status == SNIC_WQE_OK)
+		return SNIC_DONE;
+	snic_stat_inc(qp->dev, SIRDMA_STAT_WQE_INVALID);
+	recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
+	return SNIC_NAK_OP;
+}
+
+/* The message that used the receive WQE is complete. */
+static bool recv_complete(struct snic_qp *qp, const struct snic_pkt *pkt, u32 len)
+{
+	struct snic_completion c = {
+		.wqe_idx = (u32)qp->resp.rqe.idx << qp->rq_stride_shift,
+		.len = len,
+		.op = pkt->opcode & SIRDMA_BTH_OPERATION,
+		.has_imm = pkt->flags & SNIC_PKT_IMM,
+		.imm = pkt->imm,
+		.solicited = pkt->solicited,
+	};
+
+	qp->resp.rqe_valid = false;
+	return snic_qp_complete_recv(qp, &c);
+}
+
+static enum snic_verdict recv_send(struct snic_qp *qp, const struct snic_pkt *pkt,
+				   const struct snic_rx_pkt *rx)
+{
+	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
+	struct snic_resp *resp = &qp->resp;
+	enum snic_verdict verdict;
+	enum sirdma_ae_code ae;
+
+	verdict = recv_take_rqe(qp);
+	if (verdict != SNIC_DONE)
+		return verdict;
+	if (pkt->payload_len > resp->rqe.len - resp->recv_len) {
+		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
+		return SNIC_NAK_INVALID;
+	}
+	if (!snic_sge_scatter(qp, resp->rqe.sge, resp->rqe.nsge, resp->recv_len, &it,
+			      pkt->payload_len, &ae)) {
+		if (ae == SIRDMA_AE_NONE)
+			return SNIC_LOST;
+		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+		return SNIC_NAK_OP;
+	}
+	resp->recv_len += pkt->payload_len;
+	if (pkt->flags & SNIC_PKT_LAST)
+		recv_complete(qp, pkt, resp->recv_len);
+	return SNIC_DONE;
+}
+
+/* The RETH of a WRITE: remember where it goes; its rights are checked as payload comes. */
+static enum snic_verdict recv_write_begin(struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	struct snic_resp *resp = &qp->resp;
+	enum sirdma_ae_code ae;
+
+	if (!(qp->access & SIRDMA_ACCESS_REMOTE_WRITE) || pkt->dma_len > SIRDMA_MAX_MSG_SIZE)
+		return SNIC_NAK_INVALID;
+	resp->wr_va = pkt->va;
+	resp->wr_rkey = pkt->rkey;
+	resp->wr_left = pkt->dma_len;
+	/* An empty WRITE needs no valid key (IBTA 9.7.4.1.7). */
+	if (!pkt->dma_len)
+		return SNIC_DONE;
+	/* The whole range, before the first byte of it. */
+	if (!snic_qp_rx_mr(qp, pkt->rkey, pkt->va, pkt->dma_len, SIRDMA_ACCESS_REMOTE_WRITE, &ae)) {
+		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
+		return SNIC_NAK_ACCESS;
+	}
+	return SNIC_DONE;
+}
+
+static enum snic_verdict recv_write_place(struct snic_qp *qp, const struct snic_pkt *pkt,
+					  const struct snic_rx_pkt *rx)
+{
+	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
+	struct snic_resp *resp = &qp->resp;
+	enum sirdma_ae_code ae;
+	struct snic_mr *mr;
+
+	if (!pkt->payload_len)
+		return SNIC_DONE;
+	/* Asked for by each packet: the region may have been deregistered meanwhile. */
+	mr = snic_qp_rx_mr(qp, resp->wr_rkey, resp->wr_va, pkt->payload_len,
+			   SIRDMA_ACCESS_REMOTE_WRITE, &ae);
+	if (!mr) {
+		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
+		return SNIC_NAK_ACCESS;
+	}
+	if (!snic_mr_copy_in(qp->dev, mr, resp->wr_va, &it, pkt->payload_len, &ae)) {
+		if (ae == SIRDMA_AE_NONE)
+			return SNIC_LOST;
+		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
+		return SNIC_NAK_OP;
+	}
+	resp->wr_va += pkt->payload_len;
+	resp->wr_left -= pkt->payload_len;
+	return SNIC_DONE;
+}
+
+static enum snic_verdict recv_write(struct snic_qp *qp, const struct snic_pkt *pkt,
+				    const struct snic_rx_pkt *rx)
+{
+	struct snic_resp *resp = &qp->resp;
+	enum snic_verdict verdict = SNIC_DONE;
+	u32 left;
+
+	/* Nothing changes before the packet is known to be acceptable: it may come again. */
+	left = (pkt->flags & SNIC_PKT_FIRST) ? pkt->dma_len : resp->wr_left;
+	if (pkt->flags & SNIC_PKT_LAST ? pkt->payload_len != left : pkt->payload_len >= left)
+		return SNIC_NAK_INVALID;
+	if (pkt->flags & SNIC_PKT_IMM)
+		verdict = recv_take_rqe(qp);
+	if (verdict == SNIC_DONE && (pkt->flags & SNIC_PKT_FIRST)) {
+		verdict = recv_write_begin(qp, pkt);
+		resp->wr_total = pkt->dma_len;
+	}
+	if (verdict == SNIC_DONE)
+		verdict = recv_write_place(qp, pkt, rx);
+	if (verdict == SNIC_DONE && (pkt->flags & SNIC_PKT_IMM))
+		recv_complete(qp, pkt, resp->wr_total);
+	return verdict;
+}
+
+enum snic_verdict snic_recv_data(struct snic_qp *qp, const struct snic_pkt *pkt,
+				 const struct snic_rx_pkt *rx)
+{
+	if (!snic_recv_shape_ok(qp, pkt))
+		return SNIC_NAK_INVALID;
+	return pkt->flags & SNIC_PKT_SEND ? recv_send(qp, pkt, rx) : recv_write(qp, pkt, rx);
+}
+
+void snic_recv_took(struct snic_resp *resp, const struct snic_pkt *pkt)
+{
+	resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);
+	resp->in_msg = 0;
+	if (pkt->flags & SNIC_PKT_LAST)
+		resp->msn = snic_psn_add(resp->msn, 1);
+	else
+		resp->in_msg = pkt->flags & (SNIC_PKT_SEND | SNIC_PKT_WRITE);
+}
+
+void snic_recv_established(struct snic_qp *qp)
+{
+	if (qp->resp.comm_est || qp->state != SIRDMA_QPS_RTR)
+		return;
+	qp->resp.comm_est = true;
+	snic_aeq_post(qp->dev, SIRDMA_AE_CONNECTION_ESTABLISHED, SIRDMA_AE_SRC_RQ, qp->obj.id,
+		      qp->compl_ctx, 0, qp->state);
+}
+
+void snic_recv_fail(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+	struct snic_completion c = {
+		.wqe_idx = (u32)resp->rqe.idx << qp->rq_stride_shift,
+		.op = SIRDMA_RC_SEND_ONLY,
+		.major = SIRDMA_CQE_MAJ_FLUSH,
+		.minor = resp->fail_minor,
+		.vendor_err = resp->fail_vendor,
+		.solicited = true,
+	};
+
+	if (resp->fail_minor && resp->rqe_valid) {
+		resp->rqe_valid = false;
+		if (!snic_qp_complete_recv(qp, &c))
+			return;
+	}
+	snic_qp_fail(qp, (enum sirdma_ae_code)resp->fail_ae, SIRDMA_AE_SRC_RQ);
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Send queue: fetches WQEs, cuts SENDs and WRITEs into packets and retires messages
+ * in order. WQEs may be read again from the ring, whose owner may have changed them:
+ * what was sent is remembered in snic_req.out[] and compared.
+ */
+#include "send.h"
+
+#include "lookout.h"
+#include "transport.h"
+
+/* NOPs skipped in one go. */
+#define SEND_NOP_BATCH 256
+
+void snic_send_start(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	req->una = qp->sq_psn;
+	req->nxt = qp->sq_psn;
+	req->max = qp->sq_psn;
+	req->psn = qp->sq_psn;
+	req->cur = req->tail;
+	req->failed = false;
+}
+
+void snic_send_mark_failed(struct snic_qp *qp, struct snic_out *out, u16 minor, u32 vendor)
+{
+	out->flags |= SNIC_OUT_FAILED;
+	qp->req.failed = true;
+	qp->req.fail_minor = minor;
+	qp->req.fail_vendor = vendor;
+}
+
+bool snic_send_reload(struct snic_qp *qp, u32 slot, struct snic_sqe *sqe)
+{
+	struct snic_out *out = snic_out_at(&qp->req, slot);
+
+	if (snic_sqe_load(qp, out->idx, out->flags & SNIC_OUT_POLARITY, sqe) == SNIC_WQE_OK &&
+	    sqe->op == out->op && sqe->len == out->len)
+		return true;
+	snic_stat_inc(qp->dev, SIRDMA_STAT_WQE_INVALID);
+	snic_send_mark_failed(qp, out, SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
+	return false;
+}
+
+static void send_advance(struct snic_qp *qp, u32 quanta)
+{
+	struct snic_req *req = &qp->req;
+
+	req->sq_idx += quanta;
+	if (req->sq_idx == qp->sq_quanta) {
+		req->sq_idx = 0;
+		req->sq_polarity = !req->sq_polarity;
+	}
+}
+
+static void send_push(struct snic_qp *qp, const struct snic_sqe *sqe)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out *out = snic_out_at(req, req->tail++);
+
+	out->psn = req->psn;
+	out->len = sqe->len;
+	out->idx = sqe->idx;
+	out->op = sqe->op;
+	out->flags = (u8)((sqe->signaled ? SNIC_OUT_SIGNALED : 0) |
+			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
+	if (sqe->op == SIRDMA_OP_NOP)
+		out->flags |= SNIC_OUT_LOCAL;
+	req->read_msgs += snic_op_is_read(sqe->op);
+	send_advance(qp, sqe->quanta);
+	req->psn = snic_psn_add(req->psn, snic_out_pkts(qp, out));
+}
+
+/* The ring holds garbage: it fails in its turn and nothing behind it starts. */
+static void send_push_bad(struct snic_qp *qp, struct snic_sqe *sqe)
+{
+	sqe->len = 0;
+	snic_stat_inc(qp->dev, SIRDMA_STAT_WQE_INVALID);
+	send_push(qp, sqe);
+	snic_out_at(&qp->req, qp->req.tail - 1)->flags |= SNIC_OUT_LOCAL;
+	snic_send_mark_failed(qp, snic_out_at(&qp->req, qp->req.tail - 1), SIRDMA_FLUSH_LOC_QP_OP,
+			      SIRDMA_VENDOR_LOC_QP_OP);
+}
+
+/* Take the next WQE of the ring into out[]; SNIC_SEND_MORE when there is one to work on. */
+static enum snic_send_stop send_fetch(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	u32 i;
+
+	for (i = 0; i < SEND_NOP_BATCH; i++) {
+		if (qp->state != SIRDMA_QPS_RTS || req->failed ||
+		    req->tail - req->head == SNIC_OUT_MSGS)
+			return SNIC_SEND_BLOCKED;
+		req->sqe_valid = false;
+		switch (snic_sqe_load(qp, req->sq_idx, req->sq_polarity, &req->sqe)) {
+		case SNIC_WQE_NONE:
+			return SNIC_SEND_EMPTY;
+		case SNIC_WQE_BAD:
+			send_push_bad(qp, &req->sqe);
+			return SNIC_SEND_BLOCKED;
+		case SNIC_WQE_OK:
+			break;
+		}
+		if (!(qp->transport->sq_ops >> req->sqe.op & 1)) {
+			send_push_bad(qp, &req->sqe);
+			return SNIC_SEND_BLOCKED;
+		}
+		if (req->sqe.op == SIRDMA_OP_NOP && !req->sqe.signaled) {
+			send_advance(qp, 1);
+			continue;
+		}
+		if (req->sqe.read_fence && req->read_msgs)
+			return SNIC_SEND_BLOCKED;
+		req->sqe_slot = req->tail;
+		req->sqe_valid = true;
+		send_push(qp, &req->sqe);
+		return SNIC_SEND_MORE;
+	}
+	return SNIC_SEND_MORE;
+}
+
+struct snic_out *snic_send_current(struct snic_qp *qp, enum snic_send_stop *why)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out *out;
+
+	for (;;) {
+		if (req->cur == req->tail) {
+			*why = send_fetch(qp);
+			if (req->cur == req->tail)
+				return NULL;
+		}
+		out = snic_out_at(req, req->cur);
+		*why = SNIC_SEND_BLOCKED;
+		if (out->flags & SNIC_OUT_FAILED)
+			return NULL;
+		if (!(out->flags & SNIC_OUT_LOCAL))
+			break;
+		req->cur++;
+	}
+	if (!req->sqe_valid || req->sqe_slot != req->cur) {
+		req->sqe_valid = false;
+		if (!snic_send_reload(qp, req->cur, &req->sqe))
+			return NULL;
+		req->sqe_slot = req->cur;
+		req->sqe_valid = true;
+	}
+	return out;
+}
+
+/* Payload [off, off + len) of the current WQE into the burst; *got of it. */
+static enum snic_gather send_gather(struct snic_tx *tx, u32 off, u32 len, u32 *got)
+{
+	const struct snic_sqe *sqe = &tx->qp->req.sqe;
+	enum snic_gather ret = SNIC_GATHER_OK;
+	enum sirdma_ae_code ae;
+	u32 i, n, run;
+	void *p;
+
+	*got = 0;
+	if (sqe->is_inline) {
+		for (; *got < len; *got += run) {
+			p = snic_sqe_inline_ptr(tx->qp, sqe, off + *got, len - *got, &run);
+			if (!p)
+				return SNIC_GATHER_FAULT;
+			if (!snic_tx_seg(tx, p, run))
+				return SNIC_GATHER_FULL;
+		}
+		return SNIC_GATHER_OK;
+	}
+	for (i = 0; i < sqe->nsge && *got < len && ret == SNIC_GATHER_OK; i++) {
+		if (off >= sqe->sge[i].len) {
+			off -= sqe->sge[i].len;
+			continue;
+		}
+		n = min(sqe->sge[i].len - off, len - *got);
+		ret = snic_tx_region(tx, sqe->sge[i].stag, sqe->sge[i].addr + off, n, &run, &ae);
+		*got += run;
+		off = 0;
+	}
+	return ret;
+}
+
+/* Operation of the BTH opcode. */
+static u8 send_opcode(const struct snic_sqe *sqe, bool first, bool last)
+{
+	/* By message kind: middle, first, last, only. */
+	static const u8 send[] = {SIRDMA_RC_SEND_MIDDLE, SIRDMA_RC_SEND_FIRST, SIRDMA_RC_SEND_LAST,
+				  SIRDMA_RC_SEND_ONLY};
+	static const u8 write[] = {SIRDMA_RC_WRITE_MIDDLE, SIRDMA_RC_WRITE_FIRST,
+				   SIRDMA_RC_WRITE_LAST, SIRDMA_RC_WRITE_ONLY};
+	bool is_write = sqe->op == SIRDMA_OP_WRITE || sqe->op == SIRDMA_OP_WRITE_SOL;
+	u8 op = (is_write ? write : send)[first + 2 * last];
+
+	/* The form with immediate data follows each LAST and ONLY opcode. */
+	return (u8)(op + (last && sqe->has_imm));
+}
+
+/* Header of one SEND or WRITE packet of @len bytes at @off. */
+static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off, u32 len)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_req *req = &qp->req;
+	const struct snic_sqe *sqe = &req->sqe;
+	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
+	bool is_write = sqe->op == SIRDMA_OP_WRITE || sqe->op == SIRDMA_OP_WRITE_SOL;
+	bool last = off + len == out->len;
+
+	snic_pkt_bth(pkt, qp->transport->bth | send_opcode(sqe, !off, last), qp->pkey, qp->dest_qpn,
+		     req->nxt, len);
+	if (is_write && !off)
+		snic_pkt_reth(pkt, sqe->remote_va, sqe->rkey, out->len);
+	if (last && sqe->has_imm)
+		snic_pkt_imm(pkt, sqe->imm);
+	if (last &&
+	    (sqe->op == SIRDMA_OP_SEND_SOL || (sqe->op == SIRDMA_OP_WRITE_SOL && sqe->has_imm)))
+		pkt->bth.flags |= SIRDMA_BTH_SE;
+	req->nxt = snic_psn_add(req->nxt, 1);
+}
+
+/* Where in its message nxt lies, bytes. */
+static u32 send_offset(const struct snic_qp *qp, const struct snic_out *out)
+{
+	return snic_psn_fwd(qp->req.nxt, out->psn) << qp->mtu_shift;
+}
+
+u32 snic_send_room(struct snic_tx *tx, const struct snic_out *out)
+{
+	u32 off = send_offset(tx->qp, out), n;
+
+	if (off)
+		snic_tx_continue(tx);
+	n = min_t(u32, snic_tx_room(tx), snic_tx_bytes_room(tx) >> tx->qp->mtu_shift);
+	return min(n, snic_qp_pkts(tx->qp, out->len - off));
+}
+
+enum snic_send_stop snic_send_data(struct snic_tx *tx, const struct snic_out *out, u32 n)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_req *req = &qp->req;
+	u32 off = send_offset(qp, out), mtu = snic_qp_mtu(qp), bytes, got;
+	enum snic_gather ret;
+
+	bytes = min_t(u32, out->len - off, n << qp->mtu_shift);
+	ret = send_gather(tx, off, bytes, &got);
+	if (ret == SNIC_GATHER_FAULT) {
+		snic_tx_trim(tx, got);
+		snic_send_mark_failed(qp, snic_out_at(req, req->cur), SIRDMA_FLUSH_PROT,
+				      SIRDMA_VENDOR_LOC_PROT);
+		return SNIC_SEND_BLOCKED;
+	}
+	if (ret == SNIC_GATHER_FULL) {
+		/* Whole packets only; at least one fits an empty burst. */
+		bytes = got & ~(mtu - 1);
+		snic_tx_trim(tx, got - bytes);
+		if (!bytes)
+			return SNIC_SEND_MORE;
+	}
+	do {
+		n = min(mtu, bytes);
+		send_packet(tx, out, off, n);
+		off += n;
+		bytes -= n;
+	} while (bytes);
+	if (off == out->len)
+		req->cur++;
+	return ret == SNIC_GATHER_FULL ? SNIC_SEND_MORE : SNIC_SEND_NEXT;
+}
+
+void snic_send_seek(struct snic_qp *qp, u32 psn)
+{
+	struct snic_req *req = &qp->req;
+	u32 dist = snic_psn_fwd(psn, req->una);
+	const struct snic_out *out;
+	u32 slot, end;
+
+	req->nxt = psn;
+	for (slot = req->head; slot != req->tail; slot++) {
+		out = snic_out_at(req, slot);
+		end = snic_psn_add(out->psn, snic_out_pkts(qp, out));
+		if (snic_psn_fwd(end, req->una) > dist)
+			break;
+	}
+	req->cur = slot;
+}
+
+void snic_send_fail_oldest(struct snic_qp *qp, u16 minor, u32 vendor)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out out = *snic_out_at(req, req->head);
+
+	req->head++;
+	if (snic_qp_complete_send(qp, &out, minor, vendor))
+		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_SQ);
+}
+
+/* The oldest message is done. */
+static bool send_done(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out out = *snic_out_at(req, req->head);
+
+	req->read_msgs -= snic_op_is_read(out.op);
+	/* cur never falls behind head: a message may be acknowledged before it is sent again. */
+	if (req->cur == req->head)
+		req->cur++;
+	req->head++;
+	req->last_signaled = out.flags & SNIC_OUT_SIGNALED;
+	return !(out.flags & SNIC_OUT_SIGNALED) ||
+	       snic_qp_complete_send(qp, &out, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
+}
+
+bool snic_send_retire(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out *out;
+
+	while (req->head != req->tail) {
+		out = snic_out_at(req, req->head);
+		if (out->flags & SNIC_OUT_FAILED) {
+			snic_send_fail_oldest(qp, req->fail_minor, req->fail_vendor);
+			return false;
+		}
+		/* una is never before the oldest message, which may be half the PSN circle long. */
+		if (!(out->flags & SNIC_OUT_LOCAL) &&
+		    snic_psn_fwd(req->una, out->psn) < snic_out_pkts(qp, out))
+			break;
+		if (!send_done(qp))
+			return false;
+	}
+	snic_qp_check_drained(qp);
+	return snic_qp_can_send(qp);
+}
+
+static void send_wake(struct snic_qp *qp)
+{
+	if (qp->req.awake)
+		return;
+	qp->req.awake = true;
+	if (qp->queue_flags & SIRDMA_QPC_KICK)
+		WRITE_ONCE(qp->shadow->need_kick, 0);
+}
+
+/*
+ * Nothing to fetch: ask to be kicked. False when a WQE became valid meanwhile.
+ * With enough in flight the answers make the device look again, at the latest
+ * the ACK timer, and posters are spared the kick; so they are while the lookout
+ * keeps looking.
+ */
+static bool send_sleep(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (!req->awake && req->sq_shown == req->sq_idx)
+		return true; /* said so before the ring was found empty */
+	/* What a poster without need_kick words goes by: where the device looks next. */
+	req->sq_shown = req->sq_idx;
+	WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(req->sq_idx));
+	if ((qp->ack_timeout && req->tail - req->head >= SNIC_AWAKE_MSGS) ||
+	    snic_lookout_stay(qp)) {
+		send_wake(qp);
+		return true;
+	}
+	if (req->awake && (qp->queue_flags & SIRDMA_QPC_KICK))
+		WRITE_ONCE(qp->shadow->need_kick, cpu_to_le64(1));
+	req->awake = false;
+	smp_mb(); /* pairs with the poster's fence between valid bit and shadow */
+	return !snic_sqe_peek(qp, req->sq_idx, req->sq_polarity);
+}
+
+bool snic_send_run(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	u32 turns = SNIC_RUN_BURSTS;
+	enum snic_send_stop why;
+
+	if (!snic_qp_can_send(qp) || req->rnr_wait || qp->tx_stalled)
+		return false;
+	do {
+		why = qp->transport->burst(qp);
+		/* Failed and local messages may be the oldest by now. */
+		if (!snic_send_retire(qp))
+			return false;
+		if (why == SNIC_SEND_EMPTY) {
+			if (send_sleep(qp))
+				break;
+			why = SNIC_SEND_MORE;
+		}
+		send_wake(qp);
+	} while (why == SNIC_SEND_MORE && --turns);
+	if (why == SNIC_SEND_MORE)
+		snic_qp_defer(qp);
+	return true;
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Transports: the table of them, and what the connected ones share. */
+#include "transport.h"
+
+static const struct snic_transport *const transports[] = {
+	[SIRDMA_QPT_RC] = &snic_rc,
+};
+
+const struct snic_transport *snic_transport(u8 qp_type)
+{
+	return qp_type < ARRAY_SIZE(transports) ? transports[qp_type] : NULL;
+}
+
+static bool same_ip(const struct sirdma_ip *a, const struct sirdma_ip *b)
+{
+	return !memcmp(a->b, b->b, sizeof(a->b));
+}
+
+bool snic_connected_admit(struct snic_qp *qp, const struct snic_pkt *pkt,
+			  const struct snic_rx_pkt *rx, enum sirdma_stat *why)
+{
+	*why = SIRDMA_STAT_RX_BAD_GID;
+	snic_qp_flow_refresh(qp);
+	return qp->flow_src_ok && same_ip(&rx->dst_ip, &qp->flow.src_ip) &&
+	       same_ip(&rx->src_ip, &qp->dst_ip);
+}
+
+void snic_connected_recv_start(struct snic_qp *qp)
+{
+	qp->resp.epsn = qp->rq_psn;
+	qp->resp.msn = 0;
+}
