@@ -7,6 +7,7 @@
 #define SIRDMA_DECODE_H
 
 #include "cqe.h"
+#include "roce.h"
 #include "shadow.h"
 #include "workq.h"
 
@@ -224,17 +225,12 @@ static inline __u32 sirdma_send_wc_opcode(__u32 code)
 	}
 }
 
-/* Operation of a BTH opcode, the same for all transports: RDMA WRITE with immediate, LAST and ONLY. */
-#define SIRDMA_BTH_OPERATION SIRDMA_MASK(4, 0)
-#define SIRDMA_BTH_WRITE_LAST_IMM 0x09
-#define SIRDMA_BTH_WRITE_ONLY_IMM 0x0b
-
 /* Opcode of a receive completion whose CQE says @code. */
 static inline __u32 sirdma_recv_wc_opcode(__u32 code)
 {
 	switch (code & SIRDMA_BTH_OPERATION) {
-	case SIRDMA_BTH_WRITE_LAST_IMM:
-	case SIRDMA_BTH_WRITE_ONLY_IMM:
+	case SIRDMA_RC_WRITE_LAST_IMM:
+	case SIRDMA_RC_WRITE_ONLY_IMM:
 		return SIRDMA_WC_RECV_WRITE_IMM;
 	default:
 		return SIRDMA_WC_RECV;

@@ -56,7 +56,9 @@
 	X(MR_BAD_ACCESS, mr_bad_access) \
 	X(LOCAL_LOOP_PKTS, local_loop_pkts) \
 	X(RX_OVERRUNS, rx_overruns) \
-	X(REFUSED_NEIGHBOURS, refused_neighbours)
+	X(REFUSED_NEIGHBOURS, refused_neighbours) \
+	X(RX_NO_RECV, rx_no_recv) \
+	X(RX_REFUSED, rx_refused)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

@@ -22,10 +22,10 @@ void snic_qp_defer(struct snic_qp *qp)
 
 void snic_qp_advance(struct snic_qp *qp)
 {
-	if (qp->state == SIRDMA_QPS_ERR) {
+	if (qp->state == SIRDMA_QPS_ERR || qp->state == SIRDMA_QPS_SQE)
 		snic_qp_flush(qp);
+	if (qp->state == SIRDMA_QPS_ERR)
 		return;
-	}
 	/* Answers first: the peer's window waits for them. */
 	if (qp->transport->respond)
 		qp->transport->respond(qp);
@@ -145,6 +145,19 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	snic_qp_flush(qp);
 }
 
+void snic_qp_fail_send(struct snic_qp *qp)
+{
+	if (!qp->transport->has_sqe) {
+		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_SQ);
+		return;
+	}
+	qp->state = SIRDMA_QPS_SQE;
+	/* From here it goes on in RTS. */
+	qp->sq_psn = qp->req.nxt;
+	snic_lookout_stop(qp);
+	snic_qp_flush(qp);
+}
+
 /* Flush one send WQE of the ring; false when there is none, or no CQ to tell of it. */
 static bool flush_next_send(struct snic_qp *qp)
 {
@@ -182,7 +195,8 @@ static bool flush_next_recv(struct snic_qp *qp)
 		.solicited = true,
 	};
 
-	if (snic_cq_dead(qp->recv_cq))
+	/* In SQE requests are received as before. */
+	if (qp->state == SIRDMA_QPS_SQE || snic_cq_dead(qp->recv_cq))
 		return false;
 	if (!resp->rqe_valid) {
 		if (snic_rqe_load(qp, resp->rq_idx, resp->rq_polarity, &resp->rqe) == SNIC_WQE_NONE)
@@ -203,7 +217,7 @@ static bool flush_has_work(struct snic_qp *qp)
 {
 	return (!snic_cq_dead(qp->send_cq) &&
 		snic_sqe_peek(qp, qp->req.sq_idx, qp->req.sq_polarity)) ||
-	       (!snic_cq_dead(qp->recv_cq) &&
+	       (qp->state != SIRDMA_QPS_SQE && !snic_cq_dead(qp->recv_cq) &&
 		snic_rqe_peek(qp, qp->resp.rq_idx, qp->resp.rq_polarity));
 }
 
@@ -223,7 +237,8 @@ void snic_qp_flush(struct snic_qp *qp)
 		WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(qp->req.sq_idx));
 		if (qp->queue_flags & SIRDMA_QPC_KICK) {
 			WRITE_ONCE(qp->shadow->need_kick, cpu_to_le64(1));
-			WRITE_ONCE(qp->shadow->rq_need_kick, cpu_to_le64(1));
+			if (qp->state != SIRDMA_QPS_SQE)
+				WRITE_ONCE(qp->shadow->rq_need_kick, cpu_to_le64(1));
 		}
 		smp_mb(); /* pairs with the poster's fence between valid bit and shadow */
 	} while (flush_has_work(qp));

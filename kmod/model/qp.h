@@ -241,7 +241,7 @@ static inline bool snic_qp_can_send(const struct snic_qp *qp)
 
 static inline bool snic_qp_can_receive(const struct snic_qp *qp)
 {
-	return qp->state == SIRDMA_QPS_RTR || snic_qp_can_send(qp);
+	return qp->state >= SIRDMA_QPS_RTR && qp->state <= SIRDMA_QPS_SQE;
 }
 
 /* Referenced QP, or NULL. */
@@ -266,7 +266,9 @@ void snic_qp_timer_init(struct snic_qp *qp);
 void snic_qp_reset(struct snic_qp *qp);
 /* To the error state: everything posted is flushed. Raises @ae unless NONE. */
 void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_source src);
-/* Error state: flush what was posted, a batch at a time. */
+/* A send failed: to the state in which the transport's send queue is in error. */
+void snic_qp_fail_send(struct snic_qp *qp);
+/* Error states: flush what was posted, a batch at a time; in SQE, to the send queue. */
 void snic_qp_flush(struct snic_qp *qp);
 /* Ask the host for another turn. */
 void snic_qp_defer(struct snic_qp *qp);

@@ -67,7 +67,7 @@ static void rx_dispatch(struct snic_rx_turn *turn, struct snic_qp *qp, const str
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_ECN);
 	/* Who sends packets of another MTU is told so by the first. */
 	if (pkt->npkts > 1 && pkt->npkts == snic_qp_pkts(qp, pkt->payload_len) &&
-	    !qp->transport->fits(qp, pkt))
+	    qp->transport->fits && !qp->transport->fits(qp, pkt))
 		rx_split(qp, pkt, rx);
 	else
 		rx_one(qp, pkt, rx);

@@ -21,6 +21,7 @@ void snic_send_start(struct snic_qp *qp)
 	req->max = qp->sq_psn;
 	req->psn = qp->sq_psn;
 	req->cur = req->tail;
+	req->read_msgs = 0;
 	req->failed = false;
 }
 
@@ -294,7 +295,7 @@ void snic_send_fail_oldest(struct snic_qp *qp, u16 minor, u32 vendor)
 
 	req->head++;
 	if (snic_qp_complete_send(qp, &out, minor, vendor))
-		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_SQ);
+		snic_qp_fail_send(qp);
 }
 
 /* The oldest message is done. */

@@ -23,7 +23,7 @@ struct snic_transport {
 	/* Is @pkt of the QP's peer? Its opcode is of the transport; state and partition are right. *why: the counter. */
 	bool (*admit)(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx,
 		      enum sirdma_stat *why);
-	/* Is all of super-packet @pkt what the QP waits for? If not, its packets come one by one. */
+	/* Is all of super-packet @pkt what the QP waits for? If not, its packets come one by one. NULL: it always is. */
 	bool (*fits)(const struct snic_qp *qp, const struct snic_pkt *pkt);
 	void (*rx_request)(struct snic_qp *qp, const struct snic_pkt *pkt,
 			   const struct snic_rx_pkt *rx);

@@ -82,7 +82,12 @@ private:
 		const u32 psn =
 			(kind & of_response ? qp_.context()->sq_psn : qp_.context()->rq_psn) +
 			static_cast<u32>(distance);
-		p[0] = opcode;
+		// Of the queue pair's own transport, or of any.
+		p[0] = flags & 8 ?
+			       static_cast<u8>((opcode & SIRDMA_BTH_OPERATION) |
+					       (qp_.opts.type == SIRDMA_QPT_UC ? SIRDMA_BTH_UC :
+										 SIRDMA_BTH_RC)) :
+			       opcode;
 		p[1] = flags & 0xf0;
 		p[2] = p[3] = 0xff;
 		put24(&p[5], kind & any_qp ? in_.half() : qp_.id);
@@ -206,6 +211,7 @@ extern "C" int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	const u8 settings = in.byte();
 
 	opts.mtu = static_cast<u16>(256 << settings % 5);
+	opts.type = settings & 64 ? SIRDMA_QPT_UC : SIRDMA_QPT_RC;
 	opts.timeout = 8;
 	opts.retry_cnt = 2;
 	opts.rnr_retry = 2;

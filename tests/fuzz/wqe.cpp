@@ -165,6 +165,7 @@ extern "C" int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	opts.sq_quanta = 64;
 	opts.rq_wqes = 16;
 	opts.mtu = static_cast<u16>(256 << settings % 5);
+	opts.type = settings & 32 ? SIRDMA_QPT_UC : SIRDMA_QPT_RC;
 	opts.timeout = 8;
 	opts.retry_cnt = 1;
 	opts.rnr_retry = 1;

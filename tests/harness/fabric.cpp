@@ -363,7 +363,8 @@ std::vector<Packet> Fabric::take_run(const Packet &first)
 		Packet next;
 
 		next.bytes = wire_.begin()->second;
-		if (!parse_frame(next) || !intact(next) || !snic_opcode_known(next.opcode()) || next.qpn() != first.qpn() ||
+		if (!parse_frame(next) || !intact(next) || !snic_opcode_known(next.opcode()) ||
+		    next.qpn() != first.qpn() ||
 		    next.psn() != ((run.back().psn() + 1) & 0xffffff) || next.bth != first.bth ||
 		    memcmp(next.bytes.data(), first.bytes.data(), 12))
 			break;

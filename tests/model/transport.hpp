@@ -11,6 +11,7 @@ namespace sirdma::test
 {
 
 struct QpOptions {
+	u8 type = SIRDMA_QPT_RC;
 	u32 sq_quanta = 512;
 	u32 rq_wqes = 64;
 	u8 rq_stride_shift = 2;
@@ -251,6 +252,7 @@ inline u32 Qp::create(u32 cq_send, u32 cq_recv)
 	c->send_cq = cq_send;
 	c->recv_cq = cq_recv;
 	c->pd = 1;
+	c->qp_type = opts.type;
 	c->queue_flags = opts.queue_flags;
 	cmd.ctx_addr = ctx.pa;
 	cmd.hdr = qp_cmd_hdr(SIRDMA_CQP_CREATE_QP, id);

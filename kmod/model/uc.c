@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Unreliable connection (IBTA 9.8): a message is done when its last packet is sent.
+ * The responder tells the requester nothing. A message of which a packet is missing,
+ * or that cannot be taken, is dropped; the next one begins anew.
+ */
+#include "recv.h"
+#include "transport.h"
+
+static enum snic_send_stop uc_burst(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	const struct snic_out *out;
+	enum snic_send_stop why;
+	struct snic_tx tx;
+	u32 n, sent;
+
+	/* Local reading is always granted (IBTA 10.6.3.1). */
+	snic_tx_begin(&tx, qp, 0);
+	do {
+		out = snic_send_current(qp, &why);
+		if (!out)
+			break;
+		n = snic_send_room(&tx, out);
+		why = n ? snic_send_data(&tx, out, n) : SNIC_SEND_MORE;
+	} while (why == SNIC_SEND_NEXT);
+	n = tx.burst->npkts;
+	sent = snic_tx_end(&tx);
+	if (sent < n) {
+		snic_send_seek(qp, snic_pkt_psn(&tx.burst->pkts[sent]));
+		why = SNIC_SEND_STALLED;
+	}
+	/* What the host has is all that is known of it. */
+	req->una = req->nxt;
+	req->max = req->nxt;
+	return why;
+}
+
+static void uc_request(struct snic_qp *qp)
+{
+	snic_send_run(qp);
+}
+
+/* The message is not received. Its receive WQE is for the next one, the memory it names undefined. */
+static void uc_drop(struct snic_qp *qp, enum sirdma_stat why)
+{
+	snic_stat_inc(qp->dev, why);
+	qp->resp.in_msg = 0;
+	qp->resp.recv_len = 0;
+}
+
+static void uc_refuse(struct snic_qp *qp, enum snic_verdict verdict)
+{
+	switch (verdict) {
+	case SNIC_DONE:
+		break;
+	case SNIC_RNR:
+		uc_drop(qp, SIRDMA_STAT_RX_NO_RECV);
+		break;
+	case SNIC_LOST:
+		uc_drop(qp, SIRDMA_STAT_RX_OUT_OF_SEQUENCE);
+		break;
+	case SNIC_NAK_INVALID:
+	case SNIC_NAK_ACCESS:
+		uc_drop(qp, SIRDMA_STAT_RX_REFUSED);
+		break;
+	case SNIC_NAK_OP:
+		/* The fault is on this side (IBTA 9.9.3.1). */
+		snic_recv_fail(qp);
+		break;
+	}
+}
+
+static void uc_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
+			  const struct snic_rx_pkt *rx)
+{
+	struct snic_resp *resp = &qp->resp;
+	bool first = pkt->flags & SNIC_PKT_FIRST;
+	enum snic_verdict verdict;
+
+	snic_recv_established(qp);
+	if (pkt->psn != resp->epsn || (first && resp->in_msg))
+		uc_drop(qp, SIRDMA_STAT_RX_OUT_OF_SEQUENCE);
+	resp->epsn = pkt->psn;
+	if (!first && !resp->in_msg) {
+		/* What is left of a message that is dropped. */
+		resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);
+		return;
+	}
+	snic_recv_begin(resp);
+	verdict = snic_recv_data(qp, pkt, rx);
+	if (!snic_qp_can_receive(qp))
+		return; /* the completion killed the QP */
+	if (verdict == SNIC_DONE) {
+		snic_recv_took(resp, pkt);
+		return;
+	}
+	resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);
+	uc_refuse(qp, verdict);
+}
+
+const struct snic_transport snic_uc = {
+	.sq_ops = SNIC_SQ_OPS_SEND_WRITE,
+	.bth = SIRDMA_BTH_UC,
+	.has_sqe = true,
+	.recv_start = snic_connected_recv_start,
+	.send_start = snic_send_start,
+	.admit = snic_connected_admit,
+	.rx_request = uc_rx_request,
+	.request = uc_request,
+	.burst = uc_burst,
+};
