@@ -228,12 +228,13 @@ int sirdma_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	sirdma_qp_stop(dev, qp);
 	sirdma_ring_put(qp->ring);
 	return 0;
-	struct sirdma_bus *bus = to_sdev(ibqp->device)->bus;
 }
 
 int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad_wr)
 {
+	struct sirdma_bus *bus = to_sdev(ibqp->device)->bus;
+
 	if (wr) {
 		*bad_wr = wr;
 		return -EOPNOTSUPP;

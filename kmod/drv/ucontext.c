@@ -21,8 +21,8 @@ static struct sirdma_db_entry *to_db_entry(struct rdma_user_mmap_entry *entry)
 
 static struct rdma_user_mmap_entry *sirdma_db_entry_insert(struct ib_ucontext *ibuctx)
 {
-	struct sirdma_db_entry *db;
 	struct sirdma_bus *bus = to_sdev(ibuctx->device)->bus;
+	struct sirdma_db_entry *db;
 
 	db = kzalloc(sizeof(*db), GFP_KERNEL_ACCOUNT);
 	if (!db)
@@ -42,8 +42,8 @@ err_free:
 
 void sirdma_mmap_free(struct rdma_user_mmap_entry *entry)
 {
-	struct sirdma_db_entry *db = to_db_entry(entry);
 	struct sirdma_bus *bus = to_sdev(entry->ucontext->device)->bus;
+	struct sirdma_db_entry *db = to_db_entry(entry);
 
 	bus->ops->db_free(bus, &db->db);
 	kfree(db);
