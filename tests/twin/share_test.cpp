@@ -515,6 +515,29 @@ TEST(TwinPortShare, PassesFromAStoppedOwnerWithinMilliseconds)
 	printf("%.1f ms\n", std::chrono::duration<double, std::milli>(best).count());
 }
 
+/* So may the owner wait for a processor, who is not stopped then; but not for ever. */
+TEST(TwinPortShare, IsPatientWithTheOwnerWhereItLooksLateItself)
+{
+	using Clock = std::chrono::steady_clock;
+
+	const IpAddress addr = own_address(0);
+	const auto owner = PortShare::create(addr, true), member = PortShare::create(addr, false);
+
+	ASSERT_TRUE(owner && member);
+	serve(*owner, 10000);
+	serve(*member, 10000);
+
+	const auto stopped = Clock::now();
+
+	send_packet(addr);
+	while (!member->receiver()) {
+		serve(*member, 10000);
+		usleep(20000);
+		ASSERT_LT(Clock::now() - stopped, std::chrono::seconds(20));
+	}
+	EXPECT_GE(Clock::now() - stopped, std::chrono::milliseconds(400));
+}
+
 TEST_P(TwinShare, KilledPeersLeaveNothingBehind)
 {
 	const Config config = at(own_address(0), GetParam());

@@ -36,6 +36,11 @@ constexpr uint32_t no_rank = ~0u;
  */
 constexpr u64 look_step_ns = 2000000;
 constexpr unsigned looks_to_take_over = 2;
+/*
+ * Who looks late waits for a processor itself, and so may the owner, who is not stopped then:
+ * late looks count for nothing, but for so long only.
+ */
+constexpr u64 late_looks_max_ns = 500000000;
 
 } // namespace
 
@@ -247,6 +252,7 @@ void PortShare::begin_to_look(u64 now) noexcept
 {
 	unwatch_port();
 	seen_progress_ = file_.words().progress.load(std::memory_order_relaxed);
+	stuck_since_ = now;
 	look_at_ = now + look_ns();
 }
 
@@ -255,7 +261,7 @@ void PortShare::look(u64 now) noexcept
 	const PortWords &words = file_.words();
 	const uint64_t progress = words.progress.load(std::memory_order_relaxed);
 	pollfd port = {.fd = taken_->fd(), .events = POLLIN, .revents = 0};
-	const bool moved = progress != seen_progress_;
+	const bool moved = progress != seen_progress_, late = now - look_at_ > look_step_ns;
 
 	if (words.owner.load() != number_) {
 		/* Another member was quicker. */
@@ -266,8 +272,11 @@ void PortShare::look(u64 now) noexcept
 	look_at_ = now + look_ns();
 	if (moved) {
 		stuck_ = 0;
+		stuck_since_ = now;
 	} else if (poll(&port, 1, 0) <= 0) {
 		watch_port();
+	} else if (late && now - stuck_since_ < late_looks_max_ns) {
+		stuck_ = 0;
 	} else if (++stuck_ >= looks_to_take_over && !take_over()) {
 		follow_owner();
 	}

@@ -12,7 +12,8 @@
  *  - An owner that is stopped (a signal, a debugger, a core dump) takes no packets. A few
  *    members, by rank, are woken by the first packet after a pause, and look at the socket
  *    by timer while packets come. When packets wait and the owner's progress did not change
- *    for some looks, the member takes over in the same way.
+ *    for some looks, the member takes over in the same way. On a machine so busy that its
+ *    looks come late it has more patience: the owner waits for a processor, too.
  *  - A stopped owner that goes on sees another number, and becomes a member.
  *
  * A process that connects while the only owner is stopped has no socket to take over.
@@ -120,7 +121,8 @@ private:
 	bool watching_ = false; /* the port's socket is in events_ */
 	u64 look_at_ = never_ns;
 	uint64_t seen_progress_ = 0;
-	unsigned stuck_ = 0; /* looks in a row that found packets and no progress */
+	unsigned stuck_ = 0; /* looks in a row, in time, that found packets and no progress */
+	u64 stuck_since_ = 0; /* when there was progress, or nobody looked */
 };
 
 } // namespace sirdma::twin
