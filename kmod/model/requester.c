@@ -79,11 +79,17 @@ static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *o
 static bool req_behind_empty_read(struct snic_req *req)
 {
 	const struct snic_out *before;
+	u32 slot;
 
-	if (!req->read_msgs || req->cur == req->head)
+	if (!req->read_msgs)
 		return false;
-	before = snic_out_at(req, req->cur - 1);
-	return snic_op_is_read(before->op) && !before->len;
+	for (slot = req->cur; slot != req->head; slot--) {
+		before = snic_out_at(req, slot - 1);
+		/* Of a NOP the peer knows nothing. */
+		if (!(before->flags & SNIC_OUT_LOCAL))
+			return snic_op_is_read(before->op) && !before->len;
+	}
+	return false;
 }
 
 static enum snic_send_stop req_fill(struct snic_tx *tx)

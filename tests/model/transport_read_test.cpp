@@ -353,26 +353,33 @@ TEST_F(Reads, SecondHalfOfARepeatedRequestWaitsForTheFirst)
 	fabric.set_filter(nullptr);
 }
 
-// The response to an empty READ is lost, other requests follow it.
+// The response to an empty READ is lost, other requests follow it, perhaps behind a NOP.
 TEST_F(Reads, EmptyOneIsRepeatedWithoutAKeyAndAlone)
 {
-	QpOptions o;
-	auto l = link(o);
-	SoftRoce peer(l->a.opts.a_psn, o.mtu, o.ird);
-	u32 answers = 0;
+	for (const bool nop : {false, true}) {
+		SCOPED_TRACE(nop);
+		QpOptions o;
+		auto l = link(o);
+		SoftRoce peer(l->a.opts.a_psn, o.mtu, o.ird);
+		u32 answers = 0;
 
-	fabric.set_filter([&](TestHost &from, Packet &pkt) {
-		if (&from == &b.host)
-			return answers++ ? Verdict::pass : Verdict::drop;
-		return peer(pkt);
-	});
-	l->a.place(read(0, 0, 0));
-	l->a.place(read(4096, 4096, 1000));
-	l->a.kick(true);
-	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
-	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
-	EXPECT_EQ(peer.dropped, 0u);
-	fabric.set_filter(nullptr);
+		fabric.set_filter([&](TestHost &from, Packet &pkt) {
+			if (&from == &b.host)
+				return answers++ ? Verdict::pass : Verdict::drop;
+			return peer(pkt);
+		});
+		l->a.place(read(0, 0, 0));
+		if (nop)
+			l->a.place({.op = SIRDMA_OP_NOP});
+		l->a.place(read(4096, 4096, 1000));
+		l->a.kick(true);
+		expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+		if (nop)
+			expect_ok(wait_send(l->a), SIRDMA_OP_NOP);
+		expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+		EXPECT_EQ(peer.dropped, 0u);
+		fabric.set_filter(nullptr);
+	}
 }
 
 TEST_F(Reads, FromSoftRoceOverABadLink)
