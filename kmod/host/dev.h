@@ -21,7 +21,7 @@ struct snic_host {
 	struct nf_hook_ops hook;
 	struct snic_qpset deferred; /* snic_qp_run() wanted */
 	struct snic_qpset stalled; /* snic_tx_resume() wanted when there is room */
-	struct snic_txq txqs[SNIC_TXQS];
+	struct snic_txqs *txqs;
 };
 
 /* All hosts. Changed under snic_hosts_lock, walked under RCU. */
@@ -34,7 +34,7 @@ static inline struct snic_host *snic_host_of(struct sirdma_bus *bus)
 
 static inline struct snic_txq *snic_host_txq(struct snic_host *host, u32 qpn)
 {
-	return &host->txqs[qpn % SNIC_TXQS];
+	return &host->txqs->q[qpn % SNIC_TXQS];
 }
 
 #endif

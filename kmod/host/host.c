@@ -58,24 +58,6 @@ static bool snic_host_exists(const struct net_device *ndev)
 	return false;
 }
 
-/* Wait until no frame of the device is left in the network stack, and no interrupt pending. */
-static void snic_host_wait_idle(struct snic_host *host)
-{
-	unsigned int i, waited = 0;
-
-	for (i = 0; i < SNIC_TXQS; i++) {
-		while (!snic_txq_idle(&host->txqs[i])) {
-			usleep_range(1000, 2000);
-			if (++waited % 10000 == 0)
-				netdev_warn(host->ndev, "sirdma_nic: %d bytes still in flight\n",
-					    atomic_read(&host->txqs[i].inflight));
-		}
-	}
-	snic_bus_wait_idle(host);
-	/* Whoever brought a queue or a vector to idle may still be looking at the host. */
-	synchronize_rcu();
-}
-
 static struct snic_host *snic_host_alloc(struct net_device *ndev,
 					 const struct sirdma_bus_config *config)
 {
@@ -92,18 +74,19 @@ static struct snic_host *snic_host_alloc(struct net_device *ndev,
 		.lookout_ns = LOOKOUT_NS,
 	};
 	struct snic_host *host;
-	int i, err = -ENOMEM;
+	int err = -ENOMEM;
 
 	host = kvzalloc(sizeof(*host), GFP_KERNEL);
 	if (!host)
 		return ERR_PTR(err);
 	host->ndev = ndev;
 	INIT_LIST_HEAD(&host->addrs);
-	for (i = 0; i < SNIC_TXQS; i++)
-		snic_txq_init(&host->txqs[i], host);
+	host->txqs = snic_txqs_create(host);
+	if (!host->txqs)
+		goto err_free;
 	err = snic_qpset_init(&host->deferred, full.max_qps);
 	if (err)
-		goto err_free;
+		goto err_txqs;
 	err = snic_qpset_init(&host->stalled, full.max_qps);
 	if (err)
 		goto err_deferred;
@@ -124,13 +107,19 @@ err_stalled:
 	snic_qpset_fini(&host->stalled);
 err_deferred:
 	snic_qpset_fini(&host->deferred);
+err_txqs:
+	snic_txqs_destroy(host->txqs);
 err_free:
 	kvfree(host);
 	return ERR_PTR(err);
 }
 
+/* Nothing is sent, delivered or deferred any more. */
 static void snic_host_free(struct snic_host *host)
 {
+	snic_bus_wait_idle(host);
+	/* Ends with a grace period: whoever brought a vector to idle may still look at the host. */
+	snic_txqs_destroy(host->txqs);
 	snic_dev_destroy(host->dev);
 	snic_bus_fini(host);
 	snic_qpset_fini(&host->stalled);
@@ -187,7 +176,6 @@ void snic_host_destroy(struct sirdma_bus *bus)
 	mutex_unlock(&snic_hosts_lock);
 	/* No other device delivers here, and no CPU runs deferred work of it, from now on. */
 	synchronize_rcu();
-	snic_host_wait_idle(host);
 	snic_host_free(host);
 	netdev_put(ndev, &tracker);
 }
@@ -241,6 +229,8 @@ static int __init snic_init(void)
 static void __exit snic_exit(void)
 {
 	snic_cpu_exit();
+	/* Queues that outlived their device are freed by RCU callbacks. */
+	rcu_barrier();
 }
 
 module_init(snic_init);

@@ -3,7 +3,6 @@
 
 #include <linux/etherdevice.h>
 #include <linux/hash.h>
-#include <linux/log2.h>
 #include <linux/if_vlan.h>
 #include <linux/netdevice.h>
 #include "addr.h"
@@ -15,34 +14,22 @@
 #include "model/frame.h"
 
 /*
- * What a frame is charged, SNIC_CHARGE_UNIT << class, travels in the low bits of
- * the pointer to its queue: the stack may change the lengths of an skb.
- */
-#define SNIC_CHARGE_UNIT 1024
-#define SNIC_CHARGE_CLASS 7UL
-
-static_assert(__alignof__(struct snic_txq) > SNIC_CHARGE_CLASS);
-
-/*
  * The network stack is done with the frame. Softirq or process context.
- * destructor_arg is used by nobody else in a packet without zero-copy fragments.
+ * destructor_arg is used by nobody else in a packet without zero-copy fragments, nor is
+ * tskey in one without a socket. What was charged is stored: the stack may change the
+ * lengths of an skb.
  */
 static void snic_tx_destruct(struct sk_buff *skb)
 {
-	unsigned long arg = (unsigned long)skb_shinfo(skb)->destructor_arg;
-
-	snic_txq_uncharge((struct snic_txq *)(arg & ~SNIC_CHARGE_CLASS),
-			  SNIC_CHARGE_UNIT << (arg & SNIC_CHARGE_CLASS));
+	snic_txq_uncharge(skb_shinfo(skb)->destructor_arg, skb_shinfo(skb)->tskey);
 }
 
 static void snic_tx_own(struct snic_txq *q, struct sk_buff *skb)
 {
-	unsigned long class = min_t(unsigned long, SNIC_CHARGE_CLASS,
-				    order_base_2(DIV_ROUND_UP(skb->truesize, SNIC_CHARGE_UNIT)));
-
-	skb_shinfo(skb)->destructor_arg = (void *)((unsigned long)q | class);
+	skb_shinfo(skb)->destructor_arg = q;
+	skb_shinfo(skb)->tskey = skb->truesize;
 	skb->destructor = snic_tx_destruct;
-	snic_txq_charge(q, SNIC_CHARGE_UNIT << class);
+	snic_txq_charge(q, skb->truesize);
 }
 
 static struct sk_buff *snic_tx_build(struct snic_host *host, const struct snic_flow *flow,

@@ -2,19 +2,99 @@
 #include "txq.h"
 
 #include <linux/cpumask.h>
+#include <linux/delay.h>
 #include <linux/interrupt.h>
+#include <linux/jiffies.h>
+#include <linux/module.h>
+#include <linux/netdevice.h>
+#include <linux/slab.h>
 #include "cpu.h"
 #include "dev.h"
 #include "local.h"
 #include "tx.h"
 
-void snic_txq_init(struct snic_txq *q, struct snic_host *host)
+static void snic_txq_init(struct snic_txq *q, struct snic_host *host, struct snic_txqs *all)
 {
 	spin_lock_init(&q->lock);
 	__skb_queue_head_init(&q->wire);
 	INIT_LIST_HEAD(&q->local);
 	q->host = host;
-	atomic_set(&q->inflight, 0);
+	q->all = all;
+	atomic_set(&q->inflight, SNIC_TXQ_HOST);
+}
+
+struct snic_txqs *snic_txqs_create(struct snic_host *host)
+{
+	struct snic_txqs *all = kvzalloc(sizeof(*all), GFP_KERNEL);
+	unsigned int i;
+
+	if (!all)
+		return NULL;
+	atomic_set(&all->used, SNIC_TXQS);
+	for (i = 0; i < SNIC_TXQS; i++)
+		snic_txq_init(&all->q[i], host, all);
+	return all;
+}
+
+static void snic_txqs_free(struct rcu_head *rcu)
+{
+	kvfree(container_of(rcu, struct snic_txqs, rcu));
+	module_put(THIS_MODULE);
+}
+
+/* This machine's own part: a CPU that has the queue scheduled is soon done. */
+static void snic_txq_wait_released(struct snic_txq *q)
+{
+	bool scheduled;
+
+	do {
+		spin_lock_bh(&q->lock);
+		scheduled = q->scheduled;
+		spin_unlock_bh(&q->lock);
+		if (scheduled)
+			usleep_range(1000, 2000);
+	} while (scheduled);
+}
+
+static u32 snic_txqs_inflight(struct snic_txqs *all)
+{
+	u32 bytes = 0;
+	unsigned int i;
+
+	for (i = 0; i < SNIC_TXQS; i++)
+		bytes += atomic_read(&all->q[i].inflight) - SNIC_TXQ_HOST;
+	return bytes;
+}
+
+/* Frames leave the stack within this, unless the netdev stands still. */
+#define SNIC_TXQS_PATIENCE_MS 1000
+
+void snic_txqs_destroy(struct snic_txqs *all)
+{
+	struct net_device *ndev = all->q[0].host->ndev;
+	unsigned long end;
+	unsigned int i;
+	u32 left;
+
+	for (i = 0; i < SNIC_TXQS; i++)
+		snic_txq_wait_released(&all->q[i]);
+	end = jiffies + msecs_to_jiffies(SNIC_TXQS_PATIENCE_MS);
+	while ((left = snic_txqs_inflight(all)) && time_before(jiffies, end))
+		usleep_range(1000, 2000);
+	for (i = 0; i < SNIC_TXQS; i++)
+		WRITE_ONCE(all->q[i].host, NULL);
+	/* snic_txq_uncharge() looks at the queue and its host under RCU. */
+	synchronize_rcu();
+	if (!left) {
+		kvfree(all);
+		return;
+	}
+	netdev_info(ndev, "sirdma_nic: stays loaded while the netdev keeps %u bytes of frames\n",
+		    left);
+	/* The last frame frees the queues, by code of this module. */
+	__module_get(THIS_MODULE);
+	for (i = 0; i < SNIC_TXQS; i++)
+		snic_txq_uncharge(&all->q[i], SNIC_TXQ_HOST);
 }
 
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local)
@@ -96,25 +176,21 @@ enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 	return next;
 }
 
-bool snic_txq_idle(struct snic_txq *q)
-{
-	bool idle;
-
-	spin_lock_bh(&q->lock);
-	idle = !q->scheduled && !atomic_read(&q->inflight);
-	spin_unlock_bh(&q->lock);
-	return idle;
-}
-
 void snic_txq_uncharge(struct snic_txq *q, u32 bytes)
 {
-	struct snic_host *host = q->host;
+	struct snic_host *host;
+	int left;
 
-	/* The host may be destroyed once nothing is in flight, after a grace period. */
+	/* What is found here lives for a grace period more. */
 	rcu_read_lock();
 	/* Fully ordered against snic_tx_stall(): one of the two sees the other. */
-	if (atomic_sub_return(bytes, &q->inflight) < SNIC_TXQ_RESUME &&
-	    !snic_qpset_empty(&host->stalled))
+	left = atomic_sub_return(bytes, &q->inflight);
+	host = READ_ONCE(q->host);
+	if (!left) {
+		if (atomic_dec_and_test(&q->all->used))
+			call_rcu(&q->all->rcu, snic_txqs_free);
+	} else if (left < SNIC_TXQ_RESUME && host && !snic_qpset_empty(&host->stalled)) {
 		snic_cpu_schedule();
+	}
 	rcu_read_unlock();
 }

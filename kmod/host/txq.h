@@ -10,6 +10,7 @@
 #include <linux/atomic.h>
 #include <linux/cache.h>
 #include <linux/list.h>
+#include <linux/rcupdate.h>
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
@@ -28,11 +29,24 @@ struct snic_txq {
 	bool scheduled; /* in the list of a CPU, or being drained by one */
 	bool linger; /* this and node: owned by the CPU that has scheduled it */
 	struct list_head node;
-	struct snic_host *host;
-	atomic_t inflight ____cacheline_aligned_in_smp; /* bytes */
+	struct snic_host *host; /* NULL once it is gone; of others under RCU */
+	struct snic_txqs *all;
+	/* Bytes, and SNIC_TXQ_HOST while there is a host: at 0 nobody refers to the queue. */
+	atomic_t inflight ____cacheline_aligned_in_smp;
 } ____cacheline_aligned_in_smp;
 
-void snic_txq_init(struct snic_txq *q, struct snic_host *host);
+#define SNIC_TXQ_HOST 1
+
+/* The queues of a device. They outlive it while a netdev's driver keeps frames. */
+struct snic_txqs {
+	struct snic_txq q[SNIC_TXQS];
+	atomic_t used; /* queues somebody refers to */
+	struct rcu_head rcu;
+};
+
+struct snic_txqs *snic_txqs_create(struct snic_host *host);
+/* Nothing is sent any more. Waits for the frames in the network stack, but not long. Sleeps. */
+void snic_txqs_destroy(struct snic_txqs *all);
 /* Append; softirqs are off. The lists are left empty. */
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local);
 enum snic_txq_next {
@@ -51,7 +65,6 @@ enum snic_txq_next {
  * bytes. Only a released queue is not the CPU's any more.
  */
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost);
-bool snic_txq_idle(struct snic_txq *q);
 
 /* Account @bytes until snic_txq_uncharge(). */
 static inline void snic_txq_charge(struct snic_txq *q, u32 bytes)

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Bursts to frames, and the queues that frames are charged to. */
+#include <kunit/test.h>
+#include <linux/etherdevice.h>
+#include "model/frame.h"
+
+/* Tracepoints belong to the module that is tested. */
+#define SNIC_HOST_TRACE_H
+#define trace_snic_tx(ndev, burst, accepted, is_local) \
+	((void)(ndev), (void)(burst), (void)(accepted), (void)(is_local))
+
+#include "host/tx.c"
+#include "host/txq.c"
+
+#define QPN 17
+#define PACKETS 4
+#define PAYLOAD 1024
+
+/* Stand-ins for the rest of the host, which count. */
+static struct {
+	u32 pended;
+	u32 scheduled;
+	u64 stats[SIRDMA_STAT_COUNT];
+} seen;
+
+void snic_cpu_pend(struct snic_txq *q)
+{
+	seen.pended++;
+}
+
+void snic_cpu_schedule(void)
+{
+	seen.scheduled++;
+}
+
+void snic_stat_add(struct snic_dev *dev, enum sirdma_stat id, u64 n)
+{
+	seen.stats[id] += n;
+}
+
+struct snic_host *snic_addr_find(struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
+				 u16 vlan_id)
+{
+	return NULL;
+}
+
+u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst, struct list_head *list)
+{
+	return 0;
+}
+
+void snic_local_deliver(struct snic_host *host, struct snic_local *local) {}
+
+void snic_qpset_add(struct snic_qpset *set, u32 qpn) {}
+
+struct tx_fixture {
+	struct snic_host host;
+	struct snic_flow flow;
+	struct snic_burst burst;
+	u8 payload[PACKETS * PAYLOAD];
+};
+
+static int tx_init(struct kunit *test)
+{
+	struct tx_fixture *f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, f);
+	test->priv = f;
+	memset(&seen, 0, sizeof(seen));
+	f->host.ndev = alloc_etherdev(0);
+	KUNIT_ASSERT_NOT_NULL(test, f->host.ndev);
+	f->host.txqs = snic_txqs_create(&f->host);
+	KUNIT_ASSERT_NOT_NULL(test, f->host.txqs);
+	f->flow.is_v4 = true;
+	f->burst.flow = &f->flow;
+	f->burst.qpn = QPN;
+	f->burst.npkts = PACKETS;
+	for (i = 0; i < PACKETS; i++) {
+		f->burst.pkts[i].hdr_len = sizeof(struct sirdma_bth);
+		f->burst.pkts[i].payload_len = PAYLOAD;
+	}
+	f->burst.nsegs = 1;
+	f->burst.segs[0] = (struct snic_seg){f->payload, sizeof(f->payload)};
+	return 0;
+}
+
+static void tx_exit(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+
+	if (!f)
+		return;
+	if (f->host.txqs)
+		snic_txqs_destroy(f->host.txqs);
+	if (f->host.ndev)
+		free_netdev(f->host.ndev);
+}
+
+static u32 tx(struct tx_fixture *f)
+{
+	u32 n;
+
+	local_bh_disable();
+	n = snic_tx(&f->host, &f->burst);
+	local_bh_enable();
+	return n;
+}
+
+/* The frames that wait for a CPU, which is done with the queue. */
+static void take_frames(struct tx_fixture *f, struct sk_buff_head *frames)
+{
+	struct snic_txq *q = snic_host_txq(&f->host, QPN);
+
+	__skb_queue_head_init(frames);
+	skb_queue_splice_tail_init(&q->wire, frames);
+	q->scheduled = false;
+}
+
+static u32 charged(struct tx_fixture *f)
+{
+	return atomic_read(&snic_host_txq(&f->host, QPN)->inflight) - SNIC_TXQ_HOST;
+}
+
+static void frames_are_charged_until_the_stack_frees_them(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct sk_buff_head frames;
+	struct sk_buff *skb;
+	u32 truesize = 0;
+
+	KUNIT_EXPECT_EQ(test, tx(f), PACKETS);
+	KUNIT_EXPECT_EQ(test, seen.pended, 1);
+	take_frames(f, &frames);
+	KUNIT_EXPECT_EQ(test, skb_queue_len(&frames), PACKETS);
+	skb_queue_walk(&frames, skb) truesize += skb->truesize;
+	KUNIT_EXPECT_EQ(test, charged(f), truesize);
+	/* Whatever the stack did to it, what was charged comes back. */
+	skb = skb_peek(&frames);
+	KUNIT_EXPECT_EQ(test, pskb_expand_head(skb, 4096, 4096, GFP_KERNEL), 0);
+	skb->truesize += 12345;
+	__skb_queue_purge(&frames);
+	KUNIT_EXPECT_EQ(test, charged(f), 0);
+}
+
+static void frames_that_a_netdev_keeps_outlive_the_device(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct sk_buff_head frames;
+	unsigned int users;
+
+	KUNIT_EXPECT_EQ(test, tx(f), PACKETS);
+	take_frames(f, &frames);
+	users = module_refcount(THIS_MODULE);
+	snic_txqs_destroy(f->host.txqs);
+	f->host.txqs = NULL;
+	KUNIT_EXPECT_EQ(test, module_refcount(THIS_MODULE), users + 1);
+	__skb_queue_purge(&frames);
+	rcu_barrier();
+	KUNIT_EXPECT_EQ(test, module_refcount(THIS_MODULE), users);
+}
+
+static struct kunit_case tx_cases[] = {
+	KUNIT_CASE(frames_are_charged_until_the_stack_frees_them),
+	KUNIT_CASE(frames_that_a_netdev_keeps_outlive_the_device),
+	{},
+};
+
+static struct kunit_suite tx_suite = {
+	.name = "sirdma_tx",
+	.init = tx_init,
+	.exit = tx_exit,
+	.test_cases = tx_cases,
+};
+kunit_test_suite(tx_suite);
