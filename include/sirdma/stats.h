@@ -58,7 +58,8 @@
 	X(RX_OVERRUNS, rx_overruns) \
 	X(REFUSED_NEIGHBOURS, refused_neighbours) \
 	X(RX_NO_RECV, rx_no_recv) \
-	X(RX_REFUSED, rx_refused)
+	X(RX_REFUSED, rx_refused) \
+	X(TX_OVER_MTU, tx_over_mtu)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

@@ -63,7 +63,10 @@ static void snic_tx_finish(struct snic_host *host, const struct snic_flow *flow,
 				       flow->vlan_id | flow->vlan_prio << VLAN_PRIO_SHIFT);
 }
 
-/* Frames of @burst, appended to @list; what finds no memory is lost, as on a wire. */
+/*
+ * Frames of @burst, appended to @list. What finds no memory is lost, as on a wire, and
+ * what the netdev cannot take since its MTU shrank, with all that follows.
+ */
 static void snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 			   const struct snic_burst *burst, struct sk_buff_head *list)
 {
@@ -73,6 +76,12 @@ static void snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 
 	snic_seg_iter_init(&it, burst);
 	for (i = 0; i < burst->npkts; i += n) {
+		/* Only the last packet of a run may be of another length, and shorter. */
+		if (unlikely(snic_ip_len(burst->flow, &burst->pkts[i]) >
+			     READ_ONCE(host->ndev->mtu))) {
+			snic_stat_add(host->dev, SIRDMA_STAT_TX_OVER_MTU, burst->npkts - i);
+			return;
+		}
 		n = snic_gso_run(host, burst, i);
 		skb = n > 1 ? snic_gso_build(host, burst, i, n, &it) : NULL;
 		if (!skb) {

@@ -143,6 +143,27 @@ static void frames_are_charged_until_the_stack_frees_them(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, charged(f), 0);
 }
 
+static void what_the_netdev_cannot_take_is_not_sent(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct sk_buff_head frames;
+
+	/* The path MTU of a queue pair was allowed when it was larger. */
+	f->host.ndev->mtu = SNIC_IPV4_HLEN + SNIC_UDP_HLEN + sizeof(struct sirdma_bth) + PAYLOAD +
+			    SIRDMA_ICRC_LEN - 1;
+	f->burst.pkts[0].payload_len = 100;
+	KUNIT_EXPECT_EQ(test, tx(f), PACKETS);
+	take_frames(f, &frames);
+	KUNIT_EXPECT_EQ(test, skb_queue_len(&frames), 1);
+	__skb_queue_purge(&frames);
+	KUNIT_EXPECT_EQ(test, seen.stats[SIRDMA_STAT_TX_OVER_MTU], PACKETS - 1);
+	f->host.ndev->mtu++;
+	KUNIT_EXPECT_EQ(test, tx(f), PACKETS);
+	take_frames(f, &frames);
+	KUNIT_EXPECT_EQ(test, skb_queue_len(&frames), PACKETS);
+	__skb_queue_purge(&frames);
+}
+
 static void frames_that_a_netdev_keeps_outlive_the_device(struct kunit *test)
 {
 	struct tx_fixture *f = test->priv;
@@ -162,6 +183,7 @@ static void frames_that_a_netdev_keeps_outlive_the_device(struct kunit *test)
 
 static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(frames_are_charged_until_the_stack_frees_them),
+	KUNIT_CASE(what_the_netdev_cannot_take_is_not_sent),
 	KUNIT_CASE(frames_that_a_netdev_keeps_outlive_the_device),
 	{},
 };
