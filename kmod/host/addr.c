@@ -3,9 +3,11 @@
 
 #include <linux/etherdevice.h>
 #include <linux/hashtable.h>
+#include <linux/if_vlan.h>
 #include <linux/jhash.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
+#include <net/l3mdev.h>
 #include <net/net_namespace.h>
 #include "dev.h"
 #include "model/dev.h"
@@ -114,8 +116,36 @@ bool snic_addr_is_mine(const struct snic_host *host, const struct sirdma_ip *ip,
 	return false;
 }
 
+/* The netdev that has addresses with @mac and the VLAN: that of @host, or one above it. */
+static struct net_device *snic_addr_netdev(const struct snic_host *host, bool has_vlan, u16 vlan_id,
+					   const u8 *mac)
+{
+	struct net_device *ndev = host->ndev, *upper;
+	struct list_head *iter;
+
+	if (has_vlan)
+		return __vlan_find_dev_deep_rcu(ndev, htons(ETH_P_8021Q), vlan_id);
+	if (!ether_addr_equal_unaligned(ndev->dev_addr, mac))
+		netdev_for_each_upper_dev_rcu(
+			ndev, upper,
+			iter) if (ether_addr_equal_unaligned(upper->dev_addr, mac)) return upper;
+	return ndev;
+}
+
+/* Index of the VRF it is in, 0: none. */
+static int snic_addr_vrf(const struct snic_host *host, bool has_vlan, u16 vlan_id, const u8 *mac)
+{
+	struct net_device *ndev = snic_addr_netdev(host, has_vlan, vlan_id, mac);
+	int vrf = 0;
+
+	/* A bond or a bridge has the addresses of its ports. */
+	for (; ndev && !vrf; ndev = netdev_master_upper_dev_get_rcu(ndev))
+		vrf = l3mdev_master_ifindex_rcu(ndev);
+	return vrf;
+}
+
 struct snic_host *snic_addr_find(struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
-				 u16 vlan_id)
+				 u16 vlan_id, const u8 *src_mac)
 {
 	bool link_local = snic_addr_is_link_local(ip);
 	struct snic_host *found = NULL;
@@ -124,10 +154,16 @@ struct snic_host *snic_addr_find(struct snic_host *host, const struct sirdma_ip 
 	hash_for_each_possible_rcu(snic_addrs, addr, hash, snic_addr_hash(ip)) {
 		if (!snic_addr_equal(addr, ip, has_vlan, vlan_id))
 			continue;
+		if (addr->host != host &&
+		    (link_local || !net_eq(dev_net(addr->host->ndev), dev_net(host->ndev))))
+			continue;
+		/* Only addresses of this machine come here: others pay nothing for VRFs. */
+		if (snic_addr_vrf(addr->host, has_vlan, vlan_id, addr->mac) !=
+		    snic_addr_vrf(host, has_vlan, vlan_id, src_mac))
+			continue;
 		if (addr->host == host)
 			return host;
-		if (!link_local && net_eq(dev_net(addr->host->ndev), dev_net(host->ndev)))
-			found = addr->host;
+		found = addr->host;
 	}
 	return found;
 }

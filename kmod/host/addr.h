@@ -33,8 +33,11 @@ void snic_addr_flush(struct snic_host *host);
  */
 bool snic_addr_is_mine(const struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
 		       u16 vlan_id, const u8 *mac);
-/* The device that has @ip in the namespace of @host: @host itself, if it can be. Under RCU. */
+/*
+ * The device that has @ip in the namespace and the VRF of the netdev of @host, or above
+ * it, whose MAC address is @src_mac: @host itself, if it can be. Under RCU.
+ */
 struct snic_host *snic_addr_find(struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
-				 u16 vlan_id);
+				 u16 vlan_id, const u8 *src_mac);
 
 #endif

@@ -83,6 +83,7 @@ static void snic_local_start(struct snic_local *local, const struct snic_flow *f
 {
 	local->src_ip = flow->src_ip;
 	local->dst_ip = flow->dst_ip;
+	memcpy(local->src_mac, flow->src_mac, sizeof(local->src_mac));
 	local->vlan_id = flow->vlan_id;
 	local->has_vlan = flow->has_vlan;
 	local->traffic_class = flow->traffic_class;
@@ -161,7 +162,7 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	u32 i, off = SNIC_LOCAL_HLEN;
 
 	rcu_read_lock();
-	to = snic_addr_find(host, &local->dst_ip, local->has_vlan, local->vlan_id);
+	to = snic_addr_find(host, &local->dst_ip, local->has_vlan, local->vlan_id, local->src_mac);
 	if (to) {
 		struct snic_rx_turn turn = {.dev = to->dev};
 

@@ -7,6 +7,7 @@
 #ifndef SNIC_HOST_LOCAL_H
 #define SNIC_HOST_LOCAL_H
 
+#include <linux/if_ether.h>
 #include <linux/list.h>
 #include "model/burst.h"
 
@@ -18,6 +19,7 @@ struct snic_local {
 	struct list_head node; /* struct snic_txq.local */
 	struct sirdma_ip src_ip;
 	struct sirdma_ip dst_ip;
+	u8 src_mac[ETH_ALEN];
 	u16 vlan_id;
 	u8 traffic_class;
 	u8 hop_limit;

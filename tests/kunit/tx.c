@@ -39,7 +39,7 @@ void snic_stat_add(struct snic_dev *dev, enum sirdma_stat id, u64 n)
 }
 
 struct snic_host *snic_addr_find(struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
-				 u16 vlan_id)
+				 u16 vlan_id, const u8 *src_mac)
 {
 	return NULL;
 }
