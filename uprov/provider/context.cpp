@@ -138,7 +138,9 @@ void free_context(ibv_context *context) noexcept
 {
 	Context &ctx = Context::of(context);
 
-	dealloc_pd(&ctx.pd->base);
+	/* The twin's driver has taken back what was left of the context, this one included. */
+	static_cast<void>(ibv_cmd_dealloc_pd(&ctx.pd->base));
+	delete ctx.pd;
 	PageBuffer::adopt(ctx.doorbell, sizeof(sirdma_db_page));
 	uninit_context(&ctx.verbs);
 	free(&ctx);
