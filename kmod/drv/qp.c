@@ -2,6 +2,7 @@
 #include "cq.h"
 #include "device.h"
 #include "hw/cqp_cmd.h"
+#include "hw/qp_attr.h"
 #include "pd.h"
 #include "qp.h"
 #include "qp_size.h"
@@ -38,8 +39,9 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 {
 	if (!udata || init->create_flags || init->srq || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
-	if (init->qp_type != IB_QPT_RC) {
-		sirdma_refused(dev, "create_qp: only type RC is supported, not %u", init->qp_type);
+	if (sirdma_qp_type_from_verbs(init->qp_type) < 0) {
+		sirdma_refused(dev, "create_qp: types RC and UC are supported, not %u",
+			       init->qp_type);
 		return -EOPNOTSUPP;
 	}
 	if (udata->inlen < sizeof(struct sirdma_create_qp_req) ||
@@ -96,7 +98,7 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 	ctx->send_cq = cpu_to_le32(to_scq(qp->ibqp.send_cq)->id);
 	ctx->recv_cq = cpu_to_le32(to_scq(qp->ibqp.recv_cq)->id);
 	ctx->pd = cpu_to_le32(to_spd(qp->ibqp.pd)->id);
-	ctx->qp_type = SIRDMA_QPT_RC;
+	ctx->qp_type = qp->type;
 	ctx->rq_stride_shift = size->rq_shift;
 	ctx->queue_flags = flags;
 }
@@ -204,6 +206,7 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	init->cap.max_send_wr = size.max_send_wr;
 	init->cap.max_recv_wr = size.max_recv_wr;
 	qp->cap = init->cap;
+	qp->type = sirdma_qp_type_from_verbs(init->qp_type);
 	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	err = sirdma_qp_start(dev, qp, &size, req.user_compl_ctx);
 	if (err)

@@ -18,6 +18,7 @@ struct sirdma_qp {
 	struct sirdma_ring *ring;
 	struct ib_qp_cap cap;
 	bool sig_all;
+	u8 type; /* enum sirdma_qp_type */
 
 	struct mutex lock; /* one modify or query at a time; protects the members below */
 	bool gone; /* destroyed, but the core's lists may still name it */

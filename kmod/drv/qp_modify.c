@@ -253,7 +253,7 @@ int sirdma_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, stru
 		.dev = to_sdev(ibqp->device),
 		.qp = to_sqp(ibqp),
 		.attr = attr,
-		.core.type = SIRDMA_QPT_RC,
+		.core.type = to_sqp(ibqp)->type,
 		.core.qpn = ibqp->qp_num,
 		.core.mask = mask,
 	};

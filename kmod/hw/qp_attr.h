@@ -35,6 +35,9 @@
 #define SIRDMA_QP_CAP (1u << 19)
 #define SIRDMA_QP_DEST_QPN (1u << 20)
 
+/* The device's number of a type of the verbs API (enum ib_qp_type), or -EOPNOTSUPP. */
+int sirdma_qp_type_from_verbs(u32 verbs_type);
+
 /* Attributes of one modify, addresses already resolved to device table indices. */
 struct sirdma_qp_attr {
 	enum sirdma_qp_state next; /* SIRDMA_QP_STATE */

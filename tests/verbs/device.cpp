@@ -157,13 +157,13 @@ int to_init(ibv_qp *qp, const Device &device, const Link &link)
 int to_rtr(ibv_qp *qp, const Device &device, const Address &remote, const Link &link)
 {
 	ibv_qp_attr attr = rtr_attr(device, remote, link);
-	return ibv_modify_qp(qp, &attr, rtr_mask);
+	return ibv_modify_qp(qp, &attr, mask_for(qp->qp_type, rtr_mask));
 }
 
 int to_rts(ibv_qp *qp, uint32_t psn, const Link &link)
 {
 	ibv_qp_attr attr = rts_attr(psn, link);
-	return ibv_modify_qp(qp, &attr, rts_mask);
+	return ibv_modify_qp(qp, &attr, mask_for(qp->qp_type, rts_mask));
 }
 
 int to_state(ibv_qp *qp, ibv_qp_state state)

@@ -63,6 +63,15 @@ inline constexpr int rtr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV
 inline constexpr int rts_mask = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 				IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 
+// What of it a type of queue pair does not have.
+inline constexpr int reliable_mask = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER |
+				     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				     IBV_QP_MAX_QP_RD_ATOMIC;
+constexpr int mask_for(ibv_qp_type type, int mask)
+{
+	return type == IBV_QPT_RC ? mask : mask & ~reliable_mask;
+}
+
 ibv_qp_attr init_attr(const Device &device, const Link &link);
 ibv_qp_attr rtr_attr(const Device &device, const Address &remote, const Link &link);
 ibv_qp_attr rts_attr(uint32_t psn, const Link &link);

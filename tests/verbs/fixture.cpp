@@ -103,7 +103,7 @@ End End::create(const Device &dev, const EndOptions &options)
 	end.rcq = options.shared_cq ? options.shared_cq : end.recv_cq.get();
 
 	ibv_qp_init_attr init = {};
-	init.qp_type = IBV_QPT_RC;
+	init.qp_type = options.type;
 	init.send_cq = end.scq;
 	init.recv_cq = end.rcq;
 	init.sq_sig_all = options.signal_all;

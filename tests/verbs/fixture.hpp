@@ -47,6 +47,7 @@ inline constexpr int all_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_REA
 Region make_region(ibv_pd *pd, size_t length, int access = all_access);
 
 struct EndOptions {
+	ibv_qp_type type = IBV_QPT_RC;
 	uint32_t send_wr = 32;
 	uint32_t recv_wr = 32;
 	uint32_t send_sge = 2;

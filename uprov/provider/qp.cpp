@@ -14,6 +14,24 @@
 namespace sirdma
 {
 
+namespace
+{
+
+/* The line of a type in the table of send operations; 0: there are no such queue pairs. */
+uint32_t send_type(ibv_qp_type type) noexcept
+{
+	switch (type) {
+	case IBV_QPT_RC:
+		return SIRDMA_SEND_ON_RC;
+	case IBV_QPT_UC:
+		return SIRDMA_SEND_ON_UC;
+	default:
+		return 0;
+	}
+}
+
+} // namespace
+
 bool QpGeometry::compute(const ibv_qp_cap &cap, const Limits &limits, QpGeometry &out) noexcept
 {
 	if (cap.max_send_sge > limits.max_sge || cap.max_recv_sge > limits.max_sge ||
@@ -96,7 +114,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 {
 	QpGeometry geometry;
 
-	if (attr.qp_type != IBV_QPT_RC || attr.srq) {
+	if (!send_type(attr.qp_type) || attr.srq) {
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}
@@ -111,6 +129,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 		.max_read_sge = context.limits.max_read_sge,
 		.max_inline = attr.cap.max_inline_data,
 		.signal_all = attr.sq_sig_all != 0,
+		.qp_type = send_type(attr.qp_type),
 	};
 	PageBuffer memory = PageBuffer::anonymous(geometry.bytes());
 	std::unique_ptr<SendSlot[]> slots(new (std::nothrow) SendSlot[geometry.sq_quanta]);

@@ -16,9 +16,15 @@ namespace sirdma
 namespace
 {
 
-constexpr uint64_t supported_send_ops = IBV_QP_EX_WITH_RDMA_WRITE |
-					IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-					IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ;
+/* What a queue pair of @type can be asked for. */
+constexpr uint64_t supported_send_ops(ibv_qp_type type) noexcept
+{
+	constexpr uint64_t connected = IBV_QP_EX_WITH_RDMA_WRITE |
+				       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
+				       IBV_QP_EX_WITH_SEND_WITH_IMM;
+
+	return type == IBV_QPT_RC ? connected | IBV_QP_EX_WITH_RDMA_READ : connected;
+}
 
 /* Data is known: the open request becomes a WQE. After an error nothing does. */
 void close_request(Qp &qp, std::span<const ibv_sge> sges, unsigned extra_flags) noexcept
@@ -210,7 +216,8 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept
 
 	if ((attr->comp_mask & ~known) ||
 	    ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags) ||
-	    (wr_api && ((attr->send_ops_flags & ~supported_send_ops) || !comp_mask_offset()))) {
+	    (wr_api && ((attr->send_ops_flags & ~supported_send_ops(attr->qp_type)) ||
+			!comp_mask_offset()))) {
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}

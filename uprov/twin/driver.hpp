@@ -58,6 +58,7 @@ struct DriverQp {
 	uint32_t async_reported = 0; /* under the async queue's lock */
 	ibv_qp_cap cap{};
 	bool sig_all = false;
+	sirdma_qp_type type{};
 	uint32_t pd = 0;
 	std::mutex lock; /* one modify or query at a time; protects what follows */
 	ibv_mtu path_mtu{};

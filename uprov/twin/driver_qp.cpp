@@ -70,8 +70,11 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	Settle settle(nic_);
 	std::unique_ptr<DriverQp> qp(new (std::nothrow) DriverQp);
 	QpContext ctx{};
+	const int type = sirdma_qp_type_from_verbs(ibqp->qp_type);
 	u32 qpn = 0;
 
+	if (type < 0)
+		return -type;
 	if (!qp)
 		return ENOMEM;
 	if (const int err = sirdma_idpool_get(&hw_.qp_ids, &qpn))
@@ -81,6 +84,7 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	qp->async = async(ibqp->context);
 	qp->cap = cap;
 	qp->sig_all = sig_all;
+	qp->type = static_cast<sirdma_qp_type>(type);
 	qp->pd = pd;
 
 	ctx.compl_ctx = rings.compl_ctx;
@@ -93,7 +97,7 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	ctx.send_cq = ibqp->send_cq->handle;
 	ctx.recv_cq = ibqp->recv_cq->handle;
 	ctx.pd = pd;
-	ctx.qp_type = SIRDMA_QPT_RC;
+	ctx.qp_type = static_cast<u8>(type);
 	ctx.queue_flags = SIRDMA_QPC_KICK | (sig_all ? SIRDMA_QPC_SIG_ALL : 0);
 	{
 		std::unique_lock hold(objects_lock_);
@@ -186,7 +190,7 @@ int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noex
 
 	if (!qp)
 		return ENOENT;
-	mod.type = SIRDMA_QPT_RC;
+	mod.type = qp->type;
 	mod.qpn = qpn;
 	mod.mask = mask;
 	mod.port_mtu = port_mtu();
@@ -239,7 +243,7 @@ int Driver::query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) no
 	init.send_cq = qp->qp->send_cq;
 	init.recv_cq = qp->qp->recv_cq;
 	init.cap = qp->cap;
-	init.qp_type = IBV_QPT_RC;
+	init.qp_type = qp->qp->qp_type;
 	init.sq_sig_all = qp->sig_all;
 	return 0;
 }
