@@ -24,6 +24,7 @@ static inline __u64 sirdma_get64(const __le64 *word)
 
 static inline __u64 sirdma_get64_acquire(const __le64 *word)
 {
+	/* Pairs with the other side's release: what it wrote before is visible. */
 	return le64_to_cpu(smp_load_acquire(word));
 }
 
@@ -34,6 +35,7 @@ static inline void sirdma_put64(__le64 *word, __u64 value)
 
 static inline void sirdma_put64_release(__le64 *word, __u64 value)
 {
+	/* Pairs with the other side's acquire. */
 	smp_store_release(word, cpu_to_le64(value));
 }
 
@@ -44,6 +46,7 @@ static inline __u32 sirdma_load32(const __u32 *word)
 
 static inline __u32 sirdma_load32_acquire(const __u32 *word)
 {
+	/* As that of 64 bits. */
 	return smp_load_acquire(word);
 }
 
@@ -54,6 +57,7 @@ static inline void sirdma_store32(__u32 *word, __u32 value)
 
 static inline void sirdma_store32_release(__u32 *word, __u32 value)
 {
+	/* As that of 64 bits. */
 	smp_store_release(word, value);
 }
 
