@@ -57,19 +57,13 @@ static void snic_defer_qp_run(struct snic_host *host, u32 qpn)
 	snic_qp_run(host->dev, qpn);
 }
 
-static void snic_defer_tx_resume(struct snic_host *host, u32 qpn)
-{
-	snic_tx_resume(host->dev, qpn);
-}
-
 void snic_defer_run(void)
 {
 	struct snic_host *host;
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(host, &snic_hosts, node) {
-		if (!snic_qpset_empty(&host->stalled))
-			snic_qpset_take(&host->stalled, host, snic_defer_tx_resume);
+		snic_txqs_serve(host->txqs);
 		if (!snic_qpset_empty(&host->deferred))
 			snic_qpset_take(&host->deferred, host, snic_defer_qp_run);
 	}

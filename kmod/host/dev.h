@@ -20,7 +20,6 @@ struct snic_host {
 	u32 addrs_gen; /* tables_gen of the model that addrs shows */
 	struct nf_hook_ops hook;
 	struct snic_qpset deferred; /* snic_qp_run() wanted */
-	struct snic_qpset stalled; /* snic_tx_resume() wanted when there is room */
 	struct snic_txqs *txqs;
 };
 

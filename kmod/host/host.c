@@ -38,6 +38,7 @@ static void snic_host_defer(struct snic_host *host, u32 qpn)
 
 static const struct snic_host_ops snic_host_ops = {
 	.irq = snic_bus_irq,
+	.room = snic_tx_room,
 	.tx = snic_tx,
 	.defer = snic_host_defer,
 	.burst = snic_host_burst,
@@ -81,18 +82,15 @@ static struct snic_host *snic_host_alloc(struct net_device *ndev,
 		return ERR_PTR(err);
 	host->ndev = ndev;
 	INIT_LIST_HEAD(&host->addrs);
-	host->txqs = snic_txqs_create(host);
+	host->txqs = snic_txqs_create(host, full.max_qps);
 	if (!host->txqs)
 		goto err_free;
 	err = snic_qpset_init(&host->deferred, full.max_qps);
 	if (err)
 		goto err_txqs;
-	err = snic_qpset_init(&host->stalled, full.max_qps);
-	if (err)
-		goto err_deferred;
 	err = snic_bus_init(host, full.max_ceqs + 1);
 	if (err)
-		goto err_stalled;
+		goto err_deferred;
 	ether_addr_copy(full.mac, ndev->dev_addr);
 	host->dev = snic_dev_create(&full, &snic_host_ops, host, NULL, NULL);
 	if (!host->dev) {
@@ -103,8 +101,6 @@ static struct snic_host *snic_host_alloc(struct net_device *ndev,
 
 err_bus:
 	snic_bus_fini(host);
-err_stalled:
-	snic_qpset_fini(&host->stalled);
 err_deferred:
 	snic_qpset_fini(&host->deferred);
 err_txqs:
@@ -122,7 +118,6 @@ static void snic_host_free(struct snic_host *host)
 	snic_txqs_destroy(host->txqs);
 	snic_dev_destroy(host->dev);
 	snic_bus_fini(host);
-	snic_qpset_fini(&host->stalled);
 	snic_qpset_fini(&host->deferred);
 	kvfree(host);
 }

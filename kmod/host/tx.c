@@ -98,14 +98,9 @@ static void snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 	}
 }
 
-/* No room: remember the QP until snic_txq_uncharge() has made some. */
-static void snic_tx_stall(struct snic_host *host, struct snic_txq *q, u32 qpn)
+bool snic_tx_room(struct snic_host *host, u32 qpn)
 {
-	snic_qpset_add(&host->stalled, qpn);
-	/* Pairs with the full barrier of the subtraction in snic_txq_uncharge(). */
-	smp_mb__after_atomic();
-	if (atomic_read(&q->inflight) < SNIC_TXQ_RESUME)
-		snic_cpu_schedule();
+	return snic_txq_room(snic_host_txq(host, qpn), qpn);
 }
 
 u32 snic_tx(struct snic_host *host, struct snic_burst *burst)
@@ -116,11 +111,6 @@ u32 snic_tx(struct snic_host *host, struct snic_burst *burst)
 	LIST_HEAD(local);
 	bool is_local;
 
-	if (snic_txq_full(q)) {
-		snic_tx_stall(host, q, burst->qpn);
-		trace_snic_tx(host->ndev, burst, 0, false);
-		return 0;
-	}
 	__skb_queue_head_init(&wire);
 	rcu_read_lock();
 	is_local =

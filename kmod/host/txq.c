@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "txq.h"
 
+#include <linux/bitops.h>
 #include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/interrupt.h>
@@ -23,22 +24,33 @@ static void snic_txq_init(struct snic_txq *q, struct snic_host *host, struct sni
 	atomic_set(&q->inflight, SNIC_TXQ_HOST);
 }
 
-struct snic_txqs *snic_txqs_create(struct snic_host *host)
+struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps)
 {
 	struct snic_txqs *all = kvzalloc(sizeof(*all), GFP_KERNEL);
 	unsigned int i;
 
 	if (!all)
 		return NULL;
+	all->wait_next = kvcalloc(max_qps, sizeof(*all->wait_next), GFP_KERNEL);
+	if (!all->wait_next) {
+		kvfree(all);
+		return NULL;
+	}
 	atomic_set(&all->used, SNIC_TXQS);
 	for (i = 0; i < SNIC_TXQS; i++)
 		snic_txq_init(&all->q[i], host, all);
 	return all;
 }
 
-static void snic_txqs_free(struct rcu_head *rcu)
+static void snic_txqs_free(struct snic_txqs *all)
 {
-	kvfree(container_of(rcu, struct snic_txqs, rcu));
+	kvfree(all->wait_next);
+	kvfree(all);
+}
+
+static void snic_txqs_free_rcu(struct rcu_head *rcu)
+{
+	snic_txqs_free(container_of(rcu, struct snic_txqs, rcu));
 	module_put(THIS_MODULE);
 }
 
@@ -86,7 +98,7 @@ void snic_txqs_destroy(struct snic_txqs *all)
 	/* snic_txq_uncharge() looks at the queue and its host under RCU. */
 	synchronize_rcu();
 	if (!left) {
-		kvfree(all);
+		snic_txqs_free(all);
 		return;
 	}
 	netdev_info(ndev, "sirdma_nic: stays loaded while the netdev keeps %u bytes of frames\n",
@@ -95,6 +107,110 @@ void snic_txqs_destroy(struct snic_txqs *all)
 	__module_get(THIS_MODULE);
 	for (i = 0; i < SNIC_TXQS; i++)
 		snic_txq_uncharge(&all->q[i], SNIC_TXQ_HOST);
+}
+
+static bool snic_txq_full(const struct snic_txq *q)
+{
+	return atomic_read(&q->inflight) >= SNIC_TXQ_LIMIT;
+}
+
+static void snic_txq_wake(struct snic_txq *q)
+{
+	struct snic_txqs *all = q->all;
+	unsigned int bit = q - all->q;
+
+	if (!test_bit(bit, &all->wake) && !test_and_set_bit(bit, &all->wake))
+		snic_cpu_schedule();
+}
+
+/* Called with the lock held. */
+static void snic_txq_wait(struct snic_txq *q, u32 qpn)
+{
+	u32 *next = q->all->wait_next;
+
+	if (next[qpn])
+		return;
+	next[qpn] = SNIC_TXQ_LAST;
+	if (q->wait_head)
+		next[q->wait_tail] = qpn;
+	else
+		WRITE_ONCE(q->wait_head, qpn);
+	q->wait_tail = qpn;
+}
+
+/* Called with the lock held; somebody waits. */
+static u32 snic_txq_next_waiting(struct snic_txq *q)
+{
+	u32 *next = q->all->wait_next, qpn = q->wait_head;
+
+	WRITE_ONCE(q->wait_head, next[qpn] == SNIC_TXQ_LAST ? 0 : next[qpn]);
+	next[qpn] = 0;
+	return qpn;
+}
+
+bool snic_txq_room(struct snic_txq *q, u32 qpn)
+{
+	bool room, served;
+
+	if (likely(!READ_ONCE(q->wait_head) && !snic_txq_full(q)))
+		return true;
+	spin_lock(&q->lock);
+	room = !snic_txq_full(q) && (!q->wait_head || q->turn == qpn);
+	if (q->turn == qpn)
+		q->turn = 0;
+	if (!room)
+		snic_txq_wait(q, qpn);
+	served = q->serving;
+	spin_unlock(&q->lock);
+	/* Who serves the queue looks at the list once more. */
+	if (room || served)
+		return room;
+	/* Pairs with the full barrier of the subtraction in snic_txq_uncharge(). */
+	smp_mb();
+	if (atomic_read(&q->inflight) < SNIC_TXQ_RESUME)
+		snic_txq_wake(q);
+	return false;
+}
+
+/* QPs resumed before other queues and other softirqs have theirs. */
+#define SNIC_TXQ_SERVE 16
+
+static void snic_txq_serve(struct snic_txq *q)
+{
+	u32 n = 0, qpn;
+	bool more;
+
+	spin_lock(&q->lock);
+	if (q->serving) {
+		spin_unlock(&q->lock);
+		return;
+	}
+	q->serving = true;
+	while (n++ < SNIC_TXQ_SERVE && q->wait_head && !snic_txq_full(q)) {
+		qpn = snic_txq_next_waiting(q);
+		q->turn = qpn;
+		spin_unlock(&q->lock);
+		snic_tx_resume(q->host->dev, qpn);
+		spin_lock(&q->lock);
+	}
+	q->turn = 0;
+	q->serving = false;
+	more = q->wait_head && !snic_txq_full(q);
+	spin_unlock(&q->lock);
+	if (more)
+		snic_txq_wake(q);
+}
+
+void snic_txqs_serve(struct snic_txqs *all)
+{
+	unsigned long wake;
+	unsigned int i;
+
+	if (!READ_ONCE(all->wake))
+		return;
+	wake = xchg(&all->wake, 0);
+	for_each_set_bit(i, &wake, SNIC_TXQS)
+		snic_txq_serve(&all->q[i]);
 }
 
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local)
@@ -183,14 +299,14 @@ void snic_txq_uncharge(struct snic_txq *q, u32 bytes)
 
 	/* What is found here lives for a grace period more. */
 	rcu_read_lock();
-	/* Fully ordered against snic_tx_stall(): one of the two sees the other. */
+	/* Fully ordered against snic_txq_room(): one of the two sees the other. */
 	left = atomic_sub_return(bytes, &q->inflight);
 	host = READ_ONCE(q->host);
 	if (!left) {
 		if (atomic_dec_and_test(&q->all->used))
-			call_rcu(&q->all->rcu, snic_txqs_free);
-	} else if (left < SNIC_TXQ_RESUME && host && !snic_qpset_empty(&host->stalled)) {
-		snic_cpu_schedule();
+			call_rcu(&q->all->rcu, snic_txqs_free_rcu);
+	} else if (left < SNIC_TXQ_RESUME && host && READ_ONCE(q->wait_head)) {
+		snic_txq_wake(q);
 	}
 	rcu_read_unlock();
 }

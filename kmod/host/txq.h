@@ -18,15 +18,25 @@
 struct snic_host;
 
 #define SNIC_TXQS 32
-/* Bytes queued here or still on their way through the network stack. */
+/*
+ * Bytes queued here or still on their way through the network stack. A queue with that many
+ * is full. QPs that want to send then wait in a list, and so do those that come while it is
+ * not empty: first come, first served. A QP whose turn it is sends one burst and waits behind
+ * the others for the next.
+ */
 #define SNIC_TXQ_LIMIT (1024 * 1024)
 #define SNIC_TXQ_RESUME (SNIC_TXQ_LIMIT / 2)
+#define SNIC_TXQ_LAST (~0u)
 
 struct snic_txq {
-	spinlock_t lock; /* protects wire, local and scheduled; taken inside QP locks */
+	spinlock_t lock; /* protects what is up to serving; taken inside QP locks */
 	struct sk_buff_head wire;
 	struct list_head local; /* struct snic_local.node */
 	bool scheduled; /* in the list of a CPU, or being drained by one */
+	u32 wait_head; /* QPs that wait for room, linked by snic_txqs.wait_next; 0: none */
+	u32 wait_tail;
+	u32 turn; /* QP whose turn it is to send a burst, 0: none */
+	bool serving; /* a CPU resumes QPs that wait */
 	bool linger; /* this and node: owned by the CPU that has scheduled it */
 	struct list_head node;
 	struct snic_host *host; /* NULL once it is gone; of others under RCU */
@@ -40,13 +50,20 @@ struct snic_txq {
 /* The queues of a device. They outlive it while a netdev's driver keeps frames. */
 struct snic_txqs {
 	struct snic_txq q[SNIC_TXQS];
+	/* Queues to be served by snic_txqs_serve(), a bit each. */
+	unsigned long wake ____cacheline_aligned_in_smp;
+	u32 *wait_next; /* [max_qps]: QP that waits behind, SNIC_TXQ_LAST; 0: does not wait */
 	atomic_t used; /* queues somebody refers to */
 	struct rcu_head rcu;
 };
 
-struct snic_txqs *snic_txqs_create(struct snic_host *host);
+struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps);
 /* Nothing is sent any more. Waits for the frames in the network stack, but not long. Sleeps. */
 void snic_txqs_destroy(struct snic_txqs *all);
+/* May QP @qpn send? If not it waits, and snic_tx_resume() follows. Softirqs are off. */
+bool snic_txq_room(struct snic_txq *q, u32 qpn);
+/* Resume QPs that wait for queues that have room again. Softirqs are off. */
+void snic_txqs_serve(struct snic_txqs *all);
 /* Append; softirqs are off. The lists are left empty. */
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local);
 enum snic_txq_next {
@@ -73,10 +90,5 @@ static inline void snic_txq_charge(struct snic_txq *q, u32 bytes)
 }
 
 void snic_txq_uncharge(struct snic_txq *q, u32 bytes);
-
-static inline bool snic_txq_full(const struct snic_txq *q)
-{
-	return atomic_read(&q->inflight) >= SNIC_TXQ_LIMIT;
-}
 
 #endif

@@ -164,7 +164,7 @@ struct snic_qp {
 	u8 state; /* enum sirdma_qp_state; RESET from the start of destruction on */
 	bool timer_armed;
 	bool lookout_armed;
-	bool tx_stalled; /* tx() was short: snic_tx_resume() will come */
+	bool tx_stalled; /* no room(), or tx() was short: snic_tx_resume() will come */
 	bool deferred; /* asked the host for another turn */
 	bool sqd_event;
 

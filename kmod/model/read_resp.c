@@ -289,6 +289,8 @@ static void resp_burst(struct snic_qp *qp)
 	bool with_ack, more = true;
 	u32 sent, i = 0;
 
+	if (!snic_tx_may(qp))
+		return;
 	snic_tx_begin(&tx, qp, SIRDMA_ACCESS_REMOTE_READ);
 	burst = tx.burst;
 	while (more && (rd = snic_rd_next(qp))) {

@@ -381,7 +381,7 @@ bool snic_send_run(struct snic_qp *qp)
 	if (!snic_qp_can_send(qp) || req->rnr_wait || qp->tx_stalled)
 		return false;
 	do {
-		why = qp->transport->burst(qp);
+		why = snic_tx_may(qp) ? qp->transport->burst(qp) : SNIC_SEND_STALLED;
 		/* Failed and local messages may be the oldest by now. */
 		if (!snic_send_retire(qp))
 			return false;

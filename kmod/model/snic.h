@@ -41,6 +41,11 @@ struct snic_host_ops {
 	/* Raise interrupt @vector. Latched by the host and delivered after the model's locks are dropped. */
 	void (*irq)(struct snic_host *host, u32 vector);
 	/*
+	 * May QP @qpn fill a burst? If not, the host remembers it, and calls
+	 * snic_tx_resume(dev, qpn) once there is room and its turn. NULL: always.
+	 */
+	bool (*room)(struct snic_host *host, u32 qpn);
+	/*
 	 * Transmit @burst: packets of one flow, in order. The host copies what it
 	 * needs before returning, and may say in burst->next what suits this peer.
 	 * Returns the number of packets accepted from the front; when fewer than

@@ -21,6 +21,8 @@ enum snic_gather {
 	SNIC_GATHER_FAULT,
 };
 
+/* May the QP fill a burst now? If not, it is marked as stalled: snic_tx_resume() will come. */
+bool snic_tx_may(struct snic_qp *qp);
 /* Start a burst; its payload needs @access of the regions it comes from. */
 void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, u8 access);
 /*

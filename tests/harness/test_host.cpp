@@ -17,6 +17,7 @@ const sirdma_bus_ops TestHost::bus_ops_ = {
 
 const snic_host_ops TestHost::host_ops_ = {
 	.irq = on_irq,
+	.room = on_room,
 	.tx = on_tx,
 	.defer = on_defer,
 	.burst = on_burst,
@@ -212,6 +213,26 @@ u32 TestHost::longest_burst()
 	std::lock_guard hold(lock_);
 
 	return longest_burst_;
+}
+
+std::vector<u32> TestHost::set_room(bool room)
+{
+	std::lock_guard hold(lock_);
+	auto waited = std::exchange(waiting_, {});
+
+	room_ = room;
+	stalled_.insert(stalled_.end(), waited.begin(), waited.end());
+	return waited;
+}
+
+bool TestHost::on_room(snic_host *host, u32 qpn)
+{
+	auto &h = self(host);
+	std::lock_guard hold(h.lock_);
+
+	if (!h.room_)
+		h.waiting_.push_back(qpn);
+	return h.room_;
 }
 
 u32 TestHost::on_tx(snic_host *host, snic_burst *burst)

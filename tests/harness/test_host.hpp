@@ -67,6 +67,8 @@ public:
 	// What the host says of the way to every peer; the longest burst since.
 	void set_limits(const snic_limits &limits);
 	u32 longest_burst();
+	// Without room nobody may fill a burst. Who asked meanwhile, and is resumed now.
+	std::vector<u32> set_room(bool room);
 	u64 stat(sirdma_stat id) { return snic_stat_read(dev_, id); }
 	void kick(u32 qpn) { snic_qp_run(dev_, qpn); }
 
@@ -114,6 +116,7 @@ private:
 	static int bus_irq_request(sirdma_bus *bus, u32 vector, sirdma_irq_fn fn, void *ctx);
 	static void bus_irq_free(sirdma_bus *bus, u32 vector);
 	static void on_irq(snic_host *host, u32 vector);
+	static bool on_room(snic_host *host, u32 qpn);
 	static u32 on_tx(snic_host *host, snic_burst *burst);
 	static void on_defer(snic_host *host, u32 qpn);
 	static snic_burst *on_burst(snic_host *host);
@@ -131,6 +134,8 @@ private:
 	std::mutex lock_; // deferred work and allocations
 	std::deque<u32> deferred_;
 	std::deque<u32> stalled_;
+	std::vector<u32> waiting_; // for room_
+	bool room_ = true;
 	snic_limits limits_{};
 	u32 longest_burst_ = 0;
 	std::map<u64, void *> blocks_;

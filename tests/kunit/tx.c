@@ -15,11 +15,23 @@
 #define QPN 17
 #define PACKETS 4
 #define PAYLOAD 1024
+#define MAX_QPS 4096
+#define BULK 65536 /* what a QP sends at a time */
+#define WAITING 8 /* QPs that share the queue */
+
+struct tx_fixture {
+	struct snic_host host;
+	struct snic_flow flow;
+	struct snic_burst burst;
+	u8 payload[PACKETS * PAYLOAD];
+};
 
 /* Stand-ins for the rest of the host, which count. */
 static struct {
 	u32 pended;
 	u32 scheduled;
+	u32 resumed;
+	u32 order[64];
 	u64 stats[SIRDMA_STAT_COUNT];
 } seen;
 
@@ -51,14 +63,19 @@ u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst, str
 
 void snic_local_deliver(struct snic_host *host, struct snic_local *local) {}
 
-void snic_qpset_add(struct snic_qpset *set, u32 qpn) {}
+/* What the model does with a queue pair that is resumed: it sends one burst, and if it wants more asks again. */
+void snic_tx_resume(struct snic_dev *dev, u32 qpn)
+{
+	struct tx_fixture *f = (struct tx_fixture *)dev;
 
-struct tx_fixture {
-	struct snic_host host;
-	struct snic_flow flow;
-	struct snic_burst burst;
-	u8 payload[PACKETS * PAYLOAD];
-};
+	if (seen.resumed < ARRAY_SIZE(seen.order))
+		seen.order[seen.resumed] = qpn;
+	seen.resumed++;
+	if (!snic_tx_room(&f->host, qpn))
+		return;
+	atomic_add(BULK, &snic_host_txq(&f->host, qpn)->inflight);
+	snic_tx_room(&f->host, qpn);
+}
 
 static int tx_init(struct kunit *test)
 {
@@ -70,8 +87,9 @@ static int tx_init(struct kunit *test)
 	memset(&seen, 0, sizeof(seen));
 	f->host.ndev = alloc_etherdev(0);
 	KUNIT_ASSERT_NOT_NULL(test, f->host.ndev);
-	f->host.txqs = snic_txqs_create(&f->host);
+	f->host.txqs = snic_txqs_create(&f->host, MAX_QPS);
 	KUNIT_ASSERT_NOT_NULL(test, f->host.txqs);
+	f->host.dev = (struct snic_dev *)f;
 	f->flow.is_v4 = true;
 	f->burst.flow = &f->flow;
 	f->burst.qpn = QPN;
@@ -181,10 +199,106 @@ static void frames_that_a_netdev_keeps_outlive_the_device(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, module_refcount(THIS_MODULE), users);
 }
 
+/* The @i-th queue pair of the queue of QPN; the later ones have lower numbers. */
+static u32 qpn_at(u32 i)
+{
+	return QPN + SNIC_TXQS * (WAITING - i);
+}
+
+/* A full queue, for which eight queue pairs wait that each have much to send. */
+static struct snic_txq *crowd(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = snic_host_txq(&f->host, QPN);
+	u32 i;
+
+	KUNIT_EXPECT_TRUE(test, snic_tx_room(&f->host, QPN));
+	snic_txq_charge(q, SNIC_TXQ_LIMIT);
+	for (i = 0; i < WAITING; i++)
+		KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, qpn_at(i)));
+	return q;
+}
+
+static void serve(struct tx_fixture *f)
+{
+	local_bh_disable();
+	snic_txqs_serve(f->host.txqs);
+	local_bh_enable();
+}
+
+static void freed_frames_wake_nobody_before_half_the_queue_is_empty(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = crowd(test);
+	u32 i, half = (SNIC_TXQ_LIMIT - SNIC_TXQ_RESUME) / BULK;
+
+	for (i = 0; i < half; i++) {
+		snic_txq_uncharge(q, BULK);
+		serve(f);
+	}
+	/* What the host holds makes it a byte too much yet. */
+	KUNIT_EXPECT_EQ(test, seen.scheduled, 0);
+	KUNIT_EXPECT_EQ(test, seen.resumed, 0);
+	/* From there on, one wake for all frames until the bottom half runs. */
+	snic_txq_uncharge(q, BULK);
+	snic_txq_uncharge(q, BULK);
+	KUNIT_EXPECT_EQ(test, seen.scheduled, 1);
+	serve(f);
+	/* And no more queue pairs than there is room for. */
+	KUNIT_EXPECT_EQ(test, seen.resumed, half + 2);
+	snic_txq_uncharge(q, SNIC_TXQ_LIMIT);
+}
+
+static void first_come_is_first_served(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = crowd(test);
+	u32 i, served;
+
+	snic_txq_uncharge(q, SNIC_TXQ_RESUME + BULK);
+	/* There is room, but others came before. */
+	KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, QPN));
+	serve(f);
+	served = seen.resumed;
+	KUNIT_EXPECT_EQ(test, served, SNIC_TXQ_RESUME / BULK + 1);
+	for (i = 0; i < WAITING; i++)
+		KUNIT_EXPECT_EQ(test, seen.order[i], qpn_at(i));
+	/* Who sent what it might and wants more is behind who did not yet. */
+	snic_txq_uncharge(q, SNIC_TXQ_RESUME + BULK);
+	serve(f);
+	KUNIT_EXPECT_EQ(test, seen.order[WAITING], QPN);
+	for (i = WAITING + 1; i < min_t(u32, seen.resumed, 2 * WAITING + 1); i++)
+		KUNIT_EXPECT_EQ(test, seen.order[i], qpn_at(i - WAITING - 1));
+	snic_txq_uncharge(q, atomic_read(&q->inflight) - SNIC_TXQ_HOST);
+}
+
+static void everybody_waiting_is_served_when_the_queue_runs_empty(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = snic_host_txq(&f->host, QPN);
+	u32 i, waiting = 3 * SNIC_TXQ_SERVE;
+
+	snic_txq_charge(q, 2 * SNIC_TXQ_LIMIT);
+	for (i = 1; i <= waiting; i++)
+		KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, QPN + SNIC_TXQS * i));
+	for (i = 0; i < 100 && q->wait_head; i++) {
+		snic_txq_uncharge(q, atomic_read(&q->inflight) - SNIC_TXQ_HOST);
+		KUNIT_EXPECT_EQ(test, seen.scheduled, i + 1);
+		serve(f);
+		if (seen.resumed >= waiting)
+			break;
+	}
+	KUNIT_EXPECT_GE(test, seen.resumed, waiting);
+	snic_txq_uncharge(q, atomic_read(&q->inflight) - SNIC_TXQ_HOST);
+}
+
 static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(frames_are_charged_until_the_stack_frees_them),
 	KUNIT_CASE(what_the_netdev_cannot_take_is_not_sent),
 	KUNIT_CASE(frames_that_a_netdev_keeps_outlive_the_device),
+	KUNIT_CASE(freed_frames_wake_nobody_before_half_the_queue_is_empty),
+	KUNIT_CASE(first_come_is_first_served),
+	KUNIT_CASE(everybody_waiting_is_served_when_the_queue_runs_empty),
 	{},
 };
 

@@ -262,6 +262,38 @@ TEST_F(Basic, ManyMessagesWrapRingsAndPsn)
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
 }
 
+TEST_F(Basic, NothingIsFetchedWithoutRoomAndItIsAskedForOnce)
+{
+	auto l = link();
+
+	l->b.recv({b.sge(0, 65536)});
+	a.host.set_room(false);
+	l->a.post({.sges = {a.sge(0, 100)}});
+	l->a.kick(true);
+	l->a.kick(true);
+	settle(50'000'000);
+	EXPECT_EQ(a.host.stat(SIRDMA_STAT_TX_PKTS), 0u);
+	EXPECT_EQ(a.host.stat(SIRDMA_STAT_ACK_TIMEOUTS), 0u);
+	// The message is still the poster's to write: nobody has read it.
+	a.data(0)[0] ^= 0xff;
+	EXPECT_EQ(a.host.set_room(true), std::vector<u32>{l->a.id});
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	EXPECT_FALSE(wait_recv(l->b).error);
+	EXPECT_EQ(b.data(0)[0], a.data(0)[0]);
+	EXPECT_EQ(a.host.stat(SIRDMA_STAT_TX_STALLS), 1u);
+
+	// Answers ask as well.
+	b.host.set_room(false);
+	l->a.post({.op = SIRDMA_OP_READ,
+		   .sges = {a.sge(4096, 100)},
+		   .remote = b.va(0),
+		   .rkey = b.mr.stag()});
+	settle(1'000'000);
+	EXPECT_FALSE(l->a.poll(true));
+	EXPECT_EQ(b.host.set_room(true), std::vector<u32>{l->b.id});
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+}
+
 TEST_F(Basic, AcknowledgementsCoalesce)
 {
 	auto l = link();
