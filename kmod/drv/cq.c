@@ -3,6 +3,7 @@
 
 #include "cq.h"
 #include "device.h"
+#include "health.h"
 #include "hw/cqp_cmd.h"
 #include "hw/limits.h"
 #include "ring.h"

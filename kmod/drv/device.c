@@ -6,6 +6,7 @@
 #include "cq.h"
 #include "device.h"
 #include "events.h"
+#include "health.h"
 #include "mr.h"
 #include "netdev.h"
 #include "params.h"
@@ -27,6 +28,7 @@ static void sirdma_dealloc_driver(struct ib_device *ibdev)
 {
 	struct sirdma_dev *dev = to_sdev(ibdev);
 
+	sirdma_health_fini(dev);
 	sirdma_neigh_fini(dev);
 	sirdma_gid_fini(dev);
 	sirdma_qpctx_fini(dev);
@@ -85,6 +87,7 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	struct sirdma_bus_config config;
 	int err;
 
+	sirdma_health_init(dev);
 	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	sirdma_params_to_config(&config);
@@ -112,6 +115,7 @@ err_qpctx:
 err_hw:
 	sirdma_hw_remove(&dev->hw);
 err_bus:
+	sirdma_health_fini(dev);
 	dev->bus->ops->destroy(dev->bus);
 	return err;
 }
@@ -156,6 +160,7 @@ int sirdma_dev_add(const char *name, struct net_device *ndev)
 	/* It may be gone again already; only its memory is certain. */
 	if (ib_device_try_get(&dev->ibdev)) {
 		sirdma_netdev_sync(dev);
+		sirdma_health_start(dev);
 		ib_device_put(&dev->ibdev);
 	}
 	put_device(&dev->ibdev.dev);
@@ -166,18 +171,4 @@ err_put:
 err_dealloc:
 	ib_dealloc_device(&dev->ibdev);
 	return err;
-}
-
-void sirdma_dev_fail(struct sirdma_dev *dev, int err)
-{
-	struct ib_event event = {
-		.device = &dev->ibdev,
-		.event = IB_EVENT_DEVICE_FATAL,
-	};
-
-	if (test_and_set_bit(SIRDMA_DEV_FAILED, &dev->flags))
-		return;
-	ibdev_err(&dev->ibdev, "a command that frees device state failed: %d; device reset\n", err);
-	sirdma_wr32(dev->bus, SIRDMA_REG_CTRL, SIRDMA_CTRL_RESET);
-	ib_dispatch_event(&event);
 }

@@ -24,6 +24,8 @@ struct sirdma_dev {
 	struct sirdma_gid_table gids;
 	struct sirdma_neigh_table neighs;
 	struct sirdma_counters counters;
+	struct delayed_work health; /* looks whether the device still works */
+	struct work_struct fatal; /* it does not */
 	unsigned long flags; /* SIRDMA_DEV_* bit numbers */
 };
 
@@ -48,10 +50,5 @@ static inline struct sirdma_dev *to_sdev(struct ib_device *ibdev)
 
 /* Make and register device @name on @ndev. */
 int sirdma_dev_add(const char *name, struct net_device *ndev);
-/*
- * A command that frees device state failed with @err: reset the device, so
- * that it forgets every object before the memory under it goes. Once.
- */
-void sirdma_dev_fail(struct sirdma_dev *dev, int err);
 
 #endif

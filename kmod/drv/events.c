@@ -2,6 +2,7 @@
 #include "cq.h"
 #include "device.h"
 #include "events.h"
+#include "health.h"
 #include "hw/event.h"
 #include "qp.h"
 #include "trace.h"
@@ -40,17 +41,6 @@ static void sirdma_cq_error(struct sirdma_dev *dev, u32 id)
 	sirdma_cq_put(cq);
 }
 
-static void sirdma_device_fatal(struct sirdma_dev *dev)
-{
-	struct ib_event event = {
-		.device = &dev->ibdev,
-		.event = IB_EVENT_DEVICE_FATAL,
-	};
-
-	ibdev_err(&dev->ibdev, "the device reports a fatal error\n");
-	ib_dispatch_event(&event);
-}
-
 static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 {
 	enum sirdma_event_class class = sirdma_event_classify(ev);
@@ -70,7 +60,7 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 		sirdma_cq_error(dev, ev->id);
 		break;
 	case SIRDMA_EVENT_DEVICE_FATAL:
-		sirdma_device_fatal(dev);
+		sirdma_dev_fatal(dev);
 		break;
 	case SIRDMA_EVENT_BAD_COMMAND:
 		ibdev_err_ratelimited(&dev->ibdev, "the device met a command it does not know\n");

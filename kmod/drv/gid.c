@@ -5,6 +5,7 @@
 
 #include "device.h"
 #include "gid.h"
+#include "health.h"
 #include "hw/cqp_cmd.h"
 #include "trace.h"
 
@@ -63,7 +64,7 @@ static void sirdma_gid_update(struct work_struct *work)
 	for (i = 0; i < SIRDMA_GID_SLOTS; i++)
 		failed |= sirdma_sgid_refresh(dev, &table->slots[i]) != 0;
 	mutex_unlock(&table->lock);
-	if (failed)
+	if (failed && !sirdma_dev_failed(dev))
 		queue_delayed_work(system_unbound_wq, &table->update, UPDATE_RETRY);
 }
 

@@ -3,6 +3,7 @@
 
 #include "compat/ib_umem.h"
 #include "device.h"
+#include "health.h"
 #include "hw/access.h"
 #include "hw/cqp_cmd.h"
 #include "hw/stag.h"

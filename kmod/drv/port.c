@@ -2,6 +2,7 @@
 #include <net/addrconf.h>
 
 #include "device.h"
+#include "health.h"
 #include "hw/limits.h"
 #include "hw/qp_modify.h"
 #include "port.h"
@@ -13,7 +14,7 @@
 
 bool sirdma_port_is_up(const struct sirdma_dev *dev)
 {
-	return sirdma_rd32(dev->bus, SIRDMA_REG_LINK) & SIRDMA_LINK_UP;
+	return !sirdma_dev_failed(dev) && sirdma_rd32(dev->bus, SIRDMA_REG_LINK) & SIRDMA_LINK_UP;
 }
 
 enum ib_mtu sirdma_port_mtu(const struct sirdma_dev *dev)

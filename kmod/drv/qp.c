@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "cq.h"
 #include "device.h"
+#include "health.h"
 #include "hw/cqp_cmd.h"
 #include "hw/qp_attr.h"
 #include "pd.h"

@@ -4,6 +4,7 @@
 #include <linux/slab.h>
 
 #include "device.h"
+#include "health.h"
 #include "hw/limits.h"
 #include "sirdma/abi.h"
 #include "sirdma/wqe.h"
@@ -118,6 +119,8 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	struct sirdma_alloc_ucontext_req req = {};
 	int err;
 
+	if (sirdma_dev_failed(dev))
+		return -EIO;
 	/* Shorter messages are those of GEN1 libraries. */
 	if (udata->inlen < offsetofend(struct sirdma_alloc_ucontext_req, rsvd8) ||
 	    udata->outlen < offsetofend(struct sirdma_alloc_ucontext_resp, rsvd2))

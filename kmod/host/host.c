@@ -15,6 +15,7 @@
 #include "bus.h"
 #include "cpu.h"
 #include "dev.h"
+#include "fault.h"
 #include "host/trace.h"
 #include "rx.h"
 #include "tx.h"
@@ -22,10 +23,10 @@
 LIST_HEAD(snic_hosts);
 static DEFINE_MUTEX(snic_hosts_lock); /* protects changes of snic_hosts */
 
-static struct snic_burst *snic_host_burst(struct snic_host *host)
 /* Between looks at the ring of a poster that runs ahead: a kick costs such a poster several us. */
 #define LOOKOUT_NS (50 * NSEC_PER_USEC)
 
+static struct snic_burst *snic_host_burst(struct snic_host *host)
 {
 	return snic_cpu_this()->burst;
 }
@@ -218,11 +219,16 @@ void snic_host_update(struct sirdma_bus *bus)
 
 static int __init snic_init(void)
 {
-	return snic_cpu_init();
+	int err = snic_cpu_init();
+
+	if (!err)
+		snic_fault_init();
+	return err;
 }
 
 static void __exit snic_exit(void)
 {
+	snic_fault_exit();
 	snic_cpu_exit();
 	/* Queues that outlived their device are freed by RCU callbacks. */
 	rcu_barrier();

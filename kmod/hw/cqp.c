@@ -229,6 +229,17 @@ static void bury_queue(struct sirdma_hw *hw)
 		hw->events->async_event(hw->events_ctx, &event);
 }
 
+void sirdma_cqp_kill(struct sirdma_hw *hw)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+
+	port_lock(&cqp->lock);
+	cqp->dead = true;
+	grant_slots(cqp);
+	port_unlock(&cqp->lock);
+	bury_queue(hw);
+}
+
 /* Put @wqe into the ring. The device may see it at once, doorbell or not. */
 static void post_locked(struct sirdma_cqp *cqp, const struct sirdma_cqp_wqe *wqe,
 			struct sirdma_cqp_request *request)

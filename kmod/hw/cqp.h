@@ -89,6 +89,11 @@ void sirdma_cqp_fini(struct sirdma_hw *hw);
  * and reports SIRDMA_AE_FUNCTION_CATASTROPHIC.
  */
 int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval);
+/*
+ * The device failed: reset it, so that it uses no memory any more, and fail all commands,
+ * those in flight and later ones, with -EIO. Reports SIRDMA_AE_FUNCTION_CATASTROPHIC, once.
+ */
+void sirdma_cqp_kill(struct sirdma_hw *hw);
 /* Reap completions; called by waiters and by the CEQ handler. Any context. */
 void sirdma_cqp_reap(struct sirdma_hw *hw);
 /* The CEQ handler got the CCQ's event: reap, and ask for the next one if needed. */

@@ -54,6 +54,16 @@ int sirdma_hw_reset(struct sirdma_hw *hw)
 	return err;
 }
 
+int sirdma_hw_check(struct sirdma_hw *hw)
+{
+	u32 status = sirdma_rd32(hw->bus, SIRDMA_REG_STATUS);
+
+	/* All ones: a function that is gone from its bus. A reset in progress is the driver's own. */
+	if (status == ~0u || (status & SIRDMA_STATUS_FAULT))
+		return -EIO;
+	return READ_ONCE(hw->cqp.dead) ? -EIO : 0;
+}
+
 static int hw_identify(struct sirdma_hw *hw)
 {
 	u32 id = sirdma_rd32(hw->bus, SIRDMA_REG_ID);

@@ -79,6 +79,11 @@ void sirdma_hw_remove(struct sirdma_hw *hw);
 
 /* Reset the device and wait until it is ready: it forgets everything, and uses no memory any more. */
 int sirdma_hw_reset(struct sirdma_hw *hw);
+/*
+ * Look at the status: 0, or -EIO when the device faulted or does not answer, so that
+ * its driver calls sirdma_cqp_kill().
+ */
+int sirdma_hw_check(struct sirdma_hw *hw);
 void sirdma_hw_sleep_ms(u32 ms);
 /* Poll a register until one of @bits is set; *val is what was read last. 0 or -ETIMEDOUT. */
 int sirdma_hw_poll(struct sirdma_hw *hw, u32 reg, u32 bits, u32 timeout_ms, u32 *val);

@@ -128,6 +128,11 @@ static void dev_reset(struct snic_dev *dev)
 	port_mutex_unlock(&dev->reset);
 }
 
+void snic_dev_fault(struct snic_dev *dev)
+{
+	snic_fault(dev);
+}
+
 /* Registers */
 
 static u32 mac_bytes(const u8 *mac, u32 first, u32 count)

@@ -76,6 +76,8 @@ struct snic_dev *snic_dev_create(const struct snic_config *cfg, const struct sni
 				 struct port_clock *clock);
 /* No entry point may be running or called afterwards. Frees all objects. */
 void snic_dev_destroy(struct snic_dev *dev);
+/* Set SIRDMA_STATUS_FAULT, as a fault of the device would: its driver has to find it. */
+void snic_dev_fault(struct snic_dev *dev);
 
 u32 snic_reg_read(struct snic_dev *dev, u32 reg);
 void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val);

@@ -239,6 +239,48 @@ TEST(Cqp, LostCommandTimesOutResetsAndKillsTheQueue)
 	EXPECT_EQ(host.hw.cqp.timeouts, 1u);
 }
 
+TEST(Cqp, FaultIsSeenAndTheDeviceDeclaredDead)
+{
+	FakeHost host({}, {.cmd_timeout_ms = 50});
+	u32 resets = host.dev.resets();
+
+	EXPECT_EQ(sirdma_hw_check(&host.hw), 0);
+	host.dev.set_status(SIRDMA_STATUS_READY | SIRDMA_STATUS_FAULT);
+	EXPECT_EQ(sirdma_hw_check(&host.hw), -EIO);
+	host.dev.set_status(~0u);
+	EXPECT_EQ(sirdma_hw_check(&host.hw), -EIO) << "gone from its bus";
+	for (int i = 0; i < 2; i++)
+		sirdma_cqp_kill(&host.hw);
+	EXPECT_EQ(host.dev.resets(), resets + 1) << "once";
+	EXPECT_EQ(host.log.count(SIRDMA_AE_FUNCTION_CATASTROPHIC), 1u);
+
+	u64 executed = host.dev.executed();
+	EXPECT_EQ(nop(host.hw), -EIO);
+	EXPECT_EQ(host.dev.executed(), executed) << "a dead queue takes no commands";
+	EXPECT_EQ(sirdma_hw_check(&host.hw), -EIO) << "also after the reset";
+}
+
+TEST(Cqp, KillReleasesCommandsInFlightAndWaiters)
+{
+	constexpr u32 entries = 4;
+	FakeHost host({.async = true}, {.cqp_entries = entries, .cmd_timeout_ms = 60000});
+	std::atomic<u32> dead{0};
+	std::vector<std::thread> threads;
+
+	host.dev.hold(true);
+	for (u32 i = 0; i < 10; i++)
+		threads.emplace_back([&] { dead += nop(host.hw) == -EIO; });
+	EXPECT_TRUE(eventually([&] {
+		return in_flight(host.hw) == entries - 1 && waiting(host.hw) == 10 - (entries - 1);
+	}));
+	sirdma_cqp_kill(&host.hw);
+	for (auto &t : threads)
+		t.join();
+	EXPECT_EQ(dead, 10u);
+	EXPECT_EQ(in_flight(host.hw), 0u);
+	host.dev.hold(false);
+}
+
 TEST(Cqp, TimeoutReleasesEveryoneWhoWaits)
 {
 	constexpr u32 entries = 4;

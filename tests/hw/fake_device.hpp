@@ -152,6 +152,8 @@ public:
 	}
 	u64 executed() const { return executed_.load(); }
 	u32 resets() const { return resets_.load(); }
+	// A reset clears a fault.
+	void set_status(u32 status) { status_ = status; }
 	std::vector<Command> history()
 	{
 		std::lock_guard hold(run_);
@@ -337,7 +339,7 @@ private:
 		case SIRDMA_REG_VERSION:
 			return SIRDMA_HW_VERSION;
 		case SIRDMA_REG_STATUS:
-			return SIRDMA_STATUS_READY;
+			return status_.load();
 		case SIRDMA_REG_CCQPSTATUS:
 			return ring_entries_ ? SIRDMA_CCQPSTATUS_DONE : 0;
 		case SIRDMA_REG_CQPTAIL:
@@ -401,6 +403,7 @@ private:
 		std::lock_guard hold(run_);
 
 		resets_++;
+		status_ = SIRDMA_STATUS_READY;
 		ring_entries_ = 0;
 		head_ = tail_ = 0;
 		polarity_ = true;
@@ -671,6 +674,7 @@ private:
 
 	std::atomic<u64> executed_{0};
 	std::atomic<u32> resets_{0};
+	std::atomic<u32> status_{SIRDMA_STATUS_READY};
 	std::vector<Irq> irqs_;
 	std::atomic<u64> pending_irqs_{0};
 

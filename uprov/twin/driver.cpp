@@ -521,6 +521,10 @@ void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
 		break;
 	}
 	case SIRDMA_EVENT_DEVICE_FATAL:
+		port_warn("the device failed: every command is refused from now on");
+		for (const auto &entry : driver.contexts_)
+			entry.second->post_device_fatal();
+		break;
 	case SIRDMA_EVENT_BAD_COMMAND:
 		port_warn("the device reports error %#x", ev->code);
 		break;

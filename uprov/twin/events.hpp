@@ -66,6 +66,7 @@ public:
 	int reader() const noexcept { return reader_; }
 
 	void post(ibv_event_type type, void *object, uint32_t *reported);
+	void post_device_fatal() { post(IBV_EVENT_DEVICE_FATAL, nullptr, &device_reported_); }
 	void taken() noexcept;
 	void retract(void *object) noexcept;
 
@@ -85,6 +86,7 @@ private:
 	std::mutex lock_; /* protects what follows and the counts of the events */
 	Event current_;
 	std::deque<Event> waiting_;
+	uint32_t device_reported_ = 0; /* events of no object */
 };
 
 } // namespace sirdma::twin

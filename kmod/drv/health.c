@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "device.h"
+#include "health.h"
+
+/* A fault of the event queue itself raises no event: only looking finds it. */
+#define HEALTH_PERIOD (2 * HZ)
+
+bool sirdma_dev_failed(const struct sirdma_dev *dev)
+{
+	return test_bit(SIRDMA_DEV_FAILED, &dev->flags);
+}
+
+static void sirdma_health_poll(struct work_struct *work)
+{
+	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, health.work);
+
+	if (sirdma_hw_check(&dev->hw))
+		sirdma_dev_fatal(dev);
+	else
+		queue_delayed_work(system_unbound_wq, &dev->health, HEALTH_PERIOD);
+}
+
+static void sirdma_health_remove(struct work_struct *work)
+{
+	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, fatal);
+	struct ib_event event = {
+		.device = &dev->ibdev,
+		.event = IB_EVENT_DEVICE_FATAL,
+	};
+
+	sirdma_cqp_kill(&dev->hw);
+	/* Else it is being removed already. */
+	if (!ib_device_try_get(&dev->ibdev))
+		return;
+	ibdev_err(&dev->ibdev, "the device failed; it was reset, and its link is removed\n");
+	ib_dispatch_event(&event);
+	ib_unregister_device_queued(&dev->ibdev);
+	ib_device_put(&dev->ibdev);
+}
+
+void sirdma_health_init(struct sirdma_dev *dev)
+{
+	INIT_DELAYED_WORK(&dev->health, sirdma_health_poll);
+	INIT_WORK(&dev->fatal, sirdma_health_remove);
+}
+
+void sirdma_health_start(struct sirdma_dev *dev)
+{
+	/* A failure before the device was registered removed nothing. */
+	if (sirdma_dev_failed(dev))
+		queue_work(system_unbound_wq, &dev->fatal);
+	else
+		queue_delayed_work(system_unbound_wq, &dev->health, HEALTH_PERIOD);
+}
+
+void sirdma_health_fini(struct sirdma_dev *dev)
+{
+	/* What fails from here on is dealt with by the removal itself. */
+	set_bit(SIRDMA_DEV_FAILED, &dev->flags);
+	cancel_delayed_work_sync(&dev->health);
+	cancel_work_sync(&dev->fatal);
+}
+
+void sirdma_dev_fatal(struct sirdma_dev *dev)
+{
+	if (!test_and_set_bit(SIRDMA_DEV_FAILED, &dev->flags))
+		queue_work(system_unbound_wq, &dev->fatal);
+}
+
+void sirdma_dev_fail(struct sirdma_dev *dev, int err)
+{
+	ibdev_dbg(&dev->ibdev, "a command that frees device state failed: %d\n", err);
+	sirdma_cqp_kill(&dev->hw);
+	sirdma_dev_fatal(dev);
+}
