@@ -125,10 +125,12 @@ static struct net_device *snic_addr_netdev(const struct snic_host *host, bool ha
 
 	if (has_vlan)
 		return __vlan_find_dev_deep_rcu(ndev, htons(ETH_P_8021Q), vlan_id);
-	if (!ether_addr_equal_unaligned(ndev->dev_addr, mac))
-		netdev_for_each_upper_dev_rcu(
-			ndev, upper,
-			iter) if (ether_addr_equal_unaligned(upper->dev_addr, mac)) return upper;
+	if (ether_addr_equal_unaligned(ndev->dev_addr, mac))
+		return ndev;
+	netdev_for_each_upper_dev_rcu(ndev, upper, iter) {
+		if (ether_addr_equal_unaligned(upper->dev_addr, mac))
+			return upper;
+	}
 	return ndev;
 }
 
