@@ -35,15 +35,20 @@ struct sirdma_sq {
 	__u32 tail;
 };
 
-/* What the receive queue remembers of a WQE. */
+/*
+ * Entries of a queue that several QPs receive from complete in any order. Those that
+ * complete before an older one wait behind the tail, which moves when that one does.
+ */
 struct sirdma_rq {
 	struct sirdma_wqe *ring; /* zeroed at first */
+	/* sirdma_rq_words(size) of them: a wr_id for each WQE, then a bit: it waits for an older one */
 	__u64 *wr_ids;
 	__u32 size; /* WQEs */
 	__u32 shift; /* log2 of the quanta of one */
 	__u32 max_sge;
 	__u32 head;
 	__u32 tail;
+	__u32 waiting; /* bits that are set; the poller's */
 };
 
 /* Elements written and not yet known to be done. */
@@ -222,6 +227,12 @@ static inline void sirdma_sq_reset(struct sirdma_sq *sq)
 
 /* Receive queue */
 
+/* Words of memory, zeroed, for what a queue of @size WQEs remembers. */
+static inline __u32 sirdma_rq_words(__u32 size)
+{
+	return size + (size + 63) / 64;
+}
+
 /* Requests the queue still takes. */
 static inline __u32 sirdma_rq_free(const struct sirdma_rq *rq)
 {
@@ -254,9 +265,38 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 	return 0;
 }
 
+static inline __u64 *sirdma_rq_bits(const struct sirdma_rq *rq, __u32 slot)
+{
+	return &rq->wr_ids[rq->size + slot / 64];
+}
+
+/* The entry in @slot, at free-running @index, completes although others wait or are older. */
+static inline int sirdma_rq_complete_any(struct sirdma_rq *rq, __u32 slot, __u32 index)
+{
+	__u64 *bits = sirdma_rq_bits(rq, slot);
+
+	if (*bits & SIRDMA_BIT(slot % 64))
+		return 0;
+	if (index != sirdma_load32(&rq->tail)) {
+		*bits |= SIRDMA_BIT(slot % 64);
+		rq->waiting++;
+		return 1;
+	}
+	for (index++; rq->waiting; index++) {
+		slot = index & (rq->size - 1);
+		bits = sirdma_rq_bits(rq, slot);
+		if (!(*bits & SIRDMA_BIT(slot % 64)))
+			break;
+		*bits &= ~SIRDMA_BIT(slot % 64);
+		rq->waiting--;
+	}
+	sirdma_wq_retire(&rq->tail, index);
+	return 1;
+}
+
 /*
- * A CQE names quantum @position: @wr_id gets the request there, and it and all before
- * it are retired; 0 when nothing is outstanding there.
+ * A CQE names quantum @position: @wr_id gets the request there, which is done; 0 when
+ * nothing is outstanding there. Calls for one queue exclude each other.
  */
 static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64 *wr_id)
 {
@@ -265,7 +305,10 @@ static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64
 
 	if (!sirdma_wq_locate(&rq->head, &rq->tail, rq->size, slot, &index))
 		return 0;
+	/* Read first: once retired, the poster may write the slot anew. */
 	*wr_id = rq->wr_ids[slot];
+	if (rq->waiting || index != sirdma_load32(&rq->tail))
+		return sirdma_rq_complete_any(rq, slot, index);
 	sirdma_wq_retire(&rq->tail, index + 1);
 	return 1;
 }
@@ -273,6 +316,8 @@ static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64
 static inline void sirdma_rq_reset(struct sirdma_rq *rq)
 {
 	__builtin_memset(rq->ring, 0, ((__SIZE_TYPE__)rq->size << rq->shift) * SIRDMA_QUANTUM);
+	__builtin_memset(rq->wr_ids, 0, sirdma_rq_words(rq->size) * sizeof(*rq->wr_ids));
+	rq->waiting = 0;
 	sirdma_store32(&rq->head, 0);
 	sirdma_store32(&rq->tail, 0);
 }

@@ -88,7 +88,7 @@ void snic_qp_reset(struct snic_qp *qp)
 	memset(&qp->req, 0, sizeof(qp->req));
 	memset(&qp->resp, 0, sizeof(qp->resp));
 	qp->req.sq_polarity = true;
-	qp->resp.rq_polarity = true;
+	snic_rq_reset(&qp->own_rq);
 	/* Awake, although nothing runs yet: posting before RTS needs no kick. */
 	qp->req.awake = true;
 	WRITE_ONCE(qp->shadow->sq_tail, 0);
@@ -198,16 +198,12 @@ static bool flush_next_recv(struct snic_qp *qp)
 	/* In SQE requests are received as before. */
 	if (qp->state == SIRDMA_QPS_SQE || snic_cq_dead(qp->recv_cq))
 		return false;
-	if (!resp->rqe_valid) {
-		if (snic_rqe_load(qp, resp->rq_idx, resp->rq_polarity, &resp->rqe) == SNIC_WQE_NONE)
-			return false;
-		if (++resp->rq_idx == qp->rq_wqes) {
-			resp->rq_idx = 0;
-			resp->rq_polarity = !resp->rq_polarity;
-		}
-	}
+	/* What waits in a shared queue is not this QP's. */
+	if (!resp->rqe_valid &&
+	    (snic_rq_shared(qp->rq) || snic_rq_take(qp->rq, &resp->rqe) == SNIC_WQE_NONE))
+		return false;
 	resp->rqe_valid = false;
-	c.wqe_idx = (u32)resp->rqe.idx << qp->rq_stride_shift;
+	c.wqe_idx = resp->rqe.idx;
 	snic_qp_complete_recv(qp, &c);
 	return true;
 }
@@ -218,7 +214,7 @@ static bool flush_has_work(struct snic_qp *qp)
 	return (!snic_cq_dead(qp->send_cq) &&
 		snic_sqe_peek(qp, qp->req.sq_idx, qp->req.sq_polarity)) ||
 	       (qp->state != SIRDMA_QPS_SQE && !snic_cq_dead(qp->recv_cq) &&
-		snic_rqe_peek(qp, qp->resp.rq_idx, qp->resp.rq_polarity));
+		!snic_rq_shared(qp->rq) && snic_rq_has_next(qp->rq));
 }
 
 void snic_qp_flush(struct snic_qp *qp)

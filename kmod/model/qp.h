@@ -3,7 +3,7 @@
  * Queue pairs. Everything of a QP is protected by its lock. What it does is its
  * transport's (transport.h).
  *
- * Lock order: QP, then CQ, then event queue. Host callbacks are made under the
+ * Lock order: QP, then receive queue or CQ, then event queue. Host callbacks are made under the
  * QP lock.
  */
 #ifndef SNIC_QP_H
@@ -14,6 +14,7 @@
 #include "dev.h"
 #include "packet.h"
 #include "read_req.h"
+#include "rq.h"
 #include "wqe.h"
 #include "sirdma/qpctx.h"
 #include "sirdma/shadow.h"
@@ -114,7 +115,6 @@ struct snic_rd {
 struct snic_resp {
 	u32 epsn; /* next PSN expected */
 	u32 msn;
-	u32 rq_idx; /* next receive WQE to fetch */
 	u32 ack_psn; /* of the acknowledgement owed */
 	u32 nak_cause; /* PSN ahead of epsn that made us NAK */
 	u32 owed; /* acknowledgements folded into the one owed */
@@ -133,7 +133,6 @@ struct snic_resp {
 	bool ack_due;
 	bool nak_sent; /* stay silent about PSNs ahead until epsn arrives */
 	bool fatal; /* the owed NAK is the last packet: error state follows */
-	bool rq_polarity;
 	bool rqe_valid; /* rqe is taken from the ring and not completed */
 	bool comm_est;
 	struct snic_rqe rqe;
@@ -154,12 +153,11 @@ struct snic_qp {
 	struct port_timer lookout;
 	u64 compl_ctx;
 	struct snic_ring sq_ring;
-	struct snic_ring rq_ring;
+	struct snic_rq own_rq;
+	struct snic_rq *rq; /* what it receives from */
 	u32 sq_quanta;
-	u32 rq_wqes;
 	u32 pd;
 	u8 type; /* enum sirdma_qp_type */
-	u8 rq_stride_shift;
 	u8 queue_flags; /* SIRDMA_QPC_* */
 	u8 state; /* enum sirdma_qp_state; RESET from the start of destruction on */
 	bool timer_armed;

@@ -68,21 +68,24 @@ static void ring_from_ctx(struct snic_ring *ring, u64 addr, u32 bytes, bool vmap
 static u32 create_rings(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
 {
 	u64 shadow = le64_to_cpu(ctx->shadow_addr);
-	u64 sq = le64_to_cpu(ctx->sq_addr), rq = le64_to_cpu(ctx->rq_addr);
+	u64 sq = le64_to_cpu(ctx->sq_addr), rq_addr = le64_to_cpu(ctx->rq_addr);
+	struct snic_rq *rq = &qp->own_rq;
 
 	qp->sq_quanta = le32_to_cpu(ctx->sq_quanta);
-	qp->rq_wqes = le32_to_cpu(ctx->rq_wqes);
-	qp->rq_stride_shift = ctx->rq_stride_shift;
+	rq->dev = qp->dev;
+	rq->wqes = le32_to_cpu(ctx->rq_wqes);
+	rq->stride_shift = ctx->rq_stride_shift;
+	qp->rq = rq;
 	qp->queue_flags = ctx->queue_flags;
 	ring_from_ctx(&qp->sq_ring, sq, qp->sq_quanta * SIRDMA_QUANTUM,
 		      qp->queue_flags & SIRDMA_QPC_SQ_VMAP);
-	ring_from_ctx(&qp->rq_ring, rq, (qp->rq_wqes * SIRDMA_QUANTUM) << qp->rq_stride_shift,
+	ring_from_ctx(&rq->ring, rq_addr, (rq->wqes * SIRDMA_QUANTUM) << rq->stride_shift,
 		      qp->queue_flags & SIRDMA_QPC_RQ_VMAP);
 	if ((qp->sq_ring.vmap && sq != qp->sq_ring.first_pble) ||
-	    (qp->rq_ring.vmap && rq != qp->rq_ring.first_pble))
+	    (rq->ring.vmap && rq_addr != rq->ring.first_pble))
 		return SIRDMA_CQP_BAD_ADDRESS;
 	if (!snic_ring_valid(qp->dev, &qp->sq_ring) ||
-	    (qp->rq_wqes && !snic_ring_valid(qp->dev, &qp->rq_ring)))
+	    (rq->wqes && !snic_ring_valid(qp->dev, &rq->ring)))
 		return SIRDMA_CQP_BAD_ADDRESS;
 	if (!shadow || shadow % SIRDMA_SHADOW_SIZE)
 		return SIRDMA_CQP_BAD_ADDRESS;
@@ -447,12 +450,12 @@ static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
 {
 	ctx->compl_ctx = cpu_to_le64(qp->compl_ctx);
 	ctx->sq_quanta = cpu_to_le32(qp->sq_quanta);
-	ctx->rq_wqes = cpu_to_le32(qp->rq_wqes);
+	ctx->rq_wqes = cpu_to_le32(qp->rq->wqes);
 	ctx->send_cq = cpu_to_le32(qp->send_cq->obj.id);
 	ctx->recv_cq = cpu_to_le32(qp->recv_cq->obj.id);
 	ctx->pd = cpu_to_le32(qp->pd);
 	ctx->qp_type = qp->type;
-	ctx->rq_stride_shift = qp->rq_stride_shift;
+	ctx->rq_stride_shift = qp->rq->stride_shift;
 	ctx->state = qp->state;
 	ctx->queue_flags = qp->queue_flags;
 	ctx->access = cpu_to_le32(qp->access);

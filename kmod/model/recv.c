@@ -45,15 +45,11 @@ static enum snic_verdict recv_take_rqe(struct snic_qp *qp)
 
 	if (resp->rqe_valid)
 		return SNIC_DONE;
-	status = snic_rqe_load(qp, resp->rq_idx, resp->rq_polarity, &resp->rqe);
+	status = snic_rq_take(qp->rq, &resp->rqe);
 	if (status == SNIC_WQE_NONE)
 		return SNIC_RNR;
 	resp->rqe_valid = true;
 	resp->recv_len = 0;
-	if (++resp->rq_idx == qp->rq_wqes) {
-		resp->rq_idx = 0;
-		resp->rq_polarity = !resp->rq_polarity;
-	}
 	if (status == SNIC_WQE_OK)
 		return SNIC_DONE;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_WQE_INVALID);
@@ -65,7 +61,7 @@ static enum snic_verdict recv_take_rqe(struct snic_qp *qp)
 static bool recv_complete(struct snic_qp *qp, const struct snic_pkt *pkt, u32 len)
 {
 	struct snic_completion c = {
-		.wqe_idx = (u32)qp->resp.rqe.idx << qp->rq_stride_shift,
+		.wqe_idx = qp->resp.rqe.idx,
 		.len = len,
 		.op = pkt->opcode & SIRDMA_BTH_OPERATION,
 		.has_imm = pkt->flags & SNIC_PKT_IMM,
@@ -210,7 +206,7 @@ void snic_recv_fail(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 	struct snic_completion c = {
-		.wqe_idx = (u32)resp->rqe.idx << qp->rq_stride_shift,
+		.wqe_idx = resp->rqe.idx,
 		.op = SIRDMA_RC_SEND_ONLY,
 		.major = SIRDMA_CQE_MAJ_FLUSH,
 		.minor = resp->fail_minor,

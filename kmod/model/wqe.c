@@ -175,33 +175,33 @@ void *snic_sqe_inline_ptr(struct snic_qp *qp, const struct snic_sqe *sqe, u32 of
 	return snic_ring_ptr(qp->dev, &qp->sq_ring, sqe->idx * SIRDMA_QUANTUM + pos, *run);
 }
 
-static const struct sirdma_wqe *rqe_ptr(struct snic_qp *qp, u32 idx)
+static const struct sirdma_wqe *rqe_ptr(struct snic_rq *rq, u32 idx)
 {
-	u32 stride = SIRDMA_QUANTUM << qp->rq_stride_shift;
+	u32 stride = SIRDMA_QUANTUM << rq->stride_shift;
 
-	return snic_ring_ptr(qp->dev, &qp->rq_ring, idx * stride, stride);
+	return snic_ring_ptr(rq->dev, &rq->ring, idx * stride, stride);
 }
 
-enum snic_wqe_status snic_rqe_load(struct snic_qp *qp, u32 idx, bool polarity, struct snic_rqe *rqe)
+enum snic_wqe_status snic_rqe_load(struct snic_rq *rq, u32 idx, bool polarity, struct snic_rqe *rqe)
 {
 	union wqe_copy copy;
 	const struct sirdma_wqe *wqe;
 	u32 nfrags, quanta;
 	u64 hdr;
 
-	if (!qp->rq_wqes)
+	if (!rq->wqes)
 		return SNIC_WQE_NONE;
-	wqe = rqe_ptr(qp, idx);
+	wqe = rqe_ptr(rq, idx);
 	if (!wqe)
 		return SNIC_WQE_NONE;
 	hdr = wqe_hdr(wqe);
 	if (!hdr_valid(hdr, polarity))
 		return SNIC_WQE_NONE;
 	smp_rmb(); /* pairs with the poster's barrier before the header */
-	rqe->idx = (u16)idx;
+	rqe->idx = (u16)(idx << rq->stride_shift);
 	nfrags = 1 + (u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr);
 	quanta = sirdma_frag_quanta(nfrags);
-	if (quanta > 1u << qp->rq_stride_shift)
+	if (quanta > 1u << rq->stride_shift)
 		return SNIC_WQE_BAD;
 	memcpy(&copy, wqe, quanta * SIRDMA_QUANTUM);
 	return frags_load(&copy, 0, nfrags, polarity, rqe->sge, &rqe->nsge, &rqe->len) ?
@@ -209,9 +209,9 @@ enum snic_wqe_status snic_rqe_load(struct snic_qp *qp, u32 idx, bool polarity, s
 		       SNIC_WQE_BAD;
 }
 
-bool snic_rqe_peek(struct snic_qp *qp, u32 idx, bool polarity)
+bool snic_rqe_peek(struct snic_rq *rq, u32 idx, bool polarity)
 {
-	const struct sirdma_wqe *wqe = qp->rq_wqes ? rqe_ptr(qp, idx) : NULL;
+	const struct sirdma_wqe *wqe = rq->wqes ? rqe_ptr(rq, idx) : NULL;
 
 	return wqe && hdr_valid(wqe_hdr(wqe), polarity);
 }

@@ -10,6 +10,7 @@
 #include "sirdma/wqe.h"
 
 struct snic_qp;
+struct snic_rq;
 
 /* Fragments of the largest WQE: one in the first quantum, two in each other. */
 #define SNIC_WQE_FRAGS (2 * SIRDMA_MAX_WQE_QUANTA - 1)
@@ -46,7 +47,7 @@ struct snic_sqe {
 /* A receive WQE. */
 struct snic_rqe {
 	u32 len; /* sum of all fragments */
-	u16 idx; /* WQE number */
+	u16 idx; /* ring position, quanta */
 	u8 nsge;
 	struct snic_sge sge[SNIC_WQE_FRAGS];
 };
@@ -68,9 +69,9 @@ bool snic_sqe_peek(struct snic_qp *qp, u32 idx, bool polarity);
 void *snic_sqe_inline_ptr(struct snic_qp *qp, const struct snic_sqe *sqe, u32 off, u32 len,
 			  u32 *run);
 /* Decode receive WQE number @idx. On SNIC_WQE_BAD, idx is set. */
-enum snic_wqe_status snic_rqe_load(struct snic_qp *qp, u32 idx, bool polarity,
+enum snic_wqe_status snic_rqe_load(struct snic_rq *rq, u32 idx, bool polarity,
 				   struct snic_rqe *rqe);
-bool snic_rqe_peek(struct snic_qp *qp, u32 idx, bool polarity);
+bool snic_rqe_peek(struct snic_rq *rq, u32 idx, bool polarity);
 
 /* Is @op an RDMA READ? */
 static inline bool snic_op_is_read(u8 op)

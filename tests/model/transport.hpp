@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
 // Two nodes on a fabric, and queue pairs as an application with its own ring
-// code sees them. Requests go into the rings in the layout of irdma.
+// code sees them. Requests are put into the rings by the codec that posters use.
 #pragma once
 
 #include "fabric.hpp"
 #include "mini_driver.hpp"
+
+#include <sirdma/encode.h>
 
 namespace sirdma::test
 {
@@ -358,60 +360,55 @@ inline void Qp::to_rts(u32 sq_psn)
 		  SIRDMA_CQP_OK);
 }
 
+inline std::vector<sirdma_sge> to_codec(const std::vector<Sge> &sges)
+{
+	std::vector<sirdma_sge> out;
+
+	for (const Sge &sge : sges)
+		out.push_back({.addr = sge.addr, .length = sge.len, .lkey = sge.stag});
+	return out;
+}
+
 inline u32 Qp::place(const Wr &wr)
 {
-	u32 frags = static_cast<u32>(wr.sges.size()) + (wr.imm ? 1 : 0);
-	u32 padded = frags > 1 ? frags | 1 : 1;
-	u32 quanta = wr.is_inline ? (wr.inl.size() <= 8 ? 1 : 1 + (wr.inl.size() - 8 + 30) / 31) :
-				    1 + padded / 2;
-	u64 valid = sq_pol ? 1 : 0;
+	std::vector<sirdma_sge> sges = to_codec(wr.sges);
+	const auto inline_len = static_cast<u32>(wr.inl.size());
+	u32 quanta = wr.is_inline ? sirdma_inline_quanta(inline_len) :
+				    sirdma_frag_quanta(static_cast<u32>(sges.size()) + !!wr.imm);
+	u64 valid = sq_pol ? SIRDMA_WQE_VALID : 0;
 
 	if (wr.op == SIRDMA_OP_NOP)
 		quanta = 1;
-	while (sq_head % 8 + quanta > 8) {
-		u64 nop = SIRDMA_PREP(SIRDMA_WQE_OPCODE, SIRDMA_OP_NOP) |
-			  SIRDMA_PREP(SIRDMA_WQE_VALID, valid);
-		memset(quantum(sq_head), 0, 24);
-		__atomic_store_n(&quantum(sq_head)->hdr, nop, __ATOMIC_RELEASE);
+	while (sq_head % SIRDMA_SQ_CHUNK_QUANTA + quanta > SIRDMA_SQ_CHUNK_QUANTA) {
+		sirdma_put64_release(&quantum(sq_head)->hdr,
+				     sirdma_put_nop(quantum(sq_head), valid));
 		sq_head = (sq_head + 1) & sq_mask;
 		if (!sq_head)
 			sq_pol = !sq_pol;
-		valid = sq_pol ? 1 : 0;
+		valid = sq_pol ? SIRDMA_WQE_VALID : 0;
 	}
-	u32 idx = sq_head;
-	auto *wqe = quantum(idx);
-	auto *bytes = reinterpret_cast<u8 *>(wqe);
-	auto set_frag = [&](u32 slot, const Sge *sge) {
-		auto *f = reinterpret_cast<sirdma_frag *>(wqe) + (slot ? slot + 1 : 0);
-		f->addr = sge ? sge->addr : 0;
-		f->stag = (sge ? SIRDMA_PREP(SIRDMA_FRAG_STAG, sge->stag) |
-					   SIRDMA_PREP(SIRDMA_FRAG_LEN, sge->len) :
-				 0) |
-			  SIRDMA_PREP(SIRDMA_FRAG_VALID, valid);
-	};
+
+	const u32 idx = sq_head;
 	u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, wr.op) | SIRDMA_PREP(SIRDMA_WQE_REMSTAG, wr.rkey) |
 		  (wr.signaled ? SIRDMA_WQE_SIGCOMPL : 0) | (wr.fence ? SIRDMA_WQE_READFENCE : 0) |
-		  (wr.imm ? SIRDMA_WQE_IMMDATA_FLAG : 0) | SIRDMA_PREP(SIRDMA_WQE_VALID, valid);
-	wqe->remote = wr.remote;
-	if (wr.is_inline) {
-		hdr |= SIRDMA_WQE_INLINE | SIRDMA_PREP(SIRDMA_WQE_INLINELEN, wr.inl.size());
-		for (size_t i = 0; i < wr.inl.size(); i++)
-			bytes[i < 8 ? 8 + i : 32 + (i - 8) / 31 * 32 + (i - 8) % 31] = wr.inl[i];
-		for (u32 q = 1; q < quanta; q++)
-			bytes[q * 32 + 31] = static_cast<u8>(valid << 7);
-	} else if (wr.op != SIRDMA_OP_NOP) {
-		u32 slot = wr.imm ? 1 : 0;
-		if (wr.sges.empty() && !wr.imm)
-			set_frag(0, nullptr);
-		for (const Sge &sge : wr.sges)
-			set_frag(slot++, &sge);
-		for (; slot < padded; slot++)
-			set_frag(slot, nullptr);
-		hdr |= SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, padded - 1);
-	}
-	if (wr.imm)
-		wqe->frag_addr = *wr.imm;
-	__atomic_store_n(&wqe->hdr, hdr, __ATOMIC_RELEASE);
+		  (wr.imm ? SIRDMA_WQE_IMMDATA_FLAG : 0);
+	sirdma_send send{};
+
+	send.remote_addr = wr.remote;
+	send.imm = wr.imm.value_or(0);
+	if (wr.is_inline)
+		sges = {{.addr = reinterpret_cast<uintptr_t>(wr.inl.data()),
+			 .length = inline_len,
+			 .lkey = 0}};
+	send.sges = sges.data();
+	send.num_sge = static_cast<u32>(sges.size());
+	if (wr.op == SIRDMA_OP_NOP)
+		hdr |= sirdma_put_nop(quantum(idx), valid);
+	else if (wr.is_inline)
+		hdr = sirdma_put_send_inline(quantum(idx), &send, hdr, inline_len, valid);
+	else
+		hdr = sirdma_put_send(quantum(idx), &send, hdr, valid);
+	sirdma_put64_release(&quantum(idx)->hdr, hdr);
 	sq_head = (sq_head + quanta) & sq_mask;
 	if (!sq_head)
 		sq_pol = !sq_pol;
@@ -435,25 +432,14 @@ inline u32 Qp::post(const Wr &wr)
 
 inline u32 Qp::recv(const std::vector<Sge> &sges)
 {
-	u32 idx = rq_head, n = static_cast<u32>(sges.size());
-	u32 padded = n > 1 ? n | 1 : 1;
-	u64 valid = rq_pol ? 1 : 0;
+	const u32 idx = rq_head;
+	const std::vector<sirdma_sge> list = to_codec(sges);
 	auto *wqe = reinterpret_cast<sirdma_wqe *>(static_cast<u8 *>(rq.va) +
 						   idx * (32ull << opts.rq_stride_shift));
 
-	for (u32 slot = 0; slot < padded; slot++) {
-		auto *f = reinterpret_cast<sirdma_frag *>(wqe) + (slot ? slot + 1 : 0);
-		f->addr = slot < n ? sges[slot].addr : 0;
-		f->stag = (slot < n ? SIRDMA_PREP(SIRDMA_FRAG_STAG, sges[slot].stag) |
-					      SIRDMA_PREP(SIRDMA_FRAG_LEN, sges[slot].len) :
-				      0) |
-			  SIRDMA_PREP(SIRDMA_FRAG_VALID, valid);
-	}
-	wqe->remote = 0;
-	__atomic_store_n(&wqe->hdr,
-			 SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, padded - 1) |
-				 SIRDMA_PREP(SIRDMA_WQE_VALID, valid),
-			 __ATOMIC_RELEASE);
+	sirdma_put64_release(&wqe->hdr,
+			     sirdma_put_recv(wqe, list.data(), static_cast<u32>(list.size()),
+					     rq_pol ? SIRDMA_WQE_VALID : 0));
 	if (++rq_head == opts.rq_wqes) {
 		rq_head = 0;
 		rq_pol = !rq_pol;

@@ -91,4 +91,46 @@ TEST(RecvQueue, KicksOnlyThroughItsOwnWord)
 	EXPECT_FALSE(qp.take_kick().empty());
 }
 
+/* As entries of a shared queue do: whatever the order, none is reported twice or overwritten. */
+TEST(RecvQueue, CompletesInAnyOrder)
+{
+	constexpr uint32_t wqes = 128;
+	TestQp qp({.rq_wqes = wqes, .rq_shift = 1});
+	auto sges = make_sges(1);
+	std::vector<std::pair<uint32_t, uint64_t>> open; /* position, wr_id */
+	uint64_t next = 1;
+	uint32_t random = 1;
+	uint64_t wr_id;
+
+	for (int step = 0; step < 20000; ++step) {
+		random = random * 1664525 + 1013904223;
+		if (random >> 31) {
+			const uint32_t room = qp->recv.free_wqes();
+
+			ASSERT_EQ(post_recv(*qp, next, sges), room ? 0 : ENOMEM);
+			if (room)
+				open.emplace_back(qp.recvs.next()->position, next++);
+			continue;
+		}
+		if (open.empty())
+			continue;
+
+		const size_t pick = (random >> 8) % open.size();
+
+		ASSERT_TRUE(qp->recv.complete(open[pick].first, wr_id));
+		ASSERT_EQ(wr_id, open[pick].second);
+		ASSERT_FALSE(qp->recv.complete(open[pick].first, wr_id)) << "twice";
+		open.erase(open.begin() + static_cast<ptrdiff_t>(pick));
+		if (open.empty()) {
+			ASSERT_EQ(qp->recv.free_wqes(), wqes - 1);
+		}
+	}
+	EXPECT_GT(next, 5000u);
+	while (!open.empty()) {
+		ASSERT_TRUE(qp->recv.complete(open.back().first, wr_id));
+		open.pop_back();
+	}
+	EXPECT_EQ(qp->recv.free_wqes(), wqes - 1);
+}
+
 } // namespace sirdma::test

@@ -9,11 +9,12 @@ RecvQueue::RecvQueue(std::span<sirdma_wqe> ring, std::span<__u64> wr_ids, uint32
 		     uint32_t max_sge, QpDoorbell &doorbell, bool locked) noexcept
 	: lock_(locked), queue_{.ring = ring.data(),
 				.wr_ids = wr_ids.data(),
-				.size = static_cast<uint32_t>(wr_ids.size()),
+				.size = static_cast<uint32_t>(ring.size() >> shift),
 				.shift = shift,
 				.max_sge = max_sge,
 				.head = 0,
-				.tail = 0},
+				.tail = 0,
+				.waiting = 0},
 	  doorbell_(doorbell)
 {
 }

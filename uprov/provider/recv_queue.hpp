@@ -19,8 +19,8 @@ namespace sirdma
 class RecvQueue {
 public:
 	/*
-	 * @wr_ids has one element per WQE, a power of two; @ring is zeroed and has
-	 * that many WQEs of 1 << @shift quanta.
+	 * @ring is zeroed and has a power of two of WQEs of 1 << @shift quanta; @wr_ids
+	 * is zeroed and has sirdma_rq_words() elements for that many.
 	 */
 	RecvQueue(std::span<sirdma_wqe> ring, std::span<__u64> wr_ids, uint32_t shift,
 		  uint32_t max_sge, QpDoorbell &doorbell, bool locked) noexcept;
@@ -29,8 +29,8 @@ public:
 	int post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept;
 
 	/*
-	 * A CQE names quantum @position: @wr_id gets the request there, and it and all
-	 * before it are retired; false when nothing is outstanding there.
+	 * A CQE names quantum @position: @wr_id gets the request there, which is done;
+	 * false when nothing is outstanding there. Entries complete in any order.
 	 */
 	bool complete(uint32_t position, uint64_t &wr_id) noexcept
 	{
