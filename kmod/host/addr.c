@@ -141,8 +141,10 @@ static int snic_addr_vrf(const struct snic_host *host, bool has_vlan, u16 vlan_i
 	int vrf = 0;
 
 	/* A bond or a bridge has the addresses of its ports. */
-	for (; ndev && !vrf; ndev = netdev_master_upper_dev_get_rcu(ndev))
+	while (ndev && !vrf) {
 		vrf = l3mdev_master_ifindex_rcu(ndev);
+		ndev = netdev_master_upper_dev_get_rcu(ndev);
+	}
 	return vrf;
 }
 
