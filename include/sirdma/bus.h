@@ -42,7 +42,11 @@ struct sirdma_bus_db {
 	__u8 is_io; /* registers of a device, not RAM: map it uncached */
 };
 
-/* Interrupt handler: called in atomic context, never from within a driver call that holds locks of the device. */
+/*
+ * Interrupt handler: called in atomic context with interrupts on (in the kernel, a
+ * softirq), never from within a driver call that holds locks of the device, and
+ * never from within doorbell().
+ */
 typedef void (*sirdma_irq_fn)(void *ctx, __u32 vector);
 
 struct sirdma_bus_ops {
@@ -60,6 +64,12 @@ struct sirdma_bus_ops {
 
 	/* Run QP @qpn, whose user rang its doorbell while the device slept. In the user's context. */
 	void (*kick)(struct sirdma_bus *bus, __u32 qpn);
+	/*
+	 * What a consumer inside the kernel rings after it posted to @qpn and need_kick says
+	 * so: any context, interrupts off and locks of the consumer held. The device looks at
+	 * the rings soon, from a context of its own.
+	 */
+	void (*doorbell)(struct sirdma_bus *bus, __u32 qpn);
 	/* Doorbells of one user context. May sleep. 0 or -ENOMEM. */
 	int (*db_alloc)(struct sirdma_bus *bus, struct sirdma_bus_db *db);
 	void (*db_free)(struct sirdma_bus *bus, const struct sirdma_bus_db *db);
@@ -86,6 +96,11 @@ struct sirdma_bus *sirdma_bus_create(struct net_device *ndev,
 static inline __u32 sirdma_rd32(struct sirdma_bus *bus, __u32 reg)
 {
 	return bus->ops->read32(bus, reg);
+}
+
+static inline void sirdma_doorbell(struct sirdma_bus *bus, __u32 qpn)
+{
+	bus->ops->doorbell(bus, qpn);
 }
 
 static inline void sirdma_wr32(struct sirdma_bus *bus, __u32 reg, __u32 val)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "bus.h"
 
-#include <linux/delay.h>
 #include <linux/gfp.h>
+#include <linux/ktime.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
 #include <linux/sizes.h>
@@ -13,6 +13,7 @@
 #include "dev.h"
 #include "host.h"
 #include "model/snic.h"
+#include "napi.h"
 #include "host/trace.h"
 
 /* Memory of dma_alloc(). DMA addresses of this bus are kernel virtual addresses. */
@@ -139,52 +140,19 @@ static void snic_bus_dma_free(struct sirdma_bus *base, struct sirdma_dma_mem *me
 
 void snic_bus_irq(struct snic_host *host, u32 index)
 {
-	struct snic_vector *vector;
-
 	if (index >= host->bus.base.num_vectors)
 		return;
-	vector = &host->bus.vectors[index];
-	if (!test_and_set_bit(0, &vector->queued))
-		snic_cpu_raise(vector);
+	snic_napi_schedule(&host->bus.vectors[index].napi);
 }
 
-void snic_vector_run(struct snic_vector *vector)
+static int snic_vector_poll(struct napi_struct *napi, int budget)
 {
-	sirdma_irq_fn fn;
-	int n;
+	struct snic_vector *vector = container_of(napi, struct snic_vector, napi);
+	u64 start = ktime_get_ns();
 
-	/* What is raised from here on is queued again. */
-	clear_bit(0, &vector->queued);
-	if (atomic_inc_return(&vector->calls) != 1)
-		return;
-	do {
-		n = atomic_read(&vector->calls);
-		/* Pairs with the release in snic_bus_irq_request(): ctx is valid when fn is. */
-		fn = smp_load_acquire(&vector->fn);
-		if (fn) {
-			trace_snic_irq(vector->host->ndev, vector->index);
-			fn(vector->ctx, vector->index);
-		}
-	} while (atomic_sub_return(n, &vector->calls));
-}
-
-static bool snic_vector_idle(struct snic_vector *vector)
-{
-	return !test_bit(0, &vector->queued) && !atomic_read(&vector->calls);
-}
-
-static void snic_vector_wait_idle(struct snic_vector *vector)
-{
-	while (!snic_vector_idle(vector))
-		usleep_range(100, 200);
-}
-
-void snic_bus_wait_idle(struct snic_host *host)
-{
-	u32 i;
-
-	for (i = 0; i < host->bus.base.num_vectors; i++)
-		snic_vector_wait_idle(&host->bus.vectors[i]);
+	trace_snic_irq(vector->host->ndev, vector->index);
+	vector->fn(vector->ctx, vector->index);
+	return snic_napi_polled(napi, start, budget, false);
 }
 
 static int snic_bus_irq_request(struct sirdma_bus *base, u32 index, sirdma_irq_fn fn, void *ctx)
@@ -199,8 +167,8 @@ static int snic_bus_irq_request(struct sirdma_bus *base, u32 index, sirdma_irq_f
 	mutex_lock(&bus->lock);
 	if (!vector->fn) {
 		vector->ctx = ctx;
-		/* Pairs with the acquire in snic_vector_run(). */
-		smp_store_release(&vector->fn, fn);
+		vector->fn = fn;
+		napi_enable(&vector->napi);
 		err = 0;
 	}
 	mutex_unlock(&bus->lock);
@@ -214,10 +182,10 @@ static void snic_bus_irq_free(struct sirdma_bus *base, u32 index)
 	if (index >= base->num_vectors)
 		return;
 	mutex_lock(&bus->lock);
-	WRITE_ONCE(bus->vectors[index].fn, NULL);
-	/* Who saw the handler has counted its call before: atomic_inc_return() above. */
-	smp_mb();
-	snic_vector_wait_idle(&bus->vectors[index]);
+	if (bus->vectors[index].fn) {
+		napi_disable(&bus->vectors[index].napi);
+		bus->vectors[index].fn = NULL;
+	}
 	mutex_unlock(&bus->lock);
 }
 
@@ -241,6 +209,14 @@ static void snic_bus_db_free(struct sirdma_bus *base, const struct sirdma_bus_db
 	free_page((unsigned long)phys_to_virt(db->phys));
 }
 
+static void snic_bus_doorbell(struct sirdma_bus *base, u32 qpn)
+{
+	struct snic_host *host = snic_host_of(base);
+
+	snic_qpset_add(&host->deferred, qpn);
+	snic_cpu_schedule();
+}
+
 static const struct sirdma_bus_ops snic_bus_ops = {
 	.read32 = snic_bus_read32,
 	.write32 = snic_bus_write32,
@@ -249,6 +225,7 @@ static const struct sirdma_bus_ops snic_bus_ops = {
 	.irq_request = snic_bus_irq_request,
 	.irq_free = snic_bus_irq_free,
 	.kick = snic_host_kick,
+	.doorbell = snic_bus_doorbell,
 	.db_alloc = snic_bus_db_alloc,
 	.db_free = snic_bus_db_free,
 	.link_update = snic_host_update,
@@ -268,6 +245,7 @@ int snic_bus_init(struct snic_host *host, u32 num_vectors)
 	for (i = 0; i < num_vectors; i++) {
 		bus->vectors[i].host = host;
 		bus->vectors[i].index = i;
+		snic_napi_add(&bus->vectors[i].napi, snic_vector_poll);
 	}
 	bus->base.ops = &snic_bus_ops;
 	bus->base.num_vectors = num_vectors;
@@ -278,7 +256,13 @@ void snic_bus_fini(struct snic_host *host)
 {
 	struct snic_bus *bus = &host->bus;
 	struct snic_block *block, *next;
+	u32 i;
 
+	for (i = 0; i < bus->base.num_vectors; i++) {
+		snic_bus_irq_free(&bus->base, i);
+		snic_napi_del(&bus->vectors[i].napi);
+	}
+	synchronize_net();
 	list_for_each_entry_safe(block, next, &bus->blocks, node) {
 		pr_warn("sirdma_nic: %s: the driver left DMA memory behind\n", host->ndev->name);
 		snic_block_free(block);

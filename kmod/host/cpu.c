@@ -2,19 +2,24 @@
 #include "cpu.h"
 
 #include <linux/cpumask.h>
+#include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
-#include "bus.h"
+#include "compat/napi.h"
 #include "defer.h"
 #include "local.h"
+#include "napi.h"
 #include "txq.h"
 
 /*
- * What one turn may send, in bytes, before other softirqs get theirs. Small
+ * What one drain may send, in bytes, before other softirqs get theirs. Small
  * frames count as more: not to flood the receive backlog of a virtual netdev.
  */
-#define SNIC_DRAIN_COST (1024 * 1024)
+#define SNIC_DRAIN_COST (512 * 1024)
 #define SNIC_DRAIN_STEPS 256
+
+/* Packets of its receive backlog that a CPU takes between two polls of one NAPI instance: net.core.dev_weight. */
+#define SNIC_BACKLOG_POLL 64
 
 static DEFINE_PER_CPU(struct snic_cpu, snic_cpus);
 
@@ -23,59 +28,49 @@ struct snic_cpu *snic_cpu_this(void)
 	return this_cpu_ptr(&snic_cpus);
 }
 
-struct snic_cpu *snic_cpu_any(void)
+unsigned long snic_cpu_received(void)
 {
-	return raw_cpu_ptr(&snic_cpus);
+	return READ_ONCE(raw_cpu_ptr(&snic_cpus)->received);
 }
 
-/* Take one entry off the lists and act on it; false when there is none. Called and returns locked. */
-static bool snic_cpu_step(struct snic_cpu *cpu, bool handlers, u32 *cost)
+/* Drain one queue, or a batch of it; false when none is pending. Called and returns locked. */
+static bool snic_cpu_step(struct snic_cpu *cpu, u32 *cost)
 {
-	struct snic_vector *vector;
 	enum snic_txq_next next;
 	struct snic_txq *q;
 
-	if (!list_empty(&cpu->pending)) {
-		q = list_first_entry(&cpu->pending, struct snic_txq, node);
-		list_del(&q->node);
-		spin_unlock(&cpu->lock);
-		next = snic_txq_drain(q, cost);
-		spin_lock(&cpu->lock);
-		/* A released queue may be another CPU's, or gone. */
-		if (next == SNIC_TXQ_MORE)
-			list_add_tail(&q->node, &cpu->pending);
-		else if (next == SNIC_TXQ_LINGER)
-			list_add_tail(&q->node, &cpu->lingering);
-		return true;
-	}
-	if (handlers && !list_empty(&cpu->vectors)) {
-		vector = list_first_entry(&cpu->vectors, struct snic_vector, node);
-		list_del(&vector->node);
-		spin_unlock(&cpu->lock);
-		snic_vector_run(vector);
-		spin_lock(&cpu->lock);
-		return true;
-	}
-	return false;
+	if (list_empty(&cpu->pending))
+		return false;
+	q = list_first_entry(&cpu->pending, struct snic_txq, node);
+	list_del(&q->node);
+	spin_unlock(&cpu->lock);
+	next = snic_txq_drain(q, cost);
+	spin_lock(&cpu->lock);
+	/* A released queue may be another CPU's, or gone. */
+	if (next == SNIC_TXQ_MORE)
+		list_add_tail(&q->node, &cpu->pending);
+	else if (next == SNIC_TXQ_LINGER)
+		list_add_tail(&q->node, &cpu->lingering);
+	return true;
 }
 
-/* @handlers: the context may call interrupt handlers. What is left over, the tasklet does. */
-static void snic_cpu_drain(struct snic_cpu *cpu, bool handlers)
+/* False when something is left for the bottom half. */
+static bool snic_cpu_drain(struct snic_cpu *cpu)
 {
 	u32 cost = 0, steps = 0;
+	bool done = true;
 
 	spin_lock(&cpu->lock);
 	if (!cpu->draining) {
 		cpu->draining = true;
 		while (cost < SNIC_DRAIN_COST && steps++ < SNIC_DRAIN_STEPS)
-			if (!snic_cpu_step(cpu, handlers, &cost))
+			if (!snic_cpu_step(cpu, &cost))
 				break;
 		cpu->draining = false;
-		if (!list_empty(&cpu->pending) || !list_empty(&cpu->vectors) ||
-		    !list_empty(&cpu->lingering))
-			tasklet_schedule(&cpu->work);
+		done = list_empty(&cpu->pending) && list_empty(&cpu->lingering);
 	}
 	spin_unlock(&cpu->lock);
+	return done;
 }
 
 void snic_enter(void)
@@ -88,12 +83,9 @@ void snic_leave(void)
 {
 	struct snic_cpu *cpu = snic_cpu_this();
 
-	/*
-	 * An inner bracket leaves the lists to the outer one. Handlers take locks
-	 * of the driver, which may hold them where it turned softirqs off.
-	 */
-	if (cpu->entered == 1)
-		snic_cpu_drain(cpu, cpu->in_work || softirq_count() == SOFTIRQ_DISABLE_OFFSET);
+	/* An inner bracket leaves the queues to the outer one. */
+	if (cpu->entered == 1 && !snic_cpu_drain(cpu))
+		napi_schedule(&cpu->napi);
 	cpu->entered--;
 	local_bh_enable();
 }
@@ -106,49 +98,65 @@ void snic_cpu_pend(struct snic_txq *q)
 	list_add_tail(&q->node, &cpu->pending);
 	spin_unlock(&cpu->lock);
 	if (!cpu->entered)
-		tasklet_schedule(&cpu->work);
+		napi_schedule(&cpu->napi);
 }
 
-void snic_cpu_raise(struct snic_vector *vector)
+void snic_cpu_count_sent(unsigned int frames)
 {
-	struct snic_cpu *cpu = snic_cpu_this();
+	snic_cpu_this()->sent += frames;
+}
 
-	spin_lock(&cpu->lock);
-	list_add_tail(&vector->node, &cpu->vectors);
-	spin_unlock(&cpu->lock);
-	if (!cpu->entered)
-		tasklet_schedule(&cpu->work);
+bool snic_cpu_backlogged(void)
+{
+	const struct snic_cpu *cpu = snic_cpu_this();
+
+	return cpu->sent || cpu->backlog;
+}
+
+void snic_cpu_schedule_bh(void)
+{
+	local_bh_disable();
+	napi_schedule(&snic_cpu_this()->napi);
+	local_bh_enable();
 }
 
 void snic_cpu_schedule(void)
 {
-	/* Raised in process context it would wait for ksoftirqd; enabling softirqs runs it. */
-	bool process = !in_interrupt() && !irqs_disabled();
+	unsigned long flags;
 
-	if (process)
-		local_bh_disable();
-	tasklet_schedule(&raw_cpu_ptr(&snic_cpus)->work);
-	if (process)
-		local_bh_enable();
+	local_irq_save(flags);
+	napi_schedule_soon(&snic_cpu_this()->napi);
+	local_irq_restore(flags);
 }
 
-static void snic_cpu_work(struct tasklet_struct *work)
+/* The receive backlog was polled since this was called last: both take turns. */
+static void snic_cpu_age_backlog(struct snic_cpu *cpu)
 {
-	struct snic_cpu *cpu = from_tasklet(cpu, work, work);
-	struct snic_cpu *this = snic_cpu_this();
+	cpu->backlog -= min(cpu->backlog, SNIC_BACKLOG_POLL);
+	cpu->backlog += cpu->sent;
+	cpu->sent = 0;
+}
+
+/*
+ * What was left to the bottom half: sending, and deferred work. @cpu may be another
+ * CPU than this one, which went offline while it was scheduled.
+ */
+static int snic_cpu_poll(struct napi_struct *napi, int budget)
+{
+	struct snic_cpu *cpu = container_of(napi, struct snic_cpu, napi);
+	u64 start = ktime_get_ns();
+	bool more;
 
 	snic_enter();
-	this->in_work = true;
-	/* The receive softirq comes before tasklets: lingering queues have waited for it. */
+	snic_cpu_age_backlog(snic_cpu_this());
 	spin_lock(&cpu->lock);
 	list_splice_tail_init(&cpu->lingering, &cpu->pending);
 	spin_unlock(&cpu->lock);
-	snic_defer_run();
-	/* Not this CPU's when that one went offline with the tasklet pending. */
-	if (cpu != this)
-		snic_cpu_drain(cpu, true);
+	if (cpu != snic_cpu_this() && !snic_cpu_drain(cpu))
+		napi_schedule(napi);
 	snic_leave();
-	this->in_work = false;
+	more = snic_defer_run(start + SNIC_POLL_NS);
+	return snic_napi_polled(napi, start, budget, more);
 }
 
 static int snic_cpu_init_one(struct snic_cpu *cpu, int node)
@@ -156,17 +164,22 @@ static int snic_cpu_init_one(struct snic_cpu *cpu, int node)
 	spin_lock_init(&cpu->lock);
 	INIT_LIST_HEAD(&cpu->pending);
 	INIT_LIST_HEAD(&cpu->lingering);
-	INIT_LIST_HEAD(&cpu->vectors);
-	tasklet_setup(&cpu->work, snic_cpu_work);
 	cpu->burst = kmalloc_node(sizeof(*cpu->burst), GFP_KERNEL, node);
 	cpu->rx = kmalloc_node(sizeof(*cpu->rx), GFP_KERNEL, node);
-	return cpu->burst && cpu->rx ? 0 : -ENOMEM;
+	if (!cpu->burst || !cpu->rx)
+		return -ENOMEM;
+	snic_napi_add(&cpu->napi, snic_cpu_poll);
+	napi_enable(&cpu->napi);
+	return 0;
 }
 
 int snic_cpu_init(void)
 {
 	int i, err;
 
+	err = snic_napi_init();
+	if (err)
+		return err;
 	for_each_possible_cpu(i) {
 		err = snic_cpu_init_one(per_cpu_ptr(&snic_cpus, i), cpu_to_node(i));
 		if (err) {
@@ -181,15 +194,20 @@ void snic_cpu_exit(void)
 {
 	int i;
 
+	napi_schedule_soon_exit();
 	for_each_possible_cpu(i) {
 		struct snic_cpu *cpu = per_cpu_ptr(&snic_cpus, i);
 
-		if (cpu->work.callback)
-			tasklet_kill(&cpu->work);
+		if (cpu->napi.poll) {
+			napi_disable(&cpu->napi);
+			snic_napi_del(&cpu->napi);
+		}
 		snic_local_drop_cache(cpu);
 		if (cpu->frag.page)
 			put_page(cpu->frag.page);
 		kfree(cpu->burst);
 		kfree(cpu->rx);
 	}
+	synchronize_net();
+	snic_napi_exit();
 }

@@ -5,22 +5,26 @@
  *
  * The model transmits and raises interrupts under a QP lock, and handing a packet
  * to a netdev or to another QP, or calling an interrupt handler, may re-enter
- * the model. So both only queue; the same CPU drains the queues once no lock is
- * held: in snic_leave(), or in a tasklet, which runs when softirqs are enabled again.
+ * the model. So transmitting only queues; the same CPU drains the queues once no
+ * lock is held: in snic_leave(), or in its bottom half. Interrupts have bottom
+ * halves of their own (bus.h).
+ *
+ * Contexts: a task that kicks a queue pair, and a softirq that receives a packet,
+ * run the model themselves, between snic_enter() and snic_leave(). All others
+ * (consumers in the kernel, destructors of skbs) schedule the bottom half.
  */
 #ifndef SNIC_HOST_CPU_H
 #define SNIC_HOST_CPU_H
 
-#include <linux/interrupt.h>
 #include <linux/list.h>
 #include <linux/mm_types.h>
+#include <linux/netdevice.h>
 #include <linux/percpu.h>
 #include <linux/spinlock.h>
 #include "model/burst.h"
 #include "model/snic.h"
 
 struct snic_txq;
-struct snic_vector;
 
 #define SNIC_RX_SEGS 96
 #define SNIC_CACHE_SMALL 32
@@ -37,11 +41,12 @@ struct snic_cpu {
 	spinlock_t lock; /* protects the lists and draining */
 	struct list_head pending; /* struct snic_txq.node */
 	struct list_head lingering; /* same: SNIC_TXQ_LINGER */
-	struct list_head vectors; /* struct snic_vector.node */
 	bool draining;
-	bool in_work; /* in the tasklet; this CPU only */
 	unsigned int entered; /* depth of snic_enter(); this CPU only, softirqs off */
-	struct tasklet_struct work;
+	/* Frames sent since the last poll, and before it, that may be in this CPU's receive backlog. */
+	unsigned int sent; /* this CPU only, softirqs off */
+	unsigned int backlog; /* same */
+	struct napi_struct napi; /* the bottom half */
 	/* Free lists of local packet buffers; this CPU only, softirqs off. */
 	void *small[SNIC_CACHE_SMALL];
 	void *large[SNIC_CACHE_LARGE];
@@ -58,22 +63,26 @@ void snic_cpu_exit(void);
 
 /* This CPU's state; softirqs are off. */
 struct snic_cpu *snic_cpu_this(void);
-/* The state of a CPU the caller was just running on. */
-struct snic_cpu *snic_cpu_any(void);
+/* How many packets models were given by a CPU the caller was just running on. */
+unsigned long snic_cpu_received(void);
 
 /*
- * Bracket for calls into the model: what the model transmits meanwhile is sent
- * before snic_leave() returns, and interrupt handlers are called if the caller
- * had softirqs enabled (else the tasklet does). Not to sleep in between.
+ * Bracket for calls into the model, by a task or a softirq: what the model transmits
+ * meanwhile is sent before snic_leave() returns, or by the bottom half if that is
+ * more than a caller should have to do. Not to sleep in between.
  */
 void snic_enter(void);
 void snic_leave(void);
 
 /* Make this CPU drain @q soon; softirqs are off. */
 void snic_cpu_pend(struct snic_txq *q);
-/* Make this CPU call the handler of @vector soon; softirqs are off. */
-void snic_cpu_raise(struct snic_vector *vector);
-/* Have deferred work of all hosts looked at soon. Any context but hard interrupts. */
+/* Count frames given to a netdev; softirqs are off. */
+void snic_cpu_count_sent(unsigned int frames);
+/* May frames that this CPU sent wait in its receive backlog? Softirqs are off. */
+bool snic_cpu_backlogged(void);
+/* Have deferred work of all hosts looked at soon. Tasks with interrupts on, and softirqs. */
+void snic_cpu_schedule_bh(void);
+/* The same, from any context. */
 void snic_cpu_schedule(void);
 
 #endif

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "defer.h"
 
+#include <linux/bitmap.h>
 #include <linux/bitops.h>
+#include <linux/ktime.h>
+#include <linux/sched.h>
 #include <linux/slab.h>
+#include "cpu.h"
 #include "dev.h"
+#include "napi.h"
 
 int snic_qpset_init(struct snic_qpset *set, u32 max_qps)
 {
-	set->words = BITS_TO_LONGS(max_qps);
-	set->group_words = DIV_ROUND_UP(set->words, BITS_PER_LONG);
+	u32 words = BITS_TO_LONGS(max_qps);
+
+	set->qps = words * BITS_PER_LONG;
+	set->group_qps = DIV_ROUND_UP(words, BITS_PER_LONG) * BITS_PER_LONG;
 	set->groups = 0;
-	set->bits = kvcalloc(set->words, sizeof(*set->bits), GFP_KERNEL);
+	set->next = 0;
+	set->bits = kvcalloc(words, sizeof(*set->bits), GFP_KERNEL);
 	return set->bits ? 0 : -ENOMEM;
 }
 
@@ -21,51 +29,91 @@ void snic_qpset_fini(struct snic_qpset *set)
 
 void snic_qpset_add(struct snic_qpset *set, u32 qpn)
 {
-	u32 word = qpn / BITS_PER_LONG;
-
-	if (word >= set->words)
+	if (qpn >= set->qps)
 		return;
 	set_bit(qpn, set->bits);
-	/* Pairs with the exchange in snic_qpset_take(): who sees the group sees the member. */
+	/* Pairs with the barrier in snic_qpset_run(): who sees the group sees the member. */
 	smp_mb__before_atomic();
-	set_bit(word / set->group_words, &set->groups);
+	set_bit(qpn / set->group_qps, &set->groups);
 }
 
-void snic_qpset_take(struct snic_qpset *set, struct snic_host *host,
-		     void (*fn)(struct snic_host *host, u32 qpn))
+/* Members in [*qpn, stop), and *qpn past them; false when it ran out of time. */
+static bool snic_qpset_run_group(struct snic_qpset *set, struct snic_host *host,
+				 void (*fn)(struct snic_host *host, u32 qpn), u32 *qpn, u32 stop,
+				 u64 end)
 {
-	unsigned long groups = xchg(&set->groups, 0);
-	unsigned int group, bit;
-	unsigned long members;
-	u32 word, end;
-
-	for_each_set_bit(group, &groups, BITS_PER_LONG) {
-		word = group * set->group_words;
-		end = min(word + set->group_words, set->words);
-		for (; word < end; word++) {
-			if (!READ_ONCE(set->bits[word]))
-				continue;
-			members = xchg(&set->bits[word], 0);
-			for_each_set_bit(bit, &members, BITS_PER_LONG)
-				fn(host, word * BITS_PER_LONG + bit);
-		}
+	while ((*qpn = find_next_bit(set->bits, stop, *qpn)) < stop) {
+		/* Two CPUs may find it; one takes it. */
+		if (!test_and_clear_bit((*qpn)++, set->bits))
+			continue;
+		fn(host, *qpn - 1);
+		if (ktime_get_ns() >= end)
+			return false;
 	}
+	return true;
+}
+
+bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
+		    void (*fn)(struct snic_host *host, u32 qpn), u64 end)
+{
+	u32 groups = DIV_ROUND_UP(set->qps, set->group_qps);
+	u32 qpn = READ_ONCE(set->next), group, first, start, stop, i;
+	bool in_time = true;
+
+	/* Once around: the group of the first one is visited again, for those before it. */
+	for (i = 0; i <= groups && in_time && !snic_qpset_empty(set); i++) {
+		start = qpn < set->qps ? qpn : 0;
+		group = start / set->group_qps;
+		first = group * set->group_qps;
+		stop = min(first + set->group_qps, set->qps);
+		qpn = stop;
+		/* Fully ordered: who adds a member that is not seen below adds the group again. */
+		if (!test_and_clear_bit(group, &set->groups))
+			continue;
+		qpn = start;
+		in_time = snic_qpset_run_group(set, host, fn, &qpn, stop, end);
+		if (start != first || qpn != stop)
+			set_bit(group, &set->groups);
+	}
+	WRITE_ONCE(set->next, qpn);
+	return !snic_qpset_empty(set);
 }
 
 static void snic_defer_qp_run(struct snic_host *host, u32 qpn)
 {
+	snic_enter();
 	snic_qp_run(host->dev, qpn);
+	snic_leave();
 }
 
-void snic_defer_run(void)
+bool snic_defer_run(u64 end)
 {
 	struct snic_host *host;
+	bool more = false;
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(host, &snic_hosts, node) {
+		snic_enter();
 		snic_txqs_serve(host->txqs);
+		snic_leave();
 		if (!snic_qpset_empty(&host->deferred))
-			snic_qpset_take(&host->deferred, host, snic_defer_qp_run);
+			more |= snic_qpset_run(&host->deferred, host, snic_defer_qp_run, end);
 	}
 	rcu_read_unlock();
+	return more;
+}
+
+void snic_defer_background(struct snic_host *host, u32 qpn)
+{
+	snic_qpset_add(&host->background, qpn);
+	queue_work(snic_background_wq, &host->background_work);
+}
+
+void snic_background_work(struct work_struct *work)
+{
+	struct snic_host *host = container_of(work, struct snic_host, background_work);
+
+	while (snic_qpset_run(&host->background, host, snic_defer_qp_run,
+			      ktime_get_ns() + SNIC_POLL_NS))
+		cond_resched();
 }

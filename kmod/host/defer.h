@@ -5,6 +5,7 @@
 
 #include <linux/compiler.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 struct snic_host;
 
@@ -12,8 +13,9 @@ struct snic_host;
 struct snic_qpset {
 	unsigned long *bits;
 	unsigned long groups;
-	u32 group_words; /* words of bits in a group */
-	u32 words;
+	u32 group_qps; /* QPs in a group */
+	u32 qps; /* a multiple of BITS_PER_LONG */
+	u32 next; /* where the next run begins, so that each member has its turn */
 };
 
 int snic_qpset_init(struct snic_qpset *set, u32 max_qps);
@@ -26,11 +28,20 @@ static inline bool snic_qpset_empty(const struct snic_qpset *set)
 	return !READ_ONCE(set->groups);
 }
 
-/* Take all members out and call @fn for each; softirqs are off. */
-void snic_qpset_take(struct snic_qpset *set, struct snic_host *host,
-		     void (*fn)(struct snic_host *host, u32 qpn));
+/*
+ * Take members out and call @fn for each, until ktime_get_ns() reaches @end, and at
+ * least one. False when none was left at the end. Softirqs are off, or a task.
+ */
+bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
+		    void (*fn)(struct snic_host *host, u32 qpn), u64 end);
 
-/* Deferred and resumed QPs of every host. Softirq. */
-void snic_defer_run(void);
+/* Deferred QPs of every host, until @end, and those that wait for room; true when more is to be done. Softirq. */
+bool snic_defer_run(u64 end);
+/* For the workers of all hosts. */
+extern struct workqueue_struct *snic_background_wq;
+/* Work of @qpn that may wait for everything else: a worker does it. Any context. */
+void snic_defer_background(struct snic_host *host, u32 qpn);
+/* The worker of a host, its argument &snic_host.background_work. */
+void snic_background_work(struct work_struct *work);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <linux/netdevice.h>
 #include <linux/netfilter.h>
+#include <linux/workqueue.h>
 #include "bus.h"
 #include "defer.h"
 #include "model/snic.h"
@@ -20,6 +21,8 @@ struct snic_host {
 	u32 addrs_gen; /* tables_gen of the model that addrs shows */
 	struct nf_hook_ops hook;
 	struct snic_qpset deferred; /* snic_qp_run() wanted */
+	struct snic_qpset background; /* same, when nothing else needs the CPU */
+	struct work_struct background_work;
 	struct snic_txqs *txqs;
 };
 

@@ -8,7 +8,6 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/rculist.h>
-#include <linux/sched.h>
 #include <linux/sched/stat.h>
 #include <linux/slab.h>
 #include "addr.h"
@@ -22,6 +21,7 @@
 
 LIST_HEAD(snic_hosts);
 static DEFINE_MUTEX(snic_hosts_lock); /* protects changes of snic_hosts */
+struct workqueue_struct *snic_background_wq;
 
 /* Between looks at the ring of a poster that runs ahead: a kick costs such a poster several us. */
 #define LOOKOUT_NS (50 * NSEC_PER_USEC)
@@ -31,10 +31,14 @@ static struct snic_burst *snic_host_burst(struct snic_host *host)
 	return snic_cpu_this()->burst;
 }
 
-static void snic_host_defer(struct snic_host *host, u32 qpn)
+static void snic_host_defer(struct snic_host *host, u32 qpn, bool background)
 {
+	if (background) {
+		snic_defer_background(host, qpn);
+		return;
+	}
 	snic_qpset_add(&host->deferred, qpn);
-	snic_cpu_schedule();
+	snic_cpu_schedule_bh();
 }
 
 static const struct snic_host_ops snic_host_ops = {
@@ -89,9 +93,13 @@ static struct snic_host *snic_host_alloc(struct net_device *ndev,
 	err = snic_qpset_init(&host->deferred, full.max_qps);
 	if (err)
 		goto err_txqs;
-	err = snic_bus_init(host, full.max_ceqs + 1);
+	err = snic_qpset_init(&host->background, full.max_qps);
 	if (err)
 		goto err_deferred;
+	INIT_WORK(&host->background_work, snic_background_work);
+	err = snic_bus_init(host, full.max_ceqs + 1);
+	if (err)
+		goto err_background;
 	ether_addr_copy(full.mac, ndev->dev_addr);
 	host->dev = snic_dev_create(&full, &snic_host_ops, host, NULL, NULL);
 	if (!host->dev) {
@@ -102,6 +110,8 @@ static struct snic_host *snic_host_alloc(struct net_device *ndev,
 
 err_bus:
 	snic_bus_fini(host);
+err_background:
+	snic_qpset_fini(&host->background);
 err_deferred:
 	snic_qpset_fini(&host->deferred);
 err_txqs:
@@ -114,11 +124,10 @@ err_free:
 /* Nothing is sent, delivered or deferred any more. */
 static void snic_host_free(struct snic_host *host)
 {
-	snic_bus_wait_idle(host);
-	/* Ends with a grace period: whoever brought a vector to idle may still look at the host. */
 	snic_txqs_destroy(host->txqs);
 	snic_dev_destroy(host->dev);
 	snic_bus_fini(host);
+	snic_qpset_fini(&host->background);
 	snic_qpset_fini(&host->deferred);
 	kvfree(host);
 }
@@ -172,40 +181,33 @@ void snic_host_destroy(struct sirdma_bus *bus)
 	mutex_unlock(&snic_hosts_lock);
 	/* No other device delivers here, and no CPU runs deferred work of it, from now on. */
 	synchronize_rcu();
+	cancel_work_sync(&host->background_work);
 	snic_host_free(host);
 	netdev_put(ndev, &tracker);
 }
 
-static bool snic_give_way = true;
-module_param_named(give_way, snic_give_way, bool, 0644);
-MODULE_PARM_DESC(give_way, "one CPU: let others run when a kick reached a local queue pair (on)");
+static void snic_host_choose(struct work_struct *work) {}
 
 /*
- * What the caller sent has reached a queue pair of this machine, which has only
- * one CPU. An owner who sleeps was woken and is the scheduler's business. One who
- * polls was not: it would see the message when the caller's time slice ends,
- * which the caller most likely spends polling for the answer. Neither
- * makes a system call then, so here is the only place that knows. yield() and not
- * cond_resched(), since nothing asks for rescheduling; and only here, where more
- * than one task wants this one CPU and the message was for one of them.
+ * What the caller sent has reached a queue pair of this machine, which has only one
+ * CPU. An owner who sleeps was woken. One who polls was not: it would see the message
+ * when the caller's time slice ends, which the caller most likely spends polling for
+ * the answer. Neither makes a system call then, so here is the only place that knows.
+ * A worker with nothing to do makes the scheduler choose again among all who wait.
  */
-static void snic_host_give_way(unsigned long received)
-{
-	if (READ_ONCE(snic_cpu_any()->received) != received && !single_task_running())
-		yield();
-}
+static DECLARE_WORK(snic_choose_work, snic_host_choose);
 
 void snic_host_kick(struct sirdma_bus *bus, u32 qpn)
 {
 	struct snic_host *host = snic_host_of(bus);
-	unsigned long received = READ_ONCE(snic_cpu_any()->received);
+	unsigned long received = snic_cpu_received();
 
 	trace_snic_kick(host->ndev, qpn);
 	snic_enter();
 	snic_qp_run(host->dev, qpn);
 	snic_leave();
-	if (num_online_cpus() == 1 && READ_ONCE(snic_give_way))
-		snic_host_give_way(received);
+	if (num_online_cpus() == 1 && snic_cpu_received() != received && !single_task_running())
+		queue_work(snic_background_wq, &snic_choose_work);
 }
 
 void snic_host_update(struct sirdma_bus *bus)
@@ -219,9 +221,15 @@ void snic_host_update(struct sirdma_bus *bus)
 
 static int __init snic_init(void)
 {
-	int err = snic_cpu_init();
+	int err;
 
-	if (!err)
+	snic_background_wq = alloc_workqueue("sirdma_nic", WQ_UNBOUND, 0);
+	if (!snic_background_wq)
+		return -ENOMEM;
+	err = snic_cpu_init();
+	if (err)
+		destroy_workqueue(snic_background_wq);
+	else
 		snic_fault_init();
 	return err;
 }
@@ -232,6 +240,7 @@ static void __exit snic_exit(void)
 	snic_cpu_exit();
 	/* Queues that outlived their device are freed by RCU callbacks. */
 	rcu_barrier();
+	destroy_workqueue(snic_background_wq);
 }
 
 module_init(snic_init);

@@ -4,7 +4,6 @@
 #include <linux/bitops.h>
 #include <linux/cpumask.h>
 #include <linux/delay.h>
-#include <linux/interrupt.h>
 #include <linux/jiffies.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
@@ -240,6 +239,7 @@ static u32 snic_txq_send_wire(struct snic_txq *q, struct sk_buff_head *wire)
 		cost += max_t(u32, skb->len, SNIC_FRAME_MIN_COST);
 		snic_tx_xmit(q->host, skb);
 	}
+	snic_cpu_count_sent(n);
 	return cost;
 }
 
@@ -257,12 +257,12 @@ static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
 	return bytes;
 }
 
-/* Sent now, or before and the receive softirq ran out of time: its bit is set again then. */
+/* Sent now, or before and this CPU has not been through its receive backlog since. */
 static bool snic_txq_must_linger(const struct snic_txq *q, bool sends)
 {
 	if (num_online_cpus() == 1)
 		return false;
-	return sends || (q->linger && (local_softirq_pending() & BIT(NET_RX_SOFTIRQ)));
+	return sends || (q->linger && snic_cpu_backlogged());
 }
 
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)

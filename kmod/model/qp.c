@@ -12,12 +12,17 @@ struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn)
 	return obj ? container_of(obj, struct snic_qp, obj) : NULL;
 }
 
-void snic_qp_defer(struct snic_qp *qp)
+static void qp_defer(struct snic_qp *qp, bool background)
 {
 	if (qp->deferred)
 		return;
 	qp->deferred = true;
-	qp->dev->ops->defer(qp->dev->host, qp->obj.id);
+	qp->dev->ops->defer(qp->dev->host, qp->obj.id, background);
+}
+
+void snic_qp_defer(struct snic_qp *qp)
+{
+	qp_defer(qp, false);
 }
 
 void snic_qp_advance(struct snic_qp *qp)
@@ -227,7 +232,7 @@ void snic_qp_flush(struct snic_qp *qp)
 		while (budget && flush_next_recv(qp))
 			budget--;
 		if (!budget) {
-			snic_qp_defer(qp);
+			qp_defer(qp, true);
 			return;
 		}
 		WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(qp->req.sq_idx));

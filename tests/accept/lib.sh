@@ -37,6 +37,27 @@ pass() { trap - ERR; result PASS "$@"; exit 0; }
 fail() { trap - ERR; result FAIL "$@"; exit 1; }
 tally() { printf 'TALLY %s %s %s\n' "$scenario" "$1" "$2" | tee -a "${RESULTS:-/dev/null}"; }
 
+# The KUnit suites of these modules; ends the scenario.
+kunit_run() {	# MODULE...
+	local mark="kunit of sirdma $$" module ok bad suites planned
+	# Loading runs the suites; the kernel log is theirs from this line on.
+	echo "$mark" > /dev/kmsg
+	for module in "$@"; do
+		modprobe "$module"
+		modprobe -r "$module"
+	done
+	dmesg | sed "1,/$mark/d; s/^\[[^]]*\] //" > "$work/ktap"
+	cat "$work/ktap"
+	# Cases are indented below their suites.
+	ok=$(grep -c '^ \+ok ' "$work/ktap" || true)
+	bad=$(grep -c '^ \+not ok ' "$work/ktap" || true)
+	suites=$(grep -c '^ok [0-9]* sirdma_' "$work/ktap" || true)
+	planned=$(grep -c '# Subtest: sirdma_' "$work/ktap" || true)
+	tally "$ok" "$bad"
+	[[ $bad == 0 && $ok -gt 0 && $suites == "$planned" ]] || fail "$bad of $((ok + bad)) cases failed, $suites of $planned suites passed"
+	pass "$ok cases in $suites suites"
+}
+
 await() {
 	local end=$((SECONDS + $1))
 	shift

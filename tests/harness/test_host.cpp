@@ -256,7 +256,7 @@ u32 TestHost::on_tx(snic_host *host, snic_burst *burst)
 	return accepted;
 }
 
-void TestHost::on_defer(snic_host *host, u32 qpn)
+void TestHost::on_defer(snic_host *host, u32 qpn, bool)
 {
 	auto &h = self(host);
 	std::lock_guard hold(h.lock_);

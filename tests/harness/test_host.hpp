@@ -118,7 +118,7 @@ private:
 	static void on_irq(snic_host *host, u32 vector);
 	static bool on_room(snic_host *host, u32 qpn);
 	static u32 on_tx(snic_host *host, snic_burst *burst);
-	static void on_defer(snic_host *host, u32 qpn);
+	static void on_defer(snic_host *host, u32 qpn, bool background);
 	static snic_burst *on_burst(snic_host *host);
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static const sirdma_bus_ops bus_ops_;

@@ -165,7 +165,7 @@ u32 Adapter::on_tx(snic_host *host, snic_burst *burst)
 	return of(host).transmit(*burst);
 }
 
-void Adapter::on_defer(snic_host *host, u32 qpn)
+void Adapter::on_defer(snic_host *host, u32 qpn, bool)
 {
 	Adapter &self = of(host);
 

@@ -110,7 +110,7 @@ private:
 
 	static void on_irq(snic_host *host, u32 vector);
 	static u32 on_tx(snic_host *host, snic_burst *burst);
-	static void on_defer(snic_host *host, u32 qpn);
+	static void on_defer(snic_host *host, u32 qpn, bool background);
 	static snic_burst *on_burst(snic_host *host);
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static void on_revoke(snic_host *host);

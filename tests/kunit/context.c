@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * The context contract: who may call the device from where, and what runs in which
+ * context. The host's bottom halves with a model that only looks around; lockdep
+ * says whether a lock is taken in contexts that exclude each other.
+ *
+ * A module of its own, for it is the host whose other parts the other suites stand in for.
+ */
+#include <kunit/test.h>
+#include <linux/hrtimer.h>
+#include <linux/module.h>
+#include <linux/preempt.h>
+#include "compat/hrtimer.h"
+#include "sirdma/bus.h"
+
+/* Tracepoints belong to the module that is tested. */
+#define SNIC_HOST_TRACE_H
+#define trace_snic_reg_write(ndev, reg, val) ((void)(ndev), (void)(reg), (void)(val))
+#define trace_snic_irq(ndev, index) ((void)(ndev), (void)(index))
+
+#include "host/bus.c"
+#include "host/cpu.c"
+#include "host/defer.c"
+#include "host/napi.c"
+
+#define MAX_QPS 256
+#define VECTORS 2
+#define PATIENCE_MS 20000
+
+LIST_HEAD(snic_hosts);
+struct workqueue_struct *snic_background_wq;
+
+/* Consumers hold it with interrupts off while they post; their handlers take it. */
+static DEFINE_SPINLOCK(consumer_lock);
+/* What the model holds while it works, as the lock of a queue pair. */
+static DEFINE_SPINLOCK(model_lock);
+
+static struct {
+	struct snic_host host;
+	atomic_t runs[MAX_QPS];
+	atomic_t handled[VECTORS];
+	u32 order[MAX_QPS]; /* numbers of QPs as they ran */
+	atomic_t ran;
+	atomic_t wrong; /* calls in a context that the contract excludes */
+	bool forever; /* each run wants another, in the background or not */
+	bool background;
+} model;
+
+static void look_around(void)
+{
+	unsigned long flags;
+
+	if (in_hardirq() || irqs_disabled() || !in_softirq())
+		atomic_inc(&model.wrong);
+	/* Would never end, within a call of a consumer. */
+	spin_lock_irqsave(&consumer_lock, flags);
+	spin_unlock_irqrestore(&consumer_lock, flags);
+}
+
+void snic_qp_run(struct snic_dev *dev, u32 qpn)
+{
+	int n = atomic_inc_return(&model.ran) - 1;
+
+	look_around();
+	spin_lock_bh(&model_lock);
+	if (n < MAX_QPS)
+		model.order[n] = qpn;
+	if (READ_ONCE(model.forever) && model.background) {
+		snic_defer_background(&model.host, qpn);
+	} else if (READ_ONCE(model.forever)) {
+		snic_qpset_add(&model.host.deferred, qpn);
+		snic_cpu_schedule_bh();
+	}
+	spin_unlock_bh(&model_lock);
+	atomic_inc(&model.runs[qpn]);
+}
+
+void snic_txqs_serve(struct snic_txqs *all) {}
+
+u32 snic_reg_read(struct snic_dev *dev, u32 reg)
+{
+	return 0;
+}
+
+void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val) {}
+void snic_addr_sync(struct snic_host *host) {}
+void snic_host_kick(struct sirdma_bus *bus, u32 qpn) {}
+void snic_host_update(struct sirdma_bus *bus) {}
+void snic_host_destroy(struct sirdma_bus *bus) {}
+void snic_local_drop_cache(struct snic_cpu *cpu) {}
+
+enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
+{
+	return SNIC_TXQ_RELEASED;
+}
+
+static void handler(void *ctx, u32 vector)
+{
+	look_around();
+	spin_lock_bh(&model_lock);
+	spin_unlock_bh(&model_lock);
+	atomic_inc(&model.handled[vector]);
+}
+
+static bool comes_true(atomic_t *counter, int least)
+{
+	unsigned long end = jiffies + msecs_to_jiffies(PATIENCE_MS);
+
+	while (atomic_read(counter) < least && time_before(jiffies, end))
+		usleep_range(50, 100);
+	return atomic_read(counter) >= least;
+}
+
+static int context_init(struct kunit *test)
+{
+	struct sirdma_bus *bus = &model.host.bus.base;
+	u32 i;
+
+	memset(&model, 0, sizeof(model));
+	snic_background_wq = alloc_workqueue("sirdma_kunit", WQ_UNBOUND, 0);
+	KUNIT_ASSERT_NOT_NULL(test, snic_background_wq);
+	KUNIT_ASSERT_EQ(test, snic_cpu_init(), 0);
+	KUNIT_ASSERT_EQ(test, snic_qpset_init(&model.host.deferred, MAX_QPS), 0);
+	KUNIT_ASSERT_EQ(test, snic_qpset_init(&model.host.background, MAX_QPS), 0);
+	INIT_WORK(&model.host.background_work, snic_background_work);
+	KUNIT_ASSERT_EQ(test, snic_bus_init(&model.host, VECTORS), 0);
+	for (i = 0; i < VECTORS; i++)
+		KUNIT_ASSERT_EQ(test, bus->ops->irq_request(bus, i, handler, NULL), 0);
+	list_add_rcu(&model.host.node, &snic_hosts);
+	test->priv = bus;
+	return 0;
+}
+
+static void context_exit(struct kunit *test)
+{
+	WRITE_ONCE(model.forever, false);
+	if (!test->priv)
+		return;
+	list_del_rcu(&model.host.node);
+	synchronize_rcu();
+	cancel_work_sync(&model.host.background_work);
+	snic_bus_fini(&model.host);
+	snic_qpset_fini(&model.host.background);
+	snic_qpset_fini(&model.host.deferred);
+	snic_cpu_exit();
+	destroy_workqueue(snic_background_wq);
+	KUNIT_EXPECT_EQ(test, atomic_read(&model.wrong), 0);
+}
+
+/* What a consumer does under its lock, and whether the model ran meanwhile. */
+static bool post(struct sirdma_bus *bus, u32 qpn)
+{
+	int before = atomic_read(&model.ran);
+	unsigned long flags;
+	bool ran;
+
+	spin_lock_irqsave(&consumer_lock, flags);
+	sirdma_doorbell(bus, qpn);
+	ran = atomic_read(&model.ran) != before;
+	spin_unlock_irqrestore(&consumer_lock, flags);
+	return ran;
+}
+
+static void task_posts(struct kunit *test)
+{
+	struct sirdma_bus *bus = test->priv;
+
+	KUNIT_EXPECT_FALSE(test, post(bus, 2));
+	KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[2], 1));
+	local_bh_disable();
+	KUNIT_EXPECT_FALSE(test, post(bus, 3));
+	KUNIT_EXPECT_EQ(test, atomic_read(&model.runs[3]), 0);
+	local_bh_enable();
+	KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[3], 1));
+}
+
+struct poster {
+	struct hrtimer timer;
+	struct sirdma_bus *bus;
+	u32 qpn;
+	atomic_t posted;
+	bool ran;
+};
+
+static enum hrtimer_restart poster_fire(struct hrtimer *timer)
+{
+	struct poster *poster = container_of(timer, struct poster, timer);
+
+	poster->ran = post(poster->bus, poster->qpn);
+	snic_cpu_schedule();
+	atomic_inc(&poster->posted);
+	return HRTIMER_NORESTART;
+}
+
+static void interrupt_posts(struct kunit *test)
+{
+	static const enum hrtimer_mode modes[] = {HRTIMER_MODE_REL_SOFT, HRTIMER_MODE_REL_HARD};
+	struct poster poster = {.bus = test->priv};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(modes); i++) {
+		poster.qpn = 2 + i;
+		atomic_set(&poster.posted, 0);
+		hrtimer_setup(&poster.timer, poster_fire, CLOCK_MONOTONIC, modes[i]);
+		hrtimer_start(&poster.timer, ns_to_ktime(100000), modes[i]);
+		KUNIT_EXPECT_TRUE(test, comes_true(&poster.posted, 1));
+		hrtimer_cancel(&poster.timer);
+		KUNIT_EXPECT_FALSE(test, poster.ran);
+		KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[poster.qpn], 1));
+	}
+}
+
+/* A command raises its events with softirqs on, a received packet with them off. */
+static void interrupts_wait_for_locks(struct kunit *test)
+{
+	u32 i;
+
+	for (i = 1; i <= 100; i++) {
+		snic_bus_irq(&model.host, 0);
+		KUNIT_ASSERT_TRUE(test, comes_true(&model.handled[0], i));
+	}
+	spin_lock_bh(&model_lock);
+	snic_bus_irq(&model.host, 1);
+	snic_bus_irq(&model.host, 1);
+	KUNIT_EXPECT_EQ(test, atomic_read(&model.handled[1]), 0);
+	spin_unlock_bh(&model_lock);
+	KUNIT_EXPECT_TRUE(test, comes_true(&model.handled[1], 1));
+}
+
+struct raiser {
+	struct hrtimer timer;
+	atomic_t raised;
+};
+
+static enum hrtimer_restart raiser_fire(struct hrtimer *timer)
+{
+	struct raiser *raiser = container_of(timer, struct raiser, timer);
+
+	snic_bus_irq(&model.host, 0);
+	hrtimer_forward_now(timer, ns_to_ktime(20000));
+	return atomic_inc_return(&raiser->raised) < 2000 ? HRTIMER_RESTART : HRTIMER_NORESTART;
+}
+
+/* One raised by a softirq while a task raises one on the same CPU: both come, nobody waits for the other. */
+static void interrupts_of_task_and_softirq(struct kunit *test)
+{
+	struct raiser raiser = {};
+	int last;
+
+	hrtimer_setup(&raiser.timer, raiser_fire, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
+	hrtimer_start(&raiser.timer, ns_to_ktime(1000), HRTIMER_MODE_REL_SOFT);
+	while (atomic_read(&raiser.raised) < 2000) {
+		snic_bus_irq(&model.host, 0);
+		cond_resched();
+	}
+	hrtimer_cancel(&raiser.timer);
+	last = atomic_read(&model.handled[0]);
+	snic_bus_irq(&model.host, 0);
+	KUNIT_EXPECT_TRUE(test, comes_true(&model.handled[0], last + 1));
+}
+
+static void freed_interrupt_is_silent(struct kunit *test)
+{
+	struct sirdma_bus *bus = test->priv;
+
+	snic_bus_irq(&model.host, 0);
+	bus->ops->irq_free(bus, 0);
+	atomic_set(&model.handled[0], 0);
+	snic_bus_irq(&model.host, 0);
+	snic_bus_irq(&model.host, 1);
+	KUNIT_EXPECT_TRUE(test, comes_true(&model.handled[1], 1));
+	KUNIT_EXPECT_EQ(test, atomic_read(&model.handled[0]), 0);
+	KUNIT_EXPECT_EQ(test, bus->ops->irq_request(bus, 0, handler, NULL), 0);
+	KUNIT_EXPECT_EQ(test, bus->ops->irq_request(bus, 0, handler, NULL), -EBUSY);
+	snic_bus_irq(&model.host, 0);
+	KUNIT_EXPECT_TRUE(test, comes_true(&model.handled[0], 1));
+}
+
+/* Without time left a call does the least there is: one queue pair, and the next one in turn. */
+static void deferred_work_takes_turns(struct kunit *test)
+{
+	static const u32 qpns[] = {2, 3, 63, 64, 65, 130, 255};
+	u32 i, n;
+
+	for (i = 0; i < ARRAY_SIZE(qpns); i++)
+		snic_qpset_add(&model.host.deferred, qpns[i]);
+	for (n = 0; n < 3 * ARRAY_SIZE(qpns); n++) {
+		local_bh_disable();
+		KUNIT_ASSERT_TRUE(test, snic_defer_run(0));
+		KUNIT_ASSERT_EQ(test, atomic_read(&model.ran), n + 1);
+		KUNIT_ASSERT_EQ(test, model.order[n], qpns[n % ARRAY_SIZE(qpns)]);
+		/* It wants to go on, as one that sends for ever. */
+		snic_qpset_add(&model.host.deferred, model.order[n]);
+		local_bh_enable();
+	}
+	local_bh_disable();
+	while (snic_defer_run(0))
+		;
+	local_bh_enable();
+	KUNIT_EXPECT_EQ(test, atomic_read(&model.ran), n + ARRAY_SIZE(qpns));
+}
+
+/* Queue pairs that always have more to do, and a task that wants to do something else. */
+static void endless_work_leaves_room(struct kunit *test, bool background)
+{
+	struct sirdma_bus *bus = test->priv;
+	u32 i;
+
+	model.background = background;
+	WRITE_ONCE(model.forever, true);
+	for (i = 2; i < MAX_QPS; i++) {
+		if (background)
+			snic_defer_background(&model.host, i);
+		else
+			sirdma_doorbell(bus, i);
+	}
+	for (i = 2; i < MAX_QPS; i++)
+		KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[i], 3));
+	/* Interrupts are served beside it. */
+	for (i = 1; i <= 20; i++) {
+		snic_bus_irq(&model.host, 0);
+		KUNIT_EXPECT_TRUE(test, comes_true(&model.handled[0], i));
+	}
+	WRITE_ONCE(model.forever, false);
+}
+
+static void endless_deferred_work_leaves_room(struct kunit *test)
+{
+	endless_work_leaves_room(test, false);
+}
+
+static void endless_background_work_leaves_room(struct kunit *test)
+{
+	endless_work_leaves_room(test, true);
+}
+
+static struct kunit_case context_cases[] = {
+	KUNIT_CASE(task_posts),
+	KUNIT_CASE(interrupt_posts),
+	KUNIT_CASE(interrupts_wait_for_locks),
+	KUNIT_CASE(interrupts_of_task_and_softirq),
+	KUNIT_CASE(freed_interrupt_is_silent),
+	KUNIT_CASE(deferred_work_takes_turns),
+	KUNIT_CASE(endless_deferred_work_leaves_room),
+	KUNIT_CASE(endless_background_work_leaves_room),
+	{},
+};
+
+static struct kunit_suite context_suite = {
+	.name = "sirdma_context",
+	.init = context_init,
+	.exit = context_exit,
+	.test_cases = context_cases,
+};
+kunit_test_suite(context_suite);
+
+MODULE_DESCRIPTION("tests of sirdma_nic: the contexts it works in");
+MODULE_LICENSE("GPL");
