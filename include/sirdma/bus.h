@@ -45,9 +45,10 @@ struct sirdma_bus_db {
 /*
  * Interrupt handler: called in atomic context with interrupts on (in the kernel, a
  * softirq), never from within a driver call that holds locks of the device, and
- * never from within doorbell().
+ * never from within doorbell(). It takes at most @budget events and returns how many;
+ * as many as @budget, and the bus calls it again after others had their turn.
  */
-typedef void (*sirdma_irq_fn)(void *ctx, __u32 vector);
+typedef __u32 (*sirdma_irq_fn)(void *ctx, __u32 vector, __u32 budget);
 
 struct sirdma_bus_ops {
 	__u32 (*read32)(struct sirdma_bus *bus, __u32 reg);

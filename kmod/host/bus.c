@@ -149,10 +149,11 @@ static int snic_vector_poll(struct napi_struct *napi, int budget)
 {
 	struct snic_vector *vector = container_of(napi, struct snic_vector, napi);
 	u64 start = ktime_get_ns();
+	u32 done;
 
 	trace_snic_irq(vector->host->ndev, vector->index);
-	vector->fn(vector->ctx, vector->index);
-	return snic_napi_polled(napi, start, budget, false);
+	done = vector->fn(vector->ctx, vector->index, budget);
+	return snic_napi_polled(napi, start, budget, done >= (u32)budget);
 }
 
 static int snic_bus_irq_request(struct sirdma_bus *base, u32 index, sirdma_irq_fn fn, void *ctx)

@@ -39,13 +39,13 @@ static bool eq_enter(struct sirdma_eq *eq)
 	return enter;
 }
 
-/* Stop being the consumer; false when an interrupt came meanwhile. */
-static bool eq_leave(struct sirdma_eq *eq)
+/* Stop being the consumer; false when an interrupt came meanwhile, unless the bus calls again anyway. */
+static bool eq_leave(struct sirdma_eq *eq, bool called_again)
 {
 	bool leave;
 
 	port_lock(&eq->lock);
-	leave = !eq->again;
+	leave = !eq->again || called_again;
 	eq->again = false;
 	if (leave)
 		eq->running = false;
@@ -54,9 +54,9 @@ static bool eq_leave(struct sirdma_eq *eq)
 }
 
 /* Events to take before the device hears of it: it must not wait for room until the ring is empty. */
-static u32 eq_batch(const struct sirdma_eq *eq)
+static u32 eq_batch(const struct sirdma_eq *eq, u32 budget)
 {
-	return eq->entries / 2 + 1;
+	return min_t(u32, eq->entries / 2 + 1, budget);
 }
 
 static void eq_advance(struct sirdma_eq *eq)
@@ -84,13 +84,13 @@ static bool ceq_take(struct sirdma_eq *eq, u64 *ctx)
 }
 
 /* One batch; returns how many events there were. */
-static u32 ceq_drain(struct sirdma_ceq *ceq)
+static u32 ceq_drain(struct sirdma_ceq *ceq, u32 budget)
 {
+	u32 batch = eq_batch(&ceq->eq, budget), count = 0;
 	struct sirdma_hw *hw = ceq->hw;
-	u32 count = 0;
 	u64 ctx;
 
-	while (count < eq_batch(&ceq->eq) && ceq_take(&ceq->eq, &ctx)) {
+	while (count < batch && ceq_take(&ceq->eq, &ctx)) {
 		count++;
 		if (ctx == sirdma_cqp_cookie(hw))
 			sirdma_cqp_event(hw);
@@ -100,22 +100,25 @@ static u32 ceq_drain(struct sirdma_ceq *ceq)
 	return count;
 }
 
-static void ceq_irq(void *arg, u32 vector)
+static u32 ceq_irq(void *arg, u32 vector, u32 budget)
 {
 	struct sirdma_ceq *ceq = arg;
 	struct sirdma_hw *hw = ceq->hw;
-	u32 count;
+	u32 count, done = 0;
 
 	(void)vector;
 	if (!eq_enter(&ceq->eq))
-		return;
+		return 0;
 	do {
 		/* The acknowledgement may free room for more: look until there is nothing. */
-		while ((count = ceq_drain(ceq)))
+		while ((count = ceq_drain(ceq, budget - done))) {
+			done += count;
 			sirdma_wr32(hw->bus, SIRDMA_REG_CEQACK,
 				    (u32)(SIRDMA_PREP(SIRDMA_CEQACK_ID, ceq->id) |
 					  SIRDMA_PREP(SIRDMA_CEQACK_COUNT, count)));
-	} while (!eq_leave(&ceq->eq));
+		}
+	} while (!eq_leave(&ceq->eq, done == budget));
+	return done;
 }
 
 static int ceq_start(struct sirdma_hw *hw, struct sirdma_ceq *ceq, u32 id)
@@ -201,13 +204,13 @@ static bool aeq_take(struct sirdma_aeq *aeq, struct sirdma_async_event *event)
 	return true;
 }
 
-static u32 aeq_drain(struct sirdma_hw *hw)
+static u32 aeq_drain(struct sirdma_hw *hw, u32 budget)
 {
-	struct sirdma_async_event event;
 	struct sirdma_aeq *aeq = &hw->aeq;
-	u32 count = 0;
+	u32 batch = eq_batch(&aeq->eq, budget), count = 0;
+	struct sirdma_async_event event;
 
-	while (count < eq_batch(&aeq->eq) && aeq_take(aeq, &event)) {
+	while (count < batch && aeq_take(aeq, &event)) {
 		count++;
 		if (event.overflow)
 			aeq->overflows++;
@@ -217,18 +220,21 @@ static u32 aeq_drain(struct sirdma_hw *hw)
 	return count;
 }
 
-static void aeq_irq(void *arg, u32 vector)
+static u32 aeq_irq(void *arg, u32 vector, u32 budget)
 {
 	struct sirdma_hw *hw = arg;
-	u32 count;
+	u32 count, done = 0;
 
 	(void)vector;
 	if (!eq_enter(&hw->aeq.eq))
-		return;
+		return 0;
 	do {
-		while ((count = aeq_drain(hw)))
+		while ((count = aeq_drain(hw, budget - done))) {
+			done += count;
 			sirdma_wr32(hw->bus, SIRDMA_REG_AEQALLOC, count);
-	} while (!eq_leave(&hw->aeq.eq));
+		}
+	} while (!eq_leave(&hw->aeq.eq, done == budget));
+	return done;
 }
 
 int sirdma_aeq_start(struct sirdma_hw *hw)

@@ -43,12 +43,6 @@ bool snic_cq_drained(struct snic_cq *cq)
 
 /* Notifications */
 
-static void cq_fire(struct snic_dev *dev, struct snic_cq *cq)
-{
-	if (!snic_ceq_post(dev, cq->ceq_id, cq->ctx))
-		cq->owes_event = true;
-}
-
 /*
  * Fire if the arm word asks for an event at the next completion, or at the next
  * solicited one and @solicited. Disarms, so that one arming gives one event.
@@ -73,7 +67,7 @@ static void cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited)
 		if (port_cas64((void *)&cq->shadow->arm, old, val))
 			break;
 	}
-	cq_fire(dev, cq);
+	snic_ceq_post(dev, cq->ceq_id, &cq->event);
 }
 
 void snic_cq_arm(struct snic_dev *dev, u32 id)
@@ -92,25 +86,6 @@ void snic_cq_arm(struct snic_dev *dev, u32 id)
 	}
 	port_unlock(&cq->lock);
 	snic_cq_put(cq);
-}
-
-void snic_cq_repost(struct snic_dev *dev, u32 ceq_id)
-{
-	struct snic_cq *cq;
-	u32 id;
-
-	for (id = 0; snic_table_next(&dev->cqs, &id); id++) {
-		cq = snic_cq_get(dev, id);
-		if (!cq)
-			continue;
-		port_lock(&cq->lock);
-		if (cq->owes_event && cq->ceq_id == ceq_id) {
-			cq->owes_event = false;
-			cq_fire(dev, cq);
-		}
-		port_unlock(&cq->lock);
-		snic_cq_put(cq);
-	}
 }
 
 /* Elements */
@@ -143,8 +118,8 @@ static bool cq_kill(struct snic_dev *dev, struct snic_cq *cq)
 
 static void cq_report(struct snic_dev *dev, const struct snic_cq *cq)
 {
-	snic_aeq_post(dev, SIRDMA_AE_CQ_CATASTROPHIC, SIRDMA_AE_SRC_CQ, cq->obj.id, cq->ctx << 1, 0,
-		      SIRDMA_QPS_RESET);
+	snic_aeq_post(dev, SIRDMA_AE_CQ_CATASTROPHIC, SIRDMA_AE_SRC_CQ, cq->obj.id,
+		      cq->event.cq_ctx << 1, 0, SIRDMA_QPS_RESET);
 	if (cq->is_ccq)
 		snic_fault(dev);
 }
@@ -322,7 +297,7 @@ static u32 cq_decode(struct snic_dev *dev, const struct sirdma_cqp_cq *cmd, stru
 	cq->is_ccq = hdr & SIRDMA_CQP_CQ_IS_CCQ;
 	cq->use_ceq = hdr & SIRDMA_CQP_CQ_ENCEQE;
 	cq->ceq_id = SIRDMA_GET(SIRDMA_CQP_CQ_CEQID, hdr);
-	cq->ctx = le64_to_cpu(cmd->ctx);
+	cq->event.cq_ctx = le64_to_cpu(cmd->ctx);
 	if (cq->use_ceq && !(hdr & SIRDMA_CQP_CQ_CEQIDVALID))
 		return SIRDMA_CQP_BAD_PARAM;
 	if (cq->is_ccq && (hdr & (SIRDMA_CQP_CQ_VMAP | SIRDMA_CQP_CQ_64B)))
@@ -348,7 +323,7 @@ static u32 cq_insert(struct snic_dev *dev, struct snic_cq *cq)
 	if (!ret)
 		return SIRDMA_CQP_OK;
 	if (cq->use_ceq)
-		snic_ceq_detach(dev, cq->ceq_id);
+		snic_ceq_detach(dev, cq->ceq_id, &cq->event);
 	return ret == -EBUSY ? SIRDMA_CQP_IN_USE : SIRDMA_CQP_NO_MEMORY;
 }
 
@@ -436,7 +411,7 @@ static void cq_destroy(struct snic_dev *dev, struct snic_cq *cq)
 		dev->cqp.ccq = NULL;
 	snic_obj_drain(&cq->obj);
 	if (cq->use_ceq)
-		snic_ceq_detach(dev, cq->ceq_id);
+		snic_ceq_detach(dev, cq->ceq_id, &cq->event);
 	port_free_rcu(cq, obj.rcu);
 }
 

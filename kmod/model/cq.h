@@ -3,6 +3,7 @@
 #ifndef SNIC_CQ_H
 #define SNIC_CQ_H
 
+#include "eq.h"
 #include "obj.h"
 #include "ring.h"
 #include "sirdma/cqe.h"
@@ -18,7 +19,7 @@ struct snic_cq {
 	struct port_lock lock; /* protects everything below; inside a QP lock */
 	struct snic_ring ring;
 	struct sirdma_cq_shadow *shadow;
-	u64 ctx; /* echoed in CEQEs */
+	struct snic_ceq_event event; /* its context is echoed in CEQEs; the CEQ's */
 	u64 written; /* elements, ever */
 	u64 written_se; /* up to and with the last solicited completion or error */
 	u32 entries; /* elements */
@@ -28,7 +29,6 @@ struct snic_cq {
 	bool polarity; /* valid bit of the next element */
 	bool first_lap; /* the ring was not wrapped since it is in use */
 	bool use_ceq;
-	bool owes_event; /* the CEQ was full */
 	bool overflowed; /* dead: one AEQE was raised */
 	bool is_ccq;
 	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */
@@ -81,8 +81,6 @@ static inline void snic_cq_put(struct snic_cq *cq)
 bool snic_cq_post(struct snic_dev *dev, struct snic_cq *cq, const struct snic_completion *c);
 /* SIRDMA_REG_CQARM: look at the arm word, in case elements are already waiting. */
 void snic_cq_arm(struct snic_dev *dev, u32 id);
-/* CEQ @ceq_id has room again: raise the events that found it full. */
-void snic_cq_repost(struct snic_dev *dev, u32 ceq_id);
 /* Device teardown, after the QPs: destroy every CQ. */
 void snic_cq_destroy_all(struct snic_dev *dev);
 /* Write an element of the CQP's completion queue; @status: enum sirdma_cqp_status. */

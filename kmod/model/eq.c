@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Completion and asynchronous event queues. */
 #include "eq.h"
-#include "cq.h"
 #include "dev.h"
+#include "ring.h"
 
 void snic_eq_init(struct snic_dev *dev)
 {
@@ -15,13 +15,40 @@ void snic_eq_init(struct snic_dev *dev)
 	}
 }
 
+/* The list of events that are due. The caller holds the lock. */
+static void ceq_owe(struct snic_ceq *ceq, struct snic_ceq_event *event)
+{
+	event->due = true;
+	event->next = NULL;
+	event->prev = ceq->last;
+	if (ceq->last)
+		ceq->last->next = event;
+	else
+		ceq->first = event;
+	ceq->last = event;
+}
+
+static void ceq_forget(struct snic_ceq *ceq, struct snic_ceq_event *event)
+{
+	if (event->prev)
+		event->prev->next = event->next;
+	else
+		ceq->first = event->next;
+	if (event->next)
+		event->next->prev = event->prev;
+	else
+		ceq->last = event->prev;
+	event->due = false;
+}
+
 static void ceq_clear(struct snic_ceq *ceq)
 {
 	port_lock(&ceq->lock);
+	while (ceq->first)
+		ceq_forget(ceq, ceq->first);
 	ceq->entries = 0;
 	ceq->cqs = 0;
 	ceq->pending = 0;
-	ceq->missed = false;
 	port_unlock(&ceq->lock);
 }
 
@@ -62,11 +89,13 @@ bool snic_ceq_attach(struct snic_dev *dev, u32 ceq_id)
 	return exists;
 }
 
-void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id)
+void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *event)
 {
 	struct snic_ceq *ceq = &dev->ceqs[ceq_id];
 
 	port_lock(&ceq->lock);
+	if (event->due)
+		ceq_forget(ceq, event);
 	if (ceq->cqs)
 		ceq->cqs--;
 	port_unlock(&ceq->lock);
@@ -95,44 +124,51 @@ static bool ceq_write(struct snic_dev *dev, struct snic_ceq *ceq, u64 cq_ctx)
 	return true;
 }
 
-bool snic_ceq_post(struct snic_dev *dev, u32 ceq_id, u64 cq_ctx)
+static void ceq_tell(struct snic_dev *dev, u32 ceq_id, u32 events)
+{
+	if (!events)
+		return;
+	snic_stat_add(dev, SIRDMA_STAT_CEQES, events);
+	snic_irq(dev, SIRDMA_VECTOR_CEQ(ceq_id));
+}
+
+void snic_ceq_post(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *event)
 {
 	struct snic_ceq *ceq = &dev->ceqs[ceq_id];
-	bool written = false, room = true;
+	u32 written = 0;
 
 	port_lock(&ceq->lock);
-	if (ceq->entries) {
-		room = ceq->pending < ceq->entries;
-		if (room)
-			written = ceq_write(dev, ceq, cq_ctx);
+	if (ceq->entries && !event->due) {
+		if (ceq->pending < ceq->entries)
+			written = ceq_write(dev, ceq, event->cq_ctx);
 		else
-			ceq->missed = true;
+			ceq_owe(ceq, event);
 	}
 	port_unlock(&ceq->lock);
-	if (written) {
-		snic_stat_inc(dev, SIRDMA_STAT_CEQES);
-		snic_irq(dev, SIRDMA_VECTOR_CEQ(ceq_id));
-	}
-	return room;
+	ceq_tell(dev, ceq_id, written);
 }
 
 void snic_ceq_ack(struct snic_dev *dev, u32 val)
 {
 	u32 id = SIRDMA_GET(SIRDMA_CEQACK_ID, val), count = SIRDMA_GET(SIRDMA_CEQACK_COUNT, val);
+	struct snic_ceq_event *event;
 	struct snic_ceq *ceq;
-	bool missed;
+	u32 written = 0;
 
 	if (id >= dev->cfg.max_ceqs)
 		return;
 	ceq = &dev->ceqs[id];
 	port_lock(&ceq->lock);
 	ceq->pending -= min(count, ceq->pending);
-	missed = ceq->missed;
-	ceq->missed = false;
+	while (ceq->first && ceq->pending < ceq->entries) {
+		event = ceq->first;
+		ceq_forget(ceq, event);
+		if (!ceq_write(dev, ceq, event->cq_ctx))
+			break;
+		written++;
+	}
 	port_unlock(&ceq->lock);
-	/* Whoever sets missed holds the lock of its CQ until it has noted the debt there. */
-	if (missed)
-		snic_cq_repost(dev, id);
+	ceq_tell(dev, id, written);
 }
 
 /* Asynchronous events */

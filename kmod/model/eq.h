@@ -20,8 +20,15 @@ struct snic_ceq {
 	u32 pending; /* written and not yet consumed (CEQACK) */
 	u32 cqs; /* queues that raise events here */
 	bool polarity;
-	bool missed; /* a CQ found it full: the next acknowledgement asks them all */
+	struct snic_ceq_event *first, *last; /* owed: the ring was full */
 	u32 id;
+};
+
+/* The event of one CQ, which waits for room in the CEQ while it is due. */
+struct snic_ceq_event {
+	struct snic_ceq_event *prev, *next; /* these and due: under the lock of the CEQ */
+	bool due;
+	u64 cq_ctx;
 };
 
 /* Events that found the AEQ full and may not be lost: each tells of a failed object. */
@@ -44,12 +51,13 @@ void snic_eq_init(struct snic_dev *dev);
 void snic_eq_reset(struct snic_dev *dev);
 /* Count one more CQ on @ceq_id; false when there is no such CEQ. */
 bool snic_ceq_attach(struct snic_dev *dev, u32 ceq_id);
-void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id);
+/* The CQ of @event goes: what is owed to it is owed no more. */
+void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *event);
 /*
- * False when the ring is full: the caller notes that it owes an event, which
- * snic_ceq_ack() will ask for through snic_cq_repost().
+ * Raise @event; where the ring is full, as soon as the consumer acknowledges some, first
+ * come first served. It waits once, however often it is raised meanwhile.
  */
-bool snic_ceq_post(struct snic_dev *dev, u32 ceq_id, u64 cq_ctx);
+void snic_ceq_post(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *event);
 /* @id: QP or CQ number by @src. */
 void snic_aeq_post(struct snic_dev *dev, enum sirdma_ae_code code, enum sirdma_ae_source src,
 		   u32 id, u64 compl_ctx, u32 wqe_idx, enum sirdma_qp_state state);

@@ -175,8 +175,8 @@ bool TestHost::deliver_interrupts()
 		pending &= pending - 1;
 		any = true;
 		std::lock_guard hold(irq.running);
-		if (irq.fn)
-			irq.fn(irq.ctx, vector);
+		if (irq.fn && irq.fn(irq.ctx, vector, opts_.irq_budget) == opts_.irq_budget)
+			pending_ |= 1ull << vector;
 	}
 	return any;
 }

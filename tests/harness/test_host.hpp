@@ -46,6 +46,7 @@ struct HostOptions {
 	u32 mtu = 9000; // of the port, L3
 	// Transmit queue in packets per tx() call; fewer than a burst holds make short accepts.
 	u32 tx_room = SNIC_BURST_PKTS;
+	u32 irq_budget = 64; // events of one call of a handler
 };
 
 class TestHost {

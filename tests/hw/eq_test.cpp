@@ -120,6 +120,47 @@ TEST(Ceq, HandlerRaisedWithinItsOwnCallbackIsNotLost)
 	host.log.on_cq = nullptr;
 }
 
+TEST(Ceq, OneCallTakesNoMoreThanItsBudget)
+{
+	FakeHost host({}, {.ceq_entries = 64, .aeq_entries = 64});
+
+	for (u64 i = 0; i < 50; i++) {
+		ASSERT_TRUE(host.dev.raise_ceqe(0, i << 1, false));
+		ASSERT_TRUE(host.dev.raise_aeqe(i, aeqe(0x801, 1, 0, 3), false));
+	}
+	for (u32 vector : {0u, 1u}) {
+		const auto taken = [&] {
+			return vector ? host.log.cqs.size() : host.log.async.size();
+		};
+		// As many as the budget: the bus calls again.
+		EXPECT_EQ(host.dev.call(vector, 10), 10u);
+		EXPECT_EQ(taken(), 10u);
+		EXPECT_EQ(host.dev.call(vector, 40), 40u);
+		EXPECT_EQ(host.dev.call(vector, 40), 0u);
+		EXPECT_EQ(taken(), 50u);
+	}
+	EXPECT_EQ(host.dev.ceq_pending(0), 0u) << "all acknowledged";
+	EXPECT_EQ(host.dev.aeq_pending(), 0u);
+}
+
+// Of events that never end, each call takes its share and returns.
+TEST(Ceq, EndlessEventsEndACall)
+{
+	FakeHost host({}, {.ceq_entries = 8});
+	bool endless = true;
+
+	host.log.on_cq = [&](u64) {
+		if (endless)
+			host.dev.raise_ceqe(0, 2, false);
+	};
+	host.dev.raise_ceqe(0, 2, false);
+	for (int i = 0; i < 10; i++)
+		EXPECT_EQ(host.dev.call(1, 16), 16u);
+	endless = false;
+	EXPECT_EQ(host.dev.call(1, 16), 1u);
+	host.log.on_cq = nullptr;
+}
+
 TEST(Ceq, ManyRaisersLoseNothing)
 {
 	FakeHost host;

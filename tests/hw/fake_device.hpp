@@ -161,15 +161,24 @@ public:
 	}
 	void keep_history() { keep_ = true; }
 
+	// One call of a handler; how many events it took.
+	u32 call(u32 vector, u32 budget)
+	{
+		std::lock_guard hold(*irqs_[vector].running);
+		return irqs_[vector].fn(irqs_[vector].ctx, vector, budget);
+	}
 	// Events, as the device writes them; false when the queue is full.
-	bool raise_ceqe(u32 ceq, u64 ctx)
+	bool raise_ceqe(u32 ceq, u64 ctx, bool irq = true)
 	{
 		{
 			std::lock_guard hold(run_);
 			if (!post_ceqe(ceq, ctx))
 				return false;
 		}
-		deliver();
+		if (irq)
+			deliver();
+		else
+			pending_irqs_ &= ~(1ull << SIRDMA_VECTOR_CEQ(ceq));
 		return true;
 	}
 	bool raise_aeqe(u64 compl_ctx, u64 val, bool irq = true)
@@ -317,6 +326,7 @@ private:
 		std::lock_guard hold(*irqs_[vector].running);
 		irqs_[vector].fn = nullptr;
 	}
+	static constexpr u32 irq_budget = 16;
 	// Handlers run in whatever thread raised them, within its register access: the worst case.
 	void deliver()
 	{
@@ -325,8 +335,9 @@ private:
 				if (!(pending >> v & 1))
 					continue;
 				std::lock_guard hold(*irqs_[v].running);
-				if (irqs_[v].fn)
-					irqs_[v].fn(irqs_[v].ctx, v);
+				if (irqs_[v].fn &&
+				    irqs_[v].fn(irqs_[v].ctx, v, irq_budget) == irq_budget)
+					pending_irqs_ |= u64{1} << v;
 			}
 		}
 	}

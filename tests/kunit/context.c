@@ -42,6 +42,7 @@ static struct {
 	u32 order[MAX_QPS]; /* numbers of QPs as they ran */
 	atomic_t ran;
 	atomic_t wrong; /* calls in a context that the contract excludes */
+	bool endless[VECTORS]; /* the handler never comes to an end of its events */
 	bool forever; /* each run wants another, in the background or not */
 	bool background;
 } model;
@@ -94,12 +95,13 @@ enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 	return SNIC_TXQ_RELEASED;
 }
 
-static void handler(void *ctx, u32 vector)
+static u32 handler(void *ctx, u32 vector, u32 budget)
 {
 	look_around();
 	spin_lock_bh(&model_lock);
 	spin_unlock_bh(&model_lock);
 	atomic_inc(&model.handled[vector]);
+	return READ_ONCE(model.endless[vector]) ? budget : 0;
 }
 
 static bool comes_true(atomic_t *counter, int least)
@@ -195,9 +197,10 @@ static enum hrtimer_restart poster_fire(struct hrtimer *timer)
 static void interrupt_posts(struct kunit *test)
 {
 	static const enum hrtimer_mode modes[] = {HRTIMER_MODE_REL_SOFT, HRTIMER_MODE_REL_HARD};
-	struct poster poster = {.bus = test->priv};
+	static struct poster poster;
 	u32 i;
 
+	poster.bus = test->priv;
 	for (i = 0; i < ARRAY_SIZE(modes); i++) {
 		poster.qpn = 2 + i;
 		atomic_set(&poster.posted, 0);
@@ -244,9 +247,10 @@ static enum hrtimer_restart raiser_fire(struct hrtimer *timer)
 /* One raised by a softirq while a task raises one on the same CPU: both come, nobody waits for the other. */
 static void interrupts_of_task_and_softirq(struct kunit *test)
 {
-	struct raiser raiser = {};
+	static struct raiser raiser;
 	int last;
 
+	atomic_set(&raiser.raised, 0);
 	hrtimer_setup(&raiser.timer, raiser_fire, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	hrtimer_start(&raiser.timer, ns_to_ktime(1000), HRTIMER_MODE_REL_SOFT);
 	while (atomic_read(&raiser.raised) < 2000) {
@@ -276,6 +280,16 @@ static void freed_interrupt_is_silent(struct kunit *test)
 	KUNIT_EXPECT_TRUE(test, comes_true(&model.handled[0], 1));
 }
 
+static bool run_deferred(void)
+{
+	bool more;
+
+	local_bh_disable();
+	more = snic_defer_run(0);
+	local_bh_enable();
+	return more;
+}
+
 /* Without time left a call does the least there is: one queue pair, and the next one in turn. */
 static void deferred_work_takes_turns(struct kunit *test)
 {
@@ -285,19 +299,34 @@ static void deferred_work_takes_turns(struct kunit *test)
 	for (i = 0; i < ARRAY_SIZE(qpns); i++)
 		snic_qpset_add(&model.host.deferred, qpns[i]);
 	for (n = 0; n < 3 * ARRAY_SIZE(qpns); n++) {
-		local_bh_disable();
-		KUNIT_ASSERT_TRUE(test, snic_defer_run(0));
+		KUNIT_ASSERT_TRUE(test, run_deferred());
 		KUNIT_ASSERT_EQ(test, atomic_read(&model.ran), n + 1);
 		KUNIT_ASSERT_EQ(test, model.order[n], qpns[n % ARRAY_SIZE(qpns)]);
 		/* It wants to go on, as one that sends for ever. */
 		snic_qpset_add(&model.host.deferred, model.order[n]);
-		local_bh_enable();
 	}
-	local_bh_disable();
-	while (snic_defer_run(0))
+	while (run_deferred())
 		;
-	local_bh_enable();
 	KUNIT_EXPECT_EQ(test, atomic_read(&model.ran), n + ARRAY_SIZE(qpns));
+}
+
+/* Events without end on one vector: it is called again and again, and the others are served beside it. */
+static void endless_events_leave_room(struct kunit *test)
+{
+	struct sirdma_bus *bus = test->priv;
+	u32 i;
+
+	WRITE_ONCE(model.endless[0], true);
+	snic_bus_irq(&model.host, 0);
+	for (i = 1; i <= 20; i++) {
+		KUNIT_EXPECT_TRUE(test, comes_true(&model.handled[0], 10 * i));
+		snic_bus_irq(&model.host, 1);
+		KUNIT_EXPECT_TRUE(test, comes_true(&model.handled[1], i));
+		sirdma_doorbell(bus, 2);
+		KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[2], i));
+	}
+	/* Even then a vector can be freed. */
+	bus->ops->irq_free(bus, 0);
 }
 
 /* Queue pairs that always have more to do, and a task that wants to do something else. */
@@ -340,6 +369,7 @@ static struct kunit_case context_cases[] = {
 	KUNIT_CASE(interrupts_wait_for_locks),
 	KUNIT_CASE(interrupts_of_task_and_softirq),
 	KUNIT_CASE(freed_interrupt_is_silent),
+	KUNIT_CASE(endless_events_leave_room),
 	KUNIT_CASE(deferred_work_takes_turns),
 	KUNIT_CASE(endless_deferred_work_leaves_room),
 	KUNIT_CASE(endless_background_work_leaves_room),

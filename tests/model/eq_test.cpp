@@ -129,6 +129,39 @@ TEST_F(EqTest, FullCeqLosesNoEvent)
 	}
 }
 
+// Who finds the CEQ full is told first come first served, once, and not if it is gone by then.
+TEST_F(EqTest, FullCeqIsServedInOrder)
+{
+	constexpr u32 cqs = 20;
+	std::vector<TestCq> cq(cqs);
+	std::vector<u64> order;
+
+	ASSERT_EQ(drv_.create_aeq(16), SIRDMA_CQP_OK);
+	ASSERT_EQ(drv_.create_ceq(0, 4), SIRDMA_CQP_OK);
+	for (u32 i = 0; i < cqs; i++)
+		ASSERT_EQ(drv_.create_cq(cq[i], i, 16), SIRDMA_CQP_OK);
+	for (int again = 0; again < 3; again++) {
+		for (u32 i = cqs; i--;) {
+			cq[i].arm();
+			complete(i);
+		}
+	}
+	// First, last and one in the middle of those that wait.
+	for (u32 gone : {15u, 0u, 7u})
+		ASSERT_EQ(drv_.destroy_cq(cq[gone]), SIRDMA_CQP_OK);
+	while (auto ctx = drv_.next_ceqe())
+		order.push_back(*ctx);
+
+	std::vector<u64> want;
+	for (u32 i = cqs; i--;)
+		if (i != 15 && i != 0 && i != 7)
+			want.push_back(0xabc000 + i * 2);
+	// The first four had found room, and were armed again when there was none.
+	for (u32 i : {19u, 18u, 17u, 16u})
+		want.push_back(0xabc000 + i * 2);
+	EXPECT_EQ(order, want);
+}
+
 TEST_F(EqTest, AcknowledgementsOfAnySizeAreHarmless)
 {
 	TestCq cq;

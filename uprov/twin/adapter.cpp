@@ -250,8 +250,10 @@ void Adapter::interrupt() noexcept
 		for (; raised; raised &= raised - 1) {
 			const u32 vector = static_cast<u32>(std::countr_zero(raised));
 
-			if (vectors_[vector].fn)
-				vectors_[vector].fn(vectors_[vector].ctx, vector);
+			const Vector &irq = vectors_[vector];
+
+			if (irq.fn && irq.fn(irq.ctx, vector, event_budget) == event_budget)
+				raised_.fetch_or(1u << vector);
 		}
 	}
 }

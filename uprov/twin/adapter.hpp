@@ -92,6 +92,7 @@ private:
 		Adapter *self;
 	};
 	static constexpr u32 num_vectors = 2; /* asynchronous events, completion events */
+	static constexpr u32 event_budget = 64; /* of one vector, before the other has its turn */
 	struct Vector {
 		sirdma_irq_fn fn = nullptr;
 		void *ctx = nullptr;
