@@ -57,16 +57,16 @@ static int sirdma_cq_take_memory(struct sirdma_cq *cq, u32 entries, struct ib_ud
 	if (err)
 		return err;
 	cq->ring = sirdma_ring_get(uctx, SIRDMA_MEMREG_CQ, req.user_cq_buf);
-	if (!cq->ring)
-		return -ENODATA;
+	if (IS_ERR(cq->ring))
+		return PTR_ERR(cq->ring);
 	cq->shadow = sirdma_ring_get(uctx, SIRDMA_MEMREG_CQ, req.user_shadow_area);
-	if (!cq->shadow) {
-		err = -ENODATA;
+	if (IS_ERR(cq->shadow)) {
+		err = PTR_ERR(cq->shadow);
 		goto err_put;
 	}
 
 	params->shadow_pa = sirdma_ring_shadow(cq->shadow, 0);
-	if (!params->shadow_pa || cq->shadow == cq->ring || cq->ring->sq_pages < pages ||
+	if (!params->shadow_pa || cq->ring->sq_pages < pages ||
 	    cq->ring->length < entries * sizeof(struct sirdma_cqe)) {
 		err = -EINVAL;
 		goto err_put_shadow;

@@ -61,9 +61,9 @@ static int sirdma_qp_take_memory(struct sirdma_dev *dev, struct sirdma_qp *qp, u
 	u32 rq_pages = sirdma_wq_pages(size->rq_quanta);
 
 	qp->ring = sirdma_ring_get(sirdma_udata_to_uctx(udata), SIRDMA_MEMREG_QP, start);
-	if (!qp->ring) {
-		sirdma_refused(dev, "create_qp: no ring memory at %#llx", start);
-		return -ENODATA;
+	if (IS_ERR(qp->ring)) {
+		sirdma_refused(dev, "create_qp: no ring memory at %#llx, or another has it", start);
+		return PTR_ERR(qp->ring);
 	}
 	if (qp->ring->sq_pages < sq_pages || qp->ring->rq_pages < rq_pages) {
 		sirdma_refused(dev, "create_qp: %u+%u pages of rings in memory for %u+%u", sq_pages,

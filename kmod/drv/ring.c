@@ -133,7 +133,7 @@ int sirdma_ring_deregister(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	struct sirdma_ucontext *uctx = ring->uctx;
 
 	mutex_lock(&uctx->ring_lock);
-	if (ring->users) {
+	if (ring->in_use) {
 		mutex_unlock(&uctx->ring_lock);
 		return -EBUSY;
 	}
@@ -148,24 +148,26 @@ int sirdma_ring_deregister(struct sirdma_dev *dev, struct sirdma_mr *mr)
 
 struct sirdma_ring *sirdma_ring_get(struct sirdma_ucontext *uctx, u16 type, u64 start)
 {
-	struct sirdma_ring *ring;
+	struct sirdma_ring *ring, *found = ERR_PTR(-ENODATA);
 
 	mutex_lock(&uctx->ring_lock);
 	list_for_each_entry(ring, &uctx->rings, node) {
-		if (ring->type == type && ring->start == start) {
-			ring->users++;
-			mutex_unlock(&uctx->ring_lock);
-			return ring;
-		}
+		if (ring->type != type || ring->start != start)
+			continue;
+		found = ring->in_use ? ERR_PTR(-EBUSY) : ring;
+		if (!ring->in_use)
+			break;
 	}
+	if (!IS_ERR(found))
+		found->in_use = true;
 	mutex_unlock(&uctx->ring_lock);
-	return NULL;
+	return found;
 }
 
 void sirdma_ring_put(struct sirdma_ring *ring)
 {
 	mutex_lock(&ring->uctx->ring_lock);
-	ring->users--;
+	ring->in_use = false;
 	mutex_unlock(&ring->uctx->ring_lock);
 }
 

@@ -18,7 +18,7 @@ struct sirdma_ring {
 	struct sirdma_ucontext *uctx;
 	u64 start; /* user address, page aligned */
 	u64 length;
-	u32 users; /* QPs and CQs in this memory; dereg is refused meanwhile */
+	bool in_use; /* by one QP or CQ; dereg is refused meanwhile */
 	u16 type; /* SIRDMA_MEMREG_QP, _CQ */
 	u16 sq_pages; /* type CQ: pages of the ring */
 	u16 rq_pages;
@@ -35,7 +35,11 @@ struct ib_mr *sirdma_ring_register(struct ib_pd *ibpd, u64 start, u64 length,
 				   const struct sirdma_mem_reg_req *req, struct ib_udata *udata);
 int sirdma_ring_deregister(struct sirdma_dev *dev, struct sirdma_mr *mr);
 
-/* Ring memory of @type at user address @start, taken into use; NULL: nothing there. */
+/*
+ * Ring memory of @type at user address @start, taken into use. ERR_PTR: -ENODATA when
+ * there is none, -EBUSY when another QP or CQ has it: the device moves in a ring as if
+ * it were the only one.
+ */
 struct sirdma_ring *sirdma_ring_get(struct sirdma_ucontext *uctx, u16 type, u64 start);
 void sirdma_ring_put(struct sirdma_ring *ring);
 /* Pages [first_page, first_page + pages) of @ring. */

@@ -11,7 +11,7 @@
 struct sirdma_ucontext {
 	struct ib_ucontext ibuctx;
 	struct rdma_user_mmap_entry *db_entry;
-	struct mutex ring_lock; /* protects rings and the use count of each */
+	struct mutex ring_lock; /* protects rings and whether each is in use */
 	struct list_head rings; /* struct sirdma_ring */
 	bool raw_attrs; /* cap.max_*_wr are what the application asked for */
 };
