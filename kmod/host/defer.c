@@ -68,7 +68,7 @@ bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
 		stop = min(first + set->group_qps, set->qps);
 		qpn = stop;
 		/* Fully ordered: who adds a member that is not seen below adds the group again. */
-		if (!test_and_clear_bit(group, &set->groups))
+		if (!test_bit(group, &set->groups) || !test_and_clear_bit(group, &set->groups))
 			continue;
 		qpn = start;
 		in_time = snic_qpset_run_group(set, host, fn, &qpn, stop, end);
@@ -94,7 +94,7 @@ bool snic_defer_run(u64 end)
 	rcu_read_lock();
 	list_for_each_entry_rcu(host, &snic_hosts, node) {
 		snic_enter();
-		snic_txqs_serve(host->txqs);
+		more |= snic_txqs_serve(host->txqs, end);
 		snic_leave();
 		if (!snic_qpset_empty(&host->deferred))
 			more |= snic_qpset_run(&host->deferred, host, snic_defer_qp_run, end);

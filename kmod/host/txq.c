@@ -5,6 +5,7 @@
 #include <linux/cpumask.h>
 #include <linux/delay.h>
 #include <linux/jiffies.h>
+#include <linux/ktime.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/slab.h>
@@ -200,16 +201,25 @@ static void snic_txq_serve(struct snic_txq *q)
 		snic_txq_wake(q);
 }
 
-void snic_txqs_serve(struct snic_txqs *all)
+bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 {
+	unsigned int i, first = READ_ONCE(all->next);
+	bool in_time = true;
 	unsigned long wake;
-	unsigned int i;
 
 	if (!READ_ONCE(all->wake))
-		return;
+		return false;
 	wake = xchg(&all->wake, 0);
-	for_each_set_bit(i, &wake, SNIC_TXQS)
+	for_each_set_bit_wrap(i, &wake, SNIC_TXQS, first) {
+		if (!in_time) {
+			set_bit(i, &all->wake);
+			continue;
+		}
 		snic_txq_serve(&all->q[i]);
+		in_time = ktime_get_ns() < end;
+		WRITE_ONCE(all->next, (i + 1) % SNIC_TXQS);
+	}
+	return READ_ONCE(all->wake);
 }
 
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local)

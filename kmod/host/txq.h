@@ -52,6 +52,7 @@ struct snic_txqs {
 	struct snic_txq q[SNIC_TXQS];
 	/* Queues to be served by snic_txqs_serve(), a bit each. */
 	unsigned long wake ____cacheline_aligned_in_smp;
+	u32 next; /* the queue that is served first, so that each has its turn */
 	u32 *wait_next; /* [max_qps]: QP that waits behind, SNIC_TXQ_LAST; 0: does not wait */
 	atomic_t used; /* queues somebody refers to */
 	struct rcu_head rcu;
@@ -62,8 +63,11 @@ struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps);
 void snic_txqs_destroy(struct snic_txqs *all);
 /* May QP @qpn send? If not it waits, and snic_tx_resume() follows. Softirqs are off. */
 bool snic_txq_room(struct snic_txq *q, u32 qpn);
-/* Resume QPs that wait for queues that have room again. Softirqs are off. */
-void snic_txqs_serve(struct snic_txqs *all);
+/*
+ * Resume QPs that wait for queues that have room again: of one queue at least, of others
+ * until ktime_get_ns() reaches @end. True when queues are left. Softirqs are off.
+ */
+bool snic_txqs_serve(struct snic_txqs *all, u64 end);
 /* Append; softirqs are off. The lists are left empty. */
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local);
 enum snic_txq_next {

@@ -76,7 +76,10 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 	atomic_inc(&model.runs[qpn]);
 }
 
-void snic_txqs_serve(struct snic_txqs *all) {}
+bool snic_txqs_serve(struct snic_txqs *all, u64 end)
+{
+	return false;
+}
 
 u32 snic_reg_read(struct snic_dev *dev, u32 reg)
 {

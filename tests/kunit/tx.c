@@ -229,7 +229,7 @@ static struct snic_txq *crowd(struct kunit *test)
 static void serve(struct tx_fixture *f)
 {
 	local_bh_disable();
-	snic_txqs_serve(f->host.txqs);
+	snic_txqs_serve(f->host.txqs, ~0ull);
 	local_bh_enable();
 }
 
@@ -299,6 +299,30 @@ static void everybody_waiting_is_served_when_the_queue_runs_empty(struct kunit *
 	snic_txq_uncharge(q, atomic_read(&q->inflight) - SNIC_TXQ_HOST);
 }
 
+static void queues_take_turns_when_there_is_no_time(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	u32 i, qpns = 0;
+	bool more;
+
+	for (i = 0; i < 3; i++) {
+		snic_txq_charge(snic_host_txq(&f->host, QPN + i), SNIC_TXQ_LIMIT);
+		KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, QPN + i));
+		snic_txq_uncharge(snic_host_txq(&f->host, QPN + i), SNIC_TXQ_LIMIT);
+	}
+	for (i = 0; i < 3; i++) {
+		local_bh_disable();
+		more = snic_txqs_serve(f->host.txqs, 0);
+		local_bh_enable();
+		KUNIT_EXPECT_EQ(test, seen.resumed, i + 1);
+		KUNIT_EXPECT_EQ(test, more, i < 2);
+		qpns += seen.order[i];
+	}
+	KUNIT_EXPECT_EQ(test, qpns, 3 * QPN + 3);
+	for (i = 0; i < 3; i++)
+		snic_txq_uncharge(snic_host_txq(&f->host, QPN + i), BULK);
+}
+
 static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(frames_are_charged_until_the_stack_frees_them),
 	KUNIT_CASE(what_the_netdev_cannot_take_is_not_sent),
@@ -306,6 +330,7 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(freed_frames_wake_nobody_before_half_the_queue_is_empty),
 	KUNIT_CASE(first_come_is_first_served),
 	KUNIT_CASE(everybody_waiting_is_served_when_the_queue_runs_empty),
+	KUNIT_CASE(queues_take_turns_when_there_is_no_time),
 	{},
 };
 
