@@ -289,7 +289,8 @@ static void resp_burst(struct snic_qp *qp)
 	bool with_ack, more = true;
 	u32 sent, i = 0;
 
-	if (!snic_tx_may(qp))
+	/* Data waits for room in line. An acknowledgement does not: the peer's timer runs. */
+	if (snic_rd_next(qp) && !snic_tx_may(qp))
 		return;
 	snic_tx_begin(&tx, qp, SIRDMA_ACCESS_REMOTE_READ);
 	burst = tx.burst;

@@ -294,6 +294,18 @@ TEST_F(Basic, NothingIsFetchedWithoutRoomAndItIsAskedForOnce)
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
 }
 
+// Its peer's timer runs, and it is small.
+TEST_F(Basic, AnAcknowledgementDoesNotWaitInLine)
+{
+	auto l = link();
+
+	l->b.recv({b.sge(0, 100)});
+	b.host.set_room(false);
+	l->a.post({.sges = {a.sge(0, 100)}});
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	EXPECT_EQ(b.host.stat(SIRDMA_STAT_TX_STALLS), 0u);
+}
+
 TEST_F(Basic, AcknowledgementsCoalesce)
 {
 	auto l = link();
