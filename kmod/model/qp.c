@@ -12,17 +12,21 @@ struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn)
 	return obj ? container_of(obj, struct snic_qp, obj) : NULL;
 }
 
-static void qp_defer(struct snic_qp *qp, bool background)
+void snic_qp_defer(struct snic_qp *qp)
 {
 	if (qp->deferred)
 		return;
 	qp->deferred = true;
-	qp->dev->ops->defer(qp->dev->host, qp->obj.id, background);
+	qp->dev->ops->defer(qp->dev->host, qp->obj.id, false);
 }
 
-void snic_qp_defer(struct snic_qp *qp)
+/* Apart from the other kind, which must not wait for a background that has much to do. */
+static void qp_defer_flush(struct snic_qp *qp)
 {
-	qp_defer(qp, false);
+	if (qp->flush_deferred)
+		return;
+	qp->flush_deferred = true;
+	qp->dev->ops->defer(qp->dev->host, qp->obj.id, true);
 }
 
 void snic_qp_advance(struct snic_qp *qp)
@@ -44,11 +48,12 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 	if (!qp)
 		return;
 	port_lock(&qp->lock);
-	if (!qp->deferred) {
+	if (!qp->deferred && !qp->flush_deferred) {
 		snic_stat_inc(dev, SIRDMA_STAT_KICKS);
 		snic_lookout_kicked(qp);
 	}
 	qp->deferred = false;
+	qp->flush_deferred = false;
 	snic_qp_advance(qp);
 	port_unlock(&qp->lock);
 	snic_qp_put(qp);
@@ -232,7 +237,7 @@ void snic_qp_flush(struct snic_qp *qp)
 		while (budget && flush_next_recv(qp))
 			budget--;
 		if (!budget) {
-			qp_defer(qp, true);
+			qp_defer_flush(qp);
 			return;
 		}
 		WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(qp->req.sq_idx));
@@ -243,6 +248,12 @@ void snic_qp_flush(struct snic_qp *qp)
 		}
 		smp_mb(); /* pairs with the poster's fence between valid bit and shadow */
 	} while (flush_has_work(qp));
+}
+
+void snic_qp_flush_sends(struct snic_qp *qp)
+{
+	while (flush_next_send(qp))
+		;
 }
 
 void snic_qp_check_drained(struct snic_qp *qp)

@@ -164,6 +164,7 @@ struct snic_qp {
 	bool lookout_armed;
 	bool tx_stalled; /* no room(), or tx() was short: snic_tx_resume() will come */
 	bool deferred; /* asked the host for another turn */
+	bool flush_deferred; /* and for one in the background */
 	bool sqd_event;
 
 	struct snic_limits limits; /* of its peer */
@@ -268,6 +269,8 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 void snic_qp_fail_send(struct snic_qp *qp);
 /* Error states: flush what was posted, a batch at a time; in SQE, to the send queue. */
 void snic_qp_flush(struct snic_qp *qp);
+/* All of the send queue's at once, at most a ring. */
+void snic_qp_flush_sends(struct snic_qp *qp);
 /* Ask the host for another turn. */
 void snic_qp_defer(struct snic_qp *qp);
 /* Do whatever the state and the queues allow now. */

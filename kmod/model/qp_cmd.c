@@ -383,6 +383,9 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_NONE);
 		return;
 	}
+	/* What was posted behind the failure is flushed (IBTA 10.3.1), not sent. */
+	if (cur == SIRDMA_QPS_SQE)
+		snic_qp_flush_sends(qp);
 	qp->state = next;
 	if (next == SIRDMA_QPS_RTR && cur != SIRDMA_QPS_RTR)
 		qp->transport->recv_start(qp);
@@ -437,7 +440,7 @@ static u8 ctx_activity(const struct snic_qp *qp)
 		activity |= SIRDMA_QPC_RNR_WAIT;
 	if (qp->tx_stalled)
 		activity |= SIRDMA_QPC_TX_STALLED;
-	if (qp->deferred)
+	if (qp->deferred || qp->flush_deferred)
 		activity |= SIRDMA_QPC_RUN_PENDING;
 	if (snic_resp_pending(qp))
 		activity |= SIRDMA_QPC_RESP_PENDING;

@@ -256,11 +256,13 @@ u32 TestHost::on_tx(snic_host *host, snic_burst *burst)
 	return accepted;
 }
 
-void TestHost::on_defer(snic_host *host, u32 qpn, bool)
+void TestHost::on_defer(snic_host *host, u32 qpn, bool background)
 {
 	auto &h = self(host);
 	std::lock_guard hold(h.lock_);
 
+	if (background && h.background_busy_)
+		return;
 	if (std::find(h.deferred_.begin(), h.deferred_.end(), qpn) == h.deferred_.end())
 		h.deferred_.push_back(qpn);
 }

@@ -93,6 +93,8 @@ public:
 	// Run one deferred QP or resume one stalled one; true if there was any.
 	bool run_deferred();
 	bool has_deferred();
+	// The background has so much to do that what is deferred to it never runs.
+	void keep_background_busy() { background_busy_ = true; }
 
 	// Address the fabric knows this host by: v4-mapped for IPv4.
 	void add_ip(const sirdma_ip &ip);
@@ -134,6 +136,7 @@ private:
 
 	std::mutex lock_; // deferred work and allocations
 	std::deque<u32> deferred_;
+	bool background_busy_ = false;
 	std::deque<u32> stalled_;
 	std::vector<u32> waiting_; // for room_
 	bool room_ = true;

@@ -295,6 +295,34 @@ TEST_F(Unreliable, AFailedSendLeavesTheReceiveQueueAlone)
 	EXPECT_EQ(l->a.state(), SIRDMA_QPS_ERR);
 }
 
+// More than is flushed in one turn, and the owner goes on at once.
+TEST_F(Unreliable, EverythingBehindAFailedSendIsFlushed)
+{
+	constexpr u32 behind = 600; // one turn flushes 512
+	QpOptions options = uc();
+
+	options.sq_quanta = 2048;
+	a.host.keep_background_busy();
+
+	auto l = Transport::link(options);
+	Wr wrong = send(mtu);
+
+	wrong.sges[0].stag ^= 1;
+	expect_receive(*l);
+	l->a.place(wrong);
+	for (u32 i = 0; i < behind; i++)
+		l->a.place(send(1));
+	l->a.kick(true);
+	EXPECT_EQ(l->a.state(), SIRDMA_QPS_SQE);
+	EXPECT_EQ(l->a.modify(SIRDMA_QPS_RTS, 0, SIRDMA_QPS_SQE), SIRDMA_CQP_OK);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+	for (u32 i = 0; i < behind; i++)
+		expect_error(wait_send(l->a), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+	EXPECT_TRUE(fabric.sent().empty());
+	// It takes many turns, none of them in the background.
+	delivers(*l, 1 << 20);
+}
+
 TEST_F(Unreliable, SendsNothingTwiceWhateverTheHostHasRoomFor)
 {
 	HostOptions opts;
