@@ -6,6 +6,7 @@
 #include "health.h"
 #include "hw/cqp_cmd.h"
 #include "hw/limits.h"
+#include "kverbs.h"
 #include "ring.h"
 #include "sirdma/abi.h"
 #include "sirdma/cqe.h"
@@ -31,21 +32,21 @@ void sirdma_cq_put(struct sirdma_cq *cq)
 		complete(&cq->idle);
 }
 
-static int sirdma_cq_check(struct sirdma_dev *dev, const struct ib_cq_init_attr *attr)
+static int sirdma_cq_check(struct sirdma_dev *dev, const struct ib_cq_init_attr *attr, u64 entries)
 {
 	if (attr->flags)
 		return -EOPNOTSUPP;
-	if (attr->cqe < SIRDMA_MIN_CQ_ELEMENTS || attr->cqe > sirdma_max_cq_elements(&dev->hw)) {
-		sirdma_refused(dev, "create_cq: %u elements, allowed are %u to %u", attr->cqe,
+	if (entries < SIRDMA_MIN_CQ_ELEMENTS || entries > sirdma_max_cq_elements(&dev->hw)) {
+		sirdma_refused(dev, "create_cq: %llu elements, allowed are %u to %u", entries,
 			       SIRDMA_MIN_CQ_ELEMENTS, sirdma_max_cq_elements(&dev->hw));
 		return -EINVAL;
 	}
 	return 0;
 }
 
-/* Find the memory of ring and shadow area; both stay in use until the CQ is gone. */
-static int sirdma_cq_take_memory(struct sirdma_cq *cq, u32 entries, struct ib_udata *udata,
-				 struct sirdma_cqp_cq_params *params)
+/* Find a user's memory of ring and shadow area; both stay in use until the CQ is gone. */
+static int sirdma_cq_take_ring(struct sirdma_cq *cq, u32 entries, struct ib_udata *udata,
+			       struct sirdma_cqp_cq_params *params)
 {
 	struct sirdma_ucontext *uctx = sirdma_udata_to_uctx(udata);
 	u32 pages = DIV_ROUND_UP(entries * sizeof(struct sirdma_cqe), SZ_4K);
@@ -84,8 +85,28 @@ err_put:
 	return err;
 }
 
-static void sirdma_cq_drop_memory(struct sirdma_cq *cq)
+static int sirdma_cq_take_memory(struct sirdma_dev *dev, struct sirdma_cq *cq, u32 entries,
+				 struct ib_udata *udata, struct sirdma_cqp_cq_params *params)
 {
+	struct sirdma_kcq *kcq;
+
+	if (udata)
+		return sirdma_cq_take_ring(cq, entries, udata, params);
+	kcq = sirdma_kcq_create(dev, entries);
+	if (IS_ERR(kcq))
+		return PTR_ERR(kcq);
+	cq->kcq = kcq;
+	params->pa = kcq->mem.pa;
+	params->shadow_pa = kcq->mem.pa + ((void *)kcq->ring.shadow - kcq->mem.va);
+	return 0;
+}
+
+static void sirdma_cq_drop_memory(struct sirdma_dev *dev, struct sirdma_cq *cq)
+{
+	if (cq->kcq) {
+		sirdma_kcq_destroy(dev, cq->kcq);
+		return;
+	}
 	sirdma_ring_put(cq->shadow);
 	sirdma_ring_put(cq->ring);
 }
@@ -139,27 +160,27 @@ static void sirdma_cq_stop(struct sirdma_dev *dev, struct sirdma_cq *cq)
 int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		     struct uverbs_attr_bundle *attrs)
 {
+	/* A library says how many elements the ring has, the kernel how many completions. */
+	u64 entries = attrs ? attr->cqe : sirdma_cq_elements(attr->cqe);
 	struct sirdma_dev *dev = to_sdev(ibcq->device);
 	struct sirdma_cqp_cq_params params = {
-		.entries = attr->cqe,
+		.entries = entries,
 		.ceq_id = attr->comp_vector % dev->hw.cfg.num_ceqs,
 	};
 	struct sirdma_create_cq_resp resp = {};
 	struct sirdma_cq *cq = to_scq(ibcq);
-	struct ib_udata *udata;
+	struct ib_udata *udata = attrs ? &attrs->driver_udata : NULL;
 	int err;
 
-	if (!attrs)
-		return -EOPNOTSUPP;
-	udata = &attrs->driver_udata;
-	if (udata->inlen < sizeof(struct sirdma_create_cq_req) || udata->outlen < sizeof(resp))
+	if (udata &&
+	    (udata->inlen < sizeof(struct sirdma_create_cq_req) || udata->outlen < sizeof(resp)))
 		return -EINVAL;
-	err = sirdma_cq_check(dev, attr);
+	err = sirdma_cq_check(dev, attr, entries);
 	if (err)
 		return err;
-	err = sirdma_cq_take_memory(cq, attr->cqe, udata, &params);
+	err = sirdma_cq_take_memory(dev, cq, entries, udata, &params);
 	if (err) {
-		sirdma_refused(dev, "create_cq: no ring memory for %u elements: %d", attr->cqe,
+		sirdma_refused(dev, "create_cq: no ring memory for %llu elements: %d", entries,
 			       err);
 		return err;
 	}
@@ -168,6 +189,8 @@ int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		goto err_memory;
 
 	ibcq->cqe = attr->cqe;
+	if (!udata)
+		return 0;
 	resp.cq_id = cq->id;
 	resp.cq_size = attr->cqe;
 	err = ib_copy_to_udata(udata, &resp, sizeof(resp));
@@ -178,7 +201,7 @@ int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 err_stop:
 	sirdma_cq_stop(dev, cq);
 err_memory:
-	sirdma_cq_drop_memory(cq);
+	sirdma_cq_drop_memory(dev, cq);
 	return err;
 }
 
@@ -188,6 +211,6 @@ int sirdma_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct sirdma_cq *cq = to_scq(ibcq);
 
 	sirdma_cq_stop(dev, cq);
-	sirdma_cq_drop_memory(cq);
+	sirdma_cq_drop_memory(dev, cq);
 	return 0;
 }

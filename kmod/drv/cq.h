@@ -8,12 +8,14 @@
 #include <rdma/ib_verbs.h>
 
 struct sirdma_dev;
+struct sirdma_kcq;
 struct sirdma_ring;
 struct uverbs_attr_bundle;
 
 struct sirdma_cq {
 	struct ib_cq ibcq;
 	u32 id;
+	struct sirdma_kcq *kcq; /* of a consumer in the kernel; NULL: of a user: */
 	struct sirdma_ring *ring;
 	struct sirdma_ring *shadow;
 	refcount_t refs; /* 1 while it exists, more while an event is delivered */

@@ -7,6 +7,7 @@
 #include "device.h"
 #include "events.h"
 #include "health.h"
+#include "kverbs.h"
 #include "mr.h"
 #include "netdev.h"
 #include "params.h"
@@ -67,12 +68,15 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.mmap = sirdma_mmap,
 	.mmap_free = sirdma_mmap_free,
 	.modify_qp = sirdma_modify_qp,
+	.poll_cq = sirdma_poll_cq,
+	.post_recv = sirdma_post_recv,
 	.post_send = sirdma_post_send,
 	.query_device = sirdma_query_device,
 	.query_pkey = sirdma_query_pkey,
 	.query_port = sirdma_query_port,
 	.query_qp = sirdma_query_qp,
 	.reg_user_mr = sirdma_reg_user_mr_op,
+	.req_notify_cq = sirdma_req_notify_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, sirdma_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, sirdma_pd, ibpd),

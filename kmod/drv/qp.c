@@ -4,6 +4,7 @@
 #include "health.h"
 #include "hw/cqp_cmd.h"
 #include "hw/qp_attr.h"
+#include "kverbs.h"
 #include "pd.h"
 #include "qp.h"
 #include "qp_size.h"
@@ -38,24 +39,27 @@ void sirdma_qp_put(struct sirdma_qp *qp)
 static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_attr *init,
 				struct ib_udata *udata)
 {
-	if (!udata || init->create_flags || init->srq || init->rwq_ind_tbl)
+	if (init->create_flags || init->srq || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 	if (sirdma_qp_type_from_verbs(init->qp_type) < 0) {
 		sirdma_refused(dev, "create_qp: types RC and UC are supported, not %u",
 			       init->qp_type);
 		return -EOPNOTSUPP;
 	}
-	if (udata->inlen < sizeof(struct sirdma_create_qp_req) ||
-	    udata->outlen < sizeof(struct sirdma_create_qp_resp))
+	if (udata && (udata->inlen < sizeof(struct sirdma_create_qp_req) ||
+		      udata->outlen < sizeof(struct sirdma_create_qp_resp)))
 		return -EINVAL;
 	if (!init->send_cq || !init->recv_cq)
+		return -EINVAL;
+	/* Both queues complete where their owner can poll. */
+	if (!to_scq(init->send_cq)->kcq != !!udata || !to_scq(init->recv_cq)->kcq != !!udata)
 		return -EINVAL;
 	return 0;
 }
 
-/* Find the ring memory; it stays in use until the QP is gone. */
-static int sirdma_qp_take_memory(struct sirdma_dev *dev, struct sirdma_qp *qp, u64 start,
-				 const struct sirdma_qp_size *size, struct ib_udata *udata)
+/* Find the ring memory of a user; it stays in use until the QP is gone. */
+static int sirdma_qp_take_ring(struct sirdma_dev *dev, struct sirdma_qp *qp, u64 start,
+			       const struct sirdma_qp_size *size, struct ib_udata *udata)
 {
 	u32 sq_pages = sirdma_wq_pages(size->sq_quanta);
 	u32 rq_pages = sirdma_wq_pages(size->rq_quanta);
@@ -74,26 +78,57 @@ static int sirdma_qp_take_memory(struct sirdma_dev *dev, struct sirdma_qp *qp, u
 	return 0;
 }
 
-static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size *size,
-			       u64 compl_ctx, struct sirdma_qp_ctx *ctx)
+static int sirdma_qp_take_memory(struct sirdma_dev *dev, struct sirdma_qp *qp, u64 start,
+				 const struct sirdma_qp_size *size, struct ib_udata *udata)
+{
+	struct sirdma_kqp *kqp;
+
+	if (udata)
+		return sirdma_qp_take_ring(dev, qp, start, size, udata);
+	kqp = sirdma_kqp_create(dev, qp, size);
+	if (IS_ERR(kqp))
+		return PTR_ERR(kqp);
+	qp->kqp = kqp;
+	return 0;
+}
+
+static void sirdma_qp_drop_memory(struct sirdma_dev *dev, struct sirdma_qp *qp)
+{
+	if (qp->kqp)
+		sirdma_kqp_destroy(dev, qp->kqp);
+	else
+		sirdma_ring_put(qp->ring);
+}
+
+/* Where a user's rings lie. */
+static void sirdma_qp_fill_ring_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size *size,
+				    u64 compl_ctx, struct sirdma_qp_ctx *ctx)
 {
 	struct sirdma_ring_addr sq, rq;
-	u8 flags = SIRDMA_QPC_KICK;
 
 	sirdma_ring_locate(qp->ring, 0, sirdma_wq_pages(size->sq_quanta), &sq);
 	sirdma_ring_locate(qp->ring, qp->ring->sq_pages, sirdma_wq_pages(size->rq_quanta), &rq);
 	if (sq.vmap)
-		flags |= SIRDMA_QPC_SQ_VMAP;
+		ctx->queue_flags |= SIRDMA_QPC_SQ_VMAP;
 	if (rq.vmap)
-		flags |= SIRDMA_QPC_RQ_VMAP;
-	if (qp->sig_all)
-		flags |= SIRDMA_QPC_SIG_ALL;
-
+		ctx->queue_flags |= SIRDMA_QPC_RQ_VMAP;
 	ctx->compl_ctx = cpu_to_le64(compl_ctx);
 	ctx->sq_addr = cpu_to_le64(sq.vmap ? sq.first_pble : sq.pa);
 	ctx->rq_addr = cpu_to_le64(rq.vmap ? rq.first_pble : rq.pa);
 	ctx->shadow_addr =
 		cpu_to_le64(sirdma_ring_shadow(qp->ring, qp->ring->sq_pages + qp->ring->rq_pages));
+}
+
+static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size *size,
+			       u64 compl_ctx, struct sirdma_qp_ctx *ctx)
+{
+	ctx->queue_flags = SIRDMA_QPC_KICK;
+	if (qp->sig_all)
+		ctx->queue_flags |= SIRDMA_QPC_SIG_ALL;
+	if (qp->kqp)
+		sirdma_kqp_fill_ctx(qp->kqp, ctx);
+	else
+		sirdma_qp_fill_ring_ctx(qp, size, compl_ctx, ctx);
 	ctx->sq_quanta = cpu_to_le32(size->sq_quanta);
 	ctx->rq_wqes = cpu_to_le32(size->rq_quanta >> size->rq_shift);
 	ctx->send_cq = cpu_to_le32(to_scq(qp->ibqp.send_cq)->id);
@@ -101,7 +136,6 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 	ctx->pd = cpu_to_le32(to_spd(qp->ibqp.pd)->id);
 	ctx->qp_type = qp->type;
 	ctx->rq_stride_shift = size->rq_shift;
-	ctx->queue_flags = flags;
 }
 
 static void sirdma_qp_unpublish(struct sirdma_dev *dev, struct sirdma_qp *qp)
@@ -184,35 +218,37 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	struct sirdma_create_qp_req req = {};
 	struct sirdma_qp *qp = to_sqp(ibqp);
 	struct sirdma_qp_size size;
+	bool raw = true;
 	int err;
 
 	err = sirdma_qp_check_init(dev, init, udata);
 	if (err)
 		return err;
-	err = ib_copy_from_udata(&req, udata, sizeof(req));
-	if (err)
-		return err;
-	err = sirdma_qp_size(&init->cap, dev->ibdev.attrs.max_qp_wr,
-			     sirdma_udata_to_uctx(udata)->raw_attrs, &size);
+	if (udata) {
+		err = ib_copy_from_udata(&req, udata, sizeof(req));
+		if (err)
+			return err;
+		raw = sirdma_udata_to_uctx(udata)->raw_attrs;
+	}
+	err = sirdma_qp_size(&init->cap, dev->ibdev.attrs.max_qp_wr, raw, &size);
 	if (err) {
 		sirdma_refused(dev, "create_qp: wr %u/%u sge %u/%u inline %u: too much",
 			       init->cap.max_send_wr, init->cap.max_recv_wr, init->cap.max_send_sge,
 			       init->cap.max_recv_sge, init->cap.max_inline_data);
 		return err;
 	}
-	err = sirdma_qp_take_memory(dev, qp, req.user_wqe_bufs, &size, udata);
-	if (err)
-		return err;
-
 	init->cap.max_send_wr = size.max_send_wr;
 	init->cap.max_recv_wr = size.max_recv_wr;
 	qp->cap = init->cap;
 	qp->type = sirdma_qp_type_from_verbs(init->qp_type);
 	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	err = sirdma_qp_take_memory(dev, qp, req.user_wqe_bufs, &size, udata);
+	if (err)
+		return err;
 	err = sirdma_qp_start(dev, qp, &size, req.user_compl_ctx);
 	if (err)
 		goto err_memory;
-	err = sirdma_qp_respond(qp, &size, udata);
+	err = udata ? sirdma_qp_respond(qp, &size, udata) : 0;
 	if (err)
 		goto err_stop;
 	return 0;
@@ -220,7 +256,7 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 err_stop:
 	sirdma_qp_stop(dev, qp);
 err_memory:
-	sirdma_ring_put(qp->ring);
+	sirdma_qp_drop_memory(dev, qp);
 	return err;
 }
 
@@ -230,7 +266,7 @@ int sirdma_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct sirdma_qp *qp = to_sqp(ibqp);
 
 	sirdma_qp_stop(dev, qp);
-	sirdma_ring_put(qp->ring);
+	sirdma_qp_drop_memory(dev, qp);
 	return 0;
 }
 
@@ -238,7 +274,10 @@ int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad_wr)
 {
 	struct sirdma_bus *bus = to_sdev(ibqp->device)->bus;
+	struct sirdma_kqp *kqp = to_sqp(ibqp)->kqp;
 
+	if (kqp)
+		return sirdma_kqp_post_send(kqp, wr, bad_wr);
 	if (wr) {
 		*bad_wr = wr;
 		return -EOPNOTSUPP;

@@ -10,12 +10,14 @@
 
 struct sirdma_arp;
 struct sirdma_dev;
+struct sirdma_kqp;
 struct sirdma_ring;
 struct sirdma_sgid;
 
 struct sirdma_qp {
 	struct ib_qp ibqp;
-	struct sirdma_ring *ring;
+	struct sirdma_ring *ring; /* of a user; NULL: */
+	struct sirdma_kqp *kqp; /* of a consumer in the kernel */
 	struct ib_qp_cap cap;
 	bool sig_all;
 	u8 type; /* enum sirdma_qp_type */
@@ -41,7 +43,8 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 int sirdma_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 /*
  * The uverbs write command POST_SEND with no work request at all (@wr NULL) is
- * the kick of an application's doorbell. Work requests go through the ring.
+ * the kick of an application's doorbell. A user's work requests go through the ring,
+ * those of the kernel come here.
  */
 int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad_wr);

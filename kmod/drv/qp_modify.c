@@ -4,6 +4,7 @@
 #include "device.h"
 #include "hw/cqp_cmd.h"
 #include "hw/qp_modify.h"
+#include "kverbs.h"
 #include "port.h"
 #include "qp.h"
 #include "qp_modify.h"
@@ -147,6 +148,8 @@ static void sirdma_modify_commit(struct sirdma_modify *mod)
 
 	if (mod->core.next == SIRDMA_QPS_INIT)
 		sirdma_neigh_expect(mod->dev);
+	if (qp->kqp)
+		sirdma_kqp_modified(qp->kqp, (enum ib_qp_state)mod->core.next);
 	if (mod->core.mask & IB_QP_PATH_MTU)
 		qp->path_mtu = mod->attr->path_mtu;
 	if (mod->core.mask & IB_QP_AV) {

@@ -68,6 +68,8 @@ void sirdma_qpctx_get(struct sirdma_dev *dev, struct sirdma_qpctx *ctx)
 
 void sirdma_qpctx_put(struct sirdma_dev *dev, struct sirdma_qpctx *ctx) {}
 
+void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state) {}
+
 enum ib_mtu sirdma_port_mtu(const struct sirdma_dev *dev)
 {
 	return IB_MTU_4096;

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "kverbs.h"
+
+#include <linux/slab.h>
+
+#include "cq.h"
+#include "device.h"
+#include "qp.h"
+#include "qp_size.h"
+
+/* The device may write this many more CQEs before it must learn of room. */
+#define PUBLISH_INTERVAL 64
+
+static_assert(sizeof(struct sirdma_sge) == sizeof(struct ib_sge));
+static_assert(offsetof(struct sirdma_sge, length) == offsetof(struct ib_sge, length));
+static_assert(offsetof(struct sirdma_sge, lkey) == offsetof(struct ib_sge, lkey));
+
+#define SAME(codec, verbs) static_assert((int)(codec) == (int)(verbs))
+SAME(SIRDMA_WR_WRITE, IB_WR_RDMA_WRITE);
+SAME(SIRDMA_WR_WRITE_IMM, IB_WR_RDMA_WRITE_WITH_IMM);
+SAME(SIRDMA_WR_SEND, IB_WR_SEND);
+SAME(SIRDMA_WR_SEND_IMM, IB_WR_SEND_WITH_IMM);
+SAME(SIRDMA_WR_READ, IB_WR_RDMA_READ);
+SAME(SIRDMA_WR_CMP_SWAP, IB_WR_ATOMIC_CMP_AND_SWP);
+SAME(SIRDMA_WR_FETCH_ADD, IB_WR_ATOMIC_FETCH_AND_ADD);
+SAME(SIRDMA_WR_LOCAL_INV, IB_WR_LOCAL_INV);
+SAME(SIRDMA_WR_SEND_INV, IB_WR_SEND_WITH_INV);
+SAME(SIRDMA_SEND_FENCE, IB_SEND_FENCE);
+SAME(SIRDMA_SEND_SIGNALED, IB_SEND_SIGNALED);
+SAME(SIRDMA_SEND_SOLICITED, IB_SEND_SOLICITED);
+SAME(SIRDMA_SEND_INLINE, IB_SEND_INLINE);
+SAME(SIRDMA_WC_SUCCESS, IB_WC_SUCCESS);
+SAME(SIRDMA_WC_LOC_LEN_ERR, IB_WC_LOC_LEN_ERR);
+SAME(SIRDMA_WC_LOC_QP_OP_ERR, IB_WC_LOC_QP_OP_ERR);
+SAME(SIRDMA_WC_LOC_PROT_ERR, IB_WC_LOC_PROT_ERR);
+SAME(SIRDMA_WC_WR_FLUSH_ERR, IB_WC_WR_FLUSH_ERR);
+SAME(SIRDMA_WC_MW_BIND_ERR, IB_WC_MW_BIND_ERR);
+SAME(SIRDMA_WC_LOC_ACCESS_ERR, IB_WC_LOC_ACCESS_ERR);
+SAME(SIRDMA_WC_REM_INV_REQ_ERR, IB_WC_REM_INV_REQ_ERR);
+SAME(SIRDMA_WC_REM_ACCESS_ERR, IB_WC_REM_ACCESS_ERR);
+SAME(SIRDMA_WC_REM_OP_ERR, IB_WC_REM_OP_ERR);
+SAME(SIRDMA_WC_RETRY_EXC_ERR, IB_WC_RETRY_EXC_ERR);
+SAME(SIRDMA_WC_RNR_RETRY_EXC_ERR, IB_WC_RNR_RETRY_EXC_ERR);
+SAME(SIRDMA_WC_FATAL_ERR, IB_WC_FATAL_ERR);
+SAME(SIRDMA_WC_GENERAL_ERR, IB_WC_GENERAL_ERR);
+SAME(SIRDMA_WC_SEND, IB_WC_SEND);
+SAME(SIRDMA_WC_WRITE, IB_WC_RDMA_WRITE);
+SAME(SIRDMA_WC_READ, IB_WC_RDMA_READ);
+SAME(SIRDMA_WC_COMP_SWAP, IB_WC_COMP_SWAP);
+SAME(SIRDMA_WC_FETCH_ADD, IB_WC_FETCH_ADD);
+SAME(SIRDMA_WC_LOCAL_INV, IB_WC_LOCAL_INV);
+SAME(SIRDMA_WC_RECV, IB_WC_RECV);
+SAME(SIRDMA_WC_RECV_WRITE_IMM, IB_WC_RECV_RDMA_WITH_IMM);
+#undef SAME
+
+static const struct sirdma_sge *kverbs_sges(const struct ib_sge *sges)
+{
+	return (const struct sirdma_sge *)sges;
+}
+
+/* Completion queues */
+
+struct sirdma_kcq *sirdma_kcq_create(struct sirdma_dev *dev, u32 entries)
+{
+	u32 ring_bytes = PAGE_ALIGN(entries * sizeof(struct sirdma_cqe));
+	struct sirdma_kcq *kcq;
+	int err;
+
+	kcq = kzalloc(sizeof(*kcq), GFP_KERNEL);
+	if (!kcq)
+		return ERR_PTR(-ENOMEM);
+	err = dev->bus->ops->dma_alloc(dev->bus, ring_bytes + SIRDMA_SHADOW_SIZE, &kcq->mem);
+	if (err) {
+		kfree(kcq);
+		return ERR_PTR(err);
+	}
+	spin_lock_init(&kcq->lock);
+	sirdma_cq_ring_init(&kcq->ring, kcq->mem.va, entries, kcq->mem.va + ring_bytes);
+	return kcq;
+}
+
+void sirdma_kcq_destroy(struct sirdma_dev *dev, struct sirdma_kcq *kcq)
+{
+	dev->bus->ops->dma_free(dev->bus, &kcq->mem);
+	kfree(kcq);
+}
+
+/* No completion of @kqp is reported any more. */
+static void kcq_forget(struct ib_cq *ibcq, const struct sirdma_kqp *kqp)
+{
+	struct sirdma_kcq *kcq = to_scq(ibcq)->kcq;
+	unsigned long flags;
+
+	spin_lock_irqsave(&kcq->lock, flags);
+	sirdma_cq_forget(&kcq->ring, (uintptr_t)kqp);
+	spin_unlock_irqrestore(&kcq->lock, flags);
+}
+
+static void kcq_to_wc(const struct sirdma_wc *c, struct sirdma_kqp *kqp, struct ib_wc *wc)
+{
+	memset(wc, 0, sizeof(*wc));
+	wc->wr_id = c->wr_id;
+	wc->status = c->status;
+	wc->opcode = c->opcode;
+	wc->vendor_err = c->vendor_err;
+	wc->byte_len = c->byte_len;
+	wc->qp = &kqp->qp->ibqp;
+	wc->src_qp = c->src_qp;
+	wc->port_num = 1;
+	if (c->flags & SIRDMA_WC_HAS_INV) {
+		wc->wc_flags |= IB_WC_WITH_INVALIDATE;
+		wc->ex.invalidate_rkey = c->imm;
+	} else if (c->flags & SIRDMA_WC_HAS_IMM) {
+		wc->wc_flags |= IB_WC_WITH_IMM;
+		wc->ex.imm_data = cpu_to_be32(c->imm);
+	}
+}
+
+int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
+{
+	struct sirdma_kcq *kcq = to_scq(ibcq)->kcq;
+	struct sirdma_cqe_at at;
+	struct sirdma_kqp *kqp;
+	struct sirdma_wc c;
+	unsigned long flags;
+	int polled = 0;
+
+	/* A user's ring is read by its owner alone. */
+	if (!kcq)
+		return -EOPNOTSUPP;
+	spin_lock_irqsave(&kcq->lock, flags);
+	while (polled < num_entries && sirdma_cq_peek(&kcq->ring, &at)) {
+		kqp = (struct sirdma_kqp *)(uintptr_t)sirdma_get64(&at.cqe->compl_ctx);
+		if (kqp && sirdma_cqe_decode(&at, &kqp->sq, &kqp->rq, &c))
+			kcq_to_wc(&c, kqp, &wc[polled++]);
+		sirdma_cq_consume(&kcq->ring, &at);
+		if (kcq->ring.unpublished >= PUBLISH_INTERVAL)
+			sirdma_cq_publish(&kcq->ring);
+	}
+	sirdma_cq_publish(&kcq->ring);
+	spin_unlock_irqrestore(&kcq->lock, flags);
+	return polled;
+}
+
+int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
+{
+	bool solicited = (flags & IB_CQ_SOLICITED_MASK) == IB_CQ_SOLICITED;
+	struct sirdma_kcq *kcq = to_scq(ibcq)->kcq;
+	struct sirdma_cqe_at at;
+	unsigned long irq;
+	int missed = 0;
+
+	if (!kcq)
+		return -EOPNOTSUPP;
+	spin_lock_irqsave(&kcq->lock, irq);
+	/* A request for any completion that is still open covers one for a solicited one. */
+	if (sirdma_get64(&kcq->ring.shadow->arm) & SIRDMA_CQ_SHADOW_ARM_NEXT)
+		solicited = false;
+	sirdma_cq_put_arm(&kcq->ring, ++kcq->arm_seq, solicited);
+	/*
+	 * Either the caller sees the completion, or the device, which fences between CQE
+	 * and arm word, sees the arming.
+	 */
+	smp_mb();
+	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
+		missed = sirdma_cq_peek(&kcq->ring, &at);
+	spin_unlock_irqrestore(&kcq->lock, irq);
+	return missed;
+}
+
+/* Queue pairs */
+
+static u32 kqp_sq_bytes(const struct sirdma_qp_size *size)
+{
+	return sirdma_wq_pages(size->sq_quanta) * SIRDMA_RING_PAGE;
+}
+
+static u32 kqp_rq_bytes(const struct sirdma_qp_size *size)
+{
+	return sirdma_wq_pages(size->rq_quanta) * SIRDMA_RING_PAGE;
+}
+
+static void kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_qp_size *size)
+{
+	const struct ib_qp_cap *cap = &kqp->qp->cap;
+	struct sirdma_sq *sq = &kqp->sq;
+	struct sirdma_rq *rq = &kqp->rq;
+
+	spin_lock_init(&kqp->sq_lock);
+	sq->ring = kqp->mem.va;
+	sq->size = size->sq_quanta;
+	sq->max_sge = cap->max_send_sge;
+	sq->max_read_sge = SIRDMA_MAX_READ_SGE;
+	sq->max_inline = cap->max_inline_data;
+	sq->qp_type = kqp->qp->ibqp.qp_type == IB_QPT_UC ? SIRDMA_SEND_ON_UC : SIRDMA_SEND_ON_RC;
+	sq->signal_all = kqp->qp->sig_all;
+
+	spin_lock_init(&kqp->rq_lock);
+	rq->ring = kqp->mem.va + kqp_sq_bytes(size);
+	rq->size = size->rq_quanta >> size->rq_shift;
+	rq->shift = size->rq_shift;
+	rq->max_sge = cap->max_recv_sge;
+
+	kqp->shadow = kqp->mem.va + kqp_sq_bytes(size) + kqp_rq_bytes(size);
+	kqp->state = IB_QPS_RESET;
+}
+
+struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *qp,
+				     const struct sirdma_qp_size *size)
+{
+	struct sirdma_kqp *kqp;
+	int err = -ENOMEM;
+
+	kqp = kzalloc(sizeof(*kqp), GFP_KERNEL);
+	if (!kqp)
+		return ERR_PTR(err);
+	kqp->qp = qp;
+	kqp->sq.slots = kvcalloc(size->sq_quanta, sizeof(*kqp->sq.slots), GFP_KERNEL);
+	kqp->rq.wr_ids = kvcalloc(sirdma_rq_words(size->rq_quanta >> size->rq_shift),
+				  sizeof(*kqp->rq.wr_ids), GFP_KERNEL);
+	if (!kqp->sq.slots || !kqp->rq.wr_ids)
+		goto err_free;
+	err = dev->bus->ops->dma_alloc(
+		dev->bus, kqp_sq_bytes(size) + kqp_rq_bytes(size) + SIRDMA_SHADOW_SIZE, &kqp->mem);
+	if (err)
+		goto err_free;
+	kqp_init_queues(kqp, size);
+	return kqp;
+
+err_free:
+	kvfree(kqp->rq.wr_ids);
+	kvfree(kqp->sq.slots);
+	kfree(kqp);
+	return ERR_PTR(err);
+}
+
+static void kqp_forget(struct sirdma_kqp *kqp)
+{
+	struct ib_qp *ibqp = &kqp->qp->ibqp;
+
+	kcq_forget(ibqp->send_cq, kqp);
+	if (ibqp->recv_cq != ibqp->send_cq)
+		kcq_forget(ibqp->recv_cq, kqp);
+}
+
+void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp)
+{
+	kqp_forget(kqp);
+	dev->bus->ops->dma_free(dev->bus, &kqp->mem);
+	kvfree(kqp->rq.wr_ids);
+	kvfree(kqp->sq.slots);
+	kfree(kqp);
+}
+
+void sirdma_kqp_fill_ctx(const struct sirdma_kqp *kqp, struct sirdma_qp_ctx *ctx)
+{
+	const void *base = kqp->mem.va;
+
+	ctx->compl_ctx = cpu_to_le64((uintptr_t)kqp);
+	ctx->sq_addr = cpu_to_le64(kqp->mem.pa);
+	ctx->rq_addr = cpu_to_le64(kqp->mem.pa + ((void *)kqp->rq.ring - base));
+	ctx->shadow_addr = cpu_to_le64(kqp->mem.pa + ((void *)kqp->shadow - base));
+}
+
+void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state)
+{
+	unsigned long flags;
+
+	WRITE_ONCE(kqp->state, state);
+	if (state != IB_QPS_RESET)
+		return;
+	kqp_forget(kqp);
+	spin_lock_irqsave(&kqp->sq_lock, flags);
+	sirdma_sq_reset(&kqp->sq);
+	spin_unlock_irqrestore(&kqp->sq_lock, flags);
+	spin_lock_irqsave(&kqp->rq_lock, flags);
+	sirdma_rq_reset(&kqp->rq);
+	spin_unlock_irqrestore(&kqp->rq_lock, flags);
+}
+
+/* Wake the device if it sleeps: @asleep is its word of the shadow area. */
+static void kqp_ring_doorbell(const struct sirdma_kqp *kqp, const __le64 *asleep)
+{
+	/* Pairs with the fence of the device between "asleep" and its last look at the ring. */
+	smp_mb();
+	if (sirdma_get64(asleep))
+		sirdma_doorbell(to_sdev(kqp->qp->ibqp.device)->bus, kqp->qp->ibqp.qp_num);
+}
+
+/* IBTA C10-96: a send is refused before RTS. In the error state it is taken and flushed. */
+static bool kqp_may_send(const struct sirdma_kqp *kqp)
+{
+	switch (READ_ONCE(kqp->state)) {
+	case IB_QPS_RTS:
+	case IB_QPS_SQD:
+	case IB_QPS_SQE:
+	case IB_QPS_ERR:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static int kqp_take_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr)
+{
+	struct sirdma_send send = {
+		.wr_id = wr->wr_id,
+		.opcode = wr->opcode,
+		.flags = wr->send_flags,
+		.sges = kverbs_sges(wr->sg_list),
+		.num_sge = wr->num_sge,
+	};
+
+	switch (wr->opcode) {
+	case IB_WR_RDMA_WRITE_WITH_IMM:
+		send.imm = be32_to_cpu(wr->ex.imm_data);
+		fallthrough;
+	case IB_WR_RDMA_WRITE:
+	case IB_WR_RDMA_READ:
+		send.remote_addr = rdma_wr(wr)->remote_addr;
+		send.key = rdma_wr(wr)->rkey;
+		break;
+	case IB_WR_SEND_WITH_IMM:
+		send.imm = be32_to_cpu(wr->ex.imm_data);
+		break;
+	case IB_WR_SEND:
+		break;
+	default:
+		/* Fast registration, invalidation, atomics: the device attributes say that there are none. */
+		return -EOPNOTSUPP;
+	}
+	return sirdma_sq_take(&kqp->sq, &send);
+}
+
+int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
+			 const struct ib_send_wr **bad_wr)
+{
+	unsigned long flags;
+	bool posted = false;
+	int err = 0;
+	u32 from;
+
+	if (!kqp_may_send(kqp)) {
+		*bad_wr = wr;
+		return -EINVAL;
+	}
+	spin_lock_irqsave(&kqp->sq_lock, flags);
+	for (; wr; wr = wr->next) {
+		from = kqp->sq.head;
+		err = kqp_take_send(kqp, wr);
+		if (err) {
+			*bad_wr = wr;
+			break;
+		}
+		sirdma_sq_publish(&kqp->sq, from);
+		posted = true;
+	}
+	spin_unlock_irqrestore(&kqp->sq_lock, flags);
+	if (posted)
+		kqp_ring_doorbell(kqp, &kqp->shadow->need_kick);
+	return err;
+}
+
+int sirdma_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		     const struct ib_recv_wr **bad_wr)
+{
+	struct sirdma_kqp *kqp = to_sqp(ibqp)->kqp;
+	unsigned long flags;
+	bool posted = false;
+	int err = 0;
+
+	if (!kqp || READ_ONCE(kqp->state) == IB_QPS_RESET) {
+		*bad_wr = wr;
+		return kqp ? -EINVAL : -EOPNOTSUPP;
+	}
+	spin_lock_irqsave(&kqp->rq_lock, flags);
+	for (; wr; wr = wr->next) {
+		err = sirdma_rq_take(&kqp->rq, wr->wr_id, kverbs_sges(wr->sg_list), wr->num_sge);
+		if (err) {
+			*bad_wr = wr;
+			break;
+		}
+		posted = true;
+	}
+	spin_unlock_irqrestore(&kqp->rq_lock, flags);
+	if (posted)
+		kqp_ring_doorbell(kqp, &kqp->shadow->rq_need_kick);
+	return err;
+}

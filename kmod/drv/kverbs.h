@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Queues of consumers in the kernel: rings in memory of the bus, post and poll by the
+ * same codec as the library's.
+ *
+ * All calls of the data path may come with interrupts off and locks held. A post writes
+ * the ring and rings the bus's doorbell, which schedules the device; nothing here runs
+ * the device, and no handler runs inside a call.
+ */
+#ifndef SIRDMA_DRV_KVERBS_H
+#define SIRDMA_DRV_KVERBS_H
+
+#include <linux/spinlock.h>
+#include <rdma/ib_verbs.h>
+
+#include "sirdma/bus.h"
+#include "sirdma/decode.h"
+#include "sirdma/qpctx.h"
+
+struct sirdma_dev;
+struct sirdma_qp;
+struct sirdma_qp_size;
+
+/* Rings of a QP. Its address is the completion context that CQEs echo. */
+struct sirdma_kqp {
+	struct sirdma_qp *qp;
+	struct sirdma_dma_mem mem; /* SQ, RQ and the shadow area */
+	struct sirdma_qp_shadow *shadow;
+	enum ib_qp_state state; /* as last modified */
+	spinlock_t sq_lock; /* protects sq but for its tail, which is the send CQ's */
+	spinlock_t rq_lock; /* protects rq but for its tail, which is the receive CQ's */
+	struct sirdma_sq sq;
+	struct sirdma_rq rq;
+};
+
+/* Ring of a CQ. */
+struct sirdma_kcq {
+	struct sirdma_dma_mem mem; /* elements and the shadow area */
+	spinlock_t lock; /* protects the members below, and tails of the queues it completes */
+	struct sirdma_cq_ring ring;
+	u32 arm_seq;
+};
+
+struct sirdma_kcq *sirdma_kcq_create(struct sirdma_dev *dev, u32 entries);
+void sirdma_kcq_destroy(struct sirdma_dev *dev, struct sirdma_kcq *kcq);
+
+struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *qp,
+				     const struct sirdma_qp_size *size);
+/* The device has forgotten the QP, or never knew it. */
+void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp);
+/* Where the rings lie. */
+void sirdma_kqp_fill_ctx(const struct sirdma_kqp *kqp, struct sirdma_qp_ctx *ctx);
+/* The device moved the QP to @state; RESET: both rings start over. */
+void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state);
+
+int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
+			 const struct ib_send_wr **bad_wr);
+int sirdma_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
+		     const struct ib_recv_wr **bad_wr);
+int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
+int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
+
+#endif
