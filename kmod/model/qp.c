@@ -3,6 +3,7 @@
 #include "qp.h"
 
 #include "lookout.h"
+#include "send.h"
 #include "transport.h"
 
 struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn)
@@ -183,27 +184,31 @@ static bool flush_next_send(struct snic_qp *qp)
 			return false;
 		out.idx = req->sqe.idx;
 		out.op = req->sqe.op;
-		req->sq_idx += req->sqe.quanta;
-		if (req->sq_idx == qp->sq_quanta) {
-			req->sq_idx = 0;
-			req->sq_polarity = !req->sq_polarity;
-		}
+		snic_send_advance(qp, req->sqe.quanta);
 	}
 	if (out.op != SIRDMA_OP_NOP)
 		snic_qp_complete_send(qp, &out, SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
 	return true;
 }
 
+bool snic_qp_fail_recv(struct snic_qp *qp, u16 minor, u32 vendor)
+{
+	struct snic_completion c = {
+		.wqe_idx = qp->resp.rqe.idx,
+		.op = SIRDMA_RC_SEND_ONLY,
+		.major = SIRDMA_CQE_MAJ_FLUSH,
+		.minor = minor,
+		.vendor_err = vendor,
+		.solicited = true,
+	};
+
+	qp->resp.rqe_valid = false;
+	return snic_qp_complete_recv(qp, &c);
+}
+
 static bool flush_next_recv(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
-	struct snic_completion c = {
-		.op = SIRDMA_RC_SEND_ONLY,
-		.major = SIRDMA_CQE_MAJ_FLUSH,
-		.minor = SIRDMA_FLUSH_GENERAL,
-		.vendor_err = SIRDMA_VENDOR_FLUSH,
-		.solicited = true,
-	};
 
 	/* In SQE requests are received as before. */
 	if (qp->state == SIRDMA_QPS_SQE || snic_cq_dead(qp->recv_cq))
@@ -212,9 +217,7 @@ static bool flush_next_recv(struct snic_qp *qp)
 	if (!resp->rqe_valid &&
 	    (snic_rq_shared(qp->rq) || snic_rq_take(qp->rq, &resp->rqe) == SNIC_WQE_NONE))
 		return false;
-	resp->rqe_valid = false;
-	c.wqe_idx = resp->rqe.idx;
-	snic_qp_complete_recv(qp, &c);
+	snic_qp_fail_recv(qp, SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
 	return true;
 }
 

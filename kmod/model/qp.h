@@ -283,5 +283,7 @@ void snic_qp_check_drained(struct snic_qp *qp);
 bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 minor, u32 vendor);
 /* Complete @c on the receive queue; same. */
 bool snic_qp_complete_recv(struct snic_qp *qp, struct snic_completion *c);
+/* The receive WQE in hand fails; false: so did the queue pair, for nobody could be told. */
+bool snic_qp_fail_recv(struct snic_qp *qp, u16 minor, u32 vendor);
 
 #endif

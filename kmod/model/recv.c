@@ -205,19 +205,9 @@ void snic_recv_established(struct snic_qp *qp)
 void snic_recv_fail(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
-	struct snic_completion c = {
-		.wqe_idx = resp->rqe.idx,
-		.op = SIRDMA_RC_SEND_ONLY,
-		.major = SIRDMA_CQE_MAJ_FLUSH,
-		.minor = resp->fail_minor,
-		.vendor_err = resp->fail_vendor,
-		.solicited = true,
-	};
 
-	if (resp->fail_minor && resp->rqe_valid) {
-		resp->rqe_valid = false;
-		if (!snic_qp_complete_recv(qp, &c))
-			return;
-	}
+	if (resp->fail_minor && resp->rqe_valid &&
+	    !snic_qp_fail_recv(qp, resp->fail_minor, resp->fail_vendor))
+		return;
 	snic_qp_fail(qp, (enum sirdma_ae_code)resp->fail_ae, SIRDMA_AE_SRC_RQ);
 }

@@ -45,7 +45,7 @@ bool snic_send_reload(struct snic_qp *qp, u32 slot, struct snic_sqe *sqe)
 	return false;
 }
 
-static void send_advance(struct snic_qp *qp, u32 quanta)
+void snic_send_advance(struct snic_qp *qp, u32 quanta)
 {
 	struct snic_req *req = &qp->req;
 
@@ -70,7 +70,7 @@ static void send_push(struct snic_qp *qp, const struct snic_sqe *sqe)
 	if (sqe->op == SIRDMA_OP_NOP)
 		out->flags |= SNIC_OUT_LOCAL;
 	req->read_msgs += snic_op_is_read(sqe->op);
-	send_advance(qp, sqe->quanta);
+	snic_send_advance(qp, sqe->quanta);
 	req->psn = snic_psn_add(req->psn, snic_out_pkts(qp, out));
 }
 
@@ -110,7 +110,7 @@ static enum snic_send_stop send_fetch(struct snic_qp *qp)
 			return SNIC_SEND_BLOCKED;
 		}
 		if (req->sqe.op == SIRDMA_OP_NOP && !req->sqe.signaled) {
-			send_advance(qp, 1);
+			snic_send_advance(qp, 1);
 			continue;
 		}
 		if (req->sqe.read_fence && req->read_msgs)
@@ -193,8 +193,7 @@ static u8 send_opcode(const struct snic_sqe *sqe, bool first, bool last)
 				  SIRDMA_RC_SEND_ONLY};
 	static const u8 write[] = {SIRDMA_RC_WRITE_MIDDLE, SIRDMA_RC_WRITE_FIRST,
 				   SIRDMA_RC_WRITE_LAST, SIRDMA_RC_WRITE_ONLY};
-	bool is_write = sqe->op == SIRDMA_OP_WRITE || sqe->op == SIRDMA_OP_WRITE_SOL;
-	u8 op = (is_write ? write : send)[first + 2 * last];
+	u8 op = (snic_op_is_write(sqe->op) ? write : send)[first + 2 * last];
 
 	/* The form with immediate data follows each LAST and ONLY opcode. */
 	return (u8)(op + (last && sqe->has_imm));
@@ -207,12 +206,11 @@ static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off,
 	struct snic_req *req = &qp->req;
 	const struct snic_sqe *sqe = &req->sqe;
 	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
-	bool is_write = sqe->op == SIRDMA_OP_WRITE || sqe->op == SIRDMA_OP_WRITE_SOL;
 	bool last = off + len == out->len;
 
 	snic_pkt_bth(pkt, qp->transport->bth | send_opcode(sqe, !off, last), qp->pkey, qp->dest_qpn,
 		     req->nxt, len);
-	if (is_write && !off)
+	if (snic_op_is_write(sqe->op) && !off)
 		snic_pkt_reth(pkt, sqe->remote_va, sqe->rkey, out->len);
 	if (last && sqe->has_imm)
 		snic_pkt_imm(pkt, sqe->imm);

@@ -27,6 +27,8 @@ u32 snic_send_room(struct snic_tx *tx, const struct snic_out *out);
 enum snic_send_stop snic_send_data(struct snic_tx *tx, const struct snic_out *out, u32 n);
 /* The next packet to send is @psn: una <= @psn <= the next new message's. */
 void snic_send_seek(struct snic_qp *qp, u32 psn);
+/* The ring's next WQE is @quanta further on. */
+void snic_send_advance(struct snic_qp *qp, u32 quanta);
 /* Message @out fails with @minor once everything before it is complete. */
 void snic_send_mark_failed(struct snic_qp *qp, struct snic_out *out, u16 minor, u32 vendor);
 /*

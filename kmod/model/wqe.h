@@ -79,4 +79,9 @@ static inline bool snic_op_is_read(u8 op)
 	return op == SIRDMA_OP_READ;
 }
 
+static inline bool snic_op_is_write(u8 op)
+{
+	return op == SIRDMA_OP_WRITE || op == SIRDMA_OP_WRITE_SOL;
+}
+
 #endif
