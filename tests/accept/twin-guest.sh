@@ -93,7 +93,7 @@ host_side() {
 	ip addr add "$own6/64" dev tap0 nodad
 	capture
 	# one processor for the guest, one for what runs here
-	"$top/vm/run" --tap tap0 --cpus 1 --env NODE=1 --timeout "$guest_limit" "$0" > "$work/guest" 2>&1 &
+	"$top/vm/run" --tap tap0 --cpus 1 --env NODE=1 --env "ROUNDS=${ROUNDS:-1}" --timeout "$guest_limit" "$0" > "$work/guest" 2>&1 &
 	local guest=$!
 	await 300 eval "ping -qc1 -W1 $peer4 || ! kill -0 $guest" && kill -0 "$guest" 2> /dev/null ||
 		{ tail -n 20 "$work/guest"; fail "the guest does not answer"; }
