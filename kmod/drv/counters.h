@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Counters of the port: the device's own, and what the driver ran into. */
+/* Counters of the port: the driver's own, shown together with those of device and driver core. */
 #ifndef SIRDMA_DRV_COUNTERS_H
 #define SIRDMA_DRV_COUNTERS_H
 
@@ -8,7 +8,7 @@
 
 enum sirdma_counter {
 	SIRDMA_COUNTER_MR_REGISTERED,
-	SIRDMA_COUNTER_MR_PAGES_PINNED, /* now */
+	SIRDMA_COUNTER_MR_PAGES_PINNED, /* at present */
 	SIRDMA_COUNTER_MR_PIN_FAILURES,
 	SIRDMA_COUNTER_MR_LIST_FAILURES,
 	SIRDMA_COUNTER_MR_FAILURES,

@@ -44,7 +44,7 @@ static int sirdma_cq_check(struct sirdma_dev *dev, const struct ib_cq_init_attr 
 	return 0;
 }
 
-/* Find a user's memory of ring and shadow area; both stay in use until the CQ is gone. */
+/* Find a user's memory of ring and shadow area; both stay in use until the CQ is destroyed. */
 static int sirdma_cq_take_ring(struct sirdma_cq *cq, u32 entries, struct ib_udata *udata,
 			       struct sirdma_cqp_cq_params *params)
 {
@@ -133,7 +133,7 @@ static int sirdma_cq_start(struct sirdma_dev *dev, struct sirdma_cq *cq,
 	if (err)
 		goto err_id;
 	params->cq_id = cq->id;
-	params->ctx = (u64)cq->id << 1;
+	params->ctx = (u64)cq->id << 1; /* the device keeps 63 bits and drops the lowest */
 	err = sirdma_cqp_create_cq(&dev->hw, params);
 	if (err)
 		goto err_unpublish;
@@ -160,7 +160,7 @@ static void sirdma_cq_stop(struct sirdma_dev *dev, struct sirdma_cq *cq)
 int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		     struct uverbs_attr_bundle *attrs)
 {
-	/* A library says how many elements the ring has, the kernel how many completions. */
+	/* A provider passes the ring's elements, a kernel consumer the completions it needs. */
 	u64 entries = attrs ? attr->cqe : sirdma_cq_elements(attr->cqe);
 	struct sirdma_dev *dev = to_sdev(ibcq->device);
 	struct sirdma_cqp_cq_params params = {

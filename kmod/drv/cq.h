@@ -15,9 +15,9 @@ struct uverbs_attr_bundle;
 struct sirdma_cq {
 	struct ib_cq ibcq;
 	u32 id;
-	struct sirdma_kcq *kcq; /* of a consumer in the kernel; NULL: of a user: */
-	struct sirdma_ring *ring;
-	struct sirdma_ring *shadow;
+	struct sirdma_kcq *kcq; /* ring of a kernel consumer; NULL for a user's CQ */
+	struct sirdma_ring *ring; /* of a user's CQ */
+	struct sirdma_ring *shadow; /* of a user's CQ */
 	refcount_t refs; /* 1 while it exists, more while an event is delivered */
 	struct completion idle; /* refs reached zero */
 };

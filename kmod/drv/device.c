@@ -24,7 +24,10 @@
 DEFINE_COMPAT_CREATE_CQ(sirdma_create_cq_op, sirdma_create_cq)
 DEFINE_COMPAT_REG_USER_MR(sirdma_reg_user_mr_op, sirdma_reg_user_mr)
 
-/* In reverse order of sirdma_dev_start(). The core calls it when no object and no user is left. */
+/*
+ * Undo sirdma_dev_start(), but stop the health work first. The core calls this when no object
+ * and no user is left.
+ */
 static void sirdma_dealloc_driver(struct ib_device *ibdev)
 {
 	struct sirdma_dev *dev = to_sdev(ibdev);
@@ -84,7 +87,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, sirdma_ucontext, ibuctx),
 };
 
-/* A device and everything behind its ib_device, up to where objects can be made. */
+/* Create and start everything behind the ib_device. */
 static int sirdma_dev_start(struct sirdma_dev *dev)
 {
 	const struct sirdma_hw_config hw_config = {.num_ceqs = sirdma_params_num_ceqs()};
@@ -134,7 +137,7 @@ static int sirdma_dev_register(struct sirdma_dev *dev, const char *name)
 	ibdev->num_comp_vectors = dev->hw.cfg.num_ceqs;
 	strscpy(ibdev->node_desc, "sirdma software RDMA NIC", sizeof(ibdev->node_desc));
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->ndev->dev_addr);
-	/* The kick of a sleeping device; see sirdma_post_send(). */
+	/* A user's kick of a sleeping device is this command; see sirdma_post_send(). */
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND);
 
 	err = ib_device_set_netdev(ibdev, dev->ndev, 1);
@@ -161,7 +164,7 @@ int sirdma_dev_add(const char *name, struct net_device *ndev)
 	err = sirdma_dev_register(dev, name);
 	if (err)
 		goto err_put;
-	/* It may be gone again already; only its memory is certain. */
+	/* The device may be unregistered by now: the reference keeps only its memory. */
 	if (ib_device_try_get(&dev->ibdev)) {
 		sirdma_netdev_sync(dev);
 		sirdma_health_start(dev);

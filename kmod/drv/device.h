@@ -24,14 +24,14 @@ struct sirdma_dev {
 	struct sirdma_gid_table gids;
 	struct sirdma_neigh_table neighs;
 	struct sirdma_counters counters;
-	struct delayed_work health; /* looks whether the device still works */
-	struct work_struct fatal; /* it does not */
+	struct delayed_work health; /* polls the device's status */
+	struct work_struct fatal; /* removes a device that failed */
 	unsigned long flags; /* SIRDMA_DEV_* bit numbers */
 };
 
 /*
- * An application asked for what it cannot have. It may do so as often as it likes, so it is
- * counted, and said to who debugs.
+ * Report a request that the driver refuses. An application may repeat it at will, so the report
+ * is a counter and a debug message, not a warning.
  */
 #define sirdma_refused(dev, fmt, ...) \
 	do { \
@@ -40,8 +40,8 @@ struct sirdma_dev {
 		ibdev_dbg(&__dev->ibdev, fmt "\n", ##__VA_ARGS__); \
 	} while (0)
 
-#define SIRDMA_DEV_FAILED 0 /* see health.h; or it is being removed */
-#define SIRDMA_DEV_PORT_UP 1 /* what the last port event said */
+#define SIRDMA_DEV_FAILED 0 /* failed, see health.h, or being removed */
+#define SIRDMA_DEV_PORT_UP 1 /* the last port event was PORT_ACTIVE */
 
 static inline struct sirdma_dev *to_sdev(struct ib_device *ibdev)
 {

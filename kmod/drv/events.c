@@ -78,7 +78,7 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 static_assert(IB_EVENT_CQ_ERR == 0 && IB_EVENT_DEVICE_FATAL == 8 &&
 	      IB_EVENT_QP_LAST_WQE_REACHED == 16);
 
-/* The cookie is a number, not an address: a late event finds nothing, never freed memory. */
+/* The context is a number, not an address: a late event finds no CQ instead of freed memory. */
 static void sirdma_cq_event(void *ctx, u64 cq_ctx)
 {
 	struct sirdma_dev *dev = ctx;

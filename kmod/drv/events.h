@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Events of the device, brought to their CQ, QP or port. */
+/* Delivery of the device's events to their CQ or QP, to the health check and to the ARP table. */
 #ifndef SIRDMA_DRV_EVENTS_H
 #define SIRDMA_DRV_EVENTS_H
 

@@ -9,8 +9,8 @@
 #include "hw/cqp_cmd.h"
 #include "trace.h"
 
-#define NO_VLAN 0xffff /* rdma_read_gid_l2_fields() */
-/* A command that failed for want of memory may succeed a second later. */
+#define NO_VLAN 0xffff /* as rdma_read_gid_l2_fields() says it */
+/* A command that failed for lack of memory may succeed a second later. */
 #define UPDATE_RETRY HZ
 
 static int sirdma_sgid_program(struct sirdma_dev *dev, const struct sirdma_sgid *sgid,
@@ -27,8 +27,8 @@ static int sirdma_sgid_program(struct sirdma_dev *dev, const struct sirdma_sgid 
 	return sirdma_cqp_set_sgid(&dev->hw, &params);
 }
 
-/* lock held: bring one slot of the device up to date. On failure the slot stays dirty. */
-static int sirdma_sgid_refresh(struct sirdma_dev *dev, struct sirdma_sgid *sgid)
+/* lock held: program the slot if it is dirty. On failure it stays dirty. */
+static int sirdma_sgid_sync(struct sirdma_dev *dev, struct sirdma_sgid *sgid)
 {
 	struct sirdma_gid_table *table = &dev->gids;
 	u8 mac[ETH_ALEN];
@@ -62,7 +62,7 @@ static void sirdma_gid_update(struct work_struct *work)
 
 	mutex_lock(&table->lock);
 	for (i = 0; i < SIRDMA_GID_SLOTS; i++)
-		failed |= sirdma_sgid_refresh(dev, &table->slots[i]) != 0;
+		failed |= sirdma_sgid_sync(dev, &table->slots[i]) != 0;
 	mutex_unlock(&table->lock);
 	if (failed && !sirdma_dev_failed(dev))
 		queue_delayed_work(system_unbound_wq, &table->update, UPDATE_RETRY);
@@ -94,8 +94,8 @@ u16 sirdma_sgid_index(struct sirdma_dev *dev, const struct sirdma_sgid *sgid)
 }
 
 /*
- * Slot for an address that appears: the one its QPs wait on, else the one with
- * the core's index, else any free one.
+ * The slot for a new address: the one to which QPs of the address still refer,
+ * else the one with the core's index, else any free one.
  */
 static struct sirdma_sgid *sirdma_sgid_find(struct sirdma_gid_table *table,
 					    const struct sirdma_ip *ip, int ifindex, u32 preferred)
@@ -133,8 +133,8 @@ static int sirdma_gid_ifindex(const struct ib_gid_attr *attr)
 }
 
 /*
- * lock held: the MAC may have changed since it was read, before the notifier
- * could find the slot. After the slot's ifindex is set one of both sees it.
+ * lock held: the MAC may have changed after it was read and before the notifier could
+ * find the slot. The slot's ifindex is set now, so the notifier sees every later change.
  */
 static void sirdma_sgid_recheck(struct sirdma_dev *dev, struct sirdma_sgid *sgid,
 				const struct ib_gid_attr *attr)
@@ -208,7 +208,7 @@ int sirdma_del_gid(const struct ib_gid_attr *attr, void **context)
 	mutex_lock(&table->lock);
 	sgid = table->by_gid[attr->index];
 	if (sgid) {
-		/* At once, also under QPs: no traffic from an address that is gone. */
+		/* Even while QPs refer to the slot: no traffic from an address that is gone. */
 		err = sirdma_cqp_clear_sgid(&dev->hw, sirdma_sgid_index(dev, sgid));
 		trace_sirdma_gid_clear(dev, sirdma_sgid_index(dev, sgid), &sgid->ip, sgid->users,
 				       err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Source addresses. The core keeps a table of GIDs, the device one of source
+ * Source addresses. The core keeps a table of GIDs, the device a table of source
  * IP, MAC and VLAN. A QP refers to a slot of the device's table and keeps it
- * while the address is gone, so that it comes back to life with the address.
+ * while the address is gone, so that the QP works again when the address returns.
  */
 #ifndef SIRDMA_DRV_GID_H
 #define SIRDMA_DRV_GID_H
@@ -24,10 +24,10 @@ struct sirdma_dev;
 struct sirdma_sgid {
 	struct sirdma_ip ip;
 	int ifindex; /* 0: slot never used */
-	u32 users; /* QPs */
+	u32 users; /* QPs that refer to it */
 	bool present; /* the core has the address now */
 	bool has_vlan;
-	bool dirty; /* mac changed, the device does not know yet */
+	bool dirty; /* the device does not have this mac yet */
 	u16 vlan_id;
 	u8 mac[ETH_ALEN];
 };
@@ -37,7 +37,7 @@ struct sirdma_gid_table {
 	spinlock_t mac_lock; /* protects ifindex for readers without the mutex, mac and dirty */
 	struct sirdma_sgid *slots; /* [SIRDMA_GID_SLOTS]; the index is the device's */
 	struct sirdma_sgid *by_gid[SIRDMA_GID_TABLE_LEN]; /* by the core's index */
-	struct delayed_work update; /* tells the device of dirty slots, again after a failure */
+	struct delayed_work update; /* programs dirty slots, and again what failed */
 };
 
 int sirdma_gid_init(struct sirdma_dev *dev);

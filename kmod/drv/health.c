@@ -2,7 +2,7 @@
 #include "device.h"
 #include "health.h"
 
-/* A fault of the event queue itself raises no event: only looking finds it. */
+/* A fault of the event queue itself raises no event, so the status is polled. */
 #define HEALTH_PERIOD (2 * HZ)
 
 bool sirdma_dev_failed(const struct sirdma_dev *dev)
@@ -29,9 +29,8 @@ static void sirdma_health_remove(struct work_struct *work)
 	};
 
 	sirdma_cqp_kill(&dev->hw);
-	/* Else it is being removed already. */
 	if (!ib_device_try_get(&dev->ibdev))
-		return;
+		return; /* it is being removed already */
 	ibdev_err(&dev->ibdev, "the device failed; it was reset, and its link is removed\n");
 	ib_dispatch_event(&event);
 	ib_unregister_device_queued(&dev->ibdev);
@@ -46,7 +45,7 @@ void sirdma_health_init(struct sirdma_dev *dev)
 
 void sirdma_health_start(struct sirdma_dev *dev)
 {
-	/* A failure before the device was registered removed nothing. */
+	/* The work of an earlier failure found no registered device to remove. */
 	if (sirdma_dev_failed(dev))
 		queue_work(system_unbound_wq, &dev->fatal);
 	else
@@ -55,7 +54,7 @@ void sirdma_health_start(struct sirdma_dev *dev)
 
 void sirdma_health_fini(struct sirdma_dev *dev)
 {
-	/* What fails from here on is dealt with by the removal itself. */
+	/* The device is being removed: a failure from here on needs no further work. */
 	set_bit(SIRDMA_DEV_FAILED, &dev->flags);
 	cancel_delayed_work_sync(&dev->health);
 	cancel_work_sync(&dev->fatal);

@@ -8,7 +8,7 @@
 #include "qp.h"
 #include "qp_size.h"
 
-/* The device may write this many more CQEs before it must learn of room. */
+/* CQEs polled in one call after which the device learns of the room they leave. */
 #define PUBLISH_INTERVAL 64
 
 static_assert(sizeof(struct sirdma_sge) == sizeof(struct ib_sge));
@@ -85,7 +85,7 @@ void sirdma_kcq_destroy(struct sirdma_dev *dev, struct sirdma_kcq *kcq)
 	kfree(kcq);
 }
 
-/* No completion of @kqp is reported any more. */
+/* Make later polls skip the completions of @kqp that are still in the ring. */
 static void kcq_forget(struct ib_cq *ibcq, const struct sirdma_kqp *kqp)
 {
 	struct sirdma_kcq *kcq = to_scq(ibcq)->kcq;
@@ -125,7 +125,7 @@ int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 	unsigned long flags;
 	int polled = 0;
 
-	/* A user's ring is read by its owner alone. */
+	/* Only the user's provider reads a user's ring. */
 	if (!kcq)
 		return -EOPNOTSUPP;
 	spin_lock_irqsave(&kcq->lock, flags);
@@ -153,13 +153,13 @@ int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	if (!kcq)
 		return -EOPNOTSUPP;
 	spin_lock_irqsave(&kcq->lock, irq);
-	/* A request for any completion that is still open covers one for a solicited one. */
+	/* A pending request for any completion includes solicited ones, so it stays. */
 	if (sirdma_get64(&kcq->ring.shadow->arm) & SIRDMA_CQ_SHADOW_ARM_NEXT)
 		solicited = false;
 	sirdma_cq_put_arm(&kcq->ring, ++kcq->arm_seq, solicited);
 	/*
-	 * Either the caller sees the completion, or the device, which fences between CQE
-	 * and arm word, sees the arming.
+	 * Pairs with the device's fence between its write of a CQE and its read of the arm
+	 * word: either the peek below sees the completion, or the device sees the arming.
 	 */
 	smp_mb();
 	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
@@ -281,13 +281,13 @@ void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state)
 /* Wake the device if it sleeps: @asleep is its word of the shadow area. */
 static void kqp_ring_doorbell(const struct sirdma_kqp *kqp, const __le64 *asleep)
 {
-	/* Pairs with the fence of the device between "asleep" and its last look at the ring. */
+	/* Pairs with the device's fence between writing "asleep" and its last read of the ring. */
 	smp_mb();
 	if (sirdma_get64(asleep))
 		sirdma_doorbell(to_sdev(kqp->qp->ibqp.device)->bus, kqp->qp->ibqp.qp_num);
 }
 
-/* IBTA C10-96: a send is refused before RTS. In the error state it is taken and flushed. */
+/* IBTA C10-96: a send is refused before RTS. In the error state it is accepted and flushed. */
 static bool kqp_may_send(const struct sirdma_kqp *kqp)
 {
 	switch (READ_ONCE(kqp->state)) {
@@ -326,7 +326,7 @@ static int kqp_take_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr)
 	case IB_WR_SEND:
 		break;
 	default:
-		/* Fast registration, invalidation, atomics: the device attributes say that there are none. */
+		/* The device attributes offer no fast registration, invalidation or atomics. */
 		return -EOPNOTSUPP;
 	}
 	return sirdma_sq_take(&kqp->sq, &send);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queues of consumers in the kernel: rings in memory of the bus, post and poll by the
- * same codec as the library's.
+ * Queues of kernel consumers: rings in memory of the bus; post and poll use the same
+ * codec as the provider.
  *
  * All calls of the data path may come with interrupts off and locks held. A post writes
  * the ring and rings the bus's doorbell, which schedules the device; nothing here runs
@@ -21,14 +21,14 @@ struct sirdma_dev;
 struct sirdma_qp;
 struct sirdma_qp_size;
 
-/* Rings of a QP. Its address is the completion context that CQEs echo. */
+/* Rings of a QP. The address of this struct is the completion context in CQEs. */
 struct sirdma_kqp {
 	struct sirdma_qp *qp;
 	struct sirdma_dma_mem mem; /* SQ, RQ and the shadow area */
 	struct sirdma_qp_shadow *shadow;
-	enum ib_qp_state state; /* as last modified */
-	spinlock_t sq_lock; /* protects sq but for its tail, which is the send CQ's */
-	spinlock_t rq_lock; /* protects rq but for its tail, which is the receive CQ's */
+	enum ib_qp_state state; /* set by the last modify_qp */
+	spinlock_t sq_lock; /* protects sq except its tail, which the send CQ's lock protects */
+	spinlock_t rq_lock; /* protects rq except its tail, which the receive CQ's lock protects */
 	struct sirdma_sq sq;
 	struct sirdma_rq rq;
 };
@@ -36,7 +36,7 @@ struct sirdma_kqp {
 /* Ring of a CQ. */
 struct sirdma_kcq {
 	struct sirdma_dma_mem mem; /* elements and the shadow area */
-	spinlock_t lock; /* protects the members below, and tails of the queues it completes */
+	spinlock_t lock; /* protects the members below, and the tails of queues it completes */
 	struct sirdma_cq_ring ring;
 	u32 arm_seq;
 };
@@ -46,9 +46,9 @@ void sirdma_kcq_destroy(struct sirdma_dev *dev, struct sirdma_kcq *kcq);
 
 struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *qp,
 				     const struct sirdma_qp_size *size);
-/* The device has forgotten the QP, or never knew it. */
+/* The device has destroyed the QP, or never created it. */
 void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp);
-/* Where the rings lie. */
+/* Write the addresses of the rings into @ctx. */
 void sirdma_kqp_fill_ctx(const struct sirdma_kqp *kqp, struct sirdma_qp_ctx *ctx);
 /* The device moved the QP to @state; RESET: both rings start over. */
 void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state);

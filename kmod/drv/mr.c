@@ -151,7 +151,7 @@ static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	u32 stag = mr->ibmr.lkey;
 	int err;
 
-	/* The device lets go first: afterwards no data path holds the region. */
+	/* When this command is done, no data path of the device uses the region any more. */
 	err = sirdma_cqp_dealloc_stag(&dev->hw, stag);
 	trace_sirdma_mr_dealloc(dev, stag, err);
 	if (err)

@@ -18,7 +18,7 @@ static inline struct sirdma_mr *to_smr(struct ib_mr *ibmr)
 	return container_of(ibmr, struct sirdma_mr, ibmr);
 }
 
-/* Member of a struct sirdma_ring; the device has no stag for it. */
+/* True for the member of a struct sirdma_ring: ring memory has no stag. */
 static inline bool sirdma_mr_is_ring(const struct sirdma_mr *mr)
 {
 	return !mr->ibmr.lkey;

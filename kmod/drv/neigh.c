@@ -9,11 +9,13 @@
 #include "neigh.h"
 #include "trace.h"
 
+/* The kernel gives up on a neighbour after three requests, one second apart. */
 #define RESOLVE_TIMEOUT (3 * HZ)
+/* A change of route raises no neighbour event, so look it up again this often meanwhile. */
 #define RESOLVE_POLL (HZ / 4)
 /* A neighbour is confirmed, and a new gateway noticed, about this often. */
 #define REFRESH_PERIOD (5 * HZ)
-/* A neighbour that fails this soon after a QP got ready may be the one it wanted. */
+/* A neighbour that fails this soon after a QP left RESET may be the one that the QP needs. */
 #define EXPECT_TIME (10 * HZ)
 
 static u32 sirdma_neigh_hash(const struct sirdma_ip *nexthop, int ifindex)
@@ -38,7 +40,7 @@ static bool sirdma_route_key_equal(const struct sirdma_route_key *a,
 	       sirdma_ip_equal(&a->src, &b->src);
 }
 
-/* hash_lock held. True when the device has to be told. */
+/* hash_lock held. True when the entry became dirty. */
 static bool sirdma_arp_set_mac(struct sirdma_arp *arp, const u8 *mac)
 {
 	if (ether_addr_equal_unaligned(arp->mac, mac))
@@ -49,10 +51,10 @@ static bool sirdma_arp_set_mac(struct sirdma_arp *arp, const u8 *mac)
 }
 
 /*
- * lock held: bring one entry of the device up to date. On failure the entry
- * stays dirty, and the next refresh tries again.
+ * lock held: program the entry if it is dirty. On failure it stays dirty, and
+ * the next refresh tries again.
  */
-static int sirdma_arp_program(struct sirdma_dev *dev, struct sirdma_arp *arp)
+static int sirdma_arp_sync(struct sirdma_dev *dev, struct sirdma_arp *arp)
 {
 	struct sirdma_neigh_table *table = &dev->neighs;
 	u8 mac[ETH_ALEN];
@@ -89,17 +91,17 @@ static void sirdma_neigh_update(struct work_struct *work)
 	mutex_lock(&table->lock);
 	/* Membership only changes under the mutex, so the walk needs no hash_lock. */
 	hash_for_each(table->hash, bucket, arp, node)
-		sirdma_arp_program(dev, arp);
+		sirdma_arp_sync(dev, arp);
 	mutex_unlock(&table->lock);
 }
 
-/* lock held: the entry's packets may have a new next hop or MAC. */
+/* lock held: look up the entry's next hop and MAC again. */
 static void sirdma_arp_refresh(struct sirdma_dev *dev, struct sirdma_arp *arp)
 {
 	struct sirdma_neigh_table *table = &dev->neighs;
 	struct sirdma_nexthop hop;
 
-	/* Without a route or an answer the old address stays: it may come back. */
+	/* Without a route or an answer the old MAC stays, as the neighbour may come back. */
 	if (!sirdma_route_lookup(sirdma_dev_net(dev), &arp->key, &hop)) {
 		spin_lock_bh(&table->hash_lock);
 		arp->nexthop = hop.ip;
@@ -107,7 +109,7 @@ static void sirdma_arp_refresh(struct sirdma_dev *dev, struct sirdma_arp *arp)
 			sirdma_arp_set_mac(arp, hop.mac);
 		spin_unlock_bh(&table->hash_lock);
 	}
-	sirdma_arp_program(dev, arp);
+	sirdma_arp_sync(dev, arp);
 }
 
 static void sirdma_neigh_refresh_work(struct work_struct *work)
@@ -125,7 +127,7 @@ static void sirdma_neigh_refresh_work(struct work_struct *work)
 		sirdma_arp_refresh(dev, arp);
 		if (sirdma_ip_equal(&old, &arp->nexthop))
 			continue;
-		/* Another bucket; visited twice at worst. */
+		/* The walk may meet the entry once more in its new bucket, which does no harm. */
 		spin_lock_bh(&table->hash_lock);
 		hash_del(&arp->node);
 		hash_add(table->hash, &arp->node,
@@ -139,7 +141,7 @@ static void sirdma_neigh_refresh_work(struct work_struct *work)
 
 void sirdma_neigh_expect(struct sirdma_dev *dev)
 {
-	WRITE_ONCE(dev->neighs.asked, jiffies);
+	WRITE_ONCE(dev->neighs.expected, jiffies);
 }
 
 void sirdma_neigh_refresh(struct sirdma_dev *dev)
@@ -162,12 +164,12 @@ static bool sirdma_neigh_in_use(struct sirdma_dev *dev, const struct neighbour *
 	return found;
 }
 
-/* The kernel gave up on a neighbour. For the applications' sake: which one, and on which netdev. */
+/* The kernel gave up on a neighbour. Report it if a QP uses it, or may be about to. */
 static void sirdma_neigh_lost(struct sirdma_dev *dev, const struct neighbour *neigh,
 			      const struct sirdma_ip *ip)
 {
 	if (!sirdma_neigh_in_use(dev, neigh, ip) &&
-	    (time_after(jiffies, READ_ONCE(dev->neighs.asked) + EXPECT_TIME) ||
+	    (time_after(jiffies, READ_ONCE(dev->neighs.expected) + EXPECT_TIME) ||
 	     !sirdma_gid_on_interface(dev, neigh->dev->ifindex)))
 		return;
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_NEIGH_UNREACHABLE);
@@ -194,7 +196,10 @@ static void sirdma_neigh_changed(struct sirdma_dev *dev, const struct neighbour 
 		queue_work(system_unbound_wq, &table->update);
 }
 
-/* Atomic context, sometimes under locks of the neighbour code: note it, work later. */
+/*
+ * Runs in atomic context, sometimes under locks of the neighbour code, so it only records the
+ * change and leaves commands to table->update.
+ */
 static int sirdma_netevent(struct notifier_block *nb, unsigned long event, void *ptr)
 {
 	struct sirdma_dev *dev = container_of(nb, struct sirdma_dev, neighs.netevent);
@@ -225,7 +230,7 @@ int sirdma_neigh_init(struct sirdma_dev *dev)
 	hash_init(table->hash);
 	init_waitqueue_head(&table->wait);
 	atomic_set(&table->events, 0);
-	table->asked = jiffies - EXPECT_TIME - 1;
+	table->expected = jiffies - EXPECT_TIME - 1;
 	INIT_WORK(&table->update, sirdma_neigh_update);
 	INIT_DELAYED_WORK(&table->refresh, sirdma_neigh_refresh_work);
 	table->netevent.notifier_call = sirdma_netevent;
@@ -260,7 +265,7 @@ static int sirdma_neigh_resolve(struct sirdma_dev *dev, const struct sirdma_rout
 		}
 		if (hop->valid)
 			return 0;
-		/* A failure from before this call does not count; it was just asked again. */
+		/* Ignore a failure from before this call: the lookup has asked again. */
 		if (hop->failed && asked)
 			return -EHOSTUNREACH;
 		asked = true;
@@ -316,7 +321,7 @@ static struct sirdma_arp *sirdma_arp_create(struct sirdma_dev *dev,
 	spin_lock_bh(&table->hash_lock);
 	hash_add(table->hash, &arp->node, sirdma_neigh_hash(&arp->nexthop, key->ifindex));
 	spin_unlock_bh(&table->hash_lock);
-	/* Soon: also for a neighbour that moved before the entry could be found. */
+	/* The first refresh comes soon, for a neighbour that moved before the entry was hashed. */
 	if (!table->count++)
 		queue_delayed_work(system_unbound_wq, &table->refresh, HZ);
 	return arp;
@@ -349,7 +354,7 @@ struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_ro
 		spin_lock_bh(&table->hash_lock);
 		sirdma_arp_set_mac(arp, hop.mac);
 		spin_unlock_bh(&table->hash_lock);
-		err = sirdma_arp_program(dev, arp);
+		err = sirdma_arp_sync(dev, arp);
 		if (err)
 			arp = ERR_PTR(err);
 	}

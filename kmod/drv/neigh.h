@@ -23,9 +23,9 @@ struct sirdma_arp {
 	struct hlist_node node; /* by next hop and netdev */
 	struct sirdma_route_key key;
 	struct sirdma_ip nexthop;
-	u32 idx; /* in the device */
-	u32 users; /* QPs */
-	bool dirty; /* mac changed, the device does not know yet */
+	u32 idx; /* in the device's table */
+	u32 users; /* QPs that refer to it */
+	bool dirty; /* the device does not have this mac yet */
 	u8 mac[ETH_ALEN];
 };
 
@@ -34,11 +34,11 @@ struct sirdma_neigh_table {
 	spinlock_t hash_lock; /* protects hash, and nexthop, mac, dirty of each entry */
 	DECLARE_HASHTABLE(hash, SIRDMA_NEIGH_HASH_BITS);
 	u32 count;
-	unsigned long asked; /* jiffies when a QP last was about to need a neighbour */
-	wait_queue_head_t wait; /* for neighbours to answer */
+	unsigned long expected; /* jiffies of the last sirdma_neigh_expect() */
+	wait_queue_head_t wait; /* woken by each neighbour event */
 	atomic_t events; /* neighbour events so far */
 	struct notifier_block netevent;
-	struct work_struct update; /* tells the device of dirty entries */
+	struct work_struct update; /* programs dirty entries */
 	struct delayed_work refresh; /* looks routes and neighbours up again */
 };
 
@@ -53,12 +53,12 @@ void sirdma_neigh_fini(struct sirdma_dev *dev);
 struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key);
 void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp);
 /*
- * A QP left RESET, so somebody will soon want a neighbour. The core resolves it
- * before the driver hears of it: should it not answer, this is how we know that
- * the failure concerns us.
+ * A QP left RESET, so it will soon need a neighbour. The core resolves that neighbour
+ * before it calls the driver; if the resolution fails, this call is the only sign that
+ * the failure concerns a QP.
  */
 void sirdma_neigh_expect(struct sirdma_dev *dev);
-/* Look everything up again soon: an address of ours changed, or the device lacks an entry. */
+/* Look up routes and neighbours again soon: an address changed, or the device lacks an entry. */
 void sirdma_neigh_refresh(struct sirdma_dev *dev);
 
 #endif

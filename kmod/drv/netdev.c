@@ -37,7 +37,7 @@ static void sirdma_netdev_changed(struct sirdma_dev *dev, unsigned long event)
 {
 	switch (event) {
 	case NETDEV_UNREGISTER:
-		/* Under RTNL, which removal needs too: queued. */
+		/* The notifier holds RTNL, which unregistration takes as well, so queue it. */
 		ib_unregister_device_queued(&dev->ibdev);
 		break;
 	case NETDEV_UP:
@@ -50,15 +50,18 @@ static void sirdma_netdev_changed(struct sirdma_dev *dev, unsigned long event)
 	}
 }
 
-/* @lower is a device's netdev or stands below @priv->data, a VLAN for one, whose MAC changed. */
-static int sirdma_netdev_mac_below(struct net_device *lower, struct netdev_nested_priv *priv)
+/*
+ * The netdev @priv->data has a new MAC. @lower is that netdev, or one below it: below a VLAN,
+ * for example.
+ */
+static int sirdma_netdev_mac_changed(struct net_device *lower, struct netdev_nested_priv *priv)
 {
 	struct sirdma_dev *dev = sirdma_dev_get_by_netdev(lower);
 
 	if (!dev)
 		return 0;
 	sirdma_gid_mac_changed(dev, priv->data);
-	/* Our packets now differ: let peers learn it by asking for theirs. */
+	/* The kernel forgot the neighbours. Asking for them shows peers our new MAC. */
 	sirdma_neigh_refresh(dev);
 	ib_device_put(&dev->ibdev);
 	return 0;
@@ -76,8 +79,8 @@ static int sirdma_netdev_event(struct notifier_block *nb, unsigned long event, v
 		ib_device_put(&dev->ibdev);
 	}
 	if (event == NETDEV_CHANGEADDR) {
-		sirdma_netdev_mac_below(ndev, &priv);
-		netdev_walk_all_lower_dev(ndev, sirdma_netdev_mac_below, &priv);
+		sirdma_netdev_mac_changed(ndev, &priv);
+		netdev_walk_all_lower_dev(ndev, sirdma_netdev_mac_changed, &priv);
 	}
 	return NOTIFY_DONE;
 }

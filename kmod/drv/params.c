@@ -8,7 +8,7 @@
 #include "sirdma/hmc.h"
 
 #define MAX_CEQS 32
-/* Peers a device can talk to at a time. */
+/* Entries of the ARP table: pairs of source and destination that QPs use at a time. */
 #define MAX_ARP 8192
 /* Numbers no application gets: QP 0 and 1 are special, a CQ is the CQP's, stag 0 means none. */
 #define RESERVED_QPS 2

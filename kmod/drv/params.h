@@ -6,7 +6,7 @@
 #include <linux/types.h>
 #include "sirdma/bus.h"
 
-/* Work queues a device's completion vectors are spread over. */
+/* Completion event queues (CEQs) of a device: one per completion vector. */
 u32 sirdma_params_num_ceqs(void);
 void sirdma_params_to_config(struct sirdma_bus_config *config);
 

@@ -37,7 +37,7 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->fw_ver = (u64)SIRDMA_FW_MAJOR << 32 | SIRDMA_FW_MINOR;
 	addrconf_addr_eui48((u8 *)&attr->sys_image_guid, dev->ndev->dev_addr);
 	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN;
-	/* rdma link delete may remove the device, and there is no kernel verbs provider. */
+	/* "rdma link delete" may remove the device. */
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->atomic_cap = IB_ATOMIC_NONE;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
@@ -82,7 +82,7 @@ int sirdma_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 int sirdma_get_port_immutable(struct ib_device *ibdev, u32 port,
 			      struct ib_port_immutable *immutable)
 {
-	/* RoCEv2 only. No MAD or CM capability: both need kernel verbs and QP 1. */
+	/* RoCEv2 only. No MAD or CM capability: both need QP 1, which the driver cannot create. */
 	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP;
 	immutable->pkey_tbl_len = 1;
 	immutable->gid_tbl_len = SIRDMA_GID_TABLE_LEN;
@@ -99,7 +99,7 @@ void sirdma_get_fw_str(struct ib_device *ibdev, char *str)
 	snprintf(str, IB_FW_VERSION_NAME_MAX, "%u.%u", SIRDMA_FW_MAJOR, SIRDMA_FW_MINOR);
 }
 
-/* A provider that cannot ask RDMA netlink for the driver id knows us by this. */
+/* A provider that cannot ask RDMA netlink for the driver id recognises the device by this. */
 static ssize_t hca_type_show(struct device *device, struct device_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "SIRDMA\n");

@@ -51,13 +51,13 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 		return -EINVAL;
 	if (!init->send_cq || !init->recv_cq)
 		return -EINVAL;
-	/* Both queues complete where their owner can poll. */
+	/* A user can poll only a user's CQ, a kernel consumer only a kernel consumer's. */
 	if (!to_scq(init->send_cq)->kcq != !!udata || !to_scq(init->recv_cq)->kcq != !!udata)
 		return -EINVAL;
 	return 0;
 }
 
-/* Find the ring memory of a user; it stays in use until the QP is gone. */
+/* Find the ring memory of a user; it stays in use until the QP is destroyed. */
 static int sirdma_qp_take_ring(struct sirdma_dev *dev, struct sirdma_qp *qp, u64 start,
 			       const struct sirdma_qp_size *size, struct ib_udata *udata)
 {
@@ -100,7 +100,7 @@ static void sirdma_qp_drop_memory(struct sirdma_dev *dev, struct sirdma_qp *qp)
 		sirdma_ring_put(qp->ring);
 }
 
-/* Where a user's rings lie. */
+/* Write the addresses of a user's rings into @ctx. */
 static void sirdma_qp_fill_ring_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size *size,
 				    u64 compl_ctx, struct sirdma_qp_ctx *ctx)
 {

@@ -16,8 +16,8 @@ struct sirdma_sgid;
 
 struct sirdma_qp {
 	struct ib_qp ibqp;
-	struct sirdma_ring *ring; /* of a user; NULL: */
-	struct sirdma_kqp *kqp; /* of a consumer in the kernel */
+	struct sirdma_ring *ring; /* rings of a user's QP; NULL for a kernel consumer's */
+	struct sirdma_kqp *kqp; /* rings of a kernel consumer's QP; NULL for a user's */
 	struct ib_qp_cap cap;
 	bool sig_all;
 	u8 type; /* enum sirdma_qp_type */
@@ -27,7 +27,7 @@ struct sirdma_qp {
 	struct sirdma_arp *arp; /* destination MAC; NULL without a path */
 	struct sirdma_sgid *sgid; /* source address; NULL without a path */
 	u8 sl;
-	u8 sgid_index; /* as the application named it */
+	u8 sgid_index; /* of the core's GID table, as given to modify_qp */
 	enum ib_mtu path_mtu;
 
 	refcount_t refs; /* 1 while it exists, more while an event is delivered */
@@ -42,9 +42,9 @@ static inline struct sirdma_qp *to_sqp(struct ib_qp *ibqp)
 int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
 int sirdma_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 /*
- * The uverbs write command POST_SEND with no work request at all (@wr NULL) is
- * the kick of an application's doorbell. A user's work requests go through the ring,
- * those of the kernel come here.
+ * A kernel consumer posts work requests here. A user's provider writes them into the ring,
+ * and kicks a sleeping device by the uverbs command POST_SEND without a work request
+ * (@wr NULL).
  */
 int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad_wr);

@@ -12,7 +12,7 @@
 #include "sirdma/abi.h"
 #include "trace.h"
 
-/* One modify on its way: what is held until it is committed or dropped. */
+/* One modify in progress. It holds arp and sgid until it is committed or dropped. */
 struct sirdma_modify {
 	struct sirdma_dev *dev;
 	struct sirdma_qp *qp;
@@ -22,7 +22,7 @@ struct sirdma_modify {
 	struct sirdma_sgid *sgid;
 };
 
-/* Applications can cause this as often as they like: a counter, and a line for whoever looks. */
+/* Like sirdma_refused(), with a counter of its own. */
 static int sirdma_modify_reject(struct sirdma_modify *mod, const char *bad, const char *why,
 				int err)
 {
@@ -38,7 +38,7 @@ static int sirdma_modify_reject_av(struct sirdma_modify *mod, const char *why, i
 	return sirdma_modify_reject(mod, sirdma_qp_attr_name(IB_QP_AV), why, err);
 }
 
-/* The state the device is in: it may have gone to SQE or ERR by itself. */
+/* Read the QP's state from the device, which may have moved it to SQE or ERR by itself. */
 static int sirdma_modify_read_state(struct sirdma_modify *mod)
 {
 	struct sirdma_qpctx ctx;
@@ -75,7 +75,7 @@ static void sirdma_modify_translate(struct sirdma_modify *mod)
 		sirdma_modify_translate_path(mod);
 }
 
-/* Of the path what only the kernel knows. */
+/* Check the part of the path that only the kernel knows. */
 static int sirdma_modify_check_gid(struct sirdma_modify *mod)
 {
 	const struct ib_gid_attr *sgid_attr = rdma_ah_read_grh(&mod->attr->ah_attr)->sgid_attr;
@@ -105,7 +105,7 @@ static int sirdma_modify_route_key(struct sirdma_modify *mod, struct sirdma_rout
 }
 
 /*
- * GIDs to addresses, addresses to entries of the device's tables. Waits for the
+ * Find the entries of the device's tables for the path's GIDs. Waits for the
  * neighbour, for seconds at worst, so qp->lock must not be held.
  */
 static int sirdma_modify_resolve(struct sirdma_modify *mod)
@@ -141,7 +141,7 @@ static void sirdma_modify_drop(struct sirdma_modify *mod)
 		sirdma_sgid_put(mod->dev, mod->sgid);
 }
 
-/* The device accepted: what the QP held before is no longer used. */
+/* The device accepted the new context, so the QP's old arp and sgid can go. */
 static void sirdma_modify_commit(struct sirdma_modify *mod)
 {
 	struct sirdma_qp *qp = mod->qp;
@@ -188,7 +188,7 @@ static int sirdma_modify_execute(struct sirdma_modify *mod)
 	return err;
 }
 
-/* qp->lock held: everything that can be said without the neighbour. */
+/* qp->lock held: check everything that does not need the neighbour. */
 static int sirdma_modify_check(struct sirdma_modify *mod)
 {
 	int err;
@@ -236,7 +236,7 @@ static int sirdma_modify_locked(struct sirdma_modify *mod)
 	return err;
 }
 
-/* A library of the irdma interface asks for a flush after posting in the error state. */
+/* A provider of the irdma interface asks for a flush after posting in the error state. */
 static int sirdma_modify_flush(struct sirdma_dev *dev, struct ib_qp *ibqp, struct ib_udata *udata)
 {
 	struct sirdma_modify_qp_req req = {};

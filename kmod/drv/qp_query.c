@@ -42,8 +42,8 @@ static int sirdma_query_locked(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	int err;
 
 	/*
-	 * "rdma resource" asks until the core takes the QP off its list, which is after
-	 * its destruction: the number may name another QP by now. This one is in RESET.
+	 * "rdma resource" queries a QP until the core takes it off its list, which is after
+	 * its destruction. Its number may be another QP's by now, so report it in RESET.
 	 */
 	if (qp->gone)
 		return 0;

@@ -4,7 +4,7 @@
 #include "qp_size.h"
 #include "sirdma/geometry.h"
 
-/* A library that gives the ring itself: a power of two within the limits. */
+/* The size that an older provider gives: valid if it is a power of two within the limits. */
 static int sirdma_ring_quanta_given(u32 wqes, u8 shift, u32 *quanta)
 {
 	u64 wanted = (u64)wqes << shift;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Sizes of a QP's rings, computed as the libraries of the irdma interface do. */
+/* Sizes of a QP's rings, computed as the providers of the irdma interface do. */
 #ifndef SIRDMA_DRV_QP_SIZE_H
 #define SIRDMA_DRV_QP_SIZE_H
 
@@ -17,7 +17,7 @@ struct sirdma_qp_size {
 /*
  * @max_wr: the device attribute max_qp_wr. @raw: cap->max_*_wr are the
  * application's numbers; else ring sizes in WQEs of the largest size, as older
- * libraries give them. 0 or -EINVAL.
+ * providers give them. 0 or -EINVAL.
  */
 int sirdma_qp_size(const struct ib_qp_cap *cap, u32 max_wr, bool raw, struct sirdma_qp_size *size);
 

@@ -25,7 +25,7 @@ void sirdma_qpctx_get(struct sirdma_dev *dev, struct sirdma_qpctx *ctx)
 	unsigned int slot;
 
 	down(&pool->free);
-	/* The semaphore guarantees a clear bit; another taker may only move it. */
+	/* The semaphore guarantees a clear bit; a concurrent caller can only change which one. */
 	do {
 		slot = find_first_zero_bit(&pool->used, SIRDMA_QPCTX_COUNT);
 	} while (slot >= SIRDMA_QPCTX_COUNT || test_and_set_bit_lock(slot, &pool->used));

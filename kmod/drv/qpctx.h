@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Buffers for QP contexts. A context only travels with a command, so a device
- * has a page of them instead of one per QP.
+ * Buffers for QP contexts. A buffer is needed only while a command runs, so a
+ * device has a page of them instead of one per QP.
  */
 #ifndef SIRDMA_DRV_QPCTX_H
 #define SIRDMA_DRV_QPCTX_H

@@ -18,13 +18,13 @@ struct sirdma_ring {
 	struct sirdma_ucontext *uctx;
 	u64 start; /* user address, page aligned */
 	u64 length;
-	bool in_use; /* by one QP or CQ; dereg is refused meanwhile */
+	bool in_use; /* by a QP or CQ; until it is destroyed, dereg_mr is refused */
 	u16 type; /* SIRDMA_MEMREG_QP, _CQ */
 	u16 sq_pages; /* type CQ: pages of the ring */
 	u16 rq_pages;
 };
 
-/* Where one ring lies: DMA address, or first PBLE with @vmap. */
+/* Address of one ring: the DMA address, or the index of its first PBLE when @vmap is set. */
 struct sirdma_ring_addr {
 	u64 pa;
 	u32 first_pble;
@@ -36,9 +36,9 @@ struct ib_mr *sirdma_ring_register(struct ib_pd *ibpd, u64 start, u64 length,
 int sirdma_ring_deregister(struct sirdma_dev *dev, struct sirdma_mr *mr);
 
 /*
- * Ring memory of @type at user address @start, taken into use. ERR_PTR: -ENODATA when
- * there is none, -EBUSY when another QP or CQ has it: the device moves in a ring as if
- * it were the only one.
+ * Take the ring memory of @type at user address @start into use. ERR_PTR: -ENODATA when
+ * there is none, -EBUSY when another QP or CQ uses it: two device objects in one ring
+ * would corrupt each other's progress.
  */
 struct sirdma_ring *sirdma_ring_get(struct sirdma_ucontext *uctx, u16 type, u64 start);
 void sirdma_ring_put(struct sirdma_ring *ring);

@@ -50,7 +50,7 @@ static int sirdma_neigh_read(struct neighbour *neigh, struct sirdma_nexthop *hop
 		neigh_ha_snapshot((char *)hop->mac, neigh, neigh->dev);
 		hop->valid = is_valid_ether_addr(hop->mac);
 	}
-	/* Starts resolution or the confirmation of a stale entry: our packets do not do it. */
+	/* Start to resolve or to confirm it: our packets bypass the stack, which would do so. */
 	neigh_event_send(neigh, NULL);
 	return 0;
 }

@@ -18,15 +18,15 @@ struct sirdma_nexthop {
 	struct sirdma_ip ip; /* of the neighbour: the destination or a gateway */
 	u8 mac[ETH_ALEN];
 	bool valid; /* mac is known */
-	bool failed; /* the neighbour did not answer before; it is being asked again */
+	bool failed; /* the neighbour did not answer earlier; it is being asked again */
 };
 
 bool sirdma_ip_is_v4(const struct sirdma_ip *ip);
 /* Address of @neigh in the form of struct sirdma_ip. False for a foreign family. */
 bool sirdma_neigh_ip(const struct neighbour *neigh, struct sirdma_ip *ip);
 /*
- * Where do packets go now? Does not wait: a neighbour that is not known or
- * stale is asked, and the answer is a neighbour event. 0, -ENETUNREACH,
+ * Look up the next hop of @key. Does not wait: a neighbour that is unknown or
+ * stale is asked, and its answer raises a neighbour event. 0, -ENETUNREACH,
  * -EHOSTUNREACH and other errnos of the routing code, -EINVAL for a multicast or
  * broadcast destination.
  */

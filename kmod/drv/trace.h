@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Tracepoints: each step of registering memory and of modifying a QP, and
- * what reaches the driver from outside.
+ * Tracepoints: each step of registering memory and of modifying a QP, changes of
+ * addresses and of the port, and the device's events.
  */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM sirdma

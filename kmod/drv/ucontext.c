@@ -63,7 +63,7 @@ int sirdma_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma)
 	db = &to_db_entry(entry)->db;
 	if (db->is_io)
 		prot = pgprot_noncached(prot);
-	/* As an I/O mapping also for RAM, so that uverbs can take it away when the device goes. */
+	/* RAM is mapped as I/O as well, so that uverbs can unmap it when the device is removed. */
 	err = rdma_user_mmap_io(ibuctx, vma, PHYS_PFN(db->phys), PAGE_SIZE, prot, entry);
 	rdma_user_mmap_entry_put(entry);
 	return err;
@@ -78,7 +78,7 @@ static int sirdma_uctx_check_request(struct sirdma_dev *dev,
 			       req->userspace_ver, SIRDMA_ABI_MIN_USER_VERSION, SIRDMA_ABI_VERSION);
 		return -EINVAL;
 	}
-	/* Without need_kick words a sleeping device would never hear of work. */
+	/* A provider that does not read need_kick never wakes a sleeping device. */
 	if (!(req->comp_mask & SIRDMA_UCTX_KICK)) {
 		sirdma_refused(dev, "provider never kicks: use sirdma's own");
 		return -EOPNOTSUPP;
@@ -93,7 +93,7 @@ static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucon
 	resp->max_qps = dev->hw.caps.max_qps;
 	resp->wq_size = SIRDMA_MAX_WQ_QUANTA;
 	resp->kernel_ver = SIRDMA_ABI_VERSION;
-	/* The CQ shadow is a registration of its own; that is all this bit changes here. */
+	/* CQ_RESIZE only makes the provider register a CQ's shadow area by itself. */
 	resp->feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE;
 	resp->db_mmap_key = rdma_user_mmap_get_offset(uctx->db_entry);
 	resp->max_hw_wq_frags = SIRDMA_MAX_SGE;
@@ -121,7 +121,7 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 
 	if (sirdma_dev_failed(dev))
 		return -EIO;
-	/* Shorter messages are those of GEN1 libraries. */
+	/* Shorter messages are those of GEN1 providers. */
 	if (udata->inlen < offsetofend(struct sirdma_alloc_ucontext_req, rsvd8) ||
 	    udata->outlen < offsetofend(struct sirdma_alloc_ucontext_resp, rsvd2))
 		return -EINVAL;
@@ -163,9 +163,13 @@ err_module:
 void sirdma_dealloc_ucontext(struct ib_ucontext *ibuctx)
 {
 	rdma_user_mmap_entry_remove(to_suctx(ibuctx)->db_entry);
-	/* Not the end of the text below us: removal of the module waits for this very call. */
+	/*
+	 * This may be the last reference, but the module's text stays until this function
+	 * returns: removing the module unregisters the device, and uverbs lets that wait for
+	 * every call of dealloc_ucontext.
+	 */
 	module_put(THIS_MODULE);
 }
 
-/* uverbs itself destroys the objects and takes the doorbell mapping away. */
+/* Empty: uverbs itself destroys the objects and removes the doorbell mapping. */
 void sirdma_disassociate_ucontext(struct ib_ucontext *ibuctx) {}

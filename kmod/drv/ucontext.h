@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* A user context: what its library can do, its doorbell page, its ring memory. */
+/* A user context: what its provider can do, its doorbell page, its ring memory. */
 #ifndef SIRDMA_DRV_UCONTEXT_H
 #define SIRDMA_DRV_UCONTEXT_H
 

@@ -8,7 +8,7 @@
 
 struct sirdma_dev;
 
-/* Are the @count blocks of 2^@shift bytes from block @first on back to back? *addr: the first. */
+/* Are the @count blocks of 2^@shift bytes from block @first on contiguous? *addr: of the first. */
 bool sirdma_umem_contiguous(struct ib_umem *umem, u32 shift, u32 first, u32 count, u64 *addr);
 /*
  * Describe the first @count blocks of 2^@shift bytes: level 0 when they are
