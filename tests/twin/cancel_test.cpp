@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Threads that are cancelled, and threads that wait for one without a processor. */
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <functional>
-#include <sys/resource.h>
+#include <string>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
@@ -200,33 +202,48 @@ TEST(TwinCancelChild, TheFirstCall)
 	EXPECT_EQ(status, 0);
 }
 
+/* How often a thread of this process left its CPU to sleep; -1: there is no such thread. */
+long sleeps_of(pid_t thread)
+{
+	std::ifstream status("/proc/self/task/" + std::to_string(thread) + "/status");
+	const std::string name = "voluntary_ctxt_switches:";
+	std::string line;
+
+	while (std::getline(status, line))
+		if (line.starts_with(name))
+			return std::stol(line.substr(name.size()));
+	return -1;
+}
+
 TEST(Backoff, SleepsAfterALongWait)
 {
+	using clock = std::chrono::steady_clock;
+
 	QueueLock lock(true);
-	std::atomic<bool> waits{false};
-	std::atomic<long> slept{0};
-	std::atomic<bool> done{false};
+	std::atomic<pid_t> waiter_id{0};
+	std::atomic<long> before{-1};
 
 	lock.lock();
 
 	std::thread waiter([&] {
-		waits = true;
+		before = sleeps_of(gettid());
+		waiter_id = gettid();
 		lock.lock();
-		rusage usage{};
-
-		getrusage(RUSAGE_THREAD, &usage);
-		slept = usage.ru_nvcsw;
 		lock.unlock();
-		done = true;
 	});
 
-	/* Long enough for one that never sleeps to be found out by its count. */
-	while (!waits)
+	while (!waiter_id)
 		sched_yield();
-	usleep(50000);
+
+	/* One that never sleeps is found out by its count, which stays. */
+	const auto end = clock::now() + std::chrono::seconds(30);
+
+	while (sleeps_of(waiter_id) <= before && clock::now() < end)
+		sched_yield();
+	EXPECT_GT(sleeps_of(waiter_id), before) << "an ordinary thread would never run beside it "
+						   "under SCHED_FIFO";
 	lock.unlock();
 	waiter.join();
-	EXPECT_GT(slept, 0) << "an ordinary thread would never run beside it under SCHED_FIFO";
 }
 
 } // namespace sirdma::twin::test

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "interface.hpp"
 
-#include <algorithm>
 #include <dlfcn.h>
 #include <iterator>
 
@@ -56,13 +55,14 @@ std::string describe(const Interface &interface)
 
 const Interface *find_interface(void *library, std::string &why)
 {
-	/* Newest first: of two with one number the later one has the distinguishing symbol. */
-	const auto found =
-		std::find_if(std::rbegin(interfaces), std::rend(interfaces),
-			     [=](const Interface &known) { return is_of(library, known); });
+	const Interface *found = nullptr;
 
-	if (found != std::rend(interfaces))
-		return &*found;
+	/* The last that fits: of two with one number the later one has the distinguishing symbol. */
+	for (const Interface &known : interfaces)
+		if (is_of(library, known))
+			found = &known;
+	if (found)
+		return found;
 
 	const unsigned number = number_of(library);
 
