@@ -134,6 +134,11 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_stag, 64);
 #define SIRDMA_CQP_STAG_ARIGHTS SIRDMA_MASK(52, 48) /* SIRDMA_ACCESS_* 4:0 */
 #define SIRDMA_CQP_STAG_REMACCENABLED SIRDMA_BIT(53)
 #define SIRDMA_CQP_STAG_ATOMICS SIRDMA_BIT(55) /* SIRDMA_ACCESS_REMOTE_ATOMIC */
+/*
+ * The region is all memory, and its addresses are DMA addresses: VABASED, LPBLSIZE 0,
+ * and VA, length and address are 0. irdma says the same by the length alone.
+ */
+#define SIRDMA_CQP_STAG_ALL_MEMORY SIRDMA_BIT(56)
 #define SIRDMA_CQP_STAG_VABASED SIRDMA_BIT(59)
 
 enum sirdma_hpage_size {

@@ -65,6 +65,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.fill_res_mr_entry = sirdma_fill_res_mr_entry,
 	.fill_res_qp_entry = sirdma_fill_res_qp_entry,
 	.get_dev_fw_str = sirdma_get_fw_str,
+	.get_dma_mr = sirdma_get_dma_mr,
 	.get_hw_stats = sirdma_get_hw_stats,
 	.get_link_layer = sirdma_get_link_layer,
 	.get_port_immutable = sirdma_get_port_immutable,

@@ -57,11 +57,31 @@ static int sirdma_mr_map(struct sirdma_dev *dev, struct sirdma_mr *mr, u64 iova)
 	return err;
 }
 
-static int sirdma_mr_register(struct sirdma_dev *dev, struct sirdma_mr *mr, u32 stag, u64 length,
-			      u64 iova, int access, u32 pd)
+/* A stag for the region of @params; it is the key of @mr. */
+static int sirdma_mr_register(struct sirdma_dev *dev, struct sirdma_mr *mr,
+			      struct sirdma_cqp_reg_mr_params *params)
+{
+	int err;
+
+	err = sirdma_stag_alloc(&dev->hw, &params->stag);
+	if (err)
+		return err;
+	trace_sirdma_mr_register(dev, params);
+	err = sirdma_cqp_reg_mr(&dev->hw, params);
+	trace_sirdma_mr_registered(dev, params->stag, err);
+	if (err) {
+		sirdma_stag_free(&dev->hw, params->stag);
+		return err;
+	}
+	mr->ibmr.lkey = params->stag;
+	mr->ibmr.rkey = params->stag;
+	return 0;
+}
+
+static int sirdma_mr_register_umem(struct sirdma_dev *dev, struct sirdma_mr *mr, u64 length,
+				   u64 iova, int access, u32 pd)
 {
 	struct sirdma_cqp_reg_mr_params params = {
-		.stag = stag,
 		.pd = pd,
 		.va = iova,
 		.len = length,
@@ -69,16 +89,12 @@ static int sirdma_mr_register(struct sirdma_dev *dev, struct sirdma_mr *mr, u32 
 		.block_shift = mr->pbl.block_shift,
 		.level = mr->pbl.level,
 	};
-	int err;
 
 	if (mr->pbl.level)
 		params.first_pble = sirdma_pbl_first(&mr->pbl);
 	else
 		params.addr = mr->pbl.addr;
-	trace_sirdma_mr_register(dev, &params);
-	err = sirdma_cqp_reg_mr(&dev->hw, &params);
-	trace_sirdma_mr_registered(dev, stag, err);
-	return err;
+	return sirdma_mr_register(dev, mr, &params);
 }
 
 static struct ib_umem *sirdma_mr_pin(struct sirdma_dev *dev, u64 start, u64 length, int access)
@@ -101,7 +117,6 @@ static struct ib_mr *sirdma_reg_memory(struct ib_pd *ibpd, u64 start, u64 length
 {
 	struct sirdma_dev *dev = to_sdev(ibpd->device);
 	struct sirdma_mr *mr;
-	u32 stag;
 	int err;
 
 	err = sirdma_mr_check(dev, start, length, iova, access);
@@ -119,22 +134,15 @@ static struct ib_mr *sirdma_reg_memory(struct ib_pd *ibpd, u64 start, u64 length
 	err = sirdma_mr_map(dev, mr, iova);
 	if (err)
 		goto err_unpin;
-	err = sirdma_stag_alloc(&dev->hw, &stag);
+	err = sirdma_mr_register_umem(dev, mr, length, iova, access, to_spd(ibpd)->id);
 	if (err)
 		goto err_unmap;
-	err = sirdma_mr_register(dev, mr, stag, length, iova, access, to_spd(ibpd)->id);
-	if (err)
-		goto err_stag;
 
-	mr->ibmr.lkey = stag;
-	mr->ibmr.rkey = stag;
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_REGISTERED);
 	sirdma_count_add(&dev->counters, SIRDMA_COUNTER_MR_PAGES_PINNED,
 			 ib_umem_num_pages(mr->umem));
 	return &mr->ibmr;
 
-err_stag:
-	sirdma_stag_free(&dev->hw, stag);
 err_unmap:
 	sirdma_pbl_free(&dev->hw, &mr->pbl);
 err_unpin:
@@ -144,6 +152,42 @@ err_free:
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_FAILURES);
 	trace_sirdma_mr_unwound(dev, start, length, err);
 	return ERR_PTR(err);
+}
+
+/*
+ * A region of all memory by DMA address: the local DMA key of a PD. ib_alloc_pd() asks for
+ * it, so the PD is a kernel consumer's, and no user's QP can use the key. Remote rights are
+ * asked for with IB_PD_UNSAFE_GLOBAL_RKEY only.
+ */
+struct ib_mr *sirdma_get_dma_mr(struct ib_pd *ibpd, int access)
+{
+	struct sirdma_dev *dev = to_sdev(ibpd->device);
+	struct sirdma_cqp_reg_mr_params params = {
+		.pd = to_spd(ibpd)->id,
+		.access = sirdma_region_rights(access),
+		.block_shift = __ffs(SZ_4K),
+		.all_memory = true,
+	};
+	struct sirdma_mr *mr;
+	const char *why;
+	int err;
+
+	err = sirdma_region_access_check(access, &why);
+	if (err) {
+		sirdma_refused(dev, "get_dma_mr: access %#x: %s", access, why);
+		return ERR_PTR(err);
+	}
+	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
+	if (!mr)
+		return ERR_PTR(-ENOMEM);
+	err = sirdma_mr_register(dev, mr, &params);
+	if (err) {
+		kfree(mr);
+		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_FAILURES);
+		return ERR_PTR(err);
+	}
+	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_REGISTERED);
+	return &mr->ibmr;
 }
 
 static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
@@ -158,9 +202,11 @@ static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 		sirdma_dev_fail(dev, err);
 	sirdma_stag_free(&dev->hw, stag);
 	sirdma_pbl_free(&dev->hw, &mr->pbl);
-	sirdma_count_add(&dev->counters, SIRDMA_COUNTER_MR_PAGES_PINNED,
-			 -(s64)ib_umem_num_pages(mr->umem));
-	ib_umem_release(mr->umem);
+	if (mr->umem) {
+		sirdma_count_add(&dev->counters, SIRDMA_COUNTER_MR_PAGES_PINNED,
+				 -(s64)ib_umem_num_pages(mr->umem));
+		ib_umem_release(mr->umem);
+	}
 	kfree(mr);
 	return 0;
 }

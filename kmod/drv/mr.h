@@ -9,7 +9,7 @@
 
 struct sirdma_mr {
 	struct ib_mr ibmr;
-	struct ib_umem *umem;
+	struct ib_umem *umem; /* NULL: all memory */
 	struct sirdma_pbl pbl;
 };
 
@@ -26,6 +26,7 @@ static inline bool sirdma_mr_is_ring(const struct sirdma_mr *mr)
 
 struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
 				 struct ib_udata *udata);
+struct ib_mr *sirdma_get_dma_mr(struct ib_pd *ibpd, int access);
 int sirdma_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 
 #endif

@@ -29,15 +29,30 @@ static bool wraps(u64 first, u64 length)
 	return first + (length - 1) < first;
 }
 
-int sirdma_region_check(const struct sirdma_region *region, const char **why)
+struct check {
+	bool bad;
+	int err;
+	const char *why;
+};
+
+/* The first that finds something bad. */
+static int first_bad(const struct check *checks, u32 count, const char **why)
 {
-	const u32 access = region->access;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		if (checks[i].bad) {
+			*why = checks[i].why;
+			return checks[i].err;
+		}
+	}
+	return 0;
+}
+
+int sirdma_region_access_check(u32 access, const char **why)
+{
 	const u32 remote_change = SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_REMOTE_ATOMIC;
-	const struct {
-		bool bad;
-		int err;
-		const char *why;
-	} checks[] = {
+	const struct check checks[] = {
 		/* IBTA 10.6.3.1 */
 		{(access & remote_change) && !(access & SIRDMA_VERBS_LOCAL_WRITE), -EINVAL,
 		 "remote writes and atomics need local writes"},
@@ -45,6 +60,14 @@ int sirdma_region_check(const struct sirdma_region *region, const char **why)
 		 "an access flag is unknown"},
 		{access & ~(SUPPORTED | SIRDMA_VERBS_ACCESS_OPTIONAL), -EOPNOTSUPP,
 		 "an access flag is not supported"},
+	};
+
+	return first_bad(checks, ARRAY_SIZE(checks), why);
+}
+
+int sirdma_region_check(const struct sirdma_region *region, const char **why)
+{
+	const struct check checks[] = {
 		{!region->length, -EINVAL, "no bytes"},
 		{region->length > SIRDMA_MAX_MR_SIZE, -EINVAL, "longer than a region can be"},
 		{wraps(region->start, region->length), -EINVAL, "the addresses wrap around"},
@@ -52,15 +75,9 @@ int sirdma_region_check(const struct sirdma_region *region, const char **why)
 		{(region->start ^ region->iova) & (SIRDMA_REGION_PAGE - 1), -EINVAL,
 		 "address and iova differ in their place in a page"},
 	};
-	u32 i;
+	int err = sirdma_region_access_check(region->access, why);
 
-	for (i = 0; i < ARRAY_SIZE(checks); i++) {
-		if (checks[i].bad) {
-			*why = checks[i].why;
-			return checks[i].err;
-		}
-	}
-	return 0;
+	return err ? err : first_bad(checks, ARRAY_SIZE(checks), why);
 }
 
 u8 sirdma_region_rights(u32 access)

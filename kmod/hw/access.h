@@ -31,6 +31,8 @@ struct sirdma_region {
 };
 
 /* -EINVAL or -EOPNOTSUPP with *why = what is wrong, for a log line. */
+int sirdma_region_access_check(u32 access, const char **why);
+/* Of all of it, its access flags first. */
 int sirdma_region_check(const struct sirdma_region *region, const char **why);
 /* SIRDMA_ACCESS_* of a region with these flags. */
 u8 sirdma_region_rights(u32 access);

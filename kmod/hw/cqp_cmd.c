@@ -147,7 +147,8 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 	u64 hdr, offset;
 
 	/* Not left to the masks: a cut-off length would be a region of another size. */
-	if (hpage < 0 || params->level > 2 || !params->len || params->len > SIRDMA_CQP_STAG_LEN)
+	if (hpage < 0 || params->level > 2 || params->len > SIRDMA_CQP_STAG_LEN ||
+	    params->all_memory != !params->len)
 		return -EINVAL;
 	offset = (1ull << params->block_shift) - 1;
 	if (!params->level && (params->addr & offset))
@@ -163,6 +164,8 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 		hdr |= SIRDMA_CQP_STAG_ATOMICS;
 	if (!params->zero_based)
 		hdr |= SIRDMA_CQP_STAG_VABASED;
+	if (params->all_memory)
+		hdr |= SIRDMA_CQP_STAG_ALL_MEMORY;
 
 	cmd.va = cpu_to_le64(params->zero_based ? params->va & offset : params->va);
 	cmd.len_pd = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_STAG_LEN, params->len) |

@@ -47,6 +47,7 @@ struct sirdma_cqp_reg_mr_params {
 	u64 addr;
 	u32 first_pble;
 	bool zero_based;
+	bool all_memory; /* by DMA address; va, len, level and addr are 0 */
 };
 int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_params *params);
 /* Invalidates and waits until no data path uses the region. */

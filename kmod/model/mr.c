@@ -55,7 +55,8 @@ void *snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 le
 
 	if (mr->level == 0) {
 		*run = len;
-		return port_dma_ptr(dev->dma, mr->addr + off, len);
+		return mr->all_memory ? port_dma_ptr_checked(dev->dma, va, len) :
+					port_dma_ptr(dev->dma, mr->addr + off, len);
 	}
 	if (!mr_block(dev, mr, off >> mr->block_shift, &addr))
 		return NULL;
@@ -131,6 +132,19 @@ static bool mr_decode_access(u64 hdr, u8 *access)
 	return !(*access & modify) || (*access & SIRDMA_ACCESS_LOCAL_WRITE);
 }
 
+/* The region of all memory: its command names no part of it. */
+static u32 mr_decode_all_memory(const struct sirdma_cqp_stag *cmd, struct snic_mr *mr)
+{
+	u64 hdr = le64_to_cpu(cmd->hdr);
+
+	if (mr->level || mr->len || cmd->va || cmd->addr || !(hdr & SIRDMA_CQP_STAG_VABASED))
+		return SIRDMA_CQP_BAD_PARAM;
+	mr->all_memory = true;
+	/* All but the very last byte, so that the end does not wrap. */
+	mr->len = ~0ull;
+	return SIRDMA_CQP_OK;
+}
+
 static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd, struct snic_mr *mr)
 {
 	static const u8 shifts[] = {
@@ -150,10 +164,14 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd, st
 	mr->level = SIRDMA_GET(SIRDMA_CQP_STAG_LPBLSIZE, hdr);
 	if (!mr->obj.id || mr->obj.id >= dev->cfg.max_mrs || mr->pd >= dev->cfg.max_pds)
 		return SIRDMA_CQP_BAD_INDEX;
-	if (!(hdr & SIRDMA_CQP_STAG_MR) || !mr->len || mr->level > 2 ||
-	    hpage >= ARRAY_SIZE(shifts) || !mr_decode_access(hdr, &mr->access))
+	if (!(hdr & SIRDMA_CQP_STAG_MR) || mr->level > 2 || hpage >= ARRAY_SIZE(shifts) ||
+	    !mr_decode_access(hdr, &mr->access))
 		return SIRDMA_CQP_BAD_PARAM;
 	mr->block_shift = shifts[hpage];
+	if (hdr & SIRDMA_CQP_STAG_ALL_MEMORY)
+		return mr_decode_all_memory(cmd, mr);
+	if (!mr->len)
+		return SIRDMA_CQP_BAD_PARAM;
 	mr->first_block_off = va & (block_size(mr) - 1);
 	if (hdr & SIRDMA_CQP_STAG_VABASED)
 		mr->base = va;
@@ -176,6 +194,8 @@ static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 	u64 last = mr->base + mr->len - 1, end;
 	u32 run;
 
+	if (mr->all_memory)
+		return SIRDMA_CQP_OK;
 	if (mr->level == 0) {
 		end = mr->addr + mr->first_block_off + mr->len;
 		if ((mr->addr & (block_size(mr) - 1)) || end < mr->addr)
@@ -280,6 +300,8 @@ u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	       SIRDMA_PREP(SIRDMA_CQP_STAG_HPAGESIZE, hpage);
 	if (mr->access & SIRDMA_ACCESS_REMOTE_ATOMIC)
 		*ret |= SIRDMA_CQP_STAG_ATOMICS;
+	if (mr->all_memory)
+		*ret |= SIRDMA_CQP_STAG_ALL_MEMORY;
 	snic_mr_put(mr);
 	return SIRDMA_CQP_OK;
 }

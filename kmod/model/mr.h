@@ -21,6 +21,7 @@ struct snic_mr {
 	u8 access; /* SIRDMA_ACCESS_* */
 	u8 level;
 	u8 block_shift; /* 12, 21, 30 */
+	bool all_memory; /* addresses are DMA addresses; level 0 */
 };
 
 /*
@@ -46,7 +47,7 @@ void *snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 le
 /*
  * CQP handlers. QUERY_STAG returns the rights, level and page size of a region
  * as the header bits of REG_MR (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE,
- * _HPAGESIZE, _MR).
+ * _HPAGESIZE, _ALL_MEMORY, _MR).
  */
 u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);

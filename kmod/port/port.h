@@ -39,6 +39,8 @@
  *     port_lock is held; < port_nr_cpus()
  *   void *port_dma_ptr(dma, addr, len)  CPU pointer to device address range
  *     [addr, addr + len), which lies inside one mapped block; NULL when not mapped
+ *   void *port_dma_ptr_checked(dma, addr, len)  the same of a range that no driver vouches
+ *     for, because a peer may have named it: NULL unless there is memory
  *   port_cas64(u64 *p, old, new) -> bool  atomic, fully ordered; false: *p was not old
  *   struct port_stats           n counters from 0; add and read in any context
  *     port_stats_init(s, n) -> 0 or -ENOMEM, port_stats_fini(s) (also of zeroed memory),

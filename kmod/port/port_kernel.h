@@ -202,6 +202,13 @@ static inline void *port_dma_ptr(struct port_dma *dma, u64 addr, u32 len)
 	return (void *)(uintptr_t)addr;
 }
 
+static inline void *port_dma_ptr_checked(struct port_dma *dma, u64 addr, u32 len)
+{
+	void *first = port_dma_ptr(dma, addr, len), *last = first + len - 1;
+
+	return last >= first && virt_addr_valid(first) && virt_addr_valid(last) ? first : NULL;
+}
+
 static inline bool port_cas64(u64 *p, u64 old, u64 new)
 {
 	return cmpxchg64(p, old, new) == old;

@@ -282,6 +282,12 @@ static inline void *port_dma_ptr(struct port_dma *dma, u64 addr, u32 len)
 	return dma->ptr(dma, addr, len);
 }
 
+/* Each look-up is a checked one. */
+static inline void *port_dma_ptr_checked(struct port_dma *dma, u64 addr, u32 len)
+{
+	return port_dma_ptr(dma, addr, len);
+}
+
 static inline bool port_cas64(u64 *p, u64 old, u64 val)
 {
 	return __atomic_compare_exchange_n(p, &old, val, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);

@@ -321,7 +321,8 @@ u32 MiniDriver::reg_mr(const MrParams &mr)
 				SIRDMA_ACCESS_REMOTE_ATOMIC) ?
 			   SIRDMA_CQP_STAG_REMACCENABLED :
 			   0) |
-		  (mr.zero_based ? 0 : SIRDMA_CQP_STAG_VABASED);
+		  (mr.zero_based ? 0 : SIRDMA_CQP_STAG_VABASED) |
+		  (mr.all_memory ? SIRDMA_CQP_STAG_ALL_MEMORY : 0);
 	return exec(cmd);
 }
 

@@ -52,6 +52,7 @@ struct MrParams {
 	u32 first_pble = 0;
 	bool zero_based = false;
 	bool is_mr = true;
+	bool all_memory = false;
 
 	u32 stag() const { return idx << 8 | key; }
 };

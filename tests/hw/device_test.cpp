@@ -343,6 +343,33 @@ TEST_F(DeviceTest, DeregisteredRegionIsGone)
 	EXPECT_EQ(sirdma_cqp_dealloc_stag(&hw_, stag), -ENOENT);
 }
 
+TEST_F(DeviceTest, RegionOfAllMemoryIsAskedForInSoManyWords)
+{
+	start();
+	UserMemory mem(host_->dma(), 4096);
+	sirdma_cqp_reg_mr_params p{};
+	sirdma_ae_code ae;
+
+	p.pd = 5;
+	p.access = SIRDMA_ACCESS_LOCAL_READ | SIRDMA_ACCESS_LOCAL_WRITE;
+	p.block_shift = 12;
+	ASSERT_EQ(sirdma_stag_alloc(&hw_, &p.stag), 0);
+	EXPECT_EQ(sirdma_cqp_reg_mr(&hw_, &p), -EINVAL) << "no length is not all of it";
+	p.all_memory = true;
+	p.len = 4096;
+	EXPECT_EQ(sirdma_cqp_reg_mr(&hw_, &p), -EINVAL);
+	p.len = 0;
+	ASSERT_EQ(sirdma_cqp_reg_mr(&hw_, &p), 0);
+	snic_mr *mr = snic_mr_get(host_->dev(), p.stag, 5, mem.pa(0), 4096,
+				  SIRDMA_ACCESS_LOCAL_WRITE, &ae);
+	ASSERT_NE(mr, nullptr);
+	u32 run;
+	EXPECT_EQ(snic_mr_ptr(host_->dev(), mr, mem.pa(0), 4096, &run), mem.data());
+	snic_mr_put(mr);
+	EXPECT_EQ(sirdma_cqp_dealloc_stag(&hw_, p.stag), 0);
+	sirdma_stag_free(&hw_, p.stag);
+}
+
 TEST_F(DeviceTest, HmcGrowsShrinksAndTheDeviceFollows)
 {
 	start();

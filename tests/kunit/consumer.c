@@ -17,6 +17,7 @@
 #define ROUNDS 500
 #define LIST 8 /* requests of one post */
 #define PATIENCE (10 * HZ)
+#define MESSAGE 10000 /* bytes, no multiple of a packet's */
 
 struct consumer {
 	struct kunit *test;
@@ -114,6 +115,25 @@ static int consumer_wait(struct consumer *c)
 	return wait_for_completion_timeout(&c->done, PATIENCE) ? 0 : -ETIMEDOUT;
 }
 
+/* The next completion, whatever it says. */
+static int consumer_next(struct consumer *c, struct ib_wc *wc)
+{
+	int n;
+
+	for (;;) {
+		reinit_completion(&c->done);
+		n = ib_poll_cq(c->cq, 1, wc);
+		if (!n)
+			n = ib_req_notify_cq(c->cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS);
+		else
+			return n < 0 ? n : 0;
+		if (!n)
+			n = consumer_wait(c);
+		if (n < 0)
+			return n;
+	}
+}
+
 /* Empty messages: their immediate data is the only content that needs no region. */
 static int consumer_post_sends(struct consumer *c, u32 first, u32 count,
 			       const struct ib_send_wr **bad)
@@ -164,7 +184,11 @@ static int consumer_find_gid(struct ib_device *ibdev, union ib_gid *gid)
 
 static int consumer_to_init(struct ib_qp *qp)
 {
-	struct ib_qp_attr attr = {.qp_state = IB_QPS_INIT, .port_num = 1};
+	struct ib_qp_attr attr = {
+		.qp_state = IB_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ,
+	};
 
 	return ib_modify_qp(qp, &attr,
 			    IB_QP_STATE | IB_QP_PORT | IB_QP_PKEY_INDEX | IB_QP_ACCESS_FLAGS);
@@ -220,23 +244,12 @@ static void consumer_connect(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, consumer_to_rts(c->qp[1], c->qp[0]->qp_num), 0);
 }
 
-/* ib_alloc_pd() asks for a local DMA key, which the device does not have. */
-static struct ib_pd *consumer_alloc_pd(struct ib_device *ibdev)
+static void consumer_make_qps(struct kunit *test, unsigned int pd_flags)
 {
-	struct ib_pd *pd = rdma_zalloc_drv_obj(ibdev, ib_pd);
-
-	if (!pd)
-		return NULL;
-	pd->device = ibdev;
-	if (!ibdev->ops.alloc_pd(pd, NULL))
-		return pd;
-	kfree(pd);
-	return NULL;
-}
-
-static int consumer_init(struct kunit *test)
-{
+	struct consumer *c = test->priv;
 	struct ib_qp_init_attr init = {
+		.send_cq = c->cq,
+		.recv_cq = c->cq,
 		.cap = {.max_send_wr = DEPTH,
 			.max_recv_wr = DEPTH,
 			.max_send_sge = 1,
@@ -244,6 +257,31 @@ static int consumer_init(struct kunit *test)
 		.qp_type = IB_QPT_RC,
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 	};
+
+	c->pd = ib_alloc_pd(c->ibdev, pd_flags);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->pd);
+	c->qp[0] = ib_create_qp(c->pd, &init);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->qp[0]);
+	c->qp[1] = ib_create_qp(c->pd, &init);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->qp[1]);
+}
+
+static void consumer_free_qps(struct consumer *c)
+{
+	int i;
+
+	for (i = 1; i >= 0; i--) {
+		if (!IS_ERR_OR_NULL(c->qp[i]))
+			ib_destroy_qp(c->qp[i]);
+		c->qp[i] = NULL;
+	}
+	if (!IS_ERR_OR_NULL(c->pd))
+		ib_dealloc_pd(c->pd);
+	c->pd = NULL;
+}
+
+static int consumer_init(struct kunit *test)
+{
 	struct ib_cq_init_attr cq_attr = {.cqe = 4 * DEPTH};
 	struct consumer *c = kunit_kzalloc(test, sizeof(*c), GFP_KERNEL);
 	struct net_device *ndev;
@@ -260,35 +298,21 @@ static int consumer_init(struct kunit *test)
 	c->ibdev = ib_device_get_by_netdev(ndev, RDMA_DRIVER_UNKNOWN);
 	dev_put(ndev);
 	KUNIT_ASSERT_NOT_NULL_MSG(test, c->ibdev, "no RDMA device on " NETDEV);
-	c->pd = consumer_alloc_pd(c->ibdev);
-	KUNIT_ASSERT_NOT_NULL(test, c->pd);
 	c->cq = ib_create_cq(c->ibdev, consumer_event, NULL, c, &cq_attr);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->cq);
-	init.send_cq = c->cq;
-	init.recv_cq = c->cq;
-	c->qp[0] = ib_create_qp(c->pd, &init);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->qp[0]);
-	c->qp[1] = ib_create_qp(c->pd, &init);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->qp[1]);
+	consumer_make_qps(test, 0);
 	return 0;
 }
 
 static void consumer_exit(struct kunit *test)
 {
 	struct consumer *c = test->priv;
-	int i;
 
 	if (!c)
 		return;
-	for (i = 1; i >= 0; i--)
-		if (!IS_ERR_OR_NULL(c->qp[i]))
-			ib_destroy_qp(c->qp[i]);
+	consumer_free_qps(c);
 	if (!IS_ERR_OR_NULL(c->cq))
 		ib_destroy_cq(c->cq);
-	if (c->pd) {
-		c->ibdev->ops.dealloc_pd(c->pd, NULL);
-		kfree(c->pd);
-	}
 	if (c->ibdev)
 		ib_device_put(c->ibdev);
 }
@@ -424,14 +448,146 @@ static void consumer_is_flushed_and_reset(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->wrong, 0);
 }
 
-/* What kernel consumers cannot have yet is not offered, so that none of them attaches. */
+/* Memory of a consumer, mapped for the device. */
+struct buffer {
+	u8 *bytes;
+	u64 addr;
+};
+
+static void buffer_make(struct kunit *test, struct buffer *buf, u8 first)
+{
+	struct consumer *c = test->priv;
+	u32 i;
+
+	buf->bytes = kunit_kmalloc(test, MESSAGE, GFP_KERNEL);
+	KUNIT_ASSERT_NOT_NULL(test, buf->bytes);
+	for (i = 0; i < MESSAGE; i++)
+		buf->bytes[i] = first + i % 251;
+	buf->addr = ib_dma_map_single(c->ibdev, buf->bytes, MESSAGE, DMA_BIDIRECTIONAL);
+	KUNIT_ASSERT_EQ(test, ib_dma_mapping_error(c->ibdev, buf->addr), 0);
+}
+
+/* From here on the CPU may look at it. */
+static void buffer_unmap(struct kunit *test, const struct buffer *buf)
+{
+	struct consumer *c = test->priv;
+
+	ib_dma_unmap_single(c->ibdev, buf->addr, MESSAGE, DMA_BIDIRECTIONAL);
+}
+
+static struct ib_sge buffer_sge(const struct consumer *c, const struct buffer *buf)
+{
+	return (struct ib_sge){buf->addr, MESSAGE, c->pd->local_dma_lkey};
+}
+
+/* One request of a, from or to the buffer; the status of its completion. */
+static enum ib_wc_status consumer_do(struct kunit *test, enum ib_wr_opcode opcode,
+				     const struct buffer *local, u64 remote, u32 rkey)
+{
+	struct consumer *c = test->priv;
+	struct ib_sge sge = buffer_sge(c, local);
+	struct ib_rdma_wr wr = {
+		.wr = {.wr_id = opcode,
+		       .opcode = opcode,
+		       .send_flags = IB_SEND_SIGNALED,
+		       .sg_list = &sge,
+		       .num_sge = 1},
+		.remote_addr = remote,
+		.rkey = rkey,
+	};
+	const struct ib_send_wr *bad;
+	struct ib_wc wc;
+
+	KUNIT_ASSERT_EQ(test, ib_post_send(c->qp[0], &wr.wr, &bad), 0);
+	KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
+	KUNIT_EXPECT_EQ(test, wc.wr_id, (u64)opcode);
+	return wc.status;
+}
+
+/* Each PD has a key for all memory, which serves who posts and no peer. */
+static void consumer_uses_its_local_dma_key(struct kunit *test)
+{
+	struct consumer *c = test->priv;
+	struct ib_sge sge;
+	struct ib_send_wr send = {.wr_id = 1,
+				  .opcode = IB_WR_SEND,
+				  .send_flags = IB_SEND_SIGNALED,
+				  .sg_list = &sge,
+				  .num_sge = 1};
+	struct ib_recv_wr recv = {.wr_id = 2, .sg_list = &sge, .num_sge = 1};
+	const struct ib_send_wr *bad;
+	struct buffer from, to;
+	struct ib_wc wc;
+	u8 expected;
+	u32 i;
+
+	consumer_connect(test);
+	buffer_make(test, &from, 1);
+	buffer_make(test, &to, 2);
+	sge = buffer_sge(c, &to);
+	KUNIT_ASSERT_EQ(test, ib_post_recv(c->qp[1], &recv, NULL), 0);
+	sge = buffer_sge(c, &from);
+	KUNIT_ASSERT_EQ(test, ib_post_send(c->qp[0], &send, &bad), 0);
+	for (i = 0; i < 2; i++) {
+		KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
+		KUNIT_EXPECT_EQ(test, wc.status, IB_WC_SUCCESS);
+	}
+	buffer_unmap(test, &to);
+	KUNIT_EXPECT_EQ(test, memcmp(from.bytes, to.bytes, MESSAGE), 0);
+
+	buffer_make(test, &to, 2);
+	expected = to.bytes[MESSAGE - 1];
+	KUNIT_EXPECT_EQ(test,
+			consumer_do(test, IB_WR_RDMA_WRITE, &from, to.addr, c->pd->local_dma_lkey),
+			IB_WC_REM_ACCESS_ERR);
+	buffer_unmap(test, &to);
+	KUNIT_EXPECT_EQ(test, to.bytes[0], 2);
+	KUNIT_EXPECT_EQ(test, to.bytes[MESSAGE - 1], expected);
+	buffer_unmap(test, &from);
+}
+
+/* Who asks for a global key lets peers reach all memory, and nothing that is none. */
+static void consumer_gives_away_a_global_key(struct kunit *test)
+{
+	struct consumer *c = test->priv;
+	struct buffer from, to;
+	u32 rkey;
+
+	consumer_free_qps(c);
+	consumer_make_qps(test, IB_PD_UNSAFE_GLOBAL_RKEY);
+	consumer_connect(test);
+	rkey = c->pd->unsafe_global_rkey;
+	buffer_make(test, &from, 1);
+	buffer_make(test, &to, 2);
+	KUNIT_EXPECT_EQ(test, consumer_do(test, IB_WR_RDMA_WRITE, &from, to.addr, rkey),
+			IB_WC_SUCCESS);
+	buffer_unmap(test, &to);
+	KUNIT_EXPECT_EQ(test, memcmp(from.bytes, to.bytes, MESSAGE), 0);
+
+	buffer_make(test, &to, 3);
+	KUNIT_EXPECT_EQ(test, consumer_do(test, IB_WR_RDMA_READ, &from, to.addr, rkey),
+			IB_WC_SUCCESS);
+	buffer_unmap(test, &from);
+	KUNIT_EXPECT_EQ(test, memcmp(from.bytes, to.bytes, MESSAGE), 0);
+
+	buffer_make(test, &from, 1);
+	KUNIT_EXPECT_EQ(test, consumer_do(test, IB_WR_RDMA_WRITE, &from, PAGE_SIZE, rkey),
+			IB_WC_REM_OP_ERR);
+	buffer_unmap(test, &from);
+	buffer_unmap(test, &to);
+}
+
+/* What kernel consumers cannot have yet is not offered, so that those which need it do not attach. */
 static void consumer_is_told_what_is_missing(struct kunit *test)
 {
 	struct consumer *c = test->priv;
 	struct ib_reg_wr reg = {.wr = {.wr_id = 7, .opcode = IB_WR_REG_MR}};
 	const struct ib_send_wr *bad = NULL;
 
-	KUNIT_EXPECT_FALSE(test, c->ibdev->kverbs_provider);
+	KUNIT_EXPECT_TRUE(test, c->ibdev->kverbs_provider);
+	KUNIT_EXPECT_FALSE(test, rdma_cap_ib_mad(c->ibdev, 1));
+	KUNIT_EXPECT_FALSE(test, rdma_cap_ib_cm(c->ibdev, 1));
+	/* There is a key for each PD instead. */
 	KUNIT_EXPECT_FALSE(test, c->ibdev->attrs.kernel_cap_flags & IBK_LOCAL_DMA_LKEY);
 	KUNIT_EXPECT_FALSE(test, c->ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS);
 	consumer_connect(test);
@@ -440,9 +596,14 @@ static void consumer_is_told_what_is_missing(struct kunit *test)
 }
 
 static struct kunit_case consumer_cases[] = {
-	KUNIT_CASE(consumer_posts_with_interrupts_off), KUNIT_CASE(consumer_asks_for_events),
-	KUNIT_CASE(consumer_fills_the_queue),		KUNIT_CASE(consumer_is_flushed_and_reset),
-	KUNIT_CASE(consumer_is_told_what_is_missing),	{},
+	KUNIT_CASE(consumer_posts_with_interrupts_off),
+	KUNIT_CASE(consumer_asks_for_events),
+	KUNIT_CASE(consumer_fills_the_queue),
+	KUNIT_CASE(consumer_is_flushed_and_reset),
+	KUNIT_CASE(consumer_uses_its_local_dma_key),
+	KUNIT_CASE(consumer_gives_away_a_global_key),
+	KUNIT_CASE(consumer_is_told_what_is_missing),
+	{},
 };
 
 static struct kunit_suite consumer_suite = {

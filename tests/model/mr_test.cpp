@@ -375,3 +375,63 @@ TEST_F(MrTest, QueryTellsWhatWasRegistered)
 	EXPECT_EQ(SIRDMA_GET(SIRDMA_CQP_STAG_ARIGHTS, ret), u64{all_rights & 0x1f});
 	EXPECT_TRUE(ret & SIRDMA_CQP_STAG_ATOMICS);
 }
+
+// The key of consumers in the kernel: whatever is mapped, by the address the bus gave it.
+TEST_F(MrTest, AllMemoryIsAddressedAsTheBusMapsIt)
+{
+	UserMemory scattered(host_.dma(), 8 << 12), flat(host_.dma(), 8 << 12, 12, true);
+	MrParams mr{.access = SIRDMA_ACCESS_LOCAL_READ | SIRDMA_ACCESS_LOCAL_WRITE,
+		    .all_memory = true};
+
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	scattered.fill(1);
+	flat.fill(2);
+	for (size_t at = 0; at < scattered.size(); at += 1000) {
+		size_t len = std::min<size_t>(4096 - at % 4096, 777);
+		auto bytes = scattered.bytes().subspan(at, len);
+		EXPECT_EQ(read_back(mr, scattered.pa(at), len),
+			  std::vector<u8>(bytes.begin(), bytes.end()));
+	}
+	EXPECT_EQ(read_back(mr, flat.pa(5), flat.size() - 5),
+		  std::vector<u8>(flat.bytes().begin() + 5, flat.bytes().end()));
+	// What is mapped later belongs to it as well, up to the end of the address space.
+	UserMemory late(host_.dma(), 4096);
+	EXPECT_EQ(read_back(mr, late.pa(0), 4096),
+		  std::vector<u8>(late.bytes().begin(), late.bytes().end()));
+	EXPECT_EQ(try_access(mr, ~0ull - 100, 100, read_local), SIRDMA_AE_NONE);
+	EXPECT_EQ(try_access(mr, ~0ull - 100, 102, read_local), SIRDMA_AE_AMP_TO_WRAP);
+
+	// Peers have no right to it unless it was made so, other PDs never.
+	EXPECT_EQ(try_access(mr, late.pa(0), 1, SIRDMA_ACCESS_REMOTE_READ),
+		  SIRDMA_AE_AMP_RIGHTS_VIOLATION);
+	EXPECT_EQ(try_access(mr, late.pa(0), 1, read_local, 2), SIRDMA_AE_AMP_BAD_PD);
+
+	// Where nothing is mapped there is nothing.
+	DmaSpace::ExpectFaults faults(host_.dma());
+	enum sirdma_ae_code ae;
+	u64 nowhere = host_.dma().unmapped_address();
+	u32 run;
+	snic_mr *got = snic_mr_get(host_.dev(), mr.stag(), 1, nowhere, 8, read_local, &ae);
+	ASSERT_NE(got, nullptr);
+	EXPECT_EQ(snic_mr_ptr(host_.dev(), got, nowhere, 8, &run), nullptr);
+	snic_mr_put(got);
+}
+
+TEST_F(MrTest, AllMemoryNamesNoPartOfIt)
+{
+	UserMemory mem(host_.dma(), 4096, 12, true);
+	MrParams all{.all_memory = true};
+	auto status = [&](auto change) {
+		MrParams mr = all;
+		change(mr);
+		return drv_.reg_mr(mr);
+	};
+
+	EXPECT_EQ(status([](auto &m) { m.len = 4096; }), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(status([](auto &m) { m.va = 4096; }), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(status([&](auto &m) { m.addr = mem.pa(0); }), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(status([](auto &m) { m.level = 1; }), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(status([](auto &m) { m.zero_based = true; }), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(drv_.reg_mr(all), SIRDMA_CQP_OK);
+	EXPECT_EQ(drv_.dealloc_stag(all.stag()), SIRDMA_CQP_OK);
+}
