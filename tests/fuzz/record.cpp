@@ -27,20 +27,7 @@ namespace
 
 using sirdma::test::Input;
 
-constexpr uint16_t record_super = 3;
 constexpr size_t source_size = 64 << 10;
-
-// As on the ring; see connection.cpp.
-struct SuperHead {
-	uint64_t lease;
-	uint32_t payload_len, npieces;
-	uint16_t npkts;
-	uint8_t hdr_len, pad, hdr[SNIC_MAX_HDR];
-};
-
-struct Piece {
-	uint64_t addr, len;
-};
 
 // The neighbour's memory, which references name.
 std::array<uint8_t, source_size> source;
@@ -133,12 +120,12 @@ public:
 		EXPECT_NE(static_cast<void *>(words_), MAP_FAILED);
 		EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, socks), 0);
 		end_ = Fd(socks[0]);
-		c = std::make_unique<Connection>(Fd(socks[1]), std::move(ours), 1);
+		c = std::make_unique<Connection>(Fd(socks[1]));
 		c->node = &node_;
-		c->set_up(own_, true);
+		c->attach(std::move(ours), 1, true);
 		out = theirs_.writer(0);
-		out.set_lease_at(&lease_word);
-		out.set_lease(lease_word.load());
+		words_[0].lease_at = reinterpret_cast<uintptr_t>(&lease_word);
+		words_[0].lease = lease_word.load();
 		in = theirs_.reader(1);
 		in.set_takes(3);
 		model.c = c.get();
@@ -337,7 +324,7 @@ private:
 		burst.segs[0] = {.ptr = source.data(), .len = 8 * 4096};
 		for (u32 i = 0; i < burst.npkts; ++i)
 			snic_pkt_bth(&burst.pkts[i], SIRDMA_RC_SEND_MIDDLE, 0xffff, 5, i, 4096);
-		EXPECT_LE(c->push(burst, own_), burst.npkts);
+		EXPECT_LE(c->push(burst), burst.npkts);
 		EXPECT_LE(c->fall_asleep(), 1);
 		c->wake_up();
 	}
@@ -346,7 +333,6 @@ private:
 	RingControl *words_ = nullptr;
 	Fd end_;
 	Neighbour node_{.addr = IpAddress(), .slot = 0, .next = nullptr};
-	Lease own_;
 };
 
 } // namespace

@@ -48,18 +48,6 @@ struct Target {
 	uint64_t guard;
 };
 
-/* As on the ring; see connection.cpp. */
-struct SuperHead {
-	uint64_t lease;
-	uint32_t payload_len, npieces;
-	uint16_t npkts;
-	uint8_t hdr_len, pad, hdr[SNIC_MAX_HDR];
-};
-
-struct Piece {
-	uint64_t addr, len;
-};
-
 class Hostile {
 public:
 	Hostile(const Target &target, uint64_t seed) : t_(target), random_(seed)
@@ -165,8 +153,8 @@ private:
 				{.slot = hostile_slot, .scope = 0, .addr = own.ip()}, file))
 			return {};
 		ring.out = ring.pair.writer(0);
-		ring.out.set_lease_at(&lease_);
-		ring.out.set_lease(lease_);
+		ring.pair.control(0).lease_at = reinterpret_cast<uintptr_t>(&lease_);
+		ring.pair.control(0).lease = lease_.load();
 		ring.words = static_cast<RingControl *>(
 			mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
 		Fd(accept4(name_.get(), nullptr, nullptr, SOCK_NONBLOCK)).reset();

@@ -1,38 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Both directions to and from one process of this user. Two things travel, as records
- * of a ring each way: packets of the model, complete but for the ICRC, and datagrams
- * that came to a shared port and are another's.
- *
- * Packets of one message travel together (super-packets). Where the machine lets
- * one process of a user read another's memory, long ones do so by reference: the
- * receiver copies from the sender's buffer to its own, once. The sender may want some
- * of its memory back, because a region goes or a request failed: then it waits until
- * all that it lent before was read, which a reader that runs does soon. For one that
- * was stopped or killed the lease of all memory ends: each reference names the lease it
- * was given under. The ring says which lease holds and whether something is being read:
- * who revokes waits for that. A reader that does not end is not waited for long; it
- * finds out by a word of the sender's, read together with the bytes, which has another
- * value once the lease is over.
+ * Both directions to and from one process of this user: a ring of records each way
+ * (record.hpp), a socket that wakes and tells of the neighbour's end, and a lease each way for
+ * payload by reference (lease.hpp). Records are sent as room allows; a neighbour that takes
+ * nothing any more loses packets.
  */
 #pragma once
 
 #include <mutex>
-#include <span>
 
-#include "shm_ring.hpp"
-#include "udp_link.hpp"
+#include "lease.hpp"
+#include "record.hpp"
 
 namespace sirdma::twin
 {
-
-struct SuperPacket {
-	std::span<const snic_seg> segs; /* the first has the headers */
-	u32 len; /* BTH to ICRC */
-	u32 payload_len;
-	u32 npkts;
-	bool by_reference;
-};
 
 class PacketSink : public DatagramSink {
 public:
@@ -49,59 +30,18 @@ protected:
 	~PacketSink() = default;
 };
 
-/* Of a process: its memory, as far as neighbours may read it. Any thread. */
-class Lease {
-public:
-	Lease();
-
-	/* What something is about to be sent under. */
-	uint64_t lend() noexcept
-	{
-		uint64_t lease;
-
-		/* Who renews it sees that this one was used, or is seen. */
-		do {
-			lease = word_.load();
-			if (!lent_.load())
-				lent_.store(true);
-		} while (word_.load() != lease);
-		return lease;
-	}
-
-	/* Another lease begins, unless nothing was sent under this one: then false. */
-	bool renew() noexcept
-	{
-		if (!lent_.load(std::memory_order_relaxed) || !lent_.exchange(false))
-			return false;
-		word_.fetch_add(1);
-		return true;
-	}
-
-	bool lent() const noexcept { return lent_.load(); }
-	uint64_t current() const noexcept { return word_.load(); }
-	const void *word() const noexcept { return &word_; }
-
-private:
-	std::atomic<uint64_t> word_; /* not 0; neighbours read it */
-	std::atomic<bool> lent_{false}; /* something was sent under it */
-};
-
 struct Neighbour;
 
 class Connection {
 public:
 	Neighbour *node = nullptr; /* whom it leads to */
 
-	Connection(Fd sock, RingPair rings, unsigned writes) noexcept : sock_(std::move(sock))
-	{
-		attach(std::move(rings), writes);
-	}
+	/* Not attached, it has a socket and nothing else. */
+	explicit Connection(Fd sock) noexcept : sock_(std::move(sock)), lease_(sock_.get()) {}
 
-	/* Write to ring @writes of the pair, read from the other. */
-	void attach(RingPair rings, unsigned writes) noexcept;
+	/* Write to ring @writes of the pair, read from the other. @supers: take super-packets. */
+	void attach(RingPair rings, unsigned writes, bool supers) noexcept;
 	bool attached() const noexcept { return static_cast<bool>(rings_); }
-	/* Say what is taken from the neighbour, and what is lent to it. */
-	void set_up(const Lease &own, bool supers) noexcept;
 
 	/* Its end is the neighbour's; a byte on it wakes. */
 	int fd() const noexcept { return sock_.get(); }
@@ -111,13 +51,11 @@ public:
 	bool broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
 
 	/* Any thread. How many packets there was room for. */
-	u32 push(snic_burst &burst, Lease &own) noexcept;
+	u32 push(snic_burst &burst) noexcept;
 	/* Any thread. A datagram that came by @path, for the neighbour; false: no room. */
 	bool push(const Path &path, const uint8_t *data, size_t len, u32 index, bool more) noexcept;
-	/* Any thread. What was pushed by reference until now was read; false: not before @until. */
-	bool delivered(u64 until) noexcept;
-	/* Any thread. What was pushed by reference until now is not read any more; @own was renewed. */
-	void revoke(const Lease &own) noexcept;
+	/* Any thread. Of the memory the neighbour may read. */
+	Lease &lease() noexcept { return lease_; }
 
 	/* What follows is for one thread at a time. */
 
@@ -133,32 +71,25 @@ public:
 	void wake_up() noexcept { in_.wake_up(); }
 
 private:
-	uint8_t *reserve(size_t len) noexcept;
-	bool put(const snic_burst &burst, u32 at, snic_seg_iter &payload) noexcept;
-	bool put_super(const snic_burst &burst, u32 at, u32 n, uint64_t lease,
-		       snic_seg_iter &payload) noexcept;
-	u32 put_all(snic_burst &burst, Lease &own) noexcept;
-	uint64_t lend(Lease &own) noexcept;
-	bool read_is_over() noexcept;
+	u32 put_all(snic_burst &burst) noexcept;
 	bool take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
 		  PacketSink &sink) noexcept;
-	bool take_super(const RecordHead &head, const uint8_t *data, PacketSink &sink) noexcept;
-	void probe() noexcept;
+	bool take_packets(const RecordHead &head, uint8_t *data, PacketSink &sink) noexcept;
+	void take_kinds(uint32_t kinds) noexcept;
 	void release() noexcept;
 
 	Fd sock_;
 	RingPair rings_;
 	RingReader in_;
-	pid_t pid_ = 0; /* the neighbour's; 0: not one we see */
-	bool probed_ = false;
+	LeaseReader leased_; /* the neighbour's memory */
+	uint64_t received_under_ = 0; /* the number of the lease, of the packet being received */
+	bool supers_ = false;
 	std::atomic<bool> broken_{false};
-	uint64_t lease_ = 0; /* of the packet being received */
 
-	std::mutex tx_lock_; /* protects what follows */
+	std::mutex tx_lock_; /* protects what follows; of the lease, its references */
 	RingWriter out_;
 	u64 full_since_ = 0; /* 0: there was room */
-	uint64_t lent_until_ = 0; /* of the ring: behind the last record that lends; 0: none */
-	bool lends_ = true; /* false: the neighbour did not end what it read */
+	Lease lease_; /* goes before the rings, which have its number */
 };
 
 } // namespace sirdma::twin

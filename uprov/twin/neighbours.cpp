@@ -19,8 +19,8 @@ namespace
 /* Do not retry a failed connect for 200 ms. */
 constexpr u64 retry_ns = 200000000;
 /*
- * What was lent is read within a quantum of the scheduler, unless the reader is stopped or
- * its processor is very busy. Only then the lease ends, for everything that is lent.
+ * References are read within a quantum of the scheduler, unless the reader is stopped or its
+ * processor is very busy. Then its lease ends.
  */
 constexpr u64 delivery_ns = 10000000;
 /* Messages of a neighbour taken in one go. */
@@ -105,12 +105,12 @@ Connection *Neighbours::connect(Neighbour &to) noexcept
 	if (!rings || !send_hello(sock.get(), hello, file))
 		return nullptr;
 
-	auto *c = new (std::nothrow) Connection(std::move(sock), std::move(rings), 0);
+	auto *c = new (std::nothrow) Connection(std::move(sock));
 
 	if (!c)
 		return nullptr;
 	c->node = &to;
-	c->set_up(lease_, supers_);
+	c->attach(std::move(rings), 0, supers_);
 	if (!room_for_reader() || !watch(c->fd(), c)) {
 		delete c;
 		return nullptr;
@@ -135,7 +135,7 @@ bool Neighbours::transmit(snic_burst &burst, u32 &sent) noexcept
 
 	if (!c)
 		return false;
-	sent = c->push(burst, lease_);
+	sent = c->push(burst);
 	if (c->broken()) [[unlikely]]
 		tell_helper();
 	return true;
@@ -161,22 +161,15 @@ template <typename Do> void Neighbours::for_each_connection(Do what) noexcept
 	}
 }
 
-void Neighbours::revoke() noexcept
+void Neighbours::finish_leases() noexcept
 {
-	std::lock_guard hold(revoke_lock_);
-
-	if (!lease_.lent())
+	if (unused())
 		return;
 
 	const Guard guard;
 	const u64 until = port_now_ns(nullptr) + delivery_ns;
-	bool delivered = !orphans_.exchange(false);
 
-	for_each_connection([&](Connection &c) { delivered = delivered && c.delivered(until); });
-	/* Nobody will read what goes: other memory that is lent stays so. */
-	if (delivered || !lease_.renew())
-		return;
-	for_each_connection([&](Connection &c) { c.revoke(lease_); });
+	for_each_connection([&](Connection &c) { c.lease().finish(until); });
 }
 
 /* Receiving */
@@ -235,7 +228,7 @@ u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
 	/* What a packet needs is found under RCU: entered once, for all of them. */
 	const Guard guard;
 
-	lender_ = &c;
+	sender_ = &c;
 
 	const u32 n = c.receive(addr_, sink, share);
 
@@ -342,8 +335,7 @@ void Neighbours::accept_some() noexcept
 		}
 
 		/* Without memory the connection is dropped; the peer retries. */
-		std::unique_ptr<Connection> c(new (std::nothrow)
-						      Connection(std::move(sock), RingPair(), 1));
+		std::unique_ptr<Connection> c(new (std::nothrow) Connection(std::move(sock)));
 
 		try {
 			if (c && watch(c->fd(), c.get()))
@@ -377,7 +369,7 @@ bool Neighbours::greet(Connection &c) noexcept
 	const auto at = std::find_if(strangers_.begin(), strangers_.end(),
 				     [&](const auto &s) { return s.get() == &c; });
 
-	c.attach(RingPair::map(file.get()), 1);
+	c.attach(RingPair::map(file.get()), 1, supers_);
 	c.node = find(addr, hello.slot);
 	if (!c.attached() || !c.node || at == strangers_.end())
 		return refuse();
@@ -386,7 +378,6 @@ bool Neighbours::greet(Connection &c) noexcept
 			  [&](const Connection *r) { return r->node == c.node; }) >= per_name ||
 	    !room_for_reader())
 		return refuse();
-	c.set_up(lease_, supers_);
 	(void)at->release();
 	strangers_.erase(at);
 
@@ -426,6 +417,8 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 		/* The thread that connects watches it before the others find it. */
 		std::lock_guard hold(connect_lock_);
 	}
+	/* Before finish_leases() finds it no more. */
+	c->lease().close();
 	if (c->node) {
 		c->node->connection.compare_exchange_strong(self, nullptr);
 		c->node->retry_at.store(c->broken() ? port_now_ns(nullptr) + retry_ns : 0,
@@ -448,8 +441,6 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	if (std::erase_if(strangers_, [&](const auto &s) { return s.get() == c; }))
 		return;
 	port_rcu_wait();
-	if (!c->delivered(0))
-		orphans_.store(true);
 	delete c;
 }
 

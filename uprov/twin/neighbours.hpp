@@ -43,15 +43,15 @@ public:
 	bool forward(uint32_t slot, const Path &path, const uint8_t *data, size_t len, u32 index,
 		     bool more) noexcept;
 
-	/* Any thread. No memory sent by reference until now is read any more. */
-	void revoke() noexcept;
+	/* Any thread. On return no neighbour reads what was sent by reference until now. */
+	void finish_leases() noexcept;
 
 	/* What follows is for one thread at a time. */
 
 	/* The next bytes of the packet by reference that is being received; false: they are gone. */
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept
 	{
-		return lender_->pull(it, to, len);
+		return sender_->pull(it, to, len);
 	}
 
 	/* Give a share of what waits to @sink; how many records. */
@@ -98,9 +98,6 @@ private:
 	const IpAddress addr_;
 	const bool supers_;
 	uint32_t slot_ = 0;
-	Lease lease_; /* of our memory */
-	std::atomic<bool> orphans_{false}; /* lent to neighbours without a connection now */
-	std::mutex revoke_lock_; /* one revokes at a time: each has waited when it returns */
 	Fd listener_;
 	Fd events_;
 	Fd news_; /* an eventfd: connections were made, or broke, and the sleeping helper must know */
@@ -113,7 +110,7 @@ private:
 	std::mutex connect_lock_; /* one thread connects; until then its connection stays */
 
 	std::vector<Connection *> readers_;
-	Connection *lender_ = nullptr; /* of the packet being received */
+	Connection *sender_ = nullptr; /* of the packet being received */
 	std::mutex fresh_lock_; /* protects fresh_: connections for readers_ */
 	std::vector<Connection *> fresh_;
 	std::atomic<bool> fresh_waiting_{false};

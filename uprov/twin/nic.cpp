@@ -418,7 +418,7 @@ bool Nic::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 
 void Nic::revoke() noexcept
 {
-	neighbours_->revoke();
+	neighbours_->finish_leases();
 }
 
 /*

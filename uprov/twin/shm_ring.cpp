@@ -82,9 +82,9 @@ RingPair RingPair::map(int fd) noexcept
 }
 
 /* All-zero memory is what the words begin as. */
-RingControl *RingPair::control(unsigned ring) const noexcept
+RingControl &RingPair::control(unsigned ring) const noexcept
 {
-	return std::launder(reinterpret_cast<RingControl *>(base_)) + ring;
+	return std::launder(reinterpret_cast<RingControl *>(base_))[ring];
 }
 
 uint8_t *RingPair::data(unsigned ring) const noexcept
@@ -94,12 +94,12 @@ uint8_t *RingPair::data(unsigned ring) const noexcept
 
 RingWriter RingPair::writer(unsigned ring) const noexcept
 {
-	return {control(ring), data(ring)};
+	return {&control(ring), data(ring)};
 }
 
 RingReader RingPair::reader(unsigned ring) const noexcept
 {
-	return {control(ring), data(ring)};
+	return {&control(ring), data(ring)};
 }
 
 } // namespace sirdma::twin

@@ -28,9 +28,9 @@ struct RingControl {
 	alignas(64) std::atomic<uint32_t> full{0}; /* the writer waits for room */
 	/* Seldom changed, and for those who use the ring to give a meaning to. */
 	alignas(64) std::atomic<uint32_t> takes{0}; /* kinds of records, by the reader */
-	std::atomic<uint64_t> lease_at{0}; /* an address, by the writer */
-	std::atomic<uint64_t> lease{0}; /* what is lent under another is not read, by the writer */
-	std::atomic<uint32_t> reading{0}; /* what was lent, by the reader */
+	std::atomic<uint64_t> lease_at{0}; /* where the writer's memory has the number, too */
+	std::atomic<uint64_t> lease{0}; /* number of the lease that holds, by the writer */
+	std::atomic<uint32_t> reading{0}; /* the writer's memory is being read, by the reader */
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -114,29 +114,8 @@ public:
 
 	/* See RingControl. */
 	uint32_t takes() const noexcept { return control_->takes.load(std::memory_order_relaxed); }
-	void set_lease_at(const void *at) noexcept
-	{
-		control_->lease_at.store(reinterpret_cast<uintptr_t>(at));
-	}
-	uint64_t lease() const noexcept { return lease_; }
-	void set_lease(uint64_t lease) noexcept
-	{
-		lease_ = lease;
-		control_->lease.store(lease);
-	}
-	/* After set_lease(): what was lent before may be read still. Partner: RingReader::begin_reading(). */
-	bool being_read() noexcept
-	{
-		smp_mb();
-		return control_->reading.load(std::memory_order_acquire);
-	}
-
-	/* Where the next record begins, and whether the reader is done with those before @pos. */
+	/* Where the next record begins. */
 	uint64_t tail() const noexcept { return tail_; }
-	bool read_up_to(uint64_t pos) const noexcept
-	{
-		return control_->head.load(std::memory_order_acquire) >= pos;
-	}
 
 	bool broken() const noexcept { return broken_; }
 
@@ -167,7 +146,6 @@ private:
 	uint64_t shown_ = 0; /* up to here records are published */
 	uint64_t first_ = 0; /* head word of the record there */
 	uint64_t head_ = 0; /* the reader's, as last seen */
-	uint64_t lease_ = 0;
 	bool broken_ = false;
 };
 
@@ -194,16 +172,6 @@ public:
 
 	/* See RingControl. */
 	void set_takes(uint32_t kinds) noexcept { control_->takes.store(kinds); }
-	uint64_t lease_at() const noexcept { return control_->lease_at.load(); }
-	/* Until end_reading() the writer waits before it uses what it lent. False: @lease is over. */
-	bool begin_reading(uint64_t lease) noexcept
-	{
-		control_->reading.store(1, std::memory_order_relaxed);
-		smp_mb();
-		return control_->lease.load(std::memory_order_acquire) == lease;
-	}
-	void end_reading() noexcept { control_->reading.store(0, std::memory_order_release); }
-
 	bool waiting() const noexcept
 	{
 		return !broken_ && word_at(head_).load(std::memory_order_acquire);
@@ -283,11 +251,11 @@ public:
 	/* Who created the pair writes to ring 0 and reads ring 1. */
 	RingWriter writer(unsigned ring) const noexcept;
 	RingReader reader(unsigned ring) const noexcept;
+	RingControl &control(unsigned ring) const noexcept;
 
 private:
 	explicit RingPair(uint8_t *base) noexcept : base_(base) {}
 
-	RingControl *control(unsigned ring) const noexcept;
 	uint8_t *data(unsigned ring) const noexcept;
 
 	uint8_t *base_ = nullptr;

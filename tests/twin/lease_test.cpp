@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Super-packets from neighbour to neighbour: copied, by reference, and by reference to what is gone. */
+/* Super-packets from neighbour to neighbour: copied, by reference, and by reference under a lease that is over. */
 #include <atomic>
 #include <cstring>
 #include <pthread.h>
@@ -86,7 +86,7 @@ private:
 	Neighbours &n_;
 };
 
-class Lend : public ::testing::Test {
+class References : public ::testing::Test {
 protected:
 	void SetUp() override
 	{
@@ -151,12 +151,12 @@ protected:
 	uint8_t *bytes = nullptr;
 };
 
-class LendToNobody : public Lend {
+class NoReferences : public References {
 protected:
-	LendToNobody() { b_takes_supers = false; }
+	NoReferences() { b_takes_supers = false; }
 };
 
-TEST_F(Lend, LongMessagesComeByReferenceOnceItWorked)
+TEST_F(References, LongMessagesComeByReferenceOnceItWorked)
 {
 	connect();
 	fill(3);
@@ -167,11 +167,11 @@ TEST_F(Lend, LongMessagesComeByReferenceOnceItWorked)
 }
 
 /* Of memory that was given back: neither its old bytes nor its new ones. */
-TEST_F(Lend, NothingIsBelievedAfterTheLease)
+TEST_F(References, NothingIsBelievedAfterTheLease)
 {
 	connect();
 	send();
-	a->revoke();
+	a->finish_leases();
 	fill(7);
 	receive();
 	ASSERT_TRUE(sink->referred);
@@ -184,7 +184,7 @@ TEST_F(Lend, NothingIsBelievedAfterTheLease)
 	EXPECT_TRUE(same());
 }
 
-TEST_F(Lend, WhatCannotBeReadIsCopiedNextTime)
+TEST_F(References, WhatCannotBeReadIsCopiedNextTime)
 {
 	connect();
 	send();
@@ -201,12 +201,12 @@ TEST_F(Lend, WhatCannotBeReadIsCopiedNextTime)
 }
 
 /* However often a lease was over when its bytes were read. */
-TEST_F(Lend, ReferencesAreWantedAfterLeasesThatEnded)
+TEST_F(References, ReferencesAreWantedAfterLeasesThatEnded)
 {
 	connect();
 	for (int i = 0; i < 20; ++i) {
 		send();
-		a->revoke();
+		a->finish_leases();
 		receive();
 		ASSERT_FALSE(sink->pulled);
 	}
@@ -216,8 +216,8 @@ TEST_F(Lend, ReferencesAreWantedAfterLeasesThatEnded)
 	EXPECT_TRUE(same());
 }
 
-/* One region goes: what is lent of others is read, as long as the reader runs. */
-TEST_F(Lend, WhatIsBeingDeliveredStaysLent)
+/* One region goes: references to others are read, as long as the reader runs. */
+TEST_F(References, StayValidWhileTheReaderRuns)
 {
 	constexpr int times = 200;
 	std::atomic<bool> stop{false};
@@ -237,7 +237,7 @@ TEST_F(Lend, WhatIsBeingDeliveredStaysLent)
 
 	for (int i = 0; i < times; ++i) {
 		send();
-		a->revoke();
+		a->finish_leases();
 	}
 	while (sink->supers < before + times)
 		std::this_thread::yield();
@@ -247,7 +247,7 @@ TEST_F(Lend, WhatIsBeingDeliveredStaysLent)
 	EXPECT_LT(stale, times / 4);
 }
 
-TEST_F(LendToNobody, PacketsStayPackets)
+TEST_F(NoReferences, PacketsStayPackets)
 {
 	connect();
 	send();
@@ -255,148 +255,330 @@ TEST_F(LendToNobody, PacketsStayPackets)
 	EXPECT_EQ(sink->supers, 0u);
 }
 
-/* While one lends, another revokes: what was lent under the lease that holds is known to the next who revokes. */
-TEST(Leases, NoneIsLentUnseen)
+/* A lease alone, and a neighbour whose words the test writes. */
+class TwinLease : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		int socks[2];
+
+		ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks), 0);
+		other = Fd(socks[0]);
+		sock = Fd(socks[1]);
+		lease = std::make_unique<Lease>(sock.get());
+		lease->attach(ring);
+		reader.attach(ring, getpid());
+		bytes.assign(payload, 1);
+	}
+	/* A reference was written, and ends at the next place of the ring. */
+	uint64_t refer()
+	{
+		const uint64_t number = lease->number();
+
+		lease->used(pos += 64);
+		return number;
+	}
+	/* Does a reference under lease @number give the bytes? */
+	bool reads(uint64_t number)
+	{
+		const snic_seg segs[] = {{.ptr = bytes.data(), .len = 5000},
+					 {.ptr = &bytes[5000], .len = payload - 5000}};
+		snic_seg_iter it{};
+
+		it.seg = segs;
+		got.assign(payload, 0);
+		return reader.read(number, it, got.data(), payload);
+	}
+	static u64 now() { return port_now_ns(nullptr); }
+	/* The reader does not come. */
+	void end()
+	{
+		lease->used(pos += 64);
+		lease->finish(0);
+	}
+
+	RingControl ring;
+	Fd other, sock;
+	std::unique_ptr<Lease> lease;
+	LeaseReader reader;
+	std::vector<uint8_t> bytes, got;
+	uint64_t pos = 0;
+};
+
+TEST_F(TwinLease, GivesBytesWhileItHolds)
+{
+	const uint64_t number = refer();
+
+	ASSERT_NE(number, 0u);
+	EXPECT_TRUE(reads(number));
+	EXPECT_EQ(got, bytes);
+	end();
+	EXPECT_FALSE(reads(number));
+	EXPECT_EQ(got, std::vector<uint8_t>(payload));
+	EXPECT_TRUE(reads(refer())) << "the next one holds";
+}
+
+/* The reader begins, and then the lease ends. */
+TEST_F(TwinLease, TheBytesAreGoneThatWereReadTooLate)
+{
+	const uint64_t number = refer();
+
+	ASSERT_TRUE(reader.try_once());
+	end();
+	ring.lease = number; /* as the reader saw it */
+	got.assign(payload, 7);
+	EXPECT_FALSE(reads(number));
+	EXPECT_EQ(got, std::vector<uint8_t>(payload));
+	EXPECT_TRUE(reader.readable()) << "which is no reason to copy from now on";
+}
+
+TEST_F(TwinLease, MemoryThatCannotBeReadIsTriedOnce)
+{
+	ASSERT_TRUE(reader.try_once());
+	EXPECT_FALSE(reader.try_once());
+	ring.lease_at = 8;
+	EXPECT_FALSE(reads(refer()));
+	EXPECT_FALSE(reader.readable());
+
+	LeaseReader blind;
+
+	blind.attach(ring, 0);
+	EXPECT_FALSE(blind.try_once());
+	EXPECT_FALSE(blind.readable());
+}
+
+TEST_F(TwinLease, HoldsOnWhenAllWasRead)
+{
+	const uint64_t number = refer();
+
+	ring.head = pos;
+	lease->finish(0);
+	EXPECT_EQ(lease->number(), number);
+	/* Nothing is waited for a second time. */
+	ring.head = 0;
+	lease->finish(0);
+	EXPECT_EQ(lease->number(), number);
+}
+
+TEST_F(TwinLease, OfAnotherNeighbourHoldsOn)
+{
+	Lease another(sock.get());
+	RingControl its;
+
+	another.attach(its);
+
+	const uint64_t number = another.number();
+
+	end();
+	EXPECT_EQ(another.number(), number);
+	EXPECT_EQ(its.lease, number);
+}
+
+TEST_F(TwinLease, ClosedGivesNothing)
+{
+	const uint64_t number = refer();
+
+	lease->close();
+	EXPECT_EQ(lease->number(), 0u);
+	EXPECT_FALSE(reads(number));
+	lease->finish(now() + 1000);
+	lease->close();
+}
+
+/* Whatever its memory is used for afterwards. */
+TEST_F(TwinLease, EndsWithItsConnection)
+{
+	const uint64_t number = refer();
+
+	lease.reset();
+	EXPECT_NE(ring.lease, number);
+}
+
+TEST_F(TwinLease, WaitsForWhatIsBeingRead)
+{
+	for (int i = 0; i < 20; ++i) {
+		const uint64_t number = refer();
+		std::atomic<u64> finished{0};
+
+		ring.reading = 1;
+		std::thread finisher([&] {
+			lease->finish(0);
+			finished = now();
+		});
+		/* The lease is over before the wait begins. */
+		while (lease->number() == number || ring.lease == number)
+			sched_yield();
+		const u64 end = now();
+
+		ring.reading = 0;
+		finisher.join();
+		if (!lease->number())
+			GTEST_SKIP() << "without a processor for so long that it counts as stuck";
+		EXPECT_GE(finished, end);
+	}
+}
+
+/* Each of them may give its memory away when it returns. */
+TEST_F(TwinLease, AllThreadsWaitForWhatIsBeingRead)
+{
+	const uint64_t number = refer();
+	std::atomic<bool> over{false};
+	std::atomic<int> early{0};
+	std::vector<std::thread> threads;
+
+	ring.reading = 1;
+	for (int i = 0; i < 4; ++i)
+		threads.emplace_back([&] {
+			lease->finish(0);
+			early += !over;
+		});
+	while (lease->number() == number)
+		sched_yield();
+	for (int i = 0; i < 100; ++i)
+		sched_yield();
+	over = true;
+	ring.reading = 0;
+	for (std::thread &thread : threads)
+		thread.join();
+	if (!lease->number())
+		GTEST_SKIP() << "without a processor for so long that it counts as stuck";
+	EXPECT_EQ(early, 0);
+}
+
+TEST_F(TwinLease, WaitsForNobodyWhoIsGone)
+{
+	const uint64_t number = refer();
+
+	ring.reading = 1;
+	other.reset();
+	lease->finish(~0ull);
+	EXPECT_NE(lease->number(), number);
+	EXPECT_NE(lease->number(), 0u);
+}
+
+/* Posting and polling may end a lease, and are no cancellation points. */
+TEST_F(TwinLease, GoesOnInAThreadThatIsCancelled)
+{
+	const uint64_t number = refer();
+	std::atomic<bool> finished{false};
+
+	ring.reading = 1;
+	std::thread finisher([&] {
+		lease->finish(0);
+		finished = true;
+	});
+	while (lease->number() == number)
+		sched_yield();
+	/* The reader is stuck, so the wait is long. */
+	pthread_cancel(finisher.native_handle());
+	finisher.join();
+	EXPECT_TRUE(finished);
+}
+
+TEST_F(TwinLease, NoneForWhoIsStuck)
+{
+	(void)refer();
+	ring.reading = 1;
+	lease->finish(0);
+	EXPECT_EQ(lease->number(), 0u);
+}
+
+/* While one thread refers, another ends the lease: what is referred to under the new number is known to the next end. */
+TEST_F(TwinLease, NoReferenceIsForgotten)
 {
 	constexpr u64 long_enough = 300000000; /* ns */
-	Lease own;
-	std::atomic<uint64_t> lent{0}, turns{0};
+	std::atomic<uint64_t> number{0}, turns{0};
 	std::atomic<bool> over{false};
-	int unseen = 0;
-	std::thread lender([&] {
-		const u64 start = port_now_ns(nullptr);
+	int forgotten = 0;
+	std::thread sender([&] {
+		const u64 start = now();
 
-		while (port_now_ns(nullptr) - start < long_enough) {
-			lent = own.lend();
-			/* Two more revoke before the next is lent. */
+		for (uint64_t at = 64; now() - start < long_enough; at += 64) {
+			const uint64_t n = lease->number();
+
+			lease->used(at);
+			number = n;
+			/* Two more ends before the next reference. */
 			for (const uint64_t turn = turns; turns < turn + 3;)
-				;
+				sched_yield();
 		}
 		over = true;
 	});
 
 	for (; !over; ++turns) {
-		const uint64_t before = lent;
+		const uint64_t before = number;
 
-		unseen += !own.renew() && before == own.current();
+		lease->finish(0);
+		forgotten += before == lease->number();
 	}
-	lender.join();
-	EXPECT_EQ(unseen, 0);
+	sender.join();
+	EXPECT_EQ(forgotten, 0);
 }
 
-/* A neighbour whose reader the test is. */
-class Revoke : public ::testing::Test {
+/* A connection to a reader that the test is. */
+class ByReference : public ::testing::Test {
 protected:
 	void SetUp() override
 	{
 		int file = -1, socks[2];
+		RingPair writing = RingPair::create(file);
 
-		writing = RingPair::create(file);
 		reading = RingPair::map(file);
 		ASSERT_TRUE(writing && reading);
 		close(file);
 		ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, socks), 0);
 		other = Fd(socks[0]);
-		c = std::make_unique<Connection>(Fd(socks[1]), std::move(writing), 0);
-		c->set_up(own, true);
+		c = std::make_unique<Connection>(Fd(socks[1]));
+		c->attach(std::move(writing), 0, true);
 		reader = reading.reader(0);
-		reader.set_takes(3);
-		ASSERT_TRUE(lends());
-		reader.end_reading();
+		reader.set_takes(takes_supers | takes_references);
 	}
-	/* Does it lend what is pushed next? Then that is being read. */
-	bool lends()
+	/* The lease of what is pushed next; 0: by copy. */
+	uint64_t push()
 	{
 		const Write write(bytes.data(), 5);
 		RecordHead head;
 		uint64_t lease = 0;
 
-		EXPECT_EQ(c->push(*write.burst, own), write.burst->npkts);
-		while (const uint8_t *at = reader.peek(head)) {
-			memcpy(&lease, at, sizeof(lease)); /* a SuperHead's first */
+		EXPECT_EQ(c->push(*write.burst), write.burst->npkts);
+		while (uint8_t *at = reader.peek(head)) {
+			SuperRecord super;
+
+			EXPECT_TRUE(take_super(head, at, super));
+			lease = super.head.lease;
 			reader.next();
 		}
-		reader.release();
-		return lease && reader.begin_reading(lease);
-	}
-	void revoke()
-	{
-		ASSERT_TRUE(own.renew());
-		c->revoke(own);
+		return lease;
 	}
 
 	std::vector<uint8_t> bytes = std::vector<uint8_t>(payload);
-	RingPair writing, reading;
+	RingPair reading;
 	RingReader reader;
-	Lease own;
 	Fd other;
 	std::unique_ptr<Connection> c;
 };
 
-TEST_F(Revoke, WhatIsReadLaterIsOver)
+TEST_F(ByReference, EndsWhenTheReaderDoesNotRead)
 {
-	const uint64_t lease = own.current();
+	const uint64_t lease = push();
 
-	revoke();
-	EXPECT_FALSE(reader.begin_reading(lease));
+	ASSERT_NE(lease, 0u);
+	EXPECT_EQ(reading.control(0).lease, lease);
+	c->lease().finish(0);
+	EXPECT_NE(reading.control(0).lease, lease);
+	EXPECT_NE(push(), lease);
+	reader.release();
+	c->lease().finish(0);
+	EXPECT_EQ(push(), reading.control(0).lease);
 }
 
-TEST_F(Revoke, WaitsForWhatIsBeingRead)
+TEST_F(ByReference, SendsCopiesToWhoIsStuck)
 {
-	const uint64_t lease = own.current();
-
-	for (int i = 0; i < 200; ++i) {
-		std::atomic<u64> revoked{0};
-
-		ASSERT_TRUE(lends());
-		std::thread revoker([&] {
-			revoke();
-			revoked = port_now_ns(nullptr);
-		});
-		/* The lease is over before the wait begins. */
-		while (own.current() == lease + i || reader.begin_reading(lease + i))
-			;
-		const u64 end = port_now_ns(nullptr);
-
-		reader.end_reading();
-		revoker.join();
-		EXPECT_GE(revoked, end);
-	}
-	EXPECT_TRUE(lends());
-}
-
-TEST_F(Revoke, WaitsForNobodyWhoIsGone)
-{
-	ASSERT_TRUE(lends());
-	other = Fd();
-	revoke();
-}
-
-/* Posting and polling may revoke, and are no cancellation points. */
-TEST_F(Revoke, GoesOnInAThreadThatIsCancelled)
-{
-	const uint64_t lease = own.current();
-	std::atomic<bool> revoked{false};
-
-	ASSERT_TRUE(lends());
-	std::thread revoker([&] {
-		revoke();
-		revoked = true;
-	});
-	while (own.current() == lease)
-		sched_yield();
-	/* The reader is stuck, so the wait is long. */
-	pthread_cancel(revoker.native_handle());
-	revoker.join();
-	EXPECT_TRUE(revoked);
-}
-
-TEST_F(Revoke, LendsNoMoreToWhoIsStuck)
-{
-	ASSERT_TRUE(lends());
-	revoke();
-	reader.end_reading();
-	EXPECT_FALSE(lends());
+	ASSERT_NE(push(), 0u);
+	reading.control(0).reading = 1;
+	c->lease().finish(0);
+	reading.control(0).reading = 0;
+	EXPECT_EQ(push(), 0u);
 }
 
 /* Counts what a neighbour that breaks the rules wrote. */
@@ -413,7 +595,8 @@ public:
 
 TEST(Connection, CountsRecordsThatBreakTheRules)
 {
-	constexpr uint16_t packet = 1, datagram = 2, super = 3, unknown = 9;
+	constexpr uint16_t packet = record_packet, datagram = record_datagram, super = record_super,
+			   unknown = 9;
 	struct Record {
 		uint16_t kind;
 		uint64_t lease;
@@ -453,7 +636,7 @@ TEST(Connection, CountsRecordsThatBreakTheRules)
 
 	const Fd other(socks[0]);
 	Neighbour node{.addr = own_address(0), .slot = 0, .next = nullptr};
-	Connection c(Fd(socks[1]), std::move(reading), 1);
+	Connection c{Fd(socks[1])};
 	RingWriter out = writing.writer(0);
 	Judge judge;
 	const auto put = [&](uint16_t kind, const std::vector<uint8_t> &bytes) {
@@ -466,6 +649,7 @@ TEST(Connection, CountsRecordsThatBreakTheRules)
 	};
 
 	c.node = &node;
+	c.attach(std::move(reading), 1, true);
 	for (const Record &r : records) {
 		std::vector<uint8_t> bytes(std::max<size_t>(r.body, 24));
 

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Payload by reference. The sender of a long message does not copy its payload into the
+ * ring. The record names the addresses of the payload, and the receiver copies the payload
+ * from the sender's memory into its own, once (process_vm_readv).
+ *
+ * A lease is the permission of one neighbour to do so. Each connection has one lease, and
+ * each reference carries its number:
+ *
+ *   Connection::attach()                                          Connection closes,
+ *        |                                                        neighbour dies
+ *        v      used()               end()                               |
+ *      unused ----------> in use ----------> unused, next number ------> v
+ *        ^                  |                                         closed
+ *        +------------------+
+ *           the neighbour read all references
+ *
+ * When a region is deregistered or a queue pair fails, finish() waits until the neighbour has
+ * read all references. A neighbour that runs does so soon. The lease of a neighbour that is
+ * stopped ends: end() is the only way to that, for closed connections and dead neighbours as
+ * well. The leases of other neighbours are not touched.
+ *
+ * A fork ends no lease. The neighbour reads the parent's memory by the parent's process id;
+ * the child has neither the rings nor the connections.
+ *
+ * The receiver learns of the end in two ways. The ring has the number that holds, so stale
+ * references are not read at all. And the sender's memory has it, which the receiver reads
+ * together with the payload and after it: the payload was read in time if the number still
+ * holds.
+ */
+#pragma once
+
+#include <mutex>
+
+#include "shm_ring.hpp"
+
+namespace sirdma::twin
+{
+
+/* The sender's side, of one connection. */
+class Lease {
+public:
+	/* @sock leads to the neighbour: its other end is closed when the neighbour dies. */
+	explicit Lease(int sock) noexcept;
+	~Lease() { close(); }
+	Lease(const Lease &) = delete;
+	Lease &operator=(const Lease &) = delete;
+
+	/* @ring carries the references. Before any other call. */
+	void attach(RingControl &ring) noexcept;
+
+	/* The two calls of the thread that writes references. */
+
+	/* For the next reference; 0: send none. */
+	uint64_t number() const noexcept
+	{
+		return usable_.load(std::memory_order_relaxed) ? number_.load() : 0;
+	}
+	/* A reference was written that ends at @pos of the ring. */
+	void used(uint64_t pos) noexcept { used_until_.store(pos); }
+
+	/* Any thread. */
+
+	/*
+	 * On return, the neighbour does not read what was sent by reference until now, and does
+	 * not begin to. If it has not read all of it at @until, the lease ends.
+	 */
+	void finish(u64 until) noexcept;
+	/* The lease ends, and no reference is sent any more. Does not wait for the neighbour. */
+	void close() noexcept;
+
+private:
+	void end() noexcept;
+	bool all_read(uint64_t pos, u64 until) const noexcept;
+	bool reading_is_over() const noexcept;
+
+	/* Neighbours read it together with payload, so it has a cache line of its own. */
+	alignas(64) std::atomic<uint64_t> number_; /* not 0 */
+	alignas(64) std::atomic<bool> usable_{false};
+	std::atomic<uint64_t> used_until_{0}; /* of the ring; 0: nothing was sent by reference */
+	const int sock_;
+	RingControl *ring_ = nullptr;
+	std::mutex finish_lock_; /* one thread waits for the neighbour, and others for it */
+};
+
+/* The receiver's side, of one connection; one thread at a time. */
+class LeaseReader {
+public:
+	/* @ring carries the references; @pid is the sender's, 0 when it cannot be seen. */
+	void attach(RingControl &ring, pid_t pid) noexcept;
+
+	/* Tries to read the sender's memory, the first time; true when it then could. */
+	bool try_once() noexcept;
+	/* False when it could not, or not any more. */
+	bool readable() const noexcept { return memory_ == Memory::readable; }
+	/* Reads @len bytes of references sent under lease @number. False: @to may have any bytes. */
+	bool read(uint64_t number, snic_seg_iter &it, void *to, u32 len) noexcept;
+
+private:
+	enum class Memory { untried, readable, unreadable };
+
+	Memory memory_ = Memory::untried;
+	RingControl *ring_ = nullptr;
+	pid_t pid_ = 0;
+};
+
+} // namespace sirdma::twin

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "record.hpp"
+
+#include <cstring>
+
+#include "wire_order.hpp"
+
+extern "C" {
+#include "model/super.h"
+}
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+/* Null when there is no room; the reader will say so when there is. */
+uint8_t *reserve(RingWriter &ring, size_t len) noexcept
+{
+	if (uint8_t *at = ring.reserve(len)) [[likely]]
+		return at;
+	return ring.want_room(len) ? ring.reserve(len) : nullptr;
+}
+
+void commit(RingWriter &ring, size_t len, RecordKind kind, bool more) noexcept
+{
+	order_by_wire();
+	ring.commit({.len = static_cast<uint32_t>(len),
+		     .kind = kind,
+		     .flags = more ? record_more : uint16_t{0}});
+}
+
+/* The next @len bytes of @it as pieces; how many. 0: they do not fit. */
+u32 take_pieces(snic_seg_iter &it, u32 len, std::span<Piece> pieces) noexcept
+{
+	u32 n = 0, run;
+
+	for (; len; len -= run) {
+		if (n == pieces.size()) [[unlikely]]
+			return 0;
+
+		const void *at = snic_seg_next(&it, len, &run);
+
+		pieces[n++] = {.addr = reinterpret_cast<uintptr_t>(at), .len = run};
+	}
+	return n;
+}
+
+/* The pieces of @head, which follow it at @data, as segments. False when they do not add up. */
+bool read_pieces(const SuperHead &head, const uint8_t *data, snic_seg *segs) noexcept
+{
+	u64 sum = 0;
+
+	for (u32 i = 0; i < head.npieces; ++i) {
+		Piece piece;
+
+		memcpy(&piece, data + i * sizeof(piece), sizeof(piece));
+		if (!piece.len || piece.len > head.payload_len - sum)
+			return false;
+		sum += piece.len;
+		segs[i] = {.ptr = reinterpret_cast<void *>(piece.addr),
+			   .len = static_cast<u32>(piece.len)};
+	}
+	return sum == head.payload_len;
+}
+
+/* The header's length and the pad are those its opcode and flags say, so that the payload begins with a segment. */
+bool headers_fit(const SuperHead &head) noexcept
+{
+	sirdma_bth bth;
+
+	memcpy(&bth, head.hdr, sizeof(bth));
+	return snic_opcode_known(bth.opcode) && snic_op(bth.opcode)->flags & SNIC_PKT_PAYLOAD &&
+	       head.hdr_len == snic_opcode_hdr_len(bth.opcode) &&
+	       head.hdr_len <= sizeof(head.hdr) &&
+	       head.pad == (bth.flags & SIRDMA_BTH_PAD) >> SIRDMA_BTH_PAD_SHIFT;
+}
+
+} // namespace
+
+/* With room for the ICRC, which nobody computes. */
+bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter &payload) noexcept
+{
+	constexpr uint64_t zero = 0;
+	const snic_tx_pkt &pkt = burst.pkts[at];
+	const size_t body = pkt.hdr_len + pkt.payload_len + pkt.pad;
+	uint8_t *to = reserve(ring, body + SIRDMA_ICRC_LEN);
+
+	if (!to)
+		return false;
+	/* All of the header's room: what it does not fill is written over, or behind the record's end. */
+	static_assert(sizeof(RecordHead) + sizeof(pkt.hdr) <= ring_align);
+	memcpy(to, pkt.hdr, sizeof(pkt.hdr));
+	snic_seg_copy(&payload, to + pkt.hdr_len, pkt.payload_len);
+	/* Pad and ICRC, which may reach into the next record's head: that is not written yet. */
+	static_assert(SIRDMA_ICRC_LEN + 3 <= sizeof(zero));
+	memcpy(to + body - pkt.pad, &zero, sizeof(zero));
+	commit(ring, body + SIRDMA_ICRC_LEN, record_packet, at + 1 < burst.npkts);
+	return true;
+}
+
+bool put_super(RingWriter &ring, const snic_burst &burst, u32 at, u32 n, uint64_t lease,
+	       snic_seg_iter &payload) noexcept
+{
+	Piece pieces[SNIC_BURST_SEGS];
+	snic_seg_iter behind = payload;
+	snic_super super;
+
+	snic_super_build(&burst, at, n, &super);
+
+	SuperHead head = {
+		.lease = lease,
+		.payload_len = super.payload_len,
+		.npieces = lease ? take_pieces(behind, super.payload_len, pieces) : 0,
+		.npkts = super.npkts,
+		.hdr_len = super.hdr_len,
+		.pad = super.pad,
+		.hdr = {},
+	};
+	const size_t body = lease ? head.npieces * sizeof(Piece) : super.payload_len;
+	uint8_t *to = reserve(ring, sizeof(head) + body);
+
+	if (!to)
+		return false;
+	memcpy(head.hdr, super.hdr, sizeof(head.hdr));
+	memcpy(to, &head, sizeof(head));
+	if (lease) {
+		memcpy(to + sizeof(head), pieces, body);
+		payload = behind;
+	} else {
+		snic_seg_copy(&payload, to + sizeof(head), super.payload_len);
+	}
+	commit(ring, sizeof(head) + body, record_super, at + n < burst.npkts);
+	return true;
+}
+
+/* Nobody waits for room: a datagram without room is lost, as on any wire. */
+bool put_datagram(RingWriter &ring, const Path &path, const uint8_t *data, size_t len, u32 index,
+		  bool more) noexcept
+{
+	const DatagramHead head = {
+		.src = path.src.ip(),
+		.scope = path.src.scope(),
+		.sport = path.sport,
+		.index = static_cast<uint16_t>(index),
+	};
+	uint8_t *at = ring.reserve(sizeof(head) + len);
+
+	if (!at)
+		return false;
+	memcpy(at, &head, sizeof(head));
+	memcpy(at + sizeof(head), data, len);
+	commit(ring, sizeof(head) + len, record_datagram, more);
+	return true;
+}
+
+bool take_super(const RecordHead &record, uint8_t *data, SuperRecord &super) noexcept
+{
+	static uint8_t zero[8]; /* pad and ICRC */
+	SuperHead &head = super.head;
+
+	if (record.len < sizeof(head))
+		return false;
+	memcpy(&head, data, sizeof(head));
+	data += sizeof(head);
+
+	const size_t body = record.len - sizeof(head);
+
+	if (!headers_fit(head) || !head.npkts || head.npkts > SNIC_BURST_PKTS ||
+	    head.payload_len > SNIC_BURST_BYTES)
+		return false;
+	super.segs[0] = {.ptr = head.hdr, .len = head.hdr_len};
+	super.nsegs = 1;
+	if (head.lease) {
+		if (head.npieces > SNIC_BURST_SEGS || body != head.npieces * sizeof(Piece) ||
+		    !read_pieces(head, data, super.segs + 1))
+			return false;
+		super.nsegs += head.npieces;
+	} else {
+		if (body != head.payload_len)
+			return false;
+		super.segs[super.nsegs++] = {.ptr = data, .len = head.payload_len};
+	}
+	super.segs[super.nsegs++] = {.ptr = zero, .len = sizeof(zero)};
+	return true;
+}
+
+SuperPacket SuperRecord::packet() const noexcept
+{
+	return {.segs = {segs, nsegs},
+		.len = head.hdr_len + head.payload_len + head.pad + SIRDMA_ICRC_LEN,
+		.payload_len = head.payload_len,
+		.npkts = head.npkts,
+		.by_reference = head.lease != 0};
+}
+
+bool take_datagram(const RecordHead &record, uint8_t *data, DatagramSink &sink,
+		   const IpAddress &to) noexcept
+{
+	DatagramHead from;
+
+	if (record.len <= sizeof(from))
+		return false;
+	memcpy(&from, data, sizeof(from));
+	sink.datagram({.src = IpAddress(from.src, from.scope),
+		       .dst = to,
+		       .sport = from.sport,
+		       .dport = SIRDMA_ROCE_UDP_PORT},
+		      data + sizeof(from), record.len - sizeof(from), from.index,
+		      record.flags & record_more);
+	return true;
+}
+
+} // namespace sirdma::twin

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What travels in a ring from process to process: packets of the model, complete but for the
+ * ICRC, alone or those of one message together (super-packets), and datagrams that came to a
+ * shared port and are another process's.
+ *
+ * The writer is another process: take_super() and take_datagram() check all that it says.
+ */
+#pragma once
+
+#include <span>
+
+#include "shm_ring.hpp"
+#include "udp_link.hpp"
+
+namespace sirdma::twin
+{
+
+enum RecordKind : uint16_t {
+	record_packet = 1,
+	record_datagram = 2,
+	record_super = 3,
+};
+
+/* A flag: the next record belongs to the same burst. */
+constexpr uint16_t record_more = 1;
+
+/* What a reader takes beyond packets and datagrams: RingControl::takes. */
+constexpr uint32_t takes_supers = 1;
+constexpr uint32_t takes_references = 2;
+
+/* Before a datagram that is handed over. */
+struct DatagramHead {
+	sirdma_ip src;
+	uint32_t scope;
+	uint16_t sport;
+	uint16_t index;
+};
+
+/* Before the payload of a super-packet, or before the pieces of the sender's memory that have it. */
+struct SuperHead {
+	uint64_t lease; /* number of the lease the pieces are read under; 0: the payload follows */
+	uint32_t payload_len;
+	uint32_t npieces;
+	uint16_t npkts;
+	uint8_t hdr_len;
+	uint8_t pad;
+	uint8_t hdr[SNIC_MAX_HDR];
+};
+
+struct Piece {
+	uint64_t addr;
+	uint64_t len;
+};
+
+static_assert(sizeof(DatagramHead) == 24 && sizeof(SuperHead) == 72 && sizeof(Piece) == 16);
+
+struct SuperPacket {
+	std::span<const snic_seg> segs; /* the first has the headers */
+	u32 len; /* BTH to ICRC */
+	u32 payload_len;
+	u32 npkts;
+	bool by_reference;
+};
+
+/* Writing. False: no room, and the reader will tell the sender of packets when there is. */
+
+/* Packet @at of @burst, and its part of @payload. */
+bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter &payload) noexcept;
+/* @n packets from @at on, their payload by reference under lease @lease; 0: by copy. */
+bool put_super(RingWriter &ring, const snic_burst &burst, u32 at, u32 n, uint64_t lease,
+	       snic_seg_iter &payload) noexcept;
+/* A datagram that came by @path. */
+bool put_datagram(RingWriter &ring, const Path &path, const uint8_t *data, size_t len, u32 index,
+		  bool more) noexcept;
+
+/* Reading. False: the record is malformed. */
+
+struct SuperRecord {
+	SuperRecord() = default;
+	SuperRecord(const SuperRecord &) = delete;
+	SuperRecord &operator=(const SuperRecord &) = delete;
+
+	SuperPacket packet() const noexcept;
+
+	SuperHead head;
+	u32 nsegs;
+	snic_seg segs[SNIC_BURST_SEGS + 2]; /* of the head, the payload, and pad with ICRC */
+};
+
+bool take_super(const RecordHead &record, uint8_t *data, SuperRecord &super) noexcept;
+bool take_datagram(const RecordHead &record, uint8_t *data, DatagramSink &sink,
+		   const IpAddress &to) noexcept;
+
+} // namespace sirdma::twin
