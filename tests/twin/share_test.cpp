@@ -4,15 +4,29 @@
 #include <csignal>
 #include <dirent.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "child.hpp"
 #include "port_share.hpp"
+
+static bool no_more_watches;
+
+/* Nothing more is watched, as where the user's limit is reached (epoll(7), max_user_watches). */
+extern "C" int epoll_ctl(int epoll, int op, int fd, epoll_event *event) noexcept
+{
+	if (no_more_watches && op == EPOLL_CTL_ADD) {
+		errno = ENOSPC;
+		return -1;
+	}
+	return static_cast<int>(syscall(SYS_epoll_ctl, epoll, op, fd, event));
+}
 
 namespace sirdma::twin::test
 {
@@ -438,6 +452,85 @@ TEST_F(MadOwner, IsSucceededByAProcessThatCannotConnect)
 		member->serve();
 	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
 	EXPECT_TRUE(member->receiver());
+}
+
+/* It keeps its connection, and the owner gives the rank to another one. */
+TEST_F(MadOwner, IsToldOfAMemberWithoutRoomForFiles)
+{
+	const Fd connection = accept();
+	rlimit files{};
+	char c;
+
+	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+	grant(connection, 0);
+
+	rlimit none = files;
+
+	none.rlim_cur = 3;
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	member->serve();
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+	EXPECT_EQ(recv(connection.get(), &c, 1, MSG_DONTWAIT), 1);
+	EXPECT_EQ(recv(connection.get(), &c, 1, MSG_DONTWAIT), -1) << "it hung up";
+	EXPECT_EQ(member->wait(), never_ns);
+}
+
+/* The owner of which the tests are the members. */
+TEST(TwinPortShare, GivesADeclinedRankToAnotherMember)
+{
+	constexpr uint32_t watchers = 3, no_rank = ~0u;
+	const auto owner = PortShare::create(own_address(0), true);
+	std::vector<Fd> members;
+	const auto rank = [&](const Fd &member) {
+		PortGrant grant{.rank = 77, .owner = 0};
+		PortFiles files;
+
+		owner->serve();
+		return receive_grant(member.get(), grant, files) ? grant.rank : 99;
+	};
+
+	ASSERT_TRUE(owner);
+	for (uint32_t i = 0; i < watchers + 2; ++i) {
+		members.push_back(rendezvous_connect(own_address(0), port_owner));
+		ASSERT_TRUE(members.back());
+		EXPECT_EQ(rank(members.back()), i < watchers ? i : no_rank);
+	}
+	ASSERT_EQ(send(members[1].get(), "", 1, 0), 1);
+	EXPECT_EQ(rank(members[watchers]), 1u);
+	/* Not to who declined. */
+	members[0].reset();
+	EXPECT_EQ(rank(members[watchers + 1]), 0u);
+	members[2].reset();
+	EXPECT_EQ(rank(members[1]), 99u);
+	EXPECT_EQ(errno, EAGAIN) << "it stays a member";
+}
+
+/* An owner that does not hear of members would be one to whom nobody can connect. */
+TEST(TwinPortShare, IsNotOwnedByWhoCannotWatchItsName)
+{
+	const IpAddress addr = own_address(0);
+	auto owner = PortShare::create(addr, true);
+	const auto member = PortShare::create(addr, false);
+
+	ASSERT_TRUE(owner && member);
+	owner->serve();
+	member->serve();
+	owner.reset();
+	no_more_watches = true;
+	member->serve();
+	EXPECT_FALSE(member->receiver());
+	no_more_watches = false;
+	for (int i = 0; i < 1000 && !member->receiver(); ++i) {
+		send_packet(addr);
+		serve(*member, 10);
+	}
+	ASSERT_TRUE(member->receiver());
+
+	const auto another = PortShare::create(addr, false);
+
+	ASSERT_TRUE(another);
+	member->serve();
+	EXPECT_NE(another->wait(), 0u) << "it is granted a rank";
 }
 
 /* What an owner says that breaks the rules is not believed, and costs no file. */

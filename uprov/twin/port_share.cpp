@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <time.h>
 
 namespace sirdma::twin
@@ -90,8 +91,12 @@ void PortShare::hang_up(Fd &connection) noexcept
 bool PortShare::settle() noexcept
 {
 	/* Who has the port has the name: nobody else can make them. */
-	if (name_)
+	if (name_) {
+		/* It could not be watched when the owner was lost. */
+		if (!watching_ && look_at_ == never_ns)
+			watch_port();
 		return join();
+	}
 	if (open())
 		return true;
 	return errno == EADDRINUSE && join();
@@ -136,12 +141,18 @@ bool PortShare::join() noexcept
 	return static_cast<bool>(owner_);
 }
 
-/* Own the port in place of owner number_; false when another process was quicker. */
+/*
+ * Own the port in place of owner number_; false with errno when another process was quicker
+ * (EADDRINUSE), or when this one would not hear of members.
+ */
 bool PortShare::take_over() noexcept
 {
 	uint64_t seen = number_;
 
+	if (!watch(name_.get()))
+		return false;
 	if (!file_.words().owner.compare_exchange_strong(seen, number_ + 1)) {
+		(void)epoll_ctl(events_.get(), EPOLL_CTL_DEL, name_.get(), nullptr);
 		errno = EADDRINUSE;
 		return false;
 	}
@@ -150,7 +161,6 @@ bool PortShare::take_over() noexcept
 	(void)rendezvous_take(name_.get());
 	unwatch_port();
 	hang_up(owner_);
-	(void)watch(name_.get());
 	receiver_.store(taken_.get(), std::memory_order_release);
 	return true;
 }
@@ -215,8 +225,10 @@ void PortShare::hear_owner() noexcept
 			unwatch_port();
 		return;
 	}
-	/* Without room for its files it stays a plain member. */
-	if (errno == EAGAIN || errno == EINTR || errno == EMFILE)
+	if (errno == EAGAIN || errno == EINTR)
+		return;
+	/* Without room for the files it stays a plain member, and another one gets the rank. */
+	if (errno == EMFILE && send(owner_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		return;
 	hang_up(owner_);
 	if (name_ && !take_over())
@@ -333,22 +345,37 @@ void PortShare::accept_members() noexcept
 	}
 }
 
-/* Another member takes the place of one that watched. */
-void PortShare::remove_member(int fd) noexcept
+/* A member takes the place of one that watched. */
+void PortShare::pass_rank_on() noexcept
 {
-	for (Member &member : members_)
-		if (member.fd.get() == fd)
-			hang_up(member.fd);
-	std::erase_if(members_, [](const Member &m) { return !m.fd; });
-
 	const uint32_t rank = free_rank();
-	const auto next = std::find_if(members_.begin(), members_.end(),
-				       [](const Member &m) { return m.rank == no_rank; });
+	const auto next = std::find_if(members_.begin(), members_.end(), [](const Member &m) {
+		return m.rank == no_rank && m.can_watch;
+	});
 
 	if (rank == no_rank || next == members_.end())
 		return;
 	next->rank = rank;
 	grant(*next);
+}
+
+/* It declines its rank, once, or hangs up. */
+void PortShare::hear_member(int fd) noexcept
+{
+	const auto member = std::find_if(members_.begin(), members_.end(),
+					 [fd](const Member &m) { return m.fd.get() == fd; });
+	char byte;
+
+	if (member == members_.end())
+		return;
+	if (member->can_watch && recv(fd, &byte, sizeof(byte), MSG_DONTWAIT) == 1) {
+		member->rank = no_rank;
+		member->can_watch = false;
+	} else {
+		hang_up(member->fd);
+		members_.erase(member);
+	}
+	pass_rank_on();
 }
 
 void PortShare::serve() noexcept
@@ -374,7 +401,7 @@ void PortShare::serve() noexcept
 			if (watching_)
 				begin_to_look(now);
 		} else {
-			remove_member(fd);
+			hear_member(fd);
 		}
 	}
 	if (look_at_ <= now)

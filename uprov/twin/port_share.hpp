@@ -68,6 +68,7 @@ private:
 	struct Member {
 		Fd fd;
 		uint32_t rank;
+		bool can_watch = true; /* false: it has no room for the files of a grant */
 	};
 
 	PortShare(const IpAddress &addr, uint32_t buffer) noexcept : addr_(addr), buffer_(buffer) {}
@@ -88,7 +89,8 @@ private:
 	void begin_to_look(u64 now) noexcept;
 	void look(u64 now) noexcept;
 	void accept_members() noexcept;
-	void remove_member(int fd) noexcept;
+	void pass_rank_on() noexcept;
+	void hear_member(int fd) noexcept;
 	uint32_t free_rank() const noexcept;
 	void grant(const Member &member) noexcept;
 	u64 look_ns() const noexcept;
