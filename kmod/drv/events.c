@@ -60,7 +60,7 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 		sirdma_cq_error(dev, ev->id);
 		break;
 	case SIRDMA_EVENT_DEVICE_FATAL:
-		sirdma_dev_fatal(dev);
+		sirdma_dev_fail_async(dev);
 		break;
 	case SIRDMA_EVENT_BAD_COMMAND:
 		ibdev_err_ratelimited(&dev->ibdev, "the device met a command it does not know\n");

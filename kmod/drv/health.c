@@ -15,7 +15,7 @@ static void sirdma_health_poll(struct work_struct *work)
 	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, health.work);
 
 	if (sirdma_hw_check(&dev->hw))
-		sirdma_dev_fatal(dev);
+		sirdma_dev_fail_async(dev);
 	else
 		queue_delayed_work(system_unbound_wq, &dev->health, HEALTH_PERIOD);
 }
@@ -60,7 +60,7 @@ void sirdma_health_fini(struct sirdma_dev *dev)
 	cancel_work_sync(&dev->fatal);
 }
 
-void sirdma_dev_fatal(struct sirdma_dev *dev)
+void sirdma_dev_fail_async(struct sirdma_dev *dev)
 {
 	if (!test_and_set_bit(SIRDMA_DEV_FAILED, &dev->flags))
 		queue_work(system_unbound_wq, &dev->fatal);
@@ -70,5 +70,5 @@ void sirdma_dev_fail(struct sirdma_dev *dev, int err)
 {
 	ibdev_dbg(&dev->ibdev, "a command that frees device state failed: %d\n", err);
 	sirdma_cqp_kill(&dev->hw);
-	sirdma_dev_fatal(dev);
+	sirdma_dev_fail_async(dev);
 }

@@ -18,7 +18,7 @@ void sirdma_health_fini(struct sirdma_dev *dev);
 bool sirdma_dev_failed(const struct sirdma_dev *dev);
 
 /* The device reported a failure, or does not answer: schedule all of the above. Any context. */
-void sirdma_dev_fatal(struct sirdma_dev *dev);
+void sirdma_dev_fail_async(struct sirdma_dev *dev);
 /*
  * A command that frees device state failed with @err: reset the device at once, and
  * schedule the rest. When this returns, the device has no object any more, and their

@@ -53,7 +53,7 @@ SAME(SIRDMA_WC_RECV, IB_WC_RECV);
 SAME(SIRDMA_WC_RECV_WRITE_IMM, IB_WC_RECV_RDMA_WITH_IMM);
 #undef SAME
 
-static const struct sirdma_sge *kverbs_sges(const struct ib_sge *sges)
+static const struct sirdma_sge *sirdma_sges_from_verbs(const struct ib_sge *sges)
 {
 	return (const struct sirdma_sge *)sges;
 }
@@ -86,7 +86,7 @@ void sirdma_kcq_destroy(struct sirdma_dev *dev, struct sirdma_kcq *kcq)
 }
 
 /* Make later polls skip the completions of @kqp that are still in the ring. */
-static void kcq_forget(struct ib_cq *ibcq, const struct sirdma_kqp *kqp)
+static void sirdma_kcq_forget(struct ib_cq *ibcq, const struct sirdma_kqp *kqp)
 {
 	struct sirdma_kcq *kcq = to_scq(ibcq)->kcq;
 	unsigned long flags;
@@ -96,7 +96,7 @@ static void kcq_forget(struct ib_cq *ibcq, const struct sirdma_kqp *kqp)
 	spin_unlock_irqrestore(&kcq->lock, flags);
 }
 
-static void kcq_to_wc(const struct sirdma_wc *c, struct sirdma_kqp *kqp, struct ib_wc *wc)
+static void sirdma_wc_to_verbs(const struct sirdma_wc *c, struct sirdma_kqp *kqp, struct ib_wc *wc)
 {
 	memset(wc, 0, sizeof(*wc));
 	wc->wr_id = c->wr_id;
@@ -132,7 +132,7 @@ int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 	while (polled < num_entries && sirdma_cq_peek(&kcq->ring, &at)) {
 		kqp = (struct sirdma_kqp *)(uintptr_t)sirdma_get64(&at.cqe->compl_ctx);
 		if (kqp && sirdma_cqe_decode(&at, &kqp->sq, &kqp->rq, &c))
-			kcq_to_wc(&c, kqp, &wc[polled++]);
+			sirdma_wc_to_verbs(&c, kqp, &wc[polled++]);
 		sirdma_cq_consume(&kcq->ring, &at);
 		if (kcq->ring.unpublished >= PUBLISH_INTERVAL)
 			sirdma_cq_publish(&kcq->ring);
@@ -170,17 +170,17 @@ int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 
 /* Queue pairs */
 
-static u32 kqp_sq_bytes(const struct sirdma_qp_size *size)
+static u32 sirdma_kqp_sq_bytes(const struct sirdma_qp_size *size)
 {
 	return sirdma_wq_pages(size->sq_quanta) * SIRDMA_RING_PAGE;
 }
 
-static u32 kqp_rq_bytes(const struct sirdma_qp_size *size)
+static u32 sirdma_kqp_rq_bytes(const struct sirdma_qp_size *size)
 {
 	return sirdma_wq_pages(size->rq_quanta) * SIRDMA_RING_PAGE;
 }
 
-static void kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_qp_size *size)
+static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_qp_size *size)
 {
 	const struct ib_qp_cap *cap = &kqp->qp->cap;
 	struct sirdma_sq *sq = &kqp->sq;
@@ -196,12 +196,12 @@ static void kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_qp_size 
 	sq->signal_all = kqp->qp->sig_all;
 
 	spin_lock_init(&kqp->rq_lock);
-	rq->ring = kqp->mem.va + kqp_sq_bytes(size);
+	rq->ring = kqp->mem.va + sirdma_kqp_sq_bytes(size);
 	rq->size = size->rq_quanta >> size->rq_shift;
 	rq->shift = size->rq_shift;
 	rq->max_sge = cap->max_recv_sge;
 
-	kqp->shadow = kqp->mem.va + kqp_sq_bytes(size) + kqp_rq_bytes(size);
+	kqp->shadow = kqp->mem.va + sirdma_kqp_sq_bytes(size) + sirdma_kqp_rq_bytes(size);
 	kqp->state = IB_QPS_RESET;
 }
 
@@ -220,11 +220,13 @@ struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *q
 				  sizeof(*kqp->rq.wr_ids), GFP_KERNEL);
 	if (!kqp->sq.slots || !kqp->rq.wr_ids)
 		goto err_free;
-	err = dev->bus->ops->dma_alloc(
-		dev->bus, kqp_sq_bytes(size) + kqp_rq_bytes(size) + SIRDMA_SHADOW_SIZE, &kqp->mem);
+	err = dev->bus->ops->dma_alloc(dev->bus,
+				       sirdma_kqp_sq_bytes(size) + sirdma_kqp_rq_bytes(size) +
+					       SIRDMA_SHADOW_SIZE,
+				       &kqp->mem);
 	if (err)
 		goto err_free;
-	kqp_init_queues(kqp, size);
+	sirdma_kqp_init_queues(kqp, size);
 	return kqp;
 
 err_free:
@@ -234,18 +236,18 @@ err_free:
 	return ERR_PTR(err);
 }
 
-static void kqp_forget(struct sirdma_kqp *kqp)
+static void sirdma_kqp_forget(struct sirdma_kqp *kqp)
 {
 	struct ib_qp *ibqp = &kqp->qp->ibqp;
 
-	kcq_forget(ibqp->send_cq, kqp);
+	sirdma_kcq_forget(ibqp->send_cq, kqp);
 	if (ibqp->recv_cq != ibqp->send_cq)
-		kcq_forget(ibqp->recv_cq, kqp);
+		sirdma_kcq_forget(ibqp->recv_cq, kqp);
 }
 
 void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp)
 {
-	kqp_forget(kqp);
+	sirdma_kqp_forget(kqp);
 	dev->bus->ops->dma_free(dev->bus, &kqp->mem);
 	kvfree(kqp->rq.wr_ids);
 	kvfree(kqp->sq.slots);
@@ -269,7 +271,7 @@ void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state)
 	WRITE_ONCE(kqp->state, state);
 	if (state != IB_QPS_RESET)
 		return;
-	kqp_forget(kqp);
+	sirdma_kqp_forget(kqp);
 	spin_lock_irqsave(&kqp->sq_lock, flags);
 	sirdma_sq_reset(&kqp->sq);
 	spin_unlock_irqrestore(&kqp->sq_lock, flags);
@@ -279,7 +281,7 @@ void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state)
 }
 
 /* Wake the device if it sleeps: @asleep is its word of the shadow area. */
-static void kqp_ring_doorbell(const struct sirdma_kqp *kqp, const __le64 *asleep)
+static void sirdma_kqp_ring_doorbell(const struct sirdma_kqp *kqp, const __le64 *asleep)
 {
 	/* Pairs with the device's fence between writing "asleep" and its last read of the ring. */
 	smp_mb();
@@ -288,7 +290,7 @@ static void kqp_ring_doorbell(const struct sirdma_kqp *kqp, const __le64 *asleep
 }
 
 /* IBTA C10-96: a send is refused before RTS. In the error state it is accepted and flushed. */
-static bool kqp_may_send(const struct sirdma_kqp *kqp)
+static bool sirdma_kqp_may_send(const struct sirdma_kqp *kqp)
 {
 	switch (READ_ONCE(kqp->state)) {
 	case IB_QPS_RTS:
@@ -301,13 +303,13 @@ static bool kqp_may_send(const struct sirdma_kqp *kqp)
 	}
 }
 
-static int kqp_take_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr)
+static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *wr)
 {
 	struct sirdma_send send = {
 		.wr_id = wr->wr_id,
 		.opcode = wr->opcode,
 		.flags = wr->send_flags,
-		.sges = kverbs_sges(wr->sg_list),
+		.sges = sirdma_sges_from_verbs(wr->sg_list),
 		.num_sge = wr->num_sge,
 	};
 
@@ -340,14 +342,14 @@ int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 	int err = 0;
 	u32 from;
 
-	if (!kqp_may_send(kqp)) {
+	if (!sirdma_kqp_may_send(kqp)) {
 		*bad_wr = wr;
 		return -EINVAL;
 	}
 	spin_lock_irqsave(&kqp->sq_lock, flags);
 	for (; wr; wr = wr->next) {
 		from = kqp->sq.head;
-		err = kqp_take_send(kqp, wr);
+		err = sirdma_kqp_post_one(kqp, wr);
 		if (err) {
 			*bad_wr = wr;
 			break;
@@ -357,7 +359,7 @@ int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 	}
 	spin_unlock_irqrestore(&kqp->sq_lock, flags);
 	if (posted)
-		kqp_ring_doorbell(kqp, &kqp->shadow->need_kick);
+		sirdma_kqp_ring_doorbell(kqp, &kqp->shadow->need_kick);
 	return err;
 }
 
@@ -375,7 +377,8 @@ int sirdma_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	}
 	spin_lock_irqsave(&kqp->rq_lock, flags);
 	for (; wr; wr = wr->next) {
-		err = sirdma_rq_take(&kqp->rq, wr->wr_id, kverbs_sges(wr->sg_list), wr->num_sge);
+		err = sirdma_rq_take(&kqp->rq, wr->wr_id, sirdma_sges_from_verbs(wr->sg_list),
+				     wr->num_sge);
 		if (err) {
 			*bad_wr = wr;
 			break;
@@ -384,6 +387,6 @@ int sirdma_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	}
 	spin_unlock_irqrestore(&kqp->rq_lock, flags);
 	if (posted)
-		kqp_ring_doorbell(kqp, &kqp->shadow->rq_need_kick);
+		sirdma_kqp_ring_doorbell(kqp, &kqp->shadow->rq_need_kick);
 	return err;
 }

@@ -15,15 +15,15 @@
 #define RESERVED_CQS 2
 #define RESERVED_MRS 1
 
-struct param_range {
+struct sirdma_param {
 	unsigned int value;
 	unsigned int min;
 	unsigned int max;
 };
 
-static int param_range_set(const char *val, const struct kernel_param *kp)
+static int sirdma_param_set(const char *val, const struct kernel_param *kp)
 {
-	struct param_range *range = kp->arg;
+	struct sirdma_param *range = kp->arg;
 	unsigned int value;
 	int err;
 
@@ -39,36 +39,36 @@ static int param_range_set(const char *val, const struct kernel_param *kp)
 	return 0;
 }
 
-static int param_range_get(char *buffer, const struct kernel_param *kp)
+static int sirdma_param_get(char *buffer, const struct kernel_param *kp)
 {
-	const struct param_range *range = kp->arg;
+	const struct sirdma_param *range = kp->arg;
 
 	return sysfs_emit(buffer, "%u\n", range->value);
 }
 
-static const struct kernel_param_ops param_range_ops = {
-	.set = param_range_set,
-	.get = param_range_get,
+static const struct kernel_param_ops sirdma_param_ops = {
+	.set = sirdma_param_set,
+	.get = sirdma_param_get,
 };
 
-static struct param_range max_qp = {65536, 16, (1 << 18) - RESERVED_QPS};
-module_param_cb(max_qp, &param_range_ops, &max_qp, 0644);
+static struct sirdma_param max_qp = {65536, 16, (1 << 18) - RESERVED_QPS};
+module_param_cb(max_qp, &sirdma_param_ops, &max_qp, 0644);
 MODULE_PARM_DESC(max_qp, "queue pairs of a new device (16..262142, default 65536)");
 
-static struct param_range max_cq = {65536, 16, (1 << 19) - RESERVED_CQS};
-module_param_cb(max_cq, &param_range_ops, &max_cq, 0644);
+static struct sirdma_param max_cq = {65536, 16, (1 << 19) - RESERVED_CQS};
+module_param_cb(max_cq, &sirdma_param_ops, &max_cq, 0644);
 MODULE_PARM_DESC(max_cq, "completion queues of a new device (16..524286, default 65536)");
 
-static struct param_range max_mr = {1 << 20, 64, (1 << 24) - RESERVED_MRS};
-module_param_cb(max_mr, &param_range_ops, &max_mr, 0644);
+static struct sirdma_param max_mr = {1 << 20, 64, (1 << 24) - RESERVED_MRS};
+module_param_cb(max_mr, &sirdma_param_ops, &max_mr, 0644);
 MODULE_PARM_DESC(max_mr, "memory regions of a new device (64..16777215, default 1048576)");
 
-static struct param_range max_pd = {65536, 16, 1 << 18};
-module_param_cb(max_pd, &param_range_ops, &max_pd, 0644);
+static struct sirdma_param max_pd = {65536, 16, 1 << 18};
+module_param_cb(max_pd, &sirdma_param_ops, &max_pd, 0644);
 MODULE_PARM_DESC(max_pd, "protection domains of a new device (16..262144, default 65536)");
 
-static struct param_range max_hmc_segments = {SIRDMA_HMC_MAX_SD, 1, SIRDMA_HMC_MAX_SD};
-module_param_cb(max_hmc_segments, &param_range_ops, &max_hmc_segments, 0644);
+static struct sirdma_param max_hmc_segments = {SIRDMA_HMC_MAX_SD, 1, SIRDMA_HMC_MAX_SD};
+module_param_cb(max_hmc_segments, &sirdma_param_ops, &max_hmc_segments, 0644);
 MODULE_PARM_DESC(max_hmc_segments, "2 MiB segments of page lists of a new device (1..4096)");
 
 u32 sirdma_params_num_ceqs(void)

@@ -148,7 +148,7 @@ static void sirdma_qp_unpublish(struct sirdma_dev *dev, struct sirdma_qp *qp)
 static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 			   const struct sirdma_qp_size *size, u64 compl_ctx)
 {
-	struct sirdma_qpctx ctx;
+	struct sirdma_qpctx_buf ctx;
 	u32 qpn;
 	int err;
 
@@ -163,10 +163,10 @@ static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	if (err)
 		goto err_id;
 
-	sirdma_qpctx_get(dev, &ctx);
+	sirdma_qpctx_buf_get(dev, &ctx);
 	sirdma_qp_fill_ctx(qp, size, compl_ctx, ctx.va);
 	err = sirdma_cqp_create_qp(&dev->hw, qpn, ctx.pa);
-	sirdma_qpctx_put(dev, &ctx);
+	sirdma_qpctx_buf_put(dev, &ctx);
 	trace_sirdma_qp_create(dev, qpn, size->sq_quanta, size->rq_quanta, err);
 	if (err)
 		goto err_unpublish;

@@ -41,14 +41,14 @@ static int sirdma_modify_reject_av(struct sirdma_modify *mod, const char *why, i
 /* Read the QP's state from the device, which may have moved it to SQE or ERR by itself. */
 static int sirdma_modify_read_state(struct sirdma_modify *mod)
 {
-	struct sirdma_qpctx ctx;
+	struct sirdma_qpctx_buf ctx;
 	int err;
 
-	sirdma_qpctx_get(mod->dev, &ctx);
+	sirdma_qpctx_buf_get(mod->dev, &ctx);
 	err = sirdma_cqp_upload_ctx(&mod->dev->hw, mod->qp->ibqp.qp_num, ctx.pa);
 	mod->core.cur = ctx.va->state;
 	mod->core.cur_dest_qpn = le32_to_cpu(ctx.va->dest_qpn);
-	sirdma_qpctx_put(mod->dev, &ctx);
+	sirdma_qpctx_buf_put(mod->dev, &ctx);
 	return err;
 }
 
@@ -171,14 +171,14 @@ static int sirdma_modify_execute(struct sirdma_modify *mod)
 		.next = mod->core.next,
 		.check_cur = true,
 	};
-	struct sirdma_qpctx ctx;
+	struct sirdma_qpctx_buf ctx;
 	int err;
 
-	sirdma_qpctx_get(mod->dev, &ctx);
+	sirdma_qpctx_buf_get(mod->dev, &ctx);
 	sirdma_qp_attr_to_ctx(&mod->core.attr, mod->core.mask, ctx.va);
 	params.ctx_pa = ctx.pa;
 	err = sirdma_cqp_modify_qp(&mod->dev->hw, &params);
-	sirdma_qpctx_put(mod->dev, &ctx);
+	sirdma_qpctx_buf_put(mod->dev, &ctx);
 	if (err) {
 		sirdma_count(&mod->dev->counters, SIRDMA_COUNTER_QP_MODIFY_FAILURES);
 		ibdev_dbg(&mod->dev->ibdev, "modify_qp %u %s -> %s: the device refused: %d\n",

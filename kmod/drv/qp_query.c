@@ -38,7 +38,7 @@ static void sirdma_query_fill(struct sirdma_qp *qp, const struct sirdma_qp_ctx *
 static int sirdma_query_locked(struct sirdma_dev *dev, struct sirdma_qp *qp,
 			       struct ib_qp_attr *attr)
 {
-	struct sirdma_qpctx ctx;
+	struct sirdma_qpctx_buf ctx;
 	int err;
 
 	/*
@@ -47,11 +47,11 @@ static int sirdma_query_locked(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	 */
 	if (qp->gone)
 		return 0;
-	sirdma_qpctx_get(dev, &ctx);
+	sirdma_qpctx_buf_get(dev, &ctx);
 	err = sirdma_cqp_upload_ctx(&dev->hw, qp->ibqp.qp_num, ctx.pa);
 	if (!err)
 		sirdma_query_fill(qp, ctx.va, attr);
-	sirdma_qpctx_put(dev, &ctx);
+	sirdma_qpctx_buf_put(dev, &ctx);
 	return err;
 }
 

@@ -19,7 +19,7 @@ void sirdma_qpctx_fini(struct sirdma_dev *dev)
 	dev->bus->ops->dma_free(dev->bus, &dev->qpctx.mem);
 }
 
-void sirdma_qpctx_get(struct sirdma_dev *dev, struct sirdma_qpctx *ctx)
+void sirdma_qpctx_buf_get(struct sirdma_dev *dev, struct sirdma_qpctx_buf *ctx)
 {
 	struct sirdma_qpctx_pool *pool = &dev->qpctx;
 	unsigned int slot;
@@ -36,7 +36,7 @@ void sirdma_qpctx_get(struct sirdma_dev *dev, struct sirdma_qpctx *ctx)
 	memset(ctx->va, 0, sizeof(*ctx->va));
 }
 
-void sirdma_qpctx_put(struct sirdma_dev *dev, struct sirdma_qpctx *ctx)
+void sirdma_qpctx_buf_put(struct sirdma_dev *dev, struct sirdma_qpctx_buf *ctx)
 {
 	clear_bit_unlock(ctx->slot, &dev->qpctx.used);
 	up(&dev->qpctx.free);

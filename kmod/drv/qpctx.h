@@ -21,7 +21,7 @@ struct sirdma_qpctx_pool {
 	unsigned long used; /* bit per buffer, changed atomically */
 };
 
-struct sirdma_qpctx {
+struct sirdma_qpctx_buf {
 	struct sirdma_qp_ctx *va;
 	u64 pa;
 	unsigned int slot;
@@ -30,7 +30,7 @@ struct sirdma_qpctx {
 int sirdma_qpctx_init(struct sirdma_dev *dev);
 void sirdma_qpctx_fini(struct sirdma_dev *dev);
 /* A zeroed buffer; waits until one is free. */
-void sirdma_qpctx_get(struct sirdma_dev *dev, struct sirdma_qpctx *ctx);
-void sirdma_qpctx_put(struct sirdma_dev *dev, struct sirdma_qpctx *ctx);
+void sirdma_qpctx_buf_get(struct sirdma_dev *dev, struct sirdma_qpctx_buf *ctx);
+void sirdma_qpctx_buf_put(struct sirdma_dev *dev, struct sirdma_qpctx_buf *ctx);
 
 #endif

@@ -5,7 +5,7 @@
 
 static const struct {
 	const char *name;
-	struct param_range *range;
+	struct sirdma_param *range;
 } params[] = {
 	{"max_qp", &max_qp},
 	{"max_cq", &max_cq},
@@ -18,7 +18,7 @@ static int set(u32 i, const char *text)
 {
 	const struct kernel_param kp = {.name = params[i].name, .arg = params[i].range};
 
-	return param_range_set(text, &kp);
+	return sirdma_param_set(text, &kp);
 }
 
 static int set_number(u32 i, u64 value)
@@ -34,7 +34,7 @@ static void ends_of_the_range_are_taken(struct kunit *test)
 	u32 i, old;
 
 	for (i = 0; i < ARRAY_SIZE(params); i++) {
-		struct param_range *r = params[i].range;
+		struct sirdma_param *r = params[i].range;
 
 		old = r->value;
 		KUNIT_EXPECT_GE_MSG(test, old, r->min, "%s", params[i].name);
@@ -52,7 +52,7 @@ static void anything_else_is_refused_and_changes_nothing(struct kunit *test)
 	u32 i, old;
 
 	for (i = 0; i < ARRAY_SIZE(params); i++) {
-		struct param_range *r = params[i].range;
+		struct sirdma_param *r = params[i].range;
 
 		old = r->value;
 		KUNIT_EXPECT_EQ(test, set_number(i, (u64)r->max + 1), -ERANGE);
@@ -73,7 +73,7 @@ static void value_is_shown(struct kunit *test)
 	unsigned int value;
 
 	KUNIT_ASSERT_NOT_NULL(test, page);
-	KUNIT_EXPECT_GT(test, param_range_get(page, &kp), 0);
+	KUNIT_EXPECT_GT(test, sirdma_param_get(page, &kp), 0);
 	KUNIT_EXPECT_EQ(test, kstrtouint(page, 10, &value), 0);
 	KUNIT_EXPECT_EQ(test, value, max_qp.value);
 	free_page((unsigned long)page);

@@ -61,12 +61,12 @@ int sirdma_cqp_flush_wqes(struct sirdma_hw *hw, u32 qpn, bool sq, bool rq)
 	return 0;
 }
 
-void sirdma_qpctx_get(struct sirdma_dev *dev, struct sirdma_qpctx *ctx)
+void sirdma_qpctx_buf_get(struct sirdma_dev *dev, struct sirdma_qpctx_buf *ctx)
 {
 	ctx->va = &world.f->ctx;
 }
 
-void sirdma_qpctx_put(struct sirdma_dev *dev, struct sirdma_qpctx *ctx) {}
+void sirdma_qpctx_buf_put(struct sirdma_dev *dev, struct sirdma_qpctx_buf *ctx) {}
 
 void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state) {}
 
