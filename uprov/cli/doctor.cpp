@@ -20,7 +20,7 @@
 
 #include "environment.hpp"
 #include "interface.hpp"
-#include "shim.hpp"
+#include "libraries.hpp"
 #include "sysfs_view.hpp"
 
 namespace sirdma::cli
@@ -61,7 +61,7 @@ std::string path_of(void *library)
 	return dlinfo(library, RTLD_DI_LINKMAP, &map) ? std::string() : std::string(map->l_name);
 }
 
-/* Of rdma-core, by the name of its file: libibverbs.so.1.14.56.1 is of 56.1. */
+/* The release of rdma-core, from the name of its file: libibverbs.so.1.14.56.1 is of 56.1. */
 std::string release_of(const std::string &path)
 {
 	constexpr std::string_view stem = "libibverbs.so.1.";
@@ -146,17 +146,22 @@ void check_port(Report &report)
 void check_memory(Report &report)
 {
 	rlimit limit{};
-	std::string is;
 
 	getrlimit(RLIMIT_MEMLOCK, &limit);
-	is = limit.rlim_cur == RLIM_INFINITY ? "unlimited" :
-					       std::to_string(limit.rlim_cur >> 10) + " KiB";
-	report.say(Verdict::good, "locked memory", is + "; not needed, nothing is pinned");
+
+	const std::string size = limit.rlim_cur == RLIM_INFINITY ?
+					 "unlimited" :
+					 std::to_string(limit.rlim_cur >> 10) + " KiB";
+
+	report.say(Verdict::good, "locked memory", size + "; not needed, nothing is pinned");
 	if (limit.rlim_cur <= 32768 && geteuid())
 		report.say(Verdict::limit, "", "libibverbs itself warns below 32 KiB; ignore it");
 }
 
-/* May a process read another's memory that is not its child? So a child tries its parent's. */
+/*
+ * May a process read the memory of one that is not its child? Find out by a child that reads
+ * its parent's.
+ */
 void check_copies(Report &report)
 {
 	static uint64_t word = 0x736972646d61;
@@ -202,7 +207,7 @@ int doctor(int argc, char **argv)
 	check_port(report);
 	check_memory(report);
 	check_copies(report);
-	/* Last: it changes where this process lives. */
+	/* Last, as it moves this process into another mount namespace. */
 	check_view(report);
 	return report.bad();
 }

@@ -4,7 +4,10 @@
 namespace sirdma::cli
 {
 
-/* sirdma doctor: says what works here and what does not, and why. 0 when programs can be served. */
+/*
+ * sirdma doctor: print what works on this machine, what does not, and why. The exit status: 0
+ * when programs can be served.
+ */
 int doctor(int argc, char **argv);
 
 } // namespace sirdma::cli

@@ -23,18 +23,18 @@ sirdma run [OPTIONS] --shell
   --addr ADDR    IPv4 or IPv6 address of a device (default: a free one in 127.64.0.0/16)
   --netdev IF    take the address of network interface IF
                  each --addr or --netdev makes a device
-  --devices N    so many devices, 1 to 64
+  --devices N    the number of devices, 1 to 64
   --mtu N        IP MTU, 1280 to 65535 (default: that of the interface)
   --link KIND    udp, shm (only processes of yours on this host), or auto (the default: shm
                  where the peer is such a process, else udp)
 
-  --loss P       lose P percent of the packets received
-  --corrupt P    let P percent of them fail their ICRC
-  --reorder P    let P percent change places with the one behind
-  --seed N       which ones (default 1)
+  --loss P       drop P percent of the packets received
+  --corrupt P    let P percent of them fail the check of their ICRC
+  --reorder P    deliver P percent of them after the packet that follows
+  --seed N       seed that decides which packets (default 1)
 
   --pcap FILE    record all packets for Wireshark, of all processes of the run in one file;
-                 %p becomes the process id, and each has its own; %d the device
+                 %p in its name becomes the process id, for one file each; %d the device
   --stats        print the devices' counters when a process ends
   --verbose      say what the devices are and how the program sees them
   --view KIND    sysfs: devices in a /sys and /dev of the program's own; preload: a library put
@@ -144,7 +144,7 @@ Error add_netdev(const char *arg, Options &out)
 	return {};
 }
 
-/* A file that can be written: a capture that will not be there is an error now. */
+/* The folder is checked now: the twin could report it only after the program began. */
 Error set_pcap(const char *arg, Options &out)
 {
 	const std::filesystem::path path = std::filesystem::absolute(arg);
@@ -221,8 +221,8 @@ Error apply(int opt, const char *arg, Options &out)
 	}
 }
 
-/* The argument getopt stumbled over, as the user wrote it. */
-std::string refused(int argc, char **argv, int at, bool no_value)
+/* What is wrong with the argument before @at, as the user wrote it. */
+std::string describe_refused(int argc, char **argv, int at, bool no_value)
 {
 	const char *arg = at > 0 && at <= argc ? argv[at - 1] : "";
 
@@ -238,7 +238,7 @@ std::optional<std::string> parse_options(int argc, char **argv, Options &out)
 	optind = 1;
 	for (int c; (c = getopt_long(argc, argv, "+:", long_options, nullptr)) != -1;) {
 		if (c == '?' || c == ':')
-			return refused(argc, argv, optind, c == ':');
+			return describe_refused(argc, argv, optind, c == ':');
 		if (Error error = apply(c, optarg, out))
 			return error;
 		if (out.help)

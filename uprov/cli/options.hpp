@@ -14,22 +14,23 @@ namespace sirdma::cli
 enum class View { automatic, sysfs, preload };
 
 struct Options {
-	std::vector<twin::IpAddress> addrs; /* as many as devices; any: a free one */
-	unsigned devices = 0; /* 0: one for each address, one at least */
+	std::vector<twin::IpAddress> addrs; /* one per device; any(): choose a free one */
+	unsigned devices = 0;
 	View view = View::automatic;
 	bool shell = false;
-	bool one_capture = false; /* of all devices, which cannot be */
-	std::string capture; /* the file's name, with %p and %d; empty: none */
+	bool one_capture = false; /* capture has no %d, so only one device can write it */
+	std::string capture; /* absolute file name, may contain %p and %d; empty: none */
 	bool verbose = false;
 	bool help = false;
-	/* Passed on as they are: names and values for the environment. */
+	/* Environment variables for the program: names and values. */
 	std::vector<std::pair<std::string, std::string>> environment;
-	char **program = nullptr; /* and its arguments, to a null; of argv */
+	char **program =
+		nullptr; /* the program and its arguments: the null-terminated rest of argv */
 };
 
 extern const char run_usage[];
 
-/* What is wrong with the arguments, or nothing. argv[0] is the command's name. */
+/* Parse the arguments behind argv[0]. Returns what is wrong with them, or nothing. */
 std::optional<std::string> parse_options(int argc, char **argv, Options &out);
 
 } // namespace sirdma::cli

@@ -32,7 +32,7 @@ bool is_executable(const std::string &path)
 	return !access(path.c_str(), X_OK);
 }
 
-/* The architecture this program is for, and with it the libraries. */
+/* The architecture of this program, and so of the libraries beside it. */
 ElfW(Half) own_machine()
 {
 	std::ifstream self("/proc/self/exe", std::ios::binary);
@@ -51,7 +51,7 @@ bool is_privileged(const std::string &path)
 	if ((st.st_mode & S_ISUID && st.st_uid != geteuid()) ||
 	    (st.st_mode & S_ISGID && st.st_gid != getegid()))
 		return true;
-	/* File capabilities make a program secure only for those who lack them. */
+	/* With file capabilities the loader ignores the environment, except for root. */
 	return geteuid() != 0 && getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
 }
 
@@ -92,7 +92,7 @@ Preload can_preload(const std::string &path)
 
 	if (is_privileged(path))
 		return Preload::is_privileged;
-	/* What is no ELF file is a script, and its interpreter a program like others. */
+	/* A file that is not ELF is a script, run by an interpreter that is not checked here. */
 	if (!file.read(reinterpret_cast<char *>(&header), sizeof(header)) ||
 	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
 		return Preload::possible;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Programs: found as a shell would, and whether a library can be preloaded into them. */
+/* Find a program as a shell does, and whether a library can be preloaded into it. */
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace sirdma::cli
 {
 
-/* Path of program @name; empty with errno. */
+/* Path of program @name; empty with errno when there is none. */
 std::string find_program(const std::string &name);
 
 /* Path of the user's shell. */

@@ -16,9 +16,9 @@
 
 #include "config.hpp"
 #include "identity.hpp"
+#include "libraries.hpp"
 #include "options.hpp"
 #include "program.hpp"
-#include "shim.hpp"
 #include "sysfs_view.hpp"
 
 namespace sirdma::cli
@@ -28,26 +28,26 @@ namespace
 {
 
 constexpr int exit_usage = 2;
-/* As of env(1). */
+/* The exit statuses of env(1). */
 constexpr int exit_failure = 125;
 constexpr int exit_cannot_run = 126;
 constexpr int exit_not_found = 127;
 
-/* Where devices that nobody gave an address have theirs: 127.64.0.0/16. */
-constexpr uint32_t free_base = 127u << 24 | 64u << 16;
-constexpr uint32_t free_count = 1u << 16;
+/* Addresses of devices for which none was given: 127.64.0.0/16. */
+constexpr uint32_t default_base = 127u << 24 | 64u << 16;
+constexpr uint32_t default_count = 1u << 16;
 
-void put(const char *name, const std::string &value)
+void set_variable(const char *name, const std::string &value)
 {
 	setenv(name, value.c_str(), 1);
 }
 
-/* @value before what the variable has already. */
-void put_first(const char *name, const std::string &value)
+/* Add @value before the others of a list separated by colons. */
+void prepend_variable(const char *name, const std::string &value)
 {
 	const char *others = getenv(name);
 
-	put(name, others && *others ? value + ":" + others : value);
+	set_variable(name, others && *others ? value + ":" + others : value);
 }
 
 bool is_free(const twin::IpAddress &addr)
@@ -63,16 +63,17 @@ bool is_free(const twin::IpAddress &addr)
 }
 
 /*
- * The tree says what address a device has, before any process opens it: one that
- * is free now. All that is run in this view shares it.
+ * The sysfs tree shows a device's address before any process opens the device, so the
+ * address is chosen here. All processes in this view share it.
  */
 void choose_addrs(std::vector<twin::IpAddress> &addrs)
 {
 	uint32_t next = static_cast<uint32_t>(getpid()), tried = 0;
 
 	for (twin::IpAddress &addr : addrs) {
-		for (; addr.any() && tried < free_count; ++tried, ++next) {
-			const in_addr v4 = {.s_addr = htonl(free_base | (next & (free_count - 1)))};
+		for (; addr.any() && tried < default_count; ++tried, ++next) {
+			const in_addr v4 = {
+				.s_addr = htonl(default_base | (next & (default_count - 1)))};
 
 			if (is_free(twin::IpAddress(v4)))
 				addr = twin::IpAddress(v4);
@@ -80,7 +81,7 @@ void choose_addrs(std::vector<twin::IpAddress> &addrs)
 	}
 }
 
-std::string list_of(const std::vector<twin::IpAddress> &addrs)
+std::string join(const std::vector<twin::IpAddress> &addrs)
 {
 	std::string list;
 
@@ -109,7 +110,8 @@ bool try_sysfs(std::vector<twin::IpAddress> &addrs, std::string &why)
 	return true;
 }
 
-int refuse(const std::string &program, Preload why)
+/* Report a program that cannot be served. Returns the exit status, 0 when it can. */
+int report_refused(const std::string &program, Preload why)
 {
 	const char *reason = "";
 
@@ -132,8 +134,8 @@ int refuse(const std::string &program, Preload why)
 	return exit_cannot_run;
 }
 
-/* Empty the file of a run that begins, unless another run is writing to it (see PcapWriter). */
-bool empty_capture(const std::string &path)
+/* Truncate a capture file before the run, unless another run writes to it (see PcapWriter). */
+bool truncate_capture(const std::string &path)
 {
 	struct stat st;
 
@@ -150,8 +152,8 @@ bool empty_capture(const std::string &path)
 	return ok;
 }
 
-/* Those of each process begin anew with it. */
-bool empty_captures(const Options &options)
+/* Truncate the captures of the run. Those of each process (%p) are truncated by the process. */
+bool truncate_captures(const Options &options)
 {
 	if (options.capture.empty() || options.capture.find("%p") != std::string::npos)
 		return true;
@@ -163,13 +165,13 @@ bool empty_captures(const Options &options)
 
 		if (at != std::string::npos)
 			path.replace(at, 2, std::to_string(i));
-		if (!empty_capture(path))
+		if (!truncate_capture(path))
 			return false;
 	}
 	return true;
 }
 
-/* Both views; what fails says so and gives an exit status. */
+/* Enter the view and set the environment for the program. Returns the exit status, 0 if all went well. */
 int prepare(Options &options)
 {
 	const std::string shim = find_library(twin::shim_library),
@@ -193,16 +195,16 @@ int prepare(Options &options)
 			sysfs ? twin::view_sysfs : twin::view_preload, sysfs ? "" : " (",
 			sysfs ? "" : why.c_str(), sysfs ? "" : ")");
 
-	put_first("LD_PRELOAD", shim);
-	put(twin::env_view, sysfs ? twin::view_sysfs : twin::view_preload);
-	put(twin::env_addr, list_of(options.addrs));
-	put(twin::env_devices, std::to_string(options.devices));
+	prepend_variable("LD_PRELOAD", shim);
+	set_variable(twin::env_view, sysfs ? twin::view_sysfs : twin::view_preload);
+	set_variable(twin::env_addr, join(options.addrs));
+	set_variable(twin::env_devices, std::to_string(options.devices));
 	for (const auto &[name, value] : options.environment)
-		put(name.c_str(), value);
+		set_variable(name.c_str(), value);
 	if (sysfs) {
 		unsetenv("SYSFS_PATH");
-		/* libibverbs appends -rdmav and its number; such names lie beside the library. */
-		put_first("RDMAV_DRIVERS", twin.substr(0, twin.rfind(".so")));
+		/* libibverbs appends -rdmav and its number: links of these names lie beside the library. */
+		prepend_variable("RDMAV_DRIVERS", twin.substr(0, twin.rfind(".so")));
 	}
 	return 0;
 }
@@ -233,9 +235,9 @@ int run(int argc, char **argv)
 		fprintf(stderr, "sirdma run: %s: %s\n", arguments[0], strerror(err));
 		return err == ENOENT ? exit_not_found : exit_cannot_run;
 	}
-	if (const int status = refuse(program, can_preload(program)))
+	if (const int status = report_refused(program, can_preload(program)))
 		return status;
-	if (!empty_captures(options))
+	if (!truncate_captures(options))
 		return exit_failure;
 	if (const int status = prepare(options))
 		return status;

@@ -4,7 +4,7 @@
 namespace sirdma::cli
 {
 
-/* sirdma run: starts a program with the twin in it. Returns only what is wrong, as an exit status. */
+/* sirdma run: replace this process by a program with the twin. Returns an exit status, only on failure. */
 int run(int argc, char **argv);
 
 } // namespace sirdma::cli

@@ -18,10 +18,10 @@ namespace sirdma::cli
 namespace
 {
 
-/* Of the commands to the kernel; libibverbs takes no other. */
+/* Version of the uverbs command interface; libibverbs accepts no other. */
 constexpr char uverbs_abi[] = "6";
 
-/* Writes files of a line each; the first failure stays. */
+/* A folder of files with one line each. error() is that of the first failure. */
 class Folder {
 public:
 	explicit Folder(std::filesystem::path path) : path_(std::move(path)) {}
@@ -48,8 +48,8 @@ private:
 	int error_ = 0;
 };
 
-/* Groups of four digits, as the kernel writes GIDs and GUIDs. */
-std::string groups(const uint8_t *bytes, size_t count)
+/* Groups of four hexadecimal digits, as the kernel writes GIDs and GUIDs. */
+std::string hex_groups(const uint8_t *bytes, size_t count)
 {
 	std::string out;
 	char group[8];
@@ -67,7 +67,7 @@ std::string guid_text(uint64_t guid)
 
 	for (int i = 0; i < 8; ++i)
 		bytes[i] = static_cast<uint8_t>(guid >> (56 - 8 * i));
-	return groups(bytes, sizeof(bytes));
+	return hex_groups(bytes, sizeof(bytes));
 }
 
 int write_device(const std::string &path, const TreeDevice &device)
@@ -90,12 +90,13 @@ int write_device(const std::string &path, const TreeDevice &device)
 		.file("ports/1/sm_sl", "0")
 		.file("ports/1/cap_mask", "0x04000000")
 		.file("ports/1/pkeys/0", "0xffff");
-	/* The library reads the whole table; it skips an address of zeros, but wants its type. */
+	/* libibverbs reads the type of every GID of the table, also of the zero ones, which it skips. */
 	for (unsigned i = 0; i < twin::gid_table_len; ++i) {
 		const std::string index = std::to_string(i);
 		const uint8_t none[sizeof(device.gid)] = {};
 
-		folder.file("ports/1/gids/" + index, groups(i ? none : device.gid, sizeof(none)))
+		folder.file("ports/1/gids/" + index,
+			    hex_groups(i ? none : device.gid, sizeof(none)))
 			.file("ports/1/gid_attrs/types/" + index, "RoCE v2");
 	}
 	if (!device.netdev.empty())

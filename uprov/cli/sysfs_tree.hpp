@@ -10,7 +10,7 @@
 namespace sirdma::cli
 {
 
-/* Below @classes/infiniband and @classes/infiniband_verbs; both are there. 0 or an errno. */
+/* Write them below @classes/infiniband and @classes/infiniband_verbs, which exist. 0 or an errno. */
 int write_sysfs_tree(const std::string &classes, const std::vector<TreeDevice> &devices,
 		     dev_t device_node);
 

@@ -26,8 +26,8 @@ namespace
 
 constexpr char tmpfs_options[] = "mode=755,size=8m";
 /*
- * What stands behind the device files: it opens for everyone, and a command that
- * libibverbs writes to it fails.
+ * The device node that the uverbs files are bound to: every user may open it, and a command
+ * that libibverbs writes to it fails.
  */
 constexpr char device_node[] = "/dev/full";
 
@@ -37,14 +37,14 @@ struct CloseDir {
 
 using Dir = std::unique_ptr<DIR, CloseDir>;
 
-/* One attempt, step by step; the first failure says what it was. */
+/* The steps of one attempt. A step that fails returns false and sets @why. */
 class Setup {
 public:
 	explicit Setup(std::string &why) : why_(why) {}
 
 	bool enter_namespace();
-	/* A folder @name in @parent that is ours to fill, where others keep theirs. */
-	bool make_place(const std::string &parent, const char *name);
+	/* Make an empty folder @name in @parent that only this mount namespace sees. */
+	bool make_folder(const std::string &parent, const char *name);
 	bool bind(const std::string &from, const std::string &to);
 	bool fail(const std::string &what, int err);
 
@@ -52,11 +52,11 @@ private:
 	bool map_self(const char *file, unsigned id);
 	bool join_users_namespace();
 	bool write_file(const char *path, const std::string &text);
-	bool shadow(const std::string &folder);
-	bool carry_over(const std::string &from, const std::string &to, const dirent &entry);
+	bool cover(const std::string &folder);
+	bool copy_entry(const std::string &from, const std::string &to, const dirent &entry);
 
 	std::string &why_;
-	std::string shadowed_; /* the folder covered last */
+	std::string covered_; /* the folder covered last */
 };
 
 bool Setup::fail(const std::string &what, int err)
@@ -84,7 +84,7 @@ bool Setup::map_self(const char *file, unsigned id)
 	return write_file(file, same + " " + same + " 1");
 }
 
-/* Is process @pid, of this user, one that another sirdma run started in a view of this kind? */
+/* Is process @pid, which is this user's, in the sysfs view of another sirdma run? */
 bool is_in_view(const std::string &pid)
 {
 	const std::string variable = std::string(twin::env_view) + '=' + twin::view_sysfs + '\0';
@@ -96,8 +96,8 @@ bool is_in_view(const std::string &pid)
 
 /*
  * A process may read another's memory only in its own user namespace, so the runs of a
- * user share one, in which this user and group alone have numbers. Whoever made a user
- * namespace may enter it from outside.
+ * user share one, which maps this user and group alone. The user who created a user
+ * namespace may enter it.
  */
 bool Setup::join_users_namespace()
 {
@@ -131,13 +131,13 @@ bool Setup::enter_namespace()
 	if (unshare(CLONE_NEWNS) && !join_users_namespace()) {
 		if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
 			return fail("unshare", errno);
-		/* The same user: a single one may be mapped without privilege. */
+		/* Without privilege, a process may map only its own user: here to itself. */
 		if (!map_self("/proc/self/uid_map", uid) ||
 		    !write_file("/proc/self/setgroups", "deny") ||
 		    !map_self("/proc/self/gid_map", gid))
 			return false;
 	}
-	/* What others mount later appears here too, but not the other way round. */
+	/* Later mounts of the parent namespace appear here too, but ours not there. */
 	if (mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr))
 		return fail("mount /", errno);
 	return true;
@@ -150,8 +150,8 @@ bool Setup::bind(const std::string &from, const std::string &to)
 	return true;
 }
 
-/* @entry of a folder, as it was: links as links, all else by bind mounts. */
-bool Setup::carry_over(const std::string &from, const std::string &to, const dirent &entry)
+/* Make @to like @entry of a covered folder: a link as a link, all else by a bind mount. */
+bool Setup::copy_entry(const std::string &from, const std::string &to, const dirent &entry)
 {
 	struct stat st;
 
@@ -180,8 +180,8 @@ bool Setup::carry_over(const std::string &from, const std::string &to, const dir
 	return bind(from, to);
 }
 
-/* Cover @folder by one with the same in it, to which something can be added. */
-bool Setup::shadow(const std::string &folder)
+/* Mount a tmpfs with the same entries over @folder, so that entries can be added to it. */
+bool Setup::cover(const std::string &folder)
 {
 	const Dir old(opendir(folder.c_str()));
 
@@ -196,26 +196,26 @@ bool Setup::shadow(const std::string &folder)
 	while (const dirent *entry = readdir(old.get())) {
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
 			continue;
-		if (!carry_over(covered + entry->d_name, folder + "/" + entry->d_name, *entry))
+		if (!copy_entry(covered + entry->d_name, folder + "/" + entry->d_name, *entry))
 			return false;
 	}
 	return true;
 }
 
-bool Setup::make_place(const std::string &parent, const char *name)
+bool Setup::make_folder(const std::string &parent, const char *name)
 {
-	const std::string place = parent + "/" + name;
+	const std::string folder = parent + "/" + name;
 	struct stat st;
 
-	if (stat(place.c_str(), &st)) {
-		/* Never in the folder itself, which others see. */
-		if (parent != shadowed_ && !shadow(parent))
+	if (stat(folder.c_str(), &st)) {
+		/* Not in @parent itself, which other mount namespaces see. */
+		if (parent != covered_ && !cover(parent))
 			return false;
-		shadowed_ = parent;
-		return !mkdir(place.c_str(), 0755) || fail(place, errno);
+		covered_ = parent;
+		return !mkdir(folder.c_str(), 0755) || fail(folder, errno);
 	}
-	if (mount("sirdma", place.c_str(), "tmpfs", MS_NOSUID, tmpfs_options))
-		return fail("mount " + place, errno);
+	if (mount("sirdma", folder.c_str(), "tmpfs", MS_NOSUID, tmpfs_options))
+		return fail("mount " + folder, errno);
 	return true;
 }
 
@@ -225,9 +225,9 @@ bool set_up(const std::vector<TreeDevice> &devices, std::string &why)
 	Setup setup(why);
 	struct stat node;
 
-	if (!setup.enter_namespace() || !setup.make_place(classes, "infiniband") ||
-	    !setup.make_place(classes, "infiniband_verbs") ||
-	    !setup.make_place(nodes, "infiniband"))
+	if (!setup.enter_namespace() || !setup.make_folder(classes, "infiniband") ||
+	    !setup.make_folder(classes, "infiniband_verbs") ||
+	    !setup.make_folder(nodes, "infiniband"))
 		return false;
 	if (stat(device_node, &node))
 		return setup.fail(device_node, errno);
@@ -246,8 +246,8 @@ bool set_up(const std::vector<TreeDevice> &devices, std::string &why)
 	return true;
 }
 
-/* In a child, so that half of it does not remain where it cannot be done. */
-bool rehearse(const std::vector<TreeDevice> &devices, std::string &why)
+/* Try it in a child first: an attempt that fails half-way then leaves this process as it was. */
+bool set_up_in_child(const std::vector<TreeDevice> &devices, std::string &why)
 {
 	int ends[2];
 
@@ -282,7 +282,7 @@ bool rehearse(const std::vector<TreeDevice> &devices, std::string &why)
 
 bool enter_sysfs_view(const std::vector<TreeDevice> &devices, std::string &why)
 {
-	return rehearse(devices, why) && set_up(devices, why);
+	return set_up_in_child(devices, why) && set_up(devices, why);
 }
 
 } // namespace sirdma::cli

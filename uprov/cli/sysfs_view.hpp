@@ -14,7 +14,7 @@
 namespace sirdma::cli
 {
 
-/* What the tree says of a device; its place in the list is its number. */
+/* What sysfs shows of a device. Its index in the list is the number in its name. */
 struct TreeDevice {
 	uint8_t gid[16];
 	uint64_t guid;
@@ -22,8 +22,9 @@ struct TreeDevice {
 };
 
 /*
- * Put this process into such a namespace: its own, and of users where that is
- * what it takes. False with @why where that is not possible; nothing has changed then.
+ * Move this process into a mount namespace of its own with @devices in it, and into a user
+ * namespace where it has no privilege to do so otherwise. False with @why where that is not
+ * possible; nothing has changed then.
  */
 bool enter_sysfs_view(const std::vector<TreeDevice> &devices, std::string &why);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-#include "shim.hpp"
+#include "libraries.hpp"
 
 #include <filesystem>
 #include <unistd.h>

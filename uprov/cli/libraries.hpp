@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* The libraries that come into the program. */
+/* The libraries that sirdma run puts into the program: the shim and the twin. */
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 namespace sirdma::cli
 {
 
-/* Its path, installed or in the build folder; empty when there is none. */
+/* Path of library @name, installed or in the build folder; empty when there is none. */
 std::string find_library(const char *name);
 
 } // namespace sirdma::cli
