@@ -51,7 +51,7 @@ std::unique_ptr<FabricAdapter> FabricAdapter::create(VirtualFabric &fabric, cons
 	std::unique_ptr<FabricAdapter> adapter(new FabricAdapter(fabric));
 
 	adapter->burst_ = std::make_unique<snic_burst>();
-	/* No window of bytes: the wire holds all. */
+	/* A window of 0: the wire holds any number of bytes. */
 	if (const int err = adapter->create_device(addr, mtu, qpns_per_slot, 0, fabric.clock())) {
 		errno = err;
 		return nullptr;
@@ -152,12 +152,13 @@ VirtualFabric::Rule *VirtualFabric::rule_for(const sirdma_packet &packet) noexce
 	return found;
 }
 
-void VirtualFabric::launch(Flight flight)
+void VirtualFabric::enqueue(PacketInFlight packet)
 {
-	const auto behind = std::upper_bound(wire_.begin(), wire_.end(), flight.due,
-					     [](u64 due, const Flight &f) { return due < f.due; });
+	const auto behind =
+		std::upper_bound(wire_.begin(), wire_.end(), packet.due,
+				 [](u64 due, const PacketInFlight &p) { return due < p.due; });
 
-	wire_.insert(behind, std::move(flight));
+	wire_.insert(behind, std::move(packet));
 }
 
 void VirtualFabric::send(FabricAdapter &from, const snic_burst &burst)
@@ -169,14 +170,14 @@ void VirtualFabric::send(FabricAdapter &from, const snic_burst &burst)
 	snic_seg_iter_init(&payload, &burst);
 	for (u32 i = 0; i < burst.npkts; ++i) {
 		const snic_tx_pkt &pkt = burst.pkts[i];
-		Flight f = {.due = now() + params_.delay_ns,
-			    .bytes = std::vector<u8>(pkt.hdr_len + pkt.payload_len),
-			    .src = flow.src_ip,
-			    .dst = flow.dst_ip,
-			    .traffic_class = flow.traffic_class,
-			    .ttl = flow.hop_limit,
-			    .is_v4 = flow.is_v4,
-			    .icrc_ok = true};
+		PacketInFlight f = {.due = now() + params_.delay_ns,
+				    .bytes = std::vector<u8>(pkt.hdr_len + pkt.payload_len),
+				    .src = flow.src_ip,
+				    .dst = flow.dst_ip,
+				    .traffic_class = flow.traffic_class,
+				    .ttl = flow.hop_limit,
+				    .is_v4 = flow.is_v4,
+				    .icrc_ok = true};
 
 		memcpy(f.bytes.data(), pkt.hdr, pkt.hdr_len);
 		snic_seg_copy(&payload, f.bytes.data() + pkt.hdr_len, pkt.payload_len);
@@ -194,35 +195,35 @@ void VirtualFabric::send(FabricAdapter &from, const snic_burst &burst)
 		if (action == SIRDMA_CORRUPT)
 			f.icrc_ok = false;
 		if (action == SIRDMA_DUPLICATE) {
-			Flight second = f;
+			PacketInFlight second = f;
 
 			second.due += r->rule.delay_ns;
-			launch(std::move(f));
-			launch(std::move(second));
+			enqueue(std::move(f));
+			enqueue(std::move(second));
 			continue;
 		}
-		launch(std::move(f));
+		enqueue(std::move(f));
 	}
 }
 
-void VirtualFabric::deliver(const Flight &flight)
+void VirtualFabric::deliver(const PacketInFlight &from_wire)
 {
-	FabricAdapter *to = find(IpAddress(flight.dst));
-	const snic_seg seg = {.ptr = const_cast<u8 *>(flight.bytes.data()),
-			      .len = static_cast<u32>(flight.bytes.size())};
+	FabricAdapter *to = find(IpAddress(from_wire.dst));
+	const snic_seg seg = {.ptr = const_cast<u8 *>(from_wire.bytes.data()),
+			      .len = static_cast<u32>(from_wire.bytes.size())};
 	snic_rx_pkt packet{};
 
 	if (!to)
 		return;
-	packet.src_ip = flight.src;
-	packet.dst_ip = flight.dst;
+	packet.src_ip = from_wire.src;
+	packet.dst_ip = from_wire.dst;
 	packet.segs = &seg;
 	packet.nsegs = 1;
 	packet.len = seg.len;
-	packet.traffic_class = flight.traffic_class;
-	packet.ttl = flight.ttl;
-	packet.is_v4 = flight.is_v4;
-	packet.icrc_ok = flight.icrc_ok;
+	packet.traffic_class = from_wire.traffic_class;
+	packet.ttl = from_wire.ttl;
+	packet.is_v4 = from_wire.is_v4;
+	packet.icrc_ok = from_wire.icrc_ok;
 	to->receive(packet);
 }
 
@@ -238,10 +239,10 @@ bool VirtualFabric::step(u64 limit)
 		  timer_due = timer == never ? never : start + timer;
 
 	if (!wire_.empty() && wire_.front().due <= std::min(start, limit)) {
-		const Flight flight = std::move(wire_.front());
+		const PacketInFlight packet = std::move(wire_.front());
 
 		wire_.pop_front();
-		deliver(flight);
+		deliver(packet);
 	} else {
 		const u64 next = std::min(timer_due, wire_.empty() ? never : wire_.front().due);
 

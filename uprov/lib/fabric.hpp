@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Adapters on a wire that is a list of packets by their time of arrival. All time
- * is that of one virtual clock.
+ * A fabric of adapters: packets in flight are a list, sorted by their time of arrival
+ * on one virtual clock.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ public:
 						     uint32_t mtu);
 	~FabricAdapter() override;
 
-	/* What the API calls it. */
+	/* The device of the API that has this adapter. */
 	sirdma_device *handle = nullptr;
 
 	void receive(const snic_rx_pkt &packet) noexcept { snic_rx(dev_, &packet); }
@@ -48,16 +48,16 @@ public:
 
 	port_clock *clock() noexcept { return clock_; }
 
-	/* Since it was made. */
+	/* In ns since the fabric was created. */
 	u64 now() const noexcept { return port_now_ns(clock_) - epoch_; }
 
-	bool busy() const noexcept { return !adapters_.empty(); }
+	bool has_adapters() const noexcept { return !adapters_.empty(); }
 
 	FabricAdapter *find(const IpAddress &addr) const noexcept;
 	void attach(FabricAdapter &adapter);
-	/* Packets of its own and those for it are lost. */
+	/* Packets that it has sent still arrive; packets for it are lost. */
 	void detach(FabricAdapter &adapter) noexcept;
-	/* An address of 10.0.0.0/8 that nobody has. */
+	/* The first address from 10.0.0.1 on that no adapter has. */
 	IpAddress free_address() const noexcept;
 
 	void send(FabricAdapter &from, const snic_burst &burst);
@@ -71,8 +71,8 @@ public:
 	void clear_rules() noexcept { rules_.clear(); }
 
 private:
-	struct Flight {
-		u64 due;
+	struct PacketInFlight {
+		u64 due; /* ns of now() at which it arrives */
 		std::vector<u8> bytes; /* BTH to ICRC */
 		sirdma_ip src, dst;
 		u8 traffic_class, ttl;
@@ -85,19 +85,20 @@ private:
 
 	explicit VirtualFabric(const sirdma_fabric_params &params) noexcept : params_(params) {}
 	Rule *rule_for(const sirdma_packet &packet) noexcept;
-	void launch(Flight flight);
-	void deliver(const Flight &flight);
+	void enqueue(PacketInFlight packet);
+	void deliver(const PacketInFlight &packet);
 	void settle() noexcept;
-	/* Let happen the next thing that is due by @limit; false when there is none. */
+	/* Deliver one packet, or advance the clock to the next due time up to @limit; false when there is none. */
 	bool step(u64 limit);
 
 	const sirdma_fabric_params params_;
 	port_clock *clock_ = nullptr;
-	u64 epoch_ = 0; /* of the clock */
+	u64 epoch_ = 0; /* ns of clock_ when the fabric was created */
 	std::vector<FabricAdapter *> adapters_;
-	std::deque<Flight> wire_; /* by due, and among equals in order of sending */
+	std::deque<PacketInFlight> wire_; /* sorted by due; equals in the order of sending */
 	std::vector<Rule> rules_;
-	bool running_ = false; /* time passes: a poll from within lets no more pass */
+	bool running_ =
+		false; /* in advance() or run_until_idle(): a poll from within adds no time */
 };
 
 } // namespace sirdma::twin

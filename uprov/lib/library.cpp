@@ -29,21 +29,24 @@ namespace
 constexpr uint32_t default_mtu = 4200;
 
 struct Registry {
-	std::mutex lock; /* protects what follows; reset in a child */
+	std::mutex lock; /* protects the members below; initialised again in a forked child */
 	std::vector<Device *> devices;
 	unsigned next_index = 0;
 };
 
 Registry &registry()
 {
-	static auto *instance = new Registry; /* never freed: devices of static objects */
+	static auto *instance = new Registry; /* never freed: static objects may own devices */
 
-	/* In a child, before the lock is taken. */
+	/* In a forked child this runs the hook below, which makes the lock usable. */
 	(void)port_process();
 	return *instance;
 }
 
-/* When loaded: a child could wait for ever for a thread of its parent that does it at first use. */
+/*
+ * Create the registry when the library is loaded. At first use a thread could fork while another
+ * creates it, and the child would wait for that thread, which it does not have.
+ */
 __attribute__((constructor)) void hook_fork() noexcept
 {
 	static Registry &all = registry();
@@ -72,6 +75,7 @@ ibv_device **get_device_list(int *num_devices)
 	return list;
 }
 
+/* Run @body, which returns a pointer. Null with ENOMEM when it runs out of memory. */
 template <typename Body> auto guarded(Body body) noexcept -> decltype(body())
 {
 	try {
@@ -154,7 +158,7 @@ API int sirdma_fabric_destroy(sirdma_fabric *fabric)
 {
 	if (!fabric)
 		return 0;
-	if (fabric->fabric->busy())
+	if (fabric->fabric->has_adapters())
 		return EBUSY;
 	delete fabric;
 	return 0;
@@ -220,7 +224,7 @@ API int sirdma_device_destroy(sirdma_device *device)
 	{
 		std::lock_guard hold(all.lock);
 
-		/* The library counts its contexts and lists. */
+		/* libibverbs counts the open contexts and the device lists, beside our own 1. */
 		if (__atomic_load_n(&device->device->provider.base.refcount, __ATOMIC_RELAXED) != 1)
 			return EBUSY;
 		std::erase(all.devices, device->device.get());

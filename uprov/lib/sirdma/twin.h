@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * RDMA devices inside the process, joined by a fabric under a virtual clock, for
- * tests of applications: what they do with ibv_* calls takes the same packets at
- * the same times in each run, and packets can be lost, doubled, delayed and
- * damaged by rule.
+ * tests of applications: the same ibv_* calls send the same packets at the same
+ * times in each run, and rules can drop, duplicate, delay and corrupt packets.
  *
  *   sirdma_fabric *fabric = sirdma_fabric_create(NULL);
  *   sirdma_device *device = sirdma_device_create(fabric, NULL);
  *   ibv_context *context = ibv_open_device(sirdma_device_verbs(device));
- *   … ibv_* as ever, another device, a connection …
+ *   … ibv_* calls as on any device, another device, a connection …
  *   sirdma_fabric_run_until_idle(fabric, SIRDMA_MS(1000));
  *
  * Link with -lsirdma before -libverbs (pkg-config --cflags --libs sirdma): while
@@ -16,14 +15,15 @@
  * P_Keys are answered by them; everything else is the system's libibverbs.
  *
  * Time is in nanoseconds and begins at 0. It passes in sirdma_fabric_advance(),
- * sirdma_fabric_run_until_idle() and, if asked for, in polls that find nothing. Work
- * posted runs at once, packets arrive params.delay_ns later, timers (retry, RNR)
- * fire when they are due; a timer fires before a packet that is due at the same time.
+ * sirdma_fabric_run_until_idle() and, if params.poll_ns is set, in polls that find
+ * nothing. Posted work runs at once, packets arrive params.delay_ns later, timers
+ * (retry, RNR) fire when they are due; a timer fires before a packet that is due at
+ * the same time.
  * Waiting for an event in ibv_get_cq_event() lets no time pass: run the fabric first.
  *
  * Functions that return a pointer return NULL with errno set, functions that
- * return int return 0 or an errno. A fabric and all that is on it belong to one
- * thread at a time; different fabrics do not know each other.
+ * return int return 0 or an errno. A fabric and all that is on it may be used by one
+ * thread at a time; different fabrics are independent.
  */
 #ifndef SIRDMA_TWIN_H
 #define SIRDMA_TWIN_H
@@ -43,32 +43,32 @@ typedef struct sirdma_device sirdma_device;
 #define SIRDMA_MS(n) ((uint64_t)(n)*1000000)
 
 struct sirdma_fabric_params {
-	uint64_t seed; /* of queue pair numbers and keys the devices draw in this thread from now on */
-	uint64_t delay_ns; /* from sender to receiver, at least 1 */
-	uint64_t poll_ns; /* that pass in an ibv_poll_cq() without a result; 0: none */
+	uint64_t seed; /* of the queue pair numbers and keys that devices choose in this thread from now on */
+	uint64_t delay_ns; /* time of a packet from sender to receiver, at least 1 */
+	uint64_t poll_ns; /* time that passes in an ibv_poll_cq() without a result; 0: none */
 };
 
-/* NULL: seed 1, a delay of 1000 ns, and 100 ns to an empty poll. ENOMEM, EINVAL. */
+/* NULL: seed 1, a delay of 1000 ns, and 100 ns in an empty poll. ENOMEM, EINVAL. */
 sirdma_fabric *sirdma_fabric_create(const struct sirdma_fabric_params *params);
 /* EBUSY while it has devices. */
 int sirdma_fabric_destroy(sirdma_fabric *fabric);
 
 uint64_t sirdma_fabric_now(const sirdma_fabric *fabric);
-/* Let @ns pass, and all that is due in them happen. */
+/* Let @ns pass: deliver the packets and fire the timers that are due by then. */
 int sirdma_fabric_advance(sirdma_fabric *fabric, uint64_t ns);
 /*
- * Let happen what is to happen, until no packet is on its way and no timer is armed;
- * a retry timer whose request was answered meanwhile is not stopped, but runs out.
- * ETIMEDOUT after @max_ns, of which exactly so many have passed then.
+ * Let time pass until no packet is in flight and no timer is armed; a retry timer
+ * whose request was answered meanwhile is not stopped, but expires. ETIMEDOUT when
+ * exactly @max_ns have passed before that.
  */
 int sirdma_fabric_run_until_idle(sirdma_fabric *fabric, uint64_t max_ns);
 
 struct sirdma_device_params {
-	const char *addr; /* IPv4 or IPv6 address, its GID; NULL: 10.0.0.1 and on */
+	const char *addr; /* IPv4 or IPv6 address, its GID; NULL: the first free from 10.0.0.1 on */
 	uint32_t mtu; /* IP MTU in bytes, 1280 to 65535; 0: 4200, for a path MTU of 4096 */
 };
 
-/* NULL: as said above. EADDRINUSE, EINVAL, ENOMEM. */
+/* NULL: the defaults above. EADDRINUSE, EINVAL, ENOMEM; ENOSYS with a libibverbs that is not known. */
 sirdma_device *sirdma_device_create(sirdma_fabric *fabric,
 				    const struct sirdma_device_params *params);
 /* EBUSY while a context of it is open. */
@@ -77,7 +77,7 @@ int sirdma_device_destroy(sirdma_device *device);
 struct ibv_device *sirdma_device_verbs(sirdma_device *device);
 /* Its only GID, of index 0 on port 1. */
 union ibv_gid sirdma_device_gid(const sirdma_device *device);
-/* A counter by its name in `sirdma run --stats`, retransmits for one. ENOENT. */
+/* A counter by its name in `sirdma run --stats`, for example "retransmits". ENOENT. */
 int sirdma_device_counter(sirdma_device *device, const char *name, uint64_t *value);
 
 /* Opcodes of packets of reliable connections (IBTA vol. 1, 9.2.1). */
@@ -108,7 +108,7 @@ enum sirdma_opcode {
 struct sirdma_packet {
 	uint64_t now; /* ns */
 	const sirdma_device *from;
-	const sirdma_device *to; /* NULL: nobody has the address */
+	const sirdma_device *to; /* NULL: no device has the address */
 	uint32_t dest_qpn;
 	uint32_t psn;
 	uint8_t opcode;
@@ -120,15 +120,15 @@ struct sirdma_packet {
 enum sirdma_action {
 	SIRDMA_PASS, /* only count it */
 	SIRDMA_DROP,
-	SIRDMA_DUPLICATE, /* a second one delay_ns behind it */
-	SIRDMA_DELAY, /* by delay_ns: others may overtake it */
-	SIRDMA_CORRUPT, /* arrives, and its ICRC does not hold */
+	SIRDMA_DUPLICATE, /* a copy arrives delay_ns later */
+	SIRDMA_DELAY, /* by delay_ns: later packets may overtake it */
+	SIRDMA_CORRUPT, /* it arrives with a wrong ICRC */
 };
 
 /*
- * What befalls packets. Packets match when all that is set does. A rule counts
- * those that match it, and acts on the @nth and as many behind it as @count says;
- * of several rules that would act, the one made first does.
+ * A packet matches a rule when it matches all members that are set. A rule counts
+ * the packets that match it, and acts on @count of them from the @nth on. When
+ * several rules would act on a packet, the one added first does.
  */
 struct sirdma_rule {
 	const sirdma_device *from; /* NULL: any */
@@ -136,7 +136,7 @@ struct sirdma_rule {
 	int opcode; /* enum sirdma_opcode */
 	int (*match)(const struct sirdma_packet *packet, void *context); /* NULL: any */
 	void *context; /* of match */
-	uint64_t nth; /* from 1; 0: as 1 */
+	uint64_t nth; /* the first is 1; 0 means 1 */
 	uint64_t count; /* 0: all from the nth on */
 	enum sirdma_action action;
 	uint64_t delay_ns;
@@ -146,7 +146,7 @@ struct sirdma_rule {
 int sirdma_fabric_add_rule(sirdma_fabric *fabric, const struct sirdma_rule *rule);
 /* How many packets rule @number acted on. EINVAL. */
 int sirdma_fabric_rule_hits(const sirdma_fabric *fabric, int number, uint64_t *hits);
-/* Numbers begin anew. */
+/* Remove all rules. The next one is number 0 again. */
 void sirdma_fabric_clear_rules(sirdma_fabric *fabric);
 
 #ifdef __cplusplus
@@ -156,7 +156,7 @@ void sirdma_fabric_clear_rules(sirdma_fabric *fabric);
 #include <memory>
 #include <system_error>
 
-/* The same with owners: what cannot be made throws std::system_error. */
+/* The same as classes that own what they create. Constructors and add() throw std::system_error. */
 namespace sirdma
 {
 
@@ -173,7 +173,7 @@ public:
 	sirdma_fabric *get() const noexcept { return fabric_.get(); }
 	uint64_t now() const noexcept { return sirdma_fabric_now(get()); }
 	void advance(uint64_t ns) { sirdma_fabric_advance(get(), ns); }
-	/* False when something was still to happen. */
+	/* False when packets or timers are left after @max_ns. */
 	bool run_until_idle(uint64_t max_ns)
 	{
 		return !sirdma_fabric_run_until_idle(get(), max_ns);
@@ -203,7 +203,7 @@ private:
 	std::unique_ptr<sirdma_fabric, Destroy> fabric_;
 };
 
-/* Destroyed before its fabric. */
+/* Destroy it before its fabric. */
 class FabricDevice {
 public:
 	explicit FabricDevice(Fabric &fabric, const sirdma_device_params *params = nullptr)
