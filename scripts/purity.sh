@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # kmod/hw and kmod/model stay portable: they include include/sirdma, port.h and their own layer only, and their objects refer to
 # nothing but each other, what port.h provides (also through its inline functions) and the four memory functions a compiler may
-# call by itself. kmod/drv knows neither the model nor its host: it reaches its device through sirdma/bus.h.
+# call by itself. kmod/drv uses neither the model nor its host: it reaches its device through sirdma/bus.h.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# Inside a guest: run acceptance scenarios one after the other, each from a clean slate. One line each to $RESULTS.
+# Inside a guest: run acceptance scenarios one after the other, with nothing left of the one before. One line each to $RESULTS.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 . vm/kernel-log.sh
@@ -9,8 +9,8 @@ mine=/tmp/results
 
 field() { sed -n "s/^# $2: *//p" "tests/accept/$1"; }
 
-# What a scenario leaves behind goes: programs, RDMA links, namespaces, veth ends, and our modules with the parameters it set.
-clean_slate() {
+# Remove what a scenario leaves behind: programs, RDMA links, namespaces, veth ends, and our modules with the parameters it set.
+remove_leftovers() {	# SESSION
 	local link i
 	pkill -KILL -s "$1" 2> /dev/null
 	for link in $(rdma link show 2> /dev/null | sed -n 's|^link \([^/ ]*\)/.*|\1|p'); do
@@ -36,7 +36,7 @@ for name in "$@"; do
 	session=$!
 	wait "$session"
 	status=$?
-	clean_slate "$session" || sed -i "s/^PASS.*/FAIL $name the modules do not unload/" "$mine"
+	remove_leftovers "$session" || sed -i "s/^PASS.*/FAIL $name the modules do not unload/" "$mine"
 	complaints=$(dmesg | sed "1,/sirdma-accept: $name starts/d" | kernel_complaints)
 	grep -q '^PASS\|^FAIL' "$mine" || case $status in
 	124 | 137) echo "FAIL $name no result within ${seconds:-600} s" > "$mine" ;;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-# In a guest: sirdma against soft-RoCE and against itself, with the programs everybody has.
+# In a guest: Debian's RDMA programs between sirdma and soft-RoCE, and between two sirdma devices.
 #
 #   [init]                     [a]            [b]                     [c]
 #   rxe0 on eth-init ── veth ── sir0 on eth-a  sir1 on eth-b ── veth ── sir2 on eth-c
@@ -10,7 +10,7 @@
 scenario=demo
 limit=180
 
-show() {	# WHAT COMMAND...: run with its output on the screen, remember how it went
+show() {	# WHAT COMMAND...: run it, print its commands and, when it fails, its output; $figures is its last line or FAILED
 	local what=$1
 	shift
 	if "$@" > "$work/out" 2>&1; then figures=$(tail -1 "$work/out"); else figures=FAILED; bad=1; fi
@@ -27,7 +27,7 @@ bandwidth() {	# TITLE A DEV B DEV
 	row "$title" ibv_rc_pingpong "$([[ $figures == FAILED ]] && echo FAILED ||
 		awk '/usec\/iter/ { print $(NF - 1) " us per round trip of 4096 B" }' "$work/client")"
 	for prog in ib_send_bw ib_write_bw ib_read_bw; do
-		# READs in flight: what one device may ask of the other, perftest assumes equal
+		# Outstanding READs: perftest assumes one limit for both devices, so name one that both have
 		more=()
 		[[ $prog != ib_read_bw ]] || more=(-o 16)
 		show "$title" perf "$prog" "$@" -s 65536 -n 200 "${more[@]}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
-# kernel_complaints < dmesg: the lines that fail a run, whatever the script's exit code says.
+# kernel_complaints < dmesg: print the warnings of the kernel that fail a run, even when the script's exit code is 0.
 kernel_complaints() {
 	grep -E -e 'WARNING:|BUG:|Oops|general protection fault|refcount_t:|UBSAN:|KASAN:|KCSAN:' \
 		-e 'unregister_netdevice: waiting|INFO: task .* blocked for more than|soft lockup|detected stalls?|self-detected stall' \

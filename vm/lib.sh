@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
-# Shared by everything under vm/ and by scripts that install or build: where things are cached, which mirror, how to fetch a
-# package, which descriptors a program gets, and how to say what a machine cannot give.
+# Functions for everything under vm/ and for scripts that install or build: the cache, the mirror, fetching a package, the
+# file descriptors that a program inherits, and how to report what a machine lacks.
 
 TOP=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 CACHE=${SIRDMA_CACHE:-$HOME/.cache/sirdma}
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 
-# A program gets descriptors 0, 1 and 2 and no others. Some cannot live with more: with 3 to 9 taken, a pipe of a Debian
-# maintainer script gets a number of two digits, for which dash has no syntax. What our caller left open is closed when this
-# file is sourced. What a script of ours holds itself (a lock, the saved output) is closed for the program by
+# A program inherits descriptors 0, 1 and 2 and no others. Some programs fail with more: with 3 to 9 taken, a pipe of a Debian
+# maintainer script gets a number of two digits, for which dash has no syntax. Sourcing this file closes what the caller left
+# open. `alone` also closes, for one program, what the script itself has opened (a lock, the saved output):
 #   alone PROGRAM ARGS...              alone --keep FD PROGRAM ARGS...
-# Descriptors that are closed on exec anyway stay: bash reads the script from one.
+# Close-on-exec descriptors stay open: bash reads the script from one.
 close_descriptors() {	# [FD to keep]
 	local fd key value
 	for fd in /proc/self/fd/*; do
@@ -29,14 +29,14 @@ alone() (
 	exec "$@"
 )
 close_descriptors
-[[ ${MAKEFLAGS:-} != *jobserver* ]] || unset MAKEFLAGS MFLAGS	# make's job server was among them
+[[ ${MAKEFLAGS:-} != *jobserver* ]] || unset MAKEFLAGS MFLAGS	# the pipe of make's job server is closed now
 
 say() { printf '[+] %s\n' "$*" >&2; }
 die() { printf '[!] %s\n' "$*" >&2; exit 1; }
-# Exit status 3 says that nothing is broken, but this machine cannot give what the step needs; the last line says what.
+# Exit status 3: nothing is broken, but this machine lacks what the step needs; the last line says what.
 lacking() { printf '[!] %s\n' "$*" >&2; exit 3; }
 
-# lacking_by LOG: a command failed. Say so by `lacking` when its log shows a cause that is the machine's, else return.
+# lacking_by LOG: after a command failed, call `lacking` if its log shows that the machine lacks network or space, else return.
 lacking_by() {
 	if grep -qE 'Temporary failure resolving|Could not (resolve|connect)|Unable to connect|Network is unreachable|Connection (failed|timed out)' "$1"; then
 		lacking "no network: apt cannot reach $(debian_mirror)"
@@ -54,7 +54,7 @@ need_space() {
 }
 
 # The Debian mirror this machine is configured for; nothing when it has none (then the tools' own default applies). Before the
-# first "apt-get update" apt knows no labels, but which addresses it would ask.
+# first "apt-get update" apt knows no labels, only the addresses that it would fetch from.
 debian_mirror() {
 	{
 		apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' | sed -n 's/^Debian //p'
@@ -82,7 +82,7 @@ fetch_deb() {
 	rm -rf "$state"
 }
 
-# exclusive NAME: one builder at a time per cached thing; the lock goes when the script ends.
+# exclusive NAME: take the lock of one cached thing, so that one script at a time builds it; it is released when the script ends.
 exclusive() {
 	mkdir -p "$CACHE"
 	exec 9> "$CACHE/.lock-$1"
@@ -91,7 +91,7 @@ exclusive() {
 
 hash_of() { cat "$@" | sha256sum | cut -c1-12; }
 
-# image_of SUITE: where the guest of a suite is cached; complete when .complete is there
+# image_of SUITE: the folder where the guest of a suite is cached; it is complete when .complete exists
 image_of() { echo "$CACHE/image-$1-$(hash_of "$TOP/vm/packages" "$TOP/vm/build-image" "$TOP/vm/initramfs-init")"; }
 
 # build_guest SUITE: build it once, print where it is
