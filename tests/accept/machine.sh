@@ -9,6 +9,9 @@
 #   machine_free DIR...          for the scenario's EXIT trap
 #   noise FILE                   the lines of a log that a newcomer would take for an error
 
+# The files of the checkout, or of an archive that was unpacked
+checkout_files() { git ls-files -zco --exclude-standard 2> /dev/null || find . -path ./build -prune -o -type f -print0; }
+
 machine_make() {
 	local suite=$1 dir=$2 base mirror line options=()
 	mirror=$(debian_mirror)
@@ -24,7 +27,7 @@ machine_make() {
 	mkdir -p "$dir"
 	tar -C "$dir" -xf "$base"
 	mkdir -p "$dir/root/sirdma" "$dir/home/user"
-	git ls-files -zco --exclude-standard | tar --null -T - -c | tar -C "$dir/root/sirdma" -x
+	checkout_files | tar --null -T - -c | tar -C "$dir/root/sirdma" -x
 	cp -a "$dir/root/sirdma" "$dir/home/user/"
 	echo 'user:x:1000:1000::/home/user:/bin/bash' >> "$dir/etc/passwd"
 	echo 'user:x:1000:' >> "$dir/etc/group"
