@@ -51,13 +51,15 @@ static struct sk_buff *snic_tx_build(struct snic_host *host, const struct snic_f
 	return skb;
 }
 
-static void snic_tx_finish(struct snic_host *host, const struct snic_flow *flow,
+static void snic_tx_finish(struct snic_host *host, const struct snic_burst *burst,
 			   struct sk_buff *skb)
 {
+	const struct snic_flow *flow = burst->flow;
+
 	skb->dev = host->ndev;
 	skb->protocol = htons(flow->is_v4 ? ETH_P_IP : ETH_P_IPV6);
 	/* Spreads QPs over the queues of the netdev without a look at the headers. */
-	__skb_set_sw_hash(skb, hash_32(flow->src_qpn, 32), true);
+	__skb_set_sw_hash(skb, hash_32(burst->qpn, 32), true);
 	if (flow->has_vlan)
 		__vlan_hwaccel_put_tag(skb, htons(ETH_P_8021Q),
 				       flow->vlan_id | flow->vlan_prio << VLAN_PRIO_SHIFT);
@@ -92,7 +94,7 @@ static void snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 			snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, burst->npkts - i);
 			return;
 		}
-		snic_tx_finish(host, burst->flow, skb);
+		snic_tx_finish(host, burst, skb);
 		snic_tx_own(q, skb);
 		__skb_queue_tail(list, skb);
 	}

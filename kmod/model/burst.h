@@ -15,7 +15,7 @@ struct snic_seg {
 	u32 len;
 };
 
-/* Addressing of a flow: everything below the BTH. Cached per QP. */
+/* Addressing of a flow: everything below the BTH. */
 struct snic_flow {
 	struct sirdma_ip src_ip; /* v4-mapped for IPv4 */
 	struct sirdma_ip dst_ip;
@@ -29,7 +29,6 @@ struct snic_flow {
 	bool is_v4;
 	u8 traffic_class;
 	u8 hop_limit;
-	u32 src_qpn; /* for hosts that spread or account by QP */
 };
 
 #define SNIC_MAX_HDR 48 /* BTH + the longest run of extended headers, rounded up */
@@ -58,7 +57,7 @@ struct snic_limits {
 
 struct snic_burst {
 	const struct snic_flow *flow;
-	u32 qpn; /* local QP */
+	u32 qpn; /* local QP; hosts spread and account by it */
 	u32 npkts;
 	u32 nsegs;
 	struct snic_limits next; /* tx() may set it: for what follows */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Queue pairs: turns, the error state, addressing. */
+/* Queue pairs: turns and the error state. */
 #include "qp.h"
 
 #include "lookout.h"
@@ -266,36 +266,4 @@ void snic_qp_check_drained(struct snic_qp *qp)
 	qp->sqd_event = false;
 	snic_aeq_post(qp->dev, SIRDMA_AE_QP_SUSPEND_COMPLETE, SIRDMA_AE_SRC_SQ, qp->obj.id,
 		      qp->compl_ctx, qp->req.sq_idx, SIRDMA_QPS_SQD);
-}
-
-void snic_qp_flow_refresh(struct snic_qp *qp)
-{
-	static const u8 v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
-	struct snic_flow *flow = &qp->flow;
-	struct snic_sgid sgid;
-	u32 gen = READ_ONCE(qp->dev->tables_gen);
-
-	if (likely(gen == qp->flow_gen))
-		return;
-	smp_rmb(); /* a change after this read of the generation rebuilds again */
-	qp->flow_gen = gen;
-	qp->flow_src_ok = snic_sgid_read(qp->dev, qp->sgid_idx, &sgid);
-	qp->flow_dst_ok = snic_arp_read(qp->dev, qp->arp_idx, flow->dst_mac);
-	if (!qp->flow_src_ok)
-		return;
-	flow->src_ip = sgid.ip;
-	memcpy(flow->src_mac, sgid.mac, sizeof(flow->src_mac));
-	flow->has_vlan = sgid.has_vlan;
-	flow->vlan_id = sgid.vlan_id;
-	flow->vlan_prio = qp->vlan_prio;
-	flow->dst_ip = qp->dst_ip;
-	flow->is_v4 = !memcmp(sgid.ip.b, v4_prefix, sizeof(v4_prefix));
-	/* Addresses of different families do not talk. */
-	if (flow->is_v4 != !memcmp(qp->dst_ip.b, v4_prefix, sizeof(v4_prefix)))
-		qp->flow_dst_ok = false;
-	flow->flow_label = qp->flow_label;
-	flow->udp_sport = qp->udp_sport;
-	flow->traffic_class = qp->traffic_class;
-	flow->hop_limit = qp->hop_limit;
-	flow->src_qpn = qp->obj.id;
 }

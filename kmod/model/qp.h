@@ -13,6 +13,7 @@
 #include "cq.h"
 #include "dev.h"
 #include "packet.h"
+#include "path.h"
 #include "read_req.h"
 #include "rq.h"
 #include "wqe.h"
@@ -177,26 +178,14 @@ struct snic_qp {
 	u8 ack_timeout;
 	u8 ord;
 	u8 ird;
-	u8 hop_limit;
-	u8 traffic_class;
-	u8 vlan_prio;
 	u16 pkey;
-	u16 sgid_idx;
-	u16 arp_idx;
-	u16 udp_sport;
 	u32 access;
 	u32 dest_qpn;
-	u32 flow_label;
 	u32 qkey;
 	u32 sq_psn; /* as modified; the requester counts from here */
 	u32 rq_psn;
-	struct sirdma_ip dst_ip;
 
-	/* Addressing, rebuilt when the device's tables changed */
-	u32 flow_gen;
-	bool flow_src_ok; /* the SGID entry is valid */
-	bool flow_dst_ok; /* and so is the ARP entry */
-	struct snic_flow flow;
+	struct snic_path path; /* of a connected QP: to its peer */
 
 	/* Region the last packet of a turn was for; none between turns */
 	struct snic_mr *rx_mr;
@@ -275,8 +264,6 @@ void snic_qp_flush_sends(struct snic_qp *qp);
 void snic_qp_defer(struct snic_qp *qp);
 /* Do whatever the state and the queues allow now. */
 void snic_qp_advance(struct snic_qp *qp);
-/* Bring the cached addressing up to date. */
-void snic_qp_flow_refresh(struct snic_qp *qp);
 /* Send queue drained? Then tell who asked. */
 void snic_qp_check_drained(struct snic_qp *qp);
 /* Complete the send WQE at @out; false when the CQ is dead (the QP has failed then). */

@@ -137,9 +137,6 @@ static void create_defaults(struct snic_qp *qp)
 {
 	qp->mtu_shift = 10;
 	qp->pkey = SIRDMA_DEFAULT_PKEY;
-	qp->hop_limit = 64;
-	qp->udp_sport = SIRDMA_ROCE_UDP_SPORT_MIN;
-	qp->flow_gen = READ_ONCE(qp->dev->tables_gen) - 1;
 }
 
 u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
@@ -168,6 +165,7 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	snic_qp_timer_init(qp);
 	snic_lookout_init(qp);
 	create_defaults(qp);
+	snic_path_init(dev, &qp->path);
 	status = create_rings(qp, &ctx);
 	if (status)
 		goto err_free;
@@ -326,25 +324,12 @@ static bool mod_values_ok(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx,
 	return !(mod & SIRDMA_QPC_MOD_PATH) || path_ok(dev, ctx);
 }
 
-static void mod_path(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
-{
-	qp->dst_ip = ctx->dst_ip;
-	qp->flow_label = le32_to_cpu(ctx->flow_label);
-	qp->sgid_idx = le16_to_cpu(ctx->sgid_idx);
-	qp->arp_idx = le16_to_cpu(ctx->arp_idx);
-	qp->udp_sport = le16_to_cpu(ctx->udp_sport);
-	qp->hop_limit = ctx->hop_limit;
-	qp->traffic_class = ctx->traffic_class;
-	qp->vlan_prio = ctx->vlan_prio;
-	qp->flow_gen = READ_ONCE(qp->dev->tables_gen) - 1;
-}
-
 static void mod_apply(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx, u32 mod)
 {
 	if (mod & SIRDMA_QPC_MOD_ACCESS)
 		qp->access = le32_to_cpu(ctx->access);
 	if (mod & SIRDMA_QPC_MOD_PATH)
-		mod_path(qp, ctx);
+		snic_path_set(qp->dev, &qp->path, ctx);
 	if (mod & SIRDMA_QPC_MOD_DEST_QPN)
 		qp->dest_qpn = le32_to_cpu(ctx->dest_qpn);
 	if (mod & SIRDMA_QPC_MOD_MTU)
@@ -462,16 +447,9 @@ static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
 	ctx->state = qp->state;
 	ctx->queue_flags = qp->queue_flags;
 	ctx->access = cpu_to_le32(qp->access);
-	ctx->dst_ip = qp->dst_ip;
 	ctx->dest_qpn = cpu_to_le32(qp->dest_qpn);
-	ctx->flow_label = cpu_to_le32(qp->flow_label);
-	ctx->sgid_idx = cpu_to_le16(qp->sgid_idx);
-	ctx->arp_idx = cpu_to_le16(qp->arp_idx);
-	ctx->udp_sport = cpu_to_le16(qp->udp_sport);
 	ctx->path_mtu = cpu_to_le16((u16)snic_qp_mtu(qp));
-	ctx->hop_limit = qp->hop_limit;
-	ctx->traffic_class = qp->traffic_class;
-	ctx->vlan_prio = qp->vlan_prio;
+	snic_path_fill(&qp->path, ctx);
 	ctx->min_rnr_timer = qp->min_rnr_timer;
 	ctx->retry_cnt = qp->retry_cnt;
 	ctx->rnr_retry = qp->rnr_retry;

@@ -292,7 +292,7 @@ static void resp_burst(struct snic_qp *qp)
 	/* Data waits for room in line. An acknowledgement does not: the peer's timer runs. */
 	if (snic_rd_next(qp) && !snic_tx_may(qp))
 		return;
-	snic_tx_begin(&tx, qp, SIRDMA_ACCESS_REMOTE_READ);
+	snic_tx_begin(&tx, qp, &qp->path, SIRDMA_ACCESS_REMOTE_READ);
 	burst = tx.burst;
 	while (more && (rd = snic_rd_next(qp))) {
 		more = rd_fill(&tx, rd);

@@ -150,7 +150,7 @@ enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 	u32 sent;
 
 	/* Local reading is always granted (IBTA 10.6.3.1). */
-	snic_tx_begin(&tx, qp, 0);
+	snic_tx_begin(&tx, qp, &qp->path, 0);
 	burst = tx.burst;
 	why = req_fill(&tx);
 	if (!burst->npkts) {

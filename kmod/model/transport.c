@@ -21,9 +21,9 @@ bool snic_connected_admit(struct snic_qp *qp, const struct snic_pkt *pkt,
 			  const struct snic_rx_pkt *rx, enum sirdma_stat *why)
 {
 	*why = SIRDMA_STAT_RX_BAD_GID;
-	snic_qp_flow_refresh(qp);
-	return qp->flow_src_ok && same_ip(&rx->dst_ip, &qp->flow.src_ip) &&
-	       same_ip(&rx->src_ip, &qp->dst_ip);
+	snic_path_refresh(qp->dev, &qp->path);
+	return qp->path.src_ok && same_ip(&rx->dst_ip, &qp->path.flow.src_ip) &&
+	       same_ip(&rx->src_ip, &qp->path.flow.dst_ip);
 }
 
 void snic_connected_recv_start(struct snic_qp *qp)

@@ -16,7 +16,7 @@ static enum snic_send_stop uc_burst(struct snic_qp *qp)
 	u32 n, sent;
 
 	/* Local reading is always granted (IBTA 10.6.3.1). */
-	snic_tx_begin(&tx, qp, 0);
+	snic_tx_begin(&tx, qp, &qp->path, 0);
 	do {
 		out = snic_send_current(qp, &why);
 		if (!out)

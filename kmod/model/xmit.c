@@ -13,15 +13,16 @@ bool snic_tx_may(struct snic_qp *qp)
 	return false;
 }
 
-void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, u8 access)
+void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *path, u8 access)
 {
 	tx->qp = qp;
+	tx->path = path;
 	tx->burst = qp->dev->ops->burst(qp->dev->host);
 	tx->bytes = 0;
 	tx->most = qp->limits.burst ? qp->limits.burst : SNIC_BURST_USUAL;
 	snic_mrc_init(&tx->mrs, access);
 	/* Packets and segments are written as they are used. */
-	tx->burst->flow = &qp->flow;
+	tx->burst->flow = &path->flow;
 	tx->burst->qpn = qp->obj.id;
 	tx->burst->npkts = 0;
 	tx->burst->nsegs = 0;
@@ -48,8 +49,8 @@ u32 snic_tx_end(struct snic_tx *tx)
 	u32 n = tx->burst->npkts;
 
 	if (n) {
-		snic_qp_flow_refresh(qp);
-		if (qp->flow_src_ok && qp->flow_dst_ok) {
+		snic_path_refresh(dev, tx->path);
+		if (tx->path->src_ok && tx->path->dst_ok) {
 			n = dev->ops->tx(dev->host, tx->burst);
 			qp->limits = tx->burst->next;
 			snic_stat_add(dev, SIRDMA_STAT_TX_PKTS, n);

@@ -9,6 +9,7 @@
 /* A burst being filled, with the regions its payload lies in. */
 struct snic_tx {
 	struct snic_qp *qp;
+	struct snic_path *path;
 	struct snic_burst *burst;
 	u32 bytes; /* payload so far */
 	u32 most; /* payload it may have */
@@ -23,8 +24,8 @@ enum snic_gather {
 
 /* May the QP fill a burst now? If not, it is marked as stalled: snic_tx_resume() will come. */
 bool snic_tx_may(struct snic_qp *qp);
-/* Start a burst; its payload needs @access of the regions it comes from. */
-void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, u8 access);
+/* Start a burst along @path; its payload needs @access of the regions it comes from. */
+void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *path, u8 access);
 /*
  * Hand the burst over and drop its references. Returns the number of packets
  * accepted, and marks the QP stalled when that is not all of them. A QP whose
