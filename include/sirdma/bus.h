@@ -25,7 +25,7 @@ struct sirdma_bus;
 
 /* What a driver wants of a new device. */
 struct sirdma_bus_config {
-	__u32 max_qps; /* 2 .. 1 << 18; ids start at 2, 0 and 1 are reserved */
+	__u32 max_qps; /* 3 .. 1 << 18; numbers below it: 0 is none, 1 the general services' */
 	__u32 max_cqs; /* .. 1 << 19 */
 	__u32 max_mrs; /* .. 1 << 24 */
 	__u32 max_pds; /* .. 1 << 18 */

@@ -9,7 +9,8 @@
 #include "responder.h"
 #include "transport.h"
 
-#define QP_FIRST_ID 2
+/* 0 is the subnet manager's QP, which RoCE does not have; 1 is that of the general services. */
+#define QP_FIRST_ID 1
 
 static u32 wqe_qpn(const struct sirdma_cqp_wqe *wqe)
 {

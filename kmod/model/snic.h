@@ -23,7 +23,7 @@ struct snic_host;
 struct snic_qp;
 
 struct snic_config {
-	u32 max_qps; /* 2 .. 1 << 18; ids start at 2, 0 and 1 are reserved */
+	u32 max_qps; /* 3 .. 1 << 18; numbers below it: 0 is none, 1 the general services' */
 	u32 max_cqs; /* .. 1 << 19 */
 	u32 max_mrs; /* .. 1 << 24 */
 	u32 max_pds; /* .. 1 << 18 */

@@ -14,6 +14,7 @@ namespace sirdma::test
 
 struct QpOptions {
 	u8 type = SIRDMA_QPT_RC;
+	u32 qpn = 0; // 0: whichever the node has next
 	u32 sq_quanta = 512;
 	u32 rq_wqes = 64;
 	u8 rq_stride_shift = 2;
@@ -209,7 +210,7 @@ inline void Node::learn(Node &peer)
 }
 
 inline Qp::Qp(Node &n, const QpOptions &o, u32 cq_entries)
-	: node(n), opts(o), id(n.new_qp()), sq_mask(o.sq_quanta - 1)
+	: node(n), opts(o), id(o.qpn ? o.qpn : n.new_qp()), sq_mask(o.sq_quanta - 1)
 {
 	EXPECT_EQ(node.drv.create_cq(scq, node.new_cq(), cq_entries), SIRDMA_CQP_OK);
 	EXPECT_EQ(node.drv.create_cq(rcq, node.new_cq(), cq_entries), SIRDMA_CQP_OK);

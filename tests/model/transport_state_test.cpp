@@ -122,7 +122,6 @@ TEST_F(State, CreationChecksItsContext)
 	*good.context() = ctx;
 	EXPECT_EQ(command(SIRDMA_CQP_CREATE_QP, good.id, good.ctx.pa), SIRDMA_CQP_IN_USE);
 	EXPECT_EQ(command(SIRDMA_CQP_CREATE_QP, 0, good.ctx.pa), SIRDMA_CQP_BAD_INDEX);
-	EXPECT_EQ(command(SIRDMA_CQP_CREATE_QP, 1, good.ctx.pa), SIRDMA_CQP_BAD_INDEX);
 	EXPECT_EQ(command(SIRDMA_CQP_CREATE_QP, 1024, good.ctx.pa), SIRDMA_CQP_BAD_INDEX);
 	EXPECT_EQ(command(SIRDMA_CQP_CREATE_QP, 0xffffff, good.ctx.pa), SIRDMA_CQP_BAD_INDEX);
 	EXPECT_EQ(command(SIRDMA_CQP_CREATE_QP, id, 0), SIRDMA_CQP_BAD_ADDRESS);
@@ -389,6 +388,23 @@ TEST_F(State, VirtuallyContiguousRings)
 		expect_ok(wait_send(qa), SIRDMA_OP_SEND);
 		EXPECT_EQ(wait_recv(qb).len, 90u);
 	}
+}
+
+// The number of the general services' queue pair is one like others; 0 is not.
+TEST_F(State, QueuePairOneExists)
+{
+	QpOptions o;
+
+	o.qpn = 1;
+	auto l = link(o);
+	EXPECT_EQ(l->b.id, 1u);
+	l->b.recv({b.sge(0, 100)});
+	l->a.post({.sges = {a.sge(0, 100)}});
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	EXPECT_EQ(wait_recv(l->b).len, 100u);
+	l->b.id = 0;
+	EXPECT_EQ(l->b.create(l->b.scq.id, l->b.rcq.id), SIRDMA_CQP_BAD_INDEX);
+	l->b.id = 1;
 }
 
 } // namespace
