@@ -15,6 +15,10 @@ struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn)
 
 void snic_qp_defer(struct snic_qp *qp)
 {
+	if (qp->in_run) {
+		qp->run_again = true;
+		return;
+	}
 	if (qp->deferred)
 		return;
 	qp->deferred = true;
@@ -42,9 +46,21 @@ void snic_qp_advance(struct snic_qp *qp)
 	qp->transport->request(qp);
 }
 
+/* Work under one hold of the lock; true when there is more, for which the caller takes it again. */
+static bool qp_run_hold(struct snic_qp *qp, bool last)
+{
+	qp->in_run = !last;
+	qp->run_again = false;
+	snic_qp_advance(qp);
+	qp->in_run = false;
+	return qp->run_again;
+}
+
 void snic_qp_run(struct snic_dev *dev, u32 qpn)
 {
 	struct snic_qp *qp = snic_qp_get(dev, qpn);
+	u32 holds = SNIC_RUN_HOLDS;
+	bool more;
 
 	if (!qp)
 		return;
@@ -55,8 +71,12 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 	}
 	qp->deferred = false;
 	qp->flush_deferred = false;
-	snic_qp_advance(qp);
-	port_unlock(&qp->lock);
+	do {
+		more = qp_run_hold(qp, !--holds);
+		port_unlock(&qp->lock);
+		if (more)
+			port_lock(&qp->lock);
+	} while (more);
 	snic_qp_put(qp);
 }
 

@@ -318,7 +318,7 @@ static void resp_burst(struct snic_qp *qp)
 
 void snic_resp_run(struct snic_qp *qp)
 {
-	u32 turns = SNIC_RUN_BURSTS;
+	u32 turns = SNIC_HOLD_BURSTS;
 
 	while (snic_qp_can_receive(qp) && !qp->tx_stalled && snic_resp_pending(qp)) {
 		if (!turns--) {

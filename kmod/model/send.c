@@ -373,7 +373,7 @@ static bool send_sleep(struct snic_qp *qp)
 bool snic_send_run(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
-	u32 turns = SNIC_RUN_BURSTS;
+	u32 turns = SNIC_HOLD_BURSTS;
 	enum snic_send_stop why;
 
 	if (!snic_qp_can_send(qp) || req->rnr_wait || qp->tx_stalled)

@@ -470,4 +470,27 @@ TEST_F(Unreliable, DeliversWholeMessagesInOrderOverABadNetwork)
 	EXPECT_EQ(l->b.state(), SIRDMA_QPS_RTS);
 }
 
+// Packets that arrive for a queue pair wait for its lock while payload is copied under it.
+TEST_F(Unreliable, SendsTwoBurstsUnderOneHoldOfTheLock)
+{
+	constexpr u32 burst = SNIC_BURST_USUAL / mtu;
+	auto l = link();
+
+	expect_receive(*l);
+	a.host.set_room(false);
+	l->a.post(send(1 << 20));
+	ASSERT_EQ(fabric.packets_sent(), 0u);
+	a.host.set_room(true);
+	ASSERT_TRUE(a.host.run_deferred()); // the resumption
+	u64 before = fabric.packets_sent();
+	EXPECT_GT(before, burst);
+	EXPECT_LE(before, 2 * burst);
+	ASSERT_TRUE(a.host.run_deferred()) << "the rest is not forgotten";
+	// A bottom half takes the lock several times.
+	EXPECT_GT(fabric.packets_sent() - before, 2 * burst);
+	EXPECT_LE(fabric.packets_sent() - before, 8 * burst);
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	EXPECT_EQ(wait_recv(l->b).len, 1u << 20);
+}
+
 } // namespace
