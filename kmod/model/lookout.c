@@ -58,7 +58,8 @@ static void lookout_timer(struct port_timer *timer)
 
 	port_lock(&qp->lock);
 	qp->lookout_armed = false;
-	qp->transport->request(qp);
+	if (snic_qp_can_send(qp))
+		snic_qp_defer(qp);
 	port_unlock(&qp->lock);
 }
 

@@ -40,6 +40,11 @@ void snic_qp_advance(struct snic_qp *qp)
 		snic_qp_flush(qp);
 	if (qp->state == SIRDMA_QPS_ERR)
 		return;
+	if (qp->timer_due) {
+		qp->timer_due = false;
+		qp->timer_armed = false;
+		qp->transport->timer_expired(qp);
+	}
 	/* Answers first: the peer's window waits for them. */
 	if (qp->transport->respond)
 		qp->transport->respond(qp);
@@ -93,13 +98,21 @@ void snic_tx_resume(struct snic_dev *dev, u32 qpn)
 	snic_qp_put(qp);
 }
 
+/*
+ * Timers of thousands of QPs may fire together, and whoever fires them has no budget: the
+ * work is left to the bottom half, which has one.
+ */
 static void qp_timer(struct port_timer *timer)
 {
 	struct snic_qp *qp = container_of(timer, struct snic_qp, timer);
 
 	port_lock(&qp->lock);
 	qp->timer_armed = false;
-	qp->transport->timer(qp);
+	if (qp->transport->timer_due(qp)) {
+		qp->timer_armed = true;
+		qp->timer_due = true;
+		snic_qp_defer(qp);
+	}
 	port_unlock(&qp->lock);
 }
 
@@ -108,10 +121,16 @@ void snic_qp_timer_init(struct snic_qp *qp)
 	port_timer_init(&qp->timer, qp->dev->clock, qp_timer);
 }
 
-void snic_qp_reset(struct snic_qp *qp)
+static void qp_timer_stop(struct snic_qp *qp)
 {
 	port_timer_cancel(&qp->timer);
 	qp->timer_armed = false;
+	qp->timer_due = false;
+}
+
+void snic_qp_reset(struct snic_qp *qp)
+{
+	qp_timer_stop(qp);
 	snic_lookout_stop(qp);
 	snic_revoke(qp->dev);
 	qp->sqd_event = false;
@@ -167,8 +186,7 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	if (qp->state == SIRDMA_QPS_ERR)
 		return;
 	qp->state = SIRDMA_QPS_ERR;
-	port_timer_cancel(&qp->timer);
-	qp->timer_armed = false;
+	qp_timer_stop(qp);
 	snic_lookout_stop(qp);
 	qp->req.rnr_wait = false;
 	if (ae != SIRDMA_AE_NONE)

@@ -166,7 +166,8 @@ struct snic_qp {
 	u8 type; /* enum sirdma_qp_type */
 	u8 queue_flags; /* SIRDMA_QPC_* */
 	u8 state; /* enum sirdma_qp_state; RESET from the start of destruction on */
-	bool timer_armed;
+	bool timer_armed; /* or it fired, and timer_due is to be served */
+	bool timer_due;
 	bool lookout_armed;
 	bool tx_stalled; /* no room(), or tx() was short: snic_tx_resume() will come */
 	bool deferred; /* asked the host for another turn */

@@ -48,5 +48,6 @@ const struct snic_transport snic_rc = {
 	.respond = snic_resp_run,
 	.request = snic_req_run,
 	.burst = snic_req_burst,
-	.timer = snic_retry_timer,
+	.timer_due = snic_retry_due,
+	.timer_expired = snic_retry_expired,
 };

@@ -98,38 +98,36 @@ void snic_retry_rnr(struct snic_qp *qp, u8 code)
 	retry_arm(qp, wait);
 }
 
-/* The deadline passed. */
-static void retry_expired(struct snic_qp *qp)
-{
-	if (qp->req.rnr_wait) {
-		qp->req.rnr_wait = false;
-		return;
-	}
-	/* Packets the host never took are not lost. */
-	if (qp->tx_stalled) {
-		snic_retry_touch(qp);
-		return;
-	}
-	snic_stat_inc(qp->dev, SIRDMA_STAT_ACK_TIMEOUTS);
-	snic_retry_lost(qp, true);
-}
-
-void snic_retry_timer(struct snic_qp *qp)
+bool snic_retry_due(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 	u64 now;
 
 	if (!snic_qp_can_send(qp) || (!req->rnr_wait && !snic_req_in_flight(req)))
-		return;
+		return false;
 	now = port_now_ns(qp->dev->clock);
 	if (now < req->deadline) {
 		retry_arm(qp, req->deadline - now);
-		return;
+		return false;
 	}
-	retry_expired(qp);
-	if (!snic_qp_can_send(qp))
+	return true;
+}
+
+void snic_retry_expired(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (!snic_retry_due(qp))
 		return;
-	snic_req_run(qp);
-	if (!qp->timer_armed && snic_req_in_flight(req))
+	if (req->rnr_wait) {
+		req->rnr_wait = false;
+	} else if (qp->tx_stalled) {
+		/* Packets the host never took are not lost. */
+		snic_retry_touch(qp);
+	} else {
+		snic_stat_inc(qp->dev, SIRDMA_STAT_ACK_TIMEOUTS);
+		snic_retry_lost(qp, true);
+	}
+	if (snic_qp_can_send(qp))
 		snic_retry_start(qp, false);
 }

@@ -21,8 +21,10 @@ void snic_retry_touch(struct snic_qp *qp);
 void snic_retry_lost(struct snic_qp *qp, bool silence);
 /* The receiver was not ready at una: wait as it asked, or longer. @code: IBTA table 45. */
 void snic_retry_rnr(struct snic_qp *qp, u8 code);
-/* The timer fired. */
-void snic_retry_timer(struct snic_qp *qp);
+/* The timer fired: has the deadline passed? If not, and there still is one, it is armed again. */
+bool snic_retry_due(struct snic_qp *qp);
+/* It had passed: unless there was progress since, send again. */
+void snic_retry_expired(struct snic_qp *qp);
 /* RNR timer value in ns. */
 u64 snic_rnr_ns(u8 code);
 

@@ -37,8 +37,12 @@ struct snic_transport {
 	/* Send requests as long as that is possible; burst() sends one burst of them. */
 	void (*request)(struct snic_qp *qp);
 	enum snic_send_stop (*burst)(struct snic_qp *qp);
-	/* snic_qp.timer fired. NULL: it is never armed. */
-	void (*timer)(struct snic_qp *qp);
+	/*
+	 * snic_qp.timer fired: is there anything to do? If not, it may be armed again. If so,
+	 * the bottom half calls timer_expired(). NULL: it is never armed.
+	 */
+	bool (*timer_due)(struct snic_qp *qp);
+	void (*timer_expired)(struct snic_qp *qp);
 };
 
 extern const struct snic_transport snic_rc;

@@ -103,6 +103,71 @@ TEST_F(Retry, ProgressRestoresTheRetryCount)
 	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
 }
 
+// Whoever fires them has no budget: each queue pair has its turn in the bottom half.
+TEST_F(Retry, TimersThatExpireTogetherLeaveTheirWorkToTheBottomHalf)
+{
+	constexpr u32 count = 32;
+	std::vector<std::unique_ptr<Link>> links;
+
+	drop([](bool, const Packet &, u32 nth) { return nth == 1; });
+	for (u32 i = 0; i < count; i++) {
+		QpOptions o;
+		o.a_psn = 0x1000 * (i + 1); // so that drop() tells them apart
+		links.push_back(link(o));
+		links.back()->b.recv({b.sge(i * 64, 64)});
+		links.back()->a.post({.sges = {a.sge(i * 64, 64)}});
+	}
+	while (fabric.step())
+		;
+	ASSERT_EQ(fabric.packets_sent(), count);
+	fabric.clock()->advance(20'000'000); // no acknowledgement timeout is longer
+	EXPECT_EQ(fabric.packets_sent(), count) << "packets were sent from within a timer";
+	for (u32 i = 1; i <= count; i++) {
+		ASSERT_TRUE(a.host.run_deferred());
+		EXPECT_EQ(fabric.packets_sent(), count + i);
+	}
+	EXPECT_EQ(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), count);
+	for (auto &l : links) {
+		expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+		EXPECT_EQ(wait_recv(l->b).len, 64u);
+	}
+}
+
+TEST_F(Retry, AnAnswerBetweenTimerAndBottomHalfCounts)
+{
+	auto l = link();
+	Packet ack;
+
+	drop([&](bool from_a, const Packet &p, u32) {
+		if (!from_a)
+			ack = p;
+		return !from_a;
+	});
+	l->b.recv({b.sge(0, 64)});
+	l->a.post({.sges = {a.sge(0, 64)}});
+	settle(100'000);
+	ASSERT_EQ(ack.opcode(), SIRDMA_RC_ACK);
+	fabric.clock()->advance(20'000'000);
+	ASSERT_TRUE(a.host.has_deferred());
+
+	snic_seg seg = {ack.bytes.data() + ack.bth, static_cast<u32>(ack.bytes.size() - ack.bth)};
+	snic_rx_pkt rx{};
+
+	rx.src_ip = b.ip;
+	rx.dst_ip = a.ip;
+	rx.segs = &seg;
+	rx.nsegs = 1;
+	rx.len = seg.len;
+	rx.is_v4 = true;
+	rx.icrc_ok = true;
+	snic_rx(a.host.dev(), &rx);
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	settle();
+	EXPECT_EQ(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 0u);
+	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
+	EXPECT_EQ(fabric.clock()->next(), ~0ull) << "the timer of an idle queue pair runs on";
+}
+
 TEST_F(Retry, NoTimerWithoutTimeout)
 {
 	QpOptions o;
