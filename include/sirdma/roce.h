@@ -65,6 +65,10 @@ struct sirdma_atomicacketh {
 	__be64 orig;
 } __attribute__((packed, aligned(4)));
 
+struct sirdma_feth {
+	__be32 flush; /* selectivity and placement type (annex A19) */
+};
+
 struct sirdma_deth {
 	__be32 qkey;
 	__be32 sqpn; /* 23:0 */
@@ -128,6 +132,8 @@ enum sirdma_bth_op {
 	SIRDMA_RD_RESYNC = 0x15,
 	SIRDMA_RC_SEND_LAST_INV = 0x16,
 	SIRDMA_RC_SEND_ONLY_INV = 0x17,
+	SIRDMA_RC_FLUSH = 0x1c, /* this and the next: annex A19 */
+	SIRDMA_RC_ATOMIC_WRITE = 0x1d,
 };
 
 #endif

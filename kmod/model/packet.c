@@ -10,6 +10,9 @@
 #define DETH_LEN sizeof(struct sirdma_deth)
 #define RDETH_LEN sizeof(struct sirdma_rdeth)
 #define XRCETH_LEN sizeof(struct sirdma_xrceth)
+#define FETH_LEN sizeof(struct sirdma_feth)
+#define ATOMICETH_LEN sizeof(struct sirdma_atomiceth)
+#define ATOMICACKETH_LEN sizeof(struct sirdma_atomicacketh)
 /* Reserved bytes of a congestion notification (annex A17.9.3). */
 #define CNP_LEN 16
 
@@ -18,7 +21,7 @@
 #define RRESP (SNIC_PKT_RESP | SNIC_PKT_READ | SNIC_PKT_PAYLOAD)
 #define REFUSED (SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED | SNIC_PKT_PAYLOAD)
 
-/* IBTA table 38: operations and the headers that follow the BTH. */
+/* IBTA table 38 and annex A19: operations and the headers that follow the BTH. */
 const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1] = {
 	[SIRDMA_RC_SEND_FIRST] = {SND | SNIC_PKT_FIRST, BTH_LEN},
 	[SIRDMA_RC_SEND_MIDDLE] = {SND | SNIC_PKT_MIDDLE, BTH_LEN},
@@ -40,23 +43,32 @@ const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1] = {
 	[SIRDMA_RC_READ_RESP_LAST] = {RRESP | SNIC_PKT_LAST | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
 	[SIRDMA_RC_READ_RESP_ONLY] = {RRESP | SNIC_PKT_ONLY | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
 	[SIRDMA_RC_ACK] = {SNIC_PKT_RESP | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
-	[SIRDMA_RC_CMP_SWAP] = {REFUSED, BTH_LEN + sizeof(struct sirdma_atomiceth)},
-	[SIRDMA_RC_FETCH_ADD] = {REFUSED, BTH_LEN + sizeof(struct sirdma_atomiceth)},
+	[SIRDMA_RC_ATOMIC_ACK] = {SNIC_PKT_RESP | SNIC_PKT_AETH | SNIC_PKT_UNSUPPORTED,
+				  BTH_LEN + AETH_LEN + ATOMICACKETH_LEN},
+	[SIRDMA_RC_CMP_SWAP] = {REFUSED, BTH_LEN + ATOMICETH_LEN},
+	[SIRDMA_RC_FETCH_ADD] = {REFUSED, BTH_LEN + ATOMICETH_LEN},
 	[SIRDMA_RD_RESYNC] = {SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED, BTH_LEN},
 	[SIRDMA_RC_SEND_LAST_INV] = {REFUSED, BTH_LEN + IETH_LEN},
 	[SIRDMA_RC_SEND_ONLY_INV] = {REFUSED, BTH_LEN + IETH_LEN},
+	[SIRDMA_RC_FLUSH] = {SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED, BTH_LEN + FETH_LEN + RETH_LEN},
+	[SIRDMA_RC_ATOMIC_WRITE] = {REFUSED, BTH_LEN + RETH_LEN},
 };
+
+/* What no transport, or not that of the packet, has: nobody knows its headers. */
+static const struct snic_op_info reserved_op = {SNIC_PKT_PAYLOAD, BTH_LEN};
 
 #define OPS(first, last) (0xffffffffu >> (31 - (last) + (first)) << (first))
 #define SEND_WRITE OPS(SIRDMA_RC_SEND_FIRST, SIRDMA_RC_WRITE_ONLY_IMM)
 #define READ_ATOMIC OPS(SIRDMA_RC_READ_REQUEST, SIRDMA_RC_FETCH_ADD)
 #define SEND_INV OPS(SIRDMA_RC_SEND_LAST_INV, SIRDMA_RC_SEND_ONLY_INV)
+#define PLACEMENT OPS(SIRDMA_RC_FLUSH, SIRDMA_RC_ATOMIC_WRITE)
 
 /* Which transport has which of them, and the headers of its own. */
 const struct snic_bth_info snic_bths[8] = {
-	[SIRDMA_BTH_RC / 32] = {.ops = SEND_WRITE | READ_ATOMIC | SEND_INV},
+	[SIRDMA_BTH_RC / 32] = {.ops = SEND_WRITE | READ_ATOMIC | SEND_INV | PLACEMENT},
 	[SIRDMA_BTH_UC / 32] = {.ops = SEND_WRITE},
-	[SIRDMA_BTH_RD / 32] = {.ops = SEND_WRITE | READ_ATOMIC | 1u << SIRDMA_RD_RESYNC,
+	[SIRDMA_BTH_RD / 32] = {.ops = SEND_WRITE | READ_ATOMIC | 1u << SIRDMA_RD_RESYNC |
+				       1u << SIRDMA_RC_FLUSH,
 				.req_len = RDETH_LEN + DETH_LEN,
 				.resp_len = RDETH_LEN},
 	[SIRDMA_BTH_UD / 32] = {.ops = OPS(SIRDMA_RC_SEND_ONLY, SIRDMA_RC_SEND_ONLY_IMM),
@@ -117,11 +129,12 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 	*why = SIRDMA_STAT_RX_BAD_HEADER;
 	if (bth.flags & SIRDMA_BTH_TVER)
 		return false;
-	*why = SIRDMA_STAT_RX_BAD_OPCODE;
-	if (!snic_opcode_known(bth.opcode))
-		return false;
-	op = snic_op(bth.opcode);
-	hdr_len = snic_opcode_hdr_len(bth.opcode);
+	op = &reserved_op;
+	hdr_len = BTH_LEN;
+	if (likely(snic_opcode_known(bth.opcode))) {
+		op = snic_op(bth.opcode);
+		hdr_len = snic_opcode_hdr_len(bth.opcode);
+	}
 	*why = SIRDMA_STAT_RX_BAD_LENGTH;
 	if (rx->len < hdr_len + SIRDMA_ICRC_LEN || rx->segs[0].len < hdr_len)
 		return false;

@@ -9,7 +9,7 @@
 #include "snic.h"
 
 /* What an opcode means: flags of struct snic_op_info and snic_pkt. */
-#define SNIC_PKT_REQ (1u << 0)
+#define SNIC_PKT_REQ (1u << 0) /* neither REQ nor RESP: a reserved opcode */
 #define SNIC_PKT_RESP (1u << 1)
 #define SNIC_PKT_FIRST (1u << 2)
 #define SNIC_PKT_MIDDLE (1u << 3)
@@ -87,8 +87,8 @@ struct snic_pkt {
 };
 
 /*
- * Check @rx as far as the packet alone can tell (length, ICRC, version, opcode,
- * pad) and fill @pkt. False: *why is the counter of the reason.
+ * Check @rx as far as the packet alone can tell (length, ICRC, version, pad) and fill
+ * @pkt. False: *why is the counter of the reason. An opcode is for the QP to refuse.
  */
 bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sirdma_stat *why);
 

@@ -22,12 +22,21 @@ static bool rx_state_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 	return pkt->flags & SNIC_PKT_RESP ? snic_qp_can_send(qp) : snic_qp_can_receive(qp);
 }
 
+/* Is the opcode of the QP's transport, and no response to what this device never asks for? */
+static bool rx_opcode_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	const u16 foreign = SNIC_PKT_RESP | SNIC_PKT_UNSUPPORTED;
+
+	return (pkt->opcode & SIRDMA_BTH_TRANSPORT) == qp->transport->bth &&
+	       (pkt->flags & (SNIC_PKT_REQ | SNIC_PKT_RESP)) && (pkt->flags & foreign) != foreign;
+}
+
 /* Is the packet one for this QP, from its peer? */
 static bool rx_admit(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx,
 		     enum sirdma_stat *why)
 {
 	*why = SIRDMA_STAT_RX_BAD_OPCODE;
-	if ((pkt->opcode & SIRDMA_BTH_TRANSPORT) != qp->transport->bth)
+	if (!rx_opcode_ok(qp, pkt))
 		return false;
 	*why = SIRDMA_STAT_RX_BAD_STATE;
 	if (!rx_state_ok(qp, pkt))

@@ -140,8 +140,14 @@ TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 	auto psn = [&] { return next_psn(l->b); };
 
 	rejected(*l, bth(SIRDMA_RC_SEND_ONLY, q, psn(), 0x41), SIRDMA_STAT_RX_BAD_HEADER);
-	for (u8 op : {0x15, 0x18, 0x1f, 0x60, 0x80, 0xe4, 0xff})
+	// Reserved opcodes: it is the queue pair that refuses them.
+	for (u8 op : {0x15, 0x18, 0x1b, 0x1e, 0x1f, 0x60, 0x80, 0xe4, 0xff}) {
 		rejected(*l, bth(op, q, psn()), SIRDMA_STAT_RX_BAD_OPCODE);
+		rejected(*l, bth(op, 0xffffff, psn()), SIRDMA_STAT_RX_NO_QP);
+	}
+	// Nobody asked for it.
+	rejected(*l, cat(bth(SIRDMA_RC_ATOMIC_ACK, q, psn()), be(0x1f000000, 12)),
+		 SIRDMA_STAT_RX_BAD_OPCODE);
 	rejected(*l, bth(SIRDMA_RC_WRITE_ONLY, q, psn()), SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l, cat(bth(SIRDMA_RC_READ_REQUEST, q, psn()), be(0, 12)),
 		 SIRDMA_STAT_RX_BAD_LENGTH);
@@ -322,6 +328,8 @@ TEST_F(Packets, ProtocolViolationsAreInvalidRequests)
 		{"huge read", {{SIRDMA_RC_READ_REQUEST, reth(b.va(), b.mr.stag(), 0xffffffff)}}},
 		{"atomic", {{SIRDMA_RC_FETCH_ADD, std::vector<u8>(28)}}},
 		{"send with invalidate", {{SIRDMA_RC_SEND_ONLY_INV, cat(word, part)}}},
+		{"flush", {{SIRDMA_RC_FLUSH, std::vector<u8>(20)}}},
+		{"atomic write", {{SIRDMA_RC_ATOMIC_WRITE, std::vector<u8>(24)}}},
 	};
 
 	for (auto &c : cases) {
