@@ -289,10 +289,12 @@ static void resp_burst(struct snic_qp *qp)
 	bool with_ack, more = true;
 	u32 sent, i = 0;
 
-	/* Data waits for room in line. An acknowledgement does not: the peer's timer runs. */
-	if (snic_rd_next(qp) && !snic_tx_may(qp))
-		return;
 	snic_tx_begin(&tx, qp, &qp->path, SIRDMA_ACCESS_REMOTE_READ);
+	/* Data waits for room in line. An acknowledgement does not: the peer's timer runs. */
+	if (snic_rd_next(qp) && !snic_tx_may(&tx)) {
+		snic_tx_end(&tx);
+		return;
+	}
 	burst = tx.burst;
 	while (more && (rd = snic_rd_next(qp))) {
 		more = rd_fill(&tx, rd);

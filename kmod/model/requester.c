@@ -56,6 +56,8 @@ static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *o
 
 	if (!snic_tx_room(tx))
 		return SNIC_SEND_MORE;
+	if (!snic_tx_may(tx))
+		return SNIC_SEND_STALLED;
 	npkts = snic_reads_ask(qp, first, snic_out_pkts(qp, out) - first);
 	if (!npkts)
 		return SNIC_SEND_BLOCKED;

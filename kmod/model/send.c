@@ -243,6 +243,8 @@ enum snic_send_stop snic_send_data(struct snic_tx *tx, const struct snic_out *ou
 	u32 off = send_offset(qp, out), mtu = snic_qp_mtu(qp), bytes, got;
 	enum snic_gather ret;
 
+	if (!snic_tx_may(tx))
+		return SNIC_SEND_STALLED;
 	bytes = min_t(u32, out->len - off, n << qp->mtu_shift);
 	ret = send_gather(tx, off, bytes, &got);
 	if (ret == SNIC_GATHER_FAULT) {
@@ -379,7 +381,7 @@ bool snic_send_run(struct snic_qp *qp)
 	if (!snic_qp_can_send(qp) || req->rnr_wait || qp->tx_stalled)
 		return false;
 	do {
-		why = snic_tx_may(qp) ? qp->transport->burst(qp) : SNIC_SEND_STALLED;
+		why = qp->transport->burst(qp);
 		/* Failed and local messages may be the oldest by now. */
 		if (!snic_send_retire(qp))
 			return false;

@@ -22,10 +22,13 @@ enum snic_gather {
 	SNIC_GATHER_FAULT,
 };
 
-/* May the QP fill a burst now? If not, it is marked as stalled: snic_tx_resume() will come. */
-bool snic_tx_may(struct snic_qp *qp);
 /* Start a burst along @path; its payload needs @access of the regions it comes from. */
 void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *path, u8 access);
+/*
+ * There is data for the burst: may it take that? The host is asked for room when the
+ * burst is empty. If it has none, the QP is marked as stalled: snic_tx_resume() will come.
+ */
+bool snic_tx_may(struct snic_tx *tx);
 /*
  * Hand the burst over and drop its references. Returns the number of packets
  * accepted, and marks the QP stalled when that is not all of them. A QP whose

@@ -294,6 +294,32 @@ TEST_F(Basic, NothingIsFetchedWithoutRoomAndItIsAskedForOnce)
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
 }
 
+TEST_F(Basic, WhoHasNothingToSendDoesNotWaitForRoom)
+{
+	auto l = link();
+
+	a.host.set_room(false);
+	l->a.kick(true);
+	l->a.post({.op = SIRDMA_OP_NOP});
+	expect_ok(wait_send(l->a), SIRDMA_OP_NOP);
+	EXPECT_EQ(a.host.set_room(true), std::vector<u32>{});
+
+	// Nor does one whose window is full.
+	fabric.set_filter([](TestHost &, Packet &) { return Fabric::Verdict::drop; });
+	l->a.post({.op = SIRDMA_OP_WRITE,
+		   .sges = {a.sge(0, 1 << 20)},
+		   .remote = b.va(0),
+		   .rkey = b.mr.stag()});
+	settle(100'000);
+	EXPECT_GT(a.host.stat(SIRDMA_STAT_TX_PKTS), 0u);
+	a.host.set_room(false);
+	l->a.kick(true);
+	EXPECT_EQ(a.host.set_room(true), std::vector<u32>{});
+	EXPECT_EQ(a.host.stat(SIRDMA_STAT_TX_STALLS), 0u);
+	fabric.set_filter(nullptr);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+}
+
 // Its peer's timer runs, and it is small.
 TEST_F(Basic, AnAcknowledgementDoesNotWaitInLine)
 {
