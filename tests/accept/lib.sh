@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
 # For acceptance scenarios. A scenario sources this, does its work, and ends with `pass FIGURES` or `fail WHY`; a command
-# that fails unexpectedly fails it too. Places: "init" is the initial network namespace, any other name one of ours.
+# that fails unexpectedly fails it too. A and B name network namespaces: "init" is the initial one, any other is ours.
 #
-#   join A B [MTU]          two places, made when missing, joined by veth:   A[eth-A] ──── [eth-B]B
+#   join A B [MTU]          two namespaces, made when missing, joined by veth:   A[eth-A] ──── [eth-B]B
 #                           with ip4[A], ip6[A] (a /24 and a /64) and nic[A]
-#   on A COMMAND...         run there
+#   on A COMMAND...         run it in that namespace
 #   sirdma_add A NAME       an sirdma device on A's end;  rxe_add A NAME: a soft-RoCE one (A must be init)
 #   gid_index DEV ADDRESS   the RoCEv2 GID index of an address
 #   await SECONDS COMMAND   poll until it succeeds; no fixed sleeps
@@ -14,10 +14,11 @@
 #   perf PROGRAM A DEV B DEV [-4|-6] [ARGS]     a perftest program, server at A; prints its result line's figures
 #   two_guests_up           address eth0, wait for the peer; peer4, peer6, own4, own6. rendezvous [PORT]: both reach it
 #   stream A DEV B DEV [-4|-6] [ARGS]           verbs_stream, every byte checked, listener at A; prints MB/s
-#   lost_before, nothing_lost DEVICE...     at the begin and the end: devices and modules go, and kmemleak finds nothing
-#   tally PASSED FAILED     more tests than one ran in here
-#   verbs_suite ARGS...     the GoogleTest programs over libibverbs, tallied; figures says how many; fails the scenario when
-#                           one fails. $programs is where they are, "${launch[@]}" what they are started with
+#   leaks_clear             at the beginning: kmemleak forgets what earlier scenarios lost
+#   leaks_check DEVICE...   at the end: delete the devices, unload the modules, fail if kmemleak finds lost memory
+#   tally PASSED FAILED     count these tests instead of one for the scenario
+#   verbs_suite ARGS...     the GoogleTest programs over libibverbs, tallied; $figures says how many; fails the scenario when
+#                           one fails. $programs is their folder, "${launch[@]}" the command that starts them
 set -Eeuo pipefail
 # shellcheck disable=SC2154
 trap 's=$?; [[ $BASHPID != "$$" ]] || fail "line $LINENO: $BASH_COMMAND gave $s"' ERR
@@ -37,10 +38,10 @@ pass() { trap - ERR; result PASS "$@"; exit 0; }
 fail() { trap - ERR; result FAIL "$@"; exit 1; }
 tally() { printf 'TALLY %s %s %s\n' "$scenario" "$1" "$2" | tee -a "${RESULTS:-/dev/null}"; }
 
-# The KUnit suites of these modules; ends the scenario.
+# Run the KUnit suites of these modules and end the scenario.
 kunit_run() {	# MODULE...
 	local mark="kunit of sirdma $$" module ok bad suites planned
-	# Loading runs the suites; the kernel log is theirs from this line on.
+	# Loading a module runs its suites. Their results are in the kernel log after this line.
 	echo "$mark" > /dev/kmsg
 	for module in "$@"; do
 		modprobe "$module"
@@ -70,12 +71,12 @@ await() {
 # ---- topology
 
 on() {
-	local place=$1
+	local netns=$1
 	shift
-	if [[ $place == init ]]; then "$@"; else ip netns exec "$place" "$@"; fi
+	if [[ $netns == init ]]; then "$@"; else ip netns exec "$netns" "$@"; fi
 }
 
-place() {
+netns_make() {	# NAME
 	[[ $1 == init || -e /run/netns/$1 ]] && return
 	ip netns add "$1"
 	on "$1" ip link set lo up
@@ -83,8 +84,8 @@ place() {
 
 join() {
 	local a=$1 b=$2 mtu=${3:-1500} p n=1
-	place "$a"
-	place "$b"
+	netns_make "$a"
+	netns_make "$b"
 	links=$((links + 1))
 	ip link add "eth-$a" type veth peer name "tmp-$b"
 	for p in "$a" "$b"; do
@@ -110,15 +111,15 @@ join() {
 device_active() { grep -q ACTIVE "/sys/class/infiniband/$1/ports/1/state"; }
 
 device_add() {
-	local place=$1 name=$2 type=$3
-	on "$place" rdma link add "$name" type "$type" netdev "${nic[$place]}"
+	local netns=$1 name=$2 type=$3
+	on "$netns" rdma link add "$name" type "$type" netdev "${nic[$netns]}"
 	await 10 device_active "$name"
 }
 
 sirdma_add() { modprobe sirdma && device_add "$1" "$2" sirdma; }
 rxe_add() { modprobe rdma_rxe && device_add "$1" "$2" rxe; }
 
-# The kernel writes GIDs as eight groups of four digits; so do we, for IPv4 as ::ffff:a.b.c.d
+# gid_of ADDRESS: its GID as the kernel writes it, in eight groups of four digits; an IPv4 address as ::ffff:a.b.c.d
 gid_of() {
 	local groups left right
 	if [[ $1 != *:* ]]; then
@@ -178,7 +179,7 @@ pair() {
 	return "$status"
 }
 
-# -4 (default) or -6 chooses the GID; the programs' own TCP connection stays IPv4
+# -4 (default) or -6 chooses the GID; the programs' own TCP connection is always IPv4
 pingpong() {
 	local a=$1 dev_a=$2 b=$3 dev_b=$4 prog=${PINGPONG:-ibv_rc_pingpong} gid_a gid_b
 	shift 4
@@ -212,7 +213,7 @@ perf_figures() {
 	esac
 }
 
-# GoogleTest says how each test went; the tally counts them, skipped ones not.
+# The tally counts the tests that GoogleTest reports as passed or failed, not those it skipped.
 verbs_suite() {
 	local log=$work/verbs ok bad status=0
 	echo "\$ ${launch[*]} verbs_test $*"
@@ -220,7 +221,7 @@ verbs_suite() {
 	ok=$(grep -c '^\[       OK' "$log" || true)
 	bad=$(grep -c '^\[  FAILED  \].*ms)' "$log" || true)
 	grep -q '^\[==========\].* ran' "$log" || { bad=$((bad + 1)); echo "verbs_test did not finish:"; tail -n 5 "$log"; }
-	# A sanitizer may complain when all is over.
+	# A sanitizer may complain after the last test.
 	[[ $status == 0 || $bad != 0 ]] || { bad=1; echo "verbs_test: exit $status"; }
 	tally "$ok" "$bad"
 	if [[ $bad != 0 || $ok == 0 ]]; then
@@ -230,23 +231,24 @@ verbs_suite() {
 	figures="$ok verbs tests"
 }
 
-# Debug kernels: without devices and modules nothing refers to what was forgotten. kmemleak looks at memory older than 5 s.
-lost_before() {	# what earlier scenarios of this boot lost is theirs
+# Debug kernels: without devices and modules nothing refers to memory that was never freed. kmemleak reports only what is older
+# than 5 s.
+leaks_clear() {
 	echo scan > /sys/kernel/debug/kmemleak
 	echo scan > /sys/kernel/debug/kmemleak
 	echo clear > /sys/kernel/debug/kmemleak
 }
-nothing_lost() {	# DEVICE...
+leaks_check() {	# DEVICE...
 	local device file=/sys/kernel/debug/kmemleak
 	for device in "$@"; do rdma link delete "$device"; done
 	modprobe -r sirdma sirdma_nic
 	sleep 6
-	echo scan > "$file"	# memory that changed since the last time is not reported
+	echo scan > "$file"	# the first scan does not report memory that changed since the one before
 	echo scan > "$file"
 	! grep -q unreferenced "$file" || { head -n 100 "$file"; fail "memory is lost"; }
 }
 
-# Both ends check; the client decides on the plan
+# Both ends check every byte; the client chooses what is sent
 stream() {
 	local a=$1 dev_a=$2 b=$3 dev_b=$4 gid_a gid_b
 	shift 4

@@ -3,11 +3,11 @@
 # For scenarios that need a machine on which nothing is installed, behind lib.sh: a minimal Debian tree (make, git,
 # ca-certificates and what dpkg calls required) with namespaces of its own.
 #
-#   machine_make SUITE DIR       a new one in DIR; copies of the checkout in /root/sirdma and, the user's, in /home/user/sirdma
-#   machine_run DIR NETWORK COMMAND...     as its root, in /root/sirdma, LANG set to a locale it has not; NETWORK is slirp
-#                                (it reaches what we reach) or none
-#   machine_free DIR...          for the scenario's EXIT trap
-#   noise FILE                   the lines of a log that a newcomer would take for an error
+#   machine_make SUITE DIR       make one in DIR; the checkout is copied to /root/sirdma and, owned by the user, /home/user/sirdma
+#   machine_run DIR NETWORK COMMAND...     run it as root in /root/sirdma, LANG set to a locale that is not installed; NETWORK
+#                                is slirp (it reaches what this host reaches) or none
+#   machine_free DIR...          remove them, for the scenario's EXIT trap
+#   noise FILE                   print the lines of a log that a newcomer would take for an error
 
 # The files of the checkout, or of an archive that was unpacked
 checkout_files() { git ls-files -zco --exclude-standard 2> /dev/null || find . -path ./build -prune -o -type f -print0; }
@@ -34,8 +34,8 @@ machine_make() {
 	chown -R 1000:1000 "$dir/home/user"
 }
 
-# The machine's first process: mounts, then the command. Its root directory comes by pivot_root: nobody may make user
-# namespaces in a chroot (user_namespaces(7)).
+# The machine's first process: mounts, then the command. It changes its root by pivot_root, because user namespaces cannot
+# be made in a chroot (user_namespaces(7)).
 # shellcheck disable=SC2016
 machine_init='
 set -e
@@ -68,11 +68,11 @@ machine_run() {
 	shift 2
 	ip netns add "$net"
 	ip -n "$net" link set lo up
-	if [[ $network == slirp ]]; then	# which ends when nothing holds its standard input any more
+	if [[ $network == slirp ]]; then	# slirp4netns ends when no process holds the other end of its input
 		exec {link}> >(exec slirp4netns --configure --mtu=65520 --disable-host-loopback --exit-fd=0 --netns-type=path \
 			"/run/netns/$net" tap0 > "$work/slirp" 2>&1)
 		await 30 eval "ip -n $net address show tap0 | grep -q 'inet '" || { cat "$work/slirp"; return 1; }
-		echo nameserver 10.0.2.3 > "$dir/etc/resolv.conf"	# slirp4netns asks whom we ask
+		echo nameserver 10.0.2.3 > "$dir/etc/resolv.conf"	# slirp4netns forwards to this host's name server
 	fi
 	alone env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=en_US.UTF-8 TERM=dumb \
 		nsenter --net="/run/netns/$net" unshare -mpiuf --propagation private --kill-child \
@@ -87,7 +87,7 @@ machine_free() {	# DIR...
 	[[ ! -e /run/netns/machine-$$ ]] || ip netns delete "machine-$$"
 }
 
-# "0% loss" and "error 0" are no noise, so words count at the begin of a line or before a colon.
+# "0% loss" and "error 0" are not noise, so most words count only at the beginning of a line or before a colon.
 noise() {
 	grep -nE -e '(warning|error|fatal|cannot|unable)( [a-z]+)*:' -e '^(W|E): ' -e '^dpkg' -e '^make.*(\*\*\*|Error)' \
 		-e 'debconf|Bad fd|not found|No such file|command not|denied|invalid|setlocale|Setting locale|deprecated|traceback|failed|left out' -e '^\[!\]' -i "$1" || true

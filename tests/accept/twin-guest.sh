@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
-# For scenarios of a twin on this machine and a device of a guest's kernel, behind lib.sh. The scenario runs three times: as
-# it was started, in a network namespace of its own (NODE 0) and in the guest (NODE 1); the two do the same in the same order.
+# For scenarios of a twin on this machine and a device of a guest's kernel; to be sourced after lib.sh. The scenario's file
+# runs three times: as it was started, in a network namespace of its own (NODE 0) and in the guest (NODE 1). The last two
+# run both_sides at the same time and do the same steps in the same order.
 #
 #   host, NODE 0: sirdma run on tap0 ──── eth0: guest, NODE 1, dev0
 #
 #   guest_side COMMAND...   in the guest: COMMAND makes dev0 on eth0, then both_sides runs
-#   host_side "$@"          else: boot it, both_sides, end it; $guest_limit seconds at most
-#   across SERVER-NODE FAMILY PROGRAM ARGS...     a program at both ends, the output of this one in $work/here; both must
-#                           succeed. Of the twin also what it counted. When one fails, the last packets between the two are
+#   host_side "$@"          on the host: boot the guest, run both_sides, end the guest; $guest_limit seconds at most
+#   across SERVER-NODE FAMILY PROGRAM ARGS...     run a program at both ends; both must succeed. The output of this end is in
+#                           $work/here, the twin's with its counters. When one fails, the last packets between the two are
 #                           in build/capture-SCENARIO, headers only
 # shellcheck disable=SC2154
 top=$(cd "$(dirname "$0")/../.." && pwd)
@@ -46,7 +47,7 @@ across() {
 	[[ $status == 0 ]] || fail "node $NODE: IPv$family ${name##*/} $*, server: node $server_node: exit $status"
 }
 
-# The newest packets of the tap, some seconds of them: dumpcap writes files in turn.
+# Capture the packets of the tap. dumpcap keeps the newest four files, which hold some seconds.
 capture() {
 	mkdir -p "$work/capture"
 	chmod 777 "$work/capture"
@@ -57,7 +58,7 @@ capture() {
 keep_capture() {
 	local to=$top/build/capture-$scenario
 	[[ $capturing ]] || return 0
-	sleep 1		# the kernel hands packets over in blocks, and dumpcap leaves behind what it was not handed
+	sleep 1		# the kernel passes packets to dumpcap in blocks, up to a second late
 	kill "$capturing" 2> /dev/null || true
 	wait "$capturing" || true
 	rm -rf "$to"

@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
-# For scenarios of the twin, which run on the host, behind lib.sh. Where we are root they run the programs as an ordinary user,
-# if that user can read the build folder.
+# For scenarios of the twin, which run on the host; to be sourced after lib.sh. Started by root, they run the programs as user
+# nobody if that user can read the build folder.
 #
 #   $sirdma                 the command, built
-#   run OPTIONS -- PROGRAM  sirdma run, as that user, in the $place a scenario made, if any
+#   run OPTIONS -- PROGRAM  sirdma run, as that user, started by the command "${wrapper[@]}" if a scenario sets it
 #   both PROGRAM ARGS...    a server and a client, each with a device of its own (and $options); both must succeed;
 #                           output in $work/server and $work/client
-#   serve PROGRAM ARGS...   only the server: $server is the process, $tcp its port;  ends PROCESS SECONDS: its exit status in $status
-#   with_tests TARGET       builds a test program below $tests;  stream ARGS...: both verbs_stream, which checks every byte
-#   own_address 0|1         one of two loopback addresses nobody else uses: they have this process's number
-#   refused STATUS WORDS COMMAND...     it ends with STATUS and says WORDS
+#   serve PROGRAM ARGS...   only the server: $server is the process, $tcp its port
+#   ends PROCESS SECONDS    wait until it ends, at most so long; $status is its exit status
+#   with_tests TARGET       build a test program below $tests;  stream ARGS...: both verbs_stream, which checks every byte
+#   own_address 0|1         one of two loopback addresses that no other process uses: they contain this process's number
+#   refused STATUS WORDS COMMAND...     it must end with STATUS and print one line with WORDS
 # shellcheck disable=SC2154,SC2034
 
 build=${SIRDMA_TWIN_BUILT:-$PWD/build/accept-twin}
 sirdma=$build/cli/sirdma
-user=() place=() options=()
+user=() wrapper=() options=()
 server='' tcp='' status=0 tests=''
 
 [[ -n ${SIRDMA_TWIN_BUILT:-} ]] || {
@@ -27,14 +28,14 @@ if [[ $(id -u) == 0 ]] && setpriv --reuid nobody --regid nogroup --clear-groups 
 	user=(setpriv --reuid nobody --regid nogroup --clear-groups)
 fi
 
-run() { timeout "$limit" "${place[@]}" "${user[@]}" "$sirdma" run "${options[@]}" "$@"; }
+run() { timeout "$limit" "${wrapper[@]}" "${user[@]}" "$sirdma" run "${options[@]}" "$@"; }
 
 own_address() {
 	local n=$((($$ << 1 | $1) & 0x7fffff))
 	echo "127.$((128 + (n >> 16))).$((n >> 8 & 255)).$((n & 255))"
 }
 
-# Others may test on this host at the same time
+# Choose a TCP port that no process listens at: other tests may run on this host at the same time
 free_port() {
 	tcp=$((20000 + RANDOM % 12000))
 	while ss -Hltn "sport = :$tcp" | grep -q .; do tcp=$((tcp + 1)); done
@@ -57,7 +58,7 @@ both() {
 	[[ $status == 0 ]] || { tail -n 20 "$work/server" "$work/client"; fail "$*: exit status $status"; }
 }
 
-program() {	# PROCESS NAME: what runs below it by this name
+program() {	# PROCESS NAME: its descendants of this name
 	local pid
 	for pid in $(pgrep -P "$1"); do
 		if [[ $(cat "/proc/$pid/comm") == "$2" ]]; then echo "$pid"; else program "$pid" "$2"; fi
