@@ -2,7 +2,7 @@
 //
 // The portable C code as C++ tests see it. Standard headers come first, since
 // port_user.h defines kernel-style macros; those that collide with C++ are
-// taken back afterwards.
+// undefined afterwards.
 #pragma once
 
 #include <errno.h>

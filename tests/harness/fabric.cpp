@@ -4,152 +4,6 @@
 namespace sirdma::test
 {
 
-sirdma_ip ip4(u8 a, u8 b, u8 c, u8 d)
-{
-	return {{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d}};
-}
-
-sirdma_ip ip6(u16 low)
-{
-	return {{0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, static_cast<u8>(low >> 8),
-		 static_cast<u8>(low)}};
-}
-
-namespace
-{
-
-u16 be16(const std::vector<u8> &b, size_t off)
-{
-	return static_cast<u16>(b[off] << 8 | b[off + 1]);
-}
-
-u16 ipv4_sum(const u8 *ip, size_t len)
-{
-	u32 sum = 0;
-
-	for (size_t i = 0; i < len; i += 2)
-		sum += static_cast<u32>(ip[i] << 8 | ip[i + 1]);
-	while (sum >> 16)
-		sum = (sum & 0xffff) + (sum >> 16);
-	return static_cast<u16>(sum);
-}
-
-bool parse_ipv4(Packet &pkt, size_t &udp, size_t &ip_len)
-{
-	const auto &b = pkt.bytes;
-	size_t off = pkt.ip;
-
-	if (b.size() < off + 20 || b[off] != 0x45)
-		return false;
-	if (ipv4_sum(&b[off], 20) != 0xffff)
-		return false;
-	if (be16(b, off + 6) & 0x3fff || b[off + 9] != 17) // a fragment, or not UDP
-		return false;
-	ip_len = be16(b, off + 2);
-	udp = off + 20;
-	return true;
-}
-
-bool parse_ipv6(Packet &pkt, size_t &udp, size_t &ip_len)
-{
-	const auto &b = pkt.bytes;
-	size_t off = pkt.ip;
-
-	if (b.size() < off + 40 || b[off] >> 4 != 6 || b[off + 6] != 17)
-		return false;
-	ip_len = be16(b, off + 4) + 40u;
-	udp = off + 40;
-	return true;
-}
-
-sirdma_ip address(const Packet &pkt, bool dst)
-{
-	sirdma_ip ip{};
-	const u8 *h = pkt.bytes.data() + pkt.ip;
-
-	if (pkt.is_v4)
-		ip = ip4(h[12 + dst * 4], h[13 + dst * 4], h[14 + dst * 4], h[15 + dst * 4]);
-	else
-		memcpy(ip.b, h + 8 + dst * 16, 16);
-	return ip;
-}
-
-u32 crc_byte(u32 crc, u8 byte)
-{
-	static const auto table = [] {
-		std::array<u32, 256> t{};
-		for (u32 i = 0; i < 256; i++) {
-			u32 c = i;
-			for (int bit = 0; bit < 8; bit++)
-				c = c & 1 ? c >> 1 ^ 0xedb88320u : c >> 1;
-			t[i] = c;
-		}
-		return t;
-	}();
-
-	return table[(crc ^ byte) & 0xff] ^ crc >> 8;
-}
-
-} // namespace
-
-bool parse_frame(Packet &pkt)
-{
-	const auto &b = pkt.bytes;
-	size_t udp, ip_len;
-	u16 type;
-
-	if (b.size() < 18)
-		return false;
-	pkt.ip = 14;
-	type = be16(b, 12);
-	if (type == 0x8100) {
-		type = be16(b, 16);
-		pkt.ip = 18;
-	}
-	pkt.is_v4 = type == 0x0800;
-	if (!pkt.is_v4 && type != 0x86dd)
-		return false;
-	if (!(pkt.is_v4 ? parse_ipv4(pkt, udp, ip_len) : parse_ipv6(pkt, udp, ip_len)))
-		return false;
-	if (pkt.ip + ip_len != b.size() || b.size() < udp + 8)
-		return false;
-	if (be16(b, udp + 2) != SIRDMA_ROCE_UDP_PORT || be16(b, udp + 4) != b.size() - udp)
-		return false;
-	pkt.bth = udp + 8;
-	return b.size() >= pkt.bth + SIRDMA_ICRC_LEN;
-}
-
-u32 reference_icrc(const Packet &pkt)
-{
-	std::vector<u8> m(pkt.bytes.begin() + static_cast<long>(pkt.ip), pkt.bytes.end() - 4);
-	size_t udp = pkt.is_v4 ? 20 : 40;
-	u32 crc = 0xffffffff;
-
-	if (pkt.is_v4) {
-		m[1] = m[8] = m[10] = m[11] = 0xff; // TOS, TTL, checksum
-	} else {
-		m[0] |= 0x0f; // traffic class and flow label
-		m[1] = m[2] = m[3] = 0xff;
-		m[7] = 0xff; // hop limit
-	}
-	m[udp + 6] = m[udp + 7] = 0xff; // UDP checksum
-	if (m.size() > udp + 8 + 4)
-		m[udp + 8 + 4] = 0xff; // BTH resv8a
-	for (int i = 0; i < 8; i++)
-		crc = crc_byte(crc, 0xff);
-	for (u8 byte : m)
-		crc = crc_byte(crc, byte);
-	return ~crc;
-}
-
-void seal(Packet &pkt)
-{
-	u32 icrc = reference_icrc(pkt);
-
-	for (size_t i = 0; i < 4; i++)
-		pkt.bytes[pkt.bytes.size() - 4 + i] = static_cast<u8>(icrc >> (8 * i));
-}
-
 Fabric::Fabric(u64 seed) : seed_(seed), rng_(seed), clock_(std::make_shared<Clock>())
 {
 	port_random_seed(seed);
@@ -259,7 +113,7 @@ bool Fabric::buffer(const Packet &pkt, u64 &due)
 {
 	if (!faults_.rx_bytes)
 		return true;
-	Buffer &buf = buffers_[address(pkt, true)];
+	Buffer &buf = buffers_[pkt.dst_ip()];
 	size_t len = pkt.bytes.size();
 
 	while (!buf.held.empty() && buf.held.front().first <= due) {
@@ -304,7 +158,7 @@ bool Fabric::deliver()
 		wire_.erase(wire_.begin());
 		if (!parse_frame(pkt))
 			return true;
-		auto it = ips_.find(address(pkt, true));
+		auto it = ips_.find(pkt.dst_ip());
 		if (it == ips_.end())
 			return true;
 		to = it->second;
@@ -313,9 +167,9 @@ bool Fabric::deliver()
 	u32 low = to->read32(SIRDMA_REG_MACLOW), high = to->read32(SIRDMA_REG_MACHIGH);
 	for (int i = 0; i < 6; i++)
 		mac[i] = static_cast<u8>(i < 4 ? low >> (8 * i) : high >> (8 * (i - 4)));
-	if (memcmp(mac, pkt.bytes.data(), 6)) // a switch gives other frames to no one
+	if (memcmp(mac, pkt.bytes.data(), 6)) // a switch would not deliver the frame to this host
 		return true;
-	if (faults_.merge > 0 && chance(faults_.merge) && intact(pkt)) {
+	if (faults_.merge > 0 && chance(faults_.merge) && icrc_is_right(pkt)) {
 		const std::vector<Packet> run = take_run(pkt);
 
 		if (run.size() > 1) {
@@ -327,16 +181,7 @@ bool Fabric::deliver()
 	return true;
 }
 
-bool Fabric::intact(const Packet &pkt)
-{
-	u32 icrc = 0;
-
-	for (size_t i = 4; i-- > 0;)
-		icrc = icrc << 8 | pkt.bytes[pkt.bytes.size() - 4 + i];
-	return icrc == reference_icrc(pkt);
-}
-
-// As a sender whose wire is memory would have seen it.
+// The packet as its sender passed it to tx().
 static snic_tx_pkt as_sent(const Packet &pkt)
 {
 	snic_tx_pkt tx{};
@@ -363,12 +208,12 @@ std::vector<Packet> Fabric::take_run(const Packet &first)
 		Packet next;
 
 		next.bytes = wire_.begin()->second;
-		if (!parse_frame(next) || !intact(next) || !snic_opcode_known(next.opcode()) ||
-		    next.qpn() != first.qpn() ||
+		if (!parse_frame(next) || !icrc_is_right(next) ||
+		    !snic_opcode_known(next.opcode()) || next.qpn() != first.qpn() ||
 		    next.psn() != ((run.back().psn() + 1) & 0xffffff) || next.bth != first.bth ||
 		    memcmp(next.bytes.data(), first.bytes.data(), 12))
 			break;
-		// A repetition may begin where the packet before it ended a part.
+		// A retransmission may continue the PSNs by a FIRST packet, which begins a run of its own.
 		if (snic_op(next.opcode())->flags & SNIC_PKT_FIRST)
 			break;
 		burst.pkts[burst.npkts++] = as_sent(next);
@@ -398,8 +243,8 @@ void Fabric::receive_run(TestHost &host, const std::vector<Packet> &run)
 	EXPECT_EQ(super.payload_len, payload.size());
 
 	snic_rx_pkt rx{};
-	rx.by_reference = chance(faults_.refer);
-	// Addresses of another process are none here.
+	rx.by_reference = chance(faults_.by_reference);
+	// Like an address of another process, 16 is not valid in this one.
 	u8 *at = rx.by_reference ? reinterpret_cast<u8 *>(16) : payload.data();
 	const u32 half = super.payload_len / 2;
 	snic_seg segs[] = {{super.hdr, super.hdr_len},
@@ -407,8 +252,8 @@ void Fabric::receive_run(TestHost &host, const std::vector<Packet> &run)
 			   {at + half, super.payload_len - half},
 			   {zero, sizeof(zero)}};
 	const Packet &pkt = run.front();
-	rx.src_ip = address(pkt, false);
-	rx.dst_ip = address(pkt, true);
+	rx.src_ip = pkt.src_ip();
+	rx.dst_ip = pkt.dst_ip();
 	rx.segs = segs;
 	rx.nsegs = 4;
 	rx.len = super.hdr_len + super.payload_len + super.pad + SIRDMA_ICRC_LEN;
@@ -416,9 +261,9 @@ void Fabric::receive_run(TestHost &host, const std::vector<Packet> &run)
 	rx.ttl = 64;
 	rx.is_v4 = pkt.is_v4;
 	rx.icrc_ok = true;
-	lent_ = std::move(payload);
+	referenced_ = std::move(payload);
 	snic_rx(host.dev(), &rx);
-	lent_.clear();
+	referenced_.clear();
 }
 
 bool Fabric::pull(snic_seg_iter &it, void *to, u32 len)
@@ -426,23 +271,23 @@ bool Fabric::pull(snic_seg_iter &it, void *to, u32 len)
 	auto *out = static_cast<u8 *>(to);
 
 	pulls_++;
-	if (chance(faults_.gone))
+	if (chance(faults_.pull_fails))
 		return false;
 	for (u32 run; len; len -= run, out += run) {
 		const size_t at = reinterpret_cast<size_t>(snic_seg_next(&it, len, &run)) - 16;
 
-		if (at + run > lent_.size()) {
-			ADD_FAILURE() << "read behind what was lent";
+		if (at + run > referenced_.size()) {
+			ADD_FAILURE() << "read outside the payload of the super-packet";
 			return false;
 		}
-		memcpy(out, &lent_[at], run);
+		memcpy(out, &referenced_[at], run);
 	}
 	return true;
 }
 
 void Fabric::receive(TestHost &host, const Packet &pkt)
 {
-	if (!intact(pkt)) {
+	if (!icrc_is_right(pkt)) {
 		snic_rx_reject(host.dev(), SIRDMA_STAT_RX_BAD_ICRC);
 		return;
 	}
@@ -465,8 +310,8 @@ void Fabric::receive(TestHost &host, const Packet &pkt)
 
 	const u8 *ip = pkt.bytes.data() + pkt.ip;
 	snic_rx_pkt rx{};
-	rx.src_ip = address(pkt, false);
-	rx.dst_ip = address(pkt, true);
+	rx.src_ip = pkt.src_ip();
+	rx.dst_ip = pkt.dst_ip();
 	rx.segs = segs.data();
 	rx.nsegs = static_cast<u32>(segs.size());
 	rx.len = static_cast<u32>(pkt.bytes.size() - pkt.bth);

@@ -5,14 +5,11 @@
 // with an ICRC implementation of its own.
 #pragma once
 
+#include "packet.hpp"
 #include "test_host.hpp"
 
 namespace sirdma::test
 {
-
-sirdma_ip ip4(u8 a, u8 b, u8 c, u8 d);
-// fd00::<low>
-sirdma_ip ip6(u16 low);
 
 struct LinkFaults {
 	double loss = 0; // probabilities, 0..1
@@ -22,43 +19,13 @@ struct LinkFaults {
 	u64 delay_ns = 2000;
 	u64 jitter_ns = 0; // does not reorder
 	u64 reorder_ns = 20000;
-	double merge = 0; // neighbouring packets of a message arrive as one super-packet,
-	double refer = 0; // and that by reference,
-	double gone = 0; // to memory that is read in vain
-	// Each host's receive buffer and how fast it is emptied; what finds it full is dropped. 0: no limit.
+	double merge = 0; // consecutive packets of a message arrive as one super-packet
+	double by_reference = 0; // a super-packet has its payload by reference (see snic_rx_pkt)
+	double pull_fails = 0; // a read of such payload fails
+	// Size of each host's receive buffer; a packet that finds it full is dropped. 0: no limit.
 	u32 rx_bytes = 0;
-	u64 rx_ns_per_kib = 0;
+	u64 rx_ns_per_kib = 0; // time in which a host empties 1 KiB of it
 };
-
-// A frame as it crossed the fabric, taken apart.
-struct Packet {
-	std::vector<u8> bytes; // from the Ethernet header to the ICRC
-	size_t ip = 0; // offsets
-	size_t bth = 0;
-	bool is_v4 = false;
-
-	u8 opcode() const { return bytes[bth]; }
-	u32 qpn() const { return be24(bth + 5); }
-	u32 psn() const { return be24(bth + 9); }
-	bool ack_req() const { return bytes[bth + 8] & 0x80; }
-	u32 be24(size_t off) const
-	{
-		return u32{bytes[off]} << 16 | u32{bytes[off + 1]} << 8 | bytes[off + 2];
-	}
-	u32 be32(size_t off) const { return u32{bytes[off]} << 24 | be24(off + 1); }
-	// BTH up to, but without, the ICRC.
-	std::span<const u8> transport() const
-	{
-		return {bytes.data() + bth, bytes.size() - bth - SIRDMA_ICRC_LEN};
-	}
-};
-
-// Fills in the offsets; false when these bytes are no RoCEv2 packet with intact IP and UDP headers.
-bool parse_frame(Packet &pkt);
-// ICRC of a parsed packet, computed bit by bit from the rules of annex A17.3.3.
-u32 reference_icrc(const Packet &pkt);
-// Write the right ICRC into the last four bytes.
-void seal(Packet &pkt);
 
 class Fabric {
 public:
@@ -79,7 +46,7 @@ public:
 	void del_ip(const sirdma_ip &ip);
 	void remove(TestHost *host);
 
-	// What becomes of a packet; called in sending order, before the random faults.
+	// Decides whether a packet is dropped; called in sending order, before the random faults.
 	enum class Verdict { pass, drop };
 	using Filter = std::function<Verdict(TestHost &from, Packet &pkt)>;
 	void set_filter(Filter filter) { filter_ = std::move(filter); }
@@ -89,12 +56,12 @@ public:
 	u64 packets_sent() const { return count_; }
 	u64 overruns() const { return overruns_; }
 	u64 pulls() const { return pulls_; }
-	// Put raw bytes on the wire towards whoever owns their destination address.
+	// Put raw bytes on the wire, towards the host that has their destination address.
 	void inject(std::vector<u8> frame, u64 delay_ns = 0);
 	// Append everything sent to a capture file that Wireshark reads.
 	bool open_pcap(const std::string &path);
 
-	// One unit of work that is due now: interrupt, deferred work or a packet.
+	// Do what is due now: at each host its interrupts and one deferred QP, then one packet. False: nothing was.
 	bool step();
 	// Run until @done or until @max_ns of virtual time passed or nothing is left to happen.
 	bool run_until(const std::function<bool()> &done, u64 max_ns);
@@ -112,12 +79,11 @@ private:
 	void transmit(TestHost &from, const snic_burst &burst, u32 npkts);
 	void send(TestHost &from, Packet pkt);
 	void enqueue(u64 due, std::vector<u8> frame);
-	// A packet meets its receiver's buffer at @due: false when it is full, else when it is taken out.
+	// Put @pkt into its receiver's buffer at @due: false when that is full, else @due becomes when it is taken out.
 	bool buffer(const Packet &pkt, u64 &due);
 	bool deliver();
 	void receive(TestHost &host, const Packet &pkt);
-	bool intact(const Packet &pkt);
-	// What follows @first as packets of its message, @first included.
+	// @first, and the packets of its message that are next on the wire and due, removed from it.
 	std::vector<Packet> take_run(const Packet &first);
 	void receive_run(TestHost &host, const std::vector<Packet> &run);
 	bool pull(snic_seg_iter &it, void *to, u32 len);
@@ -134,12 +100,13 @@ private:
 	std::multimap<u64, std::vector<u8>> wire_; // by time of arrival
 	u64 last_due_ = 0;
 	struct Buffer {
-		std::deque<std::pair<u64, size_t>> held; // taken out when, bytes
+		std::deque<std::pair<u64, size_t>>
+			held; // of each packet: when it is taken out, its bytes
 		size_t bytes = 0;
 	};
 	std::map<sirdma_ip, Buffer, IpLess> buffers_;
-	std::vector<u8> lent_; // payload of the super-packet being received by reference
-	u64 pulls_ = 0;
+	std::vector<u8> referenced_; // payload of the super-packet that is being received
+	u64 pulls_ = 0; // reads of it by on_pull()
 	u64 overruns_ = 0; // packets that found a buffer full
 	Filter filter_;
 	bool recording_ = false;

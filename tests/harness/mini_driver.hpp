@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
-// The least driver a device model can be tested with: a command ring, event
-// queues, PBLE space and a few objects, each command returning the device's
-// status. Tests of the model use it so that they do not depend on the driver core.
+// The smallest driver that can test a device model: a command ring, event queues,
+// PBLE space and a few objects, each command returning the device's status. Tests
+// of the model use it so that they do not depend on the driver core.
 #pragma once
 
 #include "test_host.hpp"
@@ -70,7 +70,7 @@ public:
 	// Command ring, AEQ, one CEQ (id 0) and PBLE space of @sds segments; asserts success.
 	void bring_up(u32 sds = 4);
 
-	// Execute one command (all words but the valid bit): enum sirdma_cqp_status.
+	// Execute one command, whose valid bit is set here. Returns an enum sirdma_cqp_status.
 	u32 exec(sirdma_cqp_wqe wqe);
 	template <typename T> u32 exec(const T &cmd)
 	{

@@ -44,7 +44,7 @@ struct HostOptions {
 		.mac = {0x02, 0x53, 0x49, 0x00, 0x00, 0x01},
 	};
 	u32 mtu = 9000; // of the port, L3
-	// Transmit queue in packets per tx() call; fewer than a burst holds make short accepts.
+	// Packets accepted by one tx() call; with fewer than SNIC_BURST_PKTS, bursts are accepted in part.
 	u32 tx_room = SNIC_BURST_PKTS;
 	u32 irq_budget = 64; // events of one call of a handler
 };
@@ -65,10 +65,10 @@ public:
 
 	u32 read32(u32 reg) { return snic_reg_read(dev_, reg); }
 	void write32(u32 reg, u32 val) { snic_reg_write(dev_, reg, val); }
-	// What the host says of the way to every peer; the longest burst since.
+	// Limits that the host reports after every burst, and the payload bytes of the longest burst since.
 	void set_limits(const snic_limits &limits);
 	u32 longest_burst();
-	// Without room nobody may fill a burst. Who asked meanwhile, and is resumed now.
+	// Whether QPs may fill bursts. Returns the QPs that were refused before; they are resumed now.
 	std::vector<u32> set_room(bool room);
 	u64 stat(sirdma_stat id) { return snic_stat_read(dev_, id); }
 	void kick(u32 qpn) { snic_qp_run(dev_, qpn); }
@@ -93,10 +93,10 @@ public:
 	// Run one deferred QP or resume one stalled one; true if there was any.
 	bool run_deferred();
 	bool has_deferred();
-	// The background has so much to do that what is deferred to it never runs.
+	// From now on, QPs that are deferred to the background never run.
 	void keep_background_busy() { background_busy_ = true; }
 
-	// Address the fabric knows this host by: v4-mapped for IPv4.
+	// Give this host an address on the fabric, v4-mapped for IPv4.
 	void add_ip(const sirdma_ip &ip);
 
 private:
@@ -134,11 +134,11 @@ private:
 	Bus bus_{};
 	snic_dev *dev_ = nullptr;
 
-	std::mutex lock_; // deferred work and allocations
-	std::deque<u32> deferred_;
+	std::mutex lock_; // protects the members below, down to fail_after_
+	std::deque<u32> deferred_; // QPs to run
 	bool background_busy_ = false;
-	std::deque<u32> stalled_;
-	std::vector<u32> waiting_; // for room_
+	std::deque<u32> stalled_; // QPs to resume
+	std::vector<u32> waiting_; // QPs to resume when there is room_
 	bool room_ = true;
 	snic_limits limits_{};
 	u32 longest_burst_ = 0;

@@ -199,8 +199,8 @@ void Lossy::run(u64 seed, u32 ops)
 	f.jitter_ns = rng() % 2 ? 0 : 3000;
 	if (seed % 3 == 0) {
 		f.merge = 0.7;
-		f.refer = rng() % 2 ? 0 : 0.6;
-		f.gone = rng() % 2 ? 0 : 0.02;
+		f.by_reference = rng() % 2 ? 0 : 0.6;
+		f.pull_fails = rng() % 2 ? 0 : 0.02;
 	}
 	for (Node *n : {&a, &b})
 		n->host.set_limits(seed % 3 ? snic_limits{} :

@@ -437,8 +437,8 @@ TEST_F(Unreliable, DeliversWholeMessagesInOrderOverABadNetwork)
 			   .duplicate = 0.02,
 			   .corrupt = 0.01,
 			   .merge = 0.3,
-			   .refer = 0.5,
-			   .gone = 0.02};
+			   .by_reference = 0.5,
+			   .pull_fails = 0.02};
 	for (u32 i = 1; i <= count; i++) {
 		const u32 len = 4 + fabric.rng()() % (slot - 4) / 4 * 4;
 		auto *words = reinterpret_cast<u32 *>(a.data());
