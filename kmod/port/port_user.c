@@ -14,14 +14,6 @@
 #define NSEC_PER_SEC 1000000000ull
 #define NSEC_PER_MSEC 1000000ull
 
-static u64 monotonic_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
-}
-
 /* The C library's nanosleep() is a cancellation point, and who waits may hold locks. */
 static void nap(long ns)
 {
@@ -55,7 +47,7 @@ void port_event_set(struct port_event *event)
 
 bool port_event_wait(struct port_event *event, u32 timeout_ms)
 {
-	u64 until = monotonic_ns() + timeout_ms * NSEC_PER_MSEC;
+	u64 until = port_now_ns(NULL) + timeout_ms * NSEC_PER_MSEC;
 	struct timespec ts = {
 		.tv_sec = (time_t)(until / NSEC_PER_SEC),
 		.tv_nsec = (long)(until % NSEC_PER_SEC),
@@ -305,265 +297,6 @@ void port_rcu_wait_and_free(void *p)
 	port_free(p);
 }
 
-/* Clocks and timers */
-
-struct port_clock {
-	pthread_mutex_t lock; /* protects everything below; not held over callbacks */
-	pthread_cond_t idle; /* a callback returned */
-	struct port_timer *heap;
-	struct port_timer *firing; /* its callback runs now */
-	pthread_t runner; /* who fires, when busy */
-	u64 now; /* virtual clock, ns */
-	u64 next_due; /* of the heap's root, ~0 when empty; read without the lock */
-	u64 seq;
-	bool busy; /* one thread fires */
-	bool is_virtual;
-};
-
-static u64 clock_now(struct port_clock *clock)
-{
-	if (clock && clock->is_virtual)
-		return __atomic_load_n(&clock->now, __ATOMIC_RELAXED);
-	return monotonic_ns();
-}
-
-u64 port_now_ns(struct port_clock *clock)
-{
-	return clock_now(clock);
-}
-
-static bool timer_before(const struct port_timer *a, const struct port_timer *b)
-{
-	return a->due != b->due ? a->due < b->due : a->seq < b->seq;
-}
-
-/* Merge two heaps whose roots have no siblings. */
-static struct port_timer *heap_meld(struct port_timer *a, struct port_timer *b)
-{
-	struct port_timer *t;
-
-	if (!a || !b)
-		return a ? a : b;
-	if (timer_before(b, a)) {
-		t = a;
-		a = b;
-		b = t;
-	}
-	b->next = a->child;
-	if (b->next)
-		b->next->prev = b;
-	b->prev = a;
-	a->child = b;
-	return a;
-}
-
-/* Merge a list of siblings into one heap: in pairs, then all of the pairs. */
-static struct port_timer *heap_meld_siblings(struct port_timer *first)
-{
-	struct port_timer *pairs = NULL, *root = NULL, *a, *b;
-
-	while (first) {
-		a = first;
-		b = a->next;
-		first = b ? b->next : NULL;
-		a->next = NULL;
-		if (b)
-			b->next = NULL;
-		a = heap_meld(a, b);
-		a->next = pairs;
-		pairs = a;
-	}
-	while (pairs) {
-		a = pairs;
-		pairs = a->next;
-		a->next = NULL;
-		root = heap_meld(root, a);
-	}
-	if (root)
-		root->prev = NULL;
-	return root;
-}
-
-static void clock_note_next(struct port_clock *clock)
-{
-	__atomic_store_n(&clock->next_due, clock->heap ? clock->heap->due : ~0ull,
-			 __ATOMIC_RELEASE);
-}
-
-static void timer_enqueue(struct port_timer *timer, u64 due)
-{
-	struct port_clock *clock = timer->clock;
-
-	timer->due = due;
-	timer->seq = clock->seq++;
-	timer->child = NULL;
-	timer->next = NULL;
-	timer->prev = NULL;
-	timer->armed = true;
-	clock->heap = heap_meld(clock->heap, timer);
-	clock_note_next(clock);
-}
-
-static void timer_dequeue(struct port_timer *timer)
-{
-	struct port_clock *clock = timer->clock;
-	struct port_timer *rest;
-
-	if (!timer->armed)
-		return;
-	rest = heap_meld_siblings(timer->child);
-	if (timer == clock->heap) {
-		clock->heap = rest;
-	} else {
-		if (timer->prev->child == timer)
-			timer->prev->child = timer->next;
-		else
-			timer->prev->next = timer->next;
-		if (timer->next)
-			timer->next->prev = timer->prev;
-		clock->heap = heap_meld(clock->heap, rest);
-	}
-	timer->child = NULL;
-	timer->next = NULL;
-	timer->prev = NULL;
-	timer->armed = false;
-	clock_note_next(clock);
-}
-
-struct port_clock *port_clock_create(bool is_virtual)
-{
-	struct port_clock *clock = calloc(1, sizeof(*clock));
-
-	if (!clock)
-		return NULL;
-	pthread_mutex_init(&clock->lock, NULL);
-	pthread_cond_init(&clock->idle, NULL);
-	clock->is_virtual = is_virtual;
-	clock->now = NSEC_PER_SEC; /* not 0, which code may take for "never" */
-	clock->next_due = ~0ull;
-	return clock;
-}
-
-void port_clock_destroy(struct port_clock *clock)
-{
-	if (!clock)
-		return;
-	if (clock->heap)
-		port_warn("clock destroyed with armed timers");
-	pthread_cond_destroy(&clock->idle);
-	pthread_mutex_destroy(&clock->lock);
-	free(clock);
-}
-
-static bool clock_runs_here(const struct port_clock *clock)
-{
-	return clock->busy && pthread_equal(clock->runner, pthread_self());
-}
-
-/* Fire all timers due by @until; the lock is held, and dropped over callbacks. */
-static void clock_fire(struct port_clock *clock, u64 until)
-{
-	struct port_timer *timer;
-
-	clock->busy = true;
-	clock->runner = pthread_self();
-	while (clock->heap && clock->heap->due <= until) {
-		timer = clock->heap;
-		if (clock->is_virtual && timer->due > clock->now)
-			__atomic_store_n(&clock->now, timer->due, __ATOMIC_RELAXED);
-		timer_dequeue(timer);
-		clock->firing = timer;
-		pthread_mutex_unlock(&clock->lock);
-		timer->fn(timer);
-		pthread_mutex_lock(&clock->lock);
-		clock->firing = NULL;
-		pthread_cond_broadcast(&clock->idle);
-	}
-	clock->busy = false;
-}
-
-void port_clock_advance(struct port_clock *clock, u64 ns)
-{
-	u64 until;
-
-	pthread_mutex_lock(&clock->lock);
-	until = clock->now + ns;
-	if (!clock->busy)
-		clock_fire(clock, until);
-	if (clock->is_virtual && clock->now < until)
-		__atomic_store_n(&clock->now, until, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&clock->lock);
-}
-
-u64 port_clock_due(struct port_clock *clock)
-{
-	return __atomic_load_n(&clock->next_due, __ATOMIC_ACQUIRE);
-}
-
-u64 port_clock_next(struct port_clock *clock)
-{
-	u64 due = port_clock_due(clock);
-	u64 now;
-
-	if (due == ~0ull)
-		return due;
-	now = clock_now(clock);
-	return due > now ? due - now : 0;
-}
-
-u64 port_clock_run(struct port_clock *clock)
-{
-	/* Pollers call this all the time: no lock when nothing is due. */
-	u64 left = port_clock_next(clock);
-
-	if (left)
-		return left;
-	pthread_mutex_lock(&clock->lock);
-	if (!clock->busy)
-		clock_fire(clock, clock_now(clock));
-	pthread_mutex_unlock(&clock->lock);
-	return port_clock_next(clock);
-}
-
-void port_timer_init(struct port_timer *timer, struct port_clock *clock,
-		     void (*fn)(struct port_timer *timer))
-{
-	memset(timer, 0, sizeof(*timer));
-	timer->clock = clock;
-	timer->fn = fn;
-}
-
-void port_timer_arm(struct port_timer *timer, u64 ns)
-{
-	struct port_clock *clock = timer->clock;
-
-	pthread_mutex_lock(&clock->lock);
-	timer_dequeue(timer);
-	timer_enqueue(timer, clock_now(clock) + ns);
-	pthread_mutex_unlock(&clock->lock);
-}
-
-void port_timer_cancel(struct port_timer *timer)
-{
-	pthread_mutex_lock(&timer->clock->lock);
-	timer_dequeue(timer);
-	pthread_mutex_unlock(&timer->clock->lock);
-}
-
-void port_timer_cancel_sync(struct port_timer *timer)
-{
-	struct port_clock *clock = timer->clock;
-
-	pthread_mutex_lock(&clock->lock);
-	timer_dequeue(timer);
-	while (clock->firing == timer && !clock_runs_here(clock)) {
-		pthread_cond_wait(&clock->idle, &clock->lock);
-		/* The callback may have armed it again. */
-		timer_dequeue(timer);
-	}
-	pthread_mutex_unlock(&clock->lock);
-}
-
 /* Random numbers: splitmix64, whose state is a counter that threads can share, unless they have one of their own. */
 
 #define RANDOM_STEP 0x9e3779b97f4a7c15ull
@@ -578,7 +311,7 @@ static void random_setup(void)
 	u64 seed;
 
 	if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != sizeof(seed))
-		seed = monotonic_ns() ^ ((u64)getpid() << 32);
+		seed = port_now_ns(NULL) ^ ((u64)getpid() << 32);
 	__atomic_store_n(&random_state, seed, __ATOMIC_RELAXED);
 }
 
@@ -621,7 +354,7 @@ void port_warn(const char *fmt, ...)
 
 	/* In a child, where a thread of the parent may have held the lock. */
 	port_process();
-	now = monotonic_ns();
+	now = port_now_ns(NULL);
 	pthread_mutex_lock(&warn_lock);
 	if (!begin || now - begin > WARN_INTERVAL_NS) {
 		begin = now;

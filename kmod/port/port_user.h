@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * port.h for userspace: C11 and pthreads. Implementation in port_user.c.
+ * port.h for userspace: C11 and pthreads. Implementation in port_user.c and user_*.c.
  * C++ may include it: macros that clash with the language are left out there.
  */
 #ifndef SIRDMA_PORT_USER_H
