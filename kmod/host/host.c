@@ -238,7 +238,7 @@ static void __exit snic_exit(void)
 {
 	snic_fault_exit();
 	snic_cpu_exit();
-	/* Queues that outlived their device are freed by RCU callbacks. */
+	/* Charges that outlived their device are freed by RCU callbacks. */
 	rcu_barrier();
 	destroy_workqueue(snic_background_wq);
 }

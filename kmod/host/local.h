@@ -11,12 +11,14 @@
 #include <linux/list.h>
 #include "model/burst.h"
 
+struct snic_charge;
 struct snic_host;
 struct snic_cpu;
 
 /* One buffer: packets of one flow, back to back. */
 struct snic_local {
 	struct list_head node; /* struct snic_txq.local */
+	struct snic_charge *charge;
 	struct sirdma_ip src_ip;
 	struct sirdma_ip dst_ip;
 	u8 src_mac[ETH_ALEN];

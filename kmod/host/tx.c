@@ -26,10 +26,18 @@ static void snic_tx_destruct(struct sk_buff *skb)
 
 static void snic_tx_own(struct snic_txq *q, struct sk_buff *skb)
 {
-	skb_shinfo(skb)->destructor_arg = q;
+	skb_shinfo(skb)->destructor_arg = snic_txq_charge(q, skb->truesize);
 	skb_shinfo(skb)->tskey = skb->truesize;
 	skb->destructor = snic_tx_destruct;
-	snic_txq_charge(q, skb->truesize);
+}
+
+static void snic_tx_own_local(struct snic_txq *q, struct list_head *list, u32 bytes)
+{
+	struct snic_charge *charge = snic_txq_charge(q, bytes);
+	struct snic_local *local;
+
+	list_for_each_entry(local, list, node)
+		local->charge = charge;
 }
 
 static struct sk_buff *snic_tx_build(struct snic_host *host, const struct snic_flow *flow,
@@ -120,7 +128,7 @@ u32 snic_tx(struct snic_host *host, struct snic_burst *burst)
 	rcu_read_unlock();
 	trace_snic_tx(host->ndev, burst, burst->npkts, is_local);
 	if (is_local)
-		snic_txq_charge(q, snic_local_build(host, burst, &local));
+		snic_tx_own_local(q, &local, snic_local_build(host, burst, &local));
 	else
 		snic_tx_frames(host, q, burst, &wire);
 	if (!list_empty(&local) || !skb_queue_empty(&wire))

@@ -10,36 +10,97 @@
 #include <linux/netdevice.h>
 #include <linux/slab.h>
 #include "cpu.h"
+#include "defer.h"
 #include "dev.h"
 #include "local.h"
 #include "tx.h"
 
-static void snic_txq_init(struct snic_txq *q, struct snic_host *host, struct snic_txqs *all)
+static int snic_txq_init(struct snic_txq *q, struct snic_host *host, struct snic_txqs *all)
 {
 	spin_lock_init(&q->lock);
 	__skb_queue_head_init(&q->wire);
 	INIT_LIST_HEAD(&q->local);
 	q->host = host;
 	q->all = all;
-	atomic_set(&q->inflight, SNIC_TXQ_HOST);
+	q->now = snic_charge_create(q);
+	q->before = snic_charge_create(q);
+	return q->now && q->before ? 0 : -ENOMEM;
 }
 
-struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps)
+/* Softirqs are off, or no period can end. */
+static u32 snic_txq_inflight(const struct snic_txq *q)
 {
-	struct snic_txqs *all = kvzalloc(sizeof(*all), GFP_KERNEL);
+	return snic_charge_bytes(READ_ONCE(q->now)) + snic_charge_bytes(READ_ONCE(q->before));
+}
+
+static void snic_txq_wake(struct snic_txq *q)
+{
+	struct snic_txqs *all = q->all;
+	unsigned int bit = q - all->q;
+
+	if (!test_bit(bit, &all->wake) && !test_and_set_bit(bit, &all->wake))
+		snic_cpu_schedule();
+}
+
+/* A period ends: what was sent before it is written off. */
+static void snic_txq_age(struct snic_txq *q)
+{
+	struct snic_charge *old = q->before, *fresh = old;
+	u32 kept = snic_charge_bytes(old);
+	bool wake;
+
+	if (kept) {
+		fresh = snic_charge_create(q);
+		if (!fresh)
+			return;
+	}
+	spin_lock_bh(&q->lock);
+	WRITE_ONCE(q->before, q->now);
+	WRITE_ONCE(q->now, fresh);
+	wake = q->wait_head && snic_txq_inflight(q) < SNIC_TXQ_RESUME;
+	spin_unlock_bh(&q->lock);
+	if (kept) {
+		snic_stat_add(q->host->dev, SIRDMA_STAT_TX_WRITTEN_OFF, kept);
+		snic_charge_drop(old);
+	}
+	/* Who freed a frame or waits may have counted it twice, in both charges. */
+	if (wake)
+		snic_txq_wake(q);
+}
+
+static void snic_txqs_watch(struct snic_txqs *all)
+{
+	if (!delayed_work_pending(&all->age))
+		queue_delayed_work(snic_background_wq, &all->age,
+				   msecs_to_jiffies(SNIC_TXQ_PERIOD_MS));
+}
+
+static void snic_txqs_age(struct work_struct *work)
+{
+	struct snic_txqs *all = container_of(work, struct snic_txqs, age.work);
+	bool waiting = false;
 	unsigned int i;
 
-	if (!all)
-		return NULL;
-	all->wait_next = kvcalloc(max_qps, sizeof(*all->wait_next), GFP_KERNEL);
-	if (!all->wait_next) {
-		kvfree(all);
-		return NULL;
+	for (i = 0; i < SNIC_TXQS; i++) {
+		if (!READ_ONCE(all->q[i].wait_head))
+			continue;
+		snic_txq_age(&all->q[i]);
+		waiting = true;
 	}
-	atomic_set(&all->used, SNIC_TXQS);
-	for (i = 0; i < SNIC_TXQS; i++)
-		snic_txq_init(&all->q[i], host, all);
-	return all;
+	/* When the next period ends nobody charges to what is written off. */
+	synchronize_rcu();
+	if (waiting)
+		snic_txqs_watch(all);
+}
+
+static void snic_txqs_drop_charges(struct snic_txqs *all)
+{
+	unsigned int i;
+
+	for (i = 0; i < SNIC_TXQS; i++) {
+		snic_charge_drop(all->q[i].now);
+		snic_charge_drop(all->q[i].before);
+	}
 }
 
 static void snic_txqs_free(struct snic_txqs *all)
@@ -48,10 +109,26 @@ static void snic_txqs_free(struct snic_txqs *all)
 	kvfree(all);
 }
 
-static void snic_txqs_free_rcu(struct rcu_head *rcu)
+struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps)
 {
-	snic_txqs_free(container_of(rcu, struct snic_txqs, rcu));
-	module_put(THIS_MODULE);
+	struct snic_txqs *all = kvzalloc(sizeof(*all), GFP_KERNEL);
+	unsigned int i;
+	int err = 0;
+
+	if (!all)
+		return NULL;
+	INIT_DELAYED_WORK(&all->age, snic_txqs_age);
+	all->wait_next = kvcalloc(max_qps, sizeof(*all->wait_next), GFP_KERNEL);
+	if (!all->wait_next)
+		err = -ENOMEM;
+	for (i = 0; i < SNIC_TXQS && !err; i++)
+		err = snic_txq_init(&all->q[i], host, all);
+	if (err) {
+		snic_txqs_drop_charges(all);
+		snic_txqs_free(all);
+		return NULL;
+	}
+	return all;
 }
 
 /* This machine's own part: a CPU that has the queue scheduled is soon done. */
@@ -74,7 +151,7 @@ static u32 snic_txqs_inflight(struct snic_txqs *all)
 	unsigned int i;
 
 	for (i = 0; i < SNIC_TXQS; i++)
-		bytes += atomic_read(&all->q[i].inflight) - SNIC_TXQ_HOST;
+		bytes += snic_txq_inflight(&all->q[i]);
 	return bytes;
 }
 
@@ -90,37 +167,23 @@ void snic_txqs_destroy(struct snic_txqs *all)
 
 	for (i = 0; i < SNIC_TXQS; i++)
 		snic_txq_wait_released(&all->q[i]);
+	cancel_delayed_work_sync(&all->age);
 	end = jiffies + msecs_to_jiffies(SNIC_TXQS_PATIENCE_MS);
 	while ((left = snic_txqs_inflight(all)) && time_before(jiffies, end))
 		usleep_range(1000, 2000);
-	for (i = 0; i < SNIC_TXQS; i++)
-		WRITE_ONCE(all->q[i].host, NULL);
-	/* snic_txq_uncharge() looks at the queue and its host under RCU. */
+	if (left)
+		netdev_info(ndev,
+			    "sirdma_nic: stays loaded while the netdev keeps %u bytes of frames\n",
+			    left);
+	snic_txqs_drop_charges(all);
+	/* snic_txq_uncharge() looks at the queue under RCU. */
 	synchronize_rcu();
-	if (!left) {
-		snic_txqs_free(all);
-		return;
-	}
-	netdev_info(ndev, "sirdma_nic: stays loaded while the netdev keeps %u bytes of frames\n",
-		    left);
-	/* The last frame frees the queues, by code of this module. */
-	__module_get(THIS_MODULE);
-	for (i = 0; i < SNIC_TXQS; i++)
-		snic_txq_uncharge(&all->q[i], SNIC_TXQ_HOST);
+	snic_txqs_free(all);
 }
 
 static bool snic_txq_full(const struct snic_txq *q)
 {
-	return atomic_read(&q->inflight) >= SNIC_TXQ_LIMIT;
-}
-
-static void snic_txq_wake(struct snic_txq *q)
-{
-	struct snic_txqs *all = q->all;
-	unsigned int bit = q - all->q;
-
-	if (!test_bit(bit, &all->wake) && !test_and_set_bit(bit, &all->wake))
-		snic_cpu_schedule();
+	return snic_txq_inflight(q) >= SNIC_TXQ_LIMIT;
 }
 
 /* Called with the lock held. */
@@ -167,8 +230,10 @@ bool snic_txq_room(struct snic_txq *q, u32 qpn)
 		return room;
 	/* Pairs with the full barrier of the subtraction in snic_txq_uncharge(). */
 	smp_mb();
-	if (atomic_read(&q->inflight) < SNIC_TXQ_RESUME)
+	if (snic_txq_inflight(q) < SNIC_TXQ_RESUME)
 		snic_txq_wake(q);
+	else
+		snic_txqs_watch(q->all);
 	return false;
 }
 
@@ -256,15 +321,17 @@ static u32 snic_txq_send_wire(struct snic_txq *q, struct sk_buff_head *wire)
 static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
 {
 	struct snic_local *local, *next;
-	u32 bytes = 0;
+	struct snic_charge *charge;
+	u32 total = 0, bytes;
 
 	list_for_each_entry_safe(local, next, list, node) {
-		bytes += local->bytes;
+		charge = local->charge;
+		bytes = local->bytes;
 		snic_local_deliver(q->host, local);
+		snic_txq_uncharge(charge, bytes);
+		total += bytes;
 	}
-	if (bytes)
-		snic_txq_uncharge(q, bytes);
-	return bytes;
+	return total;
 }
 
 /* Sent now, or before and this CPU has not been through its receive backlog since. */
@@ -302,21 +369,16 @@ enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 	return next;
 }
 
-void snic_txq_uncharge(struct snic_txq *q, u32 bytes)
+void snic_txq_uncharge(struct snic_charge *charge, u32 bytes)
 {
-	struct snic_host *host;
-	int left;
+	struct snic_txq *q;
 
 	/* What is found here lives for a grace period more. */
 	rcu_read_lock();
 	/* Fully ordered against snic_txq_room(): one of the two sees the other. */
-	left = atomic_sub_return(bytes, &q->inflight);
-	host = READ_ONCE(q->host);
-	if (!left) {
-		if (atomic_dec_and_test(&q->all->used))
-			call_rcu(&q->all->rcu, snic_txqs_free_rcu);
-	} else if (left < SNIC_TXQ_RESUME && host && READ_ONCE(q->wait_head)) {
+	snic_charge_sub(charge, bytes);
+	q = READ_ONCE(charge->q);
+	if (q && READ_ONCE(q->wait_head) && snic_txq_inflight(q) < SNIC_TXQ_RESUME)
 		snic_txq_wake(q);
-	}
 	rcu_read_unlock();
 }

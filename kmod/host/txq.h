@@ -14,6 +14,8 @@
 #include <linux/skbuff.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
+#include "charge.h"
 
 struct snic_host;
 
@@ -27,35 +29,39 @@ struct snic_host;
 #define SNIC_TXQ_LIMIT (1024 * 1024)
 #define SNIC_TXQ_RESUME (SNIC_TXQ_LIMIT / 2)
 #define SNIC_TXQ_LAST (~0u)
+/*
+ * While QPs wait, what is charged for longer than one of these periods is written off before
+ * the second ends: a netdev that is only slow has sent it by then.
+ */
+#define SNIC_TXQ_PERIOD_MS 1000
 
 struct snic_txq {
 	spinlock_t lock; /* protects what is up to serving; taken inside QP locks */
 	struct sk_buff_head wire;
 	struct list_head local; /* struct snic_local.node */
 	bool scheduled; /* in the list of a CPU, or being drained by one */
-	u32 wait_head; /* QPs that wait for room, linked by snic_txqs.wait_next; 0: none */
+	bool linger; /* this and node: owned by the CPU that has scheduled it */
+	struct list_head node;
+	/* Changes when QPs wait, and with periods: read by senders and by those who free frames. */
+	u32 wait_head ____cacheline_aligned_in_smp; /* QPs that wait for room, linked by
+						     * snic_txqs.wait_next; 0: none */
 	u32 wait_tail;
 	u32 turn; /* QP whose turn it is to send a burst, 0: none */
 	bool serving; /* a CPU resumes QPs that wait */
-	bool linger; /* this and node: owned by the CPU that has scheduled it */
-	struct list_head node;
-	struct snic_host *host; /* NULL once it is gone; of others under RCU */
+	struct snic_charge *now; /* of what is sent; this and before under RCU */
+	struct snic_charge *before; /* of what was sent in the period before */
+	struct snic_host *host;
 	struct snic_txqs *all;
-	/* Bytes, and SNIC_TXQ_HOST while there is a host: at 0 nobody refers to the queue. */
-	atomic_t inflight ____cacheline_aligned_in_smp;
 } ____cacheline_aligned_in_smp;
 
-#define SNIC_TXQ_HOST 1
-
-/* The queues of a device. They outlive it while a netdev's driver keeps frames. */
+/* The queues of a device. */
 struct snic_txqs {
 	struct snic_txq q[SNIC_TXQS];
 	/* Queues to be served by snic_txqs_serve(), a bit each. */
 	unsigned long wake ____cacheline_aligned_in_smp;
 	u32 next; /* the queue that is served first, so that each has its turn */
 	u32 *wait_next; /* [max_qps]: QP that waits behind, SNIC_TXQ_LAST; 0: does not wait */
-	atomic_t used; /* queues somebody refers to */
-	struct rcu_head rcu;
+	struct delayed_work age; /* ends a period, while QPs wait */
 };
 
 struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps);
@@ -87,12 +93,16 @@ enum snic_txq_next {
  */
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost);
 
-/* Account @bytes until snic_txq_uncharge(). */
-static inline void snic_txq_charge(struct snic_txq *q, u32 bytes)
+/* Account @bytes until snic_txq_uncharge(). Softirqs are off. */
+static inline struct snic_charge *snic_txq_charge(struct snic_txq *q, u32 bytes)
 {
-	atomic_add(bytes, &q->inflight);
+	struct snic_charge *charge = READ_ONCE(q->now);
+
+	atomic_add(bytes, &charge->bytes);
+	return charge;
 }
 
-void snic_txq_uncharge(struct snic_txq *q, u32 bytes);
+/* Any context but a hardirq. */
+void snic_txq_uncharge(struct snic_charge *charge, u32 bytes);
 
 #endif

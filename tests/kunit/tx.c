@@ -9,6 +9,11 @@
 #define trace_snic_tx(ndev, burst, accepted, is_local) \
 	((void)(ndev), (void)(burst), (void)(accepted), (void)(is_local))
 
+/* Periods end when a test says so, however long it takes. */
+static unsigned int watched;
+#define queue_delayed_work(wq, work, delay) ((void)(delay), watched++)
+
+#include "host/charge.c"
 #include "host/tx.c"
 #include "host/txq.c"
 
@@ -80,7 +85,7 @@ void snic_tx_resume(struct snic_dev *dev, u32 qpn)
 	seen.resumed++;
 	if (!snic_tx_room(&f->host, qpn))
 		return;
-	atomic_add(BULK, &snic_host_txq(&f->host, qpn)->inflight);
+	snic_txq_charge(snic_host_txq(&f->host, qpn), BULK);
 	snic_tx_room(&f->host, qpn);
 }
 
@@ -144,7 +149,7 @@ static void take_frames(struct tx_fixture *f, struct sk_buff_head *frames)
 
 static u32 charged(struct tx_fixture *f)
 {
-	return atomic_read(&snic_host_txq(&f->host, QPN)->inflight) - SNIC_TXQ_HOST;
+	return snic_txq_inflight(snic_host_txq(&f->host, QPN));
 }
 
 static void frames_are_charged_until_the_stack_frees_them(struct kunit *test)
@@ -240,20 +245,20 @@ static void freed_frames_wake_nobody_before_half_the_queue_is_empty(struct kunit
 	u32 i, half = (SNIC_TXQ_LIMIT - SNIC_TXQ_RESUME) / BULK;
 
 	for (i = 0; i < half; i++) {
-		snic_txq_uncharge(q, BULK);
+		snic_txq_uncharge(q->now, BULK);
 		serve(f);
 	}
-	/* What the host holds makes it a byte too much yet. */
+	/* Exactly half of it is. */
 	KUNIT_EXPECT_EQ(test, seen.scheduled, 0);
 	KUNIT_EXPECT_EQ(test, seen.resumed, 0);
 	/* From there on, one wake for all frames until the bottom half runs. */
-	snic_txq_uncharge(q, BULK);
-	snic_txq_uncharge(q, BULK);
+	snic_txq_uncharge(q->now, BULK);
+	snic_txq_uncharge(q->now, BULK);
 	KUNIT_EXPECT_EQ(test, seen.scheduled, 1);
 	serve(f);
 	/* And no more queue pairs than there is room for. */
 	KUNIT_EXPECT_EQ(test, seen.resumed, half + 2);
-	snic_txq_uncharge(q, SNIC_TXQ_LIMIT);
+	snic_txq_uncharge(q->now, SNIC_TXQ_LIMIT);
 }
 
 static void first_come_is_first_served(struct kunit *test)
@@ -262,7 +267,7 @@ static void first_come_is_first_served(struct kunit *test)
 	struct snic_txq *q = crowd(test);
 	u32 i, served;
 
-	snic_txq_uncharge(q, SNIC_TXQ_RESUME + BULK);
+	snic_txq_uncharge(q->now, SNIC_TXQ_RESUME + BULK);
 	/* There is room, but others came before. */
 	KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, QPN));
 	serve(f);
@@ -271,12 +276,12 @@ static void first_come_is_first_served(struct kunit *test)
 	for (i = 0; i < WAITING; i++)
 		KUNIT_EXPECT_EQ(test, seen.order[i], qpn_at(i));
 	/* Who sent what it might and wants more is behind who did not yet. */
-	snic_txq_uncharge(q, SNIC_TXQ_RESUME + BULK);
+	snic_txq_uncharge(q->now, SNIC_TXQ_RESUME + BULK);
 	serve(f);
 	KUNIT_EXPECT_EQ(test, seen.order[WAITING], QPN);
 	for (i = WAITING + 1; i < min_t(u32, seen.resumed, 2 * WAITING + 1); i++)
 		KUNIT_EXPECT_EQ(test, seen.order[i], qpn_at(i - WAITING - 1));
-	snic_txq_uncharge(q, atomic_read(&q->inflight) - SNIC_TXQ_HOST);
+	snic_txq_uncharge(q->now, snic_txq_inflight(q));
 }
 
 static void everybody_waiting_is_served_when_the_queue_runs_empty(struct kunit *test)
@@ -289,14 +294,14 @@ static void everybody_waiting_is_served_when_the_queue_runs_empty(struct kunit *
 	for (i = 1; i <= waiting; i++)
 		KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, QPN + SNIC_TXQS * i));
 	for (i = 0; i < 100 && q->wait_head; i++) {
-		snic_txq_uncharge(q, atomic_read(&q->inflight) - SNIC_TXQ_HOST);
+		snic_txq_uncharge(q->now, snic_txq_inflight(q));
 		KUNIT_EXPECT_EQ(test, seen.scheduled, i + 1);
 		serve(f);
 		if (seen.resumed >= waiting)
 			break;
 	}
 	KUNIT_EXPECT_GE(test, seen.resumed, waiting);
-	snic_txq_uncharge(q, atomic_read(&q->inflight) - SNIC_TXQ_HOST);
+	snic_txq_uncharge(q->now, snic_txq_inflight(q));
 }
 
 static void queues_take_turns_when_there_is_no_time(struct kunit *test)
@@ -308,7 +313,7 @@ static void queues_take_turns_when_there_is_no_time(struct kunit *test)
 	for (i = 0; i < 3; i++) {
 		snic_txq_charge(snic_host_txq(&f->host, QPN + i), SNIC_TXQ_LIMIT);
 		KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, QPN + i));
-		snic_txq_uncharge(snic_host_txq(&f->host, QPN + i), SNIC_TXQ_LIMIT);
+		snic_txq_uncharge(snic_host_txq(&f->host, QPN + i)->now, SNIC_TXQ_LIMIT);
 	}
 	for (i = 0; i < 3; i++) {
 		local_bh_disable();
@@ -320,7 +325,78 @@ static void queues_take_turns_when_there_is_no_time(struct kunit *test)
 	}
 	KUNIT_EXPECT_EQ(test, qpns, 3 * QPN + 3);
 	for (i = 0; i < 3; i++)
-		snic_txq_uncharge(snic_host_txq(&f->host, QPN + i), BULK);
+		snic_txq_uncharge(snic_host_txq(&f->host, QPN + i)->now, BULK);
+}
+
+static void end_period(struct tx_fixture *f)
+{
+	snic_txqs_age(&f->host.txqs->age.work);
+}
+
+static void frames_that_are_kept_are_charged_for_two_periods_at_most(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = crowd(test);
+	struct snic_charge *kept = q->now, *recent;
+	unsigned int users = module_refcount(THIS_MODULE);
+	u32 i;
+
+	KUNIT_EXPECT_GT(test, watched, 0);
+	end_period(f);
+	KUNIT_EXPECT_EQ(test, charged(f), SNIC_TXQ_LIMIT);
+	KUNIT_EXPECT_EQ(test, seen.scheduled, 0);
+	recent = snic_txq_charge(q, BULK);
+	end_period(f);
+	/* What was charged since then is not two periods old. */
+	KUNIT_EXPECT_EQ(test, charged(f), BULK);
+	KUNIT_EXPECT_EQ(test, seen.stats[SIRDMA_STAT_TX_WRITTEN_OFF], SNIC_TXQ_LIMIT);
+	KUNIT_EXPECT_EQ(test, seen.scheduled, 1);
+	serve(f);
+	for (i = 0; i < WAITING; i++)
+		KUNIT_EXPECT_EQ(test, seen.order[i], qpn_at(i));
+	/* Freed after all, it makes no room a second time. */
+	i = charged(f);
+	snic_txq_uncharge(kept, SNIC_TXQ_LIMIT);
+	KUNIT_EXPECT_EQ(test, charged(f), i);
+	rcu_barrier();
+	KUNIT_EXPECT_EQ(test, module_refcount(THIS_MODULE), users);
+	snic_txq_uncharge(recent, BULK);
+	KUNIT_EXPECT_EQ(test, charged(f), i - BULK);
+	snic_txq_uncharge(q->now, charged(f));
+}
+
+static void frames_that_go_in_time_are_never_written_off(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = crowd(test);
+	struct snic_charge *charge[2] = {q->now};
+	u32 i;
+
+	end_period(f);
+	for (i = 1; i < 10; i++) {
+		charge[i % 2] = snic_txq_charge(q, SNIC_TXQ_LIMIT);
+		snic_txq_uncharge(charge[(i - 1) % 2], SNIC_TXQ_LIMIT);
+		end_period(f);
+		KUNIT_EXPECT_EQ(test, charged(f), SNIC_TXQ_LIMIT);
+	}
+	KUNIT_EXPECT_EQ(test, seen.stats[SIRDMA_STAT_TX_WRITTEN_OFF], 0);
+	snic_txq_uncharge(charge[(i - 1) % 2], SNIC_TXQ_LIMIT);
+}
+
+/* The model asks for no room for them. */
+static void acknowledgements_pass_a_full_queue(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = crowd(test);
+	struct sk_buff_head frames;
+
+	f->burst.npkts = 1;
+	f->burst.pkts[0].payload_len = 0;
+	KUNIT_EXPECT_EQ(test, tx(f), 1);
+	take_frames(f, &frames);
+	KUNIT_EXPECT_EQ(test, skb_queue_len(&frames), 1);
+	__skb_queue_purge(&frames);
+	snic_txq_uncharge(q->now, SNIC_TXQ_LIMIT);
 }
 
 static struct kunit_case tx_cases[] = {
@@ -331,6 +407,9 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(first_come_is_first_served),
 	KUNIT_CASE(everybody_waiting_is_served_when_the_queue_runs_empty),
 	KUNIT_CASE(queues_take_turns_when_there_is_no_time),
+	KUNIT_CASE(frames_that_are_kept_are_charged_for_two_periods_at_most),
+	KUNIT_CASE(frames_that_go_in_time_are_never_written_off),
+	KUNIT_CASE(acknowledgements_pass_a_full_queue),
 	{},
 };
 
