@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Which acknowledgements leave at once, with what, and which wait for the next one. */
+/* Which acknowledgements leave at once, and which wait for the end of their call. */
 #include <gtest/gtest.h>
 
 #include "ack_hold.hpp"
@@ -33,28 +33,8 @@ Ack ack(u32 psn, u32 qpn = 7)
 
 class TwinAck : public ::testing::Test {
 protected:
-	/* The first one of a peer waits for nothing. */
-	void SetUp() override
-	{
-		ASSERT_TRUE(hold.offer(ack(0), out));
-		ASSERT_FALSE(hold.any());
-	}
-	/* Acknowledgements that leave at the end of their call, until one stays. */
-	void until_trial()
-	{
-		for (u32 i = 0; i < AckHold::trial_max; ++i) {
-			ASSERT_FALSE(hold.offer(ack(++psn), out));
-			if (!hold.flush(false, out))
-				return;
-			ASSERT_EQ(out.psn(), psn);
-			++sent;
-		}
-		FAIL() << "no trial";
-	}
-
 	AckHold hold;
 	Ack out{};
-	u32 psn = 0, sent = 0;
 };
 
 TEST_F(TwinAck, LeavesAtTheEndOfTheCall)
@@ -62,107 +42,60 @@ TEST_F(TwinAck, LeavesAtTheEndOfTheCall)
 	EXPECT_FALSE(hold.any());
 	EXPECT_FALSE(hold.offer(ack(5), out));
 	EXPECT_TRUE(hold.any());
-	EXPECT_TRUE(hold.flush(false, out));
+	EXPECT_TRUE(hold.flush(out));
 	EXPECT_EQ(out.psn(), 5u);
 	EXPECT_FALSE(hold.any());
-	EXPECT_FALSE(hold.flush(true, out));
+	EXPECT_FALSE(hold.flush(out));
 }
 
-TEST_F(TwinAck, RidesWithTheAnswerToItsPeer)
+TEST_F(TwinAck, TheNewestStandsForAll)
 {
-	EXPECT_FALSE(hold.offer(ack(5), out));
-	EXPECT_FALSE(hold.ride(peer, 8, out)) << "another queue pair";
-	EXPECT_FALSE(hold.ride(IpAddress(in_addr{htonl(0x7f400002)}), 7, out));
-	EXPECT_TRUE(hold.ride(peer, 7, out));
-	EXPECT_EQ(out.psn(), 5u);
-	EXPECT_FALSE(hold.flush(true, out));
-}
-
-TEST_F(TwinAck, AnotherPeersGoesFirst)
-{
-	EXPECT_FALSE(hold.offer(ack(5), out));
-	EXPECT_TRUE(hold.offer(ack(90, 8), out));
-	EXPECT_EQ(out.psn(), 5u);
-	EXPECT_TRUE(hold.flush(false, out));
-	EXPECT_EQ(out.psn(), 90u);
-}
-
-TEST_F(TwinAck, TheNewerOneCountsWhereThereWasNoRoom)
-{
-	hold.give_back(ack(5));
-	EXPECT_TRUE(hold.flush(false, out));
-	EXPECT_EQ(out.psn(), 5u);
-	EXPECT_FALSE(hold.offer(ack(6), out));
-	hold.give_back(ack(5));
-	EXPECT_TRUE(hold.flush(false, out));
-	EXPECT_EQ(out.psn(), 6u);
-}
-
-TEST_F(TwinAck, APeerThatGoesOnWithoutGetsFewer)
-{
-	until_trial();
-	EXPECT_EQ(sent, AckHold::trial_min - 1);
-	EXPECT_FALSE(hold.ride(peer, 7, out)) << "not with every answer";
-	sent = 0;
-	for (u32 i = 1; i <= 100; ++i) {
-		if (hold.offer(ack(psn + i), out)) {
-			EXPECT_EQ(out.psn(), psn + i) << "the newest";
-			EXPECT_FALSE(hold.any());
-			++sent;
-		}
-		EXPECT_FALSE(hold.flush(false, out)) << i;
-		EXPECT_FALSE(hold.pass(out));
-	}
-	EXPECT_EQ(sent, 100 / (AckHold::fold_max + 1));
-	EXPECT_EQ(hold.flush(true, out), hold.any());
-}
-
-TEST_F(TwinAck, APeerThatWaitsIsTriedSeldom)
-{
-	u32 before = 0;
-
-	for (int trial = 0; trial < 5; ++trial) {
-		sent = 0;
-		until_trial();
-		EXPECT_GE(sent, before * 3 / 2);
-		before = sent;
-		for (u32 i = 1; i < AckHold::passes_max; ++i)
-			ASSERT_FALSE(hold.pass(out));
-		ASSERT_TRUE(hold.pass(out));
-		EXPECT_EQ(out.psn(), psn);
-	}
-	EXPECT_GT(before, 4 * AckHold::trial_min);
-}
-
-TEST_F(TwinAck, ARepeatedRequestIsAnsweredAtOnce)
-{
-	until_trial();
-	EXPECT_TRUE(hold.offer(ack(psn), out));
-	EXPECT_EQ(out.psn(), psn);
+	for (u32 psn = 5; psn < 5 + AckHold::packets_max; ++psn)
+		EXPECT_FALSE(hold.offer(ack(psn), out));
+	EXPECT_TRUE(hold.flush(out));
+	EXPECT_EQ(out.psn(), 5 + AckHold::packets_max - 1);
 	EXPECT_FALSE(hold.any());
-	/* And no more patience with this peer for now. */
-	EXPECT_TRUE(hold.offer(ack(++psn), out));
-	EXPECT_EQ(out.psn(), psn);
 }
 
 TEST_F(TwinAck, OneForManyPacketsLeavesAtOnce)
 {
-	constexpr u32 step = AckHold::many_packets;
+	constexpr u32 step = AckHold::packets_max;
+	u32 psn = SIRDMA_PSN_MASK - step;
 
-	psn = SIRDMA_PSN_MASK - step;
-	EXPECT_TRUE(hold.offer(ack(psn), out));
+	EXPECT_FALSE(hold.offer(ack(psn), out)) << "of how many is not known";
 	for (int i = 0; i < 3; ++i) {
 		psn = (psn + step) & SIRDMA_PSN_MASK;
 		EXPECT_TRUE(hold.offer(ack(psn), out)) << i;
 		EXPECT_EQ(out.psn(), psn);
+		EXPECT_FALSE(hold.any());
 	}
 	EXPECT_FALSE(hold.offer(ack(psn + step - 1), out));
 	EXPECT_TRUE(hold.offer(ack(psn + step), out)) << "counted from what left";
 	EXPECT_FALSE(hold.any());
 }
 
+TEST_F(TwinAck, OfAnotherFlowLeavesBeforeIt)
+{
+	const Ack elsewhere = [] {
+		Ack a = ack(7);
+
+		a.dst = IpAddress(in_addr{htonl(0x7f400002)});
+		return a;
+	}();
+
+	EXPECT_FALSE(hold.offer(ack(5), out));
+	EXPECT_TRUE(hold.offer(ack(90, 8), out));
+	EXPECT_EQ(out.psn(), 5u);
+	EXPECT_TRUE(hold.offer(elsewhere, out));
+	EXPECT_EQ(out.psn(), 90u);
+	EXPECT_TRUE(hold.flush(out));
+	EXPECT_EQ(out.psn(), 7u);
+}
+
 TEST_F(TwinAck, WherePacketsAreLostEachLeavesAtOnce)
 {
+	u32 psn = 5;
+
 	EXPECT_FALSE(hold.offer(ack(++psn), out));
 	hold.refused(IpAddress(in_addr{htonl(0x7f400002)}), 7);
 	EXPECT_FALSE(hold.offer(ack(++psn), out)) << "another peer missed one";
@@ -173,14 +106,29 @@ TEST_F(TwinAck, WherePacketsAreLostEachLeavesAtOnce)
 		ASSERT_FALSE(hold.any());
 	}
 	EXPECT_FALSE(hold.offer(ack(++psn), out));
-	EXPECT_TRUE(hold.flush(false, out));
+	hold.refused(peer, 7);
+	EXPECT_TRUE(hold.offer(ack(psn, 8), out));
+	EXPECT_FALSE(hold.offer(ack(++psn, 8), out)) << "another flow missed nothing";
 }
 
-TEST_F(TwinAck, NobodyLeftToPoll)
+TEST_F(TwinAck, ARepeatedRequestIsAnsweredAgain)
 {
-	until_trial();
-	EXPECT_TRUE(hold.flush(true, out));
-	EXPECT_EQ(out.psn(), psn);
+	for (int i = 0; i < 3; ++i) {
+		EXPECT_FALSE(hold.offer(ack(5), out));
+		EXPECT_TRUE(hold.flush(out));
+		EXPECT_EQ(out.psn(), 5u);
+	}
+}
+
+TEST_F(TwinAck, TheNewerOneCountsWhereThereWasNoRoom)
+{
+	hold.give_back(ack(5));
+	EXPECT_TRUE(hold.flush(out));
+	EXPECT_EQ(out.psn(), 5u);
+	EXPECT_FALSE(hold.offer(ack(6), out));
+	hold.give_back(ack(5));
+	EXPECT_TRUE(hold.flush(out));
+	EXPECT_EQ(out.psn(), 6u);
 }
 
 TEST_F(TwinAck, OnlyPlainAcknowledgementsWait)
@@ -199,6 +147,7 @@ TEST_F(TwinAck, OnlyPlainAcknowledgementsWait)
 		memcpy(burst.pkts[0].hdr + sizeof(sirdma_bth), &aeth, sizeof(aeth));
 		EXPECT_EQ(ack_kind(burst), AckKind::refusal);
 	}
+	burst.pkts[0] = ack(5).pkt;
 	burst.pkts[0].hdr[0] = SIRDMA_RC_WRITE_ONLY;
 	EXPECT_EQ(ack_kind(burst), AckKind::none);
 }

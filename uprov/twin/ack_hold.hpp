@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The acknowledgement a device is about to send: it waits for the end of the call
- * that made it, so that it leaves together with the application's own answer. To a
- * peer that has shown that it goes on without, as one that only waits for the
- * answer, it waits a little longer, until the next one takes its place. One for
- * many packets leaves at once, since their sender may have filled its window; and
- * so does each where packets are lost: the last of several that are on their way
- * may be lost, the only one must not be.
+ * The acknowledgement a device is about to send over UDP. It waits for the end of the call
+ * that made it, so that the application's own answer, for which the peer waits, leaves first.
+ * One that acknowledges several packets does not wait, because their sender may have filled
+ * its window. Where packets are lost none waits: the last of several that are on their way may
+ * be lost, the only one must not be.
+ *
+ * Measured between two processes over loopback with tests/bench/twinbench, as medians of
+ * interleaved runs. An acknowledgement that leaves at once makes a ping-pong of 8-byte WRITEs
+ * take 1.45 times as long. One that leaves in the same system call as the answer makes it
+ * take 1.17 times as long. Holding it beyond the call, until the next one takes its place,
+ * changed neither latency nor message rate nor bandwidth by more than their noise.
  *
  * At most one waits. The socket is the caller's: what must leave comes back.
  */
@@ -39,28 +43,23 @@ AckKind ack_kind(const snic_burst &burst) noexcept;
 
 class AckHold {
 public:
-	/* One takes the place of so many others at most. Fewer than a requester needs to doze off. */
-	static constexpr u32 fold_max = 4;
-	/* Passes without a packet after which the peer is taken to wait for it. */
-	static constexpr u32 passes_max = 32;
-	/* Acknowledgements from one trial of a peer's patience to the next, doubled by failure. */
-	static constexpr u32 trial_min = 64;
-	static constexpr u32 trial_max = 64 * 1024;
-	/* Packets since the last acknowledgement from which on one does not wait. */
-	static constexpr u32 many_packets = 8;
-	/* Acknowledgements that leave at once after a packet was missed. */
+	/*
+	 * An acknowledgement of so many packets since the last one leaves at once. Writes of
+	 * 1 MiB are as fast with 2, 4 and 8, and have 0.6 times the bandwidth without a limit.
+	 */
+	static constexpr u32 packets_max = 4;
+	/*
+	 * Acknowledgements that leave at once after a packet was missed. Without them
+	 * ibv_rc_pingpong -s 65536 takes 2.3 times as long where 3 % of the packets are lost.
+	 */
 	static constexpr u32 wary_acks = 256;
 
 	/* Each returns true with the one that must leave now. */
 
-	/* Keep @ack, and not the one before. */
+	/* Keep @ack in place of the one before: of another flow, that one leaves. */
 	bool offer(const Ack &ack, Ack &out) noexcept;
-	/* A packet leaves to the same peer: the one that would leave soon goes with it. */
-	bool ride(const IpAddress &dst, u32 qpn, Ack &out) noexcept;
-	/* A call ends; nobody is there to take care of the patient kind either: @all. */
-	bool flush(bool all, Ack &out) noexcept;
-	/* A poll found nothing. */
-	bool pass(Ack &out) noexcept;
+	/* A call ends. */
+	bool flush(Ack &out) noexcept;
 
 	/* @qpn refuses a packet of @dst, which so missed one or was too fast. */
 	void refused(const IpAddress &dst, u32 qpn) noexcept;
@@ -71,25 +70,12 @@ public:
 
 private:
 	bool release(Ack &out) noexcept;
-	bool leave(const Ack &ack, Ack &out) noexcept;
-	void hold(const Ack &ack) noexcept;
-	void succeeded() noexcept;
-	void failed() noexcept;
 
 	std::mutex lock_; /* protects what follows; innermost */
 	std::atomic<bool> any_{false}; /* written under lock_ */
-	Ack ack_{};
-	u32 left_psn_ = 0; /* of the last one that left */
-	bool patient_ = false; /* it stays beyond the call */
-	u32 folded_ = 0; /* whose place it took */
-	u32 passes_ = 0;
-
-	/* The peer last met. */
-	bool trusted_ = false; /* goes on without acknowledgements */
-	u32 successes_ = 0; /* in a row */
-	u32 trial_in_ = trial_min;
-	u32 backoff_ = trial_min;
-	u32 wary_ = 0; /* of them to come */
+	Ack ack_{}; /* which waits, or left last */
+	u32 left_psn_ = 0; /* of its flow's last one that left */
+	u32 wary_ = 0; /* of its flow, acknowledgements to come that leave at once */
 };
 
 } // namespace sirdma::twin

@@ -273,7 +273,7 @@ void Nic::run_qp(u32 qpn) noexcept
 	inside_.store(true, std::memory_order_relaxed);
 	run_model(qpn);
 	run_deferred();
-	flush_acks();
+	flush();
 	interrupt();
 	wake_for_timers();
 	inside_.store(false, std::memory_order_relaxed);
@@ -282,20 +282,7 @@ void Nic::run_qp(u32 qpn) noexcept
 void Nic::flush() noexcept
 {
 	if (sender_->holding() && can_work())
-		sender_->flush(true, scratch());
-}
-
-/* Patience needs a helper that looks after it. */
-void Nic::flush_acks() noexcept
-{
-	if (!sender_->holding())
-		return;
-	if (leaves_alone_.load())
-		sender_->flush(false, scratch());
-	/* Partner: help(), which looks for what is held after it said that it sleeps. */
-	smp_mb();
-	if (!leaves_alone_.load())
-		flush();
+		sender_->flush(scratch());
 }
 
 /* Something is put off that the next call does, or the helper. */
@@ -457,7 +444,7 @@ bool Nic::serve(bool all) noexcept
 
 	run_deferred();
 	/* From the call before. */
-	flush_acks();
+	flush();
 	/* The helper was told that something is there: it has nothing better to do than wait. */
 	std::unique_lock receiving(rx_lock_, std::defer_lock);
 	if (all)
@@ -510,8 +497,6 @@ void Nic::poll() noexcept
 	 */
 	if (rounds_.load(std::memory_order_relaxed) != before)
 		idle_polls_.store(0, std::memory_order_relaxed);
-	else if (sender_->holding())
-		sender_->pass(scratch());
 	else if (idle_polls_.fetch_add(1, std::memory_order_relaxed) >= polls_before_yield)
 		sched_yield();
 }

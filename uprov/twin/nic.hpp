@@ -47,7 +47,6 @@ private:
 	bool fall_asleep() noexcept;
 	void wake_up() noexcept;
 	bool serve(bool all) noexcept;
-	void flush_acks() noexcept;
 	bool owes() noexcept;
 	u32 receive(bool all) noexcept;
 	void deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,

@@ -163,9 +163,8 @@ void UdpSender::put(Layout &to, TxScratch &s, const Path &path, const snic_tx_pk
 	}
 }
 
-/* Lay out the packets, and @rider behind them if there is one; how many runs. */
-u32 UdpSender::build(const snic_burst &burst, const snic_tx_pkt *rider, TxScratch &s,
-		     const Path &path) noexcept
+/* Lay out the packets; how many runs. */
+u32 UdpSender::build(const snic_burst &burst, TxScratch &s, const Path &path) noexcept
 {
 	Layout layout{.at = s.bytes, .segments = segments_.load(std::memory_order_relaxed)};
 	snic_seg_iter payload;
@@ -173,8 +172,6 @@ u32 UdpSender::build(const snic_burst &burst, const snic_tx_pkt *rider, TxScratc
 	snic_seg_iter_init(&payload, &burst);
 	for (u32 i = 0; i < burst.npkts; ++i)
 		put(layout, s, path, burst.pkts[i], payload);
-	if (rider)
-		put(layout, s, path, *rider, payload);
 	s.first[layout.runs] = layout.packets;
 	return layout.runs;
 }
@@ -224,7 +221,7 @@ u32 UdpSender::send(TxScratch &s, const IpAddress &dst, u32 runs) noexcept
 
 void UdpSender::record(const snic_burst &burst, TxScratch &s) noexcept
 {
-	build(burst, nullptr, s,
+	build(burst, s,
 	      {.src = addr_,
 	       .dst = IpAddress(burst.flow->dst_ip),
 	       .sport = SIRDMA_ROCE_UDP_PORT,
@@ -241,25 +238,16 @@ u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
 {
 	const IpAddress dst(burst.flow->dst_ip, addr_.scope());
 	const AckKind kind = ack_kind(burst);
-	Ack ack;
+	Ack leaves;
 
 	if (kind == AckKind::refusal)
 		hold_.refused(dst, burst.qpn);
 	if (kind == AckKind::plain) {
-		const Ack owed = {.dst = dst, .qpn = burst.qpn, .pkt = burst.pkts[0]};
-
-		if (hold_.offer(owed, ack))
-			send_ack(ack, s);
+		if (hold_.offer({.dst = dst, .qpn = burst.qpn, .pkt = burst.pkts[0]}, leaves))
+			send_ack(leaves, s);
 		return 1;
 	}
-
-	const bool rides = hold_.ride(dst, burst.qpn, ack);
-	const u32 runs = build(burst, rides ? &ack.pkt : nullptr, s, path_to(dst));
-	const u32 sent = send(s, dst, runs);
-
-	if (rides && sent <= burst.npkts)
-		hold_.give_back(ack);
-	return std::min(sent, burst.npkts);
+	return send(s, dst, build(burst, s, path_to(dst)));
 }
 
 void UdpSender::send_ack(const Ack &ack, TxScratch &s) noexcept
@@ -274,20 +262,12 @@ void UdpSender::send_ack(const Ack &ack, TxScratch &s) noexcept
 		hold_.give_back(ack);
 }
 
-void UdpSender::flush(bool all, TxScratch &s) noexcept
+void UdpSender::flush(TxScratch &s) noexcept
 {
-	Ack ack;
+	Ack leaves;
 
-	if (hold_.flush(all, ack))
-		send_ack(ack, s);
-}
-
-void UdpSender::pass(TxScratch &s) noexcept
-{
-	Ack ack;
-
-	if (hold_.pass(ack))
-		send_ack(ack, s);
+	if (hold_.flush(leaves))
+		send_ack(leaves, s);
 }
 
 std::unique_ptr<UdpReceiver> UdpReceiver::create(const IpAddress &addr, uint32_t buffer)

@@ -22,7 +22,7 @@ namespace sirdma::twin
 
 /* Where one thread builds a burst. */
 struct TxScratch {
-	static constexpr u32 packets = SNIC_BURST_PKTS + 1; /* an acknowledgement goes with them */
+	static constexpr u32 packets = SNIC_BURST_PKTS;
 
 	snic_burst burst; /* the model's */
 	uint8_t bytes[SNIC_BURST_BYTES + packets * (SNIC_MAX_HDR + 8)];
@@ -55,14 +55,9 @@ public:
 
 	/* How many packets the socket took, from the front. */
 	u32 transmit(const snic_burst &burst, TxScratch &scratch) noexcept;
-	/*
-	 * Acknowledgements that transmit() kept leave at the end of the call that made
-	 * them, but for those to a peer that goes on without (@all: these too).
-	 */
-	void flush(bool all, TxScratch &scratch) noexcept;
-	/* A poll found nothing. */
-	void pass(TxScratch &scratch) noexcept;
-	/* Acknowledgements wait. */
+	/* A call ends: the acknowledgement that transmit() kept leaves. See AckHold. */
+	void flush(TxScratch &scratch) noexcept;
+	/* An acknowledgement waits. */
 	bool holding() const noexcept { return hold_.any(); }
 	/* Only into the record: it travels another way. */
 	void record(const snic_burst &burst, TxScratch &scratch) noexcept;
@@ -77,8 +72,7 @@ private:
 
 	void put(Layout &at, TxScratch &scratch, const Path &path, const snic_tx_pkt &pkt,
 		 snic_seg_iter &payload) noexcept;
-	u32 build(const snic_burst &burst, const snic_tx_pkt *rider, TxScratch &scratch,
-		  const Path &path) noexcept;
+	u32 build(const snic_burst &burst, TxScratch &scratch, const Path &path) noexcept;
 	u32 send(TxScratch &scratch, const IpAddress &dst, u32 runs) noexcept;
 	bool send_some(mmsghdr *messages, u32 count, u32 &sent) noexcept;
 	void send_ack(const Ack &ack, TxScratch &scratch) noexcept;
