@@ -242,6 +242,39 @@ u32 port_nr_cpus(void)
 	return PORT_MAX_THREADS;
 }
 
+/* Counters */
+
+#define STATS_LINE 64
+
+int port_stats_init(struct port_stats *stats, u32 n)
+{
+	const u32 per_line = STATS_LINE / sizeof(u64);
+
+	stats->stride = (n + per_line - 1) / per_line * per_line;
+	stats->memory = port_alloc(PORT_MAX_THREADS * stats->stride * sizeof(u64) + STATS_LINE - 1);
+	if (!stats->memory)
+		return -ENOMEM;
+	stats->counters =
+		(u64 *)(((uintptr_t)stats->memory + STATS_LINE - 1) & ~(uintptr_t)(STATS_LINE - 1));
+	return 0;
+}
+
+void port_stats_fini(struct port_stats *stats)
+{
+	port_free(stats->memory);
+}
+
+u64 port_stats_read(const struct port_stats *stats, u32 i)
+{
+	const u32 used = __atomic_load_n(&threads_used, __ATOMIC_ACQUIRE);
+	u64 sum = 0;
+	u32 t;
+
+	for (t = 0; t < used; t++)
+		sum += __atomic_load_n(&stats->counters[t * stats->stride + i], __ATOMIC_RELAXED);
+	return sum;
+}
+
 void port_rcu_read_lock(void)
 {
 	struct port_thread *thread = thread_self();

@@ -293,29 +293,26 @@ static inline bool port_cas64(u64 *p, u64 old, u64 val)
 	return __atomic_compare_exchange_n(p, &old, val, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
+/*
+ * Per thread, on cache lines of its own: no two live threads have the same port_cpu(), so an
+ * update takes neither a lock nor another thread's line.
+ */
 struct port_stats {
-	u64 *counters;
+	void *memory; /* of all threads that may be; what no thread counted in takes no page */
+	u64 *counters; /* in it, of the first thread */
+	u32 stride; /* from thread to thread */
 };
 
-static inline int port_stats_init(struct port_stats *stats, u32 n)
-{
-	stats->counters = (u64 *)port_alloc(n * sizeof(u64));
-	return stats->counters ? 0 : -ENOMEM;
-}
-
-static inline void port_stats_fini(struct port_stats *stats)
-{
-	port_free(stats->counters);
-}
+int port_stats_init(struct port_stats *stats, u32 n);
+void port_stats_fini(struct port_stats *stats);
+u64 port_stats_read(const struct port_stats *stats, u32 i);
 
 static inline void port_stats_add(struct port_stats *stats, u32 i, u64 n)
 {
-	__atomic_fetch_add(&stats->counters[i], n, __ATOMIC_RELAXED);
-}
+	u64 *counter = &stats->counters[port_cpu() * stats->stride + i];
 
-static inline u64 port_stats_read(const struct port_stats *stats, u32 i)
-{
-	return __atomic_load_n(&stats->counters[i], __ATOMIC_RELAXED);
+	/* Only this thread writes it; others read. */
+	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
 }
 
 u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *sum);

@@ -303,6 +303,37 @@ TEST(Warn, IsRateLimited)
 	EXPECT_EQ(out.rfind("sirdma: number 0\n", 0), 0u);
 }
 
+TEST(Stats, ThreadsLoseNoUpdate)
+{
+	constexpr u32 counters = 9, each = 100000, nthreads = 4;
+	port_stats stats;
+	std::vector<std::thread> threads;
+	std::atomic<u32> done{0};
+
+	ASSERT_EQ(port_stats_init(&stats, counters), 0);
+	for (u32 t = 0; t < nthreads; t++)
+		threads.emplace_back([&] {
+			for (u32 i = 0; i < each; i++) {
+				port_stats_add(&stats, 0, 1);
+				port_stats_add(&stats, counters - 1, 3);
+			}
+			done++;
+		});
+	for (u64 before = 0, now; done < nthreads; before = now) {
+		now = port_stats_read(&stats, 0);
+		ASSERT_GE(now, before);
+	}
+	for (std::thread &thread : threads)
+		thread.join();
+	/* Threads that ended have counted. */
+	port_stats_add(&stats, 0, 5);
+	EXPECT_EQ(port_stats_read(&stats, 0), each * nthreads + 5);
+	EXPECT_EQ(port_stats_read(&stats, counters - 1), each * nthreads * 3);
+	for (u32 i = 1; i + 1 < counters; i++)
+		EXPECT_EQ(port_stats_read(&stats, i), 0u);
+	port_stats_fini(&stats);
+}
+
 TEST(Alloc, HookFailsAllocations)
 {
 	static size_t asked;
