@@ -12,6 +12,8 @@
 #define POLL_SLICE_MS 1
 #define EVENT_SLICE_MS 20
 #define START_TIMEOUT_MS 1000
+/* Of a command that finds no memory: others of the same cgroup may take what was reclaimed for it. */
+#define NO_MEMORY_TRIES 4
 #define NSEC_PER_MS 1000000ull
 
 static u32 slots_free(const struct sirdma_cqp *cqp)
@@ -33,10 +35,7 @@ static void grant_slots(struct sirdma_cqp *cqp)
 		cqp->waiters = waiter->next;
 		if (!cqp->waiters)
 			cqp->last_waiter = &cqp->waiters;
-		if (!cqp->dead) {
-			waiter->has_slot = true;
-			cqp->reserved++;
-		}
+		cqp->reserved++;
 		port_event_set(&waiter->granted);
 	}
 }
@@ -266,55 +265,61 @@ static void post_locked(struct sirdma_cqp *cqp, const struct sirdma_cqp_wqe *wqe
 	cqp->commands++;
 }
 
-/* Post as soon as a slot is ours. 0 and which slot it is, or -EIO. */
+/* Reserve a slot of the ring, in order of arrival when there is none, or learn that the queue is dead. */
+static void reserve_slot(struct sirdma_hw *hw, struct sirdma_cqp_waiter *waiter)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+	bool wait;
+
+	port_event_init(&waiter->granted);
+	port_lock(&cqp->lock);
+	wait = !cqp->dead && (cqp->waiters || !slots_free(cqp));
+	if (wait) {
+		*cqp->last_waiter = waiter;
+		cqp->last_waiter = &waiter->next;
+	} else {
+		cqp->reserved++;
+	}
+	port_unlock(&cqp->lock);
+	/* Commands in flight complete or time out; both end in grant_slots(). */
+	while (wait && !port_event_wait(&waiter->granted, hw->cfg.cmd_timeout_ms))
+		;
+}
+
+/*
+ * Post @request and ring the doorbell. 0 and which slot it is, or -EIO.
+ *
+ * The mutex is held over both, so that a doorbell write announces the writer's own
+ * command only: a device that executes commands within the write then executes each
+ * in the task that issued it, which pays for the memory and the time it takes.
+ */
 static int request_post(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe,
 			struct sirdma_cqp_request *request, u32 *slot)
 {
 	struct sirdma_cqp *cqp = &hw->cqp;
 	struct sirdma_cqp_waiter waiter = {};
 	bool dead;
+	u32 head;
 
 	port_event_init(&request->done);
-	port_event_init(&waiter.granted);
+	reserve_slot(hw, &waiter);
+	port_mutex_lock(&cqp->doorbell);
+	/* Its holder before us may still be within port_event_set() of our waiter. */
 	port_lock(&cqp->lock);
-	if (!cqp->dead && (cqp->waiters || !slots_free(cqp))) {
-		*cqp->last_waiter = &waiter;
-		cqp->last_waiter = &waiter.next;
-		port_unlock(&cqp->lock);
-		/* Commands in flight complete or time out; both end in grant_slots(). */
-		while (!port_event_wait(&waiter.granted, hw->cfg.cmd_timeout_ms))
-			;
-		port_lock(&cqp->lock);
-		cqp->reserved -= waiter.has_slot;
-	}
+	cqp->reserved--;
 	dead = cqp->dead;
 	*slot = cqp->head;
 	if (!dead)
 		post_locked(cqp, wqe, request);
+	head = cqp->head;
 	port_unlock(&cqp->lock);
+	if (!dead)
+		sirdma_wr32(hw->bus, SIRDMA_REG_CQPDB, head);
+	port_mutex_unlock(&cqp->doorbell);
 	if (!dead)
 		return 0;
 	bury_queue(hw);
 	return -EIO;
-}
-
-/*
- * Without the mutex an older head could reach the register after a newer one,
- * which would read as a full lap of commands.
- */
-static void ring_doorbell(struct sirdma_hw *hw)
-{
-	struct sirdma_cqp *cqp = &hw->cqp;
-	bool ring;
-
-	port_mutex_lock(&cqp->doorbell);
-	port_lock(&cqp->lock);
-	ring = cqp->rung != cqp->head && !cqp->dead;
-	cqp->rung = cqp->head;
-	port_unlock(&cqp->lock);
-	if (ring)
-		sirdma_wr32(hw->bus, SIRDMA_REG_CQPDB, cqp->rung);
-	port_mutex_unlock(&cqp->doorbell);
 }
 
 /* Wait until @request is done, or the queue made no progress for too long. */
@@ -359,7 +364,7 @@ static void request_abandon(struct sirdma_hw *hw, u32 slot, const struct sirdma_
 		  hw->cfg.cmd_timeout_ms);
 }
 
-int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval)
+static int exec_once(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval)
 {
 	struct sirdma_cqp *cqp = &hw->cqp;
 	struct sirdma_cqp_request request = {};
@@ -370,7 +375,6 @@ int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 
 	err = request_post(hw, wqe, &request, &slot);
 	if (err)
 		return err;
-	ring_doorbell(hw);
 	request_wait(hw, &request);
 
 	/* Under the lock also because who completed us may still hold our event. */
@@ -388,6 +392,21 @@ int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 
 	if (retval)
 		*retval = request.retval;
 	return sirdma_cqp_errno(request.status);
+}
+
+int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval)
+{
+	u32 tries = NO_MEMORY_TRIES;
+	int err;
+
+	/*
+	 * A device in memory looks for room with its queue stopped, so it does not look
+	 * for long. Reclaim it here, where nobody but the caller waits.
+	 */
+	do {
+		err = exec_once(hw, wqe, retval);
+	} while (err == -ENOMEM && --tries && port_reclaim());
+	return err;
 }
 
 int sirdma_cqp_errno(u32 status)

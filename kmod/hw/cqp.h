@@ -30,7 +30,6 @@ struct sirdma_cqp_request {
 struct sirdma_cqp_waiter {
 	struct port_event granted;
 	struct sirdma_cqp_waiter *next;
-	bool has_slot; /* one of cqp.reserved is ours */
 };
 
 struct sirdma_cqp {
@@ -56,8 +55,7 @@ struct sirdma_cqp {
 	u64 failures;
 	u64 timeouts;
 
-	struct port_mutex doorbell; /* heads reach CQPDB in order; protects rung */
-	u32 rung;
+	struct port_mutex doorbell; /* from a command's post to its doorbell write */
 	struct port_mutex burial; /* the reset of a dead queue; protects buried */
 	bool buried;
 	struct sirdma_dma_mem ring;

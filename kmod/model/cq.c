@@ -332,7 +332,7 @@ u32 snic_cqp_create_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	struct snic_cq *cq;
 	u32 status;
 
-	cq = port_alloc(sizeof(*cq));
+	cq = port_alloc_charged(sizeof(*cq));
 	if (!cq)
 		return SIRDMA_CQP_NO_MEMORY;
 	status = cq_decode(dev, (const void *)wqe, cq);

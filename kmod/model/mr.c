@@ -231,7 +231,7 @@ u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 
 	struct snic_mr *mr;
 	u32 status;
 
-	mr = port_alloc(sizeof(*mr));
+	mr = port_alloc_charged(sizeof(*mr));
 	if (!mr)
 		return SIRDMA_CQP_NO_MEMORY;
 	snic_obj_init(&mr->obj);

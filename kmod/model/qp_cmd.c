@@ -154,7 +154,7 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	status = create_check(dev, &ctx);
 	if (status)
 		return status;
-	qp = port_alloc(sizeof(*qp));
+	qp = port_alloc_charged(sizeof(*qp));
 	if (!qp)
 		return SIRDMA_CQP_NO_MEMORY;
 	qp->dev = dev;

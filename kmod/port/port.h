@@ -24,8 +24,14 @@
  *     port_event_init, port_event_set (any context),
  *     port_event_wait(e, timeout_ms) -> bool: false on timeout; may sleep
  *   void *port_alloc(size)      zeroed, may sleep, NULL on failure; port_free(p)
- *     (large sizes are fine: virtually contiguous is enough; in the kernel the
- *     memory is charged to the caller's cgroup)
+ *     (large sizes are fine: virtually contiguous is enough). For what all users of a
+ *     device share: in the kernel no cgroup is charged
+ *   void *port_alloc_charged(size)  the same for an object of one user: in the kernel
+ *     the caller's cgroup is charged. It fails rather than reclaim memory at length, so
+ *     that it may be called under a mutex that others wait for; whoever holds none
+ *     calls port_reclaim() and tries again
+ *   bool port_reclaim(void)     make room for a few charged objects; may sleep for long.
+ *     False when there is none to be had
  *   port_rcu_read_lock/unlock   readers of port_rcu_assign()ed pointers
  *     port_rcu_deref(p), port_rcu_assign(p, v), port_free_rcu(ptr, member)
  *     with a struct port_rcu member inside *ptr: freed after all readers left

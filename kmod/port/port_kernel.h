@@ -15,6 +15,7 @@
 #include <linux/random.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
 #include <linux/spinlock.h>
@@ -119,12 +120,26 @@ static inline bool port_event_wait(struct port_event *event, u32 timeout_ms)
 
 static inline void *port_alloc(size_t size)
 {
-	return kvzalloc(size, GFP_KERNEL_ACCOUNT);
+	return kvzalloc(size, GFP_KERNEL);
+}
+
+static inline void *port_alloc_charged(size_t size)
+{
+	return kvzalloc(size, GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN);
 }
 
 static inline void port_free(const void *p)
 {
 	kvfree(p);
+}
+
+/* What is charged and freed again is there for the next allocation. */
+static inline bool port_reclaim(void)
+{
+	void *room = kvmalloc(SZ_64K, GFP_KERNEL_ACCOUNT);
+
+	kvfree(room);
+	return room;
 }
 
 struct port_rcu {

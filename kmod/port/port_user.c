@@ -73,6 +73,19 @@ void *port_alloc(size_t size)
 	return calloc(1, size ? size : 1);
 }
 
+void *port_alloc_charged(size_t size)
+{
+	return port_alloc(size);
+}
+
+bool port_reclaim(void)
+{
+	void *room = port_alloc(PORT_RECLAIM);
+
+	port_free(room);
+	return room;
+}
+
 void port_free(const void *p)
 {
 	free((void *)(uintptr_t)p);

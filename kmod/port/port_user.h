@@ -177,12 +177,15 @@ void port_event_set(struct port_event *event);
 bool port_event_wait(struct port_event *event, u32 timeout_ms);
 
 void *port_alloc(size_t size);
+void *port_alloc_charged(size_t size);
 void port_free(const void *p);
+bool port_reclaim(void);
 
 /*
- * Test hook: when non-NULL it is asked before each port_alloc() and fails the
- * allocation by returning true.
+ * Test hook: when non-NULL it is asked before each allocation and fails it
+ * by returning true; port_reclaim() asks with PORT_RECLAIM.
  */
+#define PORT_RECLAIM 65536
 extern bool (*port_alloc_fail)(size_t size);
 
 /*

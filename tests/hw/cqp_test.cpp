@@ -30,9 +30,9 @@ std::optional<FakeDevice::Reply> echo(const FakeDevice::Command &cmd)
 	return FakeDevice::Reply{.retval = cmd.wqe.w0};
 }
 
-template <typename Predicate> bool eventually(Predicate done)
+template <typename Predicate> bool eventually(Predicate done, int ms = 5000)
 {
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < ms; i++) {
 		if (done())
 			return true;
 		std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -110,8 +110,46 @@ TEST(Cqp, StatusBecomesErrno)
 	}
 	host.dev.set_script(nullptr);
 	EXPECT_EQ(nop(host.hw), 0);
-	EXPECT_EQ(host.hw.cqp.failures, std::size(expected));
+	EXPECT_GE(host.hw.cqp.failures, std::size(expected));
 	EXPECT_FALSE(host.hw.cqp.dead);
+}
+
+TEST(Cqp, MemoryIsReclaimedWhileNobodyWaits)
+{
+	static u32 reclaimed;
+	static bool locked;
+	static sirdma_cqp *cqp;
+	FakeHost host;
+	u32 commands = 0;
+
+	cqp = &host.hw.cqp;
+	for (u32 failures : {0u, 1u, 2u, 100u}) {
+		reclaimed = commands = 0;
+		locked = false;
+		host.dev.set_script([&](auto &) {
+			return commands++ < failures ?
+				       FakeDevice::Reply{.status = failed(SIRDMA_CQP_NO_MEMORY)} :
+				       FakeDevice::Reply{};
+		});
+		port_alloc_fail = [](size_t size) {
+			reclaimed += size == PORT_RECLAIM;
+			locked = !port_mutex_trylock(&cqp->doorbell);
+			if (!locked)
+				port_mutex_unlock(&cqp->doorbell);
+			return false;
+		};
+		EXPECT_EQ(nop(host.hw), failures < 100 ? 0 : -ENOMEM);
+		EXPECT_EQ(commands, reclaimed + 1);
+		EXPECT_EQ(reclaimed > 0, failures > 0);
+		EXPECT_FALSE(locked);
+		// There is none: the first failure is the last.
+		commands = 0;
+		port_alloc_fail = [](size_t) { return true; };
+		EXPECT_EQ(nop(host.hw), failures ? -ENOMEM : 0);
+		EXPECT_EQ(commands, 1u);
+		port_alloc_fail = nullptr;
+		host.dev.set_script(nullptr);
+	}
 }
 
 TEST(Cqp, ErrorBeforeTheCompletionQueueExistsIsSeen)
@@ -195,6 +233,40 @@ TEST(Cqp, FullRingQueuesInOrderAndLosesNoWakeup)
 	EXPECT_EQ(tags, expected);
 	EXPECT_EQ(in_flight(host.hw), 0u);
 	EXPECT_EQ(host.hw.cqp.reserved, 0u);
+}
+
+TEST(Cqp, WhoIssuesACommandExecutesIt)
+{
+	constexpr u32 threads = 6;
+	static thread_local u64 issued;
+	std::vector<std::thread> others;
+	std::atomic<u32> entered{0}, foreign{0};
+	FakeHost host;
+
+	auto issue = [&](u64 tag) {
+		issued = tag;
+		entered++;
+		EXPECT_EQ(nop(host.hw, tag), 0);
+	};
+	// This device executes within the doorbell write. The first command takes until all others are in the
+	// ring behind it, if they come that far.
+	host.dev.set_script([&](auto &cmd) {
+		if (cmd.op != SIRDMA_CQP_NOP)
+			return std::optional<FakeDevice::Reply>{};
+		if (!cmd.wqe.w0) {
+			EXPECT_TRUE(eventually([&] { return entered == 1 + threads; }));
+			eventually([&] { return in_flight(host.hw) == 1 + threads; }, 20);
+		}
+		foreign += cmd.wqe.w0 != issued;
+		return echo(cmd);
+	});
+	others.emplace_back(issue, 0);
+	ASSERT_TRUE(eventually([&] { return in_flight(host.hw) == 1; }));
+	for (u64 tag = 1; tag <= threads; tag++)
+		others.emplace_back(issue, tag);
+	for (auto &t : others)
+		t.join();
+	EXPECT_EQ(foreign, 0u);
 }
 
 TEST(Cqp, ManyThreadsOnASmallRing)

@@ -234,7 +234,7 @@ TEST_F(DeviceTest, EveryFailingAllocationOfProbeUnwinds)
 			if (dma)
 				host.fail_alloc_after(n);
 			else
-				port_alloc_fail = [](size_t) { return countdown-- == 0; };
+				port_alloc_fail = [](size_t) { return countdown-- <= 0; };
 			int err = sirdma_hw_probe(&hw, host.bus(), &cfg, Events::ops(), &events_);
 			port_alloc_fail = nullptr;
 			host.fail_alloc_after(-1);
@@ -460,7 +460,7 @@ TEST_F(DeviceTest, EveryFailingAllocationOfARegistrationUnwinds)
 			if (dma)
 				host_->fail_alloc_after(n);
 			else
-				port_alloc_fail = [](size_t) { return countdown-- == 0; };
+				port_alloc_fail = [](size_t) { return countdown-- <= 0; };
 			Region r(*host_, hw_, *mem, 100, 3 << 20, 1);
 			port_alloc_fail = nullptr;
 			host_->fail_alloc_after(-1);
