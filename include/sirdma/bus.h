@@ -47,6 +47,9 @@ struct sirdma_bus_db {
  * softirq), never from within a driver call that holds locks of the device, and
  * never from within doorbell(). It takes at most @budget events and returns how many;
  * as many as @budget, and the bus calls it again after others had their turn.
+ *
+ * A vector's handler runs once at a time. When its interrupt is raised while it runs,
+ * by itself or by others, the bus calls it again after it returned.
  */
 typedef __u32 (*sirdma_irq_fn)(void *ctx, __u32 vector, __u32 budget);
 

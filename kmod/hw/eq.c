@@ -8,7 +8,6 @@
 static int eq_alloc(struct sirdma_hw *hw, struct sirdma_eq *eq, u32 entries, u32 entry_size)
 {
 	memset(eq, 0, sizeof(*eq));
-	port_lock_init(&eq->lock);
 	eq->entries = entries;
 	eq->polarity = true;
 	if (!hw->bus->ops->dma_alloc(hw->bus, (u64)entries * entry_size, &eq->ring))
@@ -22,35 +21,6 @@ static void eq_free(struct sirdma_hw *hw, struct sirdma_eq *eq)
 	if (eq->ring.va)
 		hw->bus->ops->dma_free(hw->bus, &eq->ring);
 	eq->ring.va = NULL;
-}
-
-/* Become the consumer; false when there is one, who will look once more. */
-static bool eq_enter(struct sirdma_eq *eq)
-{
-	bool enter;
-
-	port_lock(&eq->lock);
-	enter = !eq->running;
-	if (enter)
-		eq->running = true;
-	else
-		eq->again = true;
-	port_unlock(&eq->lock);
-	return enter;
-}
-
-/* Stop being the consumer; false when an interrupt came meanwhile, unless the bus calls again anyway. */
-static bool eq_leave(struct sirdma_eq *eq, bool called_again)
-{
-	bool leave;
-
-	port_lock(&eq->lock);
-	leave = !eq->again || called_again;
-	eq->again = false;
-	if (leave)
-		eq->running = false;
-	port_unlock(&eq->lock);
-	return leave;
 }
 
 /* Events to take before the device hears of it: it must not wait for room until the ring is empty. */
@@ -69,7 +39,7 @@ static void eq_advance(struct sirdma_eq *eq)
 
 /* Completion events */
 
-/* Take one event; false when the ring is empty. The consumer alone moves the ring: no lock. */
+/* Take one event; false when the ring is empty. */
 static bool ceq_take(struct sirdma_eq *eq, u64 *ctx)
 {
 	const struct sirdma_ceqe *ceqe = (const struct sirdma_ceqe *)eq->ring.va + eq->cons;
@@ -107,17 +77,13 @@ static u32 ceq_irq(void *arg, u32 vector, u32 budget)
 	u32 count, done = 0;
 
 	(void)vector;
-	if (!eq_enter(&ceq->eq))
-		return 0;
-	do {
-		/* The acknowledgement may free room for more: look until there is nothing. */
-		while ((count = ceq_drain(ceq, budget - done))) {
-			done += count;
-			sirdma_wr32(hw->bus, SIRDMA_REG_CEQACK,
-				    (u32)(SIRDMA_PREP(SIRDMA_CEQACK_ID, ceq->id) |
-					  SIRDMA_PREP(SIRDMA_CEQACK_COUNT, count)));
-		}
-	} while (!eq_leave(&ceq->eq, done == budget));
+	/* The acknowledgement may free room for more: look until there is nothing. */
+	while ((count = ceq_drain(ceq, budget - done))) {
+		done += count;
+		sirdma_wr32(hw->bus, SIRDMA_REG_CEQACK,
+			    (u32)(SIRDMA_PREP(SIRDMA_CEQACK_ID, ceq->id) |
+				  SIRDMA_PREP(SIRDMA_CEQACK_COUNT, count)));
+	}
 	return done;
 }
 
@@ -182,7 +148,7 @@ void sirdma_ceqs_stop(struct sirdma_hw *hw)
 
 /* Asynchronous events */
 
-/* Take one event; false when the ring is empty. The consumer alone moves the ring: no lock. */
+/* Take one event; false when the ring is empty. */
 static bool aeq_take(struct sirdma_aeq *aeq, struct sirdma_async_event *event)
 {
 	struct sirdma_eq *eq = &aeq->eq;
@@ -226,14 +192,10 @@ static u32 aeq_irq(void *arg, u32 vector, u32 budget)
 	u32 count, done = 0;
 
 	(void)vector;
-	if (!eq_enter(&hw->aeq.eq))
-		return 0;
-	do {
-		while ((count = aeq_drain(hw, budget - done))) {
-			done += count;
-			sirdma_wr32(hw->bus, SIRDMA_REG_AEQALLOC, count);
-		}
-	} while (!eq_leave(&hw->aeq.eq, done == budget));
+	while ((count = aeq_drain(hw, budget - done))) {
+		done += count;
+		sirdma_wr32(hw->bus, SIRDMA_REG_AEQALLOC, count);
+	}
 	return done;
 }
 

@@ -21,14 +21,10 @@ struct sirdma_async_event {
 };
 
 /*
- * One consumer at a time: the first handler to come drains the ring, another
- * that comes meanwhile leaves a note. No lock is held over callbacks.
+ * The handler of the queue's vector alone moves the ring, and the bus runs a vector's
+ * handler once at a time: there is no lock.
  */
 struct sirdma_eq {
-	struct port_lock lock; /* protects running and again */
-	bool running;
-	bool again; /* an interrupt came while running */
-	/* Of whoever set running. */
 	bool polarity;
 	u32 cons;
 	u32 entries;

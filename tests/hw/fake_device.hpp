@@ -164,8 +164,13 @@ public:
 	// One call of a handler; how many events it took.
 	u32 call(u32 vector, u32 budget)
 	{
-		std::lock_guard hold(*irqs_[vector].running);
-		return irqs_[vector].fn(irqs_[vector].ctx, vector, budget);
+		Irq &irq = irqs_[vector];
+		std::lock_guard hold(*irq.running);
+
+		EXPECT_FALSE(std::exchange(irq.entered, true)) << "handler called within itself";
+		u32 done = irq.fn ? irq.fn(irq.ctx, vector, budget) : 0;
+		irq.entered = false;
+		return done;
 	}
 	// Events, as the device writes them; false when the queue is full.
 	bool raise_ceqe(u32 ceq, u64 ctx, bool irq = true)
@@ -228,6 +233,7 @@ private:
 	struct Irq {
 		sirdma_irq_fn fn = nullptr;
 		void *ctx = nullptr;
+		bool entered = false;
 		std::unique_ptr<std::recursive_mutex> running =
 			std::make_unique<std::recursive_mutex>();
 	};
@@ -328,18 +334,20 @@ private:
 	}
 	static constexpr u32 irq_budget = 16;
 	// Handlers run in whatever thread raised them, within its register access: the worst case.
+	// What a handler raises itself is delivered when it has returned.
 	void deliver()
 	{
+		static thread_local bool delivering;
+
+		if (std::exchange(delivering, true))
+			return;
 		for (u64 pending; (pending = pending_irqs_.exchange(0));) {
 			for (u32 v = 0; v < irqs_.size(); v++) {
-				if (!(pending >> v & 1))
-					continue;
-				std::lock_guard hold(*irqs_[v].running);
-				if (irqs_[v].fn &&
-				    irqs_[v].fn(irqs_[v].ctx, v, irq_budget) == irq_budget)
+				if ((pending >> v & 1) && call(v, irq_budget) == irq_budget)
 					pending_irqs_ |= u64{1} << v;
 			}
 		}
+		delivering = false;
 	}
 
 	u32 read(u32 reg)

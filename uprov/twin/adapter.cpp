@@ -156,8 +156,7 @@ void Adapter::bus_irq_free(sirdma_bus *bus, u32 vector)
 
 void Adapter::on_irq(snic_host *host, u32 vector)
 {
-	if (vector < num_vectors)
-		of(host).raised_.fetch_or(1u << vector);
+	of(host).raise(vector);
 }
 
 u32 Adapter::on_tx(snic_host *host, snic_burst *burst)
@@ -242,20 +241,39 @@ void Adapter::run_deferred() noexcept
 		run_model(qpn);
 }
 
+/*
+ * A handler runs in one thread at a time. Another thread that finds it running leaves the
+ * vector raised, for the first one, which looks again after it said that it no longer runs.
+ */
 void Adapter::interrupt() noexcept
 {
-	while (u32 raised = raised_.load() ? raised_.exchange(0) : 0) {
-		std::shared_lock hold(vectors_lock_);
-
+	while (u32 raised = raised_.load() & ~running_.load()) {
 		for (; raised; raised &= raised - 1) {
 			const u32 vector = static_cast<u32>(std::countr_zero(raised));
+			const u32 bit = 1u << vector;
 
-			const Vector &irq = vectors_[vector];
-
-			if (irq.fn && irq.fn(irq.ctx, vector, event_budget) == event_budget)
-				raised_.fetch_or(1u << vector);
+			if (running_.fetch_or(bit) & bit)
+				continue;
+			raised_.fetch_and(~bit);
+			call_handler(vector);
+			running_.fetch_and(~bit);
 		}
 	}
+}
+
+void Adapter::raise(u32 vector) noexcept
+{
+	if (vector < num_vectors)
+		raised_.fetch_or(1u << vector);
+}
+
+void Adapter::call_handler(u32 vector) noexcept
+{
+	std::shared_lock hold(vectors_lock_);
+	const Vector &irq = vectors_[vector];
+
+	if (irq.fn && irq.fn(irq.ctx, vector, event_budget) == event_budget)
+		raised_.fetch_or(1u << vector);
 }
 
 } // namespace sirdma::twin

@@ -81,6 +81,8 @@ protected:
 	void run_model(u32 qpn) noexcept;
 	void run_deferred() noexcept;
 	void interrupt() noexcept;
+	/* Interrupt @vector, by the model: the next interrupt() calls its handler. */
+	void raise(u32 vector) noexcept;
 
 	IpAddress addr_;
 	uint32_t mtu_ = 0;
@@ -109,6 +111,8 @@ private:
 	static void bus_irq_free(sirdma_bus *bus, u32 vector);
 	static const sirdma_bus_ops bus_ops;
 
+	void call_handler(u32 vector) noexcept;
+
 	static void on_irq(snic_host *host, u32 vector);
 	static u32 on_tx(snic_host *host, snic_burst *burst);
 	static void on_defer(snic_host *host, u32 qpn, bool background);
@@ -123,7 +127,8 @@ private:
 
 	std::shared_mutex vectors_lock_; /* protects vectors_; shared: a handler runs */
 	Vector vectors_[num_vectors];
-	std::atomic<u32> raised_{0};
+	std::atomic<u32> raised_{0}; /* vectors to call */
+	std::atomic<u32> running_{0}; /* vectors whose handler a thread runs */
 	QpList deferred_; /* QPs with more work than one turn may do */
 };
 
