@@ -82,7 +82,7 @@ static inline void snic_irq(struct snic_dev *dev, u32 vector)
  */
 static inline void snic_revoke(struct snic_dev *dev)
 {
-	if (dev->ops->revoke)
+	if (PORT_WIRE_IN_MEMORY && dev->ops->revoke)
 		dev->ops->revoke(dev->host);
 }
 

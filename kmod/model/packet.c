@@ -154,7 +154,7 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 	pkt->solicited = bth.flags & SIRDMA_BTH_SE;
 	pkt->payload_off = hdr_len;
 	pkt->payload_len = body - pkt->pad;
-	pkt->npkts = max_t(u32, rx->npkts, 1);
+	pkt->npkts = PORT_WIRE_IN_MEMORY ? max_t(u32, rx->npkts, 1) : 1;
 	pkt->flags = op->flags;
 	pkt->pkey = be16_to_cpu(bth.pkey);
 	pkt->opcode = bth.opcode;

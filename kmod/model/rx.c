@@ -75,8 +75,9 @@ static void rx_dispatch(struct snic_rx_turn *turn, struct snic_qp *qp, const str
 	if ((rx->traffic_class & 3) == 3)
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_ECN);
 	/* Who sends packets of another MTU is told so by the first. */
-	if (pkt->npkts > 1 && pkt->npkts == snic_qp_pkts(qp, pkt->payload_len) &&
-	    qp->transport->fits && !qp->transport->fits(qp, pkt))
+	if (PORT_WIRE_IN_MEMORY && pkt->npkts > 1 &&
+	    pkt->npkts == snic_qp_pkts(qp, pkt->payload_len) && qp->transport->fits &&
+	    !qp->transport->fits(qp, pkt))
 		rx_split(qp, pkt, rx);
 	else
 		rx_one(qp, pkt, rx);

@@ -71,7 +71,7 @@ bool snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
 			*ae = SIRDMA_AE_QP_CATASTROPHIC;
 			return false;
 		}
-		if (!it->by_reference)
+		if (!PORT_WIRE_IN_MEMORY || !it->by_reference)
 			snic_seg_copy(it, p, run);
 		else if (!dev->ops->pull(dev->host, it, p, run))
 			return false;

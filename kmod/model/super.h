@@ -3,7 +3,7 @@
  * Super-packets: consecutive packets of one message that a host whose wire is
  * memory hands over as one. It has the headers and the opcode a message part of
  * that length would have, were the path MTU large enough, and takes as many PSNs as
- * the packets it stands for.
+ * the packets it stands for. Only where PORT_WIRE_IN_MEMORY: the kernel modules are built without super.c.
  */
 #ifndef SNIC_SUPER_H
 #define SNIC_SUPER_H

@@ -56,6 +56,12 @@
  *     (with which @crc must be 0), and the front of @src, which it reads once and
  *     copies to @dst unless that is NULL. Returns how much of @src; 0: sum as usual
  *   port_warn(fmt, ...)         rate-limited log line
+ *
+ * Constants:
+ *
+ *   bool PORT_WIRE_IN_MEMORY    hosts of this build share memory with their peers: they
+ *     hand over super-packets (model/super.h) and payload by reference (struct
+ *     snic_rx_pkt). Where it is false, the code for either is not in the object files
  */
 #ifndef SIRDMA_PORT_H
 #define SIRDMA_PORT_H

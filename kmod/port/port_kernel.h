@@ -267,6 +267,8 @@ static inline u32 port_crc32_fold(u32 crc, const void *head, void *dst, const vo
 	return 0;
 }
 
+#define PORT_WIRE_IN_MEMORY false
+
 #define port_warn(fmt, ...) pr_warn_ratelimited("sirdma: " fmt "\n", ##__VA_ARGS__)
 
 #endif

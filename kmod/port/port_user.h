@@ -324,6 +324,8 @@ u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 l
 enum port_crc32_way { PORT_CRC32_NONE, PORT_CRC32_PCLMUL, PORT_CRC32_VPCLMUL };
 bool port_crc32_use(enum port_crc32_way which);
 
+#define PORT_WIRE_IN_MEMORY true
+
 void port_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #ifdef __cplusplus
