@@ -21,6 +21,7 @@
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/types.h>
+#include "compat/crc32.h"
 #include "compat/hrtimer.h"
 #include "compat/random.h"
 
@@ -260,11 +261,32 @@ static inline u64 port_stats_read(const struct port_stats *stats, u32 i)
 	return sum;
 }
 
-/* Vector registers would have to be saved for each packet. */
+#define PORT_CRC32_HEAD 64
+
+/* Each byte of @src is read once: what was copied is what is summed. */
+static inline u32 port_crc32_library(u32 crc, const void *head, void *dst, const void *src, u32 len)
+{
+	if (head)
+		crc = crc32_le(crc, head, PORT_CRC32_HEAD);
+	if (dst)
+		memcpy(dst, src, len);
+	return crc32_le(crc, dst ? dst : src, len);
+}
+
+/*
+ * Bytes from which on the library's vector instructions, where it has them, are worth
+ * saving the vector registers: the library's own threshold for CRC-32C. The tables of
+ * the model take 140 ns for as many, the instructions 9 to 17 ns (a Xeon with AVX-512).
+ */
+#define PORT_CRC32_MIN 512
+
 static inline u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len,
 				  u32 *sum)
 {
-	return 0;
+	if (len < PORT_CRC32_MIN || !(crc32_optimizations() & CRC32_LE_OPTIMIZATION))
+		return 0;
+	*sum = port_crc32_library(crc, head, dst, src, len);
+	return len;
 }
 
 #define PORT_WIRE_IN_MEMORY false

@@ -147,6 +147,44 @@ static void compare_and_swap_tells_who_was_first(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, word, ~0ull);
 }
 
+static u32 crc_bits(u32 crc, const u8 *p, u32 len)
+{
+	u32 bit;
+
+	while (len--) {
+		crc ^= *p++;
+		for (bit = 0; bit < 8; bit++)
+			crc = crc & 1 ? crc >> 1 ^ 0xedb88320 : crc >> 1;
+	}
+	return crc;
+}
+
+static void crc_of_the_library_is_ours(struct kunit *test)
+{
+	static const u32 lens[] = {1, 63, 64, 511, 512, 4097};
+	u8 *src = kunit_kmalloc(test, 8192, GFP_KERNEL),
+	   *dst = kunit_kzalloc(test, 8192, GFP_KERNEL);
+	u8 head[PORT_CRC32_HEAD];
+	u32 i, len, sum;
+
+	KUNIT_ASSERT_NOT_NULL(test, src);
+	KUNIT_ASSERT_NOT_NULL(test, dst);
+	get_random_bytes(src, 8192);
+	get_random_bytes(head, sizeof(head));
+	for (i = 0; i < ARRAY_SIZE(lens); i++) {
+		len = lens[i];
+		sum = crc_bits(0x12345678, src, len);
+		KUNIT_EXPECT_EQ(test, port_crc32_library(0x12345678, NULL, NULL, src, len), sum);
+		KUNIT_EXPECT_EQ(test, port_crc32_library(0x12345678, NULL, dst, src, len), sum);
+		KUNIT_EXPECT_EQ(test, memcmp(dst, src, len), 0);
+		KUNIT_EXPECT_EQ(test, port_crc32_library(0, head, NULL, src, len),
+				crc_bits(crc_bits(0, head, sizeof(head)), src, len));
+		/* What it takes, if it takes anything, is what the tables would make of it. */
+		if (port_crc32_fold(0x12345678, NULL, NULL, src, len, &sum) == len)
+			KUNIT_EXPECT_EQ(test, sum, crc_bits(0x12345678, src, len));
+	}
+}
+
 #define BEATS 2000
 
 /* An interrupt that counts what the test counts, again and again. */
@@ -196,6 +234,7 @@ static struct kunit_case port_cases[] = {
 	KUNIT_CASE(reference_counts_to_zero_once),
 	KUNIT_CASE(allocation_is_zeroed_whatever_its_size),
 	KUNIT_CASE(compare_and_swap_tells_who_was_first),
+	KUNIT_CASE(crc_of_the_library_is_ours),
 	KUNIT_CASE(counter_loses_nothing_to_an_interrupt),
 	{},
 };
