@@ -18,6 +18,10 @@
 /* Field @mask of @word. */
 #define SIRDMA_GET(mask, word) ((((__u64)(word)) & (mask)) >> __builtin_ctzll(mask))
 
+/* The device's page, of rings, page descriptors and doorbells, whatever the kernel's is. */
+#define SIRDMA_PAGE_SHIFT 12
+#define SIRDMA_PAGE_SIZE (1u << SIRDMA_PAGE_SHIFT)
+
 #ifdef __cplusplus
 #define SIRDMA_STATIC_ASSERT(cond, msg) static_assert(cond, msg)
 #else

@@ -10,9 +10,6 @@
 
 #include "wqe.h"
 
-/* Ring memory is counted in pages of the device, whatever the kernel's page size is. */
-#define SIRDMA_RING_PAGE 4096u
-
 /* Requests that fit into the largest ring even when each takes the largest WQE. */
 #define SIRDMA_MAX_QP_WR ((SIRDMA_MAX_WQ_QUANTA - SIRDMA_SQ_RSVD_QUANTA) / SIRDMA_MAX_WQE_QUANTA)
 
@@ -102,13 +99,19 @@ static inline __u32 sirdma_rq_wrs(__u32 quanta, __u32 shift)
 /* Device pages of a ring of @quanta. */
 static inline __u32 sirdma_wq_pages(__u32 quanta)
 {
-	return (quanta * SIRDMA_QUANTUM + SIRDMA_RING_PAGE - 1) / SIRDMA_RING_PAGE;
+	return (quanta * SIRDMA_QUANTUM + SIRDMA_PAGE_SIZE - 1) / SIRDMA_PAGE_SIZE;
 }
 
 /* Elements of a CQ for @cqe completions: one stays free, and immediate data takes a second one. */
 static inline __u64 sirdma_cq_elements(__u32 cqe)
 {
 	return ((__u64)cqe + 1) * 2;
+}
+
+/* Completions a CQ of @elements has room for: the inverse. */
+static inline __u32 sirdma_cq_completions(__u32 elements)
+{
+	return elements / 2 - 1;
 }
 
 #endif

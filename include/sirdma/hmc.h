@@ -15,7 +15,6 @@
 #include "bits.h"
 
 #define SIRDMA_HMC_SD_SIZE 0x200000u /* bytes one SD covers */
-#define SIRDMA_HMC_PAGE_SIZE 4096u
 #define SIRDMA_HMC_PD_PER_SD 512
 #define SIRDMA_HMC_MAX_SD 4096 /* 8 GiB of HMC space: 1 Gi PBLEs */
 
@@ -36,7 +35,6 @@ struct sirdma_sd_entry {
 };
 SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
 #define SIRDMA_SDCMD_SDIDX SIRDMA_MASK(11, 0)
-#define SIRDMA_SDCMD_PARTSEL SIRDMA_BIT(15)
 #define SIRDMA_SDCMD_WR SIRDMA_BIT(31)
 #define SIRDMA_SDCMD_VALID SIRDMA_BIT(63)
 #define SIRDMA_SDDATA_VALID SIRDMA_BIT(0)
@@ -56,7 +54,7 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
  */
 #define SIRDMA_PBLE_SIZE 8
 #define SIRDMA_PBLE_PER_LEAF 512
-#define SIRDMA_PBLE_PER_PAGE (SIRDMA_HMC_PAGE_SIZE / SIRDMA_PBLE_SIZE)
+#define SIRDMA_PBLE_PER_PAGE (SIRDMA_PAGE_SIZE / SIRDMA_PBLE_SIZE)
 #define SIRDMA_PBLE_LEAF_IDX SIRDMA_MASK(27, 0)
 #define SIRDMA_PBLE_INVALID_IDX 0xffffffffu
 

@@ -29,6 +29,16 @@ struct sirdma_ip {
 	__u8 b[16];
 };
 
+static inline int sirdma_ip_is_v4(const struct sirdma_ip *ip)
+{
+	unsigned int i;
+
+	for (i = 0; i < 10; i++)
+		if (ip->b[i])
+			return 0;
+	return ip->b[10] == 0xff && ip->b[11] == 0xff;
+}
+
 struct sirdma_qp_ctx {
 	/* Queues: taken at creation only. */
 	__le64 compl_ctx; /* echoed in each CQE */
@@ -128,6 +138,5 @@ SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
 #define SIRDMA_ACCESS_BIND_WINDOW 0x10
 #define SIRDMA_ACCESS_ZERO_BASED 0x20
 #define SIRDMA_ACCESS_REMOTE_ATOMIC 0x40
-#define SIRDMA_ACCESS_ALL 0x7f
 
 #endif

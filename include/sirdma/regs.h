@@ -46,7 +46,6 @@
 #define SIRDMA_CQPTAIL_OP_ERR SIRDMA_BIT(31) /* last command failed */
 
 #define SIRDMA_PMPDINV_SDIDX SIRDMA_MASK(11, 0)
-#define SIRDMA_PMPDINV_PARTSEL SIRDMA_BIT(15)
 #define SIRDMA_PMPDINV_PDIDX SIRDMA_MASK(24, 16)
 
 #define SIRDMA_LINK_UP SIRDMA_BIT(0)
@@ -66,7 +65,7 @@ struct sirdma_db_page {
 	__le32 cq_arm; /* CQ id */
 	__le32 rsvd1[1007];
 };
-SIRDMA_SIZE_IS(struct sirdma_db_page, 4096);
+SIRDMA_SIZE_IS(struct sirdma_db_page, SIRDMA_PAGE_SIZE);
 SIRDMA_OFFSET_IS(struct sirdma_db_page, cq_arm, 64);
 
 #endif

@@ -172,12 +172,12 @@ int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 
 static u32 sirdma_kqp_sq_bytes(const struct sirdma_qp_size *size)
 {
-	return sirdma_wq_pages(size->sq_quanta) * SIRDMA_RING_PAGE;
+	return sirdma_wq_pages(size->sq_quanta) * SIRDMA_PAGE_SIZE;
 }
 
 static u32 sirdma_kqp_rq_bytes(const struct sirdma_qp_size *size)
 {
-	return sirdma_wq_pages(size->rq_quanta) * SIRDMA_RING_PAGE;
+	return sirdma_wq_pages(size->rq_quanta) * SIRDMA_PAGE_SIZE;
 }
 
 static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_qp_size *size)

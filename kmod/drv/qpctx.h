@@ -11,7 +11,7 @@
 #include "sirdma/bus.h"
 #include "sirdma/qpctx.h"
 
-#define SIRDMA_QPCTX_COUNT (4096 / SIRDMA_QP_CTX_ALIGN)
+#define SIRDMA_QPCTX_COUNT (SIRDMA_PAGE_SIZE / SIRDMA_QP_CTX_ALIGN)
 
 struct sirdma_dev;
 

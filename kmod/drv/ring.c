@@ -9,9 +9,6 @@
 #include "ucontext.h"
 #include "umem.h"
 
-#define RING_PAGE_SHIFT 12
-#define RING_PAGE_SIZE BIT(RING_PAGE_SHIFT)
-
 static struct sirdma_ring *to_sring(struct sirdma_mr *mr)
 {
 	return container_of(mr, struct sirdma_ring, mr);
@@ -28,13 +25,13 @@ static int sirdma_ring_check(struct sirdma_dev *dev, u64 start, u64 length,
 	u64 need;
 
 	if (req->reg_type == SIRDMA_MEMREG_QP)
-		need = ((u64)req->sq_pages + req->rq_pages) * RING_PAGE_SIZE + SIRDMA_SHADOW_SIZE;
+		need = ((u64)req->sq_pages + req->rq_pages) * SIRDMA_PAGE_SIZE + SIRDMA_SHADOW_SIZE;
 	else
 		/* The shadow area of a CQ counts as one page, but may end early. */
-		need = req->cq_pages ? (req->cq_pages - 1) * RING_PAGE_SIZE + SIRDMA_SHADOW_SIZE :
+		need = req->cq_pages ? (req->cq_pages - 1) * SIRDMA_PAGE_SIZE + SIRDMA_SHADOW_SIZE :
 				       0;
 
-	if (!need || length < need || !IS_ALIGNED(start, RING_PAGE_SIZE) ||
+	if (!need || length < need || !IS_ALIGNED(start, SIRDMA_PAGE_SIZE) ||
 	    length > dev->ibdev.attrs.max_mr_size) {
 		sirdma_refused(dev, "reg_mr: rings of type %u: %llu bytes at %#llx, need %llu",
 			       req->reg_type, length, start, need);
@@ -54,10 +51,11 @@ static int sirdma_ring_map(struct sirdma_dev *dev, struct sirdma_ring *ring)
 	u64 addr;
 	int err;
 
-	if (sirdma_umem_contiguous(umem, RING_PAGE_SHIFT, 0, ring->sq_pages, &addr) &&
-	    sirdma_umem_contiguous(umem, RING_PAGE_SHIFT, ring->sq_pages, ring->rq_pages, &addr)) {
+	if (sirdma_umem_contiguous(umem, SIRDMA_PAGE_SHIFT, 0, ring->sq_pages, &addr) &&
+	    sirdma_umem_contiguous(umem, SIRDMA_PAGE_SHIFT, ring->sq_pages, ring->rq_pages,
+				   &addr)) {
 		sirdma_pbl_set_contiguous(&ring->mr.pbl, 0, pages);
-		ring->mr.pbl.block_shift = RING_PAGE_SHIFT;
+		ring->mr.pbl.block_shift = SIRDMA_PAGE_SHIFT;
 		return 0;
 	}
 	err = sirdma_pbl_alloc(&dev->hw, pages, true, &ring->mr.pbl);
@@ -65,8 +63,8 @@ static int sirdma_ring_map(struct sirdma_dev *dev, struct sirdma_ring *ring)
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_LIST_FAILURES);
 		return err;
 	}
-	ring->mr.pbl.block_shift = RING_PAGE_SHIFT;
-	sirdma_umem_write_pbl(dev, umem, RING_PAGE_SHIFT, pages, &ring->mr.pbl);
+	ring->mr.pbl.block_shift = SIRDMA_PAGE_SHIFT;
+	sirdma_umem_write_pbl(dev, umem, SIRDMA_PAGE_SHIFT, pages, &ring->mr.pbl);
 	return 0;
 }
 
@@ -175,7 +173,7 @@ static u64 sirdma_ring_page_addr(struct sirdma_ring *ring, u32 page)
 {
 	u64 addr = 0;
 
-	sirdma_umem_contiguous(ring->mr.umem, RING_PAGE_SHIFT, page, 1, &addr);
+	sirdma_umem_contiguous(ring->mr.umem, SIRDMA_PAGE_SHIFT, page, 1, &addr);
 	return addr;
 }
 
@@ -195,7 +193,7 @@ void sirdma_ring_locate(struct sirdma_ring *ring, u32 first_page, u32 pages,
 
 u64 sirdma_ring_shadow(struct sirdma_ring *ring, u32 page)
 {
-	if (ring->length < (u64)page * RING_PAGE_SIZE + SIRDMA_SHADOW_SIZE)
+	if (ring->length < (u64)page * SIRDMA_PAGE_SIZE + SIRDMA_SHADOW_SIZE)
 		return 0;
 	return sirdma_ring_page_addr(ring, page);
 }

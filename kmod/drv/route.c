@@ -10,11 +10,6 @@
 #include "compat/ip6_route.h"
 #include "route.h"
 
-bool sirdma_ip_is_v4(const struct sirdma_ip *ip)
-{
-	return ipv6_addr_v4mapped((const struct in6_addr *)ip);
-}
-
 static void sirdma_ip_from_v4(struct sirdma_ip *ip, __be32 addr)
 {
 	ipv6_addr_set_v4mapped(addr, (struct in6_addr *)ip);

@@ -21,7 +21,6 @@ struct sirdma_nexthop {
 	bool failed; /* the neighbour did not answer earlier; it is being asked again */
 };
 
-bool sirdma_ip_is_v4(const struct sirdma_ip *ip);
 /* Address of @neigh in the form of struct sirdma_ip. False for a foreign family. */
 bool sirdma_neigh_ip(const struct neighbour *neigh, struct sirdma_ip *ip);
 /*

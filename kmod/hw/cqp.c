@@ -484,7 +484,7 @@ int sirdma_cqp_init(struct sirdma_hw *hw)
 	err = ops->dma_alloc(hw->bus, sizeof(struct sirdma_cqp_ctx), &cqp->ctx);
 	if (err)
 		goto err_free_ring;
-	err = ops->dma_alloc(hw->bus, SIRDMA_HMC_PAGE_SIZE, &cqp->buf);
+	err = ops->dma_alloc(hw->bus, SIRDMA_PAGE_SIZE, &cqp->buf);
 	if (err)
 		goto err_free_ctx;
 	err = cqp_start(hw);

@@ -61,7 +61,7 @@ static void page_unback(struct sirdma_hw *hw, struct sirdma_hmc_sd *sd, u32 page
 	hw->bus->ops->dma_free(hw->bus, &sd->pages[page]);
 	memset(&sd->pages[page], 0, sizeof(sd->pages[page]));
 	sd->num_pages--;
-	hw->hmc.backed_bytes -= SIRDMA_HMC_PAGE_SIZE;
+	hw->hmc.backed_bytes -= SIRDMA_PAGE_SIZE;
 }
 
 static void sd_free(struct sirdma_hw *hw, struct sirdma_hmc_sd *sd)
@@ -110,7 +110,7 @@ static struct sirdma_hmc_sd *sd_alloc(struct sirdma_hw *hw, bool direct)
 		if (!sd->pages)
 			goto err_free_sd;
 	}
-	if (hw->bus->ops->dma_alloc(hw->bus, direct ? SIRDMA_HMC_SD_SIZE : SIRDMA_HMC_PAGE_SIZE,
+	if (hw->bus->ops->dma_alloc(hw->bus, direct ? SIRDMA_HMC_SD_SIZE : SIRDMA_PAGE_SIZE,
 				    &sd->block))
 		goto err_free_pages;
 	if (direct)
@@ -183,14 +183,14 @@ static int pages_back(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd *sd, u
 	for (page = first; page <= last; page++) {
 		if (sd->pages[page].va)
 			continue;
-		err = hw->bus->ops->dma_alloc(hw->bus, SIRDMA_HMC_PAGE_SIZE, &sd->pages[page]);
+		err = hw->bus->ops->dma_alloc(hw->bus, SIRDMA_PAGE_SIZE, &sd->pages[page]);
 		if (err) {
 			sd->pages[page].va = NULL;
 			goto err_unback;
 		}
 		added[page / 64] |= 1ull << (page % 64);
 		sd->num_pages++;
-		hw->hmc.backed_bytes += SIRDMA_HMC_PAGE_SIZE;
+		hw->hmc.backed_bytes += SIRDMA_PAGE_SIZE;
 		pd_write(hw, idx, sd, page, sd->pages[page].pa | SIRDMA_PD_VALID);
 	}
 	return 0;
@@ -236,8 +236,7 @@ static int back_locked(struct sirdma_hw *hw, u32 idx, u32 off, u32 len)
 	err = sd_make(hw, idx, &sd);
 	if (err || sd->direct)
 		return err;
-	err = pages_back(hw, idx, sd, off / SIRDMA_HMC_PAGE_SIZE,
-			 (off + len - 1) / SIRDMA_HMC_PAGE_SIZE);
+	err = pages_back(hw, idx, sd, off / SIRDMA_PAGE_SIZE, (off + len - 1) / SIRDMA_PAGE_SIZE);
 	if (err && !existed)
 		sd_release(hw, idx);
 	return err;
@@ -268,8 +267,8 @@ void *sirdma_hmc_va(struct sirdma_hw *hw, u64 off)
 		return NULL;
 	if (sd->direct)
 		return (u8 *)sd->block.va + SD_OFFSET(off);
-	page = sd->pages[SD_OFFSET(off) / SIRDMA_HMC_PAGE_SIZE].va;
-	return page ? page + off % SIRDMA_HMC_PAGE_SIZE : NULL;
+	page = sd->pages[SD_OFFSET(off) / SIRDMA_PAGE_SIZE].va;
+	return page ? page + off % SIRDMA_PAGE_SIZE : NULL;
 }
 
 int sirdma_hmc_release_sd(struct sirdma_hw *hw, u32 sd)

@@ -100,7 +100,7 @@ static u32 snic_sd_prepare(struct snic_dev *dev, const struct sirdma_sd_entry *e
 		update->block = port_dma_ptr(dev->dma, addr, SIRDMA_HMC_SD_SIZE);
 		return update->block ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
 	}
-	table = port_dma_ptr(dev->dma, addr, SIRDMA_HMC_PAGE_SIZE);
+	table = port_dma_ptr(dev->dma, addr, SIRDMA_PAGE_SIZE);
 	if (!table)
 		return SIRDMA_CQP_BAD_ADDRESS;
 	update->pds = port_alloc(sizeof(*update->pds));
@@ -190,7 +190,7 @@ static void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 p
 	port_lock(&dev->hmc.pd_lock);
 	desc = le64_to_cpu(READ_ONCE(pds->table[pd]));
 	if (desc & SIRDMA_PD_VALID)
-		page = port_dma_ptr(dev->dma, desc & SIRDMA_PD_ADDR, SIRDMA_HMC_PAGE_SIZE);
+		page = port_dma_ptr(dev->dma, desc & SIRDMA_PD_ADDR, SIRDMA_PAGE_SIZE);
 	WRITE_ONCE(pds->pages[pd], page);
 	port_unlock(&dev->hmc.pd_lock);
 	return page;
@@ -198,7 +198,7 @@ static void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 p
 
 static bool snic_hmc_read_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off, u64 *val)
 {
-	u32 pd = off / SIRDMA_HMC_PAGE_SIZE;
+	u32 pd = off / SIRDMA_PAGE_SIZE;
 	struct snic_hmc_pds *pds;
 	const u8 *page = NULL;
 
@@ -210,7 +210,7 @@ static bool snic_hmc_read_paged(struct snic_dev *dev, struct snic_sd *sd, u32 of
 			page = snic_hmc_fill(dev, pds, pd);
 	}
 	if (page)
-		*val = le64_to_cpu(*(const __le64 *)(page + off % SIRDMA_HMC_PAGE_SIZE));
+		*val = le64_to_cpu(*(const __le64 *)(page + off % SIRDMA_PAGE_SIZE));
 	port_rcu_read_unlock();
 	return page;
 }

@@ -4,13 +4,6 @@
 
 #include "dev.h"
 
-static bool is_v4(const struct sirdma_ip *ip)
-{
-	static const u8 v4_prefix[12] = {[10] = 0xff, [11] = 0xff};
-
-	return !memcmp(ip->b, v4_prefix, sizeof(v4_prefix));
-}
-
 /* The next refresh makes the flow anew. */
 static void path_expire(struct snic_dev *dev, struct snic_path *path)
 {
@@ -71,8 +64,8 @@ void snic_path_refresh(struct snic_dev *dev, struct snic_path *path)
 	memcpy(flow->src_mac, sgid.mac, sizeof(flow->src_mac));
 	flow->has_vlan = sgid.has_vlan;
 	flow->vlan_id = sgid.vlan_id;
-	flow->is_v4 = is_v4(&sgid.ip);
+	flow->is_v4 = sirdma_ip_is_v4(&sgid.ip);
 	/* Addresses of different families do not talk. */
-	if (flow->is_v4 != is_v4(&flow->dst_ip))
+	if (flow->is_v4 != sirdma_ip_is_v4(&flow->dst_ip))
 		path->dst_ok = false;
 }

@@ -3,8 +3,6 @@
 #include "ring.h"
 #include "dev.h"
 
-#define SNIC_RING_PAGE 4096u
-
 void *snic_ring_ptr(struct snic_dev *dev, const struct snic_ring *ring, u32 off, u32 len)
 {
 	u64 page;
@@ -13,18 +11,18 @@ void *snic_ring_ptr(struct snic_dev *dev, const struct snic_ring *ring, u32 off,
 		return NULL;
 	if (!ring->vmap)
 		return port_dma_ptr(dev->dma, ring->addr + off, len);
-	if (!snic_pble_read(dev, ring->first_pble + off / SNIC_RING_PAGE, &page))
+	if (!snic_pble_read(dev, ring->first_pble + off / SIRDMA_PAGE_SIZE, &page))
 		return NULL;
-	if (unlikely(page % SNIC_RING_PAGE)) {
+	if (unlikely(page % SIRDMA_PAGE_SIZE)) {
 		snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
 		return NULL;
 	}
-	return port_dma_ptr(dev->dma, page + off % SNIC_RING_PAGE, len);
+	return port_dma_ptr(dev->dma, page + off % SIRDMA_PAGE_SIZE, len);
 }
 
 bool snic_ring_valid(struct snic_dev *dev, const struct snic_ring *ring)
 {
-	u32 off, pages = (ring->bytes + SNIC_RING_PAGE - 1) / SNIC_RING_PAGE;
+	u32 off, pages = (ring->bytes + SIRDMA_PAGE_SIZE - 1) / SIRDMA_PAGE_SIZE;
 
 	if (!ring->bytes)
 		return false;
@@ -35,8 +33,8 @@ bool snic_ring_valid(struct snic_dev *dev, const struct snic_ring *ring)
 	}
 	if ((u64)ring->first_pble + pages > READ_ONCE(dev->hmc.pble_count))
 		return false;
-	for (off = 0; off < ring->bytes; off += SNIC_RING_PAGE)
-		if (!snic_ring_ptr(dev, ring, off, min(ring->bytes - off, SNIC_RING_PAGE)))
+	for (off = 0; off < ring->bytes; off += SIRDMA_PAGE_SIZE)
+		if (!snic_ring_ptr(dev, ring, off, min(ring->bytes - off, SIRDMA_PAGE_SIZE)))
 			return false;
 	return true;
 }

@@ -21,7 +21,7 @@ static struct sirdma_ring *registered(struct kunit *test, struct sirdma_ucontext
 				      u64 start)
 {
 	const struct sirdma_mem_reg_req req = {.reg_type = type, .sq_pages = 1, .cq_pages = 1};
-	struct sirdma_ring *ring = sirdma_ring_alloc(start, 2 * RING_PAGE_SIZE, &req);
+	struct sirdma_ring *ring = sirdma_ring_alloc(start, 2 * SIRDMA_PAGE_SIZE, &req);
 
 	KUNIT_ASSERT_NOT_NULL(test, ring);
 	ring->uctx = uctx;

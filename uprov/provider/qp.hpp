@@ -46,12 +46,12 @@ struct QpGeometry {
 
 	size_t sq_bytes() const noexcept
 	{
-		return size_t{sirdma_wq_pages(sq_quanta)} * SIRDMA_RING_PAGE;
+		return size_t{sirdma_wq_pages(sq_quanta)} * SIRDMA_PAGE_SIZE;
 	}
 
 	size_t rq_bytes() const noexcept
 	{
-		return size_t{sirdma_wq_pages(rq_quanta)} * SIRDMA_RING_PAGE;
+		return size_t{sirdma_wq_pages(rq_quanta)} * SIRDMA_PAGE_SIZE;
 	}
 
 	/* SQ, RQ and the shadow area behind them. */

@@ -69,7 +69,7 @@ bool IpAddress::any() const noexcept
 
 bool IpAddress::is_v4() const noexcept
 {
-	return !memcmp(ip_.b, mapped_prefix, sizeof(mapped_prefix));
+	return sirdma_ip_is_v4(&ip_);
 }
 
 in_addr IpAddress::v4() const noexcept

@@ -26,13 +26,6 @@ struct alignas(SIRDMA_QP_CTX_ALIGN) QpContext : sirdma_qp_ctx {
 	u64 addr() const noexcept { return reinterpret_cast<u64>(this); }
 };
 
-bool is_v4_mapped(const ibv_gid &gid) noexcept
-{
-	static constexpr uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-
-	return !memcmp(gid.raw, prefix, sizeof(prefix));
-}
-
 sirdma_qp_path path_of(const ibv_ah_attr &ah) noexcept
 {
 	sirdma_qp_path path{};
@@ -160,7 +153,9 @@ int Driver::check_route(sirdma_qp_modify &mod, const ibv_ah_attr &ah) noexcept
 		mod.why = "names an empty GID table entry";
 		return ENODATA;
 	}
-	if (is_v4_mapped(ah.grh.dgid) != nic_.addr().is_v4()) {
+	const sirdma_ip dst = path_of(ah).dst_ip;
+
+	if (sirdma_ip_is_v4(&dst) != nic_.addr().is_v4()) {
 		mod.why = "leads to an address of the other IP version";
 		return EHOSTUNREACH;
 	}
