@@ -2,7 +2,8 @@
 /*
  * Private data of the uverbs commands. Layout source: irdma's uverbs ABI 5
  * (include/uapi/rdma/irdma-abi.h); extensions are negotiated by
- * SIRDMA_UCTX_KICK in comp_mask.
+ * SIRDMA_UCTX_KICK in comp_mask. Flags and fields that this driver leaves 0 (push pages,
+ * 64-byte CQEs) are what it tells libirdma that it does not have.
  */
 #ifndef SIRDMA_ABI_H
 #define SIRDMA_ABI_H

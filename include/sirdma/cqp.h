@@ -26,6 +26,7 @@ struct sirdma_cqp_ctx {
 };
 SIRDMA_SIZE_IS(struct sirdma_cqp_ctx, 64);
 
+/* MODIFY_CQ is for libraries that resize a CQ, QUERY_STAG for tests: the driver sends neither. */
 enum sirdma_cqp_op {
 	SIRDMA_CQP_CREATE_QP = 0x00,
 	SIRDMA_CQP_MODIFY_QP = 0x01,
@@ -247,7 +248,6 @@ struct sirdma_ccqe {
 SIRDMA_SIZE_IS(struct sirdma_ccqe, 32);
 
 /* Major codes of a failed command */
-#define SIRDMA_CQP_MAJ_OK 0x0000
 #define SIRDMA_CQP_MAJ_ERROR 0xffff
 /* Minor codes */
 enum sirdma_cqp_status {

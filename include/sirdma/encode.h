@@ -60,7 +60,6 @@ struct sirdma_send {
 #define SIRDMA_SEND_ON_RC 0x1000000u
 #define SIRDMA_SEND_ON_UC 0x2000000u
 #define SIRDMA_SEND_ON_CONNECTED (SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_UC)
-#define SIRDMA_SEND_ON_ANY 0xff000000u
 #define SIRDMA_SEND_OP(code, code_sol, flags) \
 	((__u32)(code) | (__u32)(code_sol) << 8 | (flags) | SIRDMA_SEND_OP_KNOWN)
 

@@ -7,6 +7,9 @@
  * quantum of 32 bytes. Word 3 of the first quantum is the header and is
  * written last. The valid bit toggles each time index 0 is taken; it is 1 on
  * the first lap.
+ *
+ * The layout is whole, since other libraries write it: a field that this device does not
+ * read (push, round-trip reports) is here so that nothing else takes its bits.
  */
 #ifndef SIRDMA_WQE_H
 #define SIRDMA_WQE_H

@@ -33,7 +33,6 @@ struct sirdma_cqp_cq_params {
 	bool elem_64b;
 };
 int sirdma_cqp_create_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params);
-int sirdma_cqp_resize_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params);
 int sirdma_cqp_destroy_cq(struct sirdma_hw *hw, u32 cq_id);
 
 struct sirdma_cqp_reg_mr_params {
