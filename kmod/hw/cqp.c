@@ -204,7 +204,7 @@ u64 sirdma_cqp_cookie(const struct sirdma_hw *hw)
  * after our callers free it, then release everyone who waits. Whoever learns
  * that the queue is dead comes here, and leaves when the reset is over.
  */
-static void bury_queue(struct sirdma_hw *hw)
+static void reset_dead_queue(struct sirdma_hw *hw)
 {
 	const struct sirdma_async_event event = {
 		.code = SIRDMA_AE_FUNCTION_CATASTROPHIC,
@@ -212,12 +212,12 @@ static void bury_queue(struct sirdma_hw *hw)
 	struct sirdma_cqp *cqp = &hw->cqp;
 	bool first;
 
-	port_mutex_lock(&cqp->burial);
-	first = !cqp->buried;
+	port_mutex_lock(&cqp->reset_lock);
+	first = !cqp->reset_done;
 	if (first)
 		sirdma_hw_reset(hw);
-	cqp->buried = true;
-	port_mutex_unlock(&cqp->burial);
+	cqp->reset_done = true;
+	port_mutex_unlock(&cqp->reset_lock);
 	if (!first)
 		return;
 	port_lock(&cqp->lock);
@@ -236,7 +236,7 @@ void sirdma_cqp_kill(struct sirdma_hw *hw)
 	cqp->dead = true;
 	grant_slots(cqp);
 	port_unlock(&cqp->lock);
-	bury_queue(hw);
+	reset_dead_queue(hw);
 }
 
 /* Put @wqe into the ring. The device may see it at once, doorbell or not. */
@@ -318,7 +318,7 @@ static int request_post(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe,
 	port_mutex_unlock(&cqp->doorbell);
 	if (!dead)
 		return 0;
-	bury_queue(hw);
+	reset_dead_queue(hw);
 	return -EIO;
 }
 
@@ -386,7 +386,7 @@ static int exec_once(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64
 	port_unlock(&cqp->lock);
 
 	if (dead)
-		bury_queue(hw);
+		reset_dead_queue(hw);
 	if (!completed)
 		return -ETIMEDOUT;
 	if (retval)
@@ -470,7 +470,7 @@ int sirdma_cqp_init(struct sirdma_hw *hw)
 		return -EINVAL;
 	port_lock_init(&cqp->lock);
 	port_mutex_init(&cqp->doorbell);
-	port_mutex_init(&cqp->burial);
+	port_mutex_init(&cqp->reset_lock);
 	port_mutex_init(&cqp->buf_lock);
 	cqp->entries = entries;
 	cqp->polarity = true;

@@ -56,8 +56,8 @@ struct sirdma_cqp {
 	u64 timeouts;
 
 	struct port_mutex doorbell; /* from a command's post to its doorbell write */
-	struct port_mutex burial; /* the reset of a dead queue; protects buried */
-	bool buried;
+	struct port_mutex reset_lock; /* the reset of a dead queue; protects reset_done */
+	bool reset_done;
 	struct sirdma_dma_mem ring;
 	struct sirdma_dma_mem ctx;
 	struct sirdma_dma_mem ccq;
