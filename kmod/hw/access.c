@@ -4,7 +4,7 @@
 
 #define SUPPORTED (SIRDMA_VERBS_LOCAL_WRITE | SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_REMOTE_READ)
 
-/* Flags of applications, rights of the device. */
+/* Which right of the device each flag of the verbs API asks for. */
 static const struct {
 	u32 flag;
 	u8 right;
@@ -35,7 +35,7 @@ struct check {
 	const char *why;
 };
 
-/* The first that finds something bad. */
+/* The errno of the first failed check, or 0. */
 static int first_bad(const struct check *checks, u32 count, const char **why)
 {
 	u32 i;
@@ -53,7 +53,7 @@ int sirdma_region_access_check(u32 access, const char **why)
 {
 	const u32 remote_change = SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_REMOTE_ATOMIC;
 	const struct check checks[] = {
-		/* IBTA 10.6.3.1 */
+		/* IBTA 10.6.3.1: remote write and remote atomics need local write. */
 		{(access & remote_change) && !(access & SIRDMA_VERBS_LOCAL_WRITE), -EINVAL,
 		 "remote writes and atomics need local writes"},
 		{access & ~(SIRDMA_VERBS_ACCESS_KNOWN | SIRDMA_VERBS_ACCESS_OPTIONAL), -EINVAL,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Access rights that applications ask for, and the memory they ask them for.
+ * Checks of the access rights and of the memory regions that applications request.
  * Flags are those of the verbs API: enum ib_access_flags, enum ibv_access_flags.
  */
 #ifndef SIRDMA_HW_ACCESS_H
@@ -13,31 +13,34 @@
 #define SIRDMA_VERBS_REMOTE_WRITE (1u << 1)
 #define SIRDMA_VERBS_REMOTE_READ (1u << 2)
 #define SIRDMA_VERBS_REMOTE_ATOMIC (1u << 3)
-/* All flags that have a meaning, up to FLUSH_PERSISTENT. */
+/* All flags that the verbs API defines, up to FLUSH_PERSISTENT. */
 #define SIRDMA_VERBS_ACCESS_KNOWN 0x3ffu
 /* Hints: a device may ignore them. */
 #define SIRDMA_VERBS_ACCESS_OPTIONAL 0x3ff00000u
 
 #define SIRDMA_MAX_MR_SIZE (1ull << 40)
-/* Blocks are mapped whole: address and iova have the same place in one of these. */
+/* The device maps whole blocks, so an address and its iova must be equal modulo this size. */
 #define SIRDMA_REGION_PAGE 4096u
 
 /* A memory region as an application describes it. */
 struct sirdma_region {
-	u64 start; /* in the application's memory */
+	u64 start; /* virtual address in the application */
 	u64 length;
 	u64 iova;
 	u32 access;
 };
 
-/* -EINVAL or -EOPNOTSUPP with *why = what is wrong, for a log line. */
+/* Check access flags. 0; -EINVAL or -EOPNOTSUPP, and *why says what is wrong, for a log line. */
 int sirdma_region_access_check(u32 access, const char **why);
-/* Of all of it, its access flags first. */
+/* Check a region, its access flags first; returns as above. */
 int sirdma_region_check(const struct sirdma_region *region, const char **why);
 /* SIRDMA_ACCESS_* of a region with these flags. */
 u8 sirdma_region_rights(u32 access);
 
-/* Of a QP. -EINVAL: a flag is unknown; -EOPNOTSUPP: it is not offered. */
+/*
+ * Check the access flags of a QP. -EINVAL: a flag is unknown; -EOPNOTSUPP: this device does
+ * not offer it.
+ */
 int sirdma_qp_access_check(u32 flags);
 /* SIRDMA_ACCESS_REMOTE_* of flags, and back: the right to write remotely implies the local one. */
 u32 sirdma_qp_access_to_hw(u32 flags);

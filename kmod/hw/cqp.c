@@ -8,24 +8,33 @@
 
 #define MIN_CCQ_ENTRIES 16
 #define NO_SLOT ~0u
-/* Between two looks at the queue: polling, and as a net under lost events. */
+/*
+ * How long a task sleeps before it reaps by itself: while completions are polled, and in case
+ * an event is lost.
+ */
 #define POLL_SLICE_MS 1
 #define EVENT_SLICE_MS 20
 #define START_TIMEOUT_MS 1000
-/* Of a command that finds no memory: others of the same cgroup may take what was reclaimed for it. */
+/*
+ * Of a command that finds no memory: other tasks of the cgroup may take what was reclaimed for
+ * it.
+ */
 #define NO_MEMORY_TRIES 4
 #define NSEC_PER_MS 1000000ull
 
 static u32 slots_free(const struct sirdma_cqp *cqp)
 {
 	u32 used = ((cqp->head - cqp->tail) & (cqp->entries - 1)) + cqp->reserved;
-	/* CQPTAIL tells how far, not what failed: one command at a time then. */
+	/*
+	 * CQPTAIL tells how many commands are done and whether the last one failed: issue them
+	 * one at a time.
+	 */
 	u32 limit = cqp->ccq_ready ? cqp->entries - 1 : 1;
 
 	return used < limit ? limit - used : 0;
 }
 
-/* A slot became free: it belongs to whoever waits longest. */
+/* Give free slots to the tasks that have waited longest. A dead queue wakes all of them. */
 static void grant_slots(struct sirdma_cqp *cqp)
 {
 	struct sirdma_cqp_waiter *waiter;
@@ -89,11 +98,11 @@ static void reap_register(struct sirdma_hw *hw)
 		complete_tail(cqp, status, 0);
 }
 
-/* One element of the CCQ, if there is one. */
+/* Consume one element of the CCQ; false when there is none. */
 static bool reap_ccqe(struct sirdma_cqp *cqp)
 {
 	const struct sirdma_ccqe *cqe = (const struct sirdma_ccqe *)cqp->ccq.va + cqp->ccq_cons;
-	/* Pairs with the device writing the word with the valid bit last. */
+	/* Pairs with the device, which writes the word with the valid bit last. */
 	u64 hdr = le64_to_cpu(smp_load_acquire(&cqe->hdr));
 	u32 slot = (u32)SIRDMA_GET(SIRDMA_CQE_WQEIDX, hdr), status = 0;
 	bool created;
@@ -104,7 +113,10 @@ static bool reap_ccqe(struct sirdma_cqp *cqp)
 		cqp->ccq_cons = 0;
 		cqp->ccq_polarity = !cqp->ccq_polarity;
 	}
-	/* A device may report the creation of the CCQ through it; CQPTAIL did already. */
+	/*
+	 * A device may report the CCQ's creation in the CCQ as well; CQPTAIL completed that
+	 * command.
+	 */
 	created = slot == cqp->ccq_created_by;
 	cqp->ccq_created_by = NO_SLOT;
 	if (created)
@@ -131,7 +143,7 @@ static void reap_ccq(struct sirdma_cqp *cqp)
 		any = true;
 	if (!any)
 		return;
-	/* After the elements were read: the device may overwrite them now. */
+	/* A release: the elements were read before the device may overwrite them. */
 	smp_store_release(&shadow->cons_idx,
 			  cpu_to_le64(SIRDMA_PREP(SIRDMA_CQ_SHADOW_CQEIDX, cqp->ccq_cons)));
 }
@@ -155,7 +167,7 @@ void sirdma_cqp_reap(struct sirdma_hw *hw)
 	port_unlock(&hw->cqp.lock);
 }
 
-/* Ask for an event at the next completion, and catch one that came before. */
+/* Arm the CCQ, and reap what completed before it was armed. */
 static void arm_and_reap(struct sirdma_hw *hw)
 {
 	struct sirdma_cqp *cqp = &hw->cqp;
@@ -173,9 +185,12 @@ static void arm_and_reap(struct sirdma_hw *hw)
 	}
 	port_unlock(&cqp->lock);
 	if (arm) {
-		/* The arm word before the look at the ring; the device does the reverse. */
+		/*
+		 * Orders the arm word before the read of the ring; the device does it in
+		 * reverse order.
+		 */
 		smp_mb();
-		/* Without the lock: the event may come from within. */
+		/* Outside the lock: the device may call the event handler within this write. */
 		sirdma_wr32(hw->bus, SIRDMA_REG_CQARM, SIRDMA_CCQ_ID);
 	}
 	sirdma_cqp_reap(hw);
@@ -200,9 +215,9 @@ u64 sirdma_cqp_cookie(const struct sirdma_hw *hw)
 }
 
 /*
- * The queue died. Reset the device, so that nothing it was told to use is used
- * after our callers free it, then release everyone who waits. Whoever learns
- * that the queue is dead comes here, and leaves when the reset is over.
+ * The queue is dead. Reset the device, so that it uses no memory after our callers have
+ * freed it, then complete all commands. Every task that finds the queue dead calls this
+ * and returns when the reset is over; the first one performs it.
  */
 static void reset_dead_queue(struct sirdma_hw *hw)
 {
@@ -239,7 +254,7 @@ void sirdma_cqp_kill(struct sirdma_hw *hw)
 	reset_dead_queue(hw);
 }
 
-/* Put @wqe into the ring. The device may see it at once, doorbell or not. */
+/* Write @wqe into the ring. A device may execute it before the doorbell is rung. */
 static void post_locked(struct sirdma_cqp *cqp, const struct sirdma_cqp_wqe *wqe,
 			struct sirdma_cqp_request *request)
 {
@@ -255,7 +270,10 @@ static void post_locked(struct sirdma_cqp *cqp, const struct sirdma_cqp_wqe *wqe
 	slot->w7 = wqe->w7;
 	if (cqp->polarity)
 		hdr |= SIRDMA_CQP_VALID;
-	/* All other words first: the device takes the command when it sees the valid bit. */
+	/*
+	 * A release: the device executes the command when it sees the valid bit, so all other
+	 * words come first.
+	 */
 	smp_store_release(&slot->hdr, cpu_to_le64(hdr));
 
 	cqp->requests[cqp->head] = request;
@@ -265,7 +283,10 @@ static void post_locked(struct sirdma_cqp *cqp, const struct sirdma_cqp_wqe *wqe
 	cqp->commands++;
 }
 
-/* Reserve a slot of the ring, in order of arrival when there is none, or learn that the queue is dead. */
+/*
+ * Reserve a slot of the ring. Without a free one, wait for it in order of arrival, or until
+ * the queue is dead.
+ */
 static void reserve_slot(struct sirdma_hw *hw, struct sirdma_cqp_waiter *waiter)
 {
 	struct sirdma_cqp *cqp = &hw->cqp;
@@ -281,7 +302,7 @@ static void reserve_slot(struct sirdma_hw *hw, struct sirdma_cqp_waiter *waiter)
 		cqp->reserved++;
 	}
 	port_unlock(&cqp->lock);
-	/* Commands in flight complete or time out; both end in grant_slots(). */
+	/* Commands in flight complete or time out; either calls grant_slots(). */
 	while (wait && !port_event_wait(&waiter->granted, hw->cfg.cmd_timeout_ms))
 		;
 }
@@ -304,7 +325,7 @@ static int request_post(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe,
 	port_event_init(&request->done);
 	reserve_slot(hw, &waiter);
 	port_mutex_lock(&cqp->doorbell);
-	/* Its holder before us may still be within port_event_set() of our waiter. */
+	/* The task that granted our slot holds the lock until it no longer uses @waiter. */
 	port_lock(&cqp->lock);
 	cqp->reserved--;
 	dead = cqp->dead;
@@ -322,7 +343,7 @@ static int request_post(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe,
 	return -EIO;
 }
 
-/* Wait until @request is done, or the queue made no progress for too long. */
+/* Wait until @request completes, or until no command has completed for cmd_timeout_ms. */
 static void request_wait(struct sirdma_hw *hw, struct sirdma_cqp_request *request)
 {
 	struct sirdma_cqp *cqp = &hw->cqp;
@@ -331,7 +352,10 @@ static void request_wait(struct sirdma_hw *hw, struct sirdma_cqp_request *reques
 	u64 completions = READ_ONCE(cqp->completions), since, seen, now;
 
 	sirdma_cqp_reap(hw);
-	/* Most commands are over when the doorbell returns: no look at the clock for them. */
+	/*
+	 * Most commands are done when the doorbell write returns: do not read the clock for
+	 * them.
+	 */
 	if (READ_ONCE(request->completed))
 		return;
 	since = port_now_ns(NULL);
@@ -350,7 +374,7 @@ static void request_wait(struct sirdma_hw *hw, struct sirdma_cqp_request *reques
 	} while (!READ_ONCE(request->completed));
 }
 
-/* The waiter of @request gives up: its slot comes back without it. */
+/* The command in @slot timed out: forget its request, which is about to leave the stack. */
 static void request_abandon(struct sirdma_hw *hw, u32 slot, const struct sirdma_cqp_wqe *wqe)
 {
 	struct sirdma_cqp *cqp = &hw->cqp;
@@ -377,7 +401,10 @@ static int exec_once(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64
 		return err;
 	request_wait(hw, &request);
 
-	/* Under the lock also because who completed us may still hold our event. */
+	/*
+	 * The lock also waits for the task that completes @request, which may still use its
+	 * event.
+	 */
 	port_lock(&cqp->lock);
 	completed = request.completed;
 	if (!completed)
@@ -400,8 +427,8 @@ int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 
 	int err;
 
 	/*
-	 * A device in memory looks for room with its queue stopped, so it does not look
-	 * for long. Reclaim it here, where nobody but the caller waits.
+	 * A software device allocates while all commands wait for it, so it does not
+	 * reclaim memory for long. Reclaim here, where only the caller waits.
 	 */
 	do {
 		err = exec_once(hw, wqe, retval);
@@ -433,7 +460,7 @@ int sirdma_cqp_errno(u32 status)
 	return errnos[minor];
 }
 
-/* Give the device the context and wait until it took it. */
+/* Give the device the queue's context and wait until it accepts it. */
 static int cqp_start(struct sirdma_hw *hw)
 {
 	struct sirdma_cqp *cqp = &hw->cqp;

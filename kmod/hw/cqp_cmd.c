@@ -141,7 +141,7 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 	struct sirdma_cqp_stag cmd = {};
 	u64 hdr, offset;
 
-	/* Not left to the masks: a cut-off length would be a region of another size. */
+	/* The masks would cut off excess bits: the region would have another size. */
 	if (hpage < 0 || params->level > 2 || params->len > SIRDMA_CQP_STAG_LEN ||
 	    params->all_memory != !params->len)
 		return -EINVAL;
@@ -283,7 +283,7 @@ int sirdma_cqp_destroy_aeq(struct sirdma_hw *hw)
 	return exec_header(hw, header(SIRDMA_CQP_DESTROY_AEQ));
 }
 
-/* Commands with a buffer: the queue's own, one user at a time */
+/* Commands with a buffer: they share the queue's, under buf_lock */
 
 static int exec_buf(struct sirdma_hw *hw, enum sirdma_cqp_op op, u32 len)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* One function per command: parameters in, 0 or a negative errno out. All sleep. */
+/* One function per command. Each sleeps, and returns 0 or the errno of sirdma_cqp_exec(). */
 #ifndef SIRDMA_HW_CQP_CMD_H
 #define SIRDMA_HW_CQP_CMD_H
 
@@ -49,7 +49,7 @@ struct sirdma_cqp_reg_mr_params {
 	bool all_memory; /* by DMA address; va, len, level and addr are 0 */
 };
 int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_params *params);
-/* Invalidates and waits until no data path uses the region. */
+/* Invalidate the region and wait until no data path uses it. */
 int sirdma_cqp_dealloc_stag(struct sirdma_hw *hw, u32 stag);
 
 int sirdma_cqp_set_arp(struct sirdma_hw *hw, u32 idx, const u8 mac[6]);

@@ -23,7 +23,10 @@ static void eq_free(struct sirdma_hw *hw, struct sirdma_eq *eq)
 	eq->ring.va = NULL;
 }
 
-/* Events to take before the device hears of it: it must not wait for room until the ring is empty. */
+/*
+ * How many events to consume before they are acknowledged: at half a ring the device gets room
+ * again.
+ */
 static u32 eq_batch(const struct sirdma_eq *eq, u32 budget)
 {
 	return min_t(u32, eq->entries / 2 + 1, budget);
@@ -39,11 +42,11 @@ static void eq_advance(struct sirdma_eq *eq)
 
 /* Completion events */
 
-/* Take one event; false when the ring is empty. */
+/* Consume one event; false when the ring is empty. */
 static bool ceq_take(struct sirdma_eq *eq, u64 *ctx)
 {
 	const struct sirdma_ceqe *ceqe = (const struct sirdma_ceqe *)eq->ring.va + eq->cons;
-	/* What the CQ holds is read after its event; pairs with the device writing them in order. */
+	/* Pairs with the device, which writes a CQE before its event: the CQE is read after it. */
 	u64 val = le64_to_cpu(smp_load_acquire(&ceqe->val));
 
 	if (!!(val & SIRDMA_CEQE_VALID) != eq->polarity)
@@ -53,7 +56,7 @@ static bool ceq_take(struct sirdma_eq *eq, u64 *ctx)
 	return true;
 }
 
-/* One batch; returns how many events there were. */
+/* Handle a batch of events; returns how many there were. */
 static u32 ceq_drain(struct sirdma_ceq *ceq, u32 budget)
 {
 	u32 batch = eq_batch(&ceq->eq, budget), count = 0;
@@ -77,7 +80,10 @@ static u32 ceq_irq(void *arg, u32 vector, u32 budget)
 	u32 count, done = 0;
 
 	(void)vector;
-	/* The acknowledgement may free room for more: look until there is nothing. */
+	/*
+	 * An acknowledgement makes room, and the device may add events: repeat until there is
+	 * none.
+	 */
 	while ((count = ceq_drain(ceq, budget - done))) {
 		done += count;
 		sirdma_wr32(hw->bus, SIRDMA_REG_CEQACK,
@@ -153,7 +159,10 @@ static bool aeq_take(struct sirdma_aeq *aeq, struct sirdma_async_event *event)
 {
 	struct sirdma_eq *eq = &aeq->eq;
 	const struct sirdma_aeqe *aeqe = (const struct sirdma_aeqe *)eq->ring.va + eq->cons;
-	/* Before the rest of the element; pairs with the device writing this word last. */
+	/*
+	 * Pairs with the device, which writes this word last: the rest of the element is read
+	 * after it.
+	 */
 	u64 val = le64_to_cpu(smp_load_acquire(&aeqe->val));
 
 	if (!!(val & SIRDMA_AEQE_VALID) != eq->polarity)

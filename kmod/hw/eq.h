@@ -21,8 +21,8 @@ struct sirdma_async_event {
 };
 
 /*
- * The handler of the queue's vector alone moves the ring, and the bus runs a vector's
- * handler once at a time: there is no lock.
+ * Only the handler of the queue's vector consumes events, and the bus runs a vector's
+ * handler once at a time, so a queue needs no lock.
  */
 struct sirdma_eq {
 	bool polarity;
@@ -46,7 +46,10 @@ int sirdma_aeq_start(struct sirdma_hw *hw);
 void sirdma_aeq_stop(struct sirdma_hw *hw);
 int sirdma_ceqs_start(struct sirdma_hw *hw);
 void sirdma_ceqs_stop(struct sirdma_hw *hw);
-/* The memory of all queues, which a device that failed to stop may write until it is reset: after that. */
+/*
+ * Free the memory of all queues. Call it after the reset: a device that failed to stop may
+ * write until then.
+ */
 void sirdma_eqs_free(struct sirdma_hw *hw);
 
 #endif

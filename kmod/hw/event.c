@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "event.h"
 
-/* Events of requests: of the peer's, or of our own. */
+/* Events about a request, which is the peer's or our own. */
 static enum sirdma_event_class request_class(enum sirdma_ae_code code)
 {
 	switch (code) {
@@ -56,7 +56,7 @@ enum sirdma_event_class sirdma_event_classify(const struct sirdma_async_event *e
 	default:
 		break;
 	}
-	/* The completion tells what went wrong with a request of our own (IBTA 10.10.2). */
+	/* The completion reports the error of our own request (IBTA 10.10.2). */
 	if (ev->source == SIRDMA_AE_SRC_SQ || ev->source == SIRDMA_AE_SRC_OUT_RR)
 		return SIRDMA_EVENT_NONE;
 	return request_class(ev->code);

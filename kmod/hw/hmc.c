@@ -24,7 +24,7 @@ static struct sirdma_hmc_sd *sd_get(const struct sirdma_hmc *hmc, u32 idx)
 
 	if (idx >= hmc->max_sds)
 		return NULL;
-	/* Pairs with sd_make(): who sees the group sees its contents. */
+	/* Pairs with sd_make(): a group is zeroed before it is visible. */
 	group = smp_load_acquire(&hmc->groups[idx / SIRDMA_HMC_SD_GROUP]);
 	if (!group)
 		return NULL;
@@ -34,11 +34,14 @@ static struct sirdma_hmc_sd *sd_get(const struct sirdma_hmc *hmc, u32 idx)
 
 static void sd_set(struct sirdma_hmc *hmc, u32 idx, struct sirdma_hmc_sd *sd)
 {
-	/* Pairs with sd_get(), which may run without the lock: who sees the segment sees its contents. */
+	/*
+	 * Pairs with sd_get(), which may run without the lock: the segment is complete before
+	 * it is visible.
+	 */
 	smp_store_release(&hmc->groups[idx / SIRDMA_HMC_SD_GROUP][idx % SIRDMA_HMC_SD_GROUP], sd);
 }
 
-/* Tell the device about segment @idx, or with @valid false that it is gone. */
+/* Tell the device that segment @idx is there, or with @valid false that it goes. */
 static int sd_update(struct sirdma_hw *hw, u32 idx, const struct sirdma_hmc_sd *sd, bool valid)
 {
 	u64 data = sd->block.pa & SIRDMA_SDDATA_ADDR;
@@ -97,7 +100,7 @@ void sirdma_hmc_fini(struct sirdma_hw *hw)
 	hmc->paged_sds = 0;
 }
 
-/* Memory of a new segment, direct if @direct: NULL when there is none. */
+/* Allocate a segment, direct if @direct; NULL without memory. */
 static struct sirdma_hmc_sd *sd_alloc(struct sirdma_hw *hw, bool direct)
 {
 	struct sirdma_hmc_sd *sd = port_alloc(sizeof(*sd));
@@ -124,7 +127,7 @@ err_free_sd:
 	return NULL;
 }
 
-/* The segment at @idx, made if there is none. */
+/* *out: the segment at @idx, which is made when there is none. */
 static int sd_make(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd **out)
 {
 	struct sirdma_hmc *hmc = &hw->hmc;
@@ -162,7 +165,7 @@ static int sd_make(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd **out)
 	return 0;
 }
 
-/* Change one page descriptor and have the device drop what it cached of it. */
+/* Write one page descriptor and invalidate the device's cached copy. */
 static void pd_write(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd *sd, u32 page, u64 pd)
 {
 	__le64 *table = sd->block.va;
@@ -173,7 +176,7 @@ static void pd_write(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd *sd, u3
 			  SIRDMA_PREP(SIRDMA_PMPDINV_PDIDX, page)));
 }
 
-/* Back pages [first, last] of a paged segment. On failure those added go again. */
+/* Back pages [first, last] of a paged segment; on failure free those that were added. */
 static int pages_back(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd *sd, u32 first, u32 last)
 {
 	u64 added[SIRDMA_HMC_PD_PER_SD / 64] = {};

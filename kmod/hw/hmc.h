@@ -3,9 +3,9 @@
  * Host memory cache, driver side: backs HMC space by segments, direct (one
  * 2 MiB block) or paged.
  *
- * The first segment is paged and grows page by page: a device with a handful of
- * regions costs a few pages. Further segments mean real use and are direct, one
- * block and one level of translation less, or paged where no such block is left.
+ * The first segment is paged and grows page by page, so that a device with a handful of
+ * regions costs a few pages. Further segments are direct, which saves one level of
+ * translation, or paged where no 2 MiB block is free.
  */
 #ifndef SIRDMA_HW_HMC_H
 #define SIRDMA_HW_HMC_H
@@ -37,12 +37,12 @@ struct sirdma_hmc {
 };
 
 int sirdma_hmc_init(struct sirdma_hw *hw, u32 max_sds);
-/* Frees without a word to the device, which was reset before. */
+/* Free all segments without commands: the caller has reset the device. */
 void sirdma_hmc_fini(struct sirdma_hw *hw);
 /*
- * Make HMC bytes [off, off + len), which lie in one segment, resolvable. A
- * direct SD is backed as a whole. 0; -ENOMEM, -EINVAL beyond HMC space or the
- * segment, or the error of the device: nothing changed then.
+ * Back HMC bytes [off, off + len), which lie in one segment; a direct segment is backed as
+ * a whole. 0; -ENOMEM, -EINVAL beyond HMC space or the segment, or the error of the
+ * device, with nothing changed.
  */
 int sirdma_hmc_back(struct sirdma_hw *hw, u64 off, u32 len);
 /*
@@ -50,7 +50,7 @@ int sirdma_hmc_back(struct sirdma_hw *hw, u64 off, u32 len);
  * when not backed. The caller keeps the segment from being released.
  */
 void *sirdma_hmc_va(struct sirdma_hw *hw, u64 off);
-/* Withdraw one segment: told to the device first, then freed. Kept when the device refuses. */
+/* Tell the device that a segment goes, then free it. It is kept when the device refuses. */
 int sirdma_hmc_release_sd(struct sirdma_hw *hw, u32 sd);
 
 #endif

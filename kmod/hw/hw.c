@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Bring a device up, and take it down. */
+/* Probe and removal of a device. */
 #include "hw.h"
 #include "cqp_cmd.h"
 
@@ -11,7 +11,7 @@
 #define MAX_CEQ_ENTRIES (1u << 19) /* one lap fits SIRDMA_CEQACK_COUNT */
 #define MAX_AEQ_ENTRIES (1u << 19)
 #define MAX_CEQS 1023
-/* What the hardware interface can name. */
+/* The largest numbers that fit the fields of the hardware interface. */
 #define MAX_QPS (1u << 18)
 #define MAX_CQS (1u << 19)
 #define MAX_STAGS (1u << 24)
@@ -58,7 +58,10 @@ int sirdma_hw_check(struct sirdma_hw *hw)
 {
 	u32 status = sirdma_rd32(hw->bus, SIRDMA_REG_STATUS);
 
-	/* All ones: a function that is gone from its bus. A reset in progress is the driver's own. */
+	/*
+	 * All ones: the function is gone from its bus. STATUS_READY is not checked: a reset in
+	 * progress is the driver's own.
+	 */
 	if (status == ~0u || (status & SIRDMA_STATUS_FAULT))
 		return -EIO;
 	return READ_ONCE(hw->cqp.dead) ? -EIO : 0;
@@ -103,7 +106,7 @@ static int hw_config(struct sirdma_hw *hw, const struct sirdma_hw_config *cfg)
 	return 0;
 }
 
-/* Ask what the device can hold, believe no more than the interface can name. */
+/* Query the device's limits, and cut them to what the interface's fields can hold. */
 static int hw_query(struct sirdma_hw *hw, u32 *max_sds)
 {
 	struct sirdma_hw_caps *caps = &hw->caps;
@@ -135,7 +138,7 @@ static int hw_query(struct sirdma_hw *hw, u32 *max_sds)
 	return 0;
 }
 
-/* PBLEs are all there is in host memory: they begin at byte 0 of HMC space. */
+/* Only PBLEs live in host memory: they begin at byte 0 of HMC space. */
 static int hw_commit(struct sirdma_hw *hw)
 {
 	struct sirdma_fpm_commit commit = {};
@@ -276,7 +279,7 @@ void sirdma_hw_remove(struct sirdma_hw *hw)
 	sirdma_ceqs_stop(hw);
 	sirdma_aeq_stop(hw);
 	hw_idpools_fini(hw);
-	/* From here on the device uses no memory, whatever it refused to give back above. */
+	/* After the reset the device uses no memory, even if a command above failed. */
 	sirdma_hw_reset(hw);
 	sirdma_hmc_fini(hw);
 	sirdma_eqs_free(hw);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Driver core: one device behind a bus, brought up and torn down.
+ * Driver core: probe and removal of one device behind a bus.
  *
  * Every function that sends a command sleeps. They return 0 or a negative
  * errno from sirdma_cqp_errno(); on failure nothing changed.
@@ -16,7 +16,7 @@
 #include "port/port.h"
 #include "sirdma/bus.h"
 
-/* Limits, as the device reported them, cut to what the caller asked for. */
+/* Limits that the device reported, cut to what the interface can name. */
 struct sirdma_hw_caps {
 	u32 max_qps;
 	u32 max_cqs;
@@ -34,9 +34,9 @@ struct sirdma_hw_caps {
 /* Called in atomic context. */
 struct sirdma_hw_events {
 	/*
-	 * A CQ with an armed notification got a completion. @cq_ctx as given to
-	 * sirdma_cqp_create_cq(); it may still come after the CQ was destroyed, so
-	 * it should be a number to look up.
+	 * An armed CQ got a completion. @cq_ctx: as given to sirdma_cqp_create_cq(). The
+	 * event may come after the CQ was destroyed, so @cq_ctx should be a number to look
+	 * up, not a pointer.
 	 */
 	void (*cq_event)(void *ctx, u64 cq_ctx);
 	void (*async_event)(void *ctx, const struct sirdma_async_event *ev);
@@ -70,22 +70,25 @@ struct sirdma_hw {
 	struct sirdma_idpool arp_ids; /* 0 .. */
 };
 
-/* Reset, identify, start CQP, CCQ, CEQs and AEQ, query and commit HMC sizes. -ENODEV for a foreign device. */
+/*
+ * Reset, identify, start CQP, CCQ, CEQs and AEQ, query and commit HMC sizes. -ENODEV for a
+ * foreign device.
+ */
 int sirdma_hw_probe(struct sirdma_hw *hw, struct sirdma_bus *bus,
 		    const struct sirdma_hw_config *cfg, const struct sirdma_hw_events *events,
 		    void *ctx);
 /* All objects must be gone; those that are not are counted and reported by port_warn(). */
 void sirdma_hw_remove(struct sirdma_hw *hw);
 
-/* Reset the device and wait until it is ready: it forgets everything, and uses no memory any more. */
+/* Reset the device and wait until it is ready. It then has no object and uses no memory. */
 int sirdma_hw_reset(struct sirdma_hw *hw);
 /*
- * Look at the status: 0, or -EIO when the device faulted or does not answer, so that
- * its driver calls sirdma_cqp_kill().
+ * Read the device's status. 0, or -EIO when the device faulted or does not answer; the
+ * caller then calls sirdma_cqp_kill().
  */
 int sirdma_hw_check(struct sirdma_hw *hw);
 void sirdma_hw_sleep_ms(u32 ms);
-/* Poll a register until one of @bits is set; *val is what was read last. 0 or -ETIMEDOUT. */
+/* Poll register @reg until one of @bits is set; *val: its last value. 0 or -ETIMEDOUT. */
 int sirdma_hw_poll(struct sirdma_hw *hw, u32 reg, u32 bits, u32 timeout_ms, u32 *val);
 
 #endif

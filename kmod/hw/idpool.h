@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Object numbers: lowest free first after a moving hint, so that a number is not reused at once. */
+/*
+ * Object numbers: the next free one after the last allocated, so that a freed number is not
+ * reused at once.
+ */
 #ifndef SIRDMA_IDPOOL_H
 #define SIRDMA_IDPOOL_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Limits: what the device reported, cut to what an interface can say. */
+/* Limits: what the device reported, cut to what the verbs interface can express. */
 #include "limits.h"
 #include "access.h"
 #include "sirdma/geometry.h"

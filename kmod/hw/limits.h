@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What a device tells applications of itself and its limits. */
+/* Identity and limits of a device, as applications query them. */
 #ifndef SIRDMA_HW_LIMITS_H
 #define SIRDMA_HW_LIMITS_H
 
 #include "hw.h"
 
-/* No vendor assigned us an id: a locally administered one, which nobody else may be given. */
+/* A locally administered OUI: this project has no vendor id of its own. */
 #define SIRDMA_VENDOR_ID 0x025352
 #define SIRDMA_VENDOR_PART_ID 1
 #define SIRDMA_FW_MAJOR 2
@@ -32,7 +32,7 @@ void sirdma_hw_limits(const struct sirdma_hw *hw, struct sirdma_limits *limits);
 /* Elements of the largest CQ ring; the shadow area's index cannot name more. */
 u32 sirdma_max_cq_elements(const struct sirdma_hw *hw);
 
-/* To struct ib_device_attr or struct ibv_device_attr: all they name alike. */
+/* Fill the fields that struct ib_device_attr and struct ibv_device_attr have in common. */
 #define SIRDMA_LIMITS_TO_VERBS(attr, limits) \
 	do { \
 		(attr)->hw_ver = SIRDMA_HW_VERSION; \

@@ -40,7 +40,7 @@ static int table_grow(struct sirdma_pble_pool *pool)
 	return 0;
 }
 
-/* A new chunk, at the lowest place: 0, -ENOSPC or -ENOMEM. */
+/* Add a chunk at the lowest free index: 0, -ENOSPC or -ENOMEM. */
 static int chunk_add(struct sirdma_hw *hw, u32 *idx)
 {
 	struct sirdma_pble_pool *pool = &hw->pble;
@@ -76,7 +76,7 @@ static void chunk_remove(struct sirdma_hw *hw, u32 idx)
 	pool->num_chunks--;
 }
 
-/* Keep one idle chunk, the lowest: a list that comes and goes must not cost a segment each time. */
+/* Remove unused chunks but the lowest, which the next list would need again. */
 static void chunks_trim(struct sirdma_hw *hw)
 {
 	struct sirdma_pble_pool *pool = &hw->pble;
@@ -102,7 +102,7 @@ void sirdma_pble_fini(struct sirdma_hw *hw)
 	for (i = 0; i < pool->table_size; i++) {
 		if (!pool->chunks[i])
 			continue;
-		/* What the device keeps is freed after its reset. */
+		/* sirdma_hmc_fini() frees what the device refuses to release. */
 		sirdma_hmc_release_sd(hw, i);
 		sirdma_pble_chunk_destroy(pool->chunks[i]);
 	}
@@ -112,7 +112,7 @@ void sirdma_pble_fini(struct sirdma_hw *hw)
 
 /* Runs */
 
-/* @count entries out of a free run of 2^@order in chunk @idx: 0, -ENOSPC, or why not. */
+/* Take @count entries of a free run of 2^@order in chunk @idx: 0, -ENOSPC, or another errno. */
 static int run_take(struct sirdma_hw *hw, u32 idx, u32 order, u32 count,
 		    struct sirdma_pble_run *run)
 {
@@ -148,7 +148,7 @@ static void run_give(struct sirdma_hw *hw, const struct sirdma_pble_run *run)
 	pool->in_use -= run->count;
 }
 
-/* Out of the chunks there are. */
+/* Take a run in an existing chunk. */
 static int run_find(struct sirdma_hw *hw, u32 order, u32 count, struct sirdma_pble_run *run)
 {
 	struct sirdma_pble_pool *pool = &hw->pble;
@@ -161,7 +161,7 @@ static int run_find(struct sirdma_hw *hw, u32 order, u32 count, struct sirdma_pb
 	return err;
 }
 
-/* Out of a new chunk. */
+/* Take a run in a new chunk. */
 static int run_grow(struct sirdma_hw *hw, u32 order, u32 count, struct sirdma_pble_run *run)
 {
 	u32 idx;
@@ -176,7 +176,7 @@ static int run_grow(struct sirdma_hw *hw, u32 order, u32 count, struct sirdma_pb
 	return err;
 }
 
-/* One run of @count entries. */
+/* Allocate one run of @count entries. */
 static int run_alloc(struct sirdma_hw *hw, u32 count, struct sirdma_pble_run *run)
 {
 	u32 order = sirdma_pble_order(count);
@@ -187,8 +187,8 @@ static int run_alloc(struct sirdma_hw *hw, u32 count, struct sirdma_pble_run *ru
 }
 
 /*
- * The next run of leaves for a list that lacks @left entries: the longest there
- * is, in whole leaves unless it ends the list.
+ * Take the next run of leaves for a list that lacks @left entries: the longest free one,
+ * of whole leaves unless it ends the list.
  */
 static int leaves_take(struct sirdma_hw *hw, u32 left, struct sirdma_pble_run *run)
 {
@@ -252,7 +252,7 @@ static u32 leaves_of(u32 count)
 	return (count + SIRDMA_PBLE_PER_LEAF - 1) / SIRDMA_PBLE_PER_LEAF;
 }
 
-/* The run that begins a list: all of it, or its root. */
+/* The first run of a list: the whole list at level 1, its root at level 2. */
 static struct sirdma_pble_run first_run(const struct sirdma_pbl *pbl)
 {
 	return (struct sirdma_pble_run){
@@ -330,7 +330,7 @@ int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct s
 		return -EINVAL;
 	port_mutex_lock(&pool->lock);
 	err = level1_alloc(hw, count, pbl);
-	/* A single leaf would need the very run that could not be had. */
+	/* A list of a single leaf needs a run of the same length, which is not there. */
 	if ((err == -ENOSPC || err == -ENOMEM) && !level1_only && count > SIRDMA_PBLE_PER_LEAF)
 		err = level2_alloc(hw, count, pbl);
 	if (err == -ENOSPC)
@@ -378,7 +378,7 @@ __le64 *sirdma_pbl_entries(struct sirdma_hw *hw, const struct sirdma_pbl *pbl, u
 		return NULL;
 	run = run_of(pbl, i);
 	idx = run.first + i - run.start;
-	/* Pages of a segment need not be neighbours. */
+	/* Pages of a paged segment need not be contiguous. */
 	*n = min_t(u32, run.start + run.count - i,
 		   SIRDMA_PBLE_PER_PAGE - idx % SIRDMA_PBLE_PER_PAGE);
 	return sirdma_hmc_va(hw, (u64)idx * SIRDMA_PBLE_SIZE);

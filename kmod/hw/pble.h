@@ -3,10 +3,10 @@
  * PBLE allocator: runs of physical buffer list entries in HMC space.
  *
  * Chunks of one segment (2 MiB of HMC space, 262144 PBLEs) are added on demand.
- * In a chunk a run is found by halving, as in a buddy allocator, and then cut to
- * the exact length: a list costs 8 bytes per block and nothing for rounding. A
- * list of level 1 is one run; of level 2 a root run whose entries name leaves of
- * SIRDMA_PBLE_PER_LEAF, which lie in as few runs as can be had.
+ * In a chunk a run is found as in a buddy allocator, by power-of-two size, and then cut
+ * to the exact length: a list costs 8 bytes per block and nothing for rounding. A
+ * list of level 1 is one run. A list of level 2 is a root run, whose entries name leaves
+ * of SIRDMA_PBLE_PER_LEAF entries; the leaves take as few runs as possible.
  */
 #ifndef SIRDMA_HW_PBLE_H
 #define SIRDMA_HW_PBLE_H
@@ -31,19 +31,19 @@ struct sirdma_pble_pool {
 	u64 in_use; /* PBLEs */
 	u64 allocs_l1;
 	u64 allocs_l2;
-	u64 failures; /* exhaustion */
+	u64 failures; /* allocations that returned -ENOMEM */
 };
 
 struct sirdma_pble_run {
 	u32 first; /* PBLE index */
 	u32 count;
-	u32 start; /* which entry of the list the first one is */
+	u32 start; /* index in the list of the run's first entry */
 };
 
 struct sirdma_pbl {
 	union {
 		u64 addr; /* level 0: the first block */
-		u32 first; /* PBLE index. Level 1: the list; level 2: its root, an entry a leaf */
+		u32 first; /* PBLE index. Level 1: of the list; level 2: of its root */
 	};
 	struct sirdma_pble_run *runs; /* level 2: the leaves, in order of the list */
 	u32 count; /* blocks */
@@ -56,23 +56,23 @@ int sirdma_pble_init(struct sirdma_hw *hw);
 void sirdma_pble_fini(struct sirdma_hw *hw);
 
 /*
- * Room for @count block addresses. Level 1 when one run can be had; level 2,
- * unless @level1_only, for longer lists and when only scattered runs are left.
- * 0; -ENOMEM (counted) or the error of the device, and nothing leaks; -EINVAL
- * for a count of 0 or beyond what a list can name.
+ * Allocate a list for @count block addresses. It is of level 1 when one free run is
+ * long enough; otherwise of level 2, unless @level1_only. Returns 0; -ENOMEM or the error
+ * of the device, with nothing allocated; -EINVAL for a count of 0 or one that is too
+ * long for a list.
  */
 int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl);
 /* Describe @count contiguous blocks from @addr: level 0, nothing allocated. */
 void sirdma_pbl_set_contiguous(struct sirdma_pbl *pbl, u64 addr, u32 count);
 /*
- * Where entry @i (0 .. count-1) of a list is, and in *n how many from it on lie
- * together. NULL for a level 0 and beyond the end. For writing with WRITE_ONCE():
- * the device may look.
+ * Address of entry @i (0 .. count-1) of a list; *n: how many entries are contiguous from
+ * it on. NULL for level 0 and beyond the end. Write entries with WRITE_ONCE(): the device
+ * may read them meanwhile.
  */
 __le64 *sirdma_pbl_entries(struct sirdma_hw *hw, const struct sirdma_pbl *pbl, u32 i, u32 *n);
-/* First PBLE index the device is given; levels 1 and 2. */
+/* PBLE index to give to the device: of a list of level 1, or of the root of level 2. */
 u32 sirdma_pbl_first(const struct sirdma_pbl *pbl);
-/* The device must no longer use the list. Leaves an empty level 0. */
+/* Free a list, which the device no longer uses. @pbl is then an empty one of level 0. */
 void sirdma_pbl_free(struct sirdma_hw *hw, struct sirdma_pbl *pbl);
 
 #endif

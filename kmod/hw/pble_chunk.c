@@ -20,7 +20,7 @@ u32 sirdma_pble_order(u32 count)
 /* First aligned free run of 2^@order bits in @map, order < PAGE_ORDER; PER_PAGE: none. */
 static u32 map_find(const u64 *map, u32 order)
 {
-	/* Bits at multiples of 2^n. */
+	/* aligned[n]: the bits at multiples of 2^n */
 	static const u64 aligned[] = {
 		~0ull,
 		0x5555555555555555ull,
@@ -77,7 +77,7 @@ static u8 map_value(const u64 *map)
 	return 0;
 }
 
-/* Set or clear bits [from, to); false if one of them was that way already. */
+/* Set or clear bits [from, to); false if one of them had that value already. */
 static bool map_set(u64 *map, u32 from, u32 to, bool taken)
 {
 	u64 bits, bad = 0;
@@ -96,7 +96,7 @@ static bool map_set(u64 *map, u32 from, u32 to, bool taken)
 	return !bad;
 }
 
-/* Make the tree true again above pages [first, last]. */
+/* Update the tree above pages [first, last]. */
 static void tree_update(struct sirdma_pble_chunk *chunk, u32 first, u32 last)
 {
 	u32 lo = (PAGES + first) / 2, hi = (PAGES + last) / 2, node;
@@ -134,7 +134,7 @@ static void range_set(struct sirdma_pble_chunk *chunk, u32 first, u32 count, boo
 			chunk->tree[PAGES + page] = taken ? 0 : PAGE_FREE;
 		else if (*map)
 			chunk->tree[PAGES + page] = map_value(*map);
-		/* A map stands for a page that is partly taken. */
+		/* Only a page that is partly taken has a map. */
 		if (*map && map_is_clear(*map)) {
 			port_free(*map);
 			*map = NULL;
@@ -200,7 +200,7 @@ int sirdma_pble_chunk_take(struct sirdma_pble_chunk *chunk, u32 first, u32 count
 	u32 end = first + count, pages[2], i;
 	u64 **map;
 
-	/* Maps of the pages at the ends before anything changes: giving must not fail later. */
+	/* Allocate the maps of the pages at both ends now, so that giving back never allocates. */
 	pages[0] = first / PER_PAGE;
 	pages[1] = (end - 1) / PER_PAGE;
 	for (i = 0; i < 2; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Free space of one PBLE chunk: a tree over its pages of 512 entries, each node
- * with the largest aligned power-of-two run below it, and bitmaps of the pages
- * that are partly used. About 5 KiB, and 64 bytes for each such page.
+ * Free space of one PBLE chunk: a binary tree over its pages of 512 entries, and bitmaps
+ * of the pages that are partly used. Each node of the tree holds the largest aligned
+ * power-of-two run below it. About 5 KiB, and 64 bytes for each bitmap.
  */
 #ifndef SIRDMA_HW_PBLE_CHUNK_H
 #define SIRDMA_HW_PBLE_CHUNK_H
@@ -15,12 +15,15 @@
 
 struct sirdma_pble_chunk {
 	u32 used; /* entries taken */
-	/* Heap order, root 1, pages from SIRDMA_PBLE_CHUNK_PAGES: order of the largest free run + 1, 0: none. */
+	/*
+	 * Heap order, root 1, pages from SIRDMA_PBLE_CHUNK_PAGES: order of the largest free
+	 * run + 1, 0: none.
+	 */
 	u8 tree[2 * SIRDMA_PBLE_CHUNK_PAGES];
 	u64 *maps[SIRDMA_PBLE_CHUNK_PAGES]; /* bit set: taken; NULL: page all free or all taken */
 };
 
-/* A chunk whose first @limit entries exist. NULL when memory is short. */
+/* A chunk of which only the first @limit entries can be taken. NULL without memory. */
 struct sirdma_pble_chunk *sirdma_pble_chunk_create(u32 limit);
 void sirdma_pble_chunk_destroy(struct sirdma_pble_chunk *chunk);
 /* Smallest order whose runs hold @count entries. */
@@ -29,7 +32,7 @@ u32 sirdma_pble_order(u32 count);
 bool sirdma_pble_chunk_find(const struct sirdma_pble_chunk *chunk, u32 order, u32 *first);
 /* Take @count free entries from @first. 0 or -ENOMEM. */
 int sirdma_pble_chunk_take(struct sirdma_pble_chunk *chunk, u32 first, u32 count);
-/* Give back entries exactly as they were taken. Cannot fail. */
+/* Give back exactly the entries that one call took. Cannot fail. */
 void sirdma_pble_chunk_give(struct sirdma_pble_chunk *chunk, u32 first, u32 count);
 
 #endif

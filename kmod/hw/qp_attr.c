@@ -14,7 +14,10 @@
 #define PSN_MASK 0xffffffu
 #define UDP_SPORT_MIN 0xc000u
 
-/* Required attributes, and those allowed besides. SIRDMA_QP_STATE is always allowed. */
+/*
+ * Attributes that a transition requires, and that it allows besides. SIRDMA_QP_STATE is always
+ * allowed.
+ */
 struct transition {
 	bool valid;
 	struct {
@@ -23,7 +26,7 @@ struct transition {
 	} type[NUM_TYPES];
 };
 
-/* What the types share. */
+/* Attributes that all types have. */
 #define CONNECTED_INIT (SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT | SIRDMA_QP_ACCESS_FLAGS)
 #define DATAGRAM_INIT (SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT | SIRDMA_QP_QKEY)
 #define CONNECTED_PEER (SIRDMA_QP_AV | SIRDMA_QP_PATH_MTU | SIRDMA_QP_DEST_QPN | SIRDMA_QP_RQ_PSN)
@@ -333,8 +336,8 @@ u32 sirdma_path_mtu_bytes(u32 verbs_mtu)
 }
 
 /*
- * All packets of a flow must take one path and flows should spread: fold the
- * flow label, or the two QP numbers when there is none, to 14 bits.
+ * All packets of a flow must take one path, and flows should spread over paths: fold the
+ * flow label, or without one the two QP numbers, to 14 bits.
  */
 u16 sirdma_udp_sport(u32 flow_label, u32 lqpn, u32 rqpn)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue pair attributes: which a transition requires and allows (IBTA 11.2.5.2,
- * table 97 ff.), their ranges, and how they become a QP context.
+ * Queue pair attributes: which of them a transition requires and allows (IBTA 11.2.5.2,
+ * table 97 ff.), their ranges, and the QP context they are encoded in.
  *
  * Mask bits and state numbers are those of the verbs API (ib_qp_attr_mask,
  * enum ib_qp_state), which are the same in kernel and userspace.
@@ -38,7 +38,7 @@
 /* The device's number of a type of the verbs API (enum ib_qp_type), or -EOPNOTSUPP. */
 int sirdma_qp_type_from_verbs(u32 verbs_type);
 
-/* Attributes of one modify, addresses already resolved to device table indices. */
+/* Attributes of one modify. Addresses are resolved to indices of the device's tables. */
 struct sirdma_qp_attr {
 	enum sirdma_qp_state next; /* SIRDMA_QP_STATE */
 	u32 access; /* SIRDMA_ACCESS_REMOTE_* */
@@ -73,12 +73,15 @@ struct sirdma_qp_attr {
  */
 int sirdma_qp_check_transition(enum sirdma_qp_type type, enum sirdma_qp_state cur,
 			       enum sirdma_qp_state next, u32 mask, u32 *bad);
-/* Ranges of the values named by @mask. 0 or -EINVAL with *bad = the first offending bit. */
+/*
+ * Check the ranges of the attributes in @mask. 0, or -EINVAL with *bad = the first offending
+ * bit.
+ */
 int sirdma_qp_check_attr(const struct sirdma_qp_attr *attr, u32 mask, u32 max_ord, u32 max_ird,
 			 u32 *bad);
 /* Fill the groups of @ctx that @mask names and ctx->modify. */
 void sirdma_qp_attr_to_ctx(const struct sirdma_qp_attr *attr, u32 mask, struct sirdma_qp_ctx *ctx);
-/* Bytes of a path MTU of the verbs API (enum ib_mtu); 0: there is none such. */
+/* Bytes of a path MTU of the verbs API (enum ib_mtu); 0: no such MTU. */
 u32 sirdma_path_mtu_bytes(u32 verbs_mtu);
 
 /*

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The rules of a modify that do not depend on how a QP was asked for. */
+/* Checks of a modify that are the same in every driver. */
 #include "qp_modify.h"
 #include "access.h"
 #include "sirdma/roce.h"
@@ -43,7 +43,7 @@ static int check_transition(struct sirdma_qp_modify *mod)
 	return reject_bits(mod, bad, bad & mod->mask ? "is not allowed here" : "is missing", err);
 }
 
-/* What no transition of this device takes, whatever the tables say. */
+/* Refuse attributes that this device does not have at all. */
 static int check_device(struct sirdma_qp_modify *mod)
 {
 	const int access_err = sirdma_qp_access_check(mod->access_flags);
@@ -75,7 +75,7 @@ static int check_device(struct sirdma_qp_modify *mod)
 	return 0;
 }
 
-/* No address, in either IP version. */
+/* Is it the unspecified address of IPv4 or IPv6? */
 static bool is_unspecified(const struct sirdma_ip *ip)
 {
 	static const struct sirdma_ip v6, v4 = {.b = {[10] = 0xff, [11] = 0xff}};

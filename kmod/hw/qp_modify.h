@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * One modify of a QP, as every driver checks it before it asks the device. A
- * driver only translates: it fills the request from its own types, resolves the
- * path, and gives the checked attributes to sirdma_qp_attr_to_ctx().
+ * The checks that every driver makes before it tells the device to modify a QP. A driver
+ * fills the request from its own types, resolves the path, and passes the checked
+ * attributes to sirdma_qp_attr_to_ctx().
  */
 #ifndef SIRDMA_HW_QP_MODIFY_H
 #define SIRDMA_HW_QP_MODIFY_H
@@ -63,9 +63,9 @@ struct sirdma_qp_modify {
 	} while (0)
 
 /*
- * Transition, attributes, ranges and path. 0, -EINVAL, or -EOPNOTSUPP for what
- * the interface knows and this device does not offer. May be repeated with
- * another cur.
+ * Check transition, attributes, ranges and path. 0, -EINVAL, or -EOPNOTSUPP for what the
+ * interface defines and this device does not offer. May be repeated with another
+ * current state.
  */
 int sirdma_qp_modify_check(const struct sirdma_hw_caps *caps, struct sirdma_qp_modify *mod);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Stags: 24 bits of index, 8 bits of key. The key is random with each use of
- * an index, so that a stale stag is unlikely to hit the next region.
+ * Stags: 24 bits of index, 8 bits of key. Each allocation of an index draws a random key,
+ * so that a stale stag is unlikely to name the next region with that index.
  */
 #ifndef SIRDMA_HW_STAG_H
 #define SIRDMA_HW_STAG_H
