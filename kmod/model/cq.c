@@ -5,7 +5,10 @@
 
 #define CQE_SHIFT 5
 #define CQE64_SHIFT 6
-/* Exchanges of the arm word that its owner may disturb before the event goes out regardless. */
+/*
+ * How often the owner may make an exchange of the arm word fail before the event is raised
+ * anyway.
+ */
 #define DISARM_TRIES 4
 
 struct snic_cq *snic_cq_get(struct snic_dev *dev, u32 id)
@@ -15,7 +18,7 @@ struct snic_cq *snic_cq_get(struct snic_dev *dev, u32 id)
 	return obj ? container_of(obj, struct snic_cq, obj) : NULL;
 }
 
-/* Elements the consumer has not taken. What it says is read once and may be anything. */
+/* Elements that the consumer has not taken. Its index is user memory: read once, any value. */
 static u32 cq_used(const struct snic_cq *cq)
 {
 	u64 word = le64_to_cpu(READ_ONCE(cq->shadow->cons_idx));
@@ -25,7 +28,7 @@ static u32 cq_used(const struct snic_cq *cq)
 		cons %= cq->entries;
 	if (cons <= cq->prod)
 		return cq->prod - cons;
-	/* Ahead of the producer in the first lap: a resize happened, and the index is of the old ring. */
+	/* An index ahead of the producer in the first lap is of the ring before a resize. */
 	if (cq->first_lap)
 		return cq->prod;
 	return cq->prod + cq->entries - cons;
@@ -79,7 +82,7 @@ void snic_cq_arm(struct snic_dev *dev, u32 id)
 		return;
 	port_lock(&cq->lock);
 	if (cq->use_ceq && !cq->overflowed) {
-		/* The consumer's index after its arm word: it is newer then, or as old. */
+		/* Read the consumer's index after its arm word, so that it is not older. */
 		used = cq_used(cq);
 		if (used)
 			cq_notify(dev, cq, cq->written - cq->written_se < used);
@@ -106,7 +109,7 @@ static void cq_advance(struct snic_cq *cq, u32 count)
 	}
 }
 
-/* Kill the queue; true for the caller that has to tell. */
+/* Mark the queue dead; true for the caller that has to report it. */
 static bool cq_kill(struct snic_dev *dev, struct snic_cq *cq)
 {
 	if (cq->overflowed)
@@ -204,7 +207,7 @@ static bool cq_write(struct snic_dev *dev, struct snic_cq *cq, const struct snic
 		return false;
 	if (c->has_inv)
 		qp |= SIRDMA_PREP(SIRDMA_CQE_INVSTAG, c->inv_stag);
-	/* The consumer looks at the second half only after the first became valid. */
+	/* The consumer reads the second half only after the first is valid: write it first. */
 	if (c->has_imm)
 		cqe_put(slot.second, c->imm, 0, 0,
 			SIRDMA_CQE_EXT_IMMVALID | SIRDMA_PREP(SIRDMA_CQE_VALID, slot.second_valid));
@@ -224,7 +227,10 @@ bool snic_cq_post(struct snic_dev *dev, struct snic_cq *cq, const struct snic_co
 	else if (solicited)
 		cq->written_se = cq->written;
 	if (done && cq->use_ceq) {
-		/* The element before the look at the arm word; the consumer does the reverse. */
+		/*
+		 * Orders the element before the read of the arm word; the consumer does it in
+		 * reverse order.
+		 */
 		smp_mb();
 		cq_notify(dev, cq, solicited);
 	}
@@ -248,7 +254,7 @@ bool snic_ccq_post(struct snic_dev *dev, struct snic_cq *cq, u32 wqe_idx, u8 opc
 	done = !cq->overflowed && cq_reserve(dev, cq, false, &slot);
 	if (done) {
 		hdr |= SIRDMA_PREP(SIRDMA_CQE_VALID, cq->polarity);
-		/* struct sirdma_ccqe has its words where a CQE has them. */
+		/* struct sirdma_ccqe has its words at the same offsets as struct sirdma_cqe. */
 		cqe_put(slot.first, retval, dev->cqp.compl_ctx,
 			SIRDMA_PREP(SIRDMA_CQP_OPCODE, opcode), hdr);
 		cq_advance(cq, slot.elems);
@@ -369,8 +375,8 @@ static struct snic_cq *cq_by_cmd(struct snic_dev *dev, const struct sirdma_cqp_w
 }
 
 /*
- * Resize: the next completion is element 0 of the new ring. What the old one still holds is
- * the consumer's to take before it looks at the new one.
+ * Resize: the next completion is element 0 of the new ring. The consumer takes what the old
+ * ring holds before it reads the new one.
  */
 u32 snic_cqp_modify_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
 {

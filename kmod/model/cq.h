@@ -20,16 +20,16 @@ struct snic_cq {
 	struct snic_ring ring;
 	struct sirdma_cq_shadow *shadow;
 	struct snic_ceq_event event; /* its context is echoed in CEQEs; the CEQ's */
-	u64 written; /* elements, ever */
+	u64 written; /* elements written since creation */
 	u64 written_se; /* up to and with the last solicited completion or error */
 	u32 entries; /* elements */
 	u32 prod; /* next element to write */
 	u32 ceq_id;
 	u8 elem_shift; /* 5 or 6 */
 	bool polarity; /* valid bit of the next element */
-	bool first_lap; /* the ring was not wrapped since it is in use */
+	bool first_lap; /* the producer has not wrapped yet */
 	bool use_ceq;
-	bool overflowed; /* dead: one AEQE was raised */
+	bool overflowed; /* dead; one AEQE reported it */
 	bool is_ccq;
 	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */
 };
@@ -53,13 +53,13 @@ struct snic_completion {
 	bool ipv4;
 };
 
-/* Does the queue take completions no more? It never does again then. */
+/* Is the queue dead? It then takes no completion any more. */
 static inline bool snic_cq_dead(const struct snic_cq *cq)
 {
 	return READ_ONCE(cq->overflowed);
 }
 
-/* Has the consumer taken everything there was? */
+/* Has the consumer taken every element? */
 bool snic_cq_drained(struct snic_cq *cq);
 
 struct snic_cq *snic_cq_get(struct snic_dev *dev, u32 id);
@@ -70,16 +70,16 @@ static inline void snic_cq_put(struct snic_cq *cq)
 }
 
 /*
- * One element of the ring always stays free: an index alone cannot tell full from
- * empty. Room is checked whether or not CHKOVERFLOW asks for it, since an
- * unnoticed loss of completions serves no one.
+ * One element of the ring always stays free: indices alone cannot tell a full ring from
+ * an empty one. Room is checked whether or not CHKOVERFLOW asks for it, so that no
+ * completion is lost silently.
  *
- * Write one CQE (two ring elements when it carries immediate data) and raise a
- * CEQE if the queue is armed for it. On overflow the queue dies: one
- * CQ_CATASTROPHIC event; false from then on.
+ * Write one CQE (two ring elements when it carries immediate data) and raise a CEQE if
+ * the queue is armed for it. False when the queue is dead. An overflow kills it and
+ * raises one CQ_CATASTROPHIC event.
  */
 bool snic_cq_post(struct snic_dev *dev, struct snic_cq *cq, const struct snic_completion *c);
-/* SIRDMA_REG_CQARM: look at the arm word, in case elements are already waiting. */
+/* SIRDMA_REG_CQARM: raise the event if the armed queue holds elements already. */
 void snic_cq_arm(struct snic_dev *dev, u32 id);
 /* Device teardown, after the QPs: destroy every CQ. */
 void snic_cq_destroy_all(struct snic_dev *dev);

@@ -56,7 +56,7 @@ static bool cqp_ctx_valid(struct snic_dev *dev, const struct sirdma_cqp_ctx *ctx
 	       port_dma_ptr(dev->dma, base, entries * sizeof(struct sirdma_cqp_wqe));
 }
 
-/* True when the context was taken. The caller holds the run mutex. */
+/* Check and accept the context; false: refused. The caller holds the run mutex. */
 static bool cqp_take_ctx(struct snic_dev *dev, u64 ctx_addr)
 {
 	const struct sirdma_cqp_ctx *mem;
@@ -94,7 +94,7 @@ void snic_cqp_start(struct snic_dev *dev, u64 ctx_addr)
 	WRITE_ONCE(cqp->status, taken ? SIRDMA_CCQPSTATUS_DONE : SIRDMA_CCQPSTATUS_ERR);
 	port_mutex_unlock(&cqp->run);
 	if (!taken)
-		/* Without the address: on a bus in the kernel it is one of the kernel's. */
+		/* The address is not printed: on the kernel's bus it is a kernel address. */
 		port_warn("command queue: context refused");
 }
 
@@ -111,7 +111,7 @@ void snic_cqp_stop(struct snic_dev *dev)
 	port_mutex_unlock(&cqp->run);
 }
 
-/* Failures that show a driver out of step with its device. */
+/* Failures that only a driver's defect can cause. */
 static bool cqp_status_is_bad_command(u32 status)
 {
 	switch (status) {
@@ -136,7 +136,7 @@ static u32 cqp_execute(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	return fn ? fn(dev, wqe, ret) : SIRDMA_CQP_BAD_OPCODE;
 }
 
-/* Make the outcome of the command at the tail known, in every way there is. */
+/* Complete the command at the tail: in the registers, by an event, in the CCQ. */
 static void cqp_complete(struct snic_dev *dev, u8 opcode, u32 status, u64 ret)
 {
 	struct snic_cqp *cqp = &dev->cqp;
@@ -152,7 +152,10 @@ static void cqp_complete(struct snic_dev *dev, u8 opcode, u32 status, u64 ret)
 		reg |= SIRDMA_CQPTAIL_OP_ERR;
 		WRITE_ONCE(cqp->err_codes, (u32)SIRDMA_CQP_MAJ_ERROR << 16 | status);
 	}
-	/* Whoever sees the tail move sees what the command wrote, and its error codes. */
+	/*
+	 * A release: what the command wrote, and its error codes, are visible before the tail
+	 * moves.
+	 */
 	smp_store_release(&cqp->tail_reg, reg);
 	if (cqp_status_is_bad_command(status))
 		snic_aeq_post(dev, SIRDMA_AE_BAD_COMMAND, SIRDMA_AE_SRC_NONE, 0, cqp->compl_ctx,
@@ -172,7 +175,7 @@ static void cqp_step(struct snic_dev *dev)
 
 	mem = port_dma_ptr(dev->dma, cqp->sq_base + (u64)cqp->tail * sizeof(wqe), sizeof(wqe));
 	if (!mem) {
-		/* The ring is gone: nothing can be fetched, and no one be told where. */
+		/* The ring is gone: no command can be fetched or completed. */
 		port_warn("command queue: ring does not resolve");
 		snic_fault(dev);
 		WRITE_ONCE(cqp->entries, 0);
@@ -183,10 +186,14 @@ static void cqp_step(struct snic_dev *dev)
 	cqp_complete(dev, SIRDMA_GET(SIRDMA_CQP_OPCODE, le64_to_cpu(wqe.hdr)), status, ret);
 }
 
-/* Exact under the run mutex, else a hint. A doorbell from before a restart may be beyond the ring. */
+/*
+ * Exact under the run mutex, else a hint. A head written before a restart may be beyond the
+ * ring.
+ */
 static bool cqp_has_work(struct snic_cqp *cqp)
 {
-	u32 head = smp_load_acquire(&cqp->head); /* then the commands before it */
+	/* Pairs with snic_cqp_ring(): the commands below the head are visible. */
+	u32 head = smp_load_acquire(&cqp->head);
 
 	return head < READ_ONCE(cqp->entries) && head != READ_ONCE(cqp->tail);
 }
@@ -206,8 +213,8 @@ void snic_cqp_ring(struct snic_dev *dev, u32 head)
 	smp_store_release(&cqp->head, head);
 	do {
 		/*
-		 * Publish before the attempt; whoever holds the mutex looks again after
-		 * letting go of it. So one of both sees the work.
+		 * The head is written before the mutex is tried; its holder reads the head
+		 * again after it unlocked. So one of the two executes the commands.
 		 */
 		smp_mb();
 		if (!port_mutex_trylock(&cqp->run))
@@ -215,6 +222,6 @@ void snic_cqp_ring(struct snic_dev *dev, u32 head)
 		while (cqp_has_work(cqp))
 			cqp_step(dev);
 		port_mutex_unlock(&cqp->run);
-		smp_mb(); /* pairs with the one above, of who found the mutex taken */
+		smp_mb(); /* pairs with the barrier above, of a thread whose trylock failed */
 	} while (cqp_has_work(cqp));
 }

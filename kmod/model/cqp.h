@@ -9,11 +9,11 @@
 struct snic_dev;
 
 void snic_cqp_init(struct snic_dev *dev);
-/* CCQPHIGH was written: take the context at @ctx_addr. */
+/* CCQPHIGH was written: accept the context at @ctx_addr. */
 void snic_cqp_start(struct snic_dev *dev, u64 ctx_addr);
 /*
- * CQPDB was written: execute up to @head. The caller executes, unless another
- * one does already, who then takes over what this one brought.
+ * CQPDB was written: execute the commands up to @head. When another thread executes
+ * commands already, it executes these as well.
  */
 void snic_cqp_ring(struct snic_dev *dev, u32 head);
 void snic_cqp_stop(struct snic_dev *dev);

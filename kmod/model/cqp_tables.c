@@ -7,7 +7,7 @@
 #define MAX_VLAN_ID 4094
 #define MAC_LEN 6
 
-/* @word: first byte on the wire in 47:40. */
+/* @word: the first byte on the wire is in bits 47:40. */
 static void mac_decode(u64 word, u8 *mac)
 {
 	int i;
@@ -39,10 +39,13 @@ bool snic_sgid_read(struct snic_dev *dev, u32 idx, struct snic_sgid *out)
 	return out->valid;
 }
 
-/* After a change, under the lock: flows that were built from the tables are stale. */
+/* Call after a change, under the lock: queue pairs then rebuild their flows from the tables. */
 static void tables_changed(struct snic_dev *dev)
 {
-	/* The entry first: who sees the new number builds from the new entry. */
+	/*
+	 * A release: the entry changed before the generation does. Pairs with
+	 * snic_qp_flow_refresh().
+	 */
 	smp_store_release(&dev->tables_gen, dev->tables_gen + 1);
 }
 
@@ -98,7 +101,7 @@ u32 snic_cqp_manage_sgid(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
 
 /* HMC */
 
-/* Append an entry of the command itself, unless it is all zero: absent. */
+/* Append an entry of the command itself. One that is all zero is absent. */
 static u32 sds_append(struct sirdma_sd_entry *entries, u32 count, __le64 cmd, __le64 data)
 {
 	if (!cmd && !data)
@@ -133,7 +136,7 @@ u32 snic_cqp_update_sds(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	return snic_hmc_update_sds(dev, entries, count);
 }
 
-/* The buffer of a command, of which the device uses @size bytes. */
+/* *mem: the buffer of a command, of which the device uses @size bytes. */
 static u32 cmd_buf(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u32 size, void **mem)
 {
 	const struct sirdma_cqp_buf *cmd = (const void *)wqe;
@@ -184,7 +187,7 @@ u32 snic_cqp_commit_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	if (status)
 		return status;
 	memcpy(&commit, mem, sizeof(commit));
-	/* PBLEs are all this device keeps in host memory. */
+	/* This device keeps only PBLEs in host memory. */
 	for (i = 0; i < SIRDMA_HMC_OBJ_MAX; i++)
 		if (i != SIRDMA_HMC_OBJ_PBLE && commit.obj[i].count)
 			return SIRDMA_CQP_BAD_PARAM;

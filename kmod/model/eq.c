@@ -15,7 +15,7 @@ void snic_eq_init(struct snic_dev *dev)
 	}
 }
 
-/* The list of events that are due. The caller holds the lock. */
+/* Helpers for the list of due events. The caller holds the lock. */
 static void ceq_owe(struct snic_ceq *ceq, struct snic_ceq_event *event)
 {
 	event->due = true;
@@ -101,7 +101,7 @@ void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *ev
 	port_unlock(&ceq->lock);
 }
 
-/* Write one element; the caller holds the lock and made sure of room. */
+/* Write one element. The caller holds the lock, and there is room. */
 static bool ceq_write(struct snic_dev *dev, struct snic_ceq *ceq, u64 cq_ctx)
 {
 	struct sirdma_ceqe *ceqe;
@@ -114,7 +114,10 @@ static bool ceq_write(struct snic_dev *dev, struct snic_ceq *ceq, u64 cq_ctx)
 	}
 	val = SIRDMA_PREP(SIRDMA_CEQE_CQCTX, cq_ctx) |
 	      SIRDMA_PREP(SIRDMA_CEQE_VALID, ceq->polarity);
-	/* Pairs with the consumer's read of the valid bit: it then sees the CQEs, too. */
+	/*
+	 * A release: pairs with the consumer's read of the valid bit, after which it sees the
+	 * CQEs.
+	 */
 	smp_store_release(&ceqe->val, cpu_to_le64(val));
 	ceq->pending++;
 	if (++ceq->prod == ceq->entries) {
@@ -198,7 +201,7 @@ static void aeq_write(struct snic_dev *dev, struct snic_aeq *aeq, const struct s
 	snic_stat_inc(dev, SIRDMA_STAT_AEQES);
 }
 
-/* Does the event tell of a failed object, and never again? */
+/* Does the event report the failure of an object, which nothing reports again? */
 static bool ae_must_arrive(enum sirdma_ae_code code)
 {
 	return code != SIRDMA_AE_CONNECTION_ESTABLISHED && code != SIRDMA_AE_BAD_COMMAND;

@@ -17,21 +17,21 @@ struct snic_ceq {
 	u64 addr;
 	u32 entries; /* 0: does not exist */
 	u32 prod;
-	u32 pending; /* written and not yet consumed (CEQACK) */
+	u32 pending; /* elements that CEQACK has not acknowledged */
 	u32 cqs; /* queues that raise events here */
 	bool polarity;
-	struct snic_ceq_event *first, *last; /* owed: the ring was full */
+	struct snic_ceq_event *first, *last; /* events that wait for room, in order */
 	u32 id;
 };
 
-/* The event of one CQ, which waits for room in the CEQ while it is due. */
+/* The event of one CQ. It is on the CEQ's list while it waits for room. */
 struct snic_ceq_event {
 	struct snic_ceq_event *prev, *next; /* these and due: under the lock of the CEQ */
 	bool due;
 	u64 cq_ctx;
 };
 
-/* Events that found the AEQ full and may not be lost: each tells of a failed object. */
+/* Events that must not be lost, since each reports a failed object, and that found the AEQ full. */
 #define SNIC_AEQ_BACKLOG 64
 
 struct snic_aeq {
@@ -39,9 +39,9 @@ struct snic_aeq {
 	u64 addr;
 	u32 entries;
 	u32 prod;
-	u32 pending; /* written and not yet returned by AEQALLOC */
+	u32 pending; /* elements that AEQALLOC has not returned */
 	bool polarity;
-	bool overflow; /* an event was lost: said in the next one */
+	bool overflow; /* an event was lost: the next one reports it */
 	u32 backlog_len;
 	struct sirdma_aeqe backlog[SNIC_AEQ_BACKLOG];
 };
@@ -51,11 +51,11 @@ void snic_eq_init(struct snic_dev *dev);
 void snic_eq_reset(struct snic_dev *dev);
 /* Count one more CQ on @ceq_id; false when there is no such CEQ. */
 bool snic_ceq_attach(struct snic_dev *dev, u32 ceq_id);
-/* The CQ of @event goes: what is owed to it is owed no more. */
+/* The CQ of @event is destroyed: @event waits no longer. */
 void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *event);
 /*
- * Raise @event; where the ring is full, as soon as the consumer acknowledges some, first
- * come first served. It waits once, however often it is raised meanwhile.
+ * Raise @event. While the ring is full, events wait for room in order of arrival; one that
+ * is raised again meanwhile waits once.
  */
 void snic_ceq_post(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *event);
 /* @id: QP or CQ number by @src. */

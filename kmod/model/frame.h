@@ -36,25 +36,24 @@ u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
 /* Copy @len bytes of payload to @out and advance. */
 void snic_seg_copy(struct snic_seg_iter *it, void *out, u32 len);
 /*
- * An ICRC being computed. Short runs, and so the headers, are gathered and summed
+ * State of an ICRC computation. Short runs, the headers among them, are gathered and summed
  * together with the long run that follows.
  */
 #define SNIC_ICRC_HEAD 64
 struct snic_icrc {
-	u8 bytes[2 * SNIC_ICRC_HEAD]; /* zeroes, and what is not in the sum yet */
-	u32 n; /* of those */
+	/* zeroes, then the gathered bytes, which are not in the sum yet */
+	u8 bytes[2 * SNIC_ICRC_HEAD];
+	u32 n; /* gathered bytes */
 	u32 sum;
 };
 
-/* Copies as snic_seg_copy() does, and @icrc goes on over the bytes. */
+/* snic_seg_copy(), and @icrc includes the bytes. */
 void snic_seg_copy_icrc(struct snic_seg_iter *it, void *out, u32 len, struct snic_icrc *icrc);
 
 /*
- * ICRC of a packet. @ip: IP header, UDP header and at least the BTH,
- * contiguous (an IPv4 header without options); feed the bytes that follow
- * the BTH up to but not including the ICRC through snic_icrc_update(), then
- * compare snic_icrc_final() with the last four bytes of the packet as
- * little-endian.
+ * ICRC of a packet. @ip: IP header (IPv4 without options), UDP header and BTH, contiguous.
+ * Pass the bytes from behind the BTH up to the ICRC to snic_icrc_update(), then compare
+ * snic_icrc_final() with the last four bytes of the packet, which are little-endian.
  */
 void snic_icrc_start(struct snic_icrc *icrc, const u8 *ip, bool is_v4);
 void snic_icrc_update(struct snic_icrc *icrc, const void *data, u32 len);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * Invariant CRC of RoCEv2 (IBTA annex A17.3.3): CRC-32 over the packet from the
- * IP header on, preceded by eight bytes of ones in place of the LRH, with every
- * field that may change on the way taken as ones.
+ * IP header on, preceded by eight bytes of ones in place of the LRH; every field that
+ * a router may change counts as ones.
  */
 #include "crc32_table.h"
 #include "frame.h"
@@ -35,8 +35,8 @@ static inline u32 crc_word(u32 crc, u64 word)
 }
 
 /*
- * Long runs are dealt word by word to this many sums, which do not wait for one
- * another; a last block puts them together (M. Adler's braided CRC).
+ * The words of long runs go in turn to this many sums, which a processor computes in
+ * parallel; the last block combines them (M. Adler's braided CRC).
  */
 #define BRAIDS 5
 #define BRAID_BLOCK (BRAIDS * (u32)sizeof(u64))
@@ -57,8 +57,8 @@ struct crc_run {
 };
 
 /*
- * The next @n bytes of @run at @to. Each byte is read once: the application may
- * write to it meanwhile, and what is sent must match what was summed.
+ * Take the next @n bytes of @run to @to. Each byte is read once: the application may
+ * write it meanwhile, and the bytes that are sent must be those that were summed.
  */
 static inline void crc_take(struct crc_run *run, void *to, u32 n)
 {
@@ -106,17 +106,17 @@ static u32 crc_table(u32 crc, struct crc_run run)
 	return crc;
 }
 
-/* Shorter runs are not worth the way to vector registers. */
+/* Shorter runs are summed by tables: vector instructions gain nothing for them. */
 #define FOLD_MIN 64
 
-/* What is gathered before a run. */
+/* The sum including the gathered bytes. */
 static u32 icrc_head(const struct snic_icrc *icrc)
 {
 	return crc_table(icrc->sum,
 			 (struct crc_run){.src = icrc->bytes + SNIC_ICRC_HEAD, .len = icrc->n});
 }
 
-/* The front of @run, with the head before it. */
+/* Sum the gathered bytes and the front of @run by the processor's instructions. */
 static void icrc_fold(struct snic_icrc *icrc, struct crc_run *run)
 {
 	u8 *head = icrc->bytes + SNIC_ICRC_HEAD;
@@ -128,7 +128,10 @@ static void icrc_fold(struct snic_icrc *icrc, struct crc_run *run)
 		icrc->n = 0;
 		n = port_crc32_fold(icrc->sum, NULL, run->dst, run->src, run->len, &sum);
 	} else {
-		/* A sum goes on as the same bits of the message do; zeroes before a message do not count. */
+		/*
+		 * Fold the sum so far into the first bytes. Zero bytes before them leave this CRC
+		 * unchanged, so all of @head can be summed.
+		 */
 		memcpy(&front, head, sizeof(front));
 		front ^= cpu_to_le32(icrc->sum);
 		memcpy(head, &front, sizeof(front));

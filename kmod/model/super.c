@@ -11,7 +11,7 @@ u32 snic_super_run(const struct snic_burst *burst, u32 at, u32 max_bytes)
 {
 	u32 n, bytes = burst->pkts[at].payload_len;
 
-	/* READ requests and acknowledgements stay what they are. */
+	/* READ requests and acknowledgements are never combined. */
 	if (!(tx_op(&burst->pkts[at])->flags & SNIC_PKT_PAYLOAD))
 		return 1;
 	for (n = 1; at + n < burst->npkts; n++) {
@@ -33,7 +33,7 @@ static u8 super_opcode(u8 first, u8 last)
 		return first;
 	if (!begins)
 		return last;
-	/* With and without immediate data in the same order (IBTA table 38). */
+	/* The opcodes without and with immediate data have the same order (IBTA table 38). */
 	if (ends & SNIC_PKT_SEND)
 		return (u8)(last - SIRDMA_RC_SEND_LAST + SIRDMA_RC_SEND_ONLY);
 	if (ends & SNIC_PKT_WRITE)
@@ -58,7 +58,10 @@ void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic
 	}
 	if (n == 1)
 		return;
-	/* Pad and solicited event are the last one's; so is an AETH, unless there is one. */
+	/*
+	 * Pad count and solicited event come from the last packet; so does an AETH when the
+	 * first has none.
+	 */
 	bth->flags = last->bth.flags;
 	bth->opcode = super_opcode(bth->opcode, last->bth.opcode);
 	if (out->hdr_len + tail == snic_opcode_hdr_len(bth->opcode)) {

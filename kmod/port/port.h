@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Everything the portable code (kmod/hw, kmod/model) may ask of its
- * environment. The kernel and the userspace build each give one
- * implementation of the same names; portable code includes this header and
- * include/sirdma and nothing else.
+ * Everything that the portable code (kmod/hw, kmod/model) needs of its environment. The
+ * kernel and the userspace build each implement the same names; portable code includes
+ * this header and include/sirdma, and nothing else.
  *
  * Types: u8..u64, s32, s64, bool, __le and __be types with le32_to_cpu() and
  * friends; memcpy/memset/memcmp/memmove; READ_ONCE/WRITE_ONCE, smp_wmb/rmb/mb,
@@ -52,9 +51,10 @@
  *     port_stats_init(s, n) -> 0 or -ENOMEM, port_stats_fini(s) (also of zeroed memory),
  *     port_stats_add(s, i, n), port_stats_read(s, i) -> u64
  *   u32 port_crc32_fold(crc, head, dst, src, len, u32 *sum)  CRC-32 (reflected, poly
- *     0xedb88320) with what this CPU has for it: of @head, 64 bytes unless it is NULL
- *     (with which @crc must be 0), and the front of @src, which it reads once and
- *     copies to @dst unless that is NULL. Returns how much of @src; 0: sum as usual
+ *     0xedb88320) by instructions of this CPU, over @head (64 bytes, or NULL; with it
+ *     @crc must be 0) and the front of @src, which it reads once, and copies to @dst
+ *     unless that is NULL. Returns how many bytes of @src it took; 0: it took nothing,
+ *     and the caller sums by itself
  *   port_warn(fmt, ...)         rate-limited log line
  *
  * Constants:

@@ -23,7 +23,6 @@
 #include <linux/types.h>
 #include "compat/crc32.h"
 #include "compat/hrtimer.h"
-#include "compat/random.h"
 
 struct port_lock {
 	spinlock_t l;
@@ -134,7 +133,7 @@ static inline void port_free(const void *p)
 	kvfree(p);
 }
 
-/* What is charged and freed again is there for the next allocation. */
+/* Memory that is charged and freed again is available to the next allocation. */
 static inline bool port_reclaim(void)
 {
 	void *room = kvmalloc(SZ_64K, GFP_KERNEL_ACCOUNT);
@@ -230,7 +229,7 @@ static inline bool port_cas64(u64 *p, u64 old, u64 new)
 	return cmpxchg64(p, old, new) == old;
 }
 
-/* Per CPU: no update is lost, and none takes another CPU's cache line. */
+/* Per CPU: no update is lost, and updates of CPUs share no cache line. */
 struct port_stats {
 	u64 __percpu *counters;
 };
@@ -263,7 +262,7 @@ static inline u64 port_stats_read(const struct port_stats *stats, u32 i)
 
 #define PORT_CRC32_HEAD 64
 
-/* Each byte of @src is read once: what was copied is what is summed. */
+/* Each byte of @src is read once: the copy is summed. */
 static inline u32 port_crc32_library(u32 crc, const void *head, void *dst, const void *src, u32 len)
 {
 	if (head)
