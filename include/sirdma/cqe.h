@@ -62,8 +62,8 @@ SIRDMA_SIZE_IS(struct sirdma_cqe_ext, 32);
 #define SIRDMA_CQE_MAJ_NONE 0
 #define SIRDMA_CQE_MAJ_FLUSH 1 /* minor: enum sirdma_flush_code */
 /*
- * A completion that failed by itself also carries major FLUSH with the code of
- * its cause; WQEs flushed because of it carry SIRDMA_FLUSH_GENERAL.
+ * A WQE that failed completes with major FLUSH, too, and the code of its error; the WQEs
+ * that are flushed behind it carry SIRDMA_FLUSH_GENERAL.
  */
 enum sirdma_flush_code {
 	SIRDMA_FLUSH_INVALID = 0,
@@ -82,8 +82,8 @@ enum sirdma_flush_code {
 };
 
 /*
- * Vendor error of a failed CQE: word 0 of such a CQE (its length means nothing)
- * holds SIRDMA_CQE_VENDOR_ERR. Values follow the habit of hardware: see below.
+ * Vendor error of a failed CQE, in SIRDMA_CQE_VENDOR_ERR of its word 0, which holds no
+ * length then.
  */
 #define SIRDMA_CQE_VENDOR_ERR SIRDMA_MASK(63, 32)
 enum sirdma_vendor_err {

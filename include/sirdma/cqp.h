@@ -26,7 +26,10 @@ struct sirdma_cqp_ctx {
 };
 SIRDMA_SIZE_IS(struct sirdma_cqp_ctx, 64);
 
-/* MODIFY_CQ is for libraries that resize a CQ, QUERY_STAG for tests: the driver sends neither. */
+/*
+ * Today's driver does not send MODIFY_CQ, which resizing a CQ needs, nor QUERY_STAG, which
+ * tests use.
+ */
 enum sirdma_cqp_op {
 	SIRDMA_CQP_CREATE_QP = 0x00,
 	SIRDMA_CQP_MODIFY_QP = 0x01,
@@ -254,8 +257,8 @@ enum sirdma_cqp_status {
 	SIRDMA_CQP_OK = 0,
 	SIRDMA_CQP_BAD_OPCODE = 1,
 	SIRDMA_CQP_BAD_INDEX = 2, /* outside the object's range */
-	SIRDMA_CQP_IN_USE = 3, /* index taken, or object still referenced */
-	SIRDMA_CQP_NO_OBJECT = 4, /* index names nothing */
+	SIRDMA_CQP_IN_USE = 3, /* the index is in use, or the object still referenced */
+	SIRDMA_CQP_NO_OBJECT = 4, /* no object has this index */
 	SIRDMA_CQP_BAD_PARAM = 5, /* a field's value is not allowed */
 	SIRDMA_CQP_BAD_STATE = 6, /* QP transition or command not allowed now */
 	SIRDMA_CQP_NO_MEMORY = 7, /* on-chip memory exhausted */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Completion queue as its poller sees it: from the elements the device writes to work
- * completions.
+ * The poller's side of a completion queue: decodes the elements that the device writes into
+ * work completions.
  */
 #ifndef SIRDMA_DECODE_H
 #define SIRDMA_DECODE_H
@@ -47,7 +47,10 @@ enum sirdma_wc_opcode {
 #define SIRDMA_WC_HAS_IMM 0x2u
 #define SIRDMA_WC_HAS_INV 0x8u
 
-/* A work completion. Without a request that it completes, wr_id and byte_len of a send mean nothing. */
+/*
+ * A work completion. wr_id, and byte_len of a send, are valid only with the request that it
+ * completes.
+ */
 struct sirdma_wc {
 	__u64 wr_id;
 	__u32 status; /* enum sirdma_wc_status */
@@ -64,8 +67,8 @@ struct sirdma_cq_ring {
 	struct sirdma_cqe *ring; /* zeroed at first; any number of elements */
 	struct sirdma_cq_shadow *shadow;
 	__u32 size;
-	__u32 head; /* position looked at next */
-	__u32 unpublished; /* elements consumed since the device was told */
+	__u32 head; /* position of the next element to read */
+	__u32 unpublished; /* elements consumed that the device does not know of yet */
 	__u64 valid; /* valid bit expected at the head */
 };
 
@@ -87,7 +90,7 @@ static inline void sirdma_cq_ring_init(struct sirdma_cq_ring *cq, struct sirdma_
 	cq->valid = SIRDMA_CQE_VALID;
 }
 
-/* The element at the head, once both its halves are there; else 0. */
+/* *at: the element at the head. 0 when it, or its second half, is not valid yet. */
 static inline int sirdma_cq_peek(const struct sirdma_cq_ring *cq, struct sirdma_cqe_at *at)
 {
 	struct sirdma_cqe *cqe = &cq->ring[cq->head];
@@ -122,7 +125,7 @@ static inline void sirdma_cq_consume(struct sirdma_cq_ring *cq, const struct sir
 	}
 }
 
-/* What was consumed has been read: the device may overwrite it. Partner: its acquire. */
+/* Release consumed elements, which the device may then overwrite. Partner: its acquire. */
 static inline void sirdma_cq_publish(struct sirdma_cq_ring *cq)
 {
 	if (!cq->unpublished)
@@ -132,8 +135,8 @@ static inline void sirdma_cq_publish(struct sirdma_cq_ring *cq)
 }
 
 /*
- * Completions of the QP with @compl_ctx that are still in the ring lose their QP: the
- * poller skips them.
+ * Detach the completions in the ring from the QP with @compl_ctx, so that the poller skips
+ * them.
  */
 static inline void sirdma_cq_forget(const struct sirdma_cq_ring *cq, __u64 compl_ctx)
 {
@@ -148,7 +151,10 @@ static inline void sirdma_cq_forget(const struct sirdma_cq_ring *cq, __u64 compl
 	}
 }
 
-/* Ask for an event at the next completion, or at the next solicited one or error; @seq changes each time. */
+/*
+ * Arm: request an event at the next completion, or at the next solicited one or error. @seq
+ * changes with each arming.
+ */
 static inline void sirdma_cq_put_arm(struct sirdma_cq_ring *cq, __u32 seq, int solicited_only)
 {
 	sirdma_put64_release(&cq->shadow->arm,
@@ -238,8 +244,8 @@ static inline __u32 sirdma_recv_wc_opcode(__u32 code)
 }
 
 /*
- * What @at says, and which request of @sq or @rq it completes; 0 when that has none
- * there: the completion is one to skip.
+ * Decode @at, and find the request of @sq or @rq that it completes. 0 when there is no such
+ * request: the caller skips the completion.
  */
 static inline int sirdma_cqe_decode(const struct sirdma_cqe_at *at, struct sirdma_sq *sq,
 				    struct sirdma_rq *rq, struct sirdma_wc *wc)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * From work requests to the words of a WQE. The header word is composed here and
- * written by the queue, last.
+ * Encodes work requests into the words of a WQE. The header word is composed here; the
+ * queue writes it last.
  */
 #ifndef SIRDMA_ENCODE_H
 #define SIRDMA_ENCODE_H
@@ -9,7 +9,10 @@
 #include "geometry.h"
 #include "word.h"
 
-/* Fields of struct ibv_sge and of the kernel's struct ib_sge, which are read through this. */
+/*
+ * The fields of struct ibv_sge and of the kernel's struct ib_sge, both of which are read
+ * through it.
+ */
 struct sirdma_sge {
 	__u64 addr;
 	__u32 length;
@@ -37,10 +40,10 @@ enum sirdma_wr_opcode {
 #define SIRDMA_SEND_SOLICITED 0x4u
 #define SIRDMA_SEND_INLINE 0x8u
 
-/* One send request, whichever interface it came through. */
+/* A send request, from any of the posting interfaces. */
 struct sirdma_send {
 	__u64 wr_id;
-	__u32 opcode; /* enum sirdma_wr_opcode, or whatever the application put there */
+	__u32 opcode; /* enum sirdma_wr_opcode; an application may pass any value */
 	__u32 flags; /* SIRDMA_SEND_*, others are ignored */
 	__u64 remote_addr;
 	__u32 key; /* rkey, or the stag to invalidate */
@@ -49,21 +52,21 @@ struct sirdma_send {
 	__u32 num_sge;
 };
 
-/* A line of the opcode table: two opcodes and what the request may have. */
+/* An entry of the opcode table: two opcodes, and the parts that the request may have. */
 #define SIRDMA_SEND_OP_CODE SIRDMA_MASK(5, 0) /* enum sirdma_sq_op */
 #define SIRDMA_SEND_OP_CODE_SOL SIRDMA_MASK(13, 8) /* the same of a solicited request */
 #define SIRDMA_SEND_OP_IMM 0x10000u
 #define SIRDMA_SEND_OP_KEY 0x20000u /* the header's low word is the rkey or the stag */
 #define SIRDMA_SEND_OP_INLINE 0x40000u
-#define SIRDMA_SEND_OP_KNOWN 0x80000u /* an operation of the verbs, perhaps not of this device */
-/* Types of queue pairs that have the operation. */
+#define SIRDMA_SEND_OP_KNOWN 0x80000u /* defined by the verbs API; the device may lack it */
+/* The types of queue pairs that support the operation. */
 #define SIRDMA_SEND_ON_RC 0x1000000u
 #define SIRDMA_SEND_ON_UC 0x2000000u
 #define SIRDMA_SEND_ON_CONNECTED (SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_UC)
 #define SIRDMA_SEND_OP(code, code_sol, flags) \
 	((__u32)(code) | (__u32)(code_sol) << 8 | (flags) | SIRDMA_SEND_OP_KNOWN)
 
-/* The line of @opcode; 0 for one the verbs do not know. */
+/* The entry of @opcode; 0: the verbs API does not define it. */
 static inline __u32 sirdma_send_op(__u32 opcode)
 {
 	switch (opcode) {
@@ -138,8 +141,8 @@ static inline __u64 sirdma_put_frags(struct sirdma_wqe *wqe, const struct sirdma
 }
 
 /*
- * Write the bytes of @sges around the header and the polarity bytes. The first
- * quantum is closed by the header, the others by their last byte.
+ * Write the bytes of @sges around the header and the polarity bytes. The header ends the
+ * first quantum, a polarity byte each of the others.
  */
 static inline void sirdma_put_inline(struct sirdma_wqe *wqe, const struct sirdma_sge *sges,
 				     __u32 count, __u64 valid)
@@ -190,7 +193,7 @@ static inline __u64 sirdma_sge_bytes(const struct sirdma_sge *sges, __u32 count)
 	return bytes <= SIRDMA_MAX_MSG_SIZE ? bytes : ~0ULL;
 }
 
-/* Header word of @send without what its data adds, and without the valid bit. */
+/* The header word of @send, without the bits that its data adds and without the valid bit. */
 static inline __u64 sirdma_send_hdr(const struct sirdma_send *send, __u32 op, int signal_all)
 {
 	__u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, send->flags & SIRDMA_SEND_SOLICITED ?
@@ -209,8 +212,8 @@ static inline __u64 sirdma_send_hdr(const struct sirdma_send *send, __u32 op, in
 }
 
 /*
- * Body of a send WQE whose data is @send's memory, or inline. @hdr by
- * sirdma_send_hdr(); returns the whole header.
+ * Write the body of a send WQE, whose data is @send's memory or inline. @hdr: from
+ * sirdma_send_hdr(). Returns the complete header.
  */
 static inline __u64 sirdma_put_send(struct sirdma_wqe *wqe, const struct sirdma_send *send,
 				    __u64 hdr, __u64 valid)

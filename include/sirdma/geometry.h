@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Sizes of work requests and of the rings that hold them. The library and the
- * driver each compute them from what the application asked for, and both must
- * come to the same result.
+ * Sizes of work requests and of the rings that hold them. Provider and driver each compute
+ * them from the numbers that the application asked for, and must get the same result.
  * Formulas: irdma GEN2 (irdma_get_wqe_shift, irdma_get_sqdepth).
  */
 #ifndef SIRDMA_GEOMETRY_H
@@ -102,13 +101,13 @@ static inline __u32 sirdma_wq_pages(__u32 quanta)
 	return (quanta * SIRDMA_QUANTUM + SIRDMA_PAGE_SIZE - 1) / SIRDMA_PAGE_SIZE;
 }
 
-/* Elements of a CQ for @cqe completions: one stays free, and immediate data takes a second one. */
+/* Elements of a CQ for @cqe completions: each may take two (immediate data), and two stay free. */
 static inline __u64 sirdma_cq_elements(__u32 cqe)
 {
 	return ((__u64)cqe + 1) * 2;
 }
 
-/* Completions a CQ of @elements has room for: the inverse. */
+/* The inverse: how many completions fit a CQ of @elements. */
 static inline __u32 sirdma_cq_completions(__u32 elements)
 {
 	return elements / 2 - 1;

@@ -4,9 +4,9 @@
  *
  * The device sees one linear HMC address space, cut into segments of 2 MiB. A
  * segment descriptor (SD) is direct (one 2 MiB block) or paged (a table of 512
- * page descriptors, each naming one 4 KiB page). Driver software backs the
- * space on demand and tells the device by the CQP's update-SD command; a
- * changed page descriptor is made visible by SIRDMA_REG_PMPDINV.
+ * page descriptors, each naming one 4 KiB page). The driver backs the space on demand and
+ * tells the device by the command UPDATE_SDS; SIRDMA_REG_PMPDINV makes it read a changed
+ * page descriptor again.
  * Structure source: irdma (hmc.h, hmc.c).
  */
 #ifndef SIRDMA_HMC_H
@@ -28,7 +28,7 @@ enum sirdma_hmc_obj {
 	SIRDMA_HMC_OBJ_MAX = 21,
 };
 
-/* One update-SD entry; also the content of an SD as the device keeps it. */
+/* One entry of UPDATE_SDS; the device keeps SDs in this form. */
 struct sirdma_sd_entry {
 	__le64 cmd; /* SIRDMA_SDCMD_* */
 	__le64 data; /* address of the block or of the PD table, SIRDMA_SDDATA_* */
@@ -58,7 +58,7 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
 #define SIRDMA_PBLE_LEAF_IDX SIRDMA_MASK(27, 0)
 #define SIRDMA_PBLE_INVALID_IDX 0xffffffffu
 
-/* Query-FPM buffer: what the device can hold. */
+/* Buffer of QUERY_FPM: the limits of the device. */
 struct sirdma_fpm_query {
 	__le32 max_qps;
 	__le32 max_cqs;
@@ -78,7 +78,7 @@ struct sirdma_fpm_query {
 };
 SIRDMA_SIZE_IS(struct sirdma_fpm_query, 128);
 
-/* Commit-FPM buffer: where each object's array starts and how many there are. */
+/* Buffer of COMMIT_FPM: where the array of each kind of object starts, and its length. */
 struct sirdma_fpm_commit {
 	struct {
 		__le32 base; /* in units of SIRDMA_HMC_FPM_UNIT bytes of HMC space */

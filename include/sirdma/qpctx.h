@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * QP context: how the driver describes a queue pair to the device, and what
- * the device writes back on upload. The CQP commands carry its DMA address.
+ * QP context: the driver describes a queue pair to the device by it, and the device writes
+ * it on UPLOAD_CONTEXT. The commands of the CQP carry its DMA address.
  */
 #ifndef SIRDMA_QPCTX_H
 #define SIRDMA_QPCTX_H
@@ -103,9 +103,9 @@ SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
 #define SIRDMA_QPC_TIMER_RUNS SIRDMA_BIT(0) /* the timer runs, for the ACK or the RNR wait */
 #define SIRDMA_QPC_RNR_WAIT SIRDMA_BIT(1) /* the peer was not ready */
 #define SIRDMA_QPC_TX_STALLED SIRDMA_BIT(2) /* the host had no room for a packet */
-#define SIRDMA_QPC_RUN_PENDING SIRDMA_BIT(3) /* the host was asked for another run */
+#define SIRDMA_QPC_RUN_PENDING SIRDMA_BIT(3) /* the host will run the QP again */
 #define SIRDMA_QPC_RESP_PENDING SIRDMA_BIT(4) /* an acknowledgement or READ responses are owed */
-#define SIRDMA_QPC_SQ_ASLEEP SIRDMA_BIT(5) /* for the next send WQE a kick is needed */
+#define SIRDMA_QPC_SQ_ASLEEP SIRDMA_BIT(5) /* the device sleeps: the next send WQE needs a kick */
 
 #define SIRDMA_QPC_SQ_VMAP SIRDMA_BIT(0) /* sq_addr is a PBLE index, 4 KiB blocks, level 1 */
 #define SIRDMA_QPC_RQ_VMAP SIRDMA_BIT(1)

@@ -2,8 +2,8 @@
 /*
  * Register page of the device (BAR 0) and the doorbell page.
  *
- * All registers are 32 bits wide. Writing SIRDMA_REG_CQPDB may sleep: the
- * device executes commands in the context of the one who rings.
+ * All registers are 32 bits wide. Writing SIRDMA_REG_CQPDB may sleep: a software device
+ * executes the commands in the task that writes it.
  */
 #ifndef SIRDMA_REGS_H
 #define SIRDMA_REGS_H
@@ -55,9 +55,9 @@
 #define SIRDMA_CEQACK_COUNT SIRDMA_MASK(19, 0)
 
 /*
- * Doorbell page, mapped into a user context (irdma layout). It is a RAM page:
- * a store never traps. The device learns of work through the need_kick words
- * of the shadow areas and SIRDMA_REG_WQEALLOC.
+ * Doorbell page, mapped into a user context (irdma layout). It is RAM, so a store has no
+ * effect by itself: need_kick words of the shadow areas tell the provider when to kick the
+ * device, which then reads the rings (SIRDMA_REG_WQEALLOC).
  */
 struct sirdma_db_page {
 	__le32 wqe_alloc; /* QP id */

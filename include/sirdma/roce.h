@@ -95,7 +95,10 @@ struct sirdma_xrceth {
 #define SIRDMA_NAK_REM_OP 0x03
 #define SIRDMA_NAK_INV_RD_REQ 0x04
 
-/* Opcode of the BTH: transport and operation, which has one number in every transport that knows it (IBTA table 38). */
+/*
+ * Opcode of the BTH: transport and operation. An operation has the same number in every
+ * transport (IBTA table 38).
+ */
 #define SIRDMA_BTH_TRANSPORT 0xe0
 #define SIRDMA_BTH_OPERATION 0x1f
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Shadow areas: 64 bytes of user memory beside each ring through which the
- * ring's two sides see each other's progress. Layout source: irdma; need_kick
- * words are an extension (SIRDMA_UCTX_KICK).
+ * Shadow areas: 64 bytes of user memory beside each ring, in which either side of the ring
+ * publishes its progress. Layout source: irdma; need_kick words are an extension
+ * (SIRDMA_UCTX_KICK).
  */
 #ifndef SIRDMA_SHADOW_H
 #define SIRDMA_SHADOW_H
@@ -13,9 +13,9 @@
 struct sirdma_qp_shadow {
 	__le64 sq_tail; /* SIRDMA_QP_SHADOW_HW_SQ_TAIL */
 	/*
-	 * Non-zero while the device sleeps for the send queue: whoever makes a WQE
-	 * valid must then kick. Poster: write WQEs, full fence, read. Device: write
-	 * 1, full fence, look at the ring once more.
+	 * Non-zero while the device does not read the send queue by itself: a poster must
+	 * then kick it. Poster: write WQEs, full fence, read this word. Device: write 1, full
+	 * fence, read the ring once more.
 	 */
 	__le64 need_kick;
 	/* Same for the receive queue; set only in the error state, to have posts flushed. */
@@ -42,7 +42,10 @@ SIRDMA_OFFSET_IS(struct sirdma_cq_shadow, arm, 32);
 #define SIRDMA_CQ_SHADOW_CQ_SELECT SIRDMA_MASK(13, 0)
 #define SIRDMA_CQ_SHADOW_ARM_NEXT SIRDMA_BIT(14)
 #define SIRDMA_CQ_SHADOW_ARM_NEXT_SE SIRDMA_BIT(15)
-/* Changes with each arming: an arming that races the device's clearing of the last is kept. */
+/*
+ * Changes with each arming, so that the device, which clears the one before, does not clear
+ * this one.
+ */
 #define SIRDMA_CQ_SHADOW_ARM_SEQ SIRDMA_MASK(17, 16)
 
 #define SIRDMA_SHADOW_SIZE 64

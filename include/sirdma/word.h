@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Words that the two sides of a ring share: little-endian, single-copy atomic,
- * ordered by what the name says and nothing else. The kernel's primitives in the
- * kernel, the compiler's everywhere else.
+ * Accesses to the words that both sides of a ring share: little-endian, single-copy atomic,
+ * with the order that the name says and no other. They are the kernel's primitives in the
+ * kernel, the compiler's elsewhere.
  */
 #ifndef SIRDMA_WORD_H
 #define SIRDMA_WORD_H
@@ -69,13 +69,13 @@ static inline void sirdma_store32_release(__u32 *word, __u32 value)
 #define SIRDMA_LE64(x) __builtin_bswap64(x)
 #endif
 
-/* No order: an acquire or a release beside it, or a fence, gives it one. */
+/* Unordered: combine it with an acquire, a release or a fence. */
 static inline __u64 sirdma_get64(const __le64 *word)
 {
 	return SIRDMA_LE64(__atomic_load_n(word, __ATOMIC_RELAXED));
 }
 
-/* What the other side wrote before the value seen here is visible. Partner: its release. */
+/* Acquire: what the other side wrote before this value is visible. Partner: its release. */
 static inline __u64 sirdma_get64_acquire(const __le64 *word)
 {
 	return SIRDMA_LE64(__atomic_load_n(word, __ATOMIC_ACQUIRE));
@@ -86,13 +86,13 @@ static inline void sirdma_put64(__le64 *word, __u64 value)
 	__atomic_store_n(word, SIRDMA_LE64(value), __ATOMIC_RELAXED);
 }
 
-/* Everything written before is visible to whoever sees @value. Partner: its acquire. */
+/* Release: a side that sees @value sees everything written before. Partner: its acquire. */
 static inline void sirdma_put64_release(__le64 *word, __u64 value)
 {
 	__atomic_store_n(word, SIRDMA_LE64(value), __ATOMIC_RELEASE);
 }
 
-/* Indices that the poster and the poller of a queue share; they are no device's business. */
+/* Indices that the poster and the poller of a queue share; the device does not see them. */
 static inline __u32 sirdma_load32(const __u32 *word)
 {
 	return __atomic_load_n(word, __ATOMIC_RELAXED);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Send and receive queue as their poster sees them: from work requests to WQEs in
- * the ring, and from a completed WQE's position back to its request.
+ * The poster's side of send and receive queues: writes work requests as WQEs into the ring,
+ * and finds the request of a completed WQE.
  *
  * Head and tail run freely over 32 bits; sizes are powers of two, so the lap, and
  * with it the valid bit, is one bit of the index. Head is written by the poster and
@@ -14,7 +14,7 @@
 
 #include "encode.h"
 
-/* What the send queue remembers of the WQE that begins in a quantum. */
+/* What the send queue keeps of the WQE that begins in a quantum. */
 struct sirdma_sq_slot {
 	__u64 wr_id;
 	__u64 hdr; /* header word, until it is published */
@@ -36,37 +36,43 @@ struct sirdma_sq {
 };
 
 /*
- * Entries of a queue that several QPs receive from complete in any order. Those that
- * complete before an older one wait behind the tail, which moves when that one does.
+ * Entries of a queue that several QPs share complete in any order. An entry that completes
+ * before an older one is marked, and the tail passes it once the older one is complete.
  */
 struct sirdma_rq {
 	struct sirdma_wqe *ring; /* zeroed at first */
-	/* sirdma_rq_words(size) of them: a wr_id for each WQE, then a bit: it waits for an older one */
+	/*
+	 * sirdma_rq_words(size) of them: a wr_id for each WQE, then a bit: it waits for an
+	 * older one
+	 */
 	__u64 *wr_ids;
 	__u32 size; /* WQEs */
 	__u32 shift; /* log2 of the quanta of one */
 	__u32 max_sge;
 	__u32 head;
 	__u32 tail;
-	__u32 waiting; /* bits that are set; the poller's */
+	__u32 waiting; /* bits that are set; only the poller uses it */
 };
 
-/* Elements written and not yet known to be done. */
+/* Elements that are written and not retired. */
 static inline __u32 sirdma_wq_used(const __u32 *head, const __u32 *tail)
 {
-	/* Acquire: who polled the element is done with its slot. Partner: sirdma_wq_retire(). */
+	/*
+	 * Acquire: the poller no longer uses the slots before the tail. Partner:
+	 * sirdma_wq_retire().
+	 */
 	return sirdma_load32(head) - sirdma_load32_acquire(tail);
 }
 
-/* Everything before @index is done and may be overwritten. */
+/* The elements before @index are done and may be overwritten. */
 static inline void sirdma_wq_retire(__u32 *tail, __u32 index)
 {
 	sirdma_store32_release(tail, index);
 }
 
 /*
- * Free-running index of the outstanding element in position @position of a ring of
- * @size; 0 when nothing is outstanding there. What the device names is not trusted.
+ * *index: the free-running index of the outstanding element at @position of a ring of
+ * @size. 0 when none is outstanding there: @position comes from the device.
  */
 static inline int sirdma_wq_locate(const __u32 *head, const __u32 *tail, __u32 size, __u32 position,
 				   __u32 *index)
@@ -99,9 +105,9 @@ static inline __u32 sirdma_sq_free(const struct sirdma_sq *sq)
 }
 
 /*
- * @quanta in one piece, which no WQE may leave: NOPs fill a chunk that is too short.
- * The head moves before the elements become valid: the poller that sees one completed
- * (through the device's acquire and release) then sees the head too.
+ * Reserve @quanta that lie in one chunk, which a WQE must not cross: NOPs fill the rest of a
+ * chunk that is too short. The head moves before the elements become valid, so that a
+ * poller that sees one completed (by the device's acquire and release) sees the head too.
  */
 static inline int sirdma_sq_reserve(struct sirdma_sq *sq, __u32 quanta, __u32 *index)
 {
@@ -126,15 +132,15 @@ static inline int sirdma_sq_reserve(struct sirdma_sq *sq, __u32 quanta, __u32 *i
 }
 
 /*
- * Write the request behind the head, not yet valid: sirdma_sq_publish() or
- * sirdma_sq_rewind() follows. 0; -EINVAL: not as the queue's limits and type have it;
- * -EOPNOTSUPP: an operation this device lacks; -ENOMEM: no room.
+ * Write a request behind the head. It is not valid until sirdma_sq_publish();
+ * sirdma_sq_rewind() takes it back. 0; -EINVAL: beyond the queue's limits or not an
+ * operation of its type; -EOPNOTSUPP: an operation that this device lacks; -ENOMEM: no room.
  */
 static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send *send)
 {
 	const __u32 op = sirdma_send_op(send->opcode);
 	const int is_inline = !!(send->flags & SIRDMA_SEND_INLINE);
-	/* Inline data needs no fragment, so one piece of it is always right. */
+	/* Inline data takes no fragment, so a single piece is within any limit. */
 	const __u32 max_sge = is_inline && !sq->max_sge ? 1 : sq->max_sge;
 	struct sirdma_sq_slot *slot;
 	struct sirdma_wqe *wqe;
@@ -174,7 +180,7 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	return 0;
 }
 
-/* Hand [@from, head) to the device: bodies were written before, each header is now. */
+/* Make [@from, head) valid: write the headers, after the bodies. */
 static inline void sirdma_sq_publish(struct sirdma_sq *sq, __u32 from)
 {
 	while (from != sq->head) {
@@ -186,9 +192,8 @@ static inline void sirdma_sq_publish(struct sirdma_sq *sq, __u32 from)
 }
 
 /*
- * Take back [@from, head), which was never published. Word 3 of its quanta may carry
- * this lap's polarity and must not be found by a device that comes here after a
- * shorter WQE.
+ * Take back [@from, head), which was not published. Its quanta may carry this lap's polarity
+ * in word 3; without it the device does not read them as WQEs behind a shorter one.
  */
 static inline void sirdma_sq_rewind(struct sirdma_sq *sq, __u32 from)
 {
@@ -201,8 +206,8 @@ static inline void sirdma_sq_rewind(struct sirdma_sq *sq, __u32 from)
 }
 
 /*
- * A CQE names quantum @position: @done gets the request that began there, and it and
- * all before it are retired; 0 when nothing is outstanding there.
+ * Complete the send request that began in quantum @position, as a CQE says: *done is the
+ * request; it and all before it are retired. 0 when none is outstanding there.
  */
 static inline int sirdma_sq_complete(struct sirdma_sq *sq, __u32 position,
 				     struct sirdma_sq_slot *done)
@@ -211,13 +216,13 @@ static inline int sirdma_sq_complete(struct sirdma_sq *sq, __u32 position,
 
 	if (!sirdma_wq_locate(&sq->head, &sq->tail, sq->size, position, &index))
 		return 0;
-	/* Copied first: once retired, the poster may write the slot anew. */
+	/* Copy it first: the poster may overwrite the slot once it is retired. */
 	*done = *sirdma_sq_slot_at(sq, position);
 	sirdma_wq_retire(&sq->tail, index + done->quanta);
 	return 1;
 }
 
-/* Start over, as after RESET. Neither the device nor another thread looks. */
+/* Empty the queue, as in RESET. Neither the device nor another thread uses it. */
 static inline void sirdma_sq_reset(struct sirdma_sq *sq)
 {
 	__builtin_memset(sq->ring, 0, (__SIZE_TYPE__)sq->size * SIRDMA_QUANTUM);
@@ -227,7 +232,7 @@ static inline void sirdma_sq_reset(struct sirdma_sq *sq)
 
 /* Receive queue */
 
-/* Words of memory, zeroed, for what a queue of @size WQEs remembers. */
+/* How many zeroed words of memory a queue of @size WQEs needs. */
 static inline __u32 sirdma_rq_words(__u32 size)
 {
 	return size + (size + 63) / 64;
@@ -270,7 +275,10 @@ static inline __u64 *sirdma_rq_bits(const struct sirdma_rq *rq, __u32 slot)
 	return &rq->wr_ids[rq->size + slot / 64];
 }
 
-/* The entry in @slot, at free-running @index, completes although others wait or are older. */
+/*
+ * Complete the entry in @slot, at free-running @index, when older ones are outstanding or
+ * others are marked.
+ */
 static inline int sirdma_rq_complete_any(struct sirdma_rq *rq, __u32 slot, __u32 index)
 {
 	__u64 *bits = sirdma_rq_bits(rq, slot);
@@ -295,8 +303,8 @@ static inline int sirdma_rq_complete_any(struct sirdma_rq *rq, __u32 slot, __u32
 }
 
 /*
- * A CQE names quantum @position: @wr_id gets the request there, which is done; 0 when
- * nothing is outstanding there. Calls for one queue exclude each other.
+ * Complete the receive request in quantum @position, as a CQE says: *wr_id is its id. 0 when
+ * none is outstanding there. The caller serialises the calls for one queue.
  */
 static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64 *wr_id)
 {
@@ -305,7 +313,7 @@ static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64
 
 	if (!sirdma_wq_locate(&rq->head, &rq->tail, rq->size, slot, &index))
 		return 0;
-	/* Read first: once retired, the poster may write the slot anew. */
+	/* Read it first: the poster may overwrite the slot once it is retired. */
 	*wr_id = rq->wr_ids[slot];
 	if (rq->waiting || index != sirdma_load32(&rq->tail))
 		return sirdma_rq_complete_any(rq, slot, index);
