@@ -4,7 +4,6 @@
 #include <linux/if_ether.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
-#include <linux/moduleparam.h>
 #include <linux/netdevice.h>
 #include <linux/skbuff.h>
 #include <linux/udp.h>
@@ -15,10 +14,6 @@
 #include "cpu.h"
 #include "dev.h"
 #include "model/frame.h"
-
-static bool snic_gso = true;
-module_param_named(gso, snic_gso, bool, 0644);
-MODULE_PARM_DESC(gso, "send equal packets as UDP GSO frames where the netdev takes them (on)");
 
 #define SNIC_BTH_LEN ((u32)sizeof(struct sirdma_bth))
 /* Below this a frame of its own is cheaper. */
@@ -52,11 +47,13 @@ static u32 snic_gso_hlen(const struct snic_flow *flow)
 	return (flow->is_v4 ? SNIC_IPV4_HLEN : SNIC_IPV6_HLEN) + SNIC_UDP_HLEN;
 }
 
-/* Software segmentation would touch every byte again: only where the netdev spares it. */
+/*
+ * Software segmentation would touch every byte again, so the netdev must segment. An
+ * administrator switches it by "ethtool -K DEV tx-udp-segmentation".
+ */
 static bool snic_gso_usable(const struct net_device *ndev)
 {
-	return READ_ONCE(snic_gso) && (ndev->features & NETIF_F_GSO_UDP_L4) &&
-	       (ndev->features & NETIF_F_SG) &&
+	return (ndev->features & NETIF_F_GSO_UDP_L4) && (ndev->features & NETIF_F_SG) &&
 	       (ndev->features & (NETIF_F_HW_CSUM | NETIF_F_IP_CSUM));
 }
 
