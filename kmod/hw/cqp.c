@@ -160,7 +160,7 @@ static void reap_locked(struct sirdma_hw *hw)
 		reap_register(hw);
 }
 
-void sirdma_cqp_reap(struct sirdma_hw *hw)
+static void reap(struct sirdma_hw *hw)
 {
 	port_lock(&hw->cqp.lock);
 	reap_locked(hw);
@@ -193,7 +193,7 @@ static void arm_and_reap(struct sirdma_hw *hw)
 		/* Outside the lock: the device may call the event handler within this write. */
 		sirdma_wr32(hw->bus, SIRDMA_REG_CQARM, SIRDMA_CCQ_ID);
 	}
-	sirdma_cqp_reap(hw);
+	reap(hw);
 }
 
 void sirdma_cqp_event(struct sirdma_hw *hw)
@@ -351,7 +351,7 @@ static void request_wait(struct sirdma_hw *hw, struct sirdma_cqp_request *reques
 		min_t(u32, cqp->ccq_ready ? EVENT_SLICE_MS : POLL_SLICE_MS, hw->cfg.cmd_timeout_ms);
 	u64 completions = READ_ONCE(cqp->completions), since, seen, now;
 
-	sirdma_cqp_reap(hw);
+	reap(hw);
 	/*
 	 * Most commands are done when the doorbell write returns: do not read the clock for
 	 * them.
@@ -363,7 +363,7 @@ static void request_wait(struct sirdma_hw *hw, struct sirdma_cqp_request *reques
 		arm_and_reap(hw);
 		if (port_event_wait(&request->done, slice))
 			return;
-		sirdma_cqp_reap(hw);
+		reap(hw);
 		now = port_now_ns(NULL);
 		seen = READ_ONCE(cqp->completions);
 		if (seen == completions && now - since >= hw->cfg.cmd_timeout_ms * NSEC_PER_MS)
@@ -386,6 +386,31 @@ static void request_abandon(struct sirdma_hw *hw, u32 slot, const struct sirdma_
 	port_warn("command 0x%02x timed out after %u ms: device reset",
 		  (u32)SIRDMA_GET(SIRDMA_CQP_OPCODE, le64_to_cpu(wqe->hdr)),
 		  hw->cfg.cmd_timeout_ms);
+}
+
+/* The errno of a command's status. */
+static int status_errno(u32 status)
+{
+	static const int errnos[] = {
+		[SIRDMA_CQP_OK] = 0,
+		[SIRDMA_CQP_BAD_OPCODE] = -EOPNOTSUPP,
+		[SIRDMA_CQP_BAD_INDEX] = -EINVAL,
+		[SIRDMA_CQP_IN_USE] = -EBUSY,
+		[SIRDMA_CQP_NO_OBJECT] = -ENOENT,
+		[SIRDMA_CQP_BAD_PARAM] = -EINVAL,
+		[SIRDMA_CQP_BAD_STATE] = -EINVAL,
+		[SIRDMA_CQP_NO_MEMORY] = -ENOMEM,
+		[SIRDMA_CQP_BAD_ADDRESS] = -EFAULT,
+		[SIRDMA_CQP_BAD_RING] = -EIO,
+		[SIRDMA_CQP_RESET] = -EIO,
+	};
+	u32 minor = status & 0xffff;
+
+	if (!status)
+		return 0;
+	if (!minor || minor >= ARRAY_SIZE(errnos))
+		return -EIO;
+	return errnos[minor];
 }
 
 static int exec_once(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval)
@@ -418,7 +443,7 @@ static int exec_once(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64
 		return -ETIMEDOUT;
 	if (retval)
 		*retval = request.retval;
-	return sirdma_cqp_errno(request.status);
+	return status_errno(request.status);
 }
 
 int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval)
@@ -434,30 +459,6 @@ int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 
 		err = exec_once(hw, wqe, retval);
 	} while (err == -ENOMEM && --tries && port_reclaim());
 	return err;
-}
-
-int sirdma_cqp_errno(u32 status)
-{
-	static const int errnos[] = {
-		[SIRDMA_CQP_OK] = 0,
-		[SIRDMA_CQP_BAD_OPCODE] = -EOPNOTSUPP,
-		[SIRDMA_CQP_BAD_INDEX] = -EINVAL,
-		[SIRDMA_CQP_IN_USE] = -EBUSY,
-		[SIRDMA_CQP_NO_OBJECT] = -ENOENT,
-		[SIRDMA_CQP_BAD_PARAM] = -EINVAL,
-		[SIRDMA_CQP_BAD_STATE] = -EINVAL,
-		[SIRDMA_CQP_NO_MEMORY] = -ENOMEM,
-		[SIRDMA_CQP_BAD_ADDRESS] = -EFAULT,
-		[SIRDMA_CQP_BAD_RING] = -EIO,
-		[SIRDMA_CQP_RESET] = -EIO,
-	};
-	u32 minor = status & 0xffff;
-
-	if (!status)
-		return 0;
-	if (!minor || minor >= ARRAY_SIZE(errnos))
-		return -EIO;
-	return errnos[minor];
 }
 
 /* Give the device the queue's context and wait until it accepts it. */

@@ -93,8 +93,6 @@ int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 
  * those in flight and later ones, with -EIO. Reports SIRDMA_AE_FUNCTION_CATASTROPHIC, once.
  */
 void sirdma_cqp_kill(struct sirdma_hw *hw);
-/* Reap completions. Any context. */
-void sirdma_cqp_reap(struct sirdma_hw *hw);
 /*
  * For the CEQ handler, when the CCQ raised an event: reap, and arm the CCQ again while
  * commands are in flight.
@@ -102,7 +100,5 @@ void sirdma_cqp_reap(struct sirdma_hw *hw);
 void sirdma_cqp_event(struct sirdma_hw *hw);
 /* What the CEQEs of the CCQ carry. */
 u64 sirdma_cqp_cookie(const struct sirdma_hw *hw);
-/* The errno of a command's status. */
-int sirdma_cqp_errno(u32 status);
 
 #endif

@@ -367,8 +367,3 @@ int sirdma_cqp_gather_stats(struct sirdma_hw *hw, u64 *stats)
 	port_mutex_unlock(&cqp->buf_lock);
 	return err;
 }
-
-int sirdma_cqp_nop(struct sirdma_hw *hw)
-{
-	return exec_header(hw, header(SIRDMA_CQP_NOP));
-}

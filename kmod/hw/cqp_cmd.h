@@ -74,6 +74,5 @@ int sirdma_cqp_query_fpm(struct sirdma_hw *hw, struct sirdma_fpm_query *out);
 int sirdma_cqp_commit_fpm(struct sirdma_hw *hw, const struct sirdma_fpm_commit *commit);
 /* @stats: SIRDMA_STAT_COUNT values. */
 int sirdma_cqp_gather_stats(struct sirdma_hw *hw, u64 *stats);
-int sirdma_cqp_nop(struct sirdma_hw *hw);
 
 #endif

@@ -19,7 +19,7 @@
 #define MAX_INDEX16 (1u << 16)
 #define MAX_RD_ATOMIC 255
 
-void sirdma_hw_sleep_ms(u32 ms)
+static void sleep_ms(u32 ms)
 {
 	struct port_event never;
 
@@ -37,7 +37,7 @@ int sirdma_hw_poll(struct sirdma_hw *hw, u32 reg, u32 bits, u32 timeout_ms, u32 
 			return 0;
 		if (port_now_ns(NULL) >= until)
 			return -ETIMEDOUT;
-		sirdma_hw_sleep_ms(1);
+		sleep_ms(1);
 	}
 }
 

@@ -3,7 +3,7 @@
  * Driver core: probe and removal of one device behind a bus.
  *
  * Every function that sends a command sleeps. They return 0 or a negative
- * errno from sirdma_cqp_errno(); on failure nothing changed.
+ * errno of sirdma_cqp_exec(); on failure nothing changed.
  */
 #ifndef SIRDMA_HW_H
 #define SIRDMA_HW_H
@@ -87,7 +87,6 @@ int sirdma_hw_reset(struct sirdma_hw *hw);
  * caller then calls sirdma_cqp_kill().
  */
 int sirdma_hw_check(struct sirdma_hw *hw);
-void sirdma_hw_sleep_ms(u32 ms);
 /* Poll register @reg until one of @bits is set; *val: its last value. 0 or -ETIMEDOUT. */
 int sirdma_hw_poll(struct sirdma_hw *hw, u32 reg, u32 bits, u32 timeout_ms, u32 *val);
 

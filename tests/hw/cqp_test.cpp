@@ -2,6 +2,7 @@
 //
 // The command queue against a device that misbehaves.
 #include "fake_device.hpp"
+#include "nop.hpp"
 
 namespace sirdma::test
 {
@@ -11,15 +12,6 @@ namespace
 constexpr u32 failed(sirdma_cqp_status minor)
 {
 	return u32{SIRDMA_CQP_MAJ_ERROR} << 16 | minor;
-}
-
-int nop(sirdma_hw &hw, u64 tag = 0, u64 *retval = nullptr)
-{
-	sirdma_cqp_wqe wqe{};
-
-	wqe.w0 = tag;
-	wqe.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_NOP);
-	return sirdma_cqp_exec(&hw, &wqe, retval);
 }
 
 // Answers each NOP with its tag.

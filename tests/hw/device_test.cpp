@@ -3,6 +3,7 @@
 // The driver core over the real device model, behind the harness's IOMMU: any
 // access of the device outside what is mapped at that moment fails the test.
 #include "c_api.hpp"
+#include "nop.hpp"
 #include "pbl.hpp"
 #include "test_host.hpp"
 
@@ -200,7 +201,7 @@ TEST_F(DeviceTest, ComesUpAndGoesDownAgainAndAgain)
 		start();
 		EXPECT_EQ(hw_.caps.max_qps, host_->options().cfg.max_qps);
 		EXPECT_EQ(hw_.caps.max_pbles, 64 * per_chunk);
-		EXPECT_EQ(sirdma_cqp_nop(&hw_), 0);
+		EXPECT_EQ(nop(hw_), 0);
 		stop();
 	}
 }
@@ -211,7 +212,7 @@ TEST_F(DeviceTest, CommandRingWraps)
 	u64 stats[SIRDMA_STAT_COUNT];
 
 	for (int i = 0; i < 100; i++)
-		ASSERT_EQ(sirdma_cqp_nop(&hw_), 0);
+		ASSERT_EQ(nop(hw_), 0);
 	ASSERT_EQ(sirdma_cqp_gather_stats(&hw_, stats), 0);
 	EXPECT_GE(stats[SIRDMA_STAT_CQP_COMMANDS], 100u);
 	EXPECT_EQ(stats[SIRDMA_STAT_CQP_ERRORS], 0u);
@@ -563,7 +564,7 @@ TEST_F(DeviceTest, BadCommandIsRefusedAndReported)
 	ASSERT_EQ(events_.async.size(), 3u);
 	for (auto &ev : events_.async)
 		EXPECT_EQ(ev.code, SIRDMA_AE_BAD_COMMAND);
-	EXPECT_EQ(sirdma_cqp_nop(&hw_), 0);
+	EXPECT_EQ(nop(hw_), 0);
 }
 
 TEST_F(DeviceTest, AttributesReachTheQpAndComeBack)
@@ -693,7 +694,7 @@ TEST_F(DeviceTest, ResetUnderLiveRegionsLeavesNothing)
 		  nullptr);
 	// The queue is gone with the reset; the driver finds out by its timeout.
 	hw_.cfg.cmd_timeout_ms = 30;
-	EXPECT_EQ(sirdma_cqp_nop(&hw_), -ETIMEDOUT);
+	EXPECT_EQ(nop(hw_), -ETIMEDOUT);
 	EXPECT_EQ(sirdma_cqp_dealloc_stag(&hw_, stag), -EIO);
 	sirdma_pbl pbl = region->pbl();
 	sirdma_pbl_free(&hw_, &pbl);

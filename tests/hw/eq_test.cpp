@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "fake_device.hpp"
+#include "nop.hpp"
 
 extern "C" {
 #include "hw/event.h"
@@ -194,7 +195,7 @@ TEST(Ceq, CommandCompletionsAndQueueEventsShareOneRing)
 	for (int t = 0; t < 3; t++) {
 		threads.emplace_back([&] {
 			for (int i = 0; i < 200; i++)
-				ASSERT_EQ(sirdma_cqp_nop(&host.hw), 0);
+				ASSERT_EQ(nop(host.hw), 0);
 		});
 	}
 	for (u64 i = 0; i < 1000; i++)

@@ -2,6 +2,7 @@
 //
 // Bringing a device up and down, with everything failing once.
 #include "fake_device.hpp"
+#include "nop.hpp"
 
 namespace sirdma::test
 {
@@ -158,7 +159,7 @@ TEST(Remove, WorksOnADeadDevice)
 	ASSERT_EQ(sirdma_pbl_alloc(&host.hw, 300000, false, &pbl), 0);
 	sirdma_pbl_free(&host.hw, &pbl);
 	host.dev.set_script([](auto &) { return FakeDevice::Reply{.lost = true}; });
-	EXPECT_EQ(sirdma_cqp_nop(&host.hw), -ETIMEDOUT);
+	EXPECT_EQ(nop(host.hw), -ETIMEDOUT);
 	// The destructors look for leaks.
 }
 
@@ -188,7 +189,7 @@ TEST(Remove, ProbeWorksAgainAfterwards)
 	for (int i = 0; i < 20; i++) {
 		sirdma_hw hw{};
 		ASSERT_EQ(sirdma_hw_probe(&hw, dev.bus(), &cfg, nullptr, nullptr), 0);
-		EXPECT_EQ(sirdma_cqp_nop(&hw), 0);
+		EXPECT_EQ(nop(hw), 0);
 		sirdma_hw_remove(&hw);
 		EXPECT_EQ(dev.dma_blocks(), 0u);
 	}
