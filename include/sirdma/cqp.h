@@ -251,7 +251,7 @@ struct sirdma_ccqe {
 SIRDMA_SIZE_IS(struct sirdma_ccqe, 32);
 
 /* Major codes of a failed command */
-#define SIRDMA_CQP_MAJ_ERROR 0xffff
+#define SIRDMA_CQP_MAJ_ERROR 0xffffu
 /* Minor codes */
 enum sirdma_cqp_status {
 	SIRDMA_CQP_OK = 0,

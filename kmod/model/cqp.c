@@ -150,7 +150,7 @@ static void cqp_complete(struct snic_dev *dev, u8 opcode, u32 status, u64 ret)
 	if (status) {
 		snic_stat_inc(dev, SIRDMA_STAT_CQP_ERRORS);
 		reg |= SIRDMA_CQPTAIL_OP_ERR;
-		WRITE_ONCE(cqp->err_codes, (u32)SIRDMA_CQP_MAJ_ERROR << 16 | status);
+		WRITE_ONCE(cqp->err_codes, SIRDMA_CQP_MAJ_ERROR << 16 | status);
 	}
 	/*
 	 * A release: what the command wrote, and its error codes, are visible before the tail
