@@ -137,6 +137,18 @@ static void allocation_is_zeroed_whatever_its_size(struct kunit *test)
 	}
 }
 
+static void charged_allocation_is_zeroed(struct kunit *test)
+{
+	const size_t size = 6000;
+	u8 *p;
+
+	KUNIT_EXPECT_TRUE(test, port_reclaim());
+	p = port_alloc_charged(size);
+	KUNIT_ASSERT_NOT_NULL(test, p);
+	KUNIT_EXPECT_NULL(test, memchr_inv(p, 0, size));
+	port_free(p);
+}
+
 static void compare_and_swap_tells_who_was_first(struct kunit *test)
 {
 	u64 word = 5;
@@ -233,6 +245,7 @@ static struct kunit_case port_cases[] = {
 	KUNIT_CASE(lock_keeps_softirqs_away),
 	KUNIT_CASE(reference_counts_to_zero_once),
 	KUNIT_CASE(allocation_is_zeroed_whatever_its_size),
+	KUNIT_CASE(charged_allocation_is_zeroed),
 	KUNIT_CASE(compare_and_swap_tells_who_was_first),
 	KUNIT_CASE(crc_of_the_library_is_ours),
 	KUNIT_CASE(counter_loses_nothing_to_an_interrupt),
