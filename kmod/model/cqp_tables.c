@@ -44,7 +44,7 @@ static void tables_changed(struct snic_dev *dev)
 {
 	/*
 	 * A release: the entry changed before the generation does. Pairs with
-	 * snic_qp_flow_refresh().
+	 * snic_path_refresh().
 	 */
 	smp_store_release(&dev->tables_gen, dev->tables_gen + 1);
 }

@@ -42,7 +42,7 @@ static void dev_free(struct snic_dev *dev)
 	port_free(dev);
 }
 
-/* Everything dev_free() frees; it copes with what failed here. */
+/* Allocate what dev_free() frees, also after a failure here. */
 static int dev_alloc_tables(struct snic_dev *dev)
 {
 	const struct snic_config *cfg = &dev->cfg;
@@ -93,8 +93,8 @@ err_memory:
 }
 
 /*
- * Forget everything the driver told us, users of an object before the object.
- * Host memory is not touched any more when this returns.
+ * Destroy all objects, the users of an object before the object. The device accesses no
+ * host memory after it returns.
  */
 static void dev_clear(struct snic_dev *dev)
 {
@@ -180,7 +180,10 @@ static void set_int_mask(struct snic_dev *dev, u32 mask)
 	u32 old = READ_ONCE(dev->int_mask);
 
 	WRITE_ONCE(dev->int_mask, mask);
-	/* An event meanwhile raised nothing: whoever unmasks looks at the queues. */
+	/*
+	 * A masked vector raised no interrupt for its events: raise it now if its queue holds
+	 * any.
+	 */
 	smp_mb();
 	snic_eq_unmask(dev, old & ~mask);
 }

@@ -24,17 +24,18 @@ struct snic_sgid {
 };
 
 struct snic_cqp {
-	struct port_mutex run; /* one executor at a time; protects the fields up to ccq */
+	/* held by the thread that executes commands; protects the fields up to ccq */
+	struct port_mutex run;
 	u64 sq_base;
 	u64 compl_ctx;
 	u32 entries; /* 0: not started */
-	u32 tail; /* next command */
-	bool polarity; /* valid bit expected of the command at tail */
-	struct snic_cq *ccq; /* borrowed from the table of CQs */
-	u32 head; /* doorbell, written by anyone */
+	u32 tail; /* index of the next command */
+	bool polarity; /* expected valid bit of the command at tail */
+	struct snic_cq *ccq; /* the CQP's CQ; the table of CQs owns it */
+	u32 head; /* the last head written to CQPDB, in any context */
 	u32 ctx_low; /* SIRDMA_REG_CCQPLOW */
 	u32 status; /* SIRDMA_REG_CCQPSTATUS */
-	u32 tail_reg; /* SIRDMA_REG_CQPTAIL, published after all a command did */
+	u32 tail_reg; /* SIRDMA_REG_CQPTAIL, written after all other effects of a command */
 	u32 err_codes; /* SIRDMA_REG_CQPERRCODES */
 };
 
@@ -55,7 +56,8 @@ struct snic_dev {
 	struct port_lock addr_lock; /* protects arps[] and sgids[]; innermost */
 	struct snic_arp *arps; /* [cfg.max_arp] */
 	struct snic_sgid *sgids; /* [cfg.max_sgids] */
-	u32 tables_gen; /* bumped by every ARP or SGID change: cached flows rebuild */
+	/* incremented by each change of arps[] or sgids[]: QPs then rebuild their flows */
+	u32 tables_gen;
 	struct port_mutex reset; /* one reset at a time */
 	u32 link; /* SIRDMA_REG_LINK */
 	u8 mac[6];
@@ -77,8 +79,8 @@ static inline void snic_irq(struct snic_dev *dev, u32 vector)
 }
 
 /*
- * Memory that may be on its way by reference is about to be its owner's again: a
- * request failed, a queue pair ends, a region goes.
+ * Memory that the host transmits by reference is about to return to its owner, since a
+ * request failed, or a queue pair or region is destroyed: the host must not read it.
  */
 static inline void snic_revoke(struct snic_dev *dev)
 {
@@ -86,13 +88,13 @@ static inline void snic_revoke(struct snic_dev *dev)
 		dev->ops->revoke(dev->host);
 }
 
-/* The device stopped believing its driver: only a reset helps. */
+/* The driver broke the protocol: only a reset ends this state. */
 static inline void snic_fault(struct snic_dev *dev)
 {
 	WRITE_ONCE(dev->status, READ_ONCE(dev->status) | SIRDMA_STATUS_FAULT);
 }
 
-/* Consistent copies; false when the entry is out of range or not valid. */
+/* Copy an entry of a table; false when it is out of range or not valid. */
 bool snic_arp_read(struct snic_dev *dev, u32 idx, u8 mac[6]);
 bool snic_sgid_read(struct snic_dev *dev, u32 idx, struct snic_sgid *out);
 

@@ -20,7 +20,7 @@ int snic_hmc_init(struct snic_dev *dev)
 	return 0;
 }
 
-/* Let go of what @sd translated to. The caller holds hmc->lock. */
+/* Drop the translation of @sd. The caller holds hmc->lock. */
 static void snic_sd_clear(struct snic_sd *sd)
 {
 	struct snic_hmc_pds *pds = sd->pds;
@@ -58,7 +58,7 @@ void snic_hmc_fini(struct snic_dev *dev)
 	}
 }
 
-/* What one entry of an update will do, ready to be committed. */
+/* One entry of an update: checked and allocated, not committed. */
 struct snic_sd_update {
 	struct snic_sd *sd;
 	void *block;
@@ -148,12 +148,12 @@ u32 snic_hmc_commit(struct snic_dev *dev, u64 pble_base, u32 pble_count)
 	if (pble_count > snic_hmc_max_pbles(dev) || pble_base > space ||
 	    (u64)pble_count * SIRDMA_PBLE_SIZE > space - pble_base)
 		return SIRDMA_CQP_BAD_PARAM;
-	/* Indices already handed out would silently mean other memory. The CCQ names none. */
+	/* Indices that objects use would name other memory. The CCQ uses none. */
 	if (dev->qps.count || dev->mrs.count || dev->cqs.count > (dev->cqp.ccq ? 1 : 0))
 		return SIRDMA_CQP_BAD_STATE;
 	port_mutex_lock(&dev->hmc.lock);
 	dev->hmc.pble_base = pble_base;
-	/* Pairs with snic_pble_read(): the base belongs to the count. */
+	/* Pairs with snic_pble_read(), which reads the count before the base. */
 	smp_store_release(&dev->hmc.pble_count, pble_count);
 	port_mutex_unlock(&dev->hmc.lock);
 	return SIRDMA_CQP_OK;
@@ -178,9 +178,8 @@ void snic_hmc_invalidate_pd(struct snic_dev *dev, u32 val)
 }
 
 /*
- * Look page @pd up in the table. The lock keeps a page that was just
- * invalidated from coming back: either this sees the new descriptor, or the
- * invalidation comes later and drops what is stored here.
+ * Read page descriptor @pd and cache it. The lock orders this against an invalidation:
+ * either this reads the new descriptor, or the invalidation drops what this caches.
  */
 static void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 pd)
 {

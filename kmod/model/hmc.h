@@ -2,9 +2,9 @@
 /*
  * Host memory cache: the device's view of HMC space, SD -> PD -> page.
  *
- * Data paths resolve while segments are added. A segment is withdrawn only
- * when no object names its PBLEs any more (each destroy command waits for the
- * data paths that use the object), so no reader can be inside it.
+ * Data paths resolve addresses while segments are added. The driver withdraws a segment
+ * only when no object uses its PBLEs any more, and each destroy command waits for the
+ * data paths that use the object: so no reader is inside a segment that is withdrawn.
  */
 #ifndef SNIC_HMC_H
 #define SNIC_HMC_H
@@ -15,11 +15,11 @@
 
 struct snic_dev;
 
-/* A paged segment: its table in host memory, and the pages already looked up there. */
+/* A paged segment: its table in host memory, and the cached page addresses. */
 struct snic_hmc_pds {
 	struct port_rcu rcu;
 	const __le64 *table;
-	void *pages[SIRDMA_HMC_PD_PER_SD]; /* dropped by PMPDINV */
+	void *pages[SIRDMA_HMC_PD_PER_SD]; /* cleared by PMPDINV */
 };
 
 /* Cached translation of one segment; at most one of both is set. */
@@ -44,14 +44,14 @@ void snic_hmc_fini(struct snic_dev *dev);
 void snic_hmc_reset(struct snic_dev *dev);
 /* Apply @count ≤ SIRDMA_CQP_SDS_MAX entries, all or none; enum sirdma_cqp_status. */
 u32 snic_hmc_update_sds(struct snic_dev *dev, const struct sirdma_sd_entry *entries, u32 count);
-/* Where PBLEs start and how many there are; enum sirdma_cqp_status. */
+/* COMMIT_FPM: where PBLEs start, and how many; enum sirdma_cqp_status. */
 u32 snic_hmc_commit(struct snic_dev *dev, u64 pble_base, u32 pble_count);
 void snic_hmc_invalidate_pd(struct snic_dev *dev, u32 val); /* SIRDMA_PMPDINV_* */
 /* Highest PBLE count that HMC space of this device can hold and a command can name. */
 u32 snic_hmc_max_pbles(struct snic_dev *dev);
 /*
- * Value of PBLE @idx. False, and one HMC_FAULTS more, when the index is beyond
- * what is committed or its SD, PD or page is not valid.
+ * Read PBLE @idx. False, and HMC_FAULTS counts it, when the index is beyond the committed
+ * count, or its SD, PD or page is not valid.
  */
 bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val);
 

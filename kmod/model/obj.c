@@ -2,7 +2,7 @@
 /* Objects of the device and the tables that name them by index. */
 #include "obj.h"
 
-/* How long one wait for the last reference lasts before it is renewed. */
+/* The wait for the last reference is repeated until it ends; this is the length of one wait. */
 #define SNIC_DRAIN_SLICE_MS 1000
 
 static u32 snic_table_chunks(const struct snic_table *table)
@@ -31,7 +31,7 @@ void snic_table_fini(struct snic_table *table)
 	table->chunks = NULL;
 }
 
-/* Slot of @id, NULL while its chunk does not exist. Chunks live as long as the table. */
+/* Slot of @id; NULL when its chunk does not exist. Chunks live as long as the table. */
 static struct snic_obj **snic_table_slot(struct snic_table *table, u32 id)
 {
 	struct snic_obj **chunk;
@@ -51,7 +51,10 @@ static int snic_table_grow(struct snic_table *table, u32 id)
 	chunk = port_alloc(SNIC_TABLE_CHUNK * sizeof(*chunk));
 	if (!chunk)
 		return -ENOMEM;
-	/* Pairs with the dereference in snic_table_slot(): readers see a zeroed chunk. */
+	/*
+	 * Pairs with the dereference in snic_table_slot(): the chunk is zeroed before it is
+	 * visible.
+	 */
 	port_rcu_assign(table->chunks[id / SNIC_TABLE_CHUNK], chunk);
 	return 0;
 }

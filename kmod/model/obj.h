@@ -2,8 +2,8 @@
 /*
  * Objects of the device and the tables that name them by index.
  *
- * A lookup takes a reference without a lock; removal unlinks the object, and
- * its destroyer waits until the last reference is gone.
+ * A lookup takes a reference without a lock. Removal unlinks the object; the caller then
+ * waits until the last reference is gone.
  */
 #ifndef SNIC_OBJ_H
 #define SNIC_OBJ_H
@@ -14,8 +14,8 @@ struct snic_obj {
 	struct port_ref refs; /* 1 while in a table */
 	u32 id;
 	union {
-		struct port_event *idle; /* of who drains it: set when refs reaches zero */
-		struct port_rcu rcu; /* afterwards */
+		struct port_event *idle; /* while it is drained: set when refs reaches zero */
+		struct port_rcu rcu; /* after that: to free it */
 	};
 };
 
@@ -31,19 +31,19 @@ struct snic_table {
 int snic_table_init(struct snic_table *table, u32 limit);
 /* The table must be empty. */
 void snic_table_fini(struct snic_table *table);
-/* Publishes @obj (refs initialised to 1) as @id: 0, -EINVAL out of range, -EBUSY taken, -ENOMEM. */
+/* Insert @obj, whose refs is 1, as @id. 0; -EINVAL: out of range; -EBUSY: taken; -ENOMEM. */
 int snic_table_insert(struct snic_table *table, u32 id, struct snic_obj *obj);
-/* Referenced object, or NULL. Pair with snic_obj_put(). */
+/* Object @id with a reference, or NULL. Pair with snic_obj_put(). */
 struct snic_obj *snic_table_get(struct snic_table *table, u32 id);
-/* Is there an object @id? A moment later this may have changed. */
+/* Is there an object @id? The answer may be outdated at once. */
 bool snic_table_has(struct snic_table *table, u32 id);
-/* Unlinks the object; the caller inherits the table's reference. NULL when absent. */
+/* Unlink object @id; the caller takes over the table's reference. NULL when absent. */
 struct snic_obj *snic_table_remove(struct snic_table *table, u32 id);
-/* Lowest present id >= *id, without a reference; for teardown only. */
+/* The object with the lowest id >= *id, without a reference; for teardown only. */
 struct snic_obj *snic_table_next(struct snic_table *table, u32 *id);
 void snic_obj_init(struct snic_obj *obj);
 void snic_obj_put(struct snic_obj *obj);
-/* Drop the inherited reference and wait until no one else holds one. */
+/* Drop the reference of snic_table_remove() and wait until nobody else holds one. */
 void snic_obj_drain(struct snic_obj *obj);
 
 #endif

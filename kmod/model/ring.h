@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * A ring in host memory: physically contiguous, or a level-1 PBL of 4 KiB
- * blocks. Element addresses are resolved through the HMC each time, so a
- * faulted page is seen when it is touched.
+ * blocks. Each access resolves the address through the HMC, so it notices a page that is
+ * not backed.
  */
 #ifndef SNIC_RING_H
 #define SNIC_RING_H
