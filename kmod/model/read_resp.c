@@ -279,7 +279,8 @@ static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, 
 	}
 }
 
-static void resp_burst(struct snic_qp *qp)
+/* False when there is no room. */
+static bool resp_burst(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 	struct snic_burst *burst;
@@ -293,7 +294,7 @@ static void resp_burst(struct snic_qp *qp)
 	/* Data waits for room in line. An acknowledgement does not: the peer's timer runs. */
 	if (snic_rd_next(qp) && !snic_tx_may(&tx)) {
 		snic_tx_end(&tx);
-		return;
+		return false;
 	}
 	burst = tx.burst;
 	while (more && (rd = snic_rd_next(qp))) {
@@ -307,27 +308,36 @@ static void resp_burst(struct snic_qp *qp)
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {
 		resp_unsend(qp, burst, sent, whose);
-		return;
+		return false;
 	}
 	if (!with_ack)
-		return;
+		return true;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_ACKS_SENT);
 	resp->ack_due = false;
 	resp->owed = 0;
 	if (resp->fatal)
 		snic_recv_fail(qp); /* the NAK of the failed request is out */
+	return true;
+}
+
+/* Requests of the queue pair itself may wait in line: an acknowledgement does not wait for them. */
+static bool resp_may(struct snic_qp *qp)
+{
+	return snic_qp_can_receive(qp) && snic_resp_pending(qp) &&
+	       (!qp->tx_stalled || (qp->dev->ops->room && !snic_rd_next(qp)));
 }
 
 void snic_resp_run(struct snic_qp *qp)
 {
 	u32 turns = SNIC_HOLD_BURSTS;
 
-	while (snic_qp_can_receive(qp) && !qp->tx_stalled && snic_resp_pending(qp)) {
+	while (resp_may(qp)) {
 		if (!turns--) {
 			snic_qp_defer(qp);
 			return;
 		}
-		resp_burst(qp);
+		if (!resp_burst(qp))
+			break;
 	}
 	qp->resp.owed = 0;
 }

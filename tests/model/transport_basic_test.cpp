@@ -332,6 +332,23 @@ TEST_F(Basic, AnAcknowledgementDoesNotWaitInLine)
 	EXPECT_EQ(b.host.stat(SIRDMA_STAT_TX_STALLS), 0u);
 }
 
+TEST_F(Basic, AnAcknowledgementDoesNotWaitForDataOfItsQueuePair)
+{
+	auto l = link();
+
+	l->a.recv({a.sge(4096, 100)});
+	l->b.recv({b.sge(0, 100)});
+	b.host.set_room(false);
+	l->b.post({.sges = {b.sge(4096, 100)}});
+	l->b.kick(true);
+	EXPECT_EQ(b.host.stat(SIRDMA_STAT_TX_STALLS), 1u);
+	l->a.post({.sges = {a.sge(0, 100)}});
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	EXPECT_EQ(a.host.stat(SIRDMA_STAT_ACK_TIMEOUTS), 0u);
+	EXPECT_EQ(b.host.set_room(true), std::vector<u32>{l->b.id});
+	expect_ok(wait_send(l->b), SIRDMA_OP_SEND);
+}
+
 TEST_F(Basic, AcknowledgementsCoalesce)
 {
 	auto l = link();
