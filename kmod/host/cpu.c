@@ -20,6 +20,8 @@
 
 /* Packets of its receive backlog that a CPU takes between two polls of one NAPI instance: net.core.dev_weight. */
 #define SNIC_BACKLOG_POLL 64
+/* And that can be in it, ten times the default of net.core.netdev_max_backlog: more are dropped. */
+#define SNIC_BACKLOG_MOST 10000
 
 static DEFINE_PER_CPU(struct snic_cpu, snic_cpus);
 
@@ -101,16 +103,14 @@ void snic_cpu_pend(struct snic_txq *q)
 		napi_schedule(&cpu->napi);
 }
 
-void snic_cpu_count_sent(unsigned int frames)
+u32 snic_cpu_count_sent(u32 frames)
 {
-	snic_cpu_this()->sent += frames;
+	return snic_cpu_this()->sent += frames;
 }
 
-bool snic_cpu_backlogged(void)
+bool snic_cpu_passed(u32 last)
 {
-	const struct snic_cpu *cpu = snic_cpu_this();
-
-	return cpu->sent || cpu->backlog;
+	return (s32)(snic_cpu_this()->passed - last) >= 0;
 }
 
 void snic_cpu_schedule_bh(void)
@@ -132,9 +132,12 @@ void snic_cpu_schedule(void)
 /* The receive backlog was polled since this was called last: both take turns. */
 static void snic_cpu_age_backlog(struct snic_cpu *cpu)
 {
-	cpu->backlog -= min(cpu->backlog, SNIC_BACKLOG_POLL);
-	cpu->backlog += cpu->sent;
-	cpu->sent = 0;
+	u32 left = cpu->polled - cpu->passed;
+
+	left -= min_t(u32, left, SNIC_BACKLOG_POLL);
+	left = min_t(u32, left + cpu->sent - cpu->polled, SNIC_BACKLOG_MOST);
+	cpu->polled = cpu->sent;
+	cpu->passed = cpu->polled - left;
 }
 
 /*

@@ -43,9 +43,10 @@ struct snic_cpu {
 	struct list_head lingering; /* same: SNIC_TXQ_LINGER */
 	bool draining;
 	unsigned int entered; /* depth of snic_enter(); this CPU only, softirqs off */
-	/* Frames sent since the last poll, and before it, that may be in this CPU's receive backlog. */
-	unsigned int sent; /* this CPU only, softirqs off */
-	unsigned int backlog; /* same */
+	/* Frames, counted on and on; this CPU only, softirqs off. */
+	u32 sent;
+	u32 polled; /* of these, sent before the last poll */
+	u32 passed; /* of those, not in this CPU's receive backlog any more */
 	struct napi_struct napi; /* the bottom half */
 	/* Free lists of local packet buffers; this CPU only, softirqs off. */
 	void *small[SNIC_CACHE_SMALL];
@@ -76,10 +77,10 @@ void snic_leave(void);
 
 /* Make this CPU drain @q soon; softirqs are off. */
 void snic_cpu_pend(struct snic_txq *q);
-/* Count frames given to a netdev; softirqs are off. */
-void snic_cpu_count_sent(unsigned int frames);
-/* May frames that this CPU sent wait in its receive backlog? Softirqs are off. */
-bool snic_cpu_backlogged(void);
+/* Count frames given to a netdev. Returns which the last one is of this CPU. Softirqs are off. */
+u32 snic_cpu_count_sent(u32 frames);
+/* Is no frame of this CPU up to @last in its receive backlog? Softirqs are off. */
+bool snic_cpu_passed(u32 last);
 /* Have deferred work of all hosts looked at soon. Tasks with interrupts on, and softirqs. */
 void snic_cpu_schedule_bh(void);
 /* The same, from any context. */

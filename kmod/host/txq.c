@@ -305,6 +305,7 @@ void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_hea
 #define SNIC_TXQ_BATCH 64
 #define SNIC_FRAME_MIN_COST 4096
 
+/* Called with frames. */
 static u32 snic_txq_send_wire(struct snic_txq *q, struct sk_buff_head *wire)
 {
 	struct sk_buff *skb;
@@ -314,7 +315,8 @@ static u32 snic_txq_send_wire(struct snic_txq *q, struct sk_buff_head *wire)
 		cost += max_t(u32, skb->len, SNIC_FRAME_MIN_COST);
 		snic_tx_xmit(q->host, skb);
 	}
-	snic_cpu_count_sent(n);
+	q->last = snic_cpu_count_sent(n);
+	q->linger_cpu = smp_processor_id();
 	return cost;
 }
 
@@ -334,12 +336,13 @@ static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
 	return total;
 }
 
-/* Sent now, or before and this CPU has not been through its receive backlog since. */
+/* May what was sent last be in this CPU's receive backlog? That of a CPU gone offline is another's. */
 static bool snic_txq_must_linger(const struct snic_txq *q, bool sends)
 {
 	if (num_online_cpus() == 1)
 		return false;
-	return sends || (q->linger && snic_cpu_backlogged());
+	return sends ||
+	       (q->linger && q->linger_cpu == smp_processor_id() && !snic_cpu_passed(q->last));
 }
 
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
@@ -355,7 +358,8 @@ enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 	spin_unlock(&q->lock);
 
 	q->linger = snic_txq_must_linger(q, !skb_queue_empty(&wire));
-	*cost += snic_txq_send_wire(q, &wire);
+	if (!skb_queue_empty(&wire))
+		*cost += snic_txq_send_wire(q, &wire);
 	*cost += snic_txq_send_local(q, &local);
 
 	spin_lock(&q->lock);

@@ -40,7 +40,9 @@ struct snic_txq {
 	struct sk_buff_head wire;
 	struct list_head local; /* struct snic_local.node */
 	bool scheduled; /* in the list of a CPU, or being drained by one */
-	bool linger; /* this and node: owned by the CPU that has scheduled it */
+	bool linger; /* from here to node: owned by the CPU that has scheduled it */
+	u32 last; /* its last frame, as snic_cpu_count_sent() of linger_cpu counted it */
+	int linger_cpu;
 	struct list_head node;
 	/* Changes when QPs wait, and with periods: read by senders and by those who free frames. */
 	u32 wait_head ____cacheline_aligned_in_smp; /* QPs that wait for room, linked by
@@ -82,7 +84,7 @@ enum snic_txq_next {
 	/*
 	 * Empty, but what was sent may wait in this CPU's receive backlog, where a
 	 * virtual netdev puts it. Another CPU that sent now would overtake it: this
-	 * CPU keeps the queue until it has been through its receive softirq.
+	 * CPU keeps the queue until the backlog is past it.
 	 */
 	SNIC_TXQ_LINGER,
 };

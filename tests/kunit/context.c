@@ -366,7 +366,38 @@ static void endless_background_work_leaves_room(struct kunit *test)
 	endless_work_leaves_room(test, true);
 }
 
+/* Polls until no frame up to @last is in the backlog, while others send more than a poll takes. */
+static u32 polls_until_passed(u32 last)
+{
+	u32 polls;
+
+	for (polls = 0; polls < 100000 && !snic_cpu_passed(last); polls++) {
+		snic_cpu_count_sent(2 * SNIC_BACKLOG_POLL);
+		snic_cpu_age_backlog(snic_cpu_this());
+	}
+	return polls;
+}
+
+static void the_backlog_is_past_a_frame_whatever_follows_it(struct kunit *test)
+{
+	struct snic_cpu *cpu = snic_cpu_this();
+	u32 last;
+
+	local_bh_disable();
+	/* Counters wrap around. */
+	cpu->sent = cpu->polled = cpu->passed = ~0u - 3;
+	last = snic_cpu_count_sent(10);
+	KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last));
+	/* One poll that may have begun before, and one behind. */
+	KUNIT_EXPECT_EQ(test, polls_until_passed(last), 2);
+	last = snic_cpu_count_sent(10 * SNIC_BACKLOG_MOST);
+	KUNIT_EXPECT_LE(test, polls_until_passed(last), SNIC_BACKLOG_MOST / SNIC_BACKLOG_POLL + 2);
+	cpu->sent = cpu->polled = cpu->passed = 0;
+	local_bh_enable();
+}
+
 static struct kunit_case context_cases[] = {
+	KUNIT_CASE(the_backlog_is_past_a_frame_whatever_follows_it),
 	KUNIT_CASE(task_posts),
 	KUNIT_CASE(interrupt_posts),
 	KUNIT_CASE(interrupts_wait_for_locks),
