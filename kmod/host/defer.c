@@ -6,9 +6,12 @@
 #include <linux/ktime.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
+#include "compat/kthread.h"
 #include "cpu.h"
 #include "dev.h"
 #include "napi.h"
+
+static struct kthread_worker *snic_background; /* of all hosts */
 
 int snic_qpset_init(struct snic_qpset *set, u32 max_qps)
 {
@@ -106,14 +109,35 @@ bool snic_defer_run(u64 end)
 void snic_defer_background(struct snic_host *host, u32 qpn)
 {
 	snic_qpset_add(&host->background, qpn);
-	queue_work(snic_background_wq, &host->background_work);
+	kthread_queue_work(snic_background, &host->background_work);
 }
 
-void snic_background_work(struct work_struct *work)
+/* A little at a time: the hosts take turns. */
+void snic_background_work(struct kthread_work *work)
 {
 	struct snic_host *host = container_of(work, struct snic_host, background_work);
 
-	while (snic_qpset_run(&host->background, host, snic_defer_qp_run,
-			      ktime_get_ns() + SNIC_POLL_NS))
-		cond_resched();
+	if (snic_qpset_run(&host->background, host, snic_defer_qp_run,
+			   ktime_get_ns() + SNIC_POLL_NS))
+		kthread_queue_work(snic_background, work);
+}
+
+/*
+ * A tenth of what a task of normal priority gets that wants the same CPU: enough not to starve
+ * who waits for flushed work requests after all, and polls for them.
+ */
+#define SNIC_BACKGROUND_NICE 10
+
+int snic_background_init(void)
+{
+	snic_background = kthread_run_worker(0, "sirdma_nic");
+	if (IS_ERR(snic_background))
+		return PTR_ERR(snic_background);
+	set_user_nice(snic_background->task, SNIC_BACKGROUND_NICE);
+	return 0;
+}
+
+void snic_background_exit(void)
+{
+	kthread_destroy_worker(snic_background);
 }

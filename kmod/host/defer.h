@@ -4,8 +4,8 @@
 #define SNIC_HOST_DEFER_H
 
 #include <linux/compiler.h>
+#include <linux/kthread.h>
 #include <linux/types.h>
-#include <linux/workqueue.h>
 
 struct snic_host;
 
@@ -37,11 +37,11 @@ bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
 
 /* Deferred QPs of every host, until @end, and those that wait for room; true when more is to be done. Softirq. */
 bool snic_defer_run(u64 end);
-/* For the workers of all hosts. */
-extern struct workqueue_struct *snic_background_wq;
-/* Work of @qpn that may wait for everything else: a worker does it. Any context. */
+/* Work of @qpn that may wait for everything else: a thread of low priority does it. Any context. */
 void snic_defer_background(struct snic_host *host, u32 qpn);
-/* The worker of a host, its argument &snic_host.background_work. */
-void snic_background_work(struct work_struct *work);
+/* What the thread does for a host, its argument &snic_host.background_work. */
+void snic_background_work(struct kthread_work *work);
+int snic_background_init(void);
+void snic_background_exit(void);
 
 #endif

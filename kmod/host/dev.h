@@ -22,10 +22,12 @@ struct snic_host {
 	struct nf_hook_ops hook;
 	struct snic_qpset deferred; /* snic_qp_run() wanted */
 	struct snic_qpset background; /* same, when nothing else needs the CPU */
-	struct work_struct background_work;
+	struct kthread_work background_work;
 	struct snic_txqs *txqs;
 };
 
+/* For what runs in no hurry, of all hosts. */
+extern struct workqueue_struct *snic_wq;
 /* All hosts. Changed under snic_hosts_lock, walked under RCU. */
 extern struct list_head snic_hosts;
 

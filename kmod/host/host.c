@@ -21,7 +21,7 @@
 
 LIST_HEAD(snic_hosts);
 static DEFINE_MUTEX(snic_hosts_lock); /* protects changes of snic_hosts */
-struct workqueue_struct *snic_background_wq;
+struct workqueue_struct *snic_wq;
 
 /* Between looks at the ring of a poster that runs ahead: a kick costs such a poster several us. */
 #define LOOKOUT_NS (50 * NSEC_PER_USEC)
@@ -96,7 +96,7 @@ static struct snic_host *snic_host_alloc(struct net_device *ndev,
 	err = snic_qpset_init(&host->background, full.max_qps);
 	if (err)
 		goto err_deferred;
-	INIT_WORK(&host->background_work, snic_background_work);
+	kthread_init_work(&host->background_work, snic_background_work);
 	err = snic_bus_init(host, full.max_ceqs + 1);
 	if (err)
 		goto err_background;
@@ -181,7 +181,7 @@ void snic_host_destroy(struct sirdma_bus *bus)
 	mutex_unlock(&snic_hosts_lock);
 	/* No other device delivers here, and no CPU runs deferred work of it, from now on. */
 	synchronize_rcu();
-	cancel_work_sync(&host->background_work);
+	kthread_cancel_work_sync(&host->background_work);
 	snic_host_free(host);
 	netdev_put(ndev, &tracker);
 }
@@ -207,7 +207,7 @@ void snic_host_kick(struct sirdma_bus *bus, u32 qpn)
 	snic_qp_run(host->dev, qpn);
 	snic_leave();
 	if (num_online_cpus() == 1 && snic_cpu_received() != received && !single_task_running())
-		queue_work(snic_background_wq, &snic_choose_work);
+		queue_work(snic_wq, &snic_choose_work);
 }
 
 void snic_host_update(struct sirdma_bus *bus)
@@ -223,14 +223,22 @@ static int __init snic_init(void)
 {
 	int err;
 
-	snic_background_wq = alloc_workqueue("sirdma_nic", WQ_UNBOUND, 0);
-	if (!snic_background_wq)
+	snic_wq = alloc_workqueue("sirdma_nic", WQ_UNBOUND, 0);
+	if (!snic_wq)
 		return -ENOMEM;
+	err = snic_background_init();
+	if (err)
+		goto err_wq;
 	err = snic_cpu_init();
 	if (err)
-		destroy_workqueue(snic_background_wq);
-	else
-		snic_fault_init();
+		goto err_background;
+	snic_fault_init();
+	return 0;
+
+err_background:
+	snic_background_exit();
+err_wq:
+	destroy_workqueue(snic_wq);
 	return err;
 }
 
@@ -240,7 +248,8 @@ static void __exit snic_exit(void)
 	snic_cpu_exit();
 	/* Charges that outlived their device are freed by RCU callbacks. */
 	rcu_barrier();
-	destroy_workqueue(snic_background_wq);
+	snic_background_exit();
+	destroy_workqueue(snic_wq);
 }
 
 module_init(snic_init);

@@ -10,7 +10,6 @@
 #include <linux/netdevice.h>
 #include <linux/slab.h>
 #include "cpu.h"
-#include "defer.h"
 #include "dev.h"
 #include "local.h"
 #include "tx.h"
@@ -71,8 +70,7 @@ static void snic_txq_age(struct snic_txq *q)
 static void snic_txqs_watch(struct snic_txqs *all)
 {
 	if (!delayed_work_pending(&all->age))
-		queue_delayed_work(snic_background_wq, &all->age,
-				   msecs_to_jiffies(SNIC_TXQ_PERIOD_MS));
+		queue_delayed_work(snic_wq, &all->age, msecs_to_jiffies(SNIC_TXQ_PERIOD_MS));
 }
 
 static void snic_txqs_age(struct work_struct *work)

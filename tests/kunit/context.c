@@ -28,7 +28,6 @@
 #define PATIENCE_MS 20000
 
 LIST_HEAD(snic_hosts);
-struct workqueue_struct *snic_background_wq;
 
 /* Consumers hold it with interrupts off while they post; their handlers take it. */
 static DEFINE_SPINLOCK(consumer_lock);
@@ -122,12 +121,11 @@ static int context_init(struct kunit *test)
 	u32 i;
 
 	memset(&model, 0, sizeof(model));
-	snic_background_wq = alloc_workqueue("sirdma_kunit", WQ_UNBOUND, 0);
-	KUNIT_ASSERT_NOT_NULL(test, snic_background_wq);
+	KUNIT_ASSERT_EQ(test, snic_background_init(), 0);
 	KUNIT_ASSERT_EQ(test, snic_cpu_init(), 0);
 	KUNIT_ASSERT_EQ(test, snic_qpset_init(&model.host.deferred, MAX_QPS), 0);
 	KUNIT_ASSERT_EQ(test, snic_qpset_init(&model.host.background, MAX_QPS), 0);
-	INIT_WORK(&model.host.background_work, snic_background_work);
+	kthread_init_work(&model.host.background_work, snic_background_work);
 	KUNIT_ASSERT_EQ(test, snic_bus_init(&model.host, VECTORS), 0);
 	for (i = 0; i < VECTORS; i++)
 		KUNIT_ASSERT_EQ(test, bus->ops->irq_request(bus, i, handler, NULL), 0);
@@ -143,12 +141,12 @@ static void context_exit(struct kunit *test)
 		return;
 	list_del_rcu(&model.host.node);
 	synchronize_rcu();
-	cancel_work_sync(&model.host.background_work);
+	kthread_cancel_work_sync(&model.host.background_work);
 	snic_bus_fini(&model.host);
 	snic_qpset_fini(&model.host.background);
 	snic_qpset_fini(&model.host.deferred);
 	snic_cpu_exit();
-	destroy_workqueue(snic_background_wq);
+	snic_background_exit();
 	KUNIT_EXPECT_EQ(test, atomic_read(&model.wrong), 0);
 }
 
