@@ -152,6 +152,7 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 		.src_ip = local->src_ip,
 		.dst_ip = local->dst_ip,
 		.nsegs = 1,
+		.vlan_id = local->has_vlan ? local->vlan_id : 0,
 		.traffic_class = local->traffic_class,
 		.ttl = local->hop_limit,
 		.is_v4 = local->is_v4,

@@ -52,14 +52,15 @@ static enum snic_rx_verdict snic_rx_bad(struct snic_datagram *d, enum sirdma_sta
 }
 
 static bool snic_rx_is_mine(const struct snic_host *host, const struct sk_buff *skb,
-			    const struct sirdma_ip *ip)
+			    struct snic_rx_pkt *pkt)
 {
 	u16 vlan_id = skb_vlan_tag_present(skb) ? skb_vlan_tag_get_id(skb) : 0;
 	/* Another MAC address than the netdev's may be that of a VLAN or MAC-VLAN above it. */
 	const u8 *mac = skb->pkt_type == PACKET_HOST ? NULL : eth_hdr(skb)->h_dest;
 
 	/* A tag with VLAN 0 carries a priority and nothing else (IEEE 802.1Q). */
-	return snic_addr_is_mine(host, ip, vlan_id != 0, vlan_id, mac);
+	pkt->vlan_id = vlan_id;
+	return snic_addr_is_mine(host, &pkt->dst_ip, vlan_id != 0, vlan_id, mac);
 }
 
 /* Is there a UDP header for the RoCEv2 port at @off? Its length in *len. */
@@ -97,7 +98,7 @@ static enum snic_rx_verdict snic_rx_parse_v4(const struct snic_host *host,
 		return SNIC_RX_PASS;
 	ipv6_addr_set_v4mapped(ip->saddr, (struct in6_addr *)&d->pkt.src_ip);
 	ipv6_addr_set_v4mapped(ip->daddr, (struct in6_addr *)&d->pkt.dst_ip);
-	if (!snic_rx_is_mine(host, skb, &d->pkt.dst_ip))
+	if (!snic_rx_is_mine(host, skb, &d->pkt))
 		return SNIC_RX_PASS;
 	if (ip->frag_off & htons(IP_MF))
 		return snic_rx_bad(d, SIRDMA_STAT_RX_FRAGMENTS);
@@ -123,7 +124,7 @@ static enum snic_rx_verdict snic_rx_parse_v6(const struct snic_host *host,
 		return SNIC_RX_PASS;
 	memcpy(&d->pkt.src_ip, &ip->saddr, sizeof(d->pkt.src_ip));
 	memcpy(&d->pkt.dst_ip, &ip->daddr, sizeof(d->pkt.dst_ip));
-	if (!snic_rx_is_mine(host, skb, &d->pkt.dst_ip))
+	if (!snic_rx_is_mine(host, skb, &d->pkt))
 		return SNIC_RX_PASS;
 	d->pkt.is_v4 = false;
 	d->pkt.traffic_class = ipv6_get_dsfield(ip);

@@ -254,6 +254,7 @@ void Fabric::receive_run(TestHost &host, const std::vector<Packet> &run)
 	const Packet &pkt = run.front();
 	rx.src_ip = pkt.src_ip();
 	rx.dst_ip = pkt.dst_ip();
+	rx.vlan_id = pkt.vlan_id();
 	rx.segs = segs;
 	rx.nsegs = 4;
 	rx.len = super.hdr_len + super.payload_len + super.pad + SIRDMA_ICRC_LEN;
@@ -312,6 +313,7 @@ void Fabric::receive(TestHost &host, const Packet &pkt)
 	snic_rx_pkt rx{};
 	rx.src_ip = pkt.src_ip();
 	rx.dst_ip = pkt.dst_ip();
+	rx.vlan_id = pkt.vlan_id();
 	rx.segs = segs.data();
 	rx.nsegs = static_cast<u32>(segs.size());
 	rx.len = static_cast<u32>(pkt.bytes.size() - pkt.bth);

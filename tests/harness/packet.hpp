@@ -21,6 +21,11 @@ struct Packet {
 
 	sirdma_ip src_ip() const { return address(false); }
 	sirdma_ip dst_ip() const { return address(true); }
+	// 0: untagged, or tagged for its priority only.
+	u16 vlan_id() const
+	{
+		return ip == 14 ? u16{0} : static_cast<u16>((bytes[14] << 8 | bytes[15]) & 0xfff);
+	}
 	u8 opcode() const { return bytes[bth]; }
 	u32 qpn() const { return be24(bth + 5); }
 	u32 psn() const { return be24(bth + 9); }

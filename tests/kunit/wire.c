@@ -26,6 +26,7 @@ static struct {
 	u32 bytes;
 	u8 data[PACKETS * (SNIC_MAX_HDR + PAYLOAD + 8)]; /* BTH to ICRC of each */
 	u32 rejects[SIRDMA_STAT_COUNT];
+	u16 vlan_id; /* of the last one */
 	bool more;
 } model;
 
@@ -43,6 +44,7 @@ void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
 	model.packets++;
 	model.good += pkt->icrc_ok;
 	model.more = pkt->more;
+	model.vlan_id = pkt->vlan_id;
 	for (i = 0; i < pkt->nsegs; i++) {
 		if (model.bytes + pkt->segs[i].len > sizeof(model.data))
 			return;
@@ -341,6 +343,14 @@ static void vlan_decides_whose_packet_it_is(struct kunit *test)
 	__vlan_hwaccel_put_tag(skb, htons(ETH_P_8021Q), 3 << VLAN_PRIO_SHIFT); /* priority only */
 	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_STOLEN);
 	expect_burst(test, 1);
+	KUNIT_EXPECT_EQ(test, model.vlan_id, 0);
+
+	my_vlan = 5;
+	skb = packet(test, 0, false);
+	__vlan_hwaccel_put_tag(skb, htons(ETH_P_8021Q), 5 | 3 << VLAN_PRIO_SHIFT);
+	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.packets, 2);
+	KUNIT_EXPECT_EQ(test, model.vlan_id, 5);
 }
 
 static void malformed_ones_are_counted_and_dropped(struct kunit *test)

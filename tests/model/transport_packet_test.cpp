@@ -229,6 +229,36 @@ TEST_F(Packets, StrangersAreNotHeard)
 	EXPECT_TRUE(silent(l->b));
 }
 
+// Two VLANs may have the same addresses, and their hosts nothing to do with each other.
+TEST_F(Packets, OtherVlansAreNotHeard)
+{
+	for (Node *n : {&a, &b})
+		ASSERT_EQ(n->drv.set_sgid(0, n->ip, n->mac().data(), true, 7), SIRDMA_CQP_OK);
+	auto l = link();
+	works(*l);
+	u64 before = b.stat(SIRDMA_STAT_RX_BAD_GID);
+	for (bool tagged : {true, false}) {
+		fabric.set_filter([tagged](TestHost &, Packet &pkt) {
+			EXPECT_EQ(pkt.ip, 18u);
+			pkt.bytes[15] = 8;
+			if (!tagged) {
+				pkt.bytes.erase(pkt.bytes.begin() + 12, pkt.bytes.begin() + 16);
+				pkt.ip -= 4;
+				pkt.bth -= 4;
+			}
+			return Fabric::Verdict::pass;
+		});
+		l->b.recv({b.sge(0, 64)});
+		l->a.post({.sges = {a.sge(0, 64)}});
+		settle(100'000);
+		EXPECT_TRUE(silent(l->b));
+		EXPECT_EQ(b.stat(SIRDMA_STAT_RX_BAD_GID), ++before);
+		fabric.set_filter(nullptr);
+		expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+		EXPECT_FALSE(wait_recv(l->b).error);
+	}
+}
+
 TEST_F(Packets, StateDecidesWhoIsHeard)
 {
 	QpOptions o;
