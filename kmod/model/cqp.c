@@ -19,6 +19,7 @@ static const snic_cqp_fn cqp_ops[SIRDMA_CQP_OP_COUNT] = {
 	[SIRDMA_CQP_CREATE_CQ] = snic_cqp_create_cq,
 	[SIRDMA_CQP_MODIFY_CQ] = snic_cqp_modify_cq,
 	[SIRDMA_CQP_DESTROY_CQ] = snic_cqp_destroy_cq,
+	[SIRDMA_CQP_ALLOC_STAG] = snic_cqp_alloc_stag,
 	[SIRDMA_CQP_REG_MR] = snic_cqp_reg_mr,
 	[SIRDMA_CQP_QUERY_STAG] = snic_cqp_query_stag,
 	[SIRDMA_CQP_DEALLOC_STAG] = snic_cqp_dealloc_stag,

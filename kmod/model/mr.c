@@ -7,12 +7,12 @@
 
 static u64 block_size(const struct snic_mr *mr)
 {
-	return 1ull << mr->block_shift;
+	return 1ull << mr->map.block_shift;
 }
 
 static u64 block_count(const struct snic_mr *mr)
 {
-	return (mr->first_block_off + mr->len + block_size(mr) - 1) >> mr->block_shift;
+	return (mr->map.first_block_off + mr->map.len + block_size(mr) - 1) >> mr->map.block_shift;
 }
 
 /* Index of the PBLE that names block @block; levels 1 and 2. */
@@ -20,11 +20,11 @@ static bool mr_pble(struct snic_dev *dev, const struct snic_mr *mr, u64 block, u
 {
 	u64 leaf;
 
-	if (mr->level == 1) {
-		*idx = mr->first_pble + block;
+	if (mr->map.level == 1) {
+		*idx = mr->map.first_pble + block;
 		return true;
 	}
-	if (!snic_pble_read(dev, mr->first_pble + block / SIRDMA_PBLE_PER_LEAF, &leaf))
+	if (!snic_pble_read(dev, mr->map.first_pble + block / SIRDMA_PBLE_PER_LEAF, &leaf))
 		return false;
 	if (unlikely(leaf & ~SIRDMA_PBLE_LEAF_IDX)) {
 		snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
@@ -50,15 +50,18 @@ static bool mr_block(struct snic_dev *dev, const struct snic_mr *mr, u64 block, 
 
 void *snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, u32 *run)
 {
-	u64 off = va - mr->base + mr->first_block_off;
+	u64 off = va - mr->map.base + mr->map.first_block_off;
 	u64 in_block = off & (block_size(mr) - 1), addr;
 
-	if (mr->level == 0) {
+	if (mr->map.level == 0) {
 		*run = len;
-		return mr->all_memory ? port_dma_ptr_checked(dev->dma, va, len) :
-					port_dma_ptr(dev->dma, mr->addr + off, len);
+		return port_dma_ptr(dev->dma, mr->map.addr + off, len);
 	}
-	if (!mr_block(dev, mr, off >> mr->block_shift, &addr))
+	if (mr->map.level == SNIC_LEVEL_ALL) {
+		*run = len;
+		return port_dma_ptr_checked(dev->dma, va, len);
+	}
+	if (!mr_block(dev, mr, off >> mr->map.block_shift, &addr))
 		return NULL;
 	*run = min_t(u64, len, block_size(mr) - in_block);
 	return port_dma_ptr(dev->dma, addr + in_block, *run);
@@ -68,17 +71,17 @@ void *snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 le
 static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, u64 va, u64 len,
 				    u8 access, enum sirdma_stat *stat)
 {
-	u64 off = va - mr->base;
+	u64 off = va - mr->map.base;
 
-	if (mr->key != (stag & ((1u << STAG_KEY_BITS) - 1))) {
+	if (snic_slot_key(&mr->slot) != (stag & ((1u << STAG_KEY_BITS) - 1))) {
 		*stat = SIRDMA_STAT_MR_INVALID_KEY;
 		return SIRDMA_AE_AMP_BAD_STAG_KEY;
 	}
-	if (mr->pd != pd) {
+	if (mr->map.pd != pd) {
 		*stat = SIRDMA_STAT_MR_BAD_PD;
 		return SIRDMA_AE_AMP_BAD_PD;
 	}
-	if ((mr->access & access) != access) {
+	if ((mr->map.access & access) != access) {
 		*stat = SIRDMA_STAT_MR_BAD_ACCESS;
 		return SIRDMA_AE_AMP_RIGHTS_VIOLATION;
 	}
@@ -88,7 +91,7 @@ static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, 
 	if (va + len - 1 < va)
 		return SIRDMA_AE_AMP_TO_WRAP;
 	/* base + len does not wrap, so an address below base gives an offset beyond len. */
-	if (off >= mr->len || len > mr->len - off)
+	if (off >= mr->map.len || len > mr->map.len - off)
 		return SIRDMA_AE_AMP_BOUNDS_VIOLATION;
 	return SIRDMA_AE_NONE;
 }
@@ -97,17 +100,18 @@ struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 
 			    enum sirdma_ae_code *ae)
 {
 	u32 idx = stag >> STAG_KEY_BITS;
-	struct snic_obj *obj = snic_table_get(&dev->mrs, idx);
+	struct snic_slot *slot = snic_slot_get(&dev->mrs, idx);
 	enum sirdma_stat stat;
 	struct snic_mr *mr;
 
-	if (unlikely(!obj)) {
+	if (unlikely(!slot)) {
 		snic_stat_inc(dev, SIRDMA_STAT_MR_INVALID_KEY);
-		*ae = idx < dev->cfg.max_mrs ? SIRDMA_AE_AMP_UNALLOCATED_STAG :
-					       SIRDMA_AE_AMP_BAD_STAG_INDEX;
+		*ae = idx >= dev->cfg.max_mrs	     ? SIRDMA_AE_AMP_BAD_STAG_INDEX :
+		      snic_table_has(&dev->mrs, idx) ? SIRDMA_AE_AMP_INVALID_STAG :
+						       SIRDMA_AE_AMP_UNALLOCATED_STAG;
 		return NULL;
 	}
-	mr = container_of(obj, struct snic_mr, obj);
+	mr = container_of(slot, struct snic_mr, slot);
 	*ae = mr_check(mr, stag, pd, va, len, access, &stat);
 	if (likely(*ae == SIRDMA_AE_NONE))
 		return mr;
@@ -117,7 +121,7 @@ struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 
 }
 
 /* Rights as the command spells them, or false when they contradict each other. */
-static bool mr_decode_access(u64 hdr, u8 *access)
+static bool mr_decode_access(u64 hdr, u32 *access)
 {
 	const u8 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
 			  SIRDMA_ACCESS_REMOTE_ATOMIC;
@@ -133,19 +137,20 @@ static bool mr_decode_access(u64 hdr, u8 *access)
 }
 
 /* The region of all memory: its command names no part of it. */
-static u32 mr_decode_all_memory(const struct sirdma_cqp_stag *cmd, struct snic_mr *mr)
+static u32 mr_decode_all_memory(const struct sirdma_cqp_stag *cmd, struct snic_mapping *map)
 {
 	u64 hdr = le64_to_cpu(cmd->hdr);
 
-	if (mr->level || mr->len || cmd->va || cmd->addr || !(hdr & SIRDMA_CQP_STAG_VABASED))
+	if (map->level || map->len || cmd->va || cmd->addr || !(hdr & SIRDMA_CQP_STAG_VABASED))
 		return SIRDMA_CQP_BAD_PARAM;
-	mr->all_memory = true;
+	map->level = SNIC_LEVEL_ALL;
 	/* All but the very last byte, so that the end does not wrap. */
-	mr->len = ~0ull;
+	map->len = ~0ull;
 	return SIRDMA_CQP_OK;
 }
 
-static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd, struct snic_mr *mr)
+static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
+		     struct snic_mapping *map)
 {
 	static const u8 shifts[] = {
 		[SIRDMA_HPAGE_4K] = 12,
@@ -153,34 +158,38 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd, st
 		[SIRDMA_HPAGE_1G] = 30,
 	};
 	u64 hdr = le64_to_cpu(cmd->hdr), len_pd = le64_to_cpu(cmd->len_pd);
-	u64 va = le64_to_cpu(cmd->va), stag = le64_to_cpu(cmd->stag);
+	u64 va = le64_to_cpu(cmd->va), block;
 	u32 hpage = SIRDMA_GET(SIRDMA_CQP_STAG_HPAGESIZE, hdr);
+	u32 level = SIRDMA_GET(SIRDMA_CQP_STAG_LPBLSIZE, hdr), pd, access;
 
-	mr->obj.id = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag);
-	mr->key = SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag);
-	mr->len = SIRDMA_GET(SIRDMA_CQP_STAG_LEN, len_pd);
-	mr->pd = SIRDMA_GET(SIRDMA_CQP_STAG_PDID_LO, len_pd) |
-		 SIRDMA_GET(SIRDMA_CQP_STAG_PDID_HI, le64_to_cpu(cmd->pd_hi)) << 18;
-	mr->level = SIRDMA_GET(SIRDMA_CQP_STAG_LPBLSIZE, hdr);
-	if (!mr->obj.id || mr->obj.id >= dev->cfg.max_mrs || mr->pd >= dev->cfg.max_pds)
+	pd = SIRDMA_GET(SIRDMA_CQP_STAG_PDID_LO, len_pd) |
+	     SIRDMA_GET(SIRDMA_CQP_STAG_PDID_HI, le64_to_cpu(cmd->pd_hi)) << 18;
+	if (pd >= dev->cfg.max_pds)
 		return SIRDMA_CQP_BAD_INDEX;
-	if (!(hdr & SIRDMA_CQP_STAG_MR) || mr->level > 2 || hpage >= ARRAY_SIZE(shifts) ||
-	    !mr_decode_access(hdr, &mr->access))
+	if (!(hdr & SIRDMA_CQP_STAG_MR) || level > 2 || hpage >= ARRAY_SIZE(shifts) ||
+	    !mr_decode_access(hdr, &access))
 		return SIRDMA_CQP_BAD_PARAM;
-	mr->block_shift = shifts[hpage];
+	map->pd = pd;
+	map->access = access;
+	map->level = level;
+	map->len = SIRDMA_GET(SIRDMA_CQP_STAG_LEN, len_pd);
+	map->block_shift = shifts[hpage];
+	block = 1ull << map->block_shift;
 	if (hdr & SIRDMA_CQP_STAG_ALL_MEMORY)
-		return mr_decode_all_memory(cmd, mr);
-	if (!mr->len)
+		return mr_decode_all_memory(cmd, map);
+	if (!map->len)
 		return SIRDMA_CQP_BAD_PARAM;
-	mr->first_block_off = va & (block_size(mr) - 1);
+	map->first_block_off = va & (block - 1);
 	if (hdr & SIRDMA_CQP_STAG_VABASED)
-		mr->base = va;
-	else if (va >= block_size(mr))
+		map->base = va;
+	else if (va >= block)
 		return SIRDMA_CQP_BAD_PARAM;
-	if (mr->base + mr->len < mr->base)
+	if (map->base + map->len < map->base)
 		return SIRDMA_CQP_BAD_PARAM;
-	mr->addr = le64_to_cpu(cmd->addr);
-	mr->first_pble = SIRDMA_GET(SIRDMA_CQP_FIRST_PBLE, le64_to_cpu(cmd->first_pble));
+	if (level)
+		map->first_pble = SIRDMA_GET(SIRDMA_CQP_FIRST_PBLE, le64_to_cpu(cmd->first_pble));
+	else
+		map->addr = le64_to_cpu(cmd->addr);
 	return SIRDMA_CQP_OK;
 }
 
@@ -191,80 +200,119 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd, st
 static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 {
 	u64 blocks = block_count(mr), entries = blocks, count = READ_ONCE(dev->hmc.pble_count);
-	u64 last = mr->base + mr->len - 1, end;
+	u64 last = mr->map.base + mr->map.len - 1, end;
 	u32 run;
 
-	if (mr->all_memory)
+	if (mr->map.level == SNIC_LEVEL_ALL)
 		return SIRDMA_CQP_OK;
-	if (mr->level == 0) {
-		end = mr->addr + mr->first_block_off + mr->len;
-		if ((mr->addr & (block_size(mr) - 1)) || end < mr->addr)
+	if (mr->map.level == 0) {
+		end = mr->map.addr + mr->map.first_block_off + mr->map.len;
+		if ((mr->map.addr & (block_size(mr) - 1)) || end < mr->map.addr)
 			return SIRDMA_CQP_BAD_ADDRESS;
 	} else {
-		if (mr->level == 2)
+		if (mr->map.level == 2)
 			entries = (blocks + SIRDMA_PBLE_PER_LEAF - 1) / SIRDMA_PBLE_PER_LEAF;
-		if (mr->first_pble >= count || entries > count - mr->first_pble)
+		if (mr->map.first_pble >= count || entries > count - mr->map.first_pble)
 			return SIRDMA_CQP_BAD_ADDRESS;
 	}
-	if (!snic_mr_ptr(dev, mr, mr->base, 1, &run) || !snic_mr_ptr(dev, mr, last, 1, &run))
+	if (!snic_mr_ptr(dev, mr, mr->map.base, 1, &run) || !snic_mr_ptr(dev, mr, last, 1, &run))
 		return SIRDMA_CQP_BAD_ADDRESS;
 	return SIRDMA_CQP_OK;
 }
 
-static u32 mr_insert(struct snic_dev *dev, struct snic_mr *mr)
+/* The slot of index @idx, if it is allocated. Commands come one at a time, and only they free it. */
+static struct snic_mr *mr_at(struct snic_dev *dev, u32 idx)
 {
-	switch (snic_table_insert(&dev->mrs, mr->obj.id, &mr->obj)) {
-	case 0:
-		return SIRDMA_CQP_OK;
-	case -EBUSY:
-		return SIRDMA_CQP_IN_USE;
-	case -ENOMEM:
+	struct snic_obj *obj = snic_table_at(&dev->mrs, idx);
+
+	return obj ? container_of(obj, struct snic_mr, slot.obj) : NULL;
+}
+
+static u32 mr_check_idx(struct snic_dev *dev, u32 idx)
+{
+	return idx && idx < dev->cfg.max_mrs ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_INDEX;
+}
+
+static u32 mr_alloc(struct snic_dev *dev, u32 idx, u8 key, struct snic_mr **out)
+{
+	struct snic_mr *mr = port_alloc_charged(sizeof(*mr));
+	int err;
+
+	if (!mr)
 		return SIRDMA_CQP_NO_MEMORY;
-	default:
-		return SIRDMA_CQP_BAD_INDEX;
+	snic_slot_init(&mr->slot, key);
+	err = snic_table_insert(&dev->mrs, idx, &mr->slot.obj);
+	if (!err) {
+		*out = mr;
+		return SIRDMA_CQP_OK;
 	}
+	port_free(mr);
+	return err == -EBUSY ? SIRDMA_CQP_IN_USE : SIRDMA_CQP_NO_MEMORY;
+}
+
+u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	const struct sirdma_cqp_stag *cmd = (const void *)wqe;
+	u64 stag = le64_to_cpu(cmd->stag);
+	u32 idx = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag), status;
+	struct snic_mr *mr;
+
+	status = mr_check_idx(dev, idx);
+	return status ? status : mr_alloc(dev, idx, SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag), &mr);
 }
 
 u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
 {
 	const struct sirdma_cqp_stag *cmd = (const void *)wqe;
-	struct snic_mr *mr;
-	u32 status;
+	u64 stag = le64_to_cpu(cmd->stag);
+	u32 idx = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag), status;
+	u8 key = SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag);
+	struct snic_mr next = {}, *mr;
 
-	mr = port_alloc_charged(sizeof(*mr));
-	if (!mr)
-		return SIRDMA_CQP_NO_MEMORY;
-	snic_obj_init(&mr->obj);
-	status = mr_decode(dev, cmd, mr);
+	status = mr_check_idx(dev, idx);
 	if (!status)
-		status = mr_check_list(dev, mr);
+		status = mr_decode(dev, cmd, &next.map);
 	if (!status)
-		status = mr_insert(dev, mr);
+		status = mr_check_list(dev, &next);
 	if (status)
-		port_free(mr);
-	return status;
+		return status;
+	mr = mr_at(dev, idx);
+	if (!mr)
+		status = mr_alloc(dev, idx, key, &mr);
+	if (status)
+		return status;
+	if (!snic_slot_claim(&mr->slot))
+		return SIRDMA_CQP_IN_USE;
+	mr->map = next.map;
+	snic_slot_publish(&mr->slot, key);
+	return SIRDMA_CQP_OK;
 }
 
-/* The region that index and key of a command name, referenced; else NULL. */
+/* The slot that index and key of a command name; else NULL. */
 static struct snic_mr *mr_by_stag(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 				  u32 *status)
 {
 	u64 stag = le64_to_cpu(cmd->stag);
 	u32 idx = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag);
-	struct snic_obj *obj;
-	struct snic_mr *mr;
+	struct snic_mr *mr = mr_at(dev, idx);
 
-	*status = idx && idx < dev->cfg.max_mrs ? SIRDMA_CQP_NO_OBJECT : SIRDMA_CQP_BAD_INDEX;
-	obj = snic_table_get(&dev->mrs, idx);
-	if (!obj)
+	*status = mr_check_idx(dev, idx);
+	if (*status)
 		return NULL;
-	mr = container_of(obj, struct snic_mr, obj);
-	if (mr->key != SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag)) {
-		snic_mr_put(mr);
-		return NULL;
-	}
-	*status = SIRDMA_CQP_OK;
-	return mr;
+	if (mr && snic_slot_key(&mr->slot) == SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag))
+		return mr;
+	*status = SIRDMA_CQP_NO_OBJECT;
+	return NULL;
+}
+
+/* End it for new work at once, wait for what is under way, and free the slot. */
+static bool mr_free(struct snic_dev *dev, struct snic_mr *mr)
+{
+	if (!snic_slot_remove(&mr->slot))
+		return false;
+	snic_table_remove(&dev->mrs, mr->slot.obj.id);
+	port_free_rcu(mr, slot.obj.rcu);
+	return true;
 }
 
 u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
@@ -275,12 +323,9 @@ u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe
 	mr = mr_by_stag(dev, (const void *)wqe, &status);
 	if (!mr)
 		return status;
-	snic_table_remove(&dev->mrs, mr->obj.id);
-	snic_mr_put(mr);
-	/* From here on no one finds the region; those who already did are waited for. */
-	snic_obj_drain(&mr->obj);
+	if (!mr_free(dev, mr))
+		return SIRDMA_CQP_IN_USE;
 	snic_revoke(dev);
-	port_free_rcu(mr, obj.rcu);
 	return SIRDMA_CQP_OK;
 }
 
@@ -292,30 +337,26 @@ u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	mr = mr_by_stag(dev, (const void *)wqe, &status);
 	if (!mr)
 		return status;
-	hpage = mr->block_shift == 30 ? SIRDMA_HPAGE_1G :
-		mr->block_shift == 21 ? SIRDMA_HPAGE_2M :
-					SIRDMA_HPAGE_4K;
-	*ret = SIRDMA_CQP_STAG_MR | SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, mr->access) |
-	       SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, mr->level) |
+	if (!snic_slot_valid(&mr->slot))
+		return SIRDMA_CQP_BAD_STATE;
+	hpage = mr->map.block_shift == 30 ? SIRDMA_HPAGE_1G :
+		mr->map.block_shift == 21 ? SIRDMA_HPAGE_2M :
+					    SIRDMA_HPAGE_4K;
+	*ret = SIRDMA_CQP_STAG_MR | SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, mr->map.access) |
 	       SIRDMA_PREP(SIRDMA_CQP_STAG_HPAGESIZE, hpage);
-	if (mr->access & SIRDMA_ACCESS_REMOTE_ATOMIC)
-		*ret |= SIRDMA_CQP_STAG_ATOMICS;
-	if (mr->all_memory)
+	if (mr->map.level == SNIC_LEVEL_ALL)
 		*ret |= SIRDMA_CQP_STAG_ALL_MEMORY;
-	snic_mr_put(mr);
+	else
+		*ret |= SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, mr->map.level);
+	if (mr->map.access & SIRDMA_ACCESS_REMOTE_ATOMIC)
+		*ret |= SIRDMA_CQP_STAG_ATOMICS;
 	return SIRDMA_CQP_OK;
 }
 
 void snic_mr_destroy_all(struct snic_dev *dev)
 {
-	struct snic_obj *obj;
-	struct snic_mr *mr;
 	u32 id = 0;
 
-	while ((obj = snic_table_next(&dev->mrs, &id))) {
-		snic_table_remove(&dev->mrs, id);
-		snic_obj_drain(obj);
-		mr = container_of(obj, struct snic_mr, obj);
-		port_free_rcu(mr, obj.rcu);
-	}
+	while (snic_table_next(&dev->mrs, &id))
+		mr_free(dev, mr_at(dev, id));
 }

@@ -3,26 +3,36 @@
 #ifndef SNIC_MR_H
 #define SNIC_MR_H
 
-#include "obj.h"
+#include "slot.h"
 #include "sirdma/cqe.h"
 #include "sirdma/cqp.h"
 
 struct snic_dev;
 
-struct snic_mr {
-	struct snic_obj obj; /* id: stag index */
+/* What a slot describes while it is VALID. */
+struct snic_mapping {
 	u64 base; /* first address: VA, or 0 when zero based */
 	u64 len; /* base + len does not wrap */
-	u64 addr; /* level 0: DMA address of the first block */
+	union {
+		u64 addr; /* level 0: DMA address of the first block */
+		u32 first_pble; /* levels 1 and 2 */
+	};
 	u32 first_block_off; /* offset of the first byte in its block */
-	u32 first_pble;
-	u32 pd;
-	u8 key;
-	u8 access; /* SIRDMA_ACCESS_* */
-	u8 level;
-	u8 block_shift; /* 12, 21, 30 */
-	bool all_memory; /* addresses are DMA addresses; level 0 */
+	u32 pd : 18;
+	u32 access : 7; /* SIRDMA_ACCESS_* */
+	u32 level : 2; /* of its page list, or SNIC_LEVEL_ALL */
+	u32 block_shift : 5; /* 12, 21, 30 */
 };
+
+#define SNIC_LEVEL_ALL 3 /* all memory: addresses are DMA addresses */
+
+/* A look-up touches no more than this cache line of it. */
+struct snic_mr {
+	struct snic_slot slot;
+	struct snic_mapping map;
+};
+
+SIRDMA_STATIC_ASSERT(sizeof(struct snic_mr) <= 64, "one cache line");
 
 /*
  * The region of @stag if [va, va + len) may be used with all of @access by @pd;
@@ -35,7 +45,7 @@ struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 
 
 static inline void snic_mr_put(struct snic_mr *mr)
 {
-	snic_obj_put(&mr->obj);
+	snic_slot_put(&mr->slot);
 }
 
 /*
@@ -45,10 +55,12 @@ static inline void snic_mr_put(struct snic_mr *mr)
 void *snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, u32 *run);
 
 /*
- * CQP handlers. QUERY_STAG returns the rights, level and page size of a region
+ * CQP handlers. ALLOC_STAG makes a free slot, which REG_MR registers; of an index without
+ * a slot REG_MR does both. QUERY_STAG returns the rights, level and page size of a region
  * as the header bits of REG_MR (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE,
  * _HPAGESIZE, _ALL_MEMORY, _MR).
  */
+u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);

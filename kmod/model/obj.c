@@ -83,15 +83,19 @@ out:
 	return ret;
 }
 
-struct snic_obj *snic_table_get(struct snic_table *table, u32 id)
+struct snic_obj *snic_table_at(struct snic_table *table, u32 id)
 {
 	struct snic_obj **slot = snic_table_slot(table, id);
+
+	return slot ? port_rcu_deref(*slot) : NULL;
+}
+
+struct snic_obj *snic_table_get(struct snic_table *table, u32 id)
+{
 	struct snic_obj *obj;
 
-	if (!slot)
-		return NULL;
 	port_rcu_read_lock();
-	obj = port_rcu_deref(*slot);
+	obj = snic_table_at(table, id);
 	if (obj && !port_ref_get_unless_zero(&obj->refs))
 		obj = NULL;
 	port_rcu_read_unlock();
@@ -100,9 +104,7 @@ struct snic_obj *snic_table_get(struct snic_table *table, u32 id)
 
 bool snic_table_has(struct snic_table *table, u32 id)
 {
-	struct snic_obj **slot = snic_table_slot(table, id);
-
-	return slot && port_rcu_deref(*slot);
+	return snic_table_at(table, id);
 }
 
 struct snic_obj *snic_table_remove(struct snic_table *table, u32 id)

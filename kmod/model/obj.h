@@ -10,11 +10,16 @@
 
 #include "port/port.h"
 
+struct snic_slot_end;
+
 struct snic_obj {
-	struct port_ref refs; /* 1 while in a table */
+	struct port_ref refs; /* 1 while in a table; of a slot, while it is valid */
 	u32 id;
 	union {
-		struct port_event *idle; /* while it is drained: set when refs reaches zero */
+		struct {
+			struct port_event *idle; /* while it is drained: set when refs reaches zero */
+			struct snic_slot_end *end; /* of who invalidated it (slot.h) */
+		};
 		struct port_rcu rcu; /* after that: to free it */
 	};
 };
@@ -31,10 +36,12 @@ struct snic_table {
 int snic_table_init(struct snic_table *table, u32 limit);
 /* The table must be empty. */
 void snic_table_fini(struct snic_table *table);
-/* Insert @obj, whose refs is 1, as @id. 0; -EINVAL: out of range; -EBUSY: taken; -ENOMEM. */
+/* Insert @obj, whose refs is set, as @id. 0; -EINVAL: out of range; -EBUSY: taken; -ENOMEM. */
 int snic_table_insert(struct snic_table *table, u32 id, struct snic_obj *obj);
 /* Object @id with a reference, or NULL. Pair with snic_obj_put(). */
 struct snic_obj *snic_table_get(struct snic_table *table, u32 id);
+/* Object @id without a reference, or NULL. It stays until port_rcu_read_unlock(), or for its remover. */
+struct snic_obj *snic_table_at(struct snic_table *table, u32 id);
 /* Is there an object @id? The answer may be outdated at once. */
 bool snic_table_has(struct snic_table *table, u32 id);
 /* Unlink object @id; the caller takes over the table's reference. NULL when absent. */

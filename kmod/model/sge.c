@@ -12,7 +12,8 @@ void snic_mrc_put(struct snic_mrc *mrc)
 
 static bool mr_covers(const struct snic_mr *mr, u64 va, u32 len)
 {
-	return va >= mr->base && va - mr->base <= mr->len && len <= mr->len - (va - mr->base);
+	return va >= mr->map.base && va - mr->map.base <= mr->map.len &&
+	       len <= mr->map.len - (va - mr->map.base);
 }
 
 struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag, u64 va, u32 len,
@@ -42,8 +43,9 @@ struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 
 {
 	struct snic_mr *mr = qp->rx_mr;
 
-	/* Key and PD were checked, and a region never changes. */
-	if (mr && qp->rx_stag == stag && (mr->access & access) == access && mr_covers(mr, va, len))
+	/* Key and PD were checked, and what a slot describes does not change under a reference. */
+	if (mr && qp->rx_stag == stag && snic_slot_valid(&mr->slot) &&
+	    (mr->map.access & access) == access && mr_covers(mr, va, len))
 		return mr;
 	snic_qp_drop_mr(qp);
 	mr = snic_mr_get(qp->dev, stag, qp->pd, va, len, access, ae);

@@ -17,7 +17,7 @@
  *   struct port_mutex           sleeping lock
  *     port_mutex_init/port_mutex_lock/port_mutex_unlock/port_mutex_trylock
  *   struct port_ref             reference count
- *     port_ref_init(r, n), port_ref_get(r), port_ref_get_unless_zero(r) -> bool,
+ *     port_ref_init(r, n), port_ref_get(r), port_ref_get_unless_zero(r) -> bool (acquire),
  *     port_ref_put(r) -> bool: true when it reached zero
  *   struct port_event           one-shot event
  *     port_event_init, port_event_set (any context),

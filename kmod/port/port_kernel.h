@@ -91,7 +91,10 @@ static inline void port_ref_get(struct port_ref *ref)
 
 static inline bool port_ref_get_unless_zero(struct port_ref *ref)
 {
-	return refcount_inc_not_zero(&ref->r);
+	if (!refcount_inc_not_zero(&ref->r))
+		return false;
+	smp_acquire__after_ctrl_dep();
+	return true;
 }
 
 static inline bool port_ref_put(struct port_ref *ref)

@@ -55,7 +55,7 @@ protected:
 	UserMemory user_;
 	sirdma_dma_mem ctx_{}, block_{};
 	u32 first_ = 0;
-	std::map<u32, u8> mrs_; // index to key
+	std::map<u32, u8> mrs_, slots_; // index to key: registered, and free
 	std::set<u32> cqs_, qps_;
 	std::map<u32, u32> accepted_; // by opcode
 };
@@ -169,7 +169,9 @@ sirdma_cqp_wqe CqpFuzz::any()
 		return reg_mr();
 	case 2:
 		w.w2 = (1 + pick(ids)) << 8 | pick(4);
-		w.hdr = op(pick(4) ? SIRDMA_CQP_DEALLOC_STAG : SIRDMA_CQP_QUERY_STAG);
+		w.hdr = op(pick(4) ? SIRDMA_CQP_DEALLOC_STAG :
+			   pick(2) ? SIRDMA_CQP_QUERY_STAG :
+				     SIRDMA_CQP_ALLOC_STAG);
 		return w;
 	case 3:
 		return create_cq();
@@ -219,19 +221,31 @@ void CqpFuzz::account(const sirdma_cqp_wqe &w, u32 status)
 
 	accepted_[code] += ok;
 	switch (code) {
+	case SIRDMA_CQP_ALLOC_STAG:
+		id = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, w.w2);
+		if (ok) {
+			ASSERT_FALSE(mrs_.contains(id));
+			ASSERT_TRUE(slots_.emplace(id, w.w2 & 0xff).second);
+		} else if (status == SIRDMA_CQP_IN_USE) {
+			ASSERT_TRUE(mrs_.contains(id) || slots_.contains(id));
+		}
+		break;
 	case SIRDMA_CQP_REG_MR:
 		id = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, w.w2);
 		if (ok) {
 			ASSERT_TRUE(mrs_.emplace(id, w.w2 & 0xff).second);
+			slots_.erase(id);
 		} else if (status == SIRDMA_CQP_IN_USE) {
 			ASSERT_TRUE(mrs_.contains(id));
 		}
 		break;
 	case SIRDMA_CQP_DEALLOC_STAG: {
-		auto it = mrs_.find(SIRDMA_GET(SIRDMA_CQP_STAG_IDX, w.w2));
-		ASSERT_EQ(ok, it != mrs_.end() && it->second == (w.w2 & 0xff));
+		id = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, w.w2);
+		auto &in = slots_.contains(id) ? slots_ : mrs_;
+		auto it = in.find(id);
+		ASSERT_EQ(ok, it != in.end() && it->second == (w.w2 & 0xff));
 		if (ok)
-			mrs_.erase(it);
+			in.erase(it);
 		break;
 	}
 	case SIRDMA_CQP_CREATE_CQ:
@@ -275,21 +289,22 @@ TEST_P(CqpFuzz, TablesFollowTheStatuses)
 		while (drv_.next_aeqe())
 			;
 	}
-	EXPECT_EQ(host_.dev()->mrs.count, mrs_.size());
+	EXPECT_EQ(host_.dev()->mrs.count, mrs_.size() + slots_.size());
 	EXPECT_EQ(host_.dev()->cqs.count, cqs_.size());
 	EXPECT_EQ(host_.dev()->qps.count, qps_.size());
-	for (u32 code : {SIRDMA_CQP_REG_MR, SIRDMA_CQP_DEALLOC_STAG, SIRDMA_CQP_QUERY_STAG,
-			 SIRDMA_CQP_CREATE_CQ, SIRDMA_CQP_MODIFY_CQ, SIRDMA_CQP_DESTROY_CQ,
-			 SIRDMA_CQP_CREATE_QP, SIRDMA_CQP_MODIFY_QP, SIRDMA_CQP_DESTROY_QP,
-			 SIRDMA_CQP_UPLOAD_CONTEXT, SIRDMA_CQP_UPDATE_SDS, SIRDMA_CQP_MANAGE_ARP,
-			 SIRDMA_CQP_MANAGE_SGID, SIRDMA_CQP_CREATE_CEQ, SIRDMA_CQP_DESTROY_CEQ})
+	for (u32 code : {SIRDMA_CQP_ALLOC_STAG, SIRDMA_CQP_REG_MR, SIRDMA_CQP_DEALLOC_STAG,
+			 SIRDMA_CQP_QUERY_STAG, SIRDMA_CQP_CREATE_CQ, SIRDMA_CQP_MODIFY_CQ,
+			 SIRDMA_CQP_DESTROY_CQ, SIRDMA_CQP_CREATE_QP, SIRDMA_CQP_MODIFY_QP,
+			 SIRDMA_CQP_DESTROY_QP, SIRDMA_CQP_UPLOAD_CONTEXT, SIRDMA_CQP_UPDATE_SDS,
+			 SIRDMA_CQP_MANAGE_ARP, SIRDMA_CQP_MANAGE_SGID, SIRDMA_CQP_CREATE_CEQ,
+			 SIRDMA_CQP_DESTROY_CEQ})
 		EXPECT_GT(accepted_[code], 10u) << "opcode " << code << " is not really exercised";
 	// Every region that is left still answers for its own key and no other.
 	for (auto [idx, key] : mrs_) {
-		auto *mr = reinterpret_cast<snic_mr *>(snic_table_get(&host_.dev()->mrs, idx));
-		ASSERT_NE(mr, nullptr);
-		EXPECT_EQ(mr->key, key);
-		snic_mr_put(mr);
+		snic_slot *slot = snic_slot_get(&host_.dev()->mrs, idx);
+		ASSERT_NE(slot, nullptr);
+		EXPECT_EQ(snic_slot_key(slot), key);
+		snic_slot_put(slot);
 	}
 	host_.write32(SIRDMA_REG_CTRL, SIRDMA_CTRL_RESET);
 	EXPECT_EQ(host_.dev()->mrs.count + host_.dev()->cqs.count + host_.dev()->qps.count, 0u);

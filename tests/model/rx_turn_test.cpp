@@ -117,6 +117,34 @@ TEST_F(RxTurn, EachPacketMustLieInTheRegion)
 	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
 }
 
+// The turn has the region, yet its next packet is new work.
+TEST_F(RxTurn, InvalidatedRegionTakesNoOtherPacket)
+{
+	static int ended;
+	snic_slot_end end = {[](snic_slot_end *) { ended++; }};
+	auto l = link();
+
+	ended = 0;
+	l->a.place(write(0, 64));
+	l->a.place(write(64, 64));
+	auto sent = packets(*l);
+	ASSERT_EQ(sent.size(), 2u);
+	const std::vector<u8> before(b.data(64), b.data(128));
+
+	snic_rx_turn turn = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+	next(turn, sent[0]);
+	snic_slot *slot = snic_slot_get(&b.host.dev()->mrs, b.mr.idx);
+	ASSERT_TRUE(slot && snic_slot_invalidate(slot, &end));
+	snic_slot_put(slot);
+	EXPECT_EQ(ended, 0);
+	next(turn, sent[1]);
+	EXPECT_EQ(ended, 1) << "the turn let go of it";
+	snic_turn_end(&turn);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 1u);
+	EXPECT_EQ(memcmp(b.data(), a.data(), 64), 0);
+	EXPECT_EQ(memcmp(b.data(64), before.data(), 64), 0);
+}
+
 TEST_F(RxTurn, DeregistrationWaitsForItsEnd)
 {
 	auto l = link();
