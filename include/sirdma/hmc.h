@@ -57,6 +57,12 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
 #define SIRDMA_PBLE_PER_PAGE (SIRDMA_PAGE_SIZE / SIRDMA_PBLE_SIZE)
 #define SIRDMA_PBLE_LEAF_IDX SIRDMA_MASK(27, 0)
 #define SIRDMA_PBLE_INVALID_IDX 0xffffffffu
+/*
+ * The block has no memory for now: whoever needs it tries again, for a while. The entry is
+ * written anew when it has, and a doorbell of a queue pair that sends or reads makes it
+ * try at once.
+ */
+#define SIRDMA_PBLE_ABSENT SIRDMA_BIT(0)
 
 /* Buffer of QUERY_FPM: the limits of the device. */
 struct sirdma_fpm_query {

@@ -54,6 +54,7 @@
 	X(MR_BAD_PD, mr_bad_pd) \
 	X(MR_BAD_RANGE, mr_bad_range) \
 	X(MR_BAD_ACCESS, mr_bad_access) \
+	X(MR_ABSENT, mr_absent) \
 	X(LOCAL_LOOP_PKTS, local_loop_pkts) \
 	X(RX_OVERRUNS, rx_overruns) \
 	X(REFUSED_NEIGHBOURS, refused_neighbours) \

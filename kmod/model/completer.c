@@ -22,10 +22,8 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 	req->rnr_left = qp->rnr_retry;
 	req->rnr_tries = 0;
 	req->restarted = false;
-	if (req->rnr_wait) {
-		req->rnr_wait = false;
-		qp->timer_armed = false; /* set for the wait: to be armed anew */
-	}
+	if (req->rnr_wait)
+		snic_retry_end_wait(qp);
 	snic_reads_answered(qp);
 	snic_win_progress(qp, npkts);
 	snic_retry_touch(qp);
@@ -205,6 +203,7 @@ static bool read_len_ok(const struct snic_qp *qp, const struct snic_out *out, u3
 enum comp_placed {
 	COMP_PLACED,
 	COMP_LOST, /* its payload is not to be had any more */
+	COMP_ABSENT, /* there is no memory for it for now */
 	COMP_FAILED, /* so did the READ */
 };
 
@@ -228,14 +227,27 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 		if (!req->rd_valid)
 			return COMP_FAILED;
 	}
-	if (!snic_sge_scatter(qp, req->rd_sqe.sge, req->rd_sqe.nsge, off, &it, pkt->payload_len,
-			      &ae)) {
-		if (ae == SIRDMA_AE_NONE)
-			return COMP_LOST;
+	switch (snic_sge_scatter(qp, req->rd_sqe.sge, req->rd_sqe.nsge, off, &it, pkt->payload_len,
+				 &ae)) {
+	case SNIC_PLACED:
+		return COMP_PLACED;
+	case SNIC_PLACE_LOST:
+		return COMP_LOST;
+	case SNIC_PLACE_ABSENT:
+		return COMP_ABSENT;
+	default:
 		snic_send_mark_failed(qp, out, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 		return COMP_FAILED;
 	}
-	return COMP_PLACED;
+}
+
+/* Let the response go, and ask for it again when there may be memory for it. */
+static void comp_absent(struct snic_qp *qp)
+{
+	if (qp->req.rnr_wait)
+		return;
+	snic_req_restart(qp);
+	snic_retry_absent(qp);
 }
 
 static void comp_read_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
@@ -261,6 +273,9 @@ static void comp_read_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
 	switch (comp_place(qp, pkt, rx)) {
 	case COMP_LOST:
 		comp_lost(qp, pkt);
+		return;
+	case COMP_ABSENT:
+		comp_absent(qp);
 		return;
 	case COMP_PLACED:
 		req->una = snic_psn_add(req->una, pkt->npkts);

@@ -35,36 +35,42 @@ static bool mr_pble(struct snic_dev *dev, const struct snic_mr *mr, u64 block, u
 }
 
 /* DMA address of block @block. */
-static bool mr_block(struct snic_dev *dev, const struct snic_mr *mr, u64 block, u64 *addr)
+static enum snic_mem mr_block(struct snic_dev *dev, const struct snic_mr *mr, u64 block, u64 *addr)
 {
 	u32 idx;
 
 	if (!mr_pble(dev, mr, block, &idx) || !snic_pble_read(dev, idx, addr))
-		return false;
-	if (unlikely(*addr & (block_size(mr) - 1))) {
-		snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
-		return false;
+		return SNIC_MEM_FAULT;
+	if (likely(!(*addr & (block_size(mr) - 1))))
+		return SNIC_MEM_OK;
+	if (*addr & SIRDMA_PBLE_ABSENT) {
+		snic_stat_inc(dev, SIRDMA_STAT_MR_ABSENT);
+		return SNIC_MEM_ABSENT;
 	}
-	return true;
+	snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
+	return SNIC_MEM_FAULT;
 }
 
-void *snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, u32 *run)
+enum snic_mem snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, void **p,
+			  u32 *run)
 {
 	u64 off = va - mr->map.base + mr->map.first_block_off;
 	u64 in_block = off & (block_size(mr) - 1), addr;
+	enum snic_mem mem;
 
+	*run = len;
 	if (mr->map.level == 0) {
-		*run = len;
-		return port_dma_ptr(dev->dma, mr->map.addr + off, len);
+		*p = port_dma_ptr(dev->dma, mr->map.addr + off, len);
+	} else if (mr->map.level == SNIC_LEVEL_ALL) {
+		*p = port_dma_ptr_checked(dev->dma, va, len);
+	} else {
+		mem = mr_block(dev, mr, off >> mr->map.block_shift, &addr);
+		if (mem != SNIC_MEM_OK)
+			return mem;
+		*run = min_t(u64, len, block_size(mr) - in_block);
+		*p = port_dma_ptr(dev->dma, addr + in_block, *run);
 	}
-	if (mr->map.level == SNIC_LEVEL_ALL) {
-		*run = len;
-		return port_dma_ptr_checked(dev->dma, va, len);
-	}
-	if (!mr_block(dev, mr, off >> mr->map.block_shift, &addr))
-		return NULL;
-	*run = min_t(u64, len, block_size(mr) - in_block);
-	return port_dma_ptr(dev->dma, addr + in_block, *run);
+	return likely(*p) ? SNIC_MEM_OK : SNIC_MEM_FAULT;
 }
 
 /* Which rule the access breaks, if any: key before PD before rights before bounds. */
@@ -193,6 +199,15 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 	return SIRDMA_CQP_OK;
 }
 
+/* Is there, or may there be, memory at @va? */
+static bool mr_resolves(struct snic_dev *dev, const struct snic_mr *mr, u64 va)
+{
+	void *p;
+	u32 run;
+
+	return snic_mr_ptr(dev, mr, va, 1, &p, &run) != SNIC_MEM_FAULT;
+}
+
 /*
  * Does the list resolve? Its ranges are checked in full, its first and last
  * block by looking them up; each access resolves its block again anyway.
@@ -201,7 +216,6 @@ static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 {
 	u64 blocks = block_count(mr), entries = blocks, count = READ_ONCE(dev->hmc.pble_count);
 	u64 last = mr->map.base + mr->map.len - 1, end;
-	u32 run;
 
 	if (mr->map.level == SNIC_LEVEL_ALL)
 		return SIRDMA_CQP_OK;
@@ -215,7 +229,7 @@ static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 		if (mr->map.first_pble >= count || entries > count - mr->map.first_pble)
 			return SIRDMA_CQP_BAD_ADDRESS;
 	}
-	if (!snic_mr_ptr(dev, mr, mr->map.base, 1, &run) || !snic_mr_ptr(dev, mr, last, 1, &run))
+	if (!mr_resolves(dev, mr, mr->map.base) || !mr_resolves(dev, mr, last))
 		return SIRDMA_CQP_BAD_ADDRESS;
 	return SIRDMA_CQP_OK;
 }

@@ -48,11 +48,18 @@ static inline void snic_mr_put(struct snic_mr *mr)
 	snic_slot_put(&mr->slot);
 }
 
+enum snic_mem {
+	SNIC_MEM_OK,
+	SNIC_MEM_ABSENT, /* the driver has no memory there for now: try again later */
+	SNIC_MEM_FAULT, /* of the HMC, or no memory at that address */
+};
+
 /*
- * Pointer to the bytes at @va and in *run (≤ @len) how many follow contiguously.
- * [va, va + len) was checked by snic_mr_get(). NULL on an HMC fault.
+ * In *p a pointer to the bytes at @va, in *run (≤ @len) how many follow contiguously.
+ * [va, va + len) was checked by snic_mr_get().
  */
-void *snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, u32 *run);
+enum snic_mem snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, void **p,
+			  u32 *run);
 
 /*
  * CQP handlers. ALLOC_STAG makes a free slot, which REG_MR registers; of an index without

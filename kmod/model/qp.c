@@ -3,6 +3,7 @@
 #include "qp.h"
 
 #include "lookout.h"
+#include "retry.h"
 #include "send.h"
 #include "transport.h"
 
@@ -73,6 +74,9 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 	if (!qp->deferred && !qp->flush_deferred) {
 		snic_stat_inc(dev, SIRDMA_STAT_KICKS);
 		snic_lookout_kicked(qp);
+		/* Absent memory may have come. */
+		snic_retry_present(qp);
+		qp->resp.absent = false;
 	}
 	qp->deferred = false;
 	qp->flush_deferred = false;
@@ -189,6 +193,7 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	qp_timer_stop(qp);
 	snic_lookout_stop(qp);
 	qp->req.rnr_wait = false;
+	qp->req.absent_wait = false;
 	if (ae != SIRDMA_AE_NONE)
 		snic_aeq_post(qp->dev, ae, src, qp->obj.id, qp->compl_ctx, 0, SIRDMA_QPS_ERR);
 	snic_qp_flush(qp);

@@ -83,6 +83,7 @@ struct snic_req {
 	u32 kick_epsn; /* resp.epsn at the last kick */
 	u32 sqe_slot; /* out[] index sqe was decoded for */
 	u32 rd_slot; /* same for rd_sqe */
+	u32 absent_psn; /* what could not be sent, or placed, for want of memory */
 	u32 lost_dist; /* distance from una of the answer that told of the loss */
 	u64 deadline; /* of the ACK timer or the RNR wait */
 	u32 fail_vendor;
@@ -96,7 +97,9 @@ struct snic_req {
 	bool sqe_valid;
 	bool rd_valid;
 	bool failed; /* a message is SNIC_OUT_FAILED: start no others */
-	bool rnr_wait;
+	bool rnr_wait; /* for a peer that was not ready, or for */
+	bool absent_wait; /* memory of our own */
+	u8 absent_waits; /* for what absent_psn begins with */
 	bool restarted; /* a loss was noticed, una has not moved since */
 	bool awake; /* need_kick is 0 */
 	struct snic_sqe sqe; /* of out[cur], being sent */
@@ -140,6 +143,7 @@ struct snic_resp {
 	bool nak_sent; /* stay silent about PSNs ahead until epsn arrives */
 	bool fatal; /* the owed NAK is the last packet: error state follows */
 	bool rqe_valid; /* rqe is taken from the ring and not completed */
+	bool absent; /* the next READ's memory is: wait until it is asked for again */
 	bool comm_est;
 	struct snic_rqe rqe;
 	struct snic_rd rd[SNIC_MAX_RD_ATOMIC + SNIC_RD_REPEATS]; /* the latest, repetitions */

@@ -78,13 +78,21 @@ enum snic_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt
 		return SNIC_NAK_INVALID;
 	}
 	if (pkt->dma_len) {
+		enum snic_mem mem;
+		void *p;
+		u32 run;
+
 		mr = snic_mr_get(qp->dev, pkt->rkey, qp->pd, pkt->va, pkt->dma_len,
 				 SIRDMA_ACCESS_REMOTE_READ, &ae);
 		if (!mr) {
 			resp->fail_ae = ae;
 			return SNIC_NAK_ACCESS;
 		}
+		/* The requester can be told to wait only before the READ is accepted. */
+		mem = snic_mr_ptr(qp->dev, mr, pkt->va, 1, &p, &run);
 		snic_mr_put(mr);
+		if (mem == SNIC_MEM_ABSENT)
+			return SNIC_RNR;
 	}
 	rd = &resp->rd[resp->rd_tail++ % SNIC_MAX_RD_ATOMIC];
 	rd_begin(rd, pkt->va, pkt->rkey, pkt->dma_len, pkt->psn);
@@ -165,6 +173,7 @@ void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 	if (pkt->rkey != rd->rkey || pkt->va != rd->va + off || pkt->dma_len > rd->len - off ||
 	    (rd->len && !pkt->dma_len))
 		return;
+	qp->resp.absent = false;
 	rd_supersede(qp, pkt->psn, snic_qp_pkts(qp, pkt->dma_len));
 	again = rd;
 	if (pkt->psn == rd->psn && pkt->dma_len == rd->len) {
@@ -241,17 +250,20 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 		rd_fault(qp, rd, ae);
 		return false;
 	}
-	if (ret == SNIC_GATHER_FULL) {
+	if (ret != SNIC_GATHER_OK) {
 		bytes = got & ~(mtu - 1);
 		snic_tx_trim(tx, got - bytes);
-		if (!bytes)
-			return false;
 	}
-	do {
-		n = min(mtu, bytes);
-		rd_packet(tx, rd, n);
-		bytes -= n;
-	} while (bytes);
+	if (ret == SNIC_GATHER_OK || bytes) {
+		do {
+			n = min(mtu, bytes);
+			rd_packet(tx, rd, n);
+			bytes -= n;
+		} while (bytes);
+	}
+	/* READs are answered in order: those behind this one wait as well. */
+	if (ret == SNIC_GATHER_ABSENT)
+		qp->resp.absent = true;
 	return ret == SNIC_GATHER_OK;
 }
 
@@ -323,7 +335,7 @@ static bool resp_burst(struct snic_qp *qp)
 /* Requests of the queue pair itself may wait in line: an acknowledgement does not wait for them. */
 static bool resp_may(struct snic_qp *qp)
 {
-	return snic_qp_can_receive(qp) && snic_resp_pending(qp) &&
+	return snic_qp_can_receive(qp) && !qp->resp.absent && snic_resp_pending(qp) &&
 	       (!qp->tx_stalled || (qp->dev->ops->room && !snic_rd_next(qp)));
 }
 

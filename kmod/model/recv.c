@@ -73,6 +73,21 @@ static bool recv_complete(struct snic_qp *qp, const struct snic_pkt *pkt, u32 le
 	return snic_qp_complete_recv(qp, &c);
 }
 
+/* Payload that is placed, or comes again: a receiver without memory is one that is not ready. */
+static enum snic_verdict recv_placed(enum snic_placed placed)
+{
+	switch (placed) {
+	case SNIC_PLACED:
+		return SNIC_DONE;
+	case SNIC_PLACE_LOST:
+		return SNIC_LOST;
+	case SNIC_PLACE_ABSENT:
+		return SNIC_RNR;
+	default:
+		return SNIC_NAK_OP;
+	}
+}
+
 static enum snic_verdict recv_send(struct snic_qp *qp, const struct snic_pkt *pkt,
 				   const struct snic_rx_pkt *rx)
 {
@@ -88,13 +103,12 @@ static enum snic_verdict recv_send(struct snic_qp *qp, const struct snic_pkt *pk
 		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		return SNIC_NAK_INVALID;
 	}
-	if (!snic_sge_scatter(qp, resp->rqe.sge, resp->rqe.nsge, resp->recv_len, &it,
-			      pkt->payload_len, &ae)) {
-		if (ae == SIRDMA_AE_NONE)
-			return SNIC_LOST;
+	verdict = recv_placed(snic_sge_scatter(qp, resp->rqe.sge, resp->rqe.nsge, resp->recv_len,
+					       &it, pkt->payload_len, &ae));
+	if (verdict == SNIC_NAK_OP)
 		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
-		return SNIC_NAK_OP;
-	}
+	if (verdict != SNIC_DONE)
+		return verdict;
 	resp->recv_len += pkt->payload_len;
 	if (pkt->flags & SNIC_PKT_LAST)
 		recv_complete(qp, pkt, resp->recv_len);
@@ -128,6 +142,7 @@ static enum snic_verdict recv_write_place(struct snic_qp *qp, const struct snic_
 {
 	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
 	struct snic_resp *resp = &qp->resp;
+	enum snic_verdict verdict;
 	enum sirdma_ae_code ae;
 	struct snic_mr *mr;
 
@@ -140,12 +155,12 @@ static enum snic_verdict recv_write_place(struct snic_qp *qp, const struct snic_
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_NAK_ACCESS;
 	}
-	if (!snic_mr_copy_in(qp->dev, mr, resp->wr_va, &it, pkt->payload_len, &ae)) {
-		if (ae == SIRDMA_AE_NONE)
-			return SNIC_LOST;
+	verdict =
+		recv_placed(snic_mr_copy_in(qp->dev, mr, resp->wr_va, &it, pkt->payload_len, &ae));
+	if (verdict == SNIC_NAK_OP)
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
-		return SNIC_NAK_OP;
-	}
+	if (verdict != SNIC_DONE)
+		return verdict;
 	resp->wr_va += pkt->payload_len;
 	resp->wr_left -= pkt->payload_len;
 	return SNIC_DONE;

@@ -8,7 +8,7 @@
 /* What a request comes to. */
 enum snic_verdict {
 	SNIC_DONE,
-	SNIC_RNR, /* no receive WQE */
+	SNIC_RNR, /* no receive WQE, or no memory for now */
 	SNIC_LOST, /* its payload is not to be had any more */
 	SNIC_NAK_INVALID, /* NAK invalid request */
 	SNIC_NAK_ACCESS, /* NAK remote access error */

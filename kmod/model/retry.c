@@ -76,6 +76,14 @@ static u64 rnr_wait_ns(u8 code, u8 tries)
 	return max_t(u64, asked, min_t(u64, asked << tries, SNIC_MAX_RNR_BACKOFF_NS));
 }
 
+/* Send nothing for @ns. */
+static void retry_wait(struct snic_qp *qp, u64 ns)
+{
+	qp->req.rnr_wait = true;
+	qp->req.deadline = port_now_ns(qp->dev->clock) + ns;
+	retry_arm(qp, ns);
+}
+
 void snic_retry_rnr(struct snic_qp *qp, u8 code)
 {
 	struct snic_req *req = &qp->req;
@@ -93,9 +101,45 @@ void snic_retry_rnr(struct snic_qp *qp, u8 code)
 	req->rnr_tries = min_t(u8, req->rnr_tries + 1, 16);
 	snic_req_restart(qp);
 	snic_win_probe(qp);
-	req->rnr_wait = true;
-	req->deadline = port_now_ns(qp->dev->clock) + wait;
-	retry_arm(qp, wait);
+	retry_wait(qp, wait);
+}
+
+bool snic_retry_absent(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	u64 wait;
+
+	if (req->absent_psn != req->nxt) {
+		req->absent_psn = req->nxt;
+		req->absent_waits = 0;
+	}
+	if (req->absent_waits == SNIC_ABSENT_WAITS) {
+		req->absent_waits = 0;
+		snic_send_fail_oldest(qp, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+		return false;
+	}
+	wait = min_t(u64, SNIC_ABSENT_FIRST_NS << req->absent_waits, SNIC_ABSENT_LONGEST_NS);
+	req->absent_waits++;
+	retry_wait(qp, wait);
+	req->absent_wait = true;
+	return true;
+}
+
+void snic_retry_end_wait(struct snic_qp *qp)
+{
+	qp->req.rnr_wait = false;
+	qp->req.absent_wait = false;
+	qp->timer_armed = false; /* set for the wait: to be armed anew */
+}
+
+void snic_retry_present(struct snic_qp *qp)
+{
+	if (!qp->req.absent_wait)
+		return;
+	/* A wait that was cut short does not count. */
+	qp->req.absent_waits--;
+	snic_retry_end_wait(qp);
+	snic_retry_touch(qp);
 }
 
 bool snic_retry_due(struct snic_qp *qp)
@@ -120,7 +164,7 @@ void snic_retry_expired(struct snic_qp *qp)
 	if (!snic_retry_due(qp))
 		return;
 	if (req->rnr_wait) {
-		req->rnr_wait = false;
+		snic_retry_end_wait(qp);
 	} else if (qp->tx_stalled) {
 		/* Packets the host never took are not lost. */
 		snic_retry_touch(qp);

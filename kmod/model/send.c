@@ -7,6 +7,7 @@
 #include "send.h"
 
 #include "lookout.h"
+#include "retry.h"
 #include "transport.h"
 
 /* NOPs skipped in one go. */
@@ -253,12 +254,12 @@ enum snic_send_stop snic_send_data(struct snic_tx *tx, const struct snic_out *ou
 				      SIRDMA_VENDOR_LOC_PROT);
 		return SNIC_SEND_BLOCKED;
 	}
-	if (ret == SNIC_GATHER_FULL) {
+	if (ret != SNIC_GATHER_OK) {
 		/* Whole packets only; at least one fits an empty burst. */
 		bytes = got & ~(mtu - 1);
 		snic_tx_trim(tx, got - bytes);
 		if (!bytes)
-			return SNIC_SEND_MORE;
+			return ret == SNIC_GATHER_ABSENT ? SNIC_SEND_ABSENT : SNIC_SEND_MORE;
 	}
 	do {
 		n = min(mtu, bytes);
@@ -268,7 +269,7 @@ enum snic_send_stop snic_send_data(struct snic_tx *tx, const struct snic_out *ou
 	} while (bytes);
 	if (off == out->len)
 		req->cur++;
-	return ret == SNIC_GATHER_FULL ? SNIC_SEND_MORE : SNIC_SEND_NEXT;
+	return ret == SNIC_GATHER_OK ? SNIC_SEND_NEXT : SNIC_SEND_MORE;
 }
 
 void snic_send_seek(struct snic_qp *qp, u32 psn)
@@ -394,5 +395,8 @@ bool snic_send_run(struct snic_qp *qp)
 	} while (why == SNIC_SEND_MORE && --turns);
 	if (why == SNIC_SEND_MORE)
 		snic_qp_defer(qp);
+	/* While anything is in flight its answer, or the lack of one, is when to try again. */
+	if (why == SNIC_SEND_ABSENT && !snic_req_in_flight(req))
+		return snic_retry_absent(qp);
 	return true;
 }

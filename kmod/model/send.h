@@ -13,6 +13,7 @@ enum snic_send_stop {
 	SNIC_SEND_EMPTY, /* no WQE left */
 	SNIC_SEND_BLOCKED, /* an answer must come first, or a message failed */
 	SNIC_SEND_STALLED, /* the host has no room */
+	SNIC_SEND_ABSENT, /* the payload's memory is absent for now */
 };
 
 /* RTS entered with no message under way: count from the PSN the QP was given. */

@@ -61,50 +61,54 @@ void snic_qp_drop_mr(struct snic_qp *qp)
 	qp->rx_mr = NULL;
 }
 
-bool snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
-		     struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae)
+enum snic_placed snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
+				 struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae)
 {
-	*ae = SIRDMA_AE_NONE;
 	while (len) {
+		enum snic_mem mem;
+		void *p;
 		u32 run;
-		void *p = snic_mr_ptr(dev, mr, va, len, &run);
 
-		if (!p) {
+		mem = snic_mr_ptr(dev, mr, va, len, &p, &run);
+		if (unlikely(mem == SNIC_MEM_ABSENT))
+			return SNIC_PLACE_ABSENT;
+		if (unlikely(mem != SNIC_MEM_OK)) {
 			*ae = SIRDMA_AE_QP_CATASTROPHIC;
-			return false;
+			return SNIC_PLACE_FAULT;
 		}
 		if (!PORT_WIRE_IN_MEMORY || !it->by_reference)
 			snic_seg_copy(it, p, run);
 		else if (!dev->ops->pull(dev->host, it, p, run))
-			return false;
+			return SNIC_PLACE_LOST;
 		va += run;
 		len -= run;
 	}
-	return true;
+	return SNIC_PLACED;
 }
 
-bool snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, u32 off,
-		      struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae)
+enum snic_placed snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, u32 off,
+				  struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae)
 {
+	enum snic_placed placed;
 	struct snic_mr *mr;
 	u32 n;
 
-	*ae = SIRDMA_AE_NONE;
 	for (; nsge && off >= sge->len; sge++, nsge--)
 		off -= sge->len;
 	for (; len; sge++, nsge--, off = 0) {
 		if (!nsge) {
 			*ae = SIRDMA_AE_AMP_BOUNDS_VIOLATION;
-			return false;
+			return SNIC_PLACE_FAULT;
 		}
 		n = min(sge->len - off, len);
 		mr = snic_qp_rx_mr(qp, sge->stag, sge->addr + off, n, SIRDMA_ACCESS_LOCAL_WRITE,
 				   ae);
 		if (!mr)
-			return false;
-		if (!snic_mr_copy_in(qp->dev, mr, sge->addr + off, it, n, ae))
-			return false;
+			return SNIC_PLACE_FAULT;
+		placed = snic_mr_copy_in(qp->dev, mr, sge->addr + off, it, n, ae);
+		if (placed != SNIC_PLACED)
+			return placed;
 		len -= n;
 	}
-	return true;
+	return SNIC_PLACED;
 }

@@ -35,15 +35,19 @@ void snic_mrc_put(struct snic_mrc *mrc);
 struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag, u64 va, u32 len,
 			     enum sirdma_ae_code *ae);
 
-/*
- * Scatter @len payload bytes to position @off of the @nsge fragments. False:
- * *ae names the violation, or is NONE when the bytes cannot be had any more; what
- * was written until then stays.
- */
-bool snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, u32 off,
-		      struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);
-/* Bring @len payload bytes to @va of @mr, which was checked for them. False as above. */
-bool snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
-		     struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);
+/* What became of payload. What was written before it ended otherwise than PLACED stays. */
+enum snic_placed {
+	SNIC_PLACED,
+	SNIC_PLACE_LOST, /* the bytes cannot be had any more */
+	SNIC_PLACE_ABSENT, /* the region has no memory there for now */
+	SNIC_PLACE_FAULT, /* *ae names the violation */
+};
+
+/* Scatter @len payload bytes to position @off of the @nsge fragments. */
+enum snic_placed snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, u32 off,
+				  struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);
+/* Bring @len payload bytes to @va of @mr, which was checked for them. */
+enum snic_placed snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
+				 struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);
 
 #endif

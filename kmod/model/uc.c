@@ -5,6 +5,7 @@
  * or that cannot be taken, is dropped; the next one begins anew.
  */
 #include "recv.h"
+#include "retry.h"
 #include "transport.h"
 
 static enum snic_send_stop uc_burst(struct snic_qp *qp)
@@ -109,4 +110,6 @@ const struct snic_transport snic_uc = {
 	.rx_request = uc_rx_request,
 	.request = uc_request,
 	.burst = uc_burst,
+	.timer_due = snic_retry_due,
+	.timer_expired = snic_retry_expired,
 };

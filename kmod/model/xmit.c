@@ -93,6 +93,7 @@ enum snic_gather snic_tx_region(struct snic_tx *tx, u32 stag, u64 va, u32 len, u
 				enum sirdma_ae_code *ae)
 {
 	struct snic_mr *mr;
+	enum snic_mem mem;
 	u32 run;
 	void *p;
 
@@ -101,8 +102,10 @@ enum snic_gather snic_tx_region(struct snic_tx *tx, u32 stag, u64 va, u32 len, u
 	if (!mr)
 		return *ae == SIRDMA_AE_NONE ? SNIC_GATHER_FULL : SNIC_GATHER_FAULT;
 	while (*got < len) {
-		p = snic_mr_ptr(tx->qp->dev, mr, va + *got, len - *got, &run);
-		if (!p) {
+		mem = snic_mr_ptr(tx->qp->dev, mr, va + *got, len - *got, &p, &run);
+		if (unlikely(mem == SNIC_MEM_ABSENT))
+			return SNIC_GATHER_ABSENT;
+		if (unlikely(mem != SNIC_MEM_OK)) {
 			*ae = SIRDMA_AE_QP_CATASTROPHIC;
 			return SNIC_GATHER_FAULT;
 		}

@@ -19,6 +19,7 @@ struct snic_tx {
 enum snic_gather {
 	SNIC_GATHER_OK,
 	SNIC_GATHER_FULL, /* no room: send the burst, then go on */
+	SNIC_GATHER_ABSENT, /* no memory there for now */
 	SNIC_GATHER_FAULT,
 };
 
@@ -64,7 +65,7 @@ static inline struct snic_tx_pkt *snic_tx_packet(struct snic_tx *tx)
 bool snic_tx_seg(struct snic_tx *tx, void *ptr, u32 len);
 /*
  * Append up to @len bytes at @va of region @stag; *got is how many. Less than
- * @len only with FULL or FAULT (*ae).
+ * @len only with FULL, ABSENT or FAULT (*ae).
  */
 enum snic_gather snic_tx_region(struct snic_tx *tx, u32 stag, u64 va, u32 len, u32 *got,
 				enum sirdma_ae_code *ae);

@@ -135,9 +135,10 @@ err_pbl:
 					  SIRDMA_ACCESS_LOCAL_READ, &ae);
 		ASSERT_NE(mr, nullptr) << std::hex << ae;
 		for (u32 done = 0, run; done < len; done += run) {
-			void *p =
-				snic_mr_ptr(host_.dev(), mr, iova() + at + done, len - done, &run);
-			ASSERT_NE(p, nullptr);
+			void *p;
+			ASSERT_EQ(snic_mr_ptr(host_.dev(), mr, iova() + at + done, len - done, &p,
+					      &run),
+				  SNIC_MEM_OK);
 			ASSERT_GT(run, 0u);
 			ASSERT_EQ(p, mem_.data() + off_ + at + done);
 		}
@@ -364,8 +365,10 @@ TEST_F(DeviceTest, RegionOfAllMemoryIsAskedForInSoManyWords)
 	snic_mr *mr = snic_mr_get(host_->dev(), p.stag, 5, mem.pa(0), 4096,
 				  SIRDMA_ACCESS_LOCAL_WRITE, &ae);
 	ASSERT_NE(mr, nullptr);
+	void *at;
 	u32 run;
-	EXPECT_EQ(snic_mr_ptr(host_->dev(), mr, mem.pa(0), 4096, &run), mem.data());
+	EXPECT_EQ(snic_mr_ptr(host_->dev(), mr, mem.pa(0), 4096, &at, &run), SNIC_MEM_OK);
+	EXPECT_EQ(at, mem.data());
 	snic_mr_put(mr);
 	EXPECT_EQ(sirdma_cqp_dealloc_stag(&hw_, p.stag), 0);
 	sirdma_stag_free(&hw_, p.stag);

@@ -39,8 +39,9 @@ protected:
 		EXPECT_NE(got, nullptr) << "AE 0x" << std::hex << ae;
 		while (got && len) {
 			u32 want = static_cast<u32>(std::min<u64>(len, 1 << 20)), run = 0;
-			auto *p = static_cast<u8 *>(snic_mr_ptr(host_.dev(), got, va, want, &run));
-			EXPECT_NE(p, nullptr);
+			void *at = nullptr;
+			EXPECT_EQ(snic_mr_ptr(host_.dev(), got, va, want, &at, &run), SNIC_MEM_OK);
+			auto *p = static_cast<u8 *>(at);
 			if (!p || !run || run > want)
 				break;
 			out.insert(out.end(), p, p + run);
@@ -335,10 +336,9 @@ TEST_F(MrTest, DeallocWaitsForUsersAndNothingTouchesTheMemoryLater)
 							   read_local, &ae);
 				if (!got)
 					continue;
+				void *p;
 				u32 run;
-				auto *p = static_cast<u8 *>(
-					snic_mr_ptr(host_.dev(), got, va, 64, &run));
-				if (p)
+				if (snic_mr_ptr(host_.dev(), got, va, 64, &p, &run) == SNIC_MEM_OK)
 					memset(p, round, run);
 				snic_mr_put(got);
 				uses++;
@@ -410,10 +410,11 @@ TEST_F(MrTest, AllMemoryIsAddressedAsTheBusMapsIt)
 	DmaSpace::ExpectFaults faults(host_.dma());
 	enum sirdma_ae_code ae;
 	u64 nowhere = host_.dma().unmapped_address();
+	void *p;
 	u32 run;
 	snic_mr *got = snic_mr_get(host_.dev(), mr.stag(), 1, nowhere, 8, read_local, &ae);
 	ASSERT_NE(got, nullptr);
-	EXPECT_EQ(snic_mr_ptr(host_.dev(), got, nowhere, 8, &run), nullptr);
+	EXPECT_EQ(snic_mr_ptr(host_.dev(), got, nowhere, 8, &p, &run), SNIC_MEM_FAULT);
 	snic_mr_put(got);
 }
 
@@ -434,4 +435,28 @@ TEST_F(MrTest, AllMemoryNamesNoPartOfIt)
 	EXPECT_EQ(status([](auto &m) { m.zero_based = true; }), SIRDMA_CQP_BAD_PARAM);
 	EXPECT_EQ(drv_.reg_mr(all), SIRDMA_CQP_OK);
 	EXPECT_EQ(drv_.dealloc_stag(all.stag()), SIRDMA_CQP_OK);
+}
+
+TEST_F(MrTest, AbsentBlocksAreRegisteredAndFoundOnceTheyCome)
+{
+	UserMemory mem(host_.dma(), 4 << 12);
+	MrParams mr{.va = 0x10000, .len = 4 << 12};
+	enum sirdma_ae_code ae;
+	void *p;
+	u32 run;
+
+	drv_.describe(mr, mem, 1);
+	for (u32 i = 0; i < 4; i++)
+		drv_.write_pble(mr.first_pble + i, SIRDMA_PBLE_ABSENT);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	u64 faults = host_.stat(SIRDMA_STAT_HMC_FAULTS);
+	snic_mr *got = snic_mr_get(host_.dev(), mr.stag(), 1, mr.va, mr.len, read_local, &ae);
+	ASSERT_NE(got, nullptr);
+	EXPECT_EQ(snic_mr_ptr(host_.dev(), got, mr.va, 64, &p, &run), SNIC_MEM_ABSENT);
+	for (u32 i = 0; i < 4; i++)
+		drv_.write_pble(mr.first_pble + i, mem.blocks()[i]);
+	EXPECT_EQ(snic_mr_ptr(host_.dev(), got, mr.va, 64, &p, &run), SNIC_MEM_OK);
+	EXPECT_EQ(p, mem.data());
+	snic_mr_put(got);
+	EXPECT_EQ(host_.stat(SIRDMA_STAT_HMC_FAULTS), faults);
 }

@@ -139,8 +139,9 @@ TEST_F(SlotTest, InvalidationEndsItAtOnceAndTellsWhenTheLastUserLeft)
 	EXPECT_EQ(drv_.reg_mr(mr_), SIRDMA_CQP_IN_USE);
 
 	// Whoever has it may finish.
+	void *p;
 	u32 run;
-	EXPECT_NE(snic_mr_ptr(host_.dev(), first, mr_.va, 64, &run), nullptr);
+	EXPECT_EQ(snic_mr_ptr(host_.dev(), first, mr_.va, 64, &p, &run), SNIC_MEM_OK);
 	snic_mr_put(first);
 	EXPECT_EQ(end.times, 0);
 	snic_mr_put(second);
@@ -215,10 +216,12 @@ TEST_F(SlotTest, UsersNeverMeetTheMemoryOfAnEndedRegistration)
 							  read_local, &ae);
 				if (!mr)
 					continue;
-				auto *p = static_cast<u8 *>(
-					snic_mr_ptr(host_.dev(), mr, 0x10000, 4096, &run));
+				void *at;
+				EXPECT_EQ(snic_mr_ptr(host_.dev(), mr, 0x10000, 4096, &at, &run),
+					  SNIC_MEM_OK);
+				auto *p = static_cast<u8 *>(at);
 				// Every registration's bytes are its key.
-				EXPECT_TRUE(p && p[0] == (stag & 3) && p[run - 1] == (stag & 3));
+				EXPECT_TRUE(p[0] == (stag & 3) && p[run - 1] == (stag & 3));
 				snic_mr_put(mr);
 				uses++;
 			}
