@@ -5,12 +5,171 @@
  */
 #include <atomic>
 #include <cerrno>
+#include <functional>
+#include <future>
+#include <semaphore>
 #include <thread>
 
 #include "rings.hpp"
 
 namespace sirdma::test
 {
+
+namespace
+{
+
+/* Only a failure waits so long. */
+constexpr std::chrono::seconds patience(60);
+
+/* A device that sleeps until it is kicked. */
+struct Sleeper {
+	explicit Sleeper(TestQp &of) : qp(of) { of->doorbell.kick().prepare_local(kick, this, 0); }
+
+	static void kick(void *self, uint32_t) noexcept
+	{
+		static_cast<Sleeper *>(self)->kicks.release();
+	}
+
+	/* Say that it sleeps. False: a request became valid meanwhile, which is @seen. */
+	bool sleep(std::optional<SeenWqe> &seen)
+	{
+		put(qp.shadow.need_kick, 1);
+		full_fence();
+		seen = qp.sends.next_request();
+		if (seen)
+			put(qp.shadow.need_kick, 0);
+		return !seen;
+	}
+
+	/* The next request; none when nobody kicks a device that sleeps. */
+	std::optional<SeenWqe> next()
+	{
+		for (;;) {
+			auto seen = qp.sends.next_request();
+
+			if (seen || !sleep(seen))
+				return seen;
+			if (!kicks.try_acquire_for(patience))
+				return std::nullopt;
+			put(qp.shadow.need_kick, 0);
+		}
+	}
+
+	TestQp &qp;
+	std::counting_semaphore<> kicks{0};
+};
+
+/* A device whose first kick returns when the test lets it. */
+struct BusyDevice {
+	explicit BusyDevice(TestQp &of) : qp(of)
+	{
+		of->doorbell.kick().prepare_local(run, this, 0);
+	}
+
+	static void run(void *self, uint32_t) noexcept
+	{
+		auto &device = *static_cast<BusyDevice *>(self);
+
+		put(device.qp.shadow.need_kick, 0);
+		put(device.qp.shadow.rq_need_kick, 0);
+		device.runs.release();
+		device.done.acquire();
+	}
+
+	TestQp &qp;
+	std::binary_semaphore runs{0}, done{0};
+};
+
+/* While one thread's @post runs the device, another's does not wait for it. */
+void expect_no_wait(const std::function<void(TestQp &)> &post)
+{
+	TestQp qp;
+	BusyDevice device(qp);
+
+	qp.shadow.need_kick = htole64(1);
+	qp.shadow.rq_need_kick = htole64(1);
+	auto first = std::async(std::launch::async, [&] { post(qp); });
+	EXPECT_TRUE(device.runs.try_acquire_for(patience)) << "no kick";
+	auto second = std::async(std::launch::async, [&] { post(qp); });
+	EXPECT_EQ(second.wait_for(patience), std::future_status::ready);
+	EXPECT_EQ(first.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+	device.done.release();
+}
+
+} // namespace
+
+TEST(Concurrency, AKickDoesNotHoldUpOtherPosters)
+{
+	expect_no_wait([](TestQp &qp) {
+		auto sges = make_sges(1);
+
+		EXPECT_EQ(post(*qp, make_send(sges)), 0);
+	});
+}
+
+TEST(Concurrency, AKickDoesNotHoldUpOthersThatPostAList)
+{
+	expect_no_wait([](TestQp &qp) {
+		const sirdma_send work = {.opcode = SIRDMA_WR_SEND};
+
+		qp->send.begin();
+		EXPECT_EQ(qp->send.take(work), 0);
+		EXPECT_EQ(qp->send.commit(0), 0);
+	});
+}
+
+TEST(Concurrency, AKickDoesNotHoldUpOtherReceivers)
+{
+	expect_no_wait([](TestQp &qp) {
+		auto sges = make_sges(1);
+
+		EXPECT_EQ(post_recv(*qp, 1, sges), 0);
+	});
+}
+
+/* Two threads may ring in another order than they posted: none of their requests is left lying. */
+TEST(Concurrency, PostersWakeADeviceThatSleeps)
+{
+	constexpr uint64_t threads = 2;
+	constexpr uint64_t each = 20000;
+	TestQp qp({.sq_quanta = 512});
+	TestCq cq(64);
+	Sleeper device(qp);
+	std::atomic<bool> failed{false};
+	std::vector<std::thread> posters;
+	std::vector<uint64_t> completed(threads);
+
+	for (uint64_t t = 0; t < threads; ++t) {
+		posters.emplace_back([&, t] {
+			auto sges = make_sges(1);
+
+			for (uint64_t i = 0; i < each && !failed;) {
+				ibv_send_wr wr = make_send(sges, t << 32 | i);
+				const ibv_send_wr *bad;
+
+				if (qp->send.post(&wr, &bad) == 0)
+					++i;
+				else
+					std::this_thread::yield();
+			}
+		});
+	}
+	for (uint64_t n = 0; n < threads * each; ++n) {
+		const auto seen = device.next();
+
+		if (!seen) {
+			ADD_FAILURE() << "asleep with " << n << " requests done";
+			failed = true;
+			break;
+		}
+		cq.device.write(qp.completion_of(*seen));
+		for (const ibv_wc &wc : cq.poll(4))
+			EXPECT_EQ(wc.wr_id & 0xffffffff, completed[wc.wr_id >> 32]++);
+	}
+	for (auto &poster : posters)
+		poster.join();
+	EXPECT_EQ(completed, std::vector<uint64_t>(threads, each));
+}
 
 TEST(Concurrency, PosterPollerAndDeviceAgree)
 {

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Two twins in one process, joined by UDP or shared memory. */
+#include <atomic>
+#include <semaphore>
 #include <sys/mman.h>
+#include <thread>
 
 #include "node.hpp"
 #include "own_address.hpp"
@@ -78,6 +81,39 @@ TEST_P(TwinLinks, CarriesSendsWritesAndReads)
 	carry_everything(a, b);
 	EXPECT_EQ(a.device->nic->stat(SIRDMA_STAT_RX_BAD_ICRC), 0u);
 	EXPECT_EQ(b.device->nic->stat(SIRDMA_STAT_RX_BAD_ICRC), 0u);
+}
+
+/* Each rings the doorbell for itself: no request is left lying, whoever is first. */
+TEST_P(TwinLinks, CarriesWhatTwoThreadsPostToOneQueue)
+{
+	constexpr int threads = 2, each = 1000;
+	constexpr uint32_t length = 64;
+	Node a(config_), b(config_);
+	const Address to = b.address();
+	std::counting_semaphore<> room{Node::depth}; /* in the completion queue as well */
+	std::atomic<bool> failed{false};
+	std::vector<std::thread> posters;
+
+	join(a, b);
+	a.fill(4);
+	for (int t = 0; t < threads; ++t)
+		posters.emplace_back([&, t] {
+			for (int i = 0; i < each && !failed; ++i) {
+				const size_t at = static_cast<size_t>(t * each + i) * length;
+
+				room.acquire();
+				EXPECT_EQ(a.post(IBV_WR_RDMA_WRITE, at, length, &to, at), 0);
+			}
+		});
+	for (int i = 0; i < threads * each && !failed; ++i) {
+		failed = a.poll().status != IBV_WC_SUCCESS;
+		room.release();
+	}
+	room.release(threads);
+	for (std::thread &poster : posters)
+		poster.join();
+	EXPECT_FALSE(failed);
+	EXPECT_EQ(memcmp(a.buffer.data(), b.buffer.data(), threads * each * length), 0);
 }
 
 TEST_P(TwinLinks, RecoversFromLoss)

@@ -84,7 +84,12 @@ private:
 	uint32_t answer_ = 0;
 };
 
-/* Both rings of one QP tell the device through this. */
+/*
+ * Both rings of one QP tell the device through this, after the queue's lock is dropped:
+ * a kick may run the device for a long time. That is safe because a doorbell carries no
+ * ring index. It tells the device to look at the ring, so two threads may ring in
+ * another order than they posted, and a ring too many finds the ring empty.
+ */
 class QpDoorbell {
 public:
 	/* Words of the doorbell page and of the QP's shadow area; any of them may be null. */

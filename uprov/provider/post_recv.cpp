@@ -33,9 +33,10 @@ int RecvQueue::post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept
 			break;
 		}
 	}
-	if (queue_.head != start)
-		doorbell_.ring_recv();
+	const bool posted = queue_.head != start;
 	lock_.unlock();
+	if (posted)
+		doorbell_.ring_recv();
 	return err;
 }
 

@@ -108,9 +108,11 @@ int SendQueue::post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept
 		}
 		sirdma_sq_publish(&queue_, from);
 	}
-	if (queue_.head != start)
-		doorbell_.ring_send();
+	const bool posted = queue_.head != start;
 	lock_.unlock();
+	/* See QpDoorbell: another thread need not wait while this one runs the device. */
+	if (posted)
+		doorbell_.ring_send();
 	return err;
 }
 
@@ -126,11 +128,11 @@ int SendQueue::commit(int err) noexcept
 		abort();
 		return err;
 	}
-	if (queue_.head != begun_) {
-		sirdma_sq_publish(&queue_, begun_);
-		doorbell_.ring_send();
-	}
+	const bool posted = queue_.head != begun_;
+	sirdma_sq_publish(&queue_, begun_);
 	lock_.unlock();
+	if (posted)
+		doorbell_.ring_send();
 	return 0;
 }
 
