@@ -1,8 +1,45 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What the preload shim asks of the twin: functions of libibverbs that would look
- * into sysfs. Each has the meaning of the function of its name. The shim itself
- * links to nothing, so that it costs programs without RDMA nothing.
+ * How a program comes to the twin. "sirdma run" chooses a view, puts the shim before the
+ * program's libraries (LD_PRELOAD), says in SIRDMA_TWIN_* what devices it wants
+ * (environment.hpp) and executes the program:
+ *
+ *     sirdma run (uprov/cli/run.cpp)
+ *       | sysfs view: cli/sysfs_view.cpp, cli/sysfs_tree.cpp mount /sys/class/infiniband*
+ *       |             and /dev/infiniband; RDMAV_DRIVERS names libsirdma-twin.so
+ *       | preload view: nothing is mounted
+ *       v execv
+ *     the program, whose other calls of libibverbs go there directly
+ *       | ibv_get_device_list() ...  stat() access() close() write() socket()
+ *       v
+ *     libsirdma-preload.so, the shim: needs no library of RDMA itself
+ *       preload.cpp         functions of libibverbs that would look into sysfs or /dev
+ *       preload_write.cpp   creates completion channels for the library's own function
+ *       preload_close.cpp   keeps files of the device open
+ *       preload_files.cpp   preload view: says that there is a file in /dev/infiniband
+ *       preload_socket.cpp  sysfs view: there is no RDMA netlink, so that (4) looks into sysfs
+ *       shim.cpp            which view it is, and the way to the twin
+ *       |            |           ^
+ *       | (1)        | (2)       | (3)
+ *       v            v           |
+ *     libibverbs   libsirdma-twin.so
+ *       |            entry.cpp   sirdma_twin_ops
+ *       |            fd.cpp      files of the device
+ *       | (4) (5)    device.cpp  verbs_device_ops, Operations
+ *       +----------> commands.cpp, linked with the provider's code in place of ibv_cmd_*()
+ *
+ *     (1) dlsym: objects that are not the twin's; in the sysfs view ibv_get_device_list()
+ *     (2) dlopen and dlsym(SIRDMA_TWIN_ENTRY) when a program first asks for devices, then
+ *         the operations below
+ *     (3) dlsym(SIRDMA_GUARD_FILES) with the first file of the device: which it may not close
+ *     (4) sysfs view: loads it as a provider; its match_device() and alloc_device()
+ *     (5) both views: alloc_context() opens a device, the Operations of that context follow
+ *
+ * libsirdma.so (uprov/lib) is the twin with preload.cpp in one library, for a program that is
+ * linked with it: lib/library.cpp stands for shim.cpp, and makes the devices.
+ *
+ * The operations of (2) are functions of libibverbs that would look into sysfs. Each has the
+ * meaning of the function of its name.
  */
 #pragma once
 

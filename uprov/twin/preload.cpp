@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The shim a program is started with: takes the place of the few functions of
- * libibverbs that would look for devices in sysfs. It needs no library itself;
- * the twin is loaded when a program first asks for RDMA devices.
+ * The shim a program is started with (see entry.hpp): takes the place of the few
+ * functions of libibverbs that would look for devices in sysfs.
  */
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What the functions that take the place of libibverbs' own stand before. */
+/* What the parts of the shim share, and the twin's way to it: see entry.hpp. */
 #pragma once
 
 #include "entry.hpp"
