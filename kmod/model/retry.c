@@ -99,6 +99,8 @@ void snic_retry_rnr(struct snic_qp *qp, u8 code)
 		req->rnr_left--;
 	}
 	req->rnr_tries = min_t(u8, req->rnr_tries + 1, 16);
+	/* It is an answer. */
+	req->retry_left = qp->retry_cnt;
 	snic_req_restart(qp);
 	snic_win_probe(qp);
 	retry_wait(qp, wait);

@@ -351,6 +351,24 @@ TEST_F(Retry, RnrSevenIsForEver)
 	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
 }
 
+// Who answers that it is not ready is there: what was lost before counts no more.
+TEST_F(Retry, RnrNakRestoresTheRetryCount)
+{
+	QpOptions o;
+	o.rnr_retry = 7;
+	o.retry_cnt = 1;
+	o.min_rnr_timer = 1;
+	auto l = link(o);
+	// Every other request is lost.
+	drop([](bool from_a, const Packet &, u32 nth) { return from_a && nth % 2; });
+	l->a.post({.sges = {a.sge(0, 10)}});
+	fabric.run_until([&] { return b.stat(SIRDMA_STAT_RNR_NAK_SENT) >= 10; }, 10'000'000'000);
+	EXPECT_GE(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 10u);
+	EXPECT_GE(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 10u);
+	l->b.recv({b.sge(0, 10)});
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+}
+
 // A receiver that stays unready is asked ever more rarely: the questions and their answers must
 // not take the processor from the program that is to post the receive.
 TEST_F(Retry, RnrWaitsGrowWithoutProgress)

@@ -462,11 +462,14 @@ bool Nic::serve(bool all) noexcept
 		if (got)
 			rounds_.fetch_add(1, std::memory_order_relaxed);
 		/*
-		 * No timer fires while the packet that would stop it may still be waiting.
-		 * Pollers look at the clock now and then.
+		 * No timer fires while the packet that would stop it may still be waiting, and
+		 * what it asks for is done before others come. Pollers look at the clock now
+		 * and then.
 		 */
-		if (!more && look)
+		if (!more && look) {
 			port_clock_run(clock_);
+			run_deferred();
+		}
 	}
 	for (u32 stalled = stalled_.count.load(); stalled && pop(stalled_, qpn); --stalled)
 		snic_tx_resume(dev_, qpn);
