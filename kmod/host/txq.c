@@ -56,6 +56,7 @@ static void snic_txq_age(struct snic_txq *q)
 	spin_lock_bh(&q->lock);
 	WRITE_ONCE(q->before, q->now);
 	WRITE_ONCE(q->now, fresh);
+	smp_mb(); /* as in snic_txq_watch() */
 	wake = q->wait_head && snic_txq_inflight(q) < SNIC_TXQ_RESUME;
 	spin_unlock_bh(&q->lock);
 	if (kept) {
@@ -209,6 +210,17 @@ static u32 snic_txq_next_waiting(struct snic_txq *q)
 	return qpn;
 }
 
+/* Somebody waits: either what was sent wakes them, or the end of a period does. */
+static void snic_txq_watch(struct snic_txq *q)
+{
+	/* Pairs with the full barrier of the subtraction in snic_txq_uncharge(). */
+	smp_mb();
+	if (snic_txq_inflight(q) < SNIC_TXQ_RESUME)
+		snic_txq_wake(q);
+	else
+		snic_txqs_watch(q->all);
+}
+
 bool snic_txq_room(struct snic_txq *q, u32 qpn)
 {
 	bool room, served;
@@ -226,12 +238,7 @@ bool snic_txq_room(struct snic_txq *q, u32 qpn)
 	/* Who serves the queue looks at the list once more. */
 	if (room || served)
 		return room;
-	/* Pairs with the full barrier of the subtraction in snic_txq_uncharge(). */
-	smp_mb();
-	if (snic_txq_inflight(q) < SNIC_TXQ_RESUME)
-		snic_txq_wake(q);
-	else
-		snic_txqs_watch(q->all);
+	snic_txq_watch(q);
 	return false;
 }
 
@@ -241,7 +248,7 @@ bool snic_txq_room(struct snic_txq *q, u32 qpn)
 static void snic_txq_serve(struct snic_txq *q)
 {
 	u32 n = 0, qpn;
-	bool more;
+	bool more, full;
 
 	spin_lock(&q->lock);
 	if (q->serving) {
@@ -258,10 +265,15 @@ static void snic_txq_serve(struct snic_txq *q)
 	}
 	q->turn = 0;
 	q->serving = false;
-	more = q->wait_head && !snic_txq_full(q);
+	full = snic_txq_full(q);
+	more = q->wait_head;
 	spin_unlock(&q->lock);
-	if (more)
+	if (!more)
+		return;
+	if (!full)
 		snic_txq_wake(q);
+	else
+		snic_txq_watch(q); /* whoever began to wait left that to us */
 }
 
 bool snic_txqs_serve(struct snic_txqs *all, u64 end)

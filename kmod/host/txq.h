@@ -21,8 +21,8 @@ struct snic_host;
 
 #define SNIC_TXQS 32
 /*
- * Bytes queued here or still on their way through the network stack. A queue with that many
- * is full. QPs that want to send then wait in a list, and so do those that come while it is
+ * Bytes queued here or still on their way through the network stack, and not written off. A
+ * queue with that many is full. QPs that want to send then wait in a list, and so do those that come while it is
  * not empty: first come, first served. A QP whose turn it is sends one burst and waits behind
  * the others for the next.
  */

@@ -105,6 +105,7 @@ static int tx_init(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, f);
 	test->priv = f;
 	memset(&seen, 0, sizeof(seen));
+	watched = 0;
 	f->host.ndev = alloc_etherdev(0);
 	KUNIT_ASSERT_NOT_NULL(test, f->host.ndev);
 	f->host.txqs = snic_txqs_create(&f->host, MAX_QPS);
@@ -373,6 +374,20 @@ static void frames_that_are_kept_are_charged_for_two_periods_at_most(struct kuni
 	snic_txq_uncharge(q->now, charged(f));
 }
 
+/* Those that began to wait while the queue was served, too. */
+static void who_waits_behind_a_full_queue_is_watched(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = crowd(test);
+
+	watched = 0;
+	snic_txq_uncharge(q->now, SNIC_TXQ_RESUME + BULK);
+	serve(f);
+	KUNIT_EXPECT_NE(test, q->wait_head, 0);
+	KUNIT_EXPECT_GT(test, watched, 0);
+	snic_txq_uncharge(q->now, snic_txq_inflight(q));
+}
+
 static void frames_that_go_in_time_are_never_written_off(struct kunit *test)
 {
 	struct tx_fixture *f = test->priv;
@@ -437,6 +452,7 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(everybody_waiting_is_served_when_the_queue_runs_empty),
 	KUNIT_CASE(queues_take_turns_when_there_is_no_time),
 	KUNIT_CASE(frames_that_are_kept_are_charged_for_two_periods_at_most),
+	KUNIT_CASE(who_waits_behind_a_full_queue_is_watched),
 	KUNIT_CASE(frames_that_go_in_time_are_never_written_off),
 	KUNIT_CASE(acknowledgements_pass_a_full_queue),
 	KUNIT_CASE(a_queue_is_released_when_its_own_frames_have_passed),
