@@ -97,7 +97,7 @@ static void comp_lost(struct snic_qp *qp, const struct snic_pkt *pkt)
 static void comp_nak_seq(struct snic_qp *qp)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_SEQ_NAK_RCVD);
-	if (qp->req.rnr_wait)
+	if (qp->req.rnr_wait && !qp->req.absent_wait)
 		return;
 	snic_retry_lost(qp, false);
 	qp->req.restarted = true;

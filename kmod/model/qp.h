@@ -85,7 +85,7 @@ struct snic_req {
 	u32 rd_slot; /* same for rd_sqe */
 	u32 absent_psn; /* what could not be sent, or placed, for want of memory */
 	u32 lost_dist; /* distance from una of the answer that told of the loss */
-	u64 deadline; /* of the ACK timer or the RNR wait */
+	u64 deadline; /* of the ACK timer, or of the wait */
 	u32 fail_vendor;
 	u16 fail_minor;
 	u8 retry_left;
@@ -97,8 +97,8 @@ struct snic_req {
 	bool sqe_valid;
 	bool rd_valid;
 	bool failed; /* a message is SNIC_OUT_FAILED: start no others */
-	bool rnr_wait; /* for a peer that was not ready, or for */
-	bool absent_wait; /* memory of our own */
+	bool rnr_wait; /* nothing is sent: the peer was not ready, or absent_wait */
+	bool absent_wait; /* memory of our own is absent */
 	u8 absent_waits; /* for what absent_psn begins with */
 	bool restarted; /* a loss was noticed, una has not moved since */
 	bool awake; /* need_kick is 0 */
@@ -143,7 +143,7 @@ struct snic_resp {
 	bool nak_sent; /* stay silent about PSNs ahead until epsn arrives */
 	bool fatal; /* the owed NAK is the last packet: error state follows */
 	bool rqe_valid; /* rqe is taken from the ring and not completed */
-	bool absent; /* the next READ's memory is: wait until it is asked for again */
+	bool absent; /* the next READ's memory is: wait for a repetition or the doorbell */
 	bool comm_est;
 	struct snic_rqe rqe;
 	struct snic_rd rd[SNIC_MAX_RD_ATOMIC + SNIC_RD_REPEATS]; /* the latest, repetitions */

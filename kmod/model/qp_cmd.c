@@ -422,7 +422,7 @@ static u8 ctx_activity(const struct snic_qp *qp)
 
 	if (qp->timer_armed)
 		activity |= SIRDMA_QPC_TIMER_RUNS;
-	if (qp->req.rnr_wait)
+	if (qp->req.rnr_wait && !qp->req.absent_wait)
 		activity |= SIRDMA_QPC_RNR_WAIT;
 	if (qp->tx_stalled)
 		activity |= SIRDMA_QPC_TX_STALLED;

@@ -133,8 +133,11 @@ void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 {
 	s32 diff = snic_psn_diff(pkt->psn, qp->resp.epsn);
 
-	if (qp->resp.fatal)
-		return; /* the NAK waits for earlier READs to be answered */
+	if (qp->resp.fatal) {
+		/* The NAK waits for earlier READs to be answered, whose memory may have come. */
+		qp->resp.absent = false;
+		return;
+	}
 	snic_recv_established(qp);
 	if (diff > 0)
 		resp_ahead(qp, pkt->psn);

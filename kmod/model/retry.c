@@ -80,6 +80,7 @@ static u64 rnr_wait_ns(u8 code, u8 tries)
 static void retry_wait(struct snic_qp *qp, u64 ns)
 {
 	qp->req.rnr_wait = true;
+	qp->req.absent_wait = false;
 	qp->req.deadline = port_now_ns(qp->dev->clock) + ns;
 	retry_arm(qp, ns);
 }
@@ -120,7 +121,7 @@ bool snic_retry_absent(struct snic_qp *qp)
 		snic_send_fail_oldest(qp, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 		return false;
 	}
-	wait = min_t(u64, SNIC_ABSENT_FIRST_NS << req->absent_waits, SNIC_ABSENT_LONGEST_NS);
+	wait = SNIC_ABSENT_FIRST_NS << min_t(u8, req->absent_waits, SNIC_ABSENT_DOUBLINGS);
 	req->absent_waits++;
 	retry_wait(qp, wait);
 	req->absent_wait = true;

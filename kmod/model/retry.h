@@ -10,11 +10,11 @@
 /* How long asking an unready receiver again and again makes a shorter wait. */
 #define SNIC_MAX_RNR_BACKOFF_NS 2000000ull
 /*
- * Absent memory of this side: the first wait, the longest, each being twice the one
- * before, and how many. Together 3.5 s: a page comes from a busy disk in less.
+ * Absent memory of this side: the first wait, how often the next is twice the one before,
+ * and how many there are. Together 3.4 s: a page comes from a busy disk in less.
  */
 #define SNIC_ABSENT_FIRST_NS 65536ull
-#define SNIC_ABSENT_LONGEST_NS (SNIC_ABSENT_FIRST_NS << 10)
+#define SNIC_ABSENT_DOUBLINGS 10
 #define SNIC_ABSENT_WAITS 60
 
 /* Requests are in flight: make sure the timer runs. @fresh: none were before. */

@@ -395,8 +395,11 @@ bool snic_send_run(struct snic_qp *qp)
 	} while (why == SNIC_SEND_MORE && --turns);
 	if (why == SNIC_SEND_MORE)
 		snic_qp_defer(qp);
-	/* While anything is in flight its answer, or the lack of one, is when to try again. */
-	if (why == SNIC_SEND_ABSENT && !snic_req_in_flight(req))
+	/*
+	 * While anything is on the wire its answer, or the lack of one, is when to try again.
+	 * What is to be sent again no longer is.
+	 */
+	if (why == SNIC_SEND_ABSENT && req->nxt == req->una)
 		return snic_retry_absent(qp);
 	return true;
 }

@@ -55,7 +55,7 @@ struct snic_host_ops {
 	u32 (*tx)(struct snic_host *host, struct snic_burst *burst);
 	/*
 	 * Run snic_qp_run(dev, qpn) soon, from a fresh softirq-like context: more work than one
-	 * turn may do. @background: nobody waits for it, everybody else comes first.
+	 * turn may do. @background: it may be late, others come first.
 	 */
 	void (*defer)(struct snic_host *host, u32 qpn, bool background);
 	/* Burst buffer of this CPU or thread; valid while the caller holds a port_lock. */

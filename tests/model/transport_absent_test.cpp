@@ -209,6 +209,48 @@ TEST_F(Absent, ReadsBehindAnAbsentOneWaitAsWell)
 	}
 }
 
+TEST_F(Absent, ViolationBehindAnAbsentReadIsAnsweredWhenItComes)
+{
+	auto l = link();
+	Wr wrong = wr(SIRDMA_OP_WRITE, 0, 8, 1 << 20);
+
+	wrong.rkey ^= 1;
+	take(b, 256 + 2);
+	l->a.place(wr(SIRDMA_OP_READ, 0, length, 1 << 20));
+	l->a.place(wrong);
+	l->a.kick(true);
+	settle(10 * ms);
+	EXPECT_TRUE(silent(l->a));
+	give(b, 256 + 2);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	expect_same(0, 1 << 20, length);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
+}
+
+// What was lost is not in flight: its memory is waited for without a timeout, too.
+TEST_F(Absent, RepetitionWaitsForItsMemory)
+{
+	auto l = link({.mtu = 4096, .timeout = 0});
+	bool lost = false;
+
+	fabric.set_filter([&](TestHost &from, Packet &) {
+		if (&from != &a.host || lost)
+			return Fabric::Verdict::pass;
+		lost = true;
+		take(a, 0);
+		return Fabric::Verdict::drop;
+	});
+	l->b.recv({b.sge(1 << 20, length)});
+	l->a.post(wr(SIRDMA_OP_SEND, 0, length));
+	settle(20 * ms);
+	EXPECT_TRUE(lost && silent(l->a));
+	give(a, 0);
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	EXPECT_EQ(wait_recv(l->b).len, length);
+	expect_same(0, 1 << 20, length);
+	fabric.set_filter(nullptr);
+}
+
 TEST_F(Absent, DoorbellTellsAResponderThatMemoryCame)
 {
 	auto l = link({.timeout = 20}); // 4.3 s
@@ -252,8 +294,12 @@ TEST_F(Absent, ReaderGivesUpMemoryThatNeverComes)
 	auto l = link();
 
 	take(a, 2);
+	const u64 start = fabric.clock()->now();
 	l->a.post(wr(SIRDMA_OP_READ, 0, length, 1 << 20));
 	expect_error(wait(l->a, true, patience), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+	EXPECT_GE(fabric.clock()->now() - start, 3400 * ms) << "each wait is at least as long as "
+							       "the one before";
+	EXPECT_LE(fabric.clock()->now() - start, 3500 * ms);
 	give(a, 2);
 }
 
