@@ -512,8 +512,10 @@ void Nic::found(bool message) noexcept
 	/* Its completion can be seen before the helper that took it in is done with it. */
 	for (Backoff backoff(0); helping_.load(std::memory_order_acquire);)
 		backoff.pause();
-	if ((pending() || sender_->holding()) && can_work())
+	if ((pending() || sender_->holding()) && can_work()) {
 		settle();
+		wake_for_timers();
+	}
 }
 
 void Nic::expect_event() noexcept
