@@ -125,9 +125,10 @@ TEST(Cqp, MemoryIsReclaimedWhileNobodyWaits)
 		});
 		port_alloc_fail = [](size_t size) {
 			reclaimed += size == PORT_RECLAIM;
-			locked = !port_mutex_trylock(&cqp->doorbell);
-			if (!locked)
+			if (port_mutex_trylock(&cqp->doorbell))
 				port_mutex_unlock(&cqp->doorbell);
+			else
+				locked = true;
 			return false;
 		};
 		EXPECT_EQ(nop(host.hw), failures < 100 ? 0 : -ENOMEM);

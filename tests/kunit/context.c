@@ -378,10 +378,11 @@ static u32 polls_until_passed(u32 last)
 
 static void the_backlog_is_past_a_frame_whatever_follows_it(struct kunit *test)
 {
-	struct snic_cpu *cpu = snic_cpu_this();
+	struct snic_cpu *cpu;
 	u32 last;
 
 	local_bh_disable();
+	cpu = snic_cpu_this();
 	/* Counters wrap around. */
 	cpu->sent = cpu->polled = cpu->passed = ~0u - 3;
 	last = snic_cpu_count_sent(10);
