@@ -21,7 +21,7 @@ struct snic_host {
 	u32 addrs_gen; /* tables_gen of the model that addrs shows */
 	struct nf_hook_ops hook;
 	struct snic_qpset deferred; /* snic_qp_run() wanted */
-	struct snic_qpset background; /* same, when nothing else needs the CPU */
+	struct snic_qpset background; /* same, by the thread of low priority */
 	struct kthread_work background_work;
 	struct snic_txqs *txqs;
 };
