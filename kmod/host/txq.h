@@ -45,8 +45,7 @@ struct snic_txq {
 	int linger_cpu;
 	struct list_head node;
 	/* Changes when QPs wait, and with periods: read by senders and by those who free frames. */
-	u32 wait_head ____cacheline_aligned_in_smp; /* QPs that wait for room, linked by
-						     * snic_txqs.wait_next; 0: none */
+	u32 wait_head ____cacheline_aligned_in_smp; /* of a list in snic_txqs.wait_next, or 0 */
 	u32 wait_tail;
 	u32 turn; /* QP whose turn it is to send a burst, 0: none */
 	bool serving; /* a CPU resumes QPs that wait */
