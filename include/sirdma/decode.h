@@ -235,8 +235,8 @@ static inline __u32 sirdma_send_wc_opcode(__u32 code)
 static inline __u32 sirdma_recv_wc_opcode(__u32 code)
 {
 	switch (code & SIRDMA_BTH_OPERATION) {
-	case SIRDMA_RC_WRITE_LAST_IMM:
-	case SIRDMA_RC_WRITE_ONLY_IMM:
+	case SIRDMA_BTH_WRITE_LAST_IMM:
+	case SIRDMA_BTH_WRITE_ONLY_IMM:
 		return SIRDMA_WC_RECV_WRITE_IMM;
 	default:
 		return SIRDMA_WC_RECV;

@@ -23,8 +23,8 @@ LIST_HEAD(snic_hosts);
 static DEFINE_MUTEX(snic_hosts_lock); /* protects changes of snic_hosts */
 struct workqueue_struct *snic_wq;
 
-/* Between looks at the ring of a poster that runs ahead: a kick costs such a poster several us. */
-#define LOOKOUT_NS (50 * NSEC_PER_USEC)
+/* Period of polling the send queue of a poster that does not wait: a kick costs it several us. */
+#define SQ_POLL_NS (50 * NSEC_PER_USEC)
 
 static struct snic_burst *snic_host_burst(struct snic_host *host)
 {
@@ -77,7 +77,7 @@ static struct snic_host *snic_host_alloc(struct net_device *ndev,
 		.max_arp = config->max_arp,
 		.max_sgids = config->max_sgids,
 		.max_cqe = config->max_cqe,
-		.lookout_ns = LOOKOUT_NS,
+		.sq_poll_ns = SQ_POLL_NS,
 	};
 	struct snic_host *host;
 	int err = -ENOMEM;

@@ -165,7 +165,7 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	rcu_read_lock();
 	to = snic_addr_find(host, &local->dst_ip, local->has_vlan, local->vlan_id, local->src_mac);
 	if (to) {
-		struct snic_rx_turn turn = {.dev = to->dev};
+		struct snic_rx_batch batch = {.dev = to->dev};
 
 		snic_cpu_this()->received += local->npkts;
 		snic_stat_add(to->dev, SIRDMA_STAT_LOCAL_LOOP_PKTS, local->npkts);
@@ -178,10 +178,10 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 			pkt.len = in->len;
 			pkt.more = local->more || i + 1 < local->npkts;
 			trace_snic_rx(to->ndev, &pkt);
-			snic_turn_rx(&turn, &pkt);
+			snic_rx_batch_add(&batch, &pkt);
 			off += in->size;
 		}
-		snic_turn_end(&turn);
+		snic_rx_batch_end(&batch);
 	} else {
 		snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, local->npkts);
 	}

@@ -37,7 +37,7 @@ struct snic_flow {
 /* Payload of a burst, bytes: at most, unless the host wants another, and when it begins in mid-message. */
 #define SNIC_BURST_BYTES (256 * 1024)
 #define SNIC_BURST_USUAL 65536
-#define SNIC_BURST_TRAIN 61440 /* packets of one length: with their headers one GSO packet */
+#define SNIC_BURST_GSO 61440 /* packets of one length: with their headers one GSO packet */
 
 struct snic_tx_pkt {
 	union {

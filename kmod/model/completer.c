@@ -126,7 +126,7 @@ static void comp_nak(struct snic_qp *qp, u8 code)
  * Is @pkt the refusal of the READ being answered? Its PSN may be that of the
  * response owed, of one behind responses that were lost, or of the request, part of
  * which is answered already (soft-RoCE). What was answered in full before is not
- * refused: such a NAK is a ghost.
+ * refused: such a NAK is stale.
  */
 static bool comp_refuses_read(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
@@ -297,7 +297,7 @@ void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 		comp_nak(qp, (pkt->aeth >> 24) & SIRDMA_AETH_VALUE);
 		return;
 	}
-	/* Only what was sent and not answered can be answered: ghosts of earlier traffic go. */
+	/* Only what was sent and not answered can be answered: stale answers are dropped. */
 	if (snic_psn_fwd(pkt->psn, req->una) >= snic_psn_fwd(req->max, req->una)) {
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_STALE_ACK);
 		return;

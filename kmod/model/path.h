@@ -22,7 +22,7 @@ struct snic_path {
 
 /* A path that has no destination yet. */
 void snic_path_init(struct snic_dev *dev, struct snic_path *path);
-/* Take the path of @ctx, whose values were checked. */
+/* Set the path to that of @ctx, whose values were checked. */
 void snic_path_set(struct snic_dev *dev, struct snic_path *path, const struct sirdma_qp_ctx *ctx);
 /* Write the path into @ctx, as it was set. */
 void snic_path_fill(const struct snic_path *path, struct sirdma_qp_ctx *ctx);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Queue pairs: turns and the error state. */
+/* Queue pairs: running them, and the error state. */
 #include "qp.h"
 
-#include "lookout.h"
+#include "sq_poll.h"
 #include "retry.h"
 #include "send.h"
 #include "transport.h"
@@ -73,7 +73,7 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 	port_lock(&qp->lock);
 	if (!qp->deferred && !qp->flush_deferred) {
 		snic_stat_inc(dev, SIRDMA_STAT_KICKS);
-		snic_lookout_kicked(qp);
+		snic_sq_poll_kicked(qp);
 		/* Absent memory may have come. */
 		snic_retry_present(qp);
 		qp->resp.absent = false;
@@ -135,7 +135,7 @@ static void qp_timer_stop(struct snic_qp *qp)
 void snic_qp_reset(struct snic_qp *qp)
 {
 	qp_timer_stop(qp);
-	snic_lookout_stop(qp);
+	snic_sq_poll_stop(qp);
 	snic_revoke(qp->dev);
 	qp->sqd_event = false;
 	qp->state = SIRDMA_QPS_RESET;
@@ -191,7 +191,7 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 		return;
 	qp->state = SIRDMA_QPS_ERR;
 	qp_timer_stop(qp);
-	snic_lookout_stop(qp);
+	snic_sq_poll_stop(qp);
 	qp->req.rnr_wait = false;
 	qp->req.absent_wait = false;
 	if (ae != SIRDMA_AE_NONE)
@@ -208,7 +208,7 @@ void snic_qp_fail_send(struct snic_qp *qp)
 	qp->state = SIRDMA_QPS_SQE;
 	/* From here it goes on in RTS. */
 	qp->sq_psn = qp->req.nxt;
-	snic_lookout_stop(qp);
+	snic_sq_poll_stop(qp);
 	snic_qp_flush(qp);
 }
 
@@ -238,7 +238,7 @@ bool snic_qp_fail_recv(struct snic_qp *qp, u16 minor, u32 vendor)
 {
 	struct snic_completion c = {
 		.wqe_idx = qp->resp.rqe.idx,
-		.op = SIRDMA_RC_SEND_ONLY,
+		.op = SIRDMA_BTH_SEND_ONLY,
 		.major = SIRDMA_CQE_MAJ_FLUSH,
 		.minor = minor,
 		.vendor_err = vendor,

@@ -44,7 +44,7 @@
  * window bounds what the responder may send at once. At most this many bytes.
  */
 #define SNIC_READ_CHUNK (128 * 1024)
-/* Completions one turn flushes. */
+/* Completions that one run flushes. */
 #define SNIC_FLUSH_BATCH 512
 
 /* A message with PSNs assigned and not yet completed. */
@@ -79,7 +79,7 @@ struct snic_req {
 	u32 grow; /* packets acknowledged and not yet turned into cwnd */
 	u32 probe; /* after an RNR wait, packets that may be in flight; 0: cwnd */
 	u32 unasked; /* packets since the last AckReq */
-	u32 look_idx; /* sq_idx at the last look of the lookout */
+	u32 polled_idx; /* sq_idx when the poll timer was armed last */
 	u32 kick_epsn; /* resp.epsn at the last kick */
 	u32 sqe_slot; /* out[] index sqe was decoded for */
 	u32 rd_slot; /* same for rd_sqe */
@@ -160,7 +160,7 @@ struct snic_qp {
 	struct snic_cq *recv_cq;
 	struct sirdma_qp_shadow *shadow;
 	struct port_timer timer; /* the transport's */
-	struct port_timer lookout;
+	struct port_timer sq_poll; /* sq_poll.h */
 	u64 compl_ctx;
 	struct snic_ring sq_ring;
 	struct snic_rq own_rq;
@@ -172,12 +172,12 @@ struct snic_qp {
 	u8 state; /* enum sirdma_qp_state; RESET from the start of destruction on */
 	bool timer_armed; /* or it fired, and timer_due is to be served */
 	bool timer_due;
-	bool lookout_armed;
+	bool sq_poll_armed;
 	bool tx_stalled; /* no room(), or tx() was short: snic_tx_resume() will come */
-	bool deferred; /* asked the host for another turn */
+	bool deferred; /* the host will call snic_qp_run() */
 	bool in_run; /* snic_qp_run() has the lock, and takes it again if asked */
 	bool run_again; /* it was asked */
-	bool flush_deferred; /* and for one in the background */
+	bool flush_deferred; /* the same, in the background */
 	bool sqd_event;
 
 	struct snic_limits limits; /* of its peer */
@@ -199,7 +199,7 @@ struct snic_qp {
 
 	struct snic_path path; /* of a connected QP: to its peer */
 
-	/* Region the last packet of a turn was for; none between turns */
+	/* Region of the last packet of a batch; none between batches */
 	struct snic_mr *rx_mr;
 	u32 rx_stag;
 
@@ -256,7 +256,7 @@ static inline void snic_qp_put(struct snic_qp *qp)
 
 /*
  * The region of @stag for a received packet, as by snic_mr_get(). It is the QP's
- * until another one is asked for or the turn ends.
+ * until another one is asked for or the batch ends.
  */
 struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 access,
 			      enum sirdma_ae_code *ae);
@@ -272,7 +272,7 @@ void snic_qp_fail_send(struct snic_qp *qp);
 void snic_qp_flush(struct snic_qp *qp);
 /* All of the send queue's at once, at most a ring. */
 void snic_qp_flush_sends(struct snic_qp *qp);
-/* Ask the host for another turn. */
+/* Have snic_qp_run() called soon. */
 void snic_qp_defer(struct snic_qp *qp);
 /* Do whatever the state and the queues allow now. */
 void snic_qp_advance(struct snic_qp *qp);

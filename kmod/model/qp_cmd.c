@@ -4,7 +4,7 @@
  * checked completely before anything changes.
  */
 #include "qp_cmd.h"
-#include "lookout.h"
+#include "sq_poll.h"
 
 #include "responder.h"
 #include "transport.h"
@@ -164,7 +164,7 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	qp->type = ctx.qp_type;
 	qp->transport = snic_transport(ctx.qp_type);
 	snic_qp_timer_init(qp);
-	snic_lookout_init(qp);
+	snic_sq_poll_init(qp);
 	create_defaults(qp);
 	snic_path_init(dev, &qp->path);
 	status = create_rings(qp, &ctx);
@@ -204,7 +204,7 @@ static void qp_destroy(struct snic_qp *qp)
 	snic_obj_drain(&qp->obj);
 	snic_revoke(qp->dev);
 	port_timer_cancel_sync(&qp->timer);
-	port_timer_cancel_sync(&qp->lookout);
+	port_timer_cancel_sync(&qp->sq_poll);
 	cq_detach(qp->recv_cq);
 	cq_detach(qp->send_cq);
 	port_free_rcu(qp, obj.rcu);

@@ -18,8 +18,8 @@ static bool rc_fits(const struct snic_qp *qp, const struct snic_pkt *pkt)
 /*
  * Answer a request, or let the requester use the window a response opened.
  * While packets of the flow keep coming that may wait for the last of them; NAKs
- * do not. The next packet may turn out to be someone else's: a deferred turn
- * makes sure.
+ * do not. The next packet may be for another QP after all: so the QP is deferred as
+ * well.
  */
 static void rc_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more)
 {

@@ -64,7 +64,7 @@ static u32 rd_open(const struct snic_resp *resp)
 	return n;
 }
 
-enum snic_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt)
+enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	struct snic_resp *resp = &qp->resp;
 	struct snic_rd *rd;
@@ -72,10 +72,10 @@ enum snic_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt
 	struct snic_mr *mr;
 
 	if (!(qp->access & SIRDMA_ACCESS_REMOTE_READ) || pkt->dma_len > SIRDMA_MAX_MSG_SIZE)
-		return SNIC_NAK_INVALID;
+		return SNIC_RECV_NAK_INVALID;
 	if (resp->rd_todo >= qp->ird && rd_open(resp) >= qp->ird) {
 		resp->fail_ae = SIRDMA_AE_IB_RREQ_AND_Q1_FULL;
-		return SNIC_NAK_INVALID;
+		return SNIC_RECV_NAK_INVALID;
 	}
 	if (pkt->dma_len) {
 		enum snic_mem mem;
@@ -86,13 +86,13 @@ enum snic_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt
 				 SIRDMA_ACCESS_REMOTE_READ, &ae);
 		if (!mr) {
 			resp->fail_ae = ae;
-			return SNIC_NAK_ACCESS;
+			return SNIC_RECV_NAK_ACCESS;
 		}
 		/* The requester can be told to wait only before the READ is accepted. */
 		mem = snic_mr_ptr(qp->dev, mr, pkt->va, 1, &p, &run);
 		snic_mr_put(mr);
 		if (mem == SNIC_MEM_ABSENT)
-			return SNIC_RNR;
+			return SNIC_RECV_RNR;
 	}
 	rd = &resp->rd[resp->rd_tail++ % SNIC_MAX_RD_ATOMIC];
 	rd_begin(rd, pkt->va, pkt->rkey, pkt->dma_len, pkt->psn);
@@ -103,7 +103,7 @@ enum snic_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt
 	/* Its responses acknowledge everything before it. */
 	resp->ack_due = false;
 	resp->owed++;
-	return SNIC_DONE;
+	return SNIC_RECV_DONE;
 }
 
 u32 snic_rd_after(const struct snic_resp *resp, u32 psn)
@@ -211,8 +211,8 @@ static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_a
 
 static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
 {
-	static const u8 opcodes[] = {SIRDMA_RC_READ_RESP_MIDDLE, SIRDMA_RC_READ_RESP_FIRST,
-				     SIRDMA_RC_READ_RESP_LAST, SIRDMA_RC_READ_RESP_ONLY};
+	static const u8 opcodes[] = {SIRDMA_BTH_READ_RESP_MIDDLE, SIRDMA_BTH_READ_RESP_FIRST,
+				     SIRDMA_BTH_READ_RESP_LAST, SIRDMA_BTH_READ_RESP_ONLY};
 	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
 	struct snic_qp *qp = tx->qp;
 	bool first = !rd->pos, last = rd->pos + 1 == snic_qp_pkts(qp, rd->len);
@@ -272,7 +272,7 @@ static void resp_ack_packet(struct snic_tx *tx)
 	struct snic_qp *qp = tx->qp;
 	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
 
-	snic_pkt_bth(pkt, SIRDMA_RC_ACK, qp->pkey, qp->dest_qpn, qp->resp.ack_psn, 0);
+	snic_pkt_bth(pkt, SIRDMA_BTH_ACK, qp->pkey, qp->dest_qpn, qp->resp.ack_psn, 0);
 	snic_pkt_aeth(pkt, qp->resp.ack_syndrome, qp->resp.msn);
 }
 
@@ -283,7 +283,7 @@ static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, 
 	u32 i;
 
 	for (i = burst->npkts; i-- > sent;) {
-		if (burst->pkts[i].bth.opcode == SIRDMA_RC_ACK)
+		if (burst->pkts[i].bth.opcode == SIRDMA_BTH_ACK)
 			continue;
 		rd = &qp->resp.rd[whose[i]];
 		rd->pos = snic_psn_fwd(snic_pkt_psn(&burst->pkts[i]), rd->psn);
@@ -341,10 +341,10 @@ static bool resp_may(struct snic_qp *qp)
 
 void snic_resp_run(struct snic_qp *qp)
 {
-	u32 turns = SNIC_HOLD_BURSTS;
+	u32 bursts = SNIC_HOLD_BURSTS;
 
 	while (resp_may(qp)) {
-		if (!turns--) {
+		if (!bursts--) {
 			snic_qp_defer(qp);
 			return;
 		}

@@ -38,23 +38,23 @@ bool snic_recv_shape_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 }
 
 /* Take a receive WQE, if none is in use. */
-static enum snic_verdict recv_take_rqe(struct snic_qp *qp)
+static enum snic_recv_verdict recv_take_rqe(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 	enum snic_wqe_status status;
 
 	if (resp->rqe_valid)
-		return SNIC_DONE;
+		return SNIC_RECV_DONE;
 	status = snic_rq_take(qp->rq, &resp->rqe);
 	if (status == SNIC_WQE_NONE)
-		return SNIC_RNR;
+		return SNIC_RECV_RNR;
 	resp->rqe_valid = true;
 	resp->recv_len = 0;
 	if (status == SNIC_WQE_OK)
-		return SNIC_DONE;
+		return SNIC_RECV_DONE;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_WQE_INVALID);
 	recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
-	return SNIC_NAK_OP;
+	return SNIC_RECV_NAK_OP;
 }
 
 /* The message that used the receive WQE is complete. */
@@ -74,127 +74,127 @@ static bool recv_complete(struct snic_qp *qp, const struct snic_pkt *pkt, u32 le
 }
 
 /* Payload that is placed, or comes again: a receiver without memory is one that is not ready. */
-static enum snic_verdict recv_placed(enum snic_placed placed)
+static enum snic_recv_verdict recv_placed(enum snic_placed placed)
 {
 	switch (placed) {
 	case SNIC_PLACED:
-		return SNIC_DONE;
+		return SNIC_RECV_DONE;
 	case SNIC_PLACE_LOST:
-		return SNIC_LOST;
+		return SNIC_RECV_LOST;
 	case SNIC_PLACE_ABSENT:
-		return SNIC_RNR;
+		return SNIC_RECV_RNR;
 	default:
-		return SNIC_NAK_OP;
+		return SNIC_RECV_NAK_OP;
 	}
 }
 
-static enum snic_verdict recv_send(struct snic_qp *qp, const struct snic_pkt *pkt,
-				   const struct snic_rx_pkt *rx)
+static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pkt *pkt,
+					const struct snic_rx_pkt *rx)
 {
 	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
 	struct snic_resp *resp = &qp->resp;
-	enum snic_verdict verdict;
+	enum snic_recv_verdict verdict;
 	enum sirdma_ae_code ae;
 
 	verdict = recv_take_rqe(qp);
-	if (verdict != SNIC_DONE)
+	if (verdict != SNIC_RECV_DONE)
 		return verdict;
 	if (pkt->payload_len > resp->rqe.len - resp->recv_len) {
 		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
-		return SNIC_NAK_INVALID;
+		return SNIC_RECV_NAK_INVALID;
 	}
 	verdict = recv_placed(snic_sge_scatter(qp, resp->rqe.sge, resp->rqe.nsge, resp->recv_len,
 					       &it, pkt->payload_len, &ae));
-	if (verdict == SNIC_NAK_OP)
+	if (verdict == SNIC_RECV_NAK_OP)
 		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
-	if (verdict != SNIC_DONE)
+	if (verdict != SNIC_RECV_DONE)
 		return verdict;
 	resp->recv_len += pkt->payload_len;
 	if (pkt->flags & SNIC_PKT_LAST)
 		recv_complete(qp, pkt, resp->recv_len);
-	return SNIC_DONE;
+	return SNIC_RECV_DONE;
 }
 
 /* The RETH of a WRITE: remember where it goes; its rights are checked as payload comes. */
-static enum snic_verdict recv_write_begin(struct snic_qp *qp, const struct snic_pkt *pkt)
+static enum snic_recv_verdict recv_write_begin(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	struct snic_resp *resp = &qp->resp;
 	enum sirdma_ae_code ae;
 
 	if (!(qp->access & SIRDMA_ACCESS_REMOTE_WRITE) || pkt->dma_len > SIRDMA_MAX_MSG_SIZE)
-		return SNIC_NAK_INVALID;
+		return SNIC_RECV_NAK_INVALID;
 	resp->wr_va = pkt->va;
 	resp->wr_rkey = pkt->rkey;
 	resp->wr_left = pkt->dma_len;
 	/* An empty WRITE needs no valid key (IBTA 9.7.4.1.7). */
 	if (!pkt->dma_len)
-		return SNIC_DONE;
+		return SNIC_RECV_DONE;
 	/* The whole range, before the first byte of it. */
 	if (!snic_qp_rx_mr(qp, pkt->rkey, pkt->va, pkt->dma_len, SIRDMA_ACCESS_REMOTE_WRITE, &ae)) {
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
-		return SNIC_NAK_ACCESS;
+		return SNIC_RECV_NAK_ACCESS;
 	}
-	return SNIC_DONE;
+	return SNIC_RECV_DONE;
 }
 
-static enum snic_verdict recv_write_place(struct snic_qp *qp, const struct snic_pkt *pkt,
-					  const struct snic_rx_pkt *rx)
+static enum snic_recv_verdict recv_write_place(struct snic_qp *qp, const struct snic_pkt *pkt,
+					       const struct snic_rx_pkt *rx)
 {
 	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
 	struct snic_resp *resp = &qp->resp;
-	enum snic_verdict verdict;
+	enum snic_recv_verdict verdict;
 	enum sirdma_ae_code ae;
 	struct snic_mr *mr;
 
 	if (!pkt->payload_len)
-		return SNIC_DONE;
+		return SNIC_RECV_DONE;
 	/* Asked for by each packet: the region may have been deregistered meanwhile. */
 	mr = snic_qp_rx_mr(qp, resp->wr_rkey, resp->wr_va, pkt->payload_len,
 			   SIRDMA_ACCESS_REMOTE_WRITE, &ae);
 	if (!mr) {
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
-		return SNIC_NAK_ACCESS;
+		return SNIC_RECV_NAK_ACCESS;
 	}
 	verdict =
 		recv_placed(snic_mr_copy_in(qp->dev, mr, resp->wr_va, &it, pkt->payload_len, &ae));
-	if (verdict == SNIC_NAK_OP)
+	if (verdict == SNIC_RECV_NAK_OP)
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
-	if (verdict != SNIC_DONE)
+	if (verdict != SNIC_RECV_DONE)
 		return verdict;
 	resp->wr_va += pkt->payload_len;
 	resp->wr_left -= pkt->payload_len;
-	return SNIC_DONE;
+	return SNIC_RECV_DONE;
 }
 
-static enum snic_verdict recv_write(struct snic_qp *qp, const struct snic_pkt *pkt,
-				    const struct snic_rx_pkt *rx)
+static enum snic_recv_verdict recv_write(struct snic_qp *qp, const struct snic_pkt *pkt,
+					 const struct snic_rx_pkt *rx)
 {
 	struct snic_resp *resp = &qp->resp;
-	enum snic_verdict verdict = SNIC_DONE;
+	enum snic_recv_verdict verdict = SNIC_RECV_DONE;
 	u32 left;
 
 	/* Nothing changes before the packet is known to be acceptable: it may come again. */
 	left = (pkt->flags & SNIC_PKT_FIRST) ? pkt->dma_len : resp->wr_left;
 	if (pkt->flags & SNIC_PKT_LAST ? pkt->payload_len != left : pkt->payload_len >= left)
-		return SNIC_NAK_INVALID;
+		return SNIC_RECV_NAK_INVALID;
 	if (pkt->flags & SNIC_PKT_IMM)
 		verdict = recv_take_rqe(qp);
-	if (verdict == SNIC_DONE && (pkt->flags & SNIC_PKT_FIRST)) {
+	if (verdict == SNIC_RECV_DONE && (pkt->flags & SNIC_PKT_FIRST)) {
 		verdict = recv_write_begin(qp, pkt);
 		resp->wr_total = pkt->dma_len;
 	}
-	if (verdict == SNIC_DONE)
+	if (verdict == SNIC_RECV_DONE)
 		verdict = recv_write_place(qp, pkt, rx);
-	if (verdict == SNIC_DONE && (pkt->flags & SNIC_PKT_IMM))
+	if (verdict == SNIC_RECV_DONE && (pkt->flags & SNIC_PKT_IMM))
 		recv_complete(qp, pkt, resp->wr_total);
 	return verdict;
 }
 
-enum snic_verdict snic_recv_data(struct snic_qp *qp, const struct snic_pkt *pkt,
-				 const struct snic_rx_pkt *rx)
+enum snic_recv_verdict snic_recv_data(struct snic_qp *qp, const struct snic_pkt *pkt,
+				      const struct snic_rx_pkt *rx)
 {
 	if (!snic_recv_shape_ok(qp, pkt))
-		return SNIC_NAK_INVALID;
+		return SNIC_RECV_NAK_INVALID;
 	return pkt->flags & SNIC_PKT_SEND ? recv_send(qp, pkt, rx) : recv_write(qp, pkt, rx);
 }
 

@@ -63,7 +63,7 @@ static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *o
 		return SNIC_SEND_BLOCKED;
 	len = min_t(u32, out->len - off, npkts << qp->mtu_shift);
 	pkt = snic_tx_packet(tx);
-	snic_pkt_bth(pkt, SIRDMA_RC_READ_REQUEST, qp->pkey, qp->dest_qpn, req->nxt, 0);
+	snic_pkt_bth(pkt, SIRDMA_BTH_READ_REQUEST, qp->pkey, qp->dest_qpn, req->nxt, 0);
 	/* Nobody looks at the key of an empty READ (IBTA C9-88), but soft-RoCE does when it is repeated: it wants 0. */
 	snic_pkt_reth(pkt, req->sqe.remote_va + off, len ? req->sqe.rkey : 0, len);
 	req->unasked = 0; /* its responses acknowledge what went before */
@@ -161,7 +161,7 @@ enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 	}
 	/* Whatever ends a burst is answered, so the window moves on. */
 	last = &burst->pkts[burst->npkts - 1];
-	if (last->bth.opcode != SIRDMA_RC_READ_REQUEST)
+	if (last->bth.opcode != SIRDMA_BTH_READ_REQUEST)
 		req_ask_ack(req, last);
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {

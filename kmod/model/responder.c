@@ -68,54 +68,54 @@ static void resp_rnr(struct snic_qp *qp, u32 psn)
 }
 
 /* A request that cannot be served: NAK it, then the QP fails. */
-static void resp_refuse(struct snic_qp *qp, enum snic_verdict verdict)
+static void resp_refuse(struct snic_qp *qp, enum snic_recv_verdict verdict)
 {
 	static const struct {
 		enum sirdma_stat stat;
 		u8 nak;
 	} naks[] = {
-		[SNIC_NAK_INVALID] = {SIRDMA_STAT_NAK_INV_REQ_SENT, SIRDMA_NAK_INV_REQ},
-		[SNIC_NAK_ACCESS] = {SIRDMA_STAT_NAK_REM_ACCESS_SENT, SIRDMA_NAK_REM_ACCESS},
-		[SNIC_NAK_OP] = {SIRDMA_STAT_NAK_REM_OP_SENT, SIRDMA_NAK_REM_OP},
+		[SNIC_RECV_NAK_INVALID] = {SIRDMA_STAT_NAK_INV_REQ_SENT, SIRDMA_NAK_INV_REQ},
+		[SNIC_RECV_NAK_ACCESS] = {SIRDMA_STAT_NAK_REM_ACCESS_SENT, SIRDMA_NAK_REM_ACCESS},
+		[SNIC_RECV_NAK_OP] = {SIRDMA_STAT_NAK_REM_OP_SENT, SIRDMA_NAK_REM_OP},
 	};
 	struct snic_resp *resp = &qp->resp;
 
 	snic_stat_inc(qp->dev, naks[verdict].stat);
 	/* A failed receive WQE tells by its completion, everything else by an event. */
-	if (verdict == SNIC_NAK_INVALID && !resp->fail_minor && !resp->fail_ae)
+	if (verdict == SNIC_RECV_NAK_INVALID && !resp->fail_minor && !resp->fail_ae)
 		resp->fail_ae = SIRDMA_AE_IB_INVALID_REQUEST;
 	resp->fatal = true;
 	resp_owe_nak(resp, SIRDMA_AETH_NAK | naks[verdict].nak);
 }
 
-static enum snic_verdict resp_execute(struct snic_qp *qp, const struct snic_pkt *pkt,
-				      const struct snic_rx_pkt *rx)
+static enum snic_recv_verdict resp_execute(struct snic_qp *qp, const struct snic_pkt *pkt,
+					   const struct snic_rx_pkt *rx)
 {
 	if (!(pkt->flags & SNIC_PKT_READ))
 		return snic_recv_data(qp, pkt, rx);
-	return snic_recv_shape_ok(qp, pkt) ? snic_rd_request(qp, pkt) : SNIC_NAK_INVALID;
+	return snic_recv_shape_ok(qp, pkt) ? snic_rd_request(qp, pkt) : SNIC_RECV_NAK_INVALID;
 }
 
 static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 			  const struct snic_rx_pkt *rx)
 {
 	struct snic_resp *resp = &qp->resp;
-	enum snic_verdict verdict;
+	enum snic_recv_verdict verdict;
 	bool owed;
 
 	snic_recv_begin(resp);
 	verdict = resp_execute(qp, pkt, rx);
 	if (!snic_qp_can_receive(qp))
 		return; /* the completion killed the QP */
-	if (verdict == SNIC_RNR) {
+	if (verdict == SNIC_RECV_RNR) {
 		resp_rnr(qp, pkt->psn);
 		return;
 	}
-	if (verdict == SNIC_LOST) {
+	if (verdict == SNIC_RECV_LOST) {
 		resp_ahead(qp, pkt->psn);
 		return;
 	}
-	if (verdict != SNIC_DONE) {
+	if (verdict != SNIC_RECV_DONE) {
 		resp_refuse(qp, verdict);
 		return;
 	}

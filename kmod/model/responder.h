@@ -15,7 +15,7 @@ bool snic_resp_pending(const struct snic_qp *qp);
 /* read_resp.c */
 
 /* A new READ request at epsn: check and queue it. */
-enum snic_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt);
+enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt);
 /* A READ request seen before: answer it again, as far as it is remembered. */
 void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt);
 /*

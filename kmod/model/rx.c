@@ -6,9 +6,9 @@
 #include "super.h"
 #include "transport.h"
 
-/* Packets and payload bytes of one QP in a row, before others that wait for its lock get it. */
-#define RX_TURN_PKTS 64u
-#define RX_TURN_BYTES 65536u
+/* Packets and payload bytes of one QP in a batch, before its lock is dropped for others. */
+#define RX_BATCH_PKTS 64u
+#define RX_BATCH_BYTES 65536u
 
 static bool pkey_match(u16 mine, u16 theirs)
 {
@@ -67,11 +67,11 @@ static void rx_split(struct snic_qp *qp, const struct snic_pkt *pkt, const struc
 	}
 }
 
-static void rx_dispatch(struct snic_rx_turn *turn, struct snic_qp *qp, const struct snic_pkt *pkt,
+static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const struct snic_pkt *pkt,
 			const struct snic_rx_pkt *rx)
 {
-	turn->pkts += pkt->npkts;
-	turn->bytes += pkt->payload_len;
+	batch->pkts += pkt->npkts;
+	batch->bytes += pkt->payload_len;
 	if ((rx->traffic_class & 3) == 3)
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_ECN);
 	/* Who sends packets of another MTU is told so by the first. */
@@ -85,57 +85,57 @@ static void rx_dispatch(struct snic_rx_turn *turn, struct snic_qp *qp, const str
 		qp->transport->rx_done(qp, pkt, rx->more);
 }
 
-void snic_turn_end(struct snic_rx_turn *turn)
+void snic_rx_batch_end(struct snic_rx_batch *batch)
 {
-	struct snic_qp *qp = turn->qp;
+	struct snic_qp *qp = batch->qp;
 
 	if (!qp)
 		return;
-	if (turn->pkts) {
-		snic_stat_add(turn->dev, SIRDMA_STAT_RX_PKTS, turn->pkts);
-		snic_stat_add(turn->dev, SIRDMA_STAT_RX_BYTES, turn->bytes);
+	if (batch->pkts) {
+		snic_stat_add(batch->dev, SIRDMA_STAT_RX_PKTS, batch->pkts);
+		snic_stat_add(batch->dev, SIRDMA_STAT_RX_BYTES, batch->bytes);
 	}
 	snic_qp_drop_mr(qp);
 	port_unlock_over(&qp->lock);
 	snic_qp_put(qp);
-	turn->qp = NULL;
+	batch->qp = NULL;
 }
 
-/* The QP of @qpn, locked: that of the last packet, but for its share of one turn. */
-static struct snic_qp *rx_turn_qp(struct snic_rx_turn *turn, u32 qpn)
+/* The QP of @qpn, locked: still that of the last packet, unless it had its share. */
+static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 {
-	struct snic_qp *qp = turn->qp;
+	struct snic_qp *qp = batch->qp;
 
-	if (qp && qp->obj.id == qpn && turn->pkts < RX_TURN_PKTS && turn->bytes < RX_TURN_BYTES)
+	if (qp && qp->obj.id == qpn && batch->pkts < RX_BATCH_PKTS && batch->bytes < RX_BATCH_BYTES)
 		return qp;
-	snic_turn_end(turn);
-	qp = snic_qp_get(turn->dev, qpn);
+	snic_rx_batch_end(batch);
+	qp = snic_qp_get(batch->dev, qpn);
 	if (!qp)
 		return NULL;
 	port_lock_over(&qp->lock);
-	turn->qp = qp;
-	turn->pkts = 0;
-	turn->bytes = 0;
+	batch->qp = qp;
+	batch->pkts = 0;
+	batch->bytes = 0;
 	return qp;
 }
 
-void snic_turn_rx(struct snic_rx_turn *turn, const struct snic_rx_pkt *rx)
+void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 {
 	enum sirdma_stat why;
 	struct snic_pkt pkt;
 	struct snic_qp *qp;
 
 	if (!snic_pkt_parse(rx, &pkt, &why)) {
-		snic_stat_inc(turn->dev, why);
+		snic_stat_inc(batch->dev, why);
 		return;
 	}
-	qp = rx_turn_qp(turn, pkt.qpn);
+	qp = rx_batch_qp(batch, pkt.qpn);
 	if (!qp)
-		snic_stat_inc(turn->dev, SIRDMA_STAT_RX_NO_QP);
+		snic_stat_inc(batch->dev, SIRDMA_STAT_RX_NO_QP);
 	else if (rx_admit(qp, &pkt, rx, &why))
-		rx_dispatch(turn, qp, &pkt, rx);
+		rx_dispatch(batch, qp, &pkt, rx);
 	else
-		snic_stat_inc(turn->dev, why);
+		snic_stat_inc(batch->dev, why);
 }
 
 bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *rx)
@@ -151,8 +151,8 @@ bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *rx)
 
 void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *rx)
 {
-	struct snic_rx_turn turn = {.dev = dev};
+	struct snic_rx_batch batch = {.dev = dev};
 
-	snic_turn_rx(&turn, rx);
-	snic_turn_end(&turn);
+	snic_rx_batch_add(&batch, rx);
+	snic_rx_batch_end(&batch);
 }

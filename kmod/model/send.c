@@ -6,7 +6,7 @@
  */
 #include "send.h"
 
-#include "lookout.h"
+#include "sq_poll.h"
 #include "retry.h"
 #include "transport.h"
 
@@ -75,7 +75,7 @@ static void send_push(struct snic_qp *qp, const struct snic_sqe *sqe)
 	req->psn = snic_psn_add(req->psn, snic_out_pkts(qp, out));
 }
 
-/* The ring holds garbage: it fails in its turn and nothing behind it starts. */
+/* The ring holds garbage: the message fails once it is the oldest, and none behind it starts. */
 static void send_push_bad(struct snic_qp *qp, struct snic_sqe *sqe)
 {
 	sqe->len = 0;
@@ -190,10 +190,10 @@ static enum snic_gather send_gather(struct snic_tx *tx, u32 off, u32 len, u32 *g
 static u8 send_opcode(const struct snic_sqe *sqe, bool first, bool last)
 {
 	/* By message kind: middle, first, last, only. */
-	static const u8 send[] = {SIRDMA_RC_SEND_MIDDLE, SIRDMA_RC_SEND_FIRST, SIRDMA_RC_SEND_LAST,
-				  SIRDMA_RC_SEND_ONLY};
-	static const u8 write[] = {SIRDMA_RC_WRITE_MIDDLE, SIRDMA_RC_WRITE_FIRST,
-				   SIRDMA_RC_WRITE_LAST, SIRDMA_RC_WRITE_ONLY};
+	static const u8 send[] = {SIRDMA_BTH_SEND_MIDDLE, SIRDMA_BTH_SEND_FIRST,
+				  SIRDMA_BTH_SEND_LAST, SIRDMA_BTH_SEND_ONLY};
+	static const u8 write[] = {SIRDMA_BTH_WRITE_MIDDLE, SIRDMA_BTH_WRITE_FIRST,
+				   SIRDMA_BTH_WRITE_LAST, SIRDMA_BTH_WRITE_ONLY};
 	u8 op = (snic_op_is_write(sqe->op) ? write : send)[first + 2 * last];
 
 	/* The form with immediate data follows each LAST and ONLY opcode. */
@@ -349,8 +349,8 @@ static void send_wake(struct snic_qp *qp)
 /*
  * Nothing to fetch: ask to be kicked. False when a WQE became valid meanwhile.
  * With enough in flight the answers make the device look again, at the latest
- * the ACK timer, and posters are spared the kick; so they are while the lookout
- * keeps looking.
+ * the ACK timer, and posters are spared the kick; so they are while the timer
+ * polls the ring.
  */
 static bool send_sleep(struct snic_qp *qp)
 {
@@ -362,7 +362,7 @@ static bool send_sleep(struct snic_qp *qp)
 	req->sq_shown = req->sq_idx;
 	WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(req->sq_idx));
 	if ((qp->ack_timeout && req->tail - req->head >= SNIC_AWAKE_MSGS) ||
-	    snic_lookout_stay(qp)) {
+	    snic_sq_poll_stay(qp)) {
 		send_wake(qp);
 		return true;
 	}
@@ -376,7 +376,7 @@ static bool send_sleep(struct snic_qp *qp)
 bool snic_send_run(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
-	u32 turns = SNIC_HOLD_BURSTS;
+	u32 bursts = SNIC_HOLD_BURSTS;
 	enum snic_send_stop why;
 
 	if (!snic_qp_can_send(qp) || req->rnr_wait || qp->tx_stalled)
@@ -392,7 +392,7 @@ bool snic_send_run(struct snic_qp *qp)
 			why = SNIC_SEND_MORE;
 		}
 		send_wake(qp);
-	} while (why == SNIC_SEND_MORE && --turns);
+	} while (why == SNIC_SEND_MORE && --bursts);
 	if (why == SNIC_SEND_MORE)
 		snic_qp_defer(qp);
 	/*

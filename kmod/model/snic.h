@@ -33,7 +33,7 @@ struct snic_config {
 	u32 max_sgids; /* .. 1024 */
 	u32 max_cqe; /* .. 1 << 20 */
 	u32 window_bytes; /* unacknowledged bytes per QP, 0 = default */
-	u32 lookout_ns; /* between looks at the ring of a poster that runs ahead; 0: always sleep */
+	u32 sq_poll_ns; /* period of polling the send queue of a poster that does not wait; 0: never */
 	u8 mac[6];
 };
 
@@ -54,8 +54,8 @@ struct snic_host_ops {
 	 */
 	u32 (*tx)(struct snic_host *host, struct snic_burst *burst);
 	/*
-	 * Run snic_qp_run(dev, qpn) soon, from a fresh softirq-like context: more work than one
-	 * turn may do. @background: it may be late, others come first.
+	 * Call snic_qp_run(dev, qpn) soon, from a fresh softirq-like context: there is more work
+	 * than one call may do. @background: it may be late, others come first.
 	 */
 	void (*defer)(struct snic_host *host, u32 qpn, bool background);
 	/* Burst buffer of this CPU or thread; valid while the caller holds a port_lock. */
@@ -130,15 +130,15 @@ void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
  * QP locked, from one to the next. Begins as {.dev = dev}; ends before the host
  * does anything else that enters the model or waits.
  */
-struct snic_rx_turn {
+struct snic_rx_batch {
 	struct snic_dev *dev;
 	struct snic_qp *qp;
 	u32 pkts; /* of qp */
 	u32 bytes;
 };
 
-void snic_turn_rx(struct snic_rx_turn *turn, const struct snic_rx_pkt *pkt);
-void snic_turn_end(struct snic_rx_turn *turn);
+void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *pkt);
+void snic_rx_batch_end(struct snic_rx_batch *batch);
 
 /* Count a packet the host had to reject itself (SIRDMA_STAT_RX_*). */
 void snic_rx_reject(struct snic_dev *dev, enum sirdma_stat why);

@@ -35,10 +35,10 @@ static u8 super_opcode(u8 first, u8 last)
 		return last;
 	/* The opcodes without and with immediate data have the same order (IBTA table 38). */
 	if (ends & SNIC_PKT_SEND)
-		return (u8)(last - SIRDMA_RC_SEND_LAST + SIRDMA_RC_SEND_ONLY);
+		return (u8)(last - SIRDMA_BTH_SEND_LAST + SIRDMA_BTH_SEND_ONLY);
 	if (ends & SNIC_PKT_WRITE)
-		return (u8)(last - SIRDMA_RC_WRITE_LAST + SIRDMA_RC_WRITE_ONLY);
-	return (u8)(last - SIRDMA_RC_READ_RESP_LAST + SIRDMA_RC_READ_RESP_ONLY);
+		return (u8)(last - SIRDMA_BTH_WRITE_LAST + SIRDMA_BTH_WRITE_ONLY);
+	return (u8)(last - SIRDMA_BTH_READ_RESP_LAST + SIRDMA_BTH_READ_RESP_ONLY);
 }
 
 void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic_super *out)

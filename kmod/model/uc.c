@@ -50,22 +50,22 @@ static void uc_drop(struct snic_qp *qp, enum sirdma_stat why)
 	qp->resp.recv_len = 0;
 }
 
-static void uc_refuse(struct snic_qp *qp, enum snic_verdict verdict)
+static void uc_refuse(struct snic_qp *qp, enum snic_recv_verdict verdict)
 {
 	switch (verdict) {
-	case SNIC_DONE:
+	case SNIC_RECV_DONE:
 		break;
-	case SNIC_RNR:
+	case SNIC_RECV_RNR:
 		uc_drop(qp, SIRDMA_STAT_RX_NO_RECV);
 		break;
-	case SNIC_LOST:
+	case SNIC_RECV_LOST:
 		uc_drop(qp, SIRDMA_STAT_RX_OUT_OF_SEQUENCE);
 		break;
-	case SNIC_NAK_INVALID:
-	case SNIC_NAK_ACCESS:
+	case SNIC_RECV_NAK_INVALID:
+	case SNIC_RECV_NAK_ACCESS:
 		uc_drop(qp, SIRDMA_STAT_RX_REFUSED);
 		break;
-	case SNIC_NAK_OP:
+	case SNIC_RECV_NAK_OP:
 		/* The fault is on this side (IBTA 9.9.3.1). */
 		snic_recv_fail(qp);
 		break;
@@ -77,7 +77,7 @@ static void uc_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 {
 	struct snic_resp *resp = &qp->resp;
 	bool first = pkt->flags & SNIC_PKT_FIRST;
-	enum snic_verdict verdict;
+	enum snic_recv_verdict verdict;
 
 	snic_recv_established(qp);
 	if (pkt->psn != resp->epsn || (first && resp->in_msg))
@@ -92,7 +92,7 @@ static void uc_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 	verdict = snic_recv_data(qp, pkt, rx);
 	if (!snic_qp_can_receive(qp))
 		return; /* the completion killed the QP */
-	if (verdict == SNIC_DONE) {
+	if (verdict == SNIC_RECV_DONE) {
 		snic_recv_took(resp, pkt);
 		return;
 	}

@@ -42,11 +42,11 @@ static inline u32 snic_tx_room(const struct snic_tx *tx)
 	return SNIC_BURST_PKTS - tx->burst->npkts;
 }
 
-/* What follows is of a message that began before: a burst that begins with it is a train. */
+/* What follows is of a message that began before: a burst that begins with it is made for GSO. */
 static inline void snic_tx_continue(struct snic_tx *tx)
 {
 	if (!tx->burst->npkts && tx->most == SNIC_BURST_USUAL)
-		tx->most = SNIC_BURST_TRAIN;
+		tx->most = SNIC_BURST_GSO;
 }
 
 /* Payload bytes the burst still takes. */

@@ -323,7 +323,7 @@ private:
 		burst.nsegs = 1;
 		burst.segs[0] = {.ptr = source.data(), .len = 8 * 4096};
 		for (u32 i = 0; i < burst.npkts; ++i)
-			snic_pkt_bth(&burst.pkts[i], SIRDMA_RC_SEND_MIDDLE, 0xffff, 5, i, 4096);
+			snic_pkt_bth(&burst.pkts[i], SIRDMA_BTH_SEND_MIDDLE, 0xffff, 5, i, 4096);
 		EXPECT_LE(c->push(burst), burst.npkts);
 		EXPECT_LE(c->fall_asleep(), 1);
 		c->wake_up();

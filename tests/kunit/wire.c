@@ -126,7 +126,7 @@ static void describe(struct fixture *f, bool is_v4)
 		pkt->hdr_len = sizeof(*bth);
 		pkt->payload_len = i == PACKETS - 1 ? LAST_PAYLOAD : PAYLOAD;
 		pkt->pad = -pkt->payload_len & 3;
-		bth->opcode = SIRDMA_RC_SEND_MIDDLE;
+		bth->opcode = SIRDMA_BTH_SEND_MIDDLE;
 		bth->flags = pkt->pad << SIRDMA_BTH_PAD_SHIFT;
 		bth->pkey = cpu_to_be16(0xffff);
 		bth->qpn = cpu_to_be32(QPN);

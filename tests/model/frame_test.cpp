@@ -124,14 +124,14 @@ std::vector<u8> build(const snic_flow &flow, const snic_tx_pkt &pkt, std::vector
 
 TEST(Frame, Ipv4SendMatchesScapy)
 {
-	auto pkt = packet(SIRDMA_RC_SEND_ONLY, SIRDMA_BTH_SE | SIRDMA_BTH_MIGREQ, true, {}, 13);
+	auto pkt = packet(SIRDMA_BTH_SEND_ONLY, SIRDMA_BTH_SE | SIRDMA_BTH_MIGREQ, true, {}, 13);
 
 	EXPECT_EQ(build(v4_flow(), pkt), from_hex(ipv4_send));
 }
 
 TEST(Frame, Ipv4WriteWithTosAndTtlMatchesScapy)
 {
-	auto pkt = packet(SIRDMA_RC_WRITE_ONLY, SIRDMA_BTH_MIGREQ, false, reth, 64);
+	auto pkt = packet(SIRDMA_BTH_WRITE_ONLY, SIRDMA_BTH_MIGREQ, false, reth, 64);
 	auto flow = v4_flow();
 
 	flow.traffic_class = 0x68;
@@ -141,7 +141,7 @@ TEST(Frame, Ipv4WriteWithTosAndTtlMatchesScapy)
 
 TEST(Frame, Ipv4VlanAckMatchesScapy)
 {
-	auto pkt = packet(SIRDMA_RC_ACK, SIRDMA_BTH_MIGREQ, false, aeth, 0);
+	auto pkt = packet(SIRDMA_BTH_ACK, SIRDMA_BTH_MIGREQ, false, aeth, 0);
 	auto flow = v4_flow();
 
 	flow.has_vlan = true;
@@ -152,7 +152,7 @@ TEST(Frame, Ipv4VlanAckMatchesScapy)
 
 TEST(Frame, Ipv6WriteWithFlowLabelMatchesScapy)
 {
-	auto pkt = packet(SIRDMA_RC_WRITE_ONLY, SIRDMA_BTH_MIGREQ, true, reth, 21);
+	auto pkt = packet(SIRDMA_BTH_WRITE_ONLY, SIRDMA_BTH_MIGREQ, true, reth, 21);
 	auto flow = v6_flow();
 
 	flow.traffic_class = 0xb8;
@@ -163,7 +163,7 @@ TEST(Frame, Ipv6WriteWithFlowLabelMatchesScapy)
 
 TEST(Frame, Ipv6VlanSendMatchesScapy)
 {
-	auto pkt = packet(SIRDMA_RC_SEND_ONLY, SIRDMA_BTH_MIGREQ, true, {}, 256);
+	auto pkt = packet(SIRDMA_BTH_SEND_ONLY, SIRDMA_BTH_MIGREQ, true, {}, 256);
 	auto flow = v6_flow();
 
 	flow.has_vlan = true;
@@ -176,7 +176,7 @@ TEST(Frame, Ipv6VlanSendMatchesScapy)
 
 TEST(Frame, SegmentsDoNotChangeTheBytes)
 {
-	auto pkt = packet(SIRDMA_RC_SEND_ONLY, SIRDMA_BTH_MIGREQ, true, {}, 1021);
+	auto pkt = packet(SIRDMA_BTH_SEND_ONLY, SIRDMA_BTH_MIGREQ, true, {}, 1021);
 	auto whole = build(v4_flow(), pkt);
 
 	EXPECT_EQ(build(v4_flow(), pkt, {1, 2, 2, 9, 500, 1020}), whole);

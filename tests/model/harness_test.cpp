@@ -23,7 +23,7 @@ Packet make_packet(u16 payload)
 	flow.dst_ip = ip4(10, 0, 0, 2);
 	flow.is_v4 = true;
 	memcpy(flow.dst_mac, "\x02SI\0\0\2", 6);
-	pkt.hdr[0] = SIRDMA_RC_SEND_ONLY;
+	pkt.hdr[0] = SIRDMA_BTH_SEND_ONLY;
 	pkt.hdr[7] = 5;
 	pkt.hdr_len = sizeof(sirdma_bth);
 	pkt.payload_len = payload;

@@ -109,7 +109,7 @@ TEST_P(Sizes, WriteImmCompletesAReceive)
 		EXPECT_EQ(r.imm, len);
 		EXPECT_EQ(r.idx, ridx);
 		EXPECT_EQ(r.len, len);
-		EXPECT_TRUE(r.op == SIRDMA_RC_WRITE_LAST_IMM || r.op == SIRDMA_RC_WRITE_ONLY_IMM);
+		EXPECT_TRUE(r.op == SIRDMA_BTH_WRITE_LAST_IMM || r.op == SIRDMA_BTH_WRITE_ONLY_IMM);
 		EXPECT_EQ(memcmp(b.data(kArea), a.data(1), len), 0);
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
-// Packets made by hand: what is rejected and under which counter, ghosts,
+// Packets made by hand: what is rejected and under which counter, stale answers,
 // protocol violations, and mutated packets that must not touch anything else.
 #include "transport.hpp"
 
@@ -115,7 +115,7 @@ TEST_F(Packets, QueuePairsThatAreNotThereAreCountedWithoutALookAtTheRest)
 {
 	auto l = link();
 	auto has_qp = [&](u32 qpn) {
-		std::vector<u8> bytes = bth(SIRDMA_RC_SEND_ONLY, qpn, 0);
+		std::vector<u8> bytes = bth(SIRDMA_BTH_SEND_ONLY, qpn, 0);
 		snic_seg seg = {bytes.data(), static_cast<u32>(bytes.size())};
 		snic_rx_pkt rx{};
 
@@ -139,30 +139,30 @@ TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 	u32 q = l->b.id;
 	auto psn = [&] { return next_psn(l->b); };
 
-	rejected(*l, bth(SIRDMA_RC_SEND_ONLY, q, psn(), 0x41), SIRDMA_STAT_RX_BAD_HEADER);
+	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, q, psn(), 0x41), SIRDMA_STAT_RX_BAD_HEADER);
 	// Reserved opcodes: it is the queue pair that refuses them.
 	for (u8 op : {0x15, 0x18, 0x1b, 0x1e, 0x1f, 0x60, 0x80, 0xe4, 0xff}) {
 		rejected(*l, bth(op, q, psn()), SIRDMA_STAT_RX_BAD_OPCODE);
 		rejected(*l, bth(op, 0xffffff, psn()), SIRDMA_STAT_RX_NO_QP);
 	}
 	// Nobody asked for it.
-	rejected(*l, cat(bth(SIRDMA_RC_ATOMIC_ACK, q, psn()), be(0x1f000000, 12)),
+	rejected(*l, cat(bth(SIRDMA_BTH_ATOMIC_ACK, q, psn()), be(0x1f000000, 12)),
 		 SIRDMA_STAT_RX_BAD_OPCODE);
-	rejected(*l, bth(SIRDMA_RC_WRITE_ONLY, q, psn()), SIRDMA_STAT_RX_BAD_LENGTH);
-	rejected(*l, cat(bth(SIRDMA_RC_READ_REQUEST, q, psn()), be(0, 12)),
+	rejected(*l, bth(SIRDMA_BTH_WRITE_ONLY, q, psn()), SIRDMA_STAT_RX_BAD_LENGTH);
+	rejected(*l, cat(bth(SIRDMA_BTH_READ_REQUEST, q, psn()), be(0, 12)),
 		 SIRDMA_STAT_RX_BAD_LENGTH);
-	rejected(*l, bth(SIRDMA_RC_ACK, q, psn()), SIRDMA_STAT_RX_BAD_LENGTH);
+	rejected(*l, bth(SIRDMA_BTH_ACK, q, psn()), SIRDMA_STAT_RX_BAD_LENGTH);
 	// Pad without payload, a payload that is no whole number of words, payload on a READ request.
-	rejected(*l, bth(SIRDMA_RC_SEND_ONLY, q, psn(), 0x70), SIRDMA_STAT_RX_BAD_LENGTH);
-	rejected(*l, cat(bth(SIRDMA_RC_SEND_ONLY, q, psn()), be(0, 3)), SIRDMA_STAT_RX_BAD_LENGTH);
+	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, q, psn(), 0x70), SIRDMA_STAT_RX_BAD_LENGTH);
+	rejected(*l, cat(bth(SIRDMA_BTH_SEND_ONLY, q, psn()), be(0, 3)), SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l,
-		 cat(cat(bth(SIRDMA_RC_READ_REQUEST, q, psn()), reth(b.va(), b.mr.stag(), 4)),
+		 cat(cat(bth(SIRDMA_BTH_READ_REQUEST, q, psn()), reth(b.va(), b.mr.stag(), 4)),
 		     be(0, 4)),
 		 SIRDMA_STAT_RX_BAD_LENGTH);
-	rejected(*l, bth(SIRDMA_RC_SEND_ONLY, 1, psn()), SIRDMA_STAT_RX_NO_QP);
-	rejected(*l, bth(SIRDMA_RC_SEND_ONLY, 0xffffff, psn()), SIRDMA_STAT_RX_NO_QP);
-	rejected(*l, bth(SIRDMA_RC_SEND_ONLY, q, psn(), 0x40, 0x8001), SIRDMA_STAT_RX_BAD_PKEY);
-	rejected(*l, bth(SIRDMA_RC_SEND_ONLY, q, psn(), 0x40, 0), SIRDMA_STAT_RX_BAD_PKEY);
+	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, 1, psn()), SIRDMA_STAT_RX_NO_QP);
+	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, 0xffffff, psn()), SIRDMA_STAT_RX_NO_QP);
+	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, q, psn(), 0x40, 0x8001), SIRDMA_STAT_RX_BAD_PKEY);
+	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, q, psn(), 0x40, 0), SIRDMA_STAT_RX_BAD_PKEY);
 	for (size_t len = 0; len < 12; len++)
 		rejected(*l, std::vector<u8>(len), SIRDMA_STAT_RX_BAD_LENGTH);
 }
@@ -176,17 +176,17 @@ TEST_F(Packets, OpcodesOfOtherTransportsAreRefusedByTheQpTheyMeet)
 		int own; // bytes of the transport's own headers
 		int extended; // and of those of the operation
 	} others[] = {
-		{SIRDMA_BTH_UC | SIRDMA_RC_SEND_ONLY, 0, 0},
-		{SIRDMA_BTH_UC | SIRDMA_RC_WRITE_ONLY_IMM, 0, 20},
-		{SIRDMA_BTH_RD | SIRDMA_RC_SEND_ONLY, 12, 0},
-		{SIRDMA_BTH_RD | SIRDMA_RC_ACK, 4, 4},
-		{SIRDMA_BTH_RD | SIRDMA_RD_RESYNC, 12, 0},
-		{SIRDMA_BTH_UD | SIRDMA_RC_SEND_ONLY, 8, 0},
-		{SIRDMA_BTH_UD | SIRDMA_RC_SEND_ONLY_IMM, 8, 4},
+		{SIRDMA_BTH_UC | SIRDMA_BTH_SEND_ONLY, 0, 0},
+		{SIRDMA_BTH_UC | SIRDMA_BTH_WRITE_ONLY_IMM, 0, 20},
+		{SIRDMA_BTH_RD | SIRDMA_BTH_SEND_ONLY, 12, 0},
+		{SIRDMA_BTH_RD | SIRDMA_BTH_ACK, 4, 4},
+		{SIRDMA_BTH_RD | SIRDMA_BTH_RESYNC, 12, 0},
+		{SIRDMA_BTH_UD | SIRDMA_BTH_SEND_ONLY, 8, 0},
+		{SIRDMA_BTH_UD | SIRDMA_BTH_SEND_ONLY_IMM, 8, 4},
 		{SIRDMA_BTH_CNP | 1, 16, 0},
-		{SIRDMA_BTH_XRC | SIRDMA_RC_SEND_FIRST, 4, 0},
-		{SIRDMA_BTH_XRC | SIRDMA_RC_READ_RESP_MIDDLE, 0, 0},
-		{SIRDMA_BTH_XRC | SIRDMA_RC_CMP_SWAP, 4, 28},
+		{SIRDMA_BTH_XRC | SIRDMA_BTH_SEND_FIRST, 4, 0},
+		{SIRDMA_BTH_XRC | SIRDMA_BTH_READ_RESP_MIDDLE, 0, 0},
+		{SIRDMA_BTH_XRC | SIRDMA_BTH_CMP_SWAP, 4, 28},
 	};
 
 	for (const auto &other : others) {
@@ -224,7 +224,7 @@ TEST_F(Packets, StrangersAreNotHeard)
 	Node c(fabric, 3, false);
 	u64 before = b.stat(SIRDMA_STAT_RX_BAD_GID);
 	l->b.recv({b.sge(0, 64)});
-	inject(c, b, bth(SIRDMA_RC_SEND_ONLY, l->b.id, next_psn(l->b)));
+	inject(c, b, bth(SIRDMA_BTH_SEND_ONLY, l->b.id, next_psn(l->b)));
 	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_BAD_GID), before + 1);
 	EXPECT_TRUE(silent(l->b));
 }
@@ -264,21 +264,21 @@ TEST_F(Packets, StateDecidesWhoIsHeard)
 	QpOptions o;
 	Qp qb(b, o);
 	u64 before = b.stat(SIRDMA_STAT_RX_BAD_STATE);
-	inject(a, b, bth(SIRDMA_RC_SEND_ONLY, qb.id, 0));
+	inject(a, b, bth(SIRDMA_BTH_SEND_ONLY, qb.id, 0));
 	qb.to_init();
-	inject(a, b, bth(SIRDMA_RC_SEND_ONLY, qb.id, 0));
+	inject(a, b, bth(SIRDMA_BTH_SEND_ONLY, qb.id, 0));
 	qb.to_rtr(a, 2, 0);
-	inject(a, b, cat(bth(SIRDMA_RC_ACK, qb.id, 0), be(0x1f000000, 4)));
+	inject(a, b, cat(bth(SIRDMA_BTH_ACK, qb.id, 0), be(0x1f000000, 4)));
 	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_BAD_STATE), before + 3);
 	qb.recv({b.sge(0, 64)});
-	inject(a, b, bth(SIRDMA_RC_SEND_ONLY, qb.id, 0));
+	inject(a, b, bth(SIRDMA_BTH_SEND_ONLY, qb.id, 0));
 	EXPECT_TRUE(qb.poll(false)) << "RTR receives";
 	qb.error();
-	inject(a, b, bth(SIRDMA_RC_SEND_ONLY, qb.id, 1));
+	inject(a, b, bth(SIRDMA_BTH_SEND_ONLY, qb.id, 1));
 	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_BAD_STATE), before + 4);
 }
 
-TEST_F(Packets, GhostAcknowledgementsAreIgnored)
+TEST_F(Packets, StaleAcknowledgementsAreIgnored)
 {
 	auto l = link();
 	works(*l);
@@ -292,15 +292,15 @@ TEST_F(Packets, GhostAcknowledgementsAreIgnored)
 	};
 	// Nothing is in flight: no answer can be right.
 	for (u32 psn : {sent - 2, sent - 1, sent, sent + 1, sent + 0x400000, sent - 0x400000}) {
-		answer(SIRDMA_RC_ACK, psn & 0xffffff, 0x1f000001);
-		answer(SIRDMA_RC_ACK, psn & 0xffffff, 0x60000001);
-		answer(SIRDMA_RC_ACK, psn & 0xffffff, 0x63000001);
-		answer(SIRDMA_RC_ACK, psn & 0xffffff, 0x21000001);
-		answer(SIRDMA_RC_READ_RESP_ONLY, psn & 0xffffff, 0x1f000001, be(0, 8));
+		answer(SIRDMA_BTH_ACK, psn & 0xffffff, 0x1f000001);
+		answer(SIRDMA_BTH_ACK, psn & 0xffffff, 0x60000001);
+		answer(SIRDMA_BTH_ACK, psn & 0xffffff, 0x63000001);
+		answer(SIRDMA_BTH_ACK, psn & 0xffffff, 0x21000001);
+		answer(SIRDMA_BTH_READ_RESP_ONLY, psn & 0xffffff, 0x1f000001, be(0, 8));
 	}
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RX_STALE_ACK) - stale, n);
 	works(*l);
-	// In flight: PSNs beyond what was sent are ghosts, too.
+	// In flight: PSNs beyond what was sent are stale, too.
 	bool block = true;
 	fabric.set_filter([&](TestHost &, Packet &) {
 		return block ? Fabric::Verdict::drop : Fabric::Verdict::pass;
@@ -308,11 +308,11 @@ TEST_F(Packets, GhostAcknowledgementsAreIgnored)
 	sent++;
 	l->b.recv({b.sge(0, 64)});
 	l->a.post({.sges = {a.sge(0, 64)}});
-	answer(SIRDMA_RC_ACK, sent + 1, 0x1f000001);
-	answer(SIRDMA_RC_ACK, sent - 1, 0x1f000001);
+	answer(SIRDMA_BTH_ACK, sent + 1, 0x1f000001);
+	answer(SIRDMA_BTH_ACK, sent - 1, 0x1f000001);
 	EXPECT_FALSE(l->a.poll(true));
 	// A READ response to a SEND is nonsense.
-	answer(SIRDMA_RC_READ_RESP_ONLY, sent, 0x1f000001, be(0, 8));
+	answer(SIRDMA_BTH_READ_RESP_ONLY, sent, 0x1f000001, be(0, 8));
 	EXPECT_FALSE(l->a.poll(true));
 	block = false;
 	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
@@ -329,37 +329,38 @@ TEST_F(Packets, ProtocolViolationsAreInvalidRequests)
 		std::vector<std::pair<u8, std::vector<u8>>> packets; // the last one violates
 	};
 	const Case cases[] = {
-		{"middle without first", {{SIRDMA_RC_SEND_MIDDLE, full}}},
-		{"last without first", {{SIRDMA_RC_SEND_LAST, part}}},
-		{"write middle without first", {{SIRDMA_RC_WRITE_MIDDLE, full}}},
+		{"middle without first", {{SIRDMA_BTH_SEND_MIDDLE, full}}},
+		{"last without first", {{SIRDMA_BTH_SEND_LAST, part}}},
+		{"write middle without first", {{SIRDMA_BTH_WRITE_MIDDLE, full}}},
 		{"first in a message",
-		 {{SIRDMA_RC_SEND_FIRST, full}, {SIRDMA_RC_SEND_FIRST, full}}},
-		{"only in a message", {{SIRDMA_RC_SEND_FIRST, full}, {SIRDMA_RC_SEND_ONLY, part}}},
-		{"other kind", {{SIRDMA_RC_SEND_FIRST, full}, {SIRDMA_RC_WRITE_LAST, part}}},
+		 {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_FIRST, full}}},
+		{"only in a message",
+		 {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_ONLY, part}}},
+		{"other kind", {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_WRITE_LAST, part}}},
 		{"read in a message",
-		 {{SIRDMA_RC_SEND_FIRST, full},
-		  {SIRDMA_RC_READ_REQUEST, reth(b.va(), b.mr.stag(), 4)}}},
-		{"short first", {{SIRDMA_RC_SEND_FIRST, part}}},
-		{"long only", {{SIRDMA_RC_SEND_ONLY, std::vector<u8>(mtu + 4)}}},
-		{"empty last", {{SIRDMA_RC_SEND_FIRST, full}, {SIRDMA_RC_SEND_LAST, {}}}},
-		{"short middle", {{SIRDMA_RC_SEND_FIRST, full}, {SIRDMA_RC_SEND_MIDDLE, word}}},
+		 {{SIRDMA_BTH_SEND_FIRST, full},
+		  {SIRDMA_BTH_READ_REQUEST, reth(b.va(), b.mr.stag(), 4)}}},
+		{"short first", {{SIRDMA_BTH_SEND_FIRST, part}}},
+		{"long only", {{SIRDMA_BTH_SEND_ONLY, std::vector<u8>(mtu + 4)}}},
+		{"empty last", {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_LAST, {}}}},
+		{"short middle", {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_MIDDLE, word}}},
 		{"write longer than its RETH",
-		 {{SIRDMA_RC_WRITE_ONLY, cat(reth(b.va(), b.mr.stag(), 96), part)}}},
+		 {{SIRDMA_BTH_WRITE_ONLY, cat(reth(b.va(), b.mr.stag(), 96), part)}}},
 		{"write shorter than its RETH",
-		 {{SIRDMA_RC_WRITE_ONLY, cat(reth(b.va(), b.mr.stag(), 104), part)}}},
+		 {{SIRDMA_BTH_WRITE_ONLY, cat(reth(b.va(), b.mr.stag(), 104), part)}}},
 		{"write ends early",
-		 {{SIRDMA_RC_WRITE_FIRST, cat(w, full)}, {SIRDMA_RC_WRITE_LAST, part}}},
+		 {{SIRDMA_BTH_WRITE_FIRST, cat(w, full)}, {SIRDMA_BTH_WRITE_LAST, part}}},
 		{"write does not end",
-		 {{SIRDMA_RC_WRITE_FIRST, cat(w, full)},
-		  {SIRDMA_RC_WRITE_MIDDLE, full},
-		  {SIRDMA_RC_WRITE_MIDDLE, full}}},
+		 {{SIRDMA_BTH_WRITE_FIRST, cat(w, full)},
+		  {SIRDMA_BTH_WRITE_MIDDLE, full},
+		  {SIRDMA_BTH_WRITE_MIDDLE, full}}},
 		{"huge write",
-		 {{SIRDMA_RC_WRITE_FIRST, cat(reth(b.va(), b.mr.stag(), 0x80000001), full)}}},
-		{"huge read", {{SIRDMA_RC_READ_REQUEST, reth(b.va(), b.mr.stag(), 0xffffffff)}}},
-		{"atomic", {{SIRDMA_RC_FETCH_ADD, std::vector<u8>(28)}}},
-		{"send with invalidate", {{SIRDMA_RC_SEND_ONLY_INV, cat(word, part)}}},
-		{"flush", {{SIRDMA_RC_FLUSH, std::vector<u8>(20)}}},
-		{"atomic write", {{SIRDMA_RC_ATOMIC_WRITE, std::vector<u8>(24)}}},
+		 {{SIRDMA_BTH_WRITE_FIRST, cat(reth(b.va(), b.mr.stag(), 0x80000001), full)}}},
+		{"huge read", {{SIRDMA_BTH_READ_REQUEST, reth(b.va(), b.mr.stag(), 0xffffffff)}}},
+		{"atomic", {{SIRDMA_BTH_FETCH_ADD, std::vector<u8>(28)}}},
+		{"send with invalidate", {{SIRDMA_BTH_SEND_ONLY_INV, cat(word, part)}}},
+		{"flush", {{SIRDMA_BTH_FLUSH, std::vector<u8>(20)}}},
+		{"atomic write", {{SIRDMA_BTH_ATOMIC_WRITE, std::vector<u8>(24)}}},
 	};
 
 	for (auto &c : cases) {
@@ -389,22 +390,22 @@ TEST_F(Packets, DuplicateReadIsAnsweredFromTheRequestedPlace)
 	auto responses = [&](u32 at, u64 va, u32 len) {
 		fabric.sent().clear();
 		inject(a, b,
-		       cat(bth(SIRDMA_RC_READ_REQUEST, l->b.id, at), reth(va, b.mr.stag(), len)));
+		       cat(bth(SIRDMA_BTH_READ_REQUEST, l->b.id, at), reth(va, b.mr.stag(), len)));
 		std::vector<std::pair<u8, u32>> out;
 		for (auto &p : fabric.sent())
 			out.push_back({p.opcode(), p.psn()});
 		return out;
 	};
 	using R = std::vector<std::pair<u8, u32>>;
-	R all = {{SIRDMA_RC_READ_RESP_FIRST, psn},
-		 {SIRDMA_RC_READ_RESP_MIDDLE, psn + 1},
-		 {SIRDMA_RC_READ_RESP_MIDDLE, psn + 2},
-		 {SIRDMA_RC_READ_RESP_LAST, psn + 3}};
+	R all = {{SIRDMA_BTH_READ_RESP_FIRST, psn},
+		 {SIRDMA_BTH_READ_RESP_MIDDLE, psn + 1},
+		 {SIRDMA_BTH_READ_RESP_MIDDLE, psn + 2},
+		 {SIRDMA_BTH_READ_RESP_LAST, psn + 3}};
 	EXPECT_EQ(responses(psn, b.va(), 4000), all);
 	EXPECT_EQ(responses(psn, b.va(), 4000), all);
 	EXPECT_EQ(responses(psn + 2, b.va(2048), 4000 - 2048),
-		  (R{{SIRDMA_RC_READ_RESP_FIRST, psn + 2}, {SIRDMA_RC_READ_RESP_LAST, psn + 3}}));
-	EXPECT_EQ(responses(psn + 3, b.va(3072), 928), (R{{SIRDMA_RC_READ_RESP_ONLY, psn + 3}}));
+		  (R{{SIRDMA_BTH_READ_RESP_FIRST, psn + 2}, {SIRDMA_BTH_READ_RESP_LAST, psn + 3}}));
+	EXPECT_EQ(responses(psn + 3, b.va(3072), 928), (R{{SIRDMA_BTH_READ_RESP_ONLY, psn + 3}}));
 	// Not part of what was asked before: no answer.
 	EXPECT_EQ(responses(psn + 1, b.va(0), 4000), R{});
 	EXPECT_EQ(responses(psn + 1, b.va(1024), 4000), R{});
@@ -414,18 +415,18 @@ TEST_F(Packets, DuplicateReadIsAnsweredFromTheRequestedPlace)
 	fabric.sent().clear();
 	for (u32 at : {1u, 2u, 3u})
 		fabric.inject(frame(a, b,
-				    cat(bth(SIRDMA_RC_READ_REQUEST, l->b.id, psn + at),
+				    cat(bth(SIRDMA_BTH_READ_REQUEST, l->b.id, psn + at),
 					reth(b.va(1024 * at), b.mr.stag(), at == 3 ? 928 : 1024)))
 				      .bytes);
 	settle(100'000);
 	R parts;
 	for (auto &p : fabric.sent())
 		parts.push_back({p.opcode(), p.psn()});
-	EXPECT_EQ(parts, (R{{SIRDMA_RC_READ_RESP_ONLY, psn + 1},
-			    {SIRDMA_RC_READ_RESP_ONLY, psn + 2},
-			    {SIRDMA_RC_READ_RESP_ONLY, psn + 3}}));
+	EXPECT_EQ(parts, (R{{SIRDMA_BTH_READ_RESP_ONLY, psn + 1},
+			    {SIRDMA_BTH_READ_RESP_ONLY, psn + 2},
+			    {SIRDMA_BTH_READ_RESP_ONLY, psn + 3}}));
 	// The next request goes on behind the READ.
-	EXPECT_EQ(responses(psn + 4, b.va(), 8), (R{{SIRDMA_RC_READ_RESP_ONLY, psn + 4}}));
+	EXPECT_EQ(responses(psn + 4, b.va(), 8), (R{{SIRDMA_BTH_READ_RESP_ONLY, psn + 4}}));
 }
 
 } // namespace

@@ -50,7 +50,7 @@ protected:
 		flow.udp_sport = 0xc123;
 		flow.is_v4 = true;
 		flow.hop_limit = 64;
-		snic_pkt_bth(pkt, SIRDMA_RC_ACK, 0xffff, l.a.id, psn & 0xffffff, 0);
+		snic_pkt_bth(pkt, SIRDMA_BTH_ACK, 0xffff, l.a.id, psn & 0xffffff, 0);
 		snic_pkt_aeth(pkt, syndrome, 1);
 		std::vector<u8> bytes(SNIC_ETH_HLEN + snic_ip_len(&flow, pkt));
 		snic_seg_iter_init(&it, &burst);
@@ -166,8 +166,8 @@ TEST_F(Reads, EachResponseRestoresTheRetryCount)
 			seen = 0;
 			return Verdict::pass;
 		}
-		return pkt.opcode() >= SIRDMA_RC_READ_RESP_FIRST && seen++ ? Verdict::drop :
-									     Verdict::pass;
+		return pkt.opcode() >= SIRDMA_BTH_READ_RESP_FIRST && seen++ ? Verdict::drop :
+									      Verdict::pass;
 	});
 	b.mem->fill(17);
 	l->a.post(read(0, 0, 40 * 1024));
@@ -184,7 +184,7 @@ TEST_F(Reads, PiecesFollowTheWindow)
 	u32 most = 0;
 	bool lossy = true;
 	fabric.set_filter([&](TestHost &from, Packet &pkt) {
-		if (&from == &a.host && pkt.opcode() == SIRDMA_RC_READ_REQUEST)
+		if (&from == &a.host && pkt.opcode() == SIRDMA_BTH_READ_REQUEST)
 			most = std::max(most, pkt.be32(pkt.bth + 12 + 12));
 		return lossy && &from == &b.host ? Verdict::drop : Verdict::pass;
 	});
@@ -281,7 +281,7 @@ public:
 		const u32 key = pkt.be32(reth + 8);
 		const u32 len = pkt.be32(reth + 12), npkts = std::max(1u, (len + mtu_ - 1) / mtu_);
 
-		if (pkt.opcode() != SIRDMA_RC_READ_REQUEST || distance(epsn_, pkt.psn()) < 0)
+		if (pkt.opcode() != SIRDMA_BTH_READ_REQUEST || distance(epsn_, pkt.psn()) < 0)
 			return Verdict::pass;
 		if (pkt.psn() == epsn_) {
 			requests_.push_back({epsn_, npkts, va, len, len ? key : 0});

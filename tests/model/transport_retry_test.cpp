@@ -146,7 +146,7 @@ TEST_F(Retry, AnAnswerBetweenTimerAndBottomHalfCounts)
 	l->b.recv({b.sge(0, 64)});
 	l->a.post({.sges = {a.sge(0, 64)}});
 	settle(100'000);
-	ASSERT_EQ(ack.opcode(), SIRDMA_RC_ACK);
+	ASSERT_EQ(ack.opcode(), SIRDMA_BTH_ACK);
 	fabric.clock()->advance(20'000'000);
 	ASSERT_TRUE(a.host.has_deferred());
 
@@ -190,7 +190,7 @@ TEST_F(Retry, NoTimerWithoutTimeout)
 TEST_F(Retry, LostAcknowledgementDeliversOnce)
 {
 	drop([](bool from_a, const Packet &p, u32 nth) {
-		return !from_a && p.opcode() == SIRDMA_RC_ACK && nth == 1;
+		return !from_a && p.opcode() == SIRDMA_BTH_ACK && nth == 1;
 	});
 	check_all_kinds();
 }
@@ -567,7 +567,7 @@ TEST_F(Retry, LongMessagesGoInTrains)
 	Link l(a, b, opts, opts);
 	// The first burst, whose first packet is longer, does not count.
 	fabric.set_filter([&](TestHost &from, Packet &p) {
-		if (&from == &a.host && p.opcode() == SIRDMA_RC_WRITE_FIRST)
+		if (&from == &a.host && p.opcode() == SIRDMA_BTH_WRITE_FIRST)
 			a.host.set_limits({});
 		return Verdict::pass;
 	});
@@ -577,7 +577,7 @@ TEST_F(Retry, LongMessagesGoInTrains)
 		  .rkey = b.mr.stag()});
 	ASSERT_FALSE(wait_send(l.a).error);
 	fabric.set_filter(nullptr);
-	EXPECT_EQ(a.host.longest_burst(), u32{SNIC_BURST_TRAIN});
+	EXPECT_EQ(a.host.longest_burst(), u32{SNIC_BURST_GSO});
 }
 
 } // namespace

@@ -295,10 +295,10 @@ TEST_F(Unreliable, AFailedSendLeavesTheReceiveQueueAlone)
 	EXPECT_EQ(l->a.state(), SIRDMA_QPS_ERR);
 }
 
-// More than is flushed in one turn, and the owner goes on at once.
+// More than one run flushes, and the owner goes on at once.
 TEST_F(Unreliable, EverythingBehindAFailedSendIsFlushed)
 {
-	constexpr u32 behind = 600; // one turn flushes 512
+	constexpr u32 behind = 600; // one run flushes 512
 	QpOptions options = uc();
 
 	options.sq_quanta = 2048;
@@ -387,7 +387,7 @@ TEST_F(Unreliable, ASenderThatGivesAMessageUpBeginsAnother)
 	expect_receive(*l);
 	fabric.set_filter([&](TestHost &, Packet &pkt) {
 		if (seen++ == 2) {
-			pkt.bytes[pkt.bth] = SIRDMA_BTH_UC | SIRDMA_RC_SEND_FIRST;
+			pkt.bytes[pkt.bth] = SIRDMA_BTH_UC | SIRDMA_BTH_SEND_FIRST;
 			seal(pkt);
 		}
 		return Fabric::Verdict::pass;

@@ -21,7 +21,7 @@ Ack ack(u32 psn, u32 qpn = 7)
 	a.dst = peer;
 	a.qpn = qpn;
 	a.pkt.hdr_len = sizeof(bth) + sizeof(aeth);
-	bth.opcode = SIRDMA_RC_ACK;
+	bth.opcode = SIRDMA_BTH_ACK;
 	bth.apsn = cpu_to_be32(psn);
 	aeth.smsn = cpu_to_be32((SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID) << 24);
 	memcpy(a.pkt.hdr, &bth, sizeof(bth));
@@ -148,7 +148,7 @@ TEST_F(TwinAck, OnlyPlainAcknowledgementsWait)
 		EXPECT_EQ(ack_kind(burst), AckKind::refusal);
 	}
 	burst.pkts[0] = ack(5).pkt;
-	burst.pkts[0].hdr[0] = SIRDMA_RC_WRITE_ONLY;
+	burst.pkts[0].hdr[0] = SIRDMA_BTH_WRITE_ONLY;
 	EXPECT_EQ(ack_kind(burst), AckKind::none);
 }
 

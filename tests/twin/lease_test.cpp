@@ -39,9 +39,9 @@ struct Write {
 		burst->segs[0] = {.ptr = bytes, .len = 5000};
 		burst->segs[1] = {.ptr = bytes + 5000, .len = payload - 5000};
 		for (u32 i = 0; i < burst->npkts; ++i) {
-			const u8 opcode = !i		       ? SIRDMA_RC_WRITE_FIRST :
-					  i + 1 < burst->npkts ? SIRDMA_RC_WRITE_MIDDLE :
-								 SIRDMA_RC_WRITE_LAST;
+			const u8 opcode = !i		       ? SIRDMA_BTH_WRITE_FIRST :
+					  i + 1 < burst->npkts ? SIRDMA_BTH_WRITE_MIDDLE :
+								 SIRDMA_BTH_WRITE_LAST;
 
 			snic_pkt_bth(&burst->pkts[i], opcode, 0xffff, qpn, i, mtu);
 			if (!i)
@@ -619,7 +619,7 @@ TEST(Connection, CountsRecordsThatBreakTheRules)
 		{super, 0, 0, 0, 1, 12, 4, 72}, /* pad longer than any */
 		{super, 0, 3, 0, 1, 12, 1, 72 + 3}, /* than its flags say */
 		{super, 0, 0, 0, 1, 12, 0, 72, 31}, /* of no known opcode */
-		{super, 0, 0, 0, 1, 16, 0, 72, SIRDMA_RC_ACK}, /* without payload */
+		{super, 0, 0, 0, 1, 16, 0, 72, SIRDMA_BTH_ACK}, /* without payload */
 		{super, 0, 1 << 17, 0, 1, 12, 0, 72}, /* payload longer than any */
 		{super, 0, 100, 0, 1, 12, 0, 72 + 50}, /* half of it missing */
 		{super, 1, 100, 129, 1, 12, 0, 72 + 129 * 16}, /* pieces beyond all bounds */

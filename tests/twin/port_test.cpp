@@ -43,7 +43,7 @@ public:
 		uint8_t packet[sizeof(sirdma_bth) + 4 + SIRDMA_ICRC_LEN] = {};
 		sirdma_bth bth{};
 
-		bth.opcode = SIRDMA_RC_SEND_ONLY;
+		bth.opcode = SIRDMA_BTH_SEND_ONLY;
 		bth.pkey = htobe16(SIRDMA_DEFAULT_PKEY);
 		bth.qpn = htobe32(qpn_);
 		memcpy(packet, &bth, sizeof(bth));

@@ -43,9 +43,9 @@ protected:
 			const bool last = i + 1 == packets;
 
 			snic_pkt_bth(&burst->pkts[i],
-				     !i	  ? SIRDMA_RC_WRITE_FIRST :
-				     last ? SIRDMA_RC_WRITE_LAST :
-					    SIRDMA_RC_WRITE_MIDDLE,
+				     !i	  ? SIRDMA_BTH_WRITE_FIRST :
+				     last ? SIRDMA_BTH_WRITE_LAST :
+					    SIRDMA_BTH_WRITE_MIDDLE,
 				     0xffff, 5, i, last ? payload_len - i * mtu : mtu);
 			if (!i)
 				snic_pkt_reth(&burst->pkts[i], 0x1000, 7, payload_len);

@@ -167,7 +167,7 @@ TEST_F(Claims, RefuseAnotherHostsAddress)
 	flow.is_v4 = true;
 	burst->flow = &flow;
 	burst->npkts = 1;
-	snic_pkt_bth(&burst->pkts[0], SIRDMA_RC_SEND_ONLY, 0xffff, first_qpn_of(3) + 5, 0, 0);
+	snic_pkt_bth(&burst->pkts[0], SIRDMA_BTH_SEND_ONLY, 0xffff, first_qpn_of(3) + 5, 0, 0);
 	EXPECT_FALSE(n->transmit(*burst, sent));
 }
 

@@ -38,10 +38,10 @@ sirdma_packet describe(u64 now, const std::vector<u8> &bytes, const FabricAdapte
 
 } // namespace
 
-static_assert(int{SIRDMA_ACKNOWLEDGE} == SIRDMA_RC_ACK &&
-	      int{SIRDMA_SEND_ONLY} == SIRDMA_RC_SEND_ONLY &&
-	      int{SIRDMA_READ_REQUEST} == SIRDMA_RC_READ_REQUEST &&
-	      int{SIRDMA_WRITE_ONLY_WITH_IMM} == SIRDMA_RC_WRITE_ONLY_IMM);
+static_assert(int{SIRDMA_ACKNOWLEDGE} == SIRDMA_BTH_ACK &&
+	      int{SIRDMA_SEND_ONLY} == SIRDMA_BTH_SEND_ONLY &&
+	      int{SIRDMA_READ_REQUEST} == SIRDMA_BTH_READ_REQUEST &&
+	      int{SIRDMA_WRITE_ONLY_WITH_IMM} == SIRDMA_BTH_WRITE_ONLY_IMM);
 
 /* Adapters */
 

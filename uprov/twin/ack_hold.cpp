@@ -27,7 +27,7 @@ AckKind ack_kind(const snic_burst &burst) noexcept
 	const snic_tx_pkt &pkt = burst.pkts[0];
 	sirdma_aeth aeth;
 
-	if (burst.npkts != 1 || bth_of(pkt).opcode != SIRDMA_RC_ACK)
+	if (burst.npkts != 1 || bth_of(pkt).opcode != SIRDMA_BTH_ACK)
 		return AckKind::none;
 	memcpy(&aeth, pkt.hdr + sizeof(sirdma_bth), sizeof(aeth));
 	return (be32_to_cpu(aeth.smsn) >> 24 & SIRDMA_AETH_KIND) == SIRDMA_AETH_ACK ?

@@ -10,7 +10,7 @@ bool Faults::chance(double p)
 	return p > 0 && static_cast<double>(random_() >> 11) * 0x1p-53 < p;
 }
 
-void Faults::receive_badly(snic_rx_turn &turn, snic_rx_pkt pkt)
+void Faults::receive_badly(snic_rx_batch &batch, snic_rx_pkt pkt)
 {
 	/* The one that follows may not arrive: no acknowledgement waits for it. */
 	pkt.more = false;
@@ -22,9 +22,9 @@ void Faults::receive_badly(snic_rx_turn &turn, snic_rx_pkt pkt)
 		hold(pkt);
 		return;
 	}
-	snic_turn_rx(&turn, &pkt);
+	snic_rx_batch_add(&batch, &pkt);
 	if (held_)
-		release(turn);
+		release(batch);
 }
 
 /* Its memory is the link's, and used again. */
@@ -45,10 +45,10 @@ void Faults::hold(const snic_rx_pkt &pkt)
 	held_ = true;
 }
 
-void Faults::release(snic_rx_turn &turn)
+void Faults::release(snic_rx_batch &batch)
 {
 	held_ = false;
-	snic_turn_rx(&turn, &pkt_);
+	snic_rx_batch_add(&batch, &pkt_);
 }
 
 } // namespace sirdma::twin

@@ -25,28 +25,28 @@ public:
 	}
 
 	/* @pkt arrived. */
-	void receive(snic_rx_turn &turn, const snic_rx_pkt &pkt) noexcept
+	void receive(snic_rx_batch &batch, const snic_rx_pkt &pkt) noexcept
 	{
 		if (!any_) [[likely]]
-			snic_turn_rx(&turn, &pkt);
+			snic_rx_batch_add(&batch, &pkt);
 		else
-			receive_badly(turn, pkt);
+			receive_badly(batch, pkt);
 	}
 
 	bool any() const noexcept { return any_; }
 
 	/* Nothing waits behind: a packet that was held back for the next one goes now. */
-	void flush(snic_rx_turn &turn) noexcept
+	void flush(snic_rx_batch &batch) noexcept
 	{
 		if (held_) [[unlikely]]
-			release(turn);
+			release(batch);
 	}
 
 private:
-	void receive_badly(snic_rx_turn &turn, snic_rx_pkt pkt);
+	void receive_badly(snic_rx_batch &batch, snic_rx_pkt pkt);
 	bool chance(double p);
 	void hold(const snic_rx_pkt &pkt);
-	void release(snic_rx_turn &turn);
+	void release(snic_rx_batch &batch);
 
 	const double loss_, corrupt_, reorder_; /* 0 .. 1 */
 	const bool any_;

@@ -88,7 +88,7 @@ void want_short_slices() noexcept
 /* SEND and WRITE: their acknowledgement is all they ask for. */
 bool may_wait(const uint8_t *data, size_t len) noexcept
 {
-	return len && *data <= SIRDMA_RC_WRITE_ONLY_IMM;
+	return len && *data <= SIRDMA_BTH_WRITE_ONLY_IMM;
 }
 
 } // namespace
@@ -176,7 +176,7 @@ int Nic::start(const Config &config)
 
 	if (const int err = create_device(addr_, mtu_, num_qpns, window_bytes, clock_))
 		return err;
-	turn_.dev = dev_;
+	batch_.dev = dev_;
 	wake_fd_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 	if (!wake_fd_)
 		return errno;
@@ -321,7 +321,7 @@ void Nic::deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
 	pkt.is_v4 = addr_.is_v4();
 	pkt.icrc_ok = icrc_ok;
 	pkt.more = more;
-	faults_->receive(turn_, pkt);
+	faults_->receive(batch_, pkt);
 }
 
 void Nic::malformed() noexcept
@@ -331,7 +331,7 @@ void Nic::malformed() noexcept
 
 void Nic::end_turn() noexcept
 {
-	snic_turn_end(&turn_);
+	snic_rx_batch_end(&batch_);
 }
 
 /* From the port, or from who has it. */
@@ -348,7 +348,7 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 	slot = slot_of(be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK);
 	if (slot != neighbours_->slot()) {
 		/* Not verified: that is up to the process it is for, if there is one. */
-		snic_turn_end(&turn_);
+		snic_rx_batch_end(&batch_);
 		if (!port_->receiver() || slot >= num_slots)
 			snic_rx_reject(dev_, SIRDMA_STAT_RX_NO_QP);
 		else if (!neighbours_->forward(slot, path, data, len, index, more))
@@ -376,7 +376,7 @@ void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noe
 				       .dport = SIRDMA_ROCE_UDP_PORT},
 				      data, len);
 	more = more || (polled_ && may_wait(data, len));
-	deliver(src, data, len, true, more && turn_.bytes < answer_bytes);
+	deliver(src, data, len, true, more && batch_.bytes < answer_bytes);
 }
 
 void Nic::packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept
@@ -394,8 +394,8 @@ void Nic::packet(const IpAddress &src, const SuperPacket &super, bool more) noex
 	pkt.icrc_ok = true;
 	pkt.more = (more || (polled_ && may_wait(static_cast<uint8_t *>(super.segs[0].ptr),
 						 super.segs[0].len))) &&
-		   turn_.bytes + super.payload_len < answer_bytes;
-	snic_turn_rx(&turn_, &pkt);
+		   batch_.bytes + super.payload_len < answer_bytes;
+	snic_rx_batch_add(&batch_, &pkt);
 }
 
 bool Nic::pull(snic_seg_iter &it, void *to, u32 len) noexcept
@@ -428,8 +428,8 @@ u32 Nic::receive(bool all) noexcept
 	port_idle_ = from_port ? 0 : port_idle_ + 1;
 	got += from_port;
 	if (!got)
-		faults_->flush(turn_);
-	snic_turn_end(&turn_);
+		faults_->flush(batch_);
+	snic_rx_batch_end(&batch_);
 	return got;
 }
 

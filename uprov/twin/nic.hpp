@@ -78,7 +78,7 @@ private:
 	std::mutex
 		rx_lock_; /* one receiver at a time keeps packets in order; protects what follows */
 	std::unique_ptr<Faults> faults_;
-	snic_rx_turn turn_{}; /* ends before rx_lock_ is dropped */
+	snic_rx_batch batch_{}; /* ends before rx_lock_ is dropped */
 	IdFilter ids_;
 	bool ids_count_ = true; /* segments that came together were numbered by their sender */
 	u32 port_idle_ = 0; /* times since the port had something */

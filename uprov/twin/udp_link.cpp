@@ -21,7 +21,10 @@ namespace
 constexpr int buffer_bytes = 8 << 20;
 /* Below the largest datagram by more than the headers. */
 constexpr size_t run_bytes_max = 65000;
-/* A datagram or train so long is part of a stream, which goes on for so many calls at least. */
+/*
+ * A datagram this long, or merged to this length by GRO, belongs to a stream, which
+ * lasts this many calls at least.
+ */
 constexpr u32 stream_bytes = 8192;
 constexpr u32 stream_calls = 16;
 

@@ -98,7 +98,7 @@ public:
 	/* Readable when datagrams wait. */
 	int fd() const noexcept { return fd_.get(); }
 
-	/* Datagrams taken at once; each may be a train of packets. */
+	/* Datagrams received at once; GRO may have merged several packets in each. */
 	static constexpr u32 batch = 8;
 
 	/* Give what waits to @sink, a batch at most; how many. One thread at a time. */

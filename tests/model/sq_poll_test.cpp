@@ -10,14 +10,14 @@ namespace
 
 constexpr u64 period = 50'000;
 
-class Lookout : public Transport {
+class SqPoll : public Transport {
 protected:
-	Lookout() : c(fabric, 3, false, options()), l(connect(), b, {}, {}) {}
+	SqPoll() : c(fabric, 3, false, options()), l(connect(), b, {}, {}) {}
 
 	static HostOptions options()
 	{
 		HostOptions o;
-		o.cfg.lookout_ns = period;
+		o.cfg.sq_poll_ns = period;
 		return o;
 	}
 	Node &connect()
@@ -49,7 +49,7 @@ protected:
 	Link l;
 };
 
-TEST_F(Lookout, SparesAStreamTheKicks)
+TEST_F(SqPoll, SparesAStreamTheKicks)
 {
 	stream(1000);
 	EXPECT_LT(kicks(), 10u);
@@ -58,7 +58,7 @@ TEST_F(Lookout, SparesAStreamTheKicks)
 	EXPECT_EQ(memcmp(b.data(1 << 20), c.data(0), 8), 0);
 }
 
-TEST_F(Lookout, FindsWhatWasPostedWithoutAKick)
+TEST_F(SqPoll, FindsWhatWasPostedWithoutAKick)
 {
 	stream(20);
 	ASSERT_FALSE(asleep());
@@ -69,7 +69,7 @@ TEST_F(Lookout, FindsWhatWasPostedWithoutAKick)
 	EXPECT_EQ(kicks(), before);
 }
 
-TEST_F(Lookout, EndsWhenThePosterPauses)
+TEST_F(SqPoll, EndsWhenThePosterPauses)
 {
 	stream(20);
 	settle(3 * period);
@@ -80,7 +80,7 @@ TEST_F(Lookout, EndsWhenThePosterPauses)
 	expect_ok(wait_send(l.a), SIRDMA_OP_WRITE);
 }
 
-TEST_F(Lookout, IsNotForPostersWhoTakeTheirCompletions)
+TEST_F(SqPoll, IsNotForPostersWhoTakeTheirCompletions)
 {
 	for (u32 i = 0; i < 100; i++) {
 		EXPECT_TRUE(asleep() || !i);
@@ -90,7 +90,7 @@ TEST_F(Lookout, IsNotForPostersWhoTakeTheirCompletions)
 	}
 }
 
-TEST_F(Lookout, IsNotForPostersWhomThePeerAnswers)
+TEST_F(SqPoll, IsNotForPostersWhomThePeerAnswers)
 {
 	for (u32 i = 0; i < 100; i++) {
 		l.b.recv({b.sge(0, 64)});
@@ -103,14 +103,14 @@ TEST_F(Lookout, IsNotForPostersWhomThePeerAnswers)
 	}
 }
 
-TEST_F(Lookout, IsNotForLongMessages)
+TEST_F(SqPoll, IsNotForLongMessages)
 {
 	stream(50, 100'000);
 	settle(period);
 	EXPECT_TRUE(asleep());
 }
 
-TEST_F(Lookout, IsOffUnlessAskedFor)
+TEST_F(SqPoll, IsOffUnlessAskedFor)
 {
 	b.learn(a); // in place of c
 	auto other = link();
@@ -125,7 +125,7 @@ TEST_F(Lookout, IsOffUnlessAskedFor)
 	}
 }
 
-TEST_F(Lookout, StopsWithTheQueuePair)
+TEST_F(SqPoll, StopsWithTheQueuePair)
 {
 	stream(20);
 	ASSERT_FALSE(asleep());

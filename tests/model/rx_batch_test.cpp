@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
-// Packets taken in turns: what one turn keeps from packet to packet, and that
+// Packets received in batches: what a batch keeps from packet to packet, and that
 // it keeps nothing beyond its end.
 #include <atomic>
 #include <thread>
@@ -12,9 +12,9 @@ using namespace sirdma::test;
 namespace
 {
 
-class RxTurn : public Transport {
+class RxBatch : public Transport {
 protected:
-	RxTurn()
+	RxBatch()
 	{
 		// What a sends is kept, and handed to b by the test.
 		fabric.set_filter([this](TestHost &from, Packet &p) {
@@ -35,7 +35,7 @@ protected:
 		taking_ = false;
 		return taken_;
 	}
-	void next(snic_rx_turn &turn, Packet &p)
+	void next(snic_rx_batch &batch, Packet &p)
 	{
 		snic_seg seg = {p.bytes.data() + p.bth, static_cast<u32>(p.bytes.size() - p.bth)};
 		snic_rx_pkt rx{};
@@ -47,7 +47,7 @@ protected:
 		rx.len = seg.len;
 		rx.is_v4 = true;
 		rx.icrc_ok = true;
-		snic_turn_rx(&turn, &rx);
+		snic_rx_batch_add(&batch, &rx);
 	}
 	Wr write(u64 to, u32 len)
 	{
@@ -62,7 +62,7 @@ private:
 	std::vector<Packet> taken_;
 };
 
-TEST_F(RxTurn, TakesPacketsOfSeveralQueuePairs)
+TEST_F(RxBatch, TakesPacketsOfSeveralQueuePairs)
 {
 	auto l = link(), other = link();
 	u64 before = b.stat(SIRDMA_STAT_RX_PKTS);
@@ -76,16 +76,16 @@ TEST_F(RxTurn, TakesPacketsOfSeveralQueuePairs)
 	ASSERT_EQ(mine.size(), 40u);
 	ASSERT_EQ(theirs.size(), 40u);
 
-	// Runs of one, two … of each in turns.
-	snic_rx_turn turn = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+	// Runs of one, two … packets of each queue pair, alternating.
+	snic_rx_batch batch = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
 	for (u32 run = 1, i = 0, j = 0; i < 40 || j < 40; run++) {
 		for (u32 n = 0; n < run && i < 40; n++)
-			next(turn, mine[i++]);
+			next(batch, mine[i++]);
 		for (u32 n = 0; n < run && j < 40; n++)
-			next(turn, theirs[j++]);
+			next(batch, theirs[j++]);
 	}
-	snic_turn_end(&turn);
-	EXPECT_EQ(turn.qp, nullptr);
+	snic_rx_batch_end(&batch);
+	EXPECT_EQ(batch.qp, nullptr);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_PKTS), before + 80);
 	EXPECT_EQ(memcmp(a.data(), b.data(), 8000), 0);
 	for (u32 i = 0; i < 40; i++) {
@@ -95,7 +95,7 @@ TEST_F(RxTurn, TakesPacketsOfSeveralQueuePairs)
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
 }
 
-TEST_F(RxTurn, EachPacketMustLieInTheRegion)
+TEST_F(RxBatch, EachPacketMustLieInTheRegion)
 {
 	auto l = link();
 
@@ -107,18 +107,18 @@ TEST_F(RxTurn, EachPacketMustLieInTheRegion)
 	auto sent = packets(*l);
 	ASSERT_EQ(sent.size(), 2u);
 
-	snic_rx_turn turn = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
-	next(turn, sent[0]);
-	next(turn, sent[1]);
-	snic_turn_end(&turn);
+	snic_rx_batch batch = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+	next(batch, sent[0]);
+	next(batch, sent[1]);
+	snic_rx_batch_end(&batch);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_MR_BAD_RANGE), 1u);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 1u);
 	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
 	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
 }
 
-// The turn has the region, yet its next packet is new work.
-TEST_F(RxTurn, InvalidatedRegionTakesNoOtherPacket)
+// The batch holds the region, yet its next packet is new work.
+TEST_F(RxBatch, InvalidatedRegionTakesNoOtherPacket)
 {
 	static int ended;
 	snic_slot_end end = {[](snic_slot_end *) { ended++; }};
@@ -131,21 +131,21 @@ TEST_F(RxTurn, InvalidatedRegionTakesNoOtherPacket)
 	ASSERT_EQ(sent.size(), 2u);
 	const std::vector<u8> before(b.data(64), b.data(128));
 
-	snic_rx_turn turn = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
-	next(turn, sent[0]);
+	snic_rx_batch batch = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+	next(batch, sent[0]);
 	snic_slot *slot = snic_slot_get(&b.host.dev()->mrs, b.mr.idx);
 	ASSERT_TRUE(slot && snic_slot_invalidate(slot, &end));
 	snic_slot_put(slot);
 	EXPECT_EQ(ended, 0);
-	next(turn, sent[1]);
-	EXPECT_EQ(ended, 1) << "the turn let go of it";
-	snic_turn_end(&turn);
+	next(batch, sent[1]);
+	EXPECT_EQ(ended, 1) << "the batch let go of it";
+	snic_rx_batch_end(&batch);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 1u);
 	EXPECT_EQ(memcmp(b.data(), a.data(), 64), 0);
 	EXPECT_EQ(memcmp(b.data(64), before.data(), 64), 0);
 }
 
-TEST_F(RxTurn, DeregistrationWaitsForItsEnd)
+TEST_F(RxBatch, DeregistrationWaitsForItsEnd)
 {
 	auto l = link();
 
@@ -154,10 +154,10 @@ TEST_F(RxTurn, DeregistrationWaitsForItsEnd)
 	auto sent = packets(*l);
 	ASSERT_EQ(sent.size(), 2u);
 
-	snic_rx_turn turn = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+	snic_rx_batch batch = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
 	std::atomic<bool> gone{false};
 
-	next(turn, sent[0]);
+	next(batch, sent[0]);
 	std::thread other([&] {
 		EXPECT_EQ(b.drv.dealloc_stag(b.mr.stag()), SIRDMA_CQP_OK);
 		gone = true;
@@ -166,17 +166,17 @@ TEST_F(RxTurn, DeregistrationWaitsForItsEnd)
 		EXPECT_FALSE(gone) << "in use";
 		std::this_thread::yield();
 	}
-	snic_turn_end(&turn);
+	snic_rx_batch_end(&batch);
 	other.join();
-	next(turn, sent[1]);
-	snic_turn_end(&turn);
+	next(batch, sent[1]);
+	snic_rx_batch_end(&batch);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 1u);
 	EXPECT_NE(memcmp(a.data(64), b.data(64), 64), 0);
 	ASSERT_EQ(b.drv.reg_mr(b.mr), SIRDMA_CQP_OK);
 }
 
 // A receiver's buffer holds more small packets than full ones.
-TEST_F(RxTurn, MoreSmallMessagesThanFullOnesFly)
+TEST_F(RxBatch, MoreSmallMessagesThanFullOnesFly)
 {
 	for (u32 len : {64u, 256u, 257u, 4096u}) {
 		auto l = link({.mtu = 4096});

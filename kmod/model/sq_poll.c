@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Polling the send queue by timer. */
+#include "sq_poll.h"
+
+#include "transport.h"
+
+/* Kicks in a row by a poster that does not wait, before the timer polls for it. */
+#define SQ_POLL_KICKS 8
+/* Longer messages are worth a kick each, and fill a burst by themselves. */
+#define SQ_POLL_MAX_LEN 16384
+
+/*
+ * Does the poster wait for what it posts: for the completion, which it has taken
+ * then, or for the peer to answer with a request of its own?
+ */
+static bool sq_poll_waited(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	bool answered = qp->resp.epsn != req->kick_epsn;
+
+	req->kick_epsn = qp->resp.epsn;
+	return answered || (req->last_signaled && snic_cq_drained(qp->send_cq));
+}
+
+void snic_sq_poll_kicked(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (!qp->dev->cfg.sq_poll_ns)
+		return;
+	if (sq_poll_waited(qp))
+		req->kicks_ahead = 0;
+	else if (req->kicks_ahead < SQ_POLL_KICKS)
+		req->kicks_ahead++;
+}
+
+bool snic_sq_poll_stay(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (qp->sq_poll_armed)
+		return true;
+	if (req->kicks_ahead < SQ_POLL_KICKS)
+		return false;
+	if (req->polled_idx == req->sq_idx || req->sqe.len > SQ_POLL_MAX_LEN) {
+		req->kicks_ahead = 0;
+		return false;
+	}
+	req->polled_idx = req->sq_idx;
+	qp->sq_poll_armed = true;
+	port_timer_arm(&qp->sq_poll, qp->dev->cfg.sq_poll_ns);
+	return true;
+}
+
+static void sq_poll_timer(struct port_timer *timer)
+{
+	struct snic_qp *qp = container_of(timer, struct snic_qp, sq_poll);
+
+	port_lock(&qp->lock);
+	qp->sq_poll_armed = false;
+	if (snic_qp_can_send(qp))
+		snic_qp_defer(qp);
+	port_unlock(&qp->lock);
+}
+
+void snic_sq_poll_init(struct snic_qp *qp)
+{
+	port_timer_init(&qp->sq_poll, qp->dev->clock, sq_poll_timer);
+}
+
+void snic_sq_poll_stop(struct snic_qp *qp)
+{
+	port_timer_cancel(&qp->sq_poll);
+	qp->sq_poll_armed = false;
+}
