@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A burst: what the model hands its host to transmit. Packets of one flow, in
- * order, with their transport headers and a shared scatter list of payload.
+ * A burst: the unit that the model gives its host to transmit. Packets of one flow, in
+ * order, with their transport headers and a common scatter list of payload.
  */
 #ifndef SNIC_BURST_H
 #define SNIC_BURST_H
@@ -15,7 +15,7 @@ struct snic_seg {
 	u32 len;
 };
 
-/* Addressing of a flow: everything below the BTH. */
+/* Addresses of a flow: the headers below the BTH. */
 struct snic_flow {
 	struct sirdma_ip src_ip; /* v4-mapped for IPv4 */
 	struct sirdma_ip dst_ip;
@@ -34,10 +34,11 @@ struct snic_flow {
 #define SNIC_MAX_HDR 48 /* BTH + the longest run of extended headers, rounded up */
 #define SNIC_BURST_PKTS 64
 #define SNIC_BURST_SEGS 128
-/* Payload of a burst, bytes: at most, unless the host wants another, and when it begins in mid-message. */
+/* Payload of a burst, bytes: the limit for what a host may ask for; the default. */
 #define SNIC_BURST_BYTES (256 * 1024)
-#define SNIC_BURST_USUAL 65536
-#define SNIC_BURST_GSO 61440 /* packets of one length: with their headers one GSO packet */
+#define SNIC_BURST_DEFAULT 65536
+/* Of a burst that begins within a message: with its headers it fits one GSO packet (64 KiB). */
+#define SNIC_BURST_GSO 61440
 
 struct snic_tx_pkt {
 	union {
@@ -49,30 +50,30 @@ struct snic_tx_pkt {
 	u16 payload_len;
 };
 
-/* What suits the way to a peer, bytes. 0: the usual. */
+/* Limits that the host sets for the path to a peer, bytes. 0: the default. */
 struct snic_limits {
-	u32 burst; /* payload of a burst: a packet's .. SNIC_BURST_BYTES */
-	u32 window; /* unacknowledged */
+	u32 burst; /* payload of a burst: that of one packet .. SNIC_BURST_BYTES */
+	u32 window; /* unacknowledged bytes */
 };
 
 struct snic_burst {
 	const struct snic_flow *flow;
-	u32 qpn; /* local QP; hosts spread and account by it */
+	u32 qpn; /* local QP, by which hosts choose a queue and account */
 	u32 npkts;
 	u32 nsegs;
-	struct snic_limits next; /* tx() may set it: for what follows */
+	struct snic_limits next; /* tx() may set it: limits from the next burst on */
 	struct snic_tx_pkt pkts[SNIC_BURST_PKTS];
 	struct snic_seg segs[SNIC_BURST_SEGS]; /* payload of all packets, back to back */
 };
 
-/* Walks the payload of a burst. */
+/* A position in the payload of a burst or packet. */
 struct snic_seg_iter {
 	const struct snic_seg *seg;
 	u32 off;
 	bool by_reference; /* see struct snic_rx_pkt */
 };
 
-/* The next bytes in a row, *run of them and at most @len, and past them. */
+/* The next contiguous bytes, *run (≤ @len) of them; advances @it past them. */
 static inline void *snic_seg_next(struct snic_seg_iter *it, u32 len, u32 *run)
 {
 	const struct snic_seg *seg = it->seg;

@@ -2,9 +2,8 @@
 /*
  * Completer: acknowledgements and READ responses (IBTA 9.7.5, 9.7.5.1.1).
  *
- * A response acknowledges every message before it, except that a READ is done
- * by its own responses only: an answer beyond an unfinished READ means that
- * responses were lost.
+ * A response acknowledges every message before it, except that a READ is completed by its
+ * own responses only: an answer beyond an incomplete READ shows that responses were lost.
  */
 #include "completer.h"
 
@@ -13,7 +12,7 @@
 #include "sge.h"
 #include "window.h"
 
-/* The peer is alive and got further. */
+/* The peer acknowledged @npkts packets: reset retry counters and the ACK timeout. */
 static void comp_progress(struct snic_qp *qp, u32 npkts)
 {
 	struct snic_req *req = &qp->req;
@@ -26,13 +25,12 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 		snic_retry_end_wait(qp);
 	snic_reads_answered(qp);
 	snic_win_progress(qp, npkts);
-	snic_retry_touch(qp);
+	snic_retry_set_deadline(qp);
 }
 
 /*
- * The peer has everything before @psn (una <= @psn <= max): complete what that
- * finishes. False when responses of a READ before @psn are missing, or the QP
- * failed.
+ * The peer received all packets before @psn (una <= @psn <= max): move una and complete
+ * messages. False when responses of a READ before @psn are missing, or the QP failed.
  */
 static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 {
@@ -42,7 +40,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 	const struct snic_out *out;
 	bool complete = true;
 
-	/* Without READs a step takes all of it. */
+	/* Without READs one step acknowledges all of it. */
 	if (left && !req->read_msgs && req->head != req->tail) {
 		req->una = psn;
 		left = 0;
@@ -51,7 +49,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 	}
 	while (left && req->head != req->tail) {
 		out = snic_out_at(req, req->head);
-		/* Packets of this message not acknowledged so far. */
+		/* Packets of this message that are not acknowledged yet. */
 		n = snic_psn_fwd(snic_psn_add(out->psn, snic_out_pkts(qp, out)), req->una);
 		if (snic_op_is_read(out->op) && n) {
 			complete = false;
@@ -66,7 +64,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 	n = snic_psn_fwd(req->una, una);
 	if (n) {
 		comp_progress(qp, n);
-		/* Answered by what was sent before a restart: no need to send it again. */
+		/* The answer is to packets sent before a restart: do not retransmit them. */
 		if (sent < n)
 			snic_req_seek(qp, req->una);
 	}
@@ -74,10 +72,10 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 }
 
 /*
- * The answer @pkt shows that packets from una on were lost: go back. Answers to
- * what was sent before that keep coming, and acknowledgements may repeat a PSN:
- * until una moves again only a READ response counts that is no further ahead than
- * the first one to tell of the loss, since it answers the second try.
+ * The answer @pkt shows that packets from una on were lost: retransmit them. Answers to
+ * packets sent before that keep arriving, and acknowledgements may repeat a PSN. So until
+ * una moves, only a READ response counts as another loss, and only if it is no further
+ * ahead than the first one that showed the loss: that one answers the retransmission.
  */
 static void comp_lost(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
@@ -93,7 +91,7 @@ static void comp_lost(struct snic_qp *qp, const struct snic_pkt *pkt)
 	req->lost_dist = dist;
 }
 
-/* The peer expects una: whatever it was sent since is gone. */
+/* A NAK of a sequence error: the peer expects una and has dropped all later packets. */
 static void comp_nak_seq(struct snic_qp *qp)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_SEQ_NAK_RCVD);
@@ -123,10 +121,10 @@ static void comp_nak(struct snic_qp *qp, u8 code)
 }
 
 /*
- * Is @pkt the refusal of the READ being answered? Its PSN may be that of the
- * response owed, of one behind responses that were lost, or of the request, part of
- * which is answered already (soft-RoCE). What was answered in full before is not
- * refused: such a NAK is stale.
+ * Is @pkt a NAK of the READ that is being answered? Its PSN may be that of the response
+ * expected next, of one after responses that were lost, or, from soft-RoCE, of the request,
+ * of which a part is answered already. A NAK of a request that was answered completely is
+ * stale.
  */
 static bool comp_refuses_read(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
@@ -141,7 +139,7 @@ static bool comp_refuses_read(const struct snic_qp *qp, const struct snic_pkt *p
 	if (req->head == req->tail || !snic_op_is_read(out->op) || (out->flags & SNIC_OUT_FAILED) ||
 	    !snic_req_in_flight(req))
 		return false;
-	/* The request una belongs to began no earlier than this. */
+	/* The request that una belongs to cannot begin before this PSN. */
 	first = snic_psn_fwd(req->una, out->psn);
 	first = snic_psn_add(out->psn, first - first % chunk);
 	end = min(snic_psn_fwd(req->max, first),
@@ -152,7 +150,7 @@ static bool comp_refuses_read(const struct snic_qp *qp, const struct snic_pkt *p
 static void comp_rnr(struct snic_qp *qp, u8 timer)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_RCVD);
-	/* A copy of the NAK already obeyed. */
+	/* Another copy of the NAK for which the requester waits. */
 	if (qp->req.rnr_wait)
 		return;
 	snic_retry_rnr(qp, timer);
@@ -196,18 +194,21 @@ static bool read_len_ok(const struct snic_qp *qp, const struct snic_out *out, u3
 	if (pkt->payload_len != min(left, pkt->npkts << qp->mtu_shift) ||
 	    pkt->npkts != snic_qp_pkts(qp, pkt->payload_len))
 		return false;
-	/* Where requests before the last one end depends on which try of them this answers. */
+	/*
+	 * Requests of a message may be split differently when repeated: only the last response
+	 * must be LAST.
+	 */
 	return left > pkt->payload_len || (pkt->flags & SNIC_PKT_LAST);
 }
 
 enum comp_placed {
 	COMP_PLACED,
-	COMP_LOST, /* its payload is not to be had any more */
-	COMP_ABSENT, /* there is no memory for it for now */
-	COMP_FAILED, /* so did the READ */
+	COMP_LOST, /* the payload cannot be read any more: treat the packet as lost */
+	COMP_ABSENT, /* memory of the local region is absent */
+	COMP_FAILED, /* the READ is marked as failed */
 };
 
-/* The READ response at una: place it. */
+/* Place the READ response whose PSN is una. */
 static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pkt,
 				   const struct snic_rx_pkt *rx)
 {
@@ -241,7 +242,7 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 	}
 }
 
-/* Let the response go, and ask for it again when there may be memory for it. */
+/* Drop the response, and repeat its request when the memory may be present. */
 static void comp_absent(struct snic_qp *qp)
 {
 	if (qp->req.rnr_wait)
@@ -297,7 +298,7 @@ void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 		comp_nak(qp, (pkt->aeth >> 24) & SIRDMA_AETH_VALUE);
 		return;
 	}
-	/* Only what was sent and not answered can be answered: stale answers are dropped. */
+	/* An answer must be to a packet in flight; a stale one is dropped. */
 	if (snic_psn_fwd(pkt->psn, req->una) >= snic_psn_fwd(req->max, req->una)) {
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_STALE_ACK);
 		return;

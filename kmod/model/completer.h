@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Completer: what the peer answers. QP lock held throughout. */
+/* Completer: handles ACKs, NAKs and READ responses. QP lock held throughout. */
 #ifndef SNIC_COMPLETER_H
 #define SNIC_COMPLETER_H
 

@@ -10,7 +10,7 @@
 
 #include "port/port.h"
 
-struct snic_slot_end;
+struct snic_slot_callback;
 
 struct snic_obj {
 	struct port_ref refs; /* 1 while in a table; of a slot, while it is valid */
@@ -18,7 +18,7 @@ struct snic_obj {
 	union {
 		struct {
 			struct port_event *idle; /* while it is drained: set when refs reaches zero */
-			struct snic_slot_end *end; /* of who invalidated it (slot.h) */
+			struct snic_slot_callback *callback; /* of the invalidation (slot.h) */
 		};
 		struct port_rcu rcu; /* after that: to free it */
 	};

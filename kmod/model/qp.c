@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Queue pairs: running them, and the error state. */
+/* Queue pairs: deferred work, completions, and flushing in the error states. */
 #include "qp.h"
 
 #include "sq_poll.h"
@@ -26,7 +26,7 @@ void snic_qp_defer(struct snic_qp *qp)
 	qp->dev->ops->defer(qp->dev->host, qp->obj.id, false);
 }
 
-/* Apart from the other kind, which must not wait for a background that has much to do. */
+/* Background work is deferred apart from other work, which must not wait for it. */
 static void qp_defer_flush(struct snic_qp *qp)
 {
 	if (qp->flush_deferred)
@@ -46,13 +46,13 @@ void snic_qp_advance(struct snic_qp *qp)
 		qp->timer_armed = false;
 		qp->transport->timer_expired(qp);
 	}
-	/* Answers first: the peer's window waits for them. */
+	/* Respond first: the peer's window waits for the answers. */
 	if (qp->transport->respond)
 		qp->transport->respond(qp);
 	qp->transport->request(qp);
 }
 
-/* Work under one hold of the lock; true when there is more, for which the caller takes it again. */
+/* Work while the lock is held once. True: there is more, and the caller takes the lock again. */
 static bool qp_run_hold(struct snic_qp *qp, bool last)
 {
 	qp->in_run = !last;
@@ -74,8 +74,8 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 	if (!qp->deferred && !qp->flush_deferred) {
 		snic_stat_inc(dev, SIRDMA_STAT_KICKS);
 		snic_sq_poll_kicked(qp);
-		/* Absent memory may have come. */
-		snic_retry_present(qp);
+		/* The driver also kicks when absent memory is present again. */
+		snic_retry_end_absent(qp);
 		qp->resp.absent = false;
 	}
 	qp->deferred = false;
@@ -103,8 +103,8 @@ void snic_tx_resume(struct snic_dev *dev, u32 qpn)
 }
 
 /*
- * Timers of thousands of QPs may fire together, and whoever fires them has no budget: the
- * work is left to the bottom half, which has one.
+ * Timers of thousands of QPs may fire together, and the timer context has no budget: leave
+ * the work to the bottom half, which has one.
  */
 static void qp_timer(struct port_timer *timer)
 {
@@ -143,7 +143,7 @@ void snic_qp_reset(struct snic_qp *qp)
 	memset(&qp->resp, 0, sizeof(qp->resp));
 	qp->req.sq_polarity = true;
 	snic_rq_reset(&qp->own_rq);
-	/* Awake, although nothing runs yet: posting before RTS needs no kick. */
+	/* Posting before RTS needs no kick: the change to RTS reads the ring. */
 	qp->req.awake = true;
 	WRITE_ONCE(qp->shadow->sq_tail, 0);
 	WRITE_ONCE(qp->shadow->need_kick, 0);
@@ -156,7 +156,7 @@ static bool qp_complete(struct snic_qp *qp, struct snic_cq *cq, struct snic_comp
 	c->qpn = qp->obj.id;
 	if (snic_cq_post(qp->dev, cq, c))
 		return true;
-	/* A lost completion cannot be made good: the QP is of no use any more. */
+	/* The completion is lost: the QP cannot continue. */
 	snic_qp_fail(qp, SIRDMA_AE_QP_CATASTROPHIC, SIRDMA_AE_SRC_CQ);
 	return false;
 }
@@ -174,7 +174,7 @@ bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 m
 		.solicited = minor != 0,
 	};
 
-	/* Of an error the peer knows nothing: it may be reading still. */
+	/* The peer does not know of a local error and may still read the payload. */
 	if (minor)
 		snic_revoke(qp->dev);
 	return qp_complete(qp, qp->send_cq, &c);
@@ -206,13 +206,13 @@ void snic_qp_fail_send(struct snic_qp *qp)
 		return;
 	}
 	qp->state = SIRDMA_QPS_SQE;
-	/* From here it goes on in RTS. */
+	/* Sending continues here when the QP returns to RTS. */
 	qp->sq_psn = qp->req.nxt;
 	snic_sq_poll_stop(qp);
 	snic_qp_flush(qp);
 }
 
-/* Flush one send WQE of the ring; false when there is none, or no CQ to tell of it. */
+/* Flush one send WQE. False when there is none, or the CQ is dead. */
 static bool flush_next_send(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
@@ -253,18 +253,18 @@ static bool flush_next_recv(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 
-	/* In SQE requests are received as before. */
+	/* In SQE the receive queue still works. */
 	if (qp->state == SIRDMA_QPS_SQE || snic_cq_dead(qp->recv_cq))
 		return false;
-	/* What waits in a shared queue is not this QP's. */
+	/* WQEs in a shared queue do not belong to this QP. */
 	if (!resp->rqe_valid &&
-	    (snic_rq_shared(qp->rq) || snic_rq_take(qp->rq, &resp->rqe) == SNIC_WQE_NONE))
+	    (snic_rq_shared(qp->rq) || snic_rq_fetch(qp->rq, &resp->rqe) == SNIC_WQE_NONE))
 		return false;
 	snic_qp_fail_recv(qp, SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
 	return true;
 }
 
-/* Was something posted that can be flushed? */
+/* Are there posted WQEs that can be flushed? */
 static bool flush_has_work(struct snic_qp *qp)
 {
 	return (!snic_cq_dead(qp->send_cq) &&

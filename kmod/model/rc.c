@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Reliable connection: requester, completer, responder and retries are files of their own. */
+/*
+ * Reliable connection (IBTA 9.7): the operations of the transport. The work is done in
+ * requester.c, completer.c, responder.c, read_resp.c and retry.c.
+ */
 #include "completer.h"
 #include "requester.h"
 #include "responder.h"
@@ -16,10 +19,10 @@ static bool rc_fits(const struct snic_qp *qp, const struct snic_pkt *pkt)
 }
 
 /*
- * Answer a request, or let the requester use the window a response opened.
- * While packets of the flow keep coming that may wait for the last of them; NAKs
- * do not. The next packet may be for another QP after all: so the QP is deferred as
- * well.
+ * Answer a request, or let the requester use the window that a response opened. While
+ * more packets of the flow follow, both wait for the last of them, except that a NAK is
+ * sent at once. The next packet may be dropped or belong to another QP, so the QP is
+ * deferred as well: snic_qp_run() then does what was left.
  */
 static void rc_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more)
 {

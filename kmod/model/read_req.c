@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* READ requests that are not answered. */
+/* Unanswered READ requests of the requester. */
 #include "read_req.h"
 
 #include "qp.h"
@@ -27,11 +27,11 @@ static bool reads_is_part(const struct snic_reads *reads, u32 slot)
 	return reads->part[i / 32] >> i % 32 & 1;
 }
 
-/* A part of the message that was not asked for so far. */
+/* A request for packets of the message that were not requested before. */
 static u32 reads_ask_new(struct snic_qp *qp, u32 first, u32 left)
 {
 	struct snic_reads *reads = &qp->req.reads;
-	u32 piece = snic_win_piece(qp), n = min(left, piece - first % piece);
+	u32 chunk = snic_win_read_pkts(qp), n = min(left, chunk - first % chunk);
 
 	if (reads->tail - reads->head >= qp->ord)
 		return 0;
@@ -43,12 +43,12 @@ static u32 reads_ask_new(struct snic_qp *qp, u32 first, u32 left)
 }
 
 /*
- * The same, where it was asked for before. A responder answers a repeated request
- * only when it lies within one request of before (IBTA 9.7.5.1.2), and nobody knows
- * which of them it got: so a repeated request crosses no end of an earlier one. Where
- * the window is too small for all of it, it is split, and one part follows the other:
- * soft-RoCE forgets the front of a request of which it has answered a later part
- * again, and drops what asks for the front from then on.
+ * A repeated request. A responder answers it only if it lies within one earlier request
+ * (IBTA 9.7.5.1.2), and the requester does not know which of those the responder received.
+ * So a repeated request does not extend beyond the end of an earlier one. If the window is
+ * too small for all of it, the request is split, and the second part waits for the answer
+ * to the first: once soft-RoCE has answered a later part again, it drops requests for
+ * earlier parts.
  */
 static u32 reads_ask_again(struct snic_qp *qp)
 {

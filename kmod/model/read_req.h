@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * READ requests of the requester that are not answered: where the responses to each
- * end. A long READ is asked for by several requests (snic_win_piece()), and what is
- * asked for again must keep within the requests of before. QP lock held throughout.
+ * Unanswered READ requests of the requester, with the PSN at which the responses to each
+ * end. A long READ takes several requests (snic_win_read_pkts()), and a repeated request must
+ * lie within an earlier one. QP lock held throughout.
  */
 #ifndef SNIC_READ_REQ_H
 #define SNIC_READ_REQ_H
@@ -11,27 +11,28 @@
 
 struct snic_qp;
 
-/* Outbound READs are only counted: as many as soft-RoCE lets its peers have in flight. */
+/* Limit of outbound READs: what soft-RoCE allows its peers. An entry is only a few bytes. */
 #define SNIC_MAX_ORD 128 /* power of two */
 
 /* A ring of free-running indices. */
 struct snic_reads {
 	u32 head; /* oldest request */
-	u32 cur; /* next to be repeated; == tail: none */
-	u32 tail; /* next free slot */
-	u16 end[SNIC_MAX_ORD]; /* low bits of the PSN behind its responses */
-	u32 part[SNIC_MAX_ORD /
-		 32]; /* bit map: what is left of a request whose front was asked for again */
+	u32 cur; /* next request to repeat; tail if none */
+	u32 tail; /* next free entry */
+	u16 end[SNIC_MAX_ORD]; /* low bits of the PSN after its last response */
+	/* Bit map: the second part of a request that was split when it was repeated. */
+	u32 part[SNIC_MAX_ORD / 32];
 };
 
 /*
- * A READ request is to be sent at nxt, packet @first of its message, of which @left
- * remain from there on. How many of them it asks for; 0: an answer must come first.
+ * A READ request is to be sent with PSN nxt, for response packet @first of its message,
+ * which has @left packets from there on. Returns how many of them to request; 0: an answer
+ * must come first.
  */
 u32 snic_reads_ask(struct snic_qp *qp, u32 first, u32 left);
 /* una has moved: requests before it are answered. */
 void snic_reads_answered(struct snic_qp *qp);
-/* What is sent next begins at @psn. */
+/* Sending continues at @psn. */
 void snic_reads_seek(struct snic_reads *reads, u32 psn);
 /* Nothing from @max on was sent. */
 void snic_reads_unsend(struct snic_reads *reads, u32 max);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Answers of the responder: READ responses, and acknowledgements behind them.
+ * What the responder sends: READ responses, then the acknowledgement.
  *
- * The last SNIC_MAX_RD_ATOMIC READs are remembered, so that a duplicate request
- * is answered again from the region (IBTA 9.7.5.1.2). A requester may ask again
- * in several parts; each has an entry of its own until it is answered. An
- * acknowledgement leaves after the responses to every READ before it, since a
- * requester takes it for an answer to those as well.
+ * The last SNIC_MAX_RD_ATOMIC READs are remembered, so that a duplicate request can be
+ * answered again from the region (IBTA 9.7.5.1.2). A requester may repeat a READ in several
+ * parts; each part has an entry of its own until it is answered. An acknowledgement is
+ * sent after the responses to all READs before it, because it acknowledges those too.
  */
 #include "responder.h"
 #include "xmit.h"
@@ -21,10 +20,10 @@ struct snic_rd *snic_rd_next(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 	struct snic_rd *oldest = NULL;
-	u32 i, age, max_age = 0, left = resp->rd_todo;
+	u32 i, age, max_age = 0, left = resp->rd_pending;
 
 	for (i = 0; left; i++) {
-		if (!resp->rd[i].todo)
+		if (!resp->rd[i].pending)
 			continue;
 		left--;
 		age = snic_psn_fwd(resp->epsn, rd_psn(&resp->rd[i]));
@@ -36,7 +35,7 @@ struct snic_rd *snic_rd_next(struct snic_qp *qp)
 	return oldest;
 }
 
-/* @rd: @len bytes at @va, asked for at @psn. */
+/* Set @rd to a READ of @len bytes at @va, owner first response has @psn. */
 static void rd_begin(struct snic_rd *rd, u64 va, u32 rkey, u32 len, u32 psn)
 {
 	rd->va = va;
@@ -48,19 +47,19 @@ static void rd_begin(struct snic_rd *rd, u64 va, u32 rkey, u32 len, u32 psn)
 	rd->done = false;
 }
 
-static void rd_set_todo(struct snic_resp *resp, struct snic_rd *rd)
+static void rd_set_pending(struct snic_resp *resp, struct snic_rd *rd)
 {
-	resp->rd_todo += !rd->todo;
-	rd->todo = true;
+	resp->rd_pending += !rd->pending;
+	rd->pending = true;
 }
 
-/* READs accepted and not yet answered; repetitions do not count. */
-static u32 rd_open(const struct snic_resp *resp)
+/* READs accepted and not yet answered, without duplicates. */
+static u32 rd_outstanding(const struct snic_resp *resp)
 {
 	u32 i, n = 0;
 
 	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++)
-		n += resp->rd[i].todo && !resp->rd[i].done;
+		n += resp->rd[i].pending && !resp->rd[i].done;
 	return n;
 }
 
@@ -73,7 +72,7 @@ enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt
 
 	if (!(qp->access & SIRDMA_ACCESS_REMOTE_READ) || pkt->dma_len > SIRDMA_MAX_MSG_SIZE)
 		return SNIC_RECV_NAK_INVALID;
-	if (resp->rd_todo >= qp->ird && rd_open(resp) >= qp->ird) {
+	if (resp->rd_pending >= qp->ird && rd_outstanding(resp) >= qp->ird) {
 		resp->fail_ae = SIRDMA_AE_IB_RREQ_AND_Q1_FULL;
 		return SNIC_RECV_NAK_INVALID;
 	}
@@ -88,7 +87,7 @@ enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt
 			resp->fail_ae = ae;
 			return SNIC_RECV_NAK_ACCESS;
 		}
-		/* The requester can be told to wait only before the READ is accepted. */
+		/* An RNR NAK is possible only before the READ is accepted. */
 		mem = snic_mr_ptr(qp->dev, mr, pkt->va, 1, &p, &run);
 		snic_mr_put(mr);
 		if (mem == SNIC_MEM_ABSENT)
@@ -96,11 +95,11 @@ enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt
 	}
 	rd = &resp->rd[resp->rd_tail++ % SNIC_MAX_RD_ATOMIC];
 	rd_begin(rd, pkt->va, pkt->rkey, pkt->dma_len, pkt->psn);
-	rd_set_todo(resp, rd);
+	rd_set_pending(resp, rd);
 	resp->msn = snic_psn_add(resp->msn, 1);
 	rd->msn = resp->msn;
 	resp->epsn = snic_psn_add(resp->epsn, snic_qp_pkts(qp, rd->len));
-	/* Its responses acknowledge everything before it. */
+	/* Its responses acknowledge all packets before it. */
 	resp->ack_due = false;
 	resp->owed++;
 	return SNIC_RECV_DONE;
@@ -131,7 +130,7 @@ static struct snic_rd *rd_find(struct snic_qp *qp, u32 psn)
 	return NULL;
 }
 
-/* Responses in [psn, psn + npkts) are asked for again: whoever was to send them need not. */
+/* Responses in [psn, psn + npkts) are requested again: cancel entries that would send them too. */
 static void rd_supersede(struct snic_qp *qp, u32 psn, u32 npkts)
 {
 	struct snic_rd *rd;
@@ -140,22 +139,22 @@ static void rd_supersede(struct snic_qp *qp, u32 psn, u32 npkts)
 	for (i = 0; i < ARRAY_SIZE(qp->resp.rd); i++) {
 		rd = &qp->resp.rd[i];
 		left = snic_qp_pkts(qp, rd->len) - rd->pos;
-		if (!rd->todo || (snic_psn_fwd(psn, rd_psn(rd)) >= left &&
-				  snic_psn_fwd(rd_psn(rd), psn) >= npkts))
+		if (!rd->pending || (snic_psn_fwd(psn, rd_psn(rd)) >= left &&
+				     snic_psn_fwd(rd_psn(rd), psn) >= npkts))
 			continue;
-		rd->todo = false;
+		rd->pending = false;
 		rd->done = true;
-		qp->resp.rd_todo--;
+		qp->resp.rd_pending--;
 	}
 }
 
-/* An entry for a part of a READ; NULL when too many wait: the requester will ask again. */
+/* A free entry for a part of a READ; NULL if none: the requester will retransmit the request. */
 static struct snic_rd *rd_free(struct snic_resp *resp)
 {
 	u32 i;
 
 	for (i = SNIC_MAX_RD_ATOMIC; i < ARRAY_SIZE(resp->rd); i++) {
-		if (!resp->rd[i].todo)
+		if (!resp->rd[i].pending)
 			return &resp->rd[i];
 	}
 	return NULL;
@@ -169,7 +168,7 @@ void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 	if (!rd || qp->resp.fatal)
 		return;
 	off = snic_psn_fwd(pkt->psn, rd->psn) << qp->mtu_shift;
-	/* It must lie within the original request. */
+	/* A duplicate must lie within the original request. */
 	if (pkt->rkey != rd->rkey || pkt->va != rd->va + off || pkt->dma_len > rd->len - off ||
 	    (rd->len && !pkt->dma_len))
 		return;
@@ -185,20 +184,20 @@ void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 		rd_begin(again, pkt->va, pkt->rkey, pkt->dma_len, pkt->psn);
 		again->msn = rd->msn;
 	}
-	again->done = true; /* not one of the READs that count against ird */
-	rd_set_todo(&qp->resp, again);
+	again->done = true; /* a duplicate does not count against ird */
+	rd_set_pending(&qp->resp, again);
 	qp->resp.owed++;
 }
 
-/* The region went away while responses were under way. */
+/* The region of @rd can no longer be read: NAK, and send no further responses. */
 static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_ae_code ae)
 {
 	struct snic_resp *resp = &qp->resp;
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(resp->rd); i++)
-		resp->rd[i].todo = false;
-	resp->rd_todo = 0;
+		resp->rd[i].pending = false;
+	resp->rd_pending = 0;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_NAK_REM_ACCESS_SENT);
 	resp->fail_ae = ae;
 	resp->fail_minor = SIRDMA_FLUSH_INVALID;
@@ -222,13 +221,13 @@ static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
 		snic_pkt_aeth(pkt, SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID, rd->msn);
 	rd->pos++;
 	if (last) {
-		rd->todo = false;
+		rd->pending = false;
 		rd->done = true;
-		qp->resp.rd_todo--;
+		qp->resp.rd_pending--;
 	}
 }
 
-/* Responses to @rd, as many as fit. False when the burst is full or the READ failed. */
+/* Append responses to @rd. False when the burst is full, or no other READ can follow. */
 static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 {
 	struct snic_qp *qp = tx->qp;
@@ -261,7 +260,7 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 			bytes -= n;
 		} while (bytes);
 	}
-	/* READs are answered in order: those behind this one wait as well. */
+	/* READs are answered in order: all later ones wait as well. */
 	if (ret == SNIC_GATHER_ABSENT)
 		qp->resp.absent = true;
 	return ret == SNIC_GATHER_OK;
@@ -276,8 +275,8 @@ static void resp_ack_packet(struct snic_tx *tx)
 	snic_pkt_aeth(pkt, qp->resp.ack_syndrome, qp->resp.msn);
 }
 
-/* The host took only @sent packets: the responses behind are to be sent yet. */
-static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, const u8 *whose)
+/* The host accepted only @sent packets: the other responses are pending again. */
+static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, const u8 *owner)
 {
 	struct snic_rd *rd;
 	u32 i;
@@ -285,26 +284,29 @@ static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, 
 	for (i = burst->npkts; i-- > sent;) {
 		if (burst->pkts[i].bth.opcode == SIRDMA_BTH_ACK)
 			continue;
-		rd = &qp->resp.rd[whose[i]];
+		rd = &qp->resp.rd[owner[i]];
 		rd->pos = snic_psn_fwd(snic_pkt_psn(&burst->pkts[i]), rd->psn);
-		rd_set_todo(&qp->resp, rd);
+		rd_set_pending(&qp->resp, rd);
 	}
 }
 
-/* False when there is no room. */
+/* Send one burst. False when the host has no room. */
 static bool resp_burst(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 	struct snic_burst *burst;
 	struct snic_rd *rd;
 	struct snic_tx tx;
-	u8 whose[SNIC_BURST_PKTS]; /* entry in rd[] of each response */
+	u8 owner[SNIC_BURST_PKTS]; /* index in rd[] of each response */
 	bool with_ack, more = true;
 	u32 sent, i = 0;
 
 	snic_tx_begin(&tx, qp, &qp->path, SIRDMA_ACCESS_REMOTE_READ);
-	/* Data waits for room in line. An acknowledgement does not: the peer's timer runs. */
-	if (snic_rd_next(qp) && !snic_tx_may(&tx)) {
+	/*
+	 * Data waits for room in the host's queue. An acknowledgement does not: the peer's ACK
+	 * timer runs.
+	 */
+	if (snic_rd_next(qp) && !snic_tx_ready(&tx)) {
 		snic_tx_end(&tx);
 		return false;
 	}
@@ -312,14 +314,14 @@ static bool resp_burst(struct snic_qp *qp)
 	while (more && (rd = snic_rd_next(qp))) {
 		more = rd_fill(&tx, rd);
 		for (; i < burst->npkts; i++)
-			whose[i] = (u8)(rd - resp->rd);
+			owner[i] = (u8)(rd - resp->rd);
 	}
 	with_ack = resp->ack_due && snic_tx_room(&tx) && !snic_rd_next(qp);
 	if (with_ack)
 		resp_ack_packet(&tx);
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {
-		resp_unsend(qp, burst, sent, whose);
+		resp_unsend(qp, burst, sent, owner);
 		return false;
 	}
 	if (!with_ack)
@@ -328,12 +330,15 @@ static bool resp_burst(struct snic_qp *qp)
 	resp->ack_due = false;
 	resp->owed = 0;
 	if (resp->fatal)
-		snic_recv_fail(qp); /* the NAK of the failed request is out */
+		snic_recv_fail(qp); /* the NAK of the failed request is sent */
 	return true;
 }
 
-/* Requests of the queue pair itself may wait in line: an acknowledgement does not wait for them. */
-static bool resp_may(struct snic_qp *qp)
+/*
+ * May responses be sent? A QP that is stalled with requests of its own may still send an
+ * acknowledgement, if no READ response is due before it.
+ */
+static bool resp_ready(struct snic_qp *qp)
 {
 	return snic_qp_can_receive(qp) && !qp->resp.absent && snic_resp_pending(qp) &&
 	       (!qp->tx_stalled || (qp->dev->ops->room && !snic_rd_next(qp)));
@@ -343,7 +348,7 @@ void snic_resp_run(struct snic_qp *qp)
 {
 	u32 bursts = SNIC_HOLD_BURSTS;
 
-	while (resp_may(qp)) {
+	while (resp_ready(qp)) {
 		if (!bursts--) {
 			snic_qp_defer(qp);
 			return;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Requests to receive, of all transports: checks opcode sequence, length and rights
- * in this order (IBTA 9.7.4) and places payload.
+ * Receiving SENDs and WRITEs, for all transports: checks opcode sequence, length and
+ * access rights in this order (IBTA 9.7.4), and places the payload.
  */
 #include "recv.h"
 
 #include "sge.h"
 
-/* Failure of the request being handled, kept until its NAK is sent. */
+/* How the request being handled fails; snic_recv_fail() reports it once the NAK is sent. */
 static void recv_set_failure(struct snic_resp *resp, enum sirdma_ae_code ae, u16 minor, u32 vendor)
 {
 	resp->fail_ae = ae;
@@ -21,7 +21,7 @@ void snic_recv_begin(struct snic_resp *resp)
 }
 
 /* IBTA 9.7.4.1.4, 9.7.4.1.6 */
-bool snic_recv_shape_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
+bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	u16 kind = pkt->flags & (SNIC_PKT_SEND | SNIC_PKT_WRITE);
 	u32 mtu = snic_qp_mtu(qp);
@@ -37,15 +37,15 @@ bool snic_recv_shape_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 	return snic_qp_pkts(qp, pkt->payload_len) == pkt->npkts;
 }
 
-/* Take a receive WQE, if none is in use. */
-static enum snic_recv_verdict recv_take_rqe(struct snic_qp *qp)
+/* Fetch a receive WQE, unless the message has one. */
+static enum snic_recv_verdict recv_fetch_rqe(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 	enum snic_wqe_status status;
 
 	if (resp->rqe_valid)
 		return SNIC_RECV_DONE;
-	status = snic_rq_take(qp->rq, &resp->rqe);
+	status = snic_rq_fetch(qp->rq, &resp->rqe);
 	if (status == SNIC_WQE_NONE)
 		return SNIC_RECV_RNR;
 	resp->rqe_valid = true;
@@ -73,7 +73,10 @@ static bool recv_complete(struct snic_qp *qp, const struct snic_pkt *pkt, u32 le
 	return snic_qp_complete_recv(qp, &c);
 }
 
-/* Payload that is placed, or comes again: a receiver without memory is one that is not ready. */
+/*
+ * A receiver whose memory is absent is not ready: the requester repeats the packet after an
+ * RNR NAK.
+ */
 static enum snic_recv_verdict recv_placed(enum snic_placed placed)
 {
 	switch (placed) {
@@ -96,7 +99,7 @@ static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pk
 	enum snic_recv_verdict verdict;
 	enum sirdma_ae_code ae;
 
-	verdict = recv_take_rqe(qp);
+	verdict = recv_fetch_rqe(qp);
 	if (verdict != SNIC_RECV_DONE)
 		return verdict;
 	if (pkt->payload_len > resp->rqe.len - resp->recv_len) {
@@ -115,7 +118,7 @@ static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pk
 	return SNIC_RECV_DONE;
 }
 
-/* The RETH of a WRITE: remember where it goes; its rights are checked as payload comes. */
+/* Check the RETH of a WRITE and remember where its payload goes. */
 static enum snic_recv_verdict recv_write_begin(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	struct snic_resp *resp = &qp->resp;
@@ -129,7 +132,7 @@ static enum snic_recv_verdict recv_write_begin(struct snic_qp *qp, const struct 
 	/* An empty WRITE needs no valid key (IBTA 9.7.4.1.7). */
 	if (!pkt->dma_len)
 		return SNIC_RECV_DONE;
-	/* The whole range, before the first byte of it. */
+	/* Check the whole range before the first byte is written. */
 	if (!snic_qp_rx_mr(qp, pkt->rkey, pkt->va, pkt->dma_len, SIRDMA_ACCESS_REMOTE_WRITE, &ae)) {
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_RECV_NAK_ACCESS;
@@ -148,7 +151,7 @@ static enum snic_recv_verdict recv_write_place(struct snic_qp *qp, const struct 
 
 	if (!pkt->payload_len)
 		return SNIC_RECV_DONE;
-	/* Asked for by each packet: the region may have been deregistered meanwhile. */
+	/* Look the region up for each packet: it may have been deregistered since the last one. */
 	mr = snic_qp_rx_mr(qp, resp->wr_rkey, resp->wr_va, pkt->payload_len,
 			   SIRDMA_ACCESS_REMOTE_WRITE, &ae);
 	if (!mr) {
@@ -173,12 +176,12 @@ static enum snic_recv_verdict recv_write(struct snic_qp *qp, const struct snic_p
 	enum snic_recv_verdict verdict = SNIC_RECV_DONE;
 	u32 left;
 
-	/* Nothing changes before the packet is known to be acceptable: it may come again. */
+	/* Check everything before any state changes: after an RNR NAK the packet comes again. */
 	left = (pkt->flags & SNIC_PKT_FIRST) ? pkt->dma_len : resp->wr_left;
 	if (pkt->flags & SNIC_PKT_LAST ? pkt->payload_len != left : pkt->payload_len >= left)
 		return SNIC_RECV_NAK_INVALID;
 	if (pkt->flags & SNIC_PKT_IMM)
-		verdict = recv_take_rqe(qp);
+		verdict = recv_fetch_rqe(qp);
 	if (verdict == SNIC_RECV_DONE && (pkt->flags & SNIC_PKT_FIRST)) {
 		verdict = recv_write_begin(qp, pkt);
 		resp->wr_total = pkt->dma_len;
@@ -193,12 +196,12 @@ static enum snic_recv_verdict recv_write(struct snic_qp *qp, const struct snic_p
 enum snic_recv_verdict snic_recv_data(struct snic_qp *qp, const struct snic_pkt *pkt,
 				      const struct snic_rx_pkt *rx)
 {
-	if (!snic_recv_shape_ok(qp, pkt))
+	if (!snic_recv_format_ok(qp, pkt))
 		return SNIC_RECV_NAK_INVALID;
 	return pkt->flags & SNIC_PKT_SEND ? recv_send(qp, pkt, rx) : recv_write(qp, pkt, rx);
 }
 
-void snic_recv_took(struct snic_resp *resp, const struct snic_pkt *pkt)
+void snic_recv_advance(struct snic_resp *resp, const struct snic_pkt *pkt)
 {
 	resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);
 	resp->in_msg = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Requester of RC: sends messages within a window and asks for READs. Lost packets
- * are sent again from the oldest one (go-back-N, IBTA 9.7.5.1).
+ * Requester of RC: sends SENDs and WRITEs and READ requests within a window. After a
+ * loss it retransmits from the oldest unacknowledged packet (go-back-N, IBTA 9.7.5.1).
  */
 #include "requester.h"
 
@@ -25,7 +25,7 @@ static void req_ask_ack(struct snic_req *req, struct snic_tx_pkt *pkt)
 	req->unasked = 0;
 }
 
-/* As many packets of the current SEND or WRITE as window and burst take. */
+/* As many packets of the current SEND or WRITE as fit into the window and the burst. */
 static enum snic_send_stop req_data(struct snic_tx *tx, const struct snic_out *out)
 {
 	struct snic_req *req = &tx->qp->req;
@@ -46,7 +46,7 @@ static enum snic_send_stop req_data(struct snic_tx *tx, const struct snic_out *o
 	return why;
 }
 
-/* The next piece of the current READ. */
+/* The next request of the current READ, which may need several. */
 static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *out)
 {
 	struct snic_qp *qp = tx->qp;
@@ -56,7 +56,7 @@ static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *o
 
 	if (!snic_tx_room(tx))
 		return SNIC_SEND_MORE;
-	if (!snic_tx_may(tx))
+	if (!snic_tx_ready(tx))
 		return SNIC_SEND_STALLED;
 	npkts = snic_reads_ask(qp, first, snic_out_pkts(qp, out) - first);
 	if (!npkts)
@@ -64,9 +64,12 @@ static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *o
 	len = min_t(u32, out->len - off, npkts << qp->mtu_shift);
 	pkt = snic_tx_packet(tx);
 	snic_pkt_bth(pkt, SIRDMA_BTH_READ_REQUEST, qp->pkey, qp->dest_qpn, req->nxt, 0);
-	/* Nobody looks at the key of an empty READ (IBTA C9-88), but soft-RoCE does when it is repeated: it wants 0. */
+	/*
+	 * A responder must not check the key of an empty READ (IBTA C9-88). Soft-RoCE does when
+	 * the request is repeated, and accepts 0 only.
+	 */
 	snic_pkt_reth(pkt, req->sqe.remote_va + off, len ? req->sqe.rkey : 0, len);
-	req->unasked = 0; /* its responses acknowledge what went before */
+	req->unasked = 0; /* READ responses acknowledge all packets before them */
 	req->nxt = snic_psn_add(req->nxt, npkts);
 	if (off + len == out->len)
 		req->cur++;
@@ -74,9 +77,9 @@ static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *o
 }
 
 /*
- * Is the message before the current one an empty READ that is not answered?
- * Soft-RoCE refuses to repeat it once it has served anything else, so nothing is
- * sent behind it.
+ * Is the message before the current one an unanswered empty READ? Soft-RoCE does not
+ * answer a repeated empty READ once it has executed a later request, so no request
+ * follows until the READ is answered.
  */
 static bool req_behind_empty_read(struct snic_req *req)
 {
@@ -87,7 +90,7 @@ static bool req_behind_empty_read(struct snic_req *req)
 		return false;
 	for (slot = req->cur; slot != req->head; slot--) {
 		before = snic_out_at(req, slot - 1);
-		/* Of a NOP the peer knows nothing. */
+		/* A NOP is not sent. */
 		if (!(before->flags & SNIC_OUT_LOCAL))
 			return snic_op_is_read(before->op) && !before->len;
 	}
@@ -116,7 +119,7 @@ static enum snic_send_stop req_fill(struct snic_tx *tx)
 	return why;
 }
 
-/* max follows nxt, but never beyond what was handed to the host. */
+/* Count retransmissions, and move max up to nxt: the host accepted all packets before nxt. */
 static void req_note_sent(struct snic_qp *qp, struct snic_burst *burst, u32 sent)
 {
 	struct snic_req *req = &qp->req;
@@ -130,7 +133,7 @@ static void req_note_sent(struct snic_qp *qp, struct snic_burst *burst, u32 sent
 		req->max = req->nxt;
 }
 
-/* The host took only @sent packets of the burst: the others were not sent. */
+/* The host accepted only @sent packets of the burst: go back to the first of the others. */
 static void req_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent)
 {
 	struct snic_req *req = &qp->req;
@@ -151,7 +154,7 @@ enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 	struct snic_tx tx;
 	u32 sent;
 
-	/* Local reading is always granted (IBTA 10.6.3.1). */
+	/* Local read access needs no access flag (IBTA 10.6.3.1). */
 	snic_tx_begin(&tx, qp, &qp->path, 0);
 	burst = tx.burst;
 	why = req_fill(&tx);
@@ -159,7 +162,7 @@ enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 		snic_tx_end(&tx);
 		return why;
 	}
-	/* Whatever ends a burst is answered, so the window moves on. */
+	/* The last packet of a burst is answered, so that the window moves on. */
 	last = &burst->pkts[burst->npkts - 1];
 	if (last->bth.opcode != SIRDMA_BTH_READ_REQUEST)
 		req_ask_ack(req, last);

@@ -5,15 +5,18 @@
 
 #include "send.h"
 
-/* RTS entered from RTR: count from the modified PSN. */
+/* RTS entered from RTR: start at the send PSN that modify set. */
 void snic_req_start(struct snic_qp *qp);
-/* Send what may be sent; go to sleep when there is nothing. */
+/* Send what window and host allow; when the send queue is empty, ask for a kick. */
 void snic_req_run(struct snic_qp *qp);
-/* One burst of it. */
+/* Send one burst. */
 enum snic_send_stop snic_req_burst(struct snic_qp *qp);
-/* Send again from @psn (una <= @psn <= nxt) on, or skip to it when nxt fell behind. */
+/*
+ * Continue sending at @psn: back to retransmit, or forward when answers overtook a
+ * retransmission.
+ */
 void snic_req_seek(struct snic_qp *qp, u32 psn);
-/* Send everything from una on again. */
+/* Retransmit from una on. */
 void snic_req_restart(struct snic_qp *qp);
 
 #endif

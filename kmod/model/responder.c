@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Responder of RC (IBTA 9.7.4, 9.7.5.2.4): checks PSNs, owes acknowledgements. */
+/*
+ * Responder of RC (IBTA 9.7.4, 9.7.5.2.4): checks PSNs, executes requests, decides what to
+ * acknowledge.
+ */
 #include "responder.h"
 
 bool snic_resp_pending(const struct snic_qp *qp)
 {
-	return qp->resp.ack_due || qp->resp.rd_todo;
+	return qp->resp.ack_due || qp->resp.rd_pending;
 }
 
 static void resp_owe(struct snic_resp *resp, u8 syndrome, u32 psn)
 {
-	/* A NAK acknowledges what came before it: it is not replaced by an ACK. */
+	/* A NAK acknowledges all packets before it too: an ACK must not replace it. */
 	if (resp->ack_due && syndrome == (SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID) &&
 	    resp->nak_sent)
 		return;
@@ -32,15 +35,18 @@ static void resp_owe_nak(struct snic_resp *resp, u8 kind_and_value)
 	resp_owe(resp, kind_and_value, resp->epsn);
 }
 
-/* A PSN beyond the expected one, or one whose payload is gone: something was lost (IBTA 9.7.5.2.1). */
-static void resp_ahead(struct snic_qp *qp, u32 psn)
+/*
+ * The PSN is beyond the expected one, or its payload is lost: NAK the sequence error (IBTA
+ * 9.7.5.2.1).
+ */
+static void resp_out_of_sequence(struct snic_qp *qp, u32 psn)
 {
 	struct snic_resp *resp = &qp->resp;
 
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RX_OUT_OF_SEQUENCE);
 	/*
-	 * One NAK for one loss. The PSN that caused it coming again means that the
-	 * requester went back and the expected packet was lost once more.
+	 * Send one NAK for one loss. When the PSN that caused the NAK arrives again, the
+	 * requester has retransmitted and the expected packet was lost once more.
 	 */
 	if (resp->nak_sent &&
 	    snic_psn_fwd(psn, resp->epsn) > snic_psn_fwd(resp->nak_cause, resp->epsn))
@@ -62,7 +68,7 @@ static void resp_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 static void resp_rnr(struct snic_qp *qp, u32 psn)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_SENT);
-	/* What follows is dropped in silence until this packet comes again. */
+	/* Later packets are dropped without a NAK until the requester repeats this one. */
 	qp->resp.nak_cause = psn;
 	resp_owe_nak(&qp->resp, SIRDMA_AETH_RNR_NAK | (qp->min_rnr_timer & SIRDMA_AETH_VALUE));
 }
@@ -81,7 +87,7 @@ static void resp_refuse(struct snic_qp *qp, enum snic_recv_verdict verdict)
 	struct snic_resp *resp = &qp->resp;
 
 	snic_stat_inc(qp->dev, naks[verdict].stat);
-	/* A failed receive WQE tells by its completion, everything else by an event. */
+	/* A failed receive WQE is reported by its completion, every other error by an event. */
 	if (verdict == SNIC_RECV_NAK_INVALID && !resp->fail_minor && !resp->fail_ae)
 		resp->fail_ae = SIRDMA_AE_IB_INVALID_REQUEST;
 	resp->fatal = true;
@@ -93,7 +99,7 @@ static enum snic_recv_verdict resp_execute(struct snic_qp *qp, const struct snic
 {
 	if (!(pkt->flags & SNIC_PKT_READ))
 		return snic_recv_data(qp, pkt, rx);
-	return snic_recv_shape_ok(qp, pkt) ? snic_rd_request(qp, pkt) : SNIC_RECV_NAK_INVALID;
+	return snic_recv_format_ok(qp, pkt) ? snic_rd_request(qp, pkt) : SNIC_RECV_NAK_INVALID;
 }
 
 static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
@@ -106,25 +112,28 @@ static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 	snic_recv_begin(resp);
 	verdict = resp_execute(qp, pkt, rx);
 	if (!snic_qp_can_receive(qp))
-		return; /* the completion killed the QP */
+		return; /* the CQ overflowed, which put the QP into the error state */
 	if (verdict == SNIC_RECV_RNR) {
 		resp_rnr(qp, pkt->psn);
 		return;
 	}
 	if (verdict == SNIC_RECV_LOST) {
-		resp_ahead(qp, pkt->psn);
+		resp_out_of_sequence(qp, pkt->psn);
 		return;
 	}
 	if (verdict != SNIC_RECV_DONE) {
 		resp_refuse(qp, verdict);
 		return;
 	}
-	/* An unsent sequence NAK is void, but what it would have acknowledged is owed. */
+	/*
+	 * The expected packet cancels a NAK that was not sent; the packets before it must be
+	 * acknowledged.
+	 */
 	owed = resp->nak_sent && resp->ack_due;
 	resp->nak_sent = false;
 	if (pkt->flags & SNIC_PKT_READ)
-		return; /* its responses are the acknowledgement; epsn has moved */
-	snic_recv_took(resp, pkt);
+		return; /* the READ responses acknowledge it; snic_rd_request() advanced epsn */
+	snic_recv_advance(resp, pkt);
 	if (pkt->ackreq || owed)
 		resp_owe_ack(resp, resp->epsn);
 }
@@ -134,13 +143,16 @@ void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 	s32 diff = snic_psn_diff(pkt->psn, qp->resp.epsn);
 
 	if (qp->resp.fatal) {
-		/* The NAK waits for earlier READs to be answered, whose memory may have come. */
+		/*
+		 * The NAK waits behind responses of earlier READs. Try those again: absent
+		 * memory may be present.
+		 */
 		qp->resp.absent = false;
 		return;
 	}
 	snic_recv_established(qp);
 	if (diff > 0)
-		resp_ahead(qp, pkt->psn);
+		resp_out_of_sequence(qp, pkt->psn);
 	else if (diff < 0)
 		resp_duplicate(qp, pkt);
 	else

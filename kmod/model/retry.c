@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * One timer per QP serves the ACK timeout and the RNR wait, which exclude each
- * other. It is armed once and looks at the deadline when it fires, so that
- * progress costs a store and not a timer operation.
+ * One timer per QP serves the ACK timeout and the RNR wait, which exclude each other. When
+ * the timer fires before the deadline it is armed again, so that an acknowledgement only
+ * has to store a new deadline.
  */
 #include "retry.h"
 
@@ -33,7 +33,7 @@ static void retry_arm(struct snic_qp *qp, u64 ns)
 	port_timer_arm(&qp->timer, ns);
 }
 
-void snic_retry_touch(struct snic_qp *qp)
+void snic_retry_set_deadline(struct snic_qp *qp)
 {
 	if (qp->ack_timeout)
 		qp->req.deadline = port_now_ns(qp->dev->clock) + ack_timeout_ns(qp);
@@ -44,12 +44,12 @@ void snic_retry_start(struct snic_qp *qp, bool fresh)
 	if (!qp->ack_timeout || qp->req.rnr_wait)
 		return;
 	if (fresh || !qp->timer_armed)
-		snic_retry_touch(qp);
+		snic_retry_set_deadline(qp);
 	if (!qp->timer_armed)
 		retry_arm(qp, ack_timeout_ns(qp));
 }
 
-void snic_retry_lost(struct snic_qp *qp, bool silence)
+void snic_retry_lost(struct snic_qp *qp, bool timeout)
 {
 	struct snic_req *req = &qp->req;
 
@@ -59,15 +59,15 @@ void snic_retry_lost(struct snic_qp *qp, bool silence)
 		return;
 	}
 	req->retry_left--;
-	snic_win_loss(qp, silence);
+	snic_win_loss(qp, timeout);
 	snic_req_restart(qp);
-	snic_retry_touch(qp);
+	snic_retry_set_deadline(qp);
 }
 
 /*
- * The time asked for is the least to wait (IBTA 9.7.5.2.8). A receiver that is
- * still not ready after it needs the processor more than it needs to be asked: each
- * wait without progress is twice the one before.
+ * The time in the RNR NAK is the least to wait (IBTA 9.7.5.2.8). Each wait without progress
+ * is twice the one before, because repeated requests take processor time from a receiver
+ * that is not ready.
  */
 static u64 rnr_wait_ns(u8 code, u8 tries)
 {
@@ -100,7 +100,7 @@ void snic_retry_rnr(struct snic_qp *qp, u8 code)
 		req->rnr_left--;
 	}
 	req->rnr_tries = min_t(u8, req->rnr_tries + 1, 16);
-	/* It is an answer. */
+	/* An RNR NAK is an answer: the ACK timeout's retry count starts again. */
 	req->retry_left = qp->retry_cnt;
 	snic_req_restart(qp);
 	snic_win_probe(qp);
@@ -132,17 +132,17 @@ void snic_retry_end_wait(struct snic_qp *qp)
 {
 	qp->req.rnr_wait = false;
 	qp->req.absent_wait = false;
-	qp->timer_armed = false; /* set for the wait: to be armed anew */
+	qp->timer_armed = false; /* it was armed for the wait: snic_retry_start() arms it again */
 }
 
-void snic_retry_present(struct snic_qp *qp)
+void snic_retry_end_absent(struct snic_qp *qp)
 {
 	if (!qp->req.absent_wait)
 		return;
-	/* A wait that was cut short does not count. */
+	/* A wait that ended early does not count. */
 	qp->req.absent_waits--;
 	snic_retry_end_wait(qp);
-	snic_retry_touch(qp);
+	snic_retry_set_deadline(qp);
 }
 
 bool snic_retry_due(struct snic_qp *qp)
@@ -169,8 +169,8 @@ void snic_retry_expired(struct snic_qp *qp)
 	if (req->rnr_wait) {
 		snic_retry_end_wait(qp);
 	} else if (qp->tx_stalled) {
-		/* Packets the host never took are not lost. */
-		snic_retry_touch(qp);
+		/* Packets that the host did not accept are not lost. */
+		snic_retry_set_deadline(qp);
 	} else {
 		snic_stat_inc(qp->dev, SIRDMA_STAT_ACK_TIMEOUTS);
 		snic_retry_lost(qp, true);

@@ -5,41 +5,44 @@
 
 #include "qp.h"
 
-/* Shortest ACK timeout: below it a busy peer's scheduling would count as loss. */
+/* Minimum of the ACK timeout: scheduling delays of a busy peer must not count as loss. */
 #define SNIC_MIN_ACK_TIMEOUT_NS 1000000ull
-/* How long asking an unready receiver again and again makes a shorter wait. */
+/* Backoff does not extend an RNR wait beyond this; a longer wait that the peer asks for is kept. */
 #define SNIC_MAX_RNR_BACKOFF_NS 2000000ull
 /*
- * Absent memory of this side: the first wait, how often the next is twice the one before,
- * and how many there are. Together 3.4 s: a page comes from a busy disk in less.
+ * Waits for absent local memory: the first wait, how often a wait is doubled, and how many
+ * waits there are. Together 3.4 s; a busy disk provides a page in less.
  */
 #define SNIC_ABSENT_FIRST_NS 65536ull
 #define SNIC_ABSENT_DOUBLINGS 10
 #define SNIC_ABSENT_WAITS 60
 
-/* Requests are in flight: make sure the timer runs. @fresh: none were before. */
+/* Requests are in flight: make sure the timer runs. @fresh: none were in flight before. */
 void snic_retry_start(struct snic_qp *qp, bool fresh);
-/* Progress: the timeout begins anew. */
-void snic_retry_touch(struct snic_qp *qp);
+/* The ACK timeout begins now. */
+void snic_retry_set_deadline(struct snic_qp *qp);
 /*
- * Packets from una on were lost: send them again, if the retry count allows.
- * @silence: the timer says so.
+ * Packets from una on were lost: retransmit them, if the retry count allows.
+ * @timeout: the ACK timer detected it.
  */
-void snic_retry_lost(struct snic_qp *qp, bool silence);
-/* The receiver was not ready at una: wait as it asked, or longer. @code: IBTA table 45. */
+void snic_retry_lost(struct snic_qp *qp, bool timeout);
+/* RNR NAK at una: wait for the time it names, or longer. @code: IBTA table 45. */
 void snic_retry_rnr(struct snic_qp *qp, u8 code);
 /*
- * Memory of this QP's own is absent, for what nxt begins with: try again later, sooner
- * when snic_retry_present() comes before. False: it was absent for too long.
+ * Local memory for the packet nxt is absent: wait, then try again. False: it was absent for
+ * too long, and the message failed.
  */
 bool snic_retry_absent(struct snic_qp *qp);
-/* Memory may have come. */
-void snic_retry_present(struct snic_qp *qp);
+/* End the wait of snic_retry_absent(): a kick says that the memory may be present. */
+void snic_retry_end_absent(struct snic_qp *qp);
 /* The wait of snic_retry_rnr() or snic_retry_absent() is over. */
 void snic_retry_end_wait(struct snic_qp *qp);
-/* The timer fired: has the deadline passed? If not, and there still is one, it is armed again. */
+/*
+ * timer_due(): has the deadline passed? If not, the timer is armed again while there is a
+ * deadline.
+ */
 bool snic_retry_due(struct snic_qp *qp);
-/* It had passed: unless there was progress since, send again. */
+/* timer_expired(): retransmit, or end the wait, unless the deadline has moved since. */
 void snic_retry_expired(struct snic_qp *qp);
 /* RNR timer value in ns. */
 u64 snic_rnr_ns(u8 code);

@@ -8,7 +8,7 @@ void snic_rq_reset(struct snic_rq *rq)
 	rq->polarity = true;
 }
 
-static enum snic_wqe_status rq_take(struct snic_rq *rq, struct snic_rqe *rqe)
+static enum snic_wqe_status rq_fetch(struct snic_rq *rq, struct snic_rqe *rqe)
 {
 	enum snic_wqe_status status = snic_rqe_load(rq, rq->idx, rq->polarity, rqe);
 
@@ -21,14 +21,14 @@ static enum snic_wqe_status rq_take(struct snic_rq *rq, struct snic_rqe *rqe)
 	return status;
 }
 
-enum snic_wqe_status snic_rq_take(struct snic_rq *rq, struct snic_rqe *rqe)
+enum snic_wqe_status snic_rq_fetch(struct snic_rq *rq, struct snic_rqe *rqe)
 {
 	enum snic_wqe_status status;
 
 	if (likely(!snic_rq_shared(rq)))
-		return rq_take(rq, rqe);
+		return rq_fetch(rq, rqe);
 	port_lock(rq->lock);
-	status = rq_take(rq, rqe);
+	status = rq_fetch(rq, rqe);
 	port_unlock(rq->lock);
 	return status;
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Packets in: everything a packet claims is checked here or named as unchecked
- * before requester or responder believe it (IBTA 9.6.1).
+ * Received packets: find the QP, check the headers (IBTA 9.6.1) and give the packet to
+ * the QP's transport.
  */
 #include "super.h"
 #include "transport.h"
 
-/* Packets and payload bytes of one QP in a batch, before its lock is dropped for others. */
+/*
+ * After this many packets or payload bytes a batch drops the QP's lock once, for others that
+ * wait.
+ */
 #define RX_BATCH_PKTS 64u
 #define RX_BATCH_BYTES 65536u
 
@@ -16,13 +19,16 @@ static bool pkey_match(u16 mine, u16 theirs)
 	return ((mine ^ theirs) & 0x7fff) == 0 && ((mine | theirs) & 0x8000);
 }
 
-/* Has the QP come to the state, and not beyond it, in which it takes such packets? */
+/* Does the QP accept such packets in its state? */
 static bool rx_state_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	return pkt->flags & SNIC_PKT_RESP ? snic_qp_can_send(qp) : snic_qp_can_receive(qp);
 }
 
-/* Is the opcode of the QP's transport, and no response to what this device never asks for? */
+/*
+ * Does the opcode belong to the QP's transport? A response must be to an operation this device
+ * sends.
+ */
 static bool rx_opcode_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	const u16 foreign = SNIC_PKT_RESP | SNIC_PKT_UNSUPPORTED;
@@ -55,7 +61,10 @@ static void rx_one(struct snic_qp *qp, const struct snic_pkt *pkt, const struct 
 		qp->transport->rx_request(qp, pkt, rx);
 }
 
-/* A super-packet that came before in part, or too soon: each of its packets by itself. */
+/*
+ * A super-packet of which a part is a duplicate or out of sequence: handle each of its packets
+ * alone.
+ */
 static void rx_split(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
 {
 	struct snic_pkt part;
@@ -74,7 +83,10 @@ static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const s
 	batch->bytes += pkt->payload_len;
 	if ((rx->traffic_class & 3) == 3)
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_ECN);
-	/* Who sends packets of another MTU is told so by the first. */
+	/*
+	 * A super-packet cut for another MTU stays whole: the length check of the transport
+	 * refuses it.
+	 */
 	if (PORT_WIRE_IN_MEMORY && pkt->npkts > 1 &&
 	    pkt->npkts == snic_qp_pkts(qp, pkt->payload_len) && qp->transport->fits &&
 	    !qp->transport->fits(qp, pkt))
@@ -95,13 +107,13 @@ void snic_rx_batch_end(struct snic_rx_batch *batch)
 		snic_stat_add(batch->dev, SIRDMA_STAT_RX_PKTS, batch->pkts);
 		snic_stat_add(batch->dev, SIRDMA_STAT_RX_BYTES, batch->bytes);
 	}
-	snic_qp_drop_mr(qp);
+	snic_qp_put_rx_mr(qp);
 	port_unlock_over(&qp->lock);
 	snic_qp_put(qp);
 	batch->qp = NULL;
 }
 
-/* The QP of @qpn, locked: still that of the last packet, unless it had its share. */
+/* The QP @qpn, locked. The batch keeps the QP of the last packet locked, up to its limits. */
 static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 {
 	struct snic_qp *qp = batch->qp;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Send queue: fetches WQEs, cuts SENDs and WRITEs into packets and retires messages
- * in order. WQEs may be read again from the ring, whose owner may have changed them:
- * what was sent is remembered in snic_req.out[] and compared.
+ * Send queue: fetches WQEs, splits SENDs and WRITEs into packets and completes messages
+ * in order. A retransmission reads the WQE from the ring again, and the application may
+ * have changed it: the reload is compared with what snic_req.out[] remembers.
  */
 #include "send.h"
 
@@ -10,7 +10,7 @@
 #include "retry.h"
 #include "transport.h"
 
-/* NOPs skipped in one go. */
+/* NOPs that one fetch skips at most: each costs a read of the ring, under the QP's lock. */
 #define SEND_NOP_BATCH 256
 
 void snic_send_start(struct snic_qp *qp)
@@ -75,7 +75,10 @@ static void send_push(struct snic_qp *qp, const struct snic_sqe *sqe)
 	req->psn = snic_psn_add(req->psn, snic_out_pkts(qp, out));
 }
 
-/* The ring holds garbage: the message fails once it is the oldest, and none behind it starts. */
+/*
+ * An invalid WQE: it completes in error once it is the oldest message, and no later message
+ * starts.
+ */
 static void send_push_bad(struct snic_qp *qp, struct snic_sqe *sqe)
 {
 	sqe->len = 0;
@@ -86,7 +89,10 @@ static void send_push_bad(struct snic_qp *qp, struct snic_sqe *sqe)
 			      SIRDMA_VENDOR_LOC_QP_OP);
 }
 
-/* Take the next WQE of the ring into out[]; SNIC_SEND_MORE when there is one to work on. */
+/*
+ * Fetch the next WQE of the ring into out[]. SNIC_SEND_MORE: there is a message to send, or
+ * more to fetch.
+ */
 static enum snic_send_stop send_fetch(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
@@ -153,7 +159,7 @@ struct snic_out *snic_send_current(struct snic_qp *qp, enum snic_send_stop *why)
 	return out;
 }
 
-/* Payload [off, off + len) of the current WQE into the burst; *got of it. */
+/* Append payload [off, off + len) of the current WQE to the burst; *got: bytes appended. */
 static enum snic_gather send_gather(struct snic_tx *tx, u32 off, u32 len, u32 *got)
 {
 	const struct snic_sqe *sqe = &tx->qp->req.sqe;
@@ -186,17 +192,17 @@ static enum snic_gather send_gather(struct snic_tx *tx, u32 off, u32 len, u32 *g
 	return ret;
 }
 
-/* Operation of the BTH opcode. */
+/* The operation in the lower bits of the BTH opcode. */
 static u8 send_opcode(const struct snic_sqe *sqe, bool first, bool last)
 {
-	/* By message kind: middle, first, last, only. */
+	/* Index: 1 if first, plus 2 if last. */
 	static const u8 send[] = {SIRDMA_BTH_SEND_MIDDLE, SIRDMA_BTH_SEND_FIRST,
 				  SIRDMA_BTH_SEND_LAST, SIRDMA_BTH_SEND_ONLY};
 	static const u8 write[] = {SIRDMA_BTH_WRITE_MIDDLE, SIRDMA_BTH_WRITE_FIRST,
 				   SIRDMA_BTH_WRITE_LAST, SIRDMA_BTH_WRITE_ONLY};
 	u8 op = (snic_op_is_write(sqe->op) ? write : send)[first + 2 * last];
 
-	/* The form with immediate data follows each LAST and ONLY opcode. */
+	/* The opcode with immediate data is the next one after each LAST and ONLY opcode. */
 	return (u8)(op + (last && sqe->has_imm));
 }
 
@@ -221,7 +227,7 @@ static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off,
 	req->nxt = snic_psn_add(req->nxt, 1);
 }
 
-/* Where in its message nxt lies, bytes. */
+/* Offset of nxt in its message, bytes. */
 static u32 send_offset(const struct snic_qp *qp, const struct snic_out *out)
 {
 	return snic_psn_fwd(qp->req.nxt, out->psn) << qp->mtu_shift;
@@ -244,7 +250,7 @@ enum snic_send_stop snic_send_data(struct snic_tx *tx, const struct snic_out *ou
 	u32 off = send_offset(qp, out), mtu = snic_qp_mtu(qp), bytes, got;
 	enum snic_gather ret;
 
-	if (!snic_tx_may(tx))
+	if (!snic_tx_ready(tx))
 		return SNIC_SEND_STALLED;
 	bytes = min_t(u32, out->len - off, n << qp->mtu_shift);
 	ret = send_gather(tx, off, bytes, &got);
@@ -255,7 +261,7 @@ enum snic_send_stop snic_send_data(struct snic_tx *tx, const struct snic_out *ou
 		return SNIC_SEND_BLOCKED;
 	}
 	if (ret != SNIC_GATHER_OK) {
-		/* Whole packets only; at least one fits an empty burst. */
+		/* Send whole packets only. An empty burst has room for at least one. */
 		bytes = got & ~(mtu - 1);
 		snic_tx_trim(tx, got - bytes);
 		if (!bytes)
@@ -299,14 +305,17 @@ void snic_send_fail_oldest(struct snic_qp *qp, u16 minor, u32 vendor)
 		snic_qp_fail_send(qp);
 }
 
-/* The oldest message is done. */
+/* Complete the oldest message. False when that fails the QP. */
 static bool send_done(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 	struct snic_out out = *snic_out_at(req, req->head);
 
 	req->read_msgs -= snic_op_is_read(out.op);
-	/* cur never falls behind head: a message may be acknowledged before it is sent again. */
+	/*
+	 * A message may be acknowledged while it waits to be retransmitted: cur must not fall
+	 * behind head.
+	 */
 	if (req->cur == req->head)
 		req->cur++;
 	req->head++;
@@ -326,7 +335,10 @@ bool snic_send_retire(struct snic_qp *qp)
 			snic_send_fail_oldest(qp, req->fail_minor, req->fail_vendor);
 			return false;
 		}
-		/* una is never before the oldest message, which may be half the PSN circle long. */
+		/*
+		 * una never precedes the oldest message, so an unsigned distance suffices: it
+		 * may be 2^23 packets long.
+		 */
 		if (!(out->flags & SNIC_OUT_LOCAL) &&
 		    snic_psn_fwd(req->una, out->psn) < snic_out_pkts(qp, out))
 			break;
@@ -347,19 +359,18 @@ static void send_wake(struct snic_qp *qp)
 }
 
 /*
- * Nothing to fetch: ask to be kicked. False when a WQE became valid meanwhile.
- * With enough in flight the answers make the device look again, at the latest
- * the ACK timer, and posters are spared the kick; so they are while the timer
- * polls the ring.
+ * The ring is empty: ask for a kick. False when a WQE became valid meanwhile. No kick is
+ * needed while enough messages are in flight, since their answers, or at last the ACK
+ * timer, make the device read the ring again; nor while the poll timer runs.
  */
 static bool send_sleep(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 
-	if (!req->awake && req->sq_shown == req->sq_idx)
-		return true; /* said so before the ring was found empty */
-	/* What a poster without need_kick words goes by: where the device looks next. */
-	req->sq_shown = req->sq_idx;
+	if (!req->awake && req->sq_published == req->sq_idx)
+		return true; /* the shadow said so before the ring was found empty */
+	/* A poster without need_kick compares the index the device will read next with its own. */
+	req->sq_published = req->sq_idx;
 	WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(req->sq_idx));
 	if ((qp->ack_timeout && req->tail - req->head >= SNIC_AWAKE_MSGS) ||
 	    snic_sq_poll_stay(qp)) {
@@ -383,7 +394,7 @@ bool snic_send_run(struct snic_qp *qp)
 		return false;
 	do {
 		why = qp->transport->burst(qp);
-		/* Failed and local messages may be the oldest by now. */
+		/* Failed and local messages complete once they are the oldest. */
 		if (!snic_send_retire(qp))
 			return false;
 		if (why == SNIC_SEND_EMPTY) {
@@ -396,8 +407,8 @@ bool snic_send_run(struct snic_qp *qp)
 	if (why == SNIC_SEND_MORE)
 		snic_qp_defer(qp);
 	/*
-	 * While anything is on the wire its answer, or the lack of one, is when to try again.
-	 * What is to be sent again no longer is.
+	 * While packets are in flight their answers, or the ACK timer, start the next attempt.
+	 * When nxt is una there are none: wait for the memory.
 	 */
 	if (why == SNIC_SEND_ABSENT && req->nxt == req->una)
 		return snic_retry_absent(qp);

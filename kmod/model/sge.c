@@ -23,7 +23,7 @@ struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag,
 	u32 i = mrc->count;
 
 	*ae = SIRDMA_AE_NONE;
-	/* The most recent is the likeliest. */
+	/* Search from the most recent, which is used most. */
 	while (i--) {
 		if (mrc->stag[i] == stag && mr_covers(mrc->mr[i], va, len))
 			return mrc->mr[i];
@@ -43,18 +43,18 @@ struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 
 {
 	struct snic_mr *mr = qp->rx_mr;
 
-	/* Key and PD were checked, and what a slot describes does not change under a reference. */
+	/* Key and PD were checked, and the mapping does not change under a reference. */
 	if (mr && qp->rx_stag == stag && snic_slot_valid(&mr->slot) &&
 	    (mr->map.access & access) == access && mr_covers(mr, va, len))
 		return mr;
-	snic_qp_drop_mr(qp);
+	snic_qp_put_rx_mr(qp);
 	mr = snic_mr_get(qp->dev, stag, qp->pd, va, len, access, ae);
 	qp->rx_mr = mr;
 	qp->rx_stag = stag;
 	return mr;
 }
 
-void snic_qp_drop_mr(struct snic_qp *qp)
+void snic_qp_put_rx_mr(struct snic_qp *qp)
 {
 	if (qp->rx_mr)
 		snic_mr_put(qp->rx_mr);

@@ -2,14 +2,14 @@
 /* The slot of a memory region: its states. */
 #include "slot.h"
 
-/* How long one wait for the last user lasts before it is renewed. */
+/* The wait for the last reference is repeated without limit; this is the timeout of one wait. */
 #define SLOT_WAIT_MS 1000
 
 enum slot_event {
 	SLOT_CLAIM,
 	SLOT_PUBLISH,
 	SLOT_INVALIDATE,
-	SLOT_LEFT, /* the last user did */
+	SLOT_DRAINED, /* the last reference was dropped */
 	SLOT_REMOVE,
 	SLOT_EVENTS,
 };
@@ -17,14 +17,15 @@ enum slot_event {
 static const u8 slot_next[SLOT_EVENTS][SNIC_SLOT_STATES] = {
 	[SLOT_CLAIM] = {[SNIC_SLOT_FREE] = SNIC_SLOT_CLAIMED},
 	[SLOT_PUBLISH] = {[SNIC_SLOT_CLAIMED] = SNIC_SLOT_VALID},
-	[SLOT_INVALIDATE] = {[SNIC_SLOT_VALID] = SNIC_SLOT_ENDING},
-	[SLOT_LEFT] = {[SNIC_SLOT_ENDING] = SNIC_SLOT_FREE, [SNIC_SLOT_DEAD] = SNIC_SLOT_DEAD},
-	[SLOT_REMOVE] = {[SNIC_SLOT_FREE] = SNIC_SLOT_DEAD,
-			 [SNIC_SLOT_VALID] = SNIC_SLOT_DEAD,
-			 [SNIC_SLOT_ENDING] = SNIC_SLOT_DEAD},
+	[SLOT_INVALIDATE] = {[SNIC_SLOT_VALID] = SNIC_SLOT_DRAINING},
+	[SLOT_DRAINED] =
+		{[SNIC_SLOT_DRAINING] = SNIC_SLOT_FREE, [SNIC_SLOT_REMOVED] = SNIC_SLOT_REMOVED},
+	[SLOT_REMOVE] = {[SNIC_SLOT_FREE] = SNIC_SLOT_REMOVED,
+			 [SNIC_SLOT_VALID] = SNIC_SLOT_REMOVED,
+			 [SNIC_SLOT_DRAINING] = SNIC_SLOT_REMOVED},
 };
 
-/* The state it left, or NONE when @event is not allowed in it. */
+/* Returns the previous state, or NONE when @event is not allowed in it. */
 static enum snic_slot_state slot_move(struct snic_slot *slot, enum slot_event event)
 {
 	enum snic_slot_state from, to;
@@ -43,7 +44,7 @@ static enum snic_slot_state slot_move(struct snic_slot *slot, enum slot_event ev
 void snic_slot_init(struct snic_slot *slot, u8 key)
 {
 	port_ref_init(&slot->obj.refs, 0);
-	slot->obj.end = NULL;
+	slot->obj.callback = NULL;
 	slot->word = snic_slot_word(SNIC_SLOT_FREE, key);
 }
 
@@ -58,21 +59,21 @@ void snic_slot_publish(struct snic_slot *slot, u8 key)
 	WRITE_ONCE(slot->word, snic_slot_word(SNIC_SLOT_CLAIMED, key));
 	smp_wmb(); /* pairs with the acquire of port_ref_get_unless_zero() */
 	port_ref_init(&slot->obj.refs, 1);
-	/* The reference first: whoever invalidates the slot drops it. */
+	/* Set the slot's own reference first: invalidation drops it. */
 	slot_move(slot, SLOT_PUBLISH);
 }
 
-/* No reference is left: what was valid is so no more. */
-static void slot_left(struct snic_slot *slot)
+/* The last reference was dropped. */
+static void slot_drained(struct snic_slot *slot)
 {
-	struct snic_slot_end *end = slot->obj.end;
+	struct snic_slot_callback *callback = slot->obj.callback;
 
-	slot->obj.end = NULL;
-	/* From here on the slot is whoever's claims it, or was waiting to free it. */
-	if (slot_move(slot, SLOT_LEFT) == SNIC_SLOT_DEAD)
+	slot->obj.callback = NULL;
+	/* From here on others may claim or free the slot. */
+	if (slot_move(slot, SLOT_DRAINED) == SNIC_SLOT_REMOVED)
 		port_event_set(slot->obj.idle);
-	if (end)
-		end->done(end);
+	if (callback)
+		callback->done(callback);
 }
 
 struct snic_slot *snic_slot_get(struct snic_table *table, u32 id)
@@ -84,7 +85,10 @@ struct snic_slot *snic_slot_get(struct snic_table *table, u32 id)
 	obj = snic_table_at(table, id);
 	if (obj) {
 		slot = container_of(obj, struct snic_slot, obj);
-		/* Asked before as well: however many look it up, they do not keep an ending slot in use. */
+		/*
+		 * Check before taking a reference as well, so that lookups do not keep a
+		 * draining slot in use.
+		 */
 		if (!snic_slot_valid(slot) || !port_ref_get_unless_zero(&obj->refs))
 			slot = NULL;
 	}
@@ -99,15 +103,15 @@ struct snic_slot *snic_slot_get(struct snic_table *table, u32 id)
 void snic_slot_put(struct snic_slot *slot)
 {
 	if (unlikely(port_ref_put(&slot->obj.refs)))
-		slot_left(slot);
+		slot_drained(slot);
 }
 
-bool snic_slot_invalidate(struct snic_slot *slot, struct snic_slot_end *end)
+bool snic_slot_invalidate(struct snic_slot *slot, struct snic_slot_callback *callback)
 {
 	if (slot_move(slot, SLOT_INVALIDATE) == SNIC_SLOT_NONE)
 		return false;
-	/* Nobody looks until the reference of being valid is dropped. */
-	slot->obj.end = end;
+	/* It is read after the slot's own reference is dropped. */
+	slot->obj.callback = callback;
 	snic_slot_put(slot);
 	return true;
 }
@@ -118,11 +122,11 @@ bool snic_slot_remove(struct snic_slot *slot)
 	struct port_event idle;
 
 	port_event_init(&idle);
-	slot->obj.idle = &idle; /* whoever leaves last looks, when it finds the slot DEAD */
+	slot->obj.idle = &idle; /* set by the last user when it finds the slot REMOVED */
 	from = slot_move(slot, SLOT_REMOVE);
 	if (from == SNIC_SLOT_VALID)
 		snic_slot_put(slot);
-	if (from == SNIC_SLOT_VALID || from == SNIC_SLOT_ENDING) {
+	if (from == SNIC_SLOT_VALID || from == SNIC_SLOT_DRAINING) {
 		while (!port_event_wait(&idle, SLOT_WAIT_MS))
 			;
 	}

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The slot of a memory region: what a stag index names, and the state it is in.
- * Commands allocate and remove slots; registration and invalidation change the state
+ * The slot of a memory region: the object that a stag index names, and its state. CQP
+ * commands allocate and remove slots. Registration and invalidation change the state
  * without a lock and without sleeping.
  *
  *         claim           publish
  *   FREE ───────▶ CLAIMED ───────▶ VALID
- *     ▲                              │ invalidate: for new users at once
- *     │    the last user leaves      ▼
- *     └─────────────────────────── ENDING
+ *     ▲                              │ invalidate: no new users
+ *     │  last reference dropped      ▼
+ *     └────────────────────────── DRAINING
  *
- *   remove: of FREE, VALID and ENDING to DEAD, which waits for the last user
+ *   remove: from FREE, VALID or DRAINING to REMOVED, and wait for the last reference
  *
- * The count of references is that of the table's object: none, unless the slot is VALID
- * or has users yet; being VALID is one of them. So what a slot describes is written
- * when nobody has a reference, and does not change for as long as somebody has.
+ * Users hold references (snic_obj.refs), and a VALID slot holds one itself. The mapping of
+ * a slot is written while there are no references, so it does not change under a user.
  */
 #ifndef SNIC_SLOT_H
 #define SNIC_SLOT_H
@@ -22,18 +21,18 @@
 #include "obj.h"
 
 enum snic_slot_state {
-	SNIC_SLOT_NONE, /* of a transition: not allowed */
+	SNIC_SLOT_NONE, /* no state: a transition that is not allowed */
 	SNIC_SLOT_FREE,
-	SNIC_SLOT_CLAIMED, /* somebody writes what it describes */
-	SNIC_SLOT_VALID, /* a region that is registered, a window that is bound */
-	SNIC_SLOT_ENDING, /* no longer valid, and not yet free */
-	SNIC_SLOT_DEAD,
+	SNIC_SLOT_CLAIMED, /* its mapping is being written */
+	SNIC_SLOT_VALID, /* a registered region, or a bound window */
+	SNIC_SLOT_DRAINING, /* invalidated, but still in use */
+	SNIC_SLOT_REMOVED, /* never used again */
 	SNIC_SLOT_STATES,
 };
 
-/* Whoever invalidates a slot may learn when its last user has left. */
-struct snic_slot_end {
-	void (*done)(struct snic_slot_end *end);
+/* Called when the last reference of an invalidated slot was dropped. */
+struct snic_slot_callback {
+	void (*done)(struct snic_slot_callback *callback);
 };
 
 struct snic_slot {
@@ -64,21 +63,24 @@ static inline bool snic_slot_valid(const struct snic_slot *slot)
 	return snic_slot_state(slot) == SNIC_SLOT_VALID;
 }
 
-/* A FREE slot. */
+/* Initialize as FREE. */
 void snic_slot_init(struct snic_slot *slot, u8 key);
-/* FREE: the caller may write what it describes, and then publishes it, without waiting for anything. */
+/* Claim a FREE slot to write its mapping, then publish it. False if it is not FREE. */
 bool snic_slot_claim(struct snic_slot *slot);
 void snic_slot_publish(struct snic_slot *slot, u8 key);
-/* The slot @id of @table, if it is VALID, referenced. Pair with snic_slot_put(). */
+/*
+ * The slot @id of @table with a reference, or NULL if it is not VALID. Pair with
+ * snic_slot_put().
+ */
 struct snic_slot *snic_slot_get(struct snic_table *table, u32 id);
 void snic_slot_put(struct snic_slot *slot);
 /*
- * End a VALID slot, of which the caller has a reference. False when it is not VALID.
- * @end, unless NULL, is told once the last user has left, maybe before this returns, in
- * the context of whoever left last; then the slot is FREE, or DEAD.
+ * Invalidate a VALID slot, of which the caller has a reference. False if it is not VALID.
+ * When the last reference was dropped the slot is FREE (or REMOVED), and @callback, unless
+ * NULL, is called in the context that dropped it, possibly before this function returns.
  */
-bool snic_slot_invalidate(struct snic_slot *slot, struct snic_slot_end *end);
-/* End the slot for good, and wait for its users. False when it is claimed. Sleeps. */
+bool snic_slot_invalidate(struct snic_slot *slot, struct snic_slot_callback *callback);
+/* Remove the slot and wait for its users. False if it is CLAIMED. Sleeps. */
 bool snic_slot_remove(struct snic_slot *slot);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The device model as its host sees it: create, registers, packets in and out.
+ * The interface between the device model and its host: creation, registers, packets.
  *
- * The host (kernel adapter, twin, test harness) owns the wire, DMA memory,
- * interrupts and time; the model owns everything between the register page
- * and the packets.
+ * The host (kernel module, twin, test harness) provides the network, DMA memory,
+ * interrupts and time. The model does everything between the register page and the
+ * packets.
  *
- * Contexts: snic_reg_write() of CQPDB, CCQPHIGH and CTRL may sleep; every other
- * entry point may be called from softirq and does not sleep. Host callbacks
- * are made with a QP or CQ lock held: they must not call back into the model.
+ * Contexts: snic_reg_write() of CQPDB, CCQPHIGH and CTRL may sleep. Every other entry point
+ * may be called from softirq and does not sleep. The model calls the host with a QP or CQ
+ * lock held, so the host must not call the model from its callbacks.
  */
 #ifndef SNIC_H
 #define SNIC_H
@@ -38,66 +38,71 @@ struct snic_config {
 };
 
 struct snic_host_ops {
-	/* Raise interrupt @vector. Latched by the host and delivered after the model's locks are dropped. */
+	/* Raise interrupt @vector. The host delivers it after the model has dropped its locks. */
 	void (*irq)(struct snic_host *host, u32 vector);
 	/*
-	 * May QP @qpn fill a burst? If not, the host remembers it, and calls
-	 * snic_tx_resume(dev, qpn) once there is room and its turn. NULL: always.
+	 * Is there room for a burst of QP @qpn? If not, the host queues the QP and calls
+	 * snic_tx_resume(dev, qpn) when there is room and the QP is next. NULL: always.
 	 */
 	bool (*room)(struct snic_host *host, u32 qpn);
 	/*
-	 * Transmit @burst: packets of one flow, in order. The host copies what it
-	 * needs before returning, and may say in burst->next what suits this peer.
-	 * Returns the number of packets accepted from the front; when fewer than
-	 * burst->npkts, the host calls snic_tx_resume(dev, burst->qpn) once there is
-	 * room again.
+	 * Transmit @burst. The host copies what it needs before it returns, and may set limits
+	 * for this peer in burst->next. Returns how many packets, from the first on, it
+	 * accepted; if fewer than burst->npkts, the host calls
+	 * snic_tx_resume(dev, burst->qpn) when there is room again.
 	 */
 	u32 (*tx)(struct snic_host *host, struct snic_burst *burst);
 	/*
-	 * Call snic_qp_run(dev, qpn) soon, from a fresh softirq-like context: there is more work
-	 * than one call may do. @background: it may be late, others come first.
+	 * Call snic_qp_run(dev, qpn) soon, from a bottom half of its own: there is more work than
+	 * one call may do. @background: other QPs come first.
 	 */
 	void (*defer)(struct snic_host *host, u32 qpn, bool background);
-	/* Burst buffer of this CPU or thread; valid while the caller holds a port_lock. */
+	/*
+	 * The burst buffer of this CPU or thread; the caller may use it while it holds a
+	 * port_lock.
+	 */
 	struct snic_burst *(*burst)(struct snic_host *host);
 	/*
-	 * For hosts that hand packets in by reference: fetch the next @len bytes of @it,
-	 * payload of the packet being received, to @to. False when they can be had no
-	 * more: the packet counts as lost.
+	 * For hosts that receive by reference: copy the next @len bytes at @it, payload of the
+	 * packet being received, to @to. False when the sender has revoked them: the packet
+	 * counts as lost.
 	 */
 	bool (*pull)(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len);
-	/* For hosts that transmit by reference: what they have not delivered so far must not be read any more. */
+	/*
+	 * For hosts that transmit by reference: peers must not read payload that is not yet
+	 * delivered.
+	 */
 	void (*revoke)(struct snic_host *host);
 };
 
 /*
- * The model keeps @host, @ops, @dma and @clock for its lifetime. NULL with a
- * port_warn() when @cfg is out of range or memory is short.
+ * @host, @ops, @dma and @clock must outlive the device. NULL, with a port_warn(), when
+ * @cfg is out of range or memory is short.
  */
 struct snic_dev *snic_dev_create(const struct snic_config *cfg, const struct snic_host_ops *ops,
 				 struct snic_host *host, struct port_dma *dma,
 				 struct port_clock *clock);
-/* No entry point may be running or called afterwards. Frees all objects. */
+/* Frees all objects. No other entry point may be running, or called afterwards. */
 void snic_dev_destroy(struct snic_dev *dev);
-/* Set SIRDMA_STATUS_FAULT, as a fault of the device would: its driver has to find it. */
+/* Set SIRDMA_STATUS_FAULT, to test how the driver handles a device fault. */
 void snic_dev_fault(struct snic_dev *dev);
 
 u32 snic_reg_read(struct snic_dev *dev, u32 reg);
 void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val);
 
-/* Look at the send queue (and, in the error state, both queues) of @qpn. */
+/* Do what is pending for QP @qpn: a kick, or work left by an earlier call. */
 void snic_qp_run(struct snic_dev *dev, u32 qpn);
-/* The host has room again for @qpn after a short tx(). */
+/* The host has room for QP @qpn, which it had refused in room() or tx(). */
 void snic_tx_resume(struct snic_dev *dev, u32 qpn);
 
 /*
- * A received packet whose Ethernet, IP and UDP headers the host has parsed.
- * Everything else is unverified. Payload follows the transport headers in
- * segs[]; the first segment holds at least BTH and extended headers contiguously
- * (SNIC_RX_MIN_LINEAR bytes or the whole packet). Length includes pad and ICRC.
+ * A received packet. The host has parsed the Ethernet, IP and UDP headers; the rest is
+ * unverified. segs[] holds transport headers, payload, pad and ICRC. The first segment has
+ * at least SNIC_RX_MIN_LINEAR bytes or the whole packet, so that the headers are
+ * contiguous.
  *
- * By reference, the first segment holds the headers and nothing else, and only
- * snic_host_ops.pull() knows how to read the others.
+ * Of a packet by reference the first segment has the headers only, and the others are
+ * read by snic_host_ops.pull().
  */
 #define SNIC_RX_MIN_LINEAR 64
 struct snic_rx_pkt {
@@ -111,36 +116,36 @@ struct snic_rx_pkt {
 	u8 ttl;
 	bool is_v4;
 	bool icrc_ok; /* the host checked it (or the packet never left this device) */
-	u32 npkts; /* a super-packet of so many (super.h); 0, 1: an ordinary one */
+	u32 npkts; /* packets in a super-packet (super.h); 0 or 1: an ordinary packet */
 	bool by_reference;
 	bool more; /* another packet of the same flow follows at once: acknowledgements may wait */
 };
 
 /*
- * Does the queue pair that @pkt names exist? If not, the packet is counted and done with.
- * A host asks before it sums the ICRC, so that packets for nobody cost it little.
+ * Does the QP that @pkt names exist? If not, the packet is counted and the host drops it.
+ * The host asks before it computes the ICRC, so that packets without a QP cost little.
  */
 bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
 
-/* Process one packet; what is wrong with it is counted, never propagated. */
+/* Process one packet. Errors are counted, not returned. */
 void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
 
 /*
- * Packets that came together: what the last one's QP and region were is kept, the
- * QP locked, from one to the next. Begins as {.dev = dev}; ends before the host
- * does anything else that enters the model or waits.
+ * Packets received together. From one packet to the next the batch keeps the QP locked and
+ * its region referenced. It begins as {.dev = dev}, and must end before the host enters
+ * the model otherwise, or sleeps.
  */
 struct snic_rx_batch {
 	struct snic_dev *dev;
 	struct snic_qp *qp;
-	u32 pkts; /* of qp */
-	u32 bytes;
+	u32 pkts; /* received since qp was locked */
+	u32 bytes; /* and their payload */
 };
 
 void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *pkt);
 void snic_rx_batch_end(struct snic_rx_batch *batch);
 
-/* Count a packet the host had to reject itself (SIRDMA_STAT_RX_*). */
+/* Count a packet that the host rejected (SIRDMA_STAT_RX_*). */
 void snic_rx_reject(struct snic_dev *dev, enum sirdma_stat why);
 
 /* Port state for SIRDMA_REG_LINK; @mtu in bytes of L3. */

@@ -4,14 +4,14 @@
 
 #include "transport.h"
 
-/* Kicks in a row by a poster that does not wait, before the timer polls for it. */
+/* After this many consecutive kicks by a poster that does not wait, the timer polls for it. */
 #define SQ_POLL_KICKS 8
-/* Longer messages are worth a kick each, and fill a burst by themselves. */
+/* For messages longer than this, bytes, a kick costs little, and a few of them fill a burst. */
 #define SQ_POLL_MAX_LEN 16384
 
 /*
- * Does the poster wait for what it posts: for the completion, which it has taken
- * then, or for the peer to answer with a request of its own?
+ * Does the poster wait for each message? Either it has polled the completion of the last
+ * one, or the peer has sent a request since the last kick, as in a ping-pong.
  */
 static bool sq_poll_waited(struct snic_qp *qp)
 {

@@ -17,11 +17,11 @@ void snic_sq_poll_init(struct snic_qp *qp);
 
 /* All below: QP lock held. */
 
-/* A kick came, before it is served. */
+/* Called for each kick, before the ring is read. */
 void snic_sq_poll_kicked(struct snic_qp *qp);
 /* The ring is empty: true when the timer will poll it again. */
 bool snic_sq_poll_stay(struct snic_qp *qp);
-/* The QP leaves the states that send. */
+/* The QP leaves the states in which it can send. */
 void snic_sq_poll_stop(struct snic_qp *qp);
 
 #endif

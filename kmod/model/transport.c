@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Transports: the table of them, and what the connected ones share. */
+/* The table of transports, and what connected transports share. */
 #include "transport.h"
 
 static const struct snic_transport *const transports[] = {
@@ -24,7 +24,7 @@ bool snic_connected_admit(struct snic_qp *qp, const struct snic_pkt *pkt,
 
 	*why = SIRDMA_STAT_RX_BAD_GID;
 	snic_path_refresh(qp->dev, &qp->path);
-	/* Other VLANs may have the same addresses. */
+	/* The same addresses may exist in other VLANs. */
 	return qp->path.src_ok && same_ip(&rx->dst_ip, &flow->src_ip) &&
 	       same_ip(&rx->src_ip, &flow->dst_ip) &&
 	       rx->vlan_id == (flow->has_vlan ? flow->vlan_id : 0);

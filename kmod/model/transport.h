@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Transports: what queue pairs of a type do in their own way. What all of them have,
- * rings, CQs, state and flush, is in qp.c, send.c and recv.c. QP lock held throughout.
+ * Transports: the operations in which QPs of different types differ. What all QPs have
+ * in common (rings, CQs, state, flush) is in qp.c, send.c and recv.c. QP lock held
+ * throughout.
  */
 #ifndef SNIC_TRANSPORT_H
 #define SNIC_TRANSPORT_H
@@ -14,32 +15,41 @@
 	 SNIC_SQ_OP(WRITE_SOL))
 
 struct snic_transport {
-	u64 sq_ops; /* send WQE operations it knows; others complete in error */
-	u8 bth; /* SIRDMA_BTH_RC ..: of its opcodes */
-	bool has_sqe; /* a failed send leaves the receive queue alone: SQE instead of ERR (IBTA 10.3.1) */
-	/* RTR entered; RTS entered with no message under way. */
+	u64 sq_ops; /* send WQE operations it supports; others complete in error */
+	u8 bth; /* upper bits of its opcodes: SIRDMA_BTH_RC .. */
+	bool has_sqe; /* a failed send moves the QP to SQE, not to ERR (IBTA 10.3.1) */
+	/* The QP enters RTR; it enters RTS with no message in flight. */
 	void (*recv_start)(struct snic_qp *qp);
 	void (*send_start)(struct snic_qp *qp);
-	/* Is @pkt of the QP's peer? Its opcode is of the transport; state and partition are right. *why: the counter. */
+	/*
+	 * Is @pkt from the QP's peer? If not, *why is the counter. Opcode, state and P_Key are
+	 * checked.
+	 */
 	bool (*admit)(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx,
 		      enum sirdma_stat *why);
-	/* Is all of super-packet @pkt what the QP waits for? If not, its packets come one by one. NULL: it always is. */
+	/*
+	 * Does the QP expect every packet of super-packet @pkt? If not, it gets them one by one.
+	 * NULL: it always gets the super-packet.
+	 */
 	bool (*fits)(const struct snic_qp *qp, const struct snic_pkt *pkt);
 	void (*rx_request)(struct snic_qp *qp, const struct snic_pkt *pkt,
 			   const struct snic_rx_pkt *rx);
-	/* NULL: it has no responses. */
+	/* NULL: the transport has no responses. */
 	void (*rx_response)(struct snic_qp *qp, const struct snic_pkt *pkt,
 			    const struct snic_rx_pkt *rx);
-	/* @pkt is handled. @more: another one of the flow follows at once. NULL: nothing is to be done. */
+	/*
+	 * Called after @pkt was handled. @more: another packet of the flow follows at once.
+	 * May be NULL.
+	 */
 	void (*rx_done)(struct snic_qp *qp, const struct snic_pkt *pkt, bool more);
-	/* Send what the peer is owed. NULL: never anything. */
+	/* Send responses and acknowledgements that are due. NULL: the transport has none. */
 	void (*respond)(struct snic_qp *qp);
-	/* Send requests as long as that is possible; burst() sends one burst of them. */
+	/* Send requests as long as possible; burst() sends one burst of them. */
 	void (*request)(struct snic_qp *qp);
 	enum snic_send_stop (*burst)(struct snic_qp *qp);
 	/*
-	 * snic_qp.timer fired: is there anything to do? If not, it may be armed again. If so,
-	 * the bottom half calls timer_expired(). NULL: it is never armed.
+	 * snic_qp.timer fired. True: the bottom half calls timer_expired(). False: nothing is
+	 * to be done; the transport may have armed the timer again. NULL: it arms no timer.
 	 */
 	bool (*timer_due)(struct snic_qp *qp);
 	void (*timer_expired)(struct snic_qp *qp);
@@ -48,12 +58,12 @@ struct snic_transport {
 extern const struct snic_transport snic_rc;
 extern const struct snic_transport snic_uc;
 
-/* By enum sirdma_qp_type; NULL: this device has none such. */
+/* By enum sirdma_qp_type; NULL: not supported. */
 const struct snic_transport *snic_transport(u8 qp_type);
-/* admit() of the connected ones: the packet is from the one peer. */
+/* admit() of connected transports: the packet must come from the QP's one peer. */
 bool snic_connected_admit(struct snic_qp *qp, const struct snic_pkt *pkt,
 			  const struct snic_rx_pkt *rx, enum sirdma_stat *why);
-/* recv_start() of the connected ones: expect the PSN the QP was given. */
+/* recv_start() of connected transports: expect the receive PSN that modify set. */
 void snic_connected_recv_start(struct snic_qp *qp);
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Unreliable connection (IBTA 9.8): a message is done when its last packet is sent.
- * The responder tells the requester nothing. A message of which a packet is missing,
- * or that cannot be taken, is dropped; the next one begins anew.
+ * Unreliable connection (IBTA 9.8). The requester completes a message when its last
+ * packet is sent; the responder sends no answers. The responder drops a message that
+ * lacks a packet or cannot be placed, and continues with the next FIRST or ONLY packet.
  */
 #include "recv.h"
 #include "retry.h"
@@ -16,7 +16,7 @@ static enum snic_send_stop uc_burst(struct snic_qp *qp)
 	struct snic_tx tx;
 	u32 n, sent;
 
-	/* Local reading is always granted (IBTA 10.6.3.1). */
+	/* Local read access needs no access flag (IBTA 10.6.3.1). */
 	snic_tx_begin(&tx, qp, &qp->path, 0);
 	do {
 		out = snic_send_current(qp, &why);
@@ -31,7 +31,7 @@ static enum snic_send_stop uc_burst(struct snic_qp *qp)
 		snic_send_seek(qp, snic_pkt_psn(&tx.burst->pkts[sent]));
 		why = SNIC_SEND_STALLED;
 	}
-	/* What the host has is all that is known of it. */
+	/* No answers come: a packet counts as acknowledged when the host accepted it. */
 	req->una = req->nxt;
 	req->max = req->nxt;
 	return why;
@@ -42,7 +42,10 @@ static void uc_request(struct snic_qp *qp)
 	snic_send_run(qp);
 }
 
-/* The message is not received. Its receive WQE is for the next one, the memory it names undefined. */
+/*
+ * Drop the message. The next message uses its receive WQE; the contents of the memory are
+ * undefined.
+ */
 static void uc_drop(struct snic_qp *qp, enum sirdma_stat why)
 {
 	snic_stat_inc(qp->dev, why);
@@ -66,7 +69,7 @@ static void uc_refuse(struct snic_qp *qp, enum snic_recv_verdict verdict)
 		uc_drop(qp, SIRDMA_STAT_RX_REFUSED);
 		break;
 	case SNIC_RECV_NAK_OP:
-		/* The fault is on this side (IBTA 9.9.3.1). */
+		/* The error is local: the receive WQE completes in error (IBTA 9.9.3.1). */
 		snic_recv_fail(qp);
 		break;
 	}
@@ -84,16 +87,16 @@ static void uc_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 		uc_drop(qp, SIRDMA_STAT_RX_OUT_OF_SEQUENCE);
 	resp->epsn = pkt->psn;
 	if (!first && !resp->in_msg) {
-		/* What is left of a message that is dropped. */
+		/* The rest of a message that was dropped. */
 		resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);
 		return;
 	}
 	snic_recv_begin(resp);
 	verdict = snic_recv_data(qp, pkt, rx);
 	if (!snic_qp_can_receive(qp))
-		return; /* the completion killed the QP */
+		return; /* the CQ overflowed, which put the QP into the error state */
 	if (verdict == SNIC_RECV_DONE) {
-		snic_recv_took(resp, pkt);
+		snic_recv_advance(resp, pkt);
 		return;
 	}
 	resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);

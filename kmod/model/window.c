@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Window of the requester, in packets: of requests, and of the responses that
- * READ requests will bring, so that a window of each QP is all a receiver's
- * buffer must hold. It doubles from a modest start until something is lost, and
- * grows by an eighth in each round trip from then on; a loss halves it, and
- * silence for a whole timeout, when nothing got through, starts it anew.
+ * Congestion window of the requester, in packets. Requests count, and so do the responses
+ * that READ requests will bring: a receiver's buffer then has to hold one window per QP.
+ * The window doubles in each round trip until the first loss, and grows by an eighth after
+ * it. A loss halves the window; an ACK timeout resets it to the least.
  */
 #include "window.h"
 
-/* What a connection starts with, bytes. */
+/* Initial window, bytes. */
 #define WIN_FIRST (64 * 1024)
-#define WIN_LEAST 2u
-/* Growth beyond the size of the last loss: one packet for this many acknowledged. */
+#define WIN_MIN 2u
+/* Above ssthresh, this many acknowledged packets increase the window by one packet. */
 #define WIN_GROWTH 8
-/* Messages up to here count as packets of 1 << WIN_SMALL_SHIFT bytes, with what holds a packet. */
+/*
+ * Messages up to WIN_SMALL bytes count as 1 << WIN_SMALL_SHIFT bytes: their packet buffers
+ * take memory too.
+ */
 #define WIN_SMALL 256u
 #define WIN_SMALL_SHIFT 10
-/* READ requests a window is divided into. */
-#define WIN_PIECES 4u
+/* A window is divided into at most this many READ requests. */
+#define WIN_READS 4u
 
 static u32 win_packets(const struct snic_qp *qp, u32 bytes)
 {
-	return max(min_t(u32, bytes >> qp->mtu_shift, SNIC_MAX_WINDOW), WIN_LEAST);
+	return max(min_t(u32, bytes >> qp->mtu_shift, SNIC_MAX_WINDOW), WIN_MIN);
 }
 
 static u32 win_max(const struct snic_qp *qp)
@@ -60,12 +62,12 @@ void snic_win_progress(struct snic_qp *qp, u32 npkts)
 	req->cwnd = min(req->cwnd, win_max(qp));
 }
 
-void snic_win_loss(struct snic_qp *qp, bool silence)
+void snic_win_loss(struct snic_qp *qp, bool timeout)
 {
 	struct snic_req *req = &qp->req;
 
-	req->ssthresh = max(req->cwnd / 2, WIN_LEAST);
-	req->cwnd = silence ? WIN_LEAST : req->ssthresh;
+	req->ssthresh = max(req->cwnd / 2, WIN_MIN);
+	req->cwnd = timeout ? WIN_MIN : req->ssthresh;
 	req->grow = 0;
 }
 
@@ -83,9 +85,9 @@ static u32 win_limit(const struct snic_qp *qp)
 
 static u32 win_left(const struct snic_qp *qp, u32 limit)
 {
-	u32 flying = snic_psn_fwd(qp->req.nxt, qp->req.una);
+	u32 in_flight = snic_psn_fwd(qp->req.nxt, qp->req.una);
 
-	return flying < limit ? limit - flying : 0;
+	return in_flight < limit ? limit - in_flight : 0;
 }
 
 u32 snic_win_left(const struct snic_qp *qp)
@@ -98,19 +100,25 @@ u32 snic_win_burst(const struct snic_qp *qp, u32 len, u32 want)
 	const struct snic_req *req = &qp->req;
 	u32 limit = win_limit(qp), left;
 
-	/* As many small ones as take the receiver's buffer what full ones would. */
+	/*
+	 * As many small messages as take the same space in the receiver's buffer as full
+	 * packets.
+	 */
 	if (len <= WIN_SMALL && !req->probe && qp->mtu_shift > WIN_SMALL_SHIFT)
 		limit <<= qp->mtu_shift - WIN_SMALL_SHIFT;
 	left = win_left(qp, limit);
-	/* Bursts that fill whatever an acknowledgement leaves free become ever smaller: wait for half the window. */
+	/*
+	 * Bursts that fill only what each acknowledgement frees would become smaller and smaller:
+	 * wait until half of the window is free.
+	 */
 	if (left < min(want, limit / 2) && req->nxt != req->una)
 		return 0;
 	return min(left, want);
 }
 
-u32 snic_win_piece(const struct snic_qp *qp)
+u32 snic_win_read_pkts(const struct snic_qp *qp)
 {
-	u32 n = qp->req.cwnd / max_t(u32, min_t(u32, qp->ord, WIN_PIECES), 1);
+	u32 n = qp->req.cwnd / max_t(u32, min_t(u32, qp->ord, WIN_READS), 1);
 
 	n = max_t(u32, min_t(u32, n, SNIC_READ_CHUNK >> qp->mtu_shift), 1);
 	while (n & (n - 1))

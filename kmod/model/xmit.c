@@ -2,7 +2,7 @@
 /* Filling a burst and handing it to the host. */
 #include "xmit.h"
 
-bool snic_tx_may(struct snic_tx *tx)
+bool snic_tx_ready(struct snic_tx *tx)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_dev *dev = qp->dev;
@@ -20,7 +20,7 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 	tx->path = path;
 	tx->burst = qp->dev->ops->burst(qp->dev->host);
 	tx->bytes = 0;
-	tx->most = qp->limits.burst ? qp->limits.burst : SNIC_BURST_USUAL;
+	tx->max_bytes = qp->limits.burst ? qp->limits.burst : SNIC_BURST_DEFAULT;
 	snic_mrc_init(&tx->mrs, access);
 	/* Packets and segments are written as they are used. */
 	tx->burst->flow = &path->flow;

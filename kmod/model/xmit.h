@@ -12,28 +12,28 @@ struct snic_tx {
 	struct snic_path *path;
 	struct snic_burst *burst;
 	u32 bytes; /* payload so far */
-	u32 most; /* payload it may have */
+	u32 max_bytes; /* payload limit */
 	struct snic_mrc mrs;
 };
 
 enum snic_gather {
 	SNIC_GATHER_OK,
 	SNIC_GATHER_FULL, /* no room: send the burst, then go on */
-	SNIC_GATHER_ABSENT, /* no memory there for now */
+	SNIC_GATHER_ABSENT, /* memory of the region is absent */
 	SNIC_GATHER_FAULT,
 };
 
-/* Start a burst along @path; its payload needs @access of the regions it comes from. */
+/* Start a burst along @path; the regions of its payload must grant @access. */
 void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *path, u8 access);
 /*
- * There is data for the burst: may it take that? The host is asked for room when the
- * burst is empty. If it has none, the QP is marked as stalled: snic_tx_resume() will come.
+ * May data be added to the burst? An empty burst asks the host for room first. If the
+ * host has none, the QP is marked as stalled until snic_tx_resume().
  */
-bool snic_tx_may(struct snic_tx *tx);
+bool snic_tx_ready(struct snic_tx *tx);
 /*
- * Hand the burst over and drop its references. Returns the number of packets
- * accepted, and marks the QP stalled when that is not all of them. A QP whose
- * addresses are no longer valid drops them instead: retries decide.
+ * Hand the burst to the host and drop its references to regions. Returns the number of
+ * packets accepted, and marks the QP as stalled when that is not all of them. When the
+ * path has no valid addresses the packets are dropped, as if they were lost.
  */
 u32 snic_tx_end(struct snic_tx *tx);
 
@@ -42,20 +42,23 @@ static inline u32 snic_tx_room(const struct snic_tx *tx)
 	return SNIC_BURST_PKTS - tx->burst->npkts;
 }
 
-/* What follows is of a message that began before: a burst that begins with it is made for GSO. */
+/*
+ * The next packet continues a message. A burst that begins with it has packets of one
+ * length only, so it is limited to what fits into one GSO packet.
+ */
 static inline void snic_tx_continue(struct snic_tx *tx)
 {
-	if (!tx->burst->npkts && tx->most == SNIC_BURST_USUAL)
-		tx->most = SNIC_BURST_GSO;
+	if (!tx->burst->npkts && tx->max_bytes == SNIC_BURST_DEFAULT)
+		tx->max_bytes = SNIC_BURST_GSO;
 }
 
-/* Payload bytes the burst still takes. */
+/* Payload bytes that still fit into the burst. */
 static inline u32 snic_tx_bytes_room(const struct snic_tx *tx)
 {
-	return tx->most - tx->bytes;
+	return tx->max_bytes - tx->bytes;
 }
 
-/* Next packet of the burst; the caller saw to the room. */
+/* Next packet of the burst; the caller has checked snic_tx_room(). */
 static inline struct snic_tx_pkt *snic_tx_packet(struct snic_tx *tx)
 {
 	return &tx->burst->pkts[tx->burst->npkts++];
@@ -64,12 +67,12 @@ static inline struct snic_tx_pkt *snic_tx_packet(struct snic_tx *tx)
 /* Append one piece of payload; false when the scatter list is full. */
 bool snic_tx_seg(struct snic_tx *tx, void *ptr, u32 len);
 /*
- * Append up to @len bytes at @va of region @stag; *got is how many. Less than
- * @len only with FULL, ABSENT or FAULT (*ae).
+ * Append up to @len bytes at @va of region @stag; *got: bytes appended, fewer than @len
+ * only with FULL, ABSENT or FAULT (*ae).
  */
 enum snic_gather snic_tx_region(struct snic_tx *tx, u32 stag, u64 va, u32 len, u32 *got,
 				enum sirdma_ae_code *ae);
-/* Take the last @len bytes of payload back. */
+/* Remove the last @len bytes of payload. */
 void snic_tx_trim(struct snic_tx *tx, u32 len);
 
 #endif

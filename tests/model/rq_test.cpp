@@ -139,7 +139,7 @@ TEST_F(SharedRq, IsTakenFromByTwoThreads)
 
 				while (!go)
 					;
-				while (snic_rq_take(qp->rq, &rqe) == SNIC_WQE_OK)
+				while (snic_rq_fetch(qp->rq, &rqe) == SNIC_WQE_OK)
 					taken[rqe.idx >> qp->rq->stride_shift]++;
 			});
 		}

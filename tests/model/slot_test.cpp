@@ -15,8 +15,12 @@ namespace
 constexpr u8 read_local = SIRDMA_ACCESS_LOCAL_READ;
 
 // Counts how often it was told of an end.
-struct End : snic_slot_end {
-	End() : snic_slot_end{[](snic_slot_end *end) { static_cast<End *>(end)->times++; }} {}
+struct End : snic_slot_callback {
+	End()
+		: snic_slot_callback{
+			  [](snic_slot_callback *end) { static_cast<End *>(end)->times++; }}
+	{
+	}
 	std::atomic<int> times{0};
 };
 
@@ -63,7 +67,7 @@ protected:
 		return ae_;
 	}
 	// As a data path does: with a reference of its own while it ends the region.
-	bool invalidate(u32 stag, snic_slot_end *end = nullptr)
+	bool invalidate(u32 stag, snic_slot_callback *end = nullptr)
 	{
 		snic_mr *mr = use(stag);
 		bool ended = mr && snic_slot_invalidate(&mr->slot, end);
@@ -171,7 +175,7 @@ TEST_F(SlotTest, DeallocationWaitsForAnInvalidationUnderWay)
 		EXPECT_EQ(drv_.dealloc_stag(mr_.stag()), SIRDMA_CQP_OK);
 		freed = true;
 	});
-	while (snic_slot_state(&user->slot) != SNIC_SLOT_DEAD)
+	while (snic_slot_state(&user->slot) != SNIC_SLOT_REMOVED)
 		std::this_thread::yield();
 	EXPECT_FALSE(freed);
 	EXPECT_EQ(end.times, 0);

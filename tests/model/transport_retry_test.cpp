@@ -522,7 +522,7 @@ TEST_F(Retry, BurstsAreAsLongAsSuitsThePeer)
 		u32 longest;
 	};
 	const Case cases[] = {
-		{{0, 0}, SNIC_BURST_USUAL},
+		{{0, 0}, SNIC_BURST_DEFAULT},
 		{{SNIC_BURST_BYTES, 1 << 20}, SNIC_BURST_PKTS * 4096},
 		{{20000, 1 << 20}, 4 * 4096},
 		{{SNIC_BURST_BYTES, 100000}, 24 * 4096}, // all of the window

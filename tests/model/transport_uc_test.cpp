@@ -473,7 +473,7 @@ TEST_F(Unreliable, DeliversWholeMessagesInOrderOverABadNetwork)
 // Packets that arrive for a queue pair wait for its lock while payload is copied under it.
 TEST_F(Unreliable, SendsTwoBurstsUnderOneHoldOfTheLock)
 {
-	constexpr u32 burst = SNIC_BURST_USUAL / mtu;
+	constexpr u32 burst = SNIC_BURST_DEFAULT / mtu;
 	auto l = link();
 
 	expect_receive(*l);
