@@ -88,7 +88,7 @@ static inline void snic_revoke(struct snic_dev *dev)
 		dev->ops->revoke(dev->host);
 }
 
-/* The driver broke the protocol: only a reset ends this state. */
+/* The driver violated the interface: report a fault, which only a reset clears. */
 static inline void snic_fault(struct snic_dev *dev)
 {
 	WRITE_ONCE(dev->status, READ_ONCE(dev->status) | SIRDMA_STATUS_FAULT);

@@ -16,7 +16,7 @@ void snic_eq_init(struct snic_dev *dev)
 }
 
 /* Helpers for the list of due events. The caller holds the lock. */
-static void ceq_owe(struct snic_ceq *ceq, struct snic_ceq_event *event)
+static void ceq_list_add(struct snic_ceq *ceq, struct snic_ceq_event *event)
 {
 	event->due = true;
 	event->next = NULL;
@@ -28,7 +28,7 @@ static void ceq_owe(struct snic_ceq *ceq, struct snic_ceq_event *event)
 	ceq->last = event;
 }
 
-static void ceq_forget(struct snic_ceq *ceq, struct snic_ceq_event *event)
+static void ceq_list_del(struct snic_ceq *ceq, struct snic_ceq_event *event)
 {
 	if (event->prev)
 		event->prev->next = event->next;
@@ -45,7 +45,7 @@ static void ceq_clear(struct snic_ceq *ceq)
 {
 	port_lock(&ceq->lock);
 	while (ceq->first)
-		ceq_forget(ceq, ceq->first);
+		ceq_list_del(ceq, ceq->first);
 	ceq->entries = 0;
 	ceq->cqs = 0;
 	ceq->pending = 0;
@@ -95,7 +95,7 @@ void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *ev
 
 	port_lock(&ceq->lock);
 	if (event->due)
-		ceq_forget(ceq, event);
+		ceq_list_del(ceq, event);
 	if (ceq->cqs)
 		ceq->cqs--;
 	port_unlock(&ceq->lock);
@@ -145,7 +145,7 @@ void snic_ceq_post(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *even
 		if (ceq->pending < ceq->entries)
 			written = ceq_write(dev, ceq, event->cq_ctx);
 		else
-			ceq_owe(ceq, event);
+			ceq_list_add(ceq, event);
 	}
 	port_unlock(&ceq->lock);
 	ceq_tell(dev, ceq_id, written);
@@ -165,7 +165,7 @@ void snic_ceq_ack(struct snic_dev *dev, u32 val)
 	ceq->pending -= min(count, ceq->pending);
 	while (ceq->first && ceq->pending < ceq->entries) {
 		event = ceq->first;
-		ceq_forget(ceq, event);
+		ceq_list_del(ceq, event);
 		if (!ceq_write(dev, ceq, event->cq_ctx))
 			break;
 		written++;

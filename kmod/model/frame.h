@@ -26,8 +26,8 @@ static inline u32 snic_ip_len(const struct snic_flow *flow, const struct snic_tx
 u32 snic_frame_eth(const struct snic_flow *flow, bool inline_vlan, u8 *out);
 
 /*
- * IP header to ICRC of @pkt at @out, payload taken from @it, copied and summed in
- * one pass. IPv4 is sent with DF, identification 0, header checksum filled in; the UDP checksum
+ * Write IP header to ICRC of @pkt to @out. The payload at @it is copied and summed in one
+ * pass. IPv4 is sent with DF, identification 0, header checksum filled in; the UDP checksum
  * is 0 for IPv4 and IPv6 (RoCEv2 permits it in both). Returns snic_ip_len().
  */
 u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,

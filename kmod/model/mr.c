@@ -73,7 +73,7 @@ enum snic_mem snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va
 	return likely(*p) ? SNIC_MEM_OK : SNIC_MEM_FAULT;
 }
 
-/* Which rule the access breaks, if any: key before PD before rights before bounds. */
+/* The rule that the access breaks, if any; checked in the order key, PD, rights, bounds. */
 static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, u64 va, u64 len,
 				    u8 access, enum sirdma_stat *stat)
 {
@@ -126,7 +126,7 @@ struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 
 	return NULL;
 }
 
-/* Rights as the command spells them, or false when they contradict each other. */
+/* Decode the access rights of a command; false when they contradict each other. */
 static bool mr_decode_access(u64 hdr, u32 *access)
 {
 	const u8 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
@@ -138,11 +138,11 @@ static bool mr_decode_access(u64 hdr, u32 *access)
 		*access |= SIRDMA_ACCESS_REMOTE_ATOMIC;
 	if ((*access & remote) && !(hdr & SIRDMA_CQP_STAG_REMACCENABLED))
 		return false;
-	/* IBTA 10.6.3.1: who lets peers modify a region must be allowed to modify it. */
+	/* Remote write and atomic access require local write access (IBTA 10.6.3.1). */
 	return !(*access & modify) || (*access & SIRDMA_ACCESS_LOCAL_WRITE);
 }
 
-/* The region of all memory: its command names no part of it. */
+/* A region of all memory: its command must not name an address or a length. */
 static u32 mr_decode_all_memory(const struct sirdma_cqp_stag *cmd, struct snic_mapping *map)
 {
 	u64 hdr = le64_to_cpu(cmd->hdr);
@@ -209,8 +209,8 @@ static bool mr_resolves(struct snic_dev *dev, const struct snic_mr *mr, u64 va)
 }
 
 /*
- * Does the list resolve? Its ranges are checked in full, its first and last
- * block by looking them up; each access resolves its block again anyway.
+ * Is the page list valid? The range of its PBLEs is checked, and its first and last block
+ * are resolved. The other blocks are checked when they are accessed.
  */
 static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 {
@@ -234,7 +234,7 @@ static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 	return SIRDMA_CQP_OK;
 }
 
-/* The slot of index @idx, if it is allocated. Commands come one at a time, and only they free it. */
+/* The slot @idx, or NULL. Commands are executed one at a time, and only commands free slots. */
 static struct snic_mr *mr_at(struct snic_dev *dev, u32 idx)
 {
 	struct snic_obj *obj = snic_table_at(&dev->mrs, idx);
@@ -302,7 +302,7 @@ u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 
 	return SIRDMA_CQP_OK;
 }
 
-/* The slot that index and key of a command name; else NULL. */
+/* The slot that a command names by index and key, or NULL. */
 static struct snic_mr *mr_by_stag(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 				  u32 *status)
 {
@@ -319,7 +319,7 @@ static struct snic_mr *mr_by_stag(struct snic_dev *dev, const struct sirdma_cqp_
 	return NULL;
 }
 
-/* End it for new work at once, wait for what is under way, and free the slot. */
+/* Invalidate the slot, wait for its users, and free it. */
 static bool mr_free(struct snic_dev *dev, struct snic_mr *mr)
 {
 	if (!snic_slot_remove(&mr->slot))

@@ -9,7 +9,7 @@
 
 struct snic_dev;
 
-/* What a slot describes while it is VALID. */
+/* The memory that a VALID slot describes. */
 struct snic_mapping {
 	u64 base; /* first address: VA, or 0 when zero based */
 	u64 len; /* base + len does not wrap */
@@ -26,7 +26,7 @@ struct snic_mapping {
 
 #define SNIC_LEVEL_ALL 3 /* all memory: addresses are DMA addresses */
 
-/* A look-up touches no more than this cache line of it. */
+/* One cache line, all that a lookup reads. */
 struct snic_mr {
 	struct snic_slot slot;
 	struct snic_mapping map;
@@ -50,20 +50,20 @@ static inline void snic_mr_put(struct snic_mr *mr)
 
 enum snic_mem {
 	SNIC_MEM_OK,
-	SNIC_MEM_ABSENT, /* the driver has no memory there for now: try again later */
-	SNIC_MEM_FAULT, /* of the HMC, or no memory at that address */
+	SNIC_MEM_ABSENT, /* the driver has no memory there at present: try again later */
+	SNIC_MEM_FAULT, /* an HMC fault, or no memory at that address */
 };
 
 /*
- * In *p a pointer to the bytes at @va, in *run (≤ @len) how many follow contiguously.
- * [va, va + len) was checked by snic_mr_get().
+ * *p: the bytes at @va; *run (≤ @len): how many of them are contiguous. [va, va + len) was
+ * checked by snic_mr_get().
  */
 enum snic_mem snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, void **p,
 			  u32 *run);
 
 /*
- * CQP handlers. ALLOC_STAG makes a free slot, which REG_MR registers; of an index without
- * a slot REG_MR does both. QUERY_STAG returns the rights, level and page size of a region
+ * CQP handlers. ALLOC_STAG allocates a FREE slot, and REG_MR makes it VALID; for an index
+ * without a slot REG_MR does both. QUERY_STAG returns the rights, level and page size of a region
  * as the header bits of REG_MR (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE,
  * _HPAGESIZE, _ALL_MEMORY, _MR).
  */
@@ -71,7 +71,7 @@ u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
-/* Device teardown: forget every region. */
+/* Device teardown: free every region. */
 void snic_mr_destroy_all(struct snic_dev *dev);
 
 #endif

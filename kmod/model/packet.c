@@ -54,7 +54,7 @@ const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1] = {
 	[SIRDMA_BTH_ATOMIC_WRITE] = {REFUSED, BTH_LEN + RETH_LEN},
 };
 
-/* What no transport, or not that of the packet, has: nobody knows its headers. */
+/* An opcode that the transport does not define: what follows the BTH is taken as payload. */
 static const struct snic_op_info reserved_op = {SNIC_PKT_PAYLOAD, BTH_LEN};
 
 #define OPS(first, last) (0xffffffffu >> (31 - (last) + (first)) << (first))
@@ -63,7 +63,7 @@ static const struct snic_op_info reserved_op = {SNIC_PKT_PAYLOAD, BTH_LEN};
 #define SEND_INV OPS(SIRDMA_BTH_SEND_LAST_INV, SIRDMA_BTH_SEND_ONLY_INV)
 #define PLACEMENT OPS(SIRDMA_BTH_FLUSH, SIRDMA_BTH_ATOMIC_WRITE)
 
-/* Which transport has which of them, and the headers of its own. */
+/* The operations of each transport, and the extended headers it adds (IBTA table 38). */
 const struct snic_bth_info snic_bths[8] = {
 	[SIRDMA_BTH_RC / 32] = {.ops = SEND_WRITE | READ_ATOMIC | SEND_INV | PLACEMENT},
 	[SIRDMA_BTH_UC / 32] = {.ops = SEND_WRITE},

@@ -8,7 +8,7 @@
 #include "sirdma/roce.h"
 #include "snic.h"
 
-/* What an opcode means: flags of struct snic_op_info and snic_pkt. */
+/* Flags of an operation or a packet. */
 #define SNIC_PKT_REQ (1u << 0) /* neither REQ nor RESP: a reserved opcode */
 #define SNIC_PKT_RESP (1u << 1)
 #define SNIC_PKT_FIRST (1u << 2)
@@ -27,14 +27,14 @@
 /* An operation of any transport. */
 struct snic_op_info {
 	u16 flags;
-	u8 hdr_len; /* BTH and extended headers, without those of the transport itself */
+	u8 hdr_len; /* BTH and extended headers, without those that the transport adds */
 };
 
-/* A transport on the wire. */
+/* Opcodes and headers of a transport. */
 struct snic_bth_info {
 	u32 ops; /* bit map of its operations */
-	u8 req_len; /* headers each request has between the BTH and those of the operation */
-	u8 resp_len; /* and each response */
+	u8 req_len; /* headers that the transport adds to each request, after the BTH */
+	u8 resp_len; /* the same for each response */
 };
 
 extern const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1];
@@ -51,7 +51,7 @@ static inline const struct snic_bth_info *snic_bth(u8 opcode)
 	return &snic_bths[opcode / (SIRDMA_BTH_OPERATION + 1)];
 }
 
-/* Is there such an opcode, in whatever transport? */
+/* Does the transport of @opcode define it? */
 static inline bool snic_opcode_known(u8 opcode)
 {
 	return snic_bth(opcode)->ops >> (opcode & SIRDMA_BTH_OPERATION) & 1;
@@ -66,7 +66,7 @@ static inline u32 snic_opcode_hdr_len(u8 opcode)
 	return op->hdr_len + (op->flags & SNIC_PKT_RESP ? bth->resp_len : bth->req_len);
 }
 
-/* A received packet, its headers in CPU order. Fields no header gave are 0. */
+/* A received packet with its headers in CPU byte order. Fields of absent headers are 0. */
 struct snic_pkt {
 	u64 va; /* RETH */
 	u32 rkey;
@@ -87,15 +87,15 @@ struct snic_pkt {
 };
 
 /*
- * Check @rx as far as the packet alone can tell (length, ICRC, version, pad) and fill
- * @pkt. False: *why is the counter of the reason. An opcode is for the QP to refuse.
+ * Check what does not depend on the QP (length, ICRC, version, pad) and fill @pkt. False:
+ * *why is the counter of the reason. Opcodes are checked by the QP.
  */
 bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sirdma_stat *why);
 
 /* The payload of @pkt within @rx. */
 struct snic_seg_iter snic_pkt_payload(const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
 
-/* Header builders append to @pkt, whose hdr_len they advance. */
+/* Header builders: append a header to @pkt and increase hdr_len. */
 void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,
 		  u32 payload_len);
 void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len);
@@ -118,7 +118,7 @@ static inline u32 snic_psn_fwd(u32 psn, u32 base)
 	return (psn - base) & SIRDMA_PSN_MASK;
 }
 
-/* Signed distance: negative when @psn lies in the half of the circle behind @base. */
+/* Signed distance from @base to @psn, -2^23 .. 2^23-1. */
 static inline s32 snic_psn_diff(u32 psn, u32 base)
 {
 	return (s32)((psn - base) << 8) >> 8;

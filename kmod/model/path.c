@@ -4,7 +4,7 @@
 
 #include "dev.h"
 
-/* The next refresh makes the flow anew. */
+/* Let the next refresh rebuild the flow. */
 static void path_expire(struct snic_dev *dev, struct snic_path *path)
 {
 	path->gen = READ_ONCE(dev->tables_gen) - 1;
@@ -54,7 +54,8 @@ void snic_path_refresh(struct snic_dev *dev, struct snic_path *path)
 
 	if (likely(gen == path->gen))
 		return;
-	smp_rmb(); /* a change after this read of the generation rebuilds again */
+	/* Read the tables after the generation; pairs with the release in tables_changed(). */
+	smp_rmb();
 	path->gen = gen;
 	path->src_ok = snic_sgid_read(dev, path->sgid_idx, &sgid);
 	path->dst_ok = snic_arp_read(dev, path->arp_idx, flow->dst_mac);
@@ -65,7 +66,7 @@ void snic_path_refresh(struct snic_dev *dev, struct snic_path *path)
 	flow->has_vlan = sgid.has_vlan;
 	flow->vlan_id = sgid.vlan_id;
 	flow->is_v4 = sirdma_ip_is_v4(&sgid.ip);
-	/* Addresses of different families do not talk. */
+	/* Source and destination must be of one address family. */
 	if (flow->is_v4 != sirdma_ip_is_v4(&flow->dst_ip))
 		path->dst_ok = false;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Path to a destination: what the driver said of it, and the flow that the device's SGID
- * and ARP tables make of it. A connected QP has one path; a datagram can bring that of
- * its address handle. Whoever owns the path keeps it under a lock.
+ * Path to a destination: the attributes that the driver set, and the flow that is built
+ * from them and from the device's SGID and ARP tables. A connected QP has one path; a
+ * datagram uses the path of its address handle. The owner's lock protects the path.
  */
 #ifndef SNIC_PATH_H
 #define SNIC_PATH_H
@@ -12,7 +12,7 @@
 struct snic_dev;
 
 struct snic_path {
-	u32 gen; /* of the tables the flow was made with */
+	u32 gen; /* tables_gen when the flow was built */
 	bool src_ok; /* the SGID entry is valid */
 	bool dst_ok; /* and so is the ARP entry */
 	u16 sgid_idx;
@@ -20,13 +20,13 @@ struct snic_path {
 	struct snic_flow flow;
 };
 
-/* A path that has no destination yet. */
+/* Initialize a path without a destination. */
 void snic_path_init(struct snic_dev *dev, struct snic_path *path);
 /* Set the path to that of @ctx, whose values were checked. */
 void snic_path_set(struct snic_dev *dev, struct snic_path *path, const struct sirdma_qp_ctx *ctx);
-/* Write the path into @ctx, as it was set. */
+/* Write the attributes of the path into @ctx. */
 void snic_path_fill(const struct snic_path *path, struct sirdma_qp_ctx *ctx);
-/* Bring the flow up to date when the tables changed. */
+/* Rebuild the flow if the tables have changed. */
 void snic_path_refresh(struct snic_dev *dev, struct snic_path *path);
 
 #endif

@@ -42,7 +42,7 @@ static bool is_pow2(u32 n)
 	return n && !(n & (n - 1));
 }
 
-/* Queue part of the context: taken at creation only. */
+/* Check the queue part of the context, which only creation sets. */
 static u32 create_check(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
 {
 	u32 sq = le32_to_cpu(ctx->sq_quanta), rq = le32_to_cpu(ctx->rq_wqes);
@@ -94,7 +94,7 @@ static u32 create_rings(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
 	return qp->shadow ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
 }
 
-/* Count a user of the CQ, which makes its destruction fail. */
+/* Count the QP as a user of the CQ, which then cannot be destroyed. */
 static struct snic_cq *cq_attach(struct snic_dev *dev, u32 id)
 {
 	struct snic_cq *cq = snic_cq_get(dev, id);
@@ -194,7 +194,7 @@ err_free:
 	return status;
 }
 
-/* Takes the table's reference; no one can find the QP any more. */
+/* The QP is removed from its table, whose reference this function drops. */
 static void qp_destroy(struct snic_qp *qp)
 {
 	/* In RESET nothing runs and the timers are not armed again. */
@@ -369,7 +369,7 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_NONE);
 		return;
 	}
-	/* What was posted behind the failure is flushed (IBTA 10.3.1), not sent. */
+	/* WQEs posted after the one that failed are flushed, not sent (IBTA 10.3.1). */
 	if (cur == SIRDMA_QPS_SQE)
 		snic_qp_flush_sends(qp);
 	qp->state = next;
@@ -459,7 +459,7 @@ static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
 	ctx->qkey = cpu_to_le32(qp->qkey);
 	ctx->ord = qp->ord;
 	ctx->ird = qp->ird;
-	/* Before RTS and RTR the counters do not run yet. */
+	/* Before RTS and RTR the requester's and responder's PSNs are not set. */
 	ctx->sq_psn = cpu_to_le32(snic_qp_can_send(qp) ? qp->req.psn : qp->sq_psn);
 	ctx->rq_psn = cpu_to_le32(snic_qp_can_receive(qp) ? qp->resp.epsn : qp->rq_psn);
 	ctx->sq_draining = qp->state == SIRDMA_QPS_SQD && qp->req.head != qp->req.tail;
@@ -510,7 +510,7 @@ u32 snic_cqp_flush_wqes(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	if (!qp)
 		return SIRDMA_CQP_NO_OBJECT;
 	port_lock(&qp->lock);
-	/* Entering the error state flushed both queues; this catches what came since. */
+	/* Entering ERR flushed both queues; flush what was posted since. */
 	if (qp->state == SIRDMA_QPS_ERR)
 		snic_qp_flush(qp);
 	else

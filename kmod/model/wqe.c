@@ -13,7 +13,7 @@ enum {
 
 #define OPF_SEND (OPF_DATA | OPF_INLINE | OPF_IMM)
 
-/* What each opcode allows; 0: not an operation of this device. */
+/* OPF_* of each operation; 0: not supported. */
 static const u8 sq_ops[1 << 6] = {
 	[SIRDMA_OP_WRITE] = OPF_SEND, [SIRDMA_OP_WRITE_SOL] = OPF_SEND,
 	[SIRDMA_OP_SEND] = OPF_SEND,  [SIRDMA_OP_SEND_SOL] = OPF_SEND,
@@ -55,7 +55,7 @@ static bool frag_load(const union wqe_copy *copy, u32 i, bool polarity, struct s
 	sge->addr = le64_to_cpu(copy->frags[at].addr);
 	sge->stag = (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, stag);
 	sge->len = (u32)SIRDMA_GET(SIRDMA_FRAG_LEN, stag);
-	/* Another lap's fragment: the WQE was not completely written before its header. */
+	/* The fragment is of an earlier lap: the header was written before the rest of the WQE. */
 	return !sge->len || !!(stag & SIRDMA_FRAG_VALID) == polarity;
 }
 

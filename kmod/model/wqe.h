@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Work requests: copied once out of memory the application can write, then
- * checked. What a decoded request says was true of that copy.
+ * Decoding of WQEs. A WQE lies in memory that the application can write, so it is copied
+ * once and only the copy is checked and used.
  */
 #ifndef SNIC_WQE_H
 #define SNIC_WQE_H
@@ -24,7 +24,7 @@ struct snic_sge {
 enum snic_wqe_status {
 	SNIC_WQE_NONE, /* the next element is not valid yet */
 	SNIC_WQE_OK,
-	SNIC_WQE_BAD, /* valid, but not a request this device understands */
+	SNIC_WQE_BAD, /* its valid bit is set, but its contents are invalid */
 };
 
 /* A send WQE. */
