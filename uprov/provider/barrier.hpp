@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Words shared with the device: little-endian, single-copy atomic, ordered by
- * what is named here and nothing else.
+ * Access to words in memory that is shared with the device: little-endian, single-copy
+ * atomic. Only the barriers in this file order these accesses.
  */
 #pragma once
 
@@ -30,13 +30,17 @@ inline uint64_t get(const __le64 &word) noexcept
 }
 
 /*
- * Orders our stores before our loads: "made work visible, then asked whether
- * the device sleeps" against its "said it sleeps, then looked for work".
+ * Orders earlier stores before later loads. The provider makes a WQE valid and then reads
+ * need_kick; the device sets need_kick and then reads the ring. With a full fence on both
+ * sides at least one of them sees the other's store.
  */
 inline void full_fence() noexcept
 {
 #ifdef __SANITIZE_THREAD__
-	/* Which knows no fences: an access that the processor takes for one. */
+	/*
+	 * ThreadSanitizer does not support fences: use a read-modify-write, which is one on
+	 * the processor.
+	 */
 	uint32_t word = 0;
 
 	__atomic_fetch_add(&word, 0, __ATOMIC_SEQ_CST);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * uverbs commands with private data of ours behind the kernel's fixed part.
+ * uverbs commands: the kernel's fixed part, followed by the driver's private data.
  */
 #pragma once
 

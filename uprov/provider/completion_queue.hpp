@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Completion queue: the ring the device fills, without a system call.
+ * Completion queue: polls the ring that the device fills, without a system call.
  */
 #pragma once
 
@@ -17,12 +17,12 @@
 namespace sirdma
 {
 
-/* A CQE taken off the ring and traced back to its work request. */
+/* A CQE with the data of its work request. */
 using Completion = sirdma_wc;
 
 class CompletionQueue {
 public:
-	/* @ring is zeroed and may have any number of elements. */
+	/* @ring must be zeroed; any number of elements is allowed. */
 	CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *shadow, bool locked) noexcept;
 
 	CompletionQueue(const CompletionQueue &) = delete;
@@ -34,23 +34,23 @@ public:
 		cq_id_ = cq_id;
 	}
 
-	/* ibv_poll_cq(): how many of @wcs were filled. */
+	/* ibv_poll_cq(): returns how many of @wcs were filled. */
 	int poll(std::span<ibv_wc> wcs) noexcept;
 
 	/*
-	 * Extended polling. begin() returns with the queue locked when it has a
-	 * completion, else unlocked and false; end() unlocks.
+	 * Extended polling. begin() returns true with the queue locked if there is a completion,
+	 * else false with the queue unlocked. end() unlocks the queue.
 	 */
 	bool begin(Completion &completion) noexcept;
 	bool next(Completion &completion) noexcept;
 	void end() noexcept;
 
-	/* Ask for an event on the next (solicited) completion. */
+	/* Request an event for the next (solicited) completion. */
 	void arm(bool solicited_only) noexcept;
-	/* The application took the event that was asked for. */
+	/* The application read the requested event. */
 	void event_taken() noexcept;
 
-	/* @qp is gone: whatever it left in the ring is skipped. */
+	/* @qp is destroyed: ignore its remaining CQEs. */
 	void forget(const QueuePair *qp) noexcept;
 
 	uint32_t capacity() const noexcept { return ring_.size; }
@@ -63,8 +63,8 @@ private:
 
 	QueueLock lock_;
 	sirdma_cq_ring ring_;
-	Arm armed_ = Arm::none; /* what the device was asked for, as long as no event was taken */
-	Arm again_ = Arm::none; /* what to ask for when that event is taken */
+	Arm armed_ = Arm::none; /* requested from the device; its event was not read yet */
+	Arm again_ = Arm::none; /* to be requested when that event is read */
 	uint8_t arm_seq_ = 0;
 	sirdma_db_page *page_ = nullptr;
 	uint32_t cq_id_ = 0;

@@ -18,14 +18,14 @@ namespace sirdma
 namespace
 {
 
-/* Ring elements for @cqe completions, within what the driver asked for. */
+/* Ring elements for @cqe completions, within the driver's limits. */
 uint64_t ring_size(uint32_t cqe, const Limits &limits) noexcept
 {
 	return std::max<uint64_t>(sirdma_cq_elements(cqe),
 				  std::max<uint32_t>(limits.min_cq_size, 4));
 }
 
-/* Fields of the extended poll: all but time stamps and what other devices put into CQEs. */
+/* Fields of the extended poll: all but time stamps and those of other devices. */
 constexpr uint64_t supported_wc_flags = IBV_WC_STANDARD_FLAGS;
 
 } // namespace

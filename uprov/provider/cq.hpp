@@ -37,7 +37,7 @@ public:
 	/* Install the extended poll; @wc_flags says which fields are read. */
 	void enable_extended_poll(uint64_t wc_flags) noexcept;
 
-	/* The completion the extended poll stands at. */
+	/* The current completion of the extended poll. */
 	Completion current{};
 
 private:
@@ -46,7 +46,7 @@ private:
 	int register_memory(Context &context) noexcept;
 	int create_in_kernel(Context &context, const ibv_cq_init_attr_ex &attr) noexcept;
 
-	/* Members go in reverse order: registrations before the memory below them. */
+	/* Destroyed in reverse order: registrations before their memory. */
 	PageBuffer ring_;
 	PageBuffer shadow_; /* empty where the shadow area follows the ring */
 	sirdma_cq_shadow *shadow_area_;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Registration with libibverbs and the search for devices of ours.
+ * Registration with libibverbs, and matching of devices.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -53,9 +53,9 @@ bool has_our_hca_type(const verbs_sysfs_dev &dev) noexcept
 }
 
 /*
- * Called for every device no other provider claimed. A known driver id decides
- * alone, so that neither a name nor a sysfs file can make us drive another
- * vendor's device.
+ * Called for each device that no other provider has claimed. If the driver id is known it
+ * alone decides, so that no name and no sysfs file makes this provider use a device of
+ * another vendor.
  */
 bool match_device(verbs_sysfs_dev *dev) noexcept
 {

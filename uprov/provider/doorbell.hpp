@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Telling the device. A doorbell is a store that never traps; a device that
- * negotiated SIRDMA_UCTX_KICK says in the QP's shadow area when it sleeps, and
- * is then woken by a system call.
+ * Doorbells and kicks. A doorbell is a store to the doorbell page, without a trap. With
+ * SIRDMA_UCTX_KICK the device sets need_kick in the QP's shadow area when it stops reading
+ * the ring; the provider then starts it again by a system call, the kick.
  */
 #pragma once
 
@@ -20,8 +20,8 @@ namespace sirdma
 {
 
 /*
- * The uverbs command POST_SEND without work requests: the driver's post_send
- * gets a null list and runs the device for this QP. Built once per QP.
+ * The kick: the uverbs command POST_SEND without work requests, by which the driver runs
+ * the device for this QP. Built once per QP.
  */
 class Kick {
 public:
@@ -29,7 +29,7 @@ public:
 	Kick(const Kick &) = delete;
 	Kick &operator=(const Kick &) = delete;
 
-	/* @qp_handle is the uverbs handle of the QP; until then wake() does nothing. */
+	/* @qp_handle is the uverbs handle of the QP. Before this call wake() does nothing. */
 	void prepare(int cmd_fd, uint32_t qp_handle) noexcept
 	{
 		fd_ = cmd_fd;
@@ -42,7 +42,7 @@ public:
 		message_.wqe_size = sizeof(ib_uverbs_send_wr);
 	}
 
-	/* A device in this process: @run is called with @device and @qp_id instead. */
+	/* For a device in this process: wake() calls @run with @device and @qp_id. */
 	using Run = void (*)(void *device, uint32_t qp_id) noexcept;
 
 	void prepare_local(Run run, void *device, uint32_t qp_id) noexcept
@@ -54,7 +54,7 @@ public:
 
 	bool ready() const noexcept { return fd_ >= 0 || run_; }
 
-	/* A device that is gone cannot be woken: its fatal event tells the application. */
+	/* Errors are ignored: if the device is gone, a fatal event reports it. */
 	void wake() const noexcept
 	{
 		if (run_)
@@ -80,19 +80,22 @@ private:
 	void *device_ = nullptr;
 	uint32_t qp_id_ = 0;
 	Message message_{};
-	/* The kernel writes "first bad request: none" here, perhaps from two threads at once. */
+	/*
+	 * The kernel writes the number of the first bad request here (0), perhaps for two
+	 * threads at once.
+	 */
 	uint32_t answer_ = 0;
 };
 
 /*
- * Both rings of one QP tell the device through this, after the queue's lock is dropped:
- * a kick may run the device for a long time. That is safe because a doorbell carries no
- * ring index. It tells the device to look at the ring, so two threads may ring in
- * another order than they posted, and a ring too many finds the ring empty.
+ * Doorbells of both rings of a QP. They are rung after the queue's lock is dropped, since a
+ * kick may run the device for a long time. This is safe because a doorbell carries no
+ * index and only makes the device read the ring: threads may ring in another order than
+ * they posted, and a superfluous doorbell finds the ring empty.
  */
 class QpDoorbell {
 public:
-	/* Words of the doorbell page and of the QP's shadow area; any of them may be null. */
+	/* @page and @shadow may be null. */
 	void attach(sirdma_db_page *page, sirdma_qp_shadow *shadow, uint32_t qp_id) noexcept
 	{
 		page_ = page;
@@ -103,8 +106,8 @@ public:
 	Kick &kick() noexcept { return kick_; }
 
 	/*
-	 * Send WQEs became valid. The fence pairs with the one the device executes
-	 * between "need_kick = 1" and its last look at the ring.
+	 * Send WQEs became valid. The fence pairs with the device's fence between setting
+	 * need_kick and reading the ring once more.
 	 */
 	void ring_send() const noexcept
 	{
@@ -113,7 +116,10 @@ public:
 		wake_if(shadow_ ? &shadow_->need_kick : nullptr);
 	}
 
-	/* Receive WQEs became valid; only a device in the error state wants to know. */
+	/*
+	 * Receive WQEs became valid. The device needs a kick only in the error state, to flush
+	 * them.
+	 */
 	void ring_recv() const noexcept { wake_if(shadow_ ? &shadow_->rq_need_kick : nullptr); }
 
 private:

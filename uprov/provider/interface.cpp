@@ -10,7 +10,7 @@ namespace sirdma
 namespace
 {
 
-/* How far the number of an interface we do not know is looked for, to name it. */
+/* An unknown interface is named in the error message if its number is not larger than this. */
 constexpr unsigned number_max = 999;
 
 const Interface &oldest = *std::begin(interfaces);
@@ -30,7 +30,7 @@ bool is_of(void *library, const Interface &interface)
 		dlsym(library, interface.distinguishing_symbol));
 }
 
-/* The function providers call first carries the number in its name. 0: there is none. */
+/* The number of the interface, part of the name verbs_register_driver_<number>; 0: not found. */
 unsigned number_of(void *library)
 {
 	for (unsigned number = 1; number <= number_max; ++number) {
@@ -57,7 +57,10 @@ const Interface *find_interface(void *library, std::string &why)
 {
 	const Interface *found = nullptr;
 
-	/* The last that fits: of two with one number the later one has the distinguishing symbol. */
+	/*
+	 * Use the last match: of two interfaces with one number the later has the
+	 * distinguishing symbol.
+	 */
 	for (const Interface &known : interfaces)
 		if (is_of(library, known))
 			found = &known;

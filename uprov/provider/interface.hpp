@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The private interface between libibverbs and its providers, as data: which
- * releases of rdma-core have which, how they are told apart in a loaded library,
- * and where they differ. The structures all of them share are declared in
- * ibverbs_private.hpp.
+ * Versions of the private interface between libibverbs and its providers, as data: the
+ * releases of rdma-core that have each version, how to recognize it in a loaded library,
+ * and how it differs. The structures that all versions share are in ibverbs_private.hpp.
  *
- * The library gives its private symbols the version IBVERBS_PRIVATE_<number>, and
- * looks for a provider in a file whose name ends in -rdmav<number>.so. The build
- * reads the numbers from the lines below.
+ * The private symbols of the library have the version IBVERBS_PRIVATE_<number>, and it
+ * loads providers from files whose names end in -rdmav<number>.so. The build reads the
+ * numbers from the lines below.
  */
 #pragma once
 
@@ -20,17 +19,17 @@ namespace sirdma
 
 struct Interface {
 	unsigned number;
-	unsigned first_release; /* of rdma-core; names the layout of the operations, too */
+	unsigned first_release; /* of rdma-core; it also identifies the layout of the operations */
 	unsigned last_release;
-	bool get_context_takes_fds; /* ibv_cmd_get_context() has an argument more */
+	bool get_context_takes_fds; /* ibv_cmd_get_context() has an additional argument */
 	size_t context_size; /* of struct verbs_context, 64 bit */
 	const char *
-		distinguishing_symbol; /* a symbol the one before of the same number does not have */
+		distinguishing_symbol; /* a symbol that the earlier interface of this number lacks */
 };
 
 /*
- * In the order of releases. rdma-core 34 and 35 have number 34, too, and another order
- * of operations: set_operations() finds that out and fails.
+ * In the order of releases. rdma-core 34 and 35 also have number 34, but another order of
+ * operations: set_operations() detects that and fails.
  */
 inline constexpr Interface interfaces[] = {
 	{.number = 34,
@@ -73,10 +72,10 @@ inline constexpr Interface interfaces[] = {
 
 struct Operation {
 	std::string_view name;
-	unsigned since; /* release of rdma-core; 36 for all that were there then */
+	unsigned since; /* first release of rdma-core that has it; 36 stands for 36 and earlier */
 };
 
-/* Members of struct verbs_context_ops in their order, which is that of the alphabet. */
+/* Members of struct verbs_context_ops in order, which is alphabetical. */
 inline constexpr Operation operations[] = {
 	{"advise_mr", 36},
 	{"alloc_buf", 64},
@@ -182,7 +181,7 @@ constexpr size_t operation_count(const Interface &interface) noexcept
 	return count;
 }
 
-/* Place of operation @name in the table of @interface; -1 where there is none. */
+/* Index of operation @name in the table of @interface; -1: it has no such operation. */
 constexpr int operation_slot(const Interface &interface, std::string_view name) noexcept
 {
 	int slot = 0;
@@ -197,7 +196,7 @@ constexpr int operation_slot(const Interface &interface, std::string_view name) 
 	return -1;
 }
 
-/* Which one @library, a handle of dlopen(), has. Null when it is none of these: @why says it. */
+/* The interface of @library, a handle of dlopen(). Null if it is unknown; @why then says why. */
 const Interface *find_interface(void *library, std::string &why);
 
 /* "IBVERBS_PRIVATE_34 (rdma-core 36 to 56)" */

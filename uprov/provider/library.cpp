@@ -20,7 +20,7 @@ static_assert(offsetof(verbs_context, context) + sizeof(ibv_context) == sizeof(v
 
 using Slots = std::array<verbs_unused_op, std::size(operations)>;
 
-/* Null and @why names what is missing. */
+/* Look up a private function. Null: @why names the missing symbol. */
 verbs_unused_op find(void *handle, const Interface &interface, const char *name, std::string &why)
 {
 	const std::string version = "IBVERBS_PRIVATE_" + std::to_string(interface.number);
@@ -33,7 +33,7 @@ verbs_unused_op find(void *handle, const Interface &interface, const char *name,
 
 Library load(std::string &why)
 {
-	/* It is loaded: we are linked with it, and it loads us as a provider. */
+	/* The library is loaded already: the provider is linked with it. */
 	void *handle = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_NOLOAD);
 	Library found;
 
@@ -81,8 +81,8 @@ Slots slots_of(const Operations &ops, const Interface &interface) noexcept
 }
 
 /*
- * The library copies some operations into the public struct ibv_context. If a copy is
- * another one, the library's table has another layout than ours.
+ * The library copies some operations into the public struct ibv_context. If a copy differs,
+ * the table of the library has another layout than interface.hpp says.
  */
 bool operations_match(const ibv_context_ops &has, const Operations &gave) noexcept
 {
@@ -107,7 +107,7 @@ bool operations_match(const ibv_context_ops &has, const Operations &gave) noexce
 	       same(has._compat_rereg_mr, gave.rereg_mr);
 }
 
-/* What the library wrote directly before the ibv_context: how large it thinks a verbs_context is. */
+/* The size of the library's verbs_context, which it stores directly before the ibv_context. */
 size_t context_size_of_library(const ibv_context *context) noexcept
 {
 	constexpr size_t before = offsetof(verbs_context, context) - offsetof(verbs_context, sz);
@@ -159,10 +159,10 @@ void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t o
 		errno = ENOSYS;
 		return nullptr;
 	}
-	/* The library takes the offset as a pointer. */
+	/* The library expects the offset as a pointer. */
 	auto *begin = reinterpret_cast<verbs_context *>(offset + sizeof(ibv_context) -
 							library().interface.context_size);
-	/* Spare room: a verbs_context larger than we know must not be written past the end. */
+	/* Spare room: the library must not write past the end if its verbs_context is larger. */
 	auto *memory = static_cast<uint8_t *>(
 		init_and_alloc(device, cmd_fd, size + context_room, begin, driver_id));
 

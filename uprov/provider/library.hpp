@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The libibverbs of this process. Its private entry points are found by name and
- * version when the provider registers, so that one binary serves every release
- * interface.hpp knows; with any other no device of ours can be opened.
+ * The libibverbs of this process. The provider looks up its private functions by name and
+ * version when it registers, so that one binary works with every release that
+ * interface.hpp lists. With any other release no device can be opened.
  */
 #pragma once
 
@@ -13,8 +13,8 @@ namespace sirdma
 {
 
 /*
- * struct verbs_context ends with the public struct ibv_context and grows at its
- * front: whoever has one leaves so much room before its ibv_context.
+ * struct verbs_context ends with the public struct ibv_context and grows at its front: its
+ * owner leaves this many bytes before the ibv_context.
  */
 inline constexpr size_t context_room = [] {
 	size_t largest = 0;
@@ -24,25 +24,25 @@ inline constexpr size_t context_room = [] {
 	return largest - sizeof(ibv_context);
 }();
 
-/* Says why on stderr where the library is of no known interface. */
+/* Register with the library. If its interface is unknown, print why to stderr. */
 void register_driver(const verbs_device_ops &ops) noexcept;
-/* Whether contexts can be made. */
+/* Is the interface of the library known? If not, no context can be created. */
 bool library_is_known() noexcept;
 
 /*
- * Zeroed memory of @size bytes with a context the library has begun, its
- * ibv_context at @offset. Owns @cmd_fd from here on. Null with errno.
+ * Zeroed memory of @size bytes with a context that the library has initialized, its
+ * ibv_context at @offset. The context owns @cmd_fd. Null with errno.
  */
 void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t offset,
 			   uint32_t driver_id) noexcept;
-/* The library's view of a context that has the room. */
+/* The verbs_context of a context with context_room. */
 verbs_context *library_context(ibv_context *context) noexcept;
-/* Add @ops to those the context has. 0, or EPROTO when the library did not take them as given. */
+/* Set the operations @ops of the context. 0; EPROTO: the library's table has another layout. */
 int set_operations(ibv_context *context, const Operations &ops) noexcept;
-/* Ends what alloc_context_memory() began; the memory stays. */
+/* Undo the initialization by alloc_context_memory(); the memory stays. */
 void uninit_context(ibv_context *context) noexcept;
 
-/* Private functions, as their names; null where the library is not known. */
+/* Private functions of the library, by name; null if the library is not known. */
 #define SIRDMA_LIBRARY_ENTRIES(ENTRY) \
 	ENTRY(_verbs_init_and_alloc_context) \
 	ENTRY(verbs_set_ops) \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue lock. Costs nothing where the application promised one thread (thread
- * domain, single-threaded CQ, SIRDMA_SINGLE_THREADED=1) and no atomic
- * read-modify-write while the process has one thread only.
+ * Queue lock. It does nothing where the application promised to use one thread (thread
+ * domain, single-threaded CQ, SIRDMA_SINGLE_THREADED=1), and needs no atomic
+ * read-modify-write while the process has only one thread.
  */
 #pragma once
 
@@ -24,18 +24,21 @@ namespace sirdma
 {
 
 /*
- * Waits for another thread that will be done soon. A thread that has waited for longer
- * sleeps: under SCHED_FIFO yielding would never let an ordinary thread on the same
- * processor run, and that thread may be the one waited for.
+ * Waiting for a short critical section of another thread: spin, then yield, then sleep.
+ * Sleeping is necessary because a SCHED_FIFO thread that only yields never lets an ordinary
+ * thread on the same processor run, and that thread may hold the lock.
  */
 class Backoff {
 public:
-	/* The holder of a lock leaves within a few hundred instructions unless it lost its CPU. */
+	/*
+	 * A critical section is a few hundred instructions, unless its thread lost its
+	 * processor.
+	 */
 	static constexpr unsigned lock_spins = 1000;
 
 	explicit Backoff(unsigned spins = lock_spins) noexcept : spins_(spins) {}
 
-	/* Between two looks. No cancellation point. */
+	/* Call between two attempts. No cancellation point. */
 	void pause() noexcept
 	{
 		++waits_;
@@ -48,7 +51,7 @@ public:
 	}
 
 private:
-	/* Every runnable thread of equal priority has had its CPU by then. */
+	/* After this many yields each runnable thread of equal priority has run. */
 	static constexpr unsigned yields = 100;
 	static constexpr timespec nap = {.tv_sec = 0, .tv_nsec = 50000};
 
@@ -68,9 +71,9 @@ public:
 		if (!needed_)
 			return;
 		/*
-		 * A lone thread may store instead of exchange. The word still says
-		 * "taken", so a thread born while we hold it (the extended poll
-		 * returns to the application with the lock held) waits for unlock().
+		 * The only thread of a process may store instead of exchange. The lock is
+		 * still marked as held, so a thread that is created meanwhile waits for
+		 * unlock(): the extended poll returns to the application with the lock held.
 		 */
 		if (SIRDMA_PROCESS_IS_SINGLE_THREADED)
 			word_.store(1, std::memory_order_relaxed);

@@ -14,7 +14,7 @@ namespace sirdma
 namespace
 {
 
-/* Registers with the driver; fills @mr. 0 or errno. */
+/* Register memory with the driver and fill @mr. 0 or errno. */
 int register_memory(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access,
 		    const sirdma_mem_reg_req &what, verbs_mr &mr) noexcept
 {

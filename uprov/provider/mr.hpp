@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Registration of ring memory, so that create_qp and create_cq find it by address.
+ * Registration of ring memory. The driver's create_qp and create_cq find it by its address.
  */
 #pragma once
 
@@ -17,10 +17,10 @@ public:
 	RingRegistration() noexcept = default;
 	RingRegistration(const RingRegistration &) = delete;
 	RingRegistration &operator=(const RingRegistration &) = delete;
-	/* The object over the memory must be destroyed first, else the driver refuses. */
+	/* The QP or CQ that uses the memory must be destroyed before, or the driver refuses. */
 	~RingRegistration();
 
-	/* @bytes from the start of @memory, described by @what; 0 or errno. */
+	/* Register the first @bytes of @memory, described by @what; 0 or errno. */
 	int open(ibv_pd *pd, const PageBuffer &memory, size_t bytes,
 		 const sirdma_mem_reg_req &what) noexcept;
 

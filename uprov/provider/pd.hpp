@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Protection domains, and the thread domains that switch locks off.
+ * Protection domains, and thread domains, whose queues need no locks.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace sirdma
 {
 
-/* The application uses what was created under it from one thread at a time. */
+/* The application promises to use the objects created with it from one thread at a time. */
 struct Td {
 	ibv_td base{};
 	std::atomic<uint32_t> users{0};
@@ -21,8 +21,8 @@ struct Td {
 };
 
 /*
- * A protection domain, or a parent domain: another name (the same kernel handle)
- * for @contained, perhaps with a thread domain.
+ * A protection domain, or a parent domain. A parent domain has the kernel handle of the
+ * protection domain it contains, and optionally a thread domain.
  */
 struct Pd {
 	ibv_pd base{};

@@ -11,7 +11,7 @@ namespace sirdma
 namespace
 {
 
-/* The device may write this many more CQEs before it must learn of room. */
+/* The device learns of free elements at least once in this many CQEs. */
 constexpr uint32_t publish_interval = 64;
 
 static_assert(int{SIRDMA_WC_SUCCESS} == int{IBV_WC_SUCCESS});
@@ -124,7 +124,7 @@ void CompletionQueue::end() noexcept
 	lock_.unlock();
 }
 
-/* The device fires once for each value of the sequence. */
+/* The device raises one event for each value of the sequence number. */
 void CompletionQueue::write_arm(Arm want) noexcept
 {
 	armed_ = want;
@@ -133,17 +133,18 @@ void CompletionQueue::write_arm(Arm want) noexcept
 	if (page_)
 		put(page_->cq_arm, cq_id_);
 	/*
-	 * The application polls once more after this. Either it sees the completion,
-	 * or the device, which fences between CQE and arm word, sees the arming.
+	 * The application polls once more after this call. The device has a fence between
+	 * writing a CQE and reading the arm word: so either the application sees the CQE, or
+	 * the device sees the request.
 	 */
 	full_fence();
 }
 
 /*
- * The sequence has two bits, so it must not run ahead of the device: a request
- * that the outstanding one covers is only remembered. Its event may already wait
- * in the channel, though, and then the request is due when that one is taken. At
- * worst the application sees one event too many.
+ * The sequence number has two bits, so the provider must not get ahead of the device. A
+ * request that the outstanding one covers is therefore only remembered. The event of the
+ * outstanding request may already be in the channel; then the remembered request is made
+ * when that event is read. At worst the application sees one superfluous event.
  */
 void CompletionQueue::arm(bool solicited_only) noexcept
 {

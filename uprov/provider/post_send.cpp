@@ -24,7 +24,7 @@ static_assert(int{SIRDMA_SEND_SIGNALED} == int{IBV_SEND_SIGNALED});
 static_assert(int{SIRDMA_SEND_SOLICITED} == int{IBV_SEND_SOLICITED});
 static_assert(int{SIRDMA_SEND_INLINE} == int{IBV_SEND_INLINE});
 
-/* An application may have put any number there, which is not a value of the enum. */
+/* The application may have stored any number, so it is not read as the enum. */
 unsigned opcode_of(const ibv_send_wr &wr) noexcept
 {
 	static_assert(sizeof(wr.opcode) == sizeof(unsigned));
@@ -110,7 +110,7 @@ int SendQueue::post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept
 	}
 	const bool posted = queue_.head != start;
 	lock_.unlock();
-	/* See QpDoorbell: another thread need not wait while this one runs the device. */
+	/* After the lock is dropped: see QpDoorbell. */
 	if (posted)
 		doorbell_.ring_send();
 	return err;

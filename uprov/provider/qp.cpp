@@ -17,7 +17,7 @@ namespace sirdma
 namespace
 {
 
-/* The line of a type in the table of send operations; 0: there are no such queue pairs. */
+/* The type as the codec numbers it, for its table of send operations; 0: not supported. */
 uint32_t send_type(ibv_qp_type type) noexcept
 {
 	switch (type) {
@@ -93,7 +93,7 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	if (const int err = ibv_cmd_create_qp(pd, &qp, &attr, &req.cmd, sizeof(req), resp.kernel(),
 					      sizeof(resp)))
 		return err;
-	/* Both sides computed the ring sizes; where they differ, nothing can work. */
+	/* The driver computes the ring sizes too: if they differ, the QP cannot be used. */
 	if (resp.drv.actual_sq_size << geometry_.sq_shift != geometry_.sq_quanta ||
 	    resp.drv.actual_rq_size << geometry_.rq_shift != geometry_.rq_quanta) {
 		ibv_cmd_destroy_qp(&qp);
@@ -179,7 +179,7 @@ int query_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *i
 
 	if (const int err = ibv_cmd_query_qp(ibqp, attr, attr_mask, init_attr, &cmd, sizeof(cmd)))
 		return err;
-	/* The driver may have moved it, to the error state for one. */
+	/* The state may have changed, for example to the error state. */
 	if (attr_mask & IBV_QP_STATE)
 		qp.queues().set_state(attr->qp_state);
 	attr->cap = qp.cap();

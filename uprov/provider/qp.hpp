@@ -17,8 +17,8 @@ class Cq;
 struct Pd;
 
 /*
- * The verbs object must come first, and the library reads its own comp_mask
- * behind it at a place that depends on the release: room for the larger layout.
+ * The verbs object must come first. The library's comp_mask follows it, at an offset that
+ * depends on the release: there is room for the larger layout.
  */
 struct QpBase {
 	union {
@@ -30,7 +30,7 @@ struct QpBase {
 
 static_assert(sizeof(ibv_qp_ex) <= private_abi::qp_size_max);
 
-/* Sizes of the two rings, computed alike by the driver from the same attributes. */
+/* Sizes of the two rings. The driver computes the same from the same attributes. */
 struct QpGeometry {
 	uint32_t sq_quanta;
 	uint32_t sq_shift;
@@ -54,11 +54,11 @@ struct QpGeometry {
 		return size_t{sirdma_wq_pages(rq_quanta)} * SIRDMA_PAGE_SIZE;
 	}
 
-	/* SQ, RQ and the shadow area behind them. */
+	/* The SQ, the RQ and the shadow area, in this order. */
 	size_t bytes() const noexcept { return sq_bytes() + rq_bytes() + SIRDMA_SHADOW_SIZE; }
 };
 
-/* A request of ibv_wr_*() whose data has not been set yet. */
+/* A request of ibv_wr_*() whose data is not set yet. */
 struct OpenRequest {
 	sirdma_send work{};
 	bool open = false;
@@ -67,7 +67,7 @@ struct OpenRequest {
 
 class Qp : public QpBase {
 public:
-	/* Null with errno set. @attr.cap gets what the QP really has. */
+	/* Null with errno set. @attr.cap is set to the actual capabilities. */
 	static Qp *create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept;
 
 	static Qp &of(ibv_qp *qp) noexcept
@@ -84,10 +84,10 @@ public:
 
 	const ibv_qp_cap &cap() const noexcept { return cap_; }
 
-	/* Offer ibv_wr_*() for the operations in @send_ops (IBV_QP_EX_WITH_*). */
+	/* Enable ibv_wr_*() for the operations in @send_ops (IBV_QP_EX_WITH_*). */
 	void enable_wr_api(uint64_t send_ops) noexcept;
 
-	/* No completion of this QP is reported any more. */
+	/* From now on ignore the completions of this QP. */
 	void forget_completions() noexcept;
 
 	OpenRequest request; /* under the send queue's lock */
@@ -100,7 +100,7 @@ private:
 	int create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept;
 	QueuePairMemory layout() noexcept;
 
-	/* Members go in reverse order: the registration before the memory below it. */
+	/* Destroyed in reverse order: the registration before its memory. */
 	const QpGeometry geometry_;
 	PageBuffer memory_;
 	std::unique_ptr<SendSlot[]> slots_;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What posting and polling need of a QP, apart from verbs objects: its address
- * is the completion context that every CQE echoes.
+ * The part of a QP that posting and polling use, without verbs objects. Its address is the
+ * completion context that the device writes into every CQE.
  */
 #pragma once
 
@@ -39,15 +39,15 @@ public:
 	QueuePair(const QueuePair &) = delete;
 	QueuePair &operator=(const QueuePair &) = delete;
 
-	/* The driver gave the QP its number; from here on the device may be told of work. */
+	/* The QP has its number: from now on doorbells reach the device. */
 	void attach(sirdma_db_page *page, uint32_t qp_id) noexcept
 	{
 		doorbell.attach(page, shadow_, qp_id);
 	}
 
 	/*
-	 * IBTA C10-96: a send is refused before RTS, a receive in RESET. In the error
-	 * state both are taken and flushed.
+	 * A send is refused before RTS, a receive in RESET (IBTA C10-96). In the error state both
+	 * are accepted and flushed.
 	 */
 	int may_send() const noexcept
 	{
@@ -71,7 +71,10 @@ public:
 		state_.store(state, std::memory_order_relaxed);
 	}
 
-	/* RESET: both rings start over at index 0 with the first lap's polarity. */
+	/*
+	 * The QP enters RESET: both rings start again at index 0, with the polarity of the
+	 * first lap.
+	 */
 	void reset() noexcept
 	{
 		send.reset();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The verbs, as libibverbs calls them: objects come back or null with errno,
- * integers are 0 or an errno, unless said otherwise.
+ * The verbs that libibverbs calls. Unless stated otherwise a pointer result is an object,
+ * or null with errno; an integer result is 0 or an errno.
  */
 #pragma once
 

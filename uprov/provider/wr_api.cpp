@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * ibv_wr_start() … ibv_wr_complete(): requests are described call by call and
- * become valid together, or not at all.
+ * ibv_wr_start() … ibv_wr_complete(): several calls describe each request, and all requests
+ * become valid together or not at all.
  */
 #include <cerrno>
 #include <cstring>
@@ -16,7 +16,7 @@ namespace sirdma
 namespace
 {
 
-/* What a queue pair of @type can be asked for. */
+/* The operations that a QP of @type supports. */
 constexpr uint64_t supported_send_ops(ibv_qp_type type) noexcept
 {
 	constexpr uint64_t connected = IBV_QP_EX_WITH_RDMA_WRITE |
@@ -26,7 +26,7 @@ constexpr uint64_t supported_send_ops(ibv_qp_type type) noexcept
 	return type == IBV_QPT_RC ? connected | IBV_QP_EX_WITH_RDMA_READ : connected;
 }
 
-/* Data is known: the open request becomes a WQE. After an error nothing does. */
+/* Write the open request as a WQE, now that its data is known, unless an earlier one failed. */
 void close_request(Qp &qp, std::span<const ibv_sge> sges, unsigned extra_flags) noexcept
 {
 	OpenRequest &r = qp.request;
@@ -45,7 +45,7 @@ void open_request(ibv_qp_ex *ex, ibv_wr_opcode opcode, uint32_t rkey, uint64_t r
 {
 	Qp &qp = Qp::of(ex);
 
-	close_request(qp, {}, 0); /* one whose data was never set has none */
+	close_request(qp, {}, 0); /* its data was never set: it has none */
 	qp.request.open = true;
 	qp.request.work = {
 		.wr_id = ex->wr_id,
@@ -133,9 +133,9 @@ void wr_set_inline_data_list(ibv_qp_ex *ex, size_t num_buf, const ibv_data_buf *
 }
 
 /*
- * Where the library keeps comp_mask of struct verbs_qp: behind struct ibv_qp_ex, as
- * large as that is in its release. ibv_qp_to_qp_ex() looks at that mask and nothing
- * else, so it says which place it is. 0: none.
+ * The offset of comp_mask in the library's struct verbs_qp, which depends on the size of
+ * struct ibv_qp_ex in its release. ibv_qp_to_qp_ex() reads only this mask, so trying it
+ * tells the offset. 0: not found.
  */
 size_t find_comp_mask() noexcept
 {
