@@ -4,6 +4,7 @@
 #include <net/addrconf.h>
 #include <net/arp.h>
 #include <net/ip6_route.h>
+#include <net/l3mdev.h>
 #include <net/ndisc.h>
 #include <net/route.h>
 
@@ -76,12 +77,53 @@ static int sirdma_nexthop_local(const struct net_device *owner, const struct sir
 	return 0;
 }
 
-static int sirdma_local_v4(struct net *net, const struct sirdma_ip *dst, struct sirdma_nexthop *hop)
+/* Index of the VRF that packets are in which leave by @ifindex, 0: none. Under RCU. */
+static int sirdma_vrf(struct net *net, int ifindex)
+{
+	struct net_device *ndev = dev_get_by_index_rcu(net, ifindex);
+
+	return ndev ? l3mdev_master_ifindex_rcu(ndev) : 0;
+}
+
+static bool sirdma_netdev_has_v4(const struct net_device *ndev, __be32 addr)
+{
+	const struct in_device *in_dev = __in_dev_get_rcu(ndev);
+	const struct in_ifaddr *ifa;
+
+	if (!in_dev)
+		return false;
+	in_dev_for_each_ifa_rcu(ifa, in_dev)
+	{
+		if (ifa->ifa_local == addr)
+			return true;
+	}
+	return false;
+}
+
+/* The netdev that has @addr in the VRF: another one may have it elsewhere. Under RCU. */
+static const struct net_device *sirdma_owner_v4(struct net *net, int vrf, __be32 addr)
+{
+	struct net_device *ndev = __ip_dev_find(net, addr, false);
+
+	if (ndev && l3mdev_master_ifindex_rcu(ndev) == vrf)
+		return ndev;
+	for_each_netdev_rcu(net, ndev)
+	{
+		if (l3mdev_master_ifindex_rcu(ndev) == vrf && sirdma_netdev_has_v4(ndev, addr))
+			return ndev;
+	}
+	return NULL;
+}
+
+static int sirdma_local_v4(struct net *net, const struct sirdma_route_key *key,
+			   struct sirdma_nexthop *hop)
 {
 	int err;
 
 	rcu_read_lock();
-	err = sirdma_nexthop_local(__ip_dev_find(net, sirdma_ip_to_v4(dst), false), dst, hop);
+	err = sirdma_nexthop_local(sirdma_owner_v4(net, sirdma_vrf(net, key->ifindex),
+						   sirdma_ip_to_v4(&key->dst)),
+				   &key->dst, hop);
 	rcu_read_unlock();
 	return err;
 }
@@ -103,7 +145,7 @@ static int sirdma_route_v4(struct net *net, const struct sirdma_route_key *key,
 	if (rt->rt_flags & (RTCF_MULTICAST | RTCF_BROADCAST))
 		err = -EINVAL;
 	else if (rt->rt_flags & RTCF_LOCAL)
-		err = sirdma_local_v4(net, &key->dst, hop);
+		err = sirdma_local_v4(net, key, hop);
 	else
 		err = sirdma_neigh_of_route(&rt->dst, &fl4.daddr, hop);
 	ip_rt_put(rt);
@@ -111,6 +153,22 @@ static int sirdma_route_v4(struct net *net, const struct sirdma_route_key *key,
 }
 
 #if IS_ENABLED(CONFIG_IPV6)
+/* As sirdma_owner_v4(). With @scope, only that netdev. */
+static const struct net_device *
+sirdma_owner_v6(struct net *net, int vrf, const struct in6_addr *addr, struct net_device *scope)
+{
+	struct net_device *ndev = ipv6_dev_find(net, addr, scope);
+
+	if (scope || (ndev && l3mdev_master_ifindex_rcu(ndev) == vrf))
+		return ndev;
+	for_each_netdev_rcu(net, ndev)
+	{
+		if (l3mdev_master_ifindex_rcu(ndev) == vrf && ipv6_chk_addr(net, addr, ndev, 1))
+			return ndev;
+	}
+	return NULL;
+}
+
 static int sirdma_local_v6(struct net *net, const struct sirdma_route_key *key,
 			   struct sirdma_nexthop *hop)
 {
@@ -122,7 +180,8 @@ static int sirdma_local_v6(struct net *net, const struct sirdma_route_key *key,
 	/* A link-local address means something on its own link only. */
 	if (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL)
 		scope = dev_get_by_index_rcu(net, key->ifindex);
-	err = sirdma_nexthop_local(ipv6_dev_find(net, addr, scope), &key->dst, hop);
+	err = sirdma_nexthop_local(sirdma_owner_v6(net, sirdma_vrf(net, key->ifindex), addr, scope),
+				   &key->dst, hop);
 	rcu_read_unlock();
 	return err;
 }

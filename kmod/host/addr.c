@@ -4,9 +4,12 @@
 #include <linux/etherdevice.h>
 #include <linux/hashtable.h>
 #include <linux/if_vlan.h>
+#include <linux/inetdevice.h>
 #include <linux/jhash.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
+#include <net/addrconf.h>
+#include <net/if_inet6.h>
 #include <net/l3mdev.h>
 #include <net/net_namespace.h>
 #include "dev.h"
@@ -37,6 +40,131 @@ static bool snic_addr_equal(const struct snic_addr *addr, const struct sirdma_ip
 	       (!has_vlan || addr->vlan_id == vlan_id);
 }
 
+/* The core makes a GID of ifa_address, which differs from ifa_local only where a peer is named. */
+static bool snic_netdev_has_v4(const struct net_device *ndev, __be32 ip)
+{
+	const struct in_device *in_dev = __in_dev_get_rcu(ndev);
+	const struct in_ifaddr *ifa;
+
+	if (!in_dev)
+		return false;
+	in_dev_for_each_ifa_rcu(ifa, in_dev)
+	{
+		if (ifa->ifa_address == ip)
+			return true;
+	}
+	return false;
+}
+
+static bool snic_netdev_has_v6(const struct net_device *ndev, const struct in6_addr *ip)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	const struct inet6_dev *in6_dev = __in6_dev_get(ndev);
+	const struct inet6_ifaddr *ifa;
+
+	if (!in6_dev)
+		return false;
+	/* A tentative address, too: it is in our table already. */
+	list_for_each_entry_rcu(ifa, &in6_dev->addr_list, if_list) {
+		if (ipv6_addr_equal(&ifa->addr, ip))
+			return true;
+	}
+#endif
+	return false;
+}
+
+static int snic_first_lower_vlan(struct net_device *lower, struct netdev_nested_priv *priv)
+{
+	if (is_vlan_dev(lower))
+		*(u16 *)priv->data = vlan_dev_vlan_id(lower);
+	return true;
+}
+
+/*
+ * The VLAN that the core gives to the GIDs of @ndev (rdma_read_gid_l2_fields()): its own, or
+ * that of the first netdev below it, 0: none.
+ */
+static u16 snic_netdev_vlan(struct net_device *ndev)
+{
+	u16 vlan_id = 0;
+	struct netdev_nested_priv priv = {.data = &vlan_id};
+
+	if (is_vlan_dev(ndev))
+		return vlan_dev_vlan_id(ndev);
+	netdev_walk_all_lower_dev_rcu(ndev, snic_first_lower_vlan, &priv);
+	return vlan_id;
+}
+
+struct snic_owner {
+	const struct snic_addr *addr;
+	const struct net_device *ndev;
+};
+
+/* True ends the search: @ndev has the address and its MAC address. */
+static int snic_owner_check(struct net_device *ndev, struct netdev_nested_priv *priv)
+{
+	struct snic_owner *owner = priv->data;
+	const struct snic_addr *addr = owner->addr;
+	const struct in6_addr *ip = (const struct in6_addr *)&addr->ip;
+
+	if (snic_netdev_vlan(ndev) != (addr->has_vlan ? addr->vlan_id : 0))
+		return false;
+	if (!(ipv6_addr_v4mapped(ip) ? snic_netdev_has_v4(ndev, ip->s6_addr32[3]) :
+				       snic_netdev_has_v6(ndev, ip)))
+		return false;
+	owner->ndev = ndev;
+	return ether_addr_equal_unaligned(ndev->dev_addr, addr->mac);
+}
+
+/*
+ * Find the netdev that has the address, and with it namespace and VRF. It is the host's netdev or
+ * one above it: a VLAN, a bond, an IPVLAN, which may all have one MAC address. An address that no
+ * netdev has, such as the core's default GID, counts as one of the host's netdev.
+ */
+static void snic_addr_place(struct snic_addr *addr)
+{
+	struct net_device *ndev = addr->host->ndev;
+	struct snic_owner owner = {.addr = addr, .ndev = ndev};
+	struct netdev_nested_priv priv = {.data = &owner};
+
+	rcu_read_lock();
+	if (!snic_owner_check(ndev, &priv))
+		netdev_walk_all_upper_dev_rcu(ndev, snic_owner_check, &priv);
+	WRITE_ONCE(addr->net, dev_net(owner.ndev));
+	WRITE_ONCE(addr->vrf, l3mdev_master_ifindex_rcu(owner.ndev));
+	rcu_read_unlock();
+}
+
+/* When a netdev enters or leaves a VRF, the addresses of it and of netdevs below it follow. */
+static int snic_addr_event(struct notifier_block *nb, unsigned long event, void *info)
+{
+	const struct netdev_notifier_changeupper_info *upper = info;
+	struct snic_addr *addr;
+	int bucket;
+
+	if (event != NETDEV_CHANGEUPPER || !netif_is_l3_master(upper->upper_dev))
+		return NOTIFY_DONE;
+	mutex_lock(&snic_addrs_lock);
+	hash_for_each(snic_addrs, bucket, addr, hash)
+		snic_addr_place(addr);
+	mutex_unlock(&snic_addrs_lock);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block snic_addr_notifier = {
+	.notifier_call = snic_addr_event,
+};
+
+int snic_addr_init(void)
+{
+	return register_netdevice_notifier(&snic_addr_notifier);
+}
+
+void snic_addr_exit(void)
+{
+	unregister_netdevice_notifier(&snic_addr_notifier);
+}
+
 static void snic_addr_remove(struct snic_addr *addr)
 {
 	hash_del_rcu(&addr->hash);
@@ -53,6 +181,7 @@ static int snic_addr_keep(struct snic_host *host, const struct snic_sgid *sgid,
 	list_for_each_entry(addr, &host->addrs, node) {
 		if (snic_addr_equal(addr, &sgid->ip, sgid->has_vlan, sgid->vlan_id) &&
 		    !memcmp(addr->mac, sgid->mac, sizeof(addr->mac))) {
+			snic_addr_place(addr);
 			list_move_tail(&addr->node, keep);
 			return 0;
 		}
@@ -65,6 +194,7 @@ static int snic_addr_keep(struct snic_host *host, const struct snic_sgid *sgid,
 	memcpy(addr->mac, sgid->mac, sizeof(addr->mac));
 	addr->has_vlan = sgid->has_vlan;
 	addr->vlan_id = sgid->vlan_id;
+	snic_addr_place(addr);
 	list_add_tail(&addr->node, keep);
 	hash_add_rcu(snic_addrs, &addr->hash, snic_addr_hash(&addr->ip));
 	return 0;
@@ -116,57 +246,57 @@ bool snic_addr_is_mine(const struct snic_host *host, const struct sirdma_ip *ip,
 	return false;
 }
 
-/* The netdev that has addresses with @mac and the VLAN: that of @host, or one above it. */
-static struct net_device *snic_addr_netdev(const struct snic_host *host, bool has_vlan, u16 vlan_id,
-					   const u8 *mac)
+/* The entry of @host for an address that it sends from, with @mac if there are several. */
+static const struct snic_addr *snic_addr_own(const struct snic_host *host,
+					     const struct sirdma_ip *ip, const u8 *mac,
+					     bool has_vlan, u16 vlan_id)
 {
-	struct net_device *ndev = host->ndev, *upper;
-	struct list_head *iter;
-
-	if (has_vlan)
-		return __vlan_find_dev_deep_rcu(ndev, htons(ETH_P_8021Q), vlan_id);
-	if (ether_addr_equal_unaligned(ndev->dev_addr, mac))
-		return ndev;
-	netdev_for_each_upper_dev_rcu(ndev, upper, iter) {
-		if (ether_addr_equal_unaligned(upper->dev_addr, mac))
-			return upper;
-	}
-	return ndev;
-}
-
-/* Index of the VRF it is in, 0: none. */
-static int snic_addr_vrf(const struct snic_host *host, bool has_vlan, u16 vlan_id, const u8 *mac)
-{
-	struct net_device *ndev = snic_addr_netdev(host, has_vlan, vlan_id, mac);
-	int vrf = 0;
-
-	/* A bond or a bridge has the addresses of its ports. */
-	while (ndev && !vrf) {
-		vrf = l3mdev_master_ifindex_rcu(ndev);
-		ndev = netdev_master_upper_dev_get_rcu(ndev);
-	}
-	return vrf;
-}
-
-struct snic_host *snic_addr_find(struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
-				 u16 vlan_id, const u8 *src_mac)
-{
-	bool link_local = snic_addr_is_link_local(ip);
-	struct snic_host *found = NULL;
-	struct snic_addr *addr;
+	const struct snic_addr *addr, *found = NULL;
 
 	hash_for_each_possible_rcu(snic_addrs, addr, hash, snic_addr_hash(ip)) {
-		if (!snic_addr_equal(addr, ip, has_vlan, vlan_id))
+		if (addr->host != host || !snic_addr_equal(addr, ip, has_vlan, vlan_id))
 			continue;
-		if (addr->host != host &&
-		    (link_local || !net_eq(dev_net(addr->host->ndev), dev_net(host->ndev))))
+		found = addr;
+		if (ether_addr_equal_unaligned(addr->mac, mac))
+			break;
+	}
+	return found;
+}
+
+/* Does @from reach @to without a wire? */
+static bool snic_addr_meets(const struct snic_addr *from, const struct snic_addr *to)
+{
+	bool same_host = from->host == to->host;
+
+	/*
+	 * A wire brings no frame back to the netdev that sent it, so namespaces above one netdev
+	 * meet here or nowhere.
+	 */
+	if (READ_ONCE(from->net) != READ_ONCE(to->net))
+		return same_host;
+	/* The index of a VRF means something within its namespace only. */
+	return READ_ONCE(from->vrf) == READ_ONCE(to->vrf) &&
+	       (same_host || !snic_addr_is_link_local(&to->ip));
+}
+
+struct snic_host *snic_addr_find(const struct snic_host *host, const struct sirdma_ip *from,
+				 const u8 *src_mac, const struct sirdma_ip *to, bool has_vlan,
+				 u16 vlan_id)
+{
+	const struct snic_addr *addr, *own = NULL;
+	struct snic_host *found = NULL;
+
+	hash_for_each_possible_rcu(snic_addrs, addr, hash, snic_addr_hash(to)) {
+		if (!snic_addr_equal(addr, to, has_vlan, vlan_id))
 			continue;
-		/* Only addresses of this machine come here: others pay nothing for VRFs. */
-		if (snic_addr_vrf(addr->host, has_vlan, vlan_id, addr->mac) !=
-		    snic_addr_vrf(host, has_vlan, vlan_id, src_mac))
+		/* Only traffic to an address of this machine pays for the second lookup. */
+		own = own ?: snic_addr_own(host, from, src_mac, has_vlan, vlan_id);
+		if (!own)
+			return NULL;
+		if (!snic_addr_meets(own, addr))
 			continue;
 		if (addr->host == host)
-			return host;
+			return addr->host;
 		found = addr->host;
 	}
 	return found;

@@ -11,6 +11,7 @@
 #include <linux/rcupdate.h>
 #include "sirdma/qpctx.h"
 
+struct net;
 struct snic_host;
 
 struct snic_addr {
@@ -21,8 +22,14 @@ struct snic_addr {
 	u8 mac[ETH_ALEN]; /* of the netdev that has the address: ours or one above it */
 	u16 vlan_id;
 	bool has_vlan;
+	/* Where that netdev is. The namespace is compared and nothing else. */
+	const struct net *net;
+	int vrf; /* index of the VRF, 0: none */
 	struct rcu_head rcu;
 };
+
+int snic_addr_init(void);
+void snic_addr_exit(void);
 
 /* The model's tables may have changed: follow them. Sleeps. */
 void snic_addr_sync(struct snic_host *host);
@@ -34,10 +41,12 @@ void snic_addr_flush(struct snic_host *host);
 bool snic_addr_is_mine(const struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
 		       u16 vlan_id, const u8 *mac);
 /*
- * The device that has @ip in the namespace and the VRF of the netdev of @host, or above
- * it, whose MAC address is @src_mac: @host itself, if it can be. Under RCU.
+ * The device that has @to in the namespace and the VRF of the netdev that has @from, an address
+ * of @host with @src_mac: @host itself, if it can be. Both are reached through @vlan_id or
+ * untagged. Under RCU.
  */
-struct snic_host *snic_addr_find(struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
-				 u16 vlan_id, const u8 *src_mac);
+struct snic_host *snic_addr_find(const struct snic_host *host, const struct sirdma_ip *from,
+				 const u8 *src_mac, const struct sirdma_ip *to, bool has_vlan,
+				 u16 vlan_id);
 
 #endif

@@ -232,9 +232,14 @@ static int __init snic_init(void)
 	err = snic_cpu_init();
 	if (err)
 		goto err_background;
+	err = snic_addr_init();
+	if (err)
+		goto err_cpu;
 	snic_fault_init();
 	return 0;
 
+err_cpu:
+	snic_cpu_exit();
 err_background:
 	snic_background_exit();
 err_wq:
@@ -245,6 +250,7 @@ err_wq:
 static void __exit snic_exit(void)
 {
 	snic_fault_exit();
+	snic_addr_exit();
 	snic_cpu_exit();
 	/* Charges that outlived their device are freed by RCU callbacks. */
 	rcu_barrier();

@@ -163,7 +163,8 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	u32 i, off = SNIC_LOCAL_HLEN;
 
 	rcu_read_lock();
-	to = snic_addr_find(host, &local->dst_ip, local->has_vlan, local->vlan_id, local->src_mac);
+	to = snic_addr_find(host, &local->src_ip, local->src_mac, &local->dst_ip, local->has_vlan,
+			    local->vlan_id);
 	if (to) {
 		struct snic_rx_batch batch = {.dev = to->dev};
 

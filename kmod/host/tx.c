@@ -123,8 +123,8 @@ u32 snic_tx(struct snic_host *host, struct snic_burst *burst)
 
 	__skb_queue_head_init(&wire);
 	rcu_read_lock();
-	is_local =
-		snic_addr_find(host, &flow->dst_ip, flow->has_vlan, flow->vlan_id, flow->src_mac);
+	is_local = snic_addr_find(host, &flow->src_ip, flow->src_mac, &flow->dst_ip, flow->has_vlan,
+				  flow->vlan_id);
 	rcu_read_unlock();
 	trace_snic_tx(host->ndev, burst, burst->npkts, is_local);
 	if (is_local)

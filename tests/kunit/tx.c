@@ -70,8 +70,9 @@ void snic_stat_add(struct snic_dev *dev, enum sirdma_stat id, u64 n)
 	seen.stats[id] += n;
 }
 
-struct snic_host *snic_addr_find(struct snic_host *host, const struct sirdma_ip *ip, bool has_vlan,
-				 u16 vlan_id, const u8 *src_mac)
+struct snic_host *snic_addr_find(const struct snic_host *host, const struct sirdma_ip *from,
+				 const u8 *src_mac, const struct sirdma_ip *to, bool has_vlan,
+				 u16 vlan_id)
 {
 	return NULL;
 }
