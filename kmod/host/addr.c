@@ -205,21 +205,21 @@ void snic_addr_sync(struct snic_host *host)
 	struct snic_addr *addr, *next;
 	struct snic_sgid sgid;
 	LIST_HEAD(keep);
+	bool complete = true;
 	u32 i, gen;
-	int err = 0;
 
 	if (READ_ONCE(host->addrs_gen) == READ_ONCE(host->dev->tables_gen))
 		return;
 	mutex_lock(&snic_addrs_lock);
 	gen = READ_ONCE(host->dev->tables_gen);
 	for (i = 0; i < host->dev->cfg.max_sgids; i++)
-		if (snic_sgid_read(host->dev, i, &sgid))
-			err = err ?: snic_addr_keep(host, &sgid, &keep);
+		if (snic_sgid_read(host->dev, i, &sgid) && snic_addr_keep(host, &sgid, &keep))
+			complete = false;
 	list_for_each_entry_safe(addr, next, &host->addrs, node)
 		snic_addr_remove(addr);
 	list_splice(&keep, &host->addrs);
-	/* An address that found no memory is looked at again with the next command. */
-	if (!err)
+	/* The next command tries an address again for which there was no memory. */
+	if (complete)
 		WRITE_ONCE(host->addrs_gen, gen);
 	mutex_unlock(&snic_addrs_lock);
 }

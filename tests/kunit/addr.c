@@ -3,6 +3,7 @@
 #include <kunit/test.h>
 #include <linux/etherdevice.h>
 #include <linux/inetdevice.h>
+#include <linux/slab.h>
 #include <net/l3mdev.h>
 #include "sirdma/qpctx.h"
 
@@ -15,6 +16,14 @@ static struct net_device *above;
 static int walk_above(struct net_device *ndev,
 		      int (*fn)(struct net_device *, struct netdev_nested_priv *),
 		      struct netdev_nested_priv *priv);
+
+static bool no_memory;
+static void *addr_zalloc(size_t size, gfp_t gfp)
+{
+	return no_memory ? NULL : kzalloc(size, gfp);
+}
+#undef kzalloc
+#define kzalloc addr_zalloc
 
 /* Other suites stand in for these. */
 #define snic_addr_is_mine addr_is_mine
@@ -53,6 +62,7 @@ static int addr_init(struct kunit *test)
 
 	in_vrf = NULL;
 	above = NULL;
+	no_memory = false;
 	nodes = kunit_kcalloc(test, NODES, sizeof(*nodes), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, nodes);
 	for (i = 0; i < NODES; i++) {
@@ -205,12 +215,26 @@ static void an_address_is_in_the_namespace_of_the_netdev_that_has_it(struct kuni
 	unstack();
 }
 
+static void an_address_without_memory_costs_no_other_its_entry(struct kunit *test)
+{
+	nodes[1].second = nodes[1].sgid;
+	nodes[1].sgid.ip.b[14] = 9;
+	no_memory = true;
+	sync(1);
+	KUNIT_EXPECT_NULL(test, find(0, 1));
+	KUNIT_EXPECT_PTR_EQ(test, find_ip(0, &nodes[1].second.ip), &nodes[1].host);
+	no_memory = false;
+	snic_addr_sync(&nodes[1].host);
+	KUNIT_EXPECT_PTR_EQ(test, find(0, 1), &nodes[1].host);
+}
+
 static struct kunit_case addr_cases[] = {
 	KUNIT_CASE(another_device_of_the_namespace_is_found),
 	KUNIT_CASE(devices_in_different_vrfs_do_not_meet),
 	KUNIT_CASE(one_address_in_two_vrfs_is_two),
 	KUNIT_CASE(an_address_is_in_the_vrf_of_the_netdev_that_has_it),
 	KUNIT_CASE(an_address_is_in_the_namespace_of_the_netdev_that_has_it),
+	KUNIT_CASE(an_address_without_memory_costs_no_other_its_entry),
 	{},
 };
 
