@@ -220,6 +220,13 @@ static inline void *port_dma_ptr(struct port_dma *dma, u64 addr, u32 len)
 	return (void *)(uintptr_t)addr;
 }
 
+/*
+ * The address is a kernel consumer's, or a peer's to whom one gave IB_PD_UNSAFE_GLOBAL_RKEY. What
+ * has no linear mapping (vmalloc, user and high memory, MMIO) is refused. What the linear
+ * mapping has, but protects, is not: the kernel's text, for one. That costs a look at the page
+ * tables, and whoever may name such an address may overwrite any other. Both ends suffice:
+ * virt_addr_valid() judges 2 MiB at once or more, and no burst is as long.
+ */
 static inline void *port_dma_ptr_checked(struct port_dma *dma, u64 addr, u32 len)
 {
 	void *first = port_dma_ptr(dma, addr, len), *last = first + len - 1;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* port.h as the kernel gives it. */
 #include <kunit/test.h>
+#include <linux/mm.h>
 #include <linux/preempt.h>
+#include <linux/vmalloc.h>
 #include <linux/workqueue.h>
 #include "port/port.h"
 
@@ -159,6 +161,29 @@ static void compare_and_swap_tells_who_was_first(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, word, ~0ull);
 }
 
+static void *checked(const void *p, u32 len)
+{
+	return port_dma_ptr_checked(NULL, (uintptr_t)p, len);
+}
+
+static void address_of_a_peer_is_memory_or_nothing(struct kunit *test)
+{
+	const u32 size = 2 * PAGE_SIZE;
+	void *linear = kunit_kmalloc(test, size, GFP_KERNEL), *mapped = vmalloc(size);
+
+	KUNIT_ASSERT_NOT_NULL(test, linear);
+	KUNIT_ASSERT_NOT_NULL(test, mapped);
+	KUNIT_EXPECT_PTR_EQ(test, checked(linear, size), linear);
+	KUNIT_EXPECT_PTR_EQ(test, checked(high_memory - 8, 8), high_memory - 8);
+	KUNIT_EXPECT_NULL(test, checked(mapped, size));
+	KUNIT_EXPECT_NULL(test, checked(mapped + PAGE_SIZE, 1));
+	KUNIT_EXPECT_NULL(test, checked(NULL, 1));
+	KUNIT_EXPECT_NULL(test, checked((void *)PAGE_SIZE, 8));
+	KUNIT_EXPECT_NULL(test, checked(high_memory - 8, 9));
+	KUNIT_EXPECT_NULL(test, checked((void *)-8l, 16));
+	vfree(mapped);
+}
+
 static u32 crc_bits(u32 crc, const u8 *p, u32 len)
 {
 	u32 bit;
@@ -247,6 +272,7 @@ static struct kunit_case port_cases[] = {
 	KUNIT_CASE(allocation_is_zeroed_whatever_its_size),
 	KUNIT_CASE(charged_allocation_is_zeroed),
 	KUNIT_CASE(compare_and_swap_tells_who_was_first),
+	KUNIT_CASE(address_of_a_peer_is_memory_or_nothing),
 	KUNIT_CASE(crc_of_the_library_is_ours),
 	KUNIT_CASE(counter_loses_nothing_to_an_interrupt),
 	{},
