@@ -35,7 +35,7 @@ static void snic_bus_write32(struct sirdma_bus *bus, u32 reg, u32 val)
 	struct snic_host *host = snic_host_of(bus);
 
 	trace_snic_reg_write(host->ndev, reg, val);
-	/* What the driver wrote to rings before the doorbell is seen by whoever runs the model. */
+	/* The model, wherever it runs, sees what the driver wrote to rings before the doorbell. */
 	smp_wmb();
 	switch (reg) {
 	case SIRDMA_REG_CQPDB:
@@ -59,7 +59,7 @@ static u64 snic_bus_align(u64 size)
 
 static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 {
-	/* In no cgroup: the device's memory, in which many users' page lists lie side by side. */
+	/* Charged to no cgroup: page lists of many users lie side by side in this memory. */
 	const gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
 	unsigned int order = get_order(size);
 
@@ -191,8 +191,8 @@ static void snic_bus_irq_free(struct sirdma_bus *base, u32 index)
 }
 
 /*
- * Doorbells are RAM that only the application writes: libraries of the irdma
- * interface store to them, the device is woken by need_kick words.
+ * Doorbells are RAM that the device does not read. Libraries of the irdma interface
+ * store to them; need_kick words tell an application when to wake the device.
  */
 static int snic_bus_db_alloc(struct sirdma_bus *base, struct sirdma_bus_db *db)
 {

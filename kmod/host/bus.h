@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* The bus a host gives its driver: registers, DMA memory, interrupts. */
+/* The bus that a host gives to its driver: registers, DMA memory, interrupts. */
 #ifndef SNIC_HOST_BUS_H
 #define SNIC_HOST_BUS_H
 
@@ -11,8 +11,8 @@
 struct snic_host;
 
 /*
- * An interrupt line. The model raises it with locks held; its bottom half, enabled
- * while a handler is there, calls the handler once they are dropped, on the same CPU.
+ * An interrupt line. The model raises it with locks held. Its bottom half calls the
+ * handler on the same CPU once the locks are dropped. It is enabled while there is a handler.
  */
 struct snic_vector {
 	struct napi_struct napi;
@@ -30,7 +30,7 @@ struct snic_bus {
 };
 
 int snic_bus_init(struct snic_host *host, u32 num_vectors);
-/* Reports and frees DMA memory the driver left behind. */
+/* Reports and frees DMA memory that the driver did not free. */
 void snic_bus_fini(struct snic_host *host);
 /* The model's interrupt callback. */
 void snic_bus_irq(struct snic_host *host, u32 vector);

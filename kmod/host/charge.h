@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Bytes that a transmit queue has under way, in the network stack or to a device of this
- * machine. They are charged to the queue until they are freed, but not for ever, for
- * others may keep a frame: what is charged in one period is one charge, and the queue
- * writes it off when it is old. Frames that are freed later are freed from the charge
- * alone, which outlives queue and device with them.
+ * machine. They are charged to the queue until they are freed. A netdev may keep a frame for
+ * ever, so each period has a charge of its own, and the queue writes old charges off. A frame
+ * that is freed later is subtracted from its charge alone, which outlives the queue and the
+ * device until then.
  */
 #ifndef SNIC_HOST_CHARGE_H
 #define SNIC_HOST_CHARGE_H
@@ -17,7 +17,7 @@
 struct snic_txq;
 
 struct snic_charge {
-	/* And SNIC_CHARGE_HELD while a queue has it: at 0 nobody refers to it. */
+	/* Plus SNIC_CHARGE_HELD while a queue uses it. At 0 nothing refers to it. */
 	atomic_t bytes;
 	struct snic_txq *q; /* NULL once the queue has dropped it; under RCU */
 	struct rcu_head rcu;
@@ -28,8 +28,8 @@ struct snic_charge {
 /* May sleep. NULL without memory. */
 struct snic_charge *snic_charge_create(struct snic_txq *q);
 /*
- * The queue uses it no more. Whoever found it under RCU may go on for a grace period. The last
- * of its frames frees it, by code of this module, which stays until then. NULL is allowed.
+ * The queue stops using it; RCU readers may use it for a grace period more. The last of its
+ * frames frees it, and the module stays loaded until then. NULL is allowed.
  */
 void snic_charge_drop(struct snic_charge *charge);
 
@@ -38,7 +38,7 @@ static inline u32 snic_charge_bytes(const struct snic_charge *charge)
 	return atomic_read(&charge->bytes) - SNIC_CHARGE_HELD;
 }
 
-/* Take @bytes off. Fully ordered. Under RCU, for another one may take off the last. */
+/* Subtract @bytes. Fully ordered. Under RCU: another CPU may subtract the last of them. */
 void snic_charge_sub(struct snic_charge *charge, u32 bytes);
 
 #endif

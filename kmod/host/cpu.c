@@ -12,15 +12,18 @@
 #include "txq.h"
 
 /*
- * What one drain may send, in bytes, before other softirqs get theirs. Small
- * frames count as more: not to flood the receive backlog of a virtual netdev.
+ * Bytes and queues that one drain may send before other softirqs run. A small frame
+ * counts as SNIC_FRAME_MIN_COST: many would flood the receive backlog of a virtual netdev.
  */
 #define SNIC_DRAIN_COST (512 * 1024)
 #define SNIC_DRAIN_STEPS 256
 
-/* Packets of its receive backlog that a CPU takes between two polls of one NAPI instance: net.core.dev_weight. */
+/*
+ * Packets that a CPU takes from its receive backlog between two polls of one NAPI instance:
+ * net.core.dev_weight.
+ */
 #define SNIC_BACKLOG_POLL 64
-/* And that can be in it, ten times the default of net.core.netdev_max_backlog: more are dropped. */
+/* Ten times the default of net.core.netdev_max_backlog: the backlog drops more packets. */
 #define SNIC_BACKLOG_MOST 10000
 
 static DEFINE_PER_CPU(struct snic_cpu, snic_cpus);
@@ -35,7 +38,7 @@ unsigned long snic_cpu_received(void)
 	return READ_ONCE(raw_cpu_ptr(&snic_cpus)->received);
 }
 
-/* Drain one queue, or a batch of it; false when none is pending. Called and returns locked. */
+/* Drain one queue, or a batch of it; false when none is pending. Drops the lock and retakes it. */
 static bool snic_cpu_step(struct snic_cpu *cpu, u32 *cost)
 {
 	enum snic_txq_next next;
@@ -48,7 +51,7 @@ static bool snic_cpu_step(struct snic_cpu *cpu, u32 *cost)
 	spin_unlock(&cpu->lock);
 	next = snic_txq_drain(q, cost);
 	spin_lock(&cpu->lock);
-	/* A released queue may be another CPU's, or gone. */
+	/* A released queue may belong to another CPU by now, or be freed. */
 	if (next == SNIC_TXQ_MORE)
 		list_add_tail(&q->node, &cpu->pending);
 	else if (next == SNIC_TXQ_LINGER)
@@ -56,7 +59,7 @@ static bool snic_cpu_step(struct snic_cpu *cpu, u32 *cost)
 	return true;
 }
 
-/* False when something is left for the bottom half. */
+/* Returns false when something is left for the bottom half. */
 static bool snic_cpu_drain(struct snic_cpu *cpu)
 {
 	u32 cost = 0, steps = 0;
@@ -85,7 +88,7 @@ void snic_leave(void)
 {
 	struct snic_cpu *cpu = snic_cpu_this();
 
-	/* An inner bracket leaves the queues to the outer one. */
+	/* The outermost bracket drains the queues. */
 	if (cpu->entered == 1 && !snic_cpu_drain(cpu))
 		napi_schedule(&cpu->napi);
 	cpu->entered--;
@@ -129,7 +132,10 @@ void snic_cpu_schedule(void)
 	local_irq_restore(flags);
 }
 
-/* The receive backlog was polled since this was called last: both take turns. */
+/*
+ * The softirq polls this instance and the receive backlog alternately, so the backlog
+ * was polled since the last call.
+ */
 static void snic_cpu_age_backlog(struct snic_cpu *cpu)
 {
 	u32 left = cpu->polled - cpu->passed;
@@ -141,8 +147,8 @@ static void snic_cpu_age_backlog(struct snic_cpu *cpu)
 }
 
 /*
- * What was left to the bottom half: sending, and deferred work. @cpu may be another
- * CPU than this one, which went offline while it was scheduled.
+ * The bottom half sends what others left and runs deferred work. @cpu may be another CPU
+ * than this one: one that went offline while its bottom half was scheduled.
  */
 static int snic_cpu_poll(struct napi_struct *napi, int budget)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What each CPU owns: its burst buffer, its receive scratch, recycled buffers
- * of local packets, and the list of transmit queues it has to drain.
+ * What each CPU owns: a burst buffer, a receive scratch, recycled buffers of local
+ * packets, and the list of transmit queues that it drains.
  *
  * The model transmits and raises interrupts under a QP lock, and handing a packet
  * to a netdev or to another QP, or calling an interrupt handler, may re-enter
- * the model. So transmitting only queues; the same CPU drains the queues once no
- * lock is held: in snic_leave(), or in its bottom half. Interrupts have bottom
- * halves of their own (bus.h).
+ * the model. So snic_tx() only queues. The same CPU drains the queues once no lock
+ * is held: in snic_leave(), or in its bottom half. Interrupts have bottom halves of
+ * their own (bus.h).
  *
  * Contexts: a task that kicks a queue pair, and a softirq that receives a packet,
  * run the model themselves, between snic_enter() and snic_leave(). All others
@@ -30,7 +30,7 @@ struct snic_txq;
 #define SNIC_CACHE_SMALL 32
 #define SNIC_CACHE_LARGE 8
 
-/* Scratch of one receive; free again before anything is transmitted. */
+/* Scratch of one receive; unused again before anything is transmitted. */
 struct snic_rx_scratch {
 	struct snic_seg all[SNIC_RX_SEGS]; /* whole datagram behind the UDP header */
 	struct snic_seg pkt[SNIC_RX_SEGS + 1]; /* one packet of it */
@@ -43,10 +43,10 @@ struct snic_cpu {
 	struct list_head lingering; /* same: SNIC_TXQ_LINGER */
 	bool draining;
 	unsigned int entered; /* depth of snic_enter(); this CPU only, softirqs off */
-	/* Frames, counted on and on; this CPU only, softirqs off. */
+	/* Running numbers of frames, which wrap; this CPU only, softirqs off. */
 	u32 sent;
-	u32 polled; /* of these, sent before the last poll */
-	u32 passed; /* of those, not in this CPU's receive backlog any more */
+	u32 polled; /* the last one sent before the last poll */
+	u32 passed; /* the last one that has left this CPU's receive backlog */
 	struct napi_struct napi; /* the bottom half */
 	/* Free lists of local packet buffers; this CPU only, softirqs off. */
 	void *small[SNIC_CACHE_SMALL];
@@ -64,24 +64,27 @@ void snic_cpu_exit(void);
 
 /* This CPU's state; softirqs are off. */
 struct snic_cpu *snic_cpu_this(void);
-/* How many packets models were given by a CPU the caller was just running on. */
+/* How many packets the CPU that the caller just ran on has given to models. */
 unsigned long snic_cpu_received(void);
 
 /*
- * Bracket for calls into the model, by a task or a softirq: what the model transmits
- * meanwhile is sent before snic_leave() returns, or by the bottom half if that is
- * more than a caller should have to do. Not to sleep in between.
+ * Brackets around calls into the model, by a task or a softirq. snic_leave() sends what
+ * the model transmitted in between; the bottom half sends what is too much for the caller.
+ * The caller does not sleep in between.
  */
 void snic_enter(void);
 void snic_leave(void);
 
 /* Make this CPU drain @q soon; softirqs are off. */
 void snic_cpu_pend(struct snic_txq *q);
-/* Count frames given to a netdev. Returns which the last one is of this CPU. Softirqs are off. */
+/* Count frames given to a netdev. Returns the number of the last one. Softirqs are off. */
 u32 snic_cpu_count_sent(u32 frames);
-/* Is no frame of this CPU up to @last in its receive backlog? Softirqs are off. */
+/* Have the frames of this CPU up to number @last left its receive backlog? Softirqs are off. */
 bool snic_cpu_passed(u32 last);
-/* Have deferred work of all hosts looked at soon. Tasks with interrupts on, and softirqs. */
+/*
+ * Schedule this CPU's bottom half, which runs deferred work of all hosts. For tasks with
+ * interrupts on, and softirqs.
+ */
 void snic_cpu_schedule_bh(void);
 /* The same, from any context. */
 void snic_cpu_schedule(void);

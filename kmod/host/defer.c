@@ -35,18 +35,18 @@ void snic_qpset_add(struct snic_qpset *set, u32 qpn)
 	if (qpn >= set->qps)
 		return;
 	set_bit(qpn, set->bits);
-	/* Pairs with the barrier in snic_qpset_run(): who sees the group sees the member. */
+	/* Pairs with the barrier in snic_qpset_run(): a CPU that sees the group sees the member. */
 	smp_mb__before_atomic();
 	set_bit(qpn / set->group_qps, &set->groups);
 }
 
-/* Members in [*qpn, stop), and *qpn past them; false when it ran out of time. */
+/* Run members in [*qpn, stop) and move *qpn past them. Returns false when the time is over. */
 static bool snic_qpset_run_group(struct snic_qpset *set, struct snic_host *host,
 				 void (*fn)(struct snic_host *host, u32 qpn), u32 *qpn, u32 stop,
 				 u64 end)
 {
 	while ((*qpn = find_next_bit(set->bits, stop, *qpn)) < stop) {
-		/* Two CPUs may find it; one takes it. */
+		/* Two CPUs may find the bit; one clears it. */
 		if (!test_and_clear_bit((*qpn)++, set->bits))
 			continue;
 		fn(host, *qpn - 1);
@@ -63,14 +63,14 @@ bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
 	u32 qpn = READ_ONCE(set->next), group, first, start, stop, i;
 	bool in_time = true;
 
-	/* Once around: the group of the first one is visited again, for those before it. */
+	/* Once around: the first group is visited again, for its members before the start. */
 	for (i = 0; i <= groups && in_time && !snic_qpset_empty(set); i++) {
 		start = qpn < set->qps ? qpn : 0;
 		group = start / set->group_qps;
 		first = group * set->group_qps;
 		stop = min(first + set->group_qps, set->qps);
 		qpn = stop;
-		/* Fully ordered: who adds a member that is not seen below adds the group again. */
+		/* Fully ordered: a CPU that adds a member not seen below adds the group again. */
 		if (!test_bit(group, &set->groups) || !test_and_clear_bit(group, &set->groups))
 			continue;
 		qpn = start;
@@ -112,7 +112,7 @@ void snic_defer_background(struct snic_host *host, u32 qpn)
 	kthread_queue_work(snic_background, &host->background_work);
 }
 
-/* A little at a time: the hosts take turns. */
+/* One time slice for this host, then the next host's work runs. */
 void snic_background_work(struct kthread_work *work)
 {
 	struct snic_host *host = container_of(work, struct snic_host, background_work);
@@ -123,8 +123,8 @@ void snic_background_work(struct kthread_work *work)
 }
 
 /*
- * A tenth of what a task of normal priority gets that wants the same CPU: enough not to starve
- * who waits for flushed work requests after all, and polls for them.
+ * A tenth of the time that a task of normal priority gets on the same CPU. A consumer that
+ * polls for flushed work requests still gets them.
  */
 #define SNIC_BACKGROUND_NICE 10
 

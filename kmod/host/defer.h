@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Sets of QPs to be looked at from a fresh context. */
+/* Sets of QPs whose work runs in another context: a bottom half or a thread. */
 #ifndef SNIC_HOST_DEFER_H
 #define SNIC_HOST_DEFER_H
 
@@ -9,13 +9,13 @@
 
 struct snic_host;
 
-/* One bit per QP, and one per group of QPs that has any. */
+/* One bit for each QP, and one for each group of QPs that may have a bit set. */
 struct snic_qpset {
 	unsigned long *bits;
 	unsigned long groups;
 	u32 group_qps; /* QPs in a group */
 	u32 qps; /* a multiple of BITS_PER_LONG */
-	u32 next; /* where the next run begins, so that each member has its turn */
+	u32 next; /* where the next run begins: round robin */
 };
 
 int snic_qpset_init(struct snic_qpset *set, u32 max_qps);
@@ -29,17 +29,20 @@ static inline bool snic_qpset_empty(const struct snic_qpset *set)
 }
 
 /*
- * Take members out and call @fn for each, until ktime_get_ns() reaches @end, and at
- * least one. False when none was left at the end. Softirqs are off, or a task.
+ * Remove members and call @fn for each, at least one, until ktime_get_ns() reaches @end.
+ * Returns whether members are left. Called by tasks, and with softirqs off.
  */
 bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
 		    void (*fn)(struct snic_host *host, u32 qpn), u64 end);
 
-/* Deferred QPs of every host, until @end, and those that wait for room; true when more is to be done. Softirq. */
+/*
+ * Run deferred QPs of every host, and resume those that wait for room, until @end. Returns
+ * whether work is left. Softirq.
+ */
 bool snic_defer_run(u64 end);
-/* Work of @qpn that may wait for everything else: a thread of low priority does it. Any context. */
+/* Run @qpn in a thread of low priority: its work may wait for everything else. Any context. */
 void snic_defer_background(struct snic_host *host, u32 qpn);
-/* What the thread does for a host, its argument &snic_host.background_work. */
+/* The function of snic_host.background_work. */
 void snic_background_work(struct kthread_work *work);
 int snic_background_init(void);
 void snic_background_exit(void);

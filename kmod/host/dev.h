@@ -18,7 +18,7 @@ struct snic_host {
 	netdevice_tracker ndev_tracker;
 	struct list_head node; /* snic_hosts */
 	struct list_head addrs; /* struct snic_addr.node */
-	u32 addrs_gen; /* tables_gen of the model that addrs shows */
+	u32 addrs_gen; /* the model's tables_gen when addrs was read */
 	struct nf_hook_ops hook;
 	struct snic_qpset deferred; /* snic_qp_run() wanted */
 	struct snic_qpset background; /* same, by the thread of low priority */
@@ -26,7 +26,7 @@ struct snic_host {
 	struct snic_txqs *txqs;
 };
 
-/* For what runs in no hurry, of all hosts. */
+/* Work of all hosts that is not urgent. */
 extern struct workqueue_struct *snic_wq;
 /* All hosts. Changed under snic_hosts_lock, walked under RCU. */
 extern struct list_head snic_hosts;

@@ -16,12 +16,12 @@
 #include "model/frame.h"
 
 #define SNIC_BTH_LEN ((u32)sizeof(struct sirdma_bth))
-/* Below this a frame of its own is cheaper. */
+/* Shorter packets are cheaper as frames of their own. */
 #define SNIC_GSO_MIN_LEN 256
-/* What a UDP length field can say. */
+/* The longest datagram that a UDP length field can describe. */
 #define SNIC_GSO_MAX_BYTES (U16_MAX - SNIC_IPV6_HLEN - SNIC_UDP_HLEN)
 
-/* IP and UDP headers, followed by room for the BTH that starts the ICRC. */
+/* IP and UDP headers, and room for the BTH: the ICRC starts with them. */
 struct snic_gso_hdr {
 	union {
 		struct {
@@ -71,7 +71,7 @@ u32 snic_gso_run(const struct snic_host *host, const struct snic_burst *burst, u
 		if (len > size || total + len > max)
 			break;
 		total += len;
-		/* Only the last one may be shorter. */
+		/* Only the last packet may be shorter. */
 		if (len < size) {
 			i++;
 			break;
@@ -114,7 +114,7 @@ static void snic_gso_put_headers(struct snic_gso_hdr *hdr, const struct snic_flo
 	}
 }
 
-/* Lengths of a datagram of @len bytes, and its IPv4 identification. */
+/* Set the lengths of a datagram of @len bytes, and its IPv4 identification. */
 static void snic_gso_put_len(struct snic_gso_hdr *hdr, bool is_v4, u32 len, u32 id)
 {
 	if (is_v4) {
@@ -127,7 +127,7 @@ static void snic_gso_put_len(struct snic_gso_hdr *hdr, bool is_v4, u32 len, u32 
 	}
 }
 
-/* One segment, BTH to ICRC, at @out. @hdr: the headers segmentation will give it. */
+/* Write one segment, BTH to ICRC, at @out. @hdr: the headers that segmentation will give it. */
 static void snic_gso_put_pkt(struct snic_gso_hdr *hdr, bool is_v4, const struct snic_tx_pkt *pkt,
 			     struct snic_seg_iter *it, u8 *out)
 {
@@ -174,7 +174,7 @@ static u8 *snic_gso_room(struct sk_buff *skb, u32 len)
 	return out;
 }
 
-/* Headers of the whole, as segmentation expects them (see udp_send_skb()). */
+/* Write the headers of the super-packet as segmentation expects them (see udp_send_skb()). */
 static void snic_gso_finish(struct sk_buff *skb, struct snic_gso_hdr *hdr, bool is_v4, u32 size)
 {
 	u32 hlen = skb_network_header_len(skb) + SNIC_UDP_HLEN;

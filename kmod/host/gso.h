@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Super-packets: equal packets of a burst as one UDP GSO frame, which costs the
- * network stack what one packet costs. The stack or the netdev cuts it; segment
- * i gets IPv4 identification i, and its ICRC was computed for that.
+ * network stack what one packet costs. The stack or the netdev cuts it into segments.
+ * Segment i gets IPv4 identification i, for which its ICRC was computed.
  */
 #ifndef SNIC_HOST_GSO_H
 #define SNIC_HOST_GSO_H
@@ -15,8 +15,8 @@ struct snic_host;
 /* How many packets of @burst from @first on may share a super-packet; 1: none. */
 u32 snic_gso_run(const struct snic_host *host, const struct snic_burst *burst, u32 first);
 /*
- * @n packets of @burst from @first on, payload at @it. NULL without memory: @it
- * stays where it was. The caller finishes the frame below the IP header's level.
+ * Build a frame of @n packets of @burst from @first on, their payload at @it. NULL without
+ * memory: @it stays where it was. The caller sets netdev, protocol, hash and VLAN tag.
  */
 struct sk_buff *snic_gso_build(struct snic_host *host, const struct snic_burst *burst, u32 first,
 			       u32 n, struct snic_seg_iter *it);

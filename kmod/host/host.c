@@ -121,7 +121,7 @@ err_free:
 	return ERR_PTR(err);
 }
 
-/* Nothing is sent, delivered or deferred any more. */
+/* Nothing is sent, delivered or deferred from now on. */
 static void snic_host_free(struct snic_host *host)
 {
 	snic_txqs_destroy(host->txqs);
@@ -179,7 +179,7 @@ void snic_host_destroy(struct sirdma_bus *bus)
 	mutex_lock(&snic_hosts_lock);
 	list_del_rcu(&host->node);
 	mutex_unlock(&snic_hosts_lock);
-	/* No other device delivers here, and no CPU runs deferred work of it, from now on. */
+	/* From now on no other device delivers here, and no CPU runs deferred work of this one. */
 	synchronize_rcu();
 	kthread_cancel_work_sync(&host->background_work);
 	snic_host_free(host);
@@ -189,11 +189,11 @@ void snic_host_destroy(struct sirdma_bus *bus)
 static void snic_host_choose(struct work_struct *work) {}
 
 /*
- * What the caller sent has reached a queue pair of this machine, which has only one
- * CPU. An owner who sleeps was woken. One who polls was not: it would see the message
- * when the caller's time slice ends, which the caller most likely spends polling for
- * the answer. Neither makes a system call then, so here is the only place that knows.
- * A worker with nothing to do makes the scheduler choose again among all who wait.
+ * For a machine with one CPU, when the caller's message has reached a queue pair of the
+ * same machine. A receiver that sleeps was woken. A receiver that polls sees the message
+ * only when the caller's time slice ends, and the caller most likely spends the slice
+ * polling for the answer. Neither makes a system call then, so this is the only place
+ * that knows. Empty work makes the scheduler choose again among all runnable tasks.
  */
 static DECLARE_WORK(snic_choose_work, snic_host_choose);
 

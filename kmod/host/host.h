@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* sirdma_nic: a device model on an Ethernet netdev. The parts of its bus that concern all of it. */
+/* sirdma_nic: a device model on an Ethernet netdev. Bus operations on the device as a whole. */
 #ifndef SNIC_HOST_H
 #define SNIC_HOST_H
 

@@ -9,7 +9,7 @@
 #include "model/frame.h"
 #include "host/trace.h"
 
-/* Sizes of buffers: one for acknowledgements and small messages, one for bulk data. */
+/* Sizes of buffers: one for acknowledgements and small messages, another for bulk data. */
 #define SNIC_LOCAL_SMALL 1024
 #define SNIC_LOCAL_ORDER 3
 #define SNIC_LOCAL_LARGE (PAGE_SIZE << SNIC_LOCAL_ORDER)
@@ -19,7 +19,7 @@
 
 /* A packet in a buffer. The transport headers end where the payload starts, which is aligned. */
 struct snic_local_pkt {
-	u32 size; /* of this, payload included, to the next one */
+	u32 size; /* from this to the next packet */
 	u32 len; /* BTH to ICRC */
 	u16 start; /* of the BTH, from the start of this */
 	u16 rsvd[3];
@@ -106,7 +106,7 @@ static void snic_local_put_pkt(struct snic_local *local, const struct snic_tx_pk
 	memcpy(start, pkt->hdr, pkt->hdr_len);
 	if (pkt->payload_len)
 		snic_seg_copy(it, out->payload, pkt->payload_len);
-	/* Padding is zero; the ICRC of a packet that never was on a wire is not looked at. */
+	/* Padding is zero. Nobody checks the ICRC of a packet that was on no wire. */
 	memset(out->payload + pkt->payload_len, 0, pkt->pad + SIRDMA_ICRC_LEN);
 	local->bytes += size;
 	local->npkts++;

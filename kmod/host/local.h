@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Packets between two devices of this machine (or two QPs of one device) in
- * one network namespace. They never become frames: headers and payload are
- * copied once into a recycled buffer, and the receiving model reads from there.
+ * Packets between two devices of one network namespace and VRF, or two QPs of one
+ * device. They never become frames: headers and payload are copied once into a
+ * recycled buffer, and the receiving model reads from there.
  */
 #ifndef SNIC_HOST_LOCAL_H
 #define SNIC_HOST_LOCAL_H
@@ -41,7 +41,7 @@ u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst,
 		     struct list_head *list);
 /* Hand @local's packets to the device that owns their destination; free it. Softirqs are off. */
 void snic_local_deliver(struct snic_host *host, struct snic_local *local);
-/* Free the buffers @cpu has in stock. */
+/* Free the recycled buffers of @cpu. */
 void snic_local_drop_cache(struct snic_cpu *cpu);
 
 #endif

@@ -10,21 +10,21 @@
 #include <linux/netdevice.h>
 
 /*
- * How long one poll may work, ns. It pays with budget for its time: net_rx_action()
- * hands out 300 units (net.core.netdev_budget), 64 of them to one poll. So it is
- * over after five such polls, 2 ms.
+ * How long one poll may work, ns. A poll reports its time as units of budget. net_rx_action()
+ * has 300 units (net.core.netdev_budget) and gives at most 64 to one poll, so it ends after
+ * five such polls, 2 ms.
  */
 #define SNIC_POLL_NS 400000
 
 int snic_napi_init(void);
 void snic_napi_exit(void);
-/* A bottom half, disabled. May sleep. */
+/* Add a bottom half, disabled. May sleep. */
 void snic_napi_add(struct napi_struct *napi, int (*poll)(struct napi_struct *napi, int budget));
-/* It is disabled. A grace period must pass before its memory goes. May sleep. */
+/* Delete a disabled bottom half. Its memory must outlive a grace period. May sleep. */
 void snic_napi_del(struct napi_struct *napi);
-/* Tasks with interrupts on, and softirqs. Where softirqs are on it runs before this returns. */
+/* For tasks with interrupts on, and softirqs. With softirqs on, it polls before it returns. */
 void snic_napi_schedule(struct napi_struct *napi);
-/* What a poll returns that began at @start, by ktime_get_ns(); @more: it wants another. */
+/* The return value of a poll that began at @start (ktime_get_ns()); @more: poll again. */
 int snic_napi_polled(struct napi_struct *napi, u64 start, int budget, bool more);
 
 #endif

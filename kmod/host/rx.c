@@ -24,9 +24,9 @@
 /* IP and UDP headers and BTH: what the ICRC starts with. */
 #define SNIC_RX_ICRC_HLEN (SNIC_IPV6_HLEN + SNIC_UDP_HLEN + sizeof(struct sirdma_bth))
 
-/* What a look at the headers says about a packet. */
+/* The verdict on a packet by its headers. */
 enum snic_rx_verdict {
-	SNIC_RX_PASS, /* not ours: the IP stack's */
+	SNIC_RX_PASS, /* for the IP stack */
 	SNIC_RX_TAKE,
 	SNIC_RX_REJECT, /* ours, and malformed */
 };
@@ -55,7 +55,7 @@ static bool snic_rx_is_mine(const struct snic_host *host, const struct sk_buff *
 			    struct snic_rx_pkt *pkt)
 {
 	u16 vlan_id = skb_vlan_tag_present(skb) ? skb_vlan_tag_get_id(skb) : 0;
-	/* Another MAC address than the netdev's may be that of a VLAN or MAC-VLAN above it. */
+	/* A MAC address that is not the netdev's may be that of a VLAN or MAC-VLAN above it. */
 	const u8 *mac = skb->pkt_type == PACKET_HOST ? NULL : eth_hdr(skb)->h_dest;
 
 	/* A tag with VLAN 0 carries a priority and nothing else (IEEE 802.1Q). */
@@ -63,7 +63,7 @@ static bool snic_rx_is_mine(const struct snic_host *host, const struct sk_buff *
 	return snic_addr_is_mine(host, &pkt->dst_ip, vlan_id != 0, vlan_id, mac);
 }
 
-/* Is there a UDP header for the RoCEv2 port at @off? Its length in *len. */
+/* Is there a UDP header for the RoCEv2 port at @off? *len is its length field. */
 static bool snic_rx_udp(const struct sk_buff *skb, u32 off, u32 *len)
 {
 	struct udphdr buf;
@@ -92,7 +92,7 @@ static enum snic_rx_verdict snic_rx_parse_v4(const struct snic_host *host,
 	const struct iphdr *ip = skb_header_pointer(skb, 0, sizeof(buf), &buf);
 	u32 udp_len;
 
-	/* Fragments but the first do not tell their port: they end in the stack's reassembly. */
+	/* Only the first fragment has the port; the stack's reassembly drops the others. */
 	if (!ip || ip->version != 4 || ip->ihl < 5 || ip->protocol != IPPROTO_UDP ||
 	    (ip->frag_off & htons(IP_OFFSET)) || !snic_rx_udp(skb, ip->ihl * 4, &udp_len))
 		return SNIC_RX_PASS;
@@ -157,7 +157,7 @@ static int snic_rx_add_frags(struct snic_rx_scratch *s, int n, const struct sk_b
 	return n;
 }
 
-/* Everything behind the UDP header, as segments in s->all. Their number, or -E2BIG. */
+/* Collect what follows the UDP header as segments in s->all. Returns their number, or -E2BIG. */
 static int snic_rx_collect(struct snic_rx_scratch *s, const struct sk_buff *skb, u32 hlen)
 {
 	const struct sk_buff *it;
@@ -174,7 +174,7 @@ static int snic_rx_collect(struct snic_rx_scratch *s, const struct sk_buff *skb,
 	return n;
 }
 
-/* Take @len bytes at @c, contiguously addressable or not, as segments. Their number. */
+/* Take @len bytes at @c as segments. Returns their number. */
 static u32 snic_rx_slice(struct snic_rx_cursor *c, u32 len, struct snic_seg *out)
 {
 	u32 n = 0;
@@ -196,7 +196,7 @@ static u32 snic_rx_slice(struct snic_rx_cursor *c, u32 len, struct snic_seg *out
 	return n;
 }
 
-/* The next packet of @len bytes as s->pkt, its first segment long enough for the headers. */
+/* Take the next packet of @len bytes as s->pkt, with all headers in its first segment. */
 static u32 snic_rx_next(struct snic_rx_scratch *s, struct snic_rx_cursor *c, u32 len)
 {
 	u32 need = min_t(u32, len, SNIC_RX_MIN_LINEAR);
@@ -217,7 +217,7 @@ static u32 snic_rx_next(struct snic_rx_scratch *s, struct snic_rx_cursor *c, u32
 	return 1 + snic_rx_slice(c, len - need, s->pkt + 1);
 }
 
-/* @icrc goes over what follows the first @skip bytes; the four it is compared with in *tail. */
+/* Sum what follows the first @skip bytes into @icrc, and copy the packet's own ICRC to *tail. */
 static void snic_rx_icrc(struct snic_icrc *icrc, const struct snic_rx_pkt *pkt, u32 skip,
 			 __le32 *tail)
 {
@@ -248,7 +248,7 @@ static bool snic_rx_icrc_ok(const struct snic_datagram *d, const void *ip,
 
 	memcpy(hdr, ip, d->hlen);
 	memcpy(hdr + d->hlen, pkt->segs[0].ptr, SNIC_BTH_LEN);
-	/* A segment of a super-packet has lengths of its own, which the sender summed. */
+	/* The sender summed the lengths of this segment, not those of the super-packet. */
 	udp->len = htons(SNIC_UDP_HLEN + pkt->len);
 	if (pkt->is_v4) {
 		struct iphdr *v4 = (void *)hdr;
@@ -264,9 +264,9 @@ static bool snic_rx_icrc_ok(const struct snic_datagram *d, const void *ip,
 }
 
 /*
- * Hand @d over as packets of @size bytes (the last may be shorter). Segments of
- * an IPv4 super-packet were numbered id, id + 1 ... when a sender's segmentation
- * made them, or all alike when the receiver's coalescing found them so.
+ * Deliver @d as packets of @size bytes; the last may be shorter. Segments of an IPv4
+ * super-packet have identifications id, id + 1 ... if the sender's segmentation made
+ * them, or all the same one if the receiver's coalescing found them so.
  */
 static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 			    struct snic_rx_scratch *s, const void *ip, u32 size)
@@ -296,7 +296,7 @@ static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 			d->pkt.icrc_ok = fixed_id;
 		}
 		trace_snic_rx(host->ndev, &d->pkt);
-		/* Not in a turn: the ICRC of the next one is no work for under a lock. */
+		/* One hold of the QP's lock for each packet: the next ICRC is computed without it. */
 		snic_rx(host->dev, &d->pkt);
 	}
 	snic_cpu_this()->received += i;
@@ -318,7 +318,7 @@ static enum snic_rx_verdict snic_rx_parse(struct snic_host *host, const struct s
 	return SNIC_RX_PASS;
 }
 
-/* @skb is ours alone. Does not free it. */
+/* @skb is not shared. Does not free it. */
 static void snic_rx_take(struct snic_host *host, struct sk_buff *skb, struct snic_datagram *d)
 {
 	struct snic_rx_scratch *s = snic_cpu_this()->rx;
@@ -330,7 +330,7 @@ static void snic_rx_take(struct snic_host *host, struct sk_buff *skb, struct sni
 	if (skb_is_gso(skb) && !(skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST))
 		size = skb_shinfo(skb)->gso_size;
 	if (snic_rx_collect(s, skb, d->hlen) < 0) {
-		/* Scattered beyond reason. */
+		/* It has more segments than the scratch takes. */
 		if (skb_linearize(skb) || snic_rx_collect(s, skb, d->hlen) < 0)
 			goto bad;
 	}
@@ -351,9 +351,9 @@ static void snic_rx_one(struct snic_host *host, struct sk_buff *skb, struct snic
 }
 
 /*
- * Packets that GRO put into a list (rx-gro-list) instead of one super-packet. The headers
- * of each lie before its data as they came; those of the first tell of all. Others may
- * look at the packets of the list: clones are taken.
+ * Take packets that GRO put into a list (rx-gro-list) instead of one super-packet. The
+ * headers of each lie before its data, and are as long as those of the first. Others may
+ * read the packets of the list, so this takes clones.
  */
 static void snic_rx_list(struct snic_host *host, struct sk_buff *skb, struct snic_datagram *d)
 {
@@ -399,7 +399,7 @@ static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct n
 	case SNIC_RX_TAKE:
 		break;
 	}
-	/* A large datagram that the sender left to the link to cut into IP fragments. */
+	/* A datagram that is yet to be cut into IP fragments. */
 	if (unlikely(skb_is_gso(skb) && !(skb_shinfo(skb)->gso_type & SKB_GSO_UDP_L4))) {
 		snic_rx_reject_one(host, SIRDMA_STAT_RX_FRAGMENTS);
 		return NF_DROP;
@@ -423,7 +423,7 @@ int snic_rx_attach(struct snic_host *host)
 	host->hook.dev = host->ndev;
 	host->hook.pf = NFPROTO_NETDEV;
 	host->hook.hooknum = NF_NETDEV_INGRESS;
-	/* Behind the administrator's filters. */
+	/* After the administrator's filters. */
 	host->hook.priority = INT_MAX;
 	return nf_register_net_hook(dev_net(host->ndev), &host->hook);
 }

@@ -6,7 +6,7 @@
 struct snic_host;
 
 int snic_rx_attach(struct snic_host *host);
-/* No packet is being processed any more when it returns. */
+/* When it returns, no packet is processed any more. */
 void snic_rx_detach(struct snic_host *host);
 
 #endif

@@ -14,10 +14,9 @@
 #include "model/frame.h"
 
 /*
- * The network stack is done with the frame. Softirq or process context.
- * destructor_arg is used by nobody else in a packet without zero-copy fragments, nor is
- * tskey in one without a socket. What was charged is stored: the stack may change the
- * lengths of an skb.
+ * The network stack frees the frame. Softirq or process context. Nothing else uses
+ * destructor_arg of a packet without zero-copy fragments, or tskey of one without a
+ * socket. tskey keeps the bytes that were charged: the stack may change skb->truesize.
  */
 static void snic_tx_destruct(struct sk_buff *skb)
 {
@@ -66,7 +65,7 @@ static void snic_tx_finish(struct snic_host *host, const struct snic_burst *burs
 
 	skb->dev = host->ndev;
 	skb->protocol = htons(flow->is_v4 ? ETH_P_IP : ETH_P_IPV6);
-	/* Spreads QPs over the queues of the netdev without a look at the headers. */
+	/* Spreads QPs over the queues of the netdev; the stack need not parse the headers. */
 	__skb_set_sw_hash(skb, hash_32(burst->qpn, 32), true);
 	if (flow->has_vlan)
 		__vlan_hwaccel_put_tag(skb, htons(ETH_P_8021Q),
@@ -74,8 +73,9 @@ static void snic_tx_finish(struct snic_host *host, const struct snic_burst *burs
 }
 
 /*
- * Frames of @burst, appended to @list. What finds no memory is lost, as on a wire, and
- * what the netdev cannot take since its MTU shrank, with all that follows.
+ * Append frames of @burst to @list. Packets for which there is no memory are lost, as on a
+ * wire. So is one that is longer than the netdev's MTU, which may have shrunk, with all that
+ * follow it.
  */
 static void snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 			   const struct snic_burst *burst, struct sk_buff_head *list)

@@ -41,7 +41,7 @@ static void snic_txq_wake(struct snic_txq *q)
 		snic_cpu_schedule();
 }
 
-/* A period ends: what was sent before it is written off. */
+/* End a period and write off what was sent before it. */
 static void snic_txq_age(struct snic_txq *q)
 {
 	struct snic_charge *old = q->before, *fresh = old;
@@ -63,7 +63,7 @@ static void snic_txq_age(struct snic_txq *q)
 		snic_stat_add(q->host->dev, SIRDMA_STAT_TX_WRITTEN_OFF, kept);
 		snic_charge_drop(old);
 	}
-	/* Who freed a frame or waits may have counted it twice, in both charges. */
+	/* A CPU that freed a frame or began to wait may have read one charge twice above. */
 	if (wake)
 		snic_txq_wake(q);
 }
@@ -86,7 +86,7 @@ static void snic_txqs_age(struct work_struct *work)
 		snic_txq_age(&all->q[i]);
 		waiting = true;
 	}
-	/* When the next period ends nobody charges to what is written off. */
+	/* Nobody charges any more to what the end of the next period writes off. */
 	synchronize_rcu();
 	if (waiting)
 		snic_txqs_watch(all);
@@ -130,7 +130,7 @@ struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps)
 	return all;
 }
 
-/* This machine's own part: a CPU that has the queue scheduled is soon done. */
+/* Wait for the CPU that has the queue scheduled. It is soon done. */
 static void snic_txq_wait_released(struct snic_txq *q)
 {
 	bool scheduled;
@@ -154,7 +154,7 @@ static u32 snic_txqs_inflight(struct snic_txqs *all)
 	return bytes;
 }
 
-/* Frames leave the stack within this, unless the netdev stands still. */
+/* Frames leave the stack within this time, unless the netdev stands still. */
 #define SNIC_TXQS_PATIENCE_MS 1000
 
 void snic_txqs_destroy(struct snic_txqs *all)
@@ -200,7 +200,7 @@ static void snic_txq_wait(struct snic_txq *q, u32 qpn)
 	q->wait_tail = qpn;
 }
 
-/* Called with the lock held; somebody waits. */
+/* Called with the lock held; a QP waits. */
 static u32 snic_txq_next_waiting(struct snic_txq *q)
 {
 	u32 *next = q->all->wait_next, qpn = q->wait_head;
@@ -210,7 +210,7 @@ static u32 snic_txq_next_waiting(struct snic_txq *q)
 	return qpn;
 }
 
-/* Somebody waits: either what was sent wakes them, or the end of a period does. */
+/* QPs wait: the freeing of a frame wakes them, or the end of a period. */
 static void snic_txq_watch(struct snic_txq *q)
 {
 	/* Pairs with the full barrier of the subtraction in snic_txq_uncharge(). */
@@ -235,14 +235,14 @@ bool snic_txq_room(struct snic_txq *q, u32 qpn)
 		snic_txq_wait(q, qpn);
 	served = q->serving;
 	spin_unlock(&q->lock);
-	/* Who serves the queue looks at the list once more. */
+	/* A CPU that serves the queue checks the list again. */
 	if (room || served)
 		return room;
 	snic_txq_watch(q);
 	return false;
 }
 
-/* QPs resumed before other queues and other softirqs have theirs. */
+/* QPs that one call resumes before other queues and other softirqs run. */
 #define SNIC_TXQ_SERVE 16
 
 static void snic_txq_serve(struct snic_txq *q)
@@ -273,7 +273,7 @@ static void snic_txq_serve(struct snic_txq *q)
 	if (!full)
 		snic_txq_wake(q);
 	else
-		snic_txq_watch(q); /* whoever began to wait left that to us */
+		snic_txq_watch(q); /* QPs that began to wait left that to us */
 }
 
 bool snic_txqs_serve(struct snic_txqs *all, u64 end)
@@ -311,7 +311,7 @@ void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_hea
 		snic_cpu_pend(q);
 }
 
-/* Frames given to the netdev before others have a turn, and what one counts at least. */
+/* Frames of a queue that are sent before another queue is drained, and the least cost of one. */
 #define SNIC_TXQ_BATCH 64
 #define SNIC_FRAME_MIN_COST 4096
 
@@ -346,7 +346,10 @@ static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
 	return total;
 }
 
-/* May what was sent last be in this CPU's receive backlog? That of a CPU gone offline is another's. */
+/*
+ * May what was sent last be in this CPU's receive backlog? The backlog of a CPU that went
+ * offline has moved to another one.
+ */
 static bool snic_txq_must_linger(const struct snic_txq *q, bool sends)
 {
 	if (num_online_cpus() == 1)
@@ -387,7 +390,7 @@ void snic_txq_uncharge(struct snic_charge *charge, u32 bytes)
 {
 	struct snic_txq *q;
 
-	/* What is found here lives for a grace period more. */
+	/* The queue found here lives for a grace period more. */
 	rcu_read_lock();
 	/* Fully ordered against snic_txq_room(): one of the two sees the other. */
 	snic_charge_sub(charge, bytes);

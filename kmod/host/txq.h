@@ -21,10 +21,10 @@ struct snic_host;
 
 #define SNIC_TXQS 32
 /*
- * Bytes queued here or still on their way through the network stack, and not written off. A
- * queue with that many is full. QPs that want to send then wait in a list, and so do those that come while it is
- * not empty: first come, first served. A QP whose turn it is sends one burst and waits behind
- * the others for the next.
+ * A queue is full when this many bytes are queued here or on their way through the network
+ * stack, and not written off. QPs that want to send then wait in a list, and so do QPs that
+ * come while the list is not empty: first come, first served. The first QP sends one burst
+ * and goes to the end of the list.
  */
 #define SNIC_TXQ_LIMIT (1024 * 1024)
 #define SNIC_TXQ_RESUME (SNIC_TXQ_LIMIT / 2)
@@ -36,7 +36,7 @@ struct snic_host;
 #define SNIC_TXQ_PERIOD_MS 1000
 
 struct snic_txq {
-	spinlock_t lock; /* protects what is up to serving; taken inside QP locks */
+	spinlock_t lock; /* protects the fields up to serving; taken inside QP locks */
 	struct sk_buff_head wire;
 	struct list_head local; /* struct snic_local.node */
 	bool scheduled; /* in the list of a CPU, or being drained by one */
@@ -44,12 +44,12 @@ struct snic_txq {
 	u32 last; /* its last frame, as snic_cpu_count_sent() of linger_cpu counted it */
 	int linger_cpu;
 	struct list_head node;
-	/* Changes when QPs wait, and with periods: read by senders and by those who free frames. */
+	/* Changes when QPs wait and when periods end. Senders and destructors of frames read it. */
 	u32 wait_head ____cacheline_aligned_in_smp; /* of a list in snic_txqs.wait_next, or 0 */
 	u32 wait_tail;
-	u32 turn; /* QP whose turn it is to send a burst, 0: none */
+	u32 turn; /* the QP that may send a burst, 0: none */
 	bool serving; /* a CPU resumes QPs that wait */
-	struct snic_charge *now; /* of what is sent; this and before under RCU */
+	struct snic_charge *now; /* of what is sent in this period; this and before under RCU */
 	struct snic_charge *before; /* of what was sent in the period before */
 	struct snic_host *host;
 	struct snic_txqs *all;
@@ -60,13 +60,13 @@ struct snic_txqs {
 	struct snic_txq q[SNIC_TXQS];
 	/* Queues to be served by snic_txqs_serve(), a bit each. */
 	unsigned long wake ____cacheline_aligned_in_smp;
-	u32 next; /* the queue that is served first, so that each has its turn */
+	u32 next; /* the queue that is served first: round robin */
 	u32 *wait_next; /* [max_qps]: QP that waits behind, SNIC_TXQ_LAST; 0: does not wait */
 	struct delayed_work age; /* ends a period, while QPs wait */
 };
 
 struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps);
-/* Nothing is sent any more. Waits for the frames in the network stack, but not long. Sleeps. */
+/* Nothing is sent any more. Waits at most a second for frames in the network stack. Sleeps. */
 void snic_txqs_destroy(struct snic_txqs *all);
 /* May QP @qpn send? If not it waits, and snic_tx_resume() follows. Softirqs are off. */
 bool snic_txq_room(struct snic_txq *q, u32 qpn);
@@ -89,8 +89,8 @@ enum snic_txq_next {
 };
 
 /*
- * Send what is queued now, or a batch of it, and add to *cost what that was, in
- * bytes. Only a released queue is not the CPU's any more.
+ * Send what is queued now, or a batch of it, and add its cost in bytes to *cost. The
+ * CPU still owns the queue, unless it was released.
  */
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost);
 
