@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The device model in this process: its bus, memory and interrupts. What carries
- * its packets and drives its time is the business of those who inherit it.
+ * The device model in this process: its bus, memory and interrupts. A derived class
+ * transmits its packets and drives its timers.
  */
 #pragma once
 
@@ -14,7 +14,7 @@ namespace sirdma::twin
 
 class Adapter {
 public:
-	/* The driver is gone. */
+	/* The driver must be destroyed before. */
 	virtual ~Adapter();
 	Adapter(const Adapter &) = delete;
 	Adapter &operator=(const Adapter &) = delete;
@@ -23,7 +23,7 @@ public:
 
 	const IpAddress &addr() const noexcept { return addr_; }
 
-	/* Queue pair numbers it may use: [first, limit). */
+	/* The QP numbers that the device may use: [first, limit). */
 	virtual u32 first_qpn() const noexcept { return 0; }
 	virtual u32 limit_qpn() const noexcept { return qpns_per_slot; }
 
@@ -33,42 +33,42 @@ public:
 
 	virtual u64 stat(sirdma_stat id) noexcept;
 
-	/* A WQE was posted to sleeping QP @qpn. */
+	/* A kick for QP @qpn. */
 	virtual void run_qp(u32 qpn) noexcept = 0;
-	/* A poll found nothing: take in what waits. */
+	/* A poll found no completion: receive packets. */
 	virtual void poll() noexcept = 0;
 	/*
-	 * One found something: the application has what it waited for, and may be about
-	 * to end. @message: perhaps one that asks for an acknowledgement.
+	 * A poll found a completion. The application may exit soon, so acknowledgements must
+	 * not wait. @message: the completion may be of a received message.
 	 */
 	virtual void found(bool /* message */) noexcept {}
-	/* The application is about to sleep until an event. */
+	/* The application requested an event and may sleep until it comes. */
 	virtual void expect_event() noexcept = 0;
 
-	/* What was raised and deferred by calls into the model; not from within one. */
+	/* Run deferred QPs and raised interrupts. Must not be called from within the model. */
 	void settle() noexcept;
 
 protected:
 	Adapter() = default;
-	/* @clock outlives the device. 0 or an errno. */
+	/* @clock must outlive the device. 0 or an errno. */
 	int create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32 window_bytes,
 			  port_clock *clock);
-	/* Before what carries its packets goes away. */
+	/* Call before the links that carry its packets are destroyed. */
 	void destroy_device() noexcept;
 
-	/* Send from the front; how many packets were. Who sends less calls snic_tx_resume() later. */
+	/* snic_host_ops.tx: returns how many packets, from the first on, were sent. */
 	virtual u32 transmit(snic_burst &burst) noexcept = 0;
 	/* False if this thread has no transmit buffer: its work is then deferred to the helper. */
 	virtual bool can_work() noexcept { return true; }
-	/* A call into the model is over: what transmit() kept back for it leaves. */
+	/* Called after each call into the model: send what transmit() held back. */
 	virtual void flush() noexcept {}
-	/* Buffer of this thread. */
+	/* The burst buffer of this thread. */
 	virtual snic_burst *burst() noexcept = 0;
-	/* See snic_host_ops. */
+	/* snic_host_ops.pull */
 	virtual bool pull(snic_seg_iter &, void *, u32) noexcept { return false; }
 	virtual void revoke() noexcept {}
 
-	/* Queue pairs that want a turn; the count is read without the lock. */
+	/* A list of QPs. The count is also read without the lock. */
 	struct QpList {
 		std::vector<u32> qpns;
 		std::atomic<u32> count{0};
@@ -81,7 +81,7 @@ protected:
 	void run_model(u32 qpn) noexcept;
 	void run_deferred() noexcept;
 	void interrupt() noexcept;
-	/* Interrupt @vector, by the model: the next interrupt() calls its handler. */
+	/* The model raised interrupt @vector: the next interrupt() calls its handler. */
 	void raise(u32 vector) noexcept;
 
 	IpAddress addr_;
@@ -94,7 +94,7 @@ private:
 		Adapter *self;
 	};
 	static constexpr u32 num_vectors = 2; /* asynchronous events, completion events */
-	static constexpr u32 event_budget = 64; /* of one vector, before the other has its turn */
+	static constexpr u32 event_budget = 64; /* of one vector, before the other is served */
 	struct Vector {
 		sirdma_irq_fn fn = nullptr;
 		void *ctx = nullptr;
@@ -125,11 +125,11 @@ private:
 	Bus bus_{};
 	port_dma dma_{};
 
-	std::shared_mutex vectors_lock_; /* protects vectors_; shared: a handler runs */
+	std::shared_mutex vectors_lock_; /* protects vectors_; held shared while a handler runs */
 	Vector vectors_[num_vectors];
-	std::atomic<u32> raised_{0}; /* vectors to call */
+	std::atomic<u32> raised_{0}; /* vectors whose handler is to be called */
 	std::atomic<u32> running_{0}; /* vectors whose handler a thread runs */
-	QpList deferred_; /* QPs with more work than one turn may do */
+	QpList deferred_; /* QPs for which snic_qp_run() is to be called again */
 };
 
 } // namespace sirdma::twin

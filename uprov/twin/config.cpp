@@ -34,7 +34,10 @@ IfAddrs interface_addresses() noexcept
 	return IfAddrs(list);
 }
 
-/* Has the interface of @entry this address? All of a loopback network belongs to its interface. */
+/*
+ * Does the interface of @entry have the address? A loopback interface has all addresses of its
+ * network.
+ */
 bool is_of(const ifaddrs &entry, const IpAddress &addr) noexcept
 {
 	const IpAddress has = IpAddress::of(entry.ifa_addr);
@@ -86,7 +89,7 @@ void read_percentage(const char *name, double &part)
 	part = percent / 100;
 }
 
-/* Item @index of a list by commas; empty when there is none. */
+/* Item @index of a comma-separated list, or an empty string. */
 std::string list_item(const char *list, unsigned index)
 {
 	std::istringstream items(list ? list : "");

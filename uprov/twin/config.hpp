@@ -10,48 +10,51 @@
 namespace sirdma::twin
 {
 
-/* What carries packets. */
+/* How packets are transferred. */
 enum class LinkKind {
-	automatic, /* shared memory to processes of this user on this host, UDP to others */
+	automatic, /* shared memory to processes of this user on this host, UDP to all others */
 	udp,
-	shm, /* nobody else is reached */
+	shm, /* shared memory only: other processes cannot be reached */
 };
 
-/* udp, shm or auto; false when @text is neither. */
+/* Parse "udp", "shm" or "auto"; false if @text is none of these. */
 bool parse_link(const char *text, LinkKind &kind) noexcept;
 
-/* A device as the launcher wants it. */
+/* Configuration of a device, set by the launcher. */
 struct Config {
-	IpAddress addr; /* any: a free loopback address */
+	IpAddress addr; /* any: use a free loopback address */
 	LinkKind link = LinkKind::automatic;
-	uint32_t mtu = 0; /* of IP, bytes; 0: that of the interface */
-	/* Parts of the packets received, 0 .. 1. */
+	uint32_t mtu = 0; /* IP MTU, bytes; 0: that of the interface */
+	/* Fractions of the packets received, 0 .. 1. */
 	double loss = 0;
 	double corrupt = 0;
-	double reorder = 0; /* taken after the one behind, when one waits */
-	uint64_t seed = 1; /* of the three */
-	uint32_t buffer = 0; /* of sockets, bytes; 0: as much as the machine lets us have */
-	std::string pcap; /* %p: the process id; empty: none */
+	double reorder = 0; /* delivered after the next packet, if one follows at once */
+	uint64_t seed = 1; /* of the random numbers for these three */
+	uint32_t buffer = 0; /* socket buffers, bytes; 0: as much as the system permits */
+	std::string pcap; /* capture file, %p is the process id; empty: none */
 	bool stats = false;
 	bool verbose = false;
 
-	/* Of sirdma@device. What cannot be read is reported on stderr and left at its default. */
+	/*
+	 * Configuration of sirdma@device. Invalid values are reported on stderr and left at
+	 * their default.
+	 */
 	static Config from_environment(unsigned device = 0);
 };
 
-/* How many devices the launcher wants: at least one. */
+/* Number of devices that the launcher asks for, at least one. */
 unsigned device_count() noexcept;
 
 inline constexpr uint32_t mtu_min = 1280;
 inline constexpr uint32_t mtu_max = 65535;
 
-/* IP MTU of the interface that has @addr; 0 when none has. */
+/* IP MTU of the interface that has @addr, or 0. */
 uint32_t interface_mtu(const IpAddress &addr);
-/* Its index; 0 when none has. */
+/* Its index, or 0. */
 uint32_t interface_index(const IpAddress &addr);
-/* Its name; empty when none has. */
+/* Its name, or an empty string. */
 std::string interface_name(const IpAddress &addr);
-/* First IPv4 address of interface @name, else its first IPv6 one; false when it has none. */
+/* The first IPv4 address of interface @name, else its first IPv6 address; false if it has none. */
 bool interface_addr(const char *name, IpAddress &addr) noexcept;
 
 } // namespace sirdma::twin

@@ -17,15 +17,18 @@ namespace sirdma::twin
 namespace
 {
 
-/* Of a super-packet's payload: by reference from so many bytes on, else copied up to so many. */
+/*
+ * Payload of a super-packet: from reference_min bytes on it goes by reference, else it is
+ * copied.
+ */
 constexpr size_t reference_min = 16 << 10;
 constexpr size_t copy_max = 16 << 10;
-/* What goes by reference takes no room: the fewer pieces it comes in, the better. */
+/* Payload by reference takes no room in the ring, so a burst may be as long as possible. */
 constexpr snic_limits by_reference_limits = {.burst = SNIC_BURST_BYTES, .window = 1 << 20};
-/* A reader that takes nothing for so long is stuck: packets are lost to it. */
+/* A reader that frees no room for this long is stuck: packets to it are dropped. */
 constexpr u64 stuck_ns = 200000000;
 constexpr size_t release_bytes = ring_bytes / 8;
-/* What a writer gathers before it shows it. */
+/* Records are published together, up to this many bytes. */
 constexpr size_t publish_bytes = 16 << 10;
 
 /* Payload of @n packets from @at on. */
@@ -58,7 +61,7 @@ void Connection::attach(RingPair rings, unsigned writes, bool supers) noexcept
 	take_kinds(takes_supers);
 }
 
-/* Unless super-packets are not wanted: then packets and datagrams are all that is. */
+/* Without super-packets the only kinds are packets and datagrams. */
 void Connection::take_kinds(uint32_t kinds) noexcept
 {
 	if (supers_)
@@ -67,13 +70,13 @@ void Connection::take_kinds(uint32_t kinds) noexcept
 
 void Connection::wake() noexcept
 {
-	/* A full socket wakes as well, and a closed one does not matter. */
+	/* If the socket is full the reader is woken already; if it is closed there is no reader. */
 	(void)!raw_syscall::send(sock_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 /* Sending */
 
-/* As much of @burst as there is room for; how many packets. */
+/* Write as many packets of @burst as there is room for; returns how many. */
 u32 Connection::put_all(snic_burst &burst) noexcept
 {
 	const u32 takes = out_.takes();
@@ -114,7 +117,10 @@ u32 Connection::push(snic_burst &burst) noexcept
 
 		if (!full_since_)
 			full_since_ = now;
-		/* What it does not take is lost, as on any wire: retries decide. */
+		/*
+		 * A stuck reader loses the packets, as on any wire; the transport retransmits
+		 * them.
+		 */
 		if (out_.broken() || now - full_since_ > stuck_ns)
 			sent = burst.npkts;
 		if (out_.broken())
@@ -149,7 +155,7 @@ bool Connection::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 {
 	if (leased_.read(received_under_, it, to, len)) [[likely]]
 		return true;
-	/* Stale references are no reason to copy from now on. */
+	/* Stale references are no reason to refuse further ones. */
 	if (!leased_.readable())
 		take_kinds(takes_supers);
 	return false;
@@ -162,14 +168,17 @@ bool Connection::take_packets(const RecordHead &record, uint8_t *data, PacketSin
 	if (!take_super(record, data, super))
 		return false;
 	received_under_ = super.head.lease;
-	/* The first one comes by copy: from then on references are welcome, if they can be read. */
+	/*
+	 * The first payload is copied. After it, accept references if the sender's memory is
+	 * readable.
+	 */
 	if (!received_under_ && leased_.try_once())
 		take_kinds(takes_supers | takes_references);
 	sink.packet(node->addr, super.packet(), record.flags & record_more);
 	return true;
 }
 
-/* False when the record breaks the rules. */
+/* False: the record is malformed. */
 bool Connection::take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
 		      PacketSink &sink) noexcept
 {
@@ -186,7 +195,7 @@ bool Connection::take(const IpAddress &addr, const RecordHead &head, uint8_t *da
 	}
 }
 
-/* The writer gets its room back, and is told if it waits for it. */
+/* Return room to the writer, and wake it if it waits for room. */
 void Connection::release() noexcept
 {
 	if (in_.release() && out_.must_wake())

@@ -21,9 +21,9 @@ public:
 	virtual void packet(const IpAddress &src, uint8_t *data, size_t len,
 			    bool more) noexcept = 0;
 	virtual void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept = 0;
-	/* Something came that is neither. */
+	/* A record that is neither came. */
 	virtual void malformed() noexcept = 0;
-	/* After those of one process. */
+	/* All records taken from one process were delivered. */
 	virtual void end_turn() noexcept = 0;
 
 protected:
@@ -34,39 +34,42 @@ struct Neighbour;
 
 class Connection {
 public:
-	Neighbour *node = nullptr; /* whom it leads to */
+	Neighbour *node = nullptr; /* the process at the other end */
 
-	/* Not attached, it has a socket and nothing else. */
+	/* Before attach() a connection has only its socket. */
 	explicit Connection(Fd sock) noexcept : sock_(std::move(sock)), lease_(sock_.get()) {}
 
-	/* Write to ring @writes of the pair, read from the other. @supers: take super-packets. */
+	/*
+	 * Write to ring @writes of the pair and read from the other. @supers: accept super-
+	 * packets.
+	 */
 	void attach(RingPair rings, unsigned writes, bool supers) noexcept;
 	bool attached() const noexcept { return static_cast<bool>(rings_); }
 
-	/* Its end is the neighbour's; a byte on it wakes. */
+	/* A byte on the socket wakes this process; its end means that the neighbour died. */
 	int fd() const noexcept { return sock_.get(); }
 	bool waiting() const noexcept { return in_.waiting(); }
 	void wake() noexcept;
-	/* The neighbour wrote what no neighbour writes: nothing is taken or sent any more. */
+	/* The neighbour wrote a malformed record: nothing is received or sent any more. */
 	bool broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
 
-	/* Any thread. How many packets there was room for. */
+	/* Any thread. Returns how many packets there was room for. */
 	u32 push(snic_burst &burst) noexcept;
-	/* Any thread. A datagram that came by @path, for the neighbour; false: no room. */
+	/* Any thread. Hand over a datagram received by @path to the neighbour; false: no room. */
 	bool push(const Path &path, const uint8_t *data, size_t len, u32 index, bool more) noexcept;
-	/* Any thread. Of the memory the neighbour may read. */
+	/* Any thread. The neighbour's permission to read memory of this process. */
 	Lease &lease() noexcept { return lease_; }
 
-	/* What follows is for one thread at a time. */
+	/* The methods that follow: one thread at a time. */
 
-	/* Give at most @share of the records that wait to @sink, at our @addr; how many. */
+	/* Deliver at most @share records to @sink, as received at @addr; returns how many. */
 	u32 receive(const IpAddress &addr, PacketSink &sink, u32 share) noexcept;
 	/*
-	 * The next bytes of the packet by reference that is being received. False: they
-	 * are gone, and what @to had may be as well.
+	 * Copy the next bytes of the packet by reference that is being received. False: they
+	 * cannot be read any more, and the contents of @to are undefined.
 	 */
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept;
-	/* False when there is a record after all. */
+	/* Announce that this reader will sleep. False: there is a record after all. */
 	bool fall_asleep() noexcept { return in_.fall_asleep(); }
 	void wake_up() noexcept { in_.wake_up(); }
 
@@ -81,15 +84,15 @@ private:
 	Fd sock_;
 	RingPair rings_;
 	RingReader in_;
-	LeaseReader leased_; /* the neighbour's memory */
-	uint64_t received_under_ = 0; /* the number of the lease, of the packet being received */
+	LeaseReader leased_; /* reads the neighbour's memory */
+	uint64_t received_under_ = 0; /* lease number of the packet being received */
 	bool supers_ = false;
 	std::atomic<bool> broken_{false};
 
 	std::mutex tx_lock_; /* protects what follows; of the lease, its references */
 	RingWriter out_;
-	u64 full_since_ = 0; /* 0: there was room */
-	Lease lease_; /* goes before the rings, which have its number */
+	u64 full_since_ = 0; /* when the ring became full; 0: it is not */
+	Lease lease_; /* destroyed before the rings, which hold its number */
 };
 
 } // namespace sirdma::twin

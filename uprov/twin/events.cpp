@@ -22,7 +22,7 @@ namespace sirdma::twin
 namespace
 {
 
-/* Without memory for it an event is lost, as the kernel's are. */
+/* If memory is short the event is lost, as in the kernel. */
 template <typename Queue, typename Event> bool append(Queue &queue, const Event &event) noexcept
 {
 	try {
@@ -34,7 +34,7 @@ template <typename Queue, typename Event> bool append(Queue &queue, const Event 
 	}
 }
 
-/* 0: no such file. */
+/* The inode of @fd; 0: no such file. */
 uint64_t inode_of(int fd) noexcept
 {
 	struct stat st;
@@ -118,7 +118,10 @@ std::unique_ptr<AsyncQueue> AsyncQueue::create()
 {
 	int ends[2];
 
-	/* Packets, and a reading end that can be asked without waiting, whatever its flags. */
+	/*
+	 * Packets keep events apart, and MSG_DONTWAIT tells whether one waits, whatever the
+	 * flags of the file.
+	 */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return nullptr;
 
@@ -127,7 +130,7 @@ std::unique_ptr<AsyncQueue> AsyncQueue::create()
 	try {
 		std::unique_ptr<AsyncQueue> queue(new AsyncQueue(ends[0], std::move(writer)));
 
-		/* The application's to close. */
+		/* The application closes it. */
 		(void)reader.release();
 		return queue;
 	} catch (const std::bad_alloc &) {
@@ -158,7 +161,7 @@ void AsyncQueue::advance() noexcept
 	++*current_.reported;
 	if (raw_syscall::send(writer_.get(), &current_.desc, sizeof(current_.desc),
 			      MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		return; /* nobody reads any more */
+		return; /* the application closed its end */
 }
 
 void AsyncQueue::post(ibv_event_type type, void *object, uint32_t *reported)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Event queues as the library reads them from the kernel's files. One event at a
- * time is in the file; the rest waits here, where it can be taken back when its
- * object is destroyed. The library calls the provider after each event it read,
- * and that puts in the next.
+ * Event queues behind files, which the library reads as it reads those of the kernel. At most
+ * one event is in the file. The others wait in this process, where they can be removed when
+ * their object is destroyed. The library calls the provider after it has read an event, and
+ * the provider then writes the next one.
  */
 #pragma once
 
@@ -20,8 +20,8 @@ namespace sirdma::twin
 {
 
 /*
- * A completion channel as the library makes them, which destroys it, over a file of
- * ours (see also preload_write.cpp). Null with errno.
+ * Create a completion channel over an eventfd. The library destroys it like one of its own
+ * (see also preload_write.cpp). Null with errno.
  */
 ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept;
 
@@ -29,15 +29,15 @@ ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept;
 class CompletionChannel {
 public:
 	/*
-	 * @file: another descriptor of the channel's file. The application may close its
-	 * own, and the number may come to mean another file.
+	 * @file: another descriptor of the channel's file. The application may close its own
+	 * one, and the kernel may then use the number for another file.
 	 */
 	explicit CompletionChannel(Fd file) : file_(std::move(file)) {}
 
 	void post(ibv_cq *cq, uint32_t *reported);
 	/* The application read the event. */
 	void taken() noexcept;
-	/* @cq goes away: what the application has not read is taken back. */
+	/* @cq is destroyed: remove its events that the application has not read. */
 	void retract(ibv_cq *cq) noexcept;
 
 private:
@@ -50,7 +50,7 @@ private:
 
 	const Fd file_;
 	std::mutex lock_; /* protects what follows and the counts of the events */
-	Event current_; /* in the file, or read and not yet told */
+	Event current_; /* in the file, or read without a call of taken() yet */
 	std::deque<Event> waiting_;
 };
 
@@ -62,7 +62,7 @@ public:
 	AsyncQueue(const AsyncQueue &) = delete;
 	AsyncQueue &operator=(const AsyncQueue &) = delete;
 
-	/* The end that becomes the context's async_fd, which closes it. */
+	/* The end that becomes async_fd of the context, which closes it. */
 	int reader() const noexcept { return reader_; }
 
 	void post(ibv_event_type type, void *object, uint32_t *reported);
@@ -81,7 +81,7 @@ private:
 	bool reader_is_ours() const noexcept;
 
 	const int reader_;
-	const uint64_t reader_file_; /* its inode: the application may have closed it */
+	const uint64_t reader_file_; /* its inode, to detect that the application closed it */
 	const Fd writer_;
 	std::mutex lock_; /* protects what follows and the counts of the events */
 	Event current_;

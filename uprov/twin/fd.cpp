@@ -17,7 +17,10 @@ namespace sirdma::twin
 namespace
 {
 
-/* One bit per descriptor; what is beyond is not closed in children. */
+/*
+ * One bit for each descriptor. Descriptors from this number on are not closed in child
+ * processes.
+ */
 constexpr unsigned fds_max = 1 << 20;
 constexpr unsigned word_bits = 64;
 
@@ -44,13 +47,16 @@ unsigned next_file(unsigned fd) noexcept
 	return ~0u;
 }
 
-/* When loaded: a child could wait for ever for a thread of its parent that does it at first use. */
+/*
+ * At load time: if a thread did this at first use, a fork meanwhile would leave the child
+ * waiting for it.
+ */
 __attribute__((constructor)) void hook_fork() noexcept
 {
 	port_on_fork(close_in_child);
 }
 
-/* Where there is no shim before the program's own close(), it is not guarded. */
+/* Without a shim that intercepts close() nothing is guarded. */
 void guard_once() noexcept
 {
 	using Guard = decltype(&sirdma_guard_files);
@@ -69,7 +75,7 @@ void Fd::note(int fd, bool open) noexcept
 	const unsigned number = static_cast<unsigned>(fd), word = number / word_bits;
 	const uint64_t bit = 1ull << number % word_bits;
 
-	/* In a child, its parent's are closed before one of its own is noted. */
+	/* In a child, close the parent's files before the first one of the child is recorded. */
 	(void)port_process();
 	guard_once();
 	if (fd < 0 || number >= fds_max)

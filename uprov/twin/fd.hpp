@@ -7,10 +7,9 @@ namespace sirdma::twin
 {
 
 /*
- * A file descriptor of the device and the duty to close it. A child that forks
- * gets a device of its own and must not keep its parent's addresses and peers
- * occupied after the parent died: it closes all of these (O_CLOEXEC serves those
- * that execute something).
+ * An owned file descriptor of the device. A forked child closes all of these, because it has
+ * a device of its own, and must not keep the addresses and connections of its parent in use
+ * after the parent died. O_CLOEXEC does the same for a child that calls exec().
  */
 class Fd {
 public:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* The only message of a rendezvous: who connects, with the file of the rings both will use. */
+/* The message that a connecting process sends: who it is, and the file of the rings to use. */
 #pragma once
 
 #include <sirdma/roce.h>
@@ -10,7 +10,7 @@
 namespace sirdma::twin
 {
 
-/* Changes with the layout of anything shared. */
+/* To be changed with the layout of anything that processes share. */
 inline constexpr uint32_t hello_magic = 0x53520004;
 
 struct Hello {
@@ -25,8 +25,8 @@ static_assert(sizeof(Hello) == 32);
 
 bool send_hello(int sock, const Hello &hello, int rings) noexcept;
 /*
- * False with errno: EAGAIN when nothing came yet, ENOTCONN when the other end hung up, EPROTO
- * when what came is no hello with a file.
+ * False with errno: EAGAIN: nothing came yet; ENOTCONN: the other end closed the connection;
+ * EPROTO: it is not a hello with a file.
  */
 bool receive_hello(int sock, Hello &hello, Fd &rings) noexcept;
 

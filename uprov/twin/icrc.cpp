@@ -53,7 +53,7 @@ uint32_t power(uint32_t exponent) noexcept
 	return result;
 }
 
-/* x^(-8 * 2^i): what undoes 2^i further bytes. */
+/* x^(-8 * 2^i): multiplying by it removes 2^i zero bytes from the end. */
 struct Inverses {
 	uint32_t of[17];
 
@@ -64,7 +64,7 @@ struct Inverses {
 	}
 };
 
-/* The CRC state @bytes bytes before it became @state, had they been zeroes. */
+/* The CRC state that becomes @state after @bytes zero bytes. */
 uint32_t rewind(uint32_t state, size_t bytes) noexcept
 {
 	static const Inverses inverses;
@@ -152,9 +152,9 @@ bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t 
 	if (!path.src.is_v4())
 		return false;
 	/*
-	 * The CRC is linear: another identification changes the state by its bits that
-	 * differ, times x for each bit from there to the end. Undone, exactly those bits
-	 * remain, or the difference is not one of the identification.
+	 * The CRC is linear: a change of the identification changes the state by the bits that
+	 * differ, multiplied by x for each bit after them. Divide the difference of the states
+	 * by that power of x: if only bits of the identification remain, they are the change.
 	 */
 	const size_t after_id = path.headers_len() - ipv4_id + len - SIRDMA_ICRC_LEN;
 	const uint32_t bits = rewind(difference, after_id);
@@ -165,7 +165,7 @@ bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t 
 	return true;
 }
 
-/* Does it go on here? */
+/* Does @id continue the sequence? If so, it becomes its last one. */
 bool IdFilter::Sequence::take(const IpAddress &from, uint16_t id, uint64_t now) noexcept
 {
 	const uint16_t ahead = static_cast<uint16_t>(id - last + step_back);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The invariant CRC over a UDP socket. It covers IP and UDP header, which the
- * kernel writes: all of it is known or fixed but for the identification field
- * of IPv4, which is 0 in a datagram that may not be fragmented, and counts from
- * 0 over the segments of one send with UDP_SEGMENT. Other senders number freely.
+ * The invariant CRC over a UDP socket. It covers the IP and UDP headers, which the kernel
+ * writes. All their fields are known, except for the identification of IPv4. Linux sockets
+ * send 0 in a datagram that must not be fragmented, and count from 0 over the segments of
+ * one send with UDP_SEGMENT. Other senders use any numbers.
  */
 #pragma once
 
@@ -15,7 +15,7 @@
 namespace sirdma::twin
 {
 
-/* What the headers of a datagram depend on. */
+/* The fields of the headers of a datagram that vary. */
 struct Path {
 	IpAddress src;
 	IpAddress dst;
@@ -29,43 +29,47 @@ struct Path {
 };
 
 inline constexpr size_t headers_len_max = SNIC_IPV6_HLEN + SNIC_UDP_HLEN;
-/* Segments of one send, and so identifications Linux sockets use. */
+/* Segments of one send, and so the number of identifications that Linux sockets use. */
 inline constexpr uint16_t max_segments = 64;
 
-/* Write IP and UDP header of a datagram of @len bytes (BTH to ICRC) to @out. */
+/* Write the IP and UDP headers of a datagram of @len bytes (BTH to ICRC) to @out. */
 void put_headers(const Path &path, uint16_t id, size_t len, uint8_t *out) noexcept;
 
-/* @icrc begins with the headers and the BTH at @bth. */
+/* Begin @icrc with the headers and the BTH at @bth. */
 void icrc_begin(snic_icrc &icrc, const Path &path, uint16_t id, size_t len,
 		const uint8_t *bth) noexcept;
-/* The ICRC of the datagram of @len bytes at @datagram, where it ends with one. */
+/* Compute the ICRC of the datagram of @len bytes at @datagram, which includes room for it. */
 uint32_t icrc_of(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept;
 
 /*
- * Is there an identification with which the ICRC at the end of the datagram
- * holds? It goes to @id, whose value on entry is the likely one. Whether to
- * believe it is up to IdFilter: any 16 bits match one packet in 65536.
+ * Find an identification with which the ICRC at the end of the datagram is right, and store
+ * it in @id, which holds the likely one on entry. False: there is none. IdFilter decides
+ * whether it is credible, because a damaged packet has one with a probability of 1 in 65536.
  */
 bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t &id) noexcept;
 
 /*
- * Which of the identifications found are credible. For a damaged packet one is found with
- * a probability of 1 in 2^16, and may be any: so each that is believed adds 1 in 2^32 to the
- * probability that damage passes, which is 1 in 2^32 where the identification is known.
+ * Decides which identifications are credible. For a damaged packet icrc_holds() finds one
+ * with a probability of 1 in 2^16, and each number is as likely as any other. So each number
+ * that is accepted adds 1 in 2^32 to the probability that a damaged packet is accepted, which
+ * is 1 in 2^32 if the identification is known.
  *
- *   small ones   those of sockets, ours among them: max_segments
- *   sequences    a sender that counts, as Linux does for rdma_rxe: near its last one, by other
- *                traffic of it, by what was lost, overtaken (queue pairs of rdma_rxe overtake
- *                each other by 100) and by up to one in each tick it was silent.
- *                step_back + step_max + 1, and 1 more for each silent ms
- *   a first one  from a sender not heard before: 2^16. Otherwise its first packet would always
- *                be lost, and come again only after a timeout. Once for each place of the table
- *                in a device's life: who finds its place taken, or jumps, is believed from a
- *                second packet on that follows the first
+ * It accepts:
+ *   small ones   identifications of UDP sockets, such as those of the twin: max_segments
+ *   sequences    of a sender that counts, as Linux does for rdma_rxe: numbers near the last
+ *                one. They differ by other traffic of the sender, by lost packets, by packets
+ *                that overtook (queue pairs of rdma_rxe overtake each other by 100), and by
+ *                up to one for each tick without a packet.
+ *                step_back + step_max + 1, and 1 more for each ms without a packet
+ *   a first one  of a new sender: 2^16. Otherwise its first packet would always be lost, and
+ *                be repeated only after a timeout. Once for each place of the table in the
+ *                life of a device: from a sender whose place is in use, or whose numbers jump,
+ *                a second packet that continues the sequence is accepted
  *
- * So damage passes with 1089 in 2^32 (1 in 3.9 million) while a sender talks, with 1 in 65536 after
- * a minute of silence, and in the 64 packets that are a first one. After a jump, or damage that
- * found an identification, what would go on from there is believed too: as many again.
+ * So a damaged packet is accepted with a probability of 1089 in 2^32 (1 in 3.9 million) while
+ * a sender sends, and of 1 in 65536 after a minute without packets and for the 64 first ones.
+ * After a jump, or a damaged packet with a valid identification, numbers that continue from
+ * there are accepted too: as many again.
  */
 class IdFilter {
 public:
@@ -87,7 +91,7 @@ private:
 	};
 	struct Place {
 		Sequence believed;
-		Sequence other; /* may become one */
+		Sequence other; /* begun by one packet, not accepted yet */
 	};
 
 	Place places_[places];

@@ -14,13 +14,13 @@ namespace sirdma::twin
 namespace
 {
 
-/* A reader copies at most SNIC_BURST_BYTES in one go: some microseconds, if it has a processor. */
+/* A reader copies at most SNIC_BURST_BYTES at once: some microseconds, if it has a processor. */
 constexpr int yields = 100;
 constexpr timespec look_again = {.tv_sec = 0, .tv_nsec = 1000000};
-/* A reader that takes longer for one copy is stopped, and gets no more references. */
+/* A reader that takes longer for one copy counts as stopped: it gets no more references. */
 constexpr u64 stuck_ns = 200000000;
 
-/* False when the neighbour is gone: poll() reports nothing but that without events to wait for. */
+/* False: the neighbour died. Without requested events poll() reports nothing else. */
 bool wait_for_neighbour(int sock, int turn) noexcept
 {
 	pollfd end = {.fd = sock, .events = 0, .revents = 0};
@@ -34,7 +34,7 @@ bool wait_for_neighbour(int sock, int turn) noexcept
 
 } // namespace
 
-/* No earlier lease at this address had the number of a later time. */
+/* The time makes the number larger than that of any earlier lease at this address. */
 Lease::Lease(int sock) noexcept : number_(port_now_ns(nullptr) | 1ull << 63), sock_(sock) {}
 
 void Lease::attach(RingControl &ring) noexcept
@@ -45,7 +45,7 @@ void Lease::attach(RingControl &ring) noexcept
 	usable_.store(true);
 }
 
-/* References under the old number that are still being written are stale when they are read. */
+/* References with the old number that are being written now are stale when they are read. */
 void Lease::end() noexcept
 {
 	ring_->lease.store(number_.fetch_add(1) + 1);
@@ -57,7 +57,7 @@ void Lease::close() noexcept
 		end();
 }
 
-/* False when the neighbour is gone, or did not read up to @pos before @until. */
+/* False: the neighbour died, or did not read up to @pos before @until. */
 bool Lease::all_read(uint64_t pos, u64 until) const noexcept
 {
 	for (int i = 0; ring_->head.load(std::memory_order_acquire) < pos; ++i)
@@ -66,7 +66,7 @@ bool Lease::all_read(uint64_t pos, u64 until) const noexcept
 	return true;
 }
 
-/* After end(). False when the neighbour is stuck. Partner: LeaseReader::read(). */
+/* Call after end(). False: the neighbour is stuck. Partner: LeaseReader::read(). */
 bool Lease::reading_is_over() const noexcept
 {
 	const u64 start = port_now_ns(nullptr);
@@ -95,7 +95,7 @@ void Lease::finish(u64 until) noexcept
 		if (!reading_is_over())
 			close();
 	}
-	/* References that were sent meanwhile are of memory that stays. */
+	/* References sent meanwhile are to memory that stays registered. */
 	used_until_.compare_exchange_strong(pos, 0);
 }
 
@@ -136,7 +136,7 @@ bool LeaseReader::read(uint64_t number, snic_seg_iter &it, void *to, u32 len) no
 		from[n].iov_base = const_cast<void *>(snic_seg_next(&it, left, &run));
 		from[n++].iov_len = run;
 	}
-	/* Read last: the lease held when the payload was read if it does then. */
+	/* Read last: if the lease holds now, it held while the payload was read. */
 	from[n++] = {.iov_base = reinterpret_cast<void *>(ring_->lease_at.load()),
 		     .iov_len = sizeof(holds)};
 	/* Partner: Lease::reading_is_over(), after the lease ended. */
@@ -147,7 +147,7 @@ bool LeaseReader::read(uint64_t number, snic_seg_iter &it, void *to, u32 len) no
 
 		if (got != static_cast<ssize_t>(len + sizeof(holds))) [[unlikely]]
 			memory_ = Memory::unreadable;
-		/* The sender did not wait: what it has there now is not for us. */
+		/* The lease ended: the sender may have reused the memory. */
 		if (holds != number) [[unlikely]]
 			memset(to, 0, len);
 	}

@@ -49,9 +49,9 @@ public:
 	/* @ring carries the references. Before any other call. */
 	void attach(RingControl &ring) noexcept;
 
-	/* The two calls of the thread that writes references. */
+	/* The thread that writes references calls these two. */
 
-	/* For the next reference; 0: send none. */
+	/* The number for the next reference; 0: send none. */
 	uint64_t number() const noexcept
 	{
 		return usable_.load(std::memory_order_relaxed) ? number_.load() : 0;
@@ -62,8 +62,8 @@ public:
 	/* Any thread. */
 
 	/*
-	 * On return, the neighbour does not read what was sent by reference until now, and does
-	 * not begin to. If it has not read all of it at @until, the lease ends.
+	 * Wait until the neighbour has read all payload that was sent by reference before this
+	 * call. If it has not done so by @until, the lease ends.
 	 */
 	void finish(u64 until) noexcept;
 	/* The lease ends, and no reference is sent any more. Does not wait for the neighbour. */
@@ -89,11 +89,17 @@ public:
 	/* @ring carries the references; @pid is the sender's, 0 when it cannot be seen. */
 	void attach(RingControl &ring, pid_t pid) noexcept;
 
-	/* Tries to read the sender's memory, the first time; true when it then could. */
+	/*
+	 * On the first call, try to read the sender's memory. True: it was this call, and it
+	 * succeeded.
+	 */
 	bool try_once() noexcept;
-	/* False when it could not, or not any more. */
+	/* Can the sender's memory be read, as far as known? */
 	bool readable() const noexcept { return memory_ == Memory::readable; }
-	/* Reads @len bytes of references sent under lease @number. False: @to may have any bytes. */
+	/*
+	 * Read @len bytes of references with lease @number. False: the contents of @to are
+	 * undefined.
+	 */
 	bool read(uint64_t number, snic_seg_iter &it, void *to, u32 len) noexcept;
 
 private:
