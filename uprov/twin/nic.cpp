@@ -3,20 +3,12 @@
 
 #include <arpa/inet.h>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <poll.h>
 #include <sched.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
-
-#include "lock.hpp"
-#include "no_cancel.hpp"
 
 namespace sirdma::twin
 {
@@ -24,26 +16,10 @@ namespace sirdma::twin
 namespace
 {
 
-constexpr u64 never = ~0ull;
-constexpr timespec wait_for_memory = {.tv_sec = 0, .tv_nsec = 1000000};
-constexpr u64 nsec_per_sec = 1000000000;
-/*
- * How often a helper looks whether a polling process still polls: seldom where it
- * always did, soon where it stops now and then to watch its memory instead.
- */
-constexpr u64 check_polling_min_ns = 50000;
-constexpr u64 check_polling_max_ns = 1000000;
-/* How often the helper is woken for a process that spins on memory until it looks away again. */
-constexpr u32 watch_max = 256;
-/* Of a thread that sleeps most of the time and is waited for when it wakes. */
-constexpr u64 helper_slice_ns = 100000;
-constexpr unsigned long helper_slack_ns = 2000;
 /* Until a socket without room is tried again. */
 constexpr u64 retry_stalled_ns = 200000;
-/* Polls without asking for an event, after which a process counts as polling. */
-constexpr u32 polls_of_a_poller = 64;
 /* Polls in a row without any work, after which the processor is offered to others. */
-constexpr u32 polls_before_yield = 64;
+constexpr u64 polls_before_yield = 64;
 /* Rounds of a poller from one look at the clock to the next. */
 constexpr u32 clock_seldom = 16;
 /* Rounds without datagrams after which the port is looked at only each so many rounds. */
@@ -57,33 +33,6 @@ constexpr u32 window_bytes = 128 << 10;
 
 /* Bytes a neighbour may have sent in one go before it hears of them: much less than its window. */
 constexpr u32 answer_bytes = 16 << 10;
-
-/* Of the kernel's scheduler; not every C library declares it. */
-struct SchedAttr {
-	uint32_t size;
-	uint32_t policy;
-	uint64_t flags;
-	int32_t nice;
-	uint32_t priority;
-	uint64_t runtime; /* for ordinary threads, since Linux 6.12: the slice wanted */
-	uint64_t deadline;
-	uint64_t period;
-};
-
-/*
- * An application that spins on its memory waits for the helper, perhaps on the
- * processor it spins on: who asks for short slices may interrupt who has long ones.
- */
-void want_short_slices() noexcept
-{
-	SchedAttr attr{};
-
-	prctl(PR_SET_TIMERSLACK, helper_slack_ns, 0, 0, 0);
-	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) || attr.policy != SCHED_OTHER)
-		return;
-	attr.runtime = helper_slice_ns;
-	(void)!syscall(SYS_sched_setattr, 0, &attr, 0);
-}
 
 /* SEND and WRITE: their acknowledgement is all they ask for. */
 bool may_wait(const uint8_t *data, size_t len) noexcept
@@ -177,38 +126,12 @@ int Nic::start(const Config &config)
 	if (const int err = create_device(addr_, mtu_, num_qpns, window_bytes, clock_))
 		return err;
 	batch_.dev = dev_;
-	wake_fd_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-	if (!wake_fd_)
-		return errno;
-
-	/* Signals are the application's business. */
-	sigset_t all, old;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	int err = 0;
-
-	try {
-		helper_ = std::thread([this] { help(); });
-	} catch (const std::system_error &error) {
-		err = error.code().value();
-	}
-	pthread_sigmask(SIG_SETMASK, &old, nullptr);
-	if (err) {
-		fprintf(stderr, "sirdma: no thread for the device: %s\n", strerror(err));
-		return err;
-	}
-	pthread_setname_np(helper_.native_handle(), "sirdma");
-	return 0;
+	return helper_.start(clock_);
 }
 
 Nic::~Nic()
 {
-	if (helper_.joinable()) {
-		stop_ = true;
-		wake();
-		helper_.join();
-	}
+	helper_.stop();
 	destroy_device();
 	if (clock_)
 		port_clock_destroy(clock_);
@@ -257,7 +180,7 @@ bool Nic::can_work() noexcept
 
 	slot.store(fresh, std::memory_order_relaxed);
 	if (!fresh)
-		wake();
+		helper_.wake();
 	return fresh;
 }
 
@@ -267,16 +190,16 @@ void Nic::run_qp(u32 qpn) noexcept
 {
 	if (!can_work()) [[unlikely]] {
 		defer(qpn);
-		wake();
+		helper_.wake();
 		return;
 	}
-	inside_.store(true, std::memory_order_relaxed);
+	helper_.enter_call();
 	run_model(qpn);
 	run_deferred();
 	flush();
 	interrupt();
-	wake_for_timers();
-	inside_.store(false, std::memory_order_relaxed);
+	helper_.timers_armed();
+	helper_.leave_call();
 }
 
 void Nic::flush() noexcept
@@ -452,7 +375,7 @@ bool Nic::serve(bool all) noexcept
 	else
 		(void)receiving.try_lock();
 	if (receiving) {
-		polled_ = !all && leaves_alone_.load();
+		polled_ = !all && helper_.away();
 
 		const u32 got = receive(all);
 		const bool look = all || !(++rounds_to_clock_ % clock_seldom);
@@ -460,7 +383,7 @@ bool Nic::serve(bool all) noexcept
 		receiving.unlock();
 		more = got >= UdpReceiver::batch;
 		if (got)
-			rounds_.fetch_add(1, std::memory_order_relaxed);
+			helper_.count_arrival();
 		/*
 		 * No timer fires while the packet that would stop it may still be waiting, and
 		 * what it asks for is done before others come. Pollers look at the clock now
@@ -473,7 +396,7 @@ bool Nic::serve(bool all) noexcept
 	}
 	for (u32 stalled = stalled_.count.load(); stalled && pop(stalled_, qpn); --stalled)
 		snic_tx_resume(dev_, qpn);
-	if (all || !leaves_alone_.load()) {
+	if (all || !helper_.away()) {
 		run_deferred();
 		flush();
 	}
@@ -485,22 +408,21 @@ void Nic::poll() noexcept
 {
 	if (!can_work()) [[unlikely]]
 		return;
-	polls_.fetch_add(1, std::memory_order_relaxed);
-	polls_since_arm_.fetch_add(1, std::memory_order_relaxed);
+	helper_.count_poll();
 
-	const u64 before = rounds_.load(std::memory_order_relaxed);
+	const u64 before = helper_.arrivals();
 
-	inside_.store(true, std::memory_order_relaxed);
+	helper_.enter_call();
 	serve(false);
-	inside_.store(false, std::memory_order_relaxed);
-	wake_for_timers();
+	helper_.leave_call();
+	helper_.timers_armed();
 	/*
 	 * The peer we wait for may want this very processor: on a busy machine
 	 * spinning would only keep it from answering.
 	 */
-	if (rounds_.load(std::memory_order_relaxed) != before)
-		idle_polls_.store(0, std::memory_order_relaxed);
-	else if (idle_polls_.fetch_add(1, std::memory_order_relaxed) >= polls_before_yield)
+	if (helper_.arrivals() != before)
+		helper_.note_busy();
+	else if (helper_.idle_polls() > polls_before_yield)
 		sched_yield();
 }
 
@@ -510,88 +432,48 @@ void Nic::found(bool message) noexcept
 	if (!message)
 		return;
 	/* Its completion can be seen before the helper that took it in is done with it. */
-	for (Backoff backoff(0); helping_.load(std::memory_order_acquire);)
-		backoff.pause();
+	helper_.wait_served();
 	if ((pending() || sender_->holding()) && can_work()) {
 		settle();
-		wake_for_timers();
+		helper_.timers_armed();
 	}
 }
 
 void Nic::expect_event() noexcept
 {
-	polls_since_arm_.store(0);
 	flush();
-	/* Partner: help(), which says that it looks away before it looks at the count again. */
-	if (leaves_alone_.load())
-		wake();
+	helper_.expect_event();
 }
 
-void Nic::wake() noexcept
-{
-	const uint64_t one = 1;
+/* The helper's part */
 
-	if (raw_syscall::write(wake_fd_.get(), &one, sizeof(one)) < 0)
-		return; /* full: it is awake */
+bool Nic::can_help() noexcept
+{
+	return can_work();
 }
 
-/* A timer was armed that is due before the sleeping helper would look. */
-void Nic::wake_for_timers() noexcept
+Helper::Files Nic::files() noexcept
 {
-	const u64 at = wakes_at_.load();
+	const UdpReceiver *port = port_->receiver();
+	Helper::Files files;
 
-	if (!at)
-		return;
-	const u64 due = port_clock_due(clock_);
-	if (due == never || (at != never && due >= at))
-		return;
-	/* Once is enough. */
-	u64 seen = at;
-	if (wakes_at_.compare_exchange_strong(seen, 0))
-		wake();
+	files[Helper::neighbours] = neighbours_->fd();
+	files[Helper::port_share] = port_->fd();
+	files[Helper::port] = port ? port->fd() : -1;
+	return files;
 }
 
-/* May the helper leave a process alone that polls by itself? */
-bool Nic::look_away() noexcept
+u64 Nic::ns_until_work() noexcept
 {
-	const u64 polls = polls_.load(std::memory_order_relaxed);
-	bool alone = polls != seen_polls_ || inside_.load(std::memory_order_relaxed);
+	const u64 wait = port_->wait();
 
-	seen_polls_ = polls;
-	leaves_alone_.store(alone);
-	/* Partner: expect_event(). */
-	if (alone && (watch_ || polls_since_arm_.load() < polls_of_a_poller)) {
-		alone = false;
-		leaves_alone_.store(false);
-	}
-	return alone;
-}
-
-/* Until a timer is due, or something waits that nobody will tell of. */
-u64 Nic::time_to_sleep() noexcept
-{
-	/* First any value, then the right one: who arms a timer in between wakes us. */
-	wakes_at_.store(never);
-
-	u64 wait = port_clock_next(clock_);
-
-	if (stalled_.count.load())
-		wait = std::min(wait, retry_stalled_ns);
-	return std::min(wait, port_->wait());
-}
-
-/* Neighbours that come, go or wake us; the port's owner may be one of them. */
-void Nic::meet() noexcept
-{
-	std::lock_guard hold(rx_lock_);
-
-	polled_ = false;
-	neighbours_->serve(*this);
-	port_->serve();
+	return stalled_.count.load() ? std::min(wait, retry_stalled_ns) : wait;
 }
 
 bool Nic::fall_asleep() noexcept
 {
+	if (owes())
+		return false;
 	std::lock_guard hold(rx_lock_);
 
 	return neighbours_->fall_asleep();
@@ -604,72 +486,21 @@ void Nic::wake_up() noexcept
 	neighbours_->wake_up();
 }
 
+/* Neighbours that come, go or wake us; the port's owner may be one of them. */
+void Nic::manage(bool readable) noexcept
+{
+	if (!readable && port_->wait())
+		return;
+	std::lock_guard hold(rx_lock_);
+
+	polled_ = false;
+	neighbours_->serve(*this);
+	port_->serve();
+}
+
 void Nic::help() noexcept
 {
-	u64 check_ns = check_polling_min_ns;
-
-	want_short_slices();
-	/* Without a transmit buffer the helper cannot work, and no other thread does its work. */
-	while (!can_work() && !stop_)
-		nanosleep(&wait_for_memory, nullptr);
-	while (!stop_) {
-		const bool alone = look_away();
-		const UdpReceiver *port = port_->receiver();
-		pollfd fds[] = {
-			{.fd = wake_fd_.get(), .events = POLLIN, .revents = 0},
-			{.fd = neighbours_->fd(), .events = POLLIN, .revents = 0},
-			{.fd = port_->fd(), .events = POLLIN, .revents = 0},
-			{.fd = port && !alone ? port->fd() : -1, .events = POLLIN, .revents = 0},
-		};
-		u64 wait = time_to_sleep();
-
-		if (alone)
-			wait = std::min(wait, check_ns);
-		else if (owes() || !fall_asleep())
-			wait = 0;
-		if (wait != never) {
-			u64 expected = never;
-			wakes_at_.compare_exchange_strong(expected, port_now_ns(nullptr) + wait);
-		}
-
-		const timespec ts = {.tv_sec = static_cast<time_t>(wait / nsec_per_sec),
-				     .tv_nsec = static_cast<long>(wait % nsec_per_sec)};
-
-		ppoll(fds, std::size(fds), wait == never ? nullptr : &ts, nullptr);
-		wakes_at_.store(0);
-		if (!alone)
-			wake_up();
-		if (fds[0].revents) {
-			uint64_t count;
-
-			if (read(wake_fd_.get(), &count, sizeof(count)) < 0)
-				continue;
-		}
-		if (fds[1].revents || fds[2].revents || !port_->wait())
-			meet();
-
-		const bool polled = polls_.load(std::memory_order_relaxed) != seen_polls_ ||
-				    inside_.load(std::memory_order_relaxed);
-		const u64 rounds = rounds_.load(std::memory_order_relaxed);
-
-		if (alone && polled) {
-			check_ns = std::min(check_ns * 2, check_polling_max_ns);
-			continue;
-		}
-		if (alone)
-			check_ns = check_polling_min_ns;
-		helping_.store(true, std::memory_order_relaxed);
-		serve(true);
-		helping_.store(false, std::memory_order_release);
-		/*
-		 * There is who polls for completions and spins on its memory in between: it
-		 * is found out by what came when it had not polled for a while.
-		 */
-		if (!alone)
-			watch_ -= watch_ && (fds[1].revents || fds[3].revents);
-		else if (rounds_.load(std::memory_order_relaxed) != rounds)
-			watch_ = watch_max;
-	}
+	serve(true);
 }
 
 } // namespace sirdma::twin

@@ -3,24 +3,23 @@
  * The device model on the links of this machine.
  *
  * Work runs to completion where it arises: a poster runs its queue, a poller
- * takes in packets. A helper thread does both for a process that does neither,
- * and leaves a process that polls alone.
+ * takes in packets. A helper thread does both for a process that does neither
+ * (see helper.hpp).
  */
 #pragma once
-
-#include <thread>
 
 #include "adapter.hpp"
 #include "config.hpp"
 #include "core.hpp"
 #include "faults.hpp"
+#include "helper.hpp"
 #include "neighbours.hpp"
 #include "port_share.hpp"
 
 namespace sirdma::twin
 {
 
-class Nic : public Adapter, private PacketSink {
+class Nic : public Adapter, private PacketSink, private Helper::Device {
 public:
 	/* Null with errno. */
 	static std::unique_ptr<Nic> create(const Config &config);
@@ -40,12 +39,13 @@ private:
 	int start(const Config &config);
 	bool open_links(const Config &config);
 	bool open_free_address(uint32_t buffer);
-	void help() noexcept;
-	bool look_away() noexcept;
-	u64 time_to_sleep() noexcept;
-	void meet() noexcept;
-	bool fall_asleep() noexcept;
-	void wake_up() noexcept;
+	bool can_help() noexcept override;
+	Helper::Files files() noexcept override;
+	u64 ns_until_work() noexcept override;
+	bool fall_asleep() noexcept override;
+	void wake_up() noexcept override;
+	void manage(bool readable) noexcept override;
+	void help() noexcept override;
 	bool serve(bool all) noexcept;
 	bool owes() noexcept;
 	u32 receive(bool all) noexcept;
@@ -57,10 +57,8 @@ private:
 	void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept override;
 	void malformed() noexcept override;
 	void end_turn() noexcept override;
-	void wake() noexcept;
 	TxScratch &scratch() noexcept;
 	bool can_work() noexcept override;
-	void wake_for_timers() noexcept;
 	void flush() noexcept override;
 	u32 transmit(snic_burst &burst) noexcept override;
 	snic_burst *burst() noexcept override;
@@ -87,20 +85,7 @@ private:
 
 	QpList stalled_; /* QPs the socket had no room for; under lists_lock_ */
 
-	/* The helper. */
-	std::thread helper_;
-	Fd wake_fd_;
-	std::atomic<bool> stop_{false};
-	std::atomic<bool> helping_{false};
-	std::atomic<u64> wakes_at_{0}; /* when the sleeping helper looks at the timers; 0: awake */
-	std::atomic<bool> leaves_alone_{false}; /* it sleeps without an eye on the socket */
-	u64 seen_polls_ = 0;
-	u32 watch_ = 0; /* wakes until it leaves a process alone that polls */
-	std::atomic<u64> polls_{0};
-	std::atomic<u32> polls_since_arm_{0};
-	std::atomic<bool> inside_{false}; /* of a call: a hint, where there are many threads */
-	std::atomic<u64> rounds_{0}; /* in which packets came */
-	std::atomic<u32> idle_polls_{0}; /* since then */
+	Helper helper_{*this}; /* stopped before any of the above goes */
 };
 
 } // namespace sirdma::twin

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "helper.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <poll.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "lock.hpp"
+#include "no_cancel.hpp"
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+constexpr u64 never = ~0ull;
+constexpr u64 nsec_per_sec = 1000000000;
+constexpr timespec wait_for_memory = {.tv_sec = 0, .tv_nsec = 1000000};
+/* Polls without asking for an event, after which a process counts as polling. */
+constexpr u64 polls_of_a_poller = 64;
+/* Times packets wake the helper for a process that spins on memory, until it may be away again. */
+constexpr u32 spins_max = 256;
+/* Of a thread that sleeps most of the time and is waited for when it wakes. */
+constexpr u64 helper_slice_ns = 100000;
+constexpr unsigned long helper_slack_ns = 2000;
+
+/* Of the kernel's scheduler; not every C library declares it. */
+struct SchedAttr {
+	uint32_t size;
+	uint32_t policy;
+	uint64_t flags;
+	int32_t nice;
+	uint32_t priority;
+	uint64_t runtime; /* for ordinary threads, since Linux 6.12: the slice wanted */
+	uint64_t deadline;
+	uint64_t period;
+};
+
+/*
+ * An application that spins on its memory waits for the helper, perhaps on the
+ * processor it spins on: who asks for short slices may interrupt who has long ones.
+ */
+void want_short_slices() noexcept
+{
+	SchedAttr attr{};
+
+	prctl(PR_SET_TIMERSLACK, helper_slack_ns, 0, 0, 0);
+	if (syscall(SYS_sched_getattr, 0, &attr, sizeof(attr), 0) || attr.policy != SCHED_OTHER)
+		return;
+	attr.runtime = helper_slice_ns;
+	(void)!syscall(SYS_sched_setattr, 0, &attr, 0);
+}
+
+} // namespace
+
+int Helper::start(port_clock *clock) noexcept
+{
+	clock_ = clock;
+	check_ns_ = pace_.min;
+	wake_fd_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	if (!wake_fd_)
+		return errno;
+
+	/* Signals are the application's business. */
+	sigset_t all, old;
+	int err = 0;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	try {
+		thread_ = std::jthread([this](const std::stop_token &stop) { run(stop); });
+	} catch (const std::system_error &error) {
+		err = error.code().value();
+	} catch (const std::bad_alloc &) {
+		err = ENOMEM;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, nullptr);
+	if (err) {
+		fprintf(stderr, "sirdma: no thread for the device: %s\n", strerror(err));
+		return err;
+	}
+	pthread_setname_np(thread_.native_handle(), "sirdma");
+	return 0;
+}
+
+void Helper::stop() noexcept
+{
+	if (!thread_.joinable())
+		return;
+	thread_.request_stop();
+	wake();
+	thread_.join();
+}
+
+void Helper::wake() noexcept
+{
+	const uint64_t one = 1;
+
+	if (raw_syscall::write(wake_fd_.get(), &one, sizeof(one)) < 0)
+		return; /* full: it is awake */
+}
+
+void Helper::timers_armed() noexcept
+{
+	const u64 at = wakes_at_.load();
+
+	if (!at)
+		return;
+	const u64 due = port_clock_due(clock_);
+	if (due == never || (at != never && due >= at))
+		return;
+	/* Once is enough. */
+	u64 seen = at;
+	if (wakes_at_.compare_exchange_strong(seen, 0))
+		wake();
+}
+
+void Helper::expect_event() noexcept
+{
+	armed_at_.store(polls_.load(std::memory_order_relaxed));
+	if (away())
+		wake();
+}
+
+void Helper::wait_served() const noexcept
+{
+	for (Backoff backoff(0); state() == State::serving;)
+		backoff.pause();
+}
+
+bool Helper::process_polled() const noexcept
+{
+	return polls_.load(std::memory_order_relaxed) != seen_polls_ ||
+	       inside_.load(std::memory_order_relaxed);
+}
+
+bool Helper::expects_event() const noexcept
+{
+	/* In this order: polls_ is never behind what was copied from it. */
+	const u64 armed_at = armed_at_.load();
+
+	return polls_.load(std::memory_order_relaxed) - armed_at < polls_of_a_poller;
+}
+
+Helper::State Helper::enter(State next) noexcept
+{
+	if (next == State::away && spins_)
+		next = State::watching;
+	state_.store(next);
+	if (next == State::away && expects_event()) {
+		next = State::watching;
+		state_.store(next);
+	}
+	return next;
+}
+
+/* Until there is something to do; true when packets may be it. */
+bool Helper::sleep(State state) noexcept
+{
+	const bool is_away = state == State::away;
+	const Files files = device_.files();
+	const pollfd none = {.fd = -1, .events = POLLIN, .revents = 0};
+	pollfd fds[num_files + 1] = {none, none, none, none};
+	pollfd &wakes = fds[num_files];
+
+	for (u32 i = 0; i < num_files; ++i)
+		fds[i].fd = i == port && is_away ? -1 : files[i];
+	wakes.fd = wake_fd_.get();
+	seen_polls_ = polls_.load(std::memory_order_relaxed);
+	/* First any time, then the right one: who arms a timer in between wakes us. */
+	wakes_at_.store(never);
+
+	u64 wait = std::min(port_clock_next(clock_), device_.ns_until_work());
+
+	if (is_away)
+		wait = std::min(wait, check_ns_);
+	else if (!device_.fall_asleep())
+		wait = 0;
+	if (wait != never) {
+		u64 expected = never;
+		wakes_at_.compare_exchange_strong(expected, port_now_ns(nullptr) + wait);
+	}
+
+	const timespec ts = {.tv_sec = static_cast<time_t>(wait / nsec_per_sec),
+			     .tv_nsec = static_cast<long>(wait % nsec_per_sec)};
+
+	ppoll(fds, std::size(fds), wait == never ? nullptr : &ts, nullptr);
+	wakes_at_.store(0);
+	if (!is_away)
+		device_.wake_up();
+	if (wakes.revents) {
+		uint64_t count;
+
+		(void)!read(wake_fd_.get(), &count, sizeof(count));
+	}
+	device_.manage(fds[neighbours].revents || fds[port_share].revents);
+	return fds[neighbours].revents || fds[port].revents;
+}
+
+void Helper::run(const std::stop_token &stop) noexcept
+{
+	State state = State::watching;
+
+	want_short_slices();
+	/* Without a transmit buffer the helper cannot work, and no other thread does its work. */
+	while (!device_.can_help() && !stop.stop_requested())
+		nanosleep(&wait_for_memory, nullptr);
+	while (!stop.stop_requested()) {
+		const bool packets = sleep(state);
+		const State before = state;
+
+		state = enter(next(before, process_polled()));
+		if (state != State::serving) {
+			check_ns_ = std::min(check_ns_ * 2, pace_.max);
+			continue;
+		}
+
+		const u64 arrivals_before = arrivals();
+
+		device_.help();
+		/*
+		 * A process may poll for completions and spin on its memory in between. It gives
+		 * itself away by what came when it had not polled for a while.
+		 */
+		if (before == State::watching)
+			spins_ -= spins_ && packets;
+		else if (arrivals() != arrivals_before)
+			spins_ = spins_max;
+		if (before == State::away)
+			check_ns_ = pace_.min;
+		state = enter(next(State::serving, process_polled()));
+	}
+}
+
+} // namespace sirdma::twin
