@@ -73,73 +73,8 @@ uint32_t ring_wqes(uint32_t wrs, uint32_t shift, uint32_t reserved)
 	return quanta >> shift;
 }
 
-} // namespace
-
-} // namespace sirdma::test
-
-using namespace sirdma;
-using sirdma::test::fails;
-using sirdma::test::fake_driver;
-using sirdma::test::ring_wqes;
-
-namespace sirdma
-{
-
-void register_driver(const verbs_device_ops &ops) noexcept
-{
-	fake_driver().ops = &ops;
-}
-
-bool library_is_known() noexcept
-{
-	return true;
-}
-
-verbs_context *library_context(ibv_context *context) noexcept
-{
-	return reinterpret_cast<verbs_context *>(reinterpret_cast<uint8_t *>(context) -
-						 offsetof(verbs_context, context));
-}
-
-void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t offset,
-			   uint32_t driver_id) noexcept
-{
-	auto *memory = static_cast<uint8_t *>(calloc(1, size));
-	auto *context = reinterpret_cast<ibv_context *>(memory + offset);
-
-	context->device = device;
-	context->cmd_fd = cmd_fd;
-	fake_driver().context_driver_id = driver_id;
-	++fake_driver().contexts;
-	return memory;
-}
-
-int set_operations(ibv_context *, const Operations &) noexcept
-{
-	return fails("set_operations") ? EPROTO : 0;
-}
-
-void uninit_context(ibv_context *) noexcept
-{
-	--fake_driver().contexts;
-}
-
-} // namespace sirdma
-
-extern "C" {
-
-int ibv_dontfork_range(void *, size_t)
-{
-	return fails("dontfork") ? -1 : 0;
-}
-
-int ibv_dofork_range(void *, size_t)
-{
-	return 0;
-}
-
-int sirdma_cmd_get_context(ibv_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
-			   ib_uverbs_get_context_resp *resp, size_t resp_size)
+int ibv_cmd_get_context(verbs_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
+			ib_uverbs_get_context_resp *resp, size_t resp_size)
 {
 	if (fails("get_context") || cmd_size != sizeof(GetContextRequest) ||
 	    resp_size != sizeof(GetContextResponse))
@@ -291,6 +226,101 @@ int ibv_cmd_destroy_qp(ibv_qp *qp)
 	if (fails("destroy_qp"))
 		return EBUSY;
 	return fake_driver().qps.erase(qp->handle) ? 0 : EINVAL;
+}
+
+/* Of the library, as their names. */
+#define FAKE_COMMANDS(ENTRY) \
+	ENTRY(ibv_cmd_get_context) \
+	ENTRY(ibv_cmd_query_device_any) \
+	ENTRY(ibv_cmd_query_port) \
+	ENTRY(ibv_cmd_alloc_pd) \
+	ENTRY(ibv_cmd_dealloc_pd) \
+	ENTRY(ibv_cmd_reg_mr) \
+	ENTRY(ibv_cmd_rereg_mr) \
+	ENTRY(ibv_cmd_dereg_mr) \
+	ENTRY(ibv_cmd_create_cq) \
+	ENTRY(ibv_cmd_destroy_cq) \
+	ENTRY(ibv_cmd_create_qp) \
+	ENTRY(ibv_cmd_query_qp) \
+	ENTRY(ibv_cmd_modify_qp) \
+	ENTRY(ibv_cmd_destroy_qp)
+
+} // namespace
+
+} // namespace sirdma::test
+
+using namespace sirdma;
+using sirdma::test::fails;
+using sirdma::test::fake_driver;
+
+namespace sirdma
+{
+
+void register_driver(const verbs_device_ops &ops) noexcept
+{
+	fake_driver().ops = &ops;
+}
+
+bool library_is_known() noexcept
+{
+	return true;
+}
+
+verbs_context *library_context(ibv_context *context) noexcept
+{
+	return reinterpret_cast<verbs_context *>(reinterpret_cast<uint8_t *>(context) -
+						 offsetof(verbs_context, context));
+}
+
+void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t offset,
+			   uint32_t driver_id) noexcept
+{
+	auto *memory = static_cast<uint8_t *>(calloc(1, size));
+	auto *context = reinterpret_cast<ibv_context *>(memory + offset);
+
+	context->device = device;
+	context->cmd_fd = cmd_fd;
+	fake_driver().context_driver_id = driver_id;
+	++fake_driver().contexts;
+	return memory;
+}
+
+const Library &library() noexcept
+{
+	static const Library fake = [] {
+		Library commands;
+
+#define ENTRY(name) commands.name = test::name;
+		FAKE_COMMANDS(ENTRY)
+#undef ENTRY
+		return commands;
+	}();
+
+	return fake;
+}
+
+int set_operations(ibv_context *, const Operations &) noexcept
+{
+	return fails("set_operations") ? EPROTO : 0;
+}
+
+void uninit_context(ibv_context *) noexcept
+{
+	--fake_driver().contexts;
+}
+
+} // namespace sirdma
+
+extern "C" {
+
+int ibv_dontfork_range(void *, size_t)
+{
+	return fails("dontfork") ? -1 : 0;
+}
+
+int ibv_dofork_range(void *, size_t)
+{
+	return 0;
 }
 
 } /* extern "C" */

@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "commands.hpp"
 #include "library.hpp"
 
 namespace sirdma::test
@@ -80,10 +81,10 @@ int use(const std::string &stub)
 	if (set_operations(&context->verbs, some_ops))
 		return 7;
 
-	verbs_cmd<ib_uverbs_get_context> cmd{};
-	ib_uverbs_get_context_resp resp{};
+	GetContextRequest request;
+	GetContextResponse response;
 
-	if (sirdma_cmd_get_context(&context->verbs, &cmd, sizeof(cmd), &resp, sizeof(resp)))
+	if (kernel_commands.get_context(&context->verbs, request, response))
 		return 8;
 	uninit_context(&context->verbs);
 	free(context);

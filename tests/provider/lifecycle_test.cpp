@@ -53,7 +53,7 @@ protected:
 		found.driver_id = driver_id;
 		found.ibdev_idx = ibdev_idx;
 		device_ = driver.ops->alloc_device(&found);
-		context_ = sirdma::open_device(&device_->device, fd_);
+		context_ = sirdma::open_device(&device_->device, fd_, kernel_commands);
 		return context_;
 	}
 

@@ -8,6 +8,8 @@
 
 #include <infiniband/verbs.h>
 
+#include <sirdma/abi.h>
+
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
@@ -54,18 +56,22 @@ void verbs_set_ops(void *context, operation *const *ops)
 
 void verbs_uninit_context(void *context) {}
 
+/* The kernel's parts, and the driver's behind them. */
+#define CMD_SIZE (16 + sizeof(struct sirdma_alloc_ucontext_req))
+#define RESP_SIZE (8 + sizeof(struct sirdma_alloc_ucontext_resp))
+
 /* 0 when it was called as the header says. */
 #if WITH_FDS
 int ibv_cmd_get_context(void *context, void *cmd, size_t cmd_size, void *fd_arr, void *resp,
 			size_t resp_size)
 {
-	return fd_arr || cmd_size != 16 || resp_size != 8 ||
+	return fd_arr || cmd_size != CMD_SIZE || resp_size != RESP_SIZE ||
 	       ((size_t *)public_part(context))[-1] != CONTEXT_SIZE;
 }
 #else
 int ibv_cmd_get_context(void *context, void *cmd, size_t cmd_size, void *resp, size_t resp_size)
 {
-	return cmd_size != 16 || resp_size != 8 ||
+	return cmd_size != CMD_SIZE || resp_size != RESP_SIZE ||
 	       ((size_t *)public_part(context))[-1] != CONTEXT_SIZE;
 }
 #endif

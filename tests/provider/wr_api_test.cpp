@@ -35,7 +35,7 @@ protected:
 		verbs_sysfs_dev found{};
 		found.driver_id = SIRDMA_DRIVER_ID;
 		device_ = fake_driver().ops->alloc_device(&found);
-		context_ = sirdma::open_device(&device_->device, fd_);
+		context_ = sirdma::open_device(&device_->device, fd_, kernel_commands);
 		pd_ = alloc_pd(context_);
 		cq_ = create_cq(context_, 100, nullptr, 0);
 		qp_ = create(all_ops);

@@ -10,7 +10,6 @@
 #include <sirdma/shadow.h>
 #include <sirdma/wqe.h>
 
-#include "command.hpp"
 #include "page_buffer.hpp"
 #include "pd.hpp"
 #include "verbs.hpp"
@@ -75,8 +74,7 @@ int get_context(Context &ctx, sirdma_alloc_ucontext_resp &answer) noexcept
 
 	req.drv.userspace_ver = SIRDMA_ABI_VERSION;
 	req.drv.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_KICK;
-	if (const int err = sirdma_cmd_get_context(&ctx.verbs, &req.cmd, sizeof(req), resp.kernel(),
-						   sizeof(resp)))
+	if (const int err = ctx.commands->get_context(&ctx.verbs, req, resp))
 		return err;
 	answer = resp.drv;
 	/* Ring sizes are agreed on from raw attributes; older drivers want them precooked. */
@@ -102,7 +100,8 @@ int open_context(Context &ctx, int cmd_fd) noexcept
 		return err;
 
 	PageBuffer page = PageBuffer::device(cmd_fd, static_cast<off_t>(resp.db_mmap_key),
-					     sizeof(sirdma_db_page));
+					     sizeof(sirdma_db_page),
+					     ctx.commands->rings_in_children);
 	if (!page)
 		return errno;
 
@@ -117,7 +116,7 @@ int open_context(Context &ctx, int cmd_fd) noexcept
 
 } // namespace
 
-ibv_context *open_device(ibv_device *device, int cmd_fd) noexcept
+ibv_context *open_device(ibv_device *device, int cmd_fd, const Commands &commands) noexcept
 {
 	const uint32_t driver_id = reinterpret_cast<Device *>(device)->driver_id;
 	auto *ctx = static_cast<Context *>(alloc_context_memory(
@@ -125,6 +124,7 @@ ibv_context *open_device(ibv_device *device, int cmd_fd) noexcept
 
 	if (!ctx)
 		return nullptr;
+	ctx->commands = &commands;
 	if (const int err = open_context(*ctx, cmd_fd)) {
 		uninit_context(&ctx->verbs);
 		free(ctx);
@@ -139,9 +139,9 @@ void free_context(ibv_context *context) noexcept
 	Context &ctx = Context::of(context);
 
 	/* The twin's driver has taken back what was left of the context, this one included. */
-	static_cast<void>(ibv_cmd_dealloc_pd(&ctx.pd->base));
+	static_cast<void>(ctx.commands->dealloc_pd(&ctx.pd->base));
 	delete ctx.pd;
-	PageBuffer::adopt(ctx.doorbell, sizeof(sirdma_db_page));
+	PageBuffer::adopt(ctx.doorbell, sizeof(sirdma_db_page), ctx.commands->rings_in_children);
 	uninit_context(&ctx.verbs);
 	free(&ctx);
 }
@@ -149,15 +149,11 @@ void free_context(ibv_context *context) noexcept
 int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
 		    ibv_device_attr_ex *attr, size_t attr_size) noexcept
 {
-	ib_uverbs_ex_query_device_resp resp{};
-	size_t resp_size = sizeof(resp);
+	uint64_t version = 0;
 
 	if (const int err =
-		    ibv_cmd_query_device_any(context, input, attr, attr_size, &resp, &resp_size))
+		    commands(context).query_device(context, input, attr, attr_size, version))
 		return err;
-
-	const uint64_t version = resp.base.fw_ver;
-
 	snprintf(attr->orig_attr.fw_ver, sizeof(attr->orig_attr.fw_ver), "%u.%u.%u",
 		 static_cast<unsigned>(version >> 32 & 0xffff),
 		 static_cast<unsigned>(version >> 16 & 0xffff),
@@ -167,9 +163,7 @@ int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input
 
 int query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr) noexcept
 {
-	verbs_cmd<ib_uverbs_query_port> cmd{};
-
-	return ibv_cmd_query_port(context, port_num, attr, &cmd, sizeof(cmd));
+	return commands(context).query_port(context, port_num, attr);
 }
 
 } // namespace sirdma

@@ -10,6 +10,7 @@
 #include <sirdma/abi.h>
 #include <sirdma/regs.h>
 
+#include "commands.hpp"
 #include "ibverbs_private.hpp"
 #include "library.hpp"
 
@@ -40,11 +41,12 @@ struct Limits {
 struct Context {
 	alignas(ibv_context) uint8_t room[context_room]; /* in here its verbs_context begins */
 	ibv_context verbs;
+	const Commands *commands; /* to its driver */
 	Limits limits;
 	bool kick; /* the device keeps need_kick words */
 	bool cq_shadow_apart; /* the CQ shadow area is a registration of its own */
 	bool single_threaded; /* SIRDMA_SINGLE_THREADED=1 */
-	void *device; /* what carries out its commands in this process; null: the kernel does */
+	void *device; /* of a driver in this process: what carries out its commands */
 	sirdma_db_page *doorbell;
 	Pd *pd; /* for the registrations of CQ memory */
 
@@ -57,6 +59,12 @@ struct Context {
 
 static_assert(std::is_trivially_default_constructible_v<Context> &&
 	      std::is_standard_layout_v<Context>);
+
+/* To the driver of @context. */
+inline const Commands &commands(ibv_context *context) noexcept
+{
+	return *Context::of(context).commands;
+}
 
 extern const Operations context_ops;
 

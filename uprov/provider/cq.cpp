@@ -8,7 +8,6 @@
 
 #include <sirdma/geometry.h>
 
-#include "command.hpp"
 #include "pd.hpp"
 #include "verbs.hpp"
 
@@ -62,9 +61,9 @@ int Cq::create_in_kernel(Context &context, const ibv_cq_init_attr_ex &attr) noex
 
 	req.drv.user_cq_buf = reinterpret_cast<uintptr_t>(ring_.data());
 	req.drv.user_shadow_area = reinterpret_cast<uintptr_t>(shadow_area_);
-	if (const int err = ibv_cmd_create_cq(&context.verbs, static_cast<int>(queue_.capacity()),
-					      attr.channel, static_cast<int>(attr.comp_vector), &cq,
-					      &req.cmd, sizeof(req), resp.kernel(), sizeof(resp)))
+	if (const int err = context.commands->create_cq(
+		    &context.verbs, static_cast<int>(queue_.capacity()), attr.channel,
+		    static_cast<int>(attr.comp_vector), &cq, req, resp))
 		return err;
 	cq.cqe = static_cast<int>(attr.cqe);
 	queue_.attach(context.doorbell, resp.drv.cq_id);
@@ -82,9 +81,11 @@ Cq *Cq::create(Context &context, const ibv_cq_init_attr_ex &attr, bool locked) n
 
 	const size_t ring_bytes = round_to_pages(size * sizeof(sirdma_cqe));
 	const bool apart = context.cq_shadow_apart;
-	PageBuffer ring =
-		PageBuffer::anonymous(apart ? ring_bytes : ring_bytes + SIRDMA_SHADOW_SIZE);
-	PageBuffer shadow = apart ? PageBuffer::anonymous(SIRDMA_SHADOW_SIZE) : PageBuffer{};
+	const InChildren in_children = context.commands->rings_in_children;
+	PageBuffer ring = PageBuffer::anonymous(
+		apart ? ring_bytes : ring_bytes + SIRDMA_SHADOW_SIZE, in_children);
+	PageBuffer shadow = apart ? PageBuffer::anonymous(SIRDMA_SHADOW_SIZE, in_children) :
+				    PageBuffer{};
 
 	if (!ring || (apart && !shadow))
 		return nullptr;
@@ -156,7 +157,7 @@ ibv_cq_ex *create_cq_ex(ibv_context *ibctx, ibv_cq_init_attr_ex *attr) noexcept
 
 int destroy_cq(ibv_cq *ibcq) noexcept
 {
-	if (const int err = ibv_cmd_destroy_cq(ibcq))
+	if (const int err = commands(ibcq->context).destroy_cq(ibcq))
 		return err;
 	delete &Cq::of(ibcq);
 	return 0;

@@ -83,7 +83,7 @@ void uninit_device(verbs_device *device) noexcept
 
 verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *) noexcept
 {
-	ibv_context *context = open_device(device, cmd_fd);
+	ibv_context *context = open_device(device, cmd_fd, kernel_commands);
 
 	return context ? library_context(context) : nullptr;
 }

@@ -160,11 +160,9 @@ void verbs_uninit_context(verbs_context *context);
 int ibv_dontfork_range(void *base, size_t size);
 int ibv_dofork_range(void *base, size_t size);
 
-/* All return 0 or an errno. The first has one argument more since 57, so we call it by a name of ours. */
+/* All return 0 or an errno. The first has one argument more since 57. */
 int ibv_cmd_get_context(verbs_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
 			ib_uverbs_get_context_resp *, size_t resp_size);
-int sirdma_cmd_get_context(ibv_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
-			   ib_uverbs_get_context_resp *, size_t resp_size);
 int ibv_cmd_query_device_any(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
 			     size_t attr_size, ib_uverbs_ex_query_device_resp *, size_t *resp_size);
 int ibv_cmd_query_port(ibv_context *, uint8_t port_num, ibv_port_attr *,

@@ -1,104 +1,140 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * Commands to a device of the kernel: the library's. The twin has its own in
- * their place.
- */
+/* Commands to a device of the kernel: the library's. */
+#include "commands.hpp"
 #include "library.hpp"
 
-using sirdma::library;
+namespace sirdma
+{
 
-int sirdma_cmd_get_context(ibv_context *context, verbs_cmd<ib_uverbs_get_context> *cmd,
-			   size_t cmd_size, ib_uverbs_get_context_resp *resp, size_t resp_size)
+namespace
+{
+
+/* It has one argument more since 57. */
+int get_context(ibv_context *context, GetContextRequest &req, GetContextResponse &resp)
 {
 	using WithFds = int(verbs_context *, verbs_cmd<ib_uverbs_get_context> *, size_t,
 			    void *fd_arr, ib_uverbs_get_context_resp *, size_t);
 	const auto get = library().ibv_cmd_get_context;
-	verbs_context *of = sirdma::library_context(context);
+	verbs_context *of = library_context(context);
 
 	if (library().interface.get_context_takes_fds)
 		return reinterpret_cast<WithFds *>(reinterpret_cast<verbs_unused_op>(get))(
-			of, cmd, cmd_size, nullptr, resp, resp_size);
-	return get(of, cmd, cmd_size, resp, resp_size);
+			of, &req.cmd, sizeof(req), nullptr, resp.kernel(), sizeof(resp));
+	return get(of, &req.cmd, sizeof(req), resp.kernel(), sizeof(resp));
 }
 
-int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_input *input,
-			     ibv_device_attr_ex *attr, size_t attr_size,
-			     ib_uverbs_ex_query_device_resp *resp, size_t *resp_size)
+int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
+		 ibv_device_attr_ex *attr, size_t attr_size, uint64_t &fw_version)
 {
-	return library().ibv_cmd_query_device_any(context, input, attr, attr_size, resp, resp_size);
+	ib_uverbs_ex_query_device_resp resp{};
+	size_t resp_size = sizeof(resp);
+	const int err = library().ibv_cmd_query_device_any(context, input, attr, attr_size, &resp,
+							   &resp_size);
+
+	fw_version = resp.base.fw_ver;
+	return err;
 }
 
-int ibv_cmd_query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr,
-		       verbs_cmd<ib_uverbs_query_port> *cmd, size_t cmd_size)
+int query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr)
 {
-	return library().ibv_cmd_query_port(context, port_num, attr, cmd, cmd_size);
+	verbs_cmd<ib_uverbs_query_port> cmd{};
+
+	return library().ibv_cmd_query_port(context, port_num, attr, &cmd, sizeof(cmd));
 }
 
-int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, verbs_cmd<ib_uverbs_alloc_pd> *cmd,
-		     size_t cmd_size, ib_uverbs_alloc_pd_resp *resp, size_t resp_size)
+int alloc_pd(ibv_context *context, ibv_pd *pd, AllocPdResponse &resp)
 {
-	return library().ibv_cmd_alloc_pd(context, pd, cmd, cmd_size, resp, resp_size);
+	verbs_cmd<ib_uverbs_alloc_pd> cmd{};
+
+	return library().ibv_cmd_alloc_pd(context, pd, &cmd, sizeof(cmd), resp.kernel(),
+					  sizeof(resp));
 }
 
-int ibv_cmd_dealloc_pd(ibv_pd *pd)
+int dealloc_pd(ibv_pd *pd)
 {
 	return library().ibv_cmd_dealloc_pd(pd);
 }
 
-int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, verbs_mr *mr,
-		   verbs_cmd<ib_uverbs_reg_mr> *cmd, size_t cmd_size, ib_uverbs_reg_mr_resp *resp,
-		   size_t resp_size)
+int reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, verbs_mr *mr,
+	   RegMrRequest &req)
 {
-	return library().ibv_cmd_reg_mr(pd, addr, length, hca_va, access, mr, cmd, cmd_size, resp,
-					resp_size);
+	ib_uverbs_reg_mr_resp resp{};
+
+	return library().ibv_cmd_reg_mr(pd, addr, length, hca_va, access, mr, &req.cmd, sizeof(req),
+					&resp, sizeof(resp));
 }
 
-int ibv_cmd_rereg_mr(verbs_mr *mr, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
-		     int access, ibv_pd *pd, verbs_cmd<ib_uverbs_rereg_mr> *cmd, size_t cmd_size,
-		     ib_uverbs_rereg_mr_resp *resp, size_t resp_size)
+int rereg_mr(verbs_mr *mr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access,
+	     ibv_pd *pd, ReregMrRequest &req)
 {
-	return library().ibv_cmd_rereg_mr(mr, flags, addr, length, hca_va, access, pd, cmd,
-					  cmd_size, resp, resp_size);
+	ib_uverbs_rereg_mr_resp resp{};
+
+	return library().ibv_cmd_rereg_mr(mr, flags, addr, length, hca_va, access, pd, &req.cmd,
+					  sizeof(req), &resp, sizeof(resp));
 }
 
-int ibv_cmd_dereg_mr(verbs_mr *mr)
+int dereg_mr(verbs_mr *mr)
 {
 	return library().ibv_cmd_dereg_mr(mr);
 }
 
-int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector,
-		      ibv_cq *cq, verbs_cmd<ib_uverbs_create_cq> *cmd, size_t cmd_size,
-		      ib_uverbs_create_cq_resp *resp, size_t resp_size)
+int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
+	      CreateCqRequest &req, CreateCqResponse &resp)
 {
-	return library().ibv_cmd_create_cq(context, cqe, channel, comp_vector, cq, cmd, cmd_size,
-					   resp, resp_size);
+	return library().ibv_cmd_create_cq(context, cqe, channel, comp_vector, cq, &req.cmd,
+					   sizeof(req), resp.kernel(), sizeof(resp));
 }
 
-int ibv_cmd_destroy_cq(ibv_cq *cq)
+int destroy_cq(ibv_cq *cq)
 {
 	return library().ibv_cmd_destroy_cq(cq);
 }
 
-int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
-		      verbs_cmd<ib_uverbs_create_qp> *cmd, size_t cmd_size,
-		      ib_uverbs_create_qp_resp *resp, size_t resp_size)
+int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &req,
+	      CreateQpResponse &resp)
 {
-	return library().ibv_cmd_create_qp(pd, qp, attr, cmd, cmd_size, resp, resp_size);
+	return library().ibv_cmd_create_qp(pd, qp, attr, &req.cmd, sizeof(req), resp.kernel(),
+					   sizeof(resp));
 }
 
-int ibv_cmd_query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr,
-		     verbs_cmd<ib_uverbs_query_qp> *cmd, size_t cmd_size)
+int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr)
 {
-	return library().ibv_cmd_query_qp(qp, attr, attr_mask, init_attr, cmd, cmd_size);
+	verbs_cmd<ib_uverbs_query_qp> cmd{};
+
+	return library().ibv_cmd_query_qp(qp, attr, attr_mask, init_attr, &cmd, sizeof(cmd));
 }
 
-int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask,
-		      verbs_cmd<ib_uverbs_modify_qp> *cmd, size_t cmd_size)
+int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask)
 {
-	return library().ibv_cmd_modify_qp(qp, attr, attr_mask, cmd, cmd_size);
+	verbs_cmd<ib_uverbs_modify_qp> cmd{};
+
+	return library().ibv_cmd_modify_qp(qp, attr, attr_mask, &cmd, sizeof(cmd));
 }
 
-int ibv_cmd_destroy_qp(ibv_qp *qp)
+int destroy_qp(ibv_qp *qp)
 {
 	return library().ibv_cmd_destroy_qp(qp);
 }
+
+} // namespace
+
+constinit const Commands kernel_commands = {
+	.get_context = get_context,
+	.query_device = query_device,
+	.query_port = query_port,
+	.alloc_pd = alloc_pd,
+	.dealloc_pd = dealloc_pd,
+	.reg_mr = reg_mr,
+	.rereg_mr = rereg_mr,
+	.dereg_mr = dereg_mr,
+	.create_cq = create_cq,
+	.destroy_cq = destroy_cq,
+	.create_qp = create_qp,
+	.query_qp = query_qp,
+	.modify_qp = modify_qp,
+	.destroy_qp = destroy_qp,
+	/* They are pinned: a child's copy on write could take them from their process. */
+	.rings_in_children = InChildren::nothing,
+};
+
+} // namespace sirdma

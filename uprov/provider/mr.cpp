@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <new>
 
-#include "command.hpp"
+#include "context.hpp"
 #include "verbs.hpp"
 
 namespace sirdma
@@ -19,11 +19,9 @@ int register_memory(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int 
 		    const sirdma_mem_reg_req &what, verbs_mr &mr) noexcept
 {
 	RegMrRequest req;
-	ib_uverbs_reg_mr_resp resp{};
 
 	req.drv = what;
-	return ibv_cmd_reg_mr(pd, addr, length, hca_va, access, &mr, &req.cmd, sizeof(req), &resp,
-			      sizeof(resp));
+	return commands(pd->context).reg_mr(pd, addr, length, hca_va, access, &mr, req);
 }
 
 constexpr sirdma_mem_reg_req user_memory = {
@@ -49,7 +47,7 @@ int RingRegistration::open(ibv_pd *pd, const PageBuffer &memory, size_t bytes,
 RingRegistration::~RingRegistration()
 {
 	if (open_)
-		ibv_cmd_dereg_mr(&mr_);
+		commands(mr_.mr.context).dereg_mr(&mr_);
 }
 
 ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access) noexcept
@@ -71,17 +69,16 @@ ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acces
 int rereg_mr(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length, int access) noexcept
 {
 	ReregMrRequest req;
-	ib_uverbs_rereg_mr_resp resp{};
 
 	req.drv = user_memory;
-	return ibv_cmd_rereg_mr(mr, static_cast<uint32_t>(flags), addr, length,
-				reinterpret_cast<uintptr_t>(addr), access, pd, &req.cmd,
-				sizeof(req), &resp, sizeof(resp));
+	return commands(mr->mr.context)
+		.rereg_mr(mr, static_cast<uint32_t>(flags), addr, length,
+			  reinterpret_cast<uintptr_t>(addr), access, pd, req);
 }
 
 int dereg_mr(verbs_mr *mr) noexcept
 {
-	if (const int err = ibv_cmd_dereg_mr(mr))
+	if (const int err = commands(mr->mr.context).dereg_mr(mr))
 		return err;
 	delete mr;
 	return 0;

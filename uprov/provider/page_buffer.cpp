@@ -11,7 +11,8 @@ namespace sirdma
 {
 
 PageBuffer::PageBuffer(PageBuffer &&other) noexcept
-	: base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0))
+	: base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)),
+	  in_children_(other.in_children_)
 {
 }
 
@@ -21,6 +22,7 @@ PageBuffer &PageBuffer::operator=(PageBuffer &&other) noexcept
 		reset();
 		base_ = std::exchange(other.base_, nullptr);
 		size_ = std::exchange(other.size_, 0);
+		in_children_ = other.in_children_;
 	}
 	return *this;
 }
@@ -34,7 +36,8 @@ void PageBuffer::reset() noexcept
 {
 	if (!base_)
 		return;
-	ibv_dofork_range(base_, size_);
+	if (in_children_ == InChildren::nothing)
+		ibv_dofork_range(base_, size_);
 	munmap(base_, size_);
 	base_ = nullptr;
 	size_ = 0;
@@ -46,34 +49,36 @@ uint8_t *PageBuffer::release() noexcept
 	return std::exchange(base_, nullptr);
 }
 
-PageBuffer PageBuffer::adopt(void *base, size_t bytes) noexcept
+PageBuffer PageBuffer::adopt(void *base, size_t bytes, InChildren in_children) noexcept
 {
-	return PageBuffer(static_cast<uint8_t *>(base), bytes);
+	return PageBuffer(static_cast<uint8_t *>(base), bytes, in_children);
 }
 
-PageBuffer PageBuffer::map(int fd, off_t offset, size_t bytes, int flags) noexcept
+PageBuffer PageBuffer::map(int fd, off_t offset, size_t bytes, int flags,
+			   InChildren in_children) noexcept
 {
 	const size_t size = round_to_pages(bytes);
 	void *base = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, fd, offset);
 
 	if (base == MAP_FAILED)
 		return {};
-	if (const int err = ibv_dontfork_range(base, size)) {
+	if (const int err = in_children == InChildren::nothing ? ibv_dontfork_range(base, size) :
+								 0) {
 		munmap(base, size);
 		errno = err > 0 ? err : ENOMEM;
 		return {};
 	}
-	return PageBuffer(static_cast<uint8_t *>(base), size);
+	return PageBuffer(static_cast<uint8_t *>(base), size, in_children);
 }
 
-PageBuffer PageBuffer::anonymous(size_t bytes) noexcept
+PageBuffer PageBuffer::anonymous(size_t bytes, InChildren in_children) noexcept
 {
-	return map(-1, 0, bytes, MAP_PRIVATE | MAP_ANONYMOUS);
+	return map(-1, 0, bytes, MAP_PRIVATE | MAP_ANONYMOUS, in_children);
 }
 
-PageBuffer PageBuffer::device(int fd, off_t offset, size_t bytes) noexcept
+PageBuffer PageBuffer::device(int fd, off_t offset, size_t bytes, InChildren in_children) noexcept
 {
-	return map(fd, offset, bytes, MAP_SHARED);
+	return map(fd, offset, bytes, MAP_SHARED, in_children);
 }
 
 } // namespace sirdma

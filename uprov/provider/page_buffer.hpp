@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Memory in pages: ring buffers of our own and windows of the device file.
- * Both are kept out of children when the application asked for fork safety.
  */
 #pragma once
 
@@ -20,6 +19,9 @@ constexpr size_t round_to_pages(size_t bytes) noexcept
 	return (bytes + hw_page_size - 1) & ~(hw_page_size - 1);
 }
 
+/* What a forked child has of it when the application asked for fork safety. */
+enum class InChildren : uint8_t { nothing, copy };
+
 class PageBuffer {
 public:
 	PageBuffer() noexcept = default;
@@ -28,9 +30,10 @@ public:
 	PageBuffer &operator=(PageBuffer &&other) noexcept;
 
 	/* Zeroed anonymous memory; empty with errno set when there is none. */
-	static PageBuffer anonymous(size_t bytes) noexcept;
+	static PageBuffer anonymous(size_t bytes, InChildren in_children) noexcept;
 	/* @bytes of @fd at @offset, shared with the kernel; empty with errno set on failure. */
-	static PageBuffer device(int fd, off_t offset, size_t bytes) noexcept;
+	static PageBuffer device(int fd, off_t offset, size_t bytes,
+				 InChildren in_children) noexcept;
 
 	explicit operator bool() const noexcept { return base_ != nullptr; }
 
@@ -41,16 +44,21 @@ public:
 	/* Give up ownership, for storage that cannot hold a destructor. */
 	uint8_t *release() noexcept;
 	/* Take back what release() gave away. */
-	static PageBuffer adopt(void *base, size_t bytes) noexcept;
+	static PageBuffer adopt(void *base, size_t bytes, InChildren in_children) noexcept;
 
 private:
-	PageBuffer(uint8_t *base, size_t size) noexcept : base_(base), size_(size) {}
+	PageBuffer(uint8_t *base, size_t size, InChildren in_children) noexcept
+		: base_(base), size_(size), in_children_(in_children)
+	{
+	}
 
-	static PageBuffer map(int fd, off_t offset, size_t bytes, int flags) noexcept;
+	static PageBuffer map(int fd, off_t offset, size_t bytes, int flags,
+			      InChildren in_children) noexcept;
 	void reset() noexcept;
 
 	uint8_t *base_ = nullptr;
 	size_t size_ = 0;
+	InChildren in_children_ = InChildren::copy;
 };
 
 } // namespace sirdma

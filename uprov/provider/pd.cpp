@@ -4,7 +4,7 @@
 #include <cerrno>
 #include <new>
 
-#include "command.hpp"
+#include "context.hpp"
 #include "verbs.hpp"
 
 namespace sirdma
@@ -13,15 +13,13 @@ namespace sirdma
 ibv_pd *alloc_pd(ibv_context *context) noexcept
 {
 	auto *pd = new (std::nothrow) Pd;
-	verbs_cmd<ib_uverbs_alloc_pd> cmd{};
 	AllocPdResponse resp;
 
 	if (!pd) {
 		errno = ENOMEM;
 		return nullptr;
 	}
-	if (const int err = ibv_cmd_alloc_pd(context, &pd->base, &cmd, sizeof(cmd), resp.kernel(),
-					     sizeof(resp))) {
+	if (const int err = commands(context).alloc_pd(context, &pd->base, resp)) {
 		delete pd;
 		errno = err;
 		return nullptr;
@@ -69,7 +67,7 @@ int dealloc_pd(ibv_pd *ibpd) noexcept
 		pd.contained->users.fetch_sub(1);
 		if (pd.td)
 			pd.td->users.fetch_sub(1);
-	} else if (const int err = ibv_cmd_dealloc_pd(ibpd)) {
+	} else if (const int err = commands(ibpd->context).dealloc_pd(ibpd)) {
 		return err;
 	}
 	delete &pd;

@@ -6,7 +6,6 @@
 #include <new>
 #include <utility>
 
-#include "command.hpp"
 #include "cq.hpp"
 #include "pd.hpp"
 #include "verbs.hpp"
@@ -90,13 +89,12 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 
 	req.drv.user_wqe_bufs = reinterpret_cast<uintptr_t>(memory_.data());
 	req.drv.user_compl_ctx = reinterpret_cast<uintptr_t>(&queues_);
-	if (const int err = ibv_cmd_create_qp(pd, &qp, &attr, &req.cmd, sizeof(req), resp.kernel(),
-					      sizeof(resp)))
+	if (const int err = context.commands->create_qp(pd, &qp, &attr, req, resp))
 		return err;
 	/* The driver computes the ring sizes too: if they differ, the QP cannot be used. */
 	if (resp.drv.actual_sq_size << geometry_.sq_shift != geometry_.sq_quanta ||
 	    resp.drv.actual_rq_size << geometry_.rq_shift != geometry_.rq_quanta) {
-		ibv_cmd_destroy_qp(&qp);
+		context.commands->destroy_qp(&qp);
 		return EPROTO;
 	}
 	qp.qp_num = resp.drv.qp_id;
@@ -132,7 +130,8 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 		.signal_all = attr.sq_sig_all != 0,
 		.qp_type = send_type(attr.qp_type),
 	};
-	PageBuffer memory = PageBuffer::anonymous(geometry.bytes());
+	PageBuffer memory =
+		PageBuffer::anonymous(geometry.bytes(), context.commands->rings_in_children);
 	std::unique_ptr<SendSlot[]> slots(new (std::nothrow) SendSlot[geometry.sq_quanta]);
 	const size_t rq_words = sirdma_rq_words(geometry.rq_quanta >> geometry.rq_shift);
 	std::unique_ptr<__u64[]> wr_ids(new (std::nothrow) __u64[rq_words]());
@@ -174,10 +173,9 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 
 int query_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept
 {
-	verbs_cmd<ib_uverbs_query_qp> cmd{};
 	Qp &qp = Qp::of(ibqp);
 
-	if (const int err = ibv_cmd_query_qp(ibqp, attr, attr_mask, init_attr, &cmd, sizeof(cmd)))
+	if (const int err = commands(ibqp->context).query_qp(ibqp, attr, attr_mask, init_attr))
 		return err;
 	/* The state may have changed, for example to the error state. */
 	if (attr_mask & IBV_QP_STATE)
@@ -189,10 +187,9 @@ int query_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *i
 
 int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept
 {
-	verbs_cmd<ib_uverbs_modify_qp> cmd{};
 	Qp &qp = Qp::of(ibqp);
 
-	if (const int err = ibv_cmd_modify_qp(ibqp, attr, attr_mask, &cmd, sizeof(cmd)))
+	if (const int err = commands(ibqp->context).modify_qp(ibqp, attr, attr_mask))
 		return err;
 	if (!(attr_mask & IBV_QP_STATE))
 		return 0;
@@ -208,7 +205,7 @@ int destroy_qp(ibv_qp *ibqp) noexcept
 {
 	Qp &qp = Qp::of(ibqp);
 
-	if (const int err = ibv_cmd_destroy_qp(ibqp))
+	if (const int err = commands(ibqp->context).destroy_qp(ibqp))
 		return err;
 	qp.forget_completions();
 	delete &qp;

@@ -10,9 +10,11 @@
 namespace sirdma
 {
 
+struct Commands;
+
 /* context.cpp */
-/* Takes ownership of @cmd_fd, also on failure. Null with errno. */
-ibv_context *open_device(ibv_device *device, int cmd_fd) noexcept;
+/* Takes ownership of @cmd_fd, also on failure. @commands go to its driver. Null with errno. */
+ibv_context *open_device(ibv_device *device, int cmd_fd, const Commands &commands) noexcept;
 void free_context(ibv_context *context) noexcept;
 int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
 		    ibv_device_attr_ex *attr, size_t attr_size) noexcept;

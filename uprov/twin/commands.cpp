@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * The commands of libibverbs, carried out in this process. The provider is linked
- * with these in place of the library's, which would go to the kernel.
- */
+/* The provider's commands, carried out in this process. */
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -10,14 +7,14 @@
 
 #include <sirdma/wqe.h>
 
-#include "command.hpp"
+#include "commands.hpp"
 #include "device.hpp"
 #include "no_cancel.hpp"
 #include "pd.hpp"
 #include "qp.hpp"
 
-using namespace sirdma;
-using twin::Driver;
+namespace sirdma::twin
+{
 
 namespace
 {
@@ -28,13 +25,13 @@ constexpr size_t port_attr_common =
 
 Driver &driver_of(ibv_context *context) noexcept
 {
-	return *twin::Instance::of(context).driver;
+	return *Instance::of(context).driver;
 }
 
 /* A child gets nothing of its parent's device; what it destroys of its parent's is a copy. */
 bool is_parents(ibv_context *context) noexcept
 {
-	return twin::Instance::of(context).inherited();
+	return Instance::of(context).inherited();
 }
 
 /* Parent domains name the same domain of the device. */
@@ -46,7 +43,7 @@ uint32_t pd_number(ibv_pd *pd) noexcept
 /* Events the application has not acknowledged name the object: wait for it. */
 template <typename Object, typename Ready> void wait_for_acks(Object &object, Ready ready) noexcept
 {
-	const twin::NoCancel no_cancel;
+	const NoCancel no_cancel;
 
 	pthread_mutex_lock(&object.mutex);
 	while (!ready())
@@ -54,31 +51,11 @@ template <typename Object, typename Ready> void wait_for_acks(Object &object, Re
 	pthread_mutex_unlock(&object.mutex);
 }
 
-} // namespace
-
-extern "C" {
-
-/*
- * The device reads rings like any other thread of the process, so children may have a copy. A
- * child without one could map memory of its own at the same address, and would lose it when it
- * destroys its parent's object.
- */
-int ibv_dontfork_range(void *, size_t)
+int get_context(ibv_context *context, GetContextRequest &, GetContextResponse &resp)
 {
-	return 0;
-}
+	auto &answer = resp.drv;
 
-int ibv_dofork_range(void *, size_t)
-{
-	return 0;
-}
-
-int sirdma_cmd_get_context(ibv_context *context, verbs_cmd<ib_uverbs_get_context> *, size_t,
-			   ib_uverbs_get_context_resp *resp, size_t)
-{
-	auto &answer = reinterpret_cast<GetContextResponse *>(resp)->drv;
-
-	Context::of(context).device = twin::Device::of(context).instance();
+	Context::of(context).device = Device::of(context).instance();
 	answer.kernel_ver = SIRDMA_ABI_VERSION;
 	answer.feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE;
 	answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
@@ -97,9 +74,8 @@ int sirdma_cmd_get_context(ibv_context *context, verbs_cmd<ib_uverbs_get_context
 	return 0;
 }
 
-int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_input *input,
-			     ibv_device_attr_ex *attr, size_t attr_size,
-			     ib_uverbs_ex_query_device_resp *resp, size_t *)
+int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
+		 ibv_device_attr_ex *attr, size_t attr_size, uint64_t &fw_version)
 {
 	ibv_device_attr_ex full{};
 
@@ -110,12 +86,11 @@ int ibv_cmd_query_device_any(ibv_context *context, const ibv_query_device_ex_inp
 	driver_of(context).query_device(full.orig_attr);
 	full.phys_port_cnt_ex = 1;
 	memcpy(static_cast<void *>(attr), &full, std::min(sizeof(full), attr_size));
-	resp->base.fw_ver = uint64_t{SIRDMA_FW_MAJOR} << 32 | SIRDMA_FW_MINOR;
+	fw_version = uint64_t{SIRDMA_FW_MAJOR} << 32 | SIRDMA_FW_MINOR;
 	return 0;
 }
 
-int ibv_cmd_query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr,
-		       verbs_cmd<ib_uverbs_query_port> *, size_t)
+int query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr)
 {
 	if (port_num != 1)
 		return EINVAL;
@@ -128,8 +103,7 @@ int ibv_cmd_query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *at
 	return 0;
 }
 
-int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, verbs_cmd<ib_uverbs_alloc_pd> *, size_t,
-		     ib_uverbs_alloc_pd_resp *resp, size_t)
+int alloc_pd(ibv_context *context, ibv_pd *pd, AllocPdResponse &resp)
 {
 	uint32_t number;
 
@@ -139,24 +113,24 @@ int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, verbs_cmd<ib_uverbs_alloc
 		return err;
 	pd->handle = number;
 	pd->context = context;
-	reinterpret_cast<AllocPdResponse *>(resp)->drv.pd_id = number;
+	resp.drv.pd_id = number;
 	return 0;
 }
 
-int ibv_cmd_dealloc_pd(ibv_pd *pd)
+int dealloc_pd(ibv_pd *pd)
 {
 	return is_parents(pd->context) ? 0 : driver_of(pd->context).dealloc_pd(pd_number(pd));
 }
 
-int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, verbs_mr *mr,
-		   verbs_cmd<ib_uverbs_reg_mr> *cmd, size_t, ib_uverbs_reg_mr_resp *, size_t)
+int reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, verbs_mr *mr,
+	   RegMrRequest &req)
 {
 	uint32_t stag = 0;
 
 	if (is_parents(pd->context))
 		return ENODEV;
 	/* Rings lie in memory the device sees anyway: create_cq and create_qp name them. */
-	if (reinterpret_cast<RegMrRequest *>(cmd)->drv.reg_type == SIRDMA_MEMREG_MEM) {
+	if (req.drv.reg_type == SIRDMA_MEMREG_MEM) {
 		if (const int err =
 			    driver_of(pd->context)
 				    .reg_mr(pd_number(pd), addr, length, hca_va, access, stag))
@@ -171,24 +145,22 @@ int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int a
 	return 0;
 }
 
-int ibv_cmd_rereg_mr(verbs_mr *, uint32_t, void *, size_t, uint64_t, int, ibv_pd *,
-		     verbs_cmd<ib_uverbs_rereg_mr> *, size_t, ib_uverbs_rereg_mr_resp *, size_t)
+int rereg_mr(verbs_mr *, uint32_t, void *, size_t, uint64_t, int, ibv_pd *, ReregMrRequest &)
 {
 	return EOPNOTSUPP;
 }
 
-int ibv_cmd_dereg_mr(verbs_mr *mr)
+int dereg_mr(verbs_mr *mr)
 {
 	if (!mr->mr.handle || is_parents(mr->mr.context))
 		return 0;
 	return driver_of(mr->mr.context).dereg_mr(mr->mr.handle);
 }
 
-int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector,
-		      ibv_cq *cq, verbs_cmd<ib_uverbs_create_cq> *cmd, size_t,
-		      ib_uverbs_create_cq_resp *resp, size_t)
+int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
+	      CreateCqRequest &req, CreateCqResponse &resp)
 {
-	const auto &rings = reinterpret_cast<CreateCqRequest *>(cmd)->drv;
+	const auto &rings = req.drv;
 
 	if (comp_vector < 0 || comp_vector >= context->num_comp_vectors)
 		return EINVAL;
@@ -201,14 +173,14 @@ int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, 
 		    static_cast<uint32_t>(cqe)))
 		return err;
 	cq->cqe = cqe;
-	reinterpret_cast<CreateCqResponse *>(resp)->drv = {
+	resp.drv = {
 		.cq_id = cq->handle,
 		.cq_size = static_cast<uint32_t>(cqe),
 	};
 	return 0;
 }
 
-int ibv_cmd_destroy_cq(ibv_cq *cq)
+int destroy_cq(ibv_cq *cq)
 {
 	uint32_t comp, async;
 
@@ -222,12 +194,10 @@ int ibv_cmd_destroy_cq(ibv_cq *cq)
 	return 0;
 }
 
-int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
-		      verbs_cmd<ib_uverbs_create_qp> *cmd, size_t, ib_uverbs_create_qp_resp *resp,
-		      size_t)
+int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &req,
+	      CreateQpResponse &resp)
 {
-	const auto &request = reinterpret_cast<CreateQpRequest *>(cmd)->drv;
-	const auto *base = reinterpret_cast<const uint8_t *>(request.user_wqe_bufs);
+	const auto *base = reinterpret_cast<const uint8_t *>(req.drv.user_wqe_bufs);
 	QpGeometry g;
 
 	/* The provider computed the same from the same numbers, but knows no limit of work requests. */
@@ -249,14 +219,14 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 	pthread_mutex_init(&qp->mutex, nullptr);
 	pthread_cond_init(&qp->cond, nullptr);
 
-	const twin::QpRings rings = {
+	const QpRings rings = {
 		.sq = base,
 		.rq = base + g.sq_bytes(),
 		.shadow = base + g.sq_bytes() + g.rq_bytes(),
 		.sq_quanta = g.sq_quanta,
 		.rq_wqes = g.rq_quanta >> g.rq_shift,
 		.rq_shift = g.rq_shift,
-		.compl_ctx = request.user_compl_ctx,
+		.compl_ctx = req.drv.user_compl_ctx,
 	};
 	ibv_qp_cap cap = attr->cap;
 
@@ -267,7 +237,7 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 			    .create_qp(qp, pd_number(pd), rings, cap, attr->sq_sig_all != 0))
 		return err;
 
-	auto &answer = reinterpret_cast<CreateQpResponse *>(resp)->drv;
+	auto &answer = resp.drv;
 
 	answer.qp_id = qp->qp_num;
 	answer.actual_sq_size = g.sq_quanta >> g.sq_shift;
@@ -276,23 +246,21 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 	return 0;
 }
 
-int ibv_cmd_query_qp(ibv_qp *qp, ibv_qp_attr *attr, int, ibv_qp_init_attr *init,
-		     verbs_cmd<ib_uverbs_query_qp> *, size_t)
+int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int, ibv_qp_init_attr *init)
 {
 	if (is_parents(qp->context))
 		return ENODEV;
 	return driver_of(qp->context).query_qp(qp->handle, *attr, *init);
 }
 
-int ibv_cmd_modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask,
-		      verbs_cmd<ib_uverbs_modify_qp> *, size_t)
+int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask)
 {
 	if (is_parents(qp->context))
 		return ENODEV;
 	return driver_of(qp->context).modify_qp(qp->handle, *attr, static_cast<uint32_t>(attr_mask));
 }
 
-int ibv_cmd_destroy_qp(ibv_qp *qp)
+int destroy_qp(ibv_qp *qp)
 {
 	uint32_t async;
 
@@ -304,4 +272,29 @@ int ibv_cmd_destroy_qp(ibv_qp *qp)
 	return 0;
 }
 
-} /* extern "C" */
+} // namespace
+
+constinit const Commands twin_commands = {
+	.get_context = get_context,
+	.query_device = query_device,
+	.query_port = query_port,
+	.alloc_pd = alloc_pd,
+	.dealloc_pd = dealloc_pd,
+	.reg_mr = reg_mr,
+	.rereg_mr = rereg_mr,
+	.dereg_mr = dereg_mr,
+	.create_cq = create_cq,
+	.destroy_cq = destroy_cq,
+	.create_qp = create_qp,
+	.query_qp = query_qp,
+	.modify_qp = modify_qp,
+	.destroy_qp = destroy_qp,
+	/*
+	 * The device reads them like any other thread of the process. A child without a copy could
+	 * map memory of its own at the same address, and would lose it when it destroys its
+	 * parent's object.
+	 */
+	.rings_in_children = InChildren::copy,
+};
+
+} // namespace sirdma::twin

@@ -258,7 +258,7 @@ verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *) noe
 		return nullptr;
 	}
 
-	ibv_context *context = open_device(device, fd);
+	ibv_context *context = open_device(device, fd, twin_commands);
 
 	if (!context) {
 		const int reason = errno;

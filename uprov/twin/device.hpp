@@ -94,6 +94,9 @@ private:
 	bool for_good_ = false;
 };
 
+/* commands.cpp */
+extern const Commands twin_commands;
+
 /* The devices the launcher asked for, made and started at first use; none with errno. */
 std::span<Device *const> process_devices();
 /* When the process ends, the counters of @device are printed, if its configuration says so. */

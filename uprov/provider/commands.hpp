@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * What the provider asks of the driver of a device, a table for each kind of driver: the
+ * kernel's (kernel_commands.cpp), which libibverbs' commands reach, and the twin's in this
+ * process (uprov/twin/commands.cpp). Nothing here is on the data path.
+ */
+#pragma once
+
+#include "command.hpp"
+#include "page_buffer.hpp"
+
+namespace sirdma
+{
+
+/* All return 0 or an errno, and fill in of a verbs object what libibverbs would. */
+struct Commands {
+	int (*get_context)(ibv_context *, GetContextRequest &, GetContextResponse &);
+	int (*query_device)(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
+			    size_t attr_size, uint64_t &fw_version);
+	int (*query_port)(ibv_context *, uint8_t port_num, ibv_port_attr *);
+	int (*alloc_pd)(ibv_context *, ibv_pd *, AllocPdResponse &);
+	int (*dealloc_pd)(ibv_pd *);
+	int (*reg_mr)(ibv_pd *, void *addr, size_t length, uint64_t hca_va, int access, verbs_mr *,
+		      RegMrRequest &);
+	int (*rereg_mr)(verbs_mr *, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
+			int access, ibv_pd *, ReregMrRequest &);
+	int (*dereg_mr)(verbs_mr *);
+	int (*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector, ibv_cq *,
+			 CreateCqRequest &, CreateCqResponse &);
+	int (*destroy_cq)(ibv_cq *);
+	int (*create_qp)(ibv_pd *, ibv_qp *, ibv_qp_init_attr *, CreateQpRequest &,
+			 CreateQpResponse &);
+	int (*query_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *);
+	int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask);
+	int (*destroy_qp)(ibv_qp *);
+	/* Of the rings, when the application asked for fork safety. */
+	InChildren rings_in_children;
+};
+
+/* Of a device of the kernel. */
+extern const Commands kernel_commands;
+
+} // namespace sirdma
