@@ -147,11 +147,28 @@ static int hw_commit(struct sirdma_hw *hw)
 	return sirdma_cqp_commit_fpm(hw, &commit);
 }
 
+static int hw_qp_ids_init(struct sirdma_hw *hw)
+{
+	const struct sirdma_hw_config *cfg = &hw->cfg;
+	u32 first = max(cfg->first_qpn, SIRDMA_FIRST_QPN);
+	u32 limit = cfg->limit_qpn ? cfg->limit_qpn : hw->caps.max_qps;
+	u32 start = cfg->start_qpn ? cfg->start_qpn : first;
+	int err;
+
+	if (start < first || start >= limit || limit > hw->caps.max_qps)
+		return -EINVAL;
+	err = sirdma_idpool_init(&hw->qp_ids, first, limit);
+	if (err)
+		return err;
+	hw->qp_ids.hint = start;
+	return 0;
+}
+
 static int hw_idpools_init(struct sirdma_hw *hw)
 {
 	int err;
 
-	err = sirdma_idpool_init(&hw->qp_ids, 2, hw->caps.max_qps);
+	err = hw_qp_ids_init(hw);
 	if (err)
 		return err;
 	err = sirdma_idpool_init(&hw->cq_ids, SIRDMA_CCQ_ID + 1, hw->caps.max_cqs);

@@ -48,7 +48,14 @@ struct sirdma_hw_config {
 	u32 ceq_entries; /* 0: 4096 */
 	u32 aeq_entries; /* 0: 4096 */
 	u32 cmd_timeout_ms; /* 0: 5000 */
+	/* Queue pair numbers to hand out, where several drivers share those of a device. */
+	u32 first_qpn; /* not below SIRDMA_FIRST_QPN, which 0 means as well */
+	u32 limit_qpn; /* the first one beyond; 0: the device's */
+	u32 start_qpn; /* handed out first; 0: first_qpn */
 };
+
+/* Of a user: QP0 and QP1 are those of management. */
+#define SIRDMA_FIRST_QPN 2u
 
 struct sirdma_hw {
 	struct sirdma_bus *bus;
@@ -63,7 +70,7 @@ struct sirdma_hw {
 	struct sirdma_aeq aeq;
 	struct sirdma_ceq *ceqs; /* [cfg.num_ceqs] */
 
-	struct sirdma_idpool qp_ids; /* 2 .. */
+	struct sirdma_idpool qp_ids; /* see first_qpn */
 	struct sirdma_idpool cq_ids; /* 1 .. : 0 is the CCQ */
 	struct sirdma_idpool pd_ids; /* 1 .. */
 	struct sirdma_idpool stag_ids; /* 1 .. */

@@ -749,10 +749,14 @@ struct Config {
 	u32 ceq_entries = 0;
 	u32 aeq_entries = 0;
 	u32 cmd_timeout_ms = 0;
+	u32 first_qpn = 0;
+	u32 limit_qpn = 0;
+	u32 start_qpn = 0;
 
 	operator sirdma_hw_config() const
 	{
-		return {cqp_entries, num_ceqs, ceq_entries, aeq_entries, cmd_timeout_ms};
+		return {cqp_entries,	num_ceqs,  ceq_entries, aeq_entries,
+			cmd_timeout_ms, first_qpn, limit_qpn,	start_qpn};
 	}
 };
 

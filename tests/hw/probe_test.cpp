@@ -54,6 +54,40 @@ TEST(Probe, RefusesUnusableConfigurations)
 	EXPECT_EQ(sirdma_hw_probe(&hw, dev.bus(), &eq, nullptr, nullptr), -EINVAL);
 }
 
+TEST(Probe, HandsOutTheQueuePairNumbersOfItsConfiguration)
+{
+	FakeHost host({}, Config{.first_qpn = 16, .limit_qpn = 20, .start_qpn = 18});
+	u32 id;
+
+	for (u32 expected : {18u, 19u, 16u, 17u}) {
+		ASSERT_EQ(sirdma_idpool_get(&host.hw.qp_ids, &id), 0);
+		EXPECT_EQ(id, expected);
+	}
+	EXPECT_EQ(sirdma_idpool_get(&host.hw.qp_ids, &id), -ENOMEM);
+	for (id = 16; id < 20; id++)
+		sirdma_idpool_put(&host.hw.qp_ids, id);
+}
+
+TEST(Probe, RefusesRangesOfNumbersTheDeviceDoesNotHave)
+{
+	u32 has;
+	{
+		FakeHost host;
+		has = host.hw.caps.max_qps;
+	}
+	for (const Config &range :
+	     {Config{.limit_qpn = has + 1}, Config{.first_qpn = has}, Config{.limit_qpn = 2},
+	      Config{.first_qpn = 16, .limit_qpn = 16}, Config{.first_qpn = 16, .start_qpn = 15},
+	      Config{.limit_qpn = 20, .start_qpn = 20}}) {
+		FakeDevice dev;
+		sirdma_hw hw{};
+		const sirdma_hw_config cfg = range;
+
+		EXPECT_EQ(sirdma_hw_probe(&hw, dev.bus(), &cfg, nullptr, nullptr), -EINVAL)
+			<< range.first_qpn << " to " << range.limit_qpn;
+	}
+}
+
 // A bus that shows another device.
 TEST(Probe, ForeignDeviceIsRefused)
 {

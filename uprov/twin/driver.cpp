@@ -109,21 +109,17 @@ int Driver::start() noexcept
 	const ibv_gid own = gid();
 	sirdma_hw_config cfg{};
 	sirdma_cqp_sgid_params sgid{};
-	u32 first;
 	int err;
 
 	cfg.num_ceqs = 1;
+	/* Numbers tell the processes of one address apart; not always the same ones first. */
+	cfg.first_qpn = std::max(nic_.first_qpn(), SIRDMA_FIRST_QPN);
+	cfg.limit_qpn = nic_.limit_qpn();
+	cfg.start_qpn = cfg.first_qpn + port_random_u32() % (cfg.limit_qpn - cfg.first_qpn);
 	err = sirdma_hw_probe(&hw_, nic_.bus(), &cfg, &events, this);
 	if (err)
 		return err;
 	probed_ = true;
-	/* Numbers tell the processes of one address apart; not always the same ones first. */
-	sirdma_idpool_fini(&hw_.qp_ids);
-	first = std::max(nic_.first_qpn(), hw_.qp_ids.first);
-	err = sirdma_idpool_init(&hw_.qp_ids, first, nic_.limit_qpn());
-	if (err)
-		return err;
-	hw_.qp_ids.hint = first + port_random_u32() % (nic_.limit_qpn() - first);
 	memcpy(sgid.ip.b, own.raw, sizeof(sgid.ip.b));
 	memcpy(sgid.mac, nic_.mac(), sizeof(sgid.mac));
 	err = sirdma_cqp_set_sgid(&hw_, &sgid);
