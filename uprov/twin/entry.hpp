@@ -26,7 +26,7 @@
  *       |            entry.cpp   sirdma_twin_ops
  *       |            fd.cpp      files of the device
  *       | (4) (5)    device.cpp  verbs_device_ops, Operations
- *       +----------> commands.cpp, linked with the provider's code in place of ibv_cmd_*()
+ *       +----------> commands.cpp, with the provider's code: Commands
  *
  *     (1) dlsym: objects that are not the twin's; in the sysfs view ibv_get_device_list()
  *     (2) dlopen and dlsym(SIRDMA_TWIN_ENTRY) when a program first asks for devices, then
