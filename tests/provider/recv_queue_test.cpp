@@ -12,6 +12,7 @@ TEST(RecvQueue, CarriesEveryFragmentCountAtEveryStride)
 
 	for (uint32_t shift = 0; shift <= 3; ++shift) {
 		TestQp qp({.rq_wqes = 16, .rq_shift = shift, .max_recv_sge = max_sge[shift]});
+		TestCq cq;
 
 		for (uint32_t lap = 0; lap < 5; ++lap) {
 			for (uint32_t n = 0; n <= max_sge[shift]; ++n) {
@@ -24,9 +25,9 @@ TEST(RecvQueue, CarriesEveryFragmentCountAtEveryStride)
 				for (uint32_t i = 0; i < n; ++i)
 					EXPECT_TRUE(same(seen->sges[i], sges[i]));
 
-				uint64_t wr_id;
-				ASSERT_TRUE(qp->recv.complete(seen->position, wr_id));
-				EXPECT_EQ(wr_id, 100 + n);
+				const auto done = complete(qp, cq, *seen, false);
+				ASSERT_TRUE(done);
+				EXPECT_EQ(done->wr_id, 100 + n);
 			}
 		}
 	}
@@ -35,14 +36,14 @@ TEST(RecvQueue, CarriesEveryFragmentCountAtEveryStride)
 TEST(RecvQueue, TakesAllButOneAndThenSaysEnomem)
 {
 	TestQp qp({.rq_wqes = 16, .rq_shift = 1});
+	TestCq cq;
 	auto sges = make_sges(2);
 
 	for (int i = 0; i < 15; ++i)
 		ASSERT_EQ(post_recv(*qp, 1, sges), 0);
 	EXPECT_EQ(post_recv(*qp, 1, sges), ENOMEM);
 
-	uint64_t wr_id;
-	ASSERT_TRUE(qp->recv.complete(qp.recvs.next()->position, wr_id));
+	ASSERT_TRUE(complete(qp, cq, *qp.recvs.next(), false));
 	EXPECT_EQ(post_recv(*qp, 1, sges), 0);
 }
 
@@ -96,20 +97,21 @@ TEST(RecvQueue, CompletesInAnyOrder)
 {
 	constexpr uint32_t wqes = 128;
 	TestQp qp({.rq_wqes = wqes, .rq_shift = 1});
+	TestCq cq;
 	auto sges = make_sges(1);
-	std::vector<std::pair<uint32_t, uint64_t>> open; /* position, wr_id */
+	const auto free = [&] { return sirdma_rq_free(&qp->recv.queue()); };
+	std::vector<std::pair<SeenWqe, uint64_t>> open; /* and its wr_id */
 	uint64_t next = 1;
 	uint32_t random = 1;
-	uint64_t wr_id;
 
 	for (int step = 0; step < 20000; ++step) {
 		random = random * 1664525 + 1013904223;
 		if (random >> 31) {
-			const uint32_t room = qp->recv.free_wqes();
+			const uint32_t room = free();
 
 			ASSERT_EQ(post_recv(*qp, next, sges), room ? 0 : ENOMEM);
 			if (room)
-				open.emplace_back(qp.recvs.next()->position, next++);
+				open.emplace_back(*qp.recvs.next(), next++);
 			continue;
 		}
 		if (open.empty())
@@ -117,20 +119,22 @@ TEST(RecvQueue, CompletesInAnyOrder)
 
 		const size_t pick = (random >> 8) % open.size();
 
-		ASSERT_TRUE(qp->recv.complete(open[pick].first, wr_id));
-		ASSERT_EQ(wr_id, open[pick].second);
-		ASSERT_FALSE(qp->recv.complete(open[pick].first, wr_id)) << "twice";
+		const auto done = complete(qp, cq, open[pick].first, false);
+
+		ASSERT_TRUE(done);
+		ASSERT_EQ(done->wr_id, open[pick].second);
+		ASSERT_FALSE(complete(qp, cq, open[pick].first, false)) << "twice";
 		open.erase(open.begin() + static_cast<ptrdiff_t>(pick));
 		if (open.empty()) {
-			ASSERT_EQ(qp->recv.free_wqes(), wqes - 1);
+			ASSERT_EQ(free(), wqes - 1);
 		}
 	}
 	EXPECT_GT(next, 5000u);
 	while (!open.empty()) {
-		ASSERT_TRUE(qp->recv.complete(open.back().first, wr_id));
+		ASSERT_TRUE(complete(qp, cq, open.back().first, false));
 		open.pop_back();
 	}
-	EXPECT_EQ(qp->recv.free_wqes(), wqes - 1);
+	EXPECT_EQ(free(), wqes - 1);
 }
 
 } // namespace sirdma::test

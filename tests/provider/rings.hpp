@@ -7,6 +7,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <unistd.h>
 #include <vector>
 
@@ -152,6 +153,16 @@ private:
 public:
 	CompletionWriter device;
 };
+
+/* The device completes @seen, and @cq is polled; nothing when no such request is outstanding. */
+inline std::optional<ibv_wc> complete(TestQp &qp, TestCq &cq, const SeenWqe &seen, bool send = true)
+{
+	cq.device.write(qp.completion_of(seen, send));
+
+	const std::vector<ibv_wc> wcs = cq.poll(1);
+
+	return wcs.empty() ? std::nullopt : std::optional(wcs[0]);
+}
 
 /* @n fragments that can be told apart. */
 inline std::vector<ibv_sge> make_sges(uint32_t n, uint32_t length = 100)

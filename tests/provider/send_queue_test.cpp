@@ -35,6 +35,7 @@ TEST(SendQueue, KeepsOrderAndPolarityOverManyLaps)
 {
 	std::mt19937 random(20);
 	TestQp qp({.sq_quanta = 512});
+	TestCq cq;
 	std::deque<Posted> posted;
 	uint64_t wr_id = 0;
 
@@ -49,12 +50,13 @@ TEST(SendQueue, KeepsOrderAndPolarityOverManyLaps)
 			else
 				ASSERT_EQ(err, ENOMEM);
 		} else if (auto seen = qp.sends.next_request()) {
-			SendSlot done;
-
 			ASSERT_FALSE(posted.empty());
-			ASSERT_TRUE(qp->send.complete(seen->position, done));
-			EXPECT_EQ(done.wr_id, posted.front().wr_id);
-			EXPECT_EQ(done.length, posted.front().length);
+
+			const auto done = complete(qp, cq, *seen);
+
+			ASSERT_TRUE(done);
+			EXPECT_EQ(done->wr_id, posted.front().wr_id);
+			EXPECT_EQ(done->byte_len, posted.front().length);
 			posted.pop_front();
 		} else {
 			EXPECT_TRUE(posted.empty());
@@ -122,24 +124,26 @@ TEST(SendQueue, FullRingIsEnomemAndKeepsWhatWasPosted)
 TEST(SendQueue, CompletionOfASignaledRequestFreesTheUnsignaledBeforeIt)
 {
 	TestQp qp({.sq_quanta = 512});
+	TestCq cq;
 	auto sges = make_sges(3);
-	const uint32_t before = qp->send.free_quanta();
+	const auto free = [&] { return sirdma_sq_free(&qp->send.queue()); };
+	const uint32_t before = free();
 
 	for (int i = 0; i < 20; ++i)
 		ASSERT_EQ(post(*qp, make_send(sges, 1, IBV_WR_SEND, 0)), 0);
 	ASSERT_EQ(post(*qp, make_send(sges, 2)), 0);
-	EXPECT_LT(qp->send.free_quanta(), before);
+	EXPECT_LT(free(), before);
 
 	SeenWqe last;
 	while (auto seen = qp.sends.next_request())
 		last = *seen;
 	EXPECT_TRUE(last.signaled);
 
-	SendSlot done;
-	ASSERT_TRUE(qp->send.complete(last.position, done));
-	EXPECT_EQ(done.wr_id, 2u);
-	EXPECT_EQ(qp->send.free_quanta(), before);
-	EXPECT_FALSE(qp->send.complete(last.position, done)) << "the same CQE twice";
+	const auto done = complete(qp, cq, last);
+	ASSERT_TRUE(done);
+	EXPECT_EQ(done->wr_id, 2u);
+	EXPECT_EQ(free(), before);
+	EXPECT_FALSE(complete(qp, cq, last)) << "the same CQE twice";
 }
 
 TEST(SendQueue, RefusesWhatItCannotExpress)
@@ -244,14 +248,13 @@ TEST(SendQueue, NothingTakenIsNothingRung)
 TEST(SendQueue, StartsOverAfterReset)
 {
 	TestQp qp({.sq_quanta = 512});
+	TestCq cq;
 	auto sges = make_sges(1);
 
 	/* Into the second lap, so that the polarity must go back too. */
 	for (int i = 0; i < 600; ++i) {
-		SendSlot done;
-
 		ASSERT_EQ(post(*qp, make_send(sges)), 0);
-		ASSERT_TRUE(qp->send.complete(qp.sends.next()->position, done));
+		ASSERT_TRUE(complete(qp, cq, *qp.sends.next()));
 	}
 	qp->reset();
 	qp.sends.reset();

@@ -96,6 +96,7 @@ TEST_P(InlineShape, CarriesEveryLengthFromSplitBuffers)
 
 	/* Two laps and a bit, so that both polarities meet stale quanta of the other. */
 	TestQp qp({.sq_quanta = 512});
+	TestCq cq;
 
 	for (uint32_t round = 0; round < 12; ++round) {
 		for (uint32_t length = 0; length <= SIRDMA_MAX_INLINE; ++length) {
@@ -119,9 +120,9 @@ TEST_P(InlineShape, CarriesEveryLengthFromSplitBuffers)
 			EXPECT_EQ(*seen->inline_data,
 				  std::vector<uint8_t>(source.begin(), source.begin() + length));
 
-			SendSlot done;
-			ASSERT_TRUE(qp->send.complete(seen->position, done));
-			EXPECT_EQ(done.length, length);
+			const auto done = complete(qp, cq, *seen);
+			ASSERT_TRUE(done);
+			EXPECT_EQ(done->byte_len, length);
 		}
 	}
 }

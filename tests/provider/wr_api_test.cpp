@@ -42,7 +42,8 @@ protected:
 		ASSERT_TRUE(qp_);
 		Qp::of(qp_).queues().set_state(IBV_QPS_RTS);
 		ex_ = &Qp::of(qp_).ex;
-		reader_.emplace(Qp::of(qp_).queues().send.ring());
+		const sirdma_sq &sq = Qp::of(qp_).queues().send.queue();
+		reader_.emplace(std::span<const sirdma_wqe>(sq.ring, sq.size));
 	}
 
 	void TearDown() override
@@ -193,7 +194,8 @@ TEST_F(WrApi, AbortLeavesNoTrace)
 		ASSERT_EQ(seen->sges.size(), 1u);
 		EXPECT_FALSE(reader_->next()) << lap;
 		SendSlot done;
-		ASSERT_TRUE(Qp::of(qp_).queues().send.complete(seen->position, done));
+		ASSERT_TRUE(sirdma_sq_complete(&Qp::of(qp_).queues().send.queue(), seen->position,
+					       &done));
 		EXPECT_EQ(done.wr_id, static_cast<uint64_t>(lap));
 	}
 }

@@ -200,8 +200,7 @@ TEST(TwinProcesses, LeaveTheirRingsToChildrenOfAForkSafeProgram)
 		peer.connect(node->address(), 15);
 		EXPECT_EQ(in_child(by_fork,
 				   [&] {
-					   void *ring = const_cast<sirdma_wqe *>(
-						   Qp::of(node->qp).queues().send.ring().data());
+					   void *ring = Qp::of(node->qp).queues().send.queue().ring;
 
 					   EXPECT_EQ(msync(ring, hw_page_size, MS_ASYNC), 0);
 					   touch(std::move(node), to);

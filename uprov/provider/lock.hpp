@@ -87,8 +87,6 @@ public:
 			word_.store(0, std::memory_order_release);
 	}
 
-	bool needed() const noexcept { return needed_; }
-
 private:
 	void lock_slow() noexcept
 	{

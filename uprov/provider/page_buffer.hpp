@@ -39,8 +39,6 @@ public:
 
 	uint8_t *data() const noexcept { return base_; }
 
-	size_t size() const noexcept { return size_; }
-
 	/* Give up ownership, for storage that cannot hold a destructor. */
 	uint8_t *release() noexcept;
 	/* Take back what release() gave away. */

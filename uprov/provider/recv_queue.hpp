@@ -28,30 +28,8 @@ public:
 	/* ibv_post_recv(): 0 or errno with *bad the first request that was not taken. */
 	int post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept;
 
-	/*
-	 * A CQE names quantum @position: @wr_id gets the request there, which is done;
-	 * false when nothing is outstanding there. Entries complete in any order.
-	 */
-	bool complete(uint32_t position, uint64_t &wr_id) noexcept
-	{
-		__u64 id;
-
-		if (!sirdma_rq_complete(&queue_, position, &id))
-			return false;
-		wr_id = id;
-		return true;
-	}
-
 	/* Forget everything, as after RESET. The device must not be looking. */
 	void reset() noexcept;
-
-	/* Requests the queue would still take. */
-	uint32_t free_wqes() const noexcept { return sirdma_rq_free(&queue_); }
-
-	std::span<const sirdma_wqe> ring() const noexcept
-	{
-		return {queue_.ring, size_t{queue_.size} << queue_.shift};
-	}
 
 	/* For the poller. */
 	sirdma_rq &queue() noexcept { return queue_; }

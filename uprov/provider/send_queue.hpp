@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Send queue: from work requests to WQEs, and from a completed WQE's position
- * back to its request.
+ * Send queue: from work requests to WQEs. The poller finds its way back from a completed
+ * WQE's position.
  */
 #pragma once
 
@@ -60,22 +60,8 @@ public:
 	int commit(int err) noexcept;
 	void abort() noexcept;
 
-	/*
-	 * A CQE names quantum @position: @done gets the request that began there, and
-	 * it and all before it are retired; false when nothing is outstanding there.
-	 */
-	bool complete(uint32_t position, SendSlot &done) noexcept
-	{
-		return sirdma_sq_complete(&queue_, position, &done);
-	}
-
 	/* Forget everything, as after RESET. The device must not be looking. */
 	void reset() noexcept;
-
-	/* Quanta a request may still take. */
-	uint32_t free_quanta() const noexcept { return sirdma_sq_free(&queue_); }
-
-	std::span<const sirdma_wqe> ring() const noexcept { return {queue_.ring, queue_.size}; }
 
 	/* For the poller. */
 	sirdma_sq &queue() noexcept { return queue_; }

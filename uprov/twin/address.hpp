@@ -34,10 +34,6 @@ public:
 	uint32_t scope() const noexcept { return scope_; }
 	bool any() const noexcept;
 	bool is_v4() const noexcept;
-	bool is_link_local() const noexcept
-	{
-		return ip_.b[0] == 0xfe && (ip_.b[1] & 0xc0) == 0x80;
-	}
 	in_addr v4() const noexcept;
 	int family() const noexcept { return is_v4() ? AF_INET : AF_INET6; }
 
