@@ -92,8 +92,7 @@ static bool sirdma_netdev_has_v4(const struct net_device *ndev, __be32 addr)
 
 	if (!in_dev)
 		return false;
-	in_dev_for_each_ifa_rcu(ifa, in_dev)
-	{
+	in_dev_for_each_ifa_rcu(ifa, in_dev) {
 		if (ifa->ifa_local == addr)
 			return true;
 	}
@@ -107,8 +106,7 @@ static const struct net_device *sirdma_owner_v4(struct net *net, int vrf, __be32
 
 	if (ndev && l3mdev_master_ifindex_rcu(ndev) == vrf)
 		return ndev;
-	for_each_netdev_rcu(net, ndev)
-	{
+	for_each_netdev_rcu(net, ndev) {
 		if (l3mdev_master_ifindex_rcu(ndev) == vrf && sirdma_netdev_has_v4(ndev, addr))
 			return ndev;
 	}
@@ -161,8 +159,7 @@ sirdma_owner_v6(struct net *net, int vrf, const struct in6_addr *addr, struct ne
 
 	if (scope || (ndev && l3mdev_master_ifindex_rcu(ndev) == vrf))
 		return ndev;
-	for_each_netdev_rcu(net, ndev)
-	{
+	for_each_netdev_rcu(net, ndev) {
 		if (l3mdev_master_ifindex_rcu(ndev) == vrf && ipv6_chk_addr(net, addr, ndev, 1))
 			return ndev;
 	}

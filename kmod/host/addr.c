@@ -48,8 +48,7 @@ static bool snic_netdev_has_v4(const struct net_device *ndev, __be32 ip)
 
 	if (!in_dev)
 		return false;
-	in_dev_for_each_ifa_rcu(ifa, in_dev)
-	{
+	in_dev_for_each_ifa_rcu(ifa, in_dev) {
 		if (ifa->ifa_address == ip)
 			return true;
 	}
