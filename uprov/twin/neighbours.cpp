@@ -19,16 +19,16 @@ namespace
 /* Do not retry a failed connect for 200 ms. */
 constexpr u64 retry_ns = 200000000;
 /*
- * References are read within a quantum of the scheduler, unless the reader is stopped or its
- * processor is very busy. Then its lease ends.
+ * How long finish_leases() waits for readers. A reader reads references within a time slice
+ * of the scheduler, unless it is stopped or its processor is very busy; then its lease ends.
  */
 constexpr u64 delivery_ns = 10000000;
-/* Messages of a neighbour taken in one go. */
+/* Wake-up bytes of a neighbour that are read at once. */
 constexpr int wakes_at_once = 64;
 
 } // namespace
 
-/* A connection found while this lives is not freed. */
+/* While a guard exists, connections that were found are not freed. */
 class Neighbours::Guard {
 public:
 	Guard() noexcept { port_rcu_read_lock(); }
@@ -66,7 +66,7 @@ Neighbour *Neighbours::find(const IpAddress &addr, uint32_t slot) noexcept
 	return n;
 }
 
-/* Under a guard. */
+/* The caller holds a guard. */
 Connection *Neighbours::connection(Neighbour &to) noexcept
 {
 	if (Connection *c = to.connection.load(std::memory_order_acquire)) [[likely]]
@@ -174,7 +174,7 @@ void Neighbours::finish_leases() noexcept
 
 /* Receiving */
 
-/* For one by the thread that connects, and one by the helper. */
+/* Reserve for two readers: the connecting thread and the helper may each add one. */
 bool Neighbours::room_for_reader() noexcept
 {
 	std::lock_guard hold(fresh_lock_);
@@ -202,7 +202,7 @@ void Neighbours::tell_helper() noexcept
 {
 	const uint64_t one = 1;
 
-	/* Full: it was told. */
+	/* If the counter is full the helper is already notified. */
 	(void)!raw_syscall::write(news_.get(), &one, sizeof(one));
 }
 
@@ -214,7 +214,7 @@ void Neighbours::take_fresh() noexcept
 	try {
 		readers_.insert(readers_.end(), fresh_.begin(), fresh_.end());
 	} catch (const std::bad_alloc &) {
-		return; /* the next time */
+		return; /* try again next time */
 	}
 	fresh_.clear();
 	fresh_waiting_.store(false, std::memory_order_relaxed);
@@ -225,7 +225,7 @@ u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
 	if (!c.waiting())
 		return 0;
 
-	/* What a packet needs is found under RCU: entered once, for all of them. */
+	/* Packets look objects up under RCU: enter it once for all of them. */
 	const Guard guard;
 
 	sender_ = &c;
@@ -318,7 +318,7 @@ bool Neighbours::watch(int fd, void *what) noexcept
 	return !epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
-/* There may be more: the listener stays readable. */
+/* Accept a batch of connections. If there are more, the listener stays readable. */
 void Neighbours::accept_some() noexcept
 {
 	uint64_t refused = 0;
@@ -328,13 +328,16 @@ void Neighbours::accept_some() noexcept
 
 		if (!sock)
 			break;
-		/* Who connects says hello at once: the oldest did not. */
+		/*
+		 * A process sends its hello as soon as it has connected. The oldest did not:
+		 * drop it.
+		 */
 		if (strangers_.size() == strangers_max) {
 			strangers_.erase(strangers_.begin());
 			++refused;
 		}
 
-		/* Without memory the connection is dropped; the peer retries. */
+		/* If memory is short the connection is dropped; the peer retries. */
 		std::unique_ptr<Connection> c(new (std::nothrow) Connection(std::move(sock)));
 
 		try {
@@ -352,7 +355,7 @@ bool Neighbours::refuse() noexcept
 	return false;
 }
 
-/* The first message of an accepted connection; false when it cannot be served. */
+/* Receive the hello of an accepted connection. False: the connection cannot be used. */
 bool Neighbours::greet(Connection &c) noexcept
 {
 	Hello hello;
@@ -381,7 +384,7 @@ bool Neighbours::greet(Connection &c) noexcept
 	(void)at->release();
 	strangers_.erase(at);
 
-	/* Unless we connected as well, it serves both ways. */
+	/* The connection serves both directions, unless this process has connected as well. */
 	Connection *none = nullptr;
 
 	c.node->connection.compare_exchange_strong(none, &c);
@@ -389,7 +392,7 @@ bool Neighbours::greet(Connection &c) noexcept
 	return true;
 }
 
-/* Take the bytes that woke us; false when the neighbour is gone or breaks the rules. */
+/* Read the wake-up bytes. False: the neighbour died or violates the protocol. */
 bool Neighbours::alive(Connection &c) noexcept
 {
 	char bytes[16];
@@ -397,7 +400,7 @@ bool Neighbours::alive(Connection &c) noexcept
 
 	if (!c.attached())
 		return greet(c);
-	/* More than that is said for no good reason, and wakes us again. */
+	/* A neighbour that sends more than this without a reason only wakes this process again. */
 	for (int i = 0; i < wakes_at_once; ++i) {
 		n = recv(c.fd(), bytes, sizeof(bytes), MSG_DONTWAIT);
 		if (n <= 0)
@@ -406,18 +409,18 @@ bool Neighbours::alive(Connection &c) noexcept
 	return true;
 }
 
-/* What it had sent is taken; nobody finds it any more; then nobody has it. */
+/* Deliver what the neighbour had sent, unlink the connection, and free it after a grace period. */
 void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 {
 	Connection *self = c;
 
-	/* A child may keep the socket open: closing ours would not end its events. */
+	/* A child may keep the socket open, so closing it would not remove it from epoll. */
 	epoll_ctl(events_.get(), EPOLL_CTL_DEL, c->fd(), nullptr);
 	{
-		/* The thread that connects watches it before the others find it. */
+		/* A connecting thread adds it to epoll before it is visible to others. */
 		std::lock_guard hold(connect_lock_);
 	}
-	/* Before finish_leases() finds it no more. */
+	/* End the lease while finish_leases() can still find the connection. */
 	c->lease().close();
 	if (c->node) {
 		c->node->connection.compare_exchange_strong(self, nullptr);
@@ -429,12 +432,12 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	bool reader = std::erase(readers_, c);
 
 	if (!reader) {
-		/* There may have been no memory to take it. */
+		/* If memory was short it is still in fresh_. */
 		std::lock_guard hold(fresh_lock_);
 
 		reader = std::erase(fresh_, c);
 	}
-	/* No more than a ring holds: it may be alive and write on. */
+	/* Read at most one ring: the neighbour may be alive and keep writing. */
 	if (reader)
 		for (u32 n = 0, got = 1; got && n < ring_bytes / ring_align; n += got)
 			got = receive_from(*c, sink);
@@ -475,7 +478,7 @@ void Neighbours::serve(PacketSink &sink) noexcept
 		else if (auto *c = static_cast<Connection *>(what); !alive(*c))
 			remove(c, sink);
 	}
-	/* At last: these free connections that the events may name. */
+	/* Last, because these free connections that earlier events may name. */
 	if (news)
 		hang_up_on_broken(sink);
 	if (accept)

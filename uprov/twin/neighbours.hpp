@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Processes of this user on this host, reached through shared memory. A process
- * is named by its address and the slot of its queue pair numbers; the first
- * packet for it connects.
+ * Neighbours: processes of the same user on this host, reached through shared memory. A
+ * neighbour is identified by its address and the slot of its QP numbers. The first packet
+ * for a neighbour makes the connection.
  */
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace sirdma::twin
 {
 
-/* Lives as long as its table. */
+/* Exists as long as the table of neighbours. */
 struct Neighbour {
 	const IpAddress addr;
 	const uint32_t slot;
@@ -24,8 +24,8 @@ struct Neighbour {
 class Neighbours {
 public:
 	/*
-	 * Takes a slot of @addr; null with errno, EADDRNOTAVAIL when all are taken.
-	 * @supers: takes super-packets as well.
+	 * Allocates a slot of @addr. Null with errno; EADDRNOTAVAIL: all are in use. @supers:
+	 * accept super-packets.
 	 */
 	static std::unique_ptr<Neighbours> create(const IpAddress &addr, bool supers = true);
 	~Neighbours();
@@ -35,47 +35,51 @@ public:
 	uint32_t slot() const noexcept { return slot_; }
 
 	/*
-	 * Any thread. False when the destination is no neighbour; else @sent says how many
+	 * Any thread. False: the destination is not a neighbour. Else @sent is the number of
 	 * packets there was room for.
 	 */
 	bool transmit(snic_burst &burst, u32 &sent) noexcept;
-	/* Any thread. Hand over a datagram for the process of our address in @slot; false: lost. */
+	/*
+	 * Any thread. Hand a datagram over to the process with this address and @slot. False:
+	 * it is lost.
+	 */
 	bool forward(uint32_t slot, const Path &path, const uint8_t *data, size_t len, u32 index,
 		     bool more) noexcept;
 
-	/* Any thread. On return no neighbour reads what was sent by reference until now. */
+	/* Any thread. Lease::finish() for all neighbours. */
 	void finish_leases() noexcept;
 
-	/* What follows is for one thread at a time. */
+	/* The methods that follow: one thread at a time. */
 
-	/* The next bytes of the packet by reference that is being received; false: they are gone. */
+	/* Connection::pull() for the packet that is being received. */
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept
 	{
 		return sender_->pull(it, to, len);
 	}
 
-	/* Give a share of what waits to @sink; how many records. */
+	/* Deliver a share of the records of each neighbour to @sink; returns how many. */
 	u32 receive(PacketSink &sink) noexcept;
-	/* Nothing was ever received or sent here. */
+	/* Was there never a connection? */
 	bool unused() const noexcept { return !readers_used_.load(std::memory_order_relaxed); }
 
-	/* Readable when serve() has something to do: neighbours come, go, or wake us. */
+	/* Readable when serve() has work: neighbours connect, die, or wake this process. */
 	int fd() const noexcept { return events_.get(); }
 	void serve(PacketSink &sink) noexcept;
-	/* From now on senders make fd() readable; false when something waits already. */
+	/* From now on senders make fd() readable. False: there is a record already. */
 	bool fall_asleep() noexcept;
 	void wake_up() noexcept;
 
-	/* Any thread. Processes hung up on: of another user, or such that broke the rules. */
+	/* Any thread. Connections closed because of another user or a protocol violation. */
 	u64 refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
 private:
 	class Guard;
 
 	static constexpr size_t buckets = 256;
-	static constexpr u32 share = 64; /* records of one neighbour taken in one go */
+	static constexpr u32 share = 64; /* records of one neighbour delivered at once */
 	static constexpr size_t strangers_max = 64;
-	static constexpr int per_name = 4; /* connections: one each way, and some that end */
+	static constexpr int per_name =
+		4; /* connections to one neighbour: one each way, and some that are being closed */
 
 	Neighbours(const IpAddress &addr, bool supers) noexcept;
 	Neighbour *find(const IpAddress &addr, uint32_t slot) noexcept;
@@ -100,23 +104,24 @@ private:
 	uint32_t slot_ = 0;
 	Fd listener_;
 	Fd events_;
-	Fd news_; /* an eventfd: connections were made, or broke, and the sleeping helper must know */
+	Fd news_; /* eventfd: connections were made or broke, and the helper must handle them */
 	Fd spare_; /* see rendezvous_accept() */
 	std::atomic<u64> refused_{0};
 
-	/* Never shrinks: who was met once may come again. */
+	/* Neighbours are never removed: the same address and slot may connect again. */
 	std::mutex nodes_lock_; /* protects additions */
 	std::atomic<Neighbour *> nodes_[buckets] = {};
-	std::mutex connect_lock_; /* one thread connects; until then its connection stays */
+	std::mutex
+		connect_lock_; /* one thread connects at a time; a new connection stays until it is dropped */
 
 	std::vector<Connection *> readers_;
-	Connection *sender_ = nullptr; /* of the packet being received */
+	Connection *sender_ = nullptr; /* from which a packet is being received */
 	std::mutex fresh_lock_; /* protects fresh_: connections for readers_ */
 	std::vector<Connection *> fresh_;
 	std::atomic<bool> fresh_waiting_{false};
 	std::atomic<bool> readers_used_{false};
 	std::vector<std::unique_ptr<Connection>>
-		strangers_; /* accepted, no hello yet; the helper's */
+		strangers_; /* accepted, no hello received yet; used by the helper only */
 };
 
 } // namespace sirdma::twin

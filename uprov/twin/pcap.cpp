@@ -83,7 +83,7 @@ std::unique_ptr<PcapWriter> PcapWriter::create(const std::string &name)
 	return std::unique_ptr<PcapWriter>(new PcapWriter(std::move(file)));
 }
 
-/* @icrc in place of the datagram's last four bytes. */
+/* Append a packet, with @icrc instead of the last four bytes of the datagram. */
 void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, size_t len,
 			const void *icrc) noexcept
 {
@@ -108,7 +108,7 @@ void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, 
 		{.iov_base = const_cast<void *>(icrc), .iov_len = SIRDMA_ICRC_LEN},
 	};
 
-	/* A disk that is full loses packets from the record, nothing else. */
+	/* If the disk is full, packets are missing in the capture; nothing else fails. */
 	if (raw_syscall::writev(file_.get(), pieces, std::size(pieces)) < 0)
 		return;
 }

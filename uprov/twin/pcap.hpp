@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Record of the packets sent and received, for Wireshark. Processes may share a file:
- * each packet is appended in one piece, and the file is whole whenever one is killed.
+ * Capture of the packets sent and received, for Wireshark. Processes may share a file: each
+ * packet is appended by one write, so the file stays valid when a process is killed.
  */
 #pragma once
 
@@ -18,16 +18,16 @@ namespace sirdma::twin
 class PcapWriter {
 public:
 	/*
-	 * Null, with a message on stderr, when the file cannot be made. %p in @name is the
-	 * process id: such a file begins anew, unless another process (of that number, in
-	 * another namespace) is writing to it.
+	 * Null, with a message on stderr, if the file cannot be created. %p in @name is the
+	 * process id. Such a file is truncated, unless another process is writing to it, which
+	 * has the same id in another PID namespace.
 	 */
 	static std::unique_ptr<PcapWriter> create(const std::string &name);
 
 	/* @datagram: BTH to ICRC. */
 	void write(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept;
 
-	/* The same, with an ICRC as it would have travelled. */
+	/* The same for a packet without an ICRC, which is computed. */
 	void write_unsummed(const Path &path, const uint8_t *datagram, size_t len) noexcept;
 
 private:

@@ -14,32 +14,36 @@ namespace sirdma::twin
 namespace
 {
 
-/* A dying owner's name may be free a moment before its port is, and the other way round. */
+/* When an owner dies its name and its port do not become free at the same time: try again. */
 constexpr unsigned settle_tries = 100;
-/* Members let in in one go. */
+/* Members accepted at once. */
 constexpr unsigned members_batch = 64;
 constexpr timespec settle_pause = {.tv_sec = 0, .tv_nsec = 1000000};
 /*
- * From one attempt at a port without an owner to the next: short at first, because another
- * process is about to own it, then a part of the time spent so far, because this process has no
- * file left, or the owner hangs up on it.
+ * Time between two attempts to settle who owns the port. It is short at first, because another
+ * process may be about to own it. Then it is a fraction of the time spent so far, because
+ * this process may have no descriptor left, or the owner may close its connection.
  */
 constexpr u64 settle_min_ns = 500000;
 constexpr u64 settle_max_ns = 100000000;
 constexpr u64 settle_part = 8;
-/* Members that watch the owner: a stopped job may have more than one process at an address. */
+/*
+ * Number of members that watch the owner: several processes of an address may be stopped
+ * together.
+ */
 constexpr uint32_t watchers = 3;
 constexpr uint32_t no_rank = ~0u;
 /*
- * From one look at the socket to the next, for the first rank; each later one takes that much
- * more. A stop shortly after a look is found at the third look after it, in 6 ms: less than
- * 10 ms, and more than a busy processor keeps a sleeping owner waiting as a rule.
+ * Period in which the member of the first rank checks the socket; each later rank adds this
+ * much. If the owner is stopped shortly after a check, the third check after it detects that,
+ * within 6 ms. That is less than 10 ms, and longer than a sleeping owner usually waits for a
+ * busy processor.
  */
 constexpr u64 look_step_ns = 2000000;
 constexpr unsigned looks_to_take_over = 2;
 /*
- * Who looks late waits for a processor itself, and so may the owner, who is not stopped then:
- * late looks count for nothing, but for so long only.
+ * A check that is late shows that processors are busy, so the owner may wait for one and not be
+ * stopped. Late checks are ignored, but not for longer than this.
  */
 constexpr u64 late_looks_max_ns = 500000000;
 
@@ -54,7 +58,7 @@ std::unique_ptr<PortShare> PortShare::create(const IpAddress &addr, bool alone, 
 	if (!share->events_)
 		return nullptr;
 	for (unsigned i = 0; !share->settle(); ++i) {
-		/* Only what may pass is worth waiting for. */
+		/* Wait only for errors that may be temporary. */
 		if ((errno != EADDRINUSE && errno != ECONNREFUSED && errno != EAGAIN) || alone ||
 		    i == settle_tries) {
 			if (errno == ECONNREFUSED || errno == EAGAIN || errno == EACCES)
@@ -79,7 +83,7 @@ bool PortShare::watch(int fd) noexcept
 	return !epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
-/* A child may keep it open: closing ours would not end its events. */
+/* Close a connection. A child may keep it open, so it must be removed from epoll first. */
 void PortShare::hang_up(Fd &connection) noexcept
 {
 	if (connection)
@@ -87,12 +91,12 @@ void PortShare::hang_up(Fd &connection) noexcept
 	connection.reset();
 }
 
-/* Own the port or know who does; false with errno when neither is possible now. */
+/* Become the owner of the port or a member. False with errno: neither is possible now. */
 bool PortShare::settle() noexcept
 {
-	/* Who has the port has the name: nobody else can make them. */
+	/* The owner's name and socket are here already: no other process can create them. */
 	if (name_) {
-		/* It could not be watched when the owner was lost. */
+		/* It could not be added to epoll when the owner was lost. */
 		if (!watching_ && look_at_ == never_ns)
 			watch_port();
 		return join();
@@ -102,7 +106,7 @@ bool PortShare::settle() noexcept
 	return errno == EADDRINUSE && join();
 }
 
-/* Nobody has the port: bind it and own it. */
+/* The port has no owner: bind it and own it. */
 bool PortShare::open() noexcept
 {
 	Fd name = rendezvous_listen(addr_, port_owner);
@@ -142,8 +146,8 @@ bool PortShare::join() noexcept
 }
 
 /*
- * Own the port in place of owner number_; false with errno when another process was quicker
- * (EADDRINUSE), or when this one would not hear of members.
+ * Succeed owner number_. False with errno: another process did (EADDRINUSE), or this process
+ * could not accept members.
  */
 bool PortShare::take_over() noexcept
 {
@@ -165,12 +169,12 @@ bool PortShare::take_over() noexcept
 	return true;
 }
 
-/* This process was stopped and another one owns the port now. */
+/* This process was stopped, and another one owns the port now: become a member. */
 void PortShare::step_down() noexcept
 {
 	receiver_.store(nullptr, std::memory_order_release);
 	(void)epoll_ctl(events_.get(), EPOLL_CTL_DEL, name_.get(), nullptr);
-	/* They find the new owner. */
+	/* Members connect to the new owner when their connection is closed. */
 	for (Member &member : members_)
 		hang_up(member.fd);
 	members_.clear();
@@ -178,8 +182,8 @@ void PortShare::step_down() noexcept
 }
 
 /*
- * Another process owns the port now. Until it grants a rank this one watches it: it may be
- * stopped, or dead, or this process may be unable to connect.
+ * Another process owns the port now. Until it grants a rank this process watches the port,
+ * because the owner may be stopped or dead, or this process may be unable to connect.
  */
 void PortShare::follow_owner() noexcept
 {
@@ -190,11 +194,11 @@ void PortShare::follow_owner() noexcept
 	watch_port();
 }
 
-/* Become its heir as well as its member. */
+/* Keep the files of a grant, by which this member can succeed the owner. */
 bool PortShare::keep(PortFiles files) noexcept
 {
 	if (name_)
-		return true; /* the same: nobody else can make another */
+		return true; /* they are the same: no other process can create them */
 
 	PortFile file = PortFile::map(std::move(files.words));
 	auto socket = UdpReceiver::adopt(std::move(files.socket), addr_);
@@ -207,7 +211,7 @@ bool PortShare::keep(PortFiles files) noexcept
 	return true;
 }
 
-/* The owner grants, or hangs up. */
+/* The owner sent a grant or closed the connection. */
 void PortShare::hear_owner() noexcept
 {
 	PortFiles files;
@@ -227,7 +231,7 @@ void PortShare::hear_owner() noexcept
 	}
 	if (errno == EAGAIN || errno == EINTR)
 		return;
-	/* Without room for the files it stays a plain member, and another one gets the rank. */
+	/* Without descriptors for the files it stays a plain member; another one gets the rank. */
 	if (errno == EMFILE && send(owner_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		return;
 	hang_up(owner_);
@@ -242,7 +246,7 @@ u64 PortShare::look_ns() const noexcept
 	return look_step_ns * (1 + rank_);
 }
 
-/* The next packet makes events_ readable: an idle port costs nothing. */
+/* Let the next packet make events_ readable, so that an idle port costs nothing. */
 void PortShare::watch_port() noexcept
 {
 	watching_ = watching_ || watch(taken_->fd());
@@ -252,14 +256,14 @@ void PortShare::watch_port() noexcept
 
 void PortShare::unwatch_port() noexcept
 {
-	/* The socket is other processes' as well: closing it would leave it in events_. */
+	/* Other processes have the socket too, so closing it would not remove it from epoll. */
 	if (watching_)
 		(void)epoll_ctl(events_.get(), EPOLL_CTL_DEL, taken_->fd(), nullptr);
 	watching_ = false;
 	look_at_ = never_ns;
 }
 
-/* While packets come the timer alone wakes us. */
+/* While packets come only the timer wakes this process. */
 void PortShare::begin_to_look(u64 now) noexcept
 {
 	unwatch_port();
@@ -276,7 +280,7 @@ void PortShare::look(u64 now) noexcept
 	const bool moved = progress != seen_progress_, late = now - look_at_ > look_step_ns;
 
 	if (words.owner.load() != number_) {
-		/* Another member was quicker. */
+		/* Another member was faster. */
 		follow_owner();
 		return;
 	}
@@ -320,7 +324,7 @@ uint32_t PortShare::free_rank() const noexcept
 	return no_rank;
 }
 
-/* Who cannot be told is a plain member until it is told of another rank. */
+/* Grant @member its rank. If that fails it is a plain member until it gets another rank. */
 void PortShare::grant(const Member &member) noexcept
 {
 	const int files[PortFiles::count] = {taken_->fd(), name_.get(), file_.fd()};
@@ -341,11 +345,11 @@ void PortShare::accept_members() noexcept
 				grant(members_.back());
 			}
 		} catch (const std::bad_alloc &) {
-		} /* the connection is dropped; the peer retries */
+		} /* the connection is closed; the peer retries */
 	}
 }
 
-/* A member takes the place of one that watched. */
+/* A watching member left: grant its rank to another one. */
 void PortShare::pass_rank_on() noexcept
 {
 	const uint32_t rank = free_rank();
@@ -359,7 +363,7 @@ void PortShare::pass_rank_on() noexcept
 	grant(*next);
 }
 
-/* It declines its rank, once, or hangs up. */
+/* A member declined its rank or closed the connection. */
 void PortShare::hear_member(int fd) noexcept
 {
 	const auto member = std::find_if(members_.begin(), members_.end(),
@@ -397,7 +401,7 @@ void PortShare::serve() noexcept
 		} else if (owner_ && fd == owner_.get()) {
 			hear_owner();
 		} else if (taken_ && fd == taken_->fd()) {
-			/* An event before this one may have ended the watch. */
+			/* An earlier event may have ended the watch. */
 			if (watching_)
 				begin_to_look(now);
 		} else {
@@ -407,7 +411,7 @@ void PortShare::serve() noexcept
 	if (look_at_ <= now)
 		look(now);
 	if (unsettled() && settle_at_ <= now) {
-		/* Also when it connects: the owner may hang up at once. */
+		/* Also when it connects: the owner may close the connection at once. */
 		if (now - settle_at_ > settle_max_ns)
 			settle_since_ = now;
 		settle_at_ = now + std::clamp((now - settle_since_) / settle_part, settle_min_ns,

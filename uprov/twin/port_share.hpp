@@ -47,18 +47,18 @@ public:
 	/* Readable when serve() has something to do. */
 	int fd() const noexcept { return events_.get(); }
 
-	/* The rest is for one thread at a time. */
+	/* The methods that follow: one thread at a time. */
 
 	void serve() noexcept;
-	/* Until serve() has something to do by time; never_ns: only when fd() is readable. */
+	/* Time until serve() has work; never_ns: only when fd() is readable. */
 	u64 wait() const noexcept;
 
-	/* For the owner: datagrams were taken. One store to memory that members seldom read. */
+	/* The owner received datagrams. One store to memory that members seldom read. */
 	void progressed() noexcept
 	{
 		file_.words().progress.store(++progress_, std::memory_order_relaxed);
 	}
-	/* For the owner: it was stopped, and another process has taken over. */
+	/* Was this owner stopped, and has another process succeeded it? */
 	bool succeeded() const noexcept
 	{
 		return receiver() && file_.words().owner.load(std::memory_order_relaxed) != number_;
@@ -68,11 +68,11 @@ private:
 	struct Member {
 		Fd fd;
 		uint32_t rank;
-		bool can_watch = true; /* false: it has no room for the files of a grant */
+		bool can_watch = true; /* false: it has no descriptors for the files of a grant */
 	};
 
 	PortShare(const IpAddress &addr, uint32_t buffer) noexcept : addr_(addr), buffer_(buffer) {}
-	/* The old owner is gone and no new one is known: serve() again soon. */
+	/* The old owner died and no new one is known: call serve() again soon. */
 	bool unsettled() const noexcept { return !receiver() && !owner_; }
 	bool settle() noexcept;
 	bool open() noexcept;
@@ -101,30 +101,30 @@ private:
 	Fd spare_; /* see rendezvous_accept() */
 	uint64_t refused_ = 0;
 
-	/* Made with the port or granted, and then kept: all of them or none. */
+	/* Created with the port or granted by its owner, and then kept: all or none. */
 	Fd name_;
 	PortFile file_;
 	std::unique_ptr<UdpReceiver> taken_;
 
-	uint64_t number_ = 0; /* of the owner this process is or has joined */
+	uint64_t number_ = 0; /* of this process as owner, or of the owner it has joined */
 
-	/* Without an owner: when settle() is called next, and since when it is. */
+	/* Without an owner: time of the next settle(), and time of the first one. */
 	u64 settle_at_ = 0;
 	u64 settle_since_ = 0;
 
-	/* The owner's. */
+	/* Used by the owner. */
 	std::atomic<UdpReceiver *> receiver_{nullptr};
 	uint64_t progress_ = 0;
 	std::vector<Member> members_;
 
-	/* A member's. */
+	/* Used by members. */
 	Fd owner_; /* its connection */
 	uint32_t rank_ = 0;
 	bool watching_ = false; /* the port's socket is in events_ */
 	u64 look_at_ = never_ns;
 	uint64_t seen_progress_ = 0;
-	unsigned stuck_ = 0; /* looks in a row, in time, that found packets and no progress */
-	u64 stuck_since_ = 0; /* when there was progress, or nobody looked */
+	unsigned stuck_ = 0; /* consecutive checks in time that found packets but no progress */
+	u64 stuck_since_ = 0; /* time of the last progress, or when the checks began */
 };
 
 } // namespace sirdma::twin

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The words that the processes of an address share about its UDP port, and the message by
- * which the owner of the port gives them away, with the port itself.
+ * The words that all processes of an address share, about the owner of its UDP port, and the
+ * message by which the owner grants them to a member, together with the port's socket.
  */
 #pragma once
 
@@ -14,9 +14,9 @@ namespace sirdma::twin
 {
 
 struct PortWords {
-	/* Each owner has a number of its own, the next one. Whoever raises it owns the port. */
+	/* Number of the owner. A process that increments it becomes the owner. */
 	std::atomic<uint64_t> owner;
-	/* The owner writes another value each time it took datagrams. */
+	/* The owner stores another value each time it has received datagrams. */
 	std::atomic<uint64_t> progress;
 };
 
@@ -38,7 +38,7 @@ public:
 	}
 	~PortFile();
 
-	/* False, with errno, when it could not be made. */
+	/* False with errno if it could not be created. */
 	static PortFile create() noexcept;
 	static PortFile map(Fd file) noexcept;
 
@@ -51,12 +51,13 @@ private:
 	PortWords *words_ = nullptr;
 };
 
-/* What the owner tells a member. */
+/* Message from the owner to a member. */
 struct PortGrant {
-	static constexpr uint32_t magic_value = 0x53525001; /* changes with anything shared */
+	static constexpr uint32_t magic_value =
+		0x53525001; /* to be changed with the layout of anything shared */
 
 	uint32_t magic = magic_value;
-	uint32_t rank; /* how soon it succeeds an owner that is stopped */
+	uint32_t rank; /* order in which members succeed a stopped owner */
 	uint64_t owner; /* the sender's number */
 };
 
@@ -66,15 +67,15 @@ static_assert(sizeof(PortGrant) == 16);
 struct PortFiles {
 	static constexpr size_t count = 3;
 
-	Fd socket; /* bound to the port */
-	Fd name; /* listens */
+	Fd socket; /* the port's UDP socket */
+	Fd name; /* the listening socket of the owner's name */
 	Fd words;
 };
 
 bool send_grant(int sock, const PortGrant &grant, const int (&files)[PortFiles::count]) noexcept;
 /*
- * False with errno: EAGAIN when nothing came, EMFILE when there was no room for the files,
- * ENOTCONN when the other end hung up, EPROTO when what came is no grant.
+ * False with errno: EAGAIN: there is no message; EMFILE: no descriptors are left for the
+ * files; ENOTCONN: the other end closed the connection; EPROTO: it is not a grant.
  */
 bool receive_grant(int sock, PortGrant &grant, PortFiles &files) noexcept;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The shim a program is started with (see entry.hpp): takes the place of the few
- * functions of libibverbs that would look for devices in sysfs.
+ * The shim that is preloaded into a program (see entry.hpp): it replaces the few functions of
+ * libibverbs that would look for devices in sysfs.
  */
 #include <algorithm>
 #include <cerrno>
@@ -22,7 +22,7 @@ const sirdma_twin_ops *twin() noexcept
 	return sirdma::twin::shim_twin();
 }
 
-/* What the library itself does for objects that are not ours. */
+/* The library's own function, for objects that are not the twin's. */
 template <typename Function> Function *real(const char *name) noexcept
 {
 	static void *const library = dlopen("libibverbs.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -30,7 +30,7 @@ template <typename Function> Function *real(const char *name) noexcept
 	return library ? reinterpret_cast<Function *>(dlsym(library, name)) : nullptr;
 }
 
-/* The library's order is that of a folder's entries. */
+/* Sort devices by number: the library's order is that of directory entries. */
 ibv_device **by_number(ibv_device **list) noexcept
 {
 	ibv_device **end = list;
@@ -122,7 +122,7 @@ EXPORT int ibv_query_gid(ibv_context *context, uint8_t port_num, int index, ibv_
 	const int err = twin()->query_gid_ex(context, port_num, static_cast<uint32_t>(index),
 					     &entry, 0, sizeof(entry));
 
-	/* An empty entry is a GID of zeros. */
+	/* An empty entry reads as a GID of zeros. */
 	if (err && err != ENODATA) {
 		errno = err;
 		return -1;
@@ -131,7 +131,7 @@ EXPORT int ibv_query_gid(ibv_context *context, uint8_t port_num, int index, ibv_
 	return 0;
 }
 
-/* Private to rdma-core's own programs: 0 is RoCE version 1, 1 is version 2. */
+/* A private function for rdma-core's own programs: 0 is RoCE version 1, 1 is version 2. */
 EXPORT int ibv_query_gid_type(ibv_context *context, uint8_t port_num, unsigned int index, int *type)
 {
 	ibv_gid_entry entry{};
@@ -188,15 +188,15 @@ EXPORT ibv_comp_channel *ibv_create_comp_channel(ibv_context *context)
 	return next ? next(context) : nullptr;
 }
 
-/* Nothing is pinned that a child's writes or ours could part from the device. */
+/* The device uses virtual addresses, so copy-on-write after a fork does no harm. */
 EXPORT ibv_fork_status ibv_is_fork_initialized(void)
 {
 	return IBV_FORK_UNNEEDED;
 }
 
 /*
- * Nor is there a connection manager: where every program of librdmacm begins, it is
- * told so, in place of what is missing in /dev.
+ * There is no connection manager. Every program that uses librdmacm begins with this call,
+ * which says so, instead of a failure because of files missing in /dev.
  */
 EXPORT void *rdma_create_event_channel(void)
 {
@@ -204,7 +204,7 @@ EXPORT void *rdma_create_event_channel(void)
 	return nullptr;
 }
 
-/* There is no file behind a device of ours that another process could have sent. */
+/* A device of the twin has no file that another process could send. */
 EXPORT ibv_context *ibv_import_device(int)
 {
 	errno = EOPNOTSUPP;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A program that closes all descriptors it did not open, as daemons do, must not close the
- * device's: their numbers would come to mean files of the program. For a kernel's device
- * there are none. The descriptors that libibverbs shows to the program are its to close.
+ * A program that closes all descriptors it did not open, as daemons do, must not close those of
+ * the device, or their numbers would be reused for files of the program. A kernel device has
+ * no such descriptors. The program may close the descriptors that libibverbs shows to it.
  */
 #include <atomic>
 #include <cerrno>
@@ -24,7 +24,7 @@ std::atomic<sirdma_next_file> next_file{nullptr};
 std::atomic<Close> next_close{nullptr};
 std::atomic<CloseRange> next_close_range{nullptr};
 
-/* The next definition (RTLD_NEXT); null when there is none. */
+/* The next definition (RTLD_NEXT), or null. */
 template <typename Function>
 Function next_function(std::atomic<Function> &known, const char *name) noexcept
 {
@@ -37,14 +37,14 @@ Function next_function(std::atomic<Function> &known, const char *name) noexcept
 	return found;
 }
 
-/* Before main(), while nobody can be in a signal handler. */
+/* Before main(), when no signal handler can run. */
 __attribute__((constructor)) void find_next() noexcept
 {
 	(void)next_function(next_close, "close");
 	(void)next_function(next_close_range, "close_range");
 }
 
-/* The first descriptor of the device from @fd on; beyond all of them: ~0. */
+/* The first descriptor of the device that is not below @fd, or ~0. */
 unsigned device_file(unsigned fd) noexcept
 {
 	const sirdma_next_file next = next_file.load(std::memory_order_acquire);
@@ -96,7 +96,7 @@ EXPORT int close_range(unsigned first, unsigned last, int flags)
 	}
 }
 
-/* Where close_range() is refused (Linux before 5.9, seccomp). The limit of open files may be 2^30. */
+/* Used if close_range() fails (Linux before 5.9, seccomp). The limit of open files may be 2^30. */
 static void close_listed(int first) noexcept
 {
 	DIR *listed = opendir("/proc/self/fd");

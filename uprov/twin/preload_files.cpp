@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * UCX uses a device only if there is a file for it in /dev/infiniband. Where the
- * launcher could not put one there, the shim says that there is.
+ * UCX uses a device only if it has a file in /dev/infiniband. If the launcher could not create
+ * one, the shim pretends that it exists.
  */
 #include <cerrno>
 #include <cstdlib>
@@ -17,7 +17,7 @@ namespace
 {
 
 constexpr char folder[] = "/dev/infiniband/uverbs";
-/* What the launcher's own such files are copies of. */
+/* The file that stands for a missing one, as in the launcher's own /dev/infiniband. */
 constexpr char stand_in[] = "/dev/full";
 
 bool is_device_of_ours(const char *path) noexcept
@@ -34,7 +34,7 @@ bool is_device_of_ours(const char *path) noexcept
 	       !sirdma::twin::shim_in_sysfs() && sirdma::twin::shim_twin();
 }
 
-/* @look at @path, or at what stands for it. */
+/* Call @look with @path, or with the file that stands for it. */
 template <typename Look> int look_at(const char *path, Look look) noexcept
 {
 	const int before = errno;
@@ -66,7 +66,7 @@ EXPORT int access(const char *path, int mode)
 	return look_at(path, [=](const char *at) { return faccessat(AT_FDCWD, at, mode, 0); });
 }
 
-/* The same thing where files have 64-bit sizes anyway. */
+/* The same as stat() on systems with 64-bit file sizes. */
 EXPORT int stat64(const char *path, struct stat64 *out)
 {
 	static_assert(sizeof(struct stat) == sizeof(struct stat64));

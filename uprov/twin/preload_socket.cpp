@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * libibverbs asks the kernel for its devices by RDMA netlink first, and looks into sysfs
- * only where the kernel knows no such socket. In the sysfs view the devices of the program
- * are those of the tree, so there is none; and nobody loads the kernel's module by asking.
+ * libibverbs first asks the kernel for devices by RDMA netlink, and reads sysfs only if the
+ * kernel does not support such a socket. In the sysfs view the program must use the devices
+ * in the sysfs tree, so the shim refuses the socket. It also keeps the kernel from loading
+ * a module because of the request.
  */
 #include <atomic>
 #include <cerrno>

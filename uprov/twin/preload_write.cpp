@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A program that finds libibverbs' functions by dlsym() goes past the shim's, and the
- * library's own ibv_create_comp_channel() asks the kernel for a file: by write() of a
- * command to the device's file, which for a device of ours is /dev/full. So that
- * command, and nothing else, is answered here.
+ * A program that finds the functions of libibverbs by dlsym() does not call the shim's. The
+ * library's own ibv_create_comp_channel() writes a command to the device's file, which is
+ * /dev/full for a device of the twin. This file answers that command and no other.
  */
 #include <atomic>
 #include <cerrno>
@@ -32,7 +31,7 @@ using Write = ssize_t (*)(int, const void *, size_t);
 
 std::atomic<Write> next_write{nullptr};
 
-/* Of whoever comes behind us: a sanitizer, or the C library. */
+/* The next definition of write(): that of a sanitizer or of the C library. */
 Write next() noexcept
 {
 	Write found = next_write.load(std::memory_order_relaxed);
@@ -44,13 +43,13 @@ Write next() noexcept
 	return found;
 }
 
-/* Before main(), while nobody can be in a signal handler. */
+/* Before main(), when no signal handler can run. */
 __attribute__((constructor)) void find_next() noexcept
 {
 	(void)next();
 }
 
-/* Nobody else writes so many bytes there, so they may be looked at. */
+/* Only the library writes this many bytes to that file, so the command may be read. */
 bool is_device(int fd) noexcept
 {
 	struct stat st;
@@ -59,7 +58,7 @@ bool is_device(int fd) noexcept
 	       st.st_rdev == makedev(full_major, full_minor);
 }
 
-/* False when it is another command. */
+/* Execute the command at @buffer. False: it is another command. */
 bool create_channel(const void *buffer, ssize_t &result) noexcept
 {
 	CreateCompChannel command;

@@ -15,7 +15,10 @@ namespace sirdma::twin
 namespace
 {
 
-/* Null when there is no room; the reader will say so when there is. */
+/*
+ * Reserve room in the ring. Null: there is none; the reader will wake this process when there
+ * is.
+ */
 uint8_t *reserve(RingWriter &ring, size_t len) noexcept
 {
 	if (uint8_t *at = ring.reserve(len)) [[likely]]
@@ -31,7 +34,7 @@ void commit(RingWriter &ring, size_t len, RecordKind kind, bool more) noexcept
 		     .flags = more ? record_more : uint16_t{0}});
 }
 
-/* The next @len bytes of @it as pieces; how many. 0: they do not fit. */
+/* Describe the next @len bytes at @it by pieces; returns how many. 0: @pieces is too small. */
 u32 take_pieces(snic_seg_iter &it, u32 len, std::span<Piece> pieces) noexcept
 {
 	u32 n = 0, run;
@@ -47,7 +50,7 @@ u32 take_pieces(snic_seg_iter &it, u32 len, std::span<Piece> pieces) noexcept
 	return n;
 }
 
-/* The pieces of @head, which follow it at @data, as segments. False when they do not add up. */
+/* Convert the pieces at @data, which follow @head, to segments. False: their sum is wrong. */
 bool read_pieces(const SuperHead &head, const uint8_t *data, snic_seg *segs) noexcept
 {
 	u64 sum = 0;
@@ -65,7 +68,7 @@ bool read_pieces(const SuperHead &head, const uint8_t *data, snic_seg *segs) noe
 	return sum == head.payload_len;
 }
 
-/* The header's length and the pad are those its opcode and flags say, so that the payload begins with a segment. */
+/* Do header length and pad agree with opcode and flags? The payload then begins with a segment. */
 bool headers_fit(const SuperHead &head) noexcept
 {
 	sirdma_bth bth;
@@ -79,7 +82,7 @@ bool headers_fit(const SuperHead &head) noexcept
 
 } // namespace
 
-/* With room for the ICRC, which nobody computes. */
+/* The packet has room for the ICRC, which is not computed. */
 bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter &payload) noexcept
 {
 	constexpr uint64_t zero = 0;
@@ -89,11 +92,17 @@ bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter
 
 	if (!to)
 		return false;
-	/* All of the header's room: what it does not fill is written over, or behind the record's end. */
+	/*
+	 * Copy all of hdr: what lies beyond the headers is overwritten, or is beyond the
+	 * record's end.
+	 */
 	static_assert(sizeof(RecordHead) + sizeof(pkt.hdr) <= ring_align);
 	memcpy(to, pkt.hdr, sizeof(pkt.hdr));
 	snic_seg_copy(&payload, to + pkt.hdr_len, pkt.payload_len);
-	/* Pad and ICRC, which may reach into the next record's head: that is not written yet. */
+	/*
+	 * Pad and ICRC. They may reach into the head of the next record, which is not written
+	 * yet.
+	 */
 	static_assert(SIRDMA_ICRC_LEN + 3 <= sizeof(zero));
 	memcpy(to + body - pkt.pad, &zero, sizeof(zero));
 	commit(ring, body + SIRDMA_ICRC_LEN, record_packet, at + 1 < burst.npkts);
@@ -135,7 +144,7 @@ bool put_super(RingWriter &ring, const snic_burst &burst, u32 at, u32 n, uint64_
 	return true;
 }
 
-/* Nobody waits for room: a datagram without room is lost, as on any wire. */
+/* The caller does not wait for room: without room the datagram is lost, as on any wire. */
 bool put_datagram(RingWriter &ring, const Path &path, const uint8_t *data, size_t len, u32 index,
 		  bool more) noexcept
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What travels in a ring from process to process: packets of the model, complete but for the
- * ICRC, alone or those of one message together (super-packets), and datagrams that came to a
- * shared port and are another process's.
+ * The records in a ring between two processes: packets of the model without a valid ICRC,
+ * super-packets, which contain several packets of one message, and datagrams that the owner of
+ * a shared port hands over to another process.
  *
- * The writer is another process: take_super() and take_datagram() check all that it says.
+ * The writer is another process, so take_super() and take_datagram() check everything.
  */
 #pragma once
 
@@ -22,14 +22,14 @@ enum RecordKind : uint16_t {
 	record_super = 3,
 };
 
-/* A flag: the next record belongs to the same burst. */
+/* Flag: the next record belongs to the same burst. */
 constexpr uint16_t record_more = 1;
 
-/* What a reader takes beyond packets and datagrams: RingControl::takes. */
+/* Bit in RingControl::takes: the reader accepts super-packets. */
 constexpr uint32_t takes_supers = 1;
 constexpr uint32_t takes_references = 2;
 
-/* Before a datagram that is handed over. */
+/* Precedes a datagram that is handed over. */
 struct DatagramHead {
 	sirdma_ip src;
 	uint32_t scope;
@@ -37,9 +37,9 @@ struct DatagramHead {
 	uint16_t index;
 };
 
-/* Before the payload of a super-packet, or before the pieces of the sender's memory that have it. */
+/* Precedes the payload of a super-packet, or the list of its pieces in the sender's memory. */
 struct SuperHead {
-	uint64_t lease; /* number of the lease the pieces are read under; 0: the payload follows */
+	uint64_t lease; /* lease number for reading the pieces; 0: the payload follows */
 	uint32_t payload_len;
 	uint32_t npieces;
 	uint16_t npkts;
@@ -63,14 +63,14 @@ struct SuperPacket {
 	bool by_reference;
 };
 
-/* Writing. False: no room, and the reader will tell the sender of packets when there is. */
+/* Writing. False: there is no room; the reader wakes a sender of packets when there is. */
 
 /* Packet @at of @burst, and its part of @payload. */
 bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter &payload) noexcept;
-/* @n packets from @at on, their payload by reference under lease @lease; 0: by copy. */
+/* @n packets of @burst from @at on. @lease: send the payload by reference; 0: copy it. */
 bool put_super(RingWriter &ring, const snic_burst &burst, u32 at, u32 n, uint64_t lease,
 	       snic_seg_iter &payload) noexcept;
-/* A datagram that came by @path. */
+/* A datagram received by @path. */
 bool put_datagram(RingWriter &ring, const Path &path, const uint8_t *data, size_t len, u32 index,
 		  bool more) noexcept;
 

@@ -16,15 +16,21 @@ namespace sirdma::twin
 namespace
 {
 
-/* Many processes of one address may start together. */
+/* Many processes of one address may connect together. */
 constexpr int backlog = 1024;
-/* Processes looked at in one go: who connects all the time does not hold us. */
+/*
+ * Connections examined at once, so that a process that connects again and again cannot block
+ * this one.
+ */
 constexpr unsigned accept_batch = 64;
-/* Unless /proc says another. */
+/* The default, if /proc does not tell the value. */
 constexpr uid_t usual_overflow_uid = 65534;
 constexpr unsigned long all_uids = 0xffffffff;
 
-/* A null byte, then text; the user in it keeps users apart by accident, credentials by intent. */
+/*
+ * An abstract name: a null byte, then text. The user id in it avoids accidental conflicts
+ * between users; security comes from the check of credentials.
+ */
 socklen_t make_name(const IpAddress &addr, uint32_t slot, sockaddr_un &sa) noexcept
 {
 	const uint8_t *b = addr.ip().b;
@@ -47,7 +53,7 @@ Fd open_socket() noexcept
 	return Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-/* Of the process at the other end, when it connected or listened. */
+/* Credentials of the process at the other end, as of its connect() or listen(). */
 bool peer_of(int fd, ucred &peer) noexcept
 {
 	socklen_t len = sizeof(peer);
@@ -65,7 +71,7 @@ uid_t overflow_uid() noexcept
 		       usual_overflow_uid;
 }
 
-/* In such a user namespace the overflow uid stands for itself alone. */
+/* Does the user namespace map all users? The overflow uid then is an ordinary user. */
 bool maps_every_uid() noexcept
 {
 	const Fd fd(open("/proc/self/uid_map", O_RDONLY | O_CLOEXEC));
@@ -77,8 +83,8 @@ bool maps_every_uid() noexcept
 }
 
 /*
- * In a user namespace a user it does not map looks like the overflow uid, `nobody`: two
- * that look so may differ. The kernel tells them apart when one signals the other.
+ * In a user namespace every unmapped user appears as the overflow uid, `nobody`, so equal ids
+ * may be different users. Then permission to send a signal shows whether the user is the same.
  */
 bool is_of_this_user(int fd) noexcept
 {
@@ -90,7 +96,7 @@ bool is_of_this_user(int fd) noexcept
 	       (peer.pid > 0 && !kill(peer.pid, 0));
 }
 
-/* A name is text: any process may bind that of another host's address. */
+/* Any process can bind a name with the address of another host, so check the address. */
 bool is_of_this_host(const IpAddress &addr) noexcept
 {
 	sockaddr_storage sa;
@@ -145,7 +151,7 @@ bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept
 
 	if (!holder || !peer_of(sock, claims) || !peer_of(holder.get(), has))
 		return false;
-	/* Processes of other PID namespaces are all 0. */
+	/* A process of another PID namespace has pid 0: it cannot be identified. */
 	errno = EACCES;
 	return claims.pid == has.pid;
 }
@@ -165,7 +171,7 @@ Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused) noexcept
 		if (!fd && errno != EMFILE && errno != ENFILE)
 			return fd;
 		if (!fd) {
-			/* The kernel says so before it looks whether anybody waits. */
+			/* The kernel reports EMFILE even when no connection waits. */
 			spare.reset();
 			fd = Fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * How processes of one user find each other by address: abstract UNIX sockets,
- * which exist per network namespace, as addresses do, and vanish with their
- * process. A name bound is a lock that no dead process can hold.
+ * How processes of one user find each other by address: by names of abstract UNIX sockets.
+ * They belong to a network namespace, as addresses do, and disappear with their process. So
+ * a bound name is also a lock that a dead process cannot hold.
  */
 #pragma once
 
@@ -13,9 +13,9 @@ namespace sirdma::twin
 {
 
 /*
- * The queue pair numbers of an address, as many as the device has, are dealt out in
- * slots, one to a process, so that the number in a packet names the process. The first
- * processes get large slots. Whoever wants a thousand at one address wants small ones.
+ * The QP numbers of an address are divided into slots. Each process has one slot, so the QP
+ * number in a packet identifies the process. The first processes get large slots; later
+ * ones get small slots, so that a thousand processes may use one address.
  */
 inline constexpr uint32_t num_qpns = 1 << 18;
 inline constexpr uint32_t num_large_slots = 32, qpns_per_slot = 4096;
@@ -26,12 +26,12 @@ inline constexpr uint32_t first_small_qpn = num_large_slots * qpns_per_slot;
 static_assert(first_small_qpn + num_small_slots * qpns_per_small_slot == num_qpns);
 
 /*
- * In place of a slot: the owner of the UDP port. Another value when what an owner and its
- * members say to each other changes.
+ * The owner of the UDP port, in place of a slot. To be changed when the messages between
+ * owner and members change.
  */
 inline constexpr uint32_t port_owner = ~1u;
 
-/* num_slots or more: nobody's. */
+/* The slot of a QP number; num_slots or more: of no process. */
 constexpr uint32_t slot_of(uint32_t qpn) noexcept
 {
 	return qpn < first_small_qpn ?
@@ -46,31 +46,35 @@ constexpr uint32_t first_qpn_of(uint32_t slot) noexcept
 		       first_small_qpn + (slot - num_large_slots) * qpns_per_small_slot;
 }
 
-/* A listening socket, or none with errno: EADDRINUSE when a live process has the name. */
+/*
+ * A listening socket with this name, or none with errno. EADDRINUSE: another process has the
+ * name.
+ */
 Fd rendezvous_listen(const IpAddress &addr, uint32_t slot) noexcept;
 
 /*
- * Of a listening socket that another process made: from now on those who connect see this
- * process's credentials, and accepting never blocks.
+ * Take over a listening socket that another process created: processes that connect from now
+ * on see the credentials of this process, and accept() does not block.
  */
 bool rendezvous_take(int listener) noexcept;
 
 /*
- * Connected to the process that has the name, if it is of this user; none with errno:
- * EADDRNOTAVAIL when the address is not this host's, whoever has the name.
+ * A socket connected to the process that has the name, if it belongs to this user, or none with
+ * errno. EADDRNOTAVAIL: the address does not belong to this host.
  */
 Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept;
 
-/* The process at the other end of @sock has this name; false with errno. */
+/* Does the process at the other end of @sock have this name? False with errno. */
 bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept;
 
 /*
- * The next process that connected and is of this user; none when nobody waits. Others are
- * hung up on and counted. @spare is a file, which stands in when there is room for no other:
- * then who waits is hung up on as well, or it would wait for ever and keep us awake.
+ * The next connection by a process of this user; none if there is none. Connections by others
+ * are closed and counted. @spare is a file that is closed when no descriptors are left, so
+ * that the waiting connection can be accepted and closed; otherwise the listener would stay
+ * readable.
  */
 Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused) noexcept;
-/* A file that is good for nothing else. */
+/* A file for the parameter @spare of rendezvous_accept(). */
 Fd spare_file() noexcept;
 
 } // namespace sirdma::twin

@@ -8,8 +8,8 @@ namespace sirdma::twin
 {
 
 /*
- * Around a call into the driver: what was put off is done first, and at the end,
- * when its locks are free, what it raised is delivered. It is no cancellation point.
+ * Guard for a call into the driver: runs Adapter::settle() before it, and again after it, when
+ * the driver's locks are free. The call is no cancellation point.
  */
 class Settle {
 public:

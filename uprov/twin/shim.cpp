@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* The twin beside the preloaded library. */
+/* The shim's way to the twin, a library in the same folder. */
 #include "shim.hpp"
 
 #include <cstdio>
@@ -16,7 +16,7 @@ namespace sirdma::twin
 namespace
 {
 
-/* The twin lies beside the shim. */
+/* The twin is in the folder of the shim. */
 const sirdma_twin_ops *load_twin() noexcept
 {
 	using Entry = const sirdma_twin_ops *(*)();

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What the parts of the shim share, and the twin's way to it: see entry.hpp. */
+/* Functions that the parts of the shim share, and how the twin calls the shim: see entry.hpp. */
 #pragma once
 
 #include "entry.hpp"
 
-/* The first descriptor from @fd on that is the device's; ~0 when there is none. Any thread. */
+/* The first descriptor of the device that is not below @fd, or ~0. Any thread. */
 using sirdma_next_file = unsigned (*)(unsigned fd);
 
 #define SIRDMA_GUARD_FILES "sirdma_guard_files"
 
-/* The twin tells the shim by this what the program may not close. */
+/* The twin calls this to tell the shim which descriptors the program must not close. */
 extern "C" void sirdma_guard_files(sirdma_next_file next);
 
 namespace sirdma::twin
 {
 
-/* Null when there is none. */
+/* The twin's operations, or null if it cannot be loaded. */
 const sirdma_twin_ops *shim_twin() noexcept;
-/* The library finds devices itself, in a tree of sysfs the launcher made for it or the system's. */
+/* Is it the sysfs view, in which the library itself finds the devices? */
 bool shim_in_sysfs() noexcept;
 
 } // namespace sirdma::twin

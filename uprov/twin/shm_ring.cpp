@@ -14,10 +14,10 @@ namespace sirdma::twin
 namespace
 {
 
-/* In the file: a page of control words, then the data of both rings. */
+/* The file has a page of control words, then the data of both rings. */
 constexpr size_t page = 4096;
 constexpr size_t file_bytes = page + 2 * ring_bytes;
-/* In memory each data area follows itself. */
+/* Each data area is mapped twice in a row. */
 constexpr size_t mapped_bytes = page + 4 * ring_bytes;
 constexpr int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -75,13 +75,13 @@ RingPair RingPair::map(int fd) noexcept
 	for (unsigned copy = 0; copy < 4; ++copy)
 		ok = ok && map_at(pair.base_ + page + copy * ring_bytes, ring_bytes, fd,
 				  page + copy / 2 * ring_bytes);
-	/* A child that forked must not keep a dead parent's rings alive. */
+	/* A forked child must not keep the rings of a dead parent in use. */
 	if (!ok || madvise(pair.base_, mapped_bytes, MADV_DONTFORK))
 		return {};
 	return pair;
 }
 
-/* All-zero memory is what the words begin as. */
+/* The initial value of the words is zero, as is new memory. */
 RingControl &RingPair::control(unsigned ring) const noexcept
 {
 	return std::launder(reinterpret_cast<RingControl *>(base_))[ring];

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A ring of records between two processes: one writes, one reads, neither ever
- * waits for the other or holds what the other needs, so either may die at any
- * instruction. The data area is mapped twice in a row: a record is contiguous.
+ * A ring of records between two processes, a writer and a reader. There is no lock and neither
+ * waits for the other, so either may die at any instruction. The data area is mapped twice in
+ * a row, so that each record is contiguous.
  *
- * A record's first word says that it is there. The writer clears the word after
- * the record before it sets the record's own: the reader needs no index of the
- * writer's, and a small record travels in one cache line. Records that are written
- * together are shown together, the first one last, so that the two sides do not
- * fight for each line. The reader believes nothing but that the memory exists (it
- * is sealed): words are read once, and lengths checked.
+ * The first word of a record, its head, shows that it is valid. Before the writer sets it, it
+ * clears the word after the record. So the reader needs no index of the writer, and a small
+ * record takes one cache line. Records that are written together are published together: the
+ * head of the first one is set last, so that the two sides do not contend for each cache line.
+ * The reader trusts only the size of the memory (it is sealed): it reads each word once, and
+ * checks lengths.
  */
 #pragma once
 
@@ -21,16 +21,16 @@
 namespace sirdma::twin
 {
 
-/* Words both sides use; each line is written by one side, but for the flag in it. */
+/* Words that both sides use. Each cache line is written by one side, except for its flag. */
 struct RingControl {
-	alignas(64) std::atomic<uint64_t> head{0}; /* bytes the reader is done with */
-	std::atomic<uint32_t> asleep{0}; /* the reader set it: wake me */
-	alignas(64) std::atomic<uint32_t> full{0}; /* the writer waits for room */
-	/* Seldom changed, and for those who use the ring to give a meaning to. */
-	alignas(64) std::atomic<uint32_t> takes{0}; /* kinds of records, by the reader */
-	std::atomic<uint64_t> lease_at{0}; /* where the writer's memory has the number, too */
-	std::atomic<uint64_t> lease{0}; /* number of the lease that holds, by the writer */
-	std::atomic<uint32_t> reading{0}; /* the writer's memory is being read, by the reader */
+	alignas(64) std::atomic<uint64_t> head{0}; /* bytes that the reader has released */
+	std::atomic<uint32_t> asleep{0}; /* set by the reader: it sleeps and must be woken */
+	alignas(64) std::atomic<uint32_t> full{0}; /* set by the writer: it waits for room */
+	/* Seldom changed. The users of the ring define their meaning. */
+	alignas(64) std::atomic<uint32_t> takes{0}; /* kinds of records that the reader accepts */
+	std::atomic<uint64_t> lease_at{0}; /* address of the lease number in the writer's memory */
+	std::atomic<uint64_t> lease{0}; /* current lease number, set by the writer */
+	std::atomic<uint32_t> reading{0}; /* set by the reader while it reads the writer's memory */
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -39,16 +39,16 @@ inline constexpr size_t ring_bytes = 256 << 10;
 inline constexpr size_t ring_align = 64;
 inline constexpr size_t ring_record_max = ring_bytes / 2;
 
-/* What a record begins with. */
+/* Head of a record. */
 struct RecordHead {
-	uint32_t len; /* bytes that follow the head; not 0 */
+	uint32_t len; /* bytes after the head; not 0 */
 	uint16_t kind;
 	uint16_t flags;
 };
 
 static_assert(sizeof(RecordHead) == sizeof(uint64_t));
 
-/* Bytes of ring a record of @len bytes takes. */
+/* Bytes that a record of @len bytes takes in the ring. */
 constexpr size_t record_size(size_t len) noexcept
 {
 	return (sizeof(RecordHead) + len + ring_align - 1) & ~(ring_align - 1);
@@ -59,10 +59,10 @@ public:
 	RingWriter() noexcept = default;
 	RingWriter(RingControl *control, uint8_t *data) noexcept : control_(control), data_(data) {}
 
-	/* Room for a record of @len bytes (at most ring_record_max), or null. */
+	/* Reserve room for a record of @len bytes (at most ring_record_max), or null. */
 	uint8_t *reserve(size_t len) noexcept
 	{
-		/* The next record's head must be free as well. */
+		/* The head of the next record must be free as well: it is cleared. */
 		const size_t need = record_size(len) + ring_align;
 
 		if (tail_ + need - head_ > ring_bytes && !look_for_room(need)) [[unlikely]]
@@ -70,33 +70,36 @@ public:
 		return at(tail_) + sizeof(RecordHead);
 	}
 
-	/* The record reserved last is complete, and seen at the next publish(). */
+	/* The reserved record is complete; the next publish() makes it visible. */
 	void commit(RecordHead head) noexcept
 	{
 		uint64_t word;
 
 		memcpy(&word, &head, sizeof(word));
-		if (tail_ == shown_)
+		if (tail_ == published_)
 			first_ = word;
 		else
 			word_at(tail_).store(word, std::memory_order_relaxed);
 		tail_ += record_size(head.len);
 	}
 
-	/* Bytes of ring committed and not published. */
-	size_t unpublished() const noexcept { return tail_ - shown_; }
+	/* Bytes committed and not yet published. */
+	size_t unpublished() const noexcept { return tail_ - published_; }
 
 	void publish() noexcept
 	{
-		if (tail_ == shown_)
+		if (tail_ == published_)
 			return;
 		word_at(tail_).store(0, std::memory_order_relaxed);
 		/* Partner: RingReader::peek(). */
-		word_at(shown_).store(first_, std::memory_order_release);
-		shown_ = tail_;
+		word_at(published_).store(first_, std::memory_order_release);
+		published_ = tail_;
 	}
 
-	/* Say that room is wanted; true when some came meanwhile. Partner: RingReader::release(). */
+	/*
+	 * Ask to be woken when there is room. True: there is room already. Partner:
+	 * RingReader::release().
+	 */
 	bool want_room(size_t len) noexcept
 	{
 		control_->full.store(1);
@@ -104,7 +107,10 @@ public:
 		return reserve(len) != nullptr;
 	}
 
-	/* After publish(): must the reader be woken? Partner: RingReader::fall_asleep(). */
+	/*
+	 * To be called after publish(): must the reader be woken? Partner:
+	 * RingReader::fall_asleep().
+	 */
 	bool must_wake() noexcept
 	{
 		smp_mb();
@@ -114,7 +120,7 @@ public:
 
 	/* See RingControl. */
 	uint32_t takes() const noexcept { return control_->takes.load(std::memory_order_relaxed); }
-	/* Where the next record begins. */
+	/* Position of the next record. */
 	uint64_t tail() const noexcept { return tail_; }
 
 	bool broken() const noexcept { return broken_; }
@@ -131,7 +137,7 @@ private:
 	{
 		const uint64_t head = control_->head.load(std::memory_order_acquire);
 
-		/* The reader can be no further than we are, and never goes back. */
+		/* A valid head is never beyond the tail and never decreases. */
 		if (head > tail_ || head < head_) {
 			broken_ = true;
 			return false;
@@ -143,9 +149,9 @@ private:
 	RingControl *control_ = nullptr;
 	uint8_t *data_ = nullptr;
 	uint64_t tail_ = 0;
-	uint64_t shown_ = 0; /* up to here records are published */
-	uint64_t first_ = 0; /* head word of the record there */
-	uint64_t head_ = 0; /* the reader's, as last seen */
+	uint64_t published_ = 0; /* position up to which records are published */
+	uint64_t first_ = 0; /* head of the record there, to be stored by publish() */
+	uint64_t head_ = 0; /* the reader's position as last read */
 	bool broken_ = false;
 };
 
@@ -177,12 +183,12 @@ public:
 		return !broken_ && word_at(head_).load(std::memory_order_acquire);
 	}
 
-	/* Done with the record peeked at. */
+	/* Go to the next record. */
 	void next() noexcept { head_ += size_; }
 
 	/*
-	 * Give the room of what was read back; true when the writer waits for it and
-	 * must be told.
+	 * Return the room of the records read to the writer. True: the writer waits for room and
+	 * must be woken.
 	 */
 	bool release() noexcept
 	{
@@ -194,10 +200,10 @@ public:
 		return control_->full.load(std::memory_order_relaxed) && control_->full.exchange(0);
 	}
 
-	/* Bytes read and not yet given back. */
+	/* Bytes read and not yet released. */
 	size_t unreleased() const noexcept { return head_ - released_; }
 
-	/* About to sleep: false when there is a record after all. */
+	/* Announce that the reader will sleep. False: there is a record after all. */
 	bool fall_asleep() noexcept
 	{
 		control_->asleep.store(1);
@@ -229,7 +235,7 @@ private:
 	bool broken_ = false;
 };
 
-/* Memory of two rings, one each way, as it is handed from process to process. */
+/* The shared memory of two rings, one for each direction. */
 class RingPair {
 public:
 	RingPair() noexcept = default;
@@ -243,12 +249,15 @@ public:
 
 	explicit operator bool() const noexcept { return base_; }
 
-	/* New, sealed memory and its file, which the caller closes; empty with errno. */
+	/* Create sealed memory; the caller closes its file @fd. Empty with errno. */
 	static RingPair create(int &fd) noexcept;
-	/* A file from elsewhere: empty with errno when its size could change under us. */
+	/*
+	 * Map a file from another process. Empty with errno, also if the file is not sealed:
+	 * its size could change.
+	 */
 	static RingPair map(int fd) noexcept;
 
-	/* Who created the pair writes to ring 0 and reads ring 1. */
+	/* The process that created the pair writes to ring 0 and reads ring 1. */
 	RingWriter writer(unsigned ring) const noexcept;
 	RingReader reader(unsigned ring) const noexcept;
 	RingControl &control(unsigned ring) const noexcept;

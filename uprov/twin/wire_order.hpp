@@ -7,8 +7,8 @@ namespace sirdma::twin
 {
 
 /*
- * What a thread wrote is seen by who received what it sent afterwards. Thread
- * sanitizer does not know that of sockets, nor of memory mapped twice.
+ * Tells ThreadSanitizer that receiving a message happens after the sender's earlier writes. It
+ * does not know this for sockets, nor for memory that is mapped twice.
  */
 inline void order_by_wire() noexcept
 {
