@@ -50,7 +50,7 @@ constinit const Operations context_ops = [] {
 namespace
 {
 
-/* The driver's limits, not trusted further than our own layouts reach. */
+/* The driver's limits, clipped to what the layouts of the provider can hold. */
 Limits limits_from(const sirdma_alloc_ucontext_resp &resp) noexcept
 {
 	Limits l{};
@@ -77,7 +77,10 @@ int get_context(Context &ctx, sirdma_alloc_ucontext_resp &answer) noexcept
 	if (const int err = ctx.commands->get_context(&ctx.verbs, req, resp))
 		return err;
 	answer = resp.drv;
-	/* Ring sizes are agreed on from raw attributes; older drivers want them precooked. */
+	/*
+	 * Driver and provider compute ring sizes from raw attributes. A driver without that is
+	 * not supported.
+	 */
 	if (!(answer.comp_mask & SIRDMA_UCTX_USE_RAW_ATTR) || answer.hw_rev != SIRDMA_HW_REV_GEN2)
 		return EOPNOTSUPP;
 	return 0;
@@ -138,7 +141,7 @@ void free_context(ibv_context *context) noexcept
 {
 	Context &ctx = Context::of(context);
 
-	/* The twin's driver has taken back what was left of the context, this one included. */
+	/* The twin's driver has already freed what was left of the context, this PD included. */
 	static_cast<void>(ctx.commands->dealloc_pd(&ctx.pd->base));
 	delete ctx.pd;
 	PageBuffer::adopt(ctx.doorbell, sizeof(sirdma_db_page), ctx.commands->rings_in_children);

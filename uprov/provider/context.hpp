@@ -22,10 +22,10 @@ struct Pd;
 /* A device in the library's list. */
 struct Device {
 	verbs_device base;
-	uint32_t driver_id; /* what the kernel wants to see in every ioctl */
+	uint32_t driver_id; /* the kernel requires it in every ioctl */
 };
 
-/* What the driver said the rings may be; clipped to what the layouts can hold. */
+/* Limits of the rings: those of the driver, clipped to what the layouts can hold. */
 struct Limits {
 	uint32_t max_sge;
 	uint32_t max_read_sge;
@@ -39,16 +39,16 @@ struct Limits {
 
 /* The library allocates it zeroed and knows only the first two members. */
 struct Context {
-	alignas(ibv_context) uint8_t room[context_room]; /* in here its verbs_context begins */
+	alignas(ibv_context) uint8_t room[context_room]; /* holds the library's verbs_context */
 	ibv_context verbs;
 	const Commands *commands; /* to its driver */
 	Limits limits;
-	bool kick; /* the device keeps need_kick words */
-	bool cq_shadow_apart; /* the CQ shadow area is a registration of its own */
+	bool kick; /* the device maintains need_kick (SIRDMA_UCTX_KICK) */
+	bool cq_shadow_apart; /* the CQ shadow area has a registration of its own */
 	bool single_threaded; /* SIRDMA_SINGLE_THREADED=1 */
-	void *device; /* of a driver in this process: what carries out its commands */
+	void *device; /* of a driver in this process: the device that executes its commands */
 	sirdma_db_page *doorbell;
-	Pd *pd; /* for the registrations of CQ memory */
+	Pd *pd; /* for registrations of CQ memory */
 
 	static Context &of(ibv_context *context) noexcept
 	{
@@ -60,7 +60,7 @@ struct Context {
 static_assert(std::is_trivially_default_constructible_v<Context> &&
 	      std::is_standard_layout_v<Context>);
 
-/* To the driver of @context. */
+/* Commands to the driver of @context. */
 inline const Commands &commands(ibv_context *context) noexcept
 {
 	return *Context::of(context).commands;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The provider side of libibverbs, as of rdma-core 36 to 65. No distribution
- * installs a header for it, so the layouts are declared here, as facts, for C++ and
- * only as far as this provider needs them: those that all these releases share.
- * Where releases differ is said in interface.hpp. Everything below is pinned by the
- * assertions at the end and compared with the real header, member by member, by
- * tests/provider/private_abi.sh.
+ * The interface of libibverbs for providers, of rdma-core 36 to 65. No distribution
+ * installs its header, so this file declares the layouts that this provider needs and that
+ * all these releases share. interface.hpp lists the differences between releases. The
+ * assertions at the end check the layouts, and tests/provider/private_abi.sh compares them
+ * with the original header, member by member.
  */
 #pragma once
 
@@ -18,9 +17,8 @@
 #include <rdma/ib_user_verbs.h>
 
 /*
- * A command as the library wants it: header and the kernel's fixed part, which
- * the library fills in, then the driver's private part at the next address
- * (see command.hpp).
+ * A command: header and the kernel's fixed part, which the library fills in, directly
+ * followed by the driver's private part (command.hpp).
  */
 template <typename Core> struct alignas(8) verbs_cmd {
 	ib_uverbs_cmd_hdr hdr;
@@ -44,7 +42,7 @@ enum verbs_match_kind : uint8_t {
 	VERBS_MATCH_DRIVER_ID = 3,
 };
 
-/* One line of a provider's match table; a line of kind SENTINEL ends it. */
+/* An entry of a provider's match table, which ends with an entry of kind SENTINEL. */
 struct verbs_match_ent {
 	void *driver_data;
 	union {
@@ -56,7 +54,7 @@ struct verbs_match_ent {
 	verbs_match_kind kind;
 };
 
-/* A device the library found, by RDMA netlink (ibdev_idx >= 0) or in sysfs. */
+/* A device that the library found by RDMA netlink (ibdev_idx >= 0) or in sysfs. */
 struct verbs_sysfs_dev {
 	verbs_list_node entry;
 	void *provider_data;
@@ -109,12 +107,15 @@ enum { VERBS_QP_XRCD = 1 << 0, VERBS_QP_EX = 1 << 1 };
 
 using verbs_unused_op = void (*)();
 
-/* The library's table of operations; where each is depends on the release, see interface.hpp. */
+/* The library's table of operations, whose layout depends on the release: see interface.hpp. */
 struct verbs_context_ops;
 
 } /* extern "C" */
 
-/* The operations sirdma has: name, result, arguments. Null ones keep the library's default. */
+/*
+ * The operations of this provider: name, result, arguments. A null one keeps the library's
+ * default.
+ */
 #define SIRDMA_VERBS_OPERATIONS(OP) \
 	OP(alloc_parent_domain, ibv_pd *, ibv_context *, ibv_parent_domain_init_attr *) \
 	OP(alloc_pd, ibv_pd *, ibv_context *) \
@@ -156,11 +157,11 @@ void *_verbs_init_and_alloc_context(ibv_device *device, int cmd_fd, size_t alloc
 void verbs_set_ops(verbs_context *context, const verbs_context_ops *ops);
 void verbs_uninit_context(verbs_context *context);
 
-/* Of the public version IBVERBS_1.1. */
+/* A public symbol, of version IBVERBS_1.1. */
 int ibv_dontfork_range(void *base, size_t size);
 int ibv_dofork_range(void *base, size_t size);
 
-/* All return 0 or an errno. The first has one argument more since 57. */
+/* All return 0 or an errno. The first has an additional argument since release 57. */
 int ibv_cmd_get_context(verbs_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
 			ib_uverbs_get_context_resp *, size_t resp_size);
 int ibv_cmd_query_device_any(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,

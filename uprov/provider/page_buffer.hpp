@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Memory in pages: ring buffers of our own and windows of the device file.
+ * Memory in pages: ring buffers, and mappings of the device file.
  */
 #pragma once
 
@@ -19,7 +19,7 @@ constexpr size_t round_to_pages(size_t bytes) noexcept
 	return (bytes + hw_page_size - 1) & ~(hw_page_size - 1);
 }
 
-/* What a forked child has of it when the application asked for fork safety. */
+/* What a forked child gets of the memory if the application asked for fork safety. */
 enum class InChildren : uint8_t { nothing, copy };
 
 class PageBuffer {

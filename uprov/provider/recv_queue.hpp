@@ -19,19 +19,19 @@ namespace sirdma
 class RecvQueue {
 public:
 	/*
-	 * @ring is zeroed and has a power of two of WQEs of 1 << @shift quanta; @wr_ids
-	 * is zeroed and has sirdma_rq_words() elements for that many.
+	 * @ring holds a power of two of WQEs of 1 << @shift quanta each; @wr_ids has
+	 * sirdma_rq_words() elements for as many. Both must be zeroed.
 	 */
 	RecvQueue(std::span<sirdma_wqe> ring, std::span<__u64> wr_ids, uint32_t shift,
 		  uint32_t max_sge, QpDoorbell &doorbell, bool locked) noexcept;
 
-	/* ibv_post_recv(): 0 or errno with *bad the first request that was not taken. */
+	/* ibv_post_recv(): 0, or errno and *bad is the first request that was not posted. */
 	int post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept;
 
-	/* Forget everything, as after RESET. The device must not be looking. */
+	/* Empty the queue, for RESET. The device must not access the ring. */
 	void reset() noexcept;
 
-	/* For the poller. */
+	/* For completion polling. */
 	sirdma_rq &queue() noexcept { return queue_; }
 
 private:

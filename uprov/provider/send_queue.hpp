@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Send queue: from work requests to WQEs. The poller finds its way back from a completed
- * WQE's position.
+ * Send queue: writes work requests as WQEs. Polling finds the request of a completed WQE by its
+ * position.
  */
 #pragma once
 
@@ -41,29 +41,29 @@ struct SendLimits {
 class SendQueue {
 public:
 	/*
-	 * @ring and @slots hold @quanta elements each, a power of two, more than
-	 * SIRDMA_SQ_RSVD_QUANTA; @ring is zeroed.
+	 * @ring and @slots have @quanta elements each, a power of two and more than
+	 * SIRDMA_SQ_RSVD_QUANTA; @ring must be zeroed.
 	 */
 	SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots, const SendLimits &limits,
 		  QpDoorbell &doorbell, bool locked) noexcept;
 
-	/* ibv_post_send(): 0 or errno with *bad the first request that was not taken. */
+	/* ibv_post_send(): 0, or errno and *bad is the first request that was not posted. */
 	int post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept;
 
 	/*
-	 * ibv_wr_start() … ibv_wr_complete(): requests are taken one by one and become
-	 * valid together. begin() returns with the queue locked, commit() and abort()
-	 * unlock it. @err of commit: nothing becomes valid, and it is returned.
+	 * ibv_wr_start() … ibv_wr_complete(): requests are written one by one and become valid
+	 * together. begin() locks the queue, commit() and abort() unlock it. With a nonzero @err
+	 * commit() discards the requests and returns it.
 	 */
 	void begin() noexcept;
 	int take(const sirdma_send &work) noexcept;
 	int commit(int err) noexcept;
 	void abort() noexcept;
 
-	/* Forget everything, as after RESET. The device must not be looking. */
+	/* Empty the queue, for RESET. The device must not access the ring. */
 	void reset() noexcept;
 
-	/* For the poller. */
+	/* For completion polling. */
 	sirdma_sq &queue() noexcept { return queue_; }
 
 private:

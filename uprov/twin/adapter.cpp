@@ -13,7 +13,7 @@ namespace sirdma::twin
 namespace
 {
 
-/* Turns of deferred queues one call may take over. */
+/* How many deferred QPs one call to settle() runs at most. */
 constexpr u32 turns_per_call = 32;
 
 void *dma_ptr(port_dma *, u64 addr, u32)
@@ -74,7 +74,7 @@ int Adapter::create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32
 	bus_.num_vectors = num_vectors;
 	bus_.self = this;
 	dma_.ptr = dma_ptr;
-	/* push() must not allocate on the data path. */
+	/* push() on the data path must not allocate. */
 	deferred_.qpns.reserve(qpns_per_slot);
 	dev_ = snic_dev_create(&cfg, &host_ops, reinterpret_cast<snic_host *>(this), &dma_, clock);
 	if (!dev_)
@@ -107,8 +107,9 @@ void Adapter::bus_write(sirdma_bus *bus, u32 reg, u32 val)
 	smp_mb();
 	snic_reg_write(of(bus).dev_, reg, val);
 	/*
-	 * The driver may hold locks its handlers take: what this raised is delivered
-	 * when it returns to us (settle()), or by the helper if it waits for it.
+	 * The driver may hold locks that its handlers take. So interrupts raised here are
+	 * delivered after the driver has returned (settle()), or by the helper if the driver
+	 * waits for one.
 	 */
 }
 
@@ -198,7 +199,7 @@ void Adapter::push(QpList &list, u32 qpn) noexcept
 
 bool Adapter::pop(QpList &list, u32 &qpn) noexcept
 {
-	/* Pollers ask all the time. */
+	/* Polls call this often: do not take the lock if the list is empty. */
 	if (!list.count.load())
 		return false;
 	std::lock_guard hold(lists_lock_);
@@ -225,7 +226,7 @@ void Adapter::settle() noexcept
 	interrupt();
 }
 
-/* What it needs is found under RCU, which is entered once. */
+/* The model looks objects up under RCU: enter it once for the whole call. */
 void Adapter::run_model(u32 qpn) noexcept
 {
 	port_rcu_read_lock();
@@ -242,8 +243,8 @@ void Adapter::run_deferred() noexcept
 }
 
 /*
- * A handler runs in one thread at a time. Another thread that finds it running leaves the
- * vector raised, for the first one, which looks again after it said that it no longer runs.
+ * The handler of a vector runs in one thread at a time. A thread that finds it running leaves the
+ * vector raised. The first thread clears the vector in running_ and then checks raised_ again.
  */
 void Adapter::interrupt() noexcept
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* An address of a device: IPv4 as v4-mapped, as the model has it. */
+/* The address of a device. IPv4 addresses are v4-mapped, as in the model. */
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace sirdma::twin
 
 class IpAddress {
 public:
-	/* Any: none chosen. */
+	/* any(): no address is chosen. */
 	constexpr IpAddress() noexcept = default;
 	explicit IpAddress(const sirdma_ip &ip, uint32_t scope = 0) noexcept
 		: ip_(ip), scope_(scope)
@@ -24,13 +24,13 @@ public:
 	}
 	explicit IpAddress(in_addr v4) noexcept;
 
-	/* IPv4 or IPv6, with %INTERFACE where it is local to a link; false when it is neither. */
+	/* Parse an IPv4 or IPv6 address, link-local with %INTERFACE. False: it is neither. */
 	static bool parse(const char *text, IpAddress &out) noexcept;
-	/* Of a socket; any for other families. */
+	/* The address in @sa; any() for other families. */
 	static IpAddress of(const sockaddr *sa) noexcept;
 
 	const sirdma_ip &ip() const noexcept { return ip_; }
-	/* Interface of a link-local address, else 0. */
+	/* Interface index of a link-local address, else 0. */
 	uint32_t scope() const noexcept { return scope_; }
 	bool any() const noexcept;
 	bool is_v4() const noexcept;

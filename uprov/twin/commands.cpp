@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* The provider's commands, carried out in this process. */
+/* The provider's commands, executed in this process. */
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -19,7 +19,7 @@ namespace sirdma::twin
 namespace
 {
 
-/* Older libraries end the structure here; newer ones have zeroed what follows. */
+/* The structure of older libraries ends here. Newer libraries have zeroed the rest. */
 constexpr size_t port_attr_common =
 	offsetof(ibv_port_attr, port_cap_flags2) + sizeof(ibv_port_attr::port_cap_flags2);
 
@@ -28,19 +28,19 @@ Driver &driver_of(ibv_context *context) noexcept
 	return *Instance::of(context).driver;
 }
 
-/* A child gets nothing of its parent's device; what it destroys of its parent's is a copy. */
+/* A child must not use its parent's device. Objects of the parent that it destroys are copies. */
 bool is_parents(ibv_context *context) noexcept
 {
 	return Instance::of(context).inherited();
 }
 
-/* Parent domains name the same domain of the device. */
+/* A parent domain has the number of the protection domain it contains. */
 uint32_t pd_number(ibv_pd *pd) noexcept
 {
 	return pd->handle;
 }
 
-/* Events the application has not acknowledged name the object: wait for it. */
+/* Wait until the application has acknowledged the events of the object. */
 template <typename Object, typename Ready> void wait_for_acks(Object &object, Ready ready) noexcept
 {
 	const NoCancel no_cancel;
@@ -129,7 +129,10 @@ int reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, v
 
 	if (is_parents(pd->context))
 		return ENODEV;
-	/* Rings lie in memory the device sees anyway: create_cq and create_qp name them. */
+	/*
+	 * The device can access all memory of the process: create_cq and create_qp pass ring
+	 * addresses.
+	 */
 	if (req.drv.reg_type == SIRDMA_MEMREG_MEM) {
 		if (const int err =
 			    driver_of(pd->context)
@@ -200,7 +203,10 @@ int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &r
 	const auto *base = reinterpret_cast<const uint8_t *>(req.drv.user_wqe_bufs);
 	QpGeometry g;
 
-	/* The provider computed the same from the same numbers, but knows no limit of work requests. */
+	/*
+	 * The provider has checked sizes with the same function, but not the number of work
+	 * requests.
+	 */
 	if (attr->cap.max_send_wr > Driver::max_qp_wr ||
 	    attr->cap.max_recv_wr > Driver::max_qp_wr ||
 	    !QpGeometry::compute(attr->cap, Context::of(pd->context).limits, g))
@@ -290,9 +296,9 @@ constinit const Commands twin_commands = {
 	.modify_qp = modify_qp,
 	.destroy_qp = destroy_qp,
 	/*
-	 * The device reads them like any other thread of the process. A child without a copy could
-	 * map memory of its own at the same address, and would lose it when it destroys its
-	 * parent's object.
+	 * The device reads the rings like any thread of the process, so copying them does no harm.
+	 * A child without a copy could map other memory at the same address, and would lose it
+	 * when it destroys the parent's object.
 	 */
 	.rings_in_children = InChildren::copy,
 };

@@ -25,12 +25,12 @@ namespace
 
 using StartPoll = int (*)(ibv_cq_ex *, ibv_poll_cq_attr *);
 
-/* The provider's; the same function for every CQ. */
+/* The provider's start_poll(), which is the same for every CQ. */
 std::atomic<StartPoll> provider_start_poll{nullptr};
 
 /*
- * In a child, the calls of the data path do nothing with its parent's queues: a thread of the
- * parent may have locked them, and that thread does not exist in the child to unlock them.
+ * In a child the calls of the data path do not touch queues of the parent. A thread of the
+ * parent may have locked them, and no thread in the child would unlock them.
  */
 
 int twin_poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc) noexcept
@@ -147,7 +147,7 @@ void twin_wr_abort(ibv_qp_ex *qp) noexcept
 		wr_abort(qp);
 }
 
-/* The calls that post have asked before whether the device is a parent's. */
+/* The posting calls have already checked that the device is not a parent's. */
 void run_qp(void *nic, uint32_t qpn) noexcept
 {
 	static_cast<Adapter *>(nic)->run_qp(qpn);
@@ -182,7 +182,7 @@ int twin_destroy_qp(ibv_qp *qp) noexcept
 {
 	if (!Instance::of(qp->context).inherited())
 		return destroy_qp(qp);
-	/* Nothing is polled from its CQs any more, so there is nothing to forget. */
+	/* Its CQs are not polled any more, so their CQEs need not be removed. */
 	delete &Qp::of(qp);
 	return 0;
 }
@@ -197,7 +197,7 @@ void twin_free_context(ibv_context *context) noexcept
 	free_context(context);
 }
 
-/* What differs from a device behind the kernel. */
+/* The operations that differ from those of a kernel device. */
 constinit const Operations twin_context_ops = [] {
 	Operations ops{};
 
@@ -215,7 +215,7 @@ constinit const Operations twin_context_ops = [] {
 	return ops;
 }();
 
-/* Where a kernel device maps its doorbell page from. */
+/* A file from which the provider can map a doorbell page, as from a kernel device. */
 int doorbell_file() noexcept
 {
 	const int fd = memfd_create("sirdma-doorbell", MFD_CLOEXEC);
@@ -230,8 +230,8 @@ int doorbell_file() noexcept
 }
 
 /*
- * What the library writes to a device's file is a command. Those of ours never get
- * there; any other must fail, which in a memory file it would not.
+ * The library writes commands to a device's file. The twin's own commands do not use the file.
+ * Any other command must fail, but a write to the memory file would succeed.
  */
 void refuse_commands(ibv_context &context, int device_fd) noexcept
 {
@@ -282,7 +282,7 @@ verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *) noe
 	return library_context(context);
 }
 
-/* A device in the library's tree of sysfs, as the launcher wrote it. */
+/* Match a device that the launcher wrote into the library's sysfs tree. */
 bool twin_match_device(verbs_sysfs_dev *dev) noexcept
 {
 	const NoCancel no_cancel;
@@ -316,7 +316,7 @@ verbs_device *twin_alloc_device(verbs_sysfs_dev *dev) noexcept
 	}
 }
 
-/* A device lives as long as the process: threads of the application may outlive main(). */
+/* Devices exist as long as the process, since threads of the application may outlive main(). */
 void twin_uninit_device(verbs_device *) noexcept {}
 
 constexpr verbs_device_ops twin_device_ops = {
@@ -332,7 +332,7 @@ constexpr verbs_device_ops twin_device_ops = {
 	.uninit_device = twin_uninit_device,
 };
 
-/* For the library to find where the launcher shows it devices in sysfs. */
+/* For the sysfs view, in which the library finds the devices and looks for their provider. */
 __attribute__((constructor)) void register_provider() noexcept
 {
 	register_driver(twin_device_ops);
@@ -341,13 +341,13 @@ __attribute__((constructor)) void register_provider() noexcept
 /* Optional access flags are hints that this device may ignore. */
 constexpr uint64_t core_support_optional_mr_access = 1;
 
-/* Of the process. */
+/* The devices of the process. */
 struct Devices {
-	/* One device at a time is made or started. Protects what follows; reset in a child. */
+	/* Protects what follows; one device at a time is created or started. Reset in a child. */
 	std::mutex lock;
 	Device *listed[devices_max] = {};
-	unsigned num_listed = 0; /* all of them, or none yet */
-	std::atomic<Device *> counted{nullptr}; /* a child may find it as it is at any time */
+	unsigned num_listed = 0; /* 0 until all are created */
+	std::atomic<Device *> counted{nullptr}; /* valid at each point of a fork */
 	bool at_exit = false;
 };
 
@@ -356,12 +356,15 @@ constinit Devices all_devices;
 
 Devices &devices() noexcept
 {
-	/* In a child, before the lock is taken and before a file of the child's is opened. */
+	/* In a child this must precede taking the lock and opening files. */
 	(void)port_process();
 	return all_devices;
 }
 
-/* When loaded: a child could wait for ever for a thread of its parent that does it at first use. */
+/*
+ * At load time: if a thread did this at first use, a fork meanwhile would leave the child
+ * waiting for it.
+ */
 __attribute__((constructor)) void hook_fork() noexcept
 {
 	port_on_fork([] { new (&all_devices.lock) std::mutex; });
@@ -373,7 +376,10 @@ void at_exit() noexcept
 		device->finish();
 }
 
-/* @all locked. In a child, a thread of the parent may have counted @device and have noted no more. */
+/*
+ * @all is locked. In a child @device may be in the list although the parent did not finish
+ * adding it.
+ */
 void count_locked(Devices &all, Device &device) noexcept
 {
 	for (const Device *known = all.counted; known; known = known->next_counted)
@@ -425,7 +431,7 @@ std::unique_ptr<Device> Device::create(const Config &config, unsigned index)
 	return device;
 }
 
-/* The lock is held. */
+/* The caller holds the lock. */
 int Device::drive(std::unique_ptr<Adapter> adapter)
 {
 	if (!adapter)
@@ -439,7 +445,7 @@ int Device::drive(std::unique_ptr<Adapter> adapter)
 		return errno;
 	nic = next->nic.get();
 	driver = next->driver.get();
-	/* A parent's stays as it is: its contexts refer to it. */
+	/* The parent's instance remains, because contexts refer to it. */
 	instance_.store(next.release(), std::memory_order_release);
 	return 0;
 }
@@ -476,7 +482,7 @@ void Device::finish() noexcept
 {
 	if (!instance())
 		return;
-	/* Acknowledgements that were put off. */
+	/* Send deferred acknowledgements. */
 	nic->settle();
 	if (config.stats)
 		print_stats();
@@ -524,7 +530,7 @@ std::span<Device *const> process_devices()
 	if (!all.num_listed) {
 		const unsigned n = device_count();
 
-		/* What was made stays, for the next attempt. */
+		/* Keep the devices that were created, for the next attempt. */
 		for (unsigned i = 0; i < n; ++i)
 			if (!all.listed[i])
 				all.listed[i] = new Device(Config::from_environment(i), i);

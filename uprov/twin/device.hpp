@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The device as libibverbs sees it: opened by the library itself, which leaves a
- * device without sysfs entry to its provider.
+ * The device for libibverbs. The library opens it like any other; a device without a sysfs entry
+ * is left to its provider.
  */
 #pragma once
 
@@ -17,19 +17,19 @@ namespace sirdma::twin
 {
 
 /*
- * A started device. It belongs to the process that started it. A forked child has a
- * copy of its memory, but not its threads, and must not take its packets: the child
- * neither uses nor frees it, and starts one of its own.
+ * A started device, which belongs to the process that started it. A forked child has a copy of
+ * its memory but not its threads, and must not receive its packets. So the child neither uses
+ * nor frees it, and starts one of its own.
  */
 struct Instance {
 	const u32 process = port_process();
 	std::unique_ptr<Adapter> nic;
 	std::unique_ptr<Driver> driver;
 
-	/* It is a parent's. */
+	/* Was it started by a parent process? */
 	bool inherited() const noexcept { return !port_process_is(process); }
 
-	/* That on which @context was opened. */
+	/* The instance on which @context was opened. */
 	static Instance &of(ibv_context *context) noexcept
 	{
 		return *static_cast<Instance *>(Context::of(context).device);
@@ -37,9 +37,9 @@ struct Instance {
 };
 
 struct Device {
-	sirdma::Device provider; /* first: the provider casts */
+	sirdma::Device provider; /* must be first, because the provider casts */
 	Config config;
-	/* Of the instance started last. */
+	/* The adapter of the instance that was started last. */
 	Adapter *nic = nullptr;
 	Driver *driver = nullptr;
 
@@ -52,10 +52,10 @@ struct Device {
 	/* A started device of its own; null with errno. */
 	static std::unique_ptr<Device> create(const Config &config, unsigned index = 0);
 
-	/* Start it, unless this process has. 0 or an errno. */
+	/* Start the device, unless this process has started it. 0 or an errno. */
 	int start();
 
-	/* Started in this process, or null. */
+	/* The instance that this process has started, or null. */
 	Instance *instance() const noexcept
 	{
 		Instance *last = instance_.load(std::memory_order_acquire);
@@ -63,18 +63,21 @@ struct Device {
 		return last && !last->inherited() ? last : nullptr;
 	}
 
-	/* The process ends. */
+	/* Called when the process exits. */
 	void finish() noexcept;
 
-	/* Give it @adapter, for good, and not to children; null: for the reason in errno. 0 or an errno. */
+	/*
+	 * Start the device on @adapter, for this process only. Null: fail with errno. 0 or an
+	 * errno.
+	 */
 	int start_on(std::unique_ptr<Adapter> adapter);
 
-	/* To stderr, what is not 0. */
+	/* Print the counters that are not 0 to stderr. */
 	void print_stats() noexcept;
 
 	ibv_device *verbs() noexcept { return &provider.base.device; }
 
-	/* Whether @context is of a twin. */
+	/* Is @context one of a twin? */
 	static bool owns(const ibv_context *context) noexcept;
 
 	static Device &of(ibv_context *context) noexcept
@@ -97,9 +100,9 @@ private:
 /* commands.cpp */
 extern const Commands twin_commands;
 
-/* The devices the launcher asked for, made and started at first use; none with errno. */
+/* The devices that the launcher asks for, created and started at first use; none with errno. */
 std::span<Device *const> process_devices();
-/* When the process ends, the counters of @device are printed, if its configuration says so. */
+/* Print the counters of @device when the process exits, if its configuration says so. */
 void count_at_exit(Device &device);
 
 } // namespace sirdma::twin

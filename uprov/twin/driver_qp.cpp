@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue pairs: created over rings in the application's memory, modified by the
- * driver core's tables. A modify that fails changes nothing.
+ * QPs. They are created with rings in the application's memory, and modified by the tables of
+ * the driver core. A modify that fails changes nothing.
  */
 #include <cerrno>
 #include <cstdio>
@@ -21,7 +21,7 @@ namespace
 {
 
 constexpr uint8_t default_hop_limit = 64;
-/* The device reads and writes it at its process address, while the command runs. */
+/* The device reads and writes the context at its process address while a command runs. */
 struct alignas(SIRDMA_QP_CTX_ALIGN) QpContext : sirdma_qp_ctx {
 	u64 addr() const noexcept { return reinterpret_cast<u64>(this); }
 };
@@ -32,7 +32,7 @@ sirdma_qp_path path_of(const ibv_ah_attr &ah) noexcept
 
 	memcpy(path.dst_ip.b, ah.grh.dgid.raw, sizeof(path.dst_ip.b));
 	path.flow_label = ah.grh.flow_label;
-	/* Chosen by the route, as the kernel does it for RoCE: 0 is not one of an IP packet. */
+	/* 0: use the default, as the kernel does for RoCE, since 0 is not valid in an IP packet. */
 	path.hop_limit = ah.grh.hop_limit ? ah.grh.hop_limit : default_hop_limit;
 	path.traffic_class = ah.grh.traffic_class;
 	path.port_num = ah.port_num;
@@ -123,7 +123,7 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 
 	if (!find_qp(qpn))
 		return ENOENT;
-	/* The device stops and drains the QP before it answers. */
+	/* The device stops and drains the QP before it completes the command. */
 	if (const int err = sirdma_cqp_destroy_qp(&hw_, qpn))
 		return -err;
 	{
@@ -141,7 +141,7 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 	return 0;
 }
 
-/* Of the path what only this process knows: it has one address. */
+/* Check the path against the one address of this process. */
 int Driver::check_route(sirdma_qp_modify &mod, const ibv_ah_attr &ah) noexcept
 {
 	mod.bad = sirdma_qp_attr_name(SIRDMA_QP_AV);
@@ -193,7 +193,7 @@ int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noex
 	SIRDMA_QP_MODIFY_FROM_VERBS(&mod, &attr);
 	std::lock_guard hold(qp->lock);
 
-	/* The device may have moved it to SQE or ERR by itself. */
+	/* The device may have moved the QP to SQE or ERR. */
 	if (const int err = sirdma_cqp_upload_ctx(&hw_, qpn, now.addr()))
 		return -err;
 	mod.cur = now.state;

@@ -25,15 +25,18 @@ namespace
 constexpr u64 never = ~0ull;
 constexpr u64 nsec_per_sec = 1000000000;
 constexpr timespec wait_for_memory = {.tv_sec = 0, .tv_nsec = 1000000};
-/* Polls without asking for an event, after which a process counts as polling. */
+/* After this many polls without a requested event a process counts as polling. */
 constexpr u64 polls_of_a_poller = 64;
-/* Times packets wake the helper for a process that spins on memory, until it may be away again. */
+/*
+ * How often packets wake the helper of a process that spins on memory before it may be away
+ * again.
+ */
 constexpr u32 spins_max = 256;
-/* Of a thread that sleeps most of the time and is waited for when it wakes. */
+/* Time slice of the thread, which sleeps most of the time and is waited for when it wakes. */
 constexpr u64 helper_slice_ns = 100000;
 constexpr unsigned long helper_slack_ns = 2000;
 
-/* Of the kernel's scheduler; not every C library declares it. */
+/* The argument of sched_setattr(), which not every C library declares. */
 struct SchedAttr {
 	uint32_t size;
 	uint32_t policy;
@@ -46,8 +49,8 @@ struct SchedAttr {
 };
 
 /*
- * An application that spins on its memory waits for the helper, perhaps on the
- * processor it spins on: who asks for short slices may interrupt who has long ones.
+ * An application that spins on its memory waits for the helper, perhaps on the only free
+ * processor. A thread with a short time slice may preempt one with a longer slice.
  */
 void want_short_slices() noexcept
 {
@@ -70,7 +73,7 @@ int Helper::start(port_clock *clock) noexcept
 	if (!wake_fd_)
 		return errno;
 
-	/* Signals are the application's business. */
+	/* The application's signals must not be delivered to this thread. */
 	sigset_t all, old;
 	int err = 0;
 
@@ -106,7 +109,7 @@ void Helper::wake() noexcept
 	const uint64_t one = 1;
 
 	if (raw_syscall::write(wake_fd_.get(), &one, sizeof(one)) < 0)
-		return; /* full: it is awake */
+		return; /* the counter is full: the thread is being woken */
 }
 
 void Helper::timers_armed() noexcept
@@ -118,7 +121,7 @@ void Helper::timers_armed() noexcept
 	const u64 due = port_clock_due(clock_);
 	if (due == never || (at != never && due >= at))
 		return;
-	/* Once is enough. */
+	/* One thread wakes it; the others need not. */
 	u64 seen = at;
 	if (wakes_at_.compare_exchange_strong(seen, 0))
 		wake();
@@ -145,7 +148,7 @@ bool Helper::process_polled() const noexcept
 
 bool Helper::expects_event() const noexcept
 {
-	/* In this order: polls_ is never behind what was copied from it. */
+	/* Read in this order, so that polls_ is not less than the values copied from it. */
 	const u64 armed_at = armed_at_.load();
 
 	return polls_.load(std::memory_order_relaxed) - armed_at < polls_of_a_poller;
@@ -163,7 +166,7 @@ Helper::State Helper::enter(State next) noexcept
 	return next;
 }
 
-/* Until there is something to do; true when packets may be it. */
+/* Sleep until there is work. True: packets may have come. */
 bool Helper::sleep(State state) noexcept
 {
 	const bool is_away = state == State::away;
@@ -176,7 +179,10 @@ bool Helper::sleep(State state) noexcept
 		fds[i].fd = i == port && is_away ? -1 : files[i];
 	wakes.fd = wake_fd_.get();
 	seen_polls_ = polls_.load(std::memory_order_relaxed);
-	/* First any time, then the right one: who arms a timer in between wakes us. */
+	/*
+	 * First never, then the right time: a thread that arms a timer in between wakes this
+	 * one.
+	 */
 	wakes_at_.store(never);
 
 	u64 wait = std::min(port_clock_next(clock_), device_.ns_until_work());

@@ -3,10 +3,10 @@
  * The helper: a thread that serves the device for a process that makes no calls. A
  * process that polls serves itself, and the helper stays away from it.
  *
- *   state     the thread                                     packets are taken in by
+ *   state     the thread                                     packets are received by
  *   watching  sleeps on every file of the device             the helper and pollers
- *   away      sleeps, but not on the port of datagrams; it   pollers
- *             wakes now and then to see whether they poll
+ *   away      sleeps, but not on the UDP port; wakes from    pollers
+ *             time to time to check whether they still poll
  *   serving   is awake and runs the device                   the helper and pollers
  *
  *   state     when it wakes, or has served:
@@ -15,27 +15,27 @@
  *   serving   away *               watching
  *   away      away *               serving
  *
- *   * and at once watching, while a thread is about to sleep until an event, or the
- *     process spins on its memory between polls: see enter() and spins_.
+ *   * but watching if a thread is about to sleep until an event, or if the process spins on
+ *     its memory between polls: see enter() and spins_.
  *
- * stop() ends it in any state. A forked child has a copy of the object and no thread;
- * it neither uses nor destroys the copy (see Instance).
+ * stop() ends it in any state. A forked child has a copy of the object but no thread; it
+ * neither uses nor destroys the copy (see Instance).
  *
- * There is one way to wake the thread, an eventfd, which stays readable until the
- * thread has read it: no wake() is lost. Calls are spared the system call by asking
- * first whether the thread sleeps so that it would miss something. Each question is
- * half of a pair; a side stores its own word before it reads the other's:
+ * wake() writes an eventfd, which stays readable until the thread has read it, so no wake() is
+ * lost. To avoid the system call, callers first check whether the thread sleeps and would
+ * miss something. Each check is one half of a pair, in which each side stores its own word
+ * before it reads the word of the other:
  *
  *   caller                                helper
- *   armed_at_ = polls; away? wake()       state_ = away; armed of late? watching
+ *   armed_at_ = polls; away? wake()       state_ = away; armed recently? watching
  *   timer armed; wakes_at_ later? wake()  wakes_at_ = never; timer armed? sleep shorter
- *   work put off; away? the next poll     state_ = watching; work put off? do not sleep
+ *   work deferred; away? the next poll    state_ = watching; work deferred? do not sleep
  *     does it, else this call
  *
- * So at least one of the two sees the other. For this state_, armed_at_ and wakes_at_ are
- * sequentially consistent. Of a timer the store is the clock's, under its mutex, whose
- * unlocking no processor we know moves behind a sequentially consistent load. The other
- * words are counters and hints, and relaxed.
+ * So at least one of the two sees the other's store. For this state_, armed_at_ and wakes_at_
+ * are sequentially consistent. A timer is stored by the clock under its mutex; no known
+ * processor moves the unlock behind a sequentially consistent load. The other words are
+ * counters and hints, with relaxed access.
  */
 #pragma once
 
@@ -52,36 +52,36 @@ class Helper {
 public:
 	enum class State : u32 { watching, away, serving };
 
-	/* Files that become readable; -1: none. */
+	/* Indices of the files whose events wake the thread; a file may be -1. */
 	enum File : u32 { neighbours, port_share, port, num_files };
 	using Files = std::array<int, num_files>;
 
-	/* What is served. Called by the helper's thread alone. */
+	/* The device that is served. Only the helper's thread calls these methods. */
 	class Device {
 	public:
-		/* False: there is no memory for this thread's work yet. */
+		/* False: this thread has no transmit buffer yet, because memory is short. */
 		virtual bool can_help() noexcept = 0;
 		virtual Files files() noexcept = 0;
-		/* ns until there is work of which neither a file nor a timer tells; ~0: none. */
+		/* ns until there is work that no file and no timer announces; ~0: none. */
 		virtual u64 ns_until_work() noexcept = 0;
-		/* From now on a file tells of all work; false: there is some already. */
+		/* From now on files announce all work. False: there is some already. */
 		virtual bool fall_asleep() noexcept = 0;
-		/* The end of that. */
+		/* Undo fall_asleep(). */
 		virtual void wake_up() noexcept = 0;
-		/* @readable: a file other than the port is. */
+		/* Manage connections. @readable: a file other than the port is readable. */
 		virtual void manage(bool readable) noexcept = 0;
-		/* One round of everything that waits. */
+		/* Do a share of all pending work. */
 		virtual void help() noexcept = 0;
 
 	protected:
 		~Device() = default;
 	};
 
-	/* How often an away helper looks whether the process still polls, ns. */
+	/* Period in which an away helper checks whether the process still polls, ns. */
 	struct Pace {
-		/* Where it stops now and then to watch its memory instead. */
+		/* If it stops from time to time to spin on its memory. */
 		u64 min = 50000;
-		/* Where it always did: the time doubles from one look to the next. */
+		/* If it always polled: the period doubles with each check, up to this. */
 		u64 max = 1000000;
 	};
 
@@ -91,42 +91,42 @@ public:
 	Helper(const Helper &) = delete;
 	Helper &operator=(const Helper &) = delete;
 
-	/* @clock has the device's timers and outlives the thread. 0 or an errno. */
+	/* @clock has the device's timers and must outlive the thread. 0 or an errno. */
 	int start(port_clock *clock) noexcept;
-	/* Its thread has ended when this returns. Also when it was never started. */
+	/* End the thread and wait for it. May be called if it was never started. */
 	void stop() noexcept;
 
-	/* The rest is for any other thread. */
+	/* The methods that follow are for other threads. */
 
 	State state() const noexcept { return state_.load(); }
 	bool away() const noexcept { return state() == State::away; }
 
 	void wake() noexcept;
-	/* Timers were armed: one may be due before the sleeping thread would look. */
+	/* Timers were armed: wake the thread if one is due before it would wake. */
 	void timers_armed() noexcept;
 	/* The calling thread is about to sleep until an event. */
 	void expect_event() noexcept;
-	/* What the thread took in just now, it is done with. */
+	/* Wait until the thread has finished the packets it is receiving. */
 	void wait_served() const noexcept;
 
-	/* Around a call that serves the device. With many threads inside, a hint. */
+	/* Called around a call that serves the device. With several threads it is only a hint. */
 	void enter_call() noexcept { inside_.store(true, std::memory_order_relaxed); }
 	void leave_call() noexcept { inside_.store(false, std::memory_order_relaxed); }
 
 	void count_poll() noexcept { polls_.fetch_add(1, std::memory_order_relaxed); }
-	/* The poll was of use. */
+	/* The poll found work. */
 	void note_busy() noexcept
 	{
 		busy_at_.store(polls_.load(std::memory_order_relaxed), std::memory_order_relaxed);
 	}
-	/* Polls in a row that were of none. */
+	/* Consecutive polls without work. */
 	u64 idle_polls() const noexcept
 	{
 		return polls_.load(std::memory_order_relaxed) -
 		       busy_at_.load(std::memory_order_relaxed);
 	}
 
-	/* Any thread took in packets. */
+	/* A thread received packets. */
 	void count_arrival() noexcept { arrivals_.fetch_add(1, std::memory_order_relaxed); }
 	u64 arrivals() const noexcept { return arrivals_.load(std::memory_order_relaxed); }
 
@@ -155,20 +155,20 @@ private:
 	Fd wake_fd_;
 	std::jthread thread_;
 
-	/* The thread's own. */
+	/* Used by the thread only. */
 	u64 seen_polls_ = 0; /* polls_ when it fell asleep */
-	u64 check_ns_ = 0; /* until an away thread looks at polls_ */
-	u32 spins_ = 0; /* times it is woken by packets before it may be away again */
+	u64 check_ns_ = 0; /* until an away thread checks polls_ */
+	u32 spins_ = 0; /* how often packets must wake it before it may be away again */
 
-	/* What follows is one cache line, which calls read and pollers write. */
+	/* The members that follow share one cache line, which calls read and pollers write. */
 	alignas(64) std::atomic<State> state_{State::watching};
 	std::atomic<bool> inside_{false};
 	std::atomic<u64> wakes_at_{
 		0}; /* when the sleeping thread wakes by itself; 0: it is awake */
 	std::atomic<u64> polls_{0};
 	std::atomic<u64> armed_at_{0}; /* polls_ when an event was last expected */
-	std::atomic<u64> busy_at_{0}; /* polls_ when one was last of use */
-	std::atomic<u64> arrivals_{0}; /* rounds in which packets came */
+	std::atomic<u64> busy_at_{0}; /* polls_ when one last found work */
+	std::atomic<u64> arrivals_{0}; /* how often packets were received */
 };
 
 } // namespace sirdma::twin
