@@ -4,15 +4,16 @@
 #include <linux/module.h>
 
 #include "gid.h"
+#include "hw/cqp.h"
 #include "params.h"
 #include "sirdma/hmc.h"
 
 #define MAX_CEQS 32
 /* Entries of the ARP table: pairs of source and destination that QPs use at a time. */
 #define MAX_ARP 8192
-/* Numbers no application gets: QP 0 and 1 are special, a CQ is the CQP's, stag 0 means none. */
+/* Numbers no application gets: QP 0 and 1 are special, one CQ is the CQP's, stag 0 means none. */
 #define RESERVED_QPS 2
-#define RESERVED_CQS 2
+#define RESERVED_CQS (SIRDMA_CCQ_ID + 1)
 #define RESERVED_MRS 1
 
 struct sirdma_param {
@@ -57,7 +58,7 @@ MODULE_PARM_DESC(max_qp, "queue pairs of a new device (16..262142, default 65536
 
 static struct sirdma_param max_cq = {65536, 16, (1 << 19) - RESERVED_CQS};
 module_param_cb(max_cq, &sirdma_param_ops, &max_cq, 0644);
-MODULE_PARM_DESC(max_cq, "completion queues of a new device (16..524286, default 65536)");
+MODULE_PARM_DESC(max_cq, "completion queues of a new device (16..524287, default 65536)");
 
 static struct sirdma_param max_mr = {1 << 20, 64, (1 << 24) - RESERVED_MRS};
 module_param_cb(max_mr, &sirdma_param_ops, &max_mr, 0644);

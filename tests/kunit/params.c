@@ -102,11 +102,25 @@ static void largest_device_is_within_the_models_limits(struct kunit *test)
 		params[i].range->value = old[i];
 }
 
+/* sirdma_hw_probe() gives numbers from these on to applications. */
+static void device_has_what_the_parameters_say(struct kunit *test)
+{
+	struct sirdma_bus_config cfg;
+
+	sirdma_params_to_config(&cfg);
+	KUNIT_EXPECT_EQ(test, cfg.max_qps - 2, max_qp.value);
+	KUNIT_EXPECT_EQ(test, cfg.max_cqs - 1, max_cq.value);
+	KUNIT_EXPECT_EQ(test, cfg.max_mrs - 1, max_mr.value);
+	KUNIT_EXPECT_EQ(test, cfg.max_pds, max_pd.value);
+	KUNIT_EXPECT_EQ(test, cfg.max_sds, max_hmc_segments.value);
+}
+
 static struct kunit_case params_cases[] = {
 	KUNIT_CASE(ends_of_the_range_are_taken),
 	KUNIT_CASE(anything_else_is_refused_and_changes_nothing),
 	KUNIT_CASE(value_is_shown),
 	KUNIT_CASE(largest_device_is_within_the_models_limits),
+	KUNIT_CASE(device_has_what_the_parameters_say),
 	{},
 };
 
