@@ -2,8 +2,8 @@
 /* Objects of the device and the tables that name them by index. */
 #include "obj.h"
 
-/* The wait for the last reference is repeated until it ends; this is the length of one wait. */
-#define SNIC_DRAIN_SLICE_MS 1000
+/* snic_obj_wait() waits in slices of this length, for port_event_wait() has a timeout. */
+#define SNIC_WAIT_SLICE_MS 1000
 
 static u32 snic_table_chunks(const struct snic_table *table)
 {
@@ -153,14 +153,18 @@ void snic_obj_put(struct snic_obj *obj)
 		port_event_set(obj->idle);
 }
 
+void snic_obj_wait(struct port_event *idle)
+{
+	while (!port_event_wait(idle, SNIC_WAIT_SLICE_MS))
+		;
+}
+
 void snic_obj_drain(struct snic_obj *obj)
 {
 	struct port_event idle;
 
 	port_event_init(&idle);
 	obj->idle = &idle;
-	if (port_ref_put(&obj->refs))
-		return;
-	while (!port_event_wait(&idle, SNIC_DRAIN_SLICE_MS))
-		;
+	if (!port_ref_put(&obj->refs))
+		snic_obj_wait(&idle);
 }

@@ -50,6 +50,8 @@ struct snic_obj *snic_table_remove(struct snic_table *table, u32 id);
 struct snic_obj *snic_table_next(struct snic_table *table, u32 *id);
 void snic_obj_init(struct snic_obj *obj);
 void snic_obj_put(struct snic_obj *obj);
+/* Wait, however long, until the last user of an object sets its @idle. */
+void snic_obj_wait(struct port_event *idle);
 /* Drop the reference of snic_table_remove() and wait until nobody else holds one. */
 void snic_obj_drain(struct snic_obj *obj);
 

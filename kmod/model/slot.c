@@ -2,9 +2,6 @@
 /* The slot of a memory region: its states. */
 #include "slot.h"
 
-/* The wait for the last reference is repeated without limit; this is the timeout of one wait. */
-#define SLOT_WAIT_MS 1000
-
 enum slot_event {
 	SLOT_CLAIM,
 	SLOT_PUBLISH,
@@ -126,9 +123,7 @@ bool snic_slot_remove(struct snic_slot *slot)
 	from = slot_move(slot, SLOT_REMOVE);
 	if (from == SNIC_SLOT_VALID)
 		snic_slot_put(slot);
-	if (from == SNIC_SLOT_VALID || from == SNIC_SLOT_DRAINING) {
-		while (!port_event_wait(&idle, SLOT_WAIT_MS))
-			;
-	}
+	if (from == SNIC_SLOT_VALID || from == SNIC_SLOT_DRAINING)
+		snic_obj_wait(&idle);
 	return from != SNIC_SLOT_NONE;
 }
