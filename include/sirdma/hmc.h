@@ -61,6 +61,12 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
  * The block has no memory for now: whoever needs it tries again, for a while. The entry is
  * written anew when it has, and a doorbell of a queue pair that sends or reads makes it
  * try at once.
+ *
+ * Entries of a registered region may change at any time. The driver writes an entry in one
+ * store, and the device reads it in one load, anew for each access. An access that read the
+ * entry before it was written may still be under way: the memory that an entry named stays
+ * the device's until the region has ended, which is when DEALLOC_STAG completes. Until then
+ * the driver does not give it to anybody else. Entries of the root do not change.
  */
 #define SIRDMA_PBLE_ABSENT SIRDMA_BIT(0)
 

@@ -209,7 +209,7 @@ static bool snic_hmc_read_paged(struct snic_dev *dev, struct snic_sd *sd, u32 of
 			page = snic_hmc_fill(dev, pds, pd);
 	}
 	if (page)
-		*val = le64_to_cpu(*(const __le64 *)(page + off % SIRDMA_PAGE_SIZE));
+		*val = le64_to_cpu(READ_ONCE(*(const __le64 *)(page + off % SIRDMA_PAGE_SIZE)));
 	port_rcu_read_unlock();
 	return page;
 }
@@ -232,7 +232,7 @@ bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val)
 		goto fault;
 	block = port_rcu_deref(sd->block);
 	if (likely(block)) {
-		*val = le64_to_cpu(*(const __le64 *)(block + off));
+		*val = le64_to_cpu(READ_ONCE(*(const __le64 *)(block + off)));
 		return true;
 	}
 	if (likely(snic_hmc_read_paged(dev, sd, off, val)))

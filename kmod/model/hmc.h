@@ -50,7 +50,7 @@ void snic_hmc_invalidate_pd(struct snic_dev *dev, u32 val); /* SIRDMA_PMPDINV_* 
 /* Highest PBLE count that HMC space of this device can hold and a command can name. */
 u32 snic_hmc_max_pbles(struct snic_dev *dev);
 /*
- * Read PBLE @idx. False, and HMC_FAULTS counts it, when the index is beyond the committed
+ * Read PBLE @idx, in one load: the driver may write it meanwhile. False, and HMC_FAULTS counts it, when the index is beyond the committed
  * count, or its SD, PD or page is not valid.
  */
 bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val);

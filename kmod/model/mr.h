@@ -56,7 +56,9 @@ enum snic_mem {
 
 /*
  * *p: the bytes at @va; *run (≤ @len): how many of them are contiguous. [va, va + len) was
- * checked by snic_mr_get().
+ * checked by snic_mr_get(). The pointer may be used until snic_mr_put(), and no longer: by
+ * the last reference a driver knows that memory is its own again, also memory that a PBLE
+ * named before (sirdma/hmc.h).
  */
 enum snic_mem snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, void **p,
 			  u32 *run);

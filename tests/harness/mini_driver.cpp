@@ -263,7 +263,9 @@ void MiniDriver::write_pble(u32 idx, u64 val)
 {
 	constexpr u32 per_sd = SIRDMA_HMC_SD_SIZE / 8;
 
-	static_cast<__le64 *>(sds_[idx / per_sd].va)[idx % per_sd] = val;
+	// The device may be reading it.
+	__atomic_store_n(&static_cast<__le64 *>(sds_[idx / per_sd].va)[idx % per_sd], val,
+			 __ATOMIC_RELAXED);
 }
 
 void MiniDriver::describe(MrParams &mr, const UserMemory &mem, u8 level, size_t first)

@@ -252,3 +252,75 @@ TEST_F(SlotTest, UsersNeverMeetTheMemoryOfAnEndedRegistration)
 		user.join();
 	EXPECT_EQ(drv_.dealloc_stag(idx << 8 | ((rounds - 1) & 3)), SIRDMA_CQP_OK);
 }
+
+// Pages of a registered region come and go while it is used: an access finds one of its entry's values, whole.
+TEST_F(SlotTest, UsersReadEntriesWhileTheyChange)
+{
+	constexpr u32 rounds = 20000;
+	UserMemory other(host_.dma(), mem_.size());
+	MrParams mr{.idx = 7, .va = 0x10000, .len = mem_.size()};
+	std::atomic<bool> stop{false};
+	std::atomic<u64> found{0}, absent{0};
+
+	drv_.describe(mr, mem_, 1);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	std::thread user([&] {
+		while (!stop) {
+			enum sirdma_ae_code ae;
+			void *p;
+			u32 run;
+			snic_mr *used =
+				snic_mr_get(host_.dev(), mr.stag(), 1, mr.va, 64, read_local, &ae);
+
+			ASSERT_NE(used, nullptr);
+			switch (snic_mr_ptr(host_.dev(), used, mr.va, 64, &p, &run)) {
+			case SNIC_MEM_OK:
+				EXPECT_TRUE(p == mem_.data() || p == other.data());
+				found++;
+				break;
+			case SNIC_MEM_ABSENT:
+				absent++;
+				break;
+			default:
+				ADD_FAILURE() << "a fault";
+			}
+			snic_mr_put(used);
+		}
+	});
+	for (u32 i = 0; i < rounds || !found || !absent; i++) {
+		const u64 block = (i & 2 ? mem_ : other).blocks()[0];
+
+		drv_.write_pble(mr.first_pble, i & 1 ? block : block | SIRDMA_PBLE_ABSENT);
+		if (i >= rounds)
+			std::this_thread::yield();
+	}
+	stop = true;
+	user.join();
+	EXPECT_EQ(drv_.dealloc_stag(mr.stag()), SIRDMA_CQP_OK);
+}
+
+// The driver learns by the region's end that memory an entry named before is used no more.
+TEST_F(SlotTest, MemoryThatWasTakenAwayIsUsedUntilTheRegionEnds)
+{
+	MrParams mr{.idx = 7, .va = 0x10000, .len = mem_.size()};
+	std::atomic<bool> freed{false};
+	void *p;
+	u32 run;
+
+	drv_.describe(mr, mem_, 1);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	snic_mr *user = use(mr.stag());
+	ASSERT_NE(user, nullptr);
+	ASSERT_EQ(snic_mr_ptr(host_.dev(), user, mr.va, 64, &p, &run), SNIC_MEM_OK);
+	drv_.write_pble(mr.first_pble, mem_.blocks()[0] | SIRDMA_PBLE_ABSENT);
+	std::thread remover([&] {
+		EXPECT_EQ(drv_.dealloc_stag(mr.stag()), SIRDMA_CQP_OK);
+		freed = true;
+	});
+	while (snic_slot_state(&user->slot) != SNIC_SLOT_REMOVED)
+		std::this_thread::yield();
+	EXPECT_FALSE(freed);
+	memset(p, 1, 64); // an access that began before
+	snic_mr_put(user);
+	remover.join();
+}
