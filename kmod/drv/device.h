@@ -4,6 +4,7 @@
 #define SIRDMA_DRV_DEVICE_H
 
 #include <linux/netdevice.h>
+#include <linux/workqueue.h>
 #include <linux/xarray.h>
 #include <rdma/ib_verbs.h>
 
@@ -39,6 +40,9 @@ struct sirdma_dev {
 		sirdma_count(&__dev->counters, SIRDMA_COUNTER_REQUESTS_REFUSED); \
 		ibdev_dbg(&__dev->ibdev, fmt "\n", ##__VA_ARGS__); \
 	} while (0)
+
+/* Of all devices: their health, and addresses that are to be given to them. */
+extern struct workqueue_struct *sirdma_upkeep_wq;
 
 #define SIRDMA_DEV_FAILED 0 /* failed, see health.h, or being removed */
 #define SIRDMA_DEV_PORT_UP 1 /* the last port event was PORT_ACTIVE */

@@ -17,7 +17,7 @@ static void sirdma_health_poll(struct work_struct *work)
 	if (sirdma_hw_check(&dev->hw))
 		sirdma_dev_fail_async(dev);
 	else
-		queue_delayed_work(system_unbound_wq, &dev->health, HEALTH_PERIOD);
+		queue_delayed_work(sirdma_upkeep_wq, &dev->health, HEALTH_PERIOD);
 }
 
 static void sirdma_health_remove(struct work_struct *work)
@@ -47,9 +47,9 @@ void sirdma_health_start(struct sirdma_dev *dev)
 {
 	/* The work of an earlier failure found no registered device to remove. */
 	if (sirdma_dev_failed(dev))
-		queue_work(system_unbound_wq, &dev->fatal);
+		queue_work(sirdma_upkeep_wq, &dev->fatal);
 	else
-		queue_delayed_work(system_unbound_wq, &dev->health, HEALTH_PERIOD);
+		queue_delayed_work(sirdma_upkeep_wq, &dev->health, HEALTH_PERIOD);
 }
 
 void sirdma_health_fini(struct sirdma_dev *dev)
@@ -63,7 +63,7 @@ void sirdma_health_fini(struct sirdma_dev *dev)
 void sirdma_dev_fail_async(struct sirdma_dev *dev)
 {
 	if (!test_and_set_bit(SIRDMA_DEV_FAILED, &dev->flags))
-		queue_work(system_unbound_wq, &dev->fatal);
+		queue_work(sirdma_upkeep_wq, &dev->fatal);
 }
 
 void sirdma_dev_fail(struct sirdma_dev *dev, int err)

@@ -3,19 +3,29 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/rdma_netlink.h>
 
+#include "device.h"
 #include "link.h"
 #include "netdev.h"
 #include "sirdma/abi.h"
+
+struct workqueue_struct *sirdma_upkeep_wq;
 
 static int __init sirdma_init(void)
 {
 	int err;
 
+	sirdma_upkeep_wq = alloc_workqueue("sirdma_upkeep", WQ_UNBOUND | WQ_SYSFS, 0);
+	if (!sirdma_upkeep_wq)
+		return -ENOMEM;
 	err = sirdma_netdev_init();
 	if (err)
-		return err;
+		goto err_wq;
 	sirdma_link_init();
 	return 0;
+
+err_wq:
+	destroy_workqueue(sirdma_upkeep_wq);
+	return err;
 }
 
 static void __exit sirdma_exit(void)
@@ -24,6 +34,7 @@ static void __exit sirdma_exit(void)
 	/* Devices without users go with the module; users hold a reference to it. */
 	ib_unregister_driver((enum rdma_driver_id)SIRDMA_DRIVER_ID);
 	sirdma_netdev_fini();
+	destroy_workqueue(sirdma_upkeep_wq);
 }
 
 module_init(sirdma_init);

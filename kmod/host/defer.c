@@ -130,7 +130,7 @@ void snic_background_work(struct kthread_work *work)
 
 int snic_background_init(void)
 {
-	snic_background = kthread_run_worker(0, "sirdma_nic_bg");
+	snic_background = kthread_run_worker(0, "sirdma_flush");
 	if (IS_ERR(snic_background))
 		return PTR_ERR(snic_background);
 	set_user_nice(snic_background->task, SNIC_BACKGROUND_NICE);

@@ -223,7 +223,7 @@ static int __init snic_init(void)
 {
 	int err;
 
-	snic_wq = alloc_workqueue("sirdma_nic", WQ_UNBOUND, 0);
+	snic_wq = alloc_workqueue("sirdma_nic_upkeep", WQ_UNBOUND | WQ_SYSFS, 0);
 	if (!snic_wq)
 		return -ENOMEM;
 	err = snic_background_init();

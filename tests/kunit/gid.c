@@ -7,6 +7,9 @@
 #define trace_sirdma_gid_set(dev, i, ip, mac, err) ((void)(mac))
 #define trace_sirdma_gid_clear(dev, i, ip, users, err) ((void)(err))
 
+/* The module that is tested has its own. */
+#define sirdma_upkeep_wq system_long_wq
+
 #include "drv/gid.c"
 
 bool sirdma_dev_failed(const struct sirdma_dev *dev)

@@ -12,6 +12,9 @@
 /* Another suite has the real one. */
 #define sirdma_route_lookup neigh_test_route_lookup
 
+/* The module that is tested has its own. */
+#define sirdma_upkeep_wq system_long_wq
+
 #include "drv/neigh.c"
 
 /* Stand-ins for the device's table, and for the kernel's routes and neighbours. */
