@@ -295,24 +295,19 @@ static struct sirdma_arp *sirdma_arp_find(struct sirdma_neigh_table *table,
 	return NULL;
 }
 
-/* lock held */
-static struct sirdma_arp *sirdma_arp_create(struct sirdma_dev *dev,
-					    const struct sirdma_route_key *key,
-					    const struct sirdma_nexthop *hop)
+/* lock held. Enter @arp into the tables of device and driver. */
+static int sirdma_arp_add(struct sirdma_dev *dev, struct sirdma_arp *arp,
+			  const struct sirdma_route_key *key, const struct sirdma_nexthop *hop)
 {
 	struct sirdma_neigh_table *table = &dev->neighs;
-	struct sirdma_arp *arp;
 	int err;
 
-	arp = kzalloc(sizeof(*arp), GFP_KERNEL_ACCOUNT);
-	if (!arp)
-		return ERR_PTR(-ENOMEM);
 	arp->key = *key;
 	arp->nexthop = hop->ip;
 	ether_addr_copy(arp->mac, hop->mac);
 	err = sirdma_idpool_get(&dev->hw.arp_ids, &arp->idx);
 	if (err)
-		goto err_free;
+		return err;
 	err = sirdma_cqp_set_arp(&dev->hw, arp->idx, hop->mac);
 	trace_sirdma_arp_set(dev, arp->idx, &key->dst, hop->mac, err);
 	if (err)
@@ -328,16 +323,14 @@ static struct sirdma_arp *sirdma_arp_create(struct sirdma_dev *dev,
 
 err_id:
 	sirdma_idpool_put(&dev->hw.arp_ids, arp->idx);
-err_free:
-	kfree(arp);
-	return ERR_PTR(err);
+	return err;
 }
 
 struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key)
 {
 	struct sirdma_neigh_table *table = &dev->neighs;
+	struct sirdma_arp *arp, *fresh;
 	struct sirdma_nexthop hop;
-	struct sirdma_arp *arp;
 	int err;
 
 	trace_sirdma_neigh_start(dev, key);
@@ -346,22 +339,29 @@ struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_ro
 	if (err)
 		return ERR_PTR(err);
 
+	/* Before the lock: a cgroup at its limit reclaims memory here, and must not keep others waiting. */
+	fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
+	if (!fresh)
+		return ERR_PTR(-ENOMEM);
 	mutex_lock(&table->lock);
 	arp = sirdma_arp_find(table, key, &hop.ip);
 	if (!arp) {
-		arp = sirdma_arp_create(dev, key, &hop);
+		arp = fresh;
+		fresh = NULL;
+		err = sirdma_arp_add(dev, arp, key, &hop);
+		if (err)
+			kfree(arp);
 	} else {
 		spin_lock_bh(&table->hash_lock);
 		sirdma_arp_set_mac(arp, hop.mac);
 		spin_unlock_bh(&table->hash_lock);
 		err = sirdma_arp_sync(dev, arp);
-		if (err)
-			arp = ERR_PTR(err);
 	}
-	if (!IS_ERR(arp))
+	if (!err)
 		arp->users++;
 	mutex_unlock(&table->lock);
-	return arp;
+	kfree(fresh);
+	return err ? ERR_PTR(err) : arp;
 }
 
 void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp)
