@@ -132,11 +132,19 @@ static void qp_timer_stop(struct snic_qp *qp)
 	qp->timer_due = false;
 }
 
+void snic_qp_revoke(struct snic_qp *qp)
+{
+	if (!qp->lent)
+		return;
+	qp->lent = false;
+	snic_revoke(qp->dev);
+}
+
 void snic_qp_reset(struct snic_qp *qp)
 {
 	qp_timer_stop(qp);
 	snic_sq_poll_stop(qp);
-	snic_revoke(qp->dev);
+	snic_qp_revoke(qp);
 	qp->sqd_event = false;
 	qp->state = SIRDMA_QPS_RESET;
 	memset(&qp->req, 0, sizeof(qp->req));
@@ -176,7 +184,7 @@ bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 m
 
 	/* The peer does not know of a local error and may still read the payload. */
 	if (minor)
-		snic_revoke(qp->dev);
+		snic_qp_revoke(qp);
 	return qp_complete(qp, qp->send_cq, &c);
 }
 

@@ -184,6 +184,7 @@ struct snic_qp {
 	bool run_again; /* there is more work */
 	bool flush_deferred; /* the same, in the background */
 	bool sqd_event; /* raise an event when the send queue is drained */
+	bool lent; /* payload was transmitted since snic_qp_revoke(), maybe by reference */
 
 	struct snic_limits limits; /* that the host set for its peer */
 
@@ -266,6 +267,11 @@ struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 
 			      enum sirdma_ae_code *ae);
 void snic_qp_put_rx_mr(struct snic_qp *qp);
 void snic_qp_timer_init(struct snic_qp *qp);
+/*
+ * As snic_revoke(), of what this QP transmitted. The host looks at all its peers for that,
+ * so it is not asked again before the QP has transmitted something new.
+ */
+void snic_qp_revoke(struct snic_qp *qp);
 /* Reset indices, PSNs and messages to their state after creation. */
 void snic_qp_reset(struct snic_qp *qp);
 /* Move to ERR and flush all posted WQEs. Raises event @ae unless it is SIRDMA_AE_NONE. */

@@ -202,7 +202,8 @@ static void qp_destroy(struct snic_qp *qp)
 	qp->state = SIRDMA_QPS_RESET;
 	port_unlock(&qp->lock);
 	snic_obj_drain(&qp->obj);
-	snic_revoke(qp->dev);
+	/* Nobody else has it, so no lock is needed. */
+	snic_qp_revoke(qp);
 	port_timer_cancel_sync(&qp->timer);
 	port_timer_cancel_sync(&qp->sq_poll);
 	cq_detach(qp->recv_cq);

@@ -52,6 +52,7 @@ u32 snic_tx_end(struct snic_tx *tx)
 	if (n) {
 		snic_path_refresh(dev, tx->path);
 		if (tx->path->src_ok && tx->path->dst_ok) {
+			qp->lent |= tx->bytes != 0;
 			n = dev->ops->tx(dev->host, tx->burst);
 			qp->limits = tx->burst->next;
 			snic_stat_add(dev, SIRDMA_STAT_TX_PKTS, n);

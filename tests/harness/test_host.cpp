@@ -22,6 +22,7 @@ const snic_host_ops TestHost::host_ops_ = {
 	.defer = on_defer,
 	.burst = on_burst,
 	.pull = on_pull,
+	.revoke = on_revoke,
 };
 
 TestHost::TestHost(const HostOptions &opts, std::shared_ptr<Clock> clock, Fabric *fabric)

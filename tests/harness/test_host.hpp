@@ -72,6 +72,8 @@ public:
 	std::vector<u32> set_room(bool room);
 	u64 stat(sirdma_stat id) { return snic_stat_read(dev_, id); }
 	void kick(u32 qpn) { snic_qp_run(dev_, qpn); }
+	// How often the device told the host that it must not read transmitted memory any more.
+	u64 revocations() const { return revocations_.load(); }
 
 	// Zeroed driver memory; freed with the host at the latest.
 	sirdma_dma_mem alloc(u64 size);
@@ -123,6 +125,7 @@ private:
 	static u32 on_tx(snic_host *host, snic_burst *burst);
 	static void on_defer(snic_host *host, u32 qpn, bool background);
 	static snic_burst *on_burst(snic_host *host);
+	static void on_revoke(snic_host *host) { self(host).revocations_++; }
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static const sirdma_bus_ops bus_ops_;
 	static const snic_host_ops host_ops_;
@@ -149,6 +152,7 @@ private:
 	std::array<Irq, max_vectors> irqs_;
 	std::array<std::atomic<u64>, max_vectors> raised_{};
 	std::atomic<u64> pending_{0};
+	std::atomic<u64> revocations_{0};
 	std::thread irq_thread_;
 	std::atomic<bool> irq_stop_{false};
 };

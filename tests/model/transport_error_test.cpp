@@ -379,6 +379,49 @@ TEST_F(Errors, FlushEndsWhereTheCompletionQueueDies)
 	EXPECT_FALSE(qp.poll(true));
 }
 
+// To revoke what was lent, a host looks at all its peers.
+TEST_F(Errors, AFlushRevokesOnceWhatWasTransmitted)
+{
+	constexpr u32 count = 300;
+	QpOptions o;
+	o.sq_quanta = 2048;
+
+	u64 before = a.host.revocations();
+	Qp idle(a, o);
+	idle.to_init();
+	for (u32 i = 0; i < count; i++)
+		idle.place({.sges = {a.sge(0, 8)}});
+	idle.error();
+	settle();
+	for (u32 i = 0; i < count; i++)
+		expect_error(wait_send(idle), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+	EXPECT_EQ(a.host.revocations(), before) << "nothing was transmitted";
+
+	auto l = link(o);
+	fabric.set_filter([](TestHost &, Packet &) { return Fabric::Verdict::drop; });
+	for (u32 i = 0; i < count; i++)
+		l->a.place({.sges = {a.sge(0, 100)}});
+	l->a.kick(true);
+	EXPECT_EQ(a.host.revocations(), before);
+	l->a.error();
+	EXPECT_EQ(a.host.revocations(), before + 1) << "before anybody can be told";
+	settle();
+	for (u32 i = 0; i < count; i++)
+		expect_error(wait_send(l->a), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+	fabric.set_filter(nullptr);
+	l.reset();
+	EXPECT_EQ(a.host.revocations(), before + 1);
+
+	// Responses to a READ are of the responder's memory; its owner takes it back by the end of the QP.
+	l = link();
+	before = b.host.revocations();
+	l->a.post(read(b.va(), b.mr.stag()));
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	EXPECT_EQ(b.host.revocations(), before);
+	l.reset();
+	EXPECT_EQ(b.host.revocations(), before + 1);
+}
+
 TEST_F(Errors, WqesRewrittenInFlightHurtOnlyTheirOwner)
 {
 	auto l = link();
