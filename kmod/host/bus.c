@@ -214,6 +214,7 @@ static void snic_bus_doorbell(struct sirdma_bus *base, u32 qpn)
 {
 	struct snic_host *host = snic_host_of(base);
 
+	snic_qp_ring(host->dev, qpn);
 	snic_qpset_add(&host->deferred, qpn);
 	snic_cpu_schedule();
 }

@@ -34,6 +34,8 @@ void snic_qpset_add(struct snic_qpset *set, u32 qpn)
 {
 	if (qpn >= set->qps)
 		return;
+	/* Pairs with the bit's removal: who takes the member sees why it was added. */
+	smp_mb__before_atomic();
 	set_bit(qpn, set->bits);
 	/* Pairs with the barrier in snic_qpset_run(): a CPU that sees the group sees the member. */
 	smp_mb__before_atomic();

@@ -204,7 +204,7 @@ void snic_host_kick(struct sirdma_bus *bus, u32 qpn)
 
 	trace_snic_kick(host->ndev, qpn);
 	snic_enter();
-	snic_qp_run(host->dev, qpn);
+	snic_qp_kick(host->dev, qpn);
 	snic_leave();
 	if (num_online_cpus() == 1 && snic_cpu_received() != received && !single_task_running())
 		queue_work(snic_wq, &snic_choose_work);

@@ -217,7 +217,7 @@ void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val)
 		snic_cq_arm(dev, val);
 		break;
 	case SIRDMA_REG_WQEALLOC:
-		snic_qp_run(dev, val);
+		snic_qp_kick(dev, val);
 		break;
 	case SIRDMA_REG_INT_MASK:
 		set_int_mask(dev, val);

@@ -62,7 +62,37 @@ static bool qp_run_hold(struct snic_qp *qp, bool last)
 	return qp->run_again;
 }
 
-void snic_qp_run(struct snic_dev *dev, u32 qpn)
+void snic_qp_ring(struct snic_dev *dev, u32 qpn)
+{
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
+
+	if (!qp)
+		return;
+	/* Pairs with qp_take_ring(): whoever clears the flag sees what came before the doorbell. */
+	smp_mb();
+	WRITE_ONCE(qp->rung, true);
+	snic_qp_put(qp);
+}
+
+static bool qp_take_ring(struct snic_qp *qp)
+{
+	if (!READ_ONCE(qp->rung))
+		return false;
+	WRITE_ONCE(qp->rung, false);
+	smp_mb(); /* pairs with snic_qp_ring() */
+	return true;
+}
+
+static void qp_doorbell(struct snic_qp *qp)
+{
+	snic_stat_inc(qp->dev, SIRDMA_STAT_KICKS);
+	snic_sq_poll_kicked(qp);
+	/* The driver also kicks when absent memory is present again. */
+	snic_retry_end_absent(qp);
+	qp->resp.absent = false;
+}
+
+static void qp_run(struct snic_dev *dev, u32 qpn, bool rung)
 {
 	struct snic_qp *qp = snic_qp_get(dev, qpn);
 	u32 holds = SNIC_RUN_HOLDS;
@@ -71,13 +101,9 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 	if (!qp)
 		return;
 	port_lock(&qp->lock);
-	if (!qp->deferred && !qp->flush_deferred) {
-		snic_stat_inc(dev, SIRDMA_STAT_KICKS);
-		snic_sq_poll_kicked(qp);
-		/* The driver also kicks when absent memory is present again. */
-		snic_retry_end_absent(qp);
-		qp->resp.absent = false;
-	}
+	rung |= qp_take_ring(qp);
+	if (rung)
+		qp_doorbell(qp);
 	qp->deferred = false;
 	qp->flush_deferred = false;
 	do {
@@ -87,6 +113,16 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 			port_lock(&qp->lock);
 	} while (more);
 	snic_qp_put(qp);
+}
+
+void snic_qp_kick(struct snic_dev *dev, u32 qpn)
+{
+	qp_run(dev, qpn, true);
+}
+
+void snic_qp_run(struct snic_dev *dev, u32 qpn)
+{
+	qp_run(dev, qpn, false);
 }
 
 void snic_tx_resume(struct snic_dev *dev, u32 qpn)

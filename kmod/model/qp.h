@@ -183,6 +183,7 @@ struct snic_qp {
 	bool in_run; /* snic_qp_run() runs, and will run again if run_again is set */
 	bool run_again; /* there is more work */
 	bool flush_deferred; /* the same, in the background */
+	bool rung; /* by snic_qp_ring(), which does not take the lock */
 	bool sqd_event; /* raise an event when the send queue is drained */
 	bool lent; /* payload was transmitted since snic_qp_revoke(), maybe by reference */
 

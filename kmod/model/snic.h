@@ -90,7 +90,14 @@ void snic_dev_fault(struct snic_dev *dev);
 u32 snic_reg_read(struct snic_dev *dev, u32 reg);
 void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val);
 
-/* Do what is pending for QP @qpn: a kick, or work left by an earlier call. */
+/*
+ * The doorbell of QP @qpn: something was posted, or absent memory is present again. Processes
+ * the send queue and, in the error state, both queues.
+ */
+void snic_qp_kick(struct snic_dev *dev, u32 qpn);
+/* The same doorbell for callers in any context: the host calls snic_qp_run() soon. */
+void snic_qp_ring(struct snic_dev *dev, u32 qpn);
+/* Do what is pending for QP @qpn: work that was deferred, or a doorbell of snic_qp_ring(). */
 void snic_qp_run(struct snic_dev *dev, u32 qpn);
 /* The host has room for QP @qpn, which it had refused in room() or tx(). */
 void snic_tx_resume(struct snic_dev *dev, u32 qpn);

@@ -268,6 +268,12 @@ void TestHost::on_defer(snic_host *host, u32 qpn, bool background)
 		h.deferred_.push_back(qpn);
 }
 
+void TestHost::ring(u32 qpn)
+{
+	snic_qp_ring(dev_, qpn);
+	on_defer(reinterpret_cast<snic_host *>(this), qpn, false);
+}
+
 snic_burst *TestHost::on_burst(snic_host *)
 {
 	thread_local auto burst = std::make_unique<snic_burst>();

@@ -71,7 +71,9 @@ public:
 	// Whether QPs may fill bursts. Returns the QPs that were refused before; they are resumed now.
 	std::vector<u32> set_room(bool room);
 	u64 stat(sirdma_stat id) { return snic_stat_read(dev_, id); }
-	void kick(u32 qpn) { snic_qp_run(dev_, qpn); }
+	void kick(u32 qpn) { snic_qp_kick(dev_, qpn); }
+	// The same for a caller that may not run the model: it is left to run_deferred().
+	void ring(u32 qpn);
 	// How often the device told the host that it must not read transmitted memory any more.
 	u64 revocations() const { return revocations_.load(); }
 

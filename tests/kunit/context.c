@@ -75,6 +75,8 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 	atomic_inc(&model.runs[qpn]);
 }
 
+void snic_qp_ring(struct snic_dev *dev, u32 qpn) {}
+
 bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 {
 	return false;

@@ -4,6 +4,10 @@
 // or by the retries of its peer.
 #include "transport.hpp"
 
+extern "C" {
+#include "model/qp.h"
+}
+
 using namespace sirdma::test;
 
 namespace
@@ -24,6 +28,17 @@ protected:
 	void take(Node &node, size_t first, size_t count = 1) { set(node, first, count, false); }
 	void give(Node &node, size_t first, size_t count = 1) { set(node, first, count, true); }
 
+	// Further work of @qp is put off, as by a burst that was not the last.
+	void defer(Node &node, Qp &qp)
+	{
+		snic_qp *model = snic_qp_get(node.host.dev(), qp.id);
+
+		ASSERT_NE(model, nullptr);
+		port_lock(&model->lock);
+		snic_qp_defer(model);
+		port_unlock(&model->lock);
+		snic_qp_put(model);
+	}
 	Wr wr(u8 op, size_t from, u32 len, size_t to = 0)
 	{
 		Wr wr{.op = op, .sges = {a.sge(from, len)}};
@@ -263,6 +278,59 @@ TEST_F(Absent, DoorbellTellsAResponderThatMemoryCame)
 	l->b.kick(true);
 	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
 	expect_same(0, 1 << 20, length);
+}
+
+// Work that was put off before the doorbell, and is put off again while it is acted on, takes nothing from it.
+TEST_F(Absent, DoorbellDoesNotMergeWithDeferredWork)
+{
+	for (bool at_once : {true, false}) {
+		auto l = link({.timeout = 20}); // 4.3 s
+		const auto ring = [&](Node &node, Qp &qp) {
+			const u64 before = node.stat(SIRDMA_STAT_KICKS);
+
+			defer(node, qp);
+			if (at_once)
+				node.host.kick(qp.id);
+			else
+				node.host.ring(qp.id);
+			defer(node, qp);
+			settle(ms / 2);
+			EXPECT_EQ(node.stat(SIRDMA_STAT_KICKS), before + 1);
+		};
+
+		take(a, 0, 8);
+		l->a.post(wr(SIRDMA_OP_WRITE, 0, length, 1 << 20));
+		settle(1000 * ms); // by now it tries every 67 ms
+		give(a, 0, 8);
+		ring(a, l->a);
+		expect_ok(wait(l->a, true, ms), SIRDMA_OP_WRITE);
+
+		take(b, 256 + 2);
+		l->a.post(wr(SIRDMA_OP_READ, 0, length, 1 << 20));
+		settle(10 * ms);
+		give(b, 256 + 2);
+		ring(b, l->b);
+		expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+	}
+}
+
+// Deferred work is no doorbell: it does not cut the waits short, which would then never be enough.
+TEST_F(Absent, DeferredWorkTellsNothingAboutMemory)
+{
+	auto l = link();
+
+	take(a, 2);
+	l->a.post(wr(SIRDMA_OP_WRITE, 0, length, 1 << 20));
+	settle(1000 * ms);
+	const u64 tries = a.stat(SIRDMA_STAT_MR_ABSENT), kicks = a.stat(SIRDMA_STAT_KICKS);
+	for (u32 i = 0; i < 100; i++) {
+		defer(a, l->a);
+		settle(1);
+	}
+	EXPECT_EQ(a.stat(SIRDMA_STAT_MR_ABSENT), tries);
+	EXPECT_EQ(a.stat(SIRDMA_STAT_KICKS), kicks);
+	give(a, 2);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
 }
 
 TEST_F(Absent, ReadOfMemoryThatNeverComesIsRetriedInVain)

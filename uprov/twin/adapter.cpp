@@ -227,10 +227,10 @@ void Adapter::settle() noexcept
 }
 
 /* The model looks objects up under RCU: enter it once for the whole call. */
-void Adapter::run_model(u32 qpn) noexcept
+void Adapter::kick_model(u32 qpn) noexcept
 {
 	port_rcu_read_lock();
-	snic_qp_run(dev_, qpn);
+	snic_qp_kick(dev_, qpn);
 	port_rcu_read_unlock();
 }
 
@@ -238,8 +238,11 @@ void Adapter::run_deferred() noexcept
 {
 	u32 qpn;
 
-	for (u32 i = 0; i < turns_per_call && pop(deferred_, qpn); ++i)
-		run_model(qpn);
+	for (u32 i = 0; i < turns_per_call && pop(deferred_, qpn); ++i) {
+		port_rcu_read_lock();
+		snic_qp_run(dev_, qpn);
+		port_rcu_read_unlock();
+	}
 }
 
 /*

@@ -77,8 +77,8 @@ protected:
 	void push(QpList &list, u32 qpn) noexcept;
 	bool pending() noexcept;
 	void defer(u32 qpn) noexcept { push(deferred_, qpn); }
+	void kick_model(u32 qpn) noexcept;
 	/* The two halves of settle(). */
-	void run_model(u32 qpn) noexcept;
 	void run_deferred() noexcept;
 	void interrupt() noexcept;
 	/* The model raised interrupt @vector: the next interrupt() calls its handler. */

@@ -189,12 +189,13 @@ bool Nic::can_work() noexcept
 void Nic::run_qp(u32 qpn) noexcept
 {
 	if (!can_work()) [[unlikely]] {
+		snic_qp_ring(dev_, qpn);
 		defer(qpn);
 		helper_.wake();
 		return;
 	}
 	helper_.enter_call();
-	run_model(qpn);
+	kick_model(qpn);
 	run_deferred();
 	flush();
 	interrupt();
