@@ -145,11 +145,23 @@ static void sirdma_qp_unpublish(struct sirdma_dev *dev, struct sirdma_qp *qp)
 	wait_for_completion(&qp->idle);
 }
 
+static int sirdma_qp_make(struct sirdma_dev *dev, struct sirdma_qp *qp,
+			  const struct sirdma_qp_size *size, u64 compl_ctx)
+{
+	struct sirdma_qpctx_buf ctx;
+	int err;
+
+	sirdma_qpctx_buf_get(dev, &ctx);
+	sirdma_qp_fill_ctx(qp, size, compl_ctx, ctx.va);
+	err = sirdma_cqp_create_qp(&dev->hw, qp->ibqp.qp_num, ctx.pa);
+	sirdma_qpctx_buf_put(dev, &ctx);
+	return err;
+}
+
 static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 			   const struct sirdma_qp_size *size, u64 compl_ctx)
 {
-	struct sirdma_qpctx_buf ctx;
-	u32 qpn;
+	u32 qpn, tries = 0;
 	int err;
 
 	refcount_set(&qp->refs, 1);
@@ -163,10 +175,10 @@ static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	if (err)
 		goto err_id;
 
-	sirdma_qpctx_buf_get(dev, &ctx);
-	sirdma_qp_fill_ctx(qp, size, compl_ctx, ctx.va);
-	err = sirdma_cqp_create_qp(&dev->hw, qpn, ctx.pa);
-	sirdma_qpctx_buf_put(dev, &ctx);
+	/* Other users wait for the buffers, so none is held while memory is reclaimed. */
+	do {
+		err = sirdma_qp_make(dev, qp, size, compl_ctx);
+	} while (sirdma_cqp_make_room(err, &tries));
 	trace_sirdma_qp_create(dev, qpn, size->sq_quanta, size->rq_quanta, err);
 	if (err)
 		goto err_unpublish;

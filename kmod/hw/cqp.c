@@ -17,9 +17,9 @@
 #define START_TIMEOUT_MS 1000
 /*
  * Of a command that finds no memory: other tasks of the cgroup may take what was reclaimed for
- * it.
+ * it, and it may run on another CPU than the one that has the room.
  */
-#define NO_MEMORY_TRIES 4
+#define NO_MEMORY_TRIES 8
 #define NSEC_PER_MS 1000000ull
 
 static u32 slots_free(const struct sirdma_cqp *cqp)
@@ -413,7 +413,7 @@ static int status_errno(u32 status)
 	return errnos[minor];
 }
 
-static int exec_once(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval)
+int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval)
 {
 	struct sirdma_cqp *cqp = &hw->cqp;
 	struct sirdma_cqp_request request = {};
@@ -446,19 +446,9 @@ static int exec_once(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64
 	return status_errno(request.status);
 }
 
-int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval)
+bool sirdma_cqp_make_room(int err, u32 *tries)
 {
-	u32 tries = NO_MEMORY_TRIES;
-	int err;
-
-	/*
-	 * A software device allocates while all commands wait for it, so it does not
-	 * reclaim memory for long. Reclaim here, where only the caller waits.
-	 */
-	do {
-		err = exec_once(hw, wqe, retval);
-	} while (err == -ENOMEM && --tries && port_reclaim());
-	return err;
+	return err == -ENOMEM && ++*tries < NO_MEMORY_TRIES && port_reclaim();
 }
 
 /* Give the device the queue's context and wait until it accepts it. */

@@ -89,6 +89,13 @@ void sirdma_cqp_fini(struct sirdma_hw *hw);
  */
 int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval);
 /*
+ * After a command that makes an object returned @err: should the caller try it again? The
+ * device allocates while all commands wait for it, so it does not reclaim memory, and
+ * -ENOMEM may only say that. This reclaims, for as long as it takes, so the caller must
+ * hold nothing that others wait for. @tries counts, from 0.
+ */
+bool sirdma_cqp_make_room(int err, u32 *tries);
+/*
  * The device failed: reset it, so that it uses no memory any more, and fail all commands,
  * those in flight and later ones, with -EIO. Reports SIRDMA_AE_FUNCTION_CATASTROPHIC, once.
  */

@@ -18,6 +18,18 @@ static int exec_cmd(struct sirdma_hw *hw, const void *cmd)
 	return sirdma_cqp_exec(hw, &wqe, NULL);
 }
 
+/* For a command that makes an object; see sirdma_cqp_make_room(). */
+static int exec_make(struct sirdma_hw *hw, const void *cmd)
+{
+	u32 tries = 0;
+	int err;
+
+	do {
+		err = exec_cmd(hw, cmd);
+	} while (sirdma_cqp_make_room(err, &tries));
+	return err;
+}
+
 static int exec_header(struct sirdma_hw *hw, u64 hdr)
 {
 	const struct sirdma_cqp_wqe wqe = {.hdr = cpu_to_le64(hdr)};
@@ -103,7 +115,7 @@ static int exec_cq(struct sirdma_hw *hw, u64 hdr, const struct sirdma_cqp_cq_par
 		cmd.addr = cpu_to_le64(params->pa);
 	}
 	cmd.hdr = cpu_to_le64(hdr);
-	return exec_cmd(hw, &cmd);
+	return exec_make(hw, &cmd);
 }
 
 int sirdma_cqp_create_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params)
@@ -173,7 +185,7 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 	else
 		cmd.addr = cpu_to_le64(params->addr);
 	cmd.hdr = cpu_to_le64(hdr);
-	return exec_cmd(hw, &cmd);
+	return exec_make(hw, &cmd);
 }
 
 int sirdma_cqp_dealloc_stag(struct sirdma_hw *hw, u32 stag)

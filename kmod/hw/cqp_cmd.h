@@ -5,7 +5,10 @@
 
 #include "hw.h"
 
-/* @ctx_pa: DMA address of a filled struct sirdma_qp_ctx. The QP starts in RESET. */
+/*
+ * @ctx_pa: DMA address of a filled struct sirdma_qp_ctx. The QP starts in RESET. After
+ * -ENOMEM see sirdma_cqp_make_room(): @ctx_pa may be memory that others wait for.
+ */
 int sirdma_cqp_create_qp(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa);
 struct sirdma_cqp_modify_qp_params {
 	u32 qpn;
@@ -32,6 +35,7 @@ struct sirdma_cqp_cq_params {
 	bool is_ccq;
 	bool elem_64b;
 };
+/* This and sirdma_cqp_reg_mr() may reclaim memory: hold nothing that others wait for. */
 int sirdma_cqp_create_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params);
 int sirdma_cqp_destroy_cq(struct sirdma_hw *hw, u32 cq_id);
 

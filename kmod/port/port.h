@@ -25,10 +25,10 @@
  *   void *port_alloc(size)      zeroed, may sleep, NULL on failure; port_free(p)
  *     (large sizes are fine: virtually contiguous is enough). For what all users of a
  *     device share: in the kernel no cgroup is charged
- *   void *port_alloc_charged(size)  the same for an object of one user: in the kernel
- *     the caller's cgroup is charged. It fails rather than reclaim memory at length, so
- *     that it may be called under a mutex that others wait for; whoever holds none
- *     calls port_reclaim() and tries again
+ *   void *port_alloc_charged(size)  the same for a small object of one user, physically
+ *     contiguous: in the kernel the caller's cgroup is charged. It fails rather than
+ *     reclaim memory, so that it may be called under a mutex that others wait for;
+ *     whoever holds none calls port_reclaim() and tries again
  *   bool port_reclaim(void)     make room for a few charged objects; may sleep for long.
  *     False when there is none to be had
  *   port_rcu_read_lock/unlock   readers of port_rcu_assign()ed pointers

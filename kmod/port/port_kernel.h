@@ -128,7 +128,7 @@ static inline void *port_alloc(size_t size)
 
 static inline void *port_alloc_charged(size_t size)
 {
-	return kvzalloc(size, GFP_KERNEL_ACCOUNT | __GFP_NORETRY | __GFP_NOWARN);
+	return kzalloc(size, GFP_NOWAIT | __GFP_ACCOUNT | __GFP_NOWARN);
 }
 
 static inline void port_free(const void *p)

@@ -108,41 +108,77 @@ TEST(Cqp, StatusBecomesErrno)
 
 TEST(Cqp, MemoryIsReclaimedWhileNobodyWaits)
 {
+	constexpr u32 tries = 8;
 	static u32 reclaimed;
 	static bool locked;
 	static sirdma_cqp *cqp;
+	const sirdma_cqp_cq_params cq{};
+	sirdma_cqp_reg_mr_params mr{};
 	FakeHost host;
 	u32 commands = 0;
 
+	mr.block_shift = 12;
+	mr.len = 1;
 	cqp = &host.hw.cqp;
-	for (u32 failures : {0u, 1u, 2u, 100u}) {
-		reclaimed = commands = 0;
-		locked = false;
-		host.dev.set_script([&](auto &) {
+	const auto script = [&](u32 failures) {
+		commands = 0;
+		host.dev.set_script([&commands, failures](auto &) {
 			return commands++ < failures ?
 				       FakeDevice::Reply{.status = failed(SIRDMA_CQP_NO_MEMORY)} :
 				       FakeDevice::Reply{};
 		});
-		port_alloc_fail = [](size_t size) {
-			reclaimed += size == PORT_RECLAIM;
-			if (port_mutex_trylock(&cqp->doorbell))
-				port_mutex_unlock(&cqp->doorbell);
-			else
-				locked = true;
+	};
+	const std::function<int()> makes[] = {
+		[&] { return sirdma_cqp_create_cq(&host.hw, &cq); },
+		[&] { return sirdma_cqp_reg_mr(&host.hw, &mr); },
+	};
+	for (const auto &make : makes) {
+		for (u32 failures : {0u, 1u, 2u, tries - 1, 100u}) {
+			reclaimed = 0;
+			locked = false;
+			script(failures);
+			port_alloc_fail = [](size_t size) {
+				reclaimed += size == PORT_RECLAIM;
+				if (port_mutex_trylock(&cqp->doorbell))
+					port_mutex_unlock(&cqp->doorbell);
+				else
+					locked = true;
+				return false;
+			};
+			EXPECT_EQ(make(), failures < 100 ? 0 : -ENOMEM);
+			EXPECT_EQ(commands, std::min(failures + 1, tries));
+			EXPECT_EQ(reclaimed, commands - 1);
+			EXPECT_FALSE(locked);
+			// There is none: the first failure is the last.
+			script(failures);
+			port_alloc_fail = [](size_t) { return true; };
+			EXPECT_EQ(make(), failures ? -ENOMEM : 0);
+			EXPECT_EQ(commands, 1u);
+			port_alloc_fail = nullptr;
+		}
+	}
+	// Whoever issues these holds a buffer or a lock meanwhile, and reclaims nothing.
+	const std::function<int()> others[] = {
+		[&] { return sirdma_cqp_create_qp(&host.hw, 5, 0x1000); },
+		[&] {
+			const sirdma_sd_entry entry{};
+			return sirdma_cqp_update_sds(&host.hw, &entry, 1);
+		},
+		[&] { return nop(host.hw); },
+	};
+	for (const auto &other : others) {
+		reclaimed = 0;
+		script(100);
+		port_alloc_fail = [](size_t) {
+			reclaimed++;
 			return false;
 		};
-		EXPECT_EQ(nop(host.hw), failures < 100 ? 0 : -ENOMEM);
-		EXPECT_EQ(commands, reclaimed + 1);
-		EXPECT_EQ(reclaimed > 0, failures > 0);
-		EXPECT_FALSE(locked);
-		// There is none: the first failure is the last.
-		commands = 0;
-		port_alloc_fail = [](size_t) { return true; };
-		EXPECT_EQ(nop(host.hw), failures ? -ENOMEM : 0);
-		EXPECT_EQ(commands, 1u);
+		EXPECT_EQ(other(), -ENOMEM);
 		port_alloc_fail = nullptr;
-		host.dev.set_script(nullptr);
+		EXPECT_EQ(commands, 1u);
+		EXPECT_EQ(reclaimed, 0u);
 	}
+	host.dev.set_script(nullptr);
 }
 
 TEST(Cqp, ErrorBeforeTheCompletionQueueExistsIsSeen)

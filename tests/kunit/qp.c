@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Creation of a queue pair for which the device finds no memory at first. */
+#include <kunit/test.h>
+
+/* Tracepoints belong to the module that is tested. */
+#define SIRDMA_DRV_TRACE_H
+#define trace_sirdma_qp_create(dev, qpn, sq, rq, err) ((void)(dev))
+#define trace_sirdma_qp_destroy(dev, qpn, err) ((void)(dev))
+
+/* Other suites have the real ones, or stand-ins of their own. */
+#define sirdma_arp_put qp_test_arp_put
+#define sirdma_cqp_create_qp qp_test_cqp_create_qp
+#define sirdma_cqp_destroy_qp qp_test_cqp_destroy_qp
+#define sirdma_cqp_make_room qp_test_cqp_make_room
+#define sirdma_dev_fail qp_test_dev_fail
+#define sirdma_kqp_create qp_test_kqp_create
+#define sirdma_kqp_destroy qp_test_kqp_destroy
+#define sirdma_kqp_fill_ctx qp_test_kqp_fill_ctx
+#define sirdma_kqp_post_send qp_test_kqp_post_send
+#define sirdma_qp_type_from_verbs qp_test_qp_type
+#define sirdma_qpctx_buf_get qp_test_buf_get
+#define sirdma_qpctx_buf_put qp_test_buf_put
+#define sirdma_qpctx_fini qp_test_qpctx_fini
+#define sirdma_qpctx_init qp_test_qpctx_init
+#define sirdma_ring_get qp_test_ring_get
+#define sirdma_ring_locate qp_test_ring_locate
+#define sirdma_ring_put qp_test_ring_put
+#define sirdma_ring_shadow qp_test_ring_shadow
+#define sirdma_sgid_put qp_test_sgid_put
+
+#include "drv/qp.c"
+#include "drv/qpctx.c"
+
+#define FIRST_QPN 2
+
+/* Stand-ins for the device, which has no memory for the first commands, and for memory. */
+static struct {
+	struct kunit *test;
+	struct sirdma_dev *dev;
+	u32 no_memory;
+	u32 commands;
+	u32 reclaims;
+	u32 reclaims_with_buffer;
+} world;
+
+int sirdma_cqp_create_qp(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa)
+{
+	return world.commands++ < world.no_memory ? -ENOMEM : 0;
+}
+
+int sirdma_cqp_destroy_qp(struct sirdma_hw *hw, u32 qpn)
+{
+	return 0;
+}
+
+bool sirdma_cqp_make_room(int err, u32 *tries)
+{
+	if (err != -ENOMEM || ++*tries > 3)
+		return false;
+	world.reclaims++;
+	world.reclaims_with_buffer += world.dev->qpctx.used != 0;
+	return true;
+}
+
+void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp) {}
+void sirdma_dev_fail(struct sirdma_dev *dev, int err) {}
+void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid) {}
+
+int sirdma_qp_type_from_verbs(u32 verbs_type)
+{
+	return SIRDMA_QPT_RC;
+}
+
+int sirdma_qp_size(const struct ib_qp_cap *cap, u32 max_wr, bool raw, struct sirdma_qp_size *size)
+{
+	return 0;
+}
+
+struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *qp,
+				     const struct sirdma_qp_size *size)
+{
+	return NULL;
+}
+
+void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp) {}
+void sirdma_kqp_fill_ctx(const struct sirdma_kqp *kqp, struct sirdma_qp_ctx *ctx) {}
+
+int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
+			 const struct ib_send_wr **bad_wr)
+{
+	return 0;
+}
+
+struct sirdma_ring *sirdma_ring_get(struct sirdma_ucontext *uctx, u16 type, u64 start)
+{
+	return NULL;
+}
+
+void sirdma_ring_put(struct sirdma_ring *ring) {}
+
+void sirdma_ring_locate(struct sirdma_ring *ring, u32 first_page, u32 pages,
+			struct sirdma_ring_addr *addr)
+{
+}
+
+u64 sirdma_ring_shadow(struct sirdma_ring *ring, u32 page)
+{
+	return 0;
+}
+
+static int alloc_page_of_buffers(struct sirdma_bus *bus, u64 size, struct sirdma_dma_mem *mem)
+{
+	mem->va = kunit_kzalloc(world.test, size, GFP_KERNEL);
+	return mem->va ? 0 : -ENOMEM;
+}
+
+static void no_memory_for(struct kunit *test, u32 commands, int err)
+{
+	static const struct sirdma_bus_ops ops = {.dma_alloc = alloc_page_of_buffers};
+	static const struct sirdma_qp_size size;
+	struct sirdma_dev *dev = kunit_kzalloc(test, sizeof(*dev), GFP_KERNEL);
+	struct sirdma_bus *bus = kunit_kzalloc(test, sizeof(*bus), GFP_KERNEL);
+	struct sirdma_qp *qp = kunit_kzalloc(test, sizeof(*qp), GFP_KERNEL);
+	struct sirdma_cq *cq = kunit_kzalloc(test, sizeof(*cq), GFP_KERNEL);
+	struct sirdma_pd *pd = kunit_kzalloc(test, sizeof(*pd), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, dev);
+	KUNIT_ASSERT_NOT_NULL(test, bus);
+	KUNIT_ASSERT_NOT_NULL(test, qp);
+	KUNIT_ASSERT_NOT_NULL(test, cq);
+	KUNIT_ASSERT_NOT_NULL(test, pd);
+	memset(&world, 0, sizeof(world));
+	world.test = test;
+	world.dev = dev;
+	world.no_memory = commands;
+	bus->ops = &ops;
+	dev->bus = bus;
+	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	KUNIT_ASSERT_EQ(test, sirdma_qpctx_init(dev), 0);
+	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&dev->hw.qp_ids, FIRST_QPN, 64), 0);
+	qp->kqp = kunit_kzalloc(test, sizeof(*qp->kqp), GFP_KERNEL);
+	qp->ibqp.send_cq = &cq->ibcq;
+	qp->ibqp.recv_cq = &cq->ibcq;
+	qp->ibqp.pd = &pd->ibpd;
+
+	KUNIT_EXPECT_EQ(test, sirdma_qp_start(dev, qp, &size, 0), err);
+	KUNIT_EXPECT_EQ(test, world.reclaims, min(commands, 3));
+	KUNIT_EXPECT_EQ(test, world.commands, world.reclaims + 1);
+	KUNIT_EXPECT_EQ(test, world.reclaims_with_buffer, 0);
+	KUNIT_EXPECT_EQ(test, dev->qpctx.used, 0);
+	KUNIT_EXPECT_EQ(test, !xa_empty(&dev->qps), !err);
+	if (!err)
+		sirdma_qp_stop(dev, qp);
+	KUNIT_EXPECT_TRUE(test, xa_empty(&dev->qps));
+	sirdma_idpool_fini(&dev->hw.qp_ids);
+	xa_destroy(&dev->qps);
+}
+
+static void buffers_are_free_while_memory_is_reclaimed(struct kunit *test)
+{
+	no_memory_for(test, 0, 0);
+	no_memory_for(test, 1, 0);
+	no_memory_for(test, 3, 0);
+	no_memory_for(test, 100, -ENOMEM);
+}
+
+static struct kunit_case qp_cases[] = {
+	KUNIT_CASE(buffers_are_free_while_memory_is_reclaimed),
+	{},
+};
+
+static struct kunit_suite qp_suite = {
+	.name = "sirdma_qp",
+	.test_cases = qp_cases,
+};
+kunit_test_suite(qp_suite);
