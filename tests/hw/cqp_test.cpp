@@ -4,6 +4,9 @@
 #include "fake_device.hpp"
 #include "nop.hpp"
 
+#include <fstream>
+#include <unistd.h>
+
 namespace sirdma::test
 {
 namespace
@@ -38,6 +41,25 @@ u32 in_flight(sirdma_hw &hw)
 	u32 n = (hw.cqp.head - hw.cqp.tail) & (hw.cqp.entries - 1);
 	port_unlock(&hw.cqp.lock);
 	return n;
+}
+
+// Commands whose issuers have a slot of the ring and have not posted yet.
+u32 reserved(sirdma_hw &hw)
+{
+	port_lock(&hw.cqp.lock);
+	u32 n = hw.cqp.reserved;
+	port_unlock(&hw.cqp.lock);
+	return n;
+}
+
+// Does thread @tid of this process wait for something?
+bool asleep(pid_t tid)
+{
+	std::ifstream file("/proc/self/task/" + std::to_string(tid) + "/stat");
+	std::string stat{std::istreambuf_iterator<char>(file), {}};
+	const size_t name_end = stat.rfind(')');
+
+	return name_end != std::string::npos && stat.substr(name_end).starts_with(") S");
 }
 
 u32 waiting(sirdma_hw &hw)
@@ -269,22 +291,26 @@ TEST(Cqp, WhoIssuesACommandExecutesIt)
 	constexpr u32 threads = 6;
 	static thread_local u64 issued;
 	std::vector<std::thread> others;
-	std::atomic<u32> entered{0}, foreign{0};
+	std::array<std::atomic<pid_t>, 1 + threads> tids{};
+	std::atomic<u32> foreign{0};
 	FakeHost host;
 
 	auto issue = [&](u64 tag) {
 		issued = tag;
-		entered++;
+		tids[tag] = gettid();
 		EXPECT_EQ(nop(host.hw, tag), 0);
 	};
-	// This device executes within the doorbell write. The first command takes until all others are in the
-	// ring behind it, if they come that far.
+	// This device executes within the doorbell write. The first command takes until all others have a slot
+	// of the ring and have gone as far as they come.
 	host.dev.set_script([&](auto &cmd) {
 		if (cmd.op != SIRDMA_CQP_NOP)
 			return std::optional<FakeDevice::Reply>{};
 		if (!cmd.wqe.w0) {
-			EXPECT_TRUE(eventually([&] { return entered == 1 + threads; }));
-			eventually([&] { return in_flight(host.hw) == 1 + threads; }, 20);
+			EXPECT_TRUE(eventually([&] {
+				return reserved(host.hw) + in_flight(host.hw) == 1 + threads &&
+				       std::all_of(tids.begin() + 1, tids.end(),
+						   [](auto &tid) { return asleep(tid); });
+			}));
 		}
 		foreign += cmd.wqe.w0 != issued;
 		return echo(cmd);

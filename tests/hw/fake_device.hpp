@@ -424,7 +424,8 @@ private:
 		resets_++;
 		status_ = SIRDMA_STATUS_READY;
 		ring_entries_ = 0;
-		head_ = tail_ = 0;
+		head_ = 0;
+		tail_ = 0;
 		polarity_ = true;
 		tail_reg_ = 0;
 		ccq_entries_ = 0;
@@ -447,8 +448,9 @@ private:
 	void doorbell(u32 head)
 	{
 		if (!opts_.async) {
-			std::lock_guard hold(run_);
+			// Whoever executes takes what others announce meanwhile as well.
 			head_ = head;
+			std::lock_guard hold(run_);
 			while (tail_ != head_)
 				execute();
 			return;
@@ -677,7 +679,8 @@ private:
 	Script script_;
 	u64 ring_pa_ = 0;
 	std::atomic<u32> ring_entries_{0};
-	u32 ctx_low_ = 0, head_ = 0, tail_ = 0;
+	std::atomic<u32> head_{0}; // also written without run_, by doorbells
+	u32 ctx_low_ = 0, tail_ = 0;
 	bool polarity_ = true;
 	std::atomic<u32> tail_reg_{0}, err_codes_{0};
 	u32 ccq_entries_ = 0, ccq_prod_ = 0;

@@ -122,33 +122,52 @@ static void reference_counts_to_zero_once(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, port_ref_get_unless_zero(&ref));
 }
 
+/* Memory that was used is given out again: fill what such an allocation returns, and free it. */
+#define DIRTY 16
+
+/* As a command does that finds no memory. */
+static void *charged_after_reclaim(size_t size)
+{
+	return port_reclaim() ? port_alloc_charged(size) : NULL;
+}
+
+static void expect_zeroed(struct kunit *test, void *(*alloc)(size_t size), size_t size)
+{
+	u8 *p[DIRTY];
+	u32 round, i;
+
+	for (round = 0; round < 2; round++) {
+		for (i = 0; i < DIRTY; i++) {
+			p[i] = alloc(size);
+			KUNIT_EXPECT_NOT_NULL(test, p[i]);
+			if (!p[i])
+				continue;
+			KUNIT_EXPECT_NULL_MSG(test, memchr_inv(p[i], 0, size),
+					      "of %zu bytes, round %u", size, round);
+			memset(p[i], 0xff, size);
+		}
+		while (i--)
+			port_free(p[i]);
+	}
+}
+
 static void allocation_is_zeroed_whatever_its_size(struct kunit *test)
 {
-	static const size_t sizes[] = {1, 4096, 8 << 20};
-	size_t i, off;
-	u8 *p;
+	/* Of a slab, a page, more than kmalloc() has contiguously. */
+	static const size_t sizes[] = {1, 100, 4096, 6000, 8 << 20};
+	u32 i;
 
-	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
-		p = port_alloc(sizes[i]);
-		KUNIT_ASSERT_NOT_NULL(test, p);
-		for (off = 0; off < sizes[i] && !p[off]; off++)
-			;
-		KUNIT_EXPECT_EQ(test, off, sizes[i]);
-		memset(p, 0xff, sizes[i]);
-		port_free(p);
-	}
+	for (i = 0; i < ARRAY_SIZE(sizes); i++)
+		expect_zeroed(test, port_alloc, sizes[i]);
 }
 
 static void charged_allocation_is_zeroed(struct kunit *test)
 {
-	const size_t size = 6000;
-	u8 *p;
+	static const size_t sizes[] = {64, 512, 6000}; /* a region, a CQ, a QP */
+	u32 i;
 
-	KUNIT_EXPECT_TRUE(test, port_reclaim());
-	p = port_alloc_charged(size);
-	KUNIT_ASSERT_NOT_NULL(test, p);
-	KUNIT_EXPECT_NULL(test, memchr_inv(p, 0, size));
-	port_free(p);
+	for (i = 0; i < ARRAY_SIZE(sizes); i++)
+		expect_zeroed(test, charged_after_reclaim, sizes[i]);
 }
 
 static void compare_and_swap_tells_who_was_first(struct kunit *test)
@@ -196,30 +215,70 @@ static u32 crc_bits(u32 crc, const u8 *p, u32 len)
 	return crc;
 }
 
+#define CRC_MOST 4097
+#define CRC_GUARD 64
+#define CRC_SEED 0x12345678
+
+struct crc_buffers {
+	u8 src[CRC_MOST + CRC_GUARD];
+	u8 dst[CRC_GUARD + CRC_MOST + CRC_GUARD];
+	u8 head[PORT_CRC32_HEAD];
+};
+
+/* What is copied, and nothing around it. */
+static void expect_copied(struct kunit *test, struct crc_buffers *b, const u8 *dst, const u8 *src,
+			  u32 len)
+{
+	KUNIT_EXPECT_MEMEQ(test, dst, src, len);
+	KUNIT_EXPECT_NULL(test, memchr_inv(b->dst, 0x5a, dst - b->dst));
+	KUNIT_EXPECT_NULL(test, memchr_inv(dst + len, 0x5a, b->dst + sizeof(b->dst) - dst - len));
+	memset(b->dst, 0x5a, sizeof(b->dst));
+}
+
+/* Sum and copy with @shift bytes before @src, and other ones before @dst: neither is aligned. */
+static void expect_summed(struct kunit *test, struct crc_buffers *b, u32 len, u32 shift)
+{
+	const u32 after_seed = crc_bits(CRC_SEED, b->src + shift, len);
+	const u32 after_head = crc_bits(crc_bits(0, b->head, sizeof(b->head)), b->src + shift, len);
+	const bool folds = len >= PORT_CRC32_MIN && crc32_optimizations() & CRC32_LE_OPTIMIZATION;
+	u8 *dst = b->dst + CRC_GUARD - 3 * shift, *src = b->src + shift;
+	u32 sum;
+
+	KUNIT_EXPECT_EQ(test, port_crc32_library(CRC_SEED, NULL, NULL, src, len), after_seed);
+	KUNIT_EXPECT_EQ(test, port_crc32_library(0, b->head, NULL, src, len), after_head);
+	KUNIT_EXPECT_EQ(test, port_crc32_library(CRC_SEED, NULL, dst, src, len), after_seed);
+	expect_copied(test, b, dst, src, len);
+	KUNIT_EXPECT_EQ(test, port_crc32_library(0, b->head, dst, src, len), after_head);
+	expect_copied(test, b, dst, src, len);
+
+	/* All of it, or nothing, where this CPU or the kernel has no instructions for it. */
+	sum = ~after_head;
+	KUNIT_EXPECT_EQ(test, port_crc32_fold(0, b->head, dst, src, len, &sum), folds ? len : 0);
+	KUNIT_EXPECT_EQ(test, sum, folds ? after_head : ~after_head);
+	if (folds)
+		expect_copied(test, b, dst, src, len);
+	KUNIT_EXPECT_NULL(test, memchr_inv(b->dst, 0x5a, sizeof(b->dst)));
+	sum = ~after_seed;
+	KUNIT_EXPECT_EQ(test, port_crc32_fold(CRC_SEED, NULL, NULL, src, len, &sum),
+			folds ? len : 0);
+	KUNIT_EXPECT_EQ(test, sum, folds ? after_seed : ~after_seed);
+}
+
 static void crc_of_the_library_is_ours(struct kunit *test)
 {
-	static const u32 lens[] = {1, 63, 64, 511, 512, 4097};
-	u8 *src = kunit_kmalloc(test, 8192, GFP_KERNEL),
-	   *dst = kunit_kzalloc(test, 8192, GFP_KERNEL);
-	u8 head[PORT_CRC32_HEAD];
-	u32 i, len, sum;
+	static const u32 lens[] = {1, 3, 63, 64, 65, 511, 512, 513, 1024, CRC_MOST};
+	struct crc_buffers *b = kunit_kmalloc(test, sizeof(*b), GFP_KERNEL);
+	u32 i, shift;
 
-	KUNIT_ASSERT_NOT_NULL(test, src);
-	KUNIT_ASSERT_NOT_NULL(test, dst);
-	get_random_bytes(src, 8192);
-	get_random_bytes(head, sizeof(head));
-	for (i = 0; i < ARRAY_SIZE(lens); i++) {
-		len = lens[i];
-		sum = crc_bits(0x12345678, src, len);
-		KUNIT_EXPECT_EQ(test, port_crc32_library(0x12345678, NULL, NULL, src, len), sum);
-		KUNIT_EXPECT_EQ(test, port_crc32_library(0x12345678, NULL, dst, src, len), sum);
-		KUNIT_EXPECT_EQ(test, memcmp(dst, src, len), 0);
-		KUNIT_EXPECT_EQ(test, port_crc32_library(0, head, NULL, src, len),
-				crc_bits(crc_bits(0, head, sizeof(head)), src, len));
-		/* What it takes, if it takes anything, is what the tables would make of it. */
-		if (port_crc32_fold(0x12345678, NULL, NULL, src, len, &sum) == len)
-			KUNIT_EXPECT_EQ(test, sum, crc_bits(0x12345678, src, len));
-	}
+	KUNIT_ASSERT_NOT_NULL(test, b);
+	/* The check value of this CRC, which begins and ends inverted. */
+	KUNIT_ASSERT_EQ(test, ~crc_bits(~0u, "123456789", 9), 0xcbf43926);
+	get_random_bytes(b->src, sizeof(b->src));
+	get_random_bytes(b->head, sizeof(b->head));
+	memset(b->dst, 0x5a, sizeof(b->dst));
+	for (i = 0; i < ARRAY_SIZE(lens); i++)
+		for (shift = 0; shift < 4; shift++)
+			expect_summed(test, b, lens[i], shift);
 }
 
 #define BEATS 2000
