@@ -209,7 +209,7 @@ void port_rcu_wait_and_free(void *p);
 /*
  * A clock owns the timers created on it. port_clock_advance() runs a virtual
  * clock (deterministic: timers fire in time order, ties in arming order);
- * port_clock_run() fires what is due on a real one.
+ * port_clock_run() fires what was due on a real one.
  */
 struct port_clock;
 struct port_timer {
@@ -227,11 +227,8 @@ struct port_timer {
 struct port_clock *port_clock_create(bool is_virtual);
 void port_clock_destroy(struct port_clock *clock);
 void port_clock_advance(struct port_clock *clock, u64 ns);
-/*
- * Fire what is due now; ns until the next timer, or ~0 when none is armed. One
- * thread at a time fires; a second one returns at once.
- */
-u64 port_clock_run(struct port_clock *clock);
+/* Fire what is due at @until. One thread at a time fires; a second one returns at once. */
+void port_clock_run(struct port_clock *clock, u64 until);
 /* ns until the next timer is due (0: now), ~0 when none is armed. */
 u64 port_clock_next(struct port_clock *clock);
 /* When the next timer is due, ~0 when none is armed; needs no look at the clock. */

@@ -208,18 +208,15 @@ u64 port_clock_next(struct port_clock *clock)
 	return due > now ? due - now : 0;
 }
 
-u64 port_clock_run(struct port_clock *clock)
+void port_clock_run(struct port_clock *clock, u64 until)
 {
 	/* Pollers call this all the time: no lock when nothing is due. */
-	u64 left = port_clock_next(clock);
-
-	if (left)
-		return left;
+	if (port_clock_due(clock) > until)
+		return;
 	pthread_mutex_lock(&clock->lock);
 	if (!clock->busy)
-		clock_fire(clock, port_now_ns(clock));
+		clock_fire(clock, until);
 	pthread_mutex_unlock(&clock->lock);
-	return port_clock_next(clock);
 }
 
 void port_timer_init(struct port_timer *timer, struct port_clock *clock,

@@ -42,6 +42,15 @@ private:
 	const pid_t pid_;
 };
 
+/* A child of this process, until SIGCONT. */
+inline void stop(pid_t pid)
+{
+	int status;
+
+	EXPECT_EQ(kill(pid, SIGSTOP), 0);
+	EXPECT_EQ(waitpid(pid, &status, WUNTRACED), pid);
+}
+
 inline Config at(const IpAddress &addr, LinkKind link)
 {
 	Config config;

@@ -109,7 +109,7 @@ public:
 		packets += got;
 		if (got)
 			helper.count_arrival();
-		port_clock_run(clock);
+		port_clock_run(clock, port_now_ns(clock));
 		if (block) {
 			blocked.release();
 			go_on.acquire();
@@ -209,6 +209,19 @@ TEST(TwinHelper, LooksWhetherAProcessStillPolls)
 	device.drive_away();
 	device.port.put();
 	EXPECT_TRUE(comes_true([&] { return device.packets == 1; }));
+}
+
+/* It need not poll again before a timer that is due is seen. */
+TEST(TwinHelper, RunsTimersForAProcessThatPollsSeldom)
+{
+	FakeDevice device(no_looks);
+
+	for (int i = 0; i < 20; ++i) {
+		device.drive_away();
+		port_timer_arm(&device.timer, 100000);
+		device.poll(1);
+		ASSERT_TRUE(comes_true([&] { return port_clock_due(device.clock) == never; })) << i;
+	}
 }
 
 /* It polls, but not when packets come. */

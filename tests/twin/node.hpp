@@ -46,17 +46,7 @@ public:
 				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 					IBV_ACCESS_REMOTE_READ);
 
-		ibv_qp_init_attr init{};
-
-		init.send_cq = init.recv_cq = cq;
-		init.qp_type = IBV_QPT_RC;
-		init.cap = {.max_send_wr = depth,
-			    .max_recv_wr = depth,
-			    .max_send_sge = 2,
-			    .max_recv_sge = 2,
-			    .max_inline_data = 64};
-		init.sq_sig_all = 1;
-		qp = ibv_create_qp(pd, &init);
+		qp = create_qp();
 		EXPECT_TRUE(context && pd && cq && mr && qp) << strerror(errno);
 	}
 
@@ -70,6 +60,22 @@ public:
 			EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
 		}
 		EXPECT_EQ(ibv_close_device(context), 0);
+	}
+
+	/* Another one like it, for tests of several. */
+	ibv_qp *create_qp() const
+	{
+		ibv_qp_init_attr init{};
+
+		init.send_cq = init.recv_cq = cq;
+		init.qp_type = IBV_QPT_RC;
+		init.cap = {.max_send_wr = depth,
+			    .max_recv_wr = depth,
+			    .max_send_sge = 2,
+			    .max_recv_sge = 2,
+			    .max_inline_data = 64};
+		init.sq_sig_all = 1;
+		return ibv_create_qp(pd, &init);
 	}
 
 	Address address() const

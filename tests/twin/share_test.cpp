@@ -214,14 +214,6 @@ private:
 	std::vector<pid_t> tids_;
 };
 
-void stop(pid_t pid)
-{
-	int status;
-
-	EXPECT_EQ(kill(pid, SIGSTOP), 0);
-	EXPECT_EQ(waitpid(pid, &status, WUNTRACED), pid);
-}
-
 /* It has what it needs to succeed the port's owner. */
 bool may_succeed(pid_t pid)
 {

@@ -357,13 +357,9 @@ u32 Nic::receive(bool all) noexcept
 	return got;
 }
 
-/*
- * One round of everything that waits, for the helper (@all) or a poller; true
- * when there may be more.
- */
-bool Nic::serve(bool all) noexcept
+/* One round of everything that waits, for the helper (@all) or a poller. */
+void Nic::serve(bool all) noexcept
 {
-	bool more = false;
 	u32 qpn;
 
 	run_deferred();
@@ -378,20 +374,19 @@ bool Nic::serve(bool all) noexcept
 	if (receiving) {
 		polled_ = !all && helper_.away();
 
-		const u32 got = receive(all);
-		const bool look = all || !(++rounds_to_clock_ % clock_seldom);
+		/* Pollers look at the clock now and then. */
+		const bool look = all || timers_.waiting() || !(++rounds_to_clock_ % clock_seldom);
+		const u64 now = look ? port_now_ns(nullptr) : 0;
+		const bool due = port_clock_due(clock_) <= now;
+		const u32 got = receive(all || due);
+		const bool fire = timers_.may_fire(due, got);
 
 		receiving.unlock();
-		more = got >= UdpReceiver::batch;
 		if (got)
 			helper_.count_arrival();
-		/*
-		 * No timer fires while the packet that would stop it may still be waiting, and
-		 * what it asks for is done before others come. Pollers look at the clock now
-		 * and then.
-		 */
-		if (!more && look) {
-			port_clock_run(clock_);
+		if (fire) {
+			port_clock_run(clock_, now);
+			/* What the timers ask for is done before others come. */
 			run_deferred();
 		}
 	}
@@ -402,7 +397,6 @@ bool Nic::serve(bool all) noexcept
 		flush();
 	}
 	interrupt();
-	return more || pending();
 }
 
 void Nic::poll() noexcept

@@ -19,6 +19,34 @@
 namespace sirdma::twin
 {
 
+/*
+ * Timers that are due wait until a round of the receiver finds nothing: the packet that would
+ * stop them may have come, while the process was stopped or had no processor. A peer that
+ * sends without end does not hold them back for ever.
+ */
+class TimerHold {
+public:
+	/*
+	 * Rounds that find something while timers are due. They take in 4,096 datagrams, eight
+	 * times as many small ones as a socket buffer of the default size has room for, and last
+	 * %MS%.
+	 */
+	static constexpr u32 rounds_max = 512;
+
+	/* @due: some were when the round began; @got: what it has found. */
+	bool may_fire(bool due, u32 got) noexcept
+	{
+		if (due && got && ++rounds_ < rounds_max)
+			return false;
+		rounds_ = 0;
+		return due;
+	}
+	bool waiting() const noexcept { return rounds_; }
+
+private:
+	u32 rounds_ = 0;
+};
+
 class Nic : public Adapter, private PacketSink, private Helper::Device {
 public:
 	/* Null with errno. */
@@ -46,7 +74,7 @@ private:
 	void wake_up() noexcept override;
 	void manage(bool readable) noexcept override;
 	void help() noexcept override;
-	bool serve(bool all) noexcept;
+	void serve(bool all) noexcept;
 	bool owes() noexcept;
 	u32 receive(bool all) noexcept;
 	void deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
@@ -81,6 +109,7 @@ private:
 	bool ids_count_ = true; /* segments that came together were numbered by their sender */
 	u32 port_idle_ = 0; /* times since the port had something */
 	u32 rounds_to_clock_ = 0;
+	TimerHold timers_;
 	bool polled_ = false; /* a poller takes in what comes, not the helper */
 
 	QpList stalled_; /* QPs the socket had no room for; under lists_lock_ */
