@@ -129,7 +129,8 @@ TEST(TwinStall, ASenderWithoutEndDoesNotHoldTimersBack)
 	for (int again = 0; again < 2; ++again) {
 		for (u32 round = 1; round < TimerHold::rounds_max; ++round) {
 			ASSERT_FALSE(timers.may_fire(true, 1));
-			ASSERT_TRUE(timers.waiting()) << "the next round does not look at the clock";
+			ASSERT_TRUE(timers.waiting()) << "the next round does not look at the "
+							 "clock";
 		}
 		EXPECT_TRUE(timers.may_fire(true, 1));
 		EXPECT_FALSE(timers.waiting());

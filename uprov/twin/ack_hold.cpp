@@ -35,31 +35,30 @@ AckKind ack_kind(const snic_burst &burst) noexcept
 		       AckKind::refusal;
 }
 
-bool AckHold::release(Ack &out) noexcept
+bool AckHold::release(const Ack &ack, Ack &out) noexcept
 {
-	out = ack_;
-	left_psn_ = ack_.psn();
-	any_.store(false, std::memory_order_relaxed);
+	out = ack;
+	flow(ack.qpn).left_psn = ack.psn();
 	return true;
 }
 
 bool AckHold::offer(const Ack &ack, Ack &out) noexcept
 {
 	std::lock_guard hold_lock(lock_);
-	const bool same = ack_.same_flow(ack.dst, ack.qpn);
-	const bool other_leaves = any() && !same;
+	Flow &own = flow(ack.qpn);
+	const bool replaces = any() && ack_.qpn == ack.qpn;
+	const bool now = own.wary || ((ack.psn() - own.left_psn) & SIRDMA_PSN_MASK) >= packets_max;
 
-	if (other_leaves)
-		release(out);
-	if (!same) {
-		left_psn_ = ack.psn();
-		wary_ = 0;
+	own.wary -= own.wary != 0;
+	if (now) {
+		if (replaces)
+			any_.store(false, std::memory_order_relaxed);
+		return release(ack, out);
 	}
+
+	const bool other_leaves = any() && !replaces && release(ack_, out);
+
 	ack_ = ack;
-	if (wary_ || ((ack.psn() - left_psn_) & SIRDMA_PSN_MASK) >= packets_max) {
-		wary_ -= wary_ != 0;
-		return release(out);
-	}
 	any_.store(true, std::memory_order_relaxed);
 	return other_leaves;
 }
@@ -70,15 +69,17 @@ bool AckHold::flush(Ack &out) noexcept
 		return false;
 	std::lock_guard hold_lock(lock_);
 
-	return any() && release(out);
+	if (!any())
+		return false;
+	any_.store(false, std::memory_order_relaxed);
+	return release(ack_, out);
 }
 
-void AckHold::refused(const IpAddress &dst, u32 qpn) noexcept
+void AckHold::refused(u32 qpn) noexcept
 {
 	std::lock_guard hold_lock(lock_);
 
-	if (ack_.same_flow(dst, qpn))
-		wary_ = wary_acks;
+	flow(qpn).wary = wary_acks;
 }
 
 void AckHold::give_back(const Ack &ack) noexcept

@@ -12,7 +12,8 @@
  * take 1.17 times as long. Holding it beyond the call, until the next one takes its place,
  * changed neither latency nor message rate nor bandwidth by more than their noise.
  *
- * At most one waits. The socket is the caller's: what must leave comes back.
+ * At most one waits. What decides about it is kept for each queue pair, so that those that
+ * take turns do not disturb each other. The socket is the caller's: what must leave comes back.
  */
 #pragma once
 
@@ -20,6 +21,7 @@
 
 #include "address.hpp"
 #include "core.hpp"
+#include "rendezvous.hpp"
 
 namespace sirdma::twin
 {
@@ -30,10 +32,6 @@ struct Ack {
 	snic_tx_pkt pkt; /* without payload */
 
 	u32 psn() const noexcept;
-	bool same_flow(const IpAddress &to, u32 from) const noexcept
-	{
-		return qpn == from && dst == to;
-	}
 };
 
 enum class AckKind { none, plain, refusal };
@@ -56,26 +54,33 @@ public:
 
 	/* Each returns true with the one that must leave now. */
 
-	/* Keep @ack in place of the one before: of another flow, that one leaves. */
+	/* Keep @ack in place of the one before: of another queue pair, that one leaves. */
 	bool offer(const Ack &ack, Ack &out) noexcept;
 	/* A call ends. */
 	bool flush(Ack &out) noexcept;
 
-	/* @qpn refuses a packet of @dst, which so missed one or was too fast. */
-	void refused(const IpAddress &dst, u32 qpn) noexcept;
+	/* @qpn refuses a packet of its peer, which so missed one or was too fast. */
+	void refused(u32 qpn) noexcept;
 	/* There was no room for @ack: keep it, unless there is a newer one. */
 	void give_back(const Ack &ack) noexcept;
 
 	bool any() const noexcept { return any_.load(std::memory_order_relaxed); }
 
 private:
-	bool release(Ack &out) noexcept;
+	/* A queue pair that takes over the number of another one may wrongly not wait at first. */
+	struct Flow {
+		u32 left_psn; /* of the last one that left */
+		u32 wary; /* acknowledgements to come that leave at once */
+	};
+
+	/* A device has no more numbers than that, in a row. */
+	Flow &flow(u32 qpn) noexcept { return flows_[qpn % qpns_per_slot]; }
+	bool release(const Ack &ack, Ack &out) noexcept;
 
 	std::mutex lock_; /* protects what follows; innermost */
 	std::atomic<bool> any_{false}; /* written under lock_ */
-	Ack ack_{}; /* which waits, or left last */
-	u32 left_psn_ = 0; /* of its flow's last one that left */
-	u32 wary_ = 0; /* of its flow, acknowledgements to come that leave at once */
+	Ack ack_{}; /* which waits */
+	std::array<Flow, qpns_per_slot> flows_{};
 };
 
 } // namespace sirdma::twin

@@ -244,7 +244,7 @@ u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
 	Ack leaves;
 
 	if (kind == AckKind::refusal)
-		hold_.refused(dst, burst.qpn);
+		hold_.refused(burst.qpn);
 	if (kind == AckKind::plain) {
 		if (hold_.offer({.dst = dst, .qpn = burst.qpn, .pkt = burst.pkts[0]}, leaves))
 			send_ack(leaves, s);
