@@ -4,7 +4,15 @@
 namespace sirdma::twin
 {
 
-bool Faults::chance(double p)
+FaultSequence::FaultSequence(uint64_t seed, uint32_t slot, bool upwards)
+{
+	std::seed_seq words{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), slot,
+			    uint32_t{upwards}};
+
+	random_.seed(words);
+}
+
+bool FaultSequence::chance(double p)
 {
 	/* 53 bits: the same on every machine, as std::bernoulli_distribution is not. */
 	return p > 0 && static_cast<double>(random_() >> 11) * 0x1p-53 < p;
@@ -12,13 +20,16 @@ bool Faults::chance(double p)
 
 void Faults::receive_badly(snic_rx_batch &batch, snic_rx_pkt pkt)
 {
+	const bool is_upwards = memcmp(&pkt.src_ip, &pkt.dst_ip, sizeof(pkt.src_ip)) < 0;
+	FaultSequence &faults = is_upwards ? upwards_ : downwards_;
+
 	/* The one that follows may not arrive: no acknowledgement waits for it. */
 	pkt.more = false;
-	if (chance(loss_))
+	if (faults.chance(loss_))
 		return;
-	if (chance(corrupt_))
+	if (faults.chance(corrupt_))
 		pkt.icrc_ok = false;
-	if (!held_ && chance(reorder_)) {
+	if (!held_ && faults.chance(reorder_)) {
 		hold(pkt);
 		return;
 	}

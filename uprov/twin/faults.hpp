@@ -3,10 +3,12 @@
  * A bad wire, for tests of applications: packets that arrive are lost, fail their
  * ICRC, or change places with the one behind. Every link hands its packets to the
  * device through here, so faults are the same whatever carries them; a sequence
- * of packets meets the same faults whenever the seed is the same.
+ * of packets meets the same faults whenever the seed is the same. The two directions
+ * between two devices that have the same seed meet different ones.
  */
 #pragma once
 
+#include <cstring>
 #include <random>
 
 #include "config.hpp"
@@ -15,12 +17,31 @@
 namespace sirdma::twin
 {
 
+/* Which packets of one direction meet a fault. */
+class FaultSequence {
+public:
+	/* @slot: of the device that receives (see rendezvous.hpp); @upwards: from a lower address. */
+	FaultSequence(uint64_t seed, uint32_t slot, bool upwards);
+
+	/* True in @p of all cases, 0 .. 1. */
+	bool chance(double p);
+
+private:
+	std::mt19937_64 random_;
+};
+
 /* Used by one thread at a time: the link's receiver. */
 class Faults {
 public:
-	explicit Faults(const Config &config)
+	static bool any(const Config &config) noexcept
+	{
+		return config.loss > 0 || config.corrupt > 0 || config.reorder > 0;
+	}
+
+	Faults(const Config &config, uint32_t slot)
 		: loss_(config.loss), corrupt_(config.corrupt), reorder_(config.reorder),
-		  any_(loss_ > 0 || corrupt_ > 0 || reorder_ > 0), random_(config.seed)
+		  any_(any(config)), downwards_(config.seed, slot, false),
+		  upwards_(config.seed, slot, true)
 	{
 	}
 
@@ -33,8 +54,6 @@ public:
 			receive_badly(batch, pkt);
 	}
 
-	bool any() const noexcept { return any_; }
-
 	/* Nothing waits behind: a packet that was held back for the next one goes now. */
 	void flush(snic_rx_batch &batch) noexcept
 	{
@@ -44,13 +63,12 @@ public:
 
 private:
 	void receive_badly(snic_rx_batch &batch, snic_rx_pkt pkt);
-	bool chance(double p);
 	void hold(const snic_rx_pkt &pkt);
 	void release(snic_rx_batch &batch);
 
 	const double loss_, corrupt_, reorder_; /* 0 .. 1 */
 	const bool any_;
-	std::mt19937_64 random_;
+	FaultSequence downwards_, upwards_;
 	bool held_ = false;
 	snic_rx_pkt pkt_{}; /* the one held back, over bytes_ */
 	snic_seg seg_{};

@@ -77,7 +77,6 @@ bool Nic::open_links(const Config &config)
 	kind_ = config.link;
 	if (!config.pcap.empty())
 		pcap_ = PcapWriter::create(config.pcap);
-	faults_ = std::make_unique<Faults>(config);
 	if (addr_.any() ? !open_free_address(config.buffer) :
 			  !(port_ = PortShare::create(addr_, false, config.buffer))) {
 		const int err = errno;
@@ -91,7 +90,7 @@ bool Nic::open_links(const Config &config)
 		return false;
 	}
 	/* What is captured or spoilt must be packets. */
-	neighbours_ = Neighbours::create(addr_, !pcap_ && !faults_->any());
+	neighbours_ = Neighbours::create(addr_, !pcap_ && !Faults::any(config));
 	sender_ = UdpSender::create(addr_, pcap_.get(), config.buffer);
 	if (!neighbours_ || !sender_) {
 		const int err = errno;
@@ -106,6 +105,7 @@ bool Nic::open_links(const Config &config)
 		errno = err;
 		return false;
 	}
+	faults_ = std::make_unique<Faults>(config, neighbours_->slot());
 	return true;
 }
 
