@@ -72,7 +72,8 @@ int sirdma_region_check(const struct sirdma_region *region, const char **why)
 		{region->length > SIRDMA_MAX_MR_SIZE, -EINVAL, "longer than a region can be"},
 		{wraps(region->start, region->length), -EINVAL, "the addresses wrap around"},
 		{wraps(region->iova, region->length), -EINVAL, "the iova range wraps around"},
-		{(region->start ^ region->iova) & (SIRDMA_REGION_PAGE - 1), -EINVAL,
+		/* The device maps whole blocks, of this size at least. */
+		{(region->start ^ region->iova) & (SIRDMA_PAGE_SIZE - 1), -EINVAL,
 		 "address and iova differ in their place in a page"},
 	};
 	int err = sirdma_region_access_check(region->access, why);

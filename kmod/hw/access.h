@@ -19,8 +19,6 @@
 #define SIRDMA_VERBS_ACCESS_OPTIONAL 0x3ff00000u
 
 #define SIRDMA_MAX_MR_SIZE (1ull << 40)
-/* The device maps whole blocks, so an address and its iova must be equal modulo this size. */
-#define SIRDMA_REGION_PAGE 4096u
 
 /* A memory region as an application describes it. */
 struct sirdma_region {

@@ -18,7 +18,7 @@ struct snic_cq *snic_cq_get(struct snic_dev *dev, u32 id)
 	return obj ? container_of(obj, struct snic_cq, obj) : NULL;
 }
 
-/* Elements that the consumer has not taken. Its index is user memory: read once, any value. */
+/* Elements that are not consumed yet. The consumer index is user memory: read once, any value. */
 static u32 cq_used(const struct snic_cq *cq)
 {
 	u64 word = le64_to_cpu(READ_ONCE(cq->shadow->cons_idx));
@@ -28,7 +28,7 @@ static u32 cq_used(const struct snic_cq *cq)
 		cons %= cq->entries;
 	if (cons <= cq->prod)
 		return cq->prod - cons;
-	/* An index ahead of the producer in the first lap is of the ring before a resize. */
+	/* In the first lap an index ahead of the producer belongs to the ring before a resize. */
 	if (cq->first_lap)
 		return cq->prod;
 	return cq->prod + cq->entries - cons;
@@ -164,7 +164,7 @@ static u64 cqe_hdr(const struct snic_completion *c, bool valid)
 	return hdr;
 }
 
-/* Where the halves of a completion go, and their valid bits. */
+/* The elements for the halves of a completion, and their valid bits. */
 struct cq_slot {
 	struct sirdma_cqe *first;
 	struct sirdma_cqe *second; /* struct sirdma_cqe_ext */
@@ -375,8 +375,8 @@ static struct snic_cq *cq_by_cmd(struct snic_dev *dev, const struct sirdma_cqp_w
 }
 
 /*
- * Resize: the next completion is element 0 of the new ring. The consumer takes what the old
- * ring holds before it reads the new one.
+ * Resize: the next completion is element 0 of the new ring. The consumer consumes the old
+ * ring before it reads the new one.
  */
 u32 snic_cqp_modify_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
 {

@@ -53,13 +53,13 @@ struct snic_completion {
 	bool ipv4;
 };
 
-/* Is the queue dead? It then takes no completion any more. */
+/* Is the queue dead? Nothing is written to it any more. */
 static inline bool snic_cq_dead(const struct snic_cq *cq)
 {
 	return READ_ONCE(cq->overflowed);
 }
 
-/* Has the consumer taken every element? */
+/* Has the consumer consumed every element? */
 bool snic_cq_drained(struct snic_cq *cq);
 
 struct snic_cq *snic_cq_get(struct snic_dev *dev, u32 id);

@@ -58,7 +58,7 @@ static bool cqp_ctx_valid(struct snic_dev *dev, const struct sirdma_cqp_ctx *ctx
 }
 
 /* Check and accept the context; false: refused. The caller holds the run mutex. */
-static bool cqp_take_ctx(struct snic_dev *dev, u64 ctx_addr)
+static bool cqp_accept_ctx(struct snic_dev *dev, u64 ctx_addr)
 {
 	const struct sirdma_cqp_ctx *mem;
 	struct snic_cqp *cqp = &dev->cqp;
@@ -91,7 +91,7 @@ void snic_cqp_start(struct snic_dev *dev, u64 ctx_addr)
 	bool taken;
 
 	port_mutex_lock(&cqp->run);
-	taken = cqp_take_ctx(dev, ctx_addr);
+	taken = cqp_accept_ctx(dev, ctx_addr);
 	WRITE_ONCE(cqp->status, taken ? SIRDMA_CCQPSTATUS_DONE : SIRDMA_CCQPSTATUS_ERR);
 	port_mutex_unlock(&cqp->run);
 	if (!taken)
@@ -176,7 +176,7 @@ static void cqp_step(struct snic_dev *dev)
 
 	mem = port_dma_ptr(dev->dma, cqp->sq_base + (u64)cqp->tail * sizeof(wqe), sizeof(wqe));
 	if (!mem) {
-		/* The ring is gone: no command can be fetched or completed. */
+		/* The ring is not accessible: no command can be fetched or completed. */
 		port_warn("command queue: ring does not resolve");
 		snic_fault(dev);
 		WRITE_ONCE(cqp->entries, 0);

@@ -22,7 +22,7 @@ static inline u32 snic_ip_len(const struct snic_flow *flow, const struct snic_tx
 	       pkt->payload_len + pkt->pad + SIRDMA_ICRC_LEN;
 }
 
-/* Ethernet header (with the VLAN tag inside when @inline_vlan). Returns its length. */
+/* Write the Ethernet header to @out, with the VLAN tag if @inline_vlan. Returns its length. */
 u32 snic_frame_eth(const struct snic_flow *flow, bool inline_vlan, u8 *out);
 
 /*
@@ -47,7 +47,7 @@ struct snic_icrc {
 	u32 sum;
 };
 
-/* snic_seg_copy(), and @icrc includes the bytes. */
+/* snic_seg_copy(), and add the bytes to @icrc. */
 void snic_seg_copy_icrc(struct snic_seg_iter *it, void *out, u32 len, struct snic_icrc *icrc);
 
 /*

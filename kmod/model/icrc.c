@@ -35,8 +35,8 @@ static inline u32 crc_word(u32 crc, u64 word)
 }
 
 /*
- * The words of long runs go in turn to this many sums, which a processor computes in
- * parallel; the last block combines them (M. Adler's braided CRC).
+ * The words of long runs are distributed cyclically over this many sums, which a processor
+ * computes in parallel; the last block combines them (M. Adler's braided CRC).
  */
 #define BRAIDS 5
 #define BRAID_BLOCK (BRAIDS * (u32)sizeof(u64))
@@ -57,10 +57,10 @@ struct crc_run {
 };
 
 /*
- * Take the next @n bytes of @run to @to. Each byte is read once: the application may
+ * Copy the next @n bytes of @run to @to. Each byte is read once: the application may
  * write it meanwhile, and the bytes that are sent must be those that were summed.
  */
-static inline void crc_take(struct crc_run *run, void *to, u32 n)
+static inline void crc_fetch(struct crc_run *run, void *to, u32 n)
 {
 	memcpy(to, run->src, n);
 	run->src += n;
@@ -77,11 +77,11 @@ static u32 crc_blocks(u32 crc, struct crc_run *run)
 	__le64 words[BRAIDS];
 
 	while (run->len >= 2 * BRAID_BLOCK) {
-		crc_take(run, words, sizeof(words));
+		crc_fetch(run, words, sizeof(words));
 		for (i = 0; i < BRAIDS; i++)
 			sums[i] = crc_braid(le64_to_cpu(words[i]) ^ sums[i]);
 	}
-	crc_take(run, words, sizeof(words));
+	crc_fetch(run, words, sizeof(words));
 	crc = 0;
 	for (i = 0; i < BRAIDS; i++)
 		crc = crc_word(crc, le64_to_cpu(words[i]) ^ sums[i]);
@@ -96,11 +96,11 @@ static u32 crc_table(u32 crc, struct crc_run run)
 	if (run.len >= 2 * BRAID_BLOCK)
 		crc = crc_blocks(crc, &run);
 	while (run.len >= sizeof(word)) {
-		crc_take(&run, &word, sizeof(word));
+		crc_fetch(&run, &word, sizeof(word));
 		crc = crc_word(crc, le64_to_cpu(word));
 	}
 	while (run.len) {
-		crc_take(&run, &byte, sizeof(byte));
+		crc_fetch(&run, &byte, sizeof(byte));
 		crc = crc_byte(crc, byte);
 	}
 	return crc;
@@ -157,7 +157,7 @@ static void icrc_run(struct snic_icrc *icrc, struct crc_run run)
 		return;
 	if (run.len < FOLD_MIN && run.len <= SNIC_ICRC_HEAD - icrc->n) {
 		icrc->n += run.len;
-		crc_take(&run, head + icrc->n - run.len, run.len);
+		crc_fetch(&run, head + icrc->n - run.len, run.len);
 		return;
 	}
 	if (run.len >= FOLD_MIN)

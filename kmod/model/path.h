@@ -22,7 +22,7 @@ struct snic_path {
 
 /* Initialize a path without a destination. */
 void snic_path_init(struct snic_dev *dev, struct snic_path *path);
-/* Set the path to that of @ctx, whose values were checked. */
+/* Set the attributes of the path from @ctx, whose values were checked. */
 void snic_path_set(struct snic_dev *dev, struct snic_path *path, const struct sirdma_qp_ctx *ctx);
 /* Write the attributes of the path into @ctx. */
 void snic_path_fill(const struct snic_path *path, struct sirdma_qp_ctx *ctx);

@@ -14,7 +14,7 @@
 #define NSEC_PER_SEC 1000000000ull
 #define NSEC_PER_MSEC 1000000ull
 
-/* The C library's nanosleep() is a cancellation point, and who waits may hold locks. */
+/* The C library's nanosleep() is a cancellation point, but a waiting thread may hold locks. */
 static void nap(long ns)
 {
 	const struct timespec pause = {.tv_nsec = ns};
@@ -301,7 +301,10 @@ void port_rcu_read_lock(void)
 #else
 	__atomic_store_n(&thread->epoch, epoch, __ATOMIC_RELAXED);
 #endif
-	/* Pairs with port_rcu_wait(): it sees our epoch, or we see its unlinking. */
+	/*
+	 * Pairs with port_rcu_wait(): it sees this epoch, or this reader sees the object
+	 * unlinked.
+	 */
 	smp_mb();
 }
 
@@ -425,6 +428,9 @@ void port_warn(const char *fmt, ...)
 	vsnprintf(text + len, sizeof(text) - len - 1, fmt, args);
 	va_end(args);
 	strcat(text, "\n");
-	/* The C library's write() is a cancellation point, and who warns may hold locks. */
+	/*
+	 * The C library's write() is a cancellation point, but the calling thread may hold
+	 * locks.
+	 */
 	(void)!syscall(SYS_write, STDERR_FILENO, text, strlen(text));
 }

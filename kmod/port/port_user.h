@@ -198,7 +198,7 @@ struct port_rcu {
 
 void port_rcu_read_lock(void);
 void port_rcu_read_unlock(void);
-/* Who reads under RCU now has ended when it returns. */
+/* Wait until all RCU read sections that are running now have ended. */
 void port_rcu_wait(void);
 void port_rcu_wait_and_free(void *p);
 #define port_rcu_deref(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)

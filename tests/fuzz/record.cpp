@@ -59,7 +59,7 @@ public:
 		take(super.segs, super.len, super.npkts, super.by_reference);
 	}
 	void malformed() noexcept override { ++seen; }
-	void end_turn() noexcept override {}
+	void end_batch() noexcept override {}
 
 private:
 	void take(std::span<const snic_seg> segs, u32 len, u32 npkts, bool by_reference)

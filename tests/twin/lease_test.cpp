@@ -75,7 +75,7 @@ public:
 			snic_seg_copy(&it, data.data(), super.payload_len);
 	}
 	void malformed() noexcept override { ADD_FAILURE(); }
-	void end_turn() noexcept override {}
+	void end_batch() noexcept override {}
 
 	u32 packets = 0;
 	std::atomic<u32> supers{0};
@@ -588,7 +588,7 @@ public:
 	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override { ++good; }
 	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++good; }
 	void malformed() noexcept override { ++bad; }
-	void end_turn() noexcept override {}
+	void end_batch() noexcept override {}
 
 	u32 good = 0, bad = 0;
 };

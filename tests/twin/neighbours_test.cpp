@@ -41,7 +41,7 @@ struct Counts final : PacketSink {
 	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override { ++seen; }
 	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++seen; }
 	void malformed() noexcept override { ++seen; }
-	void end_turn() noexcept override {}
+	void end_batch() noexcept override {}
 
 	std::atomic<u32> seen{0};
 };

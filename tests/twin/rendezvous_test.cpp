@@ -30,7 +30,7 @@ struct Nothing final : PacketSink {
 	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override {}
 	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override {}
 	void malformed() noexcept override {}
-	void end_turn() noexcept override {}
+	void end_batch() noexcept override {}
 };
 
 /* Of TEST-NET-1, RFC 5737. */

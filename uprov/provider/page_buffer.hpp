@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <sys/types.h>
 
+#include <sirdma/bits.h>
+
 namespace sirdma
 {
 
-inline constexpr size_t hw_page_size = 4096;
+inline constexpr size_t hw_page_size = SIRDMA_PAGE_SIZE;
 
 /* @bytes rounded up to whole device pages. */
 constexpr size_t round_to_pages(size_t bytes) noexcept

@@ -14,7 +14,7 @@ namespace
 {
 
 /* How many deferred QPs one call to settle() runs at most. */
-constexpr u32 turns_per_call = 32;
+constexpr u32 runs_per_call = 32;
 
 void *dma_ptr(port_dma *, u64 addr, u32)
 {
@@ -238,7 +238,7 @@ void Adapter::run_deferred() noexcept
 {
 	u32 qpn;
 
-	for (u32 i = 0; i < turns_per_call && pop(deferred_, qpn); ++i) {
+	for (u32 i = 0; i < runs_per_call && pop(deferred_, qpn); ++i) {
 		port_rcu_read_lock();
 		snic_qp_run(dev_, qpn);
 		port_rcu_read_unlock();

@@ -224,7 +224,7 @@ u32 Connection::receive(const IpAddress &addr, PacketSink &sink, u32 share) noex
 	}
 	if (!n)
 		return 0;
-	sink.end_turn();
+	sink.end_batch();
 	release();
 	return n;
 }

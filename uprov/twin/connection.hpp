@@ -24,7 +24,7 @@ public:
 	/* A record that is neither came. */
 	virtual void malformed() noexcept = 0;
 	/* All records taken from one process were delivered. */
-	virtual void end_turn() noexcept = 0;
+	virtual void end_batch() noexcept = 0;
 
 protected:
 	~PacketSink() = default;

@@ -23,7 +23,7 @@ namespace sirdma::twin
 namespace
 {
 
-constexpr uint64_t page_mask = SIRDMA_REGION_PAGE - 1;
+constexpr uint64_t page_mask = SIRDMA_PAGE_SIZE - 1;
 constexpr uint8_t width_4x = 2;
 constexpr uint8_t speed_edr = 32;
 constexpr uint8_t phys_link_up = 5;
@@ -172,7 +172,7 @@ void Driver::query_device(ibv_device_attr &attr) noexcept
 	SIRDMA_LIMITS_TO_VERBS(&attr, &limits);
 	attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
 	attr.atomic_cap = IBV_ATOMIC_NONE;
-	attr.page_size_cap = SIRDMA_REGION_PAGE;
+	attr.page_size_cap = SIRDMA_PAGE_SIZE;
 	attr.max_sge = static_cast<int>(limits.max_sge);
 	attr.phys_port_cnt = 1;
 }

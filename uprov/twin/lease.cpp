@@ -21,11 +21,11 @@ constexpr timespec look_again = {.tv_sec = 0, .tv_nsec = 1000000};
 constexpr u64 stuck_ns = 200000000;
 
 /* False: the neighbour died. Without requested events poll() reports nothing else. */
-bool wait_for_neighbour(int sock, int turn) noexcept
+bool wait_for_neighbour(int sock, int tries) noexcept
 {
 	pollfd end = {.fd = sock, .events = 0, .revents = 0};
 
-	if (turn < yields) {
+	if (tries < yields) {
 		sched_yield();
 		return true;
 	}

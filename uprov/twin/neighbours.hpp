@@ -78,8 +78,7 @@ private:
 	static constexpr size_t buckets = 256;
 	static constexpr u32 share = 64; /* records of one neighbour delivered at once */
 	static constexpr size_t strangers_max = 64;
-	static constexpr int per_name =
-		4; /* connections to one neighbour: one each way, and some that are being closed */
+	static constexpr int per_name = 4; /* connections: one each way, and closing ones */
 
 	Neighbours(const IpAddress &addr, bool supers) noexcept;
 	Neighbour *find(const IpAddress &addr, uint32_t slot) noexcept;
@@ -111,8 +110,7 @@ private:
 	/* Neighbours are never removed: the same address and slot may connect again. */
 	std::mutex nodes_lock_; /* protects additions */
 	std::atomic<Neighbour *> nodes_[buckets] = {};
-	std::mutex
-		connect_lock_; /* one thread connects at a time; a new connection stays until it is dropped */
+	std::mutex connect_lock_; /* one thread connects; its new connection is not freed meanwhile */
 
 	std::vector<Connection *> readers_;
 	Connection *sender_ = nullptr; /* from which a packet is being received */

@@ -253,7 +253,7 @@ void Nic::malformed() noexcept
 	snic_rx_reject(dev_, SIRDMA_STAT_RX_BAD_LENGTH);
 }
 
-void Nic::end_turn() noexcept
+void Nic::end_batch() noexcept
 {
 	snic_rx_batch_end(&batch_);
 }

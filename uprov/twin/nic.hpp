@@ -84,7 +84,7 @@ private:
 	void packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept override;
 	void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept override;
 	void malformed() noexcept override;
-	void end_turn() noexcept override;
+	void end_batch() noexcept override;
 	TxScratch &scratch() noexcept;
 	bool can_work() noexcept override;
 	void flush() noexcept override;
