@@ -23,7 +23,7 @@ void Faults::receive_badly(snic_rx_batch &batch, snic_rx_pkt pkt)
 	const bool is_upwards = memcmp(&pkt.src_ip, &pkt.dst_ip, sizeof(pkt.src_ip)) < 0;
 	FaultSequence &faults = is_upwards ? upwards_ : downwards_;
 
-	/* The one that follows may not arrive: no acknowledgement waits for it. */
+	/* The next packet may be lost: acknowledgements must not wait for it. */
 	pkt.more = false;
 	if (faults.chance(loss_))
 		return;
@@ -38,7 +38,7 @@ void Faults::receive_badly(snic_rx_batch &batch, snic_rx_pkt pkt)
 		release(batch);
 }
 
-/* Its memory is the link's, and used again. */
+/* Copy the packet, because the link reuses its memory. */
 void Faults::hold(const snic_rx_pkt &pkt)
 {
 	bytes_.clear();

@@ -54,7 +54,7 @@ public:
 			receive_badly(batch, pkt);
 	}
 
-	/* Nothing waits behind: a packet that was held back for the next one goes now. */
+	/* No packet follows: deliver the one that was held back. */
 	void flush(snic_rx_batch &batch) noexcept
 	{
 		if (held_) [[unlikely]]

@@ -16,25 +16,25 @@ namespace sirdma::twin
 namespace
 {
 
-/* Until a socket without room is tried again. */
+/* Time until a socket without room is tried again. */
 constexpr u64 retry_stalled_ns = 200000;
-/* Polls in a row without any work, after which the processor is offered to others. */
+/* After this many consecutive polls without work the processor is yielded. */
 constexpr u64 polls_before_yield = 64;
-/* Rounds of a poller from one look at the clock to the next. */
+/* A poller reads the clock once in this many calls. */
 constexpr u32 clock_seldom = 16;
 /* Rounds without datagrams after which the port is looked at only each so many rounds. */
 constexpr u32 port_hot = 256;
 constexpr u32 port_seldom = 64;
-/* Addresses to choose from: 127.64.0.0/16. */
+/* Free addresses are chosen from 127.64.0.0/16. */
 constexpr uint32_t free_base = 127u << 24 | 64u << 16;
 constexpr uint32_t free_count = 1u << 16;
-/* Unacknowledged bytes of a QP, which the receiver's socket buffer should hold. */
+/* Window of a QP, bytes: the receiver's socket buffer should hold it. */
 constexpr u32 window_bytes = 128 << 10;
 
-/* Bytes a neighbour may have sent in one go before it hears of them: much less than its window. */
+/* After this many bytes from a neighbour acknowledgements are sent: much less than its window. */
 constexpr u32 answer_bytes = 16 << 10;
 
-/* SEND and WRITE: their acknowledgement is all they ask for. */
+/* Is it a SEND or WRITE? Their acknowledgement may wait; they ask for nothing else. */
 bool may_wait(const uint8_t *data, size_t len) noexcept
 {
 	return len && *data <= SIRDMA_BTH_WRITE_ONLY_IMM;
@@ -54,7 +54,7 @@ std::unique_ptr<Nic> Nic::create(const Config &config)
 	return nic;
 }
 
-/* An address nobody uses: one of 127.64.0.0/16, beginning at one that depends on the process. */
+/* Open an unused address of 127.64.0.0/16; the first one tried depends on the process id. */
 bool Nic::open_free_address(uint32_t buffer)
 {
 	const uint32_t start = static_cast<uint32_t>(getpid());
@@ -89,7 +89,7 @@ bool Nic::open_links(const Config &config)
 		errno = err;
 		return false;
 	}
-	/* What is captured or spoilt must be packets. */
+	/* Captures and faults need packets, not super-packets. */
 	neighbours_ = Neighbours::create(addr_, !pcap_ && !Faults::any(config));
 	sender_ = UdpSender::create(addr_, pcap_.get(), config.buffer);
 	if (!neighbours_ || !sender_) {
@@ -162,13 +162,13 @@ snic_burst *Nic::burst() noexcept
 	return &scratch().burst;
 }
 
-/* Each slot is touched by its thread alone. */
+/* Each element is used by its thread only. */
 TxScratch &Nic::scratch() noexcept
 {
 	return *scratch_[port_cpu()].load(std::memory_order_relaxed);
 }
 
-/* A thread for which there is no memory leaves its work to the helper. */
+/* If memory for a thread's buffer is short, the helper does its work. */
 bool Nic::can_work() noexcept
 {
 	std::atomic<TxScratch *> &slot = scratch_[port_cpu()];
@@ -209,7 +209,7 @@ void Nic::flush() noexcept
 		sender_->flush(scratch());
 }
 
-/* Something is put off that the next call does, or the helper. */
+/* Is work deferred, for the next call or the helper? */
 bool Nic::owes() noexcept
 {
 	smp_mb();
@@ -229,8 +229,8 @@ u64 Nic::stat(sirdma_stat id) noexcept
 }
 
 /*
- * To the model. What a poller takes in is acknowledged at its next call, be it a
- * poll or the post of an answer, unless the poll ends with a completion.
+ * Deliver a packet to the model. What a poller receives is acknowledged at its next call, a poll
+ * or the post of an answer, unless the poll returns a completion.
  */
 void Nic::deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept
 {
@@ -258,7 +258,7 @@ void Nic::end_batch() noexcept
 	snic_rx_batch_end(&batch_);
 }
 
-/* From the port, or from who has it. */
+/* A datagram from the port, or from the process that owns it. */
 void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool more) noexcept
 {
 	sirdma_bth bth;
@@ -333,9 +333,9 @@ void Nic::revoke() noexcept
 }
 
 /*
- * A turn of what came; how many datagrams and records. Looking at the port is a
- * system call: where neighbours do the talking it is looked at now and then, but
- * for a caller who was told that something is there (@all). rx_lock_ is held.
+ * Receive a share of what came; returns how many datagrams and records. Reading the port is a
+ * system call: while only neighbours send, it is read from time to time, unless the caller
+ * knows that there is something (@all). The caller holds rx_lock_.
  */
 u32 Nic::receive(bool all) noexcept
 {
@@ -363,9 +363,9 @@ void Nic::serve(bool all) noexcept
 	u32 qpn;
 
 	run_deferred();
-	/* From the call before. */
+	/* What the previous call held back. */
 	flush();
-	/* The helper was told that something is there: it has nothing better to do than wait. */
+	/* The helper knows that there is something: it waits for the lock. */
 	std::unique_lock receiving(rx_lock_, std::defer_lock);
 	if (all)
 		receiving.lock();
@@ -412,8 +412,8 @@ void Nic::poll() noexcept
 	helper_.leave_call();
 	helper_.timers_armed();
 	/*
-	 * The peer we wait for may want this very processor: on a busy machine
-	 * spinning would only keep it from answering.
+	 * The peer that this process waits for may need this processor: on a busy machine
+	 * spinning would only delay its answer.
 	 */
 	if (helper_.arrivals() != before)
 		helper_.note_busy();
@@ -421,12 +421,12 @@ void Nic::poll() noexcept
 		sched_yield();
 }
 
-/* A process that ends right after it was told of a message has acknowledged it. */
+/* Acknowledge a message before its completion is returned: the process may exit then. */
 void Nic::found(bool message) noexcept
 {
 	if (!message)
 		return;
-	/* Its completion can be seen before the helper that took it in is done with it. */
+	/* The completion is visible before the helper that received the message has finished. */
 	helper_.wait_served();
 	if ((pending() || sender_->holding()) && can_work()) {
 		settle();
@@ -481,7 +481,7 @@ void Nic::wake_up() noexcept
 	neighbours_->wake_up();
 }
 
-/* Neighbours that come, go or wake us; the port's owner may be one of them. */
+/* Neighbours that connect, die or wake this process; the owner of the port may be one of them. */
 void Nic::manage(bool readable) noexcept
 {
 	if (!readable && port_->wait())

@@ -106,13 +106,13 @@ private:
 	std::unique_ptr<Faults> faults_;
 	snic_rx_batch batch_{}; /* ends before rx_lock_ is dropped */
 	IdFilter ids_;
-	bool ids_count_ = true; /* segments that came together were numbered by their sender */
-	u32 port_idle_ = 0; /* times since the port had something */
+	bool ids_count_ = true; /* the sender numbered the segments that came together */
+	u32 port_idle_ = 0; /* receive calls since the last datagram */
 	u32 rounds_to_clock_ = 0;
 	TimerHold timers_;
-	bool polled_ = false; /* a poller takes in what comes, not the helper */
+	bool polled_ = false; /* a poller receives, not the helper */
 
-	QpList stalled_; /* QPs the socket had no room for; under lists_lock_ */
+	QpList stalled_; /* QPs for which the socket had no room; under lists_lock_ */
 
 	Helper helper_{*this}; /* stopped before any of the above goes */
 };

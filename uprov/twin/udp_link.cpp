@@ -19,7 +19,7 @@ namespace
 {
 
 constexpr int buffer_bytes = 8 << 20;
-/* Below the largest datagram by more than the headers. */
+/* Less than the largest datagram minus the headers. */
 constexpr size_t run_bytes_max = 65000;
 /*
  * A datagram this long, or merged to this length by GRO, belongs to a stream, which
@@ -30,11 +30,11 @@ constexpr u32 stream_calls = 16;
 
 void set_option(int fd, int level, int name, int value) noexcept
 {
-	/* What an older kernel lacks costs speed, not function. */
+	/* An option that an older kernel lacks only costs speed. */
 	(void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-/* @bytes; 0: as much as the machine lets us have. */
+/* Set the size of socket buffers to @bytes; 0: as much as the system permits. */
 void size_buffers(int fd, uint32_t bytes) noexcept
 {
 	if (bytes) {
@@ -97,7 +97,7 @@ std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *
 	if (!fd || getsockname(fd.get(), reinterpret_cast<sockaddr *>(&own), &len))
 		return nullptr;
 	size_buffers(fd.get(), buffer);
-	/* Nobody writes to this port. */
+	/* Nothing is received from this socket. */
 	set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, 0);
 
 	const uint16_t port = ntohs(addr.is_v4() ? reinterpret_cast<sockaddr_in &>(own).sin_port :
@@ -106,7 +106,7 @@ std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *
 	return std::unique_ptr<UdpSender>(new UdpSender(std::move(fd), addr, port, pcap));
 }
 
-/* Packets back to back, in runs the kernel segments. */
+/* Places packets one after the other, in runs that the kernel segments. */
 struct UdpSender::Layout {
 	uint8_t *at;
 	const bool segments;
@@ -166,7 +166,7 @@ void UdpSender::put(Layout &to, TxScratch &s, const Path &path, const snic_tx_pk
 	}
 }
 
-/* Lay out the packets; how many runs. */
+/* Lay out the packets; returns the number of runs. */
 u32 UdpSender::build(const snic_burst &burst, TxScratch &s, const Path &path) noexcept
 {
 	Layout layout{.at = s.bytes, .segments = segments_.load(std::memory_order_relaxed)};
@@ -179,7 +179,7 @@ u32 UdpSender::build(const snic_burst &burst, TxScratch &s, const Path &path) no
 	return layout.runs;
 }
 
-/* As many as go in one system call; false with errno. */
+/* Send as many as one system call accepts; false with errno. */
 bool UdpSender::send_some(mmsghdr *messages, u32 count, u32 &sent) noexcept
 {
 	order_by_wire();
@@ -194,7 +194,7 @@ bool UdpSender::send_some(mmsghdr *messages, u32 count, u32 &sent) noexcept
 	return n > 0;
 }
 
-/* How many packets need not be sent again. */
+/* Send the runs; returns how many packets need not be sent again. */
 u32 UdpSender::send(TxScratch &s, const IpAddress &dst, u32 runs) noexcept
 {
 	sockaddr_storage to;
@@ -365,9 +365,9 @@ void UdpReceiver::take(DatagramSink &sink, const mmsghdr &message) noexcept
 }
 
 /*
- * A peer that waits for our answer sent one datagram: that is asked for alone, and
- * nobody asks whether there is another. Streams are taken together, so that they
- * are acknowledged together.
+ * A peer that waits for an answer sent one datagram, so only one is received, without a system
+ * call to learn whether there are others. Datagrams of a stream are received together, so
+ * that they are acknowledged together.
  */
 u32 UdpReceiver::receive(DatagramSink &sink) noexcept
 {

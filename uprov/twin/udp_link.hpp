@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The wire: RoCEv2 through UDP sockets. Bursts leave in one system call, as runs
- * of equal packets that the kernel segments, and what the kernel coalesced on the
- * way in is taken apart again. What is sent comes from a port of its own: only
- * receivers know RoCEv2's, and that one may belong to another process.
+ * RoCEv2 through UDP sockets. A burst is sent by one system call, as runs of equal packets that
+ * the kernel segments (GSO). Received packets that the kernel merged (GRO) are split again.
+ * Packets are sent from an ephemeral port, because RoCEv2's port may belong to another
+ * process; RoCEv2 prescribes the destination port only.
  */
 #pragma once
 
@@ -20,7 +20,7 @@
 namespace sirdma::twin
 {
 
-/* Where one thread builds a burst. */
+/* Buffers in which one thread builds a burst. */
 struct TxScratch {
 	static constexpr u32 packets = SNIC_BURST_PKTS;
 
@@ -32,7 +32,7 @@ struct TxScratch {
 	alignas(cmsghdr) uint8_t control[packets][CMSG_SPACE(sizeof(uint16_t))];
 };
 
-/* Takes received datagrams, BTH to ICRC. */
+/* Receives datagrams, BTH to ICRC. */
 class DatagramSink {
 public:
 	/* @index: its place among those that came in one; @more: another of them follows at once. */
@@ -53,13 +53,13 @@ public:
 	static std::unique_ptr<UdpSender> create(const IpAddress &addr, PcapWriter *pcap,
 						 uint32_t buffer);
 
-	/* How many packets the socket took, from the front. */
+	/* Returns how many packets, from the first on, the socket accepted. */
 	u32 transmit(const snic_burst &burst, TxScratch &scratch) noexcept;
-	/* A call ends: the acknowledgement that transmit() kept leaves. See AckHold. */
+	/* A call ends: send the acknowledgement that transmit() held back. See AckHold. */
 	void flush(TxScratch &scratch) noexcept;
-	/* An acknowledgement waits. */
+	/* Is an acknowledgement held back? */
 	bool holding() const noexcept { return hold_.any(); }
-	/* Only into the record: it travels another way. */
+	/* Only write the burst to the capture: another link transmits it. */
 	void record(const snic_burst &burst, TxScratch &scratch) noexcept;
 
 private:
@@ -82,11 +82,11 @@ private:
 	const IpAddress addr_;
 	const uint16_t port_;
 	PcapWriter *const pcap_;
-	std::atomic<bool> segments_{true}; /* the kernel segments for us */
+	std::atomic<bool> segments_{true}; /* the kernel supports UDP_SEGMENT */
 	AckHold hold_;
 };
 
-/* The socket on RoCEv2's port of an address. */
+/* The socket bound to RoCEv2's port of an address. */
 class UdpReceiver {
 public:
 	/* Null with errno; EADDRINUSE when some other socket has the port. */
@@ -101,10 +101,10 @@ public:
 	/* Datagrams received at once; GRO may have merged several packets in each. */
 	static constexpr u32 batch = 8;
 
-	/* Give what waits to @sink, a batch at most; how many. One thread at a time. */
+	/* Deliver at most a batch of datagrams to @sink; returns how many. One thread at a time. */
 	u32 receive(DatagramSink &sink) noexcept;
 
-	/* Datagrams the kernel dropped because we were too slow. */
+	/* Datagrams that the kernel dropped because the socket's buffer was full. */
 	u64 overruns() const noexcept;
 
 private:
@@ -125,7 +125,7 @@ private:
 	const std::unique_ptr<uint8_t[]> bytes_;
 	RxSlot slots_[batch];
 	mmsghdr messages_[batch];
-	u32 found_ = 0; /* calls in a row that found something */
+	u32 found_ = 0; /* consecutive calls that found datagrams */
 	u32 stream_ = 0; /* calls that expect more than one datagram */
 };
 
