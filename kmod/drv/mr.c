@@ -14,8 +14,6 @@
 #include "trace.h"
 #include "umem.h"
 
-#define MR_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
-
 static int sirdma_mr_check(struct sirdma_dev *dev, u64 start, u64 length, u64 iova, int access)
 {
 	const struct sirdma_region region = {
@@ -42,7 +40,7 @@ static int sirdma_mr_map(struct sirdma_dev *dev, struct sirdma_mr *mr, u64 iova)
 	size_t count;
 	int err;
 
-	pgsz = ib_umem_find_best_pgsz(mr->umem, MR_PAGE_SIZES, iova);
+	pgsz = ib_umem_find_best_pgsz(mr->umem, SIRDMA_MR_PAGE_SIZES, iova);
 	if (!pgsz)
 		return -EINVAL;
 	count = ib_umem_num_dma_blocks(mr->umem, pgsz);

@@ -7,6 +7,9 @@
 #include <rdma/ib_verbs.h>
 #include "hw/pble.h"
 
+/* Sizes of the blocks that a page list may have. */
+#define SIRDMA_MR_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
+
 struct sirdma_mr {
 	struct ib_mr ibmr;
 	struct ib_umem *umem; /* NULL: all memory */

@@ -5,12 +5,11 @@
 #include "health.h"
 #include "hw/limits.h"
 #include "hw/qp_modify.h"
+#include "mr.h"
 #include "port.h"
 #include "sirdma/abi.h"
 #include "sirdma/roce.h"
 #include "sirdma/wqe.h"
-
-#define SIRDMA_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
 
 bool sirdma_port_is_up(const struct sirdma_dev *dev)
 {
@@ -45,7 +44,7 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	SIRDMA_LIMITS_TO_VERBS(attr, &limits);
 	attr->max_send_sge = limits.max_sge;
 	attr->max_recv_sge = limits.max_sge;
-	attr->page_size_cap = SIRDMA_PAGE_SIZES;
+	attr->page_size_cap = SIRDMA_MR_PAGE_SIZES;
 	return 0;
 }
 
