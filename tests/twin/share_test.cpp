@@ -350,17 +350,51 @@ void serve(PortShare &share, int limit_ms)
 	share.serve();
 }
 
-/* The end of the owner and a packet are told of together. */
-TEST(TwinPortShare, DoesNotWatchItself)
-{
-	const IpAddress addr = own_address(0);
-	auto owner = PortShare::create(addr, true);
-	const auto member = PortShare::create(addr, false);
+/* Two processes of an address, the second of which may succeed the first. */
+class TwinPortPair : public ::testing::Test {
+protected:
+	using Clock = std::chrono::steady_clock;
 
-	ASSERT_TRUE(owner && member);
-	owner->serve();
-	member->serve();
-	ASSERT_EQ(member->wait(), never_ns);
+	void SetUp() override
+	{
+		ASSERT_TRUE(owner && member && owner->receiver() && !member->receiver());
+		owner->serve();
+		member->serve();
+		ASSERT_EQ(member->wait(), never_ns);
+	}
+
+	/* Two others. */
+	void renew()
+	{
+		member.reset();
+		owner.reset();
+		owner = PortShare::create(addr, true, small_buffer);
+		member = PortShare::create(addr, false, small_buffer);
+		SetUp();
+	}
+
+	/* The owner is stopped: nobody serves it while packets come. */
+	void pass_to_member(useconds_t pause_us = 0)
+	{
+		const auto stopped = Clock::now();
+
+		send_packet(addr);
+		while (!member->receiver()) {
+			serve(*member, 10000);
+			usleep(pause_us);
+			ASSERT_LT(Clock::now() - stopped, std::chrono::seconds(20));
+		}
+	}
+
+	static constexpr uint32_t small_buffer = 4096;
+	const IpAddress addr = own_address(0);
+	std::unique_ptr<PortShare> owner = PortShare::create(addr, true, small_buffer),
+				   member = PortShare::create(addr, false, small_buffer);
+};
+
+/* The end of the owner and a packet are told of together. */
+TEST_F(TwinPortPair, DoesNotWatchItself)
+{
 	owner.reset();
 	send_packet(addr);
 	member->serve();
@@ -498,25 +532,14 @@ TEST(TwinPortShare, GivesADeclinedRankToAnotherMember)
 }
 
 /* An owner that does not hear of members would be one to whom nobody can connect. */
-TEST(TwinPortShare, IsNotOwnedByWhoCannotWatchItsName)
+TEST_F(TwinPortPair, IsNotOwnedByWhoCannotWatchItsName)
 {
-	const IpAddress addr = own_address(0);
-	auto owner = PortShare::create(addr, true);
-	const auto member = PortShare::create(addr, false);
-
-	ASSERT_TRUE(owner && member);
-	owner->serve();
-	member->serve();
 	owner.reset();
 	no_more_watches = true;
 	member->serve();
 	EXPECT_FALSE(member->receiver());
 	no_more_watches = false;
-	for (int i = 0; i < 1000 && !member->receiver(); ++i) {
-		send_packet(addr);
-		serve(*member, 10);
-	}
-	ASSERT_TRUE(member->receiver());
+	ASSERT_NO_FATAL_FAILURE(pass_to_member());
 
 	const auto another = PortShare::create(addr, false);
 
@@ -564,28 +587,14 @@ TEST(TwinPortShare, BelievesNoBadGrant)
 }
 
 /* The best of some, for a busy machine. */
-TEST(TwinPortShare, PassesFromAStoppedOwnerWithinMilliseconds)
+TEST_F(TwinPortPair, PassesFromAStoppedOwnerWithinMilliseconds)
 {
-	using Clock = std::chrono::steady_clock;
-
 	auto best = Clock::duration::max();
 
 	for (unsigned i = 0; i < 10; ++i) {
-		const IpAddress addr = own_address(0);
-		const auto owner = PortShare::create(addr, true),
-			   member = PortShare::create(addr, false);
-
-		ASSERT_TRUE(owner->receiver() && member && !member->receiver());
-		serve(*owner, 10000);
-		serve(*member, 10000);
-
 		const auto stopped = Clock::now();
 
-		send_packet(addr);
-		while (!member->receiver()) {
-			serve(*member, 10000);
-			ASSERT_LT(Clock::now() - stopped, std::chrono::seconds(20));
-		}
+		ASSERT_NO_FATAL_FAILURE(pass_to_member());
 		best = std::min(best, Clock::now() - stopped);
 
 		/* What waited is there, and the old owner knows. */
@@ -595,32 +604,45 @@ TEST(TwinPortShare, PassesFromAStoppedOwnerWithinMilliseconds)
 		EXPECT_EQ(owner->wait(), 0u);
 		owner->serve();
 		EXPECT_FALSE(owner->receiver());
+		ASSERT_NO_FATAL_FAILURE(renew());
 	}
 	EXPECT_LT(best, std::chrono::milliseconds(10));
 	printf("%.1f ms\n", std::chrono::duration<double, std::milli>(best).count());
 }
 
 /* So may the owner wait for a processor, who is not stopped then; but not for ever. */
-TEST(TwinPortShare, IsPatientWithTheOwnerWhereItLooksLateItself)
+TEST_F(TwinPortPair, IsPatientWithTheOwnerWhereItLooksLateItself)
 {
-	using Clock = std::chrono::steady_clock;
-
-	const IpAddress addr = own_address(0);
-	const auto owner = PortShare::create(addr, true), member = PortShare::create(addr, false);
-
-	ASSERT_TRUE(owner && member);
-	serve(*owner, 10000);
-	serve(*member, 10000);
-
 	const auto stopped = Clock::now();
 
-	send_packet(addr);
-	while (!member->receiver()) {
-		serve(*member, 10000);
-		usleep(20000);
-		ASSERT_LT(Clock::now() - stopped, std::chrono::seconds(20));
-	}
+	ASSERT_NO_FATAL_FAILURE(pass_to_member(20000));
 	EXPECT_GE(Clock::now() - stopped, std::chrono::milliseconds(400));
+}
+
+/* The socket's counter passes with it from owner to owner. */
+TEST_F(TwinPortPair, CountsEachOverrunOnce)
+{
+	const auto overrun = [this] {
+		for (int i = 0; i < 100; ++i)
+			send_packet(addr);
+	};
+
+	overrun();
+
+	const uint64_t by_owner = owner->overruns();
+
+	EXPECT_GT(by_owner, 0u);
+	EXPECT_EQ(member->overruns(), 0u) << "it does not own the port";
+	ASSERT_NO_FATAL_FAILURE(pass_to_member());
+	overrun();
+
+	const uint64_t by_member = member->overruns();
+
+	EXPECT_EQ(owner->overruns(), by_owner) << "it was stopped";
+	owner->serve();
+	EXPECT_EQ(owner->overruns(), by_owner) << "what was counted stays";
+	EXPECT_GT(by_member, 0u);
+	EXPECT_EQ(by_owner + by_member, member->receiver()->overruns());
 }
 
 TEST_P(TwinShare, KilledPeersLeaveNothingBehind)

@@ -223,8 +223,7 @@ u64 Nic::stat(sirdma_stat id) noexcept
 	if (id == SIRDMA_STAT_REFUSED_NEIGHBOURS)
 		n += neighbours_->refused();
 	if (id == SIRDMA_STAT_RX_OVERRUNS)
-		if (const UdpReceiver *port = port_->receiver())
-			n += port->overruns();
+		n += port_->overruns();
 	return n;
 }
 

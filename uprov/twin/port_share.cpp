@@ -239,6 +239,21 @@ void PortShare::hear_owner() noexcept
 		follow_owner();
 }
 
+/* The kernel counts for the socket, which passes from owner to owner. */
+uint64_t PortShare::overruns() noexcept
+{
+	if (const UdpReceiver *port = receiver(); port && !succeeded()) {
+		const uint64_t all = port->overruns();
+		std::atomic<uint64_t> &counted = file_.words().overruns;
+		uint64_t before = counted.load();
+
+		while (before < all && !counted.compare_exchange_weak(before, all)) {}
+		if (before < all)
+			overruns_ += all - before;
+	}
+	return overruns_.load();
+}
+
 /* Watching */
 
 u64 PortShare::look_ns() const noexcept

@@ -47,6 +47,9 @@ public:
 	/* Readable when serve() has something to do. */
 	int fd() const noexcept { return events_.get(); }
 
+	/* Datagrams the port had no room for, each counted once: by the owner that sees it first. */
+	uint64_t overruns() noexcept;
+
 	/* The methods that follow: one thread at a time. */
 
 	void serve() noexcept;
@@ -115,6 +118,7 @@ private:
 	/* Used by the owner. */
 	std::atomic<UdpReceiver *> receiver_{nullptr};
 	uint64_t progress_ = 0;
+	std::atomic<uint64_t> overruns_{0}; /* that this process has counted */
 	std::vector<Member> members_;
 
 	/* Used by members. */

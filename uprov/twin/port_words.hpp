@@ -18,6 +18,8 @@ struct PortWords {
 	std::atomic<uint64_t> owner;
 	/* The owner stores another value each time it has received datagrams. */
 	std::atomic<uint64_t> progress;
+	/* Datagrams that found no room in the socket, as far as an owner has counted them. */
+	std::atomic<uint64_t> overruns;
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -54,7 +56,7 @@ private:
 /* Message from the owner to a member. */
 struct PortGrant {
 	static constexpr uint32_t magic_value =
-		0x53525001; /* to be changed with the layout of anything shared */
+		0x53525002; /* to be changed with the layout of anything shared */
 
 	uint32_t magic = magic_value;
 	uint32_t rank; /* order in which members succeed a stopped owner */
