@@ -52,6 +52,13 @@ protected:
 		EXPECT_TRUE(silent(l.a));
 		EXPECT_TRUE(silent(l.b));
 	}
+	// The sender is told nothing else, whatever becomes of it.
+	void sends(Link &l, const Wr &wr)
+	{
+		l.a.post(wr);
+		EXPECT_FALSE(wait_send(l.a).error);
+		settle();
+	}
 	void expect_receive(Link &l) { l.b.recv({b.sge(1 << 20, 1 << 20)}); }
 	void expect_works(Link &l, u32 len = 3000)
 	{
@@ -174,9 +181,7 @@ TEST_F(Unreliable, DropsWhatNobodyWaitsFor)
 	for (const Wr &wr : {send(1), send(3 * mtu), imm}) {
 		const u64 before = b.stat(SIRDMA_STAT_RX_NO_RECV);
 
-		l->a.post(wr);
-		EXPECT_FALSE(wait_send(l->a).error);
-		settle();
+		sends(*l, wr);
 		EXPECT_EQ(b.stat(SIRDMA_STAT_RX_NO_RECV), before + 1) << "each message counts once";
 	}
 	expect_works(*l);
@@ -190,9 +195,7 @@ TEST_F(Unreliable, DropsWhatIsLongerThanItsReceive)
 
 	l->b.recv({b.sge(1 << 20, 2 * mtu)});
 	for (u32 len : {2 * mtu + 1, 8 * mtu}) {
-		l->a.post(send(len));
-		EXPECT_FALSE(wait_send(l->a).error);
-		settle();
+		sends(*l, send(len));
 		EXPECT_TRUE(silent(l->b));
 	}
 	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_REFUSED), before + 2);
@@ -210,9 +213,7 @@ TEST_F(Unreliable, DropsWhatItMayNotWrite)
 
 	bad_key.rkey ^= 1;
 	for (const Wr &wr : {bad_key, outside}) {
-		l->a.post(wr);
-		EXPECT_FALSE(wait_send(l->a).error);
-		settle();
+		sends(*l, wr);
 		EXPECT_EQ(b.stat(SIRDMA_STAT_RX_REFUSED), ++before);
 	}
 	EXPECT_EQ(b.stat(SIRDMA_STAT_MR_INVALID_KEY), 1u);
@@ -226,9 +227,7 @@ TEST_F(Unreliable, DropsWhatItMayNotWrite)
 	shut.access = 0;
 	fabric.sent().clear();
 	l = Transport::link(shut);
-	l->a.post(write(1, b.va()));
-	EXPECT_FALSE(wait_send(l->a).error);
-	settle();
+	sends(*l, write(1, b.va()));
 	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_REFUSED), ++before);
 	expect_works(*l);
 	expect_unmoved(*l);
