@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "child.hpp"
+#include "file_message.hpp"
 #include "port_share.hpp"
 
 static bool no_more_watches;
@@ -529,6 +530,87 @@ TEST(TwinPortShare, GivesADeclinedRankToAnotherMember)
 	members[2].reset();
 	EXPECT_EQ(rank(members[1]), 99u);
 	EXPECT_EQ(errno, EAGAIN) << "it stays a member";
+}
+
+/* A member in a process group of its own, as a job of a shell is. */
+class Job {
+public:
+	explicit Job(const IpAddress &addr)
+	{
+		int ends[2];
+		char byte;
+
+		EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+		pid_ = fork();
+		if (!pid_) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			setpgid(0, 0);
+
+			const Fd own = rendezvous_connect(addr, port_owner);
+			const int files[] = {own.get()};
+
+			(void)send_with_files(ends[1], "", 1, files);
+			for (;;)
+				pause();
+		}
+
+		pollfd p = {.fd = ends[0], .events = POLLIN, .revents = 0};
+		Fd came[1];
+
+		EXPECT_EQ(::poll(&p, 1, 60000), 1);
+
+		EXPECT_TRUE(receive_with_files(ends[0], &byte, 1, came)) << strerror(errno);
+		connection = std::move(came[0]);
+		for (const int end : ends)
+			close(end);
+	}
+	~Job()
+	{
+		kill(pid_, SIGKILL);
+		waitpid(pid_, nullptr, 0);
+	}
+
+	Fd connection;
+
+private:
+	pid_t pid_;
+};
+
+/* Who stops the owner with its process group stops a watcher of that group as well. */
+TEST(TwinPortShare, IsWatchedByOtherProcessGroups)
+{
+	constexpr uint32_t watchers = 3, no_rank = ~0u, none = 99;
+	const IpAddress addr = own_address(0);
+	const auto owner = PortShare::create(addr, true);
+	const auto rank = [&](const Fd &member) {
+		PortGrant grant{.rank = 77, .owner = 0};
+		PortFiles files;
+
+		owner->serve();
+		return receive_grant(member.get(), grant, files) ? grant.rank : none;
+	};
+	std::vector<Fd> members;
+
+	ASSERT_TRUE(owner);
+	for (uint32_t i = 0; i < watchers + 1; ++i) {
+		members.push_back(rendezvous_connect(addr, port_owner));
+		ASSERT_TRUE(members.back());
+		EXPECT_EQ(rank(members.back()), i < watchers ? i : no_rank);
+	}
+	std::vector<std::unique_ptr<Job>> jobs;
+
+	for (uint32_t left = watchers; left--;) {
+		jobs.push_back(std::make_unique<Job>(addr));
+		EXPECT_EQ(rank(jobs.back()->connection), left);
+		EXPECT_EQ(rank(members[left]), no_rank);
+	}
+	jobs.push_back(std::make_unique<Job>(addr));
+	EXPECT_EQ(rank(jobs.back()->connection), no_rank) << "each watcher is of its own group";
+
+	/* One that watches leaves: not a member of the owner's group takes its place. */
+	ASSERT_EQ(shutdown(jobs[1]->connection.get(), SHUT_RDWR), 0);
+	EXPECT_EQ(rank(jobs.back()->connection), 1u);
+	EXPECT_EQ(rank(members[watchers]), none);
 }
 
 /* An owner that does not hear of members would be one to whom nobody can connect. */

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 namespace sirdma::twin
 {
@@ -339,6 +340,35 @@ uint32_t PortShare::free_rank() const noexcept
 	return no_rank;
 }
 
+/* Neither this process nor a member that watches is of @group. */
+bool PortShare::unwatched_by(pid_t group) const noexcept
+{
+	return group != getpgrp() &&
+	       std::none_of(members_.begin(), members_.end(), [group](const Member &m) {
+		       return m.rank != no_rank && m.group == group;
+	       });
+}
+
+/*
+ * Of a new member: one that no other has, or that of a watcher which is stopped together with
+ * this process or another watcher.
+ */
+uint32_t PortShare::rank_for(pid_t group) noexcept
+{
+	if (const uint32_t rank = free_rank(); rank != no_rank || !unwatched_by(group))
+		return rank;
+	for (auto m = members_.rbegin(); m != members_.rend(); ++m) {
+		const uint32_t rank = std::exchange(m->rank, no_rank);
+
+		if (rank != no_rank && !unwatched_by(m->group)) {
+			grant(*m);
+			return rank;
+		}
+		m->rank = rank;
+	}
+	return no_rank;
+}
+
 /* Grant @member its rank. If that fails it is a plain member until it gets another rank. */
 void PortShare::grant(const Member &member) noexcept
 {
@@ -356,7 +386,11 @@ void PortShare::accept_members() noexcept
 			break;
 		try {
 			if (watch(fd.get())) {
-				members_.push_back({.fd = std::move(fd), .rank = free_rank()});
+				const pid_t group = rendezvous_group(fd.get());
+
+				members_.push_back({.fd = std::move(fd),
+						    .group = group,
+						    .rank = rank_for(group)});
 				grant(members_.back());
 			}
 		} catch (const std::bad_alloc &) {
@@ -364,14 +398,17 @@ void PortShare::accept_members() noexcept
 	}
 }
 
-/* A watching member left: grant its rank to another one. */
+/* A watching member left: grant its rank to another one, if possible of another process group. */
 void PortShare::pass_rank_on() noexcept
 {
 	const uint32_t rank = free_rank();
-	const auto next = std::find_if(members_.begin(), members_.end(), [](const Member &m) {
-		return m.rank == no_rank && m.can_watch;
+	const auto may_watch = [](const Member &m) { return m.rank == no_rank && m.can_watch; };
+	auto next = std::find_if(members_.begin(), members_.end(), [&](const Member &m) {
+		return may_watch(m) && unwatched_by(m.group);
 	});
 
+	if (next == members_.end())
+		next = std::find_if(members_.begin(), members_.end(), may_watch);
 	if (rank == no_rank || next == members_.end())
 		return;
 	next->rank = rank;

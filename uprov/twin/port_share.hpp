@@ -12,8 +12,10 @@
  *  - An owner that is stopped (a signal, a debugger, a core dump) takes no packets. A few
  *    members, by rank, are woken by the first packet after a pause, and look at the socket
  *    by timer while packets come. When packets wait and the owner's progress did not change
- *    for some looks, the member takes over in the same way. On a machine so busy that its
- *    looks come late it has more patience: the owner waits for a processor, too.
+ *    for some looks, the member takes over in the same way. A terminal stops a whole process
+ *    group, so members of other groups than the owner's are preferred. On a machine so busy
+ *    that its looks come late a member has more patience: the owner waits for a processor,
+ *    too.
  *  - A stopped owner that goes on sees another number, and becomes a member.
  *
  * A process that connects while the only owner is stopped has no socket to take over.
@@ -70,6 +72,7 @@ public:
 private:
 	struct Member {
 		Fd fd;
+		pid_t group;
 		uint32_t rank;
 		bool can_watch = true; /* false: it has no descriptors for the files of a grant */
 	};
@@ -95,6 +98,8 @@ private:
 	void pass_rank_on() noexcept;
 	void hear_member(int fd) noexcept;
 	uint32_t free_rank() const noexcept;
+	bool unwatched_by(pid_t group) const noexcept;
+	uint32_t rank_for(pid_t group) noexcept;
 	void grant(const Member &member) noexcept;
 	u64 look_ns() const noexcept;
 

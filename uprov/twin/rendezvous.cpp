@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "rendezvous.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstddef>
@@ -154,6 +155,13 @@ bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept
 	/* A process of another PID namespace has pid 0: it cannot be identified. */
 	errno = EACCES;
 	return claims.pid == has.pid;
+}
+
+pid_t rendezvous_group(int sock) noexcept
+{
+	ucred peer;
+
+	return peer_of(sock, peer) && peer.pid > 0 ? std::max(getpgid(peer.pid), 0) : 0;
 }
 
 Fd spare_file() noexcept

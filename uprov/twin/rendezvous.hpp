@@ -67,6 +67,9 @@ Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept;
 /* Does the process at the other end of @sock have this name? False with errno. */
 bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept;
 
+/* The process group of who connected @sock; 0 when it cannot be seen, or is no more. */
+pid_t rendezvous_group(int sock) noexcept;
+
 /*
  * The next connection by a process of this user; none if there is none. Connections by others
  * are closed and counted. @spare is a file that is closed when no descriptors are left, so
