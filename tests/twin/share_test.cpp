@@ -37,6 +37,8 @@ namespace
 
 /* 0.13 s, 8 times: on a busy machine a sleeping peer may wait for a processor. */
 constexpr uint8_t patient = 15;
+/* A succession where a processor is free, which a busy machine has once in a while. */
+constexpr auto fast = std::chrono::milliseconds(10);
 
 void write_and_read(Node &node, const Address &to)
 {
@@ -133,7 +135,7 @@ TEST(TwinSlots, AThousandProcessesAndThatIsIt)
 	EXPECT_GE(slot_of(num_qpns), num_slots);
 }
 
-/* How long nobody has the port when its owner is killed: the best of some, for a busy machine. */
+/* How long nobody has the port when its owner is killed, at least once. */
 TEST(TwinPortShare, ChangesHandsWithinMilliseconds)
 {
 	using Clock = std::chrono::steady_clock;
@@ -141,7 +143,8 @@ TEST(TwinPortShare, ChangesHandsWithinMilliseconds)
 	const IpAddress addr = own_address(0);
 	auto best = Clock::duration::max();
 
-	for (int i = 0; i < 10; ++i) {
+	for (const auto end = Clock::now() + std::chrono::seconds(20);
+	     best >= fast && Clock::now() < end;) {
 		int ready[2];
 		char c = 0;
 
@@ -179,7 +182,7 @@ TEST(TwinPortShare, ChangesHandsWithinMilliseconds)
 		best = std::min(best, Clock::now() - killed);
 		waitpid(owner, nullptr, 0);
 	}
-	EXPECT_LT(best, std::chrono::milliseconds(10));
+	EXPECT_LT(best, fast);
 	RecordProperty("microseconds", static_cast<int>(best / std::chrono::microseconds(1)));
 	printf("%d us\n", static_cast<int>(best / std::chrono::microseconds(1)));
 }
@@ -382,7 +385,8 @@ protected:
 		send_packet(addr);
 		while (!member->receiver()) {
 			serve(*member, 10000);
-			usleep(pause_us);
+			if (pause_us)
+				usleep(pause_us);
 			ASSERT_LT(Clock::now() - stopped, std::chrono::seconds(20));
 		}
 	}
@@ -668,12 +672,13 @@ TEST(TwinPortShare, BelievesNoBadGrant)
 	EXPECT_EQ(open_files(), files + 1) << "another version";
 }
 
-/* The best of some, for a busy machine. */
+/* At least once: a busy machine is slow, but not for ever. */
 TEST_F(TwinPortPair, PassesFromAStoppedOwnerWithinMilliseconds)
 {
 	auto best = Clock::duration::max();
 
-	for (unsigned i = 0; i < 10; ++i) {
+	for (const auto end = Clock::now() + std::chrono::seconds(20);
+	     best >= fast && Clock::now() < end;) {
 		const auto stopped = Clock::now();
 
 		ASSERT_NO_FATAL_FAILURE(pass_to_member());
@@ -688,7 +693,7 @@ TEST_F(TwinPortPair, PassesFromAStoppedOwnerWithinMilliseconds)
 		EXPECT_FALSE(owner->receiver());
 		ASSERT_NO_FATAL_FAILURE(renew());
 	}
-	EXPECT_LT(best, std::chrono::milliseconds(10));
+	EXPECT_LT(best, fast);
 	printf("%.1f ms\n", std::chrono::duration<double, std::milli>(best).count());
 }
 
