@@ -28,8 +28,7 @@ class TimerHold {
 public:
 	/*
 	 * Rounds that find something while timers are due. They take in 4,096 datagrams, eight
-	 * times as many small ones as a socket buffer of the default size has room for, and last
-	 * %MS%.
+	 * times as many small ones as a socket buffer of the default size has room for.
 	 */
 	static constexpr u32 rounds_max = 512;
 
