@@ -19,11 +19,13 @@ enum sirdma_memreg_type {
 	SIRDMA_MEMREG_MEM = 0,
 	SIRDMA_MEMREG_QP = 1, /* SQ pages, RQ pages, then the shadow area on a page of its own */
 	SIRDMA_MEMREG_CQ = 2, /* CQ pages (cq_pages), or the CQ shadow area (cq_pages = 1) */
+	SIRDMA_MEMREG_SRQ = 3, /* SRQ pages (rq_pages), then the shadow area on a page of its own */
 };
 
 /* comp_mask of alloc_ucontext, request and response */
 #define SIRDMA_UCTX_USE_RAW_ATTR SIRDMA_BIT(0)
 #define SIRDMA_UCTX_MIN_HW_WQ_SIZE SIRDMA_BIT(1) /* response: min_hw_wq_size is filled in */
+#define SIRDMA_UCTX_MAX_HW_SRQ_QUANTA SIRDMA_BIT(2) /* response: max_hw_srq_quanta is filled in */
 #define SIRDMA_UCTX_KICK SIRDMA_BIT(32) /* need_kick words are kept; post_send(NULL) kicks */
 
 /* feature_flags */
@@ -63,7 +65,8 @@ struct sirdma_alloc_ucontext_resp {
 	__u8 rsvd2;
 	__aligned_u64 comp_mask;
 	__u16 min_hw_wq_size;
-	__u8 rsvd3[6];
+	__u8 rsvd3[2];
+	__u32 max_hw_srq_quanta;
 };
 SIRDMA_OFFSET_IS(struct sirdma_alloc_ucontext_resp, comp_mask, 64);
 
@@ -107,6 +110,16 @@ SIRDMA_SIZE_IS(struct sirdma_create_qp_resp, 24);
 #define SIRDMA_QP_CAP_SEND_IMM SIRDMA_BIT(1)
 #define SIRDMA_QP_CAP_ROCE SIRDMA_BIT(2)
 #define SIRDMA_QP_CAP_PUSH SIRDMA_BIT(3)
+
+struct sirdma_create_srq_req {
+	__aligned_u64 user_srq_buf;
+	__aligned_u64 user_shadow_area;
+};
+
+struct sirdma_create_srq_resp {
+	__u32 srq_id;
+	__u32 srq_size; /* ring size in WQEs */
+};
 
 struct sirdma_mem_reg_req {
 	__u16 reg_type; /* enum sirdma_memreg_type */

@@ -27,6 +27,7 @@ struct sirdma_bus;
 struct sirdma_bus_config {
 	__u32 max_qps; /* 3 .. 1 << 18; numbers below it: 0 is none, 1 the general services' */
 	__u32 max_cqs; /* .. 1 << 19 */
+	__u32 max_srqs; /* 2 .. 1 << 16; 0 is none */
 	__u32 max_mrs; /* .. 1 << 24 */
 	__u32 max_pds; /* .. 1 << 18 */
 	__u32 max_sds; /* HMC size: .. SIRDMA_HMC_MAX_SD */

@@ -11,7 +11,7 @@
 /* CQE, 32 bytes. The ring expects valid 1 on the first lap and flips on wrap. */
 struct sirdma_cqe {
 	__le64 len; /* SIRDMA_CQE_PAYLDLEN */
-	__le64 compl_ctx; /* the QP's compl_ctx, echoed */
+	__le64 compl_ctx; /* the QP's compl_ctx, echoed; SIRDMA_CQE_SRQ: wr_id of the WQE */
 	__le64 qp; /* SIRDMA_CQE_INVSTAG or SRCQPN, SIRDMA_CQE_QPID */
 	__le64 hdr; /* SIRDMA_CQE_* */
 };
@@ -39,7 +39,7 @@ SIRDMA_SIZE_IS(struct sirdma_cqe_ext, 32);
 #define SIRDMA_CQE_MAJERR SIRDMA_MASK(31, 16)
 #define SIRDMA_CQE_WQEIDX SIRDMA_MASK(46, 32) /* in quanta, both queues */
 #define SIRDMA_CQE_EXT SIRDMA_BIT(50)
-#define SIRDMA_CQE_SRQ SIRDMA_BIT(52)
+#define SIRDMA_CQE_SRQ SIRDMA_BIT(52) /* the receive WQE came from a shared queue */
 #define SIRDMA_CQE_STAG SIRDMA_BIT(53) /* RC: INVSTAG is valid */
 #define SIRDMA_CQE_IPV4 SIRDMA_BIT(53) /* UD: the GRH holds an IPv4 header */
 #define SIRDMA_CQE_SOLICITED SIRDMA_BIT(54)
@@ -146,6 +146,7 @@ enum sirdma_ae_code {
 	SIRDMA_AE_CQ_OPERATION_ERROR = 0x203,
 	SIRDMA_AE_IB_RREQ_AND_Q1_FULL = 0x207,
 	SIRDMA_AE_IB_INVALID_REQUEST = 0x208,
+	SIRDMA_AE_SRQ_LIMIT = 0x209,
 	SIRDMA_AE_WQE_UNEXPECTED_OPCODE = 0x20a,
 	SIRDMA_AE_WQE_INVALID_PARAMETER = 0x20b,
 	SIRDMA_AE_WQE_INVALID_FRAG_DATA = 0x20c,

@@ -37,6 +37,9 @@ enum sirdma_cqp_op {
 	SIRDMA_CQP_CREATE_CQ = 0x03,
 	SIRDMA_CQP_MODIFY_CQ = 0x04,
 	SIRDMA_CQP_DESTROY_CQ = 0x05,
+	SIRDMA_CQP_CREATE_SRQ = 0x06,
+	SIRDMA_CQP_MODIFY_SRQ = 0x07,
+	SIRDMA_CQP_DESTROY_SRQ = 0x08,
 	SIRDMA_CQP_ALLOC_STAG = 0x09,
 	SIRDMA_CQP_REG_MR = 0x0a, /* "register MR, non-shared" */
 	SIRDMA_CQP_QUERY_STAG = 0x0b,
@@ -56,6 +59,7 @@ enum sirdma_cqp_op {
 	SIRDMA_CQP_NOP = 0x24,
 	SIRDMA_CQP_GATHER_STATS = 0x2e,
 	SIRDMA_CQP_MANAGE_SGID = 0x30, /* extension: local address table */
+	SIRDMA_CQP_QUERY_SRQ = 0x31, /* extension: returns the limit, 0 when it is not armed */
 	SIRDMA_CQP_OP_COUNT = 0x40,
 };
 
@@ -114,6 +118,26 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_cq, 64);
 #define SIRDMA_CQP_CQ_IS_CCQ SIRDMA_BIT(50) /* completion queue of the CQP */
 #define SIRDMA_CQP_CQ_64B SIRDMA_BIT(61) /* elements of 64 bytes */
 #define SIRDMA_CQP_FIRST_PBLE SIRDMA_MASK(27, 0)
+
+/* CREATE_SRQ, MODIFY_SRQ (arm the limit), DESTROY_SRQ, QUERY_SRQ */
+struct sirdma_cqp_srq {
+	__le64 size; /* SIRDMA_CQP_SRQ_WQES; MODIFY_SRQ: SIRDMA_CQP_SRQ_LIMIT */
+	__le64 ctx; /* driver's cookie, echoed in events */
+	__le64 pd; /* SIRDMA_CQP_SRQ_PD: of the memory that its WQEs name */
+	__le64 hdr; /* SIRDMA_CQP_SRQ_* */
+	__le64 addr; /* DMA address when not VMAP */
+	__le64 shadow_addr; /* DMA address of struct sirdma_srq_shadow */
+	__le64 first_pble; /* SIRDMA_CQP_FIRST_PBLE when VMAP: level 1, 4 KiB blocks */
+	__le64 rsvd;
+};
+SIRDMA_SIZE_IS(struct sirdma_cqp_srq, 64);
+#define SIRDMA_CQP_SRQ_WQES SIRDMA_MASK(31, 0) /* power of two */
+/* An event when fewer WQEs are left, once; 0: none. */
+#define SIRDMA_CQP_SRQ_LIMIT SIRDMA_MASK(63, 32)
+#define SIRDMA_CQP_SRQ_PD SIRDMA_MASK(23, 0)
+#define SIRDMA_CQP_SRQ_ID SIRDMA_MASK(15, 0)
+#define SIRDMA_CQP_SRQ_STRIDE SIRDMA_MASK(41, 40) /* log2 of the quanta of a WQE */
+#define SIRDMA_CQP_SRQ_VMAP SIRDMA_BIT(47)
 
 /* ALLOC_STAG, REG_MR, DEALLOC_STAG, QUERY_STAG */
 struct sirdma_cqp_stag {

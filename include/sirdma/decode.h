@@ -134,19 +134,29 @@ static inline void sirdma_cq_publish(struct sirdma_cq_ring *cq)
 	sirdma_put64_release(&cq->shadow->cons_idx, SIRDMA_PREP(SIRDMA_CQ_SHADOW_CQEIDX, cq->head));
 }
 
+/* Is @at of a WQE that came from a shared queue? Then its compl_ctx is the wr_id. */
+static inline int sirdma_cqe_shared(const struct sirdma_cqe_at *at)
+{
+	return !!(at->hdr & SIRDMA_CQE_SRQ);
+}
+
 /*
- * Detach the completions in the ring from the QP with @compl_ctx, so that the poller skips
- * them.
+ * Detach the completions in the ring from the QP @qpn with @compl_ctx, so that the poller
+ * skips them.
  */
-static inline void sirdma_cq_forget(const struct sirdma_cq_ring *cq, __u64 compl_ctx)
+static inline void sirdma_cq_forget(const struct sirdma_cq_ring *cq, __u64 compl_ctx, __u32 qpn)
 {
 	struct sirdma_cq_ring walk = *cq;
 	struct sirdma_cqe_at at;
 	__u32 seen;
 
 	for (seen = 0; seen < cq->size && sirdma_cq_peek(&walk, &at); seen += at.ext ? 2 : 1) {
-		if (sirdma_get64(&at.cqe->compl_ctx) == compl_ctx)
+		if (sirdma_cqe_shared(&at)) {
+			if (SIRDMA_GET(SIRDMA_CQE_QPID, sirdma_get64(&at.cqe->qp)) == qpn)
+				sirdma_put64(&at.cqe->qp, 0);
+		} else if (sirdma_get64(&at.cqe->compl_ctx) == compl_ctx) {
 			sirdma_put64(&at.cqe->compl_ctx, 0);
+		}
 		sirdma_cq_consume(&walk, &at);
 	}
 }
@@ -243,18 +253,11 @@ static inline __u32 sirdma_recv_wc_opcode(__u32 code)
 	}
 }
 
-/*
- * Decode @at, and find the request of @sq or @rq that it completes. 0 when there is no such
- * request: the caller skips the completion.
- */
-static inline int sirdma_cqe_decode(const struct sirdma_cqe_at *at, struct sirdma_sq *sq,
-				    struct sirdma_rq *rq, struct sirdma_wc *wc)
+/* What all completions say. */
+static inline void sirdma_cqe_decode_common(const struct sirdma_cqe_at *at, struct sirdma_wc *wc)
 {
-	const __u32 position = (__u32)SIRDMA_GET(SIRDMA_CQE_WQEIDX, at->hdr);
-	const __u32 code = (__u32)SIRDMA_GET(SIRDMA_CQE_OP, at->hdr);
 	const __u64 len = sirdma_get64(&at->cqe->len);
 	const __u64 qp = sirdma_get64(&at->cqe->qp);
-	struct sirdma_sq_slot slot;
 
 	wc->status = sirdma_cqe_status(at->hdr);
 	wc->vendor_err =
@@ -267,31 +270,57 @@ static inline int sirdma_cqe_decode(const struct sirdma_cqe_at *at, struct sirdm
 		wc->flags |= SIRDMA_WC_HAS_IMM;
 		wc->imm = (__u32)sirdma_get64(&at->ext->imm);
 	}
+}
 
-	if (at->hdr & SIRDMA_CQE_SQ) {
-		if (!sirdma_sq_complete(sq, position, &slot))
-			return 0;
-		wc->wr_id = slot.wr_id;
-		wc->byte_len = slot.length;
-		wc->opcode = sirdma_send_wc_opcode(code);
-		if (wc->opcode == SIRDMA_WC_NO_OPCODE) {
-			wc->opcode = SIRDMA_WC_SEND;
-			if (wc->status == SIRDMA_WC_SUCCESS)
-				wc->status = SIRDMA_WC_GENERAL_ERR;
-		}
-		return 1;
-	}
+/* What those of receive requests say in addition. */
+static inline void sirdma_cqe_decode_recv(const struct sirdma_cqe_at *at, struct sirdma_wc *wc)
+{
+	const __u64 len = sirdma_get64(&at->cqe->len);
 
-	if (!sirdma_rq_complete(rq, position, &wc->wr_id))
-		return 0;
 	wc->byte_len =
 		wc->status == SIRDMA_WC_SUCCESS ? (__u32)SIRDMA_GET(SIRDMA_CQE_PAYLDLEN, len) : 0;
-	wc->opcode = sirdma_recv_wc_opcode(code);
+	wc->opcode = sirdma_recv_wc_opcode((__u32)SIRDMA_GET(SIRDMA_CQE_OP, at->hdr));
 	if (at->hdr & SIRDMA_CQE_STAG) {
 		wc->flags |= SIRDMA_WC_HAS_INV;
-		wc->imm = (__u32)SIRDMA_GET(SIRDMA_CQE_INVSTAG, qp);
+		wc->imm = (__u32)SIRDMA_GET(SIRDMA_CQE_INVSTAG, sirdma_get64(&at->cqe->qp));
+	}
+}
+
+/*
+ * Decode @at, and find the request of @sq or @rq that it completes. 0 when there is no such
+ * request: the caller skips the completion.
+ */
+static inline int sirdma_cqe_decode(const struct sirdma_cqe_at *at, struct sirdma_sq *sq,
+				    struct sirdma_rq *rq, struct sirdma_wc *wc)
+{
+	const __u32 position = (__u32)SIRDMA_GET(SIRDMA_CQE_WQEIDX, at->hdr);
+	struct sirdma_sq_slot slot;
+
+	sirdma_cqe_decode_common(at, wc);
+	if (!(at->hdr & SIRDMA_CQE_SQ)) {
+		sirdma_cqe_decode_recv(at, wc);
+		return sirdma_rq_complete(rq, position, &wc->wr_id);
+	}
+	if (!sirdma_sq_complete(sq, position, &slot))
+		return 0;
+	wc->wr_id = slot.wr_id;
+	wc->byte_len = slot.length;
+	wc->opcode = sirdma_send_wc_opcode((__u32)SIRDMA_GET(SIRDMA_CQE_OP, at->hdr));
+	if (wc->opcode == SIRDMA_WC_NO_OPCODE) {
+		wc->opcode = SIRDMA_WC_SEND;
+		if (wc->status == SIRDMA_WC_SUCCESS)
+			wc->status = SIRDMA_WC_GENERAL_ERR;
 	}
 	return 1;
+}
+
+/* The same of a request of a shared queue; 0: its QP is gone. */
+static inline int sirdma_cqe_decode_shared(const struct sirdma_cqe_at *at, struct sirdma_wc *wc)
+{
+	sirdma_cqe_decode_common(at, wc);
+	sirdma_cqe_decode_recv(at, wc);
+	wc->wr_id = sirdma_get64(&at->cqe->compl_ctx);
+	return wc->qp_num != 0;
 }
 
 #endif

@@ -12,6 +12,9 @@
 /* Requests that fit into the largest ring even when each takes the largest WQE. */
 #define SIRDMA_MAX_QP_WR ((SIRDMA_MAX_WQ_QUANTA - SIRDMA_SQ_RSVD_QUANTA) / SIRDMA_MAX_WQE_QUANTA)
 
+/* The same of a shared receive queue. */
+#define SIRDMA_MAX_SRQ_WR (SIRDMA_MAX_SRQ_QUANTA / SIRDMA_MAX_WQE_QUANTA - SIRDMA_RQ_RSVD_WQES)
+
 /* Quanta of a WQE with @frags fragments: the first quantum holds one, each other two. */
 static inline __u32 sirdma_frag_quanta(__u32 frags)
 {

@@ -49,7 +49,7 @@ struct sirdma_qp_ctx {
 	__le32 rq_wqes; /* power of two; 0: no RQ */
 	__le32 send_cq;
 	__le32 recv_cq;
-	__le32 srq;
+	__le32 srq; /* shared queue it receives from, without an RQ; 0: none */
 	__le32 pd;
 	__u8 qp_type; /* enum sirdma_qp_type */
 	__u8 rq_stride_shift; /* log2 of the WQE stride in quanta: 0..3 */

@@ -48,6 +48,23 @@ SIRDMA_OFFSET_IS(struct sirdma_cq_shadow, arm, 32);
  */
 #define SIRDMA_CQ_SHADOW_ARM_SEQ SIRDMA_MASK(17, 16)
 
+/*
+ * Of a shared receive queue. irdma's first word, the poster's index, is not used: the valid
+ * bits of the WQEs say how far the poster is.
+ */
+struct sirdma_srq_shadow {
+	__le64 rsvd0[4];
+	/*
+	 * Written by the device: how many WQEs it has copied out of the ring since the queue was
+	 * created (SIRDMA_SRQ_SHADOW_TAKEN). Their places may be written anew.
+	 */
+	__le64 taken;
+	__le64 rsvd1[3];
+};
+SIRDMA_SIZE_IS(struct sirdma_srq_shadow, 64);
+SIRDMA_OFFSET_IS(struct sirdma_srq_shadow, taken, 32);
+#define SIRDMA_SRQ_SHADOW_TAKEN SIRDMA_MASK(31, 0)
+
 #define SIRDMA_SHADOW_SIZE 64
 
 #endif

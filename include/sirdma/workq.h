@@ -13,6 +13,7 @@
 #include <linux/errno.h>
 
 #include "encode.h"
+#include "shadow.h"
 
 /* What the send queue keeps of the WQE that begins in a quantum. */
 struct sirdma_sq_slot {
@@ -52,6 +53,21 @@ struct sirdma_rq {
 	__u32 head;
 	__u32 tail;
 	__u32 waiting; /* bits that are set; only the poller uses it */
+};
+
+/*
+ * A queue that several QPs take from, each when a message begins. The wr_id is in the WQE,
+ * from where the device copies it into the CQE: completions come in any order, and need
+ * nothing of the queue.
+ */
+struct sirdma_shared_rq {
+	struct sirdma_wqe *ring; /* zeroed at first */
+	const struct sirdma_srq_shadow *shadow;
+	__u32 size; /* WQEs */
+	__u32 shift; /* log2 of the quanta of one */
+	__u32 max_sge;
+	__u32 max_wr; /* at most size */
+	__u32 head;
 };
 
 /* Elements that are written and not retired. */
@@ -244,6 +260,19 @@ static inline __u32 sirdma_rq_free(const struct sirdma_rq *rq)
 	return rq->size - sirdma_wq_used(&rq->head, &rq->tail) - SIRDMA_RQ_RSVD_WQES;
 }
 
+/* Are the pieces of a receive request within the limits? */
+static inline int sirdma_recv_sges_ok(const struct sirdma_sge *sges, __u32 num_sge, __u32 max_sge)
+{
+	__u32 i;
+
+	if (num_sge > max_sge)
+		return 0;
+	for (i = 0; i < num_sge; i++)
+		if (sges[i].length > SIRDMA_MAX_MSG_SIZE)
+			return 0;
+	return 1;
+}
+
 /* Post one request; the valid bit is the only doorbell. 0, -EINVAL, -ENOMEM: no room. */
 static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct sirdma_sge *sges,
 				 __u32 num_sge)
@@ -252,15 +281,11 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 	const __u32 slot = head & (rq->size - 1);
 	struct sirdma_wqe *wqe = &rq->ring[slot << rq->shift];
 	__u64 hdr;
-	__u32 i;
 
-	if (num_sge > rq->max_sge)
+	if (!sirdma_recv_sges_ok(sges, num_sge, rq->max_sge))
 		return -EINVAL;
 	if (!sirdma_rq_free(rq))
 		return -ENOMEM;
-	for (i = 0; i < num_sge; i++)
-		if (sges[i].length > SIRDMA_MAX_MSG_SIZE)
-			return -EINVAL;
 
 	rq->wr_ids[slot] = wr_id;
 	hdr = sirdma_put_recv(wqe, sges, num_sge, sirdma_valid_bit(head, rq->size));
@@ -328,6 +353,37 @@ static inline void sirdma_rq_reset(struct sirdma_rq *rq)
 	rq->waiting = 0;
 	sirdma_store32(&rq->head, 0);
 	sirdma_store32(&rq->tail, 0);
+}
+
+/* Shared receive queue */
+
+/* Requests the queue still takes. */
+static inline __u32 sirdma_shared_rq_free(const struct sirdma_shared_rq *rq)
+{
+	/* Acquire: the device has read the WQEs whose places are written anew. */
+	const __u64 taken = sirdma_get64_acquire(&rq->shadow->taken);
+	const __u32 used = rq->head - (__u32)SIRDMA_GET(SIRDMA_SRQ_SHADOW_TAKEN, taken);
+
+	/* A device that took what was never posted leaves no room. */
+	return used <= rq->max_wr ? rq->max_wr - used : 0;
+}
+
+/* Post one request, as sirdma_rq_take(). */
+static inline int sirdma_shared_rq_take(struct sirdma_shared_rq *rq, __u64 wr_id,
+					const struct sirdma_sge *sges, __u32 num_sge)
+{
+	struct sirdma_wqe *wqe = &rq->ring[(rq->head & (rq->size - 1)) << rq->shift];
+	__u64 hdr;
+
+	if (!sirdma_recv_sges_ok(sges, num_sge, rq->max_sge))
+		return -EINVAL;
+	if (!sirdma_shared_rq_free(rq))
+		return -ENOMEM;
+	hdr = sirdma_put_recv(wqe, sges, num_sge, sirdma_valid_bit(rq->head, rq->size));
+	sirdma_put64(&wqe->remote, wr_id);
+	rq->head++;
+	sirdma_put64_release(&wqe->hdr, hdr);
+	return 0;
 }
 
 #endif

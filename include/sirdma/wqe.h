@@ -24,6 +24,7 @@
 #define SIRDMA_MAX_INLINE 101 /* bytes */
 #define SIRDMA_MIN_WQ_QUANTA 8
 #define SIRDMA_MAX_WQ_QUANTA 32768
+#define SIRDMA_MAX_SRQ_QUANTA 262144
 #define SIRDMA_SQ_RSVD_QUANTA 258 /* kept free by the ring writer */
 #define SIRDMA_RQ_RSVD_WQES 1
 #define SIRDMA_MAX_MSG_SIZE 0x7fffffffu /* bytes */
@@ -32,7 +33,7 @@
 struct sirdma_wqe {
 	__le64 frag_addr; /* fragment 0 address, or immediate data */
 	__le64 frag_stag; /* fragment 0 stag and length: SIRDMA_FRAG_* */
-	__le64 remote; /* WRITE/READ: remote address; SEND: SIRDMA_WQE_DEST* */
+	__le64 remote; /* WRITE/READ: remote address; SEND: SIRDMA_WQE_DEST*; shared RQ: wr_id */
 	__le64 hdr; /* SIRDMA_WQE_* */
 };
 SIRDMA_SIZE_IS(struct sirdma_wqe, SIRDMA_QUANTUM);

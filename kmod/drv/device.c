@@ -19,6 +19,7 @@
 #include "restrack.h"
 #include "sirdma/abi.h"
 #include "sirdma/regs.h"
+#include "srq.h"
 #include "ucontext.h"
 
 DEFINE_COMPAT_CREATE_CQ(sirdma_create_cq_op, sirdma_create_cq)
@@ -38,6 +39,7 @@ static void sirdma_dealloc_driver(struct ib_device *ibdev)
 	sirdma_qpctx_fini(dev);
 	sirdma_hw_remove(&dev->hw);
 	dev->bus->ops->destroy(dev->bus);
+	xa_destroy(&dev->srqs);
 	xa_destroy(&dev->cqs);
 	xa_destroy(&dev->qps);
 }
@@ -54,6 +56,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.alloc_ucontext = sirdma_alloc_ucontext,
 	.create_cq = sirdma_create_cq_op,
 	.create_qp = sirdma_create_qp,
+	.create_srq = sirdma_create_srq,
 	.dealloc_driver = sirdma_dealloc_driver,
 	.dealloc_pd = sirdma_dealloc_pd,
 	.dealloc_ucontext = sirdma_dealloc_ucontext,
@@ -61,6 +64,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.dereg_mr = sirdma_dereg_mr,
 	.destroy_cq = sirdma_destroy_cq,
 	.destroy_qp = sirdma_destroy_qp,
+	.destroy_srq = sirdma_destroy_srq,
 	.disassociate_ucontext = sirdma_disassociate_ucontext,
 	.fill_res_mr_entry = sirdma_fill_res_mr_entry,
 	.fill_res_qp_entry = sirdma_fill_res_qp_entry,
@@ -72,19 +76,23 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.mmap = sirdma_mmap,
 	.mmap_free = sirdma_mmap_free,
 	.modify_qp = sirdma_modify_qp,
+	.modify_srq = sirdma_modify_srq,
 	.poll_cq = sirdma_poll_cq,
 	.post_recv = sirdma_post_recv,
 	.post_send = sirdma_post_send,
+	.post_srq_recv = sirdma_post_srq_recv,
 	.query_device = sirdma_query_device,
 	.query_pkey = sirdma_query_pkey,
 	.query_port = sirdma_query_port,
 	.query_qp = sirdma_query_qp,
+	.query_srq = sirdma_query_srq,
 	.reg_user_mr = sirdma_reg_user_mr_op,
 	.req_notify_cq = sirdma_req_notify_cq,
 
 	INIT_RDMA_OBJ_SIZE(ib_cq, sirdma_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, sirdma_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, sirdma_qp, ibqp),
+	INIT_RDMA_OBJ_SIZE(ib_srq, sirdma_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, sirdma_ucontext, ibuctx),
 };
 
@@ -98,6 +106,7 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	sirdma_health_init(dev);
 	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	sirdma_params_to_config(&config);
 	dev->bus = sirdma_bus_create(dev->ndev, &config);
 	if (IS_ERR(dev->bus))

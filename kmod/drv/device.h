@@ -22,6 +22,7 @@ struct sirdma_dev {
 	struct sirdma_qpctx_pool qpctx;
 	struct xarray qps; /* QP number -> struct sirdma_qp, for events */
 	struct xarray cqs; /* CQ number -> struct sirdma_cq, for events */
+	struct xarray srqs; /* SRQ number -> struct sirdma_srq, for events */
 	struct sirdma_gid_table gids;
 	struct sirdma_neigh_table neighs;
 	struct sirdma_counters counters;

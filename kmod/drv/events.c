@@ -5,6 +5,7 @@
 #include "health.h"
 #include "hw/event.h"
 #include "qp.h"
+#include "srq.h"
 #include "trace.h"
 
 static void sirdma_qp_event(struct sirdma_dev *dev, u32 id, enum sirdma_event_class class)
@@ -41,6 +42,23 @@ static void sirdma_cq_error(struct sirdma_dev *dev, u32 id)
 	sirdma_cq_put(cq);
 }
 
+static void sirdma_srq_limit(struct sirdma_dev *dev, u32 id)
+{
+	struct ib_event event = {};
+	struct sirdma_srq *srq;
+
+	srq = sirdma_srq_get(dev, id);
+	if (!srq)
+		return;
+	if (srq->ibsrq.event_handler) {
+		event.device = &dev->ibdev;
+		event.event = IB_EVENT_SRQ_LIMIT_REACHED;
+		event.element.srq = &srq->ibsrq;
+		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
+	}
+	sirdma_srq_put(srq);
+}
+
 static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 {
 	enum sirdma_event_class class = sirdma_event_classify(ev);
@@ -59,6 +77,9 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 	case SIRDMA_EVENT_CQ_ERROR:
 		sirdma_cq_error(dev, ev->id);
 		break;
+	case SIRDMA_EVENT_SRQ_LIMIT:
+		sirdma_srq_limit(dev, ev->id);
+		break;
 	case SIRDMA_EVENT_DEVICE_FATAL:
 		sirdma_dev_fail_async(dev);
 		break;
@@ -76,7 +97,7 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 
 /* The numbers of the kernel's events are those of the verbs API. */
 static_assert(IB_EVENT_CQ_ERR == 0 && IB_EVENT_DEVICE_FATAL == 8 &&
-	      IB_EVENT_QP_LAST_WQE_REACHED == 16);
+	      IB_EVENT_SRQ_LIMIT_REACHED == 15 && IB_EVENT_QP_LAST_WQE_REACHED == 16);
 
 /* The context is a number, not an address: a late event finds no CQ instead of freed memory. */
 static void sirdma_cq_event(void *ctx, u64 cq_ctx)

@@ -7,6 +7,7 @@
 #include "device.h"
 #include "qp.h"
 #include "qp_size.h"
+#include "srq.h"
 
 /* CQEs polled in one call after which the device learns of the room they leave. */
 #define PUBLISH_INTERVAL 64
@@ -92,11 +93,11 @@ static void sirdma_kcq_forget(struct ib_cq *ibcq, const struct sirdma_kqp *kqp)
 	unsigned long flags;
 
 	spin_lock_irqsave(&kcq->lock, flags);
-	sirdma_cq_forget(&kcq->ring, (uintptr_t)kqp);
+	sirdma_cq_forget(&kcq->ring, (uintptr_t)kqp, kqp->qp->ibqp.qp_num);
 	spin_unlock_irqrestore(&kcq->lock, flags);
 }
 
-static void sirdma_wc_to_verbs(const struct sirdma_wc *c, struct sirdma_kqp *kqp, struct ib_wc *wc)
+static void sirdma_wc_to_verbs(const struct sirdma_wc *c, struct sirdma_qp *qp, struct ib_wc *wc)
 {
 	memset(wc, 0, sizeof(*wc));
 	wc->wr_id = c->wr_id;
@@ -104,7 +105,7 @@ static void sirdma_wc_to_verbs(const struct sirdma_wc *c, struct sirdma_kqp *kqp
 	wc->opcode = c->opcode;
 	wc->vendor_err = c->vendor_err;
 	wc->byte_len = c->byte_len;
-	wc->qp = &kqp->qp->ibqp;
+	wc->qp = &qp->ibqp;
 	wc->src_qp = c->src_qp;
 	wc->port_num = 1;
 	if (c->flags & SIRDMA_WC_HAS_INV) {
@@ -116,11 +117,27 @@ static void sirdma_wc_to_verbs(const struct sirdma_wc *c, struct sirdma_kqp *kqp
 	}
 }
 
+/*
+ * The QP of completion @at, which becomes @c; NULL: its request is gone. A QP is in the table
+ * until the device destroyed it, and then its completions are forgotten.
+ */
+static struct sirdma_qp *sirdma_kcq_decode(struct sirdma_dev *dev, const struct sirdma_cqe_at *at,
+					   struct sirdma_wc *c)
+{
+	struct sirdma_kqp *kqp;
+
+	if (sirdma_cqe_shared(at))
+		return sirdma_cqe_decode_shared(at, c) ? xa_load(&dev->qps, c->qp_num) : NULL;
+	kqp = (struct sirdma_kqp *)(uintptr_t)sirdma_get64(&at->cqe->compl_ctx);
+	return kqp && sirdma_cqe_decode(at, &kqp->sq, &kqp->rq, c) ? kqp->qp : NULL;
+}
+
 int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 {
+	struct sirdma_dev *dev = to_sdev(ibcq->device);
 	struct sirdma_kcq *kcq = to_scq(ibcq)->kcq;
 	struct sirdma_cqe_at at;
-	struct sirdma_kqp *kqp;
+	struct sirdma_qp *qp;
 	struct sirdma_wc c;
 	unsigned long flags;
 	int polled = 0;
@@ -130,9 +147,9 @@ int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 		return -EOPNOTSUPP;
 	spin_lock_irqsave(&kcq->lock, flags);
 	while (polled < num_entries && sirdma_cq_peek(&kcq->ring, &at)) {
-		kqp = (struct sirdma_kqp *)(uintptr_t)sirdma_get64(&at.cqe->compl_ctx);
-		if (kqp && sirdma_cqe_decode(&at, &kqp->sq, &kqp->rq, &c))
-			sirdma_wc_to_verbs(&c, kqp, &wc[polled++]);
+		qp = sirdma_kcq_decode(dev, &at, &c);
+		if (qp)
+			sirdma_wc_to_verbs(&c, qp, &wc[polled++]);
 		sirdma_cq_consume(&kcq->ring, &at);
 		if (kcq->ring.unpublished >= PUBLISH_INTERVAL)
 			sirdma_cq_publish(&kcq->ring);
@@ -166,6 +183,62 @@ int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 		missed = sirdma_cq_peek(&kcq->ring, &at);
 	spin_unlock_irqrestore(&kcq->lock, irq);
 	return missed;
+}
+
+/* Shared receive queues */
+
+struct sirdma_ksrq *sirdma_ksrq_create(struct sirdma_dev *dev, u32 quanta, u32 max_sge)
+{
+	u32 ring_bytes = sirdma_wq_pages(quanta) * SIRDMA_PAGE_SIZE;
+	struct sirdma_ksrq *ksrq;
+	int err;
+
+	ksrq = kzalloc(sizeof(*ksrq), GFP_KERNEL);
+	if (!ksrq)
+		return ERR_PTR(-ENOMEM);
+	err = dev->bus->ops->dma_alloc(dev->bus, ring_bytes + SIRDMA_SHADOW_SIZE, &ksrq->mem);
+	if (err) {
+		kfree(ksrq);
+		return ERR_PTR(err);
+	}
+	spin_lock_init(&ksrq->lock);
+	ksrq->queue.ring = ksrq->mem.va;
+	ksrq->queue.shadow = ksrq->mem.va + ring_bytes;
+	ksrq->queue.shift = sirdma_rq_shift(max_sge);
+	ksrq->queue.size = quanta >> ksrq->queue.shift;
+	ksrq->queue.max_sge = max_sge;
+	ksrq->queue.max_wr = sirdma_rq_wrs(quanta, ksrq->queue.shift);
+	return ksrq;
+}
+
+void sirdma_ksrq_destroy(struct sirdma_dev *dev, struct sirdma_ksrq *ksrq)
+{
+	dev->bus->ops->dma_free(dev->bus, &ksrq->mem);
+	kfree(ksrq);
+}
+
+int sirdma_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+			 const struct ib_recv_wr **bad_wr)
+{
+	struct sirdma_ksrq *ksrq = to_ssrq(ibsrq)->ksrq;
+	unsigned long flags;
+	int err = 0;
+
+	if (!ksrq) {
+		*bad_wr = wr;
+		return -EOPNOTSUPP;
+	}
+	spin_lock_irqsave(&ksrq->lock, flags);
+	for (; wr; wr = wr->next) {
+		err = sirdma_shared_rq_take(&ksrq->queue, wr->wr_id,
+					    sirdma_sges_from_verbs(wr->sg_list), wr->num_sge);
+		if (err) {
+			*bad_wr = wr;
+			break;
+		}
+	}
+	spin_unlock_irqrestore(&ksrq->lock, flags);
+	return err;
 }
 
 /* Queue pairs */
@@ -371,7 +444,7 @@ int sirdma_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	bool posted = false;
 	int err = 0;
 
-	if (!kqp || READ_ONCE(kqp->state) == IB_QPS_RESET) {
+	if (!kqp || READ_ONCE(kqp->state) == IB_QPS_RESET || ibqp->srq) {
 		*bad_wr = wr;
 		return kqp ? -EINVAL : -EOPNOTSUPP;
 	}

@@ -44,6 +44,17 @@ struct sirdma_kcq {
 struct sirdma_kcq *sirdma_kcq_create(struct sirdma_dev *dev, u32 entries);
 void sirdma_kcq_destroy(struct sirdma_dev *dev, struct sirdma_kcq *kcq);
 
+/* Ring of a shared receive queue. */
+struct sirdma_ksrq {
+	struct sirdma_dma_mem mem; /* WQEs and the shadow area */
+	spinlock_t lock; /* protects queue */
+	struct sirdma_shared_rq queue;
+};
+
+struct sirdma_ksrq *sirdma_ksrq_create(struct sirdma_dev *dev, u32 quanta, u32 max_sge);
+/* The device has destroyed the queue, or never created it. */
+void sirdma_ksrq_destroy(struct sirdma_dev *dev, struct sirdma_ksrq *ksrq);
+
 struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *qp,
 				     const struct sirdma_qp_size *size);
 /* The device has destroyed the QP, or never created it. */
@@ -57,6 +68,8 @@ int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 			 const struct ib_send_wr **bad_wr);
 int sirdma_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 		     const struct ib_recv_wr **bad_wr);
+int sirdma_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
+			 const struct ib_recv_wr **bad_wr);
 int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc);
 int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags);
 

@@ -226,6 +226,7 @@ struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 
 		return sirdma_reg_memory(ibpd, start, length, iova, access);
 	case SIRDMA_MEMREG_QP:
 	case SIRDMA_MEMREG_CQ:
+	case SIRDMA_MEMREG_SRQ:
 		return sirdma_ring_register(ibpd, start, length, &req, udata);
 	default:
 		sirdma_refused(to_sdev(ibpd->device), "reg_mr: no such memory type: %u",

@@ -11,9 +11,13 @@
 #define MAX_CEQS 32
 /* Entries of the ARP table: pairs of source and destination that QPs use at a time. */
 #define MAX_ARP 8192
-/* Numbers no application gets: QP 0 and 1 are special, one CQ is the CQP's, stag 0 means none. */
+/*
+ * Numbers no application gets: QP 0 and 1 are special, one CQ is the CQP's, SRQ and stag 0
+ * mean none.
+ */
 #define RESERVED_QPS 2
 #define RESERVED_CQS (SIRDMA_CCQ_ID + 1)
+#define RESERVED_SRQS 1
 #define RESERVED_MRS 1
 
 struct sirdma_param {
@@ -82,6 +86,8 @@ void sirdma_params_to_config(struct sirdma_bus_config *config)
 	*config = (struct sirdma_bus_config){
 		.max_qps = max_qp.value + RESERVED_QPS,
 		.max_cqs = max_cq.value + RESERVED_CQS,
+		/* One for each QP is more than any application wants; SIRDMA_CQP_SRQ_ID has 16 bits. */
+		.max_srqs = min_t(u32, max_qp.value + RESERVED_SRQS, 1 << 16),
 		.max_mrs = max_mr.value + RESERVED_MRS,
 		.max_pds = max_pd.value,
 		.max_sds = max_hmc_segments.value,

@@ -11,6 +11,7 @@
 #include "ring.h"
 #include "sirdma/abi.h"
 #include "sirdma/geometry.h"
+#include "srq.h"
 #include "trace.h"
 #include "ucontext.h"
 
@@ -39,7 +40,7 @@ void sirdma_qp_put(struct sirdma_qp *qp)
 static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_attr *init,
 				struct ib_udata *udata)
 {
-	if (init->create_flags || init->srq || init->rwq_ind_tbl)
+	if (init->create_flags || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 	if (sirdma_qp_type_from_verbs(init->qp_type) < 0) {
 		sirdma_refused(dev, "create_qp: types RC and UC are supported, not %u",
@@ -54,7 +55,14 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 	/* A user can poll only a user's CQ, a kernel consumer only a kernel consumer's. */
 	if (!to_scq(init->send_cq)->kcq != !!udata || !to_scq(init->recv_cq)->kcq != !!udata)
 		return -EINVAL;
-	return 0;
+	if (!init->srq)
+		return 0;
+	if (init->qp_type != IB_QPT_RC) {
+		sirdma_refused(dev, "create_qp: type %u has no shared receive queue",
+			       init->qp_type);
+		return -EOPNOTSUPP;
+	}
+	return !to_ssrq(init->srq)->ksrq == !!udata ? 0 : -EINVAL;
 }
 
 /* Find the ring memory of a user; it stays in use until the QP is destroyed. */
@@ -133,6 +141,7 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 	ctx->rq_wqes = cpu_to_le32(size->rq_quanta >> size->rq_shift);
 	ctx->send_cq = cpu_to_le32(to_scq(qp->ibqp.send_cq)->id);
 	ctx->recv_cq = cpu_to_le32(to_scq(qp->ibqp.recv_cq)->id);
+	ctx->srq = cpu_to_le32(qp->ibqp.srq ? to_ssrq(qp->ibqp.srq)->id : 0);
 	ctx->pd = cpu_to_le32(to_spd(qp->ibqp.pd)->id);
 	ctx->qp_type = qp->type;
 	ctx->rq_stride_shift = size->rq_shift;
@@ -242,7 +251,10 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 			return err;
 		raw = sirdma_udata_to_uctx(udata)->raw_attrs;
 	}
-	err = sirdma_qp_size(&init->cap, dev->ibdev.attrs.max_qp_wr, raw, &size);
+	/* What is asked for a receive queue that there is not does not count (IBTA 11.2.4.1). */
+	if (init->srq)
+		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
+	err = sirdma_qp_size(&init->cap, dev->ibdev.attrs.max_qp_wr, raw, init->srq, &size);
 	if (err) {
 		sirdma_refused(dev, "create_qp: wr %u/%u sge %u/%u inline %u: too much",
 			       init->cap.max_send_wr, init->cap.max_recv_wr, init->cap.max_send_sge,

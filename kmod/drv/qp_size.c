@@ -15,12 +15,16 @@ static int sirdma_ring_quanta_given(u32 wqes, u8 shift, u32 *quanta)
 	return 0;
 }
 
-int sirdma_qp_size(const struct ib_qp_cap *cap, u32 max_wr, bool raw, struct sirdma_qp_size *size)
+int sirdma_qp_size(const struct ib_qp_cap *cap, u32 max_wr, bool raw, bool shared,
+		   struct sirdma_qp_size *size)
 {
 	int err;
 
 	if (cap->max_send_sge > SIRDMA_MAX_SGE || cap->max_recv_sge > SIRDMA_MAX_SGE ||
 	    cap->max_inline_data > SIRDMA_MAX_INLINE)
+		return -EINVAL;
+	/* Only providers that know shared queues use them, and those give raw attributes. */
+	if (shared && !raw)
 		return -EINVAL;
 
 	size->sq_shift = sirdma_sq_shift(cap->max_send_sge, cap->max_inline_data);
@@ -39,11 +43,17 @@ int sirdma_qp_size(const struct ib_qp_cap *cap, u32 max_wr, bool raw, struct sir
 		return -EINVAL;
 	size->sq_quanta = sirdma_sq_quanta(cap->max_send_wr, size->sq_shift, SIRDMA_MIN_WQ_QUANTA,
 					   SIRDMA_MAX_WQ_QUANTA);
-	size->rq_quanta = sirdma_rq_quanta(cap->max_recv_wr, size->rq_shift, SIRDMA_MIN_WQ_QUANTA,
-					   SIRDMA_MAX_WQ_QUANTA);
-	if (!size->sq_quanta || !size->rq_quanta)
+	if (!size->sq_quanta)
 		return -EINVAL;
 	size->max_send_wr = sirdma_sq_wrs(size->sq_quanta, size->sq_shift);
+	size->rq_quanta = 0;
+	size->max_recv_wr = 0;
+	if (shared)
+		return 0;
+	size->rq_quanta = sirdma_rq_quanta(cap->max_recv_wr, size->rq_shift, SIRDMA_MIN_WQ_QUANTA,
+					   SIRDMA_MAX_WQ_QUANTA);
+	if (!size->rq_quanta)
+		return -EINVAL;
 	size->max_recv_wr = sirdma_rq_wrs(size->rq_quanta, size->rq_shift);
 	return 0;
 }

@@ -26,6 +26,9 @@ static int sirdma_ring_check(struct sirdma_dev *dev, u64 start, u64 length,
 
 	if (req->reg_type == SIRDMA_MEMREG_QP)
 		need = ((u64)req->sq_pages + req->rq_pages) * SIRDMA_PAGE_SIZE + SIRDMA_SHADOW_SIZE;
+	else if (req->reg_type == SIRDMA_MEMREG_SRQ)
+		need = req->rq_pages ? (u64)req->rq_pages * SIRDMA_PAGE_SIZE + SIRDMA_SHADOW_SIZE :
+				       0;
 	else
 		/* The shadow area of a CQ counts as one page, but may end early. */
 		need = req->cq_pages ? (req->cq_pages - 1) * SIRDMA_PAGE_SIZE + SIRDMA_SHADOW_SIZE :
@@ -79,8 +82,12 @@ static struct sirdma_ring *sirdma_ring_alloc(u64 start, u64 length,
 	ring->start = start;
 	ring->length = length;
 	ring->type = req->reg_type;
-	ring->sq_pages = req->reg_type == SIRDMA_MEMREG_QP ? req->sq_pages : req->cq_pages;
-	ring->rq_pages = req->reg_type == SIRDMA_MEMREG_QP ? req->rq_pages : 0;
+	if (req->reg_type == SIRDMA_MEMREG_CQ) {
+		ring->sq_pages = req->cq_pages;
+	} else {
+		ring->sq_pages = req->reg_type == SIRDMA_MEMREG_QP ? req->sq_pages : 0;
+		ring->rq_pages = req->rq_pages;
+	}
 	return ring;
 }
 

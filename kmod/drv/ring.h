@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Ring memory: what the provider registers as memory of type QP or CQ, and
- * create_qp and create_cq find again by its address.
+ * Ring memory: what the provider registers as memory of type QP, CQ or SRQ, and
+ * create_qp, create_cq and create_srq find again by its address.
  */
 #ifndef SIRDMA_DRV_RING_H
 #define SIRDMA_DRV_RING_H
@@ -18,9 +18,9 @@ struct sirdma_ring {
 	struct sirdma_ucontext *uctx;
 	u64 start; /* user address, page aligned */
 	u64 length;
-	bool in_use; /* by a QP or CQ; until it is destroyed, dereg_mr is refused */
-	u16 type; /* SIRDMA_MEMREG_QP, _CQ */
-	u16 sq_pages; /* type CQ: pages of the ring */
+	bool in_use; /* by a QP, CQ or SRQ; until it is destroyed, dereg_mr is refused */
+	u16 type; /* SIRDMA_MEMREG_QP, _CQ, _SRQ */
+	u16 sq_pages; /* type CQ: pages of the ring; SRQ: 0 */
 	u16 rq_pages;
 };
 

@@ -94,7 +94,7 @@ static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucon
 	resp->wq_size = SIRDMA_MAX_WQ_QUANTA;
 	resp->kernel_ver = SIRDMA_ABI_VERSION;
 	/* CQ_RESIZE only makes the provider register a CQ's shadow area by itself. */
-	resp->feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE;
+	resp->feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE | SIRDMA_FEATURE_SRQ;
 	resp->db_mmap_key = rdma_user_mmap_get_offset(uctx->db_entry);
 	resp->max_hw_wq_frags = SIRDMA_MAX_SGE;
 	resp->max_hw_read_sges = SIRDMA_MAX_READ_SGE;
@@ -106,7 +106,9 @@ static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucon
 	resp->max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
 	resp->hw_rev = SIRDMA_HW_REV_GEN2;
 	resp->min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;
-	resp->comp_mask = SIRDMA_UCTX_MIN_HW_WQ_SIZE | SIRDMA_UCTX_KICK;
+	resp->max_hw_srq_quanta = SIRDMA_MAX_SRQ_QUANTA;
+	resp->comp_mask = SIRDMA_UCTX_MIN_HW_WQ_SIZE | SIRDMA_UCTX_MAX_HW_SRQ_QUANTA |
+			  SIRDMA_UCTX_KICK;
 	if (uctx->raw_attrs)
 		resp->comp_mask |= SIRDMA_UCTX_USE_RAW_ATTR;
 }

@@ -70,6 +70,7 @@ static struct snic_host *snic_host_alloc(struct net_device *ndev,
 	struct snic_config full = {
 		.max_qps = config->max_qps,
 		.max_cqs = config->max_cqs,
+		.max_srqs = config->max_srqs,
 		.max_mrs = config->max_mrs,
 		.max_pds = config->max_pds,
 		.max_sds = config->max_sds,

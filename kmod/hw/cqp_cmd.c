@@ -129,6 +129,62 @@ int sirdma_cqp_destroy_cq(struct sirdma_hw *hw, u32 cq_id)
 			   header(SIRDMA_CQP_DESTROY_CQ) | SIRDMA_PREP(SIRDMA_CQP_CQ_ID, cq_id));
 }
 
+/* Shared receive queues */
+
+int sirdma_cqp_create_srq(struct sirdma_hw *hw, const struct sirdma_cqp_srq_params *params)
+{
+	u64 hdr = header(SIRDMA_CQP_CREATE_SRQ) | SIRDMA_PREP(SIRDMA_CQP_SRQ_ID, params->srq_id) |
+		  SIRDMA_PREP(SIRDMA_CQP_SRQ_STRIDE, params->stride_shift);
+	struct sirdma_cqp_srq cmd = {
+		.size = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_SRQ_WQES, params->wqes)),
+		.ctx = cpu_to_le64(params->srq_id),
+		.pd = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_SRQ_PD, params->pd)),
+		.shadow_addr = cpu_to_le64(params->shadow_pa),
+	};
+
+	if (params->vmap) {
+		hdr |= SIRDMA_CQP_SRQ_VMAP;
+		cmd.first_pble =
+			cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_FIRST_PBLE, params->first_pble));
+	} else {
+		cmd.addr = cpu_to_le64(params->pa);
+	}
+	cmd.hdr = cpu_to_le64(hdr);
+	return exec_make(hw, &cmd);
+}
+
+int sirdma_cqp_arm_srq(struct sirdma_hw *hw, u32 srq_id, u32 limit)
+{
+	const struct sirdma_cqp_srq cmd = {
+		.size = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_SRQ_LIMIT, limit)),
+		.hdr = cpu_to_le64(header(SIRDMA_CQP_MODIFY_SRQ) |
+				   SIRDMA_PREP(SIRDMA_CQP_SRQ_ID, srq_id)),
+	};
+
+	return exec_cmd(hw, &cmd);
+}
+
+int sirdma_cqp_query_srq(struct sirdma_hw *hw, u32 srq_id, u32 *limit)
+{
+	const struct sirdma_cqp_wqe wqe = {
+		.hdr = cpu_to_le64(header(SIRDMA_CQP_QUERY_SRQ) |
+				   SIRDMA_PREP(SIRDMA_CQP_SRQ_ID, srq_id)),
+	};
+	u64 value;
+	int err;
+
+	err = sirdma_cqp_exec(hw, &wqe, &value);
+	if (!err)
+		*limit = (u32)value;
+	return err;
+}
+
+int sirdma_cqp_destroy_srq(struct sirdma_hw *hw, u32 srq_id)
+{
+	return exec_header(hw,
+			   header(SIRDMA_CQP_DESTROY_SRQ) | SIRDMA_PREP(SIRDMA_CQP_SRQ_ID, srq_id));
+}
+
 /* Memory regions */
 
 static int hpage_size(u8 block_shift)

@@ -39,6 +39,24 @@ struct sirdma_cqp_cq_params {
 int sirdma_cqp_create_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params);
 int sirdma_cqp_destroy_cq(struct sirdma_hw *hw, u32 cq_id);
 
+struct sirdma_cqp_srq_params {
+	u32 srq_id;
+	u32 wqes; /* power of two */
+	u32 stride_shift; /* log2 of the quanta of a WQE */
+	u32 pd;
+	u64 shadow_pa;
+	u64 pa; /* when !vmap */
+	u32 first_pble; /* when vmap; level 1 */
+	bool vmap;
+};
+int sirdma_cqp_create_srq(struct sirdma_hw *hw, const struct sirdma_cqp_srq_params *params);
+/* Ask for one event when fewer than @limit WQEs are left, which may be at once; 0: for none. */
+int sirdma_cqp_arm_srq(struct sirdma_hw *hw, u32 srq_id, u32 limit);
+/* *limit: 0 when the event came, or none was asked for. */
+int sirdma_cqp_query_srq(struct sirdma_hw *hw, u32 srq_id, u32 *limit);
+/* -EBUSY: queue pairs use it. */
+int sirdma_cqp_destroy_srq(struct sirdma_hw *hw, u32 srq_id);
+
 struct sirdma_cqp_reg_mr_params {
 	u32 stag; /* index << 8 | key */
 	u32 pd;

@@ -43,6 +43,8 @@ enum sirdma_event_class sirdma_event_classify(const struct sirdma_async_event *e
 		return SIRDMA_EVENT_SQ_DRAINED;
 	case SIRDMA_AE_LAST_WQE_REACHED:
 		return SIRDMA_EVENT_LAST_WQE;
+	case SIRDMA_AE_SRQ_LIMIT:
+		return SIRDMA_EVENT_SRQ_LIMIT;
 	case SIRDMA_AE_CQ_OPERATION_ERROR:
 	case SIRDMA_AE_CQ_CATASTROPHIC:
 		return SIRDMA_EVENT_CQ_ERROR;
@@ -79,6 +81,8 @@ int sirdma_event_verbs_type(enum sirdma_event_class kind)
 		return 5;
 	case SIRDMA_EVENT_DEVICE_FATAL:
 		return 8;
+	case SIRDMA_EVENT_SRQ_LIMIT:
+		return 15;
 	case SIRDMA_EVENT_LAST_WQE:
 		return 16;
 	default:

@@ -119,6 +119,7 @@ static int hw_query(struct sirdma_hw *hw, u32 *max_sds)
 	*max_sds = min_t(u32, le32_to_cpu(query.max_sds), SIRDMA_HMC_MAX_SD);
 	caps->max_qps = min(le32_to_cpu(query.max_qps), MAX_QPS);
 	caps->max_cqs = min(le32_to_cpu(query.max_cqs), MAX_CQS);
+	caps->max_srqs = min_t(u32, le32_to_cpu(query.max_srqs), SIRDMA_CQP_SRQ_ID + 1);
 	caps->max_mrs = min(le32_to_cpu(query.max_mrs), MAX_STAGS);
 	caps->max_pds = min(le32_to_cpu(query.max_pds), MAX_PDS);
 	caps->max_ceqs = min_t(u32, le32_to_cpu(query.max_ceqs), MAX_CEQS);
@@ -174,9 +175,12 @@ static int hw_idpools_init(struct sirdma_hw *hw)
 	err = sirdma_idpool_init(&hw->cq_ids, SIRDMA_CCQ_ID + 1, hw->caps.max_cqs);
 	if (err)
 		goto err_qp_ids;
-	err = sirdma_idpool_init(&hw->pd_ids, 1, hw->caps.max_pds);
+	err = sirdma_idpool_init(&hw->srq_ids, 1, hw->caps.max_srqs);
 	if (err)
 		goto err_cq_ids;
+	err = sirdma_idpool_init(&hw->pd_ids, 1, hw->caps.max_pds);
+	if (err)
+		goto err_srq_ids;
 	err = sirdma_idpool_init(&hw->stag_ids, 1, hw->caps.max_mrs);
 	if (err)
 		goto err_pd_ids;
@@ -189,6 +193,8 @@ err_stag_ids:
 	sirdma_idpool_fini(&hw->stag_ids);
 err_pd_ids:
 	sirdma_idpool_fini(&hw->pd_ids);
+err_srq_ids:
+	sirdma_idpool_fini(&hw->srq_ids);
 err_cq_ids:
 	sirdma_idpool_fini(&hw->cq_ids);
 err_qp_ids:
@@ -208,6 +214,7 @@ static void hw_idpools_fini(struct sirdma_hw *hw)
 	hw_idpool_fini(&hw->arp_ids, "ARP entries");
 	hw_idpool_fini(&hw->stag_ids, "memory regions");
 	hw_idpool_fini(&hw->pd_ids, "protection domains");
+	hw_idpool_fini(&hw->srq_ids, "shared receive queues");
 	hw_idpool_fini(&hw->cq_ids, "completion queues");
 	hw_idpool_fini(&hw->qp_ids, "queue pairs");
 }

@@ -20,6 +20,7 @@
 struct sirdma_hw_caps {
 	u32 max_qps;
 	u32 max_cqs;
+	u32 max_srqs; /* numbers; 0 is none */
 	u32 max_mrs;
 	u32 max_pds;
 	u32 max_pbles;
@@ -72,6 +73,7 @@ struct sirdma_hw {
 
 	struct sirdma_idpool qp_ids; /* see first_qpn */
 	struct sirdma_idpool cq_ids; /* 1 .. : 0 is the CCQ */
+	struct sirdma_idpool srq_ids; /* 1 .. : 0 is none */
 	struct sirdma_idpool pd_ids; /* 1 .. */
 	struct sirdma_idpool stag_ids; /* 1 .. */
 	struct sirdma_idpool arp_ids; /* 0 .. */

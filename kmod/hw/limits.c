@@ -24,6 +24,8 @@ void sirdma_hw_limits(const struct sirdma_hw *hw, struct sirdma_limits *limits)
 	limits->max_sge_rd = SIRDMA_MAX_READ_SGE;
 	limits->max_cq = hw->cq_ids.limit - hw->cq_ids.first;
 	limits->max_cqe = sirdma_cq_completions(sirdma_max_cq_elements(hw));
+	limits->max_srq = hw->srq_ids.limit - hw->srq_ids.first;
+	limits->max_srq_wr = SIRDMA_MAX_SRQ_WR;
 	limits->max_mr = hw->stag_ids.limit - hw->stag_ids.first;
 	limits->max_pd = hw->pd_ids.limit - hw->pd_ids.first;
 	limits->max_qp_rd_atom = caps->max_ird;

@@ -21,6 +21,8 @@ struct sirdma_limits {
 	u32 max_sge_rd;
 	u32 max_cq;
 	u32 max_cqe; /* completions; a ring has more elements */
+	u32 max_srq;
+	u32 max_srq_wr;
 	u32 max_mr;
 	u32 max_pd;
 	u32 max_qp_rd_atom;
@@ -44,6 +46,9 @@ u32 sirdma_max_cq_elements(const struct sirdma_hw *hw);
 		(attr)->max_sge_rd = (int)(limits)->max_sge_rd; \
 		(attr)->max_cq = (int)(limits)->max_cq; \
 		(attr)->max_cqe = (int)(limits)->max_cqe; \
+		(attr)->max_srq = (int)(limits)->max_srq; \
+		(attr)->max_srq_wr = (int)(limits)->max_srq_wr; \
+		(attr)->max_srq_sge = (int)(limits)->max_sge; \
 		(attr)->max_mr = (int)(limits)->max_mr; \
 		(attr)->max_pd = (int)(limits)->max_pd; \
 		(attr)->max_qp_rd_atom = (int)(limits)->max_qp_rd_atom; \

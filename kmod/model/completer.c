@@ -228,8 +228,8 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 		if (!req->rd_valid)
 			return COMP_FAILED;
 	}
-	switch (snic_sge_scatter(qp, req->rd_sqe.sge, req->rd_sqe.nsge, off, &it, pkt->payload_len,
-				 &ae)) {
+	switch (snic_sge_scatter(qp, qp->pd, req->rd_sqe.sge, req->rd_sqe.nsge, off, &it,
+				 pkt->payload_len, &ae)) {
 	case SNIC_PLACED:
 		return COMP_PLACED;
 	case SNIC_PLACE_LOST:

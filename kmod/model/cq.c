@@ -159,6 +159,8 @@ static u64 cqe_hdr(const struct snic_completion *c, bool valid)
 		hdr |= SIRDMA_CQE_SOLICITED;
 	if (c->is_sq)
 		hdr |= SIRDMA_CQE_SQ;
+	if (c->is_shared)
+		hdr |= SIRDMA_CQE_SRQ;
 	if (valid)
 		hdr |= SIRDMA_CQE_VALID;
 	return hdr;

@@ -36,7 +36,7 @@ struct snic_cq {
 
 /* A completion, in CPU order. */
 struct snic_completion {
-	u64 compl_ctx;
+	u64 compl_ctx; /* the QP's; is_shared: wr_id of the receive WQE */
 	u32 qpn;
 	u32 len; /* payload bytes of a receive */
 	u32 wqe_idx; /* quanta */
@@ -47,6 +47,7 @@ struct snic_completion {
 	u32 vendor_err; /* enum sirdma_vendor_err */
 	u8 op;
 	bool is_sq;
+	bool is_shared; /* of a shared receive queue */
 	bool has_imm;
 	bool has_inv;
 	bool solicited;

@@ -6,6 +6,7 @@
 #include "dev.h"
 #include "mr.h"
 #include "qp_cmd.h"
+#include "srq.h"
 
 #define CQP_RING_ALIGN 512
 #define VERSION_GENERATION(v) ((v) >> 16)
@@ -19,6 +20,10 @@ static const snic_cqp_fn cqp_ops[SIRDMA_CQP_OP_COUNT] = {
 	[SIRDMA_CQP_CREATE_CQ] = snic_cqp_create_cq,
 	[SIRDMA_CQP_MODIFY_CQ] = snic_cqp_modify_cq,
 	[SIRDMA_CQP_DESTROY_CQ] = snic_cqp_destroy_cq,
+	[SIRDMA_CQP_CREATE_SRQ] = snic_cqp_create_srq,
+	[SIRDMA_CQP_MODIFY_SRQ] = snic_cqp_modify_srq,
+	[SIRDMA_CQP_DESTROY_SRQ] = snic_cqp_destroy_srq,
+	[SIRDMA_CQP_QUERY_SRQ] = snic_cqp_query_srq,
 	[SIRDMA_CQP_ALLOC_STAG] = snic_cqp_alloc_stag,
 	[SIRDMA_CQP_REG_MR] = snic_cqp_reg_mr,
 	[SIRDMA_CQP_QUERY_STAG] = snic_cqp_query_stag,

@@ -156,6 +156,7 @@ u32 snic_cqp_query_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	struct sirdma_fpm_query query = {
 		.max_qps = cpu_to_le32(cfg->max_qps),
 		.max_cqs = cpu_to_le32(cfg->max_cqs),
+		.max_srqs = cpu_to_le32(cfg->max_srqs),
 		.max_mrs = cpu_to_le32(cfg->max_mrs),
 		.max_pds = cpu_to_le32(cfg->max_pds),
 		.max_pbles = cpu_to_le32(snic_hmc_max_pbles(dev)),

@@ -5,6 +5,7 @@
 #include "cqp.h"
 #include "mr.h"
 #include "qp_cmd.h"
+#include "srq.h"
 
 #define LINK_MTU_MAX 0xffffu
 
@@ -20,6 +21,7 @@ static bool cfg_valid(const struct snic_config *cfg)
 {
 	return cfg_in_range("max_qps", cfg->max_qps, 3, 1u << 18) &&
 	       cfg_in_range("max_cqs", cfg->max_cqs, 1, 1u << 19) &&
+	       cfg_in_range("max_srqs", cfg->max_srqs, 2, 1u << 16) &&
 	       cfg_in_range("max_mrs", cfg->max_mrs, 2, 1u << 24) &&
 	       cfg_in_range("max_pds", cfg->max_pds, 1, 1u << 18) &&
 	       cfg_in_range("max_sds", cfg->max_sds, 1, SIRDMA_HMC_MAX_SD) &&
@@ -34,6 +36,7 @@ static void dev_free(struct snic_dev *dev)
 	port_stats_fini(&dev->stats);
 	snic_hmc_fini(dev);
 	snic_table_fini(&dev->mrs);
+	snic_table_fini(&dev->srqs);
 	snic_table_fini(&dev->cqs);
 	snic_table_fini(&dev->qps);
 	port_free(dev->sgids);
@@ -53,7 +56,8 @@ static int dev_alloc_tables(struct snic_dev *dev)
 	if (!dev->ceqs || !dev->arps || !dev->sgids ||
 	    port_stats_init(&dev->stats, SIRDMA_STAT_COUNT))
 		return -ENOMEM;
-	if (snic_table_init(&dev->qps, cfg->max_qps) || snic_table_init(&dev->cqs, cfg->max_cqs))
+	if (snic_table_init(&dev->qps, cfg->max_qps) || snic_table_init(&dev->cqs, cfg->max_cqs) ||
+	    snic_table_init(&dev->srqs, cfg->max_srqs))
 		return -ENOMEM;
 	return snic_table_init(&dev->mrs, cfg->max_mrs);
 }
@@ -101,6 +105,7 @@ static void dev_clear(struct snic_dev *dev)
 	WRITE_ONCE(dev->status, 0);
 	snic_cqp_stop(dev);
 	snic_qp_destroy_all(dev);
+	snic_srq_destroy_all(dev);
 	snic_cq_destroy_all(dev);
 	snic_mr_destroy_all(dev);
 	snic_eq_reset(dev);

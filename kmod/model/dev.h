@@ -52,6 +52,7 @@ struct snic_dev {
 	struct snic_ceq *ceqs; /* [cfg.max_ceqs] */
 	struct snic_table qps;
 	struct snic_table cqs;
+	struct snic_table srqs;
 	struct snic_table mrs;
 	struct port_lock addr_lock; /* protects arps[] and sgids[]; innermost */
 	struct snic_arp *arps; /* [cfg.max_arp] */

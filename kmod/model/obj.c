@@ -2,6 +2,8 @@
 /* Objects of the device and the tables that name them by index. */
 #include "obj.h"
 
+#include "sirdma/cqp.h"
+
 /* snic_obj_wait() waits in slices of this length, for port_event_wait() has a timeout. */
 #define SNIC_WAIT_SLICE_MS 1000
 
@@ -57,6 +59,20 @@ static int snic_table_grow(struct snic_table *table, u32 id)
 	 */
 	port_rcu_assign(table->chunks[id / SNIC_TABLE_CHUNK], chunk);
 	return 0;
+}
+
+u32 snic_table_status(int err)
+{
+	switch (err) {
+	case 0:
+		return SIRDMA_CQP_OK;
+	case -EBUSY:
+		return SIRDMA_CQP_IN_USE;
+	case -ENOMEM:
+		return SIRDMA_CQP_NO_MEMORY;
+	default:
+		return SIRDMA_CQP_BAD_INDEX;
+	}
 }
 
 int snic_table_insert(struct snic_table *table, u32 id, struct snic_obj *obj)

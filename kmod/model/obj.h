@@ -38,6 +38,8 @@ int snic_table_init(struct snic_table *table, u32 limit);
 void snic_table_fini(struct snic_table *table);
 /* Insert @obj, whose refs is set, as @id. 0; -EINVAL: out of range; -EBUSY: taken; -ENOMEM. */
 int snic_table_insert(struct snic_table *table, u32 id, struct snic_obj *obj);
+/* The status of a command whose insertion gave @err. */
+u32 snic_table_status(int err);
 /* Object @id with a reference, or NULL. Pair with snic_obj_put(). */
 struct snic_obj *snic_table_get(struct snic_table *table, u32 id);
 /* Object @id without a reference, or NULL. It stays until port_rcu_read_unlock(), or for its remover. */

@@ -182,6 +182,7 @@ void snic_qp_reset(struct snic_qp *qp)
 	snic_sq_poll_stop(qp);
 	snic_qp_revoke(qp);
 	qp->sqd_event = false;
+	qp->last_wqe_raised = false;
 	qp->state = SIRDMA_QPS_RESET;
 	memset(&qp->req, 0, sizeof(qp->req));
 	memset(&qp->resp, 0, sizeof(qp->resp));
@@ -196,7 +197,8 @@ void snic_qp_reset(struct snic_qp *qp)
 
 static bool qp_complete(struct snic_qp *qp, struct snic_cq *cq, struct snic_completion *c)
 {
-	c->compl_ctx = qp->compl_ctx;
+	if (!c->is_shared)
+		c->compl_ctx = qp->compl_ctx;
 	c->qpn = qp->obj.id;
 	if (snic_cq_post(qp->dev, cq, c))
 		return true;
@@ -226,6 +228,10 @@ bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 m
 
 bool snic_qp_complete_recv(struct snic_qp *qp, struct snic_completion *c)
 {
+	if (qp->srq) {
+		c->is_shared = true;
+		c->compl_ctx = qp->resp.rqe.wr_id;
+	}
 	return qp_complete(qp, qp->recv_cq, c);
 }
 
@@ -302,10 +308,23 @@ static bool flush_next_recv(struct snic_qp *qp)
 		return false;
 	/* WQEs in a shared queue do not belong to this QP. */
 	if (!resp->rqe_valid &&
-	    (snic_rq_shared(qp->rq) || snic_rq_fetch(qp->rq, &resp->rqe) == SNIC_WQE_NONE))
+	    (qp->srq || snic_rq_fetch(&qp->own_rq, &resp->rqe) == SNIC_WQE_NONE))
 		return false;
 	snic_qp_fail_recv(qp, SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
 	return true;
+}
+
+/*
+ * In the error state the QP fetches no WQE from the shared queue any more: whoever waits for
+ * that may destroy the QP (IBTA 10.2.9.4).
+ */
+static void qp_last_wqe(struct snic_qp *qp)
+{
+	if (!qp->srq || qp->last_wqe_raised || qp->state != SIRDMA_QPS_ERR)
+		return;
+	qp->last_wqe_raised = true;
+	snic_aeq_post(qp->dev, SIRDMA_AE_LAST_WQE_REACHED, SIRDMA_AE_SRC_RQ, qp->obj.id,
+		      qp->compl_ctx, 0, SIRDMA_QPS_ERR);
 }
 
 /* Are there posted WQEs that can be flushed? */
@@ -313,8 +332,8 @@ static bool flush_has_work(struct snic_qp *qp)
 {
 	return (!snic_cq_dead(qp->send_cq) &&
 		snic_sqe_peek(qp, qp->req.sq_idx, qp->req.sq_polarity)) ||
-	       (qp->state != SIRDMA_QPS_SQE && !snic_cq_dead(qp->recv_cq) &&
-		!snic_rq_shared(qp->rq) && snic_rq_has_next(qp->rq));
+	       (qp->state != SIRDMA_QPS_SQE && !snic_cq_dead(qp->recv_cq) && !qp->srq &&
+		snic_rq_has(&qp->own_rq, 0));
 }
 
 void snic_qp_flush(struct snic_qp *qp)
@@ -330,6 +349,7 @@ void snic_qp_flush(struct snic_qp *qp)
 			qp_defer_flush(qp);
 			return;
 		}
+		qp_last_wqe(qp);
 		WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(qp->req.sq_idx));
 		if (qp->queue_flags & SIRDMA_QPC_KICK) {
 			WRITE_ONCE(qp->shadow->need_kick, cpu_to_le64(1));

@@ -3,7 +3,7 @@
  * Queue pairs. The lock of a QP protects all of it. What depends on the QP's type is in
  * its transport (transport.h).
  *
- * Lock order: QP, then receive queue or CQ, then event queue. Host callbacks are called with
+ * Lock order: QP, then shared receive queue or CQ, then event queue. Host callbacks are called with
  * the QP lock held.
  */
 #ifndef SNIC_QP_H
@@ -47,6 +47,8 @@
 #define SNIC_READ_CHUNK (128 * 1024)
 /* Completions that one run flushes; the rest is left to the background. */
 #define SNIC_FLUSH_BATCH 512
+
+struct snic_srq;
 
 /* A message whose PSNs are assigned and which is not completed. */
 struct snic_out {
@@ -168,10 +170,11 @@ struct snic_qp {
 	struct port_timer sq_poll; /* sq_poll.h */
 	u64 compl_ctx;
 	struct snic_ring sq_ring;
+	struct snic_srq *srq; /* NULL: it has a receive queue of its own */
 	struct snic_rq own_rq;
-	struct snic_rq *rq; /* the receive queue it uses: own_rq, or a shared one */
 	u32 sq_quanta;
 	u32 pd;
+	u32 recv_pd; /* of the memory that receive WQEs name */
 	u8 type; /* enum sirdma_qp_type */
 	u8 queue_flags; /* SIRDMA_QPC_* */
 	u8 state; /* enum sirdma_qp_state; RESET from the start of destruction on */
@@ -186,6 +189,7 @@ struct snic_qp {
 	bool rung; /* by snic_qp_ring(), which does not take the lock */
 	bool sqd_event; /* raise an event when the send queue is drained */
 	bool lent; /* payload was transmitted since snic_qp_revoke(), maybe by reference */
+	bool last_wqe_raised; /* LAST_WQE_REACHED */
 
 	struct snic_limits limits; /* that the host set for its peer */
 
@@ -208,6 +212,7 @@ struct snic_qp {
 
 	struct snic_mr *rx_mr; /* region of the last received packet; NULL between batches */
 	u32 rx_stag;
+	u32 rx_pd;
 
 	struct snic_req req;
 	struct snic_resp resp;
@@ -264,7 +269,7 @@ static inline void snic_qp_put(struct snic_qp *qp)
  * The region of @stag for a received packet, as by snic_mr_get(). The QP keeps the
  * reference until the next call for another region, or until the batch ends.
  */
-struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 access,
+struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 len, u8 access,
 			      enum sirdma_ae_code *ae);
 void snic_qp_put_rx_mr(struct snic_qp *qp);
 void snic_qp_timer_init(struct snic_qp *qp);

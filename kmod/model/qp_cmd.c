@@ -7,6 +7,7 @@
 #include "sq_poll.h"
 
 #include "responder.h"
+#include "srq.h"
 #include "transport.h"
 
 /* 0 is the subnet manager's QP, which RoCE does not have; 1 is that of the general services. */
@@ -47,13 +48,15 @@ static u32 create_check(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
 {
 	u32 sq = le32_to_cpu(ctx->sq_quanta), rq = le32_to_cpu(ctx->rq_wqes);
 
-	if (!snic_transport(ctx->qp_type) || ctx->srq || ctx->rq_stride_shift > 3 ||
+	if (!snic_transport(ctx->qp_type) || ctx->rq_stride_shift > 3 ||
 	    (ctx->queue_flags &
 	     ~(SIRDMA_QPC_SQ_VMAP | SIRDMA_QPC_RQ_VMAP | SIRDMA_QPC_KICK | SIRDMA_QPC_SIG_ALL)))
 		return SIRDMA_CQP_BAD_PARAM;
 	if (!is_pow2(sq) || sq < SIRDMA_MIN_WQ_QUANTA || sq > SIRDMA_MAX_WQ_QUANTA)
 		return SIRDMA_CQP_BAD_PARAM;
 	if (rq && (!is_pow2(rq) || rq > SIRDMA_MAX_WQ_QUANTA >> ctx->rq_stride_shift))
+		return SIRDMA_CQP_BAD_PARAM;
+	if (ctx->srq && (rq || !snic_transport(ctx->qp_type)->may_share_rq))
 		return SIRDMA_CQP_BAD_PARAM;
 	return le32_to_cpu(ctx->pd) < dev->cfg.max_pds ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_INDEX;
 }
@@ -76,7 +79,6 @@ static u32 create_rings(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
 	rq->dev = qp->dev;
 	rq->wqes = le32_to_cpu(ctx->rq_wqes);
 	rq->stride_shift = ctx->rq_stride_shift;
-	qp->rq = rq;
 	qp->queue_flags = ctx->queue_flags;
 	ring_from_ctx(&qp->sq_ring, sq, qp->sq_quanta * SIRDMA_QUANTUM,
 		      qp->queue_flags & SIRDMA_QPC_SQ_VMAP);
@@ -119,18 +121,22 @@ static void cq_detach(struct snic_cq *cq)
 	snic_cq_put(cq);
 }
 
-static u32 table_status(int err)
+/* True when @id is 0: the QP has a receive queue of its own. */
+static bool srq_attach(struct snic_qp *qp, u32 id)
 {
-	switch (err) {
-	case 0:
-		return SIRDMA_CQP_OK;
-	case -EBUSY:
-		return SIRDMA_CQP_IN_USE;
-	case -ENOMEM:
-		return SIRDMA_CQP_NO_MEMORY;
-	default:
-		return SIRDMA_CQP_BAD_INDEX;
-	}
+	if (!id)
+		return true;
+	qp->srq = snic_srq_attach(qp->dev, id);
+	if (!qp->srq)
+		return false;
+	qp->recv_pd = qp->srq->pd;
+	return true;
+}
+
+static void srq_detach(struct snic_qp *qp)
+{
+	if (qp->srq)
+		snic_srq_detach(qp->srq);
 }
 
 /* Attributes a QP has before it is modified. */
@@ -160,6 +166,7 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	qp->dev = dev;
 	qp->compl_ctx = le64_to_cpu(ctx.compl_ctx);
 	qp->pd = le32_to_cpu(ctx.pd);
+	qp->recv_pd = qp->pd;
 	port_lock_init(&qp->lock);
 	qp->type = ctx.qp_type;
 	qp->transport = snic_transport(ctx.qp_type);
@@ -177,14 +184,18 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	qp->recv_cq = cq_attach(dev, le32_to_cpu(ctx.recv_cq));
 	if (!qp->recv_cq)
 		goto err_send_cq;
+	if (!srq_attach(qp, le32_to_cpu(ctx.srq)))
+		goto err_recv_cq;
 	snic_obj_init(&qp->obj);
 	qp->obj.id = id;
 	snic_qp_reset(qp);
-	status = table_status(snic_table_insert(&dev->qps, id, &qp->obj));
+	status = snic_table_status(snic_table_insert(&dev->qps, id, &qp->obj));
 	if (status)
-		goto err_recv_cq;
+		goto err_srq;
 	return SIRDMA_CQP_OK;
 
+err_srq:
+	srq_detach(qp);
 err_recv_cq:
 	cq_detach(qp->recv_cq);
 err_send_cq:
@@ -206,6 +217,7 @@ static void qp_destroy(struct snic_qp *qp)
 	snic_qp_revoke(qp);
 	port_timer_cancel_sync(&qp->timer);
 	port_timer_cancel_sync(&qp->sq_poll);
+	srq_detach(qp);
 	cq_detach(qp->recv_cq);
 	cq_detach(qp->send_cq);
 	port_free_rcu(qp, obj.rcu);
@@ -440,12 +452,13 @@ static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
 {
 	ctx->compl_ctx = cpu_to_le64(qp->compl_ctx);
 	ctx->sq_quanta = cpu_to_le32(qp->sq_quanta);
-	ctx->rq_wqes = cpu_to_le32(qp->rq->wqes);
+	ctx->rq_wqes = cpu_to_le32(qp->own_rq.wqes);
 	ctx->send_cq = cpu_to_le32(qp->send_cq->obj.id);
 	ctx->recv_cq = cpu_to_le32(qp->recv_cq->obj.id);
 	ctx->pd = cpu_to_le32(qp->pd);
 	ctx->qp_type = qp->type;
-	ctx->rq_stride_shift = qp->rq->stride_shift;
+	ctx->srq = cpu_to_le32(qp->srq ? qp->srq->obj.id : 0);
+	ctx->rq_stride_shift = qp->own_rq.stride_shift;
 	ctx->state = qp->state;
 	ctx->queue_flags = qp->queue_flags;
 	ctx->access = cpu_to_le32(qp->access);

@@ -6,6 +6,7 @@
 #include "recv.h"
 
 #include "sge.h"
+#include "srq.h"
 
 /* How the request being handled fails; snic_recv_fail() reports it once the NAK is sent. */
 static void recv_set_failure(struct snic_resp *resp, enum sirdma_ae_code ae, u16 minor, u32 vendor)
@@ -45,7 +46,8 @@ static enum snic_recv_verdict recv_fetch_rqe(struct snic_qp *qp)
 
 	if (resp->rqe_valid)
 		return SNIC_RECV_DONE;
-	status = snic_rq_fetch(qp->rq, &resp->rqe);
+	status = qp->srq ? snic_srq_fetch(qp->srq, &resp->rqe) :
+			   snic_rq_fetch(&qp->own_rq, &resp->rqe);
 	if (status == SNIC_WQE_NONE)
 		return SNIC_RECV_RNR;
 	resp->rqe_valid = true;
@@ -106,8 +108,8 @@ static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pk
 		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		return SNIC_RECV_NAK_INVALID;
 	}
-	verdict = recv_placed(snic_sge_scatter(qp, resp->rqe.sge, resp->rqe.nsge, resp->recv_len,
-					       &it, pkt->payload_len, &ae));
+	verdict = recv_placed(snic_sge_scatter(qp, qp->recv_pd, resp->rqe.sge, resp->rqe.nsge,
+					       resp->recv_len, &it, pkt->payload_len, &ae));
 	if (verdict == SNIC_RECV_NAK_OP)
 		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 	if (verdict != SNIC_RECV_DONE)
@@ -133,7 +135,8 @@ static enum snic_recv_verdict recv_write_begin(struct snic_qp *qp, const struct 
 	if (!pkt->dma_len)
 		return SNIC_RECV_DONE;
 	/* Check the whole range before the first byte is written. */
-	if (!snic_qp_rx_mr(qp, pkt->rkey, pkt->va, pkt->dma_len, SIRDMA_ACCESS_REMOTE_WRITE, &ae)) {
+	if (!snic_qp_rx_mr(qp, qp->pd, pkt->rkey, pkt->va, pkt->dma_len, SIRDMA_ACCESS_REMOTE_WRITE,
+			   &ae)) {
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_RECV_NAK_ACCESS;
 	}
@@ -152,7 +155,7 @@ static enum snic_recv_verdict recv_write_place(struct snic_qp *qp, const struct 
 	if (!pkt->payload_len)
 		return SNIC_RECV_DONE;
 	/* Look the region up for each packet: it may have been deregistered since the last one. */
-	mr = snic_qp_rx_mr(qp, resp->wr_rkey, resp->wr_va, pkt->payload_len,
+	mr = snic_qp_rx_mr(qp, qp->pd, resp->wr_rkey, resp->wr_va, pkt->payload_len,
 			   SIRDMA_ACCESS_REMOTE_WRITE, &ae);
 	if (!mr) {
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);

@@ -8,7 +8,7 @@ void snic_rq_reset(struct snic_rq *rq)
 	rq->polarity = true;
 }
 
-static enum snic_wqe_status rq_fetch(struct snic_rq *rq, struct snic_rqe *rqe)
+enum snic_wqe_status snic_rq_fetch(struct snic_rq *rq, struct snic_rqe *rqe)
 {
 	enum snic_wqe_status status = snic_rqe_load(rq, rq->idx, rq->polarity, rqe);
 
@@ -21,19 +21,12 @@ static enum snic_wqe_status rq_fetch(struct snic_rq *rq, struct snic_rqe *rqe)
 	return status;
 }
 
-enum snic_wqe_status snic_rq_fetch(struct snic_rq *rq, struct snic_rqe *rqe)
+bool snic_rq_has(struct snic_rq *rq, u32 ahead)
 {
-	enum snic_wqe_status status;
+	u32 idx = rq->idx + ahead;
 
-	if (likely(!snic_rq_shared(rq)))
-		return rq_fetch(rq, rqe);
-	port_lock(rq->lock);
-	status = rq_fetch(rq, rqe);
-	port_unlock(rq->lock);
-	return status;
-}
-
-bool snic_rq_has_next(struct snic_rq *rq)
-{
-	return snic_rqe_peek(rq, rq->idx, rq->polarity);
+	if (ahead >= rq->wqes)
+		return false;
+	return idx < rq->wqes ? snic_rqe_peek(rq, idx, rq->polarity) :
+				snic_rqe_peek(rq, idx - rq->wqes, !rq->polarity);
 }

@@ -38,19 +38,20 @@ struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag,
 	return mr;
 }
 
-struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 access,
+struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 len, u8 access,
 			      enum sirdma_ae_code *ae)
 {
 	struct snic_mr *mr = qp->rx_mr;
 
 	/* Key and PD were checked, and the mapping does not change under a reference. */
-	if (mr && qp->rx_stag == stag && snic_slot_valid(&mr->slot) &&
+	if (mr && qp->rx_stag == stag && qp->rx_pd == pd && snic_slot_valid(&mr->slot) &&
 	    (mr->map.access & access) == access && mr_covers(mr, va, len))
 		return mr;
 	snic_qp_put_rx_mr(qp);
-	mr = snic_mr_get(qp->dev, stag, qp->pd, va, len, access, ae);
+	mr = snic_mr_get(qp->dev, stag, pd, va, len, access, ae);
 	qp->rx_mr = mr;
 	qp->rx_stag = stag;
+	qp->rx_pd = pd;
 	return mr;
 }
 
@@ -86,8 +87,9 @@ enum snic_placed snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr,
 	return SNIC_PLACED;
 }
 
-enum snic_placed snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, u32 off,
-				  struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae)
+enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_sge *sge, u32 nsge,
+				  u32 off, struct snic_seg_iter *it, u32 len,
+				  enum sirdma_ae_code *ae)
 {
 	enum snic_placed placed;
 	struct snic_mr *mr;
@@ -101,7 +103,7 @@ enum snic_placed snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge
 			return SNIC_PLACE_FAULT;
 		}
 		n = min(sge->len - off, len);
-		mr = snic_qp_rx_mr(qp, sge->stag, sge->addr + off, n, SIRDMA_ACCESS_LOCAL_WRITE,
+		mr = snic_qp_rx_mr(qp, pd, sge->stag, sge->addr + off, n, SIRDMA_ACCESS_LOCAL_WRITE,
 				   ae);
 		if (!mr)
 			return SNIC_PLACE_FAULT;

@@ -43,9 +43,10 @@ enum snic_placed {
 	SNIC_PLACE_FAULT, /* *ae names the violation */
 };
 
-/* Scatter @len payload bytes to position @off of the @nsge fragments. */
-enum snic_placed snic_sge_scatter(struct snic_qp *qp, const struct snic_sge *sge, u32 nsge, u32 off,
-				  struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);
+/* Scatter @len payload bytes to position @off of the @nsge fragments, whose memory is of @pd. */
+enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_sge *sge, u32 nsge,
+				  u32 off, struct snic_seg_iter *it, u32 len,
+				  enum sirdma_ae_code *ae);
 /* Copy @len payload bytes to @va of @mr, which was checked for them. */
 enum snic_placed snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
 				 struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);

@@ -25,6 +25,7 @@ struct snic_qp;
 struct snic_config {
 	u32 max_qps; /* 3 .. 1 << 18; numbers below it: 0 is none, 1 the general services' */
 	u32 max_cqs; /* .. 1 << 19 */
+	u32 max_srqs; /* 2 .. 1 << 16; 0 is none */
 	u32 max_mrs; /* .. 1 << 24 */
 	u32 max_pds; /* .. 1 << 18 */
 	u32 max_sds; /* HMC size: .. SIRDMA_HMC_MAX_SD */

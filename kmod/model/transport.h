@@ -17,6 +17,7 @@
 struct snic_transport {
 	u64 sq_ops; /* send WQE operations it supports; others complete in error */
 	u8 bth; /* upper bits of its opcodes: SIRDMA_BTH_RC .. */
+	bool may_share_rq; /* its QPs may receive from a shared queue */
 	bool has_sqe; /* a failed send moves the QP to SQE, not to ERR (IBTA 10.3.1) */
 	/* The QP enters RTR; it enters RTS with no message in flight. */
 	void (*recv_start)(struct snic_qp *qp);

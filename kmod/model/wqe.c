@@ -204,6 +204,7 @@ enum snic_wqe_status snic_rqe_load(struct snic_rq *rq, u32 idx, bool polarity, s
 	if (quanta > 1u << rq->stride_shift)
 		return SNIC_WQE_BAD;
 	memcpy(&copy, wqe, quanta * SIRDMA_QUANTUM);
+	rqe->wr_id = le64_to_cpu(copy.first.remote);
 	return frags_load(&copy, 0, nfrags, polarity, rqe->sge, &rqe->nsge, &rqe->len) ?
 		       SNIC_WQE_OK :
 		       SNIC_WQE_BAD;

@@ -46,6 +46,7 @@ struct snic_sqe {
 
 /* A receive WQE. */
 struct snic_rqe {
+	u64 wr_id; /* of a shared queue's */
 	u32 len; /* sum of all fragments */
 	u16 idx; /* ring position, quanta */
 	u8 nsge;

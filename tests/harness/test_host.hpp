@@ -33,6 +33,7 @@ struct HostOptions {
 	snic_config cfg{
 		.max_qps = 1024,
 		.max_cqs = 1024,
+		.max_srqs = 64,
 		.max_mrs = 4096,
 		.max_pds = 256,
 		.max_sds = 64,

@@ -534,7 +534,8 @@ private:
 			auto *q = static_cast<sirdma_fpm_query *>(
 				at(cmd.wqe.w2, sizeof(sirdma_fpm_query)));
 			*q = {};
-			q->max_qps = q->max_cqs = q->max_mrs = q->max_pds = opts_.max_ids;
+			q->max_qps = q->max_cqs = q->max_srqs = q->max_mrs = q->max_pds =
+				opts_.max_ids;
 			q->max_pbles = opts_.max_pbles;
 			q->max_sds = opts_.max_sds;
 			q->max_ceqs = opts_.num_vectors - 1;

@@ -25,6 +25,8 @@ struct consumer {
 	struct ib_pd *pd;
 	struct ib_cq *cq;
 	struct ib_qp *qp[2]; /* a sends, b receives */
+	struct ib_srq *srq;
+	struct completion limit; /* the SRQ's event came */
 
 	spinlock_t lock; /* protects what follows; held around posts, polls and requests */
 	int caller; /* CPU of the poster between lock and unlock; -1 */
@@ -244,7 +246,8 @@ static void consumer_connect(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, consumer_to_rts(c->qp[1], c->qp[0]->qp_num), 0);
 }
 
-static void consumer_make_qps(struct kunit *test, unsigned int pd_flags)
+/* @srq: what the second one receives from; NULL: a queue of its own. */
+static void consumer_make_qps_on(struct kunit *test, struct ib_srq *srq)
 {
 	struct consumer *c = test->priv;
 	struct ib_qp_init_attr init = {
@@ -258,15 +261,23 @@ static void consumer_make_qps(struct kunit *test, unsigned int pd_flags)
 		.sq_sig_type = IB_SIGNAL_REQ_WR,
 	};
 
-	c->pd = ib_alloc_pd(c->ibdev, pd_flags);
-	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->pd);
 	c->qp[0] = ib_create_qp(c->pd, &init);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->qp[0]);
+	init.srq = srq;
 	c->qp[1] = ib_create_qp(c->pd, &init);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->qp[1]);
 }
 
-static void consumer_free_qps(struct consumer *c)
+static void consumer_make_qps(struct kunit *test, unsigned int pd_flags)
+{
+	struct consumer *c = test->priv;
+
+	c->pd = ib_alloc_pd(c->ibdev, pd_flags);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->pd);
+	consumer_make_qps_on(test, NULL);
+}
+
+static void consumer_destroy_qps(struct consumer *c)
 {
 	int i;
 
@@ -275,6 +286,14 @@ static void consumer_free_qps(struct consumer *c)
 			ib_destroy_qp(c->qp[i]);
 		c->qp[i] = NULL;
 	}
+}
+
+static void consumer_free_qps(struct consumer *c)
+{
+	consumer_destroy_qps(c);
+	if (!IS_ERR_OR_NULL(c->srq))
+		ib_destroy_srq(c->srq);
+	c->srq = NULL;
 	if (!IS_ERR_OR_NULL(c->pd))
 		ib_dealloc_pd(c->pd);
 	c->pd = NULL;
@@ -577,6 +596,73 @@ static void consumer_gives_away_a_global_key(struct kunit *test)
 	buffer_unmap(test, &to);
 }
 
+static void consumer_srq_event(struct ib_event *event, void *context)
+{
+	struct consumer *c = context;
+
+	if (event->event == IB_EVENT_SRQ_LIMIT_REACHED && event->element.srq == c->srq)
+		complete(&c->limit);
+}
+
+static int consumer_post_srq_recv(struct consumer *c, u64 wr_id)
+{
+	const struct ib_recv_wr wr = {.wr_id = wr_id};
+	unsigned long flags;
+	int err;
+
+	spin_lock_irqsave(&c->lock, flags);
+	err = ib_post_srq_recv(c->srq, &wr, NULL);
+	spin_unlock_irqrestore(&c->lock, flags);
+	return err;
+}
+
+/* Completions name the queue pair that received, and the limit's event comes once. */
+static void consumer_shares_a_receive_queue(struct kunit *test)
+{
+	struct consumer *c = test->priv;
+	struct ib_srq_init_attr init = {
+		.event_handler = consumer_srq_event,
+		.srq_context = c,
+		.attr = {.max_wr = DEPTH, .max_sge = 1},
+		.srq_type = IB_SRQT_BASIC,
+	};
+	struct ib_srq_attr attr = {.srq_limit = DEPTH / 2};
+	struct ib_wc wc;
+	u32 i, n;
+
+	init_completion(&c->limit);
+	consumer_destroy_qps(c);
+	c->srq = ib_create_srq(c->pd, &init);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, c->srq);
+	KUNIT_EXPECT_GE(test, init.attr.max_wr, DEPTH);
+	consumer_make_qps_on(test, c->srq);
+	consumer_connect(test);
+	for (i = 0; i < DEPTH; i++)
+		KUNIT_ASSERT_EQ(test, consumer_post_srq_recv(c, 100 + i), 0);
+	KUNIT_ASSERT_EQ(test, ib_modify_srq(c->srq, &attr, IB_SRQ_LIMIT), 0);
+	KUNIT_ASSERT_EQ(test, ib_query_srq(c->srq, &attr), 0);
+	KUNIT_EXPECT_EQ(test, attr.srq_limit, DEPTH / 2);
+	for (i = 0; i <= DEPTH / 2; i++) {
+		KUNIT_ASSERT_EQ(test, consumer_post_sends(c, i, 1, NULL), 0);
+		for (n = 0; n < 2; n++) {
+			KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
+			KUNIT_EXPECT_EQ(test, wc.status, IB_WC_SUCCESS);
+			if (wc.qp == c->qp[0])
+				continue;
+			KUNIT_EXPECT_PTR_EQ(test, wc.qp, c->qp[1]);
+			KUNIT_EXPECT_EQ(test, wc.wr_id, 100ull + i);
+			KUNIT_EXPECT_EQ(test, be32_to_cpu(wc.ex.imm_data), i);
+		}
+		if (i < DEPTH / 2)
+			KUNIT_EXPECT_FALSE(test, completion_done(&c->limit));
+	}
+	KUNIT_EXPECT_NE(test, wait_for_completion_timeout(&c->limit, PATIENCE), 0);
+	KUNIT_ASSERT_EQ(test, ib_query_srq(c->srq, &attr), 0);
+	KUNIT_EXPECT_EQ(test, attr.srq_limit, 0);
+	KUNIT_EXPECT_EQ(test, ib_post_recv(c->qp[1], &(struct ib_recv_wr){}, NULL), -EINVAL);
+	KUNIT_EXPECT_EQ(test, ib_destroy_srq_user(c->srq, NULL), -EBUSY);
+}
+
 /* What kernel consumers cannot have yet is not offered, so that those which need it do not attach. */
 static void consumer_is_told_what_is_missing(struct kunit *test)
 {
@@ -602,6 +688,7 @@ static struct kunit_case consumer_cases[] = {
 	KUNIT_CASE(consumer_is_flushed_and_reset),
 	KUNIT_CASE(consumer_uses_its_local_dma_key),
 	KUNIT_CASE(consumer_gives_away_a_global_key),
+	KUNIT_CASE(consumer_shares_a_receive_queue),
 	KUNIT_CASE(consumer_is_told_what_is_missing),
 	{},
 };

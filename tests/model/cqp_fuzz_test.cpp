@@ -43,6 +43,7 @@ protected:
 
 	sirdma_cqp_wqe reg_mr();
 	sirdma_cqp_wqe create_cq();
+	sirdma_cqp_wqe srq_command();
 	sirdma_cqp_wqe qp_command();
 	sirdma_cqp_wqe device_command();
 	sirdma_cqp_wqe any();
@@ -56,7 +57,7 @@ protected:
 	sirdma_dma_mem ctx_{}, block_{};
 	u32 first_ = 0;
 	std::map<u32, u8> mrs_, slots_; // index to key: registered, and free
-	std::set<u32> cqs_, qps_;
+	std::set<u32> cqs_, srqs_, qps_;
 	std::map<u32, u32> accepted_; // by opcode
 };
 
@@ -95,6 +96,24 @@ sirdma_cqp_wqe CqpFuzz::create_cq()
 	return std::bit_cast<sirdma_cqp_wqe>(c);
 }
 
+sirdma_cqp_wqe CqpFuzz::srq_command()
+{
+	const u64 ops[] = {SIRDMA_CQP_CREATE_SRQ, SIRDMA_CQP_MODIFY_SRQ, SIRDMA_CQP_QUERY_SRQ,
+			   SIRDMA_CQP_DESTROY_SRQ};
+	const bool vmap = pick(2);
+	sirdma_cqp_srq c{};
+
+	c.size = SIRDMA_PREP(SIRDMA_CQP_SRQ_WQES, 1u << pick(6)) |
+		 SIRDMA_PREP(SIRDMA_CQP_SRQ_LIMIT, pick(40));
+	c.pd = pick(4);
+	c.addr = vmap ? 0 : page();
+	c.first_pble = vmap ? first_ + pick(pages) : 0;
+	c.shadow_addr = page() + pick(64) * 64;
+	c.hdr = op(ops[pick(std::size(ops))]) | SIRDMA_PREP(SIRDMA_CQP_SRQ_ID, 1 + pick(ids)) |
+		SIRDMA_PREP(SIRDMA_CQP_SRQ_STRIDE, pick(3)) | (vmap ? SIRDMA_CQP_SRQ_VMAP : 0);
+	return std::bit_cast<sirdma_cqp_wqe>(c);
+}
+
 sirdma_cqp_wqe CqpFuzz::qp_command()
 {
 	const u64 ops[] = {SIRDMA_CQP_CREATE_QP,      SIRDMA_CQP_MODIFY_QP,  SIRDMA_CQP_MODIFY_QP,
@@ -108,7 +127,8 @@ sirdma_cqp_wqe CqpFuzz::qp_command()
 		ctx->rq_addr = page();
 		ctx->shadow_addr = page();
 		ctx->sq_quanta = 8u << pick(5);
-		ctx->rq_wqes = 1u << pick(7);
+		ctx->srq = pick(4) ? 0 : 1 + pick(ids);
+		ctx->rq_wqes = ctx->srq ? 0 : 1u << pick(7);
 		ctx->send_cq = 1 + pick(ids);
 		ctx->recv_cq = 1 + pick(ids);
 		ctx->modify = 1u << pick(15) | 1u << pick(15);
@@ -163,10 +183,12 @@ sirdma_cqp_wqe CqpFuzz::any()
 {
 	sirdma_cqp_wqe w{};
 
-	switch (pick(8)) {
+	switch (pick(9)) {
 	case 0:
 	case 1:
 		return reg_mr();
+	case 8:
+		return srq_command();
 	case 2:
 		w.w2 = (1 + pick(ids)) << 8 | pick(4);
 		w.hdr = op(pick(4) ? SIRDMA_CQP_DEALLOC_STAG :
@@ -259,6 +281,20 @@ void CqpFuzz::account(const sirdma_cqp_wqe &w, u32 status)
 		if (ok)
 			cqs_.erase(id);
 		break;
+	case SIRDMA_CQP_CREATE_SRQ:
+		if (ok) {
+			ASSERT_TRUE(srqs_.insert(SIRDMA_GET(SIRDMA_CQP_SRQ_ID, w.hdr)).second);
+		}
+		break;
+	case SIRDMA_CQP_DESTROY_SRQ:
+		id = SIRDMA_GET(SIRDMA_CQP_SRQ_ID, w.hdr);
+		ASSERT_EQ(ok || status == SIRDMA_CQP_IN_USE, srqs_.contains(id));
+		if (ok)
+			srqs_.erase(id);
+		break;
+	case SIRDMA_CQP_QUERY_SRQ:
+		ASSERT_EQ(ok, srqs_.contains(SIRDMA_GET(SIRDMA_CQP_SRQ_ID, w.hdr)));
+		break;
 	case SIRDMA_CQP_CREATE_QP:
 		if (ok) {
 			ASSERT_TRUE(qps_.insert(SIRDMA_GET(SIRDMA_CQP_QP_ID, w.hdr)).second);
@@ -291,13 +327,15 @@ TEST_P(CqpFuzz, TablesFollowTheStatuses)
 	}
 	EXPECT_EQ(host_.dev()->mrs.count, mrs_.size() + slots_.size());
 	EXPECT_EQ(host_.dev()->cqs.count, cqs_.size());
+	EXPECT_EQ(host_.dev()->srqs.count, srqs_.size());
 	EXPECT_EQ(host_.dev()->qps.count, qps_.size());
-	for (u32 code : {SIRDMA_CQP_ALLOC_STAG, SIRDMA_CQP_REG_MR, SIRDMA_CQP_DEALLOC_STAG,
-			 SIRDMA_CQP_QUERY_STAG, SIRDMA_CQP_CREATE_CQ, SIRDMA_CQP_MODIFY_CQ,
-			 SIRDMA_CQP_DESTROY_CQ, SIRDMA_CQP_CREATE_QP, SIRDMA_CQP_MODIFY_QP,
-			 SIRDMA_CQP_DESTROY_QP, SIRDMA_CQP_UPLOAD_CONTEXT, SIRDMA_CQP_UPDATE_SDS,
-			 SIRDMA_CQP_MANAGE_ARP, SIRDMA_CQP_MANAGE_SGID, SIRDMA_CQP_CREATE_CEQ,
-			 SIRDMA_CQP_DESTROY_CEQ})
+	for (u32 code : {SIRDMA_CQP_ALLOC_STAG,	 SIRDMA_CQP_REG_MR,	    SIRDMA_CQP_DEALLOC_STAG,
+			 SIRDMA_CQP_QUERY_STAG,	 SIRDMA_CQP_CREATE_CQ,	    SIRDMA_CQP_MODIFY_CQ,
+			 SIRDMA_CQP_DESTROY_CQ,	 SIRDMA_CQP_CREATE_QP,	    SIRDMA_CQP_MODIFY_QP,
+			 SIRDMA_CQP_DESTROY_QP,	 SIRDMA_CQP_UPLOAD_CONTEXT, SIRDMA_CQP_UPDATE_SDS,
+			 SIRDMA_CQP_MANAGE_ARP,	 SIRDMA_CQP_MANAGE_SGID,    SIRDMA_CQP_CREATE_CEQ,
+			 SIRDMA_CQP_DESTROY_CEQ, SIRDMA_CQP_CREATE_SRQ,	    SIRDMA_CQP_MODIFY_SRQ,
+			 SIRDMA_CQP_DESTROY_SRQ, SIRDMA_CQP_QUERY_SRQ})
 		EXPECT_GT(accepted_[code], 10u) << "opcode " << code << " is not really exercised";
 	// Every region that is left still answers for its own key and no other.
 	for (auto [idx, key] : mrs_) {
@@ -307,7 +345,9 @@ TEST_P(CqpFuzz, TablesFollowTheStatuses)
 		snic_slot_put(slot);
 	}
 	host_.write32(SIRDMA_REG_CTRL, SIRDMA_CTRL_RESET);
-	EXPECT_EQ(host_.dev()->mrs.count + host_.dev()->cqs.count + host_.dev()->qps.count, 0u);
+	EXPECT_EQ(host_.dev()->mrs.count + host_.dev()->cqs.count + host_.dev()->srqs.count +
+			  host_.dev()->qps.count,
+		  0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Seeds, CqpFuzz, ::testing::Range<u64>(1, 9));

@@ -7,7 +7,7 @@
 #include "fabric.hpp"
 #include "mini_driver.hpp"
 
-#include <sirdma/encode.h>
+#include <sirdma/workq.h>
 
 namespace sirdma::test
 {
@@ -30,6 +30,7 @@ struct QpOptions {
 	u8 ird = 16;
 	u32 access = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
 	u16 pkey = 0xffff;
+	u32 srq = 0; // of both ends, or of whom it is given to; without a receive queue then
 };
 
 struct Sge {
@@ -59,6 +60,8 @@ struct Wc {
 	u32 idx;
 	u32 qpn;
 	bool error, solicited;
+	bool shared; // wr_id is valid, idx is not
+	u64 wr_id;
 	std::optional<u32> imm;
 };
 
@@ -83,10 +86,37 @@ public:
 	// Ids are taken in turn; by the time one comes again its owner is gone.
 	u32 new_qp() { return 2 + qps_++ % 1000; }
 	u32 new_cq() { return 8 + cqs_++ % 1000; }
+	u32 new_srq() { return 1 + srqs_++ % 60; }
 
 private:
 	u32 qps_ = 0;
 	u32 cqs_ = 0;
+	u32 srqs_ = 0;
+};
+
+// A shared receive queue, written by the codec.
+class Srq {
+public:
+	explicit Srq(Node &node, u32 wqes = 64, u32 pd = 1);
+	~Srq();
+	Srq(const Srq &) = delete;
+	Srq &operator=(const Srq &) = delete;
+
+	static constexpr u32 shift = 1; // two fragments
+	Node &node;
+	u32 id;
+	sirdma_dma_mem ring{}, area{};
+	sirdma_shared_rq queue{};
+
+	u32 exec(sirdma_cqp_op op, u32 limit = 0);
+	u32 create(u32 wqes, u32 pd);
+	u32 destroy();
+	u32 arm(u32 limit) { return exec(SIRDMA_CQP_MODIFY_SRQ, limit); }
+	// 0 or -errno of the codec.
+	int recv(u64 wr_id, const std::vector<Sge> &sges);
+
+private:
+	bool alive_ = false;
 };
 
 class Qp {
@@ -215,7 +245,9 @@ inline Qp::Qp(Node &n, const QpOptions &o, u32 cq_entries)
 	EXPECT_EQ(node.drv.create_cq(scq, node.new_cq(), cq_entries), SIRDMA_CQP_OK);
 	EXPECT_EQ(node.drv.create_cq(rcq, node.new_cq(), cq_entries), SIRDMA_CQP_OK);
 	sq = node.host.alloc(o.sq_quanta * 32);
-	if (o.rq_wqes)
+	if (o.srq)
+		opts.rq_wqes = 0;
+	if (opts.rq_wqes)
 		rq = node.host.alloc(o.rq_wqes * (32u << o.rq_stride_shift));
 	shadow = node.host.alloc(SIRDMA_SHADOW_SIZE);
 	ctx = node.host.alloc(sizeof(sirdma_qp_ctx));
@@ -254,6 +286,7 @@ inline u32 Qp::create(u32 cq_send, u32 cq_recv)
 	c->rq_stride_shift = opts.rq_stride_shift;
 	c->send_cq = cq_send;
 	c->recv_cq = cq_recv;
+	c->srq = opts.srq;
 	c->pd = 1;
 	c->qp_type = opts.type;
 	c->queue_flags = opts.queue_flags;
@@ -476,10 +509,80 @@ inline std::optional<Wc> Qp::poll(bool send)
 	wc.qpn = static_cast<u32>(SIRDMA_GET(SIRDMA_CQE_QPID, e->cqe.qp));
 	if (e->extended && (e->ext.hdr & SIRDMA_CQE_EXT_IMMVALID))
 		wc.imm = static_cast<u32>(e->ext.imm);
+	wc.shared = hdr & SIRDMA_CQE_SRQ;
 	EXPECT_EQ(wc.qpn, id);
 	EXPECT_EQ(wc.sq, send);
-	EXPECT_EQ(e->cqe.compl_ctx, 0xc0de0000ull + id);
+	EXPECT_EQ(wc.shared, !send && opts.srq != 0);
+	if (wc.shared)
+		wc.wr_id = e->cqe.compl_ctx;
+	else
+		EXPECT_EQ(e->cqe.compl_ctx, 0xc0de0000ull + id);
 	return wc;
+}
+
+inline Srq::Srq(Node &n, u32 wqes, u32 pd) : node(n), id(n.new_srq())
+{
+	ring = node.host.alloc(wqes * (32u << shift));
+	area = node.host.alloc(SIRDMA_SHADOW_SIZE);
+	queue = {.ring = static_cast<sirdma_wqe *>(ring.va),
+		 .shadow = static_cast<sirdma_srq_shadow *>(area.va),
+		 .size = wqes,
+		 .shift = shift,
+		 .max_sge = 2,
+		 .max_wr = wqes,
+		 .head = 0};
+	EXPECT_EQ(create(wqes, pd), SIRDMA_CQP_OK);
+}
+
+inline Srq::~Srq()
+{
+	if (alive_) {
+		EXPECT_EQ(destroy(), SIRDMA_CQP_OK);
+	}
+	node.host.free(ring);
+	node.host.free(area);
+}
+
+inline u32 Srq::exec(sirdma_cqp_op op, u32 limit)
+{
+	sirdma_cqp_srq cmd{};
+
+	cmd.size = SIRDMA_PREP(SIRDMA_CQP_SRQ_LIMIT, limit);
+	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, op) | SIRDMA_PREP(SIRDMA_CQP_SRQ_ID, id);
+	return node.drv.exec(cmd);
+}
+
+inline u32 Srq::create(u32 wqes, u32 pd)
+{
+	sirdma_cqp_srq cmd{};
+
+	cmd.size = SIRDMA_PREP(SIRDMA_CQP_SRQ_WQES, wqes);
+	cmd.ctx = 0x5e9000 + id;
+	cmd.pd = pd;
+	cmd.addr = ring.pa;
+	cmd.shadow_addr = area.pa;
+	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_CREATE_SRQ) |
+		  SIRDMA_PREP(SIRDMA_CQP_SRQ_ID, id) | SIRDMA_PREP(SIRDMA_CQP_SRQ_STRIDE, shift);
+
+	const u32 status = node.drv.exec(cmd);
+
+	alive_ |= status == SIRDMA_CQP_OK;
+	return status;
+}
+
+inline u32 Srq::destroy()
+{
+	const u32 status = exec(SIRDMA_CQP_DESTROY_SRQ);
+
+	alive_ &= status != SIRDMA_CQP_OK;
+	return status;
+}
+
+inline int Srq::recv(u64 wr_id, const std::vector<Sge> &sges)
+{
+	const std::vector<sirdma_sge> list = to_codec(sges);
+
+	return sirdma_shared_rq_take(&queue, wr_id, list.data(), static_cast<u32>(list.size()));
 }
 
 inline void Link::connect()

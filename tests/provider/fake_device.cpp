@@ -171,6 +171,8 @@ void CompletionWriter::write_first_half(const CqeSpec &spec)
 
 	if (spec.send)
 		hdr |= SIRDMA_CQE_SQ;
+	if (spec.shared)
+		hdr |= SIRDMA_CQE_SRQ;
 	if (spec.imm)
 		hdr |= SIRDMA_CQE_EXT;
 	if (spec.inv_stag)

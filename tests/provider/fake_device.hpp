@@ -72,6 +72,7 @@ struct CqeSpec {
 	uint32_t position = 0;
 	uint8_t op = 0;
 	bool send = true;
+	bool shared = false; /* of a shared receive queue: compl_ctx is the wr_id */
 	uint32_t length = 0;
 	uint32_t qp_id = 7;
 	bool error = false;

@@ -26,6 +26,10 @@ bool FakeDriver::in_use(uint64_t start) const
 		if (qp.user_wqe_bufs == start)
 			return true;
 	}
+	for (const auto &[handle, srq] : srqs) {
+		if (srq.user_srq_buf == start)
+			return true;
+	}
 	for (const auto &[handle, cq] : cqs) {
 		if (cq.user_cq_buf == start || cq.user_shadow_area == start)
 			return true;
@@ -40,7 +44,7 @@ void FakeDriver::reset()
 	*this = FakeDriver{};
 	ops = kept;
 	context_answer.kernel_ver = SIRDMA_ABI_VERSION;
-	context_answer.feature_flags = SIRDMA_FEATURE_CQ_RESIZE;
+	context_answer.feature_flags = SIRDMA_FEATURE_CQ_RESIZE | SIRDMA_FEATURE_SRQ;
 	context_answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
 	context_answer.max_hw_read_sges = SIRDMA_MAX_READ_SGE;
 	context_answer.max_hw_inline = SIRDMA_MAX_INLINE;
@@ -51,7 +55,8 @@ void FakeDriver::reset()
 	context_answer.max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
 	context_answer.hw_rev = SIRDMA_HW_REV_GEN2;
 	context_answer.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_MIN_HW_WQ_SIZE |
-				   SIRDMA_UCTX_KICK;
+				   SIRDMA_UCTX_MAX_HW_SRQ_QUANTA | SIRDMA_UCTX_KICK;
+	context_answer.max_hw_srq_quanta = SIRDMA_MAX_SRQ_QUANTA;
 	context_answer.min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;
 }
 
@@ -201,8 +206,9 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 			  sirdma_sq_shift(attr->cap.max_send_sge, attr->cap.max_inline_data),
 			  SIRDMA_SQ_RSVD_QUANTA) +
 		driver.sq_size_error;
-	answer.actual_rq_size =
-		ring_wqes(attr->cap.max_recv_wr, sirdma_rq_shift(attr->cap.max_recv_sge), 1);
+	answer.actual_rq_size = attr->srq ? 0 :
+					    ring_wqes(attr->cap.max_recv_wr,
+						      sirdma_rq_shift(attr->cap.max_recv_sge), 1);
 	return 0;
 }
 
@@ -228,6 +234,46 @@ int ibv_cmd_destroy_qp(ibv_qp *qp)
 	return fake_driver().qps.erase(qp->handle) ? 0 : EINVAL;
 }
 
+int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr,
+		       verbs_cmd<ib_uverbs_create_srq> *cmd, size_t,
+		       ib_uverbs_create_srq_resp *resp, size_t)
+{
+	auto &driver = fake_driver();
+	auto &answer = reinterpret_cast<CreateSrqResponse *>(resp)->drv;
+
+	if (fails("create_srq"))
+		return ENOMEM;
+	srq->context = pd->context;
+	srq->handle = driver.next_handle++;
+	driver.srq_request = reinterpret_cast<CreateSrqRequest *>(cmd)->drv;
+	driver.srqs[srq->handle] = driver.srq_request;
+	driver.srq_attr = attr->attr;
+	answer.srq_id = 5;
+	answer.srq_size = ring_wqes(attr->attr.max_wr, sirdma_rq_shift(attr->attr.max_sge), 1) +
+			  driver.srq_size_error;
+	return 0;
+}
+
+int ibv_cmd_modify_srq(ibv_srq *, ibv_srq_attr *attr, int, verbs_cmd<ib_uverbs_modify_srq> *,
+		       size_t)
+{
+	fake_driver().srq_attr.srq_limit = attr->srq_limit;
+	return 0;
+}
+
+int ibv_cmd_query_srq(ibv_srq *, ibv_srq_attr *attr, verbs_cmd<ib_uverbs_query_srq> *, size_t)
+{
+	*attr = fake_driver().srq_attr;
+	return 0;
+}
+
+int ibv_cmd_destroy_srq(ibv_srq *srq)
+{
+	if (fails("destroy_srq"))
+		return EBUSY;
+	return fake_driver().srqs.erase(srq->handle) ? 0 : EINVAL;
+}
+
 /* Of the library, as their names. */
 #define FAKE_COMMANDS(ENTRY) \
 	ENTRY(ibv_cmd_get_context) \
@@ -243,7 +289,11 @@ int ibv_cmd_destroy_qp(ibv_qp *qp)
 	ENTRY(ibv_cmd_create_qp) \
 	ENTRY(ibv_cmd_query_qp) \
 	ENTRY(ibv_cmd_modify_qp) \
-	ENTRY(ibv_cmd_destroy_qp)
+	ENTRY(ibv_cmd_destroy_qp) \
+	ENTRY(ibv_cmd_create_srq) \
+	ENTRY(ibv_cmd_modify_srq) \
+	ENTRY(ibv_cmd_query_srq) \
+	ENTRY(ibv_cmd_destroy_srq)
 
 } // namespace
 

@@ -36,6 +36,9 @@ struct FakeDriver {
 	std::set<uint32_t> pds;
 	std::map<uint32_t, sirdma_create_qp_req> qps; /* by handle */
 	std::map<uint32_t, sirdma_create_cq_req> cqs;
+	std::map<uint32_t, sirdma_create_srq_req> srqs;
+	sirdma_create_srq_req srq_request{};
+	ibv_srq_attr srq_attr{};
 	int contexts = 0;
 	ibv_qp_state qp_state = IBV_QPS_RESET;
 	uint32_t context_driver_id = 0;
@@ -43,6 +46,7 @@ struct FakeDriver {
 	/* What they shall answer. */
 	sirdma_alloc_ucontext_resp context_answer{};
 	uint32_t sq_size_error = 0; /* added to the ring size create_qp reports */
+	uint32_t srq_size_error = 0; /* the same of create_srq */
 	std::string failing; /* command that fails with ENOMEM */
 
 	const verbs_device_ops *ops = nullptr; /* the provider's registration */

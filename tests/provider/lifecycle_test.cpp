@@ -331,6 +331,97 @@ TEST_F(WithCq, QpAttributesOutOfRangeAreRefused)
 	EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
+TEST_F(WithCq, SharedReceiveQueuesHaveARingAndAShadowArea)
+{
+	ibv_srq_init_attr attr{};
+
+	attr.attr.max_wr = 100;
+	attr.attr.max_sge = 3;
+	ibv_srq *srq = create_srq(pd, &attr);
+	ASSERT_TRUE(srq);
+	/* 3 fragments: 2 quanta; (100 << 1) + 1 -> 256. */
+	EXPECT_EQ(attr.attr.max_wr, 127u);
+
+	const Registration *memory = registered_at(driver.srq_request.user_srq_buf);
+	ASSERT_TRUE(memory);
+	EXPECT_EQ(memory->what.reg_type, SIRDMA_MEMREG_SRQ);
+	EXPECT_EQ(memory->what.rq_pages, 2);
+	EXPECT_EQ(memory->length, 2 * 4096 + uint64_t{SIRDMA_SHADOW_SIZE});
+	EXPECT_EQ(driver.srq_request.user_shadow_area, memory->start + 2 * 4096);
+
+	/* The wr_id is in the WQE; the device says in the shadow area which places are free. */
+	const auto *wqe = reinterpret_cast<const sirdma_wqe *>(memory->start);
+	auto *shadow = reinterpret_cast<sirdma_srq_shadow *>(driver.srq_request.user_shadow_area);
+	ibv_recv_wr wr{}, *bad = nullptr;
+
+	wr.wr_id = 0x1234;
+	for (uint32_t i = 0; i < attr.attr.max_wr; ++i)
+		ASSERT_EQ(post_srq_recv(srq, &wr, &bad), 0) << i;
+	EXPECT_EQ(le64toh(wqe[0].remote), 0x1234u);
+	EXPECT_TRUE(le64toh(wqe[0].hdr) & SIRDMA_WQE_VALID);
+	EXPECT_EQ(post_srq_recv(srq, &wr, &bad), ENOMEM);
+	EXPECT_EQ(bad, &wr);
+	shadow->taken = htole64(1);
+	EXPECT_EQ(post_srq_recv(srq, &wr, &bad), 0);
+	EXPECT_EQ(post_srq_recv(srq, &wr, &bad), ENOMEM);
+	/* A device that fetched more than was posted opens nothing. */
+	shadow->taken = htole64(1000);
+	EXPECT_EQ(post_srq_recv(srq, &wr, &bad), ENOMEM);
+
+	ibv_srq_attr now{};
+	now.srq_limit = 9;
+	EXPECT_EQ(modify_srq(srq, &now, IBV_SRQ_LIMIT), 0);
+	EXPECT_EQ(driver.srq_attr.srq_limit, 9u);
+	EXPECT_EQ(modify_srq(srq, &now, IBV_SRQ_MAX_WR), EOPNOTSUPP);
+	EXPECT_EQ(modify_srq(srq, &now, 1 << 7), EINVAL);
+
+	/* A queue pair on it has no receive queue. */
+	ibv_qp_init_attr init = qp_attr(cq);
+	init.srq = srq;
+	ibv_qp *qp = create_qp(pd, &init);
+	ASSERT_TRUE(qp);
+	EXPECT_EQ(init.cap.max_recv_wr, 0u);
+	EXPECT_EQ(registered_at(driver.qp_request.user_wqe_bufs)->what.rq_pages, 0);
+	ibv_qp_attr state{};
+	state.qp_state = IBV_QPS_INIT;
+	EXPECT_EQ(modify_qp(qp, &state, IBV_QP_STATE), 0);
+	EXPECT_EQ(post_recv(qp, &wr, &bad), EINVAL);
+	EXPECT_EQ(destroy_qp(qp), 0);
+
+	driver.failing = "destroy_srq";
+	EXPECT_EQ(destroy_srq(srq), EBUSY);
+	driver.failing.clear();
+	EXPECT_EQ(destroy_srq(srq), 0);
+	EXPECT_TRUE(driver.srqs.empty());
+}
+
+TEST_F(WithCq, FailedSharedReceiveQueueLeavesNothing)
+{
+	const size_t before = driver.registrations.size();
+	ibv_srq_init_attr attr{};
+
+	attr.attr.max_wr = 100;
+	attr.attr.max_sge = 1;
+	for (const char *step : {"create_srq", "reg_mr", "dontfork"}) {
+		driver.failing = step;
+		EXPECT_EQ(create_srq(pd, &attr), nullptr) << step;
+		EXPECT_EQ(errno, ENOMEM) << step;
+	}
+	driver.failing.clear();
+	driver.srq_size_error = 1;
+	EXPECT_EQ(create_srq(pd, &attr), nullptr);
+	EXPECT_EQ(errno, EPROTO);
+	driver.srq_size_error = 0;
+	for (const ibv_srq_attr wrong : {ibv_srq_attr{0, 1, 0}, ibv_srq_attr{~0u, 1, 0},
+					 ibv_srq_attr{10, SIRDMA_MAX_SGE + 1, 0}}) {
+		attr.attr = wrong;
+		EXPECT_EQ(create_srq(pd, &attr), nullptr);
+		EXPECT_EQ(errno, EINVAL);
+	}
+	EXPECT_TRUE(driver.srqs.empty());
+	EXPECT_EQ(driver.registrations.size(), before);
+}
+
 TEST_F(WithCq, PostingFollowsTheState)
 {
 	ibv_qp_init_attr init = qp_attr(cq);

@@ -317,12 +317,49 @@ TEST(Poll, ForgottenQpLeavesTheOthersInPlace)
 		cq.device.write(dead);
 		cq.device.write(stays.completion_of(send_one(stays, i)));
 	}
-	cq->forget(&*gone);
+	cq->forget(&*gone, 0);
 
 	auto wcs = cq.poll();
 	ASSERT_EQ(wcs.size(), 4u);
 	for (uint64_t i = 0; i < 4; ++i)
 		EXPECT_EQ(wcs[i].wr_id, i);
+	EXPECT_EQ(cq.device.in_use(), 0u);
+}
+
+TEST(Poll, CompletionsOfASharedQueueNeedNoQueue)
+{
+	TestQp stays;
+	TestCq cq(15);
+	CqeSpec spec{.compl_ctx = 0x1234567890,
+		     .op = IBV_OPCODE_SEND_ONLY,
+		     .send = false,
+		     .shared = true,
+		     .length = 100,
+		     .qp_id = 8};
+
+	spec.imm = 3;
+	cq.device.write(spec);
+	auto wcs = cq.poll();
+	ASSERT_EQ(wcs.size(), 1u);
+	EXPECT_EQ(wcs[0].wr_id, 0x1234567890u);
+	EXPECT_EQ(wcs[0].qp_num, 8u);
+	EXPECT_EQ(wcs[0].byte_len, 100u);
+	EXPECT_EQ(wcs[0].opcode, IBV_WC_RECV);
+	EXPECT_EQ(be32toh(wcs[0].imm_data), 3u);
+
+	/* Those of a queue pair that is gone are found by its number. */
+	for (uint64_t i = 0; i < 3; ++i) {
+		spec.compl_ctx = i;
+		spec.qp_id = i == 1 ? 9 : 8;
+		cq.device.write(spec);
+	}
+	cq.device.write(stays.completion_of(send_one(stays, 5)));
+	cq->forget(nullptr, 8);
+	wcs = cq.poll();
+	ASSERT_EQ(wcs.size(), 2u);
+	EXPECT_EQ(wcs[0].wr_id, 1u);
+	EXPECT_EQ(wcs[0].qp_num, 9u);
+	EXPECT_EQ(wcs[1].wr_id, 5u);
 	EXPECT_EQ(cq.device.in_use(), 0u);
 }
 

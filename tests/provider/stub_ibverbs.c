@@ -93,6 +93,10 @@ UNUSED(ibv_cmd_destroy_cq)
 UNUSED(ibv_cmd_create_qp)
 UNUSED(ibv_cmd_query_qp)
 UNUSED(ibv_cmd_modify_qp)
+UNUSED(ibv_cmd_create_srq)
+UNUSED(ibv_cmd_modify_srq)
+UNUSED(ibv_cmd_query_srq)
+UNUSED(ibv_cmd_destroy_srq)
 #ifndef INCOMPLETE
 UNUSED(ibv_cmd_destroy_qp)
 #endif

@@ -106,6 +106,7 @@ End End::create(const Device &dev, const EndOptions &options)
 	init.qp_type = options.type;
 	init.send_cq = end.scq;
 	init.recv_cq = end.rcq;
+	init.srq = options.srq;
 	init.sq_sig_all = options.signal_all;
 	init.cap.max_send_wr = options.send_wr;
 	init.cap.max_recv_wr = options.recv_wr;
@@ -165,6 +166,17 @@ int post_recv(const End &end, std::vector<ibv_sge> sges, uint64_t wr_id)
 	wr.sg_list = sges.data();
 	wr.num_sge = static_cast<int>(sges.size());
 	return ibv_post_recv(end.qp.get(), &wr, &bad);
+}
+
+int post_recv(ibv_srq *srq, std::vector<ibv_sge> sges, uint64_t wr_id)
+{
+	ibv_recv_wr wr = {};
+	ibv_recv_wr *bad = nullptr;
+
+	wr.wr_id = wr_id;
+	wr.sg_list = sges.data();
+	wr.num_sge = static_cast<int>(sges.size());
+	return ibv_post_srq_recv(srq, &wr, &bad);
 }
 
 bool await_condition(const std::function<bool()> &condition, milliseconds limit)
@@ -286,6 +298,22 @@ std::optional<ibv_event_type> await_cq_event(const Device &dev, ibv_cq *cq, mill
 		[&] {
 			return take_event(dev, [&](const ibv_async_event &event) {
 				if (event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == cq)
+					found = event.event_type;
+				return found.has_value();
+			});
+		},
+		limit);
+	return found;
+}
+
+std::optional<ibv_event_type> await_srq_event(const Device &dev, ibv_srq *srq, milliseconds limit)
+{
+	std::optional<ibv_event_type> found;
+	await_condition(
+		[&] {
+			return take_event(dev, [&](const ibv_async_event &event) {
+				if (event.event_type == IBV_EVENT_SRQ_LIMIT_REACHED &&
+				    event.element.srq == srq)
 					found = event.event_type;
 				return found.has_value();
 			});

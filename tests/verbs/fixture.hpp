@@ -57,6 +57,7 @@ struct EndOptions {
 	int cqe = 0; // 0: room for everything the queues can hold
 	ibv_cq *shared_cq = nullptr;
 	ibv_pd *shared_pd = nullptr;
+	ibv_srq *srq = nullptr;
 };
 
 // One queue pair with what it needs. Members are destroyed last to first.
@@ -104,6 +105,7 @@ struct SendSpec {
 // The verb's result.
 int post(const End &end, SendSpec spec);
 int post_recv(const End &end, std::vector<ibv_sge> sges, uint64_t wr_id = 0);
+int post_recv(ibv_srq *srq, std::vector<ibv_sge> sges, uint64_t wr_id = 0);
 
 // Polls, yielding the processor between polls, until a completion or the deadline.
 std::optional<ibv_wc> await(ibv_cq *cq, std::chrono::milliseconds limit = patience());
@@ -121,6 +123,8 @@ ibv_qp_attr query(ibv_qp *qp);
 // The next asynchronous event of a device that concerns `qp` (others are acknowledged and dropped).
 std::optional<ibv_event_type> await_qp_event(const Device &dev, ibv_qp *qp,
 					     std::chrono::milliseconds limit = patience());
+std::optional<ibv_event_type> await_srq_event(const Device &dev, ibv_srq *srq,
+					      std::chrono::milliseconds limit = patience());
 std::optional<ibv_event_type> await_cq_event(const Device &dev, ibv_cq *cq,
 					     std::chrono::milliseconds limit = patience());
 // Throws away what is pending, so that one test does not see another's events.

@@ -37,6 +37,8 @@ using CreateCqRequest = Request<ib_uverbs_create_cq, sirdma_create_cq_req>;
 using CreateCqResponse = Response<ib_uverbs_create_cq_resp, sirdma_create_cq_resp>;
 using CreateQpRequest = Request<ib_uverbs_create_qp, sirdma_create_qp_req>;
 using CreateQpResponse = Response<ib_uverbs_create_qp_resp, sirdma_create_qp_resp>;
+using CreateSrqRequest = Request<ib_uverbs_create_srq, sirdma_create_srq_req>;
+using CreateSrqResponse = Response<ib_uverbs_create_srq_resp, sirdma_create_srq_resp>;
 
 /* The library and the kernel expect no padding between the two parts. */
 static_assert(offsetof(GetContextRequest, drv) == sizeof(GetContextRequest::cmd));
@@ -48,5 +50,7 @@ static_assert(offsetof(CreateCqRequest, drv) == sizeof(CreateCqRequest::cmd));
 static_assert(offsetof(CreateCqResponse, drv) == sizeof(ib_uverbs_create_cq_resp));
 static_assert(offsetof(CreateQpRequest, drv) == sizeof(CreateQpRequest::cmd));
 static_assert(offsetof(CreateQpResponse, drv) == sizeof(ib_uverbs_create_qp_resp));
+static_assert(offsetof(CreateSrqRequest, drv) == sizeof(CreateSrqRequest::cmd));
+static_assert(offsetof(CreateSrqResponse, drv) == sizeof(ib_uverbs_create_srq_resp));
 
 } // namespace sirdma

@@ -33,6 +33,11 @@ struct Commands {
 	int (*query_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *);
 	int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask);
 	int (*destroy_qp)(ibv_qp *);
+	int (*create_srq)(ibv_pd *, ibv_srq *, ibv_srq_init_attr *, CreateSrqRequest &,
+			  CreateSrqResponse &);
+	int (*modify_srq)(ibv_srq *, ibv_srq_attr *, int attr_mask);
+	int (*query_srq)(ibv_srq *, ibv_srq_attr *);
+	int (*destroy_srq)(ibv_srq *);
 	/* Of the rings, when the application asked for fork safety. */
 	InChildren rings_in_children;
 };

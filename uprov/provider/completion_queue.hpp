@@ -50,8 +50,8 @@ public:
 	/* The application read the requested event. */
 	void event_taken() noexcept;
 
-	/* @qp is destroyed: ignore its remaining CQEs. */
-	void forget(const QueuePair *qp) noexcept;
+	/* @qp, number @qpn, is destroyed: ignore its remaining CQEs. */
+	void forget(const QueuePair *qp, uint32_t qpn) noexcept;
 
 	uint32_t capacity() const noexcept { return ring_.size; }
 

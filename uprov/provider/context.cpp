@@ -28,19 +28,24 @@ constinit const Operations context_ops = [] {
 	ops.create_cq_ex = create_cq_ex;
 	ops.create_qp = create_qp;
 	ops.create_qp_ex = create_qp_ex;
+	ops.create_srq = create_srq;
 	ops.dealloc_pd = dealloc_pd;
 	ops.dealloc_td = dealloc_td;
 	ops.dereg_mr = dereg_mr;
 	ops.destroy_cq = destroy_cq;
 	ops.destroy_qp = destroy_qp;
+	ops.destroy_srq = destroy_srq;
 	ops.free_context = free_context;
 	ops.modify_qp = modify_qp;
+	ops.modify_srq = modify_srq;
 	ops.poll_cq = poll_cq;
 	ops.post_recv = post_recv;
 	ops.post_send = post_send;
+	ops.post_srq_recv = post_srq_recv;
 	ops.query_device_ex = query_device_ex;
 	ops.query_port = query_port;
 	ops.query_qp = query_qp;
+	ops.query_srq = query_srq;
 	ops.reg_mr = reg_mr;
 	ops.req_notify_cq = req_notify_cq;
 	ops.rereg_mr = rereg_mr;
@@ -62,6 +67,11 @@ Limits limits_from(const sirdma_alloc_ucontext_resp &resp) noexcept
 	l.max_rq_quanta = std::min<uint32_t>(resp.max_hw_rq_quanta, SIRDMA_MAX_WQ_QUANTA);
 	l.min_wq_quanta = resp.comp_mask & SIRDMA_UCTX_MIN_HW_WQ_SIZE ? resp.min_hw_wq_size :
 									SIRDMA_MIN_WQ_QUANTA;
+	/* A driver that has no shared receive queues does not know the field. */
+	if ((resp.feature_flags & SIRDMA_FEATURE_SRQ) &&
+	    (resp.comp_mask & SIRDMA_UCTX_MAX_HW_SRQ_QUANTA))
+		l.max_srq_quanta =
+			std::min<uint32_t>(resp.max_hw_srq_quanta, SIRDMA_MAX_SRQ_QUANTA);
 	l.max_cq_size = std::min<uint32_t>(resp.max_hw_cq_size, SIRDMA_CQ_SHADOW_CQEIDX);
 	l.min_cq_size = resp.min_hw_cq_size;
 	return l;

@@ -32,6 +32,7 @@ struct Limits {
 	uint32_t max_inline; /* bytes */
 	uint32_t max_sq_quanta;
 	uint32_t max_rq_quanta;
+	uint32_t max_srq_quanta; /* 0: there are no shared receive queues */
 	uint32_t min_wq_quanta;
 	uint32_t max_cq_size; /* elements of the ring */
 	uint32_t min_cq_size;

@@ -102,6 +102,16 @@ struct verbs_mr {
 	int access;
 };
 
+struct verbs_xrcd;
+
+struct verbs_srq {
+	ibv_srq srq;
+	ibv_srq_type srq_type;
+	verbs_xrcd *xrcd;
+	ibv_cq *cq;
+	uint32_t srq_num;
+};
+
 /* verbs_qp.comp_mask */
 enum { VERBS_QP_XRCD = 1 << 0, VERBS_QP_EX = 1 << 1 };
 
@@ -126,20 +136,25 @@ struct verbs_context_ops;
 	OP(create_cq_ex, ibv_cq_ex *, ibv_context *, ibv_cq_init_attr_ex *) \
 	OP(create_qp, ibv_qp *, ibv_pd *, ibv_qp_init_attr *) \
 	OP(create_qp_ex, ibv_qp *, ibv_context *, ibv_qp_init_attr_ex *) \
+	OP(create_srq, ibv_srq *, ibv_pd *, ibv_srq_init_attr *) \
 	OP(dealloc_pd, int, ibv_pd *) \
 	OP(dealloc_td, int, ibv_td *) \
 	OP(dereg_mr, int, verbs_mr *) \
 	OP(destroy_cq, int, ibv_cq *) \
 	OP(destroy_qp, int, ibv_qp *) \
+	OP(destroy_srq, int, ibv_srq *) \
 	OP(free_context, void, ibv_context *) \
 	OP(modify_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask) \
+	OP(modify_srq, int, ibv_srq *, ibv_srq_attr *, int attr_mask) \
 	OP(poll_cq, int, ibv_cq *, int num_entries, ibv_wc *) \
 	OP(post_recv, int, ibv_qp *, ibv_recv_wr *, ibv_recv_wr **bad_wr) \
 	OP(post_send, int, ibv_qp *, ibv_send_wr *, ibv_send_wr **bad_wr) \
+	OP(post_srq_recv, int, ibv_srq *, ibv_recv_wr *, ibv_recv_wr **bad_wr) \
 	OP(query_device_ex, int, ibv_context *, const ibv_query_device_ex_input *, \
 	   ibv_device_attr_ex *, size_t attr_size) \
 	OP(query_port, int, ibv_context *, uint8_t port_num, ibv_port_attr *) \
 	OP(query_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *) \
+	OP(query_srq, int, ibv_srq *, ibv_srq_attr *) \
 	OP(reg_mr, ibv_mr *, ibv_pd *, void *addr, size_t length, uint64_t hca_va, int access) \
 	OP(req_notify_cq, int, ibv_cq *, int solicited_only) \
 	OP(rereg_mr, int, verbs_mr *, int flags, ibv_pd *, void *addr, size_t length, int access)
@@ -189,6 +204,14 @@ int ibv_cmd_query_qp(ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *,
 int ibv_cmd_modify_qp(ibv_qp *, ibv_qp_attr *, int attr_mask, verbs_cmd<ib_uverbs_modify_qp> *cmd,
 		      size_t cmd_size);
 int ibv_cmd_destroy_qp(ibv_qp *);
+int ibv_cmd_create_srq(ibv_pd *, ibv_srq *, ibv_srq_init_attr *,
+		       verbs_cmd<ib_uverbs_create_srq> *cmd, size_t cmd_size,
+		       ib_uverbs_create_srq_resp *, size_t resp_size);
+int ibv_cmd_modify_srq(ibv_srq *, ibv_srq_attr *, int attr_mask,
+		       verbs_cmd<ib_uverbs_modify_srq> *cmd, size_t cmd_size);
+int ibv_cmd_query_srq(ibv_srq *, ibv_srq_attr *, verbs_cmd<ib_uverbs_query_srq> *cmd,
+		      size_t cmd_size);
+int ibv_cmd_destroy_srq(ibv_srq *);
 
 } /* extern "C" */
 
@@ -223,6 +246,8 @@ static_assert(sizeof(verbs_cmd<ib_uverbs_reg_mr>) == 48 &&
 static_assert(sizeof(verbs_cmd<ib_uverbs_create_cq>) == 40 &&
 	      sizeof(verbs_cmd<ib_uverbs_create_qp>) == 64);
 static_assert(sizeof(verbs_cmd<ib_uverbs_modify_qp>) == 120);
+static_assert(sizeof(void *) != 8 || (offsetof(verbs_srq, srq_num) == sizeof(ibv_srq) + 24 &&
+				      sizeof(verbs_srq) == sizeof(ibv_srq) + 32));
 static_assert(sizeof(ib_uverbs_get_context_resp) == 8 && sizeof(ib_uverbs_create_cq_resp) == 8);
 static_assert(sizeof(ib_uverbs_create_qp_resp) == 32 && sizeof(ib_uverbs_reg_mr_resp) == 12);
 

@@ -116,6 +116,32 @@ int destroy_qp(ibv_qp *qp)
 	return library().ibv_cmd_destroy_qp(qp);
 }
 
+int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, CreateSrqRequest &req,
+	       CreateSrqResponse &resp)
+{
+	return library().ibv_cmd_create_srq(pd, srq, attr, &req.cmd, sizeof(req), resp.kernel(),
+					    sizeof(resp));
+}
+
+int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask)
+{
+	verbs_cmd<ib_uverbs_modify_srq> cmd{};
+
+	return library().ibv_cmd_modify_srq(srq, attr, attr_mask, &cmd, sizeof(cmd));
+}
+
+int query_srq(ibv_srq *srq, ibv_srq_attr *attr)
+{
+	verbs_cmd<ib_uverbs_query_srq> cmd{};
+
+	return library().ibv_cmd_query_srq(srq, attr, &cmd, sizeof(cmd));
+}
+
+int destroy_srq(ibv_srq *srq)
+{
+	return library().ibv_cmd_destroy_srq(srq);
+}
+
 } // namespace
 
 constinit const Commands kernel_commands = {
@@ -133,6 +159,10 @@ constinit const Commands kernel_commands = {
 	.query_qp = query_qp,
 	.modify_qp = modify_qp,
 	.destroy_qp = destroy_qp,
+	.create_srq = create_srq,
+	.modify_srq = modify_srq,
+	.query_srq = query_srq,
+	.destroy_srq = destroy_srq,
 	/* They are pinned: a child's copy on write could take them from their process. */
 	.rings_in_children = InChildren::nothing,
 };

@@ -60,7 +60,11 @@ void uninit_context(ibv_context *context) noexcept;
 	ENTRY(ibv_cmd_create_qp) \
 	ENTRY(ibv_cmd_query_qp) \
 	ENTRY(ibv_cmd_modify_qp) \
-	ENTRY(ibv_cmd_destroy_qp)
+	ENTRY(ibv_cmd_destroy_qp) \
+	ENTRY(ibv_cmd_create_srq) \
+	ENTRY(ibv_cmd_modify_srq) \
+	ENTRY(ibv_cmd_query_srq) \
+	ENTRY(ibv_cmd_destroy_srq)
 
 struct Library {
 	Interface interface {

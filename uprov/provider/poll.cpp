@@ -59,6 +59,17 @@ void to_wc(const Completion &c, ibv_wc &wc) noexcept
 	wc.dlid_path_bits = 0;
 }
 
+/* False when its work request, or the whole queue pair, is gone. */
+bool decode(const sirdma_cqe_at &at, Completion &c) noexcept
+{
+	if (sirdma_cqe_shared(&at))
+		return sirdma_cqe_decode_shared(&at, &c);
+
+	auto *qp = reinterpret_cast<QueuePair *>(get(at.cqe->compl_ctx));
+
+	return qp && sirdma_cqe_decode(&at, &qp->send.queue(), &qp->recv.queue(), &c);
+}
+
 } // namespace
 
 CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *shadow,
@@ -74,9 +85,7 @@ bool CompletionQueue::take(Completion &c) noexcept
 	sirdma_cqe_at at;
 
 	while (sirdma_cq_peek(&ring_, &at)) {
-		auto *qp = reinterpret_cast<QueuePair *>(get(at.cqe->compl_ctx));
-		const bool found = qp &&
-				   sirdma_cqe_decode(&at, &qp->send.queue(), &qp->recv.queue(), &c);
+		const bool found = decode(at, c);
 
 		sirdma_cq_consume(&ring_, &at);
 		if (ring_.unpublished >= publish_interval)
@@ -168,10 +177,10 @@ void CompletionQueue::event_taken() noexcept
 	lock_.unlock();
 }
 
-void CompletionQueue::forget(const QueuePair *qp) noexcept
+void CompletionQueue::forget(const QueuePair *qp, uint32_t qpn) noexcept
 {
 	lock_.lock();
-	sirdma_cq_forget(&ring_, reinterpret_cast<uintptr_t>(qp));
+	sirdma_cq_forget(&ring_, reinterpret_cast<uintptr_t>(qp), qpn);
 	lock_.unlock();
 }
 

@@ -29,9 +29,15 @@ uint32_t send_type(ibv_qp_type type) noexcept
 	}
 }
 
+bool takes_srq(ibv_qp_type type) noexcept
+{
+	return type == IBV_QPT_RC;
+}
+
 } // namespace
 
-bool QpGeometry::compute(const ibv_qp_cap &cap, const Limits &limits, QpGeometry &out) noexcept
+bool QpGeometry::compute(const ibv_qp_cap &cap, bool shared, const Limits &limits,
+			 QpGeometry &out) noexcept
 {
 	if (cap.max_send_sge > limits.max_sge || cap.max_recv_sge > limits.max_sge ||
 	    cap.max_inline_data > limits.max_inline)
@@ -40,9 +46,10 @@ bool QpGeometry::compute(const ibv_qp_cap &cap, const Limits &limits, QpGeometry
 	out.rq_shift = sirdma_rq_shift(cap.max_recv_sge);
 	out.sq_quanta = sirdma_sq_quanta(cap.max_send_wr, out.sq_shift, limits.min_wq_quanta,
 					 limits.max_sq_quanta);
-	out.rq_quanta = sirdma_rq_quanta(cap.max_recv_wr, out.rq_shift, limits.min_wq_quanta,
-					 limits.max_rq_quanta);
-	return out.sq_quanta && out.rq_quanta;
+	out.rq_quanta = shared ? 0 :
+				 sirdma_rq_quanta(cap.max_recv_wr, out.rq_shift,
+						  limits.min_wq_quanta, limits.max_rq_quanta);
+	return out.sq_quanta && (out.rq_quanta || shared);
 }
 
 QueuePairMemory Qp::layout() noexcept
@@ -113,12 +120,15 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 {
 	QpGeometry geometry;
 
-	if (!send_type(attr.qp_type) || attr.srq) {
+	if (!send_type(attr.qp_type) || (attr.srq && !takes_srq(attr.qp_type))) {
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}
+	/* What is asked for a receive queue that there is not does not count (ibv_create_qp(3)). */
+	if (attr.srq)
+		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
 	if (!attr.send_cq || !attr.recv_cq ||
-	    !QpGeometry::compute(attr.cap, context.limits, geometry)) {
+	    !QpGeometry::compute(attr.cap, attr.srq, context.limits, geometry)) {
 		errno = EINVAL;
 		return nullptr;
 	}
@@ -159,9 +169,9 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 
 void Qp::forget_completions() noexcept
 {
-	Cq::of(qp.send_cq).queue().forget(&queues_);
+	Cq::of(qp.send_cq).queue().forget(&queues_, qp.qp_num);
 	if (qp.recv_cq != qp.send_cq)
-		Cq::of(qp.recv_cq).queue().forget(&queues_);
+		Cq::of(qp.recv_cq).queue().forget(&queues_, qp.qp_num);
 }
 
 ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept

@@ -37,12 +37,16 @@ struct QpGeometry {
 	uint32_t rq_quanta;
 	uint32_t rq_shift;
 
-	/* False when @cap asks for more than @limits allow. */
-	static bool compute(const ibv_qp_cap &cap, const Limits &limits, QpGeometry &out) noexcept;
+	/* False when @cap asks for more than @limits allow. @shared: there is no receive queue. */
+	static bool compute(const ibv_qp_cap &cap, bool shared, const Limits &limits,
+			    QpGeometry &out) noexcept;
 
 	uint32_t send_wrs() const noexcept { return sirdma_sq_wrs(sq_quanta, sq_shift); }
 
-	uint32_t recv_wrs() const noexcept { return sirdma_rq_wrs(rq_quanta, rq_shift); }
+	uint32_t recv_wrs() const noexcept
+	{
+		return rq_quanta ? sirdma_rq_wrs(rq_quanta, rq_shift) : 0;
+	}
 
 	size_t sq_bytes() const noexcept
 	{

@@ -62,7 +62,11 @@ public:
 		}
 	}
 
-	int may_recv() const noexcept { return state() == IBV_QPS_RESET ? EINVAL : 0; }
+	/* Never where the QP receives from a shared queue. */
+	int may_recv() const noexcept
+	{
+		return state() == IBV_QPS_RESET || !recv.size() ? EINVAL : 0;
+	}
 
 	ibv_qp_state state() const noexcept { return state_.load(std::memory_order_relaxed); }
 

@@ -34,6 +34,9 @@ public:
 	/* For completion polling. */
 	sirdma_rq &queue() noexcept { return queue_; }
 
+	/* WQEs; 0: the QP has no receive queue. */
+	uint32_t size() const noexcept { return queue_.size; }
+
 private:
 	QueueLock lock_;
 	sirdma_rq queue_;

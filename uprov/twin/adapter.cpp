@@ -27,6 +27,7 @@ snic_config device_config(const uint8_t *mac, u32 max_qps, u32 window_bytes)
 
 	cfg.max_qps = max_qps;
 	cfg.max_cqs = 65536 + 1;
+	cfg.max_srqs = 32768 + 1;
 	cfg.max_mrs = (1 << 20) + 1;
 	cfg.max_pds = 65536;
 	cfg.max_sds = 64;

@@ -57,7 +57,8 @@ int get_context(ibv_context *context, GetContextRequest &, GetContextResponse &r
 
 	Context::of(context).device = Device::of(context).instance();
 	answer.kernel_ver = SIRDMA_ABI_VERSION;
-	answer.feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE;
+	answer.feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE |
+			       SIRDMA_FEATURE_SRQ;
 	answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
 	answer.max_hw_read_sges = SIRDMA_MAX_READ_SGE;
 	answer.max_hw_inline = SIRDMA_MAX_INLINE;
@@ -68,8 +69,10 @@ int get_context(ibv_context *context, GetContextRequest &, GetContextResponse &r
 	answer.max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
 	answer.hw_rev = SIRDMA_HW_REV_GEN2;
 	answer.min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;
+	answer.max_hw_srq_quanta = SIRDMA_MAX_SRQ_QUANTA;
 	/* No KICK: the file is not a device; see Kick::prepare_local(). */
-	answer.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_MIN_HW_WQ_SIZE;
+	answer.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_MIN_HW_WQ_SIZE |
+			   SIRDMA_UCTX_MAX_HW_SRQ_QUANTA;
 	context->num_comp_vectors = 1;
 	return 0;
 }
@@ -209,7 +212,7 @@ int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &r
 	 */
 	if (attr->cap.max_send_wr > Driver::max_qp_wr ||
 	    attr->cap.max_recv_wr > Driver::max_qp_wr ||
-	    !QpGeometry::compute(attr->cap, Context::of(pd->context).limits, g))
+	    !QpGeometry::compute(attr->cap, attr->srq, Context::of(pd->context).limits, g))
 		return EINVAL;
 	if (is_parents(pd->context))
 		return ENODEV;
@@ -278,6 +281,65 @@ int destroy_qp(ibv_qp *qp)
 	return 0;
 }
 
+int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, CreateSrqRequest &req,
+	       CreateSrqResponse &resp)
+{
+	const Limits &limits = Context::of(pd->context).limits;
+	const uint32_t shift = sirdma_rq_shift(attr->attr.max_sge);
+	const uint32_t quanta = sirdma_rq_quanta(attr->attr.max_wr, shift, limits.min_wq_quanta,
+						 limits.max_srq_quanta);
+
+	/* The provider computed the same from the same numbers, but knows no limit of work requests. */
+	if (attr->attr.max_wr > SIRDMA_MAX_SRQ_WR || !quanta)
+		return EINVAL;
+	if (is_parents(pd->context))
+		return ENODEV;
+	srq->context = pd->context;
+
+	const SrqRing ring = {
+		.wqes = reinterpret_cast<const void *>(req.drv.user_srq_buf),
+		.shadow = reinterpret_cast<const void *>(req.drv.user_shadow_area),
+		.count = quanta >> shift,
+		.shift = shift,
+		.max_wr = sirdma_rq_wrs(quanta, shift),
+		.max_sge = attr->attr.max_sge,
+	};
+
+	if (const int err = driver_of(pd->context).create_srq(srq, pd_number(pd), ring))
+		return err;
+	resp.drv.srq_id = srq->handle;
+	resp.drv.srq_size = ring.count;
+	return 0;
+}
+
+int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask)
+{
+	if (is_parents(srq->context))
+		return ENODEV;
+	return attr_mask & IBV_SRQ_LIMIT ?
+		       driver_of(srq->context).arm_srq(srq->handle, attr->srq_limit) :
+		       0;
+}
+
+int query_srq(ibv_srq *srq, ibv_srq_attr *attr)
+{
+	if (is_parents(srq->context))
+		return ENODEV;
+	return driver_of(srq->context).query_srq(srq->handle, *attr);
+}
+
+int destroy_srq(ibv_srq *srq)
+{
+	uint32_t async;
+
+	if (is_parents(srq->context))
+		return 0;
+	if (const int err = driver_of(srq->context).destroy_srq(srq->handle, async))
+		return err;
+	wait_for_acks(*srq, [&] { return srq->events_completed == async; });
+	return 0;
+}
+
 } // namespace
 
 constinit const Commands twin_commands = {
@@ -295,6 +357,10 @@ constinit const Commands twin_commands = {
 	.query_qp = query_qp,
 	.modify_qp = modify_qp,
 	.destroy_qp = destroy_qp,
+	.create_srq = create_srq,
+	.modify_srq = modify_srq,
+	.query_srq = query_srq,
+	.destroy_srq = destroy_srq,
 	/*
 	 * The device reads the rings like any thread of the process, so copying them does no harm.
 	 * A child without a copy could map other memory at the same address, and would lose it

@@ -31,6 +31,7 @@ constexpr uint8_t phys_link_up = 5;
 constexpr uint8_t peer_mac[6] = {0x02, 0x53, 0, 0, 0, 0xff};
 
 static_assert(IBV_EVENT_CQ_ERR == 0 && IBV_EVENT_DEVICE_FATAL == 8 &&
+	      IBV_EVENT_SRQ_LIMIT_REACHED == 15 &&
 	      IBV_EVENT_QP_LAST_WQE_REACHED == 16); /* see sirdma_event_verbs_type() */
 
 /* Since Linux 5.14; asked once. */
@@ -238,6 +239,7 @@ bool Driver::destroy_all(const Table &table, Belongs belongs, Destroy destroy) n
 void Driver::close(ibv_context *context) noexcept
 {
 	const auto of_qp = [=](const auto &qp) { return qp->qp->context == context; };
+	const auto of_srq = [=](const auto &srq) { return srq->srq->context == context; };
 	const auto of_cq = [=](const auto &cq) { return cq->cq->context == context; };
 	const auto of_pd = [=](const DriverPd &pd) { return pd.context == context; };
 	const auto of_mr = [&](uint32_t pd) { return of_pd(pds_.at(pd)); };
@@ -245,6 +247,8 @@ void Driver::close(ibv_context *context) noexcept
 	/* Whatever fails, the others go: no early end. */
 	const bool qps =
 		destroy_all(qps_, of_qp, [&](uint32_t id) { return destroy_qp(id, async); });
+	const bool srqs =
+		destroy_all(srqs_, of_srq, [&](uint32_t id) { return destroy_srq(id, async); });
 	const bool cqs =
 		destroy_all(cqs_, of_cq, [&](uint32_t id) { return destroy_cq(id, comp, async); });
 	(void)destroy_all(mrs_, of_mr, [&](uint32_t id) { return dereg_mr(id); });
@@ -255,8 +259,8 @@ void Driver::close(ibv_context *context) noexcept
 
 	if (it == contexts_.end())
 		return;
-	/* A QP or CQ that could not be destroyed still reports to it: leaked, not freed. */
-	if (!qps || !cqs)
+	/* An object that could not be destroyed still reports to it: leaked, not freed. */
+	if (!qps || !srqs || !cqs)
 		(void)it->second.release();
 	contexts_.erase(it);
 }
@@ -524,6 +528,14 @@ void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
 	case SIRDMA_EVENT_BAD_COMMAND:
 		port_warn("the device reports error %#x", ev->code);
 		break;
+	case SIRDMA_EVENT_SRQ_LIMIT: {
+		const auto it = driver.srqs_.find(ev->id);
+
+		if (it != driver.srqs_.end())
+			it->second->async->post(IBV_EVENT_SRQ_LIMIT_REACHED, it->second->srq,
+						&it->second->async_reported);
+		break;
+	}
 	default: {
 		const int type = sirdma_event_verbs_type(kind);
 		const auto it = driver.qps_.find(ev->id);

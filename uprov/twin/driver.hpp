@@ -31,7 +31,7 @@ bool insert(Table &table, Key key, Value &&value) noexcept
 
 struct DriverPd {
 	ibv_context *context = nullptr;
-	uint32_t users = 0; /* regions and queue pairs */
+	uint32_t users = 0; /* regions, queue pairs and shared receive queues */
 };
 
 struct DriverChannel {
@@ -63,6 +63,25 @@ struct DriverQp {
 	std::mutex lock; /* one modify or query at a time; protects what follows */
 	ibv_mtu path_mtu{};
 	ibv_ah_attr av{};
+};
+
+struct DriverSrq {
+	ibv_srq *srq = nullptr;
+	AsyncQueue *async = nullptr;
+	uint32_t async_reported = 0; /* under the async queue's lock */
+	uint32_t pd = 0;
+	uint32_t max_wr = 0;
+	uint32_t max_sge = 0;
+};
+
+/* A shared receive queue, in memory of the application. */
+struct SrqRing {
+	const void *wqes;
+	const void *shadow;
+	uint32_t count; /* of WQEs */
+	uint32_t shift;
+	uint32_t max_wr;
+	uint32_t max_sge;
 };
 
 /* Rings of a QP, in memory of the application. */
@@ -119,6 +138,11 @@ public:
 	int modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept;
 	int query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) noexcept;
 	int destroy_qp(uint32_t qpn, uint32_t &async) noexcept;
+	int create_srq(ibv_srq *srq, uint32_t pd, const SrqRing &ring);
+	int arm_srq(uint32_t id, uint32_t limit) noexcept;
+	int query_srq(uint32_t id, ibv_srq_attr &attr) noexcept;
+	/* EBUSY: queue pairs use it. @async: events of it that were reported. */
+	int destroy_srq(uint32_t id, uint32_t &async) noexcept;
 	/* On stderr, a line for each QP there is: where it stands and what it waits for. */
 	void print_qps(const char *device) noexcept;
 
@@ -147,6 +171,7 @@ private:
 	std::unordered_map<ibv_comp_channel *, DriverChannel> channels_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverCq>> cqs_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverQp>> qps_;
+	std::unordered_map<uint32_t, std::unique_ptr<DriverSrq>> srqs_;
 };
 
 } // namespace sirdma::twin

@@ -89,6 +89,7 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	ctx.rq_stride_shift = static_cast<u8>(rings.rq_shift);
 	ctx.send_cq = ibqp->send_cq->handle;
 	ctx.recv_cq = ibqp->recv_cq->handle;
+	ctx.srq = ibqp->srq ? ibqp->srq->handle : 0;
 	ctx.pd = pd;
 	ctx.qp_type = static_cast<u8>(type);
 	ctx.queue_flags = SIRDMA_QPC_KICK | (sig_all ? SIRDMA_QPC_SIG_ALL : 0);
@@ -237,6 +238,7 @@ int Driver::query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) no
 	init.qp_context = qp->qp->qp_context;
 	init.send_cq = qp->qp->send_cq;
 	init.recv_cq = qp->qp->recv_cq;
+	init.srq = qp->qp->srq;
 	init.cap = qp->cap;
 	init.qp_type = qp->qp->qp_type;
 	init.sq_sig_all = qp->sig_all;

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "device.h"
+#include "health.h"
+#include "hw/cqp_cmd.h"
+#include "kverbs.h"
+#include "pd.h"
+#include "ring.h"
+#include "sirdma/abi.h"
+#include "sirdma/geometry.h"
+#include "srq.h"
+#include "ucontext.h"
+
+struct sirdma_srq *sirdma_srq_get(struct sirdma_dev *dev, u32 id)
+{
+	struct sirdma_srq *srq;
+	unsigned long flags;
+
+	/* The lock keeps the entry, and so the queue, until the reference is taken. */
+	xa_lock_irqsave(&dev->srqs, flags);
+	srq = xa_load(&dev->srqs, id);
+	if (srq)
+		refcount_inc(&srq->refs);
+	xa_unlock_irqrestore(&dev->srqs, flags);
+	return srq;
+}
+
+void sirdma_srq_put(struct sirdma_srq *srq)
+{
+	if (refcount_dec_and_test(&srq->refs))
+		complete(&srq->idle);
+}
+
+/* Quanta of the ring; 0: more than the device has. */
+static u32 sirdma_srq_quanta(const struct ib_srq_attr *attr)
+{
+	if (!attr->max_wr || attr->max_wr > SIRDMA_MAX_SRQ_WR || attr->max_sge > SIRDMA_MAX_SGE)
+		return 0;
+	return sirdma_rq_quanta(attr->max_wr, sirdma_rq_shift(attr->max_sge), SIRDMA_MIN_WQ_QUANTA,
+				SIRDMA_MAX_SRQ_QUANTA);
+}
+
+static int sirdma_srq_check(struct sirdma_dev *dev, const struct ib_srq_init_attr *init,
+			    struct ib_udata *udata)
+{
+	const struct ib_srq_attr *attr = &init->attr;
+
+	if (init->srq_type != IB_SRQT_BASIC)
+		return -EOPNOTSUPP;
+	if (udata && (udata->inlen < sizeof(struct sirdma_create_srq_req) ||
+		      udata->outlen < sizeof(struct sirdma_create_srq_resp)))
+		return -EINVAL;
+	if (sirdma_srq_quanta(attr))
+		return 0;
+	sirdma_refused(dev, "create_srq: wr %u sge %u: too much, or none", attr->max_wr,
+		       attr->max_sge);
+	return -EINVAL;
+}
+
+/* Find the ring memory of a user; it stays in use until the queue is destroyed. */
+static int sirdma_srq_take_ring(struct sirdma_dev *dev, struct sirdma_srq *srq, u32 quanta,
+				struct ib_udata *udata, struct sirdma_cqp_srq_params *params)
+{
+	struct sirdma_create_srq_req req = {};
+	u32 pages = sirdma_wq_pages(quanta);
+	struct sirdma_ring_addr addr;
+	int err;
+
+	err = ib_copy_from_udata(&req, udata, sizeof(req));
+	if (err)
+		return err;
+	srq->ring =
+		sirdma_ring_get(sirdma_udata_to_uctx(udata), SIRDMA_MEMREG_SRQ, req.user_srq_buf);
+	if (IS_ERR(srq->ring)) {
+		sirdma_refused(dev, "create_srq: no ring memory at %#llx, or another has it",
+			       req.user_srq_buf);
+		return PTR_ERR(srq->ring);
+	}
+	params->shadow_pa = sirdma_ring_shadow(srq->ring, srq->ring->rq_pages);
+	if (srq->ring->rq_pages < pages || !params->shadow_pa) {
+		sirdma_refused(dev, "create_srq: %u pages of ring in memory for %u", pages,
+			       srq->ring->rq_pages);
+		sirdma_ring_put(srq->ring);
+		return -EINVAL;
+	}
+	sirdma_ring_locate(srq->ring, 0, pages, &addr);
+	params->vmap = addr.vmap;
+	params->pa = addr.pa;
+	params->first_pble = addr.first_pble;
+	return 0;
+}
+
+static int sirdma_srq_take_memory(struct sirdma_dev *dev, struct sirdma_srq *srq, u32 quanta,
+				  struct ib_udata *udata, struct sirdma_cqp_srq_params *params)
+{
+	struct sirdma_ksrq *ksrq;
+
+	if (udata)
+		return sirdma_srq_take_ring(dev, srq, quanta, udata, params);
+	ksrq = sirdma_ksrq_create(dev, quanta, srq->max_sge);
+	if (IS_ERR(ksrq))
+		return PTR_ERR(ksrq);
+	srq->ksrq = ksrq;
+	params->pa = ksrq->mem.pa;
+	params->shadow_pa = ksrq->mem.pa + ((void *)ksrq->queue.shadow - ksrq->mem.va);
+	return 0;
+}
+
+static void sirdma_srq_drop_memory(struct sirdma_dev *dev, struct sirdma_srq *srq)
+{
+	if (srq->ksrq)
+		sirdma_ksrq_destroy(dev, srq->ksrq);
+	else
+		sirdma_ring_put(srq->ring);
+}
+
+/* No event reaches the queue any more, and none is being delivered. */
+static void sirdma_srq_unpublish(struct sirdma_dev *dev, struct sirdma_srq *srq)
+{
+	xa_erase_irq(&dev->srqs, srq->id);
+	sirdma_srq_put(srq);
+	wait_for_completion(&srq->idle);
+}
+
+static int sirdma_srq_start(struct sirdma_dev *dev, struct sirdma_srq *srq,
+			    struct sirdma_cqp_srq_params *params)
+{
+	int err;
+
+	refcount_set(&srq->refs, 1);
+	init_completion(&srq->idle);
+	err = sirdma_idpool_get(&dev->hw.srq_ids, &srq->id);
+	if (err)
+		return err;
+	err = xa_err(xa_store_irq(&dev->srqs, srq->id, srq, GFP_KERNEL));
+	if (err)
+		goto err_id;
+	params->srq_id = srq->id;
+	err = sirdma_cqp_create_srq(&dev->hw, params);
+	if (err)
+		goto err_unpublish;
+	return 0;
+
+err_unpublish:
+	sirdma_srq_unpublish(dev, srq);
+err_id:
+	sirdma_idpool_put(&dev->hw.srq_ids, srq->id);
+	return err;
+}
+
+static void sirdma_srq_stop(struct sirdma_dev *dev, struct sirdma_srq *srq)
+{
+	int err;
+
+	/* The core refuses to destroy a queue that queue pairs use. */
+	err = sirdma_cqp_destroy_srq(&dev->hw, srq->id);
+	if (err)
+		sirdma_dev_fail(dev, err);
+	sirdma_srq_unpublish(dev, srq);
+	sirdma_idpool_put(&dev->hw.srq_ids, srq->id);
+}
+
+static int sirdma_srq_respond(const struct sirdma_srq *srq, u32 wqes, struct ib_udata *udata)
+{
+	struct sirdma_create_srq_resp resp = {
+		.srq_id = srq->id,
+		.srq_size = wqes,
+	};
+
+	return ib_copy_to_udata(udata, &resp, sizeof(resp));
+}
+
+int sirdma_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibsrq->device);
+	u32 shift = sirdma_rq_shift(init->attr.max_sge), quanta;
+	struct sirdma_srq *srq = to_ssrq(ibsrq);
+	struct sirdma_cqp_srq_params params = {
+		.stride_shift = shift,
+		.pd = to_spd(ibsrq->pd)->id,
+	};
+	int err;
+
+	err = sirdma_srq_check(dev, init, udata);
+	if (err)
+		return err;
+	quanta = sirdma_srq_quanta(&init->attr);
+	params.wqes = quanta >> shift;
+	srq->max_wr = sirdma_rq_wrs(quanta, shift);
+	srq->max_sge = init->attr.max_sge;
+	err = sirdma_srq_take_memory(dev, srq, quanta, udata, &params);
+	if (err)
+		return err;
+	err = sirdma_srq_start(dev, srq, &params);
+	if (err)
+		goto err_memory;
+	err = udata ? sirdma_srq_respond(srq, params.wqes, udata) : 0;
+	if (err)
+		goto err_stop;
+	init->attr.max_wr = srq->max_wr;
+	return 0;
+
+err_stop:
+	sirdma_srq_stop(dev, srq);
+err_memory:
+	sirdma_srq_drop_memory(dev, srq);
+	return err;
+}
+
+int sirdma_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		      struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibsrq->device);
+	struct sirdma_srq *srq = to_ssrq(ibsrq);
+
+	/* The device attributes do not offer IB_DEVICE_SRQ_RESIZE. */
+	if (mask & IB_SRQ_MAX_WR)
+		return -EOPNOTSUPP;
+	if (!(mask & IB_SRQ_LIMIT))
+		return 0;
+	if (attr->srq_limit > srq->max_wr) {
+		sirdma_refused(dev, "modify_srq %u: limit %u of %u WQEs", srq->id, attr->srq_limit,
+			       srq->max_wr);
+		return -EINVAL;
+	}
+	return sirdma_cqp_arm_srq(&dev->hw, srq->id, attr->srq_limit);
+}
+
+int sirdma_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr)
+{
+	struct sirdma_srq *srq = to_ssrq(ibsrq);
+
+	attr->max_wr = srq->max_wr;
+	attr->max_sge = srq->max_sge;
+	return sirdma_cqp_query_srq(&to_sdev(ibsrq->device)->hw, srq->id, &attr->srq_limit);
+}
+
+int sirdma_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibsrq->device);
+	struct sirdma_srq *srq = to_ssrq(ibsrq);
+
+	sirdma_srq_stop(dev, srq);
+	sirdma_srq_drop_memory(dev, srq);
+	return 0;
+}

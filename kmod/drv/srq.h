@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Shared receive queues. */
+#ifndef SIRDMA_DRV_SRQ_H
+#define SIRDMA_DRV_SRQ_H
+
+#include <linux/completion.h>
+#include <linux/refcount.h>
+#include <rdma/ib_verbs.h>
+
+struct sirdma_dev;
+struct sirdma_ksrq;
+struct sirdma_ring;
+
+struct sirdma_srq {
+	struct ib_srq ibsrq;
+	u32 id;
+	u32 max_wr;
+	u32 max_sge;
+	struct sirdma_ksrq *ksrq; /* ring of a kernel consumer; NULL for a user's */
+	struct sirdma_ring *ring; /* of a user's; its shadow area is behind it */
+	refcount_t refs; /* 1 while it exists, more while an event is delivered */
+	struct completion idle; /* refs reached zero */
+};
+
+static inline struct sirdma_srq *to_ssrq(struct ib_srq *ibsrq)
+{
+	return container_of(ibsrq, struct sirdma_srq, ibsrq);
+}
+
+int sirdma_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struct ib_udata *udata);
+int sirdma_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_srq_attr_mask mask,
+		      struct ib_udata *udata);
+int sirdma_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
+int sirdma_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
+
+/* The queue of that number, held; NULL. Any context. */
+struct sirdma_srq *sirdma_srq_get(struct sirdma_dev *dev, u32 id);
+void sirdma_srq_put(struct sirdma_srq *srq);
+
+#endif

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Shared receive queues. */
+#include "srq.h"
+
+#include "dev.h"
+
+/* 0 in a QP's context means that it has none. */
+#define SRQ_FIRST_ID 1
+
+static struct snic_srq *srq_get(struct snic_dev *dev, u32 id)
+{
+	struct snic_obj *obj = snic_table_get(&dev->srqs, id);
+
+	return obj ? container_of(obj, struct snic_srq, obj) : NULL;
+}
+
+static void srq_put(struct snic_srq *srq)
+{
+	snic_obj_put(&srq->obj);
+}
+
+struct snic_srq *snic_srq_attach(struct snic_dev *dev, u32 id)
+{
+	struct snic_srq *srq = srq_get(dev, id);
+
+	if (!srq)
+		return NULL;
+	port_lock(&srq->lock);
+	srq->qp_refs++;
+	port_unlock(&srq->lock);
+	return srq;
+}
+
+void snic_srq_detach(struct snic_srq *srq)
+{
+	port_lock(&srq->lock);
+	srq->qp_refs--;
+	port_unlock(&srq->lock);
+	srq_put(srq);
+}
+
+/* Raise the event that was asked for if fewer WQEs are left than the limit. */
+static void srq_check_limit(struct snic_srq *srq)
+{
+	if (likely(!srq->limit) || snic_rq_has(&srq->rq, srq->limit - 1))
+		return;
+	srq->limit = 0;
+	snic_aeq_post(srq->rq.dev, SIRDMA_AE_SRQ_LIMIT, SIRDMA_AE_SRC_RQ, srq->obj.id, srq->ctx, 0,
+		      SIRDMA_QPS_RESET);
+}
+
+enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_rqe *rqe)
+{
+	enum snic_wqe_status status;
+
+	port_lock(&srq->lock);
+	status = snic_rq_fetch(&srq->rq, rqe);
+	if (status != SNIC_WQE_NONE) {
+		srq->taken++;
+		/* Release: the copy is made before its place may be written anew. */
+		smp_store_release(&srq->shadow->taken, cpu_to_le64(srq->taken));
+		srq_check_limit(srq);
+	}
+	port_unlock(&srq->lock);
+	return status;
+}
+
+/* Commands */
+
+static u32 srq_decode(struct snic_dev *dev, const struct sirdma_cqp_srq *cmd, struct snic_srq *srq)
+{
+	u64 hdr = le64_to_cpu(cmd->hdr), size = le64_to_cpu(cmd->size);
+	u64 shadow = le64_to_cpu(cmd->shadow_addr), pd = le64_to_cpu(cmd->pd);
+	struct snic_rq *rq = &srq->rq;
+
+	srq->obj.id = (u32)SIRDMA_GET(SIRDMA_CQP_SRQ_ID, hdr);
+	if (srq->obj.id < SRQ_FIRST_ID || srq->obj.id >= dev->srqs.limit || pd >= dev->cfg.max_pds)
+		return SIRDMA_CQP_BAD_INDEX;
+	srq->ctx = le64_to_cpu(cmd->ctx);
+	rq->dev = dev;
+	srq->pd = (u32)pd;
+	rq->wqes = (u32)SIRDMA_GET(SIRDMA_CQP_SRQ_WQES, size);
+	rq->stride_shift = (u8)SIRDMA_GET(SIRDMA_CQP_SRQ_STRIDE, hdr);
+	if (!rq->wqes || (rq->wqes & (rq->wqes - 1)) ||
+	    rq->wqes > SIRDMA_MAX_SRQ_QUANTA >> rq->stride_shift)
+		return SIRDMA_CQP_BAD_PARAM;
+	rq->ring.vmap = hdr & SIRDMA_CQP_SRQ_VMAP;
+	rq->ring.bytes = (rq->wqes * SIRDMA_QUANTUM) << rq->stride_shift;
+	rq->ring.addr = rq->ring.vmap ? 0 : le64_to_cpu(cmd->addr);
+	rq->ring.first_pble = (u32)SIRDMA_GET(SIRDMA_CQP_FIRST_PBLE, le64_to_cpu(cmd->first_pble));
+	if (!snic_ring_valid(dev, &rq->ring) || !shadow || shadow % SIRDMA_SHADOW_SIZE)
+		return SIRDMA_CQP_BAD_ADDRESS;
+	srq->shadow = port_dma_ptr(dev->dma, shadow, sizeof(*srq->shadow));
+	return srq->shadow ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
+}
+
+u32 snic_cqp_create_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	struct snic_srq *srq;
+	u32 status;
+
+	*ret = 0;
+	srq = port_alloc_charged(sizeof(*srq));
+	if (!srq)
+		return SIRDMA_CQP_NO_MEMORY;
+	status = srq_decode(dev, (const void *)wqe, srq);
+	if (status)
+		goto err_free;
+	snic_obj_init(&srq->obj);
+	port_lock_init(&srq->lock);
+	snic_rq_reset(&srq->rq);
+	WRITE_ONCE(srq->shadow->taken, 0);
+	status = snic_table_status(snic_table_insert(&dev->srqs, srq->obj.id, &srq->obj));
+	if (status)
+		goto err_free;
+	return SIRDMA_CQP_OK;
+
+err_free:
+	port_free(srq);
+	return status;
+}
+
+static struct snic_srq *srq_by_cmd(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
+				   u32 *status)
+{
+	u32 id = (u32)SIRDMA_GET(SIRDMA_CQP_SRQ_ID, le64_to_cpu(wqe->hdr));
+	struct snic_srq *srq = srq_get(dev, id);
+
+	if (srq)
+		*status = SIRDMA_CQP_OK;
+	else
+		*status = id < dev->srqs.limit ? SIRDMA_CQP_NO_OBJECT : SIRDMA_CQP_BAD_INDEX;
+	return srq;
+}
+
+/* The event comes at once when the queue has fewer WQEs already (IBTA 11.2.3.4). */
+u32 snic_cqp_modify_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	const struct sirdma_cqp_srq *cmd = (const void *)wqe;
+	u32 limit = (u32)SIRDMA_GET(SIRDMA_CQP_SRQ_LIMIT, le64_to_cpu(cmd->size)), status;
+	struct snic_srq *srq;
+
+	*ret = 0;
+	srq = srq_by_cmd(dev, wqe, &status);
+	if (!srq)
+		return status;
+	port_lock(&srq->lock);
+	if (limit > srq->rq.wqes) {
+		status = SIRDMA_CQP_BAD_PARAM;
+	} else {
+		srq->limit = limit;
+		srq_check_limit(srq);
+	}
+	port_unlock(&srq->lock);
+	srq_put(srq);
+	return status;
+}
+
+u32 snic_cqp_query_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	struct snic_srq *srq;
+	u32 status;
+
+	*ret = 0;
+	srq = srq_by_cmd(dev, wqe, &status);
+	if (!srq)
+		return status;
+	port_lock(&srq->lock);
+	*ret = srq->limit;
+	port_unlock(&srq->lock);
+	srq_put(srq);
+	return SIRDMA_CQP_OK;
+}
+
+/* Takes the table's reference; no one can find the queue any more. */
+static void srq_destroy(struct snic_srq *srq)
+{
+	snic_obj_drain(&srq->obj);
+	port_free_rcu(srq, obj.rcu);
+}
+
+u32 snic_cqp_destroy_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	struct snic_srq *srq;
+	u32 status, users;
+
+	*ret = 0;
+	srq = srq_by_cmd(dev, wqe, &status);
+	if (!srq)
+		return status;
+	port_lock(&srq->lock);
+	users = srq->qp_refs;
+	port_unlock(&srq->lock);
+	srq_put(srq);
+	if (users)
+		return SIRDMA_CQP_IN_USE;
+	snic_table_remove(&dev->srqs, srq->obj.id);
+	srq_destroy(srq);
+	return SIRDMA_CQP_OK;
+}
+
+void snic_srq_destroy_all(struct snic_dev *dev)
+{
+	struct snic_obj *obj;
+	u32 id = 0;
+
+	while ((obj = snic_table_next(&dev->srqs, &id))) {
+		snic_table_remove(&dev->srqs, obj->id);
+		srq_destroy(container_of(obj, struct snic_srq, obj));
+	}
+}

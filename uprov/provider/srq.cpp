@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "srq.hpp"
+
+#include <cerrno>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "pd.hpp"
+#include "send_queue.hpp"
+#include "verbs.hpp"
+
+namespace sirdma
+{
+
+namespace
+{
+
+size_t ring_bytes(uint32_t quanta) noexcept
+{
+	return size_t{sirdma_wq_pages(quanta)} * SIRDMA_PAGE_SIZE;
+}
+
+/* The queue over @memory, which has a ring of @quanta and the shadow area. */
+sirdma_shared_rq queue_over(const PageBuffer &memory, uint32_t quanta, uint32_t shift,
+			    uint32_t max_sge) noexcept
+{
+	return {
+		.ring = reinterpret_cast<sirdma_wqe *>(memory.data()),
+		.shadow = reinterpret_cast<sirdma_srq_shadow *>(memory.data() + ring_bytes(quanta)),
+		.size = quanta >> shift,
+		.shift = shift,
+		.max_sge = max_sge,
+		.max_wr = sirdma_rq_wrs(quanta, shift),
+		.head = 0,
+	};
+}
+
+} // namespace
+
+Srq::Srq(PageBuffer memory, const sirdma_shared_rq &queue, bool locked) noexcept
+	: SrqBase{}, memory_(std::move(memory)), lock_(locked), queue_(queue)
+{
+}
+
+int Srq::register_memory(ibv_pd *pd) noexcept
+{
+	const size_t ring = ring_bytes(queue_.size << queue_.shift);
+	sirdma_mem_reg_req what{};
+
+	what.reg_type = SIRDMA_MEMREG_SRQ;
+	what.rq_pages = static_cast<uint16_t>(ring / SIRDMA_PAGE_SIZE);
+	return registration_.open(pd, memory_, ring + SIRDMA_SHADOW_SIZE, what);
+}
+
+int Srq::create_in_driver(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept
+{
+	CreateSrqRequest req;
+	CreateSrqResponse resp;
+
+	req.drv.user_srq_buf = reinterpret_cast<uintptr_t>(queue_.ring);
+	req.drv.user_shadow_area = reinterpret_cast<uintptr_t>(queue_.shadow);
+	if (const int err = context.commands->create_srq(pd, &verbs.srq, &attr, req, resp))
+		return err;
+	/* Both sides computed the ring's size; where they differ, nothing can work. */
+	if (resp.drv.srq_size != queue_.size) {
+		context.commands->destroy_srq(&verbs.srq);
+		return EPROTO;
+	}
+	attr.attr.max_wr = queue_.max_wr;
+	return 0;
+}
+
+Srq *Srq::create(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept
+{
+	const Limits &limits = context.limits;
+	const uint32_t shift = sirdma_rq_shift(attr.attr.max_sge);
+	uint32_t quanta;
+
+	if (!limits.max_srq_quanta) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	quanta = attr.attr.max_sge > limits.max_sge ?
+			 0 :
+			 sirdma_rq_quanta(attr.attr.max_wr, shift, limits.min_wq_quanta,
+					  limits.max_srq_quanta);
+	if (!quanta || !attr.attr.max_wr) {
+		errno = EINVAL;
+		return nullptr;
+	}
+
+	PageBuffer memory = PageBuffer::anonymous(ring_bytes(quanta) + SIRDMA_SHADOW_SIZE,
+						  context.commands->rings_in_children);
+
+	if (!memory) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+
+	const sirdma_shared_rq queue = queue_over(memory, quanta, shift, attr.attr.max_sge);
+	const bool locked = !context.single_threaded && Pd::of(pd).locked();
+	std::unique_ptr<Srq> srq(new (std::nothrow) Srq(std::move(memory), queue, locked));
+	int err = srq ? srq->register_memory(pd) : ENOMEM;
+
+	if (!err)
+		err = srq->create_in_driver(context, pd, attr);
+	if (err) {
+		srq.reset(); /* before errno is set: it makes system calls */
+		errno = err;
+		return nullptr;
+	}
+	return srq.release();
+}
+
+int Srq::post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept
+{
+	int err = 0;
+
+	lock_.lock();
+	for (; wr; wr = wr->next) {
+		err = -sirdma_shared_rq_take(&queue_, wr->wr_id, codec_sges(wr->sg_list),
+					     static_cast<uint32_t>(wr->num_sge));
+		if (err) {
+			*bad = wr;
+			break;
+		}
+	}
+	lock_.unlock();
+	return err;
+}
+
+ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
+{
+	Srq *srq = Srq::create(Context::of(pd->context), pd, *attr);
+
+	return srq ? &srq->verbs.srq : nullptr;
+}
+
+int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask) noexcept
+{
+	/* The device does not say that it resizes. */
+	if (attr_mask & ~IBV_SRQ_LIMIT)
+		return attr_mask & ~(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) ? EINVAL : EOPNOTSUPP;
+	return commands(srq->context).modify_srq(srq, attr, attr_mask);
+}
+
+int query_srq(ibv_srq *srq, ibv_srq_attr *attr) noexcept
+{
+	return commands(srq->context).query_srq(srq, attr);
+}
+
+int destroy_srq(ibv_srq *srq) noexcept
+{
+	if (const int err = commands(srq->context).destroy_srq(srq))
+		return err;
+	delete &Srq::of(srq);
+	return 0;
+}
+
+int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept
+{
+	return Srq::of(srq).post(wr, const_cast<const ibv_recv_wr **>(bad_wr));
+}
+
+} // namespace sirdma

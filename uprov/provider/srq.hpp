@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#pragma once
+
+#include <sirdma/workq.h>
+
+#include "context.hpp"
+#include "lock.hpp"
+#include "mr.hpp"
+#include "page_buffer.hpp"
+
+namespace sirdma
+{
+
+/* The verbs object must come first: libibverbs hands out its address. */
+struct SrqBase {
+	verbs_srq verbs;
+};
+
+/* Shared receive queue. The ring's valid bits are the only doorbell. */
+class Srq : public SrqBase {
+public:
+	/* Null with errno set. @attr gets what the queue really has. */
+	static Srq *create(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept;
+
+	static Srq &of(ibv_srq *srq) noexcept
+	{
+		return *static_cast<Srq *>(reinterpret_cast<SrqBase *>(srq));
+	}
+
+	/* ibv_post_srq_recv(): 0 or errno with *bad the first request that was not taken. */
+	int post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept;
+
+private:
+	Srq(PageBuffer memory, const sirdma_shared_rq &queue, bool locked) noexcept;
+	int register_memory(ibv_pd *pd) noexcept;
+	int create_in_driver(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept;
+
+	/* Members go in reverse order: the registration before the memory below it. */
+	PageBuffer memory_;
+	QueueLock lock_;
+	sirdma_shared_rq queue_;
+	RingRegistration registration_;
+};
+
+} // namespace sirdma
