@@ -36,23 +36,15 @@ struct sirdma_sq {
 	__u32 tail;
 };
 
-/*
- * Entries of a queue that several QPs share complete in any order. An entry that completes
- * before an older one is marked, and the tail passes it once the older one is complete.
- */
+/* The receive queue of one QP, which completes its WQEs in their order. */
 struct sirdma_rq {
 	struct sirdma_wqe *ring; /* zeroed at first */
-	/*
-	 * sirdma_rq_words(size) of them: a wr_id for each WQE, then a bit: it waits for an
-	 * older one
-	 */
-	__u64 *wr_ids;
+	__u64 *wr_ids; /* one for each WQE */
 	__u32 size; /* WQEs */
 	__u32 shift; /* log2 of the quanta of one */
 	__u32 max_sge;
 	__u32 head;
 	__u32 tail;
-	__u32 waiting; /* bits that are set; only the poller uses it */
 };
 
 /*
@@ -248,12 +240,6 @@ static inline void sirdma_sq_reset(struct sirdma_sq *sq)
 
 /* Receive queue */
 
-/* How many zeroed words of memory a queue of @size WQEs needs. */
-static inline __u32 sirdma_rq_words(__u32 size)
-{
-	return size + (size + 63) / 64;
-}
-
 /* Requests the queue still takes. */
 static inline __u32 sirdma_rq_free(const struct sirdma_rq *rq)
 {
@@ -295,41 +281,9 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 	return 0;
 }
 
-static inline __u64 *sirdma_rq_bits(const struct sirdma_rq *rq, __u32 slot)
-{
-	return &rq->wr_ids[rq->size + slot / 64];
-}
-
 /*
- * Complete the entry in @slot, at free-running @index, when older ones are outstanding or
- * others are marked.
- */
-static inline int sirdma_rq_complete_any(struct sirdma_rq *rq, __u32 slot, __u32 index)
-{
-	__u64 *bits = sirdma_rq_bits(rq, slot);
-
-	if (*bits & SIRDMA_BIT(slot % 64))
-		return 0;
-	if (index != sirdma_load32(&rq->tail)) {
-		*bits |= SIRDMA_BIT(slot % 64);
-		rq->waiting++;
-		return 1;
-	}
-	for (index++; rq->waiting; index++) {
-		slot = index & (rq->size - 1);
-		bits = sirdma_rq_bits(rq, slot);
-		if (!(*bits & SIRDMA_BIT(slot % 64)))
-			break;
-		*bits &= ~SIRDMA_BIT(slot % 64);
-		rq->waiting--;
-	}
-	sirdma_wq_retire(&rq->tail, index);
-	return 1;
-}
-
-/*
- * Complete the receive request in quantum @position, as a CQE says: *wr_id is its id. 0 when
- * none is outstanding there. The caller serialises the calls for one queue.
+ * Complete the receive request in quantum @position, as a CQE says: *wr_id is its id; it and
+ * all before it are retired. 0 when none is outstanding there.
  */
 static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64 *wr_id)
 {
@@ -340,8 +294,6 @@ static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64
 		return 0;
 	/* Read it first: the poster may overwrite the slot once it is retired. */
 	*wr_id = rq->wr_ids[slot];
-	if (rq->waiting || index != sirdma_load32(&rq->tail))
-		return sirdma_rq_complete_any(rq, slot, index);
 	sirdma_wq_retire(&rq->tail, index + 1);
 	return 1;
 }
@@ -349,8 +301,6 @@ static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64
 static inline void sirdma_rq_reset(struct sirdma_rq *rq)
 {
 	__builtin_memset(rq->ring, 0, ((__SIZE_TYPE__)rq->size << rq->shift) * SIRDMA_QUANTUM);
-	__builtin_memset(rq->wr_ids, 0, sirdma_rq_words(rq->size) * sizeof(*rq->wr_ids));
-	rq->waiting = 0;
 	sirdma_store32(&rq->head, 0);
 	sirdma_store32(&rq->tail, 0);
 }

@@ -289,7 +289,7 @@ struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *q
 		return ERR_PTR(err);
 	kqp->qp = qp;
 	kqp->sq.slots = kvcalloc(size->sq_quanta, sizeof(*kqp->sq.slots), GFP_KERNEL);
-	kqp->rq.wr_ids = kvcalloc(sirdma_rq_words(size->rq_quanta >> size->rq_shift),
+	kqp->rq.wr_ids = kvcalloc(size->rq_quanta >> size->rq_shift,
 				  sizeof(*kqp->rq.wr_ids), GFP_KERNEL);
 	if (!kqp->sq.slots || !kqp->rq.wr_ids)
 		goto err_free;

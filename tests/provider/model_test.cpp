@@ -27,7 +27,7 @@ class Endpoint {
 public:
 	Endpoint(Node &node, const QpOptions &options)
 		: qp(node, options), slots_(options.sq_quanta),
-		  wr_ids_(sirdma_rq_words(options.rq_wqes)),
+		  wr_ids_(options.rq_wqes),
 		  queues({.sq = {static_cast<sirdma_wqe *>(qp.sq.va), options.sq_quanta},
 			  .rq = {static_cast<sirdma_wqe *>(qp.rq.va),
 				 options.rq_wqes << options.rq_stride_shift},

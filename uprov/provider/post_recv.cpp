@@ -13,8 +13,7 @@ RecvQueue::RecvQueue(std::span<sirdma_wqe> ring, std::span<__u64> wr_ids, uint32
 				.shift = shift,
 				.max_sge = max_sge,
 				.head = 0,
-				.tail = 0,
-				.waiting = 0},
+				.tail = 0},
 	  doorbell_(doorbell)
 {
 }

@@ -61,8 +61,7 @@ QueuePairMemory Qp::layout() noexcept
 		.rq = {reinterpret_cast<sirdma_wqe *>(base + geometry_.sq_bytes()),
 		       geometry_.rq_quanta},
 		.send_slots = {slots_.get(), geometry_.sq_quanta},
-		.recv_wr_ids = {wr_ids_.get(),
-				sirdma_rq_words(geometry_.rq_quanta >> geometry_.rq_shift)},
+		.recv_wr_ids = {wr_ids_.get(), geometry_.rq_quanta >> geometry_.rq_shift},
 		.recv_shift = geometry_.rq_shift,
 		.shadow = reinterpret_cast<sirdma_qp_shadow *>(base + geometry_.sq_bytes() +
 							       geometry_.rq_bytes()),
@@ -143,8 +142,8 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 	PageBuffer memory =
 		PageBuffer::anonymous(geometry.bytes(), context.commands->rings_in_children);
 	std::unique_ptr<SendSlot[]> slots(new (std::nothrow) SendSlot[geometry.sq_quanta]);
-	const size_t rq_words = sirdma_rq_words(geometry.rq_quanta >> geometry.rq_shift);
-	std::unique_ptr<__u64[]> wr_ids(new (std::nothrow) __u64[rq_words]());
+	const size_t rq_wqes = geometry.rq_quanta >> geometry.rq_shift;
+	std::unique_ptr<__u64[]> wr_ids(new (std::nothrow) __u64[rq_wqes]);
 
 	if (!memory || !slots || !wr_ids) {
 		errno = ENOMEM;

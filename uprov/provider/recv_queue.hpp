@@ -19,8 +19,8 @@ namespace sirdma
 class RecvQueue {
 public:
 	/*
-	 * @ring holds a power of two of WQEs of 1 << @shift quanta each; @wr_ids has
-	 * sirdma_rq_words() elements for as many. Both must be zeroed.
+	 * @ring holds a power of two of WQEs of 1 << @shift quanta each, zeroed; @wr_ids has
+	 * an element for each.
 	 */
 	RecvQueue(std::span<sirdma_wqe> ring, std::span<__u64> wr_ids, uint32_t shift,
 		  uint32_t max_sge, QpDoorbell &doorbell, bool locked) noexcept;
