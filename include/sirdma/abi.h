@@ -69,6 +69,7 @@ struct sirdma_alloc_ucontext_resp {
 	__u32 max_hw_srq_quanta;
 };
 SIRDMA_OFFSET_IS(struct sirdma_alloc_ucontext_resp, comp_mask, 64);
+SIRDMA_OFFSET_IS(struct sirdma_alloc_ucontext_resp, max_hw_srq_quanta, 76);
 
 struct sirdma_alloc_pd_resp {
 	__u32 pd_id;
@@ -120,6 +121,8 @@ struct sirdma_create_srq_resp {
 	__u32 srq_id;
 	__u32 srq_size; /* ring size in WQEs */
 };
+SIRDMA_SIZE_IS(struct sirdma_create_srq_req, 16);
+SIRDMA_SIZE_IS(struct sirdma_create_srq_resp, 8);
 
 struct sirdma_mem_reg_req {
 	__u16 reg_type; /* enum sirdma_memreg_type */

@@ -37,7 +37,7 @@ SIRDMA_SIZE_IS(struct sirdma_cqe_ext, 32);
 
 #define SIRDMA_CQE_MINERR SIRDMA_MASK(15, 0)
 #define SIRDMA_CQE_MAJERR SIRDMA_MASK(31, 16)
-#define SIRDMA_CQE_WQEIDX SIRDMA_MASK(46, 32) /* in quanta, both queues */
+#define SIRDMA_CQE_WQEIDX SIRDMA_MASK(46, 32) /* in quanta, both queues; not with SIRDMA_CQE_SRQ */
 #define SIRDMA_CQE_EXT SIRDMA_BIT(50)
 #define SIRDMA_CQE_SRQ SIRDMA_BIT(52) /* the receive WQE came from a shared queue */
 #define SIRDMA_CQE_STAG SIRDMA_BIT(53) /* RC: INVSTAG is valid */

@@ -253,7 +253,7 @@ static inline __u32 sirdma_recv_wc_opcode(__u32 code)
 	}
 }
 
-/* What all completions say. */
+/* Decode the fields that all completions have. */
 static inline void sirdma_cqe_decode_common(const struct sirdma_cqe_at *at, struct sirdma_wc *wc)
 {
 	const __u64 len = sirdma_get64(&at->cqe->len);
@@ -272,7 +272,7 @@ static inline void sirdma_cqe_decode_common(const struct sirdma_cqe_at *at, stru
 	}
 }
 
-/* What those of receive requests say in addition. */
+/* Decode the fields that completions of receive requests have in addition. */
 static inline void sirdma_cqe_decode_recv(const struct sirdma_cqe_at *at, struct sirdma_wc *wc)
 {
 	const __u64 len = sirdma_get64(&at->cqe->len);
@@ -314,7 +314,7 @@ static inline int sirdma_cqe_decode(const struct sirdma_cqe_at *at, struct sirdm
 	return 1;
 }
 
-/* The same of a request of a shared queue; 0: its QP is gone. */
+/* Decode the completion of a request of a shared queue. 0: its QP is destroyed. */
 static inline int sirdma_cqe_decode_shared(const struct sirdma_cqe_at *at, struct sirdma_wc *wc)
 {
 	sirdma_cqe_decode_common(at, wc);

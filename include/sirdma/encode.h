@@ -248,12 +248,13 @@ static inline __u64 sirdma_put_nop(struct sirdma_wqe *wqe, __u64 valid)
 	return SIRDMA_PREP(SIRDMA_WQE_OPCODE, SIRDMA_OP_NOP) | valid;
 }
 
+/* @wr_id: of a shared queue; else 0. */
 static inline __u64 sirdma_put_recv(struct sirdma_wqe *wqe, const struct sirdma_sge *sges,
-				    __u32 count, __u64 valid)
+				    __u32 count, __u64 wr_id, __u64 valid)
 {
 	const __u64 hdr = sirdma_put_frags(wqe, sges, count, 0, valid);
 
-	sirdma_put64(&wqe->remote, 0);
+	sirdma_put64(&wqe->remote, wr_id);
 	return hdr | valid;
 }
 

@@ -13,7 +13,7 @@
 #define SIRDMA_MAX_QP_WR ((SIRDMA_MAX_WQ_QUANTA - SIRDMA_SQ_RSVD_QUANTA) / SIRDMA_MAX_WQE_QUANTA)
 
 /* The same of a shared receive queue. */
-#define SIRDMA_MAX_SRQ_WR (SIRDMA_MAX_SRQ_QUANTA / SIRDMA_MAX_WQE_QUANTA - SIRDMA_RQ_RSVD_WQES)
+#define SIRDMA_MAX_SRQ_WR (SIRDMA_MAX_SRQ_QUANTA / SIRDMA_MAX_WQE_QUANTA)
 
 /* Quanta of a WQE with @frags fragments: the first quantum holds one, each other two. */
 static inline __u32 sirdma_frag_quanta(__u32 frags)
@@ -87,6 +87,20 @@ static inline __u32 sirdma_rq_quanta(__u32 wrs, __u32 shift, __u32 min, __u32 ma
 	return sirdma_ring_quanta(wrs, shift, SIRDMA_RQ_RSVD_WQES, min, max);
 }
 
+/*
+ * Quanta of a shared receive queue for @wrs requests, all of which may be posted at once; 0
+ * when that is none or more than @max.
+ */
+static inline __u32 sirdma_srq_quanta(__u32 wrs, __u32 shift, __u32 min, __u32 max)
+{
+	return wrs ? sirdma_ring_quanta(wrs, shift, 0, min, max) : 0;
+}
+
+static inline __u32 sirdma_srq_wrs(__u32 quanta, __u32 shift)
+{
+	return quanta >> shift;
+}
+
 /* Requests of 1 << @shift quanta that a ring of @quanta takes at once. */
 static inline __u32 sirdma_sq_wrs(__u32 quanta, __u32 shift)
 {
@@ -102,6 +116,11 @@ static inline __u32 sirdma_rq_wrs(__u32 quanta, __u32 shift)
 static inline __u32 sirdma_wq_pages(__u32 quanta)
 {
 	return (quanta * SIRDMA_QUANTUM + SIRDMA_PAGE_SIZE - 1) / SIRDMA_PAGE_SIZE;
+}
+
+static inline __u32 sirdma_wq_bytes(__u32 quanta)
+{
+	return sirdma_wq_pages(quanta) * SIRDMA_PAGE_SIZE;
 }
 
 /* Elements of a CQ for @cqe completions: each may take two (immediate data), and two stay free. */

@@ -56,14 +56,14 @@ struct sirdma_srq_shadow {
 	__le64 rsvd0[4];
 	/*
 	 * Written by the device: how many WQEs it has copied out of the ring since the queue was
-	 * created (SIRDMA_SRQ_SHADOW_TAKEN). Their places may be written anew.
+	 * created (SIRDMA_SRQ_SHADOW_FETCHED). Their places may be written anew.
 	 */
-	__le64 taken;
+	__le64 fetched;
 	__le64 rsvd1[3];
 };
 SIRDMA_SIZE_IS(struct sirdma_srq_shadow, 64);
-SIRDMA_OFFSET_IS(struct sirdma_srq_shadow, taken, 32);
-#define SIRDMA_SRQ_SHADOW_TAKEN SIRDMA_MASK(31, 0)
+SIRDMA_OFFSET_IS(struct sirdma_srq_shadow, fetched, 32);
+#define SIRDMA_SRQ_SHADOW_FETCHED SIRDMA_MASK(31, 0)
 
 #define SIRDMA_SHADOW_SIZE 64
 

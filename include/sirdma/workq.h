@@ -48,18 +48,17 @@ struct sirdma_rq {
 };
 
 /*
- * A queue that several QPs take from, each when a message begins. The wr_id is in the WQE,
- * from where the device copies it into the CQE: completions come in any order, and need
- * nothing of the queue.
+ * A queue from which the device serves several QPs. The wr_id is in the WQE, from where the
+ * device copies it into the CQE: completions come in any order, and need nothing of the queue.
  */
 struct sirdma_shared_rq {
 	struct sirdma_wqe *ring; /* zeroed at first */
 	const struct sirdma_srq_shadow *shadow;
-	__u32 size; /* WQEs */
+	__u32 size; /* WQEs; all of them may be posted */
 	__u32 shift; /* log2 of the quanta of one */
 	__u32 max_sge;
-	__u32 max_wr; /* at most size */
 	__u32 head;
+	__u32 fetched; /* by the device, as it last said when the queue looked full */
 };
 
 /* Elements that are written and not retired. */
@@ -274,7 +273,7 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 		return -ENOMEM;
 
 	rq->wr_ids[slot] = wr_id;
-	hdr = sirdma_put_recv(wqe, sges, num_sge, sirdma_valid_bit(head, rq->size));
+	hdr = sirdma_put_recv(wqe, sges, num_sge, 0, sirdma_valid_bit(head, rq->size));
 	/* Head before the header: as in sirdma_sq_reserve(). */
 	sirdma_store32(&rq->head, head + 1);
 	sirdma_put64_release(&wqe->hdr, hdr);
@@ -307,15 +306,18 @@ static inline void sirdma_rq_reset(struct sirdma_rq *rq)
 
 /* Shared receive queue */
 
-/* Requests the queue still takes. */
-static inline __u32 sirdma_shared_rq_free(const struct sirdma_shared_rq *rq)
+/*
+ * Is there room for a request? The device writes its word for each message, so it is read only
+ * when there seems to be none. Acquire: the device has read the WQEs whose places are free.
+ */
+static inline int sirdma_shared_rq_has_room(struct sirdma_shared_rq *rq)
 {
-	/* Acquire: the device has read the WQEs whose places are written anew. */
-	const __u64 taken = sirdma_get64_acquire(&rq->shadow->taken);
-	const __u32 used = rq->head - (__u32)SIRDMA_GET(SIRDMA_SRQ_SHADOW_TAKEN, taken);
-
-	/* A device that took what was never posted leaves no room. */
-	return used <= rq->max_wr ? rq->max_wr - used : 0;
+	if (rq->head - rq->fetched < rq->size)
+		return 1;
+	rq->fetched = (__u32)SIRDMA_GET(SIRDMA_SRQ_SHADOW_FETCHED,
+					sirdma_get64_acquire(&rq->shadow->fetched));
+	/* A device that fetched what was never posted leaves no room. */
+	return rq->head - rq->fetched < rq->size;
 }
 
 /* Post one request, as sirdma_rq_take(). */
@@ -327,10 +329,9 @@ static inline int sirdma_shared_rq_take(struct sirdma_shared_rq *rq, __u64 wr_id
 
 	if (!sirdma_recv_sges_ok(sges, num_sge, rq->max_sge))
 		return -EINVAL;
-	if (!sirdma_shared_rq_free(rq))
+	if (!sirdma_shared_rq_has_room(rq))
 		return -ENOMEM;
-	hdr = sirdma_put_recv(wqe, sges, num_sge, sirdma_valid_bit(rq->head, rq->size));
-	sirdma_put64(&wqe->remote, wr_id);
+	hdr = sirdma_put_recv(wqe, sges, num_sge, wr_id, sirdma_valid_bit(rq->head, rq->size));
 	rq->head++;
 	sirdma_put64_release(&wqe->hdr, hdr);
 	return 0;

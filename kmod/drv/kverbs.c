@@ -118,8 +118,8 @@ static void sirdma_wc_to_verbs(const struct sirdma_wc *c, struct sirdma_qp *qp, 
 }
 
 /*
- * The QP of completion @at, which becomes @c; NULL: its request is gone. A QP is in the table
- * until the device destroyed it, and then its completions are forgotten.
+ * The QP of completion @at, which becomes @c; NULL: its request is gone. A destroyed QP leaves
+ * the table, then its completions are forgotten, and then another QP may get its number.
  */
 static struct sirdma_qp *sirdma_kcq_decode(struct sirdma_dev *dev, const struct sirdma_cqe_at *at,
 					   struct sirdma_wc *c)
@@ -189,7 +189,7 @@ int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 
 struct sirdma_ksrq *sirdma_ksrq_create(struct sirdma_dev *dev, u32 quanta, u32 max_sge)
 {
-	u32 ring_bytes = sirdma_wq_pages(quanta) * SIRDMA_PAGE_SIZE;
+	u32 ring_bytes = sirdma_wq_bytes(quanta);
 	struct sirdma_ksrq *ksrq;
 	int err;
 
@@ -207,7 +207,6 @@ struct sirdma_ksrq *sirdma_ksrq_create(struct sirdma_dev *dev, u32 quanta, u32 m
 	ksrq->queue.shift = sirdma_rq_shift(max_sge);
 	ksrq->queue.size = quanta >> ksrq->queue.shift;
 	ksrq->queue.max_sge = max_sge;
-	ksrq->queue.max_wr = sirdma_rq_wrs(quanta, ksrq->queue.shift);
 	return ksrq;
 }
 
@@ -245,12 +244,12 @@ int sirdma_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 
 static u32 sirdma_kqp_sq_bytes(const struct sirdma_qp_size *size)
 {
-	return sirdma_wq_pages(size->sq_quanta) * SIRDMA_PAGE_SIZE;
+	return sirdma_wq_bytes(size->sq_quanta);
 }
 
 static u32 sirdma_kqp_rq_bytes(const struct sirdma_qp_size *size)
 {
-	return sirdma_wq_pages(size->rq_quanta) * SIRDMA_PAGE_SIZE;
+	return sirdma_wq_bytes(size->rq_quanta);
 }
 
 static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_qp_size *size)
@@ -289,8 +288,8 @@ struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *q
 		return ERR_PTR(err);
 	kqp->qp = qp;
 	kqp->sq.slots = kvcalloc(size->sq_quanta, sizeof(*kqp->sq.slots), GFP_KERNEL);
-	kqp->rq.wr_ids = kvcalloc(size->rq_quanta >> size->rq_shift,
-				  sizeof(*kqp->rq.wr_ids), GFP_KERNEL);
+	kqp->rq.wr_ids =
+		kvcalloc(size->rq_quanta >> size->rq_shift, sizeof(*kqp->rq.wr_ids), GFP_KERNEL);
 	if (!kqp->sq.slots || !kqp->rq.wr_ids)
 		goto err_free;
 	err = dev->bus->ops->dma_alloc(dev->bus,
@@ -444,7 +443,7 @@ int sirdma_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	bool posted = false;
 	int err = 0;
 
-	if (!kqp || READ_ONCE(kqp->state) == IB_QPS_RESET || ibqp->srq) {
+	if (!kqp || READ_ONCE(kqp->state) == IB_QPS_RESET || !kqp->rq.size) {
 		*bad_wr = wr;
 		return kqp ? -EINVAL : -EOPNOTSUPP;
 	}

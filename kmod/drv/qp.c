@@ -217,6 +217,8 @@ static void sirdma_qp_stop(struct sirdma_dev *dev, struct sirdma_qp *qp)
 		sirdma_arp_put(dev, qp->arp);
 	if (qp->sgid)
 		sirdma_sgid_put(dev, qp->sgid);
+	/* The number comes last: completions in CQs, which are forgotten with the memory, name it. */
+	sirdma_qp_drop_memory(dev, qp);
 	sirdma_idpool_put(&dev->hw.qp_ids, qp->ibqp.qp_num);
 }
 
@@ -274,11 +276,9 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 		goto err_memory;
 	err = udata ? sirdma_qp_respond(qp, &size, udata) : 0;
 	if (err)
-		goto err_stop;
-	return 0;
+		sirdma_qp_stop(dev, qp);
+	return err;
 
-err_stop:
-	sirdma_qp_stop(dev, qp);
 err_memory:
 	sirdma_qp_drop_memory(dev, qp);
 	return err;
@@ -290,7 +290,6 @@ int sirdma_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata)
 	struct sirdma_qp *qp = to_sqp(ibqp);
 
 	sirdma_qp_stop(dev, qp);
-	sirdma_qp_drop_memory(dev, qp);
 	return 0;
 }
 

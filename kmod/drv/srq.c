@@ -30,13 +30,13 @@ void sirdma_srq_put(struct sirdma_srq *srq)
 		complete(&srq->idle);
 }
 
-/* Quanta of the ring; 0: more than the device has. */
-static u32 sirdma_srq_quanta(const struct ib_srq_attr *attr)
+/* Quanta of the ring; 0: none, or more than the device has. */
+static u32 sirdma_srq_ring_quanta(const struct ib_srq_attr *attr)
 {
-	if (!attr->max_wr || attr->max_wr > SIRDMA_MAX_SRQ_WR || attr->max_sge > SIRDMA_MAX_SGE)
+	if (attr->max_wr > SIRDMA_MAX_SRQ_WR || attr->max_sge > SIRDMA_MAX_SGE)
 		return 0;
-	return sirdma_rq_quanta(attr->max_wr, sirdma_rq_shift(attr->max_sge), SIRDMA_MIN_WQ_QUANTA,
-				SIRDMA_MAX_SRQ_QUANTA);
+	return sirdma_srq_quanta(attr->max_wr, sirdma_rq_shift(attr->max_sge), SIRDMA_MIN_WQ_QUANTA,
+				 SIRDMA_MAX_SRQ_QUANTA);
 }
 
 static int sirdma_srq_check(struct sirdma_dev *dev, const struct ib_srq_init_attr *init,
@@ -44,12 +44,12 @@ static int sirdma_srq_check(struct sirdma_dev *dev, const struct ib_srq_init_att
 {
 	const struct ib_srq_attr *attr = &init->attr;
 
-	if (init->srq_type != IB_SRQT_BASIC)
+	if (init->srq_type != IB_SRQT_BASIC || !dev->ibdev.attrs.max_srq)
 		return -EOPNOTSUPP;
 	if (udata && (udata->inlen < sizeof(struct sirdma_create_srq_req) ||
 		      udata->outlen < sizeof(struct sirdma_create_srq_resp)))
 		return -EINVAL;
-	if (sirdma_srq_quanta(attr))
+	if (sirdma_srq_ring_quanta(attr))
 		return 0;
 	sirdma_refused(dev, "create_srq: wr %u sge %u: too much, or none", attr->max_wr,
 		       attr->max_sge);
@@ -183,9 +183,9 @@ int sirdma_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struc
 	err = sirdma_srq_check(dev, init, udata);
 	if (err)
 		return err;
-	quanta = sirdma_srq_quanta(&init->attr);
+	quanta = sirdma_srq_ring_quanta(&init->attr);
 	params.wqes = quanta >> shift;
-	srq->max_wr = sirdma_rq_wrs(quanta, shift);
+	srq->max_wr = sirdma_srq_wrs(quanta, shift);
 	srq->max_sge = init->attr.max_sge;
 	err = sirdma_srq_take_memory(dev, srq, quanta, udata, &params);
 	if (err)
@@ -212,6 +212,8 @@ int sirdma_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_sr
 	struct sirdma_dev *dev = to_sdev(ibsrq->device);
 	struct sirdma_srq *srq = to_ssrq(ibsrq);
 
+	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
+		return -EINVAL;
 	/* The device attributes do not offer IB_DEVICE_SRQ_RESIZE. */
 	if (mask & IB_SRQ_MAX_WR)
 		return -EOPNOTSUPP;

@@ -94,7 +94,10 @@ static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucon
 	resp->wq_size = SIRDMA_MAX_WQ_QUANTA;
 	resp->kernel_ver = SIRDMA_ABI_VERSION;
 	/* CQ_RESIZE only makes the provider register a CQ's shadow area by itself. */
-	resp->feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE | SIRDMA_FEATURE_SRQ;
+	resp->feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE;
+	/* Only for providers that kick, which are ours: the CQEs of shared queues are not irdma's. */
+	if (dev->ibdev.attrs.max_srq)
+		resp->feature_flags |= SIRDMA_FEATURE_SRQ;
 	resp->db_mmap_key = rdma_user_mmap_get_offset(uctx->db_entry);
 	resp->max_hw_wq_frags = SIRDMA_MAX_SGE;
 	resp->max_hw_read_sges = SIRDMA_MAX_READ_SGE;

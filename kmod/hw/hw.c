@@ -175,7 +175,8 @@ static int hw_idpools_init(struct sirdma_hw *hw)
 	err = sirdma_idpool_init(&hw->cq_ids, SIRDMA_CCQ_ID + 1, hw->caps.max_cqs);
 	if (err)
 		goto err_qp_ids;
-	err = sirdma_idpool_init(&hw->srq_ids, 1, hw->caps.max_srqs);
+	/* A device without shared receive queues has the number 0, which is none. */
+	err = hw->caps.max_srqs > 1 ? sirdma_idpool_init(&hw->srq_ids, 1, hw->caps.max_srqs) : 0;
 	if (err)
 		goto err_cq_ids;
 	err = sirdma_idpool_init(&hw->pd_ids, 1, hw->caps.max_pds);

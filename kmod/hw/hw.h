@@ -73,7 +73,7 @@ struct sirdma_hw {
 
 	struct sirdma_idpool qp_ids; /* see first_qpn */
 	struct sirdma_idpool cq_ids; /* 1 .. : 0 is the CCQ */
-	struct sirdma_idpool srq_ids; /* 1 .. : 0 is none */
+	struct sirdma_idpool srq_ids; /* 1 .. : 0 is none; limit 0: the device has none */
 	struct sirdma_idpool pd_ids; /* 1 .. */
 	struct sirdma_idpool stag_ids; /* 1 .. */
 	struct sirdma_idpool arp_ids; /* 0 .. */

@@ -64,14 +64,16 @@ static bool qp_run_hold(struct snic_qp *qp, bool last)
 
 void snic_qp_ring(struct snic_dev *dev, u32 qpn)
 {
-	struct snic_qp *qp = snic_qp_get(dev, qpn);
+	struct snic_obj *obj;
 
-	if (!qp)
-		return;
-	/* Pairs with qp_take_ring(): whoever clears the flag sees what came before the doorbell. */
-	smp_mb();
-	WRITE_ONCE(qp->rung, true);
-	snic_qp_put(qp);
+	port_rcu_read_lock();
+	obj = snic_table_at(&dev->qps, qpn);
+	if (obj) {
+		/* Pairs with qp_take_ring(): whoever clears the flag sees what came before the doorbell. */
+		smp_mb();
+		WRITE_ONCE(container_of(obj, struct snic_qp, obj)->rung, true);
+	}
+	port_rcu_read_unlock();
 }
 
 static bool qp_take_ring(struct snic_qp *qp)
@@ -197,8 +199,6 @@ void snic_qp_reset(struct snic_qp *qp)
 
 static bool qp_complete(struct snic_qp *qp, struct snic_cq *cq, struct snic_completion *c)
 {
-	if (!c->is_shared)
-		c->compl_ctx = qp->compl_ctx;
 	c->qpn = qp->obj.id;
 	if (snic_cq_post(qp->dev, cq, c))
 		return true;
@@ -210,6 +210,7 @@ static bool qp_complete(struct snic_qp *qp, struct snic_cq *cq, struct snic_comp
 bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 minor, u32 vendor)
 {
 	struct snic_completion c = {
+		.compl_ctx = qp->compl_ctx,
 		.is_sq = true,
 		.wqe_idx = out->idx,
 		.op = out->op,
@@ -228,10 +229,8 @@ bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 m
 
 bool snic_qp_complete_recv(struct snic_qp *qp, struct snic_completion *c)
 {
-	if (qp->srq) {
-		c->is_shared = true;
-		c->compl_ctx = qp->resp.rqe.wr_id;
-	}
+	c->is_shared = qp->srq;
+	c->compl_ctx = qp->srq ? qp->resp.rqe.wr_id : qp->compl_ctx;
 	return qp_complete(qp, qp->recv_cq, c);
 }
 
@@ -315,8 +314,8 @@ static bool flush_next_recv(struct snic_qp *qp)
 }
 
 /*
- * In the error state the QP fetches no WQE from the shared queue any more: whoever waits for
- * that may destroy the QP (IBTA 10.2.9.4).
+ * In the error state the QP fetches no WQE from the shared queue any more: after this event
+ * the application may destroy the QP (IBTA, Last WQE Reached).
  */
 static void qp_last_wqe(struct snic_qp *qp)
 {

@@ -212,7 +212,6 @@ struct snic_qp {
 
 	struct snic_mr *rx_mr; /* region of the last received packet; NULL between batches */
 	u32 rx_stag;
-	u32 rx_pd;
 
 	struct snic_req req;
 	struct snic_resp resp;

@@ -11,11 +11,11 @@
 
 struct snic_dev;
 
-/* Protected, as the calls below, by the lock of the QP, or of the shared queue. */
+/* The lock of the QP, or of the shared queue, protects the object and its calls. */
 struct snic_rq {
 	struct snic_dev *dev;
 	struct snic_ring ring;
-	u32 wqes; /* power of two; 0: nothing can be received */
+	u32 wqes; /* power of two; 0: the QP has no receive queue of its own */
 	u32 idx; /* next WQE to fetch */
 	u8 stride_shift; /* log2 of the quanta of one */
 	bool polarity; /* valid bit of the lap */

@@ -43,15 +43,14 @@ struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 
 {
 	struct snic_mr *mr = qp->rx_mr;
 
-	/* Key and PD were checked, and the mapping does not change under a reference. */
-	if (mr && qp->rx_stag == stag && qp->rx_pd == pd && snic_slot_valid(&mr->slot) &&
+	/* The key was checked, and the mapping does not change under a reference. */
+	if (mr && qp->rx_stag == stag && mr->map.pd == pd && snic_slot_valid(&mr->slot) &&
 	    (mr->map.access & access) == access && mr_covers(mr, va, len))
 		return mr;
 	snic_qp_put_rx_mr(qp);
 	mr = snic_mr_get(qp->dev, stag, pd, va, len, access, ae);
 	qp->rx_mr = mr;
 	qp->rx_stag = stag;
-	qp->rx_pd = pd;
 	return mr;
 }
 

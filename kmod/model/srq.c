@@ -56,9 +56,9 @@ enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_rqe *rqe)
 	port_lock(&srq->lock);
 	status = snic_rq_fetch(&srq->rq, rqe);
 	if (status != SNIC_WQE_NONE) {
-		srq->taken++;
+		srq->fetched++;
 		/* Release: the copy is made before its place may be written anew. */
-		smp_store_release(&srq->shadow->taken, cpu_to_le64(srq->taken));
+		smp_store_release(&srq->shadow->fetched, cpu_to_le64(srq->fetched));
 		srq_check_limit(srq);
 	}
 	port_unlock(&srq->lock);
@@ -109,7 +109,7 @@ u32 snic_cqp_create_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	snic_obj_init(&srq->obj);
 	port_lock_init(&srq->lock);
 	snic_rq_reset(&srq->rq);
-	WRITE_ONCE(srq->shadow->taken, 0);
+	WRITE_ONCE(srq->shadow->fetched, 0);
 	status = snic_table_status(snic_table_insert(&dev->srqs, srq->obj.id, &srq->obj));
 	if (status)
 		goto err_free;
@@ -133,7 +133,7 @@ static struct snic_srq *srq_by_cmd(struct snic_dev *dev, const struct sirdma_cqp
 	return srq;
 }
 
-/* The event comes at once when the queue has fewer WQEs already (IBTA 11.2.3.4). */
+/* The event comes at once when the queue has fewer WQEs already (IBTA, Modify SRQ). */
 u32 snic_cqp_modify_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
 {
 	const struct sirdma_cqp_srq *cmd = (const void *)wqe;

@@ -15,7 +15,7 @@ struct snic_srq {
 	struct sirdma_srq_shadow *shadow;
 	u32 pd; /* of the memory that the WQEs name */
 	u64 ctx; /* driver's cookie, echoed in events */
-	u32 taken; /* WQEs since creation */
+	u32 fetched; /* WQEs since creation */
 	u32 limit; /* an event when fewer are left; 0: none */
 	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */
 };

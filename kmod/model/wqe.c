@@ -199,12 +199,12 @@ enum snic_wqe_status snic_rqe_load(struct snic_rq *rq, u32 idx, bool polarity, s
 		return SNIC_WQE_NONE;
 	smp_rmb(); /* pairs with the poster's barrier before the header */
 	rqe->idx = (u16)(idx << rq->stride_shift);
+	rqe->wr_id = le64_to_cpu(READ_ONCE(wqe->remote));
 	nfrags = 1 + (u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr);
 	quanta = sirdma_frag_quanta(nfrags);
 	if (quanta > 1u << rq->stride_shift)
 		return SNIC_WQE_BAD;
 	memcpy(&copy, wqe, quanta * SIRDMA_QUANTUM);
-	rqe->wr_id = le64_to_cpu(copy.first.remote);
 	return frags_load(&copy, 0, nfrags, polarity, rqe->sge, &rqe->nsge, &rqe->len) ?
 		       SNIC_WQE_OK :
 		       SNIC_WQE_BAD;

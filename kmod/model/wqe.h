@@ -48,7 +48,7 @@ struct snic_sqe {
 struct snic_rqe {
 	u64 wr_id; /* of a shared queue's */
 	u32 len; /* sum of all fragments */
-	u16 idx; /* ring position, quanta */
+	u16 idx; /* ring position, quanta; of a shared queue, meaningless */
 	u8 nsge;
 	struct snic_sge sge[SNIC_WQE_FRAGS];
 };
@@ -69,7 +69,7 @@ bool snic_sqe_peek(struct snic_qp *qp, u32 idx, bool polarity);
  */
 void *snic_sqe_inline_ptr(struct snic_qp *qp, const struct snic_sqe *sqe, u32 off, u32 len,
 			  u32 *run);
-/* Decode receive WQE number @idx. On SNIC_WQE_BAD, idx is set. */
+/* Decode receive WQE number @idx. On SNIC_WQE_BAD, idx and wr_id are set. */
 enum snic_wqe_status snic_rqe_load(struct snic_rq *rq, u32 idx, bool polarity,
 				   struct snic_rqe *rqe);
 bool snic_rqe_peek(struct snic_rq *rq, u32 idx, bool polarity);

@@ -40,6 +40,7 @@ public:
 		u32 max_sds = 8;
 		u32 max_pbles = 8 * 262144;
 		u32 max_ids = 1024;
+		bool has_srqs = true;
 		u32 num_vectors = 4;
 		bool async = false; // commands run on a thread of the device
 	};
@@ -534,8 +535,8 @@ private:
 			auto *q = static_cast<sirdma_fpm_query *>(
 				at(cmd.wqe.w2, sizeof(sirdma_fpm_query)));
 			*q = {};
-			q->max_qps = q->max_cqs = q->max_srqs = q->max_mrs = q->max_pds =
-				opts_.max_ids;
+			q->max_qps = q->max_cqs = q->max_mrs = q->max_pds = opts_.max_ids;
+			q->max_srqs = opts_.has_srqs ? opts_.max_ids : 0;
 			q->max_pbles = opts_.max_pbles;
 			q->max_sds = opts_.max_sds;
 			q->max_ceqs = opts_.num_vectors - 1;

@@ -4,6 +4,10 @@
 #include "fake_device.hpp"
 #include "nop.hpp"
 
+extern "C" {
+#include "hw/limits.h"
+}
+
 namespace sirdma::test
 {
 namespace
@@ -41,6 +45,16 @@ TEST(Probe, NumbersStartAfterTheReservedOnes)
 	ASSERT_EQ(sirdma_idpool_get(&host.hw.cq_ids, &id), 0);
 	EXPECT_EQ(id, 1u) << "0 is the CCQ";
 	sirdma_idpool_put(&host.hw.cq_ids, id);
+}
+
+TEST(Probe, ADeviceMayHaveNoSharedReceiveQueues)
+{
+	FakeHost host({.has_srqs = false});
+	sirdma_limits limits;
+
+	sirdma_hw_limits(&host.hw, &limits);
+	EXPECT_EQ(limits.max_srq, 0u);
+	EXPECT_GT(limits.max_qp, 0u);
 }
 
 TEST(Probe, RefusesUnusableConfigurations)

@@ -627,6 +627,8 @@ static void consumer_shares_a_receive_queue(struct kunit *test)
 		.srq_type = IB_SRQT_BASIC,
 	};
 	struct ib_srq_attr attr = {.srq_limit = DEPTH / 2};
+	struct ib_qp_init_attr qp_init;
+	struct ib_qp_attr qp_attr;
 	struct ib_wc wc;
 	u32 i, n;
 
@@ -660,6 +662,9 @@ static void consumer_shares_a_receive_queue(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, ib_query_srq(c->srq, &attr), 0);
 	KUNIT_EXPECT_EQ(test, attr.srq_limit, 0);
 	KUNIT_EXPECT_EQ(test, ib_post_recv(c->qp[1], &(struct ib_recv_wr){}, NULL), -EINVAL);
+	KUNIT_EXPECT_EQ(test, ib_modify_srq(c->srq, &attr, 0x80), -EINVAL);
+	KUNIT_ASSERT_EQ(test, ib_query_qp(c->qp[1], &qp_attr, IB_QP_STATE, &qp_init), 0);
+	KUNIT_EXPECT_PTR_EQ(test, qp_init.srq, c->srq);
 	KUNIT_EXPECT_EQ(test, ib_destroy_srq_user(c->srq, NULL), -EBUSY);
 }
 

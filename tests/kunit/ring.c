@@ -57,8 +57,31 @@ static void ring_has_one_owner(struct kunit *test)
 	kfree(qp);
 }
 
+/* A shared receive queue has pages of WQEs and the shadow area on a page behind them. */
+static void ring_of_a_shared_queue_is_checked(struct kunit *test)
+{
+	struct sirdma_mem_reg_req req = {.reg_type = SIRDMA_MEMREG_SRQ, .rq_pages = 2};
+	struct sirdma_dev *dev = kunit_kzalloc(test, sizeof(*dev), GFP_KERNEL);
+	const u64 need = 2 * SIRDMA_PAGE_SIZE + SIRDMA_SHADOW_SIZE;
+	struct sirdma_ring *ring;
+
+	KUNIT_ASSERT_NOT_NULL(test, dev);
+	dev->ibdev.attrs.max_mr_size = U64_MAX;
+	KUNIT_EXPECT_EQ(test, sirdma_ring_check(dev, 0x1000, need, &req), 0);
+	KUNIT_EXPECT_EQ(test, sirdma_ring_check(dev, 0x1000, need - 1, &req), -EINVAL);
+	KUNIT_EXPECT_EQ(test, sirdma_ring_check(dev, 0x1010, need, &req), -EINVAL);
+	ring = sirdma_ring_alloc(0x1000, need, &req);
+	KUNIT_ASSERT_NOT_NULL(test, ring);
+	KUNIT_EXPECT_EQ(test, ring->rq_pages, 2);
+	KUNIT_EXPECT_EQ(test, ring->sq_pages, 0);
+	kfree(ring);
+	req.rq_pages = 0;
+	KUNIT_EXPECT_EQ(test, sirdma_ring_check(dev, 0x1000, need, &req), -EINVAL);
+}
+
 static struct kunit_case ring_cases[] = {
 	KUNIT_CASE(ring_has_one_owner),
+	KUNIT_CASE(ring_of_a_shared_queue_is_checked),
 	{},
 };
 

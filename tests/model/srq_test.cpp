@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
-// Shared receive queues: two QPs take from one.
+// Shared receive queues: two QPs receive from one.
 #include <atomic>
 #include <set>
 #include <thread>
@@ -27,6 +27,20 @@ protected:
 
 		receiver.srq = queue.id;
 		return std::make_unique<Link>(a, b, opts, receiver);
+	}
+
+	// @qp has fetched a WQE for a message that is not complete.
+	bool wait_fetched(Qp &qp)
+	{
+		return fabric.run_until(
+			[&] {
+				snic_qp *of = snic_qp_get(b.host.dev(), qp.id);
+				const bool fetched = of->resp.rqe_valid;
+
+				snic_qp_put(of);
+				return fetched;
+			},
+			1'000'000'000);
 	}
 
 	u64 limit()
@@ -56,7 +70,7 @@ protected:
 	std::unique_ptr<Link> one, two;
 };
 
-/* A long message holds the first entry while the other QP completes later ones. */
+/* A long message holds the first WQE while the other QP completes later ones. */
 TEST_F(SharedRq, CompletesOutOfOrder)
 {
 	constexpr u32 len = 300000;
@@ -67,15 +81,7 @@ TEST_F(SharedRq, CompletesOutOfOrder)
 	ASSERT_EQ(srq.recv(2, {b.sge(len, 8)}), 0);
 
 	one->a.post({.sges = {a.sge(0, len)}});
-	ASSERT_TRUE(fabric.run_until(
-		[&] {
-			snic_qp *qp = snic_qp_get(b.host.dev(), one->b.id);
-			const bool taken = qp->resp.rqe_valid;
-
-			snic_qp_put(qp);
-			return taken;
-		},
-		1'000'000'000));
+	ASSERT_TRUE(wait_fetched(one->b));
 	two->a.post({.sges = {a.sge(len, 8)}});
 
 	const Wc short_one = wait_recv(two->b);
@@ -90,8 +96,8 @@ TEST_F(SharedRq, CompletesOutOfOrder)
 	EXPECT_EQ(memcmp(b.data(0), a.data(0), len + 8), 0);
 }
 
-/* Each entry goes to one message, over several laps, whoever receives it. */
-TEST_F(SharedRq, GivesEachEntryOnce)
+/* Each WQE goes to one message, over several laps, on either QP. */
+TEST_F(SharedRq, GivesEachWqeOnce)
 {
 	u64 id = 0;
 
@@ -113,8 +119,8 @@ TEST_F(SharedRq, GivesEachEntryOnce)
 	}
 }
 
-/* The ring is full when its WQEs are posted and none is taken, and has room for each that was. */
-TEST_F(SharedRq, HasRoomAgainForEachEntryTaken)
+/* The ring is full while none of its WQEs is fetched, and has room again for each that was. */
+TEST_F(SharedRq, HasRoomAgainForEachWqeFetched)
 {
 	for (u32 i = 0; i < srq.queue.size; i++)
 		ASSERT_EQ(srq.recv(i, {b.sge(0, 64)}), 0);
@@ -128,7 +134,7 @@ TEST_F(SharedRq, HasRoomAgainForEachEntryTaken)
 	EXPECT_EQ(srq.recv(102, {b.sge(0, 64)}), -ENOMEM);
 }
 
-/* Whoever finds the queue empty tells its peer to wait, and goes on when there is an entry. */
+/* A QP that finds the queue empty tells its peer to wait, and goes on when there is a WQE. */
 TEST_F(SharedRq, MakesThePeerWaitWhenItIsEmpty)
 {
 	one->a.post({.sges = {a.sge(0, 64)}});
@@ -143,8 +149,8 @@ TEST_F(SharedRq, MakesThePeerWaitWhenItIsEmpty)
 	expect_ok(wait_send(one->a), SIRDMA_OP_SEND);
 }
 
-/* WRITE with immediate data takes an entry, too. */
-TEST_F(SharedRq, GivesAnEntryToAWriteWithImmediate)
+/* A WRITE with immediate data consumes a WQE, too. */
+TEST_F(SharedRq, GivesAWqeToAWriteWithImmediate)
 {
 	ASSERT_EQ(srq.recv(5, {}), 0);
 	one->a.post({.op = SIRDMA_OP_WRITE,
@@ -158,7 +164,7 @@ TEST_F(SharedRq, GivesAnEntryToAWriteWithImmediate)
 	EXPECT_EQ(wc.imm, 0x1234u);
 }
 
-/* A QP that fails leaves the entries of the queue to the others, and says that it took its last. */
+/* A QP that fails leaves the WQEs of the queue to the others, and reports its last WQE. */
 TEST_F(SharedRq, IsNotFlushedByOneOfItsQps)
 {
 	ASSERT_EQ(srq.recv(1, {b.sge(0, 64)}), 0);
@@ -177,22 +183,14 @@ TEST_F(SharedRq, IsNotFlushedByOneOfItsQps)
 	EXPECT_EQ(wc.len, 64u);
 }
 
-/* The entry in hand completes before the event that says that it was the last. */
-TEST_F(SharedRq, CompletesTheEntryInHandBeforeTheLastWqeEvent)
+/* The WQE that a QP has fetched completes before the event that says that it was the last. */
+TEST_F(SharedRq, CompletesTheFetchedWqeBeforeTheLastWqeEvent)
 {
 	constexpr u32 len = 300000;
 
 	ASSERT_EQ(srq.recv(1, {b.sge(0, len)}), 0);
 	one->a.post({.sges = {a.sge(0, len)}});
-	ASSERT_TRUE(fabric.run_until(
-		[&] {
-			snic_qp *qp = snic_qp_get(b.host.dev(), one->b.id);
-			const bool taken = qp->resp.rqe_valid;
-
-			snic_qp_put(qp);
-			return taken;
-		},
-		1'000'000'000));
+	ASSERT_TRUE(wait_fetched(one->b));
 	one->b.error();
 	EXPECT_EQ(other_event().code, u32{SIRDMA_AE_LAST_WQE_REACHED});
 
@@ -202,15 +200,19 @@ TEST_F(SharedRq, CompletesTheEntryInHandBeforeTheLastWqeEvent)
 	EXPECT_EQ(wc->wr_id, 1u);
 }
 
-/* An entry that is no request fails the QP that took it, and only that. */
-TEST_F(SharedRq, ABadEntryFailsWhoTookIt)
+/* A malformed WQE fails the QP that fetched it, and only that; it completes with its own wr_id. */
+TEST_F(SharedRq, AMalformedWqeFailsTheQpThatFetchedIt)
 {
+	ASSERT_EQ(srq.recv(7, {b.sge(0, 64)}), 0);
+	one->a.post({.sges = {a.sge(0, 64)}});
+	wait_recv(one->b);
 	ASSERT_EQ(srq.recv(1, {b.sge(0, 64)}), 0);
-	srq.queue.ring[0].hdr |= SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, 9);
+	srq.queue.ring[1 << Srq::shift].hdr |= SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, 9);
 	ASSERT_EQ(srq.recv(2, {b.sge(0, 64)}), 0);
 	one->a.post({.sges = {a.sge(0, 64)}});
 	const Wc bad = wait_recv(one->b);
 	expect_error(bad, SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
+	EXPECT_EQ(bad.wr_id, 1u);
 	EXPECT_EQ(one->b.state(), SIRDMA_QPS_ERR);
 
 	two->a.post({.sges = {a.sge(0, 64)}});
@@ -219,7 +221,7 @@ TEST_F(SharedRq, ABadEntryFailsWhoTookIt)
 	EXPECT_EQ(good.wr_id, 2u);
 }
 
-/* Entries name memory of the queue's protection domain, whatever the QP's is. */
+/* WQEs name memory of the queue's protection domain, which may differ from the QP's. */
 TEST_F(SharedRq, TakesMemoryOfItsOwnProtectionDomain)
 {
 	Srq foreign(b, 64, 2);
@@ -247,8 +249,8 @@ TEST_F(SharedRq, TakesMemoryOfItsOwnProtectionDomain)
 	expect_ok(wait_send(fourth->a), SIRDMA_OP_WRITE);
 }
 
-/* The limit: one event when fewer entries are left, and no other until it is armed again. */
-TEST_F(SharedRq, TellsOnceThatFewEntriesAreLeft)
+/* The limit raises one event when fewer WQEs are left, and no other until it is armed again. */
+TEST_F(SharedRq, TellsOnceThatFewWqesAreLeft)
 {
 	for (u32 i = 0; i < 6; i++)
 		ASSERT_EQ(srq.recv(i, {b.sge(0, 64)}), 0);
@@ -281,8 +283,8 @@ TEST_F(SharedRq, TellsOnceThatFewEntriesAreLeft)
 	EXPECT_EQ(other_event().code, u32{SIRDMA_AE_NONE}) << "disarmed";
 }
 
-/* The same over the end of the ring, where the next lap's entries follow. */
-TEST_F(SharedRq, CountsEntriesOverTheEndOfTheRing)
+/* The limit counts WQEs across the end of the ring, where those of the next lap follow. */
+TEST_F(SharedRq, CountsWqesAcrossTheEndOfTheRing)
 {
 	for (u32 i = 0; i < srq.queue.size - 2; i++) {
 		ASSERT_EQ(srq.recv(i, {b.sge(0, 64)}), 0);
@@ -363,8 +365,8 @@ TEST_F(SharedRq, QpsCheckWhatTheyAreGiven)
 	EXPECT_EQ(qp.create(qp.scq.id, qp.rcq.id), SIRDMA_CQP_OK);
 }
 
-/* Two threads: the queue's own lock keeps its entries apart. */
-TEST_F(SharedRq, IsTakenFromByTwoThreads)
+/* Two threads fetch at once: each WQE goes to one of them. */
+TEST_F(SharedRq, IsUsedByTwoThreads)
 {
 	snic_srq *device_srq = snic_srq_attach(b.host.dev(), srq.id);
 	std::vector<std::atomic<u32>> taken(50 * 32);

@@ -472,7 +472,7 @@ inline u32 Qp::recv(const std::vector<Sge> &sges)
 						   idx * (32ull << opts.rq_stride_shift));
 
 	sirdma_put64_release(&wqe->hdr,
-			     sirdma_put_recv(wqe, list.data(), static_cast<u32>(list.size()),
+			     sirdma_put_recv(wqe, list.data(), static_cast<u32>(list.size()), 0,
 					     rq_pol ? SIRDMA_WQE_VALID : 0));
 	if (++rq_head == opts.rq_wqes) {
 		rq_head = 0;
@@ -529,8 +529,8 @@ inline Srq::Srq(Node &n, u32 wqes, u32 pd) : node(n), id(n.new_srq())
 		 .size = wqes,
 		 .shift = shift,
 		 .max_sge = 2,
-		 .max_wr = wqes,
-		 .head = 0};
+		 .head = 0,
+		 .fetched = 0};
 	EXPECT_EQ(create(wqes, pd), SIRDMA_CQP_OK);
 }
 

@@ -194,6 +194,7 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 	qp->pd = pd;
 	qp->send_cq = attr->send_cq;
 	qp->recv_cq = attr->recv_cq;
+	qp->srq = attr->srq;
 	qp->qp_type = attr->qp_type;
 	qp->state = IBV_QPS_RESET;
 	qp->handle = driver.next_handle++;
@@ -231,7 +232,11 @@ int ibv_cmd_destroy_qp(ibv_qp *qp)
 {
 	if (fails("destroy_qp"))
 		return EBUSY;
-	return fake_driver().qps.erase(qp->handle) ? 0 : EINVAL;
+	if (!fake_driver().qps.erase(qp->handle))
+		return EINVAL;
+	if (fake_driver().after_destroy_qp)
+		fake_driver().after_destroy_qp();
+	return 0;
 }
 
 int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr,
@@ -249,7 +254,7 @@ int ibv_cmd_create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr,
 	driver.srqs[srq->handle] = driver.srq_request;
 	driver.srq_attr = attr->attr;
 	answer.srq_id = 5;
-	answer.srq_size = ring_wqes(attr->attr.max_wr, sirdma_rq_shift(attr->attr.max_sge), 1) +
+	answer.srq_size = ring_wqes(attr->attr.max_wr, sirdma_rq_shift(attr->attr.max_sge), 0) +
 			  driver.srq_size_error;
 	return 0;
 }

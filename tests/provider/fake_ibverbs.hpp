@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -48,6 +49,7 @@ struct FakeDriver {
 	uint32_t sq_size_error = 0; /* added to the ring size create_qp reports */
 	uint32_t srq_size_error = 0; /* the same of create_srq */
 	std::string failing; /* command that fails with ENOMEM */
+	std::function<void()> after_destroy_qp; /* the number is free, destroy_qp has not returned */
 
 	const verbs_device_ops *ops = nullptr; /* the provider's registration */
 

@@ -4,14 +4,17 @@
  * what is undone when a step fails, and what outlives what.
  */
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 #include <unistd.h>
 
 #include <gtest/gtest.h>
+#include <infiniband/opcode.h>
 
 #include "cq.hpp"
 #include "fake_device.hpp"
@@ -339,8 +342,8 @@ TEST_F(WithCq, SharedReceiveQueuesHaveARingAndAShadowArea)
 	attr.attr.max_sge = 3;
 	ibv_srq *srq = create_srq(pd, &attr);
 	ASSERT_TRUE(srq);
-	/* 3 fragments: 2 quanta; (100 << 1) + 1 -> 256. */
-	EXPECT_EQ(attr.attr.max_wr, 127u);
+	/* 3 fragments: 2 quanta; 100 << 1 -> 256. */
+	EXPECT_EQ(attr.attr.max_wr, 128u);
 
 	const Registration *memory = registered_at(driver.srq_request.user_srq_buf);
 	ASSERT_TRUE(memory);
@@ -361,11 +364,11 @@ TEST_F(WithCq, SharedReceiveQueuesHaveARingAndAShadowArea)
 	EXPECT_TRUE(le64toh(wqe[0].hdr) & SIRDMA_WQE_VALID);
 	EXPECT_EQ(post_srq_recv(srq, &wr, &bad), ENOMEM);
 	EXPECT_EQ(bad, &wr);
-	shadow->taken = htole64(1);
+	shadow->fetched = htole64(1);
 	EXPECT_EQ(post_srq_recv(srq, &wr, &bad), 0);
 	EXPECT_EQ(post_srq_recv(srq, &wr, &bad), ENOMEM);
 	/* A device that fetched more than was posted opens nothing. */
-	shadow->taken = htole64(1000);
+	shadow->fetched = htole64(1000);
 	EXPECT_EQ(post_srq_recv(srq, &wr, &bad), ENOMEM);
 
 	ibv_srq_attr now{};
@@ -393,6 +396,54 @@ TEST_F(WithCq, SharedReceiveQueuesHaveARingAndAShadowArea)
 	driver.failing.clear();
 	EXPECT_EQ(destroy_srq(srq), 0);
 	EXPECT_TRUE(driver.srqs.empty());
+}
+
+/* Another thread gets the number as soon as it is free: its completions are not forgotten with the old ones. */
+TEST_F(WithCq, ANumberThatIsUsedAgainKeepsItsSharedCompletions)
+{
+	ibv_srq_init_attr attr{};
+
+	attr.attr.max_wr = 10;
+	attr.attr.max_sge = 1;
+	ibv_srq *srq = create_srq(pd, &attr);
+	ASSERT_TRUE(srq);
+	ibv_qp_init_attr init = qp_attr(cq);
+	init.srq = srq;
+	ibv_qp *old = create_qp(pd, &init), *successor = nullptr;
+	ASSERT_TRUE(old);
+
+	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
+	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
+	CompletionWriter device({ring, static_cast<size_t>(driver.cq_size)}, *shadow);
+	std::atomic<bool> created{false};
+	std::jthread other;
+
+	driver.after_destroy_qp = [&] {
+		other = std::jthread([&] {
+			ibv_qp_init_attr again = qp_attr(cq);
+
+			again.srq = srq;
+			successor = create_qp(pd, &again);
+			device.write({.compl_ctx = 5,
+				      .op = IBV_OPCODE_SEND_ONLY,
+				      .send = false,
+				      .shared = true,
+				      .qp_id = 77});
+			created = true;
+		});
+		/* It has to wait for the end of this call; if it did not, it would be done by then. */
+		for (int ms = 0; ms < 100 && !created; ++ms)
+			std::this_thread::sleep_for(std::chrono::milliseconds(1));
+	};
+	EXPECT_EQ(destroy_qp(old), 0);
+	driver.after_destroy_qp = nullptr;
+	other.join();
+	ASSERT_TRUE(successor);
+	ibv_wc wc{};
+	ASSERT_EQ(poll_cq(cq, 1, &wc), 1);
+	EXPECT_EQ(wc.wr_id, 5u);
+	EXPECT_EQ(destroy_qp(successor), 0);
+	EXPECT_EQ(destroy_srq(srq), 0);
 }
 
 TEST_F(WithCq, FailedSharedReceiveQueueLeavesNothing)

@@ -112,4 +112,36 @@ TEST(RecvQueue, ACompletionRetiresAllBefore)
 	EXPECT_EQ(sirdma_rq_free(&qp->recv.queue()), 7u);
 }
 
+/* Indices run freely over 32 bits; the lap, and with it the valid bit, follows them. */
+TEST(SharedRecvQueue, GoesOnAcrossTheEndOfItsIndices)
+{
+	constexpr uint32_t size = 8;
+	std::vector<sirdma_wqe> ring(size);
+	sirdma_srq_shadow shadow{};
+	const uint32_t start = ~0u - 2;
+	sirdma_shared_rq queue = {.ring = ring.data(),
+				  .shadow = &shadow,
+				  .size = size,
+				  .shift = 0,
+				  .max_sge = 1,
+				  .head = start,
+				  .fetched = start};
+
+	shadow.fetched = htole64(start);
+	for (uint32_t i = 0; i < size; ++i)
+		ASSERT_EQ(sirdma_shared_rq_take(&queue, i, nullptr, 0), 0);
+	EXPECT_EQ(sirdma_shared_rq_take(&queue, 0, nullptr, 0), -ENOMEM);
+	for (uint32_t i = 0; i < size; ++i) {
+		const uint32_t index = start + i;
+		const sirdma_wqe &wqe = ring[index % size];
+
+		EXPECT_EQ(le64toh(wqe.remote), i);
+		EXPECT_EQ((le64toh(wqe.hdr) & SIRDMA_WQE_VALID) != 0, !(index & size)) << i;
+	}
+	shadow.fetched = htole64(start + 3);
+	for (uint32_t i = 0; i < 3; ++i)
+		ASSERT_EQ(sirdma_shared_rq_take(&queue, i, nullptr, 0), 0);
+	EXPECT_EQ(sirdma_shared_rq_take(&queue, 0, nullptr, 0), -ENOMEM);
+}
+
 } // namespace sirdma::test

@@ -198,29 +198,5 @@ TEST_F(AsyncEvents, OverflowingCompletionQueueIsReported)
 	EXPECT_EQ(await_cq_event(device(), small.get()), IBV_EVENT_CQ_ERR);
 }
 
-TEST_F(AsyncEvents, LastReceiveOfASharedQueueIsReported)
-{
-	if (peer().attr.max_srq == 0)
-		GTEST_SKIP() << peer().name << " has no shared receive queues";
-	ibv_srq_init_attr srq_init = {};
-	srq_init.attr.max_wr = 16;
-	srq_init.attr.max_sge = 1;
-	const Pd pd(ibv_alloc_pd(peer().context.get()));
-	const Cq cq(ibv_create_cq(peer().context.get(), 64, nullptr, nullptr, 0));
-	const Srq srq(ibv_create_srq(pd.get(), &srq_init));
-	ASSERT_TRUE(pd && cq && srq);
-	ibv_qp_init_attr init = {};
-	init.qp_type = IBV_QPT_RC;
-	init.send_cq = init.recv_cq = cq.get();
-	init.srq = srq.get();
-	init.cap.max_send_wr = init.cap.max_send_sge = 1;
-	const Qp qp(ibv_create_qp(pd.get(), &init));
-	ASSERT_TRUE(qp) << std::strerror(errno);
-	ASSERT_EQ(to_init(qp.get(), peer(), default_link()), 0);
-	ASSERT_EQ(to_rtr(qp.get(), peer(), {qp->qp_num, 1, peer().gid}, default_link()), 0);
-	ASSERT_EQ(to_state(qp.get(), IBV_QPS_ERR), 0);
-	EXPECT_EQ(await_qp_event(peer(), qp.get()), IBV_EVENT_QP_LAST_WQE_REACHED);
-}
-
 } // namespace
 } // namespace verbs

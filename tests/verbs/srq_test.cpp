@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Shared receive queues: created, posted to, taken from by several queue pairs, limited, refused.
+// Shared receive queues: their limits, requests for several queue pairs, events, and what is refused.
 #include "fixture.hpp"
 
 #include <arpa/inet.h>
@@ -46,7 +46,7 @@ protected:
 		return Srq(ibv_create_srq(pd_.get(), &init_));
 	}
 
-	// A queue pair of the peer that takes from the queue, and all completions of which are in cq_.
+	// The peer's queue pair receives from the queue, and all its completions are in cq_.
 	Pair make_pair()
 	{
 		EndOptions b;
@@ -132,7 +132,7 @@ TEST_F(SharedReceive, RefusesWhatIsBeyondItsLimits)
 	EXPECT_TRUE(Srq(ibv_create_srq(pd_.get(), &init)));
 }
 
-// Not reported, so not done.
+// IBV_DEVICE_SRQ_RESIZE is not reported, so the call is refused.
 TEST_F(SharedReceive, ResizesOnlyIfTheDeviceSaysSo)
 {
 	ibv_srq_attr attr = {};
@@ -144,7 +144,7 @@ TEST_F(SharedReceive, ResizesOnlyIfTheDeviceSaysSo)
 	EXPECT_EQ(this->attr().max_wr, init_.attr.max_wr);
 }
 
-// Each request is taken once, by whichever queue pair gets a message, and its data is that message's.
+// Each request completes once, on the queue pair that got a message, with the data of that message.
 TEST_F(SharedReceive, GivesEachRequestToOneMessage)
 {
 	constexpr uint32_t rounds = 20, pairs = 4, size = 256;
@@ -242,7 +242,7 @@ TEST_F(SharedReceive, TellsOnceThatFewRequestsAreLeft)
 	EXPECT_FALSE(await_srq_event(peer(), srq_.get(), 50ms)) << "it was told once";
 }
 
-// IBTA 11.2.3.4: armed when fewer are left already, it comes at once.
+// The event comes at once when fewer requests are left at the time of arming (IBTA, Modify SRQ).
 TEST_F(SharedReceive, TellsAtOnceWhenFewAreLeftAlready)
 {
 	if (peer().is_rxe())
@@ -252,7 +252,7 @@ TEST_F(SharedReceive, TellsAtOnceWhenFewAreLeftAlready)
 	EXPECT_EQ(await_srq_event(peer(), srq_.get()), IBV_EVENT_SRQ_LIMIT_REACHED);
 }
 
-// What is in hand is flushed; what waits in the queue is the others'.
+// A queue pair in error leaves the requests in the queue to the others.
 TEST_F(SharedReceive, AQueuePairInErrorSaysThatItTookItsLast)
 {
 	Pair first = make_pair(), second = make_pair();
@@ -324,30 +324,30 @@ TEST_F(SharedReceive, UnreliableConnectionsHaveNone)
 	EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-// Threads post while others poll: no request is lost, none is taken twice.
+// Threads post while messages arrive: no request is lost, none completes twice.
 TEST_F(SharedReceive, IsPostedToByThreads)
 {
 	constexpr uint64_t each = 300, threads = 3;
 	Pair first = make_pair(), second = make_pair();
-	std::vector<std::thread> posters;
+	std::vector<std::jthread> posters;
 	std::set<uint64_t> seen;
 
 	for (uint64_t t = 0; t < threads; t++)
-		posters.emplace_back([&, t] {
-			for (uint64_t i = 0; i < each; i++) {
-				while (post_recv(srq_.get(), {}, t * each + i) == ENOMEM)
+		posters.emplace_back([&, t](const std::stop_token &stop) {
+			for (uint64_t i = 0; i < each && !stop.stop_requested(); i++) {
+				while (post_recv(srq_.get(), {}, t * each + i) == ENOMEM &&
+				       !stop.stop_requested())
 					std::this_thread::yield();
 			}
 		});
 	for (uint64_t sent = 0; sent < threads * each && !HasFailure(); sent++) {
 		const Pair &pair = sent % 2 ? first : second;
 
-		ASSERT_EQ(post(pair.a, {}), 0);
+		EXPECT_EQ(post(pair.a, {}), 0);
 		EXPECT_TRUE(seen.insert(expect_wc(cq_.get()).wr_id).second);
 		expect_wc(pair.a.scq);
 	}
-	for (std::thread &poster : posters)
-		poster.join();
+	posters.clear(); // stops and joins them
 	EXPECT_EQ(seen.size(), threads * each);
 }
 

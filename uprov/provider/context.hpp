@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <pthread.h>
 #include <sirdma/abi.h>
 #include <sirdma/regs.h>
 
@@ -50,6 +51,11 @@ struct Context {
 	void *device; /* of a driver in this process: the device that executes its commands */
 	sirdma_db_page *doorbell;
 	Pd *pd; /* for registrations of CQ memory */
+	/*
+	 * Held while the number of a QP with a shared receive queue is given or given back: its
+	 * completions are found by that number, so a new QP must not have it before they are gone.
+	 */
+	pthread_mutex_t numbers;
 
 	static Context &of(ibv_context *context) noexcept
 	{

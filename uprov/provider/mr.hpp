@@ -17,7 +17,7 @@ public:
 	RingRegistration() noexcept = default;
 	RingRegistration(const RingRegistration &) = delete;
 	RingRegistration &operator=(const RingRegistration &) = delete;
-	/* The QP or CQ that uses the memory must be destroyed before, or the driver refuses. */
+	/* The QP, CQ or SRQ that uses the memory must be destroyed before, or the driver refuses. */
 	~RingRegistration();
 
 	/* Register the first @bytes of @memory, described by @what; 0 or errno. */

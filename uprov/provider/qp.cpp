@@ -29,6 +29,27 @@ uint32_t send_type(ibv_qp_type type) noexcept
 	}
 }
 
+/* Of Context::numbers, for a QP that has a shared receive queue. */
+class NumberGuard {
+public:
+	NumberGuard(Context &context, const ibv_srq *srq) noexcept
+		: mutex_(srq ? &context.numbers : nullptr)
+	{
+		if (mutex_)
+			pthread_mutex_lock(mutex_);
+	}
+	~NumberGuard()
+	{
+		if (mutex_)
+			pthread_mutex_unlock(mutex_);
+	}
+	NumberGuard(const NumberGuard &) = delete;
+	NumberGuard &operator=(const NumberGuard &) = delete;
+
+private:
+	pthread_mutex_t *const mutex_;
+};
+
 bool takes_srq(ibv_qp_type type) noexcept
 {
 	return type == IBV_QPT_RC;
@@ -95,6 +116,8 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 
 	req.drv.user_wqe_bufs = reinterpret_cast<uintptr_t>(memory_.data());
 	req.drv.user_compl_ctx = reinterpret_cast<uintptr_t>(&queues_);
+	const NumberGuard guard(context, attr.srq);
+
 	if (const int err = context.commands->create_qp(pd, &qp, &attr, req, resp))
 		return err;
 	/* The driver computes the ring sizes too: if they differ, the QP cannot be used. */
@@ -213,6 +236,7 @@ int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept
 int destroy_qp(ibv_qp *ibqp) noexcept
 {
 	Qp &qp = Qp::of(ibqp);
+	const NumberGuard guard(Context::of(ibqp->context), ibqp->srq);
 
 	if (const int err = commands(ibqp->context).destroy_qp(ibqp))
 		return err;

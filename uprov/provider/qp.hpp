@@ -48,15 +48,9 @@ struct QpGeometry {
 		return rq_quanta ? sirdma_rq_wrs(rq_quanta, rq_shift) : 0;
 	}
 
-	size_t sq_bytes() const noexcept
-	{
-		return size_t{sirdma_wq_pages(sq_quanta)} * SIRDMA_PAGE_SIZE;
-	}
+	size_t sq_bytes() const noexcept { return sirdma_wq_bytes(sq_quanta); }
 
-	size_t rq_bytes() const noexcept
-	{
-		return size_t{sirdma_wq_pages(rq_quanta)} * SIRDMA_PAGE_SIZE;
-	}
+	size_t rq_bytes() const noexcept { return sirdma_wq_bytes(rq_quanta); }
 
 	/* The SQ, the RQ and the shadow area, in this order. */
 	size_t bytes() const noexcept { return sq_bytes() + rq_bytes() + SIRDMA_SHADOW_SIZE; }

@@ -62,7 +62,7 @@ public:
 		}
 	}
 
-	/* Never where the QP receives from a shared queue. */
+	/* A QP with a shared receive queue takes none. */
 	int may_recv() const noexcept
 	{
 		return state() == IBV_QPS_RESET || !recv.size() ? EINVAL : 0;

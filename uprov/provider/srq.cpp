@@ -16,23 +16,19 @@ namespace sirdma
 namespace
 {
 
-size_t ring_bytes(uint32_t quanta) noexcept
-{
-	return size_t{sirdma_wq_pages(quanta)} * SIRDMA_PAGE_SIZE;
-}
-
 /* The queue over @memory, which has a ring of @quanta and the shadow area. */
 sirdma_shared_rq queue_over(const PageBuffer &memory, uint32_t quanta, uint32_t shift,
 			    uint32_t max_sge) noexcept
 {
 	return {
 		.ring = reinterpret_cast<sirdma_wqe *>(memory.data()),
-		.shadow = reinterpret_cast<sirdma_srq_shadow *>(memory.data() + ring_bytes(quanta)),
+		.shadow = reinterpret_cast<sirdma_srq_shadow *>(memory.data() +
+								sirdma_wq_bytes(quanta)),
 		.size = quanta >> shift,
 		.shift = shift,
 		.max_sge = max_sge,
-		.max_wr = sirdma_rq_wrs(quanta, shift),
 		.head = 0,
+		.fetched = 0,
 	};
 }
 
@@ -45,7 +41,7 @@ Srq::Srq(PageBuffer memory, const sirdma_shared_rq &queue, bool locked) noexcept
 
 int Srq::register_memory(ibv_pd *pd) noexcept
 {
-	const size_t ring = ring_bytes(queue_.size << queue_.shift);
+	const size_t ring = sirdma_wq_bytes(queue_.size << queue_.shift);
 	sirdma_mem_reg_req what{};
 
 	what.reg_type = SIRDMA_MEMREG_SRQ;
@@ -53,7 +49,7 @@ int Srq::register_memory(ibv_pd *pd) noexcept
 	return registration_.open(pd, memory_, ring + SIRDMA_SHADOW_SIZE, what);
 }
 
-int Srq::create_in_driver(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept
+int Srq::create_in_kernel(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept
 {
 	CreateSrqRequest req;
 	CreateSrqResponse resp;
@@ -67,7 +63,7 @@ int Srq::create_in_driver(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr)
 		context.commands->destroy_srq(&verbs.srq);
 		return EPROTO;
 	}
-	attr.attr.max_wr = queue_.max_wr;
+	attr.attr.max_wr = queue_.size;
 	return 0;
 }
 
@@ -83,14 +79,14 @@ Srq *Srq::create(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept
 	}
 	quanta = attr.attr.max_sge > limits.max_sge ?
 			 0 :
-			 sirdma_rq_quanta(attr.attr.max_wr, shift, limits.min_wq_quanta,
-					  limits.max_srq_quanta);
-	if (!quanta || !attr.attr.max_wr) {
+			 sirdma_srq_quanta(attr.attr.max_wr, shift, limits.min_wq_quanta,
+					   limits.max_srq_quanta);
+	if (!quanta) {
 		errno = EINVAL;
 		return nullptr;
 	}
 
-	PageBuffer memory = PageBuffer::anonymous(ring_bytes(quanta) + SIRDMA_SHADOW_SIZE,
+	PageBuffer memory = PageBuffer::anonymous(sirdma_wq_bytes(quanta) + SIRDMA_SHADOW_SIZE,
 						  context.commands->rings_in_children);
 
 	if (!memory) {
@@ -104,7 +100,7 @@ Srq *Srq::create(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept
 	int err = srq ? srq->register_memory(pd) : ENOMEM;
 
 	if (!err)
-		err = srq->create_in_driver(context, pd, attr);
+		err = srq->create_in_kernel(context, pd, attr);
 	if (err) {
 		srq.reset(); /* before errno is set: it makes system calls */
 		errno = err;

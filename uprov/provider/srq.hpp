@@ -33,7 +33,7 @@ public:
 private:
 	Srq(PageBuffer memory, const sirdma_shared_rq &queue, bool locked) noexcept;
 	int register_memory(ibv_pd *pd) noexcept;
-	int create_in_driver(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept;
+	int create_in_kernel(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept;
 
 	/* Members go in reverse order: the registration before the memory below it. */
 	PageBuffer memory_;

@@ -286,8 +286,8 @@ int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, CreateSrqReque
 {
 	const Limits &limits = Context::of(pd->context).limits;
 	const uint32_t shift = sirdma_rq_shift(attr->attr.max_sge);
-	const uint32_t quanta = sirdma_rq_quanta(attr->attr.max_wr, shift, limits.min_wq_quanta,
-						 limits.max_srq_quanta);
+	const uint32_t quanta = sirdma_srq_quanta(attr->attr.max_wr, shift, limits.min_wq_quanta,
+						  limits.max_srq_quanta);
 
 	/* The provider computed the same from the same numbers, but knows no limit of work requests. */
 	if (attr->attr.max_wr > SIRDMA_MAX_SRQ_WR || !quanta)
@@ -301,7 +301,7 @@ int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, CreateSrqReque
 		.shadow = reinterpret_cast<const void *>(req.drv.user_shadow_area),
 		.count = quanta >> shift,
 		.shift = shift,
-		.max_wr = sirdma_rq_wrs(quanta, shift),
+		.max_wr = sirdma_srq_wrs(quanta, shift),
 		.max_sge = attr->attr.max_sge,
 	};
 

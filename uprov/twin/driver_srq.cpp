@@ -16,6 +16,8 @@ int Driver::create_srq(ibv_srq *ibsrq, uint32_t pd, const SrqRing &ring)
 	sirdma_cqp_srq_params params{};
 	u32 id = 0;
 
+	if (!hw_.srq_ids.limit)
+		return EOPNOTSUPP;
 	if (!srq)
 		return ENOMEM;
 	if (const int err = sirdma_idpool_get(&hw_.srq_ids, &id))

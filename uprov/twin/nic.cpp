@@ -334,15 +334,16 @@ void Nic::revoke() noexcept
 /*
  * Receive a share of what came; returns how many datagrams and records. Reading the port is a
  * system call: while only neighbours send, it is read from time to time, unless the caller
- * knows that there is something (@all). The caller holds rx_lock_.
+ * knows that there is something (@all), or timers are @due, which must not fire before what
+ * would stop them is taken in. The caller holds rx_lock_.
  */
-u32 Nic::receive(bool all) noexcept
+u32 Nic::receive(bool all, bool due) noexcept
 {
 	u32 got = neighbours_->receive(*this), from_port = 0;
 	UdpReceiver *port = port_->receiver();
 
 	if (port && !port_->succeeded() &&
-	    (all || neighbours_->unused() || port_idle_ < port_hot ||
+	    (all || (due && !got) || neighbours_->unused() || port_idle_ < port_hot ||
 	     port_idle_ % port_seldom == 0)) {
 		from_port = port->receive(*this);
 		if (from_port)
@@ -376,8 +377,8 @@ void Nic::serve(bool all) noexcept
 		/* Pollers look at the clock now and then. */
 		const bool look = all || timers_.waiting() || !(++rounds_to_clock_ % clock_seldom);
 		const u64 now = look ? port_now_ns(nullptr) : 0;
-		const bool due = port_clock_due(clock_) <= now;
-		const u32 got = receive(all || due);
+		const bool due = look && port_clock_due(clock_) <= now;
+		const u32 got = receive(all, due);
 		const bool fire = timers_.may_fire(due, got);
 
 		receiving.unlock();

@@ -76,7 +76,7 @@ private:
 	void help() noexcept override;
 	void serve(bool all) noexcept;
 	bool owes() noexcept;
-	u32 receive(bool all) noexcept;
+	u32 receive(bool all, bool due) noexcept;
 	void deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
 		     bool more) noexcept;
 	void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
