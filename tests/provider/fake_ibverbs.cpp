@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include <sirdma/geometry.h>
 
@@ -62,6 +63,9 @@ void FakeDriver::reset()
 
 namespace
 {
+
+/* One command at a time, as in the driver. */
+std::mutex commands_lock;
 
 bool fails(const char *command)
 {
@@ -125,6 +129,8 @@ int ibv_cmd_dealloc_pd(ibv_pd *pd)
 int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t, int access, verbs_mr *mr,
 		   verbs_cmd<ib_uverbs_reg_mr> *cmd, size_t, ib_uverbs_reg_mr_resp *, size_t)
 {
+	const std::lock_guard hold(commands_lock);
+
 	if (fails("reg_mr") || !fake_driver().pds.count(pd->handle))
 		return ENOMEM;
 	mr->mr.handle = fake_driver().next_handle++;
@@ -147,6 +153,7 @@ int ibv_cmd_rereg_mr(verbs_mr *, uint32_t, void *, size_t, uint64_t, int, ibv_pd
 /* Ring memory under a live object is held, as in the driver. */
 int ibv_cmd_dereg_mr(verbs_mr *mr)
 {
+	const std::lock_guard hold(commands_lock);
 	auto &driver = fake_driver();
 	auto it = driver.registrations.find(mr->mr.handle);
 
@@ -185,6 +192,7 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 		      verbs_cmd<ib_uverbs_create_qp> *cmd, size_t, ib_uverbs_create_qp_resp *resp,
 		      size_t)
 {
+	const std::lock_guard hold(commands_lock);
 	auto &driver = fake_driver();
 	auto &answer = reinterpret_cast<CreateQpResponse *>(resp)->drv;
 
@@ -230,10 +238,14 @@ int ibv_cmd_modify_qp(ibv_qp *, ibv_qp_attr *attr, int, verbs_cmd<ib_uverbs_modi
 
 int ibv_cmd_destroy_qp(ibv_qp *qp)
 {
-	if (fails("destroy_qp"))
-		return EBUSY;
-	if (!fake_driver().qps.erase(qp->handle))
-		return EINVAL;
+	{
+		const std::lock_guard hold(commands_lock);
+
+		if (fails("destroy_qp"))
+			return EBUSY;
+		if (!fake_driver().qps.erase(qp->handle))
+			return EINVAL;
+	}
 	if (fake_driver().after_destroy_qp)
 		fake_driver().after_destroy_qp();
 	return 0;

@@ -436,8 +436,8 @@ TEST_F(WithCq, ANumberThatIsUsedAgainKeepsItsSharedCompletions)
 			std::this_thread::sleep_for(std::chrono::milliseconds(1));
 	};
 	EXPECT_EQ(destroy_qp(old), 0);
-	driver.after_destroy_qp = nullptr;
 	other.join();
+	driver.after_destroy_qp = nullptr;
 	ASSERT_TRUE(successor);
 	ibv_wc wc{};
 	ASSERT_EQ(poll_cq(cq, 1, &wc), 1);
