@@ -126,6 +126,8 @@ TEST_F(Unreliable, MessagesThatCannotBeTakenAreDropped)
 
 TEST_F(Unreliable, HasNoReads)
 {
+	if (device().is_rxe())
+		GTEST_SKIP() << "rdma_rxe fails it when it is sent";
 	Pair pair = make_pair();
 	const Region local = make_region(pair.a.pd, room);
 	const Region remote = make_region(pair.b.pd, room);
