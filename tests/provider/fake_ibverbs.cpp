@@ -291,27 +291,6 @@ int ibv_cmd_destroy_srq(ibv_srq *srq)
 	return fake_driver().srqs.erase(srq->handle) ? 0 : EINVAL;
 }
 
-/* Of the library, as their names. */
-#define FAKE_COMMANDS(ENTRY) \
-	ENTRY(ibv_cmd_get_context) \
-	ENTRY(ibv_cmd_query_device_any) \
-	ENTRY(ibv_cmd_query_port) \
-	ENTRY(ibv_cmd_alloc_pd) \
-	ENTRY(ibv_cmd_dealloc_pd) \
-	ENTRY(ibv_cmd_reg_mr) \
-	ENTRY(ibv_cmd_rereg_mr) \
-	ENTRY(ibv_cmd_dereg_mr) \
-	ENTRY(ibv_cmd_create_cq) \
-	ENTRY(ibv_cmd_destroy_cq) \
-	ENTRY(ibv_cmd_create_qp) \
-	ENTRY(ibv_cmd_query_qp) \
-	ENTRY(ibv_cmd_modify_qp) \
-	ENTRY(ibv_cmd_destroy_qp) \
-	ENTRY(ibv_cmd_create_srq) \
-	ENTRY(ibv_cmd_modify_srq) \
-	ENTRY(ibv_cmd_query_srq) \
-	ENTRY(ibv_cmd_destroy_srq)
-
 } // namespace
 
 } // namespace sirdma::test
@@ -358,7 +337,7 @@ const Library &library() noexcept
 		Library commands;
 
 #define ENTRY(name) commands.name = test::name;
-		FAKE_COMMANDS(ENTRY)
+		SIRDMA_LIBRARY_COMMANDS(ENTRY)
 #undef ENTRY
 		return commands;
 	}();

@@ -43,10 +43,7 @@ int set_operations(ibv_context *context, const Operations &ops) noexcept;
 void uninit_context(ibv_context *context) noexcept;
 
 /* Private functions of the library, by name; null if the library is not known. */
-#define SIRDMA_LIBRARY_ENTRIES(ENTRY) \
-	ENTRY(_verbs_init_and_alloc_context) \
-	ENTRY(verbs_set_ops) \
-	ENTRY(verbs_uninit_context) \
+#define SIRDMA_LIBRARY_COMMANDS(ENTRY) \
 	ENTRY(ibv_cmd_get_context) \
 	ENTRY(ibv_cmd_query_device_any) \
 	ENTRY(ibv_cmd_query_port) \
@@ -65,6 +62,12 @@ void uninit_context(ibv_context *context) noexcept;
 	ENTRY(ibv_cmd_modify_srq) \
 	ENTRY(ibv_cmd_query_srq) \
 	ENTRY(ibv_cmd_destroy_srq)
+
+#define SIRDMA_LIBRARY_ENTRIES(ENTRY) \
+	ENTRY(_verbs_init_and_alloc_context) \
+	ENTRY(verbs_set_ops) \
+	ENTRY(verbs_uninit_context) \
+	SIRDMA_LIBRARY_COMMANDS(ENTRY)
 
 struct Library {
 	Interface interface {
