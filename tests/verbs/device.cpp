@@ -166,11 +166,30 @@ int to_rts(ibv_qp *qp, uint32_t psn, const Link &link)
 	return ibv_modify_qp(qp, &attr, mask_for(qp->qp_type, rts_mask));
 }
 
+static bool is_of_rxe(const ibv_qp *qp)
+{
+	Device device;
+
+	return !ibv_query_device(qp->context, &device.attr) && device.is_rxe();
+}
+
+static ibv_qp_state state_of(ibv_qp *qp)
+{
+	ibv_qp_attr attr = {};
+	ibv_qp_init_attr init = {};
+
+	return ibv_query_qp(qp, &attr, IBV_QP_STATE, &init) ? IBV_QPS_UNKNOWN : attr.qp_state;
+}
+
 int to_state(ibv_qp *qp, ibv_qp_state state)
 {
 	ibv_qp_attr attr = {};
 	attr.qp_state = state;
-	return ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+	int err = ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+	// An error that rdma_rxe's tasks meet meanwhile moves the queue pair from RESET to ERR.
+	if (!err && state == IBV_QPS_RESET && is_of_rxe(qp) && state_of(qp) == IBV_QPS_ERR)
+		err = ibv_modify_qp(qp, &attr, IBV_QP_STATE);
+	return err;
 }
 
 } // namespace verbs

@@ -15,7 +15,7 @@ struct Exception {
 	const char *reason;
 };
 
-// Seen with rdma_rxe of Linux 6.12.
+// Seen with rdma_rxe of Linux 6.12 or 7.3.
 const Exception rxe[] = {
 	{"All/LocalProtection.*/Send_*:All/LocalProtection.*/"
 	 "Write_*:Protection.FaultInALaterPiece*:"
@@ -43,6 +43,8 @@ const Exception rxe[] = {
 	{"States.WrongCurrentState*", true, false, "a given current state is believed"},
 	{"States.AttributesWithoutAState*", true, false,
 	 "attributes without a state are not checked"},
+	{"Registration.MoreThanFourGibibytes", false, true,
+	 "a page list of more than 4 MiB is not allocated, and the kernel logs a trace"},
 	{"Registration.IovaThatWrapsIsRefused", false, true,
 	 "an iova range that wraps is accepted"},
 	{"CompletionEvents.SolicitedArmingCatchesErrors", false, true,
