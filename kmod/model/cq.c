@@ -323,16 +323,14 @@ static u32 cq_decode(struct snic_dev *dev, const struct sirdma_cqp_cq *cmd, stru
 
 static u32 cq_insert(struct snic_dev *dev, struct snic_cq *cq)
 {
-	int ret;
+	u32 status;
 
 	if (cq->use_ceq && !snic_ceq_attach(dev, cq->ceq_id))
 		return SIRDMA_CQP_BAD_INDEX;
-	ret = snic_table_insert(&dev->cqs, cq->obj.id, &cq->obj);
-	if (!ret)
-		return SIRDMA_CQP_OK;
-	if (cq->use_ceq)
+	status = snic_table_status(snic_table_insert(&dev->cqs, cq->obj.id, &cq->obj));
+	if (status && cq->use_ceq)
 		snic_ceq_detach(dev, cq->ceq_id, &cq->event);
-	return ret == -EBUSY ? SIRDMA_CQP_IN_USE : SIRDMA_CQP_NO_MEMORY;
+	return status;
 }
 
 u32 snic_cqp_create_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)

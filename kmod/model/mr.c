@@ -250,18 +250,17 @@ static u32 mr_check_idx(struct snic_dev *dev, u32 idx)
 static u32 mr_alloc(struct snic_dev *dev, u32 idx, u8 key, struct snic_mr **out)
 {
 	struct snic_mr *mr = port_alloc_charged(sizeof(*mr));
-	int err;
+	u32 status;
 
 	if (!mr)
 		return SIRDMA_CQP_NO_MEMORY;
 	snic_slot_init(&mr->slot, key);
-	err = snic_table_insert(&dev->mrs, idx, &mr->slot.obj);
-	if (!err) {
+	status = snic_table_status(snic_table_insert(&dev->mrs, idx, &mr->slot.obj));
+	if (status)
+		port_free(mr);
+	else
 		*out = mr;
-		return SIRDMA_CQP_OK;
-	}
-	port_free(mr);
-	return err == -EBUSY ? SIRDMA_CQP_IN_USE : SIRDMA_CQP_NO_MEMORY;
+	return status;
 }
 
 u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
