@@ -12,26 +12,6 @@
 #include "sirdma/cqe.h"
 #include "ucontext.h"
 
-struct sirdma_cq *sirdma_cq_get(struct sirdma_dev *dev, u32 id)
-{
-	struct sirdma_cq *cq;
-	unsigned long flags;
-
-	/* The lock keeps the entry, and so the CQ, until the reference is taken. */
-	xa_lock_irqsave(&dev->cqs, flags);
-	cq = xa_load(&dev->cqs, id);
-	if (cq)
-		refcount_inc(&cq->refs);
-	xa_unlock_irqrestore(&dev->cqs, flags);
-	return cq;
-}
-
-void sirdma_cq_put(struct sirdma_cq *cq)
-{
-	if (refcount_dec_and_test(&cq->refs))
-		complete(&cq->idle);
-}
-
 static int sirdma_cq_check(struct sirdma_dev *dev, const struct ib_cq_init_attr *attr, u64 entries)
 {
 	if (attr->flags)
@@ -111,25 +91,15 @@ static void sirdma_cq_drop_memory(struct sirdma_dev *dev, struct sirdma_cq *cq)
 	sirdma_ring_put(cq->ring);
 }
 
-/* No event reaches the CQ any more, and none is being delivered. */
-static void sirdma_cq_unpublish(struct sirdma_dev *dev, struct sirdma_cq *cq)
-{
-	xa_erase_irq(&dev->cqs, cq->id);
-	sirdma_cq_put(cq);
-	wait_for_completion(&cq->idle);
-}
-
 static int sirdma_cq_start(struct sirdma_dev *dev, struct sirdma_cq *cq,
 			   struct sirdma_cqp_cq_params *params)
 {
 	int err;
 
-	refcount_set(&cq->refs, 1);
-	init_completion(&cq->idle);
 	err = sirdma_idpool_get(&dev->hw.cq_ids, &cq->id);
 	if (err)
 		return err;
-	err = xa_err(xa_store_irq(&dev->cqs, cq->id, cq, GFP_KERNEL));
+	err = sirdma_obj_publish(&dev->cqs, cq->id, &cq->obj);
 	if (err)
 		goto err_id;
 	params->cq_id = cq->id;
@@ -140,7 +110,7 @@ static int sirdma_cq_start(struct sirdma_dev *dev, struct sirdma_cq *cq,
 	return 0;
 
 err_unpublish:
-	sirdma_cq_unpublish(dev, cq);
+	sirdma_obj_unpublish(&dev->cqs, cq->id, &cq->obj);
 err_id:
 	sirdma_idpool_put(&dev->hw.cq_ids, cq->id);
 	return err;
@@ -153,7 +123,7 @@ static void sirdma_cq_stop(struct sirdma_dev *dev, struct sirdma_cq *cq)
 	err = sirdma_cqp_destroy_cq(&dev->hw, cq->id);
 	if (err)
 		sirdma_dev_fail(dev, err);
-	sirdma_cq_unpublish(dev, cq);
+	sirdma_obj_unpublish(&dev->cqs, cq->id, &cq->obj);
 	sirdma_idpool_put(&dev->hw.cq_ids, cq->id);
 }
 

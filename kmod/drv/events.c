@@ -11,52 +11,55 @@
 static void sirdma_qp_event(struct sirdma_dev *dev, u32 id, enum sirdma_event_class class)
 {
 	struct ib_event event = {};
+	struct sirdma_obj *obj = sirdma_obj_get(&dev->qps, id);
 	struct sirdma_qp *qp;
 
-	qp = sirdma_qp_get(dev, id);
-	if (!qp)
+	if (!obj)
 		return;
+	qp = container_of(obj, struct sirdma_qp, obj);
 	if (qp->ibqp.event_handler) {
 		event.device = &dev->ibdev;
 		event.event = sirdma_event_verbs_type(class);
 		event.element.qp = &qp->ibqp;
 		qp->ibqp.event_handler(&event, qp->ibqp.qp_context);
 	}
-	sirdma_qp_put(qp);
+	sirdma_obj_put(obj);
 }
 
 static void sirdma_cq_error(struct sirdma_dev *dev, u32 id)
 {
 	struct ib_event event = {};
+	struct sirdma_obj *obj = sirdma_obj_get(&dev->cqs, id);
 	struct sirdma_cq *cq;
 
-	cq = sirdma_cq_get(dev, id);
-	if (!cq)
+	if (!obj)
 		return;
+	cq = container_of(obj, struct sirdma_cq, obj);
 	if (cq->ibcq.event_handler) {
 		event.device = &dev->ibdev;
 		event.event = IB_EVENT_CQ_ERR;
 		event.element.cq = &cq->ibcq;
 		cq->ibcq.event_handler(&event, cq->ibcq.cq_context);
 	}
-	sirdma_cq_put(cq);
+	sirdma_obj_put(obj);
 }
 
 static void sirdma_srq_limit(struct sirdma_dev *dev, u32 id)
 {
 	struct ib_event event = {};
+	struct sirdma_obj *obj = sirdma_obj_get(&dev->srqs, id);
 	struct sirdma_srq *srq;
 
-	srq = sirdma_srq_get(dev, id);
-	if (!srq)
+	if (!obj)
 		return;
+	srq = container_of(obj, struct sirdma_srq, obj);
 	if (srq->ibsrq.event_handler) {
 		event.device = &dev->ibdev;
 		event.event = IB_EVENT_SRQ_LIMIT_REACHED;
 		event.element.srq = &srq->ibsrq;
 		srq->ibsrq.event_handler(&event, srq->ibsrq.srq_context);
 	}
-	sirdma_srq_put(srq);
+	sirdma_obj_put(obj);
 }
 
 static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
@@ -103,15 +106,16 @@ static_assert(IB_EVENT_CQ_ERR == 0 && IB_EVENT_DEVICE_FATAL == 8 &&
 static void sirdma_cq_event(void *ctx, u64 cq_ctx)
 {
 	struct sirdma_dev *dev = ctx;
+	struct sirdma_obj *obj = sirdma_obj_get(&dev->cqs, cq_ctx >> 1);
 	struct sirdma_cq *cq;
 
-	cq = sirdma_cq_get(dev, cq_ctx >> 1);
-	if (!cq)
+	if (!obj)
 		return;
+	cq = container_of(obj, struct sirdma_cq, obj);
 	trace_sirdma_cq_event(dev, cq->id);
 	if (cq->ibcq.comp_handler)
 		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
-	sirdma_cq_put(cq);
+	sirdma_obj_put(obj);
 }
 
 const struct sirdma_hw_events sirdma_events = {

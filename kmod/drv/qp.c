@@ -17,26 +17,6 @@
 
 #define SIRDMA_QP_CAPS (SIRDMA_QP_CAP_WRITE_IMM | SIRDMA_QP_CAP_SEND_IMM | SIRDMA_QP_CAP_ROCE)
 
-struct sirdma_qp *sirdma_qp_get(struct sirdma_dev *dev, u32 qpn)
-{
-	struct sirdma_qp *qp;
-	unsigned long flags;
-
-	/* The lock keeps the entry, and so the QP, until the reference is taken. */
-	xa_lock_irqsave(&dev->qps, flags);
-	qp = xa_load(&dev->qps, qpn);
-	if (qp)
-		refcount_inc(&qp->refs);
-	xa_unlock_irqrestore(&dev->qps, flags);
-	return qp;
-}
-
-void sirdma_qp_put(struct sirdma_qp *qp)
-{
-	if (refcount_dec_and_test(&qp->refs))
-		complete(&qp->idle);
-}
-
 static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_attr *init,
 				struct ib_udata *udata)
 {
@@ -147,13 +127,6 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 	ctx->rq_stride_shift = size->rq_shift;
 }
 
-static void sirdma_qp_unpublish(struct sirdma_dev *dev, struct sirdma_qp *qp)
-{
-	xa_erase_irq(&dev->qps, qp->ibqp.qp_num);
-	sirdma_qp_put(qp);
-	wait_for_completion(&qp->idle);
-}
-
 static int sirdma_qp_make(struct sirdma_dev *dev, struct sirdma_qp *qp,
 			  const struct sirdma_qp_size *size, u64 compl_ctx)
 {
@@ -173,14 +146,12 @@ static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	u32 qpn, tries = 0;
 	int err;
 
-	refcount_set(&qp->refs, 1);
-	init_completion(&qp->idle);
 	mutex_init(&qp->lock);
 	err = sirdma_idpool_get(&dev->hw.qp_ids, &qpn);
 	if (err)
 		return err;
 	qp->ibqp.qp_num = qpn;
-	err = xa_err(xa_store_irq(&dev->qps, qpn, qp, GFP_KERNEL));
+	err = sirdma_obj_publish(&dev->qps, qpn, &qp->obj);
 	if (err)
 		goto err_id;
 
@@ -194,7 +165,7 @@ static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	return 0;
 
 err_unpublish:
-	sirdma_qp_unpublish(dev, qp);
+	sirdma_obj_unpublish(&dev->qps, qp->ibqp.qp_num, &qp->obj);
 err_id:
 	sirdma_idpool_put(&dev->hw.qp_ids, qpn);
 	return err;
@@ -212,7 +183,7 @@ static void sirdma_qp_stop(struct sirdma_dev *dev, struct sirdma_qp *qp)
 	trace_sirdma_qp_destroy(dev, qp->ibqp.qp_num, err);
 	if (err)
 		sirdma_dev_fail(dev, err);
-	sirdma_qp_unpublish(dev, qp);
+	sirdma_obj_unpublish(&dev->qps, qp->ibqp.qp_num, &qp->obj);
 	if (qp->arp)
 		sirdma_arp_put(dev, qp->arp);
 	if (qp->sgid)

@@ -3,10 +3,10 @@
 #ifndef SIRDMA_DRV_QP_H
 #define SIRDMA_DRV_QP_H
 
-#include <linux/completion.h>
 #include <linux/mutex.h>
-#include <linux/refcount.h>
 #include <rdma/ib_verbs.h>
+
+#include "obj.h"
 
 struct sirdma_arp;
 struct sirdma_dev;
@@ -30,8 +30,7 @@ struct sirdma_qp {
 	u8 sgid_index; /* of the core's GID table, as given to modify_qp */
 	enum ib_mtu path_mtu;
 
-	refcount_t refs; /* 1 while it exists, more while an event is delivered */
-	struct completion idle; /* refs reached zero */
+	struct sirdma_obj obj; /* events find it while it exists */
 };
 
 static inline struct sirdma_qp *to_sqp(struct ib_qp *ibqp)
@@ -48,9 +47,5 @@ int sirdma_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
  */
 int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad_wr);
-
-/* The QP of that number, held; NULL. Any context. */
-struct sirdma_qp *sirdma_qp_get(struct sirdma_dev *dev, u32 qpn);
-void sirdma_qp_put(struct sirdma_qp *qp);
 
 #endif

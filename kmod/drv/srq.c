@@ -10,26 +10,6 @@
 #include "srq.h"
 #include "ucontext.h"
 
-struct sirdma_srq *sirdma_srq_get(struct sirdma_dev *dev, u32 id)
-{
-	struct sirdma_srq *srq;
-	unsigned long flags;
-
-	/* The lock keeps the entry, and so the queue, until the reference is taken. */
-	xa_lock_irqsave(&dev->srqs, flags);
-	srq = xa_load(&dev->srqs, id);
-	if (srq)
-		refcount_inc(&srq->refs);
-	xa_unlock_irqrestore(&dev->srqs, flags);
-	return srq;
-}
-
-void sirdma_srq_put(struct sirdma_srq *srq)
-{
-	if (refcount_dec_and_test(&srq->refs))
-		complete(&srq->idle);
-}
-
 /* Quanta of the ring; 0: none, or more than the device has. */
 static u32 sirdma_srq_ring_quanta(const struct ib_srq_attr *attr)
 {
@@ -113,25 +93,15 @@ static void sirdma_srq_drop_memory(struct sirdma_dev *dev, struct sirdma_srq *sr
 		sirdma_ring_put(srq->ring);
 }
 
-/* No event reaches the queue any more, and none is being delivered. */
-static void sirdma_srq_unpublish(struct sirdma_dev *dev, struct sirdma_srq *srq)
-{
-	xa_erase_irq(&dev->srqs, srq->id);
-	sirdma_srq_put(srq);
-	wait_for_completion(&srq->idle);
-}
-
 static int sirdma_srq_start(struct sirdma_dev *dev, struct sirdma_srq *srq,
 			    struct sirdma_cqp_srq_params *params)
 {
 	int err;
 
-	refcount_set(&srq->refs, 1);
-	init_completion(&srq->idle);
 	err = sirdma_idpool_get(&dev->hw.srq_ids, &srq->id);
 	if (err)
 		return err;
-	err = xa_err(xa_store_irq(&dev->srqs, srq->id, srq, GFP_KERNEL));
+	err = sirdma_obj_publish(&dev->srqs, srq->id, &srq->obj);
 	if (err)
 		goto err_id;
 	params->srq_id = srq->id;
@@ -141,7 +111,7 @@ static int sirdma_srq_start(struct sirdma_dev *dev, struct sirdma_srq *srq,
 	return 0;
 
 err_unpublish:
-	sirdma_srq_unpublish(dev, srq);
+	sirdma_obj_unpublish(&dev->srqs, srq->id, &srq->obj);
 err_id:
 	sirdma_idpool_put(&dev->hw.srq_ids, srq->id);
 	return err;
@@ -155,7 +125,7 @@ static void sirdma_srq_stop(struct sirdma_dev *dev, struct sirdma_srq *srq)
 	err = sirdma_cqp_destroy_srq(&dev->hw, srq->id);
 	if (err)
 		sirdma_dev_fail(dev, err);
-	sirdma_srq_unpublish(dev, srq);
+	sirdma_obj_unpublish(&dev->srqs, srq->id, &srq->obj);
 	sirdma_idpool_put(&dev->hw.srq_ids, srq->id);
 }
 

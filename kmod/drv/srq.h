@@ -3,9 +3,9 @@
 #ifndef SIRDMA_DRV_SRQ_H
 #define SIRDMA_DRV_SRQ_H
 
-#include <linux/completion.h>
-#include <linux/refcount.h>
 #include <rdma/ib_verbs.h>
+
+#include "obj.h"
 
 struct sirdma_dev;
 struct sirdma_ksrq;
@@ -18,8 +18,7 @@ struct sirdma_srq {
 	u32 max_sge;
 	struct sirdma_ksrq *ksrq; /* ring of a kernel consumer; NULL for a user's */
 	struct sirdma_ring *ring; /* of a user's; its shadow area is behind it */
-	refcount_t refs; /* 1 while it exists, more while an event is delivered */
-	struct completion idle; /* refs reached zero */
+	struct sirdma_obj obj; /* events find it while it exists */
 };
 
 static inline struct sirdma_srq *to_ssrq(struct ib_srq *ibsrq)
@@ -32,9 +31,5 @@ int sirdma_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_sr
 		      struct ib_udata *udata);
 int sirdma_query_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr);
 int sirdma_destroy_srq(struct ib_srq *ibsrq, struct ib_udata *udata);
-
-/* The queue of that number, held; NULL. Any context. */
-struct sirdma_srq *sirdma_srq_get(struct sirdma_dev *dev, u32 id);
-void sirdma_srq_put(struct sirdma_srq *srq);
 
 #endif
