@@ -165,9 +165,11 @@ static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	return 0;
 
 err_unpublish:
-	sirdma_obj_unpublish(&dev->qps, qp->ibqp.qp_num, &qp->obj);
+	sirdma_obj_unpublish(&dev->qps, qpn, &qp->obj);
 err_id:
 	sirdma_idpool_put(&dev->hw.qp_ids, qpn);
+	/* Another QP may have the number when sirdma_kqp_destroy() forgets completions by it. */
+	qp->ibqp.qp_num = 0;
 	return err;
 }
 

@@ -41,6 +41,7 @@ static struct {
 	u32 commands;
 	u32 reclaims;
 	u32 reclaims_with_buffer;
+	u32 forgotten; /* number of the QP whose memory was dropped */
 } world;
 
 int sirdma_cqp_create_qp(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa)
@@ -83,7 +84,11 @@ struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *q
 	return NULL;
 }
 
-void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp) {}
+void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp)
+{
+	world.forgotten = kqp->qp->ibqp.qp_num;
+}
+
 void sirdma_kqp_fill_ctx(const struct sirdma_kqp *kqp, struct sirdma_qp_ctx *ctx) {}
 
 int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
@@ -140,6 +145,7 @@ static void no_memory_for(struct kunit *test, u32 commands, int err)
 	KUNIT_ASSERT_EQ(test, sirdma_qpctx_init(dev), 0);
 	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&dev->hw.qp_ids, FIRST_QPN, 64), 0);
 	qp->kqp = kunit_kzalloc(test, sizeof(*qp->kqp), GFP_KERNEL);
+	qp->kqp->qp = qp;
 	qp->ibqp.send_cq = &cq->ibcq;
 	qp->ibqp.recv_cq = &cq->ibcq;
 	qp->ibqp.pd = &pd->ibpd;
@@ -150,8 +156,12 @@ static void no_memory_for(struct kunit *test, u32 commands, int err)
 	KUNIT_EXPECT_EQ(test, world.reclaims_with_buffer, 0);
 	KUNIT_EXPECT_EQ(test, dev->qpctx.used, 0);
 	KUNIT_EXPECT_EQ(test, !xa_empty(&dev->qps), !err);
-	if (!err)
+	if (err)
+		sirdma_qp_drop_memory(dev, qp);
+	else
 		sirdma_qp_stop(dev, qp);
+	/* Of a QP that never was, the number may be another's by now. */
+	KUNIT_EXPECT_EQ(test, world.forgotten, err ? 0 : FIRST_QPN);
 	KUNIT_EXPECT_TRUE(test, xa_empty(&dev->qps));
 	sirdma_idpool_fini(&dev->hw.qp_ids);
 	xa_destroy(&dev->qps);
