@@ -110,7 +110,7 @@ SIRDMA_SIZE_IS(struct sirdma_ceqe, 8);
 
 /* AEQE, 16 bytes. */
 struct sirdma_aeqe {
-	__le64 compl_ctx;
+	__le64 event_ctx; /* driver's cookie of the QP, CQ or SRQ, as given at creation */
 	__le64 val; /* SIRDMA_AEQE_* */
 };
 SIRDMA_SIZE_IS(struct sirdma_aeqe, 16);

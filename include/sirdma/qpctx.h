@@ -41,7 +41,8 @@ static inline int sirdma_ip_is_v4(const struct sirdma_ip *ip)
 
 struct sirdma_qp_ctx {
 	/* Queues: taken at creation only. */
-	__le64 compl_ctx; /* echoed in each CQE */
+	__le64 compl_ctx; /* echoed in each CQE; of a user's QP it is the user's value */
+	__le64 event_ctx; /* driver's cookie, echoed in each AEQE */
 	__le64 sq_addr; /* DMA address, or first PBLE index with SQ_VMAP */
 	__le64 rq_addr; /* same for the RQ */
 	__le64 shadow_addr; /* DMA address of struct sirdma_qp_shadow */
@@ -95,7 +96,7 @@ struct sirdma_qp_ctx {
 	__u8 rnr_left;
 	__u8 activity; /* SIRDMA_QPC_TIMER_RUNS .. SIRDMA_QPC_SQ_ASLEEP */
 	__u8 rsvd4;
-	__le32 rsvd5[27];
+	__le32 rsvd5[25];
 };
 SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
 #define SIRDMA_QP_CTX_ALIGN 256

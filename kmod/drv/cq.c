@@ -99,18 +99,18 @@ static int sirdma_cq_start(struct sirdma_dev *dev, struct sirdma_cq *cq,
 	err = sirdma_idpool_get(&dev->hw.cq_ids, &cq->id);
 	if (err)
 		return err;
-	err = sirdma_obj_publish(&dev->cqs, cq->id, &cq->obj);
+	err = sirdma_obj_publish(&dev->cqs, &dev->hw.cq_ids, cq->id, &cq->obj);
 	if (err)
 		goto err_id;
 	params->cq_id = cq->id;
-	params->ctx = (u64)cq->id << 1; /* the device keeps 63 bits and drops the lowest */
+	params->ctx = cq->obj.cookie << 1; /* the device keeps 63 bits and drops the lowest */
 	err = sirdma_cqp_create_cq(&dev->hw, params);
 	if (err)
 		goto err_unpublish;
 	return 0;
 
 err_unpublish:
-	sirdma_obj_unpublish(&dev->cqs, cq->id, &cq->obj);
+	sirdma_obj_unpublish(&dev->cqs, &cq->obj);
 err_id:
 	sirdma_idpool_put(&dev->hw.cq_ids, cq->id);
 	return err;
@@ -123,7 +123,7 @@ static void sirdma_cq_stop(struct sirdma_dev *dev, struct sirdma_cq *cq)
 	err = sirdma_cqp_destroy_cq(&dev->hw, cq->id);
 	if (err)
 		sirdma_dev_fail(dev, err);
-	sirdma_obj_unpublish(&dev->cqs, cq->id, &cq->obj);
+	sirdma_obj_unpublish(&dev->cqs, &cq->obj);
 	sirdma_idpool_put(&dev->hw.cq_ids, cq->id);
 }
 

@@ -8,10 +8,10 @@
 #include "srq.h"
 #include "trace.h"
 
-static void sirdma_qp_event(struct sirdma_dev *dev, u32 id, enum sirdma_event_class class)
+static void sirdma_qp_event(struct sirdma_dev *dev, u64 cookie, enum sirdma_event_class class)
 {
 	struct ib_event event = {};
-	struct sirdma_obj *obj = sirdma_obj_get(&dev->qps, id);
+	struct sirdma_obj *obj = sirdma_obj_get(&dev->qps, cookie);
 	struct sirdma_qp *qp;
 
 	if (!obj)
@@ -26,10 +26,10 @@ static void sirdma_qp_event(struct sirdma_dev *dev, u32 id, enum sirdma_event_cl
 	sirdma_obj_put(obj);
 }
 
-static void sirdma_cq_error(struct sirdma_dev *dev, u32 id)
+static void sirdma_cq_error(struct sirdma_dev *dev, u64 cookie)
 {
 	struct ib_event event = {};
-	struct sirdma_obj *obj = sirdma_obj_get(&dev->cqs, id);
+	struct sirdma_obj *obj = sirdma_obj_get(&dev->cqs, cookie);
 	struct sirdma_cq *cq;
 
 	if (!obj)
@@ -44,10 +44,10 @@ static void sirdma_cq_error(struct sirdma_dev *dev, u32 id)
 	sirdma_obj_put(obj);
 }
 
-static void sirdma_srq_limit(struct sirdma_dev *dev, u32 id)
+static void sirdma_srq_limit(struct sirdma_dev *dev, u64 cookie)
 {
 	struct ib_event event = {};
-	struct sirdma_obj *obj = sirdma_obj_get(&dev->srqs, id);
+	struct sirdma_obj *obj = sirdma_obj_get(&dev->srqs, cookie);
 	struct sirdma_srq *srq;
 
 	if (!obj)
@@ -78,10 +78,10 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 	case SIRDMA_EVENT_NONE:
 		break;
 	case SIRDMA_EVENT_CQ_ERROR:
-		sirdma_cq_error(dev, ev->id);
+		sirdma_cq_error(dev, ev->cookie >> 1);
 		break;
 	case SIRDMA_EVENT_SRQ_LIMIT:
-		sirdma_srq_limit(dev, ev->id);
+		sirdma_srq_limit(dev, ev->cookie);
 		break;
 	case SIRDMA_EVENT_DEVICE_FATAL:
 		sirdma_dev_fail_async(dev);
@@ -93,7 +93,7 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 		sirdma_neigh_refresh(dev);
 		break;
 	default:
-		sirdma_qp_event(dev, ev->id, class);
+		sirdma_qp_event(dev, ev->cookie, class);
 		break;
 	}
 }
@@ -102,7 +102,7 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 static_assert(IB_EVENT_CQ_ERR == 0 && IB_EVENT_DEVICE_FATAL == 8 &&
 	      IB_EVENT_SRQ_LIMIT_REACHED == 15 && IB_EVENT_QP_LAST_WQE_REACHED == 16);
 
-/* The context is a number, not an address: a late event finds no CQ instead of freed memory. */
+/* The context is a cookie, not an address: a late event finds no CQ instead of freed memory. */
 static void sirdma_cq_event(void *ctx, u64 cq_ctx)
 {
 	struct sirdma_dev *dev = ctx;

@@ -122,6 +122,7 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 	ctx->send_cq = cpu_to_le32(to_scq(qp->ibqp.send_cq)->id);
 	ctx->recv_cq = cpu_to_le32(to_scq(qp->ibqp.recv_cq)->id);
 	ctx->srq = cpu_to_le32(qp->ibqp.srq ? to_ssrq(qp->ibqp.srq)->id : 0);
+	ctx->event_ctx = cpu_to_le64(qp->obj.cookie);
 	ctx->pd = cpu_to_le32(to_spd(qp->ibqp.pd)->id);
 	ctx->qp_type = qp->type;
 	ctx->rq_stride_shift = size->rq_shift;
@@ -151,7 +152,7 @@ static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	if (err)
 		return err;
 	qp->ibqp.qp_num = qpn;
-	err = sirdma_obj_publish(&dev->qps, qpn, &qp->obj);
+	err = sirdma_obj_publish(&dev->qps, &dev->hw.qp_ids, qpn, &qp->obj);
 	if (err)
 		goto err_id;
 
@@ -165,7 +166,7 @@ static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	return 0;
 
 err_unpublish:
-	sirdma_obj_unpublish(&dev->qps, qpn, &qp->obj);
+	sirdma_obj_unpublish(&dev->qps, &qp->obj);
 err_id:
 	sirdma_idpool_put(&dev->hw.qp_ids, qpn);
 	/* Another QP may have the number when sirdma_kqp_destroy() forgets completions by it. */
@@ -185,7 +186,7 @@ static void sirdma_qp_stop(struct sirdma_dev *dev, struct sirdma_qp *qp)
 	trace_sirdma_qp_destroy(dev, qp->ibqp.qp_num, err);
 	if (err)
 		sirdma_dev_fail(dev, err);
-	sirdma_obj_unpublish(&dev->qps, qp->ibqp.qp_num, &qp->obj);
+	sirdma_obj_unpublish(&dev->qps, &qp->obj);
 	if (qp->arp)
 		sirdma_arp_put(dev, qp->arp);
 	if (qp->sgid)

@@ -101,17 +101,18 @@ static int sirdma_srq_start(struct sirdma_dev *dev, struct sirdma_srq *srq,
 	err = sirdma_idpool_get(&dev->hw.srq_ids, &srq->id);
 	if (err)
 		return err;
-	err = sirdma_obj_publish(&dev->srqs, srq->id, &srq->obj);
+	err = sirdma_obj_publish(&dev->srqs, &dev->hw.srq_ids, srq->id, &srq->obj);
 	if (err)
 		goto err_id;
 	params->srq_id = srq->id;
+	params->cookie = srq->obj.cookie;
 	err = sirdma_cqp_create_srq(&dev->hw, params);
 	if (err)
 		goto err_unpublish;
 	return 0;
 
 err_unpublish:
-	sirdma_obj_unpublish(&dev->srqs, srq->id, &srq->obj);
+	sirdma_obj_unpublish(&dev->srqs, &srq->obj);
 err_id:
 	sirdma_idpool_put(&dev->hw.srq_ids, srq->id);
 	return err;
@@ -125,7 +126,7 @@ static void sirdma_srq_stop(struct sirdma_dev *dev, struct sirdma_srq *srq)
 	err = sirdma_cqp_destroy_srq(&dev->hw, srq->id);
 	if (err)
 		sirdma_dev_fail(dev, err);
-	sirdma_obj_unpublish(&dev->srqs, srq->id, &srq->obj);
+	sirdma_obj_unpublish(&dev->srqs, &srq->obj);
 	sirdma_idpool_put(&dev->hw.srq_ids, srq->id);
 }
 

@@ -137,7 +137,7 @@ int sirdma_cqp_create_srq(struct sirdma_hw *hw, const struct sirdma_cqp_srq_para
 		  SIRDMA_PREP(SIRDMA_CQP_SRQ_STRIDE, params->stride_shift);
 	struct sirdma_cqp_srq cmd = {
 		.size = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_SRQ_WQES, params->wqes)),
-		.ctx = cpu_to_le64(params->srq_id),
+		.ctx = cpu_to_le64(params->cookie),
 		.pd = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_SRQ_PD, params->pd)),
 		.shadow_addr = cpu_to_le64(params->shadow_pa),
 	};

@@ -27,7 +27,7 @@ struct sirdma_cqp_cq_params {
 	u32 cq_id;
 	u32 entries; /* 32-byte elements */
 	u32 ceq_id;
-	u64 ctx; /* driver cookie, bit 0 clear: comes back in cq_event */
+	u64 ctx; /* driver cookie, bit 0 clear: comes back in cq_event and async_event */
 	u64 shadow_pa;
 	u64 pa; /* when !vmap */
 	u32 first_pble; /* when vmap; level 1 */
@@ -41,6 +41,7 @@ int sirdma_cqp_destroy_cq(struct sirdma_hw *hw, u32 cq_id);
 
 struct sirdma_cqp_srq_params {
 	u32 srq_id;
+	u64 cookie; /* comes back in events */
 	u32 wqes; /* power of two */
 	u32 stride_shift; /* log2 of the quanta of a WQE */
 	u32 pd;

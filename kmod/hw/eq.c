@@ -167,7 +167,7 @@ static bool aeq_take(struct sirdma_aeq *aeq, struct sirdma_async_event *event)
 
 	if (!!(val & SIRDMA_AEQE_VALID) != eq->polarity)
 		return false;
-	event->compl_ctx = le64_to_cpu(READ_ONCE(aeqe->compl_ctx));
+	event->cookie = le64_to_cpu(READ_ONCE(aeqe->event_ctx));
 	event->code = (enum sirdma_ae_code)SIRDMA_GET(SIRDMA_AEQE_AECODE, val);
 	event->source = (enum sirdma_ae_source)SIRDMA_GET(SIRDMA_AEQE_AESRC, val);
 	event->id = (u32)(SIRDMA_GET(SIRDMA_AEQE_QPCQID_LOW, val) |

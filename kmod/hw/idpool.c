@@ -82,6 +82,16 @@ out:
 	return err;
 }
 
+u64 sirdma_idpool_cookie(struct sirdma_idpool *pool, u32 id)
+{
+	u32 generation;
+
+	port_mutex_lock(&pool->lock);
+	generation = ++pool->cookies;
+	port_mutex_unlock(&pool->lock);
+	return (u64)generation << 24 | id;
+}
+
 void sirdma_idpool_put(struct sirdma_idpool *pool, u32 id)
 {
 	u64 *chunk = NULL, bit = 1ull << (id % WORD_BITS);

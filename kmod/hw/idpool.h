@@ -18,6 +18,7 @@ struct sirdma_idpool {
 	u32 limit; /* ids first .. limit-1 */
 	u32 hint;
 	u32 used;
+	u32 cookies; /* handed out */
 };
 
 /* 0, -EINVAL for an empty range, or -ENOMEM. */
@@ -26,5 +27,17 @@ void sirdma_idpool_fini(struct sirdma_idpool *pool);
 /* A free id, or -ENOMEM. Sleeps. */
 int sirdma_idpool_get(struct sirdma_idpool *pool, u32 *id);
 void sirdma_idpool_put(struct sirdma_idpool *pool, u32 id);
+
+/*
+ * A cookie of object @id for the device, which gives it back in events. An event in a queue
+ * outlives its object, and its number may be another object's when it arrives; the cookie is
+ * not. It has 56 bits: the number, and a generation above it. Sleeps.
+ */
+u64 sirdma_idpool_cookie(struct sirdma_idpool *pool, u32 id);
+
+static inline u32 sirdma_cookie_id(u64 cookie)
+{
+	return cookie & 0xffffff;
+}
 
 #endif

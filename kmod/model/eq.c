@@ -190,7 +190,7 @@ static void aeq_write(struct snic_dev *dev, struct snic_aeq *aeq, const struct s
 		val |= SIRDMA_AEQE_OVERFLOW;
 	aeq->overflow = false;
 	val |= SIRDMA_PREP(SIRDMA_AEQE_VALID, aeq->polarity);
-	WRITE_ONCE(aeqe->compl_ctx, event->compl_ctx);
+	WRITE_ONCE(aeqe->event_ctx, event->event_ctx);
 	/* Pairs with the consumer's read of the valid bit. */
 	smp_store_release(&aeqe->val, cpu_to_le64(val));
 	aeq->pending++;
@@ -222,11 +222,11 @@ static bool aeq_add(struct snic_dev *dev, struct snic_aeq *aeq, enum sirdma_ae_c
 }
 
 void snic_aeq_post(struct snic_dev *dev, enum sirdma_ae_code code, enum sirdma_ae_source src,
-		   u32 id, u64 compl_ctx, u32 wqe_idx, enum sirdma_qp_state state)
+		   u32 id, u64 event_ctx, u32 wqe_idx, enum sirdma_qp_state state)
 {
 	struct snic_aeq *aeq = &dev->aeq;
 	struct sirdma_aeqe event = {
-		.compl_ctx = cpu_to_le64(compl_ctx),
+		.event_ctx = cpu_to_le64(event_ctx),
 		.val = cpu_to_le64(SIRDMA_PREP(SIRDMA_AEQE_QPCQID_LOW, id) |
 				   SIRDMA_PREP(SIRDMA_AEQE_QPCQID_HI, id >> 18) |
 				   SIRDMA_PREP(SIRDMA_AEQE_WQDESCIDX, wqe_idx) |

@@ -58,9 +58,9 @@ void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *ev
  * is raised again meanwhile waits once.
  */
 void snic_ceq_post(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *event);
-/* @id: QP or CQ number by @src. */
+/* @id: QP, CQ or SRQ number by @code. @event_ctx: its cookie. */
 void snic_aeq_post(struct snic_dev *dev, enum sirdma_ae_code code, enum sirdma_ae_source src,
-		   u32 id, u64 compl_ctx, u32 wqe_idx, enum sirdma_qp_state state);
+		   u32 id, u64 event_ctx, u32 wqe_idx, enum sirdma_qp_state state);
 void snic_ceq_ack(struct snic_dev *dev, u32 val); /* SIRDMA_CEQACK_* */
 void snic_aeq_ack(struct snic_dev *dev, u32 count);
 /* Vectors in @unmasked whose queue holds events are raised again. */

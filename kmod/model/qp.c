@@ -244,7 +244,7 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	qp->req.rnr_wait = false;
 	qp->req.absent_wait = false;
 	if (ae != SIRDMA_AE_NONE)
-		snic_aeq_post(qp->dev, ae, src, qp->obj.id, qp->compl_ctx, 0, SIRDMA_QPS_ERR);
+		snic_aeq_post(qp->dev, ae, src, qp->obj.id, qp->event_ctx, 0, SIRDMA_QPS_ERR);
 	snic_qp_flush(qp);
 }
 
@@ -323,7 +323,7 @@ static void qp_last_wqe(struct snic_qp *qp)
 		return;
 	qp->last_wqe_raised = true;
 	snic_aeq_post(qp->dev, SIRDMA_AE_LAST_WQE_REACHED, SIRDMA_AE_SRC_RQ, qp->obj.id,
-		      qp->compl_ctx, 0, SIRDMA_QPS_ERR);
+		      qp->event_ctx, 0, SIRDMA_QPS_ERR);
 }
 
 /* Are there posted WQEs that can be flushed? */
@@ -371,5 +371,5 @@ void snic_qp_check_drained(struct snic_qp *qp)
 		return;
 	qp->sqd_event = false;
 	snic_aeq_post(qp->dev, SIRDMA_AE_QP_SUSPEND_COMPLETE, SIRDMA_AE_SRC_SQ, qp->obj.id,
-		      qp->compl_ctx, qp->req.sq_idx, SIRDMA_QPS_SQD);
+		      qp->event_ctx, qp->req.sq_idx, SIRDMA_QPS_SQD);
 }

@@ -220,7 +220,7 @@ void snic_recv_established(struct snic_qp *qp)
 		return;
 	qp->resp.comm_est = true;
 	snic_aeq_post(qp->dev, SIRDMA_AE_CONNECTION_ESTABLISHED, SIRDMA_AE_SRC_RQ, qp->obj.id,
-		      qp->compl_ctx, 0, qp->state);
+		      qp->event_ctx, 0, qp->state);
 }
 
 void snic_recv_fail(struct snic_qp *qp)

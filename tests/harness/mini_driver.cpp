@@ -167,7 +167,7 @@ std::optional<TestAeqe> MiniDriver::next_aeqe(bool ack)
 				       SIRDMA_GET(SIRDMA_AEQE_QPCQID_HI, val) << 18),
 		.wqe_idx = static_cast<u32>(SIRDMA_GET(SIRDMA_AEQE_WQDESCIDX, val)),
 		.state = static_cast<u32>(SIRDMA_GET(SIRDMA_AEQE_QPSTATE, val)),
-		.compl_ctx = e->compl_ctx,
+		.event_ctx = e->event_ctx,
 		.overflow = !!(val & SIRDMA_AEQE_OVERFLOW),
 	};
 	if (++aeq_.cons == aeq_.entries) {

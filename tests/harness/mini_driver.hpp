@@ -34,7 +34,7 @@ struct TestCq {
 
 struct TestAeqe {
 	u32 code, source, id, wqe_idx, state;
-	u64 compl_ctx;
+	u64 event_ctx;
 	bool overflow;
 };
 

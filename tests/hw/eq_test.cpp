@@ -61,7 +61,7 @@ TEST(Aeq, EventsArriveDecodedAndInOrder)
 	EXPECT_EQ(ev.id, 0x5abcdu);
 	EXPECT_EQ(ev.state, SIRDMA_QPS_ERR);
 	EXPECT_EQ(ev.wqe_idx, 0x7fffu);
-	EXPECT_EQ(ev.compl_ctx, 0xdead00beefu);
+	EXPECT_EQ(ev.cookie, 0xdead00beefu);
 	EXPECT_FALSE(ev.overflow);
 	EXPECT_EQ(host.log.async[1].code, SIRDMA_AE_CQ_CATASTROPHIC);
 	EXPECT_EQ(host.dev.aeq_pending(), 0u) << "all acknowledged";
@@ -75,7 +75,7 @@ TEST(Aeq, WrapsAndReportsLostEvents)
 		ASSERT_TRUE(host.dev.raise_aeqe(i, aeqe(0x801, 1, i, 3)));
 	ASSERT_EQ(host.log.async.size(), 100u);
 	for (u32 i = 0; i < 100; i++)
-		EXPECT_EQ(host.log.async[i].compl_ctx, i);
+		EXPECT_EQ(host.log.async[i].cookie, i);
 	// A full ring in one go.
 	for (u32 i = 0; i < 8; i++)
 		ASSERT_TRUE(host.dev.raise_aeqe(i, aeqe(0x801, 1, i, 3), false));

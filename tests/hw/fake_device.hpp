@@ -187,7 +187,7 @@ public:
 			pending_irqs_ &= ~(1ull << SIRDMA_VECTOR_CEQ(ceq));
 		return true;
 	}
-	bool raise_aeqe(u64 compl_ctx, u64 val, bool irq = true)
+	bool raise_aeqe(u64 event_ctx, u64 val, bool irq = true)
 	{
 		{
 			std::lock_guard hold(run_);
@@ -198,7 +198,7 @@ public:
 			val &= ~SIRDMA_AEQE_VALID;
 			if (q.polarity)
 				val |= SIRDMA_AEQE_VALID;
-			e->compl_ctx = compl_ctx;
+			e->event_ctx = event_ctx;
 			__atomic_store_n(&e->val, val, __ATOMIC_RELEASE);
 			q.advance();
 			if (irq)

@@ -55,6 +55,21 @@ TEST(IdPool, DoesNotReuseANumberAtOnce)
 	EXPECT_EQ(pool.get(), 1u) << "around the end";
 }
 
+TEST(IdPool, GivesNoCookieTwice)
+{
+	Pool pool(7, 8);
+	std::set<u64> seen;
+
+	for (u32 i = 0; i < 1000; i++) {
+		const u32 id = pool.get();
+		const u64 cookie = sirdma_idpool_cookie(&pool, id);
+
+		EXPECT_EQ(sirdma_cookie_id(cookie), id);
+		EXPECT_TRUE(seen.insert(cookie).second);
+		sirdma_idpool_put(&pool, id);
+	}
+}
+
 TEST(IdPool, CostsNothingForTheMaximum)
 {
 	static size_t bytes;

@@ -171,7 +171,7 @@ TEST_F(CqTest, OverflowKillsTheQueueWithOneEvent)
 	EXPECT_EQ(ae->code, u32{SIRDMA_AE_CQ_CATASTROPHIC});
 	EXPECT_EQ(ae->source, u32{SIRDMA_AE_SRC_CQ});
 	EXPECT_EQ(ae->id, 5u);
-	EXPECT_EQ(ae->compl_ctx, 0xabc000u + 10);
+	EXPECT_EQ(ae->event_ctx, 0xabc000u + 10);
 	EXPECT_FALSE(drv_.next_aeqe());
 	for (u32 n = 0; n < 7; n++) {
 		auto e = cq.poll();

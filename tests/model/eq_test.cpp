@@ -50,7 +50,7 @@ TEST_F(EqTest, AeqeCarriesEveryFieldOverManyLaps)
 		EXPECT_EQ(ae->id, id);
 		EXPECT_EQ(ae->wqe_idx, id & 0x7fff);
 		EXPECT_EQ(ae->state, u32{SIRDMA_QPS_ERR});
-		EXPECT_EQ(ae->compl_ctx, id * 3ull);
+		EXPECT_EQ(ae->event_ctx, id * 3ull);
 		EXPECT_FALSE(ae->overflow);
 		EXPECT_FALSE(drv_.next_aeqe());
 	}

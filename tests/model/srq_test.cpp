@@ -265,7 +265,7 @@ TEST_F(SharedRq, TellsOnceThatFewWqesAreLeft)
 	const TestAeqe ae = other_event();
 	EXPECT_EQ(ae.code, u32{SIRDMA_AE_SRQ_LIMIT});
 	EXPECT_EQ(ae.id, srq.id);
-	EXPECT_EQ(ae.compl_ctx, 0x5e9000u + srq.id);
+	EXPECT_EQ(ae.event_ctx, 0x5e9000u + srq.id);
 	EXPECT_EQ(limit(), 0u);
 
 	one->a.post({.sges = {a.sge(0, 64)}});

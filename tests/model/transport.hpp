@@ -278,6 +278,7 @@ inline u32 Qp::create(u32 cq_send, u32 cq_recv)
 
 	memset(c, 0, sizeof(*c));
 	c->compl_ctx = 0xc0de0000ull + id;
+	c->event_ctx = 0xeee0000ull + id;
 	c->sq_addr = sq.pa;
 	c->rq_addr = rq.pa;
 	c->shadow_addr = shadow.pa;

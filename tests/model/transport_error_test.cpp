@@ -29,7 +29,7 @@ protected:
 		ASSERT_TRUE(e);
 		EXPECT_EQ(e->code, code);
 		EXPECT_EQ(e->id, qpn);
-		EXPECT_EQ(e->compl_ctx, 0xc0de0000ull + qpn);
+		EXPECT_EQ(e->event_ctx, 0xeee0000ull + qpn);
 	}
 	void drain_events(Node &node)
 	{

@@ -437,16 +437,17 @@ int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *chan
 		return ENOMEM;
 	}
 	cq->id = id;
+	cq->cookie = sirdma_idpool_cookie(&hw_.cq_ids, id);
 	cq->cq = ibcq;
 	cq->file = channel;
 	cq->async = async(context);
+	params.ctx = cq->cookie << 1; /* the device keeps 63 bits and drops the lowest */
 	if (const int err = add_cq(std::move(cq))) {
 		sirdma_idpool_put(&hw_.cq_ids, id);
 		return err;
 	}
 	params.cq_id = id;
 	params.entries = entries;
-	params.ctx = uint64_t{id} << 1;
 	params.pa = dma(ring);
 	params.shadow_pa = dma(shadow);
 	if (const int err = sirdma_cqp_create_cq(&hw_, &params)) {
@@ -491,15 +492,27 @@ void Driver::cq_event_taken(uint32_t id) noexcept
 
 /* Events */
 
-/* The cookie is a number: a late event finds nothing, never freed memory. */
+namespace
+{
+
+/* The object of @cookie; null: the event came too late. */
+template <typename Table> auto *by_cookie(const Table &table, u64 cookie) noexcept
+{
+	const auto it = table.find(sirdma_cookie_id(cookie));
+
+	return it == table.end() || it->second->cookie != cookie ? nullptr : it->second.get();
+}
+
+} // namespace
+
 void Driver::on_cq_event(void *ctx, u64 cq_ctx)
 {
 	Driver &driver = *static_cast<Driver *>(ctx);
 	std::lock_guard hold(driver.objects_lock_);
-	const auto it = driver.cqs_.find(static_cast<uint32_t>(cq_ctx >> 1));
+	DriverCq *cq = by_cookie(driver.cqs_, cq_ctx >> 1);
 
-	if (it != driver.cqs_.end() && it->second->channel)
-		it->second->channel->post(it->second->cq, &it->second->comp_reported);
+	if (cq && cq->channel)
+		cq->channel->post(cq->cq, &cq->comp_reported);
 }
 
 void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
@@ -512,14 +525,10 @@ void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
 	if (ev->overflow)
 		port_warn("asynchronous events were lost");
 	switch (kind) {
-	case SIRDMA_EVENT_CQ_ERROR: {
-		const auto it = driver.cqs_.find(ev->id);
-
-		if (it != driver.cqs_.end())
-			it->second->async->post(IBV_EVENT_CQ_ERR, it->second->cq,
-						&it->second->async_reported);
+	case SIRDMA_EVENT_CQ_ERROR:
+		if (DriverCq *cq = by_cookie(driver.cqs_, ev->cookie >> 1))
+			cq->async->post(IBV_EVENT_CQ_ERR, cq->cq, &cq->async_reported);
 		break;
-	}
 	case SIRDMA_EVENT_DEVICE_FATAL:
 		port_warn("the device failed: every command is refused from now on");
 		for (const auto &entry : driver.contexts_)
@@ -528,21 +537,18 @@ void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
 	case SIRDMA_EVENT_BAD_COMMAND:
 		port_warn("the device reports error %#x", ev->code);
 		break;
-	case SIRDMA_EVENT_SRQ_LIMIT: {
-		const auto it = driver.srqs_.find(ev->id);
-
-		if (it != driver.srqs_.end())
-			it->second->async->post(IBV_EVENT_SRQ_LIMIT_REACHED, it->second->srq,
-						&it->second->async_reported);
+	case SIRDMA_EVENT_SRQ_LIMIT:
+		if (DriverSrq *srq = by_cookie(driver.srqs_, ev->cookie))
+			srq->async->post(IBV_EVENT_SRQ_LIMIT_REACHED, srq->srq,
+					 &srq->async_reported);
 		break;
-	}
 	default: {
 		const int type = sirdma_event_verbs_type(kind);
-		const auto it = driver.qps_.find(ev->id);
+		DriverQp *qp = by_cookie(driver.qps_, ev->cookie);
 
-		if (type >= 0 && it != driver.qps_.end())
-			it->second->async->post(static_cast<ibv_event_type>(type), it->second->qp,
-						&it->second->async_reported);
+		if (type >= 0 && qp)
+			qp->async->post(static_cast<ibv_event_type>(type), qp->qp,
+					&qp->async_reported);
 		break;
 	}
 	}

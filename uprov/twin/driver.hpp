@@ -43,6 +43,7 @@ struct DriverChannel {
 
 struct DriverCq {
 	uint32_t id = 0;
+	uint64_t cookie = 0; /* see sirdma_idpool_cookie() */
 	ibv_cq *cq = nullptr;
 	ibv_comp_channel *file = nullptr;
 	CompletionChannel *channel = nullptr; /* its events, while there is one */
@@ -53,6 +54,7 @@ struct DriverCq {
 
 struct DriverQp {
 	uint32_t id = 0;
+	uint64_t cookie = 0;
 	ibv_qp *qp = nullptr;
 	AsyncQueue *async = nullptr;
 	uint32_t async_reported = 0; /* under the async queue's lock */
@@ -66,6 +68,7 @@ struct DriverQp {
 };
 
 struct DriverSrq {
+	uint64_t cookie = 0;
 	ibv_srq *srq = nullptr;
 	AsyncQueue *async = nullptr;
 	uint32_t async_reported = 0; /* under the async queue's lock */

@@ -73,6 +73,7 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	if (const int err = sirdma_idpool_get(&hw_.qp_ids, &qpn))
 		return -err;
 	qp->id = qpn;
+	qp->cookie = sirdma_idpool_cookie(&hw_.qp_ids, qpn);
 	qp->qp = ibqp;
 	qp->async = async(ibqp->context);
 	qp->cap = cap;
@@ -81,6 +82,7 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	qp->pd = pd;
 
 	ctx.compl_ctx = rings.compl_ctx;
+	ctx.event_ctx = qp->cookie;
 	ctx.sq_addr = reinterpret_cast<u64>(rings.sq);
 	ctx.rq_addr = reinterpret_cast<u64>(rings.rq);
 	ctx.shadow_addr = reinterpret_cast<u64>(rings.shadow);

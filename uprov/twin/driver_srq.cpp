@@ -22,12 +22,14 @@ int Driver::create_srq(ibv_srq *ibsrq, uint32_t pd, const SrqRing &ring)
 		return ENOMEM;
 	if (const int err = sirdma_idpool_get(&hw_.srq_ids, &id))
 		return -err;
+	srq->cookie = sirdma_idpool_cookie(&hw_.srq_ids, id);
 	srq->srq = ibsrq;
 	srq->async = async(ibsrq->context);
 	srq->pd = pd;
 	srq->max_wr = ring.max_wr;
 	srq->max_sge = ring.max_sge;
 	params.srq_id = id;
+	params.cookie = srq->cookie;
 	params.wqes = ring.count;
 	params.stride_shift = ring.shift;
 	params.pd = pd;

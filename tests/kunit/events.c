@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Events of the device find their object, or nothing when another has its number by now. */
+#include <kunit/test.h>
+
+/* Tracepoints belong to the module that is tested. */
+#define SIRDMA_DRV_TRACE_H
+#define trace_sirdma_async_event(dev, ev) ((void)(dev))
+#define trace_sirdma_cq_event(dev, id) ((void)(dev))
+
+/* Other suites have the real ones, or stand-ins of their own. */
+#define sirdma_dev_fail_async events_test_dev_fail_async
+#define sirdma_events events_test_events
+#define sirdma_neigh_refresh events_test_neigh_refresh
+
+#include "drv/events.c"
+#include "hw/event.c"
+#include "drv/neigh.h"
+
+#define NUMBER 3
+
+void sirdma_dev_fail_async(struct sirdma_dev *dev) {}
+void sirdma_neigh_refresh(struct sirdma_dev *dev) {}
+
+/* Two objects of one number, one after the other. */
+struct pair {
+	struct sirdma_dev *dev;
+	struct sirdma_idpool ids;
+	u64 gone, present;
+	u32 told;
+};
+
+static void count_event(struct ib_event *event, void *context)
+{
+	++*(u32 *)context;
+}
+
+static void count_completion(struct ib_cq *cq, void *context)
+{
+	++*(u32 *)context;
+}
+
+static void pair_init(struct kunit *test, struct pair *pair, struct xarray *table,
+		      struct sirdma_obj *obj)
+{
+	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&pair->ids, NUMBER, NUMBER + 1), 0);
+	xa_init_flags(table, XA_FLAGS_LOCK_IRQ);
+	KUNIT_ASSERT_EQ(test, sirdma_obj_publish(table, &pair->ids, NUMBER, obj), 0);
+	pair->gone = obj->cookie;
+	sirdma_obj_unpublish(table, obj);
+	KUNIT_ASSERT_EQ(test, sirdma_obj_publish(table, &pair->ids, NUMBER, obj), 0);
+	pair->present = obj->cookie;
+	KUNIT_EXPECT_EQ(test, sirdma_cookie_id(pair->gone), NUMBER);
+	KUNIT_EXPECT_EQ(test, sirdma_cookie_id(pair->present), NUMBER);
+}
+
+static void pair_fini(struct pair *pair, struct xarray *table, struct sirdma_obj *obj)
+{
+	sirdma_obj_unpublish(table, obj);
+	xa_destroy(table);
+	sirdma_idpool_fini(&pair->ids);
+}
+
+/* An event of code @code about the object of @cookie. */
+static u32 told_by_event(struct pair *pair, enum sirdma_ae_code code, u64 cookie)
+{
+	const struct sirdma_async_event ev = {
+		.code = code,
+		.source = SIRDMA_AE_SRC_RQ,
+		.id = NUMBER,
+		.cookie = cookie,
+	};
+
+	pair->told = 0;
+	sirdma_events.async_event(pair->dev, &ev);
+	return pair->told;
+}
+
+static struct sirdma_dev *events_dev(struct kunit *test)
+{
+	struct sirdma_dev *dev = kunit_kzalloc(test, sizeof(*dev), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, dev);
+	return dev;
+}
+
+static void a_late_event_misses_the_next_qp(struct kunit *test)
+{
+	struct sirdma_qp *qp = kunit_kzalloc(test, sizeof(*qp), GFP_KERNEL);
+	struct pair pair = {.dev = events_dev(test)};
+
+	KUNIT_ASSERT_NOT_NULL(test, qp);
+	qp->ibqp.event_handler = count_event;
+	qp->ibqp.qp_context = &pair.told;
+	pair_init(test, &pair, &pair.dev->qps, &qp->obj);
+	KUNIT_EXPECT_EQ(test, told_by_event(&pair, SIRDMA_AE_QP_CATASTROPHIC, pair.gone), 0);
+	KUNIT_EXPECT_EQ(test, told_by_event(&pair, SIRDMA_AE_QP_CATASTROPHIC, pair.present), 1);
+	pair_fini(&pair, &pair.dev->qps, &qp->obj);
+}
+
+static void a_late_event_misses_the_next_srq(struct kunit *test)
+{
+	struct sirdma_srq *srq = kunit_kzalloc(test, sizeof(*srq), GFP_KERNEL);
+	struct pair pair = {.dev = events_dev(test)};
+
+	KUNIT_ASSERT_NOT_NULL(test, srq);
+	srq->ibsrq.event_handler = count_event;
+	srq->ibsrq.srq_context = &pair.told;
+	pair_init(test, &pair, &pair.dev->srqs, &srq->obj);
+	KUNIT_EXPECT_EQ(test, told_by_event(&pair, SIRDMA_AE_SRQ_LIMIT, pair.gone), 0);
+	KUNIT_EXPECT_EQ(test, told_by_event(&pair, SIRDMA_AE_SRQ_LIMIT, pair.present), 1);
+	pair_fini(&pair, &pair.dev->srqs, &srq->obj);
+}
+
+static u32 told_by_completion(struct pair *pair, u64 cookie)
+{
+	pair->told = 0;
+	sirdma_events.cq_event(pair->dev, cookie << 1);
+	return pair->told;
+}
+
+static void late_events_miss_the_next_cq(struct kunit *test)
+{
+	struct sirdma_cq *cq = kunit_kzalloc(test, sizeof(*cq), GFP_KERNEL);
+	struct pair pair = {.dev = events_dev(test)};
+	const enum sirdma_ae_code code = SIRDMA_AE_CQ_CATASTROPHIC;
+
+	KUNIT_ASSERT_NOT_NULL(test, cq);
+	cq->ibcq.event_handler = count_event;
+	cq->ibcq.comp_handler = count_completion;
+	cq->ibcq.cq_context = &pair.told;
+	pair_init(test, &pair, &pair.dev->cqs, &cq->obj);
+	/* The device has 63 bits of a CQ's cookie, shifted. */
+	KUNIT_EXPECT_EQ(test, told_by_event(&pair, code, pair.gone << 1), 0);
+	KUNIT_EXPECT_EQ(test, told_by_event(&pair, code, pair.present << 1), 1);
+	KUNIT_EXPECT_EQ(test, told_by_completion(&pair, pair.gone), 0);
+	KUNIT_EXPECT_EQ(test, told_by_completion(&pair, pair.present), 1);
+	pair_fini(&pair, &pair.dev->cqs, &cq->obj);
+}
+
+static struct kunit_case events_cases[] = {
+	KUNIT_CASE(a_late_event_misses_the_next_qp),
+	KUNIT_CASE(a_late_event_misses_the_next_srq),
+	KUNIT_CASE(late_events_miss_the_next_cq),
+	{},
+};
+
+static struct kunit_suite events_suite = {
+	.name = "sirdma_events",
+	.test_cases = events_cases,
+};
+kunit_test_suite(events_suite);
