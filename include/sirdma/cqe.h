@@ -25,7 +25,7 @@ SIRDMA_SIZE_IS(struct sirdma_cqe, 32);
 struct sirdma_cqe_ext {
 	__le64 imm; /* immediate data in CPU order, 31:0 */
 	__le64 rsvd;
-	__le64 smac_vlan; /* source MAC 47:0, VLAN 63:48 */
+	__le64 smac_vlan; /* SIRDMA_CQE_EXT_MAC, SIRDMA_CQE_EXT_VLAN */
 	__le64 hdr; /* SIRDMA_CQE_EXT_* and SIRDMA_CQE_VALID */
 };
 SIRDMA_SIZE_IS(struct sirdma_cqe_ext, 32);
@@ -48,15 +48,20 @@ SIRDMA_SIZE_IS(struct sirdma_cqe_ext, 32);
 #define SIRDMA_CQE_SQ SIRDMA_BIT(62)
 #define SIRDMA_CQE_VALID SIRDMA_BIT(63)
 
+#define SIRDMA_CQE_EXT_MAC SIRDMA_MASK(47, 0) /* first byte on the wire in 47:40 */
+#define SIRDMA_CQE_EXT_VLAN SIRDMA_MASK(63, 48)
 #define SIRDMA_CQE_EXT_VLANVALID SIRDMA_BIT(60)
 #define SIRDMA_CQE_EXT_SMACVALID SIRDMA_BIT(61)
 #define SIRDMA_CQE_EXT_IMMVALID SIRDMA_BIT(62)
 
 /*
- * Receive opcodes, as stock libraries read them in plain poll: the BTH opcode
- * of the message's last packet cut to 6 bits (SEND 0x04, SEND_IMM 0x05,
- * WRITE_IMM 0x0b, SEND_INV 0x17 …), the immediate found through CQE_EXT_IMMVALID.
+ * Receive opcodes, as stock libraries read them in plain poll: the operation of the BTH
+ * opcode of the message's last packet (SEND 0x04, SEND_IMM 0x05, WRITE_IMM 0x0b,
+ * SEND_INV 0x17 …), the immediate found through CQE_EXT_IMMVALID. Those of datagrams have
+ * SIRDMA_CQE_OP_DATAGRAM as well: SRCQPN is valid, bit 53 is SIRDMA_CQE_IPV4, and the first
+ * SIRDMA_GRH_LEN bytes of the buffer are the GRH.
  */
+#define SIRDMA_CQE_OP_DATAGRAM 0x20
 
 /* Major error of a CQE; minor codes follow. */
 #define SIRDMA_CQE_MAJ_NONE 0

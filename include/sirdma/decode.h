@@ -43,9 +43,14 @@ enum sirdma_wc_opcode {
 	SIRDMA_WC_NO_OPCODE = 255, /* not one of the above */
 };
 
-/* Values of enum ibv_wc_flags. */
+/* Values of enum ibv_wc_flags in SIRDMA_WC_VERBS_FLAGS; the others are our own. */
+#define SIRDMA_WC_HAS_GRH 0x1u
 #define SIRDMA_WC_HAS_IMM 0x2u
 #define SIRDMA_WC_HAS_INV 0x8u
+#define SIRDMA_WC_VERBS_FLAGS 0xffffu
+#define SIRDMA_WC_IS_IPV4 0x10000u /* the GRH holds an IPv4 header */
+#define SIRDMA_WC_HAS_MAC 0x20000u
+#define SIRDMA_WC_HAS_VLAN 0x40000u
 
 /*
  * A work completion. wr_id, and byte_len of a send, are valid only with the request that it
@@ -60,7 +65,8 @@ struct sirdma_wc {
 	__u32 qp_num;
 	__u32 src_qp;
 	__u32 imm; /* CPU order, or the invalidated rkey */
-	__u32 flags; /* SIRDMA_WC_HAS_* */
+	__u32 flags; /* SIRDMA_WC_* */
+	__u64 mac_vlan; /* SIRDMA_CQE_EXT_MAC and _VLAN, with SIRDMA_WC_HAS_MAC and _VLAN */
 };
 
 struct sirdma_cq_ring {
@@ -253,6 +259,23 @@ static inline __u32 sirdma_recv_wc_opcode(__u32 code)
 	}
 }
 
+/* Decode the second half of a completion. */
+static inline void sirdma_cqe_decode_ext(const struct sirdma_cqe_ext *ext, struct sirdma_wc *wc)
+{
+	const __u64 hdr = sirdma_get64(&ext->hdr);
+
+	if (hdr & SIRDMA_CQE_EXT_IMMVALID) {
+		wc->flags |= SIRDMA_WC_HAS_IMM;
+		wc->imm = (__u32)sirdma_get64(&ext->imm);
+	}
+	if (hdr & SIRDMA_CQE_EXT_SMACVALID)
+		wc->flags |= SIRDMA_WC_HAS_MAC;
+	if (hdr & SIRDMA_CQE_EXT_VLANVALID)
+		wc->flags |= SIRDMA_WC_HAS_VLAN;
+	if (wc->flags & (SIRDMA_WC_HAS_MAC | SIRDMA_WC_HAS_VLAN))
+		wc->mac_vlan = sirdma_get64(&ext->smac_vlan);
+}
+
 /* Decode the fields that all completions have. */
 static inline void sirdma_cqe_decode_common(const struct sirdma_cqe_at *at, struct sirdma_wc *wc)
 {
@@ -266,21 +289,25 @@ static inline void sirdma_cqe_decode_common(const struct sirdma_cqe_at *at, stru
 	wc->src_qp = wc->qp_num;
 	wc->imm = 0;
 	wc->flags = 0;
-	if (at->ext && (sirdma_get64(&at->ext->hdr) & SIRDMA_CQE_EXT_IMMVALID)) {
-		wc->flags |= SIRDMA_WC_HAS_IMM;
-		wc->imm = (__u32)sirdma_get64(&at->ext->imm);
-	}
+	if (at->ext)
+		sirdma_cqe_decode_ext(at->ext, wc);
 }
 
 /* Decode the fields that completions of receive requests have in addition. */
 static inline void sirdma_cqe_decode_recv(const struct sirdma_cqe_at *at, struct sirdma_wc *wc)
 {
 	const __u64 len = sirdma_get64(&at->cqe->len);
+	const __u32 op = (__u32)SIRDMA_GET(SIRDMA_CQE_OP, at->hdr);
 
 	wc->byte_len =
 		wc->status == SIRDMA_WC_SUCCESS ? (__u32)SIRDMA_GET(SIRDMA_CQE_PAYLDLEN, len) : 0;
-	wc->opcode = sirdma_recv_wc_opcode((__u32)SIRDMA_GET(SIRDMA_CQE_OP, at->hdr));
-	if (at->hdr & SIRDMA_CQE_STAG) {
+	wc->opcode = sirdma_recv_wc_opcode(op);
+	if (op & SIRDMA_CQE_OP_DATAGRAM) {
+		wc->flags |= SIRDMA_WC_HAS_GRH;
+		if (at->hdr & SIRDMA_CQE_IPV4)
+			wc->flags |= SIRDMA_WC_IS_IPV4;
+		wc->src_qp = (__u32)SIRDMA_GET(SIRDMA_CQE_SRCQPN, sirdma_get64(&at->cqe->qp));
+	} else if (at->hdr & SIRDMA_CQE_STAG) {
 		wc->flags |= SIRDMA_WC_HAS_INV;
 		wc->imm = (__u32)SIRDMA_GET(SIRDMA_CQE_INVSTAG, sirdma_get64(&at->cqe->qp));
 	}

@@ -45,8 +45,8 @@ struct sirdma_send {
 	__u64 wr_id;
 	__u32 opcode; /* enum sirdma_wr_opcode; an application may pass any value */
 	__u32 flags; /* SIRDMA_SEND_*, others are ignored */
-	__u64 remote_addr;
-	__u32 key; /* rkey, or the stag to invalidate */
+	__u64 remote_addr; /* or sirdma_send_dest() of a datagram */
+	__u32 key; /* rkey, the stag to invalidate, or the address handle of a datagram */
 	__u32 imm; /* CPU order */
 	const struct sirdma_sge *sges; /* inline data: addresses of the caller's own memory */
 	__u32 num_sge;
@@ -56,12 +56,13 @@ struct sirdma_send {
 #define SIRDMA_SEND_OP_CODE SIRDMA_MASK(5, 0) /* enum sirdma_sq_op */
 #define SIRDMA_SEND_OP_CODE_SOL SIRDMA_MASK(13, 8) /* the same of a solicited request */
 #define SIRDMA_SEND_OP_IMM 0x10000u
-#define SIRDMA_SEND_OP_KEY 0x20000u /* the header's low word is the rkey or the stag */
+#define SIRDMA_SEND_OP_KEY 0x20000u /* the header's low word is the key */
 #define SIRDMA_SEND_OP_INLINE 0x40000u
 #define SIRDMA_SEND_OP_KNOWN 0x80000u /* defined by the verbs API; the device may lack it */
 /* The types of queue pairs that support the operation. */
 #define SIRDMA_SEND_ON_RC 0x1000000u
 #define SIRDMA_SEND_ON_UC 0x2000000u
+#define SIRDMA_SEND_ON_UD 0x4000000u
 #define SIRDMA_SEND_ON_CONNECTED (SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_UC)
 #define SIRDMA_SEND_OP(code, code_sol, flags) \
 	((__u32)(code) | (__u32)(code_sol) << 8 | (flags) | SIRDMA_SEND_OP_KNOWN)
@@ -80,11 +81,12 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 					      SIRDMA_SEND_OP_IMM | SIRDMA_SEND_ON_CONNECTED);
 	case SIRDMA_WR_SEND:
 		return SIRDMA_SEND_OP(SIRDMA_OP_SEND, SIRDMA_OP_SEND_SOL,
-				      SIRDMA_SEND_OP_INLINE | SIRDMA_SEND_ON_CONNECTED);
+				      SIRDMA_SEND_OP_INLINE | SIRDMA_SEND_ON_CONNECTED |
+					      SIRDMA_SEND_ON_UD);
 	case SIRDMA_WR_SEND_IMM:
 		return SIRDMA_SEND_OP(SIRDMA_OP_SEND, SIRDMA_OP_SEND_SOL,
 				      SIRDMA_SEND_OP_INLINE | SIRDMA_SEND_OP_IMM |
-					      SIRDMA_SEND_ON_CONNECTED);
+					      SIRDMA_SEND_ON_CONNECTED | SIRDMA_SEND_ON_UD);
 	case SIRDMA_WR_READ:
 		return SIRDMA_SEND_OP(SIRDMA_OP_READ, SIRDMA_OP_READ,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_ON_RC);
@@ -97,6 +99,13 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 	default:
 		return 0;
 	}
+}
+
+/* remote_addr of a datagram. */
+static inline __u64 sirdma_send_dest(__u32 qpn, __u32 qkey)
+{
+	return SIRDMA_PREP(SIRDMA_WQE_DESTQPN, qpn & 0xffffffu) |
+	       SIRDMA_PREP(SIRDMA_WQE_DESTQKEY, qkey);
 }
 
 /* Valid bit of a WQE at free-running @index in a ring of @size, a power of two: 1 on even laps. */

@@ -24,6 +24,7 @@ enum sirdma_hmc_obj {
 	SIRDMA_HMC_OBJ_CQ = 1,
 	SIRDMA_HMC_OBJ_ARP = 4,
 	SIRDMA_HMC_OBJ_MR = 6,
+	SIRDMA_HMC_OBJ_AV = 13, /* struct sirdma_av */
 	SIRDMA_HMC_OBJ_PBLE = 14,
 	SIRDMA_HMC_OBJ_MAX = 21,
 };

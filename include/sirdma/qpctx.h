@@ -112,6 +112,8 @@ SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
 #define SIRDMA_QPC_RQ_VMAP SIRDMA_BIT(1)
 #define SIRDMA_QPC_KICK SIRDMA_BIT(2) /* keep need_kick words in the shadow */
 #define SIRDMA_QPC_SIG_ALL SIRDMA_BIT(3) /* every send WQE but NOPs completes with a CQE */
+/* Completions of received datagrams have the source MAC and the VLAN. */
+#define SIRDMA_QPC_RECV_MAC SIRDMA_BIT(4)
 
 #define SIRDMA_QPC_MOD_ACCESS SIRDMA_BIT(0)
 /* dst_ip, flow_label, sgid/arp, udp_sport, hop_limit, traffic_class, vlan_prio */

@@ -12,6 +12,7 @@
 #define SIRDMA_ROCE_UDP_SPORT_MIN 0xc000
 #define SIRDMA_ICRC_LEN 4
 #define SIRDMA_DEFAULT_PKEY 0xffff
+#define SIRDMA_GRH_LEN 40 /* before the payload of a received datagram */
 #define SIRDMA_PSN_MASK 0xffffffu
 #define SIRDMA_QPN_MASK 0xffffffu
 

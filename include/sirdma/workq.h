@@ -175,7 +175,8 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	err = sirdma_sq_reserve(sq, quanta, &index);
 	if (err)
 		return err;
-	hdr = sirdma_send_hdr(send, op, sq->signal_all);
+	hdr = sirdma_send_hdr(send, sq->qp_type == SIRDMA_SEND_ON_UD ? op | SIRDMA_SEND_OP_KEY : op,
+			      sq->signal_all);
 	valid = sirdma_valid_bit(index, sq->size);
 	wqe = sirdma_sq_wqe_at(sq, index);
 	slot = sirdma_sq_slot_at(sq, index);

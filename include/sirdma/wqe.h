@@ -54,7 +54,7 @@ SIRDMA_SIZE_IS(struct sirdma_frag, 16);
 
 /* Header (word 3) */
 #define SIRDMA_WQE_REMSTAG SIRDMA_MASK(31, 0) /* WRITE/READ: rkey; SEND_INV: stag */
-#define SIRDMA_WQE_AHID SIRDMA_MASK(16, 0)
+#define SIRDMA_WQE_AHID SIRDMA_MASK(16, 0) /* datagram SEND: index of the address vector */
 #define SIRDMA_WQE_OPCODE SIRDMA_MASK(37, 32)
 #define SIRDMA_WQE_ADDFRAGCNT SIRDMA_MASK(41, 38) /* fragments beyond the first, padding included */
 #define SIRDMA_WQE_REPORTRTT SIRDMA_BIT(46)
@@ -71,9 +71,13 @@ SIRDMA_SIZE_IS(struct sirdma_frag, 16);
 #define SIRDMA_WQE_SIGCOMPL SIRDMA_BIT(62)
 #define SIRDMA_WQE_VALID SIRDMA_BIT(63)
 
-/* Word 2 of a datagram SEND */
+/*
+ * Word 2 of a datagram SEND. A Q_Key with its highest bit set stands for that of the queue pair
+ * (IBTA 10.2.5).
+ */
 #define SIRDMA_WQE_DESTQKEY SIRDMA_MASK(31, 0)
 #define SIRDMA_WQE_DESTQPN SIRDMA_MASK(55, 32)
+#define SIRDMA_QKEY_OF_QP 0x80000000u
 
 /* SQ opcodes; the same codes are reported in a send CQE. */
 enum sirdma_sq_op {

@@ -2,6 +2,7 @@
 #include <net/addrconf.h>
 #include <rdma/ib_user_verbs.h>
 
+#include "ah.h"
 #include "compat/ib_verbs.h"
 #include "cq.h"
 #include "device.h"
@@ -34,6 +35,7 @@ static void sirdma_dealloc_driver(struct ib_device *ibdev)
 	struct sirdma_dev *dev = to_sdev(ibdev);
 
 	sirdma_health_fini(dev);
+	sirdma_ah_fini(dev);
 	sirdma_neigh_fini(dev);
 	sirdma_gid_fini(dev);
 	sirdma_qpctx_fini(dev);
@@ -54,14 +56,17 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.alloc_hw_port_stats = sirdma_alloc_hw_port_stats,
 	.alloc_pd = sirdma_alloc_pd,
 	.alloc_ucontext = sirdma_alloc_ucontext,
+	.create_ah = sirdma_create_ah,
 	.create_cq = sirdma_create_cq_op,
 	.create_qp = sirdma_create_qp,
 	.create_srq = sirdma_create_srq,
+	.create_user_ah = sirdma_create_ah,
 	.dealloc_driver = sirdma_dealloc_driver,
 	.dealloc_pd = sirdma_dealloc_pd,
 	.dealloc_ucontext = sirdma_dealloc_ucontext,
 	.del_gid = sirdma_del_gid,
 	.dereg_mr = sirdma_dereg_mr,
+	.destroy_ah = sirdma_destroy_ah,
 	.destroy_cq = sirdma_destroy_cq,
 	.destroy_qp = sirdma_destroy_qp,
 	.destroy_srq = sirdma_destroy_srq,
@@ -81,6 +86,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.post_recv = sirdma_post_recv,
 	.post_send = sirdma_post_send,
 	.post_srq_recv = sirdma_post_srq_recv,
+	.query_ah = sirdma_query_ah,
 	.query_device = sirdma_query_device,
 	.query_pkey = sirdma_query_pkey,
 	.query_port = sirdma_query_port,
@@ -89,6 +95,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.reg_user_mr = sirdma_reg_user_mr_op,
 	.req_notify_cq = sirdma_req_notify_cq,
 
+	INIT_RDMA_OBJ_SIZE(ib_ah, sirdma_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, sirdma_cq, ibcq),
 	INIT_RDMA_OBJ_SIZE(ib_pd, sirdma_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, sirdma_qp, ibqp),
@@ -104,6 +111,7 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	int err;
 
 	sirdma_health_init(dev);
+	sirdma_ah_init(dev);
 	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);

@@ -78,6 +78,7 @@ int sirdma_gid_init(struct sirdma_dev *dev)
 		return -ENOMEM;
 	mutex_init(&table->lock);
 	spin_lock_init(&table->mac_lock);
+	spin_lock_init(&table->use_lock);
 	INIT_DELAYED_WORK(&table->update, sirdma_gid_update);
 	return 0;
 }
@@ -108,7 +109,8 @@ static struct sirdma_sgid *sirdma_sgid_find(struct sirdma_gid_table *table,
 
 		if (sgid->present)
 			continue;
-		if (!sgid->users) {
+		/* A slot that is not present gets no new users. */
+		if (!smp_load_acquire(&sgid->users)) {
 			if (!free || i == preferred)
 				free = sgid;
 			continue;
@@ -153,6 +155,16 @@ static void sirdma_sgid_recheck(struct sirdma_dev *dev, struct sirdma_sgid *sgid
 	spin_unlock_bh(&table->mac_lock);
 }
 
+/* lock held: whom the core's index @index stands for. */
+static void sirdma_gid_assign(struct sirdma_gid_table *table, u32 index, struct sirdma_sgid *sgid)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&table->use_lock, flags);
+	table->by_gid[index] = sgid;
+	spin_unlock_irqrestore(&table->use_lock, flags);
+}
+
 int sirdma_add_gid(const struct ib_gid_attr *attr, void **context)
 {
 	struct sirdma_dev *dev = to_sdev(attr->device);
@@ -191,7 +203,7 @@ int sirdma_add_gid(const struct ib_gid_attr *attr, void **context)
 	sgid->dirty = false;
 	spin_unlock_bh(&table->mac_lock);
 	sgid->present = true;
-	table->by_gid[attr->index] = sgid;
+	sirdma_gid_assign(table, attr->index, sgid);
 	sirdma_sgid_recheck(dev, sgid, attr);
 unlock:
 	mutex_unlock(&table->lock);
@@ -210,9 +222,9 @@ int sirdma_del_gid(const struct ib_gid_attr *attr, void **context)
 	if (sgid) {
 		/* Even while QPs refer to the slot: no traffic from an address that is gone. */
 		err = sirdma_cqp_clear_sgid(&dev->hw, sirdma_sgid_index(dev, sgid));
-		trace_sirdma_gid_clear(dev, sirdma_sgid_index(dev, sgid), &sgid->ip, sgid->users,
-				       err);
-		table->by_gid[attr->index] = NULL;
+		trace_sirdma_gid_clear(dev, sirdma_sgid_index(dev, sgid), &sgid->ip,
+				       READ_ONCE(sgid->users), err);
+		sirdma_gid_assign(table, attr->index, NULL);
 		sgid->present = false;
 	}
 	mutex_unlock(&table->lock);
@@ -223,22 +235,26 @@ struct sirdma_sgid *sirdma_sgid_get(struct sirdma_dev *dev, const struct ib_gid_
 {
 	struct sirdma_gid_table *table = &dev->gids;
 	struct sirdma_sgid *sgid;
+	unsigned long flags;
 
-	mutex_lock(&table->lock);
+	spin_lock_irqsave(&table->use_lock, flags);
 	sgid = attr->index < SIRDMA_GID_TABLE_LEN ? table->by_gid[attr->index] : NULL;
 	if (sgid)
 		sgid->users++;
 	else
 		sgid = ERR_PTR(-EADDRNOTAVAIL);
-	mutex_unlock(&table->lock);
+	spin_unlock_irqrestore(&table->use_lock, flags);
 	return sgid;
 }
 
 void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid)
 {
-	mutex_lock(&dev->gids.lock);
-	sgid->users--;
-	mutex_unlock(&dev->gids.lock);
+	unsigned long flags;
+
+	spin_lock_irqsave(&dev->gids.use_lock, flags);
+	/* From 0 on another address may get the slot: pairs with sirdma_sgid_find(). */
+	smp_store_release(&sgid->users, sgid->users - 1);
+	spin_unlock_irqrestore(&dev->gids.use_lock, flags);
 }
 
 void sirdma_gid_mac_changed(struct sirdma_dev *dev, const struct net_device *ndev)

@@ -24,7 +24,7 @@ struct sirdma_dev;
 struct sirdma_sgid {
 	struct sirdma_ip ip;
 	int ifindex; /* 0: slot never used */
-	u32 users; /* QPs that refer to it */
+	u32 users; /* QPs and address handles that refer to it; under use_lock */
 	bool present; /* the core has the address now */
 	bool has_vlan;
 	bool dirty; /* the device does not have this mac yet */
@@ -33,8 +33,10 @@ struct sirdma_sgid {
 };
 
 struct sirdma_gid_table {
-	struct mutex lock; /* protects everything but mac and dirty */
+	struct mutex lock; /* protects everything but mac, dirty and users */
 	spinlock_t mac_lock; /* protects ifindex for readers without the mutex, mac and dirty */
+	/* Protects users, and by_gid for readers without the mutex. Any context. */
+	spinlock_t use_lock;
 	struct sirdma_sgid *slots; /* [SIRDMA_GID_SLOTS]; the index is the device's */
 	struct sirdma_sgid *by_gid[SIRDMA_GID_TABLE_LEN]; /* by the core's index */
 	struct delayed_work update; /* programs dirty slots, and again what failed */
@@ -46,7 +48,7 @@ void sirdma_gid_fini(struct sirdma_dev *dev);
 int sirdma_add_gid(const struct ib_gid_attr *attr, void **context);
 int sirdma_del_gid(const struct ib_gid_attr *attr, void **context);
 
-/* The slot of @attr, held for a QP; ERR_PTR(-EADDRNOTAVAIL) when the address is gone. */
+/* The slot of @attr, held for a QP or an address handle, in any context; ERR_PTR(-EADDRNOTAVAIL) when the address is gone. */
 struct sirdma_sgid *sirdma_sgid_get(struct sirdma_dev *dev, const struct ib_gid_attr *attr);
 void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid);
 u16 sirdma_sgid_index(struct sirdma_dev *dev, const struct sirdma_sgid *sgid);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "kverbs.h"
 
+#include <linux/etherdevice.h>
 #include <linux/slab.h>
 
+#include "ah.h"
 #include "cq.h"
 #include "device.h"
 #include "qp.h"
@@ -97,6 +99,21 @@ static void sirdma_kcq_forget(struct ib_cq *ibcq, const struct sirdma_kqp *kqp)
 	spin_unlock_irqrestore(&kcq->lock, flags);
 }
 
+/* Where a datagram came from. */
+static void sirdma_wc_add_source(const struct sirdma_wc *c, struct ib_wc *wc)
+{
+	wc->wc_flags |= IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE;
+	wc->network_hdr_type = c->flags & SIRDMA_WC_IS_IPV4 ? RDMA_NETWORK_IPV4 : RDMA_NETWORK_IPV6;
+	if (c->flags & SIRDMA_WC_HAS_MAC) {
+		u64_to_ether_addr(SIRDMA_GET(SIRDMA_CQE_EXT_MAC, c->mac_vlan), wc->smac);
+		wc->wc_flags |= IB_WC_WITH_SMAC;
+	}
+	if (c->flags & SIRDMA_WC_HAS_VLAN) {
+		wc->vlan_id = SIRDMA_GET(SIRDMA_CQE_EXT_VLAN, c->mac_vlan);
+		wc->wc_flags |= IB_WC_WITH_VLAN;
+	}
+}
+
 static void sirdma_wc_to_verbs(const struct sirdma_wc *c, struct sirdma_qp *qp, struct ib_wc *wc)
 {
 	memset(wc, 0, sizeof(*wc));
@@ -115,6 +132,8 @@ static void sirdma_wc_to_verbs(const struct sirdma_wc *c, struct sirdma_qp *qp, 
 		wc->wc_flags |= IB_WC_WITH_IMM;
 		wc->ex.imm_data = cpu_to_be32(c->imm);
 	}
+	if (c->flags & SIRDMA_WC_HAS_GRH)
+		sirdma_wc_add_source(c, wc);
 }
 
 /*
@@ -255,6 +274,18 @@ static u32 sirdma_kqp_rq_bytes(const struct sirdma_qp_size *size)
 	return sirdma_wq_bytes(size->rq_quanta);
 }
 
+/* The type as the codec numbers it, for its table of send operations. */
+static u32 sirdma_send_type(const struct sirdma_qp *qp)
+{
+	static const u32 types[] = {
+		[SIRDMA_QPT_RC] = SIRDMA_SEND_ON_RC,
+		[SIRDMA_QPT_UC] = SIRDMA_SEND_ON_UC,
+		[SIRDMA_QPT_UD] = SIRDMA_SEND_ON_UD,
+	};
+
+	return types[qp->type];
+}
+
 static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_qp_size *size)
 {
 	const struct ib_qp_cap *cap = &kqp->qp->cap;
@@ -267,7 +298,7 @@ static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_q
 	sq->max_sge = cap->max_send_sge;
 	sq->max_read_sge = SIRDMA_MAX_READ_SGE;
 	sq->max_inline = cap->max_inline_data;
-	sq->qp_type = kqp->qp->ibqp.qp_type == IB_QPT_UC ? SIRDMA_SEND_ON_UC : SIRDMA_SEND_ON_RC;
+	sq->qp_type = sirdma_send_type(kqp->qp);
 	sq->signal_all = kqp->qp->sig_all;
 
 	spin_lock_init(&kqp->rq_lock);
@@ -405,6 +436,14 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 	default:
 		/* The device attributes offer no fast registration, invalidation or atomics. */
 		return -EOPNOTSUPP;
+	}
+	if (kqp->sq.qp_type == SIRDMA_SEND_ON_UD) {
+		const struct ib_ud_wr *ud = ud_wr(wr);
+
+		if (!ud->ah || ud->ah->pd != kqp->qp->ibqp.pd || ud->pkey_index)
+			return -EINVAL;
+		send.remote_addr = sirdma_send_dest(ud->remote_qpn, ud->remote_qkey);
+		send.key = to_sah(ud->ah)->idx;
 	}
 	return sirdma_sq_take(&kqp->sq, &send);
 }

@@ -18,14 +18,14 @@ struct sirdma_obj {
 	struct completion idle; /* refs reached zero */
 };
 
-/* From now on events with the cookie of @obj, which this sets, find it. 0 or -ENOMEM. */
+/* From now on events with the cookie of @obj, which this sets, find it. 0; -EBUSY: another has @id; -ENOMEM. */
 static inline int sirdma_obj_publish(struct xarray *table, struct sirdma_idpool *ids, u32 id,
 				     struct sirdma_obj *obj)
 {
 	obj->cookie = sirdma_idpool_cookie(ids, id);
 	refcount_set(&obj->refs, 1);
 	init_completion(&obj->idle);
-	return xa_err(xa_store_irq(table, id, obj, GFP_KERNEL));
+	return xa_insert_irq(table, id, obj, GFP_KERNEL);
 }
 
 /* The object of that cookie, held; NULL: the event came too late. Any context. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <net/addrconf.h>
+#include <rdma/ib_mad.h>
 
 #include "device.h"
 #include "health.h"
@@ -64,6 +65,7 @@ int sirdma_query_port(struct ib_device *ibdev, u32 port, struct ib_port_attr *at
 	attr->active_mtu = sirdma_port_mtu(dev);
 	attr->gid_tbl_len = SIRDMA_GID_TABLE_LEN;
 	attr->ip_gids = true;
+	attr->port_cap_flags = IB_PORT_CM_SUP;
 	attr->max_msg_sz = SIRDMA_MAX_MSG_SIZE;
 	attr->pkey_tbl_len = 1;
 	attr->max_vl_num = 1;
@@ -81,8 +83,8 @@ int sirdma_query_pkey(struct ib_device *ibdev, u32 port, u16 index, u16 *pkey)
 int sirdma_get_port_immutable(struct ib_device *ibdev, u32 port,
 			      struct ib_port_immutable *immutable)
 {
-	/* RoCEv2 only. No MAD or CM capability: both need QP 1, which the driver cannot create. */
-	immutable->core_cap_flags = RDMA_CORE_CAP_PROT_ROCE_UDP_ENCAP;
+	immutable->core_cap_flags = RDMA_CORE_PORT_IBA_ROCE_UDP_ENCAP;
+	immutable->max_mad_size = IB_MGMT_MAD_SIZE;
 	immutable->pkey_tbl_len = 1;
 	immutable->gid_tbl_len = SIRDMA_GID_TABLE_LEN;
 	return 0;

@@ -15,6 +15,9 @@
 #include "trace.h"
 #include "ucontext.h"
 
+/* Of the general services; there is one of them, so a second is refused with -EBUSY. */
+#define GSI_QPN 1
+
 #define SIRDMA_QP_CAPS (SIRDMA_QP_CAP_WRITE_IMM | SIRDMA_QP_CAP_SEND_IMM | SIRDMA_QP_CAP_ROCE)
 
 static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_attr *init,
@@ -23,7 +26,7 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 	if (init->create_flags || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 	if (sirdma_qp_type_from_verbs(init->qp_type) < 0) {
-		sirdma_refused(dev, "create_qp: types RC and UC are supported, not %u",
+		sirdma_refused(dev, "create_qp: types RC, UC, UD and GSI are supported, not %u",
 			       init->qp_type);
 		return -EOPNOTSUPP;
 	}
@@ -35,9 +38,11 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 	/* A user can poll only a user's CQ, a kernel consumer only a kernel consumer's. */
 	if (!to_scq(init->send_cq)->kcq != !!udata || !to_scq(init->recv_cq)->kcq != !!udata)
 		return -EINVAL;
+	if (init->qp_type == IB_QPT_GSI && udata)
+		return -EPERM;
 	if (!init->srq)
 		return 0;
-	if (init->qp_type != IB_QPT_RC) {
+	if (init->qp_type == IB_QPT_UC) {
 		sirdma_refused(dev, "create_qp: type %u has no shared receive queue",
 			       init->qp_type);
 		return -EOPNOTSUPP;
@@ -113,6 +118,9 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 	ctx->queue_flags = SIRDMA_QPC_KICK;
 	if (qp->sig_all)
 		ctx->queue_flags |= SIRDMA_QPC_SIG_ALL;
+	/* To address an answer, the core wants to know where a datagram came from. */
+	if (qp->kqp && qp->type == SIRDMA_QPT_UD)
+		ctx->queue_flags |= SIRDMA_QPC_RECV_MAC;
 	if (qp->kqp)
 		sirdma_kqp_fill_ctx(qp->kqp, ctx);
 	else
@@ -141,6 +149,20 @@ static int sirdma_qp_make(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	return err;
 }
 
+static int sirdma_qpn_get(struct sirdma_dev *dev, const struct sirdma_qp *qp, u32 *qpn)
+{
+	if (qp->ibqp.qp_type != IB_QPT_GSI)
+		return sirdma_idpool_get(&dev->hw.qp_ids, qpn);
+	*qpn = GSI_QPN;
+	return 0;
+}
+
+static void sirdma_qpn_put(struct sirdma_dev *dev, const struct sirdma_qp *qp, u32 qpn)
+{
+	if (qp->ibqp.qp_type != IB_QPT_GSI)
+		sirdma_idpool_put(&dev->hw.qp_ids, qpn);
+}
+
 static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 			   const struct sirdma_qp_size *size, u64 compl_ctx)
 {
@@ -148,7 +170,7 @@ static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	int err;
 
 	mutex_init(&qp->lock);
-	err = sirdma_idpool_get(&dev->hw.qp_ids, &qpn);
+	err = sirdma_qpn_get(dev, qp, &qpn);
 	if (err)
 		return err;
 	qp->ibqp.qp_num = qpn;
@@ -168,7 +190,7 @@ static int sirdma_qp_start(struct sirdma_dev *dev, struct sirdma_qp *qp,
 err_unpublish:
 	sirdma_obj_unpublish(&dev->qps, &qp->obj);
 err_id:
-	sirdma_idpool_put(&dev->hw.qp_ids, qpn);
+	sirdma_qpn_put(dev, qp, qpn);
 	/* Another QP may have the number when sirdma_kqp_destroy() forgets completions by it. */
 	qp->ibqp.qp_num = 0;
 	return err;
@@ -193,7 +215,7 @@ static void sirdma_qp_stop(struct sirdma_dev *dev, struct sirdma_qp *qp)
 		sirdma_sgid_put(dev, qp->sgid);
 	/* The number comes last: completions in CQs, which are forgotten with the memory, name it. */
 	sirdma_qp_drop_memory(dev, qp);
-	sirdma_idpool_put(&dev->hw.qp_ids, qp->ibqp.qp_num);
+	sirdma_qpn_put(dev, qp, qp->ibqp.qp_num);
 }
 
 static int sirdma_qp_respond(const struct sirdma_qp *qp, const struct sirdma_qp_size *size,

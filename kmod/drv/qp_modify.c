@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <rdma/ib_cache.h>
 
+#include "ah.h"
 #include "device.h"
 #include "hw/cqp_cmd.h"
 #include "hw/qp_modify.h"
@@ -52,27 +53,18 @@ static int sirdma_modify_read_state(struct sirdma_modify *mod)
 	return err;
 }
 
-static void sirdma_modify_translate_path(struct sirdma_modify *mod)
-{
-	const struct rdma_ah_attr *ah = &mod->attr->ah_attr;
-	const struct ib_global_route *grh = rdma_ah_read_grh(ah);
-	struct sirdma_qp_path *path = &mod->core.path;
-
-	memcpy(&path->dst_ip, &grh->dgid, sizeof(path->dst_ip));
-	path->flow_label = grh->flow_label;
-	path->hop_limit = grh->hop_limit;
-	path->traffic_class = grh->traffic_class;
-	path->port_num = rdma_ah_get_port_num(ah);
-	path->sl = rdma_ah_get_sl(ah);
-	path->has_grh = rdma_ah_get_ah_flags(ah) & IB_AH_GRH;
-}
-
 static void sirdma_modify_translate(struct sirdma_modify *mod)
 {
 	SIRDMA_QP_MODIFY_FROM_VERBS(&mod->core, mod->attr);
+	/* The port of the general services' QP was set at its creation. */
+	if (mod->qp->ibqp.qp_type == IB_QPT_GSI && (mod->core.mask & IB_QP_STATE) &&
+	    mod->core.qp_state == IB_QPS_INIT) {
+		mod->core.mask |= IB_QP_PORT;
+		mod->core.port_num = mod->qp->ibqp.port;
+	}
 	mod->core.port_mtu = sirdma_port_mtu(mod->dev);
 	if (mod->core.mask & IB_QP_AV)
-		sirdma_modify_translate_path(mod);
+		sirdma_path_from_verbs(&mod->attr->ah_attr, &mod->core.path);
 }
 
 /* Check the part of the path that only the kernel knows. */
@@ -175,7 +167,7 @@ static int sirdma_modify_execute(struct sirdma_modify *mod)
 	int err;
 
 	sirdma_qpctx_buf_get(mod->dev, &ctx);
-	sirdma_qp_attr_to_ctx(&mod->core.attr, mod->core.mask, ctx.va);
+	sirdma_qp_attr_to_ctx(&mod->core.attr, mod->core.apply, ctx.va);
 	params.ctx_pa = ctx.pa;
 	err = sirdma_cqp_modify_qp(&mod->dev->hw, &params);
 	sirdma_qpctx_buf_put(mod->dev, &ctx);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "local.h"
 
+#include <linux/etherdevice.h>
 #include <linux/gfp.h>
 #include <linux/slab.h>
 #include "addr.h"
@@ -84,6 +85,7 @@ static void snic_local_start(struct snic_local *local, const struct snic_flow *f
 	local->src_ip = flow->src_ip;
 	local->dst_ip = flow->dst_ip;
 	memcpy(local->src_mac, flow->src_mac, sizeof(local->src_mac));
+	local->flow_label = flow->flow_label;
 	local->vlan_id = flow->vlan_id;
 	local->has_vlan = flow->has_vlan;
 	local->traffic_class = flow->traffic_class;
@@ -152,6 +154,7 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 		.src_ip = local->src_ip,
 		.dst_ip = local->dst_ip,
 		.nsegs = 1,
+		.flow_label = local->is_v4 ? 0 : local->flow_label,
 		.vlan_id = local->has_vlan ? local->vlan_id : 0,
 		.traffic_class = local->traffic_class,
 		.ttl = local->hop_limit,
@@ -161,6 +164,8 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	struct snic_host *to;
 	struct snic_seg seg;
 	u32 i, off = SNIC_LOCAL_HLEN;
+
+	ether_addr_copy(pkt.src_mac, local->src_mac);
 
 	rcu_read_lock();
 	to = snic_addr_find(host, &local->src_ip, local->src_mac, &local->dst_ip, local->has_vlan,

@@ -23,6 +23,7 @@ struct snic_local {
 	struct sirdma_ip dst_ip;
 	u8 src_mac[ETH_ALEN];
 	u16 vlan_id;
+	u32 flow_label;
 	u8 traffic_class;
 	u8 hop_limit;
 	bool has_vlan;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "rx.h"
 
+#include <linux/etherdevice.h>
 #include <linux/if_ether.h>
 #include <linux/if_vlan.h>
 #include <linux/ip.h>
@@ -58,6 +59,7 @@ static bool snic_rx_is_mine(const struct snic_host *host, const struct sk_buff *
 	/* A MAC address that is not the netdev's may be that of a VLAN or MAC-VLAN above it. */
 	const u8 *mac = skb->pkt_type == PACKET_HOST ? NULL : eth_hdr(skb)->h_dest;
 
+	ether_addr_copy(pkt->src_mac, eth_hdr(skb)->h_source);
 	/* A tag with VLAN 0 carries a priority and nothing else (IEEE 802.1Q). */
 	pkt->vlan_id = vlan_id;
 	return snic_addr_is_mine(host, &pkt->dst_ip, vlan_id != 0, vlan_id, mac);
@@ -127,6 +129,7 @@ static enum snic_rx_verdict snic_rx_parse_v6(const struct snic_host *host,
 	if (!snic_rx_is_mine(host, skb, &d->pkt))
 		return SNIC_RX_PASS;
 	d->pkt.is_v4 = false;
+	d->pkt.flow_label = ntohl(ip6_flowlabel(ip));
 	d->pkt.traffic_class = ipv6_get_dsfield(ip);
 	d->pkt.ttl = ip->hop_limit;
 	d->ip_id = 0;

@@ -33,6 +33,7 @@ struct sirdma_hmc {
 	u64 backed_bytes;
 	u64 direct_sds;
 	u64 paged_sds;
+	u32 paged_sd; /* this segment is never direct, nor is the first */
 	bool force_paged; /* test and tuning: never try a 2 MiB block */
 };
 

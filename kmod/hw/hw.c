@@ -111,6 +111,7 @@ static int hw_query(struct sirdma_hw *hw, u32 *max_sds)
 {
 	struct sirdma_hw_caps *caps = &hw->caps;
 	struct sirdma_fpm_query query;
+	u32 pble_sds;
 	int err;
 
 	err = sirdma_cqp_query_fpm(hw, &query);
@@ -128,8 +129,12 @@ static int hw_query(struct sirdma_hw *hw, u32 *max_sds)
 	caps->max_ird = min_t(u32, le32_to_cpu(query.max_ird), MAX_RD_ATOMIC);
 	caps->max_ord = min_t(u32, le32_to_cpu(query.max_ord), MAX_RD_ATOMIC);
 	caps->max_cqe = min_t(u32, le32_to_cpu(query.max_cqe), SIRDMA_CQP_CQ_SIZE);
+	/* The last segment is that of the address vectors, the others are those of the PBLEs. */
+	if (*max_sds > 1)
+		caps->max_avs = min_t(u32, le32_to_cpu(query.max_ahs), SIRDMA_MAX_AVS);
+	pble_sds = caps->max_avs ? *max_sds - 1 : *max_sds;
 	caps->max_pbles =
-		min_t(u64, le32_to_cpu(query.max_pbles), (u64)*max_sds * SIRDMA_PBLE_PER_CHUNK);
+		min_t(u64, le32_to_cpu(query.max_pbles), (u64)pble_sds * SIRDMA_PBLE_PER_CHUNK);
 	caps->max_pbles = min(caps->max_pbles, (u32)SIRDMA_PBLE_LEAF_IDX + 1);
 	if (!*max_sds || !caps->max_ceqs || !caps->max_sgids || !caps->max_pbles) {
 		port_warn("device reports no room for event queues, addresses or page lists");
@@ -139,12 +144,17 @@ static int hw_query(struct sirdma_hw *hw, u32 *max_sds)
 	return 0;
 }
 
-/* Only PBLEs live in host memory: they begin at byte 0 of HMC space. */
-static int hw_commit(struct sirdma_hw *hw)
+/* PBLEs begin at byte 0 of HMC space. */
+static int hw_commit(struct sirdma_hw *hw, u32 max_sds)
 {
 	struct sirdma_fpm_commit commit = {};
 
 	commit.obj[SIRDMA_HMC_OBJ_PBLE].count = cpu_to_le32(hw->caps.max_pbles);
+	if (hw->caps.max_avs) {
+		commit.obj[SIRDMA_HMC_OBJ_AV].base =
+			cpu_to_le32((max_sds - 1) * (SIRDMA_HMC_SD_SIZE / SIRDMA_HMC_FPM_UNIT));
+		commit.obj[SIRDMA_HMC_OBJ_AV].count = cpu_to_le32(hw->caps.max_avs);
+	}
 	return sirdma_cqp_commit_fpm(hw, &commit);
 }
 
@@ -241,7 +251,7 @@ static int hw_start(struct sirdma_hw *hw)
 	err = sirdma_cqp_start_ccq(hw);
 	if (err)
 		goto err_ceqs;
-	err = hw_commit(hw);
+	err = hw_commit(hw, max_sds);
 	if (err)
 		goto err_ccq;
 	err = sirdma_hmc_init(hw, max_sds);
@@ -250,7 +260,13 @@ static int hw_start(struct sirdma_hw *hw)
 	err = sirdma_pble_init(hw);
 	if (err)
 		goto err_ccq;
+	err = sirdma_av_init(hw, (u64)(max_sds - 1) * SIRDMA_HMC_SD_SIZE);
+	if (err)
+		goto err_pble;
 	return 0;
+
+err_pble:
+	sirdma_pble_fini(hw);
 
 err_ccq:
 	sirdma_cqp_stop_ccq(hw);
@@ -292,6 +308,7 @@ int sirdma_hw_probe(struct sirdma_hw *hw, struct sirdma_bus *bus,
 
 err_cqp:
 	sirdma_hw_reset(hw);
+	sirdma_hmc_fini(hw);
 	sirdma_eqs_free(hw);
 	sirdma_cqp_fini(hw);
 	return err;
@@ -299,6 +316,7 @@ err_cqp:
 
 void sirdma_hw_remove(struct sirdma_hw *hw)
 {
+	sirdma_av_fini(hw);
 	sirdma_pble_fini(hw);
 	sirdma_cqp_stop_ccq(hw);
 	sirdma_ceqs_stop(hw);

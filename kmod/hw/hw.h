@@ -8,6 +8,7 @@
 #ifndef SIRDMA_HW_H
 #define SIRDMA_HW_H
 
+#include "av.h"
 #include "cqp.h"
 #include "eq.h"
 #include "hmc.h"
@@ -27,6 +28,7 @@ struct sirdma_hw_caps {
 	u32 max_ceqs;
 	u32 max_arp;
 	u32 max_sgids;
+	u32 max_avs; /* indices; 0 is none */
 	u32 max_ird;
 	u32 max_ord;
 	u32 max_cqe;
@@ -68,6 +70,7 @@ struct sirdma_hw {
 	struct sirdma_cqp cqp;
 	struct sirdma_hmc hmc;
 	struct sirdma_pble_pool pble;
+	struct sirdma_av_table avs;
 	struct sirdma_aeq aeq;
 	struct sirdma_ceq *ceqs; /* [cfg.num_ceqs] */
 

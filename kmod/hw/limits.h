@@ -25,6 +25,7 @@ struct sirdma_limits {
 	u32 max_srq_wr;
 	u32 max_mr;
 	u32 max_pd;
+	u32 max_ah; /* of users */
 	u32 max_qp_rd_atom;
 	u32 max_qp_init_rd_atom;
 	u32 max_res_rd_atom;
@@ -51,6 +52,7 @@ u32 sirdma_max_cq_elements(const struct sirdma_hw *hw);
 		(attr)->max_srq_sge = (int)(limits)->max_sge; \
 		(attr)->max_mr = (int)(limits)->max_mr; \
 		(attr)->max_pd = (int)(limits)->max_pd; \
+		(attr)->max_ah = (int)(limits)->max_ah; \
 		(attr)->max_qp_rd_atom = (int)(limits)->max_qp_rd_atom; \
 		(attr)->max_qp_init_rd_atom = (int)(limits)->max_qp_init_rd_atom; \
 		(attr)->max_res_rd_atom = (int)(limits)->max_res_rd_atom; \

@@ -147,8 +147,10 @@ int sirdma_qp_type_from_verbs(u32 verbs_type)
 		u32 verbs;
 		enum sirdma_qp_type type;
 	} types[] = {
+		{1, SIRDMA_QPT_UD}, /* the general services' */
 		{2, SIRDMA_QPT_RC},
 		{3, SIRDMA_QPT_UC},
+		{4, SIRDMA_QPT_UD},
 	};
 	u32 i;
 

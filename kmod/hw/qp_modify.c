@@ -6,7 +6,6 @@
 
 #define STANDARD_MASK ((SIRDMA_QP_DEST_QPN << 1) - 1)
 #define MIGRATED 0u /* IB_MIG_MIGRATED: no alternate path */
-#define MAX_SL 7 /* a VLAN priority */
 #define MTU_256 1u /* enum ib_mtu */
 #define MTU_4096 5u
 /* Headers of the largest kind of packet, as the kernel's iboe_get_mtu() counts them. */
@@ -75,32 +74,16 @@ static int check_device(struct sirdma_qp_modify *mod)
 	return 0;
 }
 
-/* Is it the unspecified address of IPv4 or IPv6? */
-static bool is_unspecified(const struct sirdma_ip *ip)
-{
-	static const struct sirdma_ip v6, v4 = {.b = {[10] = 0xff, [11] = 0xff}};
-
-	return !memcmp(ip, &v6, sizeof(v6)) || !memcmp(ip, &v4, sizeof(v4));
-}
-
 static int check_path(struct sirdma_qp_modify *mod)
 {
-	const struct sirdma_qp_path *path = &mod->path;
+	const char *why = sirdma_path_refusal(&mod->path);
 
-	if (path->port_num != 1)
-		return reject_bits(mod, SIRDMA_QP_AV, "has a port that is not 1", -EINVAL);
-	if (!path->has_grh)
-		return reject_bits(mod, SIRDMA_QP_AV, "has no global route", -EINVAL);
-	if (path->sl > MAX_SL)
-		return reject_bits(mod, SIRDMA_QP_AV, "has a service level above 7", -EINVAL);
-	if (is_unspecified(&path->dst_ip))
-		return reject_bits(mod, SIRDMA_QP_AV, "has no destination", -EINVAL);
-	return 0;
+	return why ? reject_bits(mod, SIRDMA_QP_AV, why, -EINVAL) : 0;
 }
 
 static void fill_path(struct sirdma_qp_modify *mod)
 {
-	const struct sirdma_qp_path *path = &mod->path;
+	const struct sirdma_path *path = &mod->path;
 	struct sirdma_qp_attr *attr = &mod->attr;
 	u32 dest = mod->mask & SIRDMA_QP_DEST_QPN ? attr->dest_qpn : mod->cur_dest_qpn;
 
@@ -128,7 +111,13 @@ int sirdma_qp_modify_check(const struct sirdma_hw_caps *caps, struct sirdma_qp_m
 	mod->attr.pkey = SIRDMA_DEFAULT_PKEY;
 	mod->attr.path_mtu = sirdma_path_mtu_bytes(mod->path_mtu);
 	fill_path(mod);
-	err = sirdma_qp_check_attr(&mod->attr, mod->mask, caps->max_ord, caps->max_ird, &bad);
+	mod->apply = mod->mask;
+	/* Datagrams have no path MTU of their own: a message is a packet that the port carries. */
+	if (mod->type == SIRDMA_QPT_UD && mod->next == SIRDMA_QPS_RTR) {
+		mod->apply |= SIRDMA_QP_PATH_MTU;
+		mod->attr.path_mtu = sirdma_path_mtu_bytes(mod->port_mtu);
+	}
+	err = sirdma_qp_check_attr(&mod->attr, mod->apply, caps->max_ord, caps->max_ird, &bad);
 	return err ? reject_bits(mod, bad, "is out of range", err) : 0;
 }
 

@@ -8,18 +8,8 @@
 #define SIRDMA_HW_QP_MODIFY_H
 
 #include "hw.h"
+#include "path.h"
 #include "qp_attr.h"
-
-/* The destination of an address vector. */
-struct sirdma_qp_path {
-	struct sirdma_ip dst_ip;
-	u32 flow_label;
-	u8 port_num;
-	u8 sl;
-	u8 hop_limit;
-	u8 traffic_class;
-	bool has_grh;
-};
 
 struct sirdma_qp_modify {
 	enum sirdma_qp_type type;
@@ -36,11 +26,12 @@ struct sirdma_qp_modify {
 	u32 path_mig_state;
 	u32 port_num;
 	u32 pkey_index;
-	struct sirdma_qp_path path; /* with SIRDMA_QP_AV */
+	struct sirdma_path path; /* with SIRDMA_QP_AV */
 	u32 port_mtu; /* enum ib_mtu: the largest path MTU that the port carries */
 
 	/* The result of a check. */
 	enum sirdma_qp_state next;
+	u32 apply; /* SIRDMA_QP_*: mask, and what the transition sets besides */
 	struct sirdma_qp_attr attr; /* sgid_idx and arp_idx are the driver's to fill */
 	const char *bad; /* after a failure: which attribute */
 	const char *why; /* and what is wrong with it, for a log line */

@@ -141,6 +141,11 @@ static bool completion_failed(const struct snic_completion *c)
 	return c->major || c->minor;
 }
 
+static bool completion_extended(const struct snic_completion *c)
+{
+	return c->has_imm || c->has_mac;
+}
+
 static u64 cqe_hdr(const struct snic_completion *c, bool valid)
 {
 	u64 hdr = SIRDMA_PREP(SIRDMA_CQE_MINERR, c->minor) |
@@ -149,12 +154,13 @@ static u64 cqe_hdr(const struct snic_completion *c, bool valid)
 
 	if (completion_failed(c))
 		hdr |= SIRDMA_CQE_ERROR;
-	if (c->has_imm)
+	if (completion_extended(c))
 		hdr |= SIRDMA_CQE_EXT;
 	if (c->has_inv)
 		hdr |= SIRDMA_CQE_STAG;
-	if (c->ipv4)
-		hdr |= SIRDMA_CQE_IPV4;
+	if (c->is_datagram)
+		hdr |= SIRDMA_PREP(SIRDMA_CQE_OP, SIRDMA_CQE_OP_DATAGRAM) |
+		       SIRDMA_PREP(SIRDMA_CQE_IPV4, c->is_v4);
 	if (c->solicited)
 		hdr |= SIRDMA_CQE_SOLICITED;
 	if (c->is_sq)
@@ -198,6 +204,22 @@ static bool cq_reserve(struct snic_dev *dev, const struct snic_cq *cq, bool exte
 	return slot->second;
 }
 
+static void cqe_put_ext(struct sirdma_cqe *second, const struct snic_completion *c, bool valid)
+{
+	u64 hdr = SIRDMA_PREP(SIRDMA_CQE_VALID, valid), mac = 0;
+
+	if (c->has_imm)
+		hdr |= SIRDMA_CQE_EXT_IMMVALID;
+	if (c->has_mac) {
+		mac = c->src_mac | SIRDMA_PREP(SIRDMA_CQE_EXT_VLAN, c->vlan_id);
+		hdr |= SIRDMA_CQE_EXT_SMACVALID;
+		if (c->vlan_id)
+			hdr |= SIRDMA_CQE_EXT_VLANVALID;
+	}
+	/* struct sirdma_cqe_ext has its words at the same offsets as struct sirdma_cqe. */
+	cqe_put(second, c->imm, 0, mac, hdr);
+}
+
 static bool cq_write(struct snic_dev *dev, struct snic_cq *cq, const struct snic_completion *c)
 {
 	u64 len = completion_failed(c) ? SIRDMA_PREP(SIRDMA_CQE_VENDOR_ERR, c->vendor_err) :
@@ -205,14 +227,15 @@ static bool cq_write(struct snic_dev *dev, struct snic_cq *cq, const struct snic
 	u64 qp = SIRDMA_PREP(SIRDMA_CQE_QPID, c->qpn);
 	struct cq_slot slot;
 
-	if (!cq_reserve(dev, cq, c->has_imm, &slot))
+	if (!cq_reserve(dev, cq, completion_extended(c), &slot))
 		return false;
 	if (c->has_inv)
 		qp |= SIRDMA_PREP(SIRDMA_CQE_INVSTAG, c->inv_stag);
+	if (c->is_datagram)
+		qp |= SIRDMA_PREP(SIRDMA_CQE_SRCQPN, c->src_qpn);
 	/* The consumer reads the second half only after the first is valid: write it first. */
-	if (c->has_imm)
-		cqe_put(slot.second, c->imm, 0, 0,
-			SIRDMA_CQE_EXT_IMMVALID | SIRDMA_PREP(SIRDMA_CQE_VALID, slot.second_valid));
+	if (completion_extended(c))
+		cqe_put_ext(slot.second, c, slot.second_valid);
 	cqe_put(slot.first, len, c->compl_ctx, qp, cqe_hdr(c, cq->polarity));
 	cq_advance(cq, slot.elems);
 	return true;

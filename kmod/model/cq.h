@@ -41,6 +41,7 @@ struct snic_completion {
 	u32 len; /* payload bytes of a receive */
 	u32 wqe_idx; /* quanta */
 	u32 inv_stag;
+	u32 src_qpn; /* is_datagram */
 	u32 imm; /* CPU order */
 	u16 minor; /* enum sirdma_flush_code; error when major or minor is non-zero */
 	u16 major;
@@ -51,7 +52,11 @@ struct snic_completion {
 	bool has_imm;
 	bool has_inv;
 	bool solicited;
-	bool ipv4;
+	bool is_datagram;
+	bool is_v4; /* the GRH holds an IPv4 header */
+	bool has_mac;
+	u16 vlan_id; /* has_mac; 0: none */
+	u64 src_mac; /* as in SIRDMA_CQE_EXT_MAC */
 };
 
 /* Is the queue dead? Nothing is written to it any more. */

@@ -7,13 +7,22 @@
 #define MAX_VLAN_ID 4094
 #define MAC_LEN 6
 
-/* @word: the first byte on the wire is in bits 47:40. */
-static void mac_decode(u64 word, u8 *mac)
+void snic_mac_decode(u64 word, u8 *mac)
 {
 	int i;
 
 	for (i = 0; i < MAC_LEN; i++)
 		mac[i] = word >> (8 * (MAC_LEN - 1 - i));
+}
+
+u64 snic_mac_encode(const u8 *mac)
+{
+	u64 word = 0;
+	int i;
+
+	for (i = 0; i < MAC_LEN; i++)
+		word = word << 8 | mac[i];
+	return word;
 }
 
 bool snic_arp_read(struct snic_dev *dev, u32 idx, u8 mac[6])
@@ -62,7 +71,7 @@ u32 snic_cqp_manage_arp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	if (!arp.valid && !dev->arps[idx].valid)
 		return SIRDMA_CQP_NO_OBJECT;
 	if (arp.valid)
-		mac_decode(le64_to_cpu(cmd->mac), arp.mac);
+		snic_mac_decode(le64_to_cpu(cmd->mac), arp.mac);
 	port_lock(&dev->addr_lock);
 	dev->arps[idx] = arp;
 	tables_changed(dev);
@@ -87,7 +96,7 @@ u32 snic_cqp_manage_sgid(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
 		sgid.vlan_id = SIRDMA_GET(SIRDMA_CQP_SGID_VLAN, mac);
 		if (sgid.has_vlan && (!sgid.vlan_id || sgid.vlan_id > MAX_VLAN_ID))
 			return SIRDMA_CQP_BAD_PARAM;
-		mac_decode(SIRDMA_GET(SIRDMA_CQP_SGID_MAC, mac), sgid.mac);
+		snic_mac_decode(SIRDMA_GET(SIRDMA_CQP_SGID_MAC, mac), sgid.mac);
 		/* Little-endian words with byte 0 of the address in 7:0: memory order. */
 		memcpy(sgid.ip.b, &cmd->ip_lo, sizeof(cmd->ip_lo));
 		memcpy(sgid.ip.b + sizeof(cmd->ip_lo), &cmd->ip_hi, sizeof(cmd->ip_hi));
@@ -164,6 +173,7 @@ u32 snic_cqp_query_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 		.max_ceqs = cpu_to_le32(cfg->max_ceqs),
 		.max_arp = cpu_to_le32(cfg->max_arp),
 		.max_sgids = cpu_to_le32(cfg->max_sgids),
+		.max_ahs = cpu_to_le32(snic_hmc_max_avs(dev)),
 		.max_ird = cpu_to_le32(SNIC_MAX_RD_ATOMIC),
 		.max_ord = cpu_to_le32(SNIC_MAX_ORD),
 		.max_cqe = cpu_to_le32(cfg->max_cqe),
@@ -180,6 +190,7 @@ u32 snic_cqp_query_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 
 u32 snic_cqp_commit_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
 {
+	struct snic_hmc_sizes sizes;
 	struct sirdma_fpm_commit commit;
 	u32 status, i;
 	void *mem;
@@ -188,13 +199,16 @@ u32 snic_cqp_commit_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	if (status)
 		return status;
 	memcpy(&commit, mem, sizeof(commit));
-	/* This device keeps only PBLEs in host memory. */
+	/* This device keeps only PBLEs and address vectors in host memory. */
 	for (i = 0; i < SIRDMA_HMC_OBJ_MAX; i++)
-		if (i != SIRDMA_HMC_OBJ_PBLE && commit.obj[i].count)
+		if (i != SIRDMA_HMC_OBJ_PBLE && i != SIRDMA_HMC_OBJ_AV && commit.obj[i].count)
 			return SIRDMA_CQP_BAD_PARAM;
-	return snic_hmc_commit(
-		dev, (u64)le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_PBLE].base) * SIRDMA_HMC_FPM_UNIT,
-		le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_PBLE].count));
+	sizes.pble_base =
+		(u64)le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_PBLE].base) * SIRDMA_HMC_FPM_UNIT;
+	sizes.pble_count = le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_PBLE].count);
+	sizes.av_base = (u64)le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_AV].base) * SIRDMA_HMC_FPM_UNIT;
+	sizes.av_count = le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_AV].count);
+	return snic_hmc_commit(dev, &sizes);
 }
 
 u32 snic_cqp_gather_stats(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)

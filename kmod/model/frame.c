@@ -91,6 +91,16 @@ static u8 *put_ipv6(u8 *p, const struct snic_flow *flow, u16 len)
 	return p + sizeof(flow->dst_ip.b);
 }
 
+static u8 *put_ip(u8 *p, const struct snic_flow *flow, u32 len)
+{
+	return flow->is_v4 ? put_ipv4(p, flow, (u16)len) : put_ipv6(p, flow, (u16)len);
+}
+
+void snic_frame_ip_header(const struct snic_flow *flow, u32 len, u8 *out)
+{
+	put_ip(out, flow, len);
+}
+
 void snic_seg_copy_icrc(struct snic_seg_iter *it, void *out, u32 len, struct snic_icrc *icrc)
 {
 	const void *from;
@@ -125,7 +135,7 @@ u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
 	__le32 sum;
 	u8 *p;
 
-	p = flow->is_v4 ? put_ipv4(out, flow, ip_len) : put_ipv6(out, flow, ip_len);
+	p = put_ip(out, flow, ip_len);
 	p = put_be16(p, flow->udp_sport);
 	p = put_be16(p, SIRDMA_ROCE_UDP_PORT);
 	p = put_be16(p, udp_len);

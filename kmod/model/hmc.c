@@ -39,6 +39,7 @@ void snic_hmc_reset(struct snic_dev *dev)
 
 	port_mutex_lock(&hmc->lock);
 	WRITE_ONCE(hmc->pble_count, 0);
+	WRITE_ONCE(hmc->av_count, 0);
 	for (i = 0; i < SIRDMA_HMC_MAX_SD; i++) {
 		sd = snic_hmc_sd(hmc, i);
 		if (sd)
@@ -141,21 +142,41 @@ u32 snic_hmc_max_pbles(struct snic_dev *dev)
 	return min_t(u64, max, SIRDMA_CQP_FIRST_PBLE + 1);
 }
 
-u32 snic_hmc_commit(struct snic_dev *dev, u64 pble_base, u32 pble_count)
+u32 snic_hmc_max_avs(struct snic_dev *dev)
+{
+	u64 max = (u64)dev->cfg.max_sds * (SIRDMA_HMC_SD_SIZE / sizeof(struct sirdma_av));
+
+	return (u32)min_t(u64, max, SIRDMA_WQE_AHID + 1);
+}
+
+/* Does an array of @count elements of @size bytes at @base fit HMC space? */
+static bool array_fits(struct snic_dev *dev, u64 base, u32 count, u32 size)
 {
 	u64 space = (u64)dev->cfg.max_sds * SIRDMA_HMC_SD_SIZE;
 
-	if (pble_count > snic_hmc_max_pbles(dev) || pble_base > space ||
-	    (u64)pble_count * SIRDMA_PBLE_SIZE > space - pble_base)
+	return base <= space && (u64)count * size <= space - base;
+}
+
+u32 snic_hmc_commit(struct snic_dev *dev, const struct snic_hmc_sizes *sizes)
+{
+	struct snic_hmc *hmc = &dev->hmc;
+
+	if (sizes->pble_count > snic_hmc_max_pbles(dev) ||
+	    sizes->av_count > snic_hmc_max_avs(dev) ||
+	    !array_fits(dev, sizes->pble_base, sizes->pble_count, SIRDMA_PBLE_SIZE) ||
+	    !array_fits(dev, sizes->av_base, sizes->av_count, sizeof(struct sirdma_av)))
 		return SIRDMA_CQP_BAD_PARAM;
 	/* Indices that objects use would name other memory. The CCQ uses none. */
 	if (dev->qps.count || dev->mrs.count || dev->cqs.count > (dev->cqp.ccq ? 1 : 0))
 		return SIRDMA_CQP_BAD_STATE;
-	port_mutex_lock(&dev->hmc.lock);
-	dev->hmc.pble_base = pble_base;
+	port_mutex_lock(&hmc->lock);
+	hmc->pble_base = sizes->pble_base;
+	hmc->av_base = sizes->av_base;
 	/* Pairs with snic_pble_read(), which reads the count before the base. */
-	smp_store_release(&dev->hmc.pble_count, pble_count);
-	port_mutex_unlock(&dev->hmc.lock);
+	smp_store_release(&hmc->pble_count, sizes->pble_count);
+	/* Pairs with snic_av_at(), which does so, too. */
+	smp_store_release(&hmc->av_count, sizes->av_count);
+	port_mutex_unlock(&hmc->lock);
 	return SIRDMA_CQP_OK;
 }
 
@@ -195,23 +216,31 @@ static void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 p
 	return page;
 }
 
+/* HMC byte @off of a paged segment; NULL when it is not backed. Under port_rcu_read_lock(). */
+static const void *snic_hmc_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off)
+{
+	struct snic_hmc_pds *pds = port_rcu_deref(sd->pds);
+	u32 pd = off / SIRDMA_PAGE_SIZE;
+	const u8 *page;
+
+	if (!pds)
+		return NULL;
+	page = READ_ONCE(pds->pages[pd]);
+	if (unlikely(!page))
+		page = snic_hmc_fill(dev, pds, pd);
+	return page ? page + off % SIRDMA_PAGE_SIZE : NULL;
+}
+
 static bool snic_hmc_read_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off, u64 *val)
 {
-	u32 pd = off / SIRDMA_PAGE_SIZE;
-	struct snic_hmc_pds *pds;
-	const u8 *page = NULL;
+	const __le64 *word;
 
 	port_rcu_read_lock();
-	pds = port_rcu_deref(sd->pds);
-	if (pds) {
-		page = READ_ONCE(pds->pages[pd]);
-		if (unlikely(!page))
-			page = snic_hmc_fill(dev, pds, pd);
-	}
-	if (page)
-		*val = le64_to_cpu(READ_ONCE(*(const __le64 *)(page + off % SIRDMA_PAGE_SIZE)));
+	word = snic_hmc_paged(dev, sd, off);
+	if (word)
+		*val = le64_to_cpu(READ_ONCE(*word));
 	port_rcu_read_unlock();
-	return page;
+	return word;
 }
 
 bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val)
@@ -240,4 +269,59 @@ bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val)
 fault:
 	snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
 	return false;
+}
+
+/* Address vectors */
+
+/* Under port_rcu_read_lock(). */
+static const struct sirdma_av *snic_av_at(struct snic_dev *dev, u32 idx)
+{
+	struct snic_hmc *hmc = &dev->hmc;
+	struct snic_sd *sd;
+	const u8 *block;
+	u64 addr;
+	u32 off;
+
+	/* Pairs with the release in snic_hmc_commit(). */
+	if (unlikely(idx >= smp_load_acquire(&hmc->av_count)))
+		return NULL;
+	addr = hmc->av_base + (u64)idx * sizeof(struct sirdma_av);
+	off = addr % SIRDMA_HMC_SD_SIZE;
+	sd = snic_hmc_sd(hmc, addr / SIRDMA_HMC_SD_SIZE);
+	if (unlikely(!sd))
+		return NULL;
+	block = port_rcu_deref(sd->block);
+	return block ? (const void *)(block + off) : snic_hmc_paged(dev, sd, off);
+}
+
+bool snic_av_ctrl(struct snic_dev *dev, u32 idx, u64 *ctrl)
+{
+	const struct sirdma_av *av;
+
+	port_rcu_read_lock();
+	av = snic_av_at(dev, idx);
+	if (likely(av))
+		*ctrl = le64_to_cpu(READ_ONCE(av->ctrl));
+	port_rcu_read_unlock();
+	return av;
+}
+
+bool snic_av_read(struct snic_dev *dev, u32 idx, struct sirdma_av *out)
+{
+	const struct sirdma_av *av;
+	bool valid = false;
+	__le64 ctrl;
+
+	port_rcu_read_lock();
+	av = snic_av_at(dev, idx);
+	if (av) {
+		ctrl = READ_ONCE(av->ctrl);
+		smp_rmb(); /* the other words are as new as this one: pairs with the driver's */
+		memcpy(out, av, sizeof(*out));
+		smp_rmb(); /* and as old: pairs with the driver's, which clears it first */
+		valid = (le64_to_cpu(ctrl) & SIRDMA_AV_VALID) && ctrl == READ_ONCE(av->ctrl);
+		out->ctrl = ctrl;
+	}
+	port_rcu_read_unlock();
+	return valid;
 }

@@ -10,8 +10,10 @@
 #define SNIC_HMC_H
 
 #include "port/port.h"
+#include "sirdma/av.h"
 #include "sirdma/cqp.h"
 #include "sirdma/hmc.h"
+#include "sirdma/wqe.h"
 
 struct snic_dev;
 
@@ -36,6 +38,8 @@ struct snic_hmc {
 	struct snic_sd *sds[SIRDMA_HMC_MAX_SD / SNIC_SD_GROUP]; /* groups, made on demand */
 	u64 pble_base; /* byte offset of PBLE 0 in HMC space (COMMIT_FPM) */
 	u32 pble_count; /* PBLEs committed */
+	u64 av_base; /* the same of address vectors */
+	u32 av_count;
 };
 
 int snic_hmc_init(struct snic_dev *dev);
@@ -44,8 +48,14 @@ void snic_hmc_fini(struct snic_dev *dev);
 void snic_hmc_reset(struct snic_dev *dev);
 /* Apply @count ≤ SIRDMA_CQP_SDS_MAX entries, all or none; enum sirdma_cqp_status. */
 u32 snic_hmc_update_sds(struct snic_dev *dev, const struct sirdma_sd_entry *entries, u32 count);
-/* COMMIT_FPM: where PBLEs start, and how many; enum sirdma_cqp_status. */
-u32 snic_hmc_commit(struct snic_dev *dev, u64 pble_base, u32 pble_count);
+/* COMMIT_FPM: where the arrays begin, bytes, and their lengths; enum sirdma_cqp_status. */
+struct snic_hmc_sizes {
+	u64 pble_base;
+	u32 pble_count;
+	u64 av_base;
+	u32 av_count;
+};
+u32 snic_hmc_commit(struct snic_dev *dev, const struct snic_hmc_sizes *sizes);
 void snic_hmc_invalidate_pd(struct snic_dev *dev, u32 val); /* SIRDMA_PMPDINV_* */
 /* Highest PBLE count that HMC space of this device can hold and a command can name. */
 u32 snic_hmc_max_pbles(struct snic_dev *dev);
@@ -54,5 +64,11 @@ u32 snic_hmc_max_pbles(struct snic_dev *dev);
  * count, or its SD, PD or page is not valid.
  */
 bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val);
+/* The most address vectors that HMC space of this device can hold and a WQE can name. */
+u32 snic_hmc_max_avs(struct snic_dev *dev);
+/* First word of address vector @idx. False: as snic_pble_read(), but nothing is counted. */
+bool snic_av_ctrl(struct snic_dev *dev, u32 idx, u64 *ctrl);
+/* Copy it. False: there is none, it is not valid, or the driver writes it. */
+bool snic_av_read(struct snic_dev *dev, u32 idx, struct sirdma_av *out);
 
 #endif

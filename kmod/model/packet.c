@@ -88,6 +88,15 @@ static bool rx_len_ok(const struct snic_rx_pkt *rx)
 	return total >= rx->len && rx->segs[0].len >= BTH_LEN;
 }
 
+static void parse_deth(const u8 *p, struct snic_pkt *pkt)
+{
+	struct sirdma_deth deth;
+
+	memcpy(&deth, p, sizeof(deth));
+	pkt->qkey = be32_to_cpu(deth.qkey);
+	pkt->src_qpn = be32_to_cpu(deth.sqpn) & SIRDMA_QPN_MASK;
+}
+
 static void parse_extended(const struct snic_op_info *op, const u8 *p, struct snic_pkt *pkt)
 {
 	if (op->flags & SNIC_PKT_RETH) {
@@ -148,6 +157,8 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 	pkt->dma_len = 0;
 	pkt->imm = 0;
 	pkt->aeth = 0;
+	pkt->qkey = 0;
+	pkt->src_qpn = 0;
 	pkt->qpn = be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK;
 	pkt->psn = be32_to_cpu(bth.apsn) & SIRDMA_PSN_MASK;
 	pkt->ackreq = be32_to_cpu(bth.apsn) & SIRDMA_BTH_ACKREQ;
@@ -158,6 +169,8 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 	pkt->flags = op->flags;
 	pkt->pkey = be16_to_cpu(bth.pkey);
 	pkt->opcode = bth.opcode;
+	if ((bth.opcode & SIRDMA_BTH_TRANSPORT) == SIRDMA_BTH_UD && hdr_len > op->hdr_len)
+		parse_deth((const u8 *)rx->segs[0].ptr + BTH_LEN, pkt);
 	parse_extended(op, (const u8 *)rx->segs[0].ptr + BTH_LEN + hdr_len - op->hdr_len, pkt);
 	return true;
 }
@@ -196,6 +209,16 @@ static __always_inline void header_append(struct snic_tx_pkt *pkt, const void *h
 {
 	__builtin_memcpy(pkt->hdr + pkt->hdr_len, header, len);
 	pkt->hdr_len += (u8)len;
+}
+
+void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn)
+{
+	const struct sirdma_deth deth = {
+		.qkey = cpu_to_be32(qkey),
+		.sqpn = cpu_to_be32(src_qpn),
+	};
+
+	header_append(pkt, &deth, sizeof(deth));
 }
 
 void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len)

@@ -77,6 +77,8 @@ struct snic_pkt {
 	u32 psn;
 	u32 payload_off; /* from the BTH on */
 	u32 payload_len; /* without pad */
+	u32 qkey; /* DETH */
+	u32 src_qpn;
 	u32 npkts; /* PSNs it takes: 1, unless it is a super-packet */
 	u16 flags; /* SNIC_PKT_* */
 	u16 pkey;
@@ -98,6 +100,7 @@ struct snic_seg_iter snic_pkt_payload(const struct snic_pkt *pkt, const struct s
 /* Header builders: append a header to @pkt and increase hdr_len. */
 void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,
 		  u32 payload_len);
+void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn);
 void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len);
 void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm);
 void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn);

@@ -3,6 +3,7 @@
 #include "path.h"
 
 #include "dev.h"
+#include "sirdma/av.h"
 
 /* Let the next refresh rebuild the flow. */
 static void path_expire(struct snic_dev *dev, struct snic_path *path)
@@ -32,6 +33,24 @@ void snic_path_set(struct snic_dev *dev, struct snic_path *path, const struct si
 	path_expire(dev, path);
 }
 
+bool snic_path_set_av(struct snic_dev *dev, struct snic_path *path, const struct sirdma_av *av)
+{
+	struct snic_flow *flow = &path->flow;
+
+	flow->dst_ip = av->dst_ip;
+	flow->flow_label = le32_to_cpu(av->flow_label);
+	flow->udp_sport = le16_to_cpu(av->udp_sport);
+	flow->hop_limit = av->hop_limit;
+	flow->traffic_class = av->traffic_class;
+	flow->vlan_prio = av->vlan_prio;
+	snic_mac_decode(le64_to_cpu(av->mac), flow->dst_mac);
+	path->sgid_idx = le16_to_cpu(av->sgid_idx);
+	path->mac_fixed = true;
+	path_expire(dev, path);
+	return flow->flow_label < 1u << 20 && flow->vlan_prio < 8 && flow->hop_limit &&
+	       flow->udp_sport >= SIRDMA_ROCE_UDP_SPORT_MIN;
+}
+
 void snic_path_fill(const struct snic_path *path, struct sirdma_qp_ctx *ctx)
 {
 	const struct snic_flow *flow = &path->flow;
@@ -58,7 +77,7 @@ void snic_path_refresh(struct snic_dev *dev, struct snic_path *path)
 	smp_rmb();
 	path->gen = gen;
 	path->src_ok = snic_sgid_read(dev, path->sgid_idx, &sgid);
-	path->dst_ok = snic_arp_read(dev, path->arp_idx, flow->dst_mac);
+	path->dst_ok = path->mac_fixed || snic_arp_read(dev, path->arp_idx, flow->dst_mac);
 	if (!path->src_ok)
 		return;
 	flow->src_ip = sgid.ip;

@@ -9,12 +9,14 @@
 
 #include "burst.h"
 
+struct sirdma_av;
 struct snic_dev;
 
 struct snic_path {
 	u32 gen; /* tables_gen when the flow was built */
 	bool src_ok; /* the SGID entry is valid */
-	bool dst_ok; /* and so is the ARP entry */
+	bool dst_ok; /* and so is the destination MAC */
+	bool mac_fixed; /* the destination MAC is an address vector's, not that of an ARP entry */
 	u16 sgid_idx;
 	u16 arp_idx;
 	struct snic_flow flow;
@@ -24,6 +26,8 @@ struct snic_path {
 void snic_path_init(struct snic_dev *dev, struct snic_path *path);
 /* Set the attributes of the path from @ctx, whose values were checked. */
 void snic_path_set(struct snic_dev *dev, struct snic_path *path, const struct sirdma_qp_ctx *ctx);
+/* Set them from @av. False: a value is out of range. */
+bool snic_path_set_av(struct snic_dev *dev, struct snic_path *path, const struct sirdma_av *av);
 /* Write the attributes of the path into @ctx. */
 void snic_path_fill(const struct snic_path *path, struct sirdma_qp_ctx *ctx);
 /* Rebuild the flow if the tables have changed. */

@@ -209,7 +209,9 @@ struct snic_qp {
 	u32 sq_psn; /* as modify set it; the requester starts here */
 	u32 rq_psn; /* the same for the responder */
 
-	struct snic_path path; /* connected QP: path to its peer */
+	struct snic_path path; /* to its peer; of a datagram QP, that of the last address vector */
+	u64 av_ctrl; /* first word of that vector when it was read; 0: none was */
+	u32 av_idx;
 
 	struct snic_mr *rx_mr; /* region of the last received packet; NULL between batches */
 	u32 rx_stag;

@@ -5,6 +5,7 @@
  */
 #include "recv.h"
 
+#include "frame.h"
 #include "sge.h"
 #include "srq.h"
 
@@ -38,8 +39,7 @@ bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 	return snic_qp_pkts(qp, pkt->payload_len) == pkt->npkts;
 }
 
-/* Fetch a receive WQE, unless the message has one. */
-static enum snic_recv_verdict recv_fetch_rqe(struct snic_qp *qp)
+enum snic_recv_verdict snic_recv_fetch_rqe(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 	enum snic_wqe_status status;
@@ -75,6 +75,51 @@ static bool recv_complete(struct snic_qp *qp, const struct snic_pkt *pkt, u32 le
 	return snic_qp_complete_recv(qp, &c);
 }
 
+/* As recv_complete(), of a datagram. */
+static bool recv_complete_datagram(struct snic_qp *qp, const struct snic_pkt *pkt,
+				   const struct snic_rx_pkt *rx)
+{
+	struct snic_completion c = {
+		.wqe_idx = qp->resp.rqe.idx,
+		.len = SIRDMA_GRH_LEN + pkt->payload_len,
+		.op = pkt->opcode & SIRDMA_BTH_OPERATION,
+		.has_imm = pkt->flags & SNIC_PKT_IMM,
+		.imm = pkt->imm,
+		.solicited = pkt->solicited,
+		.is_datagram = true,
+		.is_v4 = rx->is_v4,
+		.src_qpn = pkt->src_qpn,
+	};
+
+	if (qp->queue_flags & SIRDMA_QPC_RECV_MAC) {
+		c.has_mac = true;
+		c.src_mac = snic_mac_encode(rx->src_mac);
+		c.vlan_id = rx->vlan_id;
+	}
+	qp->resp.rqe_valid = false;
+	return snic_qp_complete_recv(qp, &c);
+}
+
+/*
+ * The IP header in the place of the GRH (annex A17.4.5.1): that of IPv4 is the second half.
+ * What the host did not keep of it (identification, fragment offset) is that of our own packets.
+ */
+static void recv_build_grh(const struct snic_rx_pkt *rx, u8 *grh)
+{
+	const struct snic_flow flow = {
+		.src_ip = rx->src_ip,
+		.dst_ip = rx->dst_ip,
+		.flow_label = rx->flow_label,
+		.is_v4 = rx->is_v4,
+		.traffic_class = rx->traffic_class,
+		.hop_limit = rx->ttl,
+	};
+	u32 hlen = rx->is_v4 ? SNIC_IPV4_HLEN : SNIC_IPV6_HLEN;
+
+	memset(grh, 0, SIRDMA_GRH_LEN - hlen);
+	snic_frame_ip_header(&flow, hlen + SNIC_UDP_HLEN + rx->len, grh + SIRDMA_GRH_LEN - hlen);
+}
+
 /*
  * A receiver whose memory is absent is not ready: the requester repeats the packet after an
  * RNR NAK.
@@ -101,7 +146,7 @@ static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pk
 	enum snic_recv_verdict verdict;
 	enum sirdma_ae_code ae;
 
-	verdict = recv_fetch_rqe(qp);
+	verdict = snic_recv_fetch_rqe(qp);
 	if (verdict != SNIC_RECV_DONE)
 		return verdict;
 	if (pkt->payload_len > resp->rqe.len - resp->recv_len) {
@@ -118,6 +163,37 @@ static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pk
 	if (pkt->flags & SNIC_PKT_LAST)
 		recv_complete(qp, pkt, resp->recv_len);
 	return SNIC_RECV_DONE;
+}
+
+enum snic_recv_verdict snic_recv_datagram(struct snic_qp *qp, const struct snic_pkt *pkt,
+					  const struct snic_rx_pkt *rx)
+{
+	struct snic_seg_iter payload = snic_pkt_payload(pkt, rx), it;
+	struct snic_resp *resp = &qp->resp;
+	const struct snic_rqe *rqe = &resp->rqe;
+	u8 grh[SIRDMA_GRH_LEN];
+	const struct snic_seg seg = {.ptr = grh, .len = sizeof(grh)};
+	enum snic_recv_verdict verdict;
+	enum sirdma_ae_code ae;
+
+	verdict = snic_recv_fetch_rqe(qp);
+	if (verdict != SNIC_RECV_DONE)
+		return verdict;
+	if (rqe->len < SIRDMA_GRH_LEN || pkt->payload_len > rqe->len - SIRDMA_GRH_LEN)
+		return SNIC_RECV_NAK_INVALID;
+	recv_build_grh(rx, grh);
+	it = (struct snic_seg_iter){.seg = &seg};
+	verdict = recv_placed(snic_sge_scatter(qp, qp->recv_pd, rqe->sge, rqe->nsge, 0, &it,
+					       SIRDMA_GRH_LEN, &ae));
+	if (verdict == SNIC_RECV_DONE)
+		verdict = recv_placed(snic_sge_scatter(qp, qp->recv_pd, rqe->sge, rqe->nsge,
+						       SIRDMA_GRH_LEN, &payload, pkt->payload_len,
+						       &ae));
+	if (verdict == SNIC_RECV_NAK_OP)
+		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+	if (verdict == SNIC_RECV_DONE)
+		recv_complete_datagram(qp, pkt, rx);
+	return verdict;
 }
 
 /* Check the RETH of a WRITE and remember where its payload goes. */
@@ -184,7 +260,7 @@ static enum snic_recv_verdict recv_write(struct snic_qp *qp, const struct snic_p
 	if (pkt->flags & SNIC_PKT_LAST ? pkt->payload_len != left : pkt->payload_len >= left)
 		return SNIC_RECV_NAK_INVALID;
 	if (pkt->flags & SNIC_PKT_IMM)
-		verdict = recv_fetch_rqe(qp);
+		verdict = snic_recv_fetch_rqe(qp);
 	if (verdict == SNIC_RECV_DONE && (pkt->flags & SNIC_PKT_FIRST)) {
 		verdict = recv_write_begin(qp, pkt);
 		resp->wr_total = pkt->dma_len;

@@ -22,6 +22,14 @@ bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt);
 /* Place a SEND or WRITE packet, and complete its receive WQE when it is the last. */
 enum snic_recv_verdict snic_recv_data(struct snic_qp *qp, const struct snic_pkt *pkt,
 				      const struct snic_rx_pkt *rx);
+/* Fetch a receive WQE, unless the message has one. */
+enum snic_recv_verdict snic_recv_fetch_rqe(struct snic_qp *qp);
+/*
+ * Place a datagram behind its GRH, and complete its receive WQE. NAK_INVALID: the WQE, which
+ * stays fetched, has no room for it.
+ */
+enum snic_recv_verdict snic_recv_datagram(struct snic_qp *qp, const struct snic_pkt *pkt,
+					  const struct snic_rx_pkt *rx);
 /* @pkt, at epsn, is done: expect the next PSN. */
 void snic_recv_advance(struct snic_resp *resp, const struct snic_pkt *pkt);
 /* In RTR, report that a packet arrived: the CM's RTU message may be late or lost (IBTA 11.6.3). */

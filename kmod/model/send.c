@@ -206,6 +206,14 @@ static u8 send_opcode(const struct snic_sqe *sqe, bool first, bool last)
 	return (u8)(op + (last && sqe->has_imm));
 }
 
+/* The Q_Key of a datagram: a user may not choose a controlled one (IBTA 10.2.5). */
+static u32 send_qkey(const struct snic_qp *qp, const struct snic_sqe *sqe)
+{
+	u32 qkey = snic_sqe_dest_qkey(sqe);
+
+	return qkey & SIRDMA_QKEY_OF_QP ? qp->qkey : qkey;
+}
+
 /* Header of one SEND or WRITE packet of @len bytes at @off. */
 static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off, u32 len)
 {
@@ -213,10 +221,12 @@ static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off,
 	struct snic_req *req = &qp->req;
 	const struct snic_sqe *sqe = &req->sqe;
 	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
-	bool last = off + len == out->len;
+	bool last = off + len == out->len, datagram = qp->transport->is_datagram;
 
-	snic_pkt_bth(pkt, qp->transport->bth | send_opcode(sqe, !off, last), qp->pkey, qp->dest_qpn,
-		     req->nxt, len);
+	snic_pkt_bth(pkt, qp->transport->bth | send_opcode(sqe, !off, last), qp->pkey,
+		     datagram ? snic_sqe_dest_qpn(sqe) : qp->dest_qpn, req->nxt, len);
+	if (datagram)
+		snic_pkt_deth(pkt, send_qkey(qp, sqe), qp->obj.id);
 	if (snic_op_is_write(sqe->op) && !off)
 		snic_pkt_reth(pkt, sqe->remote_va, sqe->rkey, out->len);
 	if (last && sqe->has_imm)
@@ -225,6 +235,20 @@ static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off,
 	    (sqe->op == SIRDMA_OP_SEND_SOL || (sqe->op == SIRDMA_OP_WRITE_SOL && sqe->has_imm)))
 		pkt->bth.flags |= SIRDMA_BTH_SE;
 	req->nxt = snic_psn_add(req->nxt, 1);
+}
+
+enum snic_send_stop snic_send_unanswered(struct snic_tx *tx, enum snic_send_stop why)
+{
+	struct snic_qp *qp = tx->qp;
+	u32 n = tx->burst->npkts, sent = snic_tx_end(tx);
+
+	if (sent < n) {
+		snic_send_seek(qp, snic_pkt_psn(&tx->burst->pkts[sent]));
+		why = SNIC_SEND_STALLED;
+	}
+	qp->req.una = qp->req.nxt;
+	qp->req.max = qp->req.nxt;
+	return why;
 }
 
 /* Offset of nxt in its message, bytes. */

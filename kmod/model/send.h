@@ -29,6 +29,11 @@ struct snic_out *snic_send_current(struct snic_qp *qp, enum snic_send_stop *why)
 u32 snic_send_room(struct snic_tx *tx, const struct snic_out *out);
 /* Append @n packets of the current message @out, a SEND or WRITE, from nxt on. */
 enum snic_send_stop snic_send_data(struct snic_tx *tx, const struct snic_out *out, u32 n);
+/*
+ * Transmit a burst whose packets are not answered: each counts as acknowledged once the host
+ * accepted it. @why: why filling ended; returned, unless the host has no room.
+ */
+enum snic_send_stop snic_send_unanswered(struct snic_tx *tx, enum snic_send_stop why);
 /* Continue sending at @psn, which lies between una and the first PSN of the next new message. */
 void snic_send_seek(struct snic_qp *qp, u32 psn);
 /* Move to the WQE @quanta further in the ring. */

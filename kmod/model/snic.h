@@ -119,7 +119,9 @@ struct snic_rx_pkt {
 	const struct snic_seg *segs; /* from the BTH on */
 	u32 nsegs;
 	u32 len; /* BTH to ICRC inclusive */
+	u32 flow_label; /* IPv6, 20 bits */
 	u16 vlan_id; /* 0: untagged, or tagged for its priority only */
+	u8 src_mac[6];
 	u8 traffic_class;
 	u8 ttl;
 	bool is_v4;

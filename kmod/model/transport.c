@@ -5,6 +5,7 @@
 static const struct snic_transport *const transports[] = {
 	[SIRDMA_QPT_RC] = &snic_rc,
 	[SIRDMA_QPT_UC] = &snic_uc,
+	[SIRDMA_QPT_UD] = &snic_ud,
 };
 
 const struct snic_transport *snic_transport(u8 qp_type)

@@ -10,13 +10,13 @@
 #include "send.h"
 
 #define SNIC_SQ_OP(op) (1ull << SIRDMA_OP_##op)
-#define SNIC_SQ_OPS_SEND_WRITE \
-	(SNIC_SQ_OP(NOP) | SNIC_SQ_OP(SEND) | SNIC_SQ_OP(SEND_SOL) | SNIC_SQ_OP(WRITE) | \
-	 SNIC_SQ_OP(WRITE_SOL))
+#define SNIC_SQ_OPS_SEND (SNIC_SQ_OP(NOP) | SNIC_SQ_OP(SEND) | SNIC_SQ_OP(SEND_SOL))
+#define SNIC_SQ_OPS_SEND_WRITE (SNIC_SQ_OPS_SEND | SNIC_SQ_OP(WRITE) | SNIC_SQ_OP(WRITE_SOL))
 
 struct snic_transport {
 	u64 sq_ops; /* send WQE operations it supports; others complete in error */
 	u8 bth; /* upper bits of its opcodes: SIRDMA_BTH_RC .. */
+	bool is_datagram; /* a WQE names its destination, and a packet is a whole message */
 	bool may_share_rq; /* its QPs may receive from a shared queue */
 	bool has_sqe; /* a failed send moves the QP to SQE, not to ERR (IBTA 10.3.1) */
 	/* The QP enters RTR; it enters RTS with no message in flight. */
@@ -58,6 +58,7 @@ struct snic_transport {
 
 extern const struct snic_transport snic_rc;
 extern const struct snic_transport snic_uc;
+extern const struct snic_transport snic_ud;
 
 /* By enum sirdma_qp_type; NULL: not supported. */
 const struct snic_transport *snic_transport(u8 qp_type);

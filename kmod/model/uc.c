@@ -10,11 +10,10 @@
 
 static enum snic_send_stop uc_burst(struct snic_qp *qp)
 {
-	struct snic_req *req = &qp->req;
 	const struct snic_out *out;
 	enum snic_send_stop why;
 	struct snic_tx tx;
-	u32 n, sent;
+	u32 n;
 
 	/* Local read access needs no access flag (IBTA 10.6.3.1). */
 	snic_tx_begin(&tx, qp, &qp->path, 0);
@@ -25,16 +24,7 @@ static enum snic_send_stop uc_burst(struct snic_qp *qp)
 		n = snic_send_room(&tx, out);
 		why = n ? snic_send_data(&tx, out, n) : SNIC_SEND_MORE;
 	} while (why == SNIC_SEND_NEXT);
-	n = tx.burst->npkts;
-	sent = snic_tx_end(&tx);
-	if (sent < n) {
-		snic_send_seek(qp, snic_pkt_psn(&tx.burst->pkts[sent]));
-		why = SNIC_SEND_STALLED;
-	}
-	/* No answers come: a packet counts as acknowledged when the host accepted it. */
-	req->una = req->nxt;
-	req->max = req->nxt;
-	return why;
+	return snic_send_unanswered(&tx, why);
 }
 
 static void uc_request(struct snic_qp *qp)

@@ -29,8 +29,8 @@ enum snic_wqe_status {
 
 /* A send WQE. */
 struct snic_sqe {
-	u64 remote_va;
-	u32 rkey;
+	u64 remote_va; /* of a datagram: snic_sqe_dest_qpn(), snic_sqe_dest_qkey() */
+	u32 rkey; /* of a datagram: snic_sqe_av() */
 	u32 imm; /* CPU order */
 	u32 len; /* sum of all fragments, or of the inline data */
 	u16 idx; /* ring position, quanta */
@@ -73,6 +73,23 @@ void *snic_sqe_inline_ptr(struct snic_qp *qp, const struct snic_sqe *sqe, u32 of
 enum snic_wqe_status snic_rqe_load(struct snic_rq *rq, u32 idx, bool polarity,
 				   struct snic_rqe *rqe);
 bool snic_rqe_peek(struct snic_rq *rq, u32 idx, bool polarity);
+
+/* Destination of a datagram. */
+static inline u32 snic_sqe_dest_qpn(const struct snic_sqe *sqe)
+{
+	return (u32)SIRDMA_GET(SIRDMA_WQE_DESTQPN, sqe->remote_va);
+}
+
+static inline u32 snic_sqe_dest_qkey(const struct snic_sqe *sqe)
+{
+	return (u32)SIRDMA_GET(SIRDMA_WQE_DESTQKEY, sqe->remote_va);
+}
+
+/* Index of its address vector. */
+static inline u32 snic_sqe_av(const struct snic_sqe *sqe)
+{
+	return (u32)SIRDMA_GET(SIRDMA_WQE_AHID, sqe->rkey);
+}
 
 /* Is @op an RDMA READ? */
 static inline bool snic_op_is_read(u8 op)

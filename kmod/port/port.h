@@ -14,6 +14,8 @@
  *   struct port_lock            spin lock; holder runs with softirqs off
  *     port_lock_init/port_lock/port_unlock
  *     port_lock_over/port_unlock_over: the same, where another function unlocks
+ *   struct port_irq_lock        spin lock for any context, also with interrupts off
+ *     port_irq_lock_init, port_irq_lock(l) -> unsigned long flags, port_irq_unlock(l, flags)
  *   struct port_mutex           sleeping lock
  *     port_mutex_init/port_mutex_lock/port_mutex_unlock/port_mutex_trylock
  *   struct port_ref             reference count

@@ -54,6 +54,28 @@ static inline void port_unlock_over(struct port_lock *lock)
 	port_unlock(lock);
 }
 
+struct port_irq_lock {
+	spinlock_t l;
+};
+
+#define port_irq_lock_init(lock) spin_lock_init(&(lock)->l)
+
+static inline unsigned long port_irq_lock(struct port_irq_lock *lock)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&lock->l, flags);
+	/* sparse expects a function to unlock what it locks. */
+	__release(&lock->l);
+	return flags;
+}
+
+static inline void port_irq_unlock(struct port_irq_lock *lock, unsigned long flags)
+{
+	__acquire(&lock->l);
+	spin_unlock_irqrestore(&lock->l, flags);
+}
+
 struct port_mutex {
 	struct mutex m;
 };

@@ -111,6 +111,27 @@ static inline void port_unlock(struct port_lock *lock)
 #define port_lock_over(lock) port_lock(lock)
 #define port_unlock_over(lock) port_unlock(lock)
 
+struct port_irq_lock {
+	pthread_mutex_t m;
+};
+
+static inline void port_irq_lock_init(struct port_irq_lock *lock)
+{
+	pthread_mutex_init(&lock->m, NULL);
+}
+
+static inline unsigned long port_irq_lock(struct port_irq_lock *lock)
+{
+	pthread_mutex_lock(&lock->m);
+	return 0;
+}
+
+static inline void port_irq_unlock(struct port_irq_lock *lock, unsigned long flags)
+{
+	(void)flags;
+	pthread_mutex_unlock(&lock->m);
+}
+
 struct port_mutex {
 	pthread_mutex_t m;
 };

@@ -320,6 +320,8 @@ void Fabric::receive(TestHost &host, const Packet &pkt)
 	rx.traffic_class = pkt.is_v4 ? ip[1] : static_cast<u8>(ip[0] << 4 | ip[1] >> 4);
 	rx.ttl = pkt.is_v4 ? ip[8] : ip[7];
 	rx.is_v4 = pkt.is_v4;
+	rx.flow_label = pkt.is_v4 ? 0 : u32{ip[1] & 0xfu} << 16 | u32{ip[2]} << 8 | ip[3];
+	std::copy_n(&pkt.bytes[6], sizeof(rx.src_mac), rx.src_mac);
 	rx.icrc_ok = true;
 	{
 		std::lock_guard hold(lock_);

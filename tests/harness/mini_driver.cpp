@@ -93,7 +93,12 @@ void MiniDriver::bring_up(u32 sds)
 				    sds_[i].pa | SIRDMA_SDDATA_VALID | SIRDMA_SDDATA_DIRECT),
 			  SIRDMA_CQP_OK);
 	}
-	ASSERT_EQ(commit_pbles(pble_base_sd, sds * (SIRDMA_HMC_SD_SIZE / 8)), SIRDMA_CQP_OK);
+	av_pds_ = host_.alloc(SIRDMA_PAGE_SIZE);
+	avs_ = host_.alloc(SIRDMA_PAGE_SIZE);
+	*static_cast<u64 *>(av_pds_.va) = avs_.pa | SIRDMA_PD_VALID;
+	ASSERT_EQ(update_sd(av_sd, av_pds_.pa | SIRDMA_SDDATA_VALID), SIRDMA_CQP_OK);
+	ASSERT_EQ(commit_pbles(pble_base_sd, sds * (SIRDMA_HMC_SD_SIZE / 8), num_avs),
+		  SIRDMA_CQP_OK);
 }
 
 void MiniDriver::place(const sirdma_cqp_wqe &wqe)
@@ -233,7 +238,7 @@ u32 MiniDriver::update_sd(u32 idx, u64 data, bool valid)
 	return exec(cmd);
 }
 
-u32 MiniDriver::commit_pbles(u32 base_sd, u32 count)
+u32 MiniDriver::commit_pbles(u32 base_sd, u32 count, u32 avs)
 {
 	sirdma_cqp_buf cmd{};
 	auto mem = host_.alloc(4096);
@@ -242,6 +247,8 @@ u32 MiniDriver::commit_pbles(u32 base_sd, u32 count)
 	commit->obj[SIRDMA_HMC_OBJ_PBLE].base =
 		base_sd * (SIRDMA_HMC_SD_SIZE / SIRDMA_HMC_FPM_UNIT);
 	commit->obj[SIRDMA_HMC_OBJ_PBLE].count = count;
+	commit->obj[SIRDMA_HMC_OBJ_AV].base = av_sd * (SIRDMA_HMC_SD_SIZE / SIRDMA_HMC_FPM_UNIT);
+	commit->obj[SIRDMA_HMC_OBJ_AV].count = avs;
 	cmd.addr = mem.pa;
 	cmd.len = sizeof(*commit);
 	cmd.hdr = op(SIRDMA_CQP_COMMIT_FPM);

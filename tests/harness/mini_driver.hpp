@@ -7,6 +7,8 @@
 
 #include "test_host.hpp"
 
+#include <sirdma/av.h>
+
 namespace sirdma::test
 {
 
@@ -59,7 +61,9 @@ struct MrParams {
 
 class MiniDriver {
 public:
-	static constexpr u32 pble_base_sd = 1; // PBLE space starts at this segment
+	static constexpr u32 av_sd = 7; // address vectors are in this segment
+	static constexpr u32 pble_base_sd = 1; // PBLE space starts at this one
+	static constexpr u32 num_avs = 128; // of which the second half is not backed
 
 	explicit MiniDriver(TestHost &host, u32 cqp_entries = 32);
 	~MiniDriver() = default;
@@ -96,7 +100,7 @@ public:
 	u32 destroy_cq(TestCq &cq);
 
 	u32 update_sd(u32 idx, u64 data, bool valid = true);
-	u32 commit_pbles(u32 base_sd, u32 count);
+	u32 commit_pbles(u32 base_sd, u32 count, u32 avs = 0);
 	// Entries of PBLE space, written through the driver's own mapping.
 	u32 alloc_pbles(u32 count, u32 align = 1);
 	void write_pble(u32 idx, u64 val);
@@ -108,6 +112,9 @@ public:
 	u32 set_arp(u32 idx, const u8 mac[6], bool valid = true);
 	u32 set_sgid(u32 idx, const sirdma_ip &ip, const u8 mac[6], bool valid = true,
 		     int vlan = -1);
+
+	// Address vector @idx, in the first page of its segment.
+	sirdma_av *av(u32 idx) { return static_cast<sirdma_av *>(avs_.va) + idx; }
 
 private:
 	TestHost &host_;
@@ -124,6 +131,7 @@ private:
 	Eq aeq_;
 	std::map<u32, Eq> ceqs_;
 	std::vector<sirdma_dma_mem> sds_;
+	sirdma_dma_mem av_pds_{}, avs_{};
 	u32 next_pble_ = 0;
 };
 

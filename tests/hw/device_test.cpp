@@ -201,7 +201,8 @@ TEST_F(DeviceTest, ComesUpAndGoesDownAgainAndAgain)
 	for (int i = 0; i < 5; i++) {
 		start();
 		EXPECT_EQ(hw_.caps.max_qps, host_->options().cfg.max_qps);
-		EXPECT_EQ(hw_.caps.max_pbles, 64 * per_chunk);
+		EXPECT_EQ(hw_.caps.max_pbles, 63 * per_chunk) << "one segment is not theirs";
+		EXPECT_EQ(hw_.caps.max_avs, SIRDMA_MAX_AVS);
 		EXPECT_EQ(nop(hw_), 0);
 		stop();
 	}
@@ -386,7 +387,7 @@ TEST_F(DeviceTest, HmcGrowsShrinksAndTheDeviceFollows)
 			pbl_write(hw_, lists[i], k, u64{i} << 40 | k);
 	}
 	EXPECT_EQ(hw_.hmc.direct_sds, 4u);
-	EXPECT_EQ(hw_.hmc.paged_sds, 1u);
+	EXPECT_EQ(hw_.hmc.paged_sds, 2u) << "the first one, and that of the address vectors";
 	for (u32 i = 0; i < lists.size(); i++) {
 		for (u32 k = 0; k < per_chunk; k += 511) {
 			ASSERT_TRUE(snic_pble_read(host_->dev(), sirdma_pbl_first(&lists[i]) + k,

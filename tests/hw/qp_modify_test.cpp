@@ -134,7 +134,7 @@ TEST(QpModify, BadOnesAreNamed)
 			 m.path.dst_ip = {};
 			 m.path.dst_ip.b[10] = m.path.dst_ip.b[11] = 0xff;
 		 }},
-		{"address vector", "is out of range", -EINVAL,
+		{"address vector", "has a flow label of more than 20 bits", -EINVAL,
 		 [](auto &m) { m.path.flow_label = 1 << 20; }},
 	};
 

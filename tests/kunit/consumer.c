@@ -676,8 +676,6 @@ static void consumer_is_told_what_is_missing(struct kunit *test)
 	const struct ib_send_wr *bad = NULL;
 
 	KUNIT_EXPECT_TRUE(test, c->ibdev->kverbs_provider);
-	KUNIT_EXPECT_FALSE(test, rdma_cap_ib_mad(c->ibdev, 1));
-	KUNIT_EXPECT_FALSE(test, rdma_cap_ib_cm(c->ibdev, 1));
 	/* There is a key for each PD instead. */
 	KUNIT_EXPECT_FALSE(test, c->ibdev->attrs.kernel_cap_flags & IBK_LOCAL_DMA_LKEY);
 	KUNIT_EXPECT_FALSE(test, c->ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS);

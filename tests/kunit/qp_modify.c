@@ -17,6 +17,7 @@
 #define rdma_read_gid_attr_ndev_rcu modify_test_gid_ndev
 
 #include "hw/access.c"
+#include "hw/path.c"
 #include "hw/qp_attr.c"
 #include "hw/qp_modify.c"
 #include "drv/qp_modify.c"

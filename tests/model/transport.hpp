@@ -30,6 +30,7 @@ struct QpOptions {
 	u8 ird = 16;
 	u32 access = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
 	u16 pkey = 0xffff;
+	u32 qkey = 0x11111111; // of datagrams
 	u32 srq = 0; // of both ends, or of whom it is given to; without a receive queue then
 };
 
@@ -61,6 +62,9 @@ struct Wc {
 	u32 qpn;
 	bool error, solicited;
 	bool shared; // wr_id is valid, idx is not
+	u32 src_qpn; // of a datagram
+	bool v4;
+	std::optional<u64> mac_vlan; // second half of an extended completion
 	u64 wr_id;
 	std::optional<u32> imm;
 };
@@ -352,7 +356,9 @@ inline void Qp::to_init()
 
 	c->access = opts.access;
 	c->pkey = opts.pkey;
-	EXPECT_EQ(modify(SIRDMA_QPS_INIT, SIRDMA_QPC_MOD_ACCESS | SIRDMA_QPC_MOD_PKEY,
+	c->qkey = opts.qkey;
+	EXPECT_EQ(modify(SIRDMA_QPS_INIT,
+			 SIRDMA_QPC_MOD_ACCESS | SIRDMA_QPC_MOD_PKEY | SIRDMA_QPC_MOD_QKEY,
 			 SIRDMA_QPS_RESET),
 		  SIRDMA_CQP_OK);
 }
@@ -510,7 +516,11 @@ inline std::optional<Wc> Qp::poll(bool send)
 	wc.qpn = static_cast<u32>(SIRDMA_GET(SIRDMA_CQE_QPID, e->cqe.qp));
 	if (e->extended && (e->ext.hdr & SIRDMA_CQE_EXT_IMMVALID))
 		wc.imm = static_cast<u32>(e->ext.imm);
+	if (e->extended && (e->ext.hdr & SIRDMA_CQE_EXT_SMACVALID))
+		wc.mac_vlan = e->ext.smac_vlan;
 	wc.shared = hdr & SIRDMA_CQE_SRQ;
+	wc.src_qpn = static_cast<u32>(SIRDMA_GET(SIRDMA_CQE_SRCQPN, e->cqe.qp));
+	wc.v4 = hdr & SIRDMA_CQE_IPV4;
 	EXPECT_EQ(wc.qpn, id);
 	EXPECT_EQ(wc.sq, send);
 	EXPECT_EQ(wc.shared, !send && opts.srq != 0);

@@ -72,7 +72,7 @@ TEST_F(State, CreationChecksItsContext)
 		u32 status;
 	};
 	const Case cases[] = {
-		{"type", [](auto &c) { c.qp_type = SIRDMA_QPT_UD; }, SIRDMA_CQP_BAD_PARAM},
+		{"type", [](auto &c) { c.qp_type = SIRDMA_QPT_UD + 1; }, SIRDMA_CQP_BAD_PARAM},
 		{"sq size 0", [](auto &c) { c.sq_quanta = 0; }, SIRDMA_CQP_BAD_PARAM},
 		{"sq size 4", [](auto &c) { c.sq_quanta = 4; }, SIRDMA_CQP_BAD_PARAM},
 		{"sq size 24", [](auto &c) { c.sq_quanta = 24; }, SIRDMA_CQP_BAD_PARAM},

@@ -26,9 +26,9 @@ struct alignas(SIRDMA_QP_CTX_ALIGN) QpContext : sirdma_qp_ctx {
 	u64 addr() const noexcept { return reinterpret_cast<u64>(this); }
 };
 
-sirdma_qp_path path_of(const ibv_ah_attr &ah) noexcept
+sirdma_path path_of(const ibv_ah_attr &ah) noexcept
 {
-	sirdma_qp_path path{};
+	sirdma_path path{};
 
 	memcpy(path.dst_ip.b, ah.grh.dgid.raw, sizeof(path.dst_ip.b));
 	path.flow_label = ah.grh.flow_label;
@@ -170,7 +170,7 @@ int Driver::run_modify(const sirdma_qp_modify &mod) noexcept
 	sirdma_cqp_modify_qp_params params{};
 	QpContext ctx{};
 
-	sirdma_qp_attr_to_ctx(&mod.attr, mod.mask, &ctx);
+	sirdma_qp_attr_to_ctx(&mod.attr, mod.apply, &ctx);
 	params.qpn = mod.qpn;
 	params.ctx_pa = ctx.addr();
 	params.cur = static_cast<sirdma_qp_state>(mod.cur);

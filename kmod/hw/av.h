@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Address vectors of address handles: indices, and the array in the last segment of HMC
+ * space. Pages are backed as they are needed. Kernel consumers create address handles in
+ * atomic context, where no page can be backed: some backed vectors are kept free for them,
+ * which users do not get.
+ */
+#ifndef SIRDMA_HW_AV_H
+#define SIRDMA_HW_AV_H
+
+#include "path.h"
+#include "port/port.h"
+#include "sirdma/av.h"
+#include "sirdma/hmc.h"
+
+struct sirdma_hw;
+
+/* One segment of them. */
+#define SIRDMA_MAX_AVS (SIRDMA_HMC_SD_SIZE / (u32)sizeof(struct sirdma_av))
+/* Of these, users do not get so many. */
+#define SIRDMA_AV_RESERVE 1024u
+/* Fewer backed ones are free: sirdma_av_fill() is to be called. */
+#define SIRDMA_AV_LOW 256u
+
+struct sirdma_av_table {
+	struct port_irq_lock lock; /* protects used[] and the counts */
+	struct port_mutex grow; /* one at a time backs pages */
+	u64 *used; /* bitmap of indices */
+	u64 base; /* HMC byte of vector 0 */
+	u32 limit; /* indices 1 .. limit-1; 0: the device has none */
+	u32 backed; /* indices below it are backed */
+	u32 hint; /* where to look for a free one */
+	u32 count; /* in use */
+	u32 seq;
+};
+
+/* How many users may have. */
+u32 sirdma_av_users(const struct sirdma_hw *hw);
+
+enum sirdma_av_who {
+	SIRDMA_AV_USER,
+	SIRDMA_AV_KERNEL,
+	SIRDMA_AV_ATOMIC, /* a kernel consumer that must not sleep */
+};
+
+int sirdma_av_init(struct sirdma_hw *hw, u64 base);
+void sirdma_av_fini(struct sirdma_hw *hw);
+/*
+ * Back pages until twice SIRDMA_AV_LOW vectors are free. Sleeps. 0, or the error of
+ * sirdma_hmc_back().
+ */
+int sirdma_av_fill(struct sirdma_hw *hw);
+/* Are fewer than SIRDMA_AV_LOW backed ones free, and may there be more? Any context. */
+bool sirdma_av_low(struct sirdma_hw *hw);
+
+struct sirdma_av_params {
+	struct sirdma_path path;
+	u8 mac[6]; /* of the next hop */
+	u16 sgid_idx;
+	u32 pd;
+};
+/* *idx: a vector as @params say. 0; -ENOMEM; -EOPNOTSUPP: the device has none. */
+int sirdma_av_create(struct sirdma_hw *hw, const struct sirdma_av_params *params,
+		     enum sirdma_av_who who, u32 *idx);
+/* Any context. Messages that name it from now on fail. */
+void sirdma_av_destroy(struct sirdma_hw *hw, u32 idx);
+
+#endif

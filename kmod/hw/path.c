@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Destinations. */
+#include "path.h"
+
+#define MAX_SL 7 /* a VLAN priority */
+#define MAX_FLOW_LABEL 0xfffffu
+
+/* Is it the unspecified address of IPv4 or IPv6? */
+static bool is_unspecified(const struct sirdma_ip *ip)
+{
+	static const struct sirdma_ip v6, v4 = {.b = {[10] = 0xff, [11] = 0xff}};
+
+	return !memcmp(ip, &v6, sizeof(v6)) || !memcmp(ip, &v4, sizeof(v4));
+}
+
+const char *sirdma_path_refusal(const struct sirdma_path *path)
+{
+	if (path->port_num != 1)
+		return "has a port that is not 1";
+	if (!path->has_grh)
+		return "has no global route";
+	if (path->sl > MAX_SL)
+		return "has a service level above 7";
+	if (path->flow_label > MAX_FLOW_LABEL)
+		return "has a flow label of more than 20 bits";
+	if (is_unspecified(&path->dst_ip))
+		return "has no destination";
+	return NULL;
+}

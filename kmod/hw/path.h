@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Destinations as applications name them: of a connected queue pair or of an address handle. */
+#ifndef SIRDMA_HW_PATH_H
+#define SIRDMA_HW_PATH_H
+
+#include "port/port.h"
+#include "sirdma/qpctx.h"
+
+/* The fields of an address vector of the verbs API. */
+struct sirdma_path {
+	struct sirdma_ip dst_ip;
+	u32 flow_label;
+	u8 port_num;
+	u8 sl;
+	u8 hop_limit;
+	u8 traffic_class;
+	bool has_grh;
+};
+
+/* NULL, or what is wrong with it: "has no destination", for a log line. */
+const char *sirdma_path_refusal(const struct sirdma_path *path);
+
+#endif

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Unreliable datagram (IBTA 9.8.4). Each message is one packet, whose destination the WQE
+ * names by an address vector, a QP number and a Q_Key. The requester completes it when it is
+ * sent. The responder drops what it cannot receive.
+ */
+#include "recv.h"
+#include "retry.h"
+#include "transport.h"
+
+/* Let qp->path be that of address vector @idx. False: the QP may not use the vector. */
+static bool ud_path(struct snic_qp *qp, u32 idx)
+{
+	struct sirdma_av av;
+	u64 ctrl;
+
+	/* The first word changes with each write, so while it is the same, so is the path. */
+	if (qp->av_ctrl && qp->av_idx == idx && snic_av_ctrl(qp->dev, idx, &ctrl) &&
+	    ctrl == qp->av_ctrl)
+		return true;
+	qp->av_ctrl = 0;
+	if (!snic_av_read(qp->dev, idx, &av))
+		return false;
+	ctrl = le64_to_cpu(av.ctrl);
+	if (SIRDMA_GET(SIRDMA_AV_PD, ctrl) != qp->pd || !snic_path_set_av(qp->dev, &qp->path, &av))
+		return false;
+	qp->av_ctrl = ctrl;
+	qp->av_idx = idx;
+	return true;
+}
+
+static void ud_fail(struct snic_qp *qp, u16 minor, u32 vendor)
+{
+	struct snic_req *req = &qp->req;
+
+	snic_stat_inc(qp->dev, SIRDMA_STAT_WQE_INVALID);
+	snic_send_mark_failed(qp, snic_out_at(req, req->cur), minor, vendor);
+}
+
+/* Can the current message be sent? If not, it fails. */
+static bool ud_check(struct snic_qp *qp, const struct snic_out *out)
+{
+	if (out->len > snic_qp_mtu(qp)) {
+		ud_fail(qp, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
+		return false;
+	}
+	if (!ud_path(qp, snic_sqe_av(&qp->req.sqe))) {
+		ud_fail(qp, SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
+		return false;
+	}
+	return true;
+}
+
+/* Does the current message have the destination address of the burst? */
+static bool ud_same_address(const struct snic_qp *qp)
+{
+	return snic_sqe_av(&qp->req.sqe) == qp->av_idx;
+}
+
+static enum snic_send_stop ud_burst(struct snic_qp *qp)
+{
+	const struct snic_out *out;
+	enum snic_send_stop why;
+	struct snic_tx tx;
+	u32 n;
+
+	out = snic_send_current(qp, &why);
+	if (!out)
+		return why;
+	if (!ud_check(qp, out))
+		return SNIC_SEND_BLOCKED;
+	/* Local read access needs no access flag (IBTA 10.6.3.1). */
+	snic_tx_begin(&tx, qp, &qp->path, 0);
+	do {
+		n = snic_send_room(&tx, out);
+		why = n ? snic_send_data(&tx, out, n) : SNIC_SEND_MORE;
+		if (why != SNIC_SEND_NEXT)
+			break;
+		out = snic_send_current(qp, &why);
+		if (!out)
+			break;
+		/* The next burst has another address, or finds the error. */
+		why = SNIC_SEND_MORE;
+	} while (ud_same_address(qp) && out->len <= snic_qp_mtu(qp));
+	return snic_send_unanswered(&tx, why);
+}
+
+static void ud_request(struct snic_qp *qp)
+{
+	snic_send_run(qp);
+}
+
+static bool ud_admit(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx,
+		     enum sirdma_stat *why)
+{
+	*why = SIRDMA_STAT_RX_BAD_QKEY;
+	return pkt->qkey == qp->qkey;
+}
+
+static void ud_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
+			  const struct snic_rx_pkt *rx)
+{
+	snic_recv_begin(&qp->resp);
+	switch (snic_recv_datagram(qp, pkt, rx)) {
+	case SNIC_RECV_DONE:
+		break;
+	case SNIC_RECV_RNR:
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_NO_RECV);
+		break;
+	case SNIC_RECV_LOST:
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_OUT_OF_SEQUENCE);
+		break;
+	case SNIC_RECV_NAK_INVALID:
+	case SNIC_RECV_NAK_ACCESS:
+		/* Whoever sends it must not be able to break the QP: the next one uses the WQE. */
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_REFUSED);
+		break;
+	case SNIC_RECV_NAK_OP:
+		/* The error is local: the receive WQE completes in error (IBTA 9.9.3.1). */
+		snic_recv_fail(qp);
+		break;
+	}
+}
+
+/* Datagrams are received in any order. */
+static void ud_recv_start(struct snic_qp *qp) {}
+
+const struct snic_transport snic_ud = {
+	.sq_ops = SNIC_SQ_OPS_SEND,
+	.bth = SIRDMA_BTH_UD,
+	.is_datagram = true,
+	.may_share_rq = true,
+	.has_sqe = true,
+	.recv_start = ud_recv_start,
+	.send_start = snic_send_start,
+	.admit = ud_admit,
+	.rx_request = ud_rx_request,
+	.request = ud_request,
+	.burst = ud_burst,
+	.timer_due = snic_retry_due,
+	.timer_expired = snic_retry_expired,
+};
