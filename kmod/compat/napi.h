@@ -24,8 +24,16 @@ static inline struct net_device *alloc_netdev_dummy(int sizeof_priv)
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
 static inline void compat_softirq_soon(struct irq_work *work) {}
 
-static DEFINE_PER_CPU(struct irq_work,
-		      compat_softirq_work) = IRQ_WORK_INIT_HARD(compat_softirq_soon);
+static DEFINE_PER_CPU(struct irq_work, compat_softirq_work);
+
+/* At run time: these kernels do not relocate the initial values of a module's per-CPU variables. */
+static inline void napi_schedule_soon_init(void)
+{
+	int i;
+
+	for_each_possible_cpu(i)
+		*per_cpu_ptr(&compat_softirq_work, i) = IRQ_WORK_INIT_HARD(compat_softirq_soon);
+}
 
 /* Interrupts are off. */
 static inline void napi_schedule_soon(struct napi_struct *napi)
@@ -49,6 +57,7 @@ static inline void napi_schedule_soon(struct napi_struct *napi)
 	napi_schedule_irqoff(napi);
 }
 
+static inline void napi_schedule_soon_init(void) {}
 static inline void napi_schedule_soon_exit(void) {}
 #endif
 

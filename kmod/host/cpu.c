@@ -186,6 +186,7 @@ int snic_cpu_init(void)
 {
 	int i, err;
 
+	napi_schedule_soon_init();
 	err = snic_napi_init();
 	if (err)
 		return err;

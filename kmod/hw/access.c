@@ -90,7 +90,11 @@ int sirdma_qp_access_check(u32 flags)
 {
 	if (flags & ~(SIRDMA_VERBS_ACCESS_KNOWN | SIRDMA_VERBS_ACCESS_OPTIONAL))
 		return -EINVAL;
-	return flags & ~SUPPORTED ? -EOPNOTSUPP : 0;
+	/*
+	 * The communication manager grants atomics with reads, whatever the device offers. A peer
+	 * that uses them is refused all the same, since no region grants them.
+	 */
+	return flags & ~(SUPPORTED | SIRDMA_VERBS_REMOTE_ATOMIC) ? -EOPNOTSUPP : 0;
 }
 
 u32 sirdma_qp_access_to_hw(u32 flags)
