@@ -27,7 +27,7 @@ enum Kind : u8 {
 constexpr sirdma_stat rejects[] = {
 	SIRDMA_STAT_RX_BAD_LENGTH, SIRDMA_STAT_RX_BAD_ICRC,  SIRDMA_STAT_RX_BAD_HEADER,
 	SIRDMA_STAT_RX_BAD_OPCODE, SIRDMA_STAT_RX_BAD_PKEY,  SIRDMA_STAT_RX_BAD_GID,
-	SIRDMA_STAT_RX_NO_QP,	   SIRDMA_STAT_RX_BAD_STATE,
+	SIRDMA_STAT_RX_NO_QP,	   SIRDMA_STAT_RX_BAD_STATE, SIRDMA_STAT_RX_BAD_QKEY,
 };
 
 u64 rejected(Node &n)
@@ -37,6 +37,15 @@ u64 rejected(Node &n)
 	for (sirdma_stat id : rejects)
 		sum += n.stat(id);
 	return sum;
+}
+
+// By enum sirdma_qp_type.
+constexpr u8 transports[] = {SIRDMA_BTH_RC, SIRDMA_BTH_UC, SIRDMA_BTH_UD};
+
+void put32(u8 *p, u32 v)
+{
+	for (int i = 0; i < 4; i++)
+		p[i] = static_cast<u8>(v >> (24 - 8 * i));
 }
 
 void put24(u8 *p, u32 v)
@@ -83,11 +92,9 @@ private:
 			(kind & of_response ? qp_.context()->sq_psn : qp_.context()->rq_psn) +
 			static_cast<u32>(distance);
 		// Of the queue pair's own transport, or of any.
-		p[0] = flags & 8 ?
-			       static_cast<u8>((opcode & SIRDMA_BTH_OPERATION) |
-					       (qp_.opts.type == SIRDMA_QPT_UC ? SIRDMA_BTH_UC :
-										 SIRDMA_BTH_RC)) :
-			       opcode;
+		p[0] = flags & 8 ? static_cast<u8>((opcode & SIRDMA_BTH_OPERATION) |
+						   transports[qp_.opts.type]) :
+				   opcode;
 		p[1] = flags & 0xf0;
 		p[2] = p[3] = 0xff;
 		put24(&p[5], kind & any_qp ? in_.half() : qp_.id);
@@ -96,7 +103,9 @@ private:
 		// Enough for every extended header; where it is payload, it is data.
 		for (int i = 0; i < 28; i++)
 			p.push_back(in_.byte());
-		if (kind & in_window)
+		if ((kind & in_window) && qp_.opts.type == SIRDMA_QPT_UD)
+			put32(&p[12], qp_.opts.qkey);
+		else if (kind & in_window)
 			aim(p);
 		p.resize(p.size() + payload, flags);
 		// Lengths that do not fit the opcode come from there, too.
@@ -155,7 +164,8 @@ private:
 			const u32 came = std::max(npkts_, 1u);
 
 			EXPECT_EQ(n.stat(SIRDMA_STAT_RX_PKTS), taken + came);
-			EXPECT_TRUE(rx.icrc_ok && !(kind & other_source));
+			EXPECT_TRUE(rx.icrc_ok &&
+				    (qp_.opts.type == SIRDMA_QPT_UD || !(kind & other_source)));
 			EXPECT_LE(rejected(n), refused + came);
 			return;
 		}
@@ -180,6 +190,9 @@ void give_work(World &w, u8 what)
 		b.recv({{at(b.node, 0), 4000, w.key}});
 	// Requests of the victim's own, lost on the way: responses have something to answer.
 	w.fabric.set_filter([&](TestHost &, Packet &) { return Fabric::Verdict::drop; });
+	// Datagrams have no requests that could be answered.
+	if (b.opts.type == SIRDMA_QPT_UD)
+		what = 0;
 	if (what & 8)
 		b.post({.sges = {{at(b.node, 8192), 3000, w.key}}});
 	if (what & 16)
@@ -211,7 +224,7 @@ extern "C" int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	const u8 settings = in.byte();
 
 	opts.mtu = static_cast<u16>(256 << settings % 5);
-	opts.type = settings & 64 ? SIRDMA_QPT_UC : SIRDMA_QPT_RC;
+	opts.type = settings & 128 ? SIRDMA_QPT_UD : settings & 64 ? SIRDMA_QPT_UC : SIRDMA_QPT_RC;
 	opts.timeout = 8;
 	opts.retry_cnt = 2;
 	opts.rnr_retry = 2;

@@ -34,6 +34,8 @@ public:
 			EXPECT_EQ(n->drv.dealloc_stag(n->mr.stag()), SIRDMA_CQP_OK);
 			key = mr.stag();
 		}
+		address(a, b);
+		address(b, a);
 	}
 
 	// Both connections anew, as at the beginning of each input.
@@ -95,6 +97,19 @@ private:
 		opts.cfg.max_pds = 16;
 		opts.cfg.max_sds = 16;
 		return opts;
+	}
+
+	// Address vector 1 of each leads to the other.
+	static void address(Node &from, Node &to)
+	{
+		sirdma_av *av = from.drv.av(1);
+
+		for (u8 byte : to.mac())
+			av->mac = av->mac << 8 | byte;
+		av->dst_ip = to.ip;
+		av->udp_sport = 0xc001;
+		av->hop_limit = 64;
+		av->ctrl = SIRDMA_PREP(SIRDMA_AV_PD, 1) | SIRDMA_AV_VALID;
 	}
 
 	void exchange(Qp &from, Qp &to)

@@ -94,8 +94,12 @@ private:
 		wr.op = in_.byte() & 0x3f;
 		for (int i = what >> 3 & 7; i; i--)
 			wr.sges.push_back(sge(how));
-		wr.remote = how & 8 ? in_.word() : remote;
-		wr.rkey = how & 16 ? static_cast<u32>(in_.word()) : w_.key;
+		const bool datagram = qp_->opts.type == SIRDMA_QPT_UD;
+
+		wr.remote = how & 8  ? in_.word() :
+			    datagram ? sirdma_send_dest(peer.id, peer.opts.qkey) :
+				       remote;
+		wr.rkey = how & 16 ? static_cast<u32>(in_.word()) : datagram ? 1 : w_.key;
 		wr.fence = how & 32;
 		wr.signaled = !(how & 64);
 		if (how & 128)
@@ -165,7 +169,7 @@ extern "C" int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	opts.sq_quanta = 64;
 	opts.rq_wqes = 16;
 	opts.mtu = static_cast<u16>(256 << settings % 5);
-	opts.type = settings & 32 ? SIRDMA_QPT_UC : SIRDMA_QPT_RC;
+	opts.type = settings & 128 ? SIRDMA_QPT_UD : settings & 32 ? SIRDMA_QPT_UC : SIRDMA_QPT_RC;
 	opts.timeout = 8;
 	opts.retry_cnt = 1;
 	opts.rnr_retry = 1;
