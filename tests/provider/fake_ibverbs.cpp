@@ -291,6 +291,28 @@ int ibv_cmd_destroy_srq(ibv_srq *srq)
 	return fake_driver().srqs.erase(srq->handle) ? 0 : EINVAL;
 }
 
+/* The index of its address vector is 1,000 more than the handle. */
+int ibv_cmd_create_ah(ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *, ib_uverbs_create_ah_resp *resp,
+		      size_t resp_size)
+{
+	auto &driver = fake_driver();
+
+	if (fails("create_ah") || resp_size != sizeof(CreateAhResponse))
+		return ENOMEM;
+	ah->context = pd->context;
+	ah->handle = driver.next_handle++;
+	driver.ahs[ah->handle] = pd->handle;
+	reinterpret_cast<CreateAhResponse *>(resp)->drv.ah_id = 1000 + ah->handle;
+	return 0;
+}
+
+int ibv_cmd_destroy_ah(ibv_ah *ah)
+{
+	if (fails("destroy_ah"))
+		return EBUSY;
+	return fake_driver().ahs.erase(ah->handle) ? 0 : EINVAL;
+}
+
 } // namespace
 
 } // namespace sirdma::test

@@ -329,7 +329,7 @@ TEST_F(WithCq, QpAttributesOutOfRangeAreRefused)
 	EXPECT_EQ(create_qp(pd, &attr), nullptr);
 	EXPECT_EQ(errno, EINVAL);
 	attr = qp_attr(cq);
-	attr.qp_type = IBV_QPT_UD;
+	attr.qp_type = IBV_QPT_RAW_PACKET;
 	EXPECT_EQ(create_qp(pd, &attr), nullptr);
 	EXPECT_EQ(errno, EOPNOTSUPP);
 }

@@ -97,6 +97,8 @@ UNUSED(ibv_cmd_create_srq)
 UNUSED(ibv_cmd_modify_srq)
 UNUSED(ibv_cmd_query_srq)
 UNUSED(ibv_cmd_destroy_srq)
+UNUSED(ibv_cmd_create_ah)
+UNUSED(ibv_cmd_destroy_ah)
 #ifndef INCOMPLETE
 UNUSED(ibv_cmd_destroy_qp)
 #endif

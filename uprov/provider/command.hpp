@@ -39,6 +39,7 @@ using CreateQpRequest = Request<ib_uverbs_create_qp, sirdma_create_qp_req>;
 using CreateQpResponse = Response<ib_uverbs_create_qp_resp, sirdma_create_qp_resp>;
 using CreateSrqRequest = Request<ib_uverbs_create_srq, sirdma_create_srq_req>;
 using CreateSrqResponse = Response<ib_uverbs_create_srq_resp, sirdma_create_srq_resp>;
+using CreateAhResponse = Response<ib_uverbs_create_ah_resp, sirdma_create_ah_resp>;
 
 /* The library and the kernel expect no padding between the two parts. */
 static_assert(offsetof(GetContextRequest, drv) == sizeof(GetContextRequest::cmd));
@@ -52,5 +53,6 @@ static_assert(offsetof(CreateQpRequest, drv) == sizeof(CreateQpRequest::cmd));
 static_assert(offsetof(CreateQpResponse, drv) == sizeof(ib_uverbs_create_qp_resp));
 static_assert(offsetof(CreateSrqRequest, drv) == sizeof(CreateSrqRequest::cmd));
 static_assert(offsetof(CreateSrqResponse, drv) == sizeof(ib_uverbs_create_srq_resp));
+static_assert(offsetof(CreateAhResponse, drv) == sizeof(ib_uverbs_create_ah_resp));
 
 } // namespace sirdma

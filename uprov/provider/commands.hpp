@@ -38,6 +38,8 @@ struct Commands {
 	int (*modify_srq)(ibv_srq *, ibv_srq_attr *, int attr_mask);
 	int (*query_srq)(ibv_srq *, ibv_srq_attr *);
 	int (*destroy_srq)(ibv_srq *);
+	int (*create_ah)(ibv_pd *, ibv_ah *, ibv_ah_attr *, CreateAhResponse &);
+	int (*destroy_ah)(ibv_ah *);
 	/* Of the rings, when the application asked for fork safety. */
 	InChildren rings_in_children;
 };

@@ -82,7 +82,7 @@ uint32_t read_src_qp(ibv_cq_ex *ex) noexcept
 
 unsigned int read_wc_flags(ibv_cq_ex *ex) noexcept
 {
-	return Cq::of(ex).current.flags;
+	return Cq::of(ex).current.flags & SIRDMA_WC_VERBS_FLAGS;
 }
 
 uint32_t read_slid(ibv_cq_ex *) noexcept

@@ -132,6 +132,7 @@ struct verbs_context_ops;
 	OP(alloc_td, ibv_td *, ibv_context *, ibv_td_init_attr *) \
 	OP(async_event, void, ibv_context *, ibv_async_event *) \
 	OP(cq_event, void, ibv_cq *) \
+	OP(create_ah, ibv_ah *, ibv_pd *, ibv_ah_attr *) \
 	OP(create_cq, ibv_cq *, ibv_context *, int cqe, ibv_comp_channel *, int comp_vector) \
 	OP(create_cq_ex, ibv_cq_ex *, ibv_context *, ibv_cq_init_attr_ex *) \
 	OP(create_qp, ibv_qp *, ibv_pd *, ibv_qp_init_attr *) \
@@ -140,6 +141,7 @@ struct verbs_context_ops;
 	OP(dealloc_pd, int, ibv_pd *) \
 	OP(dealloc_td, int, ibv_td *) \
 	OP(dereg_mr, int, verbs_mr *) \
+	OP(destroy_ah, int, ibv_ah *) \
 	OP(destroy_cq, int, ibv_cq *) \
 	OP(destroy_qp, int, ibv_qp *) \
 	OP(destroy_srq, int, ibv_srq *) \
@@ -212,6 +214,9 @@ int ibv_cmd_modify_srq(ibv_srq *, ibv_srq_attr *, int attr_mask,
 int ibv_cmd_query_srq(ibv_srq *, ibv_srq_attr *, verbs_cmd<ib_uverbs_query_srq> *cmd,
 		      size_t cmd_size);
 int ibv_cmd_destroy_srq(ibv_srq *);
+int ibv_cmd_create_ah(ibv_pd *, ibv_ah *, ibv_ah_attr *, ib_uverbs_create_ah_resp *,
+		      size_t resp_size);
+int ibv_cmd_destroy_ah(ibv_ah *);
 
 } /* extern "C" */
 

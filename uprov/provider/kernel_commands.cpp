@@ -142,6 +142,16 @@ int destroy_srq(ibv_srq *srq)
 	return library().ibv_cmd_destroy_srq(srq);
 }
 
+int create_ah(ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *attr, CreateAhResponse &resp)
+{
+	return library().ibv_cmd_create_ah(pd, ah, attr, resp.kernel(), sizeof(resp));
+}
+
+int destroy_ah(ibv_ah *ah)
+{
+	return library().ibv_cmd_destroy_ah(ah);
+}
+
 } // namespace
 
 constinit const Commands kernel_commands = {
@@ -163,6 +173,8 @@ constinit const Commands kernel_commands = {
 	.modify_srq = modify_srq,
 	.query_srq = query_srq,
 	.destroy_srq = destroy_srq,
+	.create_ah = create_ah,
+	.destroy_ah = destroy_ah,
 	/* They are pinned: a child's copy on write could take them from their process. */
 	.rings_in_children = InChildren::nothing,
 };

@@ -61,7 +61,9 @@ void uninit_context(ibv_context *context) noexcept;
 	ENTRY(ibv_cmd_create_srq) \
 	ENTRY(ibv_cmd_modify_srq) \
 	ENTRY(ibv_cmd_query_srq) \
-	ENTRY(ibv_cmd_destroy_srq)
+	ENTRY(ibv_cmd_destroy_srq) \
+	ENTRY(ibv_cmd_create_ah) \
+	ENTRY(ibv_cmd_destroy_ah)
 
 #define SIRDMA_LIBRARY_ENTRIES(ENTRY) \
 	ENTRY(_verbs_init_and_alloc_context) \

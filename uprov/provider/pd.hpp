@@ -35,6 +35,9 @@ struct Pd {
 
 	/* Whether queues created under it need their locks. */
 	bool locked() const noexcept { return !td; }
+
+	/* The protection domain itself. */
+	const Pd &domain() const noexcept { return contained ? *contained : *this; }
 };
 
 static_assert(offsetof(Pd, base) == 0 && offsetof(Td, base) == 0);

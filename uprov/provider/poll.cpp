@@ -37,7 +37,8 @@ static_assert(int{SIRDMA_WC_BIND_MW} == int{IBV_WC_BIND_MW});
 static_assert(int{SIRDMA_WC_LOCAL_INV} == int{IBV_WC_LOCAL_INV});
 static_assert(int{SIRDMA_WC_RECV} == int{IBV_WC_RECV});
 static_assert(int{SIRDMA_WC_RECV_WRITE_IMM} == int{IBV_WC_RECV_RDMA_WITH_IMM});
-static_assert(SIRDMA_WC_HAS_IMM == IBV_WC_WITH_IMM && SIRDMA_WC_HAS_INV == IBV_WC_WITH_INV);
+static_assert(SIRDMA_WC_HAS_IMM == IBV_WC_WITH_IMM && SIRDMA_WC_HAS_INV == IBV_WC_WITH_INV &&
+	      SIRDMA_WC_HAS_GRH == IBV_WC_GRH);
 
 void to_wc(const Completion &c, ibv_wc &wc) noexcept
 {
@@ -52,7 +53,7 @@ void to_wc(const Completion &c, ibv_wc &wc) noexcept
 		wc.imm_data = htobe32(c.imm);
 	wc.qp_num = c.qp_num;
 	wc.src_qp = c.src_qp;
-	wc.wc_flags = c.flags;
+	wc.wc_flags = c.flags & SIRDMA_WC_VERBS_FLAGS;
 	wc.pkey_index = 0;
 	wc.slid = 0;
 	wc.sl = 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include <cerrno>
 #include <cstring>
 
+#include "ah.hpp"
 #include "send_queue.hpp"
 
 namespace sirdma
@@ -83,13 +85,35 @@ SendQueue::SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots,
 				.signal_all = limits.signal_all,
 				.head = 0,
 				.tail = 0},
-	  doorbell_(doorbell)
+	  domain_(limits.domain), doorbell_(doorbell)
 {
 }
 
 int SendQueue::take(const sirdma_send &work) noexcept
 {
 	return -sirdma_sq_take(&queue_, &work);
+}
+
+int SendQueue::address(ibv_ah *ah, uint32_t qpn, uint32_t qkey, sirdma_send &work) const noexcept
+{
+	if (!ah || Ah::of(ah).domain != domain_)
+		return EINVAL;
+	work.key = Ah::of(ah).index;
+	work.remote_addr = sirdma_send_dest(qpn, qkey);
+	return 0;
+}
+
+int SendQueue::take(const ibv_send_wr &wr) noexcept
+{
+	sirdma_send work = work_of(wr);
+
+	if (datagrams()) {
+		const auto &ud = wr.wr.ud;
+
+		if (const int err = address(ud.ah, ud.remote_qpn, ud.remote_qkey, work))
+			return err;
+	}
+	return take(work);
 }
 
 int SendQueue::post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept
@@ -101,7 +125,7 @@ int SendQueue::post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept
 	for (; wr; wr = wr->next) {
 		const uint32_t from = queue_.head;
 
-		err = take(work_of(*wr));
+		err = take(*wr);
 		if (err) {
 			*bad = wr;
 			break;

@@ -24,6 +24,8 @@ uint32_t send_type(ibv_qp_type type) noexcept
 		return SIRDMA_SEND_ON_RC;
 	case IBV_QPT_UC:
 		return SIRDMA_SEND_ON_UC;
+	case IBV_QPT_UD:
+		return SIRDMA_SEND_ON_UD;
 	default:
 		return 0;
 	}
@@ -52,7 +54,7 @@ private:
 
 bool takes_srq(ibv_qp_type type) noexcept
 {
-	return type == IBV_QPT_RC;
+	return type == IBV_QPT_RC || type == IBV_QPT_UD;
 }
 
 } // namespace
@@ -161,6 +163,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 		.max_inline = attr.cap.max_inline_data,
 		.signal_all = attr.sq_sig_all != 0,
 		.qp_type = send_type(attr.qp_type),
+		.domain = &Pd::of(pd).domain(),
 	};
 	PageBuffer memory =
 		PageBuffer::anonymous(geometry.bytes(), context.commands->rings_in_children);

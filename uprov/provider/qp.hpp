@@ -56,11 +56,16 @@ struct QpGeometry {
 	size_t bytes() const noexcept { return sq_bytes() + rq_bytes() + SIRDMA_SHADOW_SIZE; }
 };
 
-/* A request of ibv_wr_*() whose data is not set yet. */
+/* A request of ibv_wr_*() whose data, or whose destination, is not set yet. */
 struct OpenRequest {
 	sirdma_send work{};
 	bool open = false;
+	bool has_data = false; /* which was set before the destination */
+	bool addressed = true; /* its destination is set, or that of the QP */
 	int err = 0; /* first error since ibv_wr_start() */
+	/* has_data */
+	ibv_sge sges[SIRDMA_MAX_SGE]{};
+	uint8_t bytes[SIRDMA_MAX_INLINE]{};
 };
 
 class Qp : public QpBase {

@@ -18,6 +18,8 @@
 namespace sirdma
 {
 
+struct Pd;
+
 using SendSlot = sirdma_sq_slot;
 
 static_assert(sizeof(sirdma_sge) == sizeof(ibv_sge) &&
@@ -36,6 +38,7 @@ struct SendLimits {
 	uint32_t max_inline; /* bytes */
 	bool signal_all;
 	uint32_t qp_type = SIRDMA_SEND_ON_RC;
+	const Pd *domain = nullptr; /* whose address handles datagrams may have */
 };
 
 class SendQueue {
@@ -57,18 +60,26 @@ public:
 	 */
 	void begin() noexcept;
 	int take(const sirdma_send &work) noexcept;
+	/* Set the destination of datagram @work. 0; EINVAL: @ah is not one for this queue. */
+	int address(ibv_ah *ah, uint32_t qpn, uint32_t qkey, sirdma_send &work) const noexcept;
 	int commit(int err) noexcept;
 	void abort() noexcept;
 
 	/* Empty the queue, for RESET. The device must not access the ring. */
 	void reset() noexcept;
 
+	/* Does each request name its destination? */
+	bool datagrams() const noexcept { return queue_.qp_type == SIRDMA_SEND_ON_UD; }
+
 	/* For completion polling. */
 	sirdma_sq &queue() noexcept { return queue_; }
 
 private:
+	int take(const ibv_send_wr &wr) noexcept;
+
 	QueueLock lock_;
 	sirdma_sq queue_;
+	const Pd *const domain_;
 	QpDoorbell &doorbell_;
 	uint32_t begun_ = 0; /* head when begin() was called */
 };

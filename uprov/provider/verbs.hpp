@@ -57,6 +57,10 @@ int query_srq(ibv_srq *srq, ibv_srq_attr *attr) noexcept;
 int destroy_srq(ibv_srq *srq) noexcept;
 int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept;
 
+/* ah.cpp */
+ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr) noexcept;
+int destroy_ah(ibv_ah *ah) noexcept;
+
 /* wr_api.cpp */
 void wr_start(ibv_qp_ex *qp) noexcept;
 int wr_complete(ibv_qp_ex *qp) noexcept;

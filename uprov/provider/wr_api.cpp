@@ -3,9 +3,11 @@
  * ibv_wr_start() … ibv_wr_complete(): several calls describe each request, and all requests
  * become valid together or not at all.
  */
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <endian.h>
+#include <iterator>
 
 #include "qp.hpp"
 #include "verbs.hpp"
@@ -23,21 +25,66 @@ constexpr uint64_t supported_send_ops(ibv_qp_type type) noexcept
 				       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
 				       IBV_QP_EX_WITH_SEND_WITH_IMM;
 
-	return type == IBV_QPT_RC ? connected | IBV_QP_EX_WITH_RDMA_READ : connected;
+	switch (type) {
+	case IBV_QPT_RC:
+		return connected | IBV_QP_EX_WITH_RDMA_READ;
+	case IBV_QPT_UD:
+		return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+	default:
+		return connected;
+	}
 }
 
-/* Write the open request as a WQE, now that its data is known, unless an earlier one failed. */
-void close_request(Qp &qp, std::span<const ibv_sge> sges, unsigned extra_flags) noexcept
+/* Write the open request, of which everything is known, as a WQE. */
+void write_request(Qp &qp) noexcept
+{
+	qp.request.open = false;
+	qp.request.err = qp.queues().send.take(qp.request.work);
+}
+
+/* Copy the data of the request: the application may reuse what describes it. */
+void keep_data(OpenRequest &r) noexcept
+{
+	if (r.work.num_sge > std::size(r.sges)) {
+		r.err = EINVAL;
+		return;
+	}
+	r.has_data = true;
+	std::copy_n(r.work.sges, r.work.num_sge, reinterpret_cast<sirdma_sge *>(r.sges));
+	r.work.sges = codec_sges(r.sges);
+	if (r.work.flags & IBV_SEND_INLINE) {
+		memcpy(r.bytes, reinterpret_cast<const void *>(r.sges[0].addr), r.sges[0].length);
+		r.sges[0].addr = reinterpret_cast<uintptr_t>(r.bytes);
+	}
+}
+
+/* The open request has this data, unless an earlier one failed. */
+void set_data(Qp &qp, std::span<const ibv_sge> sges, unsigned extra_flags) noexcept
 {
 	OpenRequest &r = qp.request;
 
 	if (!r.open || r.err)
 		return;
-	r.open = false;
 	r.work.sges = codec_sges(sges.data());
 	r.work.num_sge = static_cast<uint32_t>(sges.size());
 	r.work.flags |= extra_flags;
-	r.err = qp.queues().send.take(r.work);
+	if (r.addressed)
+		write_request(qp);
+	else
+		keep_data(r);
+}
+
+/* Nothing else will be set of the open request. If its data was not, it has none. */
+void end_request(Qp &qp) noexcept
+{
+	OpenRequest &r = qp.request;
+
+	if (!r.open || r.err)
+		return;
+	if (r.addressed)
+		write_request(qp);
+	else
+		r.err = EINVAL;
 }
 
 void open_request(ibv_qp_ex *ex, ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr,
@@ -45,8 +92,10 @@ void open_request(ibv_qp_ex *ex, ibv_wr_opcode opcode, uint32_t rkey, uint64_t r
 {
 	Qp &qp = Qp::of(ex);
 
-	close_request(qp, {}, 0); /* its data was never set: it has none */
+	end_request(qp);
 	qp.request.open = true;
+	qp.request.has_data = false;
+	qp.request.addressed = !qp.queues().send.datagrams();
 	qp.request.work = {
 		.wr_id = ex->wr_id,
 		.opcode = opcode,
@@ -84,16 +133,29 @@ void wr_rdma_read(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr) noexcept
 	open_request(ex, IBV_WR_RDMA_READ, rkey, remote_addr, 0);
 }
 
+void wr_set_ud_addr(ibv_qp_ex *ex, ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey) noexcept
+{
+	Qp &qp = Qp::of(ex);
+	OpenRequest &r = qp.request;
+
+	if (!r.open || r.err)
+		return;
+	r.err = qp.queues().send.address(ah, remote_qpn, remote_qkey, r.work);
+	r.addressed = true;
+	if (!r.err && r.has_data)
+		write_request(qp);
+}
+
 void wr_set_sge(ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length) noexcept
 {
 	const ibv_sge sge = {.addr = addr, .length = length, .lkey = lkey};
 
-	close_request(Qp::of(ex), {&sge, 1}, 0);
+	set_data(Qp::of(ex), {&sge, 1}, 0);
 }
 
 void wr_set_sge_list(ibv_qp_ex *ex, size_t num_sge, const ibv_sge *sges) noexcept
 {
-	close_request(Qp::of(ex), {sges, num_sge}, 0);
+	set_data(Qp::of(ex), {sges, num_sge}, 0);
 }
 
 void wr_set_inline_data(ibv_qp_ex *ex, void *addr, size_t length) noexcept
@@ -110,7 +172,7 @@ void wr_set_inline_data(ibv_qp_ex *ex, void *addr, size_t length) noexcept
 			     .length = static_cast<uint32_t>(length),
 			     .lkey = 0};
 
-	close_request(qp, {&sge, 1}, IBV_SEND_INLINE);
+	set_data(qp, {&sge, 1}, IBV_SEND_INLINE);
 }
 
 void wr_set_inline_data_list(ibv_qp_ex *ex, size_t num_buf, const ibv_data_buf *list) noexcept
@@ -174,7 +236,7 @@ int wr_complete(ibv_qp_ex *ex) noexcept
 {
 	Qp &qp = Qp::of(ex);
 
-	close_request(qp, {}, 0);
+	end_request(qp);
 	return qp.queues().send.commit(qp.request.err);
 }
 
@@ -192,6 +254,8 @@ void Qp::enable_wr_api(uint64_t send_ops) noexcept
 	ex.wr_set_sge_list = wr_set_sge_list;
 	ex.wr_set_inline_data = wr_set_inline_data;
 	ex.wr_set_inline_data_list = wr_set_inline_data_list;
+	if (queues_.send.datagrams())
+		ex.wr_set_ud_addr = wr_set_ud_addr;
 	if (send_ops & IBV_QP_EX_WITH_SEND)
 		ex.wr_send = wr_send;
 	if (send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM)

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Address handles.
+ */
+#pragma once
+
+#include <cstdint>
+
+#include "ibverbs_private.hpp"
+
+namespace sirdma
+{
+
+struct Pd;
+
+struct Ah {
+	ibv_ah base{};
+	const Pd *domain = nullptr; /* not a parent domain */
+	uint32_t index = 0; /* of its address vector */
+
+	static Ah &of(ibv_ah *ah) noexcept { return *reinterpret_cast<Ah *>(ah); }
+};
+
+static_assert(offsetof(Ah, base) == 0);
+
+} // namespace sirdma
