@@ -340,6 +340,22 @@ int destroy_srq(ibv_srq *srq)
 	return 0;
 }
 
+int create_ah(ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *attr, CreateAhResponse &resp)
+{
+	if (is_parents(pd->context))
+		return ENODEV;
+	if (const int err = driver_of(pd->context).create_ah(pd_number(pd), *attr, ah->handle))
+		return err;
+	ah->context = pd->context;
+	resp.drv.ah_id = ah->handle;
+	return 0;
+}
+
+int destroy_ah(ibv_ah *ah)
+{
+	return is_parents(ah->context) ? 0 : driver_of(ah->context).destroy_ah(ah->handle);
+}
+
 } // namespace
 
 constinit const Commands twin_commands = {
@@ -361,6 +377,8 @@ constinit const Commands twin_commands = {
 	.modify_srq = modify_srq,
 	.query_srq = query_srq,
 	.destroy_srq = destroy_srq,
+	.create_ah = create_ah,
+	.destroy_ah = destroy_ah,
 	/*
 	 * The device reads the rings like any thread of the process, so copying them does no harm.
 	 * A child without a copy could map other memory at the same address, and would lose it

@@ -27,8 +27,6 @@ constexpr uint64_t page_mask = SIRDMA_PAGE_SIZE - 1;
 constexpr uint8_t width_4x = 2;
 constexpr uint8_t speed_edr = 32;
 constexpr uint8_t phys_link_up = 5;
-/* Every destination's: UDP sockets resolve addresses themselves. */
-constexpr uint8_t peer_mac[6] = {0x02, 0x53, 0, 0, 0, 0xff};
 
 static_assert(IBV_EVENT_CQ_ERR == 0 && IBV_EVENT_DEVICE_FATAL == 8 &&
 	      IBV_EVENT_SRQ_LIMIT_REACHED == 15 &&
@@ -242,7 +240,7 @@ void Driver::close(ibv_context *context) noexcept
 	const auto of_srq = [=](const auto &srq) { return srq->srq->context == context; };
 	const auto of_cq = [=](const auto &cq) { return cq->cq->context == context; };
 	const auto of_pd = [=](const DriverPd &pd) { return pd.context == context; };
-	const auto of_mr = [&](uint32_t pd) { return of_pd(pds_.at(pd)); };
+	const auto of_number = [&](uint32_t pd) { return of_pd(pds_.at(pd)); };
 	uint32_t comp, async;
 	/* Whatever fails, the others go: no early end. */
 	const bool qps =
@@ -251,7 +249,8 @@ void Driver::close(ibv_context *context) noexcept
 		destroy_all(srqs_, of_srq, [&](uint32_t id) { return destroy_srq(id, async); });
 	const bool cqs =
 		destroy_all(cqs_, of_cq, [&](uint32_t id) { return destroy_cq(id, comp, async); });
-	(void)destroy_all(mrs_, of_mr, [&](uint32_t id) { return dereg_mr(id); });
+	(void)destroy_all(mrs_, of_number, [&](uint32_t id) { return dereg_mr(id); });
+	(void)destroy_all(ahs_, of_number, [&](uint32_t id) { return destroy_ah(id); });
 	(void)destroy_all(pds_, of_pd, [&](uint32_t id) { return dealloc_pd(id); });
 
 	std::lock_guard hold(objects_lock_);

@@ -17,6 +17,9 @@
 namespace sirdma::twin
 {
 
+/* Every destination's: UDP sockets resolve addresses themselves. */
+inline constexpr uint8_t peer_mac[6] = {0x02, 0x53, 0, 0, 0, 0xff};
+
 /* Into a table of objects; false when there is no memory for it. */
 template <typename Table, typename Key, typename Value>
 bool insert(Table &table, Key key, Value &&value) noexcept
@@ -31,7 +34,7 @@ bool insert(Table &table, Key key, Value &&value) noexcept
 
 struct DriverPd {
 	ibv_context *context = nullptr;
-	uint32_t users = 0; /* regions, queue pairs and shared receive queues */
+	uint32_t users = 0; /* regions, queue pairs, shared receive queues and address handles */
 };
 
 struct DriverChannel {
@@ -146,6 +149,9 @@ public:
 	int query_srq(uint32_t id, ibv_srq_attr &attr) noexcept;
 	/* EBUSY: queue pairs use it. @async: events of it that were reported. */
 	int destroy_srq(uint32_t id, uint32_t &async) noexcept;
+	/* @index: of its address vector, by which it is destroyed. */
+	int create_ah(uint32_t pd, const ibv_ah_attr &attr, uint32_t &index);
+	int destroy_ah(uint32_t index) noexcept;
 	/* On stderr, a line for each QP there is: where it stands and what it waits for. */
 	void print_qps(const char *device) noexcept;
 
@@ -157,7 +163,10 @@ private:
 	int add_cq(std::unique_ptr<DriverCq> cq);
 	std::unique_ptr<DriverCq> remove_cq(uint32_t id) noexcept;
 	DriverQp *find_qp(uint32_t qpn) noexcept;
-	int check_route(sirdma_qp_modify &mod, const ibv_ah_attr &ah) noexcept;
+	/* The path that @ah describes. */
+	static sirdma_path path_of(const ibv_ah_attr &ah) noexcept;
+	/* 0 or an errno, and @why is what is wrong with the path. */
+	int check_route(const ibv_ah_attr &ah, const char *&why) const noexcept;
 	int run_modify(const sirdma_qp_modify &mod) noexcept;
 
 	static void on_cq_event(void *ctx, u64 cq_ctx);
@@ -175,6 +184,7 @@ private:
 	std::unordered_map<uint32_t, std::unique_ptr<DriverCq>> cqs_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverQp>> qps_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverSrq>> srqs_;
+	std::unordered_map<uint32_t, uint32_t> ahs_; /* address vector to protection domain */
 };
 
 } // namespace sirdma::twin

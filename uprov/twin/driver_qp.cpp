@@ -20,26 +20,10 @@ namespace sirdma::twin
 namespace
 {
 
-constexpr uint8_t default_hop_limit = 64;
 /* The device reads and writes the context at its process address while a command runs. */
 struct alignas(SIRDMA_QP_CTX_ALIGN) QpContext : sirdma_qp_ctx {
 	u64 addr() const noexcept { return reinterpret_cast<u64>(this); }
 };
-
-sirdma_path path_of(const ibv_ah_attr &ah) noexcept
-{
-	sirdma_path path{};
-
-	memcpy(path.dst_ip.b, ah.grh.dgid.raw, sizeof(path.dst_ip.b));
-	path.flow_label = ah.grh.flow_label;
-	/* 0: use the default, as the kernel does for RoCE, since 0 is not valid in an IP packet. */
-	path.hop_limit = ah.grh.hop_limit ? ah.grh.hop_limit : default_hop_limit;
-	path.traffic_class = ah.grh.traffic_class;
-	path.port_num = ah.port_num;
-	path.sl = ah.sl;
-	path.has_grh = ah.is_global;
-	return path;
-}
 
 int reject(const sirdma_qp_modify &mod, int err) noexcept
 {
@@ -144,27 +128,6 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 	return 0;
 }
 
-/* Check the path against the one address of this process. */
-int Driver::check_route(sirdma_qp_modify &mod, const ibv_ah_attr &ah) noexcept
-{
-	mod.bad = sirdma_qp_attr_name(SIRDMA_QP_AV);
-	if (ah.grh.sgid_index >= gid_table_len) {
-		mod.why = "has a GID index beyond the table";
-		return EINVAL;
-	}
-	if (ah.grh.sgid_index) {
-		mod.why = "names an empty GID table entry";
-		return ENODATA;
-	}
-	const sirdma_ip dst = path_of(ah).dst_ip;
-
-	if (sirdma_ip_is_v4(&dst) != nic_.addr().is_v4()) {
-		mod.why = "leads to an address of the other IP version";
-		return EHOSTUNREACH;
-	}
-	return 0;
-}
-
 int Driver::run_modify(const sirdma_qp_modify &mod) noexcept
 {
 	sirdma_cqp_modify_qp_params params{};
@@ -204,8 +167,10 @@ int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noex
 	if (const int err = sirdma_qp_modify_check(&hw_.caps, &mod))
 		return reject(mod, -err);
 	if (mask & IBV_QP_AV)
-		if (const int err = check_route(mod, attr.ah_attr))
+		if (const int err = check_route(attr.ah_attr, mod.why)) {
+			mod.bad = sirdma_qp_attr_name(SIRDMA_QP_AV);
 			return reject(mod, err);
+		}
 	if (const int err = run_modify(mod))
 		return err;
 	if (mask & IBV_QP_PATH_MTU)

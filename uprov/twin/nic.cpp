@@ -40,6 +40,53 @@ bool may_wait(const uint8_t *data, size_t len) noexcept
 	return len && *data <= SIRDMA_BTH_WRITE_ONLY_IMM;
 }
 
+/* Hosts send this by default. A UDP socket does not tell that of a packet without an option. */
+constexpr u8 default_ttl = 64;
+
+u32 dest_slot(const snic_tx_pkt &pkt) noexcept
+{
+	return slot_of(be32_to_cpu(pkt.bth.qpn) & SIRDMA_QPN_MASK);
+}
+
+/* How many packets from @at on are for one process. */
+u32 same_slot(const snic_burst &burst, u32 at) noexcept
+{
+	const u32 slot = dest_slot(burst.pkts[at]);
+	u32 n = 1;
+
+	while (at + n < burst.npkts && dest_slot(burst.pkts[at + n]) == slot)
+		++n;
+	return n;
+}
+
+/* Datagrams of one burst have one address, where several processes may be. */
+bool is_for_several(const snic_burst &burst) noexcept
+{
+	return (burst.pkts[0].bth.opcode & SIRDMA_BTH_TRANSPORT) == SIRDMA_BTH_UD &&
+	       same_slot(burst, 0) < burst.npkts;
+}
+
+/* *part: the @n packets of @burst from @at on, whose payload is at @payload. */
+void take_part(const snic_burst &burst, u32 at, u32 n, snic_seg_iter &payload,
+	       snic_burst &part) noexcept
+{
+	u32 bytes = 0, run;
+
+	part.flow = burst.flow;
+	part.qpn = burst.qpn;
+	part.npkts = n;
+	part.nsegs = 0;
+	for (u32 i = 0; i < n; ++i) {
+		part.pkts[i] = burst.pkts[at + i];
+		bytes += part.pkts[i].payload_len;
+	}
+	for (; bytes; bytes -= run) {
+		void *from = snic_seg_next(&payload, bytes, &run);
+
+		part.segs[part.nsegs++] = {.ptr = from, .len = run};
+	}
+}
+
 } // namespace
 
 std::unique_ptr<Nic> Nic::create(const Config &config)
@@ -142,6 +189,33 @@ Nic::~Nic()
 
 u32 Nic::transmit(snic_burst &burst) noexcept
 {
+	const u32 sent = kind_ != LinkKind::udp && is_for_several(burst) ? transmit_parts(burst) :
+									   send(burst);
+
+	if (sent < burst.npkts)
+		push(stalled_, burst.qpn);
+	return sent;
+}
+
+u32 Nic::transmit_parts(const snic_burst &burst) noexcept
+{
+	snic_burst &part = scratch().part;
+	snic_seg_iter payload;
+	u32 at = 0, n, sent;
+
+	snic_seg_iter_init(&payload, &burst);
+	do {
+		n = same_slot(burst, at);
+		take_part(burst, at, n, payload, part);
+		sent = send(part);
+		at += sent;
+	} while (sent == n && at < burst.npkts);
+	return at;
+}
+
+/* Send packets that are for one process; returns how many, from the first on, were sent. */
+u32 Nic::send(snic_burst &burst) noexcept
+{
 	u32 sent = burst.npkts;
 
 	if (kind_ != LinkKind::udp && neighbours_->transmit(burst, sent)) {
@@ -152,8 +226,6 @@ u32 Nic::transmit(snic_burst &burst) noexcept
 	} else {
 		snic_stat_add(dev_, SIRDMA_STAT_TX_DROPS, burst.npkts);
 	}
-	if (sent < burst.npkts)
-		push(stalled_, burst.qpn);
 	return sent;
 }
 
@@ -241,6 +313,7 @@ void Nic::deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
 	pkt.segs = &seg;
 	pkt.nsegs = 1;
 	pkt.len = seg.len;
+	pkt.ttl = default_ttl;
 	pkt.is_v4 = addr_.is_v4();
 	pkt.icrc_ok = icrc_ok;
 	pkt.more = more;

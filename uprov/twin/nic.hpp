@@ -89,6 +89,8 @@ private:
 	bool can_work() noexcept override;
 	void flush() noexcept override;
 	u32 transmit(snic_burst &burst) noexcept override;
+	u32 transmit_parts(const snic_burst &burst) noexcept;
+	u32 send(snic_burst &burst) noexcept;
 	snic_burst *burst() noexcept override;
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept override;
 	void revoke() noexcept override;

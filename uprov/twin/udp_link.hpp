@@ -25,6 +25,7 @@ struct TxScratch {
 	static constexpr u32 packets = SNIC_BURST_PKTS;
 
 	snic_burst burst; /* the model's */
+	snic_burst part; /* of it, for one process */
 	uint8_t bytes[SNIC_BURST_BYTES + packets * (SNIC_MAX_HDR + 8)];
 	mmsghdr messages[packets];
 	iovec pieces[packets];
