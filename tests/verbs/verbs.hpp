@@ -28,6 +28,7 @@ using Pd = Owner<ibv_pd, ibv_dealloc_pd>;
 using Mr = Owner<ibv_mr, ibv_dereg_mr>;
 using Cq = Owner<ibv_cq, ibv_destroy_cq>;
 using Qp = Owner<ibv_qp, ibv_destroy_qp>;
+using Ah = Owner<ibv_ah, ibv_destroy_ah>;
 using Srq = Owner<ibv_srq, ibv_destroy_srq>;
 using Channel = Owner<ibv_comp_channel, ibv_destroy_comp_channel>;
 
