@@ -46,7 +46,7 @@
 	X(CQ_OVERFLOWS, cq_overflows) \
 	X(CEQES, ceqes) \
 	X(AEQES, aeqes) \
-	X(AEQ_OVERFLOWS, aeq_overflows) \
+	X(AEQ_MERGED, aeq_merged) \
 	X(CQP_COMMANDS, cqp_commands) \
 	X(CQP_ERRORS, cqp_errors) \
 	X(HMC_FAULTS, hmc_faults) \

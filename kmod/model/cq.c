@@ -119,10 +119,10 @@ static bool cq_kill(struct snic_dev *dev, struct snic_cq *cq)
 	return true;
 }
 
-static void cq_report(struct snic_dev *dev, const struct snic_cq *cq)
+static void cq_report(struct snic_dev *dev, struct snic_cq *cq)
 {
-	snic_aeq_post(dev, SIRDMA_AE_CQ_CATASTROPHIC, SIRDMA_AE_SRC_CQ, cq->obj.id,
-		      cq->event.cq_ctx << 1, 0, SIRDMA_QPS_RESET);
+	snic_aeq_post(dev, &cq->async, SIRDMA_AE_CQ_CATASTROPHIC, SIRDMA_AE_SRC_CQ, 0,
+		      SIRDMA_QPS_RESET);
 	if (cq->is_ccq)
 		snic_fault(dev);
 }
@@ -329,6 +329,7 @@ static u32 cq_decode(struct snic_dev *dev, const struct sirdma_cqp_cq *cmd, stru
 	cq->use_ceq = hdr & SIRDMA_CQP_CQ_ENCEQE;
 	cq->ceq_id = SIRDMA_GET(SIRDMA_CQP_CQ_CEQID, hdr);
 	cq->event.cq_ctx = le64_to_cpu(cmd->ctx);
+	snic_aeq_events_init(&cq->async, cq->obj.id, cq->event.cq_ctx << 1);
 	if (cq->use_ceq && !(hdr & SIRDMA_CQP_CQ_CEQIDVALID))
 		return SIRDMA_CQP_BAD_PARAM;
 	if (cq->is_ccq && (hdr & (SIRDMA_CQP_CQ_VMAP | SIRDMA_CQP_CQ_64B)))
@@ -439,6 +440,7 @@ static void cq_destroy(struct snic_dev *dev, struct snic_cq *cq)
 	if (dev->cqp.ccq == cq)
 		dev->cqp.ccq = NULL;
 	snic_obj_drain(&cq->obj);
+	snic_aeq_detach(dev, &cq->async);
 	if (cq->use_ceq)
 		snic_ceq_detach(dev, cq->ceq_id, &cq->event);
 	port_free_rcu(cq, obj.rcu);

@@ -20,6 +20,7 @@ struct snic_cq {
 	struct snic_ring ring;
 	struct sirdma_cq_shadow *shadow;
 	struct snic_ceq_event event; /* its context is echoed in CEQEs; the CEQ's */
+	struct snic_aeq_events async;
 	u64 written; /* elements written since creation */
 	u64 written_se; /* up to and with the last solicited completion or error */
 	u32 entries; /* elements */

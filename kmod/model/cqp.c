@@ -81,6 +81,7 @@ static bool cqp_accept_ctx(struct snic_dev *dev, u64 ctx_addr)
 		return false;
 	cqp->sq_base = le64_to_cpu(ctx.sq_base);
 	cqp->compl_ctx = le64_to_cpu(ctx.compl_ctx);
+	snic_aeq_events_init(&cqp->async, 0, cqp->compl_ctx);
 	cqp->polarity = true;
 	WRITE_ONCE(cqp->tail, 0);
 	WRITE_ONCE(cqp->head, 0);
@@ -164,8 +165,8 @@ static void cqp_complete(struct snic_dev *dev, u8 opcode, u32 status, u64 ret)
 	 */
 	smp_store_release(&cqp->tail_reg, reg);
 	if (cqp_status_is_bad_command(status))
-		snic_aeq_post(dev, SIRDMA_AE_BAD_COMMAND, SIRDMA_AE_SRC_NONE, 0, cqp->compl_ctx,
-			      idx, SIRDMA_QPS_RESET);
+		snic_aeq_post(dev, &cqp->async, SIRDMA_AE_BAD_COMMAND, SIRDMA_AE_SRC_NONE, idx,
+			      SIRDMA_QPS_RESET);
 	if (cqp->ccq)
 		snic_ccq_post(dev, cqp->ccq, idx, opcode, status, ret);
 }
@@ -211,7 +212,7 @@ void snic_cqp_ring(struct snic_dev *dev, u32 head)
 
 	if (head >= entries) {
 		snic_stat_inc(dev, SIRDMA_STAT_CQP_ERRORS);
-		snic_aeq_post(dev, SIRDMA_AE_BAD_COMMAND, SIRDMA_AE_SRC_NONE, 0, 0, 0,
+		snic_aeq_post(dev, &cqp->async, SIRDMA_AE_BAD_COMMAND, SIRDMA_AE_SRC_NONE, 0,
 			      SIRDMA_QPS_RESET);
 		return;
 	}

@@ -37,6 +37,7 @@ struct snic_cqp {
 	u32 status; /* SIRDMA_REG_CCQPSTATUS */
 	u32 tail_reg; /* SIRDMA_REG_CQPTAIL, written after all other effects of a command */
 	u32 err_codes; /* SIRDMA_REG_CQPERRCODES */
+	struct snic_aeq_events async; /* BAD_COMMAND */
 };
 
 struct snic_dev {

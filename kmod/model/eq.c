@@ -15,50 +15,85 @@ void snic_eq_init(struct snic_dev *dev)
 	}
 }
 
-/* Helpers for the list of due events. The caller holds the lock. */
-static void ceq_list_add(struct snic_ceq *ceq, struct snic_ceq_event *event)
+/* The caller holds the queue's lock. */
+static void eq_list_add(struct snic_eq_list *list, struct snic_eq_link *link)
 {
-	event->due = true;
-	event->next = NULL;
-	event->prev = ceq->last;
-	if (ceq->last)
-		ceq->last->next = event;
+	link->next = NULL;
+	link->prev = list->last;
+	if (list->last)
+		list->last->next = link;
 	else
-		ceq->first = event;
-	ceq->last = event;
+		list->first = link;
+	list->last = link;
 }
 
-static void ceq_list_del(struct snic_ceq *ceq, struct snic_ceq_event *event)
+static void eq_list_del(struct snic_eq_list *list, struct snic_eq_link *link)
 {
-	if (event->prev)
-		event->prev->next = event->next;
+	if (link->prev)
+		link->prev->next = link->next;
 	else
-		ceq->first = event->next;
-	if (event->next)
-		event->next->prev = event->prev;
+		list->first = link->next;
+	if (link->next)
+		link->next->prev = link->prev;
 	else
-		ceq->last = event->prev;
+		list->last = link->prev;
+}
+
+/* The first event that waits for room, or NULL. The caller holds the lock. */
+static struct snic_ceq_event *ceq_first(struct snic_ceq *ceq)
+{
+	struct snic_eq_link *link = ceq->waiting.first;
+
+	return link ? container_of(link, struct snic_ceq_event, link) : NULL;
+}
+
+static void ceq_wait(struct snic_ceq *ceq, struct snic_ceq_event *event)
+{
+	event->due = true;
+	eq_list_add(&ceq->waiting, &event->link);
+}
+
+static void ceq_unwait(struct snic_ceq *ceq, struct snic_ceq_event *event)
+{
 	event->due = false;
+	eq_list_del(&ceq->waiting, &event->link);
 }
 
 static void ceq_clear(struct snic_ceq *ceq)
 {
+	struct snic_ceq_event *event;
+
 	port_lock(&ceq->lock);
-	while (ceq->first)
-		ceq_list_del(ceq, ceq->first);
+	while ((event = ceq_first(ceq)))
+		ceq_unwait(ceq, event);
 	ceq->entries = 0;
 	ceq->cqs = 0;
 	ceq->pending = 0;
 	port_unlock(&ceq->lock);
 }
 
+static struct snic_aeq_events *aeq_first(struct snic_aeq *aeq)
+{
+	struct snic_eq_link *link = aeq->waiting.first;
+
+	return link ? container_of(link, struct snic_aeq_events, link) : NULL;
+}
+
+static void aeq_forget(struct snic_aeq *aeq, struct snic_aeq_events *events)
+{
+	events->count = 0;
+	eq_list_del(&aeq->waiting, &events->link);
+}
+
 static void aeq_clear(struct snic_aeq *aeq)
 {
+	struct snic_aeq_events *events;
+
 	port_lock(&aeq->lock);
+	while ((events = aeq_first(aeq)))
+		aeq_forget(aeq, events);
 	aeq->entries = 0;
-	aeq->pending = 0;
-	aeq->overflow = false;
-	aeq->backlog_len = 0;
+	aeq->acked = aeq->written;
 	port_unlock(&aeq->lock);
 }
 
@@ -95,7 +130,7 @@ void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *ev
 
 	port_lock(&ceq->lock);
 	if (event->due)
-		ceq_list_del(ceq, event);
+		ceq_unwait(ceq, event);
 	if (ceq->cqs)
 		ceq->cqs--;
 	port_unlock(&ceq->lock);
@@ -145,7 +180,7 @@ void snic_ceq_post(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *even
 		if (ceq->pending < ceq->entries)
 			written = ceq_write(dev, ceq, event->cq_ctx);
 		else
-			ceq_list_add(ceq, event);
+			ceq_wait(ceq, event);
 	}
 	port_unlock(&ceq->lock);
 	ceq_tell(dev, ceq_id, written);
@@ -163,9 +198,8 @@ void snic_ceq_ack(struct snic_dev *dev, u32 val)
 	ceq = &dev->ceqs[id];
 	port_lock(&ceq->lock);
 	ceq->pending -= min(count, ceq->pending);
-	while (ceq->first && ceq->pending < ceq->entries) {
-		event = ceq->first;
-		ceq_list_del(ceq, event);
+	while (ceq->pending < ceq->entries && (event = ceq_first(ceq))) {
+		ceq_unwait(ceq, event);
 		if (!ceq_write(dev, ceq, event->cq_ctx))
 			break;
 		written++;
@@ -176,24 +210,23 @@ void snic_ceq_ack(struct snic_dev *dev, u32 val)
 
 /* Asynchronous events */
 
-static void aeq_write(struct snic_dev *dev, struct snic_aeq *aeq, const struct sirdma_aeqe *event)
+/* Write one element. The caller holds the lock, and there is room. */
+static void aeq_write(struct snic_dev *dev, struct snic_aeq *aeq, struct snic_aeq_events *events,
+		      u64 val)
 {
 	struct sirdma_aeqe *aeqe;
-	u64 val = le64_to_cpu(event->val);
 
 	aeqe = port_dma_ptr(dev->dma, aeq->addr + (u64)aeq->prod * sizeof(*aeqe), sizeof(*aeqe));
 	if (!aeqe) {
 		snic_fault(dev);
 		return;
 	}
-	if (aeq->overflow)
-		val |= SIRDMA_AEQE_OVERFLOW;
-	aeq->overflow = false;
 	val |= SIRDMA_PREP(SIRDMA_AEQE_VALID, aeq->polarity);
-	WRITE_ONCE(aeqe->event_ctx, event->event_ctx);
+	WRITE_ONCE(aeqe->event_ctx, cpu_to_le64(events->ctx));
 	/* Pairs with the consumer's read of the valid bit. */
 	smp_store_release(&aeqe->val, cpu_to_le64(val));
-	aeq->pending++;
+	WRITE_ONCE(aeq->written, aeq->written + 1);
+	events->last = aeq->written;
 	if (++aeq->prod == aeq->entries) {
 		aeq->prod = 0;
 		aeq->polarity = !aeq->polarity;
@@ -201,73 +234,115 @@ static void aeq_write(struct snic_dev *dev, struct snic_aeq *aeq, const struct s
 	snic_stat_inc(dev, SIRDMA_STAT_AEQES);
 }
 
-/* Does the event report the failure of an object, which nothing reports again? */
-static bool ae_must_arrive(enum sirdma_ae_code code)
+/* Is there room, and has the driver acknowledged the object's last element? */
+static bool aeq_may_write(const struct snic_aeq *aeq, const struct snic_aeq_events *events)
 {
-	return code != SIRDMA_AE_CONNECTION_ESTABLISHED && code != SIRDMA_AE_BAD_COMMAND;
+	return aeq->written - aeq->acked < aeq->entries && events->last <= aeq->acked;
 }
 
-/* True when the event was written or kept for later. The caller holds the lock. */
-static bool aeq_add(struct snic_dev *dev, struct snic_aeq *aeq, enum sirdma_ae_code code,
-		    const struct sirdma_aeqe *event)
+/* Two events of an object are of one kind when the later tells nothing new. */
+static u32 ae_kind(u64 val)
 {
-	if (!aeq->backlog_len && aeq->pending < aeq->entries) {
-		aeq_write(dev, aeq, event);
-		return true;
+	switch (SIRDMA_GET(SIRDMA_AEQE_AECODE, val)) {
+	case SIRDMA_AE_CONNECTION_ESTABLISHED:
+		return 0;
+	case SIRDMA_AE_QP_SUSPEND_COMPLETE:
+		return 1;
+	case SIRDMA_AE_LAST_WQE_REACHED:
+		return 2;
+	default: /* the object failed, or has a single kind of event */
+		return SNIC_AE_KINDS - 1;
 	}
-	if (!ae_must_arrive(code) || aeq->backlog_len == SNIC_AEQ_BACKLOG)
-		return false;
-	aeq->backlog[aeq->backlog_len++] = *event;
-	return true;
 }
 
-void snic_aeq_post(struct snic_dev *dev, enum sirdma_ae_code code, enum sirdma_ae_source src,
-		   u32 id, u64 event_ctx, u32 wqe_idx, enum sirdma_qp_state state)
+static void aeq_wait(struct snic_dev *dev, struct snic_aeq *aeq, struct snic_aeq_events *events,
+		     u64 val)
 {
+	u32 i;
+
+	for (i = 0; i < events->count; i++) {
+		if (ae_kind(events->waiting[i]) == ae_kind(val)) {
+			snic_stat_inc(dev, SIRDMA_STAT_AEQ_MERGED);
+			return;
+		}
+	}
+	if (!events->count)
+		eq_list_add(&aeq->waiting, &events->link);
+	events->waiting[events->count++] = val;
+}
+
+void snic_aeq_post(struct snic_dev *dev, struct snic_aeq_events *events, enum sirdma_ae_code code,
+		   enum sirdma_ae_source src, u32 wqe_idx, enum sirdma_qp_state state)
+{
+	u64 val = SIRDMA_PREP(SIRDMA_AEQE_QPCQID_LOW, events->id) |
+		  SIRDMA_PREP(SIRDMA_AEQE_QPCQID_HI, events->id >> 18) |
+		  SIRDMA_PREP(SIRDMA_AEQE_WQDESCIDX, wqe_idx) |
+		  SIRDMA_PREP(SIRDMA_AEQE_AECODE, code) | SIRDMA_PREP(SIRDMA_AEQE_AESRC, src) |
+		  SIRDMA_PREP(SIRDMA_AEQE_QPSTATE, state);
 	struct snic_aeq *aeq = &dev->aeq;
-	struct sirdma_aeqe event = {
-		.event_ctx = cpu_to_le64(event_ctx),
-		.val = cpu_to_le64(SIRDMA_PREP(SIRDMA_AEQE_QPCQID_LOW, id) |
-				   SIRDMA_PREP(SIRDMA_AEQE_QPCQID_HI, id >> 18) |
-				   SIRDMA_PREP(SIRDMA_AEQE_WQDESCIDX, wqe_idx) |
-				   SIRDMA_PREP(SIRDMA_AEQE_AECODE, code) |
-				   SIRDMA_PREP(SIRDMA_AEQE_AESRC, src) |
-				   SIRDMA_PREP(SIRDMA_AEQE_QPSTATE, state)),
-	};
 	bool exists;
 
 	port_lock(&aeq->lock);
 	exists = aeq->entries;
-	if (exists && !aeq_add(dev, aeq, code, &event)) {
-		aeq->overflow = true;
-		snic_stat_inc(dev, SIRDMA_STAT_AEQ_OVERFLOWS);
-	}
+	if (exists && !events->count && aeq_may_write(aeq, events))
+		aeq_write(dev, aeq, events, val);
+	else if (exists)
+		aeq_wait(dev, aeq, events, val);
 	port_unlock(&aeq->lock);
 	if (exists)
 		snic_irq(dev, SIRDMA_VECTOR_AEQ);
 }
 
+/* Write the first event of those that wait at @events. */
+static void aeq_write_waiting(struct snic_dev *dev, struct snic_aeq *aeq,
+			      struct snic_aeq_events *events)
+{
+	aeq_write(dev, aeq, events, events->waiting[0]);
+	eq_list_del(&aeq->waiting, &events->link);
+	if (!--events->count)
+		return;
+	memmove(events->waiting, events->waiting + 1, events->count * sizeof(events->waiting[0]));
+	eq_list_add(&aeq->waiting, &events->link);
+}
+
 void snic_aeq_ack(struct snic_dev *dev, u32 count)
 {
 	struct snic_aeq *aeq = &dev->aeq;
-	u32 n = 0;
+	struct snic_aeq_events *events;
+	bool written = false;
 
 	port_lock(&aeq->lock);
-	aeq->pending -= min(count, aeq->pending);
-	while (n < aeq->backlog_len && aeq->pending < aeq->entries)
-		aeq_write(dev, aeq, &aeq->backlog[n++]);
-	aeq->backlog_len -= n;
-	memmove(aeq->backlog, &aeq->backlog[n], aeq->backlog_len * sizeof(aeq->backlog[0]));
+	WRITE_ONCE(aeq->acked, aeq->acked + min_t(u64, count, aeq->written - aeq->acked));
+	/* While some wait there is an element to acknowledge: none waits for ever. */
+	while ((events = aeq_first(aeq)) && aeq_may_write(aeq, events)) {
+		aeq_write_waiting(dev, aeq, events);
+		written = true;
+	}
 	port_unlock(&aeq->lock);
-	if (n)
+	if (written)
 		snic_irq(dev, SIRDMA_VECTOR_AEQ);
+}
+
+void snic_aeq_detach(struct snic_dev *dev, struct snic_aeq_events *events)
+{
+	struct snic_aeq *aeq = &dev->aeq;
+
+	port_lock(&aeq->lock);
+	if (events->count)
+		aeq_forget(aeq, events);
+	port_unlock(&aeq->lock);
+}
+
+static bool aeq_has_elements(const struct snic_aeq *aeq)
+{
+	return READ_ONCE(aeq->written) != READ_ONCE(aeq->acked);
 }
 
 void snic_eq_unmask(struct snic_dev *dev, u32 unmasked)
 {
 	u32 i;
 
-	if ((unmasked & (1u << SIRDMA_VECTOR_AEQ)) && READ_ONCE(dev->aeq.pending))
+	if ((unmasked & (1u << SIRDMA_VECTOR_AEQ)) && aeq_has_elements(&dev->aeq))
 		snic_irq(dev, SIRDMA_VECTOR_AEQ);
 	for (i = 0; i < dev->cfg.max_ceqs && SIRDMA_VECTOR_CEQ(i) < 32; i++)
 		if ((unmasked & (1u << SIRDMA_VECTOR_CEQ(i))) && READ_ONCE(dev->ceqs[i].pending))
@@ -342,7 +417,6 @@ u32 snic_cqp_create_aeq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	aeq->addr = addr;
 	aeq->entries = entries;
 	aeq->prod = 0;
-	aeq->pending = 0;
 	aeq->polarity = true;
 	port_unlock(&aeq->lock);
 	return SIRDMA_CQP_OK;

@@ -12,6 +12,15 @@ struct snic_dev;
 #define SNIC_EQ_MIN_ENTRIES 4
 #define SNIC_EQ_MAX_ENTRIES (1u << 20)
 
+/* A list of those whose events wait, in order. */
+struct snic_eq_link {
+	struct snic_eq_link *prev, *next;
+};
+
+struct snic_eq_list {
+	struct snic_eq_link *first, *last;
+};
+
 struct snic_ceq {
 	struct port_lock lock; /* innermost lock */
 	u64 addr;
@@ -20,30 +29,50 @@ struct snic_ceq {
 	u32 pending; /* elements that CEQACK has not acknowledged */
 	u32 cqs; /* queues that raise events here */
 	bool polarity;
-	struct snic_ceq_event *first, *last; /* events that wait for room, in order */
+	struct snic_eq_list waiting; /* of struct snic_ceq_event: for room */
 	u32 id;
 };
 
 /* The event of one CQ. It is on the CEQ's list while it waits for room. */
 struct snic_ceq_event {
-	struct snic_ceq_event *prev, *next; /* these and due: under the lock of the CEQ */
+	struct snic_eq_link link; /* this and due: under the lock of the CEQ */
 	bool due;
 	u64 cq_ctx;
 };
 
-/* Events that must not be lost, since each reports a failed object, and that found the AEQ full. */
-#define SNIC_AEQ_BACKLOG 64
+/* Of an object's events at most one of each kind waits: see ae_kind(). */
+#define SNIC_AE_KINDS 4
+
+/*
+ * The asynchronous events of one object. It has at most one element in the AEQ that the driver
+ * has not acknowledged. Further events wait here; one whose kind waits already is merged with
+ * that. So no event finds the AEQ too full, and a user who raises events without end, by
+ * arming an empty shared receive queue for example, does not crowd out those of others.
+ */
+struct snic_aeq_events {
+	struct snic_eq_link link; /* this and what follows: under the lock of the AEQ */
+	u64 last; /* snic_aeq.written after its last element */
+	u64 waiting[SNIC_AE_KINDS]; /* SIRDMA_AEQE_*, in order of arrival */
+	u32 count; /* of these; it is on the AEQ's list unless 0 */
+	u32 id; /* number of the object; this and ctx do not change */
+	u64 ctx; /* driver's cookie */
+};
+
+static inline void snic_aeq_events_init(struct snic_aeq_events *events, u32 id, u64 ctx)
+{
+	events->id = id;
+	events->ctx = ctx;
+}
 
 struct snic_aeq {
 	struct port_lock lock; /* innermost lock */
 	u64 addr;
+	u64 written; /* elements, ever */
+	u64 acked; /* of these, how many AEQALLOC has returned */
 	u32 entries;
 	u32 prod;
-	u32 pending; /* elements that AEQALLOC has not returned */
 	bool polarity;
-	bool overflow; /* an event was lost: the next one reports it */
-	u32 backlog_len;
-	struct sirdma_aeqe backlog[SNIC_AEQ_BACKLOG];
+	struct snic_eq_list waiting; /* of struct snic_aeq_events */
 };
 
 void snic_eq_init(struct snic_dev *dev);
@@ -58,9 +87,11 @@ void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *ev
  * is raised again meanwhile waits once.
  */
 void snic_ceq_post(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *event);
-/* @id: QP, CQ or SRQ number by @code. @event_ctx: its cookie. */
-void snic_aeq_post(struct snic_dev *dev, enum sirdma_ae_code code, enum sirdma_ae_source src,
-		   u32 id, u64 event_ctx, u32 wqe_idx, enum sirdma_qp_state state);
+/* Raise an event of the object of @events. */
+void snic_aeq_post(struct snic_dev *dev, struct snic_aeq_events *events, enum sirdma_ae_code code,
+		   enum sirdma_ae_source src, u32 wqe_idx, enum sirdma_qp_state state);
+/* The object is destroyed and raises no more: what waits is dropped. */
+void snic_aeq_detach(struct snic_dev *dev, struct snic_aeq_events *events);
 void snic_ceq_ack(struct snic_dev *dev, u32 val); /* SIRDMA_CEQACK_* */
 void snic_aeq_ack(struct snic_dev *dev, u32 count);
 /* Vectors in @unmasked whose queue holds events are raised again. */

@@ -244,7 +244,7 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	qp->req.rnr_wait = false;
 	qp->req.absent_wait = false;
 	if (ae != SIRDMA_AE_NONE)
-		snic_aeq_post(qp->dev, ae, src, qp->obj.id, qp->event_ctx, 0, SIRDMA_QPS_ERR);
+		snic_aeq_post(qp->dev, &qp->async, ae, src, 0, SIRDMA_QPS_ERR);
 	snic_qp_flush(qp);
 }
 
@@ -322,8 +322,8 @@ static void qp_last_wqe(struct snic_qp *qp)
 	if (!qp->srq || qp->last_wqe_raised || qp->state != SIRDMA_QPS_ERR)
 		return;
 	qp->last_wqe_raised = true;
-	snic_aeq_post(qp->dev, SIRDMA_AE_LAST_WQE_REACHED, SIRDMA_AE_SRC_RQ, qp->obj.id,
-		      qp->event_ctx, 0, SIRDMA_QPS_ERR);
+	snic_aeq_post(qp->dev, &qp->async, SIRDMA_AE_LAST_WQE_REACHED, SIRDMA_AE_SRC_RQ, 0,
+		      SIRDMA_QPS_ERR);
 }
 
 /* Are there posted WQEs that can be flushed? */
@@ -370,6 +370,6 @@ void snic_qp_check_drained(struct snic_qp *qp)
 	if (qp->state != SIRDMA_QPS_SQD || !qp->sqd_event || qp->req.head != qp->req.tail)
 		return;
 	qp->sqd_event = false;
-	snic_aeq_post(qp->dev, SIRDMA_AE_QP_SUSPEND_COMPLETE, SIRDMA_AE_SRC_SQ, qp->obj.id,
-		      qp->event_ctx, qp->req.sq_idx, SIRDMA_QPS_SQD);
+	snic_aeq_post(qp->dev, &qp->async, SIRDMA_AE_QP_SUSPEND_COMPLETE, SIRDMA_AE_SRC_SQ,
+		      qp->req.sq_idx, SIRDMA_QPS_SQD);
 }

@@ -169,7 +169,7 @@ struct snic_qp {
 	struct port_timer timer; /* of the transport: timer_due(), timer_expired() */
 	struct port_timer sq_poll; /* sq_poll.h */
 	u64 compl_ctx;
-	u64 event_ctx; /* driver's cookie, echoed in events */
+	struct snic_aeq_events async;
 	struct snic_ring sq_ring;
 	struct snic_srq *srq; /* NULL: it has a receive queue of its own */
 	struct snic_rq own_rq;

@@ -165,7 +165,7 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 		return SIRDMA_CQP_NO_MEMORY;
 	qp->dev = dev;
 	qp->compl_ctx = le64_to_cpu(ctx.compl_ctx);
-	qp->event_ctx = le64_to_cpu(ctx.event_ctx);
+	snic_aeq_events_init(&qp->async, id, le64_to_cpu(ctx.event_ctx));
 	qp->pd = le32_to_cpu(ctx.pd);
 	qp->recv_pd = qp->pd;
 	port_lock_init(&qp->lock);
@@ -218,6 +218,7 @@ static void qp_destroy(struct snic_qp *qp)
 	snic_qp_revoke(qp);
 	port_timer_cancel_sync(&qp->timer);
 	port_timer_cancel_sync(&qp->sq_poll);
+	snic_aeq_detach(qp->dev, &qp->async);
 	srq_detach(qp);
 	cq_detach(qp->recv_cq);
 	cq_detach(qp->send_cq);
@@ -452,7 +453,7 @@ static u8 ctx_activity(const struct snic_qp *qp)
 static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
 {
 	ctx->compl_ctx = cpu_to_le64(qp->compl_ctx);
-	ctx->event_ctx = cpu_to_le64(qp->event_ctx);
+	ctx->event_ctx = cpu_to_le64(qp->async.ctx);
 	ctx->sq_quanta = cpu_to_le32(qp->sq_quanta);
 	ctx->rq_wqes = cpu_to_le32(qp->own_rq.wqes);
 	ctx->send_cq = cpu_to_le32(qp->send_cq->obj.id);

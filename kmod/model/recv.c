@@ -295,8 +295,8 @@ void snic_recv_established(struct snic_qp *qp)
 	if (qp->resp.comm_est || qp->state != SIRDMA_QPS_RTR)
 		return;
 	qp->resp.comm_est = true;
-	snic_aeq_post(qp->dev, SIRDMA_AE_CONNECTION_ESTABLISHED, SIRDMA_AE_SRC_RQ, qp->obj.id,
-		      qp->event_ctx, 0, qp->state);
+	snic_aeq_post(qp->dev, &qp->async, SIRDMA_AE_CONNECTION_ESTABLISHED, SIRDMA_AE_SRC_RQ, 0,
+		      qp->state);
 }
 
 void snic_recv_fail(struct snic_qp *qp)

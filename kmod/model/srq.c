@@ -45,7 +45,7 @@ static void srq_check_limit(struct snic_srq *srq)
 	if (likely(!srq->limit) || snic_rq_has(&srq->rq, srq->limit - 1))
 		return;
 	srq->limit = 0;
-	snic_aeq_post(srq->rq.dev, SIRDMA_AE_SRQ_LIMIT, SIRDMA_AE_SRC_RQ, srq->obj.id, srq->ctx, 0,
+	snic_aeq_post(srq->rq.dev, &srq->async, SIRDMA_AE_SRQ_LIMIT, SIRDMA_AE_SRC_RQ, 0,
 		      SIRDMA_QPS_RESET);
 }
 
@@ -76,7 +76,7 @@ static u32 srq_decode(struct snic_dev *dev, const struct sirdma_cqp_srq *cmd, st
 	srq->obj.id = (u32)SIRDMA_GET(SIRDMA_CQP_SRQ_ID, hdr);
 	if (srq->obj.id < SRQ_FIRST_ID || srq->obj.id >= dev->srqs.limit || pd >= dev->cfg.max_pds)
 		return SIRDMA_CQP_BAD_INDEX;
-	srq->ctx = le64_to_cpu(cmd->ctx);
+	snic_aeq_events_init(&srq->async, srq->obj.id, le64_to_cpu(cmd->ctx));
 	rq->dev = dev;
 	srq->pd = (u32)pd;
 	rq->wqes = (u32)SIRDMA_GET(SIRDMA_CQP_SRQ_WQES, size);
@@ -176,6 +176,7 @@ u32 snic_cqp_query_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 static void srq_destroy(struct snic_srq *srq)
 {
 	snic_obj_drain(&srq->obj);
+	snic_aeq_detach(srq->rq.dev, &srq->async);
 	port_free_rcu(srq, obj.rcu);
 }
 

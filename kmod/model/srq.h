@@ -3,6 +3,7 @@
 #ifndef SNIC_SRQ_H
 #define SNIC_SRQ_H
 
+#include "eq.h"
 #include "obj.h"
 #include "rq.h"
 #include "sirdma/cqp.h"
@@ -14,7 +15,7 @@ struct snic_srq {
 	struct snic_rq rq;
 	struct sirdma_srq_shadow *shadow;
 	u32 pd; /* of the memory that the WQEs name */
-	u64 ctx; /* driver's cookie, echoed in events */
+	struct snic_aeq_events async;
 	u32 fetched; /* WQEs since creation */
 	u32 limit; /* an event when fewer are left; 0: none */
 	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */

@@ -562,7 +562,9 @@ TEST_F(DeviceTest, BadCommandIsRefusedAndReported)
 {
 	start();
 	EXPECT_EQ(sirdma_cqp_destroy_cq(&hw_, 77), -ENOENT);
+	host_->deliver_interrupts();
 	EXPECT_EQ(sirdma_cqp_destroy_cq(&hw_, 1u << 20), -EINVAL);
+	host_->deliver_interrupts();
 	EXPECT_EQ(sirdma_cqp_destroy_qp(&hw_, 0xfffff), -EINVAL);
 	host_->deliver_interrupts();
 	ASSERT_EQ(events_.async.size(), 3u);

@@ -18,7 +18,10 @@ protected:
 
 	void raise(enum sirdma_ae_code code, u32 id)
 	{
-		snic_aeq_post(host_.dev(), code, SIRDMA_AE_SRC_SQ, id, id * 3, id & 0x7fff,
+		snic_aeq_events &of = objects_[id];
+
+		snic_aeq_events_init(&of, id, id * 3ull);
+		snic_aeq_post(host_.dev(), &of, code, SIRDMA_AE_SRC_SQ, id & 0x7fff,
 			      SIRDMA_QPS_ERR);
 	}
 
@@ -31,6 +34,17 @@ protected:
 		snic_cq_put(cq);
 	}
 
+	// The numbers whose events the driver reads now.
+	std::vector<u32> read_ids()
+	{
+		std::vector<u32> ids;
+
+		while (auto ae = drv_.next_aeqe())
+			ids.push_back(ae->id);
+		return ids;
+	}
+
+	std::map<u32, snic_aeq_events> objects_;
 	TestHost host_;
 	MiniDriver drv_;
 };
@@ -58,44 +72,79 @@ TEST_F(EqTest, AeqeCarriesEveryFieldOverManyLaps)
 	EXPECT_EQ(host_.stat(SIRDMA_STAT_AEQES), 100u);
 }
 
-TEST_F(EqTest, FullAeqKeepsFatalEventsAndTellsOfLostOnes)
+TEST_F(EqTest, FullAeqLosesNoEvent)
 {
-	ASSERT_EQ(drv_.create_aeq(8), SIRDMA_CQP_OK);
-	for (u32 n = 0; n < 8; n++)
-		raise(SIRDMA_AE_CONNECTION_ESTABLISHED, n);
-	raise(SIRDMA_AE_CONNECTION_ESTABLISHED, 100); // lost
-	for (u32 n = 8; n < 20; n++)
-		raise(SIRDMA_AE_QP_CATASTROPHIC, n); // kept
-	EXPECT_EQ(host_.stat(SIRDMA_STAT_AEQ_OVERFLOWS), 1u);
-	std::vector<u32> ids;
-	bool overflow = false;
-	while (auto ae = drv_.next_aeqe()) {
-		ids.push_back(ae->id);
-		overflow |= ae->overflow;
-	}
-	std::vector<u32> want(20);
+	constexpr u32 objects = 500;
+	std::vector<u32> want(objects);
+
 	std::iota(want.begin(), want.end(), 0);
-	EXPECT_EQ(ids, want);
-	EXPECT_TRUE(overflow);
-	raise(SIRDMA_AE_QP_CATASTROPHIC, 7);
-	auto ae = drv_.next_aeqe();
-	ASSERT_TRUE(ae);
-	EXPECT_FALSE(ae->overflow) << "told once";
+	ASSERT_EQ(drv_.create_aeq(8), SIRDMA_CQP_OK);
+	for (u32 again = 0; again < 3; again++) {
+		for (u32 n = 0; n < objects; n++)
+			raise(n % 2 ? SIRDMA_AE_CONNECTION_ESTABLISHED : SIRDMA_AE_QP_CATASTROPHIC,
+			      n);
+		EXPECT_EQ(read_ids(), want);
+	}
+	EXPECT_EQ(host_.stat(SIRDMA_STAT_AEQ_MERGED), 0u);
 }
 
-TEST_F(EqTest, BacklogIsBoundedAndItsLossIsTold)
+// However often an object raises an event, others have room, and are told before its second.
+TEST_F(EqTest, NoObjectCrowdsOutAnother)
+{
+	ASSERT_EQ(drv_.create_aeq(8), SIRDMA_CQP_OK);
+	for (u32 n = 0; n < 1000; n++)
+		raise(SIRDMA_AE_SRQ_LIMIT, 1);
+	for (u32 id : {2u, 3u, 4u})
+		raise(SIRDMA_AE_QP_CATASTROPHIC, id);
+	EXPECT_EQ(read_ids(), (std::vector<u32>{1, 2, 3, 4, 1})) << "one in the ring and one that "
+								    "waited";
+	EXPECT_EQ(host_.stat(SIRDMA_STAT_AEQ_MERGED), 998u);
+}
+
+// The driver acts on an event before it acknowledges it, and what follows may raise it again.
+TEST_F(EqTest, AnEventRaisedBeforeTheAcknowledgementOfTheLastIsNotLost)
+{
+	ASSERT_EQ(drv_.create_aeq(8), SIRDMA_CQP_OK);
+	raise(SIRDMA_AE_SRQ_LIMIT, 1);
+	ASSERT_TRUE(drv_.next_aeqe(false));
+	raise(SIRDMA_AE_SRQ_LIMIT, 1);
+	EXPECT_FALSE(drv_.next_aeqe(false));
+	const u64 irqs = host_.irq_count(SIRDMA_VECTOR_AEQ);
+	host_.write32(SIRDMA_REG_AEQALLOC, 1);
+	EXPECT_EQ(host_.irq_count(SIRDMA_VECTOR_AEQ), irqs + 1);
+	EXPECT_TRUE(drv_.next_aeqe());
+	EXPECT_FALSE(drv_.next_aeqe());
+}
+
+// Events of different kinds are not merged, and keep their order.
+TEST_F(EqTest, AnObjectKeepsOneEventOfEachKind)
+{
+	const std::vector<u32> codes{SIRDMA_AE_CONNECTION_ESTABLISHED,
+				     SIRDMA_AE_QP_SUSPEND_COMPLETE, SIRDMA_AE_QP_CATASTROPHIC,
+				     SIRDMA_AE_LAST_WQE_REACHED};
+	std::vector<u32> got;
+
+	ASSERT_EQ(drv_.create_aeq(8), SIRDMA_CQP_OK);
+	raise(SIRDMA_AE_LAST_WQE_REACHED, 1);
+	for (u32 again = 0; again < 3; again++)
+		for (u32 code : codes)
+			raise(static_cast<sirdma_ae_code>(code), 1);
+	raise(SIRDMA_AE_TOO_MANY_RETRIES, 1); // the object has failed already
+	ASSERT_TRUE(drv_.next_aeqe());
+	while (auto ae = drv_.next_aeqe())
+		got.push_back(ae->code);
+	EXPECT_EQ(got, codes);
+}
+
+// What waits for room at a destroyed object is dropped; the others' stays in order.
+TEST_F(EqTest, DestroyedObjectsWaitForNothing)
 {
 	ASSERT_EQ(drv_.create_aeq(4), SIRDMA_CQP_OK);
-	for (u32 n = 0; n < 4 + SNIC_AEQ_BACKLOG + 10; n++)
+	for (u32 n = 0; n < 12; n++)
 		raise(SIRDMA_AE_QP_CATASTROPHIC, n);
-	EXPECT_EQ(host_.stat(SIRDMA_STAT_AEQ_OVERFLOWS), 10u);
-	u32 count = 0, told = 0;
-	while (auto ae = drv_.next_aeqe()) {
-		EXPECT_EQ(ae->id, count++);
-		told += ae->overflow;
-	}
-	EXPECT_EQ(count, 4u + SNIC_AEQ_BACKLOG);
-	EXPECT_EQ(told, 1u);
+	for (u32 gone : {11u, 4u, 7u, 0u})
+		snic_aeq_detach(host_.dev(), &objects_[gone]);
+	EXPECT_EQ(read_ids(), (std::vector<u32>{0, 1, 2, 3, 5, 6, 8, 9, 10}));
 }
 
 TEST_F(EqTest, EventsWithoutAnAeqVanish)

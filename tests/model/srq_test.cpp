@@ -283,6 +283,23 @@ TEST_F(SharedRq, TellsOnceThatFewWqesAreLeft)
 	EXPECT_EQ(other_event().code, u32{SIRDMA_AE_NONE}) << "disarmed";
 }
 
+/* A user who arms the limit of an empty queue without end does not crowd out events of others. */
+TEST_F(SharedRq, TellsOnceMoreHoweverOftenItIsArmed)
+{
+	for (u32 i = 0; i < 2000; i++)
+		ASSERT_EQ(srq.arm(1), SIRDMA_CQP_OK);
+	one->b.error();
+	settle();
+	EXPECT_EQ(event().code, u32{SIRDMA_AE_SRQ_LIMIT});
+	EXPECT_EQ(event().code, u32{SIRDMA_AE_LAST_WQE_REACHED});
+	EXPECT_EQ(event().code, u32{SIRDMA_AE_SRQ_LIMIT});
+	EXPECT_EQ(event().code, u32{SIRDMA_AE_NONE});
+	for (u32 i = 0; i < 5; i++) {
+		ASSERT_EQ(srq.arm(1), SIRDMA_CQP_OK);
+		ASSERT_EQ(event().code, u32{SIRDMA_AE_SRQ_LIMIT}) << "each that was acknowledged";
+	}
+}
+
 /* The limit counts WQEs across the end of the ring, where those of the next lap follow. */
 TEST_F(SharedRq, CountsWqesAcrossTheEndOfTheRing)
 {
