@@ -328,38 +328,6 @@ TEST_F(SharedReceive, UnreliableConnectionsHaveNone)
 	EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-// Requests come more slowly than messages of 64 queue pairs, which wait and try again: each gets its turn.
-TEST_F(SharedReceive, StarvesNoQueuePair)
-{
-	constexpr size_t pairs = 64, ahead = 4, refill = 4, enough = 8;
-	std::vector<Pair> all;
-	std::map<uint32_t, size_t> owner, got;
-	size_t served = 0;
-
-	if (peer().is_rxe())
-		GTEST_SKIP() << "rdma_rxe's receivers are not the subject";
-	for (size_t i = 0; i < pairs; i++) {
-		all.push_back(make_pair());
-		owner[all[i].b.qp->qp_num] = i;
-		for (size_t n = 0; n < ahead; n++)
-			ASSERT_EQ(post(all[i].a, {}), 0);
-	}
-	for (size_t n = 0; served < pairs && !HasFailure(); n += refill) {
-		ASSERT_LT(n, 50 * pairs * enough) << served << " were served";
-		for (size_t i = 0; i < refill; i++)
-			ASSERT_EQ(post_recv(srq_.get(), {}), 0);
-		for (size_t i = 0; i < refill && !HasFailure(); i++) {
-			const uint32_t qpn = expect_wc(cq_.get()).qp_num;
-			const End &sender = all[owner[qpn]].a;
-
-			served += ++got[qpn] == enough;
-			// Whoever was served competes on.
-			expect_wc(sender.scq);
-			ASSERT_EQ(post(sender, {}), 0);
-		}
-	}
-}
-
 // Threads post while messages arrive: no request is lost, none completes twice.
 TEST_F(SharedReceive, IsPostedToByThreads)
 {
