@@ -13,18 +13,20 @@
 /*
  * Written by the driver, read by the device for each WQE that names it. The driver clears
  * SIRDMA_AV_VALID, then writes the other words, then the first one with a new sequence
- * number. The device uses a copy when the first word was the same before and after it.
+ * number. The device uses a copy when the first word was the same before and after it. A WQE
+ * fails with SIRDMA_FLUSH_LOC_QP_OP when its vector is not valid, belongs to another protection
+ * domain, or holds a value out of range.
  */
 struct sirdma_av {
 	__le64 ctrl; /* SIRDMA_AV_PD .. SIRDMA_AV_VALID */
 	__le64 mac; /* destination MAC 47:0, first byte on the wire in 47:40 */
 	struct sirdma_ip dst_ip;
-	__le32 flow_label; /* IPv6 */
+	__le32 flow_label; /* IPv6, 20 bits */
 	__le16 sgid_idx; /* device SGID table: source IP, MAC, VLAN */
-	__le16 udp_sport;
-	__u8 hop_limit;
+	__le16 udp_sport; /* SIRDMA_ROCE_UDP_SPORT_MIN or more */
+	__u8 hop_limit; /* not 0 */
 	__u8 traffic_class; /* IPv4 TOS / IPv6 TC */
-	__u8 vlan_prio; /* 802.1p, if the SGID has a VLAN */
+	__u8 vlan_prio; /* 802.1p, 0..7, if the SGID has a VLAN */
 	__u8 rsvd0[5];
 	__le64 rsvd1[2];
 };

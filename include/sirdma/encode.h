@@ -46,7 +46,7 @@ struct sirdma_send {
 	__u32 opcode; /* enum sirdma_wr_opcode; an application may pass any value */
 	__u32 flags; /* SIRDMA_SEND_*, others are ignored */
 	__u64 remote_addr; /* or sirdma_send_dest() of a datagram */
-	__u32 key; /* rkey, the stag to invalidate, or the address handle of a datagram */
+	__u32 key; /* rkey, the stag to invalidate, or the index of a datagram's address vector */
 	__u32 imm; /* CPU order */
 	const struct sirdma_sge *sges; /* inline data: addresses of the caller's own memory */
 	__u32 num_sge;
@@ -101,11 +101,10 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 	}
 }
 
-/* remote_addr of a datagram. */
+/* remote_addr of a datagram to @qpn. */
 static inline __u64 sirdma_send_dest(__u32 qpn, __u32 qkey)
 {
-	return SIRDMA_PREP(SIRDMA_WQE_DESTQPN, qpn & 0xffffffu) |
-	       SIRDMA_PREP(SIRDMA_WQE_DESTQKEY, qkey);
+	return SIRDMA_PREP(SIRDMA_WQE_DESTQPN, qpn) | SIRDMA_PREP(SIRDMA_WQE_DESTQKEY, qkey);
 }
 
 /* Valid bit of a WQE at free-running @index in a ring of @size, a power of two: 1 on even laps. */

@@ -39,6 +39,9 @@ static inline int sirdma_ip_is_v4(const struct sirdma_ip *ip)
 	return ip->b[10] == 0xff && ip->b[11] == 0xff;
 }
 
+#define SIRDMA_MAX_FLOW_LABEL 0xfffffu
+#define SIRDMA_MAX_VLAN_PRIO 7
+
 struct sirdma_qp_ctx {
 	/* Queues: taken at creation only. */
 	__le64 compl_ctx; /* echoed in each CQE; of a user's QP it is the user's value */
@@ -112,7 +115,7 @@ SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
 #define SIRDMA_QPC_RQ_VMAP SIRDMA_BIT(1)
 #define SIRDMA_QPC_KICK SIRDMA_BIT(2) /* keep need_kick words in the shadow */
 #define SIRDMA_QPC_SIG_ALL SIRDMA_BIT(3) /* every send WQE but NOPs completes with a CQE */
-/* Completions of received datagrams have the source MAC and the VLAN. */
+/* Completions of datagrams that came with a VLAN tag have the VLAN and the source MAC. */
 #define SIRDMA_QPC_RECV_MAC SIRDMA_BIT(4)
 
 #define SIRDMA_QPC_MOD_ACCESS SIRDMA_BIT(0)

@@ -16,6 +16,25 @@
 #define SIRDMA_PSN_MASK 0xffffffu
 #define SIRDMA_QPN_MASK 0xffffffu
 
+/* A MAC address as a number: the first byte on the wire is in bits 47:40. */
+static inline __u64 sirdma_mac_to_word(const __u8 mac[6])
+{
+	__u64 word = 0;
+	int i;
+
+	for (i = 0; i < 6; i++)
+		word = word << 8 | mac[i];
+	return word;
+}
+
+static inline void sirdma_mac_from_word(__u64 word, __u8 mac[6])
+{
+	int i;
+
+	for (i = 6; i--; word >>= 8)
+		mac[i] = (__u8)word;
+}
+
 struct sirdma_bth {
 	__u8 opcode; /* enum sirdma_bth_op */
 	__u8 flags; /* SIRDMA_BTH_SE … */

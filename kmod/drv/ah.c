@@ -27,8 +27,8 @@ static const char *sirdma_ah_check(const struct rdma_ah_attr *attr, struct sirdm
 	return sirdma_path_refusal(&params->path);
 }
 
-static enum sirdma_av_who sirdma_ah_who(const struct rdma_ah_init_attr *init,
-					const struct ib_udata *udata)
+static enum sirdma_av_consumer sirdma_ah_consumer(const struct rdma_ah_init_attr *init,
+						  const struct ib_udata *udata)
 {
 	if (udata)
 		return SIRDMA_AV_USER;
@@ -36,7 +36,7 @@ static enum sirdma_av_who sirdma_ah_who(const struct rdma_ah_init_attr *init,
 }
 
 static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
-			  struct sirdma_av_params *params, enum sirdma_av_who who)
+			  struct sirdma_av_params *params, enum sirdma_av_consumer who)
 {
 	int err;
 
@@ -47,10 +47,10 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 	err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
 	if (err)
 		sirdma_sgid_put(dev, ah->sgid);
-	if (who == SIRDMA_AV_ATOMIC && sirdma_av_low(&dev->hw)) {
+	if (who != SIRDMA_AV_USER && sirdma_av_low(&dev->hw)) {
 		queue_work(sirdma_upkeep_wq, &dev->ah_fill);
-		if (err == -ENOMEM)
-			err = -EAGAIN;
+		if (who == SIRDMA_AV_ATOMIC && err == -ENOMEM)
+			err = -EAGAIN; /* more vectors are being backed */
 	}
 	return err;
 }
@@ -80,7 +80,7 @@ int sirdma_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct 
 		return -EINVAL;
 	}
 	ah->attr = *init->ah_attr;
-	err = sirdma_ah_make(dev, ah, &params, sirdma_ah_who(init, udata));
+	err = sirdma_ah_make(dev, ah, &params, sirdma_ah_consumer(init, udata));
 	ah->attr.grh.sgid_attr = NULL;
 	if (err || !udata)
 		return err;

@@ -155,7 +155,7 @@ static void sirdma_sgid_recheck(struct sirdma_dev *dev, struct sirdma_sgid *sgid
 	spin_unlock_bh(&table->mac_lock);
 }
 
-/* lock held: whom the core's index @index stands for. */
+/* lock held: let the core's index @index name @sgid; NULL: no slot. */
 static void sirdma_gid_assign(struct sirdma_gid_table *table, u32 index, struct sirdma_sgid *sgid)
 {
 	unsigned long flags;

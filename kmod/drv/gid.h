@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Source addresses. The core keeps a table of GIDs, the device a table of source
- * IP, MAC and VLAN. A QP refers to a slot of the device's table and keeps it
- * while the address is gone, so that the QP works again when the address returns.
+ * IP, MAC and VLAN. A QP or an address handle refers to a slot of the device's table and keeps
+ * it while the address is gone, so that it works again when the address returns.
  */
 #ifndef SIRDMA_DRV_GID_H
 #define SIRDMA_DRV_GID_H

@@ -15,7 +15,7 @@
 #include "trace.h"
 #include "ucontext.h"
 
-/* Of the general services; there is one of them, so a second is refused with -EBUSY. */
+/* QP of the general services. A device has one: a second creation fails with -EBUSY. */
 #define GSI_QPN 1
 
 #define SIRDMA_QP_CAPS (SIRDMA_QP_CAP_WRITE_IMM | SIRDMA_QP_CAP_SEND_IMM | SIRDMA_QP_CAP_ROCE)
@@ -118,7 +118,7 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 	ctx->queue_flags = SIRDMA_QPC_KICK;
 	if (qp->sig_all)
 		ctx->queue_flags |= SIRDMA_QPC_SIG_ALL;
-	/* To address an answer, the core wants to know where a datagram came from. */
+	/* The core finds the local address of a datagram by its VLAN. */
 	if (qp->kqp && qp->type == SIRDMA_QPT_UD)
 		ctx->queue_flags |= SIRDMA_QPC_RECV_MAC;
 	if (qp->kqp)

@@ -3,6 +3,7 @@
 #include "av.h"
 #include "hw.h"
 #include "qp_attr.h"
+#include "sirdma/roce.h"
 
 #define WORD_BITS 64
 /* The second number that sirdma_udp_sport() folds: the peer's QPN is not known yet. */
@@ -25,7 +26,7 @@ int sirdma_av_init(struct sirdma_hw *hw, u64 base)
 	avs->used[0] = 1;
 	avs->base = base;
 	avs->limit = hw->caps.max_avs;
-	hw->hmc.paged_sd = (u32)(base / SIRDMA_HMC_SD_SIZE);
+	hw->hmc.av_sd = (u32)(base / SIRDMA_HMC_SD_SIZE);
 	err = sirdma_av_fill(hw);
 	if (err)
 		sirdma_av_fini(hw);
@@ -93,7 +94,7 @@ bool sirdma_av_low(struct sirdma_hw *hw)
 	       READ_ONCE(avs->backed) < READ_ONCE(avs->count) + 1 + SIRDMA_AV_LOW;
 }
 
-u32 sirdma_av_users(const struct sirdma_hw *hw)
+u32 sirdma_av_user_limit(const struct sirdma_hw *hw)
 {
 	return hw->avs.limit - min(hw->avs.limit, SIRDMA_AV_RESERVE);
 }
@@ -119,16 +120,17 @@ static u32 av_find(struct sirdma_av_table *avs, u32 from, u32 to)
 }
 
 /* A free index; 0: none. *seq: the number of its next write. */
-static u32 av_take(struct sirdma_hw *hw, enum sirdma_av_who who, u32 *seq)
+static u32 av_take(struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 *seq)
 {
 	struct sirdma_av_table *avs = &hw->avs;
-	/* What users cannot get: pages that are backed for those who cannot wait, and the reserve. */
+	/* Users leave backed vectors to consumers that cannot sleep. */
 	const u32 kept = who == SIRDMA_AV_USER ? SIRDMA_AV_LOW : 0;
 	unsigned long flags;
 	u32 idx = 0;
 
 	flags = port_irq_lock(&avs->lock);
-	if (av_free(avs) > kept && (who != SIRDMA_AV_USER || avs->count < sirdma_av_users(hw))) {
+	if (av_free(avs) > kept &&
+	    (who != SIRDMA_AV_USER || avs->count < sirdma_av_user_limit(hw))) {
 		idx = av_find(avs, avs->hint, avs->backed);
 		if (!idx)
 			idx = av_find(avs, 1, avs->hint);
@@ -157,23 +159,16 @@ static struct sirdma_av *av_at(struct sirdma_hw *hw, u32 idx)
 	return sirdma_hmc_va(hw, hw->avs.base + (u64)idx * sizeof(struct sirdma_av));
 }
 
-static u64 av_mac(const u8 *mac)
-{
-	u64 word = 0;
-	int i;
-
-	for (i = 0; i < 6; i++)
-		word = word << 8 | mac[i];
-	return word;
-}
-
 static void av_write(struct sirdma_av *av, const struct sirdma_av_params *params, u32 idx, u32 seq)
 {
 	const struct sirdma_path *path = &params->path;
 
-	/* The device must not take new words for those of an earlier handle: pairs with snic_av_read(). */
+	/*
+	 * sirdma_av_destroy() cleared ctrl: the device sees that before the words below. Pairs with
+	 * snic_av_read().
+	 */
 	smp_wmb();
-	av->mac = cpu_to_le64(av_mac(params->mac));
+	av->mac = cpu_to_le64(sirdma_mac_to_word(params->mac));
 	av->dst_ip = path->dst_ip;
 	av->flow_label = cpu_to_le32(path->flow_label);
 	av->sgid_idx = cpu_to_le16(params->sgid_idx);
@@ -187,7 +182,7 @@ static void av_write(struct sirdma_av *av, const struct sirdma_av_params *params
 }
 
 int sirdma_av_create(struct sirdma_hw *hw, const struct sirdma_av_params *params,
-		     enum sirdma_av_who who, u32 *idx)
+		     enum sirdma_av_consumer who, u32 *idx)
 {
 	struct sirdma_av_table *avs = &hw->avs;
 	u32 seq;

@@ -17,29 +17,32 @@ struct sirdma_hw;
 
 /* One segment of them. */
 #define SIRDMA_MAX_AVS (SIRDMA_HMC_SD_SIZE / (u32)sizeof(struct sirdma_av))
-/* Of these, users do not get so many. */
+/* Indices that only kernel consumers get, so that users cannot keep the CM from answering. */
 #define SIRDMA_AV_RESERVE 1024u
-/* Fewer backed ones are free: sirdma_av_fill() is to be called. */
+/*
+ * sirdma_av_fill() is due when fewer backed vectors are free: four pages. The CM has one for each
+ * message that it has sent and that is not answered.
+ */
 #define SIRDMA_AV_LOW 256u
 
 struct sirdma_av_table {
 	struct port_irq_lock lock; /* protects used[] and the counts */
-	struct port_mutex grow; /* one at a time backs pages */
+	struct port_mutex grow; /* serializes the backing of pages */
 	u64 *used; /* bitmap of indices */
 	u64 base; /* HMC byte of vector 0 */
 	u32 limit; /* indices 1 .. limit-1; 0: the device has none */
 	u32 backed; /* indices below it are backed */
 	u32 hint; /* where to look for a free one */
 	u32 count; /* in use */
-	u32 seq;
+	u32 seq; /* of the latest write */
 };
 
-/* How many users may have. */
-u32 sirdma_av_users(const struct sirdma_hw *hw);
+/* The most vectors that users may have together; the rest is for kernel consumers. */
+u32 sirdma_av_user_limit(const struct sirdma_hw *hw);
 
-enum sirdma_av_who {
+enum sirdma_av_consumer {
 	SIRDMA_AV_USER,
-	SIRDMA_AV_KERNEL,
+	SIRDMA_AV_KERNEL, /* may sleep */
 	SIRDMA_AV_ATOMIC, /* a kernel consumer that must not sleep */
 };
 
@@ -56,12 +59,16 @@ bool sirdma_av_low(struct sirdma_hw *hw);
 struct sirdma_av_params {
 	struct sirdma_path path;
 	u8 mac[6]; /* of the next hop */
-	u16 sgid_idx;
-	u32 pd;
+	u16 sgid_idx; /* device SGID table */
+	u32 pd; /* protection domain of those who may use it */
 };
-/* *idx: a vector as @params say. 0; -ENOMEM; -EOPNOTSUPP: the device has none. */
+/*
+ * Make a vector of @params; *idx: its index. SIRDMA_AV_ATOMIC: any context; the others sleep.
+ * 0; -ENOMEM: no vector is left, or in atomic context none is backed; -EOPNOTSUPP: the device has
+ * none; or the error of sirdma_hmc_back().
+ */
 int sirdma_av_create(struct sirdma_hw *hw, const struct sirdma_av_params *params,
-		     enum sirdma_av_who who, u32 *idx);
+		     enum sirdma_av_consumer who, u32 *idx);
 /* Any context. Messages that name it from now on fail. */
 void sirdma_av_destroy(struct sirdma_hw *hw, u32 idx);
 

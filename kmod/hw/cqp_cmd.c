@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Commands of the control queue. */
 #include "cqp_cmd.h"
+#include "sirdma/roce.h"
 #include "sirdma/cqp.h"
 #include "sirdma/stats.h"
 
@@ -256,20 +257,10 @@ int sirdma_cqp_dealloc_stag(struct sirdma_hw *hw, u32 stag)
 
 /* Addresses */
 
-static u64 mac_word(const u8 mac[6])
-{
-	u64 word = 0;
-	int i;
-
-	for (i = 0; i < 6; i++)
-		word = word << 8 | mac[i];
-	return word;
-}
-
 int sirdma_cqp_set_arp(struct sirdma_hw *hw, u32 idx, const u8 mac[6])
 {
 	const struct sirdma_cqp_arp cmd = {
-		.mac = cpu_to_le64(mac_word(mac)),
+		.mac = cpu_to_le64(sirdma_mac_to_word(mac)),
 		.hdr = cpu_to_le64(header(SIRDMA_CQP_MANAGE_ARP) | SIRDMA_CQP_ARP_ENTRYVALID |
 				   SIRDMA_PREP(SIRDMA_CQP_ARP_IDX, idx)),
 	};
@@ -295,7 +286,7 @@ static u64 ip_word(const u8 *bytes)
 
 int sirdma_cqp_set_sgid(struct sirdma_hw *hw, const struct sirdma_cqp_sgid_params *params)
 {
-	u64 mac = mac_word(params->mac);
+	u64 mac = sirdma_mac_to_word(params->mac);
 	struct sirdma_cqp_sgid cmd = {
 		.ip_lo = cpu_to_le64(ip_word(params->ip.b)),
 		.ip_hi = cpu_to_le64(ip_word(params->ip.b + 8)),

@@ -145,7 +145,7 @@ static int sd_make(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd **out)
 		/* Pairs with sd_get(). */
 		smp_store_release(group, made);
 	}
-	if (idx && idx != hmc->paged_sd && !hmc->force_paged)
+	if (idx && idx != hmc->av_sd && !hmc->force_paged)
 		sd = sd_alloc(hw, true);
 	if (!sd)
 		sd = sd_alloc(hw, false);

@@ -3,8 +3,8 @@
  * Host memory cache, driver side: backs HMC space by segments, direct (one
  * 2 MiB block) or paged.
  *
- * The first segment is paged and grows page by page, so that a device with a handful of
- * regions costs a few pages. Further segments are direct, which saves one level of
+ * The first segment and that of the address vectors are paged and grow page by page, so that a
+ * device with a handful of regions costs a few pages. Other segments are direct, which saves one level of
  * translation, or paged where no 2 MiB block is free.
  */
 #ifndef SIRDMA_HW_HMC_H
@@ -33,7 +33,7 @@ struct sirdma_hmc {
 	u64 backed_bytes;
 	u64 direct_sds;
 	u64 paged_sds;
-	u32 paged_sd; /* this segment is never direct, nor is the first */
+	u32 av_sd; /* segment of the address vectors, always paged; 0: none */
 	bool force_paged; /* test and tuning: never try a 2 MiB block */
 };
 

@@ -28,7 +28,7 @@ struct sirdma_hw_caps {
 	u32 max_ceqs;
 	u32 max_arp;
 	u32 max_sgids;
-	u32 max_avs; /* indices; 0 is none */
+	u32 max_avs; /* indices, of which 0 is not used; 0: the device has no address vectors */
 	u32 max_ird;
 	u32 max_ord;
 	u32 max_cqe;

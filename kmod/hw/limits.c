@@ -28,7 +28,7 @@ void sirdma_hw_limits(const struct sirdma_hw *hw, struct sirdma_limits *limits)
 	limits->max_srq_wr = SIRDMA_MAX_SRQ_WR;
 	limits->max_mr = hw->stag_ids.limit - hw->stag_ids.first;
 	limits->max_pd = hw->pd_ids.limit - hw->pd_ids.first;
-	limits->max_ah = sirdma_av_users(hw);
+	limits->max_ah = sirdma_av_user_limit(hw);
 	limits->max_qp_rd_atom = caps->max_ird;
 	limits->max_qp_init_rd_atom = caps->max_ord;
 	limits->max_res_rd_atom =

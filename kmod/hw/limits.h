@@ -25,7 +25,7 @@ struct sirdma_limits {
 	u32 max_srq_wr;
 	u32 max_mr;
 	u32 max_pd;
-	u32 max_ah; /* of users */
+	u32 max_ah; /* of all users together */
 	u32 max_qp_rd_atom;
 	u32 max_qp_init_rd_atom;
 	u32 max_res_rd_atom;

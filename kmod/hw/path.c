@@ -2,9 +2,6 @@
 /* Destinations. */
 #include "path.h"
 
-#define MAX_SL 7 /* a VLAN priority */
-#define MAX_FLOW_LABEL 0xfffffu
-
 /* Is it the unspecified address of IPv4 or IPv6? */
 static bool is_unspecified(const struct sirdma_ip *ip)
 {
@@ -19,9 +16,9 @@ const char *sirdma_path_refusal(const struct sirdma_path *path)
 		return "has a port that is not 1";
 	if (!path->has_grh)
 		return "has no global route";
-	if (path->sl > MAX_SL)
+	if (path->sl > SIRDMA_MAX_VLAN_PRIO)
 		return "has a service level above 7";
-	if (path->flow_label > MAX_FLOW_LABEL)
+	if (path->flow_label > SIRDMA_MAX_FLOW_LABEL)
 		return "has a flow label of more than 20 bits";
 	if (is_unspecified(&path->dst_ip))
 		return "has no destination";

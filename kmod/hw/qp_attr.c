@@ -8,8 +8,6 @@
 #define MAX_TIMEOUT 31
 #define MAX_RETRY 7
 #define MAX_RNR_TIMER 31
-#define MAX_FLOW_LABEL 0xfffffu
-#define MAX_VLAN_PRIO 7
 #define QP_NUM_MASK 0xffffffu
 #define PSN_MASK 0xffffffu
 #define UDP_SPORT_MIN 0xc000u
@@ -200,8 +198,9 @@ static bool path_valid(const struct sirdma_qp_attr *attr)
 {
 	static const struct sirdma_ip any;
 
-	return memcmp(&attr->dst_ip, &any, sizeof(any)) && attr->flow_label <= MAX_FLOW_LABEL &&
-	       attr->udp_sport >= UDP_SPORT_MIN && attr->vlan_prio <= MAX_VLAN_PRIO;
+	return memcmp(&attr->dst_ip, &any, sizeof(any)) &&
+	       attr->flow_label <= SIRDMA_MAX_FLOW_LABEL && attr->udp_sport >= UDP_SPORT_MIN &&
+	       attr->vlan_prio <= SIRDMA_MAX_VLAN_PRIO;
 }
 
 int sirdma_qp_check_attr(const struct sirdma_qp_attr *attr, u32 mask, u32 max_ord, u32 max_ird,
@@ -343,14 +342,14 @@ u32 sirdma_path_mtu_bytes(u32 verbs_mtu)
  */
 u16 sirdma_udp_sport(u32 flow_label, u32 lqpn, u32 rqpn)
 {
-	u32 hash = flow_label & MAX_FLOW_LABEL;
+	u32 hash = flow_label & SIRDMA_MAX_FLOW_LABEL;
 	u64 product;
 
 	if (!hash) {
 		product = (u64)lqpn * rqpn;
 		product ^= product >> 20;
 		product ^= product >> 40;
-		hash = (u32)product & MAX_FLOW_LABEL;
+		hash = (u32)product & SIRDMA_MAX_FLOW_LABEL;
 	}
 	return (u16)(UDP_SPORT_MIN | ((hash ^ hash >> 14) & 0x3fff));
 }

@@ -81,7 +81,7 @@ static inline void snic_cq_put(struct snic_cq *cq)
  * an empty one. Room is checked whether or not CHKOVERFLOW asks for it, so that no
  * completion is lost silently.
  *
- * Write one CQE (two ring elements when it carries immediate data) and raise a CEQE if
+ * Write one CQE (two ring elements when it carries immediate data or a VLAN) and raise a CEQE if
  * the queue is armed for it. False when the queue is dead. An overflow kills it and
  * raises one CQ_CATASTROPHIC event.
  */

@@ -7,24 +7,6 @@
 #define MAX_VLAN_ID 4094
 #define MAC_LEN 6
 
-void snic_mac_decode(u64 word, u8 *mac)
-{
-	int i;
-
-	for (i = 0; i < MAC_LEN; i++)
-		mac[i] = word >> (8 * (MAC_LEN - 1 - i));
-}
-
-u64 snic_mac_encode(const u8 *mac)
-{
-	u64 word = 0;
-	int i;
-
-	for (i = 0; i < MAC_LEN; i++)
-		word = word << 8 | mac[i];
-	return word;
-}
-
 bool snic_arp_read(struct snic_dev *dev, u32 idx, u8 mac[6])
 {
 	bool valid;
@@ -71,7 +53,7 @@ u32 snic_cqp_manage_arp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	if (!arp.valid && !dev->arps[idx].valid)
 		return SIRDMA_CQP_NO_OBJECT;
 	if (arp.valid)
-		snic_mac_decode(le64_to_cpu(cmd->mac), arp.mac);
+		sirdma_mac_from_word(le64_to_cpu(cmd->mac), arp.mac);
 	port_lock(&dev->addr_lock);
 	dev->arps[idx] = arp;
 	tables_changed(dev);
@@ -96,7 +78,7 @@ u32 snic_cqp_manage_sgid(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
 		sgid.vlan_id = SIRDMA_GET(SIRDMA_CQP_SGID_VLAN, mac);
 		if (sgid.has_vlan && (!sgid.vlan_id || sgid.vlan_id > MAX_VLAN_ID))
 			return SIRDMA_CQP_BAD_PARAM;
-		snic_mac_decode(SIRDMA_GET(SIRDMA_CQP_SGID_MAC, mac), sgid.mac);
+		sirdma_mac_from_word(SIRDMA_GET(SIRDMA_CQP_SGID_MAC, mac), sgid.mac);
 		/* Little-endian words with byte 0 of the address in 7:0: memory order. */
 		memcpy(sgid.ip.b, &cmd->ip_lo, sizeof(cmd->ip_lo));
 		memcpy(sgid.ip.b + sizeof(cmd->ip_lo), &cmd->ip_hi, sizeof(cmd->ip_hi));
@@ -190,7 +172,7 @@ u32 snic_cqp_query_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 
 u32 snic_cqp_commit_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
 {
-	struct snic_hmc_sizes sizes;
+	struct snic_hmc_layout layout;
 	struct sirdma_fpm_commit commit;
 	u32 status, i;
 	void *mem;
@@ -203,12 +185,12 @@ u32 snic_cqp_commit_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	for (i = 0; i < SIRDMA_HMC_OBJ_MAX; i++)
 		if (i != SIRDMA_HMC_OBJ_PBLE && i != SIRDMA_HMC_OBJ_AV && commit.obj[i].count)
 			return SIRDMA_CQP_BAD_PARAM;
-	sizes.pble_base =
+	layout.pble_base =
 		(u64)le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_PBLE].base) * SIRDMA_HMC_FPM_UNIT;
-	sizes.pble_count = le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_PBLE].count);
-	sizes.av_base = (u64)le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_AV].base) * SIRDMA_HMC_FPM_UNIT;
-	sizes.av_count = le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_AV].count);
-	return snic_hmc_commit(dev, &sizes);
+	layout.pble_count = le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_PBLE].count);
+	layout.av_base = (u64)le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_AV].base) * SIRDMA_HMC_FPM_UNIT;
+	layout.av_count = le32_to_cpu(commit.obj[SIRDMA_HMC_OBJ_AV].count);
+	return snic_hmc_commit(dev, &layout);
 }
 
 u32 snic_cqp_gather_stats(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)

@@ -96,9 +96,6 @@ static inline void snic_fault(struct snic_dev *dev)
 	WRITE_ONCE(dev->status, READ_ONCE(dev->status) | SIRDMA_STATUS_FAULT);
 }
 
-/* @word: the first byte on the wire is in bits 47:40. */
-void snic_mac_decode(u64 word, u8 *mac);
-u64 snic_mac_encode(const u8 *mac);
 /* Copy an entry of a table; false when it is out of range or not valid. */
 bool snic_arp_read(struct snic_dev *dev, u32 idx, u8 mac[6]);
 bool snic_sgid_read(struct snic_dev *dev, u32 idx, struct snic_sgid *out);

@@ -25,7 +25,7 @@ static inline u32 snic_ip_len(const struct snic_flow *flow, const struct snic_tx
 /* Write the Ethernet header to @out, with the VLAN tag if @inline_vlan. Returns its length. */
 u32 snic_frame_eth(const struct snic_flow *flow, bool inline_vlan, u8 *out);
 
-/* Write the IP header of a packet of @len bytes, its own included, to @out. */
+/* Write the header of an IP packet of @len bytes, header included, to @out. */
 void snic_frame_ip_header(const struct snic_flow *flow, u32 len, u8 *out);
 
 /*

@@ -157,25 +157,25 @@ static bool array_fits(struct snic_dev *dev, u64 base, u32 count, u32 size)
 	return base <= space && (u64)count * size <= space - base;
 }
 
-u32 snic_hmc_commit(struct snic_dev *dev, const struct snic_hmc_sizes *sizes)
+u32 snic_hmc_commit(struct snic_dev *dev, const struct snic_hmc_layout *layout)
 {
 	struct snic_hmc *hmc = &dev->hmc;
 
-	if (sizes->pble_count > snic_hmc_max_pbles(dev) ||
-	    sizes->av_count > snic_hmc_max_avs(dev) ||
-	    !array_fits(dev, sizes->pble_base, sizes->pble_count, SIRDMA_PBLE_SIZE) ||
-	    !array_fits(dev, sizes->av_base, sizes->av_count, sizeof(struct sirdma_av)))
+	if (layout->pble_count > snic_hmc_max_pbles(dev) ||
+	    layout->av_count > snic_hmc_max_avs(dev) ||
+	    !array_fits(dev, layout->pble_base, layout->pble_count, SIRDMA_PBLE_SIZE) ||
+	    !array_fits(dev, layout->av_base, layout->av_count, sizeof(struct sirdma_av)))
 		return SIRDMA_CQP_BAD_PARAM;
 	/* Indices that objects use would name other memory. The CCQ uses none. */
 	if (dev->qps.count || dev->mrs.count || dev->cqs.count > (dev->cqp.ccq ? 1 : 0))
 		return SIRDMA_CQP_BAD_STATE;
 	port_mutex_lock(&hmc->lock);
-	hmc->pble_base = sizes->pble_base;
-	hmc->av_base = sizes->av_base;
+	hmc->pble_base = layout->pble_base;
+	hmc->av_base = layout->av_base;
 	/* Pairs with snic_pble_read(), which reads the count before the base. */
-	smp_store_release(&hmc->pble_count, sizes->pble_count);
+	smp_store_release(&hmc->pble_count, layout->pble_count);
 	/* Pairs with snic_av_at(), which does so, too. */
-	smp_store_release(&hmc->av_count, sizes->av_count);
+	smp_store_release(&hmc->av_count, layout->av_count);
 	port_mutex_unlock(&hmc->lock);
 	return SIRDMA_CQP_OK;
 }

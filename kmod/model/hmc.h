@@ -44,18 +44,19 @@ struct snic_hmc {
 
 int snic_hmc_init(struct snic_dev *dev);
 void snic_hmc_fini(struct snic_dev *dev);
-/* Device reset: drop every segment and the committed sizes. */
+/* Device reset: drop every segment and the committed layout. */
 void snic_hmc_reset(struct snic_dev *dev);
 /* Apply @count ≤ SIRDMA_CQP_SDS_MAX entries, all or none; enum sirdma_cqp_status. */
 u32 snic_hmc_update_sds(struct snic_dev *dev, const struct sirdma_sd_entry *entries, u32 count);
-/* COMMIT_FPM: where the arrays begin, bytes, and their lengths; enum sirdma_cqp_status. */
-struct snic_hmc_sizes {
+/* Arrays in HMC space: first byte, and number of elements. */
+struct snic_hmc_layout {
 	u64 pble_base;
 	u32 pble_count;
 	u64 av_base;
 	u32 av_count;
 };
-u32 snic_hmc_commit(struct snic_dev *dev, const struct snic_hmc_sizes *sizes);
+/* COMMIT_FPM; enum sirdma_cqp_status. */
+u32 snic_hmc_commit(struct snic_dev *dev, const struct snic_hmc_layout *layout);
 void snic_hmc_invalidate_pd(struct snic_dev *dev, u32 val); /* SIRDMA_PMPDINV_* */
 /* Highest PBLE count that HMC space of this device can hold and a command can name. */
 u32 snic_hmc_max_pbles(struct snic_dev *dev);

@@ -36,6 +36,7 @@ void snic_path_set(struct snic_dev *dev, struct snic_path *path, const struct si
 bool snic_path_set_av(struct snic_dev *dev, struct snic_path *path, const struct sirdma_av *av)
 {
 	struct snic_flow *flow = &path->flow;
+	u16 sgid_idx = le16_to_cpu(av->sgid_idx);
 
 	flow->dst_ip = av->dst_ip;
 	flow->flow_label = le32_to_cpu(av->flow_label);
@@ -43,11 +44,17 @@ bool snic_path_set_av(struct snic_dev *dev, struct snic_path *path, const struct
 	flow->hop_limit = av->hop_limit;
 	flow->traffic_class = av->traffic_class;
 	flow->vlan_prio = av->vlan_prio;
-	snic_mac_decode(le64_to_cpu(av->mac), flow->dst_mac);
-	path->sgid_idx = le16_to_cpu(av->sgid_idx);
-	path->mac_fixed = true;
-	path_expire(dev, path);
-	return flow->flow_label < 1u << 20 && flow->vlan_prio < 8 && flow->hop_limit &&
+	sirdma_mac_from_word(le64_to_cpu(av->mac), flow->dst_mac);
+	if (path->mac_fixed && path->sgid_idx == sgid_idx) {
+		/* The source stays: reading it again takes a lock of the device. */
+		path->dst_ok = flow->is_v4 == sirdma_ip_is_v4(&flow->dst_ip);
+	} else {
+		path->sgid_idx = sgid_idx;
+		path->mac_fixed = true;
+		path_expire(dev, path);
+	}
+	return flow->flow_label <= SIRDMA_MAX_FLOW_LABEL &&
+	       flow->vlan_prio <= SIRDMA_MAX_VLAN_PRIO && flow->hop_limit &&
 	       flow->udp_sport >= SIRDMA_ROCE_UDP_SPORT_MIN;
 }
 

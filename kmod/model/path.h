@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Path to a destination: the attributes that the driver set, and the flow that is built
- * from them and from the device's SGID and ARP tables. A connected QP has one path; a
- * datagram uses the path of its address handle. The owner's lock protects the path.
+ * from them and from the device's SGID and ARP tables. A QP has one path. That of a datagram QP is
+ * built anew when the next message names another address vector. The QP's lock protects it.
  */
 #ifndef SNIC_PATH_H
 #define SNIC_PATH_H

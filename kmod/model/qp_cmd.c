@@ -301,7 +301,8 @@ static bool path_ok(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
 	struct snic_sgid sgid;
 	u8 mac[6];
 
-	return le32_to_cpu(ctx->flow_label) < 1u << 20 && ctx->vlan_prio < 8 && ctx->hop_limit &&
+	return le32_to_cpu(ctx->flow_label) <= SIRDMA_MAX_FLOW_LABEL &&
+	       ctx->vlan_prio <= SIRDMA_MAX_VLAN_PRIO && ctx->hop_limit &&
 	       le16_to_cpu(ctx->udp_sport) >= SIRDMA_ROCE_UDP_SPORT_MIN &&
 	       snic_sgid_read(dev, le16_to_cpu(ctx->sgid_idx), &sgid) &&
 	       snic_arp_read(dev, le16_to_cpu(ctx->arp_idx), mac);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Receiving SENDs and WRITEs, for all transports: checks opcode sequence, length and
+ * Receiving SENDs, WRITEs and datagrams, for all transports: checks opcode sequence, length and
  * access rights in this order (IBTA 9.7.4), and places the payload.
  */
 #include "recv.h"
@@ -75,7 +75,7 @@ static bool recv_complete(struct snic_qp *qp, const struct snic_pkt *pkt, u32 le
 	return snic_qp_complete_recv(qp, &c);
 }
 
-/* As recv_complete(), of a datagram. */
+/* The datagram is placed: complete its receive WQE. */
 static bool recv_complete_datagram(struct snic_qp *qp, const struct snic_pkt *pkt,
 				   const struct snic_rx_pkt *rx)
 {
@@ -91,9 +91,9 @@ static bool recv_complete_datagram(struct snic_qp *qp, const struct snic_pkt *pk
 		.src_qpn = pkt->src_qpn,
 	};
 
-	if (qp->queue_flags & SIRDMA_QPC_RECV_MAC) {
+	if (rx->vlan_id && (qp->queue_flags & SIRDMA_QPC_RECV_MAC)) {
 		c.has_mac = true;
-		c.src_mac = snic_mac_encode(rx->src_mac);
+		c.src_mac = sirdma_mac_to_word(rx->src_mac);
 		c.vlan_id = rx->vlan_id;
 	}
 	qp->resp.rqe_valid = false;

@@ -12,6 +12,8 @@
 
 /* NOPs that one fetch skips at most: each costs a read of the ring, under the QP's lock. */
 #define SEND_NOP_BATCH 256
+/* A burst has a lock of its own and a call of the host, which take as long as 4 KiB are copied in. */
+#define SEND_MIN_COST 4
 
 void snic_send_start(struct snic_qp *qp)
 {
@@ -408,15 +410,29 @@ static bool send_sleep(struct snic_qp *qp)
 	return !snic_sqe_peek(qp, req->sq_idx, req->sq_polarity);
 }
 
+/*
+ * What a burst takes of the budget, in packets of 1 KiB. Datagrams to many addresses make
+ * bursts of one packet, so theirs count by their size, and SEND_MIN_COST at least.
+ */
+static u32 send_cost(const struct snic_qp *qp, u32 before)
+{
+	u32 pkts = snic_psn_fwd(qp->req.nxt, before);
+
+	if (!qp->transport->is_datagram)
+		return SNIC_BURST_PKTS;
+	return max_t(u32, pkts * max_t(u32, snic_qp_mtu(qp) / 1024, 1), SEND_MIN_COST);
+}
+
 bool snic_send_run(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
-	u32 bursts = SNIC_HOLD_BURSTS;
+	u32 left = SNIC_HOLD_BURSTS * SNIC_BURST_PKTS, before;
 	enum snic_send_stop why;
 
 	if (!snic_qp_can_send(qp) || req->rnr_wait || qp->tx_stalled)
 		return false;
 	do {
+		before = req->nxt;
 		why = qp->transport->burst(qp);
 		/* Failed and local messages complete once they are the oldest. */
 		if (!snic_send_retire(qp))
@@ -427,7 +443,8 @@ bool snic_send_run(struct snic_qp *qp)
 			why = SNIC_SEND_MORE;
 		}
 		send_wake(qp);
-	} while (why == SNIC_SEND_MORE && --bursts);
+		left -= min(left, send_cost(qp, before));
+	} while (why == SNIC_SEND_MORE && left);
 	if (why == SNIC_SEND_MORE)
 		snic_qp_defer(qp);
 	/*

@@ -9,7 +9,7 @@
 #include "transport.h"
 
 /* Let qp->path be that of address vector @idx. False: the QP may not use the vector. */
-static bool ud_path(struct snic_qp *qp, u32 idx)
+static bool ud_load_path(struct snic_qp *qp, u32 idx)
 {
 	struct sirdma_av av;
 	u64 ctrl;
@@ -37,14 +37,14 @@ static void ud_fail(struct snic_qp *qp, u16 minor, u32 vendor)
 	snic_send_mark_failed(qp, snic_out_at(req, req->cur), minor, vendor);
 }
 
-/* Can the current message be sent? If not, it fails. */
-static bool ud_check(struct snic_qp *qp, const struct snic_out *out)
+/* Let qp->path lead to the destination of the current message. False: the message has failed. */
+static bool ud_prepare(struct snic_qp *qp, const struct snic_out *out)
 {
 	if (out->len > snic_qp_mtu(qp)) {
 		ud_fail(qp, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		return false;
 	}
-	if (!ud_path(qp, snic_sqe_av(&qp->req.sqe))) {
+	if (!ud_load_path(qp, snic_sqe_av(&qp->req.sqe))) {
 		ud_fail(qp, SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
 		return false;
 	}
@@ -67,7 +67,7 @@ static enum snic_send_stop ud_burst(struct snic_qp *qp)
 	out = snic_send_current(qp, &why);
 	if (!out)
 		return why;
-	if (!ud_check(qp, out))
+	if (!ud_prepare(qp, out))
 		return SNIC_SEND_BLOCKED;
 	/* Local read access needs no access flag (IBTA 10.6.3.1). */
 	snic_tx_begin(&tx, qp, &qp->path, 0);
@@ -112,7 +112,7 @@ static void ud_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 		break;
 	case SNIC_RECV_NAK_INVALID:
 	case SNIC_RECV_NAK_ACCESS:
-		/* Whoever sends it must not be able to break the QP: the next one uses the WQE. */
+		/* A sender must not be able to break the QP: drop the packet. The next one uses the WQE. */
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_REFUSED);
 		break;
 	case SNIC_RECV_NAK_OP:

@@ -10,15 +10,6 @@ u64 op(sirdma_cqp_op code)
 {
 	return SIRDMA_PREP(SIRDMA_CQP_OPCODE, code);
 }
-
-u64 mac_word(const u8 mac[6])
-{
-	u64 word = 0;
-
-	for (int i = 0; i < 6; i++)
-		word = word << 8 | mac[i];
-	return word;
-}
 } // namespace
 
 std::optional<TestCq::Entry> TestCq::poll()
@@ -349,7 +340,7 @@ u32 MiniDriver::set_arp(u32 idx, const u8 mac[6], bool valid)
 {
 	sirdma_cqp_arp cmd{};
 
-	cmd.mac = mac_word(mac);
+	cmd.mac = sirdma_mac_to_word(mac);
 	cmd.hdr = op(SIRDMA_CQP_MANAGE_ARP) | SIRDMA_PREP(SIRDMA_CQP_ARP_IDX, idx) |
 		  (valid ? SIRDMA_CQP_ARP_ENTRYVALID : 0);
 	return exec(cmd);
@@ -361,7 +352,7 @@ u32 MiniDriver::set_sgid(u32 idx, const sirdma_ip &ip, const u8 mac[6], bool val
 
 	memcpy(&cmd.ip_lo, ip.b, 8);
 	memcpy(&cmd.ip_hi, ip.b + 8, 8);
-	cmd.mac = mac_word(mac);
+	cmd.mac = sirdma_mac_to_word(mac);
 	if (vlan >= 0)
 		cmd.mac |= SIRDMA_PREP(SIRDMA_CQP_SGID_VLAN, vlan) | SIRDMA_CQP_SGID_VLANVALID;
 	cmd.hdr = op(SIRDMA_CQP_MANAGE_SGID) | SIRDMA_PREP(SIRDMA_CQP_SGID_IDX, idx) |

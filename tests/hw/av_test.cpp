@@ -55,14 +55,14 @@ protected:
 		p.pd = 100u + n;
 		return p;
 	}
-	int create(u8 n, u32 *idx, sirdma_av_who who = SIRDMA_AV_USER)
+	int create(u8 n, u32 *idx, sirdma_av_consumer who = SIRDMA_AV_USER)
 	{
 		const sirdma_av_params p = params(n);
 
 		return sirdma_av_create(&hw_, &p, who, idx);
 	}
 	// How many of @who are made before one is refused.
-	u32 exhaust(sirdma_av_who who, std::set<u32> &out)
+	u32 exhaust(sirdma_av_consumer who, std::set<u32> &out)
 	{
 		u32 idx, n = 0;
 
@@ -123,8 +123,8 @@ TEST_F(AddressVectors, UsersLeaveSomeToTheKernel)
 	std::set<u32> users, others;
 
 	start();
-	EXPECT_EQ(exhaust(SIRDMA_AV_USER, users), sirdma_av_users(&hw_));
-	EXPECT_EQ(sirdma_av_users(&hw_), SIRDMA_MAX_AVS - SIRDMA_AV_RESERVE);
+	EXPECT_EQ(exhaust(SIRDMA_AV_USER, users), sirdma_av_user_limit(&hw_));
+	EXPECT_EQ(sirdma_av_user_limit(&hw_), SIRDMA_MAX_AVS - SIRDMA_AV_RESERVE);
 	EXPECT_GE(exhaust(SIRDMA_AV_ATOMIC, others), SIRDMA_AV_LOW - 1);
 	// All but the index 0, and nothing more.
 	exhaust(SIRDMA_AV_KERNEL, others);
@@ -178,7 +178,7 @@ TEST_F(AddressVectors, ADeviceOfOneSegmentHasNone)
 
 	start(1);
 	EXPECT_EQ(hw_.caps.max_avs, 0u);
-	EXPECT_EQ(sirdma_av_users(&hw_), 0u);
+	EXPECT_EQ(sirdma_av_user_limit(&hw_), 0u);
 	EXPECT_EQ(create(1, &idx), -EOPNOTSUPP);
 	EXPECT_FALSE(sirdma_av_low(&hw_));
 }

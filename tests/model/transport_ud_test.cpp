@@ -16,15 +16,6 @@ constexpr u32 mtu = 1024;
 constexpr u32 qkey = 0x12345678;
 constexpr u64 to = 1 << 20; // where receives lie
 
-u64 mac_word(const std::array<u8, 6> &mac)
-{
-	u64 word = 0;
-
-	for (u8 byte : mac)
-		word = word << 8 | byte;
-	return word;
-}
-
 // A datagram end: it has no peer, so its path is not set.
 class Datagrams {
 public:
@@ -68,7 +59,7 @@ protected:
 		sirdma_av *av = a.drv.av(idx);
 
 		__atomic_store_n(&av->ctrl, 0, __ATOMIC_SEQ_CST);
-		av->mac = mac_word(peer.mac());
+		av->mac = sirdma_mac_to_word(peer.mac().data());
 		av->dst_ip = peer.ip;
 		av->flow_label = 0;
 		av->sgid_idx = 0;
@@ -214,30 +205,55 @@ TEST_F(DatagramV6, GrhIsTheHeaderOfIpv6)
 	EXPECT_EQ(memcmp(grh + 24, b.ip.b, 16), 0);
 }
 
-TEST_F(Datagram, TellsTheSourceMacToThoseWhoAsk)
+// The VLAN tells which of the receiver's addresses it is; without a tag nothing has to be told.
+TEST_F(Datagram, TellsVlanAndSourceMacToThoseWhoAsk)
 {
+	constexpr u16 vlan = 5;
 	QpOptions asks = ud();
 
 	asks.queue_flags |= SIRDMA_QPC_RECV_MAC;
 	Datagrams x(a, ud()), y(b, asks), z(b, ud());
+	EXPECT_EQ(a.drv.set_sgid(1, a.ip, a.mac().data(), true, vlan), SIRDMA_CQP_OK);
+	address(2, b)->sgid_idx = 1;
 
 	for (bool imm : {false, true}) {
-		Wr wr = send(10, y.qp);
+		for (u32 av : {1, 2}) {
+			for (Qp *to_qp : {&y.qp, &z.qp}) {
+				Wr wr = send(10, *to_qp, qkey, av);
 
-		if (imm)
-			wr.imm = 77;
-		receive(y.qp);
-		x.qp.post(wr);
-		expect_ok(wait_send(x.qp), SIRDMA_OP_SEND);
-		const Wc wc = arrives(x.qp, y.qp, 10);
-		EXPECT_EQ(wc.imm, wr.imm);
-		ASSERT_TRUE(wc.mac_vlan);
-		EXPECT_EQ(*wc.mac_vlan, mac_word(a.mac()));
+				if (imm)
+					wr.imm = 77;
+				receive(*to_qp);
+				x.qp.post(wr);
+				expect_ok(wait_send(x.qp), SIRDMA_OP_SEND);
+				const Wc wc = arrives(x.qp, *to_qp, 10);
+				EXPECT_EQ(wc.imm, wr.imm);
+				ASSERT_EQ(wc.mac_vlan.has_value(), av == 2 && to_qp == &y.qp);
+				if (wc.mac_vlan) {
+					EXPECT_EQ(*wc.mac_vlan,
+						  sirdma_mac_to_word(a.mac().data()) |
+							  SIRDMA_PREP(SIRDMA_CQE_EXT_VLAN, vlan));
+				}
+			}
+		}
 	}
-	receive(z.qp);
-	x.qp.post(send(10, z.qp));
-	expect_ok(wait_send(x.qp), SIRDMA_OP_SEND);
-	EXPECT_FALSE(arrives(x.qp, z.qp, 10).mac_vlan);
+}
+
+// One kick sends to many addresses about as much as to one.
+TEST_F(Datagram, ManyAddressesCostNoMoreTurnsThanMessages)
+{
+	Datagrams x(a, ud()), y(b, ud());
+
+	address(2, b);
+	for (u32 i = 0; i < 60; i++)
+		y.qp.recv({b.sge(to + i * 2048, 2048)});
+	for (u32 i = 0; i < 60; i++)
+		x.qp.place(send(10, y.qp, qkey, 1 + i % 2));
+	fabric.sent().clear();
+	x.qp.kick(true);
+	EXPECT_EQ(fabric.sent().size(), 60u) << "in the call of the kick";
+	for (u32 i = 0; i < 60; i++)
+		expect_ok(wait_send(x.qp), SIRDMA_OP_SEND);
 }
 
 TEST_F(Datagram, DropsWhatIsNotForIt)
