@@ -45,6 +45,9 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 		return PTR_ERR(ah->sgid);
 	params->sgid_idx = sirdma_sgid_index(dev, ah->sgid);
 	err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
+	/* More may have been backed since. */
+	if (err == -ENOMEM && who == SIRDMA_AV_ATOMIC && !sirdma_av_low(&dev->hw))
+		err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
 	if (err)
 		sirdma_sgid_put(dev, ah->sgid);
 	if (who != SIRDMA_AV_USER && sirdma_av_low(&dev->hw)) {

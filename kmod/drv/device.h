@@ -48,6 +48,7 @@ extern struct workqueue_struct *sirdma_upkeep_wq;
 
 #define SIRDMA_DEV_FAILED 0 /* failed, see health.h, or being removed */
 #define SIRDMA_DEV_PORT_UP 1 /* the last port event was PORT_ACTIVE */
+#define SIRDMA_DEV_RESET 2 /* failed, and was reset: it completes nothing any more */
 
 static inline struct sirdma_dev *to_sdev(struct ib_device *ibdev)
 {

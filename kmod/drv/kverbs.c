@@ -7,6 +7,7 @@
 #include "ah.h"
 #include "cq.h"
 #include "device.h"
+#include "health.h"
 #include "qp.h"
 #include "qp_size.h"
 #include "srq.h"
@@ -154,6 +155,111 @@ static struct sirdma_qp *sirdma_kcq_decode(struct sirdma_dev *dev, const struct 
 	return kqp && sirdma_cqe_decode(at, &kqp->sq, &kqp->rq, c) ? kqp->qp : NULL;
 }
 
+static void sirdma_kcq_put_flushed(struct sirdma_qp *qp, u64 wr_id, enum ib_wc_opcode opcode,
+				   struct ib_wc *wc)
+{
+	*wc = (struct ib_wc){
+		.wr_id = wr_id,
+		.status = IB_WC_WR_FLUSH_ERR,
+		.opcode = opcode,
+		.vendor_err = SIRDMA_VENDOR_FLUSH,
+		.qp = &qp->ibqp,
+		.src_qp = qp->ibqp.qp_num,
+		.port_num = 1,
+	};
+}
+
+/* Lock of the send CQ held. */
+static int sirdma_kqp_flush_sends(struct sirdma_kqp *kqp, int num_entries, struct ib_wc *wc)
+{
+	struct sirdma_sq *sq = &kqp->sq;
+	int n = 0;
+
+	spin_lock(&kqp->sq_lock);
+	while (n < num_entries && sq->tail != sq->head) {
+		const struct sirdma_sq_slot slot = *sirdma_sq_slot_at(sq, sq->tail);
+
+		sirdma_wq_retire(&sq->tail, sq->tail + slot.quanta);
+		if (SIRDMA_GET(SIRDMA_WQE_OPCODE, slot.hdr) != SIRDMA_OP_NOP)
+			sirdma_kcq_put_flushed(kqp->qp, slot.wr_id, IB_WC_SEND, &wc[n++]);
+	}
+	spin_unlock(&kqp->sq_lock);
+	return n;
+}
+
+/* Lock of the receive CQ held. */
+static int sirdma_kqp_flush_recvs(struct sirdma_kqp *kqp, int num_entries, struct ib_wc *wc)
+{
+	struct sirdma_rq *rq = &kqp->rq;
+	int n = 0;
+
+	spin_lock(&kqp->rq_lock);
+	while (n < num_entries && rq->tail != rq->head) {
+		sirdma_kcq_put_flushed(kqp->qp, rq->wr_ids[rq->tail & (rq->size - 1)], IB_WC_RECV,
+				       &wc[n++]);
+		sirdma_wq_retire(&rq->tail, rq->tail + 1);
+	}
+	spin_unlock(&kqp->rq_lock);
+	return n;
+}
+
+/* kcq->lock held. The requests that a device left behind which was reset, at most @num_entries. */
+static int sirdma_kcq_flush(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
+{
+	struct sirdma_dev *dev = to_sdev(ibcq->device);
+	struct sirdma_obj *obj;
+	unsigned long qpn;
+	int n = 0;
+
+	/* The lock keeps the queue pairs in the table, and so their memory. */
+	xa_lock(&dev->qps);
+	xa_for_each(&dev->qps, qpn, obj) {
+		struct sirdma_qp *qp = container_of(obj, struct sirdma_qp, obj);
+
+		if (!qp->kqp)
+			continue;
+		if (qp->ibqp.send_cq == ibcq)
+			n += sirdma_kqp_flush_sends(qp->kqp, num_entries - n, &wc[n]);
+		if (qp->ibqp.recv_cq == ibcq && !qp->ibqp.srq)
+			n += sirdma_kqp_flush_recvs(qp->kqp, num_entries - n, &wc[n]);
+	}
+	xa_unlock(&dev->qps);
+	return n;
+}
+
+/* The next CQ of a kernel consumer from number *id on, held; NULL. */
+static struct sirdma_cq *sirdma_kcq_next(struct sirdma_dev *dev, unsigned long *id)
+{
+	struct sirdma_cq *cq = NULL;
+	struct sirdma_obj *obj;
+
+	xa_lock_irq(&dev->cqs);
+	for (obj = xa_find(&dev->cqs, id, ULONG_MAX, XA_PRESENT); obj;
+	     obj = xa_find_after(&dev->cqs, id, ULONG_MAX, XA_PRESENT)) {
+		cq = container_of(obj, struct sirdma_cq, obj);
+		if (cq->kcq && cq->ibcq.comp_handler) {
+			refcount_inc(&obj->refs);
+			break;
+		}
+		cq = NULL;
+	}
+	xa_unlock_irq(&dev->cqs);
+	return cq;
+}
+
+void sirdma_kcqs_notify(struct sirdma_dev *dev)
+{
+	struct sirdma_cq *cq;
+	unsigned long id = 0;
+
+	for (; (cq = sirdma_kcq_next(dev, &id)); id++) {
+		local_bh_disable();
+		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
+		local_bh_enable();
+		sirdma_obj_put(&cq->obj);
+	}
+}
+
 int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 {
 	struct sirdma_dev *dev = to_sdev(ibcq->device);
@@ -177,6 +283,8 @@ int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 			sirdma_cq_publish(&kcq->ring);
 	}
 	sirdma_cq_publish(&kcq->ring);
+	if (unlikely(test_bit(SIRDMA_DEV_RESET, &dev->flags)) && polled < num_entries)
+		polled += sirdma_kcq_flush(ibcq, num_entries - polled, &wc[polled]);
 	spin_unlock_irqrestore(&kcq->lock, flags);
 	return polled;
 }
@@ -440,6 +548,9 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 	if (kqp->sq.qp_type == SIRDMA_SEND_ON_UD) {
 		const struct ib_ud_wr *ud = ud_wr(wr);
 
+		/* Requests of other kinds have no address handle in this place. */
+		if (wr->opcode != IB_WR_SEND && wr->opcode != IB_WR_SEND_WITH_IMM)
+			return -EINVAL;
 		if (!ud->ah || ud->ah->pd != kqp->qp->ibqp.pd || ud->pkey_index)
 			return -EINVAL;
 		send.remote_addr = sirdma_send_dest(ud->remote_qpn, ud->remote_qkey);
@@ -451,6 +562,7 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 			 const struct ib_send_wr **bad_wr)
 {
+	const struct sirdma_dev *dev = to_sdev(kqp->qp->ibqp.device);
 	unsigned long flags;
 	bool posted = false;
 	int err = 0;
@@ -462,6 +574,12 @@ int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 	}
 	spin_lock_irqsave(&kqp->sq_lock, flags);
 	for (; wr; wr = wr->next) {
+		/* What a failed device has not completed is flushed once, and nothing comes after it. */
+		err = sirdma_dev_failed(dev) ? -EIO : 0;
+		if (err) {
+			*bad_wr = wr;
+			break;
+		}
 		from = kqp->sq.head;
 		err = sirdma_kqp_post_one(kqp, wr);
 		if (err) {
@@ -488,6 +606,10 @@ int sirdma_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	if (!kqp || READ_ONCE(kqp->state) == IB_QPS_RESET || !kqp->rq.size) {
 		*bad_wr = wr;
 		return kqp ? -EINVAL : -EOPNOTSUPP;
+	}
+	if (sirdma_dev_failed(to_sdev(ibqp->device))) {
+		*bad_wr = wr;
+		return -EIO;
 	}
 	spin_lock_irqsave(&kqp->rq_lock, flags);
 	for (; wr; wr = wr->next) {

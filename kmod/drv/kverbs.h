@@ -64,6 +64,12 @@ void sirdma_kqp_fill_ctx(const struct sirdma_kqp *kqp, struct sirdma_qp_ctx *ctx
 /* The device moved the QP to @state; RESET: both rings start over. */
 void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state);
 
+/*
+ * The device was reset and completes nothing any more: have the consumers poll, who then find what
+ * they posted flushed.
+ */
+void sirdma_kcqs_notify(struct sirdma_dev *dev);
+
 int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 			 const struct ib_send_wr **bad_wr);
 int sirdma_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,

@@ -72,9 +72,9 @@ static struct sirdma_param max_pd = {65536, 16, 1 << 18};
 module_param_cb(max_pd, &sirdma_param_ops, &max_pd, 0644);
 MODULE_PARM_DESC(max_pd, "protection domains of a new device (16..262144, default 65536)");
 
-static struct sirdma_param max_hmc_segments = {SIRDMA_HMC_MAX_SD, 1, SIRDMA_HMC_MAX_SD};
+static struct sirdma_param max_hmc_segments = {SIRDMA_HMC_MAX_SD, 2, SIRDMA_HMC_MAX_SD};
 module_param_cb(max_hmc_segments, &sirdma_param_ops, &max_hmc_segments, 0644);
-MODULE_PARM_DESC(max_hmc_segments, "2 MiB segments of page lists of a new device (1..4096)");
+MODULE_PARM_DESC(max_hmc_segments, "2 MiB segments of HMC space of a new device (2..4096)");
 
 u32 sirdma_params_num_ceqs(void)
 {

@@ -115,7 +115,7 @@ int sirdma_qp_modify_check(const struct sirdma_hw_caps *caps, struct sirdma_qp_m
 	/* Datagrams have no path MTU of their own: a message is a packet that the port carries. */
 	if (mod->type == SIRDMA_QPT_UD && mod->next == SIRDMA_QPS_RTR) {
 		mod->apply |= SIRDMA_QP_PATH_MTU;
-		mod->attr.path_mtu = sirdma_path_mtu_bytes(mod->port_mtu);
+		mod->attr.path_mtu = sirdma_path_mtu_bytes(max_t(u32, mod->port_mtu, MTU_256));
 	}
 	err = sirdma_qp_check_attr(&mod->attr, mod->apply, caps->max_ord, caps->max_ird, &bad);
 	return err ? reject_bits(mod, bad, "is out of range", err) : 0;

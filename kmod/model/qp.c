@@ -361,7 +361,10 @@ void snic_qp_flush(struct snic_qp *qp)
 
 void snic_qp_flush_sends(struct snic_qp *qp)
 {
-	while (flush_next_send(qp))
+	u32 left = qp->sq_quanta;
+
+	/* Whoever posts behind the flush does not keep the caller here. */
+	while (left-- && qp->state != SIRDMA_QPS_ERR && flush_next_send(qp))
 		;
 }
 

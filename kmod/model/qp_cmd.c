@@ -388,6 +388,9 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 	/* WQEs posted after the one that failed are flushed, not sent (IBTA 10.3.1). */
 	if (cur == SIRDMA_QPS_SQE)
 		snic_qp_flush_sends(qp);
+	/* The CQ overflowed. */
+	if (qp->state == SIRDMA_QPS_ERR)
+		return;
 	qp->state = next;
 	if (next == SIRDMA_QPS_RTR && cur != SIRDMA_QPS_RTR)
 		qp->transport->recv_start(qp);

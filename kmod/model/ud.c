@@ -101,6 +101,10 @@ static void ud_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 			  const struct snic_rx_pkt *rx)
 {
 	snic_recv_begin(&qp->resp);
+	if (pkt->payload_len > snic_qp_mtu(qp)) {
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_REFUSED);
+		return;
+	}
 	switch (snic_recv_datagram(qp, pkt, rx)) {
 	case SNIC_RECV_DONE:
 		break;
@@ -114,6 +118,9 @@ static void ud_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 	case SNIC_RECV_NAK_ACCESS:
 		/* A sender must not be able to break the QP: drop the packet. The next one uses the WQE. */
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_REFUSED);
+		/* Of a shared queue it would be lost to the others, so it completes. */
+		if (qp->srq)
+			snic_qp_fail_recv(qp, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		break;
 	case SNIC_RECV_NAK_OP:
 		/* The error is local: the receive WQE completes in error (IBTA 9.9.3.1). */

@@ -439,6 +439,56 @@ TEST_F(Datagram, ReceivesIntoASharedQueue)
 		EXPECT_EQ(arrives(x.qp, at, 60).wr_id, id);
 	}
 	drops(x.qp, y.qp, send(60, y.qp), SIRDMA_STAT_RX_NO_RECV);
+
+	// One that is too small is given back: the others of the queue must not lose it.
+	EXPECT_EQ(srq.recv(9, {b.sge(to, 100)}), 0);
+	x.qp.post(send(61, y.qp));
+	expect_ok(wait_send(x.qp), SIRDMA_OP_SEND);
+	const Wc wc = wait_recv(y.qp);
+	expect_error(wc, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
+	EXPECT_EQ(wc.wr_id, 9u);
+	EXPECT_EQ(y.qp.state(), SIRDMA_QPS_RTS);
+	EXPECT_EQ(srq.recv(10, {b.sge(to, 2048)}), 0);
+	x.qp.post(send(61, z.qp));
+	expect_ok(wait_send(x.qp), SIRDMA_OP_SEND);
+	EXPECT_EQ(arrives(x.qp, z.qp, 61).wr_id, 10u);
+}
+
+// A sender with a larger MTU.
+TEST_F(Datagram, DropsWhatIsLongerThanItsMtu)
+{
+	QpOptions wide = ud();
+
+	wide.mtu = 2048;
+	Datagrams x(a, wide), y(b, ud());
+
+	receive(y.qp);
+	drops(x.qp, y.qp, send(mtu + 1, y.qp), SIRDMA_STAT_RX_REFUSED);
+	a.mem->fill(1);
+	x.qp.post(send(mtu, y.qp));
+	expect_ok(wait_send(x.qp), SIRDMA_OP_SEND);
+	arrives(x.qp, y.qp, mtu);
+}
+
+// A CQ without room for the flush fails the queue pair, and it does not come back by itself.
+TEST_F(Datagram, AnOverflowWhileItIsFlushedIsNotForgotten)
+{
+	Datagrams x(a, ud()), y(b, ud());
+	QpOptions small = ud();
+	Qp narrow(a, small, 8);
+
+	narrow.to_init();
+	narrow.context()->path_mtu = mtu;
+	EXPECT_EQ(narrow.modify(SIRDMA_QPS_RTR, SIRDMA_QPC_MOD_MTU, SIRDMA_QPS_INIT),
+		  SIRDMA_CQP_OK);
+	EXPECT_EQ(narrow.modify(SIRDMA_QPS_RTS, SIRDMA_QPC_MOD_SQ_PSN, SIRDMA_QPS_RTR),
+		  SIRDMA_CQP_OK);
+	narrow.post(send(mtu + 1, y.qp));
+	EXPECT_EQ(narrow.state(), SIRDMA_QPS_SQE);
+	for (u32 i = 0; i < 20; i++)
+		narrow.place(send(1, y.qp));
+	EXPECT_EQ(narrow.modify(SIRDMA_QPS_RTS, 0, SIRDMA_QPS_SQE), SIRDMA_CQP_OK);
+	EXPECT_EQ(narrow.state(), SIRDMA_QPS_ERR);
 }
 
 TEST_F(Datagram, FailsOnAReceiveOfItsOwnThatIsWrong)
