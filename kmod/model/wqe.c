@@ -63,16 +63,21 @@ static bool frag_load(const union wqe_copy *copy, u32 i, bool polarity, struct s
 static bool frags_load(const union wqe_copy *copy, u32 first, u32 count, bool polarity,
 		       struct snic_sge *sge, u8 *nsge, u32 *len)
 {
+	struct snic_sge one;
 	u64 total = 0;
 	u32 n = 0, i;
 
 	for (i = first; i < count; i++) {
-		if (!frag_load(copy, i, polarity, &sge[n]))
+		if (!frag_load(copy, i, polarity, &one))
 			return false;
-		total += sge[n].len;
-		n += sge[n].len != 0;
+		if (!one.len)
+			continue;
+		if (n == SIRDMA_MAX_SGE)
+			return false;
+		total += one.len;
+		sge[n++] = one;
 	}
-	if (total > SIRDMA_MAX_MSG_SIZE || n > SIRDMA_MAX_SGE)
+	if (total > SIRDMA_MAX_MSG_SIZE)
 		return false;
 	*nsge = (u8)n;
 	*len = (u32)total;

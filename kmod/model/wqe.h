@@ -41,7 +41,7 @@ struct snic_sqe {
 	bool read_fence;
 	bool has_imm;
 	bool is_inline; /* data stays in the ring: snic_sqe_inline_ptr() */
-	struct snic_sge sge[SNIC_WQE_FRAGS];
+	struct snic_sge sge[SIRDMA_MAX_SGE];
 };
 
 /* A receive WQE. */
@@ -50,7 +50,7 @@ struct snic_rqe {
 	u32 len; /* sum of all fragments */
 	u16 idx; /* ring position, quanta; of a shared queue, meaningless */
 	u8 nsge;
-	struct snic_sge sge[SNIC_WQE_FRAGS];
+	struct snic_sge sge[SIRDMA_MAX_SGE];
 };
 
 /*
