@@ -8,6 +8,7 @@
 #include "device.h"
 #include "events.h"
 #include "health.h"
+#include "kflush.h"
 #include "kverbs.h"
 #include "mr.h"
 #include "netdev.h"
@@ -35,6 +36,7 @@ static void sirdma_dealloc_driver(struct ib_device *ibdev)
 	struct sirdma_dev *dev = to_sdev(ibdev);
 
 	sirdma_health_fini(dev);
+	sirdma_kflush_fini(dev);
 	sirdma_ah_fini(dev);
 	sirdma_neigh_fini(dev);
 	sirdma_gid_fini(dev);
@@ -112,6 +114,7 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 
 	sirdma_health_init(dev);
 	sirdma_ah_init(dev);
+	sirdma_kflush_init(dev);
 	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);

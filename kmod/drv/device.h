@@ -28,6 +28,7 @@ struct sirdma_dev {
 	struct sirdma_counters counters;
 	struct delayed_work health; /* polls the device's status */
 	struct work_struct fatal; /* removes a device that failed */
+	struct work_struct kflush; /* has kernel consumers poll, after the reset of a failed device */
 	struct work_struct ah_fill; /* makes more address vectors ready */
 	unsigned long flags; /* SIRDMA_DEV_* bit numbers */
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "device.h"
 #include "health.h"
-#include "kverbs.h"
+#include "kflush.h"
 
 /* A fault of the event queue itself raises no event, so the status is polled. */
 #define HEALTH_PERIOD (2 * HZ)
@@ -30,8 +30,7 @@ static void sirdma_health_remove(struct work_struct *work)
 	};
 
 	sirdma_cqp_kill(&dev->hw);
-	set_bit(SIRDMA_DEV_RESET, &dev->flags);
-	sirdma_kcqs_notify(dev);
+	sirdma_kflush_start(dev);
 	if (!ib_device_try_get(&dev->ibdev))
 		return; /* it is being removed already */
 	ibdev_err(&dev->ibdev, "the device failed; it was reset, and its link is removed\n");

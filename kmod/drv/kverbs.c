@@ -8,6 +8,7 @@
 #include "cq.h"
 #include "device.h"
 #include "health.h"
+#include "kflush.h"
 #include "qp.h"
 #include "qp_size.h"
 #include "srq.h"
@@ -79,6 +80,8 @@ struct sirdma_kcq *sirdma_kcq_create(struct sirdma_dev *dev, u32 entries)
 		return ERR_PTR(err);
 	}
 	spin_lock_init(&kcq->lock);
+	INIT_LIST_HEAD(&kcq->senders);
+	INIT_LIST_HEAD(&kcq->receivers);
 	sirdma_cq_ring_init(&kcq->ring, kcq->mem.va, entries, kcq->mem.va + ring_bytes);
 	return kcq;
 }
@@ -155,111 +158,6 @@ static struct sirdma_qp *sirdma_kcq_decode(struct sirdma_dev *dev, const struct 
 	return kqp && sirdma_cqe_decode(at, &kqp->sq, &kqp->rq, c) ? kqp->qp : NULL;
 }
 
-static void sirdma_kcq_put_flushed(struct sirdma_qp *qp, u64 wr_id, enum ib_wc_opcode opcode,
-				   struct ib_wc *wc)
-{
-	*wc = (struct ib_wc){
-		.wr_id = wr_id,
-		.status = IB_WC_WR_FLUSH_ERR,
-		.opcode = opcode,
-		.vendor_err = SIRDMA_VENDOR_FLUSH,
-		.qp = &qp->ibqp,
-		.src_qp = qp->ibqp.qp_num,
-		.port_num = 1,
-	};
-}
-
-/* Lock of the send CQ held. */
-static int sirdma_kqp_flush_sends(struct sirdma_kqp *kqp, int num_entries, struct ib_wc *wc)
-{
-	struct sirdma_sq *sq = &kqp->sq;
-	int n = 0;
-
-	spin_lock(&kqp->sq_lock);
-	while (n < num_entries && sq->tail != sq->head) {
-		const struct sirdma_sq_slot slot = *sirdma_sq_slot_at(sq, sq->tail);
-
-		sirdma_wq_retire(&sq->tail, sq->tail + slot.quanta);
-		if (SIRDMA_GET(SIRDMA_WQE_OPCODE, slot.hdr) != SIRDMA_OP_NOP)
-			sirdma_kcq_put_flushed(kqp->qp, slot.wr_id, IB_WC_SEND, &wc[n++]);
-	}
-	spin_unlock(&kqp->sq_lock);
-	return n;
-}
-
-/* Lock of the receive CQ held. */
-static int sirdma_kqp_flush_recvs(struct sirdma_kqp *kqp, int num_entries, struct ib_wc *wc)
-{
-	struct sirdma_rq *rq = &kqp->rq;
-	int n = 0;
-
-	spin_lock(&kqp->rq_lock);
-	while (n < num_entries && rq->tail != rq->head) {
-		sirdma_kcq_put_flushed(kqp->qp, rq->wr_ids[rq->tail & (rq->size - 1)], IB_WC_RECV,
-				       &wc[n++]);
-		sirdma_wq_retire(&rq->tail, rq->tail + 1);
-	}
-	spin_unlock(&kqp->rq_lock);
-	return n;
-}
-
-/* kcq->lock held. The requests that a device left behind which was reset, at most @num_entries. */
-static int sirdma_kcq_flush(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
-{
-	struct sirdma_dev *dev = to_sdev(ibcq->device);
-	struct sirdma_obj *obj;
-	unsigned long qpn;
-	int n = 0;
-
-	/* The lock keeps the queue pairs in the table, and so their memory. */
-	xa_lock(&dev->qps);
-	xa_for_each(&dev->qps, qpn, obj) {
-		struct sirdma_qp *qp = container_of(obj, struct sirdma_qp, obj);
-
-		if (!qp->kqp)
-			continue;
-		if (qp->ibqp.send_cq == ibcq)
-			n += sirdma_kqp_flush_sends(qp->kqp, num_entries - n, &wc[n]);
-		if (qp->ibqp.recv_cq == ibcq && !qp->ibqp.srq)
-			n += sirdma_kqp_flush_recvs(qp->kqp, num_entries - n, &wc[n]);
-	}
-	xa_unlock(&dev->qps);
-	return n;
-}
-
-/* The next CQ of a kernel consumer from number *id on, held; NULL. */
-static struct sirdma_cq *sirdma_kcq_next(struct sirdma_dev *dev, unsigned long *id)
-{
-	struct sirdma_cq *cq = NULL;
-	struct sirdma_obj *obj;
-
-	xa_lock_irq(&dev->cqs);
-	for (obj = xa_find(&dev->cqs, id, ULONG_MAX, XA_PRESENT); obj;
-	     obj = xa_find_after(&dev->cqs, id, ULONG_MAX, XA_PRESENT)) {
-		cq = container_of(obj, struct sirdma_cq, obj);
-		if (cq->kcq && cq->ibcq.comp_handler) {
-			refcount_inc(&obj->refs);
-			break;
-		}
-		cq = NULL;
-	}
-	xa_unlock_irq(&dev->cqs);
-	return cq;
-}
-
-void sirdma_kcqs_notify(struct sirdma_dev *dev)
-{
-	struct sirdma_cq *cq;
-	unsigned long id = 0;
-
-	for (; (cq = sirdma_kcq_next(dev, &id)); id++) {
-		local_bh_disable();
-		cq->ibcq.comp_handler(&cq->ibcq, cq->ibcq.cq_context);
-		local_bh_enable();
-		sirdma_obj_put(&cq->obj);
-	}
-}
-
 int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 {
 	struct sirdma_dev *dev = to_sdev(ibcq->device);
@@ -269,11 +167,14 @@ int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 	struct sirdma_wc c;
 	unsigned long flags;
 	int polled = 0;
+	bool reset;
 
 	/* Only the user's provider reads a user's ring. */
 	if (!kcq)
 		return -EOPNOTSUPP;
 	spin_lock_irqsave(&kcq->lock, flags);
+	/* Read it first: what the device completed before its reset is not to be flushed. */
+	reset = sirdma_dev_was_reset(dev);
 	while (polled < num_entries && sirdma_cq_peek(&kcq->ring, &at)) {
 		qp = sirdma_kcq_decode(dev, &at, &c);
 		if (qp)
@@ -283,8 +184,8 @@ int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 			sirdma_cq_publish(&kcq->ring);
 	}
 	sirdma_cq_publish(&kcq->ring);
-	if (unlikely(test_bit(SIRDMA_DEV_RESET, &dev->flags)) && polled < num_entries)
-		polled += sirdma_kcq_flush(ibcq, num_entries - polled, &wc[polled]);
+	if (unlikely(reset))
+		polled += sirdma_kcq_flush(kcq, num_entries - polled, &wc[polled]);
 	spin_unlock_irqrestore(&kcq->lock, flags);
 	return polled;
 }
@@ -310,7 +211,9 @@ int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	 */
 	smp_mb();
 	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
-		missed = sirdma_cq_peek(&kcq->ring, &at);
+		missed =
+			sirdma_cq_peek(&kcq->ring, &at) ||
+			(sirdma_dev_was_reset(to_sdev(ibcq->device)) && sirdma_kcq_must_flush(kcq));
 	spin_unlock_irqrestore(&kcq->lock, irq);
 	return missed;
 }
@@ -441,6 +344,7 @@ struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *q
 	if (err)
 		goto err_free;
 	sirdma_kqp_init_queues(kqp, size);
+	sirdma_kqp_join_cqs(kqp);
 	return kqp;
 
 err_free:
@@ -461,6 +365,7 @@ static void sirdma_kqp_forget(struct sirdma_kqp *kqp)
 
 void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp)
 {
+	sirdma_kqp_leave_cqs(kqp);
 	sirdma_kqp_forget(kqp);
 	dev->bus->ops->dma_free(dev->bus, &kqp->mem);
 	kvfree(kqp->rq.wr_ids);
@@ -497,10 +402,17 @@ void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state)
 /* Wake the device if it sleeps: @asleep is its word of the shadow area. */
 static void sirdma_kqp_ring_doorbell(const struct sirdma_kqp *kqp, const __le64 *asleep)
 {
-	/* Pairs with the device's fence between writing "asleep" and its last read of the ring. */
+	struct sirdma_dev *dev = to_sdev(kqp->qp->ibqp.device);
+
+	/*
+	 * Pairs with the device's fence between writing "asleep" and its last read of the ring, and
+	 * with that of sirdma_kflush_start().
+	 */
 	smp_mb();
 	if (sirdma_get64(asleep))
-		sirdma_doorbell(to_sdev(kqp->qp->ibqp.device)->bus, kqp->qp->ibqp.qp_num);
+		sirdma_doorbell(dev->bus, kqp->qp->ibqp.qp_num);
+	if (unlikely(sirdma_dev_was_reset(dev)))
+		queue_work(sirdma_upkeep_wq, &dev->kflush);
 }
 
 /* IBTA C10-96: a send is refused before RTS. In the error state it is accepted and flushed. */
@@ -562,7 +474,6 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 			 const struct ib_send_wr **bad_wr)
 {
-	const struct sirdma_dev *dev = to_sdev(kqp->qp->ibqp.device);
 	unsigned long flags;
 	bool posted = false;
 	int err = 0;
@@ -574,12 +485,6 @@ int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 	}
 	spin_lock_irqsave(&kqp->sq_lock, flags);
 	for (; wr; wr = wr->next) {
-		/* What a failed device has not completed is flushed once, and nothing comes after it. */
-		err = sirdma_dev_failed(dev) ? -EIO : 0;
-		if (err) {
-			*bad_wr = wr;
-			break;
-		}
 		from = kqp->sq.head;
 		err = sirdma_kqp_post_one(kqp, wr);
 		if (err) {
@@ -606,10 +511,6 @@ int sirdma_post_recv(struct ib_qp *ibqp, const struct ib_recv_wr *wr,
 	if (!kqp || READ_ONCE(kqp->state) == IB_QPS_RESET || !kqp->rq.size) {
 		*bad_wr = wr;
 		return kqp ? -EINVAL : -EOPNOTSUPP;
-	}
-	if (sirdma_dev_failed(to_sdev(ibqp->device))) {
-		*bad_wr = wr;
-		return -EIO;
 	}
 	spin_lock_irqsave(&kqp->rq_lock, flags);
 	for (; wr; wr = wr->next) {

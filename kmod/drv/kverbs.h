@@ -10,6 +10,7 @@
 #ifndef SIRDMA_DRV_KVERBS_H
 #define SIRDMA_DRV_KVERBS_H
 
+#include <linux/list.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
 
@@ -31,6 +32,8 @@ struct sirdma_kqp {
 	spinlock_t rq_lock; /* protects rq except its tail, which the receive CQ's lock protects */
 	struct sirdma_sq sq;
 	struct sirdma_rq rq;
+	struct list_head send_node; /* in the lists of the CQs that it completes to; their locks */
+	struct list_head recv_node;
 };
 
 /* Ring of a CQ. */
@@ -39,6 +42,8 @@ struct sirdma_kcq {
 	spinlock_t lock; /* protects the members below, and the tails of queues it completes */
 	struct sirdma_cq_ring ring;
 	u32 arm_seq;
+	struct list_head senders; /* struct sirdma_kqp */
+	struct list_head receivers;
 };
 
 struct sirdma_kcq *sirdma_kcq_create(struct sirdma_dev *dev, u32 entries);
@@ -63,12 +68,6 @@ void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp);
 void sirdma_kqp_fill_ctx(const struct sirdma_kqp *kqp, struct sirdma_qp_ctx *ctx);
 /* The device moved the QP to @state; RESET: both rings start over. */
 void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state);
-
-/*
- * The device was reset and completes nothing any more: have the consumers poll, who then find what
- * they posted flushed.
- */
-void sirdma_kcqs_notify(struct sirdma_dev *dev);
 
 int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 			 const struct ib_send_wr **bad_wr);

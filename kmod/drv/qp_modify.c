@@ -3,6 +3,7 @@
 
 #include "ah.h"
 #include "device.h"
+#include "health.h"
 #include "hw/cqp_cmd.h"
 #include "hw/qp_modify.h"
 #include "kverbs.h"
@@ -211,11 +212,39 @@ static int sirdma_modify_find_path(struct sirdma_modify *mod)
 	return 0;
 }
 
+/*
+ * A kernel consumer that drains its queue pair moves it to ERR and waits for what it posts then. A
+ * device that failed is not asked: what is posted is flushed (kflush.h).
+ */
+static bool sirdma_modify_is_drain(const struct sirdma_modify *mod)
+{
+	return mod->qp->kqp && (mod->core.mask & IB_QP_STATE) && mod->core.qp_state == IB_QPS_ERR &&
+	       sirdma_dev_failed(mod->dev);
+}
+
+static void sirdma_modify_drain(struct sirdma_modify *mod)
+{
+	struct ib_qp *ibqp = &mod->qp->ibqp;
+	struct ib_event event = {
+		.device = &mod->dev->ibdev,
+		.event = IB_EVENT_QP_LAST_WQE_REACHED,
+		.element.qp = ibqp,
+	};
+
+	sirdma_kqp_modified(mod->qp->kqp, IB_QPS_ERR);
+	if (ibqp->srq && ibqp->event_handler)
+		ibqp->event_handler(&event, ibqp->qp_context);
+}
+
 /* qp->lock held. Nothing has changed when this fails. */
 static int sirdma_modify_locked(struct sirdma_modify *mod)
 {
 	int err;
 
+	if (sirdma_modify_is_drain(mod)) {
+		sirdma_modify_drain(mod);
+		return 0;
+	}
 	err = sirdma_modify_check(mod);
 	if (!err && mod->core.mask & IB_QP_AV)
 		err = sirdma_modify_find_path(mod);

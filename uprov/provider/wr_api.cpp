@@ -65,6 +65,10 @@ void set_data(Qp &qp, std::span<const ibv_sge> sges, unsigned extra_flags) noexc
 
 	if (!r.open || r.err)
 		return;
+	if (r.has_data) {
+		r.err = EINVAL;
+		return;
+	}
 	r.work.sges = codec_sges(sges.data());
 	r.work.num_sge = static_cast<uint32_t>(sges.size());
 	r.work.flags |= extra_flags;

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Requests of kernel consumers on a device that failed. It was reset and completes nothing, but
+ * consumers wait for their completions before they let go of it: all that is posted, before the
+ * failure and after it, completes as flushed when its CQ is polled.
+ */
+#ifndef SIRDMA_DRV_KFLUSH_H
+#define SIRDMA_DRV_KFLUSH_H
+
+#include <rdma/ib_verbs.h>
+
+#include "device.h"
+
+struct sirdma_kcq;
+struct sirdma_kqp;
+
+/* Acquire: what the device wrote before its reset is visible. */
+static inline bool sirdma_dev_was_reset(const struct sirdma_dev *dev)
+{
+	return test_bit_acquire(SIRDMA_DEV_RESET, &dev->flags);
+}
+
+void sirdma_kflush_init(struct sirdma_dev *dev);
+void sirdma_kflush_fini(struct sirdma_dev *dev);
+/* The device was reset: from now on requests are flushed. Calls the handlers of armed CQs. */
+void sirdma_kflush_start(struct sirdma_dev *dev);
+
+/* The CQs of @kqp flush its requests, until it leaves. */
+void sirdma_kqp_join_cqs(struct sirdma_kqp *kqp);
+void sirdma_kqp_leave_cqs(struct sirdma_kqp *kqp);
+
+/* Lock of @kcq held. Complete up to @num_entries requests; returns how many. */
+int sirdma_kcq_flush(struct sirdma_kcq *kcq, int num_entries, struct ib_wc *wc);
+/* Lock of @kcq held. Are there any? */
+bool sirdma_kcq_must_flush(struct sirdma_kcq *kcq);
+
+#endif
