@@ -241,6 +241,15 @@ TEST_F(Datagram, AListWithoutADestinationIsRefused)
 	ibv_wr_set_sge(ex, 1, 2, 3);
 	EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
 
+	// Data twice: the first was inline, and the second would not fit where it is kept.
+	std::vector<uint8_t> large(8192);
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	ibv_wr_set_inline_data(ex, large.data(), 16);
+	ibv_wr_set_sge(ex, 1, reinterpret_cast<uintptr_t>(large.data()), 8192);
+	ibv_wr_set_ud_addr(ex, ah, dest_qpn, dest_qkey);
+	EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
+
 	auto sges = make_sges(SIRDMA_MAX_SGE + 1);
 	ibv_wr_start(ex);
 	ibv_wr_send(ex);
