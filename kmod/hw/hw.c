@@ -267,7 +267,6 @@ static int hw_start(struct sirdma_hw *hw)
 
 err_pble:
 	sirdma_pble_fini(hw);
-
 err_ccq:
 	sirdma_cqp_stop_ccq(hw);
 err_ceqs:

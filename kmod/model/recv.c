@@ -39,7 +39,8 @@ bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 	return snic_qp_pkts(qp, pkt->payload_len) == pkt->npkts;
 }
 
-enum snic_recv_verdict snic_recv_fetch_rqe(struct snic_qp *qp)
+/* Fetch a receive WQE, unless the message has one. */
+static enum snic_recv_verdict recv_fetch_rqe(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 	enum snic_wqe_status status;
@@ -146,7 +147,7 @@ static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pk
 	enum snic_recv_verdict verdict;
 	enum sirdma_ae_code ae;
 
-	verdict = snic_recv_fetch_rqe(qp);
+	verdict = recv_fetch_rqe(qp);
 	if (verdict != SNIC_RECV_DONE)
 		return verdict;
 	if (pkt->payload_len > resp->rqe.len - resp->recv_len) {
@@ -176,7 +177,7 @@ enum snic_recv_verdict snic_recv_datagram(struct snic_qp *qp, const struct snic_
 	enum snic_recv_verdict verdict;
 	enum sirdma_ae_code ae;
 
-	verdict = snic_recv_fetch_rqe(qp);
+	verdict = recv_fetch_rqe(qp);
 	if (verdict != SNIC_RECV_DONE)
 		return verdict;
 	if (rqe->len < SIRDMA_GRH_LEN || pkt->payload_len > rqe->len - SIRDMA_GRH_LEN)
@@ -260,7 +261,7 @@ static enum snic_recv_verdict recv_write(struct snic_qp *qp, const struct snic_p
 	if (pkt->flags & SNIC_PKT_LAST ? pkt->payload_len != left : pkt->payload_len >= left)
 		return SNIC_RECV_NAK_INVALID;
 	if (pkt->flags & SNIC_PKT_IMM)
-		verdict = snic_recv_fetch_rqe(qp);
+		verdict = recv_fetch_rqe(qp);
 	if (verdict == SNIC_RECV_DONE && (pkt->flags & SNIC_PKT_FIRST)) {
 		verdict = recv_write_begin(qp, pkt);
 		resp->wr_total = pkt->dma_len;

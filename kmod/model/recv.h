@@ -22,8 +22,6 @@ bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt);
 /* Place a SEND or WRITE packet, and complete its receive WQE when it is the last. */
 enum snic_recv_verdict snic_recv_data(struct snic_qp *qp, const struct snic_pkt *pkt,
 				      const struct snic_rx_pkt *rx);
-/* Fetch a receive WQE, unless the message has one. */
-enum snic_recv_verdict snic_recv_fetch_rqe(struct snic_qp *qp);
 /*
  * Place a datagram behind its GRH, and complete its receive WQE. NAK_INVALID: the WQE, which
  * stays fetched, has no room for it.
