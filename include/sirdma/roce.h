@@ -13,6 +13,8 @@
 #define SIRDMA_ICRC_LEN 4
 #define SIRDMA_DEFAULT_PKEY 0xffff
 #define SIRDMA_GRH_LEN 40 /* before the payload of a received datagram */
+#define SIRDMA_GSI_QPN 1 /* of the general services, for management datagrams */
+#define SIRDMA_MAD_LEN 256 /* bytes of a management datagram (IBTA 13.4.2) */
 #define SIRDMA_PSN_MASK 0xffffffu
 #define SIRDMA_QPN_MASK 0xffffffu
 

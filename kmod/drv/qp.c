@@ -16,7 +16,6 @@
 #include "ucontext.h"
 
 /* QP of the general services. A device has one: a second creation fails with -EBUSY. */
-#define GSI_QPN 1
 
 #define SIRDMA_QP_CAPS (SIRDMA_QP_CAP_WRITE_IMM | SIRDMA_QP_CAP_SEND_IMM | SIRDMA_QP_CAP_ROCE)
 
@@ -153,7 +152,7 @@ static int sirdma_qpn_get(struct sirdma_dev *dev, const struct sirdma_qp *qp, u3
 {
 	if (qp->ibqp.qp_type != IB_QPT_GSI)
 		return sirdma_idpool_get(&dev->hw.qp_ids, qpn);
-	*qpn = GSI_QPN;
+	*qpn = SIRDMA_GSI_QPN;
 	return 0;
 }
 

@@ -94,7 +94,11 @@ static bool ud_admit(struct snic_qp *qp, const struct snic_pkt *pkt, const struc
 		     enum sirdma_stat *why)
 {
 	*why = SIRDMA_STAT_RX_BAD_QKEY;
-	return pkt->qkey == qp->qkey;
+	if (pkt->qkey != qp->qkey)
+		return false;
+	/* What receives a management datagram reads all of it. */
+	*why = SIRDMA_STAT_RX_BAD_LENGTH;
+	return qp->obj.id != SIRDMA_GSI_QPN || pkt->payload_len == SIRDMA_MAD_LEN;
 }
 
 static void ud_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,

@@ -277,6 +277,23 @@ TEST_F(Datagram, DropsWhatIsNotForIt)
 	EXPECT_FALSE(b.drv.next_aeqe());
 }
 
+// Management datagrams have one size. Their receivers read all of it.
+TEST_F(Datagram, OfTheGeneralServicesIsWhole)
+{
+	QpOptions general = ud();
+
+	general.qpn = SIRDMA_GSI_QPN;
+	Datagrams x(a, ud()), y(b, general);
+
+	for (u32 len : {0u, SIRDMA_MAD_LEN - 1u, SIRDMA_MAD_LEN + 1u}) {
+		receive(y.qp);
+		drops(x.qp, y.qp, send(len, y.qp), SIRDMA_STAT_RX_BAD_LENGTH);
+	}
+	x.qp.post(send(SIRDMA_MAD_LEN, y.qp));
+	expect_ok(wait_send(x.qp), SIRDMA_OP_SEND);
+	arrives(x.qp, y.qp, SIRDMA_MAD_LEN);
+}
+
 TEST_F(Datagram, IsNotForConnectedQueuePairs)
 {
 	Datagrams x(a, ud());
