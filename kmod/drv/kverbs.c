@@ -429,6 +429,16 @@ static bool sirdma_kqp_may_send(const struct sirdma_kqp *kqp)
 	}
 }
 
+/*
+ * ib_drain_sq() posts an RDMA WRITE to a queue pair of any type. In the error state only its
+ * completion matters, so one of datagrams gets a SEND.
+ */
+static bool sirdma_kqp_is_drain(const struct sirdma_kqp *kqp, const struct ib_send_wr *wr)
+{
+	return kqp->sq.qp_type == SIRDMA_SEND_ON_UD && READ_ONCE(kqp->state) == IB_QPS_ERR &&
+	       !wr->num_sge;
+}
+
 static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *wr)
 {
 	struct sirdma_send send = {
@@ -444,6 +454,11 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 		send.imm = be32_to_cpu(wr->ex.imm_data);
 		fallthrough;
 	case IB_WR_RDMA_WRITE:
+		if (sirdma_kqp_is_drain(kqp, wr)) {
+			send.opcode = IB_WR_SEND;
+			return sirdma_sq_take(&kqp->sq, &send);
+		}
+		fallthrough;
 	case IB_WR_RDMA_READ:
 		send.remote_addr = rdma_wr(wr)->remote_addr;
 		send.key = rdma_wr(wr)->rkey;

@@ -22,6 +22,7 @@ struct sirdma_modify {
 	struct sirdma_qp_modify core;
 	struct sirdma_arp *arp;
 	struct sirdma_sgid *sgid;
+	bool is_drain; /* by a consumer of a device that failed */
 };
 
 /* Like sirdma_refused(), with a counter of its own. */
@@ -222,7 +223,8 @@ static bool sirdma_modify_is_drain(const struct sirdma_modify *mod)
 	       sirdma_dev_failed(mod->dev);
 }
 
-static void sirdma_modify_drain(struct sirdma_modify *mod)
+/* Raise the event that a failed device does not raise. No lock is held. */
+static void sirdma_modify_drained(const struct sirdma_modify *mod)
 {
 	struct ib_qp *ibqp = &mod->qp->ibqp;
 	struct ib_event event = {
@@ -231,7 +233,6 @@ static void sirdma_modify_drain(struct sirdma_modify *mod)
 		.element.qp = ibqp,
 	};
 
-	sirdma_kqp_modified(mod->qp->kqp, IB_QPS_ERR);
 	if (ibqp->srq && ibqp->event_handler)
 		ibqp->event_handler(&event, ibqp->qp_context);
 }
@@ -241,8 +242,9 @@ static int sirdma_modify_locked(struct sirdma_modify *mod)
 {
 	int err;
 
-	if (sirdma_modify_is_drain(mod)) {
-		sirdma_modify_drain(mod);
+	mod->is_drain = sirdma_modify_is_drain(mod);
+	if (mod->is_drain) {
+		sirdma_kqp_modified(mod->qp->kqp, IB_QPS_ERR);
 		return 0;
 	}
 	err = sirdma_modify_check(mod);
@@ -288,6 +290,8 @@ int sirdma_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, stru
 	err = sirdma_modify_locked(&mod);
 	trace_sirdma_modify_qp(mod.dev, ibqp->qp_num, mod.core.cur, mod.core.next, mask, err);
 	mutex_unlock(&mod.qp->lock);
+	if (mod.is_drain)
+		sirdma_modify_drained(&mod);
 	if (!err && mod.core.next == SIRDMA_QPS_ERR)
 		err = sirdma_modify_flush(mod.dev, ibqp, udata);
 	return err;

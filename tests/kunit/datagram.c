@@ -303,6 +303,54 @@ static void datagram_needs_a_handle_of_its_pd(struct kunit *test)
 	datagram_destroy_ah(d, ah);
 }
 
+struct datagram_request {
+	struct ib_cqe cqe;
+	enum ib_wc_status status;
+};
+
+static void datagram_request_done(struct ib_cq *cq, struct ib_wc *wc)
+{
+	struct datagram_request *request = container_of(wc->wr_cqe, struct datagram_request, cqe);
+
+	request->status = wc->status;
+}
+
+/* ib_drain_qp() returns when all that was posted has completed, on any type of queue pair. */
+static void datagram_queues_are_drained(struct kunit *test)
+{
+	struct datagram *d = test->priv;
+	struct ib_qp_init_attr init = {
+		.cap = {.max_send_wr = DEPTH,
+			.max_recv_wr = DEPTH,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+		.qp_type = IB_QPT_UD,
+	};
+	struct datagram_request requests[4] = {};
+	struct ib_recv_wr wr = {};
+	struct ib_cq *cq;
+	struct ib_qp *qp;
+	int i;
+
+	cq = ib_alloc_cq(d->ibdev, NULL, 4 * DEPTH, 0, IB_POLL_WORKQUEUE);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, cq);
+	init.send_cq = cq;
+	init.recv_cq = cq;
+	qp = ib_create_qp(d->pd, &init);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, qp);
+	KUNIT_ASSERT_EQ(test, datagram_to_rts(qp), 0);
+	for (i = 0; i < ARRAY_SIZE(requests); i++) {
+		requests[i].cqe.done = datagram_request_done;
+		wr.wr_cqe = &requests[i].cqe;
+		KUNIT_EXPECT_EQ(test, ib_post_recv(qp, &wr, NULL), 0);
+	}
+	ib_drain_qp(qp);
+	for (i = 0; i < ARRAY_SIZE(requests); i++)
+		KUNIT_EXPECT_EQ(test, requests[i].status, IB_WC_WR_FLUSH_ERR);
+	ib_destroy_qp(qp);
+	ib_free_cq(cq);
+}
+
 /* Whoever cannot wait is told to try again, and soon gets what it wants. */
 static void datagram_handles_are_made_with_interrupts_off(struct kunit *test)
 {
@@ -401,6 +449,7 @@ static void datagram_general_services_work(struct kunit *test)
 static struct kunit_case datagram_cases[] = {
 	KUNIT_CASE(datagram_arrives_with_its_source),
 	KUNIT_CASE(datagram_needs_a_handle_of_its_pd),
+	KUNIT_CASE(datagram_queues_are_drained),
 	KUNIT_CASE(datagram_handles_are_made_with_interrupts_off),
 	KUNIT_CASE(datagram_general_services_work),
 	{},
