@@ -6,6 +6,7 @@
 #pragma once
 
 #include "address.hpp"
+#include "cm/host.hpp"
 #include "core.hpp"
 #include "rendezvous.hpp"
 
@@ -44,6 +45,9 @@ public:
 	virtual void found(bool /* message */) noexcept {}
 	/* The application requested an event and may sleep until it comes. */
 	virtual void expect_event() noexcept = 0;
+
+	/* The device for the connection manager, or null if it has none. */
+	virtual cm::Port *cm_port() noexcept { return nullptr; }
 
 	/* Run deferred QPs and raised interrupts. Must not be called from within the model. */
 	void settle() noexcept;

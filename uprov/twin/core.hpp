@@ -30,6 +30,7 @@ extern "C" {
 #include "hw/qp_modify.h"
 #include "hw/stag.h"
 #include "model/frame.h"
+#include "model/packet.h"
 #include "model/snic.h"
 #include "port/port.h"
 }

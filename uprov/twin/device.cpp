@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "cm/service.hpp"
 #include "cq.hpp"
 #include "nic.hpp"
 #include "no_cancel.hpp"
@@ -372,8 +373,18 @@ __attribute__((constructor)) void hook_fork() noexcept
 
 void at_exit() noexcept
 {
-	for (Device *device = devices().counted; device; device = device->next_counted)
+	cm::Service *service = cm::Service::existing();
+	bool stats = false;
+
+	/* Connections end, as those of the kernel do when the process ends. */
+	if (service)
+		service->agent().finish();
+	for (Device *device = devices().counted; device; device = device->next_counted) {
 		device->finish();
+		stats = stats || device->config.stats;
+	}
+	if (service && stats)
+		service->agent().print_counters();
 }
 
 /*
@@ -519,6 +530,16 @@ void count_at_exit(Device &device)
 	std::lock_guard hold(all.lock);
 
 	count_locked(all, device);
+}
+
+std::vector<Device *> known_devices()
+{
+	std::vector<Device *> all;
+
+	for (Device *device = devices().counted; device; device = device->next_counted)
+		all.push_back(device);
+	std::reverse(all.begin(), all.end());
+	return all;
 }
 
 std::span<Device *const> process_devices()

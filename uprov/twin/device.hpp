@@ -102,6 +102,8 @@ extern const Commands twin_commands;
 
 /* The devices that the launcher asks for, created and started at first use; none with errno. */
 std::span<Device *const> process_devices();
+/* Those, or the ones that the library made from sysfs, in the order of their numbers. */
+std::vector<Device *> known_devices();
 /* Print the counters of @device when the process exits, if its configuration says so. */
 void count_at_exit(Device &device);
 

@@ -9,6 +9,7 @@
 
 #include <sirdma/roce.h>
 
+#include "cm/entry.hpp"
 #include "device.hpp"
 #include "no_cancel.hpp"
 
@@ -130,6 +131,10 @@ constexpr sirdma_twin_ops ops = {
 	.query_gid_table = query_gid_table,
 	.query_pkey = query_pkey,
 	.create_comp_channel = create_comp_channel,
+	.cm_open_channel = [] { return cm::open_channel(); },
+	.cm_close_channel = [](int file) { cm::close_channel(file); },
+	.cm_command = [](int file, const void *bytes,
+			 size_t len) { return cm::command(file, bytes, len); },
 };
 
 } // namespace

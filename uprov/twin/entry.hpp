@@ -14,7 +14,9 @@
  *       v
  *     libsirdma-preload.so, the shim: needs no library of RDMA itself
  *       preload.cpp         functions of libibverbs that would look into sysfs or /dev
- *       preload_write.cpp   creates completion channels for the library's own function
+ *       preload_write.cpp   creates completion channels for the library's own function;
+ *                           commands to event channels go to the twin
+ *       preload_cm.cpp      opens event channels of librdmacm
  *       preload_close.cpp   keeps files of the device open
  *       preload_files.cpp   preload view: says that there is a file in /dev/infiniband
  *       preload_socket.cpp  sysfs view: there is no RDMA netlink, so that (4) looks into sysfs
@@ -59,6 +61,10 @@ struct sirdma_twin_ops {
 				   uint32_t flags, size_t entry_size);
 	int (*query_pkey)(ibv_context *context, uint8_t port_num, int index, __be16 *pkey);
 	ibv_comp_channel *(*create_comp_channel)(ibv_context *context);
+	/* Event channels of rdma_cm (cm/entry.hpp); null: there is no connection manager. */
+	int (*cm_open_channel)();
+	void (*cm_close_channel)(int file);
+	ssize_t (*cm_command)(int file, const void *bytes, size_t len);
 };
 
 extern "C" const sirdma_twin_ops *sirdma_twin_entry(void);

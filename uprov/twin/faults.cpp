@@ -38,6 +38,13 @@ void Faults::receive_badly(snic_rx_batch &batch, snic_rx_pkt pkt)
 		release(batch);
 }
 
+bool Faults::takes(const sirdma_ip &src, const sirdma_ip &dst) noexcept
+{
+	FaultSequence &faults = memcmp(&src, &dst, sizeof(src)) < 0 ? upwards_ : downwards_;
+
+	return any_ && (faults.chance(loss_) || faults.chance(corrupt_));
+}
+
 /* Copy the packet, because the link reuses its memory. */
 void Faults::hold(const snic_rx_pkt &pkt)
 {

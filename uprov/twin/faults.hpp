@@ -54,6 +54,9 @@ public:
 			receive_badly(batch, pkt);
 	}
 
+	/* Is a datagram from @src that is not for the model lost or made useless? */
+	bool takes(const sirdma_ip &src, const sirdma_ip &dst) noexcept;
+
 	/* No packet follows: deliver the one that was held back. */
 	void flush(snic_rx_batch &batch) noexcept
 	{

@@ -10,6 +10,8 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include "cm/service.hpp"
+
 namespace sirdma::twin
 {
 
@@ -178,6 +180,8 @@ int Nic::start(const Config &config)
 
 Nic::~Nic()
 {
+	if (cm::Service *service = cm::Service::existing())
+		service->forget(*this);
 	helper_.stop();
 	destroy_device();
 	if (clock_)
@@ -330,6 +334,71 @@ void Nic::end_batch() noexcept
 	snic_rx_batch_end(&batch_);
 }
 
+/* Does the ICRC hold? Also write the datagram to the capture. */
+bool Nic::verify(const Path &path, const uint8_t *data, size_t len, u32 index) noexcept
+{
+	uint16_t id = ids_count_ ? static_cast<uint16_t>(index) : 0;
+	const bool ok = icrc_holds(path, data, len, id) &&
+			(id < max_segments || ids_.credible(path.src, id, port_now_ns(nullptr)));
+
+	if (ok && index)
+		ids_count_ = id == index;
+	if (pcap_) [[unlikely]]
+		pcap_->write(path, id, data, len);
+	return ok;
+}
+
+/*
+ * A datagram for QP 1 of the address, which the connection manager has, in whatever process it
+ * comes in.
+ */
+void Nic::management_datagram(const Path &path, uint8_t *data, size_t len, u32 index) noexcept
+{
+	constexpr size_t at_deth = sizeof(sirdma_bth), at_mad = at_deth + sizeof(sirdma_deth);
+	sirdma_deth deth;
+	sirdma_mad mad;
+
+	if (len != at_mad + sizeof(mad) + SIRDMA_ICRC_LEN ||
+	    data[0] != (SIRDMA_BTH_UD | SIRDMA_BTH_SEND_ONLY)) {
+		snic_rx_reject(dev_, SIRDMA_STAT_RX_BAD_LENGTH);
+		return;
+	}
+	memcpy(&deth, data + at_deth, sizeof(deth));
+	memcpy(&mad, data + at_mad, sizeof(mad));
+	if (!verify(path, data, len, index))
+		snic_rx_reject(dev_, SIRDMA_STAT_RX_BAD_ICRC);
+	else if (be32_to_cpu(deth.qkey) != SIRDMA_GSI_QKEY)
+		snic_rx_reject(dev_, SIRDMA_STAT_RX_BAD_QKEY);
+	else if (faults_->takes(path.src.ip(), addr_.ip()))
+		return;
+	else if (cm::Service *service = cm::Service::of_process())
+		service->deliver(*this, path.src, mad);
+}
+
+/* Always by UDP: a process that is not the port's owner would get it from the owner anyway. */
+void Nic::send(const IpAddress &dst, const sirdma_mad &mad) noexcept
+{
+	snic_flow flow{};
+
+	if (!can_work())
+		return;
+
+	TxScratch &buffers = scratch();
+	snic_burst &burst = buffers.burst;
+
+	flow.src_ip = addr_.ip();
+	flow.dst_ip = dst.ip();
+	flow.is_v4 = addr_.is_v4();
+	burst.flow = &flow;
+	burst.qpn = SIRDMA_GSI_QPN;
+	burst.npkts = burst.nsegs = 1;
+	burst.segs[0] = {.ptr = const_cast<sirdma_mad *>(&mad), .len = sizeof(mad)};
+	snic_pkt_bth(&burst.pkts[0], SIRDMA_BTH_UD | SIRDMA_BTH_SEND_ONLY, SIRDMA_DEFAULT_PKEY,
+		     SIRDMA_GSI_QPN, management_psn_++ & SIRDMA_PSN_MASK, sizeof(mad));
+	snic_pkt_deth(&burst.pkts[0], SIRDMA_GSI_QKEY, SIRDMA_GSI_QPN);
+	(void)sender_->transmit(burst, buffers);
+}
+
 /* A datagram from the port, or from the process that owns it. */
 void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool more) noexcept
 {
@@ -341,6 +410,10 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 		return;
 	}
 	memcpy(&bth, data, sizeof(bth));
+	if ((be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK) == SIRDMA_GSI_QPN) [[unlikely]] {
+		management_datagram(path, data, len, index);
+		return;
+	}
 	slot = slot_of(be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK);
 	if (slot != neighbours_->slot()) {
 		/* Not verified: that is up to the process it is for, if there is one. */
@@ -352,14 +425,8 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 		return;
 	}
 
-	uint16_t id = ids_count_ ? static_cast<uint16_t>(index) : 0;
-	const bool ok = icrc_holds(path, data, len, id) &&
-			(id < max_segments || ids_.credible(path.src, id, port_now_ns(nullptr)));
+	const bool ok = verify(path, data, len, index);
 
-	if (ok && index)
-		ids_count_ = id == index;
-	if (pcap_) [[unlikely]]
-		pcap_->write(path, id, data, len);
 	deliver(path.src, data, len, ok, more || (polled_ && may_wait(data, len)));
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "adapter.hpp"
+#include "cm/host.hpp"
 #include "config.hpp"
 #include "core.hpp"
 #include "faults.hpp"
@@ -47,7 +48,7 @@ private:
 	u32 rounds_ = 0;
 };
 
-class Nic : public Adapter, private PacketSink, private Helper::Device {
+class Nic : public Adapter, private PacketSink, private Helper::Device, private cm::Port {
 public:
 	/* Null with errno. */
 	static std::unique_ptr<Nic> create(const Config &config);
@@ -61,6 +62,7 @@ public:
 	void poll() noexcept override;
 	void found(bool message) noexcept override;
 	void expect_event() noexcept override;
+	cm::Port *cm_port() noexcept override { return this; }
 
 private:
 	Nic() = default;
@@ -81,6 +83,12 @@ private:
 		     bool more) noexcept;
 	void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
 		      bool more) noexcept override;
+	bool verify(const Path &path, const uint8_t *data, size_t len, u32 index) noexcept;
+	void management_datagram(const Path &path, uint8_t *data, size_t len, u32 index) noexcept;
+	const IpAddress &address() const noexcept override { return addr_; }
+	u32 slot() const noexcept override { return neighbours_->slot(); }
+	u32 ip_mtu() const noexcept override { return mtu_; }
+	void send(const IpAddress &dst, const sirdma_mad &mad) noexcept override;
 	void packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept override;
 	void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept override;
 	void malformed() noexcept override;
@@ -101,6 +109,7 @@ private:
 	std::unique_ptr<PortShare> port_;
 	std::unique_ptr<UdpSender> sender_;
 	port_clock *clock_ = nullptr;
+	std::atomic<u32> management_psn_{0};
 	std::unique_ptr<std::atomic<TxScratch *>[]> scratch_; /* by port_cpu() */
 
 	std::mutex

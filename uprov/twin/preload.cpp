@@ -78,6 +78,17 @@ EXPORT ibv_device **ibv_get_device_list(int *num_devices)
 	return nullptr;
 }
 
+/* -1: unknown, as for a device without RDMA netlink */
+EXPORT int ibv_get_device_index(ibv_device *device)
+{
+	if (twin() && twin()->owns_device(device))
+		return -1;
+
+	auto *next = real<decltype(ibv_get_device_index)>("ibv_get_device_index");
+
+	return next ? next(device) : -1;
+}
+
 EXPORT __be64 ibv_get_device_guid(ibv_device *device)
 {
 	if (twin() && twin()->owns_device(device))
@@ -192,16 +203,6 @@ EXPORT ibv_comp_channel *ibv_create_comp_channel(ibv_context *context)
 EXPORT ibv_fork_status ibv_is_fork_initialized(void)
 {
 	return IBV_FORK_UNNEEDED;
-}
-
-/*
- * There is no connection manager. Every program that uses librdmacm begins with this call,
- * which says so, instead of a failure because of files missing in /dev.
- */
-EXPORT void *rdma_create_event_channel(void)
-{
-	errno = ENOSYS;
-	return nullptr;
 }
 
 /* A device of the twin has no file that another process could send. */

@@ -76,6 +76,9 @@ EXPORT int close(int fd)
 		errno = EBADF;
 		return -1;
 	}
+	if (sirdma::twin::is_event_channel(fd)) [[unlikely]]
+		sirdma::twin::close_event_channels(static_cast<unsigned>(fd),
+						   static_cast<unsigned>(fd));
 	return next_function(next_close, "close")(fd);
 }
 
@@ -83,6 +86,7 @@ EXPORT int close_range(unsigned first, unsigned last, int flags)
 {
 	if (first > last || flags & CLOSE_RANGE_CLOEXEC)
 		return close_files(first, last, flags);
+	sirdma::twin::close_event_channels(first, last);
 	for (;;) {
 		const unsigned kept = device_file(first);
 

@@ -16,6 +16,8 @@
 
 #include <rdma/ib_user_verbs.h>
 
+#include "shim.hpp"
+
 namespace
 {
 
@@ -85,6 +87,8 @@ extern "C" __attribute__((visibility("default"))) ssize_t write(int fd, const vo
 {
 	ssize_t result;
 
+	if (sirdma::twin::is_event_channel(fd)) [[unlikely]]
+		return sirdma::twin::write_event_channel(fd, buffer, count);
 	if (count == sizeof(CreateCompChannel)) [[unlikely]] {
 		const int before = errno;
 

@@ -109,16 +109,22 @@ bool is_of_this_host(const IpAddress &addr) noexcept
 
 } // namespace
 
-Fd rendezvous_listen(const IpAddress &addr, uint32_t slot) noexcept
+Fd rendezvous_bind(const IpAddress &addr, uint32_t slot) noexcept
 {
 	sockaddr_un sa;
 	const socklen_t len = make_name(addr, slot, sa);
 	Fd fd = open_socket();
 
-	if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr *>(&sa), len) ||
-	    listen(fd.get(), backlog))
+	if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr *>(&sa), len))
 		return Fd();
 	return fd;
+}
+
+Fd rendezvous_listen(const IpAddress &addr, uint32_t slot) noexcept
+{
+	Fd fd = rendezvous_bind(addr, slot);
+
+	return fd && !listen(fd.get(), backlog) ? std::move(fd) : Fd();
 }
 
 bool rendezvous_take(int listener) noexcept

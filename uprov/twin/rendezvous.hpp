@@ -52,6 +52,9 @@ constexpr uint32_t first_qpn_of(uint32_t slot) noexcept
  */
 Fd rendezvous_listen(const IpAddress &addr, uint32_t slot) noexcept;
 
+/* The same, but nobody can connect before rendezvous_take(). */
+Fd rendezvous_bind(const IpAddress &addr, uint32_t slot) noexcept;
+
 /*
  * Take over a listening socket that another process created: processes that connect from now
  * on see the credentials of this process, and accept() does not block.

@@ -17,6 +17,15 @@ namespace sirdma::twin
 
 /* The twin's operations, or null if it cannot be loaded. */
 const sirdma_twin_ops *shim_twin() noexcept;
+/* Is @fd an event channel of rdma_cm? */
+bool is_event_channel(int fd) noexcept;
+/* The program closes the event channels in this range. */
+void close_event_channels(unsigned first, unsigned last) noexcept;
+/*
+ * The program writes a command to an event channel. As the kernel's write(), it may wait for an
+ * event, and be interrupted or cancelled then.
+ */
+ssize_t write_event_channel(int fd, const void *bytes, size_t len);
 /* Is it the sysfs view, in which the library itself finds the devices? */
 bool shim_in_sysfs() noexcept;
 

@@ -1,0 +1,793 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The connection manager of two processes, by the commands that librdmacm gives. Messages wait on
+ * a wire until the test delivers, loses or changes them. The clock is the test's.
+ */
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <endian.h>
+#include <fcntl.h>
+#include <random>
+#include <sys/eventfd.h>
+
+#include "cm/agent.hpp"
+#include "cm/service.hpp"
+
+namespace sirdma::twin::cm
+{
+
+namespace
+{
+
+constexpr uint16_t service_port = 7174;
+constexpr u32 client_qpn = 0x123456, server_qpn = 0x654321;
+
+struct Packet {
+	IpAddress src, dst;
+	sirdma_mad mad;
+};
+
+using Wire = std::deque<Packet>;
+
+class TestPort : public Port {
+public:
+	TestPort(const char *text, u32 slot, Wire &wire) : slot_(slot), wire_(wire)
+	{
+		IpAddress::parse(text, addr_);
+	}
+	const IpAddress &address() const noexcept override { return addr_; }
+	u32 slot() const noexcept override { return slot_; }
+	u32 ip_mtu() const noexcept override { return 1500; }
+	void send(const IpAddress &dst, const sirdma_mad &mad) noexcept override
+	{
+		wire_.push_back({addr_, dst, mad});
+	}
+
+private:
+	IpAddress addr_;
+	const u32 slot_;
+	Wire &wire_;
+};
+
+/* A process: its agent, one device and one event channel. */
+class Process : public Host {
+public:
+	Process(const char *addr, u32 slot, Wire &wire, u64 &now)
+		: port(addr, slot, wire), now_(now), agent(*this),
+		  file(eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK))
+	{
+		EXPECT_EQ(agent.open_channel(file), 0);
+	}
+	~Process() { ::close(file); }
+
+	template <typename Command, typename Response = char>
+	ssize_t run(u32 number, Command &command, Response *response = nullptr)
+	{
+		struct {
+			rdma_ucm_cmd_hdr hdr;
+			Command body;
+		} __attribute__((packed)) message{};
+
+		message.hdr = {.cmd = number,
+			       .in = sizeof(Command),
+			       .out = static_cast<uint16_t>(response ? sizeof(*response) : 0)};
+		message.body = command;
+
+		const ssize_t n = agent.command(file, &message, sizeof(message));
+
+		return n == sizeof(message) ? 0 : n;
+	}
+
+	u32 create(uint16_t port_space = RDMA_PS_TCP, u64 uid = 1)
+	{
+		rdma_ucm_create_id_resp resp{};
+		rdma_ucm_create_id command{};
+
+		command.uid = uid;
+		command.response = reinterpret_cast<uintptr_t>(&resp);
+		command.ps = port_space;
+		command.qp_type = port_space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
+		EXPECT_EQ(run(RDMA_USER_CM_CMD_CREATE_ID, command, &resp), 0);
+		return resp.id;
+	}
+
+	ssize_t bind(u32 id, uint16_t to)
+	{
+		rdma_ucm_bind_ip command{};
+		sockaddr_storage sa;
+
+		memcpy(&command.addr, &sa, port.address().to_socket(to, sa));
+		command.id = id;
+		return run(RDMA_USER_CM_CMD_BIND_IP, command);
+	}
+
+	ssize_t listen(u32 id, u32 backlog = 0)
+	{
+		rdma_ucm_listen command = {.id = id, .backlog = backlog};
+
+		return run(RDMA_USER_CM_CMD_LISTEN, command);
+	}
+
+	u32 listener(uint16_t port_space = RDMA_PS_TCP, u32 backlog = 0)
+	{
+		const u32 id = create(port_space, 77);
+
+		EXPECT_EQ(bind(id, service_port), 0);
+		EXPECT_EQ(listen(id, backlog), 0);
+		return id;
+	}
+
+	static rdma_ucm_conn_param param(u32 qpn, const char *data = "")
+	{
+		rdma_ucm_conn_param out{};
+
+		out.qp_num = qpn;
+		out.valid = 1;
+		out.responder_resources = 3;
+		out.initiator_depth = 5;
+		out.retry_count = 6;
+		out.rnr_retry_count = 7;
+		out.private_data_len = static_cast<uint8_t>(strlen(data));
+		memcpy(out.private_data, data, strlen(data));
+		return out;
+	}
+
+	ssize_t connect(u32 id, const rdma_ucm_conn_param &param)
+	{
+		rdma_ucm_connect command{};
+
+		command.id = id;
+		command.conn_param = param;
+		return run(RDMA_USER_CM_CMD_CONNECT, command);
+	}
+
+	/* An ID whose route to @to is resolved. */
+	u32 resolved(const Process &to, uint16_t port_space = RDMA_PS_TCP)
+	{
+		const u32 id = create(port_space);
+		rdma_ucm_resolve_ip address{};
+		rdma_ucm_resolve_route route = {.id = id, .timeout_ms = 1};
+		sockaddr_storage sa;
+
+		memcpy(&address.dst_addr, &sa, to.port.address().to_socket(service_port, sa));
+		address.id = id;
+		EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_IP, address), 0);
+		EXPECT_EQ(event().event, RDMA_CM_EVENT_ADDR_RESOLVED);
+		EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, route), 0);
+		EXPECT_EQ(event().event, RDMA_CM_EVENT_ROUTE_RESOLVED);
+		return id;
+	}
+
+	u32 connecting(const Process &to, const char *data = "")
+	{
+		const u32 id = resolved(to);
+
+		EXPECT_EQ(connect(id, param(client_qpn, data)), 0);
+		return id;
+	}
+
+	ssize_t accept(u32 id, const rdma_ucm_conn_param &param, u64 uid = 2)
+	{
+		rdma_ucm_accept command{};
+
+		command.id = id;
+		command.uid = uid;
+		command.conn_param = param;
+		return run(RDMA_USER_CM_CMD_ACCEPT, command);
+	}
+
+	template <typename Command> ssize_t simple(u32 number, u32 id)
+	{
+		Command command{};
+
+		command.id = id;
+		return run(number, command);
+	}
+	ssize_t disconnect(u32 id)
+	{
+		return simple<rdma_ucm_disconnect>(RDMA_USER_CM_CMD_DISCONNECT, id);
+	}
+
+	/* Events reported; negative: the error. */
+	int destroy(u32 id)
+	{
+		rdma_ucm_destroy_id_resp resp{};
+		rdma_ucm_destroy_id command{};
+
+		command.response = reinterpret_cast<uintptr_t>(&resp);
+		command.id = id;
+
+		const ssize_t err = run(RDMA_USER_CM_CMD_DESTROY_ID, command, &resp);
+
+		return err ? static_cast<int>(err) : static_cast<int>(resp.events_reported);
+	}
+
+	bool has_event()
+	{
+		eventfd_t count;
+
+		if (eventfd_read(file, &count))
+			return false;
+		eventfd_write(file, 1);
+		return true;
+	}
+
+	rdma_ucm_event_resp event()
+	{
+		rdma_ucm_event_resp resp{};
+		rdma_ucm_get_event command = {.response = reinterpret_cast<uintptr_t>(&resp)};
+		eventfd_t count;
+
+		if (eventfd_read(file, &count)) {
+			ADD_FAILURE() << "no event";
+			return resp;
+		}
+		EXPECT_EQ(run(RDMA_USER_CM_CMD_GET_EVENT, command, &resp), 0);
+		return resp;
+	}
+
+	ib_uverbs_qp_attr qp_attr(u32 id, u32 state, ssize_t want = 0)
+	{
+		ib_uverbs_qp_attr resp{};
+		rdma_ucm_init_qp_attr command{};
+
+		command.response = reinterpret_cast<uintptr_t>(&resp);
+		command.id = id;
+		command.qp_state = state;
+		EXPECT_EQ(run(RDMA_USER_CM_CMD_INIT_QP_ATTR, command, &resp), want);
+		return resp;
+	}
+
+	u64 counted(Counter which) const { return agent.counter(which); }
+
+	std::span<Port *const> ports() override { return {&ports_, 1}; }
+	void detach(const Port &) noexcept override {}
+	u64 now_ns() noexcept override { return now_; }
+	void timer_changed() noexcept override {}
+	Fd claim(Port &, u32 service) noexcept override
+	{
+		/* What a name is: it is free again when its file is closed. */
+		for (auto &[taken, holder] : claims_)
+			if (taken == service && fcntl(holder, F_GETFD) >= 0) {
+				errno = EADDRINUSE;
+				return Fd();
+			}
+
+		Fd file(eventfd(0, EFD_CLOEXEC));
+
+		claims_.emplace_back(service, file.get());
+		return file;
+	}
+	bool serve(const Fd &) noexcept override { return true; }
+
+	TestPort port;
+
+private:
+	Port *ports_ = &port;
+	std::vector<std::pair<u32, int>> claims_;
+	u64 &now_;
+
+public:
+	Agent agent;
+	const int file;
+};
+
+class Cm : public testing::Test {
+protected:
+	static constexpr u64 second = 1000000000;
+
+	/* Deliver what waits, and what is sent because of it. */
+	void deliver()
+	{
+		while (!wire.empty()) {
+			const Packet packet = wire.front();
+
+			wire.pop_front();
+			deliver(packet);
+		}
+	}
+	void deliver(const Packet &packet)
+	{
+		Process &to = packet.dst == server.port.address() ? server : client;
+
+		to.agent.receive(to.port, packet.src, packet.mad);
+	}
+	void pass(u64 ns)
+	{
+		now += ns;
+		client.agent.expire();
+		server.agent.expire();
+	}
+	static uint16_t attr(const Packet &packet) { return be16toh(packet.mad.hdr.attr_id); }
+
+	/* A connection; returns the IDs of the client and of the server. */
+	std::pair<u32, u32> establish()
+	{
+		server.listener();
+
+		const u32 id = client.connecting(server);
+
+		deliver();
+
+		const u32 request = server.event().id;
+
+		EXPECT_EQ(server.accept(request, Process::param(server_qpn)), 0);
+		deliver();
+		EXPECT_EQ(client.event().event, RDMA_CM_EVENT_CONNECT_RESPONSE);
+		EXPECT_EQ(client.accept(id, {}), 0);
+		deliver();
+		EXPECT_EQ(server.event().event, RDMA_CM_EVENT_ESTABLISHED);
+		return {id, request};
+	}
+
+	Wire wire;
+	u64 now = second;
+	Process client{"127.0.0.11", 3, wire, now}, server{"127.0.0.12", 5, wire, now};
+};
+
+TEST_F(Cm, ConnectsWithTheParametersOfBothEnds)
+{
+	const u32 listener = server.listener();
+	const u32 id = client.connecting(server, "hello");
+
+	deliver();
+
+	const rdma_ucm_event_resp request = server.event();
+
+	EXPECT_EQ(request.event, RDMA_CM_EVENT_CONNECT_REQUEST);
+	EXPECT_EQ(request.uid, 77);
+	EXPECT_NE(request.id, listener);
+	EXPECT_STREQ(reinterpret_cast<const char *>(request.param.conn.private_data), "hello");
+	EXPECT_EQ(request.param.conn.private_data_len, 56);
+	EXPECT_EQ(request.param.conn.qp_num, client_qpn);
+	/* What one end initiates the other responds to. */
+	EXPECT_EQ(request.param.conn.responder_resources, 5);
+	EXPECT_EQ(request.param.conn.initiator_depth, 3);
+	EXPECT_EQ(request.param.conn.retry_count, 6);
+	EXPECT_EQ(request.param.conn.rnr_retry_count, 7);
+
+	EXPECT_EQ(server.accept(request.id, Process::param(server_qpn, "welcome")), 0);
+	deliver();
+
+	const rdma_ucm_event_resp response = client.event();
+
+	EXPECT_EQ(response.event, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	EXPECT_EQ(response.id, id);
+	EXPECT_STREQ(reinterpret_cast<const char *>(response.param.conn.private_data), "welcome");
+	EXPECT_EQ(response.param.conn.qp_num, server_qpn);
+
+	const ib_uverbs_qp_attr of_client = client.qp_attr(id, IBV_QPS_RTR);
+	const ib_uverbs_qp_attr of_server = server.qp_attr(request.id, IBV_QPS_RTR);
+
+	EXPECT_EQ(of_client.dest_qp_num, server_qpn);
+	EXPECT_EQ(of_server.dest_qp_num, client_qpn);
+	EXPECT_EQ(of_client.path_mtu, of_server.path_mtu);
+	EXPECT_EQ(client.qp_attr(id, IBV_QPS_RTS).sq_psn, of_server.rq_psn);
+	EXPECT_EQ(server.qp_attr(request.id, IBV_QPS_RTS).sq_psn, of_client.rq_psn);
+	EXPECT_FALSE(memcmp(of_client.ah_attr.grh.dgid, server.port.address().ip().b, 16));
+	EXPECT_EQ(client.accept(id, {}), 0);
+	deliver();
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_ESTABLISHED);
+	EXPECT_EQ(client.agent.next_due(), Agent::never_due);
+	EXPECT_EQ(server.agent.next_due(), Agent::never_due);
+}
+
+TEST_F(Cm, SendsARequestAsTheStandardLaysItOut)
+{
+	server.listener();
+	client.connecting(server, "x");
+	ASSERT_EQ(wire.size(), 1u);
+
+	const auto *bytes = reinterpret_cast<const uint8_t *>(&wire[0].mad);
+	const uint8_t header[] = {1, 7, 2, 3};
+	const uint8_t service[] = {0, 0, 0, 0, 1, 6, service_port >> 8, service_port & 0xff};
+
+	EXPECT_FALSE(memcmp(bytes, header, sizeof(header)));
+	EXPECT_EQ(bytes[17], 0x10);
+	EXPECT_FALSE(memcmp(bytes + 24 + 8, service, sizeof(service)));
+	EXPECT_EQ(bytes[24 + 32], 0x12); /* QP number */
+	EXPECT_EQ(bytes[24 + 35], 3); /* responder resources */
+	EXPECT_EQ(bytes[24 + 39], 5); /* initiator depth */
+	EXPECT_EQ(bytes[24 + 43], 20 << 3); /* response timeout, RC */
+	EXPECT_EQ(bytes[24 + 47], 20 << 3 | 6); /* the same here, retries */
+	EXPECT_EQ(bytes[24 + 50], 3 << 4 | 7); /* MTU 1024, RNR retries */
+	EXPECT_EQ(bytes[24 + 56 + 15], 11); /* the GIDs */
+	EXPECT_EQ(bytes[24 + 72 + 15], 12);
+	EXPECT_EQ(bytes[24 + 95], 17 << 3); /* ACK timeout */
+	EXPECT_EQ(bytes[24 + 140 + 1], 4 << 4); /* IPv4 */
+	EXPECT_EQ(bytes[24 + 140 + 4 + 15], 11);
+	EXPECT_EQ(bytes[24 + 140 + 20 + 15], 12);
+	EXPECT_EQ(bytes[24 + 140 + 36], 'x');
+}
+
+TEST_F(Cm, RejectsWithPrivateData)
+{
+	rdma_ucm_reject command{};
+
+	server.listener();
+	client.connecting(server);
+	deliver();
+	command.id = server.event().id;
+	command.private_data_len = 3;
+	memcpy(command.private_data, "no!", 3);
+	EXPECT_EQ(server.run(RDMA_USER_CM_CMD_REJECT, command), 0);
+	deliver();
+
+	const rdma_ucm_event_resp event = client.event();
+
+	EXPECT_EQ(event.event, RDMA_CM_EVENT_REJECTED);
+	EXPECT_EQ(event.status, 28u);
+	EXPECT_EQ(event.param.conn.private_data_len, 148);
+	EXPECT_STREQ(reinterpret_cast<const char *>(event.param.conn.private_data), "no!");
+	EXPECT_EQ(client.agent.next_due(), Agent::never_due);
+}
+
+TEST_F(Cm, RejectsWhatNobodyListensTo)
+{
+	client.connecting(server);
+	deliver();
+
+	const rdma_ucm_event_resp event = client.event();
+
+	EXPECT_EQ(event.event, RDMA_CM_EVENT_REJECTED);
+	EXPECT_EQ(event.status, 8u);
+	EXPECT_EQ(server.counted(Counter::cm_no_listener), 1u);
+}
+
+TEST_F(Cm, DisconnectsBothEnds)
+{
+	const auto [id, request] = establish();
+
+	EXPECT_EQ(client.disconnect(id), 0);
+	deliver();
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_DISCONNECTED);
+	EXPECT_FALSE(client.has_event());
+	EXPECT_EQ(server.disconnect(request), 0);
+	deliver();
+	EXPECT_EQ(client.event().event, RDMA_CM_EVENT_DISCONNECTED);
+	pass(2 * second);
+	EXPECT_EQ(client.event().event, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+	/* address, route, response, disconnected, exit; established, disconnected, exit */
+	EXPECT_EQ(client.destroy(id), 5);
+	EXPECT_EQ(server.destroy(request), 3);
+}
+
+TEST_F(Cm, DestroyEndsTheConnection)
+{
+	const auto [id, request] = establish();
+
+	EXPECT_EQ(server.destroy(request), 1);
+	deliver();
+	EXPECT_EQ(client.event().event, RDMA_CM_EVENT_DISCONNECTED);
+	EXPECT_EQ(client.disconnect(id), 0);
+	EXPECT_EQ(server.destroy(request), -ENOENT);
+}
+
+TEST_F(Cm, BothEndsMayDisconnectAtOnce)
+{
+	const auto [id, request] = establish();
+
+	EXPECT_EQ(client.disconnect(id), 0);
+	EXPECT_EQ(server.disconnect(request), 0);
+	deliver();
+	EXPECT_EQ(client.event().event, RDMA_CM_EVENT_DISCONNECTED);
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_DISCONNECTED);
+	EXPECT_FALSE(client.has_event());
+	EXPECT_FALSE(server.has_event());
+}
+
+TEST_F(Cm, RepeatsALostRequestAndGivesUp)
+{
+	server.listener();
+
+	const u32 id = client.connecting(server);
+
+	for (unsigned i = 0; i < max_cm_retries; ++i) {
+		ASSERT_EQ(wire.size(), i + 1);
+		pass(5 * second);
+	}
+	EXPECT_EQ(wire.size(), 1 + max_cm_retries);
+	EXPECT_FALSE(client.has_event());
+	pass(5 * second);
+
+	const rdma_ucm_event_resp event = client.event();
+
+	EXPECT_EQ(event.event, RDMA_CM_EVENT_UNREACHABLE);
+	EXPECT_EQ(static_cast<int>(event.status), -ETIMEDOUT);
+	EXPECT_EQ(client.agent.next_due(), Agent::never_due);
+	EXPECT_EQ(client.counted(Counter::cm_retries), max_cm_retries);
+	/* All of them are one request. */
+	deliver();
+	EXPECT_EQ(server.counted(Counter::cm_duplicates), max_cm_retries);
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_CONNECT_REQUEST);
+	EXPECT_FALSE(server.has_event());
+	EXPECT_EQ(client.destroy(id), 3);
+}
+
+TEST_F(Cm, RepeatsTheLostAnswersOfAHandshake)
+{
+	server.listener();
+
+	const u32 id = client.connecting(server);
+
+	deliver();
+
+	const u32 request = server.event().id;
+
+	EXPECT_EQ(server.accept(request, Process::param(server_qpn)), 0);
+	wire.clear(); /* the REP is lost */
+	pass(5 * second);
+	deliver();
+	EXPECT_EQ(client.event().event, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	EXPECT_EQ(client.accept(id, {}), 0);
+	wire.clear(); /* the RTU is lost */
+	EXPECT_FALSE(server.has_event());
+	pass(5 * second);
+	deliver();
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_ESTABLISHED);
+	EXPECT_FALSE(client.has_event());
+}
+
+TEST_F(Cm, ARequestThatWaitsIsNotRepeatedSoon)
+{
+	server.listener();
+	client.connecting(server);
+	deliver();
+	pass(5 * second);
+	deliver(); /* the request again, and the MRA for it */
+	EXPECT_EQ(server.counted(Counter::cm_duplicates), 1u);
+	pass(60 * second);
+	EXPECT_TRUE(wire.empty());
+	EXPECT_FALSE(client.has_event());
+}
+
+TEST_F(Cm, ResolvesADatagramService)
+{
+	server.listener(RDMA_PS_UDP);
+
+	const u32 id = client.resolved(server, RDMA_PS_UDP);
+
+	EXPECT_EQ(client.connect(id, Process::param(0, "who")), 0);
+	deliver();
+
+	const rdma_ucm_event_resp request = server.event();
+
+	EXPECT_EQ(request.event, RDMA_CM_EVENT_CONNECT_REQUEST);
+	EXPECT_STREQ(reinterpret_cast<const char *>(request.param.ud.private_data), "who");
+	/* The QPs of both ends have the Q_Key of rdma_cm. */
+	EXPECT_EQ(server.qp_attr(request.id, IBV_QPS_INIT).qkey, udp_qkey);
+	EXPECT_EQ(client.qp_attr(id, IBV_QPS_INIT).qkey, udp_qkey);
+	EXPECT_EQ(server.accept(request.id, Process::param(server_qpn, "me")), 0);
+	deliver();
+
+	const rdma_ucm_event_resp event = client.event();
+
+	EXPECT_EQ(event.event, RDMA_CM_EVENT_ESTABLISHED);
+	EXPECT_EQ(event.param.ud.qp_num, server_qpn);
+	EXPECT_EQ(event.param.ud.qkey, udp_qkey);
+	EXPECT_STREQ(reinterpret_cast<const char *>(event.param.ud.private_data), "me");
+	EXPECT_FALSE(memcmp(event.param.ud.ah_attr.grh.dgid, server.port.address().ip().b, 16));
+	EXPECT_EQ(event.param.ud.ah_attr.is_global, 1);
+}
+
+TEST_F(Cm, ADatagramServiceThatIsNotThereIsUnreachable)
+{
+	const u32 id = client.resolved(server, RDMA_PS_UDP);
+
+	EXPECT_EQ(client.connect(id, Process::param(0)), 0);
+	deliver();
+
+	const rdma_ucm_event_resp event = client.event();
+
+	EXPECT_EQ(event.event, RDMA_CM_EVENT_UNREACHABLE);
+	EXPECT_EQ(event.status, 1u);
+}
+
+TEST_F(Cm, AServiceHasOneListener)
+{
+	const u32 first = server.listener();
+	const u32 second_id = server.create();
+
+	EXPECT_EQ(server.bind(second_id, service_port), -EADDRINUSE);
+	EXPECT_EQ(server.destroy(first), 0);
+	EXPECT_EQ(server.bind(second_id, service_port), 0);
+	EXPECT_EQ(server.listen(second_id), 0);
+}
+
+TEST_F(Cm, AFloodOfRequestsIsBoundedAndExpires)
+{
+	constexpr u32 backlog = 8, flood = 100;
+	const u32 listener = server.listener(RDMA_PS_TCP, backlog);
+
+	client.connecting(server);
+
+	Packet packet = wire.front();
+
+	wire.clear();
+	for (u32 i = 0; i < flood; ++i) {
+		packet.mad.req.local_id = htobe32(1000 + i);
+		packet.mad.req.qpn_resources = htobe32((1000 + i) << 8);
+		deliver(packet);
+	}
+	EXPECT_EQ(server.counted(Counter::cm_backlog_full), flood - backlog);
+	pass(121 * second);
+	EXPECT_EQ(server.counted(Counter::cm_expired), backlog);
+	EXPECT_FALSE(server.has_event());
+	/* There is room again. */
+	packet.mad.req.local_id = htobe32(5000);
+	deliver(packet);
+	EXPECT_TRUE(server.has_event());
+	EXPECT_EQ(server.destroy(listener), 0);
+	EXPECT_FALSE(server.has_event());
+}
+
+TEST_F(Cm, ARequesterThatGivesUpTakesItsRequestBack)
+{
+	server.listener();
+
+	const u32 id = client.connecting(server);
+
+	deliver();
+	EXPECT_TRUE(server.has_event());
+	EXPECT_EQ(client.destroy(id), 2);
+	deliver();
+	EXPECT_FALSE(server.has_event());
+}
+
+TEST_F(Cm, AQpThatConnectsAgainEndsItsOldConnection)
+{
+	establish();
+
+	/* The client died and begins again with the same QP number. */
+	Process again{"127.0.0.11", 3, wire, now};
+	const u32 id = again.connecting(server);
+
+	ASSERT_EQ(wire.size(), 1u);
+	deliver(wire.front());
+	wire.pop_front();
+	ASSERT_EQ(wire.size(), 2u);
+	EXPECT_EQ(attr(wire[0]), SIRDMA_CM_REJ);
+	EXPECT_EQ(be16toh(wire[0].mad.rej.reason), SIRDMA_CM_REJECT_STALE);
+	EXPECT_EQ(attr(wire[1]), SIRDMA_CM_DREQ);
+	EXPECT_EQ(server.counted(Counter::cm_stale), 1u);
+	again.agent.receive(again.port, wire[0].src, wire[0].mad);
+	EXPECT_EQ(again.event().status, 10u);
+	EXPECT_EQ(again.destroy(id), 3);
+}
+
+TEST_F(Cm, IgnoresWhatComesFromAnotherAddress)
+{
+	const auto [id, request] = establish();
+	IpAddress stranger;
+
+	IpAddress::parse("127.0.0.13", stranger);
+	EXPECT_EQ(client.disconnect(id), 0);
+	server.agent.receive(server.port, stranger, wire.front().mad);
+	EXPECT_FALSE(server.has_event());
+	EXPECT_EQ(server.counted(Counter::cm_unexpected), 1u);
+	deliver();
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_DISCONNECTED);
+	EXPECT_EQ(server.destroy(request), 2);
+}
+
+TEST_F(Cm, RefusesCommandsThatAreTooShortOrUnknown)
+{
+	rdma_ucm_cmd_hdr hdr{};
+
+	EXPECT_EQ(client.agent.command(client.file, &hdr, sizeof(hdr) - 1), -EINVAL);
+	for (u32 number = 0; number < 64; ++number) {
+		hdr = {.cmd = number, .in = 0, .out = 0};
+		const ssize_t err = client.agent.command(client.file, &hdr, sizeof(hdr));
+
+		EXPECT_LT(err, 0) << number;
+		hdr.in = 1;
+		EXPECT_EQ(client.agent.command(client.file, &hdr, sizeof(hdr)), -EINVAL) << number;
+	}
+	/* No room for the answer */
+	rdma_ucm_create_id command{};
+
+	command.ps = RDMA_PS_TCP;
+	EXPECT_EQ(client.run(RDMA_USER_CM_CMD_CREATE_ID, command), -ENOSPC);
+}
+
+/* AF_IB is not there, as librdmacm finds out by this command. */
+TEST_F(Cm, RefusesAfIb)
+{
+	rdma_ucm_bind command{};
+
+	command.id = client.create(RDMA_PS_IB);
+	command.addr_size = 48;
+	command.addr.ss_family = 27;
+	EXPECT_EQ(client.run(RDMA_USER_CM_CMD_BIND, command), -EINVAL);
+}
+
+TEST_F(Cm, MigratesAnIdWithItsEvents)
+{
+	rdma_ucm_migrate_resp resp{};
+	rdma_ucm_migrate_id command{};
+	const int other = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK);
+	eventfd_t count;
+
+	ASSERT_EQ(client.agent.open_channel(other), 0);
+
+	const u32 id = client.connecting(server);
+
+	deliver();
+	EXPECT_TRUE(client.has_event());
+	command.response = reinterpret_cast<uintptr_t>(&resp);
+	command.id = id;
+	command.fd = static_cast<u32>(client.file);
+
+	struct {
+		rdma_ucm_cmd_hdr hdr;
+		rdma_ucm_migrate_id body;
+	} message = {
+		{.cmd = RDMA_USER_CM_CMD_MIGRATE_ID, .in = sizeof(command), .out = sizeof(resp)},
+		command};
+
+	EXPECT_EQ(client.agent.command(other, &message, sizeof(message)),
+		  static_cast<ssize_t>(sizeof(message)));
+	EXPECT_EQ(resp.events_reported, 2u);
+	EXPECT_FALSE(client.has_event());
+	EXPECT_EQ(eventfd_read(other, &count), 0);
+	EXPECT_EQ(client.destroy(id), -ENOENT);
+	client.agent.close_channel(other);
+	::close(other);
+}
+
+/*
+ * Messages with fields changed at random, in every state. Each is counted, none creates more IDs
+ * than the backlog permits, and afterwards the agent still connects.
+ */
+TEST_F(Cm, SurvivesMessagesWithWrongFields)
+{
+	std::mt19937 random(1);
+	const auto [id, request] = establish();
+	std::vector<sirdma_mad> seeds;
+
+	for (const uint16_t number :
+	     {SIRDMA_CM_REQ, SIRDMA_CM_MRA, SIRDMA_CM_REJ, SIRDMA_CM_REP, SIRDMA_CM_RTU,
+	      SIRDMA_CM_DREQ, SIRDMA_CM_DREP, SIRDMA_CM_SIDR_REQ, SIRDMA_CM_SIDR_REP}) {
+		client.connecting(server);
+		seeds.push_back(wire.back().mad);
+		seeds.back().hdr.attr_id = htobe16(number);
+		if (number != SIRDMA_CM_REQ)
+			seeds.back().ids.remote_id =
+				htobe32(server.port.slot() << Agent::handle_bits | request);
+		wire.clear();
+	}
+	for (unsigned i = 0; i < 50000; ++i) {
+		sirdma_mad mad = seeds[random() % seeds.size()];
+		auto *bytes = reinterpret_cast<uint8_t *>(&mad);
+
+		for (unsigned n = random() % 4; n; --n)
+			bytes[random() % sizeof(mad)] = static_cast<uint8_t>(random());
+		server.agent.receive(server.port, client.port.address(), mad);
+		wire.clear();
+		if (!(random() % 64))
+			pass(second);
+		while (server.has_event())
+			server.event();
+	}
+	EXPECT_GE(server.counted(Counter::cm_received), 50000u);
+	EXPECT_GT(server.counted(Counter::cm_malformed), 0u);
+	pass(200 * second);
+	wire.clear();
+	while (client.has_event())
+		client.event();
+
+	/* With another QP, as the others may be connected */
+	const u32 last = client.resolved(server);
+
+	EXPECT_EQ(client.connect(last, Process::param(4711)), 0);
+	deliver();
+	EXPECT_EQ(server.event().param.conn.qp_num, 4711u);
+	client.destroy(id);
+}
+
+} // namespace
+
+} // namespace sirdma::twin::cm

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The connection manager of a process: what the kernel has in ib_cm, rdma_cm and rdma_ucm.
+ *
+ *   librdmacm -> write() of a command -> command()  commands.cpp, the table of commands
+ *   QP 1 of a device -> receive()                   receive.cpp, the table of messages
+ *   a timer -> expire()                             agent.cpp
+ *   events -> an event channel's file               agent.cpp
+ *
+ * Each function takes the one lock. None of them waits.
+ */
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+
+#include "cm/id.hpp"
+
+namespace sirdma::twin::cm
+{
+
+#define SIRDMA_CM_COUNTERS(COUNTER) \
+	COUNTER(cm_received) /* messages */ \
+	COUNTER(cm_sent) \
+	COUNTER(cm_retries) /* messages sent again */ \
+	COUNTER(cm_timeouts) /* no answer after all retries */ \
+	COUNTER(cm_malformed) /* no such message, or a field with an impossible value */ \
+	COUNTER(cm_duplicates) \
+	COUNTER(cm_unexpected) /* not for this state, or from another address */ \
+	COUNTER(cm_unknown) /* of a connection that is not here */ \
+	COUNTER(cm_no_listener) \
+	COUNTER(cm_stale) /* requests of a QP that is connected already */ \
+	COUNTER(cm_backlog_full) \
+	COUNTER(cm_expired) /* requests that the program did not fetch in time */ \
+	COUNTER(cm_overruns) /* messages that found the inbox full */
+
+enum class Counter : unsigned {
+#define COUNTER(name) name,
+	SIRDMA_CM_COUNTERS(COUNTER)
+#undef COUNTER
+		count
+};
+
+struct Event {
+	u32 id = 0; /* whose events_reported counts it: for a request, the listener */
+	u32 request = 0; /* the new ID of a request */
+	rdma_ucm_event_resp body{};
+};
+
+/* An event channel. Its file is a semaphore of events. */
+struct Channel {
+	int file = -1;
+	std::deque<Event> events;
+};
+
+class Agent {
+public:
+	explicit Agent(Host &host) noexcept;
+	Agent(const Agent &) = delete;
+	Agent &operator=(const Agent &) = delete;
+
+	/*
+	 * @file: an eventfd with EFD_SEMAPHORE, which remains the caller's. Who fetches an event
+	 * first reads the file. 0 or an errno.
+	 */
+	int open_channel(int file) noexcept;
+	/* Destroy the IDs of the channel as well. */
+	void close_channel(int file) noexcept;
+
+	/* A command to rdma_ucm: its length, or a negative errno. */
+	ssize_t command(int file, const void *bytes, size_t len) noexcept;
+
+	/* Is @mad for a listener or a connection of this process? */
+	bool serves(const Port &port, const sirdma_mad &mad) noexcept;
+	/* @mad came to @port from @src. */
+	void receive(Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept;
+	/* Handed over by another process of address @dst */
+	void receive(const IpAddress &dst, const IpAddress &src, const sirdma_mad &mad) noexcept;
+	/* No process of the address serves @mad: answer it. */
+	void refuse(Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept;
+
+	/* Act on timers that are due. */
+	void expire() noexcept;
+	/* When expire() is to be called; never_due: no timer runs. */
+	u64 next_due() noexcept;
+	static constexpr u64 never_due = ~0ull;
+
+	/* @port is about to be destroyed. */
+	void forget(const Port &port) noexcept;
+	/* The process exits: tell peers. */
+	void finish() noexcept;
+
+	void count(Counter which) noexcept { ++counters_[static_cast<unsigned>(which)]; }
+	u64 counter(Counter which) const noexcept
+	{
+		return counters_[static_cast<unsigned>(which)];
+	}
+	/* Print the counters that are not 0 to stderr. */
+	void print_counters() const noexcept;
+
+	/* A communication ID is the slot of its process and the handle. */
+	static constexpr unsigned handle_bits = 21;
+	static constexpr u32 handle_mask = (1u << handle_bits) - 1;
+	static u32 slot_of_id(u32 comm_id) noexcept { return comm_id >> handle_bits; }
+	/* The ID that the receiver of @mad is to have; 0: the message names a service. */
+	static u32 receiver_of(const sirdma_mad &mad) noexcept;
+	/* The service that @mad asks for; 0: none of an IP port space. */
+	static u32 service_of(const sirdma_mad &mad) noexcept;
+
+private:
+	struct Call {
+		Channel &channel;
+		const uint8_t *in;
+		size_t in_len, out_len;
+	};
+	struct Arrival {
+		Port &port;
+		const IpAddress &src;
+		const sirdma_mad &mad;
+	};
+	struct CommandRow;
+	struct MessageRow;
+	static const CommandRow commands[];
+	static const MessageRow messages[];
+	using Remote = std::pair<u64, u32>; /* a GUID, and a communication ID or QP number there */
+
+	/* agent.cpp */
+	Id *find(u32 handle) noexcept;
+	Id *find(const Channel &channel, u32 handle) noexcept;
+	Id &create(Channel &channel);
+	void destroy(Id &id) noexcept;
+	void leave(Id &id) noexcept;
+	void close(Id &id) noexcept;
+	void purge_events(Id &id) noexcept;
+	void add_event(Channel &channel, const Event &event) noexcept;
+	void take_token(const Channel &channel) noexcept;
+	void post(Id &id, rdma_ucm_event_resp &body) noexcept;
+	void post(Id &id, u32 event, int status = 0) noexcept;
+	u32 comm_id(const Id &id) const noexcept;
+	void learn_remote(Id &id, u64 guid);
+	void forget_remote(Id &id) noexcept;
+	void start_timer(Id &id, u64 ns) noexcept;
+	void stop_timer(Id &id) noexcept;
+	void expire(Id &id) noexcept;
+	void drop_request(Id &id) noexcept;
+	void give_up(Id &id) noexcept;
+	void enter_timewait(Id &id) noexcept;
+	void send(Port &port, const IpAddress &dst, const sirdma_mad &mad) noexcept;
+	void send_and_wait(Id &id, u64 period_ns, unsigned tries) noexcept;
+
+	/* send.cpp */
+	sirdma_mad header(const Id &id, sirdma_cm_attr attr) const noexcept;
+	sirdma_mad with_ids(const Id &id, sirdma_cm_attr attr) const noexcept;
+	void format_ip(const Id &id, sirdma_cm_ip &ip) const noexcept;
+	void send_req(Id &id, const rdma_ucm_conn_param &param) noexcept;
+	void send_sidr_req(Id &id, const rdma_ucm_conn_param &param) noexcept;
+	void send_mra(Id &id, sirdma_cm_answered answered) noexcept;
+	void send_rej(Id &id, uint16_t reason, const uint8_t *data, size_t len) noexcept;
+	void send_rep(Id &id, const rdma_ucm_conn_param &param) noexcept;
+	void send_rtu(Id &id) noexcept;
+	void send_dreq(Id &id) noexcept;
+	void send_drep(Id &id) noexcept;
+	void send_sidr_rep(Id &id, sirdma_cm_sidr_status status, const uint8_t *data,
+			   size_t len) noexcept;
+	void reject(Port &port, const IpAddress &dst, const sirdma_mad &mad, uint16_t reason,
+		    sirdma_cm_answered answered) noexcept;
+
+	/* receive.cpp */
+	void take(const Arrival &arrival);
+	void answer(const Arrival &arrival) noexcept;
+	Id *addressee(const Arrival &arrival) noexcept;
+	Id *listener(const Port &port, u32 service) noexcept;
+	void on_req(const Arrival &arrival);
+	void on_sidr_req(const Arrival &arrival);
+	bool check_req(const Arrival &arrival, const Id &listener) noexcept;
+	bool is_duplicate(const Arrival &arrival) noexcept;
+	bool is_stale(const Arrival &arrival);
+	Id *new_request(const Arrival &arrival, Id &listener, const uint8_t *private_data);
+	void post_request(Id &listener, Id &id, rdma_ucm_event_resp &body) noexcept;
+	void on_mra(Id &id, const Arrival &arrival);
+	void on_rep(Id &id, const Arrival &arrival);
+	void on_rtu(Id &id, const Arrival &arrival);
+	void on_rej(Id &id, const Arrival &arrival);
+	void on_dreq(Id &id, const Arrival &arrival);
+	void on_drep(Id &id, const Arrival &arrival);
+	void on_sidr_rep(Id &id, const Arrival &arrival);
+
+	/* commands.cpp */
+	Port *port_of(const IpAddress &addr);
+	int create_id(Call &call);
+	int destroy_id(Call &call);
+	int bind_ip(Call &call);
+	int bind(Call &call);
+	int resolve_ip(Call &call);
+	int resolve_addr(Call &call);
+	int resolve_route(Call &call);
+	int query_route(Call &call);
+	int query(Call &call);
+	int connect(Call &call);
+	int listen(Call &call);
+	int accept(Call &call);
+	int reject(Call &call);
+	int disconnect(Call &call);
+	int init_qp_attr(Call &call);
+	int get_event(Call &call);
+	int set_option(Call &call);
+	int notify(Call &call);
+	int migrate_id(Call &call);
+	int refuse_multicast(Call &call);
+	int bind_to(Id &id, const Endpoint &to);
+	int claim(Id &id);
+	int choose_port(Id &id);
+	int resolve(Id &id, const Endpoint *src, const Endpoint &dst);
+	int choose_device(Id &id, const Endpoint &dst);
+	int accept_datagram(Id &id, const rdma_ucm_conn_param &param);
+
+	Host &host_;
+	std::mutex lock_; /* protects what follows, but for the counters */
+	std::unordered_map<int, std::unique_ptr<Channel>> channels_;
+	std::unordered_map<u32, std::unique_ptr<Id>> ids_;
+	std::map<Remote, u32> by_remote_; /* handles by what the peer calls the connection */
+	std::map<Remote, u32> by_qp_; /* and by its QP */
+	std::set<std::pair<u32, u32>> listeners_; /* service, and the handle */
+	std::set<std::pair<u64, u32>> timers_; /* when, and the handle */
+	u32 next_handle_;
+	std::atomic<u64> counters_[static_cast<unsigned>(Counter::count)]{};
+};
+
+inline constexpr u64 ns_per_ms = 1000000;
+/* Timeouts and retries that rdma_cm of the kernel uses, so that peers wait as long. */
+inline constexpr unsigned response_timeout = 20; /* 4.096 us << 20: 4.3 s */
+inline constexpr unsigned max_cm_retries = 15;
+inline constexpr unsigned packet_lifetime = 16; /* of RoCE: 4.096 us << 16 */
+/* An MRA asks the peer to wait for 4.096 us << 24, 69 s. */
+inline constexpr unsigned service_timeout = 24;
+inline constexpr u32 backlog_max = 1024;
+inline constexpr u32 udp_qkey = 0x01234567;
+
+/* ms of a time 4.096 us << @exponent, as ib_cm computes it. */
+constexpr u64 exponent_ms(unsigned exponent) noexcept
+{
+	return 1ull << (exponent > 8 ? exponent - 8 : 0);
+}
+
+/* An address as rdma_cm's commands have it; unspecified for families other than IPv4 and IPv6. */
+Endpoint endpoint_of(const void *sockaddr_in6_or_less) noexcept;
+
+} // namespace sirdma::twin::cm

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* What the connection manager needs of the process: devices, a clock, and names of services. */
+#pragma once
+
+#include <span>
+
+#include <sirdma/cm.h>
+
+#include "address.hpp"
+#include "core.hpp"
+#include "fd.hpp"
+
+namespace sirdma::twin::cm
+{
+
+/* A device, as the connection manager sees it. */
+class Port {
+public:
+	virtual const IpAddress &address() const noexcept = 0;
+	/* The part of the QP numbers that this process has: see rendezvous.hpp. */
+	virtual u32 slot() const noexcept = 0;
+	/* IP MTU, bytes. */
+	virtual u32 ip_mtu() const noexcept = 0;
+	/* Send a datagram from QP 1 to QP 1 of @dst. It may be lost. Any thread. */
+	virtual void send(const IpAddress &dst, const sirdma_mad &mad) noexcept = 0;
+
+protected:
+	~Port() = default;
+};
+
+/* The agent calls it with its lock held. */
+class Host {
+public:
+	/* The devices of this process. May throw std::bad_alloc. */
+	virtual std::span<Port *const> ports() = 0;
+	/* @port is about to be destroyed: ports() has it no more. */
+	virtual void detach(const Port &port) noexcept = 0;
+	virtual u64 now_ns() noexcept = 0;
+	/* The first timer is earlier than it was. */
+	virtual void timer_changed() noexcept = 0;
+	/*
+	 * Reserve service @service of @port for this process, as long as the file is open. None
+	 * with errno; EADDRINUSE: some process has it.
+	 */
+	virtual Fd claim(Port &port, u32 service) noexcept = 0;
+	/* From now on other processes of the address hand over requests for it. False with errno. */
+	virtual bool serve(const Fd &claim) noexcept = 0;
+
+protected:
+	~Host() = default;
+};
+
+} // namespace sirdma::twin::cm

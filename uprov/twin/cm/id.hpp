@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* An rdma_cm_id, with the connection that it has or wants. */
+#pragma once
+
+#include <vector>
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_user_cm.h>
+
+#include "cm/host.hpp"
+
+namespace sirdma::twin::cm
+{
+
+/*
+ * The states of a connection (IBTA 12.9.7) after those of an address.
+ *
+ *   requester: route_resolved -> req_sent -> rep_received -> established
+ *   listener's: req_received -> rep_sent -> established
+ *   both:      established -> dreq_sent or dreq_received -> timewait -> closed
+ *   datagrams: route_resolved -> sidr_req_sent -> closed
+ *              sidr_req_received -> closed
+ *
+ * A connection that fails or is rejected is closed.
+ */
+enum class State : uint8_t {
+	idle,
+	bound,
+	address_resolved,
+	route_resolved,
+	listening,
+	req_sent,
+	req_received,
+	rep_sent,
+	rep_received,
+	established,
+	dreq_sent,
+	dreq_received,
+	timewait,
+	sidr_req_sent,
+	sidr_req_received,
+	closed,
+};
+
+/* Events, by the numbers of librdmacm, whose header does not go with <rdma/rdma_user_cm.h>. */
+enum EventType : u32 {
+	RDMA_CM_EVENT_ADDR_RESOLVED = 0,
+	RDMA_CM_EVENT_ADDR_ERROR = 1,
+	RDMA_CM_EVENT_ROUTE_RESOLVED = 2,
+	RDMA_CM_EVENT_CONNECT_REQUEST = 4,
+	RDMA_CM_EVENT_CONNECT_RESPONSE = 5,
+	RDMA_CM_EVENT_UNREACHABLE = 7,
+	RDMA_CM_EVENT_REJECTED = 8,
+	RDMA_CM_EVENT_ESTABLISHED = 9,
+	RDMA_CM_EVENT_DISCONNECTED = 10,
+	RDMA_CM_EVENT_TIMEWAIT_EXIT = 15,
+};
+
+/* A set of states. */
+using States = uint32_t;
+
+template <typename... S> constexpr States states(S... s) noexcept
+{
+	return ((1u << static_cast<unsigned>(s)) | ...);
+}
+
+/* An IP address and a port of rdma_cm. */
+struct Endpoint {
+	int family = AF_UNSPEC;
+	IpAddress addr;
+	uint16_t port = 0;
+};
+
+struct Channel;
+
+struct Id {
+	u32 handle = 0;
+	u64 uid = 0; /* 0: the program has not accepted it yet */
+	uint16_t port_space = 0;
+	uint8_t qp_type = 0;
+	State state = State::idle;
+	Channel *channel = nullptr;
+	u32 events_reported = 0;
+	u32 listener = 0; /* a request that the program has not fetched: handle of its listener */
+
+	Endpoint src, dst;
+	Port *port = nullptr; /* null: any */
+	bool reuse_address = false;
+	bool only_its_family = false;
+	uint8_t traffic_class = 0;
+	uint8_t ack_timeout = 0; /* set by the program; 0: by the connection manager */
+	std::vector<Fd> claims;
+	u32 backlog = 0; /* of a listener: requests that still have room */
+
+	/* The connection */
+	u32 remote_id = 0;
+	u64 remote_guid = 0; /* not 0: it is in Agent::by_remote_ */
+	IpAddress peer;
+	u64 tid = 0;
+	u32 qpn = 0, remote_qpn = 0;
+	u32 rq_psn = 0, sq_psn = 0;
+	u32 qkey = 0;
+	uint8_t responder_resources = 0, initiator_depth = 0;
+	uint8_t retry_count = 0, rnr_retry_count = 0;
+	uint8_t mtu = 0; /* enum ibv_mtu */
+	uint8_t timeout = 0; /* of the QP, 4.096 us << n */
+	bool srq = false;
+
+	/* The timer, and what it repeats. */
+	u64 due = 0; /* 0: it does not run */
+	u64 period_ns = 0;
+	unsigned tries_left = 0;
+	sirdma_mad message{};
+
+	bool is_datagram() const noexcept { return qp_type == IBV_QPT_UD; }
+	bool in(States set) const noexcept { return set >> static_cast<unsigned>(state) & 1; }
+	u32 service() const noexcept { return static_cast<u32>(port_space) << 16 | src.port; }
+};
+
+} // namespace sirdma::twin::cm

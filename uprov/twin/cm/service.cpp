@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "cm/service.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <new>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <system_error>
+
+#include "device.hpp"
+#include "no_cancel.hpp"
+#include "rendezvous.hpp"
+
+namespace sirdma::twin::cm
+{
+
+namespace
+{
+
+/* The last one made, perhaps by a parent: then its thread is not here. Never freed. */
+std::atomic<Service *> last{nullptr};
+std::mutex making; /* initialised again in a child */
+
+__attribute__((constructor)) void hook_fork() noexcept
+{
+	port_on_fork([] { new (&making) std::mutex; });
+}
+
+} // namespace
+
+Service::Service() : agent_(*this) {}
+
+Service *Service::existing() noexcept
+{
+	Service *service = last.load(std::memory_order_acquire);
+
+	return service && port_process_is(service->process_) ? service : nullptr;
+}
+
+Service *Service::of_process() noexcept
+{
+	if (Service *service = existing())
+		return service;
+	(void)port_process();
+
+	std::lock_guard hold(making);
+
+	if (Service *service = existing())
+		return service;
+	try {
+		std::unique_ptr<Service> service(new Service);
+
+		if (!service->start())
+			return nullptr;
+		last.store(service.get(), std::memory_order_release);
+		return service.release();
+	} catch (const std::bad_alloc &) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+}
+
+bool Service::watch(int fd, bool edge) noexcept
+{
+	epoll_event event{};
+
+	/*
+	 * A child may have a copy of a claim that this process closed, which then stays in the
+	 * set: edges keep it from being reported for ever.
+	 */
+	event.events = edge ? EPOLLIN | EPOLLET : EPOLLIN;
+	event.data.fd = fd;
+	return !epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
+}
+
+bool Service::start() noexcept
+{
+	sigset_t all, old;
+	bool ok = true;
+
+	events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+	wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+	spare_ = spare_file();
+	if (!events_ || !wake_ || !watch(wake_.get(), false))
+		return false;
+	/* The application's signals must not be delivered to this thread. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	try {
+		thread_ = std::thread([this] { run(); });
+	} catch (const std::system_error &) {
+		errno = EAGAIN;
+		ok = false;
+	}
+	pthread_sigmask(SIG_SETMASK, &old, nullptr);
+	if (ok)
+		pthread_setname_np(thread_.native_handle(), "sirdma-cm");
+	return ok;
+}
+
+void Service::wake() noexcept
+{
+	const u64 one = 1;
+
+	(void)!raw_syscall::write(wake_.get(), &one, sizeof(one));
+}
+
+u64 Service::now_ns() noexcept
+{
+	return port_now_ns(nullptr);
+}
+
+void Service::run() noexcept
+{
+	epoll_event events[16];
+
+	for (;;) {
+		const u64 due = agent_.next_due(), now = now_ns();
+		const u64 wait_ms = due == Agent::never_due ? 0 :
+				    due > now		    ? (due - now) / ns_per_ms + 1 :
+							      0;
+		const int wait = due == Agent::never_due ?
+					 -1 :
+					 static_cast<int>(std::min<u64>(wait_ms, 60'000));
+		const int n = epoll_wait(events_.get(), events, std::size(events), wait);
+
+		for (int i = 0; i < n; ++i) {
+			const int fd = events[i].data.fd;
+			u64 count;
+
+			if (fd == wake_.get())
+				(void)!read(fd, &count, sizeof(count));
+			else if (connections_.contains(fd))
+				take_forwarded(fd);
+			else
+				take_connections(fd);
+		}
+		empty_inbox();
+		agent_.expire();
+	}
+}
+
+/* From the wire */
+
+void Service::deliver(Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept
+{
+	{
+		std::lock_guard hold(inbox_lock_);
+
+		if (inbox_.size() >= inbox_max) {
+			agent_.count(Counter::cm_overruns);
+			return;
+		}
+		try {
+			inbox_.push_back({&port, src, mad});
+		} catch (const std::bad_alloc &) {
+			agent_.count(Counter::cm_overruns);
+			return;
+		}
+	}
+	wake();
+}
+
+void Service::empty_inbox() noexcept
+{
+	std::lock_guard routing(routing_lock_);
+
+	for (;;) {
+		Arrival arrival;
+		{
+			std::lock_guard hold(inbox_lock_);
+
+			if (inbox_.empty())
+				return;
+			arrival = inbox_.front();
+			inbox_.pop_front();
+		}
+		route(arrival);
+	}
+}
+
+void Service::route(const Arrival &arrival) noexcept
+{
+	if (agent_.serves(*arrival.port, arrival.mad))
+		agent_.receive(*arrival.port, arrival.src, arrival.mad);
+	else if (!forward(arrival))
+		agent_.refuse(*arrival.port, arrival.src, arrival.mad);
+}
+
+/* False: no process has the name. */
+bool Service::forward(const Arrival &arrival) noexcept
+{
+	const u32 receiver = Agent::receiver_of(arrival.mad);
+	const u32 name = receiver ? slot_name | Agent::slot_of_id(receiver) :
+				    Agent::service_of(arrival.mad);
+
+	if (!name)
+		return false;
+
+	const Fd connection = rendezvous_connect(arrival.port->address(), name);
+	const Forwarded message = {.magic = forwarded_magic,
+				   .scope = arrival.src.scope(),
+				   .src = arrival.src.ip(),
+				   .dst = arrival.port->address().ip(),
+				   .mad = arrival.mad};
+
+	/* A process that has too many to take already loses this one, and the peer repeats it. */
+	if (!connection)
+		return errno == EAGAIN;
+	(void)!raw_syscall::send(connection.get(), &message, sizeof(message),
+				 MSG_DONTWAIT | MSG_NOSIGNAL);
+	return true;
+}
+
+void Service::take_connections(int listener) noexcept
+{
+	for (;;) {
+		Fd connection = rendezvous_accept(listener, spare_, refused_);
+		const int fd = connection.get();
+
+		if (!connection)
+			return;
+		if (connections_.size() >= connections_max)
+			continue;
+		try {
+			connections_.emplace(fd, std::move(connection));
+		} catch (const std::bad_alloc &) {
+			continue;
+		}
+		if (!watch(fd, false))
+			connections_.erase(fd);
+	}
+}
+
+void Service::take_forwarded(int connection) noexcept
+{
+	Forwarded message;
+	const bool came = recv(connection, &message, sizeof(message), MSG_DONTWAIT) ==
+				  static_cast<ssize_t>(sizeof(message)) &&
+			  message.magic == forwarded_magic;
+
+	(void)epoll_ctl(events_.get(), EPOLL_CTL_DEL, connection, nullptr);
+	connections_.erase(connection);
+	if (came)
+		agent_.receive(IpAddress(message.dst), IpAddress(message.src, message.scope),
+			       message.mad);
+}
+
+/* Devices */
+
+void Service::attach(Port &port)
+{
+	Fd name = rendezvous_listen(port.address(), slot_name | port.slot());
+
+	ports_.push_back(&port);
+	if (name && watch(name.get(), true))
+		names_.emplace_back(&port, std::move(name));
+}
+
+std::span<Port *const> Service::ports()
+{
+	for (Device *device : known_devices()) {
+		if (device->start())
+			continue;
+
+		Port *port = device->nic->cm_port();
+
+		if (port && std::find(ports_.begin(), ports_.end(), port) == ports_.end())
+			attach(*port);
+	}
+	return ports_;
+}
+
+Fd Service::claim(Port &port, u32 service) noexcept
+{
+	return rendezvous_bind(port.address(), service);
+}
+
+bool Service::serve(const Fd &claim) noexcept
+{
+	return watch(claim.get(), true) && rendezvous_take(claim.get());
+}
+
+void Service::detach(const Port &port) noexcept
+{
+	std::erase(ports_, &port);
+	std::erase_if(names_, [&](const auto &name) { return name.first == &port; });
+}
+
+void Service::forget(Port &port) noexcept
+{
+	std::lock_guard routing(routing_lock_);
+
+	{
+		std::lock_guard hold(inbox_lock_);
+
+		std::erase_if(inbox_, [&](const Arrival &a) { return a.port == &port; });
+	}
+	agent_.forget(port);
+}
+
+} // namespace sirdma::twin::cm

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The connection manager's thread, and how messages find their process.
+ *
+ *   UDP port -> the process that owns it -> its inbox -> its thread
+ *      a service or connection of this process:   Agent::receive()
+ *      a service of another process:              to the name of the service
+ *      a connection of another process:           to the name of its slot
+ *      of none:                                   Agent::refuse()
+ *
+ * Names are those of rendezvous.hpp, with service IDs and slot_name for slots. A name belongs to
+ * one process, so a service has one listener at an address, and disappears with it.
+ */
+#pragma once
+
+#include "cm/agent.hpp"
+
+#include <thread>
+
+namespace sirdma::twin::cm
+{
+
+class Service : private Host {
+public:
+	/* That of this process, which the first call makes. Null: no memory, or no thread. */
+	static Service *of_process() noexcept;
+	/* Null: there is none yet. */
+	static Service *existing() noexcept;
+
+	Agent &agent() noexcept { return agent_; }
+
+	/* @mad came from the wire. Any thread; takes no lock for long. */
+	void deliver(Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept;
+	/* @port is about to be destroyed. */
+	void forget(Port &port) noexcept;
+
+private:
+	struct Arrival {
+		Port *port;
+		IpAddress src;
+		sirdma_mad mad;
+	};
+	/* What one process hands to another */
+	struct Forwarded {
+		u32 magic;
+		u32 scope;
+		sirdma_ip src, dst;
+		sirdma_mad mad;
+	};
+
+	static constexpr u32 forwarded_magic = 0x53434d01; /* to be changed with the layout */
+	static constexpr u32 slot_name = 1u << 31;
+	static constexpr size_t inbox_max = 4096; /* messages; a megabyte */
+	static constexpr size_t connections_max = 256;
+
+	Service();
+	bool start() noexcept;
+	void run() noexcept;
+	void wake() noexcept;
+	bool watch(int fd, bool edge) noexcept;
+	void empty_inbox() noexcept;
+	void route(const Arrival &arrival) noexcept;
+	bool forward(const Arrival &arrival) noexcept;
+	void take_connections(int listener) noexcept;
+	void take_forwarded(int connection) noexcept;
+	void attach(Port &port);
+
+	std::span<Port *const> ports() override;
+	u64 now_ns() noexcept override;
+	void timer_changed() noexcept override { wake(); }
+	void detach(const Port &port) noexcept override;
+	Fd claim(Port &port, u32 service) noexcept override;
+	bool serve(const Fd &claim) noexcept override;
+
+	const u32 process_ = port_process();
+	Fd events_, wake_, spare_;
+	uint64_t refused_ = 0; /* connections of other users */
+	std::vector<Port *> ports_; /* this and the next one under the agent's lock */
+	std::vector<std::pair<Port *, Fd>> names_; /* of this process's slots */
+	std::mutex routing_lock_; /* held while messages are routed, so that ports stay */
+	std::unordered_map<int, Fd> connections_; /* of processes that forward; the thread's */
+	std::mutex inbox_lock_; /* protects inbox_ */
+	std::deque<Arrival> inbox_;
+	Agent agent_;
+	std::thread thread_; /* runs until the process ends */
+};
+
+} // namespace sirdma::twin::cm
