@@ -65,6 +65,10 @@ public:
 	/* What it does once connected; by default it sleeps, and only its helper serves. */
 	using Work = void (*)(Node &node, const Address &peer);
 
+	/*
+	 * To be made before devices of this process: one of their threads may have locked the
+	 * sanitizer's allocator when the child is forked, and there it stays locked.
+	 */
 	explicit Child(const Config &config, Work work = nullptr)
 	{
 		int ends[2];

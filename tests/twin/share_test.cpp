@@ -739,8 +739,8 @@ TEST_P(TwinShare, KilledPeersLeaveNothingBehind)
 	size_t files = 0;
 
 	for (int i = 0; i < 5; ++i) {
-		Node node(own);
 		Child peer(config);
+		Node node(own);
 
 		node.connect(peer.address(), patient);
 		peer.connect(node.address());
@@ -763,12 +763,12 @@ TEST_P(TwinShare, KilledPeersLeaveNothingBehind)
 TEST_P(TwinShare, AcknowledgesBeforeItEnds)
 {
 	for (int i = 0; i < 10; ++i) {
-		Node node(at(own_address(1), GetParam()));
 		Child peer(at(own_address(0), GetParam()), [](Node &to, const Address &) {
 			EXPECT_EQ(to.post_recv(0, 4096), 0);
 			to.poll();
 			_exit(0);
 		});
+		Node node(at(own_address(1), GetParam()));
 
 		node.connect(peer.address(), 14, 7);
 		peer.connect(node.address());
