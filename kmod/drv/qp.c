@@ -251,7 +251,7 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	/* What is asked for a receive queue that there is not does not count (IBTA 11.2.4.1). */
 	if (init->srq)
 		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
-	err = sirdma_qp_size(&init->cap, dev->ibdev.attrs.max_qp_wr, raw, init->srq, &size);
+	err = sirdma_qp_size(&init->cap, raw, init->srq, &size);
 	if (err) {
 		sirdma_refused(dev, "create_qp: wr %u/%u sge %u/%u inline %u: too much",
 			       init->cap.max_send_wr, init->cap.max_recv_wr, init->cap.max_send_sge,

@@ -15,8 +15,7 @@ static int sirdma_ring_quanta_given(u32 wqes, u8 shift, u32 *quanta)
 	return 0;
 }
 
-int sirdma_qp_size(const struct ib_qp_cap *cap, u32 max_wr, bool raw, bool shared,
-		   struct sirdma_qp_size *size)
+int sirdma_qp_size(const struct ib_qp_cap *cap, bool raw, bool shared, struct sirdma_qp_size *size)
 {
 	int err;
 
@@ -39,8 +38,6 @@ int sirdma_qp_size(const struct ib_qp_cap *cap, u32 max_wr, bool raw, bool share
 		return err;
 	}
 
-	if (cap->max_send_wr > max_wr || cap->max_recv_wr > max_wr)
-		return -EINVAL;
 	size->sq_quanta = sirdma_sq_quanta(cap->max_send_wr, size->sq_shift, SIRDMA_MIN_WQ_QUANTA,
 					   SIRDMA_MAX_WQ_QUANTA);
 	if (!size->sq_quanta)

@@ -15,11 +15,11 @@ struct sirdma_qp_size {
 };
 
 /*
- * @max_wr: the device attribute max_qp_wr. @raw: cap->max_*_wr are the
- * application's numbers; else ring sizes in WQEs of the largest size, as older
- * providers give them. @shared: the QP has no receive queue. 0 or -EINVAL.
+ * @raw: cap->max_*_wr are the application's numbers; else ring sizes in WQEs of
+ * the largest size, as older providers give them. @shared: the QP has no receive
+ * queue. 0 or -EINVAL. Short WQEs may be more than the device attribute
+ * max_qp_wr, which holds for WQEs of any size.
  */
-int sirdma_qp_size(const struct ib_qp_cap *cap, u32 max_wr, bool raw, bool shared,
-		   struct sirdma_qp_size *size);
+int sirdma_qp_size(const struct ib_qp_cap *cap, bool raw, bool shared, struct sirdma_qp_size *size);
 
 #endif

@@ -2,7 +2,13 @@
 /* Access rights and memory regions: what applications may ask for. */
 #include "access.h"
 
-#define SUPPORTED (SIRDMA_VERBS_LOCAL_WRITE | SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_REMOTE_READ)
+/*
+ * The communication manager grants atomics with reads, and UCX registers all its memory for them,
+ * whatever the device offers. The flag gives no right: the device refuses a peer's atomics.
+ */
+#define SUPPORTED \
+	(SIRDMA_VERBS_LOCAL_WRITE | SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_REMOTE_READ | \
+	 SIRDMA_VERBS_REMOTE_ATOMIC)
 
 /* Which right of the device each flag of the verbs API asks for. */
 static const struct {
@@ -90,11 +96,7 @@ int sirdma_qp_access_check(u32 flags)
 {
 	if (flags & ~(SIRDMA_VERBS_ACCESS_KNOWN | SIRDMA_VERBS_ACCESS_OPTIONAL))
 		return -EINVAL;
-	/*
-	 * The communication manager grants atomics with reads, whatever the device offers. A peer
-	 * that uses them is refused all the same, since no region grants them.
-	 */
-	return flags & ~(SUPPORTED | SIRDMA_VERBS_REMOTE_ATOMIC) ? -EOPNOTSUPP : 0;
+	return flags & ~SUPPORTED ? -EOPNOTSUPP : 0;
 }
 
 u32 sirdma_qp_access_to_hw(u32 flags)

@@ -170,7 +170,7 @@ static void av_write(struct sirdma_av *av, const struct sirdma_av_params *params
 	smp_wmb();
 	av->mac = cpu_to_le64(sirdma_mac_to_word(params->mac));
 	av->dst_ip = path->dst_ip;
-	av->flow_label = cpu_to_le32(path->flow_label);
+	av->flow_label = cpu_to_le32(sirdma_path_flow_label(path));
 	av->sgid_idx = cpu_to_le16(params->sgid_idx);
 	av->udp_sport = cpu_to_le16(sirdma_udp_sport(path->flow_label, idx, SPORT_SALT));
 	av->hop_limit = path->hop_limit;

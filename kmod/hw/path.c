@@ -18,8 +18,6 @@ const char *sirdma_path_refusal(const struct sirdma_path *path)
 		return "has no global route";
 	if (path->sl > SIRDMA_MAX_VLAN_PRIO)
 		return "has a service level above 7";
-	if (path->flow_label > SIRDMA_MAX_FLOW_LABEL)
-		return "has a flow label of more than 20 bits";
 	if (is_unspecified(&path->dst_ip))
 		return "has no destination";
 	return NULL;

@@ -88,7 +88,7 @@ static void fill_path(struct sirdma_qp_modify *mod)
 	u32 dest = mod->mask & SIRDMA_QP_DEST_QPN ? attr->dest_qpn : mod->cur_dest_qpn;
 
 	attr->dst_ip = path->dst_ip;
-	attr->flow_label = path->flow_label;
+	attr->flow_label = sirdma_path_flow_label(path);
 	attr->udp_sport = sirdma_udp_sport(path->flow_label, mod->qpn, dest);
 	attr->hop_limit = path->hop_limit;
 	attr->traffic_class = path->traffic_class;

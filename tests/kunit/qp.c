@@ -72,8 +72,7 @@ int sirdma_qp_type_from_verbs(u32 verbs_type)
 	return SIRDMA_QPT_RC;
 }
 
-int sirdma_qp_size(const struct ib_qp_cap *cap, u32 max_wr, bool raw, bool shared,
-		   struct sirdma_qp_size *size)
+int sirdma_qp_size(const struct ib_qp_cap *cap, bool raw, bool shared, struct sirdma_qp_size *size)
 {
 	return 0;
 }

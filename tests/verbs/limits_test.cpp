@@ -103,6 +103,28 @@ TEST_F(Limits, QueuesOfTheReportedDepthWork)
 	}
 }
 
+// UCX creates such queues for datagrams without asking for max_qp_wr, which holds for requests of any size.
+TEST_F(Limits, DeepQueuesOfShortReceivesWork)
+{
+	static constexpr uint32_t depth = 4096;
+
+	for (const ibv_qp_type type : {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD}) {
+		const End end =
+			End::create(device(), {.type = type, .recv_wr = depth, .recv_sge = 1});
+		ASSERT_TRUE(end.qp) << type << ": " << std::strerror(errno);
+		EXPECT_GE(end.cap.max_recv_wr, depth);
+		ibv_qp_attr attr = init_attr(device(), default_link());
+		const int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				 (type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+		ASSERT_EQ(ibv_modify_qp(end.qp.get(), &attr, mask), 0);
+		for (uint32_t i = 0; i < depth; i++)
+			ASSERT_EQ(post_recv(end, {}, i), 0) << i;
+		ASSERT_EQ(to_state(end.qp.get(), IBV_QPS_ERR), 0);
+		for (uint32_t i = 0; i < depth; i++)
+			ASSERT_EQ(expect_wc(end.rcq, IBV_WC_WR_FLUSH_ERR).wr_id, i);
+	}
+}
+
 TEST_F(Limits, PiecesOfTheReportedNumberWork)
 {
 	const auto pieces = static_cast<uint32_t>(device().attr.max_sge);
@@ -137,14 +159,17 @@ TEST_F(Limits, SmallestObjectsWork)
 TEST_F(Limits, MoreThanReportedIsRefused)
 {
 	const ibv_device_attr &attr = device().attr;
+	const auto wrs = static_cast<uint32_t>(attr.max_qp_wr);
+	const auto sges = static_cast<uint32_t>(attr.max_sge);
 	struct {
 		const char *what;
 		EndOptions options;
 	} const cases[] = {
-		{"sends", {.send_wr = static_cast<uint32_t>(attr.max_qp_wr) + 1, .cqe = 16}},
-		{"receives", {.recv_wr = static_cast<uint32_t>(attr.max_qp_wr) + 1, .cqe = 16}},
-		{"pieces per send", {.send_sge = static_cast<uint32_t>(attr.max_sge) + 1}},
-		{"pieces per receive", {.recv_sge = static_cast<uint32_t>(attr.max_sge) + 1}},
+		/* A ring is rounded up to a power of two. */
+		{"sends", {.send_wr = wrs * 2 + 2, .send_sge = sges, .cqe = 16}},
+		{"receives", {.recv_wr = wrs * 2 + 2, .recv_sge = sges, .cqe = 16}},
+		{"pieces per send", {.send_sge = sges + 1}},
+		{"pieces per receive", {.recv_sge = sges + 1}},
 		{"inline data", {.inline_data = 1 << 20}},
 		{"all of it",
 		 {.send_wr = ~0u,

@@ -60,6 +60,15 @@ TEST_F(RegErrors, UnknownAccessFlag)
 	EXPECT_EQ(errno, EINVAL) << std::strerror(errno);
 }
 
+// UCX registers all its memory so, whether the device has atomics or not.
+TEST_F(RegErrors, AtomicsMayBeGrantedOnAnyDevice)
+{
+	const Mr mr(
+		ibv_reg_mr(pd_.get(), memory_.data(), page, all_access | IBV_ACCESS_REMOTE_ATOMIC));
+
+	EXPECT_TRUE(mr) << std::strerror(errno);
+}
+
 TEST_F(RegErrors, AccessFlagThatIsNotOffered)
 {
 	if (device().is_rxe())

@@ -20,6 +20,18 @@ namespace sirdma
 /* A CQE with the data of its work request. */
 using Completion = sirdma_wc;
 
+/*
+ * The service level of a completion. RoCE has none. For a datagram the value says which IP header
+ * the GRH is (annex A17.4.5.1 wants such a flag): 1 IPv6, 2 IPv4. mlx5 reports it so, and UCX
+ * drops datagrams over IPv4 without it.
+ */
+inline uint8_t datagram_sl(const Completion &c) noexcept
+{
+	if (!(c.flags & SIRDMA_WC_HAS_GRH))
+		return 0;
+	return c.flags & SIRDMA_WC_IS_IPV4 ? 2 : 1;
+}
+
 class CompletionQueue {
 public:
 	/* @ring must be zeroed; any number of elements is allowed. */

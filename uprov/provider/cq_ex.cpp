@@ -90,9 +90,9 @@ uint32_t read_slid(ibv_cq_ex *) noexcept
 	return 0;
 }
 
-uint8_t read_sl(ibv_cq_ex *) noexcept
+uint8_t read_sl(ibv_cq_ex *ex) noexcept
 {
-	return 0;
+	return datagram_sl(Cq::of(ex).current);
 }
 
 uint8_t read_dlid_path_bits(ibv_cq_ex *) noexcept

@@ -56,7 +56,7 @@ void to_wc(const Completion &c, ibv_wc &wc) noexcept
 	wc.wc_flags = c.flags & SIRDMA_WC_VERBS_FLAGS;
 	wc.pkey_index = 0;
 	wc.slid = 0;
-	wc.sl = 0;
+	wc.sl = datagram_sl(c);
 	wc.dlid_path_bits = 0;
 }
 

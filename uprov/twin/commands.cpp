@@ -206,13 +206,7 @@ int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &r
 	const auto *base = reinterpret_cast<const uint8_t *>(req.drv.user_wqe_bufs);
 	QpGeometry g;
 
-	/*
-	 * The provider has checked sizes with the same function, but not the number of work
-	 * requests.
-	 */
-	if (attr->cap.max_send_wr > Driver::max_qp_wr ||
-	    attr->cap.max_recv_wr > Driver::max_qp_wr ||
-	    !QpGeometry::compute(attr->cap, attr->srq, Context::of(pd->context).limits, g))
+	if (!QpGeometry::compute(attr->cap, attr->srq, Context::of(pd->context).limits, g))
 		return EINVAL;
 	if (is_parents(pd->context))
 		return ENODEV;

@@ -116,7 +116,6 @@ public:
 	ibv_gid gid() const noexcept;
 	__be64 guid() const noexcept;
 	uint32_t max_cq_elements() const noexcept;
-	static constexpr uint32_t max_qp_wr = SIRDMA_MAX_QP_WR;
 	uint32_t port_mtu() const noexcept;
 
 	int open(ibv_context *context);
