@@ -10,8 +10,7 @@
 
 #include <sirdma/roce.h>
 
-#include "cm/agent.hpp"
-#include "identity.hpp"
+#include "cm/call.hpp"
 
 namespace sirdma::twin::cm
 {
@@ -22,24 +21,6 @@ namespace
 /* Ports that are chosen for programs, as by the kernel's default */
 constexpr u32 first_free_port = 32768, num_free_ports = 60999 - 32768 + 1;
 constexpr u32 port_tries = 4096;
-constexpr uint8_t hop_limit = 64;
-
-/* What the command at @in says; older libraries leave out the end. */
-template <typename Command> Command parse(const uint8_t *in, size_t len) noexcept
-{
-	Command command{};
-
-	memcpy(static_cast<void *>(&command), in, std::min(len, sizeof(command)));
-	return command;
-}
-
-int respond(u64 to, const void *from, size_t len) noexcept
-{
-	if (!to)
-		return EFAULT;
-	memcpy(reinterpret_cast<void *>(to), from, len);
-	return 0;
-}
 
 /* Can @addr of this host send to @dst? 0 or an errno. */
 int check_reachable(const IpAddress &addr, const IpAddress &dst) noexcept
@@ -78,25 +59,6 @@ IpAddress source_for(const IpAddress &dst) noexcept
 	return IpAddress::of(reinterpret_cast<const sockaddr *>(&from));
 }
 
-void put_address(const Endpoint &from, void *to) noexcept
-{
-	sockaddr_storage sa{};
-
-	if (from.family == AF_UNSPEC)
-		return;
-	if (from.family == AF_INET6 && from.addr.any()) {
-		auto &v6 = reinterpret_cast<sockaddr_in6 &>(sa);
-
-		v6.sin6_family = AF_INET6;
-		v6.sin6_port = htobe16(from.port);
-	} else {
-		from.addr.to_socket(from.port, sa);
-	}
-	if (from.family == AF_INET)
-		reinterpret_cast<sockaddr_in &>(sa).sin_family = AF_INET;
-	memcpy(to, &sa, from.family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
-}
-
 ssize_t destroy_parents_id(const void *bytes, size_t len) noexcept
 {
 	const rdma_ucm_destroy_id_resp resp{};
@@ -132,46 +94,44 @@ Endpoint endpoint_of(const void *at) noexcept
 }
 
 struct Agent::CommandRow {
+	u32 number;
 	size_t in_min, out_min;
 	int (Agent::*handle)(Call &call);
 };
 
-/* By number. A command without a handler is not implemented. */
+/* What is not here is not implemented. */
 const Agent::CommandRow Agent::commands[] = {
-	[RDMA_USER_CM_CMD_CREATE_ID] = {offsetof(rdma_ucm_create_id, reserved),
-					sizeof(rdma_ucm_create_id_resp), &Agent::create_id},
-	[RDMA_USER_CM_CMD_DESTROY_ID] = {offsetof(rdma_ucm_destroy_id, reserved),
-					 sizeof(rdma_ucm_destroy_id_resp), &Agent::destroy_id},
-	[RDMA_USER_CM_CMD_BIND_IP] = {offsetof(rdma_ucm_bind_ip, id) + sizeof(u32), 0,
-				      &Agent::bind_ip},
-	[RDMA_USER_CM_CMD_RESOLVE_IP] = {sizeof(rdma_ucm_resolve_ip), 0, &Agent::resolve_ip},
-	[RDMA_USER_CM_CMD_RESOLVE_ROUTE] = {sizeof(rdma_ucm_resolve_route), 0,
-					    &Agent::resolve_route},
-	[RDMA_USER_CM_CMD_QUERY_ROUTE] = {sizeof(rdma_ucm_query) - sizeof(u32),
-					  offsetof(rdma_ucm_query_route_resp, ibdev_index),
-					  &Agent::query_route},
-	[RDMA_USER_CM_CMD_CONNECT] = {offsetof(rdma_ucm_connect, reserved), 0, &Agent::connect},
-	[RDMA_USER_CM_CMD_LISTEN] = {sizeof(rdma_ucm_listen), 0, &Agent::listen},
-	[RDMA_USER_CM_CMD_ACCEPT] = {offsetof(rdma_ucm_accept, reserved), 0, &Agent::accept},
-	[RDMA_USER_CM_CMD_REJECT] = {sizeof(rdma_ucm_reject), 0, &Agent::reject},
-	[RDMA_USER_CM_CMD_DISCONNECT] = {sizeof(rdma_ucm_disconnect), 0, &Agent::disconnect},
-	[RDMA_USER_CM_CMD_INIT_QP_ATTR] = {sizeof(rdma_ucm_init_qp_attr), sizeof(ib_uverbs_qp_attr),
-					   &Agent::init_qp_attr},
-	[RDMA_USER_CM_CMD_GET_EVENT] = {sizeof(rdma_ucm_get_event),
-					offsetof(rdma_ucm_event_resp, reserved), &Agent::get_event},
-	[RDMA_USER_CM_CMD_GET_OPTION] = {0, 0, nullptr},
-	[RDMA_USER_CM_CMD_SET_OPTION] = {sizeof(rdma_ucm_set_option), 0, &Agent::set_option},
-	[RDMA_USER_CM_CMD_NOTIFY] = {sizeof(rdma_ucm_notify), 0, &Agent::notify},
-	[RDMA_USER_CM_CMD_JOIN_IP_MCAST] = {0, 0, &Agent::refuse_multicast},
-	[RDMA_USER_CM_CMD_LEAVE_MCAST] = {0, 0, &Agent::refuse_multicast},
-	[RDMA_USER_CM_CMD_MIGRATE_ID] = {sizeof(rdma_ucm_migrate_id), sizeof(rdma_ucm_migrate_resp),
-					 &Agent::migrate_id},
-	[RDMA_USER_CM_CMD_QUERY] = {sizeof(rdma_ucm_query),
-				    offsetof(rdma_ucm_query_addr_resp, src_addr), &Agent::query},
-	[RDMA_USER_CM_CMD_BIND] = {offsetof(rdma_ucm_bind, addr) + sizeof(sockaddr_in6), 0,
-				   &Agent::bind},
-	[RDMA_USER_CM_CMD_RESOLVE_ADDR] = {sizeof(rdma_ucm_resolve_addr), 0, &Agent::resolve_addr},
-	[RDMA_USER_CM_CMD_JOIN_MCAST] = {0, 0, &Agent::refuse_multicast},
+	{RDMA_USER_CM_CMD_CREATE_ID, offsetof(rdma_ucm_create_id, reserved),
+	 sizeof(rdma_ucm_create_id_resp), &Agent::create_id},
+	{RDMA_USER_CM_CMD_DESTROY_ID, offsetof(rdma_ucm_destroy_id, reserved),
+	 sizeof(rdma_ucm_destroy_id_resp), &Agent::destroy_id},
+	{RDMA_USER_CM_CMD_BIND_IP, offsetof(rdma_ucm_bind_ip, id) + sizeof(u32), 0,
+	 &Agent::bind_ip},
+	{RDMA_USER_CM_CMD_RESOLVE_IP, sizeof(rdma_ucm_resolve_ip), 0, &Agent::resolve_ip},
+	{RDMA_USER_CM_CMD_RESOLVE_ROUTE, sizeof(rdma_ucm_resolve_route), 0, &Agent::resolve_route},
+	{RDMA_USER_CM_CMD_QUERY_ROUTE, sizeof(rdma_ucm_query) - sizeof(u32),
+	 offsetof(rdma_ucm_query_route_resp, ibdev_index), &Agent::query_route},
+	{RDMA_USER_CM_CMD_CONNECT, offsetof(rdma_ucm_connect, reserved), 0, &Agent::connect},
+	{RDMA_USER_CM_CMD_LISTEN, sizeof(rdma_ucm_listen), 0, &Agent::listen},
+	{RDMA_USER_CM_CMD_ACCEPT, offsetof(rdma_ucm_accept, reserved), 0, &Agent::accept},
+	{RDMA_USER_CM_CMD_REJECT, sizeof(rdma_ucm_reject), 0, &Agent::reject},
+	{RDMA_USER_CM_CMD_DISCONNECT, sizeof(rdma_ucm_disconnect), 0, &Agent::disconnect},
+	{RDMA_USER_CM_CMD_INIT_QP_ATTR, sizeof(rdma_ucm_init_qp_attr), sizeof(ib_uverbs_qp_attr),
+	 &Agent::init_qp_attr},
+	{RDMA_USER_CM_CMD_GET_EVENT, sizeof(rdma_ucm_get_event),
+	 offsetof(rdma_ucm_event_resp, reserved), &Agent::get_event},
+	{RDMA_USER_CM_CMD_SET_OPTION, sizeof(rdma_ucm_set_option), 0, &Agent::set_option},
+	{RDMA_USER_CM_CMD_NOTIFY, sizeof(rdma_ucm_notify), 0, &Agent::notify},
+	{RDMA_USER_CM_CMD_JOIN_IP_MCAST, 0, 0, &Agent::refuse_multicast},
+	{RDMA_USER_CM_CMD_LEAVE_MCAST, 0, 0, &Agent::refuse_multicast},
+	{RDMA_USER_CM_CMD_MIGRATE_ID, sizeof(rdma_ucm_migrate_id), sizeof(rdma_ucm_migrate_resp),
+	 &Agent::migrate_id},
+	{RDMA_USER_CM_CMD_QUERY, sizeof(rdma_ucm_query),
+	 offsetof(rdma_ucm_query_addr_resp, src_addr), &Agent::query},
+	{RDMA_USER_CM_CMD_BIND, offsetof(rdma_ucm_bind, addr) + sizeof(sockaddr_in6), 0,
+	 &Agent::bind},
+	{RDMA_USER_CM_CMD_RESOLVE_ADDR, sizeof(rdma_ucm_resolve_addr), 0, &Agent::resolve_addr},
+	{RDMA_USER_CM_CMD_JOIN_MCAST, 0, 0, &Agent::refuse_multicast},
 };
 
 ssize_t Agent::command(int file, const void *bytes, size_t len) noexcept
@@ -187,21 +147,24 @@ ssize_t Agent::command(int file, const void *bytes, size_t len) noexcept
 	if (channel == channels_.end())
 		return hdr.cmd == RDMA_USER_CM_CMD_DESTROY_ID ? destroy_parents_id(bytes, len) :
 								-ENODEV;
-	if (hdr.cmd >= std::size(commands) || hdr.in + sizeof(hdr) > len)
+	if (hdr.in + sizeof(hdr) > len)
 		return -EINVAL;
 
-	const CommandRow &row = commands[hdr.cmd];
+	const auto row = std::find_if(std::begin(commands), std::end(commands),
+				      [&](const CommandRow &r) { return r.number == hdr.cmd; });
+
+	if (row == std::end(commands))
+		return hdr.cmd == RDMA_USER_CM_CMD_GET_OPTION ? -ENOSYS : -EINVAL;
+
 	Call call{*channel->second, static_cast<const uint8_t *>(bytes) + sizeof(hdr), hdr.in,
 		  hdr.out};
 
-	if (!row.handle)
-		return -ENOSYS;
-	if (hdr.in < row.in_min)
+	if (hdr.in < row->in_min)
 		return -EINVAL;
-	if (hdr.out < row.out_min)
+	if (hdr.out < row->out_min)
 		return -ENOSPC;
 	try {
-		const int err = (this->*row.handle)(call);
+		const int err = (this->*row->handle)(call);
 
 		return err ? -err : static_cast<ssize_t>(len);
 	} catch (const std::bad_alloc &) {
@@ -492,63 +455,6 @@ int Agent::resolve_route(Call &call)
 	return 0;
 }
 
-int Agent::query_route(Call &call)
-{
-	const auto cmd = parse<rdma_ucm_query>(call.in, call.in_len);
-	rdma_ucm_query_route_resp resp{};
-	Id *id = find(call.channel, cmd.id);
-	ib_user_path_rec &path = resp.ib_route[0];
-
-	if (!id)
-		return ENOENT;
-	put_address(id->src, &resp.src_addr);
-	put_address(id->dst, &resp.dst_addr);
-	if (id->port) {
-		resp.node_guid = htobe64(device_guid(id->port->address()));
-		resp.port_num = 1;
-		path.pkey = htobe16(SIRDMA_DEFAULT_PKEY);
-		memcpy(path.sgid, id->src.addr.ip().b, sizeof(path.sgid));
-		memcpy(path.dgid, id->dst.addr.ip().b, sizeof(path.dgid));
-	}
-	if (id->mtu) {
-		resp.num_paths = 1;
-		path.mtu = id->mtu;
-		path.mtu_selector = path.rate_selector = path.packet_life_time_selector = 2;
-		path.hop_limit = hop_limit;
-		path.traffic_class = id->traffic_class;
-		path.packet_life_time = packet_lifetime;
-		path.reversible = 1;
-		path.numb_path = 1;
-	}
-	/* There is no index of the device: librdmacm then goes by the GUID. */
-	return respond(cmd.response, &resp, offsetof(rdma_ucm_query_route_resp, ibdev_index));
-}
-
-int Agent::query(Call &call)
-{
-	const auto cmd = parse<rdma_ucm_query>(call.in, call.in_len);
-	rdma_ucm_query_addr_resp resp{};
-	Id *id = find(call.channel, cmd.id);
-
-	if (!id)
-		return ENOENT;
-	/* Only with AF_IB librdmacm asks for the other two. */
-	if (cmd.option != RDMA_USER_CM_QUERY_ADDR)
-		return ENOSYS;
-	if (call.out_len < offsetof(rdma_ucm_query_addr_resp, ibdev_index))
-		return ENOSPC;
-	put_address(id->src, &resp.src_addr);
-	put_address(id->dst, &resp.dst_addr);
-	resp.src_size = id->src.family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-	resp.dst_size = id->dst.family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-	if (id->port) {
-		resp.node_guid = htobe64(device_guid(id->port->address()));
-		resp.port_num = 1;
-		resp.pkey = htobe16(SIRDMA_DEFAULT_PKEY);
-	}
-	return respond(cmd.response, &resp, offsetof(rdma_ucm_query_addr_resp, ibdev_index));
-}
-
 int Agent::set_option(Call &call)
 {
 	const auto cmd = parse<rdma_ucm_set_option>(call.in, call.in_len);
@@ -760,62 +666,6 @@ int Agent::notify(Call &call)
 	id->state = State::established;
 	post(*id, RDMA_CM_EVENT_ESTABLISHED);
 	return 0;
-}
-
-int Agent::init_qp_attr(Call &call)
-{
-	static constexpr States connecting = states(State::req_sent, State::req_received,
-						    State::rep_sent, State::rep_received,
-						    State::established);
-	const auto cmd = parse<rdma_ucm_init_qp_attr>(call.in, call.in_len);
-	ib_uverbs_qp_attr attr{};
-	Id *id = find(call.channel, cmd.id);
-
-	if (!id)
-		return ENOENT;
-	if (cmd.qp_state > IBV_QPS_ERR || !id->port)
-		return EINVAL;
-	attr.qp_state = cmd.qp_state;
-	attr.port_num = 1;
-	if (id->is_datagram()) {
-		attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
-		attr.qkey = id->qkey;
-	} else if (id->in(states(State::bound, State::address_resolved, State::route_resolved))) {
-		attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				    IBV_QP_ACCESS_FLAGS;
-	} else if (!id->in(connecting)) {
-		return EINVAL;
-	} else if (cmd.qp_state == IBV_QPS_INIT) {
-		attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
-				    IBV_QP_ACCESS_FLAGS;
-		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
-		if (id->responder_resources)
-			attr.qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
-	} else if (cmd.qp_state == IBV_QPS_RTR && id->state != State::req_sent) {
-		attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-				    IBV_QP_MIN_RNR_TIMER;
-		memcpy(attr.ah_attr.grh.dgid, id->peer.ip().b, sizeof(attr.ah_attr.grh.dgid));
-		attr.ah_attr.grh.hop_limit = hop_limit;
-		attr.ah_attr.grh.traffic_class = id->traffic_class;
-		attr.ah_attr.is_global = 1;
-		attr.ah_attr.port_num = 1;
-		attr.path_mtu = id->mtu;
-		attr.dest_qp_num = id->remote_qpn;
-		attr.rq_psn = id->rq_psn;
-		attr.max_dest_rd_atomic = id->responder_resources;
-	} else if (cmd.qp_state == IBV_QPS_RTS && id->state != State::req_sent) {
-		attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_RETRY_CNT |
-				    IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_TIMEOUT;
-		attr.sq_psn = id->sq_psn;
-		attr.retry_cnt = id->retry_count;
-		attr.rnr_retry = id->rnr_retry_count;
-		attr.max_rd_atomic = id->initiator_depth;
-		attr.timeout = id->ack_timeout ? id->ack_timeout : id->timeout;
-	} else {
-		return EINVAL;
-	}
-	return respond(cmd.response, &attr, sizeof(attr));
 }
 
 /* Events */

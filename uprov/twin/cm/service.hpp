@@ -20,7 +20,7 @@
 namespace sirdma::twin::cm
 {
 
-class Service : private Host {
+class Service final : private Host {
 public:
 	/* That of this process, which the first call makes. Null: no memory, or no thread. */
 	static Service *of_process() noexcept;

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Processes with a connection manager each, for tests: their messages wait on a wire, commands are
+ * those that librdmacm gives, and the clock is the test's.
+ */
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstring>
+#include <endian.h>
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "cm/agent.hpp"
+
+namespace sirdma::twin::cm::test
+{
+
+inline constexpr uint16_t service_port = 7174;
+inline constexpr u32 client_qpn = 0x123456, server_qpn = 0x654321;
+
+struct Packet {
+	IpAddress src, dst;
+	sirdma_mad mad;
+};
+
+using Wire = std::deque<Packet>;
+
+class TestPort : public Port {
+public:
+	TestPort(const char *text, u32 slot, Wire &wire) : slot_(slot), wire_(wire)
+	{
+		IpAddress::parse(text, addr_);
+	}
+	const IpAddress &address() const noexcept override { return addr_; }
+	u32 slot() const noexcept override { return slot_; }
+	u32 ip_mtu() const noexcept override { return 1500; }
+	void send(const IpAddress &dst, const sirdma_mad &mad) noexcept override
+	{
+		wire_.push_back({addr_, dst, mad});
+	}
+
+private:
+	IpAddress addr_;
+	const u32 slot_;
+	Wire &wire_;
+};
+
+/* A process: its agent, one device and one event channel. */
+class Process : public Host {
+public:
+	Process(const char *addr, u32 slot, Wire &wire, u64 &now)
+		: port(addr, slot, wire), now_(now), agent(*this),
+		  file(eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK))
+	{
+		EXPECT_EQ(agent.open_channel(file), 0);
+	}
+	~Process() { ::close(file); }
+
+	template <typename Command, typename Response = char>
+	ssize_t run(u32 number, Command &command, Response *response = nullptr)
+	{
+		struct {
+			rdma_ucm_cmd_hdr hdr;
+			Command body;
+		} __attribute__((packed)) message{};
+
+		message.hdr = {.cmd = number,
+			       .in = sizeof(Command),
+			       .out = static_cast<uint16_t>(response ? sizeof(*response) : 0)};
+		message.body = command;
+
+		const ssize_t n = agent.command(file, &message, sizeof(message));
+
+		return n == sizeof(message) ? 0 : n;
+	}
+
+	u32 create(uint16_t port_space = RDMA_PS_TCP, u64 uid = 1)
+	{
+		rdma_ucm_create_id_resp resp{};
+		rdma_ucm_create_id command{};
+
+		command.uid = uid;
+		command.response = reinterpret_cast<uintptr_t>(&resp);
+		command.ps = port_space;
+		command.qp_type = port_space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
+		EXPECT_EQ(run(RDMA_USER_CM_CMD_CREATE_ID, command, &resp), 0);
+		return resp.id;
+	}
+
+	ssize_t bind(u32 id, uint16_t to)
+	{
+		rdma_ucm_bind_ip command{};
+		sockaddr_storage sa;
+
+		memcpy(&command.addr, &sa, port.address().to_socket(to, sa));
+		command.id = id;
+		return run(RDMA_USER_CM_CMD_BIND_IP, command);
+	}
+
+	ssize_t listen(u32 id, u32 backlog = 0)
+	{
+		rdma_ucm_listen command = {.id = id, .backlog = backlog};
+
+		return run(RDMA_USER_CM_CMD_LISTEN, command);
+	}
+
+	u32 listener(uint16_t port_space = RDMA_PS_TCP, u32 backlog = 0)
+	{
+		const u32 id = create(port_space, 77);
+
+		EXPECT_EQ(bind(id, service_port), 0);
+		EXPECT_EQ(listen(id, backlog), 0);
+		return id;
+	}
+
+	static rdma_ucm_conn_param param(u32 qpn, const char *data = "")
+	{
+		rdma_ucm_conn_param out{};
+
+		out.qp_num = qpn;
+		out.valid = 1;
+		out.responder_resources = 3;
+		out.initiator_depth = 5;
+		out.retry_count = 6;
+		out.rnr_retry_count = 7;
+		out.private_data_len = static_cast<uint8_t>(strlen(data));
+		memcpy(out.private_data, data, strlen(data));
+		return out;
+	}
+
+	ssize_t connect(u32 id, const rdma_ucm_conn_param &param)
+	{
+		rdma_ucm_connect command{};
+
+		command.id = id;
+		command.conn_param = param;
+		return run(RDMA_USER_CM_CMD_CONNECT, command);
+	}
+
+	/* An ID whose route to @to is resolved. */
+	u32 resolved(const Process &to, uint16_t port_space = RDMA_PS_TCP)
+	{
+		const u32 id = create(port_space);
+		rdma_ucm_resolve_ip address{};
+		rdma_ucm_resolve_route route = {.id = id, .timeout_ms = 1};
+		sockaddr_storage sa;
+
+		memcpy(&address.dst_addr, &sa, to.port.address().to_socket(service_port, sa));
+		address.id = id;
+		EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_IP, address), 0);
+		EXPECT_EQ(event().event, RDMA_CM_EVENT_ADDR_RESOLVED);
+		EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, route), 0);
+		EXPECT_EQ(event().event, RDMA_CM_EVENT_ROUTE_RESOLVED);
+		return id;
+	}
+
+	u32 connecting(const Process &to, const char *data = "")
+	{
+		const u32 id = resolved(to);
+
+		EXPECT_EQ(connect(id, param(client_qpn, data)), 0);
+		return id;
+	}
+
+	ssize_t accept(u32 id, const rdma_ucm_conn_param &param, u64 uid = 2)
+	{
+		rdma_ucm_accept command{};
+
+		command.id = id;
+		command.uid = uid;
+		command.conn_param = param;
+		return run(RDMA_USER_CM_CMD_ACCEPT, command);
+	}
+
+	template <typename Command> ssize_t simple(u32 number, u32 id)
+	{
+		Command command{};
+
+		command.id = id;
+		return run(number, command);
+	}
+	ssize_t disconnect(u32 id)
+	{
+		return simple<rdma_ucm_disconnect>(RDMA_USER_CM_CMD_DISCONNECT, id);
+	}
+
+	/* Events reported; negative: the error. */
+	int destroy(u32 id)
+	{
+		rdma_ucm_destroy_id_resp resp{};
+		rdma_ucm_destroy_id command{};
+
+		command.response = reinterpret_cast<uintptr_t>(&resp);
+		command.id = id;
+
+		const ssize_t err = run(RDMA_USER_CM_CMD_DESTROY_ID, command, &resp);
+
+		return err ? static_cast<int>(err) : static_cast<int>(resp.events_reported);
+	}
+
+	bool has_event()
+	{
+		eventfd_t count;
+
+		if (eventfd_read(file, &count))
+			return false;
+		eventfd_write(file, 1);
+		return true;
+	}
+
+	rdma_ucm_event_resp event()
+	{
+		rdma_ucm_event_resp resp{};
+		rdma_ucm_get_event command = {.response = reinterpret_cast<uintptr_t>(&resp)};
+		eventfd_t count;
+
+		if (eventfd_read(file, &count)) {
+			ADD_FAILURE() << "no event";
+			return resp;
+		}
+		EXPECT_EQ(run(RDMA_USER_CM_CMD_GET_EVENT, command, &resp), 0);
+		return resp;
+	}
+
+	ib_uverbs_qp_attr qp_attr(u32 id, u32 state, ssize_t want = 0)
+	{
+		ib_uverbs_qp_attr resp{};
+		rdma_ucm_init_qp_attr command{};
+
+		command.response = reinterpret_cast<uintptr_t>(&resp);
+		command.id = id;
+		command.qp_state = state;
+		EXPECT_EQ(run(RDMA_USER_CM_CMD_INIT_QP_ATTR, command, &resp), want);
+		return resp;
+	}
+
+	u64 counted(Counter which) const { return agent.counter(which); }
+
+	std::span<Port *const> ports() override { return {&ports_, 1}; }
+	void detach(const Port &) noexcept override {}
+	u64 now_ns() noexcept override { return now_; }
+	void timer_changed() noexcept override {}
+	Fd claim(Port &, u32 service) noexcept override
+	{
+		/* What a name is: it is free again when its file is closed. */
+		for (auto &[taken, holder] : claims_)
+			if (taken == service && fcntl(holder, F_GETFD) >= 0) {
+				errno = EADDRINUSE;
+				return Fd();
+			}
+
+		Fd file(eventfd(0, EFD_CLOEXEC));
+
+		claims_.emplace_back(service, file.get());
+		return file;
+	}
+	bool serve(const Fd &) noexcept override { return true; }
+
+	TestPort port;
+
+private:
+	Port *ports_ = &port;
+	std::vector<std::pair<u32, int>> claims_;
+	u64 &now_;
+
+public:
+	Agent agent;
+	const int file;
+};
+
+} // namespace sirdma::twin::cm::test
