@@ -57,6 +57,9 @@ enum sirdma_cqp_op {
 	SIRDMA_CQP_COMMIT_FPM = 0x21,
 	SIRDMA_CQP_FLUSH_WQES = 0x22,
 	SIRDMA_CQP_NOP = 0x24,
+	SIRDMA_CQP_CREATE_MCAST_GRP = 0x26,
+	SIRDMA_CQP_MODIFY_MCAST_GRP = 0x27,
+	SIRDMA_CQP_DESTROY_MCAST_GRP = 0x28,
 	SIRDMA_CQP_GATHER_STATS = 0x2e,
 	SIRDMA_CQP_MANAGE_SGID = 0x30, /* extension: local address table */
 	SIRDMA_CQP_QUERY_SRQ = 0x31, /* extension: returns the limit, 0 when it is not armed */
@@ -201,6 +204,29 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_sgid, 64);
 #define SIRDMA_CQP_SGID_MAC SIRDMA_MASK(47, 0)
 #define SIRDMA_CQP_SGID_VLAN SIRDMA_MASK(59, 48)
 #define SIRDMA_CQP_SGID_VLANVALID SIRDMA_BIT(63)
+
+/* CREATE_MCAST_GRP, MODIFY_MCAST_GRP, DESTROY_MCAST_GRP */
+struct sirdma_cqp_mcast {
+	__le64 ip_lo; /* CREATE: the multicast address, as in MANAGE_SGID */
+	__le64 ip_hi;
+	__le64 ctx_addr; /* CREATE, MODIFY: struct sirdma_mcast_ctx, 16-byte aligned */
+	__le64 hdr; /* SIRDMA_CQP_MCAST_* */
+	__le64 rsvd[4];
+};
+SIRDMA_SIZE_IS(struct sirdma_cqp_mcast, 64);
+#define SIRDMA_CQP_MCAST_ID SIRDMA_MASK(15, 0)
+
+/*
+ * The queue pairs of a multicast group: each gets a copy of a packet. Their number bounds
+ * the work that one packet causes.
+ */
+#define SIRDMA_MCAST_MAX_QPS 32
+struct sirdma_mcast_ctx {
+	__le32 count; /* 1 .. SIRDMA_MCAST_MAX_QPS */
+	__le32 rsvd[3];
+	__le32 qpns[SIRDMA_MCAST_MAX_QPS]; /* a number that is no queue pair's gets nothing */
+};
+SIRDMA_SIZE_IS(struct sirdma_mcast_ctx, 144);
 
 /* CREATE_CEQ, DESTROY_CEQ: physically contiguous rings */
 struct sirdma_cqp_ceq {

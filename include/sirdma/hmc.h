@@ -87,7 +87,8 @@ struct sirdma_fpm_query {
 	__le32 max_ird; /* inbound READs and atomics per QP */
 	__le32 max_ord; /* outbound */
 	__le32 max_cqe; /* elements of the largest CQ */
-	__le32 rsvd[18];
+	__le32 max_mcast_grps;
+	__le32 rsvd[17];
 };
 SIRDMA_SIZE_IS(struct sirdma_fpm_query, 128);
 

@@ -39,6 +39,12 @@ static inline int sirdma_ip_is_v4(const struct sirdma_ip *ip)
 	return ip->b[10] == 0xff && ip->b[11] == 0xff;
 }
 
+/* ff00::/8, and 224.0.0.0/4 */
+static inline int sirdma_ip_is_multicast(const struct sirdma_ip *ip)
+{
+	return ip->b[0] == 0xff || ((ip->b[12] & 0xf0) == 0xe0 && sirdma_ip_is_v4(ip));
+}
+
 #define SIRDMA_MAX_FLOW_LABEL 0xfffffu
 #define SIRDMA_MAX_VLAN_PRIO 7
 

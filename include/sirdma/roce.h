@@ -17,6 +17,7 @@
 #define SIRDMA_MAD_LEN 256 /* bytes of a management datagram (IBTA 13.4.2) */
 #define SIRDMA_PSN_MASK 0xffffffu
 #define SIRDMA_QPN_MASK 0xffffffu
+#define SIRDMA_MCAST_QPN 0xffffffu /* the queue pairs of a multicast group (IBTA 9.2.3) */
 
 /* A MAC address as a number: the first byte on the wire is in bits 47:40. */
 static inline __u64 sirdma_mac_to_word(const __u8 mac[6])

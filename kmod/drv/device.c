@@ -38,6 +38,7 @@ static void sirdma_dealloc_driver(struct ib_device *ibdev)
 	sirdma_health_fini(dev);
 	sirdma_kflush_fini(dev);
 	sirdma_ah_fini(dev);
+	sirdma_mcast_members_fini(dev);
 	sirdma_neigh_fini(dev);
 	sirdma_gid_fini(dev);
 	sirdma_qpctx_fini(dev);
@@ -58,6 +59,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.alloc_hw_port_stats = sirdma_alloc_hw_port_stats,
 	.alloc_pd = sirdma_alloc_pd,
 	.alloc_ucontext = sirdma_alloc_ucontext,
+	.attach_mcast = sirdma_attach_mcast,
 	.create_ah = sirdma_create_ah,
 	.create_cq = sirdma_create_cq_op,
 	.create_qp = sirdma_create_qp,
@@ -72,6 +74,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.destroy_cq = sirdma_destroy_cq,
 	.destroy_qp = sirdma_destroy_qp,
 	.destroy_srq = sirdma_destroy_srq,
+	.detach_mcast = sirdma_detach_mcast,
 	.disassociate_ucontext = sirdma_disassociate_ucontext,
 	.fill_res_mr_entry = sirdma_fill_res_mr_entry,
 	.fill_res_qp_entry = sirdma_fill_res_qp_entry,
@@ -134,8 +137,13 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	err = sirdma_neigh_init(dev);
 	if (err)
 		goto err_gid;
+	err = sirdma_mcast_members_init(dev);
+	if (err)
+		goto err_neigh;
 	return 0;
 
+err_neigh:
+	sirdma_neigh_fini(dev);
 err_gid:
 	sirdma_gid_fini(dev);
 err_qpctx:

@@ -11,6 +11,7 @@
 #include "counters.h"
 #include "gid.h"
 #include "hw/hw.h"
+#include "mcast.h"
 #include "neigh.h"
 #include "qpctx.h"
 
@@ -25,6 +26,7 @@ struct sirdma_dev {
 	struct xarray srqs; /* SRQ number -> struct sirdma_srq, for events */
 	struct sirdma_gid_table gids;
 	struct sirdma_neigh_table neighs;
+	struct sirdma_mcast_members mcast;
 	struct sirdma_counters counters;
 	struct delayed_work health; /* polls the device's status */
 	struct work_struct fatal; /* removes a device that failed */

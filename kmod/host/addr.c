@@ -202,6 +202,7 @@ static int snic_addr_keep(struct snic_host *host, const struct snic_sgid *sgid,
 void snic_addr_sync(struct snic_host *host)
 {
 	struct snic_addr *addr, *next;
+	DECLARE_BITMAP(vlans, VLAN_N_VID) = {};
 	struct snic_sgid sgid;
 	LIST_HEAD(keep);
 	bool complete = true;
@@ -211,9 +212,16 @@ void snic_addr_sync(struct snic_host *host)
 		return;
 	mutex_lock(&snic_addrs_lock);
 	gen = READ_ONCE(host->dev->tables_gen);
-	for (i = 0; i < host->dev->cfg.max_sgids; i++)
-		if (snic_sgid_read(host->dev, i, &sgid) && snic_addr_keep(host, &sgid, &keep))
+	for (i = 0; i < host->dev->cfg.max_sgids; i++) {
+		if (!snic_sgid_read(host->dev, i, &sgid))
+			continue;
+		if (snic_addr_keep(host, &sgid, &keep))
 			complete = false;
+		if (sgid.has_vlan)
+			__set_bit(sgid.vlan_id, vlans);
+	}
+	/* Readers that see a part of it may drop or take a packet too many, as a moment before. */
+	bitmap_copy(host->vlans, vlans, VLAN_N_VID);
 	list_for_each_entry_safe(addr, next, &host->addrs, node)
 		snic_addr_remove(addr);
 	list_splice(&keep, &host->addrs);

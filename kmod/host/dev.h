@@ -3,6 +3,7 @@
 #ifndef SNIC_HOST_DEV_H
 #define SNIC_HOST_DEV_H
 
+#include <linux/if_vlan.h>
 #include <linux/netdevice.h>
 #include <linux/netfilter.h>
 #include <linux/workqueue.h>
@@ -18,6 +19,7 @@ struct snic_host {
 	netdevice_tracker ndev_tracker;
 	struct list_head node; /* snic_hosts */
 	struct list_head addrs; /* struct snic_addr.node */
+	DECLARE_BITMAP(vlans, VLAN_N_VID); /* in which it has an address */
 	u32 addrs_gen; /* the model's tables_gen when addrs was read */
 	struct nf_hook_ops hook;
 	struct snic_qpset deferred; /* snic_qp_run() wanted */

@@ -168,8 +168,11 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	ether_addr_copy(pkt.src_mac, local->src_mac);
 
 	rcu_read_lock();
-	to = snic_addr_find(host, &local->src_ip, local->src_mac, &local->dst_ip, local->has_vlan,
-			    local->vlan_id);
+	if (unlikely(sirdma_ip_is_multicast(&local->dst_ip)))
+		to = host;
+	else
+		to = snic_addr_find(host, &local->src_ip, local->src_mac, &local->dst_ip,
+				    local->has_vlan, local->vlan_id);
 	if (to) {
 		struct snic_rx_batch batch = {.dev = to->dev};
 

@@ -52,6 +52,19 @@ static enum snic_rx_verdict snic_rx_bad(struct snic_datagram *d, enum sirdma_sta
 	return SNIC_RX_REJECT;
 }
 
+/* @pkt is sent to many. Does a QP of this device receive it? */
+static bool snic_rx_is_joined(const struct snic_host *host, const struct snic_rx_pkt *pkt)
+{
+	if (!sirdma_ip_is_multicast(&pkt->dst_ip) ||
+	    (pkt->vlan_id && !test_bit(pkt->vlan_id, host->vlans)))
+		return false;
+	if (snic_mcast_has(host->dev, &pkt->dst_ip))
+		return true;
+	trace_snic_rx_reject(host->ndev, SIRDMA_STAT_RX_NO_GROUP);
+	snic_rx_reject(host->dev, SIRDMA_STAT_RX_NO_GROUP);
+	return false;
+}
+
 static bool snic_rx_is_mine(const struct snic_host *host, const struct sk_buff *skb,
 			    struct snic_rx_pkt *pkt)
 {
@@ -62,6 +75,8 @@ static bool snic_rx_is_mine(const struct snic_host *host, const struct sk_buff *
 	ether_addr_copy(pkt->src_mac, eth_hdr(skb)->h_source);
 	/* A tag with VLAN 0 carries a priority and nothing else (IEEE 802.1Q). */
 	pkt->vlan_id = vlan_id;
+	if (unlikely(skb->pkt_type == PACKET_MULTICAST))
+		return snic_rx_is_joined(host, pkt);
 	return snic_addr_is_mine(host, &pkt->dst_ip, vlan_id != 0, vlan_id, mac);
 }
 
@@ -388,10 +403,11 @@ static void snic_rx_list(struct snic_host *host, struct sk_buff *skb, struct sni
 
 static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
 {
+	const bool multicast = skb->pkt_type == PACKET_MULTICAST;
 	struct snic_host *host = priv;
 	struct snic_datagram d = {};
 
-	if (skb->pkt_type != PACKET_HOST && skb->pkt_type != PACKET_OTHERHOST)
+	if (skb->pkt_type != PACKET_HOST && skb->pkt_type != PACKET_OTHERHOST && !multicast)
 		return NF_ACCEPT;
 	switch (snic_rx_parse(host, skb, &d)) {
 	case SNIC_RX_PASS:
@@ -407,16 +423,17 @@ static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct n
 		snic_rx_reject_one(host, SIRDMA_STAT_RX_FRAGMENTS);
 		return NF_DROP;
 	}
-	skb = skb_share_check(skb, GFP_ATOMIC);
+	/* Others on this host may be members as well, so the stack gets a multicast packet, too. */
+	skb = multicast ? skb_clone(skb, GFP_ATOMIC) : skb_share_check(skb, GFP_ATOMIC);
 	if (!skb)
-		return NF_STOLEN;
+		return multicast ? NF_ACCEPT : NF_STOLEN;
 	snic_enter();
 	if (unlikely(skb_is_gso(skb) && (skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST)))
 		snic_rx_list(host, skb, &d);
 	else
 		snic_rx_one(host, skb, &d, SNIC_RX_TAKE);
 	snic_leave();
-	return NF_STOLEN;
+	return multicast ? NF_ACCEPT : NF_STOLEN;
 }
 
 int snic_rx_attach(struct snic_host *host)

@@ -118,18 +118,21 @@ u32 snic_tx(struct snic_host *host, struct snic_burst *burst)
 	struct snic_txq *q = snic_host_txq(host, burst->qpn);
 	const struct snic_flow *flow = burst->flow;
 	struct sk_buff_head wire;
+	bool multicast = sirdma_ip_is_multicast(&flow->dst_ip), is_local;
 	LIST_HEAD(local);
-	bool is_local;
 
 	__skb_queue_head_init(&wire);
 	rcu_read_lock();
-	is_local = snic_addr_find(host, &flow->src_ip, flow->src_mac, &flow->dst_ip, flow->has_vlan,
-				  flow->vlan_id);
+	is_local = unlikely(multicast) ?
+			   snic_mcast_has(host->dev, &flow->dst_ip) :
+			   !!snic_addr_find(host, &flow->src_ip, flow->src_mac, &flow->dst_ip,
+					    flow->has_vlan, flow->vlan_id);
 	rcu_read_unlock();
 	trace_snic_tx(host->ndev, burst, burst->npkts, is_local);
 	if (is_local)
 		snic_tx_own_local(q, &local, snic_local_build(host, burst, &local));
-	else
+	/* No wire brings a multicast packet back to the members that this device has itself. */
+	if (!is_local || multicast)
 		snic_tx_frames(host, q, burst, &wire);
 	if (!list_empty(&local) || !skb_queue_empty(&wire))
 		snic_txq_add(q, &wire, &local);

@@ -412,6 +412,30 @@ int sirdma_cqp_commit_fpm(struct sirdma_hw *hw, const struct sirdma_fpm_commit *
 	return err;
 }
 
+int sirdma_cqp_mcast(struct sirdma_hw *hw, enum sirdma_cqp_op op,
+		     const struct sirdma_cqp_mcast_params *params)
+{
+	struct sirdma_cqp *cqp = &hw->cqp;
+	const struct sirdma_cqp_mcast cmd = {
+		.ip_lo = cpu_to_le64(ip_word(params->ip.b)),
+		.ip_hi = cpu_to_le64(ip_word(params->ip.b + 8)),
+		.ctx_addr = cpu_to_le64(cqp->buf.pa),
+		.hdr = cpu_to_le64(header(op) | SIRDMA_PREP(SIRDMA_CQP_MCAST_ID, params->id)),
+	};
+	struct sirdma_mcast_ctx *ctx = cqp->buf.va;
+	int err;
+	u32 i;
+
+	port_mutex_lock(&cqp->buf_lock);
+	memset(ctx, 0, sizeof(*ctx));
+	ctx->count = cpu_to_le32(params->count);
+	for (i = 0; i < params->count; i++)
+		ctx->qpns[i] = cpu_to_le32(params->qpns[i]);
+	err = exec_cmd(hw, &cmd);
+	port_mutex_unlock(&cqp->buf_lock);
+	return err;
+}
+
 int sirdma_cqp_gather_stats(struct sirdma_hw *hw, u64 *stats)
 {
 	struct sirdma_cqp *cqp = &hw->cqp;

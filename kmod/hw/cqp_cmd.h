@@ -88,6 +88,16 @@ struct sirdma_cqp_sgid_params {
 int sirdma_cqp_set_sgid(struct sirdma_hw *hw, const struct sirdma_cqp_sgid_params *params);
 int sirdma_cqp_clear_sgid(struct sirdma_hw *hw, u32 idx);
 
+struct sirdma_cqp_mcast_params {
+	u32 id;
+	struct sirdma_ip ip;
+	const u32 *qpns;
+	u32 count; /* at most SIRDMA_MCAST_MAX_QPS */
+};
+/* @op: SIRDMA_CQP_CREATE_MCAST_GRP, _MODIFY_ or _DESTROY_, of which each takes what it needs. */
+int sirdma_cqp_mcast(struct sirdma_hw *hw, enum sirdma_cqp_op op,
+		     const struct sirdma_cqp_mcast_params *params);
+
 int sirdma_cqp_create_ceq(struct sirdma_hw *hw, u32 id, u64 pa, u32 entries);
 int sirdma_cqp_destroy_ceq(struct sirdma_hw *hw, u32 id);
 int sirdma_cqp_create_aeq(struct sirdma_hw *hw, u64 pa, u32 entries);

@@ -126,6 +126,8 @@ static int hw_query(struct sirdma_hw *hw, u32 *max_sds)
 	caps->max_ceqs = min_t(u32, le32_to_cpu(query.max_ceqs), MAX_CEQS);
 	caps->max_arp = min(le32_to_cpu(query.max_arp), MAX_INDEX16);
 	caps->max_sgids = min(le32_to_cpu(query.max_sgids), MAX_INDEX16);
+	caps->max_mcast_grps =
+		min_t(u32, le32_to_cpu(query.max_mcast_grps), SIRDMA_CQP_MCAST_ID + 1);
 	caps->max_ird = min_t(u32, le32_to_cpu(query.max_ird), MAX_RD_ATOMIC);
 	caps->max_ord = min_t(u32, le32_to_cpu(query.max_ord), MAX_RD_ATOMIC);
 	caps->max_cqe = min_t(u32, le32_to_cpu(query.max_cqe), SIRDMA_CQP_CQ_SIZE);
@@ -263,8 +265,13 @@ static int hw_start(struct sirdma_hw *hw)
 	err = sirdma_av_init(hw, (u64)(max_sds - 1) * SIRDMA_HMC_SD_SIZE);
 	if (err)
 		goto err_pble;
+	err = sirdma_mcast_init(hw);
+	if (err)
+		goto err_avs;
 	return 0;
 
+err_avs:
+	sirdma_av_fini(hw);
 err_pble:
 	sirdma_pble_fini(hw);
 err_ccq:
@@ -315,6 +322,7 @@ err_cqp:
 
 void sirdma_hw_remove(struct sirdma_hw *hw)
 {
+	sirdma_mcast_fini(hw);
 	sirdma_av_fini(hw);
 	sirdma_pble_fini(hw);
 	sirdma_cqp_stop_ccq(hw);

@@ -13,6 +13,7 @@
 #include "eq.h"
 #include "hmc.h"
 #include "idpool.h"
+#include "mcast.h"
 #include "pble.h"
 #include "port/port.h"
 #include "sirdma/bus.h"
@@ -29,6 +30,7 @@ struct sirdma_hw_caps {
 	u32 max_arp;
 	u32 max_sgids;
 	u32 max_avs; /* indices, of which 0 is not used; 0: the device has no address vectors */
+	u32 max_mcast_grps; /* 0: the device has no multicast groups */
 	u32 max_ird;
 	u32 max_ord;
 	u32 max_cqe;
@@ -71,6 +73,7 @@ struct sirdma_hw {
 	struct sirdma_hmc hmc;
 	struct sirdma_pble_pool pble;
 	struct sirdma_av_table avs;
+	struct sirdma_mcast_table mcasts;
 	struct sirdma_aeq aeq;
 	struct sirdma_ceq *ceqs; /* [cfg.num_ceqs] */
 

@@ -29,6 +29,9 @@ void sirdma_hw_limits(const struct sirdma_hw *hw, struct sirdma_limits *limits)
 	limits->max_mr = hw->stag_ids.limit - hw->stag_ids.first;
 	limits->max_pd = hw->pd_ids.limit - hw->pd_ids.first;
 	limits->max_ah = sirdma_av_user_limit(hw);
+	limits->max_mcast_grp = caps->max_mcast_grps;
+	limits->max_mcast_qp_attach = caps->max_mcast_grps ? SIRDMA_MCAST_MAX_QPS : 0;
+	limits->max_total_mcast_qp_attach = caps->max_mcast_grps * SIRDMA_MCAST_MAX_QPS;
 	limits->max_qp_rd_atom = caps->max_ird;
 	limits->max_qp_init_rd_atom = caps->max_ord;
 	limits->max_res_rd_atom =

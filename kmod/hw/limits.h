@@ -26,6 +26,9 @@ struct sirdma_limits {
 	u32 max_mr;
 	u32 max_pd;
 	u32 max_ah; /* of all users together */
+	u32 max_mcast_grp;
+	u32 max_mcast_qp_attach; /* to one group */
+	u32 max_total_mcast_qp_attach;
 	u32 max_qp_rd_atom;
 	u32 max_qp_init_rd_atom;
 	u32 max_res_rd_atom;
@@ -53,6 +56,9 @@ u32 sirdma_max_cq_elements(const struct sirdma_hw *hw);
 		(attr)->max_mr = (int)(limits)->max_mr; \
 		(attr)->max_pd = (int)(limits)->max_pd; \
 		(attr)->max_ah = (int)(limits)->max_ah; \
+		(attr)->max_mcast_grp = (int)(limits)->max_mcast_grp; \
+		(attr)->max_mcast_qp_attach = (int)(limits)->max_mcast_qp_attach; \
+		(attr)->max_total_mcast_qp_attach = (int)(limits)->max_total_mcast_qp_attach; \
 		(attr)->max_qp_rd_atom = (int)(limits)->max_qp_rd_atom; \
 		(attr)->max_qp_init_rd_atom = (int)(limits)->max_qp_init_rd_atom; \
 		(attr)->max_res_rd_atom = (int)(limits)->max_res_rd_atom; \

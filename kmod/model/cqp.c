@@ -4,6 +4,7 @@
 #include "cq.h"
 #include "cqp_tables.h"
 #include "dev.h"
+#include "mcast.h"
 #include "mr.h"
 #include "qp_cmd.h"
 #include "srq.h"
@@ -38,6 +39,9 @@ static const snic_cqp_fn cqp_ops[SIRDMA_CQP_OP_COUNT] = {
 	[SIRDMA_CQP_QUERY_FPM] = snic_cqp_query_fpm,
 	[SIRDMA_CQP_COMMIT_FPM] = snic_cqp_commit_fpm,
 	[SIRDMA_CQP_FLUSH_WQES] = snic_cqp_flush_wqes,
+	[SIRDMA_CQP_CREATE_MCAST_GRP] = snic_cqp_create_mcast,
+	[SIRDMA_CQP_MODIFY_MCAST_GRP] = snic_cqp_modify_mcast,
+	[SIRDMA_CQP_DESTROY_MCAST_GRP] = snic_cqp_destroy_mcast,
 	[SIRDMA_CQP_NOP] = snic_cqp_nop,
 	[SIRDMA_CQP_GATHER_STATS] = snic_cqp_gather_stats,
 	[SIRDMA_CQP_MANAGE_SGID] = snic_cqp_manage_sgid,

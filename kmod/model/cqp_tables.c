@@ -156,6 +156,7 @@ u32 snic_cqp_query_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 		.max_arp = cpu_to_le32(cfg->max_arp),
 		.max_sgids = cpu_to_le32(cfg->max_sgids),
 		.max_ahs = cpu_to_le32(snic_hmc_max_avs(dev)),
+		.max_mcast_grps = cpu_to_le32(SNIC_MAX_MCAST_GRPS),
 		.max_ird = cpu_to_le32(SNIC_MAX_RD_ATOMIC),
 		.max_ord = cpu_to_le32(SNIC_MAX_ORD),
 		.max_cqe = cpu_to_le32(cfg->max_cqe),

@@ -35,6 +35,7 @@ static void dev_free(struct snic_dev *dev)
 {
 	port_stats_fini(&dev->stats);
 	snic_hmc_fini(dev);
+	snic_mcast_fini(&dev->mcasts);
 	snic_table_fini(&dev->mrs);
 	snic_table_fini(&dev->srqs);
 	snic_table_fini(&dev->cqs);
@@ -57,7 +58,7 @@ static int dev_alloc_tables(struct snic_dev *dev)
 	    port_stats_init(&dev->stats, SIRDMA_STAT_COUNT))
 		return -ENOMEM;
 	if (snic_table_init(&dev->qps, cfg->max_qps) || snic_table_init(&dev->cqs, cfg->max_cqs) ||
-	    snic_table_init(&dev->srqs, cfg->max_srqs))
+	    snic_table_init(&dev->srqs, cfg->max_srqs) || snic_mcast_init(&dev->mcasts))
 		return -ENOMEM;
 	return snic_table_init(&dev->mrs, cfg->max_mrs);
 }
@@ -104,6 +105,7 @@ static void dev_clear(struct snic_dev *dev)
 {
 	WRITE_ONCE(dev->status, 0);
 	snic_cqp_stop(dev);
+	snic_mcast_destroy_all(dev);
 	snic_qp_destroy_all(dev);
 	snic_srq_destroy_all(dev);
 	snic_cq_destroy_all(dev);

@@ -5,6 +5,7 @@
 
 #include "eq.h"
 #include "hmc.h"
+#include "mcast.h"
 #include "obj.h"
 #include "snic.h"
 
@@ -55,6 +56,7 @@ struct snic_dev {
 	struct snic_table cqs;
 	struct snic_table srqs;
 	struct snic_table mrs;
+	struct snic_mcast_table mcasts;
 	struct port_lock addr_lock; /* protects arps[] and sgids[]; innermost */
 	struct snic_arp *arps; /* [cfg.max_arp] */
 	struct snic_sgid *sgids; /* [cfg.max_sgids] */

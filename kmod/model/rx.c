@@ -3,6 +3,7 @@
  * Received packets: find the QP, check the headers (IBTA 9.6.1) and give the packet to
  * the QP's transport.
  */
+#include "mcast.h"
 #include "super.h"
 #include "transport.h"
 
@@ -131,33 +132,74 @@ static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 	return qp;
 }
 
-void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
+static void rx_to_qp(struct snic_rx_batch *batch, u32 qpn, const struct snic_pkt *pkt,
+		     const struct snic_rx_pkt *rx)
 {
+	struct snic_qp *qp = rx_batch_qp(batch, qpn);
 	enum sirdma_stat why;
-	struct snic_pkt pkt;
-	struct snic_qp *qp;
 
-	if (!snic_pkt_parse(rx, &pkt, &why)) {
-		snic_stat_inc(batch->dev, why);
-		return;
-	}
-	qp = rx_batch_qp(batch, pkt.qpn);
 	if (!qp)
 		snic_stat_inc(batch->dev, SIRDMA_STAT_RX_NO_QP);
-	else if (rx_admit(qp, &pkt, rx, &why))
-		rx_dispatch(batch, qp, &pkt, rx);
+	else if (rx_admit(qp, pkt, rx, &why))
+		rx_dispatch(batch, qp, pkt, rx);
 	else
 		snic_stat_inc(batch->dev, why);
 }
 
+/*
+ * Each QP of the group gets a copy or drops it, by its own state, P_Key and Q_Key. The QP
+ * that sent the packet is no exception: receivers that do not want their own packets compare
+ * the source, as IPoIB does.
+ */
+static void rx_to_group(struct snic_rx_batch *batch, const struct snic_pkt *pkt,
+			const struct snic_rx_pkt *rx)
+{
+	u32 qpns[SIRDMA_MCAST_MAX_QPS], count, i;
+
+	count = snic_mcast_members(batch->dev, &rx->dst_ip, qpns);
+	if (!count)
+		snic_stat_inc(batch->dev, SIRDMA_STAT_RX_NO_GROUP);
+	for (i = 0; i < count; i++)
+		rx_to_qp(batch, qpns[i], pkt, rx);
+}
+
+/* The multicast QP number and a multicast address come together (IBTA 9.6.1.2). */
+static bool rx_addressed(u32 qpn, const struct sirdma_ip *dst)
+{
+	return sirdma_ip_is_multicast(dst) == (qpn == SIRDMA_MCAST_QPN);
+}
+
+void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
+{
+	enum sirdma_stat why;
+	struct snic_pkt pkt;
+
+	if (!snic_pkt_parse(rx, &pkt, &why))
+		snic_stat_inc(batch->dev, why);
+	else if (unlikely(!rx_addressed(pkt.qpn, &rx->dst_ip)))
+		snic_stat_inc(batch->dev, SIRDMA_STAT_RX_BAD_GID);
+	else if (unlikely(pkt.qpn == SIRDMA_MCAST_QPN))
+		rx_to_group(batch, &pkt, rx);
+	else
+		rx_to_qp(batch, pkt.qpn, &pkt, rx);
+}
+
 bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *rx)
 {
+	enum sirdma_stat why = SIRDMA_STAT_RX_NO_QP;
 	struct sirdma_bth bth;
+	u32 qpn;
 
 	memcpy(&bth, rx->segs[0].ptr, sizeof(bth));
-	if (snic_table_has(&dev->qps, be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK))
+	qpn = be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK;
+	if (unlikely(qpn == SIRDMA_MCAST_QPN)) {
+		if (snic_mcast_has(dev, &rx->dst_ip))
+			return true;
+		why = SIRDMA_STAT_RX_NO_GROUP;
+	} else if (snic_table_has(&dev->qps, qpn)) {
 		return true;
-	snic_stat_inc(dev, SIRDMA_STAT_RX_NO_QP);
+	}
+	snic_stat_inc(dev, why);
 	return false;
 }
 

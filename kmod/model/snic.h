@@ -132,10 +132,13 @@ struct snic_rx_pkt {
 };
 
 /*
- * Does the QP that @pkt names exist? If not, the packet is counted and the host drops it.
+ * Does the QP that @pkt names exist, or does its multicast group? If not, the packet is counted and the host drops it.
  * The host asks before it computes the ICRC, so that packets without a QP cost little.
  */
 bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
+
+/* Does a queue pair receive packets to the multicast address @ip? Any context. */
+bool snic_mcast_has(struct snic_dev *dev, const struct sirdma_ip *ip);
 
 /* Process one packet. Errors are counted, not returned. */
 void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt);

@@ -28,7 +28,29 @@ constexpr sirdma_stat rejects[] = {
 	SIRDMA_STAT_RX_BAD_LENGTH, SIRDMA_STAT_RX_BAD_ICRC,  SIRDMA_STAT_RX_BAD_HEADER,
 	SIRDMA_STAT_RX_BAD_OPCODE, SIRDMA_STAT_RX_BAD_PKEY,  SIRDMA_STAT_RX_BAD_GID,
 	SIRDMA_STAT_RX_NO_QP,	   SIRDMA_STAT_RX_BAD_STATE, SIRDMA_STAT_RX_BAD_QKEY,
+	SIRDMA_STAT_RX_NO_GROUP,
 };
+
+const sirdma_ip group = ip4(239, 1, 2, 3);
+
+// The victim is the only member of the group.
+void join(World &w)
+{
+	static const sirdma_dma_mem mem = w.b.host.alloc(sizeof(sirdma_mcast_ctx));
+	auto *ctx = static_cast<sirdma_mcast_ctx *>(mem.va);
+	sirdma_cqp_mcast cmd{};
+
+	ctx->count = 1;
+	ctx->qpns[0] = w.victim->b.id;
+	memcpy(&cmd.ip_lo, group.b, 8);
+	memcpy(&cmd.ip_hi, group.b + 8, 8);
+	cmd.ctx_addr = mem.pa;
+	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_MODIFY_MCAST_GRP);
+	if (w.b.drv.exec(cmd) == SIRDMA_CQP_OK)
+		return;
+	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_CREATE_MCAST_GRP);
+	EXPECT_EQ(w.b.drv.exec(cmd), SIRDMA_CQP_OK);
+}
 
 u64 rejected(Node &n)
 {
@@ -97,7 +119,7 @@ private:
 				   opcode;
 		p[1] = flags & 0xf0;
 		p[2] = p[3] = 0xff;
-		put24(&p[5], kind & any_qp ? in_.half() : qp_.id);
+		put24(&p[5], kind & any_qp ? wide(in_.half()) : qp_.id);
 		p[8] = flags & 1 ? 0x80 : 0;
 		put24(&p[9], psn);
 		// Enough for every extended header; where it is payload, it is data.
@@ -118,6 +140,9 @@ private:
 					     static_cast<u32>(p.size() / qp_.opts.mtu) + 1;
 		return p;
 	}
+
+	// Of the numbers that no queue pair has, that of multicast is likely.
+	static u32 wide(u32 qpn) { return qpn >= 0xff00 ? SIRDMA_MCAST_QPN : qpn; }
 
 	void aim(std::vector<u8> &p)
 	{
@@ -145,7 +170,7 @@ private:
 		snic_rx_pkt rx{};
 
 		rx.src_ip = kind & other_source ? ip4(10, 0, 0, 9) : w_.a.ip;
-		rx.dst_ip = n.ip;
+		rx.dst_ip = p.size() > 6 && p[6] == 0xff ? group : n.ip;
 		rx.segs = &seg;
 		rx.nsegs = 1;
 		rx.len = seg.len;
@@ -231,6 +256,7 @@ extern "C" int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	opts.access = settings & 32 ? SIRDMA_ACCESS_REMOTE_READ :
 				      SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
 	world.connect(opts);
+	join(world);
 	give_work(world, in.byte());
 	Packets packets(world, in);
 	for (int i = 0; i < 64 && in.more(); i++)

@@ -34,6 +34,7 @@ static struct snic_rx_scratch scratch;
 static struct snic_cpu cpu = {.rx = &scratch};
 static struct sirdma_ip mine;
 static u16 my_vlan;
+static struct sirdma_ip joined; /* the multicast group of the device */
 static const u8 upper_mac[ETH_ALEN] = {2, 0, 0,
 				       0, 0, 7}; /* of the netdev above that has the address */
 
@@ -82,6 +83,11 @@ bool snic_addr_is_mine(const struct snic_host *host, const struct sirdma_ip *ip,
 {
 	return !memcmp(ip, &mine, sizeof(mine)) && vlan_id == my_vlan &&
 	       (!mac || ether_addr_equal_unaligned(mac, upper_mac));
+}
+
+bool snic_mcast_has(struct snic_dev *dev, const struct sirdma_ip *ip)
+{
+	return !memcmp(ip, &joined, sizeof(joined));
 }
 
 struct fixture {
@@ -333,6 +339,47 @@ static void mac_address_of_a_netdev_above_is_heard(struct kunit *test)
 	expect_burst(test, 1);
 }
 
+/* The stack gets it as well: others may be members. */
+static void multicast_packet_is_copied(struct kunit *test)
+{
+	struct fixture *f = fixture(test);
+	struct sk_buff *skb;
+	u32 len, i;
+
+	for (i = 0; i < 4; i++) {
+		memset(&model, 0, sizeof(model));
+		describe(f, i & 1);
+		f->burst.npkts = 1;
+		f->flow.dst_ip.b[i & 1 ? 12 : 0] = i & 1 ? 239 : 0xff;
+		joined = f->flow.dst_ip;
+		skb = skb_get(packet(test, 0, i & 2));
+		skb->pkt_type = PACKET_MULTICAST;
+		len = skb->len;
+		KUNIT_EXPECT_EQ(test, receive(test, skb), NF_ACCEPT);
+		KUNIT_EXPECT_EQ(test, skb->len, len);
+		kfree_skb(skb);
+		expect_burst(test, 1);
+	}
+
+	/* A group of nobody here, a VLAN in which the device has no address, a unicast address. */
+	memset(&model, 0, sizeof(model));
+	joined.b[15]++;
+	skb = packet(test, 0, false);
+	skb->pkt_type = PACKET_MULTICAST;
+	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_ACCEPT);
+	KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_NO_GROUP], 1);
+	joined = f->flow.dst_ip;
+	skb = packet(test, 0, false);
+	skb->pkt_type = PACKET_MULTICAST;
+	__vlan_hwaccel_put_tag(skb, htons(ETH_P_8021Q), 5);
+	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_ACCEPT);
+	describe(f, true);
+	skb = packet(test, 0, false);
+	skb->pkt_type = PACKET_MULTICAST;
+	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_ACCEPT);
+	KUNIT_EXPECT_EQ(test, model.packets, 0);
+}
+
 static void vlan_decides_whose_packet_it_is(struct kunit *test)
 {
 	struct sk_buff *skb = packet(test, 0, false);
@@ -545,6 +592,7 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(padding_of_the_link_is_cut_off),
 	KUNIT_CASE(what_is_not_ours_is_left_to_the_stack),
 	KUNIT_CASE(mac_address_of_a_netdev_above_is_heard),
+	KUNIT_CASE(multicast_packet_is_copied),
 	KUNIT_CASE(vlan_decides_whose_packet_it_is),
 	KUNIT_CASE(malformed_ones_are_counted_and_dropped),
 	KUNIT_CASE(spoilt_payload_is_told_to_the_model),

@@ -26,6 +26,8 @@ protected:
 	{
 		ctx_ = host_.alloc(4096);
 		block_ = host_.alloc(SIRDMA_HMC_SD_SIZE);
+		mcast_ = host_.alloc(sizeof(sirdma_mcast_ctx));
+		static_cast<sirdma_mcast_ctx *>(mcast_.va)->count = 1;
 	}
 	void SetUp() override
 	{
@@ -54,7 +56,7 @@ protected:
 	TestHost host_;
 	MiniDriver drv_;
 	UserMemory user_;
-	sirdma_dma_mem ctx_{}, block_{};
+	sirdma_dma_mem ctx_{}, block_{}, mcast_{};
 	u32 first_ = 0;
 	std::map<u32, u8> mrs_, slots_; // index to key: registered, and free
 	std::set<u32> cqs_, srqs_, qps_;
@@ -149,7 +151,15 @@ sirdma_cqp_wqe CqpFuzz::device_command()
 {
 	sirdma_cqp_wqe w{};
 
-	switch (pick(5)) {
+	switch (pick(6)) {
+	case 5:
+		w.hdr = op(pick(2) ? SIRDMA_CQP_CREATE_MCAST_GRP :
+			   pick(2) ? SIRDMA_CQP_MODIFY_MCAST_GRP :
+				     SIRDMA_CQP_DESTROY_MCAST_GRP) |
+			pick(ids);
+		w.w0 = 0xff | pick(ids) << 8;
+		w.w2 = mcast_.pa;
+		break;
 	case 0:
 		w.hdr = op(SIRDMA_CQP_UPDATE_SDS);
 		w.w0 = SIRDMA_SDCMD_VALID | SIRDMA_SDCMD_WR | (8 + pick(8));
@@ -329,13 +339,15 @@ TEST_P(CqpFuzz, TablesFollowTheStatuses)
 	EXPECT_EQ(host_.dev()->cqs.count, cqs_.size());
 	EXPECT_EQ(host_.dev()->srqs.count, srqs_.size());
 	EXPECT_EQ(host_.dev()->qps.count, qps_.size());
-	for (u32 code : {SIRDMA_CQP_ALLOC_STAG,	 SIRDMA_CQP_REG_MR,	    SIRDMA_CQP_DEALLOC_STAG,
-			 SIRDMA_CQP_QUERY_STAG,	 SIRDMA_CQP_CREATE_CQ,	    SIRDMA_CQP_MODIFY_CQ,
-			 SIRDMA_CQP_DESTROY_CQ,	 SIRDMA_CQP_CREATE_QP,	    SIRDMA_CQP_MODIFY_QP,
-			 SIRDMA_CQP_DESTROY_QP,	 SIRDMA_CQP_UPLOAD_CONTEXT, SIRDMA_CQP_UPDATE_SDS,
-			 SIRDMA_CQP_MANAGE_ARP,	 SIRDMA_CQP_MANAGE_SGID,    SIRDMA_CQP_CREATE_CEQ,
-			 SIRDMA_CQP_DESTROY_CEQ, SIRDMA_CQP_CREATE_SRQ,	    SIRDMA_CQP_MODIFY_SRQ,
-			 SIRDMA_CQP_DESTROY_SRQ, SIRDMA_CQP_QUERY_SRQ})
+	for (u32 code :
+	     {SIRDMA_CQP_ALLOC_STAG,	   SIRDMA_CQP_REG_MR,		SIRDMA_CQP_DEALLOC_STAG,
+	      SIRDMA_CQP_QUERY_STAG,	   SIRDMA_CQP_CREATE_CQ,	SIRDMA_CQP_MODIFY_CQ,
+	      SIRDMA_CQP_DESTROY_CQ,	   SIRDMA_CQP_CREATE_QP,	SIRDMA_CQP_MODIFY_QP,
+	      SIRDMA_CQP_DESTROY_QP,	   SIRDMA_CQP_UPLOAD_CONTEXT,	SIRDMA_CQP_UPDATE_SDS,
+	      SIRDMA_CQP_MANAGE_ARP,	   SIRDMA_CQP_MANAGE_SGID,	SIRDMA_CQP_CREATE_CEQ,
+	      SIRDMA_CQP_DESTROY_CEQ,	   SIRDMA_CQP_CREATE_SRQ,	SIRDMA_CQP_MODIFY_SRQ,
+	      SIRDMA_CQP_DESTROY_SRQ,	   SIRDMA_CQP_QUERY_SRQ,	SIRDMA_CQP_CREATE_MCAST_GRP,
+	      SIRDMA_CQP_MODIFY_MCAST_GRP, SIRDMA_CQP_DESTROY_MCAST_GRP})
 		EXPECT_GT(accepted_[code], 10u) << "opcode " << code << " is not really exercised";
 	// Every region that is left still answers for its own key and no other.
 	for (auto [idx, key] : mrs_) {
@@ -346,7 +358,7 @@ TEST_P(CqpFuzz, TablesFollowTheStatuses)
 	}
 	host_.write32(SIRDMA_REG_CTRL, SIRDMA_CTRL_RESET);
 	EXPECT_EQ(host_.dev()->mrs.count + host_.dev()->cqs.count + host_.dev()->srqs.count +
-			  host_.dev()->qps.count,
+			  host_.dev()->qps.count + host_.dev()->mcasts.groups.count,
 		  0u);
 }
 

@@ -305,6 +305,21 @@ TEST_F(Datagram, MayReceiveFromASharedQueue)
 	EXPECT_EQ(destroy_srq(srq), 0);
 }
 
+TEST_F(Datagram, AttachesToGroups)
+{
+	ibv_gid group{};
+
+	group.raw[0] = 0xff;
+	group.raw[15] = 7;
+	driver.failing = "attach_mcast";
+	EXPECT_EQ(attach_mcast(qp, &group, 0), ENOMEM);
+	driver.failing.clear();
+	EXPECT_EQ(attach_mcast(qp, &group, 0), 0);
+	EXPECT_TRUE(driver.mcasts.contains({qp->handle, 7}));
+	EXPECT_EQ(detach_mcast(qp, &group, 0), 0);
+	EXPECT_EQ(detach_mcast(qp, &group, 0), EINVAL);
+}
+
 TEST_F(Datagram, AddressHandlesAreAllOrNothing)
 {
 	driver.failing = "create_ah";

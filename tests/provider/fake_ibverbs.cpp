@@ -306,6 +306,19 @@ int ibv_cmd_create_ah(ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *, ib_uverbs_create_ah
 	return 0;
 }
 
+int ibv_cmd_attach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t)
+{
+	if (fails("attach_mcast"))
+		return ENOMEM;
+	fake_driver().mcasts.insert({qp->handle, gid->raw[15]});
+	return 0;
+}
+
+int ibv_cmd_detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t)
+{
+	return fake_driver().mcasts.erase({qp->handle, gid->raw[15]}) ? 0 : EINVAL;
+}
+
 int ibv_cmd_destroy_ah(ibv_ah *ah)
 {
 	if (fails("destroy_ah"))

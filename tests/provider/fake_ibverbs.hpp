@@ -40,6 +40,7 @@ struct FakeDriver {
 	std::map<uint32_t, sirdma_create_srq_req> srqs;
 	sirdma_create_srq_req srq_request{};
 	ibv_srq_attr srq_attr{};
+	std::set<std::pair<uint32_t, uint8_t>> mcasts; /* queue pair, and last byte of the group */
 	std::map<uint32_t, uint32_t> ahs; /* the handle of its PD, by handle */
 	int contexts = 0;
 	ibv_qp_state qp_state = IBV_QPS_RESET;

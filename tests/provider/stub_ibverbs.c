@@ -99,6 +99,8 @@ UNUSED(ibv_cmd_query_srq)
 UNUSED(ibv_cmd_destroy_srq)
 UNUSED(ibv_cmd_create_ah)
 UNUSED(ibv_cmd_destroy_ah)
+UNUSED(ibv_cmd_attach_mcast)
+UNUSED(ibv_cmd_detach_mcast)
 #ifndef INCOMPLETE
 UNUSED(ibv_cmd_destroy_qp)
 #endif

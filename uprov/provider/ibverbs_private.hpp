@@ -131,6 +131,7 @@ struct verbs_context_ops;
 	OP(alloc_pd, ibv_pd *, ibv_context *) \
 	OP(alloc_td, ibv_td *, ibv_context *, ibv_td_init_attr *) \
 	OP(async_event, void, ibv_context *, ibv_async_event *) \
+	OP(attach_mcast, int, ibv_qp *, const ibv_gid *, uint16_t lid) \
 	OP(cq_event, void, ibv_cq *) \
 	OP(create_ah, ibv_ah *, ibv_pd *, ibv_ah_attr *) \
 	OP(create_cq, ibv_cq *, ibv_context *, int cqe, ibv_comp_channel *, int comp_vector) \
@@ -145,6 +146,7 @@ struct verbs_context_ops;
 	OP(destroy_cq, int, ibv_cq *) \
 	OP(destroy_qp, int, ibv_qp *) \
 	OP(destroy_srq, int, ibv_srq *) \
+	OP(detach_mcast, int, ibv_qp *, const ibv_gid *, uint16_t lid) \
 	OP(free_context, void, ibv_context *) \
 	OP(modify_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask) \
 	OP(modify_srq, int, ibv_srq *, ibv_srq_attr *, int attr_mask) \
@@ -217,6 +219,8 @@ int ibv_cmd_destroy_srq(ibv_srq *);
 int ibv_cmd_create_ah(ibv_pd *, ibv_ah *, ibv_ah_attr *, ib_uverbs_create_ah_resp *,
 		      size_t resp_size);
 int ibv_cmd_destroy_ah(ibv_ah *);
+int ibv_cmd_attach_mcast(ibv_qp *, const ibv_gid *, uint16_t lid);
+int ibv_cmd_detach_mcast(ibv_qp *, const ibv_gid *, uint16_t lid);
 
 } /* extern "C" */
 

@@ -152,6 +152,16 @@ int destroy_ah(ibv_ah *ah)
 	return library().ibv_cmd_destroy_ah(ah);
 }
 
+int attach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid)
+{
+	return library().ibv_cmd_attach_mcast(qp, gid, lid);
+}
+
+int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid)
+{
+	return library().ibv_cmd_detach_mcast(qp, gid, lid);
+}
+
 } // namespace
 
 constinit const Commands kernel_commands = {
@@ -175,6 +185,8 @@ constinit const Commands kernel_commands = {
 	.destroy_srq = destroy_srq,
 	.create_ah = create_ah,
 	.destroy_ah = destroy_ah,
+	.attach_mcast = attach_mcast,
+	.detach_mcast = detach_mcast,
 	/* They are pinned: a child's copy on write could take them from their process. */
 	.rings_in_children = InChildren::nothing,
 };

@@ -63,7 +63,9 @@ void uninit_context(ibv_context *context) noexcept;
 	ENTRY(ibv_cmd_query_srq) \
 	ENTRY(ibv_cmd_destroy_srq) \
 	ENTRY(ibv_cmd_create_ah) \
-	ENTRY(ibv_cmd_destroy_ah)
+	ENTRY(ibv_cmd_destroy_ah) \
+	ENTRY(ibv_cmd_attach_mcast) \
+	ENTRY(ibv_cmd_detach_mcast)
 
 #define SIRDMA_LIBRARY_ENTRIES(ENTRY) \
 	ENTRY(_verbs_init_and_alloc_context) \

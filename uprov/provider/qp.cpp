@@ -220,6 +220,20 @@ int query_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *i
 	return 0;
 }
 
+int attach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid) noexcept
+{
+	const auto attach = commands(qp->context).attach_mcast;
+
+	return attach ? attach(qp, gid, lid) : EOPNOTSUPP;
+}
+
+int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid) noexcept
+{
+	const auto detach = commands(qp->context).detach_mcast;
+
+	return detach ? detach(qp, gid, lid) : EOPNOTSUPP;
+}
+
 int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept
 {
 	Qp &qp = Qp::of(ibqp);

@@ -47,6 +47,8 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept;
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept;
 int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask) noexcept;
 int destroy_qp(ibv_qp *qp) noexcept;
+int attach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid) noexcept;
+int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid) noexcept;
 int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept;
 int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept;
 

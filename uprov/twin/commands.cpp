@@ -373,6 +373,8 @@ constinit const Commands twin_commands = {
 	.destroy_srq = destroy_srq,
 	.create_ah = create_ah,
 	.destroy_ah = destroy_ah,
+	.attach_mcast = nullptr,
+	.detach_mcast = nullptr,
 	/*
 	 * The device reads the rings like any thread of the process, so copying them does no harm.
 	 * A child without a copy could map other memory at the same address, and would lose it

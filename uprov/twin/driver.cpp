@@ -169,6 +169,8 @@ void Driver::query_device(ibv_device_attr &attr) noexcept
 	attr.node_guid = guid();
 	attr.sys_image_guid = guid();
 	SIRDMA_LIMITS_TO_VERBS(&attr, &limits);
+	/* The links of a twin carry no multicast. */
+	attr.max_mcast_grp = attr.max_mcast_qp_attach = attr.max_total_mcast_qp_attach = 0;
 	attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
 	attr.atomic_cap = IBV_ATOMIC_NONE;
 	attr.page_size_cap = SIRDMA_PAGE_SIZE;

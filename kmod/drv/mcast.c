@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "mcast.h"
+
+#include <linux/igmp.h>
+#include <linux/inetdevice.h>
+#include <linux/rtnetlink.h>
+#include <linux/slab.h>
+#include <net/addrconf.h>
+#include <rdma/ib_cache.h>
+
+#include "device.h"
+#include "health.h"
+#include "hw/mcast.h"
+
+/* Each has an address of its own at least. */
+#define LINKS_MAX SIRDMA_GID_TABLE_LEN
+
+struct sirdma_mcast_link {
+	struct net_device *ndev; /* held; NULL: the entry is free */
+	netdevice_tracker tracker;
+	bool wanted; /* it has an address of the device, and there is a group */
+};
+
+struct sirdma_membership {
+	struct list_head node;
+	struct sirdma_ip ip;
+	bool ended; /* no queue pair is attached any more */
+	DECLARE_BITMAP(joined, LINKS_MAX); /* by index of links[] */
+};
+
+/* RTNL held. -ENOMEM; other errors: the netdev has nothing to do with this IP version. */
+static int sirdma_group_join(struct net_device *ndev, const struct sirdma_ip *ip)
+{
+	const struct in6_addr *addr = (const struct in6_addr *)ip;
+	struct in_device *in_dev;
+
+	if (!ipv6_addr_v4mapped(addr))
+		return IS_ENABLED(CONFIG_IPV6) && ipv6_mod_enabled() ? ipv6_dev_mc_inc(ndev, addr) :
+								       -EAFNOSUPPORT;
+	in_dev = __in_dev_get_rtnl(ndev);
+	if (!in_dev)
+		return -ENODEV;
+	ip_mc_inc_group(in_dev, addr->s6_addr32[3]);
+	return 0;
+}
+
+/* RTNL held. */
+static void sirdma_group_leave(struct net_device *ndev, const struct sirdma_ip *ip)
+{
+	const struct in6_addr *addr = (const struct in6_addr *)ip;
+	struct in_device *in_dev;
+
+	if (!ipv6_addr_v4mapped(addr)) {
+		if (IS_ENABLED(CONFIG_IPV6))
+			ipv6_dev_mc_dec(ndev, addr);
+		return;
+	}
+	/* A netdev without addresses has left its groups. */
+	in_dev = __in_dev_get_rtnl(ndev);
+	if (in_dev)
+		ip_mc_dec_group(in_dev, addr->s6_addr32[3]);
+}
+
+/* The entry of @ndev, which is made if there is none; NULL: there is no room. */
+static struct sirdma_mcast_link *sirdma_link_get(struct sirdma_mcast_members *members,
+						 struct net_device *ndev)
+{
+	struct sirdma_mcast_link *link, *free = NULL;
+
+	for (link = members->links; link < members->links + LINKS_MAX; link++) {
+		if (link->ndev == ndev)
+			return link;
+		if (!link->ndev && !free)
+			free = link;
+	}
+	if (free) {
+		free->ndev = ndev;
+		netdev_hold(ndev, &free->tracker, GFP_ATOMIC);
+	}
+	return free;
+}
+
+/* Mark the netdevs that have an address of the device. */
+static void sirdma_links_find(struct sirdma_dev *dev)
+{
+	struct sirdma_mcast_link *link;
+	const struct ib_gid_attr *attr;
+	struct net_device *ndev;
+	int i;
+
+	for (i = 0; i < SIRDMA_GID_TABLE_LEN; i++) {
+		attr = rdma_get_gid_attr(&dev->ibdev, 1, i);
+		if (IS_ERR(attr))
+			continue;
+		rcu_read_lock();
+		ndev = rcu_dereference(attr->ndev);
+		link = ndev ? sirdma_link_get(&dev->mcast, ndev) : NULL;
+		if (link)
+			link->wanted = true;
+		rcu_read_unlock();
+		rdma_put_gid_attr(attr);
+	}
+}
+
+/* RTNL held. Let @link be a member of the group, or no more. */
+static int sirdma_membership_sync(struct sirdma_mcast_members *members,
+				  struct sirdma_mcast_link *link, struct sirdma_membership *group)
+{
+	bool member = link->wanted && !group->ended;
+	int nr = link - members->links;
+	int err;
+
+	if (member == test_bit(nr, group->joined))
+		return 0;
+	__change_bit(nr, group->joined);
+	if (!member) {
+		sirdma_group_leave(link->ndev, &group->ip);
+		return 0;
+	}
+	err = sirdma_group_join(link->ndev, &group->ip);
+	if (err)
+		__clear_bit(nr, group->joined);
+	return err == -ENOMEM ? err : 0;
+}
+
+/* lock held: let the netdevs' memberships be those of the groups there are. -ENOMEM: some are not. */
+static int sirdma_mcast_sync(struct sirdma_dev *dev)
+{
+	struct sirdma_mcast_members *members = &dev->mcast;
+	struct sirdma_membership *group, *next;
+	struct sirdma_mcast_link *link;
+	int err = 0;
+
+	for (link = members->links; link < members->links + LINKS_MAX; link++)
+		link->wanted = false;
+	if (!list_empty(&members->groups))
+		sirdma_links_find(dev);
+	rtnl_lock();
+	for (link = members->links; link < members->links + LINKS_MAX; link++) {
+		if (!link->ndev)
+			continue;
+		list_for_each_entry(group, &members->groups, node)
+			err = sirdma_membership_sync(members, link, group) ?: err;
+		if (!link->wanted) {
+			netdev_put(link->ndev, &link->tracker);
+			link->ndev = NULL;
+		}
+	}
+	rtnl_unlock();
+	list_for_each_entry_safe(group, next, &members->groups, node) {
+		if (!group->ended)
+			continue;
+		list_del(&group->node);
+		kfree(group);
+	}
+	return err;
+}
+
+static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
+{
+	struct sirdma_membership *group;
+
+	list_for_each_entry(group, &dev->mcast.groups, node)
+		if (!memcmp(&group->ip, ip, sizeof(*ip)))
+			group->ended = true;
+	sirdma_mcast_sync(dev);
+	/* The netdevs of the last group are let go of. */
+	if (list_empty(&dev->mcast.groups))
+		sirdma_mcast_sync(dev);
+}
+
+/* lock held */
+static int sirdma_mcast_join(struct sirdma_dev *dev, const struct sirdma_ip *ip)
+{
+	struct sirdma_membership *group;
+	int err;
+
+	group = kzalloc(sizeof(*group), GFP_KERNEL);
+	if (!group)
+		return -ENOMEM;
+	group->ip = *ip;
+	list_add_tail(&group->node, &dev->mcast.groups);
+	err = sirdma_mcast_sync(dev);
+	if (err)
+		sirdma_mcast_end(dev, ip);
+	return err;
+}
+
+int sirdma_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	struct sirdma_dev *dev = to_sdev(ibqp->device);
+	struct sirdma_ip ip;
+	bool first, last;
+	int err;
+
+	memcpy(&ip, gid, sizeof(ip));
+	mutex_lock(&dev->mcast.lock);
+	err = sirdma_mcast_attach(&dev->hw, &ip, ibqp->qp_num, &first);
+	if (!err && first) {
+		err = sirdma_mcast_join(dev, &ip);
+		if (err)
+			sirdma_mcast_detach(&dev->hw, &ip, ibqp->qp_num, &last);
+	}
+	mutex_unlock(&dev->mcast.lock);
+	if (err)
+		sirdma_refused(dev, "attach_mcast: QP %u to %pI6c: %d", ibqp->qp_num, gid->raw,
+			       err);
+	return err;
+}
+
+int sirdma_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
+{
+	struct sirdma_dev *dev = to_sdev(ibqp->device);
+	struct sirdma_ip ip;
+	bool last;
+	int err;
+
+	memcpy(&ip, gid, sizeof(ip));
+	mutex_lock(&dev->mcast.lock);
+	err = sirdma_mcast_detach(&dev->hw, &ip, ibqp->qp_num, &last);
+	if (last)
+		sirdma_mcast_end(dev, &ip);
+	mutex_unlock(&dev->mcast.lock);
+	if (!err || err == -EINVAL)
+		return err;
+	/* It is detached here. A device that does not detach it must not go on. */
+	sirdma_dev_fail(dev, err);
+	return 0;
+}
+
+static void sirdma_mcast_sync_work(struct work_struct *work)
+{
+	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, mcast.sync);
+
+	mutex_lock(&dev->mcast.lock);
+	if (sirdma_mcast_sync(dev))
+		ibdev_warn(&dev->ibdev, "out of memory: a netdev is not in its multicast groups\n");
+	mutex_unlock(&dev->mcast.lock);
+}
+
+static void sirdma_mcast_event(struct ib_event_handler *handler, struct ib_event *event)
+{
+	struct sirdma_dev *dev = container_of(handler, struct sirdma_dev, mcast.events);
+
+	if (event->event == IB_EVENT_GID_CHANGE)
+		queue_work(sirdma_upkeep_wq, &dev->mcast.sync);
+}
+
+int sirdma_mcast_members_init(struct sirdma_dev *dev)
+{
+	struct sirdma_mcast_members *members = &dev->mcast;
+
+	members->links = kcalloc(LINKS_MAX, sizeof(*members->links), GFP_KERNEL);
+	if (!members->links)
+		return -ENOMEM;
+	mutex_init(&members->lock);
+	INIT_LIST_HEAD(&members->groups);
+	INIT_WORK(&members->sync, sirdma_mcast_sync_work);
+	INIT_IB_EVENT_HANDLER(&members->events, &dev->ibdev, sirdma_mcast_event);
+	ib_register_event_handler(&members->events);
+	return 0;
+}
+
+void sirdma_mcast_members_fini(struct sirdma_dev *dev)
+{
+	ib_unregister_event_handler(&dev->mcast.events);
+	cancel_work_sync(&dev->mcast.sync);
+	kfree(dev->mcast.links);
+}

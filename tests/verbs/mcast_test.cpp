@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Multicast: who gets a copy, what is refused, and which limits hold.
+#include "datagram.hpp"
+
+#include <cerrno>
+#include <set>
+
+namespace verbs
+{
+namespace
+{
+
+using namespace std::chrono_literals;
+
+class Multicast : public VerbsTest {
+protected:
+	void SetUp() override
+	{
+		VerbsTest::SetUp();
+		if (device().is_rxe() || peer().is_rxe())
+			GTEST_SKIP() << "rdma_rxe joins no group by itself: nothing would arrive";
+		if (!device().attr.max_mcast_grp) {
+			End end = make_end(device());
+
+			EXPECT_EQ(ibv_attach_mcast(end.qp.get(), &group_, 0), EOPNOTSUPP);
+			GTEST_SKIP() << "the device has no multicast groups";
+		}
+		group_ = address(1);
+		a_ = make_end(device());
+		b_ = make_end(peer());
+		ASSERT_TRUE(a_.qp && b_.qp);
+		ibv_ah_attr attr = address_of(device(), group_);
+		to_group_ = Ah(ibv_create_ah(a_.pd, &attr));
+		ASSERT_TRUE(to_group_) << std::strerror(errno);
+		local_ = make_region(a_.pd, 4096);
+		remote_ = make_region(b_.pd, 8192);
+		own_ = make_region(a_.pd, 8192);
+		ASSERT_TRUE(local_ && remote_ && own_);
+		local_.fill(seed());
+	}
+
+	// A group of the IP version of the devices' addresses.
+	static ibv_gid address(uint8_t n)
+	{
+		ibv_gid gid = {};
+
+		if (is_v4(device().gid)) {
+			gid.raw[10] = gid.raw[11] = 0xff;
+			gid.raw[12] = 239;
+			gid.raw[13] = 77;
+		} else {
+			gid.raw[0] = 0xff;
+			gid.raw[1] = 0x15;
+			gid.raw[13] = 77;
+		}
+		gid.raw[15] = n;
+		return gid;
+	}
+	static End make_end(const Device &dev, ibv_pd *pd = nullptr, uint32_t key = qkey)
+	{
+		EndOptions options;
+
+		options.type = IBV_QPT_UD;
+		options.shared_pd = pd;
+		End end = End::create(dev, options);
+
+		EXPECT_TRUE(end.qp) << std::strerror(errno);
+		if (end.qp) {
+			EXPECT_EQ(start(end, key), 0);
+		}
+		return end;
+	}
+	int attach(const End &end) const { return ibv_attach_mcast(end.qp.get(), &group_, 0); }
+	int detach(const End &end) const { return ibv_detach_mcast(end.qp.get(), &group_, 0); }
+	void send(uint32_t length) const
+	{
+		ASSERT_EQ(post_to(a_, to_group_.get(), 0xffffff, {.sges = {local_.sge(0, length)}}),
+			  0);
+		expect_wc(a_.scq);
+	}
+	void expect_copy(const End &end, const Region &region, size_t at, uint32_t length) const
+	{
+		const ibv_wc wc = expect_wc(end.rcq);
+
+		EXPECT_EQ(wc.byte_len, grh_bytes + length);
+		EXPECT_EQ(wc.src_qp, a_.qp->qp_num);
+		EXPECT_EQ(wc.wc_flags, static_cast<unsigned>(IBV_WC_GRH));
+		check_grh(region.bytes(at, grh_bytes), device().gid, group_, length, false);
+		EXPECT_TRUE(has_pattern(region.bytes(at + grh_bytes, length), seed()));
+	}
+
+	ibv_gid group_ = {};
+	End a_, b_; // on device() and peer()
+	Ah to_group_;
+	Region local_, remote_, own_;
+};
+
+TEST_F(Multicast, EachMemberGetsACopy)
+{
+	const End second = make_end(peer(), b_.pd);
+
+	ASSERT_TRUE(second.qp);
+	ASSERT_EQ(attach(b_), 0);
+	ASSERT_EQ(attach(second), 0);
+	for (uint32_t length : {1u, 100u, 1024u}) {
+		ASSERT_EQ(post_recv(b_, {remote_.sge(0, 4096)}), 0);
+		ASSERT_EQ(post_recv(second, {remote_.sge(4096, 4096)}), 0);
+		send(length);
+		expect_copy(b_, remote_, 0, length);
+		expect_copy(second, remote_, 4096, length);
+	}
+	EXPECT_EQ(detach(second), 0);
+	ASSERT_EQ(post_recv(b_, {remote_.sge(0, 4096)}), 0);
+	ASSERT_EQ(post_recv(second, {remote_.sge(4096, 4096)}), 0);
+	send(50);
+	expect_copy(b_, remote_, 0, 50);
+	expect_quiet(second.rcq, 50ms);
+	EXPECT_EQ(detach(b_), 0);
+}
+
+// So says IPoIB, which drops its own packets when it gets them.
+TEST_F(Multicast, ASenderThatIsAMemberGetsItsOwn)
+{
+	const End other = make_end(device(), a_.pd);
+
+	ASSERT_TRUE(other.qp);
+	ASSERT_EQ(attach(a_), 0);
+	ASSERT_EQ(attach(other), 0);
+	ASSERT_EQ(attach(b_), 0);
+	ASSERT_EQ(post_recv(a_, {own_.sge(0, 4096)}), 0);
+	ASSERT_EQ(post_recv(other, {own_.sge(4096, 4096)}), 0);
+	ASSERT_EQ(post_recv(b_, {remote_.sge(0, 4096)}), 0);
+	send(200);
+	expect_copy(a_, own_, 0, 200);
+	expect_copy(other, own_, 4096, 200);
+	expect_copy(b_, remote_, 0, 200);
+	for (const End *end :
+	     {&static_cast<const End &>(a_), &other, &static_cast<const End &>(b_)})
+		EXPECT_EQ(detach(*end), 0);
+}
+
+TEST_F(Multicast, AWrongQkeyIsDropped)
+{
+	const End wrong = make_end(peer(), b_.pd, qkey + 1);
+
+	ASSERT_TRUE(wrong.qp);
+	ASSERT_EQ(attach(wrong), 0);
+	ASSERT_EQ(attach(b_), 0);
+	ASSERT_EQ(post_recv(wrong, {remote_.sge(4096, 4096)}), 0);
+	ASSERT_EQ(post_recv(b_, {remote_.sge(0, 4096)}), 0);
+	send(20);
+	expect_copy(b_, remote_, 0, 20);
+	expect_quiet(wrong.rcq, 50ms);
+	EXPECT_EQ(detach(wrong), 0);
+	EXPECT_EQ(detach(b_), 0);
+}
+
+TEST_F(Multicast, WhatIsNoGroupIsRefused)
+{
+	const End connected = End::create(peer());
+
+	ASSERT_TRUE(connected.qp);
+	EXPECT_EQ(ibv_attach_mcast(connected.qp.get(), &group_, 0), EINVAL) << "not of datagrams";
+	EXPECT_EQ(ibv_attach_mcast(b_.qp.get(), &peer().gid, 0), EINVAL) << "not a group";
+	EXPECT_EQ(detach(b_), EINVAL) << "not attached";
+	ASSERT_EQ(attach(b_), 0);
+	EXPECT_EQ(attach(b_), 0) << "twice is as once";
+	ASSERT_EQ(post_recv(b_, {remote_.sge(0, 4096)}), 0);
+	ASSERT_EQ(post_recv(b_, {remote_.sge(0, 4096)}), 0);
+	send(20);
+	expect_copy(b_, remote_, 0, 20);
+	expect_quiet(b_.rcq, 50ms);
+	EXPECT_EQ(ibv_destroy_qp(b_.qp.get()), EBUSY) << "attached";
+	EXPECT_EQ(detach(b_), 0);
+	EXPECT_EQ(detach(b_), EINVAL);
+}
+
+// Words of a line of /proc/net/@file that begins a netdev's part or is about it alone.
+bool has_line(const char *file, const std::string &netdev, const std::string &word)
+{
+	std::ifstream in(std::string("/proc/net/") + file);
+	std::string line;
+	bool part = false;
+
+	while (std::getline(in, line)) {
+		const bool names = line.find(netdev + " ") != std::string::npos ||
+				   line.find(netdev + ":") != std::string::npos;
+
+		// Addresses of /proc/net/igmp follow the line of their netdev, behind tabs.
+		part = names || (part && line.starts_with('\t'));
+		if (part && line.find(word) != std::string::npos)
+			return true;
+	}
+	return false;
+}
+
+// The netdevs of the device's addresses; none when they are in another network namespace.
+std::set<std::string> netdevs_of(const Device &dev)
+{
+	const std::string folder =
+		"/sys/class/infiniband/" + dev.name + "/ports/1/gid_attrs/ndevs/";
+	std::set<std::string> names;
+
+	for (int i = 0; i < dev.port_attr.gid_tbl_len; i++) {
+		std::ifstream file(folder + std::to_string(i));
+		std::string name;
+
+		if (file >> name && std::ifstream("/sys/class/net/" + name + "/mtu"))
+			names.insert(name);
+	}
+	return names;
+}
+
+TEST_F(Multicast, NetdevsAreMembersWhileOneIsAttached)
+{
+	const bool v4 = is_v4(group_);
+	const char *file = v4 ? "igmp" : "igmp6";
+	const std::string word = v4 ? "01004DEF" : "ff1500000000000000000000004d0001";
+	const std::string mac = v4 ? "01005e4d0001" : "3333004d0001";
+	const std::set<std::string> netdevs = netdevs_of(peer());
+	// The netdevs that are members, or have the filter, though not @wanted; and the other way round.
+	const auto wrong = [&](bool wanted) {
+		std::string names;
+
+		for (const std::string &netdev : netdevs) {
+			// Kernels without CONFIG_IP_MULTICAST have no such file.
+			if (std::ifstream(std::string("/proc/net/") + file) &&
+			    has_line(file, netdev, word) != wanted)
+				names += netdev + " in " + file + " ";
+			if (has_line("dev_mcast", netdev, mac) != wanted)
+				names += netdev + " in dev_mcast ";
+		}
+		return names;
+	};
+
+	if (netdevs.empty())
+		GTEST_SKIP() << "its netdev is in another network namespace";
+	ASSERT_TRUE(await_condition([&] { return wrong(false).empty(); })) << wrong(false);
+	ASSERT_EQ(attach(a_), 0);
+	ASSERT_EQ(attach(b_), 0);
+	EXPECT_TRUE(await_condition([&] { return wrong(true).empty(); })) << wrong(true);
+	EXPECT_EQ(detach(a_), 0);
+	if (same_device()) {
+		EXPECT_EQ(wrong(true), "");
+	}
+	EXPECT_EQ(detach(b_), 0);
+	// Newer kernels change the filters a moment later.
+	EXPECT_TRUE(await_condition([&] { return wrong(false).empty(); })) << wrong(false);
+}
+
+TEST_F(Multicast, LimitsAreThoseReported)
+{
+	const ibv_device_attr &limits = peer().attr;
+	std::vector<End> ends;
+
+	EXPECT_EQ(limits.max_total_mcast_qp_attach,
+		  limits.max_mcast_grp * limits.max_mcast_qp_attach);
+	for (int i = 0; i <= limits.max_mcast_qp_attach; i++) {
+		ends.push_back(make_end(peer(), b_.pd));
+		ASSERT_TRUE(ends.back().qp);
+		EXPECT_EQ(attach(ends.back()), i < limits.max_mcast_qp_attach ? 0 : ENOMEM) << i;
+	}
+	ends.pop_back();
+	for (const End &end : ends)
+		EXPECT_EQ(detach(end), 0);
+}
+
+} // namespace
+} // namespace verbs
