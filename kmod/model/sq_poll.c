@@ -6,8 +6,18 @@
 
 /* After this many consecutive kicks by a poster that does not wait, the timer polls for it. */
 #define SQ_POLL_KICKS 8
+/*
+ * The same of a datagram queue pair. Programs that send a few datagrams destroy address handle and
+ * queue pair without waiting for completions (mckey: 10), and what the device has not seen is lost.
+ */
+#define SQ_POLL_DATAGRAM_KICKS 64
 /* For messages longer than this, bytes, a kick costs little, and a few of them fill a burst. */
 #define SQ_POLL_MAX_LEN 16384
+
+static u32 sq_poll_kicks(const struct snic_qp *qp)
+{
+	return qp->transport->is_datagram ? SQ_POLL_DATAGRAM_KICKS : SQ_POLL_KICKS;
+}
 
 /*
  * Does the poster wait for each message? Either it has polled the completion of the last
@@ -30,7 +40,7 @@ void snic_sq_poll_kicked(struct snic_qp *qp)
 		return;
 	if (sq_poll_waited(qp))
 		req->kicks_ahead = 0;
-	else if (req->kicks_ahead < SQ_POLL_KICKS)
+	else if (req->kicks_ahead < sq_poll_kicks(qp))
 		req->kicks_ahead++;
 }
 
@@ -40,7 +50,7 @@ bool snic_sq_poll_stay(struct snic_qp *qp)
 
 	if (qp->sq_poll_armed)
 		return true;
-	if (req->kicks_ahead < SQ_POLL_KICKS)
+	if (req->kicks_ahead < sq_poll_kicks(qp))
 		return false;
 	if (req->polled_idx == req->sq_idx || req->sqe.len > SQ_POLL_MAX_LEN) {
 		req->kicks_ahead = 0;

@@ -383,6 +383,34 @@ TEST_F(Datagrams, AddressHandlesGoOnceTheirSendsAreDone)
 	}
 }
 
+// mckey sends a few datagrams and ends without waiting for their completions.
+TEST_F(Datagrams, AreSentThoughTheirQueuePairIsDestroyedAtOnce)
+{
+	constexpr uint32_t messages = 20;
+
+	if (device().is_rxe())
+		GTEST_SKIP() << "rdma_rxe drops what waits in the send queue";
+	for (uint32_t round = 0; round < 5 && !HasFailure(); round++) {
+		End end = make_end(device(), options());
+
+		ASSERT_TRUE(end.qp);
+		const Region data = make_region(end.pd, 100);
+		Ah ah = make_ah(end.pd, device(), peer().gid);
+
+		ASSERT_TRUE(data && ah);
+		for (uint32_t i = 0; i < messages; i++)
+			ASSERT_EQ(post_recv(b_, {remote_.sge(0, 140)}, i), 0);
+		for (uint32_t i = 0; i < messages; i++)
+			ASSERT_EQ(post_to(end, ah.get(), b_.qp->qp_num,
+					  {.sges = {data.sge(0, 100)}, .flags = 0}),
+				  0);
+		ASSERT_EQ(destroy(ah), 0);
+		ASSERT_EQ(destroy(end.qp), 0);
+		for (uint32_t i = 0; i < messages; i++)
+			EXPECT_EQ(expect_wc(b_.rcq).wr_id, i);
+	}
+}
+
 TEST_F(Datagrams, AddressHandlesKeepTheirDomainInUse)
 {
 	Pd pd(ibv_alloc_pd(device().context.get()));
