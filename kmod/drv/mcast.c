@@ -12,7 +12,7 @@
 #include "health.h"
 #include "hw/mcast.h"
 
-/* Each has an address of its own at least. */
+/* Each such netdev has at least one entry of the GID table. */
 #define LINKS_MAX SIRDMA_GID_TABLE_LEN
 
 struct sirdma_mcast_link {
@@ -123,7 +123,10 @@ static int sirdma_membership_sync(struct sirdma_mcast_members *members,
 	return err == -ENOMEM ? err : 0;
 }
 
-/* lock held: let the netdevs' memberships be those of the groups there are. -ENOMEM: some are not. */
+/*
+ * Lock held. Make the netdevs members of exactly the present groups. -ENOMEM: some memberships are
+ * missing.
+ */
 static int sirdma_mcast_sync(struct sirdma_dev *dev)
 {
 	struct sirdma_mcast_members *members = &dev->mcast;
@@ -156,6 +159,7 @@ static int sirdma_mcast_sync(struct sirdma_dev *dev)
 	return err;
 }
 
+/* Lock held. */
 static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
 {
 	struct sirdma_membership *group;
@@ -164,7 +168,7 @@ static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
 		if (!memcmp(&group->ip, ip, sizeof(*ip)))
 			group->ended = true;
 	sirdma_mcast_sync(dev);
-	/* The netdevs of the last group are let go of. */
+	/* The first call kept the netdevs, because the group was still listed. This one releases them. */
 	if (list_empty(&dev->mcast.groups))
 		sirdma_mcast_sync(dev);
 }

@@ -15,8 +15,6 @@
 #include "trace.h"
 #include "ucontext.h"
 
-/* QP of the general services. A device has one: a second creation fails with -EBUSY. */
-
 #define SIRDMA_QP_CAPS (SIRDMA_QP_CAP_WRITE_IMM | SIRDMA_QP_CAP_SEND_IMM | SIRDMA_QP_CAP_ROCE)
 
 static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_attr *init,
@@ -148,6 +146,7 @@ static int sirdma_qp_make(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	return err;
 }
 
+/* A device has one QP of the general services: a second creation fails with -EBUSY. */
 static int sirdma_qpn_get(struct sirdma_dev *dev, const struct sirdma_qp *qp, u32 *qpn)
 {
 	if (qp->ibqp.qp_type != IB_QPT_GSI)

@@ -220,7 +220,7 @@ void snic_addr_sync(struct snic_host *host)
 		if (sgid.has_vlan)
 			__set_bit(sgid.vlan_id, vlans);
 	}
-	/* Readers that see a part of it may drop or take a packet too many, as a moment before. */
+	/* A reader that sees half of the copy may decide by the old set, as a moment before. */
 	bitmap_copy(host->vlans, vlans, VLAN_N_VID);
 	list_for_each_entry_safe(addr, next, &host->addrs, node)
 		snic_addr_remove(addr);

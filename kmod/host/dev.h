@@ -19,7 +19,7 @@ struct snic_host {
 	netdevice_tracker ndev_tracker;
 	struct list_head node; /* snic_hosts */
 	struct list_head addrs; /* struct snic_addr.node */
-	DECLARE_BITMAP(vlans, VLAN_N_VID); /* in which it has an address */
+	DECLARE_BITMAP(vlans, VLAN_N_VID); /* VLANs in which it has an address */
 	u32 addrs_gen; /* the model's tables_gen when addrs was read */
 	struct nf_hook_ops hook;
 	struct snic_qpset deferred; /* snic_qp_run() wanted */

@@ -40,7 +40,10 @@ struct snic_local {
  */
 u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst,
 		     struct list_head *list);
-/* Hand @local's packets to the device that owns their destination, or is a member; free it. Softirqs are off. */
+/*
+ * Hand @local's packets to the device that owns their destination, or to the sender's own if that is
+ * a group; free it. Softirqs are off.
+ */
 void snic_local_deliver(struct snic_host *host, struct snic_local *local);
 /* Free the recycled buffers of @cpu. */
 void snic_local_drop_cache(struct snic_cpu *cpu);

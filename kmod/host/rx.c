@@ -52,7 +52,10 @@ static enum snic_rx_verdict snic_rx_bad(struct snic_datagram *d, enum sirdma_sta
 	return SNIC_RX_REJECT;
 }
 
-/* @pkt is sent to many. Does a QP of this device receive it? */
+/*
+ * A frame to a link-layer group. Is it to a group of this device, in a VLAN in which the device has
+ * an address?
+ */
 static bool snic_rx_is_joined(const struct snic_host *host, const struct snic_rx_pkt *pkt)
 {
 	if (!sirdma_ip_is_multicast(&pkt->dst_ip) ||
@@ -406,6 +409,8 @@ static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct n
 	const bool multicast = skb->pkt_type == PACKET_MULTICAST;
 	struct snic_host *host = priv;
 	struct snic_datagram d = {};
+	/* Others on this host may be members as well, so the stack gets a multicast packet, too. */
+	const unsigned int refused = multicast ? NF_ACCEPT : NF_DROP;
 
 	if (skb->pkt_type != PACKET_HOST && skb->pkt_type != PACKET_OTHERHOST && !multicast)
 		return NF_ACCEPT;
@@ -414,16 +419,15 @@ static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct n
 		return NF_ACCEPT;
 	case SNIC_RX_REJECT:
 		snic_rx_reject_one(host, d.why);
-		return NF_DROP;
+		return refused;
 	case SNIC_RX_TAKE:
 		break;
 	}
 	/* A datagram that is yet to be cut into IP fragments. */
 	if (unlikely(skb_is_gso(skb) && !(skb_shinfo(skb)->gso_type & SKB_GSO_UDP_L4))) {
 		snic_rx_reject_one(host, SIRDMA_STAT_RX_FRAGMENTS);
-		return NF_DROP;
+		return refused;
 	}
-	/* Others on this host may be members as well, so the stack gets a multicast packet, too. */
 	skb = multicast ? skb_clone(skb, GFP_ATOMIC) : skb_share_check(skb, GFP_ATOMIC);
 	if (!skb)
 		return multicast ? NF_ACCEPT : NF_STOLEN;
