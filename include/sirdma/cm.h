@@ -8,10 +8,9 @@
 #define SIRDMA_CM_H
 
 #include "bits.h"
+#include "roce.h"
 
-#define SIRDMA_GSI_QPN 1
 #define SIRDMA_GSI_QKEY 0x80010000u
-#define SIRDMA_MAD_LEN 256
 
 #define SIRDMA_MAD_BASE_VERSION 1
 #define SIRDMA_MAD_CLASS_CM 7

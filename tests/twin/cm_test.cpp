@@ -6,6 +6,7 @@
 #include <random>
 
 #include "cm_world.hpp"
+#include "identity.hpp"
 
 namespace sirdma::twin::cm
 {
@@ -414,6 +415,25 @@ TEST_F(Cm, IgnoresWhatComesFromAnotherAddress)
 	EXPECT_EQ(server.destroy(request), 2);
 }
 
+/* A request of another host that names the GUID and the QP number of a peer */
+TEST_F(Cm, LetsNoOtherHostEndAConnection)
+{
+	const auto [id, request] = establish();
+	Process stranger{"127.0.0.13", 3, wire, now};
+
+	stranger.connecting(server);
+	wire.front().mad.req.ca_guid = htobe64(device_guid(client.port.address()));
+	deliver(wire.front());
+	wire.clear();
+	EXPECT_EQ(server.counted(Counter::cm_stale), 0u);
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_CONNECT_REQUEST);
+	EXPECT_FALSE(client.has_event());
+	EXPECT_EQ(client.disconnect(id), 0);
+	deliver();
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_DISCONNECTED);
+	EXPECT_EQ(server.destroy(request), 2);
+}
+
 TEST_F(Cm, RefusesCommandsThatAreTooShortOrUnknown)
 {
 	rdma_ucm_cmd_hdr hdr{};
@@ -479,10 +499,23 @@ TEST_F(Cm, MigratesAnIdWithItsEvents)
 	::close(other);
 }
 
-/*
- * Messages with fields changed at random, in every state. Each is counted, none creates more IDs
- * than the backlog permits, and afterwards the agent still connects.
- */
+TEST_F(Cm, MigratesAnIdToItsOwnChannel)
+{
+	rdma_ucm_migrate_resp resp{};
+	rdma_ucm_migrate_id command{};
+	const u32 id = client.connecting(server);
+
+	deliver();
+	ASSERT_TRUE(client.has_event());
+	command.response = reinterpret_cast<uintptr_t>(&resp);
+	command.id = id;
+	command.fd = static_cast<u32>(client.file);
+	EXPECT_EQ(client.run(RDMA_USER_CM_CMD_MIGRATE_ID, command, &resp), 0);
+	EXPECT_EQ(client.event().event, RDMA_CM_EVENT_REJECTED);
+	EXPECT_FALSE(client.has_event());
+}
+
+/* Messages with fields changed at random, in every state. Afterwards the agent still connects. */
 TEST_F(Cm, SurvivesMessagesWithWrongFields)
 {
 	std::mt19937 random(1);

@@ -35,7 +35,7 @@ sirdma run [OPTIONS] --shell
 
   --pcap FILE    record all packets for Wireshark, of all processes of the run in one file;
                  %p in its name becomes the process id, for one file each; %d the device
-  --stats        print the devices' counters when a process ends
+  --stats        print the counters of the devices and of rdma_cm when a process ends
   --verbose      say what the devices are and how the program sees them
   --view KIND    sysfs: devices in a /sys and /dev of the program's own; preload: a library put
                  before libibverbs; auto (the default): sysfs where the system allows it

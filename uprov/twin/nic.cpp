@@ -175,14 +175,19 @@ int Nic::start(const Config &config)
 	if (const int err = create_device(addr_, mtu_, num_qpns, window_bytes, clock_))
 		return err;
 	batch_.dev = dev_;
-	return helper_.start(clock_);
+
+	const int err = helper_.start(clock_);
+
+	started_ = !err;
+	return err;
 }
 
 Nic::~Nic()
 {
-	if (cm::Service *service = cm::Service::existing())
-		service->forget(*this);
 	helper_.stop();
+	/* The helper delivers no more messages. */
+	if (cm::Service *service = started_ ? cm::Service::existing() : nullptr)
+		service->forget(*this);
 	destroy_device();
 	if (clock_)
 		port_clock_destroy(clock_);
@@ -349,8 +354,8 @@ bool Nic::verify(const Path &path, const uint8_t *data, size_t len, u32 index) n
 }
 
 /*
- * A datagram for QP 1 of the address, which the connection manager has, in whatever process it
- * comes in.
+ * A datagram for QP 1. Any process of the address may receive it; its connection manager forwards it
+ * to the process that it concerns.
  */
 void Nic::management_datagram(const Path &path, uint8_t *data, size_t len, u32 index) noexcept
 {

@@ -109,6 +109,7 @@ private:
 	std::unique_ptr<PortShare> port_;
 	std::unique_ptr<UdpSender> sender_;
 	port_clock *clock_ = nullptr;
+	bool started_ = false; /* only then the connection manager may know it */
 	std::atomic<u32> management_psn_{0};
 	std::unique_ptr<std::atomic<TxScratch *>[]> scratch_; /* by port_cpu() */
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -21,12 +22,23 @@
 namespace
 {
 
-/* One bit for each descriptor; a process has no more. */
+/* One bit for each descriptor. A channel with a higher number is refused with EMFILE. */
 constexpr unsigned fds_max = 1 << 20;
 constexpr unsigned word_bits = 64;
 
 std::atomic<uint64_t> channels[fds_max / word_bits];
 std::atomic<unsigned> words_used{0};
+/*
+ * The process that closes channels. A child of vfork() shares this memory, and must not close
+ * those of its parent; it has another process ID.
+ */
+std::atomic<pid_t> owner{0};
+
+__attribute__((constructor)) void hook_fork() noexcept
+{
+	owner = getpid();
+	pthread_atfork(nullptr, nullptr, [] { owner = getpid(); });
+}
 
 /* Of librdmacm, which frees it */
 struct EventChannel {
@@ -74,6 +86,8 @@ void close_event_channels(unsigned first, unsigned last) noexcept
 {
 	const unsigned end = words_used.load();
 
+	if (!end || getpid() != owner)
+		return;
 	for (unsigned i = first / word_bits; i < end && i <= last / word_bits; ++i) {
 		uint64_t bits = channels[i];
 

@@ -9,9 +9,12 @@
 #include <unistd.h>
 
 #include "no_cancel.hpp"
+#include "rendezvous.hpp"
 
 namespace sirdma::twin::cm
 {
+
+static_assert(num_slots <= 1u << (32 - Agent::handle_bits));
 
 Agent::Agent(Host &host) noexcept
 	/*
@@ -42,6 +45,8 @@ int Agent::open_channel(int file) noexcept
 {
 	std::lock_guard hold(lock_);
 
+	/* The number may be that of a channel that was closed without the shim's knowledge. */
+	end_channel(file);
 	try {
 		auto channel = std::make_unique<Channel>();
 
@@ -56,11 +61,17 @@ int Agent::open_channel(int file) noexcept
 void Agent::close_channel(int file) noexcept
 {
 	std::lock_guard hold(lock_);
+
+	end_channel(file);
+}
+
+void Agent::end_channel(int file) noexcept
+{
 	const auto channel = channels_.find(file);
 
 	if (channel == channels_.end())
 		return;
-	/* Listeners first, as their requests go with them and iterators stay valid only for one. */
+	/* Destroy listeners first: each destroys its requests that the program has not fetched. */
 	for (const bool listening : {true, false}) {
 		std::vector<u32> handles;
 
@@ -75,7 +86,7 @@ void Agent::close_channel(int file) noexcept
 	channels_.erase(channel);
 }
 
-/* The event was removed, so nobody is to fetch it. */
+/* Remove the token of an event that was removed from the channel. */
 void Agent::take_token(const Channel &channel) noexcept
 {
 	u64 token;
@@ -162,9 +173,10 @@ u32 Agent::comm_id(const Id &id) const noexcept
 
 void Agent::learn_remote(Id &id, u64 guid)
 {
+	/* First, so that forget_remote() finds what was added before memory ran out. */
+	id.remote_guid = guid;
 	by_remote_[{guid, id.remote_id}] = id.handle;
 	by_qp_[{guid, id.remote_qpn}] = id.handle;
-	id.remote_guid = guid;
 }
 
 void Agent::forget_remote(Id &id) noexcept
@@ -179,6 +191,16 @@ void Agent::forget_remote(Id &id) noexcept
 	drop(by_remote_, id.remote_id);
 	drop(by_qp_, id.remote_qpn);
 	id.remote_guid = 0;
+}
+
+void Agent::learn_request(Id &id, u64 guid)
+{
+	try {
+		learn_remote(id, guid);
+	} catch (const std::bad_alloc &) {
+		drop_request(id);
+		throw;
+	}
 }
 
 /* The program gives the ID up: tell the peer, once. */
@@ -315,7 +337,7 @@ void Agent::expire(Id &id) noexcept
 	start_timer(id, id.period_ns);
 }
 
-/* The program did not fetch the request and shall not. */
+/* Drop a request that the program has not fetched. The peer is not told. */
 void Agent::drop_request(Id &id) noexcept
 {
 	if (Id *listener = find(id.listener))

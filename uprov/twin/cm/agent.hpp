@@ -7,7 +7,7 @@
  *   a timer -> expire()                             agent.cpp
  *   events -> an event channel's file               agent.cpp
  *
- * Each function takes the one lock. None of them waits.
+ * Each public function but the counters' takes the one lock; none waits for a peer.
  */
 #pragma once
 
@@ -129,6 +129,7 @@ private:
 	using Remote = std::pair<u64, u32>; /* a GUID, and a communication ID or QP number there */
 
 	/* agent.cpp */
+	void end_channel(int file) noexcept;
 	Id *find(u32 handle) noexcept;
 	Id *find(const Channel &channel, u32 handle) noexcept;
 	Id &create(Channel &channel);
@@ -142,6 +143,8 @@ private:
 	void post(Id &id, u32 event, int status = 0) noexcept;
 	u32 comm_id(const Id &id) const noexcept;
 	void learn_remote(Id &id, u64 guid);
+	/* The same of a request, which is dropped when memory is short. */
+	void learn_request(Id &id, u64 guid);
 	void forget_remote(Id &id) noexcept;
 	void start_timer(Id &id, u64 ns) noexcept;
 	void stop_timer(Id &id) noexcept;

@@ -243,6 +243,9 @@ int Agent::migrate_id(Call &call)
 
 	if (!id)
 		return ENOENT;
+	resp.events_reported = id->events_reported;
+	if (&old == &call.channel)
+		return respond(cmd.response, &resp, sizeof(resp));
 	for (auto event = old.events.begin(); event != old.events.end();) {
 		if (event->id != id->handle) {
 			++event;
@@ -257,7 +260,6 @@ int Agent::migrate_id(Call &call)
 		for (const auto &entry : ids_)
 			if (entry.second->listener == id->handle)
 				entry.second->channel = &call.channel;
-	resp.events_reported = id->events_reported;
 	return respond(cmd.response, &resp, sizeof(resp));
 }
 

@@ -45,7 +45,11 @@ ssize_t command(int file, const void *bytes, size_t len) noexcept
 	const NoCancel no_cancel;
 	Service *service = Service::of_process();
 
-	return service ? service->agent().command(file, bytes, len) : -ENOMEM;
+	if (!service)
+		return -ENOMEM;
+	/* Without the agent's lock, which a device that fails to start takes as it ends. */
+	Service::start_devices();
+	return service->agent().command(file, bytes, len);
 }
 
 } // namespace sirdma::twin::cm

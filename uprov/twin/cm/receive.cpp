@@ -163,7 +163,7 @@ void Agent::refuse(Port &port, const IpAddress &src, const sirdma_mad &mad) noex
 	answer({port, src, mad});
 }
 
-/* Nobody has what the message is for. */
+/* Answer a message for a service or connection that this address does not have. */
 void Agent::answer(const Arrival &arrival) noexcept
 {
 	const sirdma_mad &mad = arrival.mad;
@@ -302,7 +302,10 @@ bool Agent::is_duplicate(const Arrival &arrival) noexcept
 	return true;
 }
 
-/* Is the peer's QP connected already, as this process knows? Then that connection is dead. */
+/*
+ * If the peer's QP is connected here already, reject the message and disconnect the old connection,
+ * which is dead. True: it was.
+ */
 bool Agent::is_stale(const Arrival &arrival)
 {
 	const bool is_req = be16toh(arrival.mad.hdr.attr_id) == SIRDMA_CM_REQ;
@@ -311,7 +314,8 @@ bool Agent::is_stale(const Arrival &arrival)
 	const auto known = by_qp_.find({guid, qpn});
 	Id *id = known == by_qp_.end() ? nullptr : find(known->second);
 
-	if (!id)
+	/* Another host may name the GUID, or have the same one (see device_guid()). */
+	if (!id || !(id->peer == arrival.src))
 		return false;
 	count(Counter::cm_stale);
 	reject(arrival.port, arrival.src, arrival.mad, SIRDMA_CM_REJECT_STALE,
@@ -413,7 +417,7 @@ void Agent::on_req(const Arrival &arrival)
 	id->timeout = req.primary.ack_timeout >> SIRDMA_CM_TIMEOUT_SHIFT;
 	id->period_ns = timeout_ns(static_cast<uint8_t>(be32toh(req.psn_retry)));
 	id->tries_left = req.cm_retries >> SIRDMA_CM_REQ_CM_RETRIES_SHIFT;
-	learn_remote(*id, be64toh(req.ca_guid));
+	learn_request(*id, be64toh(req.ca_guid));
 
 	copy_private(param.private_data, param.private_data_len, req.private_data,
 		     sizeof(sirdma_cm_ip));
@@ -455,7 +459,7 @@ void Agent::on_sidr_req(const Arrival &arrival)
 	id->remote_id = be32toh(req.request_id);
 	id->period_ns = exponent_ms(response_timeout) * ns_per_ms;
 	id->tries_left = max_cm_retries;
-	learn_remote(*id, guid);
+	learn_request(*id, guid);
 	copy_private(body.param.ud.private_data, body.param.ud.private_data_len, req.private_data,
 		     sizeof(sirdma_cm_ip));
 	post_request(from, *id, body);
@@ -494,16 +498,17 @@ void Agent::on_rep(Id &id, const Arrival &arrival)
 	}
 	if (is_stale(arrival))
 		return;
-	stop_timer(id);
-	id.state = State::rep_received;
 	id.remote_id = be32toh(rep.ids.local_id);
 	id.remote_qpn = high24(rep.qpn);
+	/* Without memory for it, nothing has happened, and the peer repeats the message. */
+	learn_remote(id, be64toh(rep.ca_guid));
+	stop_timer(id);
+	id.state = State::rep_received;
 	id.sq_psn = high24(rep.psn);
 	id.initiator_depth = rep.resources;
 	id.responder_resources = rep.depth;
 	id.rnr_retry_count = rep.rnr_retry >> SIRDMA_CM_REP_RNR_SHIFT;
 	id.timeout = ack_timeout(rep.ack_delay >> SIRDMA_CM_TIMEOUT_SHIFT, packet_lifetime);
-	learn_remote(id, be64toh(rep.ca_guid));
 
 	body.event = RDMA_CM_EVENT_CONNECT_RESPONSE;
 	copy_private(param.private_data, param.private_data_len, rep.private_data);

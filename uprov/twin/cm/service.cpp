@@ -29,7 +29,11 @@ __attribute__((constructor)) void hook_fork() noexcept
 
 } // namespace
 
-Service::Service() : agent_(*this) {}
+Service::Service() : agent_(*this)
+{
+	/* A span of them stays valid while devices are added. */
+	ports_.reserve(devices_max);
+}
 
 Service *Service::existing() noexcept
 {
@@ -91,6 +95,9 @@ bool Service::start() noexcept
 		thread_ = std::thread([this] { run(); });
 	} catch (const std::system_error &) {
 		errno = EAGAIN;
+		ok = false;
+	} catch (const std::bad_alloc &) {
+		errno = ENOMEM;
 		ok = false;
 	}
 	pthread_sigmask(SIG_SETMASK, &old, nullptr);
@@ -162,11 +169,12 @@ void Service::deliver(Port &port, const IpAddress &src, const sirdma_mad &mad) n
 	wake();
 }
 
+/* Timers and messages of other processes have their turn even if the wire never pauses. */
 void Service::empty_inbox() noexcept
 {
 	std::lock_guard routing(routing_lock_);
 
-	for (;;) {
+	for (unsigned n = 0; n < messages_at_once; ++n) {
 		Arrival arrival;
 		{
 			std::lock_guard hold(inbox_lock_);
@@ -178,6 +186,7 @@ void Service::empty_inbox() noexcept
 		}
 		route(arrival);
 	}
+	wake();
 }
 
 void Service::route(const Arrival &arrival) noexcept
@@ -258,13 +267,21 @@ void Service::attach(Port &port)
 		names_.emplace_back(&port, std::move(name));
 }
 
+void Service::start_devices() noexcept
+{
+	try {
+		for (Device *device : known_devices())
+			if (!device->instance())
+				(void)device->start();
+	} catch (const std::bad_alloc &) {
+		/* ports() has those that have started. */
+	}
+}
+
 std::span<Port *const> Service::ports()
 {
 	for (Device *device : known_devices()) {
-		if (device->start())
-			continue;
-
-		Port *port = device->nic->cm_port();
+		Port *port = device->instance() ? device->nic->cm_port() : nullptr;
 
 		if (port && std::find(ports_.begin(), ports_.end(), port) == ports_.end())
 			attach(*port);

@@ -29,6 +29,9 @@ public:
 
 	Agent &agent() noexcept { return agent_; }
 
+	/* Start the devices that this process knows; those that cannot start are left out. */
+	static void start_devices() noexcept;
+
 	/* @mad came from the wire. Any thread; takes no lock for long. */
 	void deliver(Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept;
 	/* @port is about to be destroyed. */
@@ -51,6 +54,7 @@ private:
 	static constexpr u32 forwarded_magic = 0x53434d01; /* to be changed with the layout */
 	static constexpr u32 slot_name = 1u << 31;
 	static constexpr size_t inbox_max = 4096; /* messages; a megabyte */
+	static constexpr unsigned messages_at_once = 256;
 	static constexpr size_t connections_max = 256;
 
 	Service();
