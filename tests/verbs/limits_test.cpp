@@ -165,7 +165,10 @@ TEST_F(Limits, MoreThanReportedIsRefused)
 		const char *what;
 		EndOptions options;
 	} const cases[] = {
-		/* A ring is rounded up to a power of two. */
+		/*
+		 * max_qp_wr holds for requests of any size, and rings are rounded up to a power of
+		 * two, so a device may accept up to twice as many.
+		 */
 		{"sends", {.send_wr = wrs * 2 + 2, .send_sge = sges, .cqe = 16}},
 		{"receives", {.recv_wr = wrs * 2 + 2, .recv_sge = sges, .cqe = 16}},
 		{"pieces per send", {.send_sge = sges + 1}},
