@@ -110,6 +110,7 @@ struct Id {
 	u64 due = 0; /* 0: it does not run */
 	u64 period_ns = 0;
 	unsigned tries_left = 0;
+	unsigned refusals = 0; /* how often nobody listened */
 	sirdma_mad message{};
 
 	bool is_datagram() const noexcept { return qp_type == IBV_QPT_UD; }

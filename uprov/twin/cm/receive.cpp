@@ -17,6 +17,14 @@ namespace
 
 /* A peer may ask this process to wait, but not for hours. */
 constexpr u64 wait_max_ns = 120'000 * ns_per_ms;
+/*
+ * A request that finds no listener is repeated for half a second. perftest's server closes its
+ * listener between its two connections and listens again, and its client crashes when it is refused.
+ * Through the kernel the client is slower, because each step of its address resolution waits for a
+ * work queue.
+ */
+constexpr u64 refused_wait_ns = 50 * ns_per_ms;
+constexpr unsigned refusals_max = 10;
 /* The lowest and highest QP number of a connection */
 constexpr u32 first_qpn = 2, last_qpn = 0xfffffe;
 
@@ -541,6 +549,13 @@ void Agent::on_rej(Id &id, const Arrival &arrival)
 	if (id.in(states(State::established, State::dreq_sent))) {
 		enter_timewait(id);
 		post(id, RDMA_CM_EVENT_DISCONNECTED);
+		return;
+	}
+	if (id.state == State::req_sent && id.refusals < refusals_max &&
+	    be16toh(rej.reason) == SIRDMA_CM_REJECT_SERVICE_ID) {
+		++id.refusals;
+		++id.tries_left;
+		start_timer(id, refused_wait_ns);
 		return;
 	}
 	if (id.state == State::rep_received)
