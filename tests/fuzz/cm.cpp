@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// The connection manager of a process: messages of peers and commands of its program.
+//
+// Input: steps. A step is a message with some bytes changed, a command, the arrival of what waits
+// on the wire, its loss, or time. Oracles: each message that comes is counted; a listener has no
+// more requests than its backlog; an event channel is readable exactly when an event waits; when
+// the channel is closed no timer runs, and whoever connects afterwards is served.
+#include "../twin/cm_world.hpp"
+#include "input.hpp"
+
+namespace sirdma::twin::cm
+{
+namespace
+{
+
+using sirdma::test::Input;
+using namespace test;
+
+constexpr u32 backlog = 4;
+constexpr u64 ns_per_s = 1000000000;
+
+class World {
+public:
+	void step(Input &input)
+	{
+		switch (input.byte() % 8) {
+		case 0:
+			return change(input);
+		case 1:
+			return deliver();
+		case 2:
+			wire.clear();
+			return;
+		case 3:
+			now += input.byte() % 130 * ns_per_s;
+			client.agent.expire();
+			return server.agent.expire();
+		case 4:
+			if (ids.size() < 8)
+				ids.push_back(connect(input.half() | 2));
+			return;
+		case 5:
+			return fetch();
+		case 6:
+			if (!requests.empty())
+				command(server, requests[input.byte() % requests.size()], input);
+			return;
+		default:
+			if (!ids.empty())
+				command(client, ids[input.byte() % ids.size()], input);
+		}
+	}
+
+	void end()
+	{
+		wire.clear();
+		client.agent.close_channel(client.file);
+		server.agent.close_channel(server.file);
+		EXPECT_EQ(client.agent.next_due(), Agent::never_due) << "a timer of no ID";
+		EXPECT_EQ(server.agent.next_due(), Agent::never_due) << "a timer of no ID";
+		EXPECT_FALSE(client.has_event()) << "an event of no ID";
+		EXPECT_FALSE(server.has_event()) << "an event of no ID";
+
+		Process again{"127.0.0.12", 6, wire, now};
+
+		again.listener();
+		wire.clear();
+
+		Process other{"127.0.0.13", 7, wire, now};
+
+		other.connecting(again);
+		deliver_to(again);
+		EXPECT_TRUE(again.has_event()) << "not served";
+	}
+
+private:
+	/* With events of the address and the route fetched */
+	u32 connect(u32 qpn)
+	{
+		while (client.has_event())
+			client.event();
+
+		const u32 id = client.resolved(server);
+
+		EXPECT_EQ(client.connect(id, Process::param(qpn)), 0);
+		return id;
+	}
+
+	void give(Process &to, const Packet &packet)
+	{
+		const u64 before = to.counted(Counter::cm_received);
+
+		to.agent.receive(to.port, packet.src, packet.mad);
+		EXPECT_EQ(to.counted(Counter::cm_received), before + 1) << "not counted";
+	}
+
+	void deliver()
+	{
+		for (unsigned i = 0; i < 64 && !wire.empty(); ++i) {
+			const Packet packet = wire.front();
+
+			wire.pop_front();
+			give(packet.dst == server.port.address() ? server : client, packet);
+		}
+	}
+
+	void deliver_to(Process &to)
+	{
+		for (; !wire.empty(); wire.pop_front())
+			if (wire.front().dst == to.port.address())
+				give(to, wire.front());
+	}
+
+	/* The message that waits first, with other bytes: it stays, too. */
+	void change(Input &input)
+	{
+		if (wire.empty())
+			return;
+
+		Packet packet = wire.front();
+		auto *bytes = reinterpret_cast<uint8_t *>(&packet.mad);
+
+		for (unsigned n = input.byte() % 8; n; --n) {
+			const u8 at = input.byte();
+
+			bytes[at] = input.byte();
+		}
+		give(packet.dst == server.port.address() ? server : client, packet);
+	}
+
+	void fetch()
+	{
+		while (client.has_event())
+			client.event();
+		for (unsigned n = 0; server.has_event(); ++n) {
+			const rdma_ucm_event_resp event = server.event();
+
+			if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST && requests.size() < 64)
+				requests.push_back(event.id);
+			EXPECT_LT(n, 1000u);
+		}
+	}
+
+	void command(Process &process, u32 id, Input &input)
+	{
+		rdma_ucm_reject reject{};
+
+		switch (input.byte() % 5) {
+		case 0:
+			process.accept(id, Process::param(input.half()));
+			return;
+		case 1:
+			process.accept(id, {});
+			return;
+		case 2:
+			process.disconnect(id);
+			return;
+		case 3:
+			reject.id = id;
+			reject.private_data_len = input.byte();
+			process.run(RDMA_USER_CM_CMD_REJECT, reject);
+			return;
+		default:
+			process.destroy(id);
+		}
+	}
+
+	Wire wire;
+	u64 now = ns_per_s;
+	Process client{"127.0.0.11", 3, wire, now}, server{"127.0.0.12", 5, wire, now};
+	std::vector<u32> ids, requests;
+
+public:
+	World() { server.listener(RDMA_PS_TCP, backlog); }
+};
+
+} // namespace
+} // namespace sirdma::twin::cm
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	sirdma::test::fail_loudly();
+
+	sirdma::twin::cm::World world;
+	sirdma::test::Input input(data, size);
+
+	for (int i = 0; i < 200 && input.more(); ++i)
+		world.step(input);
+	world.end();
+	return 0;
+}
