@@ -128,9 +128,13 @@ TEST_F(Packets, QueuePairsThatAreNotThereAreCountedWithoutALookAtTheRest)
 
 	EXPECT_TRUE(has_qp(l->b.id));
 	EXPECT_EQ(b.host.stat(SIRDMA_STAT_RX_NO_QP), before);
-	for (u32 qpn : {0u, 1u, l->b.id + 1, 0xffffffu})
+	for (u32 qpn : {0u, 1u, l->b.id + 1, 0xfffffeu})
 		EXPECT_FALSE(has_qp(qpn));
 	EXPECT_EQ(b.host.stat(SIRDMA_STAT_RX_NO_QP), before + 4);
+	// A multicast group's number, and no group here.
+	before = b.host.stat(SIRDMA_STAT_RX_NO_GROUP);
+	EXPECT_FALSE(has_qp(0xffffff));
+	EXPECT_EQ(b.host.stat(SIRDMA_STAT_RX_NO_GROUP), before + 1);
 }
 
 TEST_F(Packets, MalformedOnesAreCountedAndDropped)
@@ -143,7 +147,7 @@ TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 	// Reserved opcodes: it is the queue pair that refuses them.
 	for (u8 op : {0x15, 0x18, 0x1b, 0x1e, 0x1f, 0x60, 0x80, 0xe4, 0xff}) {
 		rejected(*l, bth(op, q, psn()), SIRDMA_STAT_RX_BAD_OPCODE);
-		rejected(*l, bth(op, 0xffffff, psn()), SIRDMA_STAT_RX_NO_QP);
+		rejected(*l, bth(op, 0xfffffe, psn()), SIRDMA_STAT_RX_NO_QP);
 	}
 	// Nobody asked for it.
 	rejected(*l, cat(bth(SIRDMA_BTH_ATOMIC_ACK, q, psn()), be(0x1f000000, 12)),
@@ -160,7 +164,9 @@ TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 		     be(0, 4)),
 		 SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, 1, psn()), SIRDMA_STAT_RX_NO_QP);
-	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, 0xffffff, psn()), SIRDMA_STAT_RX_NO_QP);
+	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, 0xfffffe, psn()), SIRDMA_STAT_RX_NO_QP);
+	// The number of multicast, at an address of one host.
+	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, 0xffffff, psn()), SIRDMA_STAT_RX_BAD_GID);
 	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, q, psn(), 0x40, 0x8001), SIRDMA_STAT_RX_BAD_PKEY);
 	rejected(*l, bth(SIRDMA_BTH_SEND_ONLY, q, psn(), 0x40, 0), SIRDMA_STAT_RX_BAD_PKEY);
 	for (size_t len = 0; len < 12; len++)
