@@ -152,7 +152,8 @@ TEST_P(TwinCancel, QueriesOfTheGid)
 							    sizeof(entry)),
 			  0);
 	});
-	EXPECT_EQ(open_files(), before);
+	/* Fewer when the helper thread has meanwhile closed one of its own. */
+	EXPECT_LE(open_files(), before);
 }
 
 /* The first thread of a child that uses the device makes the others wait. */
