@@ -360,6 +360,35 @@ TEST_F(Cm, AServiceHasOneListener)
 	EXPECT_EQ(server.listen(second_id), 0);
 }
 
+/* libfabric's programs listen at "localhost" unless they are told where. */
+TEST_F(Cm, AListenerAtALoopbackAddressOfNoDeviceHearsEveryDevice)
+{
+	const u32 id = server.create(RDMA_PS_TCP, 77);
+	IpAddress loopback;
+
+	ASSERT_TRUE(IpAddress::parse("127.0.0.1", loopback));
+	EXPECT_EQ(server.bind(id, loopback, service_port), 0);
+	EXPECT_EQ(server.listen(id), 0);
+	client.connecting(server);
+	deliver();
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_CONNECT_REQUEST);
+}
+
+TEST_F(Cm, ALoopbackAddressOfNoDeviceIsReachedByTheDeviceItself)
+{
+	for (const auto &[device, loopback] :
+	     {std::pair{"192.0.2.1", "127.0.0.1"}, std::pair{"2001:db8::1", "::1"}}) {
+		Process process(device, 7, wire, now);
+		IpAddress addr;
+
+		ASSERT_TRUE(IpAddress::parse(loopback, addr));
+		EXPECT_EQ(process.connect(process.resolved(addr), Process::param(client_qpn)), 0);
+		ASSERT_FALSE(wire.empty());
+		EXPECT_EQ(wire.back().dst.text(), device);
+		EXPECT_EQ(wire.back().src.text(), device);
+	}
+}
+
 TEST_F(Cm, AFloodOfRequestsIsBoundedAndExpires)
 {
 	constexpr u32 backlog = 8, flood = 100;

@@ -91,12 +91,13 @@ public:
 		return resp.id;
 	}
 
-	ssize_t bind(u32 id, uint16_t to)
+	ssize_t bind(u32 id, uint16_t to) { return bind(id, port.address(), to); }
+	ssize_t bind(u32 id, const IpAddress &addr, uint16_t to)
 	{
 		rdma_ucm_bind_ip command{};
 		sockaddr_storage sa;
 
-		memcpy(&command.addr, &sa, port.address().to_socket(to, sa));
+		memcpy(&command.addr, &sa, addr.to_socket(to, sa));
 		command.id = id;
 		return run(RDMA_USER_CM_CMD_BIND_IP, command);
 	}
@@ -144,12 +145,16 @@ public:
 	/* An ID whose route to @to is resolved. */
 	u32 resolved(const Process &to, uint16_t port_space = RDMA_PS_TCP)
 	{
+		return resolved(to.port.address(), port_space);
+	}
+	u32 resolved(const IpAddress &to, uint16_t port_space = RDMA_PS_TCP)
+	{
 		const u32 id = create(port_space);
 		rdma_ucm_resolve_ip address{};
 		rdma_ucm_resolve_route route = {.id = id, .timeout_ms = 1};
 		sockaddr_storage sa;
 
-		memcpy(&address.dst_addr, &sa, to.port.address().to_socket(service_port, sa));
+		memcpy(&address.dst_addr, &sa, to.to_socket(service_port, sa));
 		address.id = id;
 		EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_IP, address), 0);
 		EXPECT_EQ(event().event, RDMA_CM_EVENT_ADDR_RESOLVED);

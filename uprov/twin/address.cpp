@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <cstring>
+#include <endian.h>
 #include <net/if.h>
 
 namespace sirdma::twin
@@ -65,6 +66,13 @@ IpAddress IpAddress::of(const sockaddr *sa) noexcept
 bool IpAddress::any() const noexcept
 {
 	return *this == IpAddress() || *this == IpAddress(in_addr{INADDR_ANY});
+}
+
+bool IpAddress::is_loopback() const noexcept
+{
+	if (is_v4())
+		return be32toh(v4().s_addr) >> 24 == IN_LOOPBACKNET;
+	return !memcmp(ip_.b, &in6addr_loopback, sizeof(ip_.b));
 }
 
 bool IpAddress::is_v4() const noexcept

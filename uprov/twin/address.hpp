@@ -33,6 +33,8 @@ public:
 	/* Interface index of a link-local address, else 0. */
 	uint32_t scope() const noexcept { return scope_; }
 	bool any() const noexcept;
+	/* Of 127.0.0.0/8, or ::1. */
+	bool is_loopback() const noexcept;
 	bool is_v4() const noexcept;
 	in_addr v4() const noexcept;
 	int family() const noexcept { return is_v4() ? AF_INET : AF_INET6; }

@@ -59,6 +59,15 @@ IpAddress source_for(const IpAddress &dst) noexcept
 	return IpAddress::of(reinterpret_cast<const sockaddr *>(&from));
 }
 
+/*
+ * Does @dst, as a destination, mean the device itself? As in the kernel, any address and loopback
+ * addresses do. But twins may have loopback addresses, and then each of them means what it says.
+ */
+bool means_itself(const IpAddress &dst, const IpAddress &device) noexcept
+{
+	return dst.any() || (dst.is_loopback() && !device.is_loopback());
+}
+
 ssize_t destroy_parents_id(const void *bytes, size_t len) noexcept
 {
 	const rdma_ucm_destroy_id_resp resp{};
@@ -311,7 +320,8 @@ int Agent::bind_to(Id &id, const Endpoint &to)
 
 	Port *port = to.addr.any() ? nullptr : port_of(to.addr);
 
-	if (!to.addr.any() && !port)
+	/* As in the kernel, a loopback address of no device means every device. */
+	if (!to.addr.any() && !to.addr.is_loopback() && !port)
 		return check_reachable(to.addr, to.addr) ? EADDRNOTAVAIL : ENODEV;
 	id.src = to;
 	id.port = port;
@@ -386,26 +396,27 @@ int Agent::resolve(Id &id, const Endpoint *src, const Endpoint &dst)
 	if (!id.in(states(State::idle, State::bound)))
 		return EINVAL;
 
-	const bool chosen = id.port;
+	const std::span<Port *const> ports = host_.ports();
+	Port *const first = id.port ? id.port : ports.empty() ? nullptr : ports[0];
 
-	if (!chosen && dst.addr.any()) {
-		/* Any address: that of the first device */
-		const std::span<Port *const> ports = host_.ports();
+	if (!first)
+		return ENODEV;
 
-		id.port = ports.empty() ? nullptr : ports[0];
-		if (!id.port)
-			return ENODEV;
-	} else if (!chosen) {
+	const bool to_itself = !port_of(dst.addr) && means_itself(dst.addr, first->address());
+
+	if (to_itself) {
+		id.port = first;
+	} else if (!id.port) {
 		if (const int err = choose_device(id, dst))
 			return err;
-	} else if (!dst.addr.any()) {
+	} else {
 		if (id.port->address().is_v4() != dst.addr.is_v4())
 			return EINVAL;
 		if (const int err = check_reachable(id.port->address(), dst.addr))
 			return err;
 	}
 	id.dst = {.family = id.port->address().family(),
-		  .addr = dst.addr.any() ? id.port->address() : dst.addr,
+		  .addr = to_itself ? id.port->address() : dst.addr,
 		  .port = dst.port};
 	/* Only a listener's port must be its own: requests are answered by communication ID. */
 	if (!id.src.port)
