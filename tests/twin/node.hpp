@@ -106,6 +106,7 @@ public:
 		attr.ah_attr.is_global = 1;
 		attr.ah_attr.grh.dgid = to.gid;
 		attr.ah_attr.grh.hop_limit = 64;
+		attr.ah_attr.grh.traffic_class = traffic_class;
 		attr.ah_attr.port_num = 1;
 		ASSERT_EQ(ibv_modify_qp(qp, &attr,
 					IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
@@ -184,6 +185,7 @@ public:
 	ibv_cq *cq = nullptr;
 	ibv_mr *mr = nullptr;
 	ibv_qp *qp = nullptr;
+	uint8_t traffic_class = 0; /* for connect() */
 };
 
 } // namespace sirdma::twin::test

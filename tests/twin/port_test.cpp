@@ -2,6 +2,7 @@
 /* Datagrams of other RoCEv2 senders, made by hand, on their way from the port into the device. */
 #include <algorithm>
 #include <endian.h>
+#include <poll.h>
 
 #include "icrc.hpp"
 #include "nic.hpp"
@@ -61,6 +62,43 @@ private:
 	Path path_{};
 };
 
+/* The traffic class of the next datagram that comes to @fd; -1: none did. */
+int next_traffic_class(int fd, std::vector<uint8_t> &data)
+{
+	alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
+	data.resize(65536);
+	iovec piece = {.iov_base = data.data(), .iov_len = data.size()};
+	msghdr m{};
+	pollfd readable = {.fd = fd, .events = POLLIN, .revents = 0};
+
+	m.msg_iov = &piece;
+	m.msg_iovlen = 1;
+	m.msg_control = control;
+	m.msg_controllen = sizeof(control);
+	if (poll(&readable, 1, 20000) != 1)
+		return -1;
+
+	const ssize_t len = recvmsg(fd, &m, 0);
+	const cmsghdr *c = len < 0 ? nullptr : CMSG_FIRSTHDR(&m);
+
+	data.resize(static_cast<size_t>(std::max<ssize_t>(len, 0)));
+	return c && c->cmsg_type == IP_TOS ? *CMSG_DATA(c) : -1;
+}
+
+/* A socket in place of a peer, which sees traffic classes. */
+Fd peer_socket(const IpAddress &addr)
+{
+	Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	sockaddr_storage sa;
+	const int on = 1;
+
+	EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr *>(&sa),
+		       addr.to_socket(SIRDMA_ROCE_UDP_PORT, sa)),
+		  0);
+	EXPECT_EQ(setsockopt(fd.get(), IPPROTO_IP, IP_RECVTOS, &on, sizeof(on)), 0);
+	return fd;
+}
+
 /* How many got past the ICRC, and how many did not, once @total were counted. */
 std::pair<u64, u64> counted(Adapter &nic, u64 total)
 {
@@ -108,6 +146,34 @@ TEST(TwinPort, CountsDamagedPacketsAsSuch)
 	socket.send(0);
 	socket.send(0, 1);
 	EXPECT_EQ(counted(nic, 12), std::pair(u64{2}, u64{10}));
+}
+
+TEST(TwinPort, PacketsHaveTheTrafficClassOfTheirPath)
+{
+	const Fd peer = peer_socket(own_address(0));
+	std::vector<uint8_t> data;
+	Config config;
+
+	config.link = LinkKind::udp;
+	for (const uint8_t traffic_class : {106, 0}) {
+		Node node(config);
+		Address to = node.address();
+
+		memcpy(to.gid.raw, own_address(0).ip().b, sizeof(to.gid.raw));
+		to.qpn = 0x1234;
+		node.traffic_class = traffic_class;
+		/* The timer is off: nothing is sent again. */
+		node.connect(to, 0);
+		/* One packet, then several, which the kernel segments */
+		for (const uint32_t len : {8, 20000}) {
+			ASSERT_EQ(node.post(IBV_WR_SEND, 0, len), 0);
+			for (uint32_t got = 0; got < len;) {
+				ASSERT_EQ(next_traffic_class(peer.get(), data), traffic_class);
+				got += static_cast<uint32_t>(data.size() - sizeof(sirdma_bth) -
+							     SIRDMA_ICRC_LEN);
+			}
+		}
+	}
 }
 
 } // namespace sirdma::twin::test

@@ -28,6 +28,7 @@ namespace sirdma::twin
 
 struct Ack {
 	IpAddress dst;
+	uint8_t traffic_class;
 	u32 qpn; /* ours */
 	snic_tx_pkt pkt; /* without payload */
 

@@ -80,6 +80,7 @@ void put_ipv4(const Path &path, uint16_t id, size_t len, uint8_t *out) noexcept
 	const in_addr src = path.src.v4(), dst = path.dst.v4();
 
 	out[0] = version_ihl;
+	out[1] = path.traffic_class;
 	put16(out + 2, static_cast<uint16_t>(SNIC_IPV4_HLEN + SNIC_UDP_HLEN + len));
 	put16(out + ipv4_id, id);
 	put16(out + 6, dont_fragment);
@@ -91,7 +92,7 @@ void put_ipv4(const Path &path, uint16_t id, size_t len, uint8_t *out) noexcept
 
 void put_ipv6(const Path &path, size_t len, uint8_t *out) noexcept
 {
-	out[0] = version_6;
+	put16(out, static_cast<uint16_t>(version_6 << 8 | path.traffic_class << 4));
 	put16(out + 4, static_cast<uint16_t>(SNIC_UDP_HLEN + len));
 	out[6] = IPPROTO_UDP;
 	out[7] = ttl;

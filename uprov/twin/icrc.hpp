@@ -21,6 +21,7 @@ struct Path {
 	IpAddress dst;
 	uint16_t sport;
 	uint16_t dport;
+	uint8_t traffic_class = 0;
 
 	size_t headers_len() const noexcept
 	{

@@ -70,19 +70,29 @@ Fd open_socket(const IpAddress &addr, uint16_t port) noexcept
 	return fd;
 }
 
-void ask_for_segments(msghdr &m, uint8_t (&control)[CMSG_SPACE(sizeof(uint16_t))],
-		      size_t segment) noexcept
+/* Append an option of the message to those in @control. */
+template <typename Value>
+void add_option(msghdr &m, uint8_t *control, int level, int type, Value value) noexcept
 {
+	cmsghdr header{};
+
+	header.cmsg_level = level;
+	header.cmsg_type = type;
+	header.cmsg_len = CMSG_LEN(sizeof(value));
 	m.msg_control = control;
-	m.msg_controllen = sizeof(control);
+	memcpy(control + m.msg_controllen, &header, sizeof(header));
+	memcpy(control + m.msg_controllen + CMSG_LEN(0), &value, sizeof(value));
+	m.msg_controllen += CMSG_SPACE(sizeof(value));
+}
 
-	cmsghdr *c = CMSG_FIRSTHDR(&m);
-	const uint16_t size = static_cast<uint16_t>(segment);
+void set_traffic_class(msghdr &m, uint8_t *control, const Path &path) noexcept
+{
+	const int traffic_class = path.traffic_class;
 
-	c->cmsg_level = IPPROTO_UDP;
-	c->cmsg_type = UDP_SEGMENT;
-	c->cmsg_len = CMSG_LEN(sizeof(size));
-	memcpy(CMSG_DATA(c), &size, sizeof(size));
+	if (path.src.is_v4())
+		add_option(m, control, IPPROTO_IP, IP_TOS, traffic_class);
+	else
+		add_option(m, control, IPPROTO_IPV6, IPV6_TCLASS, traffic_class);
 }
 
 } // namespace
@@ -161,8 +171,11 @@ void UdpSender::put(Layout &to, TxScratch &s, const Path &path, const snic_tx_pk
 		m = {};
 		m.msg_iov = &s.pieces[to.runs - 1];
 		m.msg_iovlen = 1;
+		if (path.traffic_class)
+			set_traffic_class(m, s.control[to.runs - 1], path);
 	} else if (to.in_run == 2) {
-		ask_for_segments(m, s.control[to.runs - 1], to.segment);
+		add_option(m, s.control[to.runs - 1], IPPROTO_UDP, UDP_SEGMENT,
+			   static_cast<uint16_t>(to.segment));
 	}
 }
 
@@ -215,7 +228,7 @@ u32 UdpSender::send(TxScratch &s, const IpAddress &dst, u32 runs) noexcept
 		if (errno == EAGAIN || errno == ENOBUFS)
 			break;
 		/* An interface that cannot segment. This run is lost; the transport sends it again. */
-		if (s.messages[done].msg_hdr.msg_control && (errno == EIO || errno == EINVAL))
+		if (s.first[done + 1] - s.first[done] > 1 && (errno == EIO || errno == EINVAL))
 			segments_.store(false, std::memory_order_relaxed);
 		++done;
 	}
@@ -228,13 +241,18 @@ void UdpSender::record(const snic_burst &burst, TxScratch &s) noexcept
 	      {.src = addr_,
 	       .dst = IpAddress(burst.flow->dst_ip),
 	       .sport = SIRDMA_ROCE_UDP_PORT,
-	       .dport = SIRDMA_ROCE_UDP_PORT});
+	       .dport = SIRDMA_ROCE_UDP_PORT,
+	       .traffic_class = burst.flow->traffic_class});
 }
 
 /* The flow's own source port is for network cards. */
-Path UdpSender::path_to(const IpAddress &dst) const noexcept
+Path UdpSender::path_to(const IpAddress &dst, uint8_t traffic_class) const noexcept
 {
-	return {.src = addr_, .dst = dst, .sport = port_, .dport = SIRDMA_ROCE_UDP_PORT};
+	return {.src = addr_,
+		.dst = dst,
+		.sport = port_,
+		.dport = SIRDMA_ROCE_UDP_PORT,
+		.traffic_class = traffic_class};
 }
 
 u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
@@ -246,11 +264,15 @@ u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
 	if (kind == AckKind::refusal)
 		hold_.refused(burst.qpn);
 	if (kind == AckKind::plain) {
-		if (hold_.offer({.dst = dst, .qpn = burst.qpn, .pkt = burst.pkts[0]}, leaves))
+		if (hold_.offer({.dst = dst,
+				 .traffic_class = burst.flow->traffic_class,
+				 .qpn = burst.qpn,
+				 .pkt = burst.pkts[0]},
+				leaves))
 			send_ack(leaves, s);
 		return 1;
 	}
-	return send(s, dst, build(burst, s, path_to(dst)));
+	return send(s, dst, build(burst, s, path_to(dst, burst.flow->traffic_class)));
 }
 
 void UdpSender::send_ack(const Ack &ack, TxScratch &s) noexcept
@@ -259,7 +281,7 @@ void UdpSender::send_ack(const Ack &ack, TxScratch &s) noexcept
 	const snic_seg nothing{};
 	snic_seg_iter none{.seg = &nothing, .off = 0, .by_reference = false};
 
-	put(layout, s, path_to(ack.dst), ack.pkt, none);
+	put(layout, s, path_to(ack.dst, ack.traffic_class), ack.pkt, none);
 	s.first[1] = 1;
 	if (!send(s, ack.dst, 1))
 		hold_.give_back(ack);
