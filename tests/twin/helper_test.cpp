@@ -81,7 +81,7 @@ public:
 	bool can_help() noexcept override { return true; }
 	Helper::Files files() noexcept override
 	{
-		return {neighbour.get(), share.get(), port.get()};
+		return {neighbour.get(), share.get(), port.get(), -1};
 	}
 	u64 ns_until_work() noexcept override { return never; }
 	bool fall_asleep() noexcept override

@@ -40,7 +40,6 @@ struct Commands {
 	int (*destroy_srq)(ibv_srq *);
 	int (*create_ah)(ibv_pd *, ibv_ah *, ibv_ah_attr *, CreateAhResponse &);
 	int (*destroy_ah)(ibv_ah *);
-	/* Both null: not supported. */
 	int (*attach_mcast)(ibv_qp *, const ibv_gid *, uint16_t lid);
 	int (*detach_mcast)(ibv_qp *, const ibv_gid *, uint16_t lid);
 	/* Of the rings, when the application asked for fork safety. */

@@ -222,16 +222,12 @@ int query_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *i
 
 int attach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid) noexcept
 {
-	const auto attach = commands(qp->context).attach_mcast;
-
-	return attach ? attach(qp, gid, lid) : EOPNOTSUPP;
+	return commands(qp->context).attach_mcast(qp, gid, lid);
 }
 
 int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid) noexcept
 {
-	const auto detach = commands(qp->context).detach_mcast;
-
-	return detach ? detach(qp, gid, lid) : EOPNOTSUPP;
+	return commands(qp->context).detach_mcast(qp, gid, lid);
 }
 
 int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <cerrno>
+
 #include "address.hpp"
 #include "cm/host.hpp"
 #include "core.hpp"
@@ -45,6 +47,12 @@ public:
 	virtual void found(bool /* message */) noexcept {}
 	/* The application requested an event and may sleep until it comes. */
 	virtual void expect_event() noexcept = 0;
+
+	/* Can it have multicast groups? */
+	virtual bool has_groups() const noexcept { return false; }
+	/* Receive what is sent to @group from now on. 0 or an errno. */
+	virtual int join(const IpAddress & /* group */) noexcept { return EOPNOTSUPP; }
+	virtual void leave(const IpAddress & /* group */) noexcept {}
 
 	/* The device for the connection manager, or null if it has none. */
 	virtual cm::Port *cm_port() noexcept { return nullptr; }

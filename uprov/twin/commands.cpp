@@ -350,6 +350,20 @@ int destroy_ah(ibv_ah *ah)
 	return is_parents(ah->context) ? 0 : driver_of(ah->context).destroy_ah(ah->handle);
 }
 
+int attach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid)
+{
+	if (is_parents(qp->context))
+		return ENODEV;
+	return driver_of(qp->context).attach_mcast(qp->handle, *gid, lid);
+}
+
+int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid)
+{
+	if (is_parents(qp->context))
+		return 0;
+	return driver_of(qp->context).detach_mcast(qp->handle, *gid, lid);
+}
+
 } // namespace
 
 constinit const Commands twin_commands = {
@@ -373,8 +387,8 @@ constinit const Commands twin_commands = {
 	.destroy_srq = destroy_srq,
 	.create_ah = create_ah,
 	.destroy_ah = destroy_ah,
-	.attach_mcast = nullptr,
-	.detach_mcast = nullptr,
+	.attach_mcast = attach_mcast,
+	.detach_mcast = detach_mcast,
 	/*
 	 * The device reads the rings like any thread of the process, so copying them does no harm.
 	 * A child without a copy could map other memory at the same address, and would lose it

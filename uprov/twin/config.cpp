@@ -173,7 +173,8 @@ uint32_t interface_mtu(const IpAddress &addr)
 
 uint32_t interface_index(const IpAddress &addr)
 {
-	return if_nametoindex(interface_name(addr).c_str());
+	/* Several interfaces may have a link-local address. */
+	return addr.scope() ? addr.scope() : if_nametoindex(interface_name(addr).c_str());
 }
 
 bool interface_addr(const char *name, IpAddress &addr) noexcept

@@ -169,8 +169,8 @@ void Driver::query_device(ibv_device_attr &attr) noexcept
 	attr.node_guid = guid();
 	attr.sys_image_guid = guid();
 	SIRDMA_LIMITS_TO_VERBS(&attr, &limits);
-	/* The links of a twin carry no multicast. */
-	attr.max_mcast_grp = attr.max_mcast_qp_attach = attr.max_total_mcast_qp_attach = 0;
+	if (!nic_.has_groups())
+		attr.max_mcast_grp = attr.max_mcast_qp_attach = attr.max_total_mcast_qp_attach = 0;
 	attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
 	attr.atomic_cap = IBV_ATOMIC_NONE;
 	attr.page_size_cap = SIRDMA_PAGE_SIZE;
@@ -245,8 +245,10 @@ void Driver::close(ibv_context *context) noexcept
 	const auto of_number = [&](uint32_t pd) { return of_pd(pds_.at(pd)); };
 	uint32_t comp, async;
 	/* Whatever fails, the others go: no early end. */
-	const bool qps =
-		destroy_all(qps_, of_qp, [&](uint32_t id) { return destroy_qp(id, async); });
+	const bool qps = destroy_all(qps_, of_qp, [&](uint32_t id) {
+		detach_all(id);
+		return destroy_qp(id, async);
+	});
 	const bool srqs =
 		destroy_all(srqs_, of_srq, [&](uint32_t id) { return destroy_srq(id, async); });
 	const bool cqs =

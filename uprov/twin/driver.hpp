@@ -5,6 +5,9 @@
  */
 #pragma once
 
+#include <cstring>
+#include <vector>
+
 #include <infiniband/verbs.h>
 
 #include <sirdma/geometry.h>
@@ -101,6 +104,18 @@ struct QpRings {
 	uint64_t compl_ctx;
 };
 
+/* Of a queue pair to a multicast group, as the kernel tells them apart. */
+struct DriverAttachment {
+	uint32_t qpn;
+	uint16_t lid;
+	sirdma_ip ip;
+
+	bool operator==(const DriverAttachment &other) const noexcept
+	{
+		return qpn == other.qpn && lid == other.lid && !memcmp(&ip, &other.ip, sizeof(ip));
+	}
+};
+
 class Driver {
 public:
 	/* Null with errno. */
@@ -142,7 +157,12 @@ public:
 		      bool sig_all);
 	int modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept;
 	int query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) noexcept;
+	/* EBUSY: it is attached to a group. @async: events of it that were reported. */
 	int destroy_qp(uint32_t qpn, uint32_t &async) noexcept;
+	/* Attach a QP to a multicast group. With the same @lid again it changes nothing. */
+	int attach_mcast(uint32_t qpn, const ibv_gid &gid, uint16_t lid);
+	/* EINVAL: it is not attached. */
+	int detach_mcast(uint32_t qpn, const ibv_gid &gid, uint16_t lid) noexcept;
 	int create_srq(ibv_srq *srq, uint32_t pd, const SrqRing &ring);
 	int arm_srq(uint32_t id, uint32_t limit) noexcept;
 	int query_srq(uint32_t id, ibv_srq_attr &attr) noexcept;
@@ -167,6 +187,10 @@ private:
 	/* 0 or an errno, and @why is what is wrong with the path. */
 	int check_route(const ibv_ah_attr &ah, const char *&why) const noexcept;
 	int run_modify(const sirdma_qp_modify &mod) noexcept;
+	bool is_attached(uint32_t qpn) noexcept;
+	void detach_all(uint32_t qpn) noexcept;
+	int join(const sirdma_ip &ip, uint32_t qpn) noexcept;
+	int leave(const sirdma_ip &ip, uint32_t qpn) noexcept;
 
 	static void on_cq_event(void *ctx, u64 cq_ctx);
 	static void on_async_event(void *ctx, const sirdma_async_event *ev);
@@ -184,6 +208,8 @@ private:
 	std::unordered_map<uint32_t, std::unique_ptr<DriverQp>> qps_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverSrq>> srqs_;
 	std::unordered_map<uint32_t, uint32_t> ahs_; /* address vector to protection domain */
+	std::mutex attachments_lock_; /* one attach or detach at a time; protects what follows */
+	std::vector<DriverAttachment> attachments_;
 };
 
 } // namespace sirdma::twin

@@ -110,6 +110,8 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 
 	if (!find_qp(qpn))
 		return ENOENT;
+	if (is_attached(qpn))
+		return EBUSY;
 	/* The device stops and drains the QP before it completes the command. */
 	if (const int err = sirdma_cqp_destroy_qp(&hw_, qpn))
 		return -err;

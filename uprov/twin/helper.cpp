@@ -172,11 +172,11 @@ bool Helper::sleep(State state) noexcept
 	const bool is_away = state == State::away;
 	const Files files = device_.files();
 	const pollfd none = {.fd = -1, .events = POLLIN, .revents = 0};
-	pollfd fds[num_files + 1] = {none, none, none, none};
+	pollfd fds[num_files + 1] = {none, none, none, none, none};
 	pollfd &wakes = fds[num_files];
 
 	for (u32 i = 0; i < num_files; ++i)
-		fds[i].fd = i == port && is_away ? -1 : files[i];
+		fds[i].fd = (i == port || i == groups) && is_away ? -1 : files[i];
 	wakes.fd = wake_fd_.get();
 	seen_polls_ = polls_.load(std::memory_order_relaxed);
 	/*
@@ -209,7 +209,7 @@ bool Helper::sleep(State state) noexcept
 		(void)!read(wake_fd_.get(), &count, sizeof(count));
 	}
 	device_.manage(fds[neighbours].revents || fds[port_share].revents);
-	return fds[neighbours].revents || fds[port].revents;
+	return fds[neighbours].revents || fds[port].revents || fds[groups].revents;
 }
 
 void Helper::run(const std::stop_token &stop) noexcept

@@ -5,7 +5,7 @@
  *
  *   state     the thread                                     packets are received by
  *   watching  sleeps on every file of the device             the helper and pollers
- *   away      sleeps, but not on the UDP port; wakes from    pollers
+ *   away      sleeps, but not on UDP sockets; wakes from     pollers
  *             time to time to check whether they still poll
  *   serving   is awake and runs the device                   the helper and pollers
  *
@@ -53,7 +53,7 @@ public:
 	enum class State : u32 { watching, away, serving };
 
 	/* Indices of the files whose events wake the thread; a file may be -1. */
-	enum File : u32 { neighbours, port_share, port, num_files };
+	enum File : u32 { neighbours, port_share, port, groups, num_files };
 	using Files = std::array<int, num_files>;
 
 	/* The device that is served. Only the helper's thread calls these methods. */
@@ -68,7 +68,7 @@ public:
 		virtual bool fall_asleep() noexcept = 0;
 		/* Undo fall_asleep(). */
 		virtual void wake_up() noexcept = 0;
-		/* Manage connections. @readable: a file other than the port is readable. */
+		/* Manage connections. @readable: a file other than a UDP socket is readable. */
 		virtual void manage(bool readable) noexcept = 0;
 		/* Do a share of all pending work. */
 		virtual void help() noexcept = 0;

@@ -154,6 +154,7 @@ bool Nic::open_links(const Config &config)
 		errno = err;
 		return false;
 	}
+	groups_ = std::make_unique<Groups>(addr_, config.buffer);
 	faults_ = std::make_unique<Faults>(config, neighbours_->slot());
 	return true;
 }
@@ -230,7 +231,7 @@ u32 Nic::send(snic_burst &burst) noexcept
 	if (kind_ != LinkKind::udp && neighbours_->transmit(burst, sent)) {
 		if (pcap_) [[unlikely]]
 			sender_->record(burst, scratch());
-	} else if (kind_ != LinkKind::shm) {
+	} else if (kind_ != LinkKind::shm || sirdma_ip_is_multicast(&burst.flow->dst_ip)) {
 		sent = sender_->transmit(burst, scratch());
 	} else {
 		snic_stat_add(dev_, SIRDMA_STAT_TX_DROPS, burst.npkts);
@@ -303,22 +304,49 @@ u64 Nic::stat(sirdma_stat id) noexcept
 
 	if (id == SIRDMA_STAT_REFUSED_NEIGHBOURS)
 		n += neighbours_->refused();
-	if (id == SIRDMA_STAT_RX_OVERRUNS)
+	if (id == SIRDMA_STAT_RX_OVERRUNS) {
 		n += port_->overruns();
+		std::lock_guard hold(rx_lock_);
+		n += groups_->overruns();
+	}
 	return n;
+}
+
+int Nic::join(const IpAddress &group) noexcept
+{
+	int err;
+
+	if (group.is_v4() != addr_.is_v4())
+		return EHOSTUNREACH;
+	{
+		std::lock_guard hold(rx_lock_);
+
+		err = groups_->join(group);
+	}
+	/* Its file may be new to the helper. */
+	helper_.wake();
+	return err;
+}
+
+void Nic::leave(const IpAddress &group) noexcept
+{
+	std::lock_guard hold(rx_lock_);
+
+	groups_->leave(group);
 }
 
 /*
  * Deliver a packet to the model. What a poller receives is acknowledged at its next call, a poll
  * or the post of an answer, unless the poll returns a completion.
  */
-void Nic::deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept
+void Nic::deliver(const IpAddress &src, const IpAddress &dst, uint8_t *data, size_t len,
+		  bool icrc_ok, bool more) noexcept
 {
 	snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
 	snic_rx_pkt pkt{};
 
 	pkt.src_ip = src.ip();
-	pkt.dst_ip = addr_.ip();
+	pkt.dst_ip = dst.ip();
 	pkt.segs = &seg;
 	pkt.nsegs = 1;
 	pkt.len = seg.len;
@@ -404,7 +432,10 @@ void Nic::send(const IpAddress &dst, const sirdma_mad &mad) noexcept
 	(void)sender_->transmit(burst, buffers);
 }
 
-/* A datagram from the port, or from the process that owns it. */
+/*
+ * A datagram from the port, from the process that owns it, or of a group, which no other process
+ * forwards.
+ */
 void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool more) noexcept
 {
 	sirdma_bth bth;
@@ -415,12 +446,15 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 		return;
 	}
 	memcpy(&bth, data, sizeof(bth));
-	if ((be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK) == SIRDMA_GSI_QPN) [[unlikely]] {
+
+	const bool to_group = sirdma_ip_is_multicast(&path.dst.ip());
+
+	if ((be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK) == SIRDMA_GSI_QPN && !to_group) [[unlikely]] {
 		management_datagram(path, data, len, index);
 		return;
 	}
 	slot = slot_of(be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK);
-	if (slot != neighbours_->slot()) {
+	if (slot != neighbours_->slot() && !to_group) {
 		/* Not verified: that is up to the process it is for, if there is one. */
 		snic_rx_batch_end(&batch_);
 		if (!port_->receiver() || slot >= num_slots)
@@ -432,7 +466,7 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 
 	const bool ok = verify(path, data, len, index);
 
-	deliver(path.src, data, len, ok, more || (polled_ && may_wait(data, len)));
+	deliver(path.src, path.dst, data, len, ok, more || (polled_ && may_wait(data, len)));
 }
 
 void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept
@@ -444,7 +478,7 @@ void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noe
 				       .dport = SIRDMA_ROCE_UDP_PORT},
 				      data, len);
 	more = more || (polled_ && may_wait(data, len));
-	deliver(src, data, len, true, more && batch_.bytes < answer_bytes);
+	deliver(src, addr_, data, len, true, more && batch_.bytes < answer_bytes);
 }
 
 void Nic::packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept
@@ -477,8 +511,8 @@ void Nic::revoke() noexcept
 }
 
 /*
- * Receive a share of what came; returns how many datagrams and records. Reading the port is a
- * system call: while only neighbours send, it is read from time to time, unless the caller
+ * Receive a share of what came; returns how many datagrams and records. Reading UDP sockets takes
+ * system calls: while only neighbours send, they are read from time to time, unless the caller
  * knows that there is something (@all), or timers are @due, which must not fire before what
  * would stop them is taken in. The caller holds rx_lock_.
  */
@@ -487,12 +521,15 @@ u32 Nic::receive(bool all, bool due) noexcept
 	u32 got = neighbours_->receive(*this), from_port = 0;
 	UdpReceiver *port = port_->receiver();
 
-	if (port && !port_->succeeded() &&
-	    (all || (due && !got) || neighbours_->unused() || port_idle_ < port_hot ||
-	     port_idle_ % port_seldom == 0)) {
-		from_port = port->receive(*this);
-		if (from_port)
-			port_->progressed();
+	if (all || (due && !got) || neighbours_->unused() || port_idle_ < port_hot ||
+	    port_idle_ % port_seldom == 0) {
+		if (port && !port_->succeeded()) {
+			from_port = port->receive(*this);
+			if (from_port)
+				port_->progressed();
+		}
+		if (groups_->any()) [[unlikely]]
+			from_port += groups_->receive(*this);
 	}
 	port_idle_ = from_port ? 0 : port_idle_ + 1;
 	got += from_port;
@@ -600,6 +637,7 @@ Helper::Files Nic::files() noexcept
 	files[Helper::neighbours] = neighbours_->fd();
 	files[Helper::port_share] = port_->fd();
 	files[Helper::port] = port ? port->fd() : -1;
+	files[Helper::groups] = groups_->fd();
 	return files;
 }
 

@@ -13,6 +13,7 @@
 #include "config.hpp"
 #include "core.hpp"
 #include "faults.hpp"
+#include "groups.hpp"
 #include "helper.hpp"
 #include "neighbours.hpp"
 #include "port_share.hpp"
@@ -62,6 +63,9 @@ public:
 	void poll() noexcept override;
 	void found(bool message) noexcept override;
 	void expect_event() noexcept override;
+	bool has_groups() const noexcept override { return true; }
+	int join(const IpAddress &group) noexcept override;
+	void leave(const IpAddress &group) noexcept override;
 	cm::Port *cm_port() noexcept override { return this; }
 
 private:
@@ -79,8 +83,8 @@ private:
 	void serve(bool all) noexcept;
 	bool owes() noexcept;
 	u32 receive(bool all, bool due) noexcept;
-	void deliver(const IpAddress &src, uint8_t *data, size_t len, bool icrc_ok,
-		     bool more) noexcept;
+	void deliver(const IpAddress &src, const IpAddress &dst, uint8_t *data, size_t len,
+		     bool icrc_ok, bool more) noexcept;
 	void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
 		      bool more) noexcept override;
 	bool verify(const Path &path, const uint8_t *data, size_t len, u32 index) noexcept;
@@ -115,6 +119,7 @@ private:
 
 	std::mutex
 		rx_lock_; /* one receiver at a time keeps packets in order; protects what follows */
+	std::unique_ptr<Groups> groups_;
 	std::unique_ptr<Faults> faults_;
 	snic_rx_batch batch_{}; /* ends before rx_lock_ is dropped */
 	IdFilter ids_;

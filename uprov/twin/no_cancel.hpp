@@ -11,6 +11,7 @@
 #include <ctime>
 #include <poll.h>
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -43,6 +44,12 @@ namespace raw_syscall
 inline int poll(pollfd *files, unsigned count, timespec timeout) noexcept
 {
 	return static_cast<int>(syscall(SYS_ppoll, files, count, &timeout, nullptr, 0));
+}
+
+/* Does not wait. */
+inline int epoll_look(int fd, epoll_event *events, int count) noexcept
+{
+	return static_cast<int>(syscall(SYS_epoll_pwait, fd, events, count, 0, nullptr, 0));
 }
 
 inline ssize_t sendmsg(int fd, const msghdr *message, int flags) noexcept

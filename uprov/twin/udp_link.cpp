@@ -6,9 +6,11 @@
 #include <cerrno>
 #include <cstring>
 #include <linux/sock_diag.h>
+#include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <new>
 
+#include "config.hpp"
 #include "no_cancel.hpp"
 #include "wire_order.hpp"
 
@@ -48,7 +50,8 @@ void size_buffers(int fd, uint32_t bytes) noexcept
 	set_option(fd, SOL_SOCKET, SO_SNDBUFFORCE, buffer_bytes);
 }
 
-Fd open_socket(const IpAddress &addr, uint16_t port) noexcept
+/* @shared: several sockets may have the address and the port. */
+Fd open_socket(const IpAddress &addr, uint16_t port, bool shared = false) noexcept
 {
 	Fd fd(socket(addr.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	sockaddr_storage sa;
@@ -56,6 +59,8 @@ Fd open_socket(const IpAddress &addr, uint16_t port) noexcept
 
 	if (!fd)
 		return fd;
+	if (shared)
+		set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
 	if (addr.is_v4()) {
 		/* Never fragmented, and so with identification 0. */
 		set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
@@ -68,6 +73,44 @@ Fd open_socket(const IpAddress &addr, uint16_t port) noexcept
 	if (bind(fd.get(), reinterpret_cast<const sockaddr *>(&sa), len))
 		fd.reset();
 	return fd;
+}
+
+/*
+ * Datagrams to a group leave by the interface of the address, and reach as far as others: a
+ * socket's default is the next router.
+ */
+void prepare_for_groups(int fd, const IpAddress &addr) noexcept
+{
+	const int interface = static_cast<int>(interface_index(addr));
+	const ip_mreqn by = {.imr_multiaddr = {}, .imr_address = {}, .imr_ifindex = interface};
+
+	if (addr.is_v4()) {
+		(void)setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof(by));
+		set_option(fd, IPPROTO_IP, IP_MULTICAST_TTL, IPDEFTTL);
+	} else {
+		set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, interface);
+		set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, IPDEFTTL);
+	}
+}
+
+/* Let the socket be a member of @group on @interface, and get nothing from other interfaces. */
+bool become_member(int fd, const IpAddress &group, uint32_t interface) noexcept
+{
+	if (group.is_v4()) {
+		const ip_mreqn who = {.imr_multiaddr = group.v4(),
+				      .imr_address = {},
+				      .imr_ifindex = static_cast<int>(interface)};
+
+		set_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+		return !setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &who, sizeof(who));
+	}
+
+	ipv6_mreq who{};
+
+	memcpy(&who.ipv6mr_multiaddr, group.ip().b, sizeof(who.ipv6mr_multiaddr));
+	who.ipv6mr_interface = interface;
+	set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+	return !setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &who, sizeof(who));
 }
 
 /* Append an option of the message to those in @control. */
@@ -107,6 +150,7 @@ std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *
 	if (!fd || getsockname(fd.get(), reinterpret_cast<sockaddr *>(&own), &len))
 		return nullptr;
 	size_buffers(fd.get(), buffer);
+	prepare_for_groups(fd.get(), addr);
 	/* Nothing is received from this socket. */
 	set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, 0);
 
@@ -304,6 +348,19 @@ std::unique_ptr<UdpReceiver> UdpReceiver::create(const IpAddress &addr, uint32_t
 	set_option(fd.get(), IPPROTO_UDP, UDP_GRO, 1);
 	size_buffers(fd.get(), buffer);
 	return adopt(std::move(fd), addr);
+}
+
+std::unique_ptr<UdpReceiver> UdpReceiver::create_member(const IpAddress &group, uint32_t interface,
+							uint32_t buffer)
+{
+	/* The scope matters for groups of a link only. */
+	Fd fd = open_socket(IpAddress(group.ip(), interface), SIRDMA_ROCE_UDP_PORT, true);
+
+	if (!fd || !become_member(fd.get(), group, interface))
+		return nullptr;
+	set_option(fd.get(), IPPROTO_UDP, UDP_GRO, 1);
+	size_buffers(fd.get(), buffer);
+	return adopt(std::move(fd), group);
 }
 
 std::unique_ptr<UdpReceiver> UdpReceiver::adopt(Fd fd, const IpAddress &addr) noexcept

@@ -89,11 +89,18 @@ private:
 	AckHold hold_;
 };
 
-/* The socket bound to RoCEv2's port of an address. */
+/* A socket bound to RoCEv2's port of an address, or of a multicast group. */
 class UdpReceiver {
 public:
 	/* Null with errno; EADDRINUSE when some other socket has the port. */
 	static std::unique_ptr<UdpReceiver> create(const IpAddress &addr, uint32_t buffer = 0);
+
+	/*
+	 * A socket that receives what is sent to multicast @group on interface @interface; others
+	 * may have the group and the port, too. Null with errno.
+	 */
+	static std::unique_ptr<UdpReceiver> create_member(const IpAddress &group,
+							  uint32_t interface, uint32_t buffer);
 
 	/* On such a socket, which another process made; null with errno. */
 	static std::unique_ptr<UdpReceiver> adopt(Fd fd, const IpAddress &addr) noexcept;
