@@ -146,7 +146,7 @@ private:
 	{
 		rdma_ucm_reject reject{};
 
-		switch (input.byte() % 5) {
+		switch (input.byte() % 7) {
 		case 0:
 			process.accept(id, Process::param(input.half()));
 			return;
@@ -161,6 +161,14 @@ private:
 			reject.private_data_len = input.byte();
 			process.run(RDMA_USER_CM_CMD_REJECT, reject);
 			return;
+		case 5:
+			if (memberships.size() < 64)
+				memberships.push_back(client.join(datagrams, input.byte()));
+			return;
+		case 6:
+			if (!memberships.empty())
+				client.leave(memberships[input.byte() % memberships.size()]);
+			return;
 		default:
 			process.destroy(id);
 		}
@@ -170,6 +178,8 @@ private:
 	u64 now = ns_per_s;
 	Process client{"127.0.0.11", 3, wire, now}, server{"127.0.0.12", 5, wire, now};
 	std::vector<u32> ids, requests;
+	const u32 datagrams = client.bound();
+	std::vector<ssize_t> memberships;
 
 public:
 	World() { server.listener(RDMA_PS_TCP, backlog); }

@@ -20,6 +20,7 @@ namespace sirdma::twin::cm::test
 {
 
 inline constexpr uint16_t service_port = 7174;
+inline constexpr u64 group_uid = 4321;
 inline constexpr u32 client_qpn = 0x123456, server_qpn = 0x654321;
 
 struct Packet {
@@ -116,6 +117,47 @@ public:
 		EXPECT_EQ(bind(id, service_port), 0);
 		EXPECT_EQ(listen(id, backlog), 0);
 		return id;
+	}
+
+	/* An ID for datagrams that has a device */
+	u32 bound()
+	{
+		const u32 id = create(RDMA_PS_UDP);
+
+		EXPECT_EQ(bind(id, service_port), 0);
+		return id;
+	}
+
+	/* Join 239.1.2.@n: the membership, or a negative error. */
+	ssize_t join(u32 id, uint8_t n = 3)
+	{
+		rdma_ucm_create_id_resp resp{};
+		rdma_ucm_join_ip_mcast command{};
+		auto &to = reinterpret_cast<sockaddr_in &>(command.addr);
+
+		to.sin_family = AF_INET;
+		to.sin_addr.s_addr = htobe32(0xef010200u + n);
+		command.response = reinterpret_cast<uintptr_t>(&resp);
+		command.uid = group_uid;
+		command.id = id;
+
+		const ssize_t err = run(RDMA_USER_CM_CMD_JOIN_IP_MCAST, command, &resp);
+
+		return err ? err : static_cast<ssize_t>(resp.id);
+	}
+
+	/* Events reported, or a negative error. */
+	ssize_t leave(ssize_t membership)
+	{
+		rdma_ucm_destroy_id_resp resp{};
+		rdma_ucm_destroy_id command{};
+
+		command.response = reinterpret_cast<uintptr_t>(&resp);
+		command.id = static_cast<u32>(membership);
+
+		const ssize_t err = run(RDMA_USER_CM_CMD_LEAVE_MCAST, command, &resp);
+
+		return err ? err : static_cast<ssize_t>(resp.events_reported);
 	}
 
 	static rdma_ucm_conn_param param(u32 qpn, const char *data = "")

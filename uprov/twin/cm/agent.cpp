@@ -127,16 +127,6 @@ void Agent::post(Id &id, u32 event, int status) noexcept
 	post(id, body);
 }
 
-void Agent::purge_events(Id &id) noexcept
-{
-	std::erase_if(id.channel->events, [&](const Event &event) {
-		if (event.id != id.handle && event.request != id.handle)
-			return false;
-		take_token(*id.channel);
-		return true;
-	});
-}
-
 /* IDs */
 
 Id *Agent::find(u32 handle) noexcept
@@ -253,7 +243,11 @@ void Agent::destroy(Id &id) noexcept
 	}
 	leave(id);
 	close(id);
-	purge_events(id);
+	purge_events(id, [&](const Event &event) {
+		return event.id == id.handle || event.request == id.handle;
+	});
+	std::erase_if(memberships_,
+		      [&](const auto &entry) { return entry.second.id == id.handle; });
 	ids_.erase(id.handle);
 }
 

@@ -2,7 +2,7 @@
 /*
  * The connection manager of a process: what the kernel has in ib_cm, rdma_cm and rdma_ucm.
  *
- *   librdmacm -> write() of a command -> command()  commands.cpp, the table of commands
+ *   librdmacm -> write() of a command -> command()  commands.cpp, the table of commands; multicast.cpp
  *   QP 1 of a device -> receive()                   receive.cpp, the table of messages
  *   a timer -> expire()                             agent.cpp
  *   events -> an event channel's file               agent.cpp
@@ -48,7 +48,15 @@ enum class Counter : unsigned {
 struct Event {
 	u32 id = 0; /* whose events_reported counts it: for a request, the listener */
 	u32 request = 0; /* the new ID of a request */
+	u32 membership = 0; /* in a multicast group; it counts the event as well */
 	rdma_ucm_event_resp body{};
+};
+
+/* In a multicast group, as long as the ID lives or until the program leaves. */
+struct Membership {
+	u32 id = 0;
+	u64 uid = 0;
+	u32 events_reported = 0;
 };
 
 /* An event channel. Its file is a semaphore of events. */
@@ -136,7 +144,7 @@ private:
 	void destroy(Id &id) noexcept;
 	void leave(Id &id) noexcept;
 	void close(Id &id) noexcept;
-	void purge_events(Id &id) noexcept;
+	template <typename Which> void purge_events(Id &id, Which which) noexcept;
 	void add_event(Channel &channel, const Event &event) noexcept;
 	void take_token(const Channel &channel) noexcept;
 	void post(Id &id, rdma_ucm_event_resp &body) noexcept;
@@ -213,7 +221,10 @@ private:
 	int set_option(Call &call);
 	int notify(Call &call);
 	int migrate_id(Call &call);
-	int refuse_multicast(Call &call);
+	int join_ip_multicast(Call &call);
+	int join_multicast(Call &call);
+	int leave_multicast(Call &call);
+	int join(Call &call, u64 response, u64 uid, u32 handle, const Endpoint &group);
 	int bind_to(Id &id, const Endpoint &to);
 	int claim(Id &id);
 	int choose_port(Id &id);
@@ -225,6 +236,8 @@ private:
 	std::mutex lock_; /* protects what follows, but for the counters */
 	std::unordered_map<int, std::unique_ptr<Channel>> channels_;
 	std::unordered_map<u32, std::unique_ptr<Id>> ids_;
+	std::unordered_map<u32, Membership> memberships_;
+	u32 next_membership_ = 0;
 	std::map<Remote, u32> by_remote_; /* handles by what the peer calls the connection */
 	std::map<Remote, u32> by_qp_; /* and by its QP */
 	std::set<std::pair<u32, u32>> listeners_; /* service, and the handle */
@@ -232,6 +245,17 @@ private:
 	u32 next_handle_;
 	std::atomic<u64> counters_[static_cast<unsigned>(Counter::count)]{};
 };
+
+/* Remove the events of the ID for which @which holds. */
+template <typename Which> void Agent::purge_events(Id &id, Which which) noexcept
+{
+	std::erase_if(id.channel->events, [&](const Event &event) {
+		if (!which(event))
+			return false;
+		take_token(*id.channel);
+		return true;
+	});
+}
 
 inline constexpr u64 ns_per_ms = 1000000;
 /* Timeouts and retries that rdma_cm of the kernel uses, so that peers wait as long. */

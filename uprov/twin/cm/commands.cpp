@@ -131,8 +131,10 @@ const Agent::CommandRow Agent::commands[] = {
 	 offsetof(rdma_ucm_event_resp, reserved), &Agent::get_event},
 	{RDMA_USER_CM_CMD_SET_OPTION, sizeof(rdma_ucm_set_option), 0, &Agent::set_option},
 	{RDMA_USER_CM_CMD_NOTIFY, sizeof(rdma_ucm_notify), 0, &Agent::notify},
-	{RDMA_USER_CM_CMD_JOIN_IP_MCAST, 0, 0, &Agent::refuse_multicast},
-	{RDMA_USER_CM_CMD_LEAVE_MCAST, 0, 0, &Agent::refuse_multicast},
+	{RDMA_USER_CM_CMD_JOIN_IP_MCAST, offsetof(rdma_ucm_join_ip_mcast, id) + sizeof(u32),
+	 sizeof(rdma_ucm_create_id_resp), &Agent::join_ip_multicast},
+	{RDMA_USER_CM_CMD_LEAVE_MCAST, offsetof(rdma_ucm_destroy_id, reserved),
+	 sizeof(rdma_ucm_destroy_id_resp), &Agent::leave_multicast},
 	{RDMA_USER_CM_CMD_MIGRATE_ID, sizeof(rdma_ucm_migrate_id), sizeof(rdma_ucm_migrate_resp),
 	 &Agent::migrate_id},
 	{RDMA_USER_CM_CMD_QUERY, sizeof(rdma_ucm_query),
@@ -140,7 +142,8 @@ const Agent::CommandRow Agent::commands[] = {
 	{RDMA_USER_CM_CMD_BIND, offsetof(rdma_ucm_bind, addr) + sizeof(sockaddr_in6), 0,
 	 &Agent::bind},
 	{RDMA_USER_CM_CMD_RESOLVE_ADDR, sizeof(rdma_ucm_resolve_addr), 0, &Agent::resolve_addr},
-	{RDMA_USER_CM_CMD_JOIN_MCAST, 0, 0, &Agent::refuse_multicast},
+	{RDMA_USER_CM_CMD_JOIN_MCAST, offsetof(rdma_ucm_join_mcast, addr) + sizeof(sockaddr_in6),
+	 sizeof(rdma_ucm_create_id_resp), &Agent::join_multicast},
 };
 
 ssize_t Agent::command(int file, const void *bytes, size_t len) noexcept
@@ -698,6 +701,8 @@ int Agent::get_event(Call &call)
 		return err;
 	if (Id *id = find(event.id))
 		++id->events_reported;
+	if (const auto joined = memberships_.find(event.membership); joined != memberships_.end())
+		++joined->second.events_reported;
 	if (Id *request = find(event.request)) {
 		if (Id *listener = find(event.id))
 			++listener->backlog;
@@ -706,11 +711,6 @@ int Agent::get_event(Call &call)
 	}
 	call.channel.events.pop_front();
 	return 0;
-}
-
-int Agent::refuse_multicast(Call &)
-{
-	return EOPNOTSUPP;
 }
 
 } // namespace sirdma::twin::cm
