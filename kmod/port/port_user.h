@@ -48,6 +48,8 @@ typedef __s64 s64;
 #define max_t(type, a, b) max((type)(a), (type)(b))
 #define container_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
 #define fallthrough __attribute__((__fallthrough__))
+#define noinline __attribute__((__noinline__))
+#define __aligned(bytes) __attribute__((__aligned__(bytes)))
 #endif
 #define ENOTSUPP 524
 
