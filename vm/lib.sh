@@ -98,6 +98,7 @@ image_of() { echo "$CACHE/image-$1-$(hash_of "$TOP/vm/packages" "$TOP/vm/build-i
 build_guest() {
 	case $1 in
 	sid) "$TOP/vm/build-sid" ;;
+	*-hpc) "$TOP/vm/build-hpc" "${1%-hpc}" ;;
 	*) "$TOP/vm/build-image" "$1" ;;
 	esac
 }

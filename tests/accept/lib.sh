@@ -9,7 +9,9 @@
 #   sirdma_add A NAME       an sirdma device on A's end;  rxe_add A NAME: a soft-RoCE one (A must be init)
 #   gid_index DEV ADDRESS   the RoCEv2 GID index of an address
 #   await SECONDS COMMAND   poll until it succeeds; no fixed sleeps
-#   pair A B PORT -- SERVER... -- CLIENT...     both exits collected, output in $work/server and $work/client
+#   pair A B PORT -- SERVER... -- CLIENT...     both exits collected, output in $work/server and $work/client; the client starts
+#                           when TCP port PORT listens at A, or, if PORT is "cm", an rdma_cm identifier of the server
+#   stop PROCESS...         end programs that were started with "on A COMMAND &", and wait for them
 #   pingpong A DEV B DEV [-4|-6] [ARGS]         ibv_rc_pingpong, server at A
 #   perf PROGRAM A DEV B DEV [-4|-6] [ARGS]     a perftest program, server at A; prints its result line's figures
 #   two_guests_up           address eth0, wait for the peer; peer4, peer6, own4, own6. rendezvous [PORT]: both reach it
@@ -152,6 +154,26 @@ gid_index() {
 
 listening() { on "$1" ss -Hltn "sport = :$2" | grep -q .; }
 
+# The program is a child of timeout, which may be a child of ip.
+descendants() { local p; for p in $(pgrep -P "$1"); do echo "$p"; descendants "$p"; done; }
+stop() {	# PROCESS...: end what was started by "on ... &"
+	local p
+	for p; do
+		# shellcheck disable=SC2046	# a list
+		kill $(descendants "$p") "$p" 2> /dev/null || true
+		wait "$p" || true
+	done
+}
+cm_listening() {	# NETNS PROCESS
+	local p listeners
+	listeners=$(on "$1" rdma resource show cm_id | grep 'state LISTEN')
+	for p in "$2" $(descendants "$2"); do ! grep -qE "pid $p( |$)" <<< "$listeners" || return 0; done
+	return 1
+}
+serves() {	# NETNS PORT PROCESS
+	if [[ $2 == cm ]]; then cm_listening "$1" "$3"; else listening "$1" "$2"; fi
+}
+
 # Start the server, wait until it listens, run the client. Both must succeed within the limit.
 pair() {
 	local a=$1 b=$2 tcp=$3 server=() status=0
@@ -161,7 +183,7 @@ pair() {
 	echo "\$ [$a] ${server[*]}"
 	on "$a" timeout "$limit" "${server[@]}" > "$work/server" 2>&1 &
 	local pid=$!
-	if await 20 eval "listening $a $tcp || ! kill -0 $pid" && kill -0 "$pid" 2> /dev/null; then
+	if await 60 eval "serves $a $tcp $pid || ! kill -0 $pid" && kill -0 "$pid" 2> /dev/null; then
 		echo "\$ [$b] $*"
 		on "$b" timeout "$limit" "$@" > "$work/client" 2>&1 || { status=$?; echo "client: exit $status"; }
 		[[ $status == 0 ]] || kill "$pid" 2> /dev/null || true
@@ -193,13 +215,15 @@ pingpong() {
 }
 
 perf() {
-	local prog=$1 a=$2 dev_a=$3 b=$4 dev_b=$5 gid_a gid_b
+	local prog=$1 a=$2 dev_a=$3 b=$4 dev_b=$5 gid_a gid_b at
 	shift 5
 	local -n address=ip4
 	case ${1:-} in -4) shift ;; -6) local -n address=ip6; shift ;; esac
 	port=$((port + 1))
 	gid_a=$(gid_index "$dev_a" "${address[$a]}") && gid_b=$(gid_index "$dev_b" "${address[$b]}") || return
-	pair "$a" "$b" "$port" \
+	at=$port
+	[[ " $* " != *" -R "* ]] || at=cm
+	pair "$a" "$b" "$at" \
 		-- "$prog" -d "$dev_a" -x "$gid_a" -p "$port" -F "$@" \
 		-- "$prog" -d "$dev_b" -x "$gid_b" -p "$port" -F "$@" "${ip4[$a]}" >&2 &&
 		perf_figures "$prog" < "$work/client"
