@@ -8,6 +8,7 @@
 #   both PROGRAM ARGS...    a server and a client, each with a device of its own (and $options); both must succeed;
 #                           output in $work/server and $work/client
 #   serve PROGRAM ARGS...   only the server: $server is the process, $tcp its port
+#   listens ADDRESS PORT   a process listens there by rdma_cm
 #   ends PROCESS SECONDS    wait until it ends, at most so long; $status is its exit status
 #   with_tests TARGET       build a test program below $tests;  stream ARGS...: both verbs_stream, which checks every byte
 #   own_address 0|1         one of two loopback addresses that no other process uses: they contain this process's number
@@ -41,6 +42,15 @@ free_port() {
 	while ss -Hltn "sport = :$tcp" | grep -q .; do tcp=$((tcp + 1)); done
 }
 up() { ss -Hltn "sport = :$tcp" | grep -q .; }
+
+# listens ADDRESS PORT: a twin at this address listens by rdma_cm, for connections or datagrams. A service is a name in the abstract
+# namespace of UNIX sockets (see uprov/twin/rendezvous.hpp), of a socket that listens: its flags
+listens() {
+	local tcp_space=$((0x106)) udp_space=$((0x111)) end=00000001 bytes
+	IFS=. read -ra bytes <<< "$1"
+	[[ $1 == *:* ]] || printf -v end '%02x%02x%02x%02x' "${bytes[@]}"
+	grep -qE " 00010000 .*@sirdma/.*$end/0/($((tcp_space << 16 | $2))|$((udp_space << 16 | $2)))$" /proc/net/unix
+}
 
 serve() {
 	free_port

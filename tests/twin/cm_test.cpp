@@ -199,6 +199,17 @@ TEST_F(Cm, WaitsForAListenerThatIsOpenedAgain)
 	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_CONNECT_REQUEST);
 }
 
+TEST_F(Cm, WaitsForADatagramServiceThatIsOpenedAgain)
+{
+	EXPECT_EQ(client.connect(client.resolved(server, RDMA_PS_UDP), Process::param(0)), 0);
+	deliver();
+	EXPECT_FALSE(client.has_event());
+	server.listener(RDMA_PS_UDP);
+	pass(second / 10);
+	deliver();
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_CONNECT_REQUEST);
+}
+
 TEST_F(Cm, DisconnectsBothEnds)
 {
 	const auto [id, request] = establish();
@@ -341,7 +352,7 @@ TEST_F(Cm, ADatagramServiceThatIsNotThereIsUnreachable)
 	const u32 id = client.resolved(server, RDMA_PS_UDP);
 
 	EXPECT_EQ(client.connect(id, Process::param(0)), 0);
-	deliver();
+	be_refused();
 
 	const rdma_ucm_event_resp event = client.event();
 

@@ -195,6 +195,7 @@ private:
 	void on_mra(Id &id, const Arrival &arrival);
 	void on_rep(Id &id, const Arrival &arrival);
 	void on_rtu(Id &id, const Arrival &arrival);
+	bool ask_again(Id &id) noexcept;
 	void on_rej(Id &id, const Arrival &arrival);
 	void on_dreq(Id &id, const Arrival &arrival);
 	void on_drep(Id &id, const Arrival &arrival);

@@ -536,6 +536,17 @@ void Agent::on_rtu(Id &id, const Arrival &)
 	post(id, RDMA_CM_EVENT_ESTABLISHED);
 }
 
+/* Nobody listens: repeat the request later. False: it was repeated often enough. */
+bool Agent::ask_again(Id &id) noexcept
+{
+	if (id.refusals >= refusals_max)
+		return false;
+	++id.refusals;
+	++id.tries_left;
+	start_timer(id, refused_wait_ns);
+	return true;
+}
+
 void Agent::on_rej(Id &id, const Arrival &arrival)
 {
 	const sirdma_cm_rej &rej = arrival.mad.rej;
@@ -551,13 +562,9 @@ void Agent::on_rej(Id &id, const Arrival &arrival)
 		post(id, RDMA_CM_EVENT_DISCONNECTED);
 		return;
 	}
-	if (id.state == State::req_sent && id.refusals < refusals_max &&
-	    be16toh(rej.reason) == SIRDMA_CM_REJECT_SERVICE_ID) {
-		++id.refusals;
-		++id.tries_left;
-		start_timer(id, refused_wait_ns);
+	if (id.state == State::req_sent && be16toh(rej.reason) == SIRDMA_CM_REJECT_SERVICE_ID &&
+	    ask_again(id))
 		return;
-	}
 	if (id.state == State::rep_received)
 		enter_timewait(id);
 	else
@@ -607,6 +614,8 @@ void Agent::on_sidr_rep(Id &id, const Arrival &arrival)
 	rdma_ucm_event_resp body{};
 	rdma_ucm_ud_param &param = body.param.ud;
 
+	if (rep.status == SIRDMA_CM_SIDR_SERVICE_ID && ask_again(id))
+		return;
 	close(id);
 	copy_private(param.private_data, param.private_data_len, rep.private_data);
 	if (rep.status != SIRDMA_CM_SIDR_VALID) {
