@@ -18,6 +18,9 @@
 struct sirdma_mcast_link {
 	struct net_device *ndev; /* held; NULL: the entry is free */
 	netdevice_tracker tracker;
+	/* What has the memberships, held; NULL: not seen yet, or the netdev has none. */
+	struct in_device *in_dev;
+	struct inet6_dev *in6_dev;
 	bool wanted; /* it has an address of the device, and there is a group */
 };
 
@@ -80,6 +83,28 @@ static struct sirdma_mcast_link *sirdma_link_get(struct sirdma_mcast_members *me
 	return free;
 }
 
+static void sirdma_link_release_v4(struct sirdma_mcast_link *link)
+{
+	if (link->in_dev)
+		in_dev_put(link->in_dev);
+	link->in_dev = NULL;
+}
+
+static void sirdma_link_release_v6(struct sirdma_mcast_link *link)
+{
+	if (IS_ENABLED(CONFIG_IPV6) && link->in6_dev)
+		in6_dev_put(link->in6_dev);
+	link->in6_dev = NULL;
+}
+
+static void sirdma_link_put(struct sirdma_mcast_link *link)
+{
+	sirdma_link_release_v4(link);
+	sirdma_link_release_v6(link);
+	netdev_put(link->ndev, &link->tracker);
+	link->ndev = NULL;
+}
+
 /* Mark the netdevs that have an address of the device. */
 static void sirdma_links_find(struct sirdma_dev *dev)
 {
@@ -99,6 +124,43 @@ static void sirdma_links_find(struct sirdma_dev *dev)
 			link->wanted = true;
 		rcu_read_unlock();
 		rdma_put_gid_attr(attr);
+	}
+}
+
+/* RTNL held. @link's memberships of this IP version ended with what had them. */
+static void sirdma_link_forget(struct sirdma_mcast_members *members,
+			       const struct sirdma_mcast_link *link, bool v4)
+{
+	struct sirdma_membership *group;
+
+	list_for_each_entry(group, &members->groups, node)
+		if (ipv6_addr_v4mapped((const struct in6_addr *)&group->ip) == v4)
+			__clear_bit(link - members->links, group->joined);
+}
+
+/*
+ * RTNL held. A netdev gets a new in_device or inet6_dev, without members, when it is moved to
+ * another namespace, or when its MTU was too small for the IP version.
+ */
+static void sirdma_link_refresh(struct sirdma_mcast_members *members,
+				struct sirdma_mcast_link *link)
+{
+	struct in_device *in_dev = __in_dev_get_rtnl(link->ndev);
+	struct inet6_dev *in6_dev = IS_ENABLED(CONFIG_IPV6) ? __in6_dev_get(link->ndev) : NULL;
+
+	if (in_dev != link->in_dev) {
+		sirdma_link_forget(members, link, true);
+		sirdma_link_release_v4(link);
+		link->in_dev = in_dev;
+		if (in_dev)
+			in_dev_hold(in_dev);
+	}
+	if (in6_dev != link->in6_dev) {
+		sirdma_link_forget(members, link, false);
+		sirdma_link_release_v6(link);
+		link->in6_dev = in6_dev;
+		if (in6_dev)
+			in6_dev_hold(in6_dev);
 	}
 }
 
@@ -142,12 +204,11 @@ static int sirdma_mcast_sync(struct sirdma_dev *dev)
 	for (link = members->links; link < members->links + LINKS_MAX; link++) {
 		if (!link->ndev)
 			continue;
+		sirdma_link_refresh(members, link);
 		list_for_each_entry(group, &members->groups, node)
 			err = sirdma_membership_sync(members, link, group) ?: err;
-		if (!link->wanted) {
-			netdev_put(link->ndev, &link->tracker);
-			link->ndev = NULL;
-		}
+		if (!link->wanted)
+			sirdma_link_put(link);
 	}
 	rtnl_unlock();
 	list_for_each_entry_safe(group, next, &members->groups, node) {

@@ -8,6 +8,10 @@
 #include <span>
 #include <unistd.h>
 
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 namespace verbs
 {
 namespace
@@ -235,44 +239,115 @@ bool has_filter(const std::string &netdev)
 	return file >> type && type != loopback;
 }
 
+// A group as the kernel lists it: in /proc/net/@file, and its MAC in /proc/net/dev_mcast.
+struct Listed {
+	explicit Listed(const ibv_gid &group)
+	{
+		const bool v4 = is_v4(group);
+		const uint8_t *end = group.raw + 12;
+		const uint8_t swapped[] = {end[3], end[2], end[1], end[0]};
+		const uint8_t low[] = {static_cast<uint8_t>(end[1] & 0x7f), end[2], end[3]};
+
+		file = v4 ? "igmp" : "igmp6";
+		word = v4 ? hex(swapped, true) : hex(group.raw);
+		mac = v4 ? "01005e" + hex(low) : "3333" + hex({end, 4});
+	}
+	std::string file, word, mac;
+};
+
+// The netdevs that are members, or have the filter, though not @wanted; and the other way round.
+std::string wrong(const Listed &group, const std::set<std::string> &netdevs, bool wanted)
+{
+	std::string names;
+
+	for (const std::string &netdev : netdevs) {
+		// Kernels without CONFIG_IP_MULTICAST have no such file.
+		if (std::ifstream("/proc/net/" + group.file) &&
+		    has_line(group.file.c_str(), netdev, group.word) != wanted)
+			names += netdev + " in " + group.file + " ";
+		if (has_filter(netdev) && has_line("dev_mcast", netdev, group.mac) != wanted)
+			names += netdev + " in dev_mcast ";
+	}
+	return names;
+}
+
+void expect_members(const Listed &group, const std::set<std::string> &netdevs, bool wanted)
+{
+	// Newer kernels change the filters a moment later.
+	EXPECT_TRUE(await_condition([&] { return wrong(group, netdevs, wanted).empty(); }))
+		<< wrong(group, netdevs, wanted);
+}
+
 TEST_F(Multicast, NetdevsAreMembersWhileOneIsAttached)
 {
-	const bool v4 = is_v4(group_);
-	const char *file = v4 ? "igmp" : "igmp6";
-	const uint8_t *end = group_.raw + 12;
-	const uint8_t swapped[] = {end[3], end[2], end[1], end[0]};
-	const uint8_t low[] = {static_cast<uint8_t>(end[1] & 0x7f), end[2], end[3]};
-	const std::string word = v4 ? hex(swapped, true) : hex(group_.raw);
-	const std::string mac = v4 ? "01005e" + hex(low) : "3333" + hex({end, 4});
+	const Listed group(group_);
 	const std::set<std::string> netdevs = netdevs_of(peer());
-	// The netdevs that are members, or have the filter, though not @wanted; and the other way round.
-	const auto wrong = [&](bool wanted) {
-		std::string names;
-
-		for (const std::string &netdev : netdevs) {
-			// Kernels without CONFIG_IP_MULTICAST have no such file.
-			if (std::ifstream(std::string("/proc/net/") + file) &&
-			    has_line(file, netdev, word) != wanted)
-				names += netdev + " in " + file + " ";
-			if (has_filter(netdev) && has_line("dev_mcast", netdev, mac) != wanted)
-				names += netdev + " in dev_mcast ";
-		}
-		return names;
-	};
 
 	if (netdevs.empty())
 		GTEST_SKIP() << "its netdev is in another network namespace";
-	ASSERT_TRUE(await_condition([&] { return wrong(false).empty(); })) << wrong(false);
+	expect_members(group, netdevs, false);
 	ASSERT_EQ(attach(a_), 0);
 	ASSERT_EQ(attach(b_), 0);
-	EXPECT_TRUE(await_condition([&] { return wrong(true).empty(); })) << wrong(true);
+	expect_members(group, netdevs, true);
 	EXPECT_EQ(detach(a_), 0);
 	if (same_device()) {
-		EXPECT_EQ(wrong(true), "");
+		EXPECT_EQ(wrong(group, netdevs, true), "");
 	}
 	EXPECT_EQ(detach(b_), 0);
-	// Newer kernels change the filters a moment later.
-	EXPECT_TRUE(await_condition([&] { return wrong(false).empty(); })) << wrong(false);
+	expect_members(group, netdevs, false);
+}
+
+// Sets the MTU of a netdev; the old one returns with the object.
+class Mtu {
+public:
+	Mtu(const std::string &netdev, int mtu)
+	{
+		netdev.copy(request_.ifr_name, IFNAMSIZ - 1);
+		EXPECT_EQ(ioctl(socket_, SIOCGIFMTU, &request_), 0) << std::strerror(errno);
+		old_ = request_.ifr_mtu;
+		set(mtu);
+	}
+	~Mtu()
+	{
+		set(old_);
+		close(socket_);
+	}
+
+private:
+	void set(int mtu)
+	{
+		request_.ifr_mtu = mtu;
+		EXPECT_EQ(ioctl(socket_, SIOCSIFMTU, &request_), 0) << std::strerror(errno);
+	}
+
+	int socket_ = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int old_ = 0;
+	ifreq request_ = {};
+};
+
+// A netdev whose MTU is too small for IPv6 loses its memberships, while addresses of IPv4 stay.
+TEST_F(Multicast, MembershipsReturnWithIpv6)
+{
+	const std::set<std::string> netdevs = netdevs_of(peer());
+
+	if (!options().change_mtu || netdevs.size() != 1)
+		GTEST_SKIP() << "no netdev whose MTU may be changed";
+	group_ = {};
+	group_.raw[0] = 0xff;
+	group_.raw[1] = 0x15;
+	group_.raw[15] = 77;
+	const Listed group(group_);
+
+	ASSERT_EQ(attach(b_), 0);
+	expect_members(group, netdevs, true);
+	{
+		const Mtu small(*netdevs.begin(), 1000);
+
+		expect_members(group, netdevs, false);
+	}
+	expect_members(group, netdevs, true);
+	EXPECT_EQ(detach(b_), 0);
+	expect_members(group, netdevs, false);
 }
 
 TEST_F(Multicast, LimitsAreThoseReported)

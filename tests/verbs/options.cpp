@@ -37,6 +37,8 @@ const Option table[] = {
 	 [](Options &o, const char *v) { o.unpinned = std::atoi(v); }},
 	{"--spare-netdev", "VERBS_SPARE_NETDEV", "a netdev to make and remove sirdma devices on",
 	 [](Options &o, const char *v) { o.spare_netdev = v; }},
+	{"--change-mtu", "VERBS_CHANGE_MTU", "1: the MTU of a device's netdev may be changed",
+	 [](Options &o, const char *v) { o.change_mtu = std::atoi(v); }},
 	{"--seed", "VERBS_SEED", "seed of sizes and patterns",
 	 [](Options &o, const char *v) { o.seed = std::strtoull(v, nullptr, 0); }},
 	{"--patience", "VERBS_PATIENCE", "factor on every time limit",

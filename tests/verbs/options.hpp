@@ -24,6 +24,7 @@ struct Options {
 	bool unpinned =
 		false; // VERBS_UNPINNED: the device runs in this process and cannot hold its pages
 	std::string spare_netdev; // VERBS_SPARE_NETDEV: one on which devices may be made and removed
+	bool change_mtu = false; // VERBS_CHANGE_MTU: a test may change the MTU of a device's netdev
 	bool list_exceptions = false;
 };
 
