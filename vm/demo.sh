@@ -34,9 +34,14 @@ bandwidth() {	# TITLE A DEV B DEV
 		read -r size rate rest <<< "$figures"
 		row "$title" "$prog 64 KiB" "$([[ $figures == FAILED ]] && echo FAILED || echo "$rate MB/s")"
 	done
+	# Its client exits with 0 whatever happens; it prints what it received and compared.
+	show "$title" pair "$1" "$3" cm -- rping -s -a "${ip4[$1]}" -C 50 -V -- rping -c -a "${ip4[$1]}" -C 50 -v -V
+	[[ $(grep -c '^ping data: rdma-ping-' "$work/client") == 50 ]] || figures=FAILED bad=1
+	row "$title" "rping, by rdma_cm" "$([[ $figures == FAILED ]] && echo FAILED || echo "50 round trips, data compared")"
 }
 
 say "modules"
+modprobe rdma_ucm
 for m in rdma_rxe sirdma; do echo "\$ modprobe $m"; modprobe "$m"; done
 join init a
 join b c
