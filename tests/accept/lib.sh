@@ -164,6 +164,8 @@ stop() {	# PROCESS...: end what was started by "on ... &"
 		wait "$p" || true
 	done
 }
+# No queue pair of a program whose description matches is there
+no_qp() { rdma resource show qp > "$work/qps" && ! grep -qE "$1" "$work/qps"; }
 cm_listening() {	# NETNS PROCESS
 	local p listeners
 	listeners=$(on "$1" rdma resource show cm_id | grep 'state LISTEN')
@@ -186,10 +188,12 @@ pair() {
 	if await 60 eval "serves $a $tcp $pid || ! kill -0 $pid" && kill -0 "$pid" 2> /dev/null; then
 		echo "\$ [$b] $*"
 		on "$b" timeout "$limit" "$@" > "$work/client" 2>&1 || { status=$?; echo "client: exit $status"; }
-		[[ $status == 0 ]] || kill "$pid" 2> /dev/null || true
+		# shellcheck disable=SC2046	# a list
+		[[ $status == 0 ]] || kill $(descendants "$pid") "$pid" 2> /dev/null || true
 	else
 		: > "$work/client"
-		kill "$pid" 2> /dev/null || true
+		# shellcheck disable=SC2046	# a list
+		kill $(descendants "$pid") "$pid" 2> /dev/null || true
 		status=1
 	fi
 	wait "$pid" || { status=$?; echo "server: exit $status"; }
