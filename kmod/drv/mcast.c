@@ -18,7 +18,7 @@
 struct sirdma_mcast_link {
 	struct net_device *ndev; /* held; NULL: the entry is free */
 	netdevice_tracker tracker;
-	/* What has the memberships, held; NULL: not seen yet, or the netdev has none. */
+	/* Its IPv4 and IPv6 state, which has the memberships. Held; NULL: not looked up yet, or none. */
 	struct in_device *in_dev;
 	struct inet6_dev *in6_dev;
 	bool wanted; /* it has an address of the device, and there is a group */

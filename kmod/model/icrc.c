@@ -102,9 +102,10 @@ static __always_inline u32 crc_blocks(u32 crc, struct crc_run *run, bool copy)
 }
 
 /*
- * A loop within one page: emulators such as QEMU's TCG link jumps within a page only. Where the
- * loop crossed one, a guest's 64 KiB WRITEs took 1.5 times as long. In a section of its own the
- * function needs no padding, which objtool takes for unreachable code.
+ * A function of at most 2,048 bytes that is aligned to them lies within one page. QEMU's TCG
+ * chains jumps within a page only: with a loop that crossed one, 64 KiB WRITEs in a guest took 1.5
+ * times as long. The functions have sections of their own because objtool reports the padding
+ * between functions so aligned as unreachable code.
  */
 #define CRC_LOOP(name) noinline __aligned(2048) __section(".text." name)
 

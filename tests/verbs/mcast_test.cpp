@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <set>
 #include <span>
-#include <unistd.h>
 
 #include <net/if.h>
 #include <sys/ioctl.h>

@@ -104,7 +104,7 @@ struct QpRings {
 	uint64_t compl_ctx;
 };
 
-/* Of a queue pair to a multicast group, as the kernel tells them apart. */
+/* An attachment of a queue pair to a multicast group. As in the kernel, QP, LID and group identify it. */
 struct DriverAttachment {
 	uint32_t qpn;
 	uint16_t lid;

@@ -97,9 +97,10 @@ void Driver::detach_all(uint32_t qpn) noexcept
 	Settle settle(nic_);
 	std::lock_guard hold(attachments_lock_);
 
-	std::erase_if(attachments_, [&](const DriverAttachment &a) {
-		return a.qpn == qpn && (leave(a.ip, qpn), true);
-	});
+	for (const DriverAttachment &a : attachments_)
+		if (a.qpn == qpn)
+			(void)leave(a.ip, qpn);
+	std::erase_if(attachments_, [=](const DriverAttachment &a) { return a.qpn == qpn; });
 }
 
 } // namespace sirdma::twin

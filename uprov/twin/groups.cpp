@@ -12,14 +12,6 @@
 namespace sirdma::twin
 {
 
-namespace
-{
-
-/* How many groups one call of receive() serves. The kernel then names others first. */
-constexpr int groups_at_once = 8;
-
-} // namespace
-
 Groups::~Groups()
 {
 	while (any())
@@ -35,60 +27,67 @@ bool Groups::start() noexcept
 	return bool(ready_);
 }
 
-int Groups::join(const IpAddress &group) noexcept
+std::unique_ptr<UdpReceiver> Groups::open(const IpAddress &group) const noexcept
 {
 	const uint32_t interface = interface_index(addr_);
 
-	if (!interface)
-		return EADDRNOTAVAIL;
-	if (!start())
-		return errno;
+	if (!interface) {
+		errno = EADDRNOTAVAIL;
+		return nullptr;
+	}
+	return UdpReceiver::create_member(group, interface, buffer_);
+}
 
-	std::unique_ptr<UdpReceiver> receiver =
-		UdpReceiver::create_member(group, interface, buffer_);
+int Groups::add(const IpAddress &group, std::unique_ptr<UdpReceiver> &receiver) noexcept
+{
 	epoll_event event{};
 
-	if (!receiver)
+	if (!start())
 		return errno;
 	event.events = EPOLLIN;
 	event.data.ptr = receiver.get();
 	if (epoll_ctl(ready_.get(), EPOLL_CTL_ADD, receiver->fd(), &event))
 		return errno;
 	try {
-		members_.push_back({group, std::move(receiver)});
+		members_.push_back({group, nullptr});
 	} catch (const std::bad_alloc &) {
 		(void)epoll_ctl(ready_.get(), EPOLL_CTL_DEL, receiver->fd(), nullptr);
 		return ENOMEM;
 	}
+	members_.back().receiver = std::move(receiver);
 	return 0;
 }
 
-/* By hand from the set: a copy of the socket in another process would keep it there. */
-void Groups::remove(Members::iterator member) noexcept
+/*
+ * Removes the socket from the set explicitly: a forked child may hold a copy, and close() would
+ * then leave it there.
+ */
+std::unique_ptr<UdpReceiver> Groups::remove(Members::iterator member) noexcept
 {
-	(void)epoll_ctl(ready_.get(), EPOLL_CTL_DEL, member->receiver->fd(), nullptr);
-	overruns_ += member->receiver->overruns();
+	std::unique_ptr<UdpReceiver> receiver = std::move(member->receiver);
+
+	(void)epoll_ctl(ready_.get(), EPOLL_CTL_DEL, receiver->fd(), nullptr);
+	overruns_ += receiver->overruns();
 	members_.erase(member);
+	return receiver;
 }
 
-void Groups::leave(const IpAddress &group) noexcept
+std::unique_ptr<UdpReceiver> Groups::leave(const IpAddress &group) noexcept
 {
 	const auto member = std::find_if(members_.begin(), members_.end(),
 					 [&](const Member &m) { return m.group == group; });
 
-	if (member != members_.end())
-		remove(member);
+	return member == members_.end() ? nullptr : remove(member);
 }
 
+/* One group is as much work as the port; epoll then puts it behind the others that are ready. */
 u32 Groups::receive(DatagramSink &sink) noexcept
 {
-	epoll_event events[groups_at_once];
-	const int n = raw_syscall::epoll_look(ready_.get(), events, groups_at_once);
-	u32 got = 0;
+	epoll_event event;
 
-	for (int i = 0; i < n; ++i)
-		got += static_cast<UdpReceiver *>(events[i].data.ptr)->receive(sink);
-	return got;
+	if (raw_syscall::epoll_look(ready_.get(), &event, 1) != 1)
+		return 0;
+	return static_cast<UdpReceiver *>(event.data.ptr)->receive(sink);
 }
 
 u64 Groups::overruns() const noexcept

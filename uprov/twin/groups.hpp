@@ -28,14 +28,22 @@ public:
 	/* Readable when datagrams of a group wait; -1 before the first join(). Any thread. */
 	int fd() const noexcept { return file_.load(std::memory_order_relaxed); }
 
+	/*
+	 * A socket that is a member of @group; null with errno. Membership takes a lock of the kernel
+	 * that others may hold for long. So the socket is made before add(), and closed after leave(),
+	 * by a caller whom nobody waits for.
+	 */
+	std::unique_ptr<UdpReceiver> open(const IpAddress &group) const noexcept;
+
 	/* The methods that follow: one thread at a time. */
 
-	/* 0 or an errno. */
-	int join(const IpAddress &group) noexcept;
-	void leave(const IpAddress &group) noexcept;
+	/* 0 or an errno; then @receiver is left as it was. */
+	int add(const IpAddress &group, std::unique_ptr<UdpReceiver> &receiver) noexcept;
+	/* Its socket, or null. */
+	std::unique_ptr<UdpReceiver> leave(const IpAddress &group) noexcept;
 	bool any() const noexcept { return !members_.empty(); }
 
-	/* Deliver a batch of datagrams of each of some groups to @sink; returns how many. */
+	/* Deliver a batch of datagrams of one group to @sink; returns how many. */
 	u32 receive(DatagramSink &sink) noexcept;
 
 	/* Datagrams that the kernel dropped because a socket's buffer was full. */
@@ -49,7 +57,7 @@ private:
 	using Members = std::vector<Member>;
 
 	bool start() noexcept;
-	void remove(Members::iterator member) noexcept;
+	std::unique_ptr<UdpReceiver> remove(Members::iterator member) noexcept;
 
 	const IpAddress addr_;
 	const uint32_t buffer_;

@@ -305,9 +305,12 @@ u64 Nic::stat(sirdma_stat id) noexcept
 	if (id == SIRDMA_STAT_REFUSED_NEIGHBOURS)
 		n += neighbours_->refused();
 	if (id == SIRDMA_STAT_RX_OVERRUNS) {
-		n += port_->overruns();
-		std::lock_guard hold(rx_lock_);
-		n += groups_->overruns();
+		/* A thread that receives may be interrupted by a signal whose handler ends the process. */
+		const std::unique_lock hold(rx_lock_, std::try_to_lock);
+
+		if (hold)
+			group_overruns_ = groups_->overruns();
+		n += port_->overruns() + group_overruns_;
 	}
 	return n;
 }
@@ -318,10 +321,15 @@ int Nic::join(const IpAddress &group) noexcept
 
 	if (group.is_v4() != addr_.is_v4())
 		return EHOSTUNREACH;
+
+	std::unique_ptr<UdpReceiver> receiver = groups_->open(group);
+
+	if (!receiver)
+		return errno;
 	{
 		std::lock_guard hold(rx_lock_);
 
-		err = groups_->join(group);
+		err = groups_->add(group, receiver);
 	}
 	/* Its file may be new to the helper. */
 	helper_.wake();
@@ -330,9 +338,10 @@ int Nic::join(const IpAddress &group) noexcept
 
 void Nic::leave(const IpAddress &group) noexcept
 {
+	std::unique_ptr<UdpReceiver> receiver; /* closed when the lock is free */
 	std::lock_guard hold(rx_lock_);
 
-	groups_->leave(group);
+	receiver = groups_->leave(group);
 }
 
 /*

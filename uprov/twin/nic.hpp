@@ -29,8 +29,8 @@ namespace sirdma::twin
 class TimerHold {
 public:
 	/*
-	 * Rounds that find something while timers are due. They take in up to 4,096 datagrams;
-	 * a socket buffer of 416 KiB, the most that users get by default, holds 554 small ones
+	 * Rounds that find something while timers are due. They take in up to 8,192 datagrams,
+	 * half of them of multicast groups; a socket buffer of 416 KiB, the most that users get by default, holds 554 small ones
 	 * of 768 bytes each.
 	 */
 	static constexpr u32 rounds_max = 512;
@@ -120,6 +120,7 @@ private:
 	std::mutex
 		rx_lock_; /* one receiver at a time keeps packets in order; protects what follows */
 	std::unique_ptr<Groups> groups_;
+	std::atomic<u64> group_overruns_{0}; /* as last read under rx_lock_ */
 	std::unique_ptr<Faults> faults_;
 	snic_rx_batch batch_{}; /* ends before rx_lock_ is dropped */
 	IdFilter ids_;

@@ -21,6 +21,7 @@ namespace
 {
 
 constexpr int buffer_bytes = 8 << 20;
+constexpr uint32_t member_buffer_bytes = 1 << 20;
 /* Less than the largest datagram minus the headers. */
 constexpr size_t run_bytes_max = 65000;
 /*
@@ -50,8 +51,26 @@ void size_buffers(int fd, uint32_t bytes) noexcept
 	set_option(fd, SOL_SOCKET, SO_SNDBUFFORCE, buffer_bytes);
 }
 
-/* @shared: several sockets may have the address and the port. */
-Fd open_socket(const IpAddress &addr, uint16_t port, bool shared = false) noexcept
+/*
+ * For a socket that is to be bound to group @addr: others may have the address and the port, and it
+ * hears @interface alone, from its bind() on. IPv4 compares the interface of the membership. IPv6
+ * does not.
+ */
+bool prepare_member(int fd, const IpAddress &addr, uint32_t interface) noexcept
+{
+	const int index = static_cast<int>(interface);
+
+	set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+	if (addr.is_v4()) {
+		set_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+		return true;
+	}
+	set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
+	return !setsockopt(fd, SOL_SOCKET, SO_BINDTOIFINDEX, &index, sizeof(index));
+}
+
+/* @interface: of a member of a multicast group, else 0. */
+Fd open_socket(const IpAddress &addr, uint16_t port, uint32_t interface = 0) noexcept
 {
 	Fd fd(socket(addr.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 	sockaddr_storage sa;
@@ -59,8 +78,8 @@ Fd open_socket(const IpAddress &addr, uint16_t port, bool shared = false) noexce
 
 	if (!fd)
 		return fd;
-	if (shared)
-		set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+	if (interface && !prepare_member(fd.get(), addr, interface))
+		return Fd();
 	if (addr.is_v4()) {
 		/* Never fragmented, and so with identification 0. */
 		set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
@@ -76,16 +95,16 @@ Fd open_socket(const IpAddress &addr, uint16_t port, bool shared = false) noexce
 }
 
 /*
- * Datagrams to a group leave by the interface of the address, and reach as far as others: a
- * socket's default is the next router.
+ * Datagrams to a group leave by the interface of the address, and reach as far as others: the
+ * default TTL of 1 passes no router.
  */
 void prepare_for_groups(int fd, const IpAddress &addr) noexcept
 {
 	const int interface = static_cast<int>(interface_index(addr));
-	const ip_mreqn by = {.imr_multiaddr = {}, .imr_address = {}, .imr_ifindex = interface};
+	const ip_mreqn egress = {.imr_multiaddr = {}, .imr_address = {}, .imr_ifindex = interface};
 
 	if (addr.is_v4()) {
-		(void)setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &by, sizeof(by));
+		(void)setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &egress, sizeof(egress));
 		set_option(fd, IPPROTO_IP, IP_MULTICAST_TTL, IPDEFTTL);
 	} else {
 		set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, interface);
@@ -93,24 +112,23 @@ void prepare_for_groups(int fd, const IpAddress &addr) noexcept
 	}
 }
 
-/* Let the socket be a member of @group on @interface, and get nothing from other interfaces. */
+/* Let the socket be a member of @group on @interface. */
 bool become_member(int fd, const IpAddress &group, uint32_t interface) noexcept
 {
 	if (group.is_v4()) {
-		const ip_mreqn who = {.imr_multiaddr = group.v4(),
-				      .imr_address = {},
-				      .imr_ifindex = static_cast<int>(interface)};
+		const ip_mreqn membership = {.imr_multiaddr = group.v4(),
+					     .imr_address = {},
+					     .imr_ifindex = static_cast<int>(interface)};
 
-		set_option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
-		return !setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &who, sizeof(who));
+		return !setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &membership,
+				   sizeof(membership));
 	}
 
-	ipv6_mreq who{};
+	ipv6_mreq membership{};
 
-	memcpy(&who.ipv6mr_multiaddr, group.ip().b, sizeof(who.ipv6mr_multiaddr));
-	who.ipv6mr_interface = interface;
-	set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
-	return !setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &who, sizeof(who));
+	memcpy(&membership.ipv6mr_multiaddr, group.ip().b, sizeof(membership.ipv6mr_multiaddr));
+	membership.ipv6mr_interface = interface;
+	return !setsockopt(fd, IPPROTO_IPV6, IPV6_JOIN_GROUP, &membership, sizeof(membership));
 }
 
 /* Append an option of the message to those in @control. */
@@ -354,12 +372,13 @@ std::unique_ptr<UdpReceiver> UdpReceiver::create_member(const IpAddress &group, 
 							uint32_t buffer)
 {
 	/* The scope matters for groups of a link only. */
-	Fd fd = open_socket(IpAddress(group.ip(), interface), SIRDMA_ROCE_UDP_PORT, true);
+	Fd fd = open_socket(IpAddress(group.ip(), interface), SIRDMA_ROCE_UDP_PORT, interface);
 
 	if (!fd || !become_member(fd.get(), group, interface))
 		return nullptr;
 	set_option(fd.get(), IPPROTO_UDP, UDP_GRO, 1);
-	size_buffers(fd.get(), buffer);
+	/* A process may be in a thousand groups. */
+	size_buffers(fd.get(), buffer ? buffer : member_buffer_bytes);
 	return adopt(std::move(fd), group);
 }
 

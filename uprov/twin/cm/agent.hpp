@@ -52,7 +52,7 @@ struct Event {
 	rdma_ucm_event_resp body{};
 };
 
-/* In a multicast group, as long as the ID lives or until the program leaves. */
+/* A membership in a multicast group; it ends when the program leaves or the ID is destroyed. */
 struct Membership {
 	u32 id = 0;
 	u64 uid = 0;

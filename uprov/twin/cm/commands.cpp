@@ -405,7 +405,8 @@ int Agent::resolve(Id &id, const Endpoint *src, const Endpoint &dst)
 	if (!first)
 		return ENODEV;
 
-	const bool to_itself = !port_of(dst.addr) && means_itself(dst.addr, first->address());
+	const bool to_itself = dst.family == first->address().family() && !port_of(dst.addr) &&
+			       means_itself(dst.addr, first->address());
 
 	if (to_itself) {
 		id.port = first;

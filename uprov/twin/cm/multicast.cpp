@@ -35,7 +35,7 @@ int Agent::join(Call &call, u64 response, u64 uid, u32 handle, const Endpoint &g
 	    !id->in(states(State::bound, State::address_resolved)))
 		return EINVAL;
 	if (group.family != AF_INET)
-		return EOPNOTSUPP; /* nor has the kernel's rdma_cm these with RoCEv2 */
+		return EOPNOTSUPP; /* The kernel's rdma_cm has no IPv6 groups with RoCEv2 either. */
 
 	do {
 		++next_membership_;

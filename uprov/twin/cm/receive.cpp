@@ -536,7 +536,7 @@ void Agent::on_rtu(Id &id, const Arrival &)
 	post(id, RDMA_CM_EVENT_ESTABLISHED);
 }
 
-/* Nobody listens: repeat the request later. False: it was repeated often enough. */
+/* The peer has no listener: repeat the request later. False: refusals_max is reached. */
 bool Agent::ask_again(Id &id) noexcept
 {
 	if (id.refusals >= refusals_max)
