@@ -308,7 +308,12 @@ static void sirdma_mcast_event(struct ib_event_handler *handler, struct ib_event
 	struct sirdma_dev *dev = container_of(handler, struct sirdma_dev, mcast.events);
 
 	if (event->event == IB_EVENT_GID_CHANGE)
-		queue_work(sirdma_upkeep_wq, &dev->mcast.sync);
+		sirdma_mcast_rejoin(dev);
+}
+
+void sirdma_mcast_rejoin(struct sirdma_dev *dev)
+{
+	queue_work(sirdma_upkeep_wq, &dev->mcast.sync);
 }
 
 int sirdma_mcast_members_init(struct sirdma_dev *dev)

@@ -67,6 +67,18 @@ static int sirdma_netdev_mac_changed(struct net_device *lower, struct netdev_nes
 	return 0;
 }
 
+/* @priv->data, which is @lower or above it, may have got an inet6_dev that is no member of groups. */
+static int sirdma_netdev_rejoin(struct net_device *lower, struct netdev_nested_priv *priv)
+{
+	struct sirdma_dev *dev = sirdma_dev_get_by_netdev(lower);
+
+	if (!dev)
+		return 0;
+	sirdma_mcast_rejoin(dev);
+	ib_device_put(&dev->ibdev);
+	return 0;
+}
+
 static int sirdma_netdev_event(struct notifier_block *nb, unsigned long event, void *info)
 {
 	struct net_device *ndev = netdev_notifier_info_to_dev(info);
@@ -81,6 +93,10 @@ static int sirdma_netdev_event(struct notifier_block *nb, unsigned long event, v
 	if (event == NETDEV_CHANGEADDR) {
 		sirdma_netdev_mac_changed(ndev, &priv);
 		netdev_walk_all_lower_dev(ndev, sirdma_netdev_mac_changed, &priv);
+	}
+	if (event == NETDEV_CHANGEMTU || event == NETDEV_UP) {
+		sirdma_netdev_rejoin(ndev, &priv);
+		netdev_walk_all_lower_dev(ndev, sirdma_netdev_rejoin, &priv);
 	}
 	return NOTIFY_DONE;
 }
