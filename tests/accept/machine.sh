@@ -26,6 +26,7 @@ machine_make() {
 	fi
 	mkdir -p "$dir"
 	tar -C "$dir" -xf "$base"
+	printf '127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n' > "$dir/etc/hosts"	# as Debian's installer does
 	mkdir -p "$dir/root/sirdma" "$dir/home/user"
 	checkout_files | tar --null -T - -c | tar -C "$dir/root/sirdma" -x
 	cp -a "$dir/root/sirdma" "$dir/home/user/"
