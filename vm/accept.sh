@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.." || exit
 RESULTS=${RESULTS:-/dev/null}
 mine=/tmp/results
 
-field() { sed -n "s/^# $2: *//p" "tests/accept/$1"; }
+. vm/scenario.sh
 
 # Remove what a scenario leaves behind: programs, RDMA links, namespaces, veth ends, and our modules with the parameters it set.
 remove_leftovers() {	# SESSION
@@ -31,15 +31,15 @@ for name in "$@"; do
 	printf '\n=== %s: %s\n' "$name" "$(field "$name" summary)"
 	echo "sirdma-accept: $name starts" > /dev/kmsg
 	: > "$mine"
-	started=$SECONDS seconds=$(field "$name" limit)
-	RESULTS=$mine setsid -w timeout -k 10 "${seconds:-600}" "tests/accept/$name" &
+	started=$SECONDS seconds=$(limit_of "$name")
+	RESULTS=$mine setsid -w timeout -k 10 "$seconds" "tests/accept/$name" &
 	session=$!
 	wait "$session"
 	status=$?
 	remove_leftovers "$session" || sed -i "s/^PASS.*/FAIL $name the modules do not unload/" "$mine"
 	complaints=$(dmesg | sed "1,/sirdma-accept: $name starts/d" | kernel_complaints)
 	grep -q '^PASS\|^FAIL' "$mine" || case $status in
-	124 | 137) echo "FAIL $name no result within ${seconds:-600} s" > "$mine" ;;
+	124 | 137) echo "FAIL $name no result within $seconds s" > "$mine" ;;
 	*) echo "FAIL $name ended with $status and no result" > "$mine" ;;
 	esac
 	[[ -z $complaints ]] || sed -i "s/^PASS.*/FAIL $name the kernel complained: $(head -1 <<< "$complaints" | tr -d '/&\\')/" "$mine"
