@@ -183,6 +183,8 @@ void snic_qp_reset(struct snic_qp *qp)
 	qp_timer_stop(qp);
 	snic_sq_poll_stop(qp);
 	snic_qp_revoke(qp);
+	if (qp->srq)
+		snic_srq_leave(qp->srq, &qp->srq_share);
 	qp->sqd_event = false;
 	qp->last_wqe_raised = false;
 	qp->state = SIRDMA_QPS_RESET;
@@ -322,6 +324,7 @@ static void qp_last_wqe(struct snic_qp *qp)
 	if (!qp->srq || qp->last_wqe_raised || qp->state != SIRDMA_QPS_ERR)
 		return;
 	qp->last_wqe_raised = true;
+	snic_srq_leave(qp->srq, &qp->srq_share);
 	snic_aeq_post(qp->dev, &qp->async, SIRDMA_AE_LAST_WQE_REACHED, SIRDMA_AE_SRC_RQ, 0,
 		      SIRDMA_QPS_ERR);
 }

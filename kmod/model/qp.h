@@ -16,6 +16,7 @@
 #include "path.h"
 #include "read_req.h"
 #include "rq.h"
+#include "srq.h"
 #include "wqe.h"
 #include "sirdma/qpctx.h"
 #include "sirdma/shadow.h"
@@ -47,8 +48,6 @@
 #define SNIC_READ_CHUNK (128 * 1024)
 /* Completions that one run flushes; the rest is left to the background. */
 #define SNIC_FLUSH_BATCH 512
-
-struct snic_srq;
 
 /* A message whose PSNs are assigned and which is not completed. */
 struct snic_out {
@@ -172,6 +171,7 @@ struct snic_qp {
 	struct snic_aeq_events async;
 	struct snic_ring sq_ring;
 	struct snic_srq *srq; /* NULL: it has a receive queue of its own */
+	struct snic_srq_share srq_share; /* lock of srq */
 	struct snic_rq own_rq;
 	u32 sq_quanta;
 	u32 pd;

@@ -136,7 +136,7 @@ static bool srq_attach(struct snic_qp *qp, u32 id)
 static void srq_detach(struct snic_qp *qp)
 {
 	if (qp->srq)
-		snic_srq_detach(qp->srq);
+		snic_srq_detach(qp->srq, &qp->srq_share);
 }
 
 /* Attributes a QP has before it is modified. */

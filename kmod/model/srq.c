@@ -6,6 +6,8 @@
 
 /* 0 in a QP's context means that it has none. */
 #define SRQ_FIRST_ID 1
+/* A zeroed share is of none of the rounds. */
+#define SRQ_FIRST_ROUND 1
 
 static struct snic_srq *srq_get(struct snic_dev *dev, u32 id)
 {
@@ -31,14 +33,6 @@ struct snic_srq *snic_srq_attach(struct snic_dev *dev, u32 id)
 	return srq;
 }
 
-void snic_srq_detach(struct snic_srq *srq)
-{
-	port_lock(&srq->lock);
-	srq->qp_refs--;
-	port_unlock(&srq->lock);
-	srq_put(srq);
-}
-
 /* Raise the event that was asked for if fewer WQEs are left than the limit. */
 static void srq_check_limit(struct snic_srq *srq)
 {
@@ -49,20 +43,108 @@ static void srq_check_limit(struct snic_srq *srq)
 		      SIRDMA_QPS_RESET);
 }
 
-enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_rqe *rqe)
+/* Rounds (srq.h): lock held. */
+
+static void srq_next_round(struct snic_srq *srq)
 {
-	enum snic_wqe_status status;
+	srq->round++;
+	srq->waiting = srq->waiting_next;
+	srq->waiting_next = 0;
+	if (srq->waiting)
+		srq->round_end = port_now_ns(srq->rq.dev->clock) + srq->patience;
+}
+
+/* The QP of @share waits no more: it was served, or leaves. */
+static void srq_end_wait(struct snic_srq *srq, struct snic_srq_share *share)
+{
+	if (share->waits == srq->round && srq->waiting) {
+		if (!--srq->waiting)
+			srq_next_round(srq);
+	} else if (share->waits == srq->round + 1 && srq->waiting_next) {
+		srq->waiting_next--;
+	}
+	share->waits = 0;
+}
+
+/* Are the WQEs that there are kept for QPs that wait? */
+static bool srq_is_kept(struct snic_srq *srq, const struct snic_srq_share *share)
+{
+	if (likely(!srq->waiting))
+		return false;
+	if (share->served == srq->round)
+		return !snic_rq_has(&srq->rq, srq->waiting);
+	if (share->served == srq->round + 1)
+		return !snic_rq_has(&srq->rq, srq->waiting + srq->waiting_next);
+	return false;
+}
+
+static void srq_served(struct snic_srq *srq, struct snic_srq_share *share)
+{
+	if (srq->waiting && (share->served == srq->round || share->served == srq->round + 1))
+		share->served = srq->round + 1;
+	else
+		share->served = srq->round;
+	srq_end_wait(srq, share);
+}
+
+static void srq_wait(struct snic_srq *srq, struct snic_srq_share *share, u64 patience)
+{
+	if (!srq->waiting) {
+		srq->patience = 0;
+		srq_next_round(srq);
+	}
+	srq->patience = max(srq->patience, patience);
+	if (share->waits == srq->round + 1 || share->served == srq->round + 1)
+		return;
+	if (share->served == srq->round) {
+		share->waits = srq->round + 1;
+		srq->waiting_next++;
+		return;
+	}
+	if (share->waits != srq->round) {
+		share->waits = srq->round;
+		srq->waiting++;
+	}
+	srq->round_end = port_now_ns(srq->rq.dev->clock) + srq->patience;
+}
+
+enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_srq_share *share,
+				    u64 patience, struct snic_rqe *rqe)
+{
+	enum snic_wqe_status status = SNIC_WQE_NONE;
 
 	port_lock(&srq->lock);
-	status = snic_rq_fetch(&srq->rq, rqe);
+	if (unlikely(srq->waiting) && port_now_ns(srq->rq.dev->clock) >= srq->round_end)
+		srq_next_round(srq);
+	if (likely(!srq_is_kept(srq, share)))
+		status = snic_rq_fetch(&srq->rq, rqe);
 	if (status != SNIC_WQE_NONE) {
+		srq_served(srq, share);
 		srq->fetched++;
 		/* Release: the copy is made before its place may be written anew. */
 		smp_store_release(&srq->shadow->fetched, cpu_to_le64(srq->fetched));
 		srq_check_limit(srq);
+	} else if (patience) {
+		srq_wait(srq, share, patience);
 	}
 	port_unlock(&srq->lock);
 	return status;
+}
+
+void snic_srq_leave(struct snic_srq *srq, struct snic_srq_share *share)
+{
+	port_lock(&srq->lock);
+	srq_end_wait(srq, share);
+	port_unlock(&srq->lock);
+}
+
+void snic_srq_detach(struct snic_srq *srq, struct snic_srq_share *share)
+{
+	port_lock(&srq->lock);
+	srq_end_wait(srq, share);
+	srq->qp_refs--;
+	port_unlock(&srq->lock);
+	srq_put(srq);
 }
 
 /* Commands */
@@ -109,6 +191,7 @@ u32 snic_cqp_create_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	snic_obj_init(&srq->obj);
 	port_lock_init(&srq->lock);
 	snic_rq_reset(&srq->rq);
+	srq->round = SRQ_FIRST_ROUND;
 	WRITE_ONCE(srq->shadow->fetched, 0);
 	status = snic_table_status(snic_table_insert(&dev->srqs, srq->obj.id, &srq->obj));
 	if (status)

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Shared receive queues: several QPs take their receive WQEs from one. */
+/*
+ * Shared receive queues: several QPs take their receive WQEs from one.
+ *
+ * Rounds share out a queue that is short of WQEs. A QP that finds none waits in the round: its
+ * peer is refused and comes again. While QPs wait, each QP gets one WQE in a round. When there are
+ * more WQEs than QPs that wait in it, a QP gets its WQE of the next round as well, and further ones
+ * only when there are more than all that wait. The round ends when no QP waits in it any more, or
+ * when none of them has come again for some time: a peer may be gone.
+ */
 #ifndef SNIC_SRQ_H
 #define SNIC_SRQ_H
 
@@ -8,6 +16,12 @@
 #include "rq.h"
 #include "sirdma/cqp.h"
 #include "sirdma/shadow.h"
+
+/* What a queue knows of one of its QPs. Zeroed: nothing. */
+struct snic_srq_share {
+	u32 served; /* round whose WQE the QP got: this one or the next; else an earlier one */
+	u32 waits; /* round in which it waits for one: this one or the next; else stale */
+};
 
 struct snic_srq {
 	struct snic_obj obj;
@@ -19,13 +33,26 @@ struct snic_srq {
 	u32 fetched; /* WQEs since creation */
 	u32 limit; /* an event when fewer are left; 0: none */
 	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */
+	u32 round;
+	u32 waiting; /* QPs that wait in this round */
+	u32 waiting_next; /* QPs that were served in this round and wait in the next one */
+	u64 patience; /* time within which each of them comes again, ns */
+	u64 round_end; /* when the queue ceases to keep WQEs for those who wait in this round */
 };
 
-/* Fetch the next WQE, as snic_rq_fetch(). */
-enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_rqe *rqe);
+/*
+ * Fetch the next WQE, as snic_rq_fetch(), for the QP of @share. SNIC_WQE_NONE: also when the WQEs
+ * there are belong to QPs that wait. The QP waits then, and will come again within @patience;
+ * 0: it does not wait.
+ */
+enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_srq_share *share,
+				    u64 patience, struct snic_rqe *rqe);
+/* The QP of @share does not wait any more. */
+void snic_srq_leave(struct snic_srq *srq, struct snic_srq_share *share);
 /* Count a user of queue @id, which makes its destruction fail. NULL: there is none. */
 struct snic_srq *snic_srq_attach(struct snic_dev *dev, u32 id);
-void snic_srq_detach(struct snic_srq *srq);
+/* The QP of @share is not attached any more. */
+void snic_srq_detach(struct snic_srq *srq, struct snic_srq_share *share);
 /* Device teardown, after the QPs: destroy every shared queue. */
 void snic_srq_destroy_all(struct snic_dev *dev);
 

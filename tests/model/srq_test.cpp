@@ -397,11 +397,12 @@ TEST_F(SharedRq, IsUsedByTwoThreads)
 		go = false;
 		for (u32 t = 0; t < 2; t++) {
 			threads.emplace_back([&] {
+				snic_srq_share share{};
 				snic_rqe rqe;
 
 				while (!go)
 					;
-				while (snic_srq_fetch(device_srq, &rqe) == SNIC_WQE_OK)
+				while (snic_srq_fetch(device_srq, &share, 0, &rqe) == SNIC_WQE_OK)
 					taken[rqe.wr_id]++;
 			});
 		}
@@ -411,7 +412,9 @@ TEST_F(SharedRq, IsUsedByTwoThreads)
 	}
 	for (u32 i = 0; i < taken.size(); i++)
 		EXPECT_EQ(taken[i], 1u) << i;
-	snic_srq_detach(device_srq);
+	snic_srq_share share{};
+
+	snic_srq_detach(device_srq, &share);
 }
 
 } // namespace
