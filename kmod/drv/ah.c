@@ -6,6 +6,7 @@
 #include "device.h"
 #include "pd.h"
 #include "sirdma/abi.h"
+#include "ucontext.h"
 
 /* Fill @params but for the source. NULL, or what is wrong with @attr. */
 static const char *sirdma_ah_check(const struct rdma_ah_attr *attr, struct sirdma_av_params *params)
@@ -58,6 +59,17 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 	return err;
 }
 
+/* Count @ah for its consumer. False: that one has more than its share. */
+static bool sirdma_ah_count(struct sirdma_dev *dev, struct sirdma_ah *ah,
+			    enum sirdma_av_consumer who, struct ib_udata *udata)
+{
+	ah->owners = udata ? &sirdma_udata_to_uctx(udata)->ahs : &dev->kernel_ahs;
+	if (sirdma_av_is_fair(&dev->hw, who, atomic_inc_return(ah->owners) - 1))
+		return true;
+	atomic_dec(ah->owners);
+	return false;
+}
+
 static int sirdma_ah_respond(const struct sirdma_ah *ah, struct ib_udata *udata)
 {
 	struct sirdma_create_ah_resp resp = {
@@ -71,6 +83,7 @@ int sirdma_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct 
 {
 	struct sirdma_dev *dev = to_sdev(ibah->device);
 	struct sirdma_av_params params = {.pd = to_spd(ibah->pd)->id};
+	enum sirdma_av_consumer who = sirdma_ah_consumer(init, udata);
 	struct sirdma_ah *ah = to_sah(ibah);
 	const char *why;
 	int err;
@@ -82,9 +95,15 @@ int sirdma_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct 
 		sirdma_refused(dev, "create_ah: the address %s", why);
 		return -EINVAL;
 	}
+	if (!sirdma_ah_count(dev, ah, who, udata)) {
+		sirdma_refused(dev, "create_ah: the others need the vectors that are left");
+		return -ENOMEM;
+	}
 	ah->attr = *init->ah_attr;
-	err = sirdma_ah_make(dev, ah, &params, sirdma_ah_consumer(init, udata));
+	err = sirdma_ah_make(dev, ah, &params, who);
 	ah->attr.grh.sgid_attr = NULL;
+	if (err)
+		atomic_dec(ah->owners);
 	if (err || !udata)
 		return err;
 	err = sirdma_ah_respond(ah, udata);
@@ -100,6 +119,7 @@ int sirdma_destroy_ah(struct ib_ah *ibah, u32 flags)
 
 	sirdma_av_destroy(&dev->hw, ah->idx);
 	sirdma_sgid_put(dev, ah->sgid);
+	atomic_dec(ah->owners);
 	return 0;
 }
 

@@ -32,6 +32,7 @@ struct sirdma_dev {
 	struct work_struct fatal; /* removes a device that failed */
 	struct work_struct kflush; /* has kernel consumers poll, after the reset of a failed device */
 	struct work_struct ah_fill; /* makes more address vectors ready */
+	atomic_t kernel_ahs; /* address handles of consumers in the kernel */
 	unsigned long flags; /* SIRDMA_DEV_* bit numbers */
 };
 

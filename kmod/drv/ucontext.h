@@ -13,6 +13,7 @@ struct sirdma_ucontext {
 	struct rdma_user_mmap_entry *db_entry;
 	struct mutex ring_lock; /* protects rings and whether each is in use */
 	struct list_head rings; /* struct sirdma_ring */
+	atomic_t ahs; /* address handles, see sirdma_av_is_fair() */
 	bool raw_attrs; /* cap.max_*_wr are what the application asked for */
 };
 

@@ -99,6 +99,22 @@ u32 sirdma_av_user_limit(const struct sirdma_hw *hw)
 	return hw->avs.limit - min(hw->avs.limit, SIRDMA_AV_RESERVE);
 }
 
+u32 sirdma_av_context_limit(const struct sirdma_hw *hw)
+{
+	return (sirdma_av_user_limit(hw) + 1) / 2;
+}
+
+bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 mine)
+{
+	u32 used = READ_ONCE(hw->avs.count), limit = hw->avs.limit;
+
+	if (who == SIRDMA_AV_USER)
+		limit = sirdma_av_user_limit(hw);
+	else if (mine < SIRDMA_AV_RESERVE)
+		return true;
+	return used < limit && mine < limit - used;
+}
+
 /* lock held. A free index in [from, to), marked as used; 0: none. */
 static u32 av_find(struct sirdma_av_table *avs, u32 from, u32 to)
 {

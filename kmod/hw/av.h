@@ -46,6 +46,16 @@ enum sirdma_av_consumer {
 	SIRDMA_AV_ATOMIC, /* a kernel consumer that must not sleep */
 };
 
+/*
+ * May a consumer that has @mine vectors have another one? As long as it has fewer than are left
+ * for others: one takes half of all at most, two a third each, and so on, so that those who come
+ * later find some. A consumer is a user's context, or all those of the kernel, which may have
+ * SIRDMA_AV_RESERVE in any case. Any context.
+ */
+bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 mine);
+/* The most that one user's context may have. */
+u32 sirdma_av_context_limit(const struct sirdma_hw *hw);
+
 int sirdma_av_init(struct sirdma_hw *hw, u64 base);
 void sirdma_av_fini(struct sirdma_hw *hw);
 /*

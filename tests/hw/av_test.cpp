@@ -117,6 +117,34 @@ TEST_F(AddressVectors, DeviceReadsWhatTheDriverWrites)
 	EXPECT_FALSE(snic_av_read(host_->dev(), SIRDMA_MAX_AVS, &av));
 }
 
+// Whoever takes all he can have leaves as many to those who come later.
+TEST_F(AddressVectors, NobodyHasMoreThanIsLeftToOthers)
+{
+	const auto greedy = [this](sirdma_av_consumer who, std::set<u32> &out) {
+		u32 idx, n = 0;
+
+		while (sirdma_av_is_fair(&hw_, who, n) && !create(1, &idx, who)) {
+			EXPECT_TRUE(out.insert(idx).second);
+			n++;
+		}
+		return n;
+	};
+	std::set<u32> all;
+
+	start();
+	const u32 limit = sirdma_av_user_limit(&hw_);
+	EXPECT_EQ(sirdma_av_context_limit(&hw_), limit / 2);
+	EXPECT_EQ(greedy(SIRDMA_AV_USER, all), limit / 2);
+	EXPECT_EQ(greedy(SIRDMA_AV_USER, all), limit / 4);
+	EXPECT_EQ(greedy(SIRDMA_AV_KERNEL, all), (limit / 4 + SIRDMA_AV_RESERVE) / 2);
+	while (greedy(SIRDMA_AV_USER, all))
+		;
+	EXPECT_EQ(greedy(SIRDMA_AV_KERNEL, all), SIRDMA_AV_RESERVE - 1) << "all but index 0 of "
+									   "what is reserved for "
+									   "the kernel";
+	destroy(all);
+}
+
 // Users cannot take what kernel consumers need, whatever they make.
 TEST_F(AddressVectors, UsersLeaveSomeToTheKernel)
 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // A device whose objects are all taken says ENOMEM, and goes on as before when one comes back.
+#include "datagram.hpp"
 #include "fixture.hpp"
 
 #include <cerrno>
@@ -76,6 +77,38 @@ TEST_F(Exhaustion, Regions)
 	const Mapping memory = Mapping::anonymous(4096);
 	use_up<Mr>(static_cast<size_t>(device().attr.max_mr),
 		   [&] { return Mr(ibv_reg_mr(pd_.get(), memory.data(), 4096, all_access)); });
+}
+
+// One context cannot take the address handles that another one needs.
+TEST_F(Exhaustion, AddressHandles)
+{
+	const auto limit = static_cast<size_t>(device().attr.max_ah);
+	const auto take_all = [](const Device &of, ibv_pd *pd) {
+		ibv_ah_attr attr = address_of(of, of.gid);
+		std::vector<Ah> all;
+		Ah one;
+		errno = 0;
+		while (all.size() < 1u << 20 && (one = Ah(ibv_create_ah(pd, &attr))))
+			all.push_back(std::move(one));
+		EXPECT_EQ(errno, ENOMEM) << std::strerror(errno);
+		return all;
+	};
+	auto other = Device::open(device().name, {device().gid_index, 4});
+	ASSERT_TRUE(other);
+	const Pd other_pd(ibv_alloc_pd(other->context.get()));
+	ASSERT_TRUE(other_pd);
+
+	for (int round = 0; round < 2; round++) {
+		std::vector<Ah> first = take_all(device(), pd_.get());
+		EXPECT_LE(first.size(), limit);
+		EXPECT_GE(first.size() + reserved, limit);
+		const std::vector<Ah> second = take_all(*other, other_pd.get());
+		EXPECT_GE(second.size() + reserved, limit / 2);
+		first.resize(first.size() / 2);
+		ibv_ah_attr attr = address_of(device(), device().gid);
+		first.emplace_back(ibv_create_ah(pd_.get(), &attr));
+		EXPECT_TRUE(first.back()) << "what was given back can be had again";
+	}
 }
 
 // Scattered pages of much address space: the lists of their addresses fill what the device has for them.
