@@ -14,6 +14,7 @@
 #include "netdev.h"
 #include "params.h"
 #include "pd.h"
+#include "pma.h"
 #include "port.h"
 #include "qp.h"
 #include "qp_modify.h"
@@ -91,6 +92,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.post_recv = sirdma_post_recv,
 	.post_send = sirdma_post_send,
 	.post_srq_recv = sirdma_post_srq_recv,
+	.process_mad = sirdma_process_mad,
 	.query_ah = sirdma_query_ah,
 	.query_device = sirdma_query_device,
 	.query_pkey = sirdma_query_pkey,
