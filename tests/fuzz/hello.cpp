@@ -30,7 +30,10 @@ constexpr uint16_t record_packet = 1;
 
 struct Sink final : PacketSink {
 	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override { ++seen; }
-	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override { ++seen; }
+	void packet(const IpAddress &, uint8_t *, size_t, uint8_t, bool) noexcept override
+	{
+		++seen;
+	}
 	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++seen; }
 	void malformed() noexcept override { ++seen; }
 	void end_batch() noexcept override {}

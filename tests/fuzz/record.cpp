@@ -46,7 +46,7 @@ public:
 		++seen;
 		touched_ += std::accumulate(data, data + len, 0u);
 	}
-	void packet(const IpAddress &, uint8_t *data, size_t len, bool) noexcept override
+	void packet(const IpAddress &, uint8_t *data, size_t len, uint8_t, bool) noexcept override
 	{
 		const snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
 

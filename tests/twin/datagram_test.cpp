@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Datagrams of one queue pair to many processes. */
+#include <netinet/ip.h>
+#include <poll.h>
+#include <sched.h>
+#include <thread>
+
 #include "child.hpp"
 #include "ud.hpp"
 
@@ -53,6 +58,106 @@ TEST_P(TwinDatagram, ForNobodyAreLostAlone)
 	if (GetParam() == LinkKind::shm) {
 		EXPECT_EQ(source.device->nic->stat(SIRDMA_STAT_TX_DROPS), 4u);
 	}
+}
+
+/*
+ * The IP header of a datagram is the second half of its GRH. Two processes of the address, because
+ * the owner of the UDP port hands datagrams over to the other one.
+ */
+TEST_P(TwinDatagram, HaveTheirTrafficClassAndHopLimitInTheGrh)
+{
+	constexpr uint8_t traffic_class = 0x68;
+	constexpr size_t tos = 21, ttl = 28, in_source = 32;
+	const Config there = at(own_address(0), GetParam());
+	Node first(there), second(there), source(at(own_address(1), GetParam()));
+
+	source.fill(5);
+	for (Node *node : {&first, &second}) {
+		Ud to(*node), from(source);
+		const in_addr expected = own_address(1).v4();
+
+		to.post_recvs(1);
+		from.aim(node->address().gid, traffic_class);
+		from.send({to.qp->qp_num});
+		to.expect(0, from);
+		EXPECT_EQ(to.first_grh()[20], 0x45);
+		EXPECT_EQ(to.first_grh()[tos], traffic_class);
+		EXPECT_EQ(to.first_grh()[ttl], 64);
+		EXPECT_EQ(memcmp(to.first_grh() + in_source, &expected, sizeof(expected)), 0);
+	}
+}
+
+/* What a socket says of the last datagram it received. */
+class LastPath : public DatagramSink {
+public:
+	void datagram(const Path &came, uint8_t *, size_t, u32, bool) noexcept override
+	{
+		path = came;
+		++seen;
+	}
+
+	Path path{};
+	u32 seen = 0;
+};
+
+/* A datagram from @src, sent with these fields of its header, to the receiver at @dst. */
+void receive_header(const IpAddress &src, const IpAddress &dst, int traffic_class, int hop_limit)
+{
+	const bool v4 = dst.is_v4();
+	const int level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
+	const std::unique_ptr<UdpReceiver> receiver = UdpReceiver::create(dst);
+	const Fd sender(socket(dst.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	sockaddr_storage from, to;
+	LastPath got;
+
+	ASSERT_TRUE(receiver) << strerror(errno);
+	receiver->ask_for_header();
+
+	pollfd ready = {.fd = receiver->fd(), .events = POLLIN, .revents = 0};
+	const socklen_t from_len = src.to_socket(0, from),
+			to_len = dst.to_socket(SIRDMA_ROCE_UDP_PORT, to);
+
+	ASSERT_EQ(bind(sender.get(), reinterpret_cast<sockaddr *>(&from), from_len), 0);
+	ASSERT_EQ(setsockopt(sender.get(), level, v4 ? IP_TOS : IPV6_TCLASS, &traffic_class,
+			     sizeof(traffic_class)),
+		  0);
+	ASSERT_EQ(setsockopt(sender.get(), level, v4 ? IP_TTL : IPV6_UNICAST_HOPS, &hop_limit,
+			     sizeof(hop_limit)),
+		  0);
+	ASSERT_EQ(sendto(sender.get(), "datagram", 8, 0, reinterpret_cast<sockaddr *>(&to), to_len),
+		  8);
+	ASSERT_EQ(poll(&ready, 1, 20000), 1);
+	EXPECT_EQ(receiver->receive(got), 1u);
+	ASSERT_EQ(got.seen, 1u);
+	EXPECT_TRUE(got.path.src == src);
+	EXPECT_EQ(got.path.traffic_class, traffic_class);
+	EXPECT_EQ(got.path.hop_limit, hop_limit);
+}
+
+TEST(TwinReceiver, TellsTrafficClassAndHopLimit)
+{
+	receive_header(own_address(1), own_address(0), 0x68, 7);
+	receive_header(own_address(1), own_address(0), 0, 255);
+}
+
+TEST(TwinReceiver, TellsTheTrafficClassOfIPv6)
+{
+	bool skipped = false;
+
+	/* ::1 is everybody's, except in a network namespace of this thread */
+	std::thread([&] {
+		IpAddress own;
+
+		skipped = unshare(CLONE_NEWNET);
+		if (skipped)
+			return;
+		ASSERT_EQ(system("ip link set lo up"), 0);
+		ASSERT_TRUE(IpAddress::parse("::1", own));
+		receive_header(own, own, 0x68, 7);
+		receive_header(own, own, 0, 255);
+	}).join();
+	if (skipped)
+		GTEST_SKIP() << "no right to make a network namespace";
 }
 
 } // namespace sirdma::twin::test

@@ -59,7 +59,10 @@ public:
 	explicit Sink(Neighbours &n) : n_(n) {}
 
 	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override {}
-	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override { ++packets; }
+	void packet(const IpAddress &, uint8_t *, size_t, uint8_t, bool) noexcept override
+	{
+		++packets;
+	}
 	void packet(const IpAddress &, const SuperPacket &super, bool) noexcept override
 	{
 		snic_seg_iter it{};
@@ -585,7 +588,10 @@ TEST_F(ByReference, SendsCopiesToWhoIsStuck)
 class Judge final : public PacketSink {
 public:
 	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override { ++good; }
-	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override { ++good; }
+	void packet(const IpAddress &, uint8_t *, size_t, uint8_t, bool) noexcept override
+	{
+		++good;
+	}
 	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++good; }
 	void malformed() noexcept override { ++bad; }
 	void end_batch() noexcept override {}

@@ -36,6 +36,7 @@ protected:
 		for (u32 i = 0; i < payload_len; ++i)
 			bytes.push_back(static_cast<uint8_t>(i * 7 + (i >> 8)));
 		burst->npkts = packets;
+		burst->flow = &flow;
 		burst->nsegs = 2;
 		burst->segs[0] = {.ptr = bytes.data(), .len = 700};
 		burst->segs[1] = {.ptr = &bytes[700], .len = payload_len - 700};
@@ -82,6 +83,7 @@ protected:
 	RecordHead head{};
 	std::vector<uint8_t> bytes, got;
 	std::unique_ptr<snic_burst> burst = std::make_unique<snic_burst>();
+	snic_flow flow{};
 	snic_seg_iter payload{};
 	Path came{};
 	u32 came_index = 0;
@@ -111,6 +113,19 @@ TEST_F(TwinRecord, PacketsComeOneByOne)
 	}
 	EXPECT_EQ(at, payload_len);
 	EXPECT_FALSE(next());
+}
+
+TEST_F(TwinRecord, APacketHasItsTrafficClass)
+{
+	flow.traffic_class = 0xa7;
+	for (u32 i = 0; i < packets; ++i)
+		ASSERT_TRUE(put_packet(out, *burst, i, payload));
+	for (u32 i = 0; i < packets; ++i) {
+		ASSERT_TRUE(next());
+		EXPECT_EQ(head.flags >> record_class_shift, 0xa7);
+		EXPECT_EQ(head.flags & record_more, i + 1 < packets ? record_more : 0);
+		in.next();
+	}
 }
 
 TEST_F(TwinRecord, ASuperPacketHasItsPayloadOrNamesIt)
@@ -168,7 +183,9 @@ TEST_F(TwinRecord, ADatagramSaysWhereItCameFrom)
 	const Path path = {.src = own_address(2),
 			   .dst = own_address(0),
 			   .sport = 777,
-			   .dport = SIRDMA_ROCE_UDP_PORT};
+			   .dport = SIRDMA_ROCE_UDP_PORT,
+			   .traffic_class = 0xa7,
+			   .hop_limit = 3};
 
 	ASSERT_TRUE(put_datagram(out, path, bytes.data(), 100, 3, true));
 
@@ -179,6 +196,8 @@ TEST_F(TwinRecord, ADatagramSaysWhereItCameFrom)
 	ASSERT_TRUE(take_datagram(head, data, *this, own_address(1)));
 	EXPECT_TRUE(came.src == path.src && came.dst == own_address(1));
 	EXPECT_EQ(came.sport, 777);
+	EXPECT_EQ(came.traffic_class, 0xa7);
+	EXPECT_EQ(came.hop_limit, 3);
 	EXPECT_EQ(came_index, 3u);
 	EXPECT_TRUE(came_more);
 	EXPECT_EQ(got, std::vector<uint8_t>(bytes.begin(), bytes.begin() + 100));

@@ -27,7 +27,7 @@ namespace
 
 struct Nothing final : PacketSink {
 	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override {}
-	void packet(const IpAddress &, uint8_t *, size_t, bool) noexcept override {}
+	void packet(const IpAddress &, uint8_t *, size_t, uint8_t, bool) noexcept override {}
 	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override {}
 	void malformed() noexcept override {}
 	void end_batch() noexcept override {}

@@ -53,13 +53,14 @@ public:
 	Ud &operator=(const Ud &) = delete;
 
 	/* The address that all its datagrams go to. */
-	void aim(const ibv_gid &gid)
+	void aim(const ibv_gid &gid, uint8_t traffic_class = 0)
 	{
 		ibv_ah_attr attr{};
 
 		attr.is_global = 1;
 		attr.port_num = 1;
 		attr.grh.dgid = gid;
+		attr.grh.traffic_class = traffic_class;
 		ah = ibv_create_ah(node_.pd, &attr);
 		ASSERT_TRUE(ah) << strerror(errno);
 	}
@@ -106,6 +107,9 @@ public:
 			ASSERT_EQ(ibv_post_recv(qp, &wr, &bad), 0);
 		}
 	}
+
+	/* The GRH of the receive that was posted first. */
+	const uint8_t *first_grh() { return place(0); }
 
 	/* The next receive is datagram @n of @from, which lies in @sent. */
 	void expect(uint32_t n, const Ud &from)

@@ -48,6 +48,9 @@ public:
 	/* The application requested an event and may sleep until it comes. */
 	virtual void expect_event() noexcept = 0;
 
+	/* There is a queue pair for datagrams, which are received with their IP header. */
+	virtual void expect_datagrams() noexcept {}
+
 	/* Can it have multicast groups? */
 	virtual bool has_groups() const noexcept { return false; }
 	/* Receive what is sent to @group from now on. 0 or an errno. */

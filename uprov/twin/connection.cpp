@@ -184,7 +184,9 @@ bool Connection::take(const IpAddress &addr, const RecordHead &head, uint8_t *da
 {
 	switch (head.kind) {
 	case record_packet:
-		sink.packet(node->addr, data, head.len, head.flags & record_more);
+		sink.packet(node->addr, data, head.len,
+			    static_cast<uint8_t>(head.flags >> record_class_shift),
+			    head.flags & record_more);
 		return true;
 	case record_super:
 		return take_packets(head, data, sink);

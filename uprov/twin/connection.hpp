@@ -18,7 +18,7 @@ namespace sirdma::twin
 class PacketSink : public DatagramSink {
 public:
 	/* A packet from a process of this host, BTH to ICRC; its ICRC was never computed. */
-	virtual void packet(const IpAddress &src, uint8_t *data, size_t len,
+	virtual void packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 			    bool more) noexcept = 0;
 	virtual void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept = 0;
 	/* A record that is neither came. */

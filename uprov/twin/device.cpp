@@ -156,9 +156,14 @@ void run_qp(void *nic, uint32_t qpn) noexcept
 
 ibv_qp *with_kick(ibv_qp *qp) noexcept
 {
-	if (qp)
-		Qp::of(qp).queues().doorbell.kick().prepare_local(
-			run_qp, Instance::of(qp->context).nic.get(), qp->qp_num);
+	if (!qp)
+		return nullptr;
+
+	Adapter &nic = *Instance::of(qp->context).nic;
+
+	Qp::of(qp).queues().doorbell.kick().prepare_local(run_qp, &nic, qp->qp_num);
+	if (qp->qp_type == IBV_QPT_UD)
+		nic.expect_datagrams();
 	return qp;
 }
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "driver.hpp"
+#include "icrc.hpp"
 #include "settle.hpp"
 
 namespace sirdma::twin
@@ -11,8 +12,6 @@ namespace sirdma::twin
 
 namespace
 {
-
-constexpr uint8_t default_hop_limit = 64;
 
 } // namespace
 

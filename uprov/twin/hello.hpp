@@ -11,7 +11,7 @@ namespace sirdma::twin
 {
 
 /* To be changed with the layout of anything that processes share. */
-inline constexpr uint32_t hello_magic = 0x53520004;
+inline constexpr uint32_t hello_magic = 0x53520005;
 
 struct Hello {
 	uint32_t magic = hello_magic;

@@ -16,7 +16,6 @@ constexpr uint8_t version_ihl = 0x45;
 constexpr uint8_t version_6 = 0x60;
 constexpr size_t ipv4_id = 4;
 constexpr uint16_t dont_fragment = 0x4000;
-constexpr uint8_t ttl = 64;
 
 void put16(uint8_t *p, uint16_t value) noexcept
 {
@@ -84,7 +83,7 @@ void put_ipv4(const Path &path, uint16_t id, size_t len, uint8_t *out) noexcept
 	put16(out + 2, static_cast<uint16_t>(SNIC_IPV4_HLEN + SNIC_UDP_HLEN + len));
 	put16(out + ipv4_id, id);
 	put16(out + 6, dont_fragment);
-	out[8] = ttl;
+	out[8] = path.hop_limit;
 	out[9] = IPPROTO_UDP;
 	memcpy(out + 12, &src, sizeof(src));
 	memcpy(out + 16, &dst, sizeof(dst));
@@ -95,7 +94,7 @@ void put_ipv6(const Path &path, size_t len, uint8_t *out) noexcept
 	put16(out, static_cast<uint16_t>(version_6 << 8 | path.traffic_class << 4));
 	put16(out + 4, static_cast<uint16_t>(SNIC_UDP_HLEN + len));
 	out[6] = IPPROTO_UDP;
-	out[7] = ttl;
+	out[7] = path.hop_limit;
 	memcpy(out + 8, path.src.ip().b, sizeof(path.src.ip().b));
 	memcpy(out + 24, path.dst.ip().b, sizeof(path.dst.ip().b));
 }

@@ -43,7 +43,6 @@ bool may_wait(const uint8_t *data, size_t len) noexcept
 }
 
 /* Hosts send this by default. A UDP socket does not tell that of a packet without an option. */
-constexpr u8 default_ttl = 64;
 
 u32 dest_slot(const snic_tx_pkt &pkt) noexcept
 {
@@ -315,6 +314,13 @@ u64 Nic::stat(sirdma_stat id) noexcept
 	return n;
 }
 
+void Nic::expect_datagrams() noexcept
+{
+	std::lock_guard hold(rx_lock_);
+
+	port_->ask_for_headers();
+}
+
 int Nic::join(const IpAddress &group) noexcept
 {
 	int err;
@@ -348,18 +354,18 @@ void Nic::leave(const IpAddress &group) noexcept
  * Deliver a packet to the model. What a poller receives is acknowledged at its next call, a poll
  * or the post of an answer, unless the poll returns a completion.
  */
-void Nic::deliver(const IpAddress &src, const IpAddress &dst, uint8_t *data, size_t len,
-		  bool icrc_ok, bool more) noexcept
+void Nic::deliver(const Path &path, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept
 {
 	snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
 	snic_rx_pkt pkt{};
 
-	pkt.src_ip = src.ip();
-	pkt.dst_ip = dst.ip();
+	pkt.src_ip = path.src.ip();
+	pkt.dst_ip = path.dst.ip();
 	pkt.segs = &seg;
 	pkt.nsegs = 1;
 	pkt.len = seg.len;
-	pkt.ttl = default_ttl;
+	pkt.traffic_class = path.traffic_class;
+	pkt.ttl = path.hop_limit;
 	pkt.is_v4 = addr_.is_v4();
 	pkt.icrc_ok = icrc_ok;
 	pkt.more = more;
@@ -475,19 +481,22 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 
 	const bool ok = verify(path, data, len, index);
 
-	deliver(path.src, path.dst, data, len, ok, more || (polled_ && may_wait(data, len)));
+	deliver(path, data, len, ok, more || (polled_ && may_wait(data, len)));
 }
 
-void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept
+void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
+		 bool more) noexcept
 {
+	const Path path = {.src = src,
+			   .dst = addr_,
+			   .sport = SIRDMA_ROCE_UDP_PORT,
+			   .dport = SIRDMA_ROCE_UDP_PORT,
+			   .traffic_class = traffic_class};
+
 	if (pcap_) [[unlikely]]
-		pcap_->write_unsummed({.src = src,
-				       .dst = addr_,
-				       .sport = SIRDMA_ROCE_UDP_PORT,
-				       .dport = SIRDMA_ROCE_UDP_PORT},
-				      data, len);
+		pcap_->write_unsummed(path, data, len);
 	more = more || (polled_ && may_wait(data, len));
-	deliver(src, addr_, data, len, true, more && batch_.bytes < answer_bytes);
+	deliver(path, data, len, true, more && batch_.bytes < answer_bytes);
 }
 
 void Nic::packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept

@@ -63,6 +63,7 @@ public:
 	void poll() noexcept override;
 	void found(bool message) noexcept override;
 	void expect_event() noexcept override;
+	void expect_datagrams() noexcept override;
 	bool has_groups() const noexcept override { return true; }
 	int join(const IpAddress &group) noexcept override;
 	void leave(const IpAddress &group) noexcept override;
@@ -83,8 +84,7 @@ private:
 	void serve(bool all) noexcept;
 	bool owes() noexcept;
 	u32 receive(bool all, bool due) noexcept;
-	void deliver(const IpAddress &src, const IpAddress &dst, uint8_t *data, size_t len,
-		     bool icrc_ok, bool more) noexcept;
+	void deliver(const Path &path, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept;
 	void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
 		      bool more) noexcept override;
 	bool verify(const Path &path, const uint8_t *data, size_t len, u32 index) noexcept;
@@ -93,7 +93,8 @@ private:
 	u32 slot() const noexcept override { return neighbours_->slot(); }
 	u32 ip_mtu() const noexcept override { return mtu_; }
 	void send(const IpAddress &dst, const sirdma_mad &mad) noexcept override;
-	void packet(const IpAddress &src, uint8_t *data, size_t len, bool more) noexcept override;
+	void packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
+		    bool more) noexcept override;
 	void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept override;
 	void malformed() noexcept override;
 	void end_batch() noexcept override;

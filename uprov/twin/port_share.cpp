@@ -122,6 +122,8 @@ bool PortShare::open() noexcept
 	taken_ = UdpReceiver::create(addr_, buffer_);
 	if (!taken_)
 		return false;
+	if (headers_)
+		taken_->ask_for_header();
 	name_ = std::move(name);
 	file_ = std::move(file);
 	number_ = file_.words().owner.load();
@@ -135,6 +137,14 @@ bool PortShare::open() noexcept
 	file_ = PortFile();
 	errno = err;
 	return false;
+}
+
+/* All processes of the address have one socket, with one set of options. */
+void PortShare::ask_for_headers() noexcept
+{
+	if (!headers_ && taken_)
+		taken_->ask_for_header();
+	headers_ = true;
 }
 
 /* Connect to the owner. */
@@ -208,6 +218,8 @@ bool PortShare::keep(PortFiles files) noexcept
 		return false;
 	file_ = std::move(file);
 	taken_ = std::move(socket);
+	if (headers_)
+		taken_->ask_for_header();
 	name_ = std::move(files.name);
 	return true;
 }

@@ -55,6 +55,8 @@ public:
 	/* The methods that follow: one thread at a time. */
 
 	void serve() noexcept;
+	/* From now on see UdpReceiver::ask_for_header(), whoever owns the port. */
+	void ask_for_headers() noexcept;
 	/* Time until serve() has work; never_ns: only when fd() is readable. */
 	u64 wait() const noexcept;
 
@@ -113,6 +115,8 @@ private:
 	Fd name_;
 	PortFile file_;
 	std::unique_ptr<UdpReceiver> taken_;
+
+	bool headers_ = false; /* asked for: also of a socket that comes later */
 
 	uint64_t number_ = 0; /* of this process as owner, or of the owner it has joined */
 

@@ -26,12 +26,14 @@ uint8_t *reserve(RingWriter &ring, size_t len) noexcept
 	return ring.want_room(len) ? ring.reserve(len) : nullptr;
 }
 
-void commit(RingWriter &ring, size_t len, RecordKind kind, bool more) noexcept
+void commit(RingWriter &ring, size_t len, RecordKind kind, bool more,
+	    uint8_t traffic_class = 0) noexcept
 {
 	order_by_wire();
 	ring.commit({.len = static_cast<uint32_t>(len),
 		     .kind = kind,
-		     .flags = more ? record_more : uint16_t{0}});
+		     .flags = static_cast<uint16_t>(traffic_class << record_class_shift |
+						    (more ? record_more : 0))});
 }
 
 /* Describe the next @len bytes at @it by pieces; returns how many. 0: @pieces is too small. */
@@ -105,7 +107,8 @@ bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter
 	 */
 	static_assert(SIRDMA_ICRC_LEN + 3 <= sizeof(zero));
 	memcpy(to + body - pkt.pad, &zero, sizeof(zero));
-	commit(ring, body + SIRDMA_ICRC_LEN, record_packet, at + 1 < burst.npkts);
+	commit(ring, body + SIRDMA_ICRC_LEN, record_packet, at + 1 < burst.npkts,
+	       burst.flow->traffic_class);
 	return true;
 }
 
@@ -153,6 +156,9 @@ bool put_datagram(RingWriter &ring, const Path &path, const uint8_t *data, size_
 		.scope = path.src.scope(),
 		.sport = path.sport,
 		.index = static_cast<uint16_t>(index),
+		.traffic_class = path.traffic_class,
+		.hop_limit = path.hop_limit,
+		.reserved = 0,
 	};
 	uint8_t *at = ring.reserve(sizeof(head) + len);
 
@@ -215,7 +221,9 @@ bool take_datagram(const RecordHead &record, uint8_t *data, DatagramSink &sink,
 	sink.datagram({.src = IpAddress(from.src, from.scope),
 		       .dst = to,
 		       .sport = from.sport,
-		       .dport = SIRDMA_ROCE_UDP_PORT},
+		       .dport = SIRDMA_ROCE_UDP_PORT,
+		       .traffic_class = from.traffic_class,
+		       .hop_limit = from.hop_limit},
 		      data + sizeof(from), record.len - sizeof(from), from.index,
 		      record.flags & record_more);
 	return true;

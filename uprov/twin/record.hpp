@@ -24,6 +24,8 @@ enum RecordKind : uint16_t {
 
 /* Flag: the next record belongs to the same burst. */
 constexpr uint16_t record_more = 1;
+/* The upper byte of the flags of packets is their traffic class. */
+constexpr unsigned record_class_shift = 8;
 
 /* Bit in RingControl::takes: the reader accepts super-packets. */
 constexpr uint32_t takes_supers = 1;
@@ -35,6 +37,9 @@ struct DatagramHead {
 	uint32_t scope;
 	uint16_t sport;
 	uint16_t index;
+	uint8_t traffic_class;
+	uint8_t hop_limit;
+	uint16_t reserved;
 };
 
 /* Precedes the payload of a super-packet, or the list of its pieces in the sender's memory. */
@@ -53,7 +58,7 @@ struct Piece {
 	uint64_t len;
 };
 
-static_assert(sizeof(DatagramHead) == 24 && sizeof(SuperHead) == 72 && sizeof(Piece) == 16);
+static_assert(sizeof(DatagramHead) == 28 && sizeof(SuperHead) == 72 && sizeof(Piece) == 16);
 
 struct SuperPacket {
 	std::span<const snic_seg> segs; /* the first has the headers */

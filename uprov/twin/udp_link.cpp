@@ -357,6 +357,35 @@ void UdpSender::flush(TxScratch &s) noexcept
 		send_ack(leaves, s);
 }
 
+namespace
+{
+
+/* What came with a datagram. IPv4 gives the traffic class as a byte, and all others are integers. */
+struct Arrival {
+	uint8_t traffic_class = 0, hop_limit = default_hop_limit;
+	size_t segment = 0; /* 0: GRO merged nothing */
+
+	void take(const cmsghdr &c) noexcept
+	{
+		int value = 0;
+
+		if (c.cmsg_level == IPPROTO_IP && c.cmsg_type == IP_TOS) {
+			traffic_class = *CMSG_DATA(&c);
+			return;
+		}
+		memcpy(&value, CMSG_DATA(&c), sizeof(value));
+		if (c.cmsg_level == IPPROTO_UDP && c.cmsg_type == UDP_GRO && value > 0)
+			segment = static_cast<size_t>(value);
+		else if (c.cmsg_level == IPPROTO_IPV6 && c.cmsg_type == IPV6_TCLASS)
+			traffic_class = static_cast<uint8_t>(value);
+		else if ((c.cmsg_level == IPPROTO_IP && c.cmsg_type == IP_TTL) ||
+			 (c.cmsg_level == IPPROTO_IPV6 && c.cmsg_type == IPV6_HOPLIMIT))
+			hop_limit = static_cast<uint8_t>(value);
+	}
+};
+
+} // namespace
+
 std::unique_ptr<UdpReceiver> UdpReceiver::create(const IpAddress &addr, uint32_t buffer)
 {
 	Fd fd = open_socket(addr, SIRDMA_ROCE_UDP_PORT);
@@ -379,7 +408,12 @@ std::unique_ptr<UdpReceiver> UdpReceiver::create_member(const IpAddress &group, 
 	set_option(fd.get(), IPPROTO_UDP, UDP_GRO, 1);
 	/* A process may be in a thousand groups. */
 	size_buffers(fd.get(), buffer ? buffer : member_buffer_bytes);
-	return adopt(std::move(fd), group);
+
+	std::unique_ptr<UdpReceiver> receiver = adopt(std::move(fd), group);
+
+	if (receiver)
+		receiver->ask_for_header();
+	return receiver;
 }
 
 std::unique_ptr<UdpReceiver> UdpReceiver::adopt(Fd fd, const IpAddress &addr) noexcept
@@ -413,6 +447,17 @@ UdpReceiver::UdpReceiver(Fd fd, const IpAddress &addr) noexcept
 		prepare(i);
 }
 
+void UdpReceiver::ask_for_header() noexcept
+{
+	if (addr_.is_v4()) {
+		set_option(fd(), IPPROTO_IP, IP_RECVTOS, 1);
+		set_option(fd(), IPPROTO_IP, IP_RECVTTL, 1);
+	} else {
+		set_option(fd(), IPPROTO_IPV6, IPV6_RECVTCLASS, 1);
+		set_option(fd(), IPPROTO_IPV6, IPV6_RECVHOPLIMIT, 1);
+	}
+}
+
 /* For the next datagram. */
 void UdpReceiver::prepare(u32 i) noexcept
 {
@@ -433,6 +478,11 @@ void UdpReceiver::take(DatagramSink &sink, const mmsghdr &message) noexcept
 {
 	const msghdr &m = message.msg_hdr;
 	const auto *from = static_cast<const sockaddr *>(m.msg_name);
+	Arrival arrival;
+
+	for (cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(const_cast<msghdr *>(&m), c))
+		arrival.take(*c);
+
 	const Path path = {
 		.src = IpAddress::of(from),
 		.dst = addr_,
@@ -440,21 +490,14 @@ void UdpReceiver::take(DatagramSink &sink, const mmsghdr &message) noexcept
 				       reinterpret_cast<const sockaddr_in *>(from)->sin_port :
 				       reinterpret_cast<const sockaddr_in6 *>(from)->sin6_port),
 		.dport = SIRDMA_ROCE_UDP_PORT,
+		.traffic_class = arrival.traffic_class,
+		.hop_limit = arrival.hop_limit,
 	};
 	auto *data = static_cast<uint8_t *>(m.msg_iov->iov_base);
-	size_t left = message.msg_len, segment = left;
+	size_t left = message.msg_len;
 
-	for (cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(const_cast<msghdr *>(&m), c)) {
-		int size;
-
-		if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO)
-			continue;
-		memcpy(&size, CMSG_DATA(c), sizeof(size));
-		if (size > 0)
-			segment = static_cast<size_t>(size);
-	}
 	for (u32 i = 0; left; ++i) {
-		const size_t len = std::min(left, segment);
+		const size_t len = arrival.segment ? std::min(left, arrival.segment) : left;
 
 		left -= len;
 		sink.datagram(path, data, len, i, left != 0);

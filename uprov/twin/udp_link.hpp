@@ -105,6 +105,15 @@ public:
 	/* On such a socket, which another process made; null with errno. */
 	static std::unique_ptr<UdpReceiver> adopt(Fd fd, const IpAddress &addr) noexcept;
 
+	/*
+	 * Tell traffic class and hop limit of what comes from now on; before, they are 0 and the usual
+	 * one. The kernel takes 0.15 us longer for each datagram or batch of merged ones, 4 % of
+	 * the way through it (measured by a loop of sendto() and recvmsg() of 64 B over lo, with
+	 * and without these options, in turns). So it is done for who shows them: queue pairs for
+	 * datagrams.
+	 */
+	void ask_for_header() noexcept;
+
 	/* Readable when datagrams wait. */
 	int fd() const noexcept { return fd_.get(); }
 
@@ -123,7 +132,8 @@ private:
 	struct RxSlot {
 		sockaddr_storage from;
 		iovec piece;
-		alignas(cmsghdr) uint8_t control[CMSG_SPACE(sizeof(int))];
+		/* Room for GRO's segment size, the traffic class and the hop limit */
+		alignas(cmsghdr) uint8_t control[3 * CMSG_SPACE(sizeof(int))];
 	};
 
 	UdpReceiver(Fd fd, const IpAddress &addr) noexcept;
