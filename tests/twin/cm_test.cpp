@@ -16,67 +16,6 @@ namespace
 
 using namespace test;
 
-class Cm : public testing::Test {
-protected:
-	static constexpr u64 second = 1000000000;
-
-	/* Deliver what waits, and what is sent because of it. */
-	void deliver()
-	{
-		while (!wire.empty()) {
-			const Packet packet = wire.front();
-
-			wire.pop_front();
-			deliver(packet);
-		}
-	}
-	void deliver(const Packet &packet)
-	{
-		Process &to = packet.dst == server.port.address() ? server : client;
-
-		to.agent.receive(to.port, packet.src, packet.mad);
-	}
-	void pass(u64 ns)
-	{
-		now += ns;
-		client.agent.expire();
-		server.agent.expire();
-	}
-	/* Nobody listens, so the client's request is refused until it gives up. */
-	void be_refused()
-	{
-		for (int i = 0; i < 100 && !client.has_event(); ++i) {
-			deliver();
-			pass(second / 10);
-		}
-	}
-	static uint16_t attr(const Packet &packet) { return be16toh(packet.mad.hdr.attr_id); }
-
-	/* A connection; returns the IDs of the client and of the server. */
-	std::pair<u32, u32> establish()
-	{
-		server.listener();
-
-		const u32 id = client.connecting(server);
-
-		deliver();
-
-		const u32 request = server.event().id;
-
-		EXPECT_EQ(server.accept(request, Process::param(server_qpn)), 0);
-		deliver();
-		EXPECT_EQ(client.event().event, RDMA_CM_EVENT_CONNECT_RESPONSE);
-		EXPECT_EQ(client.accept(id, {}), 0);
-		deliver();
-		EXPECT_EQ(server.event().event, RDMA_CM_EVENT_ESTABLISHED);
-		return {id, request};
-	}
-
-	Wire wire;
-	u64 now = second;
-	Process client{"127.0.0.11", 3, wire, now}, server{"127.0.0.12", 5, wire, now};
-};
-
 TEST_F(Cm, ConnectsWithTheParametersOfBothEnds)
 {
 	const u32 listener = server.listener();

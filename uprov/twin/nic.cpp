@@ -402,25 +402,48 @@ bool Nic::verify(const Path &path, const uint8_t *data, size_t len, u32 index) n
  */
 void Nic::management_datagram(const Path &path, uint8_t *data, size_t len, u32 index) noexcept
 {
-	constexpr size_t at_deth = sizeof(sirdma_bth), at_mad = at_deth + sizeof(sirdma_deth);
-	sirdma_deth deth;
+	constexpr size_t at_mad = sizeof(sirdma_bth) + sizeof(sirdma_deth);
 	sirdma_mad mad;
+	sirdma_stat why;
 
-	if (len != at_mad + sizeof(mad) + SIRDMA_ICRC_LEN ||
-	    data[0] != (SIRDMA_BTH_UD | SIRDMA_BTH_SEND_ONLY)) {
-		snic_rx_reject(dev_, SIRDMA_STAT_RX_BAD_LENGTH);
+	if (!verify_management(path, data, len, index, why)) {
+		snic_rx_reject(dev_, why);
 		return;
 	}
-	memcpy(&deth, data + at_deth, sizeof(deth));
-	memcpy(&mad, data + at_mad, sizeof(mad));
-	if (!verify(path, data, len, index))
-		snic_rx_reject(dev_, SIRDMA_STAT_RX_BAD_ICRC);
-	else if (be32_to_cpu(deth.qkey) != SIRDMA_GSI_QKEY)
-		snic_rx_reject(dev_, SIRDMA_STAT_RX_BAD_QKEY);
-	else if (faults_->takes(path.src.ip(), addr_.ip()))
+	if (faults_->takes(path.src.ip(), addr_.ip()))
 		return;
-	else if (cm::Service *service = cm::Service::of_process())
+	memcpy(&mad, data + at_mad, sizeof(mad));
+	if (cm::Service *service = cm::Service::of_process())
 		service->deliver(*this, path.src, mad);
+}
+
+/* Is it a management datagram? Else @why. The length is known before any field is read. */
+bool Nic::verify_management(const Path &path, const uint8_t *data, size_t len, u32 index,
+			    sirdma_stat &why) noexcept
+{
+	constexpr uint16_t partition = 0x7fff; /* bit 15 is the kind of membership */
+	sirdma_bth bth;
+	sirdma_deth deth;
+
+	why = SIRDMA_STAT_RX_BAD_LENGTH;
+	if (len != sizeof(bth) + sizeof(deth) + sizeof(sirdma_mad) + SIRDMA_ICRC_LEN)
+		return false;
+	why = SIRDMA_STAT_RX_BAD_ICRC;
+	if (!verify(path, data, len, index))
+		return false;
+	memcpy(&bth, data, sizeof(bth));
+	memcpy(&deth, data + sizeof(bth), sizeof(deth));
+	why = SIRDMA_STAT_RX_BAD_OPCODE;
+	if (bth.opcode != (SIRDMA_BTH_UD | SIRDMA_BTH_SEND_ONLY))
+		return false;
+	why = SIRDMA_STAT_RX_BAD_HEADER;
+	if (bth.flags & (SIRDMA_BTH_TVER | SIRDMA_BTH_PAD))
+		return false;
+	why = SIRDMA_STAT_RX_BAD_PKEY;
+	if ((be16_to_cpu(bth.pkey) ^ SIRDMA_DEFAULT_PKEY) & partition)
+		return false;
+	why = SIRDMA_STAT_RX_BAD_QKEY;
+	return be32_to_cpu(deth.qkey) == SIRDMA_GSI_QKEY;
 }
 
 /* Always by UDP: a process that is not the port's owner would get it from the owner anyway. */

@@ -89,6 +89,8 @@ private:
 		      bool more) noexcept override;
 	bool verify(const Path &path, const uint8_t *data, size_t len, u32 index) noexcept;
 	void management_datagram(const Path &path, uint8_t *data, size_t len, u32 index) noexcept;
+	bool verify_management(const Path &path, const uint8_t *data, size_t len, u32 index,
+			       sirdma_stat &why) noexcept;
 	const IpAddress &address() const noexcept override { return addr_; }
 	u32 slot() const noexcept override { return neighbours_->slot(); }
 	u32 ip_mtu() const noexcept override { return mtu_; }

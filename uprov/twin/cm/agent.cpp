@@ -161,18 +161,30 @@ u32 Agent::comm_id(const Id &id) const noexcept
 	return id.port->slot() << handle_bits | id.handle;
 }
 
+Agent::Remote Agent::remote(const IpAddress &peer, u64 guid, u32 number) noexcept
+{
+	return {std::to_array(peer.ip().b), guid, number};
+}
+
+Id *Agent::find(const std::map<Remote, u32> &map, const Remote &of) noexcept
+{
+	const auto known = map.find(of);
+
+	return known == map.end() ? nullptr : find(known->second);
+}
+
 void Agent::learn_remote(Id &id, u64 guid)
 {
 	/* First, so that forget_remote() finds what was added before memory ran out. */
 	id.remote_guid = guid;
-	by_remote_[{guid, id.remote_id}] = id.handle;
-	by_qp_[{guid, id.remote_qpn}] = id.handle;
+	by_remote_[remote(id.peer, guid, id.remote_id)] = id.handle;
+	by_qp_[remote(id.peer, guid, id.remote_qpn)] = id.handle;
 }
 
 void Agent::forget_remote(Id &id) noexcept
 {
 	const auto drop = [&](std::map<Remote, u32> &map, u32 number) {
-		const auto entry = map.find({id.remote_guid, number});
+		const auto entry = map.find(remote(id.peer, id.remote_guid, number));
 
 		if (entry != map.end() && entry->second == id.handle)
 			map.erase(entry);
@@ -181,6 +193,13 @@ void Agent::forget_remote(Id &id) noexcept
 	drop(by_remote_, id.remote_id);
 	drop(by_qp_, id.remote_qpn);
 	id.remote_guid = 0;
+}
+
+void Agent::release_claims(Id &id) noexcept
+{
+	for (Fd &claim : id.claims)
+		host_.release(std::move(claim));
+	id.claims.clear();
 }
 
 void Agent::learn_request(Id &id, u64 guid)
@@ -248,6 +267,7 @@ void Agent::destroy(Id &id) noexcept
 	});
 	std::erase_if(memberships_,
 		      [&](const auto &entry) { return entry.second.id == id.handle; });
+	release_claims(id);
 	ids_.erase(id.handle);
 }
 
@@ -261,7 +281,7 @@ void Agent::forget(const Port &port) noexcept
 		if (id.port != &port)
 			continue;
 		close(id);
-		id.claims.clear();
+		release_claims(id);
 		id.port = nullptr;
 	}
 	host_.detach(port);

@@ -11,11 +11,13 @@
  */
 #pragma once
 
+#include <array>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 
 #include "cm/id.hpp"
@@ -83,7 +85,7 @@ public:
 	ssize_t command(int file, const void *bytes, size_t len) noexcept;
 
 	/* Is @mad for a listener or a connection of this process? */
-	bool serves(const Port &port, const sirdma_mad &mad) noexcept;
+	bool serves(const Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept;
 	/* @mad came to @port from @src. */
 	void receive(Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept;
 	/* Handed over by another process of address @dst */
@@ -114,7 +116,12 @@ public:
 	static constexpr unsigned handle_bits = 21;
 	static constexpr u32 handle_mask = (1u << handle_bits) - 1;
 	static u32 slot_of_id(u32 comm_id) noexcept { return comm_id >> handle_bits; }
-	/* The ID that the receiver of @mad is to have; 0: the message names a service. */
+	/*
+	 * What the requester calls its connection, in a request, and in the reject of one that gave up
+	 * before it knew the receiver's ID. False: @mad is another message.
+	 */
+	static bool names_request(const sirdma_mad &mad, u64 &guid, u32 &id) noexcept;
+	/* The ID that the receiver of @mad is to have; 0: the message names a service or a request. */
 	static u32 receiver_of(const sirdma_mad &mad) noexcept;
 	/* The service that @mad asks for; 0: none of an IP port space. */
 	static u32 service_of(const sirdma_mad &mad) noexcept;
@@ -134,7 +141,11 @@ private:
 	struct MessageRow;
 	static const CommandRow commands[];
 	static const MessageRow messages[];
-	using Remote = std::pair<u64, u32>; /* a GUID, and a communication ID or QP number there */
+	/*
+	 * An address, the GUID that the peer says it has, and a communication ID or QP number there.
+	 * Any host may name any GUID, and two may have the same one (see device_guid()).
+	 */
+	using Remote = std::tuple<std::array<uint8_t, 16>, u64, u32>;
 
 	/* agent.cpp */
 	void end_channel(int file) noexcept;
@@ -150,10 +161,13 @@ private:
 	void post(Id &id, rdma_ucm_event_resp &body) noexcept;
 	void post(Id &id, u32 event, int status = 0) noexcept;
 	u32 comm_id(const Id &id) const noexcept;
+	static Remote remote(const IpAddress &peer, u64 guid, u32 number) noexcept;
+	Id *find(const std::map<Remote, u32> &map, const Remote &of) noexcept;
 	void learn_remote(Id &id, u64 guid);
 	/* The same of a request, which is dropped when memory is short. */
 	void learn_request(Id &id, u64 guid);
 	void forget_remote(Id &id) noexcept;
+	void release_claims(Id &id) noexcept;
 	void start_timer(Id &id, u64 ns) noexcept;
 	void stop_timer(Id &id) noexcept;
 	void expire(Id &id) noexcept;

@@ -45,6 +45,8 @@ public:
 	virtual Fd claim(Port &port, u32 service) noexcept = 0;
 	/* From now on other processes of the address hand over requests for it. False with errno. */
 	virtual bool serve(const Fd &claim) noexcept = 0;
+	/* Give it up. */
+	virtual void release(Fd claim) noexcept = 0;
 
 protected:
 	~Host() = default;

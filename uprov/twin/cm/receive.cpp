@@ -100,6 +100,27 @@ u32 Agent::receiver_of(const sirdma_mad &mad) noexcept
 	}
 }
 
+bool Agent::names_request(const sirdma_mad &mad, u64 &guid, u32 &id) noexcept
+{
+	__be64 named;
+
+	switch (be16toh(mad.hdr.attr_id)) {
+	case SIRDMA_CM_REQ:
+		guid = be64toh(mad.req.ca_guid);
+		id = be32toh(mad.req.local_id);
+		return true;
+	case SIRDMA_CM_REJ:
+		if (mad.ids.remote_id || be16toh(mad.rej.reason) != SIRDMA_CM_REJECT_TIMEOUT)
+			return false;
+		memcpy(&named, mad.rej.info, sizeof(named));
+		guid = be64toh(named);
+		id = be32toh(mad.ids.local_id);
+		return true;
+	default:
+		return false;
+	}
+}
+
 u32 Agent::service_of(const sirdma_mad &mad) noexcept
 {
 	const u64 service = be64toh(be16toh(mad.hdr.attr_id) == SIRDMA_CM_REQ ?
@@ -145,17 +166,21 @@ Id *Agent::listener(const Port &port, u32 service) noexcept
 	return nullptr;
 }
 
-bool Agent::serves(const Port &port, const sirdma_mad &mad) noexcept
+bool Agent::serves(const Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept
 {
 	std::lock_guard hold(lock_);
 	const u32 receiver = receiver_of(mad);
+	u64 guid;
+	u32 id;
 
 	if (receiver)
 		return slot_of_id(receiver) == port.slot();
+	if (names_request(mad, guid, id) && by_remote_.contains(remote(src, guid, id)))
+		return true;
 	switch (be16toh(mad.hdr.attr_id)) {
+	case SIRDMA_CM_REJ:
+		return false;
 	case SIRDMA_CM_REQ:
-		return by_remote_.contains({be64toh(mad.req.ca_guid), be32toh(mad.req.local_id)}) ||
-		       listener(port, service_of(mad));
 	case SIRDMA_CM_SIDR_REQ:
 		return listener(port, service_of(mad));
 	default:
@@ -272,22 +297,15 @@ Id *Agent::addressee(const Arrival &arrival) noexcept
 {
 	const sirdma_mad &mad = arrival.mad;
 	const u32 receiver = receiver_of(mad);
+	u64 guid;
+	u32 id;
 
 	if (receiver)
 		return slot_of_id(receiver) == arrival.port.slot() ? find(receiver & handle_mask) :
 								     nullptr;
 	/* A requester that gave up knows only its own ID. */
-	if (be16toh(mad.hdr.attr_id) != SIRDMA_CM_REJ ||
-	    be16toh(mad.rej.reason) != SIRDMA_CM_REJECT_TIMEOUT)
-		return nullptr;
-
-	__be64 guid;
-
-	memcpy(&guid, mad.rej.info, sizeof(guid));
-
-	const auto known = by_remote_.find({be64toh(guid), be32toh(mad.ids.local_id)});
-
-	return known == by_remote_.end() ? nullptr : find(known->second);
+	return names_request(mad, guid, id) ? find(by_remote_, remote(arrival.src, guid, id)) :
+					      nullptr;
 }
 
 /* Requests */
@@ -296,10 +314,9 @@ Id *Agent::addressee(const Arrival &arrival) noexcept
 bool Agent::is_duplicate(const Arrival &arrival) noexcept
 {
 	const sirdma_cm_req &req = arrival.mad.req;
-	const auto known = by_remote_.find({be64toh(req.ca_guid), be32toh(req.local_id)});
-	Id *id = known == by_remote_.end() ? nullptr : find(known->second);
+	Id *id = find(by_remote_, remote(arrival.src, be64toh(req.ca_guid), be32toh(req.local_id)));
 
-	if (!id || !(id->peer == arrival.src))
+	if (!id)
 		return false;
 	count(Counter::cm_duplicates);
 	if (id->state == State::req_received)
@@ -319,11 +336,9 @@ bool Agent::is_stale(const Arrival &arrival)
 	const bool is_req = be16toh(arrival.mad.hdr.attr_id) == SIRDMA_CM_REQ;
 	const u64 guid = be64toh(is_req ? arrival.mad.req.ca_guid : arrival.mad.rep.ca_guid);
 	const u32 qpn = high24(is_req ? arrival.mad.req.qpn_resources : arrival.mad.rep.qpn);
-	const auto known = by_qp_.find({guid, qpn});
-	Id *id = known == by_qp_.end() ? nullptr : find(known->second);
+	Id *id = find(by_qp_, remote(arrival.src, guid, qpn));
 
-	/* Another host may name the GUID, or have the same one (see device_guid()). */
-	if (!id || !(id->peer == arrival.src))
+	if (!id)
 		return false;
 	count(Counter::cm_stale);
 	reject(arrival.port, arrival.src, arrival.mad, SIRDMA_CM_REJECT_STALE,
@@ -449,7 +464,7 @@ void Agent::on_sidr_req(const Arrival &arrival)
 	rdma_ucm_event_resp body{};
 	uint16_t port;
 
-	if (by_remote_.contains({guid, be32toh(req.request_id)})) {
+	if (by_remote_.contains(remote(arrival.src, guid, be32toh(req.request_id)))) {
 		count(Counter::cm_duplicates);
 		return;
 	}

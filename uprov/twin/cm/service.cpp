@@ -3,10 +3,13 @@
 
 #include <cerrno>
 #include <csignal>
+#include <endian.h>
 #include <new>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <system_error>
+
+#include <sirdma/roce.h>
 
 #include "device.hpp"
 #include "no_cancel.hpp"
@@ -28,6 +31,44 @@ __attribute__((constructor)) void hook_fork() noexcept
 }
 
 } // namespace
+
+/* ForwardedRequests */
+
+void ForwardedRequests::add(const Key &key, u32 service) noexcept
+{
+	try {
+		const auto [entry, is_new] = services_.insert_or_assign(key, service);
+
+		if (!is_new)
+			return;
+		order_.push_back(entry);
+	} catch (const std::bad_alloc &) {
+		/* A reject will not find its way, and the request expires. */
+		services_.erase(key);
+		return;
+	}
+	if (order_.size() > requests_max) {
+		services_.erase(order_.front());
+		order_.pop_front();
+	}
+}
+
+u32 ForwardedRequests::service_of(const Key &key) const noexcept
+{
+	const auto known = services_.find(key);
+
+	return known == services_.end() ? 0 : known->second;
+}
+
+void ForwardedRequests::forget(const Port &port) noexcept
+{
+	std::erase_if(order_, [&](const Services::iterator &entry) {
+		if (entry->first.port != &port)
+			return false;
+		services_.erase(entry);
+		return true;
+	});
+}
 
 Service::Service() : agent_(*this)
 {
@@ -191,18 +232,34 @@ void Service::empty_inbox() noexcept
 
 void Service::route(const Arrival &arrival) noexcept
 {
-	if (agent_.serves(*arrival.port, arrival.mad))
+	if (agent_.serves(*arrival.port, arrival.src, arrival.mad))
 		agent_.receive(*arrival.port, arrival.src, arrival.mad);
 	else if (!forward(arrival))
 		agent_.refuse(*arrival.port, arrival.src, arrival.mad);
 }
 
+/* The name of the process that @arrival is for; 0: there is none. */
+u32 Service::name_for(const Arrival &arrival) noexcept
+{
+	const u32 receiver = Agent::receiver_of(arrival.mad);
+	u64 guid;
+	u32 id;
+
+	if (receiver)
+		return slot_name | Agent::slot_of_id(receiver);
+	if (!Agent::names_request(arrival.mad, guid, id))
+		return Agent::service_of(arrival.mad);
+	if (be16toh(arrival.mad.hdr.attr_id) == SIRDMA_CM_REQ)
+		return Agent::service_of(arrival.mad);
+	return requests_.service_of({arrival.port, arrival.src, guid, id});
+}
+
 /* False: no process has the name. */
 bool Service::forward(const Arrival &arrival) noexcept
 {
-	const u32 receiver = Agent::receiver_of(arrival.mad);
-	const u32 name = receiver ? slot_name | Agent::slot_of_id(receiver) :
-				    Agent::service_of(arrival.mad);
+	const u32 name = name_for(arrival);
+	u64 guid;
+	u32 id;
 
 	if (!name)
 		return false;
@@ -219,13 +276,27 @@ bool Service::forward(const Arrival &arrival) noexcept
 		return errno == EAGAIN;
 	(void)!raw_syscall::send(connection.get(), &message, sizeof(message),
 				 MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (be16toh(arrival.mad.hdr.attr_id) == SIRDMA_CM_REQ &&
+	    Agent::names_request(arrival.mad, guid, id))
+		requests_.add({arrival.port, arrival.src, guid, id}, name);
 	return true;
+}
+
+/*
+ * The listener may have been closed since epoll reported it, and the application may have a file of
+ * this number now. None: there is no connection, or no such listener.
+ */
+Fd Service::accept(int listener) noexcept
+{
+	std::lock_guard hold(listeners_lock_);
+
+	return listeners_.contains(listener) ? rendezvous_accept(listener, spare_, refused_) : Fd();
 }
 
 void Service::take_connections(int listener) noexcept
 {
 	for (;;) {
-		Fd connection = rendezvous_accept(listener, spare_, refused_);
+		Fd connection = accept(listener);
 		const int fd = connection.get();
 
 		if (!connection)
@@ -258,12 +329,37 @@ void Service::take_forwarded(int connection) noexcept
 
 /* Devices */
 
+/* Take connections of @listener until unlisten(). May throw std::bad_alloc. */
+bool Service::listen(int listener)
+{
+	std::lock_guard hold(listeners_lock_);
+
+	listeners_.insert(listener);
+	if (watch(listener, true))
+		return true;
+	listeners_.erase(listener);
+	return false;
+}
+
+/*
+ * Explicitly, as a forked child may have a copy of the listener, which would then stay in the set of
+ * epoll under a number that means another file.
+ */
+void Service::unlisten(Fd listener) noexcept
+{
+	std::lock_guard hold(listeners_lock_);
+
+	if (listeners_.erase(listener.get()))
+		(void)epoll_ctl(events_.get(), EPOLL_CTL_DEL, listener.get(), nullptr);
+	listener.reset();
+}
+
 void Service::attach(Port &port)
 {
 	Fd name = rendezvous_listen(port.address(), slot_name | port.slot());
 
 	ports_.push_back(&port);
-	if (name && watch(name.get(), true))
+	if (name && listen(name.get()))
 		names_.emplace_back(&port, std::move(name));
 }
 
@@ -296,12 +392,26 @@ Fd Service::claim(Port &port, u32 service) noexcept
 
 bool Service::serve(const Fd &claim) noexcept
 {
-	return watch(claim.get(), true) && rendezvous_take(claim.get());
+	try {
+		return listen(claim.get()) && rendezvous_take(claim.get());
+	} catch (const std::bad_alloc &) {
+		errno = ENOMEM;
+		return false;
+	}
+}
+
+void Service::release(Fd claim) noexcept
+{
+	unlisten(std::move(claim));
 }
 
 void Service::detach(const Port &port) noexcept
 {
 	std::erase(ports_, &port);
+	requests_.forget(port);
+	for (auto &[of, name] : names_)
+		if (of == &port)
+			unlisten(std::move(name));
 	std::erase_if(names_, [&](const auto &name) { return name.first == &port; });
 }
 

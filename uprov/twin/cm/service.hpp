@@ -15,10 +15,48 @@
 
 #include "cm/agent.hpp"
 
+#include <cstring>
 #include <thread>
 
 namespace sirdma::twin::cm
 {
+
+/*
+ * Where requests of connections were forwarded to. A requester that gives up does not know the
+ * receiver's ID, and its reject must reach the same process. The oldest are forgotten: then the
+ * request waits until it expires.
+ */
+class ForwardedRequests {
+public:
+	/* The device and the address it came from, and what the requester calls it. */
+	struct Key {
+		const Port *port;
+		IpAddress src;
+		u64 guid;
+		u32 id;
+
+		friend bool operator<(const Key &a, const Key &b) noexcept
+		{
+			const int order = memcmp(a.src.ip().b, b.src.ip().b, sizeof(a.src.ip().b));
+
+			return order ? order < 0 :
+				       std::tie(a.port, a.guid, a.id) <
+					       std::tie(b.port, b.guid, b.id);
+		}
+	};
+	static constexpr size_t requests_max = 4096; /* as many as Service::inbox_max */
+
+	void add(const Key &key, u32 service) noexcept;
+	/* 0: none of these. */
+	u32 service_of(const Key &key) const noexcept;
+	void forget(const Port &port) noexcept;
+
+private:
+	using Services = std::map<Key, u32>;
+
+	Services services_;
+	std::deque<Services::iterator> order_; /* by age */
+};
 
 class Service final : private Host {
 public:
@@ -64,7 +102,11 @@ private:
 	bool watch(int fd, bool edge) noexcept;
 	void empty_inbox() noexcept;
 	void route(const Arrival &arrival) noexcept;
+	u32 name_for(const Arrival &arrival) noexcept;
 	bool forward(const Arrival &arrival) noexcept;
+	Fd accept(int listener) noexcept;
+	bool listen(int listener);
+	void unlisten(Fd listener) noexcept;
 	void take_connections(int listener) noexcept;
 	void take_forwarded(int connection) noexcept;
 	void attach(Port &port);
@@ -75,6 +117,7 @@ private:
 	void detach(const Port &port) noexcept override;
 	Fd claim(Port &port, u32 service) noexcept override;
 	bool serve(const Fd &claim) noexcept override;
+	void release(Fd claim) noexcept override;
 
 	const u32 process_ = port_process();
 	Fd events_, wake_, spare_;
@@ -82,6 +125,10 @@ private:
 	std::vector<Port *> ports_; /* this and the next one under the agent's lock */
 	std::vector<std::pair<Port *, Fd>> names_; /* of this process's slots */
 	std::mutex routing_lock_; /* held while messages are routed, so that ports stay */
+	ForwardedRequests requests_; /* under routing_lock_ */
+	std::mutex
+		listeners_lock_; /* protects listeners_; held while one of them is used or closed */
+	std::set<int> listeners_;
 	std::unordered_map<int, Fd> connections_; /* of processes that forward; the thread's */
 	std::mutex inbox_lock_; /* protects inbox_ */
 	std::deque<Arrival> inbox_;

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// The commands of rdma_ucm, byte by byte: what a program, or a librdmacm that this one does not know, may
+// write to an event channel.
+//
+// Input: steps. A step is a command with arbitrary bytes and lengths, for an ID that may be one of the
+// channel's, or the arrival of what waits on the wire, or time. Only the place of an answer is always
+// memory of the program, and just as long as the command says. Oracles: AddressSanitizer for the
+// command's bytes and the answer's room; a command returns its length or an errno; when the channel is closed no
+// timer runs and no event is left, and whoever connects afterwards is served.
+#include "../twin/cm_world.hpp"
+#include "input.hpp"
+
+namespace sirdma::twin::cm
+{
+namespace
+{
+
+using sirdma::test::Input;
+using namespace test;
+
+constexpr u64 ns_per_s = 1000000000;
+constexpr size_t none = ~size_t{0};
+
+// Where a command has a pointer and an ID.
+struct Shape {
+	u32 number;
+	size_t pointer, id;
+};
+
+constexpr Shape shapes[] = {
+	{RDMA_USER_CM_CMD_CREATE_ID, offsetof(rdma_ucm_create_id, response), none},
+	{RDMA_USER_CM_CMD_DESTROY_ID, offsetof(rdma_ucm_destroy_id, response),
+	 offsetof(rdma_ucm_destroy_id, id)},
+	{RDMA_USER_CM_CMD_BIND_IP, none, offsetof(rdma_ucm_bind_ip, id)},
+	{RDMA_USER_CM_CMD_RESOLVE_IP, none, offsetof(rdma_ucm_resolve_ip, id)},
+	{RDMA_USER_CM_CMD_RESOLVE_ROUTE, none, offsetof(rdma_ucm_resolve_route, id)},
+	{RDMA_USER_CM_CMD_QUERY_ROUTE, offsetof(rdma_ucm_query, response),
+	 offsetof(rdma_ucm_query, id)},
+	{RDMA_USER_CM_CMD_CONNECT, none, offsetof(rdma_ucm_connect, id)},
+	{RDMA_USER_CM_CMD_LISTEN, none, offsetof(rdma_ucm_listen, id)},
+	{RDMA_USER_CM_CMD_ACCEPT, none, offsetof(rdma_ucm_accept, id)},
+	{RDMA_USER_CM_CMD_REJECT, none, offsetof(rdma_ucm_reject, id)},
+	{RDMA_USER_CM_CMD_DISCONNECT, none, offsetof(rdma_ucm_disconnect, id)},
+	{RDMA_USER_CM_CMD_INIT_QP_ATTR, offsetof(rdma_ucm_init_qp_attr, response),
+	 offsetof(rdma_ucm_init_qp_attr, id)},
+	{RDMA_USER_CM_CMD_GET_EVENT, offsetof(rdma_ucm_get_event, response), none},
+	{RDMA_USER_CM_CMD_GET_OPTION, none, none},
+	{RDMA_USER_CM_CMD_SET_OPTION, offsetof(rdma_ucm_set_option, optval),
+	 offsetof(rdma_ucm_set_option, id)},
+	{RDMA_USER_CM_CMD_NOTIFY, none, offsetof(rdma_ucm_notify, id)},
+	{RDMA_USER_CM_CMD_JOIN_IP_MCAST, offsetof(rdma_ucm_join_ip_mcast, response),
+	 offsetof(rdma_ucm_join_ip_mcast, id)},
+	{RDMA_USER_CM_CMD_LEAVE_MCAST, offsetof(rdma_ucm_destroy_id, response),
+	 offsetof(rdma_ucm_destroy_id, id)},
+	{RDMA_USER_CM_CMD_MIGRATE_ID, offsetof(rdma_ucm_migrate_id, response),
+	 offsetof(rdma_ucm_migrate_id, id)},
+	{RDMA_USER_CM_CMD_QUERY, offsetof(rdma_ucm_query, response), offsetof(rdma_ucm_query, id)},
+	{RDMA_USER_CM_CMD_BIND, none, offsetof(rdma_ucm_bind, id)},
+	{RDMA_USER_CM_CMD_RESOLVE_ADDR, none, offsetof(rdma_ucm_resolve_addr, id)},
+	{RDMA_USER_CM_CMD_JOIN_MCAST, offsetof(rdma_ucm_join_mcast, response),
+	 offsetof(rdma_ucm_join_mcast, id)},
+};
+
+class World {
+public:
+	World() { server.listener(); }
+
+	void step(Input &input)
+	{
+		switch (input.byte() % 8) {
+		case 0:
+			return deliver();
+		case 1:
+			wire.clear();
+			return;
+		case 2:
+			now += input.byte() % 130 * ns_per_s;
+			return client.agent.expire();
+		case 3:
+			// What a command may then be about
+			if (ids.size() < 64)
+				ids.push_back(client.create(input.byte() & 1 ? RDMA_PS_UDP :
+									       RDMA_PS_TCP));
+			return;
+		default:
+			command(input);
+		}
+	}
+
+	void end()
+	{
+		wire.clear();
+		client.agent.close_channel(client.file);
+		EXPECT_EQ(client.agent.next_due(), Agent::never_due) << "a timer of no ID";
+		EXPECT_FALSE(client.has_event()) << "an event of no ID";
+		server.agent.close_channel(server.file);
+		wire.clear();
+
+		Process again{"127.0.0.12", 6, wire, now}, other{"127.0.0.13", 7, wire, now};
+
+		again.listener();
+		other.connecting(again);
+		again.agent.receive(again.port, wire.front().src, wire.front().mad);
+		EXPECT_TRUE(again.has_event()) << "not served";
+	}
+
+private:
+	void deliver()
+	{
+		for (unsigned i = 0; i < 64 && !wire.empty(); ++i) {
+			const Packet packet = wire.front();
+			Process &to = packet.dst == server.port.address() ? server : client;
+
+			wire.pop_front();
+			to.agent.receive(to.port, packet.src, packet.mad);
+		}
+	}
+
+	// The bytes of @shape, with a place for its answer and perhaps an ID that exists
+	void fill(const Shape &shape, Input &input, std::span<u8> body, const u8 *answer)
+	{
+		const auto given = input.bytes(input.byte());
+		const u64 pointer = reinterpret_cast<uintptr_t>(answer);
+
+		std::copy_n(given.begin(), std::min(given.size(), body.size()), body.begin());
+		if (shape.pointer != none && body.size() >= shape.pointer + sizeof(pointer))
+			memcpy(&body[shape.pointer], &pointer, sizeof(pointer));
+
+		const u8 which = input.byte();
+
+		if (shape.id != none && body.size() >= shape.id + sizeof(u32) && !ids.empty() &&
+		    which < 224)
+			memcpy(&body[shape.id], &ids[which % ids.size()], sizeof(u32));
+	}
+
+	void command(Input &input)
+	{
+		const u8 which = input.byte();
+		const Shape &shape = shapes[which % std::size(shapes)];
+		const u32 number = which < 240 ? shape.number : which;
+		const size_t in = input.half() % 400;
+		// An option's value is at most a word.
+		const size_t out = number == RDMA_USER_CM_CMD_SET_OPTION ? sizeof(u32) :
+									   input.half() % 1000;
+		std::vector<u8> answer(out), message(sizeof(rdma_ucm_cmd_hdr) + in);
+		const rdma_ucm_cmd_hdr hdr = {
+			.cmd = number, .in = static_cast<u16>(in), .out = static_cast<u16>(out)};
+		eventfd_t token;
+
+		memcpy(message.data(), &hdr, sizeof(hdr));
+		fill(shape, input, std::span(message).subspan(sizeof(hdr)), answer.data());
+		// As the shim does it: see write_event_channel()
+		if (number == RDMA_USER_CM_CMD_GET_EVENT && eventfd_read(client.file, &token))
+			return;
+
+		const ssize_t n = client.agent.command(client.file, message.data(), message.size());
+
+		EXPECT_TRUE(n == static_cast<ssize_t>(message.size()) || (n < 0 && n > -200)) << n;
+		if (number == RDMA_USER_CM_CMD_GET_EVENT && n < 0)
+			eventfd_write(client.file, 1);
+		learn(number, n, answer);
+	}
+
+	// IDs that the program has heard of
+	void learn(u32 number, ssize_t n, const std::vector<u8> &answer)
+	{
+		rdma_ucm_event_resp event{};
+
+		if (n < 0 || number != RDMA_USER_CM_CMD_GET_EVENT || ids.size() >= 64)
+			return;
+		memcpy(&event, answer.data(), std::min(answer.size(), sizeof(event)));
+		if (event.event == RDMA_CM_EVENT_CONNECT_REQUEST)
+			ids.push_back(event.id);
+	}
+
+	Wire wire;
+	u64 now = ns_per_s;
+	Process client{"127.0.0.11", 3, wire, now}, server{"127.0.0.12", 5, wire, now};
+	std::vector<u32> ids;
+};
+
+} // namespace
+} // namespace sirdma::twin::cm
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	sirdma::test::fail_loudly();
+
+	sirdma::twin::cm::World world;
+	sirdma::test::Input input(data, size);
+
+	for (int i = 0; i < 200 && input.more(); ++i)
+		world.step(input);
+	world.end();
+	return 0;
+}
