@@ -339,6 +339,24 @@ TEST_F(Cm, ALoopbackAddressOfNoDeviceIsReachedByTheDeviceItself)
 	}
 }
 
+/* Twins have loopback addresses. 127.0.0.1 is that of a server of this user, or of the device itself. */
+TEST_F(Cm, ALoopbackAddressOfNoTwinIsThatOfWhoServesThere)
+{
+	IpAddress loopback, other;
+
+	ASSERT_TRUE(IpAddress::parse("127.0.0.1", loopback));
+	ASSERT_TRUE(IpAddress::parse("127.0.0.9", other));
+	EXPECT_EQ(client.connect(client.resolved(loopback), Process::param(client_qpn)), 0);
+	EXPECT_EQ(wire.back().dst.text(), "127.0.0.11");
+	/* Of a twin that has not started yet */
+	EXPECT_EQ(client.connect(client.resolved(other), Process::param(client_qpn)), 0);
+	EXPECT_EQ(wire.back().dst.text(), "127.0.0.9");
+	client.elsewhere = server.port.address();
+	EXPECT_EQ(client.connect(client.resolved(loopback), Process::param(client_qpn)), 0);
+	EXPECT_EQ(wire.back().dst.text(), "127.0.0.12");
+	EXPECT_EQ(wire.back().src.text(), "127.0.0.11");
+}
+
 TEST_F(Cm, AFloodOfRequestsIsBoundedAndExpires)
 {
 	constexpr u32 backlog = 8, flood = 100;

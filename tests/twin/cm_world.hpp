@@ -307,6 +307,13 @@ public:
 	}
 	bool serve(const Fd &) noexcept override { return true; }
 	void release(Fd) noexcept override {}
+	IpAddress loopback_of(const IpAddress &, u32 service) noexcept override
+	{
+		return service == (RDMA_PS_TCP << 16 | service_port) ? elsewhere : IpAddress();
+	}
+
+	IpAddress elsewhere; /* of another process that serves there */
+
 	TestPort port;
 
 private:

@@ -49,6 +49,28 @@ socklen_t make_name(const IpAddress &addr, uint32_t slot, sockaddr_un &sa) noexc
 				      static_cast<size_t>(len));
 }
 
+/* The address in a name of make_name() in a line of /proc/net/unix. False: it is not of @slot. */
+bool parse_name(const char *line, uint32_t slot, IpAddress &addr) noexcept
+{
+	const char *name = strstr(line, "@sirdma/");
+	sirdma_ip ip;
+	unsigned uid, scope, of;
+	int at = 0;
+
+	if (!name || sscanf(name, "@sirdma/%u/%n", &uid, &at) != 1 || !at || uid != geteuid())
+		return false;
+	name += at;
+	for (uint8_t &byte : ip.b) {
+		if (sscanf(name, "%2hhx%n", &byte, &at) != 1 || at != 2)
+			return false;
+		name += at;
+	}
+	if (sscanf(name, "/%u/%u\n", &scope, &of) != 2 || scope || of != slot)
+		return false;
+	addr = IpAddress(ip);
+	return true;
+}
+
 Fd open_socket() noexcept
 {
 	return Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -149,6 +171,27 @@ Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept
 		return Fd();
 	}
 	return fd;
+}
+
+IpAddress rendezvous_find_loopback(bool v4, uint32_t slot) noexcept
+{
+	FILE *names = fopen("/proc/net/unix", "re");
+	IpAddress found;
+	char line[256];
+
+	while (names && fgets(line, sizeof(line), names)) {
+		IpAddress addr;
+
+		if (!parse_name(line, slot, addr) || !addr.is_loopback() || addr.is_v4() != v4)
+			continue;
+		/* Others may bind such a name as well. */
+		if ((found.any() || memcmp(addr.ip().b, found.ip().b, sizeof(addr.ip().b)) < 0) &&
+		    rendezvous_connect(addr, slot))
+			found = addr;
+	}
+	if (names)
+		fclose(names);
+	return found;
 }
 
 bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept

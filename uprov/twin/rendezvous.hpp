@@ -67,6 +67,12 @@ bool rendezvous_take(int listener) noexcept;
  */
 Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept;
 
+/*
+ * A loopback address of IPv4 or IPv6 at which a process of this user serves name @slot: the lowest, any():
+ * there is none.
+ */
+IpAddress rendezvous_find_loopback(bool v4, uint32_t slot) noexcept;
+
 /* Does the process at the other end of @sock have this name? False with errno. */
 bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept;
 

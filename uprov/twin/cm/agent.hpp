@@ -217,6 +217,7 @@ private:
 
 	/* commands.cpp */
 	Port *port_of(const IpAddress &addr);
+	IpAddress meaning_of(const Id &id, const Endpoint &dst, const Port &device);
 	int create_id(Call &call);
 	int destroy_id(Call &call);
 	int bind_ip(Call &call);
@@ -243,7 +244,7 @@ private:
 	int bind_to(Id &id, const Endpoint &to);
 	int claim(Id &id);
 	int choose_port(Id &id);
-	int resolve(Id &id, const Endpoint *src, const Endpoint &dst);
+	int resolve(Id &id, const Endpoint *src, Endpoint dst);
 	int choose_device(Id &id, const Endpoint &dst);
 	int accept_datagram(Id &id, const rdma_ucm_conn_param &param);
 

@@ -59,13 +59,11 @@ IpAddress source_for(const IpAddress &dst) noexcept
 	return IpAddress::of(reinterpret_cast<const sockaddr *>(&from));
 }
 
-/*
- * Does @dst, as a destination, mean the device itself? As in the kernel, any address and loopback
- * addresses do. But twins may have loopback addresses, and then each of them means what it says.
- */
-bool means_itself(const IpAddress &dst, const IpAddress &device) noexcept
+/* 127.0.0.1 or ::1 */
+bool is_localhost(const IpAddress &addr) noexcept
 {
-	return dst.any() || (dst.is_loopback() && !device.is_loopback());
+	return addr.is_v4() ? addr.v4().s_addr == htobe32(INADDR_LOOPBACK) :
+			      !memcmp(addr.ip().b, &in6addr_loopback, sizeof(addr.ip().b));
 }
 
 ssize_t destroy_parents_id(const void *bytes, size_t len) noexcept
@@ -388,7 +386,33 @@ int Agent::choose_device(Id &id, const Endpoint &dst)
 	return err;
 }
 
-int Agent::resolve(Id &id, const Endpoint *src, const Endpoint &dst)
+/*
+ * The address that @dst, as a destination, means to @device. As in the kernel, any address and
+ * loopback addresses mean the device itself. But twins have loopback addresses: each of them means
+ * what it says, and users expect that 127.0.0.1 reaches the other programs of the host.
+ */
+IpAddress Agent::meaning_of(const Id &id, const Endpoint &dst, const Port &device)
+{
+	const IpAddress &own = device.address();
+
+	if (dst.family != own.family() || port_of(dst.addr))
+		return dst.addr;
+	if (dst.addr.any())
+		return own;
+	if (!dst.addr.is_loopback())
+		return dst.addr;
+	if (!own.is_loopback())
+		return own;
+	if (!is_localhost(dst.addr))
+		return dst.addr;
+
+	const u32 service = static_cast<u32>(id.port_space) << 16 | dst.port;
+	const IpAddress other = host_.loopback_of(dst.addr, service);
+
+	return other.any() ? own : other;
+}
+
+int Agent::resolve(Id &id, const Endpoint *src, Endpoint dst)
 {
 	if (dst.family == AF_UNSPEC || (src && src->family == AF_UNSPEC))
 		return EAFNOSUPPORT;
@@ -405,12 +429,8 @@ int Agent::resolve(Id &id, const Endpoint *src, const Endpoint &dst)
 	if (!first)
 		return ENODEV;
 
-	const bool to_itself = dst.family == first->address().family() && !port_of(dst.addr) &&
-			       means_itself(dst.addr, first->address());
-
-	if (to_itself) {
-		id.port = first;
-	} else if (!id.port) {
+	dst.addr = meaning_of(id, dst, *first);
+	if (!id.port) {
 		if (const int err = choose_device(id, dst))
 			return err;
 	} else {
@@ -419,9 +439,7 @@ int Agent::resolve(Id &id, const Endpoint *src, const Endpoint &dst)
 		if (const int err = check_reachable(id.port->address(), dst.addr))
 			return err;
 	}
-	id.dst = {.family = id.port->address().family(),
-		  .addr = to_itself ? id.port->address() : dst.addr,
-		  .port = dst.port};
+	id.dst = {.family = id.port->address().family(), .addr = dst.addr, .port = dst.port};
 	/* Only a listener's port must be its own: requests are answered by communication ID. */
 	if (!id.src.port)
 		id.src.port =

@@ -47,6 +47,12 @@ public:
 	virtual bool serve(const Fd &claim) noexcept = 0;
 	/* Give it up. */
 	virtual void release(Fd claim) noexcept = 0;
+	/*
+	 * The address that @dst, 127.0.0.1 or ::1, which no device of this process has, means to who
+	 * looks for @service: that of a process of this user that serves it, @dst itself if some
+	 * process receives there, or any().
+	 */
+	virtual IpAddress loopback_of(const IpAddress &dst, u32 service) noexcept = 0;
 
 protected:
 	~Host() = default;

@@ -25,6 +25,16 @@ namespace
 std::atomic<Service *> last{nullptr};
 std::mutex making; /* initialised again in a child */
 
+/* Does no process receive RoCEv2 at @addr? */
+bool port_is_free(const IpAddress &addr) noexcept
+{
+	sockaddr_storage sa;
+	const socklen_t len = addr.to_socket(SIRDMA_ROCE_UDP_PORT, sa);
+	const Fd fd(socket(addr.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+
+	return fd && !bind(fd.get(), reinterpret_cast<const sockaddr *>(&sa), len);
+}
+
 __attribute__((constructor)) void hook_fork() noexcept
 {
 	port_on_fork([] { new (&making) std::mutex; });
@@ -413,6 +423,18 @@ void Service::detach(const Port &port) noexcept
 		if (of == &port)
 			unlisten(std::move(name));
 	std::erase_if(names_, [&](const auto &name) { return name.first == &port; });
+}
+
+IpAddress Service::loopback_of(const IpAddress &dst, u32 service) noexcept
+{
+	if (rendezvous_connect(dst, service))
+		return dst;
+
+	const IpAddress other = rendezvous_find_loopback(dst.is_v4(), service);
+
+	if (!other.any())
+		return other;
+	return port_is_free(dst) ? IpAddress() : dst;
 }
 
 void Service::forget(Port &port) noexcept

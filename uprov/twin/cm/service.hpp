@@ -118,6 +118,7 @@ private:
 	Fd claim(Port &port, u32 service) noexcept override;
 	bool serve(const Fd &claim) noexcept override;
 	void release(Fd claim) noexcept override;
+	IpAddress loopback_of(const IpAddress &dst, u32 service) noexcept override;
 
 	const u32 process_ = port_process();
 	Fd events_, wake_, spare_;
