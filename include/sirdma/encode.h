@@ -48,6 +48,8 @@ struct sirdma_send {
 	__u64 remote_addr; /* or sirdma_send_dest() of a datagram */
 	__u32 key; /* rkey, the stag to invalidate, or the index of a datagram's address vector */
 	__u32 imm; /* CPU order */
+	__u64 swap_add; /* of an atomic */
+	__u64 compare;
 	const struct sirdma_sge *sges; /* inline data: addresses of the caller's own memory */
 	__u32 num_sge;
 };
@@ -58,6 +60,7 @@ struct sirdma_send {
 #define SIRDMA_SEND_OP_IMM 0x10000u
 #define SIRDMA_SEND_OP_KEY 0x20000u /* the header's low word is the key */
 #define SIRDMA_SEND_OP_INLINE 0x40000u
+#define SIRDMA_SEND_OP_ATOMIC 0x100000u
 #define SIRDMA_SEND_OP_KNOWN 0x80000u /* defined by the verbs API; the device may lack it */
 /* The types of queue pairs that support the operation. */
 #define SIRDMA_SEND_ON_RC 0x1000000u
@@ -91,7 +94,13 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 		return SIRDMA_SEND_OP(SIRDMA_OP_READ, SIRDMA_OP_READ,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_ON_RC);
 	case SIRDMA_WR_CMP_SWAP:
+		return SIRDMA_SEND_OP(SIRDMA_OP_CMP_SWAP, SIRDMA_OP_CMP_SWAP,
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_ATOMIC |
+					      SIRDMA_SEND_ON_RC);
 	case SIRDMA_WR_FETCH_ADD:
+		return SIRDMA_SEND_OP(SIRDMA_OP_FETCH_ADD, SIRDMA_OP_FETCH_ADD,
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_ATOMIC |
+					      SIRDMA_SEND_ON_RC);
 	case SIRDMA_WR_LOCAL_INV:
 	case SIRDMA_WR_BIND_MW:
 	case SIRDMA_WR_SEND_INV:
@@ -105,6 +114,15 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 static inline __u64 sirdma_send_dest(__u32 qpn, __u32 qkey)
 {
 	return SIRDMA_PREP(SIRDMA_WQE_DESTQPN, qpn) | SIRDMA_PREP(SIRDMA_WQE_DESTQKEY, qkey);
+}
+
+/* The operands of an atomic as the verbs API has them: @compare_add is the value to add, or to compare. */
+static inline void sirdma_send_set_operands(struct sirdma_send *send, __u64 compare_add, __u64 swap)
+{
+	const int swaps = send->opcode == SIRDMA_WR_CMP_SWAP;
+
+	send->swap_add = swaps ? swap : compare_add;
+	send->compare = swaps ? compare_add : 0;
 }
 
 /* Valid bit of a WQE at free-running @index in a ring of @size, a power of two: 1 on even laps. */
@@ -245,6 +263,22 @@ static inline __u64 sirdma_put_send_inline(struct sirdma_wqe *wqe, const struct 
 	sirdma_put_inline(wqe, send->sges, send->num_sge, valid);
 	sirdma_put64(&wqe->remote, send->remote_addr);
 	return hdr | SIRDMA_WQE_INLINE | SIRDMA_PREP(SIRDMA_WQE_INLINELEN, bytes) | valid;
+}
+
+/* The same of an atomic, whose one fragment names where the original value goes. */
+static inline __u64 sirdma_put_atomic(struct sirdma_wqe *wqe, const struct sirdma_send *send,
+				      __u64 hdr, __u64 valid)
+{
+	struct sirdma_atomic_operands *operands = (struct sirdma_atomic_operands *)(wqe + 1);
+
+	sirdma_put64(&wqe->frag_addr, send->sges->addr);
+	sirdma_put64(&wqe->frag_stag, SIRDMA_PREP(SIRDMA_FRAG_STAG, send->sges->lkey));
+	sirdma_put64(&wqe->remote, send->remote_addr);
+	sirdma_put64(&operands->swap_add, send->swap_add);
+	sirdma_put64(&operands->compare, send->compare);
+	sirdma_put64(&operands->rsvd, 0);
+	sirdma_put64(&operands->valid, valid);
+	return hdr | SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, 1) | valid;
 }
 
 /* One quantum of padding. */

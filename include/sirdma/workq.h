@@ -139,6 +139,31 @@ static inline int sirdma_sq_reserve(struct sirdma_sq *sq, __u32 quanta, __u32 *i
 }
 
 /*
+ * Quanta of the WQE of @send, an operation @op with @bytes of data; 0: it is beyond the queue's
+ * limits.
+ */
+static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, const struct sirdma_send *send,
+				       __u32 op, __u64 bytes)
+{
+	const int is_inline = !!(send->flags & SIRDMA_SEND_INLINE);
+	/* Inline data takes no fragment, so a single piece is within any limit. */
+	const __u32 max_sge = is_inline && !sq->max_sge ? 1 : sq->max_sge;
+
+	if (send->num_sge > max_sge || bytes > SIRDMA_MAX_MSG_SIZE)
+		return 0;
+	if (is_inline)
+		return (op & SIRDMA_SEND_OP_INLINE) && bytes <= sq->max_inline ?
+			       sirdma_inline_quanta((__u32)bytes) :
+			       0;
+	if (op & SIRDMA_SEND_OP_ATOMIC)
+		return send->num_sge == 1 && bytes >= SIRDMA_ATOMIC_LEN ? SIRDMA_ATOMIC_WQE_QUANTA :
+									  0;
+	if (send->opcode == SIRDMA_WR_READ && send->num_sge > sq->max_read_sge)
+		return 0;
+	return sirdma_frag_quanta(send->num_sge + !!(op & SIRDMA_SEND_OP_IMM));
+}
+
+/*
  * Write a request behind the head. It is not valid until sirdma_sq_publish();
  * sirdma_sq_rewind() takes it back. 0; -EINVAL: beyond the queue's limits or not an
  * operation of its type; -EOPNOTSUPP: an operation that this device lacks; -ENOMEM: no room.
@@ -146,9 +171,6 @@ static inline int sirdma_sq_reserve(struct sirdma_sq *sq, __u32 quanta, __u32 *i
 static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send *send)
 {
 	const __u32 op = sirdma_send_op(send->opcode);
-	const int is_inline = !!(send->flags & SIRDMA_SEND_INLINE);
-	/* Inline data takes no fragment, so a single piece is within any limit. */
-	const __u32 max_sge = is_inline && !sq->max_sge ? 1 : sq->max_sge;
 	struct sirdma_sq_slot *slot;
 	struct sirdma_wqe *wqe;
 	__u32 index, quanta;
@@ -157,20 +179,12 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 
 	if (!(op & sq->qp_type))
 		return op == SIRDMA_SEND_OP_KNOWN ? -EOPNOTSUPP : -EINVAL;
-	if (send->num_sge > max_sge)
+	if (send->num_sge > SIRDMA_MAX_SGE)
 		return -EINVAL;
 	bytes = sirdma_sge_bytes(send->sges, send->num_sge);
-	if (bytes > SIRDMA_MAX_MSG_SIZE)
+	quanta = sirdma_send_quanta(sq, send, op, bytes);
+	if (!quanta)
 		return -EINVAL;
-	if (is_inline) {
-		if (!(op & SIRDMA_SEND_OP_INLINE) || bytes > sq->max_inline)
-			return -EINVAL;
-		quanta = sirdma_inline_quanta((__u32)bytes);
-	} else {
-		if (send->opcode == SIRDMA_WR_READ && send->num_sge > sq->max_read_sge)
-			return -EINVAL;
-		quanta = sirdma_frag_quanta(send->num_sge + !!(op & SIRDMA_SEND_OP_IMM));
-	}
 
 	err = sirdma_sq_reserve(sq, quanta, &index);
 	if (err)
@@ -181,8 +195,14 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	wqe = sirdma_sq_wqe_at(sq, index);
 	slot = sirdma_sq_slot_at(sq, index);
 	slot->wr_id = send->wr_id;
-	slot->hdr = is_inline ? sirdma_put_send_inline(wqe, send, hdr, (__u32)bytes, valid) :
-				sirdma_put_send(wqe, send, hdr, valid);
+	if (op & SIRDMA_SEND_OP_ATOMIC) {
+		bytes = SIRDMA_ATOMIC_LEN;
+		slot->hdr = sirdma_put_atomic(wqe, send, hdr, valid);
+	} else {
+		slot->hdr = send->flags & SIRDMA_SEND_INLINE ?
+				    sirdma_put_send_inline(wqe, send, hdr, (__u32)bytes, valid) :
+				    sirdma_put_send(wqe, send, hdr, valid);
+	}
 	slot->length = (__u32)bytes;
 	slot->quanta = quanta;
 	return 0;

@@ -28,6 +28,7 @@
 #define SIRDMA_SQ_RSVD_QUANTA 258 /* kept free by the ring writer */
 #define SIRDMA_RQ_RSVD_WQES 1
 #define SIRDMA_MAX_MSG_SIZE 0x7fffffffu /* bytes */
+#define SIRDMA_ATOMIC_LEN 8 /* bytes that an atomic reads and changes */
 
 /* One quantum: a fragment, a per-opcode word, the header. */
 struct sirdma_wqe {
@@ -104,6 +105,21 @@ enum sirdma_sq_op {
  */
 #define SIRDMA_INLINE_FIRST 8
 #define SIRDMA_INLINE_NEXT 31
+
+/*
+ * Atomics: words 0 and 1 are the address and the stag of the SIRDMA_ATOMIC_LEN bytes that
+ * receive the original value; word 2 and SIRDMA_WQE_REMSTAG name the remote ones. ADDFRAGCNT is 1.
+ */
+#define SIRDMA_ATOMIC_WQE_QUANTA 2
+
+/* The second quantum of an atomic. */
+struct sirdma_atomic_operands {
+	__le64 swap_add; /* the value to swap in, or to add */
+	__le64 compare;
+	__le64 rsvd;
+	__le64 valid; /* SIRDMA_FRAG_VALID */
+};
+SIRDMA_SIZE_IS(struct sirdma_atomic_operands, SIRDMA_QUANTUM);
 
 /*
  * Receive WQE: word 0/1 fragment 0, word 2 zero, header with ADDFRAGCNT and

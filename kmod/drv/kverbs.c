@@ -463,13 +463,19 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 		send.remote_addr = rdma_wr(wr)->remote_addr;
 		send.key = rdma_wr(wr)->rkey;
 		break;
+	case IB_WR_ATOMIC_CMP_AND_SWP:
+	case IB_WR_ATOMIC_FETCH_AND_ADD:
+		send.remote_addr = atomic_wr(wr)->remote_addr;
+		send.key = atomic_wr(wr)->rkey;
+		sirdma_send_set_operands(&send, atomic_wr(wr)->compare_add, atomic_wr(wr)->swap);
+		break;
 	case IB_WR_SEND_WITH_IMM:
 		send.imm = be32_to_cpu(wr->ex.imm_data);
 		break;
 	case IB_WR_SEND:
 		break;
 	default:
-		/* The device attributes offer no fast registration, invalidation or atomics. */
+		/* The device attributes offer no fast registration, invalidation or masked atomics. */
 		return -EOPNOTSUPP;
 	}
 	if (kqp->sq.qp_type == SIRDMA_SEND_ON_UD) {

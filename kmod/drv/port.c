@@ -39,7 +39,7 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN;
 	/* "rdma link delete" may remove the device. A local DMA key is the PD's, not the device's. */
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
-	attr->atomic_cap = IB_ATOMIC_NONE;
+	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
 	sirdma_hw_limits(&dev->hw, &limits);
 	SIRDMA_LIMITS_TO_VERBS(attr, &limits);

@@ -94,7 +94,8 @@ static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucon
 	resp->wq_size = SIRDMA_MAX_WQ_QUANTA;
 	resp->kernel_ver = SIRDMA_ABI_VERSION;
 	/* CQ_RESIZE only makes the provider register a CQ's shadow area by itself. */
-	resp->feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE;
+	resp->feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE |
+			      SIRDMA_FEATURE_ATOMICS;
 	/* Only for providers that kick, which are ours: the CQEs of shared queues are not irdma's. */
 	if (dev->ibdev.attrs.max_srq)
 		resp->feature_flags |= SIRDMA_FEATURE_SRQ;

@@ -2,10 +2,6 @@
 /* Access rights and memory regions: what applications may ask for. */
 #include "access.h"
 
-/*
- * The communication manager grants atomics with reads, and UCX registers all its memory for them,
- * whatever the device offers. The flag gives no right: the device refuses a peer's atomics.
- */
 #define SUPPORTED \
 	(SIRDMA_VERBS_LOCAL_WRITE | SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_REMOTE_READ | \
 	 SIRDMA_VERBS_REMOTE_ATOMIC)
@@ -18,6 +14,7 @@ static const struct {
 	{SIRDMA_VERBS_LOCAL_WRITE, SIRDMA_ACCESS_LOCAL_WRITE},
 	{SIRDMA_VERBS_REMOTE_WRITE, SIRDMA_ACCESS_REMOTE_WRITE},
 	{SIRDMA_VERBS_REMOTE_READ, SIRDMA_ACCESS_REMOTE_READ},
+	{SIRDMA_VERBS_REMOTE_ATOMIC, SIRDMA_ACCESS_REMOTE_ATOMIC},
 };
 
 static u32 rights_of(u32 flags)

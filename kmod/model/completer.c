@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Completer: acknowledgements and READ responses (IBTA 9.7.5, 9.7.5.1.1).
+ * Completer: acknowledgements, READ and atomic responses (IBTA 9.7.5, 9.7.5.1.1).
  *
- * A response acknowledges every message before it, except that a READ is completed by its
- * own responses only: an answer beyond an incomplete READ shows that responses were lost.
+ * A response acknowledges every message before it, except that a READ or atomic is completed by
+ * its own responses only: an answer beyond an incomplete one shows that responses were lost.
  */
 #include "completer.h"
 
@@ -30,7 +30,7 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 
 /*
  * The peer received all packets before @psn (una <= @psn <= max): move una and complete
- * messages. False when responses of a READ before @psn are missing, or the QP failed.
+ * messages. False when responses of a READ or atomic before @psn are missing, or the QP failed.
  */
 static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 {
@@ -40,8 +40,8 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 	const struct snic_out *out;
 	bool complete = true;
 
-	/* Without READs one step acknowledges all of it. */
-	if (left && !req->read_msgs && req->head != req->tail) {
+	/* Without READs and atomics one step acknowledges all of it. */
+	if (left && !req->rd_atomic_msgs && req->head != req->tail) {
 		req->una = psn;
 		left = 0;
 		if (!snic_send_retire(qp))
@@ -51,7 +51,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 		out = snic_out_at(req, req->head);
 		/* Packets of this message that are not acknowledged yet. */
 		n = snic_psn_fwd(snic_psn_add(out->psn, snic_out_pkts(qp, out)), req->una);
-		if (snic_op_is_read(out->op) && n) {
+		if (snic_op_is_rd_atomic(out->op) && n) {
 			complete = false;
 			break;
 		}
@@ -74,7 +74,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 /*
  * The answer @pkt shows that packets from una on were lost: retransmit them. Answers to
  * packets sent before that keep arriving, and acknowledgements may repeat a PSN. So until
- * una moves, only a READ response counts as another loss, and only if it is no further
+ * una moves, only a response with data counts as another loss, and only if it is no further
  * ahead than the first one that showed the loss: that one answers the retransmission.
  */
 static void comp_lost(struct snic_qp *qp, const struct snic_pkt *pkt)
@@ -84,7 +84,7 @@ static void comp_lost(struct snic_qp *qp, const struct snic_pkt *pkt)
 
 	if (req->rnr_wait)
 		return;
-	if (req->restarted && (dist > req->lost_dist || !(pkt->flags & SNIC_PKT_READ)))
+	if (req->restarted && (dist > req->lost_dist || !(pkt->flags & SNIC_PKT_RD_ATOMIC)))
 		return;
 	snic_retry_lost(qp, false);
 	req->restarted = true;
@@ -121,12 +121,12 @@ static void comp_nak(struct snic_qp *qp, u8 code)
 }
 
 /*
- * Is @pkt a NAK of the READ that is being answered? Its PSN may be that of the response
+ * Is @pkt a NAK of the READ or atomic that is being answered? Its PSN may be that of the response
  * expected next, of one after responses that were lost, or, from soft-RoCE, of the request,
  * of which a part is answered already. A NAK of a request that was answered completely is
  * stale.
  */
-static bool comp_refuses_read(const struct snic_qp *qp, const struct snic_pkt *pkt)
+static bool comp_refuses_oldest(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	const struct snic_req *req = &qp->req;
 	const struct snic_out *out = &req->out[req->head % SNIC_OUT_MSGS];
@@ -136,8 +136,8 @@ static bool comp_refuses_read(const struct snic_qp *qp, const struct snic_pkt *p
 	if ((syndrome & SIRDMA_AETH_KIND) != SIRDMA_AETH_NAK ||
 	    (syndrome & SIRDMA_AETH_VALUE) == SIRDMA_NAK_PSN_SEQ)
 		return false;
-	if (req->head == req->tail || !snic_op_is_read(out->op) || (out->flags & SNIC_OUT_FAILED) ||
-	    !snic_req_in_flight(req))
+	if (req->head == req->tail || !snic_op_is_rd_atomic(out->op) ||
+	    (out->flags & SNIC_OUT_FAILED) || !snic_req_in_flight(req))
 		return false;
 	/* The request that una belongs to cannot begin before this PSN. */
 	first = snic_psn_fwd(req->una, out->psn);
@@ -185,6 +185,12 @@ static void comp_aeth(struct snic_qp *qp, const struct snic_pkt *pkt)
 	}
 }
 
+/* Is the response @pkt of the kind that @out asked for? */
+static bool comp_answers(const struct snic_pkt *pkt, const struct snic_out *out)
+{
+	return pkt->flags & SNIC_PKT_ATOMIC ? snic_op_is_atomic(out->op) : snic_op_is_read(out->op);
+}
+
 /* Is @pkt as long as the response at offset @off of the READ @out must be? */
 static bool read_len_ok(const struct snic_qp *qp, const struct snic_out *out, u32 off,
 			const struct snic_pkt *pkt)
@@ -205,20 +211,26 @@ enum comp_placed {
 	COMP_PLACED,
 	COMP_LOST, /* the payload cannot be read any more: treat the packet as lost */
 	COMP_ABSENT, /* memory of the local region is absent */
-	COMP_FAILED, /* the READ is marked as failed */
+	COMP_FAILED, /* the message is marked as failed */
 };
 
-/* Place the READ response whose PSN is una. */
+/* Place the READ or atomic response whose PSN is una. */
 static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pkt,
 				   const struct snic_rx_pkt *rx)
 {
+	u64 orig = pkt->orig;
+	const struct snic_seg value = {.ptr = &orig, .len = sizeof(orig)};
 	struct snic_req *req = &qp->req;
 	struct snic_out *out = snic_out_at(req, req->head);
-	u32 off = snic_psn_fwd(req->una, out->psn) << qp->mtu_shift;
-	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
+	u32 off = snic_psn_fwd(req->una, out->psn) << qp->mtu_shift, len = sizeof(orig);
+	struct snic_seg_iter it = {.seg = &value};
 	enum sirdma_ae_code ae;
 
-	if (!read_len_ok(qp, out, off, pkt)) {
+	if (pkt->flags & SNIC_PKT_READ) {
+		it = snic_pkt_payload(pkt, rx);
+		len = pkt->payload_len;
+	}
+	if ((pkt->flags & SNIC_PKT_READ) && !read_len_ok(qp, out, off, pkt)) {
 		snic_send_mark_failed(qp, out, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		return COMP_FAILED;
 	}
@@ -228,8 +240,8 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 		if (!req->rd_valid)
 			return COMP_FAILED;
 	}
-	switch (snic_sge_scatter(qp, qp->pd, req->rd_sqe.sge, req->rd_sqe.nsge, off, &it,
-				 pkt->payload_len, &ae)) {
+	switch (snic_sge_scatter(qp, qp->pd, req->rd_sqe.sge, req->rd_sqe.nsge, off, &it, len,
+				 &ae)) {
 	case SNIC_PLACED:
 		return COMP_PLACED;
 	case SNIC_PLACE_LOST:
@@ -251,7 +263,7 @@ static void comp_absent(struct snic_qp *qp)
 	snic_retry_absent(qp);
 }
 
-static void comp_read_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
+static void comp_data_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
 			   const struct snic_rx_pkt *rx)
 {
 	struct snic_req *req = &qp->req;
@@ -267,7 +279,7 @@ static void comp_read_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
 		comp_lost(qp, pkt);
 		return;
 	}
-	if (!snic_op_is_read(out->op) || (out->flags & SNIC_OUT_FAILED)) {
+	if (!comp_answers(pkt, out) || (out->flags & SNIC_OUT_FAILED)) {
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_BAD_OPCODE);
 		return;
 	}
@@ -294,7 +306,7 @@ void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 {
 	struct snic_req *req = &qp->req;
 
-	if (!(pkt->flags & SNIC_PKT_READ) && comp_refuses_read(qp, pkt)) {
+	if (!(pkt->flags & SNIC_PKT_RD_ATOMIC) && comp_refuses_oldest(qp, pkt)) {
 		comp_nak(qp, (pkt->aeth >> 24) & SIRDMA_AETH_VALUE);
 		return;
 	}
@@ -303,8 +315,8 @@ void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_STALE_ACK);
 		return;
 	}
-	if (pkt->flags & SNIC_PKT_READ)
-		comp_read_resp(qp, pkt, rx);
+	if (pkt->flags & SNIC_PKT_RD_ATOMIC)
+		comp_data_resp(qp, pkt, rx);
 	else
 		comp_aeth(qp, pkt);
 }

@@ -19,6 +19,7 @@
 #define SND (SNIC_PKT_REQ | SNIC_PKT_SEND | SNIC_PKT_PAYLOAD)
 #define WR (SNIC_PKT_REQ | SNIC_PKT_WRITE | SNIC_PKT_PAYLOAD)
 #define RRESP (SNIC_PKT_RESP | SNIC_PKT_READ | SNIC_PKT_PAYLOAD)
+#define ATOMIC (SNIC_PKT_REQ | SNIC_PKT_ATOMIC | SNIC_PKT_ONLY)
 #define REFUSED (SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED | SNIC_PKT_PAYLOAD)
 
 /* IBTA table 38 and annex A19: operations and the headers that follow the BTH. */
@@ -43,10 +44,10 @@ const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1] = {
 	[SIRDMA_BTH_READ_RESP_LAST] = {RRESP | SNIC_PKT_LAST | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
 	[SIRDMA_BTH_READ_RESP_ONLY] = {RRESP | SNIC_PKT_ONLY | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
 	[SIRDMA_BTH_ACK] = {SNIC_PKT_RESP | SNIC_PKT_AETH, BTH_LEN + AETH_LEN},
-	[SIRDMA_BTH_ATOMIC_ACK] = {SNIC_PKT_RESP | SNIC_PKT_AETH | SNIC_PKT_UNSUPPORTED,
+	[SIRDMA_BTH_ATOMIC_ACK] = {SNIC_PKT_RESP | SNIC_PKT_ATOMIC | SNIC_PKT_ONLY | SNIC_PKT_AETH,
 				   BTH_LEN + AETH_LEN + ATOMICACKETH_LEN},
-	[SIRDMA_BTH_CMP_SWAP] = {REFUSED, BTH_LEN + ATOMICETH_LEN},
-	[SIRDMA_BTH_FETCH_ADD] = {REFUSED, BTH_LEN + ATOMICETH_LEN},
+	[SIRDMA_BTH_CMP_SWAP] = {ATOMIC, BTH_LEN + ATOMICETH_LEN},
+	[SIRDMA_BTH_FETCH_ADD] = {ATOMIC, BTH_LEN + ATOMICETH_LEN},
 	[SIRDMA_BTH_RESYNC] = {SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED, BTH_LEN},
 	[SIRDMA_BTH_SEND_LAST_INV] = {REFUSED, BTH_LEN + IETH_LEN},
 	[SIRDMA_BTH_SEND_ONLY_INV] = {REFUSED, BTH_LEN + IETH_LEN},
@@ -97,6 +98,23 @@ static void parse_deth(const u8 *p, struct snic_pkt *pkt)
 	pkt->src_qpn = be32_to_cpu(deth.sqpn) & SIRDMA_QPN_MASK;
 }
 
+static void parse_atomic(const struct snic_op_info *op, const u8 *p, struct snic_pkt *pkt)
+{
+	struct sirdma_atomicacketh ack;
+	struct sirdma_atomiceth eth;
+
+	if (op->flags & SNIC_PKT_RESP) {
+		memcpy(&ack, p, sizeof(ack));
+		pkt->orig = be64_to_cpu(ack.orig);
+		return;
+	}
+	memcpy(&eth, p, sizeof(eth));
+	pkt->va = be64_to_cpu(eth.va);
+	pkt->rkey = be32_to_cpu(eth.rkey);
+	pkt->swap_add = be64_to_cpu(eth.swap_add);
+	pkt->compare = be64_to_cpu(eth.compare);
+}
+
 static void parse_extended(const struct snic_op_info *op, const u8 *p, struct snic_pkt *pkt)
 {
 	if (op->flags & SNIC_PKT_RETH) {
@@ -119,7 +137,10 @@ static void parse_extended(const struct snic_op_info *op, const u8 *p, struct sn
 
 		memcpy(&aeth, p, sizeof(aeth));
 		pkt->aeth = be32_to_cpu(aeth.smsn);
+		p += sizeof(aeth);
 	}
+	if (op->flags & SNIC_PKT_ATOMIC)
+		parse_atomic(op, p, pkt);
 }
 
 bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sirdma_stat *why)
@@ -246,4 +267,23 @@ void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn)
 	};
 
 	header_append(pkt, &aeth, sizeof(aeth));
+}
+
+void snic_pkt_atomiceth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u64 swap_add, u64 compare)
+{
+	const struct sirdma_atomiceth eth = {
+		.va = cpu_to_be64(va),
+		.rkey = cpu_to_be32(rkey),
+		.swap_add = cpu_to_be64(swap_add),
+		.compare = cpu_to_be64(compare),
+	};
+
+	header_append(pkt, &eth, sizeof(eth));
+}
+
+void snic_pkt_atomicacketh(struct snic_tx_pkt *pkt, u64 orig)
+{
+	const struct sirdma_atomicacketh eth = {.orig = cpu_to_be64(orig)};
+
+	header_append(pkt, &eth, sizeof(eth));
 }

@@ -23,6 +23,9 @@
 #define SNIC_PKT_AETH (1u << 10)
 #define SNIC_PKT_PAYLOAD (1u << 11) /* may carry payload */
 #define SNIC_PKT_UNSUPPORTED (1u << 12) /* an operation this device refuses */
+#define SNIC_PKT_ATOMIC (1u << 13) /* atomic request or its response */
+/* What a responder answers with data, and remembers to answer it again. */
+#define SNIC_PKT_RD_ATOMIC (SNIC_PKT_READ | SNIC_PKT_ATOMIC)
 
 /* An operation of any transport. */
 struct snic_op_info {
@@ -66,9 +69,15 @@ static inline u32 snic_opcode_hdr_len(u8 opcode)
 	return op->hdr_len + (op->flags & SNIC_PKT_RESP ? bth->resp_len : bth->req_len);
 }
 
-/* A received packet with its headers in CPU byte order. Fields of absent headers are 0. */
+/*
+ * A received packet with its headers in CPU byte order. Fields of absent headers are 0, except
+ * that those of atomics are undefined.
+ */
 struct snic_pkt {
-	u64 va; /* RETH */
+	u64 va; /* RETH, AtomicETH */
+	u64 swap_add; /* AtomicETH */
+	u64 compare;
+	u64 orig; /* AtomicAckETH */
 	u32 rkey;
 	u32 dma_len;
 	u32 imm;
@@ -104,6 +113,8 @@ void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn);
 void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len);
 void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm);
 void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn);
+void snic_pkt_atomiceth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u64 swap_add, u64 compare);
+void snic_pkt_atomicacketh(struct snic_tx_pkt *pkt, u64 orig);
 
 static inline void snic_pkt_set_ackreq(struct snic_tx_pkt *pkt)
 {

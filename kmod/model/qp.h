@@ -21,7 +21,7 @@
 #include "sirdma/qpctx.h"
 #include "sirdma/shadow.h"
 
-#define SNIC_MAX_RD_ATOMIC 16 /* inbound READs a QP remembers */
+#define SNIC_MAX_RD_ATOMIC 16 /* inbound READs and atomics a QP remembers */
 #define SNIC_RD_REPEATS 8 /* repeated requests for parts of them, not yet answered */
 #define SNIC_OUT_MSGS 128 /* messages in flight, power of two */
 #define SNIC_MAX_MTU 4096
@@ -75,7 +75,7 @@ struct snic_req {
 	u32 sq_idx; /* next quantum to fetch */
 	u32 sq_published; /* sq_idx as last written to the shadow area */
 	u32 head, cur, tail;
-	u32 read_msgs; /* READ messages in out[] (fence) */
+	u32 rd_atomic_msgs; /* READs and atomics in out[] (fence) */
 	u32 cwnd; /* packets that may be in flight */
 	u32 ssthresh; /* below it, cwnd doubles in each round trip */
 	u32 grow; /* packets acknowledged that have not yet increased cwnd */
@@ -111,11 +111,14 @@ struct snic_req {
 };
 
 /*
- * An inbound READ, or a repeated request for a part of one: pending until its last response
- * is sent, then kept for duplicates.
+ * An inbound READ, a repeated request for a part of one, or an atomic: pending until its last
+ * response is sent, then kept for duplicates.
  */
 struct snic_rd {
-	u64 va;
+	union {
+		u64 va; /* of a READ */
+		u64 orig; /* what the memory held before the atomic, which is executed once */
+	};
 	u32 rkey;
 	u32 len;
 	u32 psn; /* first response */
@@ -124,6 +127,7 @@ struct snic_rd {
 	bool used; /* the entry was ever written */
 	bool pending; /* responses are to be sent */
 	bool done; /* answered completely, or a duplicate: does not count against ird */
+	bool atomic;
 };
 
 struct snic_resp {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What the responder sends: READ responses, then the acknowledgement.
+ * What the responder sends: READ and atomic responses, then the acknowledgement.
  *
- * The last SNIC_MAX_RD_ATOMIC READs are remembered, so that a duplicate request can be
- * answered again from the region (IBTA 9.7.5.1.2). A requester may repeat a READ in several
- * parts; each part has an entry of its own until it is answered. An acknowledgement is
- * sent after the responses to all READs before it, because it acknowledges those too.
+ * The last SNIC_MAX_RD_ATOMIC READs and atomics are remembered. A duplicate READ is answered
+ * again from the region (IBTA 9.7.5.1.2), a duplicate atomic with the value that was kept. A
+ * requester may repeat a READ in several parts; each part has an entry of its own until it is
+ * answered. An acknowledgement is sent after the responses to all requests before it, because it
+ * acknowledges those too.
  */
 #include "responder.h"
 #include "xmit.h"
@@ -45,6 +46,7 @@ static void rd_begin(struct snic_rd *rd, u64 va, u32 rkey, u32 len, u32 psn)
 	rd->used = true;
 	rd->pos = 0;
 	rd->done = false;
+	rd->atomic = false;
 }
 
 static void rd_set_pending(struct snic_resp *resp, struct snic_rd *rd)
@@ -53,7 +55,7 @@ static void rd_set_pending(struct snic_resp *resp, struct snic_rd *rd)
 	rd->pending = true;
 }
 
-/* READs accepted and not yet answered, without duplicates. */
+/* Requests accepted and not yet answered, without duplicates. */
 static u32 rd_outstanding(const struct snic_resp *resp)
 {
 	u32 i, n = 0;
@@ -63,19 +65,41 @@ static u32 rd_outstanding(const struct snic_resp *resp)
 	return n;
 }
 
-enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt)
+bool snic_rd_has_room(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
-	struct snic_rd *rd;
+
+	if (resp->rd_pending < qp->ird || rd_outstanding(resp) < qp->ird)
+		return true;
+	resp->fail_ae = SIRDMA_AE_IB_RREQ_AND_Q1_FULL;
+	return false;
+}
+
+struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt, u32 len)
+{
+	struct snic_resp *resp = &qp->resp;
+	struct snic_rd *rd = &resp->rd[resp->rd_tail++ % SNIC_MAX_RD_ATOMIC];
+
+	rd_begin(rd, pkt->va, pkt->rkey, len, pkt->psn);
+	rd_set_pending(resp, rd);
+	resp->msn = snic_psn_add(resp->msn, 1);
+	rd->msn = resp->msn;
+	resp->epsn = snic_psn_add(resp->epsn, snic_qp_pkts(qp, len));
+	/* The responses acknowledge all packets before the request. */
+	resp->ack_due = false;
+	resp->owed++;
+	return rd;
+}
+
+enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt)
+{
 	enum sirdma_ae_code ae;
 	struct snic_mr *mr;
 
 	if (!(qp->access & SIRDMA_ACCESS_REMOTE_READ) || pkt->dma_len > SIRDMA_MAX_MSG_SIZE)
 		return SNIC_RECV_NAK_INVALID;
-	if (resp->rd_pending >= qp->ird && rd_outstanding(resp) >= qp->ird) {
-		resp->fail_ae = SIRDMA_AE_IB_RREQ_AND_Q1_FULL;
+	if (!snic_rd_has_room(qp))
 		return SNIC_RECV_NAK_INVALID;
-	}
 	if (pkt->dma_len) {
 		enum snic_mem mem;
 		void *p;
@@ -84,7 +108,7 @@ enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt
 		mr = snic_mr_get(qp->dev, pkt->rkey, qp->pd, pkt->va, pkt->dma_len,
 				 SIRDMA_ACCESS_REMOTE_READ, &ae);
 		if (!mr) {
-			resp->fail_ae = ae;
+			qp->resp.fail_ae = ae;
 			return SNIC_RECV_NAK_ACCESS;
 		}
 		/* An RNR NAK is possible only before the READ is accepted. */
@@ -93,15 +117,7 @@ enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt
 		if (mem == SNIC_MEM_ABSENT)
 			return SNIC_RECV_RNR;
 	}
-	rd = &resp->rd[resp->rd_tail++ % SNIC_MAX_RD_ATOMIC];
-	rd_begin(rd, pkt->va, pkt->rkey, pkt->dma_len, pkt->psn);
-	rd_set_pending(resp, rd);
-	resp->msn = snic_psn_add(resp->msn, 1);
-	rd->msn = resp->msn;
-	resp->epsn = snic_psn_add(resp->epsn, snic_qp_pkts(qp, rd->len));
-	/* Its responses acknowledge all packets before it. */
-	resp->ack_due = false;
-	resp->owed++;
+	snic_rd_accept(qp, pkt, pkt->dma_len);
 	return SNIC_RECV_DONE;
 }
 
@@ -160,28 +176,36 @@ static struct snic_rd *rd_free(struct snic_resp *resp)
 	return NULL;
 }
 
+/* Does the duplicate @pkt ask for @len bytes that @rd, the original request, asked for as well? */
+static bool rd_covers(const struct snic_qp *qp, const struct snic_rd *rd,
+		      const struct snic_pkt *pkt, u32 len)
+{
+	u32 off = snic_psn_fwd(pkt->psn, rd->psn) << qp->mtu_shift;
+
+	if (pkt->rkey != rd->rkey || rd->atomic != !!(pkt->flags & SNIC_PKT_ATOMIC))
+		return false;
+	if (rd->atomic)
+		return true;
+	return pkt->va == rd->va + off && len <= rd->len - off && (!rd->len || len);
+}
+
 void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
+	u32 len = pkt->flags & SNIC_PKT_ATOMIC ? SIRDMA_ATOMIC_LEN : pkt->dma_len;
 	struct snic_rd *rd = rd_find(qp, pkt->psn), *again;
-	u32 off;
 
-	if (!rd || qp->resp.fatal)
-		return;
-	off = snic_psn_fwd(pkt->psn, rd->psn) << qp->mtu_shift;
-	/* A duplicate must lie within the original request. */
-	if (pkt->rkey != rd->rkey || pkt->va != rd->va + off || pkt->dma_len > rd->len - off ||
-	    (rd->len && !pkt->dma_len))
+	if (!rd || qp->resp.fatal || !rd_covers(qp, rd, pkt, len))
 		return;
 	qp->resp.absent = false;
-	rd_supersede(qp, pkt->psn, snic_qp_pkts(qp, pkt->dma_len));
+	rd_supersede(qp, pkt->psn, snic_qp_pkts(qp, len));
 	again = rd;
-	if (pkt->psn == rd->psn && pkt->dma_len == rd->len) {
+	if (pkt->psn == rd->psn && len == rd->len) {
 		rd->pos = 0;
 	} else {
 		again = rd_free(&qp->resp);
 		if (!again)
 			return;
-		rd_begin(again, pkt->va, pkt->rkey, pkt->dma_len, pkt->psn);
+		rd_begin(again, pkt->va, pkt->rkey, len, pkt->psn);
 		again->msn = rd->msn;
 	}
 	again->done = true; /* a duplicate does not count against ird */
@@ -208,6 +232,16 @@ static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_a
 	resp->ack_syndrome = SIRDMA_AETH_NAK | SIRDMA_NAK_REM_ACCESS;
 }
 
+static void rd_sent(struct snic_qp *qp, struct snic_rd *rd, bool last)
+{
+	rd->pos++;
+	if (!last)
+		return;
+	rd->pending = false;
+	rd->done = true;
+	qp->resp.rd_pending--;
+}
+
 static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
 {
 	static const u8 opcodes[] = {SIRDMA_BTH_READ_RESP_MIDDLE, SIRDMA_BTH_READ_RESP_FIRST,
@@ -219,15 +253,26 @@ static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
 	snic_pkt_bth(pkt, opcodes[first + 2 * last], qp->pkey, qp->dest_qpn, rd_psn(rd), len);
 	if (first || last)
 		snic_pkt_aeth(pkt, SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID, rd->msn);
-	rd->pos++;
-	if (last) {
-		rd->pending = false;
-		rd->done = true;
-		qp->resp.rd_pending--;
-	}
+	rd_sent(qp, rd, last);
 }
 
-/* Append responses to @rd. False when the burst is full, or no other READ can follow. */
+/* Append the response to the atomic @rd. False when the burst is full. */
+static bool rd_fill_atomic(struct snic_tx *tx, struct snic_rd *rd)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_tx_pkt *pkt;
+
+	if (!snic_tx_room(tx))
+		return false;
+	pkt = snic_tx_packet(tx);
+	snic_pkt_bth(pkt, SIRDMA_BTH_ATOMIC_ACK, qp->pkey, qp->dest_qpn, rd->psn, 0);
+	snic_pkt_aeth(pkt, SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID, rd->msn);
+	snic_pkt_atomicacketh(pkt, rd->orig);
+	rd_sent(qp, rd, true);
+	return true;
+}
+
+/* Append responses to the READ @rd. False when the burst is full, or nothing can follow. */
 static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 {
 	struct snic_qp *qp = tx->qp;
@@ -312,7 +357,7 @@ static bool resp_burst(struct snic_qp *qp)
 	}
 	burst = tx.burst;
 	while (more && (rd = snic_rd_next(qp))) {
-		more = rd_fill(&tx, rd);
+		more = rd->atomic ? rd_fill_atomic(&tx, rd) : rd_fill(&tx, rd);
 		for (; i < burst->npkts; i++)
 			owner[i] = (u8)(rd - resp->rd);
 	}

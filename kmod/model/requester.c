@@ -76,6 +76,30 @@ static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *o
 	return SNIC_SEND_NEXT;
 }
 
+static enum snic_send_stop req_atomic(struct snic_tx *tx, const struct snic_out *out)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_req *req = &qp->req;
+	const struct snic_sqe *sqe = &req->sqe;
+	struct snic_tx_pkt *pkt;
+
+	if (!snic_tx_room(tx))
+		return SNIC_SEND_MORE;
+	if (!snic_tx_ready(tx))
+		return SNIC_SEND_STALLED;
+	if (!snic_reads_ask(qp, 0, 1))
+		return SNIC_SEND_BLOCKED;
+	pkt = snic_tx_packet(tx);
+	snic_pkt_bth(pkt,
+		     out->op == SIRDMA_OP_CMP_SWAP ? SIRDMA_BTH_CMP_SWAP : SIRDMA_BTH_FETCH_ADD,
+		     qp->pkey, qp->dest_qpn, req->nxt, 0);
+	snic_pkt_atomiceth(pkt, sqe->remote_va, sqe->rkey, sqe->swap_add, sqe->compare);
+	req->unasked = 0; /* its response acknowledges all packets before it */
+	req->nxt = snic_psn_add(req->nxt, 1);
+	req->cur++;
+	return SNIC_SEND_NEXT;
+}
+
 /*
  * Is the message before the current one an unanswered empty READ? Soft-RoCE does not
  * answer a repeated empty READ once it has executed a later request, so no request
@@ -86,7 +110,7 @@ static bool req_behind_empty_read(struct snic_req *req)
 	const struct snic_out *before;
 	u32 slot;
 
-	if (!req->read_msgs)
+	if (!req->rd_atomic_msgs)
 		return false;
 	for (slot = req->cur; slot != req->head; slot--) {
 		before = snic_out_at(req, slot - 1);
@@ -109,12 +133,14 @@ static enum snic_send_stop req_fill(struct snic_tx *tx)
 			return why;
 		if (req_behind_empty_read(req))
 			return SNIC_SEND_BLOCKED;
-		if (snic_op_is_read(out->op) && !tx->qp->ord) {
+		if (snic_op_is_rd_atomic(out->op) && !tx->qp->ord) {
 			snic_send_mark_failed(tx->qp, snic_out_at(req, req->cur),
 					      SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
 			return SNIC_SEND_BLOCKED;
 		}
-		why = snic_op_is_read(out->op) ? req_read(tx, out) : req_data(tx, out);
+		why = snic_op_is_read(out->op)	 ? req_read(tx, out) :
+		      snic_op_is_atomic(out->op) ? req_atomic(tx, out) :
+						   req_data(tx, out);
 	} while (why == SNIC_SEND_NEXT);
 	return why;
 }
@@ -164,7 +190,7 @@ enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 	}
 	/* The last packet of a burst is answered, so that the window moves on. */
 	last = &burst->pkts[burst->npkts - 1];
-	if (last->bth.opcode != SIRDMA_BTH_READ_REQUEST)
+	if (!(snic_op(last->bth.opcode)->flags & SNIC_PKT_RD_ATOMIC))
 		req_ask_ack(req, last);
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {

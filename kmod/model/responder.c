@@ -59,7 +59,7 @@ static void resp_out_of_sequence(struct snic_qp *qp, u32 psn)
 static void resp_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RX_DUPLICATE);
-	if (pkt->flags & SNIC_PKT_READ)
+	if (pkt->flags & SNIC_PKT_RD_ATOMIC)
 		snic_rd_duplicate(qp, pkt);
 	else if (pkt->ackreq || (pkt->flags & SNIC_PKT_LAST))
 		resp_owe_ack(&qp->resp, snic_rd_after(&qp->resp, pkt->psn));
@@ -97,9 +97,11 @@ static void resp_refuse(struct snic_qp *qp, enum snic_recv_verdict verdict)
 static enum snic_recv_verdict resp_execute(struct snic_qp *qp, const struct snic_pkt *pkt,
 					   const struct snic_rx_pkt *rx)
 {
-	if (!(pkt->flags & SNIC_PKT_READ))
+	if (!(pkt->flags & SNIC_PKT_RD_ATOMIC))
 		return snic_recv_data(qp, pkt, rx);
-	return snic_recv_format_ok(qp, pkt) ? snic_rd_request(qp, pkt) : SNIC_RECV_NAK_INVALID;
+	if (!snic_recv_format_ok(qp, pkt))
+		return SNIC_RECV_NAK_INVALID;
+	return pkt->flags & SNIC_PKT_READ ? snic_rd_request(qp, pkt) : snic_atomic_request(qp, pkt);
 }
 
 static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
@@ -131,8 +133,8 @@ static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 	 */
 	owed = resp->nak_sent && resp->ack_due;
 	resp->nak_sent = false;
-	if (pkt->flags & SNIC_PKT_READ)
-		return; /* the READ responses acknowledge it; snic_rd_request() advanced epsn */
+	if (pkt->flags & SNIC_PKT_RD_ATOMIC)
+		return; /* its responses acknowledge it; snic_rd_accept() advanced epsn */
 	snic_recv_advance(resp, pkt);
 	if (pkt->ackreq || owed)
 		resp_owe_ack(resp, resp->epsn);

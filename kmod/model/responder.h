@@ -7,23 +7,32 @@
 
 /* Handle a request packet. */
 void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
-/* Send READ responses and the acknowledgement that is due, in PSN order. */
+/* Send READ and atomic responses, and the acknowledgement that is due, in PSN order. */
 void snic_resp_run(struct snic_qp *qp);
-/* Are READ responses or an acknowledgement due? */
+/* Are responses or an acknowledgement due? */
 bool snic_resp_pending(const struct snic_qp *qp);
 
 /* read_resp.c */
 
 /* A new READ request at epsn: check and queue it. */
 enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt);
-/* A duplicate READ request: answer it again if the READ is still remembered. */
+/* May the peer have another READ or atomic unanswered? If not, the failure is recorded. */
+bool snic_rd_has_room(struct snic_qp *qp);
+/* Queue the response of @len bytes to @pkt, a READ or atomic at epsn. */
+struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt, u32 len);
+/* A duplicate request: answer it again if it is still remembered. */
 void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt);
 /*
- * First PSN after @psn that an acknowledgement must not cover: the PSN of the next READ,
+ * First PSN after @psn that an acknowledgement must not cover: the PSN of the next READ or atomic,
  * whose responses may have been lost, or epsn if there is none.
  */
 u32 snic_rd_after(const struct snic_resp *resp, u32 psn);
-/* Next READ to answer, in PSN order, or NULL. */
+/* Next READ or atomic to answer, in PSN order, or NULL. */
 struct snic_rd *snic_rd_next(struct snic_qp *qp);
+
+/* atomic.c */
+
+/* A new atomic request at epsn: check and execute it, and queue its response. */
+enum snic_recv_verdict snic_atomic_request(struct snic_qp *qp, const struct snic_pkt *pkt);
 
 #endif

@@ -24,7 +24,7 @@ void snic_send_start(struct snic_qp *qp)
 	req->max = qp->sq_psn;
 	req->psn = qp->sq_psn;
 	req->cur = req->tail;
-	req->read_msgs = 0;
+	req->rd_atomic_msgs = 0;
 	req->failed = false;
 }
 
@@ -72,7 +72,7 @@ static void send_push(struct snic_qp *qp, const struct snic_sqe *sqe)
 			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
 	if (sqe->op == SIRDMA_OP_NOP)
 		out->flags |= SNIC_OUT_LOCAL;
-	req->read_msgs += snic_op_is_read(sqe->op);
+	req->rd_atomic_msgs += snic_op_is_rd_atomic(sqe->op);
 	snic_send_advance(qp, sqe->quanta);
 	req->psn = snic_psn_add(req->psn, snic_out_pkts(qp, out));
 }
@@ -122,7 +122,7 @@ static enum snic_send_stop send_fetch(struct snic_qp *qp)
 			snic_send_advance(qp, 1);
 			continue;
 		}
-		if (req->sqe.read_fence && req->read_msgs)
+		if (req->sqe.read_fence && req->rd_atomic_msgs)
 			return SNIC_SEND_BLOCKED;
 		req->sqe_slot = req->tail;
 		req->sqe_valid = true;
@@ -337,7 +337,7 @@ static bool send_done(struct snic_qp *qp)
 	struct snic_req *req = &qp->req;
 	struct snic_out out = *snic_out_at(req, req->head);
 
-	req->read_msgs -= snic_op_is_read(out.op);
+	req->rd_atomic_msgs -= snic_op_is_rd_atomic(out.op);
 	/*
 	 * A message may be acknowledged while it waits to be retransmitted: cur must not fall
 	 * behind head.

@@ -9,15 +9,17 @@ enum {
 	OPF_INLINE = 1 << 0, /* may carry inline data */
 	OPF_IMM = 1 << 1, /* may carry immediate data */
 	OPF_DATA = 1 << 2, /* has fragments */
+	OPF_ATOMIC = 1 << 3, /* one fragment of eight bytes, and two operands */
 };
 
 #define OPF_SEND (OPF_DATA | OPF_INLINE | OPF_IMM)
 
 /* OPF_* of each operation; 0: not supported. */
 static const u8 sq_ops[1 << 6] = {
-	[SIRDMA_OP_WRITE] = OPF_SEND, [SIRDMA_OP_WRITE_SOL] = OPF_SEND,
-	[SIRDMA_OP_SEND] = OPF_SEND,  [SIRDMA_OP_SEND_SOL] = OPF_SEND,
-	[SIRDMA_OP_READ] = OPF_DATA,
+	[SIRDMA_OP_WRITE] = OPF_SEND,	    [SIRDMA_OP_WRITE_SOL] = OPF_SEND,
+	[SIRDMA_OP_SEND] = OPF_SEND,	    [SIRDMA_OP_SEND_SOL] = OPF_SEND,
+	[SIRDMA_OP_READ] = OPF_DATA,	    [SIRDMA_OP_CMP_SWAP] = OPF_ATOMIC,
+	[SIRDMA_OP_FETCH_ADD] = OPF_ATOMIC,
 };
 
 static u64 wqe_hdr(const struct sirdma_wqe *wqe)
@@ -84,6 +86,22 @@ static bool frags_load(const union wqe_copy *copy, u32 first, u32 count, bool po
 	return true;
 }
 
+/* The fragment has neither length nor valid bit; the last word of the WQE has a valid bit. */
+static bool atomic_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity)
+{
+	if (SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) != 1 ||
+	    !hdr_valid(le64_to_cpu(copy->frags[3].stag), polarity))
+		return false;
+	sqe->sge[0].addr = le64_to_cpu(copy->first.frag_addr);
+	sqe->sge[0].stag = (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, le64_to_cpu(copy->first.frag_stag));
+	sqe->sge[0].len = SIRDMA_ATOMIC_LEN;
+	sqe->nsge = 1;
+	sqe->len = SIRDMA_ATOMIC_LEN;
+	sqe->swap_add = le64_to_cpu(copy->frags[2].addr);
+	sqe->compare = le64_to_cpu(copy->frags[2].stag);
+	return true;
+}
+
 static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity)
 {
 	u8 allowed = sq_ops[sqe->op];
@@ -100,6 +118,8 @@ static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr
 		sqe->imm = (u32)le64_to_cpu(copy->first.frag_addr);
 	sqe->remote_va = le64_to_cpu(copy->first.remote);
 	sqe->rkey = (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr);
+	if (allowed & OPF_ATOMIC)
+		return atomic_load(sqe, copy, hdr, polarity);
 	if (sqe->is_inline) {
 		sqe->len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
 		return sqe->len <= SIRDMA_MAX_INLINE;

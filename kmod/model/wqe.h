@@ -30,6 +30,8 @@ enum snic_wqe_status {
 /* A send WQE. */
 struct snic_sqe {
 	u64 remote_va; /* of a datagram: snic_sqe_dest_qpn(), snic_sqe_dest_qkey() */
+	u64 swap_add; /* operands of an atomic */
+	u64 compare;
 	u32 rkey; /* of a datagram: snic_sqe_av() */
 	u32 imm; /* CPU order */
 	u32 len; /* sum of all fragments, or of the inline data */
@@ -95,6 +97,17 @@ static inline u32 snic_sqe_av(const struct snic_sqe *sqe)
 static inline bool snic_op_is_read(u8 op)
 {
 	return op == SIRDMA_OP_READ;
+}
+
+static inline bool snic_op_is_atomic(u8 op)
+{
+	return op == SIRDMA_OP_CMP_SWAP || op == SIRDMA_OP_FETCH_ADD;
+}
+
+/* Is @op completed by its own response, which carries data? */
+static inline bool snic_op_is_rd_atomic(u8 op)
+{
+	return snic_op_is_read(op) || snic_op_is_atomic(op);
 }
 
 static inline bool snic_op_is_write(u8 op)

@@ -261,6 +261,16 @@ static inline bool port_cas64(u64 *p, u64 old, u64 new)
 	return cmpxchg64(p, old, new) == old;
 }
 
+static inline u64 port_cmpxchg64(u64 *p, u64 old, u64 new)
+{
+	return cmpxchg64(p, old, new);
+}
+
+static inline u64 port_fetch_add64(u64 *p, u64 n)
+{
+	return atomic64_fetch_add(n, (atomic64_t *)p);
+}
+
 /* Per CPU: no update is lost, and updates of CPUs share no cache line. */
 struct port_stats {
 	u64 __percpu *counters;

@@ -317,6 +317,17 @@ static inline bool port_cas64(u64 *p, u64 old, u64 val)
 	return __atomic_compare_exchange_n(p, &old, val, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
+static inline u64 port_cmpxchg64(u64 *p, u64 old, u64 val)
+{
+	__atomic_compare_exchange_n(p, &old, val, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	return old;
+}
+
+static inline u64 port_fetch_add64(u64 *p, u64 n)
+{
+	return __atomic_fetch_add(p, n, __ATOMIC_SEQ_CST);
+}
+
 /*
  * Per thread, on cache lines of its own: no two live threads have the same port_cpu(), so an
  * update takes neither a lock nor another thread's line.

@@ -104,6 +104,10 @@ private:
 		wr.signaled = !(how & 64);
 		if (how & 128)
 			wr.imm = in_.byte();
+		if (is_atomic(wr.op)) {
+			wr.swap_add = in_.word();
+			wr.compare = in_.byte();
+		}
 		qp_->place(wr);
 	}
 

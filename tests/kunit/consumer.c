@@ -189,7 +189,8 @@ static int consumer_to_init(struct ib_qp *qp)
 	struct ib_qp_attr attr = {
 		.qp_state = IB_QPS_INIT,
 		.port_num = 1,
-		.qp_access_flags = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ,
+		.qp_access_flags = IB_ACCESS_REMOTE_WRITE | IB_ACCESS_REMOTE_READ |
+				   IB_ACCESS_REMOTE_ATOMIC,
 	};
 
 	return ib_modify_qp(qp, &attr,
@@ -596,6 +597,74 @@ static void consumer_gives_away_a_global_key(struct kunit *test)
 	buffer_unmap(test, &to);
 }
 
+/* An atomic with its result in @local; the status of its completion. */
+static enum ib_wc_status consumer_atomic(struct kunit *test, enum ib_wr_opcode opcode,
+					 const struct buffer *local, u64 remote, u32 rkey,
+					 u64 compare_add, u64 swap)
+{
+	struct consumer *c = test->priv;
+	struct ib_sge sge = {local->addr, sizeof(u64), c->pd->local_dma_lkey};
+	struct ib_atomic_wr wr = {
+		.wr = {.wr_id = opcode,
+		       .opcode = opcode,
+		       .send_flags = IB_SEND_SIGNALED,
+		       .sg_list = &sge,
+		       .num_sge = 1},
+		.remote_addr = remote,
+		.compare_add = compare_add,
+		.swap = swap,
+		.rkey = rkey,
+	};
+	const struct ib_send_wr *bad;
+	struct ib_wc wc;
+
+	KUNIT_ASSERT_EQ(test, ib_post_send(c->qp[0], &wr.wr, &bad), 0);
+	KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
+	KUNIT_EXPECT_EQ(test, wc.wr_id, (u64)opcode);
+	return wc.status;
+}
+
+static void consumer_does_atomics(struct kunit *test)
+{
+	const int access = IB_ACCESS_LOCAL_WRITE | IB_ACCESS_REMOTE_ATOMIC;
+	struct consumer *c = test->priv;
+	struct buffer result, word;
+	u64 *value, *was;
+	struct ib_mr *mr;
+
+	consumer_connect(test);
+	mr = c->ibdev->ops.get_dma_mr(c->pd, access);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(mr));
+	/* As ib_alloc_pd() does for its own. */
+	mr->device = c->ibdev;
+	mr->pd = c->pd;
+	buffer_make(test, &result, 1);
+	buffer_make(test, &word, 2);
+	value = (u64 *)word.bytes;
+	was = (u64 *)result.bytes;
+	*value = 40;
+	KUNIT_EXPECT_EQ(test,
+			consumer_atomic(test, IB_WR_ATOMIC_FETCH_AND_ADD, &result, word.addr,
+					mr->rkey, 2, 0),
+			IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, *was, 40ull);
+	KUNIT_EXPECT_EQ(test, *value, 42ull);
+	KUNIT_EXPECT_EQ(test,
+			consumer_atomic(test, IB_WR_ATOMIC_CMP_AND_SWP, &result, word.addr,
+					mr->rkey, 42, 7),
+			IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, *was, 42ull);
+	KUNIT_EXPECT_EQ(test, *value, 7ull);
+	KUNIT_EXPECT_EQ(test,
+			consumer_atomic(test, IB_WR_ATOMIC_CMP_AND_SWP, &result, word.addr + 4,
+					mr->rkey, 0, 1),
+			IB_WC_REM_INV_REQ_ERR);
+	KUNIT_EXPECT_EQ(test, *value, 7ull);
+	buffer_unmap(test, &result);
+	buffer_unmap(test, &word);
+	KUNIT_EXPECT_EQ(test, c->ibdev->ops.dereg_mr(mr, NULL), 0);
+}
+
 static void consumer_srq_event(struct ib_event *event, void *context)
 {
 	struct consumer *c = context;
@@ -691,6 +760,7 @@ static struct kunit_case consumer_cases[] = {
 	KUNIT_CASE(consumer_is_flushed_and_reset),
 	KUNIT_CASE(consumer_uses_its_local_dma_key),
 	KUNIT_CASE(consumer_gives_away_a_global_key),
+	KUNIT_CASE(consumer_does_atomics),
 	KUNIT_CASE(consumer_shares_a_receive_queue),
 	KUNIT_CASE(consumer_is_told_what_is_missing),
 	{},

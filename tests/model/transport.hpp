@@ -28,7 +28,8 @@ struct QpOptions {
 	u8 min_rnr_timer = 12; // 0.64 ms
 	u8 ord = 16;
 	u8 ird = 16;
-	u32 access = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
+	u32 access = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
+		     SIRDMA_ACCESS_REMOTE_ATOMIC;
 	u16 pkey = 0xffff;
 	u32 qkey = 0x11111111; // of datagrams
 	u32 srq = 0; // of both ends, or of whom it is given to; without a receive queue then
@@ -50,7 +51,14 @@ struct Wr {
 	bool is_inline = false;
 	bool signaled = true;
 	bool fence = false;
+	u64 swap_add = 0; // of an atomic
+	u64 compare = 0;
 };
+
+inline bool is_atomic(u8 op)
+{
+	return op == SIRDMA_OP_CMP_SWAP || op == SIRDMA_OP_FETCH_ADD;
+}
 
 struct Wc {
 	bool sq;
@@ -420,6 +428,10 @@ inline u32 Qp::place(const Wr &wr)
 
 	if (wr.op == SIRDMA_OP_NOP)
 		quanta = 1;
+	if (is_atomic(wr.op)) {
+		quanta = SIRDMA_ATOMIC_WQE_QUANTA;
+		sges.resize(1);
+	}
 	while (sq_head % SIRDMA_SQ_CHUNK_QUANTA + quanta > SIRDMA_SQ_CHUNK_QUANTA) {
 		sirdma_put64_release(&quantum(sq_head)->hdr,
 				     sirdma_put_nop(quantum(sq_head), valid));
@@ -437,6 +449,8 @@ inline u32 Qp::place(const Wr &wr)
 
 	send.remote_addr = wr.remote;
 	send.imm = wr.imm.value_or(0);
+	send.swap_add = wr.swap_add;
+	send.compare = wr.compare;
 	if (wr.is_inline)
 		sges = {{.addr = reinterpret_cast<uintptr_t>(wr.inl.data()),
 			 .length = inline_len,
@@ -445,6 +459,8 @@ inline u32 Qp::place(const Wr &wr)
 	send.num_sge = static_cast<u32>(sges.size());
 	if (wr.op == SIRDMA_OP_NOP)
 		hdr |= sirdma_put_nop(quantum(idx), valid);
+	else if (is_atomic(wr.op))
+		hdr = sirdma_put_atomic(quantum(idx), &send, hdr, valid);
 	else if (wr.is_inline)
 		hdr = sirdma_put_send_inline(quantum(idx), &send, hdr, inline_len, valid);
 	else

@@ -18,6 +18,7 @@ struct Op {
 	size_t local, remote;
 	std::optional<u32> imm;
 	bool signaled;
+	u64 add; // of an atomic
 };
 
 // One direction of a run: what a side posts, and what must come of it.
@@ -30,6 +31,7 @@ public:
 			ops_.push_back(make_op(i));
 		for (auto &op : ops_)
 			receives_ += consumes(op);
+		memcpy(&sum_, peer_.node.data(cell()), sizeof(sum_));
 	}
 
 	// Post and poll as far as possible; true when everything has happened.
@@ -56,6 +58,8 @@ public:
 					 op.len),
 				  0);
 		}
+		// Each was executed once.
+		EXPECT_EQ(memcmp(&sum_, peer_.node.data(cell()), sizeof(sum_)), 0);
 	}
 	std::string progress() const
 	{
@@ -68,23 +72,33 @@ public:
 private:
 	// Regions: [base: source][+1: remote source][+2: READ target][+3: WRITE target][+4: receives]
 	size_t recv_off(u32 n) const { return base_ + 4 * kRegion + n % 16 * kRecvSlot; }
+	// The bytes that this side's atomics change: the first of the WRITE target.
+	size_t cell() const { return base_ + 3 * kRegion; }
 	static bool consumes(const Op &op)
 	{
 		return op.op == SIRDMA_OP_SEND || (op.op == SIRDMA_OP_WRITE && op.imm);
 	}
 	Op make_op(u32 i)
 	{
-		static constexpr u8 kinds[] = {SIRDMA_OP_SEND, SIRDMA_OP_WRITE, SIRDMA_OP_READ};
-		Op op{.op = kinds[rng_() % 3]};
+		static constexpr u8 kinds[] = {SIRDMA_OP_SEND, SIRDMA_OP_WRITE, SIRDMA_OP_READ,
+					       SIRDMA_OP_FETCH_ADD};
+		Op op{.op = kinds[rng_() % 4]};
 		u32 max = op.op == SIRDMA_OP_SEND ? kRecvSlot : 24000;
 
 		op.len = rng_() % 3 ? static_cast<u32>(rng_() % 600) :
 				      static_cast<u32>(rng_() % max);
+		if (op.op == SIRDMA_OP_FETCH_ADD)
+			op.len = SIRDMA_ATOMIC_LEN;
 		op.local = base_ + rng_() % (kRegion - op.len);
 		op.signaled = rng_() % 4 != 0;
 		if (op.op != SIRDMA_OP_READ && rng_() % 3 == 0)
 			op.imm = i;
-		if (op.op == SIRDMA_OP_READ) {
+		if (op.op == SIRDMA_OP_FETCH_ADD) {
+			op.imm.reset();
+			op.add = rng_();
+			op.local = base_ + 2 * kRegion + next_;
+			op.remote = cell();
+		} else if (op.op == SIRDMA_OP_READ) {
 			op.local = base_ + 2 * kRegion + next_;
 			op.remote = base_ + kRegion + rng_() % (kRegion - op.len);
 		} else if (op.op == SIRDMA_OP_WRITE) {
@@ -94,6 +108,7 @@ private:
 			next_ += op.len;
 			if (next_ > kRegion) { // no room for more targets: send nothing
 				next_ -= op.len;
+				op.op = op.op == SIRDMA_OP_FETCH_ADD ? u8{SIRDMA_OP_READ} : op.op;
 				op.len = 0;
 				op.local = base_;
 				op.remote = base_;
@@ -108,7 +123,8 @@ private:
 			  .remote = op.op == SIRDMA_OP_SEND ? 0 : peer_.node.va(op.remote),
 			  .rkey = peer_.node.mr.stag(),
 			  .imm = op.imm,
-			  .signaled = op.signaled || posted_ == ops_.size()});
+			  .signaled = op.signaled || posted_ == ops_.size(),
+			  .swap_add = op.add});
 	}
 	void completed(const Wc &wc)
 	{
@@ -125,6 +141,10 @@ private:
 			EXPECT_EQ(memcmp(qp_.node.data(op.local), peer_.node.data(op.remote),
 					 op.len),
 				  0);
+		}
+		if (op.op == SIRDMA_OP_FETCH_ADD) {
+			EXPECT_EQ(memcmp(qp_.node.data(op.local), &sum_, sizeof(sum_)), 0);
+			sum_ += op.add;
 		}
 	}
 	void arrived(const Wc &wc)
@@ -147,7 +167,8 @@ private:
 	std::mt19937_64 &rng_;
 	size_t base_;
 	std::vector<Op> ops_;
-	size_t next_ = 0;
+	size_t next_ = SIRDMA_ATOMIC_LEN;
+	u64 sum_ = 0; // of the cell
 	u32 receives_ = 0, filled_ = 0, received_ = 0, next_recv_ = 0;
 	size_t posted_ = 0, done_ = 0;
 };

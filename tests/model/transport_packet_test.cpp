@@ -151,7 +151,11 @@ TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 	}
 	// Nobody asked for it.
 	rejected(*l, cat(bth(SIRDMA_BTH_ATOMIC_ACK, q, psn()), be(0x1f000000, 12)),
-		 SIRDMA_STAT_RX_BAD_OPCODE);
+		 SIRDMA_STAT_RX_STALE_ACK);
+	// Without all of its header, and with payload.
+	rejected(*l, cat(bth(SIRDMA_BTH_FETCH_ADD, q, psn()), be(0, 24)),
+		 SIRDMA_STAT_RX_BAD_LENGTH);
+	rejected(*l, cat(bth(SIRDMA_BTH_CMP_SWAP, q, psn()), be(0, 32)), SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l, bth(SIRDMA_BTH_WRITE_ONLY, q, psn()), SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l, cat(bth(SIRDMA_BTH_READ_REQUEST, q, psn()), be(0, 12)),
 		 SIRDMA_STAT_RX_BAD_LENGTH);
@@ -363,7 +367,11 @@ TEST_F(Packets, ProtocolViolationsAreInvalidRequests)
 		{"huge write",
 		 {{SIRDMA_BTH_WRITE_FIRST, cat(reth(b.va(), b.mr.stag(), 0x80000001), full)}}},
 		{"huge read", {{SIRDMA_BTH_READ_REQUEST, reth(b.va(), b.mr.stag(), 0xffffffff)}}},
-		{"atomic", {{SIRDMA_BTH_FETCH_ADD, std::vector<u8>(28)}}},
+		{"misaligned atomic",
+		 {{SIRDMA_BTH_FETCH_ADD, cat(cat(be(b.va(4), 8), be(b.mr.stag(), 4)), be(0, 16))}}},
+		{"atomic in a message",
+		 {{SIRDMA_BTH_SEND_FIRST, full},
+		  {SIRDMA_BTH_CMP_SWAP, cat(cat(be(b.va(), 8), be(b.mr.stag(), 4)), be(0, 16))}}},
 		{"send with invalidate", {{SIRDMA_BTH_SEND_ONLY_INV, cat(word, part)}}},
 		{"flush", {{SIRDMA_BTH_FLUSH, std::vector<u8>(20)}}},
 		{"atomic write", {{SIRDMA_BTH_ATOMIC_WRITE, std::vector<u8>(24)}}},

@@ -67,6 +67,16 @@ void read_inline(const sirdma_wqe *q, uint64_t hdr, uint64_t valid, SeenWqe &see
 	seen.inline_data = std::move(data);
 }
 
+void read_atomic(const sirdma_wqe *q, uint64_t hdr, uint64_t valid, SeenWqe &seen)
+{
+	EXPECT_EQ(SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr), 1u);
+	EXPECT_EQ(word(q, 7), valid);
+	seen.quanta = 2;
+	seen.sges = {{.addr = word(q, 0), .length = 8, .lkey = static_cast<uint32_t>(word(q, 1))}};
+	seen.swap_add = word(q, 4);
+	seen.compare = word(q, 5);
+}
+
 SeenWqe read_body(const sirdma_wqe *q, uint64_t hdr, uint64_t valid)
 {
 	SeenWqe seen;
@@ -80,6 +90,8 @@ SeenWqe read_body(const sirdma_wqe *q, uint64_t hdr, uint64_t valid)
 		seen.imm = static_cast<uint32_t>(word(q, 0));
 	if (seen.op == SIRDMA_OP_NOP)
 		seen.quanta = 1;
+	else if (seen.op == SIRDMA_OP_FETCH_ADD || seen.op == SIRDMA_OP_CMP_SWAP)
+		read_atomic(q, hdr, valid, seen);
 	else if (hdr & SIRDMA_WQE_INLINE)
 		read_inline(q, hdr, valid, seen);
 	else

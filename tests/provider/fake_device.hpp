@@ -30,6 +30,8 @@ struct SeenWqe {
 	std::optional<uint32_t> imm;
 	std::vector<ibv_sge> sges; /* without padding */
 	std::optional<std::vector<uint8_t>> inline_data;
+	uint64_t swap_add = 0; /* of an atomic */
+	uint64_t compare = 0;
 };
 
 class SendRingReader {

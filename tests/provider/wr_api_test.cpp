@@ -101,7 +101,7 @@ TEST_F(WrApi, OnlyTheLibrarysMaskIsSet)
 
 TEST_F(WrApi, RefusesOperationsItDoesNotHave)
 {
-	EXPECT_EQ(create(all_ops | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP), nullptr);
+	EXPECT_EQ(create(all_ops | IBV_QP_EX_WITH_LOCAL_INV), nullptr);
 	EXPECT_EQ(errno, EOPNOTSUPP);
 }
 

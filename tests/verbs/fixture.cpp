@@ -152,8 +152,15 @@ int post(const End &end, SendSpec spec)
 	wr.opcode = spec.op;
 	wr.send_flags = spec.flags;
 	wr.imm_data = htonl(spec.imm);
-	wr.wr.rdma.remote_addr = spec.remote_addr;
-	wr.wr.rdma.rkey = spec.rkey;
+	if (is_atomic(spec.op)) {
+		wr.wr.atomic.remote_addr = spec.remote_addr;
+		wr.wr.atomic.rkey = spec.rkey;
+		wr.wr.atomic.compare_add = spec.compare_add;
+		wr.wr.atomic.swap = spec.swap;
+	} else {
+		wr.wr.rdma.remote_addr = spec.remote_addr;
+		wr.wr.rdma.rkey = spec.rkey;
+	}
 	return ibv_post_send(end.qp.get(), &wr, &bad);
 }
 
@@ -363,6 +370,11 @@ const char *op_name(ibv_wr_opcode op)
 bool takes_recv(ibv_wr_opcode op)
 {
 	return op == IBV_WR_SEND || op == IBV_WR_SEND_WITH_IMM || op == IBV_WR_RDMA_WRITE_WITH_IMM;
+}
+
+bool is_atomic(ibv_wr_opcode op)
+{
+	return op == IBV_WR_ATOMIC_CMP_AND_SWP || op == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
 bool is_rdma(ibv_wr_opcode op)

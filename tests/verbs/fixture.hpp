@@ -100,6 +100,8 @@ struct SendSpec {
 	uint64_t remote_addr = 0;
 	uint32_t rkey = 0;
 	uint32_t imm = 0;
+	uint64_t compare_add = 0; // of an atomic
+	uint64_t swap = 0;
 };
 
 // The verb's result.
@@ -138,6 +140,7 @@ inline constexpr ibv_wr_opcode all_ops[] = {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, I
 					    IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ};
 bool takes_recv(ibv_wr_opcode op);
 bool is_rdma(ibv_wr_opcode op);
+bool is_atomic(ibv_wr_opcode op);
 
 // One operation from (a, local) to (b, remote), checked at both ends: completions, every byte that had to move, and
 // every byte around it that had not to.

@@ -39,6 +39,7 @@ sirdma_packet describe(u64 now, const std::vector<u8> &bytes, const FabricAdapte
 } // namespace
 
 static_assert(int{SIRDMA_ACKNOWLEDGE} == SIRDMA_BTH_ACK &&
+	      int{SIRDMA_FETCH_ADD} == SIRDMA_BTH_FETCH_ADD &&
 	      int{SIRDMA_SEND_ONLY} == SIRDMA_BTH_SEND_ONLY &&
 	      int{SIRDMA_READ_REQUEST} == SIRDMA_BTH_READ_REQUEST &&
 	      int{SIRDMA_WRITE_ONLY_WITH_IMM} == SIRDMA_BTH_WRITE_ONLY_IMM);

@@ -45,6 +45,8 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 		.remote_addr = 0,
 		.key = 0,
 		.imm = 0,
+		.swap_add = 0,
+		.compare = 0,
 		.sges = codec_sges(wr.sg_list),
 		/* A negative count becomes larger than any limit. */
 		.num_sge = static_cast<uint32_t>(wr.num_sge),
@@ -58,6 +60,12 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 	case IBV_WR_RDMA_READ:
 		work.remote_addr = wr.wr.rdma.remote_addr;
 		work.key = wr.wr.rdma.rkey;
+		break;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		work.remote_addr = wr.wr.atomic.remote_addr;
+		work.key = wr.wr.atomic.rkey;
+		sirdma_send_set_operands(&work, wr.wr.atomic.compare_add, wr.wr.atomic.swap);
 		break;
 	case IBV_WR_SEND_WITH_IMM:
 		work.imm = be32toh(wr.imm_data);

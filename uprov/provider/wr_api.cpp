@@ -27,7 +27,8 @@ constexpr uint64_t supported_send_ops(ibv_qp_type type) noexcept
 
 	switch (type) {
 	case IBV_QPT_RC:
-		return connected | IBV_QP_EX_WITH_RDMA_READ;
+		return connected | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 	case IBV_QPT_UD:
 		return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 	default:
@@ -107,6 +108,8 @@ void open_request(ibv_qp_ex *ex, ibv_wr_opcode opcode, uint32_t rkey, uint64_t r
 		.remote_addr = remote_addr,
 		.key = rkey,
 		.imm = be32toh(imm),
+		.swap_add = 0,
+		.compare = 0,
 		.sges = nullptr,
 		.num_sge = 0,
 	};
@@ -135,6 +138,24 @@ void wr_rdma_write_imm(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, __be3
 void wr_rdma_read(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr) noexcept
 {
 	open_request(ex, IBV_WR_RDMA_READ, rkey, remote_addr, 0);
+}
+
+void open_atomic(ibv_qp_ex *ex, ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr,
+		 uint64_t compare_add, uint64_t swap) noexcept
+{
+	open_request(ex, opcode, rkey, remote_addr, 0);
+	sirdma_send_set_operands(&Qp::of(ex).request.work, compare_add, swap);
+}
+
+void wr_atomic_cmp_swp(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t compare,
+		       uint64_t swap) noexcept
+{
+	open_atomic(ex, IBV_WR_ATOMIC_CMP_AND_SWP, rkey, remote_addr, compare, swap);
+}
+
+void wr_atomic_fetch_add(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t add) noexcept
+{
+	open_atomic(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, add, 0);
 }
 
 void wr_set_ud_addr(ibv_qp_ex *ex, ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey) noexcept
@@ -270,6 +291,10 @@ void Qp::enable_wr_api(uint64_t send_ops) noexcept
 		ex.wr_rdma_write_imm = wr_rdma_write_imm;
 	if (send_ops & IBV_QP_EX_WITH_RDMA_READ)
 		ex.wr_rdma_read = wr_rdma_read;
+	if (send_ops & IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP)
+		ex.wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	if (send_ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
+		ex.wr_atomic_fetch_add = wr_atomic_fetch_add;
 
 	const uint32_t mask = VERBS_QP_EX;
 

@@ -58,7 +58,7 @@ int get_context(ibv_context *context, GetContextRequest &, GetContextResponse &r
 	Context::of(context).device = Device::of(context).instance();
 	answer.kernel_ver = SIRDMA_ABI_VERSION;
 	answer.feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE |
-			       SIRDMA_FEATURE_SRQ;
+			       SIRDMA_FEATURE_ATOMICS | SIRDMA_FEATURE_SRQ;
 	answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
 	answer.max_hw_read_sges = SIRDMA_MAX_READ_SGE;
 	answer.max_hw_inline = SIRDMA_MAX_INLINE;

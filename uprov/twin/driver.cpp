@@ -172,7 +172,7 @@ void Driver::query_device(ibv_device_attr &attr) noexcept
 	if (!nic_.has_groups())
 		attr.max_mcast_grp = attr.max_mcast_qp_attach = attr.max_total_mcast_qp_attach = 0;
 	attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
-	attr.atomic_cap = IBV_ATOMIC_NONE;
+	attr.atomic_cap = IBV_ATOMIC_GLOB;
 	attr.page_size_cap = SIRDMA_PAGE_SIZE;
 	attr.max_sge = static_cast<int>(limits.max_sge);
 	attr.phys_port_cnt = 1;

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/*
+ * Responder of atomics (IBTA 9.4.5). The processor's own atomic instructions execute them, so
+ * they are atomic against all devices and all CPUs. Memory holds the value in CPU byte order.
+ */
+#include "responder.h"
+
+#include "mr.h"
+
+static u64 atomic_execute(const struct snic_pkt *pkt, u64 *p)
+{
+	if ((pkt->opcode & SIRDMA_BTH_OPERATION) == SIRDMA_BTH_FETCH_ADD)
+		return port_fetch_add64(p, pkt->swap_add);
+	return port_cmpxchg64(p, pkt->compare, pkt->swap_add);
+}
+
+/* Execute @pkt on the memory of @mr; *orig: what it held before. */
+static enum snic_recv_verdict atomic_on_region(struct snic_qp *qp, const struct snic_mr *mr,
+					       const struct snic_pkt *pkt, u64 *orig)
+{
+	void *p;
+	u32 run;
+
+	switch (snic_mr_ptr(qp->dev, mr, pkt->va, SIRDMA_ATOMIC_LEN, &p, &run)) {
+	case SNIC_MEM_OK:
+		break;
+	case SNIC_MEM_ABSENT:
+		return SNIC_RECV_RNR;
+	default:
+		qp->resp.fail_ae = SIRDMA_AE_AMP_BOUNDS_VIOLATION;
+		return SNIC_RECV_NAK_ACCESS;
+	}
+	/* Addresses of a zero-based region may be aligned where its memory is not. */
+	if ((uintptr_t)p % SIRDMA_ATOMIC_LEN)
+		return SNIC_RECV_NAK_INVALID;
+	*orig = atomic_execute(pkt, p);
+	return SNIC_RECV_DONE;
+}
+
+enum snic_recv_verdict snic_atomic_request(struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	enum snic_recv_verdict verdict;
+	enum sirdma_ae_code ae;
+	struct snic_mr *mr;
+	struct snic_rd *rd;
+	u64 orig;
+
+	if (!(qp->access & SIRDMA_ACCESS_REMOTE_ATOMIC) || pkt->va % SIRDMA_ATOMIC_LEN ||
+	    !snic_rd_has_room(qp))
+		return SNIC_RECV_NAK_INVALID;
+	mr = snic_mr_get(qp->dev, pkt->rkey, qp->pd, pkt->va, SIRDMA_ATOMIC_LEN,
+			 SIRDMA_ACCESS_REMOTE_ATOMIC, &ae);
+	if (!mr) {
+		qp->resp.fail_ae = ae;
+		return SNIC_RECV_NAK_ACCESS;
+	}
+	verdict = atomic_on_region(qp, mr, pkt, &orig);
+	snic_mr_put(mr);
+	if (verdict != SNIC_RECV_DONE)
+		return verdict;
+	rd = snic_rd_accept(qp, pkt, SIRDMA_ATOMIC_LEN);
+	rd->atomic = true;
+	rd->orig = orig;
+	return SNIC_RECV_DONE;
+}
