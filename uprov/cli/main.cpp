@@ -5,6 +5,7 @@
 
 #include "doctor.hpp"
 #include "run.hpp"
+#include "show.hpp"
 
 namespace
 {
@@ -16,6 +17,7 @@ constexpr char usage[] =
 
   run     start a program, or a shell, with RDMA devices; no module, no privilege
   doctor  say whether that works here, and how
+  show    list RDMA devices with their network interfaces, or their GIDs
 
 sirdma COMMAND --help tells more.
 )";
@@ -30,6 +32,8 @@ int main(int argc, char **argv)
 		return sirdma::cli::run(argc - 1, argv + 1);
 	if (!strcmp(command, "doctor"))
 		return sirdma::cli::doctor(argc - 1, argv + 1);
+	if (!strcmp(command, "show"))
+		return sirdma::cli::show(argc - 1, argv + 1);
 	if (!strcmp(command, "help") || !strcmp(command, "--help")) {
 		fputs(usage, stdout);
 		return 0;

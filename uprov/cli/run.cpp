@@ -63,8 +63,8 @@ bool is_free(const twin::IpAddress &addr)
 }
 
 /*
- * The sysfs tree shows a device's address before any process opens the device, so the
- * address is chosen here. All processes in this view share it.
+ * The sysfs tree and sirdma show tell a device's address before any process opens the
+ * device, so the address is chosen here. All processes of the run share it.
  */
 void choose_addrs(std::vector<twin::IpAddress> &addrs)
 {
@@ -90,13 +90,11 @@ std::string join(const std::vector<twin::IpAddress> &addrs)
 	return list;
 }
 
-bool try_sysfs(std::vector<twin::IpAddress> &addrs, std::string &why)
+bool try_sysfs(const std::vector<twin::IpAddress> &addrs, std::string &why)
 {
-	std::vector<twin::IpAddress> chosen = addrs;
 	std::vector<TreeDevice> tree;
 
-	choose_addrs(chosen);
-	for (const twin::IpAddress &addr : chosen) {
+	for (const twin::IpAddress &addr : addrs) {
 		TreeDevice device{};
 
 		memcpy(device.gid, addr.ip().b, sizeof(device.gid));
@@ -104,10 +102,7 @@ bool try_sysfs(std::vector<twin::IpAddress> &addrs, std::string &why)
 		device.netdev = twin::interface_name(addr);
 		tree.push_back(device);
 	}
-	if (!enter_sysfs_view(tree, why))
-		return false;
-	addrs = chosen;
-	return true;
+	return enter_sysfs_view(tree, why);
 }
 
 /* Report a program that cannot be served. Returns the exit status, 0 when it can. */
@@ -183,6 +178,8 @@ int prepare(Options &options)
 			shim.empty() ? twin::shim_library : twin::twin_library);
 		return exit_failure;
 	}
+
+	choose_addrs(options.addrs);
 
 	const bool sysfs = options.view != View::preload && try_sysfs(options.addrs, why);
 

@@ -11,6 +11,7 @@
 #include <sirdma/abi.h>
 
 #include "environment.hpp"
+#include "text.hpp"
 
 namespace sirdma::cli
 {
@@ -48,28 +49,6 @@ private:
 	int error_ = 0;
 };
 
-/* Groups of four hexadecimal digits, as the kernel writes GIDs and GUIDs. */
-std::string hex_groups(const uint8_t *bytes, size_t count)
-{
-	std::string out;
-	char group[8];
-
-	for (size_t i = 0; i < count; i += 2) {
-		snprintf(group, sizeof(group), "%s%02x%02x", i ? ":" : "", bytes[i], bytes[i + 1]);
-		out += group;
-	}
-	return out;
-}
-
-std::string guid_text(uint64_t guid)
-{
-	uint8_t bytes[8];
-
-	for (int i = 0; i < 8; ++i)
-		bytes[i] = static_cast<uint8_t>(guid >> (56 - 8 * i));
-	return hex_groups(bytes, sizeof(bytes));
-}
-
 int write_device(const std::string &path, const TreeDevice &device)
 {
 	Folder folder(path);
@@ -83,7 +62,7 @@ int write_device(const std::string &path, const TreeDevice &device)
 	folder.file("ports/1/state", "4: ACTIVE")
 		.file("ports/1/phys_state", "5: LinkUp")
 		.file("ports/1/link_layer", "Ethernet")
-		.file("ports/1/rate", "100 Gb/sec (4X EDR)")
+		.file("ports/1/rate", twin::port_rate)
 		.file("ports/1/lid", "0x0")
 		.file("ports/1/lid_mask_count", "0")
 		.file("ports/1/sm_lid", "0x0")
@@ -97,7 +76,7 @@ int write_device(const std::string &path, const TreeDevice &device)
 
 		folder.file("ports/1/gids/" + index,
 			    hex_groups(i ? none : device.gid, sizeof(none)))
-			.file("ports/1/gid_attrs/types/" + index, "RoCE v2");
+			.file("ports/1/gid_attrs/types/" + index, twin::gid_type);
 	}
 	if (!device.netdev.empty())
 		folder.file("ports/1/gid_attrs/ndevs/0", device.netdev);

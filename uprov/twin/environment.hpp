@@ -31,6 +31,9 @@ inline constexpr char device_name[] = "sirdma";
 inline constexpr unsigned gid_table_len = 16;
 /* Contents of hca_type in the launcher's sysfs tree, by which the twin recognizes its devices. */
 inline constexpr char hca_type[] = "sirdma twin";
+/* What sysfs says of the twin's ports and GIDs. */
+inline constexpr char port_rate[] = "100 Gb/sec (4X EDR)";
+inline constexpr char gid_type[] = "RoCE v2";
 /* The libraries that are loaded into the program; both are in one folder. */
 inline constexpr char shim_library[] = "libsirdma-preload.so";
 inline constexpr char twin_library[] = "libsirdma-twin.so";
