@@ -11,12 +11,6 @@
 #include "srq.h"
 #include "transport.h"
 
-/*
- * Peers end their RNR waits late: by a backoff, as SNIC_MAX_RNR_BACKOFF_NS, or by a timer that
- * ticks at 100 Hz. Two such ticks.
- */
-#define RECV_PATIENCE_NS 20000000ull
-
 /* How the request being handled fails; snic_recv_fail() reports it once the NAK is sent. */
 static void recv_set_failure(struct snic_resp *resp, enum sirdma_ae_code ae, u16 minor, u32 vendor)
 {
@@ -47,12 +41,16 @@ bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 	return snic_qp_pkts(qp, pkt->payload_len) == pkt->npkts;
 }
 
-/* Within this time the peer repeats what an RNR NAK refused. 0: it does not. */
-static u64 recv_patience(const struct snic_qp *qp)
+/*
+ * May a shared queue that is short of WQEs refuse the QP one in favour of others? Only if the
+ * peer repeats the request soon, and as often as it takes. A datagram is not repeated; a QP of
+ * rdma_cm asks its peer to wait for 655 ms; a peer with few retries would fail. What the peer's
+ * limit is, is not known: connections usually have the same at both ends.
+ */
+static bool recv_takes_turns(const struct snic_qp *qp)
 {
-	if (qp->transport->is_datagram)
-		return 0;
-	return max_t(u64, 2 * snic_rnr_ns(qp->min_rnr_timer), RECV_PATIENCE_NS);
+	return qp->rnr_retry == SNIC_RNR_RETRY_INFINITE && !qp->transport->is_datagram &&
+	       2 * snic_rnr_ns(qp->min_rnr_timer) <= SNIC_SRQ_RETRY_NS;
 }
 
 /* Fetch a receive WQE, unless the message has one. */
@@ -63,8 +61,9 @@ static enum snic_recv_verdict recv_fetch_rqe(struct snic_qp *qp)
 
 	if (resp->rqe_valid)
 		return SNIC_RECV_DONE;
-	status = qp->srq ? snic_srq_fetch(qp->srq, &qp->srq_share, recv_patience(qp), &resp->rqe) :
-			   snic_rq_fetch(&qp->own_rq, &resp->rqe);
+	status = qp->srq ?
+			 snic_srq_fetch(qp->srq, &qp->srq_share, recv_takes_turns(qp), &resp->rqe) :
+			 snic_rq_fetch(&qp->own_rq, &resp->rqe);
 	if (status == SNIC_WQE_NONE)
 		return SNIC_RECV_RNR;
 	resp->rqe_valid = true;

@@ -90,7 +90,7 @@ void snic_retry_rnr(struct snic_qp *qp, u8 code)
 	struct snic_req *req = &qp->req;
 	u64 wait = rnr_wait_ns(code, req->rnr_tries);
 
-	if (qp->rnr_retry != 7) { /* 7: for ever (IBTA 9.7.5.2.8) */
+	if (qp->rnr_retry != SNIC_RNR_RETRY_INFINITE) {
 		if (!req->rnr_left) {
 			snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_RETRY_EXCEEDED);
 			snic_send_fail_oldest(qp, SIRDMA_FLUSH_RNR_RETRY_EXC,

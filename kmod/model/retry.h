@@ -46,5 +46,7 @@ bool snic_retry_due(struct snic_qp *qp);
 void snic_retry_expired(struct snic_qp *qp);
 /* RNR timer value in ns. */
 u64 snic_rnr_ns(u8 code);
+/* An rnr_retry without limit (IBTA 9.7.5.2.8). */
+#define SNIC_RNR_RETRY_INFINITE 7
 
 #endif

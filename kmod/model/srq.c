@@ -6,7 +6,6 @@
 
 /* 0 in a QP's context means that it has none. */
 #define SRQ_FIRST_ID 1
-/* A zeroed share is of none of the rounds. */
 #define SRQ_FIRST_ROUND 1
 
 static struct snic_srq *srq_get(struct snic_dev *dev, u32 id)
@@ -43,7 +42,7 @@ static void srq_check_limit(struct snic_srq *srq)
 		      SIRDMA_QPS_RESET);
 }
 
-/* Rounds (srq.h): lock held. */
+/* The functions of rounds (srq.h) need the lock. */
 
 static void srq_next_round(struct snic_srq *srq)
 {
@@ -51,7 +50,7 @@ static void srq_next_round(struct snic_srq *srq)
 	srq->waiting = srq->waiting_next;
 	srq->waiting_next = 0;
 	if (srq->waiting)
-		srq->round_end = port_now_ns(srq->rq.dev->clock) + srq->patience;
+		srq->round_end = port_now_ns(srq->rq.dev->clock) + SNIC_SRQ_RETRY_NS;
 }
 
 /* The QP of @share waits no more: it was served, or leaves. */
@@ -66,15 +65,21 @@ static void srq_end_wait(struct snic_srq *srq, struct snic_srq_share *share)
 	share->waits = 0;
 }
 
-/* Are the WQEs that there are kept for QPs that wait? */
+/* Are there more WQEs than are kept when @waiting QPs wait? */
+static bool srq_has_more(struct snic_srq *srq, u32 waiting)
+{
+	return snic_rq_has(&srq->rq, min(waiting, srq->rq.wqes / 2));
+}
+
+/* Are all WQEs kept for QPs that wait? */
 static bool srq_is_kept(struct snic_srq *srq, const struct snic_srq_share *share)
 {
 	if (likely(!srq->waiting))
 		return false;
 	if (share->served == srq->round)
-		return !snic_rq_has(&srq->rq, srq->waiting);
+		return !srq_has_more(srq, srq->waiting);
 	if (share->served == srq->round + 1)
-		return !snic_rq_has(&srq->rq, srq->waiting + srq->waiting_next);
+		return !srq_has_more(srq, srq->waiting + srq->waiting_next);
 	return false;
 }
 
@@ -87,13 +92,10 @@ static void srq_served(struct snic_srq *srq, struct snic_srq_share *share)
 	srq_end_wait(srq, share);
 }
 
-static void srq_wait(struct snic_srq *srq, struct snic_srq_share *share, u64 patience)
+static void srq_wait(struct snic_srq *srq, struct snic_srq_share *share)
 {
-	if (!srq->waiting) {
-		srq->patience = 0;
+	if (!srq->waiting)
 		srq_next_round(srq);
-	}
-	srq->patience = max(srq->patience, patience);
 	if (share->waits == srq->round + 1 || share->served == srq->round + 1)
 		return;
 	if (share->served == srq->round) {
@@ -105,27 +107,28 @@ static void srq_wait(struct snic_srq *srq, struct snic_srq_share *share, u64 pat
 		share->waits = srq->round;
 		srq->waiting++;
 	}
-	srq->round_end = port_now_ns(srq->rq.dev->clock) + srq->patience;
+	srq->round_end = port_now_ns(srq->rq.dev->clock) + SNIC_SRQ_RETRY_NS;
 }
 
 enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_srq_share *share,
-				    u64 patience, struct snic_rqe *rqe)
+				    bool takes_turns, struct snic_rqe *rqe)
 {
 	enum snic_wqe_status status = SNIC_WQE_NONE;
 
 	port_lock(&srq->lock);
 	if (unlikely(srq->waiting) && port_now_ns(srq->rq.dev->clock) >= srq->round_end)
 		srq_next_round(srq);
-	if (likely(!srq_is_kept(srq, share)))
+	if (!takes_turns || likely(!srq_is_kept(srq, share)))
 		status = snic_rq_fetch(&srq->rq, rqe);
 	if (status != SNIC_WQE_NONE) {
-		srq_served(srq, share);
+		if (takes_turns)
+			srq_served(srq, share);
 		srq->fetched++;
 		/* Release: the copy is made before its place may be written anew. */
 		smp_store_release(&srq->shadow->fetched, cpu_to_le64(srq->fetched));
 		srq_check_limit(srq);
-	} else if (patience) {
-		srq_wait(srq, share, patience);
+	} else if (takes_turns) {
+		srq_wait(srq, share);
 	}
 	port_unlock(&srq->lock);
 	return status;

@@ -2,11 +2,14 @@
 /*
  * Shared receive queues: several QPs take their receive WQEs from one.
  *
- * Rounds share out a queue that is short of WQEs. A QP that finds none waits in the round: its
- * peer is refused and comes again. While QPs wait, each QP gets one WQE in a round. When there are
- * more WQEs than QPs that wait in it, a QP gets its WQE of the next round as well, and further ones
- * only when there are more than all that wait. The round ends when no QP waits in it any more, or
- * when none of them has come again for some time: a peer may be gone.
+ * Rounds give each QP its part of a queue that is short of WQEs. A QP that finds no WQE waits in
+ * the round: its peer gets an RNR NAK and repeats the request later. While QPs wait, each QP gets
+ * one WQE in a round. When there are more WQEs than QPs that wait in it, a QP gets its WQE of the
+ * next round as well, and further ones only when there are more than all that wait. No more than
+ * half of the queue is kept. The round ends when no QP waits in it any more, or when none of them
+ * has repeated its request for SNIC_SRQ_RETRY_NS: a peer may be gone.
+ *
+ * Not all QPs take turns: see snic_srq_fetch(). The others get any WQE there is, and do not wait.
  */
 #ifndef SNIC_SRQ_H
 #define SNIC_SRQ_H
@@ -17,10 +20,16 @@
 #include "sirdma/cqp.h"
 #include "sirdma/shadow.h"
 
-/* What a queue knows of one of its QPs. Zeroed: nothing. */
+/*
+ * Peers end their RNR waits late: our requester by its backoff (SNIC_MAX_RNR_BACKOFF_NS), and
+ * soft-RoCE by a timer in jiffies, of 10 ms at 100 Hz. Two of them, ns.
+ */
+#define SNIC_SRQ_RETRY_NS 20000000ull
+
+/* What a queue knows of one of its QPs. Rounds count from 1, so a zeroed one is of none. */
 struct snic_srq_share {
-	u32 served; /* round whose WQE the QP got: this one or the next; else an earlier one */
-	u32 waits; /* round in which it waits for one: this one or the next; else stale */
+	u64 served; /* round whose WQE the QP got: this one or the next; else an earlier one */
+	u64 waits; /* round in which it waits for one: this one or the next; else stale */
 };
 
 struct snic_srq {
@@ -33,20 +42,19 @@ struct snic_srq {
 	u32 fetched; /* WQEs since creation */
 	u32 limit; /* an event when fewer are left; 0: none */
 	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */
-	u32 round;
+	u64 round;
 	u32 waiting; /* QPs that wait in this round */
 	u32 waiting_next; /* QPs that were served in this round and wait in the next one */
-	u64 patience; /* time within which each of them comes again, ns */
 	u64 round_end; /* when the queue ceases to keep WQEs for those who wait in this round */
 };
 
 /*
- * Fetch the next WQE, as snic_rq_fetch(), for the QP of @share. SNIC_WQE_NONE: also when the WQEs
- * there are belong to QPs that wait. The QP waits then, and will come again within @patience;
- * 0: it does not wait.
+ * Fetch the next WQE, as snic_rq_fetch(), for the QP of @share. @takes_turns: its peer repeats a
+ * refused request within SNIC_SRQ_RETRY_NS; then SNIC_WQE_NONE also when the WQEs there are kept
+ * for QPs that wait, and the QP waits as well unless it already has its WQE of the next round.
  */
 enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_srq_share *share,
-				    u64 patience, struct snic_rqe *rqe);
+				    bool takes_turns, struct snic_rqe *rqe);
 /* The QP of @share does not wait any more. */
 void snic_srq_leave(struct snic_srq *srq, struct snic_srq_share *share);
 /* Count a user of queue @id, which makes its destruction fail. NULL: there is none. */

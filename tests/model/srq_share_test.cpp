@@ -137,12 +137,13 @@ TEST_F(SharedRqShares, KeepFewBuffersBusy)
 		collect();
 		refill(total - before);
 	}
+	/* One second; each of the four comes again after 2 ms at most. */
 	EXPECT_GE(total, 4u * 1000 / 2);
 	EXPECT_GE(jain(), 0.95);
 }
 
 /* Peers that are gone do not come again; what was kept for them goes to the others. */
-TEST_F(SharedRqShares, OfPeersThatAreGoneGoToTheOthers)
+TEST_F(SharedRqShares, WqesKeptForDeadPeersGoToTheOthers)
 {
 	constexpr u32 gone = qps / 2;
 
@@ -167,7 +168,7 @@ TEST_F(SharedRqShares, OfPeersThatAreGoneGoToTheOthers)
 }
 
 /* A QP that fails or is destroyed ceases to wait at once. */
-TEST_F(SharedRqShares, EndWithTheQueuePair)
+TEST_F(SharedRqShares, FailedOrDestroyedQpEndsItsWait)
 {
 	connect(4);
 	keep_sending(1);
@@ -197,6 +198,80 @@ TEST_F(SharedRqShares, DoNotMatterWhereThereIsEnough)
 	}
 	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 0u);
 	EXPECT_EQ(waiting(), 0u);
+}
+
+/* A queue pair of rdma_cm asks its peer to wait for 655 ms: WQEs are not kept from it. */
+TEST_F(SharedRqShares, LongRnrTimersLeaveNoWqeUnused)
+{
+	QpOptions slow;
+
+	slow.min_rnr_timer = 0;
+	connect(32, slow);
+	refill(16);
+	keep_sending(1);
+	settle(1'000'000);
+	collect(false);
+	EXPECT_EQ(total, 16u); // the others were refused
+	refill(16);
+	// Those that were served go on at once, although others were refused.
+	for (u32 i = 0; i < links.size(); i++)
+		if (got[i])
+			links[i]->a.post({.sges = {a.sge(0, 64)}});
+	settle(1'000'000);
+	collect(false);
+	EXPECT_EQ(total, 32u);
+	refill(16);
+	settle(700'000'000);
+	collect(false);
+	EXPECT_EQ(total, 48u);
+}
+
+/* A peer that gives up after some refusals is refused only when there is no WQE. */
+TEST_F(SharedRqShares, FewRetriesAreNotSpentOnTurns)
+{
+	QpOptions few;
+
+	few.rnr_retry = 1;
+	few.min_rnr_timer = 1; // 10 us
+	connect(8);
+	keep_sending(1);
+	settle(1'000'000);
+	EXPECT_EQ(waiting(), 8u);
+	for (const auto &link : links)
+		link->a.error(); // gone, and the queue waits for them
+	const auto gone = std::move(links);
+	links.clear();
+	connect(1, few);
+	refill(8);
+	for (int i = 0; i < 8; i++)
+		links[0]->a.post({.sges = {a.sge(0, 64)}});
+	settle(5'000'000);
+	collect(false);
+	EXPECT_EQ(total, 8u);
+}
+
+/* More QPs wait than the queue has WQEs: half of it is kept, and the rest is for those who come. */
+TEST_F(SharedRqShares, HalfOfTheQueueIsForThoseWhoCome)
+{
+	constexpr u32 late = 4;
+
+	connect(qps + late);
+	for (u32 i = 0; i < qps; i++)
+		links[i]->a.post({.sges = {a.sge(0, 64)}});
+	settle(1'000'000);
+	EXPECT_EQ(waiting(), qps);
+	for (u32 i = 0; i < qps; i++)
+		links[i]->a.error();
+	refill(64);
+	for (u32 n = 0; n < 8; n++)
+		for (u32 i = qps; i < qps + late; i++)
+			links[i]->a.post({.sges = {a.sge(0, 64)}});
+	settle(2'000'000);
+	u32 arrived = 0;
+	for (u32 i = qps; i < qps + late; i++)
+		while (links[i]->b.poll(false))
+			arrived++;
+	EXPECT_GE(arrived, 30u);
 }
 
 } // namespace
