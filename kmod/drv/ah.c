@@ -63,10 +63,10 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 static bool sirdma_ah_count(struct sirdma_dev *dev, struct sirdma_ah *ah,
 			    enum sirdma_av_consumer who, struct ib_udata *udata)
 {
-	ah->owners = udata ? &sirdma_udata_to_uctx(udata)->ahs : &dev->kernel_ahs;
-	if (sirdma_av_is_fair(&dev->hw, who, atomic_inc_return(ah->owners) - 1))
+	ah->consumer_ahs = udata ? &sirdma_udata_to_uctx(udata)->ahs : &dev->kernel_ahs;
+	if (sirdma_av_is_fair(&dev->hw, who, atomic_inc_return(ah->consumer_ahs) - 1))
 		return true;
-	atomic_dec(ah->owners);
+	atomic_dec(ah->consumer_ahs);
 	return false;
 }
 
@@ -103,7 +103,7 @@ int sirdma_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct 
 	err = sirdma_ah_make(dev, ah, &params, who);
 	ah->attr.grh.sgid_attr = NULL;
 	if (err)
-		atomic_dec(ah->owners);
+		atomic_dec(ah->consumer_ahs);
 	if (err || !udata)
 		return err;
 	err = sirdma_ah_respond(ah, udata);
@@ -119,7 +119,7 @@ int sirdma_destroy_ah(struct ib_ah *ibah, u32 flags)
 
 	sirdma_av_destroy(&dev->hw, ah->idx);
 	sirdma_sgid_put(dev, ah->sgid);
-	atomic_dec(ah->owners);
+	atomic_dec(ah->consumer_ahs);
 	return 0;
 }
 

@@ -17,7 +17,7 @@ struct sirdma_ah {
 	struct ib_ah ibah;
 	struct sirdma_sgid *sgid;
 	struct rdma_ah_attr attr; /* without its sgid_attr, which is ibah's */
-	atomic_t *owners; /* how many address handles its consumer has */
+	atomic_t *consumer_ahs; /* address handles of its consumer: sirdma_av_is_fair() */
 	u32 idx; /* of the address vector */
 };
 

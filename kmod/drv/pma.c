@@ -8,7 +8,10 @@
 
 /* Where the attribute starts in a performance management MAD (IBTA 16.1.1). */
 #define PMA_DATA_OFFSET 40
-/* PortXmitData and PortRcvData count words of four bytes (IBTA table 244). */
+/*
+ * PortXmitData and PortRcvData count words of four bytes (IBTA table 244). The device counts
+ * payload, without headers.
+ */
 #define PMA_WORD 4
 
 /* A counter that reached its largest value stays there (IBTA 16.1.3.5). */
@@ -23,11 +26,11 @@ static void pma_class_port_info(void *data)
 
 	info->base_version = IB_MGMT_BASE_VERSION;
 	info->class_version = 1;
-	/* Data and packets have 64 bits. Packets of groups are not counted apart. */
+	/* Data and packet counters have 64 bits; unicast and multicast are not counted apart. */
 	info->capability_mask = IB_PMA_CLASS_CAP_EXT_WIDTH_NOIETF;
 }
 
-/* Packets that the device took from the wire and could not use, for no QP's sake. */
+/* Received packets with an error that does not depend on the state of a QP. */
 static u64 pma_rcv_errors(const u64 *stats)
 {
 	return stats[SIRDMA_STAT_RX_BAD_LENGTH] + stats[SIRDMA_STAT_RX_BAD_ICRC] +

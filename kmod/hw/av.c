@@ -108,6 +108,9 @@ bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, 
 {
 	u32 used = READ_ONCE(hw->avs.count), limit = hw->avs.limit;
 
+	/* sirdma_av_create() says that there are none. */
+	if (!limit)
+		return true;
 	if (who == SIRDMA_AV_USER)
 		limit = sirdma_av_user_limit(hw);
 	else if (mine < SIRDMA_AV_RESERVE)

@@ -47,10 +47,11 @@ enum sirdma_av_consumer {
 };
 
 /*
- * May a consumer that has @mine vectors have another one? As long as it has fewer than are left
- * for others: one takes half of all at most, two a third each, and so on, so that those who come
- * later find some. A consumer is a user's context, or all those of the kernel, which may have
- * SIRDMA_AV_RESERVE in any case. Any context.
+ * May a consumer that has @mine vectors have another one? A consumer may grow while it has fewer
+ * vectors than are free: the first greedy one gets half of all, the next one half of the rest. So
+ * a few of them leave some to a later one; who opens a dozen contexts can still take all. A consumer
+ * is one user context, or the kernel as a whole, which always gets SIRDMA_AV_RESERVE. Any context,
+ * no lock.
  */
 bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 mine);
 /* The most that one user's context may have. */

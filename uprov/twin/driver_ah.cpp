@@ -10,11 +10,6 @@
 namespace sirdma::twin
 {
 
-namespace
-{
-
-} // namespace
-
 sirdma_path Driver::path_of(const ibv_ah_attr &ah) noexcept
 {
 	sirdma_path path{};

@@ -42,8 +42,6 @@ bool may_wait(const uint8_t *data, size_t len) noexcept
 	return len && *data <= SIRDMA_BTH_WRITE_ONLY_IMM;
 }
 
-/* Hosts send this by default. A UDP socket does not tell that of a packet without an option. */
-
 u32 dest_slot(const snic_tx_pkt &pkt) noexcept
 {
 	return slot_of(be32_to_cpu(pkt.bth.qpn) & SIRDMA_QPN_MASK);
