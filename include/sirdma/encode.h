@@ -48,10 +48,10 @@ struct sirdma_send {
 	__u64 remote_addr; /* or sirdma_send_dest() of a datagram */
 	__u32 key; /* rkey, the stag to invalidate, or the index of a datagram's address vector */
 	__u32 imm; /* CPU order */
-	__u64 swap_add; /* of an atomic */
-	__u64 compare;
 	const struct sirdma_sge *sges; /* inline data: addresses of the caller's own memory */
 	__u32 num_sge;
+	__u64 swap_add; /* of an atomic: the value to swap in, or to add */
+	__u64 compare; /* of a compare-and-swap */
 };
 
 /* An entry of the opcode table: two opcodes, and the parts that the request may have. */
@@ -60,8 +60,8 @@ struct sirdma_send {
 #define SIRDMA_SEND_OP_IMM 0x10000u
 #define SIRDMA_SEND_OP_KEY 0x20000u /* the header's low word is the key */
 #define SIRDMA_SEND_OP_INLINE 0x40000u
-#define SIRDMA_SEND_OP_ATOMIC 0x100000u
 #define SIRDMA_SEND_OP_KNOWN 0x80000u /* defined by the verbs API; the device may lack it */
+#define SIRDMA_SEND_OP_ATOMIC 0x100000u
 /* The types of queue pairs that support the operation. */
 #define SIRDMA_SEND_ON_RC 0x1000000u
 #define SIRDMA_SEND_ON_UC 0x2000000u
@@ -265,7 +265,7 @@ static inline __u64 sirdma_put_send_inline(struct sirdma_wqe *wqe, const struct 
 	return hdr | SIRDMA_WQE_INLINE | SIRDMA_PREP(SIRDMA_WQE_INLINELEN, bytes) | valid;
 }
 
-/* The same of an atomic, whose one fragment names where the original value goes. */
+/* Write the body of an atomic, whose one fragment is where the original value goes. */
 static inline __u64 sirdma_put_atomic(struct sirdma_wqe *wqe, const struct sirdma_send *send,
 				      __u64 hdr, __u64 valid)
 {

@@ -31,6 +31,7 @@ struct sirdma_sq {
 	__u32 max_read_sge;
 	__u32 max_inline; /* bytes */
 	__u32 qp_type; /* SIRDMA_SEND_ON_*, one of them */
+	__u32 lacks; /* SIRDMA_SEND_OP_ATOMIC: the device has no atomics */
 	int signal_all;
 	__u32 head;
 	__u32 tail;
@@ -139,19 +140,15 @@ static inline int sirdma_sq_reserve(struct sirdma_sq *sq, __u32 quanta, __u32 *i
 }
 
 /*
- * Quanta of the WQE of @send, an operation @op with @bytes of data; 0: it is beyond the queue's
- * limits.
+ * Quanta of the WQE of @send. @op: its entry of the opcode table; @bytes: the sum of its pieces.
+ * 0: it is beyond the queue's limits, or its data cannot be inline.
  */
 static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, const struct sirdma_send *send,
 				       __u32 op, __u64 bytes)
 {
-	const int is_inline = !!(send->flags & SIRDMA_SEND_INLINE);
-	/* Inline data takes no fragment, so a single piece is within any limit. */
-	const __u32 max_sge = is_inline && !sq->max_sge ? 1 : sq->max_sge;
-
-	if (send->num_sge > max_sge || bytes > SIRDMA_MAX_MSG_SIZE)
+	if (bytes > SIRDMA_MAX_MSG_SIZE)
 		return 0;
-	if (is_inline)
+	if (send->flags & SIRDMA_SEND_INLINE)
 		return (op & SIRDMA_SEND_OP_INLINE) && bytes <= sq->max_inline ?
 			       sirdma_inline_quanta((__u32)bytes) :
 			       0;
@@ -171,6 +168,9 @@ static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, const struct 
 static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send *send)
 {
 	const __u32 op = sirdma_send_op(send->opcode);
+	const int is_inline = !!(send->flags & SIRDMA_SEND_INLINE);
+	/* Inline data takes no fragment, so a single piece is within any limit. */
+	const __u32 max_sge = is_inline && !sq->max_sge ? 1 : sq->max_sge;
 	struct sirdma_sq_slot *slot;
 	struct sirdma_wqe *wqe;
 	__u32 index, quanta;
@@ -179,7 +179,9 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 
 	if (!(op & sq->qp_type))
 		return op == SIRDMA_SEND_OP_KNOWN ? -EOPNOTSUPP : -EINVAL;
-	if (send->num_sge > SIRDMA_MAX_SGE)
+	if (op & sq->lacks)
+		return -EOPNOTSUPP;
+	if (send->num_sge > max_sge)
 		return -EINVAL;
 	bytes = sirdma_sge_bytes(send->sges, send->num_sge);
 	quanta = sirdma_send_quanta(sq, send, op, bytes);
@@ -199,7 +201,7 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 		bytes = SIRDMA_ATOMIC_LEN;
 		slot->hdr = sirdma_put_atomic(wqe, send, hdr, valid);
 	} else {
-		slot->hdr = send->flags & SIRDMA_SEND_INLINE ?
+		slot->hdr = is_inline ?
 				    sirdma_put_send_inline(wqe, send, hdr, (__u32)bytes, valid) :
 				    sirdma_put_send(wqe, send, hdr, valid);
 	}

@@ -27,7 +27,7 @@ static enum snic_recv_verdict atomic_on_region(struct snic_qp *qp, const struct 
 	case SNIC_MEM_ABSENT:
 		return SNIC_RECV_RNR;
 	default:
-		qp->resp.fail_ae = SIRDMA_AE_AMP_BOUNDS_VIOLATION;
+		qp->resp.fail_ae = SIRDMA_AE_QP_CATASTROPHIC;
 		return SNIC_RECV_NAK_ACCESS;
 	}
 	/* Addresses of a zero-based region may be aligned where its memory is not. */
@@ -42,24 +42,19 @@ enum snic_recv_verdict snic_atomic_request(struct snic_qp *qp, const struct snic
 	enum snic_recv_verdict verdict;
 	enum sirdma_ae_code ae;
 	struct snic_mr *mr;
-	struct snic_rd *rd;
 	u64 orig;
 
 	if (!(qp->access & SIRDMA_ACCESS_REMOTE_ATOMIC) || pkt->va % SIRDMA_ATOMIC_LEN ||
 	    !snic_rd_has_room(qp))
 		return SNIC_RECV_NAK_INVALID;
-	mr = snic_mr_get(qp->dev, pkt->rkey, qp->pd, pkt->va, SIRDMA_ATOMIC_LEN,
-			 SIRDMA_ACCESS_REMOTE_ATOMIC, &ae);
+	mr = snic_qp_rx_mr(qp, qp->pd, pkt->rkey, pkt->va, SIRDMA_ATOMIC_LEN,
+			   SIRDMA_ACCESS_REMOTE_ATOMIC, &ae);
 	if (!mr) {
 		qp->resp.fail_ae = ae;
 		return SNIC_RECV_NAK_ACCESS;
 	}
 	verdict = atomic_on_region(qp, mr, pkt, &orig);
-	snic_mr_put(mr);
-	if (verdict != SNIC_RECV_DONE)
-		return verdict;
-	rd = snic_rd_accept(qp, pkt, SIRDMA_ATOMIC_LEN);
-	rd->atomic = true;
-	rd->orig = orig;
-	return SNIC_RECV_DONE;
+	if (verdict == SNIC_RECV_DONE)
+		snic_rd_accept(qp, pkt, SIRDMA_ATOMIC_LEN)->orig = orig;
+	return verdict;
 }

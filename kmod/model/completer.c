@@ -218,19 +218,21 @@ enum comp_placed {
 static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pkt,
 				   const struct snic_rx_pkt *rx)
 {
-	u64 orig = pkt->orig;
-	const struct snic_seg value = {.ptr = &orig, .len = sizeof(orig)};
 	struct snic_req *req = &qp->req;
 	struct snic_out *out = snic_out_at(req, req->head);
-	u32 off = snic_psn_fwd(req->una, out->psn) << qp->mtu_shift, len = sizeof(orig);
+	u32 off = snic_psn_fwd(req->una, out->psn) << qp->mtu_shift, len = pkt->payload_len;
+	struct snic_seg value = {.len = SIRDMA_ATOMIC_LEN};
 	struct snic_seg_iter it = {.seg = &value};
 	enum sirdma_ae_code ae;
+	u64 orig;
 
-	if (pkt->flags & SNIC_PKT_READ) {
+	if (pkt->flags & SNIC_PKT_ATOMIC) {
+		orig = pkt->orig;
+		value.ptr = &orig;
+		len = SIRDMA_ATOMIC_LEN;
+	} else if (read_len_ok(qp, out, off, pkt)) {
 		it = snic_pkt_payload(pkt, rx);
-		len = pkt->payload_len;
-	}
-	if ((pkt->flags & SNIC_PKT_READ) && !read_len_ok(qp, out, off, pkt)) {
+	} else {
 		snic_send_mark_failed(qp, out, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		return COMP_FAILED;
 	}
@@ -270,6 +272,12 @@ static void comp_data_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
 	struct snic_out *out;
 	bool complete;
 
+	/* A response with data cannot refuse the request. */
+	if ((pkt->flags & SNIC_PKT_AETH) &&
+	    (pkt->aeth >> 24 & SIRDMA_AETH_KIND) != SIRDMA_AETH_ACK) {
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_BAD_HEADER);
+		return;
+	}
 	complete = comp_ack_before(qp, pkt->psn);
 	if (!snic_qp_can_send(qp))
 		return;

@@ -187,6 +187,9 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 	pkt->payload_off = hdr_len;
 	pkt->payload_len = body - pkt->pad;
 	pkt->npkts = PORT_WIRE_IN_MEMORY ? max_t(u32, rx->npkts, 1) : 1;
+	/* A super-packet is one of payload. */
+	if (pkt->npkts > 1 && !(op->flags & SNIC_PKT_PAYLOAD))
+		return false;
 	pkt->flags = op->flags;
 	pkt->pkey = be16_to_cpu(bth.pkey);
 	pkt->opcode = bth.opcode;

@@ -24,7 +24,10 @@
 #define SNIC_PKT_PAYLOAD (1u << 11) /* may carry payload */
 #define SNIC_PKT_UNSUPPORTED (1u << 12) /* an operation this device refuses */
 #define SNIC_PKT_ATOMIC (1u << 13) /* atomic request or its response */
-/* What a responder answers with data, and remembers to answer it again. */
+/*
+ * A READ or atomic, request or response. The responder answers such a request with data and
+ * remembers it for duplicates.
+ */
 #define SNIC_PKT_RD_ATOMIC (SNIC_PKT_READ | SNIC_PKT_ATOMIC)
 
 /* An operation of any transport. */
@@ -70,13 +73,13 @@ static inline u32 snic_opcode_hdr_len(u8 opcode)
 }
 
 /*
- * A received packet with its headers in CPU byte order. Fields of absent headers are 0, except
- * that those of atomics are undefined.
+ * A received packet with its headers in CPU byte order. Fields of absent headers are 0; swap_add,
+ * compare and orig are undefined unless the packet is an atomic request or response.
  */
 struct snic_pkt {
 	u64 va; /* RETH, AtomicETH */
 	u64 swap_add; /* AtomicETH */
-	u64 compare;
+	u64 compare; /* AtomicETH */
 	u64 orig; /* AtomicAckETH */
 	u32 rkey;
 	u32 dma_len;

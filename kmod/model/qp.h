@@ -22,7 +22,7 @@
 #include "sirdma/shadow.h"
 
 #define SNIC_MAX_RD_ATOMIC 16 /* inbound READs and atomics a QP remembers */
-#define SNIC_RD_REPEATS 8 /* repeated requests for parts of them, not yet answered */
+#define SNIC_RD_REPEATS 8 /* repeated requests for parts of READs, not yet answered */
 #define SNIC_OUT_MSGS 128 /* messages in flight, power of two */
 #define SNIC_MAX_MTU 4096
 #define SNIC_DEFAULT_WINDOW (512 * 1024) /* bytes in flight */
@@ -105,7 +105,7 @@ struct snic_req {
 	bool restarted; /* retransmitting: una has not moved since the loss was detected */
 	bool awake; /* need_kick is 0: a post needs no kick */
 	struct snic_sqe sqe; /* of out[cur], being sent */
-	struct snic_sqe rd_sqe; /* of out[head], a READ being received */
+	struct snic_sqe rd_sqe; /* of out[head], a READ or atomic whose response is received */
 	struct snic_out out[SNIC_OUT_MSGS];
 	struct snic_reads reads;
 };
@@ -124,10 +124,10 @@ struct snic_rd {
 	u32 psn; /* first response */
 	u32 msn;
 	u32 pos; /* next response */
-	bool used; /* the entry was ever written */
+	bool used; /* the request is remembered */
 	bool pending; /* responses are to be sent */
 	bool done; /* answered completely, or a duplicate: does not count against ird */
-	bool atomic;
+	u8 opcode; /* of the request */
 };
 
 struct snic_resp {
@@ -141,7 +141,7 @@ struct snic_resp {
 	u32 wr_left; /* bytes not yet placed */
 	u32 wr_total;
 	u64 wr_va;
-	u32 rd_tail; /* rd[] index of the next READ, free-running */
+	u32 rd_tail; /* rd[] index of the next READ or atomic, free-running */
 	u32 rd_pending; /* entries of rd[] that are pending */
 	u32 fail_ae; /* enum sirdma_ae_code */
 	u32 fail_vendor;
@@ -155,7 +155,7 @@ struct snic_resp {
 	bool absent; /* memory of the next READ is absent: wait for a repeated request or a kick */
 	bool comm_est; /* the communication established event was raised */
 	struct snic_rqe rqe;
-	/* The latest READs, then repeated requests for parts of them. */
+	/* The latest READs and atomics, then repeated requests for parts of READs. */
 	struct snic_rd rd[SNIC_MAX_RD_ATOMIC + SNIC_RD_REPEATS];
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Unanswered READ requests of the requester. */
+/* Unanswered READ and atomic requests of the requester. */
 #include "read_req.h"
 
 #include "qp.h"

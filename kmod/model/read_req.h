@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Unanswered READ requests of the requester, with the PSN at which the responses to each
+ * Unanswered READ and atomic requests of the requester, with the PSN at which the responses to each
  * end. A long READ takes several requests (snic_win_read_pkts()), and a repeated request must
  * lie within an earlier one. QP lock held throughout.
  */
@@ -11,7 +11,7 @@
 
 struct snic_qp;
 
-/* Limit of outbound READs: what soft-RoCE allows its peers. An entry is only a few bytes. */
+/* Limit of outbound READs and atomics: what soft-RoCE allows its peers. An entry is only a few bytes. */
 #define SNIC_MAX_ORD 128 /* power of two */
 
 /* A ring of free-running indices. */
@@ -25,7 +25,7 @@ struct snic_reads {
 };
 
 /*
- * A READ request is to be sent with PSN nxt, for response packet @first of its message,
+ * A READ or atomic request is to be sent with PSN nxt, for response packet @first of its message,
  * which has @left packets from there on. Returns how many of them to request; 0: an answer
  * must come first.
  */

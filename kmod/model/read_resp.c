@@ -11,6 +11,10 @@
 #include "responder.h"
 #include "xmit.h"
 
+/* The two highest bits of a PSN tell its quarter of the circle. */
+#define PSN_QUARTER 0xc00000u
+#define PSN_QUARTER_LEN 0x400000u
+
 /* PSN of the next response. */
 static u32 rd_psn(const struct snic_rd *rd)
 {
@@ -46,7 +50,6 @@ static void rd_begin(struct snic_rd *rd, u64 va, u32 rkey, u32 len, u32 psn)
 	rd->used = true;
 	rd->pos = 0;
 	rd->done = false;
-	rd->atomic = false;
 }
 
 static void rd_set_pending(struct snic_resp *resp, struct snic_rd *rd)
@@ -75,16 +78,40 @@ bool snic_rd_has_room(struct snic_qp *qp)
 	return false;
 }
 
+/* PSN behind the last response of @rd. */
+static u32 rd_end(const struct snic_qp *qp, const struct snic_rd *rd)
+{
+	return snic_psn_add(rd->psn, snic_qp_pkts(qp, rd->len));
+}
+
+void snic_rd_forget_old(struct snic_qp *qp, u32 before)
+{
+	struct snic_resp *resp = &qp->resp;
+	u32 i;
+
+	/* A step is at most two quarters long, so epsn enters each quarter, or the one behind it. */
+	if (likely(!((before ^ resp->epsn) & PSN_QUARTER)))
+		return;
+	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++) {
+		if (!resp->rd[i].pending &&
+		    snic_psn_fwd(resp->epsn, rd_end(qp, &resp->rd[i])) > PSN_QUARTER_LEN)
+			resp->rd[i].used = false;
+	}
+}
+
 struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt, u32 len)
 {
 	struct snic_resp *resp = &qp->resp;
 	struct snic_rd *rd = &resp->rd[resp->rd_tail++ % SNIC_MAX_RD_ATOMIC];
+	u32 before = resp->epsn;
 
 	rd_begin(rd, pkt->va, pkt->rkey, len, pkt->psn);
+	rd->opcode = pkt->opcode;
 	rd_set_pending(resp, rd);
 	resp->msn = snic_psn_add(resp->msn, 1);
 	rd->msn = resp->msn;
 	resp->epsn = snic_psn_add(resp->epsn, snic_qp_pkts(qp, len));
+	snic_rd_forget_old(qp, before);
 	/* The responses acknowledge all packets before the request. */
 	resp->ack_due = false;
 	resp->owed++;
@@ -176,15 +203,18 @@ static struct snic_rd *rd_free(struct snic_resp *resp)
 	return NULL;
 }
 
-/* Does the duplicate @pkt ask for @len bytes that @rd, the original request, asked for as well? */
+/*
+ * Is @pkt a duplicate of the request @rd, or of a part of it that is @len bytes long? Address
+ * and operands of an atomic are not kept, so they are not compared.
+ */
 static bool rd_covers(const struct snic_qp *qp, const struct snic_rd *rd,
 		      const struct snic_pkt *pkt, u32 len)
 {
 	u32 off = snic_psn_fwd(pkt->psn, rd->psn) << qp->mtu_shift;
 
-	if (pkt->rkey != rd->rkey || rd->atomic != !!(pkt->flags & SNIC_PKT_ATOMIC))
+	if (pkt->opcode != rd->opcode || pkt->rkey != rd->rkey)
 		return false;
-	if (rd->atomic)
+	if (rd->opcode != SIRDMA_BTH_READ_REQUEST)
 		return true;
 	return pkt->va == rd->va + off && len <= rd->len - off && (!rd->len || len);
 }
@@ -206,6 +236,7 @@ void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 		if (!again)
 			return;
 		rd_begin(again, pkt->va, pkt->rkey, len, pkt->psn);
+		again->opcode = rd->opcode;
 		again->msn = rd->msn;
 	}
 	again->done = true; /* a duplicate does not count against ird */
@@ -357,7 +388,8 @@ static bool resp_burst(struct snic_qp *qp)
 	}
 	burst = tx.burst;
 	while (more && (rd = snic_rd_next(qp))) {
-		more = rd->atomic ? rd_fill_atomic(&tx, rd) : rd_fill(&tx, rd);
+		more = rd->opcode != SIRDMA_BTH_READ_REQUEST ? rd_fill_atomic(&tx, rd) :
+							       rd_fill(&tx, rd);
 		for (; i < burst->npkts; i++)
 			owner[i] = (u8)(rd - resp->rd);
 	}

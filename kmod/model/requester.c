@@ -93,7 +93,8 @@ static enum snic_send_stop req_atomic(struct snic_tx *tx, const struct snic_out 
 	snic_pkt_bth(pkt,
 		     out->op == SIRDMA_OP_CMP_SWAP ? SIRDMA_BTH_CMP_SWAP : SIRDMA_BTH_FETCH_ADD,
 		     qp->pkey, qp->dest_qpn, req->nxt, 0);
-	snic_pkt_atomiceth(pkt, sqe->remote_va, sqe->rkey, sqe->swap_add, sqe->compare);
+	snic_pkt_atomiceth(pkt, sqe->remote_va, sqe->rkey, sqe->atomic.swap_add,
+			   sqe->atomic.compare);
 	req->unasked = 0; /* its response acknowledges all packets before it */
 	req->nxt = snic_psn_add(req->nxt, 1);
 	req->cur++;

@@ -109,6 +109,7 @@ static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 {
 	struct snic_resp *resp = &qp->resp;
 	enum snic_recv_verdict verdict;
+	u32 before = resp->epsn;
 	bool owed;
 
 	snic_recv_begin(resp);
@@ -136,6 +137,7 @@ static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 	if (pkt->flags & SNIC_PKT_RD_ATOMIC)
 		return; /* its responses acknowledge it; snic_rd_accept() advanced epsn */
 	snic_recv_advance(resp, pkt);
+	snic_rd_forget_old(qp, before);
 	if (pkt->ackreq || owed)
 		resp_owe_ack(resp, resp->epsn);
 }

@@ -18,8 +18,16 @@ bool snic_resp_pending(const struct snic_qp *qp);
 enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt);
 /* May the peer have another READ or atomic unanswered? If not, the failure is recorded. */
 bool snic_rd_has_room(struct snic_qp *qp);
-/* Queue the response of @len bytes to @pkt, a READ or atomic at epsn. */
+/*
+ * Queue the response of @len bytes to @pkt, a READ or atomic at epsn. The caller sets orig of an
+ * atomic, which takes the place of va.
+ */
 struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt, u32 len);
+/*
+ * epsn moved on from @before: forget requests that ended a quarter of all PSNs ago. A lap later
+ * their PSNs would be taken for those of other requests.
+ */
+void snic_rd_forget_old(struct snic_qp *qp, u32 before);
 /* A duplicate request: answer it again if it is still remembered. */
 void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt);
 /*

@@ -45,6 +45,10 @@ static u32 sqe_quanta(u64 hdr)
  */
 union wqe_copy {
 	struct sirdma_wqe first;
+	struct {
+		struct sirdma_wqe first;
+		struct sirdma_atomic_operands operands;
+	} atomic;
 	struct sirdma_frag frags[2 * SIRDMA_MAX_WQE_QUANTA];
 };
 
@@ -90,15 +94,15 @@ static bool frags_load(const union wqe_copy *copy, u32 first, u32 count, bool po
 static bool atomic_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity)
 {
 	if (SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) != 1 ||
-	    !hdr_valid(le64_to_cpu(copy->frags[3].stag), polarity))
+	    !hdr_valid(le64_to_cpu(copy->atomic.operands.valid), polarity))
 		return false;
 	sqe->sge[0].addr = le64_to_cpu(copy->first.frag_addr);
 	sqe->sge[0].stag = (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, le64_to_cpu(copy->first.frag_stag));
 	sqe->sge[0].len = SIRDMA_ATOMIC_LEN;
 	sqe->nsge = 1;
 	sqe->len = SIRDMA_ATOMIC_LEN;
-	sqe->swap_add = le64_to_cpu(copy->frags[2].addr);
-	sqe->compare = le64_to_cpu(copy->frags[2].stag);
+	sqe->atomic.swap_add = le64_to_cpu(copy->atomic.operands.swap_add);
+	sqe->atomic.compare = le64_to_cpu(copy->atomic.operands.compare);
 	return true;
 }
 

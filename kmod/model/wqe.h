@@ -30,8 +30,6 @@ enum snic_wqe_status {
 /* A send WQE. */
 struct snic_sqe {
 	u64 remote_va; /* of a datagram: snic_sqe_dest_qpn(), snic_sqe_dest_qkey() */
-	u64 swap_add; /* operands of an atomic */
-	u64 compare;
 	u32 rkey; /* of a datagram: snic_sqe_av() */
 	u32 imm; /* CPU order */
 	u32 len; /* sum of all fragments, or of the inline data */
@@ -43,7 +41,14 @@ struct snic_sqe {
 	bool read_fence;
 	bool has_imm;
 	bool is_inline; /* data stays in the ring: snic_sqe_inline_ptr() */
-	struct snic_sge sge[SIRDMA_MAX_SGE];
+	union {
+		struct snic_sge sge[SIRDMA_MAX_SGE];
+		struct {
+			struct snic_sge result; /* sge[0] */
+			u64 swap_add;
+			u64 compare;
+		} atomic;
+	};
 };
 
 /* A receive WQE. */

@@ -261,6 +261,10 @@ static inline bool port_cas64(u64 *p, u64 old, u64 new)
 	return cmpxchg64(p, old, new) == old;
 }
 
+#if BITS_PER_LONG != 64
+#error "atomics of 64 bits and of the RDMA device must be the same instructions"
+#endif
+
 static inline u64 port_cmpxchg64(u64 *p, u64 old, u64 new)
 {
 	return cmpxchg64(p, old, new);

@@ -225,6 +225,12 @@ void give_work(World &w, u8 what)
 			.sges = {{at(b.node, 16384), 5000, w.key}},
 			.remote = at(a.node, 0),
 			.rkey = w.key});
+	if (what & 64)
+		b.post({.op = SIRDMA_OP_FETCH_ADD,
+			.sges = {{at(b.node, 24576), 8, w.key}},
+			.remote = at(a.node, 8192),
+			.rkey = w.key,
+			.swap_add = 1});
 	if (what & 32)
 		b.post({.op = SIRDMA_OP_WRITE,
 			.sges = {{at(b.node, 8192), 2000, w.key}},

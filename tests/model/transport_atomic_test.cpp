@@ -5,6 +5,7 @@
 
 extern "C" {
 #include "model/packet.h"
+#include "model/responder.h"
 }
 
 using namespace sirdma::test;
@@ -333,6 +334,67 @@ TEST_F(Atomics, BadRequestsFailAlone)
 	spoil([&](sirdma_wqe *wqe) { wqe[1].hdr ^= SIRDMA_WQE_VALID; });
 }
 
+// All PSNs come again after 2^24 packets. A result of the lap before is nobody's.
+TEST_F(Atomics, ResultOfAnEarlierLapIsForgotten)
+{
+	QpOptions opts;
+
+	opts.mtu = 256;
+	auto l = link(opts);
+	const u32 psn = l->a.opts.a_psn;
+	// The PSN of the responder moves on by a message of which the last packet is all that matters.
+	const auto skip = [&](u32 to) {
+		for (Qp *qp : {&l->a, &l->b}) {
+			snic_qp *model = snic_qp_get(qp->node.host.dev(), qp->id);
+
+			port_lock(&model->lock);
+			if (qp == &l->a) {
+				model->req.una = model->req.nxt = model->req.max = model->req.psn =
+					to;
+			} else {
+				const u32 before = model->resp.epsn;
+
+				model->resp.epsn = to;
+				snic_rd_forget_old(model, before);
+			}
+			port_unlock(&model->lock);
+			snic_qp_put(model);
+		}
+	};
+
+	l->a.post(add(1, 0));
+	expect_ok(wait_send(l->a), SIRDMA_OP_FETCH_ADD);
+	for (u32 quarter = 1; quarter < 4; quarter++)
+		skip((psn + quarter * 0x400000) & 0xffffff);
+	skip(psn);
+	lose(b, SIRDMA_BTH_ATOMIC_ACK, 1);
+	l->a.post(add(1, 8));
+	expect_ok(wait_send(l->a), SIRDMA_OP_FETCH_ADD);
+	EXPECT_EQ(result(8), initial + 1);
+	EXPECT_EQ(remote(), initial + 2);
+}
+
+TEST_F(Atomics, ResponsesThatRefuseAreNone)
+{
+	auto l = link();
+	bool spoil = true;
+
+	fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		if (&from == &b.host && spoil) {
+			spoil = false;
+			pkt.bytes[pkt.bth + 12] = SIRDMA_AETH_NAK | SIRDMA_NAK_REM_OP;
+			seal(pkt);
+		}
+		return Verdict::pass;
+	});
+	const u64 before = a.stat(SIRDMA_STAT_RX_BAD_HEADER);
+	l->a.post(add(1));
+	expect_ok(wait_send(l->a), SIRDMA_OP_FETCH_ADD);
+	EXPECT_EQ(a.stat(SIRDMA_STAT_RX_BAD_HEADER), before + 1);
+	EXPECT_EQ(result(), initial);
+	EXPECT_EQ(remote(), initial + 1);
+}
+
 // Nothing but the response to it completes an atomic, and it completes nothing else.
 TEST_F(Atomics, ResponsesOfTheOtherKindAreDropped)
 {
@@ -363,8 +425,8 @@ TEST_F(Atomics, ResponsesOfTheOtherKindAreDropped)
 	}
 }
 
-// A second request with the PSN of the first one is answered only if it is the same.
-TEST_F(Atomics, ReusedPsnWithAnotherKeyIsNotAnswered)
+// Address and operands are not kept, so they may differ; key and operation may not.
+TEST_F(Atomics, RepeatedPsnOfAnotherRequestIsNotAnswered)
 {
 	auto l = link();
 	Packet first;
@@ -386,8 +448,13 @@ TEST_F(Atomics, ReusedPsnWithAnotherKeyIsNotAnswered)
 		return fabric.sent().size();
 	};
 	EXPECT_EQ(answers(first), 1u);
-	first.bytes[first.bth + 12 + 11] ^= 1; // the key
-	EXPECT_EQ(answers(first), 0u);
+	for (size_t at : {12 + 11, 0}) { // key, operation
+		Packet other_request = first;
+
+		other_request.bytes[first.bth + at] ^=
+			at ? 1 : SIRDMA_BTH_FETCH_ADD ^ SIRDMA_BTH_CMP_SWAP;
+		EXPECT_EQ(answers(other_request), 0u) << at;
+	}
 	EXPECT_EQ(remote(), initial + 1);
 }
 

@@ -137,6 +137,27 @@ TEST_F(Packets, QueuePairsThatAreNotThereAreCountedWithoutALookAtTheRest)
 	EXPECT_EQ(b.host.stat(SIRDMA_STAT_RX_NO_GROUP), before + 1);
 }
 
+// A host that says so of anything but payload is not believed.
+TEST_F(Packets, SuperPacketsArePayload)
+{
+	std::vector<u8> bytes = cat(bth(SIRDMA_BTH_ATOMIC_ACK, 5, 0), be(0x1f000000, 12));
+	enum sirdma_stat why;
+	snic_rx_pkt rx{};
+	snic_pkt pkt;
+
+	bytes.resize(bytes.size() + SIRDMA_ICRC_LEN);
+	snic_seg seg = {bytes.data(), static_cast<u32>(bytes.size())};
+	rx.segs = &seg;
+	rx.nsegs = 1;
+	rx.len = seg.len;
+	rx.icrc_ok = true;
+	rx.npkts = 1;
+	EXPECT_TRUE(snic_pkt_parse(&rx, &pkt, &why));
+	rx.npkts = 64;
+	EXPECT_FALSE(snic_pkt_parse(&rx, &pkt, &why));
+	EXPECT_EQ(why, SIRDMA_STAT_RX_BAD_LENGTH);
+}
+
 TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 {
 	auto l = link();

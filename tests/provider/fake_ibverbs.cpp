@@ -45,7 +45,8 @@ void FakeDriver::reset()
 	*this = FakeDriver{};
 	ops = kept;
 	context_answer.kernel_ver = SIRDMA_ABI_VERSION;
-	context_answer.feature_flags = SIRDMA_FEATURE_CQ_RESIZE | SIRDMA_FEATURE_SRQ;
+	context_answer.feature_flags = SIRDMA_FEATURE_CQ_RESIZE | SIRDMA_FEATURE_SRQ |
+				       SIRDMA_FEATURE_ATOMICS;
 	context_answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
 	context_answer.max_hw_read_sges = SIRDMA_MAX_READ_SGE;
 	context_answer.max_hw_inline = SIRDMA_MAX_INLINE;

@@ -232,6 +232,20 @@ TEST_F(WithCq, CqShadowFollowsTheRingWithoutTheResizeFeature)
 	EXPECT_EQ(driver.cq_request.user_shadow_area, driver.cq_request.user_cq_buf + 4096);
 }
 
+/* A driver that does not say so has no atomics; its device would fail the queue pair. */
+TEST_F(WithCq, AtomicsNeedTheFeature)
+{
+	EXPECT_EQ(destroy_cq(cq), 0);
+	EXPECT_EQ(dealloc_pd(pd), 0);
+	cq = nullptr;
+	pd = nullptr;
+	EXPECT_EQ(Context::of(context_).limits.lacks, 0u);
+	close_device();
+	driver.context_answer.feature_flags &= ~uint64_t{SIRDMA_FEATURE_ATOMICS};
+	ASSERT_TRUE(open_device());
+	EXPECT_EQ(Context::of(context_).limits.lacks, SIRDMA_SEND_OP_ATOMIC);
+}
+
 TEST_F(WithCq, BadCqSizesAreEinval)
 {
 	for (int cqe : {0, -1, 1 << 20}) {

@@ -28,6 +28,7 @@ struct QpShape {
 	uint32_t max_recv_sge = 3;
 	uint32_t max_inline = SIRDMA_MAX_INLINE;
 	bool signal_all = false;
+	uint32_t lacks = 0; /* see sirdma_sq */
 };
 
 /* A QP in RTS whose kicks arrive in a pipe. */
@@ -98,7 +99,8 @@ private:
 		return {.max_sge = shape.max_send_sge,
 			.max_read_sge = SIRDMA_MAX_READ_SGE,
 			.max_inline = shape.max_inline,
-			.signal_all = shape.signal_all};
+			.signal_all = shape.signal_all,
+			.lacks = shape.lacks};
 	}
 
 	bool kicked_fd_ready()

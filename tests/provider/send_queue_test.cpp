@@ -186,6 +186,15 @@ TEST(SendQueue, AtomicsCarryTheirOperands)
 		  EINVAL);
 }
 
+TEST(SendQueue, AtomicsOfADeviceThatHasNone)
+{
+	TestQp qp({.lacks = SIRDMA_SEND_OP_ATOMIC});
+	auto sges = make_sges(1, 8);
+
+	EXPECT_EQ(post(*qp, make_send(sges, 1, IBV_WR_ATOMIC_FETCH_AND_ADD)), EOPNOTSUPP);
+	EXPECT_EQ(post(*qp, make_send(sges, 1, IBV_WR_RDMA_READ)), 0);
+}
+
 TEST(SendQueue, RefusesWhatItCannotExpress)
 {
 	TestQp qp({.max_send_sge = 2, .max_inline = 16});
@@ -213,6 +222,12 @@ TEST(SendQueue, RefusesWhatItCannotExpress)
 	EXPECT_EQ(post(*qp, make_send(huge)), EINVAL);
 	std::vector<ibv_sge> sum = make_sges(2, 0x40000000u);
 	EXPECT_EQ(post(*qp, make_send(sum)), EINVAL);
+
+	/* The list is not looked at. */
+	ibv_send_wr many = make_send(one);
+	many.sg_list = nullptr;
+	many.num_sge = 3;
+	EXPECT_EQ(post(*qp, many), EINVAL);
 
 	ibv_send_wr negative = make_send(one);
 	negative.num_sge = -1;

@@ -37,6 +37,7 @@ struct Limits {
 	uint32_t min_wq_quanta;
 	uint32_t max_cq_size; /* elements of the ring */
 	uint32_t min_cq_size;
+	uint32_t lacks; /* see sirdma_sq */
 };
 
 /* The library allocates it zeroed and knows only the first two members. */

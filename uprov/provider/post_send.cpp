@@ -45,11 +45,11 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 		.remote_addr = 0,
 		.key = 0,
 		.imm = 0,
-		.swap_add = 0,
-		.compare = 0,
 		.sges = codec_sges(wr.sg_list),
 		/* A negative count becomes larger than any limit. */
 		.num_sge = static_cast<uint32_t>(wr.num_sge),
+		.swap_add = 0,
+		.compare = 0,
 	};
 
 	switch (work.opcode) {
@@ -90,6 +90,7 @@ SendQueue::SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots,
 				.max_read_sge = limits.max_read_sge,
 				.max_inline = limits.max_inline,
 				.qp_type = limits.qp_type,
+				.lacks = limits.lacks,
 				.signal_all = limits.signal_all,
 				.head = 0,
 				.tail = 0},

@@ -163,6 +163,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 		.max_inline = attr.cap.max_inline_data,
 		.signal_all = attr.sq_sig_all != 0,
 		.qp_type = send_type(attr.qp_type),
+		.lacks = context.limits.lacks,
 		.domain = &Pd::of(pd).domain(),
 	};
 	PageBuffer memory =

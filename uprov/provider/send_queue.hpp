@@ -38,6 +38,7 @@ struct SendLimits {
 	uint32_t max_inline; /* bytes */
 	bool signal_all;
 	uint32_t qp_type = SIRDMA_SEND_ON_RC;
+	uint32_t lacks = 0; /* see sirdma_sq */
 	const Pd *domain = nullptr; /* whose address handles datagrams may have */
 };
 

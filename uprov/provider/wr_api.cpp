@@ -18,17 +18,19 @@ namespace sirdma
 namespace
 {
 
-/* The operations that a QP of @type supports. */
-constexpr uint64_t supported_send_ops(ibv_qp_type type) noexcept
+/* The operations that a QP of @type supports on a device that @lacks some. */
+constexpr uint64_t supported_send_ops(ibv_qp_type type, uint32_t lacks) noexcept
 {
 	constexpr uint64_t connected = IBV_QP_EX_WITH_RDMA_WRITE |
 				       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
 				       IBV_QP_EX_WITH_SEND_WITH_IMM;
+	constexpr uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+				     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
 	switch (type) {
 	case IBV_QPT_RC:
-		return connected | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-		       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+		return connected | IBV_QP_EX_WITH_RDMA_READ |
+		       (lacks & SIRDMA_SEND_OP_ATOMIC ? 0 : atomics);
 	case IBV_QPT_UD:
 		return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 	default:
@@ -108,10 +110,10 @@ void open_request(ibv_qp_ex *ex, ibv_wr_opcode opcode, uint32_t rkey, uint64_t r
 		.remote_addr = remote_addr,
 		.key = rkey,
 		.imm = be32toh(imm),
-		.swap_add = 0,
-		.compare = 0,
 		.sges = nullptr,
 		.num_sge = 0,
+		.swap_add = 0,
+		.compare = 0,
 	};
 }
 
@@ -309,7 +311,8 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept
 
 	if ((attr->comp_mask & ~known) ||
 	    ((attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr->create_flags) ||
-	    (wr_api && ((attr->send_ops_flags & ~supported_send_ops(attr->qp_type)) ||
+	    (wr_api && ((attr->send_ops_flags &
+			 ~supported_send_ops(attr->qp_type, Context::of(context).limits.lacks)) ||
 			!comp_mask_offset()))) {
 		errno = EOPNOTSUPP;
 		return nullptr;
