@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Requester of RC: sends SENDs and WRITEs and READ requests within a window. After a
+ * Requester of RC: sends SENDs, WRITEs, READ and atomic requests within a window. After a
  * loss it retransmits from the oldest unacknowledged packet (go-back-N, IBTA 9.7.5.1).
  */
 #include "requester.h"

@@ -148,7 +148,7 @@ void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 
 	if (qp->resp.fatal) {
 		/*
-		 * The NAK waits behind responses of earlier READs. Try those again: absent
+		 * The NAK waits behind responses of earlier READs and atomics. Try those again: absent
 		 * memory may be present.
 		 */
 		qp->resp.absent = false;

@@ -48,7 +48,7 @@ public:
 	/* The application requested an event and may sleep until it comes. */
 	virtual void expect_event() noexcept = 0;
 
-	/* There is a queue pair for datagrams, which are received with their IP header. */
+	/* A queue pair for datagrams exists: its GRH needs traffic class and hop limit of each packet. */
 	virtual void expect_datagrams() noexcept {}
 
 	/* Can it have multicast groups? */

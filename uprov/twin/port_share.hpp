@@ -55,7 +55,7 @@ public:
 	/* The methods that follow: one thread at a time. */
 
 	void serve() noexcept;
-	/* From now on see UdpReceiver::ask_for_header(), whoever owns the port. */
+	/* Call UdpReceiver::ask_for_header() for the port's socket, now and after each change of its owner. */
 	void ask_for_headers() noexcept;
 	/* Time until serve() has work; never_ns: only when fd() is readable. */
 	u64 wait() const noexcept;
@@ -116,7 +116,7 @@ private:
 	PortFile file_;
 	std::unique_ptr<UdpReceiver> taken_;
 
-	bool headers_ = false; /* asked for: also of a socket that comes later */
+	bool headers_ = false; /* asked for, of later sockets as well */
 
 	uint64_t number_ = 0; /* of this process as owner, or of the owner it has joined */
 

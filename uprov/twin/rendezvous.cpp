@@ -184,7 +184,7 @@ IpAddress rendezvous_find_loopback(bool v4, uint32_t slot) noexcept
 
 		if (!parse_name(line, slot, addr) || !addr.is_loopback() || addr.is_v4() != v4)
 			continue;
-		/* Others may bind such a name as well. */
+		/* Any user may bind such a name: connecting tells whose it is. */
 		if ((found.any() || memcmp(addr.ip().b, found.ip().b, sizeof(addr.ip().b)) < 0) &&
 		    rendezvous_connect(addr, slot))
 			found = addr;

@@ -68,8 +68,8 @@ bool rendezvous_take(int listener) noexcept;
 Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept;
 
 /*
- * A loopback address of IPv4 or IPv6 at which a process of this user serves name @slot: the lowest, any():
- * there is none.
+ * The lowest loopback address of the family at which a process of this user serves name @slot;
+ * any(): there is none.
  */
 IpAddress rendezvous_find_loopback(bool v4, uint32_t slot) noexcept;
 

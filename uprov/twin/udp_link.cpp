@@ -360,8 +360,8 @@ void UdpSender::flush(TxScratch &s) noexcept
 namespace
 {
 
-/* What came with a datagram. IPv4 gives the traffic class as a byte, and all others are integers. */
-struct Arrival {
+/* Control data of a received datagram. IP_TOS is a byte, the others are integers. */
+struct ControlData {
 	uint8_t traffic_class = 0, hop_limit = default_hop_limit;
 	size_t segment = 0; /* 0: GRO merged nothing */
 
@@ -478,7 +478,7 @@ void UdpReceiver::take(DatagramSink &sink, const mmsghdr &message) noexcept
 {
 	const msghdr &m = message.msg_hdr;
 	const auto *from = static_cast<const sockaddr *>(m.msg_name);
-	Arrival arrival;
+	ControlData arrival;
 
 	for (cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(const_cast<msghdr *>(&m), c))
 		arrival.take(*c);

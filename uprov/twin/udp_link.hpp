@@ -106,11 +106,10 @@ public:
 	static std::unique_ptr<UdpReceiver> adopt(Fd fd, const IpAddress &addr) noexcept;
 
 	/*
-	 * Tell traffic class and hop limit of what comes from now on; before, they are 0 and the usual
-	 * one. The kernel takes 0.15 us longer for each datagram or batch of merged ones, 4 % of
-	 * the way through it (measured by a loop of sendto() and recvmsg() of 64 B over lo, with
-	 * and without these options, in turns). So it is done for who shows them: queue pairs for
-	 * datagrams.
+	 * From now on report traffic class and hop limit of received datagrams; before, they are 0 and
+	 * default_hop_limit. Each recvmsg() then takes 0.15 us longer, 4 % of sendto() and recvmsg()
+	 * of 64 B over lo (measured alternately with and without the options). So only devices with
+	 * queue pairs for datagrams ask for them.
 	 */
 	void ask_for_header() noexcept;
 

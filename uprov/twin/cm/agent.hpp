@@ -117,8 +117,8 @@ public:
 	static constexpr u32 handle_mask = (1u << handle_bits) - 1;
 	static u32 slot_of_id(u32 comm_id) noexcept { return comm_id >> handle_bits; }
 	/*
-	 * What the requester calls its connection, in a request, and in the reject of one that gave up
-	 * before it knew the receiver's ID. False: @mad is another message.
+	 * The requester's GUID and communication ID, of a REQ, or of the REJ of a requester that gave
+	 * up before it knew the receiver's ID. False: @mad is another message.
 	 */
 	static bool names_request(const sirdma_mad &mad, u64 &guid, u32 &id) noexcept;
 	/* The ID that the receiver of @mad is to have; 0: the message names a service or a request. */

@@ -387,9 +387,9 @@ int Agent::choose_device(Id &id, const Endpoint &dst)
 }
 
 /*
- * The address that @dst, as a destination, means to @device. As in the kernel, any address and
- * loopback addresses mean the device itself. But twins have loopback addresses: each of them means
- * what it says, and users expect that 127.0.0.1 reaches the other programs of the host.
+ * The address that @dst, as a destination, means to @device. In the kernel the unspecified address
+ * and loopback addresses mean the device itself. But twins have loopback addresses: each of them
+ * means what it says, and users expect that 127.0.0.1 reaches the other programs of the host.
  */
 IpAddress Agent::meaning_of(const Id &id, const Endpoint &dst, const Port &device)
 {

@@ -39,18 +39,18 @@ public:
 	/* The first timer is earlier than it was. */
 	virtual void timer_changed() noexcept = 0;
 	/*
-	 * Reserve service @service of @port for this process, as long as the file is open. None
-	 * with errno; EADDRINUSE: some process has it.
+	 * Reserve service @service of @port for this process until release(). An invalid file with
+	 * errno; EADDRINUSE: another process has it.
 	 */
 	virtual Fd claim(Port &port, u32 service) noexcept = 0;
 	/* From now on other processes of the address hand over requests for it. False with errno. */
 	virtual bool serve(const Fd &claim) noexcept = 0;
-	/* Give it up. */
+	/* End the reservation @claim. The caller does not close the file itself. */
 	virtual void release(Fd claim) noexcept = 0;
 	/*
-	 * The address that @dst, 127.0.0.1 or ::1, which no device of this process has, means to who
-	 * looks for @service: that of a process of this user that serves it, @dst itself if some
-	 * process receives there, or any().
+	 * Where a client finds @service if it names @dst, 127.0.0.1 or ::1 but not an address of this
+	 * process: at @dst if a process of this user serves it there; else at the lowest loopback
+	 * address where one does; else at @dst if a process receives there; else any().
 	 */
 	virtual IpAddress loopback_of(const IpAddress &dst, u32 service) noexcept = 0;
 

@@ -53,7 +53,7 @@ void ForwardedRequests::add(const Key &key, u32 service) noexcept
 			return;
 		order_.push_back(entry);
 	} catch (const std::bad_alloc &) {
-		/* A reject will not find its way, and the request expires. */
+		/* Without the entry a reject cannot be forwarded: the request times out. */
 		services_.erase(key);
 		return;
 	}
@@ -294,7 +294,7 @@ bool Service::forward(const Arrival &arrival) noexcept
 
 /*
  * The listener may have been closed since epoll reported it, and the application may have a file of
- * this number now. None: there is no connection, or no such listener.
+ * this number now. An invalid file: no connection waits, or the listener is closed.
  */
 Fd Service::accept(int listener) noexcept
 {
@@ -352,8 +352,8 @@ bool Service::listen(int listener)
 }
 
 /*
- * Explicitly, as a forked child may have a copy of the listener, which would then stay in the set of
- * epoll under a number that means another file.
+ * The listener is removed from epoll explicitly: a forked child may have a copy of it, and epoll
+ * would then report events under a number that means another file.
  */
 void Service::unlisten(Fd listener) noexcept
 {

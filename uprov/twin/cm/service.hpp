@@ -22,13 +22,13 @@ namespace sirdma::twin::cm
 {
 
 /*
- * Where requests of connections were forwarded to. A requester that gives up does not know the
- * receiver's ID, and its reject must reach the same process. The oldest are forgotten: then the
- * request waits until it expires.
+ * To which process each connection request was forwarded. A requester that gives up does not know
+ * the receiver's ID, and its reject must reach the same process. When the table is full, the oldest
+ * entry is dropped: its reject is lost, and the request times out.
  */
 class ForwardedRequests {
 public:
-	/* The device and the address it came from, and what the requester calls it. */
+	/* The device, the address it came from, and the requester's GUID and communication ID. */
 	struct Key {
 		const Port *port;
 		IpAddress src;
@@ -44,10 +44,11 @@ public:
 					       std::tie(b.port, b.guid, b.id);
 		}
 	};
-	static constexpr size_t requests_max = 4096; /* as many as Service::inbox_max */
+	static constexpr size_t requests_max =
+		4096; /* a process keeps no more: Service::inbox_max */
 
 	void add(const Key &key, u32 service) noexcept;
-	/* 0: none of these. */
+	/* 0: the request is not in the table. */
 	u32 service_of(const Key &key) const noexcept;
 	void forget(const Port &port) noexcept;
 
@@ -55,7 +56,7 @@ private:
 	using Services = std::map<Key, u32>;
 
 	Services services_;
-	std::deque<Services::iterator> order_; /* by age */
+	std::deque<Services::iterator> order_; /* oldest first */
 };
 
 class Service final : private Host {
