@@ -393,6 +393,8 @@ void reuse_the_listeners_descriptor()
 	/* Two events for the thread: the old listener's, if it hears it, and then that of another one. */
 	const Fd visitor = rendezvous_connect(addr, name_of_service);
 
+	ASSERT_TRUE(visitor);
+
 	program.listener(addr, service_port + 1);
 	visit(addr, name_of_service + 1);
 	EXPECT_GE(accept(own.get(), nullptr, nullptr), 0)

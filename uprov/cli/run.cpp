@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <random>
 #include <string>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -64,11 +65,12 @@ bool is_free(const twin::IpAddress &addr)
 
 /*
  * The sysfs tree and sirdma show tell a device's address before any process opens the
- * device, so the address is chosen here. All processes of the run share it.
+ * device, so the address is chosen here. All processes of the run share it. Nobody holds it until
+ * the first of them opens the device, so it is a random one: process numbers are alike in containers.
  */
 void choose_addrs(std::vector<twin::IpAddress> &addrs)
 {
-	uint32_t next = static_cast<uint32_t>(getpid()), tried = 0;
+	uint32_t next = std::random_device()(), tried = 0;
 
 	for (twin::IpAddress &addr : addrs) {
 		for (; addr.any() && tried < default_count; ++tried, ++next) {

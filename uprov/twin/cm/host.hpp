@@ -50,7 +50,8 @@ public:
 	/*
 	 * Where a client finds @service if it names @dst, 127.0.0.1 or ::1 but not an address of this
 	 * process: at @dst if a process of this user serves it there; else at the lowest loopback
-	 * address where one does; else at @dst if a process receives there; else any().
+	 * address where one does; else at @dst if a process of this user has its RoCE port; else
+	 * any().
 	 */
 	virtual IpAddress loopback_of(const IpAddress &dst, u32 service) noexcept = 0;
 

@@ -123,9 +123,11 @@ bool Agent::names_request(const sirdma_mad &mad, u64 &guid, u32 &id) noexcept
 
 u32 Agent::service_of(const sirdma_mad &mad) noexcept
 {
-	const u64 service = be64toh(be16toh(mad.hdr.attr_id) == SIRDMA_CM_REQ ?
-					    mad.req.service_id :
-					    mad.sidr_req.service_id);
+	const u16 attr = be16toh(mad.hdr.attr_id);
+	const u64 service = attr == SIRDMA_CM_REQ      ? be64toh(mad.req.service_id) :
+			    attr == SIRDMA_CM_SIDR_REQ ? be64toh(mad.sidr_req.service_id) :
+							 0;
+
 	/* Port spaces have 16 bits; those in use have 9. */
 	return service >= 1 << 16 && service < 1ull << 31 ? static_cast<u32>(service) : 0;
 }

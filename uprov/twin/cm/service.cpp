@@ -25,16 +25,6 @@ namespace
 std::atomic<Service *> last{nullptr};
 std::mutex making; /* initialised again in a child */
 
-/* Does no process receive RoCEv2 at @addr? */
-bool port_is_free(const IpAddress &addr) noexcept
-{
-	sockaddr_storage sa;
-	const socklen_t len = addr.to_socket(SIRDMA_ROCE_UDP_PORT, sa);
-	const Fd fd(socket(addr.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-
-	return fd && !bind(fd.get(), reinterpret_cast<const sockaddr *>(&sa), len);
-}
-
 __attribute__((constructor)) void hook_fork() noexcept
 {
 	port_on_fork([] { new (&making) std::mutex; });
@@ -432,9 +422,8 @@ IpAddress Service::loopback_of(const IpAddress &dst, u32 service) noexcept
 
 	const IpAddress other = rendezvous_find_loopback(dst.is_v4(), service);
 
-	if (!other.any())
-		return other;
-	return port_is_free(dst) ? IpAddress() : dst;
+	/* No other user's process is asked: it would learn what the client sends. */
+	return !other.any() || !rendezvous_connect(dst, port_owner) ? other : dst;
 }
 
 void Service::forget(Port &port) noexcept
