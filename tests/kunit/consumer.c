@@ -500,6 +500,19 @@ static struct ib_sge buffer_sge(const struct consumer *c, const struct buffer *b
 	return (struct ib_sge){buf->addr, MESSAGE, c->pd->local_dma_lkey};
 }
 
+/* Post @wr; the status of its completion. */
+static enum ib_wc_status consumer_complete(struct kunit *test, const struct ib_send_wr *wr)
+{
+	struct consumer *c = test->priv;
+	const struct ib_send_wr *bad;
+	struct ib_wc wc;
+
+	KUNIT_ASSERT_EQ(test, ib_post_send(c->qp[0], wr, &bad), 0);
+	KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
+	KUNIT_EXPECT_EQ(test, wc.wr_id, wr->wr_id);
+	return wc.status;
+}
+
 /* One request of a, from or to the buffer; the status of its completion. */
 static enum ib_wc_status consumer_do(struct kunit *test, enum ib_wr_opcode opcode,
 				     const struct buffer *local, u64 remote, u32 rkey)
@@ -515,13 +528,8 @@ static enum ib_wc_status consumer_do(struct kunit *test, enum ib_wr_opcode opcod
 		.remote_addr = remote,
 		.rkey = rkey,
 	};
-	const struct ib_send_wr *bad;
-	struct ib_wc wc;
 
-	KUNIT_ASSERT_EQ(test, ib_post_send(c->qp[0], &wr.wr, &bad), 0);
-	KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
-	KUNIT_EXPECT_EQ(test, wc.wr_id, (u64)opcode);
-	return wc.status;
+	return consumer_complete(test, &wr.wr);
 }
 
 /* Each PD has a key for all memory, which serves who posts and no peer. */
@@ -615,13 +623,8 @@ static enum ib_wc_status consumer_atomic(struct kunit *test, enum ib_wr_opcode o
 		.swap = swap,
 		.rkey = rkey,
 	};
-	const struct ib_send_wr *bad;
-	struct ib_wc wc;
 
-	KUNIT_ASSERT_EQ(test, ib_post_send(c->qp[0], &wr.wr, &bad), 0);
-	KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
-	KUNIT_EXPECT_EQ(test, wc.wr_id, (u64)opcode);
-	return wc.status;
+	return consumer_complete(test, &wr.wr);
 }
 
 static void consumer_does_atomics(struct kunit *test)
