@@ -65,6 +65,9 @@ static bool snic_cpu_drain(struct snic_cpu *cpu)
 	u32 cost = 0, steps = 0;
 	bool done = true;
 
+	/* Only this CPU adds queues. */
+	if (list_empty(&cpu->pending) && list_empty(&cpu->lingering))
+		return true;
 	spin_lock(&cpu->lock);
 	if (!cpu->draining) {
 		cpu->draining = true;
@@ -111,9 +114,18 @@ u32 snic_cpu_count_sent(u32 frames)
 	return snic_cpu_this()->sent += frames;
 }
 
+/* Others may add to the backlog meanwhile, but not frames of this CPU. */
+static bool snic_cpu_backlog_empty(void)
+{
+	const struct softnet_data *sd = this_cpu_ptr(&softnet_data);
+
+	return skb_queue_empty_lockless(&sd->input_pkt_queue) &&
+	       skb_queue_empty_lockless(&sd->process_queue);
+}
+
 bool snic_cpu_passed(u32 last)
 {
-	return (s32)(snic_cpu_this()->passed - last) >= 0;
+	return (s32)(snic_cpu_this()->passed - last) >= 0 || snic_cpu_backlog_empty();
 }
 
 void snic_cpu_schedule_bh(void)

@@ -98,9 +98,11 @@ bool snic_defer_run(u64 end)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(host, &snic_hosts, node) {
-		snic_enter();
-		more |= snic_txqs_serve(host->txqs, end);
-		snic_leave();
+		if (snic_txqs_wait(host->txqs)) {
+			snic_enter();
+			more |= snic_txqs_serve(host->txqs, end);
+			snic_leave();
+		}
 		if (!snic_qpset_empty(&host->deferred))
 			more |= snic_qpset_run(&host->deferred, host, snic_defer_qp_run, end);
 	}

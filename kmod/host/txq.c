@@ -276,14 +276,17 @@ static void snic_txq_serve(struct snic_txq *q)
 		snic_txq_watch(q); /* QPs that began to wait left that to us */
 }
 
+bool snic_txqs_wait(const struct snic_txqs *all)
+{
+	return READ_ONCE(all->wake);
+}
+
 bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 {
 	unsigned int i, first = READ_ONCE(all->next);
 	bool in_time = true;
 	unsigned long wake;
 
-	if (!READ_ONCE(all->wake))
-		return false;
 	wake = xchg(&all->wake, 0);
 	for_each_set_bit_wrap(i, &wake, SNIC_TXQS, first) {
 		if (!in_time) {
@@ -294,7 +297,7 @@ bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 		in_time = ktime_get_ns() < end;
 		WRITE_ONCE(all->next, (i + 1) % SNIC_TXQS);
 	}
-	return READ_ONCE(all->wake);
+	return snic_txqs_wait(all);
 }
 
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local)
@@ -347,15 +350,15 @@ static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
 }
 
 /*
- * May what was sent last be in this CPU's receive backlog? The backlog of a CPU that went
- * offline has moved to another one.
+ * May what was sent last be in this CPU's receive backlog? A virtual netdev puts it there.
+ * The backlog of a CPU that went offline has moved to another one.
  */
-static bool snic_txq_must_linger(const struct snic_txq *q, bool sends)
+static bool snic_txq_must_linger(const struct snic_txq *q, bool sent)
 {
 	if (num_online_cpus() == 1)
 		return false;
-	return sends ||
-	       (q->linger && q->linger_cpu == smp_processor_id() && !snic_cpu_passed(q->last));
+	return (sent || (q->linger && q->linger_cpu == smp_processor_id())) &&
+	       !snic_cpu_passed(q->last);
 }
 
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
@@ -363,6 +366,7 @@ enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 	enum snic_txq_next next;
 	struct sk_buff_head wire;
 	LIST_HEAD(local);
+	bool sends;
 
 	__skb_queue_head_init(&wire);
 	spin_lock(&q->lock);
@@ -370,10 +374,11 @@ enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 	list_splice_init(&q->local, &local);
 	spin_unlock(&q->lock);
 
-	q->linger = snic_txq_must_linger(q, !skb_queue_empty(&wire));
-	if (!skb_queue_empty(&wire))
+	sends = !skb_queue_empty(&wire);
+	if (sends)
 		*cost += snic_txq_send_wire(q, &wire);
 	*cost += snic_txq_send_local(q, &local);
+	q->linger = snic_txq_must_linger(q, sends);
 
 	spin_lock(&q->lock);
 	skb_queue_splice(&wire, &q->wire);

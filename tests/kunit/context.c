@@ -77,6 +77,11 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 
 void snic_qp_ring(struct snic_dev *dev, u32 qpn) {}
 
+bool snic_txqs_wait(const struct snic_txqs *all)
+{
+	return false;
+}
+
 bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 {
 	return false;
@@ -380,11 +385,15 @@ static u32 polls_until_passed(u32 last)
 
 static void the_backlog_is_past_a_frame_whatever_follows_it(struct kunit *test)
 {
+	struct sk_buff_head *backlog;
+	struct sk_buff frame = {};
 	struct snic_cpu *cpu;
 	u32 last;
 
 	local_bh_disable();
 	cpu = snic_cpu_this();
+	backlog = &this_cpu_ptr(&softnet_data)->process_queue;
+	__skb_queue_tail(backlog, &frame);
 	/* Counters wrap around. */
 	cpu->sent = cpu->polled = cpu->passed = ~0u - 3;
 	last = snic_cpu_count_sent(10);
@@ -393,6 +402,10 @@ static void the_backlog_is_past_a_frame_whatever_follows_it(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, polls_until_passed(last), 2);
 	last = snic_cpu_count_sent(10 * SNIC_BACKLOG_MOST);
 	KUNIT_EXPECT_LE(test, polls_until_passed(last), SNIC_BACKLOG_MOST / SNIC_BACKLOG_POLL + 2);
+	last = snic_cpu_count_sent(1);
+	KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last));
+	__skb_unlink(&frame, backlog);
+	KUNIT_EXPECT_TRUE(test, snic_cpu_passed(last));
 	cpu->sent = cpu->polled = cpu->passed = 0;
 	local_bh_enable();
 }
