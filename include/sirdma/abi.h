@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Private data of the uverbs commands. Layout source: irdma's uverbs ABI 5
- * (include/uapi/rdma/irdma-abi.h); extensions are negotiated by
- * SIRDMA_UCTX_KICK in comp_mask. Flags and fields that this driver leaves 0 (push pages,
+ * (include/uapi/rdma/irdma-abi.h); extensions are negotiated by SIRDMA_UCTX_KICK and
+ * SIRDMA_UCTX_CQ_FLAGS in comp_mask. Flags and fields that this driver leaves 0 (push pages,
  * 64-byte CQEs) are what it tells libirdma that it does not have.
  */
 #ifndef SIRDMA_ABI_H
@@ -27,6 +27,7 @@ enum sirdma_memreg_type {
 #define SIRDMA_UCTX_MIN_HW_WQ_SIZE SIRDMA_BIT(1) /* response: min_hw_wq_size is filled in */
 #define SIRDMA_UCTX_MAX_HW_SRQ_QUANTA SIRDMA_BIT(2) /* response: max_hw_srq_quanta is filled in */
 #define SIRDMA_UCTX_KICK SIRDMA_BIT(32) /* need_kick words are kept; post_send(NULL) kicks */
+#define SIRDMA_UCTX_CQ_FLAGS SIRDMA_BIT(33) /* response: create_cq knows its flags */
 
 /* feature_flags */
 #define SIRDMA_FEATURE_RTS_AE SIRDMA_BIT(0)
@@ -83,7 +84,11 @@ struct sirdma_resize_cq_req {
 struct sirdma_create_cq_req {
 	__aligned_u64 user_cq_buf;
 	__aligned_u64 user_shadow_area;
+	__aligned_u64 flags; /* SIRDMA_CQ_*; absent in irdma's requests */
 };
+SIRDMA_SIZE_IS(struct sirdma_create_cq_req, 24);
+
+#define SIRDMA_CQ_TIMESTAMPS SIRDMA_BIT(0)
 
 struct sirdma_create_cq_resp {
 	__u32 cq_id;

@@ -24,11 +24,14 @@ SIRDMA_SIZE_IS(struct sirdma_cqe, 32);
  */
 struct sirdma_cqe_ext {
 	__le64 imm; /* immediate data in CPU order, 31:0 */
-	__le64 rsvd;
+	__le64 timestamp; /* extension, with SIRDMA_CQE_EXT_TSVALID: the device's clock, in ns */
 	__le64 smac_vlan; /* SIRDMA_CQE_EXT_MAC, SIRDMA_CQE_EXT_VLAN */
 	__le64 hdr; /* SIRDMA_CQE_EXT_* and SIRDMA_CQE_VALID */
 };
 SIRDMA_SIZE_IS(struct sirdma_cqe_ext, 32);
+
+/* The device's clock, which timestamps are read from, counts nanoseconds. */
+#define SIRDMA_CLOCK_KHZ 1000000
 
 #define SIRDMA_CQE_PAYLDLEN SIRDMA_MASK(31, 0)
 #define SIRDMA_CQE_INVSTAG SIRDMA_MASK(31, 0)
@@ -50,6 +53,7 @@ SIRDMA_SIZE_IS(struct sirdma_cqe_ext, 32);
 
 #define SIRDMA_CQE_EXT_MAC SIRDMA_MASK(47, 0) /* first byte on the wire in 47:40 */
 #define SIRDMA_CQE_EXT_VLAN SIRDMA_MASK(63, 48)
+#define SIRDMA_CQE_EXT_TSVALID SIRDMA_BIT(59)
 #define SIRDMA_CQE_EXT_VLANVALID SIRDMA_BIT(60)
 #define SIRDMA_CQE_EXT_SMACVALID SIRDMA_BIT(61)
 #define SIRDMA_CQE_EXT_IMMVALID SIRDMA_BIT(62)

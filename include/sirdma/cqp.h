@@ -119,6 +119,8 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_cq, 64);
 #define SIRDMA_CQP_CQ_ENCEQE SIRDMA_BIT(48) /* raise CEQEs */
 #define SIRDMA_CQP_CQ_CEQIDVALID SIRDMA_BIT(49)
 #define SIRDMA_CQP_CQ_IS_CCQ SIRDMA_BIT(50) /* completion queue of the CQP */
+/* Extension: each completion has a second half with the time at which it was written. */
+#define SIRDMA_CQP_CQ_TIMESTAMPS SIRDMA_BIT(51)
 #define SIRDMA_CQP_CQ_64B SIRDMA_BIT(61) /* elements of 64 bytes */
 #define SIRDMA_CQP_FIRST_PBLE SIRDMA_MASK(27, 0)
 

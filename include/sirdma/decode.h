@@ -67,6 +67,7 @@ struct sirdma_wc {
 	__u32 imm; /* CPU order, or the invalidated rkey */
 	__u32 flags; /* SIRDMA_WC_* */
 	__u64 mac_vlan; /* SIRDMA_CQE_EXT_MAC and _VLAN, with SIRDMA_WC_HAS_MAC and _VLAN */
+	__u64 timestamp; /* of a CQ that was created with timestamps */
 };
 
 struct sirdma_cq_ring {
@@ -274,6 +275,8 @@ static inline void sirdma_cqe_decode_ext(const struct sirdma_cqe_ext *ext, struc
 		wc->flags |= SIRDMA_WC_HAS_VLAN;
 	if (wc->flags & (SIRDMA_WC_HAS_MAC | SIRDMA_WC_HAS_VLAN))
 		wc->mac_vlan = sirdma_get64(&ext->smac_vlan);
+	if (hdr & SIRDMA_CQE_EXT_TSVALID)
+		wc->timestamp = sirdma_get64(&ext->timestamp);
 }
 
 /* Decode the fields that all completions have. */

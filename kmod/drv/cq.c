@@ -34,9 +34,12 @@ static int sirdma_cq_take_ring(struct sirdma_cq *cq, u32 entries, struct ib_udat
 	struct sirdma_ring_addr addr;
 	int err;
 
-	err = ib_copy_from_udata(&req, udata, sizeof(req));
+	err = ib_copy_from_udata(&req, udata, min(sizeof(req), udata->inlen));
 	if (err)
 		return err;
+	if (req.flags & ~SIRDMA_CQ_TIMESTAMPS)
+		return -EINVAL;
+	params->timestamps = req.flags & SIRDMA_CQ_TIMESTAMPS;
 	cq->ring = sirdma_ring_get(uctx, SIRDMA_MEMREG_CQ, req.user_cq_buf);
 	if (IS_ERR(cq->ring))
 		return PTR_ERR(cq->ring);
@@ -142,8 +145,8 @@ int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	struct ib_udata *udata = attrs ? &attrs->driver_udata : NULL;
 	int err;
 
-	if (udata &&
-	    (udata->inlen < sizeof(struct sirdma_create_cq_req) || udata->outlen < sizeof(resp)))
+	if (udata && (udata->inlen < offsetofend(struct sirdma_create_cq_req, user_shadow_area) ||
+		      udata->outlen < sizeof(resp)))
 		return -EINVAL;
 	err = sirdma_cq_check(dev, attr, entries);
 	if (err)

@@ -47,6 +47,8 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_send_sge = limits.max_sge;
 	attr->max_recv_sge = limits.max_sge;
 	attr->page_size_cap = SIRDMA_MR_PAGE_SIZES;
+	attr->timestamp_mask = U64_MAX;
+	attr->hca_core_clock = SIRDMA_CLOCK_KHZ;
 	return 0;
 }
 

@@ -112,7 +112,7 @@ static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucon
 	resp->min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;
 	resp->max_hw_srq_quanta = SIRDMA_MAX_SRQ_QUANTA;
 	resp->comp_mask = SIRDMA_UCTX_MIN_HW_WQ_SIZE | SIRDMA_UCTX_MAX_HW_SRQ_QUANTA |
-			  SIRDMA_UCTX_KICK;
+			  SIRDMA_UCTX_KICK | SIRDMA_UCTX_CQ_FLAGS;
 	if (uctx->raw_attrs)
 		resp->comp_mask |= SIRDMA_UCTX_USE_RAW_ATTR;
 }

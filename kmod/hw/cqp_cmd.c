@@ -108,6 +108,8 @@ static int exec_cq(struct sirdma_hw *hw, u64 hdr, const struct sirdma_cqp_cq_par
 		hdr |= SIRDMA_CQP_CQ_IS_CCQ;
 	if (params->elem_64b)
 		hdr |= SIRDMA_CQP_CQ_64B;
+	if (params->timestamps)
+		hdr |= SIRDMA_CQP_CQ_TIMESTAMPS;
 	if (params->vmap) {
 		hdr |= SIRDMA_CQP_CQ_VMAP;
 		cmd.first_pble =

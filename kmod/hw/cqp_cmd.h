@@ -34,6 +34,7 @@ struct sirdma_cqp_cq_params {
 	bool vmap;
 	bool is_ccq;
 	bool elem_64b;
+	bool timestamps;
 };
 /* This and sirdma_cqp_reg_mr() may reclaim memory: hold nothing that others wait for. */
 int sirdma_cqp_create_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params);

@@ -141,12 +141,12 @@ static bool completion_failed(const struct snic_completion *c)
 	return c->major || c->minor;
 }
 
-static bool completion_extended(const struct snic_completion *c)
+static bool completion_extended(const struct snic_cq *cq, const struct snic_completion *c)
 {
-	return c->has_imm || c->has_mac;
+	return c->has_imm || c->has_mac || cq->timestamps;
 }
 
-static u64 cqe_hdr(const struct snic_completion *c, bool valid)
+static u64 cqe_hdr(const struct snic_completion *c, bool extended, bool valid)
 {
 	u64 hdr = SIRDMA_PREP(SIRDMA_CQE_MINERR, c->minor) |
 		  SIRDMA_PREP(SIRDMA_CQE_MAJERR, c->major) |
@@ -154,7 +154,7 @@ static u64 cqe_hdr(const struct snic_completion *c, bool valid)
 
 	if (completion_failed(c))
 		hdr |= SIRDMA_CQE_ERROR;
-	if (completion_extended(c))
+	if (extended)
 		hdr |= SIRDMA_CQE_EXT;
 	if (c->has_inv)
 		hdr |= SIRDMA_CQE_STAG;
@@ -204,10 +204,15 @@ static bool cq_reserve(struct snic_dev *dev, const struct snic_cq *cq, bool exte
 	return slot->second;
 }
 
-static void cqe_put_ext(struct sirdma_cqe *second, const struct snic_completion *c, bool valid)
+static void cqe_put_ext(struct snic_dev *dev, const struct snic_cq *cq, struct sirdma_cqe *second,
+			const struct snic_completion *c, bool valid)
 {
-	u64 hdr = SIRDMA_PREP(SIRDMA_CQE_VALID, valid), mac = 0;
+	u64 hdr = SIRDMA_PREP(SIRDMA_CQE_VALID, valid), mac = 0, time = 0;
 
+	if (cq->timestamps) {
+		hdr |= SIRDMA_CQE_EXT_TSVALID;
+		time = port_now_ns(dev->clock);
+	}
 	if (c->has_imm)
 		hdr |= SIRDMA_CQE_EXT_IMMVALID;
 	if (c->has_mac) {
@@ -217,7 +222,7 @@ static void cqe_put_ext(struct sirdma_cqe *second, const struct snic_completion 
 			hdr |= SIRDMA_CQE_EXT_VLANVALID;
 	}
 	/* struct sirdma_cqe_ext has its words at the same offsets as struct sirdma_cqe. */
-	cqe_put(second, c->imm, 0, mac, hdr);
+	cqe_put(second, c->imm, time, mac, hdr);
 }
 
 static bool cq_write(struct snic_dev *dev, struct snic_cq *cq, const struct snic_completion *c)
@@ -225,18 +230,19 @@ static bool cq_write(struct snic_dev *dev, struct snic_cq *cq, const struct snic
 	u64 len = completion_failed(c) ? SIRDMA_PREP(SIRDMA_CQE_VENDOR_ERR, c->vendor_err) :
 					 SIRDMA_PREP(SIRDMA_CQE_PAYLDLEN, c->len);
 	u64 qp = SIRDMA_PREP(SIRDMA_CQE_QPID, c->qpn);
+	bool extended = completion_extended(cq, c);
 	struct cq_slot slot;
 
-	if (!cq_reserve(dev, cq, completion_extended(c), &slot))
+	if (!cq_reserve(dev, cq, extended, &slot))
 		return false;
 	if (c->has_inv)
 		qp |= SIRDMA_PREP(SIRDMA_CQE_INVSTAG, c->inv_stag);
 	if (c->is_datagram)
 		qp |= SIRDMA_PREP(SIRDMA_CQE_SRCQPN, c->src_qpn);
 	/* The consumer reads the second half only after the first is valid: write it first. */
-	if (completion_extended(c))
-		cqe_put_ext(slot.second, c, slot.second_valid);
-	cqe_put(slot.first, len, c->compl_ctx, qp, cqe_hdr(c, cq->polarity));
+	if (extended)
+		cqe_put_ext(dev, cq, slot.second, c, slot.second_valid);
+	cqe_put(slot.first, len, c->compl_ctx, qp, cqe_hdr(c, extended, cq->polarity));
 	cq_advance(cq, slot.elems);
 	return true;
 }
@@ -327,12 +333,14 @@ static u32 cq_decode(struct snic_dev *dev, const struct sirdma_cqp_cq *cmd, stru
 	cq->elem_shift = hdr & SIRDMA_CQP_CQ_64B ? CQE64_SHIFT : CQE_SHIFT;
 	cq->is_ccq = hdr & SIRDMA_CQP_CQ_IS_CCQ;
 	cq->use_ceq = hdr & SIRDMA_CQP_CQ_ENCEQE;
+	cq->timestamps = hdr & SIRDMA_CQP_CQ_TIMESTAMPS;
 	cq->ceq_id = SIRDMA_GET(SIRDMA_CQP_CQ_CEQID, hdr);
 	cq->event.cq_ctx = le64_to_cpu(cmd->ctx);
 	snic_aeq_events_init(&cq->async, cq->obj.id, cq->event.cq_ctx << 1);
 	if (cq->use_ceq && !(hdr & SIRDMA_CQP_CQ_CEQIDVALID))
 		return SIRDMA_CQP_BAD_PARAM;
-	if (cq->is_ccq && (hdr & (SIRDMA_CQP_CQ_VMAP | SIRDMA_CQP_CQ_64B)))
+	if (cq->is_ccq &&
+	    (hdr & (SIRDMA_CQP_CQ_VMAP | SIRDMA_CQP_CQ_64B | SIRDMA_CQP_CQ_TIMESTAMPS)))
 		return SIRDMA_CQP_BAD_PARAM;
 	if (cq->is_ccq && dev->cqp.ccq)
 		return SIRDMA_CQP_IN_USE;

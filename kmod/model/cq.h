@@ -32,6 +32,7 @@ struct snic_cq {
 	bool use_ceq;
 	bool overflowed; /* dead; one AEQE reported it */
 	bool is_ccq;
+	bool timestamps; /* all completions have a second half with the time */
 	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */
 };
 

@@ -106,6 +106,38 @@ TEST_F(CqTest, PolarityFlipsWithEachLapOfAnySize)
 	}
 }
 
+// Extension: the second half of each completion says when it was written.
+TEST_F(CqTest, TimestampsAreOfTheDevicesClock)
+{
+	TestCq cq;
+
+	ASSERT_EQ(drv_.create_cq(cq, 3, 9,
+				 SIRDMA_CQP_CQ_ENCEQE | SIRDMA_CQP_CQ_CEQIDVALID |
+					 SIRDMA_CQP_CQ_TIMESTAMPS),
+		  SIRDMA_CQP_OK);
+	for (u32 n = 0; n < 60; n++) {
+		const bool imm = n % 2;
+
+		host_.clock().advance(1000 + n);
+		ASSERT_TRUE(post(3, imm ? with_imm(n) : plain(n)));
+		const u64 written = host_.clock().now();
+		host_.clock().advance(1);
+		auto e = cq.poll();
+		ASSERT_TRUE(e && e->extended);
+		EXPECT_EQ(e->cqe.compl_ctx, 0x1000 + n);
+		EXPECT_EQ(e->ext.timestamp, written);
+		EXPECT_EQ(e->ext.hdr & ~SIRDMA_CQE_VALID,
+			  SIRDMA_CQE_EXT_TSVALID | (imm ? SIRDMA_CQE_EXT_IMMVALID : 0));
+		if (imm) {
+			EXPECT_EQ(e->ext.imm, ~n);
+		}
+	}
+	// Two elements each: room for as many as a queue without timestamps has for immediate data.
+	for (u32 n = 0; n < 4; n++)
+		EXPECT_TRUE(post(3, plain(n)));
+	EXPECT_FALSE(post(3, plain(4)));
+}
+
 TEST_F(CqTest, ExtendedElementsWrapBetweenTheirHalves)
 {
 	TestCq cq;

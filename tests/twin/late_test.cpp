@@ -53,9 +53,11 @@ protected:
 		async_fd = driver->async(&context)->reader();
 		ASSERT_EQ(driver->alloc_pd(&context, pd), 0);
 		cq.context = &context;
-		ASSERT_EQ(driver->create_cq(&context, &cq, nullptr, cq_ring.data(),
-					    cq_shadow.data(), 64),
-			  0);
+		const CqRings rings = {.elements = cq_ring.data(),
+				       .shadow = cq_shadow.data(),
+				       .count = 64,
+				       .timestamps = false};
+		ASSERT_EQ(driver->create_cq(&context, &cq, nullptr, rings), 0);
 	}
 	void TearDown() override
 	{

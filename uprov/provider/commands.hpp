@@ -17,6 +17,8 @@ struct Commands {
 	int (*get_context)(ibv_context *, GetContextRequest &, GetContextResponse &);
 	int (*query_device)(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
 			    size_t attr_size, uint64_t &fw_version);
+	/* @now: the device's clock, from which timestamps of completions are read; in ns. */
+	int (*read_clock)(ibv_context *, uint64_t &now);
 	int (*query_port)(ibv_context *, uint8_t port_num, ibv_port_attr *);
 	int (*alloc_pd)(ibv_context *, ibv_pd *, AllocPdResponse &);
 	int (*dealloc_pd)(ibv_pd *);

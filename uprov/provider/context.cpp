@@ -50,6 +50,7 @@ constinit const Operations context_ops = [] {
 	ops.query_device_ex = query_device_ex;
 	ops.query_port = query_port;
 	ops.query_qp = query_qp;
+	ops.query_rt_values = query_rt_values;
 	ops.query_srq = query_srq;
 	ops.reg_mr = reg_mr;
 	ops.req_notify_cq = req_notify_cq;
@@ -110,6 +111,7 @@ int open_context(Context &ctx, int cmd_fd) noexcept
 		return err;
 	ctx.limits = limits_from(resp);
 	ctx.kick = resp.comp_mask & SIRDMA_UCTX_KICK;
+	ctx.cq_flags = resp.comp_mask & SIRDMA_UCTX_CQ_FLAGS;
 	ctx.cq_shadow_apart = resp.feature_flags & SIRDMA_FEATURE_CQ_RESIZE;
 
 	const char *env = getenv("SIRDMA_SINGLE_THREADED");
@@ -177,6 +179,25 @@ int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input
 		 static_cast<unsigned>(version >> 32 & 0xffff),
 		 static_cast<unsigned>(version >> 16 & 0xffff),
 		 static_cast<unsigned>(version & 0xffff));
+	return 0;
+}
+
+/*
+ * The count of the clock is in tv_nsec, and tv_sec is 0, as other providers have it. comp_mask
+ * says what was read.
+ */
+int query_rt_values(ibv_context *context, ibv_values_ex *values) noexcept
+{
+	const uint32_t wanted = values->comp_mask;
+	uint64_t now = 0;
+
+	values->comp_mask = wanted & IBV_VALUES_MASK_RAW_CLOCK;
+	if (!values->comp_mask)
+		return 0;
+	if (const int err = commands(context).read_clock(context, now))
+		return err;
+	values->raw_clock.tv_sec = 0;
+	values->raw_clock.tv_nsec = static_cast<long>(now);
 	return 0;
 }
 

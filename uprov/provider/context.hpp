@@ -47,6 +47,7 @@ struct Context {
 	const Commands *commands; /* to its driver */
 	Limits limits;
 	bool kick; /* the device maintains need_kick (SIRDMA_UCTX_KICK) */
+	bool cq_flags; /* the driver knows the flags of create_cq (SIRDMA_UCTX_CQ_FLAGS) */
 	bool cq_shadow_apart; /* the CQ shadow area has a registration of its own */
 	bool single_threaded; /* SIRDMA_SINGLE_THREADED=1 */
 	void *device; /* of a driver in this process: the device that executes its commands */

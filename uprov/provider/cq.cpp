@@ -24,8 +24,15 @@ uint64_t ring_size(uint32_t cqe, const Limits &limits) noexcept
 				  std::max<uint32_t>(limits.min_cq_size, 4));
 }
 
-/* Fields of the extended poll: all but time stamps and those of other devices. */
-constexpr uint64_t supported_wc_flags = IBV_WC_STANDARD_FLAGS;
+constexpr uint64_t timestamp_wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP |
+					IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
+
+/* Fields of the extended poll that this device has. */
+uint64_t supported_wc_flags(const Context &context) noexcept
+{
+	return context.cq_flags ? IBV_WC_STANDARD_FLAGS | timestamp_wc_flags :
+				  uint64_t{IBV_WC_STANDARD_FLAGS};
+}
 
 } // namespace
 
@@ -61,6 +68,8 @@ int Cq::create_in_kernel(Context &context, const ibv_cq_init_attr_ex &attr) noex
 
 	req.drv.user_cq_buf = reinterpret_cast<uintptr_t>(ring_.data());
 	req.drv.user_shadow_area = reinterpret_cast<uintptr_t>(shadow_area_);
+	if (attr.wc_flags & timestamp_wc_flags)
+		req.drv.flags = SIRDMA_CQ_TIMESTAMPS;
 	if (const int err = context.commands->create_cq(
 		    &context.verbs, static_cast<int>(queue_.capacity()), attr.channel,
 		    static_cast<int>(attr.comp_vector), &cq, req, resp))
@@ -132,7 +141,7 @@ ibv_cq_ex *create_cq_ex(ibv_context *ibctx, ibv_cq_init_attr_ex *attr) noexcept
 	const uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
 	bool locked = !context.single_threaded;
 
-	if ((attr->comp_mask & ~known) || (attr->wc_flags & ~supported_wc_flags) ||
+	if ((attr->comp_mask & ~known) || (attr->wc_flags & ~supported_wc_flags(context)) ||
 	    (flags & ~static_cast<uint32_t>(IBV_CREATE_CQ_ATTR_SINGLE_THREADED))) {
 		errno = EOPNOTSUPP;
 		return nullptr;

@@ -40,6 +40,9 @@ public:
 	/* The current completion of the extended poll. */
 	Completion current{};
 
+	/* The time of day at which @current was written, in ns. */
+	uint64_t wallclock() noexcept;
+
 private:
 	Cq(PageBuffer ring, PageBuffer shadow, sirdma_cq_shadow *shadow_area, uint32_t size,
 	   bool locked) noexcept;
@@ -53,6 +56,8 @@ private:
 	CompletionQueue queue_;
 	RingRegistration ring_registration_;
 	RingRegistration shadow_registration_;
+	uint64_t wall_offset_ = 0; /* of the time of day from the device's clock */
+	uint64_t wall_read_ = 0; /* when it was read, by the device's clock; 0: never */
 };
 
 } // namespace sirdma

@@ -3,6 +3,7 @@
  * Extended CQ polling: start, next, end, and one reader per field.
  */
 #include <cerrno>
+#include <ctime>
 #include <endian.h>
 
 #include "cq.hpp"
@@ -12,6 +13,8 @@ namespace sirdma
 
 namespace
 {
+
+constexpr uint64_t ns_per_second = 1000000000;
 
 /* wr_id and status are members of the verbs object; the rest is read through calls. */
 void stand_at_current(Cq &cq) noexcept
@@ -100,7 +103,44 @@ uint8_t read_dlid_path_bits(ibv_cq_ex *) noexcept
 	return 0;
 }
 
+uint64_t read_completion_ts(ibv_cq_ex *ex) noexcept
+{
+	return Cq::of(ex).current.timestamp;
+}
+
+uint64_t read_completion_wallclock_ns(ibv_cq_ex *ex) noexcept
+{
+	return Cq::of(ex).wallclock();
+}
+
+uint64_t time_of_day() noexcept
+{
+	timespec now{};
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return static_cast<uint64_t>(now.tv_sec) * ns_per_second +
+	       static_cast<uint64_t>(now.tv_nsec);
+}
+
 } // namespace
+
+/*
+ * The two clocks are compared once a second: the time of day may be set, but completions that are
+ * read together must not change their order by the inaccuracy of comparing.
+ */
+uint64_t Cq::wallclock() noexcept
+{
+	uint64_t now = 0;
+
+	/* In a child the device is not there, and no completion either. */
+	if (commands(cq.context).read_clock(cq.context, now))
+		return 0;
+	if (!wall_read_ || now - wall_read_ > ns_per_second) {
+		wall_offset_ = time_of_day() - now;
+		wall_read_ = now;
+	}
+	return current.timestamp + wall_offset_;
+}
 
 void Cq::enable_extended_poll(uint64_t wc_flags) noexcept
 {
@@ -124,6 +164,10 @@ void Cq::enable_extended_poll(uint64_t wc_flags) noexcept
 		ex.read_sl = read_sl;
 	if (wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS)
 		ex.read_dlid_path_bits = read_dlid_path_bits;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		ex.read_completion_ts = read_completion_ts;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK)
+		ex.read_completion_wallclock_ns = read_completion_wallclock_ns;
 }
 
 } // namespace sirdma

@@ -158,6 +158,7 @@ struct verbs_context_ops;
 	   ibv_device_attr_ex *, size_t attr_size) \
 	OP(query_port, int, ibv_context *, uint8_t port_num, ibv_port_attr *) \
 	OP(query_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *) \
+	OP(query_rt_values, int, ibv_context *, ibv_values_ex *) \
 	OP(query_srq, int, ibv_srq *, ibv_srq_attr *) \
 	OP(reg_mr, ibv_mr *, ibv_pd *, void *addr, size_t length, uint64_t hca_va, int access) \
 	OP(req_notify_cq, int, ibv_cq *, int solicited_only) \

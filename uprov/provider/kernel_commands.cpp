@@ -35,6 +35,19 @@ int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 	return err;
 }
 
+/*
+ * The device reads the kernel's monotonic clock. That of a process in a time namespace differs by a
+ * constant.
+ */
+int read_clock(ibv_context *, uint64_t &now)
+{
+	timespec time{};
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	now = static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
+	return 0;
+}
+
 int query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr)
 {
 	verbs_cmd<ib_uverbs_query_port> cmd{};
@@ -167,6 +180,7 @@ int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid)
 constinit const Commands kernel_commands = {
 	.get_context = get_context,
 	.query_device = query_device,
+	.read_clock = read_clock,
 	.query_port = query_port,
 	.alloc_pd = alloc_pd,
 	.dealloc_pd = dealloc_pd,

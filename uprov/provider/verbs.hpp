@@ -19,6 +19,7 @@ void free_context(ibv_context *context) noexcept;
 int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
 		    ibv_device_attr_ex *attr, size_t attr_size) noexcept;
 int query_port(ibv_context *context, uint8_t port_num, ibv_port_attr *attr) noexcept;
+int query_rt_values(ibv_context *context, ibv_values_ex *values) noexcept;
 
 /* pd.cpp */
 ibv_pd *alloc_pd(ibv_context *context) noexcept;

@@ -77,6 +77,7 @@ int Adapter::create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32
 	dma_.ptr = dma_ptr;
 	/* push() on the data path must not allocate. */
 	deferred_.qpns.reserve(qpns_per_slot);
+	device_clock_ = clock;
 	dev_ = snic_dev_create(&cfg, &host_ops, reinterpret_cast<snic_host *>(this), &dma_, clock);
 	if (!dev_)
 		return ENOMEM;

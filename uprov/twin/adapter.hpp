@@ -34,6 +34,9 @@ public:
 
 	const uint8_t *mac() const noexcept { return mac_; }
 
+	/* The device's; null: the real one. */
+	port_clock *device_clock() const noexcept { return device_clock_; }
+
 	virtual u64 stat(sirdma_stat id) noexcept;
 
 	/* A kick for QP @qpn. */
@@ -137,6 +140,7 @@ private:
 	static const snic_host_ops host_ops;
 
 	uint8_t mac_[6]{};
+	port_clock *device_clock_ = nullptr;
 	Bus bus_{};
 	port_dma dma_{};
 

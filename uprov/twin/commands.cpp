@@ -72,7 +72,7 @@ int get_context(ibv_context *context, GetContextRequest &, GetContextResponse &r
 	answer.max_hw_srq_quanta = SIRDMA_MAX_SRQ_QUANTA;
 	/* No KICK: the file is not a device; see Kick::prepare_local(). */
 	answer.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_MIN_HW_WQ_SIZE |
-			   SIRDMA_UCTX_MAX_HW_SRQ_QUANTA;
+			   SIRDMA_UCTX_MAX_HW_SRQ_QUANTA | SIRDMA_UCTX_CQ_FLAGS;
 	context->num_comp_vectors = 1;
 	return 0;
 }
@@ -88,8 +88,18 @@ int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 		return ENODEV;
 	driver_of(context).query_device(full.orig_attr);
 	full.phys_port_cnt_ex = 1;
+	full.completion_timestamp_mask = ~uint64_t{0};
+	full.hca_core_clock = SIRDMA_CLOCK_KHZ;
 	memcpy(static_cast<void *>(attr), &full, std::min(sizeof(full), attr_size));
 	fw_version = uint64_t{SIRDMA_FW_MAJOR} << 32 | SIRDMA_FW_MINOR;
+	return 0;
+}
+
+int read_clock(ibv_context *context, uint64_t &now)
+{
+	if (is_parents(context))
+		return ENODEV;
+	now = port_now_ns(Instance::of(context).nic->device_clock());
 	return 0;
 }
 
@@ -167,16 +177,19 @@ int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp
 	      CreateCqRequest &req, CreateCqResponse &resp)
 {
 	const auto &rings = req.drv;
+	const CqRings where = {
+		.elements = reinterpret_cast<const void *>(rings.user_cq_buf),
+		.shadow = reinterpret_cast<const void *>(rings.user_shadow_area),
+		.count = static_cast<uint32_t>(cqe),
+		.timestamps = (rings.flags & SIRDMA_CQ_TIMESTAMPS) != 0,
+	};
 
 	if (comp_vector < 0 || comp_vector >= context->num_comp_vectors)
 		return EINVAL;
 	if (is_parents(context))
 		return ENODEV;
 	cq->context = context;
-	if (const int err = driver_of(context).create_cq(
-		    context, cq, channel, reinterpret_cast<const void *>(rings.user_cq_buf),
-		    reinterpret_cast<const void *>(rings.user_shadow_area),
-		    static_cast<uint32_t>(cqe)))
+	if (const int err = driver_of(context).create_cq(context, cq, channel, where))
 		return err;
 	cq->cqe = cqe;
 	resp.drv = {
@@ -369,6 +382,7 @@ int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid)
 constinit const Commands twin_commands = {
 	.get_context = get_context,
 	.query_device = query_device,
+	.read_clock = read_clock,
 	.query_port = query_port,
 	.alloc_pd = alloc_pd,
 	.dealloc_pd = dealloc_pd,

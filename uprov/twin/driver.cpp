@@ -423,7 +423,7 @@ std::unique_ptr<DriverCq> Driver::remove_cq(uint32_t id) noexcept
 }
 
 int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *channel,
-		      const void *ring, const void *shadow, uint32_t entries)
+		      const CqRings &rings)
 {
 	Settle settle(nic_);
 	std::unique_ptr<DriverCq> cq(new (std::nothrow) DriverCq);
@@ -450,9 +450,10 @@ int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *chan
 		return err;
 	}
 	params.cq_id = id;
-	params.entries = entries;
-	params.pa = dma(ring);
-	params.shadow_pa = dma(shadow);
+	params.entries = rings.count;
+	params.pa = dma(rings.elements);
+	params.shadow_pa = dma(rings.shadow);
+	params.timestamps = rings.timestamps;
 	if (const int err = sirdma_cqp_create_cq(&hw_, &params)) {
 		remove_cq(id);
 		sirdma_idpool_put(&hw_.cq_ids, id);

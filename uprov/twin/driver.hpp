@@ -93,6 +93,14 @@ struct SrqRing {
 	uint32_t max_sge;
 };
 
+/* A completion queue, in memory of the application. */
+struct CqRings {
+	const void *elements;
+	const void *shadow;
+	uint32_t count; /* of elements */
+	bool timestamps;
+};
+
 /* Rings of a QP, in memory of the application. */
 struct QpRings {
 	const void *sq;
@@ -146,8 +154,8 @@ public:
 		   uint32_t &stag);
 	int dereg_mr(uint32_t stag) noexcept;
 
-	int create_cq(ibv_context *context, ibv_cq *cq, ibv_comp_channel *channel, const void *ring,
-		      const void *shadow, uint32_t entries);
+	int create_cq(ibv_context *context, ibv_cq *cq, ibv_comp_channel *channel,
+		      const CqRings &rings);
 	/* The application read an event of it. */
 	void cq_event_taken(uint32_t id) noexcept;
 	/* @cq's events are counted in comp and async. */
