@@ -185,7 +185,7 @@ pair() {
 	echo "\$ [$a] ${server[*]}"
 	on "$a" timeout "$limit" "${server[@]}" > "$work/server" 2>&1 &
 	local pid=$!
-	if await 60 eval "serves $a $tcp $pid || ! kill -0 $pid" && kill -0 "$pid" 2> /dev/null; then
+	if await "$limit" eval "serves $a $tcp $pid || ! kill -0 $pid" && kill -0 "$pid" 2> /dev/null; then
 		echo "\$ [$b] $*"
 		on "$b" timeout "$limit" "$@" > "$work/client" 2>&1 || { status=$?; echo "client: exit $status"; }
 		# shellcheck disable=SC2046	# a list
