@@ -27,8 +27,8 @@ struct sirdma_cqp_ctx {
 SIRDMA_SIZE_IS(struct sirdma_cqp_ctx, 64);
 
 /*
- * The driver does not send MODIFY_CQ, which resizing a CQ needs, nor ALLOC_STAG, which fast
- * registration needs, nor NOP and QUERY_STAG, which tests use.
+ * The driver does not send ALLOC_STAG, which fast registration needs, nor NOP and QUERY_STAG,
+ * which tests use.
  */
 enum sirdma_cqp_op {
 	SIRDMA_CQP_CREATE_QP = 0x00,

@@ -172,7 +172,7 @@ static inline void sirdma_cq_forget(const struct sirdma_cq_ring *cq, __u64 compl
  * Arm: request an event at the next completion, or at the next solicited one or error. @seq
  * changes with each arming.
  */
-static inline void sirdma_cq_put_arm(struct sirdma_cq_ring *cq, __u32 seq, int solicited_only)
+static inline void sirdma_cq_put_arm(const struct sirdma_cq_ring *cq, __u32 seq, int solicited_only)
 {
 	sirdma_put64_release(&cq->shadow->arm,
 			     SIRDMA_PREP(SIRDMA_CQ_SHADOW_ARM_SEQ, seq) |

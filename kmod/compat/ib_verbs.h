@@ -27,6 +27,23 @@
 	}
 #endif
 
+/* In newer kernels the callback resize_cq has another name and takes an unsigned number. */
+#ifdef COMPAT_HAVE_resize_user_cq
+#define COMPAT_RESIZE_CQ resize_user_cq
+#define DEFINE_COMPAT_RESIZE_CQ(name, fn) \
+	static int name(struct ib_cq *cq, unsigned int cqe, struct ib_udata *udata) \
+	{ \
+		return fn(cq, cqe, udata); \
+	}
+#else
+#define COMPAT_RESIZE_CQ resize_cq
+#define DEFINE_COMPAT_RESIZE_CQ(name, fn) \
+	static int name(struct ib_cq *cq, int cqe, struct ib_udata *udata) \
+	{ \
+		return fn(cq, cqe, udata); \
+	}
+#endif
+
 /* Since 6.17 reg_user_mr is given a DMA handle, which no software device can use. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
 #define DEFINE_COMPAT_REG_USER_MR(name, fn) \

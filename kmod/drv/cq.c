@@ -12,16 +12,35 @@
 #include "sirdma/cqe.h"
 #include "ucontext.h"
 
-static int sirdma_cq_check(struct sirdma_dev *dev, const struct ib_cq_init_attr *attr, u64 entries)
+static int sirdma_cq_check_entries(struct sirdma_dev *dev, u64 entries)
 {
-	if (attr->flags)
-		return -EOPNOTSUPP;
 	if (entries < SIRDMA_MIN_CQ_ELEMENTS || entries > sirdma_max_cq_elements(&dev->hw)) {
-		sirdma_refused(dev, "create_cq: %llu elements, allowed are %u to %u", entries,
+		sirdma_refused(dev, "CQ of %llu elements, allowed are %u to %u", entries,
 			       SIRDMA_MIN_CQ_ELEMENTS, sirdma_max_cq_elements(&dev->hw));
 		return -EINVAL;
 	}
 	return 0;
+}
+
+/* The user's registered memory at @addr as the place of a ring. To be put. */
+static struct sirdma_ring *sirdma_cq_get_ring(struct sirdma_ucontext *uctx, u64 addr, u32 entries,
+					      struct sirdma_cqp_cq_params *params)
+{
+	u32 pages = DIV_ROUND_UP(entries * sizeof(struct sirdma_cqe), SZ_4K);
+	struct sirdma_ring *ring = sirdma_ring_get(uctx, SIRDMA_MEMREG_CQ, addr);
+	struct sirdma_ring_addr place;
+
+	if (IS_ERR(ring))
+		return ring;
+	if (ring->sq_pages < pages || ring->length < entries * sizeof(struct sirdma_cqe)) {
+		sirdma_ring_put(ring);
+		return ERR_PTR(-EINVAL);
+	}
+	sirdma_ring_locate(ring, 0, pages, &place);
+	params->vmap = place.vmap;
+	params->pa = place.pa;
+	params->first_pble = place.first_pble;
+	return ring;
 }
 
 /* Find a user's memory of ring and shadow area; both stay in use until the CQ is destroyed. */
@@ -29,9 +48,7 @@ static int sirdma_cq_take_ring(struct sirdma_cq *cq, u32 entries, struct ib_udat
 			       struct sirdma_cqp_cq_params *params)
 {
 	struct sirdma_ucontext *uctx = sirdma_udata_to_uctx(udata);
-	u32 pages = DIV_ROUND_UP(entries * sizeof(struct sirdma_cqe), SZ_4K);
 	struct sirdma_create_cq_req req = {};
-	struct sirdma_ring_addr addr;
 	int err;
 
 	err = ib_copy_from_udata(&req, udata, min(sizeof(req), udata->inlen));
@@ -40,7 +57,7 @@ static int sirdma_cq_take_ring(struct sirdma_cq *cq, u32 entries, struct ib_udat
 	if (req.flags & ~SIRDMA_CQ_TIMESTAMPS)
 		return -EINVAL;
 	params->timestamps = req.flags & SIRDMA_CQ_TIMESTAMPS;
-	cq->ring = sirdma_ring_get(uctx, SIRDMA_MEMREG_CQ, req.user_cq_buf);
+	cq->ring = sirdma_cq_get_ring(uctx, req.user_cq_buf, entries, params);
 	if (IS_ERR(cq->ring))
 		return PTR_ERR(cq->ring);
 	cq->shadow = sirdma_ring_get(uctx, SIRDMA_MEMREG_CQ, req.user_shadow_area);
@@ -50,18 +67,9 @@ static int sirdma_cq_take_ring(struct sirdma_cq *cq, u32 entries, struct ib_udat
 	}
 
 	params->shadow_pa = sirdma_ring_shadow(cq->shadow, 0);
-	if (!params->shadow_pa || cq->ring->sq_pages < pages ||
-	    cq->ring->length < entries * sizeof(struct sirdma_cqe)) {
-		err = -EINVAL;
-		goto err_put_shadow;
-	}
-	sirdma_ring_locate(cq->ring, 0, pages, &addr);
-	params->vmap = addr.vmap;
-	params->pa = addr.pa;
-	params->first_pble = addr.first_pble;
-	return 0;
-
-err_put_shadow:
+	if (params->shadow_pa)
+		return 0;
+	err = -EINVAL;
 	sirdma_ring_put(cq->shadow);
 err_put:
 	sirdma_ring_put(cq->ring);
@@ -148,9 +156,12 @@ int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 	if (udata && (udata->inlen < offsetofend(struct sirdma_create_cq_req, user_shadow_area) ||
 		      udata->outlen < sizeof(resp)))
 		return -EINVAL;
-	err = sirdma_cq_check(dev, attr, entries);
+	if (attr->flags)
+		return -EOPNOTSUPP;
+	err = sirdma_cq_check_entries(dev, entries);
 	if (err)
 		return err;
+	mutex_init(&cq->resize);
 	err = sirdma_cq_take_memory(dev, cq, entries, udata, &params);
 	if (err) {
 		sirdma_refused(dev, "create_cq: no ring memory for %llu elements: %d", entries,
@@ -175,6 +186,51 @@ err_stop:
 	sirdma_cq_stop(dev, cq);
 err_memory:
 	sirdma_cq_drop_memory(dev, cq);
+	return err;
+}
+
+/* Called with the mutex held. */
+static int sirdma_cq_swap_ring(struct sirdma_cq *cq, struct sirdma_ring *ring,
+			       const struct sirdma_cqp_cq_params *params)
+{
+	struct sirdma_dev *dev = to_sdev(cq->ibcq.device);
+	int err = sirdma_cqp_resize_cq(&dev->hw, params);
+
+	if (err) {
+		sirdma_ring_put(ring);
+		return err;
+	}
+	sirdma_ring_put(cq->ring);
+	cq->ring = ring;
+	cq->ibcq.cqe = params->entries;
+	return 0;
+}
+
+int sirdma_resize_cq(struct ib_cq *ibcq, u32 entries, struct ib_udata *udata)
+{
+	struct sirdma_dev *dev = to_sdev(ibcq->device);
+	struct sirdma_cq *cq = to_scq(ibcq);
+	struct sirdma_cqp_cq_params params = {.cq_id = cq->id, .entries = entries};
+	struct sirdma_resize_cq_req req;
+	struct sirdma_ring *ring;
+	int err;
+
+	if (!udata || cq->kcq)
+		return -EOPNOTSUPP;
+	if (udata->inlen < sizeof(req))
+		return -EINVAL;
+	err = ib_copy_from_udata(&req, udata, sizeof(req));
+	if (!err)
+		err = sirdma_cq_check_entries(dev, entries);
+	if (err)
+		return err;
+	ring = sirdma_cq_get_ring(sirdma_udata_to_uctx(udata), req.user_cq_buffer, entries,
+				  &params);
+	if (IS_ERR(ring))
+		return PTR_ERR(ring);
+	mutex_lock(&cq->resize);
+	err = sirdma_cq_swap_ring(cq, ring, &params);
+	mutex_unlock(&cq->resize);
 	return err;
 }
 

@@ -27,6 +27,7 @@
 
 DEFINE_COMPAT_CREATE_CQ(sirdma_create_cq_op, sirdma_create_cq)
 DEFINE_COMPAT_REG_USER_MR(sirdma_reg_user_mr_op, sirdma_reg_user_mr)
+DEFINE_COMPAT_RESIZE_CQ(sirdma_resize_cq_op, sirdma_resize_cq)
 
 /*
  * Undo sirdma_dev_start(), but stop the health work first. The core calls this when no object
@@ -101,6 +102,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.query_srq = sirdma_query_srq,
 	.reg_user_mr = sirdma_reg_user_mr_op,
 	.req_notify_cq = sirdma_req_notify_cq,
+	.COMPAT_RESIZE_CQ = sirdma_resize_cq_op,
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, sirdma_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, sirdma_cq, ibcq),

@@ -126,6 +126,11 @@ int sirdma_cqp_create_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params
 	return exec_cq(hw, header(SIRDMA_CQP_CREATE_CQ), params);
 }
 
+int sirdma_cqp_resize_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params)
+{
+	return exec_cq(hw, header(SIRDMA_CQP_MODIFY_CQ) | SIRDMA_CQP_CQ_RESIZE, params);
+}
+
 int sirdma_cqp_destroy_cq(struct sirdma_hw *hw, u32 cq_id)
 {
 	return exec_header(hw,

@@ -38,6 +38,11 @@ struct sirdma_cqp_cq_params {
 };
 /* This and sirdma_cqp_reg_mr() may reclaim memory: hold nothing that others wait for. */
 int sirdma_cqp_create_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params);
+/*
+ * Give the CQ another ring, by cq_id, entries and the ring's place. The device writes nothing
+ * to the old ring afterwards; the first completion in the new one is the next after it.
+ */
+int sirdma_cqp_resize_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params);
 int sirdma_cqp_destroy_cq(struct sirdma_hw *hw, u32 cq_id);
 
 struct sirdma_cqp_srq_params {

@@ -182,6 +182,19 @@ int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ib
 	return 0;
 }
 
+/* The registration of the new ring is held instead of that of the old one. */
+int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, verbs_cmd<ib_uverbs_resize_cq> *cmd, size_t,
+		      ib_uverbs_resize_cq_resp *, size_t)
+{
+	if (fails("resize_cq"))
+		return ENOMEM;
+	cq->cqe = cqe;
+	fake_driver().cq_size = cqe;
+	fake_driver().cqs[cq->handle].user_cq_buf =
+		reinterpret_cast<ResizeCqRequest *>(cmd)->drv.user_cq_buffer;
+	return 0;
+}
+
 int ibv_cmd_destroy_cq(ibv_cq *cq)
 {
 	if (fails("destroy_cq"))

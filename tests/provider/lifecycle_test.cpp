@@ -230,6 +230,7 @@ TEST_F(WithCq, CqShadowFollowsTheRingWithoutTheResizeFeature)
 	EXPECT_EQ(driver.registrations.size(), 1u);
 	EXPECT_EQ(driver.registrations.begin()->second.length, 4096u + SIRDMA_SHADOW_SIZE);
 	EXPECT_EQ(driver.cq_request.user_shadow_area, driver.cq_request.user_cq_buf + 4096);
+	EXPECT_EQ(resize_cq(cq, 20), EOPNOTSUPP);
 }
 
 /* A driver that does not say so has no atomics; its device would fail the queue pair. */
@@ -265,6 +266,38 @@ TEST_F(WithCq, FailedCqLeavesNothing)
 	}
 	driver.failing.clear();
 	EXPECT_EQ(driver.registrations.size(), before);
+}
+
+TEST_F(WithCq, ResizedCqHasARingOfItsOwnAgain)
+{
+	const size_t before = driver.registrations.size();
+	const uint64_t first = driver.cqs[cq->handle].user_cq_buf;
+
+	ASSERT_EQ(resize_cq(cq, 1000), 0);
+	EXPECT_EQ(cq->cqe, 1000);
+	EXPECT_EQ(driver.cq_size, 2 * 1000 + 2) << "elements, as create_cq has them";
+	EXPECT_NE(driver.cqs[cq->handle].user_cq_buf, first);
+	EXPECT_EQ(driver.registrations.size(), before);
+	EXPECT_FALSE(registered_at(first));
+	EXPECT_TRUE(registered_at(driver.cqs[cq->handle].user_cq_buf));
+}
+
+TEST_F(WithCq, FailedResizeLeavesTheOldRing)
+{
+	const auto before = driver.cqs[cq->handle].user_cq_buf;
+	const size_t registered = driver.registrations.size();
+	const int cqe = cq->cqe;
+
+	for (const char *step : {"resize_cq", "reg_mr", "dontfork"}) {
+		driver.failing = step;
+		EXPECT_EQ(resize_cq(cq, 1000), ENOMEM) << step;
+	}
+	driver.failing.clear();
+	for (int wrong : {0, -1, 1 << 20})
+		EXPECT_EQ(resize_cq(cq, wrong), EINVAL) << wrong;
+	EXPECT_EQ(driver.cqs[cq->handle].user_cq_buf, before);
+	EXPECT_EQ(driver.registrations.size(), registered);
+	EXPECT_EQ(cq->cqe, cqe);
 }
 
 TEST_F(WithCq, QpMemoryIsSqRqAndShadow)

@@ -434,4 +434,80 @@ TEST(Arm, RequestMadeBeforeTheEventWasTakenIsHonouredThen)
 	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 0u);
 }
 
+/* What a replaced ring held is read first, from wherever in its lap it was; then what the next rings held. */
+TEST(ReplacedRing, KeepsWhatWasNotRead)
+{
+	std::vector<sirdma_cqe> second(8), third(32);
+	TestQp qp;
+	TestCq cq(8);
+	uint64_t posted = 0, read = 0;
+	const auto complete_into = [&](CompletionWriter &device, uint32_t count) {
+		for (uint32_t i = 0; i < count; ++i, ++posted) {
+			CqeSpec spec = qp.completion_of(recv_one(qp, posted), false);
+
+			if (posted % 2)
+				spec.imm = static_cast<uint32_t>(posted);
+			device.write(spec);
+		}
+	};
+	const auto read_some = [&](size_t count) {
+		const std::vector<ibv_wc> wcs = cq.poll(count);
+
+		EXPECT_EQ(wcs.size(), count);
+		for (const ibv_wc &wc : wcs) {
+			EXPECT_EQ(wc.wr_id, read);
+			EXPECT_EQ(wc.wc_flags, read % 2 ? unsigned{IBV_WC_WITH_IMM} : 0u);
+			++read;
+		}
+	};
+	const auto replace = [&](std::vector<sirdma_cqe> &ring) {
+		cq->replace_ring(ring, std::make_unique<sirdma_cqe[]>(cq->room_to_keep() + 1));
+		EXPECT_EQ(le64toh(cq.shadow.cons_idx), 0u);
+		EXPECT_EQ(cq->capacity(), ring.size());
+	};
+
+	complete_into(cq.device, 4);
+	read_some(4);
+	complete_into(cq.device, 4); /* six elements of eight, over the end of the ring */
+	read_some(1);
+	EXPECT_EQ(cq->unread(), 3u);
+	replace(second);
+	CompletionWriter into_second(second, cq.shadow);
+	EXPECT_EQ(cq->unread(), 3u);
+	complete_into(into_second, 3);
+	EXPECT_EQ(cq->unread(), 6u);
+	read_some(1);
+	replace(third);
+	CompletionWriter into_third(third, cq.shadow);
+	complete_into(into_third, 5);
+	EXPECT_EQ(cq->unread(), 10u);
+	cq->arm(false);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 1u) << "asked of the device";
+	read_some(6);
+	EXPECT_EQ(le64toh(cq.shadow.cons_idx), 2u) << "only of the ring that the device fills";
+	read_some(4);
+	EXPECT_TRUE(cq.poll().empty());
+	EXPECT_EQ(into_third.in_use(), 0u);
+	complete_into(into_third, 2);
+	read_some(2);
+}
+
+TEST(ReplacedRing, ForgetsAQueuePairInAllItHolds)
+{
+	std::vector<sirdma_cqe> second(8);
+	TestQp gone, stays;
+	TestCq cq(8);
+
+	cq.device.write(gone.completion_of(recv_one(gone, 1), false));
+	cq.device.write(stays.completion_of(recv_one(stays, 2), false));
+	cq->replace_ring(second, std::make_unique<sirdma_cqe[]>(cq->room_to_keep() + 1));
+	CompletionWriter(second, cq.shadow).write(gone.completion_of(recv_one(gone, 3), false));
+	cq->forget(&*gone, 7);
+
+	const std::vector<ibv_wc> wcs = cq.poll();
+
+	ASSERT_EQ(wcs.size(), 1u);
+	EXPECT_EQ(wcs[0].wr_id, 2u);
+}
+
 } // namespace sirdma::test

@@ -2,9 +2,13 @@
 // Queues over many laps: order, wrap, full queues, unsignaled work, shared completion queues, threads.
 #include "fixture.hpp"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
+#include <cstring>
 #include <map>
 #include <thread>
 
@@ -379,6 +383,107 @@ TEST_F(Rings, ThreadsPostToOneQueuePair)
 	EXPECT_EQ(refused, 0u);
 	EXPECT_EQ(std::count(seen.begin(), seen.end(), 1), static_cast<long>(seen.size()));
 	EXPECT_TRUE(has_pattern(remote.memory.bytes(), seed()));
+}
+
+// What the queue holds when it gets another ring comes first, in order; rings of every size follow each other.
+TEST_F(Rings, CompletionQueueIsResizedManyTimes)
+{
+	Pair pair = make_pair({.send_wr = 64, .recv_wr = 64});
+	Random random(seed());
+	uint64_t posted = 0, taken = 0;
+
+	for (int round = 0; round < 60 && !HasFailure(); round++) {
+		const auto count = static_cast<uint32_t>(1 + random.below(40 - (posted - taken)));
+		for (uint32_t i = 0; i < count; i++, posted++) {
+			ASSERT_EQ(post_recv(pair.b, {}, posted), 0);
+			ASSERT_EQ(post(pair.a,
+				       {.op = posted % 3 ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM,
+					.wr_id = posted,
+					.imm = static_cast<uint32_t>(posted)}),
+				  0);
+			expect_wc(pair.a.scq);
+		}
+		// Not all of what is there is taken before the next ring, or the one after it.
+		const int size = 40 + static_cast<int>(random.below(round % 2 ? 30 : 2000));
+		const int rc = ibv_resize_cq(pair.b.rcq, size);
+		if (rc == ENOSYS || rc == EOPNOTSUPP)
+			GTEST_SKIP() << peer().name << " does not offer ibv_resize_cq";
+		ASSERT_EQ(rc, 0);
+		EXPECT_GE(pair.b.rcq->cqe, size);
+		const uint64_t left = posted - taken;
+		const uint64_t now = left > 30 ? left - 5 :
+						 random.below(static_cast<uint32_t>(left) + 1);
+		for (uint64_t i = 0; i < now && !HasFailure(); i++, taken++) {
+			const ibv_wc wc = expect_wc(pair.b.rcq);
+			EXPECT_EQ(wc.wr_id, taken);
+			EXPECT_EQ(wc.wc_flags & IBV_WC_WITH_IMM,
+				  taken % 3 ? 0u : unsigned{IBV_WC_WITH_IMM});
+			if (taken % 3 == 0) {
+				EXPECT_EQ(wc.imm_data, htonl(static_cast<uint32_t>(taken)));
+			}
+		}
+	}
+	expect_in_order(pair.b.rcq, taken, static_cast<uint32_t>(posted - taken));
+}
+
+// One thread resizes, one polls, messages flow.
+TEST_F(Rings, CompletionQueueIsResizedUnderTraffic)
+{
+	constexpr uint64_t messages = 3000;
+	Pair pair = make_pair({.send_wr = 64, .recv_wr = 64});
+
+	if (const int rc = ibv_resize_cq(pair.b.rcq, 100); rc == ENOSYS || rc == EOPNOTSUPP)
+		GTEST_SKIP() << peer().name << " does not offer ibv_resize_cq";
+	std::atomic<bool> over{false};
+	std::atomic<int> failed{0}, resized{0};
+	std::thread resizer([&] {
+		for (int i = 0; !over; i++, resized++) {
+			if (const int rc = ibv_resize_cq(pair.b.rcq, 64 + i % 7 * 100))
+				failed = rc;
+		}
+	});
+	for (uint64_t i = 0; i < 48; i++)
+		EXPECT_EQ(post_recv(pair.b, {}, i), 0);
+	uint64_t sent = 0;
+	for (uint64_t got = 0; got < messages && !HasFailure(); got++) {
+		for (; sent < messages && sent < got + 32; sent++)
+			EXPECT_EQ(
+				post(pair.a,
+				     {.wr_id = sent,
+				      .flags = sent % 16 == 15 ? unsigned{IBV_SEND_SIGNALED} : 0u}),
+				0);
+		EXPECT_EQ(expect_wc(pair.b.rcq).wr_id, got);
+		EXPECT_EQ(post_recv(pair.b, {}, got + 48), 0);
+		if (got % 16 == 15)
+			expect_wc(pair.a.scq);
+	}
+	over = true;
+	resizer.join();
+	EXPECT_EQ(failed, 0) << std::strerror(failed);
+	EXPECT_GT(resized, 1);
+}
+
+TEST_F(Rings, CompletionQueueIsNotResizedToWhatCannotBe)
+{
+	Pair pair = make_pair({.send_wr = 32, .recv_wr = 32});
+	const int before = pair.b.rcq->cqe;
+
+	if (const int rc = ibv_resize_cq(pair.b.rcq, before); rc == ENOSYS || rc == EOPNOTSUPP)
+		GTEST_SKIP() << peer().name << " does not offer ibv_resize_cq";
+	EXPECT_EQ(ibv_resize_cq(pair.b.rcq, 0), EINVAL);
+	EXPECT_EQ(ibv_resize_cq(pair.b.rcq, -1), EINVAL);
+	EXPECT_EQ(ibv_resize_cq(pair.b.rcq, peer().attr.max_cqe + 1), EINVAL);
+	EXPECT_EQ(ibv_resize_cq(pair.b.rcq, INT_MAX), EINVAL);
+	for (uint64_t i = 0; i < 20; i++) {
+		ASSERT_EQ(post_recv(pair.b, {}, i), 0);
+		ASSERT_EQ(post(pair.a, {.wr_id = i}), 0);
+		expect_wc(pair.a.scq);
+	}
+	// The messages are acknowledged, so their receives have completed.
+	EXPECT_EQ(ibv_resize_cq(pair.b.rcq, 19), EINVAL) << "it holds 20";
+	EXPECT_EQ(pair.b.rcq->cqe, before);
+	EXPECT_EQ(ibv_resize_cq(pair.b.rcq, 20), 0);
+	expect_in_order(pair.b.rcq, 0, 20);
 }
 
 TEST_F(Rings, ResizedCompletionQueueKeepsWhatItHolds)

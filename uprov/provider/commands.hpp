@@ -29,6 +29,8 @@ struct Commands {
 	int (*dereg_mr)(verbs_mr *);
 	int (*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector, ibv_cq *,
 			 CreateCqRequest &, CreateCqResponse &);
+	/* @cqe: elements of the ring that the request names. */
+	int (*resize_cq)(ibv_cq *, int cqe, ResizeCqRequest &);
 	int (*destroy_cq)(ibv_cq *);
 	int (*create_qp)(ibv_pd *, ibv_qp *, ibv_qp_init_attr *, CreateQpRequest &,
 			 CreateQpResponse &);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include <infiniband/verbs.h>
@@ -65,16 +66,36 @@ public:
 	/* @qp, number @qpn, is destroyed: ignore its remaining CQEs. */
 	void forget(const QueuePair *qp, uint32_t qpn) noexcept;
 
-	uint32_t capacity() const noexcept { return ring_.size; }
+	/* Completions that the device has written and the application has not read. */
+	uint32_t unread() noexcept;
+
+	/*
+	 * The device has begun to fill @ring, zeroed. What the application has not read moves to
+	 * @kept, zeroed elements, more than room_to_keep(), and is read from there first. The old
+	 * ring is not needed any more.
+	 */
+	void replace_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;
+	/* So many elements at most are not read when the ring is replaced. */
+	uint32_t room_to_keep() noexcept;
+
+	uint32_t capacity() const noexcept { return devices_ring().size; }
 
 private:
 	enum class Arm : uint8_t { none, solicited, any };
+
+	/* The ring that the device fills. */
+	const sirdma_cq_ring &devices_ring() const noexcept { return kept_ ? next_ring_ : ring_; }
 
 	bool take(Completion &completion) noexcept;
 	void write_arm(Arm want) noexcept;
 
 	QueueLock lock_;
-	sirdma_cq_ring ring_;
+	sirdma_cq_ring ring_; /* that is read */
+	/* While ring_ is of what was kept when the ring was replaced. */
+	std::unique_ptr<sirdma_cqe[]> kept_;
+	sirdma_cq_shadow kept_shadow_{};
+	sirdma_cq_ring next_ring_{};
+
 	Arm armed_ = Arm::none; /* requested from the device; its event was not read yet */
 	Arm again_ = Arm::none; /* to be requested when that event is read */
 	uint8_t arm_seq_ = 0;

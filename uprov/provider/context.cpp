@@ -55,6 +55,7 @@ constinit const Operations context_ops = [] {
 	ops.reg_mr = reg_mr;
 	ops.req_notify_cq = req_notify_cq;
 	ops.rereg_mr = rereg_mr;
+	ops.resize_cq = resize_cq;
 	return ops;
 }();
 

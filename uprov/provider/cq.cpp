@@ -34,6 +34,20 @@ uint64_t supported_wc_flags(const Context &context) noexcept
 				  uint64_t{IBV_WC_STANDARD_FLAGS};
 }
 
+/* Register @bytes of @ring, a multiple of pages, and @more behind them. */
+int register_ring(Context &context, const PageBuffer &ring, size_t bytes, size_t more,
+		  std::unique_ptr<RingRegistration> &registration) noexcept
+{
+	sirdma_mem_reg_req what{};
+
+	what.reg_type = SIRDMA_MEMREG_CQ;
+	what.cq_pages = static_cast<uint16_t>(bytes / hw_page_size);
+	registration.reset(new (std::nothrow) RingRegistration);
+	if (!registration)
+		return ENOMEM;
+	return registration->open(&context.pd->base, ring, bytes + more, what);
+}
+
 } // namespace
 
 Cq::Cq(PageBuffer ring, PageBuffer shadow, sirdma_cq_shadow *shadow_area, uint32_t size,
@@ -46,17 +60,16 @@ Cq::Cq(PageBuffer ring, PageBuffer shadow, sirdma_cq_shadow *shadow_area, uint32
 int Cq::register_memory(Context &context) noexcept
 {
 	const size_t ring_bytes = round_to_pages(queue_.capacity() * sizeof(sirdma_cqe));
-	sirdma_mem_reg_req what{};
 
-	what.reg_type = SIRDMA_MEMREG_CQ;
-	what.cq_pages = static_cast<uint16_t>(ring_bytes / hw_page_size);
-
-	const size_t bytes = shadow_ ? ring_bytes : ring_bytes + SIRDMA_SHADOW_SIZE;
-
-	if (const int err = ring_registration_.open(&context.pd->base, ring_, bytes, what))
+	if (const int err = register_ring(context, ring_, ring_bytes,
+					  shadow_ ? 0 : SIRDMA_SHADOW_SIZE, ring_registration_))
 		return err;
 	if (!shadow_)
 		return 0;
+
+	sirdma_mem_reg_req what{};
+
+	what.reg_type = SIRDMA_MEMREG_CQ;
 	what.cq_pages = 1;
 	return shadow_registration_.open(&context.pd->base, shadow_, SIRDMA_SHADOW_SIZE, what);
 }
@@ -120,6 +133,42 @@ Cq *Cq::create(Context &context, const ibv_cq_init_attr_ex &attr, bool locked) n
 	return cq;
 }
 
+int Cq::resize(Context &context, uint32_t cqe) noexcept
+{
+	const uint64_t size = ring_size(cqe, context.limits);
+	const size_t bytes = round_to_pages(size * sizeof(sirdma_cqe));
+
+	if (cqe < 1 || size > context.limits.max_cq_size)
+		return EINVAL;
+	/* Where the shadow area follows the ring, the ring cannot move. */
+	if (!shadow_)
+		return EOPNOTSUPP;
+
+	const std::lock_guard one_at_a_time(resizing_);
+
+	if (queue_.unread() > cqe)
+		return EINVAL;
+
+	PageBuffer ring = PageBuffer::anonymous(bytes, context.commands->rings_in_children);
+	std::unique_ptr<sirdma_cqe[]> kept(new (std::nothrow)
+						   sirdma_cqe[queue_.room_to_keep() + 1]{});
+	std::unique_ptr<RingRegistration> registration;
+	ResizeCqRequest req;
+
+	if (!ring || !kept)
+		return ENOMEM;
+	if (const int err = register_ring(context, ring, bytes, 0, registration))
+		return err;
+	req.drv.user_cq_buffer = reinterpret_cast<uintptr_t>(ring.data());
+	if (const int err = context.commands->resize_cq(&cq, static_cast<int>(size), req))
+		return err;
+	queue_.replace_ring({reinterpret_cast<sirdma_cqe *>(ring.data()), size}, std::move(kept));
+	ring_registration_ = std::move(registration);
+	ring_ = std::move(ring);
+	cq.cqe = static_cast<int>(cqe);
+	return 0;
+}
+
 ibv_cq *create_cq(ibv_context *ibctx, int cqe, ibv_comp_channel *channel, int comp_vector) noexcept
 {
 	Context &context = Context::of(ibctx);
@@ -162,6 +211,12 @@ ibv_cq_ex *create_cq_ex(ibv_context *ibctx, ibv_cq_init_attr_ex *attr) noexcept
 		return nullptr;
 	cq->enable_extended_poll(attr->wc_flags);
 	return &cq->ex;
+}
+
+int resize_cq(ibv_cq *ibcq, int cqe) noexcept
+{
+	return Cq::of(ibcq).resize(Context::of(ibcq->context),
+				   cqe < 0 ? 0 : static_cast<uint32_t>(cqe));
 }
 
 int destroy_cq(ibv_cq *ibcq) noexcept

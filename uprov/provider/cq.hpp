@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #pragma once
 
+#include <memory>
+#include <mutex>
+
 #include "completion_queue.hpp"
 #include "context.hpp"
 #include "mr.hpp"
@@ -34,6 +37,9 @@ public:
 
 	CompletionQueue &queue() noexcept { return queue_; }
 
+	/* Room for @cqe completions; 0 or errno. */
+	int resize(Context &context, uint32_t cqe) noexcept;
+
 	/* Install the extended poll; @wc_flags says which fields are read. */
 	void enable_extended_poll(uint64_t wc_flags) noexcept;
 
@@ -49,13 +55,14 @@ private:
 	int register_memory(Context &context) noexcept;
 	int create_in_kernel(Context &context, const ibv_cq_init_attr_ex &attr) noexcept;
 
-	/* Destroyed in reverse order: registrations before their memory. */
+	/* Destroyed in reverse order: registrations before their memory. resize() replaces the ring's. */
 	PageBuffer ring_;
 	PageBuffer shadow_; /* empty where the shadow area follows the ring */
 	sirdma_cq_shadow *shadow_area_;
 	CompletionQueue queue_;
-	RingRegistration ring_registration_;
+	std::unique_ptr<RingRegistration> ring_registration_;
 	RingRegistration shadow_registration_;
+	std::mutex resizing_;
 	uint64_t wall_offset_ = 0; /* of the time of day from the device's clock */
 	uint64_t wall_read_ = 0; /* when it was read, by the device's clock; 0: never */
 };

@@ -162,7 +162,8 @@ struct verbs_context_ops;
 	OP(query_srq, int, ibv_srq *, ibv_srq_attr *) \
 	OP(reg_mr, ibv_mr *, ibv_pd *, void *addr, size_t length, uint64_t hca_va, int access) \
 	OP(req_notify_cq, int, ibv_cq *, int solicited_only) \
-	OP(rereg_mr, int, verbs_mr *, int flags, ibv_pd *, void *addr, size_t length, int access)
+	OP(rereg_mr, int, verbs_mr *, int flags, ibv_pd *, void *addr, size_t length, int access) \
+	OP(resize_cq, int, ibv_cq *, int cqe)
 
 struct Operations {
 #define MEMBER(name, result, ...) result (*name)(__VA_ARGS__) = nullptr;
@@ -201,6 +202,8 @@ int ibv_cmd_dereg_mr(verbs_mr *);
 int ibv_cmd_create_cq(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector, ibv_cq *,
 		      verbs_cmd<ib_uverbs_create_cq> *cmd, size_t cmd_size,
 		      ib_uverbs_create_cq_resp *, size_t resp_size);
+int ibv_cmd_resize_cq(ibv_cq *, int cqe, verbs_cmd<ib_uverbs_resize_cq> *cmd, size_t cmd_size,
+		      ib_uverbs_resize_cq_resp *, size_t resp_size);
 int ibv_cmd_destroy_cq(ibv_cq *);
 int ibv_cmd_create_qp(ibv_pd *, ibv_qp *, ibv_qp_init_attr *, verbs_cmd<ib_uverbs_create_qp> *cmd,
 		      size_t cmd_size, ib_uverbs_create_qp_resp *, size_t resp_size);
@@ -255,6 +258,8 @@ static_assert(sizeof(verbs_cmd<ib_uverbs_reg_mr>) == 48 &&
 	      sizeof(verbs_cmd<ib_uverbs_rereg_mr>) == 56);
 static_assert(sizeof(verbs_cmd<ib_uverbs_create_cq>) == 40 &&
 	      sizeof(verbs_cmd<ib_uverbs_create_qp>) == 64);
+static_assert(sizeof(verbs_cmd<ib_uverbs_resize_cq>) == 24 &&
+	      sizeof(ib_uverbs_resize_cq_resp) == 8);
 static_assert(sizeof(verbs_cmd<ib_uverbs_modify_qp>) == 120);
 static_assert(sizeof(void *) != 8 || (offsetof(verbs_srq, srq_num) == sizeof(ibv_srq) + 24 &&
 				      sizeof(verbs_srq) == sizeof(ibv_srq) + 32));

@@ -98,6 +98,13 @@ int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp
 					   sizeof(req), resp.kernel(), sizeof(resp));
 }
 
+int resize_cq(ibv_cq *cq, int cqe, ResizeCqRequest &req)
+{
+	ib_uverbs_resize_cq_resp resp{};
+
+	return library().ibv_cmd_resize_cq(cq, cqe, &req.cmd, sizeof(req), &resp, sizeof(resp));
+}
+
 int destroy_cq(ibv_cq *cq)
 {
 	return library().ibv_cmd_destroy_cq(cq);
@@ -188,6 +195,7 @@ constinit const Commands kernel_commands = {
 	.rereg_mr = rereg_mr,
 	.dereg_mr = dereg_mr,
 	.create_cq = create_cq,
+	.resize_cq = resize_cq,
 	.destroy_cq = destroy_cq,
 	.create_qp = create_qp,
 	.query_qp = query_qp,

@@ -103,6 +103,7 @@ bool operations_match(const ibv_context_ops &has, const Operations &gave) noexce
 	       same(has._compat_modify_qp, gave.modify_qp) && same(has.poll_cq, gave.poll_cq) &&
 	       same(has.post_recv, gave.post_recv) && same(has.post_send, gave.post_send) &&
 	       same(has._compat_query_qp, gave.query_qp) && same(has._compat_reg_mr, gave.reg_mr) &&
+	       same(has._compat_resize_cq, gave.resize_cq) &&
 	       same(has.req_notify_cq, gave.req_notify_cq) &&
 	       same(has._compat_rereg_mr, gave.rereg_mr);
 }

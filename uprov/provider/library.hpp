@@ -53,6 +53,7 @@ void uninit_context(ibv_context *context) noexcept;
 	ENTRY(ibv_cmd_rereg_mr) \
 	ENTRY(ibv_cmd_dereg_mr) \
 	ENTRY(ibv_cmd_create_cq) \
+	ENTRY(ibv_cmd_resize_cq) \
 	ENTRY(ibv_cmd_destroy_cq) \
 	ENTRY(ibv_cmd_create_qp) \
 	ENTRY(ibv_cmd_query_qp) \

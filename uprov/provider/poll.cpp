@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "barrier.hpp"
@@ -85,16 +86,21 @@ bool CompletionQueue::take(Completion &c) noexcept
 {
 	sirdma_cqe_at at;
 
-	while (sirdma_cq_peek(&ring_, &at)) {
-		const bool found = decode(at, c);
+	for (;;) {
+		while (sirdma_cq_peek(&ring_, &at)) {
+			const bool found = decode(at, c);
 
-		sirdma_cq_consume(&ring_, &at);
-		if (ring_.unpublished >= publish_interval)
-			sirdma_cq_publish(&ring_);
-		if (found)
-			return true;
+			sirdma_cq_consume(&ring_, &at);
+			if (ring_.unpublished >= publish_interval)
+				sirdma_cq_publish(&ring_);
+			if (found)
+				return true;
+		}
+		if (!kept_) [[likely]]
+			return false;
+		ring_ = next_ring_;
+		kept_.reset();
 	}
-	return false;
 }
 
 int CompletionQueue::poll(std::span<ibv_wc> wcs) noexcept
@@ -139,7 +145,7 @@ void CompletionQueue::write_arm(Arm want) noexcept
 {
 	armed_ = want;
 	++arm_seq_;
-	sirdma_cq_put_arm(&ring_, arm_seq_, want == Arm::solicited);
+	sirdma_cq_put_arm(&devices_ring(), arm_seq_, want == Arm::solicited);
 	if (page_)
 		put(page_->cq_arm, cq_id_);
 	/*
@@ -182,6 +188,84 @@ void CompletionQueue::forget(const QueuePair *qp, uint32_t qpn) noexcept
 {
 	lock_.lock();
 	sirdma_cq_forget(&ring_, reinterpret_cast<uintptr_t>(qp), qpn);
+	if (kept_)
+		sirdma_cq_forget(&next_ring_, reinterpret_cast<uintptr_t>(qp), qpn);
+	lock_.unlock();
+}
+
+namespace
+{
+
+/* Call @visit for each completion in the ring, from the oldest. */
+template <typename Visitor> void for_each_unread(const sirdma_cq_ring &ring, Visitor visit) noexcept
+{
+	sirdma_cq_ring walk = ring;
+	sirdma_cqe_at at;
+	uint32_t seen = 0;
+
+	while (seen < ring.size && sirdma_cq_peek(&walk, &at)) {
+		visit(at);
+		sirdma_cq_consume(&walk, &at);
+		seen += at.ext ? 2 : 1;
+	}
+}
+
+/* An element as a ring has it in its first lap. */
+template <typename Element> sirdma_cqe first_lap(const Element &element) noexcept
+{
+	sirdma_cqe copy;
+
+	static_assert(sizeof(element) == sizeof(copy));
+	memcpy(&copy, &element, sizeof(copy));
+	put(copy.hdr, get(copy.hdr) | SIRDMA_CQE_VALID);
+	return copy;
+}
+
+} // namespace
+
+uint32_t CompletionQueue::unread() noexcept
+{
+	uint32_t count = 0;
+	const auto add = [&count](const sirdma_cqe_at &) { ++count; };
+
+	lock_.lock();
+	for_each_unread(ring_, add);
+	if (kept_)
+		for_each_unread(next_ring_, add);
+	lock_.unlock();
+	return count;
+}
+
+uint32_t CompletionQueue::room_to_keep() noexcept
+{
+	lock_.lock();
+	const uint32_t room = kept_ ? ring_.size + next_ring_.size : ring_.size;
+	lock_.unlock();
+	return room;
+}
+
+void CompletionQueue::replace_ring(std::span<sirdma_cqe> ring,
+				   std::unique_ptr<sirdma_cqe[]> kept) noexcept
+{
+	uint32_t count = 0;
+	const auto keep = [&](const sirdma_cqe_at &at) {
+		kept[count++] = first_lap(*at.cqe);
+		if (at.ext)
+			kept[count++] = first_lap(*at.ext);
+	};
+
+	lock_.lock();
+	sirdma_cq_shadow *shadow = devices_ring().shadow;
+
+	for_each_unread(ring_, keep);
+	if (kept_)
+		for_each_unread(next_ring_, keep);
+	sirdma_cq_ring_init(&next_ring_, ring.data(), static_cast<uint32_t>(ring.size()), shadow);
+	/* The index in there is of the old ring. */
+	sirdma_put64_release(&shadow->cons_idx, 0);
+	/* One element more, which never becomes valid, ends the kept ones. */
+	sirdma_cq_ring_init(&ring_, kept.get(), count + 1, &kept_shadow_);
+	kept_ = std::move(kept);
 	lock_.unlock();
 }
 

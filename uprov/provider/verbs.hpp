@@ -37,6 +37,7 @@ int dereg_mr(verbs_mr *mr) noexcept;
 ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
 		  int comp_vector) noexcept;
 ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcept;
+int resize_cq(ibv_cq *cq, int cqe) noexcept;
 int destroy_cq(ibv_cq *cq) noexcept;
 int poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc) noexcept;
 int req_notify_cq(ibv_cq *cq, int solicited_only) noexcept;

@@ -199,6 +199,15 @@ int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp
 	return 0;
 }
 
+int resize_cq(ibv_cq *cq, int cqe, ResizeCqRequest &req)
+{
+	if (is_parents(cq->context))
+		return ENODEV;
+	return driver_of(cq->context)
+		.resize_cq(cq->handle, reinterpret_cast<const void *>(req.drv.user_cq_buffer),
+			   static_cast<uint32_t>(cqe));
+}
+
 int destroy_cq(ibv_cq *cq)
 {
 	uint32_t comp, async;
@@ -390,6 +399,7 @@ constinit const Commands twin_commands = {
 	.rereg_mr = rereg_mr,
 	.dereg_mr = dereg_mr,
 	.create_cq = create_cq,
+	.resize_cq = resize_cq,
 	.destroy_cq = destroy_cq,
 	.create_qp = create_qp,
 	.query_qp = query_qp,

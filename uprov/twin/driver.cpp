@@ -463,6 +463,17 @@ int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *chan
 	return 0;
 }
 
+int Driver::resize_cq(uint32_t id, const void *elements, uint32_t count) noexcept
+{
+	Settle settle(nic_);
+	sirdma_cqp_cq_params params{};
+
+	params.cq_id = id;
+	params.entries = count;
+	params.pa = dma(elements);
+	return -sirdma_cqp_resize_cq(&hw_, &params);
+}
+
 int Driver::destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept
 {
 	Settle settle(nic_);

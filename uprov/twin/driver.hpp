@@ -156,6 +156,8 @@ public:
 
 	int create_cq(ibv_context *context, ibv_cq *cq, ibv_comp_channel *channel,
 		      const CqRings &rings);
+	/* The CQ gets the ring of @count elements at @elements. */
+	int resize_cq(uint32_t id, const void *elements, uint32_t count) noexcept;
 	/* The application read an event of it. */
 	void cq_event_taken(uint32_t id) noexcept;
 	/* @cq's events are counted in comp and async. */
