@@ -32,6 +32,8 @@ enum sirdma_wr_opcode {
 	SIRDMA_WR_LOCAL_INV = 7,
 	SIRDMA_WR_BIND_MW = 8,
 	SIRDMA_WR_SEND_INV = 9,
+	/* The kernel's only: an application's numbers mean other operations. */
+	SIRDMA_WR_READ_INV = 0x10000,
 };
 
 /* Values of IBV_SEND_* and IB_SEND_*. */
@@ -62,6 +64,8 @@ struct sirdma_send {
 #define SIRDMA_SEND_OP_INLINE 0x40000u
 #define SIRDMA_SEND_OP_KNOWN 0x80000u /* defined by the verbs API; the device may lack it */
 #define SIRDMA_SEND_OP_ATOMIC 0x100000u
+#define SIRDMA_SEND_OP_LOCAL 0x200000u /* changes a key and has no data */
+#define SIRDMA_SEND_OP_KERNEL 0x400000u /* of kernel consumers only */
 /* The types of queue pairs that support the operation. */
 #define SIRDMA_SEND_ON_RC 0x1000000u
 #define SIRDMA_SEND_ON_UC 0x2000000u
@@ -102,8 +106,17 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_ATOMIC |
 					      SIRDMA_SEND_ON_RC);
 	case SIRDMA_WR_LOCAL_INV:
-	case SIRDMA_WR_BIND_MW:
+		return SIRDMA_SEND_OP(SIRDMA_OP_LOCAL_INV, SIRDMA_OP_LOCAL_INV,
+				      SIRDMA_SEND_OP_LOCAL | SIRDMA_SEND_ON_CONNECTED);
 	case SIRDMA_WR_SEND_INV:
+		return SIRDMA_SEND_OP(SIRDMA_OP_SEND_INV, SIRDMA_OP_SEND_SOL_INV,
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_INLINE |
+					      SIRDMA_SEND_ON_RC);
+	case SIRDMA_WR_READ_INV:
+		return SIRDMA_SEND_OP(SIRDMA_OP_READ_LOC_INV, SIRDMA_OP_READ_LOC_INV,
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_KERNEL |
+					      SIRDMA_SEND_ON_RC);
+	case SIRDMA_WR_BIND_MW:
 		return SIRDMA_SEND_OP_KNOWN;
 	default:
 		return 0;
@@ -279,6 +292,16 @@ static inline __u64 sirdma_put_atomic(struct sirdma_wqe *wqe, const struct sirdm
 	sirdma_put64(&operands->rsvd, 0);
 	sirdma_put64(&operands->valid, valid);
 	return hdr | SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, 1) | valid;
+}
+
+/* Write the body of a LOCAL_INV. */
+static inline __u64 sirdma_put_local_inv(struct sirdma_wqe *wqe, const struct sirdma_send *send,
+					 __u64 hdr, __u64 valid)
+{
+	sirdma_put64(&wqe->frag_addr, 0);
+	sirdma_put64(&wqe->frag_stag, SIRDMA_PREP(SIRDMA_FRAG_STAG, send->key));
+	sirdma_put64(&wqe->remote, 0);
+	return hdr | valid;
 }
 
 /* One quantum of padding. */

@@ -63,7 +63,8 @@
 	X(TX_OVER_MTU, tx_over_mtu) \
 	X(TX_WRITTEN_OFF, tx_written_off) \
 	X(RX_BAD_QKEY, rx_bad_qkey) \
-	X(RX_NO_GROUP, rx_no_group)
+	X(RX_NO_GROUP, rx_no_group) \
+	X(MR_BAD_INVALIDATE, mr_bad_invalidate)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

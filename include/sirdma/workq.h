@@ -31,7 +31,7 @@ struct sirdma_sq {
 	__u32 max_read_sge;
 	__u32 max_inline; /* bytes */
 	__u32 qp_type; /* SIRDMA_SEND_ON_*, one of them */
-	__u32 lacks; /* SIRDMA_SEND_OP_ATOMIC: the device has no atomics */
+	__u32 lacks; /* operations it refuses: SIRDMA_SEND_OP_ATOMIC, SIRDMA_SEND_OP_KERNEL */
 	int signal_all;
 	__u32 head;
 	__u32 tail;
@@ -148,6 +148,8 @@ static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, const struct 
 {
 	if (bytes > SIRDMA_MAX_MSG_SIZE)
 		return 0;
+	if (op & SIRDMA_SEND_OP_LOCAL)
+		return 1;
 	if (send->flags & SIRDMA_SEND_INLINE)
 		return (op & SIRDMA_SEND_OP_INLINE) && bytes <= sq->max_inline ?
 			       sirdma_inline_quanta((__u32)bytes) :
@@ -156,6 +158,9 @@ static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, const struct 
 		return send->num_sge == 1 && bytes >= SIRDMA_ATOMIC_LEN ? SIRDMA_ATOMIC_WQE_QUANTA :
 									  0;
 	if (send->opcode == SIRDMA_WR_READ && send->num_sge > sq->max_read_sge)
+		return 0;
+	/* The one fragment names the stag to invalidate. */
+	if (send->opcode == SIRDMA_WR_READ_INV && send->num_sge != 1)
 		return 0;
 	return sirdma_frag_quanta(send->num_sge + !!(op & SIRDMA_SEND_OP_IMM));
 }
@@ -171,6 +176,7 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	const int is_inline = !!(send->flags & SIRDMA_SEND_INLINE);
 	/* Inline data takes no fragment, so a single piece is within any limit. */
 	const __u32 max_sge = is_inline && !sq->max_sge ? 1 : sq->max_sge;
+	const __u32 num_sge = op & SIRDMA_SEND_OP_LOCAL ? 0 : send->num_sge;
 	struct sirdma_sq_slot *slot;
 	struct sirdma_wqe *wqe;
 	__u32 index, quanta;
@@ -181,9 +187,9 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 		return op == SIRDMA_SEND_OP_KNOWN ? -EOPNOTSUPP : -EINVAL;
 	if (op & sq->lacks)
 		return -EOPNOTSUPP;
-	if (send->num_sge > max_sge)
+	if (num_sge > max_sge)
 		return -EINVAL;
-	bytes = sirdma_sge_bytes(send->sges, send->num_sge);
+	bytes = sirdma_sge_bytes(send->sges, num_sge);
 	quanta = sirdma_send_quanta(sq, send, op, bytes);
 	if (!quanta)
 		return -EINVAL;
@@ -197,7 +203,9 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	wqe = sirdma_sq_wqe_at(sq, index);
 	slot = sirdma_sq_slot_at(sq, index);
 	slot->wr_id = send->wr_id;
-	if (op & SIRDMA_SEND_OP_ATOMIC) {
+	if (op & SIRDMA_SEND_OP_LOCAL) {
+		slot->hdr = sirdma_put_local_inv(wqe, send, hdr, valid);
+	} else if (op & SIRDMA_SEND_OP_ATOMIC) {
 		bytes = SIRDMA_ATOMIC_LEN;
 		slot->hdr = sirdma_put_atomic(wqe, send, hdr, valid);
 	} else {

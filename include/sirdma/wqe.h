@@ -107,6 +107,12 @@ enum sirdma_sq_op {
 #define SIRDMA_INLINE_NEXT 31
 
 /*
+ * LOCAL_INV: word 1 has the stag to invalidate in SIRDMA_FRAG_STAG. READ_LOC_INV is a READ that
+ * invalidates the stag of its first fragment when the data is placed. SEND_INV and SEND_SOL_INV
+ * name a stag of the receiver in SIRDMA_WQE_REMSTAG.
+ */
+
+/*
  * Atomics: words 0 and 1 are the address and the stag of the SIRDMA_ATOMIC_LEN bytes that
  * receive the original value; word 2 and SIRDMA_WQE_REMSTAG name the remote ones. ADDFRAGCNT is 1.
  */

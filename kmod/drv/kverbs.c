@@ -472,10 +472,19 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 	case IB_WR_SEND_WITH_IMM:
 		send.imm = be32_to_cpu(wr->ex.imm_data);
 		break;
+	case IB_WR_RDMA_READ_WITH_INV:
+		send.opcode = SIRDMA_WR_READ_INV;
+		send.remote_addr = rdma_wr(wr)->remote_addr;
+		send.key = rdma_wr(wr)->rkey;
+		break;
+	case IB_WR_SEND_WITH_INV:
+	case IB_WR_LOCAL_INV:
+		send.key = wr->ex.invalidate_rkey;
+		break;
 	case IB_WR_SEND:
 		break;
 	default:
-		/* The device attributes offer no fast registration, invalidation or masked atomics. */
+		/* The device attributes offer no fast registration and no masked atomics. */
 		return -EOPNOTSUPP;
 	}
 	if (kqp->sq.qp_type == SIRDMA_SEND_ON_UD) {

@@ -314,6 +314,10 @@ void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 {
 	struct snic_req *req = &qp->req;
 
+	if (unlikely(req->inv_wait)) {
+		req->answers_dropped = true;
+		return;
+	}
 	if (!(pkt->flags & SNIC_PKT_RD_ATOMIC) && comp_refuses_oldest(qp, pkt)) {
 		comp_nak(qp, (pkt->aeth >> 24) & SIRDMA_AETH_VALUE);
 		return;

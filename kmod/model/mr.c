@@ -126,6 +126,87 @@ struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 
 	return NULL;
 }
 
+/* May @mr be invalidated by a queue pair of @pd? Checked in the order key, kind, PD, rights. */
+static enum sirdma_ae_code mr_check_invalidate(const struct snic_mr *mr, u32 stag, u32 pd,
+					       bool remote, enum sirdma_stat *stat)
+{
+	const u8 rights = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
+			  SIRDMA_ACCESS_REMOTE_ATOMIC;
+
+	if (snic_slot_key(&mr->slot) != (stag & SNIC_SLOT_KEY)) {
+		*stat = SIRDMA_STAT_MR_INVALID_KEY;
+		return SIRDMA_AE_AMP_BAD_STAG_KEY;
+	}
+	*stat = SIRDMA_STAT_MR_BAD_INVALIDATE;
+	if (snic_slot_kind(&mr->slot) == SNIC_SLOT_FIXED)
+		return SIRDMA_AE_AMP_INVALIDATE_SHARED;
+	/* Without remote rights the stag is no R_Key. */
+	if (remote && !(mr->map.access & rights))
+		return SIRDMA_AE_AMP_INVALIDATE_NO_REMOTE_ACCESS_RIGHTS;
+	*stat = SIRDMA_STAT_MR_BAD_PD;
+	return mr->map.pd == pd ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BAD_PD;
+}
+
+/* The same of a slot that nobody uses: its mapping may be changed meanwhile. */
+static enum sirdma_ae_code mr_check_unused(struct snic_dev *dev, u32 stag, u64 word,
+					   enum sirdma_stat *stat)
+{
+	*stat = SIRDMA_STAT_MR_INVALID_KEY;
+	if (!word || snic_slot_word_state(word) == SNIC_SLOT_REMOVED)
+		return stag >> STAG_KEY_BITS < dev->cfg.max_mrs ? SIRDMA_AE_AMP_UNALLOCATED_STAG :
+								  SIRDMA_AE_AMP_BAD_STAG_INDEX;
+	if ((word & SNIC_SLOT_KEY) != (stag & SNIC_SLOT_KEY))
+		return SIRDMA_AE_AMP_BAD_STAG_KEY;
+	*stat = SIRDMA_STAT_MR_BAD_INVALIDATE;
+	return snic_slot_word_kind(word) == SNIC_SLOT_FIXED ? SIRDMA_AE_AMP_INVALIDATE_SHARED :
+							      SIRDMA_AE_NONE;
+}
+
+static enum snic_invalidate mr_invalidate_unused(struct snic_dev *dev, u32 stag,
+						 enum sirdma_ae_code *ae)
+{
+	u64 word = snic_slot_peek(&dev->mrs, stag >> STAG_KEY_BITS);
+	enum sirdma_stat stat;
+
+	*ae = mr_check_unused(dev, stag, word, &stat);
+	if (*ae != SIRDMA_AE_NONE) {
+		snic_stat_inc(dev, stat);
+		return SNIC_INVALIDATE_REFUSED;
+	}
+	return snic_slot_word_state(word) == SNIC_SLOT_FREE ? SNIC_INVALIDATE_DONE :
+							      SNIC_INVALIDATE_BUSY;
+}
+
+enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, bool remote,
+					struct snic_slot_callback *callback,
+					enum sirdma_ae_code *ae)
+{
+	enum snic_invalidate ret = SNIC_INVALIDATE_STARTED;
+	u32 idx = stag >> STAG_KEY_BITS;
+	struct snic_slot *slot = snic_slot_get(&dev->mrs, idx);
+	bool draining = false;
+	enum sirdma_stat stat;
+
+	if (!slot) {
+		slot = snic_slot_get_draining(&dev->mrs, idx);
+		draining = true;
+	}
+	if (!slot)
+		return mr_invalidate_unused(dev, stag, ae);
+	*ae = mr_check_invalidate(container_of(slot, struct snic_mr, slot), stag, pd, remote,
+				  &stat);
+	if (*ae != SIRDMA_AE_NONE) {
+		snic_stat_inc(dev, stat);
+		ret = SNIC_INVALIDATE_REFUSED;
+	} else if (draining) {
+		snic_slot_wait(slot, callback);
+	} else if (!snic_slot_invalidate(slot, callback)) {
+		ret = SNIC_INVALIDATE_BUSY; /* another was faster */
+	}
+	snic_slot_put(slot);
+	return ret;
+}
+
 /* Decode the access rights of a command; false when they contradict each other. */
 static bool mr_decode_access(u64 hdr, u32 *access)
 {
@@ -247,14 +328,15 @@ static u32 mr_check_idx(struct snic_dev *dev, u32 idx)
 	return idx && idx < dev->cfg.max_mrs ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_INDEX;
 }
 
-static u32 mr_alloc(struct snic_dev *dev, u32 idx, u8 key, struct snic_mr **out)
+static u32 mr_alloc(struct snic_dev *dev, u32 idx, enum snic_slot_kind kind, u8 key,
+		    struct snic_mr **out)
 {
 	struct snic_mr *mr = port_alloc_charged(sizeof(*mr));
 	u32 status;
 
 	if (!mr)
 		return SIRDMA_CQP_NO_MEMORY;
-	snic_slot_init(&mr->slot, key);
+	snic_slot_init(&mr->slot, kind, key);
 	status = snic_table_status(snic_table_insert(&dev->mrs, idx, &mr->slot.obj));
 	if (status)
 		port_free(mr);
@@ -271,7 +353,9 @@ u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	struct snic_mr *mr;
 
 	status = mr_check_idx(dev, idx);
-	return status ? status : mr_alloc(dev, idx, SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag), &mr);
+	return status ? status :
+			mr_alloc(dev, idx, SNIC_SLOT_FAST, SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag),
+				 &mr);
 }
 
 u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
@@ -291,7 +375,7 @@ u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 
 		return status;
 	mr = mr_at(dev, idx);
 	if (!mr)
-		status = mr_alloc(dev, idx, key, &mr);
+		status = mr_alloc(dev, idx, SNIC_SLOT_FIXED, key, &mr);
 	if (status)
 		return status;
 	if (!snic_slot_claim(&mr->slot))

@@ -48,6 +48,23 @@ static inline void snic_mr_put(struct snic_mr *mr)
 	snic_slot_put(&mr->slot);
 }
 
+enum snic_invalidate {
+	SNIC_INVALIDATE_DONE, /* the key is invalid already */
+	SNIC_INVALIDATE_STARTED, /* nobody uses the memory by the key once the callback is called */
+	SNIC_INVALIDATE_BUSY, /* the slot is about to change its state: try again at once */
+	SNIC_INVALIDATE_REFUSED,
+};
+
+/*
+ * Invalidate @stag for a work request of a queue pair of @pd: LOCAL_INV, or @remote, the peer's
+ * SEND_INV. A key that is invalid already is no error (of a region whose PD is not checked then,
+ * since nothing changes). @callback as in snic_slot_invalidate(): it may be called at once. REFUSED:
+ * *ae is the reason, counted.
+ */
+enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, bool remote,
+					struct snic_slot_callback *callback,
+					enum sirdma_ae_code *ae);
+
 enum snic_mem {
 	SNIC_MEM_OK,
 	SNIC_MEM_ABSENT, /* the driver has no memory there at present: try again later */

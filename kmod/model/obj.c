@@ -163,6 +163,11 @@ void snic_obj_init(struct snic_obj *obj)
 	port_ref_init(&obj->refs, 1);
 }
 
+void snic_obj_get(struct snic_obj *obj)
+{
+	port_ref_get(&obj->refs);
+}
+
 void snic_obj_put(struct snic_obj *obj)
 {
 	if (unlikely(port_ref_put(&obj->refs)))

@@ -10,15 +10,13 @@
 
 #include "port/port.h"
 
-struct snic_slot_callback;
-
 struct snic_obj {
 	struct port_ref refs; /* 1 while in a table; of a slot, while it is valid */
 	u32 id;
 	union {
 		struct {
 			struct port_event *idle; /* while it is drained: set when refs reaches zero */
-			struct snic_slot_callback *callback; /* of the invalidation (slot.h) */
+			u64 callbacks; /* of invalidations: the first struct snic_slot_callback */
 		};
 		struct port_rcu rcu; /* after that: to free it */
 	};
@@ -51,6 +49,8 @@ struct snic_obj *snic_table_remove(struct snic_table *table, u32 id);
 /* The object with the lowest id >= *id, without a reference; for teardown only. */
 struct snic_obj *snic_table_next(struct snic_table *table, u32 *id);
 void snic_obj_init(struct snic_obj *obj);
+/* Another reference, by a holder of one. */
+void snic_obj_get(struct snic_obj *obj);
 void snic_obj_put(struct snic_obj *obj);
 /* Wait, however long, until the last user of an object sets its @idle. */
 void snic_obj_wait(struct port_event *idle);

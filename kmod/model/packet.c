@@ -49,8 +49,8 @@ const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1] = {
 	[SIRDMA_BTH_CMP_SWAP] = {ATOMIC, BTH_LEN + ATOMICETH_LEN},
 	[SIRDMA_BTH_FETCH_ADD] = {ATOMIC, BTH_LEN + ATOMICETH_LEN},
 	[SIRDMA_BTH_RESYNC] = {SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED, BTH_LEN},
-	[SIRDMA_BTH_SEND_LAST_INV] = {REFUSED, BTH_LEN + IETH_LEN},
-	[SIRDMA_BTH_SEND_ONLY_INV] = {REFUSED, BTH_LEN + IETH_LEN},
+	[SIRDMA_BTH_SEND_LAST_INV] = {SND | SNIC_PKT_LAST | SNIC_PKT_INV, BTH_LEN + IETH_LEN},
+	[SIRDMA_BTH_SEND_ONLY_INV] = {SND | SNIC_PKT_ONLY | SNIC_PKT_INV, BTH_LEN + IETH_LEN},
 	[SIRDMA_BTH_FLUSH] = {SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED, BTH_LEN + FETH_LEN + RETH_LEN},
 	[SIRDMA_BTH_ATOMIC_WRITE] = {REFUSED, BTH_LEN + RETH_LEN},
 };
@@ -131,6 +131,12 @@ static void parse_extended(const struct snic_op_info *op, const u8 *p, struct sn
 
 		memcpy(&imm, p, sizeof(imm));
 		pkt->imm = be32_to_cpu(imm.imm);
+	}
+	if (op->flags & SNIC_PKT_INV) {
+		struct sirdma_ieth ieth;
+
+		memcpy(&ieth, p, sizeof(ieth));
+		pkt->rkey = be32_to_cpu(ieth.rkey);
 	}
 	if (op->flags & SNIC_PKT_AETH) {
 		struct sirdma_aeth aeth;
@@ -261,6 +267,13 @@ void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm)
 	const struct sirdma_immdt immdt = {.imm = cpu_to_be32(imm)};
 
 	header_append(pkt, &immdt, sizeof(immdt));
+}
+
+void snic_pkt_ieth(struct snic_tx_pkt *pkt, u32 rkey)
+{
+	const struct sirdma_ieth ieth = {.rkey = cpu_to_be32(rkey)};
+
+	header_append(pkt, &ieth, sizeof(ieth));
 }
 
 void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn)

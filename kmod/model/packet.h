@@ -24,6 +24,7 @@
 #define SNIC_PKT_PAYLOAD (1u << 11) /* may carry payload */
 #define SNIC_PKT_UNSUPPORTED (1u << 12) /* an operation this device refuses */
 #define SNIC_PKT_ATOMIC (1u << 13) /* atomic request or its response */
+#define SNIC_PKT_INV (1u << 14) /* names a key to invalidate */
 /*
  * A READ or atomic, request or response. The responder answers such a request with data and
  * remembers it for duplicates.
@@ -81,7 +82,7 @@ struct snic_pkt {
 	u64 swap_add; /* AtomicETH */
 	u64 compare; /* AtomicETH */
 	u64 orig; /* AtomicAckETH */
-	u32 rkey;
+	u32 rkey; /* RETH, AtomicETH, IETH */
 	u32 dma_len;
 	u32 imm;
 	u32 aeth;
@@ -115,6 +116,7 @@ void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u3
 void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn);
 void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len);
 void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm);
+void snic_pkt_ieth(struct snic_tx_pkt *pkt, u32 rkey);
 void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn);
 void snic_pkt_atomiceth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u64 swap_add, u64 compare);
 void snic_pkt_atomicacketh(struct snic_tx_pkt *pkt, u64 orig);

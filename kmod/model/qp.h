@@ -12,6 +12,7 @@
 #include "burst.h"
 #include "cq.h"
 #include "dev.h"
+#include "inv.h"
 #include "packet.h"
 #include "path.h"
 #include "read_req.h"
@@ -62,6 +63,8 @@ struct snic_out {
 #define SNIC_OUT_POLARITY 0x02 /* valid bit of the WQE's lap */
 #define SNIC_OUT_LOCAL 0x04 /* nothing is sent: no PSN */
 #define SNIC_OUT_FAILED 0x08 /* completes with snic_req.fail_* once it is the oldest */
+#define SNIC_OUT_TODO 0x10 /* a local operation has to be done before it completes (local.h) */
+#define SNIC_OUT_STARTED 0x20 /* that operation is under way */
 
 /*
  * Requester. out[] is a ring with free-running indices: head is the oldest message, cur
@@ -104,6 +107,9 @@ struct snic_req {
 	u8 absent_waits; /* waits for absent_psn */
 	bool restarted; /* retransmitting: una has not moved since the loss was detected */
 	bool awake; /* need_kick is 0: a post needs no kick */
+	bool local_done; /* a local operation was done, so later messages may start */
+	bool inv_wait; /* out[head] is acknowledged, but waits for an invalidation */
+	bool answers_dropped; /* meanwhile: what they answered has to be retransmitted */
 	struct snic_sqe sqe; /* of out[cur], being sent */
 	struct snic_sqe rd_sqe; /* of out[head], a READ or atomic whose response is received */
 	struct snic_out out[SNIC_OUT_MSGS];
@@ -137,7 +143,10 @@ struct snic_resp {
 	u32 nak_cause; /* PSN that caused the last NAK */
 	u32 owed; /* answers that were coalesced since the last transmission */
 	u32 recv_len; /* bytes of the current SEND placed */
-	u32 wr_rkey; /* of the current RDMA WRITE */
+	union {
+		u32 wr_rkey; /* of the current RDMA WRITE */
+		u32 inv_stag; /* that the SEND with invalidate names */
+	};
 	u32 wr_left; /* bytes not yet placed */
 	u32 wr_total;
 	u64 wr_va;
@@ -154,6 +163,11 @@ struct snic_resp {
 	bool rqe_valid; /* rqe was fetched and is not completed */
 	bool absent; /* memory of the next READ is absent: wait for a repeated request or a kick */
 	bool comm_est; /* the communication established event was raised */
+	bool inv_wait; /* a SEND with invalidate completes when its key is invalid; drop packets */
+	bool inv_started; /* the invalidation is under way */
+	bool inv_dropped; /* a packet was dropped */
+	u8 inv_op; /* of that SEND */
+	bool inv_solicited;
 	struct snic_rqe rqe;
 	/* The latest READs and atomics, then repeated requests for parts of READs. */
 	struct snic_rd rd[SNIC_MAX_RD_ATOMIC + SNIC_RD_REPEATS];
@@ -212,6 +226,8 @@ struct snic_qp {
 	u32 qkey;
 	u32 sq_psn; /* as modify set it; the requester starts here */
 	u32 rq_psn; /* the same for the responder */
+
+	struct snic_inv *inv; /* [SNIC_INVS] */
 
 	struct snic_path path; /* to its peer; of a datagram QP, that of the last address vector */
 	u64 av_ctrl; /* first word of that vector when it was read; 0: none was */

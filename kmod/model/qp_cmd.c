@@ -175,6 +175,9 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	snic_sq_poll_init(qp);
 	create_defaults(qp);
 	snic_path_init(dev, &qp->path);
+	status = SIRDMA_CQP_NO_MEMORY;
+	if (!snic_inv_alloc(qp))
+		goto err_free;
 	status = create_rings(qp, &ctx);
 	if (status)
 		goto err_free;
@@ -202,6 +205,7 @@ err_recv_cq:
 err_send_cq:
 	cq_detach(qp->send_cq);
 err_free:
+	port_free(qp->inv);
 	port_free(qp);
 	return status;
 }
@@ -222,6 +226,7 @@ static void qp_destroy(struct snic_qp *qp)
 	srq_detach(qp);
 	cq_detach(qp->recv_cq);
 	cq_detach(qp->send_cq);
+	port_free(qp->inv);
 	port_free_rcu(qp, obj.rcu);
 }
 

@@ -425,6 +425,8 @@ void snic_resp_run(struct snic_qp *qp)
 {
 	u32 bursts = SNIC_HOLD_BURSTS;
 
+	if (unlikely(qp->resp.inv_wait))
+		snic_resp_end_wait(qp);
 	while (resp_ready(qp)) {
 		if (!bursts--) {
 			snic_qp_defer(qp);

@@ -91,6 +91,58 @@ static bool recv_complete(struct snic_qp *qp, const struct snic_pkt *pkt, u32 le
 	return snic_qp_complete_recv(qp, &c);
 }
 
+/* The same of a SEND with invalidate whose key is invalid. */
+static bool recv_complete_inv(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+	struct snic_completion c = {
+		.wqe_idx = resp->rqe.idx,
+		.len = resp->recv_len,
+		.op = resp->inv_op,
+		.has_inv = true,
+		.inv_stag = resp->inv_stag,
+		.solicited = resp->inv_solicited,
+	};
+
+	resp->rqe_valid = false;
+	return snic_qp_complete_recv(qp, &c);
+}
+
+static void recv_fail_invalidate(struct snic_resp *resp)
+{
+	resp->inv_wait = false;
+	recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_REM_INV_REQ, SIRDMA_VENDOR_REM_INV_REQ);
+}
+
+/* Invalidate the stag that the peer named; resp->inv_wait: it is not done yet. False: refused. */
+static bool recv_invalidate(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+	enum snic_inv_result ret = snic_inv_start(&qp->inv[SNIC_INV_RQ], resp->inv_stag, true);
+
+	resp->inv_wait = ret == SNIC_INV_WAIT || ret == SNIC_INV_AGAIN;
+	resp->inv_started = ret == SNIC_INV_WAIT;
+	if (ret == SNIC_INV_REFUSED)
+		recv_fail_invalidate(resp);
+	return ret != SNIC_INV_REFUSED;
+}
+
+bool snic_recv_end_wait(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+
+	if (resp->inv_started) {
+		resp->inv_wait = !snic_inv_finish(&qp->inv[SNIC_INV_RQ]);
+	} else if (!recv_invalidate(qp)) {
+		/* The key changed after the SEND was acknowledged: no NAK can follow. */
+		snic_recv_fail(qp);
+		return false;
+	}
+	if (resp->inv_wait)
+		return false;
+	return recv_complete_inv(qp);
+}
+
 /* The datagram is placed: complete its receive WQE. */
 static bool recv_complete_datagram(struct snic_qp *qp, const struct snic_pkt *pkt,
 				   const struct snic_rx_pkt *rx)
@@ -154,6 +206,21 @@ static enum snic_recv_verdict recv_placed(enum snic_placed placed)
 	}
 }
 
+/* The last packet of a SEND with invalidate is placed. */
+static enum snic_recv_verdict recv_end_inv(struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	struct snic_resp *resp = &qp->resp;
+
+	resp->inv_op = pkt->opcode & SIRDMA_BTH_OPERATION;
+	resp->inv_solicited = pkt->solicited;
+	resp->inv_stag = pkt->rkey;
+	if (!recv_invalidate(qp))
+		return SNIC_RECV_NAK_ACCESS;
+	if (!resp->inv_wait)
+		recv_complete_inv(qp);
+	return SNIC_RECV_DONE;
+}
+
 static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pkt *pkt,
 					const struct snic_rx_pkt *rx)
 {
@@ -162,6 +229,12 @@ static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pk
 	enum snic_recv_verdict verdict;
 	enum sirdma_ae_code ae;
 
+	/*
+	 * READs accepted before may need the key: answer them first. By the NAK the requester
+	 * repeats the packet.
+	 */
+	if ((pkt->flags & SNIC_PKT_INV) && resp->rd_pending)
+		return SNIC_RECV_LOST;
 	verdict = recv_fetch_rqe(qp);
 	if (verdict != SNIC_RECV_DONE)
 		return verdict;
@@ -176,6 +249,8 @@ static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pk
 	if (verdict != SNIC_RECV_DONE)
 		return verdict;
 	resp->recv_len += pkt->payload_len;
+	if (pkt->flags & SNIC_PKT_INV)
+		return recv_end_inv(qp, pkt);
 	if (pkt->flags & SNIC_PKT_LAST)
 		recv_complete(qp, pkt, resp->recv_len);
 	return SNIC_RECV_DONE;

@@ -30,6 +30,11 @@ enum snic_recv_verdict snic_recv_datagram(struct snic_qp *qp, const struct snic_
 					  const struct snic_rx_pkt *rx);
 /* @pkt, at epsn, is done: expect the next PSN. */
 void snic_recv_advance(struct snic_resp *resp, const struct snic_pkt *pkt);
+/*
+ * End the wait of a SEND with invalidate, if its key is invalid now, and complete its receive WQE.
+ * False: it still waits, or the QP has failed.
+ */
+bool snic_recv_end_wait(struct snic_qp *qp);
 /* In RTR, report that a packet arrived: the CM's RTU message may be late or lost (IBTA 11.6.3). */
 void snic_recv_established(struct snic_qp *qp);
 /* Report how the request failed, by its receive WQE or an event, and fail the QP. */

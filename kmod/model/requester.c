@@ -217,10 +217,31 @@ void snic_req_restart(struct snic_qp *qp)
 	snic_req_seek(qp, req->una);
 }
 
+/*
+ * The oldest message waited for an invalidation, and the answers to later ones were dropped.
+ * False: the QP cannot send.
+ */
+static bool req_end_wait(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (req->inv_wait && !snic_send_retire(qp))
+		return false;
+	if (req->inv_wait || !req->answers_dropped)
+		return true;
+	req->answers_dropped = false;
+	if (snic_req_in_flight(req))
+		snic_req_restart(qp);
+	return true;
+}
+
 void snic_req_run(struct snic_qp *qp)
 {
 	bool idle = !snic_req_in_flight(&qp->req);
 
+	if (unlikely(qp->req.inv_wait || qp->req.answers_dropped) &&
+	    (!snic_qp_can_send(qp) || !req_end_wait(qp)))
+		return;
 	if (snic_send_run(qp) && snic_req_in_flight(&qp->req))
 		snic_retry_start(qp, idle);
 }

@@ -142,6 +142,16 @@ static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 		resp_owe_ack(resp, resp->epsn);
 }
 
+void snic_resp_end_wait(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+
+	if (!snic_recv_end_wait(qp) || !resp->inv_dropped)
+		return;
+	resp->inv_dropped = false;
+	resp_out_of_sequence(qp, resp->epsn);
+}
+
 void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
 {
 	s32 diff = snic_psn_diff(pkt->psn, qp->resp.epsn);
@@ -152,6 +162,10 @@ void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 		 * memory may be present.
 		 */
 		qp->resp.absent = false;
+		return;
+	}
+	if (unlikely(qp->resp.inv_wait) && diff >= 0) {
+		qp->resp.inv_dropped = true;
 		return;
 	}
 	snic_recv_established(qp);

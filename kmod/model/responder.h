@@ -9,6 +9,8 @@
 void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
 /* Send READ and atomic responses, and the acknowledgement that is due, in PSN order. */
 void snic_resp_run(struct snic_qp *qp);
+/* Received packets are dropped while an invalidation is under way: go on when it is done. */
+void snic_resp_end_wait(struct snic_qp *qp);
 /* Are responses or an acknowledgement due? */
 bool snic_resp_pending(const struct snic_qp *qp);
 

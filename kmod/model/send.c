@@ -6,6 +6,7 @@
  */
 #include "send.h"
 
+#include "local.h"
 #include "sq_poll.h"
 #include "retry.h"
 #include "transport.h"
@@ -70,8 +71,10 @@ static void send_push(struct snic_qp *qp, const struct snic_sqe *sqe)
 	out->op = sqe->op;
 	out->flags = (u8)((sqe->signaled ? SNIC_OUT_SIGNALED : 0) |
 			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
-	if (sqe->op == SIRDMA_OP_NOP)
+	if (snic_op_is_local(sqe->op))
 		out->flags |= SNIC_OUT_LOCAL;
+	if (snic_op_invalidates(sqe->op))
+		out->flags |= SNIC_OUT_TODO;
 	req->rd_atomic_msgs += snic_op_is_rd_atomic(sqe->op);
 	snic_send_advance(qp, sqe->quanta);
 	req->psn = snic_psn_add(req->psn, snic_out_pkts(qp, out));
@@ -87,6 +90,7 @@ static void send_push_bad(struct snic_qp *qp, struct snic_sqe *sqe)
 	snic_stat_inc(qp->dev, SIRDMA_STAT_WQE_INVALID);
 	send_push(qp, sqe);
 	snic_out_at(&qp->req, qp->req.tail - 1)->flags |= SNIC_OUT_LOCAL;
+	snic_out_at(&qp->req, qp->req.tail - 1)->flags &= (u8)~SNIC_OUT_TODO;
 	snic_send_mark_failed(qp, snic_out_at(&qp->req, qp->req.tail - 1), SIRDMA_FLUSH_LOC_QP_OP,
 			      SIRDMA_VENDOR_LOC_QP_OP);
 }
@@ -149,6 +153,9 @@ struct snic_out *snic_send_current(struct snic_qp *qp, enum snic_send_stop *why)
 			return NULL;
 		if (!(out->flags & SNIC_OUT_LOCAL))
 			break;
+		/* snic_send_retire() does it. */
+		if (out->flags & SNIC_OUT_TODO)
+			return NULL;
 		req->cur++;
 	}
 	if (!req->sqe_valid || req->sqe_slot != req->cur) {
@@ -204,6 +211,8 @@ static u8 send_opcode(const struct snic_sqe *sqe, bool first, bool last)
 				   SIRDMA_BTH_WRITE_LAST, SIRDMA_BTH_WRITE_ONLY};
 	u8 op = (snic_op_is_write(sqe->op) ? write : send)[first + 2 * last];
 
+	if (last && snic_op_is_send_inv(sqe->op))
+		return first ? SIRDMA_BTH_SEND_ONLY_INV : SIRDMA_BTH_SEND_LAST_INV;
 	/* The opcode with immediate data is the next one after each LAST and ONLY opcode. */
 	return (u8)(op + (last && sqe->has_imm));
 }
@@ -233,8 +242,10 @@ static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off,
 		snic_pkt_reth(pkt, sqe->remote_va, sqe->rkey, out->len);
 	if (last && sqe->has_imm)
 		snic_pkt_imm(pkt, sqe->imm);
-	if (last &&
-	    (sqe->op == SIRDMA_OP_SEND_SOL || (sqe->op == SIRDMA_OP_WRITE_SOL && sqe->has_imm)))
+	if (last && snic_op_is_send_inv(sqe->op))
+		snic_pkt_ieth(pkt, sqe->rkey);
+	if (last && (sqe->op == SIRDMA_OP_SEND_SOL || sqe->op == SIRDMA_OP_SEND_SOL_INV ||
+		     (sqe->op == SIRDMA_OP_WRITE_SOL && sqe->has_imm)))
 		pkt->bth.flags |= SIRDMA_BTH_SE;
 	req->nxt = snic_psn_add(req->nxt, 1);
 }
@@ -317,6 +328,9 @@ void snic_send_seek(struct snic_qp *qp, u32 psn)
 		end = snic_psn_add(out->psn, snic_out_pkts(qp, out));
 		if (snic_psn_fwd(end, req->una) > dist)
 			break;
+		/* What is not done is not passed over. */
+		if ((out->flags & SNIC_OUT_LOCAL) && (out->flags & SNIC_OUT_TODO))
+			break;
 	}
 	req->cur = slot;
 }
@@ -368,6 +382,14 @@ bool snic_send_retire(struct snic_qp *qp)
 		if (!(out->flags & SNIC_OUT_LOCAL) &&
 		    snic_psn_fwd(req->una, out->psn) < snic_out_pkts(qp, out))
 			break;
+		if (out->flags & SNIC_OUT_TODO) {
+			req->inv_wait = !snic_local_run(qp, req->head) &&
+					!(out->flags & SNIC_OUT_LOCAL);
+			if (out->flags & SNIC_OUT_FAILED)
+				continue;
+			if (out->flags & SNIC_OUT_TODO)
+				break;
+		}
 		if (!send_done(qp))
 			return false;
 	}
@@ -433,10 +455,13 @@ bool snic_send_run(struct snic_qp *qp)
 		return false;
 	do {
 		before = req->nxt;
+		req->local_done = false;
 		why = qp->transport->burst(qp);
 		/* Failed and local messages complete once they are the oldest. */
 		if (!snic_send_retire(qp))
 			return false;
+		if (why == SNIC_SEND_BLOCKED && req->local_done)
+			why = SNIC_SEND_MORE;
 		if (why == SNIC_SEND_EMPTY) {
 			if (send_sleep(qp))
 				break;

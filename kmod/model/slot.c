@@ -23,6 +23,11 @@ static const u8 slot_next[SLOT_EVENTS][SNIC_SLOT_STATES] = {
 			 [SNIC_SLOT_DRAINING] = SNIC_SLOT_REMOVED},
 };
 
+static u64 slot_word(enum snic_slot_kind kind, enum snic_slot_state state, u8 key)
+{
+	return (u64)kind << SNIC_SLOT_KIND_SHIFT | (u64)state << SNIC_SLOT_STATE_SHIFT | key;
+}
+
 /* Returns the previous state, or NONE when @event is not allowed in it. */
 static enum snic_slot_state slot_move(struct snic_slot *slot, enum slot_event event)
 {
@@ -31,19 +36,32 @@ static enum snic_slot_state slot_move(struct snic_slot *slot, enum slot_event ev
 
 	do {
 		old = READ_ONCE(slot->word);
-		from = (enum snic_slot_state)(old >> SNIC_SLOT_STATE_SHIFT);
+		from = snic_slot_word_state(old);
 		to = (enum snic_slot_state)slot_next[event][from];
 		if (to == SNIC_SLOT_NONE)
 			return SNIC_SLOT_NONE;
-	} while (!port_cas64(&slot->word, old, snic_slot_word(to, old & SNIC_SLOT_KEY)));
+	} while (!port_cas64(&slot->word, old,
+			     slot_word(snic_slot_word_kind(old), to, old & SNIC_SLOT_KEY)));
 	return from;
 }
 
-void snic_slot_init(struct snic_slot *slot, u8 key)
+void snic_slot_init(struct snic_slot *slot, enum snic_slot_kind kind, u8 key)
 {
 	port_ref_init(&slot->obj.refs, 0);
-	slot->obj.callback = NULL;
-	slot->word = snic_slot_word(SNIC_SLOT_FREE, key);
+	slot->obj.callbacks = 0;
+	slot->word = slot_word(kind, SNIC_SLOT_FREE, key);
+}
+
+u64 snic_slot_peek(struct snic_table *table, u32 id)
+{
+	struct snic_obj *obj;
+	u64 word;
+
+	port_rcu_read_lock();
+	obj = snic_table_at(table, id);
+	word = obj ? READ_ONCE(container_of(obj, struct snic_slot, obj)->word) : 0;
+	port_rcu_read_unlock();
+	return word;
 }
 
 bool snic_slot_claim(struct snic_slot *slot)
@@ -54,7 +72,7 @@ bool snic_slot_claim(struct snic_slot *slot)
 void snic_slot_publish(struct snic_slot *slot, u8 key)
 {
 	/* Nobody else changes the word of a claimed slot. */
-	WRITE_ONCE(slot->word, snic_slot_word(SNIC_SLOT_CLAIMED, key));
+	WRITE_ONCE(slot->word, slot_word(snic_slot_kind(slot), SNIC_SLOT_CLAIMED, key));
 	smp_wmb(); /* pairs with the acquire of port_ref_get_unless_zero() */
 	port_ref_init(&slot->obj.refs, 1);
 	/* Set the slot's own reference first: invalidation drops it. */
@@ -64,14 +82,18 @@ void snic_slot_publish(struct snic_slot *slot, u8 key)
 /* The last reference was dropped. */
 static void slot_drained(struct snic_slot *slot)
 {
-	struct snic_slot_callback *callback = slot->obj.callback;
+	struct snic_slot_callback *callback, *next;
 
-	slot->obj.callback = NULL;
+	/* Without a reference nobody adds another. */
+	callback = (struct snic_slot_callback *)(uintptr_t)READ_ONCE(slot->obj.callbacks);
+	slot->obj.callbacks = 0;
 	/* From here on others may claim or free the slot. */
 	if (slot_move(slot, SLOT_DRAINED) == SNIC_SLOT_REMOVED)
 		port_event_set(slot->obj.idle);
-	if (callback)
+	for (; callback; callback = next) {
+		next = callback->next; /* the owner may use it again */
 		callback->done(callback);
+	}
 }
 
 struct snic_slot *snic_slot_get(struct snic_table *table, u32 id)
@@ -108,10 +130,38 @@ bool snic_slot_invalidate(struct snic_slot *slot, struct snic_slot_callback *cal
 {
 	if (slot_move(slot, SLOT_INVALIDATE) == SNIC_SLOT_NONE)
 		return false;
-	/* It is read after the slot's own reference is dropped. */
-	slot->obj.callback = callback;
+	if (callback)
+		snic_slot_wait(slot, callback);
 	snic_slot_put(slot);
 	return true;
+}
+
+struct snic_slot *snic_slot_get_draining(struct snic_table *table, u32 id)
+{
+	struct snic_slot *slot = NULL;
+	struct snic_obj *obj;
+
+	port_rcu_read_lock();
+	obj = snic_table_at(table, id);
+	if (obj && port_ref_get_unless_zero(&obj->refs))
+		slot = container_of(obj, struct snic_slot, obj);
+	port_rcu_read_unlock();
+	if (slot && snic_slot_state(slot) != SNIC_SLOT_DRAINING) {
+		snic_slot_put(slot);
+		slot = NULL;
+	}
+	return slot;
+}
+
+void snic_slot_wait(struct snic_slot *slot, struct snic_slot_callback *callback)
+{
+	u64 first;
+
+	/* The caller's reference keeps slot_drained() from reading the list. */
+	do {
+		first = READ_ONCE(slot->obj.callbacks);
+		callback->next = (struct snic_slot_callback *)(uintptr_t)first;
+	} while (!port_cas64(&slot->obj.callbacks, first, (uintptr_t)callback));
 }
 
 bool snic_slot_remove(struct snic_slot *slot)

@@ -33,24 +33,43 @@ enum snic_slot_state {
 /* Called when the last reference of an invalidated slot was dropped. */
 struct snic_slot_callback {
 	void (*done)(struct snic_slot_callback *callback);
+	struct snic_slot_callback *next; /* another waits for the same slot */
+};
+
+/* What the slot is for. It does not change. */
+enum snic_slot_kind {
+	SNIC_SLOT_FIXED, /* a region that only commands invalidate */
+	SNIC_SLOT_FAST, /* allocated by ALLOC_STAG: work requests may invalidate its region */
 };
 
 struct snic_slot {
 	struct snic_obj obj; /* id: stag index */
-	u64 word; /* state and key, changed by compare-and-swap */
+	u64 word; /* kind, state and key, changed by compare-and-swap */
 };
 
 #define SNIC_SLOT_KEY 0xffull
 #define SNIC_SLOT_STATE_SHIFT 8
+#define SNIC_SLOT_STATE 0xffull
+#define SNIC_SLOT_KIND_SHIFT 16
 
-static inline u64 snic_slot_word(enum snic_slot_state state, u8 key)
+static inline enum snic_slot_state snic_slot_word_state(u64 word)
 {
-	return (u64)state << SNIC_SLOT_STATE_SHIFT | key;
+	return (enum snic_slot_state)(word >> SNIC_SLOT_STATE_SHIFT & SNIC_SLOT_STATE);
+}
+
+static inline enum snic_slot_kind snic_slot_word_kind(u64 word)
+{
+	return (enum snic_slot_kind)(word >> SNIC_SLOT_KIND_SHIFT);
 }
 
 static inline enum snic_slot_state snic_slot_state(const struct snic_slot *slot)
 {
-	return (enum snic_slot_state)(READ_ONCE(slot->word) >> SNIC_SLOT_STATE_SHIFT);
+	return snic_slot_word_state(READ_ONCE(slot->word));
+}
+
+static inline enum snic_slot_kind snic_slot_kind(const struct snic_slot *slot)
+{
+	return snic_slot_word_kind(READ_ONCE(slot->word));
 }
 
 static inline u8 snic_slot_key(const struct snic_slot *slot)
@@ -64,7 +83,9 @@ static inline bool snic_slot_valid(const struct snic_slot *slot)
 }
 
 /* Initialize as FREE. */
-void snic_slot_init(struct snic_slot *slot, u8 key);
+void snic_slot_init(struct snic_slot *slot, enum snic_slot_kind kind, u8 key);
+/* The word of slot @id, whatever its state; 0: there is no slot. */
+u64 snic_slot_peek(struct snic_table *table, u32 id);
 /* Claim a FREE slot to write its mapping, then publish it. False if it is not FREE. */
 bool snic_slot_claim(struct snic_slot *slot);
 void snic_slot_publish(struct snic_slot *slot, u8 key);
@@ -80,6 +101,13 @@ void snic_slot_put(struct snic_slot *slot);
  * NULL, is called in the context that dropped it, possibly before this function returns.
  */
 bool snic_slot_invalidate(struct snic_slot *slot, struct snic_slot_callback *callback);
+/*
+ * The slot @id with a reference if it is DRAINING: its mapping does not change. NULL if it is not,
+ * or has no users left. Pair with snic_slot_put().
+ */
+struct snic_slot *snic_slot_get_draining(struct snic_table *table, u32 id);
+/* Have @callback called as well when that slot is drained. */
+void snic_slot_wait(struct snic_slot *slot, struct snic_slot_callback *callback);
 /* Remove the slot and wait for its users. False if it is CLAIMED. Sleeps. */
 bool snic_slot_remove(struct snic_slot *slot);
 

@@ -33,6 +33,8 @@ static u8 super_opcode(u8 first, u8 last)
 		return first;
 	if (!begins)
 		return last;
+	if (ends & SNIC_PKT_INV)
+		return SIRDMA_BTH_SEND_ONLY_INV;
 	/* The opcodes without and with immediate data have the same order (IBTA table 38). */
 	if (ends & SNIC_PKT_SEND)
 		return (u8)(last - SIRDMA_BTH_SEND_LAST + SIRDMA_BTH_SEND_ONLY);
@@ -83,7 +85,7 @@ void snic_super_part(const struct snic_pkt *whole, u32 mtu, u32 i, struct snic_p
 		part->flags &= ~SNIC_PKT_FIRST;
 	if (last)
 		return;
-	part->flags &= ~(SNIC_PKT_LAST | SNIC_PKT_IMM);
+	part->flags &= ~(SNIC_PKT_LAST | SNIC_PKT_IMM | SNIC_PKT_INV);
 	part->ackreq = false;
 	part->solicited = false;
 }

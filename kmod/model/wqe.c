@@ -10,16 +10,24 @@ enum {
 	OPF_IMM = 1 << 1, /* may carry immediate data */
 	OPF_DATA = 1 << 2, /* has fragments */
 	OPF_ATOMIC = 1 << 3, /* one fragment of eight bytes, and two operands */
+	OPF_LOCAL = 1 << 4, /* changes a key and has no data */
 };
 
 #define OPF_SEND (OPF_DATA | OPF_INLINE | OPF_IMM)
 
 /* OPF_* of each operation; 0: not supported. */
 static const u8 sq_ops[1 << 6] = {
-	[SIRDMA_OP_WRITE] = OPF_SEND,	    [SIRDMA_OP_WRITE_SOL] = OPF_SEND,
-	[SIRDMA_OP_SEND] = OPF_SEND,	    [SIRDMA_OP_SEND_SOL] = OPF_SEND,
-	[SIRDMA_OP_READ] = OPF_DATA,	    [SIRDMA_OP_CMP_SWAP] = OPF_ATOMIC,
+	[SIRDMA_OP_WRITE] = OPF_SEND,
+	[SIRDMA_OP_WRITE_SOL] = OPF_SEND,
+	[SIRDMA_OP_SEND] = OPF_SEND,
+	[SIRDMA_OP_SEND_SOL] = OPF_SEND,
+	[SIRDMA_OP_READ] = OPF_DATA,
+	[SIRDMA_OP_CMP_SWAP] = OPF_ATOMIC,
 	[SIRDMA_OP_FETCH_ADD] = OPF_ATOMIC,
+	[SIRDMA_OP_SEND_INV] = OPF_DATA | OPF_INLINE,
+	[SIRDMA_OP_SEND_SOL_INV] = OPF_DATA | OPF_INLINE,
+	[SIRDMA_OP_READ_LOC_INV] = OPF_DATA,
+	[SIRDMA_OP_LOCAL_INV] = OPF_LOCAL,
 };
 
 static u64 wqe_hdr(const struct sirdma_wqe *wqe)
@@ -112,6 +120,12 @@ static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr
 	u32 nfrags;
 
 	if (sqe->op == SIRDMA_OP_NOP)
+		return true;
+	/* Of the fragment only the stag is meant. Its valid bit is not: irdma writes 0. */
+	if (snic_op_invalidates(sqe->op))
+		sqe->inv_stag =
+			(u32)SIRDMA_GET(SIRDMA_FRAG_STAG, le64_to_cpu(copy->first.frag_stag));
+	if (allowed & OPF_LOCAL)
 		return true;
 	sqe->has_imm = hdr & SIRDMA_WQE_IMMDATA_FLAG;
 	sqe->is_inline = hdr & SIRDMA_WQE_INLINE;

@@ -30,8 +30,11 @@ enum snic_wqe_status {
 /* A send WQE. */
 struct snic_sqe {
 	u64 remote_va; /* of a datagram: snic_sqe_dest_qpn(), snic_sqe_dest_qkey() */
-	u32 rkey; /* of a datagram: snic_sqe_av() */
-	u32 imm; /* CPU order */
+	u32 rkey; /* of a datagram: snic_sqe_av(); of SEND_INV: the peer's key to invalidate */
+	union {
+		u32 imm; /* CPU order */
+		u32 inv_stag; /* of LOCAL_INV and READ_LOC_INV: the stag to invalidate */
+	};
 	u32 len; /* sum of all fragments, or of the inline data */
 	u16 idx; /* ring position, quanta */
 	u8 op; /* enum sirdma_sq_op */
@@ -101,7 +104,25 @@ static inline u32 snic_sqe_av(const struct snic_sqe *sqe)
 /* Is @op an RDMA READ? */
 static inline bool snic_op_is_read(u8 op)
 {
-	return op == SIRDMA_OP_READ;
+	return op == SIRDMA_OP_READ || op == SIRDMA_OP_READ_LOC_INV;
+}
+
+/* Does @op invalidate a key of the peer? */
+static inline bool snic_op_is_send_inv(u8 op)
+{
+	return op == SIRDMA_OP_SEND_INV || op == SIRDMA_OP_SEND_SOL_INV;
+}
+
+/* Does @op send nothing? */
+static inline bool snic_op_is_local(u8 op)
+{
+	return op == SIRDMA_OP_NOP || op == SIRDMA_OP_LOCAL_INV;
+}
+
+/* Does @op invalidate a key of its own queue pair's protection domain? */
+static inline bool snic_op_invalidates(u8 op)
+{
+	return op == SIRDMA_OP_LOCAL_INV || op == SIRDMA_OP_READ_LOC_INV;
 }
 
 static inline bool snic_op_is_atomic(u8 op)

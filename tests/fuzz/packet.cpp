@@ -129,6 +129,9 @@ private:
 			put32(&p[12], qp_.opts.qkey);
 		else if (kind & in_window)
 			aim(p);
+		if ((kind & in_window) &&
+		    (p[0] == SIRDMA_BTH_SEND_LAST_INV || p[0] == SIRDMA_BTH_SEND_ONLY_INV))
+			put32(&p[12], flags & 0x10 ? w_.key : w_.fast_key);
 		p.resize(p.size() + payload, flags);
 		// Lengths that do not fit the opcode come from there, too.
 		p.resize(std::max<size_t>(12,

@@ -33,6 +33,11 @@ public:
 			EXPECT_EQ(n->drv.reg_mr(mr), SIRDMA_CQP_OK);
 			EXPECT_EQ(n->drv.dealloc_stag(n->mr.stag()), SIRDMA_CQP_OK);
 			key = mr.stag();
+			// Another of the same memory, which work requests may invalidate.
+			mr.idx = 101;
+			fast_key = mr.stag();
+			EXPECT_EQ(n->drv.alloc_stag(fast_key), SIRDMA_CQP_OK);
+			fast_[n] = mr;
 		}
 		address(a, b);
 		address(b, a);
@@ -43,8 +48,12 @@ public:
 	{
 		victim = std::make_unique<Link>(a, b, opts, opts, cq_entries);
 		bystander = std::make_unique<Link>(a, b, small(), small(), cq_entries);
-		for (Node *n : {&a, &b})
+		for (Node *n : {&a, &b}) {
+			const u32 status = n->drv.reg_mr(fast_[n]);
+
+			EXPECT_TRUE(status == SIRDMA_CQP_OK || status == SIRDMA_CQP_IN_USE);
 			before_[n].assign(n->data(), n->data() + memory);
+		}
 	}
 
 	// What lies outside the windows is as it was, and the bystander does not know that anything happened.
@@ -74,9 +83,10 @@ public:
 	Fabric fabric;
 	Node a, b;
 	std::unique_ptr<Link> victim, bystander;
-	u32 key = 0;
+	u32 key = 0, fast_key = 0;
 
 private:
+	std::map<Node *, MrParams> fast_;
 	static constexpr u32 cq_entries = 1024;
 
 	static QpOptions small()

@@ -81,7 +81,10 @@ private:
 		const u64 at = address(how & 1);
 		const u32 len = how & 2 ? static_cast<u32>(in_.word()) : in_.half() % 8192;
 
-		return {at, len, how & 4 ? static_cast<u32>(in_.word()) : w_.key};
+		return {at, len,
+			how & 4	  ? static_cast<u32>(in_.word()) :
+			how & 128 ? w_.fast_key :
+				    w_.key};
 	}
 
 	void request(u8 what)
@@ -99,7 +102,10 @@ private:
 		wr.remote = how & 8  ? in_.word() :
 			    datagram ? sirdma_send_dest(peer.id, peer.opts.qkey) :
 				       remote;
-		wr.rkey = how & 16 ? static_cast<u32>(in_.word()) : datagram ? 1 : w_.key;
+		wr.rkey = how & 16 ? static_cast<u32>(in_.word()) :
+			  datagram ? 1 :
+			  how & 1  ? w_.fast_key :
+				     w_.key;
 		wr.fence = how & 32;
 		wr.signaled = !(how & 64);
 		if (how & 128)

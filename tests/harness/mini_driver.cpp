@@ -326,6 +326,16 @@ u32 MiniDriver::reg_mr(const MrParams &mr)
 	return exec(cmd);
 }
 
+u32 MiniDriver::alloc_stag(u32 stag)
+{
+	sirdma_cqp_stag cmd{};
+
+	cmd.stag = SIRDMA_PREP(SIRDMA_CQP_STAG_KEY, stag) |
+		   SIRDMA_PREP(SIRDMA_CQP_STAG_IDX, stag >> 8);
+	cmd.hdr = op(SIRDMA_CQP_ALLOC_STAG) | SIRDMA_CQP_STAG_MR;
+	return exec(cmd);
+}
+
 u32 MiniDriver::dealloc_stag(u32 stag)
 {
 	sirdma_cqp_stag cmd{};

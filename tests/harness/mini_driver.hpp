@@ -108,6 +108,8 @@ public:
 	// Level 0, 1 or 2 list of the blocks of @mem from block @first on.
 	void describe(MrParams &mr, const UserMemory &mem, u8 level, size_t first = 0);
 	u32 reg_mr(const MrParams &mr);
+	// A slot whose region work requests may invalidate.
+	u32 alloc_stag(u32 stag);
 	u32 dealloc_stag(u32 stag);
 
 	u32 set_arp(u32 idx, const u8 mac[6], bool valid = true);

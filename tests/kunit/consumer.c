@@ -668,6 +668,50 @@ static void consumer_does_atomics(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->ibdev->ops.dereg_mr(mr, NULL), 0);
 }
 
+/* Work requests may not invalidate a key that they did not register. */
+static void consumer_may_not_invalidate_other_keys(struct kunit *test)
+{
+	struct consumer *c = test->priv;
+	struct ib_send_wr wr = {
+		.wr_id = 5,
+		.opcode = IB_WR_SEND_WITH_INV,
+		.send_flags = IB_SEND_SIGNALED,
+		.ex.invalidate_rkey = c->pd->local_dma_lkey,
+	};
+	const struct ib_send_wr *bad;
+	struct buffer from, to;
+	struct ib_wc wc;
+	u32 i;
+
+	buffer_make(test, &from, 1);
+	buffer_make(test, &to, 2);
+	consumer_connect(test);
+	KUNIT_ASSERT_EQ(test, consumer_post_recvs(c->qp[1], 0, 1), 0);
+	KUNIT_ASSERT_EQ(test, ib_post_send(c->qp[0], &wr, &bad), 0);
+	/* Both ends complete in error, in any order. */
+	for (i = 0; i < 2; i++) {
+		KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
+		KUNIT_EXPECT_EQ(test, wc.status,
+				wc.qp == c->qp[0] ? IB_WC_REM_ACCESS_ERR : IB_WC_REM_INV_REQ_ERR);
+	}
+	consumer_destroy_qps(c);
+	consumer_make_qps_on(test, NULL);
+	consumer_connect(test);
+	wr.opcode = IB_WR_LOCAL_INV;
+	KUNIT_EXPECT_EQ(test, consumer_complete(test, &wr), IB_WC_MW_BIND_ERR);
+	/* The READ places its data before it fails. */
+	consumer_free_qps(c);
+	consumer_make_qps(test, IB_PD_UNSAFE_GLOBAL_RKEY);
+	consumer_connect(test);
+	KUNIT_EXPECT_EQ(test,
+			consumer_do(test, IB_WR_RDMA_READ_WITH_INV, &to, from.addr,
+				    c->pd->unsafe_global_rkey),
+			IB_WC_MW_BIND_ERR);
+	buffer_unmap(test, &to);
+	KUNIT_EXPECT_EQ(test, memcmp(from.bytes, to.bytes, MESSAGE), 0);
+	buffer_unmap(test, &from);
+}
+
 static void consumer_srq_event(struct ib_event *event, void *context)
 {
 	struct consumer *c = context;
@@ -764,6 +808,7 @@ static struct kunit_case consumer_cases[] = {
 	KUNIT_CASE(consumer_uses_its_local_dma_key),
 	KUNIT_CASE(consumer_gives_away_a_global_key),
 	KUNIT_CASE(consumer_does_atomics),
+	KUNIT_CASE(consumer_may_not_invalidate_other_keys),
 	KUNIT_CASE(consumer_shares_a_receive_queue),
 	KUNIT_CASE(consumer_is_told_what_is_missing),
 	{},

@@ -121,7 +121,7 @@ TEST_F(RxBatch, EachPacketMustLieInTheRegion)
 TEST_F(RxBatch, InvalidatedRegionTakesNoOtherPacket)
 {
 	static int ended;
-	snic_slot_callback end = {[](snic_slot_callback *) { ended++; }};
+	snic_slot_callback end = {[](snic_slot_callback *) { ended++; }, nullptr};
 	auto l = link();
 
 	ended = 0;

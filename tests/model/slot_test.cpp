@@ -17,8 +17,10 @@ constexpr u8 read_local = SIRDMA_ACCESS_LOCAL_READ;
 // Counts how often it was told of an end.
 struct End : snic_slot_callback {
 	End()
-		: snic_slot_callback{
-			  [](snic_slot_callback *end) { static_cast<End *>(end)->times++; }}
+		: snic_slot_callback{[](snic_slot_callback *end) {
+					     static_cast<End *>(end)->times++;
+				     },
+				     nullptr}
 	{
 	}
 	std::atomic<int> times{0};

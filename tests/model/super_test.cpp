@@ -21,6 +21,8 @@ const Kind kinds[] = {
 	 SIRDMA_BTH_SEND_ONLY},
 	{"SendImm", SIRDMA_BTH_SEND_FIRST, SIRDMA_BTH_SEND_MIDDLE, SIRDMA_BTH_SEND_LAST_IMM,
 	 SIRDMA_BTH_SEND_ONLY_IMM},
+	{"SendInv", SIRDMA_BTH_SEND_FIRST, SIRDMA_BTH_SEND_MIDDLE, SIRDMA_BTH_SEND_LAST_INV,
+	 SIRDMA_BTH_SEND_ONLY_INV},
 	{"Write", SIRDMA_BTH_WRITE_FIRST, SIRDMA_BTH_WRITE_MIDDLE, SIRDMA_BTH_WRITE_LAST,
 	 SIRDMA_BTH_WRITE_ONLY},
 	{"WriteImm", SIRDMA_BTH_WRITE_FIRST, SIRDMA_BTH_WRITE_MIDDLE, SIRDMA_BTH_WRITE_LAST_IMM,
@@ -52,6 +54,8 @@ protected:
 				snic_pkt_reth(&pkt, 0x123456789, 42, (npkts - 1) * mtu + tail);
 			if (flags & SNIC_PKT_IMM)
 				snic_pkt_imm(&pkt, 0xabcdef);
+			if (flags & SNIC_PKT_INV)
+				snic_pkt_ieth(&pkt, 0xfedcba);
 			if (flags & SNIC_PKT_AETH)
 				snic_pkt_aeth(&pkt, 31, 7);
 			if (i % 3 == 1)
@@ -104,9 +108,13 @@ protected:
 			EXPECT_EQ(part.payload_len, was.payload_len);
 			EXPECT_EQ(part.payload_off, whole.payload_off + i * mtu);
 			EXPECT_EQ(part.solicited, was.solicited);
-			constexpr u16 kept = SNIC_PKT_ONLY | SNIC_PKT_IMM | SNIC_PKT_SEND |
-					     SNIC_PKT_WRITE | SNIC_PKT_READ | SNIC_PKT_RESP;
+			constexpr u16 kept = SNIC_PKT_ONLY | SNIC_PKT_IMM | SNIC_PKT_INV |
+					     SNIC_PKT_SEND | SNIC_PKT_WRITE | SNIC_PKT_READ |
+					     SNIC_PKT_RESP;
 			EXPECT_EQ(part.flags & kept, was.flags & kept);
+			if (was.flags & SNIC_PKT_INV) {
+				EXPECT_EQ(part.rkey, was.rkey);
+			}
 			if (was.flags & SNIC_PKT_RETH) {
 				EXPECT_EQ(part.va, was.va);
 				EXPECT_EQ(part.rkey, was.rkey);

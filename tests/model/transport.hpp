@@ -45,7 +45,7 @@ struct Wr {
 	u8 op = SIRDMA_OP_SEND;
 	std::vector<Sge> sges{};
 	u64 remote = 0;
-	u32 rkey = 0;
+	u32 rkey = 0; // also the stag of LOCAL_INV and SEND_INV
 	std::optional<u32> imm{};
 	std::vector<u8> inl{};
 	bool is_inline = false;
@@ -75,6 +75,7 @@ struct Wc {
 	std::optional<u64> mac_vlan; // second half of an extended completion
 	u64 wr_id;
 	std::optional<u32> imm;
+	std::optional<u32> inv; // the key that a SEND invalidated
 };
 
 // A node: host, driver, addresses, one big registered region.
@@ -426,7 +427,7 @@ inline u32 Qp::place(const Wr &wr)
 				    sirdma_frag_quanta(static_cast<u32>(sges.size()) + !!wr.imm);
 	u64 valid = sq_pol ? SIRDMA_WQE_VALID : 0;
 
-	if (wr.op == SIRDMA_OP_NOP)
+	if (wr.op == SIRDMA_OP_NOP || wr.op == SIRDMA_OP_LOCAL_INV)
 		quanta = 1;
 	if (is_atomic(wr.op)) {
 		quanta = SIRDMA_ATOMIC_WQE_QUANTA;
@@ -448,6 +449,7 @@ inline u32 Qp::place(const Wr &wr)
 	sirdma_send send{};
 
 	send.remote_addr = wr.remote;
+	send.key = wr.rkey;
 	send.imm = wr.imm.value_or(0);
 	send.swap_add = wr.swap_add;
 	send.compare = wr.compare;
@@ -459,6 +461,8 @@ inline u32 Qp::place(const Wr &wr)
 	send.num_sge = static_cast<u32>(sges.size());
 	if (wr.op == SIRDMA_OP_NOP)
 		hdr |= sirdma_put_nop(quantum(idx), valid);
+	else if (wr.op == SIRDMA_OP_LOCAL_INV)
+		hdr = sirdma_put_local_inv(quantum(idx), &send, hdr, valid);
 	else if (is_atomic(wr.op))
 		hdr = sirdma_put_atomic(quantum(idx), &send, hdr, valid);
 	else if (wr.is_inline)
@@ -534,6 +538,8 @@ inline std::optional<Wc> Qp::poll(bool send)
 		wc.imm = static_cast<u32>(e->ext.imm);
 	if (e->extended && (e->ext.hdr & SIRDMA_CQE_EXT_SMACVALID))
 		wc.mac_vlan = e->ext.smac_vlan;
+	if (hdr & SIRDMA_CQE_STAG)
+		wc.inv = static_cast<u32>(SIRDMA_GET(SIRDMA_CQE_INVSTAG, e->cqe.qp));
 	wc.shared = hdr & SIRDMA_CQE_SRQ;
 	wc.src_qpn = static_cast<u32>(SIRDMA_GET(SIRDMA_CQE_SRCQPN, e->cqe.qp));
 	wc.v4 = hdr & SIRDMA_CQE_IPV4;

@@ -393,7 +393,6 @@ TEST_F(Packets, ProtocolViolationsAreInvalidRequests)
 		{"atomic in a message",
 		 {{SIRDMA_BTH_SEND_FIRST, full},
 		  {SIRDMA_BTH_CMP_SWAP, cat(cat(be(b.va(), 8), be(b.mr.stag(), 4)), be(0, 16))}}},
-		{"send with invalidate", {{SIRDMA_BTH_SEND_ONLY_INV, cat(word, part)}}},
 		{"flush", {{SIRDMA_BTH_FLUSH, std::vector<u8>(20)}}},
 		{"atomic write", {{SIRDMA_BTH_ATOMIC_WRITE, std::vector<u8>(24)}}},
 	};

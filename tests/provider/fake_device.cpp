@@ -77,6 +77,16 @@ void read_atomic(const sirdma_wqe *q, uint64_t hdr, uint64_t valid, SeenWqe &see
 	seen.compare = word(q, 5);
 }
 
+/* The stag to invalidate becomes the key; there is nothing else. */
+SeenWqe read_local_inv(const sirdma_wqe *q, uint64_t hdr, SeenWqe seen)
+{
+	EXPECT_EQ(SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr), 0u);
+	EXPECT_EQ(seen.remote | seen.key | word(q, 0), 0u);
+	seen.quanta = 1;
+	seen.key = static_cast<uint32_t>(word(q, 1));
+	return seen;
+}
+
 SeenWqe read_body(const sirdma_wqe *q, uint64_t hdr, uint64_t valid)
 {
 	SeenWqe seen;
@@ -92,6 +102,8 @@ SeenWqe read_body(const sirdma_wqe *q, uint64_t hdr, uint64_t valid)
 		seen.quanta = 1;
 	else if (seen.op == SIRDMA_OP_FETCH_ADD || seen.op == SIRDMA_OP_CMP_SWAP)
 		read_atomic(q, hdr, valid, seen);
+	else if (seen.op == SIRDMA_OP_LOCAL_INV)
+		seen = read_local_inv(q, hdr, seen);
 	else if (hdr & SIRDMA_WQE_INLINE)
 		read_inline(q, hdr, valid, seen);
 	else

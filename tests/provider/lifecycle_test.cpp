@@ -240,11 +240,12 @@ TEST_F(WithCq, AtomicsNeedTheFeature)
 	EXPECT_EQ(dealloc_pd(pd), 0);
 	cq = nullptr;
 	pd = nullptr;
-	EXPECT_EQ(Context::of(context_).limits.lacks, 0u);
+	EXPECT_EQ(Context::of(context_).limits.lacks, SIRDMA_SEND_OP_KERNEL);
 	close_device();
 	driver.context_answer.feature_flags &= ~uint64_t{SIRDMA_FEATURE_ATOMICS};
 	ASSERT_TRUE(open_device());
-	EXPECT_EQ(Context::of(context_).limits.lacks, SIRDMA_SEND_OP_ATOMIC);
+	EXPECT_EQ(Context::of(context_).limits.lacks,
+		  SIRDMA_SEND_OP_ATOMIC | SIRDMA_SEND_OP_KERNEL);
 }
 
 TEST_F(WithCq, BadCqSizesAreEinval)

@@ -195,6 +195,51 @@ TEST(SendQueue, AtomicsOfADeviceThatHasNone)
 	EXPECT_EQ(post(*qp, make_send(sges, 1, IBV_WR_RDMA_READ)), 0);
 }
 
+TEST(SendQueue, WritesInvalidations)
+{
+	TestQp qp({.max_send_sge = 2, .max_inline = 16});
+	auto sges = make_sges(2);
+	ibv_send_wr local = make_send(sges, 1, IBV_WR_LOCAL_INV);
+	ibv_send_wr send = make_send(sges, 2, IBV_WR_SEND_WITH_INV);
+	ibv_send_wr solicited = make_send(sges, 3, IBV_WR_SEND_WITH_INV, IBV_SEND_SOLICITED);
+
+	local.invalidate_rkey = 0x1234;
+	/* Of a list that it does not use nothing is read. */
+	local.sg_list = nullptr;
+	local.num_sge = 77;
+	send.invalidate_rkey = 0x5678;
+	solicited.invalidate_rkey = 0x9abc;
+	for (const ibv_send_wr *wr : {&local, &send, &solicited})
+		ASSERT_EQ(post(*qp, *wr), 0);
+
+	const auto first = qp.sends.next_request();
+	ASSERT_TRUE(first);
+	EXPECT_EQ(first->op, SIRDMA_OP_LOCAL_INV);
+	EXPECT_EQ(first->key, 0x1234u);
+	EXPECT_TRUE(first->signaled);
+	const auto second = qp.sends.next_request();
+	ASSERT_TRUE(second);
+	EXPECT_EQ(second->op, SIRDMA_OP_SEND_INV);
+	EXPECT_EQ(second->key, 0x5678u);
+	EXPECT_EQ(second->sges.size(), 2u);
+	const auto third = qp.sends.next_request();
+	ASSERT_TRUE(third);
+	EXPECT_EQ(third->op, SIRDMA_OP_SEND_SOL_INV);
+	EXPECT_EQ(third->key, 0x9abcu);
+}
+
+/* The number by which kernel consumers ask for READ with invalidate is not an application's. */
+TEST(SendQueue, OperationsOfTheKernelAreRefused)
+{
+	TestQp qp({.lacks = SIRDMA_SEND_OP_KERNEL});
+	auto sges = make_sges(1);
+	ibv_send_wr wr = make_send(sges);
+	const unsigned opcode = SIRDMA_WR_READ_INV;
+
+	memcpy(&wr.opcode, &opcode, sizeof(opcode));
+	EXPECT_EQ(post(*qp, wr), EOPNOTSUPP);
+}
+
 TEST(SendQueue, RefusesWhatItCannotExpress)
 {
 	TestQp qp({.max_send_sge = 2, .max_inline = 16});
@@ -208,8 +253,7 @@ TEST(SendQueue, RefusesWhatItCannotExpress)
 		memcpy(&unknown.opcode, &opcode, sizeof(opcode));
 		EXPECT_EQ(post(*qp, unknown), EINVAL) << opcode;
 	}
-	EXPECT_EQ(post(*qp, make_send(one, 1, IBV_WR_LOCAL_INV)), EOPNOTSUPP);
-	EXPECT_EQ(post(*qp, make_send(one, 1, IBV_WR_SEND_WITH_INV)), EOPNOTSUPP);
+	EXPECT_EQ(post(*qp, make_send(one, 1, IBV_WR_BIND_MW)), EOPNOTSUPP);
 
 	std::vector<uint8_t> bytes(17);
 	std::vector<ibv_sge> data = {

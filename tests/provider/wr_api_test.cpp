@@ -101,8 +101,37 @@ TEST_F(WrApi, OnlyTheLibrarysMaskIsSet)
 
 TEST_F(WrApi, RefusesOperationsItDoesNotHave)
 {
-	EXPECT_EQ(create(all_ops | IBV_QP_EX_WITH_LOCAL_INV), nullptr);
+	EXPECT_EQ(create(all_ops | IBV_QP_EX_WITH_TSO), nullptr);
 	EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(WrApi, WritesInvalidations)
+{
+	EXPECT_EQ(destroy_qp(qp_), 0);
+	qp_ = create(all_ops | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV);
+	ASSERT_TRUE(qp_);
+	Qp::of(qp_).queues().set_state(IBV_QPS_RTS);
+	ex_ = &Qp::of(qp_).ex;
+	const sirdma_sq &sq = Qp::of(qp_).queues().send.queue();
+	reader_.emplace(std::span<const sirdma_wqe>(sq.ring, sq.size));
+
+	ibv_wr_start(ex_);
+	ex_->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_local_inv(ex_, 0x1234);
+	ibv_wr_send_inv(ex_, 0x5678);
+	ibv_wr_set_sge(ex_, 5, 0x1000, 64);
+	ibv_wr_local_inv(ex_, 0x9abc);
+	EXPECT_EQ(ibv_wr_complete(ex_), 0);
+	for (auto [op, key] : {std::pair{SIRDMA_OP_LOCAL_INV, 0x1234u},
+			       {SIRDMA_OP_SEND_INV, 0x5678u},
+			       {SIRDMA_OP_LOCAL_INV, 0x9abcu}}) {
+		const auto seen = reader_->next_request();
+
+		ASSERT_TRUE(seen);
+		EXPECT_EQ(seen->op, op);
+		EXPECT_EQ(seen->key, key);
+		EXPECT_EQ(seen->sges.size(), op == SIRDMA_OP_SEND_INV ? 1u : 0u);
+	}
 }
 
 TEST_F(WrApi, NothingIsValidBeforeComplete)

@@ -151,7 +151,10 @@ int post(const End &end, SendSpec spec)
 	wr.num_sge = static_cast<int>(spec.sges.size());
 	wr.opcode = spec.op;
 	wr.send_flags = spec.flags;
-	wr.imm_data = htonl(spec.imm);
+	if (spec.op == IBV_WR_SEND_WITH_INV || spec.op == IBV_WR_LOCAL_INV)
+		wr.invalidate_rkey = spec.rkey;
+	else
+		wr.imm_data = htonl(spec.imm);
 	if (is_atomic(spec.op)) {
 		wr.wr.atomic.remote_addr = spec.remote_addr;
 		wr.wr.atomic.rkey = spec.rkey;

@@ -81,7 +81,9 @@ Limits limits_from(const sirdma_alloc_ucontext_resp &resp) noexcept
 			std::min<uint32_t>(resp.max_hw_srq_quanta, SIRDMA_MAX_SRQ_QUANTA);
 	l.max_cq_size = std::min<uint32_t>(resp.max_hw_cq_size, SIRDMA_CQ_SHADOW_CQEIDX);
 	l.min_cq_size = resp.min_hw_cq_size;
-	l.lacks = resp.feature_flags & SIRDMA_FEATURE_ATOMICS ? 0 : SIRDMA_SEND_OP_ATOMIC;
+	l.lacks = SIRDMA_SEND_OP_KERNEL;
+	if (!(resp.feature_flags & SIRDMA_FEATURE_ATOMICS))
+		l.lacks |= SIRDMA_SEND_OP_ATOMIC;
 	return l;
 }
 

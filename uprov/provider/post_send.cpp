@@ -71,6 +71,7 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 		work.imm = be32toh(wr.imm_data);
 		break;
 	case IBV_WR_SEND_WITH_INV:
+	case IBV_WR_LOCAL_INV:
 		work.key = wr.invalidate_rkey;
 		break;
 	default:

@@ -23,13 +23,13 @@ constexpr uint64_t supported_send_ops(ibv_qp_type type, uint32_t lacks) noexcept
 {
 	constexpr uint64_t connected = IBV_QP_EX_WITH_RDMA_WRITE |
 				       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-				       IBV_QP_EX_WITH_SEND_WITH_IMM;
+				       IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV;
 	constexpr uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
 				     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
 	switch (type) {
 	case IBV_QPT_RC:
-		return connected | IBV_QP_EX_WITH_RDMA_READ |
+		return connected | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND_WITH_INV |
 		       (lacks & SIRDMA_SEND_OP_ATOMIC ? 0 : atomics);
 	case IBV_QPT_UD:
 		return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
@@ -125,6 +125,16 @@ void wr_send(ibv_qp_ex *ex) noexcept
 void wr_send_imm(ibv_qp_ex *ex, __be32 imm) noexcept
 {
 	open_request(ex, IBV_WR_SEND_WITH_IMM, 0, 0, imm);
+}
+
+void wr_send_inv(ibv_qp_ex *ex, uint32_t rkey) noexcept
+{
+	open_request(ex, IBV_WR_SEND_WITH_INV, rkey, 0, 0);
+}
+
+void wr_local_inv(ibv_qp_ex *ex, uint32_t rkey) noexcept
+{
+	open_request(ex, IBV_WR_LOCAL_INV, rkey, 0, 0);
 }
 
 void wr_rdma_write(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr) noexcept
@@ -287,6 +297,10 @@ void Qp::enable_wr_api(uint64_t send_ops) noexcept
 		ex.wr_send = wr_send;
 	if (send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
 		ex.wr_send_imm = wr_send_imm;
+	if (send_ops & IBV_QP_EX_WITH_SEND_WITH_INV)
+		ex.wr_send_inv = wr_send_inv;
+	if (send_ops & IBV_QP_EX_WITH_LOCAL_INV)
+		ex.wr_local_inv = wr_local_inv;
 	if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE)
 		ex.wr_rdma_write = wr_rdma_write;
 	if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)

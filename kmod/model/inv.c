@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Invalidation of a key by a queue pair. */
+#include "inv.h"
+
+#include "qp.h"
+
+enum {
+	INV_IDLE,
+	INV_STARTING,
+	INV_WAITING,
+	INV_DONE,
+};
+
+/* The last user of the memory is gone. Any context, another QP's lock may be held. */
+static void inv_drained(struct snic_slot_callback *callback)
+{
+	struct snic_inv *inv = container_of(callback, struct snic_inv, callback);
+	struct snic_qp *qp = inv->qp;
+	u64 old;
+
+	do {
+		old = READ_ONCE(inv->state);
+	} while (!port_cas64(&inv->state, old, INV_DONE));
+	if (old == INV_WAITING)
+		qp->dev->ops->defer(qp->dev->host, qp->obj.id, false);
+	snic_qp_put(qp);
+}
+
+bool snic_inv_alloc(struct snic_qp *qp)
+{
+	u32 i;
+
+	qp->inv = port_alloc_charged(SNIC_INVS * sizeof(*qp->inv));
+	if (!qp->inv)
+		return false;
+	for (i = 0; i < SNIC_INVS; i++) {
+		qp->inv[i].callback.done = inv_drained;
+		qp->inv[i].qp = qp;
+		qp->inv[i].state = INV_IDLE;
+	}
+	return true;
+}
+
+bool snic_inv_finish(struct snic_inv *inv)
+{
+	if (READ_ONCE(inv->state) != INV_DONE)
+		return false;
+	WRITE_ONCE(inv->state, INV_IDLE);
+	/* Payload by reference is not a user: peers may still be about to read it. */
+	snic_revoke(inv->qp->dev);
+	return true;
+}
+
+enum snic_inv_result snic_inv_start(struct snic_inv *inv, u32 stag, bool remote)
+{
+	struct snic_qp *qp = inv->qp;
+	enum sirdma_ae_code ae;
+	enum snic_invalidate ret;
+
+	/* One that a reset or an error left behind: its end has this queue pair run. */
+	if (READ_ONCE(inv->state) != INV_IDLE && !snic_inv_finish(inv))
+		return SNIC_INV_AGAIN;
+	/* The region of the last packet may be this one. */
+	snic_qp_put_rx_mr(qp);
+	WRITE_ONCE(inv->state, INV_STARTING);
+	snic_obj_get(&qp->obj);
+	ret = snic_mr_invalidate(qp->dev, stag, qp->pd, remote, &inv->callback, &ae);
+	if (ret == SNIC_INVALIDATE_STARTED) {
+		if (port_cas64(&inv->state, INV_STARTING, INV_WAITING))
+			return SNIC_INV_WAIT;
+		snic_inv_finish(inv);
+		return SNIC_INV_DONE;
+	}
+	snic_qp_put(qp);
+	WRITE_ONCE(inv->state, INV_IDLE);
+	switch (ret) {
+	case SNIC_INVALIDATE_DONE:
+		return SNIC_INV_DONE;
+	case SNIC_INVALIDATE_BUSY:
+		snic_qp_defer(qp);
+		return SNIC_INV_AGAIN;
+	default:
+		return SNIC_INV_REFUSED;
+	}
+}

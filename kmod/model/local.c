@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Operations of the send queue on keys. */
+#include "local.h"
+
+#include "send.h"
+
+/* The decoded WQE of the oldest message; NULL: it has failed. */
+static const struct snic_sqe *local_sqe(struct snic_qp *qp, u32 slot)
+{
+	struct snic_req *req = &qp->req;
+
+	if (req->sqe_valid && req->sqe_slot == slot)
+		return &req->sqe;
+	if (!req->rd_valid || req->rd_slot != slot) {
+		req->rd_valid = snic_send_reload(qp, slot, &req->rd_sqe);
+		req->rd_slot = slot;
+	}
+	return req->rd_valid ? &req->rd_sqe : NULL;
+}
+
+static bool local_invalidate(struct snic_qp *qp, u32 slot, struct snic_out *out)
+{
+	const struct snic_sqe *sqe;
+
+	if (out->flags & SNIC_OUT_STARTED)
+		return snic_inv_finish(&qp->inv[SNIC_INV_SQ]);
+	sqe = local_sqe(qp, slot);
+	if (!sqe)
+		return false;
+	switch (snic_inv_start(&qp->inv[SNIC_INV_SQ], sqe->inv_stag, false)) {
+	case SNIC_INV_DONE:
+		return true;
+	case SNIC_INV_WAIT:
+		out->flags |= SNIC_OUT_STARTED;
+		return false;
+	case SNIC_INV_AGAIN:
+		return false;
+	default:
+		snic_send_mark_failed(qp, out, SIRDMA_FLUSH_MW_BIND, SIRDMA_VENDOR_MW_BIND);
+		return false;
+	}
+}
+
+bool snic_local_run(struct snic_qp *qp, u32 slot)
+{
+	struct snic_out *out = snic_out_at(&qp->req, slot);
+
+	if (!local_invalidate(qp, slot, out))
+		return false;
+	out->flags &= (u8)~SNIC_OUT_TODO;
+	qp->req.local_done = true;
+	return true;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Operations of the send queue on keys, by which nothing is sent: LOCAL_INV, and the
+ * invalidation that ends a READ_LOC_INV. QP lock held.
+ *
+ * A LOCAL_INV begins when all earlier messages are complete, and later ones begin when it is done:
+ * the verbs API has no flag for the local invalidate fence (IBTA 10.8.3.3), so drivers always set
+ * it.
+ */
+#ifndef SNIC_LOCAL_H
+#define SNIC_LOCAL_H
+
+#include "qp.h"
+
+/*
+ * Do the operation of out[] entry @slot, which is SNIC_OUT_TODO. False: it is not done, and the
+ * queue pair will be run when it may be, or it has failed (SNIC_OUT_FAILED).
+ */
+bool snic_local_run(struct snic_qp *qp, u32 slot);
+
+#endif
