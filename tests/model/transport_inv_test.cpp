@@ -291,22 +291,32 @@ TEST_F(Invalidate, ManyInARow)
 		EXPECT_FALSE(usable(a, mr));
 }
 
-// The READ was not fenced; the responder answers it before the key goes.
+// The READ was not fenced; the responder answers it before the key goes, although its memory is absent for a while.
 TEST_F(Invalidate, ReadsThatCameBeforeAreAnswered)
 {
+	constexpr u32 page = 2;
+	constexpr size_t from = 2 * 4096 - 1024;
+	const u64 block = b.mem->blocks()[page];
 	auto l = link();
 
 	memset(a.data(inbox), 0, length);
 	l->b.recv({b.sge(inbox, length)});
 	Wr read = transfer(SIRDMA_OP_READ, fb);
 	read.sges = {a.sge(inbox, length)};
+	read.remote = b.va(from);
+	b.drv.write_pble(fb.first_pble + page, block | SIRDMA_PBLE_ABSENT);
 	l->a.place(read);
 	l->a.place(send_inv(fb.stag(), 100));
 	l->a.kick(true);
+	settle(8 * ms);
+	EXPECT_GT(b.stat(SIRDMA_STAT_SEQ_NAK_SENT), 0u);
+	EXPECT_TRUE(silent(l->a));
+	EXPECT_TRUE(usable(b, fb));
+	b.drv.write_pble(fb.first_pble + page, block);
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
 	expect_ok(wait_send(l->a), SIRDMA_OP_SEND_INV);
 	EXPECT_EQ(wait_recv(l->b).inv, fb.stag());
-	EXPECT_EQ(memcmp(a.data(inbox), b.data(8192), length), 0);
+	EXPECT_EQ(memcmp(a.data(inbox), b.data(from), length), 0);
 	EXPECT_FALSE(usable(b, fb));
 }
 
