@@ -23,6 +23,9 @@ namespace
 constexpr size_t port_attr_common =
 	offsetof(ibv_port_attr, port_cap_flags2) + sizeof(ibv_port_attr::port_cap_flags2);
 
+/* The last of the attributes that a device without packet pacing may have is the destination QP. */
+constexpr int known_qp_attributes = (IBV_QP_DEST_QPN << 1) - 1;
+
 Driver &driver_of(ibv_context *context) noexcept
 {
 	return *Instance::of(context).driver;
@@ -280,6 +283,9 @@ int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int, ibv_qp_init_attr *init)
 
 int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask)
 {
+	/* What libibverbs' command says to attributes that the kernel's first command cannot carry. */
+	if (attr_mask & ~known_qp_attributes)
+		return EOPNOTSUPP;
 	if (is_parents(qp->context))
 		return ENODEV;
 	return driver_of(qp->context).modify_qp(qp->handle, *attr, static_cast<uint32_t>(attr_mask));

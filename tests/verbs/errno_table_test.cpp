@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Calls that must fail, and the errno of each: the same for a device of the kernel and for the twin. What a device does not
+// have is refused with EOPNOTSUPP.
+#include "fixture.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <ostream>
+
+namespace verbs
+{
+namespace
+{
+
+// What the calls need to be wrong in one point only.
+struct Scene {
+	ibv_context *context = device().context.get();
+	End end = End::create(device(), {.inline_data = 16});
+	Region region = make_region(end.pd, 4096);
+
+	explicit operator bool() const { return end.qp && region; }
+};
+
+// Of a call that returns an object, or null with errno. 0: it succeeded, and @destroy undoes it.
+template <typename Object> int made(Object *object, int (*destroy)(Object *))
+{
+	const int err = errno;
+	if (!object)
+		return err;
+	EXPECT_EQ(destroy(object), 0);
+	return 0;
+}
+
+// Of a call that returns -1 with errno, or an errno.
+int result(int rc)
+{
+	return rc < 0 ? errno : rc;
+}
+
+struct Row {
+	const char *name;
+	int error;
+	int (*call)(Scene &);
+};
+
+void PrintTo(const Row &row, std::ostream *out)
+{
+	*out << row.name;
+}
+
+int destroy_cq_ex(ibv_cq_ex *cq)
+{
+	return ibv_destroy_cq(ibv_cq_ex_to_cq(cq));
+}
+
+int create_cq(Scene &scene, int cqe, int vector = 0)
+{
+	return made(ibv_create_cq(scene.context, cqe, nullptr, nullptr, vector), ibv_destroy_cq);
+}
+
+int create_cq_ex(Scene &scene, uint64_t wc_flags, uint32_t comp_mask, uint32_t flags)
+{
+	ibv_cq_init_attr_ex attr = {};
+	attr.cqe = 4;
+	attr.wc_flags = wc_flags;
+	attr.comp_mask = comp_mask;
+	attr.flags = flags;
+	return made(ibv_create_cq_ex(scene.context, &attr), destroy_cq_ex);
+}
+
+int create_qp(Scene &scene, ibv_qp_type type, const ibv_qp_cap &cap)
+{
+	ibv_qp_init_attr attr = {};
+	attr.qp_type = type;
+	attr.send_cq = scene.end.scq;
+	attr.recv_cq = scene.end.rcq;
+	attr.cap = cap;
+	return made(ibv_create_qp(scene.end.pd, &attr), ibv_destroy_qp);
+}
+
+int create_srq(Scene &scene, uint32_t max_wr, uint32_t max_sge)
+{
+	ibv_srq_init_attr attr = {};
+	attr.attr.max_wr = max_wr;
+	attr.attr.max_sge = max_sge;
+	return made(ibv_create_srq(scene.end.pd, &attr), ibv_destroy_srq);
+}
+
+int create_ah(Scene &scene, uint8_t port, bool global)
+{
+	ibv_ah_attr attr = {};
+	attr.port_num = port;
+	attr.is_global = global;
+	attr.grh.dgid = device().gid;
+	attr.grh.sgid_index = static_cast<uint8_t>(device().gid_index);
+	return made(ibv_create_ah(scene.end.pd, &attr), ibv_destroy_ah);
+}
+
+int alloc_parent_domain(Scene &scene, bool with_pd, uint32_t comp_mask)
+{
+	ibv_parent_domain_init_attr attr = {};
+	attr.pd = with_pd ? scene.end.pd : nullptr;
+	attr.comp_mask = comp_mask;
+	return made(ibv_alloc_parent_domain(scene.context, &attr), ibv_dealloc_pd);
+}
+
+// Deallocates a PD, or a thread domain, that a parent domain uses.
+int dealloc_in_use(Scene &scene, bool thread_domain)
+{
+	ibv_td_init_attr td_attr = {};
+	ibv_td *td = ibv_alloc_td(scene.context, &td_attr);
+	Pd pd(ibv_alloc_pd(scene.context));
+	ibv_parent_domain_init_attr attr = {};
+	attr.pd = pd.get();
+	attr.td = td;
+	ibv_pd *parent = ibv_alloc_parent_domain(scene.context, &attr);
+	const int rc = thread_domain ? ibv_dealloc_td(td) : ibv_dealloc_pd(pd.get());
+	EXPECT_EQ(ibv_dealloc_pd(parent), 0);
+	EXPECT_EQ(ibv_dealloc_td(td), 0);
+	return rc;
+}
+
+const Row queues[] = {
+	{"CqOfNoEntries", EINVAL, [](Scene &s) { return create_cq(s, 0); }},
+	{"CqOfTooManyEntries", EINVAL,
+	 [](Scene &s) { return create_cq(s, device().attr.max_cqe + 1); }},
+	{"CqOfAnUnknownVector", EINVAL,
+	 [](Scene &s) { return create_cq(s, 4, s.context->num_comp_vectors); }},
+	{"CqExOfAnUnknownField", EOPNOTSUPP,
+	 [](Scene &s) { return create_cq_ex(s, 1ull << 40, 0, 0); }},
+	{"CqExOfAnUnknownAttribute", EOPNOTSUPP,
+	 [](Scene &s) { return create_cq_ex(s, 0, 1u << 20, 0); }},
+	{"CqExThatIgnoresOverruns", EOPNOTSUPP,
+	 [](Scene &s) {
+		 return create_cq_ex(s, 0, IBV_CQ_INIT_ATTR_MASK_FLAGS,
+				     IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN);
+	 }},
+	{"CqExInNoParentDomain", EINVAL,
+	 [](Scene &s) { return create_cq_ex(s, 0, IBV_CQ_INIT_ATTR_MASK_PD, 0); }},
+	{"QpOfTooManyRequests", EINVAL,
+	 [](Scene &s) {
+		 return create_qp(s, IBV_QPT_RC, {1u << 30, 1, 1, 1, 0});
+	 }},
+	{"QpOfTooManyPieces", EINVAL,
+	 [](Scene &s) {
+		 return create_qp(s, IBV_QPT_RC, {1, 1, 1000, 1, 0});
+	 }},
+	{"QpOfTooMuchInlineData", EINVAL,
+	 [](Scene &s) {
+		 return create_qp(s, IBV_QPT_RC, {1, 1, 1, 1, 1u << 20});
+	 }},
+	{"QpOfRawPackets", EOPNOTSUPP,
+	 [](Scene &s) {
+		 return create_qp(s, IBV_QPT_RAW_PACKET, {1, 1, 1, 1, 0});
+	 }},
+	{"SrqOfTooManyPieces", EINVAL, [](Scene &s) { return create_srq(s, 16, ~0u); }},
+	{"SrqOfTooManyRequests", EINVAL, [](Scene &s) { return create_srq(s, 1u << 30, 1); }},
+	{"AhOfAnUnknownPort", EINVAL, [](Scene &s) { return create_ah(s, 2, true); }},
+	{"AhWithoutAddress", EINVAL, [](Scene &s) { return create_ah(s, 1, false); }},
+	{"ParentDomainOfNothing", EINVAL,
+	 [](Scene &s) { return alloc_parent_domain(s, false, 0); }},
+	{"PdThatAParentDomainUses", EBUSY, [](Scene &s) { return dealloc_in_use(s, false); }},
+	{"TdThatAParentDomainUses", EBUSY, [](Scene &s) { return dealloc_in_use(s, true); }},
+	{"ParentDomainOfAnUnknownAttribute", EOPNOTSUPP,
+	 [](Scene &s) { return alloc_parent_domain(s, true, 1u << 20); }},
+};
+
+const Row requests[] = {
+	{"SendOfTooManyPieces", EINVAL,
+	 [](Scene &s) {
+		 return post(s.end, {.sges = std::vector<ibv_sge>(s.end.cap.max_send_sge + 1,
+								  s.region.sge(0, 1))});
+	 }},
+	{"SendOfTooMuchInlineData", EINVAL,
+	 [](Scene &s) {
+		 return post(s.end, {.sges = {s.region.sge(0, s.end.cap.max_inline_data + 1)},
+				     .flags = signaled | IBV_SEND_INLINE});
+	 }},
+	{"SendOfSegmentedPackets", EINVAL,
+	 [](Scene &s) { return post(s.end, {.op = IBV_WR_TSO}); }},
+	{"ReceiveOfTooManyPieces", EINVAL,
+	 [](Scene &s) {
+		 return post_recv(s.end, std::vector<ibv_sge>(s.end.cap.max_recv_sge + 1,
+							      s.region.sge(0, 1)));
+	 }},
+};
+
+const Row queries[] = {
+	{"PortZero", EINVAL,
+	 [](Scene &s) {
+		 ibv_port_attr attr = {};
+		 return result(ibv_query_port(s.context, 0, &attr));
+	 }},
+	{"PortBeyondTheLast", EINVAL,
+	 [](Scene &s) {
+		 ibv_port_attr attr = {};
+		 return result(ibv_query_port(s.context, 2, &attr));
+	 }},
+	{"DeviceExOfAnUnknownInput", EINVAL,
+	 [](Scene &s) {
+		 const ibv_query_device_ex_input input = {.comp_mask = 1};
+		 ibv_device_attr_ex attr = {};
+		 return result(ibv_query_device_ex(s.context, &input, &attr));
+	 }},
+	{"ModifyQpOfNothingKnown", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_qp_attr attr = {};
+		 return result(ibv_modify_qp(s.end.qp.get(), &attr, 1 << 30));
+	 }},
+	{"GroupOfAConnectedQp", EINVAL,
+	 [](Scene &s) {
+		 ibv_gid group = {};
+		 group.raw[0] = 0xff;
+		 return result(ibv_attach_mcast(s.end.qp.get(), &group, 0));
+	 }},
+};
+
+// Verbs of other devices.
+const Row absent[] = {
+	{"DeviceMemory", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_alloc_dm_attr attr = {.length = 64};
+		 return made(ibv_alloc_dm(s.context, &attr), ibv_free_dm);
+	 }},
+	{"Counters", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_counters_init_attr attr = {};
+		 return made(ibv_create_counters(s.context, &attr), ibv_destroy_counters);
+	 }},
+	{"Flow", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_flow_attr attr = {};
+		 attr.size = sizeof(attr);
+		 attr.port = 1;
+		 return made(ibv_create_flow(s.end.qp.get(), &attr), ibv_destroy_flow);
+	 }},
+	{"WorkQueue", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_wq_init_attr attr = {};
+		 attr.wq_type = IBV_WQT_RQ;
+		 attr.max_wr = attr.max_sge = 1;
+		 attr.pd = s.end.pd;
+		 attr.cq = s.end.rcq;
+		 return made(ibv_create_wq(s.context, &attr), ibv_destroy_wq);
+	 }},
+	{"TableOfWorkQueues", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_rwq_ind_table_init_attr attr = {};
+		 return made(ibv_create_rwq_ind_table(s.context, &attr), ibv_destroy_rwq_ind_table);
+	 }},
+	{"XrcDomain", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_xrcd_init_attr attr = {};
+		 attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+		 attr.fd = -1;
+		 attr.oflags = 0100; /* O_CREAT */
+		 return made(ibv_open_xrcd(s.context, &attr), ibv_close_xrcd);
+	 }},
+	{"NullRegion", EOPNOTSUPP,
+	 [](Scene &s) { return made(ibv_alloc_null_mr(s.end.pd), ibv_dereg_mr); }},
+	{"AdviceOnRegions", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_sge sge = s.region.sge(0, 64);
+		 return result(ibv_advise_mr(s.end.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1));
+	 }},
+	{"RegionOnDemand", EOPNOTSUPP,
+	 [](Scene &s) {
+		 return made(ibv_reg_mr(s.end.pd, s.region.memory.data(), 4096,
+					IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND),
+			     ibv_dereg_mr);
+	 }},
+	{"QueryOfEce", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_ece ece = {};
+		 return result(ibv_query_ece(s.end.qp.get(), &ece));
+	 }},
+	{"Ece", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_ece ece = {.vendor_id = 1, .options = 1, .comp_mask = 0};
+		 return result(ibv_set_ece(s.end.qp.get(), &ece));
+	 }},
+	{"CompletionsInGroups", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_modify_cq_attr attr = {};
+		 attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+		 attr.moderate = {.cq_count = 4, .cq_period = 4};
+		 return result(ibv_modify_cq(s.end.scq, &attr));
+	 }},
+	{"RateLimit", EOPNOTSUPP,
+	 [](Scene &s) {
+		 ibv_qp_rate_limit_attr attr = {.rate_limit = 1000};
+		 return result(ibv_modify_qp_rate_limit(s.end.qp.get(), &attr));
+	 }},
+	{"ImportedPd", EOPNOTSUPP,
+	 [](Scene &s) { return made(ibv_import_pd(s.context, s.end.pd->handle), ibv_dealloc_pd); }},
+	{"ImportedRegion", EOPNOTSUPP,
+	 [](Scene &s) { return made(ibv_import_mr(s.end.pd, s.region.mr->handle), ibv_dereg_mr); }},
+};
+
+class ErrnoTable : public VerbsTest, public testing::WithParamInterface<Row> {};
+
+TEST_P(ErrnoTable, Refuses)
+{
+	const Row &row = GetParam();
+
+	if (device().is_rxe())
+		GTEST_SKIP() << "the table is that of sirdma";
+	Scene scene;
+	ASSERT_TRUE(scene);
+	errno = 0;
+	const int error = row.call(scene);
+	EXPECT_EQ(error, row.error) << std::strerror(error);
+	// What is left is as usable as before.
+	EXPECT_EQ(state_of(scene.end.qp.get()), IBV_QPS_RESET);
+}
+
+std::string row_name(const testing::TestParamInfo<Row> &info)
+{
+	return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Queues, ErrnoTable, testing::ValuesIn(queues), row_name);
+INSTANTIATE_TEST_SUITE_P(Requests, ErrnoTable, testing::ValuesIn(requests), row_name);
+INSTANTIATE_TEST_SUITE_P(Queries, ErrnoTable, testing::ValuesIn(queries), row_name);
+INSTANTIATE_TEST_SUITE_P(Absent, ErrnoTable, testing::ValuesIn(absent), row_name);
+
+} // namespace
+} // namespace verbs
