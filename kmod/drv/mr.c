@@ -86,6 +86,7 @@ static int sirdma_mr_register_umem(struct sirdma_dev *dev, struct sirdma_mr *mr,
 		.access = sirdma_region_rights(access),
 		.block_shift = mr->pbl.block_shift,
 		.level = mr->pbl.level,
+		.zero_based = access & SIRDMA_VERBS_ZERO_BASED,
 	};
 
 	if (mr->pbl.level)

@@ -61,8 +61,8 @@ int sirdma_region_access_check(u32 access, const char **why)
 		 "remote writes and atomics need local writes"},
 		{access & ~(SIRDMA_VERBS_ACCESS_KNOWN | SIRDMA_VERBS_ACCESS_OPTIONAL), -EINVAL,
 		 "an access flag is unknown"},
-		{access & ~(SUPPORTED | SIRDMA_VERBS_ACCESS_OPTIONAL), -EOPNOTSUPP,
-		 "an access flag is not supported"},
+		{access & ~(SUPPORTED | SIRDMA_VERBS_ZERO_BASED | SIRDMA_VERBS_ACCESS_OPTIONAL),
+		 -EOPNOTSUPP, "an access flag is not supported"},
 	};
 
 	return first_bad(checks, ARRAY_SIZE(checks), why);

@@ -13,6 +13,7 @@
 #define SIRDMA_VERBS_REMOTE_WRITE (1u << 1)
 #define SIRDMA_VERBS_REMOTE_READ (1u << 2)
 #define SIRDMA_VERBS_REMOTE_ATOMIC (1u << 3)
+#define SIRDMA_VERBS_ZERO_BASED (1u << 5)
 /* All flags that the verbs API defines, up to FLUSH_PERSISTENT. */
 #define SIRDMA_VERBS_ACCESS_KNOWN 0x3ffu
 /* Hints: a device may ignore them. */

@@ -188,6 +188,7 @@ TEST(RegionCheck, RefusesWithTheRightErrno)
 		{-EINVAL, [](auto &r) { r.access |= 1u << 14 | 1u << 4; }},
 		{-EOPNOTSUPP, [](auto &r) { r.access |= 1u << 4; }}, // memory windows
 		{0, [](auto &r) { r.access |= SIRDMA_VERBS_REMOTE_ATOMIC; }},
+		{0, [](auto &r) { r.access |= SIRDMA_VERBS_ZERO_BASED; }},
 		{-EINVAL, [](auto &r) { r.length = 0; }},
 		{0, [](auto &r) { r.length = SIRDMA_MAX_MR_SIZE; }},
 		{-EINVAL, [](auto &r) { r.length = SIRDMA_MAX_MR_SIZE + 1; }},

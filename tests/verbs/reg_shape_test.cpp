@@ -178,6 +178,31 @@ TEST_P(Shapes, WholeRangeAndNothingElseIsReachable)
 INSTANTIATE_TEST_SUITE_P(All, Shapes, testing::ValuesIn(shapes),
 			 [](const auto &info) { return info.param.name; });
 
+// IBV_ACCESS_ZERO_BASED: both ends name bytes by their distance from the region's first one.
+TEST_F(Registration, ZeroBased)
+{
+	constexpr uint64_t skew = 777, length = 20 * page + 123;
+	const Mapping memory = Mapping::anonymous(length + 2 * page);
+
+	if (peer().is_rxe())
+		GTEST_SKIP() << "soft-RoCE ignores the flag";
+	ASSERT_TRUE(memory);
+	const Mr mr = reg(memory.data() + skew, length, all_access | IBV_ACCESS_ZERO_BASED);
+	ASSERT_TRUE(mr) << std::strerror(errno);
+
+	prove_all_over(mr.get(), 0, memory.data() + skew, length);
+	// As the memory of a work request.
+	fill_pattern(memory.bytes().subspan(skew), seed());
+	ASSERT_EQ(post_recv(pair_.a, {scratch_.sge(0, most)}), 0);
+	ASSERT_EQ(post(pair_.b, {.sges = {{5, 2 * page, mr->lkey}}}), 0);
+	expect_wc(pair_.b.scq);
+	EXPECT_EQ(expect_wc(pair_.a.rcq).byte_len, 2 * page);
+	EXPECT_TRUE(has_pattern(scratch_.bytes(0, 2 * page), seed(), 5));
+	expect_refused(mr.get(), length);
+	expect_refused(mr.get(), memory.address(skew));
+	expect_refused(mr.get(), ~0ull);
+}
+
 TEST_F(Registration, OneGibibyteOfRealMemory)
 {
 	if (available_memory() < gib + 512 * mib)

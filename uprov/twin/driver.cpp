@@ -326,6 +326,7 @@ int Driver::reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova
 	params.len = length;
 	params.access = sirdma_region_rights(static_cast<u32>(access));
 	params.block_shift = 12;
+	params.zero_based = static_cast<u32>(access) & SIRDMA_VERBS_ZERO_BASED;
 	params.addr = dma(addr) & ~page_mask;
 	err = sirdma_cqp_reg_mr(&hw_, &params);
 	if (err) {
