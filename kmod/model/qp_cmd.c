@@ -211,6 +211,16 @@ err_free:
 }
 
 /* The QP is removed from its table, whose reference this function drops. */
+/*
+ * Send the acknowledgement that waits for more packets. Else a message that has completed here is
+ * repeated to nobody, and fails at its sender.
+ */
+static void qp_acknowledge(struct snic_qp *qp)
+{
+	if (snic_qp_can_receive(qp) && qp->resp.ack_due && !qp->resp.rd_pending)
+		qp->transport->respond(qp);
+}
+
 static void qp_destroy(struct snic_qp *qp)
 {
 	/* In RESET nothing runs and the timers are not armed again. */
@@ -234,6 +244,7 @@ u32 snic_cqp_destroy_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 {
 	u32 id = wqe_qpn(wqe);
 	struct snic_obj *obj;
+	struct snic_qp *qp;
 
 	*ret = 0;
 	if (id < QP_FIRST_ID || id >= dev->qps.limit)
@@ -241,7 +252,11 @@ u32 snic_cqp_destroy_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	obj = snic_table_remove(&dev->qps, id);
 	if (!obj)
 		return SIRDMA_CQP_NO_OBJECT;
-	qp_destroy(container_of(obj, struct snic_qp, obj));
+	qp = container_of(obj, struct snic_qp, obj);
+	port_lock(&qp->lock);
+	qp_acknowledge(qp);
+	port_unlock(&qp->lock);
+	qp_destroy(qp);
 	return SIRDMA_CQP_OK;
 }
 
@@ -382,6 +397,8 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 {
 	u8 cur = qp->state;
 
+	if (next == SIRDMA_QPS_RESET || next == SIRDMA_QPS_ERR)
+		qp_acknowledge(qp);
 	if (next == SIRDMA_QPS_RESET) {
 		snic_qp_reset(qp);
 		return;

@@ -35,7 +35,7 @@ protected:
 		taking_ = false;
 		return taken_;
 	}
-	void next(snic_rx_batch &batch, Packet &p)
+	void next(snic_rx_batch &batch, Packet &p, bool more = false)
 	{
 		snic_seg seg = {p.bytes.data() + p.bth, static_cast<u32>(p.bytes.size() - p.bth)};
 		snic_rx_pkt rx{};
@@ -47,6 +47,7 @@ protected:
 		rx.len = seg.len;
 		rx.is_v4 = true;
 		rx.icrc_ok = true;
+		rx.more = more;
 		snic_rx_batch_add(&batch, &rx);
 	}
 	Wr write(u64 to, u32 len)
@@ -93,6 +94,34 @@ TEST_F(RxBatch, TakesPacketsOfSeveralQueuePairs)
 		expect_ok(wait_send(other->a), SIRDMA_OP_WRITE);
 	}
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
+}
+
+// The receiver has seen the message complete, so its sender must, whatever the receiver does next.
+TEST_F(RxBatch, WhatWaitsForTheLastPacketIsAcknowledgedBeforeTheQueuePairStops)
+{
+	// The last one is destroyed.
+	for (const int next_state :
+	     {int{SIRDMA_QPS_ERR}, int{SIRDMA_QPS_RESET}, SIRDMA_QPS_ERR + 1}) {
+		auto l = link(), other = link();
+
+		l->a.place(write(0, 100));
+		auto mine = packets(*l);
+		other->a.place(write(100, 100));
+		auto theirs = packets(*other);
+		ASSERT_EQ(mine.size(), 1u);
+		ASSERT_EQ(theirs.size(), 1u);
+
+		snic_rx_batch batch = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+		next(batch, mine[0], true);
+		next(batch, theirs[0]);
+		EXPECT_EQ(next_state <= SIRDMA_QPS_ERR ?
+				  l->b.modify(static_cast<u8>(next_state), 0) :
+				  l->b.destroy(),
+			  SIRDMA_CQP_OK);
+		snic_rx_batch_end(&batch);
+		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+		expect_ok(wait_send(other->a), SIRDMA_OP_WRITE);
+	}
 }
 
 TEST_F(RxBatch, EachPacketMustLieInTheRegion)
