@@ -439,6 +439,22 @@ static bool sirdma_kqp_is_drain(const struct sirdma_kqp *kqp, const struct ib_se
 	       !wr->num_sge;
 }
 
+/* Set the destination of a request to a datagram QP. */
+static int sirdma_kqp_set_dest(const struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
+			       struct sirdma_send *send)
+{
+	const struct ib_ud_wr *ud = ud_wr(wr);
+
+	/* Requests of other kinds have no address handle in this place. */
+	if (wr->opcode != IB_WR_SEND && wr->opcode != IB_WR_SEND_WITH_IMM)
+		return -EINVAL;
+	if (!ud->ah || ud->ah->pd != kqp->qp->ibqp.pd || ud->pkey_index)
+		return -EINVAL;
+	send->remote_addr = sirdma_send_dest(ud->remote_qpn, ud->remote_qkey);
+	send->key = to_sah(ud->ah)->idx;
+	return 0;
+}
+
 static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *wr)
 {
 	struct sirdma_send send = {
@@ -448,6 +464,7 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 		.sges = sirdma_sges_from_verbs(wr->sg_list),
 		.num_sge = wr->num_sge,
 	};
+	int err;
 
 	switch (wr->opcode) {
 	case IB_WR_RDMA_WRITE_WITH_IMM:
@@ -488,15 +505,9 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 		return -EOPNOTSUPP;
 	}
 	if (kqp->sq.qp_type == SIRDMA_SEND_ON_UD) {
-		const struct ib_ud_wr *ud = ud_wr(wr);
-
-		/* Requests of other kinds have no address handle in this place. */
-		if (wr->opcode != IB_WR_SEND && wr->opcode != IB_WR_SEND_WITH_IMM)
-			return -EINVAL;
-		if (!ud->ah || ud->ah->pd != kqp->qp->ibqp.pd || ud->pkey_index)
-			return -EINVAL;
-		send.remote_addr = sirdma_send_dest(ud->remote_qpn, ud->remote_qkey);
-		send.key = to_sah(ud->ah)->idx;
+		err = sirdma_kqp_set_dest(kqp, wr, &send);
+		if (err)
+			return err;
 	}
 	return sirdma_sq_take(&kqp->sq, &send);
 }

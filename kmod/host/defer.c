@@ -98,7 +98,7 @@ bool snic_defer_run(u64 end)
 
 	rcu_read_lock();
 	list_for_each_entry_rcu(host, &snic_hosts, node) {
-		if (snic_txqs_wait(host->txqs)) {
+		if (snic_txqs_has_waiters(host->txqs)) {
 			snic_enter();
 			more |= snic_txqs_serve(host->txqs, end);
 			snic_leave();

@@ -276,7 +276,7 @@ static void snic_txq_serve(struct snic_txq *q)
 		snic_txq_watch(q); /* QPs that began to wait left that to us */
 }
 
-bool snic_txqs_wait(const struct snic_txqs *all)
+bool snic_txqs_has_waiters(const struct snic_txqs *all)
 {
 	return READ_ONCE(all->wake);
 }
@@ -297,7 +297,7 @@ bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 		in_time = ktime_get_ns() < end;
 		WRITE_ONCE(all->next, (i + 1) % SNIC_TXQS);
 	}
-	return snic_txqs_wait(all);
+	return snic_txqs_has_waiters(all);
 }
 
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local)

@@ -71,7 +71,7 @@ void snic_txqs_destroy(struct snic_txqs *all);
 /* May QP @qpn send? If not it waits, and snic_tx_resume() follows. Softirqs are off. */
 bool snic_txq_room(struct snic_txq *q, u32 qpn);
 /* Do QPs wait for queues that have room again? */
-bool snic_txqs_wait(const struct snic_txqs *all);
+bool snic_txqs_has_waiters(const struct snic_txqs *all);
 /*
  * Resume QPs that wait for queues that have room again: of one queue at least, of others
  * until ktime_get_ns() reaches @end. True when queues are left. Softirqs are off.

@@ -49,9 +49,9 @@ enum sirdma_av_consumer {
 /*
  * May a consumer that has @mine vectors have another one? A consumer may grow while it has fewer
  * vectors than are free: the first greedy one gets half of all, the next one half of the rest. So
- * a few of them leave some to a later one; who opens a dozen contexts can still take all. A consumer
- * is one user context, or the kernel as a whole, which always gets SIRDMA_AV_RESERVE. Any context,
- * no lock.
+ * a few of them leave some to a later one; a process that opens a dozen contexts can still take
+ * all. A consumer is one user context, or the kernel as a whole, which always gets
+ * SIRDMA_AV_RESERVE. Any context, no lock.
  */
 bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 mine);
 /* The most that one user's context may have. */

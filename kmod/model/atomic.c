@@ -10,8 +10,8 @@
 static u64 atomic_execute(const struct snic_pkt *pkt, u64 *p)
 {
 	if ((pkt->opcode & SIRDMA_BTH_OPERATION) == SIRDMA_BTH_FETCH_ADD)
-		return port_fetch_add64(p, pkt->swap_add);
-	return port_cmpxchg64(p, pkt->compare, pkt->swap_add);
+		return port_user_fetch_add64(p, pkt->swap_add);
+	return port_user_cmpxchg64(p, pkt->compare, pkt->swap_add);
 }
 
 /* Execute @pkt on the memory of @mr; *orig: what it held before. */

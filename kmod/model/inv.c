@@ -46,7 +46,10 @@ bool snic_inv_finish(struct snic_inv *inv)
 	if (READ_ONCE(inv->state) != INV_DONE)
 		return false;
 	WRITE_ONCE(inv->state, INV_IDLE);
-	/* Payload by reference is not a user: peers may still be about to read it. */
+	/*
+	 * Packets that carry payload by reference hold no reference of the slot. Peers may still be
+	 * about to read that payload.
+	 */
 	snic_revoke(inv->qp->dev);
 	return true;
 }
@@ -57,7 +60,10 @@ enum snic_inv_result snic_inv_start(struct snic_inv *inv, u32 stag, bool remote)
 	enum sirdma_ae_code ae;
 	enum snic_invalidate ret;
 
-	/* One that a reset or an error left behind: its end has this queue pair run. */
+	/*
+	 * A reset or an error may have left an invalidation under way. When it ends,
+	 * inv_drained() schedules this queue pair, which then tries again.
+	 */
 	if (READ_ONCE(inv->state) != INV_IDLE && !snic_inv_finish(inv))
 		return SNIC_INV_AGAIN;
 	/* The region of the last packet may be this one. */

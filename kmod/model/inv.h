@@ -26,7 +26,7 @@ struct snic_inv {
 	u64 state; /* changed by compare-and-swap */
 };
 
-/* Those of a queue pair */
+/* The invalidations that a queue pair may have under way */
 enum {
 	SNIC_INV_SQ, /* of a send WQE */
 	SNIC_INV_RQ, /* of a message received */

@@ -16,7 +16,7 @@ struct snic_obj {
 	union {
 		struct {
 			struct port_event *idle; /* while it is drained: set when refs reaches zero */
-			u64 callbacks; /* of invalidations: the first struct snic_slot_callback */
+			u64 first_callback; /* of a list of struct snic_slot_callback */
 		};
 		struct port_rcu rcu; /* after that: to free it */
 	};

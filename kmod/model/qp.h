@@ -111,7 +111,7 @@ struct snic_req {
 	bool inv_wait; /* out[head] is acknowledged, but waits for an invalidation */
 	bool answers_dropped; /* meanwhile: what they answered has to be retransmitted */
 	struct snic_sqe sqe; /* of out[cur], being sent */
-	struct snic_sqe rd_sqe; /* of out[head], a READ or atomic whose response is received */
+	struct snic_sqe rd_sqe; /* of out[head]: a READ, an atomic or a local operation (local.h) */
 	struct snic_out out[SNIC_OUT_MSGS];
 	struct snic_reads reads;
 };

@@ -139,9 +139,23 @@ static void srq_detach(struct snic_qp *qp)
 		snic_srq_detach(qp->srq, &qp->srq_share);
 }
 
-/* Attributes a QP has before it is modified. */
-static void create_defaults(struct snic_qp *qp)
+/* Set what needs no check, and the attributes a QP has before it is modified. */
+static void create_init(struct snic_qp *qp, struct snic_dev *dev, u32 id,
+			const struct sirdma_qp_ctx *ctx)
 {
+	snic_obj_init(&qp->obj);
+	qp->obj.id = id;
+	qp->dev = dev;
+	qp->compl_ctx = le64_to_cpu(ctx->compl_ctx);
+	snic_aeq_events_init(&qp->async, id, le64_to_cpu(ctx->event_ctx));
+	qp->pd = le32_to_cpu(ctx->pd);
+	qp->recv_pd = qp->pd;
+	port_lock_init(&qp->lock);
+	qp->type = ctx->qp_type;
+	qp->transport = snic_transport(ctx->qp_type);
+	snic_qp_timer_init(qp);
+	snic_sq_poll_init(qp);
+	snic_path_init(dev, &qp->path);
 	qp->mtu_shift = 10;
 	qp->pkey = SIRDMA_DEFAULT_PKEY;
 }
@@ -163,18 +177,7 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	qp = port_alloc_charged(sizeof(*qp));
 	if (!qp)
 		return SIRDMA_CQP_NO_MEMORY;
-	qp->dev = dev;
-	qp->compl_ctx = le64_to_cpu(ctx.compl_ctx);
-	snic_aeq_events_init(&qp->async, id, le64_to_cpu(ctx.event_ctx));
-	qp->pd = le32_to_cpu(ctx.pd);
-	qp->recv_pd = qp->pd;
-	port_lock_init(&qp->lock);
-	qp->type = ctx.qp_type;
-	qp->transport = snic_transport(ctx.qp_type);
-	snic_qp_timer_init(qp);
-	snic_sq_poll_init(qp);
-	create_defaults(qp);
-	snic_path_init(dev, &qp->path);
+	create_init(qp, dev, id, &ctx);
 	status = SIRDMA_CQP_NO_MEMORY;
 	if (!snic_inv_alloc(qp))
 		goto err_free;
@@ -190,8 +193,6 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 		goto err_send_cq;
 	if (!srq_attach(qp, le32_to_cpu(ctx.srq)))
 		goto err_recv_cq;
-	snic_obj_init(&qp->obj);
-	qp->obj.id = id;
 	snic_qp_reset(qp);
 	status = snic_table_status(snic_table_insert(&dev->qps, id, &qp->obj));
 	if (status)
@@ -210,10 +211,9 @@ err_free:
 	return status;
 }
 
-/* The QP is removed from its table, whose reference this function drops. */
 /*
- * Send the acknowledgement that waits for more packets. Else a message that has completed here is
- * repeated to nobody, and fails at its sender.
+ * Send the acknowledgement that waits for more packets. Without it the sender of a message that has
+ * completed here would repeat it, get no answer, and report an error.
  */
 static void qp_acknowledge(struct snic_qp *qp)
 {
@@ -221,6 +221,7 @@ static void qp_acknowledge(struct snic_qp *qp)
 		qp->transport->respond(qp);
 }
 
+/* The QP is removed from its table, whose reference this function drops. */
 static void qp_destroy(struct snic_qp *qp)
 {
 	/* In RESET nothing runs and the timers are not armed again. */

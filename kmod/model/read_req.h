@@ -14,7 +14,7 @@ struct snic_qp;
 /* Limit of outbound READs and atomics: what soft-RoCE allows its peers. An entry is only a few bytes. */
 #define SNIC_MAX_ORD 128 /* power of two */
 
-/* A ring of free-running indices. */
+/* The unanswered READs and atomics: a ring of free-running indices. */
 struct snic_reads {
 	u32 head; /* oldest request */
 	u32 cur; /* next request to repeat; tail if none */

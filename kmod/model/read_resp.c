@@ -89,7 +89,10 @@ void snic_rd_forget_old(struct snic_qp *qp, u32 before)
 	struct snic_resp *resp = &qp->resp;
 	u32 i;
 
-	/* A step is at most two quarters long, so epsn enters each quarter, or the one behind it. */
+	/*
+	 * One step of epsn is at most two quarters long, so epsn never skips two quarters in
+	 * sequence. A look in each quarter that it enters finds every old request within a lap.
+	 */
 	if (likely(!((before ^ resp->epsn) & PSN_QUARTER)))
 		return;
 	for (i = 0; i < SNIC_MAX_RD_ATOMIC; i++) {
@@ -118,7 +121,7 @@ struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt, u
 	return rd;
 }
 
-enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt)
+enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	enum sirdma_ae_code ae;
 	struct snic_mr *mr;

@@ -47,7 +47,7 @@ bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
  * rdma_cm asks its peer to wait for 655 ms; a peer with few retries would fail. What the peer's
  * limit is, is not known: connections usually have the same at both ends.
  */
-static bool recv_takes_turns(const struct snic_qp *qp)
+static bool recv_may_defer(const struct snic_qp *qp)
 {
 	return qp->rnr_retry == SNIC_RNR_RETRY_INFINITE && !qp->transport->is_datagram &&
 	       2 * snic_rnr_ns(qp->min_rnr_timer) <= SNIC_SRQ_RETRY_NS;
@@ -61,9 +61,8 @@ static enum snic_recv_verdict recv_fetch_rqe(struct snic_qp *qp)
 
 	if (resp->rqe_valid)
 		return SNIC_RECV_DONE;
-	status = qp->srq ?
-			 snic_srq_fetch(qp->srq, &qp->srq_share, recv_takes_turns(qp), &resp->rqe) :
-			 snic_rq_fetch(&qp->own_rq, &resp->rqe);
+	status = qp->srq ? snic_srq_fetch(qp->srq, &qp->srq_share, recv_may_defer(qp), &resp->rqe) :
+			   snic_rq_fetch(&qp->own_rq, &resp->rqe);
 	if (status == SNIC_WQE_NONE)
 		return SNIC_RECV_RNR;
 	resp->rqe_valid = true;

@@ -101,7 +101,8 @@ static enum snic_recv_verdict resp_execute(struct snic_qp *qp, const struct snic
 		return snic_recv_data(qp, pkt, rx);
 	if (!snic_recv_format_ok(qp, pkt))
 		return SNIC_RECV_NAK_INVALID;
-	return pkt->flags & SNIC_PKT_READ ? snic_rd_request(qp, pkt) : snic_atomic_request(qp, pkt);
+	return pkt->flags & SNIC_PKT_READ ? snic_read_request(qp, pkt) :
+					    snic_atomic_request(qp, pkt);
 }
 
 static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,

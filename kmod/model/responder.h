@@ -14,10 +14,15 @@ void snic_resp_end_wait(struct snic_qp *qp);
 /* Are responses or an acknowledgement due? */
 bool snic_resp_pending(const struct snic_qp *qp);
 
-/* read_resp.c */
+/*
+ * read_resp.c
+ *
+ * "rd" in names is a READ or an atomic: the requests that are answered by a response with data, are
+ * limited by ird, and are remembered for duplicates (struct snic_rd).
+ */
 
 /* A new READ request at epsn: check and queue it. */
-enum snic_recv_verdict snic_rd_request(struct snic_qp *qp, const struct snic_pkt *pkt);
+enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_pkt *pkt);
 /* May the peer have another READ or atomic unanswered? If not, the failure is recorded. */
 bool snic_rd_has_room(struct snic_qp *qp);
 /*

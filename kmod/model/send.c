@@ -328,7 +328,7 @@ void snic_send_seek(struct snic_qp *qp, u32 psn)
 		end = snic_psn_add(out->psn, snic_out_pkts(qp, out));
 		if (snic_psn_fwd(end, req->una) > dist)
 			break;
-		/* What is not done is not passed over. */
+		/* The search stops at a local operation that is not done. */
 		if ((out->flags & SNIC_OUT_LOCAL) && (out->flags & SNIC_OUT_TODO))
 			break;
 	}

@@ -48,7 +48,7 @@ static enum snic_slot_state slot_move(struct snic_slot *slot, enum slot_event ev
 void snic_slot_init(struct snic_slot *slot, enum snic_slot_kind kind, u8 key)
 {
 	port_ref_init(&slot->obj.refs, 0);
-	slot->obj.callbacks = 0;
+	slot->obj.first_callback = 0;
 	slot->word = slot_word(kind, SNIC_SLOT_FREE, key);
 }
 
@@ -85,8 +85,8 @@ static void slot_drained(struct snic_slot *slot)
 	struct snic_slot_callback *callback, *next;
 
 	/* Without a reference nobody adds another. */
-	callback = (struct snic_slot_callback *)(uintptr_t)READ_ONCE(slot->obj.callbacks);
-	slot->obj.callbacks = 0;
+	callback = (struct snic_slot_callback *)(uintptr_t)READ_ONCE(slot->obj.first_callback);
+	slot->obj.first_callback = 0;
 	/* From here on others may claim or free the slot. */
 	if (slot_move(slot, SLOT_DRAINED) == SNIC_SLOT_REMOVED)
 		port_event_set(slot->obj.idle);
@@ -159,9 +159,9 @@ void snic_slot_wait(struct snic_slot *slot, struct snic_slot_callback *callback)
 
 	/* The caller's reference keeps slot_drained() from reading the list. */
 	do {
-		first = READ_ONCE(slot->obj.callbacks);
+		first = READ_ONCE(slot->obj.first_callback);
 		callback->next = (struct snic_slot_callback *)(uintptr_t)first;
-	} while (!port_cas64(&slot->obj.callbacks, first, (uintptr_t)callback));
+	} while (!port_cas64(&slot->obj.first_callback, first, (uintptr_t)callback));
 }
 
 bool snic_slot_remove(struct snic_slot *slot)

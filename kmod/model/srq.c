@@ -6,7 +6,7 @@
 
 /* 0 in a QP's context means that it has none. */
 #define SRQ_FIRST_ID 1
-#define SRQ_FIRST_ROUND 1
+#define SRQ_FIRST_PERIOD 1
 
 static struct snic_srq *srq_get(struct snic_dev *dev, u32 id)
 {
@@ -42,92 +42,93 @@ static void srq_check_limit(struct snic_srq *srq)
 		      SIRDMA_QPS_RESET);
 }
 
-/* The functions of rounds (srq.h) need the lock. */
+/* The functions of share periods (srq.h) need the lock. */
 
-static void srq_next_round(struct snic_srq *srq)
+static void srq_next_period(struct snic_srq *srq)
 {
-	srq->round++;
+	srq->period++;
 	srq->waiting = srq->waiting_next;
 	srq->waiting_next = 0;
 	if (srq->waiting)
-		srq->round_end = port_now_ns(srq->rq.dev->clock) + SNIC_SRQ_RETRY_NS;
+		srq->period_end = port_now_ns(srq->rq.dev->clock) + SNIC_SRQ_RETRY_NS;
 }
 
-/* The QP of @share waits no more: it was served, or leaves. */
+/* The QP of @share waits no more: it got a WQE, or leaves. */
 static void srq_end_wait(struct snic_srq *srq, struct snic_srq_share *share)
 {
-	if (share->waits == srq->round && srq->waiting) {
+	if (share->wait_period == srq->period && srq->waiting) {
 		if (!--srq->waiting)
-			srq_next_round(srq);
-	} else if (share->waits == srq->round + 1 && srq->waiting_next) {
+			srq_next_period(srq);
+	} else if (share->wait_period == srq->period + 1 && srq->waiting_next) {
 		srq->waiting_next--;
 	}
-	share->waits = 0;
+	share->wait_period = 0;
 }
 
-/* Are there more WQEs than are kept when @waiting QPs wait? */
+/* Are there more WQEs than are reserved when @waiting QPs wait? */
 static bool srq_has_more(struct snic_srq *srq, u32 waiting)
 {
 	return snic_rq_has(&srq->rq, min(waiting, srq->rq.wqes / 2));
 }
 
-/* Are all WQEs kept for QPs that wait? */
-static bool srq_is_kept(struct snic_srq *srq, const struct snic_srq_share *share)
+/* Are all WQEs reserved for QPs that wait? */
+static bool srq_is_reserved(struct snic_srq *srq, const struct snic_srq_share *share)
 {
 	if (likely(!srq->waiting))
 		return false;
-	if (share->served == srq->round)
+	if (share->got_period == srq->period)
 		return !srq_has_more(srq, srq->waiting);
-	if (share->served == srq->round + 1)
+	if (share->got_period == srq->period + 1)
 		return !srq_has_more(srq, srq->waiting + srq->waiting_next);
 	return false;
 }
 
-static void srq_served(struct snic_srq *srq, struct snic_srq_share *share)
+static void srq_got(struct snic_srq *srq, struct snic_srq_share *share)
 {
-	if (srq->waiting && (share->served == srq->round || share->served == srq->round + 1))
-		share->served = srq->round + 1;
+	if (srq->waiting &&
+	    (share->got_period == srq->period || share->got_period == srq->period + 1))
+		share->got_period = srq->period + 1;
 	else
-		share->served = srq->round;
+		share->got_period = srq->period;
 	srq_end_wait(srq, share);
 }
 
 static void srq_wait(struct snic_srq *srq, struct snic_srq_share *share)
 {
 	if (!srq->waiting)
-		srq_next_round(srq);
-	if (share->waits == srq->round + 1 || share->served == srq->round + 1)
+		srq_next_period(srq);
+	if (share->wait_period == srq->period + 1 || share->got_period == srq->period + 1)
 		return;
-	if (share->served == srq->round) {
-		share->waits = srq->round + 1;
+	if (share->got_period == srq->period) {
+		share->wait_period = srq->period + 1;
 		srq->waiting_next++;
 		return;
 	}
-	if (share->waits != srq->round) {
-		share->waits = srq->round;
+	if (share->wait_period != srq->period) {
+		share->wait_period = srq->period;
 		srq->waiting++;
 	}
-	srq->round_end = port_now_ns(srq->rq.dev->clock) + SNIC_SRQ_RETRY_NS;
+	srq->period_end = port_now_ns(srq->rq.dev->clock) + SNIC_SRQ_RETRY_NS;
 }
 
 enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_srq_share *share,
-				    bool takes_turns, struct snic_rqe *rqe)
+				    bool may_defer, struct snic_rqe *rqe)
 {
 	enum snic_wqe_status status = SNIC_WQE_NONE;
 
 	port_lock(&srq->lock);
-	if (unlikely(srq->waiting) && port_now_ns(srq->rq.dev->clock) >= srq->round_end)
-		srq_next_round(srq);
-	if (!takes_turns || likely(!srq_is_kept(srq, share)))
+	if (unlikely(srq->waiting) && port_now_ns(srq->rq.dev->clock) >= srq->period_end)
+		srq_next_period(srq);
+	if (!may_defer || likely(!srq_is_reserved(srq, share)))
 		status = snic_rq_fetch(&srq->rq, rqe);
 	if (status != SNIC_WQE_NONE) {
-		if (takes_turns)
-			srq_served(srq, share);
+		if (may_defer)
+			srq_got(srq, share);
 		srq->fetched++;
 		/* Release: the copy is made before its place may be written anew. */
 		smp_store_release(&srq->shadow->fetched, cpu_to_le64(srq->fetched));
 		srq_check_limit(srq);
-	} else if (takes_turns) {
+	} else if (may_defer) {
 		srq_wait(srq, share);
 	}
 	port_unlock(&srq->lock);
@@ -194,7 +195,7 @@ u32 snic_cqp_create_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	snic_obj_init(&srq->obj);
 	port_lock_init(&srq->lock);
 	snic_rq_reset(&srq->rq);
-	srq->round = SRQ_FIRST_ROUND;
+	srq->period = SRQ_FIRST_PERIOD;
 	WRITE_ONCE(srq->shadow->fetched, 0);
 	status = snic_table_status(snic_table_insert(&dev->srqs, srq->obj.id, &srq->obj));
 	if (status)

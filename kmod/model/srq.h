@@ -2,14 +2,15 @@
 /*
  * Shared receive queues: several QPs take their receive WQEs from one.
  *
- * Rounds give each QP its part of a queue that is short of WQEs. A QP that finds no WQE waits in
- * the round: its peer gets an RNR NAK and repeats the request later. While QPs wait, each QP gets
- * one WQE in a round. When there are more WQEs than QPs that wait in it, a QP gets its WQE of the
- * next round as well, and further ones only when there are more than all that wait. No more than
- * half of the queue is kept. The round ends when no QP waits in it any more, or when none of them
- * has repeated its request for SNIC_SRQ_RETRY_NS: a peer may be gone.
+ * A queue that is short of WQEs shares them out in periods: while QPs wait, each QP gets one WQE in
+ * a share period. A QP that finds no WQE waits in the current period: its peer gets an RNR NAK and
+ * repeats the request later. One WQE is reserved for each QP that waits in the period, but never
+ * more than half of the queue. When more WQEs than these are there, a QP gets its WQE of the next
+ * period as well; it gets further ones only when there are more WQEs than QPs that wait in both
+ * periods. A period ends when no QP waits in it any more, or when none of them has repeated its
+ * request for SNIC_SRQ_RETRY_NS: a peer may be gone.
  *
- * Not all QPs take turns: see snic_srq_fetch(). The others get any WQE there is, and do not wait.
+ * Some QPs may not be deferred: see snic_srq_fetch(). They get any WQE there is, and never wait.
  */
 #ifndef SNIC_SRQ_H
 #define SNIC_SRQ_H
@@ -26,10 +27,10 @@
  */
 #define SNIC_SRQ_RETRY_NS 20000000ull
 
-/* What a queue knows of one of its QPs. Rounds count from 1, so a zeroed one is of none. */
+/* What a queue knows of one of its QPs. Periods count from 1, so a zeroed share is of none. */
 struct snic_srq_share {
-	u64 served; /* round whose WQE the QP got: this one or the next; else an earlier one */
-	u64 waits; /* round in which it waits for one: this one or the next; else stale */
+	u64 got_period; /* whose WQE the QP got: the current period or the next; else stale */
+	u64 wait_period; /* in which it waits for one: the current period or the next; else stale */
 };
 
 struct snic_srq {
@@ -42,19 +43,20 @@ struct snic_srq {
 	u32 fetched; /* WQEs since creation */
 	u32 limit; /* an event when fewer are left; 0: none */
 	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */
-	u64 round;
-	u32 waiting; /* QPs that wait in this round */
-	u32 waiting_next; /* QPs that were served in this round and wait in the next one */
-	u64 round_end; /* when the queue ceases to keep WQEs for those who wait in this round */
+	u64 period; /* the current share period */
+	u32 waiting; /* QPs that wait in this period */
+	u32 waiting_next; /* QPs that got their WQE of this period and wait in the next one */
+	u64 period_end; /* when WQEs are no longer reserved for the QPs that wait in this period */
 };
 
 /*
- * Fetch the next WQE, as snic_rq_fetch(), for the QP of @share. @takes_turns: its peer repeats a
- * refused request within SNIC_SRQ_RETRY_NS; then SNIC_WQE_NONE also when the WQEs there are kept
- * for QPs that wait, and the QP waits as well unless it already has its WQE of the next round.
+ * Fetch the next WQE, as snic_rq_fetch(), for the QP of @share. @may_defer: its peer repeats a
+ * refused request within SNIC_SRQ_RETRY_NS. Then the result is SNIC_WQE_NONE also when all WQEs are
+ * reserved for QPs that wait, and the QP waits as well unless it already got its WQE of the next
+ * period.
  */
 enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_srq_share *share,
-				    bool takes_turns, struct snic_rqe *rqe);
+				    bool may_defer, struct snic_rqe *rqe);
 /* The QP of @share does not wait any more. */
 void snic_srq_leave(struct snic_srq *srq, struct snic_srq_share *share);
 /* Count a user of queue @id, which makes its destruction fail. NULL: there is none. */

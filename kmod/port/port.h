@@ -49,8 +49,8 @@
  *   void *port_dma_ptr_checked(dma, addr, len)  the same of a range that no driver vouches
  *     for, because a peer may have named it: NULL unless there is memory
  *   port_cas64(u64 *p, old, new) -> bool  atomic, fully ordered; false: *p was not old
- *   port_cmpxchg64(u64 *p, old, new) -> u64, port_fetch_add64(u64 *p, n) -> u64  on memory that
- *     applications access as well; atomic, fully ordered; return the value before
+ *   port_user_cmpxchg64(u64 *p, old, new) -> u64, port_user_fetch_add64(u64 *p, n) -> u64  on
+ *     memory that applications access as well; atomic, fully ordered; return the value before
  *   struct port_stats           n counters from 0; add and read in any context
  *     port_stats_init(s, n) -> 0 or -ENOMEM, port_stats_fini(s) (also of zeroed memory),
  *     port_stats_add(s, i, n), port_stats_read(s, i) -> u64

@@ -265,12 +265,12 @@ static inline bool port_cas64(u64 *p, u64 old, u64 new)
 #error "atomics of 64 bits and of the RDMA device must be the same instructions"
 #endif
 
-static inline u64 port_cmpxchg64(u64 *p, u64 old, u64 new)
+static inline u64 port_user_cmpxchg64(u64 *p, u64 old, u64 new)
 {
 	return cmpxchg64(p, old, new);
 }
 
-static inline u64 port_fetch_add64(u64 *p, u64 n)
+static inline u64 port_user_fetch_add64(u64 *p, u64 n)
 {
 	return atomic64_fetch_add(n, (atomic64_t *)p);
 }

@@ -317,13 +317,13 @@ static inline bool port_cas64(u64 *p, u64 old, u64 val)
 	return __atomic_compare_exchange_n(p, &old, val, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
-static inline u64 port_cmpxchg64(u64 *p, u64 old, u64 val)
+static inline u64 port_user_cmpxchg64(u64 *p, u64 old, u64 val)
 {
 	__atomic_compare_exchange_n(p, &old, val, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 	return old;
 }
 
-static inline u64 port_fetch_add64(u64 *p, u64 n)
+static inline u64 port_user_fetch_add64(u64 *p, u64 n)
 {
 	return __atomic_fetch_add(p, n, __ATOMIC_SEQ_CST);
 }

@@ -77,7 +77,7 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 
 void snic_qp_ring(struct snic_dev *dev, u32 qpn) {}
 
-bool snic_txqs_wait(const struct snic_txqs *all)
+bool snic_txqs_has_waiters(const struct snic_txqs *all)
 {
 	return false;
 }
