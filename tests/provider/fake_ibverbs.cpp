@@ -186,12 +186,16 @@ int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ib
 int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, verbs_cmd<ib_uverbs_resize_cq> *cmd, size_t,
 		      ib_uverbs_resize_cq_resp *, size_t)
 {
+	const uint64_t ring = reinterpret_cast<ResizeCqRequest *>(cmd)->drv.user_cq_buffer;
+
 	if (fails("resize_cq"))
 		return ENOMEM;
 	cq->cqe = cqe;
 	fake_driver().cq_size = cqe;
-	fake_driver().cqs[cq->handle].user_cq_buf =
-		reinterpret_cast<ResizeCqRequest *>(cmd)->drv.user_cq_buffer;
+	fake_driver().cqs[cq->handle].user_cq_buf = ring;
+	if (fake_driver().after_resize_cq)
+		fake_driver().after_resize_cq(
+			{reinterpret_cast<sirdma_cqe *>(ring), static_cast<size_t>(cqe)});
 	return 0;
 }
 

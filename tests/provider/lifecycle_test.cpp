@@ -7,123 +7,20 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <thread>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 #include <infiniband/opcode.h>
 
-#include "cq.hpp"
 #include "fake_device.hpp"
-#include "fake_ibverbs.hpp"
+#include "lifecycle.hpp"
 #include "pd.hpp"
 #include "qp.hpp"
-#include "verbs.hpp"
 
 namespace sirdma::test
 {
-
-namespace
-{
-
-class Lifecycle : public testing::Test {
-protected:
-	void SetUp() override
-	{
-		driver.reset();
-		/* The doorbell page is mapped from the command file. */
-		fd_ = open("/tmp", O_TMPFILE | O_RDWR, 0600);
-		ASSERT_GE(fd_, 0);
-		ASSERT_EQ(ftruncate(fd_, 4096), 0);
-	}
-
-	void TearDown() override
-	{
-		close_device();
-		close(fd_);
-		EXPECT_EQ(driver.contexts, 0);
-		EXPECT_TRUE(driver.pds.empty());
-		EXPECT_TRUE(driver.registrations.empty());
-	}
-
-	bool open_device(uint32_t driver_id = SIRDMA_DRIVER_ID, int ibdev_idx = 0)
-	{
-		verbs_sysfs_dev found{};
-
-		found.driver_id = driver_id;
-		found.ibdev_idx = ibdev_idx;
-		device_ = driver.ops->alloc_device(&found);
-		context_ = sirdma::open_device(&device_->device, fd_, kernel_commands);
-		return context_;
-	}
-
-	void close_device()
-	{
-		if (context_)
-			free_context(context_);
-		context_ = nullptr;
-		if (device_)
-			driver.ops->uninit_device(device_);
-		device_ = nullptr;
-	}
-
-	ibv_qp_init_attr qp_attr(ibv_cq *cq)
-	{
-		ibv_qp_init_attr attr{};
-
-		attr.send_cq = cq;
-		attr.recv_cq = cq;
-		attr.qp_type = IBV_QPT_RC;
-		attr.cap = {.max_send_wr = 100,
-			    .max_recv_wr = 50,
-			    .max_send_sge = 2,
-			    .max_recv_sge = 3,
-			    .max_inline_data = 32};
-		return attr;
-	}
-
-	FakeDriver &driver = fake_driver();
-	verbs_device *device_ = nullptr;
-	ibv_context *context_ = nullptr;
-	int fd_ = -1;
-};
-
-/* Context, PD and CQ are there. */
-class WithCq : public Lifecycle {
-protected:
-	void SetUp() override
-	{
-		Lifecycle::SetUp();
-		ASSERT_TRUE(open_device());
-		pd = alloc_pd(context_);
-		cq = create_cq(context_, 100, nullptr, 0);
-		ASSERT_TRUE(pd && cq);
-	}
-
-	void TearDown() override
-	{
-		EXPECT_EQ(cq ? destroy_cq(cq) : 0, 0);
-		EXPECT_EQ(pd ? dealloc_pd(pd) : 0, 0);
-		Lifecycle::TearDown();
-	}
-
-	const Registration *registered_at(uint64_t start)
-	{
-		for (const auto &[handle, r] : driver.registrations) {
-			if (r.start == start)
-				return &r;
-		}
-		return nullptr;
-	}
-
-	ibv_pd *pd = nullptr;
-	ibv_cq *cq = nullptr;
-};
-
-} // namespace
 
 TEST_F(Lifecycle, MatchesByDriverIdBeforeAnythingElse)
 {
@@ -267,38 +164,6 @@ TEST_F(WithCq, FailedCqLeavesNothing)
 	}
 	driver.failing.clear();
 	EXPECT_EQ(driver.registrations.size(), before);
-}
-
-TEST_F(WithCq, ResizedCqHasARingOfItsOwnAgain)
-{
-	const size_t before = driver.registrations.size();
-	const uint64_t first = driver.cqs[cq->handle].user_cq_buf;
-
-	ASSERT_EQ(resize_cq(cq, 1000), 0);
-	EXPECT_EQ(cq->cqe, 1000);
-	EXPECT_EQ(driver.cq_size, 2 * 1000 + 2) << "elements, as create_cq has them";
-	EXPECT_NE(driver.cqs[cq->handle].user_cq_buf, first);
-	EXPECT_EQ(driver.registrations.size(), before);
-	EXPECT_FALSE(registered_at(first));
-	EXPECT_TRUE(registered_at(driver.cqs[cq->handle].user_cq_buf));
-}
-
-TEST_F(WithCq, FailedResizeLeavesTheOldRing)
-{
-	const auto before = driver.cqs[cq->handle].user_cq_buf;
-	const size_t registered = driver.registrations.size();
-	const int cqe = cq->cqe;
-
-	for (const char *step : {"resize_cq", "reg_mr", "dontfork"}) {
-		driver.failing = step;
-		EXPECT_EQ(resize_cq(cq, 1000), ENOMEM) << step;
-	}
-	driver.failing.clear();
-	for (int wrong : {0, -1, 1 << 20})
-		EXPECT_EQ(resize_cq(cq, wrong), EINVAL) << wrong;
-	EXPECT_EQ(driver.cqs[cq->handle].user_cq_buf, before);
-	EXPECT_EQ(driver.registrations.size(), registered);
-	EXPECT_EQ(cq->cqe, cqe);
 }
 
 TEST_F(WithCq, QpMemoryIsSqRqAndShadow)

@@ -40,6 +40,13 @@ uint32_t arm_field(const TestCq &cq, uint64_t mask)
 	return static_cast<uint32_t>(SIRDMA_GET(mask, le64toh(cq.shadow.arm)));
 }
 
+void replace_ring(TestCq &cq, std::vector<sirdma_cqe> &ring)
+{
+	auto kept = std::make_unique<sirdma_cqe[]>(cq->room_to_keep() + 1);
+
+	EXPECT_EQ(cq->replace_ring(ring, std::move(kept), [] { return 0; }), 0);
+}
+
 } // namespace
 
 TEST(Poll, EmptyQueueHasNothing)
@@ -461,7 +468,7 @@ TEST(ReplacedRing, KeepsWhatWasNotRead)
 		}
 	};
 	const auto replace = [&](std::vector<sirdma_cqe> &ring) {
-		cq->replace_ring(ring, std::make_unique<sirdma_cqe[]>(cq->room_to_keep() + 1));
+		replace_ring(cq, ring);
 		EXPECT_EQ(le64toh(cq.shadow.cons_idx), 0u);
 		EXPECT_EQ(cq->capacity(), ring.size());
 	};
@@ -500,7 +507,7 @@ TEST(ReplacedRing, ForgetsAQueuePairInAllItHolds)
 
 	cq.device.write(gone.completion_of(recv_one(gone, 1), false));
 	cq.device.write(stays.completion_of(recv_one(stays, 2), false));
-	cq->replace_ring(second, std::make_unique<sirdma_cqe[]>(cq->room_to_keep() + 1));
+	replace_ring(cq, second);
 	CompletionWriter(second, cq.shadow).write(gone.completion_of(recv_one(gone, 3), false));
 	cq->forget(&*gone, 7);
 

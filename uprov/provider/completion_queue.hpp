@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <utility>
 
 #include <infiniband/verbs.h>
 #include <sirdma/decode.h>
@@ -70,11 +72,25 @@ public:
 	uint32_t unread() noexcept;
 
 	/*
-	 * The device has begun to fill @ring, zeroed. What the application has not read moves to
-	 * @kept, zeroed elements, more than room_to_keep(), and is read from there first. The old
-	 * ring is not needed any more.
+	 * Replace the ring. @change makes the device fill @ring, zeroed, from now on; it returns 0
+	 * or an errno. What the application has not read moves to @kept, zeroed elements, more than
+	 * room_to_keep(), and is read from there first. After that the old ring is not needed any
+	 * more. If @change fails, the queue stays as it is.
+	 *
+	 * The queue is locked from before @change: the device may write a completion into @ring at
+	 * once, and until poll(), arm() and forget() know that ring they would miss it.
 	 */
-	void replace_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;
+	template <typename Change>
+	int replace_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept,
+			 Change change) noexcept
+	{
+		const std::lock_guard hold(lock_);
+
+		if (const int err = change())
+			return err;
+		use_ring(ring, std::move(kept));
+		return 0;
+	}
 	/* So many elements at most are not read when the ring is replaced. */
 	uint32_t room_to_keep() noexcept;
 
@@ -88,6 +104,8 @@ private:
 
 	bool take(Completion &completion) noexcept;
 	void write_arm(Arm want) noexcept;
+	/* The device fills @ring; the queue is locked. */
+	void use_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;
 
 	QueueLock lock_;
 	sirdma_cq_ring ring_; /* that is read */

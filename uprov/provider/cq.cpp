@@ -160,9 +160,14 @@ int Cq::resize(Context &context, uint32_t cqe) noexcept
 	if (const int err = register_ring(context, ring, bytes, 0, registration))
 		return err;
 	req.drv.user_cq_buffer = reinterpret_cast<uintptr_t>(ring.data());
-	if (const int err = context.commands->resize_cq(&cq, static_cast<int>(size), req))
+
+	const auto change = [&] {
+		return context.commands->resize_cq(&cq, static_cast<int>(size), req);
+	};
+
+	if (const int err = queue_.replace_ring({reinterpret_cast<sirdma_cqe *>(ring.data()), size},
+						std::move(kept), change))
 		return err;
-	queue_.replace_ring({reinterpret_cast<sirdma_cqe *>(ring.data()), size}, std::move(kept));
 	ring_registration_ = std::move(registration);
 	ring_ = std::move(ring);
 	cq.cqe = static_cast<int>(cqe);

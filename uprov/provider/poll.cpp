@@ -244,8 +244,8 @@ uint32_t CompletionQueue::room_to_keep() noexcept
 	return room;
 }
 
-void CompletionQueue::replace_ring(std::span<sirdma_cqe> ring,
-				   std::unique_ptr<sirdma_cqe[]> kept) noexcept
+void CompletionQueue::use_ring(std::span<sirdma_cqe> ring,
+			       std::unique_ptr<sirdma_cqe[]> kept) noexcept
 {
 	uint32_t count = 0;
 	const auto keep = [&](const sirdma_cqe_at &at) {
@@ -253,8 +253,6 @@ void CompletionQueue::replace_ring(std::span<sirdma_cqe> ring,
 		if (at.ext)
 			kept[count++] = first_lap(*at.ext);
 	};
-
-	lock_.lock();
 	sirdma_cq_shadow *shadow = devices_ring().shadow;
 
 	for_each_unread(ring_, keep);
@@ -266,7 +264,6 @@ void CompletionQueue::replace_ring(std::span<sirdma_cqe> ring,
 	/* One element more, which never becomes valid, ends the kept ones. */
 	sirdma_cq_ring_init(&ring_, kept.get(), count + 1, &kept_shadow_);
 	kept_ = std::move(kept);
-	lock_.unlock();
 }
 
 } // namespace sirdma
