@@ -168,6 +168,14 @@ static inline void sirdma_cq_forget(const struct sirdma_cq_ring *cq, __u64 compl
 	}
 }
 
+/* Did sirdma_cq_forget() detach the completion? No QP has the number 0 or this context. */
+static inline int sirdma_cqe_forgotten(const struct sirdma_cqe_at *at)
+{
+	if (sirdma_cqe_shared(at))
+		return !SIRDMA_GET(SIRDMA_CQE_QPID, sirdma_get64(&at->cqe->qp));
+	return !sirdma_get64(&at->cqe->compl_ctx);
+}
+
 /*
  * Arm: request an event at the next completion, or at the next solicited one or error. @seq
  * changes with each arming.

@@ -82,10 +82,17 @@ protected:
 		EXPECT_EQ(post_recv(qp, &wr, &bad), 0);
 	}
 
-	/* Of the first receive request of the last queue pair. */
-	CqeSpec received() const
+	/* The ring that the device fills. */
+	std::span<sirdma_cqe> ring() const
 	{
-		return {.compl_ctx = driver.qp_request.user_compl_ctx,
+		return {reinterpret_cast<sirdma_cqe *>(driver.cqs[cq->handle].user_cq_buf),
+			static_cast<size_t>(driver.cq_size)};
+	}
+
+	/* The first receive request of @qp is complete. */
+	CqeSpec received(ibv_qp *qp) const
+	{
+		return {.compl_ctx = driver.qps[qp->handle].user_compl_ctx,
 			.op = IBV_OPCODE_SEND_ONLY,
 			.send = false};
 	}
@@ -132,7 +139,7 @@ TEST_F(Resize, AQueuePairDestroyedMeanwhileLeavesNoCompletion)
 
 	ASSERT_TRUE(qp);
 	post(qp, 1);
-	resize_while(received(), [&] { EXPECT_EQ(destroy_qp(qp), 0); });
+	resize_while(received(qp), [&] { EXPECT_EQ(destroy_qp(qp), 0); });
 	EXPECT_EQ(poll_cq(cq, 1, &wc), 0);
 }
 
@@ -143,7 +150,7 @@ TEST_F(Resize, AQueuePairResetMeanwhileLeavesNoCompletion)
 
 	ASSERT_TRUE(qp);
 	post(qp, 1);
-	resize_while(received(), [&] { to_state(qp, IBV_QPS_RESET); });
+	resize_while(received(qp), [&] { to_state(qp, IBV_QPS_RESET); });
 	to_state(qp, IBV_QPS_INIT);
 	post(qp, 2);
 	EXPECT_EQ(poll_cq(cq, 1, &wc), 0) << wc.wr_id;
@@ -184,13 +191,50 @@ TEST_F(Resize, AnEventRequestedMeanwhileMissesNoCompletion)
 
 	ASSERT_TRUE(qp);
 	post(qp, 1);
-	resize_while(received(), [&] {
+	resize_while(received(qp), [&] {
 		EXPECT_EQ(req_notify_cq(cq, 0), 0);
 		polled = poll_cq(cq, 1, &wc);
 	});
 	EXPECT_EQ(polled, 1);
 	EXPECT_EQ(wc.wr_id, 1u);
 	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
+/* Completions that nobody will poll take no room. */
+TEST_F(Resize, CompletionsOfQueuePairsThatAreGoneDoNotCount)
+{
+	constexpr int count = 10;
+	ibv_srq_init_attr attr{};
+
+	attr.attr.max_wr = 10;
+	attr.attr.max_sge = 1;
+	ibv_srq *srq = create_srq(pd, &attr);
+	ASSERT_TRUE(srq);
+	ibv_qp *stays = make_qp();
+	ASSERT_TRUE(stays);
+	ibv_qp *own = make_qp(), *sharing = make_qp(srq);
+	ASSERT_TRUE(own && sharing);
+	CqeSpec shared{.op = IBV_OPCODE_SEND_ONLY, .send = false, .shared = true};
+	shared.qp_id = 78; /* the fake driver gives all queue pairs one number */
+	sharing->qp_num = shared.qp_id;
+	CompletionWriter device(ring(), shadow());
+
+	post(stays, 7);
+	for (int i = 0; i < count; i++) {
+		post(own, 1);
+		device.write(received(own));
+		device.write(shared);
+	}
+	device.write(received(stays));
+	EXPECT_EQ(resize_cq(cq, 1), EINVAL) << "they can still be polled";
+	EXPECT_EQ(destroy_qp(own), 0);
+	EXPECT_EQ(destroy_qp(sharing), 0);
+	ASSERT_EQ(resize_cq(cq, 1), 0);
+	ibv_wc wc[2]{};
+	ASSERT_EQ(poll_cq(cq, 2, wc), 1);
+	EXPECT_EQ(wc[0].wr_id, 7u);
+	EXPECT_EQ(destroy_qp(stays), 0);
+	EXPECT_EQ(destroy_srq(srq), 0);
 }
 
 } // namespace sirdma::test

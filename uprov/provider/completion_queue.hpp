@@ -68,7 +68,10 @@ public:
 	/* @qp, number @qpn, is destroyed: ignore its remaining CQEs. */
 	void forget(const QueuePair *qp, uint32_t qpn) noexcept;
 
-	/* Completions that the device has written and the application has not read. */
+	/*
+	 * Completions that the device has written and the application has not read, without those
+	 * that were forgotten.
+	 */
 	uint32_t unread() noexcept;
 
 	/*

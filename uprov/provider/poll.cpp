@@ -196,7 +196,7 @@ void CompletionQueue::forget(const QueuePair *qp, uint32_t qpn) noexcept
 namespace
 {
 
-/* Call @visit for each completion in the ring, from the oldest. */
+/* Call @visit for each completion in the ring that can be polled, from the oldest. */
 template <typename Visitor> void for_each_unread(const sirdma_cq_ring &ring, Visitor visit) noexcept
 {
 	sirdma_cq_ring walk = ring;
@@ -204,7 +204,8 @@ template <typename Visitor> void for_each_unread(const sirdma_cq_ring &ring, Vis
 	uint32_t seen = 0;
 
 	while (seen < ring.size && sirdma_cq_peek(&walk, &at)) {
-		visit(at);
+		if (!sirdma_cqe_forgotten(&at))
+			visit(at);
 		sirdma_cq_consume(&walk, &at);
 		seen += at.ext ? 2 : 1;
 	}
