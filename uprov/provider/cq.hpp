@@ -53,6 +53,7 @@ private:
 	Cq(PageBuffer ring, PageBuffer shadow, sirdma_cq_shadow *shadow_area, uint32_t size,
 	   bool locked) noexcept;
 	int register_memory(Context &context) noexcept;
+	int compare_clocks() noexcept;
 	int create_in_kernel(Context &context, const ibv_cq_init_attr_ex &attr) noexcept;
 
 	/* Destroyed in reverse order: registrations before their memory. resize() replaces the ring's. */
@@ -64,7 +65,7 @@ private:
 	RingRegistration shadow_registration_;
 	std::mutex resizing_;
 	uint64_t wall_offset_ = 0; /* of the time of day from the device's clock */
-	uint64_t wall_read_ = 0; /* when it was read, by the device's clock; 0: never */
+	uint64_t compared_ = 0; /* when they were compared, by CLOCK_BOOTTIME; 0: never */
 };
 
 } // namespace sirdma
