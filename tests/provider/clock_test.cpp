@@ -4,9 +4,13 @@
  * with --wrap=clock_gettime, so that the tests set the clocks.
  */
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <map>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <gtest/gtest.h>
 
@@ -160,6 +164,60 @@ TEST_F(Wallclock, CompletionsThatAreReadTogetherKeepTheirDistance)
 	const uint64_t of_first = ibv_wc_read_completion_wallclock_ns(ex);
 	current.timestamp = first + 1;
 	EXPECT_EQ(ibv_wc_read_completion_wallclock_ns(ex), of_first + 1);
+}
+
+namespace
+{
+
+constexpr int not_allowed = 77;
+
+class TimeNamespace : public Lifecycle {
+protected:
+	/* The exit code of a process in a time namespace whose clock is ahead: 0 if the device's is not. */
+	int in_namespace()
+	{
+		const int64_t kernels = time_by(CLOCK_MONOTONIC);
+
+		if (unshare(CLONE_NEWTIME) && unshare(CLONE_NEWUSER | CLONE_NEWTIME))
+			return not_allowed;
+
+		FILE *offsets = fopen("/proc/self/timens_offsets", "w");
+
+		if (!offsets || fputs("monotonic 1234 500000000", offsets) < 0 || fclose(offsets))
+			return not_allowed;
+		/* Only processes that are forked from now on are in it. */
+		return exit_code([&] {
+			uint64_t now = 0;
+
+			if (time_by(CLOCK_MONOTONIC) - kernels < 1234 * second)
+				return 2;
+			if (!open_device() || kernel_commands.read_clock(context_, now))
+				return 3;
+			return std::abs(static_cast<int64_t>(now) - kernels) < 600 * second ? 0 : 1;
+		});
+	}
+
+	template <typename Body> static int exit_code(Body body)
+	{
+		const pid_t pid = fork();
+		int status = 0;
+
+		if (!pid)
+			_exit(body());
+		EXPECT_EQ(waitpid(pid, &status, 0), pid);
+		return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	}
+};
+
+} // namespace
+
+TEST_F(TimeNamespace, TheClockOfADeviceIsTheKernels)
+{
+	const int code = exit_code([&] { return in_namespace(); });
+
+	if (code == not_allowed)
+		GTEST_SKIP() << "no time namespace may be made here";
+	EXPECT_EQ(code, 0);
 }
 
 } // namespace sirdma::test

@@ -50,6 +50,7 @@ struct Context {
 	bool cq_flags; /* the driver knows the flags of create_cq (SIRDMA_UCTX_CQ_FLAGS) */
 	bool cq_shadow_apart; /* the CQ shadow area has a registration of its own */
 	bool single_threaded; /* SIRDMA_SINGLE_THREADED=1 */
+	int64_t clock_offset; /* of CLOCK_MONOTONIC here from the clock of a kernel's device, in ns */
 	void *device; /* of a driver in this process: the device that executes its commands */
 	sirdma_db_page *doorbell;
 	Pd *pd; /* for registrations of CQ memory */

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Commands to a device of the kernel: the library's. */
-#include "commands.hpp"
+#include <cinttypes>
+#include <cstdio>
+#include <ctime>
+#include <sys/stat.h>
+
+#include "context.hpp"
 #include "library.hpp"
 
 namespace sirdma
@@ -9,8 +14,37 @@ namespace sirdma
 namespace
 {
 
+constexpr int64_t ns_per_second = 1000000000;
+
+/* The inode of /proc/self/ns/time of a process that is in no time namespace but the first. */
+constexpr ino_t first_time_namespace = 0xeffffffa;
+
+/*
+ * How far CLOCK_MONOTONIC of this process is ahead of the kernel's own, which is 0 outside of time
+ * namespaces. The file is of the namespace that children will be in (time_namespaces(7)): it is
+ * that of the process, unless unshare() made it.
+ */
+int64_t monotonic_offset() noexcept
+{
+	struct stat space = {};
+	int64_t seconds = 0;
+	long ns = 0;
+
+	if (stat("/proc/self/ns/time", &space) || space.st_ino == first_time_namespace)
+		return 0;
+
+	FILE *offsets = fopen("/proc/self/timens_offsets", "re");
+
+	if (!offsets)
+		return 0;
+	if (fscanf(offsets, "monotonic %" SCNd64 " %ld", &seconds, &ns) != 2)
+		seconds = ns = 0;
+	fclose(offsets);
+	return seconds * ns_per_second + ns;
+}
+
 /* It has one argument more since 57. */
-int get_context(ibv_context *context, GetContextRequest &req, GetContextResponse &resp)
+int get_context_of_library(ibv_context *context, GetContextRequest &req, GetContextResponse &resp)
 {
 	using WithFds = int(verbs_context *, verbs_cmd<ib_uverbs_get_context> *, size_t,
 			    void *fd_arr, ib_uverbs_get_context_resp *, size_t);
@@ -21,6 +55,12 @@ int get_context(ibv_context *context, GetContextRequest &req, GetContextResponse
 		return reinterpret_cast<WithFds *>(reinterpret_cast<verbs_unused_op>(get))(
 			of, &req.cmd, sizeof(req), nullptr, resp.kernel(), sizeof(resp));
 	return get(of, &req.cmd, sizeof(req), resp.kernel(), sizeof(resp));
+}
+
+int get_context(ibv_context *context, GetContextRequest &req, GetContextResponse &resp)
+{
+	Context::of(context).clock_offset = monotonic_offset();
+	return get_context_of_library(context, req, resp);
 }
 
 int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
@@ -35,16 +75,14 @@ int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 	return err;
 }
 
-/*
- * The device reads the kernel's monotonic clock. That of a process in a time namespace differs by a
- * constant.
- */
-int read_clock(ibv_context *, uint64_t &now)
+/* The device reads the kernel's monotonic clock. */
+int read_clock(ibv_context *context, uint64_t &now)
 {
 	timespec time{};
 
 	clock_gettime(CLOCK_MONOTONIC, &time);
-	now = static_cast<uint64_t>(time.tv_sec) * 1000000000 + static_cast<uint64_t>(time.tv_nsec);
+	now = static_cast<uint64_t>(time.tv_sec * ns_per_second + time.tv_nsec -
+				    Context::of(context).clock_offset);
 	return 0;
 }
 
