@@ -65,8 +65,11 @@ static bool snic_cpu_drain(struct snic_cpu *cpu)
 	u32 cost = 0, steps = 0;
 	bool done = true;
 
-	/* Only this CPU adds queues. */
-	if (list_empty(&cpu->pending) && list_empty(&cpu->lingering))
+	/*
+	 * Only this CPU adds queues. For those that linger already the bottom half is
+	 * scheduled.
+	 */
+	if (list_empty(&cpu->pending))
 		return true;
 	spin_lock(&cpu->lock);
 	if (!cpu->draining) {

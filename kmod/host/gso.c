@@ -133,7 +133,7 @@ static void snic_gso_put_pkt(struct snic_gso_hdr *hdr, bool is_v4, const struct 
 {
 	static const u8 zero[4];
 	u32 ext = pkt->hdr_len - SNIC_BTH_LEN;
-	struct snic_icrc icrc;
+	struct snic_icrc icrc __uninitialized;
 	__le32 sum;
 
 	memcpy(is_v4 ? hdr->v4.bth : hdr->v6.bth, pkt->hdr, SNIC_BTH_LEN);

@@ -262,9 +262,9 @@ static void snic_rx_icrc(struct snic_icrc *icrc, const struct snic_rx_pkt *pkt, 
 static bool snic_rx_icrc_ok(const struct snic_datagram *d, const void *ip,
 			    const struct snic_rx_pkt *pkt, u32 id)
 {
-	u8 hdr[SNIC_RX_ICRC_HLEN] __aligned(8);
+	u8 hdr[SNIC_RX_ICRC_HLEN] __aligned(8) __uninitialized;
 	struct udphdr *udp = (void *)hdr + d->hlen - SNIC_UDP_HLEN;
-	struct snic_icrc icrc;
+	struct snic_icrc icrc __uninitialized;
 	__le32 tail = 0;
 
 	memcpy(hdr, ip, d->hlen);

@@ -131,7 +131,7 @@ u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
 	static const u8 zero[4];
 	u32 ip_len = snic_ip_len(flow, pkt);
 	u32 udp_len = SNIC_UDP_HLEN + pkt->hdr_len + pkt->payload_len + pkt->pad + SIRDMA_ICRC_LEN;
-	struct snic_icrc icrc;
+	struct snic_icrc icrc __uninitialized;
 	__le32 sum;
 	u8 *p;
 

@@ -163,17 +163,6 @@ void snic_obj_init(struct snic_obj *obj)
 	port_ref_init(&obj->refs, 1);
 }
 
-void snic_obj_get(struct snic_obj *obj)
-{
-	port_ref_get(&obj->refs);
-}
-
-void snic_obj_put(struct snic_obj *obj)
-{
-	if (unlikely(port_ref_put(&obj->refs)))
-		port_event_set(obj->idle);
-}
-
 void snic_obj_wait(struct port_event *idle)
 {
 	while (!port_event_wait(idle, SNIC_WAIT_SLICE_MS))

@@ -50,8 +50,17 @@ struct snic_obj *snic_table_remove(struct snic_table *table, u32 id);
 struct snic_obj *snic_table_next(struct snic_table *table, u32 *id);
 void snic_obj_init(struct snic_obj *obj);
 /* Another reference, by a holder of one. */
-void snic_obj_get(struct snic_obj *obj);
-void snic_obj_put(struct snic_obj *obj);
+static inline void snic_obj_get(struct snic_obj *obj)
+{
+	port_ref_get(&obj->refs);
+}
+
+static inline void snic_obj_put(struct snic_obj *obj)
+{
+	if (port_ref_put(&obj->refs))
+		port_event_set(obj->idle);
+}
+
 /* Wait, however long, until the last user of an object sets its @idle. */
 void snic_obj_wait(struct port_event *idle);
 /* Drop the reference of snic_table_remove() and wait until nobody else holds one. */

@@ -72,14 +72,12 @@ void snic_path_fill(const struct snic_path *path, struct sirdma_qp_ctx *ctx)
 	ctx->arp_idx = cpu_to_le16(path->arp_idx);
 }
 
-void snic_path_refresh(struct snic_dev *dev, struct snic_path *path)
+void snic_path_rebuild(struct snic_dev *dev, struct snic_path *path)
 {
 	struct snic_flow *flow = &path->flow;
 	u32 gen = READ_ONCE(dev->tables_gen);
 	struct snic_sgid sgid;
 
-	if (likely(gen == path->gen))
-		return;
 	/* Read the tables after the generation; pairs with the release in tables_changed(). */
 	smp_rmb();
 	path->gen = gen;

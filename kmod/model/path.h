@@ -8,9 +8,9 @@
 #define SNIC_PATH_H
 
 #include "burst.h"
+#include "dev.h"
 
 struct sirdma_av;
-struct snic_dev;
 
 struct snic_path {
 	u32 gen; /* tables_gen when the flow was built */
@@ -30,7 +30,14 @@ void snic_path_set(struct snic_dev *dev, struct snic_path *path, const struct si
 bool snic_path_set_av(struct snic_dev *dev, struct snic_path *path, const struct sirdma_av *av);
 /* Write the attributes of the path into @ctx. */
 void snic_path_fill(const struct snic_path *path, struct sirdma_qp_ctx *ctx);
+/* Rebuild the flow from the tables. */
+void snic_path_rebuild(struct snic_dev *dev, struct snic_path *path);
+
 /* Rebuild the flow if the tables have changed. */
-void snic_path_refresh(struct snic_dev *dev, struct snic_path *path);
+static inline void snic_path_refresh(struct snic_dev *dev, struct snic_path *path)
+{
+	if (READ_ONCE(dev->tables_gen) != path->gen)
+		snic_path_rebuild(dev, path);
+}
 
 #endif

@@ -31,10 +31,14 @@ static bool reads_is_part(const struct snic_reads *reads, u32 slot)
 static u32 reads_ask_new(struct snic_qp *qp, u32 first, u32 left)
 {
 	struct snic_reads *reads = &qp->req.reads;
-	u32 chunk = snic_win_read_pkts(qp), n = min(left, chunk - first % chunk);
+	u32 chunk, n = left;
 
 	if (reads->tail - reads->head >= qp->ord)
 		return 0;
+	if (left > 1) {
+		chunk = snic_win_read_pkts(qp);
+		n = min(left, chunk - first % chunk);
+	}
 	if (qp->req.nxt != qp->req.una && snic_win_left(qp) < n)
 		return 0;
 	reads_set(reads, reads->tail++, qp->req.nxt + n, false);

@@ -135,15 +135,14 @@ enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_p
 		void *p;
 		u32 run;
 
-		mr = snic_mr_get(qp->dev, pkt->rkey, qp->pd, pkt->va, pkt->dma_len,
-				 SIRDMA_ACCESS_REMOTE_READ, &ae);
+		mr = snic_qp_rx_mr(qp, qp->pd, pkt->rkey, pkt->va, pkt->dma_len,
+				   SIRDMA_ACCESS_REMOTE_READ, &ae);
 		if (!mr) {
 			qp->resp.fail_ae = ae;
 			return SNIC_RECV_NAK_ACCESS;
 		}
 		/* An RNR NAK is possible only before the READ is accepted. */
 		mem = snic_mr_ptr(qp->dev, mr, pkt->va, 1, &p, &run);
-		snic_mr_put(mr);
 		if (mem == SNIC_MEM_ABSENT)
 			return SNIC_RECV_RNR;
 	}
@@ -375,8 +374,8 @@ static bool resp_burst(struct snic_qp *qp)
 	struct snic_resp *resp = &qp->resp;
 	struct snic_burst *burst;
 	struct snic_rd *rd;
-	struct snic_tx tx;
-	u8 owner[SNIC_BURST_PKTS]; /* index in rd[] of each response */
+	struct snic_tx tx __uninitialized;
+	u8 owner[SNIC_BURST_PKTS] __uninitialized; /* index in rd[] of each response */
 	bool with_ack, more = true;
 	u32 sent, i = 0;
 

@@ -19,11 +19,6 @@ static void recv_set_failure(struct snic_resp *resp, enum sirdma_ae_code ae, u16
 	resp->fail_vendor = vendor;
 }
 
-void snic_recv_begin(struct snic_resp *resp)
-{
-	recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
-}
-
 /* IBTA 9.7.4.1.4, 9.7.4.1.6 */
 bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
@@ -370,20 +365,8 @@ enum snic_recv_verdict snic_recv_data(struct snic_qp *qp, const struct snic_pkt 
 	return pkt->flags & SNIC_PKT_SEND ? recv_send(qp, pkt, rx) : recv_write(qp, pkt, rx);
 }
 
-void snic_recv_advance(struct snic_resp *resp, const struct snic_pkt *pkt)
+void snic_recv_report_established(struct snic_qp *qp)
 {
-	resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);
-	resp->in_msg = 0;
-	if (pkt->flags & SNIC_PKT_LAST)
-		resp->msn = snic_psn_add(resp->msn, 1);
-	else
-		resp->in_msg = pkt->flags & (SNIC_PKT_SEND | SNIC_PKT_WRITE);
-}
-
-void snic_recv_established(struct snic_qp *qp)
-{
-	if (qp->resp.comm_est || qp->state != SIRDMA_QPS_RTR)
-		return;
 	qp->resp.comm_est = true;
 	snic_aeq_post(qp->dev, &qp->async, SIRDMA_AE_CONNECTION_ESTABLISHED, SIRDMA_AE_SRC_RQ, 0,
 		      qp->state);

@@ -16,7 +16,13 @@ enum snic_recv_verdict {
 };
 
 /* Begin a request packet: forget how an earlier one failed. */
-void snic_recv_begin(struct snic_resp *resp);
+static inline void snic_recv_begin(struct snic_resp *resp)
+{
+	resp->fail_ae = SIRDMA_AE_NONE;
+	resp->fail_minor = SIRDMA_FLUSH_INVALID;
+	resp->fail_vendor = SIRDMA_VENDOR_NONE;
+}
+
 /* Are opcode sequence and payload length valid? */
 bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt);
 /* Place a SEND or WRITE packet, and complete its receive WQE when it is the last. */
@@ -29,14 +35,31 @@ enum snic_recv_verdict snic_recv_data(struct snic_qp *qp, const struct snic_pkt 
 enum snic_recv_verdict snic_recv_datagram(struct snic_qp *qp, const struct snic_pkt *pkt,
 					  const struct snic_rx_pkt *rx);
 /* @pkt, at epsn, is done: expect the next PSN. */
-void snic_recv_advance(struct snic_resp *resp, const struct snic_pkt *pkt);
+static inline void snic_recv_advance(struct snic_resp *resp, const struct snic_pkt *pkt)
+{
+	resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);
+	resp->in_msg = 0;
+	if (pkt->flags & SNIC_PKT_LAST)
+		resp->msn = snic_psn_add(resp->msn, 1);
+	else
+		resp->in_msg = pkt->flags & (SNIC_PKT_SEND | SNIC_PKT_WRITE);
+}
+
 /*
  * End the wait of a SEND with invalidate, if its key is invalid now, and complete its receive WQE.
  * False: it still waits, or the QP has failed.
  */
 bool snic_recv_end_wait(struct snic_qp *qp);
+/* Raise the event that the first packet arrived in RTR. */
+void snic_recv_report_established(struct snic_qp *qp);
+
 /* In RTR, report that a packet arrived: the CM's RTU message may be late or lost (IBTA 11.6.3). */
-void snic_recv_established(struct snic_qp *qp);
+static inline void snic_recv_established(struct snic_qp *qp)
+{
+	if (!qp->resp.comm_est && qp->state == SIRDMA_QPS_RTR)
+		snic_recv_report_established(qp);
+}
+
 /* Report how the request failed, by its receive WQE or an event, and fail the QP. */
 void snic_recv_fail(struct snic_qp *qp);
 

@@ -178,7 +178,7 @@ enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 	struct snic_burst *burst;
 	struct snic_tx_pkt *last;
 	enum snic_send_stop why;
-	struct snic_tx tx;
+	struct snic_tx tx __uninitialized;
 	u32 sent;
 
 	/* Local read access needs no access flag (IBTA 10.6.3.1). */

@@ -5,11 +5,6 @@
  */
 #include "responder.h"
 
-bool snic_resp_pending(const struct snic_qp *qp)
-{
-	return qp->resp.ack_due || qp->resp.rd_pending;
-}
-
 static void resp_owe(struct snic_resp *resp, u8 syndrome, u32 psn)
 {
 	/* A NAK acknowledges all packets before it too: an ACK must not replace it. */

@@ -12,7 +12,10 @@ void snic_resp_run(struct snic_qp *qp);
 /* Received packets are dropped while an invalidation is under way: go on when it is done. */
 void snic_resp_end_wait(struct snic_qp *qp);
 /* Are responses or an acknowledgement due? */
-bool snic_resp_pending(const struct snic_qp *qp);
+static inline bool snic_resp_pending(const struct snic_qp *qp)
+{
+	return qp->resp.ack_due || qp->resp.rd_pending;
+}
 
 /*
  * read_resp.c

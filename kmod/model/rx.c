@@ -171,8 +171,8 @@ static bool rx_addressed(u32 qpn, const struct sirdma_ip *dst)
 
 void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 {
+	struct snic_pkt pkt __uninitialized;
 	enum sirdma_stat why;
-	struct snic_pkt pkt;
 
 	if (!snic_pkt_parse(rx, &pkt, &why))
 		snic_stat_inc(batch->dev, why);

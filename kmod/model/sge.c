@@ -4,12 +4,6 @@
 
 #include "qp.h"
 
-void snic_mrc_put(struct snic_mrc *mrc)
-{
-	while (mrc->count)
-		snic_mr_put(mrc->mr[--mrc->count]);
-}
-
 static bool mr_covers(const struct snic_mr *mr, u64 va, u32 len)
 {
 	return va >= mr->map.base && va - mr->map.base <= mr->map.len &&

@@ -26,7 +26,11 @@ static inline void snic_mrc_init(struct snic_mrc *mrc, u8 access)
 	mrc->access = access;
 }
 
-void snic_mrc_put(struct snic_mrc *mrc);
+static inline void snic_mrc_put(struct snic_mrc *mrc)
+{
+	while (mrc->count)
+		snic_mr_put(mrc->mr[--mrc->count]);
+}
 
 /*
  * The region of @stag, checked for [va, va + len). NULL: *ae is the violation, or

@@ -12,7 +12,7 @@ static enum snic_send_stop uc_burst(struct snic_qp *qp)
 {
 	const struct snic_out *out;
 	enum snic_send_stop why;
-	struct snic_tx tx;
+	struct snic_tx tx __uninitialized;
 	u32 n;
 
 	/* Local read access needs no access flag (IBTA 10.6.3.1). */

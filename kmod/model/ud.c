@@ -61,7 +61,7 @@ static enum snic_send_stop ud_burst(struct snic_qp *qp)
 {
 	const struct snic_out *out;
 	enum snic_send_stop why;
-	struct snic_tx tx;
+	struct snic_tx tx __uninitialized;
 	u32 n;
 
 	out = snic_send_current(qp, &why);

@@ -151,7 +151,7 @@ static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr
 
 enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity, struct snic_sqe *sqe)
 {
-	union wqe_copy copy;
+	union wqe_copy copy __uninitialized;
 	const struct sirdma_wqe *wqe;
 	u32 quanta;
 	u64 hdr;
@@ -227,7 +227,7 @@ static const struct sirdma_wqe *rqe_ptr(struct snic_rq *rq, u32 idx)
 
 enum snic_wqe_status snic_rqe_load(struct snic_rq *rq, u32 idx, bool polarity, struct snic_rqe *rqe)
 {
-	union wqe_copy copy;
+	union wqe_copy copy __uninitialized;
 	const struct sirdma_wqe *wqe;
 	u32 nfrags, quanta;
 	u64 hdr;

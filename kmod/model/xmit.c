@@ -2,12 +2,12 @@
 /* Filling a burst and handing it to the host. */
 #include "xmit.h"
 
-bool snic_tx_ready(struct snic_tx *tx)
+bool snic_tx_start(struct snic_tx *tx)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_dev *dev = qp->dev;
 
-	if (tx->burst->npkts || !dev->ops->room || dev->ops->room(dev->host, qp->obj.id))
+	if (!dev->ops->room || dev->ops->room(dev->host, qp->obj.id))
 		return true;
 	qp->tx_stalled = true;
 	snic_stat_inc(dev, SIRDMA_STAT_TX_STALLS);

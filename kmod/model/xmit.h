@@ -25,11 +25,18 @@ enum snic_gather {
 
 /* Start a burst along @path; the regions of its payload must grant @access. */
 void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *path, u8 access);
+/* Is there room for the first packet of a burst? */
+bool snic_tx_start(struct snic_tx *tx);
+
 /*
  * May data be added to the burst? An empty burst asks the host for room first. If the
  * host has none, the QP is marked as stalled until snic_tx_resume().
  */
-bool snic_tx_ready(struct snic_tx *tx);
+static inline bool snic_tx_ready(struct snic_tx *tx)
+{
+	return tx->burst->npkts || snic_tx_start(tx);
+}
+
 /*
  * Hand the burst to the host and drop its references to regions. Returns the number of
  * packets accepted, and marks the QP as stalled when that is not all of them. When the

@@ -5,7 +5,8 @@
  * this header and include/sirdma, and nothing else.
  *
  * Types: u8..u64, s32, s64, bool, __le and __be types with le32_to_cpu() and
- * friends; memcpy/memset/memcmp/memmove; READ_ONCE/WRITE_ONCE, smp_wmb/rmb/mb,
+ * friends; __uninitialized (a large local variable that is written before it is read need
+ * not be zeroed first); memcpy/memset/memcmp/memmove; READ_ONCE/WRITE_ONCE, smp_wmb/rmb/mb,
  * smp_load_acquire/smp_store_release; likely/unlikely; min/max/ARRAY_SIZE;
  * errno names; container_of; fallthrough.
  *

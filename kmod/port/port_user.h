@@ -50,6 +50,7 @@ typedef __s64 s64;
 #define fallthrough __attribute__((__fallthrough__))
 #define noinline __attribute__((__noinline__))
 #define __aligned(bytes) __attribute__((__aligned__(bytes)))
+#define __uninitialized
 #define __section(name) __attribute__((__section__(name)))
 #endif
 #define ENOTSUPP 524
