@@ -223,6 +223,7 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 	u32 off = snic_psn_fwd(req->una, out->psn) << qp->mtu_shift, len = pkt->payload_len;
 	struct snic_seg value = {.len = SIRDMA_ATOMIC_LEN};
 	struct snic_seg_iter it = {.seg = &value};
+	const struct snic_sqe *sqe;
 	enum sirdma_ae_code ae;
 	u64 orig;
 
@@ -236,14 +237,10 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 		snic_send_mark_failed(qp, out, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		return COMP_FAILED;
 	}
-	if (!req->rd_valid || req->rd_slot != req->head) {
-		req->rd_valid = snic_send_reload(qp, req->head, &req->rd_sqe);
-		req->rd_slot = req->head;
-		if (!req->rd_valid)
-			return COMP_FAILED;
-	}
-	switch (snic_sge_scatter(qp, qp->pd, req->rd_sqe.sge, req->rd_sqe.nsge, off, &it, len,
-				 &ae)) {
+	sqe = snic_send_oldest(qp);
+	if (!sqe)
+		return COMP_FAILED;
+	switch (snic_sge_scatter(qp, qp->pd, sqe->sge, sqe->nsge, off, &it, len, &ae)) {
 	case SNIC_PLACED:
 		return COMP_PLACED;
 	case SNIC_PLACE_LOST:

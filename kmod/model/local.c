@@ -4,18 +4,14 @@
 
 #include "send.h"
 
-/* The decoded WQE of the oldest message; NULL: it has failed. */
+/* That of the oldest message, which often is the one decoded last. */
 static const struct snic_sqe *local_sqe(struct snic_qp *qp, u32 slot)
 {
 	struct snic_req *req = &qp->req;
 
 	if (req->sqe_valid && req->sqe_slot == slot)
 		return &req->sqe;
-	if (!req->rd_valid || req->rd_slot != slot) {
-		req->rd_valid = snic_send_reload(qp, slot, &req->rd_sqe);
-		req->rd_slot = slot;
-	}
-	return req->rd_valid ? &req->rd_sqe : NULL;
+	return snic_send_oldest(qp);
 }
 
 static bool local_invalidate(struct snic_qp *qp, u32 slot, struct snic_out *out)

@@ -45,6 +45,17 @@ void snic_send_mark_failed(struct snic_qp *qp, struct snic_out *out, u16 minor, 
  * what was sent; the message is then marked as failed.
  */
 bool snic_send_reload(struct snic_qp *qp, u32 slot, struct snic_sqe *sqe);
+/* The decoded WQE of the oldest message; NULL: it has failed. */
+static inline const struct snic_sqe *snic_send_oldest(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (!req->rd_valid || req->rd_slot != req->head) {
+		req->rd_valid = snic_send_reload(qp, req->head, &req->rd_sqe);
+		req->rd_slot = req->head;
+	}
+	return req->rd_valid ? &req->rd_sqe : NULL;
+}
 /*
  * Complete the oldest messages whose PSNs all precede una, and local and failed messages
  * among them. False when the QP left the states in which it can send.

@@ -96,7 +96,9 @@ static void slot_drained(struct snic_slot *slot)
 	}
 }
 
-struct snic_slot *snic_slot_get(struct snic_table *table, u32 id)
+/* The slot @id with a reference if it is in @state. */
+static inline struct snic_slot *slot_get(struct snic_table *table, u32 id,
+					 enum snic_slot_state state)
 {
 	struct snic_slot *slot = NULL;
 	struct snic_obj *obj;
@@ -109,15 +111,25 @@ struct snic_slot *snic_slot_get(struct snic_table *table, u32 id)
 		 * Check before taking a reference as well, so that lookups do not keep a
 		 * draining slot in use.
 		 */
-		if (!snic_slot_valid(slot) || !port_ref_get_unless_zero(&obj->refs))
+		if (snic_slot_state(slot) != state || !port_ref_get_unless_zero(&obj->refs))
 			slot = NULL;
 	}
 	port_rcu_read_unlock();
-	if (slot && unlikely(!snic_slot_valid(slot))) {
+	if (slot && unlikely(snic_slot_state(slot) != state)) {
 		snic_slot_put(slot);
 		slot = NULL;
 	}
 	return slot;
+}
+
+struct snic_slot *snic_slot_get(struct snic_table *table, u32 id)
+{
+	return slot_get(table, id, SNIC_SLOT_VALID);
+}
+
+struct snic_slot *snic_slot_get_draining(struct snic_table *table, u32 id)
+{
+	return slot_get(table, id, SNIC_SLOT_DRAINING);
 }
 
 void snic_slot_put(struct snic_slot *slot)
@@ -134,23 +146,6 @@ bool snic_slot_invalidate(struct snic_slot *slot, struct snic_slot_callback *cal
 		snic_slot_wait(slot, callback);
 	snic_slot_put(slot);
 	return true;
-}
-
-struct snic_slot *snic_slot_get_draining(struct snic_table *table, u32 id)
-{
-	struct snic_slot *slot = NULL;
-	struct snic_obj *obj;
-
-	port_rcu_read_lock();
-	obj = snic_table_at(table, id);
-	if (obj && port_ref_get_unless_zero(&obj->refs))
-		slot = container_of(obj, struct snic_slot, obj);
-	port_rcu_read_unlock();
-	if (slot && snic_slot_state(slot) != SNIC_SLOT_DRAINING) {
-		snic_slot_put(slot);
-		slot = NULL;
-	}
-	return slot;
 }
 
 void snic_slot_wait(struct snic_slot *slot, struct snic_slot_callback *callback)

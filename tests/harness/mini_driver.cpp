@@ -326,24 +326,25 @@ u32 MiniDriver::reg_mr(const MrParams &mr)
 	return exec(cmd);
 }
 
-u32 MiniDriver::alloc_stag(u32 stag)
+// A command that names a region and nothing else.
+u32 MiniDriver::exec_region(u64 hdr, u32 stag)
 {
 	sirdma_cqp_stag cmd{};
 
 	cmd.stag = SIRDMA_PREP(SIRDMA_CQP_STAG_KEY, stag) |
 		   SIRDMA_PREP(SIRDMA_CQP_STAG_IDX, stag >> 8);
-	cmd.hdr = op(SIRDMA_CQP_ALLOC_STAG) | SIRDMA_CQP_STAG_MR;
+	cmd.hdr = hdr | SIRDMA_CQP_STAG_MR;
 	return exec(cmd);
+}
+
+u32 MiniDriver::alloc_stag(u32 stag)
+{
+	return exec_region(op(SIRDMA_CQP_ALLOC_STAG), stag);
 }
 
 u32 MiniDriver::dealloc_stag(u32 stag)
 {
-	sirdma_cqp_stag cmd{};
-
-	cmd.stag = SIRDMA_PREP(SIRDMA_CQP_STAG_KEY, stag) |
-		   SIRDMA_PREP(SIRDMA_CQP_STAG_IDX, stag >> 8);
-	cmd.hdr = op(SIRDMA_CQP_DEALLOC_STAG) | SIRDMA_CQP_STAG_MR;
-	return exec(cmd);
+	return exec_region(op(SIRDMA_CQP_DEALLOC_STAG), stag);
 }
 
 u32 MiniDriver::set_arp(u32 idx, const u8 mac[6], bool valid)

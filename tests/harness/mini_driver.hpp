@@ -120,6 +120,8 @@ public:
 	sirdma_av *av(u32 idx) { return static_cast<sirdma_av *>(avs_.va) + idx; }
 
 private:
+	u32 exec_region(u64 hdr, u32 stag);
+
 	TestHost &host_;
 	u32 entries_;
 	u32 head_ = 0;

@@ -255,30 +255,15 @@ TEST_F(Atomics, RequestsThatCannotBe)
 TEST_F(Atomics, BuilderWritesThemToo)
 {
 	Pair pair = make_pair({}, atomic_link());
-	ibv_qp_init_attr_ex init = {};
+	ibv_qp_ex *ex = use_builder(pair, IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+						  IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD);
 
-	init.send_cq = pair.a.scq;
-	init.recv_cq = pair.a.rcq;
-	init.cap = {.max_send_wr = 8,
-		    .max_recv_wr = 1,
-		    .max_send_sge = 1,
-		    .max_recv_sge = 1,
-		    .max_inline_data = 0};
-	init.qp_type = IBV_QPT_RC;
-	init.pd = pair.a.pd;
-	init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-	init.send_ops_flags = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-			      IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
-	pair.a.qp.reset(ibv_create_qp_ex(device().context.get(), &init));
-	ASSERT_TRUE(pair.a.qp) << std::strerror(errno);
-	pair.reset();
-	pair.connect();
+	ASSERT_TRUE(ex) << std::strerror(errno);
 
 	const Region local = make_region(pair.a.pd, room);
 	const Region remote = make_region(pair.b.pd, room, atomic_access);
-	ibv_qp_ex *ex = ibv_qp_to_qp_ex(pair.a.qp.get());
 
-	ASSERT_TRUE(local && remote && ex);
+	ASSERT_TRUE(local && remote);
 	uint64_t &word = *reinterpret_cast<uint64_t *>(remote.address());
 	const auto *results = reinterpret_cast<const uint64_t *>(local.address());
 	word = initial;

@@ -492,4 +492,27 @@ Pair VerbsTest::make_pair(const EndOptions &options, const Link &link)
 	return make_pair(options, options, link);
 }
 
+ibv_qp_ex *VerbsTest::use_builder(Pair &pair, uint64_t send_ops)
+{
+	ibv_qp_init_attr_ex init = {};
+
+	init.send_cq = pair.a.scq;
+	init.recv_cq = pair.a.rcq;
+	init.cap = {.max_send_wr = 8,
+		    .max_recv_wr = 1,
+		    .max_send_sge = 1,
+		    .max_recv_sge = 1,
+		    .max_inline_data = 0};
+	init.qp_type = IBV_QPT_RC;
+	init.pd = pair.a.pd;
+	init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	init.send_ops_flags = send_ops;
+	pair.a.qp.reset(ibv_create_qp_ex(device().context.get(), &init));
+	if (!pair.a.qp)
+		return nullptr;
+	pair.reset();
+	pair.connect();
+	return ibv_qp_to_qp_ex(pair.a.qp.get());
+}
+
 } // namespace verbs

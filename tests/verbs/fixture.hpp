@@ -158,6 +158,8 @@ protected:
 	void SetUp() override;
 	Pair make_pair(const EndOptions &options = {}, const Link &link = default_link());
 	Pair make_pair(const EndOptions &a, const EndOptions &b, const Link &link);
+	// Give end a of @pair another queue pair, for ibv_wr_* with @send_ops, and connect it. Null with errno.
+	ibv_qp_ex *use_builder(Pair &pair, uint64_t send_ops);
 	uint64_t seed() const { return seed_; }
 
 private:

@@ -85,29 +85,11 @@ TEST_F(InvalidationProtection, OfNoRegion)
 TEST_F(InvalidationProtection, Builder)
 {
 	make();
-	ibv_qp_init_attr_ex init = {};
+	ibv_qp_ex *ex = use_builder(pair, IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV |
+						  IBV_QP_EX_WITH_SEND);
 
-	init.send_cq = pair.a.scq;
-	init.recv_cq = pair.a.rcq;
-	init.cap = {.max_send_wr = 8,
-		    .max_recv_wr = 1,
-		    .max_send_sge = 1,
-		    .max_recv_sge = 1,
-		    .max_inline_data = 0};
-	init.qp_type = IBV_QPT_RC;
-	init.pd = pair.a.pd;
-	init.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-	init.send_ops_flags = IBV_QP_EX_WITH_SEND_WITH_INV | IBV_QP_EX_WITH_LOCAL_INV |
-			      IBV_QP_EX_WITH_SEND;
-	pair.a.qp.reset(ibv_create_qp_ex(device().context.get(), &init));
-	ASSERT_TRUE(pair.a.qp) << std::strerror(errno);
-	pair.reset();
-	pair.connect();
+	ASSERT_TRUE(ex) << std::strerror(errno);
 	ASSERT_EQ(post_recv(pair.b, {remote.sge(0, room)}), 0);
-
-	ibv_qp_ex *ex = ibv_qp_to_qp_ex(pair.a.qp.get());
-
-	ASSERT_TRUE(ex);
 	ibv_wr_start(ex);
 	ex->wr_flags = IBV_SEND_SIGNALED;
 	ibv_wr_send(ex);
