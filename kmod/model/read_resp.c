@@ -427,7 +427,8 @@ void snic_resp_run(struct snic_qp *qp)
 {
 	u32 bursts = SNIC_HOLD_BURSTS;
 
-	if (unlikely(qp->resp.inv_wait))
+	/* In the error state the receive WQE that waits is flushed already. */
+	if (unlikely(qp->resp.inv_wait) && snic_qp_can_receive(qp))
 		snic_resp_end_wait(qp);
 	while (resp_ready(qp)) {
 		if (!bursts--) {
