@@ -120,6 +120,48 @@ static void comp_nak(struct snic_qp *qp, u8 code)
 		snic_send_fail_oldest(qp, errors[code].minor, errors[code].vendor);
 }
 
+static bool comp_in_flight(const struct snic_req *req, u32 psn)
+{
+	return snic_psn_fwd(psn, req->una) < snic_psn_fwd(req->max, req->una);
+}
+
+/*
+ * Answers are dropped while the oldest message waits for an invalidation, and their requests are
+ * repeated then. A peer that has failed answers no repetition, so keep the NAK that says so.
+ */
+static void comp_drop(struct snic_req *req, const struct snic_pkt *pkt)
+{
+	u8 syndrome = (u8)(pkt->aeth >> 24), code = syndrome & SIRDMA_AETH_VALUE;
+
+	req->answers_dropped = true;
+	if ((pkt->flags & SNIC_PKT_RD_ATOMIC) || req->nak_kept ||
+	    (syndrome & SIRDMA_AETH_KIND) != SIRDMA_AETH_NAK || code == SIRDMA_NAK_PSN_SEQ ||
+	    !comp_in_flight(req, pkt->psn))
+		return;
+	req->nak_kept = true;
+	req->nak_code = code;
+	req->nak_psn = pkt->psn;
+}
+
+bool snic_comp_end_wait(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (!req->nak_kept)
+		return true;
+	req->nak_kept = false;
+	if (!comp_in_flight(req, req->nak_psn))
+		return true;
+	/*
+	 * If responses to READs before it were dropped, the NAK is that of the first of these: they
+	 * do not come any more.
+	 */
+	comp_ack_before(qp, req->nak_psn);
+	if (snic_qp_can_send(qp) && req->head != req->tail)
+		comp_nak(qp, req->nak_code);
+	return snic_qp_can_send(qp);
+}
+
 /*
  * Is @pkt a NAK of the READ or atomic that is being answered? Its PSN may be that of the response
  * expected next, of one after responses that were lost, or, from soft-RoCE, of the request,
@@ -312,7 +354,7 @@ void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 	struct snic_req *req = &qp->req;
 
 	if (unlikely(req->inv_wait)) {
-		req->answers_dropped = true;
+		comp_drop(req, pkt);
 		return;
 	}
 	if (!(pkt->flags & SNIC_PKT_RD_ATOMIC) && comp_refuses_oldest(qp, pkt)) {
@@ -320,7 +362,7 @@ void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 		return;
 	}
 	/* An answer must be to a packet in flight; a stale one is dropped. */
-	if (snic_psn_fwd(pkt->psn, req->una) >= snic_psn_fwd(req->max, req->una)) {
+	if (!comp_in_flight(req, pkt->psn)) {
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_STALE_ACK);
 		return;
 	}

@@ -110,6 +110,9 @@ struct snic_req {
 	bool local_done; /* a local operation was done, so later messages may start */
 	bool inv_wait; /* out[head] is acknowledged, but waits for an invalidation */
 	bool answers_dropped; /* meanwhile: what they answered has to be retransmitted */
+	bool nak_kept; /* one of them was the NAK nak_code, by which the peer failed */
+	u8 nak_code;
+	u32 nak_psn; /* that it refused */
 	struct snic_sqe sqe; /* of out[cur], being sent */
 	struct snic_sqe rd_sqe; /* of out[head]: a READ, an atomic or a local operation (local.h) */
 	struct snic_out out[SNIC_OUT_MSGS];

@@ -5,6 +5,7 @@
  */
 #include "requester.h"
 
+#include "completer.h"
 #include "retry.h"
 #include "window.h"
 
@@ -230,6 +231,8 @@ static bool req_end_wait(struct snic_qp *qp)
 	if (req->inv_wait || !req->answers_dropped)
 		return true;
 	req->answers_dropped = false;
+	if (!snic_comp_end_wait(qp))
+		return false;
 	if (snic_req_in_flight(req))
 		snic_req_restart(qp);
 	return true;

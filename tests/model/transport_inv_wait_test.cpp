@@ -117,4 +117,82 @@ TEST_F(InvalidateWait, AReceiveThatWasFlushedDoesNotCompleteOnceMore)
 	EXPECT_FALSE(l->b.poll(false));
 }
 
+// The peer fails while the READ waits, and answers nothing after that.
+TEST_F(InvalidateWait, ARefusalMeanwhileIsReported)
+{
+	for (u8 timeout : {10, 0}) {
+		QpOptions o;
+
+		o.timeout = timeout;
+		auto l = link(o);
+		snic_mr *user = use(a, fa);
+
+		ASSERT_TRUE(user);
+		for (const Wr &wr :
+		     {read_inv(), write(b.mr.stag()), write(no_key), write(b.mr.stag())})
+			l->a.place(wr);
+		l->a.kick(true);
+		settle();
+		EXPECT_EQ(l->b.state(), SIRDMA_QPS_ERR);
+		EXPECT_TRUE(silent(l->a));
+		snic_mr_put(user);
+		expect_ok(wait_send(l->a), SIRDMA_OP_READ_LOC_INV);
+		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+		expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
+		expect_error(wait_send(l->a), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+		fa.key++;
+		ASSERT_EQ(a.drv.reg_mr(fa), SIRDMA_CQP_OK);
+	}
+}
+
+// The responses to a READ between them were dropped, and there will be no others.
+TEST_F(InvalidateWait, ARefusalMeanwhileFailsAReadBeforeIt)
+{
+	QpOptions o;
+
+	o.timeout = 0;
+	auto l = link(o);
+	snic_mr *user = use(a, fa);
+
+	ASSERT_TRUE(user);
+	for (const Wr &wr : {read_inv(), read(b.mr.stag()), write(no_key)})
+		l->a.place(wr);
+	l->a.kick(true);
+	settle();
+	EXPECT_EQ(l->b.state(), SIRDMA_QPS_ERR);
+	snic_mr_put(user);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ_LOC_INV);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+}
+
+// A NAK that belongs to nothing in flight says nothing.
+TEST_F(InvalidateWait, AStaleRefusalMeanwhileIsIgnored)
+{
+	auto l = link();
+	snic_mr *user = use(a, fa);
+	std::optional<Packet> ack;
+
+	fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		if (!ack && &from == &b.host && pkt.opcode() == SIRDMA_BTH_ACK)
+			ack = pkt;
+		return Verdict::pass;
+	});
+	ASSERT_TRUE(user);
+	l->a.post(write(b.mr.stag()));
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	ASSERT_TRUE(ack);
+	l->a.place(read_inv());
+	l->a.place(write(b.mr.stag()));
+	l->a.kick(true);
+	settle();
+	ack->bytes[ack->bth + 12] = SIRDMA_AETH_NAK | SIRDMA_NAK_REM_ACCESS;
+	seal(*ack);
+	fabric.inject(ack->bytes);
+	settle();
+	snic_mr_put(user);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ_LOC_INV);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+}
+
 } // namespace
