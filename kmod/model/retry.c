@@ -168,8 +168,11 @@ void snic_retry_expired(struct snic_qp *qp)
 		return;
 	if (req->rnr_wait) {
 		snic_retry_end_wait(qp);
-	} else if (qp->tx_stalled) {
-		/* Packets that the host did not accept are not lost. */
+	} else if (qp->tx_stalled || req->inv_wait) {
+		/*
+		 * Packets that the host did not accept are not lost, nor are answers that are
+		 * dropped while an invalidation is under way.
+		 */
 		snic_retry_set_deadline(qp);
 	} else {
 		snic_stat_inc(qp->dev, SIRDMA_STAT_ACK_TIMEOUTS);

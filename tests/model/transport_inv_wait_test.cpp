@@ -195,4 +195,22 @@ TEST_F(InvalidateWait, AStaleRefusalMeanwhileIsIgnored)
 	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
 }
 
+// However long it takes: the peer is not asked in vain.
+TEST_F(InvalidateWait, TheAckTimeoutDoesNotCountAnswersThatAreDropped)
+{
+	auto l = link();
+	snic_mr *user = use(a, fa);
+
+	ASSERT_TRUE(user);
+	l->a.place(read_inv());
+	l->a.place(write(b.mr.stag()));
+	l->a.kick(true);
+	settle(2'000'000'000);
+	EXPECT_TRUE(silent(l->a));
+	EXPECT_EQ(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 0u);
+	snic_mr_put(user);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ_LOC_INV);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+}
+
 } // namespace
