@@ -81,6 +81,8 @@ enum snic_inv_result snic_inv_start(struct snic_inv *inv, u32 stag, bool remote)
 	WRITE_ONCE(inv->state, INV_IDLE);
 	switch (ret) {
 	case SNIC_INVALIDATE_DONE:
+		/* Another queue pair may have invalidated it that has not run since it drained. */
+		snic_revoke(qp->dev);
 		return SNIC_INV_DONE;
 	case SNIC_INVALIDATE_BUSY:
 		snic_qp_defer(qp);

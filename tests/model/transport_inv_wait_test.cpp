@@ -213,4 +213,25 @@ TEST_F(InvalidateWait, TheAckTimeoutDoesNotCountAnswersThatAreDropped)
 	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
 }
 
+// Whoever finds the key invalid already may be faster than the one that made it so.
+TEST_F(InvalidateWait, NobodyCompletesBeforePeersLoseWhatTheyRead)
+{
+	auto l = link(), other = link();
+	snic_mr *user = use(a, fa);
+
+	ASSERT_TRUE(user);
+	l->a.place({.op = SIRDMA_OP_LOCAL_INV, .rkey = fa.stag()});
+	l->a.kick(true);
+	settle();
+	EXPECT_TRUE(silent(l->a));
+	const u64 before = a.host.revocations();
+	snic_mr_put(user);
+	other->a.place({.op = SIRDMA_OP_LOCAL_INV, .rkey = fa.stag()});
+	other->a.kick(true);
+	ASSERT_EQ(a.host.revocations(), before + 1);
+	expect_ok(wait_send(other->a), SIRDMA_OP_LOCAL_INV);
+	expect_ok(wait_send(l->a), SIRDMA_OP_LOCAL_INV);
+	EXPECT_EQ(a.host.revocations(), before + 2);
+}
+
 } // namespace
