@@ -207,6 +207,24 @@ enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, 
 	return ret;
 }
 
+bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, bool remote)
+{
+	u32 idx = stag >> STAG_KEY_BITS;
+	struct snic_slot *slot = snic_slot_get(&dev->mrs, idx);
+	enum sirdma_ae_code ae;
+	enum sirdma_stat stat;
+
+	if (!slot)
+		slot = snic_slot_get_draining(&dev->mrs, idx);
+	if (!slot)
+		return mr_invalidate_unused(dev, stag, &ae) != SNIC_INVALIDATE_REFUSED;
+	ae = mr_check_invalidate(container_of(slot, struct snic_mr, slot), stag, pd, remote, &stat);
+	if (ae != SIRDMA_AE_NONE)
+		snic_stat_inc(dev, stat);
+	snic_slot_put(slot);
+	return ae == SIRDMA_AE_NONE;
+}
+
 /* Decode the access rights of a command; false when they contradict each other. */
 static bool mr_decode_access(u64 hdr, u32 *access)
 {

@@ -65,6 +65,9 @@ enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, 
 					struct snic_slot_callback *callback,
 					enum sirdma_ae_code *ae);
 
+/* Would that be refused? False: yes, counted. Nothing changes. */
+bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, bool remote);
+
 enum snic_mem {
 	SNIC_MEM_OK,
 	SNIC_MEM_ABSENT, /* the driver has no memory there at present: try again later */

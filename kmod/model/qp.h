@@ -167,7 +167,7 @@ struct snic_resp {
 	bool absent; /* memory of the next READ is absent: wait for a repeated request or a kick */
 	bool comm_est; /* the communication established event was raised */
 	bool inv_wait; /* a SEND with invalidate completes when its key is invalid; drop packets */
-	bool inv_started; /* the invalidation is under way */
+	bool inv_started; /* the invalidation is under way; else it waits for READs before it */
 	bool inv_dropped; /* a packet was dropped */
 	u8 inv_op; /* of that SEND */
 	bool inv_solicited;

@@ -427,10 +427,12 @@ void snic_resp_run(struct snic_qp *qp)
 {
 	u32 bursts = SNIC_HOLD_BURSTS;
 
-	/* In the error state the receive WQE that waits is flushed already. */
-	if (unlikely(qp->resp.inv_wait) && snic_qp_can_receive(qp))
-		snic_resp_end_wait(qp);
-	while (resp_ready(qp)) {
+	for (;;) {
+		/* In the error state the receive WQE that waits is flushed already. */
+		if (unlikely(qp->resp.inv_wait) && snic_qp_can_receive(qp))
+			snic_resp_end_wait(qp);
+		if (!resp_ready(qp))
+			break;
 		if (!bursts--) {
 			snic_qp_defer(qp);
 			return;

@@ -125,6 +125,9 @@ bool snic_recv_end_wait(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 
+	/* READs that came before may need the key. If one of them is refused, so is all behind it. */
+	if (resp->fatal || (!resp->inv_started && resp->rd_pending))
+		return false;
 	if (resp->inv_started) {
 		resp->inv_wait = !snic_inv_finish(&qp->inv[SNIC_INV_RQ]);
 	} else if (!recv_invalidate(qp)) {
@@ -208,6 +211,19 @@ static enum snic_recv_verdict recv_end_inv(struct snic_qp *qp, const struct snic
 	resp->inv_op = pkt->opcode & SIRDMA_BTH_OPERATION;
 	resp->inv_solicited = pkt->solicited;
 	resp->inv_stag = pkt->rkey;
+	/*
+	 * READs accepted before may need the key: snic_recv_end_wait() invalidates it when they are
+	 * answered. No NAK can follow then, so check it now.
+	 */
+	if (resp->rd_pending) {
+		if (!snic_mr_may_invalidate(qp->dev, resp->inv_stag, qp->pd, true)) {
+			recv_fail_invalidate(resp);
+			return SNIC_RECV_NAK_ACCESS;
+		}
+		resp->inv_wait = true;
+		resp->inv_started = false;
+		return SNIC_RECV_DONE;
+	}
 	if (!recv_invalidate(qp))
 		return SNIC_RECV_NAK_ACCESS;
 	if (!resp->inv_wait)
@@ -223,12 +239,6 @@ static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pk
 	enum snic_recv_verdict verdict;
 	enum sirdma_ae_code ae;
 
-	/*
-	 * READs accepted before may need the key: answer them first. By the NAK the requester
-	 * repeats the packet.
-	 */
-	if ((pkt->flags & SNIC_PKT_INV) && resp->rd_pending)
-		return SNIC_RECV_LOST;
 	verdict = recv_fetch_rqe(qp);
 	if (verdict != SNIC_RECV_DONE)
 		return verdict;

@@ -46,7 +46,8 @@ static inline void snic_recv_advance(struct snic_resp *resp, const struct snic_p
 }
 
 /*
- * End the wait of a SEND with invalidate, if its key is invalid now, and complete its receive WQE.
+ * A SEND with invalidate waits: invalidate its key when the READs before it are answered, and
+ * complete its receive WQE when the key is invalid.
  * False: it still waits, or the QP has failed.
  */
 bool snic_recv_end_wait(struct snic_qp *qp);

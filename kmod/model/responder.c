@@ -161,8 +161,12 @@ void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 		return;
 	}
 	if (unlikely(qp->resp.inv_wait) && diff >= 0) {
-		qp->resp.inv_dropped = true;
-		return;
+		/* It may wait only for answers to READs that are sent at the end of this batch. */
+		snic_resp_run(qp);
+		if (qp->resp.inv_wait || !snic_qp_can_receive(qp)) {
+			qp->resp.inv_dropped = true;
+			return;
+		}
 	}
 	snic_recv_established(qp);
 	if (diff > 0)

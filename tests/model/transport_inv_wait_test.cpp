@@ -50,9 +50,9 @@ protected:
 			snic_mr_put(found);
 		return found;
 	}
-	Wr send_inv(u32 stag)
+	Wr send_inv(u32 stag, u32 len = length)
 	{
-		return {.op = SIRDMA_OP_SEND_INV, .sges = {a.sge(0, length)}, .rkey = stag};
+		return {.op = SIRDMA_OP_SEND_INV, .sges = {a.sge(0, len)}, .rkey = stag};
 	}
 
 	// A READ whose end invalidates fa, which a user delays.
@@ -78,8 +78,22 @@ protected:
 			.rkey = rkey};
 	}
 
+	// What @l.a has placed arrives in one batch: the receiver runs other queue pairs before that of @l.
+	void kick_batch(Link &l)
+	{
+		while (others_.size() < 4)
+			others_.push_back(link());
+		fabric.faults().delay_ns = 0;
+		l.a.kick(true);
+		for (auto &other : others_)
+			b.host.ring(other->b.id);
+	}
+
 	static constexpr u32 no_key = 0x7700;
 	MrParams fa, fb; // of each node
+
+private:
+	std::vector<std::unique_ptr<Link>> others_;
 };
 
 // The last user of the key leaves, and before the queue pair notices it fails by another packet.
@@ -211,6 +225,99 @@ TEST_F(InvalidateWait, TheAckTimeoutDoesNotCountAnswersThatAreDropped)
 	snic_mr_put(user);
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ_LOC_INV);
 	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+}
+
+// Its requester may not repeat anything, and need not.
+TEST_F(InvalidateWait, NothingIsRepeatedBecauseOfAReadBefore)
+{
+	QpOptions o;
+
+	o.retry_cnt = 0;
+	auto l = link(o);
+
+	for (bool batch : {true, false}) {
+		l->b.recv({b.sge(inbox, length)});
+		l->a.place(read(fb.stag()));
+		l->a.place(send_inv(fb.stag(), 100));
+		if (batch) {
+			l->a.place(write(b.mr.stag()));
+			kick_batch(*l);
+		} else {
+			// The answer waits for room in the host's queue, and so does the key.
+			b.host.set_room(false);
+			l->a.kick(true);
+			settle();
+			EXPECT_FALSE(l->b.poll(false));
+			EXPECT_TRUE(usable(b, fb));
+			b.host.set_room(true);
+		}
+		expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+		expect_ok(wait_send(l->a), SIRDMA_OP_SEND_INV);
+		if (batch)
+			expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+		EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+		EXPECT_EQ(wait_recv(l->b).inv, fb.stag());
+		EXPECT_FALSE(usable(b, fb));
+		fb.key++;
+		ASSERT_EQ(b.drv.reg_mr(fb), SIRDMA_CQP_OK);
+	}
+	EXPECT_EQ(b.stat(SIRDMA_STAT_SEQ_NAK_SENT), 0u);
+}
+
+TEST_F(InvalidateWait, ARefusalIsReportedBehindAReadToo)
+{
+	QpOptions o;
+
+	o.retry_cnt = 0;
+	auto l = link(o);
+
+	l->b.recv({b.sge(inbox, length)});
+	l->a.place(read(b.mr.stag()));
+	l->a.place(send_inv(b.mr.stag(), 100));
+	kick_batch(*l);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
+	expect_error(wait_recv(l->b), SIRDMA_FLUSH_REM_INV_REQ, SIRDMA_VENDOR_REM_INV_REQ);
+	EXPECT_TRUE(usable(b, b.mr));
+}
+
+// The READ that it waits for is refused, or the queue pair goes: no receive completes, and the key stays.
+TEST_F(InvalidateWait, NothingIsInvalidatedIfAReadBeforeFails)
+{
+	constexpr u32 page = 2;
+	const u64 block = b.mem->blocks()[page];
+	MrParams other = fast(b, 11);
+
+	for (bool refused : {true, false}) {
+		auto l = link(), helper = link();
+		Wr first = read(other.stag());
+
+		first.remote = b.va(page * 4096 - 1024);
+		b.drv.write_pble(other.first_pble + page, block | SIRDMA_PBLE_ABSENT);
+		l->b.recv({b.sge(inbox, length)});
+		l->a.place(first);
+		l->a.place(send_inv(fb.stag()));
+		l->a.kick(true);
+		settle();
+		EXPECT_FALSE(l->b.poll(false));
+		EXPECT_TRUE(usable(b, fb));
+		if (refused) {
+			helper->b.post({.op = SIRDMA_OP_LOCAL_INV, .rkey = other.stag()});
+			expect_ok(wait_send(helper->b), SIRDMA_OP_LOCAL_INV);
+			b.drv.write_pble(other.first_pble + page, block);
+			expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS,
+				     SIRDMA_VENDOR_REM_ACCESS);
+			other.key++;
+			ASSERT_EQ(b.drv.reg_mr(other), SIRDMA_CQP_OK);
+		} else {
+			l->b.error();
+			b.drv.write_pble(other.first_pble + page, block);
+		}
+		settle();
+		expect_error(wait_recv(l->b), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+		EXPECT_FALSE(l->b.poll(false));
+		EXPECT_TRUE(usable(b, fb));
+	}
 }
 
 // Whoever finds the key invalid already may be faster than the one that made it so.
