@@ -126,9 +126,34 @@ static bool snic_cpu_backlog_empty(void)
 	       skb_queue_empty_lockless(&sd->process_queue);
 }
 
-bool snic_cpu_passed(u32 last)
+/*
+ * Are there tunnels? vxlan, macsec and others take a frame out of the backlog and put what is in
+ * it into a cell (net/gro_cells.h), a NAPI instance that they schedule on this CPU. Where it is in
+ * the softirq's lists, before this bottom half or behind it, cannot be seen.
+ */
+static bool snic_cpu_cells __read_mostly;
+
+/* A tunnel has its cells when it is registered; other netdevs without hardware get theirs later. */
+static int snic_cpu_netdev_event(struct notifier_block *nb, unsigned long event, void *info)
 {
-	return (s32)(snic_cpu_this()->passed - last) >= 0 || snic_cpu_backlog_empty();
+	const struct net_device *ndev = netdev_notifier_info_to_dev(info);
+
+	if (event == NETDEV_REGISTER && !ndev->dev.parent && !list_empty(&ndev->napi_list))
+		WRITE_ONCE(snic_cpu_cells, true);
+	return NOTIFY_DONE;
+}
+
+static struct notifier_block snic_cpu_notifier = {
+	.notifier_call = snic_cpu_netdev_event,
+};
+
+bool snic_cpu_passed(u32 last, bool lingers)
+{
+	const struct snic_cpu *cpu = snic_cpu_this();
+
+	if (lingers && READ_ONCE(snic_cpu_cells))
+		return (s32)(cpu->passed_cells - last) >= 0;
+	return (s32)(cpu->passed - last) >= 0 || snic_cpu_backlog_empty();
 }
 
 void snic_cpu_schedule_bh(void)
@@ -155,6 +180,8 @@ static void snic_cpu_age_backlog(struct snic_cpu *cpu)
 {
 	u32 left = cpu->polled - cpu->passed;
 
+	/* The cells that were scheduled before the last poll were polled since, too. */
+	cpu->passed_cells = cpu->passed;
 	left -= min_t(u32, left, SNIC_BACKLOG_POLL);
 	left = min_t(u32, left + cpu->sent - cpu->polled, SNIC_BACKLOG_MOST);
 	cpu->polled = cpu->sent;
@@ -197,25 +224,7 @@ static int snic_cpu_init_one(struct snic_cpu *cpu, int node)
 	return 0;
 }
 
-int snic_cpu_init(void)
-{
-	int i, err;
-
-	napi_schedule_soon_init();
-	err = snic_napi_init();
-	if (err)
-		return err;
-	for_each_possible_cpu(i) {
-		err = snic_cpu_init_one(per_cpu_ptr(&snic_cpus, i), cpu_to_node(i));
-		if (err) {
-			snic_cpu_exit();
-			return err;
-		}
-	}
-	return 0;
-}
-
-void snic_cpu_exit(void)
+static void snic_cpu_free(void)
 {
 	int i;
 
@@ -235,4 +244,32 @@ void snic_cpu_exit(void)
 	}
 	synchronize_net();
 	snic_napi_exit();
+}
+
+int snic_cpu_init(void)
+{
+	int i, err;
+
+	napi_schedule_soon_init();
+	err = snic_napi_init();
+	if (err)
+		return err;
+	for_each_possible_cpu(i) {
+		err = snic_cpu_init_one(per_cpu_ptr(&snic_cpus, i), cpu_to_node(i));
+		if (err) {
+			snic_cpu_free();
+			return err;
+		}
+	}
+	/* It is told of all netdevs that there are. */
+	err = register_netdevice_notifier(&snic_cpu_notifier);
+	if (err)
+		snic_cpu_free();
+	return err;
+}
+
+void snic_cpu_exit(void)
+{
+	unregister_netdevice_notifier(&snic_cpu_notifier);
+	snic_cpu_free();
 }

@@ -47,6 +47,7 @@ struct snic_cpu {
 	u32 sent;
 	u32 polled; /* the last one sent before the last poll */
 	u32 passed; /* the last one that has left this CPU's receive backlog */
+	u32 passed_cells; /* and the cells of tunnels behind it */
 	struct napi_struct napi; /* the bottom half */
 	/* Free lists of local packet buffers; this CPU only, softirqs off. */
 	void *small[SNIC_CACHE_SMALL];
@@ -79,8 +80,11 @@ void snic_leave(void);
 void snic_cpu_pend(struct snic_txq *q);
 /* Count frames given to a netdev. Returns the number of the last one. Softirqs are off. */
 u32 snic_cpu_count_sent(u32 frames);
-/* Have the frames of this CPU up to number @last left its receive backlog? Softirqs are off. */
-bool snic_cpu_passed(u32 last);
+/*
+ * Are the frames of this CPU up to number @last past its receive backlog, and what may be behind
+ * it? @lingers: they were in it when they had been sent. Softirqs are off.
+ */
+bool snic_cpu_passed(u32 last, bool lingers);
 /*
  * Schedule this CPU's bottom half, which runs deferred work of all hosts. For tasks with
  * interrupts on, and softirqs.

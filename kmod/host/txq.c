@@ -355,10 +355,11 @@ static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
  */
 static bool snic_txq_must_linger(const struct snic_txq *q, bool sent)
 {
+	bool lingers = q->linger && q->linger_cpu == smp_processor_id();
+
 	if (num_online_cpus() == 1)
 		return false;
-	return (sent || (q->linger && q->linger_cpu == smp_processor_id())) &&
-	       !snic_cpu_passed(q->last);
+	return (sent || lingers) && !snic_cpu_passed(q->last, lingers);
 }
 
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)

@@ -376,7 +376,7 @@ static u32 polls_until_passed(u32 last)
 {
 	u32 polls;
 
-	for (polls = 0; polls < 100000 && !snic_cpu_passed(last); polls++) {
+	for (polls = 0; polls < 100000 && !snic_cpu_passed(last, true); polls++) {
 		snic_cpu_count_sent(2 * SNIC_BACKLOG_POLL);
 		snic_cpu_age_backlog(snic_cpu_this());
 	}
@@ -397,21 +397,69 @@ static void the_backlog_is_past_a_frame_whatever_follows_it(struct kunit *test)
 	/* Counters wrap around. */
 	cpu->sent = cpu->polled = cpu->passed = ~0u - 3;
 	last = snic_cpu_count_sent(10);
-	KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last));
+	KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last, true));
 	/* One poll that may have begun before, and one behind. */
 	KUNIT_EXPECT_EQ(test, polls_until_passed(last), 2);
 	last = snic_cpu_count_sent(10 * SNIC_BACKLOG_MOST);
 	KUNIT_EXPECT_LE(test, polls_until_passed(last), SNIC_BACKLOG_MOST / SNIC_BACKLOG_POLL + 2);
 	last = snic_cpu_count_sent(1);
-	KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last));
+	KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last, true));
 	__skb_unlink(&frame, backlog);
-	KUNIT_EXPECT_TRUE(test, snic_cpu_passed(last));
-	cpu->sent = cpu->polled = cpu->passed = 0;
+	KUNIT_EXPECT_TRUE(test, snic_cpu_passed(last, true));
+	cpu->sent = cpu->polled = cpu->passed = cpu->passed_cells = 0;
 	local_bh_enable();
+}
+
+/* A poll more: the first poll behind the backlog may come before that of the cell. */
+static void frames_are_past_the_cells_of_tunnels(struct kunit *test)
+{
+	bool was = snic_cpu_cells;
+	struct snic_cpu *cpu;
+	u32 last;
+
+	snic_cpu_cells = true;
+	local_bh_disable();
+	cpu = snic_cpu_this();
+	cpu->sent = cpu->polled = cpu->passed = cpu->passed_cells = ~0u - 3;
+	last = snic_cpu_count_sent(1);
+	KUNIT_EXPECT_EQ(test, polls_until_passed(last), 3);
+	last = snic_cpu_count_sent(1);
+	KUNIT_EXPECT_TRUE_MSG(test, snic_cpu_passed(last, false), "it never was in the backlog");
+	cpu->sent = cpu->polled = cpu->passed = cpu->passed_cells = 0;
+	local_bh_enable();
+	snic_cpu_cells = was;
+}
+
+static int no_poll(struct napi_struct *napi, int budget)
+{
+	return 0;
+}
+
+static void tunnels_are_noticed(struct kunit *test)
+{
+	struct net_device *ndev = alloc_netdev_dummy(0);
+	struct netdev_notifier_info info = {.dev = ndev};
+	struct napi_struct cell = {};
+	bool was = snic_cpu_cells;
+
+	KUNIT_ASSERT_NOT_NULL(test, ndev);
+	snic_cpu_cells = false;
+	snic_cpu_netdev_event(NULL, NETDEV_REGISTER, &info);
+	KUNIT_EXPECT_FALSE(test, snic_cpu_cells);
+	netif_napi_add(ndev, &cell, no_poll);
+	snic_cpu_netdev_event(NULL, NETDEV_UP, &info);
+	KUNIT_EXPECT_FALSE(test, snic_cpu_cells);
+	snic_cpu_netdev_event(NULL, NETDEV_REGISTER, &info);
+	KUNIT_EXPECT_TRUE(test, snic_cpu_cells);
+	snic_cpu_cells = was;
+	netif_napi_del(&cell);
+	free_netdev(ndev);
 }
 
 static struct kunit_case context_cases[] = {
 	KUNIT_CASE(the_backlog_is_past_a_frame_whatever_follows_it),
+	KUNIT_CASE(frames_are_past_the_cells_of_tunnels),
+	KUNIT_CASE(tunnels_are_noticed),
 	KUNIT_CASE(task_posts),
 	KUNIT_CASE(interrupt_posts),
 	KUNIT_CASE(interrupts_wait_for_locks),

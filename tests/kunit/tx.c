@@ -60,7 +60,7 @@ u32 snic_cpu_count_sent(u32 frames)
 	return 0;
 }
 
-bool snic_cpu_passed(u32 last)
+bool snic_cpu_passed(u32 last, bool lingers)
 {
 	return (s32)(seen.passed - last) >= 0;
 }
