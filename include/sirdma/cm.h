@@ -53,6 +53,7 @@ enum sirdma_cm_reject {
 	SIRDMA_CM_REJECT_GID = 12,
 	SIRDMA_CM_REJECT_MTU = 26,
 	SIRDMA_CM_REJECT_CONSUMER = 28,
+	SIRDMA_CM_REJECT_VENDOR_OPTION = 35,
 };
 
 /* Status of a SIDR_REP (table 121) */
@@ -98,7 +99,7 @@ SIRDMA_SIZE_IS(struct sirdma_cm_path, 44);
 
 struct sirdma_cm_req {
 	__be32 local_id;
-	__be32 vendor_id; /* 23:0 */
+	__be32 vendor_id; /* 23:0, of ECE, whose options are the header's attr_mod */
 	__be64 service_id;
 	__be64 ca_guid;
 	__be32 reserved;
@@ -154,7 +155,7 @@ SIRDMA_SIZE_IS(struct sirdma_cm_rej, 232);
 struct sirdma_cm_rep {
 	struct sirdma_cm_ids ids;
 	__be32 qkey;
-	__be32 qpn; /* 31:8 */
+	__be32 qpn; /* 31:8; bits 7:0 of this and the next two: vendor_id 23:16, 15:8 and 7:0 */
 	__be32 eecn;
 	__be32 psn; /* 31:8 */
 	__u8 resources;
@@ -191,8 +192,8 @@ struct sirdma_cm_sidr_rep {
 	__be32 request_id;
 	__u8 status; /* enum sirdma_cm_sidr_status */
 	__u8 info_len;
-	__be16 vendor_high;
-	__be32 qpn; /* 31:8 */
+	__be16 vendor_high; /* vendor_id 23:8 */
+	__be32 qpn; /* 31:8, vendor_id 7:0 */
 	__be64 service_id;
 	__be32 qkey;
 	__u8 info[72];

@@ -4,10 +4,13 @@
 // write to an event channel.
 //
 // Input: steps. A step is a command with arbitrary bytes and lengths, for an ID that may be one of the
-// channel's, or the arrival of what waits on the wire, or time. Only the place of an answer is always
-// memory of the program, and just as long as the command says. Oracles: AddressSanitizer for the
-// command's bytes and the answer's room; a command returns its length or an errno; when the channel is closed no
-// timer runs and no event is left, and whoever connects afterwards is served.
+// channel's, or the arrival of what waits on the wire, or time, or that a neighbour does not answer or no file is
+// left. Only the place of an answer and an option's value are always memory of the program, and just as long as the
+// command says. Oracles: AddressSanitizer for the command's bytes, the answer's room and the option's value; a command
+// returns its length or an errno; when the channel is closed no timer runs and no event is left, and whoever connects
+// afterwards is served.
+#include <infiniband/sa.h>
+
 #include "../twin/cm_world.hpp"
 #include "input.hpp"
 
@@ -21,6 +24,11 @@ using namespace test;
 
 constexpr u64 ns_per_s = 1000000000;
 constexpr size_t none = ~size_t{0};
+
+// The kernel's limit, which is the agent's; and lengths of values that there are
+constexpr u32 option_max = 4 << 20;
+constexpr u32 option_lengths[] = {sizeof(u8), sizeof(int), sizeof(ibv_path_data),
+				  2 * sizeof(ibv_path_data)};
 
 // Where a command has a pointer and an ID.
 struct Shape {
@@ -83,6 +91,8 @@ public:
 				ids.push_back(client.create(input.byte() & 1 ? RDMA_PS_UDP :
 									       RDMA_PS_TCP));
 			return;
+		case 4:
+			return obstruct(input.byte());
 		default:
 			command(input);
 		}
@@ -117,13 +127,24 @@ private:
 		}
 	}
 
+	// What the host answers from now on when an ID resolves an address or listens
+	void obstruct(u8 which)
+	{
+		constexpr int next_hops[] = {0, EAGAIN, EHOSTUNREACH};
+
+		client.next_hop_error = next_hops[which % std::size(next_hops)];
+		client.serve_error = which & 0x80 ? EMFILE : 0;
+	}
+
 	// The bytes of @shape, with a place for its answer and perhaps an ID that exists
 	void fill(const Shape &shape, Input &input, std::span<u8> body, const u8 *answer)
 	{
 		const auto given = input.bytes(input.byte());
-		const u64 pointer = reinterpret_cast<uintptr_t>(answer);
+		u64 pointer = reinterpret_cast<uintptr_t>(answer);
 
 		std::copy_n(given.begin(), std::min(given.size(), body.size()), body.begin());
+		if (shape.number == RDMA_USER_CM_CMD_SET_OPTION)
+			pointer = option_value(input, body);
 		if (shape.pointer != none && body.size() >= shape.pointer + sizeof(pointer))
 			memcpy(&body[shape.pointer], &pointer, sizeof(pointer));
 
@@ -134,15 +155,40 @@ private:
 			memcpy(&body[shape.id], &ids[which % ids.size()], sizeof(u32));
 	}
 
+	// Where the value of the option in @body is; as long as @body says, up to what makes sense
+	u64 option_value(Input &input, std::span<u8> body)
+	{
+		constexpr size_t max = 4 * sizeof(ibv_path_data);
+		rdma_ucm_set_option cmd{};
+
+		value.clear();
+		if (body.size() < sizeof(cmd))
+			return 0;
+		memcpy(&cmd, body.data(), sizeof(cmd));
+		if (const u8 wanted = input.byte(); wanted < 128)
+			cmd.optlen = option_lengths[wanted % std::size(option_lengths)];
+		// The agent refuses a longer one unread.
+		if (cmd.optlen <= option_max)
+			cmd.optlen = std::min<u32>(cmd.optlen, max);
+		memcpy(body.data(), &cmd, sizeof(cmd));
+		if (cmd.optlen > option_max)
+			return reinterpret_cast<uintptr_t>(&value);
+
+		const auto given = input.bytes(cmd.optlen);
+
+		value.assign(given.begin(), given.end());
+		value.resize(cmd.optlen);
+		value.shrink_to_fit();
+		return reinterpret_cast<uintptr_t>(value.data());
+	}
+
 	void command(Input &input)
 	{
 		const u8 which = input.byte();
 		const Shape &shape = shapes[which % std::size(shapes)];
 		const u32 number = which < 240 ? shape.number : which;
 		const size_t in = input.half() % 400;
-		// An option's value is at most a word.
-		const size_t out = number == RDMA_USER_CM_CMD_SET_OPTION ? sizeof(u32) :
-									   input.half() % 1000;
+		const size_t out = input.half() % 1000;
 		std::vector<u8> answer(out), message(sizeof(rdma_ucm_cmd_hdr) + in);
 		const rdma_ucm_cmd_hdr hdr = {
 			.cmd = number, .in = static_cast<u16>(in), .out = static_cast<u16>(out)};
@@ -178,6 +224,7 @@ private:
 	u64 now = ns_per_s;
 	Process client{"127.0.0.11", 3, wire, now}, server{"127.0.0.12", 5, wire, now};
 	std::vector<u32> ids;
+	std::vector<u8> value;
 };
 
 } // namespace

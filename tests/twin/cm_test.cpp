@@ -310,6 +310,22 @@ TEST_F(Cm, AServiceHasOneListener)
 	EXPECT_EQ(server.listen(second_id), 0);
 }
 
+/* A process that has no file left to listen with may try again when it has one. */
+TEST_F(Cm, AListenThatFailedMayBeRepeated)
+{
+	const u32 id = server.create(RDMA_PS_TCP, 77);
+
+	EXPECT_EQ(server.bind(id, service_port), 0);
+	server.serve_error = EMFILE;
+	EXPECT_EQ(server.listen(id), -EMFILE);
+	EXPECT_EQ(server.bind(server.create(), service_port), -EADDRINUSE) << "it is still bound";
+	server.serve_error = 0;
+	EXPECT_EQ(server.listen(id), 0);
+	client.connecting(server);
+	deliver();
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_CONNECT_REQUEST);
+}
+
 /* libfabric's programs listen at "localhost" unless they are told where. */
 TEST_F(Cm, AListenerAtALoopbackAddressOfNoDeviceHearsEveryDevice)
 {
@@ -355,6 +371,25 @@ TEST_F(Cm, ALoopbackAddressOfNoTwinIsThatOfWhoServesThere)
 	EXPECT_EQ(client.connect(client.resolved(loopback), Process::param(client_qpn)), 0);
 	EXPECT_EQ(wire.back().dst.text(), "127.0.0.12");
 	EXPECT_EQ(wire.back().src.text(), "127.0.0.11");
+}
+
+/* Also when the first device of a process is at another address, of either family */
+TEST_F(Cm, ALoopbackAddressIsLeftToTheDeviceThatHasOne)
+{
+	for (const char *address : {"192.0.2.1", "2001:db8::1"}) {
+		Process process("127.0.0.13", 7, wire, now);
+		TestPort first(address, 8, wire);
+		IpAddress loopback;
+
+		ASSERT_TRUE(IpAddress::parse("127.0.0.1", loopback));
+		process.add_first(first);
+		process.elsewhere = server.port.address();
+		EXPECT_EQ(process.connect(process.resolved(loopback), Process::param(client_qpn)),
+			  0);
+		ASSERT_FALSE(wire.empty());
+		EXPECT_EQ(wire.back().dst.text(), server.port.address().text()) << address;
+		EXPECT_EQ(wire.back().src.text(), "127.0.0.13") << address;
+	}
 }
 
 TEST_F(Cm, AFloodOfRequestsIsBoundedAndExpires)
@@ -472,15 +507,70 @@ TEST_F(Cm, RefusesCommandsThatAreTooShortOrUnknown)
 	EXPECT_EQ(client.run(RDMA_USER_CM_CMD_CREATE_ID, command), -ENOSPC);
 }
 
-/* AF_IB is not there, as librdmacm finds out by this command. */
-TEST_F(Cm, RefusesAfIb)
+/* librdmacm finds out by this command that there is AF_IB; what then comes of it is the kernel's errno. */
+TEST_F(Cm, KnowsNoDeviceByAnAddressOfInfiniband)
 {
 	rdma_ucm_bind command{};
+	SockaddrIb sa{};
 
+	sa.family = AF_IB;
+	sa.gid[15] = 1;
 	command.id = client.create(RDMA_PS_IB);
-	command.addr_size = 48;
-	command.addr.ss_family = 27;
+	command.addr_size = sizeof(sa);
+	memcpy(&command.addr, &sa, sizeof(sa));
+	EXPECT_EQ(client.run(RDMA_USER_CM_CMD_BIND, command), -ENODEV);
+	command.addr_size = sizeof(sa) - 1;
 	EXPECT_EQ(client.run(RDMA_USER_CM_CMD_BIND, command), -EINVAL);
+}
+
+/* An address is resolved when the neighbour has answered, and not before. */
+TEST_F(Cm, WaitsForTheNeighbour)
+{
+	const u32 id = client.create();
+
+	client.next_hop_error = EAGAIN;
+	EXPECT_EQ(client.resolve(id, server.port.address(), 2000), 0);
+	for (int i = 0; i < 10; ++i)
+		pass(second / 10);
+	EXPECT_FALSE(client.has_event());
+	EXPECT_NE(client.agent.next_due(), Agent::never_due);
+	client.next_hop_error = 0;
+	pass(second / 10);
+	EXPECT_EQ(client.event().event, RDMA_CM_EVENT_ADDR_RESOLVED);
+	EXPECT_EQ(client.agent.next_due(), Agent::never_due);
+}
+
+TEST_F(Cm, ANeighbourThatDoesNotAnswerEndsTheResolution)
+{
+	const u32 id = client.create();
+
+	client.next_hop_error = EAGAIN;
+	EXPECT_EQ(client.resolve(id, server.port.address(), 500), 0);
+	EXPECT_EQ(client.resolve(id, server.port.address(), 500), -EINVAL) << "it is asked already";
+	for (int i = 0; i < 6; ++i)
+		pass(second / 10);
+
+	const rdma_ucm_event_resp event = client.event();
+
+	EXPECT_EQ(event.event, RDMA_CM_EVENT_ADDR_ERROR);
+	EXPECT_EQ(static_cast<int>(event.status), -ETIMEDOUT);
+	EXPECT_EQ(client.agent.next_due(), Agent::never_due);
+	/* As with the kernel, the same ID may try another address. */
+	client.next_hop_error = 0;
+	EXPECT_EQ(client.resolve(id, server.port.address()), 0);
+	EXPECT_EQ(client.event().event, RDMA_CM_EVENT_ADDR_RESOLVED);
+}
+
+TEST_F(Cm, AnIdThatIsDestroyedAsksNoLonger)
+{
+	const u32 id = client.create();
+
+	client.next_hop_error = EAGAIN;
+	EXPECT_EQ(client.resolve(id, server.port.address(), 500), 0);
+	EXPECT_EQ(client.destroy(id), 0);
+	EXPECT_EQ(client.agent.next_due(), Agent::never_due);
+	pass(second);
+	EXPECT_FALSE(client.has_event());
 }
 
 TEST_F(Cm, MigratesAnIdWithItsEvents)

@@ -14,6 +14,7 @@
 #include "cm_world.hpp"
 #include "device.hpp"
 #include "identity.hpp"
+#include "in_process.hpp"
 #include "rendezvous.hpp"
 
 extern "C" {
@@ -27,6 +28,7 @@ namespace
 {
 
 using namespace test;
+using twin::test::in_process;
 using twin::test::own_address;
 using twin::test::SleepingChild;
 
@@ -245,21 +247,6 @@ void await_count(Nic &nic, u64 want, const char *what, size_t at)
 	while (counted(nic) < want && std::chrono::steady_clock::now() < end)
 		usleep(100);
 	ASSERT_EQ(counted(nic), want) << what << " " << at;
-}
-
-/* In a child, so that each test has a process and devices of its own. */
-template <typename Body> void in_process(Body body)
-{
-	const pid_t pid = fork();
-	int status = -1;
-
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		body();
-		_exit(testing::Test::HasFailure());
-	}
-	EXPECT_EQ(waitpid(pid, &status, 0), pid);
-	EXPECT_EQ(status, 0);
 }
 
 /* Each byte of a request, from the BTH on, gets other values, with a correct ICRC. */

@@ -11,8 +11,10 @@
 #include <cstring>
 #include <endian.h>
 #include <fcntl.h>
+#include <set>
 #include <sys/eventfd.h>
 #include <unistd.h>
+#include <vector>
 
 #include "cm/agent.hpp"
 
@@ -184,6 +186,17 @@ public:
 		return run(RDMA_USER_CM_CMD_CONNECT, command);
 	}
 
+	ssize_t resolve(u32 id, const IpAddress &to, u32 timeout_ms = 1)
+	{
+		rdma_ucm_resolve_ip address{};
+		sockaddr_storage sa;
+
+		memcpy(&address.dst_addr, &sa, to.to_socket(service_port, sa));
+		address.id = id;
+		address.timeout_ms = timeout_ms;
+		return run(RDMA_USER_CM_CMD_RESOLVE_IP, address);
+	}
+
 	/* An ID whose route to @to is resolved. */
 	u32 resolved(const Process &to, uint16_t port_space = RDMA_PS_TCP)
 	{
@@ -192,13 +205,9 @@ public:
 	u32 resolved(const IpAddress &to, uint16_t port_space = RDMA_PS_TCP)
 	{
 		const u32 id = create(port_space);
-		rdma_ucm_resolve_ip address{};
 		rdma_ucm_resolve_route route = {.id = id, .timeout_ms = 1};
-		sockaddr_storage sa;
 
-		memcpy(&address.dst_addr, &sa, to.to_socket(service_port, sa));
-		address.id = id;
-		EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_IP, address), 0);
+		EXPECT_EQ(resolve(id, to), 0);
 		EXPECT_EQ(event().event, RDMA_CM_EVENT_ADDR_RESOLVED);
 		EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, route), 0);
 		EXPECT_EQ(event().event, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -287,7 +296,10 @@ public:
 
 	u64 counted(Counter which) const { return agent.counter(which); }
 
-	std::span<Port *const> ports() override { return {&ports_, 1}; }
+	/* One more device, whose address comes first */
+	void add_first(Port &first) { ports_.insert(ports_.begin(), &first); }
+
+	std::span<Port *const> ports() override { return ports_; }
 	void detach(const Port &) noexcept override {}
 	u64 now_ns() noexcept override { return now_; }
 	void timer_changed() noexcept override {}
@@ -305,19 +317,27 @@ public:
 		claims_.emplace_back(service, file.get());
 		return file;
 	}
-	bool serve(const Fd &) noexcept override { return true; }
-	void release(Fd) noexcept override {}
+	int next_hop(const Port &, const IpAddress &) noexcept override { return next_hop_error; }
+	/* As epoll has it: a file that was added once cannot be added again. */
+	bool serve(const Fd &claim) noexcept override
+	{
+		errno = served_.insert(claim.get()).second ? serve_error : EEXIST;
+		return !errno;
+	}
+	void release(Fd claim) noexcept override { served_.erase(claim.get()); }
 	IpAddress loopback_of(const IpAddress &, u32 service) noexcept override
 	{
 		return service == (RDMA_PS_TCP << 16 | service_port) ? elsewhere : IpAddress();
 	}
 
+	int next_hop_error = 0, serve_error = 0;
 	IpAddress elsewhere; /* of another process that serves there */
 
 	TestPort port;
 
 private:
-	Port *ports_ = &port;
+	std::vector<Port *> ports_{&port};
+	std::set<int> served_;
 	std::vector<std::pair<u32, int>> claims_;
 	u64 &now_;
 

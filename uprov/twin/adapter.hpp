@@ -54,6 +54,9 @@ public:
 	/* A queue pair for datagrams exists: its GRH needs traffic class and hop limit of each packet. */
 	virtual void expect_datagrams() noexcept {}
 
+	/* Can it send to @dst? It waits for the neighbour; see next_hop.hpp. 0 or an errno. */
+	virtual int resolve(const IpAddress & /* dst */) noexcept { return 0; }
+
 	/* Can it have multicast groups? */
 	virtual bool has_groups() const noexcept { return false; }
 	/* Receive what is sent to @group from now on. 0 or an errno. */

@@ -196,6 +196,7 @@ private:
 	static sirdma_path path_of(const ibv_ah_attr &ah) noexcept;
 	/* 0 or an errno, and @why is what is wrong with the path. */
 	int check_route(const ibv_ah_attr &ah, const char *&why) const noexcept;
+	int resolve(const ibv_ah_attr &ah) noexcept;
 	int run_modify(const sirdma_qp_modify &mod) noexcept;
 	bool is_attached(uint32_t qpn) noexcept;
 	void detach_all(uint32_t qpn) noexcept;

@@ -45,8 +45,26 @@ int Driver::check_route(const ibv_ah_attr &ah, const char *&why) const noexcept
 	return 0;
 }
 
+/* As the kernel's RDMA core, wait for the neighbour. No lock is held. */
+int Driver::resolve(const ibv_ah_attr &ah) noexcept
+{
+	const NoCancel no_cancel;
+	const char *why;
+
+	/* What has another fault is refused for that. */
+	if (!ah.is_global || check_route(ah, why))
+		return 0;
+
+	const int err = nic_.resolve(IpAddress(path_of(ah).dst_ip));
+
+	if (err)
+		port_warn("the destination cannot be reached: errno %d", err);
+	return err;
+}
+
 int Driver::create_ah(uint32_t pd, const ibv_ah_attr &attr, uint32_t &index)
 {
+	const int unreachable = resolve(attr);
 	Settle settle(nic_);
 	sirdma_av_params params{};
 	u32 idx = 0;
@@ -62,6 +80,8 @@ int Driver::create_ah(uint32_t pd, const ibv_ah_attr &attr, uint32_t &index)
 		port_warn("create_ah: the address %s", why);
 		return err;
 	}
+	if (unreachable)
+		return unreachable;
 	err = -sirdma_av_create(&hw_, &params, SIRDMA_AV_USER, &idx);
 	if (err)
 		return err;

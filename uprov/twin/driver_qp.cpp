@@ -146,6 +146,7 @@ int Driver::run_modify(const sirdma_qp_modify &mod) noexcept
 
 int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept
 {
+	const int unreachable = mask & IBV_QP_AV ? resolve(attr.ah_attr) : 0;
 	Settle settle(nic_);
 	DriverQp *qp = find_qp(qpn);
 	sirdma_qp_modify mod{};
@@ -173,6 +174,8 @@ int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noex
 			mod.bad = sirdma_qp_attr_name(SIRDMA_QP_AV);
 			return reject(mod, err);
 		}
+	if (unreachable)
+		return unreachable;
 	if (const int err = run_modify(mod))
 		return err;
 	if (mask & IBV_QP_PATH_MTU)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cm/service.hpp"
+#include "next_hop.hpp"
 
 namespace sirdma::twin
 {
@@ -317,6 +318,11 @@ void Nic::expect_datagrams() noexcept
 	std::lock_guard hold(rx_lock_);
 
 	port_->ask_for_headers();
+}
+
+int Nic::resolve(const IpAddress &dst) noexcept
+{
+	return sirdma_ip_is_multicast(&dst.ip()) ? 0 : await_next_hop(addr_, dst);
 }
 
 int Nic::join(const IpAddress &group) noexcept

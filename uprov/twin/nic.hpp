@@ -64,6 +64,7 @@ public:
 	void found(bool message) noexcept override;
 	void expect_event() noexcept override;
 	void expect_datagrams() noexcept override;
+	int resolve(const IpAddress &dst) noexcept override;
 	bool has_groups() const noexcept override { return true; }
 	int join(const IpAddress &group) noexcept override;
 	void leave(const IpAddress &group) noexcept override;

@@ -268,6 +268,7 @@ void Agent::destroy(Id &id) noexcept
 	std::erase_if(memberships_,
 		      [&](const auto &entry) { return entry.second.id == id.handle; });
 	release_claims(id);
+	bound_.erase({id.service(), id.handle});
 	ids_.erase(id.handle);
 }
 
@@ -341,6 +342,10 @@ void Agent::expire() noexcept
 
 void Agent::expire(Id &id) noexcept
 {
+	if (id.state == State::address_query) {
+		poll_address(id);
+		return;
+	}
 	if (!id.tries_left || id.in(states(State::req_received, State::sidr_req_received))) {
 		give_up(id);
 		return;

@@ -2,7 +2,8 @@
 /*
  * The connection manager of a process: what the kernel has in ib_cm, rdma_cm and rdma_ucm.
  *
- *   librdmacm -> write() of a command -> command()  commands.cpp, the table of commands; multicast.cpp
+ *   librdmacm -> write() of a command -> command()  commands.cpp, the table of commands; bind.cpp,
+ *                                                   resolve.cpp, option.cpp, query.cpp, multicast.cpp
  *   QP 1 of a device -> receive()                   receive.cpp, the table of messages
  *   a timer -> expire()                             agent.cpp
  *   events -> an event channel's file               agent.cpp
@@ -216,8 +217,6 @@ private:
 	void on_sidr_rep(Id &id, const Arrival &arrival);
 
 	/* commands.cpp */
-	Port *port_of(const IpAddress &addr);
-	IpAddress meaning_of(const Id &id, const Endpoint &dst, const Port &device);
 	int create_id(Call &call);
 	int destroy_id(Call &call);
 	int bind_ip(Call &call);
@@ -227,6 +226,9 @@ private:
 	int resolve_route(Call &call);
 	int query_route(Call &call);
 	int query(Call &call);
+	int query_addr(const Id &id, Call &call, u64 response);
+	int query_gid(const Id &id, Call &call, u64 response);
+	int query_path(const Id &id, Call &call, u64 response);
 	int connect(Call &call);
 	int listen(Call &call);
 	int accept(Call &call);
@@ -241,12 +243,35 @@ private:
 	int join_multicast(Call &call);
 	int leave_multicast(Call &call);
 	int join(Call &call, u64 response, u64 uid, u32 handle, const Endpoint &group);
-	int bind_to(Id &id, const Endpoint &to);
-	int claim(Id &id);
-	int choose_port(Id &id);
-	int resolve(Id &id, const Endpoint *src, Endpoint dst);
-	int choose_device(Id &id, const Endpoint &dst);
 	int accept_datagram(Id &id, const rdma_ucm_conn_param &param);
+
+	/* bind.cpp */
+	Port *port_of(const IpAddress &addr);
+	static bool covers(const Id &id, const Port &port) noexcept;
+	int check_port(const Id &id, bool shared) noexcept;
+	int claim(Id &id) noexcept;
+	int own_port(Id &id);
+	int choose_port(Id &id);
+	int find_device(Id &id, const Endpoint &to);
+	int bind_to(Id &id, const Endpoint &to);
+
+	/* resolve.cpp */
+	IpAddress meaning_of(const Id &id, const Endpoint &dst, const Port &device);
+	int prepare(Id &id, const Endpoint &src, const Endpoint &dst);
+	int choose_device(Id &id, const IpAddress &dst);
+	int resolve(Id &id, const Endpoint &src, const Endpoint &dst, u32 timeout_ms);
+	int resolve_ip(Id &id, const Endpoint &dst, u32 timeout_ms);
+	int resolve_gid(Id &id, const Endpoint &dst);
+	void wait_for_neighbour(Id &id) noexcept;
+	void poll_address(Id &id) noexcept;
+	void address_resolved(Id &id) noexcept;
+	void unresolve(Id &id) noexcept;
+	void route_resolved(Id &id, uint8_t mtu, uint8_t traffic_class, unsigned lifetime) noexcept;
+
+	/* option.cpp */
+	int set_id_option(Id &id, u32 name, const uint8_t *value, size_t len);
+	int set_only_its_family(Id &id, bool only);
+	int set_path(Id &id, const uint8_t *paths, size_t len);
 
 	Host &host_;
 	std::mutex lock_; /* protects what follows, but for the counters */
@@ -256,7 +281,9 @@ private:
 	u32 next_membership_ = 0;
 	std::map<Remote, u32> by_remote_; /* handles by what the peer calls the connection */
 	std::map<Remote, u32> by_qp_; /* and by its QP */
-	std::set<std::pair<u32, u32>> listeners_; /* service, and the handle */
+	std::set<std::pair<u32, u32>>
+		bound_; /* service, and the handle of an ID that is bound to it */
+	std::set<std::pair<u32, u32>> listeners_; /* the same of listeners */
 	std::set<std::pair<u64, u32>> timers_; /* when, and the handle */
 	u32 next_handle_;
 	std::atomic<u64> counters_[static_cast<unsigned>(Counter::count)]{};
@@ -289,7 +316,15 @@ constexpr u64 exponent_ms(unsigned exponent) noexcept
 	return 1ull << (exponent > 8 ? exponent - 8 : 0);
 }
 
-/* An address as rdma_cm's commands have it; unspecified for families other than IPv4 and IPv6. */
-Endpoint endpoint_of(const void *sockaddr_in6_or_less) noexcept;
+/* Ports that are chosen for programs, as by the kernel's default */
+inline constexpr u32 first_free_port = 32768, num_free_ports = 60999 - 32768 + 1;
+
+/* How long an address of the family is; 0: rdma_cm has no such family. */
+size_t length_of(int family) noexcept;
+/*
+ * An address as rdma_cm's commands have it, in @room bytes; unspecified for families other than
+ * IPv4, IPv6 and AF_IB, and for one that is longer than that.
+ */
+Endpoint endpoint_of(const void *sockaddr, size_t room) noexcept;
 
 } // namespace sirdma::twin::cm

@@ -18,54 +18,6 @@ namespace sirdma::twin::cm
 namespace
 {
 
-/* Ports that are chosen for programs, as by the kernel's default */
-constexpr u32 first_free_port = 32768, num_free_ports = 60999 - 32768 + 1;
-constexpr u32 port_tries = 4096;
-
-/* Can @addr of this host send to @dst? 0 or an errno. */
-int check_reachable(const IpAddress &addr, const IpAddress &dst) noexcept
-{
-	sockaddr_storage from, to;
-	const socklen_t from_len = addr.to_socket(0, from);
-	const socklen_t to_len =
-		IpAddress(dst.ip(), addr.scope()).to_socket(SIRDMA_ROCE_UDP_PORT, to);
-	const int fd = socket(addr.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	int err = 0;
-
-	if (fd < 0)
-		return errno;
-	/* Linux says EINVAL for a way from a loopback address to another host. */
-	if (::bind(fd, reinterpret_cast<sockaddr *>(&from), from_len) ||
-	    ::connect(fd, reinterpret_cast<sockaddr *>(&to), to_len))
-		err = errno == EINVAL ? ENETUNREACH : errno;
-	::close(fd);
-	return err;
-}
-
-/* The address from which this host would send to @dst; any: there is no route. */
-IpAddress source_for(const IpAddress &dst) noexcept
-{
-	sockaddr_storage to, from{};
-	socklen_t len = sizeof(from);
-	const socklen_t to_len = dst.to_socket(SIRDMA_ROCE_UDP_PORT, to);
-	const int fd = socket(dst.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0);
-
-	if (fd < 0)
-		return {};
-	if (::connect(fd, reinterpret_cast<sockaddr *>(&to), to_len) ||
-	    getsockname(fd, reinterpret_cast<sockaddr *>(&from), &len))
-		from = {};
-	::close(fd);
-	return IpAddress::of(reinterpret_cast<const sockaddr *>(&from));
-}
-
-/* 127.0.0.1 or ::1 */
-bool is_localhost(const IpAddress &addr) noexcept
-{
-	return addr.is_v4() ? addr.v4().s_addr == htobe32(INADDR_LOOPBACK) :
-			      !memcmp(addr.ip().b, &in6addr_loopback, sizeof(addr.ip().b));
-}
-
 ssize_t destroy_parents_id(const void *bytes, size_t len) noexcept
 {
 	const rdma_ucm_destroy_id_resp resp{};
@@ -79,26 +31,6 @@ ssize_t destroy_parents_id(const void *bytes, size_t len) noexcept
 }
 
 } // namespace
-
-Endpoint endpoint_of(const void *at) noexcept
-{
-	sockaddr_in6 sa;
-	Endpoint out;
-
-	memcpy(static_cast<void *>(&sa), at, sizeof(sa));
-	if (sa.sin6_family == AF_INET) {
-		const auto &v4 = reinterpret_cast<const sockaddr_in &>(sa);
-
-		out = {.family = AF_INET,
-		       .addr = IpAddress(v4.sin_addr),
-		       .port = be16toh(v4.sin_port)};
-	} else if (sa.sin6_family == AF_INET6) {
-		out = {.family = AF_INET6,
-		       .addr = IpAddress::of(reinterpret_cast<const sockaddr *>(&sa)),
-		       .port = be16toh(sa.sin6_port)};
-	}
-	return out;
-}
 
 struct Agent::CommandRow {
 	u32 number;
@@ -180,14 +112,6 @@ ssize_t Agent::command(int file, const void *bytes, size_t len) noexcept
 	} catch (const std::bad_alloc &) {
 		return -ENOMEM;
 	}
-}
-
-Port *Agent::port_of(const IpAddress &addr)
-{
-	for (Port *port : host_.ports())
-		if (port->address() == addr)
-			return port;
-	return nullptr;
 }
 
 /* IDs */
@@ -273,300 +197,7 @@ int Agent::migrate_id(Call &call)
 	return respond(cmd.response, &resp, sizeof(resp));
 }
 
-/* Addresses */
-
-/* Reserve the service of the ID's port on each device that the ID may use. */
-int Agent::claim(Id &id)
-{
-	std::vector<Fd> claims;
-
-	for (Port *port : host_.ports()) {
-		const bool v4 = port->address().is_v4();
-
-		if (id.port ? id.port != port :
-			      v4 != (id.src.family == AF_INET) && (!v4 || id.only_its_family))
-			continue;
-
-		Fd file = host_.claim(*port, id.service());
-
-		if (!file)
-			return errno;
-		claims.push_back(std::move(file));
-	}
-	id.claims = std::move(claims);
-	return 0;
-}
-
-/* For a program that asks for port 0 */
-int Agent::choose_port(Id &id)
-{
-	for (u32 i = 0; i < port_tries; ++i) {
-		id.src.port =
-			static_cast<uint16_t>(first_free_port + port_random_u32() % num_free_ports);
-
-		const int err = claim(id);
-
-		if (err != EADDRINUSE)
-			return err;
-	}
-	return EADDRNOTAVAIL;
-}
-
-int Agent::bind_to(Id &id, const Endpoint &to)
-{
-	if (to.family == AF_UNSPEC)
-		return EAFNOSUPPORT;
-	if (id.state != State::idle)
-		return EINVAL;
-
-	Port *port = to.addr.any() ? nullptr : port_of(to.addr);
-
-	/* As in the kernel, a loopback address of no device means every device. */
-	if (!to.addr.any() && !to.addr.is_loopback() && !port)
-		return check_reachable(to.addr, to.addr) ? EADDRNOTAVAIL : ENODEV;
-	id.src = to;
-	id.port = port;
-
-	int err = 0;
-
-	if (!to.port)
-		err = choose_port(id);
-	else if (!id.reuse_address)
-		err = claim(id);
-	if (err) {
-		id.src = {};
-		id.port = nullptr;
-		return err;
-	}
-	id.state = State::bound;
-	return 0;
-}
-
-int Agent::bind_ip(Call &call)
-{
-	const auto cmd = parse<rdma_ucm_bind_ip>(call.in, call.in_len);
-	Id *id = find(call.channel, cmd.id);
-
-	return id ? bind_to(*id, endpoint_of(&cmd.addr)) : ENOENT;
-}
-
-int Agent::bind(Call &call)
-{
-	const auto cmd = parse<rdma_ucm_bind>(call.in, call.in_len);
-	Id *id = find(call.channel, cmd.id);
-	const Endpoint to = endpoint_of(&cmd.addr);
-
-	/* For AF_IB, too: librdmacm tries that first, and then uses it no more. */
-	if (to.family == AF_UNSPEC)
-		return EINVAL;
-	return id ? bind_to(*id, to) : ENOENT;
-}
-
-/* The device by which @dst is reached. */
-int Agent::choose_device(Id &id, const Endpoint &dst)
-{
-	const std::span<Port *const> ports = host_.ports();
-	const IpAddress source = source_for(dst.addr);
-	int err = ENODEV;
-
-	if (Port *port = port_of(dst.addr) ? port_of(dst.addr) : port_of(source)) {
-		id.port = port;
-		return 0;
-	}
-	/* The route may begin at another address of the interface: a loopback has many. */
-	for (Port *port : ports) {
-		if (port->address().is_v4() != dst.addr.is_v4())
-			continue;
-		err = check_reachable(port->address(), dst.addr);
-		if (err)
-			continue;
-		id.port = port;
-		return 0;
-	}
-	return err;
-}
-
-/*
- * The address that @dst, as a destination, means to @device. In the kernel the unspecified address
- * and loopback addresses mean the device itself. But twins have loopback addresses: each of them
- * means what it says, and users expect that 127.0.0.1 reaches the other programs of the host.
- */
-IpAddress Agent::meaning_of(const Id &id, const Endpoint &dst, const Port &device)
-{
-	const IpAddress &own = device.address();
-
-	if (dst.family != own.family() || port_of(dst.addr))
-		return dst.addr;
-	if (dst.addr.any())
-		return own;
-	if (!dst.addr.is_loopback())
-		return dst.addr;
-	if (!own.is_loopback())
-		return own;
-	if (!is_localhost(dst.addr))
-		return dst.addr;
-
-	const u32 service = static_cast<u32>(id.port_space) << 16 | dst.port;
-	const IpAddress other = host_.loopback_of(dst.addr, service);
-
-	return other.any() ? own : other;
-}
-
-int Agent::resolve(Id &id, const Endpoint *src, Endpoint dst)
-{
-	if (dst.family == AF_UNSPEC || (src && src->family == AF_UNSPEC))
-		return EAFNOSUPPORT;
-	if (id.state == State::idle && src) {
-		if (const int err = bind_to(id, *src))
-			return err;
-	}
-	if (!id.in(states(State::idle, State::bound)))
-		return EINVAL;
-
-	const std::span<Port *const> ports = host_.ports();
-	Port *const first = id.port ? id.port : ports.empty() ? nullptr : ports[0];
-
-	if (!first)
-		return ENODEV;
-
-	dst.addr = meaning_of(id, dst, *first);
-	if (!id.port) {
-		if (const int err = choose_device(id, dst))
-			return err;
-	} else {
-		if (id.port->address().is_v4() != dst.addr.is_v4())
-			return EINVAL;
-		if (const int err = check_reachable(id.port->address(), dst.addr))
-			return err;
-	}
-	id.dst = {.family = id.port->address().family(), .addr = dst.addr, .port = dst.port};
-	/* Only a listener's port must be its own: requests are answered by communication ID. */
-	if (!id.src.port)
-		id.src.port =
-			static_cast<uint16_t>(first_free_port + port_random_u32() % num_free_ports);
-	id.src.family = id.port->address().family();
-	id.src.addr = id.port->address();
-	id.peer = id.dst.addr;
-	id.state = State::address_resolved;
-	post(id, RDMA_CM_EVENT_ADDR_RESOLVED);
-	return 0;
-}
-
-int Agent::resolve_ip(Call &call)
-{
-	const auto cmd = parse<rdma_ucm_resolve_ip>(call.in, call.in_len);
-	const Endpoint src = endpoint_of(&cmd.src_addr);
-	Id *id = find(call.channel, cmd.id);
-
-	if (!id)
-		return ENOENT;
-	return resolve(*id, src.family == AF_UNSPEC ? nullptr : &src, endpoint_of(&cmd.dst_addr));
-}
-
-int Agent::resolve_addr(Call &call)
-{
-	const auto cmd = parse<rdma_ucm_resolve_addr>(call.in, call.in_len);
-	const Endpoint src = endpoint_of(&cmd.src_addr);
-	Id *id = find(call.channel, cmd.id);
-
-	if (!id)
-		return ENOENT;
-	return resolve(*id, cmd.src_size ? &src : nullptr, endpoint_of(&cmd.dst_addr));
-}
-
-int Agent::resolve_route(Call &call)
-{
-	const auto cmd = parse<rdma_ucm_resolve_route>(call.in, call.in_len);
-	Id *id = find(call.channel, cmd.id);
-
-	if (!id)
-		return ENOENT;
-	if (id->state != State::address_resolved)
-		return EINVAL;
-	id->mtu = static_cast<uint8_t>(sirdma_path_mtu_of_port(id->port->ip_mtu()));
-	id->timeout = id->ack_timeout ? id->ack_timeout : packet_lifetime + 1;
-	id->state = State::route_resolved;
-	post(*id, RDMA_CM_EVENT_ROUTE_RESOLVED);
-	return 0;
-}
-
-int Agent::set_option(Call &call)
-{
-	const auto cmd = parse<rdma_ucm_set_option>(call.in, call.in_len);
-	Id *id = find(call.channel, cmd.id);
-	const bool is_byte = cmd.optname == RDMA_OPTION_ID_TOS ||
-			     cmd.optname == RDMA_OPTION_ID_ACK_TIMEOUT;
-
-	if (!id)
-		return ENOENT;
-	if (cmd.level != RDMA_OPTION_ID || cmd.optname > RDMA_OPTION_ID_ACK_TIMEOUT)
-		return ENOSYS;
-	if (cmd.optlen != (is_byte ? sizeof(uint8_t) : sizeof(int)))
-		return EINVAL;
-	if (!cmd.optval)
-		return EFAULT;
-
-	int number = 0;
-	uint8_t byte = 0;
-
-	if (is_byte)
-		memcpy(&byte, reinterpret_cast<const void *>(cmd.optval), sizeof(byte));
-	else
-		memcpy(&number, reinterpret_cast<const void *>(cmd.optval), sizeof(number));
-	switch (cmd.optname) {
-	case RDMA_OPTION_ID_TOS:
-		id->traffic_class = byte;
-		break;
-	case RDMA_OPTION_ID_ACK_TIMEOUT:
-		if (byte > 31)
-			return EINVAL;
-		id->ack_timeout = byte;
-		break;
-	case RDMA_OPTION_ID_REUSEADDR:
-		if (id->state != State::idle && number)
-			return EINVAL;
-		id->reuse_address = number;
-		break;
-	default:
-		if (id->state != State::idle)
-			return EINVAL;
-		id->only_its_family = number;
-	}
-	return 0;
-}
-
 /* Connections */
-
-int Agent::listen(Call &call)
-{
-	const auto cmd = parse<rdma_ucm_listen>(call.in, call.in_len);
-	Id *id = find(call.channel, cmd.id);
-
-	if (!id)
-		return ENOENT;
-	if (id->state == State::idle)
-		/* Any address, any port */
-		if (const int err = bind_to(*id, {.family = AF_INET}))
-			return err;
-	if (id->state != State::bound)
-		return EINVAL;
-	if (id->claims.empty())
-		if (const int err = claim(*id))
-			return err;
-	listeners_.emplace(id->service(), id->handle);
-	for (const Fd &claim : id->claims) {
-		if (host_.serve(claim))
-			continue;
-
-		const int err = errno;
-
-		listeners_.erase({id->service(), id->handle});
-		return err;
-	}
-	id->backlog = cmd.backlog && cmd.backlog < backlog_max ? cmd.backlog : backlog_max;
-	id->state = State::listening;
-	return 0;
-}
 
 int Agent::connect(Call &call)
 {
@@ -593,6 +224,7 @@ int Agent::connect(Call &call)
 	id->responder_resources = param.responder_resources;
 	id->initiator_depth = param.initiator_depth;
 	id->retry_count = std::min<uint8_t>(param.retry_count, 7);
+	id->ece = cmd.ece;
 	id->state = State::req_sent;
 	send_req(*id, param);
 	return 0;
@@ -625,6 +257,8 @@ int Agent::accept(Call &call)
 		send_rtu(*id);
 		return 0;
 	}
+	if (id->in(states(State::req_received, State::sidr_req_received)))
+		id->ece = cmd.ece;
 	if (id->state == State::sidr_req_received) {
 		const int err = accept_datagram(*id, param);
 
@@ -649,6 +283,9 @@ int Agent::reject(Call &call)
 	const auto cmd = parse<rdma_ucm_reject>(call.in, call.in_len);
 	const uint16_t reason = cmd.reason ? uint16_t{cmd.reason} :
 					     uint16_t{SIRDMA_CM_REJECT_CONSUMER};
+	if (reason != SIRDMA_CM_REJECT_CONSUMER && reason != SIRDMA_CM_REJECT_VENDOR_OPTION)
+		return EINVAL;
+
 	Id *id = find(call.channel, cmd.id);
 
 	if (!id)
@@ -674,8 +311,8 @@ int Agent::disconnect(Call &call)
 
 	if (!id)
 		return ENOENT;
-	if (id->in(states(State::idle, State::bound, State::address_resolved, State::route_resolved,
-			  State::listening)))
+	if (id->in(states(State::idle, State::bound, State::address_query, State::address_resolved,
+			  State::route_resolved, State::listening)))
 		return EINVAL;
 	if (id->state == State::established) {
 		send_dreq(*id);

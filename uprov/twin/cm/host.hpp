@@ -43,6 +43,8 @@ public:
 	 * errno; EADDRINUSE: another process has it.
 	 */
 	virtual Fd claim(Port &port, u32 service) noexcept = 0;
+	/* As check_next_hop(): 0, EAGAIN (ask again later) or another errno. */
+	virtual int next_hop(const Port &port, const IpAddress &dst) noexcept = 0;
 	/* From now on other processes of the address hand over requests for it. False with errno. */
 	virtual bool serve(const Fd &claim) noexcept = 0;
 	/* End the reservation @claim. The caller does not close the file itself. */

@@ -13,7 +13,8 @@ namespace sirdma::twin::cm
 {
 
 /*
- * The states of a connection (IBTA 12.9.7) after those of an address.
+ * The states of a connection (IBTA 12.9.7) after those of an address: idle -> bound ->
+ * address_query -> address_resolved -> route_resolved, or bound -> listening.
  *
  *   requester: route_resolved -> req_sent -> rep_received -> established
  *   listener's: req_received -> rep_sent -> established
@@ -26,6 +27,7 @@ namespace sirdma::twin::cm
 enum class State : uint8_t {
 	idle,
 	bound,
+	address_query,
 	address_resolved,
 	route_resolved,
 	listening,
@@ -65,12 +67,26 @@ template <typename... S> constexpr States states(S... s) noexcept
 	return ((1u << static_cast<unsigned>(s)) | ...);
 }
 
-/* An IP address and a port of rdma_cm. */
+/* An address and a port of rdma_cm. */
 struct Endpoint {
 	int family = AF_UNSPEC;
-	IpAddress addr;
+	IpAddress addr; /* of AF_IB: the GID */
 	uint16_t port = 0;
+	uint16_t pkey = 0; /* this and the next one: of AF_IB */
+	u64 service_id = 0;
 };
+
+/* struct sockaddr_ib of the kernel, whose header is no part of its user interface */
+struct SockaddrIb {
+	__u16 family;
+	__be16 pkey;
+	__be32 flowinfo;
+	__u8 gid[16];
+	__be64 service_id;
+	__be64 service_id_mask;
+	__u64 scope_id;
+};
+static_assert(sizeof(SockaddrIb) == 48);
 
 struct Channel;
 
@@ -85,11 +101,17 @@ struct Id {
 	u32 listener = 0; /* a request that the program has not fetched: handle of its listener */
 
 	Endpoint src, dst;
+	Endpoint bound; /* src until an address was resolved */
 	Port *port = nullptr; /* null: any */
+	bool chose_device =
+		false; /* port is that by which dst is reached; the ID is not bound to it */
 	bool reuse_address = false;
-	bool only_its_family = false;
-	uint8_t traffic_class = 0;
-	uint8_t ack_timeout = 0; /* set by the program; 0: by the connection manager */
+	bool only_its_family = false; /* AFONLY, or the default of the family */
+	bool only_its_family_set = false; /* by the program */
+	uint8_t tos = 0; /* for routes resolved from now on */
+	uint8_t traffic_class = 0; /* of the route */
+	uint8_t ack_timeout = 0; /* of the QP, set by the program */
+	bool ack_timeout_set = false;
 	std::vector<Fd> claims;
 	u32 backlog = 0; /* of a listener: requests that still have room */
 
@@ -106,17 +128,25 @@ struct Id {
 	uint8_t mtu = 0; /* enum ibv_mtu */
 	uint8_t timeout = 0; /* of the QP, 4.096 us << n */
 	bool srq = false;
+	rdma_ucm_ece ece{}; /* of this end */
 
 	/* The timer, and what it repeats. */
 	u64 due = 0; /* 0: it does not run */
 	u64 period_ns = 0;
+	u64 deadline = 0; /* of address_query */
 	unsigned tries_left = 0;
 	unsigned refusals = 0; /* how often nobody listened */
 	sirdma_mad message{};
 
 	bool is_datagram() const noexcept { return qp_type == IBV_QPT_UD; }
 	bool in(States set) const noexcept { return set >> static_cast<unsigned>(state) & 1; }
-	u32 service() const noexcept { return static_cast<u32>(port_space) << 16 | src.port; }
+	u32 service() const noexcept { return service_at(src.port); }
+	u32 service_at(uint16_t of_port) const noexcept
+	{
+		const u64 space = bound.family == AF_IB ? bound.service_id >> 16 : port_space;
+
+		return static_cast<u32>(space) << 16 | of_port;
+	}
 };
 
 } // namespace sirdma::twin::cm

@@ -65,16 +65,15 @@ int Agent::join_ip_multicast(Call &call)
 {
 	const auto cmd = parse<rdma_ucm_join_ip_mcast>(call.in, call.in_len);
 
-	return join(call, cmd.response, cmd.uid, cmd.id, endpoint_of(&cmd.addr));
+	return join(call, cmd.response, cmd.uid, cmd.id, endpoint_of(&cmd.addr, sizeof(cmd.addr)));
 }
 
 int Agent::join_multicast(Call &call)
 {
 	const auto cmd = parse<rdma_ucm_join_mcast>(call.in, call.in_len);
-	const Endpoint group = endpoint_of(&cmd.addr);
+	const Endpoint group = endpoint_of(&cmd.addr, sizeof(cmd.addr));
 
-	if (cmd.addr_size !=
-		    (group.family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6)) ||
+	if (!cmd.addr_size || cmd.addr_size != length_of(group.family) ||
 	    cmd.join_flags > RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER)
 		return EINVAL;
 	return join(call, cmd.response, cmd.uid, cmd.id, group);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <endian.h>
 
+#include <infiniband/sa.h>
 #include <sirdma/roce.h>
 
 #include "cm/call.hpp"
@@ -16,10 +17,31 @@ namespace
 
 constexpr uint8_t hop_limit = 64;
 
-void put_address(const Endpoint &from, void *to) noexcept
+/* An address as InfiniBand's, which IP addresses are, too */
+void put_ib(const Id &id, const Endpoint &from, void *to) noexcept
+{
+	SockaddrIb sa{};
+	u64 service = id.service_at(from.port);
+
+	if (from.family == AF_IB && from.service_id >> 16)
+		service = (from.service_id & ~0xffffull) | from.port;
+	sa.family = AF_IB;
+	sa.pkey = htobe16(from.family == AF_IB ? from.pkey : id.port ? SIRDMA_DEFAULT_PKEY : 0);
+	memcpy(sa.gid, from.addr.ip().b, sizeof(sa.gid));
+	sa.service_id = htobe64(service);
+	if (from.family == AF_IB)
+		sa.service_id_mask = ~0ull;
+	memcpy(to, &sa, sizeof(sa));
+}
+
+void put_address(const Id &id, const Endpoint &from, void *to) noexcept
 {
 	sockaddr_storage sa{};
 
+	if (from.family == AF_IB) {
+		put_ib(id, from, to);
+		return;
+	}
 	if (from.family == AF_UNSPEC)
 		return;
 	if (from.family == AF_INET6 && from.addr.any()) {
@@ -32,7 +54,7 @@ void put_address(const Endpoint &from, void *to) noexcept
 	}
 	if (from.family == AF_INET)
 		reinterpret_cast<sockaddr_in &>(sa).sin_family = AF_INET;
-	memcpy(to, &sa, from.family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+	memcpy(to, &sa, length_of(from.family));
 }
 
 /* For a QP that is not connected to anything yet */
@@ -69,7 +91,7 @@ void fill_rts(const Id &id, ib_uverbs_qp_attr &attr) noexcept
 	attr.retry_cnt = id.retry_count;
 	attr.rnr_retry = id.rnr_retry_count;
 	attr.max_rd_atomic = id.initiator_depth;
-	attr.timeout = id.ack_timeout ? id.ack_timeout : id.timeout;
+	attr.timeout = id.ack_timeout_set ? id.ack_timeout : id.timeout;
 }
 
 } // namespace
@@ -83,8 +105,11 @@ int Agent::query_route(Call &call)
 
 	if (!id)
 		return ENOENT;
-	put_address(id->src, &resp.src_addr);
-	put_address(id->dst, &resp.dst_addr);
+	/* The response has no room for addresses of InfiniBand, and librdmacm then does not ask so. */
+	if (id->src.family != AF_IB)
+		put_address(*id, id->src, &resp.src_addr);
+	if (id->dst.family != AF_IB)
+		put_address(*id, id->dst, &resp.dst_addr);
 	if (id->port) {
 		resp.node_guid = htobe64(device_guid(id->port->address()));
 		resp.port_num = 1;
@@ -106,29 +131,98 @@ int Agent::query_route(Call &call)
 	return respond(cmd.response, &resp, offsetof(rdma_ucm_query_route_resp, ibdev_index));
 }
 
+namespace
+{
+
+void put_device(const Id &id, rdma_ucm_query_addr_resp &resp) noexcept
+{
+	if (!id.port)
+		return;
+	resp.node_guid = htobe64(device_guid(id.port->address()));
+	resp.port_num = 1;
+	resp.pkey = htobe16(SIRDMA_DEFAULT_PKEY);
+}
+
+int respond_addr(size_t room, u64 to, const rdma_ucm_query_addr_resp &resp) noexcept
+{
+	constexpr size_t len = offsetof(rdma_ucm_query_addr_resp, ibdev_index);
+
+	/* There is no index of the device: librdmacm then goes by the GUID. */
+	return room < len ? ENOSPC : respond(to, &resp, len);
+}
+
+} // namespace
+
+int Agent::query_addr(const Id &id, Call &call, u64 response)
+{
+	rdma_ucm_query_addr_resp resp{};
+
+	resp.src_size = static_cast<__u16>(length_of(id.src.family));
+	resp.dst_size = static_cast<__u16>(length_of(id.dst.family));
+	put_address(id, id.src, &resp.src_addr);
+	put_address(id, id.dst, &resp.dst_addr);
+	put_device(id, resp);
+	return respond_addr(call.out_len, response, resp);
+}
+
+int Agent::query_gid(const Id &id, Call &call, u64 response)
+{
+	rdma_ucm_query_addr_resp resp{};
+
+	resp.src_size = resp.dst_size = sizeof(SockaddrIb);
+	put_ib(id, id.src, &resp.src_addr);
+	put_ib(id, id.dst, &resp.dst_addr);
+	put_device(id, resp);
+	return respond_addr(call.out_len, response, resp);
+}
+
+int Agent::query_path(const Id &id, Call &call, u64 response)
+{
+	constexpr uint8_t exactly = 2
+				    << 6; /* a selector: the value that follows, not more or less */
+	/* struct rdma_ucm_query_path_resp and its first path */
+	struct {
+		__u32 num_paths, reserved;
+		ibv_path_data path;
+	} resp{};
+	constexpr size_t head = offsetof(decltype(resp), path);
+	ibv_path_record &path = resp.path.path;
+	const bool fits = call.out_len >= sizeof(resp);
+
+	static_assert(head == sizeof(rdma_ucm_query_path_resp));
+	if (call.out_len < head)
+		return ENOSPC;
+	resp.num_paths = id.mtu ? 1 : 0;
+	resp.path.flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
+	memcpy(path.sgid.raw, id.src.addr.ip().b, sizeof(path.sgid.raw));
+	memcpy(path.dgid.raw, id.dst.addr.ip().b, sizeof(path.dgid.raw));
+	path.flowlabel_hoplimit = htobe32(hop_limit);
+	path.tclass = id.traffic_class;
+	path.reversible_numpath = 1 << 7 | 1;
+	path.pkey = htobe16(SIRDMA_DEFAULT_PKEY);
+	path.mtu = exactly | id.mtu;
+	path.rate = exactly;
+	path.packetlifetime = exactly | static_cast<uint8_t>(id.timeout ? id.timeout - 1 : 0);
+	return respond(response, &resp, id.mtu && fits ? sizeof(resp) : head);
+}
+
 int Agent::query(Call &call)
 {
 	const auto cmd = parse<rdma_ucm_query>(call.in, call.in_len);
-	rdma_ucm_query_addr_resp resp{};
-	Id *id = find(call.channel, cmd.id);
+	const Id *id = find(call.channel, cmd.id);
 
 	if (!id)
 		return ENOENT;
-	/* Only with AF_IB librdmacm asks for the other two. */
-	if (cmd.option != RDMA_USER_CM_QUERY_ADDR)
+	switch (cmd.option) {
+	case RDMA_USER_CM_QUERY_ADDR:
+		return query_addr(*id, call, cmd.response);
+	case RDMA_USER_CM_QUERY_GID:
+		return query_gid(*id, call, cmd.response);
+	case RDMA_USER_CM_QUERY_PATH:
+		return query_path(*id, call, cmd.response);
+	default:
 		return ENOSYS;
-	if (call.out_len < offsetof(rdma_ucm_query_addr_resp, ibdev_index))
-		return ENOSPC;
-	put_address(id->src, &resp.src_addr);
-	put_address(id->dst, &resp.dst_addr);
-	resp.src_size = id->src.family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-	resp.dst_size = id->dst.family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-	if (id->port) {
-		resp.node_guid = htobe64(device_guid(id->port->address()));
-		resp.port_num = 1;
-		resp.pkey = htobe16(SIRDMA_DEFAULT_PKEY);
 	}
-	return respond(cmd.response, &resp, offsetof(rdma_ucm_query_addr_resp, ibdev_index));
 }
 
 int Agent::init_qp_attr(Call &call)
@@ -148,7 +242,8 @@ int Agent::init_qp_attr(Call &call)
 	if (id->is_datagram()) {
 		attr.qp_attr_mask = init_mask | IBV_QP_QKEY;
 		attr.qkey = id->qkey;
-	} else if (id->in(states(State::bound, State::address_resolved, State::route_resolved))) {
+	} else if (id->in(states(State::bound, State::address_query, State::address_resolved,
+				 State::route_resolved))) {
 		attr.qp_attr_mask = init_mask | IBV_QP_ACCESS_FLAGS;
 	} else if (cmd.qp_state == IBV_QPS_INIT &&
 		   (id->state == State::req_sent || id->in(known_peer))) {

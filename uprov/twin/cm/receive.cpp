@@ -25,12 +25,18 @@ constexpr u64 wait_max_ns = 120'000 * ns_per_ms;
  */
 constexpr u64 refused_wait_ns = 50 * ns_per_ms;
 constexpr unsigned refusals_max = 10;
+constexpr u32 vendor_mask = 0xffffff;
 /* The lowest and highest QP number of a connection */
 constexpr u32 first_qpn = 2, last_qpn = 0xfffffe;
 
 u32 high24(__be32 word) noexcept
 {
 	return be32toh(word) >> SIRDMA_CM_HIGH24_SHIFT;
+}
+
+u32 low8(__be32 word) noexcept
+{
+	return be32toh(word) & 0xff;
 }
 
 u64 timeout_ns(uint8_t bits) noexcept
@@ -159,10 +165,8 @@ Id *Agent::listener(const Port &port, u32 service) noexcept
 	for (auto at = listeners_.lower_bound({service, 0});
 	     at != listeners_.end() && at->first == service; ++at) {
 		Id *id = find(at->second);
-		const bool v4 = port.address().is_v4();
 
-		if (id->port ? id->port == &port :
-			       v4 == (id->src.family == AF_INET) || (v4 && !id->only_its_family))
+		if (covers(*id, port))
 			return id;
 	}
 	return nullptr;
@@ -393,7 +397,7 @@ Id *Agent::new_request(const Arrival &arrival, Id &listener, const uint8_t *priv
 	id.port_space = listener.port_space;
 	id.qp_type = listener.qp_type;
 	id.qkey = listener.qkey;
-	id.traffic_class = listener.traffic_class;
+	id.tos = listener.tos;
 	id.port = &arrival.port;
 	id.peer = arrival.src;
 	id.tid = be64toh(arrival.mad.hdr.tid);
@@ -439,6 +443,7 @@ void Agent::on_req(const Arrival &arrival)
 	id->retry_count = be32toh(req.psn_retry) & SIRDMA_CM_REQ_RETRIES;
 	id->rnr_retry_count = req.mtu & SIRDMA_CM_REQ_RETRIES;
 	id->mtu = req.mtu >> SIRDMA_CM_REQ_MTU_SHIFT;
+	id->traffic_class = req.primary.traffic_class;
 	id->timeout = req.primary.ack_timeout >> SIRDMA_CM_TIMEOUT_SHIFT;
 	id->period_ns = timeout_ns(static_cast<uint8_t>(be32toh(req.psn_retry)));
 	id->tries_left = req.cm_retries >> SIRDMA_CM_REQ_CM_RETRIES_SHIFT;
@@ -453,6 +458,8 @@ void Agent::on_req(const Arrival &arrival)
 	param.rnr_retry_count = id->rnr_retry_count;
 	param.srq = req.cm_retries & SIRDMA_CM_REQ_SRQ ? 1 : 0;
 	param.qp_num = id->remote_qpn;
+	body.ece.vendor_id = be32toh(req.vendor_id) & vendor_mask;
+	body.ece.attr_mod = be32toh(arrival.mad.hdr.attr_mod);
 	post_request(from, *id, body);
 }
 
@@ -543,6 +550,8 @@ void Agent::on_rep(Id &id, const Arrival &arrival)
 	param.rnr_retry_count = id.rnr_retry_count;
 	param.srq = rep.rnr_retry & SIRDMA_CM_REP_SRQ ? 1 : 0;
 	param.qp_num = id.remote_qpn;
+	body.ece.vendor_id = low8(rep.qpn) << 16 | low8(rep.eecn) << 8 | low8(rep.psn);
+	body.ece.attr_mod = be32toh(arrival.mad.hdr.attr_mod);
 	post(id, body);
 }
 

@@ -16,6 +16,7 @@ namespace
 {
 
 constexpr uint8_t hop_limit = 64;
+constexpr u32 vendor_mask = 0xffffff;
 
 __be32 high24(u32 value, u32 low = 0) noexcept
 {
@@ -80,7 +81,9 @@ void Agent::send_req(Id &id, const rdma_ucm_conn_param &param) noexcept
 	sirdma_cm_req &req = id.message.req;
 	sirdma_cm_path &path = req.primary;
 
+	id.message.hdr.attr_mod = htobe32(id.ece.attr_mod);
 	req.local_id = htobe32(comm_id(id));
+	req.vendor_id = htobe32(id.ece.vendor_id & vendor_mask);
 	req.service_id = htobe64(SIRDMA_CM_IP_SERVICE(id.port_space, id.dst.port));
 	req.ca_guid = htobe64(device_guid(id.port->address()));
 	req.qpn_resources = high24(id.qpn, id.responder_resources);
@@ -157,8 +160,10 @@ void Agent::send_rep(Id &id, const rdma_ucm_conn_param &param) noexcept
 
 	sirdma_cm_rep &rep = id.message.rep;
 
-	rep.qpn = high24(id.qpn);
-	rep.psn = high24(id.rq_psn);
+	id.message.hdr.attr_mod = htobe32(id.ece.attr_mod);
+	rep.qpn = high24(id.qpn, id.ece.vendor_id >> 16 & 0xff);
+	rep.eecn = high24(0, id.ece.vendor_id >> 8 & 0xff);
+	rep.psn = high24(id.rq_psn, id.ece.vendor_id & 0xff);
 	rep.resources = id.responder_resources;
 	rep.depth = id.initiator_depth;
 	rep.ack_delay = param.flow_control ? SIRDMA_CM_REP_FLOW_CONTROL : 0;
@@ -199,8 +204,11 @@ void Agent::send_sidr_rep(Id &id, sirdma_cm_sidr_status status, const uint8_t *d
 	rep.request_id = htobe32(id.remote_id);
 	rep.status = static_cast<uint8_t>(status);
 	rep.service_id = htobe64(SIRDMA_CM_IP_SERVICE(id.port_space, id.src.port));
+	mad.hdr.attr_mod = htobe32(id.ece.attr_mod);
+	rep.vendor_high = htobe16(static_cast<uint16_t>(id.ece.vendor_id >> 8));
+	rep.qpn = high24(0, id.ece.vendor_id & 0xff);
 	if (status == SIRDMA_CM_SIDR_VALID) {
-		rep.qpn = high24(id.qpn);
+		rep.qpn = high24(id.qpn, id.ece.vendor_id & 0xff);
 		rep.qkey = htobe32(id.qkey);
 	}
 	if (len)

@@ -12,6 +12,7 @@
 #include <sirdma/roce.h>
 
 #include "device.hpp"
+#include "next_hop.hpp"
 #include "no_cancel.hpp"
 #include "rendezvous.hpp"
 
@@ -388,6 +389,11 @@ std::span<Port *const> Service::ports()
 Fd Service::claim(Port &port, u32 service) noexcept
 {
 	return rendezvous_bind(port.address(), service);
+}
+
+int Service::next_hop(const Port &port, const IpAddress &dst) noexcept
+{
+	return check_next_hop(port.address(), dst);
 }
 
 bool Service::serve(const Fd &claim) noexcept

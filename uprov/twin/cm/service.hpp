@@ -117,6 +117,7 @@ private:
 	void timer_changed() noexcept override { wake(); }
 	void detach(const Port &port) noexcept override;
 	Fd claim(Port &port, u32 service) noexcept override;
+	int next_hop(const Port &port, const IpAddress &dst) noexcept override;
 	bool serve(const Fd &claim) noexcept override;
 	void release(Fd claim) noexcept override;
 	IpAddress loopback_of(const IpAddress &dst, u32 service) noexcept override;
