@@ -193,6 +193,40 @@ TEST_F(ShowTest, AFunctionWithTwoPortsTellsItsInterfacesApart)
 					     "mlx4_0 port 2 ==> ens1d1 (Up)\n");
 }
 
+/* The interface of the other port may be in another network namespace. */
+TEST_F(ShowTest, TheOnlyInterfaceOfAFunctionWithTwoPortsIsThatOfItsPort)
+{
+	device("mlx4_0", "1: CA");
+	port("mlx4_0", 1, "4: ACTIVE", "Ethernet");
+	port("mlx4_0", 2, "4: ACTIVE", "Ethernet");
+	file("class/infiniband/mlx4_0/device/net/enp1d1/dev_port", "1");
+	netdev("enp1d1", "up");
+	EXPECT_EQ(printed(cli::print_ports), "mlx4_0 port 1 ==> -      (Unknown)\n"
+					     "mlx4_0 port 2 ==> enp1d1 (Up)\n");
+}
+
+TEST_F(ShowTest, AnInterfaceCannotControlTheTerminal)
+{
+	const std::string name = "e\x1b[2J\xc2\x9b\x7f";
+
+	device("sir0", "1: CA");
+	gid(port("sir0", 1, "4: ACTIVE", "Ethernet"), 0, local, "RoCE v2", name);
+	netdev(name, "up");
+	EXPECT_EQ(printed(cli::print_ports), "sir0 port 1 ==> e\\x1b[2J\\xc2\\x9b\\x7f (Up)\n");
+	EXPECT_NE(printed(cli::print_gids).find("v2   e\\x1b[2J\\xc2\\x9b\\x7f\n"),
+		  std::string::npos);
+}
+
+/* The kernel has no type for an entry that was removed while the table was read. */
+TEST_F(ShowTest, AGidWithoutATypeIsNotSaidToBeOfV1)
+{
+	device("sir0", "1: CA");
+	gid(port("sir0", 1, "4: ACTIVE", "Ethernet"), 0, local, "", "eth0");
+	EXPECT_NE(printed(cli::print_gids).find("  -    eth0\n"), std::string::npos)
+		<< printed(cli::print_gids);
+	EXPECT_TRUE(Json::parse(printed(cli::print_gids_json))[0]["version"].is_null());
+}
+
 TEST_F(ShowTest, ALoopbackInterfaceIsUpWhenItsAdministratorSaysSo)
 {
 	device("sir0", "1: CA");

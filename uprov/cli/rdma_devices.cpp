@@ -82,17 +82,18 @@ std::optional<bool> netdev_is_up(const fs::path &sysfs, const std::string &netde
 }
 
 /*
- * A PCI function with one interface names it below device/net; one with several tells them
- * apart by dev_port.
+ * A PCI function names its interfaces below device/net. dev_port tells them apart; it does not
+ * matter where the function has one interface and the device has one port.
  */
 std::string netdev_of_function(const fs::path &device, unsigned port)
 {
 	const std::vector<std::string> names = names_in(device / "device/net");
+	const bool is_single = names.size() == 1 && names_in(device / "ports").size() == 1;
 
 	for (const std::string &name : names) {
 		const std::string at = line_of(device / "device/net" / name / "dev_port");
 
-		if (names.size() == 1 || at == std::to_string(port - 1))
+		if (is_single || at == std::to_string(port - 1))
 			return name;
 	}
 	return {};
@@ -205,6 +206,8 @@ std::string gid_version(const RdmaDevice &device, const RdmaPort &port, const Rd
 		return "iWARP";
 	if (port.link_layer == "InfiniBand")
 		return "IB";
+	if (gid.type.empty())
+		return {};
 	return gid.type == twin::gid_type ? "v2" : "v1";
 }
 

@@ -46,7 +46,7 @@ std::vector<RdmaDevice> sysfs_devices(const std::string &sysfs);
  */
 std::vector<RdmaDevice> visible_devices();
 
-/* The words of a GID's type in vendors' lists: v1, v2, IB or iWARP. */
+/* The words of a GID's type in vendors' lists: v1, v2, IB or iWARP; empty: it cannot be read. */
 std::string gid_version(const RdmaDevice &device, const RdmaPort &port, const RdmaGid &gid);
 
 } // namespace sirdma::cli

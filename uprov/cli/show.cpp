@@ -29,12 +29,39 @@ sirdma show gids [--json] [DEVICE[/PORT]]
 
 using Row = std::vector<std::string>;
 
+std::string or_dash(const std::string &text)
+{
+	return text.empty() ? "-" : text;
+}
+
+/*
+ * Text for a terminal. The name of an interface may contain almost any byte: what is not printable
+ * ASCII becomes \xNN, so that no name can send the terminal a control sequence.
+ */
+std::string printable(const std::string &text)
+{
+	std::string out;
+	char code[8];
+
+	for (const char c : text) {
+		if (c >= ' ' && c <= '~') {
+			out += c;
+			continue;
+		}
+		snprintf(code, sizeof(code), "\\x%02x", static_cast<unsigned char>(c));
+		out += code;
+	}
+	return out;
+}
+
 /* Print @rows, every column as wide as its widest cell. The last one is not padded. */
-void print_aligned(std::ostream &out, const std::vector<Row> &rows, int gap)
+void print_aligned(std::ostream &out, std::vector<Row> rows, int gap)
 {
 	std::vector<size_t> widths;
 
-	for (const Row &row : rows) {
+	for (Row &row : rows) {
+		for (std::string &cell : row)
+			cell = printable(cell);
 		widths.resize(std::max(widths.size(), row.size()));
 		for (size_t i = 0; i < row.size(); ++i)
 			widths[i] = std::max(widths[i], row[i].size());
@@ -76,7 +103,7 @@ void print_ports(std::ostream &out, const std::vector<RdmaDevice> &devices)
 						   "(Down)";
 
 		rows.push_back({device.name, "port", std::to_string(port.number), "==>",
-				port.netdev.empty() ? "-" : port.netdev, up});
+				or_dash(port.netdev), up});
 	});
 	print_aligned(out, rows, 1);
 }
@@ -114,8 +141,8 @@ void print_gids(std::ostream &out, const std::vector<RdmaDevice> &devices)
 		for (const RdmaGid &gid : port.gids)
 			rows.push_back({device.name, std::to_string(port.number),
 					std::to_string(gid.index), gid.gid, gid.ipv4,
-					gid_version(device, port, gid),
-					gid.netdev.empty() ? "-" : gid.netdev});
+					or_dash(gid_version(device, port, gid)),
+					or_dash(gid.netdev)});
 	});
 	print_aligned(out, rows, 2);
 	out << "n_gids_found=" << rows.size() - 2 << '\n';
@@ -133,7 +160,7 @@ void print_gids_json(std::ostream &out, const std::vector<RdmaDevice> &devices)
 				{"index", gid.index},
 				{"gid", gid.gid},
 				{"ipv4", text_or_null(gid.ipv4)},
-				{"version", gid_version(device, port, gid)},
+				{"version", text_or_null(gid_version(device, port, gid))},
 				{"type", text_or_null(gid.type)},
 				{"netdev", text_or_null(gid.netdev)},
 			});
