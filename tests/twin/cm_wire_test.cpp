@@ -393,6 +393,74 @@ TEST(CmWire, TakesNoConnectionsOfTheProgram)
 	in_process(reuse_the_listeners_descriptor);
 }
 
+/* More connections of another user than are examined at once, before one of this user */
+void knock_many_times()
+{
+	constexpr uid_t other_user = 54321;
+	constexpr int many = 200;
+	const IpAddress addr = own_address(0, getppid());
+	sockaddr_un name{};
+	socklen_t len = sizeof(name);
+	int ready[2], status = -1;
+	char byte;
+
+	ASSERT_EQ(pipe(ready), 0);
+
+	const pid_t server = fork();
+
+	if (!server) {
+		Program program;
+
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		start_device(addr);
+		program.listener(addr);
+		(void)!write(ready[1], "", 1);
+		for (;;)
+			pause();
+	}
+	ASSERT_EQ(read(ready[0], &byte, 1), 1);
+	visit(addr, name_of_service);
+
+	Fd visitor = rendezvous_connect(addr, name_of_service);
+
+	ASSERT_EQ(getpeername(visitor.get(), reinterpret_cast<sockaddr *>(&name), &len), 0);
+	visitor.reset();
+	twin::test::stop(server);
+
+	const pid_t stranger = fork();
+
+	if (!stranger) {
+		if (setresuid(other_user, other_user, other_user))
+			_exit(1);
+		for (int i = 0; i < many; ++i) {
+			const Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0));
+
+			if (connect(fd.get(), reinterpret_cast<sockaddr *>(&name), len))
+				_exit(2);
+		}
+		_exit(0);
+	}
+	ASSERT_EQ(waitpid(stranger, &status, 0), stranger);
+	ASSERT_EQ(status, 0);
+	visitor = rendezvous_connect(addr, name_of_service);
+	ASSERT_TRUE(visitor) << strerror(errno);
+	ASSERT_EQ(send(visitor.get(), "", 1, MSG_NOSIGNAL), 1);
+	ASSERT_EQ(kill(server, SIGCONT), 0);
+
+	pollfd closed = {.fd = visitor.get(), .events = POLLIN, .revents = 0};
+
+	EXPECT_EQ(poll(&closed, 1, limit_ms), 1) << "it was not accepted";
+	kill(server, SIGKILL);
+	waitpid(server, nullptr, 0);
+}
+
+TEST(CmWire, ManyConnectionsOfOtherUsersDoNotHideOneOfThisUser)
+{
+	if (getuid() != 0)
+		GTEST_SKIP() << "takes root";
+	in_process(knock_many_times);
+}
+
 /*
  * The owner of the UDP port has no listener; another process of the address has. A requester sends
  * its request, gives up, and begins again with the same ID: that is a new request.

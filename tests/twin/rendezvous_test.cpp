@@ -135,6 +135,30 @@ TEST_F(Claims, AcceptTheHolderOfAName)
 	EXPECT_TRUE(served(own_address(1), 3));
 }
 
+/* The lowest address, among those of the family that are served, and not only bound. */
+TEST(Rendezvous, FindsWhoServesAtALoopbackAddress)
+{
+	constexpr uint32_t service = 0x1234567, another = service + 1;
+	const IpAddress low = own_address(0), high = own_address(1);
+	const auto found = [](uint32_t name) { return rendezvous_find_loopback(true, name); };
+
+	EXPECT_TRUE(found(service).any());
+
+	const Fd claimed = rendezvous_bind(low, service);
+	Fd first = rendezvous_listen(high, service);
+	const Fd elsewhere = rendezvous_listen(low, another);
+	const Fd beyond = rendezvous_listen(another_hosts(), service);
+
+	ASSERT_TRUE(claimed && first && elsewhere && beyond);
+	EXPECT_TRUE(found(service) == high) << "only this one is served";
+	EXPECT_TRUE(found(another) == low);
+	EXPECT_TRUE(rendezvous_find_loopback(false, service).any());
+	ASSERT_TRUE(rendezvous_take(claimed.get()));
+	EXPECT_TRUE(found(service) == low);
+	first.reset();
+	EXPECT_TRUE(found(service) == low);
+}
+
 TEST_F(Claims, RefuseAnUnboundName)
 {
 	EXPECT_FALSE(served(own_address(1), 3));

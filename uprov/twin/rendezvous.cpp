@@ -241,6 +241,7 @@ Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused) noexcept
 		}
 		++refused;
 	}
+	errno = EBUSY;
 	return Fd();
 }
 

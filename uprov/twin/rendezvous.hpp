@@ -80,10 +80,10 @@ bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept;
 pid_t rendezvous_group(int sock) noexcept;
 
 /*
- * The next connection by a process of this user; none if there is none. Connections by others
- * are closed and counted. @spare is a file that is closed when no descriptors are left, so
- * that the waiting connection can be accepted and closed; otherwise the listener would stay
- * readable.
+ * The next connection by a process of this user. None: there is none or, with EBUSY, others made
+ * many, and there may be more. Connections by others are closed and counted. @spare is a file that
+ * is closed when no descriptors are left, so that the waiting connection can be accepted and
+ * closed; otherwise the listener would stay readable.
  */
 Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused) noexcept;
 /* A file for the parameter @spare of rendezvous_accept(). */

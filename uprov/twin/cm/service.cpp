@@ -109,15 +109,21 @@ Service *Service::of_process() noexcept
 
 bool Service::watch(int fd, bool edge) noexcept
 {
-	epoll_event event{};
-
 	/*
 	 * A child may have a copy of a claim that this process closed, which then stays in the
 	 * set: edges keep it from being reported for ever.
 	 */
-	event.events = edge ? EPOLLIN | EPOLLET : EPOLLIN;
-	event.data.fd = fd;
+	epoll_event event = {.events = edge ? EPOLLIN | EPOLLET : EPOLLIN, .data = {.fd = fd}};
+
 	return !epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
+}
+
+/* A change makes epoll report the listener once more if connections still wait. */
+void Service::watch_again(int listener) noexcept
+{
+	epoll_event event = {.events = EPOLLIN | EPOLLET, .data = {.fd = listener}};
+
+	(void)epoll_ctl(events_.get(), EPOLL_CTL_MOD, listener, &event);
 }
 
 bool Service::start() noexcept
@@ -285,13 +291,21 @@ bool Service::forward(const Arrival &arrival) noexcept
 
 /*
  * The listener may have been closed since epoll reported it, and the application may have a file of
- * this number now. An invalid file: no connection waits, or the listener is closed.
+ * this number now. An invalid file: no connection waits, or the listener is closed, or it is to be
+ * reported again, after other events.
  */
 Fd Service::accept(int listener) noexcept
 {
 	std::lock_guard hold(listeners_lock_);
 
-	return listeners_.contains(listener) ? rendezvous_accept(listener, spare_, refused_) : Fd();
+	if (!listeners_.contains(listener))
+		return Fd();
+
+	Fd connection = rendezvous_accept(listener, spare_, refused_);
+
+	if (!connection && errno == EBUSY)
+		watch_again(listener);
+	return connection;
 }
 
 void Service::take_connections(int listener) noexcept
@@ -359,9 +373,11 @@ void Service::attach(Port &port)
 {
 	Fd name = rendezvous_listen(port.address(), slot_name | port.slot());
 
-	ports_.push_back(&port);
+	/* Nothing may fail between listen() and the entry by which detach() finds the file. */
+	names_.reserve(names_.size() + 1);
 	if (name && listen(name.get()))
 		names_.emplace_back(&port, std::move(name));
+	ports_.push_back(&port);
 }
 
 void Service::start_devices() noexcept

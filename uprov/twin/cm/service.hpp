@@ -101,6 +101,7 @@ private:
 	void run() noexcept;
 	void wake() noexcept;
 	bool watch(int fd, bool edge) noexcept;
+	void watch_again(int listener) noexcept;
 	void empty_inbox() noexcept;
 	void route(const Arrival &arrival) noexcept;
 	u32 name_for(const Arrival &arrival) noexcept;
