@@ -310,6 +310,25 @@ TEST_F(Cm, AServiceHasOneListener)
 	EXPECT_EQ(server.listen(second_id), 0);
 }
 
+/* Not even when its ID, of which nothing is left, is destroyed, and another device goes on */
+TEST_F(Cm, AListenerEndsWithItsDevice)
+{
+	TestPort other("127.0.0.13", 7, wire);
+	const u32 id = server.listener();
+
+	server.add_first(other);
+	client.connecting(server);
+	ASSERT_FALSE(wire.empty());
+
+	const Packet request = wire.front();
+
+	EXPECT_TRUE(server.agent.serves(server.port, request.src, request.mad));
+	server.agent.forget(server.port);
+	EXPECT_FALSE(server.agent.serves(other, request.src, request.mad));
+	EXPECT_EQ(server.destroy(id), 0);
+	EXPECT_FALSE(server.agent.serves(other, request.src, request.mad));
+}
+
 /* A process that has no file left to listen with may try again when it has one. */
 TEST_F(Cm, AListenThatFailedMayBeRepeated)
 {

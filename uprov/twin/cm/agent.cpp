@@ -281,6 +281,7 @@ void Agent::forget(const Port &port) noexcept
 
 		if (id.port != &port)
 			continue;
+		listeners_.erase({id.service(), id.handle});
 		close(id);
 		release_claims(id);
 		id.port = nullptr;
