@@ -2,10 +2,9 @@
 /* Datagrams of one queue pair to many processes. */
 #include <netinet/ip.h>
 #include <poll.h>
-#include <sched.h>
-#include <thread>
 
 #include "child.hpp"
+#include "in_process.hpp"
 #include "ud.hpp"
 
 namespace sirdma::twin::test
@@ -142,21 +141,17 @@ TEST(TwinReceiver, TellsTrafficClassAndHopLimit)
 
 TEST(TwinReceiver, TellsTheTrafficClassOfIPv6)
 {
-	bool skipped = false;
-
-	/* ::1 is everybody's, except in a network namespace of this thread */
-	std::thread([&] {
+	/* ::1 is everybody's, except in a network namespace. */
+	const bool permitted = in_network_namespace([] {
 		IpAddress own;
 
-		skipped = unshare(CLONE_NEWNET);
-		if (skipped)
-			return;
 		ASSERT_EQ(system("ip link set lo up"), 0);
 		ASSERT_TRUE(IpAddress::parse("::1", own));
 		receive_header(own, own, 0x68, 7);
 		receive_header(own, own, 0, 255);
-	}).join();
-	if (skipped)
+	});
+
+	if (!permitted)
 		GTEST_SKIP() << "no right to make a network namespace";
 }
 

@@ -4,12 +4,11 @@
 #include <fstream>
 #include <net/if.h>
 #include <poll.h>
-#include <sched.h>
-#include <thread>
 
 #include <sirdma/roce.h>
 
 #include "child.hpp"
+#include "in_process.hpp"
 #include "ud.hpp"
 
 namespace sirdma::twin::test
@@ -356,8 +355,8 @@ TEST_P(TwinMulticast, AGroupThatSomebodyElseHasIsRefused)
 	EXPECT_EQ(detach(ud), 0);
 }
 
-/* In a network namespace of its thread: datagrams to one group, sent by each of two netdevs. */
-void hear_two_netdevs(bool &skipped)
+/* In a network namespace: datagrams to one group, sent by each of two netdevs. */
+void hear_two_netdevs()
 {
 	static constexpr const char *make = "ip link add v0 type veth peer name v1 && ip link add "
 					    "w0 type veth peer name w1 && "
@@ -368,9 +367,6 @@ void hear_two_netdevs(bool &skipped)
 	ibv_gid group{};
 	sockaddr_storage to;
 
-	skipped = unshare(CLONE_NEWNET);
-	if (skipped)
-		return;
 	ASSERT_EQ(system(make), 0);
 	group.raw[0] = 0xff;
 	group.raw[1] = 0x15;
@@ -408,10 +404,7 @@ void hear_two_netdevs(bool &skipped)
 
 TEST(TwinMulticastMember, HearsItsOwnNetdevOnly)
 {
-	bool skipped = false;
-
-	std::thread([&] { hear_two_netdevs(skipped); }).join();
-	if (skipped)
+	if (!in_network_namespace(hear_two_netdevs))
 		GTEST_SKIP() << "no right to make a network namespace";
 }
 
