@@ -188,4 +188,15 @@ public:
 	uint8_t traffic_class = 0; /* for connect() */
 };
 
+/* Write to @to, read it again and compare. */
+inline void write_and_read(Node &node, const Address &to)
+{
+	node.fill(5);
+	ASSERT_EQ(node.post(IBV_WR_RDMA_WRITE, 0, 100000, &to), 0);
+	ASSERT_EQ(node.poll().status, IBV_WC_SUCCESS);
+	ASSERT_EQ(node.post(IBV_WR_RDMA_READ, 200000, 100000, &to), 0);
+	ASSERT_EQ(node.poll().status, IBV_WC_SUCCESS);
+	EXPECT_EQ(memcmp(node.buffer.data(), node.buffer.data() + 200000, 100000), 0);
+}
+
 } // namespace sirdma::twin::test
