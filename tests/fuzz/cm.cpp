@@ -18,24 +18,25 @@ using sirdma::test::Input;
 using namespace test;
 
 constexpr u32 backlog = 4;
-constexpr u64 ns_per_s = 1000000000;
 
-class World {
+class World : Pair {
 public:
+	using Pair::end;
+
+	World() { server.listener(RDMA_PS_TCP, backlog); }
+
 	void step(Input &input)
 	{
 		switch (input.byte() % 8) {
 		case 0:
 			return change(input);
 		case 1:
-			return deliver();
+			return deliver(64);
 		case 2:
 			wire.clear();
 			return;
 		case 3:
-			now += input.byte() % 130 * ns_per_s;
-			client.agent.expire();
-			return server.agent.expire();
+			return pass(input.byte() % 130 * second);
 		case 4:
 			if (ids.size() < 8)
 				ids.push_back(connect(input.half() | 2));
@@ -52,28 +53,6 @@ public:
 		}
 	}
 
-	void end()
-	{
-		wire.clear();
-		client.agent.close_channel(client.file);
-		server.agent.close_channel(server.file);
-		EXPECT_EQ(client.agent.next_due(), Agent::never_due) << "a timer of no ID";
-		EXPECT_EQ(server.agent.next_due(), Agent::never_due) << "a timer of no ID";
-		EXPECT_FALSE(client.has_event()) << "an event of no ID";
-		EXPECT_FALSE(server.has_event()) << "an event of no ID";
-
-		Process again{"127.0.0.12", 6, wire, now};
-
-		again.listener();
-		wire.clear();
-
-		Process other{"127.0.0.13", 7, wire, now};
-
-		other.connecting(again);
-		deliver_to(again);
-		EXPECT_TRUE(again.has_event()) << "not served";
-	}
-
 private:
 	/* With events of the address and the route fetched */
 	u32 connect(u32 qpn)
@@ -85,31 +64,6 @@ private:
 
 		EXPECT_EQ(client.connect(id, Process::param(qpn)), 0);
 		return id;
-	}
-
-	void give(Process &to, const Packet &packet)
-	{
-		const u64 before = to.counted(Counter::cm_received);
-
-		to.agent.receive(to.port, packet.src, packet.mad);
-		EXPECT_EQ(to.counted(Counter::cm_received), before + 1) << "not counted";
-	}
-
-	void deliver()
-	{
-		for (unsigned i = 0; i < 64 && !wire.empty(); ++i) {
-			const Packet packet = wire.front();
-
-			wire.pop_front();
-			give(packet.dst == server.port.address() ? server : client, packet);
-		}
-	}
-
-	void deliver_to(Process &to)
-	{
-		for (; !wire.empty(); wire.pop_front())
-			if (wire.front().dst == to.port.address())
-				give(to, wire.front());
 	}
 
 	/* The message that waits first, with other bytes: it stays, too. */
@@ -126,7 +80,7 @@ private:
 
 			bytes[at] = input.byte();
 		}
-		give(packet.dst == server.port.address() ? server : client, packet);
+		deliver(packet);
 	}
 
 	void fetch()
@@ -174,15 +128,9 @@ private:
 		}
 	}
 
-	Wire wire;
-	u64 now = ns_per_s;
-	Process client{"127.0.0.11", 3, wire, now}, server{"127.0.0.12", 5, wire, now};
 	std::vector<u32> ids, requests;
 	const u32 datagrams = client.bound();
 	std::vector<ssize_t> memberships;
-
-public:
-	World() { server.listener(RDMA_PS_TCP, backlog); }
 };
 
 } // namespace

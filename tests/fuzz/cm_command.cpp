@@ -22,7 +22,6 @@ namespace
 using sirdma::test::Input;
 using namespace test;
 
-constexpr u64 ns_per_s = 1000000000;
 constexpr size_t none = ~size_t{0};
 
 // The kernel's limit, which is the agent's; and lengths of values that there are
@@ -70,21 +69,22 @@ constexpr Shape shapes[] = {
 	 offsetof(rdma_ucm_join_mcast, id)},
 };
 
-class World {
+class World : Pair {
 public:
+	using Pair::end;
+
 	World() { server.listener(); }
 
 	void step(Input &input)
 	{
 		switch (input.byte() % 8) {
 		case 0:
-			return deliver();
+			return deliver(64);
 		case 1:
 			wire.clear();
 			return;
 		case 2:
-			now += input.byte() % 130 * ns_per_s;
-			return client.agent.expire();
+			return pass(input.byte() % 130 * second);
 		case 3:
 			// What a command may then be about
 			if (ids.size() < 64)
@@ -98,35 +98,7 @@ public:
 		}
 	}
 
-	void end()
-	{
-		wire.clear();
-		client.agent.close_channel(client.file);
-		EXPECT_EQ(client.agent.next_due(), Agent::never_due) << "a timer of no ID";
-		EXPECT_FALSE(client.has_event()) << "an event of no ID";
-		server.agent.close_channel(server.file);
-		wire.clear();
-
-		Process again{"127.0.0.12", 6, wire, now}, other{"127.0.0.13", 7, wire, now};
-
-		again.listener();
-		other.connecting(again);
-		again.agent.receive(again.port, wire.front().src, wire.front().mad);
-		EXPECT_TRUE(again.has_event()) << "not served";
-	}
-
 private:
-	void deliver()
-	{
-		for (unsigned i = 0; i < 64 && !wire.empty(); ++i) {
-			const Packet packet = wire.front();
-			Process &to = packet.dst == server.port.address() ? server : client;
-
-			wire.pop_front();
-			to.agent.receive(to.port, packet.src, packet.mad);
-		}
-	}
-
 	// What the host answers from now on when an ID resolves an address or listens
 	void obstruct(u8 which)
 	{
@@ -220,9 +192,6 @@ private:
 			ids.push_back(event.id);
 	}
 
-	Wire wire;
-	u64 now = ns_per_s;
-	Process client{"127.0.0.11", 3, wire, now}, server{"127.0.0.12", 5, wire, now};
 	std::vector<u32> ids;
 	std::vector<u8> value;
 };

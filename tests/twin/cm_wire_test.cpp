@@ -48,87 +48,29 @@ Nic &start_device(const IpAddress &addr)
 }
 
 /* A program with an event channel. */
-class Program {
+class Program : public Commands {
 public:
-	Program() : file_(open_channel()) { EXPECT_GE(file_, 0) << strerror(errno); }
-	~Program()
-	{
-		close_channel(file_);
-		::close(file_);
-	}
-	Program(const Program &) = delete;
-	Program &operator=(const Program &) = delete;
-
-	template <typename Command, typename Response = char>
-	ssize_t run(u32 number, Command body, Response *response = nullptr)
-	{
-		struct {
-			rdma_ucm_cmd_hdr hdr;
-			Command body;
-		} __attribute__((packed)) message{};
-
-		message.hdr = {.cmd = number,
-			       .in = sizeof(Command),
-			       .out = static_cast<uint16_t>(response ? sizeof(*response) : 0)};
-		message.body = body;
-
-		const ssize_t n = command(file_, &message, sizeof(message));
-
-		return n == sizeof(message) ? 0 : n;
-	}
-
-	u32 listener(const IpAddress &addr, uint16_t port = service_port)
-	{
-		rdma_ucm_create_id_resp resp{};
-		rdma_ucm_create_id create{};
-		rdma_ucm_bind_ip bind{};
-		sockaddr_storage sa;
-
-		create.uid = 77;
-		create.response = reinterpret_cast<uintptr_t>(&resp);
-		create.ps = RDMA_PS_TCP;
-		create.qp_type = IBV_QPT_RC;
-		EXPECT_EQ(run(RDMA_USER_CM_CMD_CREATE_ID, create, &resp), 0);
-		memcpy(&bind.addr, &sa, addr.to_socket(port, sa));
-		bind.id = resp.id;
-		EXPECT_EQ(run(RDMA_USER_CM_CMD_BIND_IP, bind), 0);
-		EXPECT_EQ(run(RDMA_USER_CM_CMD_LISTEN,
-			      rdma_ucm_listen{.id = resp.id, .backlog = 0}),
-			  0);
-		return resp.id;
-	}
-
-	void destroy(u32 id)
-	{
-		rdma_ucm_destroy_id_resp resp{};
-		rdma_ucm_destroy_id command{};
-
-		command.response = reinterpret_cast<uintptr_t>(&resp);
-		command.id = id;
-		EXPECT_EQ(run(RDMA_USER_CM_CMD_DESTROY_ID, command, &resp), 0);
-	}
+	Program() : Commands(open_channel()) {}
+	~Program() override { close_channel(file); }
 
 	/* The ID of the next request. */
 	u32 request()
 	{
-		pollfd ready = {.fd = file_, .events = POLLIN, .revents = 0};
-		rdma_ucm_event_resp resp{};
-		eventfd_t count;
+		pollfd ready = {.fd = file, .events = POLLIN, .revents = 0};
 
-		if (poll(&ready, 1, limit_ms) != 1 || eventfd_read(file_, &count)) {
+		if (poll(&ready, 1, limit_ms) != 1) {
 			ADD_FAILURE() << "no event";
 			return 0;
 		}
-		EXPECT_EQ(run(RDMA_USER_CM_CMD_GET_EVENT,
-			      rdma_ucm_get_event{.response = reinterpret_cast<uintptr_t>(&resp)},
-			      &resp),
-			  0);
+
+		const rdma_ucm_event_resp resp = event();
+
 		EXPECT_EQ(resp.event, RDMA_CM_EVENT_CONNECT_REQUEST);
 		return resp.id;
 	}
 
 private:
-	const int file_;
+	ssize_t write(const void *bytes, size_t len) override { return command(file, bytes, len); }
 };
 
 using Bytes = std::vector<uint8_t>;
@@ -364,7 +306,7 @@ void reuse_the_listeners_descriptor()
 
 	const SleepingChild holder;
 
-	program.destroy(id);
+	EXPECT_GE(program.destroy(id), 0);
 
 	const Fd own(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0));
 	auto *sa = reinterpret_cast<sockaddr *>(&any);

@@ -5,25 +5,14 @@
  */
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cerrno>
-#include <cstring>
-#include <endian.h>
 #include <fcntl.h>
 #include <set>
-#include <sys/eventfd.h>
-#include <unistd.h>
 #include <vector>
 
-#include "cm/agent.hpp"
+#include "cm_commands.hpp"
 
 namespace sirdma::twin::cm::test
 {
-
-inline constexpr uint16_t service_port = 7174;
-inline constexpr u64 group_uid = 4321;
-inline constexpr u32 client_qpn = 0x123456, server_qpn = 0x654321;
 
 struct Packet {
 	IpAddress src, dst;
@@ -53,72 +42,21 @@ private:
 };
 
 /* A process: its agent, one device and one event channel. */
-class Process : public Host {
+class Process : public Host, public Commands {
 public:
 	Process(const char *addr, u32 slot, Wire &wire, u64 &now)
-		: port(addr, slot, wire), now_(now), agent(*this),
-		  file(eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK))
+		: Commands(eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK)), port(addr, slot, wire),
+		  now_(now), agent(*this)
 	{
 		EXPECT_EQ(agent.open_channel(file), 0);
 	}
-	~Process() { ::close(file); }
 
-	template <typename Command, typename Response = char>
-	ssize_t run(u32 number, Command &command, Response *response = nullptr)
-	{
-		struct {
-			rdma_ucm_cmd_hdr hdr;
-			Command body;
-		} __attribute__((packed)) message{};
-
-		message.hdr = {.cmd = number,
-			       .in = sizeof(Command),
-			       .out = static_cast<uint16_t>(response ? sizeof(*response) : 0)};
-		message.body = command;
-
-		const ssize_t n = agent.command(file, &message, sizeof(message));
-
-		return n == sizeof(message) ? 0 : n;
-	}
-
-	u32 create(uint16_t port_space = RDMA_PS_TCP, u64 uid = 1)
-	{
-		rdma_ucm_create_id_resp resp{};
-		rdma_ucm_create_id command{};
-
-		command.uid = uid;
-		command.response = reinterpret_cast<uintptr_t>(&resp);
-		command.ps = port_space;
-		command.qp_type = port_space == RDMA_PS_UDP ? IBV_QPT_UD : IBV_QPT_RC;
-		EXPECT_EQ(run(RDMA_USER_CM_CMD_CREATE_ID, command, &resp), 0);
-		return resp.id;
-	}
+	using Commands::bind, Commands::listener, Commands::resolved;
 
 	ssize_t bind(u32 id, uint16_t to) { return bind(id, port.address(), to); }
-	ssize_t bind(u32 id, const IpAddress &addr, uint16_t to)
-	{
-		rdma_ucm_bind_ip command{};
-		sockaddr_storage sa;
-
-		memcpy(&command.addr, &sa, addr.to_socket(to, sa));
-		command.id = id;
-		return run(RDMA_USER_CM_CMD_BIND_IP, command);
-	}
-
-	ssize_t listen(u32 id, u32 backlog = 0)
-	{
-		rdma_ucm_listen command = {.id = id, .backlog = backlog};
-
-		return run(RDMA_USER_CM_CMD_LISTEN, command);
-	}
-
 	u32 listener(uint16_t port_space = RDMA_PS_TCP, u32 backlog = 0)
 	{
-		const u32 id = create(port_space, 77);
-
-		EXPECT_EQ(bind(id, service_port), 0);
-		EXPECT_EQ(listen(id, backlog), 0);
-		return id;
+		return listener(port.address(), service_port, port_space, backlog);
 	}
 
 	/* An ID for datagrams that has a device */
@@ -130,88 +68,9 @@ public:
 		return id;
 	}
 
-	/* Join 239.1.2.@n: the membership, or a negative error. */
-	ssize_t join(u32 id, uint8_t n = 3)
-	{
-		rdma_ucm_create_id_resp resp{};
-		rdma_ucm_join_ip_mcast command{};
-		auto &to = reinterpret_cast<sockaddr_in &>(command.addr);
-
-		to.sin_family = AF_INET;
-		to.sin_addr.s_addr = htobe32(0xef010200u + n);
-		command.response = reinterpret_cast<uintptr_t>(&resp);
-		command.uid = group_uid;
-		command.id = id;
-
-		const ssize_t err = run(RDMA_USER_CM_CMD_JOIN_IP_MCAST, command, &resp);
-
-		return err ? err : static_cast<ssize_t>(resp.id);
-	}
-
-	/* Events reported, or a negative error. */
-	ssize_t leave(ssize_t membership)
-	{
-		rdma_ucm_destroy_id_resp resp{};
-		rdma_ucm_destroy_id command{};
-
-		command.response = reinterpret_cast<uintptr_t>(&resp);
-		command.id = static_cast<u32>(membership);
-
-		const ssize_t err = run(RDMA_USER_CM_CMD_LEAVE_MCAST, command, &resp);
-
-		return err ? err : static_cast<ssize_t>(resp.events_reported);
-	}
-
-	static rdma_ucm_conn_param param(u32 qpn, const char *data = "")
-	{
-		rdma_ucm_conn_param out{};
-
-		out.qp_num = qpn;
-		out.valid = 1;
-		out.responder_resources = 3;
-		out.initiator_depth = 5;
-		out.retry_count = 6;
-		out.rnr_retry_count = 7;
-		out.private_data_len = static_cast<uint8_t>(strlen(data));
-		memcpy(out.private_data, data, strlen(data));
-		return out;
-	}
-
-	ssize_t connect(u32 id, const rdma_ucm_conn_param &param)
-	{
-		rdma_ucm_connect command{};
-
-		command.id = id;
-		command.conn_param = param;
-		return run(RDMA_USER_CM_CMD_CONNECT, command);
-	}
-
-	ssize_t resolve(u32 id, const IpAddress &to, u32 timeout_ms = 1)
-	{
-		rdma_ucm_resolve_ip address{};
-		sockaddr_storage sa;
-
-		memcpy(&address.dst_addr, &sa, to.to_socket(service_port, sa));
-		address.id = id;
-		address.timeout_ms = timeout_ms;
-		return run(RDMA_USER_CM_CMD_RESOLVE_IP, address);
-	}
-
-	/* An ID whose route to @to is resolved. */
 	u32 resolved(const Process &to, uint16_t port_space = RDMA_PS_TCP)
 	{
 		return resolved(to.port.address(), port_space);
-	}
-	u32 resolved(const IpAddress &to, uint16_t port_space = RDMA_PS_TCP)
-	{
-		const u32 id = create(port_space);
-		rdma_ucm_resolve_route route = {.id = id, .timeout_ms = 1};
-
-		EXPECT_EQ(resolve(id, to), 0);
-		EXPECT_EQ(event().event, RDMA_CM_EVENT_ADDR_RESOLVED);
-		EXPECT_EQ(run(RDMA_USER_CM_CMD_RESOLVE_ROUTE, route), 0);
-		EXPECT_EQ(event().event, RDMA_CM_EVENT_ROUTE_RESOLVED);
-		return id;
 	}
 
 	u32 connecting(const Process &to, const char *data = "")
@@ -220,78 +79,6 @@ public:
 
 		EXPECT_EQ(connect(id, param(client_qpn, data)), 0);
 		return id;
-	}
-
-	ssize_t accept(u32 id, const rdma_ucm_conn_param &param, u64 uid = 2)
-	{
-		rdma_ucm_accept command{};
-
-		command.id = id;
-		command.uid = uid;
-		command.conn_param = param;
-		return run(RDMA_USER_CM_CMD_ACCEPT, command);
-	}
-
-	template <typename Command> ssize_t simple(u32 number, u32 id)
-	{
-		Command command{};
-
-		command.id = id;
-		return run(number, command);
-	}
-	ssize_t disconnect(u32 id)
-	{
-		return simple<rdma_ucm_disconnect>(RDMA_USER_CM_CMD_DISCONNECT, id);
-	}
-
-	/* Events reported; negative: the error. */
-	int destroy(u32 id)
-	{
-		rdma_ucm_destroy_id_resp resp{};
-		rdma_ucm_destroy_id command{};
-
-		command.response = reinterpret_cast<uintptr_t>(&resp);
-		command.id = id;
-
-		const ssize_t err = run(RDMA_USER_CM_CMD_DESTROY_ID, command, &resp);
-
-		return err ? static_cast<int>(err) : static_cast<int>(resp.events_reported);
-	}
-
-	bool has_event()
-	{
-		eventfd_t count;
-
-		if (eventfd_read(file, &count))
-			return false;
-		eventfd_write(file, 1);
-		return true;
-	}
-
-	rdma_ucm_event_resp event()
-	{
-		rdma_ucm_event_resp resp{};
-		rdma_ucm_get_event command = {.response = reinterpret_cast<uintptr_t>(&resp)};
-		eventfd_t count;
-
-		if (eventfd_read(file, &count)) {
-			ADD_FAILURE() << "no event";
-			return resp;
-		}
-		EXPECT_EQ(run(RDMA_USER_CM_CMD_GET_EVENT, command, &resp), 0);
-		return resp;
-	}
-
-	ib_uverbs_qp_attr qp_attr(u32 id, u32 state, ssize_t want = 0)
-	{
-		ib_uverbs_qp_attr resp{};
-		rdma_ucm_init_qp_attr command{};
-
-		command.response = reinterpret_cast<uintptr_t>(&resp);
-		command.id = id;
-		command.qp_state = state;
-		EXPECT_EQ(run(RDMA_USER_CM_CMD_INIT_QP_ATTR, command, &resp), want);
-		return resp;
 	}
 
 	u64 counted(Counter which) const { return agent.counter(which); }
@@ -336,6 +123,11 @@ public:
 	TestPort port;
 
 private:
+	ssize_t write(const void *bytes, size_t len) override
+	{
+		return agent.command(file, bytes, len);
+	}
+
 	std::vector<Port *> ports_{&port};
 	std::set<int> served_;
 	std::vector<std::pair<u32, int>> claims_;
@@ -343,18 +135,17 @@ private:
 
 public:
 	Agent agent;
-	const int file;
 };
 
-/* A client and a server. */
-class Cm : public testing::Test {
+/* A client and a server, and what waits between them. */
+class Pair {
 protected:
 	static constexpr u64 second = 1000000000;
 
-	/* Deliver what waits, and what is sent because of it. */
-	void deliver()
+	/* Deliver at most @most messages that wait, or that are sent because of one. */
+	void deliver(unsigned most = ~0u)
 	{
-		while (!wire.empty()) {
+		for (; most && !wire.empty(); --most) {
 			const Packet packet = wire.front();
 
 			wire.pop_front();
@@ -363,9 +154,14 @@ protected:
 	}
 	void deliver(const Packet &packet)
 	{
-		Process &to = packet.dst == server.port.address() ? server : client;
+		deliver(packet, packet.dst == server.port.address() ? server : client);
+	}
+	static void deliver(const Packet &packet, Process &to)
+	{
+		const u64 before = to.counted(Counter::cm_received);
 
 		to.agent.receive(to.port, packet.src, packet.mad);
+		EXPECT_EQ(to.counted(Counter::cm_received), before + 1) << "not counted";
 	}
 	void pass(u64 ns)
 	{
@@ -373,6 +169,33 @@ protected:
 		client.agent.expire();
 		server.agent.expire();
 	}
+
+	/* Close both channels: nothing is left, and others connect afterwards. */
+	void end()
+	{
+		for (Process *process : {&client, &server}) {
+			process->agent.close_channel(process->file);
+			EXPECT_EQ(process->agent.next_due(), Agent::never_due) << "a timer of no "
+										  "ID";
+			EXPECT_FALSE(process->has_event()) << "an event of no ID";
+		}
+
+		Process again{"127.0.0.12", 6, wire, now}, other{"127.0.0.13", 7, wire, now};
+
+		again.listener();
+		wire.clear();
+		other.connecting(again);
+		deliver(wire.front(), again);
+		EXPECT_TRUE(again.has_event()) << "not served";
+	}
+
+	Wire wire;
+	u64 now = second;
+	Process client{"127.0.0.11", 3, wire, now}, server{"127.0.0.12", 5, wire, now};
+};
+
+class Cm : public testing::Test, protected Pair {
+protected:
 	/* Nobody listens, so the client's request is refused until it gives up. */
 	void be_refused()
 	{
@@ -402,10 +225,6 @@ protected:
 		EXPECT_EQ(server.event().event, RDMA_CM_EVENT_ESTABLISHED);
 		return {id, request};
 	}
-
-	Wire wire;
-	u64 now = second;
-	Process client{"127.0.0.11", 3, wire, now}, server{"127.0.0.12", 5, wire, now};
 };
 
 } // namespace sirdma::twin::cm::test
