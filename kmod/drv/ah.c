@@ -63,10 +63,15 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 static bool sirdma_ah_count(struct sirdma_dev *dev, struct sirdma_ah *ah,
 			    enum sirdma_av_consumer who, struct ib_udata *udata)
 {
-	ah->consumer_ahs = udata ? &sirdma_udata_to_uctx(udata)->ahs : &dev->kernel_ahs;
-	if (sirdma_av_is_fair(&dev->hw, who, atomic_inc_return(ah->consumer_ahs) - 1))
+	u32 mine;
+
+	ah->consumer_ahs = udata ? &sirdma_udata_to_uctx(udata)->user->ahs : &dev->kernel_ahs;
+	mine = atomic_inc_return(ah->consumer_ahs) - 1;
+	if (sirdma_av_is_fair(&dev->hw, who, mine))
 		return true;
 	atomic_dec(ah->consumer_ahs);
+	sirdma_refused(dev, "create_ah: %s %u address handles, and others need those left of %u",
+		       udata ? "the user has" : "the kernel has", mine, dev->hw.avs.limit);
 	return false;
 }
 
@@ -95,10 +100,8 @@ int sirdma_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct 
 		sirdma_refused(dev, "create_ah: the address %s", why);
 		return -EINVAL;
 	}
-	if (!sirdma_ah_count(dev, ah, who, udata)) {
-		sirdma_refused(dev, "create_ah: the others need the vectors that are left");
+	if (!sirdma_ah_count(dev, ah, who, udata))
 		return -ENOMEM;
-	}
 	ah->attr = *init->ah_attr;
 	err = sirdma_ah_make(dev, ah, &params, who);
 	ah->attr.grh.sgid_attr = NULL;

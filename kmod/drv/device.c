@@ -46,6 +46,7 @@ static void sirdma_dealloc_driver(struct ib_device *ibdev)
 	sirdma_qpctx_fini(dev);
 	sirdma_hw_remove(&dev->hw);
 	dev->bus->ops->destroy(dev->bus);
+	sirdma_users_fini(&dev->users);
 	xa_destroy(&dev->srqs);
 	xa_destroy(&dev->cqs);
 	xa_destroy(&dev->qps);
@@ -125,6 +126,7 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	sirdma_users_init(&dev->users);
 	sirdma_params_to_config(&config);
 	dev->bus = sirdma_bus_create(dev->ndev, &config);
 	if (IS_ERR(dev->bus))

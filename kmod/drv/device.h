@@ -14,6 +14,7 @@
 #include "mcast.h"
 #include "neigh.h"
 #include "qpctx.h"
+#include "user.h"
 
 struct sirdma_dev {
 	struct ib_device ibdev;
@@ -28,6 +29,7 @@ struct sirdma_dev {
 	struct sirdma_neigh_table neighs;
 	struct sirdma_mcast_members mcast;
 	struct sirdma_counters counters;
+	struct sirdma_users users;
 	struct delayed_work health; /* polls the device's status */
 	struct work_struct fatal; /* removes a device that failed */
 	struct work_struct kflush; /* has kernel consumers poll, after the reset of a failed device */

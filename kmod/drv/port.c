@@ -43,7 +43,7 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
 	sirdma_hw_limits(&dev->hw, &limits);
 	SIRDMA_LIMITS_TO_VERBS(attr, &limits);
-	attr->max_ah = sirdma_av_context_limit(&dev->hw);
+	attr->max_ah = sirdma_av_one_user_limit(&dev->hw);
 	attr->max_send_sge = limits.max_sge;
 	attr->max_recv_sge = limits.max_sge;
 	attr->page_size_cap = SIRDMA_MR_PAGE_SIZES;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/cred.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -148,10 +149,15 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	 */
 	if (!try_module_get(THIS_MODULE))
 		return -ENODEV;
+	uctx->user = sirdma_user_get(&dev->users, current_uid());
+	if (IS_ERR(uctx->user)) {
+		err = PTR_ERR(uctx->user);
+		goto err_module;
+	}
 	uctx->db_entry = sirdma_db_entry_insert(ibuctx);
 	if (!uctx->db_entry) {
 		err = -ENOMEM;
-		goto err_module;
+		goto err_user;
 	}
 	sirdma_uctx_fill_response(dev, uctx, &resp);
 	err = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
@@ -161,6 +167,8 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 
 err_entry:
 	rdma_user_mmap_entry_remove(uctx->db_entry);
+err_user:
+	sirdma_user_put(&dev->users, uctx->user);
 err_module:
 	module_put(THIS_MODULE);
 	return err;
@@ -168,7 +176,10 @@ err_module:
 
 void sirdma_dealloc_ucontext(struct ib_ucontext *ibuctx)
 {
-	rdma_user_mmap_entry_remove(to_suctx(ibuctx)->db_entry);
+	struct sirdma_ucontext *uctx = to_suctx(ibuctx);
+
+	rdma_user_mmap_entry_remove(uctx->db_entry);
+	sirdma_user_put(&to_sdev(ibuctx->device)->users, uctx->user);
 	/*
 	 * This may be the last reference, but the module's text stays until this function
 	 * returns: removing the module unregisters the device, and uverbs lets that wait for

@@ -8,12 +8,14 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+struct sirdma_user;
+
 struct sirdma_ucontext {
 	struct ib_ucontext ibuctx;
 	struct rdma_user_mmap_entry *db_entry;
 	struct mutex ring_lock; /* protects rings and whether each is in use */
 	struct list_head rings; /* struct sirdma_ring */
-	atomic_t ahs; /* address handles, see sirdma_av_is_fair() */
+	struct sirdma_user *user;
 	bool raw_attrs; /* cap.max_*_wr are what the application asked for */
 };
 

@@ -99,7 +99,7 @@ u32 sirdma_av_user_limit(const struct sirdma_hw *hw)
 	return hw->avs.limit - min(hw->avs.limit, SIRDMA_AV_RESERVE);
 }
 
-u32 sirdma_av_context_limit(const struct sirdma_hw *hw)
+u32 sirdma_av_one_user_limit(const struct sirdma_hw *hw)
 {
 	return (sirdma_av_user_limit(hw) + 1) / 2;
 }

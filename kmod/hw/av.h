@@ -49,13 +49,12 @@ enum sirdma_av_consumer {
 /*
  * May a consumer that has @mine vectors have another one? A consumer may grow while it has fewer
  * vectors than are free: the first greedy one gets half of all, the next one half of the rest. So
- * a few of them leave some to a later one; a process that opens a dozen contexts can still take
- * all. A consumer is one user context, or the kernel as a whole, which always gets
- * SIRDMA_AV_RESERVE. Any context, no lock.
+ * a few of them leave some to a later one. A consumer is one user with all its contexts, or the
+ * kernel as a whole, which always gets SIRDMA_AV_RESERVE. Any context, no lock.
  */
 bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 mine);
-/* The most that one user's context may have. */
-u32 sirdma_av_context_limit(const struct sirdma_hw *hw);
+/* The most that one user may have. */
+u32 sirdma_av_one_user_limit(const struct sirdma_hw *hw);
 
 int sirdma_av_init(struct sirdma_hw *hw, u64 base);
 void sirdma_av_fini(struct sirdma_hw *hw);

@@ -133,7 +133,7 @@ TEST_F(AddressVectors, NobodyHasMoreThanIsLeftToOthers)
 
 	start();
 	const u32 limit = sirdma_av_user_limit(&hw_);
-	EXPECT_EQ(sirdma_av_context_limit(&hw_), limit / 2);
+	EXPECT_EQ(sirdma_av_one_user_limit(&hw_), limit / 2);
 	EXPECT_EQ(greedy(SIRDMA_AV_USER, all), limit / 2);
 	EXPECT_EQ(greedy(SIRDMA_AV_USER, all), limit / 4);
 	EXPECT_EQ(greedy(SIRDMA_AV_KERNEL, all), (limit / 4 + SIRDMA_AV_RESERVE) / 2);

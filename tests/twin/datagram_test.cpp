@@ -86,6 +86,40 @@ TEST_P(TwinDatagram, HaveTheirTrafficClassAndHopLimitInTheGrh)
 	}
 }
 
+/* In one context or several; and those of another process are others. */
+TEST_P(TwinDatagram, AProcessHasAllAddressHandlesOfItsDevice)
+{
+	Node node(at(own_address(0), GetParam())), other(at(own_address(0), GetParam()));
+	ibv_context *const context = ibv_open_device(node.device->verbs());
+	ibv_pd *const pd = ibv_alloc_pd(context);
+	ibv_ah_attr attr{};
+	ibv_device_attr limits{};
+	std::vector<ibv_ah *> all;
+
+	ASSERT_TRUE(pd);
+	ASSERT_EQ(ibv_query_device(context, &limits), 0);
+	attr.is_global = 1;
+	attr.port_num = 1;
+	attr.grh.dgid = node.address().gid;
+	for (size_t n = 0; ibv_ah *ah = ibv_create_ah(n % 2 ? pd : node.pd, &attr); ++n)
+		all.push_back(ah);
+	EXPECT_EQ(errno, ENOMEM);
+	EXPECT_EQ(all.size(), static_cast<size_t>(limits.max_ah));
+	for (ibv_pd *of : {pd, node.pd}) {
+		EXPECT_FALSE(ibv_create_ah(of, &attr));
+		EXPECT_EQ(errno, ENOMEM);
+	}
+	all.push_back(ibv_create_ah(other.pd, &attr));
+	EXPECT_TRUE(all.back());
+	for (ibv_ah *ah : all)
+		EXPECT_EQ(ibv_destroy_ah(ah), 0);
+	ibv_ah *const again = ibv_create_ah(pd, &attr);
+	EXPECT_TRUE(again);
+	EXPECT_EQ(ibv_destroy_ah(again), 0);
+	EXPECT_EQ(ibv_dealloc_pd(pd), 0);
+	EXPECT_EQ(ibv_close_device(context), 0);
+}
+
 /* What a socket says of the last datagram it received. */
 class LastPath : public DatagramSink {
 public:

@@ -3,6 +3,9 @@
 #include "datagram.hpp"
 #include "fixture.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstring>
 
@@ -79,32 +82,71 @@ TEST_F(Exhaustion, Regions)
 		   [&] { return Mr(ibv_reg_mr(pd_.get(), memory.data(), 4096, all_access)); });
 }
 
-// One context cannot take the address handles that another one needs.
+std::vector<Ah> take_all_ahs(const Device &of, ibv_pd *pd)
+{
+	ibv_ah_attr attr = address_of(of, of.gid);
+	std::vector<Ah> all;
+	Ah one;
+	errno = 0;
+	while (all.size() < 1u << 20 && (one = Ah(ibv_create_ah(pd, &attr))))
+		all.push_back(std::move(one));
+	EXPECT_EQ(errno, ENOMEM) << std::strerror(errno);
+	return all;
+}
+
+// How many address handles of the device another user can make: the group and user nobody in a process of its own.
+size_t ahs_of_another_user(const Device &device)
+{
+	constexpr uid_t nobody = 65534;
+	size_t count = 0;
+	int ends[2] = {}, status = -1;
+
+	EXPECT_EQ(pipe(ends), 0);
+	const pid_t child = fork();
+	if (!child) {
+		if (setgid(nobody) || setuid(nobody))
+			_exit(1);
+		const auto own = Device::open(device.name, {device.gid_index, 4});
+		const Pd pd(own ? ibv_alloc_pd(own->context.get()) : nullptr);
+		if (!pd)
+			_exit(2);
+		count = take_all_ahs(*own, pd.get()).size();
+		_exit(errno == ENOMEM && write(ends[1], &count, sizeof(count)) == sizeof(count) ?
+			      0 :
+			      3);
+	}
+	EXPECT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_EQ(status, 0) << "the other user's process";
+	if (!status) {
+		EXPECT_EQ(read(ends[0], &count, sizeof(count)), ssize_t{sizeof(count)});
+	}
+	close(ends[0]);
+	close(ends[1]);
+	return count;
+}
+
+// One user cannot take the address handles that another one needs, however many contexts it opens.
 TEST_F(Exhaustion, AddressHandles)
 {
+	if (getuid())
+		GTEST_SKIP() << "only root can become another user";
 	const auto limit = static_cast<size_t>(device().attr.max_ah);
-	const auto take_all = [](const Device &of, ibv_pd *pd) {
-		ibv_ah_attr attr = address_of(of, of.gid);
-		std::vector<Ah> all;
-		Ah one;
-		errno = 0;
-		while (all.size() < 1u << 20 && (one = Ah(ibv_create_ah(pd, &attr))))
-			all.push_back(std::move(one));
-		EXPECT_EQ(errno, ENOMEM) << std::strerror(errno);
-		return all;
-	};
 	auto other = Device::open(device().name, {device().gid_index, 4});
 	ASSERT_TRUE(other);
 	const Pd other_pd(ibv_alloc_pd(other->context.get()));
 	ASSERT_TRUE(other_pd);
 
 	for (int round = 0; round < 2; round++) {
-		std::vector<Ah> first = take_all(device(), pd_.get());
+		std::vector<Ah> first = take_all_ahs(device(), pd_.get());
 		EXPECT_LE(first.size(), limit);
 		EXPECT_GE(first.size() + reserved, limit);
-		const std::vector<Ah> second = take_all(*other, other_pd.get());
-		EXPECT_GE(second.size() + reserved, limit / 2);
+		EXPECT_EQ(take_all_ahs(*other, other_pd.get()).size(), 0u) << "of the same user";
+		EXPECT_GE(ahs_of_another_user(device()) + reserved, limit / 2);
 		first.resize(first.size() / 2);
+		std::vector<Ah> second = take_all_ahs(*other, other_pd.get());
+		EXPECT_GE(first.size() + second.size() + reserved, limit);
+		EXPECT_LE(first.size() + second.size(), limit);
+		second.clear();
 		ibv_ah_attr attr = address_of(device(), device().gid);
 		first.emplace_back(ibv_create_ah(pd_.get(), &attr));
 		EXPECT_TRUE(first.back()) << "what was given back can be had again";

@@ -82,7 +82,13 @@ int Driver::create_ah(uint32_t pd, const ibv_ah_attr &attr, uint32_t &index)
 	}
 	if (unreachable)
 		return unreachable;
+	/*
+	 * The device is of this process alone, so its one user may have all vectors. The kernel's
+	 * driver leaves some to other users (sirdma_av_is_fair()).
+	 */
 	err = -sirdma_av_create(&hw_, &params, SIRDMA_AV_USER, &idx);
+	if (err == ENOMEM)
+		port_warn("create_ah: no address vector is left of %u", sirdma_av_user_limit(&hw_));
 	if (err)
 		return err;
 	{

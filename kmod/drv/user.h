@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Users of a device: owners of user contexts, by their real user ID. What a device has few of is
+ * shared by users, not by contexts, because a user may open any number of contexts.
+ */
+#ifndef SIRDMA_DRV_USER_H
+#define SIRDMA_DRV_USER_H
+
+#include <linux/atomic.h>
+#include <linux/mutex.h>
+#include <linux/uidgid.h>
+#include <linux/xarray.h>
+
+struct sirdma_user {
+	kuid_t uid;
+	unsigned int contexts; /* under sirdma_users.lock */
+	atomic_t ahs; /* address handles of all its contexts, see sirdma_av_is_fair() */
+};
+
+struct sirdma_users {
+	struct mutex lock; /* protects by_uid and the counts of contexts */
+	struct xarray by_uid; /* user ID -> struct sirdma_user */
+};
+
+void sirdma_users_init(struct sirdma_users *users);
+/* All contexts are gone. */
+void sirdma_users_fini(struct sirdma_users *users);
+/* The user @uid, for one more context; until sirdma_user_put(). Sleeps. ERR_PTR: -ENOMEM. */
+struct sirdma_user *sirdma_user_get(struct sirdma_users *users, kuid_t uid);
+/* Such a context has no object left. */
+void sirdma_user_put(struct sirdma_users *users, struct sirdma_user *user);
+
+#endif
