@@ -144,6 +144,33 @@ TEST_F(Multicast, ASenderThatIsAMemberGetsItsOwn)
 		EXPECT_EQ(detach(*end), 0);
 }
 
+// The default if that is 0. To other destinations, in between, the route decides.
+TEST_F(Multicast, TheHopLimitIsThatOfTheAddressHandle)
+{
+	const size_t at = is_v4(device().gid) ? 28 : 7;
+	const auto arrives = [&](const ibv_gid &to, uint32_t qpn, uint8_t hop_limit) {
+		ibv_ah_attr attr = address_of(device(), to);
+
+		attr.grh.hop_limit = hop_limit;
+		const Ah ah(ibv_create_ah(a_.pd, &attr));
+
+		EXPECT_TRUE(ah) << std::strerror(errno);
+		EXPECT_EQ(post_recv(b_, {remote_.sge(0, 4096)}), 0);
+		EXPECT_EQ(post_to(a_, ah.get(), qpn, {.sges = {local_.sge(0, 8)}}), 0);
+		expect_wc(a_.scq);
+		expect_wc(b_.rcq);
+		return static_cast<int>(remote_.bytes(0, grh_bytes)[at]);
+	};
+
+	ASSERT_EQ(attach(b_), 0);
+	for (uint8_t hop_limit : {3, 255, 1, 64}) {
+		EXPECT_EQ(arrives(group_, 0xffffff, hop_limit), hop_limit);
+		EXPECT_EQ(arrives(peer().gid, b_.qp->qp_num, 3), 64);
+	}
+	EXPECT_EQ(arrives(group_, 0xffffff, 0), 64);
+	EXPECT_EQ(detach(b_), 0);
+}
+
 TEST_F(Multicast, AWrongQkeyIsDropped)
 {
 	const End wrong = make_end(peer(), b_.pd, qkey + 1);

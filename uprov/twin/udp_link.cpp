@@ -95,8 +95,8 @@ Fd open_socket(const IpAddress &addr, uint16_t port, uint32_t interface = 0) noe
 }
 
 /*
- * Datagrams to a group leave by the interface of the address, and reach as far as others: the
- * default TTL of 1 passes no router.
+ * Datagrams to a group leave by the interface of the address, and reach as far as others unless
+ * their address handle says otherwise: the default TTL of 1 passes no router.
  */
 void prepare_for_groups(int fd, const IpAddress &addr) noexcept
 {
@@ -105,10 +105,10 @@ void prepare_for_groups(int fd, const IpAddress &addr) noexcept
 
 	if (addr.is_v4()) {
 		(void)setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &egress, sizeof(egress));
-		set_option(fd, IPPROTO_IP, IP_MULTICAST_TTL, IPDEFTTL);
+		set_option(fd, IPPROTO_IP, IP_MULTICAST_TTL, default_hop_limit);
 	} else {
 		set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, interface);
-		set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, IPDEFTTL);
+		set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, default_hop_limit);
 	}
 }
 
@@ -154,6 +154,16 @@ void set_traffic_class(msghdr &m, uint8_t *control, const Path &path) noexcept
 		add_option(m, control, IPPROTO_IP, IP_TOS, traffic_class);
 	else
 		add_option(m, control, IPPROTO_IPV6, IPV6_TCLASS, traffic_class);
+}
+
+void set_hop_limit(msghdr &m, uint8_t *control, const Path &path) noexcept
+{
+	const int hop_limit = path.hop_limit;
+
+	if (path.src.is_v4())
+		add_option(m, control, IPPROTO_IP, IP_TTL, hop_limit);
+	else
+		add_option(m, control, IPPROTO_IPV6, IPV6_HOPLIMIT, hop_limit);
 }
 
 } // namespace
@@ -235,6 +245,8 @@ void UdpSender::put(Layout &to, TxScratch &s, const Path &path, const snic_tx_pk
 		m.msg_iovlen = 1;
 		if (path.traffic_class)
 			set_traffic_class(m, s.control[to.runs - 1], path);
+		if (path.hop_limit != default_hop_limit)
+			set_hop_limit(m, s.control[to.runs - 1], path);
 	} else if (to.in_run == 2) {
 		add_option(m, s.control[to.runs - 1], IPPROTO_UDP, UDP_SEGMENT,
 			   static_cast<uint16_t>(to.segment));
@@ -307,14 +319,21 @@ void UdpSender::record(const snic_burst &burst, TxScratch &s) noexcept
 	       .traffic_class = burst.flow->traffic_class});
 }
 
-/* The flow's own source port is for network cards. */
-Path UdpSender::path_to(const IpAddress &dst, uint8_t traffic_class) const noexcept
+/*
+ * The flow's own source port is for network cards. As in the kernel's RDMA core (ib_resolve_eth_dmac()),
+ * the hop limit of an address is sent to groups only, and other packets have that of their route:
+ * programs such as ibv_rc_pingpong say 1 and reach peers behind routers.
+ */
+Path UdpSender::path_to(const IpAddress &dst, const snic_flow &flow) const noexcept
 {
+	const bool to_group = sirdma_ip_is_multicast(&flow.dst_ip);
+
 	return {.src = addr_,
 		.dst = dst,
 		.sport = port_,
 		.dport = SIRDMA_ROCE_UDP_PORT,
-		.traffic_class = traffic_class};
+		.traffic_class = flow.traffic_class,
+		.hop_limit = to_group ? flow.hop_limit : default_hop_limit};
 }
 
 u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
@@ -334,7 +353,7 @@ u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
 			send_ack(leaves, s);
 		return 1;
 	}
-	return send(s, dst, build(burst, s, path_to(dst, burst.flow->traffic_class)));
+	return send(s, dst, build(burst, s, path_to(dst, *burst.flow)));
 }
 
 void UdpSender::send_ack(const Ack &ack, TxScratch &s) noexcept
@@ -343,7 +362,13 @@ void UdpSender::send_ack(const Ack &ack, TxScratch &s) noexcept
 	const snic_seg nothing{};
 	snic_seg_iter none{.seg = &nothing, .off = 0, .by_reference = false};
 
-	put(layout, s, path_to(ack.dst, ack.traffic_class), ack.pkt, none);
+	const Path path = {.src = addr_,
+			   .dst = ack.dst,
+			   .sport = port_,
+			   .dport = SIRDMA_ROCE_UDP_PORT,
+			   .traffic_class = ack.traffic_class};
+
+	put(layout, s, path, ack.pkt, none);
 	s.first[1] = 1;
 	if (!send(s, ack.dst, 1))
 		hold_.give_back(ack);

@@ -30,9 +30,9 @@ struct TxScratch {
 	mmsghdr messages[packets];
 	iovec pieces[packets];
 	u32 first[packets + 1]; /* packet of the burst each message begins with */
-	/* Room for the traffic class and the size of segments */
-	alignas(cmsghdr)
-		uint8_t control[packets][CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t))];
+	/* Room for the traffic class, the hop limit and the size of segments */
+	alignas(cmsghdr) uint8_t
+		control[packets][2 * CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t))];
 };
 
 /* Receives datagrams, BTH to ICRC. */
@@ -79,7 +79,7 @@ private:
 	u32 send(TxScratch &scratch, const IpAddress &dst, u32 runs) noexcept;
 	bool send_some(mmsghdr *messages, u32 count, u32 &sent) noexcept;
 	void send_ack(const Ack &ack, TxScratch &scratch) noexcept;
-	Path path_to(const IpAddress &dst, uint8_t traffic_class) const noexcept;
+	Path path_to(const IpAddress &dst, const snic_flow &flow) const noexcept;
 
 	const Fd fd_;
 	const IpAddress addr_;
