@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Device counters, as GATHER_STATS returns them: __le64 each, in this order.
+ * TX_BYTES and RX_BYTES count whole frames, from the Ethernet header to the ICRC.
  * SIRDMA_STATS(X) calls X(IDENTIFIER, name) for each.
  */
 #ifndef SIRDMA_STATS_H

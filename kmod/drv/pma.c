@@ -9,8 +9,8 @@
 /* Where the attribute starts in a performance management MAD (IBTA 16.1.1). */
 #define PMA_DATA_OFFSET 40
 /*
- * PortXmitData and PortRcvData count words of four bytes (IBTA table 244). The device counts
- * payload, without headers.
+ * PortXmitData and PortRcvData count words of four bytes, from the LRH up to, but without, the VCRC
+ * (IBTA table 244). On Ethernet these are a frame's bytes without its check sequence.
  */
 #define PMA_WORD 4
 

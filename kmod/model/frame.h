@@ -15,6 +15,13 @@
 #define SNIC_UDP_HLEN 8
 #define SNIC_FRAME_MAX_HLEN (SNIC_ETH_HLEN + SNIC_VLAN_HLEN + SNIC_IPV6_HLEN + SNIC_UDP_HLEN)
 
+/* Bytes of a frame before the BTH. */
+static inline u32 snic_frame_hlen(bool is_v4, bool has_vlan)
+{
+	return SNIC_ETH_HLEN + (has_vlan ? SNIC_VLAN_HLEN : 0) +
+	       (is_v4 ? SNIC_IPV4_HLEN : SNIC_IPV6_HLEN) + SNIC_UDP_HLEN;
+}
+
 /* Bytes of the IP packet (IP header to ICRC) that carries @pkt. */
 static inline u32 snic_ip_len(const struct snic_flow *flow, const struct snic_tx_pkt *pkt)
 {

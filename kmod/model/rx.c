@@ -3,6 +3,7 @@
  * Received packets: find the QP, check the headers (IBTA 9.6.1) and give the packet to
  * the QP's transport.
  */
+#include "frame.h"
 #include "mcast.h"
 #include "super.h"
 #include "transport.h"
@@ -77,11 +78,22 @@ static void rx_split(struct snic_qp *qp, const struct snic_pkt *pkt, const struc
 	}
 }
 
+/* Bytes of the frames that carried @pkt. */
+static u32 rx_frame_bytes(const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
+{
+	u32 bytes = rx->len + pkt->npkts * snic_frame_hlen(rx->is_v4, rx->vlan_id != 0);
+
+	if (PORT_WIRE_IN_MEMORY && pkt->npkts > 1)
+		bytes += snic_super_saved(pkt);
+	return bytes;
+}
+
 static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const struct snic_pkt *pkt,
 			const struct snic_rx_pkt *rx)
 {
 	batch->pkts += pkt->npkts;
 	batch->bytes += pkt->payload_len;
+	batch->frame_bytes += rx_frame_bytes(pkt, rx);
 	if ((rx->traffic_class & 3) == 3)
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_ECN);
 	/*
@@ -106,7 +118,7 @@ void snic_rx_batch_end(struct snic_rx_batch *batch)
 		return;
 	if (batch->pkts) {
 		snic_stat_add(batch->dev, SIRDMA_STAT_RX_PKTS, batch->pkts);
-		snic_stat_add(batch->dev, SIRDMA_STAT_RX_BYTES, batch->bytes);
+		snic_stat_add(batch->dev, SIRDMA_STAT_RX_BYTES, batch->frame_bytes);
 	}
 	snic_qp_put_rx_mr(qp);
 	port_unlock_over(&qp->lock);
@@ -129,6 +141,7 @@ static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 	batch->qp = qp;
 	batch->pkts = 0;
 	batch->bytes = 0;
+	batch->frame_bytes = 0;
 	return qp;
 }
 

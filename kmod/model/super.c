@@ -72,6 +72,16 @@ void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic
 	}
 }
 
+u32 snic_super_saved(const struct snic_pkt *whole)
+{
+	u32 bytes = (whole->npkts - 1) * ((u32)sizeof(struct sirdma_bth) + SIRDMA_ICRC_LEN);
+
+	/* The first and the last packet of a READ response have an AETH each (IBTA table 38). */
+	if (whole->flags & SNIC_PKT_RESP && (whole->flags & SNIC_PKT_ONLY) == SNIC_PKT_ONLY)
+		bytes += (u32)sizeof(struct sirdma_aeth);
+	return bytes;
+}
+
 void snic_super_part(const struct snic_pkt *whole, u32 mtu, u32 i, struct snic_pkt *part)
 {
 	bool last = i + 1 == whole->npkts;

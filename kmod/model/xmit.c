@@ -2,6 +2,8 @@
 /* Filling a burst and handing it to the host. */
 #include "xmit.h"
 
+#include "frame.h"
+
 bool snic_tx_start(struct snic_tx *tx)
 {
 	struct snic_qp *qp = tx->qp;
@@ -30,16 +32,15 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 	tx->burst->next = (struct snic_limits){0, 0};
 }
 
-/* Payload of the first @n packets. */
-static u64 tx_payload(const struct snic_tx *tx, u32 n)
+/* Bytes of the frames of the first @n packets. */
+static u64 tx_frame_bytes(const struct snic_tx *tx, u32 n)
 {
-	u64 bytes = 0;
-	u32 i;
+	const struct snic_flow *flow = tx->burst->flow;
+	u64 bytes = (u64)n * (snic_frame_hlen(flow->is_v4, flow->has_vlan) + SIRDMA_ICRC_LEN);
+	const struct snic_tx_pkt *pkt = tx->burst->pkts, *end = pkt + n;
 
-	if (n == tx->burst->npkts)
-		return tx->bytes;
-	for (i = 0; i < n; i++)
-		bytes += tx->burst->pkts[i].payload_len;
+	for (; pkt < end; pkt++)
+		bytes += pkt->hdr_len + pkt->payload_len + pkt->pad;
 	return bytes;
 }
 
@@ -56,7 +57,7 @@ u32 snic_tx_end(struct snic_tx *tx)
 			n = dev->ops->tx(dev->host, tx->burst);
 			qp->limits = tx->burst->next;
 			snic_stat_add(dev, SIRDMA_STAT_TX_PKTS, n);
-			snic_stat_add(dev, SIRDMA_STAT_TX_BYTES, tx_payload(tx, n));
+			snic_stat_add(dev, SIRDMA_STAT_TX_BYTES, tx_frame_bytes(tx, n));
 		} else {
 			snic_stat_add(dev, SIRDMA_STAT_TX_DROPS, n);
 		}

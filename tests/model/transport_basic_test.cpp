@@ -395,6 +395,57 @@ TEST_F(Basic, TwoWayTrafficOfAllKinds)
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS) + b.stat(SIRDMA_STAT_RETRANSMITS), 0u);
 }
 
+// As they cross the wire, from the Ethernet header to the ICRC. Those of a super-packet, too.
+class ByteCounters : public Transport,
+		     public ::testing::WithParamInterface<std::tuple<bool, bool>> {
+protected:
+	ByteCounters() : Transport(5, std::get<0>(GetParam())) {}
+};
+
+TEST_P(ByteCounters, CountFrames)
+{
+	auto l = link();
+
+	fabric.faults().merge = std::get<1>(GetParam()) ? 1 : 0;
+	fabric.record(true);
+	for (u32 len : {0u, 1u, 1024u, 1025u, 4096u, 70001u}) {
+		l->b.recv({b.sge(2 * kArea, 100000)});
+		l->b.recv({b.sge(2 * kArea, 100000)});
+		l->a.post({.op = SIRDMA_OP_SEND_SOL, .sges = {a.sge(0, len)}, .imm = 7});
+		l->a.post({.op = SIRDMA_OP_WRITE,
+			   .sges = {a.sge(0, len)},
+			   .remote = b.va(kArea),
+			   .rkey = b.mr.stag(),
+			   .imm = 9});
+		l->a.post({.op = SIRDMA_OP_READ,
+			   .sges = {a.sge(3 * kArea, len)},
+			   .remote = b.va(0),
+			   .rkey = b.mr.stag()});
+		for (int n = 0; n < 3; n++)
+			EXPECT_FALSE(wait_send(l->a).error);
+	}
+	settle();
+
+	u64 from_a = 0, from_b = 0, packets = 0;
+	for (const Packet &pkt : fabric.sent()) {
+		(memcmp(pkt.src_ip().b, a.ip.b, sizeof(a.ip.b)) ? from_b : from_a) +=
+			pkt.bytes.size();
+		packets++;
+	}
+	EXPECT_EQ(a.stat(SIRDMA_STAT_TX_PKTS) + b.stat(SIRDMA_STAT_TX_PKTS), packets);
+	EXPECT_EQ(a.stat(SIRDMA_STAT_TX_BYTES), from_a);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_TX_BYTES), from_b);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_BYTES), from_a);
+	EXPECT_EQ(a.stat(SIRDMA_STAT_RX_BYTES), from_b);
+}
+
+INSTANTIATE_TEST_SUITE_P(Basic, ByteCounters,
+			 ::testing::Combine(::testing::Bool(), ::testing::Bool()),
+			 [](const auto &info) {
+				 return std::string(std::get<0>(info.param) ? "V6" : "V4") +
+					(std::get<1>(info.param) ? "Merged" : "");
+			 });
+
 TEST_F(Basic, SleepingDeviceIsKickedAndAwakeOneIsNot)
 {
 	auto l = link();
