@@ -346,19 +346,23 @@ static void snic_rx_take(struct snic_host *host, struct sk_buff *skb, struct sni
 	u32 size = d->ip_len - d->hlen;
 	u32 pull = min_t(u32, d->ip_len, d->hlen + SNIC_RX_MIN_LINEAR);
 
-	if (pskb_trim(skb, d->ip_len) || !skb_frags_readable(skb) || !pskb_may_pull(skb, pull))
-		goto bad;
+	if (!skb_frags_readable(skb)) {
+		snic_rx_reject_one(host, SIRDMA_STAT_RX_BAD_LENGTH);
+		return;
+	}
+	if (pskb_trim(skb, d->ip_len) || !pskb_may_pull(skb, pull))
+		goto no_memory;
 	if (skb_is_gso(skb) && !(skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST))
 		size = skb_shinfo(skb)->gso_size;
 	if (snic_rx_collect(s, skb, d->hlen) < 0) {
 		/* It has more segments than the scratch takes. */
 		if (skb_linearize(skb) || snic_rx_collect(s, skb, d->hlen) < 0)
-			goto bad;
+			goto no_memory;
 	}
 	snic_rx_deliver(host, d, s, skb->data, size);
 	return;
-bad:
-	snic_rx_reject_one(host, SIRDMA_STAT_RX_BAD_LENGTH);
+no_memory:
+	snic_rx_reject_one(host, SIRDMA_STAT_RX_OVERRUNS);
 }
 
 static void snic_rx_one(struct snic_host *host, struct sk_buff *skb, struct snic_datagram *d,
@@ -389,6 +393,8 @@ static void snic_rx_list(struct snic_host *host, struct sk_buff *skb, struct sni
 		first -= it->len;
 		if (clone)
 			__skb_queue_tail(&rest, clone);
+		else
+			snic_rx_reject_one(host, SIRDMA_STAT_RX_OVERRUNS);
 	}
 	d->ip_len = first;
 	snic_rx_one(host, skb, d, SNIC_RX_TAKE);
@@ -429,8 +435,10 @@ static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct n
 		return refused;
 	}
 	skb = multicast ? skb_clone(skb, GFP_ATOMIC) : skb_share_check(skb, GFP_ATOMIC);
-	if (!skb)
+	if (!skb) {
+		snic_rx_reject_one(host, SIRDMA_STAT_RX_OVERRUNS);
 		return multicast ? NF_ACCEPT : NF_STOLEN;
+	}
 	snic_enter();
 	if (unlikely(skb_is_gso(skb) && (skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST)))
 		snic_rx_list(host, skb, &d);

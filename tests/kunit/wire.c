@@ -10,6 +10,27 @@
 #define trace_snic_rx(ndev, pkt) ((void)(ndev), (void)(pkt))
 #define trace_snic_rx_reject(ndev, why) ((void)(ndev), (void)(why))
 
+/* The allocations of a receiver: the one of this number fails; 0: none does. */
+static u32 fails;
+
+static bool memory(void)
+{
+	return !fails || --fails;
+}
+
+static struct sk_buff *share_check(struct sk_buff *skb)
+{
+	if (memory())
+		return skb;
+	kfree_skb(skb);
+	return NULL;
+}
+
+#define skb_share_check(skb, gfp) share_check(skb)
+#define skb_clone(skb, gfp) (memory() ? skb_clone(skb, gfp) : NULL)
+#define pskb_trim(skb, len) (memory() ? pskb_trim(skb, len) : -ENOMEM)
+#define pskb_may_pull(skb, len) (memory() && pskb_may_pull(skb, len))
+
 #include "host/gso.c"
 #include "host/rx.c"
 
@@ -156,6 +177,7 @@ static int wire_init(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, f->host);
 	f->host->ndev = alloc_etherdev(0);
 	KUNIT_ASSERT_NOT_NULL(test, f->host->ndev);
+	fails = 0;
 	f->host->ndev->features = NETIF_F_GSO_UDP_L4 | NETIF_F_SG | NETIF_F_HW_CSUM;
 	for (i = 0; i < sizeof(f->payload); i++)
 		f->payload[i] = i * 31 + 7;
@@ -417,6 +439,76 @@ static void malformed_ones_are_counted_and_dropped(struct kunit *test)
 	expect_rejected(test, skb, SIRDMA_STAT_RX_BAD_LENGTH);
 }
 
+/*
+ * As a netdev with rx-gro-list hands packets up: the first with the others in its list,
+ * which begin behind their UDP headers.
+ */
+static struct sk_buff *fraglist_packet(struct kunit *test)
+{
+	struct fixture *f = fixture(test);
+	u32 hlen = snic_gso_hlen(&f->flow), i;
+	struct sk_buff *first = packet(test, 0, false), *skb,
+		       **tail = &skb_shinfo(first)->frag_list;
+
+	skb_set_transport_header(first, hlen - SNIC_UDP_HLEN);
+	first->mac_len = ETH_HLEN;
+	skb_shinfo(first)->gso_size = first->len - hlen;
+	skb_shinfo(first)->gso_segs = PACKETS;
+	skb_shinfo(first)->gso_type = SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST;
+	for (i = 1; i < PACKETS; i++) {
+		skb = packet(test, i, false);
+		skb_set_transport_header(skb, hlen - SNIC_UDP_HLEN);
+		skb_pull(skb, hlen);
+		*tail = skb;
+		tail = &skb->next;
+		first->len += skb->len;
+		first->data_len += skb->len;
+		first->truesize += skb->truesize;
+	}
+	if (f->flow.is_v4) {
+		ip_hdr(first)->tot_len = htons(first->len);
+		ip_hdr(first)->check = 0;
+		ip_hdr(first)->check = ip_fast_csum(ip_hdr(first), ip_hdr(first)->ihl);
+	} else {
+		ipv6_hdr(first)->payload_len = htons(first->len - SNIC_IPV6_HLEN);
+	}
+	udp_hdr(first)->len = htons(first->len - hlen + SNIC_UDP_HLEN);
+	first->ip_summed = CHECKSUM_UNNECESSARY;
+	return first;
+}
+
+static void what_there_is_no_memory_for_is_counted(struct kunit *test)
+{
+	struct sk_buff *skb;
+	u32 n;
+
+	/* To have the skb alone, to cut off padding, to have the headers side by side. */
+	for (n = 1; n <= 3; n++) {
+		fails = n;
+		KUNIT_EXPECT_EQ(test, receive(test, packet(test, 0, true)), NF_STOLEN);
+		KUNIT_EXPECT_EQ(test, fails, 0);
+		KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_OVERRUNS], n);
+	}
+	KUNIT_EXPECT_EQ(test, model.packets, 0);
+
+	/* The others of a list are received. */
+	fails = 3;
+	KUNIT_EXPECT_EQ(test, receive(test, fraglist_packet(test)), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_OVERRUNS], n);
+	KUNIT_EXPECT_EQ(test, model.packets, PACKETS - 1);
+	KUNIT_EXPECT_EQ(test, model.good, PACKETS - 1);
+
+	/* The stack has its own copy of a multicast packet. */
+	fixture(test)->flow.dst_ip.b[12] = 239;
+	joined = fixture(test)->flow.dst_ip;
+	skb = packet(test, 0, false);
+	skb->pkt_type = PACKET_MULTICAST;
+	fails = 1;
+	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_ACCEPT);
+	KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_OVERRUNS], n + 1);
+	KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_BAD_LENGTH], 0);
+}
+
 static void spoilt_payload_is_told_to_the_model(struct kunit *test)
 {
 	struct sk_buff *skb = packet(test, 0, true);
@@ -509,44 +601,6 @@ static void super_packet_is_received_as_it_is(struct kunit *test)
 	}
 }
 
-/*
- * As a netdev with rx-gro-list hands packets up: the first with the others in its list,
- * which begin behind their UDP headers.
- */
-static struct sk_buff *fraglist_packet(struct kunit *test)
-{
-	struct fixture *f = fixture(test);
-	u32 hlen = snic_gso_hlen(&f->flow), i;
-	struct sk_buff *first = packet(test, 0, false), *skb,
-		       **tail = &skb_shinfo(first)->frag_list;
-
-	skb_set_transport_header(first, hlen - SNIC_UDP_HLEN);
-	first->mac_len = ETH_HLEN;
-	skb_shinfo(first)->gso_size = first->len - hlen;
-	skb_shinfo(first)->gso_segs = PACKETS;
-	skb_shinfo(first)->gso_type = SKB_GSO_UDP_L4 | SKB_GSO_FRAGLIST;
-	for (i = 1; i < PACKETS; i++) {
-		skb = packet(test, i, false);
-		skb_set_transport_header(skb, hlen - SNIC_UDP_HLEN);
-		skb_pull(skb, hlen);
-		*tail = skb;
-		tail = &skb->next;
-		first->len += skb->len;
-		first->data_len += skb->len;
-		first->truesize += skb->truesize;
-	}
-	if (f->flow.is_v4) {
-		ip_hdr(first)->tot_len = htons(first->len);
-		ip_hdr(first)->check = 0;
-		ip_hdr(first)->check = ip_fast_csum(ip_hdr(first), ip_hdr(first)->ihl);
-	} else {
-		ipv6_hdr(first)->payload_len = htons(first->len - SNIC_IPV6_HLEN);
-	}
-	udp_hdr(first)->len = htons(first->len - hlen + SNIC_UDP_HLEN);
-	first->ip_summed = CHECKSUM_UNNECESSARY;
-	return first;
-}
-
 static void list_of_packets_is_received_one_by_one(struct kunit *test)
 {
 	u32 v4;
@@ -595,6 +649,7 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(multicast_packet_is_copied),
 	KUNIT_CASE(vlan_decides_whose_packet_it_is),
 	KUNIT_CASE(malformed_ones_are_counted_and_dropped),
+	KUNIT_CASE(what_there_is_no_memory_for_is_counted),
 	KUNIT_CASE(spoilt_payload_is_told_to_the_model),
 	KUNIT_CASE(run_ends_where_packets_stop_being_equal),
 	KUNIT_CASE(segmented_super_packet_is_the_burst),
