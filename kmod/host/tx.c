@@ -23,20 +23,23 @@ static void snic_tx_destruct(struct sk_buff *skb)
 	snic_txq_uncharge(skb_shinfo(skb)->destructor_arg, skb_shinfo(skb)->tskey);
 }
 
-static void snic_tx_own(struct snic_txq *q, struct sk_buff *skb)
+/* Returns the bytes that are charged. */
+static u32 snic_tx_own(struct snic_txq *q, struct sk_buff *skb)
 {
 	skb_shinfo(skb)->destructor_arg = snic_txq_charge(q, skb->truesize);
 	skb_shinfo(skb)->tskey = skb->truesize;
 	skb->destructor = snic_tx_destruct;
+	return skb->truesize;
 }
 
-static void snic_tx_own_local(struct snic_txq *q, struct list_head *list, u32 bytes)
+static u32 snic_tx_own_local(struct snic_txq *q, struct list_head *list, u32 bytes)
 {
 	struct snic_charge *charge = snic_txq_charge(q, bytes);
 	struct snic_local *local;
 
 	list_for_each_entry(local, list, node)
 		local->charge = charge;
+	return bytes;
 }
 
 static struct sk_buff *snic_tx_build(struct snic_host *host, const struct snic_flow *flow,
@@ -75,14 +78,14 @@ static void snic_tx_finish(struct snic_host *host, const struct snic_burst *burs
 /*
  * Append frames of @burst to @list. Packets for which there is no memory are lost, as on a
  * wire. So is one that is longer than the netdev's MTU, which may have shrunk, with all that
- * follow it.
+ * follow it. Returns the bytes that are charged.
  */
-static void snic_tx_frames(struct snic_host *host, struct snic_txq *q,
-			   const struct snic_burst *burst, struct sk_buff_head *list)
+static u32 snic_tx_frames(struct snic_host *host, struct snic_txq *q,
+			  const struct snic_burst *burst, struct sk_buff_head *list)
 {
 	struct snic_seg_iter it;
 	struct sk_buff *skb;
-	u32 i, n;
+	u32 i, n, bytes = 0;
 
 	snic_seg_iter_init(&it, burst);
 	for (i = 0; i < burst->npkts; i += n) {
@@ -90,7 +93,7 @@ static void snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 		if (unlikely(snic_ip_len(burst->flow, &burst->pkts[i]) >
 			     READ_ONCE(host->ndev->mtu))) {
 			snic_stat_add(host->dev, SIRDMA_STAT_TX_OVER_MTU, burst->npkts - i);
-			return;
+			break;
 		}
 		n = snic_gso_run(host, burst, i);
 		skb = n > 1 ? snic_gso_build(host, burst, i, n, &it) : NULL;
@@ -100,12 +103,13 @@ static void snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 		}
 		if (unlikely(!skb)) {
 			snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, burst->npkts - i);
-			return;
+			break;
 		}
 		snic_tx_finish(host, burst, skb);
-		snic_tx_own(q, skb);
+		bytes += snic_tx_own(q, skb);
 		__skb_queue_tail(list, skb);
 	}
+	return bytes;
 }
 
 bool snic_tx_room(struct snic_host *host, u32 qpn)
@@ -120,6 +124,7 @@ u32 snic_tx(struct snic_host *host, struct snic_burst *burst)
 	struct sk_buff_head wire;
 	bool multicast = sirdma_ip_is_multicast(&flow->dst_ip), is_local;
 	LIST_HEAD(local);
+	u32 bytes = 0;
 
 	__skb_queue_head_init(&wire);
 	rcu_read_lock();
@@ -130,12 +135,12 @@ u32 snic_tx(struct snic_host *host, struct snic_burst *burst)
 	rcu_read_unlock();
 	trace_snic_tx(host->ndev, burst, burst->npkts, is_local);
 	if (is_local)
-		snic_tx_own_local(q, &local, snic_local_build(host, burst, &local));
+		bytes += snic_tx_own_local(q, &local, snic_local_build(host, burst, &local));
 	/* No wire brings a multicast packet back to the members that this device has itself. */
 	if (!is_local || multicast)
-		snic_tx_frames(host, q, burst, &wire);
+		bytes += snic_tx_frames(host, q, burst, &wire);
 	if (!list_empty(&local) || !skb_queue_empty(&wire))
-		snic_txq_add(q, &wire, &local);
+		snic_txq_add(q, &wire, &local, bytes);
 	return burst->npkts;
 }
 

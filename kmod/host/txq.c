@@ -300,11 +300,14 @@ bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 	return snic_txqs_has_waiters(all);
 }
 
-void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local)
+void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local, u32 bytes)
 {
 	bool mine;
 
 	spin_lock(&q->lock);
+	/* Nothing is charged but this? A charge that was written off counts as sent. */
+	if (q->xps_cpu != smp_processor_id() && snic_txq_inflight(q) == bytes)
+		WRITE_ONCE(q->xps_cpu, smp_processor_id());
 	skb_queue_splice_tail_init(wire, &q->wire);
 	list_splice_tail_init(local, &q->local);
 	mine = !q->scheduled;
@@ -318,14 +321,25 @@ void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_hea
 #define SNIC_TXQ_BATCH 64
 #define SNIC_FRAME_MIN_COST 4096
 
+/* Let the netdev choose its transmit queue as if CPU @cpu sent the frame. */
+static void snic_txq_set_cpu(struct sk_buff *skb, int cpu)
+{
+#ifdef CONFIG_XPS
+	skb->sender_cpu = cpu + 1; /* see netdev_core_pick_tx() */
+#endif
+}
+
 /* Called with frames. */
 static u32 snic_txq_send_wire(struct snic_txq *q, struct sk_buff_head *wire)
 {
+	/* It does not change until these frames are freed. */
+	const int cpu = READ_ONCE(q->xps_cpu);
 	struct sk_buff *skb;
 	u32 cost = 0, n;
 
 	for (n = 0; n < SNIC_TXQ_BATCH && (skb = __skb_dequeue(wire)); n++) {
 		cost += max_t(u32, skb->len, SNIC_FRAME_MIN_COST);
+		snic_txq_set_cpu(skb, cpu);
 		snic_tx_xmit(q->host, skb);
 	}
 	q->last = snic_cpu_count_sent(n);

@@ -2,7 +2,8 @@
 /*
  * Transmit queues between the model and the wire. QPs of a device are spread
  * over them by number, so the packets of one QP stay in order: at any time at
- * most one CPU drains a queue.
+ * most one CPU drains a queue, and the frames of a queue that are under way are in one transmit
+ * queue of the netdev (struct snic_txq.xps_cpu).
  */
 #ifndef SNIC_HOST_TXQ_H
 #define SNIC_HOST_TXQ_H
@@ -39,6 +40,12 @@ struct snic_txq {
 	spinlock_t lock; /* protects the fields up to serving; taken inside QP locks */
 	struct sk_buff_head wire;
 	struct list_head local; /* struct snic_local.node */
+	/*
+	 * The CPU whose transmit queue of the netdev the frames take (XPS). It becomes the CPU that
+	 * sends only when no frame of this queue is under way, since frames in another transmit queue
+	 * could overtake those: the rule of TCP (skb->ooo_okay).
+	 */
+	int xps_cpu;
 	bool scheduled; /* in the list of a CPU, or being drained by one */
 	bool linger; /* from here to node: owned by the CPU that has scheduled it */
 	u32 last; /* its last frame, as snic_cpu_count_sent() of linger_cpu counted it */
@@ -77,8 +84,9 @@ bool snic_txqs_has_waiters(const struct snic_txqs *all);
  * until ktime_get_ns() reaches @end. True when queues are left. Softirqs are off.
  */
 bool snic_txqs_serve(struct snic_txqs *all, u64 end);
-/* Append; softirqs are off. The lists are left empty. */
-void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local);
+/* Append what was charged as @bytes; softirqs are off. The lists are left empty. */
+void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local,
+		  u32 bytes);
 enum snic_txq_next {
 	SNIC_TXQ_RELEASED, /* empty: whoever adds to it next drains it */
 	SNIC_TXQ_MORE, /* not empty */

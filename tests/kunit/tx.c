@@ -17,6 +17,15 @@ static unsigned int watched;
 #undef num_online_cpus
 #define num_online_cpus() 2U
 
+/* The CPU that sends, as a test says. */
+static int test_cpu;
+#undef smp_processor_id
+#define smp_processor_id() test_cpu
+
+/* A netdev that keeps what it is given. */
+static struct sk_buff_head kept;
+#define dev_queue_xmit(skb) (__skb_queue_tail(&kept, (skb)), NETDEV_TX_OK)
+
 #include "host/charge.c"
 #include "host/tx.c"
 #include "host/txq.c"
@@ -107,6 +116,8 @@ static int tx_init(struct kunit *test)
 	test->priv = f;
 	memset(&seen, 0, sizeof(seen));
 	watched = 0;
+	test_cpu = 0;
+	__skb_queue_head_init(&kept);
 	f->host.ndev = alloc_etherdev(0);
 	KUNIT_ASSERT_NOT_NULL(test, f->host.ndev);
 	f->host.txqs = snic_txqs_create(&f->host, MAX_QPS);
@@ -444,7 +455,52 @@ static void a_queue_is_released_when_its_own_frames_have_passed(struct kunit *te
 	local_bh_enable();
 }
 
+static void drain(struct kunit *test, struct snic_txq *q)
+{
+	u32 cost = 0;
+
+	local_bh_disable();
+	KUNIT_EXPECT_EQ(test, snic_txq_drain(q, &cost), SNIC_TXQ_RELEASED);
+	local_bh_enable();
+}
+
+/* Frames in another transmit queue of the netdev could overtake them. */
+static void the_transmit_queue_changes_when_no_frame_is_under_way(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = snic_host_txq(&f->host, QPN);
+	u32 i;
+
+	test_cpu = 2;
+	tx(f);
+	KUNIT_EXPECT_EQ(test, q->xps_cpu, 2);
+	/* They wait, or the netdev has them. */
+	test_cpu = 1;
+	tx(f);
+	KUNIT_EXPECT_EQ(test, q->xps_cpu, 2);
+	drain(test, q);
+	KUNIT_EXPECT_EQ(test, skb_queue_len(&kept), 2 * PACKETS);
+	tx(f);
+	drain(test, q);
+	KUNIT_EXPECT_EQ(test, q->xps_cpu, 2);
+	for (i = 1; i < 3 * PACKETS; i++)
+		kfree_skb(__skb_dequeue(&kept));
+	tx(f);
+	drain(test, q);
+	KUNIT_EXPECT_EQ(test, q->xps_cpu, 2);
+	__skb_queue_purge(&kept);
+	KUNIT_EXPECT_EQ(test, charged(f), 0);
+	tx(f);
+	KUNIT_EXPECT_EQ(test, q->xps_cpu, 1);
+	drain(test, q);
+#ifdef CONFIG_XPS
+	KUNIT_EXPECT_EQ(test, skb_peek(&kept)->sender_cpu, 2);
+#endif
+	__skb_queue_purge(&kept);
+}
+
 static struct kunit_case tx_cases[] = {
+	KUNIT_CASE(the_transmit_queue_changes_when_no_frame_is_under_way),
 	KUNIT_CASE(frames_are_charged_until_the_stack_frees_them),
 	KUNIT_CASE(what_the_netdev_cannot_take_is_not_sent),
 	KUNIT_CASE(frames_that_a_netdev_keeps_outlive_the_device),
