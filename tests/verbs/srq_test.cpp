@@ -254,6 +254,50 @@ TEST_F(SharedReceive, TellsAtOnceWhenFewAreLeftAlready)
 	EXPECT_EQ(await_srq_event(peer(), srq_.get()), IBV_EVENT_SRQ_LIMIT_REACHED);
 }
 
+// A sender that does not wait for a request fails alone; those that do are served when there is one.
+TEST_F(SharedReceive, WhoDoesNotWaitFailsAloneWhenItIsEmpty)
+{
+	EndOptions b;
+	Link hasty = default_link();
+
+	b.srq = srq_.get();
+	b.shared_pd = pd_.get();
+	b.shared_cq = cq_.get();
+	hasty.rnr_retry = 0;
+	Pair failing = VerbsTest::make_pair({}, b, hasty), waiting = make_pair();
+	ASSERT_EQ(post(waiting.a, {.wr_id = 1}), 0);
+	ASSERT_EQ(post(failing.a, {.wr_id = 2}), 0);
+	EXPECT_EQ(expect_wc(failing.a.scq, IBV_WC_RNR_RETRY_EXC_ERR).wr_id, 2u);
+	expect_quiet(cq_.get(), 20ms);
+	ASSERT_EQ(post_recv(srq_.get(), {}, 3), 0);
+	const ibv_wc wc = expect_wc(cq_.get());
+	EXPECT_EQ(wc.wr_id, 3u);
+	EXPECT_EQ(wc.qp_num, waiting.b.qp->qp_num);
+	EXPECT_EQ(expect_wc(waiting.a.scq).wr_id, 1u);
+	EXPECT_EQ(state_of(failing.b.qp.get()), IBV_QPS_RTS) << "its peer may connect it anew";
+}
+
+// It fails with the request that it took; the other requests are for the other queue pairs.
+TEST_F(SharedReceive, AMessageLargerThanTheBufferStopsItsQueuePairAlone)
+{
+	if (peer().is_rxe())
+		GTEST_SKIP() << "rdma_rxe answers it as an operational error";
+	Pair first = make_pair(), second = make_pair();
+	const Region source = make_region(first.a.pd, 101);
+
+	ASSERT_TRUE(source);
+	ASSERT_EQ(post_recv(srq_.get(), {local_.sge(0, 100)}, 1), 0);
+	ASSERT_EQ(post_recv(srq_.get(), {local_.sge(200, 100)}, 2), 0);
+	ASSERT_EQ(post(first.a, {.sges = {source.sge(0, 101)}}), 0);
+	expect_wc(first.a.scq, IBV_WC_REM_INV_REQ_ERR);
+	const ibv_wc wc = expect_wc(cq_.get(), IBV_WC_LOC_LEN_ERR);
+	EXPECT_EQ(wc.wr_id, 1u);
+	EXPECT_EQ(wc.qp_num, first.b.qp->qp_num);
+	EXPECT_EQ(await_qp_event(peer(), first.b.qp.get()), IBV_EVENT_QP_LAST_WQE_REACHED);
+	EXPECT_EQ(send_one(second).wr_id, 2u);
+	EXPECT_EQ(state_of(second.b.qp.get()), IBV_QPS_RTS);
+}
+
 // A queue pair in error leaves the requests in the queue to the others.
 TEST_F(SharedReceive, AQueuePairInErrorSaysThatItTookItsLast)
 {

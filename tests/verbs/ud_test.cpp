@@ -455,6 +455,32 @@ TEST_F(Datagrams, AddressHandlesWithoutARouteAreRefused)
 	EXPECT_TRUE(Ah(ibv_create_ah(a_.pd, &attr)));
 }
 
+// An address that is on the link and nobody's. The kernel looks for it when the handle is made.
+TEST_F(Datagrams, ToAnAddressOfNobodyGoAstrayAlone)
+{
+	if (verbs::options().unreachable.empty() || !is_v4(peer().gid))
+		GTEST_SKIP() << "no --unreachable address was given";
+	ibv_gid nobody = peer().gid;
+	ASSERT_EQ(inet_pton(AF_INET, verbs::options().unreachable.c_str(), nobody.raw + 12), 1);
+	ibv_ah_attr attr = address_of(device(), nobody);
+	const auto start = std::chrono::steady_clock::now();
+	const Ah to_nobody(ibv_create_ah(a_.pd, &attr));
+
+	EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+	if (!to_nobody) {
+		EXPECT_TRUE(errno == ETIMEDOUT || errno == EHOSTUNREACH) << std::strerror(errno);
+		expect_moves(100);
+		return;
+	}
+	EXPECT_TRUE(verbs::options().unpinned) << "only the twin knows no neighbours";
+	for (uint32_t n = 0; n < 10 && !HasFailure(); n++) {
+		ASSERT_EQ(post_to(a_, to_nobody.get(), b_.qp->qp_num, {.wr_id = 3}), 0);
+		EXPECT_EQ(expect_wc(a_.scq).wr_id, 3u);
+		expect_moves(100);
+	}
+	EXPECT_EQ(state_of(a_.qp.get()), IBV_QPS_RTS);
+}
+
 // A flow label has 20 bits. UCX sets them all.
 TEST_F(Datagrams, HigherBitsOfAFlowLabelAreIgnored)
 {
@@ -512,6 +538,64 @@ TEST_F(Datagrams, AreReceivedFromASharedQueue)
 		EXPECT_TRUE(has_pattern(sink.bytes(n * (grh_bytes + size) + grh_bytes, size),
 					seed(), n));
 	}
+}
+
+// Those that come while it is empty are lost, and those larger than its buffers; the other queue pairs go on.
+TEST_F(Datagrams, ThatASharedQueueCannotTakeAreLostAlone)
+{
+	if (!peer().attr.max_srq || peer().is_rxe())
+		GTEST_SKIP() << "no shared receive queues, or rdma_rxe's";
+	constexpr uint32_t size = 100;
+	const std::optional<uint64_t> before = counter(peer(), "rx_no_recv");
+	EndOptions shared = options();
+	ibv_srq_init_attr init = {};
+
+	init.attr.max_wr = 16;
+	init.attr.max_sge = 1;
+	const Srq srq(ibv_create_srq(b_.pd, &init));
+	const Cq cq(ibv_create_cq(peer().context.get(), 64, nullptr, nullptr, 0));
+	ASSERT_TRUE(srq && cq);
+	shared.srq = srq.get();
+	shared.shared_pd = b_.pd;
+	shared.shared_cq = cq.get();
+	const End first = make_end(peer(), shared), second = make_end(peer(), shared);
+	ASSERT_TRUE(first.qp && second.qp);
+	const auto send_to = [&](const End &end, uint32_t length, uint32_t imm) {
+		ASSERT_EQ(post_to(a_, to_b_.get(), end.qp->qp_num,
+				  {.sges = {local_.sge(0, length)},
+				   .op = IBV_WR_SEND_WITH_IMM,
+				   .imm = imm}),
+			  0);
+		expect_wc(a_.scq);
+	};
+
+	for (uint32_t n = 0; n < 4; n++)
+		ASSERT_EQ(verbs::post_recv(srq.get(), {remote_.sge(n * 200, grh_bytes + size)}, n),
+			  0);
+	for (uint32_t n = 0; n < 10; n++)
+		send_to(n % 2 ? first : second, size, n);
+	for (uint32_t n = 0; n < 4; n++) {
+		const ibv_wc wc = expect_wc(cq.get());
+
+		EXPECT_EQ(wc.wr_id, n);
+		EXPECT_EQ(ntohl(wc.imm_data), n);
+	}
+	expect_quiet(cq.get(), 50ms);
+	if (before) {
+		EXPECT_EQ(counter(peer(), "rx_no_recv"), *before + 6);
+	}
+	// A request that was taken for a message that does not fit is not for another queue pair any more: it completes.
+	ASSERT_EQ(verbs::post_recv(srq.get(), {remote_.sge(0, grh_bytes + size)}, 7), 0);
+	ASSERT_EQ(verbs::post_recv(srq.get(), {remote_.sge(200, grh_bytes + size)}, 8), 0);
+	send_to(first, size + 1, 11);
+	const ibv_wc failed = expect_wc(cq.get(), IBV_WC_LOC_LEN_ERR);
+	EXPECT_EQ(failed.wr_id, 7u);
+	EXPECT_EQ(failed.qp_num, first.qp->qp_num);
+	send_to(second, size, 12);
+	const ibv_wc wc = expect_wc(cq.get());
+	EXPECT_EQ(wc.wr_id, 8u);
+	EXPECT_EQ(ntohl(wc.imm_data), 12u);
+	EXPECT_EQ(state_of(second.qp.get()), IBV_QPS_RTS);
 }
 
 // The completion and the GRH say enough to answer.
