@@ -9,6 +9,11 @@ using namespace sirdma::test;
 namespace
 {
 
+struct Violation {
+	const char *what;
+	std::vector<std::pair<u8, std::vector<u8>>> packets; // the last one violates
+};
+
 class Packets : public Transport {
 protected:
 	// Frame @from -> @to with this transport part (BTH to payload and pad).
@@ -80,6 +85,61 @@ protected:
 	static std::vector<u8> reth(u64 va, u32 rkey, u32 len)
 	{
 		return cat(cat(be(va, 8), be(rkey, 4)), be(len, 4));
+	}
+	// To a queue pair with an MTU of 1024, and memory at @va.
+	static std::vector<Violation> violations(u64 va, u32 stag)
+	{
+		const u32 mtu = 1024;
+		const std::vector<u8> full(mtu), part(100), word(4);
+		const auto w = reth(va, stag, 3 * mtu);
+
+		return {
+			{"middle without first", {{SIRDMA_BTH_SEND_MIDDLE, full}}},
+			{"last without first", {{SIRDMA_BTH_SEND_LAST, part}}},
+			{"write middle without first", {{SIRDMA_BTH_WRITE_MIDDLE, full}}},
+			{"first in a message",
+			 {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_FIRST, full}}},
+			{"only in a message",
+			 {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_ONLY, part}}},
+			{"other kind",
+			 {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_WRITE_LAST, part}}},
+			{"read in a message",
+			 {{SIRDMA_BTH_SEND_FIRST, full},
+			  {SIRDMA_BTH_READ_REQUEST, reth(va, stag, 4)}}},
+			{"short first", {{SIRDMA_BTH_SEND_FIRST, part}}},
+			{"long only", {{SIRDMA_BTH_SEND_ONLY, std::vector<u8>(mtu + 4)}}},
+			{"empty last", {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_LAST, {}}}},
+			{"short middle",
+			 {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_MIDDLE, word}}},
+			{"invalidate without first",
+			 {{SIRDMA_BTH_SEND_LAST_INV, cat(be(stag, 4), part)}}},
+			{"invalidate in a message",
+			 {{SIRDMA_BTH_SEND_FIRST, full},
+			  {SIRDMA_BTH_SEND_ONLY_INV, cat(be(stag, 4), part)}}},
+			{"invalidate after a write",
+			 {{SIRDMA_BTH_WRITE_FIRST, cat(w, full)},
+			  {SIRDMA_BTH_SEND_LAST_INV, cat(be(stag, 4), part)}}},
+			{"write longer than its RETH",
+			 {{SIRDMA_BTH_WRITE_ONLY, cat(reth(va, stag, 96), part)}}},
+			{"write shorter than its RETH",
+			 {{SIRDMA_BTH_WRITE_ONLY, cat(reth(va, stag, 104), part)}}},
+			{"write ends early",
+			 {{SIRDMA_BTH_WRITE_FIRST, cat(w, full)}, {SIRDMA_BTH_WRITE_LAST, part}}},
+			{"write does not end",
+			 {{SIRDMA_BTH_WRITE_FIRST, cat(w, full)},
+			  {SIRDMA_BTH_WRITE_MIDDLE, full},
+			  {SIRDMA_BTH_WRITE_MIDDLE, full}}},
+			{"huge write",
+			 {{SIRDMA_BTH_WRITE_FIRST, cat(reth(va, stag, 0x80000001), full)}}},
+			{"huge read", {{SIRDMA_BTH_READ_REQUEST, reth(va, stag, 0xffffffff)}}},
+			{"misaligned atomic",
+			 {{SIRDMA_BTH_FETCH_ADD, cat(cat(be(va + 4, 8), be(stag, 4)), be(0, 16))}}},
+			{"atomic in a message",
+			 {{SIRDMA_BTH_SEND_FIRST, full},
+			  {SIRDMA_BTH_CMP_SWAP, cat(cat(be(va, 8), be(stag, 4)), be(0, 16))}}},
+			{"flush", {{SIRDMA_BTH_FLUSH, std::vector<u8>(20)}}},
+			{"atomic write", {{SIRDMA_BTH_ATOMIC_WRITE, std::vector<u8>(24)}}},
+		};
 	}
 	void inject(Node &from, Node &to, const std::vector<u8> &transport)
 	{
@@ -178,6 +238,8 @@ TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 		 SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l, cat(bth(SIRDMA_BTH_CMP_SWAP, q, psn()), be(0, 32)), SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l, bth(SIRDMA_BTH_WRITE_ONLY, q, psn()), SIRDMA_STAT_RX_BAD_LENGTH);
+	for (u8 op : {SIRDMA_BTH_SEND_LAST_INV, SIRDMA_BTH_SEND_ONLY_INV})
+		rejected(*l, bth(op, q, psn()), SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l, cat(bth(SIRDMA_BTH_READ_REQUEST, q, psn()), be(0, 12)),
 		 SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l, bth(SIRDMA_BTH_ACK, q, psn()), SIRDMA_STAT_RX_BAD_LENGTH);
@@ -352,52 +414,7 @@ TEST_F(Packets, StaleAcknowledgementsAreIgnored)
 
 TEST_F(Packets, ProtocolViolationsAreInvalidRequests)
 {
-	const u32 mtu = 1024;
-	std::vector<u8> full(mtu), part(100), word(4);
-	auto w = reth(b.va(), b.mr.stag(), 3 * mtu);
-	struct Case {
-		const char *what;
-		std::vector<std::pair<u8, std::vector<u8>>> packets; // the last one violates
-	};
-	const Case cases[] = {
-		{"middle without first", {{SIRDMA_BTH_SEND_MIDDLE, full}}},
-		{"last without first", {{SIRDMA_BTH_SEND_LAST, part}}},
-		{"write middle without first", {{SIRDMA_BTH_WRITE_MIDDLE, full}}},
-		{"first in a message",
-		 {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_FIRST, full}}},
-		{"only in a message",
-		 {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_ONLY, part}}},
-		{"other kind", {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_WRITE_LAST, part}}},
-		{"read in a message",
-		 {{SIRDMA_BTH_SEND_FIRST, full},
-		  {SIRDMA_BTH_READ_REQUEST, reth(b.va(), b.mr.stag(), 4)}}},
-		{"short first", {{SIRDMA_BTH_SEND_FIRST, part}}},
-		{"long only", {{SIRDMA_BTH_SEND_ONLY, std::vector<u8>(mtu + 4)}}},
-		{"empty last", {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_LAST, {}}}},
-		{"short middle", {{SIRDMA_BTH_SEND_FIRST, full}, {SIRDMA_BTH_SEND_MIDDLE, word}}},
-		{"write longer than its RETH",
-		 {{SIRDMA_BTH_WRITE_ONLY, cat(reth(b.va(), b.mr.stag(), 96), part)}}},
-		{"write shorter than its RETH",
-		 {{SIRDMA_BTH_WRITE_ONLY, cat(reth(b.va(), b.mr.stag(), 104), part)}}},
-		{"write ends early",
-		 {{SIRDMA_BTH_WRITE_FIRST, cat(w, full)}, {SIRDMA_BTH_WRITE_LAST, part}}},
-		{"write does not end",
-		 {{SIRDMA_BTH_WRITE_FIRST, cat(w, full)},
-		  {SIRDMA_BTH_WRITE_MIDDLE, full},
-		  {SIRDMA_BTH_WRITE_MIDDLE, full}}},
-		{"huge write",
-		 {{SIRDMA_BTH_WRITE_FIRST, cat(reth(b.va(), b.mr.stag(), 0x80000001), full)}}},
-		{"huge read", {{SIRDMA_BTH_READ_REQUEST, reth(b.va(), b.mr.stag(), 0xffffffff)}}},
-		{"misaligned atomic",
-		 {{SIRDMA_BTH_FETCH_ADD, cat(cat(be(b.va(4), 8), be(b.mr.stag(), 4)), be(0, 16))}}},
-		{"atomic in a message",
-		 {{SIRDMA_BTH_SEND_FIRST, full},
-		  {SIRDMA_BTH_CMP_SWAP, cat(cat(be(b.va(), 8), be(b.mr.stag(), 4)), be(0, 16))}}},
-		{"flush", {{SIRDMA_BTH_FLUSH, std::vector<u8>(20)}}},
-		{"atomic write", {{SIRDMA_BTH_ATOMIC_WRITE, std::vector<u8>(24)}}},
-	};
-
-	for (auto &c : cases) {
+	for (const Violation &c : violations(b.va(), b.mr.stag())) {
 		SCOPED_TRACE(c.what);
 		auto l = link();
 		for (int i = 0; i < 4; i++)
