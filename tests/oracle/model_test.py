@@ -32,7 +32,7 @@ class Model:
         self.about, self.traffic = {}, []
         while (line := self.process.stdout.readline().split()) != ['ready']:
             self.about[line[0]] = line[1]
-        for name in ('own_qpn', 'peer_qpn', 'send_psn', 'recv_psn', 'sport', 'ttl', 'tos', 'iova', 'rkey'):
+        for name in ('own_qpn', 'peer_qpn', 'send_psn', 'recv_psn', 'sport', 'ttl', 'tos', 'iova', 'rkey', 'fast_rkey'):
             self.about[name] = int(self.about[name])
 
     def close(self):
@@ -92,6 +92,9 @@ class PeerTest(unittest.TestCase):
             lines = tshark.decode(file.name)
         self.assertEqual(len(lines), len(self.model.traffic))
         self.assertEqual([line.text for line in lines if line.malformed], [])
+        sent = [roce.Parsed(frame) for frame in self.model.traffic]
+        self.assertEqual([line.ieth for line in lines],
+                         [frame.ieth() if frame.name.endswith('INVALIDATE') else None for frame in sent])
 
     # ---- the model receives
 
@@ -137,15 +140,18 @@ class PeerTest(unittest.TestCase):
     def in_packets(self, data):
         return [data[i:i + MTU] for i in range(0, len(data), MTU)] or [b'']
 
-    def send_message(self, kind, data, first_headers=b'', imm=None):
+    def send_message(self, kind, data, first_headers=b'', imm=None, inv=None):
         """A SEND or RDMA WRITE cut into packets; what the last one led to."""
         parts = self.in_packets(data)
         for i, part in enumerate(parts):
             first, last = i == 0, i == len(parts) - 1
             place = 'ONLY' if first and last else 'FIRST' if first else 'LAST' if last else 'MIDDLE'
-            with_imm = last and imm is not None
-            result = self.give('RC_%s_%s%s' % (kind, place, '_WITH_IMMEDIATE' if with_imm else ''),
-                               (first_headers if first else b'') + (roce.immdt(imm) if with_imm else b''), part,
+            ending, last_headers = '', b''
+            if last and imm is not None:
+                ending, last_headers = '_WITH_IMMEDIATE', roce.immdt(imm)
+            if last and inv is not None:
+                ending, last_headers = '_WITH_INVALIDATE', roce.ieth(inv)
+            result = self.give('RC_%s_%s%s' % (kind, place, ending), (first_headers if first else b'') + last_headers, part,
                                ackreq=int(last), solicited=0)
             if not last:
                 self.assertEqual(result, ([], []), 'nothing is due before the end')
@@ -166,6 +172,24 @@ class PeerTest(unittest.TestCase):
                     self.assertEqual(completions[0][2:], [0, length, imm or 0])
                     self.assertEqual(self.peek(4096, length + 8)[:length], data)
                     self.assertEqual(self.peek(4096 + length, 8), pattern(length + 8, 9)[length:], 'behind the data')
+
+    def test_a_send_invalidates_a_key(self):
+        for length in (0, 5, MTU, 2 * MTU + 3):
+            with self.subTest(length=length):
+                self.tearDown()
+                self.setUp()
+                key = self.model.about['fast_rkey']
+                headers = roce.reth(self.model.about['iova'] + HALF, key, 4)
+                frames, _ = self.send_message('RDMA_WRITE', b'good', headers)
+                self.expect_ack(frames)
+                self.model.say('recv 4096 %d' % max(length, 1))
+                frames, completions = self.send_message('SEND', pattern(length, 3), inv=key)
+                self.expect_ack(frames)
+                self.assertEqual([wc[2:] for wc in completions], [[0, length, 0, key]])
+                self.assertEqual(self.peek(4096, length), pattern(length, 3))
+                frames, _ = self.give('RC_RDMA_WRITE_ONLY', headers, b'late', ackreq=1)
+                self.expect_ack(frames, roce.NAK_ACCESS)
+                self.assertEqual(self.peek(HALF, 4), b'good')
 
     def test_writes_land(self):
         about = self.model.about
@@ -311,13 +335,16 @@ class PeerTest(unittest.TestCase):
         self.assertEqual(frames, [])
         return completions
 
-    def expect_message(self, frames, kind, length, seed, imm):
+    def expect_message(self, frames, kind, length, seed, imm, inv=None):
         count = max(1, -(-length // MTU))
         places = ['ONLY'] if count == 1 else ['FIRST'] + ['MIDDLE'] * (count - 2) + ['LAST']
         names = ['RC_%s_%s' % (kind, place) for place in places]
         if imm:
             names[-1] += '_WITH_IMMEDIATE'
             self.assertEqual(frames[-1].imm(), 0x1badcafe)
+        if inv is not None:
+            names[-1] += '_WITH_INVALIDATE'
+            self.assertEqual(frames[-1].ieth(), inv)
         self.assertEqual([frame.name for frame in frames], names)
         self.assertTrue(frames[-1].ackreq)
         self.assertEqual([len(frame.payload) for frame in frames[:-1]], [MTU] * (count - 1))
@@ -337,6 +364,15 @@ class PeerTest(unittest.TestCase):
                     msn += 1
                     completions = self.acknowledge(frames[-1], msn)
                     self.assertEqual([wc[0::2][:2] for wc in completions], [['send', 0]])
+
+    def test_sends_with_invalidate_are_sent(self):
+        for msn, length in enumerate((0, 1, MTU - 1, MTU, MTU + 1, 3 * MTU), 1):
+            with self.subTest(length=length):
+                self.model.say('fill 333 %d 21' % length)
+                frames, early = self.demand('post send_inv 333 %d 0 %d' % (length, 0x99887701))
+                self.assertEqual(early, [])
+                self.expect_message(frames, 'SEND', length, 21, False, inv=0x99887701)
+                self.assertEqual([wc[0::2][:2] for wc in self.acknowledge(frames[-1], msn)], [['send', 0]])
 
     def test_reads_are_asked_and_placed(self):
         msn = 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 """RoCEv2 packets made and checked by scapy's RoCE layer, independently of the project's own code.
 
-scapy 2.5 knows BTH, AETH and the ICRC over IPv4. RETH, ImmDt and the ICRC over IPv6 are added here from the IBTA
-specification (volume 1, chapter 9; annex A17.3.3); over IPv4 both ICRCs must agree (see selftest.py).
+scapy 2.5 knows BTH, AETH and the ICRC over IPv4. RETH, ImmDt, IETH, the opcodes of SEND with invalidate and the ICRC over
+IPv6 are added here from the IBTA specification (volume 1, chapter 9; annex A17.3.3); over IPv4 both ICRCs must agree (see selftest.py).
 """
 import struct
 from zlib import crc32
@@ -15,7 +15,8 @@ from scapy.packet import Raw
 from scapy.utils import PcapReader, PcapWriter
 
 PORT = 4791
-OPCODES = {name: number for number, name in _bth_opcodes.items()}
+NAMES = {**_bth_opcodes, 0x16: 'RC_SEND_LAST_WITH_INVALIDATE', 0x17: 'RC_SEND_ONLY_WITH_INVALIDATE'}     # table 38
+OPCODES = {name: number for number, name in NAMES.items()}
 
 ACK, NAK_SEQ, NAK_INVALID, NAK_ACCESS, NAK_OPERATION = 0x1f, 0x60, 0x61, 0x62, 0x63
 RNR = 0x20  # + timer
@@ -29,17 +30,21 @@ def immdt(value):
     return struct.pack('!I', value)
 
 
+def ieth(rkey):
+    return struct.pack('!I', rkey)
+
+
 def aeth(syndrome, msn):
     return struct.pack('!I', syndrome << 24 | msn & 0xffffff)
 
 
 def header_length(opcode):
     """Of the extended headers between BTH and payload, for RC."""
-    name = _bth_opcodes.get(opcode, '')
+    name = NAMES.get(opcode, '')
     length = 0
     if name in ('RC_RDMA_WRITE_FIRST', 'RC_RDMA_WRITE_ONLY', 'RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE', 'RC_RDMA_READ_REQUEST'):
         length += 16
-    if name.endswith('_WITH_IMMEDIATE'):
+    if name.endswith(('_WITH_IMMEDIATE', '_WITH_INVALIDATE')):
         length += 4
     if name in ('RC_ACKNOWLEDGE', 'RC_RDMA_READ_RESPONSE_FIRST', 'RC_RDMA_READ_RESPONSE_LAST',
                 'RC_RDMA_READ_RESPONSE_ONLY'):
@@ -121,7 +126,7 @@ class Parsed:
         self.opcode, flags, self.pkey, qpn, apsn = fields
         self.solicited, self.migreq, self.pad, self.version = flags >> 7, flags >> 6 & 1, flags >> 4 & 3, flags & 15
         self.qpn, self.psn, self.ackreq = qpn & 0xffffff, apsn & 0xffffff, apsn >> 31
-        self.name = _bth_opcodes.get(self.opcode, 'opcode 0x%02x' % self.opcode)
+        self.name = NAMES.get(self.opcode, 'opcode 0x%02x' % self.opcode)
         extended = header_length(self.opcode)
         self.headers = self.raw[12:12 + extended]
         self.body = self.raw[12 + extended:len(self.raw) - 4]
@@ -162,6 +167,9 @@ class Parsed:
         return struct.unpack('!QII', self.headers[:16])
 
     def imm(self):
+        return struct.unpack('!I', self.headers[-4:])[0]
+
+    def ieth(self):
         return struct.unpack('!I', self.headers[-4:])[0]
 
     def aeth(self):

@@ -23,6 +23,8 @@ def one_of_each(flow):
             headers += roce.reth(0x123456789abc, 0xdeadbeef, 4096)
         if name.endswith('IMMEDIATE'):
             headers += roce.immdt(0x01020304)
+        if name.endswith('INVALIDATE'):
+            headers += roce.ieth(0xdeadbeef)
         if name == 'RC_ACKNOWLEDGE' or 'RESPONSE' in name and 'MIDDLE' not in name:
             headers += roce.aeth(roce.ACK, 7)
         empty = name in ('RC_ACKNOWLEDGE', 'RC_RDMA_READ_REQUEST')
@@ -59,6 +61,7 @@ class Oracle(unittest.TestCase):
         for line in report:
             self.assertFalse(line.malformed, line)
         self.assertEqual([line.opcode for line in report], [roce.Parsed(frame).opcode for frame in frames])
+        self.assertEqual({line.opcode: line.ieth for line in report if line.ieth}, {0x16: 0xdeadbeef, 0x17: 0xdeadbeef})
 
 
 if __name__ == '__main__':

@@ -5,14 +5,14 @@
 //   snic_oracle [4|6] [MTU]        IP version and path MTU of its one connected queue pair
 //
 //   in:  frame HEX                 a frame arrives
-//        post OP OFFSET LENGTH [REMOTE RKEY]      OP: send, send_imm, write, write_imm, read
+//        post OP OFFSET LENGTH [REMOTE RKEY]      OP: send, send_imm, send_inv (of RKEY), write, write_imm, read
 //        recv OFFSET LENGTH        post a receive buffer
 //        run MICROSECONDS          let virtual time pass
 //        peek OFFSET LENGTH        registered memory
 //        fill OFFSET LENGTH SEED   byte i of it becomes (i * 7 + SEED) % 256
 //        state
 //   out: frame HEX                 the model sends
-//        wc send|recv OP STATUS LENGTH IMM        0 is success, else the vendor error
+//        wc send|recv OP STATUS LENGTH IMM [INV]  0 is success, else the vendor error; the key that the peer invalidated
 //        memory HEX / state N
 //        done                      everything this command caused has been said
 //
@@ -72,6 +72,7 @@ private:
 	Node node_;
 	sirdma_ip peer_ip_;
 	MrParams mr_; // the node's memory once more, at an address the peer knows
+	MrParams fast_; // the same, with a key that work requests may invalidate
 	Qp qp_;
 };
 
@@ -85,6 +86,11 @@ Oracle::Oracle(bool v6, u16 mtu)
 	mr_.key = 0xc3;
 	mr_.va = kIova;
 	EXPECT_EQ(node_.drv.reg_mr(mr_), SIRDMA_CQP_OK);
+	fast_ = mr_;
+	fast_.idx = 3;
+	fast_.key = 0xd4;
+	EXPECT_EQ(node_.drv.alloc_stag(fast_.stag()), SIRDMA_CQP_OK);
+	EXPECT_EQ(node_.drv.reg_mr(fast_), SIRDMA_CQP_OK);
 	EXPECT_EQ(node_.drv.set_arp(0, peer_mac_), SIRDMA_CQP_OK);
 	connect(mtu);
 }
@@ -121,8 +127,9 @@ void Oracle::describe()
 		    to_hex(peer_mac_).c_str());
 	std::printf("own_qpn %u\npeer_qpn %u\nsend_psn %u\nrecv_psn %u\nsport %u\nttl %u\ntos %u\n",
 		    qp_.id, kPeerQpn, kSendPsn, kRecvPsn, 0xd00du, 61u, 0x68u);
-	std::printf("iova %llu\nrkey %u\nmemory %zu\nready\n",
-		    static_cast<unsigned long long>(kIova), mr_.stag(), node_.mem->size());
+	std::printf("iova %llu\nrkey %u\nfast_rkey %u\nmemory %zu\nready\n",
+		    static_cast<unsigned long long>(kIova), mr_.stag(), fast_.stag(),
+		    node_.mem->size());
 }
 
 bool Oracle::post(std::istringstream &args)
@@ -130,7 +137,7 @@ bool Oracle::post(std::istringstream &args)
 	static const std::map<std::string, std::pair<u8, bool>> ops = {
 		{"send", {SIRDMA_OP_SEND, false}},   {"send_imm", {SIRDMA_OP_SEND, true}},
 		{"write", {SIRDMA_OP_WRITE, false}}, {"write_imm", {SIRDMA_OP_WRITE, true}},
-		{"read", {SIRDMA_OP_READ, false}},
+		{"read", {SIRDMA_OP_READ, false}},   {"send_inv", {SIRDMA_OP_SEND_INV, false}},
 	};
 	std::string op;
 	size_t offset = 0;
@@ -193,9 +200,13 @@ void Oracle::report()
 		std::printf("frame %s\n", to_hex(packet.bytes).c_str());
 	fabric_.sent().clear();
 	for (bool send : {true, false})
-		while (auto wc = qp_.poll(send))
-			std::printf("wc %s %u %u %u %u\n", send ? "send" : "recv", wc->op,
+		while (auto wc = qp_.poll(send)) {
+			std::printf("wc %s %u %u %u %u", send ? "send" : "recv", wc->op,
 				    wc->error ? wc->vendor : 0, wc->len, wc->imm.value_or(0));
+			if (wc->inv)
+				std::printf(" %u", *wc->inv);
+			std::printf("\n");
+		}
 	std::printf("done\n");
 	std::fflush(stdout);
 }

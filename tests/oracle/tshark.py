@@ -4,11 +4,11 @@ import collections
 import shutil
 import subprocess
 
-Line = collections.namedtuple('Line', 'number opcode malformed text')
+Line = collections.namedtuple('Line', 'number opcode ieth malformed text')
 # Dissectors that guess at payloads, which are random here: theirs is no opinion on the packet.
 GUESSERS = ('smc', 'smb_direct', 'rpcordma', 'nvme-rdma', 'lnet', 'iser', 'ethertype', 'infiniband.eoib', 'infiniband_sdp',
             'fcoib', 'drbd')
-FIELDS = ('frame.number', 'infiniband.bth.opcode', '_ws.malformed', '_ws.expert.message', '_ws.col.Info')
+FIELDS = ('frame.number', 'infiniband.bth.opcode', 'infiniband.ieth', '_ws.malformed', '_ws.expert.message', '_ws.col.Info')
 
 
 def available():
@@ -26,7 +26,8 @@ def decode(path):
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     lines = []
     for text in output.splitlines():
-        number, opcode, malformed, expert, info = (text.split('|') + [''] * 5)[:5]
+        number, opcode, ieth, malformed, expert, info = (text.split('|') + [''] * 6)[:6]
         bad = bool(malformed) or 'alformed' in expert + info
-        lines.append(Line(int(number), int(opcode, 0) if opcode else None, bad or not opcode, text))
+        lines.append(Line(int(number), int(opcode, 0) if opcode else None, int(ieth.replace(':', ''), 16) if ieth else None,
+                          bad or not opcode, text))
     return lines
