@@ -19,8 +19,8 @@
 #   leaks_clear             at the beginning: kmemleak forgets what earlier scenarios lost
 #   leaks_check DEVICE...   at the end: delete the devices, unload the modules, fail if kmemleak finds lost memory
 #   tally PASSED FAILED     count these tests instead of one for the scenario
-#   verbs_suite ARGS...     the GoogleTest programs over libibverbs, tallied; $figures says how many; fails the scenario when
-#                           one fails. $programs is their folder, "${launch[@]}" the command that starts them
+#   verbs_suite ARGS...     the GoogleTest programs over libibverbs, tallied; $figures says how many passed and how many were
+#                           skipped; fails the scenario when one fails. $programs is their folder, "${launch[@]}" the command that starts them
 set -Eeuo pipefail
 # shellcheck disable=SC2154
 trap 's=$?; [[ $BASHPID != "$$" ]] || fail "line $LINENO: $BASH_COMMAND gave $s"' ERR
@@ -241,9 +241,9 @@ perf_figures() {
 	esac
 }
 
-# The tally counts the tests that GoogleTest reports as passed or failed, not those it skipped.
+# The tally counts the tests that GoogleTest reports as passed or failed. $figures has the number of those that were skipped.
 verbs_suite() {
-	local log=$work/verbs ok bad status=0
+	local log=$work/verbs ok bad skipped status=0
 	echo "\$ ${launch[*]} verbs_test $*"
 	timeout "$limit" "${launch[@]}" "$programs/verbs_test" "$@" 2>&1 | tee "$log" || status=$?
 	ok=$(grep -c '^\[       OK' "$log" || true)
@@ -256,7 +256,9 @@ verbs_suite() {
 		dmesg | tail -n 20 | sed 's/^/kernel| /'
 		fail "verbs_test: $bad failed, $ok passed"
 	fi
+	skipped=$(grep -c '^\[  SKIPPED \].*ms)' "$log" || true)
 	figures="$ok verbs tests"
+	[[ $skipped == 0 ]] || figures+=" ($skipped skipped)"
 }
 
 # Debug kernels: without devices and modules nothing refers to memory that was never freed. kmemleak reports only what is older

@@ -125,6 +125,11 @@ Link default_link()
 	return link;
 }
 
+bool lacks(const Device &dev, int error)
+{
+	return dev.is_rxe() && (error == EOPNOTSUPP || error == ENOSYS || error == ENOTSUP);
+}
+
 void Pair::connect()
 {
 	ASSERT_EQ(to_init(a.qp.get(), *a.dev, link), 0);

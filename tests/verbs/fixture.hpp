@@ -90,6 +90,9 @@ struct Pair {
 
 Link default_link();
 
+// Is `error` that of a call which the driver of `dev` lacks? Those of other drivers may; a test of ours then fails.
+bool lacks(const Device &dev, int error);
+
 inline constexpr unsigned signaled = IBV_SEND_SIGNALED;
 
 struct SendSpec {

@@ -18,9 +18,8 @@ protected:
 	void SetUp() override
 	{
 		VerbsTest::SetUp();
-		// Soft-RoCE reports other errors.
 		if (device().is_rxe() || peer().is_rxe())
-			GTEST_SKIP();
+			GTEST_SKIP() << "rdma_rxe reports other errors";
 	}
 	void make()
 	{
