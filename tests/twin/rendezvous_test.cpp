@@ -195,6 +195,52 @@ TEST_F(Claims, RefuseAnotherHostsAddress)
 	EXPECT_FALSE(n->transmit(*burst, sent));
 }
 
+/* A name that no other test has, in place of a slot. */
+static uint32_t own_name()
+{
+	return 1u << 30 | static_cast<uint32_t>(getpid());
+}
+
+/* The kernel lists names in no order. */
+TEST(FindLoopback, OfSeveralTheOneWithTheLowestAddress)
+{
+	std::vector<Fd> names;
+
+	EXPECT_TRUE(rendezvous_find_loopback(true, own_name()).any());
+	names.push_back(rendezvous_listen(another_hosts(), own_name()));
+	EXPECT_TRUE(rendezvous_find_loopback(true, own_name()).any()) << "no loopback address";
+	for (uint32_t host : {0x7f800009u, 0x7f090000u, 0x7f0000ffu, 0x7f000101u, 0x7f000080u,
+			      0x7f00000au, 0x7f000003u}) {
+		const IpAddress addr(in_addr{htonl(host)});
+		const IpAddress lowest = rendezvous_find_loopback(true, own_name());
+
+		names.push_back(rendezvous_listen(addr, own_name() + 1));
+		EXPECT_EQ(rendezvous_find_loopback(true, own_name()), lowest) << "another name";
+		names.push_back(rendezvous_listen(addr, own_name()));
+		EXPECT_EQ(rendezvous_find_loopback(true, own_name()),
+			  host == 0x7f000101 ? lowest : addr);
+	}
+	const Fd bound = rendezvous_bind(IpAddress(in_addr{htonl(0x7f000002)}), own_name());
+	EXPECT_EQ(rendezvous_find_loopback(true, own_name()), IpAddress(in_addr{htonl(0x7f000003)}))
+		<< "nobody listens at the lower one";
+	EXPECT_TRUE(rendezvous_find_loopback(false, own_name()).any());
+	for (const Fd &name : names)
+		EXPECT_TRUE(name);
+}
+
+TEST(FindLoopback, OfIpv6ThereIsOne)
+{
+	IpAddress one;
+
+	ASSERT_TRUE(IpAddress::parse("::1", one));
+	const Fd name = rendezvous_listen(one, own_name());
+	ASSERT_TRUE(name);
+	if (!rendezvous_connect(one, own_name()) && errno == EADDRNOTAVAIL)
+		GTEST_SKIP() << "this host has no ::1";
+	EXPECT_EQ(rendezvous_find_loopback(false, own_name()), one);
+	EXPECT_TRUE(rendezvous_find_loopback(true, own_name()).any());
+}
+
 namespace
 {
 
