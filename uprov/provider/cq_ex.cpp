@@ -3,9 +3,9 @@
  * Extended CQ polling: start, next, end, and one reader per field.
  */
 #include <cerrno>
-#include <ctime>
 #include <endian.h>
 
+#include "clock.hpp"
 #include "cq.hpp"
 
 namespace sirdma
@@ -13,8 +13,6 @@ namespace sirdma
 
 namespace
 {
-
-constexpr uint64_t ns_per_second = 1000000000;
 
 /* wr_id and status are members of the verbs object; the rest is read through calls. */
 void stand_at_current(Cq &cq) noexcept
@@ -113,15 +111,6 @@ uint64_t read_completion_wallclock_ns(ibv_cq_ex *ex) noexcept
 	return Cq::of(ex).wallclock();
 }
 
-uint64_t time_by(clockid_t clock) noexcept
-{
-	timespec now{};
-
-	clock_gettime(clock, &now);
-	return static_cast<uint64_t>(now.tv_sec) * ns_per_second +
-	       static_cast<uint64_t>(now.tv_nsec);
-}
-
 /*
  * Two readings of the device's clock, and one of the time of day between them, take less than
  * 1 us, and some us where a processor is emulated. If they take longer the thread has lost its
@@ -142,7 +131,7 @@ int Cq::compare_clocks() noexcept
 
 		if (const int err = commands(cq.context).read_clock(cq.context, before))
 			return err;
-		const uint64_t of_day = time_by(CLOCK_REALTIME);
+		const uint64_t of_day = clock_ns(CLOCK_REALTIME);
 
 		if (const int err = commands(cq.context).read_clock(cq.context, after))
 			return err;
@@ -161,7 +150,7 @@ int Cq::compare_clocks() noexcept
  */
 uint64_t Cq::wallclock() noexcept
 {
-	const uint64_t now = time_by(CLOCK_BOOTTIME);
+	const uint64_t now = clock_ns(CLOCK_BOOTTIME);
 
 	if (!compared_ || now - compared_ > ns_per_second) {
 		/* In a child the device is not there, and no completion either. */

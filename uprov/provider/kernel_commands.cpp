@@ -2,9 +2,9 @@
 /* Commands to a device of the kernel: the library's. */
 #include <cinttypes>
 #include <cstdio>
-#include <ctime>
 #include <sys/stat.h>
 
+#include "clock.hpp"
 #include "context.hpp"
 #include "library.hpp"
 
@@ -13,8 +13,6 @@ namespace sirdma
 
 namespace
 {
-
-constexpr int64_t ns_per_second = 1000000000;
 
 /* The inode of /proc/self/ns/time of a process that is in no time namespace but the first. */
 constexpr ino_t first_time_namespace = 0xeffffffa;
@@ -40,7 +38,7 @@ int64_t monotonic_offset() noexcept
 	if (fscanf(offsets, "monotonic %" SCNd64 " %ld", &seconds, &ns) != 2)
 		seconds = ns = 0;
 	fclose(offsets);
-	return seconds * ns_per_second + ns;
+	return seconds * static_cast<int64_t>(ns_per_second) + ns;
 }
 
 /* It has one argument more since 57. */
@@ -78,11 +76,7 @@ int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 /* The device reads the kernel's monotonic clock. */
 int read_clock(ibv_context *context, uint64_t &now)
 {
-	timespec time{};
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	now = static_cast<uint64_t>(time.tv_sec * ns_per_second + time.tv_nsec -
-				    Context::of(context).clock_offset);
+	now = clock_ns(CLOCK_MONOTONIC) - static_cast<uint64_t>(Context::of(context).clock_offset);
 	return 0;
 }
 
