@@ -239,28 +239,6 @@ TEST_F(ExtendedCq, SingleThreadedQueuesWorkTheSame)
 	EXPECT_EQ(ibv_start_poll(cq(), &attr), ENOENT);
 }
 
-TEST_F(ExtendedCq, WhatTheDeviceLacksIsRefused)
-{
-	OFFERED_OR_SKIP(make(0));
-	const auto refused = [](uint64_t wc_flags, uint32_t flags, uint32_t comp_mask) {
-		ibv_cq_ex *got = create(peer(), 4, wc_flags, flags, comp_mask);
-		const int err = errno;
-
-		if (got)
-			ibv_destroy_cq(ibv_cq_ex_to_cq(got));
-		return got ? 0 : err;
-	};
-
-	EXPECT_EQ(refused(1ull << 40, 0, 0), EOPNOTSUPP) << "an unknown field";
-	EXPECT_EQ(refused(IBV_WC_EX_WITH_TM_INFO, 0, 0), EOPNOTSUPP);
-	EXPECT_EQ(refused(IBV_WC_EX_WITH_FLOW_TAG, 0, 0), EOPNOTSUPP);
-	EXPECT_EQ(refused(0, 1u << 20, IBV_CQ_INIT_ATTR_MASK_FLAGS), EOPNOTSUPP);
-	EXPECT_EQ(refused(0, IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN, IBV_CQ_INIT_ATTR_MASK_FLAGS),
-		  EOPNOTSUPP);
-	EXPECT_EQ(refused(0, 0, 1u << 20), EOPNOTSUPP) << "an unknown attribute";
-	EXPECT_EQ(refused(0, 0, IBV_CQ_INIT_ATTR_MASK_PD), EINVAL) << "no parent domain";
-}
-
 class Timestamps : public ExtendedCq {
 protected:
 	// The device's clock; 0 if it cannot be read.
