@@ -7,6 +7,7 @@
 #                           with ip4[A], ip6[A] (a /24 and a /64) and nic[A]
 #   on A COMMAND...         run it in that namespace
 #   sirdma_add A NAME       an sirdma device on A's end;  rxe_add A NAME: a soft-RoCE one (A must be init)
+#   four_devices            rxe0 and snic0 joined, snic1 and snic2 joined
 #   gid_index DEV ADDRESS   the RoCEv2 GID index of an address
 #   await SECONDS COMMAND   poll until it succeeds; no fixed sleeps
 #   pair A B PORT -- SERVER... -- CLIENT...     both exits collected, output in $work/server and $work/client; the client starts
@@ -16,6 +17,7 @@
 #   perf PROGRAM A DEV B DEV [-4|-6] [ARGS]     a perftest program, server at A; prints its result line's figures
 #   two_guests_up           address eth0, wait for the peer; peer4, peer6, own4, own6. rendezvous [PORT]: both reach it
 #   stream A DEV B DEV [-4|-6] [ARGS]           verbs_stream, every byte checked, listener at A; prints MB/s
+#   unreclaimable           KiB of the kernel's memory that it cannot give back
 #   leaks_clear             at the beginning: kmemleak forgets what earlier scenarios lost
 #   leaks_check DEVICE...   at the end: delete the devices, unload the modules, fail if kmemleak finds lost memory
 #   tally PASSED FAILED     count these tests instead of one for the scenario
@@ -120,6 +122,16 @@ device_add() {
 
 sirdma_add() { modprobe sirdma && device_add "$1" "$2" sirdma; }
 rxe_add() { modprobe rdma_rxe && device_add "$1" "$2" rxe; }
+
+#   [eth-init]init: rxe0 ──── far: snic0[eth-far]      [eth-near]near: snic1 ──── off: snic2[eth-off]
+four_devices() {
+	join init far
+	rxe_add init rxe0
+	sirdma_add far snic0
+	join near off
+	sirdma_add near snic1
+	sirdma_add off snic2
+}
 
 # gid_of ADDRESS: its GID as the kernel writes it, in eight groups of four digits; an IPv4 address as ::ffff:a.b.c.d
 gid_of() {
@@ -260,6 +272,14 @@ verbs_suite() {
 	figures="$ok verbs tests"
 	[[ $skipped == 0 ]] || figures+=" ($skipped skipped)"
 }
+
+# sum_of NAMES FILE: the sum of the KiB in these lines of a file of /proc. It starts no process, because that takes long under emulation.
+sum_of() {
+	local name kib sum=0
+	while read -r name kib _; do [[ ! $name =~ ^($1):$ ]] || sum=$((sum + kib)); done < "$2"
+	echo "$sum"
+}
+unreclaimable() { sum_of 'SUnreclaim|Percpu|VmallocUsed|KernelStack' /proc/meminfo; }
 
 # Debug kernels: without devices and modules nothing refers to memory that was never freed. kmemleak reports only what is older
 # than 5 s.
