@@ -27,8 +27,8 @@ struct sirdma_cqp_ctx {
 SIRDMA_SIZE_IS(struct sirdma_cqp_ctx, 64);
 
 /*
- * The driver does not send ALLOC_STAG, which fast registration needs, nor NOP and QUERY_STAG,
- * which tests use.
+ * The driver does not send ALLOC_STAG, which memory windows and fast registration need, nor
+ * NOP and QUERY_STAG, which tests use.
  */
 enum sirdma_cqp_op {
 	SIRDMA_CQP_CREATE_QP = 0x00,
@@ -144,7 +144,10 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_srq, 64);
 #define SIRDMA_CQP_SRQ_STRIDE SIRDMA_MASK(41, 40) /* log2 of the quanta of a WQE */
 #define SIRDMA_CQP_SRQ_VMAP SIRDMA_BIT(47)
 
-/* ALLOC_STAG, REG_MR, DEALLOC_STAG, QUERY_STAG */
+/*
+ * ALLOC_STAG, REG_MR, DEALLOC_STAG, QUERY_STAG. Without SIRDMA_CQP_STAG_MR a command is about a
+ * memory window: ALLOC_STAG takes its index, PD and type, DEALLOC_STAG and QUERY_STAG its index.
+ */
 struct sirdma_cqp_stag {
 	__le64 va; /* VA of the first byte, or offset in the first block when zero based */
 	__le64 len_pd; /* SIRDMA_CQP_STAG_LEN, _PDID_LO; high bits of the PD in hdr word 5 */
@@ -161,6 +164,7 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_stag, 64);
 #define SIRDMA_CQP_STAG_PDID_HI SIRDMA_MASK(5, 0) /* PD 23:18 */
 #define SIRDMA_CQP_STAG_KEY SIRDMA_MASK(7, 0)
 #define SIRDMA_CQP_STAG_IDX SIRDMA_MASK(31, 8)
+#define SIRDMA_CQP_STAG_MWTYPE SIRDMA_BIT(42) /* the window is of type 1 */
 #define SIRDMA_CQP_STAG_MR SIRDMA_BIT(43)
 #define SIRDMA_CQP_STAG_LPBLSIZE SIRDMA_MASK(45, 44) /* PBL level: 0, 1, 2 */
 #define SIRDMA_CQP_STAG_HPAGESIZE SIRDMA_MASK(47, 46) /* enum sirdma_hpage_size */

@@ -7,6 +7,7 @@
 #define SIRDMA_ENCODE_H
 
 #include "geometry.h"
+#include "qpctx.h"
 #include "word.h"
 
 /*
@@ -301,6 +302,35 @@ static inline __u64 sirdma_put_local_inv(struct sirdma_wqe *wqe, const struct si
 	sirdma_put64(&wqe->frag_addr, 0);
 	sirdma_put64(&wqe->frag_stag, SIRDMA_PREP(SIRDMA_FRAG_STAG, send->key));
 	sirdma_put64(&wqe->remote, 0);
+	return hdr | valid;
+}
+
+/* A memory window to be bound. */
+struct sirdma_bind {
+	__u64 addr; /* of its first byte in the region */
+	__u64 length; /* 0: unbind a window of type 1 */
+	__u32 window; /* stag that it gets */
+	__u32 region; /* stag */
+	__u32 rights; /* SIRDMA_ACCESS_REMOTE_* */
+	int type1;
+	int zero_based; /* peers address it from 0 */
+};
+
+/* Write the body of a BIND_MW. */
+static inline __u64 sirdma_put_bind(struct sirdma_wqe *wqe, const struct sirdma_bind *bind,
+				    __u64 hdr, __u64 valid)
+{
+	sirdma_put64(&wqe->frag_addr, bind->addr);
+	sirdma_put64(&wqe->frag_stag, SIRDMA_PREP(SIRDMA_BIND_WINDOW, bind->window) |
+					      SIRDMA_PREP(SIRDMA_BIND_REGION, bind->region));
+	sirdma_put64(&wqe->remote, bind->length);
+	hdr |= SIRDMA_PREP(SIRDMA_WQE_STAGRIGHTS, bind->rights);
+	if (bind->rights & SIRDMA_ACCESS_REMOTE_ATOMIC)
+		hdr |= SIRDMA_WQE_REMOTE_ATOMICS;
+	if (bind->type1)
+		hdr |= SIRDMA_WQE_MWTYPE;
+	if (!bind->zero_based)
+		hdr |= SIRDMA_WQE_VABASED;
 	return hdr | valid;
 }
 

@@ -66,7 +66,8 @@
 	X(TX_WRITTEN_OFF, tx_written_off) \
 	X(RX_BAD_QKEY, rx_bad_qkey) \
 	X(RX_NO_GROUP, rx_no_group) \
-	X(MR_BAD_INVALIDATE, mr_bad_invalidate)
+	X(MR_BAD_INVALIDATE, mr_bad_invalidate) \
+	X(MW_BAD_BIND, mw_bad_bind)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

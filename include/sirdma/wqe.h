@@ -62,7 +62,7 @@ SIRDMA_SIZE_IS(struct sirdma_frag, 16);
 #define SIRDMA_WQE_IMMDATA_FLAG SIRDMA_BIT(47)
 #define SIRDMA_WQE_STAGRIGHTS SIRDMA_MASK(52, 48)
 #define SIRDMA_WQE_VABASED SIRDMA_BIT(53)
-#define SIRDMA_WQE_MWTYPE SIRDMA_BIT(54)
+#define SIRDMA_WQE_MWTYPE SIRDMA_BIT(54) /* the window is of type 1 */
 #define SIRDMA_WQE_REMOTE_ATOMICS SIRDMA_BIT(55)
 #define SIRDMA_WQE_INLINELEN SIRDMA_MASK(55, 48)
 #define SIRDMA_WQE_PUSH SIRDMA_BIT(56)
@@ -111,6 +111,14 @@ enum sirdma_sq_op {
  * invalidates the stag of its first fragment when the data is placed. SEND_INV and SEND_SOL_INV
  * name a stag of the receiver in SIRDMA_WQE_REMSTAG.
  */
+
+/*
+ * BIND_MW: word 0 is the address of the window's first byte in the region, word 1 the stags of
+ * both, word 2 the length; 0 unbinds a window of type 1. Of the window's stag the key is the new
+ * one. STAGRIGHTS (SIRDMA_ACCESS_REMOTE_READ and _WRITE), VABASED, MWTYPE, REMOTE_ATOMICS.
+ */
+#define SIRDMA_BIND_WINDOW SIRDMA_MASK(31, 0)
+#define SIRDMA_BIND_REGION SIRDMA_MASK(63, 32)
 
 /*
  * Atomics: words 0 and 1 are the address and the stag of the SIRDMA_ATOMIC_LEN bytes that

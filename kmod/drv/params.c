@@ -68,9 +68,9 @@ static struct sirdma_param max_mr = {1 << 20, 64, (1 << 24) - RESERVED_MRS};
 module_param_cb(max_mr, &sirdma_param_ops, &max_mr, 0644);
 MODULE_PARM_DESC(max_mr, "memory regions of a new device (64..16777215, default 1048576)");
 
-static struct sirdma_param max_pd = {65536, 16, 1 << 18};
+static struct sirdma_param max_pd = {65536, 16, (1 << 18) - 1};
 module_param_cb(max_pd, &sirdma_param_ops, &max_pd, 0644);
-MODULE_PARM_DESC(max_pd, "protection domains of a new device (16..262144, default 65536)");
+MODULE_PARM_DESC(max_pd, "protection domains of a new device (16..262143, default 65536)");
 
 static struct sirdma_param max_hmc_segments = {SIRDMA_HMC_MAX_SD, 2, SIRDMA_HMC_MAX_SD};
 module_param_cb(max_hmc_segments, &sirdma_param_ops, &max_hmc_segments, 0644);

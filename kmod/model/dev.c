@@ -23,7 +23,7 @@ static bool cfg_valid(const struct snic_config *cfg)
 	       cfg_in_range("max_cqs", cfg->max_cqs, 1, 1u << 19) &&
 	       cfg_in_range("max_srqs", cfg->max_srqs, 2, 1u << 16) &&
 	       cfg_in_range("max_mrs", cfg->max_mrs, 2, 1u << 24) &&
-	       cfg_in_range("max_pds", cfg->max_pds, 1, 1u << 18) &&
+	       cfg_in_range("max_pds", cfg->max_pds, 1, SNIC_PD_OF_QP) &&
 	       cfg_in_range("max_sds", cfg->max_sds, 1, SIRDMA_HMC_MAX_SD) &&
 	       cfg_in_range("max_ceqs", cfg->max_ceqs, 1, 1023) &&
 	       cfg_in_range("max_arp", cfg->max_arp, 1, 65536) &&
@@ -82,6 +82,7 @@ struct snic_dev *snic_dev_create(const struct snic_config *cfg, const struct sni
 	memcpy(dev->mac, cfg->mac, sizeof(dev->mac));
 	port_mutex_init(&dev->reset);
 	port_lock_init(&dev->addr_lock);
+	port_lock_init(&dev->mw_lock);
 	snic_cqp_init(dev);
 	snic_hmc_init(dev);
 	if (dev_alloc_tables(dev))

@@ -56,6 +56,7 @@ struct snic_dev {
 	struct snic_table cqs;
 	struct snic_table srqs;
 	struct snic_table mrs;
+	struct port_lock mw_lock; /* protects the lists snic_qp.windows; innermost */
 	struct snic_mcast_table mcasts;
 	struct port_lock addr_lock; /* protects arps[] and sgids[]; innermost */
 	struct snic_arp *arps; /* [cfg.max_arp] */

@@ -42,8 +42,8 @@ enum snic_inv_result {
 
 /* Allocate qp->inv. False: no memory. Freed by port_free(). */
 bool snic_inv_alloc(struct snic_qp *qp);
-/* Invalidate @stag. @remote: the peer asked for it. */
-enum snic_inv_result snic_inv_start(struct snic_inv *inv, u32 stag, bool remote);
+/* Invalidate @stag. */
+enum snic_inv_result snic_inv_start(struct snic_inv *inv, u32 stag, enum snic_inv_why why);
 /* After SNIC_INV_WAIT: is the key invalid? */
 bool snic_inv_finish(struct snic_inv *inv);
 

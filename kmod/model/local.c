@@ -2,6 +2,7 @@
 /* Operations of the send queue on keys. */
 #include "local.h"
 
+#include "mw.h"
 #include "send.h"
 
 /* That of the oldest message, which often is the one decoded last. */
@@ -14,16 +15,10 @@ static const struct snic_sqe *local_sqe(struct snic_qp *qp, u32 slot)
 	return snic_send_oldest(qp);
 }
 
-static bool local_invalidate(struct snic_qp *qp, u32 slot, struct snic_out *out)
+/* What came of an invalidation, or of a bind. True: it is done. */
+static bool local_result(struct snic_qp *qp, struct snic_out *out, enum snic_inv_result ret)
 {
-	const struct snic_sqe *sqe;
-
-	if (out->flags & SNIC_OUT_STARTED)
-		return snic_inv_finish(&qp->inv[SNIC_INV_SQ]);
-	sqe = local_sqe(qp, slot);
-	if (!sqe)
-		return false;
-	switch (snic_inv_start(&qp->inv[SNIC_INV_SQ], sqe->inv_stag, false)) {
+	switch (ret) {
 	case SNIC_INV_DONE:
 		return true;
 	case SNIC_INV_WAIT:
@@ -37,11 +32,33 @@ static bool local_invalidate(struct snic_qp *qp, u32 slot, struct snic_out *out)
 	}
 }
 
+static bool local_execute(struct snic_qp *qp, u32 slot, struct snic_out *out)
+{
+	bool binds = out->op == SIRDMA_OP_BIND_MW;
+	const struct snic_sqe *sqe;
+
+	if (out->flags & SNIC_OUT_STARTED) {
+		if (!snic_inv_finish(&qp->inv[SNIC_INV_SQ]))
+			return false;
+		out->flags &= (u8)~SNIC_OUT_STARTED;
+		/* The former binding has ended: now the window can be bound. */
+		if (!binds)
+			return true;
+	}
+	sqe = local_sqe(qp, slot);
+	if (!sqe)
+		return false;
+	return local_result(qp, out,
+			    binds ? snic_mw_bind(qp, sqe) :
+				    snic_inv_start(&qp->inv[SNIC_INV_SQ], sqe->inv_stag,
+						   SNIC_INV_LOCAL));
+}
+
 bool snic_local_run(struct snic_qp *qp, u32 slot)
 {
 	struct snic_out *out = snic_out_at(&qp->req, slot);
 
-	if (!local_invalidate(qp, slot, out))
+	if (!local_execute(qp, slot, out))
 		return false;
 	out->flags &= (u8)~SNIC_OUT_TODO;
 	qp->req.local_done = true;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Operations of the send queue on keys, by which nothing is sent: LOCAL_INV, and the
+ * Operations of the send queue on keys, by which nothing is sent: LOCAL_INV, BIND_MW, and the
  * invalidation that ends a READ_LOC_INV. QP lock held.
  *
- * A LOCAL_INV begins when all earlier messages are complete, and later ones begin when it is done:
- * the verbs API has no flag for the local invalidate fence (IBTA 10.8.3.3), so drivers always set
- * it.
+ * A LOCAL_INV or BIND_MW begins when all earlier messages are complete, and later ones begin
+ * when it is done: the verbs API has no flag for the local invalidate fence (IBTA 10.8.3.3), so
+ * drivers always set it.
  */
 #ifndef SNIC_LOCAL_H
 #define SNIC_LOCAL_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Memory regions: registration, checks, and the bytes behind an address. */
-#include "mr.h"
+#include "mw.h"
 #include "dev.h"
 
 #define STAG_KEY_BITS 8
@@ -20,6 +20,7 @@ static bool mr_pble(struct snic_dev *dev, const struct snic_mr *mr, u64 block, u
 {
 	u64 leaf;
 
+	block += mr->map.first_block;
 	if (mr->map.level == 1) {
 		*idx = mr->map.first_pble + block;
 		return true;
@@ -74,8 +75,8 @@ enum snic_mem snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va
 }
 
 /* The rule that the access breaks, if any; checked in the order key, PD, rights, bounds. */
-static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, u64 va, u64 len,
-				    u8 access, enum sirdma_stat *stat)
+static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, u32 qpn, u64 va,
+				    u64 len, u8 access, enum sirdma_stat *stat)
 {
 	u64 off = va - mr->map.base;
 
@@ -83,9 +84,9 @@ static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, 
 		*stat = SIRDMA_STAT_MR_INVALID_KEY;
 		return SIRDMA_AE_AMP_BAD_STAG_KEY;
 	}
-	if (mr->map.pd != pd) {
+	if (mr->map.pd != pd && !snic_mw_is_of_qp(mr, pd, qpn)) {
 		*stat = SIRDMA_STAT_MR_BAD_PD;
-		return SIRDMA_AE_AMP_BAD_PD;
+		return mr->map.pd == SNIC_PD_OF_QP ? SIRDMA_AE_AMP_BAD_QP : SIRDMA_AE_AMP_BAD_PD;
 	}
 	if ((mr->map.access & access) != access) {
 		*stat = SIRDMA_STAT_MR_BAD_ACCESS;
@@ -102,8 +103,8 @@ static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, 
 	return SIRDMA_AE_NONE;
 }
 
-struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 len, u8 access,
-			    enum sirdma_ae_code *ae)
+struct snic_mr *snic_mr_get_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, u64 va, u64 len,
+			       u8 access, enum sirdma_ae_code *ae)
 {
 	u32 idx = stag >> STAG_KEY_BITS;
 	struct snic_slot *slot = snic_slot_get(&dev->mrs, idx);
@@ -118,7 +119,7 @@ struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 
 		return NULL;
 	}
 	mr = container_of(slot, struct snic_mr, slot);
-	*ae = mr_check(mr, stag, pd, va, len, access, &stat);
+	*ae = mr_check(mr, stag, pd, qpn, va, len, access, &stat);
 	if (likely(*ae == SIRDMA_AE_NONE))
 		return mr;
 	snic_stat_inc(dev, stat);
@@ -126,9 +127,18 @@ struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 
 	return NULL;
 }
 
-/* May @mr be invalidated by a queue pair of @pd? Checked in the order key, kind, PD, rights. */
-static enum sirdma_ae_code mr_check_invalidate(const struct snic_mr *mr, u32 stag, u32 pd,
-					       bool remote, enum sirdma_stat *stat)
+/* The same of a window: one of type 1 is bound anew instead, and one of type 2 is a queue pair's. */
+static enum sirdma_ae_code mr_check_invalidate_mw(const struct snic_mr *mr, u32 pd, u32 qpn,
+						  enum snic_inv_why why)
+{
+	if (mr->map.pd != SNIC_PD_OF_QP)
+		return why == SNIC_INV_REBIND ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_INVALIDATE_TYPE1_MW;
+	return snic_mw_is_of_qp(mr, pd, qpn) ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BAD_QP;
+}
+
+/* May @mr be invalidated by QP @qpn of @pd? Checked in the order key, kind, PD, rights. */
+static enum sirdma_ae_code mr_check_invalidate(const struct snic_mr *mr, u32 stag, u32 pd, u32 qpn,
+					       enum snic_inv_why why, enum sirdma_stat *stat)
 {
 	const u8 rights = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
 			  SIRDMA_ACCESS_REMOTE_ATOMIC;
@@ -138,10 +148,12 @@ static enum sirdma_ae_code mr_check_invalidate(const struct snic_mr *mr, u32 sta
 		return SIRDMA_AE_AMP_BAD_STAG_KEY;
 	}
 	*stat = SIRDMA_STAT_MR_BAD_INVALIDATE;
+	if (snic_slot_is_window(&mr->slot))
+		return mr_check_invalidate_mw(mr, pd, qpn, why);
 	if (snic_slot_kind(&mr->slot) == SNIC_SLOT_FIXED)
 		return SIRDMA_AE_AMP_INVALIDATE_SHARED;
 	/* Without remote rights the stag is no R_Key. */
-	if (remote && !(mr->map.access & rights))
+	if (why == SNIC_INV_REMOTE && !(mr->map.access & rights))
 		return SIRDMA_AE_AMP_INVALIDATE_NO_REMOTE_ACCESS_RIGHTS;
 	*stat = SIRDMA_STAT_MR_BAD_PD;
 	return mr->map.pd == pd ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BAD_PD;
@@ -158,6 +170,9 @@ static enum sirdma_ae_code mr_check_unused(struct snic_dev *dev, u32 stag, u64 w
 	if ((word & SNIC_SLOT_KEY) != (stag & SNIC_SLOT_KEY))
 		return SIRDMA_AE_AMP_BAD_STAG_KEY;
 	*stat = SIRDMA_STAT_MR_BAD_INVALIDATE;
+	if (snic_slot_word_kind(word) == SNIC_SLOT_WINDOW &&
+	    snic_slot_word_state(word) == SNIC_SLOT_FREE)
+		return SIRDMA_AE_AMP_INVALID_STAG;
 	return snic_slot_word_kind(word) == SNIC_SLOT_FIXED ? SIRDMA_AE_AMP_INVALIDATE_SHARED :
 							      SIRDMA_AE_NONE;
 }
@@ -177,8 +192,8 @@ static enum snic_invalidate mr_invalidate_unused(struct snic_dev *dev, u32 stag,
 							      SNIC_INVALIDATE_BUSY;
 }
 
-enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, bool remote,
-					struct snic_slot_callback *callback,
+enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn,
+					enum snic_inv_why why, struct snic_slot_callback *callback,
 					enum sirdma_ae_code *ae)
 {
 	enum snic_invalidate ret = SNIC_INVALIDATE_STARTED;
@@ -193,7 +208,7 @@ enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, 
 	}
 	if (!slot)
 		return mr_invalidate_unused(dev, stag, ae);
-	*ae = mr_check_invalidate(container_of(slot, struct snic_mr, slot), stag, pd, remote,
+	*ae = mr_check_invalidate(container_of(slot, struct snic_mr, slot), stag, pd, qpn, why,
 				  &stat);
 	if (*ae != SIRDMA_AE_NONE) {
 		snic_stat_inc(dev, stat);
@@ -202,12 +217,17 @@ enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, 
 		snic_slot_wait(slot, callback);
 	} else if (!snic_slot_invalidate(slot, callback)) {
 		ret = SNIC_INVALIDATE_BUSY; /* another was faster */
+		if (snic_slot_has_windows(slot)) {
+			*ae = SIRDMA_AE_AMP_INVALIDATE_MR_WITH_BOUND_WINDOWS;
+			snic_stat_inc(dev, SIRDMA_STAT_MR_BAD_INVALIDATE);
+			ret = SNIC_INVALIDATE_REFUSED;
+		}
 	}
 	snic_slot_put(slot);
 	return ret;
 }
 
-bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, bool remote)
+bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, enum snic_inv_why why)
 {
 	u32 idx = stag >> STAG_KEY_BITS;
 	struct snic_slot *slot = snic_slot_get(&dev->mrs, idx);
@@ -218,7 +238,8 @@ bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, bool remote)
 		slot = snic_slot_get_draining(&dev->mrs, idx);
 	if (!slot)
 		return mr_invalidate_unused(dev, stag, &ae) != SNIC_INVALIDATE_REFUSED;
-	ae = mr_check_invalidate(container_of(slot, struct snic_mr, slot), stag, pd, remote, &stat);
+	ae = mr_check_invalidate(container_of(slot, struct snic_mr, slot), stag, pd, qpn, why,
+				 &stat);
 	if (ae != SIRDMA_AE_NONE)
 		snic_stat_inc(dev, stat);
 	snic_slot_put(slot);
@@ -232,7 +253,8 @@ static bool mr_decode_access(u64 hdr, u32 *access)
 			  SIRDMA_ACCESS_REMOTE_ATOMIC;
 	const u8 modify = SIRDMA_ACCESS_REMOTE_WRITE | SIRDMA_ACCESS_REMOTE_ATOMIC;
 
-	*access = SIRDMA_GET(SIRDMA_CQP_STAG_ARIGHTS, hdr);
+	/* All regions may be read locally (IBTA 10.6.3.1), windows may not. */
+	*access = SIRDMA_GET(SIRDMA_CQP_STAG_ARIGHTS, hdr) | SIRDMA_ACCESS_LOCAL_READ;
 	if (hdr & SIRDMA_CQP_STAG_ATOMICS)
 		*access |= SIRDMA_ACCESS_REMOTE_ATOMIC;
 	if ((*access & remote) && !(hdr & SIRDMA_CQP_STAG_REMACCENABLED))
@@ -370,6 +392,8 @@ u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	u32 idx = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag), status;
 	struct snic_mr *mr;
 
+	if (!(le64_to_cpu(cmd->hdr) & SIRDMA_CQP_STAG_MR))
+		return snic_mw_alloc(dev, cmd);
 	status = mr_check_idx(dev, idx);
 	return status ? status :
 			mr_alloc(dev, idx, SNIC_SLOT_FAST, SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag),
@@ -396,14 +420,17 @@ u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 
 		status = mr_alloc(dev, idx, SNIC_SLOT_FIXED, key, &mr);
 	if (status)
 		return status;
-	if (!snic_slot_claim(&mr->slot))
+	if (snic_slot_is_window(&mr->slot) || !snic_slot_claim(&mr->slot))
 		return SIRDMA_CQP_IN_USE;
 	mr->map = next.map;
 	snic_slot_publish(&mr->slot, key);
 	return SIRDMA_CQP_OK;
 }
 
-/* The slot that a command names by index and key, or NULL. */
+/*
+ * The slot that a command names by index and key, or NULL. The driver does not know the key of a
+ * window, which binding changes.
+ */
 static struct snic_mr *mr_by_stag(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 				  u32 *status)
 {
@@ -414,7 +441,10 @@ static struct snic_mr *mr_by_stag(struct snic_dev *dev, const struct sirdma_cqp_
 	*status = mr_check_idx(dev, idx);
 	if (*status)
 		return NULL;
-	if (mr && snic_slot_key(&mr->slot) == SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag))
+	if (mr &&
+	    snic_slot_is_window(&mr->slot) != !!(le64_to_cpu(cmd->hdr) & SIRDMA_CQP_STAG_MR) &&
+	    (snic_slot_is_window(&mr->slot) ||
+	     snic_slot_key(&mr->slot) == SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag)))
 		return mr;
 	*status = SIRDMA_CQP_NO_OBJECT;
 	return NULL;
@@ -457,7 +487,8 @@ u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	hpage = mr->map.block_shift == 30 ? SIRDMA_HPAGE_1G :
 		mr->map.block_shift == 21 ? SIRDMA_HPAGE_2M :
 					    SIRDMA_HPAGE_4K;
-	*ret = SIRDMA_CQP_STAG_MR | SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, mr->map.access) |
+	*ret = (snic_slot_is_window(&mr->slot) ? 0 : SIRDMA_CQP_STAG_MR) |
+	       SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, mr->map.access) |
 	       SIRDMA_PREP(SIRDMA_CQP_STAG_HPAGESIZE, hpage);
 	if (mr->map.level == SNIC_LEVEL_ALL)
 		*ret |= SIRDMA_CQP_STAG_ALL_MEMORY;
@@ -470,8 +501,17 @@ u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 
 void snic_mr_destroy_all(struct snic_dev *dev)
 {
-	u32 id = 0;
+	bool windows = true;
+	u32 id;
 
-	while (snic_table_next(&dev->mrs, &id))
-		mr_free(dev, mr_at(dev, id));
+	/* Windows first: they keep their regions. */
+	do {
+		for (id = 0; snic_table_next(&dev->mrs, &id); id++) {
+			struct snic_mr *mr = mr_at(dev, id);
+
+			if (snic_slot_is_window(&mr->slot) == windows)
+				mr_free(dev, mr);
+		}
+		windows = !windows;
+	} while (!windows);
 }

@@ -15,16 +15,20 @@ struct snic_mapping {
 	u64 len; /* base + len does not wrap */
 	union {
 		u64 addr; /* level 0: DMA address of the first block */
-		u32 first_pble; /* levels 1 and 2 */
+		struct {
+			u32 first_pble; /* levels 1 and 2 */
+			u32 first_block; /* of the list; not 0 for a window only */
+		};
 	};
 	u32 first_block_off; /* offset of the first byte in its block */
-	u32 pd : 18;
+	u32 pd : 18; /* or SNIC_PD_OF_QP */
 	u32 access : 7; /* SIRDMA_ACCESS_* */
 	u32 level : 2; /* of its page list, or SNIC_LEVEL_ALL */
 	u32 block_shift : 5; /* 12, 21, 30 */
 };
 
 #define SNIC_LEVEL_ALL 3 /* all memory: addresses are DMA addresses */
+#define SNIC_PD_OF_QP 0x3ffff /* no PD's number: a type 2 window, which is one QP's */
 
 /* One cache line, all that a lookup reads. */
 struct snic_mr {
@@ -39,9 +43,17 @@ SIRDMA_STATIC_ASSERT(sizeof(struct snic_mr) <= 64, "one cache line");
  * *ae = SIRDMA_AE_NONE. Else NULL and *ae names the violation (one of
  * SIRDMA_AE_AMP_*), counted. A zero @len checks key, PD and rights only.
  * Pair with snic_mr_put(). Never sleeps.
+ *
+ * snic_mr_get_qp() does the same for QP @qpn, which may also use the windows that it bound.
  */
-struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 len, u8 access,
-			    enum sirdma_ae_code *ae);
+struct snic_mr *snic_mr_get_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, u64 va, u64 len,
+			       u8 access, enum sirdma_ae_code *ae);
+
+static inline struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 len,
+					  u8 access, enum sirdma_ae_code *ae)
+{
+	return snic_mr_get_qp(dev, stag, pd, 0, va, len, access, ae);
+}
 
 static inline void snic_mr_put(struct snic_mr *mr)
 {
@@ -55,18 +67,24 @@ enum snic_invalidate {
 	SNIC_INVALIDATE_REFUSED,
 };
 
+/* Who invalidates a key */
+enum snic_inv_why {
+	SNIC_INV_LOCAL, /* LOCAL_INV, or the end of a READ_LOC_INV */
+	SNIC_INV_REMOTE, /* the peer's SEND_INV */
+	SNIC_INV_REBIND, /* BIND_MW of a window of type 1, which only this ends */
+};
+
 /*
- * Invalidate @stag for a work request of a queue pair of @pd: LOCAL_INV, or @remote, the peer's
- * SEND_INV. A key that is invalid already is no error (of a region whose PD is not checked then,
- * since nothing changes). @callback as in snic_slot_invalidate(): it may be called at once. REFUSED:
- * *ae is the reason, counted.
+ * Invalidate @stag for QP @qpn of @pd. A key of a region that is invalid already is no error (its
+ * PD is not checked then, since nothing changes); that of a window is. @callback as in
+ * snic_slot_invalidate(): it may be called at once. REFUSED: *ae is the reason, counted.
  */
-enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, bool remote,
-					struct snic_slot_callback *callback,
+enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn,
+					enum snic_inv_why why, struct snic_slot_callback *callback,
 					enum sirdma_ae_code *ae);
 
 /* Would that be refused? False: yes, counted. Nothing changes. */
-bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, bool remote);
+bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, enum snic_inv_why why);
 
 enum snic_mem {
 	SNIC_MEM_OK,
@@ -84,9 +102,9 @@ enum snic_mem snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va
 			  u32 *run);
 
 /*
- * CQP handlers. ALLOC_STAG allocates a FREE slot, and REG_MR makes it VALID; for an index
- * without a slot REG_MR does both. QUERY_STAG returns the rights, level and page size of a region
- * as the header bits of REG_MR (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE,
+ * CQP handlers. ALLOC_STAG allocates a FREE slot, of a region or of a window. REG_MR makes that of
+ * a region VALID; for an index without a slot it does both. QUERY_STAG returns the rights, level
+ * and page size of a region or bound window as the header bits of REG_MR (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE,
  * _HPAGESIZE, _ALL_MEMORY, _MR).
  */
 u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);

@@ -231,6 +231,7 @@ struct snic_qp {
 	u32 rq_psn; /* the same for the responder */
 
 	struct snic_inv *inv; /* [SNIC_INVS] */
+	struct snic_mw *windows; /* of type 2 that it has bound, under snic_dev.mw_lock */
 
 	struct snic_path path; /* to its peer; of a datagram QP, that of the last address vector */
 	u64 av_ctrl; /* first word of that vector when it was read; 0: none was */
@@ -238,6 +239,7 @@ struct snic_qp {
 
 	struct snic_mr *rx_mr; /* region of the last received packet; NULL between batches */
 	u32 rx_stag;
+	u32 rx_pd; /* that it was checked for */
 
 	struct snic_req req;
 	struct snic_resp resp;

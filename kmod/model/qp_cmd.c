@@ -6,6 +6,7 @@
 #include "qp_cmd.h"
 #include "sq_poll.h"
 
+#include "mw.h"
 #include "responder.h"
 #include "srq.h"
 #include "transport.h"
@@ -231,6 +232,7 @@ static void qp_destroy(struct snic_qp *qp)
 	snic_obj_drain(&qp->obj);
 	/* Nobody else has it, so no lock is needed. */
 	snic_qp_revoke(qp);
+	snic_mw_unbind_qp(qp);
 	port_timer_cancel_sync(&qp->timer);
 	port_timer_cancel_sync(&qp->sq_poll);
 	snic_aeq_detach(qp->dev, &qp->async);

@@ -112,7 +112,8 @@ static void recv_fail_invalidate(struct snic_resp *resp)
 static bool recv_invalidate(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
-	enum snic_inv_result ret = snic_inv_start(&qp->inv[SNIC_INV_RQ], resp->inv_stag, true);
+	enum snic_inv_result ret =
+		snic_inv_start(&qp->inv[SNIC_INV_RQ], resp->inv_stag, SNIC_INV_REMOTE);
 
 	resp->inv_wait = ret == SNIC_INV_WAIT || ret == SNIC_INV_AGAIN;
 	resp->inv_started = ret == SNIC_INV_WAIT;
@@ -216,7 +217,8 @@ static enum snic_recv_verdict recv_end_inv(struct snic_qp *qp, const struct snic
 	 * answered. No NAK can follow then, so check it now.
 	 */
 	if (resp->rd_pending) {
-		if (!snic_mr_may_invalidate(qp->dev, resp->inv_stag, qp->pd, true)) {
+		if (!snic_mr_may_invalidate(qp->dev, resp->inv_stag, qp->pd, qp->obj.id,
+					    SNIC_INV_REMOTE)) {
 			recv_fail_invalidate(resp);
 			return SNIC_RECV_NAK_ACCESS;
 		}

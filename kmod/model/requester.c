@@ -182,8 +182,7 @@ enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 	struct snic_tx tx __uninitialized;
 	u32 sent;
 
-	/* Local read access needs no access flag (IBTA 10.6.3.1). */
-	snic_tx_begin(&tx, qp, &qp->path, 0);
+	snic_tx_begin(&tx, qp, &qp->path, SIRDMA_ACCESS_LOCAL_READ);
 	burst = tx.burst;
 	why = req_fill(&tx);
 	if (!burst->npkts) {

@@ -73,7 +73,7 @@ static void send_push(struct snic_qp *qp, const struct snic_sqe *sqe)
 			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
 	if (snic_op_is_local(sqe->op))
 		out->flags |= SNIC_OUT_LOCAL;
-	if (snic_op_invalidates(sqe->op))
+	if (snic_op_invalidates(sqe->op) || sqe->op == SIRDMA_OP_BIND_MW)
 		out->flags |= SNIC_OUT_TODO;
 	req->rd_atomic_msgs += snic_op_is_rd_atomic(sqe->op);
 	snic_send_advance(qp, sqe->quanta);

@@ -24,7 +24,7 @@ struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag,
 	}
 	if (mrc->count == SNIC_MRC_SIZE)
 		return NULL;
-	mr = snic_mr_get(qp->dev, stag, qp->pd, va, len, mrc->access, ae);
+	mr = snic_mr_get_qp(qp->dev, stag, qp->pd, qp->obj.id, va, len, mrc->access, ae);
 	if (mr) {
 		mrc->stag[mrc->count] = stag;
 		mrc->mr[mrc->count++] = mr;
@@ -38,13 +38,14 @@ struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 
 	struct snic_mr *mr = qp->rx_mr;
 
 	/* The key was checked, and the mapping does not change under a reference. */
-	if (mr && qp->rx_stag == stag && mr->map.pd == pd && snic_slot_valid(&mr->slot) &&
+	if (mr && qp->rx_stag == stag && qp->rx_pd == pd && snic_slot_valid(&mr->slot) &&
 	    (mr->map.access & access) == access && mr_covers(mr, va, len))
 		return mr;
 	snic_qp_put_rx_mr(qp);
-	mr = snic_mr_get(qp->dev, stag, pd, va, len, access, ae);
+	mr = snic_mr_get_qp(qp->dev, stag, pd, qp->obj.id, va, len, access, ae);
 	qp->rx_mr = mr;
 	qp->rx_stag = stag;
+	qp->rx_pd = pd;
 	return mr;
 }
 

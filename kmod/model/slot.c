@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The slot of a memory region: its states. */
-#include "slot.h"
+/* The slot of a memory region or window: its states. */
+#include "mw.h"
 
 enum slot_event {
 	SLOT_CLAIM,
 	SLOT_PUBLISH,
+	SLOT_UNCLAIM,
 	SLOT_INVALIDATE,
 	SLOT_DRAINED, /* the last reference was dropped */
 	SLOT_REMOVE,
@@ -14,6 +15,7 @@ enum slot_event {
 static const u8 slot_next[SLOT_EVENTS][SNIC_SLOT_STATES] = {
 	[SLOT_CLAIM] = {[SNIC_SLOT_FREE] = SNIC_SLOT_CLAIMED},
 	[SLOT_PUBLISH] = {[SNIC_SLOT_CLAIMED] = SNIC_SLOT_VALID},
+	[SLOT_UNCLAIM] = {[SNIC_SLOT_CLAIMED] = SNIC_SLOT_FREE},
 	[SLOT_INVALIDATE] = {[SNIC_SLOT_VALID] = SNIC_SLOT_DRAINING},
 	[SLOT_DRAINED] = {[SNIC_SLOT_DRAINING] = SNIC_SLOT_FREE,
 			  /* Its remover waits for that. */
@@ -38,7 +40,8 @@ static enum snic_slot_state slot_move(struct snic_slot *slot, enum slot_event ev
 		old = READ_ONCE(slot->word);
 		from = snic_slot_word_state(old);
 		to = (enum snic_slot_state)slot_next[event][from];
-		if (to == SNIC_SLOT_NONE)
+		/* Only a VALID slot has bound windows, which keep it so. */
+		if (to == SNIC_SLOT_NONE || old >= SNIC_SLOT_BOUND)
 			return SNIC_SLOT_NONE;
 	} while (!port_cas64(&slot->word, old,
 			     slot_word(snic_slot_word_kind(old), to, old & SNIC_SLOT_KEY)));
@@ -79,6 +82,33 @@ void snic_slot_publish(struct snic_slot *slot, u8 key)
 	slot_move(slot, SLOT_PUBLISH);
 }
 
+void snic_slot_unclaim(struct snic_slot *slot, u8 key)
+{
+	WRITE_ONCE(slot->word, slot_word(snic_slot_kind(slot), SNIC_SLOT_CLAIMED, key));
+	slot_move(slot, SLOT_UNCLAIM);
+}
+
+bool snic_slot_bind(struct snic_slot *slot)
+{
+	u64 old;
+
+	do {
+		old = READ_ONCE(slot->word);
+		if (snic_slot_word_state(old) != SNIC_SLOT_VALID)
+			return false;
+	} while (!port_cas64(&slot->word, old, old + SNIC_SLOT_BOUND));
+	return true;
+}
+
+void snic_slot_unbind(struct snic_slot *slot)
+{
+	u64 old;
+
+	do {
+		old = READ_ONCE(slot->word);
+	} while (!port_cas64(&slot->word, old, old - SNIC_SLOT_BOUND));
+}
+
 /* The last reference was dropped. */
 static void slot_drained(struct snic_slot *slot)
 {
@@ -87,6 +117,8 @@ static void slot_drained(struct snic_slot *slot)
 	/* Without a reference nobody adds another. */
 	callback = (struct snic_slot_callback *)(uintptr_t)READ_ONCE(slot->obj.first_callback);
 	slot->obj.first_callback = 0;
+	if (snic_slot_is_window(slot))
+		snic_mw_unbound(slot);
 	/* From here on others may claim or free the slot. */
 	if (slot_move(slot, SLOT_DRAINED) == SNIC_SLOT_REMOVED)
 		port_event_set(slot->obj.idle);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The slot of a memory region: the object that a stag index names, and its state. CQP
+ * The slot of a memory region or window: the object that a stag index names, and its state. CQP
  * commands allocate and remove slots. Registration and invalidation change the state
  * without a lock and without sleeping.
  *
@@ -11,6 +11,8 @@
  *     └────────────────────────── DRAINING
  *
  *   remove: from FREE, VALID or DRAINING to REMOVED, and wait for the last reference
+ *
+ * A region to which windows are bound stays VALID: it is neither invalidated nor removed.
  *
  * Users hold references (snic_obj.refs), and a VALID slot holds one itself. The mapping of
  * a slot is written while there are no references, so it does not change under a user.
@@ -40,17 +42,20 @@ struct snic_slot_callback {
 enum snic_slot_kind {
 	SNIC_SLOT_FIXED, /* a region that only commands invalidate */
 	SNIC_SLOT_FAST, /* allocated by ALLOC_STAG: work requests may invalidate its region */
+	SNIC_SLOT_WINDOW, /* a member of a struct snic_mw (mw.h) */
 };
 
 struct snic_slot {
 	struct snic_obj obj; /* id: stag index */
-	u64 word; /* kind, state and key, changed by compare-and-swap */
+	u64 word; /* key, state, kind and bound windows, changed by compare-and-swap */
 };
 
 #define SNIC_SLOT_KEY 0xffull
 #define SNIC_SLOT_STATE_SHIFT 8
 #define SNIC_SLOT_STATE 0xffull
 #define SNIC_SLOT_KIND_SHIFT 16
+#define SNIC_SLOT_KIND 0xffull
+#define SNIC_SLOT_BOUND (1ull << 32) /* the upper half counts the windows bound to the region */
 
 static inline enum snic_slot_state snic_slot_word_state(u64 word)
 {
@@ -59,7 +64,7 @@ static inline enum snic_slot_state snic_slot_word_state(u64 word)
 
 static inline enum snic_slot_kind snic_slot_word_kind(u64 word)
 {
-	return (enum snic_slot_kind)(word >> SNIC_SLOT_KIND_SHIFT);
+	return (enum snic_slot_kind)(word >> SNIC_SLOT_KIND_SHIFT & SNIC_SLOT_KIND);
 }
 
 static inline enum snic_slot_state snic_slot_state(const struct snic_slot *slot)
@@ -70,6 +75,11 @@ static inline enum snic_slot_state snic_slot_state(const struct snic_slot *slot)
 static inline enum snic_slot_kind snic_slot_kind(const struct snic_slot *slot)
 {
 	return snic_slot_word_kind(READ_ONCE(slot->word));
+}
+
+static inline bool snic_slot_is_window(const struct snic_slot *slot)
+{
+	return snic_slot_kind(slot) == SNIC_SLOT_WINDOW;
 }
 
 static inline u8 snic_slot_key(const struct snic_slot *slot)
@@ -89,6 +99,17 @@ u64 snic_slot_peek(struct snic_table *table, u32 id);
 /* Claim a FREE slot to write its mapping, then publish it. False if it is not FREE. */
 bool snic_slot_claim(struct snic_slot *slot);
 void snic_slot_publish(struct snic_slot *slot, u8 key);
+/* Instead of publishing it: FREE again, with @key. */
+void snic_slot_unclaim(struct snic_slot *slot, u8 key);
+/* Are windows bound to the region? */
+static inline bool snic_slot_has_windows(const struct snic_slot *slot)
+{
+	return READ_ONCE(slot->word) >= SNIC_SLOT_BOUND;
+}
+
+/* Count a window as bound to a VALID region. False if it is not VALID. */
+bool snic_slot_bind(struct snic_slot *slot);
+void snic_slot_unbind(struct snic_slot *slot);
 /*
  * The slot @id of @table with a reference, or NULL if it is not VALID. Pair with
  * snic_slot_put().
@@ -108,7 +129,7 @@ bool snic_slot_invalidate(struct snic_slot *slot, struct snic_slot_callback *cal
 struct snic_slot *snic_slot_get_draining(struct snic_table *table, u32 id);
 /* Have @callback called as well when that slot is drained. */
 void snic_slot_wait(struct snic_slot *slot, struct snic_slot_callback *callback);
-/* Remove the slot and wait for its users. False if it is CLAIMED. Sleeps. */
+/* Remove the slot and wait for its users. False if it is CLAIMED, or windows are bound. Sleeps. */
 bool snic_slot_remove(struct snic_slot *slot);
 
 #endif

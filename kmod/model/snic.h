@@ -27,7 +27,7 @@ struct snic_config {
 	u32 max_cqs; /* .. 1 << 19 */
 	u32 max_srqs; /* 2 .. 1 << 16; 0 is none */
 	u32 max_mrs; /* .. 1 << 24 */
-	u32 max_pds; /* .. 1 << 18 */
+	u32 max_pds; /* .. (1 << 18) - 1 */
 	u32 max_sds; /* HMC size: .. SIRDMA_HMC_MAX_SD */
 	u32 max_ceqs; /* .. 1023; interrupt vectors are max_ceqs + 1 */
 	u32 max_arp; /* .. 65536 */

@@ -15,8 +15,7 @@ static enum snic_send_stop uc_burst(struct snic_qp *qp)
 	struct snic_tx tx __uninitialized;
 	u32 n;
 
-	/* Local read access needs no access flag (IBTA 10.6.3.1). */
-	snic_tx_begin(&tx, qp, &qp->path, 0);
+	snic_tx_begin(&tx, qp, &qp->path, SIRDMA_ACCESS_LOCAL_READ);
 	do {
 		out = snic_send_current(qp, &why);
 		if (!out)
@@ -94,7 +93,7 @@ static void uc_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 }
 
 const struct snic_transport snic_uc = {
-	.sq_ops = SNIC_SQ_OPS_SEND_WRITE | SNIC_SQ_OP(LOCAL_INV),
+	.sq_ops = SNIC_SQ_OPS_SEND_WRITE | SNIC_SQ_OP(LOCAL_INV) | SNIC_SQ_OP(BIND_MW),
 	.bth = SIRDMA_BTH_UC,
 	.has_sqe = true,
 	.recv_start = snic_connected_recv_start,

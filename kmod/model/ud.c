@@ -69,8 +69,7 @@ static enum snic_send_stop ud_burst(struct snic_qp *qp)
 		return why;
 	if (!ud_prepare(qp, out))
 		return SNIC_SEND_BLOCKED;
-	/* Local read access needs no access flag (IBTA 10.6.3.1). */
-	snic_tx_begin(&tx, qp, &qp->path, 0);
+	snic_tx_begin(&tx, qp, &qp->path, SIRDMA_ACCESS_LOCAL_READ);
 	do {
 		n = snic_send_room(&tx, out);
 		why = n ? snic_send_data(&tx, out, n) : SNIC_SEND_MORE;

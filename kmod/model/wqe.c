@@ -11,6 +11,7 @@ enum {
 	OPF_DATA = 1 << 2, /* has fragments */
 	OPF_ATOMIC = 1 << 3, /* one fragment of eight bytes, and two operands */
 	OPF_LOCAL = 1 << 4, /* changes a key and has no data */
+	OPF_BIND = 1 << 5, /* binds a memory window */
 };
 
 #define OPF_SEND (OPF_DATA | OPF_INLINE | OPF_IMM)
@@ -28,6 +29,7 @@ static const u8 sq_ops[1 << 6] = {
 	[SIRDMA_OP_SEND_SOL_INV] = OPF_DATA | OPF_INLINE,
 	[SIRDMA_OP_READ_LOC_INV] = OPF_DATA,
 	[SIRDMA_OP_LOCAL_INV] = OPF_LOCAL,
+	[SIRDMA_OP_BIND_MW] = OPF_BIND,
 };
 
 static u64 wqe_hdr(const struct sirdma_wqe *wqe)
@@ -114,6 +116,24 @@ static bool atomic_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hd
 	return true;
 }
 
+static bool bind_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr)
+{
+	u64 stags = le64_to_cpu(copy->first.frag_stag);
+
+	if (SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr))
+		return false;
+	sqe->bind.va = le64_to_cpu(copy->first.frag_addr);
+	sqe->bind.len = le64_to_cpu(copy->first.remote);
+	sqe->bind.window = (u32)SIRDMA_GET(SIRDMA_BIND_WINDOW, stags);
+	sqe->bind.region = (u32)SIRDMA_GET(SIRDMA_BIND_REGION, stags);
+	sqe->bind.rights = (u8)SIRDMA_GET(SIRDMA_WQE_STAGRIGHTS, hdr);
+	if (hdr & SIRDMA_WQE_REMOTE_ATOMICS)
+		sqe->bind.rights |= SIRDMA_ACCESS_REMOTE_ATOMIC;
+	sqe->bind.type1 = hdr & SIRDMA_WQE_MWTYPE;
+	sqe->bind.zero_based = !(hdr & SIRDMA_WQE_VABASED);
+	return true;
+}
+
 static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity)
 {
 	u8 allowed = sq_ops[sqe->op];
@@ -134,6 +154,8 @@ static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr
 		return false;
 	if (sqe->has_imm)
 		sqe->imm = (u32)le64_to_cpu(copy->first.frag_addr);
+	if (allowed & OPF_BIND)
+		return bind_load(sqe, copy, hdr);
 	sqe->remote_va = le64_to_cpu(copy->first.remote);
 	sqe->rkey = (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr);
 	if (allowed & OPF_ATOMIC)

@@ -51,6 +51,15 @@ struct snic_sqe {
 			u64 swap_add;
 			u64 compare;
 		} atomic;
+		struct {
+			u64 va; /* of the first byte */
+			u64 len; /* 0: unbind */
+			u32 window; /* stag that it gets */
+			u32 region; /* stag */
+			u8 rights; /* SIRDMA_ACCESS_* */
+			bool type1;
+			bool zero_based;
+		} bind;
 	};
 };
 
@@ -116,7 +125,7 @@ static inline bool snic_op_is_send_inv(u8 op)
 /* Does @op send nothing? */
 static inline bool snic_op_is_local(u8 op)
 {
-	return op == SIRDMA_OP_NOP || op == SIRDMA_OP_LOCAL_INV;
+	return op == SIRDMA_OP_NOP || op == SIRDMA_OP_LOCAL_INV || op == SIRDMA_OP_BIND_MW;
 }
 
 /* Does @op invalidate a key of its own queue pair's protection domain? */

@@ -100,10 +100,10 @@ private:
 			c.first_pble = arena_.first_pble + pick(pages - 8);
 		else
 			c.addr = arena_.block.pa;
-		c.hdr = op(code) | SIRDMA_CQP_STAG_MR | SIRDMA_CQP_STAG_VABASED |
-			SIRDMA_CQP_STAG_REMACCENABLED |
+		c.hdr = op(code) | SIRDMA_CQP_STAG_VABASED | SIRDMA_CQP_STAG_REMACCENABLED |
 			SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, level) |
-			SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, 2 | pick(16));
+			SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, 2 | pick(16)) |
+			(code == SIRDMA_CQP_REG_MR || pick(4) ? SIRDMA_CQP_STAG_MR : 0);
 		return std::bit_cast<sirdma_cqp_wqe>(c);
 	}
 
@@ -291,12 +291,18 @@ private:
 			break;
 		case SIRDMA_CQP_ALLOC_STAG:
 		case SIRDMA_CQP_REG_MR:
-			if (ok)
+			if (ok && !(wqe_.hdr & SIRDMA_CQP_STAG_MR))
+				windows_.insert(stag);
+			else if (ok)
 				stags_[stag] = wqe_.w2 & 0xff;
 			break;
 		case SIRDMA_CQP_DEALLOC_STAG: {
 			const auto it = stags_.find(stag);
 
+			if (!(wqe_.hdr & SIRDMA_CQP_STAG_MR)) {
+				EXPECT_EQ(ok, windows_.erase(stag) == 1);
+				break;
+			}
 			EXPECT_EQ(ok, it != stags_.end() && it->second == (wqe_.w2 & 0xff));
 			if (ok)
 				stags_.erase(it);
@@ -319,7 +325,7 @@ private:
 	Arena &arena_;
 	Input &in_;
 	sirdma_cqp_wqe wqe_{};
-	std::set<u32> qps_, cqs_, ceqs_;
+	std::set<u32> qps_, cqs_, ceqs_, windows_;
 	std::map<u32, u8> stags_; // index to key
 };
 

@@ -131,7 +131,9 @@ private:
 			aim(p);
 		if ((kind & in_window) &&
 		    (p[0] == SIRDMA_BTH_SEND_LAST_INV || p[0] == SIRDMA_BTH_SEND_ONLY_INV))
-			put32(&p[12], flags & 0x10 ? w_.key : w_.fast_key);
+			put32(&p[12], flags & 0x10 ? w_.key :
+				      flags & 0x20 ? mw_key(flags) :
+						     w_.fast_key);
 		p.resize(p.size() + payload, flags);
 		// Lengths that do not fit the opcode come from there, too.
 		p.resize(std::max<size_t>(12,
@@ -144,6 +146,9 @@ private:
 		return p;
 	}
 
+	// Of a window that give_work() bound.
+	static u32 mw_key(u32 which) { return (World::first_mw + (which & 1)) << 8; }
+
 	// Of the numbers that no queue pair has, that of multicast is likely.
 	static u32 wide(u32 qpn) { return qpn >= 0xff00 ? SIRDMA_MCAST_QPN : qpn; }
 
@@ -151,11 +156,12 @@ private:
 	{
 		const u64 va =
 			qp_.node.va(World::window_start) + (p[18] << 8 | p[19]) % World::window;
+		const u32 key = p[26] & 2 ? mw_key(p[26] & 1) : w_.key;
 
 		for (int i = 0; i < 8; i++)
 			p[12 + i] = static_cast<u8>(va >> (56 - 8 * i));
 		for (int i = 0; i < 4; i++)
-			p[20 + i] = static_cast<u8>(w_.key >> (24 - 8 * i));
+			p[20 + i] = static_cast<u8>(key >> (24 - 8 * i));
 		p[24] = p[25] = 0;
 	}
 
@@ -216,6 +222,17 @@ void give_work(World &w, u8 what)
 
 	for (int i = what & 7; i; i--)
 		b.recv({{at(b.node, 0), 4000, w.key}});
+	for (u32 i = 0; i < 2 && b.opts.type != SIRDMA_QPT_UD; i++)
+		b.post({.op = SIRDMA_OP_BIND_MW,
+			.bind = sirdma_bind{.addr = at(b.node, 4096),
+					    .length = 16384,
+					    .window = (World::first_mw + i) << 8,
+					    .region = w.key,
+					    .rights = SIRDMA_ACCESS_REMOTE_READ |
+						      SIRDMA_ACCESS_REMOTE_WRITE |
+						      SIRDMA_ACCESS_REMOTE_ATOMIC,
+					    .type1 = !i,
+					    .zero_based = 0}});
 	// Requests of the victim's own, lost on the way: responses have something to answer.
 	w.fabric.set_filter([&](TestHost &, Packet &) { return Fabric::Verdict::drop; });
 	// Datagrams have no requests that could be answered.

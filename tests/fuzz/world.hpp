@@ -16,6 +16,8 @@ namespace sirdma::test
 class World {
 public:
 	static constexpr size_t memory = 64 << 10, window_start = 16 << 10, window = 32 << 10;
+	// Memory windows of each node: one of type 1, one of type 2.
+	static constexpr u32 first_mw = 102;
 
 	World()
 		: fabric(1), a(fabric, 1, false, options(), memory),
@@ -29,8 +31,10 @@ public:
 			mr.idx = 100;
 			mr.va = n->va(window_start);
 			mr.len = window;
+			mr.access |= SIRDMA_ACCESS_BIND_WINDOW;
 			n->drv.describe(mr, *n->mem, 1, window_start / 4096);
 			EXPECT_EQ(n->drv.reg_mr(mr), SIRDMA_CQP_OK);
+			region_[n] = mr;
 			EXPECT_EQ(n->drv.dealloc_stag(n->mr.stag()), SIRDMA_CQP_OK);
 			key = mr.stag();
 			// Another of the same memory, which work requests may invalidate.
@@ -52,6 +56,8 @@ public:
 			const u32 status = n->drv.reg_mr(fast_[n]);
 
 			EXPECT_TRUE(status == SIRDMA_CQP_OK || status == SIRDMA_CQP_IN_USE);
+			EXPECT_EQ(n->drv.alloc_mw(first_mw, true), SIRDMA_CQP_OK);
+			EXPECT_EQ(n->drv.alloc_mw(first_mw + 1, false), SIRDMA_CQP_OK);
 			before_[n].assign(n->data(), n->data() + memory);
 		}
 	}
@@ -75,6 +81,13 @@ public:
 				;
 		}
 		victim.reset();
+		for (Node *n : {&a, &b}) {
+			// Whatever was bound, nothing is left of it: the region can go.
+			EXPECT_EQ(n->drv.dealloc_mw(first_mw), SIRDMA_CQP_OK);
+			EXPECT_EQ(n->drv.dealloc_mw(first_mw + 1), SIRDMA_CQP_OK);
+			EXPECT_EQ(n->drv.dealloc_stag(key), SIRDMA_CQP_OK);
+			EXPECT_EQ(n->drv.reg_mr(region_[n]), SIRDMA_CQP_OK);
+		}
 		exchange(bystander->a, bystander->b);
 		exchange(bystander->b, bystander->a);
 		bystander.reset();
@@ -86,7 +99,7 @@ public:
 	u32 key = 0, fast_key = 0;
 
 private:
-	std::map<Node *, MrParams> fast_;
+	std::map<Node *, MrParams> fast_, region_;
 	static constexpr u32 cq_entries = 1024;
 
 	static QpOptions small()

@@ -102,10 +102,11 @@ private:
 		wr.remote = how & 8  ? in_.word() :
 			    datagram ? sirdma_send_dest(peer.id, peer.opts.qkey) :
 				       remote;
-		wr.rkey = how & 16 ? static_cast<u32>(in_.word()) :
-			  datagram ? 1 :
-			  how & 1  ? w_.fast_key :
-				     w_.key;
+		wr.rkey = how & 16  ? static_cast<u32>(in_.word()) :
+			  datagram  ? 1 :
+			  what & 64 ? mw_key() :
+			  how & 1   ? w_.fast_key :
+				      w_.key;
 		wr.fence = how & 32;
 		wr.signaled = !(how & 64);
 		if (how & 128)
@@ -114,7 +115,37 @@ private:
 			wr.swap_add = in_.word();
 			wr.compare = in_.byte();
 		}
+		if (wr.op == SIRDMA_OP_BIND_MW)
+			wr.bind = bind(how);
 		qp_->place(wr);
+	}
+
+	u32 mw_key()
+	{
+		const u8 bits = in_.byte();
+
+		return (World::first_mw + (bits & 1)) << 8 | (bits >> 1 & 3);
+	}
+
+	// Of an own window, mostly.
+	sirdma_bind bind(u8 how)
+	{
+		const u8 bits = in_.byte();
+		const u32 mw = mw_key();
+		const bool type1 = mw >> 8 == World::first_mw;
+
+		return {.addr = address(bits & 1),
+			.length = bits & 2 ? in_.word() : in_.half(),
+			.window = bits & 4 ? static_cast<u32>(in_.word()) : mw,
+			.region = bits & 8  ? static_cast<u32>(in_.word()) :
+				  bits & 16 ? w_.fast_key :
+					      w_.key,
+			.rights = bits & 32 ? in_.byte() & 0x7fu :
+					      u32{SIRDMA_ACCESS_REMOTE_READ |
+						  SIRDMA_ACCESS_REMOTE_WRITE |
+						  SIRDMA_ACCESS_REMOTE_ATOMIC},
+			.type1 = type1 != !!(bits & 64),
+			.zero_based = (how & 2) != 0};
 	}
 
 	void receive()

@@ -347,6 +347,25 @@ u32 MiniDriver::dealloc_stag(u32 stag)
 	return exec_region(op(SIRDMA_CQP_DEALLOC_STAG), stag);
 }
 
+u32 MiniDriver::alloc_mw(u32 idx, bool type1, u32 pd)
+{
+	sirdma_cqp_stag cmd{};
+
+	cmd.len_pd = SIRDMA_PREP(SIRDMA_CQP_STAG_PDID_LO, pd);
+	cmd.stag = SIRDMA_PREP(SIRDMA_CQP_STAG_IDX, idx);
+	cmd.hdr = op(SIRDMA_CQP_ALLOC_STAG) | (type1 ? SIRDMA_CQP_STAG_MWTYPE : 0);
+	return exec(cmd);
+}
+
+u32 MiniDriver::dealloc_mw(u32 idx)
+{
+	sirdma_cqp_stag cmd{};
+
+	cmd.stag = SIRDMA_PREP(SIRDMA_CQP_STAG_IDX, idx);
+	cmd.hdr = op(SIRDMA_CQP_DEALLOC_STAG);
+	return exec(cmd);
+}
+
 u32 MiniDriver::set_arp(u32 idx, const u8 mac[6], bool valid)
 {
 	sirdma_cqp_arp cmd{};

@@ -111,6 +111,8 @@ public:
 	// A slot whose region work requests may invalidate.
 	u32 alloc_stag(u32 stag);
 	u32 dealloc_stag(u32 stag);
+	u32 alloc_mw(u32 idx, bool type1, u32 pd = 1);
+	u32 dealloc_mw(u32 idx);
 
 	u32 set_arp(u32 idx, const u8 mac[6], bool valid = true);
 	u32 set_sgid(u32 idx, const sirdma_ip &ip, const u8 mac[6], bool valid = true,

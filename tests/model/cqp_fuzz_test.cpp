@@ -59,6 +59,7 @@ protected:
 	sirdma_dma_mem ctx_{}, block_{}, mcast_{};
 	u32 first_ = 0;
 	std::map<u32, u8> mrs_, slots_; // index to key: registered, and free
+	std::set<u32> windows_;
 	std::set<u32> cqs_, srqs_, qps_;
 	std::map<u32, u32> accepted_; // by opcode
 };
@@ -203,7 +204,8 @@ sirdma_cqp_wqe CqpFuzz::any()
 		w.w2 = (1 + pick(ids)) << 8 | pick(4);
 		w.hdr = op(pick(4) ? SIRDMA_CQP_DEALLOC_STAG :
 			   pick(2) ? SIRDMA_CQP_QUERY_STAG :
-				     SIRDMA_CQP_ALLOC_STAG);
+				     SIRDMA_CQP_ALLOC_STAG) |
+			(pick(3) ? SIRDMA_CQP_STAG_MR : 0);
 		return w;
 	case 3:
 		return create_cq();
@@ -256,10 +258,15 @@ void CqpFuzz::account(const sirdma_cqp_wqe &w, u32 status)
 	case SIRDMA_CQP_ALLOC_STAG:
 		id = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, w.w2);
 		if (ok) {
-			ASSERT_FALSE(mrs_.contains(id));
-			ASSERT_TRUE(slots_.emplace(id, w.w2 & 0xff).second);
+			ASSERT_FALSE(mrs_.contains(id) || slots_.contains(id) ||
+				     windows_.contains(id));
+			if (w.hdr & SIRDMA_CQP_STAG_MR)
+				slots_.emplace(id, w.w2 & 0xff);
+			else
+				windows_.insert(id);
 		} else if (status == SIRDMA_CQP_IN_USE) {
-			ASSERT_TRUE(mrs_.contains(id) || slots_.contains(id));
+			ASSERT_TRUE(mrs_.contains(id) || slots_.contains(id) ||
+				    windows_.contains(id));
 		}
 		break;
 	case SIRDMA_CQP_REG_MR:
@@ -268,11 +275,15 @@ void CqpFuzz::account(const sirdma_cqp_wqe &w, u32 status)
 			ASSERT_TRUE(mrs_.emplace(id, w.w2 & 0xff).second);
 			slots_.erase(id);
 		} else if (status == SIRDMA_CQP_IN_USE) {
-			ASSERT_TRUE(mrs_.contains(id));
+			ASSERT_TRUE(mrs_.contains(id) || windows_.contains(id));
 		}
 		break;
 	case SIRDMA_CQP_DEALLOC_STAG: {
 		id = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, w.w2);
+		if (!(w.hdr & SIRDMA_CQP_STAG_MR)) {
+			ASSERT_EQ(ok, windows_.erase(id) == 1);
+			break;
+		}
 		auto &in = slots_.contains(id) ? slots_ : mrs_;
 		auto it = in.find(id);
 		ASSERT_EQ(ok, it != in.end() && it->second == (w.w2 & 0xff));
@@ -335,7 +346,7 @@ TEST_P(CqpFuzz, TablesFollowTheStatuses)
 		while (drv_.next_aeqe())
 			;
 	}
-	EXPECT_EQ(host_.dev()->mrs.count, mrs_.size() + slots_.size());
+	EXPECT_EQ(host_.dev()->mrs.count, mrs_.size() + slots_.size() + windows_.size());
 	EXPECT_EQ(host_.dev()->cqs.count, cqs_.size());
 	EXPECT_EQ(host_.dev()->srqs.count, srqs_.size());
 	EXPECT_EQ(host_.dev()->qps.count, qps_.size());

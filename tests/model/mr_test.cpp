@@ -365,7 +365,7 @@ TEST_F(MrTest, QueryTellsWhatWasRegistered)
 	ASSERT_EQ(drv_.create_cq(ccq, 0, 64, SIRDMA_CQP_CQ_IS_CCQ), SIRDMA_CQP_OK);
 	ccq.poll();
 	cmd.stag = mr.stag();
-	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_QUERY_STAG);
+	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_QUERY_STAG) | SIRDMA_CQP_STAG_MR;
 	ASSERT_EQ(drv_.exec(cmd), SIRDMA_CQP_OK);
 	auto e = ccq.poll();
 	ASSERT_TRUE(e);

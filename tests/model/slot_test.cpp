@@ -44,7 +44,8 @@ protected:
 		sirdma_cqp_stag cmd{};
 
 		cmd.stag = stag;
-		cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_ALLOC_STAG);
+		cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_ALLOC_STAG) |
+			  SIRDMA_CQP_STAG_MR;
 		return drv_.exec(cmd);
 	}
 	u32 query(u32 stag)
@@ -52,7 +53,8 @@ protected:
 		sirdma_cqp_stag cmd{};
 
 		cmd.stag = stag;
-		cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_QUERY_STAG);
+		cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_QUERY_STAG) |
+			  SIRDMA_CQP_STAG_MR;
 		return drv_.exec(cmd);
 	}
 	// Referenced, or null with the violation.

@@ -53,6 +53,7 @@ struct Wr {
 	bool fence = false;
 	u64 swap_add = 0; // of an atomic
 	u64 compare = 0;
+	std::optional<sirdma_bind> bind{};
 };
 
 inline bool is_atomic(u8 op)
@@ -427,7 +428,7 @@ inline u32 Qp::place(const Wr &wr)
 				    sirdma_frag_quanta(static_cast<u32>(sges.size()) + !!wr.imm);
 	u64 valid = sq_pol ? SIRDMA_WQE_VALID : 0;
 
-	if (wr.op == SIRDMA_OP_NOP || wr.op == SIRDMA_OP_LOCAL_INV)
+	if (wr.op == SIRDMA_OP_NOP || wr.op == SIRDMA_OP_LOCAL_INV || wr.bind)
 		quanta = 1;
 	if (is_atomic(wr.op)) {
 		quanta = SIRDMA_ATOMIC_WQE_QUANTA;
@@ -463,6 +464,8 @@ inline u32 Qp::place(const Wr &wr)
 		hdr |= sirdma_put_nop(quantum(idx), valid);
 	else if (wr.op == SIRDMA_OP_LOCAL_INV)
 		hdr = sirdma_put_local_inv(quantum(idx), &send, hdr, valid);
+	else if (wr.bind)
+		hdr = sirdma_put_bind(quantum(idx), &*wr.bind, hdr, valid);
 	else if (is_atomic(wr.op))
 		hdr = sirdma_put_atomic(quantum(idx), &send, hdr, valid);
 	else if (wr.is_inline)
