@@ -27,7 +27,7 @@ struct sirdma_cqp_ctx {
 SIRDMA_SIZE_IS(struct sirdma_cqp_ctx, 64);
 
 /*
- * The driver does not send ALLOC_STAG, which memory windows and fast registration need, nor
+ * The driver sends ALLOC_STAG for memory windows only, not for fast registration, and does not send
  * NOP and QUERY_STAG, which tests use.
  */
 enum sirdma_cqp_op {

@@ -43,6 +43,17 @@ enum sirdma_wr_opcode {
 #define SIRDMA_SEND_SOLICITED 0x4u
 #define SIRDMA_SEND_INLINE 0x8u
 
+/* A memory window to be bound. */
+struct sirdma_bind {
+	__u64 addr; /* of its first byte in the region */
+	__u64 length; /* 0: unbind a window of type 1 */
+	__u32 window; /* stag that it gets */
+	__u32 region; /* stag */
+	__u32 rights; /* SIRDMA_ACCESS_REMOTE_* */
+	int type1;
+	int zero_based; /* peers address it from 0 */
+};
+
 /* A send request, from any of the posting interfaces. */
 struct sirdma_send {
 	__u64 wr_id;
@@ -55,6 +66,7 @@ struct sirdma_send {
 	__u32 num_sge;
 	__u64 swap_add; /* of an atomic: the value to swap in, or to add */
 	__u64 compare; /* of a compare-and-swap */
+	const struct sirdma_bind *bind; /* of a BIND_MW */
 };
 
 /* An entry of the opcode table: two opcodes, and the parts that the request may have. */
@@ -63,7 +75,6 @@ struct sirdma_send {
 #define SIRDMA_SEND_OP_IMM 0x10000u
 #define SIRDMA_SEND_OP_KEY 0x20000u /* the header's low word is the key */
 #define SIRDMA_SEND_OP_INLINE 0x40000u
-#define SIRDMA_SEND_OP_KNOWN 0x80000u /* defined by the verbs API; the device may lack it */
 #define SIRDMA_SEND_OP_ATOMIC 0x100000u
 #define SIRDMA_SEND_OP_LOCAL 0x200000u /* changes a key and has no data */
 #define SIRDMA_SEND_OP_KERNEL 0x400000u /* of kernel consumers only */
@@ -72,10 +83,9 @@ struct sirdma_send {
 #define SIRDMA_SEND_ON_UC 0x2000000u
 #define SIRDMA_SEND_ON_UD 0x4000000u
 #define SIRDMA_SEND_ON_CONNECTED (SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_UC)
-#define SIRDMA_SEND_OP(code, code_sol, flags) \
-	((__u32)(code) | (__u32)(code_sol) << 8 | (flags) | SIRDMA_SEND_OP_KNOWN)
+#define SIRDMA_SEND_OP(code, code_sol, flags) ((__u32)(code) | (__u32)(code_sol) << 8 | (flags))
 
-/* The entry of @opcode; 0: the verbs API does not define it. */
+/* The entry of @opcode; 0: there is no such operation. */
 static inline __u32 sirdma_send_op(__u32 opcode)
 {
 	switch (opcode) {
@@ -118,7 +128,8 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_KERNEL |
 					      SIRDMA_SEND_ON_RC);
 	case SIRDMA_WR_BIND_MW:
-		return SIRDMA_SEND_OP_KNOWN;
+		return SIRDMA_SEND_OP(SIRDMA_OP_BIND_MW, SIRDMA_OP_BIND_MW,
+				      SIRDMA_SEND_OP_LOCAL | SIRDMA_SEND_ON_CONNECTED);
 	default:
 		return 0;
 	}
@@ -304,17 +315,6 @@ static inline __u64 sirdma_put_local_inv(struct sirdma_wqe *wqe, const struct si
 	sirdma_put64(&wqe->remote, 0);
 	return hdr | valid;
 }
-
-/* A memory window to be bound. */
-struct sirdma_bind {
-	__u64 addr; /* of its first byte in the region */
-	__u64 length; /* 0: unbind a window of type 1 */
-	__u32 window; /* stag that it gets */
-	__u32 region; /* stag */
-	__u32 rights; /* SIRDMA_ACCESS_REMOTE_* */
-	int type1;
-	int zero_based; /* peers address it from 0 */
-};
 
 /* Write the body of a BIND_MW. */
 static inline __u64 sirdma_put_bind(struct sirdma_wqe *wqe, const struct sirdma_bind *bind,

@@ -11,6 +11,7 @@
 #include "kflush.h"
 #include "kverbs.h"
 #include "mr.h"
+#include "mw.h"
 #include "netdev.h"
 #include "params.h"
 #include "pd.h"
@@ -60,6 +61,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 
 	.add_gid = sirdma_add_gid,
 	.alloc_hw_port_stats = sirdma_alloc_hw_port_stats,
+	.alloc_mw = sirdma_alloc_mw,
 	.alloc_pd = sirdma_alloc_pd,
 	.alloc_ucontext = sirdma_alloc_ucontext,
 	.attach_mcast = sirdma_attach_mcast,
@@ -69,6 +71,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.create_srq = sirdma_create_srq,
 	.create_user_ah = sirdma_create_ah,
 	.dealloc_driver = sirdma_dealloc_driver,
+	.dealloc_mw = sirdma_dealloc_mw,
 	.dealloc_pd = sirdma_dealloc_pd,
 	.dealloc_ucontext = sirdma_dealloc_ucontext,
 	.del_gid = sirdma_del_gid,
@@ -107,6 +110,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, sirdma_ah, ibah),
 	INIT_RDMA_OBJ_SIZE(ib_cq, sirdma_cq, ibcq),
+	INIT_RDMA_OBJ_SIZE(ib_mw, sirdma_mw, ibmw),
 	INIT_RDMA_OBJ_SIZE(ib_pd, sirdma_pd, ibpd),
 	INIT_RDMA_OBJ_SIZE(ib_qp, sirdma_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_srq, sirdma_srq, ibsrq),

@@ -197,6 +197,10 @@ static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	/* When this command is done, no data path of the device uses the region any more. */
 	err = sirdma_cqp_dealloc_stag(&dev->hw, stag);
 	trace_sirdma_mr_dealloc(dev, stag, err);
+	if (err == -EBUSY) {
+		sirdma_refused(dev, "dereg_mr: memory windows are bound to region %#x", stag);
+		return err;
+	}
 	if (err)
 		sirdma_dev_fail(dev, err);
 	sirdma_stag_free(&dev->hw, stag);

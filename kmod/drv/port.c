@@ -36,7 +36,8 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	memset(attr, 0, sizeof(*attr));
 	attr->fw_ver = (u64)SIRDMA_FW_MAJOR << 32 | SIRDMA_FW_MINOR;
 	addrconf_addr_eui48((u8 *)&attr->sys_image_guid, dev->ndev->dev_addr);
-	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN;
+	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_MEM_WINDOW |
+				 IB_DEVICE_MEM_WINDOW_TYPE_2B;
 	/* "rdma link delete" may remove the device. A local DMA key is the PD's, not the device's. */
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->atomic_cap = IB_ATOMIC_GLOB;

@@ -4,7 +4,7 @@
 
 #define SUPPORTED \
 	(SIRDMA_VERBS_LOCAL_WRITE | SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_REMOTE_READ | \
-	 SIRDMA_VERBS_REMOTE_ATOMIC)
+	 SIRDMA_VERBS_REMOTE_ATOMIC | SIRDMA_VERBS_MW_BIND)
 
 /* Which right of the device each flag of the verbs API asks for. */
 static const struct {
@@ -86,7 +86,12 @@ int sirdma_region_check(const struct sirdma_region *region, const char **why)
 
 u8 sirdma_region_rights(u32 access)
 {
-	return (u8)(SIRDMA_ACCESS_LOCAL_READ | rights_of(access));
+	u32 rights = SIRDMA_ACCESS_LOCAL_READ | rights_of(access);
+
+	/* A window lies in a region that is addressed as its memory, as on other devices. */
+	if ((access & SIRDMA_VERBS_MW_BIND) && !(access & SIRDMA_VERBS_ZERO_BASED))
+		rights |= SIRDMA_ACCESS_BIND_WINDOW;
+	return (u8)rights;
 }
 
 int sirdma_qp_access_check(u32 flags)

@@ -13,6 +13,7 @@
 #define SIRDMA_VERBS_REMOTE_WRITE (1u << 1)
 #define SIRDMA_VERBS_REMOTE_READ (1u << 2)
 #define SIRDMA_VERBS_REMOTE_ATOMIC (1u << 3)
+#define SIRDMA_VERBS_MW_BIND (1u << 4)
 #define SIRDMA_VERBS_ZERO_BASED (1u << 5)
 /* All flags that the verbs API defines, up to FLUSH_PERSISTENT. */
 #define SIRDMA_VERBS_ACCESS_KNOWN 0x3ffu
@@ -41,7 +42,10 @@ u8 sirdma_region_rights(u32 access);
  * not offer it.
  */
 int sirdma_qp_access_check(u32 flags);
-/* SIRDMA_ACCESS_REMOTE_* of flags, and back: the right to write remotely implies the local one. */
+/*
+ * SIRDMA_ACCESS_REMOTE_* of flags, and back: the right to write remotely implies the local one.
+ * Every QP may bind windows, as on other devices, so that flag changes nothing.
+ */
 u32 sirdma_qp_access_to_hw(u32 flags);
 u32 sirdma_qp_access_from_hw(u32 access);
 

@@ -262,6 +262,31 @@ int sirdma_cqp_dealloc_stag(struct sirdma_hw *hw, u32 stag)
 	return exec_cmd(hw, &cmd);
 }
 
+/* Memory windows: the commands of regions without SIRDMA_CQP_STAG_MR */
+
+int sirdma_cqp_alloc_mw(struct sirdma_hw *hw, const struct sirdma_cqp_alloc_mw_params *params)
+{
+	const struct sirdma_cqp_stag cmd = {
+		.len_pd = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_STAG_PDID_LO, params->pd)),
+		.pd_hi = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_STAG_PDID_HI, params->pd >> 18)),
+		.stag = cpu_to_le64(params->stag),
+		.hdr = cpu_to_le64(header(SIRDMA_CQP_ALLOC_STAG) |
+				   (params->type1 ? SIRDMA_CQP_STAG_MWTYPE : 0)),
+	};
+
+	return exec_make(hw, &cmd);
+}
+
+int sirdma_cqp_dealloc_mw(struct sirdma_hw *hw, u32 stag)
+{
+	const struct sirdma_cqp_stag cmd = {
+		.stag = cpu_to_le64(stag),
+		.hdr = cpu_to_le64(header(SIRDMA_CQP_DEALLOC_STAG)),
+	};
+
+	return exec_cmd(hw, &cmd);
+}
+
 /* Addresses */
 
 int sirdma_cqp_set_arp(struct sirdma_hw *hw, u32 idx, const u8 mac[6])

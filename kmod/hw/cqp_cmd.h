@@ -78,8 +78,21 @@ struct sirdma_cqp_reg_mr_params {
 	bool all_memory; /* by DMA address; va, len, level and addr are 0 */
 };
 int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_params *params);
-/* Invalidate the region and wait until no data path uses it. */
+/* Invalidate the region and wait until no data path uses it. -EBUSY: windows are bound to it. */
 int sirdma_cqp_dealloc_stag(struct sirdma_hw *hw, u32 stag);
+
+struct sirdma_cqp_alloc_mw_params {
+	u32 stag; /* of its key a bind changes the lowest byte */
+	u32 pd;
+	bool type1;
+};
+/* Also this may reclaim memory. */
+int sirdma_cqp_alloc_mw(struct sirdma_hw *hw, const struct sirdma_cqp_alloc_mw_params *params);
+/*
+ * Free the window with the index of @stag, bound or not, and wait until no data path uses it.
+ * -EBUSY: a queue pair binds it at this very moment.
+ */
+int sirdma_cqp_dealloc_mw(struct sirdma_hw *hw, u32 stag);
 
 int sirdma_cqp_set_arp(struct sirdma_hw *hw, u32 idx, const u8 mac[6]);
 int sirdma_cqp_clear_arp(struct sirdma_hw *hw, u32 idx);

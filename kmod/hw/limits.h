@@ -23,7 +23,7 @@ struct sirdma_limits {
 	u32 max_cqe; /* completions; a ring has more elements */
 	u32 max_srq;
 	u32 max_srq_wr;
-	u32 max_mr;
+	u32 max_mr; /* regions and windows together */
 	u32 max_pd;
 	u32 max_ah; /* of all users together */
 	u32 max_mcast_grp;
@@ -54,6 +54,7 @@ u32 sirdma_max_cq_elements(const struct sirdma_hw *hw);
 		(attr)->max_srq_wr = (int)(limits)->max_srq_wr; \
 		(attr)->max_srq_sge = (int)(limits)->max_sge; \
 		(attr)->max_mr = (int)(limits)->max_mr; \
+		(attr)->max_mw = (int)(limits)->max_mr; \
 		(attr)->max_pd = (int)(limits)->max_pd; \
 		(attr)->max_ah = (int)(limits)->max_ah; \
 		(attr)->max_mcast_grp = (int)(limits)->max_mcast_grp; \

@@ -375,6 +375,27 @@ TEST_F(DeviceTest, RegionOfAllMemoryIsAskedForInSoManyWords)
 	sirdma_stag_free(&hw_, p.stag);
 }
 
+TEST_F(DeviceTest, WindowsAreAllocatedAndFreed)
+{
+	start();
+	sirdma_cqp_alloc_mw_params p{};
+
+	p.pd = 5;
+	for (bool type1 : {true, false}) {
+		p.type1 = type1;
+		ASSERT_EQ(sirdma_stag_alloc(&hw_, &p.stag), 0);
+		ASSERT_EQ(sirdma_cqp_alloc_mw(&hw_, &p), 0);
+		EXPECT_EQ(sirdma_cqp_alloc_mw(&hw_, &p), -EBUSY) << "the index is taken";
+		EXPECT_EQ(sirdma_cqp_dealloc_stag(&hw_, p.stag), -ENOENT) << "it is no region";
+		// A bind may have changed the key.
+		EXPECT_EQ(sirdma_cqp_dealloc_mw(&hw_, p.stag ^ 0x55), 0);
+		EXPECT_EQ(sirdma_cqp_dealloc_mw(&hw_, p.stag), -ENOENT);
+		sirdma_stag_free(&hw_, p.stag);
+	}
+	p.pd = ~0u;
+	EXPECT_EQ(sirdma_cqp_alloc_mw(&hw_, &p), -EINVAL);
+}
+
 TEST_F(DeviceTest, HmcGrowsShrinksAndTheDeviceFollows)
 {
 	start();

@@ -391,6 +391,8 @@ TEST(QpAttr, VerbsAttributesSurviveTheRoundTrip)
 	EXPECT_EQ(out.max_dest_rd_atomic, 10);
 	EXPECT_EQ(out.sq_draining, 0);
 	EXPECT_EQ(sirdma_qp_access_to_hw(1), 0u) << "the local right is the region's matter";
+	EXPECT_EQ(sirdma_qp_access_check(SIRDMA_VERBS_MW_BIND), 0);
+	EXPECT_EQ(sirdma_qp_access_to_hw(SIRDMA_VERBS_MW_BIND), 0u) << "every QP binds windows";
 	EXPECT_EQ(sirdma_qp_access_from_hw(SIRDMA_ACCESS_REMOTE_READ), 4u);
 }
 

@@ -111,7 +111,7 @@ TEST(QpModify, BadOnesAreNamed)
 		{"access flags", "is not supported", -EOPNOTSUPP,
 		 [](auto &m) {
 			 m.mask |= SIRDMA_QP_ACCESS_FLAGS;
-			 m.access_flags = 1u << 4; // memory windows
+			 m.access_flags = 1u << 6; // on demand
 		 }},
 		{"path MTU", "is unknown", -EINVAL, [](auto &m) { m.path_mtu = 0; }},
 		{"path MTU", "is unknown", -EINVAL, [](auto &m) { m.path_mtu = 6; }},
@@ -185,8 +185,10 @@ TEST(RegionCheck, RefusesWithTheRightErrno)
 		{0, [](auto &r) { r.access |= 1u << 20; }}, // a hint
 		{-EINVAL, [](auto &r) { r.access = SIRDMA_VERBS_REMOTE_WRITE; }},
 		{-EINVAL, [](auto &r) { r.access |= 1u << 14; }},
-		{-EINVAL, [](auto &r) { r.access |= 1u << 14 | 1u << 4; }},
-		{-EOPNOTSUPP, [](auto &r) { r.access |= 1u << 4; }}, // memory windows
+		{-EINVAL, [](auto &r) { r.access |= 1u << 14 | 1u << 6; }},
+		{-EOPNOTSUPP, [](auto &r) { r.access |= 1u << 6; }}, // on demand
+		{0, [](auto &r) { r.access |= SIRDMA_VERBS_MW_BIND; }},
+		{0, [](auto &r) { r.access |= SIRDMA_VERBS_MW_BIND | SIRDMA_VERBS_ZERO_BASED; }},
 		{0, [](auto &r) { r.access |= SIRDMA_VERBS_REMOTE_ATOMIC; }},
 		{0, [](auto &r) { r.access |= SIRDMA_VERBS_ZERO_BASED; }},
 		{-EINVAL, [](auto &r) { r.length = 0; }},
@@ -207,6 +209,11 @@ TEST(RegionCheck, RefusesWithTheRightErrno)
 			<< &one - cases << ": " << why;
 	}
 	EXPECT_EQ(sirdma_region_rights(0), SIRDMA_ACCESS_LOCAL_READ);
+	EXPECT_EQ(sirdma_region_rights(SIRDMA_VERBS_MW_BIND),
+		  SIRDMA_ACCESS_LOCAL_READ | SIRDMA_ACCESS_BIND_WINDOW);
+	EXPECT_EQ(sirdma_region_rights(SIRDMA_VERBS_MW_BIND | SIRDMA_VERBS_ZERO_BASED),
+		  SIRDMA_ACCESS_LOCAL_READ)
+		<< "there are no windows in zero-based regions";
 	EXPECT_EQ(sirdma_region_rights(7), SIRDMA_ACCESS_LOCAL_READ | SIRDMA_ACCESS_LOCAL_WRITE |
 						   SIRDMA_ACCESS_REMOTE_READ |
 						   SIRDMA_ACCESS_REMOTE_WRITE);

@@ -517,6 +517,7 @@ static void consumer_is_told_what_is_missing(struct kunit *test)
 {
 	struct consumer *c = test->priv;
 	struct ib_reg_wr reg = {.wr = {.wr_id = 7, .opcode = IB_WR_REG_MR}};
+	struct ib_send_wr bind = {.wr_id = 8, .opcode = IB_WR_BIND_MW};
 	const struct ib_send_wr *bad = NULL;
 
 	KUNIT_EXPECT_TRUE(test, c->ibdev->kverbs_provider);
@@ -526,6 +527,7 @@ static void consumer_is_told_what_is_missing(struct kunit *test)
 	consumer_connect(test);
 	KUNIT_EXPECT_EQ(test, ib_post_send(c->qp[0], &reg.wr, &bad), -EOPNOTSUPP);
 	KUNIT_EXPECT_PTR_EQ(test, bad, (const struct ib_send_wr *)&reg.wr);
+	KUNIT_EXPECT_EQ(test, ib_post_send(c->qp[0], &bind, &bad), -EOPNOTSUPP);
 }
 
 static struct kunit_case consumer_cases[] = {

@@ -248,11 +248,40 @@ static void consumer_may_not_invalidate_other_keys(struct kunit *test)
 	buffer_unmap(test, &from);
 }
 
+/*
+ * Applications' windows: the core allocates for them what the driver fills. The driver's own part is the key and its
+ * number, which come and go with the window.
+ */
+static void consumer_windows_come_and_go(struct kunit *test)
+{
+	struct consumer *c = test->priv;
+	const struct ib_device_ops *ops = &c->ibdev->ops;
+	struct ib_mw *mw[2];
+	u32 i;
+
+	KUNIT_EXPECT_TRUE(test, c->ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_WINDOW);
+	KUNIT_EXPECT_TRUE(test, c->ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_WINDOW_TYPE_2B);
+	KUNIT_EXPECT_EQ(test, c->ibdev->attrs.max_mw, c->ibdev->attrs.max_mr);
+	for (i = 0; i < ARRAY_SIZE(mw); i++) {
+		mw[i] = kunit_kzalloc(test, ops->size_ib_mw, GFP_KERNEL);
+		KUNIT_ASSERT_NOT_NULL(test, mw[i]);
+		mw[i]->device = c->ibdev;
+		mw[i]->pd = c->pd;
+		mw[i]->type = i ? IB_MW_TYPE_2 : IB_MW_TYPE_1;
+		KUNIT_ASSERT_EQ(test, ops->alloc_mw(mw[i], NULL), 0);
+	}
+	KUNIT_EXPECT_NE(test, mw[0]->rkey >> 8, 0u);
+	KUNIT_EXPECT_NE(test, mw[0]->rkey >> 8, mw[1]->rkey >> 8);
+	for (i = 0; i < ARRAY_SIZE(mw); i++)
+		KUNIT_EXPECT_EQ(test, ops->dealloc_mw(mw[i]), 0);
+}
+
 static struct kunit_case consumer_keys_cases[] = {
 	KUNIT_CASE(consumer_uses_its_local_dma_key),
 	KUNIT_CASE(consumer_gives_away_a_global_key),
 	KUNIT_CASE(consumer_does_atomics),
 	KUNIT_CASE(consumer_may_not_invalidate_other_keys),
+	KUNIT_CASE(consumer_windows_come_and_go),
 	{},
 };
 

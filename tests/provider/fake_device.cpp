@@ -4,6 +4,7 @@
 #include <cstring>
 #include <endian.h>
 #include <gtest/gtest.h>
+#include <sirdma/qpctx.h>
 
 namespace sirdma::test
 {
@@ -87,6 +88,23 @@ SeenWqe read_local_inv(const sirdma_wqe *q, uint64_t hdr, SeenWqe seen)
 	return seen;
 }
 
+SeenWqe read_bind(const sirdma_wqe *q, uint64_t hdr, SeenWqe seen)
+{
+	const uint64_t stags = word(q, 1);
+
+	EXPECT_EQ(SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) | seen.key, 0u);
+	seen.quanta = 1;
+	seen.remote = word(q, 0);
+	seen.length = word(q, 2);
+	seen.key = static_cast<uint32_t>(stags);
+	seen.region = static_cast<uint32_t>(stags >> 32);
+	seen.rights = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_WQE_STAGRIGHTS, hdr)) |
+		      (hdr & SIRDMA_WQE_REMOTE_ATOMICS ? uint32_t{SIRDMA_ACCESS_REMOTE_ATOMIC} : 0);
+	seen.type1 = hdr & SIRDMA_WQE_MWTYPE;
+	seen.zero_based = !(hdr & SIRDMA_WQE_VABASED);
+	return seen;
+}
+
 SeenWqe read_body(const sirdma_wqe *q, uint64_t hdr, uint64_t valid)
 {
 	SeenWqe seen;
@@ -104,6 +122,8 @@ SeenWqe read_body(const sirdma_wqe *q, uint64_t hdr, uint64_t valid)
 		read_atomic(q, hdr, valid, seen);
 	else if (seen.op == SIRDMA_OP_LOCAL_INV)
 		seen = read_local_inv(q, hdr, seen);
+	else if (seen.op == SIRDMA_OP_BIND_MW)
+		seen = read_bind(q, hdr, seen);
 	else if (hdr & SIRDMA_WQE_INLINE)
 		read_inline(q, hdr, valid, seen);
 	else

@@ -166,6 +166,31 @@ int ibv_cmd_dereg_mr(verbs_mr *mr)
 	return 0;
 }
 
+/* The key of a window is 0x100 times its handle. */
+int ibv_cmd_alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw, verbs_cmd<ib_uverbs_alloc_mw> *,
+		     size_t cmd_size, ib_uverbs_alloc_mw_resp *, size_t resp_size)
+{
+	auto &driver = fake_driver();
+
+	if (fails("alloc_mw") || cmd_size != sizeof(verbs_cmd<ib_uverbs_alloc_mw>) ||
+	    resp_size != sizeof(ib_uverbs_alloc_mw_resp))
+		return ENOMEM;
+	mw->context = pd->context;
+	mw->pd = pd;
+	mw->handle = driver.next_handle++;
+	mw->rkey = mw->handle << 8;
+	mw->type = type;
+	driver.mws[mw->handle] = type;
+	return 0;
+}
+
+int ibv_cmd_dealloc_mw(ibv_mw *mw)
+{
+	if (fails("dealloc_mw"))
+		return EBUSY;
+	return fake_driver().mws.erase(mw->handle) ? 0 : EINVAL;
+}
+
 int ibv_cmd_create_cq(ibv_context *context, int cqe, ibv_comp_channel *, int, ibv_cq *cq,
 		      verbs_cmd<ib_uverbs_create_cq> *cmd, size_t, ib_uverbs_create_cq_resp *resp,
 		      size_t)

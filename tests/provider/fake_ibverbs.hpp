@@ -44,6 +44,7 @@ struct FakeDriver {
 	ibv_srq_attr srq_attr{};
 	std::set<std::pair<uint32_t, uint8_t>> mcasts; /* queue pair, and last byte of the group */
 	std::map<uint32_t, uint32_t> ahs; /* the handle of its PD, by handle */
+	std::map<uint32_t, ibv_mw_type> mws; /* by handle */
 	int contexts = 0;
 	ibv_qp_state qp_state = IBV_QPS_RESET;
 	uint32_t context_driver_id = 0;

@@ -538,6 +538,45 @@ TEST_F(WithCq, ThreadDomainHoldsAndUnlocks)
 	EXPECT_EQ(dealloc_td(td), 0);
 }
 
+TEST_F(WithCq, WindowsComeAndGo)
+{
+	driver.failing = "alloc_mw";
+	EXPECT_EQ(alloc_mw(pd, IBV_MW_TYPE_1), nullptr);
+	EXPECT_EQ(errno, ENOMEM);
+	driver.failing.clear();
+
+	ibv_mw *first = alloc_mw(pd, IBV_MW_TYPE_1), *second = alloc_mw(pd, IBV_MW_TYPE_2);
+	ASSERT_TRUE(first && second);
+	EXPECT_EQ(first->context, context_);
+	EXPECT_EQ(first->pd, pd);
+	EXPECT_EQ(first->type, IBV_MW_TYPE_1);
+	EXPECT_EQ(driver.mws.at(second->handle), IBV_MW_TYPE_2);
+
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &init);
+	ASSERT_TRUE(qp);
+	ibv_mw_bind bind{};
+	const uint32_t key = first->rkey;
+
+	EXPECT_EQ(bind_mw(qp, first, &bind), EINVAL) << "in RESET nothing is posted";
+	EXPECT_EQ(first->rkey, key);
+	Qp::of(qp).queues().set_state(IBV_QPS_RTS);
+	EXPECT_EQ(bind_mw(qp, first, &bind), 0);
+	EXPECT_EQ(first->rkey, key + 1);
+	first->rkey = key | 0xff;
+	EXPECT_EQ(bind_mw(qp, first, &bind), 0);
+	EXPECT_EQ(first->rkey, key) << "the index stays";
+	EXPECT_EQ(bind_mw(qp, second, &bind), EINVAL) << "work requests bind those of type 2";
+	EXPECT_EQ(destroy_qp(qp), 0);
+
+	driver.failing = "dealloc_mw";
+	EXPECT_EQ(dealloc_mw(first), EBUSY);
+	driver.failing.clear();
+	EXPECT_EQ(dealloc_mw(first), 0);
+	EXPECT_EQ(dealloc_mw(second), 0);
+	EXPECT_TRUE(driver.mws.empty());
+}
+
 TEST_F(WithCq, ExtendedCqChecksWhatItIsAskedFor)
 {
 	ibv_cq_init_attr_ex attr{};

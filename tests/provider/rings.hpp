@@ -29,6 +29,7 @@ struct QpShape {
 	uint32_t max_inline = SIRDMA_MAX_INLINE;
 	bool signal_all = false;
 	uint32_t lacks = 0; /* see sirdma_sq */
+	uint32_t qp_type = SIRDMA_SEND_ON_RC;
 };
 
 /* A QP in RTS whose kicks arrive in a pipe. */
@@ -100,6 +101,7 @@ private:
 			.max_read_sge = SIRDMA_MAX_READ_SGE,
 			.max_inline = shape.max_inline,
 			.signal_all = shape.signal_all,
+			.qp_type = shape.qp_type,
 			.lacks = shape.lacks};
 	}
 

@@ -134,6 +134,55 @@ TEST_F(WrApi, WritesInvalidations)
 	}
 }
 
+TEST_F(WrApi, WritesBinds)
+{
+	EXPECT_EQ(destroy_qp(qp_), 0);
+	qp_ = create(all_ops | IBV_QP_EX_WITH_BIND_MW);
+	ASSERT_TRUE(qp_);
+	Qp::of(qp_).queues().set_state(IBV_QPS_RTS);
+	ex_ = &Qp::of(qp_).ex;
+	const sirdma_sq &sq = Qp::of(qp_).queues().send.queue();
+	reader_.emplace(std::span<const sirdma_wqe>(sq.ring, sq.size));
+
+	verbs_mr region{};
+	ibv_mw window{};
+	ibv_mw_bind_info info = {.mr = &region.mr,
+				 .addr = 77,
+				 .length = 88,
+				 .mw_access_flags = IBV_ACCESS_REMOTE_WRITE};
+
+	region.mr.lkey = 5;
+	window.rkey = 0x700;
+	window.type = IBV_MW_TYPE_2;
+	ibv_wr_start(ex_);
+	ex_->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_bind_mw(ex_, &window, 3, &info);
+	info = {}; /* it is the application's again */
+	/* A bind has no data. */
+	ibv_wr_set_sge(ex_, 5, 0x1000, 64);
+	ibv_wr_send(ex_);
+	ibv_wr_set_sge(ex_, 5, 0x1000, 64);
+	EXPECT_EQ(ibv_wr_complete(ex_), 0);
+	const auto bind = reader_->next_request();
+	ASSERT_TRUE(bind);
+	EXPECT_EQ(bind->op, SIRDMA_OP_BIND_MW);
+	EXPECT_EQ(bind->key, 0x703u);
+	EXPECT_EQ(bind->remote, 77u);
+	EXPECT_EQ(bind->length, 88u);
+	EXPECT_EQ(bind->region, 5u);
+	const auto send = reader_->next_request();
+	ASSERT_TRUE(send);
+	EXPECT_EQ(send->op, SIRDMA_OP_SEND);
+
+	info.length = 1; /* of no region */
+	ibv_wr_start(ex_);
+	ibv_wr_send(ex_);
+	ibv_wr_set_sge(ex_, 5, 0x1000, 64);
+	ibv_wr_bind_mw(ex_, &window, 4, &info);
+	EXPECT_EQ(ibv_wr_complete(ex_), EINVAL);
+	EXPECT_FALSE(reader_->next_request());
+}
+
 TEST_F(WrApi, NothingIsValidBeforeComplete)
 {
 	uint8_t bytes[40];

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ostream>
+#include <utility>
 
 namespace verbs
 {
@@ -169,6 +170,46 @@ const Row queues[] = {
 	{"TdThatAParentDomainUses", EBUSY, [](Scene &s) { return dealloc_in_use(s, true); }},
 	{"ParentDomainOfAnUnknownAttribute", EOPNOTSUPP,
 	 [](Scene &s) { return alloc_parent_domain(s, true, 1u << 20); }},
+};
+
+// What is done to a window, which then goes.
+int with_window(Scene &scene, ibv_mw_type type, int (*call)(Scene &, ibv_mw *))
+{
+	const Mw mw(ibv_alloc_mw(scene.end.pd, type));
+
+	return mw ? call(scene, mw.get()) : errno;
+}
+
+const Row windows[] = {
+	{"WindowOfAnUnknownType", EINVAL,
+	 [](Scene &s) {
+		 return made(ibv_alloc_mw(s.end.pd, static_cast<ibv_mw_type>(3)), ibv_dealloc_mw);
+	 }},
+	{"WindowThatIsNotThere", ENOENT,
+	 [](Scene &s) {
+		 return with_window(s, IBV_MW_TYPE_1, [](Scene &, ibv_mw *mw) {
+			 const uint32_t handle = std::exchange(mw->handle, 0xfffff0u);
+			 const int err = ibv_dealloc_mw(mw);
+			 mw->handle = handle;
+			 return err;
+		 });
+	 }},
+	{"PdThatAWindowUses", EBUSY,
+	 [](Scene &s) {
+		 return with_window(s, IBV_MW_TYPE_2, [](Scene &scene, ibv_mw *) {
+			 return ibv_dealloc_pd(scene.end.pd);
+		 });
+	 }},
+	{"WindowOfType2BoundByTheVerb", EINVAL,
+	 [](Scene &s) {
+		 return with_window(s, IBV_MW_TYPE_2, [](Scene &scene, ibv_mw *mw) {
+			 ibv_mw_bind bind = {};
+			 bind.bind_info.mr = scene.region.mr.get();
+			 bind.bind_info.addr = scene.region.address();
+			 bind.bind_info.length = 64;
+			 return ibv_bind_mw(scene.end.qp.get(), mw, &bind);
+		 });
+	 }},
 };
 
 // On a connected queue pair, which takes every good request.
@@ -353,6 +394,7 @@ std::string row_name(const testing::TestParamInfo<Row> &info)
 
 INSTANTIATE_TEST_SUITE_P(Queues, ErrnoTable, testing::ValuesIn(queues), row_name);
 INSTANTIATE_TEST_SUITE_P(Requests, ErrnoOfRequests, testing::ValuesIn(requests), row_name);
+INSTANTIATE_TEST_SUITE_P(Windows, ErrnoTable, testing::ValuesIn(windows), row_name);
 INSTANTIATE_TEST_SUITE_P(Queries, ErrnoTable, testing::ValuesIn(queries), row_name);
 INSTANTIATE_TEST_SUITE_P(Absent, ErrnoTable, testing::ValuesIn(absent), row_name);
 

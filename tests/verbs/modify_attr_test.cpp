@@ -134,9 +134,9 @@ TEST_F(Attributes, AccessFlagsUnknownOrNotOfferedAreToldApart)
 		GTEST_SKIP() << "soft-RoCE looks at none of them";
 	drive(IBV_QPS_RESET);
 	ibv_qp_attr attr = good_attr(IBV_QPS_INIT);
-	attr.qp_access_flags = 1u << 15 | IBV_ACCESS_MW_BIND;
+	attr.qp_access_flags = 1u << 15 | IBV_ACCESS_ON_DEMAND;
 	EXPECT_EQ(modify(attr, init_mask), EINVAL);
-	attr.qp_access_flags = IBV_ACCESS_MW_BIND;
+	attr.qp_access_flags = IBV_ACCESS_ON_DEMAND;
 	EXPECT_EQ(modify(attr, init_mask), EOPNOTSUPP);
 	EXPECT_EQ(state_of(a.qp.get()), IBV_QPS_RESET);
 }

@@ -26,6 +26,12 @@ template <typename T, auto Destroy> using Owner = std::unique_ptr<T, Destroyer<D
 using Context = Owner<ibv_context, ibv_close_device>;
 using Pd = Owner<ibv_pd, ibv_dealloc_pd>;
 using Mr = Owner<ibv_mr, ibv_dereg_mr>;
+// The verb is a static function, another one in each file.
+inline int dealloc_mw(ibv_mw *mw) noexcept
+{
+	return ibv_dealloc_mw(mw);
+}
+using Mw = Owner<ibv_mw, dealloc_mw>;
 using Cq = Owner<ibv_cq, ibv_destroy_cq>;
 using Qp = Owner<ibv_qp, ibv_destroy_qp>;
 using Ah = Owner<ibv_ah, ibv_destroy_ah>;

@@ -27,6 +27,8 @@ struct Commands {
 	int (*rereg_mr)(verbs_mr *, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
 			int access, ibv_pd *, ReregMrRequest &);
 	int (*dereg_mr)(verbs_mr *);
+	int (*alloc_mw)(ibv_pd *, ibv_mw_type, ibv_mw *);
+	int (*dealloc_mw)(ibv_mw *);
 	int (*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector, ibv_cq *,
 			 CreateCqRequest &, CreateCqResponse &);
 	/* @cqe: elements of the ring that the request names. */

@@ -21,10 +21,12 @@ namespace sirdma
 constinit const Operations context_ops = [] {
 	Operations ops{};
 
+	ops.alloc_mw = alloc_mw;
 	ops.alloc_parent_domain = alloc_parent_domain;
 	ops.alloc_pd = alloc_pd;
 	ops.alloc_td = alloc_td;
 	ops.attach_mcast = attach_mcast;
+	ops.bind_mw = bind_mw;
 	ops.cq_event = cq_event;
 	ops.create_ah = create_ah;
 	ops.create_cq = create_cq;
@@ -32,6 +34,7 @@ constinit const Operations context_ops = [] {
 	ops.create_qp = create_qp;
 	ops.create_qp_ex = create_qp_ex;
 	ops.create_srq = create_srq;
+	ops.dealloc_mw = dealloc_mw;
 	ops.dealloc_pd = dealloc_pd;
 	ops.dealloc_td = dealloc_td;
 	ops.dereg_mr = dereg_mr;

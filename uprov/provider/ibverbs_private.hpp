@@ -127,11 +127,13 @@ struct verbs_context_ops;
  * default.
  */
 #define SIRDMA_VERBS_OPERATIONS(OP) \
+	OP(alloc_mw, ibv_mw *, ibv_pd *, ibv_mw_type) \
 	OP(alloc_parent_domain, ibv_pd *, ibv_context *, ibv_parent_domain_init_attr *) \
 	OP(alloc_pd, ibv_pd *, ibv_context *) \
 	OP(alloc_td, ibv_td *, ibv_context *, ibv_td_init_attr *) \
 	OP(async_event, void, ibv_context *, ibv_async_event *) \
 	OP(attach_mcast, int, ibv_qp *, const ibv_gid *, uint16_t lid) \
+	OP(bind_mw, int, ibv_qp *, ibv_mw *, ibv_mw_bind *) \
 	OP(cq_event, void, ibv_cq *) \
 	OP(create_ah, ibv_ah *, ibv_pd *, ibv_ah_attr *) \
 	OP(create_cq, ibv_cq *, ibv_context *, int cqe, ibv_comp_channel *, int comp_vector) \
@@ -139,6 +141,7 @@ struct verbs_context_ops;
 	OP(create_qp, ibv_qp *, ibv_pd *, ibv_qp_init_attr *) \
 	OP(create_qp_ex, ibv_qp *, ibv_context *, ibv_qp_init_attr_ex *) \
 	OP(create_srq, ibv_srq *, ibv_pd *, ibv_srq_init_attr *) \
+	OP(dealloc_mw, int, ibv_mw *) \
 	OP(dealloc_pd, int, ibv_pd *) \
 	OP(dealloc_td, int, ibv_td *) \
 	OP(dereg_mr, int, verbs_mr *) \
@@ -199,6 +202,9 @@ int ibv_cmd_rereg_mr(verbs_mr *, uint32_t flags, void *addr, size_t length, uint
 		     int access, ibv_pd *, verbs_cmd<ib_uverbs_rereg_mr> *cmd, size_t cmd_size,
 		     ib_uverbs_rereg_mr_resp *, size_t resp_size);
 int ibv_cmd_dereg_mr(verbs_mr *);
+int ibv_cmd_alloc_mw(ibv_pd *, ibv_mw_type, ibv_mw *, verbs_cmd<ib_uverbs_alloc_mw> *cmd,
+		     size_t cmd_size, ib_uverbs_alloc_mw_resp *, size_t resp_size);
+int ibv_cmd_dealloc_mw(ibv_mw *);
 int ibv_cmd_create_cq(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector, ibv_cq *,
 		      verbs_cmd<ib_uverbs_create_cq> *cmd, size_t cmd_size,
 		      ib_uverbs_create_cq_resp *, size_t resp_size);
@@ -256,6 +262,7 @@ static_assert(sizeof(verbs_cmd<ib_uverbs_query_port>) == 24 &&
 	      sizeof(verbs_cmd<ib_uverbs_query_qp>) == 24);
 static_assert(sizeof(verbs_cmd<ib_uverbs_reg_mr>) == 48 &&
 	      sizeof(verbs_cmd<ib_uverbs_rereg_mr>) == 56);
+static_assert(sizeof(verbs_cmd<ib_uverbs_alloc_mw>) == 24 && sizeof(ib_uverbs_alloc_mw_resp) == 8);
 static_assert(sizeof(verbs_cmd<ib_uverbs_create_cq>) == 40 &&
 	      sizeof(verbs_cmd<ib_uverbs_create_qp>) == 64);
 static_assert(sizeof(verbs_cmd<ib_uverbs_resize_cq>) == 24 &&

@@ -123,6 +123,19 @@ int dereg_mr(verbs_mr *mr)
 	return library().ibv_cmd_dereg_mr(mr);
 }
 
+int alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw)
+{
+	verbs_cmd<ib_uverbs_alloc_mw> cmd{};
+	ib_uverbs_alloc_mw_resp resp{};
+
+	return library().ibv_cmd_alloc_mw(pd, type, mw, &cmd, sizeof(cmd), &resp, sizeof(resp));
+}
+
+int dealloc_mw(ibv_mw *mw)
+{
+	return library().ibv_cmd_dealloc_mw(mw);
+}
+
 int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
 	      CreateCqRequest &req, CreateCqResponse &resp)
 {
@@ -226,6 +239,8 @@ constinit const Commands kernel_commands = {
 	.reg_mr = reg_mr,
 	.rereg_mr = rereg_mr,
 	.dereg_mr = dereg_mr,
+	.alloc_mw = alloc_mw,
+	.dealloc_mw = dealloc_mw,
 	.create_cq = create_cq,
 	.resize_cq = resize_cq,
 	.destroy_cq = destroy_cq,

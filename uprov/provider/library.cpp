@@ -91,7 +91,8 @@ bool operations_match(const ibv_context_ops &has, const Operations &gave) noexce
 				       reinterpret_cast<verbs_unused_op>(own);
 	};
 
-	return same(has._compat_alloc_pd, gave.alloc_pd) &&
+	return same(has.alloc_mw, gave.alloc_mw) && same(has.bind_mw, gave.bind_mw) &&
+	       same(has.dealloc_mw, gave.dealloc_mw) && same(has._compat_alloc_pd, gave.alloc_pd) &&
 	       same(has._compat_async_event, gave.async_event) &&
 	       same(has._compat_cq_event, gave.cq_event) &&
 	       same(has._compat_create_cq, gave.create_cq) &&

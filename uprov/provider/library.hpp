@@ -52,6 +52,8 @@ void uninit_context(ibv_context *context) noexcept;
 	ENTRY(ibv_cmd_reg_mr) \
 	ENTRY(ibv_cmd_rereg_mr) \
 	ENTRY(ibv_cmd_dereg_mr) \
+	ENTRY(ibv_cmd_alloc_mw) \
+	ENTRY(ibv_cmd_dealloc_mw) \
 	ENTRY(ibv_cmd_create_cq) \
 	ENTRY(ibv_cmd_resize_cq) \
 	ENTRY(ibv_cmd_destroy_cq) \

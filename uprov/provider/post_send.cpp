@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "ah.hpp"
+#include "mw.hpp"
 #include "send_queue.hpp"
 
 namespace sirdma
@@ -50,6 +51,7 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 		.num_sge = static_cast<uint32_t>(wr.num_sge),
 		.swap_add = 0,
 		.compare = 0,
+		.bind = nullptr,
 	};
 
 	switch (work.opcode) {
@@ -113,10 +115,23 @@ int SendQueue::address(ibv_ah *ah, uint32_t qpn, uint32_t qkey, sirdma_send &wor
 	return 0;
 }
 
+int SendQueue::take_bind(const ibv_send_wr &wr, sirdma_send &work) noexcept
+{
+	sirdma_bind bind;
+
+	if (const int err =
+		    describe_bind(wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info, bind))
+		return err;
+	work.bind = &bind;
+	return take(work);
+}
+
 int SendQueue::take(const ibv_send_wr &wr) noexcept
 {
 	sirdma_send work = work_of(wr);
 
+	if (work.opcode == IBV_WR_BIND_MW) [[unlikely]]
+		return take_bind(wr, work);
 	if (datagrams()) {
 		const auto &ud = wr.wr.ud;
 

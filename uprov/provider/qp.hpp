@@ -63,6 +63,7 @@ struct OpenRequest {
 	bool has_data = false; /* which was set before the destination */
 	bool addressed = true; /* its destination is set, or that of the QP */
 	int err = 0; /* first error since ibv_wr_start() */
+	sirdma_bind bind{}; /* of a BIND_MW */
 	/* has_data */
 	ibv_sge sges[SIRDMA_MAX_SGE]{};
 	uint8_t bytes[SIRDMA_MAX_INLINE]{};

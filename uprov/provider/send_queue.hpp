@@ -77,6 +77,7 @@ public:
 
 private:
 	int take(const ibv_send_wr &wr) noexcept;
+	int take_bind(const ibv_send_wr &wr, sirdma_send &work) noexcept;
 
 	QueueLock lock_;
 	sirdma_sq queue_;

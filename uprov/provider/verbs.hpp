@@ -33,6 +33,11 @@ ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acces
 int rereg_mr(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length, int access) noexcept;
 int dereg_mr(verbs_mr *mr) noexcept;
 
+/* mw.cpp */
+ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type) noexcept;
+int dealloc_mw(ibv_mw *mw) noexcept;
+int bind_mw(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind) noexcept;
+
 /* cq.cpp; poll_cq returns a count or a negative errno */
 ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
 		  int comp_vector) noexcept;

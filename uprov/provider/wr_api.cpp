@@ -9,6 +9,7 @@
 #include <endian.h>
 #include <iterator>
 
+#include "mw.hpp"
 #include "qp.hpp"
 #include "verbs.hpp"
 
@@ -23,7 +24,8 @@ constexpr uint64_t supported_send_ops(ibv_qp_type type, uint32_t lacks) noexcept
 {
 	constexpr uint64_t connected = IBV_QP_EX_WITH_RDMA_WRITE |
 				       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
-				       IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV;
+				       IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_LOCAL_INV |
+				       IBV_QP_EX_WITH_BIND_MW;
 	constexpr uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
 				     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
 
@@ -114,6 +116,7 @@ void open_request(ibv_qp_ex *ex, ibv_wr_opcode opcode, uint32_t rkey, uint64_t r
 		.num_sge = 0,
 		.swap_add = 0,
 		.compare = 0,
+		.bind = nullptr,
 	};
 }
 
@@ -135,6 +138,17 @@ void wr_send_inv(ibv_qp_ex *ex, uint32_t rkey) noexcept
 void wr_local_inv(ibv_qp_ex *ex, uint32_t rkey) noexcept
 {
 	open_request(ex, IBV_WR_LOCAL_INV, rkey, 0, 0);
+}
+
+void wr_bind_mw(ibv_qp_ex *ex, ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info *info) noexcept
+{
+	open_request(ex, IBV_WR_BIND_MW, 0, 0, 0);
+
+	OpenRequest &r = Qp::of(ex).request;
+
+	if (!r.err)
+		r.err = describe_bind(mw, rkey, *info, r.bind);
+	r.work.bind = &r.bind;
 }
 
 void wr_rdma_write(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr) noexcept
@@ -301,6 +315,8 @@ void Qp::enable_wr_api(uint64_t send_ops) noexcept
 		ex.wr_send_inv = wr_send_inv;
 	if (send_ops & IBV_QP_EX_WITH_LOCAL_INV)
 		ex.wr_local_inv = wr_local_inv;
+	if (send_ops & IBV_QP_EX_WITH_BIND_MW)
+		ex.wr_bind_mw = wr_bind_mw;
 	if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE)
 		ex.wr_rdma_write = wr_rdma_write;
 	if (send_ops & IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM)

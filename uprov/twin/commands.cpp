@@ -176,6 +176,24 @@ int dereg_mr(verbs_mr *mr)
 	return driver_of(mr->mr.context).dereg_mr(mr->mr.handle);
 }
 
+int alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw)
+{
+	if (is_parents(pd->context))
+		return ENODEV;
+	if (const int err = driver_of(pd->context).alloc_mw(pd_number(pd), type, mw->rkey))
+		return err;
+	mw->context = pd->context;
+	mw->pd = pd;
+	mw->handle = mw->rkey; /* which binds change */
+	mw->type = type;
+	return 0;
+}
+
+int dealloc_mw(ibv_mw *mw)
+{
+	return is_parents(mw->context) ? 0 : driver_of(mw->context).dealloc_mw(mw->handle);
+}
+
 int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
 	      CreateCqRequest &req, CreateCqResponse &resp)
 {
@@ -404,6 +422,8 @@ constinit const Commands twin_commands = {
 	.reg_mr = reg_mr,
 	.rereg_mr = rereg_mr,
 	.dereg_mr = dereg_mr,
+	.alloc_mw = alloc_mw,
+	.dealloc_mw = dealloc_mw,
 	.create_cq = create_cq,
 	.resize_cq = resize_cq,
 	.destroy_cq = destroy_cq,

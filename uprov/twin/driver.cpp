@@ -171,7 +171,8 @@ void Driver::query_device(ibv_device_attr &attr) noexcept
 	SIRDMA_LIMITS_TO_VERBS(&attr, &limits);
 	if (!nic_.has_groups())
 		attr.max_mcast_grp = attr.max_mcast_qp_attach = attr.max_total_mcast_qp_attach = 0;
-	attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN;
+	attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
+				IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 	attr.atomic_cap = IBV_ATOMIC_GLOB;
 	attr.page_size_cap = SIRDMA_PAGE_SIZE;
 	attr.max_sge = static_cast<int>(limits.max_sge);
@@ -253,6 +254,7 @@ void Driver::close(ibv_context *context) noexcept
 		destroy_all(srqs_, of_srq, [&](uint32_t id) { return destroy_srq(id, async); });
 	const bool cqs =
 		destroy_all(cqs_, of_cq, [&](uint32_t id) { return destroy_cq(id, comp, async); });
+	(void)destroy_all(mws_, of_number, [&](uint32_t id) { return dealloc_mw(id); });
 	(void)destroy_all(mrs_, of_number, [&](uint32_t id) { return dereg_mr(id); });
 	(void)destroy_all(ahs_, of_number, [&](uint32_t id) { return destroy_ah(id); });
 	(void)destroy_all(pds_, of_pd, [&](uint32_t id) { return dealloc_pd(id); });

@@ -37,7 +37,8 @@ bool insert(Table &table, Key key, Value &&value) noexcept
 
 struct DriverPd {
 	ibv_context *context = nullptr;
-	uint32_t users = 0; /* regions, queue pairs, shared receive queues and address handles */
+	/* regions, windows, queue pairs, shared receive queues and address handles */
+	uint32_t users = 0;
 };
 
 struct DriverChannel {
@@ -152,7 +153,11 @@ public:
 	/* Nothing is pinned: the memory must stay mapped as long as the region is. */
 	int reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova, int access,
 		   uint32_t &stag);
+	/* EBUSY: windows are bound to it. */
 	int dereg_mr(uint32_t stag) noexcept;
+	int alloc_mw(uint32_t pd, ibv_mw_type type, uint32_t &stag);
+	/* @stag: as it was allocated. EBUSY: a queue pair binds it at this very moment. */
+	int dealloc_mw(uint32_t stag) noexcept;
 
 	int create_cq(ibv_context *context, ibv_cq *cq, ibv_comp_channel *channel,
 		      const CqRings &rings);
@@ -214,6 +219,7 @@ private:
 	std::unordered_map<ibv_context *, std::unique_ptr<AsyncQueue>> contexts_;
 	std::unordered_map<uint32_t, DriverPd> pds_;
 	std::unordered_map<uint32_t, uint32_t> mrs_; /* stag to protection domain */
+	std::unordered_map<uint32_t, uint32_t> mws_; /* the same */
 	std::unordered_map<ibv_comp_channel *, DriverChannel> channels_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverCq>> cqs_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverQp>> qps_;
