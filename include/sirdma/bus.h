@@ -29,7 +29,7 @@ struct sirdma_bus_config {
 	__u32 max_cqs; /* .. 1 << 19 */
 	__u32 max_srqs; /* 2 .. 1 << 16; 0 is none */
 	__u32 max_mrs; /* .. 1 << 24 */
-	__u32 max_pds; /* .. 1 << 18 */
+	__u32 max_pds; /* .. (1 << 18) - 1 */
 	__u32 max_sds; /* HMC size: .. SIRDMA_HMC_MAX_SD */
 	__u32 max_ceqs; /* .. 1023; interrupt vectors are max_ceqs + 1 */
 	__u32 max_arp; /* .. 65536 */

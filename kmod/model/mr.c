@@ -131,8 +131,11 @@ struct snic_mr *snic_mr_get_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, 
 static enum sirdma_ae_code mr_check_invalidate_mw(const struct snic_mr *mr, u32 pd, u32 qpn,
 						  enum snic_inv_why why)
 {
+	if (mr->map.pd != SNIC_PD_OF_QP && why != SNIC_INV_REBIND)
+		return SIRDMA_AE_AMP_INVALIDATE_TYPE1_MW;
+	/* The index may be another window's since the queue pair has found its own. */
 	if (mr->map.pd != SNIC_PD_OF_QP)
-		return why == SNIC_INV_REBIND ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_INVALIDATE_TYPE1_MW;
+		return mr->map.pd == pd ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BAD_PD;
 	return snic_mw_is_of_qp(mr, pd, qpn) ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BAD_QP;
 }
 

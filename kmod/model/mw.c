@@ -143,8 +143,11 @@ static enum snic_inv_result mw_end_binding(struct snic_qp *qp, struct snic_mw *m
 	u32 stag = mw->mr.slot.obj.id << STAG_KEY_BITS | snic_slot_key(&mw->mr.slot);
 	enum snic_inv_result ret;
 
-	if (snic_slot_state(&mw->mr.slot) == SNIC_SLOT_FREE)
+	if (snic_slot_state(&mw->mr.slot) == SNIC_SLOT_FREE) {
+		/* Another queue pair may have ended it that has not run since the last user left. */
+		snic_revoke(qp->dev);
 		return SNIC_INV_DONE;
+	}
 	ret = snic_inv_start(&qp->inv[SNIC_INV_SQ], stag, SNIC_INV_REBIND);
 	if (ret != SNIC_INV_REFUSED)
 		return ret;

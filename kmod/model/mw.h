@@ -31,7 +31,8 @@ bool snic_mw_is_of_qp(const struct snic_mr *mr, u32 pd, u32 qpn);
 
 /*
  * Execute the BIND_MW @sqe of @qp, whose lock is held. WAIT: the former binding ends by
- * qp->inv[SNIC_INV_SQ], then call this again. REFUSED: nothing changed; counted.
+ * qp->inv[SNIC_INV_SQ], then call this again. REFUSED: nothing is bound, but
+ * after a WAIT the former binding is gone; counted.
  */
 enum snic_inv_result snic_mw_bind(struct snic_qp *qp, const struct snic_sqe *sqe);
 /* The last reference to the window @slot was dropped: it is no longer bound. */

@@ -230,12 +230,13 @@ struct snic_qp {
 	u32 sq_psn; /* as modify set it; the requester starts here */
 	u32 rq_psn; /* the same for the responder */
 
+	u32 av_idx; /* of a datagram QP, the last address vector */
+
 	struct snic_inv *inv; /* [SNIC_INVS] */
 	struct snic_mw *windows; /* of type 2 that it has bound, under snic_dev.mw_lock */
 
-	struct snic_path path; /* to its peer; of a datagram QP, that of the last address vector */
+	struct snic_path path; /* to its peer; of a datagram QP, that of av_idx */
 	u64 av_ctrl; /* first word of that vector when it was read; 0: none was */
-	u32 av_idx;
 
 	struct snic_mr *rx_mr; /* region of the last received packet; NULL between batches */
 	u32 rx_stag;

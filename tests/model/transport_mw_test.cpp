@@ -380,20 +380,21 @@ TEST_F(Windows, QueuePairEndsItsOwnWindowsOnly)
 TEST_F(Windows, DestructionWaitsForUsersOfTheWindow)
 {
 	auto l = link();
+	const u32 qpn = l->b.id; // the link goes away in another thread
 	enum sirdma_ae_code ae;
 	std::atomic<bool> destroyed = false;
 
 	bound(l->b, bind(other, 1));
-	snic_mr *user = snic_mr_get_qp(b.host.dev(), other << 8 | 1, 1, l->b.id, b.va(start), 64,
-				       reads, &ae);
+	snic_mr *user =
+		snic_mr_get_qp(b.host.dev(), other << 8 | 1, 1, qpn, b.va(start), 64, reads, &ae);
 	ASSERT_TRUE(user);
 	std::thread commands([&] {
 		l.reset();
 		destroyed = true;
 	});
 	// The key goes first.
-	while (snic_mr *again = snic_mr_get_qp(b.host.dev(), other << 8 | 1, 1, l->b.id,
-					       b.va(start), 64, reads, &ae))
+	while (snic_mr *again = snic_mr_get_qp(b.host.dev(), other << 8 | 1, 1, qpn, b.va(start),
+					       64, reads, &ae))
 		snic_mr_put(again);
 	EXPECT_FALSE(destroyed);
 	void *bytes;
@@ -482,6 +483,28 @@ TEST_F(Windows, BindWaitsForUsersOfTheFormerBinding)
 	snic_mr_put(user);
 	expect_ok(wait_send(l->b), SIRDMA_OP_BIND_MW);
 	served(*l, SIRDMA_OP_READ, window << 8 | 2, b.va(start), 64);
+}
+
+// Whoever finds the former binding ended may be faster than the one that ended it.
+TEST_F(Windows, NobodyBindsBeforePeersLoseWhatTheyRead)
+{
+	auto l = link(), faster = link();
+	enum sirdma_ae_code ae;
+
+	bound(l->b, bind(window, 1));
+	snic_mr *user = snic_mr_get_qp(b.host.dev(), window << 8 | 1, 1, l->b.id, b.va(start), 64,
+				       reads, &ae);
+	ASSERT_TRUE(user);
+	l->b.place(wr(bind(window, 2)));
+	l->b.kick(true);
+	settle();
+	const u64 before = b.host.revocations();
+	snic_mr_put(user);
+	faster->b.place(wr(bind(window, 3)));
+	faster->b.kick(true);
+	EXPECT_GT(b.host.revocations(), before);
+	expect_ok(wait_send(faster->b), SIRDMA_OP_BIND_MW);
+	expect_ok(wait_send(l->b), SIRDMA_OP_BIND_MW);
 }
 
 TEST_F(Windows, UnreliableConnectionsBindToo)
