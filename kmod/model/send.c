@@ -434,7 +434,8 @@ static bool send_sleep(struct snic_qp *qp)
 
 /*
  * What a burst takes of the budget, in packets of 1 KiB. Datagrams to many addresses make
- * bursts of one packet, so theirs count by their size, and SEND_MIN_COST at least.
+ * bursts of one packet, so theirs count by their size, and SEND_MIN_COST at least. What that is
+ * does not change the rate of datagrams (1 to 16 tried), only how soon others have their share.
  */
 static u32 send_cost(const struct snic_qp *qp, u32 before)
 {

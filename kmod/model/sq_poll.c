@@ -4,14 +4,22 @@
 
 #include "transport.h"
 
-/* After this many consecutive kicks by a poster that does not wait, the timer polls for it. */
+/*
+ * After this many consecutive kicks by a poster that does not wait, the timer polls for it.
+ * Measured in an emulated guest over veth: without the timer streams of 64-byte messages have half
+ * their rate, 4 KiB messages 0.6 of it. Between 2 and 64 kicks make no difference above the noise of
+ * 20 %.
+ */
 #define SQ_POLL_KICKS 8
 /*
  * The same of a datagram queue pair. Programs that send a few datagrams destroy address handle and
  * queue pair without waiting for completions (mckey: 10), and what the device has not seen is lost.
  */
 #define SQ_POLL_DATAGRAM_KICKS 64
-/* For messages longer than this, bytes, a kick costs little, and a few of them fill a burst. */
+/*
+ * For messages longer than this, bytes, a kick costs little, and a few of them fill a burst. With
+ * the timer for 64 KiB WRITEs these have 0.8 of their bandwidth; 4 KiB here would do as well.
+ */
 #define SQ_POLL_MAX_LEN 16384
 
 static u32 sq_poll_kicks(const struct snic_qp *qp)
