@@ -6,7 +6,9 @@
  */
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -54,13 +56,22 @@ public:
 
 	bool ready() const noexcept { return fd_ >= 0 || run_; }
 
-	/* Errors are ignored: if the device is gone, a fatal event reports it. */
+	/*
+	 * A kick for which the kernel has no memory is repeated: without it the device would sleep
+	 * beside a full ring. Other errors are ignored: if the device is gone, a fatal event
+	 * reports it.
+	 */
 	void wake() const noexcept
 	{
-		if (run_)
+		if (run_) {
 			run_(device_, qp_id_);
-		else if (ready() && syscall(SYS_write, fd_, &message_, sizeof(message_)) < 0)
-			return; /* write() would be a cancellation point */
+			return;
+		}
+		if (!ready())
+			return;
+		/* write() would be a cancellation point. */
+		while (syscall(SYS_write, fd_, &message_, sizeof(message_)) < 0 && errno == ENOMEM)
+			sched_yield();
 	}
 
 private:
