@@ -53,6 +53,8 @@ const Exception rxe[] = {
 	 "leaving SQD does not start the send queue again"},
 	{"Errors.PostsInErrorStateAreFlushed", true, false,
 	 "receives posted in the ERR state are not flushed"},
+	{"MemoryWindowBinds.RegionOfAnotherDomain:MemoryWindowBinds.QueuePairOfAnotherDomain",
+	 false, true, "a window is bound to a region of another domain"},
 };
 
 } // namespace
