@@ -69,6 +69,8 @@ public:
 			expect_ok(op(SIRDMA_CQP_DESTROY_CQ) | SIRDMA_PREP(SIRDMA_CQP_CQ_ID, id));
 		for (auto [idx, key] : stags_)
 			EXPECT_EQ(n_.drv.dealloc_stag(idx << 8 | key), SIRDMA_CQP_OK);
+		for (u32 idx : windows_)
+			EXPECT_EQ(n_.drv.dealloc_mw(idx), SIRDMA_CQP_OK);
 		for (u32 id : ceqs_)
 			expect_ok(op(SIRDMA_CQP_DESTROY_CEQ) | id);
 		for (u32 sd = first_sd; sd < n_.host.options().cfg.max_sds; sd++)
