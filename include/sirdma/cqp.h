@@ -27,8 +27,7 @@ struct sirdma_cqp_ctx {
 SIRDMA_SIZE_IS(struct sirdma_cqp_ctx, 64);
 
 /*
- * The driver sends ALLOC_STAG for memory windows only, not for fast registration, and does not send
- * NOP and QUERY_STAG, which tests use.
+ * The driver does not send NOP and QUERY_STAG, which tests use.
  */
 enum sirdma_cqp_op {
 	SIRDMA_CQP_CREATE_QP = 0x00,
@@ -147,6 +146,12 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_srq, 64);
 /*
  * ALLOC_STAG, REG_MR, DEALLOC_STAG, QUERY_STAG. Without SIRDMA_CQP_STAG_MR a command is about a
  * memory window: ALLOC_STAG takes its index, PD and type, DEALLOC_STAG and QUERY_STAG its index.
+ *
+ * ALLOC_STAG of a region takes its stag and PD, and the PBLEs that fast registration uses:
+ * FIRST_PBLE is the first of SIRDMA_CQP_STAG_BLOCKS that the device writes, and behind them are as
+ * many that the driver writes, from which FAST_REG copies. So what the driver writes changes no
+ * region that is in use. The key of such a region changes by FAST_REG, therefore DEALLOC_STAG and
+ * QUERY_STAG take its index only.
  */
 struct sirdma_cqp_stag {
 	__le64 va; /* VA of the first byte, or offset in the first block when zero based */
@@ -155,10 +160,11 @@ struct sirdma_cqp_stag {
 	__le64 hdr; /* SIRDMA_CQP_STAG_* */
 	__le64 addr; /* LPBLSIZE 0: DMA address of the first block (block aligned) */
 	__le64 pd_hi; /* SIRDMA_CQP_STAG_PDID_HI */
-	__le64 first_pble; /* SIRDMA_CQP_FIRST_PBLE */
+	__le64 first_pble; /* SIRDMA_CQP_FIRST_PBLE; ALLOC_STAG: and SIRDMA_CQP_STAG_BLOCKS */
 	__le64 rsvd;
 };
 SIRDMA_SIZE_IS(struct sirdma_cqp_stag, 64);
+#define SIRDMA_CQP_STAG_BLOCKS SIRDMA_MASK(59, 32) /* extension; 0: no fast registration */
 #define SIRDMA_CQP_STAG_LEN SIRDMA_MASK(45, 0) /* bytes, 1 .. 2^46-1 */
 #define SIRDMA_CQP_STAG_PDID_LO SIRDMA_MASK(63, 46) /* PD 17:0 */
 #define SIRDMA_CQP_STAG_PDID_HI SIRDMA_MASK(5, 0) /* PD 23:18 */

@@ -41,6 +41,7 @@ enum sirdma_wc_opcode {
 	SIRDMA_WC_RECV = 128,
 	SIRDMA_WC_RECV_WRITE_IMM = 129,
 	SIRDMA_WC_NO_OPCODE = 255, /* not one of the above */
+	SIRDMA_WC_FAST_REG = 0x10000, /* the kernel's only, whose number differs between versions */
 };
 
 /* Values of enum ibv_wc_flags in SIRDMA_WC_VERBS_FLAGS; the others are our own. */
@@ -247,6 +248,8 @@ static inline __u32 sirdma_send_wc_opcode(__u32 code)
 		return SIRDMA_WC_BIND_MW;
 	case SIRDMA_OP_LOCAL_INV:
 		return SIRDMA_WC_LOCAL_INV;
+	case SIRDMA_OP_FAST_REG:
+		return SIRDMA_WC_FAST_REG;
 	case SIRDMA_OP_FETCH_ADD:
 		return SIRDMA_WC_FETCH_ADD;
 	case SIRDMA_OP_CMP_SWAP:

@@ -35,6 +35,7 @@ enum sirdma_wr_opcode {
 	SIRDMA_WR_SEND_INV = 9,
 	/* The kernel's only: an application's numbers mean other operations. */
 	SIRDMA_WR_READ_INV = 0x10000,
+	SIRDMA_WR_FAST_REG = 0x10001,
 };
 
 /* Values of IBV_SEND_* and IB_SEND_*. */
@@ -54,6 +55,15 @@ struct sirdma_bind {
 	int zero_based; /* peers address it from 0 */
 };
 
+/* Memory to be registered with a region; its page list is written already (cqp.h). */
+struct sirdma_fast_reg {
+	__u64 addr; /* of its first byte */
+	__u64 length;
+	__u32 stag; /* with its new key */
+	__u32 rights; /* SIRDMA_ACCESS_* */
+	__u32 hpage; /* enum sirdma_hpage_size */
+};
+
 /* A send request, from any of the posting interfaces. */
 struct sirdma_send {
 	__u64 wr_id;
@@ -66,7 +76,10 @@ struct sirdma_send {
 	__u32 num_sge;
 	__u64 swap_add; /* of an atomic: the value to swap in, or to add */
 	__u64 compare; /* of a compare-and-swap */
-	const struct sirdma_bind *bind; /* of a BIND_MW */
+	union {
+		const struct sirdma_bind *bind; /* of a BIND_MW */
+		const struct sirdma_fast_reg *reg; /* of a FAST_REG */
+	};
 };
 
 /* An entry of the opcode table: two opcodes, and the parts that the request may have. */
@@ -130,6 +143,10 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 	case SIRDMA_WR_BIND_MW:
 		return SIRDMA_SEND_OP(SIRDMA_OP_BIND_MW, SIRDMA_OP_BIND_MW,
 				      SIRDMA_SEND_OP_LOCAL | SIRDMA_SEND_ON_CONNECTED);
+	case SIRDMA_WR_FAST_REG:
+		return SIRDMA_SEND_OP(SIRDMA_OP_FAST_REG, SIRDMA_OP_FAST_REG,
+				      SIRDMA_SEND_OP_LOCAL | SIRDMA_SEND_OP_KERNEL |
+					      SIRDMA_SEND_ON_CONNECTED);
 	default:
 		return 0;
 	}
@@ -332,6 +349,36 @@ static inline __u64 sirdma_put_bind(struct sirdma_wqe *wqe, const struct sirdma_
 	if (!bind->zero_based)
 		hdr |= SIRDMA_WQE_VABASED;
 	return hdr | valid;
+}
+
+/* Write the body of a FAST_REG. */
+static inline __u64 sirdma_put_fast_reg(struct sirdma_wqe *wqe, const struct sirdma_fast_reg *reg,
+					__u64 hdr, __u64 valid)
+{
+	sirdma_put64(&wqe->frag_addr, reg->addr);
+	sirdma_put64(&wqe->frag_stag, 0);
+	sirdma_put64(&wqe->remote, SIRDMA_PREP(SIRDMA_FAST_REG_LEN, reg->length));
+	hdr |= SIRDMA_PREP(SIRDMA_WQE_REMSTAG, reg->stag) |
+	       SIRDMA_PREP(SIRDMA_WQE_STAGRIGHTS, reg->rights) |
+	       SIRDMA_PREP(SIRDMA_WQE_LPBLSIZE, 1) | SIRDMA_PREP(SIRDMA_WQE_HPAGESIZE, reg->hpage) |
+	       SIRDMA_WQE_COPY_PBL | SIRDMA_WQE_VABASED;
+	if (reg->rights & SIRDMA_ACCESS_REMOTE_ATOMIC)
+		hdr |= SIRDMA_WQE_REMOTE_ATOMICS;
+	return hdr | valid;
+}
+
+/* Write the body of an operation with SIRDMA_SEND_OP_LOCAL. */
+static inline __u64 sirdma_put_local(struct sirdma_wqe *wqe, const struct sirdma_send *send,
+				     __u64 hdr, __u64 valid)
+{
+	switch (send->opcode) {
+	case SIRDMA_WR_BIND_MW:
+		return sirdma_put_bind(wqe, send->bind, hdr, valid);
+	case SIRDMA_WR_FAST_REG:
+		return sirdma_put_fast_reg(wqe, send->reg, hdr, valid);
+	default:
+		return sirdma_put_local_inv(wqe, send, hdr, valid);
+	}
 }
 
 /* One quantum of padding. */

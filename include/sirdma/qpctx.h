@@ -123,6 +123,7 @@ SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
 #define SIRDMA_QPC_SIG_ALL SIRDMA_BIT(3) /* every send WQE but NOPs completes with a CQE */
 /* Completions of datagrams that came with a VLAN tag have the VLAN and the source MAC. */
 #define SIRDMA_QPC_RECV_MAC SIRDMA_BIT(4)
+#define SIRDMA_QPC_FAST_REG SIRDMA_BIT(5) /* a kernel consumer's: FAST_REG is allowed */
 
 #define SIRDMA_QPC_MOD_ACCESS SIRDMA_BIT(0)
 /* dst_ip, flow_label, sgid/arp, udp_sport, hop_limit, traffic_class, vlan_prio */

@@ -67,7 +67,8 @@
 	X(RX_BAD_QKEY, rx_bad_qkey) \
 	X(RX_NO_GROUP, rx_no_group) \
 	X(MR_BAD_INVALIDATE, mr_bad_invalidate) \
-	X(MW_BAD_BIND, mw_bad_bind)
+	X(MW_BAD_BIND, mw_bad_bind) \
+	X(MR_BAD_FAST_REG, mr_bad_fast_reg)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

@@ -204,9 +204,7 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	slot = sirdma_sq_slot_at(sq, index);
 	slot->wr_id = send->wr_id;
 	if (op & SIRDMA_SEND_OP_LOCAL) {
-		slot->hdr = send->opcode == SIRDMA_WR_BIND_MW ?
-				    sirdma_put_bind(wqe, send->bind, hdr, valid) :
-				    sirdma_put_local_inv(wqe, send, hdr, valid);
+		slot->hdr = sirdma_put_local(wqe, send, hdr, valid);
 	} else if (op & SIRDMA_SEND_OP_ATOMIC) {
 		bytes = SIRDMA_ATOMIC_LEN;
 		slot->hdr = sirdma_put_atomic(wqe, send, hdr, valid);

@@ -58,6 +58,9 @@ SIRDMA_SIZE_IS(struct sirdma_frag, 16);
 #define SIRDMA_WQE_AHID SIRDMA_MASK(16, 0) /* datagram SEND: index of the address vector */
 #define SIRDMA_WQE_OPCODE SIRDMA_MASK(37, 32)
 #define SIRDMA_WQE_ADDFRAGCNT SIRDMA_MASK(41, 38) /* fragments beyond the first, padding included */
+#define SIRDMA_WQE_COPY_PBL SIRDMA_BIT(43)
+#define SIRDMA_WQE_LPBLSIZE SIRDMA_MASK(45, 44)
+#define SIRDMA_WQE_HPAGESIZE SIRDMA_MASK(47, 46) /* of FAST_REG; else the next two */
 #define SIRDMA_WQE_REPORTRTT SIRDMA_BIT(46)
 #define SIRDMA_WQE_IMMDATA_FLAG SIRDMA_BIT(47)
 #define SIRDMA_WQE_STAGRIGHTS SIRDMA_MASK(52, 48)
@@ -119,6 +122,16 @@ enum sirdma_sq_op {
  */
 #define SIRDMA_BIND_WINDOW SIRDMA_MASK(31, 0)
 #define SIRDMA_BIND_REGION SIRDMA_MASK(63, 32)
+
+/*
+ * FAST_REG, of queue pairs with SIRDMA_QPC_FAST_REG: registers memory with the slot that ALLOC_STAG
+ * made. Word 0 is the address of the first byte, word 2 the length; word 1 is 0. SIRDMA_WQE_REMSTAG
+ * is the stag with its new key. STAGRIGHTS, REMOTE_ATOMICS, VABASED, HPAGESIZE (enum
+ * sirdma_hpage_size), LPBLSIZE 1 and COPY_PBL: the device copies the list that the driver wrote to
+ * the slot's own PBLEs (SIRDMA_CQP_STAG_BLOCKS). irdma's list may be anywhere; words 1 and 2 say
+ * where.
+ */
+#define SIRDMA_FAST_REG_LEN SIRDMA_MASK(40, 0)
 
 /*
  * Atomics: words 0 and 1 are the address and the stag of the SIRDMA_ATOMIC_LEN bytes that

@@ -217,11 +217,11 @@ static void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 p
 }
 
 /* HMC byte @off of a paged segment; NULL when it is not backed. Under port_rcu_read_lock(). */
-static const void *snic_hmc_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off)
+static void *snic_hmc_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off)
 {
 	struct snic_hmc_pds *pds = port_rcu_deref(sd->pds);
 	u32 pd = off / SIRDMA_PAGE_SIZE;
-	const u8 *page;
+	u8 *page;
 
 	if (!pds)
 		return NULL;
@@ -271,27 +271,47 @@ fault:
 	return false;
 }
 
+/* Byte @addr of HMC space; NULL when it is not backed. Under port_rcu_read_lock(). */
+static void *snic_hmc_at(struct snic_dev *dev, u64 addr)
+{
+	struct snic_sd *sd = snic_hmc_sd(&dev->hmc, addr / SIRDMA_HMC_SD_SIZE);
+	u32 off = addr % SIRDMA_HMC_SD_SIZE;
+	u8 *block;
+
+	if (unlikely(!sd))
+		return NULL;
+	block = port_rcu_deref(sd->block);
+	return block ? block + off : snic_hmc_paged(dev, sd, off);
+}
+
+bool snic_pble_write(struct snic_dev *dev, u32 idx, u64 val)
+{
+	struct snic_hmc *hmc = &dev->hmc;
+	__le64 *word = NULL;
+
+	port_rcu_read_lock();
+	/* Pairs with the release in snic_hmc_commit(). */
+	if (likely(idx < smp_load_acquire(&hmc->pble_count)))
+		word = snic_hmc_at(dev, hmc->pble_base + (u64)idx * SIRDMA_PBLE_SIZE);
+	if (likely(word))
+		WRITE_ONCE(*word, cpu_to_le64(val));
+	else
+		snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
+	port_rcu_read_unlock();
+	return word;
+}
+
 /* Address vectors */
 
 /* Under port_rcu_read_lock(). */
 static const struct sirdma_av *snic_av_at(struct snic_dev *dev, u32 idx)
 {
 	struct snic_hmc *hmc = &dev->hmc;
-	struct snic_sd *sd;
-	const u8 *block;
-	u64 addr;
-	u32 off;
 
 	/* Pairs with the release in snic_hmc_commit(). */
 	if (unlikely(idx >= smp_load_acquire(&hmc->av_count)))
 		return NULL;
-	addr = hmc->av_base + (u64)idx * sizeof(struct sirdma_av);
-	off = addr % SIRDMA_HMC_SD_SIZE;
-	sd = snic_hmc_sd(hmc, addr / SIRDMA_HMC_SD_SIZE);
-	if (unlikely(!sd))
-		return NULL;
-	block = port_rcu_deref(sd->block);
-	return block ? (const void *)(block + off) : snic_hmc_paged(dev, sd, off);
+	return snic_hmc_at(dev, hmc->av_base + (u64)idx * sizeof(struct sirdma_av));
 }
 
 bool snic_av_ctrl(struct snic_dev *dev, u32 idx, u64 *ctrl)

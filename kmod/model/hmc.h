@@ -65,6 +65,8 @@ u32 snic_hmc_max_pbles(struct snic_dev *dev);
  * count, or its SD, PD or page is not valid.
  */
 bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val);
+/* Write PBLE @idx, which no other writes meanwhile. False: the same. */
+bool snic_pble_write(struct snic_dev *dev, u32 idx, u64 val);
 /* The most address vectors that HMC space of this device can hold and a WQE can name. */
 u32 snic_hmc_max_avs(struct snic_dev *dev);
 /* First word of address vector @idx. False: as snic_pble_read(), but nothing is counted. */

@@ -2,17 +2,13 @@
 /* Memory regions: registration, checks, and the bytes behind an address. */
 #include "mw.h"
 #include "dev.h"
+#include "fast.h"
 
 #define STAG_KEY_BITS 8
 
 static u64 block_size(const struct snic_mr *mr)
 {
 	return 1ull << mr->map.block_shift;
-}
-
-static u64 block_count(const struct snic_mr *mr)
-{
-	return (mr->map.first_block_off + mr->map.len + block_size(mr) - 1) >> mr->map.block_shift;
 }
 
 /* Index of the PBLE that names block @block; levels 1 and 2. */
@@ -254,7 +250,6 @@ static bool mr_decode_access(u64 hdr, u32 *access)
 {
 	const u8 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
 			  SIRDMA_ACCESS_REMOTE_ATOMIC;
-	const u8 modify = SIRDMA_ACCESS_REMOTE_WRITE | SIRDMA_ACCESS_REMOTE_ATOMIC;
 
 	/* All regions may be read locally (IBTA 10.6.3.1), windows may not. */
 	*access = SIRDMA_GET(SIRDMA_CQP_STAG_ARIGHTS, hdr) | SIRDMA_ACCESS_LOCAL_READ;
@@ -262,8 +257,18 @@ static bool mr_decode_access(u64 hdr, u32 *access)
 		*access |= SIRDMA_ACCESS_REMOTE_ATOMIC;
 	if ((*access & remote) && !(hdr & SIRDMA_CQP_STAG_REMACCENABLED))
 		return false;
-	/* Remote write and atomic access require local write access (IBTA 10.6.3.1). */
-	return !(*access & modify) || (*access & SIRDMA_ACCESS_LOCAL_WRITE);
+	return snic_access_consistent(*access);
+}
+
+u32 snic_hpage_shift(u32 hpage)
+{
+	static const u8 shifts[] = {
+		[SIRDMA_HPAGE_4K] = 12,
+		[SIRDMA_HPAGE_2M] = 21,
+		[SIRDMA_HPAGE_1G] = 30,
+	};
+
+	return hpage < ARRAY_SIZE(shifts) ? shifts[hpage] : 0;
 }
 
 /* A region of all memory: its command must not name an address or a length. */
@@ -282,28 +287,22 @@ static u32 mr_decode_all_memory(const struct sirdma_cqp_stag *cmd, struct snic_m
 static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 		     struct snic_mapping *map)
 {
-	static const u8 shifts[] = {
-		[SIRDMA_HPAGE_4K] = 12,
-		[SIRDMA_HPAGE_2M] = 21,
-		[SIRDMA_HPAGE_1G] = 30,
-	};
 	u64 hdr = le64_to_cpu(cmd->hdr), len_pd = le64_to_cpu(cmd->len_pd);
 	u64 va = le64_to_cpu(cmd->va), block;
-	u32 hpage = SIRDMA_GET(SIRDMA_CQP_STAG_HPAGESIZE, hdr);
+	u32 shift = snic_hpage_shift(SIRDMA_GET(SIRDMA_CQP_STAG_HPAGESIZE, hdr));
 	u32 level = SIRDMA_GET(SIRDMA_CQP_STAG_LPBLSIZE, hdr), pd, access;
 
 	pd = SIRDMA_GET(SIRDMA_CQP_STAG_PDID_LO, len_pd) |
 	     SIRDMA_GET(SIRDMA_CQP_STAG_PDID_HI, le64_to_cpu(cmd->pd_hi)) << 18;
 	if (pd >= dev->cfg.max_pds)
 		return SIRDMA_CQP_BAD_INDEX;
-	if (!(hdr & SIRDMA_CQP_STAG_MR) || level > 2 || hpage >= ARRAY_SIZE(shifts) ||
-	    !mr_decode_access(hdr, &access))
+	if (!(hdr & SIRDMA_CQP_STAG_MR) || level > 2 || !shift || !mr_decode_access(hdr, &access))
 		return SIRDMA_CQP_BAD_PARAM;
 	map->pd = pd;
 	map->access = access;
 	map->level = level;
 	map->len = SIRDMA_GET(SIRDMA_CQP_STAG_LEN, len_pd);
-	map->block_shift = shifts[hpage];
+	map->block_shift = shift;
 	block = 1ull << map->block_shift;
 	if (hdr & SIRDMA_CQP_STAG_ALL_MEMORY)
 		return mr_decode_all_memory(cmd, map);
@@ -338,7 +337,8 @@ static bool mr_resolves(struct snic_dev *dev, const struct snic_mr *mr, u64 va)
  */
 static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 {
-	u64 blocks = block_count(mr), entries = blocks, count = READ_ONCE(dev->hmc.pble_count);
+	u64 blocks = snic_map_blocks(&mr->map), entries = blocks,
+	    count = READ_ONCE(dev->hmc.pble_count);
 	u64 last = mr->map.base + mr->map.len - 1, end;
 
 	if (mr->map.level == SNIC_LEVEL_ALL)
@@ -371,15 +371,15 @@ static u32 mr_check_idx(struct snic_dev *dev, u32 idx)
 	return idx && idx < dev->cfg.max_mrs ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_INDEX;
 }
 
-static u32 mr_alloc(struct snic_dev *dev, u32 idx, enum snic_slot_kind kind, u8 key,
-		    struct snic_mr **out)
+/* A slot for REG_MR of an index that has none. */
+static u32 mr_alloc(struct snic_dev *dev, u32 idx, u8 key, struct snic_mr **out)
 {
 	struct snic_mr *mr = port_alloc_charged(sizeof(*mr));
 	u32 status;
 
 	if (!mr)
 		return SIRDMA_CQP_NO_MEMORY;
-	snic_slot_init(&mr->slot, kind, key);
+	snic_slot_init(&mr->slot, SNIC_SLOT_FIXED, key);
 	status = snic_table_status(snic_table_insert(&dev->mrs, idx, &mr->slot.obj));
 	if (status)
 		port_free(mr);
@@ -391,16 +391,9 @@ static u32 mr_alloc(struct snic_dev *dev, u32 idx, enum snic_slot_kind kind, u8 
 u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
 {
 	const struct sirdma_cqp_stag *cmd = (const void *)wqe;
-	u64 stag = le64_to_cpu(cmd->stag);
-	u32 idx = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag), status;
-	struct snic_mr *mr;
 
-	if (!(le64_to_cpu(cmd->hdr) & SIRDMA_CQP_STAG_MR))
-		return snic_mw_alloc(dev, cmd);
-	status = mr_check_idx(dev, idx);
-	return status ? status :
-			mr_alloc(dev, idx, SNIC_SLOT_FAST, SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag),
-				 &mr);
+	return le64_to_cpu(cmd->hdr) & SIRDMA_CQP_STAG_MR ? snic_fast_alloc(dev, cmd) :
+							    snic_mw_alloc(dev, cmd);
 }
 
 u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
@@ -420,7 +413,7 @@ u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 
 		return status;
 	mr = mr_at(dev, idx);
 	if (!mr)
-		status = mr_alloc(dev, idx, SNIC_SLOT_FIXED, key, &mr);
+		status = mr_alloc(dev, idx, key, &mr);
 	if (status)
 		return status;
 	if (snic_slot_is_window(&mr->slot) || !snic_slot_claim(&mr->slot))
@@ -431,8 +424,8 @@ u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 
 }
 
 /*
- * The slot that a command names by index and key, or NULL. The driver does not know the key of a
- * window, which binding changes.
+ * The slot that a command names by index and key, or NULL. Work requests change the key of windows
+ * and of regions of fast registration, so commands name those by their index only.
  */
 static struct snic_mr *mr_by_stag(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 				  u32 *status)
@@ -446,7 +439,7 @@ static struct snic_mr *mr_by_stag(struct snic_dev *dev, const struct sirdma_cqp_
 		return NULL;
 	if (mr &&
 	    snic_slot_is_window(&mr->slot) != !!(le64_to_cpu(cmd->hdr) & SIRDMA_CQP_STAG_MR) &&
-	    (snic_slot_is_window(&mr->slot) ||
+	    (snic_slot_kind(&mr->slot) != SNIC_SLOT_FIXED ||
 	     snic_slot_key(&mr->slot) == SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag)))
 		return mr;
 	*status = SIRDMA_CQP_NO_OBJECT;

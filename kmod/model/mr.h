@@ -27,6 +27,12 @@ struct snic_mapping {
 	u32 block_shift : 5; /* 12, 21, 30 */
 };
 
+static inline u64 snic_map_blocks(const struct snic_mapping *map)
+{
+	return (map->first_block_off + map->len + (1ull << map->block_shift) - 1) >>
+	       map->block_shift;
+}
+
 #define SNIC_LEVEL_ALL 3 /* all memory: addresses are DMA addresses */
 #define SNIC_PD_OF_QP 0x3ffff /* no PD's number: a type 2 window, which is one QP's */
 
@@ -102,8 +108,8 @@ enum snic_mem snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va
 			  u32 *run);
 
 /*
- * CQP handlers. ALLOC_STAG allocates a FREE slot, of a region or of a window. REG_MR makes that of
- * a region VALID; for an index without a slot it does both. QUERY_STAG returns the rights, level
+ * CQP handlers. ALLOC_STAG allocates a FREE slot, of a region (fast.h) or of a window. REG_MR makes
+ * that of a region VALID; for an index without a slot it does both. QUERY_STAG returns the rights, level
  * and page size of a region or bound window as the header bits of REG_MR (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE,
  * _HPAGESIZE, _ALL_MEMORY, _MR).
  */
@@ -111,6 +117,14 @@ u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+/* log2 of the bytes of a block; 0: @hpage is no enum sirdma_hpage_size. */
+u32 snic_hpage_shift(u32 hpage);
+/* False: the rights contradict each other (IBTA 10.6.3.1). */
+static inline bool snic_access_consistent(u32 access)
+{
+	return !(access & (SIRDMA_ACCESS_REMOTE_WRITE | SIRDMA_ACCESS_REMOTE_ATOMIC)) ||
+	       (access & SIRDMA_ACCESS_LOCAL_WRITE);
+}
 /* Device teardown: free every region. */
 void snic_mr_destroy_all(struct snic_dev *dev);
 

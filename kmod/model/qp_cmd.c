@@ -51,7 +51,7 @@ static u32 create_check(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
 
 	if (!snic_transport(ctx->qp_type) || ctx->rq_stride_shift > 3 ||
 	    (ctx->queue_flags & ~(SIRDMA_QPC_SQ_VMAP | SIRDMA_QPC_RQ_VMAP | SIRDMA_QPC_KICK |
-				  SIRDMA_QPC_SIG_ALL | SIRDMA_QPC_RECV_MAC)))
+				  SIRDMA_QPC_SIG_ALL | SIRDMA_QPC_RECV_MAC | SIRDMA_QPC_FAST_REG)))
 		return SIRDMA_CQP_BAD_PARAM;
 	if (!is_pow2(sq) || sq < SIRDMA_MIN_WQ_QUANTA || sq > SIRDMA_MAX_WQ_QUANTA)
 		return SIRDMA_CQP_BAD_PARAM;

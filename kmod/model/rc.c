@@ -41,7 +41,8 @@ static void rc_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more
 const struct snic_transport snic_rc = {
 	.sq_ops = SNIC_SQ_OPS_SEND_WRITE | SNIC_SQ_OP(READ) | SNIC_SQ_OP(CMP_SWAP) |
 		  SNIC_SQ_OP(FETCH_ADD) | SNIC_SQ_OP(SEND_INV) | SNIC_SQ_OP(SEND_SOL_INV) |
-		  SNIC_SQ_OP(READ_LOC_INV) | SNIC_SQ_OP(LOCAL_INV) | SNIC_SQ_OP(BIND_MW),
+		  SNIC_SQ_OP(READ_LOC_INV) | SNIC_SQ_OP(LOCAL_INV) | SNIC_SQ_OP(BIND_MW) |
+		  SNIC_SQ_OP(FAST_REG),
 	.bth = SIRDMA_BTH_RC,
 	.may_share_rq = true,
 	.recv_start = snic_connected_recv_start,

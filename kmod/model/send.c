@@ -6,6 +6,7 @@
  */
 #include "send.h"
 
+#include "fast.h"
 #include "local.h"
 #include "sq_poll.h"
 #include "retry.h"
@@ -95,6 +96,33 @@ static void send_push_bad(struct snic_qp *qp, struct snic_sqe *sqe)
 			      SIRDMA_VENDOR_LOC_QP_OP);
 }
 
+/* May this queue pair post the operation of @sqe? */
+static bool send_op_allowed(const struct snic_qp *qp, const struct snic_sqe *sqe)
+{
+	return (qp->transport->sq_ops >> sqe->op & 1) &&
+	       (sqe->op != SIRDMA_OP_FAST_REG || (qp->queue_flags & SIRDMA_QPC_FAST_REG));
+}
+
+/*
+ * Put the WQE that was fetched into out[]. Fast registration is done here: what follows in the queue
+ * may use the region, and what precedes it is done or has been sent (IBTA 10.8.3.3).
+ */
+static void send_push_fetched(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	struct snic_out *out = snic_out_at(req, req->tail);
+
+	req->sqe_slot = req->tail;
+	req->sqe_valid = true;
+	send_push(qp, &req->sqe);
+	if (req->sqe.op != SIRDMA_OP_FAST_REG)
+		return;
+	if (snic_fast_reg(qp, &req->sqe))
+		req->local_done = true;
+	else
+		snic_send_mark_failed(qp, out, SIRDMA_FLUSH_MW_BIND, SIRDMA_VENDOR_MW_BIND);
+}
+
 /*
  * Fetch the next WQE of the ring into out[]. SNIC_SEND_MORE: there is a message to send, or
  * more to fetch.
@@ -118,7 +146,7 @@ static enum snic_send_stop send_fetch(struct snic_qp *qp)
 		case SNIC_WQE_OK:
 			break;
 		}
-		if (!(qp->transport->sq_ops >> req->sqe.op & 1)) {
+		if (!send_op_allowed(qp, &req->sqe)) {
 			send_push_bad(qp, &req->sqe);
 			return SNIC_SEND_BLOCKED;
 		}
@@ -128,9 +156,7 @@ static enum snic_send_stop send_fetch(struct snic_qp *qp)
 		}
 		if (req->sqe.read_fence && req->rd_atomic_msgs)
 			return SNIC_SEND_BLOCKED;
-		req->sqe_slot = req->tail;
-		req->sqe_valid = true;
-		send_push(qp, &req->sqe);
+		send_push_fetched(qp);
 		return SNIC_SEND_MORE;
 	}
 	return SNIC_SEND_MORE;

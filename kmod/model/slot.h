@@ -41,7 +41,7 @@ struct snic_slot_callback {
 /* What the slot is for. It does not change. */
 enum snic_slot_kind {
 	SNIC_SLOT_FIXED, /* a region that only commands invalidate */
-	SNIC_SLOT_FAST, /* allocated by ALLOC_STAG: work requests may invalidate its region */
+	SNIC_SLOT_FAST, /* a member of a struct snic_fast: work requests may invalidate its region */
 	SNIC_SLOT_WINDOW, /* a member of a struct snic_mw (mw.h) */
 };
 

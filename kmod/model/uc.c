@@ -93,7 +93,8 @@ static void uc_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 }
 
 const struct snic_transport snic_uc = {
-	.sq_ops = SNIC_SQ_OPS_SEND_WRITE | SNIC_SQ_OP(LOCAL_INV) | SNIC_SQ_OP(BIND_MW),
+	.sq_ops = SNIC_SQ_OPS_SEND_WRITE | SNIC_SQ_OP(LOCAL_INV) | SNIC_SQ_OP(BIND_MW) |
+		  SNIC_SQ_OP(FAST_REG),
 	.bth = SIRDMA_BTH_UC,
 	.has_sqe = true,
 	.recv_start = snic_connected_recv_start,

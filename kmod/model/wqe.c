@@ -12,6 +12,8 @@ enum {
 	OPF_ATOMIC = 1 << 3, /* one fragment of eight bytes, and two operands */
 	OPF_LOCAL = 1 << 4, /* changes a key and has no data */
 	OPF_BIND = 1 << 5, /* binds a memory window */
+	OPF_REG =
+		1 << 6, /* registers memory; SIRDMA_WQE_HPAGESIZE is in the place of IMMDATA_FLAG */
 };
 
 #define OPF_SEND (OPF_DATA | OPF_INLINE | OPF_IMM)
@@ -30,6 +32,7 @@ static const u8 sq_ops[1 << 6] = {
 	[SIRDMA_OP_READ_LOC_INV] = OPF_DATA,
 	[SIRDMA_OP_LOCAL_INV] = OPF_LOCAL,
 	[SIRDMA_OP_BIND_MW] = OPF_BIND,
+	[SIRDMA_OP_FAST_REG] = OPF_REG,
 };
 
 static u64 wqe_hdr(const struct sirdma_wqe *wqe)
@@ -134,6 +137,25 @@ static bool bind_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr)
 	return true;
 }
 
+static bool reg_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr)
+{
+	const u64 needed = SIRDMA_WQE_COPY_PBL | SIRDMA_WQE_VABASED;
+
+	/* Word 1, and word 2 above the length, are irdma's place of the list. */
+	if ((hdr & (needed | SIRDMA_WQE_INLINE)) != needed || copy->first.frag_stag ||
+	    SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) || SIRDMA_GET(SIRDMA_WQE_LPBLSIZE, hdr) != 1 ||
+	    (le64_to_cpu(copy->first.remote) & ~SIRDMA_FAST_REG_LEN))
+		return false;
+	sqe->reg.va = le64_to_cpu(copy->first.frag_addr);
+	sqe->reg.len = le64_to_cpu(copy->first.remote);
+	sqe->reg.stag = (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr);
+	sqe->reg.rights = (u8)SIRDMA_GET(SIRDMA_WQE_STAGRIGHTS, hdr);
+	if (hdr & SIRDMA_WQE_REMOTE_ATOMICS)
+		sqe->reg.rights |= SIRDMA_ACCESS_REMOTE_ATOMIC;
+	sqe->reg.hpage = (u8)SIRDMA_GET(SIRDMA_WQE_HPAGESIZE, hdr);
+	return true;
+}
+
 static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity)
 {
 	u8 allowed = sq_ops[sqe->op];
@@ -147,6 +169,8 @@ static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr
 			(u32)SIRDMA_GET(SIRDMA_FRAG_STAG, le64_to_cpu(copy->first.frag_stag));
 	if (allowed & OPF_LOCAL)
 		return true;
+	if (allowed & OPF_REG)
+		return reg_load(sqe, copy, hdr);
 	sqe->has_imm = hdr & SIRDMA_WQE_IMMDATA_FLAG;
 	sqe->is_inline = hdr & SIRDMA_WQE_INLINE;
 	if (!allowed || (sqe->has_imm && !(allowed & OPF_IMM)) ||

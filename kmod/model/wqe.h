@@ -60,6 +60,13 @@ struct snic_sqe {
 			bool type1;
 			bool zero_based;
 		} bind;
+		struct {
+			u64 va; /* of the first byte */
+			u64 len;
+			u32 stag; /* with its new key */
+			u8 rights; /* SIRDMA_ACCESS_* */
+			u8 hpage; /* enum sirdma_hpage_size */
+		} reg;
 	};
 };
 
@@ -125,7 +132,8 @@ static inline bool snic_op_is_send_inv(u8 op)
 /* Does @op send nothing? */
 static inline bool snic_op_is_local(u8 op)
 {
-	return op == SIRDMA_OP_NOP || op == SIRDMA_OP_LOCAL_INV || op == SIRDMA_OP_BIND_MW;
+	return op == SIRDMA_OP_NOP || op == SIRDMA_OP_LOCAL_INV || op == SIRDMA_OP_BIND_MW ||
+	       op == SIRDMA_OP_FAST_REG;
 }
 
 /* Does @op invalidate a key of its own queue pair's protection domain? */

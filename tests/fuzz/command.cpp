@@ -297,6 +297,10 @@ private:
 				windows_.insert(stag);
 			else if (ok)
 				stags_[stag] = wqe_.w2 & 0xff;
+			// Its key does not matter from here on.
+			if (ok && stags_.contains(stag) &&
+			    SIRDMA_GET(SIRDMA_CQP_OPCODE, wqe_.hdr) == SIRDMA_CQP_ALLOC_STAG)
+				fast_.insert(stag);
 			break;
 		case SIRDMA_CQP_DEALLOC_STAG: {
 			const auto it = stags_.find(stag);
@@ -305,9 +309,12 @@ private:
 				EXPECT_EQ(ok, windows_.erase(stag) == 1);
 				break;
 			}
-			EXPECT_EQ(ok, it != stags_.end() && it->second == (wqe_.w2 & 0xff));
-			if (ok)
+			EXPECT_EQ(ok, it != stags_.end() && (fast_.contains(stag) ||
+							     it->second == (wqe_.w2 & 0xff)));
+			if (ok) {
 				stags_.erase(it);
+				fast_.erase(stag);
+			}
 			break;
 		}
 		case SIRDMA_CQP_CREATE_CEQ:
@@ -327,7 +334,7 @@ private:
 	Arena &arena_;
 	Input &in_;
 	sirdma_cqp_wqe wqe_{};
-	std::set<u32> qps_, cqs_, ceqs_, windows_;
+	std::set<u32> qps_, cqs_, ceqs_, windows_, fast_;
 	std::map<u32, u8> stags_; // index to key
 };
 

@@ -40,7 +40,14 @@ public:
 			// Another of the same memory, which work requests may invalidate.
 			mr.idx = 101;
 			fast_key = mr.stag();
-			EXPECT_EQ(n->drv.alloc_stag(fast_key), SIRDMA_CQP_OK);
+			// Its list for fast registration is the window, too.
+			constexpr u32 blocks = window / 4096;
+			const u32 first = n->drv.alloc_pbles(2 * blocks);
+
+			for (u32 i = 0; i < blocks; i++)
+				n->drv.write_pble(first + blocks + i,
+						  n->mem->blocks()[window_start / 4096 + i]);
+			EXPECT_EQ(n->drv.alloc_fast(fast_key, first, blocks), SIRDMA_CQP_OK);
 			fast_[n] = mr;
 		}
 		address(a, b);

@@ -117,6 +117,8 @@ private:
 		}
 		if (wr.op == SIRDMA_OP_BIND_MW)
 			wr.bind = bind(how);
+		if (wr.op == SIRDMA_OP_FAST_REG)
+			wr.reg = fast_reg(how);
 		qp_->place(wr);
 	}
 
@@ -146,6 +148,22 @@ private:
 						  SIRDMA_ACCESS_REMOTE_ATOMIC},
 			.type1 = type1 != !!(bits & 64),
 			.zero_based = (how & 2) != 0};
+	}
+
+	// Of the slot for that, mostly.
+	sirdma_fast_reg fast_reg(u8 how)
+	{
+		const u8 bits = in_.byte();
+
+		return {.addr = bits & 1 ? in_.word() : qp_->node.va(World::window_start),
+			.length = bits & 2 ? in_.word() : in_.half(),
+			.stag = bits & 4 ? static_cast<u32>(in_.word()) :
+					   (w_.fast_key & ~0xffu) | in_.byte(),
+			.rights = bits & 8 ? in_.byte() & 0x7fu :
+					     u32{SIRDMA_ACCESS_LOCAL_WRITE |
+						 SIRDMA_ACCESS_REMOTE_READ |
+						 SIRDMA_ACCESS_REMOTE_WRITE},
+			.hpage = how & 2 ? bits >> 4 & 3u : 0u};
 	}
 
 	void receive()
@@ -216,6 +234,9 @@ extern "C" int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	opts.rnr_retry = 1;
 	if (settings & 64)
 		opts.queue_flags |= SIRDMA_QPC_SIG_ALL;
+	if (settings & 16)
+		opts.queue_flags |=
+			SIRDMA_QPC_FAST_REG; // a kernel consumer, whose list alone is the driver's
 	world.connect(opts);
 	Rings rings(world, in);
 	for (int i = 0; i < 64 && in.more(); i++)

@@ -342,6 +342,19 @@ u32 MiniDriver::alloc_stag(u32 stag)
 	return exec_region(op(SIRDMA_CQP_ALLOC_STAG), stag);
 }
 
+u32 MiniDriver::alloc_fast(u32 stag, u32 first_pble, u32 blocks, u32 pd)
+{
+	sirdma_cqp_stag cmd{};
+
+	cmd.len_pd = SIRDMA_PREP(SIRDMA_CQP_STAG_PDID_LO, pd);
+	cmd.pd_hi = SIRDMA_PREP(SIRDMA_CQP_STAG_PDID_HI, pd >> 18);
+	cmd.stag = stag;
+	cmd.first_pble = SIRDMA_PREP(SIRDMA_CQP_FIRST_PBLE, first_pble) |
+			 SIRDMA_PREP(SIRDMA_CQP_STAG_BLOCKS, blocks);
+	cmd.hdr = op(SIRDMA_CQP_ALLOC_STAG) | SIRDMA_CQP_STAG_MR;
+	return exec(cmd);
+}
+
 u32 MiniDriver::dealloc_stag(u32 stag)
 {
 	return exec_region(op(SIRDMA_CQP_DEALLOC_STAG), stag);

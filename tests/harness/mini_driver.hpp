@@ -110,6 +110,8 @@ public:
 	u32 reg_mr(const MrParams &mr);
 	// A slot whose region work requests may invalidate.
 	u32 alloc_stag(u32 stag);
+	// The same for fast registration: 2 * @blocks PBLEs from @first_pble on.
+	u32 alloc_fast(u32 stag, u32 first_pble, u32 blocks, u32 pd = 1);
 	u32 dealloc_stag(u32 stag);
 	u32 alloc_mw(u32 idx, bool type1, u32 pd = 1);
 	u32 dealloc_mw(u32 idx);

@@ -54,6 +54,7 @@ struct Wr {
 	u64 swap_add = 0; // of an atomic
 	u64 compare = 0;
 	std::optional<sirdma_bind> bind{};
+	std::optional<sirdma_fast_reg> reg{};
 };
 
 inline bool is_atomic(u8 op)
@@ -428,7 +429,7 @@ inline u32 Qp::place(const Wr &wr)
 				    sirdma_frag_quanta(static_cast<u32>(sges.size()) + !!wr.imm);
 	u64 valid = sq_pol ? SIRDMA_WQE_VALID : 0;
 
-	if (wr.op == SIRDMA_OP_NOP || wr.op == SIRDMA_OP_LOCAL_INV || wr.bind)
+	if (wr.op == SIRDMA_OP_NOP || wr.op == SIRDMA_OP_LOCAL_INV || wr.bind || wr.reg)
 		quanta = 1;
 	if (is_atomic(wr.op)) {
 		quanta = SIRDMA_ATOMIC_WQE_QUANTA;
@@ -466,6 +467,8 @@ inline u32 Qp::place(const Wr &wr)
 		hdr = sirdma_put_local_inv(quantum(idx), &send, hdr, valid);
 	else if (wr.bind)
 		hdr = sirdma_put_bind(quantum(idx), &*wr.bind, hdr, valid);
+	else if (wr.reg)
+		hdr = sirdma_put_fast_reg(quantum(idx), &*wr.reg, hdr, valid);
 	else if (is_atomic(wr.op))
 		hdr = sirdma_put_atomic(quantum(idx), &send, hdr, valid);
 	else if (wr.is_inline)

@@ -323,16 +323,27 @@ TEST_F(Binds, WhatNoDeviceDoesIsRefused)
 	EXPECT_EQ(post(*unreliable, bind_), 0);
 }
 
-/* The number by which kernel consumers ask for READ with invalidate is not an application's. */
+/*
+ * The numbers by which kernel consumers ask for READ with invalidate and fast registration are not an application's, nor are
+ * those of the kernel's own API.
+ */
 TEST(SendQueue, OperationsOfTheKernelAreRefused)
 {
 	TestQp qp({.lacks = SIRDMA_SEND_OP_KERNEL});
 	auto sges = make_sges(1);
 	ibv_send_wr wr = make_send(sges);
-	const unsigned opcode = SIRDMA_WR_READ_INV;
+	const unsigned ours[] = {SIRDMA_WR_READ_INV, SIRDMA_WR_FAST_REG};
+	const unsigned kernels[] = {0x20, 0x21}; /* IB_WR_REG_MR, IB_WR_REG_MR_INTEGRITY */
 
-	memcpy(&wr.opcode, &opcode, sizeof(opcode));
-	EXPECT_EQ(post(*qp, wr), EOPNOTSUPP);
+	for (const unsigned opcode : ours) {
+		memcpy(&wr.opcode, &opcode, sizeof(opcode));
+		EXPECT_EQ(post(*qp, wr), EOPNOTSUPP);
+	}
+	for (const unsigned opcode : kernels) {
+		memcpy(&wr.opcode, &opcode, sizeof(opcode));
+		EXPECT_EQ(post(*qp, wr), EINVAL);
+	}
+	EXPECT_FALSE(qp.sends.next());
 }
 
 TEST(SendQueue, RefusesWhatItCannotExpress)
