@@ -58,22 +58,36 @@ static bool snic_qpset_run_group(struct snic_qpset *set, struct snic_host *host,
 	return true;
 }
 
+/* The first group of @mask, which is not empty, at @group or behind it, and else of all. */
+static u32 snic_qpset_next_group(unsigned long mask, u32 group)
+{
+	unsigned long behind = mask >> group;
+
+	return behind ? group + __ffs(behind) : __ffs(mask);
+}
+
 bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
 		    void (*fn)(struct snic_host *host, u32 qpn), u64 end)
 {
 	u32 groups = DIV_ROUND_UP(set->qps, set->group_qps);
 	u32 qpn = READ_ONCE(set->next), group, first, start, stop, i;
 	bool in_time = true;
+	unsigned long mask;
 
 	/* Once around: the first group is visited again, for its members before the start. */
-	for (i = 0; i <= groups && in_time && !snic_qpset_empty(set); i++) {
+	for (i = 0; i <= groups && in_time; i++) {
+		mask = READ_ONCE(set->groups);
+		if (!mask)
+			break;
 		start = qpn < set->qps ? qpn : 0;
-		group = start / set->group_qps;
+		group = snic_qpset_next_group(mask, start / set->group_qps);
 		first = group * set->group_qps;
 		stop = min(first + set->group_qps, set->qps);
+		if (start < first || start >= stop)
+			start = first;
 		qpn = stop;
 		/* Fully ordered: a CPU that adds a member not seen below adds the group again. */
-		if (!test_bit(group, &set->groups) || !test_and_clear_bit(group, &set->groups))
+		if (!test_and_clear_bit(group, &set->groups))
 			continue;
 		qpn = start;
 		in_time = snic_qpset_run_group(set, host, fn, &qpn, stop, end);

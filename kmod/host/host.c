@@ -44,9 +44,9 @@ static void snic_host_defer(struct snic_host *host, u32 qpn, bool background)
 	snic_cpu_schedule_bh();
 }
 
-static const struct snic_host_ops snic_host_ops = {
+const struct snic_host_ops snic_kernel_host_ops = {
 	.irq = snic_bus_irq,
-	.room = snic_tx_room,
+	.room = snic_host_tx_room,
 	.tx = snic_tx,
 	.defer = snic_host_defer,
 	.burst = snic_host_burst,
@@ -105,7 +105,7 @@ static struct snic_host *snic_host_alloc(struct net_device *ndev,
 	if (err)
 		goto err_background;
 	ether_addr_copy(full.mac, ndev->dev_addr);
-	host->dev = snic_dev_create(&full, &snic_host_ops, host, NULL, NULL);
+	host->dev = snic_dev_create(&full, &snic_kernel_host_ops, host, NULL, NULL);
 	if (!host->dev) {
 		err = -ENOMEM;
 		goto err_bus;
@@ -136,8 +136,8 @@ static void snic_host_free(struct snic_host *host)
 	kvfree(host);
 }
 
-struct sirdma_bus *sirdma_bus_create(struct net_device *ndev,
-				     const struct sirdma_bus_config *config)
+__visible struct sirdma_bus *sirdma_bus_create(struct net_device *ndev,
+					       const struct sirdma_bus_config *config)
 {
 	struct snic_host *host;
 	int err;

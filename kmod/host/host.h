@@ -12,4 +12,8 @@ void snic_host_kick(struct sirdma_bus *bus, u32 qpn);
 /* Follow the netdev: carrier, MTU, MAC changed. */
 void snic_host_update(struct sirdma_bus *bus);
 
+/* What module_init() and module_exit() define, which nothing in nic.c calls. */
+__visible int init_module(void);
+__visible void cleanup_module(void);
+
 #endif

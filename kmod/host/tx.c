@@ -112,7 +112,7 @@ static u32 snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 	return bytes;
 }
 
-bool snic_tx_room(struct snic_host *host, u32 qpn)
+bool snic_host_tx_room(struct snic_host *host, u32 qpn)
 {
 	return snic_txq_room(snic_host_txq(host, qpn), qpn);
 }

@@ -8,7 +8,7 @@
 struct sk_buff;
 
 /* The model's callbacks: may the QP send, and send. */
-bool snic_tx_room(struct snic_host *host, u32 qpn);
+bool snic_host_tx_room(struct snic_host *host, u32 qpn);
 u32 snic_tx(struct snic_host *host, struct snic_burst *burst);
 /* Give a built frame to the netdev. No lock of the model is held. */
 void snic_tx_xmit(struct snic_host *host, struct sk_buff *skb);

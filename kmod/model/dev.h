@@ -43,7 +43,7 @@ struct snic_cqp {
 
 struct snic_dev {
 	struct snic_config cfg;
-	const struct snic_host_ops *ops;
+	const struct snic_host_ops *ops; /* see snic_dev_ops() */
 	struct snic_host *host;
 	struct port_dma *dma;
 	struct port_clock *clock;
@@ -71,6 +71,11 @@ struct snic_dev {
 	struct port_stats stats; /* [SIRDMA_STAT_COUNT] */
 };
 
+static inline const struct snic_host_ops *snic_dev_ops(const struct snic_dev *dev)
+{
+	return PORT_HOST_OPS(dev->ops);
+}
+
 static inline void snic_stat_inc(struct snic_dev *dev, enum sirdma_stat id)
 {
 	port_stats_add(&dev->stats, id, 1);
@@ -80,7 +85,7 @@ static inline void snic_irq(struct snic_dev *dev, u32 vector)
 {
 	if (vector < 32 && (READ_ONCE(dev->int_mask) & (1u << vector)))
 		return;
-	dev->ops->irq(dev->host, vector);
+	snic_dev_ops(dev)->irq(dev->host, vector);
 }
 
 /*
@@ -89,8 +94,8 @@ static inline void snic_irq(struct snic_dev *dev, u32 vector)
  */
 static inline void snic_revoke(struct snic_dev *dev)
 {
-	if (PORT_WIRE_IN_MEMORY && dev->ops->revoke)
-		dev->ops->revoke(dev->host);
+	if (PORT_WIRE_IN_MEMORY && snic_dev_ops(dev)->revoke)
+		snic_dev_ops(dev)->revoke(dev->host);
 }
 
 /* The driver violated the interface: report a fault, which only a reset clears. */

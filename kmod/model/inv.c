@@ -22,7 +22,7 @@ static void inv_drained(struct snic_slot_callback *callback)
 		old = READ_ONCE(inv->state);
 	} while (!port_cas64(&inv->state, old, INV_DONE));
 	if (old == INV_WAITING)
-		qp->dev->ops->defer(qp->dev->host, qp->obj.id, false);
+		snic_dev_ops(qp->dev)->defer(qp->dev->host, qp->obj.id, false);
 	snic_qp_put(qp);
 }
 

@@ -23,7 +23,7 @@ void snic_qp_defer(struct snic_qp *qp)
 	if (qp->deferred)
 		return;
 	qp->deferred = true;
-	qp->dev->ops->defer(qp->dev->host, qp->obj.id, false);
+	snic_dev_ops(qp->dev)->defer(qp->dev->host, qp->obj.id, false);
 }
 
 /* Background work is deferred apart from other work, which must not wait for it. */
@@ -32,7 +32,7 @@ static void qp_defer_flush(struct snic_qp *qp)
 	if (qp->flush_deferred)
 		return;
 	qp->flush_deferred = true;
-	qp->dev->ops->defer(qp->dev->host, qp->obj.id, true);
+	snic_dev_ops(qp->dev)->defer(qp->dev->host, qp->obj.id, true);
 }
 
 void snic_qp_advance(struct snic_qp *qp)
@@ -44,12 +44,12 @@ void snic_qp_advance(struct snic_qp *qp)
 	if (qp->timer_due) {
 		qp->timer_due = false;
 		qp->timer_armed = false;
-		qp->transport->timer_expired(qp);
+		snic_transport_call(qp, timer_expired, qp);
 	}
 	/* Respond first: the peer's window waits for the answers. */
-	if (qp->transport->respond)
-		qp->transport->respond(qp);
-	qp->transport->request(qp);
+	if (snic_transport_op(qp, respond))
+		snic_transport_call(qp, respond, qp);
+	snic_transport_call(qp, request, qp);
 }
 
 /* Work while the lock is held once. True: there is more, and the caller takes the lock again. */
@@ -150,7 +150,7 @@ static void qp_timer(struct port_timer *timer)
 
 	port_lock(&qp->lock);
 	qp->timer_armed = false;
-	if (qp->transport->timer_due(qp)) {
+	if (snic_transport_call(qp, timer_due, qp)) {
 		qp->timer_armed = true;
 		qp->timer_due = true;
 		snic_qp_defer(qp);

@@ -219,7 +219,7 @@ err_free:
 static void qp_acknowledge(struct snic_qp *qp)
 {
 	if (snic_qp_can_receive(qp) && qp->resp.ack_due && !qp->resp.rd_pending)
-		qp->transport->respond(qp);
+		snic_transport_call(qp, respond, qp);
 }
 
 /* The QP is removed from its table, whose reference this function drops. */
@@ -418,9 +418,9 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 		return;
 	qp->state = next;
 	if (next == SIRDMA_QPS_RTR && cur != SIRDMA_QPS_RTR)
-		qp->transport->recv_start(qp);
+		snic_transport_call(qp, recv_start, qp);
 	if (next == SIRDMA_QPS_RTS && (cur == SIRDMA_QPS_RTR || cur == SIRDMA_QPS_SQE))
-		qp->transport->send_start(qp);
+		snic_transport_call(qp, send_start, qp);
 	if (next == SIRDMA_QPS_SQD)
 		qp->sqd_event = mod & SIRDMA_QPC_MOD_SQD_EVENT;
 	snic_qp_check_drained(qp);

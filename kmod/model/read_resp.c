@@ -420,7 +420,7 @@ static bool resp_burst(struct snic_qp *qp)
 static bool resp_ready(struct snic_qp *qp)
 {
 	return snic_qp_can_receive(qp) && !qp->resp.absent && snic_resp_pending(qp) &&
-	       (!qp->tx_stalled || (qp->dev->ops->room && !snic_rd_next(qp)));
+	       (!qp->tx_stalled || (snic_dev_ops(qp->dev)->room && !snic_rd_next(qp)));
 }
 
 void snic_resp_run(struct snic_qp *qp)

@@ -293,8 +293,9 @@ enum snic_recv_verdict snic_recv_datagram(struct snic_qp *qp, const struct snic_
 	return verdict;
 }
 
-/* Check the RETH of a WRITE and remember where its payload goes. */
-static enum snic_recv_verdict recv_write_begin(struct snic_qp *qp, const struct snic_pkt *pkt)
+/* Check the RETH of a WRITE and remember where its payload goes; *@mr: the region, if it has any. */
+static enum snic_recv_verdict recv_write_begin(struct snic_qp *qp, const struct snic_pkt *pkt,
+					       struct snic_mr **mr)
 {
 	struct snic_resp *resp = &qp->resp;
 	enum sirdma_ae_code ae;
@@ -308,28 +309,30 @@ static enum snic_recv_verdict recv_write_begin(struct snic_qp *qp, const struct 
 	if (!pkt->dma_len)
 		return SNIC_RECV_DONE;
 	/* Check the whole range before the first byte is written. */
-	if (!snic_qp_rx_mr(qp, qp->pd, pkt->rkey, pkt->va, pkt->dma_len, SIRDMA_ACCESS_REMOTE_WRITE,
-			   &ae)) {
+	*mr = snic_qp_rx_mr(qp, qp->pd, pkt->rkey, pkt->va, pkt->dma_len,
+			    SIRDMA_ACCESS_REMOTE_WRITE, &ae);
+	if (!*mr) {
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_RECV_NAK_ACCESS;
 	}
 	return SNIC_RECV_DONE;
 }
 
+/* @mr: the region if it was looked up for this packet, or NULL. */
 static enum snic_recv_verdict recv_write_place(struct snic_qp *qp, const struct snic_pkt *pkt,
-					       const struct snic_rx_pkt *rx)
+					       const struct snic_rx_pkt *rx, struct snic_mr *mr)
 {
 	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
 	struct snic_resp *resp = &qp->resp;
 	enum snic_recv_verdict verdict;
 	enum sirdma_ae_code ae;
-	struct snic_mr *mr;
 
 	if (!pkt->payload_len)
 		return SNIC_RECV_DONE;
 	/* Look the region up for each packet: it may have been deregistered since the last one. */
-	mr = snic_qp_rx_mr(qp, qp->pd, resp->wr_rkey, resp->wr_va, pkt->payload_len,
-			   SIRDMA_ACCESS_REMOTE_WRITE, &ae);
+	if (!mr)
+		mr = snic_qp_rx_mr(qp, qp->pd, resp->wr_rkey, resp->wr_va, pkt->payload_len,
+				   SIRDMA_ACCESS_REMOTE_WRITE, &ae);
 	if (!mr) {
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_RECV_NAK_ACCESS;
@@ -350,6 +353,7 @@ static enum snic_recv_verdict recv_write(struct snic_qp *qp, const struct snic_p
 {
 	struct snic_resp *resp = &qp->resp;
 	enum snic_recv_verdict verdict = SNIC_RECV_DONE;
+	struct snic_mr *mr = NULL;
 	u32 left;
 
 	/* Check everything before any state changes: after an RNR NAK the packet comes again. */
@@ -359,11 +363,11 @@ static enum snic_recv_verdict recv_write(struct snic_qp *qp, const struct snic_p
 	if (pkt->flags & SNIC_PKT_IMM)
 		verdict = recv_fetch_rqe(qp);
 	if (verdict == SNIC_RECV_DONE && (pkt->flags & SNIC_PKT_FIRST)) {
-		verdict = recv_write_begin(qp, pkt);
+		verdict = recv_write_begin(qp, pkt, &mr);
 		resp->wr_total = pkt->dma_len;
 	}
 	if (verdict == SNIC_RECV_DONE)
-		verdict = recv_write_place(qp, pkt, rx);
+		verdict = recv_write_place(qp, pkt, rx, mr);
 	if (verdict == SNIC_RECV_DONE && (pkt->flags & SNIC_PKT_IMM))
 		recv_complete(qp, pkt, resp->wr_total);
 	return verdict;

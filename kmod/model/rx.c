@@ -52,15 +52,15 @@ static bool rx_admit(struct snic_qp *qp, const struct snic_pkt *pkt, const struc
 	*why = SIRDMA_STAT_RX_BAD_PKEY;
 	if (!pkey_match(qp->pkey, pkt->pkey))
 		return false;
-	return qp->transport->admit(qp, pkt, rx, why);
+	return snic_transport_call(qp, admit, qp, pkt, rx, why);
 }
 
 static void rx_one(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
 {
 	if (pkt->flags & SNIC_PKT_RESP)
-		qp->transport->rx_response(qp, pkt, rx);
+		snic_transport_call(qp, rx_response, qp, pkt, rx);
 	else
-		qp->transport->rx_request(qp, pkt, rx);
+		snic_transport_call(qp, rx_request, qp, pkt, rx);
 }
 
 /*
@@ -101,13 +101,13 @@ static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const s
 	 * refuses it.
 	 */
 	if (PORT_WIRE_IN_MEMORY && pkt->npkts > 1 &&
-	    pkt->npkts == snic_qp_pkts(qp, pkt->payload_len) && qp->transport->fits &&
-	    !qp->transport->fits(qp, pkt))
+	    pkt->npkts == snic_qp_pkts(qp, pkt->payload_len) && snic_transport_op(qp, fits) &&
+	    !snic_transport_call(qp, fits, qp, pkt))
 		rx_split(qp, pkt, rx);
 	else
 		rx_one(qp, pkt, rx);
-	if (qp->transport->rx_done)
-		qp->transport->rx_done(qp, pkt, rx->more);
+	if (snic_transport_op(qp, rx_done))
+		snic_transport_call(qp, rx_done, qp, pkt, rx->more);
 }
 
 void snic_rx_batch_end(struct snic_rx_batch *batch)

@@ -483,7 +483,7 @@ bool snic_send_run(struct snic_qp *qp)
 	do {
 		before = req->nxt;
 		req->local_done = false;
-		why = qp->transport->burst(qp);
+		why = snic_transport_call(qp, burst, qp);
 		/* Failed and local messages complete once they are the oldest. */
 		if (!snic_send_retire(qp))
 			return false;

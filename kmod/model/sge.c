@@ -73,7 +73,7 @@ enum snic_placed snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr,
 		}
 		if (!PORT_WIRE_IN_MEMORY || !it->by_reference)
 			snic_seg_copy(it, p, run);
-		else if (!dev->ops->pull(dev->host, it, p, run))
+		else if (!snic_dev_ops(dev)->pull(dev->host, it, p, run))
 			return SNIC_PLACE_LOST;
 		va += run;
 		len -= run;

@@ -9,7 +9,7 @@ bool snic_tx_start(struct snic_tx *tx)
 	struct snic_qp *qp = tx->qp;
 	struct snic_dev *dev = qp->dev;
 
-	if (!dev->ops->room || dev->ops->room(dev->host, qp->obj.id))
+	if (!snic_dev_ops(dev)->room || snic_dev_ops(dev)->room(dev->host, qp->obj.id))
 		return true;
 	qp->tx_stalled = true;
 	snic_stat_inc(dev, SIRDMA_STAT_TX_STALLS);
@@ -20,7 +20,7 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 {
 	tx->qp = qp;
 	tx->path = path;
-	tx->burst = qp->dev->ops->burst(qp->dev->host);
+	tx->burst = snic_dev_ops(qp->dev)->burst(qp->dev->host);
 	tx->bytes = 0;
 	tx->max_bytes = qp->limits.burst ? qp->limits.burst : SNIC_BURST_DEFAULT;
 	snic_mrc_init(&tx->mrs, access);
@@ -54,7 +54,7 @@ u32 snic_tx_end(struct snic_tx *tx)
 		snic_path_refresh(dev, tx->path);
 		if (tx->path->src_ok && tx->path->dst_ok) {
 			qp->lent |= tx->bytes != 0;
-			n = dev->ops->tx(dev->host, tx->burst);
+			n = snic_dev_ops(dev)->tx(dev->host, tx->burst);
 			qp->limits = tx->burst->next;
 			snic_stat_add(dev, SIRDMA_STAT_TX_PKTS, n);
 			snic_stat_add(dev, SIRDMA_STAT_TX_BYTES, tx_frame_bytes(tx, n));

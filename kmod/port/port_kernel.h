@@ -336,6 +336,9 @@ static inline u32 port_crc32_fold(u32 crc, const void *head, void *dst, const vo
 
 #define PORT_WIRE_IN_MEMORY false
 
+extern const struct snic_host_ops snic_kernel_host_ops;
+#define PORT_HOST_OPS(ops) (&snic_kernel_host_ops)
+
 #define port_warn(fmt, ...) pr_warn_ratelimited("sirdma: " fmt "\n", ##__VA_ARGS__)
 
 #endif

@@ -101,10 +101,10 @@ void snic_tx_resume(struct snic_dev *dev, u32 qpn)
 	if (seen.resumed < ARRAY_SIZE(seen.order))
 		seen.order[seen.resumed] = qpn;
 	seen.resumed++;
-	if (!snic_tx_room(&f->host, qpn))
+	if (!snic_host_tx_room(&f->host, qpn))
 		return;
 	snic_txq_charge(snic_host_txq(&f->host, qpn), BULK);
-	snic_tx_room(&f->host, qpn);
+	snic_host_tx_room(&f->host, qpn);
 }
 
 static int tx_init(struct kunit *test)
@@ -245,10 +245,10 @@ static struct snic_txq *crowd(struct kunit *test)
 	struct snic_txq *q = snic_host_txq(&f->host, QPN);
 	u32 i;
 
-	KUNIT_EXPECT_TRUE(test, snic_tx_room(&f->host, QPN));
+	KUNIT_EXPECT_TRUE(test, snic_host_tx_room(&f->host, QPN));
 	snic_txq_charge(q, SNIC_TXQ_LIMIT);
 	for (i = 0; i < WAITING; i++)
-		KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, qpn_at(i)));
+		KUNIT_EXPECT_FALSE(test, snic_host_tx_room(&f->host, qpn_at(i)));
 	return q;
 }
 
@@ -290,7 +290,7 @@ static void first_come_is_first_served(struct kunit *test)
 
 	snic_txq_uncharge(q->now, SNIC_TXQ_RESUME + BULK);
 	/* There is room, but others came before. */
-	KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, QPN));
+	KUNIT_EXPECT_FALSE(test, snic_host_tx_room(&f->host, QPN));
 	serve(f);
 	served = seen.resumed;
 	KUNIT_EXPECT_EQ(test, served, SNIC_TXQ_RESUME / BULK + 1);
@@ -313,7 +313,7 @@ static void everybody_waiting_is_served_when_the_queue_runs_empty(struct kunit *
 
 	snic_txq_charge(q, 2 * SNIC_TXQ_LIMIT);
 	for (i = 1; i <= waiting; i++)
-		KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, QPN + SNIC_TXQS * i));
+		KUNIT_EXPECT_FALSE(test, snic_host_tx_room(&f->host, QPN + SNIC_TXQS * i));
 	for (i = 0; i < 100 && q->wait_head; i++) {
 		snic_txq_uncharge(q->now, snic_txq_inflight(q));
 		KUNIT_EXPECT_EQ(test, seen.scheduled, i + 1);
@@ -333,7 +333,7 @@ static void queues_take_turns_when_there_is_no_time(struct kunit *test)
 
 	for (i = 0; i < 3; i++) {
 		snic_txq_charge(snic_host_txq(&f->host, QPN + i), SNIC_TXQ_LIMIT);
-		KUNIT_EXPECT_FALSE(test, snic_tx_room(&f->host, QPN + i));
+		KUNIT_EXPECT_FALSE(test, snic_host_tx_room(&f->host, QPN + i));
 		snic_txq_uncharge(snic_host_txq(&f->host, QPN + i)->now, SNIC_TXQ_LIMIT);
 	}
 	for (i = 0; i < 3; i++) {
