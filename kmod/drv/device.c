@@ -7,6 +7,7 @@
 #include "cq.h"
 #include "device.h"
 #include "events.h"
+#include "fast_mr.h"
 #include "health.h"
 #include "kflush.h"
 #include "kverbs.h"
@@ -61,6 +62,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 
 	.add_gid = sirdma_add_gid,
 	.alloc_hw_port_stats = sirdma_alloc_hw_port_stats,
+	.alloc_mr = sirdma_alloc_mr,
 	.alloc_mw = sirdma_alloc_mw,
 	.alloc_pd = sirdma_alloc_pd,
 	.alloc_ucontext = sirdma_alloc_ucontext,
@@ -89,6 +91,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.get_hw_stats = sirdma_get_hw_stats,
 	.get_link_layer = sirdma_get_link_layer,
 	.get_port_immutable = sirdma_get_port_immutable,
+	.map_mr_sg = sirdma_map_mr_sg,
 	.mmap = sirdma_mmap,
 	.mmap_free = sirdma_mmap_free,
 	.modify_qp = sirdma_modify_qp,

@@ -7,6 +7,7 @@
 #include "ah.h"
 #include "cq.h"
 #include "device.h"
+#include "fast_mr.h"
 #include "health.h"
 #include "kflush.h"
 #include "qp.h"
@@ -123,7 +124,7 @@ static void sirdma_wc_to_verbs(const struct sirdma_wc *c, struct sirdma_qp *qp, 
 	memset(wc, 0, sizeof(*wc));
 	wc->wr_id = c->wr_id;
 	wc->status = c->status;
-	wc->opcode = c->opcode;
+	wc->opcode = c->opcode == SIRDMA_WC_FAST_REG ? IB_WC_REG_MR : c->opcode;
 	wc->vendor_err = c->vendor_err;
 	wc->byte_len = c->byte_len;
 	wc->qp = &qp->ibqp;
@@ -464,6 +465,7 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 		.sges = sirdma_sges_from_verbs(wr->sg_list),
 		.num_sge = wr->num_sge,
 	};
+	struct sirdma_fast_reg reg;
 	int err;
 
 	switch (wr->opcode) {
@@ -498,10 +500,17 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 	case IB_WR_LOCAL_INV:
 		send.key = wr->ex.invalidate_rkey;
 		break;
+	case IB_WR_REG_MR:
+		err = sirdma_fast_reg_fill(kqp->qp, reg_wr(wr), &reg);
+		if (err)
+			return err;
+		send.opcode = SIRDMA_WR_FAST_REG;
+		send.reg = &reg;
+		break;
 	case IB_WR_SEND:
 		break;
 	default:
-		/* The device attributes offer no fast registration and no masked atomics. */
+		/* The device attributes offer no integrity regions and no masked atomics. */
 		return -EOPNOTSUPP;
 	}
 	if (kqp->sq.qp_type == SIRDMA_SEND_ON_UD) {

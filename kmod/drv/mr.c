@@ -14,6 +14,9 @@
 #include "trace.h"
 #include "umem.h"
 
+/* Each takes as long as a command, longer than a page list is copied. */
+#define FAST_DEALLOC_TRIES 100
+
 static int sirdma_mr_check(struct sirdma_dev *dev, u64 start, u64 length, u64 iova, int access)
 {
 	const struct sirdma_region region = {
@@ -191,14 +194,19 @@ struct ib_mr *sirdma_get_dma_mr(struct ib_pd *ibpd, int access)
 
 static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 {
-	u32 stag = mr->ibmr.lkey;
+	u32 stag = mr->ibmr.lkey, tries = 0;
 	int err;
 
-	/* When this command is done, no data path of the device uses the region any more. */
-	err = sirdma_cqp_dealloc_stag(&dev->hw, stag);
+	/*
+	 * When this command is done, no data path of the device uses the region any more. A work
+	 * request that registers it at this moment is done in some microseconds.
+	 */
+	do {
+		err = sirdma_cqp_dealloc_stag(&dev->hw, stag);
+	} while (err == -EBUSY && mr->fast.max && ++tries < FAST_DEALLOC_TRIES);
 	trace_sirdma_mr_dealloc(dev, stag, err);
 	if (err == -EBUSY) {
-		sirdma_refused(dev, "dereg_mr: memory windows are bound to region %#x", stag);
+		sirdma_refused(dev, "dereg_mr: region %#x is in use by memory windows", stag);
 		return err;
 	}
 	if (err)

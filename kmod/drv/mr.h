@@ -10,10 +10,20 @@
 /* Sizes of the blocks that a page list may have. */
 #define SIRDMA_MR_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
 
+/* Of a region for fast registration: the second half of its PBLEs, which ib_map_mr_sg() writes. */
+struct sirdma_fast_list {
+	u32 max; /* entries; 0: the region is another */
+	u32 used;
+	u32 room; /* contiguous entries from next on */
+	u32 offset; /* of the first byte in its page */
+	__le64 *next;
+};
+
 struct sirdma_mr {
 	struct ib_mr ibmr;
-	struct ib_umem *umem; /* NULL: all memory */
+	struct ib_umem *umem; /* NULL: all memory, or fast registration */
 	struct sirdma_pbl pbl;
+	struct sirdma_fast_list fast;
 };
 
 static inline struct sirdma_mr *to_smr(struct ib_mr *ibmr)

@@ -3,6 +3,7 @@
 #include <rdma/ib_mad.h>
 
 #include "device.h"
+#include "fast_mr.h"
 #include "health.h"
 #include "hw/limits.h"
 #include "hw/qp_modify.h"
@@ -37,7 +38,9 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->fw_ver = (u64)SIRDMA_FW_MAJOR << 32 | SIRDMA_FW_MINOR;
 	addrconf_addr_eui48((u8 *)&attr->sys_image_guid, dev->ndev->dev_addr);
 	attr->device_cap_flags = IB_DEVICE_RC_RNR_NAK_GEN | IB_DEVICE_MEM_WINDOW |
-				 IB_DEVICE_MEM_WINDOW_TYPE_2B;
+				 IB_DEVICE_MEM_WINDOW_TYPE_2B |
+				 /* The local DMA key of these is the PD's. */
+				 IB_DEVICE_MEM_MGT_EXTENSIONS;
 	/* "rdma link delete" may remove the device. A local DMA key is the PD's, not the device's. */
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
 	attr->atomic_cap = IB_ATOMIC_GLOB;
@@ -48,6 +51,7 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->max_send_sge = limits.max_sge;
 	attr->max_recv_sge = limits.max_sge;
 	attr->page_size_cap = SIRDMA_MR_PAGE_SIZES;
+	attr->max_fast_reg_page_list_len = SIRDMA_FAST_MR_MAX_PAGES;
 	attr->timestamp_mask = U64_MAX;
 	attr->hca_core_clock = SIRDMA_CLOCK_KHZ;
 	return 0;

@@ -118,6 +118,9 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 	/* The core finds the local address of a datagram by its VLAN. */
 	if (qp->kqp && qp->type == SIRDMA_QPT_UD)
 		ctx->queue_flags |= SIRDMA_QPC_RECV_MAC;
+	/* A user who registered by addresses of his own choice would reach all memory. */
+	if (qp->kqp)
+		ctx->queue_flags |= SIRDMA_QPC_FAST_REG;
 	if (qp->kqp)
 		sirdma_kqp_fill_ctx(qp->kqp, ctx);
 	else

@@ -195,7 +195,7 @@ int sirdma_cqp_destroy_srq(struct sirdma_hw *hw, u32 srq_id)
 
 /* Memory regions */
 
-static int hpage_size(u8 block_shift)
+int sirdma_hpage_size(u8 block_shift)
 {
 	switch (block_shift) {
 	case 12:
@@ -213,7 +213,7 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 {
 	const u8 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
 			  SIRDMA_ACCESS_REMOTE_ATOMIC;
-	int hpage = hpage_size(params->block_shift);
+	int hpage = sirdma_hpage_size(params->block_shift);
 	struct sirdma_cqp_stag cmd = {};
 	u64 hdr, offset;
 
@@ -249,6 +249,20 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 	else
 		cmd.addr = cpu_to_le64(params->addr);
 	cmd.hdr = cpu_to_le64(hdr);
+	return exec_make(hw, &cmd);
+}
+
+int sirdma_cqp_alloc_mr(struct sirdma_hw *hw, const struct sirdma_cqp_alloc_mr_params *params)
+{
+	const struct sirdma_cqp_stag cmd = {
+		.len_pd = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_STAG_PDID_LO, params->pd)),
+		.pd_hi = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_STAG_PDID_HI, params->pd >> 18)),
+		.stag = cpu_to_le64(params->stag),
+		.first_pble = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_FIRST_PBLE, params->first_pble) |
+					  SIRDMA_PREP(SIRDMA_CQP_STAG_BLOCKS, params->blocks)),
+		.hdr = cpu_to_le64(header(SIRDMA_CQP_ALLOC_STAG) | SIRDMA_CQP_STAG_MR),
+	};
+
 	return exec_make(hw, &cmd);
 }
 

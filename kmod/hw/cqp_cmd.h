@@ -64,6 +64,9 @@ int sirdma_cqp_query_srq(struct sirdma_hw *hw, u32 srq_id, u32 *limit);
 /* -EBUSY: queue pairs use it. */
 int sirdma_cqp_destroy_srq(struct sirdma_hw *hw, u32 srq_id);
 
+/* enum sirdma_hpage_size of blocks of this size, or -EINVAL. */
+int sirdma_hpage_size(u8 block_shift);
+
 struct sirdma_cqp_reg_mr_params {
 	u32 stag; /* index << 8 | key */
 	u32 pd;
@@ -78,8 +81,23 @@ struct sirdma_cqp_reg_mr_params {
 	bool all_memory; /* by DMA address; va, len, level and addr are 0 */
 };
 int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_params *params);
-/* Invalidate the region and wait until no data path uses it. -EBUSY: windows are bound to it. */
+/*
+ * Invalidate the region and wait until no data path uses it. -EBUSY: windows are bound to it, or a work
+ * request registers it at this very moment.
+ */
 int sirdma_cqp_dealloc_stag(struct sirdma_hw *hw, u32 stag);
+
+struct sirdma_cqp_alloc_mr_params {
+	u32 stag; /* of its key fast registration changes the lowest byte */
+	u32 pd;
+	u32 first_pble; /* of 2 * blocks: the device's list, then the driver's */
+	u32 blocks;
+};
+/*
+ * A region for fast registration. Also this may reclaim memory. sirdma_cqp_dealloc_stag() needs the
+ * index only.
+ */
+int sirdma_cqp_alloc_mr(struct sirdma_hw *hw, const struct sirdma_cqp_alloc_mr_params *params);
 
 struct sirdma_cqp_alloc_mw_params {
 	u32 stag; /* of its key a bind changes the lowest byte */

@@ -396,6 +396,32 @@ TEST_F(DeviceTest, WindowsAreAllocatedAndFreed)
 	EXPECT_EQ(sirdma_cqp_alloc_mw(&hw_, &p), -EINVAL);
 }
 
+TEST_F(DeviceTest, RegionsForFastRegistrationAreAllocatedAndFreed)
+{
+	start();
+	sirdma_cqp_alloc_mr_params p{};
+	sirdma_pbl pbl;
+
+	p.pd = 5;
+	p.blocks = 512;
+	ASSERT_EQ(sirdma_pbl_alloc(&hw_, 2 * p.blocks, true, &pbl), 0);
+	p.first_pble = sirdma_pbl_first(&pbl);
+	ASSERT_EQ(sirdma_stag_alloc(&hw_, &p.stag), 0);
+	ASSERT_EQ(sirdma_cqp_alloc_mr(&hw_, &p), 0);
+	EXPECT_EQ(sirdma_cqp_alloc_mr(&hw_, &p), -EBUSY) << "the index is taken";
+	EXPECT_EQ(sirdma_cqp_dealloc_mw(&hw_, p.stag), -ENOENT) << "it is no window";
+	// A work request may have changed the key.
+	EXPECT_EQ(sirdma_cqp_dealloc_stag(&hw_, p.stag ^ 0x55), 0);
+	EXPECT_EQ(sirdma_cqp_dealloc_stag(&hw_, p.stag), -ENOENT);
+	p.pd = ~0u;
+	EXPECT_EQ(sirdma_cqp_alloc_mr(&hw_, &p), -EINVAL);
+	p.pd = 5;
+	p.first_pble = hw_.caps.max_pbles - 2 * p.blocks + 1;
+	EXPECT_NE(sirdma_cqp_alloc_mr(&hw_, &p), 0);
+	sirdma_stag_free(&hw_, p.stag);
+	sirdma_pbl_free(&hw_, &pbl);
+}
+
 TEST_F(DeviceTest, HmcGrowsShrinksAndTheDeviceFollows)
 {
 	start();

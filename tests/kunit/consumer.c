@@ -516,14 +516,15 @@ static void consumer_shares_a_receive_queue(struct kunit *test)
 static void consumer_is_told_what_is_missing(struct kunit *test)
 {
 	struct consumer *c = test->priv;
-	struct ib_reg_wr reg = {.wr = {.wr_id = 7, .opcode = IB_WR_REG_MR}};
+	struct ib_reg_wr reg = {.wr = {.wr_id = 7, .opcode = IB_WR_REG_MR_INTEGRITY}};
 	struct ib_send_wr bind = {.wr_id = 8, .opcode = IB_WR_BIND_MW};
 	const struct ib_send_wr *bad = NULL;
 
 	KUNIT_EXPECT_TRUE(test, c->ibdev->kverbs_provider);
 	/* There is a key for each PD instead. */
 	KUNIT_EXPECT_FALSE(test, c->ibdev->attrs.kernel_cap_flags & IBK_LOCAL_DMA_LKEY);
-	KUNIT_EXPECT_FALSE(test, c->ibdev->attrs.device_cap_flags & IB_DEVICE_MEM_MGT_EXTENSIONS);
+	KUNIT_EXPECT_FALSE(test, c->ibdev->attrs.kernel_cap_flags & IBK_INTEGRITY_HANDOVER);
+	KUNIT_EXPECT_FALSE(test, c->ibdev->attrs.kernel_cap_flags & IBK_SG_GAPS_REG);
 	consumer_connect(test);
 	KUNIT_EXPECT_EQ(test, ib_post_send(c->qp[0], &reg.wr, &bad), -EOPNOTSUPP);
 	KUNIT_EXPECT_PTR_EQ(test, bad, (const struct ib_send_wr *)&reg.wr);
