@@ -202,7 +202,7 @@ void snic_hmc_invalidate_pd(struct snic_dev *dev, u32 val)
  * Read page descriptor @pd and cache it. The lock orders this against an invalidation:
  * either this reads the new descriptor, or the invalidation drops what this caches.
  */
-static void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 pd)
+static noinline void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 pd)
 {
 	void *page = NULL;
 	u64 desc;
@@ -217,7 +217,7 @@ static void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 p
 }
 
 /* HMC byte @off of a paged segment; NULL when it is not backed. Under port_rcu_read_lock(). */
-static void *snic_hmc_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off)
+static inline void *snic_hmc_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off)
 {
 	struct snic_hmc_pds *pds = port_rcu_deref(sd->pds);
 	u32 pd = off / SIRDMA_PAGE_SIZE;
@@ -231,7 +231,7 @@ static void *snic_hmc_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off)
 	return page ? page + off % SIRDMA_PAGE_SIZE : NULL;
 }
 
-static bool snic_hmc_read_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off, u64 *val)
+static inline bool snic_hmc_read_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off, u64 *val)
 {
 	const __le64 *word;
 
