@@ -5,8 +5,9 @@
  */
 #pragma once
 
-#include <fcntl.h>
 #include <set>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <vector>
 
 #include "cm_commands.hpp"
@@ -87,21 +88,22 @@ public:
 	void add_first(Port &first) { ports_.insert(ports_.begin(), &first); }
 
 	std::span<Port *const> ports() override { return ports_; }
-	void detach(const Port &) noexcept override {}
+	void detach(const Port &gone) noexcept override { std::erase(ports_, &gone); }
 	u64 now_ns() noexcept override { return now_; }
 	void timer_changed() noexcept override {}
-	Fd claim(Port &, u32 service) noexcept override
+	Fd claim(Port &at, u32 service) noexcept override
 	{
 		/* What a name is: it is free again when its file is closed. */
-		for (auto &[taken, holder] : claims_)
-			if (taken == service && fcntl(holder, F_GETFD) >= 0) {
+		for (const TestClaim &claim : claims_)
+			if (claim.port == &at && claim.service == service &&
+			    inode_of(claim.holder) == claim.inode) {
 				errno = EADDRINUSE;
 				return Fd();
 			}
 
-		Fd file(eventfd(0, EFD_CLOEXEC));
+		Fd file(memfd_create("claim", MFD_CLOEXEC));
 
-		claims_.emplace_back(service, file.get());
+		claims_.push_back({&at, service, file.get(), inode_of(file.get())});
 		return file;
 	}
 	int next_hop(const Port &, const IpAddress &) noexcept override { return next_hop_error; }
@@ -130,7 +132,20 @@ private:
 
 	std::vector<Port *> ports_{&port};
 	std::set<int> served_;
-	std::vector<std::pair<u32, int>> claims_;
+	struct TestClaim {
+		const Port *port;
+		u32 service;
+		int holder;
+		ino_t inode;
+	};
+	static ino_t inode_of(int file)
+	{
+		struct stat status;
+
+		return fstat(file, &status) ? 0 : status.st_ino;
+	}
+
+	std::vector<TestClaim> claims_;
 	u64 &now_;
 
 public:

@@ -271,6 +271,30 @@ TEST_F(Connections, AListenerOfIpv6OnlyLeavesThePortToIpv4)
 	}
 }
 
+// A bound identifier may change its mind, also when another has the port of the other family, and keeps its own.
+TEST_F(Connections, ABoundIdentifierKeepsItsPortWhicheverFamiliesItListensTo)
+{
+	const Id six = make_id(&passive_), four = make_id(&passive_), other = make_id(&passive_);
+	sockaddr_in6 any6 = {};
+	any6.sin6_family = AF_INET6;
+	ASSERT_EQ(set_option<int>(six, RDMA_OPTION_ID_AFONLY, 1), 0);
+	ASSERT_EQ(rdma_bind_addr(six.get(), generic(any6)), 0) << std::strerror(errno);
+	any6.sin6_port = rdma_get_src_port(six.get());
+	EXPECT_EQ(set_option<int>(six, RDMA_OPTION_ID_AFONLY, 0), 0);
+	EXPECT_EQ(set_option<int>(six, RDMA_OPTION_ID_AFONLY, 1), 0);
+	sockaddr_in any = {};
+	any.sin_family = AF_INET;
+	any.sin_port = any6.sin6_port;
+	ASSERT_EQ(rdma_bind_addr(four.get(), generic(any)), 0) << std::strerror(errno);
+	EXPECT_EQ(set_option<int>(six, RDMA_OPTION_ID_AFONLY, 0), 0);
+	EXPECT_EQ(rdma_get_src_port(six.get()), any6.sin6_port);
+	EXPECT_EQ(rdma_bind_addr(other.get(), generic(any6)), -1);
+	EXPECT_EQ(errno, EADDRNOTAVAIL);
+	EXPECT_EQ(set_option<int>(six, RDMA_OPTION_ID_AFONLY, 1), 0);
+	ASSERT_EQ(rdma_listen(six.get(), 1), 0) << std::strerror(errno);
+	EXPECT_EQ(set_option<int>(six, RDMA_OPTION_ID_AFONLY, 0), EINVAL);
+}
+
 TEST_F(Connections, QueuePairsHaveNoEce)
 {
 	ibv_ece ece = {};

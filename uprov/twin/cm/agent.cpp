@@ -197,9 +197,7 @@ void Agent::forget_remote(Id &id) noexcept
 
 void Agent::release_claims(Id &id) noexcept
 {
-	for (Fd &claim : id.claims)
-		host_.release(std::move(claim));
-	id.claims.clear();
+	release_claims(id, [](const Claim &) { return true; });
 }
 
 void Agent::learn_request(Id &id, u64 guid)
@@ -276,17 +274,42 @@ void Agent::forget(const Port &port) noexcept
 {
 	std::lock_guard hold(lock_);
 
-	for (const auto &entry : ids_) {
-		Id &id = *entry.second;
+	for (auto entry = ids_.begin(); entry != ids_.end();) {
+		/* Erasing an element leaves iterators to the others valid. */
+		Id &id = *(entry++)->second;
 
+		release_claims(id, [&](const Claim &claim) { return claim.port == &port; });
 		if (id.port != &port)
 			continue;
+		if (id.listener) {
+			/* The program could not accept it any more. */
+			drop_request(id);
+			continue;
+		}
 		listeners_.erase({id.service(), id.handle});
 		close(id);
-		release_claims(id);
 		id.port = nullptr;
 	}
 	host_.detach(port);
+}
+
+Agent::Holdings Agent::holdings() noexcept
+{
+	std::lock_guard hold(lock_);
+	Holdings all = {.ids = ids_.size(),
+			.claims = 0,
+			.bound = bound_.size(),
+			.listeners = listeners_.size(),
+			.remotes = by_remote_.size() + by_qp_.size(),
+			.timers = timers_.size(),
+			.memberships = memberships_.size(),
+			.events = 0};
+
+	for (const auto &entry : ids_)
+		all.claims += entry.second->claims.size();
+	for (const auto &entry : channels_)
+		all.events += entry.second->events.size();
+	return all;
 }
 
 void Agent::finish() noexcept

@@ -113,6 +113,14 @@ public:
 	/* Print the counters that are not 0 to stderr. */
 	void print_counters() const noexcept;
 
+	/* How much there is of what IDs need: when the last ID ends, all is 0. */
+	struct Holdings {
+		size_t ids, claims, bound, listeners, remotes, timers, memberships, events;
+
+		bool operator==(const Holdings &) const noexcept = default;
+	};
+	Holdings holdings() noexcept;
+
 	/* A communication ID is the slot of its process and the handle. */
 	static constexpr unsigned handle_bits = 21;
 	static constexpr u32 handle_mask = (1u << handle_bits) - 1;
@@ -168,6 +176,7 @@ private:
 	/* The same of a request, which is dropped when memory is short. */
 	void learn_request(Id &id, u64 guid);
 	void forget_remote(Id &id) noexcept;
+	template <typename Which> void release_claims(Id &id, Which which) noexcept;
 	void release_claims(Id &id) noexcept;
 	void start_timer(Id &id, u64 ns) noexcept;
 	void stop_timer(Id &id) noexcept;
@@ -250,6 +259,7 @@ private:
 	static bool covers(const Id &id, const Port &port) noexcept;
 	int check_port(const Id &id, bool shared) noexcept;
 	int claim(Id &id) noexcept;
+	void claim_rest(Id &id) noexcept;
 	int own_port(Id &id);
 	int choose_port(Id &id);
 	int find_device(Id &id, const Endpoint &to);
@@ -298,6 +308,19 @@ template <typename Which> void Agent::purge_events(Id &id, Which which) noexcept
 		take_token(*id.channel);
 		return true;
 	});
+}
+
+/* Give up those reservations of the ID for which @which holds. */
+template <typename Which> void Agent::release_claims(Id &id, Which which) noexcept
+{
+	for (auto claim = id.claims.begin(); claim != id.claims.end();) {
+		if (!which(*claim)) {
+			++claim;
+			continue;
+		}
+		host_.release(std::move(claim->file));
+		claim = id.claims.erase(claim);
+	}
 }
 
 inline constexpr u64 ns_per_ms = 1000000;

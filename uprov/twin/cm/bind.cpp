@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Which addresses and ports an ID has. Errors are those of the kernel. */
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <endian.h>
@@ -119,7 +120,7 @@ int Agent::check_port(const Id &id, bool shared) noexcept
 /* Reserve the service of the ID's port on each device that the ID may use: on all or on none. */
 int Agent::claim(Id &id) noexcept
 {
-	std::vector<Fd> claims;
+	std::vector<Claim> claims;
 
 	try {
 		for (Port *port : host_.ports()) {
@@ -130,13 +131,31 @@ int Agent::claim(Id &id) noexcept
 
 			if (!file)
 				return errno;
-			claims.push_back(std::move(file));
+			claims.push_back({port, std::move(file)});
 		}
 	} catch (const std::bad_alloc &) {
 		return ENOMEM;
 	}
 	id.claims = std::move(claims);
 	return 0;
+}
+
+/* Reserve it also where the ID has not, as far as no other process has. */
+void Agent::claim_rest(Id &id) noexcept
+{
+	const auto has = [&](const Port *port) {
+		return std::any_of(id.claims.begin(), id.claims.end(),
+				   [&](const Claim &claim) { return claim.port == port; });
+	};
+
+	try {
+		for (Port *port : host_.ports())
+			if (covers(id, *port) && !has(port))
+				if (Fd file = host_.claim(*port, id.service()))
+					id.claims.push_back({port, std::move(file)});
+	} catch (const std::bad_alloc &) {
+		port_warn("rdma_cm: no memory to reserve a port at every device");
+	}
 }
 
 /*
@@ -263,8 +282,8 @@ int Agent::listen(Call &call)
 		if (const int err = claim(*id))
 			return err;
 	listeners_.emplace(id->service(), id->handle);
-	for (const Fd &claimed : id->claims) {
-		if (host_.serve(claimed))
+	for (const Claim &claimed : id->claims) {
+		if (host_.serve(claimed.file))
 			continue;
 
 		const int err = errno;
@@ -273,7 +292,7 @@ int Agent::listen(Call &call)
 		/* Some may serve already. A later call begins anew. */
 		release_claims(*id);
 		if (!id->reuse_address)
-			(void)claim(*id);
+			claim_rest(*id);
 		return err;
 	}
 	id->reuse_address = false;

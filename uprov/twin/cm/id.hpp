@@ -90,6 +90,12 @@ static_assert(sizeof(SockaddrIb) == 48);
 
 struct Channel;
 
+/* The service of an ID's port is reserved at a device, see Host::claim(). */
+struct Claim {
+	const Port *port;
+	Fd file;
+};
+
 struct Id {
 	u32 handle = 0;
 	u64 uid = 0; /* 0: the program has not accepted it yet */
@@ -112,7 +118,7 @@ struct Id {
 	uint8_t traffic_class = 0; /* of the route */
 	uint8_t ack_timeout = 0; /* of the QP, set by the program */
 	bool ack_timeout_set = false;
-	std::vector<Fd> claims;
+	std::vector<Claim> claims;
 	u32 backlog = 0; /* of a listener: requests that still have room */
 
 	/* The connection */

@@ -22,17 +22,20 @@ constexpr uint8_t path_value = 0x3f; /* of a byte that begins with a selector */
 
 int Agent::set_only_its_family(Id &id, bool only)
 {
-	const bool before = id.only_its_family;
-
 	if (!id.in(states(State::idle, State::bound)))
 		return EINVAL;
 	id.only_its_family = only;
 	id.only_its_family_set = true;
-	if (id.claims.empty() || only == before)
+	if (id.state != State::bound || id.reuse_address)
 		return 0;
-	/* It is bound to other devices now. */
-	release_claims(id);
-	return claim(id);
+	/*
+	 * The ID means other devices now, and keeps its port at those that it had. Of the others
+	 * one may have it reserved for another process, which the kernel accepts, too: requests
+	 * there are that process's.
+	 */
+	release_claims(id, [&](const Claim &claim) { return !covers(id, *claim.port); });
+	claim_rest(id);
+	return 0;
 }
 
 int Agent::set_id_option(Id &id, u32 name, const uint8_t *value, size_t len)
