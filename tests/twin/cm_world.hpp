@@ -106,7 +106,12 @@ public:
 		claims_.push_back({&at, service, file.get(), inode_of(file.get())});
 		return file;
 	}
-	int next_hop(const Port &, const IpAddress &) noexcept override { return next_hop_error; }
+	int next_hop(const Port &, const IpAddress &dst) noexcept override
+	{
+		++next_hops_asked;
+		++asked_for[be32toh(dst.v4().s_addr) & 0xffff];
+		return next_hop_error;
+	}
 	/* As epoll has it: a file that was added once cannot be added again. */
 	bool serve(const Fd &claim) noexcept override
 	{
@@ -120,6 +125,8 @@ public:
 	}
 
 	int next_hop_error = 0, serve_error = 0;
+	unsigned next_hops_asked = 0;
+	std::map<u32, unsigned> asked_for; /* how often, by the last bytes of IPv4 addresses */
 	IpAddress elsewhere; /* of another process that serves there */
 
 	TestPort port;

@@ -2,6 +2,7 @@
 /* Channels, IDs, events and timers. */
 #include "cm/agent.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <new>
@@ -274,6 +275,7 @@ void Agent::forget(const Port &port) noexcept
 {
 	std::lock_guard hold(lock_);
 
+	hops_.clear();
 	for (auto entry = ids_.begin(); entry != ids_.end();) {
 		/* Erasing an element leaves iterators to the others valid. */
 		Id &id = *(entry++)->second;
@@ -301,7 +303,7 @@ Agent::Holdings Agent::holdings() noexcept
 			.bound = bound_.size(),
 			.listeners = listeners_.size(),
 			.remotes = by_remote_.size() + by_qp_.size(),
-			.timers = timers_.size(),
+			.timers = timers_.size() + asking_.size(),
 			.memberships = memberships_.size(),
 			.events = 0};
 
@@ -347,8 +349,9 @@ void Agent::stop_timer(Id &id) noexcept
 u64 Agent::next_due() noexcept
 {
 	std::lock_guard hold(lock_);
+	const u64 timer = timers_.empty() ? never_due : timers_.begin()->first;
 
-	return timers_.empty() ? never_due : timers_.begin()->first;
+	return asking_.empty() ? timer : std::min(timer, hops_.period_end());
 }
 
 void Agent::expire() noexcept
@@ -362,12 +365,13 @@ void Agent::expire() noexcept
 		stop_timer(id);
 		expire(id);
 	}
+	poll_addresses();
 }
 
 void Agent::expire(Id &id) noexcept
 {
 	if (id.state == State::address_query) {
-		poll_address(id);
+		queue_question(id);
 		return;
 	}
 	if (!id.tries_left || id.in(states(State::req_received, State::sidr_req_received))) {

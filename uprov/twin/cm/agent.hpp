@@ -21,6 +21,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "cm/hop_cache.hpp"
 #include "cm/id.hpp"
 
 namespace sirdma::twin::cm
@@ -273,7 +274,9 @@ private:
 	int resolve_ip(Id &id, const Endpoint &dst, u32 timeout_ms);
 	int resolve_gid(Id &id, const Endpoint &dst);
 	void wait_for_neighbour(Id &id) noexcept;
-	void poll_address(Id &id) noexcept;
+	void queue_question(Id &id) noexcept;
+	void poll_addresses() noexcept;
+	bool poll_address(Id &id) noexcept;
 	void address_resolved(Id &id) noexcept;
 	void unresolve(Id &id) noexcept;
 	void route_resolved(Id &id, uint8_t mtu, uint8_t traffic_class, unsigned lifetime) noexcept;
@@ -295,6 +298,8 @@ private:
 		bound_; /* service, and the handle of an ID that is bound to it */
 	std::set<std::pair<u32, u32>> listeners_; /* the same of listeners */
 	std::set<std::pair<u64, u32>> timers_; /* when, and the handle */
+	HopCache hops_;
+	std::deque<u32> asking_; /* handles of IDs whose neighbours are asked for next */
 	u32 next_handle_;
 	std::atomic<u64> counters_[static_cast<unsigned>(Counter::count)]{};
 };

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <endian.h>
+#include <new>
 #include <unistd.h>
 
 #include <sirdma/roce.h>
@@ -23,6 +24,7 @@ namespace
  * which wait for a neighbour that is not there leave the processor to others.
  */
 constexpr u64 first_poll_ns = 10 * ns_per_ms, last_poll_ns = 80 * ns_per_ms;
+static_assert(first_poll_ns >= HopCache::period_ns, "the first answer would be the old one");
 constexpr unsigned timeout_max = 31; /* the most that five bits hold */
 
 /* The address from which this host would send to @dst; any: there is no route. */
@@ -232,24 +234,54 @@ void Agent::wait_for_neighbour(Id &id) noexcept
 	start_timer(id, std::min(id.period_ns, left));
 }
 
-void Agent::poll_address(Id &id) noexcept
+/* Ask for the neighbour of @id after those of IDs that came before, so that each has its turn. */
+void Agent::queue_question(Id &id) noexcept
 {
-	int err = host_.next_hop(*id.port, id.dst.addr);
+	try {
+		asking_.push_back(id.handle);
+	} catch (const std::bad_alloc &) {
+		start_timer(id, HopCache::period_ns);
+	}
+}
 
-	if (err == EAGAIN && host_.now_ns() < id.deadline) {
+void Agent::poll_addresses() noexcept
+{
+	hops_.begin(host_.now_ns());
+	while (!asking_.empty()) {
+		Id *id = find(asking_.front());
+
+		/* The program may have destroyed it meanwhile. */
+		if (id && id->state == State::address_query && !poll_address(*id))
+			return;
+		asking_.pop_front();
+	}
+}
+
+/* False: there were too many questions, so try again in the next period. */
+bool Agent::poll_address(Id &id) noexcept
+{
+	const u64 now = host_.now_ns();
+	int err = 0;
+
+	/* The handle may have been a destroyed ID's. */
+	stop_timer(id);
+	if (!hops_.find(host_, *id.port, id.dst.addr, err))
+		return false;
+	if (err == EAGAIN && now < id.deadline) {
 		id.period_ns = std::min(id.period_ns * 2, last_poll_ns);
 		wait_for_neighbour(id);
-		return;
+		return true;
 	}
 	if (!err) {
 		address_resolved(id);
-		return;
+		return true;
 	}
 	/* Whatever is wrong at last, as in the kernel */
-	if (host_.now_ns() >= id.deadline)
+	if (now >= id.deadline)
 		err = ETIMEDOUT;
 	unresolve(id);
 	post(id, RDMA_CM_EVENT_ADDR_ERROR, -err);
+	return true;
 }
 
 int Agent::resolve_ip(Call &call)
