@@ -12,6 +12,7 @@
 #define SIRDMA_ROCE_UDP_SPORT_MIN 0xc000
 #define SIRDMA_ICRC_LEN 4
 #define SIRDMA_DEFAULT_PKEY 0xffff
+#define SIRDMA_DEFAULT_HOP_LIMIT 64 /* Linux's, unless an administrator chose another (RFC 1700) */
 #define SIRDMA_GRH_LEN 40 /* before the payload of a received datagram */
 #define SIRDMA_GSI_QPN 1 /* of the general services, for management datagrams */
 #define SIRDMA_MAD_LEN 256 /* bytes of a management datagram (IBTA 13.4.2) */

@@ -54,7 +54,7 @@ static bool local_execute(struct snic_qp *qp, u32 slot, struct snic_out *out)
 						   SNIC_INV_LOCAL));
 }
 
-bool snic_local_run(struct snic_qp *qp, u32 slot)
+bool snic_key_op_run(struct snic_qp *qp, u32 slot)
 {
 	struct snic_out *out = snic_out_at(&qp->req, slot);
 

@@ -16,6 +16,6 @@
  * Do the operation of out[] entry @slot, which is SNIC_OUT_TODO. False: it is not done, and the
  * queue pair will be run when it may be, or it has failed (SNIC_OUT_FAILED).
  */
-bool snic_local_run(struct snic_qp *qp, u32 slot);
+bool snic_key_op_run(struct snic_qp *qp, u32 slot);
 
 #endif

@@ -13,7 +13,7 @@ static void path_expire(struct snic_dev *dev, struct snic_path *path)
 
 void snic_path_init(struct snic_dev *dev, struct snic_path *path)
 {
-	path->flow.hop_limit = 64;
+	path->flow.hop_limit = SIRDMA_DEFAULT_HOP_LIMIT;
 	path->flow.udp_sport = SIRDMA_ROCE_UDP_SPORT_MIN;
 	path_expire(dev, path);
 }

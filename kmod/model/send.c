@@ -409,7 +409,7 @@ bool snic_send_retire(struct snic_qp *qp)
 		    snic_psn_fwd(req->una, out->psn) < snic_out_pkts(qp, out))
 			break;
 		if (out->flags & SNIC_OUT_TODO) {
-			req->inv_wait = !snic_local_run(qp, req->head) &&
+			req->inv_wait = !snic_key_op_run(qp, req->head) &&
 					!(out->flags & SNIC_OUT_LOCAL);
 			if (out->flags & SNIC_OUT_FAILED)
 				continue;

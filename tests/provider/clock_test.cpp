@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "clock.hpp"
 #include "lifecycle.hpp"
 
 namespace
@@ -57,10 +58,7 @@ constexpr int64_t accuracy = second / 4;
 
 int64_t time_by(clockid_t clock)
 {
-	timespec now{};
-
-	clock_gettime(clock, &now);
-	return now.tv_sec * second + now.tv_nsec;
+	return static_cast<int64_t>(clock_ns(clock));
 }
 
 /* The device's clock at its first reading, and at each later one, as if time passed before that. */

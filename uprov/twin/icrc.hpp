@@ -9,14 +9,13 @@
 
 #include <cstdint>
 
+#include <sirdma/roce.h>
+
 #include "address.hpp"
 #include "core.hpp"
 
 namespace sirdma::twin
 {
-
-/* What Linux sockets send unless an administrator chose another (RFC 1700). */
-inline constexpr uint8_t default_hop_limit = 64;
 
 /* The fields of the headers of a datagram that vary. */
 struct Path {
@@ -25,7 +24,7 @@ struct Path {
 	uint16_t sport;
 	uint16_t dport;
 	uint8_t traffic_class = 0;
-	uint8_t hop_limit = default_hop_limit;
+	uint8_t hop_limit = SIRDMA_DEFAULT_HOP_LIMIT;
 
 	size_t headers_len() const noexcept
 	{

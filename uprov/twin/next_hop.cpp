@@ -13,6 +13,7 @@
 
 #include <sirdma/roce.h>
 
+#include "core.hpp"
 #include "fd.hpp"
 
 namespace sirdma::twin
@@ -214,15 +215,6 @@ int connect_from(const IpAddress &from, const IpAddress &to, uint16_t port, Fd &
 	return errno == EINVAL ? ENETUNREACH : errno;
 }
 
-uint64_t monotonic_ns() noexcept
-{
-	timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 +
-	       static_cast<uint64_t>(now.tv_nsec);
-}
-
 } // namespace
 
 int check_route(const IpAddress &from, const IpAddress &to) noexcept
@@ -250,7 +242,7 @@ int check_next_hop(const IpAddress &from, const IpAddress &to) noexcept
 
 int await_next_hop(const IpAddress &from, const IpAddress &to) noexcept
 {
-	const uint64_t end = monotonic_ns() + next_hop_wait_ms * 1'000'000ull;
+	const uint64_t end = port_now_ns(nullptr) + next_hop_wait_ms * 1'000'000ull;
 	constexpr timespec pause = {0, poll_ns};
 
 	for (;;) {
@@ -258,7 +250,7 @@ int await_next_hop(const IpAddress &from, const IpAddress &to) noexcept
 
 		if (err != EAGAIN)
 			return err;
-		if (monotonic_ns() >= end)
+		if (port_now_ns(nullptr) >= end)
 			return ETIMEDOUT;
 		nanosleep(&pause, nullptr);
 	}

@@ -105,10 +105,10 @@ void prepare_for_groups(int fd, const IpAddress &addr) noexcept
 
 	if (addr.is_v4()) {
 		(void)setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &egress, sizeof(egress));
-		set_option(fd, IPPROTO_IP, IP_MULTICAST_TTL, default_hop_limit);
+		set_option(fd, IPPROTO_IP, IP_MULTICAST_TTL, SIRDMA_DEFAULT_HOP_LIMIT);
 	} else {
 		set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, interface);
-		set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, default_hop_limit);
+		set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, SIRDMA_DEFAULT_HOP_LIMIT);
 	}
 }
 
@@ -245,7 +245,7 @@ void UdpSender::put(Layout &to, TxScratch &s, const Path &path, const snic_tx_pk
 		m.msg_iovlen = 1;
 		if (path.traffic_class)
 			set_traffic_class(m, s.control[to.runs - 1], path);
-		if (path.hop_limit != default_hop_limit)
+		if (path.hop_limit != SIRDMA_DEFAULT_HOP_LIMIT)
 			set_hop_limit(m, s.control[to.runs - 1], path);
 	} else if (to.in_run == 2) {
 		add_option(m, s.control[to.runs - 1], IPPROTO_UDP, UDP_SEGMENT,
@@ -333,7 +333,7 @@ Path UdpSender::path_to(const IpAddress &dst, const snic_flow &flow) const noexc
 		.sport = port_,
 		.dport = SIRDMA_ROCE_UDP_PORT,
 		.traffic_class = flow.traffic_class,
-		.hop_limit = to_group ? flow.hop_limit : default_hop_limit};
+		.hop_limit = to_group ? flow.hop_limit : uint8_t{SIRDMA_DEFAULT_HOP_LIMIT}};
 }
 
 u32 UdpSender::transmit(const snic_burst &burst, TxScratch &s) noexcept
@@ -387,7 +387,7 @@ namespace
 
 /* Control data of a received datagram. IP_TOS is a byte, the others are integers. */
 struct ControlData {
-	uint8_t traffic_class = 0, hop_limit = default_hop_limit;
+	uint8_t traffic_class = 0, hop_limit = SIRDMA_DEFAULT_HOP_LIMIT;
 	size_t segment = 0; /* 0: GRO merged nothing */
 
 	void take(const cmsghdr &c) noexcept

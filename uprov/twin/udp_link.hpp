@@ -107,7 +107,7 @@ public:
 
 	/*
 	 * From now on report traffic class and hop limit of received datagrams; before, they are 0 and
-	 * default_hop_limit. Each recvmsg() then takes 0.15 us longer, 4 % of sendto() and recvmsg()
+	 * SIRDMA_DEFAULT_HOP_LIMIT. Each recvmsg() then takes 0.15 us longer, 4 % of sendto() and recvmsg()
 	 * of 64 B over lo (measured alternately with and without the options). So only devices with
 	 * queue pairs for datagrams ask for them.
 	 */

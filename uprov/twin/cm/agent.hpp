@@ -337,6 +337,7 @@ inline constexpr unsigned packet_lifetime = 16; /* of RoCE: 4.096 us << 16 */
 inline constexpr unsigned service_timeout = 24;
 inline constexpr u32 backlog_max = 1024;
 inline constexpr u32 udp_qkey = 0x01234567;
+inline constexpr u32 vendor_mask = 0xffffff; /* the bits of a vendor's ID */
 
 /* ms of a time 4.096 us << @exponent, as ib_cm computes it. */
 constexpr u64 exponent_ms(unsigned exponent) noexcept

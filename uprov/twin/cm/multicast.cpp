@@ -14,13 +14,6 @@
 namespace sirdma::twin::cm
 {
 
-namespace
-{
-
-constexpr uint8_t hop_limit = 64;
-
-} // namespace
-
 int Agent::join(Call &call, u64 response, u64 uid, u32 handle, const Endpoint &group)
 {
 	Id *id = find(call.channel, handle);
@@ -53,7 +46,7 @@ int Agent::join(Call &call, u64 response, u64 uid, u32 handle, const Endpoint &g
 	body.param.ud.qp_num = SIRDMA_MCAST_QPN;
 	body.param.ud.qkey = id->qkey;
 	memcpy(ah.grh.dgid, group.addr.ip().b, sizeof(ah.grh.dgid));
-	ah.grh.hop_limit = hop_limit;
+	ah.grh.hop_limit = SIRDMA_DEFAULT_HOP_LIMIT;
 	ah.is_global = 1;
 	ah.port_num = 1;
 	if (id->uid)

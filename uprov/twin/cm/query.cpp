@@ -15,8 +15,6 @@ namespace sirdma::twin::cm
 namespace
 {
 
-constexpr uint8_t hop_limit = 64;
-
 /* An address as InfiniBand's, which IP addresses are, too */
 void put_ib(const Id &id, const Endpoint &from, void *to) noexcept
 {
@@ -73,7 +71,7 @@ void fill_rtr(const Id &id, ib_uverbs_qp_attr &attr) noexcept
 	attr.qp_attr_mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 			    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	memcpy(attr.ah_attr.grh.dgid, id.peer.ip().b, sizeof(attr.ah_attr.grh.dgid));
-	attr.ah_attr.grh.hop_limit = hop_limit;
+	attr.ah_attr.grh.hop_limit = SIRDMA_DEFAULT_HOP_LIMIT;
 	attr.ah_attr.grh.traffic_class = id.traffic_class;
 	attr.ah_attr.is_global = 1;
 	attr.ah_attr.port_num = 1;
@@ -121,7 +119,7 @@ int Agent::query_route(Call &call)
 		resp.num_paths = 1;
 		path.mtu = id->mtu;
 		path.mtu_selector = path.rate_selector = path.packet_life_time_selector = 2;
-		path.hop_limit = hop_limit;
+		path.hop_limit = SIRDMA_DEFAULT_HOP_LIMIT;
 		path.traffic_class = id->traffic_class;
 		path.packet_life_time = packet_lifetime;
 		path.reversible = 1;
@@ -196,7 +194,7 @@ int Agent::query_path(const Id &id, Call &call, u64 response)
 	resp.path.flags = IB_PATH_GMP | IB_PATH_PRIMARY | IB_PATH_BIDIRECTIONAL;
 	memcpy(path.sgid.raw, id.src.addr.ip().b, sizeof(path.sgid.raw));
 	memcpy(path.dgid.raw, id.dst.addr.ip().b, sizeof(path.dgid.raw));
-	path.flowlabel_hoplimit = htobe32(hop_limit);
+	path.flowlabel_hoplimit = htobe32(SIRDMA_DEFAULT_HOP_LIMIT);
 	path.tclass = id.traffic_class;
 	path.reversible_numpath = 1 << 7 | 1;
 	path.pkey = htobe16(SIRDMA_DEFAULT_PKEY);

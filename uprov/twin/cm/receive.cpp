@@ -25,7 +25,6 @@ constexpr u64 wait_max_ns = 120'000 * ns_per_ms;
  */
 constexpr u64 refused_wait_ns = 50 * ns_per_ms;
 constexpr unsigned refusals_max = 10;
-constexpr u32 vendor_mask = 0xffffff;
 /* The lowest and highest QP number of a connection */
 constexpr u32 first_qpn = 2, last_qpn = 0xfffffe;
 
@@ -655,7 +654,7 @@ void Agent::on_sidr_rep(Id &id, const Arrival &arrival)
 		param.qp_num = high24(rep.qpn);
 		param.qkey = be32toh(rep.qkey);
 		memcpy(param.ah_attr.grh.dgid, id.peer.ip().b, sizeof(param.ah_attr.grh.dgid));
-		param.ah_attr.grh.hop_limit = 64;
+		param.ah_attr.grh.hop_limit = SIRDMA_DEFAULT_HOP_LIMIT;
 		param.ah_attr.grh.traffic_class = id.traffic_class;
 		param.ah_attr.is_global = 1;
 		param.ah_attr.port_num = 1;

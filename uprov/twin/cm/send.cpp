@@ -15,9 +15,6 @@ namespace sirdma::twin::cm
 namespace
 {
 
-constexpr uint8_t hop_limit = 64;
-constexpr u32 vendor_mask = 0xffffff;
-
 __be32 high24(u32 value, u32 low = 0) noexcept
 {
 	return htobe32(value << SIRDMA_CM_HIGH24_SHIFT | low);
@@ -101,7 +98,7 @@ void Agent::send_req(Id &id, const rdma_ucm_conn_param &param) noexcept
 	memcpy(path.local_gid, id.port->address().ip().b, sizeof(path.local_gid));
 	memcpy(path.remote_gid, id.peer.ip().b, sizeof(path.remote_gid));
 	path.traffic_class = id.traffic_class;
-	path.hop_limit = hop_limit;
+	path.hop_limit = SIRDMA_DEFAULT_HOP_LIMIT;
 	path.ack_timeout = timeout_bits(id.timeout);
 	format_ip(id, *reinterpret_cast<sirdma_cm_ip *>(req.private_data));
 	memcpy(req.private_data + sizeof(sirdma_cm_ip), param.private_data, param.private_data_len);
