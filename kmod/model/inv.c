@@ -57,7 +57,6 @@ bool snic_inv_finish(struct snic_inv *inv)
 enum snic_inv_result snic_inv_start(struct snic_inv *inv, u32 stag, enum snic_inv_why why)
 {
 	struct snic_qp *qp = inv->qp;
-	enum sirdma_ae_code ae;
 	enum snic_invalidate ret;
 
 	/*
@@ -70,7 +69,7 @@ enum snic_inv_result snic_inv_start(struct snic_inv *inv, u32 stag, enum snic_in
 	snic_qp_put_rx_mr(qp);
 	WRITE_ONCE(inv->state, INV_STARTING);
 	snic_obj_get(&qp->obj);
-	ret = snic_mr_invalidate(qp->dev, stag, qp->pd, qp->obj.id, why, &inv->callback, &ae);
+	ret = snic_mr_invalidate(qp->dev, stag, qp->pd, qp->obj.id, why, &inv->callback);
 	if (ret == SNIC_INVALIDATE_STARTED) {
 		if (port_cas64(&inv->state, INV_STARTING, INV_WAITING))
 			return SNIC_INV_WAIT;

@@ -124,66 +124,57 @@ struct snic_mr *snic_mr_get_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, 
 }
 
 /* The same of a window: one of type 1 is bound anew instead, and one of type 2 is a queue pair's. */
-static enum sirdma_ae_code mr_check_invalidate_mw(const struct snic_mr *mr, u32 pd, u32 qpn,
-						  enum snic_inv_why why)
+static bool mr_check_invalidate_mw(const struct snic_mr *mr, u32 pd, u32 qpn, enum snic_inv_why why)
 {
-	if (mr->map.pd != SNIC_PD_OF_QP && why != SNIC_INV_REBIND)
-		return SIRDMA_AE_AMP_INVALIDATE_TYPE1_MW;
+	if (mr->map.pd == SNIC_PD_OF_QP)
+		return snic_mw_is_of_qp(mr, pd, qpn);
 	/* The index may be another window's since the queue pair has found its own. */
-	if (mr->map.pd != SNIC_PD_OF_QP)
-		return mr->map.pd == pd ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BAD_PD;
-	return snic_mw_is_of_qp(mr, pd, qpn) ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BAD_QP;
+	return why == SNIC_INV_REBIND && mr->map.pd == pd;
 }
 
-/* May @mr be invalidated by QP @qpn of @pd? Checked in the order key, kind, PD, rights. */
-static enum sirdma_ae_code mr_check_invalidate(const struct snic_mr *mr, u32 stag, u32 pd, u32 qpn,
-					       enum snic_inv_why why, enum sirdma_stat *stat)
+/* May @mr be invalidated by QP @qpn of @pd? Checked in the order key, kind, rights, PD. */
+static bool mr_check_invalidate(const struct snic_mr *mr, u32 stag, u32 pd, u32 qpn,
+				enum snic_inv_why why, enum sirdma_stat *stat)
 {
 	const u8 rights = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
 			  SIRDMA_ACCESS_REMOTE_ATOMIC;
 
-	if (snic_slot_key(&mr->slot) != (stag & SNIC_SLOT_KEY)) {
-		*stat = SIRDMA_STAT_MR_INVALID_KEY;
-		return SIRDMA_AE_AMP_BAD_STAG_KEY;
-	}
+	*stat = SIRDMA_STAT_MR_INVALID_KEY;
+	if (snic_slot_key(&mr->slot) != (stag & SNIC_SLOT_KEY))
+		return false;
 	*stat = SIRDMA_STAT_MR_BAD_INVALIDATE;
 	if (snic_slot_is_window(&mr->slot))
 		return mr_check_invalidate_mw(mr, pd, qpn, why);
 	if (snic_slot_kind(&mr->slot) == SNIC_SLOT_FIXED)
-		return SIRDMA_AE_AMP_INVALIDATE_SHARED;
+		return false;
 	/* Without remote rights the stag is no R_Key. */
 	if (why == SNIC_INV_REMOTE && !(mr->map.access & rights))
-		return SIRDMA_AE_AMP_INVALIDATE_NO_REMOTE_ACCESS_RIGHTS;
+		return false;
 	*stat = SIRDMA_STAT_MR_BAD_PD;
-	return mr->map.pd == pd ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BAD_PD;
+	return mr->map.pd == pd;
 }
 
 /* The same of a slot that nobody uses: its mapping may be changed meanwhile. */
-static enum sirdma_ae_code mr_check_unused(struct snic_dev *dev, u32 stag, u64 word,
-					   enum sirdma_stat *stat)
+static bool mr_check_unused(u32 stag, u64 word, enum sirdma_stat *stat)
 {
 	*stat = SIRDMA_STAT_MR_INVALID_KEY;
-	if (!word || snic_slot_word_state(word) == SNIC_SLOT_REMOVED)
-		return stag >> STAG_KEY_BITS < dev->cfg.max_mrs ? SIRDMA_AE_AMP_UNALLOCATED_STAG :
-								  SIRDMA_AE_AMP_BAD_STAG_INDEX;
-	if ((word & SNIC_SLOT_KEY) != (stag & SNIC_SLOT_KEY))
-		return SIRDMA_AE_AMP_BAD_STAG_KEY;
+	if (!word || snic_slot_word_state(word) == SNIC_SLOT_REMOVED ||
+	    (word & SNIC_SLOT_KEY) != (stag & SNIC_SLOT_KEY))
+		return false;
 	*stat = SIRDMA_STAT_MR_BAD_INVALIDATE;
+	/* A window that is not bound has no key that could end. */
 	if (snic_slot_word_kind(word) == SNIC_SLOT_WINDOW &&
 	    snic_slot_word_state(word) == SNIC_SLOT_FREE)
-		return SIRDMA_AE_AMP_INVALID_STAG;
-	return snic_slot_word_kind(word) == SNIC_SLOT_FIXED ? SIRDMA_AE_AMP_INVALIDATE_SHARED :
-							      SIRDMA_AE_NONE;
+		return false;
+	return snic_slot_word_kind(word) != SNIC_SLOT_FIXED;
 }
 
-static enum snic_invalidate mr_invalidate_unused(struct snic_dev *dev, u32 stag,
-						 enum sirdma_ae_code *ae)
+static enum snic_invalidate mr_invalidate_unused(struct snic_dev *dev, u32 stag)
 {
 	u64 word = snic_slot_peek(&dev->mrs, stag >> STAG_KEY_BITS);
 	enum sirdma_stat stat;
 
-	*ae = mr_check_unused(dev, stag, word, &stat);
-	if (*ae != SIRDMA_AE_NONE) {
+	if (!mr_check_unused(stag, word, &stat)) {
 		snic_stat_inc(dev, stat);
 		return SNIC_INVALIDATE_REFUSED;
 	}
@@ -192,8 +183,7 @@ static enum snic_invalidate mr_invalidate_unused(struct snic_dev *dev, u32 stag,
 }
 
 enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn,
-					enum snic_inv_why why, struct snic_slot_callback *callback,
-					enum sirdma_ae_code *ae)
+					enum snic_inv_why why, struct snic_slot_callback *callback)
 {
 	enum snic_invalidate ret = SNIC_INVALIDATE_STARTED;
 	u32 idx = stag >> STAG_KEY_BITS;
@@ -206,10 +196,9 @@ enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, 
 		draining = true;
 	}
 	if (!slot)
-		return mr_invalidate_unused(dev, stag, ae);
-	*ae = mr_check_invalidate(container_of(slot, struct snic_mr, slot), stag, pd, qpn, why,
-				  &stat);
-	if (*ae != SIRDMA_AE_NONE) {
+		return mr_invalidate_unused(dev, stag);
+	if (!mr_check_invalidate(container_of(slot, struct snic_mr, slot), stag, pd, qpn, why,
+				 &stat)) {
 		snic_stat_inc(dev, stat);
 		ret = SNIC_INVALIDATE_REFUSED;
 	} else if (draining) {
@@ -217,7 +206,6 @@ enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, 
 	} else if (!snic_slot_invalidate(slot, callback)) {
 		ret = SNIC_INVALIDATE_BUSY; /* another was faster */
 		if (snic_slot_has_windows(slot)) {
-			*ae = SIRDMA_AE_AMP_INVALIDATE_MR_WITH_BOUND_WINDOWS;
 			snic_stat_inc(dev, SIRDMA_STAT_MR_BAD_INVALIDATE);
 			ret = SNIC_INVALIDATE_REFUSED;
 		}
@@ -230,19 +218,19 @@ bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, enu
 {
 	u32 idx = stag >> STAG_KEY_BITS;
 	struct snic_slot *slot = snic_slot_get(&dev->mrs, idx);
-	enum sirdma_ae_code ae;
 	enum sirdma_stat stat;
+	bool may;
 
 	if (!slot)
 		slot = snic_slot_get_draining(&dev->mrs, idx);
 	if (!slot)
-		return mr_invalidate_unused(dev, stag, &ae) != SNIC_INVALIDATE_REFUSED;
-	ae = mr_check_invalidate(container_of(slot, struct snic_mr, slot), stag, pd, qpn, why,
-				 &stat);
-	if (ae != SIRDMA_AE_NONE)
+		return mr_invalidate_unused(dev, stag) != SNIC_INVALIDATE_REFUSED;
+	may = mr_check_invalidate(container_of(slot, struct snic_mr, slot), stag, pd, qpn, why,
+				  &stat);
+	if (!may)
 		snic_stat_inc(dev, stat);
 	snic_slot_put(slot);
-	return ae == SIRDMA_AE_NONE;
+	return may;
 }
 
 /* Decode the access rights of a command; false when they contradict each other. */

@@ -83,11 +83,10 @@ enum snic_inv_why {
 /*
  * Invalidate @stag for QP @qpn of @pd. A key of a region that is invalid already is no error (its
  * PD is not checked then, since nothing changes); that of a window is. @callback as in
- * snic_slot_invalidate(): it may be called at once. REFUSED: *ae is the reason, counted.
+ * snic_slot_invalidate(): it may be called at once. REFUSED: counted.
  */
 enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn,
-					enum snic_inv_why why, struct snic_slot_callback *callback,
-					enum sirdma_ae_code *ae);
+					enum snic_inv_why why, struct snic_slot_callback *callback);
 
 /* Would that be refused? False: yes, counted. Nothing changes. */
 bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, enum snic_inv_why why);
