@@ -403,6 +403,7 @@ static int status_errno(u32 status)
 		[SIRDMA_CQP_BAD_ADDRESS] = -EFAULT,
 		[SIRDMA_CQP_BAD_RING] = -EIO,
 		[SIRDMA_CQP_RESET] = -EIO,
+		[SIRDMA_CQP_AGAIN] = -EAGAIN,
 	};
 	u32 minor = status & 0xffff;
 

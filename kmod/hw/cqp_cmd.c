@@ -71,7 +71,15 @@ int sirdma_cqp_modify_qp(struct sirdma_hw *hw, const struct sirdma_cqp_modify_qp
 
 int sirdma_cqp_destroy_qp(struct sirdma_hw *hw, u32 qpn)
 {
-	return exec_qp(hw, header(SIRDMA_CQP_DESTROY_QP) | SIRDMA_PREP(SIRDMA_CQP_QP_ID, qpn), 0);
+	const u64 hdr = header(SIRDMA_CQP_DESTROY_QP) | SIRDMA_PREP(SIRDMA_CQP_QP_ID, qpn);
+	/* A device that never ends it is defective: a QP cannot have more windows than there are. */
+	u32 parts = hw->caps.max_mrs / SIRDMA_CQP_QP_WINDOWS + 1;
+	int err;
+
+	do {
+		err = exec_qp(hw, hdr, 0);
+	} while (err == -EAGAIN && parts--);
+	return err == -EAGAIN ? -EIO : err;
 }
 
 int sirdma_cqp_upload_ctx(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa)

@@ -159,7 +159,8 @@ static void cqp_complete(struct snic_dev *dev, u8 opcode, u32 status, u64 ret)
 		cqp->polarity = !cqp->polarity;
 	reg = SIRDMA_PREP(SIRDMA_CQPTAIL_WQTAIL, cqp->tail);
 	if (status) {
-		snic_stat_inc(dev, SIRDMA_STAT_CQP_ERRORS);
+		if (status != SIRDMA_CQP_AGAIN)
+			snic_stat_inc(dev, SIRDMA_STAT_CQP_ERRORS);
 		reg |= SIRDMA_CQPTAIL_OP_ERR;
 		WRITE_ONCE(cqp->err_codes, SIRDMA_CQP_MAJ_ERROR << 16 | status);
 	}

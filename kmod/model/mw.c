@@ -264,14 +264,16 @@ static struct snic_mw *mw_first(struct snic_qp *qp)
 	return mw;
 }
 
-/* A command, and only commands free windows. Nobody uses @qp, so no window joins its list. */
-void snic_mw_unbind_qp(struct snic_qp *qp)
+/* A command, and only commands free windows. @qp is in RESET, so no window joins its list. */
+bool snic_mw_unbind_qp(struct snic_qp *qp, u32 most)
 {
 	struct snic_slot *slot;
 	struct snic_mw *mw;
 	struct mw_end end;
 
 	while ((mw = mw_first(qp))) {
+		if (!most)
+			return false;
 		slot = snic_slot_get(&qp->dev->mrs, mw->mr.slot.obj.id);
 		if (!slot)
 			continue; /* its last user is about to take it from the list */
@@ -281,5 +283,7 @@ void snic_mw_unbind_qp(struct snic_qp *qp)
 			port_event_set(&end.idle);
 		snic_slot_put(slot);
 		snic_obj_wait(&end.idle);
+		most--;
 	}
+	return true;
 }

@@ -40,7 +40,10 @@ void snic_mw_unbound(struct snic_slot *slot);
 
 /* ALLOC_STAG of a window. */
 u32 snic_mw_alloc(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd);
-/* Unbind the windows of type 2 of a queue pair that is being destroyed, and wait for their users. */
-void snic_mw_unbind_qp(struct snic_qp *qp);
+/*
+ * Unbind at most @most windows of type 2 of a queue pair that is in RESET, and wait for their users. False:
+ * it has more.
+ */
+bool snic_mw_unbind_qp(struct snic_qp *qp, u32 most);
 
 #endif

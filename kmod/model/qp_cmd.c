@@ -232,7 +232,7 @@ static void qp_destroy(struct snic_qp *qp)
 	snic_obj_drain(&qp->obj);
 	/* Nobody else has it, so no lock is needed. */
 	snic_qp_revoke(qp);
-	snic_mw_unbind_qp(qp);
+	snic_mw_unbind_qp(qp, ~0u);
 	port_timer_cancel_sync(&qp->timer);
 	port_timer_cancel_sync(&qp->sq_poll);
 	snic_aeq_detach(qp->dev, &qp->async);
@@ -252,13 +252,18 @@ u32 snic_cqp_destroy_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	*ret = 0;
 	if (id < QP_FIRST_ID || id >= dev->qps.limit)
 		return SIRDMA_CQP_BAD_INDEX;
-	obj = snic_table_remove(&dev->qps, id);
+	/* It stays while this command runs: only commands remove queue pairs. */
+	obj = snic_table_at(&dev->qps, id);
 	if (!obj)
 		return SIRDMA_CQP_NO_OBJECT;
 	qp = container_of(obj, struct snic_qp, obj);
 	port_lock(&qp->lock);
 	qp_acknowledge(qp);
+	snic_qp_reset(qp);
 	port_unlock(&qp->lock);
+	if (!snic_mw_unbind_qp(qp, SIRDMA_CQP_QP_WINDOWS))
+		return SIRDMA_CQP_AGAIN;
+	snic_table_remove(&dev->qps, id);
 	qp_destroy(qp);
 	return SIRDMA_CQP_OK;
 }

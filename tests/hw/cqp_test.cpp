@@ -112,6 +112,7 @@ TEST(Cqp, StatusBecomesErrno)
 		{failed(SIRDMA_CQP_BAD_ADDRESS), -EFAULT},
 		{failed(SIRDMA_CQP_BAD_RING), -EIO},
 		{failed(SIRDMA_CQP_RESET), -EIO},
+		{failed(SIRDMA_CQP_AGAIN), -EAGAIN},
 		{0xffff0000u, -EIO},
 		{0xffff00ffu, -EIO},
 	};
@@ -126,6 +127,31 @@ TEST(Cqp, StatusBecomesErrno)
 	EXPECT_EQ(nop(host.hw), 0);
 	EXPECT_GE(host.hw.cqp.failures, std::size(expected));
 	EXPECT_FALSE(host.hw.cqp.dead);
+}
+
+TEST(Cqp, AQueuePairIsDestroyedInParts)
+{
+	FakeHost host;
+	u32 commands = 0;
+	const auto script = [&](u32 parts) {
+		commands = 0;
+		host.dev.set_script([&commands, parts](auto &) {
+			return ++commands < parts ?
+				       FakeDevice::Reply{.status = failed(SIRDMA_CQP_AGAIN)} :
+				       FakeDevice::Reply{};
+		});
+	};
+
+	for (u32 parts : {1u, 2u}) {
+		script(parts);
+		EXPECT_EQ(sirdma_cqp_destroy_qp(&host.hw, 2), 0);
+		EXPECT_EQ(commands, parts);
+	}
+	// A device that never ends it
+	script(~0u);
+	EXPECT_EQ(sirdma_cqp_destroy_qp(&host.hw, 2), -EIO);
+	EXPECT_LE(commands, host.hw.caps.max_mrs / SIRDMA_CQP_QP_WINDOWS + 2);
+	host.dev.set_script(nullptr);
 }
 
 TEST(Cqp, MemoryIsReclaimedWhileNobodyWaits)

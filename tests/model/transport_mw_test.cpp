@@ -579,3 +579,35 @@ TEST_F(Windows, WrongInvalidationsAreRefused)
 	l->b.post({.op = SIRDMA_OP_LOCAL_INV, .rkey = other << 8 | 1});
 	expect_error(wait_send(l->b), SIRDMA_FLUSH_MW_BIND, SIRDMA_VENDOR_MW_BIND);
 }
+
+// Other commands do not wait until thousands of windows are unbound.
+TEST_F(Windows, AQueuePairWithManyWindowsEndsInParts)
+{
+	constexpr u32 parts = 3, first = 100, many = (parts - 1) * SIRDMA_CQP_QP_WINDOWS + 1;
+	const auto left = [&] {
+		return snic_slot_peek(&b.host.dev()->mrs, region_.idx) / SNIC_SLOT_BOUND;
+	};
+	auto l = link(), another = link();
+
+	bound(another->b, bind(other, 1));
+	for (u32 i = 0; i < many; i++) {
+		ASSERT_EQ(b.drv.alloc_mw(first + i, false), SIRDMA_CQP_OK);
+		bound(l->b, bind(first + i, 1));
+	}
+	EXPECT_EQ(left(), many + 1);
+
+	const u64 errors = b.stat(SIRDMA_STAT_CQP_ERRORS);
+
+	for (u32 part = 1; part < parts; part++) {
+		EXPECT_EQ(l->b.destroy(), SIRDMA_CQP_AGAIN);
+		EXPECT_EQ(left(), many + 1 - part * SIRDMA_CQP_QP_WINDOWS);
+		EXPECT_EQ(l->b.state(), SIRDMA_QPS_RESET);
+		served(*another, SIRDMA_OP_READ, other << 8 | 1, b.va(start), 64);
+	}
+	EXPECT_EQ(b.stat(SIRDMA_STAT_CQP_ERRORS), errors);
+	EXPECT_EQ(b.drv.dealloc_stag(region_.stag()), SIRDMA_CQP_IN_USE);
+	EXPECT_EQ(l->b.destroy(), SIRDMA_CQP_OK);
+	EXPECT_EQ(left(), 1u);
+	EXPECT_EQ(l->b.destroy(), SIRDMA_CQP_NO_OBJECT);
+	served(*another, SIRDMA_OP_READ, other << 8 | 1, b.va(start), 64);
+}
