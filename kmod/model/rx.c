@@ -88,14 +88,20 @@ static u32 rx_frame_bytes(const struct snic_pkt *pkt, const struct snic_rx_pkt *
 	return bytes;
 }
 
+static void rx_count(struct snic_rx_batch *batch, const struct snic_pkt *pkt,
+		     const struct snic_rx_pkt *rx)
+{
+	batch->frames += pkt->npkts;
+	batch->frame_bytes += rx_frame_bytes(pkt, rx);
+	if ((rx->traffic_class & 3) == 3)
+		snic_stat_inc(batch->dev, SIRDMA_STAT_RX_ECN);
+}
+
 static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const struct snic_pkt *pkt,
 			const struct snic_rx_pkt *rx)
 {
 	batch->pkts += pkt->npkts;
 	batch->bytes += pkt->payload_len;
-	batch->frame_bytes += rx_frame_bytes(pkt, rx);
-	if ((rx->traffic_class & 3) == 3)
-		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_ECN);
 	/*
 	 * A super-packet cut for another MTU stays whole: the length check of the transport
 	 * refuses it.
@@ -116,8 +122,8 @@ void snic_rx_batch_end(struct snic_rx_batch *batch)
 
 	if (!qp)
 		return;
-	if (batch->pkts) {
-		snic_stat_add(batch->dev, SIRDMA_STAT_RX_PKTS, batch->pkts);
+	if (batch->frames) {
+		snic_stat_add(batch->dev, SIRDMA_STAT_RX_PKTS, batch->frames);
 		snic_stat_add(batch->dev, SIRDMA_STAT_RX_BYTES, batch->frame_bytes);
 	}
 	snic_qp_put_rx_mr(qp);
@@ -141,22 +147,26 @@ static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 	batch->qp = qp;
 	batch->pkts = 0;
 	batch->bytes = 0;
+	batch->frames = 0;
 	batch->frame_bytes = 0;
 	return qp;
 }
 
-static void rx_to_qp(struct snic_rx_batch *batch, u32 qpn, const struct snic_pkt *pkt,
-		     const struct snic_rx_pkt *rx)
+/* Does the QP get the packet? @counted: its frame is counted already. */
+static bool rx_to_qp(struct snic_rx_batch *batch, u32 qpn, const struct snic_pkt *pkt,
+		     const struct snic_rx_pkt *rx, bool counted)
 {
 	struct snic_qp *qp = rx_batch_qp(batch, qpn);
-	enum sirdma_stat why;
+	enum sirdma_stat why = SIRDMA_STAT_RX_NO_QP;
 
-	if (!qp)
-		snic_stat_inc(batch->dev, SIRDMA_STAT_RX_NO_QP);
-	else if (rx_admit(qp, pkt, rx, &why))
-		rx_dispatch(batch, qp, pkt, rx);
-	else
+	if (!qp || !rx_admit(qp, pkt, rx, &why)) {
 		snic_stat_inc(batch->dev, why);
+		return false;
+	}
+	if (!counted)
+		rx_count(batch, pkt, rx);
+	rx_dispatch(batch, qp, pkt, rx);
+	return true;
 }
 
 /*
@@ -168,12 +178,13 @@ static void rx_to_group(struct snic_rx_batch *batch, const struct snic_pkt *pkt,
 			const struct snic_rx_pkt *rx)
 {
 	u32 qpns[SIRDMA_MCAST_MAX_QPS], count, i;
+	bool counted = false;
 
 	count = snic_mcast_members(batch->dev, &rx->dst_ip, qpns);
 	if (!count)
 		snic_stat_inc(batch->dev, SIRDMA_STAT_RX_NO_GROUP);
 	for (i = 0; i < count; i++)
-		rx_to_qp(batch, qpns[i], pkt, rx);
+		counted |= rx_to_qp(batch, qpns[i], pkt, rx, counted);
 }
 
 /* The multicast QP number and a multicast address come together (IBTA 9.6.1.2). */
@@ -194,7 +205,7 @@ void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx
 	else if (unlikely(pkt.qpn == SIRDMA_MCAST_QPN))
 		rx_to_group(batch, &pkt, rx);
 	else
-		rx_to_qp(batch, pkt.qpn, &pkt, rx);
+		rx_to_qp(batch, pkt.qpn, &pkt, rx, false);
 }
 
 bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *rx)

@@ -153,7 +153,8 @@ struct snic_rx_batch {
 	struct snic_qp *qp;
 	u32 pkts; /* received since qp was locked */
 	u32 bytes; /* and their payload */
-	u32 frame_bytes; /* and their frames, Ethernet header to ICRC */
+	u32 frames; /* that carried them, each counted for one queue pair only */
+	u32 frame_bytes; /* of those, Ethernet header to ICRC */
 };
 
 void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *pkt);

@@ -169,6 +169,33 @@ TEST_F(MulticastTransport, EachMemberChecksForItself)
 		EXPECT_TRUE(silent(*qp));
 }
 
+// The port has received it once, however many members take it, also when the first does not.
+TEST_F(MulticastTransport, AFrameIsCountedOnce)
+{
+	Member x(a), y(b), z(b), wrong(b, qkey + 1);
+	u64 frames = 0, bytes = 0;
+
+	ASSERT_EQ(b.stat(SIRDMA_STAT_RX_PKTS), 0u);
+	ASSERT_EQ(create({wrong.qp.id, y.qp.id, z.qp.id}), SIRDMA_CQP_OK);
+	fabric.record(true);
+	y.qp.recv({b.sge(to, 2048)});
+	z.qp.recv({b.sge(to + 4096, 2048)});
+	sends(x.qp, send(a, 100));
+	gets(y.qp, x.qp, to, 100);
+	gets(z.qp, x.qp, to + 4096, 100);
+	for (const Packet &pkt : fabric.sent())
+		bytes += pkt.bytes.size(), frames++;
+	EXPECT_EQ(frames, 1u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_PKTS), frames);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_BYTES), bytes);
+	// What no member takes is counted as what it is.
+	ASSERT_EQ(command(SIRDMA_CQP_MODIFY_MCAST_GRP, 3, group, {wrong.qp.id}), SIRDMA_CQP_OK);
+	sends(x.qp, send(a, 100));
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_PKTS), frames);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_BYTES), bytes);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_BAD_QKEY), 2u);
+}
+
 TEST_F(MulticastTransport, DropsWhatNobodyJoined)
 {
 	Member x(a), y(b);
