@@ -5,6 +5,7 @@
 #include <linux/ktime.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
+#include "backlog.h"
 #include "compat/napi.h"
 #include "defer.h"
 #include "local.h"
@@ -18,14 +19,6 @@
 #define SNIC_DRAIN_COST (512 * 1024)
 #define SNIC_DRAIN_STEPS 256
 
-/*
- * Packets that a CPU takes from its receive backlog between two polls of one NAPI instance:
- * net.core.dev_weight.
- */
-#define SNIC_BACKLOG_POLL 64
-/* Ten times the default of net.core.netdev_max_backlog: the backlog drops more packets. */
-#define SNIC_BACKLOG_MOST 10000
-
 static DEFINE_PER_CPU(struct snic_cpu, snic_cpus);
 
 struct snic_cpu *snic_cpu_this(void)
@@ -36,6 +29,20 @@ struct snic_cpu *snic_cpu_this(void)
 unsigned long snic_cpu_received(void)
 {
 	return READ_ONCE(raw_cpu_ptr(&snic_cpus)->received);
+}
+
+static u32 snic_cpu_backlog_head(void)
+{
+	return snic_backlog_head(this_cpu_ptr(&softnet_data));
+}
+
+/* @q stays until the bottom half finds that its frames have passed the backlog. */
+static void snic_cpu_linger(struct snic_cpu *cpu, struct snic_txq *q)
+{
+	/* The bottom half may not have run while billions of packets passed. It is scheduled now. */
+	if (list_empty(&cpu->lingering))
+		cpu->passed = snic_cpu_backlog_head();
+	list_add_tail(&q->node, &cpu->lingering);
 }
 
 /* Drain one queue, or a batch of it; false when none is pending. Drops the lock and retakes it. */
@@ -55,7 +62,7 @@ static bool snic_cpu_step(struct snic_cpu *cpu, u32 *cost)
 	if (next == SNIC_TXQ_MORE)
 		list_add_tail(&q->node, &cpu->pending);
 	else if (next == SNIC_TXQ_LINGER)
-		list_add_tail(&q->node, &cpu->lingering);
+		snic_cpu_linger(cpu, q);
 	return true;
 }
 
@@ -112,9 +119,9 @@ void snic_cpu_pend(struct snic_txq *q)
 		napi_schedule(&cpu->napi);
 }
 
-u32 snic_cpu_count_sent(u32 frames)
+u32 snic_cpu_backlog_tail(void)
 {
-	return snic_cpu_this()->sent += frames;
+	return snic_backlog_tail(this_cpu_ptr(&softnet_data));
 }
 
 /* Others may add to the backlog meanwhile, but not frames of this CPU. */
@@ -153,7 +160,7 @@ bool snic_cpu_passed(u32 last, bool lingers)
 
 	if (lingers && READ_ONCE(snic_cpu_cells))
 		return (s32)(cpu->passed_cells - last) >= 0;
-	return (s32)(cpu->passed - last) >= 0 || snic_cpu_backlog_empty();
+	return (s32)(snic_cpu_backlog_head() - last) >= 0 || snic_cpu_backlog_empty();
 }
 
 void snic_cpu_schedule_bh(void)
@@ -173,19 +180,13 @@ void snic_cpu_schedule(void)
 }
 
 /*
- * The softirq polls this instance and the receive backlog alternately, so the backlog
- * was polled since the last call.
+ * A poll of this instance. The softirq polls all instances in turn, so those cells were polled since
+ * the last call that had been scheduled by then.
  */
 static void snic_cpu_age_backlog(struct snic_cpu *cpu)
 {
-	u32 left = cpu->polled - cpu->passed;
-
-	/* The cells that were scheduled before the last poll were polled since, too. */
 	cpu->passed_cells = cpu->passed;
-	left -= min_t(u32, left, SNIC_BACKLOG_POLL);
-	left = min_t(u32, left + cpu->sent - cpu->polled, SNIC_BACKLOG_MOST);
-	cpu->polled = cpu->sent;
-	cpu->passed = cpu->polled - left;
+	cpu->passed = snic_cpu_backlog_head();
 }
 
 /*

@@ -43,10 +43,8 @@ struct snic_cpu {
 	struct list_head lingering; /* same: SNIC_TXQ_LINGER */
 	bool draining;
 	unsigned int entered; /* depth of snic_enter(); this CPU only, softirqs off */
-	/* Running numbers of frames, which wrap; this CPU only, softirqs off. */
-	u32 sent;
-	u32 polled; /* the last one sent before the last poll */
-	u32 passed; /* the last one that has left this CPU's receive backlog */
+	/* Numbers of packets of this CPU's receive backlog (backlog.h); this CPU only, softirqs off. */
+	u32 passed; /* the last one that had left it at the last poll */
 	u32 passed_cells; /* and the cells of tunnels behind it */
 	struct napi_struct napi; /* the bottom half */
 	/* Free lists of local packet buffers; this CPU only, softirqs off. */
@@ -78,10 +76,10 @@ void snic_leave(void);
 
 /* Make this CPU drain @q soon; softirqs are off. */
 void snic_cpu_pend(struct snic_txq *q);
-/* Count frames given to a netdev. Returns the number of the last one. Softirqs are off. */
-u32 snic_cpu_count_sent(u32 frames);
+/* The number of the last packet that was put into this CPU's receive backlog. Softirqs are off. */
+u32 snic_cpu_backlog_tail(void);
 /*
- * Are the frames of this CPU up to number @last past its receive backlog, and what may be behind
+ * Are the packets up to number @last past this CPU's receive backlog, and what may be behind
  * it? @lingers: they were in it when they had been sent. Softirqs are off.
  */
 bool snic_cpu_passed(u32 last, bool lingers);

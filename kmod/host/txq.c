@@ -329,22 +329,28 @@ static void snic_txq_set_cpu(struct sk_buff *skb, int cpu)
 #endif
 }
 
-/* Called with frames. */
-static u32 snic_txq_send_wire(struct snic_txq *q, struct sk_buff_head *wire)
+/*
+ * Called with frames. True: the netdev may have put some into this CPU's receive backlog, as virtual
+ * netdevs do. Packets of others are before them, which only the backlog's own numbers count.
+ */
+static bool snic_txq_send_wire(struct snic_txq *q, struct sk_buff_head *wire, u32 *cost)
 {
 	/* It does not change until these frames are freed. */
 	const int cpu = READ_ONCE(q->xps_cpu);
+	u32 before = snic_cpu_backlog_tail(), last, n;
 	struct sk_buff *skb;
-	u32 cost = 0, n;
 
 	for (n = 0; n < SNIC_TXQ_BATCH && (skb = __skb_dequeue(wire)); n++) {
-		cost += max_t(u32, skb->len, SNIC_FRAME_MIN_COST);
+		*cost += max_t(u32, skb->len, SNIC_FRAME_MIN_COST);
 		snic_txq_set_cpu(skb, cpu);
 		snic_tx_xmit(q->host, skb);
 	}
-	q->last = snic_cpu_count_sent(n);
+	last = snic_cpu_backlog_tail();
+	if (last == before)
+		return false;
+	q->last = last;
 	q->linger_cpu = smp_processor_id();
-	return cost;
+	return true;
 }
 
 static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
@@ -364,16 +370,16 @@ static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
 }
 
 /*
- * May what was sent last be in this CPU's receive backlog? A virtual netdev puts it there.
- * The backlog of a CPU that went offline has moved to another one.
+ * Is what was sent in this CPU's receive backlog? @entered: it has just been put there. The backlog of a
+ * CPU that went offline has moved to another one.
  */
-static bool snic_txq_must_linger(const struct snic_txq *q, bool sent)
+static bool snic_txq_must_linger(const struct snic_txq *q, bool entered)
 {
 	bool lingers = q->linger && q->linger_cpu == smp_processor_id();
 
 	if (num_online_cpus() == 1)
 		return false;
-	return (sent || lingers) && !snic_cpu_passed(q->last, lingers);
+	return (entered || lingers) && !snic_cpu_passed(q->last, lingers);
 }
 
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
@@ -381,7 +387,7 @@ enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 	enum snic_txq_next next;
 	struct sk_buff_head wire;
 	LIST_HEAD(local);
-	bool sends;
+	bool entered = false;
 
 	__skb_queue_head_init(&wire);
 	spin_lock(&q->lock);
@@ -389,11 +395,10 @@ enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 	list_splice_init(&q->local, &local);
 	spin_unlock(&q->lock);
 
-	sends = !skb_queue_empty(&wire);
-	if (sends)
-		*cost += snic_txq_send_wire(q, &wire);
+	if (!skb_queue_empty(&wire))
+		entered = snic_txq_send_wire(q, &wire, cost);
 	*cost += snic_txq_send_local(q, &local);
-	q->linger = snic_txq_must_linger(q, sends);
+	q->linger = snic_txq_must_linger(q, entered);
 
 	spin_lock(&q->lock);
 	skb_queue_splice(&wire, &q->wire);

@@ -18,6 +18,15 @@
 #define trace_snic_reg_write(ndev, reg, val) ((void)(ndev), (void)(reg), (void)(val))
 #define trace_snic_irq(ndev, index) ((void)(ndev), (void)(index))
 
+/* The numbers of the backlog, as a test says; a kernel for one CPU has none. */
+static struct {
+	u32 tail;
+	u32 head;
+} backlog;
+#include "host/backlog.h"
+#define snic_backlog_tail(sd) ((void)(sd), backlog.tail)
+#define snic_backlog_head(sd) ((void)(sd), backlog.head)
+
 #include "host/bus.c"
 #include "host/cpu.c"
 #include "host/defer.c"
@@ -371,42 +380,60 @@ static void endless_background_work_leaves_room(struct kunit *test)
 	endless_work_leaves_room(test, true);
 }
 
-/* Polls until no frame up to @last is in the backlog, while others send more than a poll takes. */
+#define BACKLOG_POLL 64 /* packets that one poll takes out: net.core.dev_weight */
+
+/* Polls until no packet up to @last is in the backlog, into which others put more than a poll takes out. */
 static u32 polls_until_passed(u32 last)
 {
 	u32 polls;
 
 	for (polls = 0; polls < 100000 && !snic_cpu_passed(last, true); polls++) {
-		snic_cpu_count_sent(2 * SNIC_BACKLOG_POLL);
+		backlog.tail += 2 * BACKLOG_POLL;
+		backlog.head += BACKLOG_POLL;
 		snic_cpu_age_backlog(snic_cpu_this());
 	}
 	return polls;
 }
 
-static void the_backlog_is_past_a_frame_whatever_follows_it(struct kunit *test)
+/* @packets of others and one of ours; the number of that one. */
+static u32 enter_backlog(u32 packets)
 {
-	struct sk_buff_head *backlog;
+	backlog.tail += packets + 1;
+	return snic_cpu_backlog_tail();
+}
+
+/* Counters wrap around. */
+static void begin_backlog(struct snic_cpu *cpu)
+{
+	backlog.tail = backlog.head = ~0u - 3;
+	cpu->passed = cpu->passed_cells = backlog.head;
+}
+
+/* Packets of others precede it and follow it. */
+static void the_backlog_is_past_a_frame_when_it_was_taken_out(struct kunit *test)
+{
+	static const u32 others[] = {0, BACKLOG_POLL - 1, BACKLOG_POLL, 300, 10000};
+	struct sk_buff_head *queue;
 	struct sk_buff frame = {};
 	struct snic_cpu *cpu;
-	u32 last;
+	u32 i, last;
 
 	local_bh_disable();
 	cpu = snic_cpu_this();
-	backlog = &this_cpu_ptr(&softnet_data)->process_queue;
-	__skb_queue_tail(backlog, &frame);
-	/* Counters wrap around. */
-	cpu->sent = cpu->polled = cpu->passed = ~0u - 3;
-	last = snic_cpu_count_sent(10);
+	queue = &this_cpu_ptr(&softnet_data)->process_queue;
+	__skb_queue_tail(queue, &frame);
+	for (i = 0; i < ARRAY_SIZE(others); i++) {
+		begin_backlog(cpu);
+		last = enter_backlog(others[i]);
+		KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last, true));
+		KUNIT_EXPECT_EQ(test, polls_until_passed(last),
+				DIV_ROUND_UP(others[i] + 1, BACKLOG_POLL));
+	}
+	last = enter_backlog(0);
 	KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last, true));
-	/* One poll that may have begun before, and one behind. */
-	KUNIT_EXPECT_EQ(test, polls_until_passed(last), 2);
-	last = snic_cpu_count_sent(10 * SNIC_BACKLOG_MOST);
-	KUNIT_EXPECT_LE(test, polls_until_passed(last), SNIC_BACKLOG_MOST / SNIC_BACKLOG_POLL + 2);
-	last = snic_cpu_count_sent(1);
-	KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last, true));
-	__skb_unlink(&frame, backlog);
+	__skb_unlink(&frame, queue);
 	KUNIT_EXPECT_TRUE(test, snic_cpu_passed(last, true));
-	cpu->sent = cpu->polled = cpu->passed = cpu->passed_cells = 0;
+	cpu->passed = cpu->passed_cells = 0;
 	local_bh_enable();
 }
 
@@ -420,12 +447,38 @@ static void frames_are_past_the_cells_of_tunnels(struct kunit *test)
 	snic_cpu_cells = true;
 	local_bh_disable();
 	cpu = snic_cpu_this();
-	cpu->sent = cpu->polled = cpu->passed = cpu->passed_cells = ~0u - 3;
-	last = snic_cpu_count_sent(1);
-	KUNIT_EXPECT_EQ(test, polls_until_passed(last), 3);
-	last = snic_cpu_count_sent(1);
+	begin_backlog(cpu);
+	last = enter_backlog(300);
+	KUNIT_EXPECT_EQ(test, polls_until_passed(last), DIV_ROUND_UP(301, BACKLOG_POLL) + 1);
+	last = enter_backlog(0);
 	KUNIT_EXPECT_TRUE_MSG(test, snic_cpu_passed(last, false), "it never was in the backlog");
-	cpu->sent = cpu->polled = cpu->passed = cpu->passed_cells = 0;
+	cpu->passed = cpu->passed_cells = 0;
+	local_bh_enable();
+	snic_cpu_cells = was;
+}
+
+/* The first queue that lingers: since the bottom half ran, half of all numbers may have passed. */
+static void old_numbers_let_no_frame_pass(struct kunit *test)
+{
+	bool was = snic_cpu_cells;
+	struct snic_txq q = {};
+	struct snic_cpu *cpu;
+	u32 last;
+
+	snic_cpu_cells = true;
+	local_bh_disable();
+	cpu = snic_cpu_this();
+	begin_backlog(cpu);
+	backlog.tail = backlog.head += 3u << 30;
+	last = enter_backlog(0);
+	spin_lock(&cpu->lock);
+	snic_cpu_linger(cpu, &q);
+	list_del(&q.node);
+	spin_unlock(&cpu->lock);
+	snic_cpu_age_backlog(cpu);
+	KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last, true));
+	KUNIT_EXPECT_EQ(test, polls_until_passed(last), 2);
+	cpu->passed = cpu->passed_cells = 0;
 	local_bh_enable();
 	snic_cpu_cells = was;
 }
@@ -457,8 +510,9 @@ static void tunnels_are_noticed(struct kunit *test)
 }
 
 static struct kunit_case context_cases[] = {
-	KUNIT_CASE(the_backlog_is_past_a_frame_whatever_follows_it),
+	KUNIT_CASE(the_backlog_is_past_a_frame_when_it_was_taken_out),
 	KUNIT_CASE(frames_are_past_the_cells_of_tunnels),
+	KUNIT_CASE(old_numbers_let_no_frame_pass),
 	KUNIT_CASE(tunnels_are_noticed),
 	KUNIT_CASE(task_posts),
 	KUNIT_CASE(interrupt_posts),
