@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * sirdma_nic as one translation unit: a packet passes through a dozen of these files, and
- * calls between them are inlined or direct. In userspace each file is compiled by itself.
+ * calls between them are inlined or direct. In userspace each file is compiled by itself, so a
+ * name of a static function, type or macro that two of them define differently is an error here
+ * only.
  */
 #include "host/addr.c"
 #include "host/bus.c"

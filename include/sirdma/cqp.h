@@ -97,10 +97,10 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_qp, 64);
 /* The command fails with BAD_STATE when the QP is in another. */
 #define SIRDMA_CQP_QP_CUR_STATE SIRDMA_MASK(58, 56)
 /*
- * A DESTROY_QP unbinds this many windows of type 2 of the QP, and when it has more it gives AGAIN: the QP
- * remains, in RESET. Other commands wait for one part at most, 1 ms or so.
+ * DESTROY_QP unbinds at most this many windows of type 2. If the QP has more, the command completes
+ * with AGAIN and the QP stays, in RESET: the driver sends it again. Other commands wait for one part.
  */
-#define SIRDMA_CQP_QP_WINDOWS 1024u
+#define SIRDMA_CQP_DESTROY_WINDOWS 1024u
 
 /* CREATE_CQ, MODIFY_CQ (resize), DESTROY_CQ */
 struct sirdma_cqp_cq {
@@ -332,7 +332,7 @@ enum sirdma_cqp_status {
 	SIRDMA_CQP_BAD_ADDRESS = 8, /* a DMA address, SD or PBLE does not resolve */
 	SIRDMA_CQP_BAD_RING = 9, /* WQE without valid polarity below the doorbell */
 	SIRDMA_CQP_RESET = 10, /* device was reset before the command ran */
-	SIRDMA_CQP_AGAIN = 11, /* a part of it is done, and the same command does the next part */
+	SIRDMA_CQP_AGAIN = 11, /* part of the work is done; send the same command again */
 };
 
 #endif

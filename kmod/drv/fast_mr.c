@@ -105,7 +105,10 @@ int sirdma_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents, unsi
 	return n;
 }
 
-/* Does the list of @mr name all pages of what the consumer calls the region, and no others? */
+/*
+ * Does the list of @mr cover the region (iova, length), and begin at its offset in the page? The
+ * list may be longer.
+ */
 static bool sirdma_fast_mr_is_mapped(const struct sirdma_mr *mr)
 {
 	const struct ib_mr *ibmr = &mr->ibmr;

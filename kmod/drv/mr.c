@@ -206,7 +206,10 @@ static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	} while (err == -EBUSY && mr->fast.max && ++tries < FAST_DEALLOC_TRIES);
 	trace_sirdma_mr_dealloc(dev, stag, err);
 	if (err == -EBUSY) {
-		sirdma_refused(dev, "dereg_mr: region %#x is in use by memory windows", stag);
+		sirdma_refused(dev,
+			       mr->fast.max ? "dereg_mr: region %#x is being registered" :
+					      "dereg_mr: memory windows are bound to region %#x",
+			       stag);
 		return err;
 	}
 	if (err)

@@ -18,7 +18,10 @@ static DEFINE_HASHTABLE(snic_addrs, 8);
 /* Protects changes of the table and of the hosts' lists of addresses. */
 static DEFINE_MUTEX(snic_addrs_lock);
 
-/* Only the administrator's own addresses are in the table: no neighbour chooses its collisions. */
+/*
+ * The table has the addresses of this host's netdevs, whose number the kernel limits: a weak hash
+ * suffices.
+ */
 static u32 snic_addr_hash(const struct sirdma_ip *ip)
 {
 	u32 words[4];

@@ -39,7 +39,7 @@ static u32 snic_cpu_backlog_head(void)
 /* @q stays until the bottom half finds that its frames have passed the backlog. */
 static void snic_cpu_linger(struct snic_cpu *cpu, struct snic_txq *q)
 {
-	/* The bottom half may not have run while billions of packets passed. It is scheduled now. */
+	/* While none lingers the bottom half may not run, and @passed gets so old that it seems new. */
 	if (list_empty(&cpu->lingering))
 		cpu->passed = snic_cpu_backlog_head();
 	list_add_tail(&q->node, &cpu->lingering);
@@ -180,10 +180,10 @@ void snic_cpu_schedule(void)
 }
 
 /*
- * A poll of this instance. The softirq polls all instances in turn, so those cells were polled since
- * the last call that had been scheduled by then.
+ * Called once per poll. The softirq polls all scheduled instances between two calls, so the cells
+ * that were scheduled before the last call have been polled.
  */
-static void snic_cpu_age_backlog(struct snic_cpu *cpu)
+static void snic_cpu_note_backlog(struct snic_cpu *cpu)
 {
 	cpu->passed_cells = cpu->passed;
 	cpu->passed = snic_cpu_backlog_head();
@@ -200,7 +200,7 @@ static int snic_cpu_poll(struct napi_struct *napi, int budget)
 	bool more;
 
 	snic_enter();
-	snic_cpu_age_backlog(snic_cpu_this());
+	snic_cpu_note_backlog(snic_cpu_this());
 	spin_lock(&cpu->lock);
 	list_splice_tail_init(&cpu->lingering, &cpu->pending);
 	spin_unlock(&cpu->lock);

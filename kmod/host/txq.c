@@ -370,8 +370,8 @@ static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
 }
 
 /*
- * Is what was sent in this CPU's receive backlog? @entered: it has just been put there. The backlog of a
- * CPU that went offline has moved to another one.
+ * May frames of @q still be in this CPU's receive backlog, or in cells behind it? @entered: some
+ * were put there just now. The backlog of a CPU that went offline has moved to another one.
  */
 static bool snic_txq_must_linger(const struct snic_txq *q, bool entered)
 {

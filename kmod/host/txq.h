@@ -48,7 +48,7 @@ struct snic_txq {
 	int xps_cpu;
 	bool scheduled; /* in the list of a CPU, or being drained by one */
 	bool linger; /* from here to node: owned by the CPU that has scheduled it */
-	u32 last; /* no frame has a higher number in the backlog of linger_cpu (backlog.h) */
+	u32 last; /* no frame of this has a higher one in the backlog of linger_cpu (backlog.h) */
 	int linger_cpu;
 	struct list_head node;
 	/* Changes when QPs wait and when periods end. Senders and destructors of frames read it. */

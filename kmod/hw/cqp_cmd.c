@@ -73,7 +73,7 @@ int sirdma_cqp_destroy_qp(struct sirdma_hw *hw, u32 qpn)
 {
 	const u64 hdr = header(SIRDMA_CQP_DESTROY_QP) | SIRDMA_PREP(SIRDMA_CQP_QP_ID, qpn);
 	/* A device that never ends it is defective: a QP cannot have more windows than there are. */
-	u32 parts = hw->caps.max_mrs / SIRDMA_CQP_QP_WINDOWS + 1;
+	u32 parts = hw->caps.max_mrs / SIRDMA_CQP_DESTROY_WINDOWS + 1;
 	int err;
 
 	do {

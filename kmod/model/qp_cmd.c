@@ -261,7 +261,7 @@ u32 snic_cqp_destroy_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	qp_acknowledge(qp);
 	snic_qp_reset(qp);
 	port_unlock(&qp->lock);
-	if (!snic_mw_unbind_qp(qp, SIRDMA_CQP_QP_WINDOWS))
+	if (!snic_mw_unbind_qp(qp, SIRDMA_CQP_DESTROY_WINDOWS))
 		return SIRDMA_CQP_AGAIN;
 	snic_table_remove(&dev->qps, id);
 	qp_destroy(qp);

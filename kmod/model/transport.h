@@ -64,9 +64,10 @@ extern const struct snic_transport snic_ud;
  * Operation @op of a QP's transport, to be tested for NULL, and a call of it. RC, which most QPs
  * are, is called directly: an indirect call costs as much as what some operations do.
  */
-#define snic_transport_op(qp, op) ((qp)->transport == &snic_rc ? snic_rc.op : (qp)->transport->op)
+#define snic_transport_is_rc(qp) (PORT_ONE_UNIT && (qp)->transport == &snic_rc)
+#define snic_transport_op(qp, op) (snic_transport_is_rc(qp) ? snic_rc.op : (qp)->transport->op)
 #define snic_transport_call(qp, op, ...) \
-	((qp)->transport == &snic_rc ? snic_rc.op(__VA_ARGS__) : (qp)->transport->op(__VA_ARGS__))
+	(snic_transport_is_rc(qp) ? snic_rc.op(__VA_ARGS__) : (qp)->transport->op(__VA_ARGS__))
 
 /* By enum sirdma_qp_type; NULL: not supported. */
 const struct snic_transport *snic_transport(u8 qp_type);

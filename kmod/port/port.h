@@ -67,6 +67,8 @@
  *   bool PORT_WIRE_IN_MEMORY    hosts of this build share memory with their peers: they
  *     hand over super-packets (model/super.h) and payload by reference (struct
  *     snic_rx_pkt). Where it is false, the code for either is not in the object files
+ *   bool PORT_ONE_UNIT          the model is compiled as one unit (nic.c), so that a call through
+ *     a constant table is a direct one
  *   PORT_HOST_OPS(ops)          @ops, the operations of a device's host; a constant where
  *     all devices of this build have the same, so that they are called directly
  */

@@ -335,6 +335,7 @@ static inline u32 port_crc32_fold(u32 crc, const void *head, void *dst, const vo
 }
 
 #define PORT_WIRE_IN_MEMORY false
+#define PORT_ONE_UNIT true
 
 extern const struct snic_host_ops snic_kernel_host_ops;
 #define PORT_HOST_OPS(ops) (&snic_kernel_host_ops)

@@ -358,6 +358,7 @@ enum port_crc32_way { PORT_CRC32_NONE, PORT_CRC32_PCLMUL, PORT_CRC32_VPCLMUL };
 bool port_crc32_use(enum port_crc32_way which);
 
 #define PORT_WIRE_IN_MEMORY true
+#define PORT_ONE_UNIT false
 #define PORT_HOST_OPS(ops) (ops)
 
 void port_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -4,7 +4,10 @@
 #
 #   all_closed          no device has an rdma_cm identifier or a queue pair of type RC any more; what is left is listed
 
-closed() { ! rdma resource show cm_id 2> /dev/null | grep -q 'link ' && ! rdma resource show qp 2> /dev/null | grep -q 'type RC'; }
+closed() {
+	rdma resource show cm_id > "$work/ids" && rdma resource show qp > "$work/qps" || return
+	! grep -q 'link ' "$work/ids" && ! grep -q 'type RC' "$work/qps"
+}
 all_closed() {
 	await 20 closed || { rdma resource show cm_id; rdma resource show qp; fail "identifiers or queue pairs are left"; }
 }

@@ -131,7 +131,7 @@ TEST(Cqp, StatusBecomesErrno)
 
 TEST(Cqp, AQueuePairIsDestroyedInParts)
 {
-	FakeHost host;
+	FakeHost host({.max_ids = 8 * SIRDMA_CQP_DESTROY_WINDOWS});
 	u32 commands = 0;
 	const auto script = [&](u32 parts) {
 		commands = 0;
@@ -142,7 +142,7 @@ TEST(Cqp, AQueuePairIsDestroyedInParts)
 		});
 	};
 
-	for (u32 parts : {1u, 2u}) {
+	for (u32 parts : {1u, 2u, 8u, 9u}) {
 		script(parts);
 		EXPECT_EQ(sirdma_cqp_destroy_qp(&host.hw, 2), 0);
 		EXPECT_EQ(commands, parts);
@@ -150,7 +150,7 @@ TEST(Cqp, AQueuePairIsDestroyedInParts)
 	// A device that never ends it
 	script(~0u);
 	EXPECT_EQ(sirdma_cqp_destroy_qp(&host.hw, 2), -EIO);
-	EXPECT_LE(commands, host.hw.caps.max_mrs / SIRDMA_CQP_QP_WINDOWS + 2);
+	EXPECT_EQ(commands, host.hw.caps.max_mrs / SIRDMA_CQP_DESTROY_WINDOWS + 2);
 	host.dev.set_script(nullptr);
 }
 

@@ -234,7 +234,7 @@ static void fast_peer_reaches_the_pages(struct kunit *test)
 	local_free(test, &local);
 }
 
-/* The list that is written for the next registration is not the region's before that. */
+/* The region is invalidated and registered anew many times, with other pages. */
 static void fast_region_is_reused(struct kunit *test)
 {
 	struct consumer *c = test->priv;

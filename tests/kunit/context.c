@@ -390,7 +390,7 @@ static u32 polls_until_passed(u32 last)
 	for (polls = 0; polls < 100000 && !snic_cpu_passed(last, true); polls++) {
 		backlog.tail += 2 * BACKLOG_POLL;
 		backlog.head += BACKLOG_POLL;
-		snic_cpu_age_backlog(snic_cpu_this());
+		snic_cpu_note_backlog(snic_cpu_this());
 	}
 	return polls;
 }
@@ -475,7 +475,7 @@ static void old_numbers_let_no_frame_pass(struct kunit *test)
 	snic_cpu_linger(cpu, &q);
 	list_del(&q.node);
 	spin_unlock(&cpu->lock);
-	snic_cpu_age_backlog(cpu);
+	snic_cpu_note_backlog(cpu);
 	KUNIT_EXPECT_FALSE(test, snic_cpu_passed(last, true));
 	KUNIT_EXPECT_EQ(test, polls_until_passed(last), 2);
 	cpu->passed = cpu->passed_cells = 0;

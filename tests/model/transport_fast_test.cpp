@@ -267,7 +267,10 @@ TEST_F(FastReg, RefusedRequestsChangeNothing)
 	list(3);
 	for (const sirdma_fast_reg &what : wrong) {
 		SCOPED_TRACE(::testing::Message() << "case " << &what - wrong.data());
+		const u64 before = snic_slot_peek(&b.host.dev()->mrs, what.stag >> 8);
+
 		refused(what);
+		EXPECT_EQ(snic_slot_peek(&b.host.dev()->mrs, what.stag >> 8), before);
 		EXPECT_FALSE(usable(reg().stag));
 	}
 	// The longest list is served, and an entry within that is no block's address is not.

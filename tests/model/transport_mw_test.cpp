@@ -583,7 +583,7 @@ TEST_F(Windows, WrongInvalidationsAreRefused)
 // Other commands do not wait until thousands of windows are unbound.
 TEST_F(Windows, AQueuePairWithManyWindowsEndsInParts)
 {
-	constexpr u32 parts = 3, first = 100, many = (parts - 1) * SIRDMA_CQP_QP_WINDOWS + 1;
+	constexpr u32 parts = 3, first = 100, many = (parts - 1) * SIRDMA_CQP_DESTROY_WINDOWS + 1;
 	const auto left = [&] {
 		return snic_slot_peek(&b.host.dev()->mrs, region_.idx) / SNIC_SLOT_BOUND;
 	};
@@ -600,7 +600,7 @@ TEST_F(Windows, AQueuePairWithManyWindowsEndsInParts)
 
 	for (u32 part = 1; part < parts; part++) {
 		EXPECT_EQ(l->b.destroy(), SIRDMA_CQP_AGAIN);
-		EXPECT_EQ(left(), many + 1 - part * SIRDMA_CQP_QP_WINDOWS);
+		EXPECT_EQ(left(), many + 1 - part * SIRDMA_CQP_DESTROY_WINDOWS);
 		EXPECT_EQ(l->b.state(), SIRDMA_QPS_RESET);
 		served(*another, SIRDMA_OP_READ, other << 8 | 1, b.va(start), 64);
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Many connections of rdma_cm at the same time: cm_many server|client ADDRESS PORT COUNT. No data is
- * exchanged before each end has COUNT established connections, and none is closed before the data of
- * all was right (the protocol of cm_example.hpp). Exits with 0 when all of it was.
+ * Many connections of rdma_cm at the same time: cm_many server|client ADDRESS PORT COUNT. The client
+ * sends its first message when it has COUNT established connections, and the server answers when it
+ * has (the protocol of cm_example.hpp). No connection is closed before the client has compared the
+ * data of all. Exits with 0 when all of it was right.
  */
 #include <chrono>
 #include <map>

@@ -114,7 +114,10 @@ public:
 	/* Print the counters that are not 0 to stderr. */
 	void print_counters() const noexcept;
 
-	/* How much there is of what IDs need: when the last ID ends, all is 0. */
+	/*
+	 * How many of each thing the IDs hold. All is 0 after the last ID has ended, timers at the
+	 * next expire().
+	 */
 	struct Holdings {
 		size_t ids, claims, bound, listeners, remotes, timers, memberships, events;
 

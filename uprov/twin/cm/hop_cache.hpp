@@ -17,7 +17,8 @@ class HopCache {
 public:
 	/*
 	 * An answer is used for this long, and in this time there are at most questions_max
-	 * questions. One takes 30 us (2,000 calls of check_next_hop() for a neighbour that does not answer,
+	 * questions; the first one of an ID, which its rdma_resolve_addr() asks, is not among them.
+	 * One takes 30 us (2,000 calls of check_next_hop() for a neighbour that does not answer,
 	 * on a busy 2.x GHz core), so that the lock is held for 2 ms, and a fifth of a processor is used. A
 	 * neighbour on a LAN answers in less than 1 ms.
 	 */
