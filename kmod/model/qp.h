@@ -112,6 +112,7 @@ struct snic_req {
 	bool answers_dropped; /* meanwhile: what they answered has to be retransmitted */
 	bool nak_kept; /* one of them was the NAK nak_code, by which the peer failed */
 	u8 nak_code;
+	u8 fast_regs; /* that this burst executed */
 	u32 nak_psn; /* that it refused */
 	struct snic_sqe sqe; /* of out[cur], being sent */
 	struct snic_sqe rd_sqe; /* of out[head]: a READ, an atomic or a local operation (local.h) */

@@ -14,6 +14,11 @@
 
 /* NOPs that one fetch skips at most: each costs a read of the ring, under the QP's lock. */
 #define SEND_NOP_BATCH 256
+/*
+ * FAST_REGs that one burst executes: each copies a page list, of up to 512 entries, under the QP's
+ * lock.
+ */
+#define SEND_FAST_REGS 8
 /* A burst has a lock of its own and a call of the host, which take as long as 4 KiB are copied in. */
 #define SEND_MIN_COST 4
 
@@ -117,9 +122,8 @@ static void send_push_fetched(struct snic_qp *qp)
 	send_push(qp, &req->sqe);
 	if (req->sqe.op != SIRDMA_OP_FAST_REG)
 		return;
-	if (snic_fast_reg(qp, &req->sqe))
-		req->local_done = true;
-	else
+	req->fast_regs++;
+	if (!snic_fast_reg(qp, &req->sqe))
 		snic_send_mark_failed(qp, out, SIRDMA_FLUSH_MW_BIND, SIRDMA_VENDOR_MW_BIND);
 }
 
@@ -169,6 +173,9 @@ struct snic_out *snic_send_current(struct snic_qp *qp, enum snic_send_stop *why)
 
 	for (;;) {
 		if (req->cur == req->tail) {
+			*why = SNIC_SEND_MORE;
+			if (req->fast_regs >= SEND_FAST_REGS)
+				return NULL;
 			*why = send_fetch(qp);
 			if (req->cur == req->tail)
 				return NULL;
@@ -385,6 +392,9 @@ static bool send_done(struct snic_qp *qp)
 	if (req->cur == req->head)
 		req->cur++;
 	req->head++;
+	/* It is in no packet whose answer would make the device go on. */
+	if (out.flags & SNIC_OUT_LOCAL)
+		req->local_done = true;
 	req->last_signaled = out.flags & SNIC_OUT_SIGNALED;
 	return !(out.flags & SNIC_OUT_SIGNALED) ||
 	       snic_qp_complete_send(qp, &out, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
@@ -483,6 +493,7 @@ bool snic_send_run(struct snic_qp *qp)
 	do {
 		before = req->nxt;
 		req->local_done = false;
+		req->fast_regs = 0;
 		why = snic_transport_call(qp, burst, qp);
 		/* Failed and local messages complete once they are the oldest. */
 		if (!snic_send_retire(qp))

@@ -446,6 +446,17 @@ INSTANTIATE_TEST_SUITE_P(Basic, ByteCounters,
 					(std::get<1>(info.param) ? "Merged" : "");
 			 });
 
+TEST_F(Basic, MoreSignaledNopsThanTheDeviceKeepsMessages)
+{
+	auto l = link({.sq_quanta = 1024});
+
+	for (u32 i = 0; i < 3 * SNIC_OUT_MSGS; i++)
+		l->a.place({.op = SIRDMA_OP_NOP});
+	l->a.kick();
+	for (u32 i = 0; i < 3 * SNIC_OUT_MSGS; i++)
+		expect_ok(wait_send(l->a), SIRDMA_OP_NOP);
+}
+
 TEST_F(Basic, SleepingDeviceIsKickedAndAwakeOneIsNot)
 {
 	auto l = link();

@@ -7,6 +7,7 @@
 extern "C" {
 #include "model/dev.h"
 #include "model/mr.h"
+#include "model/qp.h"
 }
 
 using namespace sirdma::test;
@@ -458,6 +459,26 @@ TEST_F(FastReg, ManyInARow)
 	for (u32 i = 0; i < slots; i++)
 		expect_ok(wait_send(l->b), SIRDMA_OP_FAST_REG);
 	reads(*l, (first_idx + slots - 1) << 8 | 5, slots - 1, page);
+}
+
+TEST_F(FastReg, AKickExecutesAFewAndTheBottomHalfTheOthers)
+{
+	constexpr u32 slots = 120, first_idx = 200;
+	const u32 few = SNIC_RUN_HOLDS * SNIC_HOLD_BURSTS * 8; // of one run of the queue pair
+	auto l = trusted({.sq_quanta = 1024});
+	u32 done = 0;
+
+	for (u32 i = 0; i < slots; i++) {
+		list_of(alloc(first_idx + i), i);
+		l->b.place(wr(reg(5, page, first_idx + i)));
+	}
+	l->b.kick();
+	for (u32 i = 0; i < slots; i++)
+		done += usable((first_idx + i) << 8 | 5);
+	EXPECT_GT(done, 0u);
+	EXPECT_LE(done, few);
+	for (u32 i = 0; i < slots; i++)
+		expect_ok(wait_send(l->b), SIRDMA_OP_FAST_REG);
 }
 
 TEST_F(FastReg, TheErrorStateRegistersNothing)
