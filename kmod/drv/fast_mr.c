@@ -13,15 +13,15 @@
 #include "qp.h"
 #include "sirdma/encode.h"
 
-static int sirdma_fast_mr_create(struct sirdma_dev *dev, struct sirdma_mr *mr, u32 pd)
+static int sirdma_fast_mr_create(struct sirdma_dev *dev, struct sirdma_mr *mr, u32 blocks, u32 pd)
 {
 	struct sirdma_cqp_alloc_mr_params params = {
 		.pd = pd,
-		.blocks = mr->fast.max,
+		.blocks = blocks,
 	};
 	int err;
 
-	err = sirdma_pbl_alloc(&dev->hw, 2 * mr->fast.max, true, &mr->pbl);
+	err = sirdma_pbl_alloc(&dev->hw, 2 * blocks, true, &mr->pbl);
 	if (err)
 		return err;
 	params.first_pble = sirdma_pbl_first(&mr->pbl);
@@ -45,7 +45,7 @@ err_pbl:
 struct ib_mr *sirdma_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_num_sg)
 {
 	struct sirdma_dev *dev = to_sdev(ibpd->device);
-	struct sirdma_mr *mr;
+	struct sirdma_fast_mr *fast;
 	int err;
 
 	if (type != IB_MR_TYPE_MEM_REG) {
@@ -57,29 +57,29 @@ struct ib_mr *sirdma_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_
 			       SIRDMA_FAST_MR_MAX_PAGES);
 		return ERR_PTR(-EINVAL);
 	}
-	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
-	if (!mr)
+	fast = kzalloc(sizeof(*fast), GFP_KERNEL);
+	if (!fast)
 		return ERR_PTR(-ENOMEM);
-	mr->fast.max = max_num_sg;
-	err = sirdma_fast_mr_create(dev, mr, to_spd(ibpd)->id);
+	fast->list.max = max_num_sg;
+	err = sirdma_fast_mr_create(dev, &fast->mr, max_num_sg, to_spd(ibpd)->id);
 	if (err) {
-		kfree(mr);
+		kfree(fast);
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_FAILURES);
 		return ERR_PTR(err);
 	}
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_REGISTERED);
-	return &mr->ibmr;
+	return &fast->mr.ibmr;
 }
 
 static int sirdma_fast_set_page(struct ib_mr *ibmr, u64 addr)
 {
-	struct sirdma_mr *mr = to_smr(ibmr);
-	struct sirdma_fast_list *list = &mr->fast;
+	struct sirdma_fast_mr *fast = to_sfast(ibmr);
+	struct sirdma_fast_list *list = &fast->list;
 
 	if (list->used == list->max)
 		return -ENOMEM;
 	if (!list->room) {
-		list->next = sirdma_pbl_entries(&to_sdev(ibmr->device)->hw, &mr->pbl,
+		list->next = sirdma_pbl_entries(&to_sdev(ibmr->device)->hw, &fast->mr.pbl,
 						list->max + list->used, &list->room);
 		if (!list->next)
 			return -EIO;
@@ -92,30 +92,32 @@ static int sirdma_fast_set_page(struct ib_mr *ibmr, u64 addr)
 
 int sirdma_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents, unsigned int *offset)
 {
-	struct sirdma_mr *mr = to_smr(ibmr);
+	struct sirdma_fast_list *list = &to_sfast(ibmr)->list;
 	int n;
 
-	mr->fast.used = 0;
-	mr->fast.room = 0;
-	if (!mr->fast.max || !is_power_of_2(ibmr->page_size) ||
-	    !(ibmr->page_size & SIRDMA_MR_PAGE_SIZES))
+	if (!sirdma_mr_is_fast(ibmr))
+		return -EINVAL;
+	list->used = 0;
+	list->room = 0;
+	if (!is_power_of_2(ibmr->page_size) || !(ibmr->page_size & SIRDMA_MR_PAGE_SIZES))
 		return -EINVAL;
 	n = ib_sg_to_pages(ibmr, sg, nents, offset, sirdma_fast_set_page);
-	mr->fast.offset = ibmr->iova & (ibmr->page_size - 1);
+	list->offset = ibmr->iova & (ibmr->page_size - 1);
 	return n;
 }
 
 /*
- * Does the list of @mr cover the region (iova, length), and begin at its offset in the page? The
+ * Does the list of @fast cover the region (iova, length), and begin at its offset in the page? The
  * list may be longer.
  */
-static bool sirdma_fast_mr_is_mapped(const struct sirdma_mr *mr)
+static bool sirdma_fast_mr_is_mapped(const struct sirdma_fast_mr *fast)
 {
-	const struct ib_mr *ibmr = &mr->ibmr;
+	const struct sirdma_fast_list *list = &fast->list;
+	const struct ib_mr *ibmr = &fast->mr.ibmr;
 	u32 offset = ibmr->iova & (ibmr->page_size - 1);
 
-	return mr->fast.used && offset == mr->fast.offset && ibmr->length &&
-	       ibmr->length <= (u64)mr->fast.used * ibmr->page_size - offset;
+	return list->used && offset == list->offset && ibmr->length &&
+	       ibmr->length <= (u64)list->used * ibmr->page_size - offset;
 }
 
 int sirdma_fast_reg_fill(const struct sirdma_qp *qp, const struct ib_reg_wr *wr,
@@ -125,8 +127,8 @@ int sirdma_fast_reg_fill(const struct sirdma_qp *qp, const struct ib_reg_wr *wr,
 	const char *why;
 	int err;
 
-	if (!ibmr || ibmr->device != qp->ibqp.device || ibmr->type != IB_MR_TYPE_MEM_REG ||
-	    (wr->key ^ ibmr->rkey) >> 8 || !sirdma_fast_mr_is_mapped(to_smr(wr->mr)))
+	if (!ibmr || ibmr->device != qp->ibqp.device || !sirdma_mr_is_fast(ibmr) ||
+	    (wr->key ^ ibmr->rkey) >> 8 || !sirdma_fast_mr_is_mapped(to_sfast(wr->mr)))
 		return -EINVAL;
 	err = sirdma_region_access_check(wr->access, &why);
 	if (err)

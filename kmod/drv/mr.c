@@ -203,12 +203,14 @@ static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	 */
 	do {
 		err = sirdma_cqp_dealloc_stag(&dev->hw, stag);
-	} while (err == -EBUSY && mr->fast.max && ++tries < FAST_DEALLOC_TRIES);
+	} while (err == -EBUSY && sirdma_mr_is_fast(&mr->ibmr) && ++tries < FAST_DEALLOC_TRIES);
 	trace_sirdma_mr_dealloc(dev, stag, err);
 	if (err == -EBUSY) {
 		sirdma_refused(dev,
-			       mr->fast.max ? "dereg_mr: region %#x is being registered" :
-					      "dereg_mr: memory windows are bound to region %#x",
+			       sirdma_mr_is_fast(&mr->ibmr) ? "dereg_mr: region %#x is being "
+							      "registered" :
+							      "dereg_mr: memory windows are bound "
+							      "to region %#x",
 			       stag);
 		return err;
 	}

@@ -10,9 +10,9 @@
 /* Sizes of the blocks that a page list may have. */
 #define SIRDMA_MR_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
 
-/* Of a region for fast registration: the second half of its PBLEs, which ib_map_mr_sg() writes. */
+/* The second half of the PBLEs of a region for fast registration, which ib_map_mr_sg() writes. */
 struct sirdma_fast_list {
-	u32 max; /* entries; 0: the region is another */
+	u32 max; /* entries */
 	u32 used;
 	u32 room; /* contiguous entries from next on */
 	u32 offset; /* of the first byte in its page */
@@ -23,12 +23,27 @@ struct sirdma_mr {
 	struct ib_mr ibmr;
 	struct ib_umem *umem; /* NULL: all memory, or fast registration */
 	struct sirdma_pbl pbl;
-	struct sirdma_fast_list fast;
+};
+
+/* A region of IB_MR_TYPE_MEM_REG. */
+struct sirdma_fast_mr {
+	struct sirdma_mr mr;
+	struct sirdma_fast_list list;
 };
 
 static inline struct sirdma_mr *to_smr(struct ib_mr *ibmr)
 {
 	return container_of(ibmr, struct sirdma_mr, ibmr);
+}
+
+static inline bool sirdma_mr_is_fast(const struct ib_mr *ibmr)
+{
+	return ibmr->type == IB_MR_TYPE_MEM_REG;
+}
+
+static inline struct sirdma_fast_mr *to_sfast(struct ib_mr *ibmr)
+{
+	return container_of(ibmr, struct sirdma_fast_mr, mr.ibmr);
 }
 
 /* True for the member of a struct sirdma_ring: ring memory has no stag. */
