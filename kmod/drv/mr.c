@@ -206,12 +206,9 @@ static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	} while (err == -EBUSY && sirdma_mr_is_fast(&mr->ibmr) && ++tries < FAST_DEALLOC_TRIES);
 	trace_sirdma_mr_dealloc(dev, stag, err);
 	if (err == -EBUSY) {
-		sirdma_refused(dev,
-			       sirdma_mr_is_fast(&mr->ibmr) ? "dereg_mr: region %#x is being "
-							      "registered" :
-							      "dereg_mr: memory windows are bound "
-							      "to region %#x",
-			       stag);
+		sirdma_refused(dev, "dereg_mr: region %#x: %s", stag,
+			       sirdma_mr_is_fast(&mr->ibmr) ? "it is being registered" :
+							      "memory windows are bound to it");
 		return err;
 	}
 	if (err)
