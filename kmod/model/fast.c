@@ -4,8 +4,6 @@
 
 #include "qp.h"
 
-#define STAG_KEY_BITS 8
-
 #define FAST_RIGHTS \
 	(SIRDMA_ACCESS_LOCAL_READ | SIRDMA_ACCESS_LOCAL_WRITE | SIRDMA_ACCESS_REMOTE_READ | \
 	 SIRDMA_ACCESS_REMOTE_WRITE | SIRDMA_ACCESS_REMOTE_ATOMIC)
@@ -18,8 +16,7 @@ u32 snic_fast_alloc(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd)
 	u64 blocks = SIRDMA_GET(SIRDMA_CQP_STAG_BLOCKS, list);
 	struct snic_fast *fast;
 
-	pd = SIRDMA_GET(SIRDMA_CQP_STAG_PDID_LO, le64_to_cpu(cmd->len_pd)) |
-	     SIRDMA_GET(SIRDMA_CQP_STAG_PDID_HI, le64_to_cpu(cmd->pd_hi)) << 18;
+	pd = snic_stag_pd(cmd);
 	if (!idx || idx >= dev->cfg.max_mrs || pd >= dev->cfg.max_pds)
 		return SIRDMA_CQP_BAD_INDEX;
 	if (first + 2 * blocks > READ_ONCE(dev->hmc.pble_count))
@@ -40,7 +37,7 @@ u32 snic_fast_alloc(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd)
 /* The slot that @sqe names, if @qp may register with it. A reader of the table. */
 static struct snic_fast *fast_find(struct snic_qp *qp, const struct snic_sqe *sqe)
 {
-	struct snic_obj *obj = snic_table_at(&qp->dev->mrs, sqe->reg.stag >> STAG_KEY_BITS);
+	struct snic_obj *obj = snic_table_at(&qp->dev->mrs, sqe->reg.stag >> SNIC_STAG_KEY_BITS);
 	struct snic_slot *slot = obj ? container_of(obj, struct snic_slot, obj) : NULL;
 	struct snic_fast *fast;
 

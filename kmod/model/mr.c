@@ -4,8 +4,6 @@
 #include "dev.h"
 #include "fast.h"
 
-#define STAG_KEY_BITS 8
-
 static u64 block_size(const struct snic_mr *mr)
 {
 	return 1ull << mr->map.block_shift;
@@ -76,7 +74,7 @@ static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, 
 {
 	u64 off = va - mr->map.base;
 
-	if (snic_slot_key(&mr->slot) != (stag & ((1u << STAG_KEY_BITS) - 1))) {
+	if (snic_slot_key(&mr->slot) != (stag & ((1u << SNIC_STAG_KEY_BITS) - 1))) {
 		*stat = SIRDMA_STAT_MR_INVALID_KEY;
 		return SIRDMA_AE_AMP_BAD_STAG_KEY;
 	}
@@ -102,7 +100,7 @@ static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, 
 struct snic_mr *snic_mr_get_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, u64 va, u64 len,
 			       u8 access, enum sirdma_ae_code *ae)
 {
-	u32 idx = stag >> STAG_KEY_BITS;
+	u32 idx = stag >> SNIC_STAG_KEY_BITS;
 	struct snic_slot *slot = snic_slot_get(&dev->mrs, idx);
 	enum sirdma_stat stat;
 	struct snic_mr *mr;
@@ -171,7 +169,7 @@ static bool mr_check_unused(u32 stag, u64 word, enum sirdma_stat *stat)
 
 static enum snic_invalidate mr_invalidate_unused(struct snic_dev *dev, u32 stag)
 {
-	u64 word = snic_slot_peek(&dev->mrs, stag >> STAG_KEY_BITS);
+	u64 word = snic_slot_peek(&dev->mrs, stag >> SNIC_STAG_KEY_BITS);
 	enum sirdma_stat stat;
 
 	if (!mr_check_unused(stag, word, &stat)) {
@@ -186,7 +184,7 @@ enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, 
 					enum snic_inv_why why, struct snic_slot_callback *callback)
 {
 	enum snic_invalidate ret = SNIC_INVALIDATE_STARTED;
-	u32 idx = stag >> STAG_KEY_BITS;
+	u32 idx = stag >> SNIC_STAG_KEY_BITS;
 	struct snic_slot *slot = snic_slot_get(&dev->mrs, idx);
 	bool draining = false;
 	enum sirdma_stat stat;
@@ -216,7 +214,7 @@ enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, 
 
 bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, enum snic_inv_why why)
 {
-	u32 idx = stag >> STAG_KEY_BITS;
+	u32 idx = stag >> SNIC_STAG_KEY_BITS;
 	struct snic_slot *slot = snic_slot_get(&dev->mrs, idx);
 	enum sirdma_stat stat;
 	bool may;
@@ -280,8 +278,7 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 	u32 shift = snic_hpage_shift(SIRDMA_GET(SIRDMA_CQP_STAG_HPAGESIZE, hdr));
 	u32 level = SIRDMA_GET(SIRDMA_CQP_STAG_LPBLSIZE, hdr), pd, access;
 
-	pd = SIRDMA_GET(SIRDMA_CQP_STAG_PDID_LO, len_pd) |
-	     SIRDMA_GET(SIRDMA_CQP_STAG_PDID_HI, le64_to_cpu(cmd->pd_hi)) << 18;
+	pd = snic_stag_pd(cmd);
 	if (pd >= dev->cfg.max_pds)
 		return SIRDMA_CQP_BAD_INDEX;
 	if (!(hdr & SIRDMA_CQP_STAG_MR) || level > 2 || !shift || !mr_decode_access(hdr, &access))

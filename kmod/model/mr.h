@@ -33,6 +33,15 @@ static inline u64 snic_map_blocks(const struct snic_mapping *map)
 	       map->block_shift;
 }
 
+#define SNIC_STAG_KEY_BITS 8 /* of a stag, the lowest; the others are the index of its slot */
+
+/* The protection domain of a command. */
+static inline u32 snic_stag_pd(const struct sirdma_cqp_stag *cmd)
+{
+	return SIRDMA_GET(SIRDMA_CQP_STAG_PDID_LO, le64_to_cpu(cmd->len_pd)) |
+	       SIRDMA_GET(SIRDMA_CQP_STAG_PDID_HI, le64_to_cpu(cmd->pd_hi)) << 18;
+}
+
 #define SNIC_LEVEL_ALL 3 /* all memory: addresses are DMA addresses */
 #define SNIC_PD_OF_QP 0x3ffff /* no PD's number: a type 2 window, which is one QP's */
 

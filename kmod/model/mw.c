@@ -4,8 +4,6 @@
 
 #include "qp.h"
 
-#define STAG_KEY_BITS 8
-
 #define MW_RIGHTS \
 	(SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE | SIRDMA_ACCESS_REMOTE_ATOMIC)
 #define MW_CHANGE (SIRDMA_ACCESS_REMOTE_WRITE | SIRDMA_ACCESS_REMOTE_ATOMIC)
@@ -32,8 +30,7 @@ u32 snic_mw_alloc(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd)
 	struct snic_mw *mw;
 	u32 pd;
 
-	pd = SIRDMA_GET(SIRDMA_CQP_STAG_PDID_LO, le64_to_cpu(cmd->len_pd)) |
-	     SIRDMA_GET(SIRDMA_CQP_STAG_PDID_HI, le64_to_cpu(cmd->pd_hi)) << 18;
+	pd = snic_stag_pd(cmd);
 	if (!idx || idx >= dev->cfg.max_mrs || pd >= dev->cfg.max_pds)
 		return SIRDMA_CQP_BAD_INDEX;
 	mw = port_alloc_charged(sizeof(*mw));
@@ -109,7 +106,8 @@ static bool mw_allowed(const struct snic_qp *qp, const struct snic_mr *mr,
 /* The region that @sqe names, which counts one more window; NULL: it must not have it. */
 static struct snic_mr *mw_bind_region(struct snic_qp *qp, const struct snic_sqe *sqe)
 {
-	struct snic_slot *slot = snic_slot_get(&qp->dev->mrs, sqe->bind.region >> STAG_KEY_BITS);
+	struct snic_slot *slot =
+		snic_slot_get(&qp->dev->mrs, sqe->bind.region >> SNIC_STAG_KEY_BITS);
 	struct snic_mr *mr;
 	bool bound;
 
@@ -124,7 +122,7 @@ static struct snic_mr *mw_bind_region(struct snic_qp *qp, const struct snic_sqe 
 /* The window that @sqe names, if it is one that @qp may bind so. */
 static struct snic_mw *mw_find(struct snic_qp *qp, const struct snic_sqe *sqe)
 {
-	struct snic_obj *obj = snic_table_at(&qp->dev->mrs, sqe->bind.window >> STAG_KEY_BITS);
+	struct snic_obj *obj = snic_table_at(&qp->dev->mrs, sqe->bind.window >> SNIC_STAG_KEY_BITS);
 	struct snic_slot *slot = obj ? container_of(obj, struct snic_slot, obj) : NULL;
 	struct snic_mw *mw;
 
@@ -140,7 +138,7 @@ static struct snic_mw *mw_find(struct snic_qp *qp, const struct snic_sqe *sqe)
 /* End the binding of a window of type 1, if it is bound. */
 static enum snic_inv_result mw_end_binding(struct snic_qp *qp, struct snic_mw *mw)
 {
-	u32 stag = mw->mr.slot.obj.id << STAG_KEY_BITS | snic_slot_key(&mw->mr.slot);
+	u32 stag = mw->mr.slot.obj.id << SNIC_STAG_KEY_BITS | snic_slot_key(&mw->mr.slot);
 	enum snic_inv_result ret;
 
 	if (snic_slot_state(&mw->mr.slot) == SNIC_SLOT_FREE) {
