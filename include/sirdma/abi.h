@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Private data of the uverbs commands. Layout source: irdma's uverbs ABI 5
- * (include/uapi/rdma/irdma-abi.h); extensions are negotiated by SIRDMA_UCTX_KICK and
- * SIRDMA_UCTX_CQ_FLAGS in comp_mask. Flags and fields that this driver leaves 0 (push pages,
+ * (include/uapi/rdma/irdma-abi.h); extensions are negotiated by SIRDMA_UCTX_KICK,
+ * SIRDMA_UCTX_CQ_FLAGS and SIRDMA_UCTX_RING_POOL in comp_mask. Flags and fields that this driver leaves 0 (push pages,
  * 64-byte CQEs) are what it tells libirdma that it does not have.
  */
 #ifndef SIRDMA_ABI_H
@@ -20,7 +20,15 @@ enum sirdma_memreg_type {
 	SIRDMA_MEMREG_QP = 1, /* SQ pages, RQ pages, then the shadow area on a page of its own */
 	SIRDMA_MEMREG_CQ = 2, /* CQ pages (cq_pages), or the CQ shadow area (cq_pages = 1) */
 	SIRDMA_MEMREG_SRQ = 3, /* SRQ pages (rq_pages), then the shadow area on a page of its own */
+	/*
+	 * Whole pages for the rings of many small QPs: SQ, RQ and shadow area of a QP lie there
+	 * without a gap, within one page, at a multiple of SIRDMA_POOL_ALIGN. Only with
+	 * SIRDMA_UCTX_RING_POOL.
+	 */
+	SIRDMA_MEMREG_POOL = 4,
 };
+
+#define SIRDMA_POOL_ALIGN 256 /* the device wants contiguous rings aligned so */
 
 /* comp_mask of alloc_ucontext, request and response */
 #define SIRDMA_UCTX_USE_RAW_ATTR SIRDMA_BIT(0)
@@ -28,6 +36,7 @@ enum sirdma_memreg_type {
 #define SIRDMA_UCTX_MAX_HW_SRQ_QUANTA SIRDMA_BIT(2) /* response: max_hw_srq_quanta is filled in */
 #define SIRDMA_UCTX_KICK SIRDMA_BIT(32) /* need_kick words are kept; post_send(NULL) kicks */
 #define SIRDMA_UCTX_CQ_FLAGS SIRDMA_BIT(33) /* response: create_cq knows its flags */
+#define SIRDMA_UCTX_RING_POOL SIRDMA_BIT(34) /* response: reg_mr knows SIRDMA_MEMREG_POOL */
 
 /* feature_flags */
 #define SIRDMA_FEATURE_RTS_AE SIRDMA_BIT(0)
@@ -35,6 +44,7 @@ enum sirdma_memreg_type {
 #define SIRDMA_FEATURE_64B_CQE SIRDMA_BIT(5)
 #define SIRDMA_FEATURE_ATOMICS SIRDMA_BIT(6)
 #define SIRDMA_FEATURE_SRQ SIRDMA_BIT(7)
+#define SIRDMA_FEATURE_PLACEMENT SIRDMA_BIT(32) /* extension: FLUSH, ATOMIC_WRITE */
 
 #define SIRDMA_HW_REV_GEN2 2
 

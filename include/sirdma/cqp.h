@@ -49,8 +49,6 @@ enum sirdma_cqp_op {
 	SIRDMA_CQP_DESTROY_CEQ = 0x18,
 	SIRDMA_CQP_CREATE_AEQ = 0x19,
 	SIRDMA_CQP_DESTROY_AEQ = 0x1b,
-	SIRDMA_CQP_CREATE_AH = 0x1c,
-	SIRDMA_CQP_DESTROY_AH = 0x1e,
 	SIRDMA_CQP_UPDATE_SDS = 0x1f,
 	SIRDMA_CQP_QUERY_FPM = 0x20,
 	SIRDMA_CQP_COMMIT_FPM = 0x21,
@@ -101,17 +99,24 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_qp, 64);
  * with AGAIN and the QP stays, in RESET: the driver sends it again. Other commands wait for one part.
  */
 #define SIRDMA_CQP_DESTROY_WINDOWS 1024u
+/*
+ * MODIFY_QP from SQE to RTS flushes the send queue, and at most this many WQEs of it. If there are
+ * more, the command completes with AGAIN and nothing else has changed: the driver sends it again.
+ * The device reads the context anew for each part and applies the one of the last part, so the
+ * driver keeps its buffer until the command completes with another status.
+ */
+#define SIRDMA_CQP_MODIFY_FLUSHES 512u
 
-/* CREATE_CQ, MODIFY_CQ (resize), DESTROY_CQ */
+/* CREATE_CQ, MODIFY_CQ (either RESIZE or MODERATE), DESTROY_CQ */
 struct sirdma_cqp_cq {
 	__le64 size; /* elements of 32 bytes (SIRDMA_CQP_CQ_SIZE) */
 	__le64 ctx; /* driver's cookie >> 1, echoed in CEQEs */
-	__le64 shadow_read_threshold;
+	__le64 rsvd0;
 	__le64 hdr; /* SIRDMA_CQP_CQ_* */
 	__le64 addr; /* DMA address when not VMAP */
 	__le64 shadow_addr; /* DMA address of struct sirdma_cq_shadow */
 	__le64 first_pble; /* SIRDMA_CQP_FIRST_PBLE when VMAP: level 1, 4 KiB blocks */
-	__le64 rsvd;
+	__le64 moderation; /* extension: SIRDMA_CQP_CQ_COUNT, _PERIOD when MODERATE */
 };
 SIRDMA_SIZE_IS(struct sirdma_cqp_cq, 64);
 #define SIRDMA_CQP_CQ_SIZE SIRDMA_MASK(20, 0)
@@ -125,6 +130,20 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_cq, 64);
 #define SIRDMA_CQP_CQ_IS_CCQ SIRDMA_BIT(50) /* completion queue of the CQP */
 /* Extension: each completion has a second half with the time at which it was written. */
 #define SIRDMA_CQP_CQ_TIMESTAMPS SIRDMA_BIT(51)
+/*
+ * Extension: the event of the armed queue waits for COUNT completions for which the queue is armed,
+ * and for PERIOD at most after the first of them. 0 in one of them: it does not wait. The command
+ * raises an event that waits.
+ */
+#define SIRDMA_CQP_CQ_MODERATE SIRDMA_BIT(52)
+#define SIRDMA_CQP_CQ_COUNT SIRDMA_MASK(15, 0) /* SIRDMA_MAX_CQ_COUNT at most */
+#define SIRDMA_CQP_CQ_PERIOD SIRDMA_MASK(31, 16) /* us, SIRDMA_MAX_CQ_PERIOD at most */
+/*
+ * A program notices a completion by PERIOD later. That is less than half of the timeout of most
+ * connections, 67 ms.
+ */
+#define SIRDMA_MAX_CQ_PERIOD 32767
+#define SIRDMA_MAX_CQ_COUNT 32767
 #define SIRDMA_CQP_CQ_64B SIRDMA_BIT(61) /* elements of 64 bytes */
 #define SIRDMA_CQP_FIRST_PBLE SIRDMA_MASK(27, 0)
 
@@ -157,6 +176,12 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_srq, 64);
  * many that the driver writes, from which FAST_REG copies. So what the driver writes changes no
  * region that is in use. The key of such a region changes by FAST_REG, therefore DEALLOC_STAG and
  * QUERY_STAG take its index only.
+ *
+ * REG_MR with SIRDMA_CQP_STAG_REPLACE gives the region that has this stag another mapping, PD and
+ * rights, at one moment: every access by the stag finds the former or the new ones, but a bind of a
+ * window at that moment may be refused. When the command has completed, no access uses the former
+ * ones. If it fails, nothing has changed. IN_USE: windows are bound to the region. BAD_STATE: it is
+ * a region of fast registration, or of all memory.
  */
 struct sirdma_cqp_stag {
 	__le64 va; /* VA of the first byte, or offset in the first block when zero based */
@@ -187,6 +212,8 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_stag, 64);
  * and VA, length and address are 0. irdma says the same by the length alone.
  */
 #define SIRDMA_CQP_STAG_ALL_MEMORY SIRDMA_BIT(56)
+#define SIRDMA_CQP_STAG_REPLACE SIRDMA_BIT(57) /* extension: the region exists */
+#define SIRDMA_CQP_STAG_FLUSH SIRDMA_BIT(58) /* extension: SIRDMA_ACCESS_REMOTE_FLUSH */
 #define SIRDMA_CQP_STAG_VABASED SIRDMA_BIT(59)
 
 enum sirdma_hpage_size {

@@ -38,6 +38,8 @@ enum sirdma_wc_opcode {
 	SIRDMA_WC_FETCH_ADD = 4,
 	SIRDMA_WC_BIND_MW = 5,
 	SIRDMA_WC_LOCAL_INV = 6,
+	SIRDMA_WC_FLUSH = 8,
+	SIRDMA_WC_ATOMIC_WRITE = 9,
 	SIRDMA_WC_RECV = 128,
 	SIRDMA_WC_RECV_WRITE_IMM = 129,
 	SIRDMA_WC_NO_OPCODE = 255, /* not one of the above */
@@ -254,6 +256,10 @@ static inline __u32 sirdma_send_wc_opcode(__u32 code)
 		return SIRDMA_WC_FETCH_ADD;
 	case SIRDMA_OP_CMP_SWAP:
 		return SIRDMA_WC_COMP_SWAP;
+	case SIRDMA_OP_FLUSH:
+		return SIRDMA_WC_FLUSH;
+	case SIRDMA_OP_ATOMIC_WRITE:
+		return SIRDMA_WC_ATOMIC_WRITE;
 	default:
 		return SIRDMA_WC_NO_OPCODE;
 	}

@@ -8,6 +8,7 @@
 
 #include "geometry.h"
 #include "qpctx.h"
+#include "roce.h"
 #include "word.h"
 
 /*
@@ -33,6 +34,9 @@ enum sirdma_wr_opcode {
 	SIRDMA_WR_LOCAL_INV = 7,
 	SIRDMA_WR_BIND_MW = 8,
 	SIRDMA_WR_SEND_INV = 9,
+	SIRDMA_WR_FLUSH =
+		14, /* of ibv_wr_flush() only: other interfaces have no place for sirdma_flush */
+	SIRDMA_WR_ATOMIC_WRITE = 15,
 	/* The kernel's only: an application's numbers mean other operations. */
 	SIRDMA_WR_READ_INV = 0x10000,
 	SIRDMA_WR_FAST_REG = 0x10001,
@@ -64,6 +68,22 @@ struct sirdma_fast_reg {
 	__u32 hpage; /* enum sirdma_hpage_size */
 };
 
+/* What a FLUSH asks for. */
+struct sirdma_flush {
+	__u64 length; /* bytes of a range */
+	__u32 placement; /* SIRDMA_FLUSH_TO_*, one or both */
+	__u32 level; /* SIRDMA_FLUSH_RANGE or _REGION */
+};
+
+/* Can a WQE ask for it? */
+static inline int sirdma_flush_ok(const struct sirdma_flush *flush)
+{
+	return flush->length <= 0xffffffffu && flush->placement &&
+	       !(flush->placement &
+		 ~(__u32)(SIRDMA_FLUSH_TO_GLOBAL | SIRDMA_FLUSH_TO_PERSISTENT)) &&
+	       flush->level <= SIRDMA_FLUSH_REGION;
+}
+
 /* A send request, from any of the posting interfaces. */
 struct sirdma_send {
 	__u64 wr_id;
@@ -79,6 +99,7 @@ struct sirdma_send {
 	union {
 		const struct sirdma_bind *bind; /* of a BIND_MW */
 		const struct sirdma_fast_reg *reg; /* of a FAST_REG */
+		const struct sirdma_flush *flush; /* of a FLUSH: sirdma_flush_ok() */
 	};
 };
 
@@ -89,8 +110,9 @@ struct sirdma_send {
 #define SIRDMA_SEND_OP_KEY 0x20000u /* the header's low word is the key */
 #define SIRDMA_SEND_OP_INLINE 0x40000u
 #define SIRDMA_SEND_OP_ATOMIC 0x100000u
-#define SIRDMA_SEND_OP_LOCAL 0x200000u /* changes a key and has no data */
+#define SIRDMA_SEND_OP_NO_DATA 0x200000u /* changes a key, or is a FLUSH */
 #define SIRDMA_SEND_OP_KERNEL 0x400000u /* of kernel consumers only */
+#define SIRDMA_SEND_OP_PLACEMENT 0x800000u /* of IBTA annex A19 */
 /* The types of queue pairs that support the operation. */
 #define SIRDMA_SEND_ON_RC 0x1000000u
 #define SIRDMA_SEND_ON_UC 0x2000000u
@@ -131,7 +153,7 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 					      SIRDMA_SEND_ON_RC);
 	case SIRDMA_WR_LOCAL_INV:
 		return SIRDMA_SEND_OP(SIRDMA_OP_LOCAL_INV, SIRDMA_OP_LOCAL_INV,
-				      SIRDMA_SEND_OP_LOCAL | SIRDMA_SEND_ON_CONNECTED);
+				      SIRDMA_SEND_OP_NO_DATA | SIRDMA_SEND_ON_CONNECTED);
 	case SIRDMA_WR_SEND_INV:
 		return SIRDMA_SEND_OP(SIRDMA_OP_SEND_INV, SIRDMA_OP_SEND_SOL_INV,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_INLINE |
@@ -142,11 +164,19 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 					      SIRDMA_SEND_ON_RC);
 	case SIRDMA_WR_BIND_MW:
 		return SIRDMA_SEND_OP(SIRDMA_OP_BIND_MW, SIRDMA_OP_BIND_MW,
-				      SIRDMA_SEND_OP_LOCAL | SIRDMA_SEND_ON_CONNECTED);
+				      SIRDMA_SEND_OP_NO_DATA | SIRDMA_SEND_ON_CONNECTED);
 	case SIRDMA_WR_FAST_REG:
 		return SIRDMA_SEND_OP(SIRDMA_OP_FAST_REG, SIRDMA_OP_FAST_REG,
-				      SIRDMA_SEND_OP_LOCAL | SIRDMA_SEND_OP_KERNEL |
+				      SIRDMA_SEND_OP_NO_DATA | SIRDMA_SEND_OP_KERNEL |
 					      SIRDMA_SEND_ON_CONNECTED);
+	case SIRDMA_WR_FLUSH:
+		return SIRDMA_SEND_OP(SIRDMA_OP_FLUSH, SIRDMA_OP_FLUSH,
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_NO_DATA |
+					      SIRDMA_SEND_OP_PLACEMENT | SIRDMA_SEND_ON_RC);
+	case SIRDMA_WR_ATOMIC_WRITE:
+		return SIRDMA_SEND_OP(SIRDMA_OP_ATOMIC_WRITE, SIRDMA_OP_ATOMIC_WRITE,
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_INLINE |
+					      SIRDMA_SEND_OP_PLACEMENT | SIRDMA_SEND_ON_RC);
 	default:
 		return 0;
 	}
@@ -367,15 +397,30 @@ static inline __u64 sirdma_put_fast_reg(struct sirdma_wqe *wqe, const struct sir
 	return hdr | valid;
 }
 
-/* Write the body of an operation with SIRDMA_SEND_OP_LOCAL. */
-static inline __u64 sirdma_put_local(struct sirdma_wqe *wqe, const struct sirdma_send *send,
+/* Write the body of a FLUSH. */
+static inline __u64 sirdma_put_flush(struct sirdma_wqe *wqe, const struct sirdma_send *send,
 				     __u64 hdr, __u64 valid)
+{
+	sirdma_put64(&wqe->frag_addr,
+		     SIRDMA_PREP(SIRDMA_WQE_FLUSH_LEN, send->flush->length) |
+			     SIRDMA_PREP(SIRDMA_WQE_FLUSH_PLT, send->flush->placement) |
+			     SIRDMA_PREP(SIRDMA_WQE_FLUSH_SEL, send->flush->level));
+	sirdma_put64(&wqe->frag_stag, 0);
+	sirdma_put64(&wqe->remote, send->remote_addr);
+	return hdr | valid;
+}
+
+/* Write the body of an operation with SIRDMA_SEND_OP_NO_DATA. */
+static inline __u64 sirdma_put_no_data(struct sirdma_wqe *wqe, const struct sirdma_send *send,
+				       __u64 hdr, __u64 valid)
 {
 	switch (send->opcode) {
 	case SIRDMA_WR_BIND_MW:
 		return sirdma_put_bind(wqe, send->bind, hdr, valid);
 	case SIRDMA_WR_FAST_REG:
 		return sirdma_put_fast_reg(wqe, send->reg, hdr, valid);
+	case SIRDMA_WR_FLUSH:
+		return sirdma_put_flush(wqe, send, hdr, valid);
 	default:
 		return sirdma_put_local_inv(wqe, send, hdr, valid);
 	}

@@ -7,6 +7,7 @@
 #ifndef SIRDMA_GEOMETRY_H
 #define SIRDMA_GEOMETRY_H
 
+#include "shadow.h"
 #include "wqe.h"
 
 /* Requests that fit into the largest ring even when each takes the largest WQE. */
@@ -27,6 +28,14 @@ static inline __u32 sirdma_inline_quanta(__u32 bytes)
 	if (bytes <= SIRDMA_INLINE_FIRST)
 		return 1;
 	return 1 + (bytes - SIRDMA_INLINE_FIRST + SIRDMA_INLINE_NEXT - 1) / SIRDMA_INLINE_NEXT;
+}
+
+/* Bytes of inline data that a WQE of 1 << @shift quanta has room for. */
+static inline __u32 sirdma_inline_room(__u32 shift)
+{
+	__u32 bytes = SIRDMA_INLINE_FIRST + ((1u << shift) - 1) * SIRDMA_INLINE_NEXT;
+
+	return bytes < SIRDMA_MAX_INLINE ? bytes : SIRDMA_MAX_INLINE;
 }
 
 /* The least n with 1 << n >= @count, for 1 <= @count <= 2^31. */
@@ -82,6 +91,36 @@ static inline __u32 sirdma_sq_quanta(__u32 wrs, __u32 shift, __u32 min, __u32 ma
 	return sirdma_ring_quanta(wrs, shift, SIRDMA_SQ_RSVD_QUANTA, min, max);
 }
 
+/* The same for a ring in a pool: not more than its writer needs. */
+static inline __u32 sirdma_sq_pool_quanta(__u32 wrs, __u32 shift, __u32 min, __u32 max)
+{
+	return sirdma_ring_quanta(wrs, shift, SIRDMA_SQ_POOL_RSVD_QUANTA, min, max);
+}
+
+/* A ring in a pool is smaller than any other. */
+static inline int sirdma_sq_in_pool(__u32 quanta)
+{
+	return quanta <= SIRDMA_SQ_RSVD_QUANTA;
+}
+
+/* Quanta of a send queue beside those of the requests that create_qp promised. */
+static inline __u32 sirdma_sq_reserved(__u32 quanta)
+{
+	return sirdma_sq_in_pool(quanta) ? SIRDMA_SQ_POOL_RSVD_QUANTA : SIRDMA_SQ_RSVD_QUANTA;
+}
+
+/* Those of them that not even NOPs may take. */
+static inline __u32 sirdma_sq_kept_free(__u32 quanta)
+{
+	return sirdma_sq_in_pool(quanta) ? 1 : SIRDMA_SQ_RSVD_QUANTA - 1;
+}
+
+/* Bytes of SQ, RQ and shadow area of a QP in a pool. They must fit into a page. */
+static inline __u64 sirdma_pool_bytes(__u32 sq_quanta, __u32 rq_quanta)
+{
+	return ((__u64)sq_quanta + rq_quanta) * SIRDMA_QUANTUM + SIRDMA_SHADOW_SIZE;
+}
+
 static inline __u32 sirdma_rq_quanta(__u32 wrs, __u32 shift, __u32 min, __u32 max)
 {
 	return sirdma_ring_quanta(wrs, shift, SIRDMA_RQ_RSVD_WQES, min, max);
@@ -104,7 +143,7 @@ static inline __u32 sirdma_srq_wrs(__u32 quanta, __u32 shift)
 /* Requests of 1 << @shift quanta that a ring of @quanta takes at once. */
 static inline __u32 sirdma_sq_wrs(__u32 quanta, __u32 shift)
 {
-	return (quanta - SIRDMA_SQ_RSVD_QUANTA) >> shift;
+	return (quanta - sirdma_sq_reserved(quanta)) >> shift;
 }
 
 static inline __u32 sirdma_rq_wrs(__u32 quanta, __u32 shift)

@@ -149,7 +149,8 @@ SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
 #define SIRDMA_ACCESS_REMOTE_READ 0x04
 #define SIRDMA_ACCESS_REMOTE_WRITE 0x08
 #define SIRDMA_ACCESS_BIND_WINDOW 0x10
-#define SIRDMA_ACCESS_ZERO_BASED 0x20
+/* Extension, FLUSH for global visibility; in the place of irdma's ZERO_BASED, which is no right. */
+#define SIRDMA_ACCESS_REMOTE_FLUSH 0x20
 #define SIRDMA_ACCESS_REMOTE_ATOMIC 0x40
 
 #endif

@@ -90,8 +90,18 @@ struct sirdma_atomicacketh {
 } __attribute__((packed, aligned(4)));
 
 struct sirdma_feth {
-	__be32 flush; /* selectivity and placement type (annex A19) */
+	__be32 flush; /* SIRDMA_FETH_* (annex A19) */
 };
+
+#define SIRDMA_FETH_PLT 0x0f /* placement type: SIRDMA_FLUSH_TO_* */
+#define SIRDMA_FETH_SEL 0x30 /* selectivity */
+#define SIRDMA_FETH_SEL_SHIFT 4
+/* Placement types */
+#define SIRDMA_FLUSH_TO_GLOBAL 0x1 /* all readers see the data */
+#define SIRDMA_FLUSH_TO_PERSISTENT 0x2 /* the data outlives a loss of power */
+/* Selectivity levels */
+#define SIRDMA_FLUSH_RANGE 0 /* the bytes that the RETH names */
+#define SIRDMA_FLUSH_REGION 1 /* all of the region; address and length of the RETH mean nothing */
 
 struct sirdma_deth {
 	__be32 qkey;

@@ -39,7 +39,6 @@ struct sirdma_cq_shadow {
 SIRDMA_SIZE_IS(struct sirdma_cq_shadow, 64);
 SIRDMA_OFFSET_IS(struct sirdma_cq_shadow, arm, 32);
 #define SIRDMA_CQ_SHADOW_CQEIDX SIRDMA_MASK(19, 0)
-#define SIRDMA_CQ_SHADOW_CQ_SELECT SIRDMA_MASK(13, 0)
 #define SIRDMA_CQ_SHADOW_ARM_NEXT SIRDMA_BIT(14)
 #define SIRDMA_CQ_SHADOW_ARM_NEXT_SE SIRDMA_BIT(15)
 /*

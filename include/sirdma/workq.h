@@ -13,6 +13,7 @@
 #include <linux/errno.h>
 
 #include "encode.h"
+#include "geometry.h"
 #include "shadow.h"
 
 /* What the send queue keeps of the WQE that begins in a quantum. */
@@ -26,12 +27,12 @@ struct sirdma_sq_slot {
 struct sirdma_sq {
 	struct sirdma_wqe *ring; /* zeroed at first */
 	struct sirdma_sq_slot *slots;
-	__u32 size; /* quanta, more than SIRDMA_SQ_RSVD_QUANTA; slots as well */
+	__u32 size; /* quanta, more than sirdma_sq_reserved(); slots as well */
 	__u32 max_sge;
 	__u32 max_read_sge;
 	__u32 max_inline; /* bytes */
 	__u32 qp_type; /* SIRDMA_SEND_ON_*, one of them */
-	__u32 lacks; /* operations it refuses: SIRDMA_SEND_OP_ATOMIC, SIRDMA_SEND_OP_KERNEL */
+	__u32 lacks; /* operations it refuses: SIRDMA_SEND_OP_ATOMIC, _KERNEL, _PLACEMENT */
 	int signal_all;
 	__u32 head;
 	__u32 tail;
@@ -107,7 +108,7 @@ static inline struct sirdma_sq_slot *sirdma_sq_slot_at(const struct sirdma_sq *s
 /* Quanta that requests may still take. */
 static inline __u32 sirdma_sq_free(const struct sirdma_sq *sq)
 {
-	const __u32 taken = sirdma_wq_used(&sq->head, &sq->tail) + SIRDMA_SQ_RSVD_QUANTA - 1;
+	const __u32 taken = sirdma_wq_used(&sq->head, &sq->tail) + sirdma_sq_kept_free(sq->size);
 
 	return taken < sq->size ? sq->size - taken : 0;
 }
@@ -148,8 +149,14 @@ static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, const struct 
 {
 	if (bytes > SIRDMA_MAX_MSG_SIZE)
 		return 0;
-	if (op & SIRDMA_SEND_OP_LOCAL)
-		return 1;
+	if (op & (SIRDMA_SEND_OP_NO_DATA | SIRDMA_SEND_OP_PLACEMENT)) {
+		if (op & SIRDMA_SEND_OP_NO_DATA)
+			return 1;
+		if (bytes != SIRDMA_ATOMIC_LEN)
+			return 0;
+		/* Inline, it takes no more room than without data, so max_inline does not matter. */
+		return send->flags & SIRDMA_SEND_INLINE ? 1 : sirdma_frag_quanta(send->num_sge);
+	}
 	if (send->flags & SIRDMA_SEND_INLINE)
 		return (op & SIRDMA_SEND_OP_INLINE) && bytes <= sq->max_inline ?
 			       sirdma_inline_quanta((__u32)bytes) :
@@ -176,7 +183,7 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	const int is_inline = !!(send->flags & SIRDMA_SEND_INLINE);
 	/* Inline data takes no fragment, so a single piece is within any limit. */
 	const __u32 max_sge = is_inline && !sq->max_sge ? 1 : sq->max_sge;
-	const __u32 num_sge = op & SIRDMA_SEND_OP_LOCAL ? 0 : send->num_sge;
+	const __u32 num_sge = op & SIRDMA_SEND_OP_NO_DATA ? 0 : send->num_sge;
 	struct sirdma_sq_slot *slot;
 	struct sirdma_wqe *wqe;
 	__u32 index, quanta;
@@ -203,8 +210,8 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	wqe = sirdma_sq_wqe_at(sq, index);
 	slot = sirdma_sq_slot_at(sq, index);
 	slot->wr_id = send->wr_id;
-	if (op & SIRDMA_SEND_OP_LOCAL) {
-		slot->hdr = sirdma_put_local(wqe, send, hdr, valid);
+	if (op & SIRDMA_SEND_OP_NO_DATA) {
+		slot->hdr = sirdma_put_no_data(wqe, send, hdr, valid);
 	} else if (op & SIRDMA_SEND_OP_ATOMIC) {
 		bytes = SIRDMA_ATOMIC_LEN;
 		slot->hdr = sirdma_put_atomic(wqe, send, hdr, valid);

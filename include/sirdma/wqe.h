@@ -26,6 +26,11 @@
 #define SIRDMA_MAX_WQ_QUANTA 32768
 #define SIRDMA_MAX_SRQ_QUANTA 262144
 #define SIRDMA_SQ_RSVD_QUANTA 258 /* kept free by the ring writer */
+/*
+ * The same in a ring of SIRDMA_MEMREG_POOL: NOPs before a WQE that must not cross a chunk take up to 7,
+ * and the quantum before the oldest WQE stays free.
+ */
+#define SIRDMA_SQ_POOL_RSVD_QUANTA 8
 #define SIRDMA_RQ_RSVD_WQES 1
 #define SIRDMA_MAX_MSG_SIZE 0x7fffffffu /* bytes */
 #define SIRDMA_ATOMIC_LEN 8 /* bytes that an atomic reads and changes */
@@ -46,9 +51,6 @@ struct sirdma_frag {
 };
 SIRDMA_SIZE_IS(struct sirdma_frag, 16);
 
-/* Word 0 of a WQE with SIRDMA_WQE_IMMDATA_FLAG: immediate data in CPU order, 31:0. */
-#define SIRDMA_WQE_IMMDATA SIRDMA_MASK(63, 0)
-
 #define SIRDMA_FRAG_STAG SIRDMA_MASK(31, 0)
 #define SIRDMA_FRAG_LEN SIRDMA_MASK(62, 32)
 #define SIRDMA_FRAG_VALID SIRDMA_BIT(63) /* same polarity as the header's valid */
@@ -60,18 +62,16 @@ SIRDMA_SIZE_IS(struct sirdma_frag, 16);
 #define SIRDMA_WQE_ADDFRAGCNT SIRDMA_MASK(41, 38) /* fragments beyond the first, padding included */
 #define SIRDMA_WQE_COPY_PBL SIRDMA_BIT(43)
 #define SIRDMA_WQE_LPBLSIZE SIRDMA_MASK(45, 44)
-#define SIRDMA_WQE_HPAGESIZE SIRDMA_MASK(47, 46) /* of FAST_REG; else the next two */
-#define SIRDMA_WQE_REPORTRTT SIRDMA_BIT(46)
-#define SIRDMA_WQE_IMMDATA_FLAG SIRDMA_BIT(47)
+#define SIRDMA_WQE_HPAGESIZE SIRDMA_MASK(47, 46) /* of FAST_REG; else the next one */
+#define SIRDMA_WQE_IMMDATA_FLAG SIRDMA_BIT(47) /* word 0, 31:0: immediate data */
 #define SIRDMA_WQE_STAGRIGHTS SIRDMA_MASK(52, 48)
 #define SIRDMA_WQE_VABASED SIRDMA_BIT(53)
 #define SIRDMA_WQE_MWTYPE SIRDMA_BIT(54) /* the window is of type 1 */
 #define SIRDMA_WQE_REMOTE_ATOMICS SIRDMA_BIT(55)
 #define SIRDMA_WQE_INLINELEN SIRDMA_MASK(55, 48)
-#define SIRDMA_WQE_PUSH SIRDMA_BIT(56)
 #define SIRDMA_WQE_INLINE SIRDMA_BIT(57)
 #define SIRDMA_WQE_READFENCE SIRDMA_BIT(60)
-#define SIRDMA_WQE_LOCALFENCE SIRDMA_BIT(61)
+#define SIRDMA_WQE_LOCALFENCE SIRDMA_BIT(61) /* libirdma sets it; this device needs none */
 #define SIRDMA_WQE_SIGCOMPL SIRDMA_BIT(62)
 #define SIRDMA_WQE_VALID SIRDMA_BIT(63)
 
@@ -99,6 +99,8 @@ enum sirdma_sq_op {
 	SIRDMA_OP_WRITE_SOL = 0x0d,
 	SIRDMA_OP_FETCH_ADD = 0x0f,
 	SIRDMA_OP_CMP_SWAP = 0x11,
+	SIRDMA_OP_FLUSH = 0x20, /* extension, as the next one */
+	SIRDMA_OP_ATOMIC_WRITE = 0x21,
 };
 
 /*
@@ -147,6 +149,17 @@ struct sirdma_atomic_operands {
 	__le64 valid; /* SIRDMA_FRAG_VALID */
 };
 SIRDMA_SIZE_IS(struct sirdma_atomic_operands, SIRDMA_QUANTUM);
+
+/*
+ * ATOMIC_WRITE: as WRITE, of SIRDMA_ATOMIC_LEN bytes exactly, from fragments or inline. The receiver
+ * writes them at once.
+ *
+ * FLUSH: word 0 is SIRDMA_WQE_FLUSH_*, word 1 is 0; word 2 and SIRDMA_WQE_REMSTAG name the remote
+ * bytes.
+ */
+#define SIRDMA_WQE_FLUSH_LEN SIRDMA_MASK(31, 0) /* bytes of a range */
+#define SIRDMA_WQE_FLUSH_PLT SIRDMA_MASK(39, 32) /* SIRDMA_FLUSH_TO_* */
+#define SIRDMA_WQE_FLUSH_SEL SIRDMA_MASK(47, 40) /* SIRDMA_FLUSH_RANGE or _REGION */
 
 /*
  * Receive WQE: word 0/1 fragment 0, word 2 zero, header with ADDFRAGCNT and

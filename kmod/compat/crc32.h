@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * crc32_optimizations() came with 6.14, and with it a crc32_le() that uses what the
- * processor has. Before, it takes eight bytes at a time from tables, on x86 at least.
+ * crc32_optimizations() came with 6.14, and with it a crc32_le() that uses the instructions of the
+ * processor. Before that, crc32_le() takes eight bytes at a time from tables, on x86 at least.
  */
 #ifndef SIRDMA_COMPAT_CRC32_H
 #define SIRDMA_COMPAT_CRC32_H

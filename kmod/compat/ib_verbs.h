@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Callbacks of struct ib_device_ops whose signature changed. */
+/* Callbacks of struct ib_device_ops whose signature changed, and names that were added. */
 #ifndef COMPAT_IB_VERBS_H
 #define COMPAT_IB_VERBS_H
 
 #include <linux/version.h>
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
+
+/* Since 6.2 the RDMA core knows the operations of IBTA annex A19. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 2, 0)
+#define IB_WR_ATOMIC_WRITE 15
+#define IB_WC_ATOMIC_WRITE 9
+#define IB_WC_FLUSH 8
+#define IB_DEVICE_FLUSH_GLOBAL BIT_ULL(38)
+#define IB_DEVICE_ATOMIC_WRITE BIT_ULL(40)
+#endif
 
 /*
  * Since 6.11 create_cq is given the attribute bundle. DEFINE_COMPAT_CREATE_CQ(name, fn)

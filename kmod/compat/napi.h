@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/*
- * alloc_netdev_dummy() came with 6.10. Since 6.15 napi_schedule() may be called
- * in every context; before, a task that called it left its softirq pending until
- * the next interrupt: napi_schedule_soon() sees to it that there is one.
- */
+/* NAPI instances of a device without a netdev. alloc_netdev_dummy() came with 6.10. */
 #ifndef SIRDMA_COMPAT_NAPI_H
 #define SIRDMA_COMPAT_NAPI_H
 
 #include <linux/irq_work.h>
 #include <linux/netdevice.h>
-#include <linux/percpu.h>
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 10, 0)
@@ -21,44 +16,56 @@ static inline struct net_device *alloc_netdev_dummy(int sizeof_priv)
 }
 #endif
 
-#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 15, 0)
-static inline void compat_softirq_soon(struct irq_work *work) {}
+/*
+ * Schedules an instance of this CPU from any context, so that it is polled soon. If a task calls
+ * napi_schedule(), the softirq waits for ksoftirqd, which takes two context switches, or in kernels
+ * before 6.15 for the next interrupt. So an interrupt calls it, where irq_work has one.
+ */
+struct napi_soon {
+	struct irq_work work;
+	struct napi_struct *napi;
+};
 
-static DEFINE_PER_CPU(struct irq_work, compat_softirq_work);
-
-/* At run time: these kernels do not relocate the initial values of a module's per-CPU variables. */
-static inline void napi_schedule_soon_init(void)
+#ifdef CONFIG_IRQ_WORK
+static inline void napi_soon_fire(struct irq_work *work)
 {
-	int i;
+	__napi_schedule(container_of(work, struct napi_soon, work)->napi);
+}
 
-	for_each_possible_cpu(i)
-		*per_cpu_ptr(&compat_softirq_work, i) = IRQ_WORK_INIT_HARD(compat_softirq_soon);
+static inline void napi_soon_init(struct napi_soon *soon, struct napi_struct *napi)
+{
+	soon->work = IRQ_WORK_INIT_HARD(napi_soon_fire);
+	soon->napi = napi;
 }
 
 /* Interrupts are off. */
-static inline void napi_schedule_soon(struct napi_struct *napi)
+static inline void napi_schedule_soon(struct napi_soon *soon)
 {
-	if (!napi_schedule_prep(napi))
+	if (!napi_schedule_prep(soon->napi))
 		return;
-	__napi_schedule_irqoff(napi);
-	irq_work_queue(this_cpu_ptr(&compat_softirq_work));
+	if (arch_irq_work_has_interrupt())
+		irq_work_queue(&soon->work);
+	else
+		__napi_schedule_irqoff(soon->napi);
 }
 
-static inline void napi_schedule_soon_exit(void)
+/* The instance may be disabled after this. */
+static inline void napi_soon_exit(struct napi_soon *soon)
 {
-	int i;
-
-	for_each_possible_cpu(i)
-		irq_work_sync(per_cpu_ptr(&compat_softirq_work, i));
+	irq_work_sync(&soon->work);
 }
 #else
-static inline void napi_schedule_soon(struct napi_struct *napi)
+static inline void napi_soon_init(struct napi_soon *soon, struct napi_struct *napi)
 {
-	napi_schedule_irqoff(napi);
+	soon->napi = napi;
 }
 
-static inline void napi_schedule_soon_init(void) {}
-static inline void napi_schedule_soon_exit(void) {}
+static inline void napi_schedule_soon(struct napi_soon *soon)
+{
+	napi_schedule_irqoff(soon->napi);
+}
+
+static inline void napi_soon_exit(struct napi_soon *soon) {}
 #endif
 
 #endif

@@ -8,7 +8,7 @@
 #include "sirdma/abi.h"
 #include "ucontext.h"
 
-/* Fill @params but for the source. NULL, or what is wrong with @attr. */
+/* Fill @params except for the source. Returns NULL, or what is wrong with @attr. */
 static const char *sirdma_ah_check(const struct rdma_ah_attr *attr, struct sirdma_av_params *params)
 {
 	const struct ib_gid_attr *sgid_attr;
@@ -46,7 +46,7 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 		return PTR_ERR(ah->sgid);
 	params->sgid_idx = sirdma_sgid_index(dev, ah->sgid);
 	err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
-	/* More may have been backed since. */
+	/* The driver may have backed more vectors since then. */
 	if (err == -ENOMEM && who == SIRDMA_AV_ATOMIC && !sirdma_av_low(&dev->hw))
 		err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
 	if (err)
@@ -54,12 +54,12 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 	if (who != SIRDMA_AV_USER && sirdma_av_low(&dev->hw)) {
 		queue_work(sirdma_upkeep_wq, &dev->ah_fill);
 		if (who == SIRDMA_AV_ATOMIC && err == -ENOMEM)
-			err = -EAGAIN; /* more vectors are being backed */
+			err = -EAGAIN; /* the driver is backing more vectors */
 	}
 	return err;
 }
 
-/* Count @ah for its consumer. False: that one has more than its share. */
+/* Count @ah for its consumer. Returns false if the consumer has more than its share. */
 static bool sirdma_ah_count(struct sirdma_dev *dev, struct sirdma_ah *ah,
 			    enum sirdma_av_consumer who, struct ib_udata *udata)
 {
@@ -136,7 +136,7 @@ static void sirdma_ah_fill(struct work_struct *work)
 {
 	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, ah_fill);
 
-	/* Without memory, the next address handle asks again. */
+	/* If there is no memory, the next address handle asks again. */
 	sirdma_av_fill(&dev->hw);
 }
 

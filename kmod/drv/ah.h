@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Address handles: address vectors of the device (hw/av.h). The next hop's MAC is the one that
- * the core resolved; it does not change afterwards.
+ * Address handles: address vectors of the device (hw/av.h). The next hop's MAC is the one that the
+ * core resolved; the MAC does not change afterwards.
  */
 #ifndef SIRDMA_DRV_AH_H
 #define SIRDMA_DRV_AH_H
@@ -16,8 +16,8 @@ struct sirdma_sgid;
 struct sirdma_ah {
 	struct ib_ah ibah;
 	struct sirdma_sgid *sgid;
-	struct rdma_ah_attr attr; /* without its sgid_attr, which is ibah's */
-	atomic_t *consumer_ahs; /* address handles of its consumer: sirdma_av_is_fair() */
+	struct rdma_ah_attr attr; /* without its sgid_attr, which ibah has */
+	atomic_t *consumer_ahs; /* address handles of its consumer: see sirdma_av_is_fair() */
 	u32 idx; /* of the address vector */
 };
 
@@ -26,7 +26,10 @@ static inline struct sirdma_ah *to_sah(struct ib_ah *ibah)
 	return container_of(ibah, struct sirdma_ah, ibah);
 }
 
-/* -EAGAIN of atomic context: the vectors that are ready are used up, and more are being made. */
+/*
+ * Atomic context returns -EAGAIN when the vectors that are ready are used up: the driver then makes
+ * more.
+ */
 int sirdma_create_ah(struct ib_ah *ibah, struct rdma_ah_init_attr *init, struct ib_udata *udata);
 int sirdma_destroy_ah(struct ib_ah *ibah, u32 flags);
 int sirdma_query_ah(struct ib_ah *ibah, struct rdma_ah_attr *attr);

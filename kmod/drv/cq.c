@@ -22,7 +22,7 @@ static int sirdma_cq_check_entries(struct sirdma_dev *dev, u64 entries)
 	return 0;
 }
 
-/* The user's registered memory at @addr as the place of a ring. To be put. */
+/* The user's registered memory at @addr as the place of a ring. The caller drops the reference. */
 static struct sirdma_ring *sirdma_cq_get_ring(struct sirdma_ucontext *uctx, u64 addr, u32 entries,
 					      struct sirdma_cqp_cq_params *params)
 {
@@ -189,7 +189,19 @@ err_memory:
 	return err;
 }
 
-/* Called with the mutex held. */
+int sirdma_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
+{
+	struct sirdma_dev *dev = to_sdev(ibcq->device);
+	int err = sirdma_cqp_moderate_cq(&dev->hw, to_scq(ibcq)->id, count, period);
+
+	if (err == -EINVAL) {
+		sirdma_refused(dev, "modify_cq: %u completions, %u us: at most %u and %u", count,
+			       period, SIRDMA_MAX_CQ_COUNT, SIRDMA_MAX_CQ_PERIOD);
+	}
+	return err;
+}
+
+/* The caller holds the mutex. */
 static int sirdma_cq_swap_ring(struct sirdma_cq *cq, struct sirdma_ring *ring,
 			       const struct sirdma_cqp_cq_params *params)
 {

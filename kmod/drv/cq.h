@@ -17,10 +17,10 @@ struct sirdma_cq {
 	struct ib_cq ibcq;
 	u32 id;
 	struct sirdma_kcq *kcq; /* ring of a kernel consumer; NULL for a user's CQ */
-	struct mutex resize; /* protects ring from the CQ's creation on */
-	struct sirdma_ring *ring; /* of a user's CQ */
-	struct sirdma_ring *shadow; /* of a user's CQ */
-	struct sirdma_obj obj; /* events find it while it exists */
+	struct mutex resize; /* protects ring from the creation of the CQ on */
+	struct sirdma_ring *ring; /* ring of a user's CQ */
+	struct sirdma_ring *shadow; /* shadow area of a user's CQ */
+	struct sirdma_obj obj; /* events find the CQ while it exists */
 };
 
 static inline struct sirdma_cq *to_scq(struct ib_cq *ibcq)
@@ -30,7 +30,8 @@ static inline struct sirdma_cq *to_scq(struct ib_cq *ibcq)
 
 int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		     struct uverbs_attr_bundle *attrs);
-/* A user's CQ gets a ring of @entries elements, registered before. */
+/* Give a user's CQ a ring of @entries elements, which was registered before. */
+int sirdma_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 int sirdma_resize_cq(struct ib_cq *ibcq, u32 entries, struct ib_udata *udata);
 int sirdma_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 

@@ -94,6 +94,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.map_mr_sg = sirdma_map_mr_sg,
 	.mmap = sirdma_mmap,
 	.mmap_free = sirdma_mmap_free,
+	.modify_cq = sirdma_modify_cq,
 	.modify_qp = sirdma_modify_qp,
 	.modify_srq = sirdma_modify_srq,
 	.poll_cq = sirdma_poll_cq,
@@ -109,6 +110,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.query_srq = sirdma_query_srq,
 	.reg_user_mr = sirdma_reg_user_mr_op,
 	.req_notify_cq = sirdma_req_notify_cq,
+	.rereg_user_mr = sirdma_rereg_user_mr,
 	.COMPAT_RESIZE_CQ = sirdma_resize_cq_op,
 
 	INIT_RDMA_OBJ_SIZE(ib_ah, sirdma_ah, ibah),
@@ -120,7 +122,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, sirdma_ucontext, ibuctx),
 };
 
-/* Create and start everything behind the ib_device. */
+/* Create and start all that is behind the ib_device. */
 static int sirdma_dev_start(struct sirdma_dev *dev)
 {
 	const struct sirdma_hw_config hw_config = {.num_ceqs = sirdma_params_num_ceqs()};

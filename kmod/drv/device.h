@@ -18,7 +18,7 @@
 
 struct sirdma_dev {
 	struct ib_device ibdev;
-	struct net_device *ndev; /* held by the bus and by ibdev */
+	struct net_device *ndev; /* the bus and ibdev hold a reference */
 	struct sirdma_bus *bus;
 	struct sirdma_hw hw;
 	struct sirdma_qpctx_pool qpctx;
@@ -31,10 +31,10 @@ struct sirdma_dev {
 	struct sirdma_counters counters;
 	struct sirdma_users users;
 	struct delayed_work health; /* polls the device's status */
-	struct work_struct fatal; /* removes a device that failed */
+	struct work_struct fatal; /* work that removes a device that failed */
 	struct work_struct kflush; /* has kernel consumers poll, after the reset of a failed device */
-	struct work_struct ah_fill; /* makes more address vectors ready */
-	atomic_t kernel_ahs; /* address handles of consumers in the kernel */
+	struct work_struct ah_fill; /* work that makes more address vectors ready */
+	atomic_t kernel_ahs; /* address handles of kernel consumers */
 	unsigned long flags; /* SIRDMA_DEV_* bit numbers */
 };
 
@@ -49,12 +49,12 @@ struct sirdma_dev {
 		ibdev_dbg(&__dev->ibdev, fmt "\n", ##__VA_ARGS__); \
 	} while (0)
 
-/* Of all devices: their health, and addresses that are to be given to them. */
+/* A workqueue of all devices: it checks their health, and gives addresses to them. */
 extern struct workqueue_struct *sirdma_upkeep_wq;
 
-#define SIRDMA_DEV_FAILED 0 /* failed, see health.h, or being removed */
+#define SIRDMA_DEV_FAILED 0 /* the device failed, see health.h, or is being removed */
 #define SIRDMA_DEV_PORT_UP 1 /* the last port event was PORT_ACTIVE */
-#define SIRDMA_DEV_RESET 2 /* failed, and was reset: it completes nothing any more */
+#define SIRDMA_DEV_RESET 2 /* the device failed and was reset: it completes nothing any more */
 
 static inline struct sirdma_dev *to_sdev(struct ib_device *ibdev)
 {

@@ -107,8 +107,8 @@ int sirdma_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents, unsi
 }
 
 /*
- * Does the list of @fast cover the region (iova, length), and begin at its offset in the page? The
- * list may be longer.
+ * Does the list of @fast cover the region (iova, length), and does it begin at the offset of the
+ * region in its page? The list may be longer.
  */
 static bool sirdma_fast_mr_is_mapped(const struct sirdma_fast_mr *fast)
 {
@@ -133,7 +133,7 @@ int sirdma_fast_reg_fill(const struct sirdma_qp *qp, const struct ib_reg_wr *wr,
 	err = sirdma_region_access_check(wr->access, &why);
 	if (err)
 		return err;
-	/* The kernel has no windows, and a page list no zero-based addresses. */
+	/* The kernel has no windows, and page lists have no zero-based addresses. */
 	if (wr->access & (IB_ACCESS_MW_BIND | IB_ZERO_BASED))
 		return -EOPNOTSUPP;
 	*reg = (struct sirdma_fast_reg){

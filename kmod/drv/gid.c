@@ -9,7 +9,7 @@
 #include "hw/cqp_cmd.h"
 #include "trace.h"
 
-#define NO_VLAN 0xffff /* as rdma_read_gid_l2_fields() says it */
+#define NO_VLAN 0xffff /* as rdma_read_gid_l2_fields() reports it */
 /* A command that failed for lack of memory may succeed a second later. */
 #define UPDATE_RETRY HZ
 
@@ -27,7 +27,7 @@ static int sirdma_sgid_program(struct sirdma_dev *dev, const struct sirdma_sgid 
 	return sirdma_cqp_set_sgid(&dev->hw, &params);
 }
 
-/* lock held: program the slot if it is dirty. On failure it stays dirty. */
+/* The caller holds the lock. Program the slot if it is dirty. On failure it stays dirty. */
 static int sirdma_sgid_sync(struct sirdma_dev *dev, struct sirdma_sgid *sgid)
 {
 	struct sirdma_gid_table *table = &dev->gids;
@@ -35,7 +35,7 @@ static int sirdma_sgid_sync(struct sirdma_dev *dev, struct sirdma_sgid *sgid)
 	bool dirty;
 	int err;
 
-	/* Cleared before the command, so that a change during the command is not lost. */
+	/* Clear the flag before the command, so that a change during the command is not lost. */
 	spin_lock_bh(&table->mac_lock);
 	dirty = sgid->dirty && sgid->present;
 	sgid->dirty = false;
@@ -135,8 +135,8 @@ static int sirdma_gid_ifindex(const struct ib_gid_attr *attr)
 }
 
 /*
- * lock held: the MAC may have changed after it was read and before the notifier could
- * find the slot. The slot's ifindex is set now, so the notifier sees every later change.
+ * The caller holds the lock. The MAC may have changed after it was read and before the notifier
+ * could find the slot. The slot's ifindex is set now, so the notifier sees every later change.
  */
 static void sirdma_sgid_recheck(struct sirdma_dev *dev, struct sirdma_sgid *sgid,
 				const struct ib_gid_attr *attr)
@@ -155,7 +155,7 @@ static void sirdma_sgid_recheck(struct sirdma_dev *dev, struct sirdma_sgid *sgid
 	spin_unlock_bh(&table->mac_lock);
 }
 
-/* lock held: let the core's index @index name @sgid; NULL: no slot. */
+/* The caller holds the lock. Make the core's index @index name @sgid; NULL: no slot. */
 static void sirdma_gid_assign(struct sirdma_gid_table *table, u32 index, struct sirdma_sgid *sgid)
 {
 	unsigned long flags;
@@ -220,7 +220,10 @@ int sirdma_del_gid(const struct ib_gid_attr *attr, void **context)
 	mutex_lock(&table->lock);
 	sgid = table->by_gid[attr->index];
 	if (sgid) {
-		/* Even while QPs refer to the slot: no traffic from an address that is gone. */
+		/*
+		 * Do this even while QPs refer to the slot: there must be no traffic from an
+		 * address that is gone.
+		 */
 		err = sirdma_cqp_clear_sgid(&dev->hw, sirdma_sgid_index(dev, sgid));
 		trace_sirdma_gid_clear(dev, sirdma_sgid_index(dev, sgid), &sgid->ip,
 				       READ_ONCE(sgid->users), err);
@@ -252,7 +255,10 @@ void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid)
 	unsigned long flags;
 
 	spin_lock_irqsave(&dev->gids.use_lock, flags);
-	/* From 0 on another address may get the slot: pairs with sirdma_sgid_find(). */
+	/*
+	 * When the count reaches 0, another address may get the slot. This pairs with
+	 * sirdma_sgid_find().
+	 */
 	smp_store_release(&sgid->users, sgid->users - 1);
 	spin_unlock_irqrestore(&dev->gids.use_lock, flags);
 }

@@ -23,8 +23,8 @@ struct sirdma_dev;
 
 struct sirdma_sgid {
 	struct sirdma_ip ip;
-	int ifindex; /* 0: slot never used */
-	u32 users; /* QPs and address handles that refer to it; under use_lock */
+	int ifindex; /* 0: the slot was never used */
+	u32 users; /* number of QPs and address handles that refer to the slot; under use_lock */
 	bool present; /* the core has the address now */
 	bool has_vlan;
 	bool dirty; /* the device does not have this mac yet */
@@ -38,8 +38,8 @@ struct sirdma_gid_table {
 	/* Protects users, and by_gid for readers without the mutex. Any context. */
 	spinlock_t use_lock;
 	struct sirdma_sgid *slots; /* [SIRDMA_GID_SLOTS]; the index is the device's */
-	struct sirdma_sgid *by_gid[SIRDMA_GID_TABLE_LEN]; /* by the core's index */
-	struct delayed_work update; /* programs dirty slots, and again what failed */
+	struct sirdma_sgid *by_gid[SIRDMA_GID_TABLE_LEN]; /* slots by the core's index */
+	struct delayed_work update; /* work that programs dirty slots, and repeats what failed */
 };
 
 int sirdma_gid_init(struct sirdma_dev *dev);
@@ -48,12 +48,15 @@ void sirdma_gid_fini(struct sirdma_dev *dev);
 int sirdma_add_gid(const struct ib_gid_attr *attr, void **context);
 int sirdma_del_gid(const struct ib_gid_attr *attr, void **context);
 
-/* The slot of @attr, held for a QP or an address handle, in any context; ERR_PTR(-EADDRNOTAVAIL) when the address is gone. */
+/*
+ * The slot of @attr, held for a QP or an address handle. Returns ERR_PTR(-EADDRNOTAVAIL) if the
+ * address is gone. Any context.
+ */
 struct sirdma_sgid *sirdma_sgid_get(struct sirdma_dev *dev, const struct ib_gid_attr *attr);
 void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid);
 u16 sirdma_sgid_index(struct sirdma_dev *dev, const struct sirdma_sgid *sgid);
 
-/* @ndev has a new MAC. Atomic context is fine. */
+/* @ndev has a new MAC. The caller may be in atomic context. */
 void sirdma_gid_mac_changed(struct sirdma_dev *dev, const struct net_device *ndev);
 /* Is there an address on interface @ifindex? Any context. */
 bool sirdma_gid_on_interface(struct sirdma_dev *dev, int ifindex);

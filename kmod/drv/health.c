@@ -32,7 +32,7 @@ static void sirdma_health_remove(struct work_struct *work)
 	sirdma_cqp_kill(&dev->hw);
 	sirdma_kflush_start(dev);
 	if (!ib_device_try_get(&dev->ibdev))
-		return; /* it is being removed already */
+		return; /* the device is being removed already */
 	ibdev_err(&dev->ibdev, "the device failed; it was reset, and its link is removed\n");
 	ib_dispatch_event(&event);
 	ib_unregister_device_queued(&dev->ibdev);

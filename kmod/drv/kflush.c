@@ -28,7 +28,7 @@ static int sirdma_kqp_flush_sends(struct sirdma_kqp *kqp, int num_entries, struc
 		const struct sirdma_sq_slot slot = *sirdma_sq_slot_at(sq, sq->tail);
 
 		sirdma_wq_retire(&sq->tail, sq->tail + slot.quanta);
-		/* Padding, which nobody posted. */
+		/* The entry is padding, which no consumer posted. */
 		if (SIRDMA_GET(SIRDMA_WQE_OPCODE, slot.hdr) == SIRDMA_OP_NOP)
 			continue;
 		sirdma_put_flushed(kqp->qp, slot.wr_id, IB_WC_SEND, &wc[n++]);
@@ -113,7 +113,7 @@ void sirdma_kqp_leave_cqs(struct sirdma_kqp *kqp)
 	sirdma_kcq_change_list(kqp->qp->ibqp.recv_cq, &kqp->recv_node, NULL);
 }
 
-/* The next QP of a kernel consumer from number *qpn on, held; NULL. */
+/* The next QP of a kernel consumer from number *qpn on, held; NULL: there is none. */
 static struct sirdma_qp *sirdma_kqp_next(struct sirdma_dev *dev, unsigned long *qpn)
 {
 	struct sirdma_qp *qp = NULL;
@@ -132,7 +132,7 @@ static struct sirdma_qp *sirdma_kqp_next(struct sirdma_dev *dev, unsigned long *
 	return qp;
 }
 
-/* A consumer that never asked for events has no handler that could be called. */
+/* A consumer that never asked for events has no handler to call. */
 static void sirdma_kcq_call_handler(struct ib_cq *ibcq)
 {
 	if (!READ_ONCE(to_scq(ibcq)->kcq->arm_seq) || !ibcq->comp_handler)
@@ -169,7 +169,7 @@ void sirdma_kflush_fini(struct sirdma_dev *dev)
 
 void sirdma_kflush_start(struct sirdma_dev *dev)
 {
-	smp_mb__before_atomic(); /* pairs with sirdma_dev_was_reset() */
+	smp_mb__before_atomic(); /* this barrier pairs with sirdma_dev_was_reset() */
 	set_bit(SIRDMA_DEV_RESET, &dev->flags);
 	smp_mb__after_atomic(); /* pairs with sirdma_kqp_ring_doorbell() and req_notify_cq */
 	sirdma_kflush_notify(&dev->kflush);

@@ -14,7 +14,7 @@
 struct sirdma_kcq;
 struct sirdma_kqp;
 
-/* Acquire: what the device wrote before its reset is visible. */
+/* This load is an acquire: the caller sees what the device wrote before its reset. */
 static inline bool sirdma_dev_was_reset(const struct sirdma_dev *dev)
 {
 	return test_bit_acquire(SIRDMA_DEV_RESET, &dev->flags);
@@ -29,9 +29,12 @@ void sirdma_kflush_start(struct sirdma_dev *dev);
 void sirdma_kqp_join_cqs(struct sirdma_kqp *kqp);
 void sirdma_kqp_leave_cqs(struct sirdma_kqp *kqp);
 
-/* Lock of @kcq held. Complete up to @num_entries requests; returns how many. */
+/*
+ * Complete up to @num_entries requests. Returns how many were completed. The caller holds the lock
+ * of @kcq.
+ */
 int sirdma_kcq_flush(struct sirdma_kcq *kcq, int num_entries, struct ib_wc *wc);
-/* Lock of @kcq held. Are there any? */
+/* Are there requests to flush? The caller holds the lock of @kcq. */
 bool sirdma_kcq_must_flush(struct sirdma_kcq *kcq);
 
 #endif

@@ -5,16 +5,20 @@
 #include <linux/slab.h>
 
 #include "ah.h"
+#include "compat/ib_verbs.h"
 #include "cq.h"
 #include "device.h"
 #include "fast_mr.h"
 #include "health.h"
+#include "hw/qp_create.h"
 #include "kflush.h"
 #include "qp.h"
 #include "qp_size.h"
 #include "srq.h"
 
-/* CQEs polled in one call after which the device learns of the room they leave. */
+/*
+ * The number of CQEs that one call polls before it tells the device about the room that they leave.
+ */
 #define PUBLISH_INTERVAL 64
 
 static_assert(sizeof(struct sirdma_sge) == sizeof(struct ib_sge));
@@ -31,6 +35,7 @@ SAME(SIRDMA_WR_CMP_SWAP, IB_WR_ATOMIC_CMP_AND_SWP);
 SAME(SIRDMA_WR_FETCH_ADD, IB_WR_ATOMIC_FETCH_AND_ADD);
 SAME(SIRDMA_WR_LOCAL_INV, IB_WR_LOCAL_INV);
 SAME(SIRDMA_WR_SEND_INV, IB_WR_SEND_WITH_INV);
+SAME(SIRDMA_WR_ATOMIC_WRITE, IB_WR_ATOMIC_WRITE);
 SAME(SIRDMA_SEND_FENCE, IB_SEND_FENCE);
 SAME(SIRDMA_SEND_SIGNALED, IB_SEND_SIGNALED);
 SAME(SIRDMA_SEND_SOLICITED, IB_SEND_SOLICITED);
@@ -55,6 +60,8 @@ SAME(SIRDMA_WC_READ, IB_WC_RDMA_READ);
 SAME(SIRDMA_WC_COMP_SWAP, IB_WC_COMP_SWAP);
 SAME(SIRDMA_WC_FETCH_ADD, IB_WC_FETCH_ADD);
 SAME(SIRDMA_WC_LOCAL_INV, IB_WC_LOCAL_INV);
+SAME(SIRDMA_WC_FLUSH, IB_WC_FLUSH);
+SAME(SIRDMA_WC_ATOMIC_WRITE, IB_WC_ATOMIC_WRITE);
 SAME(SIRDMA_WC_RECV, IB_WC_RECV);
 SAME(SIRDMA_WC_RECV_WRITE_IMM, IB_WC_RECV_RDMA_WITH_IMM);
 #undef SAME
@@ -104,7 +111,7 @@ static void sirdma_kcq_forget(struct ib_cq *ibcq, const struct sirdma_kqp *kqp)
 	spin_unlock_irqrestore(&kcq->lock, flags);
 }
 
-/* Where a datagram came from. */
+/* Fill in where a datagram came from. */
 static void sirdma_wc_add_source(const struct sirdma_wc *c, struct ib_wc *wc)
 {
 	wc->wc_flags |= IB_WC_GRH | IB_WC_WITH_NETWORK_HDR_TYPE;
@@ -142,8 +149,9 @@ static void sirdma_wc_to_verbs(const struct sirdma_wc *c, struct sirdma_qp *qp, 
 }
 
 /*
- * The QP of completion @at, which becomes @c; NULL: its request is gone. A destroyed QP leaves
- * the table, then its completions are forgotten, and then another QP may get its number.
+ * The QP of completion @at, which becomes @c. NULL: the request of the completion is gone. A
+ * destroyed QP leaves the table, then its completions are forgotten, and then another QP may get
+ * its number.
  */
 static struct sirdma_qp *sirdma_kcq_decode(struct sirdma_dev *dev, const struct sirdma_cqe_at *at,
 					   struct sirdma_wc *c)
@@ -174,7 +182,9 @@ int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 	if (!kcq)
 		return -EOPNOTSUPP;
 	spin_lock_irqsave(&kcq->lock, flags);
-	/* Read it first: what the device completed before its reset is not to be flushed. */
+	/*
+	 * Read this first: requests that the device completed before its reset must not be flushed.
+	 */
 	reset = sirdma_dev_was_reset(dev);
 	while (polled < num_entries && sirdma_cq_peek(&kcq->ring, &at)) {
 		qp = sirdma_kcq_decode(dev, &at, &c);
@@ -202,13 +212,13 @@ int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	if (!kcq)
 		return -EOPNOTSUPP;
 	spin_lock_irqsave(&kcq->lock, irq);
-	/* A pending request for any completion includes solicited ones, so it stays. */
+	/* A pending request for any completion includes solicited ones, so the request stays. */
 	if (sirdma_get64(&kcq->ring.shadow->arm) & SIRDMA_CQ_SHADOW_ARM_NEXT)
 		solicited = false;
 	sirdma_cq_put_arm(&kcq->ring, ++kcq->arm_seq, solicited);
 	/*
-	 * Pairs with the device's fence between its write of a CQE and its read of the arm
-	 * word: either the peek below sees the completion, or the device sees the arming.
+	 * This barrier pairs with the device's fence between its write of a CQE and its read of the
+	 * arm word: either the peek below sees the completion, or the device sees the arming.
 	 */
 	smp_mb();
 	if (flags & IB_CQ_REPORT_MISSED_EVENTS)
@@ -286,7 +296,7 @@ static u32 sirdma_kqp_rq_bytes(const struct sirdma_qp_size *size)
 	return sirdma_wq_bytes(size->rq_quanta);
 }
 
-/* The type as the codec numbers it, for its table of send operations. */
+/* The type in the numbering of the codec, for its table of send operations. */
 static u32 sirdma_send_type(const struct sirdma_qp *qp)
 {
 	static const u32 types[] = {
@@ -374,14 +384,14 @@ void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp)
 	kfree(kqp);
 }
 
-void sirdma_kqp_fill_ctx(const struct sirdma_kqp *kqp, struct sirdma_qp_ctx *ctx)
+void sirdma_kqp_locate_rings(const struct sirdma_kqp *kqp, struct sirdma_qp_create *create)
 {
 	const void *base = kqp->mem.va;
 
-	ctx->compl_ctx = cpu_to_le64((uintptr_t)kqp);
-	ctx->sq_addr = cpu_to_le64(kqp->mem.pa);
-	ctx->rq_addr = cpu_to_le64(kqp->mem.pa + ((void *)kqp->rq.ring - base));
-	ctx->shadow_addr = cpu_to_le64(kqp->mem.pa + ((void *)kqp->shadow - base));
+	create->compl_ctx = (uintptr_t)kqp;
+	create->sq.addr = kqp->mem.pa;
+	create->rq.addr = kqp->mem.pa + ((void *)kqp->rq.ring - base);
+	create->shadow = kqp->mem.pa + ((void *)kqp->shadow - base);
 }
 
 void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state)
@@ -400,14 +410,14 @@ void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state)
 	spin_unlock_irqrestore(&kqp->rq_lock, flags);
 }
 
-/* Wake the device if it sleeps: @asleep is its word of the shadow area. */
+/* Wake the device if it sleeps. @asleep is the word of the shadow area that tells. */
 static void sirdma_kqp_ring_doorbell(const struct sirdma_kqp *kqp, const __le64 *asleep)
 {
 	struct sirdma_dev *dev = to_sdev(kqp->qp->ibqp.device);
 
 	/*
-	 * Pairs with the device's fence between writing "asleep" and its last read of the ring, and
-	 * with that of sirdma_kflush_start().
+	 * This barrier pairs with the device's fence between writing "asleep" and its last read of
+	 * the ring, and with that of sirdma_kflush_start().
 	 */
 	smp_mb();
 	if (sirdma_get64(asleep))
@@ -432,7 +442,7 @@ static bool sirdma_kqp_may_send(const struct sirdma_kqp *kqp)
 
 /*
  * ib_drain_sq() posts an RDMA WRITE to a queue pair of any type. In the error state only its
- * completion matters, so one of datagrams gets a SEND.
+ * completion matters, so a queue pair of datagrams gets a SEND.
  */
 static bool sirdma_kqp_is_drain(const struct sirdma_kqp *kqp, const struct ib_send_wr *wr)
 {
@@ -456,6 +466,26 @@ static int sirdma_kqp_set_dest(const struct sirdma_kqp *kqp, const struct ib_sen
 	return 0;
 }
 
+/*
+ * This is a function of its own, because the compiler may zero @reg first, which costs other
+ * requests time.
+ */
+static noinline int sirdma_kqp_post_reg(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
+					struct sirdma_send *send)
+{
+	struct sirdma_fast_reg reg;
+	int err;
+
+	if (kqp->sq.qp_type == SIRDMA_SEND_ON_UD)
+		return -EINVAL;
+	err = sirdma_fast_reg_fill(kqp->qp, reg_wr(wr), &reg);
+	if (err)
+		return err;
+	send->opcode = SIRDMA_WR_FAST_REG;
+	send->reg = &reg;
+	return sirdma_sq_take(&kqp->sq, send);
+}
+
 static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *wr)
 {
 	struct sirdma_send send = {
@@ -465,10 +495,9 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 		.sges = sirdma_sges_from_verbs(wr->sg_list),
 		.num_sge = wr->num_sge,
 	};
-	struct sirdma_fast_reg reg;
 	int err;
 
-	switch (wr->opcode) {
+	switch ((u32)wr->opcode) {
 	case IB_WR_RDMA_WRITE_WITH_IMM:
 		send.imm = be32_to_cpu(wr->ex.imm_data);
 		fallthrough;
@@ -479,6 +508,7 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 		}
 		fallthrough;
 	case IB_WR_RDMA_READ:
+	case IB_WR_ATOMIC_WRITE:
 		send.remote_addr = rdma_wr(wr)->remote_addr;
 		send.key = rdma_wr(wr)->rkey;
 		break;
@@ -501,12 +531,7 @@ static int sirdma_kqp_post_one(struct sirdma_kqp *kqp, const struct ib_send_wr *
 		send.key = wr->ex.invalidate_rkey;
 		break;
 	case IB_WR_REG_MR:
-		err = sirdma_fast_reg_fill(kqp->qp, reg_wr(wr), &reg);
-		if (err)
-			return err;
-		send.opcode = SIRDMA_WR_FAST_REG;
-		send.reg = &reg;
-		break;
+		return sirdma_kqp_post_reg(kqp, wr, &send);
 	case IB_WR_SEND:
 		break;
 	default:

@@ -20,14 +20,15 @@
 
 struct sirdma_dev;
 struct sirdma_qp;
+struct sirdma_qp_create;
 struct sirdma_qp_size;
 
 /* Rings of a QP. The address of this struct is the completion context in CQEs. */
 struct sirdma_kqp {
 	struct sirdma_qp *qp;
-	struct sirdma_dma_mem mem; /* SQ, RQ and the shadow area */
+	struct sirdma_dma_mem mem; /* memory of SQ, RQ and shadow area */
 	struct sirdma_qp_shadow *shadow;
-	enum ib_qp_state state; /* set by the last modify_qp */
+	enum ib_qp_state state; /* state that the last modify_qp set */
 	spinlock_t sq_lock; /* protects sq except its tail, which the send CQ's lock protects */
 	spinlock_t rq_lock; /* protects rq except its tail, which the receive CQ's lock protects */
 	struct sirdma_sq sq;
@@ -38,11 +39,11 @@ struct sirdma_kqp {
 
 /* Ring of a CQ. */
 struct sirdma_kcq {
-	struct sirdma_dma_mem mem; /* elements and the shadow area */
+	struct sirdma_dma_mem mem; /* memory of elements and shadow area */
 	spinlock_t lock; /* protects the members below, and the tails of queues it completes */
 	struct sirdma_cq_ring ring;
 	u32 arm_seq;
-	struct list_head senders; /* struct sirdma_kqp */
+	struct list_head senders; /* list of struct sirdma_kqp */
 	struct list_head receivers;
 };
 
@@ -51,22 +52,22 @@ void sirdma_kcq_destroy(struct sirdma_dev *dev, struct sirdma_kcq *kcq);
 
 /* Ring of a shared receive queue. */
 struct sirdma_ksrq {
-	struct sirdma_dma_mem mem; /* WQEs and the shadow area */
+	struct sirdma_dma_mem mem; /* memory of WQEs and shadow area */
 	spinlock_t lock; /* protects queue */
 	struct sirdma_shared_rq queue;
 };
 
 struct sirdma_ksrq *sirdma_ksrq_create(struct sirdma_dev *dev, u32 quanta, u32 max_sge);
-/* The device has destroyed the queue, or never created it. */
+/* The device has destroyed the queue, or has never created it. */
 void sirdma_ksrq_destroy(struct sirdma_dev *dev, struct sirdma_ksrq *ksrq);
 
 struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *qp,
 				     const struct sirdma_qp_size *size);
-/* The device has destroyed the QP, or never created it. */
+/* The device has destroyed the QP, or has never created it. */
 void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp);
-/* Write the addresses of the rings into @ctx. */
-void sirdma_kqp_fill_ctx(const struct sirdma_kqp *kqp, struct sirdma_qp_ctx *ctx);
-/* The device moved the QP to @state; RESET: both rings start over. */
+/* Fill in the addresses of the rings, and the completion context. */
+void sirdma_kqp_locate_rings(const struct sirdma_kqp *kqp, struct sirdma_qp_create *create);
+/* The device moved the QP to @state. In RESET both rings start over. */
 void sirdma_kqp_modified(struct sirdma_kqp *kqp, enum ib_qp_state state);
 
 int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,

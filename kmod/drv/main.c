@@ -31,7 +31,7 @@ err_wq:
 static void __exit sirdma_exit(void)
 {
 	sirdma_link_fini();
-	/* Devices without users go with the module; users hold a reference to it. */
+	/* Programs that use a device get an event, and EIO from then on. */
 	ib_unregister_driver((enum rdma_driver_id)SIRDMA_DRIVER_ID);
 	sirdma_netdev_fini();
 	destroy_workqueue(sirdma_upkeep_wq);

@@ -12,26 +12,32 @@
 #include "health.h"
 #include "hw/mcast.h"
 
-/* Each such netdev has at least one entry of the GID table. */
+/* Each netdev that may be a member has at least one entry of the GID table. */
 #define LINKS_MAX SIRDMA_GID_TABLE_LEN
 
 struct sirdma_mcast_link {
 	struct net_device *ndev; /* held; NULL: the entry is free */
 	netdevice_tracker tracker;
-	/* Its IPv4 and IPv6 state, which has the memberships. Held; NULL: not looked up yet, or none. */
+	/*
+	 * The netdev's IPv4 and IPv6 state, which has the memberships. Held; NULL: not looked up
+	 * yet, or none.
+	 */
 	struct in_device *in_dev;
 	struct inet6_dev *in6_dev;
-	bool wanted; /* it has an address of the device, and there is a group */
+	bool wanted; /* the netdev has an address of the device, and there is a group */
 };
 
 struct sirdma_membership {
 	struct list_head node;
 	struct sirdma_ip ip;
 	bool ended; /* no queue pair is attached any more */
-	DECLARE_BITMAP(joined, LINKS_MAX); /* by index of links[] */
+	DECLARE_BITMAP(joined, LINKS_MAX); /* links that have joined, by index of links[] */
 };
 
-/* RTNL held. -ENOMEM; other errors: the netdev has nothing to do with this IP version. */
+/*
+ * The caller holds RTNL. Returns -ENOMEM; other errors mean that the netdev does not take part in
+ * this IP version.
+ */
 static int sirdma_group_join(struct net_device *ndev, const struct sirdma_ip *ip)
 {
 	const struct in6_addr *addr = (const struct in6_addr *)ip;
@@ -47,7 +53,7 @@ static int sirdma_group_join(struct net_device *ndev, const struct sirdma_ip *ip
 	return 0;
 }
 
-/* RTNL held. */
+/* The caller holds RTNL. */
 static void sirdma_group_leave(struct net_device *ndev, const struct sirdma_ip *ip)
 {
 	const struct in6_addr *addr = (const struct in6_addr *)ip;
@@ -64,7 +70,7 @@ static void sirdma_group_leave(struct net_device *ndev, const struct sirdma_ip *
 		ip_mc_dec_group(in_dev, addr->s6_addr32[3]);
 }
 
-/* The entry of @ndev, which is made if there is none; NULL: there is no room. */
+/* The entry of @ndev. The function makes it if there is none; NULL: there is no room. */
 static struct sirdma_mcast_link *sirdma_link_get(struct sirdma_mcast_members *members,
 						 struct net_device *ndev)
 {
@@ -127,7 +133,9 @@ static void sirdma_links_find(struct sirdma_dev *dev)
 	}
 }
 
-/* RTNL held. @link's memberships of this IP version ended with what had them. */
+/*
+ * The caller holds RTNL. @link's memberships of this IP version ended with the state that had them.
+ */
 static void sirdma_link_forget(struct sirdma_mcast_members *members,
 			       const struct sirdma_mcast_link *link, bool v4)
 {
@@ -139,8 +147,8 @@ static void sirdma_link_forget(struct sirdma_mcast_members *members,
 }
 
 /*
- * RTNL held. A netdev gets a new in_device or inet6_dev, without members, when it is moved to
- * another namespace, or when its MTU was too small for the IP version.
+ * The caller holds RTNL. A netdev gets a new in_device or inet6_dev, without members, when it is
+ * moved to another namespace, or when its MTU was too small for the IP version.
  */
 static void sirdma_link_refresh(struct sirdma_mcast_members *members,
 				struct sirdma_mcast_link *link)
@@ -164,7 +172,7 @@ static void sirdma_link_refresh(struct sirdma_mcast_members *members,
 	}
 }
 
-/* RTNL held. Let @link be a member of the group, or no more. */
+/* The caller holds RTNL. Make @link a member of the group, or end its membership. */
 static int sirdma_membership_sync(struct sirdma_mcast_members *members,
 				  struct sirdma_mcast_link *link, struct sirdma_membership *group)
 {
@@ -186,8 +194,8 @@ static int sirdma_membership_sync(struct sirdma_mcast_members *members,
 }
 
 /*
- * Lock held. Make the netdevs members of exactly the present groups. -ENOMEM: some memberships are
- * missing.
+ * The caller holds the lock. Make the netdevs members of exactly the present groups. Returns
+ * -ENOMEM if some memberships are missing.
  */
 static int sirdma_mcast_sync(struct sirdma_dev *dev)
 {
@@ -220,7 +228,7 @@ static int sirdma_mcast_sync(struct sirdma_dev *dev)
 	return err;
 }
 
-/* Lock held. */
+/* The caller holds the lock. */
 static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
 {
 	struct sirdma_membership *group;
@@ -229,12 +237,15 @@ static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
 		if (!memcmp(&group->ip, ip, sizeof(*ip)))
 			group->ended = true;
 	sirdma_mcast_sync(dev);
-	/* The first call kept the netdevs, because the group was still listed. This one releases them. */
+	/*
+	 * The first call kept the netdevs, because the group was still listed. This one releases
+	 * them.
+	 */
 	if (list_empty(&dev->mcast.groups))
 		sirdma_mcast_sync(dev);
 }
 
-/* lock held */
+/* The caller holds the lock. */
 static int sirdma_mcast_join(struct sirdma_dev *dev, const struct sirdma_ip *ip)
 {
 	struct sirdma_membership *group;
@@ -288,7 +299,9 @@ int sirdma_detach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	mutex_unlock(&dev->mcast.lock);
 	if (!err || err == -EINVAL)
 		return err;
-	/* It is detached here. A device that does not detach it must not go on. */
+	/*
+	 * The QP is detached here. If the device does not detach it, the device must not continue.
+	 */
 	sirdma_dev_fail(dev, err);
 	return 0;
 }

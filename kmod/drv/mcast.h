@@ -16,15 +16,15 @@ struct sirdma_mcast_link;
 
 struct sirdma_mcast_members {
 	struct mutex lock; /* serializes attach, detach and sync; outside RTNL */
-	struct list_head groups; /* struct sirdma_membership */
+	struct list_head groups; /* list of struct sirdma_membership */
 	struct sirdma_mcast_link *links; /* netdevs that may be members */
 	struct ib_event_handler events;
-	struct work_struct sync; /* the addresses of the device or the state of its netdevs changed */
+	struct work_struct sync; /* the device's addresses or the state of its netdevs changed */
 };
 
 int sirdma_mcast_members_init(struct sirdma_dev *dev);
 void sirdma_mcast_members_fini(struct sirdma_dev *dev);
-/* Let netdevs that have lost memberships join again, a moment later. RTNL may be held. */
+/* Make netdevs that have lost memberships join again, a moment later. The caller may hold RTNL. */
 void sirdma_mcast_rejoin(struct sirdma_dev *dev);
 
 int sirdma_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid);

@@ -5,23 +5,24 @@
 
 #include <rdma/ib_umem.h>
 #include <rdma/ib_verbs.h>
+#include "hw/access.h"
 #include "hw/pble.h"
 
 /* Sizes of the blocks that a page list may have. */
 #define SIRDMA_MR_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
 
-/* The second half of the PBLEs of a region for fast registration, which ib_map_mr_sg() writes. */
+/* The second half of the PBLEs of a region for fast registration. ib_map_mr_sg() writes them. */
 struct sirdma_fast_list {
-	u32 max; /* entries */
+	u32 max; /* number of entries */
 	u32 used;
-	u32 room; /* contiguous entries from next on */
-	u32 offset; /* of the first byte in its page */
+	u32 room; /* number of contiguous entries from next on */
+	u32 offset; /* offset of the first byte in its page */
 	__le64 *next;
 };
 
 struct sirdma_mr {
 	struct ib_mr ibmr;
-	struct ib_umem *umem; /* NULL: all memory, or fast registration */
+	struct ib_umem *umem; /* NULL: a region of all memory, or for fast registration */
 	struct sirdma_pbl pbl;
 };
 
@@ -55,6 +56,8 @@ static inline bool sirdma_mr_is_ring(const struct sirdma_mr *mr)
 struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
 				 struct ib_udata *udata);
 struct ib_mr *sirdma_get_dma_mr(struct ib_pd *ibpd, int access);
+struct ib_mr *sirdma_rereg_user_mr(struct ib_mr *ibmr, int flags, u64 start, u64 length, u64 iova,
+				   int access, struct ib_pd *ibpd, struct ib_udata *udata);
 int sirdma_dereg_mr(struct ib_mr *ibmr, struct ib_udata *udata);
 
 #endif

@@ -28,7 +28,10 @@ int sirdma_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata)
 	return 0;
 }
 
-/* A bound window ends. -EBUSY, while a queue pair binds it: nothing is freed, and it can be tried again. */
+/*
+ * A bound window ends. Returns -EBUSY while a queue pair binds the window: nothing is freed, and
+ * the caller can try again.
+ */
 int sirdma_dealloc_mw(struct ib_mw *ibmw)
 {
 	struct sirdma_dev *dev = to_sdev(ibmw->device);

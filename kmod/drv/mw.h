@@ -6,7 +6,7 @@
 #include <rdma/ib_verbs.h>
 
 struct sirdma_mw {
-	struct ib_mw ibmw; /* rkey: as it was allocated; binds change its lowest byte */
+	struct ib_mw ibmw; /* rkey is the key as it was allocated; binds change its lowest byte */
 };
 
 int sirdma_alloc_mw(struct ib_mw *ibmw, struct ib_udata *udata);

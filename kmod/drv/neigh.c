@@ -11,9 +11,12 @@
 
 /* The kernel gives up on a neighbour after three requests, one second apart. */
 #define RESOLVE_TIMEOUT (3 * HZ)
-/* A change of route raises no neighbour event, so look it up again this often meanwhile. */
+/*
+ * A change of route raises no neighbour event, so the driver looks the route up again this often
+ * meanwhile.
+ */
 #define RESOLVE_POLL (HZ / 4)
-/* A neighbour is confirmed, and a new gateway noticed, about this often. */
+/* The driver confirms a neighbour, and notices a new gateway, about this often. */
 #define REFRESH_PERIOD (5 * HZ)
 /* A neighbour that fails this soon after a QP left RESET may be the one that the QP needs. */
 #define EXPECT_TIME (10 * HZ)
@@ -40,7 +43,7 @@ static bool sirdma_route_key_equal(const struct sirdma_route_key *a,
 	       sirdma_ip_equal(&a->src, &b->src);
 }
 
-/* hash_lock held. True when the entry became dirty. */
+/* The caller holds hash_lock. Returns true when the entry became dirty. */
 static bool sirdma_arp_set_mac(struct sirdma_arp *arp, const u8 *mac)
 {
 	if (ether_addr_equal_unaligned(arp->mac, mac))
@@ -51,8 +54,8 @@ static bool sirdma_arp_set_mac(struct sirdma_arp *arp, const u8 *mac)
 }
 
 /*
- * lock held: program the entry if it is dirty. On failure it stays dirty, and
- * the next refresh tries again.
+ * The caller holds the lock. Program the entry if it is dirty. On failure it stays dirty, and the
+ * next refresh tries again.
  */
 static int sirdma_arp_sync(struct sirdma_dev *dev, struct sirdma_arp *arp)
 {
@@ -61,7 +64,7 @@ static int sirdma_arp_sync(struct sirdma_dev *dev, struct sirdma_arp *arp)
 	bool dirty;
 	int err;
 
-	/* Cleared before the command, so that a change during the command is not lost. */
+	/* Clear the flag before the command, so that a change during the command is not lost. */
 	spin_lock_bh(&table->hash_lock);
 	dirty = arp->dirty;
 	arp->dirty = false;
@@ -95,7 +98,7 @@ static void sirdma_neigh_update(struct work_struct *work)
 	mutex_unlock(&table->lock);
 }
 
-/* lock held: look up the entry's next hop and MAC again. */
+/* The caller holds the lock. Look up the entry's next hop and MAC again. */
 static void sirdma_arp_refresh(struct sirdma_dev *dev, struct sirdma_arp *arp)
 {
 	struct sirdma_neigh_table *table = &dev->neighs;
@@ -164,7 +167,7 @@ static bool sirdma_neigh_in_use(struct sirdma_dev *dev, const struct neighbour *
 	return found;
 }
 
-/* The kernel gave up on a neighbour. Report it if a QP uses it, or may be about to. */
+/* The kernel gave up on a neighbour. Report this if a QP uses the neighbour, or may be about to. */
 static void sirdma_neigh_lost(struct sirdma_dev *dev, const struct neighbour *neigh,
 			      const struct sirdma_ip *ip)
 {
@@ -282,7 +285,7 @@ static int sirdma_neigh_resolve(struct sirdma_dev *dev, const struct sirdma_rout
 	}
 }
 
-/* lock held */
+/* The caller holds the lock. */
 static struct sirdma_arp *sirdma_arp_find(struct sirdma_neigh_table *table,
 					  const struct sirdma_route_key *key,
 					  const struct sirdma_ip *nexthop)
@@ -295,7 +298,7 @@ static struct sirdma_arp *sirdma_arp_find(struct sirdma_neigh_table *table,
 	return NULL;
 }
 
-/* lock held. Enter @arp into the tables of device and driver. */
+/* The caller holds the lock. Enter @arp into the tables of device and driver. */
 static int sirdma_arp_add(struct sirdma_dev *dev, struct sirdma_arp *arp,
 			  const struct sirdma_route_key *key, const struct sirdma_nexthop *hop)
 {
@@ -339,7 +342,10 @@ struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_ro
 	if (err)
 		return ERR_PTR(err);
 
-	/* Before the lock: a cgroup at its limit reclaims memory here, and must not keep others waiting. */
+	/*
+	 * Do this before taking the lock: a cgroup at its limit reclaims memory here, and must not
+	 * keep other users waiting.
+	 */
 	fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
 	if (!fresh)
 		return ERR_PTR(-ENOMEM);

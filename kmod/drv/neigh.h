@@ -20,11 +20,11 @@ struct sirdma_dev;
 
 /* One entry of the device's table, shared by all QPs of one source and destination. */
 struct sirdma_arp {
-	struct hlist_node node; /* by next hop and netdev */
+	struct hlist_node node; /* entry of the hash by next hop and netdev */
 	struct sirdma_route_key key;
 	struct sirdma_ip nexthop;
-	u32 idx; /* in the device's table */
-	u32 users; /* QPs that refer to it */
+	u32 idx; /* index in the device's table */
+	u32 users; /* number of QPs that refer to the entry */
 	bool dirty; /* the device does not have this mac yet */
 	u8 mac[ETH_ALEN];
 };
@@ -36,19 +36,19 @@ struct sirdma_neigh_table {
 	u32 count;
 	unsigned long expected; /* jiffies of the last sirdma_neigh_expect() */
 	wait_queue_head_t wait; /* woken by each neighbour event */
-	atomic_t events; /* neighbour events so far */
+	atomic_t events; /* number of neighbour events so far */
 	struct notifier_block netevent;
-	struct work_struct update; /* programs dirty entries */
-	struct delayed_work refresh; /* looks routes and neighbours up again */
+	struct work_struct update; /* work that programs dirty entries */
+	struct delayed_work refresh; /* work that looks routes and neighbours up again */
 };
 
 int sirdma_neigh_init(struct sirdma_dev *dev);
 void sirdma_neigh_fini(struct sirdma_dev *dev);
 
 /*
- * Resolve @key, waiting a bounded time for the neighbour, and hold its entry.
- * -ETIMEDOUT or -EHOSTUNREACH: the neighbour does not answer; -ENETUNREACH and
- * others: no route; -EINTR; -ENOMEM.
+ * Resolve @key, waiting a bounded time for the neighbour, and hold its entry. Returns -ETIMEDOUT or
+ * -EHOSTUNREACH if the neighbour does not answer, -ENETUNREACH and others if there is no route,
+ * -EINTR or -ENOMEM.
  */
 struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key);
 void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp);

@@ -37,7 +37,10 @@ static void sirdma_netdev_changed(struct sirdma_dev *dev, unsigned long event)
 {
 	switch (event) {
 	case NETDEV_UNREGISTER:
-		/* The notifier holds RTNL, which unregistration takes as well, so queue it. */
+		/*
+		 * The notifier holds RTNL, which unregistration takes as well, so queue the
+		 * unregistration.
+		 */
 		ib_unregister_device_queued(&dev->ibdev);
 		break;
 	case NETDEV_UP:
@@ -61,13 +64,15 @@ static int sirdma_netdev_mac_changed(struct net_device *lower, struct netdev_nes
 	if (!dev)
 		return 0;
 	sirdma_gid_mac_changed(dev, priv->data);
-	/* The kernel forgot the neighbours. Asking for them shows peers our new MAC. */
+	/* The kernel forgot the neighbours. A query for them shows peers our new MAC. */
 	sirdma_neigh_refresh(dev);
 	ib_device_put(&dev->ibdev);
 	return 0;
 }
 
-/* @priv->data, which is @lower or above it, may have got an inet6_dev that is no member of groups. */
+/*
+ * @priv->data, which is @lower or above it, may have got an inet6_dev that is no member of groups.
+ */
 static int sirdma_netdev_rejoin(struct net_device *lower, struct netdev_nested_priv *priv)
 {
 	struct sirdma_dev *dev = sirdma_dev_get_by_netdev(lower);

@@ -7,7 +7,9 @@ struct sirdma_dev;
 
 int sirdma_netdev_init(void);
 void sirdma_netdev_fini(void);
-/* Tell the device the netdev's state, and applications whether the port went up or down. */
+/*
+ * Tell the device the state of the netdev, and tell applications whether the port went up or down.
+ */
 void sirdma_netdev_sync(struct sirdma_dev *dev);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What QPs, CQs and shared receive queues have in common: the device's events name them by
- * a cookie, and an object stays while an event of it is delivered.
+ * The parts that QPs, CQs and shared receive queues have in common: the device's events name them
+ * by a cookie, and an object stays while an event of it is delivered.
  */
 #ifndef SIRDMA_DRV_OBJ_H
 #define SIRDMA_DRV_OBJ_H
@@ -14,11 +14,14 @@
 
 struct sirdma_obj {
 	u64 cookie; /* see sirdma_idpool_cookie() */
-	refcount_t refs; /* 1 while it exists, more while an event is delivered */
+	refcount_t refs; /* 1 while the object exists, more while an event is delivered */
 	struct completion idle; /* refs reached zero */
 };
 
-/* From now on events with the cookie of @obj, which this sets, find it. 0; -EBUSY: another has @id; -ENOMEM. */
+/*
+ * Set the cookie of @obj: from now on events with this cookie find @obj. Returns 0, -EBUSY if
+ * another object has @id, or -ENOMEM.
+ */
 static inline int sirdma_obj_publish(struct xarray *table, struct sirdma_idpool *ids, u32 id,
 				     struct sirdma_obj *obj)
 {
@@ -51,7 +54,7 @@ static inline void sirdma_obj_put(struct sirdma_obj *obj)
 		complete(&obj->idle);
 }
 
-/* No event finds @obj any more, and none of it is being delivered. */
+/* When this function returns, no event finds @obj, and no event of it is being delivered. */
 static inline void sirdma_obj_unpublish(struct xarray *table, struct sirdma_obj *obj)
 {
 	xa_erase_irq(table, sirdma_cookie_id(obj->cookie));

@@ -9,10 +9,10 @@
 #include "sirdma/hmc.h"
 
 #define MAX_CEQS 32
-/* Entries of the ARP table: pairs of source and destination that QPs use at a time. */
+/* Entries of the ARP table: pairs of source and destination that QPs use at the same time. */
 #define MAX_ARP 8192
 /*
- * Numbers no application gets: QP 0 and 1 are special, one CQ is the CQP's, SRQ and stag 0
+ * Numbers that no application gets: QP 0 and 1 are special, one CQ is the CQP's, SRQ and stag 0
  * mean none.
  */
 #define RESERVED_QPS 2
@@ -86,7 +86,7 @@ void sirdma_params_to_config(struct sirdma_bus_config *config)
 	*config = (struct sirdma_bus_config){
 		.max_qps = max_qp.value + RESERVED_QPS,
 		.max_cqs = max_cq.value + RESERVED_CQS,
-		/* One for each QP is more than any application wants; SIRDMA_CQP_SRQ_ID has 16 bits. */
+		/* No application needs more than one for each QP; SIRDMA_CQP_SRQ_ID has 16 bits. */
 		.max_srqs = min_t(u32, max_qp.value + RESERVED_SRQS, 1 << 16),
 		.max_mrs = max_mr.value + RESERVED_MRS,
 		.max_pds = max_pd.value,

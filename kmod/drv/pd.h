@@ -4,7 +4,7 @@
 
 #include <rdma/ib_verbs.h>
 
-/* A protection domain is a number the device compares; it needs no command. */
+/* A protection domain is a number that the device compares; it needs no command. */
 struct sirdma_pd {
 	struct ib_pd ibpd;
 	u32 id;

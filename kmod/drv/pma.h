@@ -6,7 +6,10 @@
 #include <rdma/ib_mad.h>
 #include <rdma/ib_verbs.h>
 
-/* Answers the core's own requests only. MADs from the wire go their way without an answer. */
+/*
+ * This function answers the core's own requests only. MADs from the wire are passed on without an
+ * answer.
+ */
 int sirdma_process_mad(struct ib_device *ibdev, int flags, u32 port, const struct ib_wc *in_wc,
 		       const struct ib_grh *in_grh, const struct ib_mad *in, struct ib_mad *out,
 		       size_t *out_size, u16 *out_pkey_index);

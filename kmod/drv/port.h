@@ -9,7 +9,7 @@
 struct sirdma_dev;
 
 bool sirdma_port_is_up(const struct sirdma_dev *dev);
-/* Largest RoCE payload per packet that the netdev's MTU carries. */
+/* The largest RoCE payload of a packet that fits the netdev's MTU. */
 enum ib_mtu sirdma_port_mtu(const struct sirdma_dev *dev);
 
 int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,

@@ -3,7 +3,9 @@
 #include "device.h"
 #include "health.h"
 #include "hw/cqp_cmd.h"
+#include "hw/limits.h"
 #include "hw/qp_attr.h"
+#include "hw/qp_create.h"
 #include "kverbs.h"
 #include "pd.h"
 #include "qp.h"
@@ -14,8 +16,6 @@
 #include "srq.h"
 #include "trace.h"
 #include "ucontext.h"
-
-#define SIRDMA_QP_CAPS (SIRDMA_QP_CAP_WRITE_IMM | SIRDMA_QP_CAP_SEND_IMM | SIRDMA_QP_CAP_ROCE)
 
 static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_attr *init,
 				struct ib_udata *udata)
@@ -47,6 +47,25 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 	return !to_ssrq(init->srq)->ksrq == !!udata ? 0 : -EINVAL;
 }
 
+/* Find the part of a pool that has a user's rings; it stays in use until the QP is destroyed. */
+static int sirdma_qp_take_part(struct sirdma_dev *dev, struct sirdma_qp *qp, u64 start,
+			       const struct sirdma_qp_size *size, struct ib_udata *udata)
+{
+	struct sirdma_ring_part part = {
+		.start = start,
+		.bytes = sirdma_pool_bytes(size->sq_quanta, size->rq_quanta),
+	};
+
+	qp->ring = sirdma_ring_get_part(sirdma_udata_to_uctx(udata), &part);
+	if (IS_ERR(qp->ring)) {
+		sirdma_refused(dev, "create_qp: %u bytes for rings at %#llx: %ld", part.bytes,
+			       start, PTR_ERR(qp->ring));
+		return PTR_ERR(qp->ring);
+	}
+	qp->part = part;
+	return 0;
+}
+
 /* Find the ring memory of a user; it stays in use until the QP is destroyed. */
 static int sirdma_qp_take_ring(struct sirdma_dev *dev, struct sirdma_qp *qp, u64 start,
 			       const struct sirdma_qp_size *size, struct ib_udata *udata)
@@ -73,6 +92,8 @@ static int sirdma_qp_take_memory(struct sirdma_dev *dev, struct sirdma_qp *qp, u
 {
 	struct sirdma_kqp *kqp;
 
+	if (size->pool)
+		return sirdma_qp_take_part(dev, qp, start, size, udata);
 	if (udata)
 		return sirdma_qp_take_ring(dev, qp, start, size, udata);
 	kqp = sirdma_kqp_create(dev, qp, size);
@@ -86,54 +107,55 @@ static void sirdma_qp_drop_memory(struct sirdma_dev *dev, struct sirdma_qp *qp)
 {
 	if (qp->kqp)
 		sirdma_kqp_destroy(dev, qp->kqp);
+	else if (qp->part.bytes)
+		sirdma_ring_put_part(qp->ring, &qp->part);
 	else
 		sirdma_ring_put(qp->ring);
 }
 
-/* Write the addresses of a user's rings into @ctx. */
-static void sirdma_qp_fill_ring_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size *size,
-				    u64 compl_ctx, struct sirdma_qp_ctx *ctx)
+/* Fill in the addresses of a user's rings. */
+static void sirdma_qp_locate_rings(struct sirdma_qp *qp, struct sirdma_qp_create *create)
 {
 	struct sirdma_ring_addr sq, rq;
 
-	sirdma_ring_locate(qp->ring, 0, sirdma_wq_pages(size->sq_quanta), &sq);
-	sirdma_ring_locate(qp->ring, qp->ring->sq_pages, sirdma_wq_pages(size->rq_quanta), &rq);
-	if (sq.vmap)
-		ctx->queue_flags |= SIRDMA_QPC_SQ_VMAP;
-	if (rq.vmap)
-		ctx->queue_flags |= SIRDMA_QPC_RQ_VMAP;
-	ctx->compl_ctx = cpu_to_le64(compl_ctx);
-	ctx->sq_addr = cpu_to_le64(sq.vmap ? sq.first_pble : sq.pa);
-	ctx->rq_addr = cpu_to_le64(rq.vmap ? rq.first_pble : rq.pa);
-	ctx->shadow_addr =
-		cpu_to_le64(sirdma_ring_shadow(qp->ring, qp->ring->sq_pages + qp->ring->rq_pages));
+	if (qp->part.bytes) {
+		create->sq.addr = qp->part.pa;
+		create->rq.addr = create->sq.addr + create->sq.quanta * SIRDMA_QUANTUM;
+		create->shadow = create->rq.addr + create->rq.quanta * SIRDMA_QUANTUM;
+		return;
+	}
+	sirdma_ring_locate(qp->ring, 0, sirdma_wq_pages(create->sq.quanta), &sq);
+	sirdma_ring_locate(qp->ring, qp->ring->sq_pages, sirdma_wq_pages(create->rq.quanta), &rq);
+	create->sq.vmap = sq.vmap;
+	create->sq.addr = sq.vmap ? sq.first_pble : sq.pa;
+	create->rq.vmap = rq.vmap;
+	create->rq.addr = rq.vmap ? rq.first_pble : rq.pa;
+	create->shadow = sirdma_ring_shadow(qp->ring, qp->ring->sq_pages + qp->ring->rq_pages);
 }
 
 static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size *size,
 			       u64 compl_ctx, struct sirdma_qp_ctx *ctx)
 {
-	ctx->queue_flags = SIRDMA_QPC_KICK;
-	if (qp->sig_all)
-		ctx->queue_flags |= SIRDMA_QPC_SIG_ALL;
-	/* The core finds the local address of a datagram by its VLAN. */
-	if (qp->kqp && qp->type == SIRDMA_QPT_UD)
-		ctx->queue_flags |= SIRDMA_QPC_RECV_MAC;
-	/* A user who registered by addresses of his own choice would reach all memory. */
+	struct sirdma_qp_create create = {
+		.type = qp->type,
+		.sig_all = qp->sig_all,
+		.kernel = qp->kqp,
+		.rq_shift = size->rq_shift,
+		.sq.quanta = size->sq_quanta,
+		.rq.quanta = size->rq_quanta,
+		.compl_ctx = compl_ctx,
+		.cookie = qp->obj.cookie,
+		.send_cq = to_scq(qp->ibqp.send_cq)->id,
+		.recv_cq = to_scq(qp->ibqp.recv_cq)->id,
+		.srq = qp->ibqp.srq ? to_ssrq(qp->ibqp.srq)->id : 0,
+		.pd = to_spd(qp->ibqp.pd)->id,
+	};
+
 	if (qp->kqp)
-		ctx->queue_flags |= SIRDMA_QPC_FAST_REG;
-	if (qp->kqp)
-		sirdma_kqp_fill_ctx(qp->kqp, ctx);
+		sirdma_kqp_locate_rings(qp->kqp, &create);
 	else
-		sirdma_qp_fill_ring_ctx(qp, size, compl_ctx, ctx);
-	ctx->sq_quanta = cpu_to_le32(size->sq_quanta);
-	ctx->rq_wqes = cpu_to_le32(size->rq_quanta >> size->rq_shift);
-	ctx->send_cq = cpu_to_le32(to_scq(qp->ibqp.send_cq)->id);
-	ctx->recv_cq = cpu_to_le32(to_scq(qp->ibqp.recv_cq)->id);
-	ctx->srq = cpu_to_le32(qp->ibqp.srq ? to_ssrq(qp->ibqp.srq)->id : 0);
-	ctx->event_ctx = cpu_to_le64(qp->obj.cookie);
-	ctx->pd = cpu_to_le32(to_spd(qp->ibqp.pd)->id);
-	ctx->qp_type = qp->type;
-	ctx->rq_stride_shift = size->rq_shift;
+		sirdma_qp_locate_rings(qp, &create);
+	sirdma_qp_create_to_ctx(&create, ctx);
 }
 
 static int sirdma_qp_make(struct sirdma_dev *dev, struct sirdma_qp *qp,
@@ -214,7 +236,7 @@ static void sirdma_qp_stop(struct sirdma_dev *dev, struct sirdma_qp *qp)
 		sirdma_arp_put(dev, qp->arp);
 	if (qp->sgid)
 		sirdma_sgid_put(dev, qp->sgid);
-	/* The number comes last: completions in CQs, which are forgotten with the memory, name it. */
+	/* Free the number last: completions name it, and they are forgotten with the memory. */
 	sirdma_qp_drop_memory(dev, qp);
 	sirdma_qpn_put(dev, qp, qp->ibqp.qp_num);
 }
@@ -232,13 +254,20 @@ static int sirdma_qp_respond(const struct sirdma_qp *qp, const struct sirdma_qp_
 	return ib_copy_to_udata(udata, &resp, sizeof(resp));
 }
 
+static enum sirdma_qp_sizing sirdma_qp_sizing(struct sirdma_ucontext *uctx, u64 start)
+{
+	if (!uctx->raw_attrs)
+		return SIRDMA_QP_SIZING_GIVEN;
+	return sirdma_ring_in_pool(uctx, start) ? SIRDMA_QP_SIZING_POOL : SIRDMA_QP_SIZING_RAW;
+}
+
 int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
 	struct sirdma_dev *dev = to_sdev(ibqp->device);
 	struct sirdma_create_qp_req req = {};
 	struct sirdma_qp *qp = to_sqp(ibqp);
+	enum sirdma_qp_sizing sizing = SIRDMA_QP_SIZING_RAW;
 	struct sirdma_qp_size size;
-	bool raw = true;
 	int err;
 
 	err = sirdma_qp_check_init(dev, init, udata);
@@ -248,12 +277,12 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 		err = ib_copy_from_udata(&req, udata, sizeof(req));
 		if (err)
 			return err;
-		raw = sirdma_udata_to_uctx(udata)->raw_attrs;
+		sizing = sirdma_qp_sizing(sirdma_udata_to_uctx(udata), req.user_wqe_bufs);
 	}
-	/* What is asked for a receive queue that there is not does not count (IBTA 11.2.4.1). */
+	/* Without a receive queue its attributes are ignored (IBTA 11.2.4.1). */
 	if (init->srq)
 		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
-	err = sirdma_qp_size(&init->cap, raw, init->srq, &size);
+	err = sirdma_qp_size(&init->cap, sizing, init->srq, &size);
 	if (err) {
 		sirdma_refused(dev, "create_qp: wr %u/%u sge %u/%u inline %u: too much",
 			       init->cap.max_send_wr, init->cap.max_recv_wr, init->cap.max_send_sge,

@@ -7,30 +7,34 @@
 #include <rdma/ib_verbs.h>
 
 #include "obj.h"
+#include "ring.h"
 
 struct sirdma_arp;
 struct sirdma_dev;
 struct sirdma_kqp;
-struct sirdma_ring;
 struct sirdma_sgid;
 
 struct sirdma_qp {
 	struct ib_qp ibqp;
 	struct sirdma_ring *ring; /* rings of a user's QP; NULL for a kernel consumer's */
+	struct sirdma_ring_part part; /* part of a pool that has the rings; no bytes: not in a pool */
 	struct sirdma_kqp *kqp; /* rings of a kernel consumer's QP; NULL for a user's */
 	struct ib_qp_cap cap;
 	bool sig_all;
 	u8 type; /* enum sirdma_qp_type */
 
-	struct mutex lock; /* one modify or query at a time; protects the members below */
-	bool gone; /* destroyed, but the core's lists may still name it */
+	struct mutex lock; /* only one modify or query runs at a time; protects the members below */
+	bool gone; /* the QP is destroyed, but the core's lists may still name it */
+	/* As the last modify left them. The device may move the QP to SQE or ERR by itself since. */
+	u32 state; /* enum sirdma_qp_state */
+	u32 dest_qpn;
 	struct sirdma_arp *arp; /* destination MAC; NULL without a path */
 	struct sirdma_sgid *sgid; /* source address; NULL without a path */
 	u8 sl;
-	u8 sgid_index; /* of the core's GID table, as given to modify_qp */
+	u8 sgid_index; /* index of the core's GID table, as given to modify_qp */
 	enum ib_mtu path_mtu;
 
-	struct sirdma_obj obj; /* events find it while it exists */
+	struct sirdma_obj obj; /* events find the QP while it exists */
 };
 
 static inline struct sirdma_qp *to_sqp(struct ib_qp *ibqp)

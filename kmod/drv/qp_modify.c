@@ -14,6 +14,9 @@
 #include "sirdma/abi.h"
 #include "trace.h"
 
+/* A QP moves by itself at most twice: from RTS to SQE, and from there to ERR. */
+#define SIRDMA_MODIFY_MOVES 2
+
 /* One modify in progress. It holds arp and sgid until it is committed or dropped. */
 struct sirdma_modify {
 	struct sirdma_dev *dev;
@@ -22,10 +25,10 @@ struct sirdma_modify {
 	struct sirdma_qp_modify core;
 	struct sirdma_arp *arp;
 	struct sirdma_sgid *sgid;
-	bool is_drain; /* by a consumer of a device that failed */
+	bool is_drain; /* the request is of a consumer of a device that failed */
 };
 
-/* Like sirdma_refused(), with a counter of its own. */
+/* This is sirdma_refused() with a counter of its own. */
 static int sirdma_modify_reject(struct sirdma_modify *mod, const char *bad, const char *why,
 				int err)
 {
@@ -44,13 +47,16 @@ static int sirdma_modify_reject_av(struct sirdma_modify *mod, const char *why, i
 /* Read the QP's state from the device, which may have moved it to SQE or ERR by itself. */
 static int sirdma_modify_read_state(struct sirdma_modify *mod)
 {
+	struct sirdma_qp *qp = mod->qp;
 	struct sirdma_qpctx_buf ctx;
 	int err;
 
 	sirdma_qpctx_buf_get(mod->dev, &ctx);
-	err = sirdma_cqp_upload_ctx(&mod->dev->hw, mod->qp->ibqp.qp_num, ctx.pa);
-	mod->core.cur = ctx.va->state;
-	mod->core.cur_dest_qpn = le32_to_cpu(ctx.va->dest_qpn);
+	err = sirdma_cqp_upload_ctx(&mod->dev->hw, qp->ibqp.qp_num, ctx.pa);
+	if (!err) {
+		qp->state = ctx.va->state;
+		qp->dest_qpn = le32_to_cpu(ctx.va->dest_qpn);
+	}
 	sirdma_qpctx_buf_put(mod->dev, &ctx);
 	return err;
 }
@@ -99,8 +105,8 @@ static int sirdma_modify_route_key(struct sirdma_modify *mod, struct sirdma_rout
 }
 
 /*
- * Find the entries of the device's tables for the path's GIDs. Waits for the
- * neighbour, for seconds at worst, so qp->lock must not be held.
+ * Find the entries of the device's tables for the path's GIDs. The function waits for the
+ * neighbour, for seconds at worst, so the caller must not hold qp->lock.
  */
 static int sirdma_modify_resolve(struct sirdma_modify *mod)
 {
@@ -140,6 +146,9 @@ static void sirdma_modify_commit(struct sirdma_modify *mod)
 {
 	struct sirdma_qp *qp = mod->qp;
 
+	qp->state = mod->core.next;
+	if (mod->core.mask & IB_QP_DEST_QPN)
+		qp->dest_qpn = mod->attr->dest_qp_num;
 	if (mod->core.next == SIRDMA_QPS_INIT)
 		sirdma_neigh_expect(mod->dev);
 	if (qp->kqp)
@@ -157,7 +166,34 @@ static void sirdma_modify_commit(struct sirdma_modify *mod)
 	sirdma_modify_drop(mod);
 }
 
-static int sirdma_modify_execute(struct sirdma_modify *mod)
+/* The caller holds qp->lock. Check the request against the state that the driver knows. */
+static int sirdma_modify_check_known(struct sirdma_modify *mod)
+{
+	mod->core.cur = mod->qp->state;
+	mod->core.cur_dest_qpn = mod->qp->dest_qpn;
+	return sirdma_qp_modify_check(&mod->dev->hw.caps, &mod->core);
+}
+
+/*
+ * The caller holds qp->lock. Check everything that does not need the neighbour. Most requests suit
+ * the state that the driver knows, so the device is asked for its own only before a refusal.
+ */
+static int sirdma_modify_check(struct sirdma_modify *mod)
+{
+	int err = sirdma_modify_check_known(mod);
+
+	if (err) {
+		err = sirdma_modify_read_state(mod);
+		if (err)
+			return err;
+		err = sirdma_modify_check_known(mod);
+	}
+	if (err)
+		return sirdma_modify_reject(mod, mod->core.bad, mod->core.why, err);
+	return mod->core.mask & IB_QP_AV ? sirdma_modify_check_gid(mod) : 0;
+}
+
+static int sirdma_modify_command(struct sirdma_modify *mod)
 {
 	struct sirdma_cqp_modify_qp_params params = {
 		.qpn = mod->qp->ibqp.qp_num,
@@ -173,6 +209,29 @@ static int sirdma_modify_execute(struct sirdma_modify *mod)
 	params.ctx_pa = ctx.pa;
 	err = sirdma_cqp_modify_qp(&mod->dev->hw, &params);
 	sirdma_qpctx_buf_put(mod->dev, &ctx);
+	return err;
+}
+
+/* The device refused the command. Did the QP leave the state that the command named? */
+static bool sirdma_modify_outdated(struct sirdma_modify *mod)
+{
+	return !sirdma_modify_read_state(mod) && mod->qp->state != mod->core.cur;
+}
+
+/* The caller holds qp->lock and has checked the request. */
+static int sirdma_modify_execute(struct sirdma_modify *mod)
+{
+	int err = sirdma_modify_command(mod);
+	u32 moves;
+
+	for (moves = 0; err == -EINVAL && moves < SIRDMA_MODIFY_MOVES; moves++) {
+		if (!sirdma_modify_outdated(mod))
+			break;
+		err = sirdma_modify_check(mod);
+		if (err)
+			return err;
+		err = sirdma_modify_command(mod);
+	}
 	if (err) {
 		sirdma_count(&mod->dev->counters, SIRDMA_COUNTER_QP_MODIFY_FAILURES);
 		ibdev_dbg(&mod->dev->ibdev, "modify_qp %u %s -> %s: the device refused: %d\n",
@@ -182,21 +241,9 @@ static int sirdma_modify_execute(struct sirdma_modify *mod)
 	return err;
 }
 
-/* qp->lock held: check everything that does not need the neighbour. */
-static int sirdma_modify_check(struct sirdma_modify *mod)
-{
-	int err;
-
-	err = sirdma_modify_read_state(mod);
-	if (err)
-		return err;
-	err = sirdma_qp_modify_check(&mod->dev->hw.caps, &mod->core);
-	if (err)
-		return sirdma_modify_reject(mod, mod->core.bad, mod->core.why, err);
-	return mod->core.mask & IB_QP_AV ? sirdma_modify_check_gid(mod) : 0;
-}
-
-/* qp->lock held on entry and on return, but not in between, so the QP's state is checked again. */
+/*
+ * The caller holds qp->lock. The function drops and retakes it, so it checks the QP's state again.
+ */
 static int sirdma_modify_find_path(struct sirdma_modify *mod)
 {
 	int err;
@@ -214,8 +261,8 @@ static int sirdma_modify_find_path(struct sirdma_modify *mod)
 }
 
 /*
- * A kernel consumer that drains its queue pair moves it to ERR and waits for what it posts then. A
- * device that failed is not asked: what is posted is flushed (kflush.h).
+ * A kernel consumer that drains its queue pair moves it to ERR and waits for the requests that it
+ * posts then. A device that failed is not asked: the driver flushes the requests (kflush.h).
  */
 static bool sirdma_modify_is_drain(const struct sirdma_modify *mod)
 {
@@ -237,7 +284,7 @@ static void sirdma_modify_drained(const struct sirdma_modify *mod)
 		ibqp->event_handler(&event, ibqp->qp_context);
 }
 
-/* qp->lock held. Nothing has changed when this fails. */
+/* The caller holds qp->lock. Nothing has changed when this function fails. */
 static int sirdma_modify_locked(struct sirdma_modify *mod)
 {
 	int err;

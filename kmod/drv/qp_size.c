@@ -15,7 +15,17 @@ static int sirdma_ring_quanta_given(u32 wqes, u8 shift, u32 *quanta)
 	return 0;
 }
 
-int sirdma_qp_size(const struct ib_qp_cap *cap, bool raw, bool shared, struct sirdma_qp_size *size)
+static u32 sirdma_size_sq(const struct ib_qp_cap *cap, const struct sirdma_qp_size *size)
+{
+	if (size->pool)
+		return sirdma_sq_pool_quanta(cap->max_send_wr, size->sq_shift, SIRDMA_MIN_WQ_QUANTA,
+					     SIRDMA_MAX_WQ_QUANTA);
+	return sirdma_sq_quanta(cap->max_send_wr, size->sq_shift, SIRDMA_MIN_WQ_QUANTA,
+				SIRDMA_MAX_WQ_QUANTA);
+}
+
+int sirdma_qp_size(const struct ib_qp_cap *cap, enum sirdma_qp_sizing sizing, bool shared,
+		   struct sirdma_qp_size *size)
 {
 	int err;
 
@@ -23,12 +33,13 @@ int sirdma_qp_size(const struct ib_qp_cap *cap, bool raw, bool shared, struct si
 	    cap->max_inline_data > SIRDMA_MAX_INLINE)
 		return -EINVAL;
 	/* Only providers that know shared queues use them, and those give raw attributes. */
-	if (shared && !raw)
+	if (shared && sizing == SIRDMA_QP_SIZING_GIVEN)
 		return -EINVAL;
 
+	size->pool = sizing == SIRDMA_QP_SIZING_POOL;
 	size->sq_shift = sirdma_sq_shift(cap->max_send_sge, cap->max_inline_data);
 	size->rq_shift = sirdma_rq_shift(cap->max_recv_sge);
-	if (!raw) {
+	if (sizing == SIRDMA_QP_SIZING_GIVEN) {
 		err = sirdma_ring_quanta_given(cap->max_send_wr, size->sq_shift, &size->sq_quanta);
 		if (!err)
 			err = sirdma_ring_quanta_given(cap->max_recv_wr, size->rq_shift,
@@ -38,8 +49,7 @@ int sirdma_qp_size(const struct ib_qp_cap *cap, bool raw, bool shared, struct si
 		return err;
 	}
 
-	size->sq_quanta = sirdma_sq_quanta(cap->max_send_wr, size->sq_shift, SIRDMA_MIN_WQ_QUANTA,
-					   SIRDMA_MAX_WQ_QUANTA);
+	size->sq_quanta = sirdma_size_sq(cap, size);
 	if (!size->sq_quanta)
 		return -EINVAL;
 	size->max_send_wr = sirdma_sq_wrs(size->sq_quanta, size->sq_shift);

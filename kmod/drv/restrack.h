@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What "rdma resource show -d" shows of MRs and QPs. */
+/* The contents of "rdma resource show -d" for MRs and QPs. */
 #ifndef SIRDMA_DRV_RESTRACK_H
 #define SIRDMA_DRV_RESTRACK_H
 

@@ -46,7 +46,10 @@ static int sirdma_neigh_read(struct neighbour *neigh, struct sirdma_nexthop *hop
 		neigh_ha_snapshot((char *)hop->mac, neigh, neigh->dev);
 		hop->valid = is_valid_ether_addr(hop->mac);
 	}
-	/* Start to resolve or to confirm it: our packets bypass the stack, which would do so. */
+	/*
+	 * Start to resolve or confirm the neighbour: our packets bypass the stack, which would do
+	 * so.
+	 */
 	neigh_event_send(neigh, NULL);
 	return 0;
 }
@@ -77,7 +80,7 @@ static int sirdma_nexthop_local(const struct net_device *owner, const struct sir
 	return 0;
 }
 
-/* Index of the VRF that packets are in which leave by @ifindex, 0: none. Under RCU. */
+/* The index of the VRF of packets that leave by @ifindex; 0: none. Under RCU. */
 static int sirdma_vrf(struct net *net, int ifindex)
 {
 	struct net_device *ndev = dev_get_by_index_rcu(net, ifindex);
@@ -99,7 +102,7 @@ static bool sirdma_netdev_has_v4(const struct net_device *ndev, __be32 addr)
 	return false;
 }
 
-/* The netdev that has @addr in the VRF: another one may have it elsewhere. Under RCU. */
+/* The netdev that has @addr in the VRF. Another VRF may have the address as well. Under RCU. */
 static const struct net_device *sirdma_owner_v4(struct net *net, int vrf, __be32 addr)
 {
 	struct net_device *ndev = __ip_dev_find(net, addr, false);
@@ -151,7 +154,7 @@ static int sirdma_route_v4(struct net *net, const struct sirdma_route_key *key,
 }
 
 #if IS_ENABLED(CONFIG_IPV6)
-/* As sirdma_owner_v4(). With @scope, only that netdev. */
+/* This is sirdma_owner_v4() for IPv6. With @scope, only that netdev counts. */
 static const struct net_device *
 sirdma_owner_v6(struct net *net, int vrf, const struct in6_addr *addr, struct net_device *scope)
 {
@@ -174,7 +177,7 @@ static int sirdma_local_v6(struct net *net, const struct sirdma_route_key *key,
 	int err;
 
 	rcu_read_lock();
-	/* A link-local address means something on its own link only. */
+	/* A link-local address has a meaning on its own link only. */
 	if (ipv6_addr_type(addr) & IPV6_ADDR_LINKLOCAL)
 		scope = dev_get_by_index_rcu(net, key->ifindex);
 	err = sirdma_nexthop_local(sirdma_owner_v6(net, sirdma_vrf(net, key->ifindex), addr, scope),

@@ -15,19 +15,18 @@ struct sirdma_route_key {
 };
 
 struct sirdma_nexthop {
-	struct sirdma_ip ip; /* of the neighbour: the destination or a gateway */
+	struct sirdma_ip ip; /* address of the neighbour: the destination or a gateway */
 	u8 mac[ETH_ALEN];
 	bool valid; /* mac is known */
 	bool failed; /* the neighbour did not answer earlier; it is being asked again */
 };
 
-/* Address of @neigh in the form of struct sirdma_ip. False for a foreign family. */
+/* The address of @neigh in the form of struct sirdma_ip. Returns false for a foreign family. */
 bool sirdma_neigh_ip(const struct neighbour *neigh, struct sirdma_ip *ip);
 /*
- * Look up the next hop of @key. Does not wait: a neighbour that is unknown or
- * stale is asked, and its answer raises a neighbour event. 0, -ENETUNREACH,
- * -EHOSTUNREACH and other errnos of the routing code, -EINVAL for a multicast or
- * broadcast destination.
+ * Look up the next hop of @key, without waiting. The kernel asks a neighbour that is unknown or
+ * stale, and the answer raises a neighbour event. Returns 0, -ENETUNREACH, -EHOSTUNREACH and other
+ * errnos of the routing code, or -EINVAL for a multicast or broadcast destination.
  */
 int sirdma_route_lookup(struct net *net, const struct sirdma_route_key *key,
 			struct sirdma_nexthop *hop);

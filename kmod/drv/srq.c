@@ -2,6 +2,7 @@
 #include "device.h"
 #include "health.h"
 #include "hw/cqp_cmd.h"
+#include "hw/limits.h"
 #include "kverbs.h"
 #include "pd.h"
 #include "ring.h"
@@ -10,14 +11,7 @@
 #include "srq.h"
 #include "ucontext.h"
 
-/* Quanta of the ring; 0: none, or more than the device has. */
-static u32 sirdma_srq_ring_quanta(const struct ib_srq_attr *attr)
-{
-	if (attr->max_wr > SIRDMA_MAX_SRQ_WR || attr->max_sge > SIRDMA_MAX_SGE)
-		return 0;
-	return sirdma_srq_quanta(attr->max_wr, sirdma_rq_shift(attr->max_sge), SIRDMA_MIN_WQ_QUANTA,
-				 SIRDMA_MAX_SRQ_QUANTA);
-}
+static_assert(SIRDMA_SRQ_MAX_WR == IB_SRQ_MAX_WR && SIRDMA_SRQ_LIMIT == IB_SRQ_LIMIT);
 
 static int sirdma_srq_check(struct sirdma_dev *dev, const struct ib_srq_init_attr *init,
 			    struct ib_udata *udata)
@@ -29,7 +23,7 @@ static int sirdma_srq_check(struct sirdma_dev *dev, const struct ib_srq_init_att
 	if (udata && (udata->inlen < sizeof(struct sirdma_create_srq_req) ||
 		      udata->outlen < sizeof(struct sirdma_create_srq_resp)))
 		return -EINVAL;
-	if (sirdma_srq_ring_quanta(attr))
+	if (sirdma_srq_ring_quanta(attr->max_wr, attr->max_sge))
 		return 0;
 	sirdma_refused(dev, "create_srq: wr %u sge %u: too much, or none", attr->max_wr,
 		       attr->max_sge);
@@ -154,7 +148,7 @@ int sirdma_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struc
 	err = sirdma_srq_check(dev, init, udata);
 	if (err)
 		return err;
-	quanta = sirdma_srq_ring_quanta(&init->attr);
+	quanta = sirdma_srq_ring_quanta(init->attr.max_wr, init->attr.max_sge);
 	params.wqes = quanta >> shift;
 	srq->max_wr = sirdma_srq_wrs(quanta, shift);
 	srq->max_sge = init->attr.max_sge;
@@ -182,19 +176,17 @@ int sirdma_modify_srq(struct ib_srq *ibsrq, struct ib_srq_attr *attr, enum ib_sr
 {
 	struct sirdma_dev *dev = to_sdev(ibsrq->device);
 	struct sirdma_srq *srq = to_ssrq(ibsrq);
+	const char *why;
+	int err;
 
-	if (mask & ~(IB_SRQ_MAX_WR | IB_SRQ_LIMIT))
-		return -EINVAL;
-	/* The device attributes do not offer IB_DEVICE_SRQ_RESIZE. */
-	if (mask & IB_SRQ_MAX_WR)
-		return -EOPNOTSUPP;
+	err = sirdma_srq_modify_check(mask, attr->srq_limit, srq->max_wr, &why);
+	if (err) {
+		sirdma_refused(dev, "modify_srq %u: limit %u of %u WQEs: %s", srq->id,
+			       attr->srq_limit, srq->max_wr, why);
+		return err;
+	}
 	if (!(mask & IB_SRQ_LIMIT))
 		return 0;
-	if (attr->srq_limit > srq->max_wr) {
-		sirdma_refused(dev, "modify_srq %u: limit %u of %u WQEs", srq->id, attr->srq_limit,
-			       srq->max_wr);
-		return -EINVAL;
-	}
 	return sirdma_cqp_arm_srq(&dev->hw, srq->id, attr->srq_limit);
 }
 

@@ -17,8 +17,8 @@ struct sirdma_srq {
 	u32 max_wr;
 	u32 max_sge;
 	struct sirdma_ksrq *ksrq; /* ring of a kernel consumer; NULL for a user's */
-	struct sirdma_ring *ring; /* of a user's; its shadow area is behind it */
-	struct sirdma_obj obj; /* events find it while it exists */
+	struct sirdma_ring *ring; /* memory of a user's ring; the shadow area is behind the ring */
+	struct sirdma_obj obj; /* events find the queue while it exists */
 };
 
 static inline struct sirdma_srq *to_ssrq(struct ib_srq *ibsrq)

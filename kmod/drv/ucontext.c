@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <linux/cred.h>
 #include <linux/mm.h>
-#include <linux/module.h>
 #include <linux/slab.h>
 
 #include "device.h"
@@ -90,30 +89,18 @@ static int sirdma_uctx_check_request(struct sirdma_dev *dev,
 static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucontext *uctx,
 				      struct sirdma_alloc_ucontext_resp *resp)
 {
+	sirdma_hw_context(&dev->hw, resp);
 	resp->max_pds = dev->hw.caps.max_pds;
 	resp->max_qps = dev->hw.caps.max_qps;
 	resp->wq_size = SIRDMA_MAX_WQ_QUANTA;
-	resp->kernel_ver = SIRDMA_ABI_VERSION;
-	/* CQ_RESIZE only makes the provider register a CQ's shadow area by itself. */
-	resp->feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE |
-			      SIRDMA_FEATURE_ATOMICS;
-	/* Only for providers that kick, which are ours: the CQEs of shared queues are not irdma's. */
+	/*
+	 * Only providers that kick, which are ours, get this: the CQEs of shared queues differ from
+	 * irdma's.
+	 */
 	if (dev->ibdev.attrs.max_srq)
 		resp->feature_flags |= SIRDMA_FEATURE_SRQ;
 	resp->db_mmap_key = rdma_user_mmap_get_offset(uctx->db_entry);
-	resp->max_hw_wq_frags = SIRDMA_MAX_SGE;
-	resp->max_hw_read_sges = SIRDMA_MAX_READ_SGE;
-	resp->max_hw_inline = SIRDMA_MAX_INLINE;
-	resp->max_hw_rq_quanta = SIRDMA_MAX_WQ_QUANTA;
-	resp->max_hw_wq_quanta = SIRDMA_MAX_WQ_QUANTA;
-	resp->min_hw_cq_size = SIRDMA_MIN_CQ_ELEMENTS;
-	resp->max_hw_cq_size = sirdma_max_cq_elements(&dev->hw);
-	resp->max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
-	resp->hw_rev = SIRDMA_HW_REV_GEN2;
-	resp->min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;
-	resp->max_hw_srq_quanta = SIRDMA_MAX_SRQ_QUANTA;
-	resp->comp_mask = SIRDMA_UCTX_MIN_HW_WQ_SIZE | SIRDMA_UCTX_MAX_HW_SRQ_QUANTA |
-			  SIRDMA_UCTX_KICK | SIRDMA_UCTX_CQ_FLAGS;
+	resp->comp_mask |= SIRDMA_UCTX_KICK | SIRDMA_UCTX_RING_POOL;
 	if (uctx->raw_attrs)
 		resp->comp_mask |= SIRDMA_UCTX_USE_RAW_ATTR;
 }
@@ -128,7 +115,7 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 
 	if (sirdma_dev_failed(dev))
 		return -EIO;
-	/* Shorter messages are those of GEN1 providers. */
+	/* A shorter message comes from a GEN1 provider. */
 	if (udata->inlen < offsetofend(struct sirdma_alloc_ucontext_req, rsvd8) ||
 	    udata->outlen < offsetofend(struct sirdma_alloc_ucontext_resp, rsvd2))
 		return -EINVAL;
@@ -143,17 +130,9 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	mutex_init(&uctx->ring_lock);
 	INIT_LIST_HEAD(&uctx->rings);
 	uctx->raw_attrs = req.comp_mask & SIRDMA_UCTX_USE_RAW_ATTR;
-	/*
-	 * uverbs holds no reference to a driver whose contexts can outlive their
-	 * device. A link may be deleted under its users, but the module stays.
-	 */
-	if (!try_module_get(THIS_MODULE))
-		return -ENODEV;
 	uctx->user = sirdma_user_get(&dev->users, current_uid());
-	if (IS_ERR(uctx->user)) {
-		err = PTR_ERR(uctx->user);
-		goto err_module;
-	}
+	if (IS_ERR(uctx->user))
+		return PTR_ERR(uctx->user);
 	uctx->db_entry = sirdma_db_entry_insert(ibuctx);
 	if (!uctx->db_entry) {
 		err = -ENOMEM;
@@ -169,8 +148,6 @@ err_entry:
 	rdma_user_mmap_entry_remove(uctx->db_entry);
 err_user:
 	sirdma_user_put(&dev->users, uctx->user);
-err_module:
-	module_put(THIS_MODULE);
 	return err;
 }
 
@@ -180,13 +157,12 @@ void sirdma_dealloc_ucontext(struct ib_ucontext *ibuctx)
 
 	rdma_user_mmap_entry_remove(uctx->db_entry);
 	sirdma_user_put(&to_sdev(ibuctx->device)->users, uctx->user);
-	/*
-	 * This may be the last reference, but the module's text stays until this function
-	 * returns: removing the module unregisters the device, and uverbs lets that wait for
-	 * every call of dealloc_ucontext.
-	 */
-	module_put(THIS_MODULE);
 }
 
-/* Empty: uverbs itself destroys the objects and removes the doorbell mapping. */
+/*
+ * A context outlives its device when a link is deleted or the module is removed: uverbs destroys the
+ * objects, calls dealloc_ucontext and removes the doorbell mapping while the device is unregistered,
+ * and calls no function of this module afterwards. So there is nothing to do here, and a context
+ * holds no reference to the module.
+ */
 void sirdma_disassociate_ucontext(struct ib_ucontext *ibuctx) {}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* A user context: what its provider can do, its doorbell page, its ring memory. */
+/* A user context: the features of its provider, its doorbell page, its ring memory. */
 #ifndef SIRDMA_DRV_UCONTEXT_H
 #define SIRDMA_DRV_UCONTEXT_H
 
@@ -13,10 +13,10 @@ struct sirdma_user;
 struct sirdma_ucontext {
 	struct ib_ucontext ibuctx;
 	struct rdma_user_mmap_entry *db_entry;
-	struct mutex ring_lock; /* protects rings and whether each is in use */
-	struct list_head rings; /* struct sirdma_ring */
+	struct mutex ring_lock; /* protects rings and the use of each ring */
+	struct list_head rings; /* list of struct sirdma_ring */
 	struct sirdma_user *user;
-	bool raw_attrs; /* cap.max_*_wr are what the application asked for */
+	bool raw_attrs; /* cap.max_*_wr are the numbers that the application asked for */
 };
 
 static inline struct sirdma_ucontext *to_suctx(struct ib_ucontext *ibuctx)

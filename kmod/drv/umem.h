@@ -8,11 +8,14 @@
 
 struct sirdma_dev;
 
-/* Are the @count blocks of 2^@shift bytes from block @first on contiguous? *addr: of the first. */
+/*
+ * Are the @count blocks of 2^@shift bytes from block @first on contiguous? *addr: address of the
+ * first block.
+ */
 bool sirdma_umem_contiguous(struct ib_umem *umem, u32 shift, u32 first, u32 count, u64 *addr);
 /*
- * Describe the first @count blocks of 2^@shift bytes: level 0 when they are
- * contiguous, else in PBLEs. 0 or the errno of sirdma_pbl_alloc().
+ * Describe the first @count blocks of 2^@shift bytes: at level 0 if they are contiguous, else in
+ * PBLEs. Returns 0 or the errno of sirdma_pbl_alloc().
  */
 int sirdma_umem_to_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, u32 count,
 		       struct sirdma_pbl *pbl);

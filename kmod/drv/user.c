@@ -16,7 +16,7 @@ void sirdma_users_fini(struct sirdma_users *users)
 	xa_destroy(&users->by_uid);
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static struct sirdma_user *user_create(struct sirdma_users *users, kuid_t uid)
 {
 	struct sirdma_user *user = kzalloc(sizeof(*user), GFP_KERNEL_ACCOUNT);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Users of a device: owners of user contexts, by their real user ID. What a device has few of is
- * shared by users, not by contexts, because a user may open any number of contexts.
+ * Users of a device: owners of user contexts, by their real user ID. Users, not contexts, share the
+ * resources of which a device has few, because a user may open any number of contexts.
  */
 #ifndef SIRDMA_DRV_USER_H
 #define SIRDMA_DRV_USER_H
@@ -14,7 +14,7 @@
 struct sirdma_user {
 	kuid_t uid;
 	unsigned int contexts; /* under sirdma_users.lock */
-	atomic_t ahs; /* address handles of all its contexts, see sirdma_av_is_fair() */
+	atomic_t ahs; /* number of address handles of all contexts, see sirdma_av_is_fair() */
 };
 
 struct sirdma_users {
@@ -25,9 +25,12 @@ struct sirdma_users {
 void sirdma_users_init(struct sirdma_users *users);
 /* All contexts are gone. */
 void sirdma_users_fini(struct sirdma_users *users);
-/* The user @uid, for one more context; until sirdma_user_put(). Sleeps. ERR_PTR: -ENOMEM. */
+/*
+ * The user @uid, for one more context. The caller drops the user by sirdma_user_put(). Returns
+ * ERR_PTR(-ENOMEM) without memory. Sleeps.
+ */
 struct sirdma_user *sirdma_user_get(struct sirdma_users *users, kuid_t uid);
-/* Such a context has no object left. */
+/* Drop the user for one context, which has no object left. */
 void sirdma_user_put(struct sirdma_users *users, struct sirdma_user *user);
 
 #endif

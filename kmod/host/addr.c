@@ -30,7 +30,7 @@ static u32 snic_addr_hash(const struct sirdma_ip *ip)
 	return words[0] ^ words[1] ^ words[2] ^ words[3];
 }
 
-/* fe80::/10: means something on one link only. */
+/* A link-local address (fe80::/10) has a meaning on one link only. */
 static bool snic_addr_is_link_local(const struct sirdma_ip *ip)
 {
 	return ip->b[0] == 0xfe && (ip->b[1] & 0xc0) == 0x80;
@@ -66,7 +66,7 @@ static bool snic_netdev_has_v6(const struct net_device *ndev, const struct in6_a
 
 	if (!in6_dev)
 		return false;
-	/* A tentative address, too: it is in our table already. */
+	/* A tentative address counts, too: it is in our table already. */
 	list_for_each_entry_rcu(ifa, &in6_dev->addr_list, if_list) {
 		if (ipv6_addr_equal(&ifa->addr, ip))
 			return true;
@@ -83,8 +83,8 @@ static int snic_first_lower_vlan(struct net_device *lower, struct netdev_nested_
 }
 
 /*
- * The VLAN that the core gives to the GIDs of @ndev (rdma_read_gid_l2_fields()): its own, or
- * that of the first netdev below it, 0: none.
+ * The VLAN that the core gives to the GIDs of @ndev (rdma_read_gid_l2_fields()): the VLAN of @ndev,
+ * or that of the first netdev below it. 0: there is none.
  */
 static u16 snic_netdev_vlan(struct net_device *ndev)
 {
@@ -102,7 +102,7 @@ struct snic_owner {
 	const struct net_device *ndev;
 };
 
-/* True ends the search: @ndev has the address and its MAC address. */
+/* Does @ndev have the address and its MAC address? True ends the search. */
 static int snic_owner_check(struct net_device *ndev, struct netdev_nested_priv *priv)
 {
 	struct snic_owner *owner = priv->data;
@@ -174,7 +174,7 @@ static void snic_addr_remove(struct snic_addr *addr)
 	kfree_rcu(addr, rcu);
 }
 
-/* Move the entry for @sgid to @keep, or make it there. */
+/* Move the entry for @sgid to @keep, or make a new entry there. */
 static int snic_addr_keep(struct snic_host *host, const struct snic_sgid *sgid,
 			  struct list_head *keep)
 {
@@ -223,12 +223,12 @@ void snic_addr_sync(struct snic_host *host)
 		if (sgid.has_vlan)
 			__set_bit(sgid.vlan_id, vlans);
 	}
-	/* A reader that sees half of the copy may decide by the old set, as a moment before. */
+	/* A reader that sees half of the copy decides by the old set. */
 	bitmap_copy(host->vlans, vlans, VLAN_N_VID);
 	list_for_each_entry_safe(addr, next, &host->addrs, node)
 		snic_addr_remove(addr);
 	list_splice(&keep, &host->addrs);
-	/* The next command tries an address again for which there was no memory. */
+	/* The next command tries again to add an address for which there was no memory. */
 	if (complete)
 		WRITE_ONCE(host->addrs_gen, gen);
 	mutex_unlock(&snic_addrs_lock);
@@ -299,7 +299,7 @@ struct snic_host *snic_addr_find(const struct snic_host *host, const struct sird
 	hash_for_each_possible_rcu(snic_addrs, addr, hash, snic_addr_hash(to)) {
 		if (!snic_addr_equal(addr, to, has_vlan, vlan_id))
 			continue;
-		/* Only traffic to an address of this machine pays for the second lookup. */
+		/* Only traffic to an address of this machine needs the second lookup. */
 		own = own ?: snic_addr_own(host, from, src_mac, has_vlan, vlan_id);
 		if (!own)
 			return NULL;

@@ -12,19 +12,22 @@
 #error "SMP without sysfs: nothing tells when a packet has left the backlog"
 #endif
 
-/* The number of the packet that was put into the backlog last. It may be another CPU's. */
+/* The number of the packet that entered the backlog last. It may be a packet of another CPU. */
 static inline u32 snic_backlog_tail(const struct softnet_data *sd)
 {
 #ifdef CONFIG_RPS
 	return READ_ONCE(sd->input_queue_tail);
 #else
-	return 0; /* One CPU sends in order. */
+	return 0; /* One CPU sends its packets in order. */
 #endif
 }
 
 /*
  * The number of the packet that was taken out and received last. While the backlog is being polled,
- * that may be the last one of the poll before.
+ * that may be the last one of the poll before. While a netdev is unregistered the number is too
+ * high: flush_backlog() takes its packets out of the middle of the backlog and counts them as if
+ * they had been received. Then packets of ours may be overtaken once, which their transport
+ * repairs.
  */
 static inline u32 snic_backlog_head(const struct softnet_data *sd)
 {

@@ -19,9 +19,9 @@
 /* Memory of dma_alloc(). DMA addresses of this bus are kernel virtual addresses. */
 struct snic_block {
 	struct list_head node;
-	void *va; /* as handed out */
-	void *raw; /* as allocated */
-	unsigned int order; /* of raw, when it is pages */
+	void *va; /* address that dma_alloc() returned */
+	void *raw; /* address that the kernel allocated */
+	unsigned int order; /* order of raw, if raw is pages */
 	bool is_pages;
 };
 
@@ -35,7 +35,7 @@ static void snic_bus_write32(struct sirdma_bus *bus, u32 reg, u32 val)
 	struct snic_host *host = snic_host_of(bus);
 
 	trace_snic_reg_write(host->ndev, reg, val);
-	/* The model, wherever it runs, sees what the driver wrote to rings before the doorbell. */
+	/* The model sees, on any CPU, what the driver wrote to rings before the doorbell. */
 	smp_wmb();
 	switch (reg) {
 	case SIRDMA_REG_CQPDB:
@@ -59,7 +59,7 @@ static u64 snic_bus_align(u64 size)
 
 static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 {
-	/* Charged to no cgroup: page lists of many users lie side by side in this memory. */
+	/* No cgroup is charged: page lists of many users lie side by side in this memory. */
 	const gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
 	unsigned int order = get_order(size);
 

@@ -17,20 +17,20 @@ struct snic_host;
 struct snic_vector {
 	struct napi_struct napi;
 	struct snic_host *host;
-	sirdma_irq_fn fn; /* NULL: not requested */
+	sirdma_irq_fn fn; /* NULL: no driver requested the vector */
 	void *ctx;
 	u32 index;
 };
 
 struct snic_bus {
 	struct sirdma_bus base;
-	struct mutex lock; /* protects blocks, and requesting of vectors */
-	struct list_head blocks; /* DMA memory handed out */
+	struct mutex lock; /* protects blocks, and the requests of vectors */
+	struct list_head blocks; /* DMA memory that the driver holds */
 	struct snic_vector *vectors; /* [base.num_vectors] */
 };
 
 int snic_bus_init(struct snic_host *host, u32 num_vectors);
-/* Reports and frees DMA memory that the driver did not free. */
+/* Report and free DMA memory that the driver did not free. */
 void snic_bus_fini(struct snic_host *host);
 /* The model's interrupt callback. */
 void snic_bus_irq(struct snic_host *host, u32 vector);

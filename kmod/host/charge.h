@@ -17,18 +17,18 @@
 struct snic_txq;
 
 struct snic_charge {
-	/* Plus SNIC_CHARGE_HELD while a queue uses it. At 0 nothing refers to it. */
+	/* Plus SNIC_CHARGE_HELD while a queue uses the charge. At 0 nothing refers to it. */
 	atomic_t bytes;
-	struct snic_txq *q; /* NULL once the queue has dropped it; under RCU */
+	struct snic_txq *q; /* NULL once the queue has dropped the charge; under RCU */
 	struct rcu_head rcu;
 } ____cacheline_aligned_in_smp;
 
 #define SNIC_CHARGE_HELD 1
 
-/* May sleep. NULL without memory. */
+/* Returns NULL without memory. May sleep. */
 struct snic_charge *snic_charge_create(struct snic_txq *q);
 /*
- * The queue stops using it; RCU readers may use it for a grace period more. The last of its
+ * The queue stops using the charge; RCU readers may use it for a grace period more. The last of its
  * frames frees it, and the module stays loaded until then. NULL is allowed.
  */
 void snic_charge_drop(struct snic_charge *charge);
@@ -38,7 +38,10 @@ static inline u32 snic_charge_bytes(const struct snic_charge *charge)
 	return atomic_read(&charge->bytes) - SNIC_CHARGE_HELD;
 }
 
-/* Subtract @bytes. Fully ordered. Under RCU: another CPU may subtract the last of them. */
+/*
+ * Subtract @bytes. The subtraction is fully ordered. Call this under RCU: another CPU may subtract
+ * the last of them.
+ */
 void snic_charge_sub(struct snic_charge *charge, u32 bytes);
 
 #endif

@@ -10,13 +10,14 @@
 #include "defer.h"
 #include "local.h"
 #include "napi.h"
+#include "rx.h"
 #include "txq.h"
 
 /*
  * Bytes and queues that one drain may send before other softirqs run. A small frame
  * counts as SNIC_FRAME_MIN_COST: many would flood the receive backlog of a virtual netdev.
  */
-#define SNIC_DRAIN_COST (512 * 1024)
+#define SNIC_DRAIN_COST (128 * 1024)
 #define SNIC_DRAIN_STEPS 256
 
 static DEFINE_PER_CPU(struct snic_cpu, snic_cpus);
@@ -24,6 +25,11 @@ static DEFINE_PER_CPU(struct snic_cpu, snic_cpus);
 struct snic_cpu *snic_cpu_this(void)
 {
 	return this_cpu_ptr(&snic_cpus);
+}
+
+struct snic_cpu *snic_cpu_of(int cpu)
+{
+	return per_cpu_ptr(&snic_cpus, cpu);
 }
 
 unsigned long snic_cpu_received(void)
@@ -36,16 +42,22 @@ static u32 snic_cpu_backlog_head(void)
 	return snic_backlog_head(this_cpu_ptr(&softnet_data));
 }
 
-/* @q stays until the bottom half finds that its frames have passed the backlog. */
+/* @q stays until the bottom half finds that the frames of @q have passed the backlog. */
 static void snic_cpu_linger(struct snic_cpu *cpu, struct snic_txq *q)
 {
-	/* While none lingers the bottom half may not run, and @passed gets so old that it seems new. */
+	/*
+	 * While no queue lingers, the bottom half may not run, and @passed gets so old that it
+	 * seems new.
+	 */
 	if (list_empty(&cpu->lingering))
 		cpu->passed = snic_cpu_backlog_head();
 	list_add_tail(&q->node, &cpu->lingering);
 }
 
-/* Drain one queue, or a batch of it; false when none is pending. Drops the lock and retakes it. */
+/*
+ * Drain one queue, or a batch of it. Returns false when none is pending. Drops the lock and takes
+ * it again.
+ */
 static bool snic_cpu_step(struct snic_cpu *cpu, u32 *cost)
 {
 	enum snic_txq_next next;
@@ -58,7 +70,7 @@ static bool snic_cpu_step(struct snic_cpu *cpu, u32 *cost)
 	spin_unlock(&cpu->lock);
 	next = snic_txq_drain(q, cost);
 	spin_lock(&cpu->lock);
-	/* A released queue may belong to another CPU by now, or be freed. */
+	/* A released queue may belong to another CPU by now, or may be freed. */
 	if (next == SNIC_TXQ_MORE)
 		list_add_tail(&q->node, &cpu->pending);
 	else if (next == SNIC_TXQ_LINGER)
@@ -73,8 +85,8 @@ static bool snic_cpu_drain(struct snic_cpu *cpu)
 	bool done = true;
 
 	/*
-	 * Only this CPU adds queues. For those that linger already the bottom half is
-	 * scheduled.
+	 * Only this CPU adds queues. The bottom half is scheduled already for the queues that
+	 * linger.
 	 */
 	if (list_empty(&cpu->pending))
 		return true;
@@ -124,7 +136,7 @@ u32 snic_cpu_backlog_tail(void)
 	return snic_backlog_tail(this_cpu_ptr(&softnet_data));
 }
 
-/* Others may add to the backlog meanwhile, but not frames of this CPU. */
+/* Other CPUs may add to the backlog meanwhile, but no frames of this CPU. */
 static bool snic_cpu_backlog_empty(void)
 {
 	const struct softnet_data *sd = this_cpu_ptr(&softnet_data);
@@ -134,9 +146,9 @@ static bool snic_cpu_backlog_empty(void)
 }
 
 /*
- * Are there tunnels? vxlan, macsec and others take a frame out of the backlog and put what is in
- * it into a cell (net/gro_cells.h), a NAPI instance that they schedule on this CPU. Where it is in
- * the softirq's lists, before this bottom half or behind it, cannot be seen.
+ * Are there tunnels? vxlan, macsec and others take a frame out of the backlog and put its contents
+ * into a cell (net/gro_cells.h), a NAPI instance that they schedule on this CPU. The position of a
+ * cell in the softirq's lists, before this bottom half or behind it, cannot be seen.
  */
 static bool snic_cpu_cells __read_mostly;
 
@@ -158,6 +170,9 @@ bool snic_cpu_passed(u32 last, bool lingers)
 {
 	const struct snic_cpu *cpu = snic_cpu_this();
 
+	/* Frames that left the backlog may wait here. */
+	if (!skb_queue_empty_lockless(&cpu->waiting))
+		return false;
 	if (lingers && READ_ONCE(snic_cpu_cells))
 		return (s32)(cpu->passed_cells - last) >= 0;
 	return (s32)(snic_cpu_backlog_head() - last) >= 0 || snic_cpu_backlog_empty();
@@ -175,13 +190,13 @@ void snic_cpu_schedule(void)
 	unsigned long flags;
 
 	local_irq_save(flags);
-	napi_schedule_soon(&snic_cpu_this()->napi);
+	napi_schedule_soon(&snic_cpu_this()->soon);
 	local_irq_restore(flags);
 }
 
 /*
- * Called once per poll. The softirq polls all scheduled instances between two calls, so the cells
- * that were scheduled before the last call have been polled.
+ * The softirq calls this once per poll. It polls all scheduled instances between two calls, so the
+ * cells that were scheduled before the last call have been polled.
  */
 static void snic_cpu_note_backlog(struct snic_cpu *cpu)
 {
@@ -190,14 +205,15 @@ static void snic_cpu_note_backlog(struct snic_cpu *cpu)
 }
 
 /*
- * The bottom half sends what others left and runs deferred work. @cpu may be another CPU
- * than this one: one that went offline while its bottom half was scheduled.
+ * The bottom half sends the frames that other contexts left, takes the received frames that wait,
+ * and runs deferred work. @cpu may be another CPU than this one: a CPU that went offline while its
+ * bottom half was scheduled.
  */
 static int snic_cpu_poll(struct napi_struct *napi, int budget)
 {
 	struct snic_cpu *cpu = container_of(napi, struct snic_cpu, napi);
 	u64 start = ktime_get_ns();
-	bool more;
+	bool more, waiting;
 
 	snic_enter();
 	snic_cpu_note_backlog(snic_cpu_this());
@@ -207,8 +223,9 @@ static int snic_cpu_poll(struct napi_struct *napi, int budget)
 	if (cpu != snic_cpu_this() && !snic_cpu_drain(cpu))
 		napi_schedule(napi);
 	snic_leave();
+	waiting = snic_rx_waiting(cpu, start + SNIC_POLL_NS / 2);
 	more = snic_defer_run(start + SNIC_POLL_NS);
-	return snic_napi_polled(napi, start, budget, more);
+	return snic_napi_polled(napi, start, budget, waiting || more);
 }
 
 static int snic_cpu_init_one(struct snic_cpu *cpu, int node)
@@ -216,11 +233,13 @@ static int snic_cpu_init_one(struct snic_cpu *cpu, int node)
 	spin_lock_init(&cpu->lock);
 	INIT_LIST_HEAD(&cpu->pending);
 	INIT_LIST_HEAD(&cpu->lingering);
+	skb_queue_head_init(&cpu->waiting);
 	cpu->burst = kmalloc_node(sizeof(*cpu->burst), GFP_KERNEL, node);
 	cpu->rx = kmalloc_node(sizeof(*cpu->rx), GFP_KERNEL, node);
 	if (!cpu->burst || !cpu->rx)
 		return -ENOMEM;
 	snic_napi_add(&cpu->napi, snic_cpu_poll);
+	napi_soon_init(&cpu->soon, &cpu->napi);
 	napi_enable(&cpu->napi);
 	return 0;
 }
@@ -229,11 +248,11 @@ static void snic_cpu_free(void)
 {
 	int i;
 
-	napi_schedule_soon_exit();
 	for_each_possible_cpu(i) {
-		struct snic_cpu *cpu = per_cpu_ptr(&snic_cpus, i);
+		struct snic_cpu *cpu = snic_cpu_of(i);
 
 		if (cpu->napi.poll) {
+			napi_soon_exit(&cpu->soon);
 			napi_disable(&cpu->napi);
 			snic_napi_del(&cpu->napi);
 		}
@@ -251,18 +270,17 @@ int snic_cpu_init(void)
 {
 	int i, err;
 
-	napi_schedule_soon_init();
 	err = snic_napi_init();
 	if (err)
 		return err;
 	for_each_possible_cpu(i) {
-		err = snic_cpu_init_one(per_cpu_ptr(&snic_cpus, i), cpu_to_node(i));
+		err = snic_cpu_init_one(snic_cpu_of(i), cpu_to_node(i));
 		if (err) {
 			snic_cpu_free();
 			return err;
 		}
 	}
-	/* It is told of all netdevs that there are. */
+	/* The notifier gets an event for each netdev that exists. */
 	err = register_netdevice_notifier(&snic_cpu_notifier);
 	if (err)
 		snic_cpu_free();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What each CPU owns: a burst buffer, a receive scratch, recycled buffers of local
+ * The resources that each CPU owns: a burst buffer, a receive scratch, recycled buffers of local
  * packets, and the list of transmit queues that it drains.
  *
  * The model transmits and raises interrupts under a QP lock, and handing a packet
@@ -21,6 +21,7 @@
 #include <linux/netdevice.h>
 #include <linux/percpu.h>
 #include <linux/spinlock.h>
+#include "compat/napi.h"
 #include "model/burst.h"
 #include "model/snic.h"
 
@@ -30,29 +31,35 @@ struct snic_txq;
 #define SNIC_CACHE_SMALL 32
 #define SNIC_CACHE_LARGE 8
 
-/* Scratch of one receive; unused again before anything is transmitted. */
+/* Scratch memory of one receive. It is unused again before the model transmits. */
 struct snic_rx_scratch {
 	struct snic_seg all[SNIC_RX_SEGS]; /* whole datagram behind the UDP header */
 	struct snic_seg pkt[SNIC_RX_SEGS + 1]; /* one packet of it */
-	u8 head[SNIC_RX_MIN_LINEAR]; /* its first bytes, when they straddle segments */
+	u8 head[SNIC_RX_MIN_LINEAR]; /* the first bytes of a packet, when they straddle segments */
 };
 
 struct snic_cpu {
 	spinlock_t lock; /* protects the lists and draining */
-	struct list_head pending; /* struct snic_txq.node */
+	struct list_head pending; /* list of struct snic_txq.node */
 	struct list_head lingering; /* same: SNIC_TXQ_LINGER */
 	bool draining;
 	unsigned int entered; /* depth of snic_enter(); this CPU only, softirqs off */
-	/* Numbers of packets of this CPU's receive backlog (backlog.h); this CPU only, softirqs off. */
-	u32 passed; /* the last one that had left it at the last poll */
-	u32 passed_cells; /* and the cells of tunnels behind it */
+	/*
+	 * Numbers of packets of this CPU's receive backlog (backlog.h); this CPU only, softirqs
+	 * off.
+	 */
+	u32 passed; /* the last packet that had left it at the last poll */
+	u32 passed_cells; /* the last packet that had left the cells of tunnels behind it, too */
 	struct napi_struct napi; /* the bottom half */
+	struct napi_soon soon; /* schedules it from any context */
 	/* Free lists of local packet buffers; this CPU only, softirqs off. */
 	void *small[SNIC_CACHE_SMALL];
 	void *large[SNIC_CACHE_LARGE];
 	unsigned int nsmall;
 	unsigned int nlarge;
 	unsigned long received; /* packets given to models by this CPU; softirqs off */
+	struct sk_buff_head waiting; /* received frames that the bottom half takes (rx.h) */
+	u32 rx_cost; /* cost of the frames taken since @waiting was last empty; softirqs off */
 	struct page_frag frag; /* super-packets are built here; softirqs off */
 	struct snic_burst *burst;
 	struct snic_rx_scratch *rx;
@@ -63,12 +70,13 @@ void snic_cpu_exit(void);
 
 /* This CPU's state; softirqs are off. */
 struct snic_cpu *snic_cpu_this(void);
-/* How many packets the CPU that the caller just ran on has given to models. */
+struct snic_cpu *snic_cpu_of(int cpu);
+/* How many packets the CPU on which the caller just ran has given to models. */
 unsigned long snic_cpu_received(void);
 
 /*
- * Brackets around calls into the model, by a task or a softirq. snic_leave() sends what
- * the model transmitted in between; the bottom half sends what is too much for the caller.
+ * Brackets around calls into the model, by a task or a softirq. snic_leave() sends the bursts that
+ * the model transmitted in between; the bottom half sends those that are too many for the caller.
  * The caller does not sleep in between.
  */
 void snic_enter(void);
@@ -79,8 +87,8 @@ void snic_cpu_pend(struct snic_txq *q);
 /* The number of the last packet that was put into this CPU's receive backlog. Softirqs are off. */
 u32 snic_cpu_backlog_tail(void);
 /*
- * Are the packets up to number @last past this CPU's receive backlog, and what may be behind
- * it? @lingers: they were in it when they had been sent. Softirqs are off.
+ * Are the packets up to number @last past this CPU's receive backlog, and past the cells behind it?
+ * @lingers: they were in the backlog when they had been sent. Softirqs are off.
  */
 bool snic_cpu_passed(u32 last, bool lingers);
 /*
@@ -88,7 +96,7 @@ bool snic_cpu_passed(u32 last, bool lingers);
  * interrupts on, and softirqs.
  */
 void snic_cpu_schedule_bh(void);
-/* The same, from any context. */
+/* The same for callers in any context. */
 void snic_cpu_schedule(void);
 
 #endif

@@ -11,7 +11,7 @@
 #include "dev.h"
 #include "napi.h"
 
-static struct kthread_worker *snic_background; /* of all hosts */
+static struct kthread_worker *snic_background; /* work of all hosts */
 
 int snic_qpset_init(struct snic_qpset *set, u32 max_qps)
 {
@@ -34,10 +34,16 @@ void snic_qpset_add(struct snic_qpset *set, u32 qpn)
 {
 	if (qpn >= set->qps)
 		return;
-	/* Pairs with the bit's removal: who takes the member sees why it was added. */
+	/*
+	 * The barrier pairs with the removal of the bit: the CPU that takes the member sees why it
+	 * was added.
+	 */
 	smp_mb__before_atomic();
 	set_bit(qpn, set->bits);
-	/* Pairs with the barrier in snic_qpset_run(): a CPU that sees the group sees the member. */
+	/*
+	 * The barrier pairs with the one in snic_qpset_run(): a CPU that sees the group sees the
+	 * member.
+	 */
 	smp_mb__before_atomic();
 	set_bit(qpn / set->group_qps, &set->groups);
 }
@@ -48,7 +54,7 @@ static bool snic_qpset_run_group(struct snic_qpset *set, struct snic_host *host,
 				 u64 end)
 {
 	while ((*qpn = find_next_bit(set->bits, stop, *qpn)) < stop) {
-		/* Two CPUs may find the bit; one clears it. */
+		/* Two CPUs may find the bit, but only one of them clears it. */
 		if (!test_and_clear_bit((*qpn)++, set->bits))
 			continue;
 		fn(host, *qpn - 1);
@@ -58,7 +64,10 @@ static bool snic_qpset_run_group(struct snic_qpset *set, struct snic_host *host,
 	return true;
 }
 
-/* The first group of @mask, which is not empty, at @group or behind it, and else of all. */
+/*
+ * The first group of @mask, which is not empty, from @group on. If there is none, the first group
+ * of all.
+ */
 static u32 snic_qpset_next_group(unsigned long mask, u32 group)
 {
 	unsigned long behind = mask >> group;
@@ -74,7 +83,7 @@ bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
 	bool in_time = true;
 	unsigned long mask;
 
-	/* Once around: the first group is visited again, for its members before the start. */
+	/* Go once around: the first group is visited again, for its members before the start. */
 	for (i = 0; i <= groups && in_time; i++) {
 		mask = READ_ONCE(set->groups);
 		if (!mask)
@@ -86,7 +95,10 @@ bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
 		if (start < first || start >= stop)
 			start = first;
 		qpn = stop;
-		/* Fully ordered: a CPU that adds a member not seen below adds the group again. */
+		/*
+		 * The clearing is fully ordered: a CPU that adds a member which is not seen below
+		 * adds the group again.
+		 */
 		if (!test_and_clear_bit(group, &set->groups))
 			continue;
 		qpn = start;

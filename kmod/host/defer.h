@@ -15,12 +15,12 @@ struct snic_qpset {
 	unsigned long groups;
 	u32 group_qps; /* QPs in a group */
 	u32 qps; /* a multiple of BITS_PER_LONG */
-	u32 next; /* where the next run begins: round robin */
+	u32 next; /* number of the QP where the next run begins: round robin */
 };
 
 int snic_qpset_init(struct snic_qpset *set, u32 max_qps);
 void snic_qpset_fini(struct snic_qpset *set);
-/* Any context. */
+/* Callers may be in any context. */
 void snic_qpset_add(struct snic_qpset *set, u32 qpn);
 
 static inline bool snic_qpset_empty(const struct snic_qpset *set)
@@ -40,7 +40,7 @@ bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
  * whether work is left. Softirq.
  */
 bool snic_defer_run(u64 end);
-/* Run @qpn in a thread of low priority: its work may wait for everything else. Any context. */
+/* Run @qpn in a thread of low priority: all other work may go before its work. Any context. */
 void snic_defer_background(struct snic_host *host, u32 qpn);
 /* The function of snic_host.background_work. */
 void snic_background_work(struct kthread_work *work);

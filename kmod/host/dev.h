@@ -17,20 +17,20 @@ struct snic_host {
 	struct snic_dev *dev;
 	struct net_device *ndev;
 	netdevice_tracker ndev_tracker;
-	struct list_head node; /* snic_hosts */
-	struct list_head addrs; /* struct snic_addr.node */
-	DECLARE_BITMAP(vlans, VLAN_N_VID); /* VLANs in which it has an address */
-	u32 addrs_gen; /* the model's tables_gen when addrs was read */
+	struct list_head node; /* entry of snic_hosts */
+	struct list_head addrs; /* list of struct snic_addr.node */
+	DECLARE_BITMAP(vlans, VLAN_N_VID); /* VLANs in which the host has an address */
+	u32 addrs_gen; /* value of the model's tables_gen when addrs was read */
 	struct nf_hook_ops hook;
-	struct snic_qpset deferred; /* snic_qp_run() wanted */
-	struct snic_qpset background; /* same, by the thread of low priority */
+	struct snic_qpset deferred; /* QPs that need snic_qp_run() */
+	struct snic_qpset background; /* QPs that need it in the thread of low priority */
 	struct kthread_work background_work;
 	struct snic_txqs *txqs;
 };
 
 /* Work of all hosts that is not urgent. */
 extern struct workqueue_struct *snic_wq;
-/* All hosts. Changed under snic_hosts_lock, walked under RCU. */
+/* All hosts. They change under snic_hosts_lock; readers walk them under RCU. */
 extern struct list_head snic_hosts;
 
 static inline struct snic_host *snic_host_of(struct sirdma_bus *bus)

@@ -16,12 +16,12 @@
 #include "model/frame.h"
 
 #define SNIC_BTH_LEN ((u32)sizeof(struct sirdma_bth))
-/* Shorter packets are cheaper as frames of their own. */
+/* Shorter packets cost less as frames of their own. */
 #define SNIC_GSO_MIN_LEN 256
 /* The longest datagram that a UDP length field can describe. */
 #define SNIC_GSO_MAX_BYTES (U16_MAX - SNIC_IPV6_HLEN - SNIC_UDP_HLEN)
 
-/* IP and UDP headers, and room for the BTH: the ICRC starts with them. */
+/* Room for IP and UDP headers and for the BTH: the ICRC starts with them. */
 struct snic_gso_hdr {
 	union {
 		struct {
@@ -48,8 +48,8 @@ static u32 snic_gso_hlen(const struct snic_flow *flow)
 }
 
 /*
- * Software segmentation would touch every byte again, so the netdev must segment. An
- * administrator switches it by "ethtool -K DEV tx-udp-segmentation".
+ * Software segmentation would touch every byte again, so the netdev must segment. An administrator
+ * switches segmentation by "ethtool -K DEV tx-udp-segmentation".
  */
 static bool snic_gso_usable(const struct net_device *ndev)
 {
@@ -114,7 +114,7 @@ static void snic_gso_put_headers(struct snic_gso_hdr *hdr, const struct snic_flo
 	}
 }
 
-/* Set the lengths of a datagram of @len bytes, and its IPv4 identification. */
+/* Set the lengths and the IPv4 identification of a datagram of @len bytes. */
 static void snic_gso_put_len(struct snic_gso_hdr *hdr, bool is_v4, u32 len, u32 id)
 {
 	if (is_v4) {
@@ -127,7 +127,10 @@ static void snic_gso_put_len(struct snic_gso_hdr *hdr, bool is_v4, u32 len, u32 
 	}
 }
 
-/* Write one segment, BTH to ICRC, at @out. @hdr: the headers that segmentation will give it. */
+/*
+ * Write one segment, BTH to ICRC, at @out. @hdr: the headers that segmentation will give to the
+ * segment.
+ */
 static void snic_gso_put_pkt(struct snic_gso_hdr *hdr, bool is_v4, const struct snic_tx_pkt *pkt,
 			     struct snic_seg_iter *it, u8 *out)
 {
@@ -148,7 +151,7 @@ static void snic_gso_put_pkt(struct snic_gso_hdr *hdr, bool is_v4, const struct 
 	memcpy(out + pkt->pad, &sum, sizeof(sum));
 }
 
-/* Room for @len contiguous bytes at the end of @skb, in this CPU's page fragment. */
+/* Make room for @len contiguous bytes at the end of @skb, in this CPU's page fragment. */
 static u8 *snic_gso_room(struct sk_buff *skb, u32 len)
 {
 	struct page_frag *pf = &snic_cpu_this()->frag;

@@ -24,8 +24,9 @@ static DEFINE_MUTEX(snic_hosts_lock); /* protects changes of snic_hosts */
 struct workqueue_struct *snic_wq;
 
 /*
- * Period of polling the send queue of a poster that does not wait: a kick costs it several us. In an
- * emulated guest 10 us gave 4 KiB messages 0.75 of the bandwidth, and 50, 100 and 200 us the same.
+ * Period of polling the send queue of a poster that does not wait: a kick costs the poster several
+ * us. In an emulated guest 10 us gave 4 KiB messages 0.75 of the bandwidth, and 50, 100 and 200 us
+ * the same.
  */
 #define SQ_POLL_NS (50 * NSEC_PER_USEC)
 
@@ -125,7 +126,7 @@ err_free:
 	return ERR_PTR(err);
 }
 
-/* Nothing is sent, delivered or deferred from now on. */
+/* From now on the host sends, delivers and defers nothing. */
 static void snic_host_free(struct snic_host *host)
 {
 	snic_txqs_destroy(host->txqs);
@@ -193,11 +194,11 @@ void snic_host_destroy(struct sirdma_bus *bus)
 static void snic_host_choose(struct work_struct *work) {}
 
 /*
- * For a machine with one CPU, when the caller's message has reached a queue pair of the
- * same machine. A receiver that sleeps was woken. A receiver that polls sees the message
- * only when the caller's time slice ends, and the caller most likely spends the slice
- * polling for the answer. Neither makes a system call then, so this is the only place
- * that knows. Empty work makes the scheduler choose again among all runnable tasks.
+ * For a machine with one CPU, when the caller's message has reached a queue pair of the same
+ * machine. A receiver that sleeps was woken. A receiver that polls sees the message only when the
+ * caller's time slice ends, and the caller most likely spends the slice polling for the answer.
+ * Neither of them makes a system call then, so only this function can help. Queueing work that does
+ * nothing makes the scheduler choose again among all runnable tasks.
  */
 static DECLARE_WORK(snic_choose_work, snic_host_choose);
 

@@ -9,10 +9,10 @@
 void snic_host_destroy(struct sirdma_bus *bus);
 /* The fast kick of a user doorbell: run QP @qpn in the caller's (process) context. */
 void snic_host_kick(struct sirdma_bus *bus, u32 qpn);
-/* Follow the netdev: carrier, MTU, MAC changed. */
+/* Update the device after a change of the netdev's carrier, MTU or MAC. */
 void snic_host_update(struct sirdma_bus *bus);
 
-/* What module_init() and module_exit() define, which nothing in nic.c calls. */
+/* module_init() and module_exit() define these functions, which nothing in nic.c calls. */
 __visible int init_module(void);
 __visible void cleanup_module(void);
 

@@ -18,11 +18,11 @@
 #define SNIC_LOCAL_ALIGN 64
 #define SNIC_LOCAL_HLEN ALIGN(sizeof(struct snic_local), SNIC_LOCAL_ALIGN)
 
-/* A packet in a buffer. The transport headers end where the payload starts, which is aligned. */
+/* A packet in a buffer. The transport headers end where the aligned payload starts. */
 struct snic_local_pkt {
-	u32 size; /* from this to the next packet */
-	u32 len; /* BTH to ICRC */
-	u16 start; /* of the BTH, from the start of this */
+	u32 size; /* offset from this packet to the next one */
+	u32 len; /* length from the BTH to the ICRC */
+	u16 start; /* offset of the BTH from the start of this packet */
 	u16 rsvd[3];
 	u8 hdr[SNIC_MAX_HDR];
 	u8 payload[];
@@ -108,7 +108,7 @@ static void snic_local_put_pkt(struct snic_local *local, const struct snic_tx_pk
 	memcpy(start, pkt->hdr, pkt->hdr_len);
 	if (pkt->payload_len)
 		snic_seg_copy(it, out->payload, pkt->payload_len);
-	/* Padding is zero. Nobody checks the ICRC of a packet that was on no wire. */
+	/* Padding is zero. No host checks the ICRC of a packet that was on no wire. */
 	memset(out->payload + pkt->payload_len, 0, pkt->pad + SIRDMA_ICRC_LEN);
 	local->bytes += size;
 	local->npkts++;

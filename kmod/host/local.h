@@ -15,9 +15,9 @@ struct snic_charge;
 struct snic_host;
 struct snic_cpu;
 
-/* One buffer: packets of one flow, back to back. */
+/* One buffer with packets of one flow, back to back. */
 struct snic_local {
-	struct list_head node; /* struct snic_txq.local */
+	struct list_head node; /* entry of struct snic_txq.local */
 	struct snic_charge *charge;
 	struct sirdma_ip src_ip;
 	struct sirdma_ip dst_ip;
@@ -31,18 +31,18 @@ struct snic_local {
 	bool large;
 	bool more; /* another buffer of the same burst follows */
 	u32 npkts;
-	u32 bytes; /* used by packets */
+	u32 bytes; /* bytes that packets use */
 };
 
 /*
- * Copy the packets of @burst into buffers appended to @list. Returns the bytes
- * they use; packets that find no buffer are dropped and counted. Softirqs are off.
+ * Copy the packets of @burst into buffers appended to @list. Returns the bytes that the packets
+ * use. Packets that find no buffer are dropped and counted. Softirqs are off.
  */
 u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst,
 		     struct list_head *list);
 /*
- * Hand @local's packets to the device that owns their destination, or to the sender's own if that is
- * a group; free it. Softirqs are off.
+ * Hand @local's packets to the device that owns their destination, or to the sender's own device if
+ * the destination is a group. Then free @local. Softirqs are off.
  */
 void snic_local_deliver(struct snic_host *host, struct snic_local *local);
 /* Free the recycled buffers of @cpu. */

@@ -22,7 +22,7 @@ void snic_napi_exit(void)
 
 void snic_napi_add(struct napi_struct *napi, int (*poll)(struct napi_struct *napi, int budget))
 {
-	/* No socket ever waits for packets of it. */
+	/* No socket ever waits for packets of this netdev. */
 	__set_bit(NAPI_STATE_NO_BUSY_POLL, &napi->state);
 	mutex_lock(&snic_napi_lock);
 	netif_napi_add(snic_napi_dev, napi, poll);
@@ -50,7 +50,7 @@ int snic_napi_polled(struct napi_struct *napi, u64 start, int budget, bool more)
 
 	if (more)
 		return budget;
-	/* Scheduled meanwhile, it is polled again. */
+	/* If the instance was scheduled meanwhile, the softirq polls it again. */
 	napi_complete_done(napi, units);
 	return units;
 }

@@ -10,11 +10,11 @@
 #include <linux/netdevice.h>
 
 /*
- * How long one poll may work, ns. A poll reports its time as units of budget. net_rx_action()
- * has 300 units (net.core.netdev_budget) and gives at most 64 to one poll, so it ends after
- * five such polls, 2 ms.
+ * The time after which a poll begins no more work, ns. A poll reports its time as units of budget.
+ * net_rx_action() has 300 units (net.core.netdev_budget) and gives at most 64 to one poll, so it
+ * ends after five such polls. With the work that each has begun it takes less than 2 ms.
  */
-#define SNIC_POLL_NS 400000
+#define SNIC_POLL_NS 200000
 
 int snic_napi_init(void);
 void snic_napi_exit(void);
@@ -22,9 +22,15 @@ void snic_napi_exit(void);
 void snic_napi_add(struct napi_struct *napi, int (*poll)(struct napi_struct *napi, int budget));
 /* Delete a disabled bottom half. Its memory must outlive a grace period. May sleep. */
 void snic_napi_del(struct napi_struct *napi);
-/* For tasks with interrupts on, and softirqs. With softirqs on, it polls before it returns. */
+/*
+ * Schedule a poll, by a task with interrupts on, or by a softirq. If softirqs are on, the poll runs
+ * before this function returns.
+ */
 void snic_napi_schedule(struct napi_struct *napi);
-/* The return value of a poll that began at @start (ktime_get_ns()); @more: poll again. */
+/*
+ * The return value of a poll that began at @start (ktime_get_ns()). @more: the softirq must poll
+ * again.
+ */
 int snic_napi_polled(struct napi_struct *napi, u64 start, int budget, bool more);
 
 #endif

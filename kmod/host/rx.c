@@ -22,21 +22,32 @@
 #endif
 
 #define SNIC_BTH_LEN ((u32)sizeof(struct sirdma_bth))
-/* IP and UDP headers and BTH: what the ICRC starts with. */
+/* The IP and UDP headers and the BTH: the ICRC starts with them. */
 #define SNIC_RX_ICRC_HLEN (SNIC_IPV6_HLEN + SNIC_UDP_HLEN + sizeof(struct sirdma_bth))
 
-/* The verdict on a packet by its headers. */
+/*
+ * The bytes of frames that the hook takes before the bottom half has run. A short frame counts as
+ * SNIC_RX_MIN_COST. The kernel passes up to 64 frames of a backlog to the hook in one poll, each of
+ * up to 64 KiB. With an eighth of that limit the softirq hands half of the CPU to a program that
+ * polls there, and the wire has half of its bandwidth (2 CPUs, WRITEs of 1 MiB).
+ */
+#define SNIC_RX_COST (512 * 1024)
+#define SNIC_RX_MIN_COST 1024
+/* The number of frames that may wait: that of a backlog (net.core.netdev_max_backlog). */
+#define SNIC_RX_WAITING 1000
+
+/* The verdict on a packet, from its headers. */
 enum snic_rx_verdict {
-	SNIC_RX_PASS, /* for the IP stack */
+	SNIC_RX_PASS, /* the packet is for the IP stack */
 	SNIC_RX_TAKE,
-	SNIC_RX_REJECT, /* ours, and malformed */
+	SNIC_RX_REJECT, /* the packet is ours, and malformed */
 };
 
 struct snic_datagram {
-	struct snic_rx_pkt pkt; /* addressing; the rest is filled per packet */
-	enum sirdma_stat why; /* of a reject */
-	u32 ip_len; /* IP packet as a whole */
-	u32 hlen; /* IP and UDP headers */
+	struct snic_rx_pkt pkt; /* addresses; the other members are filled per packet */
+	enum sirdma_stat why; /* the counter of a reject */
+	u32 ip_len; /* length of the IP packet as a whole */
+	u32 hlen; /* length of IP and UDP headers */
 	u32 ip_id;
 };
 
@@ -53,8 +64,8 @@ static enum snic_rx_verdict snic_rx_bad(struct snic_datagram *d, enum sirdma_sta
 }
 
 /*
- * A frame to a link-layer group. Is it to a group of this device, in a VLAN in which the device has
- * an address?
+ * The destination of the frame is a link-layer group. Is it a group of this device, in a VLAN in
+ * which the device has an address?
  */
 static bool snic_rx_is_joined(const struct snic_host *host, const struct snic_rx_pkt *pkt)
 {
@@ -72,18 +83,20 @@ static bool snic_rx_is_mine(const struct snic_host *host, const struct sk_buff *
 			    struct snic_rx_pkt *pkt)
 {
 	u16 vlan_id = skb_vlan_tag_present(skb) ? skb_vlan_tag_get_id(skb) : 0;
-	/* A MAC address that is not the netdev's may be that of a VLAN or MAC-VLAN above it. */
+	/*
+	 * A MAC address that is not the netdev's may be the address of a VLAN or MAC-VLAN above it.
+	 */
 	const u8 *mac = skb->pkt_type == PACKET_HOST ? NULL : eth_hdr(skb)->h_dest;
 
 	ether_addr_copy(pkt->src_mac, eth_hdr(skb)->h_source);
-	/* A tag with VLAN 0 carries a priority and nothing else (IEEE 802.1Q). */
+	/* A tag with VLAN 0 carries a priority only (IEEE 802.1Q). */
 	pkt->vlan_id = vlan_id;
 	if (unlikely(skb->pkt_type == PACKET_MULTICAST))
 		return snic_rx_is_joined(host, pkt);
 	return snic_addr_is_mine(host, &pkt->dst_ip, vlan_id != 0, vlan_id, mac);
 }
 
-/* Is there a UDP header for the RoCEv2 port at @off? *len is its length field. */
+/* Is there a UDP header for the RoCEv2 port at @off? *len is the length field of the header. */
 static bool snic_rx_udp(const struct sk_buff *skb, u32 off, u32 *len)
 {
 	struct udphdr buf;
@@ -178,7 +191,10 @@ static int snic_rx_add_frags(struct snic_rx_scratch *s, int n, const struct sk_b
 	return n;
 }
 
-/* Collect what follows the UDP header as segments in s->all. Returns their number, or -E2BIG. */
+/*
+ * Collect the bytes after the UDP header as segments in s->all. Returns the number of segments, or
+ * -E2BIG.
+ */
 static int snic_rx_collect(struct snic_rx_scratch *s, const struct sk_buff *skb, u32 hlen)
 {
 	const struct sk_buff *it;
@@ -195,7 +211,7 @@ static int snic_rx_collect(struct snic_rx_scratch *s, const struct sk_buff *skb,
 	return n;
 }
 
-/* Take @len bytes at @c as segments. Returns their number. */
+/* Take @len bytes at @c as segments. Returns the number of segments. */
 static u32 snic_rx_slice(struct snic_rx_cursor *c, u32 len, struct snic_seg *out)
 {
 	u32 n = 0;
@@ -238,7 +254,7 @@ static u32 snic_rx_next(struct snic_rx_scratch *s, struct snic_rx_cursor *c, u32
 	return 1 + snic_rx_slice(c, len - need, s->pkt + 1);
 }
 
-/* Sum what follows the first @skip bytes into @icrc, and copy the packet's own ICRC to *tail. */
+/* Sum the bytes after the first @skip ones into @icrc, and copy the packet's own ICRC to *tail. */
 static void snic_rx_icrc(struct snic_icrc *icrc, const struct snic_rx_pkt *pkt, u32 skip,
 			 __le32 *tail)
 {
@@ -317,7 +333,10 @@ static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 			d->pkt.icrc_ok = fixed_id;
 		}
 		trace_snic_rx(host->ndev, &d->pkt);
-		/* One hold of the QP's lock for each packet: the next ICRC is computed without it. */
+		/*
+		 * Hold the QP's lock for one packet at a time: the next ICRC is computed without
+		 * it.
+		 */
 		snic_rx(host->dev, &d->pkt);
 	}
 	snic_cpu_this()->received += i;
@@ -339,7 +358,7 @@ static enum snic_rx_verdict snic_rx_parse(struct snic_host *host, const struct s
 	return SNIC_RX_PASS;
 }
 
-/* @skb is not shared. Does not free it. */
+/* @skb is not shared. This function does not free it. */
 static void snic_rx_take(struct snic_host *host, struct sk_buff *skb, struct snic_datagram *d)
 {
 	struct snic_rx_scratch *s = snic_cpu_this()->rx;
@@ -355,7 +374,7 @@ static void snic_rx_take(struct snic_host *host, struct sk_buff *skb, struct sni
 	if (skb_is_gso(skb) && !(skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST))
 		size = skb_shinfo(skb)->gso_size;
 	if (snic_rx_collect(s, skb, d->hlen) < 0) {
-		/* It has more segments than the scratch takes. */
+		/* The packet has more segments than the scratch takes. */
 		if (skb_linearize(skb) || snic_rx_collect(s, skb, d->hlen) < 0)
 			goto no_memory;
 	}
@@ -376,9 +395,9 @@ static void snic_rx_one(struct snic_host *host, struct sk_buff *skb, struct snic
 }
 
 /*
- * Take packets that GRO put into a list (rx-gro-list) instead of one super-packet. The
- * headers of each lie before its data, and are as long as those of the first. Others may
- * read the packets of the list, so this takes clones.
+ * Take packets that GRO put into a list (rx-gro-list) instead of one super-packet. The headers of
+ * each lie before its data, and are as long as those of the first. Other readers may have the
+ * packets of the list, so this function takes clones.
  */
 static void snic_rx_list(struct snic_host *host, struct sk_buff *skb, struct snic_datagram *d)
 {
@@ -410,12 +429,103 @@ static void snic_rx_list(struct snic_host *host, struct sk_buff *skb, struct sni
 	}
 }
 
+static void snic_rx_frame(struct snic_host *host, struct sk_buff *skb, struct snic_datagram *d)
+{
+	snic_enter();
+	if (unlikely(skb_is_gso(skb) && (skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST)))
+		snic_rx_list(host, skb, d);
+	else
+		snic_rx_one(host, skb, d, SNIC_RX_TAKE);
+	snic_leave();
+}
+
+/* The device of a frame that waits. */
+static struct snic_host **snic_rx_owner(struct sk_buff *skb)
+{
+	BUILD_BUG_ON(sizeof(struct snic_host *) > sizeof(skb->cb));
+	return (struct snic_host **)skb->cb;
+}
+
+/* Leave @skb to the bottom half, which is scheduled. */
+static void snic_rx_wait(struct snic_cpu *cpu, struct snic_host *host, struct sk_buff *skb)
+{
+	if (skb_queue_len_lockless(&cpu->waiting) >= SNIC_RX_WAITING) {
+		snic_rx_reject_one(host, SIRDMA_STAT_RX_OVERRUNS);
+		kfree_skb(skb);
+		return;
+	}
+	*snic_rx_owner(skb) = host;
+	skb_queue_tail(&cpu->waiting, skb);
+}
+
+/* The addresses of the device may have changed while @skb waited, so its headers are read again. */
+static void snic_rx_late(struct snic_host *host, struct sk_buff *skb)
+{
+	struct snic_datagram d = {};
+	enum snic_rx_verdict verdict = snic_rx_parse(host, skb, &d);
+
+	if (verdict == SNIC_RX_TAKE) {
+		snic_rx_frame(host, skb, &d);
+		return;
+	}
+	snic_rx_reject_one(host, verdict == SNIC_RX_REJECT ? d.why : SIRDMA_STAT_RX_BAD_GID);
+	kfree_skb(skb);
+}
+
+bool snic_rx_waiting(struct snic_cpu *cpu, u64 end)
+{
+	struct sk_buff *skb;
+
+	while ((skb = skb_dequeue(&cpu->waiting))) {
+		snic_rx_late(*snic_rx_owner(skb), skb);
+		if (ktime_get_ns() >= end && !skb_queue_empty_lockless(&cpu->waiting))
+			return true;
+	}
+	cpu->rx_cost = 0;
+	return false;
+}
+
+/* Free the frames of @host that wait for the bottom half of @cpu. */
+static void snic_rx_forget(struct snic_cpu *cpu, const struct snic_host *host)
+{
+	struct sk_buff *skb, *next;
+	unsigned long flags;
+
+	spin_lock_irqsave(&cpu->waiting.lock, flags);
+	skb_queue_walk_safe(&cpu->waiting, skb, next)
+	{
+		if (*snic_rx_owner(skb) != host)
+			continue;
+		__skb_unlink(skb, &cpu->waiting);
+		dev_kfree_skb_irq(skb);
+	}
+	spin_unlock_irqrestore(&cpu->waiting.lock, flags);
+}
+
+/*
+ * May the hook take @skb at once? If not, neither may it take those that follow, until the bottom
+ * half has taken all that wait. Schedules the bottom half.
+ */
+static bool snic_rx_now(struct snic_cpu *cpu, const struct sk_buff *skb)
+{
+	if (cpu->rx_cost >= SNIC_RX_COST)
+		return false;
+	cpu->rx_cost += max_t(u32, skb->len, SNIC_RX_MIN_COST);
+	if (cpu->rx_cost >= SNIC_RX_COST)
+		napi_schedule(&cpu->napi);
+	return true;
+}
+
 static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct nf_hook_state *state)
 {
 	const bool multicast = skb->pkt_type == PACKET_MULTICAST;
 	struct snic_host *host = priv;
 	struct snic_datagram d = {};
-	/* Others on this host may be members as well, so the stack gets a multicast packet, too. */
+	struct snic_cpu *cpu;
+	/*
+	 * Other programs of this host may be members as well, so the stack gets a multicast packet,
+	 * too.
+	 */
 	const unsigned int refused = multicast ? NF_ACCEPT : NF_DROP;
 
 	if (skb->pkt_type != PACKET_HOST && skb->pkt_type != PACKET_OTHERHOST && !multicast)
@@ -439,12 +549,11 @@ static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct n
 		snic_rx_reject_one(host, SIRDMA_STAT_RX_OVERRUNS);
 		return multicast ? NF_ACCEPT : NF_STOLEN;
 	}
-	snic_enter();
-	if (unlikely(skb_is_gso(skb) && (skb_shinfo(skb)->gso_type & SKB_GSO_FRAGLIST)))
-		snic_rx_list(host, skb, &d);
+	cpu = snic_cpu_this();
+	if (likely(snic_rx_now(cpu, skb)))
+		snic_rx_frame(host, skb, &d);
 	else
-		snic_rx_one(host, skb, &d, SNIC_RX_TAKE);
-	snic_leave();
+		snic_rx_wait(cpu, host, skb);
 	return multicast ? NF_ACCEPT : NF_STOLEN;
 }
 
@@ -455,13 +564,18 @@ int snic_rx_attach(struct snic_host *host)
 	host->hook.dev = host->ndev;
 	host->hook.pf = NFPROTO_NETDEV;
 	host->hook.hooknum = NF_NETDEV_INGRESS;
-	/* After the administrator's filters. */
+	/* The hook runs after the administrator's filters. */
 	host->hook.priority = INT_MAX;
 	return nf_register_net_hook(dev_net(host->ndev), &host->hook);
 }
 
 void snic_rx_detach(struct snic_host *host)
 {
+	int i;
+
 	nf_unregister_net_hook(dev_net(host->ndev), &host->hook);
-	synchronize_net();
+	synchronize_net(); /* the hook adds no frame any more */
+	for_each_possible_cpu(i)
+		snic_rx_forget(snic_cpu_of(i), host);
+	synchronize_net(); /* no bottom half has a frame of the host any more */
 }

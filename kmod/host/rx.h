@@ -3,10 +3,19 @@
 #ifndef SNIC_HOST_RX_H
 #define SNIC_HOST_RX_H
 
+#include <linux/types.h>
+
+struct snic_cpu;
 struct snic_host;
 
 int snic_rx_attach(struct snic_host *host);
-/* When it returns, no packet is processed any more. */
+/* Stop receiving. When this function returns, no packet is processed any more. */
 void snic_rx_detach(struct snic_host *host);
+
+/*
+ * Take the frames that wait for the bottom half of @cpu, at least one, until the time @end
+ * (ktime_get_ns()). Returns true if some still wait. By the bottom half.
+ */
+bool snic_rx_waiting(struct snic_cpu *cpu, u64 end);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Tracepoints of the device: what passes between driver, device and wire. */
+/* Tracepoints of the device: the traffic between driver, device and wire. */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM sirdma_nic
 
@@ -15,7 +15,7 @@
 #ifndef SNIC_TRACE_HELPERS
 #define SNIC_TRACE_HELPERS
 
-/* The BTH is in the first segment, if the packet has one at all. */
+/* If the packet has a BTH, the first segment contains it. */
 static inline const struct sirdma_bth *snic_trace_bth(const struct snic_rx_pkt *pkt)
 {
 	return pkt->nsegs && pkt->segs[0].len >= sizeof(struct sirdma_bth) ? pkt->segs[0].ptr :

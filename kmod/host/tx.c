@@ -14,16 +14,16 @@
 #include "model/frame.h"
 
 /*
- * The network stack frees the frame. Softirq or process context. Nothing else uses
- * destructor_arg of a packet without zero-copy fragments, or tskey of one without a
- * socket. tskey keeps the bytes that were charged: the stack may change skb->truesize.
+ * The network stack frees the frame, in softirq or process context. Nothing else uses
+ * destructor_arg of a packet without zero-copy fragments, or tskey of one without a socket. tskey
+ * keeps the bytes that were charged: the stack may change skb->truesize.
  */
 static void snic_tx_destruct(struct sk_buff *skb)
 {
 	snic_txq_uncharge(skb_shinfo(skb)->destructor_arg, skb_shinfo(skb)->tskey);
 }
 
-/* Returns the bytes that are charged. */
+/* Charge the frame. Returns the charged bytes. */
 static u32 snic_tx_own(struct snic_txq *q, struct sk_buff *skb)
 {
 	skb_shinfo(skb)->destructor_arg = snic_txq_charge(q, skb->truesize);
@@ -68,7 +68,9 @@ static void snic_tx_finish(struct snic_host *host, const struct snic_burst *burs
 
 	skb->dev = host->ndev;
 	skb->protocol = htons(flow->is_v4 ? ETH_P_IP : ETH_P_IPV6);
-	/* Spreads QPs over the queues of the netdev; the stack need not parse the headers. */
+	/*
+	 * The hash spreads QPs over the queues of the netdev; the stack need not parse the headers.
+	 */
 	__skb_set_sw_hash(skb, hash_32(burst->qpn, 32), true);
 	if (flow->has_vlan)
 		__vlan_hwaccel_put_tag(skb, htons(ETH_P_8021Q),
@@ -76,9 +78,9 @@ static void snic_tx_finish(struct snic_host *host, const struct snic_burst *burs
 }
 
 /*
- * Append frames of @burst to @list. Packets for which there is no memory are lost, as on a
- * wire. So is one that is longer than the netdev's MTU, which may have shrunk, with all that
- * follow it. Returns the bytes that are charged.
+ * Append frames of @burst to @list. Packets for which there is no memory are lost, as on a wire. A
+ * packet that is longer than the netdev's MTU, which may have shrunk, is lost with all packets
+ * after it. Returns the charged bytes.
  */
 static u32 snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 			  const struct snic_burst *burst, struct sk_buff_head *list)
@@ -89,7 +91,7 @@ static u32 snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 
 	snic_seg_iter_init(&it, burst);
 	for (i = 0; i < burst->npkts; i += n) {
-		/* Only the last packet of a run may be of another length, and shorter. */
+		/* Only the last packet of a run may have another length, which must be shorter. */
 		if (unlikely(snic_ip_len(burst->flow, &burst->pkts[i]) >
 			     READ_ONCE(host->ndev->mtu))) {
 			snic_stat_add(host->dev, SIRDMA_STAT_TX_OVER_MTU, burst->npkts - i);
@@ -148,7 +150,7 @@ void snic_tx_xmit(struct snic_host *host, struct sk_buff *skb)
 {
 	int rc = dev_queue_xmit(skb);
 
-	/* RC recovers what the netdev or its queue dropped. */
+	/* RC retransmits the packets that the netdev or its queue dropped. */
 	if (unlikely(net_xmit_eval(rc)))
 		snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, 1);
 }

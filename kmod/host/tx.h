@@ -7,7 +7,7 @@
 
 struct sk_buff;
 
-/* The model's callbacks: may the QP send, and send. */
+/* The model's callbacks: one asks whether the QP may send, the other sends. */
 bool snic_host_tx_room(struct snic_host *host, u32 qpn);
 u32 snic_tx(struct snic_host *host, struct snic_burst *burst);
 /* Give a built frame to the netdev. No lock of the model is held. */

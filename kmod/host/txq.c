@@ -26,7 +26,7 @@ static int snic_txq_init(struct snic_txq *q, struct snic_host *host, struct snic
 	return q->now && q->before ? 0 : -ENOMEM;
 }
 
-/* Softirqs are off, or no period can end. */
+/* Softirqs are off, or the caller ensures that no period can end. */
 static u32 snic_txq_inflight(const struct snic_txq *q)
 {
 	return snic_charge_bytes(READ_ONCE(q->now)) + snic_charge_bytes(READ_ONCE(q->before));
@@ -41,7 +41,7 @@ static void snic_txq_wake(struct snic_txq *q)
 		snic_cpu_schedule();
 }
 
-/* End a period and write off what was sent before it. */
+/* End a period, and write off the bytes that were sent before it. */
 static void snic_txq_age(struct snic_txq *q)
 {
 	struct snic_charge *old = q->before, *fresh = old;
@@ -86,7 +86,7 @@ static void snic_txqs_age(struct work_struct *work)
 		snic_txq_age(&all->q[i]);
 		waiting = true;
 	}
-	/* Nobody charges any more to what the end of the next period writes off. */
+	/* No CPU still charges the bytes that the end of the next period writes off. */
 	synchronize_rcu();
 	if (waiting)
 		snic_txqs_watch(all);
@@ -130,7 +130,7 @@ struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps)
 	return all;
 }
 
-/* Wait for the CPU that has the queue scheduled. It is soon done. */
+/* Wait for the CPU that has scheduled the queue. It needs the queue for a short time only. */
 static void snic_txq_wait_released(struct snic_txq *q)
 {
 	bool scheduled;
@@ -185,7 +185,7 @@ static bool snic_txq_full(const struct snic_txq *q)
 	return snic_txq_inflight(q) >= SNIC_TXQ_LIMIT;
 }
 
-/* Called with the lock held. */
+/* The caller holds the lock. */
 static void snic_txq_wait(struct snic_txq *q, u32 qpn)
 {
 	u32 *next = q->all->wait_next;
@@ -200,7 +200,7 @@ static void snic_txq_wait(struct snic_txq *q, u32 qpn)
 	q->wait_tail = qpn;
 }
 
-/* Called with the lock held; a QP waits. */
+/* The caller holds the lock, and a QP waits. */
 static u32 snic_txq_next_waiting(struct snic_txq *q)
 {
 	u32 *next = q->all->wait_next, qpn = q->wait_head;
@@ -210,10 +210,10 @@ static u32 snic_txq_next_waiting(struct snic_txq *q)
 	return qpn;
 }
 
-/* QPs wait: the freeing of a frame wakes them, or the end of a period. */
+/* QPs wait: the end of a period wakes them, or a frame that is freed. */
 static void snic_txq_watch(struct snic_txq *q)
 {
-	/* Pairs with the full barrier of the subtraction in snic_txq_uncharge(). */
+	/* The barrier pairs with the full barrier of the subtraction in snic_txq_uncharge(). */
 	smp_mb();
 	if (snic_txq_inflight(q) < SNIC_TXQ_RESUME)
 		snic_txq_wake(q);
@@ -242,7 +242,7 @@ bool snic_txq_room(struct snic_txq *q, u32 qpn)
 	return false;
 }
 
-/* QPs that one call resumes before other queues and other softirqs run. */
+/* The number of QPs that one call resumes before other queues and other softirqs run. */
 #define SNIC_TXQ_SERVE 16
 
 static void snic_txq_serve(struct snic_txq *q)
@@ -273,7 +273,7 @@ static void snic_txq_serve(struct snic_txq *q)
 	if (!full)
 		snic_txq_wake(q);
 	else
-		snic_txq_watch(q); /* QPs that began to wait left that to us */
+		snic_txq_watch(q); /* other CPUs left QPs to us that had begun to wait */
 }
 
 bool snic_txqs_has_waiters(const struct snic_txqs *all)
@@ -305,7 +305,7 @@ void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_hea
 	bool mine;
 
 	spin_lock(&q->lock);
-	/* Nothing is charged but this? A charge that was written off counts as sent. */
+	/* Are no other bytes charged than these? A charge that was written off counts as sent. */
 	if (q->xps_cpu != smp_processor_id() && snic_txq_inflight(q) == bytes)
 		WRITE_ONCE(q->xps_cpu, smp_processor_id());
 	skb_queue_splice_tail_init(wire, &q->wire);
@@ -317,8 +317,12 @@ void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_hea
 		snic_cpu_pend(q);
 }
 
-/* Frames of a queue that are sent before another queue is drained, and the least cost of one. */
+/*
+ * What a queue may send before another queue is drained: frames to the netdev, and bytes to a device
+ * of this host, which takes them at once. The minimum cost of a frame.
+ */
 #define SNIC_TXQ_BATCH 64
+#define SNIC_TXQ_LOCAL_BATCH (64 * 1024)
 #define SNIC_FRAME_MIN_COST 4096
 
 /* Let the netdev choose its transmit queue as if CPU @cpu sent the frame. */
@@ -330,12 +334,13 @@ static void snic_txq_set_cpu(struct sk_buff *skb, int cpu)
 }
 
 /*
- * Called with frames. True: the netdev may have put some into this CPU's receive backlog, as virtual
- * netdevs do. Packets of others are before them, which only the backlog's own numbers count.
+ * The caller has frames. Returns true if the netdev may have put some into this CPU's receive
+ * backlog, as virtual netdevs do. Packets of others are before them, which only the backlog's own
+ * numbers count.
  */
 static bool snic_txq_send_wire(struct snic_txq *q, struct sk_buff_head *wire, u32 *cost)
 {
-	/* It does not change until these frames are freed. */
+	/* The charge does not change until these frames are freed. */
 	const int cpu = READ_ONCE(q->xps_cpu);
 	u32 before = snic_cpu_backlog_tail(), last, n;
 	struct sk_buff *skb;
@@ -360,6 +365,9 @@ static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
 	u32 total = 0, bytes;
 
 	list_for_each_entry_safe(local, next, list, node) {
+		if (total >= SNIC_TXQ_LOCAL_BATCH)
+			break;
+		list_del(&local->node);
 		charge = local->charge;
 		bytes = local->bytes;
 		snic_local_deliver(q->host, local);
@@ -370,8 +378,8 @@ static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
 }
 
 /*
- * May frames of @q still be in this CPU's receive backlog, or in cells behind it? @entered: some
- * were put there just now. The backlog of a CPU that went offline has moved to another one.
+ * May frames of @q still be in this CPU's receive backlog, or in cells behind it? @entered: the
+ * netdev has just put some there. The backlog of a CPU that went offline has moved to another one.
  */
 static bool snic_txq_must_linger(const struct snic_txq *q, bool entered)
 {
@@ -402,6 +410,7 @@ enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 
 	spin_lock(&q->lock);
 	skb_queue_splice(&wire, &q->wire);
+	list_splice(&local, &q->local);
 	if (!skb_queue_empty(&q->wire) || !list_empty(&q->local))
 		next = SNIC_TXQ_MORE;
 	else
@@ -417,7 +426,7 @@ void snic_txq_uncharge(struct snic_charge *charge, u32 bytes)
 
 	/* The queue found here lives for a grace period more. */
 	rcu_read_lock();
-	/* Fully ordered against snic_txq_room(): one of the two sees the other. */
+	/* The store is fully ordered against snic_txq_room(): one of the two sees the other. */
 	snic_charge_sub(charge, bytes);
 	q = READ_ONCE(charge->q);
 	if (q && READ_ONCE(q->wait_head) && snic_txq_inflight(q) < SNIC_TXQ_RESUME)

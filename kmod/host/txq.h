@@ -31,19 +31,19 @@ struct snic_host;
 #define SNIC_TXQ_RESUME (SNIC_TXQ_LIMIT / 2)
 #define SNIC_TXQ_LAST (~0u)
 /*
- * While QPs wait, what is charged for longer than one of these periods is written off before
- * the second ends: a netdev that is only slow has sent it by then.
+ * While QPs wait, bytes that are charged for longer than one of these periods are written off
+ * before the second period ends: a netdev that is only slow has sent them by then.
  */
 #define SNIC_TXQ_PERIOD_MS 1000
 
 struct snic_txq {
 	spinlock_t lock; /* protects the fields up to serving; taken inside QP locks */
 	struct sk_buff_head wire;
-	struct list_head local; /* struct snic_local.node */
+	struct list_head local; /* list of struct snic_local.node */
 	/*
 	 * The CPU whose transmit queue of the netdev the frames take (XPS). It becomes the CPU that
-	 * sends only when no frame of this queue is under way, since frames in another transmit queue
-	 * could overtake those: the rule of TCP (skb->ooo_okay).
+	 * sends only when no frame of this queue is under way, since frames in another transmit
+	 * queue could overtake those: the rule of TCP (skb->ooo_okay).
 	 */
 	int xps_cpu;
 	bool scheduled; /* in the list of a CPU, or being drained by one */
@@ -51,13 +51,16 @@ struct snic_txq {
 	u32 last; /* no frame of this has a higher one in the backlog of linger_cpu (backlog.h) */
 	int linger_cpu;
 	struct list_head node;
-	/* Changes when QPs wait and when periods end. Senders and destructors of frames read it. */
+	/*
+	 * This word changes when QPs wait and when periods end. Senders and destructors of frames
+	 * read it.
+	 */
 	u32 wait_head ____cacheline_aligned_in_smp; /* of a list in snic_txqs.wait_next, or 0 */
 	u32 wait_tail;
 	u32 turn; /* the QP that may send a burst, 0: none */
 	bool serving; /* a CPU resumes QPs that wait */
-	struct snic_charge *now; /* of what is sent in this period; this and before under RCU */
-	struct snic_charge *before; /* of what was sent in the period before */
+	struct snic_charge *now; /* charge of this period; this and before are under RCU */
+	struct snic_charge *before; /* charge of the period before */
 	struct snic_host *host;
 	struct snic_txqs *all;
 } ____cacheline_aligned_in_smp;
@@ -65,7 +68,7 @@ struct snic_txq {
 /* The queues of a device. */
 struct snic_txqs {
 	struct snic_txq q[SNIC_TXQS];
-	/* Queues to be served by snic_txqs_serve(), a bit each. */
+	/* The queues that snic_txqs_serve() has to serve, a bit each. */
 	unsigned long wake ____cacheline_aligned_in_smp;
 	u32 next; /* the queue that is served first: round robin */
 	u32 *wait_next; /* [max_qps]: QP that waits behind, SNIC_TXQ_LAST; 0: does not wait */
@@ -73,34 +76,37 @@ struct snic_txqs {
 };
 
 struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps);
-/* Nothing is sent any more. Waits at most a second for frames in the network stack. Sleeps. */
+/*
+ * The model sends nothing any more. Wait for frames in the network stack, for at most a second.
+ * Sleeps.
+ */
 void snic_txqs_destroy(struct snic_txqs *all);
-/* May QP @qpn send? If not it waits, and snic_tx_resume() follows. Softirqs are off. */
+/* May QP @qpn send? If not, the QP waits, and snic_tx_resume() follows. Softirqs are off. */
 bool snic_txq_room(struct snic_txq *q, u32 qpn);
 /* Do QPs wait for queues that have room again? */
 bool snic_txqs_has_waiters(const struct snic_txqs *all);
 /*
- * Resume QPs that wait for queues that have room again: of one queue at least, of others
- * until ktime_get_ns() reaches @end. True when queues are left. Softirqs are off.
+ * Resume QPs that wait for queues that have room again: of one queue at least, of others until
+ * ktime_get_ns() reaches @end. Returns true if queues are left. Softirqs are off.
  */
 bool snic_txqs_serve(struct snic_txqs *all, u64 end);
-/* Append what was charged as @bytes; softirqs are off. The lists are left empty. */
+/* Append packets that were charged as @bytes. Softirqs are off. The lists are empty afterwards. */
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local,
 		  u32 bytes);
 enum snic_txq_next {
-	SNIC_TXQ_RELEASED, /* empty: whoever adds to it next drains it */
+	SNIC_TXQ_RELEASED, /* the queue was empty: the CPU that adds to it next drains it */
 	SNIC_TXQ_MORE, /* not empty */
 	/*
-	 * Empty, but what was sent may wait in this CPU's receive backlog, where a
-	 * virtual netdev puts it. Another CPU that sent now would overtake it: this
-	 * CPU keeps the queue until the backlog is past it.
+	 * The queue is empty, but frames that were sent may wait in this CPU's receive backlog,
+	 * where a virtual netdev puts them. Another CPU that sent now would overtake it: this CPU
+	 * keeps the queue until the backlog is past it.
 	 */
 	SNIC_TXQ_LINGER,
 };
 
 /*
- * Send what is queued now, or a batch of it, and add its cost in bytes to *cost. The
- * CPU still owns the queue, unless it was released.
+ * Send the packets that are queued now, or a batch of them, and add their cost in bytes to *cost.
+ * The CPU still owns the queue, unless it was released.
  */
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost);
 
@@ -113,7 +119,7 @@ static inline struct snic_charge *snic_txq_charge(struct snic_txq *q, u32 bytes)
 	return charge;
 }
 
-/* Any context but a hardirq. */
+/* Callers may be in any context but a hardirq. */
 void snic_txq_uncharge(struct snic_charge *charge, u32 bytes);
 
 #endif

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Access rights and memory regions: what applications may ask for. */
+/* Checks of the access rights and memory regions that applications ask for. */
 #include "access.h"
 
 #define SUPPORTED \
 	(SIRDMA_VERBS_LOCAL_WRITE | SIRDMA_VERBS_REMOTE_WRITE | SIRDMA_VERBS_REMOTE_READ | \
-	 SIRDMA_VERBS_REMOTE_ATOMIC | SIRDMA_VERBS_MW_BIND)
+	 SIRDMA_VERBS_REMOTE_ATOMIC | SIRDMA_VERBS_MW_BIND | SIRDMA_VERBS_FLUSH_GLOBAL)
 
-/* Which right of the device each flag of the verbs API asks for. */
+/* The right of the device that each flag of the verbs API asks for. */
 static const struct {
 	u32 flag;
 	u8 right;
@@ -15,6 +15,7 @@ static const struct {
 	{SIRDMA_VERBS_REMOTE_WRITE, SIRDMA_ACCESS_REMOTE_WRITE},
 	{SIRDMA_VERBS_REMOTE_READ, SIRDMA_ACCESS_REMOTE_READ},
 	{SIRDMA_VERBS_REMOTE_ATOMIC, SIRDMA_ACCESS_REMOTE_ATOMIC},
+	{SIRDMA_VERBS_FLUSH_GLOBAL, SIRDMA_ACCESS_REMOTE_FLUSH},
 };
 
 static u32 rights_of(u32 flags)
@@ -84,20 +85,44 @@ int sirdma_region_check(const struct sirdma_region *region, const char **why)
 	return err ? err : first_bad(checks, ARRAY_SIZE(checks), why);
 }
 
+int sirdma_region_change(struct sirdma_region *region, u32 flags, const struct sirdma_region *to,
+			 const char **why)
+{
+	const struct check checks[] = {
+		{!flags, -EINVAL, "nothing is to change"},
+		{flags & ~SIRDMA_REREG_KNOWN, -EOPNOTSUPP, "a change is unknown"},
+	};
+	struct sirdma_region next = flags & SIRDMA_REREG_TRANSLATION ? *to : *region;
+	int err;
+
+	next.access = flags & SIRDMA_REREG_ACCESS ? to->access : region->access;
+	err = first_bad(checks, ARRAY_SIZE(checks), why);
+	if (!err)
+		err = sirdma_region_check(&next, why);
+	if (!err)
+		*region = next;
+	return err;
+}
+
 u8 sirdma_region_rights(u32 access)
 {
 	u32 rights = SIRDMA_ACCESS_LOCAL_READ | rights_of(access);
 
-	/* A window lies in a region that is addressed as its memory, as on other devices. */
+	/* A window must lie in a region that is addressed as its memory, as on other devices. */
 	if ((access & SIRDMA_VERBS_MW_BIND) && !(access & SIRDMA_VERBS_ZERO_BASED))
 		rights |= SIRDMA_ACCESS_BIND_WINDOW;
 	return (u8)rights;
 }
 
+/*
+ * No region may be flushed for persistence, whatever its QP permits, so that flag changes nothing, as
+ * on other devices.
+ */
 int sirdma_qp_access_check(u32 flags)
 {
 	if (flags & ~(SIRDMA_VERBS_ACCESS_KNOWN | SIRDMA_VERBS_ACCESS_OPTIONAL))
 		return -EINVAL;
+	flags &= ~SIRDMA_VERBS_FLUSH_PERSISTENT;
 	return flags & ~SUPPORTED ? -EOPNOTSUPP : 0;
 }
 

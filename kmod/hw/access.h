@@ -15,6 +15,8 @@
 #define SIRDMA_VERBS_REMOTE_ATOMIC (1u << 3)
 #define SIRDMA_VERBS_MW_BIND (1u << 4)
 #define SIRDMA_VERBS_ZERO_BASED (1u << 5)
+#define SIRDMA_VERBS_FLUSH_GLOBAL (1u << 8)
+#define SIRDMA_VERBS_FLUSH_PERSISTENT (1u << 9)
 /* All flags that the verbs API defines, up to FLUSH_PERSISTENT. */
 #define SIRDMA_VERBS_ACCESS_KNOWN 0x3ffu
 /* Hints: a device may ignore them. */
@@ -30,16 +32,32 @@ struct sirdma_region {
 	u32 access;
 };
 
-/* Check access flags. 0; -EINVAL or -EOPNOTSUPP, and *why says what is wrong, for a log line. */
+/* Check access flags. Returns 0, or -EINVAL or -EOPNOTSUPP with *why set for a log line. */
 int sirdma_region_access_check(u32 access, const char **why);
-/* Check a region, its access flags first; returns as above. */
+/*
+ * Check the access flags of a region, then the region. Returns as sirdma_region_access_check() does.
+ */
 int sirdma_region_check(const struct sirdma_region *region, const char **why);
+
+/* What changes of a region: enum ib_mr_rereg_flags, enum ibv_rereg_mr_flags. */
+#define SIRDMA_REREG_TRANSLATION (1u << 0)
+#define SIRDMA_REREG_PD (1u << 1)
+#define SIRDMA_REREG_ACCESS (1u << 2)
+#define SIRDMA_REREG_KNOWN (SIRDMA_REREG_TRANSLATION | SIRDMA_REREG_PD | SIRDMA_REREG_ACCESS)
+
+/*
+ * Change @region as @flags say: the address, length and iova to those of @to, the access flags to
+ * its access flags. Returns 0, or as sirdma_region_check() does, and -EINVAL for no flag or
+ * -EOPNOTSUPP for an unknown one; @region has not changed then.
+ */
+int sirdma_region_change(struct sirdma_region *region, u32 flags, const struct sirdma_region *to,
+			 const char **why);
 /* SIRDMA_ACCESS_* of a region with these flags. */
 u8 sirdma_region_rights(u32 access);
 
 /*
- * Check the access flags of a QP. -EINVAL: a flag is unknown; -EOPNOTSUPP: this device does
- * not offer it.
+ * Check the access flags of a QP. Returns -EINVAL if a flag is unknown, and -EOPNOTSUPP if this
+ * device does not offer it.
  */
 int sirdma_qp_access_check(u32 flags);
 /*

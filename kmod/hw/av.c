@@ -6,7 +6,7 @@
 #include "sirdma/roce.h"
 
 #define WORD_BITS 64
-/* The second number that sirdma_udp_sport() folds: the peer's QPN is not known yet. */
+/* The second number that sirdma_udp_sport() folds, because the peer's QPN is not known yet. */
 #define SPORT_SALT 0x9e3779u
 
 int sirdma_av_init(struct sirdma_hw *hw, u64 base)
@@ -43,13 +43,13 @@ void sirdma_av_fini(struct sirdma_hw *hw)
 	avs->used = NULL;
 }
 
-/* Backed and not in use; index 0 is never used. */
+/* Is the vector backed and not in use? Index 0 is never used. */
 static u32 av_free(const struct sirdma_av_table *avs)
 {
 	return avs->backed ? avs->backed - 1 - avs->count : 0;
 }
 
-/* Back one more page. -ENOSPC: all are. */
+/* Back one more page. Returns -ENOSPC if all pages are backed. */
 static int av_grow(struct sirdma_hw *hw)
 {
 	struct sirdma_av_table *avs = &hw->avs;
@@ -108,7 +108,7 @@ bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, 
 {
 	u32 used = READ_ONCE(hw->avs.count), limit = hw->avs.limit;
 
-	/* sirdma_av_create() says that there are none. */
+	/* sirdma_av_create() reports that there are none. */
 	if (!limit)
 		return true;
 	if (who == SIRDMA_AV_USER)
@@ -118,7 +118,9 @@ bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, 
 	return used < limit && mine < limit - used;
 }
 
-/* lock held. A free index in [from, to), marked as used; 0: none. */
+/*
+ * The caller holds the lock. Find a free index in [from, to) and mark it as used; 0: there is none.
+ */
 static u32 av_find(struct sirdma_av_table *avs, u32 from, u32 to)
 {
 	u32 idx, bit;
@@ -138,7 +140,7 @@ static u32 av_find(struct sirdma_av_table *avs, u32 from, u32 to)
 	return 0;
 }
 
-/* A free index; 0: none. *seq: the number of its next write. */
+/* Take a free index; 0: none. *seq: the number of its next write. */
 static u32 av_take(struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 *seq)
 {
 	struct sirdma_av_table *avs = &hw->avs;
@@ -183,8 +185,8 @@ static void av_write(struct sirdma_av *av, const struct sirdma_av_params *params
 	const struct sirdma_path *path = &params->path;
 
 	/*
-	 * sirdma_av_destroy() cleared ctrl: the device sees that before the words below. Pairs with
-	 * snic_av_read().
+	 * sirdma_av_destroy() cleared ctrl: the device sees the cleared word before the words
+	 * below. This pairs with snic_av_read().
 	 */
 	smp_wmb();
 	av->mac = cpu_to_le64(sirdma_mac_to_word(params->mac));

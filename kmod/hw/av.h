@@ -15,71 +15,74 @@
 
 struct sirdma_hw;
 
-/* One segment of them. */
+/* The vectors of one segment. */
 #define SIRDMA_MAX_AVS (SIRDMA_HMC_SD_SIZE / (u32)sizeof(struct sirdma_av))
 /* Indices that only kernel consumers get, so that users cannot keep the CM from answering. */
 #define SIRDMA_AV_RESERVE 1024u
 /*
- * sirdma_av_fill() is due when fewer backed vectors are free: four pages. The CM has one for each
- * message that it has sent and that is not answered.
+ * sirdma_av_fill() is due when fewer backed vectors are free: four pages. The CM has one vector for
+ * each message that it has sent and that is not answered.
  */
 #define SIRDMA_AV_LOW 256u
 
 struct sirdma_av_table {
 	struct port_irq_lock lock; /* protects used[] and the counts */
 	struct port_mutex grow; /* serializes the backing of pages */
-	u64 *used; /* bitmap of indices */
+	u64 *used; /* bitmap of the used indices */
 	u64 base; /* HMC byte of vector 0 */
 	u32 limit; /* indices 1 .. limit-1; 0: the device has none */
-	u32 backed; /* indices below it are backed */
-	u32 hint; /* where to look for a free one */
-	u32 count; /* in use */
-	u32 seq; /* of the latest write */
+	u32 backed; /* all indices below this one are backed */
+	u32 hint; /* index where the search for a free one begins */
+	u32 count; /* number of vectors in use */
+	u32 seq; /* number of the latest write */
 };
 
-/* The most vectors that users may have together; the rest is for kernel consumers. */
+/*
+ * The largest number of vectors that all users may have together; the others are for kernel
+ * consumers.
+ */
 u32 sirdma_av_user_limit(const struct sirdma_hw *hw);
 
 enum sirdma_av_consumer {
 	SIRDMA_AV_USER,
-	SIRDMA_AV_KERNEL, /* may sleep */
-	SIRDMA_AV_ATOMIC, /* a kernel consumer that must not sleep */
+	SIRDMA_AV_KERNEL, /* the caller may sleep */
+	SIRDMA_AV_ATOMIC, /* the caller is a kernel consumer that must not sleep */
 };
 
 /*
  * May a consumer that has @mine vectors have another one? A consumer may grow while it has fewer
- * vectors than are free: the first greedy one gets half of all, the next one half of the rest. So
- * a few of them leave some to a later one. A consumer is one user with all its contexts, or the
- * kernel as a whole, which always gets SIRDMA_AV_RESERVE. Any context, no lock.
+ * vectors than are free: the first greedy consumer gets half of all, the next one half of the rest.
+ * So a few greedy consumers leave some to a later one. A consumer is one user with all its
+ * contexts, or the kernel as a whole, which always gets SIRDMA_AV_RESERVE. Any context, no lock.
  */
 bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 mine);
-/* The most that one user may have. */
+/* The largest number of vectors that one user may have. */
 u32 sirdma_av_one_user_limit(const struct sirdma_hw *hw);
 
 int sirdma_av_init(struct sirdma_hw *hw, u64 base);
 void sirdma_av_fini(struct sirdma_hw *hw);
 /*
- * Back pages until twice SIRDMA_AV_LOW vectors are free. Sleeps. 0, or the error of
- * sirdma_hmc_back().
+ * Back pages until twice SIRDMA_AV_LOW vectors are free. Returns 0, or the error of
+ * sirdma_hmc_back(). Sleeps.
  */
 int sirdma_av_fill(struct sirdma_hw *hw);
-/* Are fewer than SIRDMA_AV_LOW backed ones free, and may there be more? Any context. */
+/* Are fewer than SIRDMA_AV_LOW backed vectors free, and may there be more? Any context. */
 bool sirdma_av_low(struct sirdma_hw *hw);
 
 struct sirdma_av_params {
 	struct sirdma_path path;
-	u8 mac[6]; /* of the next hop */
-	u16 sgid_idx; /* device SGID table */
-	u32 pd; /* protection domain of those who may use it */
+	u8 mac[6]; /* MAC address of the next hop */
+	u16 sgid_idx; /* index in the device's SGID table */
+	u32 pd; /* protection domain of those who may use the vector */
 };
 /*
- * Make a vector of @params; *idx: its index. SIRDMA_AV_ATOMIC: any context; the others sleep.
- * 0; -ENOMEM: no vector is left, or in atomic context none is backed; -EOPNOTSUPP: the device has
- * none; or the error of sirdma_hmc_back().
+ * Make a vector of @params; *idx: its index. With SIRDMA_AV_ATOMIC the caller may be in any
+ * context; otherwise the function sleeps. Returns 0; -ENOMEM if no vector is left, or in atomic
+ * context if none is backed; -EOPNOTSUPP if the device has none; or the error of sirdma_hmc_back().
  */
 int sirdma_av_create(struct sirdma_hw *hw, const struct sirdma_av_params *params,
 		     enum sirdma_av_consumer who, u32 *idx);
-/* Any context. Messages that name it from now on fail. */
+/* Destroy a vector. Messages that name it from now on fail. Any context. */
 void sirdma_av_destroy(struct sirdma_hw *hw, u32 idx);
 
 #endif

@@ -9,15 +9,15 @@
 #define MIN_CCQ_ENTRIES 16
 #define NO_SLOT ~0u
 /*
- * How long a task sleeps before it reaps by itself: while completions are polled, and in case
- * an event is lost.
+ * A task sleeps for this long before it reaps by itself: while it polls for completions, and in
+ * case an event is lost.
  */
 #define POLL_SLICE_MS 1
 #define EVENT_SLICE_MS 20
 #define START_TIMEOUT_MS 1000
 /*
- * Of a command that finds no memory: other tasks of the cgroup may take what was reclaimed for
- * it, and it may run on another CPU than the one that has the room.
+ * Limits for a command that finds no memory: other tasks of the cgroup may take the memory that was
+ * reclaimed for it, and the command may run on another CPU than the one that has the room.
  */
 #define NO_MEMORY_TRIES 8
 #define NSEC_PER_MS 1000000ull
@@ -98,11 +98,11 @@ static void reap_register(struct sirdma_hw *hw)
 		complete_tail(cqp, status, 0);
 }
 
-/* Consume one element of the CCQ; false when there is none. */
+/* Consume one element of the CCQ. Returns false when there is none. */
 static bool reap_ccqe(struct sirdma_cqp *cqp)
 {
 	const struct sirdma_ccqe *cqe = (const struct sirdma_ccqe *)cqp->ccq.va + cqp->ccq_cons;
-	/* Pairs with the device, which writes the word with the valid bit last. */
+	/* This load pairs with the device, which writes the word with the valid bit last. */
 	u64 hdr = le64_to_cpu(smp_load_acquire(&cqe->hdr));
 	u32 slot = (u32)SIRDMA_GET(SIRDMA_CQE_WQEIDX, hdr), status = 0;
 	bool created;
@@ -143,7 +143,7 @@ static void reap_ccq(struct sirdma_cqp *cqp)
 		any = true;
 	if (!any)
 		return;
-	/* A release: the elements were read before the device may overwrite them. */
+	/* This store is a release: the elements were read before the device may overwrite them. */
 	smp_store_release(&shadow->cons_idx,
 			  cpu_to_le64(SIRDMA_PREP(SIRDMA_CQ_SHADOW_CQEIDX, cqp->ccq_cons)));
 }
@@ -167,7 +167,7 @@ static void reap(struct sirdma_hw *hw)
 	port_unlock(&hw->cqp.lock);
 }
 
-/* Arm the CCQ, and reap what completed before it was armed. */
+/* Arm the CCQ, and reap the completions that came before it was armed. */
 static void arm_and_reap(struct sirdma_hw *hw)
 {
 	struct sirdma_cqp *cqp = &hw->cqp;
@@ -190,7 +190,10 @@ static void arm_and_reap(struct sirdma_hw *hw)
 		 * reverse order.
 		 */
 		smp_mb();
-		/* Outside the lock: the device may call the event handler within this write. */
+		/*
+		 * Do this outside the lock: the device may call the event handler within this
+		 * write.
+		 */
 		sirdma_wr32(hw->bus, SIRDMA_REG_CQARM, SIRDMA_CCQ_ID);
 	}
 	reap(hw);
@@ -271,8 +274,8 @@ static void post_locked(struct sirdma_cqp *cqp, const struct sirdma_cqp_wqe *wqe
 	if (cqp->polarity)
 		hdr |= SIRDMA_CQP_VALID;
 	/*
-	 * A release: the device executes the command when it sees the valid bit, so all other
-	 * words come first.
+	 * This store is a release: the device executes the command when it sees the valid bit, so
+	 * all other words come first.
 	 */
 	smp_store_release(&slot->hdr, cpu_to_le64(hdr));
 
@@ -308,7 +311,7 @@ static void reserve_slot(struct sirdma_hw *hw, struct sirdma_cqp_waiter *waiter)
 }
 
 /*
- * Post @request and ring the doorbell. 0 and which slot it is, or -EIO.
+ * Post @request and ring the doorbell. Returns 0 and the number of the slot, or -EIO.
  *
  * The mutex is held over both, so that a doorbell write announces the writer's own
  * command only: a device that executes commands within the write then executes each
@@ -388,7 +391,7 @@ static void request_abandon(struct sirdma_hw *hw, u32 slot, const struct sirdma_
 		  hw->cfg.cmd_timeout_ms);
 }
 
-/* The errno of a command's status. */
+/* The errno of the status of a command. */
 static int status_errno(u32 status)
 {
 	static const int errnos[] = {

@@ -16,14 +16,14 @@
 
 struct sirdma_hw;
 
-#define SIRDMA_CCQ_ID 0 /* the CQ number that the CQP's completion queue takes */
+#define SIRDMA_CCQ_ID 0 /* the number of the CQ in which commands complete */
 
 /* A command in flight, on the stack of the task that waits for it. */
 struct sirdma_cqp_request {
 	struct port_event done;
 	u64 retval;
 	u32 status; /* major 31:16, minor 15:0 */
-	bool completed; /* under the queue's lock: retval and status are final */
+	bool completed; /* set under the queue's lock: retval and status are final */
 };
 
 /* A task that waits for a slot of the ring, on its stack. */
@@ -36,7 +36,7 @@ struct sirdma_cqp {
 	struct port_lock lock; /* protects everything down to the statistics */
 	/* [entries]; NULL in [tail, head): the task timed out and no longer waits */
 	struct sirdma_cqp_request **requests;
-	struct sirdma_cqp_waiter *waiters; /* for a slot, in order of arrival */
+	struct sirdma_cqp_waiter *waiters; /* tasks that wait for a slot, in order of arrival */
 	struct sirdma_cqp_waiter **last_waiter;
 	u32 entries;
 	u32 head;
@@ -55,7 +55,7 @@ struct sirdma_cqp {
 	u64 failures;
 	u64 timeouts;
 
-	struct port_mutex doorbell; /* from a command's post to its doorbell write */
+	struct port_mutex doorbell; /* held from a command's post to its doorbell write */
 	/* held during the reset of a dead queue; protects reset_done */
 	struct port_mutex reset_lock;
 	bool reset_done;
@@ -64,8 +64,8 @@ struct sirdma_cqp {
 	struct sirdma_dma_mem ccq;
 	struct sirdma_dma_mem ccq_shadow;
 	/*
-	 * Buffer of the commands that need one. It lives as long as the queue: a command
-	 * may complete, and write it, after the task that issued it timed out.
+	 * A buffer for the commands that need one. It lives as long as the queue: a command may
+	 * complete, and write to the buffer, after the task that issued the command timed out.
 	 */
 	struct port_mutex buf_lock;
 	struct sirdma_dma_mem buf;
@@ -73,9 +73,12 @@ struct sirdma_cqp {
 
 int sirdma_cqp_init(struct sirdma_hw *hw);
 int sirdma_cqp_start_ccq(struct sirdma_hw *hw);
-/* For teardown: later completions are polled through CQPTAIL. No command may be in flight. */
+/* Call this at teardown: later completions are polled by CQPTAIL. No command may be in flight. */
 void sirdma_cqp_stop_ccq(struct sirdma_hw *hw);
-/* The caller has reset the device, which therefore uses none of the memory any more. */
+/*
+ * Free the queue. The caller has reset the device, which therefore uses none of the memory any
+ * more.
+ */
 void sirdma_cqp_fini(struct sirdma_hw *hw);
 
 /*
@@ -89,10 +92,10 @@ void sirdma_cqp_fini(struct sirdma_hw *hw);
  */
 int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 *retval);
 /*
- * After a command that makes an object returned @err: should the caller try it again? The
- * device allocates while all commands wait for it, so it does not reclaim memory, and
- * -ENOMEM may only say that. This reclaims, for as long as it takes, so the caller must
- * hold nothing that others wait for. @tries counts, from 0.
+ * A command that makes an object returned @err: should the caller try the command again? The device
+ * allocates while all commands wait for it, so it does not reclaim memory, and -ENOMEM may only say
+ * that. This function reclaims memory for as long as it takes, so the caller must hold nothing that
+ * other tasks wait for. @tries counts, from 0.
  */
 bool sirdma_cqp_make_room(int err, u32 *tries);
 /*
@@ -105,7 +108,7 @@ void sirdma_cqp_kill(struct sirdma_hw *hw);
  * commands are in flight.
  */
 void sirdma_cqp_event(struct sirdma_hw *hw);
-/* What the CEQEs of the CCQ carry. */
+/* The context that the CEQEs of the CCQ carry. */
 u64 sirdma_cqp_cookie(const struct sirdma_hw *hw);
 
 #endif

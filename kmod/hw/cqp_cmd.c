@@ -4,6 +4,7 @@
 #include "sirdma/roce.h"
 #include "sirdma/cqp.h"
 #include "sirdma/stats.h"
+#include "sirdma/wqe.h"
 
 static u64 header(enum sirdma_cqp_op op)
 {
@@ -19,7 +20,7 @@ static int exec_cmd(struct sirdma_hw *hw, const void *cmd)
 	return sirdma_cqp_exec(hw, &wqe, NULL);
 }
 
-/* For a command that makes an object; see sirdma_cqp_make_room(). */
+/* Execute a command that makes an object; see sirdma_cqp_make_room(). */
 static int exec_make(struct sirdma_hw *hw, const void *cmd)
 {
 	u32 tries = 0;
@@ -50,6 +51,21 @@ static int exec_qp(struct sirdma_hw *hw, u64 hdr, u64 ctx_pa)
 	return exec_cmd(hw, &cmd);
 }
 
+/*
+ * Execute a command that the device does in @parts or one more. Returns -EIO if it takes more: the
+ * device is defective and never ends it.
+ */
+static int exec_qp_in_parts(struct sirdma_hw *hw, u64 hdr, u64 ctx_pa, u32 parts)
+{
+	u32 left = parts + 1;
+	int err;
+
+	do {
+		err = exec_qp(hw, hdr, ctx_pa);
+	} while (err == -EAGAIN && left--);
+	return err == -EAGAIN ? -EIO : err;
+}
+
 int sirdma_cqp_create_qp(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa)
 {
 	return exec_qp(hw,
@@ -66,20 +82,17 @@ int sirdma_cqp_modify_qp(struct sirdma_hw *hw, const struct sirdma_cqp_modify_qp
 	if (params->check_cur)
 		hdr |= SIRDMA_CQP_QP_CUR_STATE_VALID |
 		       SIRDMA_PREP(SIRDMA_CQP_QP_CUR_STATE, params->cur);
-	return exec_qp(hw, hdr, params->ctx_pa);
+	/* A send queue has no more WQEs than its ring has quanta. */
+	return exec_qp_in_parts(hw, hdr, params->ctx_pa,
+				SIRDMA_MAX_WQ_QUANTA / SIRDMA_CQP_MODIFY_FLUSHES);
 }
 
 int sirdma_cqp_destroy_qp(struct sirdma_hw *hw, u32 qpn)
 {
 	const u64 hdr = header(SIRDMA_CQP_DESTROY_QP) | SIRDMA_PREP(SIRDMA_CQP_QP_ID, qpn);
-	/* A device that never ends it is defective: a QP cannot have more windows than there are. */
-	u32 parts = hw->caps.max_mrs / SIRDMA_CQP_DESTROY_WINDOWS + 1;
-	int err;
 
-	do {
-		err = exec_qp(hw, hdr, 0);
-	} while (err == -EAGAIN && parts--);
-	return err == -EAGAIN ? -EIO : err;
+	/* A QP cannot have more windows than there are. */
+	return exec_qp_in_parts(hw, hdr, 0, hw->caps.max_mrs / SIRDMA_CQP_DESTROY_WINDOWS);
 }
 
 int sirdma_cqp_upload_ctx(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa)
@@ -137,6 +150,20 @@ int sirdma_cqp_create_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params
 int sirdma_cqp_resize_cq(struct sirdma_hw *hw, const struct sirdma_cqp_cq_params *params)
 {
 	return exec_cq(hw, header(SIRDMA_CQP_MODIFY_CQ) | SIRDMA_CQP_CQ_RESIZE, params);
+}
+
+int sirdma_cqp_moderate_cq(struct sirdma_hw *hw, u32 cq_id, u32 count, u32 period_us)
+{
+	const struct sirdma_cqp_cq cmd = {
+		.moderation = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_CQ_COUNT, count) |
+					  SIRDMA_PREP(SIRDMA_CQP_CQ_PERIOD, period_us)),
+		.hdr = cpu_to_le64(header(SIRDMA_CQP_MODIFY_CQ) | SIRDMA_CQP_CQ_MODERATE |
+				   SIRDMA_PREP(SIRDMA_CQP_CQ_ID, cq_id)),
+	};
+
+	if (count > SIRDMA_MAX_CQ_COUNT || period_us > SIRDMA_MAX_CQ_PERIOD)
+		return -EINVAL;
+	return exec_make(hw, &cmd);
 }
 
 int sirdma_cqp_destroy_cq(struct sirdma_hw *hw, u32 cq_id)
@@ -220,14 +247,14 @@ int sirdma_hpage_size(u8 block_shift)
 int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_params *params)
 {
 	const u8 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
-			  SIRDMA_ACCESS_REMOTE_ATOMIC;
+			  SIRDMA_ACCESS_REMOTE_ATOMIC | SIRDMA_ACCESS_REMOTE_FLUSH;
 	int hpage = sirdma_hpage_size(params->block_shift);
 	struct sirdma_cqp_stag cmd = {};
 	u64 hdr, offset;
 
 	/* The masks would cut off excess bits: the region would have another size. */
 	if (hpage < 0 || params->level > 2 || params->len > SIRDMA_CQP_STAG_LEN ||
-	    params->all_memory != !params->len)
+	    params->all_memory != !params->len || (params->all_memory && params->replace))
 		return -EINVAL;
 	offset = (1ull << params->block_shift) - 1;
 	if (!params->level && (params->addr & offset))
@@ -241,10 +268,14 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 		hdr |= SIRDMA_CQP_STAG_REMACCENABLED;
 	if (params->access & SIRDMA_ACCESS_REMOTE_ATOMIC)
 		hdr |= SIRDMA_CQP_STAG_ATOMICS;
+	if (params->access & SIRDMA_ACCESS_REMOTE_FLUSH)
+		hdr |= SIRDMA_CQP_STAG_FLUSH;
 	if (!params->zero_based)
 		hdr |= SIRDMA_CQP_STAG_VABASED;
 	if (params->all_memory)
 		hdr |= SIRDMA_CQP_STAG_ALL_MEMORY;
+	if (params->replace)
+		hdr |= SIRDMA_CQP_STAG_REPLACE;
 
 	cmd.va = cpu_to_le64(params->zero_based ? params->va & offset : params->va);
 	cmd.len_pd = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_STAG_LEN, params->len) |

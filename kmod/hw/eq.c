@@ -24,7 +24,7 @@ static void eq_free(struct sirdma_hw *hw, struct sirdma_eq *eq)
 }
 
 /*
- * How many events to consume before they are acknowledged: at half a ring the device gets room
+ * The number of events to consume before they are acknowledged: at half a ring the device gets room
  * again.
  */
 static u32 eq_batch(const struct sirdma_eq *eq, u32 budget)
@@ -42,11 +42,14 @@ static void eq_advance(struct sirdma_eq *eq)
 
 /* Completion events */
 
-/* Consume one event; false when the ring is empty. */
+/* Consume one event. Returns false when the ring is empty. */
 static bool ceq_take(struct sirdma_eq *eq, u64 *ctx)
 {
 	const struct sirdma_ceqe *ceqe = (const struct sirdma_ceqe *)eq->ring.va + eq->cons;
-	/* Pairs with the device, which writes a CQE before its event: the CQE is read after it. */
+	/*
+	 * This load pairs with the device, which writes a CQE before its event: the driver reads
+	 * the CQE after the event.
+	 */
 	u64 val = le64_to_cpu(smp_load_acquire(&ceqe->val));
 
 	if (!!(val & SIRDMA_CEQE_VALID) != eq->polarity)
@@ -81,7 +84,7 @@ static u32 ceq_irq(void *arg, u32 vector, u32 budget)
 
 	(void)vector;
 	/*
-	 * An acknowledgement makes room, and the device may add events: repeat until there is
+	 * An acknowledgement makes room, and the device may add events: repeat until there are
 	 * none.
 	 */
 	while ((count = ceq_drain(ceq, budget - done))) {
@@ -154,14 +157,14 @@ void sirdma_ceqs_stop(struct sirdma_hw *hw)
 
 /* Asynchronous events */
 
-/* Take one event; false when the ring is empty. */
+/* Take one event. Returns false when the ring is empty. */
 static bool aeq_take(struct sirdma_aeq *aeq, struct sirdma_async_event *event)
 {
 	struct sirdma_eq *eq = &aeq->eq;
 	const struct sirdma_aeqe *aeqe = (const struct sirdma_aeqe *)eq->ring.va + eq->cons;
 	/*
-	 * Pairs with the device, which writes this word last: the rest of the element is read
-	 * after it.
+	 * This load pairs with the device, which writes this word last: the driver reads the rest
+	 * of the element after it.
 	 */
 	u64 val = le64_to_cpu(smp_load_acquire(&aeqe->val));
 

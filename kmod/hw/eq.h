@@ -13,8 +13,8 @@ struct sirdma_hw;
 struct sirdma_async_event {
 	enum sirdma_ae_code code;
 	enum sirdma_ae_source source;
-	u32 id; /* number of a QP, CQ or SRQ, maybe of one that is gone */
-	u64 cookie; /* the object's, as given at creation */
+	u32 id; /* number of a QP, CQ or SRQ, which may be destroyed already */
+	u64 cookie; /* cookie of the object, as given at creation */
 	u32 wqe_idx;
 	enum sirdma_qp_state state;
 	bool overflow; /* events before this one were lost */

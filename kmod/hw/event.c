@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "event.h"
 
-/* Events about a request, which is the peer's or our own. */
+/* Events about a request of the peer, or about our own request. */
 static enum sirdma_event_class request_class(enum sirdma_ae_code code)
 {
 	switch (code) {

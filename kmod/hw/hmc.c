@@ -24,24 +24,24 @@ static struct sirdma_hmc_sd *sd_get(const struct sirdma_hmc *hmc, u32 idx)
 
 	if (idx >= hmc->max_sds)
 		return NULL;
-	/* Pairs with sd_make(): a group is zeroed before it is visible. */
+	/* This load pairs with sd_make(): a group is zeroed before it is visible. */
 	group = smp_load_acquire(&hmc->groups[idx / SIRDMA_HMC_SD_GROUP]);
 	if (!group)
 		return NULL;
-	/* Pairs with sd_set(). */
+	/* This load pairs with sd_set(). */
 	return smp_load_acquire(&group[idx % SIRDMA_HMC_SD_GROUP]);
 }
 
 static void sd_set(struct sirdma_hmc *hmc, u32 idx, struct sirdma_hmc_sd *sd)
 {
 	/*
-	 * Pairs with sd_get(), which may run without the lock: the segment is complete before
-	 * it is visible.
+	 * This store pairs with sd_get(), which may run without the lock: the segment is complete
+	 * before it is visible.
 	 */
 	smp_store_release(&hmc->groups[idx / SIRDMA_HMC_SD_GROUP][idx % SIRDMA_HMC_SD_GROUP], sd);
 }
 
-/* Tell the device that segment @idx is there, or with @valid false that it goes. */
+/* Tell the device that segment @idx exists, or, with @valid false, that it is about to go. */
 static int sd_update(struct sirdma_hw *hw, u32 idx, const struct sirdma_hmc_sd *sd, bool valid)
 {
 	u64 data = sd->block.pa & SIRDMA_SDDATA_ADDR;
@@ -100,7 +100,7 @@ void sirdma_hmc_fini(struct sirdma_hw *hw)
 	hmc->paged_sds = 0;
 }
 
-/* Allocate a segment, direct if @direct; NULL without memory. */
+/* Allocate a segment, a direct one if @direct. Returns NULL without memory. */
 static struct sirdma_hmc_sd *sd_alloc(struct sirdma_hw *hw, bool direct)
 {
 	struct sirdma_hmc_sd *sd = port_alloc(sizeof(*sd));
@@ -127,7 +127,7 @@ err_free_sd:
 	return NULL;
 }
 
-/* *out: the segment at @idx, which is made when there is none. */
+/* @out gets the segment at @idx, which the function makes if there is none. */
 static int sd_make(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd **out)
 {
 	struct sirdma_hmc *hmc = &hw->hmc;
@@ -142,7 +142,7 @@ static int sd_make(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd **out)
 		made = port_alloc(SIRDMA_HMC_SD_GROUP * sizeof(*made));
 		if (!made)
 			return -ENOMEM;
-		/* Pairs with sd_get(). */
+		/* This load pairs with sd_get(). */
 		smp_store_release(group, made);
 	}
 	if (idx && idx != hmc->av_sd && !hmc->force_paged)
@@ -176,7 +176,7 @@ static void pd_write(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd *sd, u3
 			  SIRDMA_PREP(SIRDMA_PMPDINV_PDIDX, page)));
 }
 
-/* Back pages [first, last] of a paged segment; on failure free those that were added. */
+/* Back pages [first, last] of a paged segment. On failure free the pages that were added. */
 static int pages_back(struct sirdma_hw *hw, u32 idx, struct sirdma_hmc_sd *sd, u32 first, u32 last)
 {
 	u64 added[SIRDMA_HMC_PD_PER_SD / 64] = {};
@@ -208,7 +208,7 @@ err_unback:
 	return err;
 }
 
-/* Withdraw segment @idx, which exists: the device first. */
+/* Withdraw segment @idx, which exists: tell the device first. */
 static int sd_release(struct sirdma_hw *hw, u32 idx)
 {
 	struct sirdma_hmc *hmc = &hw->hmc;
@@ -216,7 +216,7 @@ static int sd_release(struct sirdma_hw *hw, u32 idx)
 	int err;
 
 	err = sd_update(hw, idx, sd, false);
-	/* A dead queue is one whose device was reset: it keeps nothing. */
+	/* A dead queue means that the device was reset: the device keeps nothing. */
 	if (err && !hw->cqp.dead) {
 		port_warn("HMC segment %u: the device keeps it: %d", idx, err);
 		return err;

@@ -59,8 +59,8 @@ int sirdma_hw_check(struct sirdma_hw *hw)
 	u32 status = sirdma_rd32(hw->bus, SIRDMA_REG_STATUS);
 
 	/*
-	 * All ones: the function is gone from its bus. STATUS_READY is not checked: a reset in
-	 * progress is the driver's own.
+	 * All bits are ones: the function is gone from its bus. STATUS_READY is not checked, since
+	 * a reset in progress is the driver's own.
 	 */
 	if (status == ~0u || (status & SIRDMA_STATUS_FAULT))
 		return -EIO;
@@ -99,14 +99,14 @@ static int hw_config(struct sirdma_hw *hw, const struct sirdma_hw_config *cfg)
 		hw->cfg.cmd_timeout_ms = DEFAULT_TIMEOUT_MS;
 	if (hw->cfg.ceq_entries > MAX_CEQ_ENTRIES || hw->cfg.aeq_entries > MAX_AEQ_ENTRIES)
 		return -EINVAL;
-	/* Vector 0 is the AEQ's. */
+	/* Vector 0 belongs to the AEQ. */
 	if (hw->bus->num_vectors < 2)
 		return -EINVAL;
 	hw->cfg.num_ceqs = min(hw->cfg.num_ceqs, hw->bus->num_vectors - 1);
 	return 0;
 }
 
-/* Query the device's limits, and cut them to what the interface's fields can hold. */
+/* Query the device's limits, and cut them to the values that the interface's fields can hold. */
 static int hw_query(struct sirdma_hw *hw, u32 *max_sds)
 {
 	struct sirdma_hw_caps *caps = &hw->caps;
@@ -187,7 +187,7 @@ static int hw_idpools_init(struct sirdma_hw *hw)
 	err = sirdma_idpool_init(&hw->cq_ids, SIRDMA_CCQ_ID + 1, hw->caps.max_cqs);
 	if (err)
 		goto err_qp_ids;
-	/* A device without shared receive queues has the number 0, which is none. */
+	/* A device without shared receive queues reports the number 0, which means none. */
 	err = hw->caps.max_srqs > 1 ? sirdma_idpool_init(&hw->srq_ids, 1, hw->caps.max_srqs) : 0;
 	if (err)
 		goto err_cq_ids;
@@ -232,7 +232,7 @@ static void hw_idpools_fini(struct sirdma_hw *hw)
 	hw_idpool_fini(&hw->qp_ids, "queue pairs");
 }
 
-/* Everything that needs the command queue. */
+/* Start all parts that need the command queue. */
 static int hw_start(struct sirdma_hw *hw)
 {
 	u32 max_sds;

@@ -18,7 +18,7 @@
 #include "port/port.h"
 #include "sirdma/bus.h"
 
-/* Limits that the device reported, cut to what the interface can name. */
+/* Limits that the device reported, cut to the values that the interface can name. */
 struct sirdma_hw_caps {
 	u32 max_qps;
 	u32 max_cqs;
@@ -36,7 +36,7 @@ struct sirdma_hw_caps {
 	u32 max_cqe;
 };
 
-/* Called in atomic context. */
+/* The driver calls these functions in atomic context. */
 struct sirdma_hw_events {
 	/*
 	 * An armed CQ got a completion. @cq_ctx: as given to sirdma_cqp_create_cq(). The
@@ -54,12 +54,12 @@ struct sirdma_hw_config {
 	u32 aeq_entries; /* 0: 4096 */
 	u32 cmd_timeout_ms; /* 0: 5000 */
 	/* Queue pair numbers to hand out, where several drivers share those of a device. */
-	u32 first_qpn; /* not below SIRDMA_FIRST_QPN, which 0 means as well */
-	u32 limit_qpn; /* the first one beyond; 0: the device's */
-	u32 start_qpn; /* handed out first; 0: first_qpn */
+	u32 first_qpn; /* not below SIRDMA_FIRST_QPN; 0 means SIRDMA_FIRST_QPN */
+	u32 limit_qpn; /* first number beyond the range; 0: the limit of the device */
+	u32 start_qpn; /* number to hand out first; 0: first_qpn */
 };
 
-/* Of a user: QP0 and QP1 are those of management. */
+/* The first QP number of users: QP0 and QP1 belong to management. */
 #define SIRDMA_FIRST_QPN 2u
 
 struct sirdma_hw {
@@ -77,32 +77,32 @@ struct sirdma_hw {
 	struct sirdma_aeq aeq;
 	struct sirdma_ceq *ceqs; /* [cfg.num_ceqs] */
 
-	struct sirdma_idpool qp_ids; /* see first_qpn */
-	struct sirdma_idpool cq_ids; /* 1 .. : 0 is the CCQ */
+	struct sirdma_idpool qp_ids; /* numbers from first_qpn on */
+	struct sirdma_idpool cq_ids; /* numbers from 1 on: 0 is the CCQ */
 	struct sirdma_idpool srq_ids; /* 1 .. : 0 is none; limit 0: the device has none */
-	struct sirdma_idpool pd_ids; /* 1 .. */
-	struct sirdma_idpool stag_ids; /* 1 .. */
-	struct sirdma_idpool arp_ids; /* 0 .. */
+	struct sirdma_idpool pd_ids; /* numbers from 1 on */
+	struct sirdma_idpool stag_ids; /* numbers from 1 on */
+	struct sirdma_idpool arp_ids; /* numbers from 0 on */
 };
 
 /*
- * Reset, identify, start CQP, CCQ, CEQs and AEQ, query and commit HMC sizes. -ENODEV for a
+ * Reset, identify, start CQP, CCQ, CEQs and AEQ, query and commit HMC sizes. Returns -ENODEV for a
  * foreign device.
  */
 int sirdma_hw_probe(struct sirdma_hw *hw, struct sirdma_bus *bus,
 		    const struct sirdma_hw_config *cfg, const struct sirdma_hw_events *events,
 		    void *ctx);
-/* All objects must be gone; those that are not are counted and reported by port_warn(). */
+/* All objects must be destroyed; port_warn() reports the number of those that are not. */
 void sirdma_hw_remove(struct sirdma_hw *hw);
 
 /* Reset the device and wait until it is ready. It then has no object and uses no memory. */
 int sirdma_hw_reset(struct sirdma_hw *hw);
 /*
- * Read the device's status. 0, or -EIO when the device faulted or does not answer; the
+ * Read the device's status. Returns 0, or -EIO when the device faulted or does not answer; the
  * caller then calls sirdma_cqp_kill().
  */
 int sirdma_hw_check(struct sirdma_hw *hw);
-/* Poll register @reg until one of @bits is set; *val: its last value. 0 or -ETIMEDOUT. */
+/* Poll register @reg until one of @bits is set. *val: its last value. Returns 0 or -ETIMEDOUT. */
 int sirdma_hw_poll(struct sirdma_hw *hw, u32 reg, u32 bits, u32 timeout_ms, u32 *val);
 
 #endif

@@ -35,7 +35,7 @@ void sirdma_idpool_fini(struct sirdma_idpool *pool)
 	pool->chunks = NULL;
 }
 
-/* Lowest free id in [from, to): 0, -ENOSPC, or -ENOMEM. */
+/* Take the lowest free id in [from, to). Returns 0, -ENOSPC or -ENOMEM. */
 static int idpool_find(struct sirdma_idpool *pool, u32 from, u32 to, u32 *id)
 {
 	u64 **chunk, free;

@@ -18,13 +18,13 @@ struct sirdma_idpool {
 	u32 limit; /* ids first .. limit-1 */
 	u32 hint;
 	u32 used;
-	u32 cookies; /* handed out */
+	u32 cookies; /* cookies that were handed out */
 };
 
-/* 0, -EINVAL for an empty range, or -ENOMEM. */
+/* Returns 0, -EINVAL for an empty range, or -ENOMEM. */
 int sirdma_idpool_init(struct sirdma_idpool *pool, u32 first, u32 limit);
 void sirdma_idpool_fini(struct sirdma_idpool *pool);
-/* A free id, or -ENOMEM. Sleeps. */
+/* Take a free id. Returns -ENOMEM if there is none. Sleeps. */
 int sirdma_idpool_get(struct sirdma_idpool *pool, u32 *id);
 void sirdma_idpool_put(struct sirdma_idpool *pool, u32 id);
 

@@ -5,7 +5,7 @@
 
 #include "hw.h"
 
-/* A locally administered OUI: this project has no vendor id of its own. */
+/* A locally administered OUI: this project has no vendor id. */
 #define SIRDMA_VENDOR_ID 0x025352
 #define SIRDMA_VENDOR_PART_ID 1
 #define SIRDMA_FW_MAJOR 2
@@ -13,11 +13,31 @@
 
 #define SIRDMA_MIN_CQ_ELEMENTS 4
 
+/*
+ * Capabilities of every device: RC_RNR_NAK_GEN, MEM_WINDOW and MEM_WINDOW_TYPE_2B of enum
+ * ib_device_cap_flags and enum ibv_device_cap_flags.
+ */
+#define SIRDMA_VERBS_DEVICE_CAPS (1u << 12 | 1u << 17 | 1u << 24)
+/* Further ones of enum ib_device_cap_flags, which only ibv_query_device_ex() reports */
+#define SIRDMA_VERBS_DEVICE_FLUSH_GLOBAL (1ull << 38)
+#define SIRDMA_VERBS_DEVICE_ATOMIC_WRITE (1ull << 40)
+
+/* Capabilities of every queue pair, for the answer to create_qp (sirdma/abi.h). */
+#define SIRDMA_QP_CAPS (SIRDMA_QP_CAP_WRITE_IMM | SIRDMA_QP_CAP_SEND_IMM | SIRDMA_QP_CAP_ROCE)
+
+/*
+ * Capabilities of every port: CM_SUP of enum ib_port_capability_mask_bits and of enum
+ * ibv_port_cap_flags.
+ */
+#define SIRDMA_VERBS_PORT_CAPS (1u << 16)
+
+#define SIRDMA_PKEY_TABLE_LEN 1 /* the default partition alone */
+
 struct sirdma_limits {
 	u64 max_mr_size; /* bytes */
 	u32 max_qp;
 	u32 max_qp_wr;
-	u32 max_sge; /* of a send and of a receive */
+	u32 max_sge; /* fragments of a send and of a receive */
 	u32 max_sge_rd;
 	u32 max_cq;
 	u32 max_cqe; /* completions; a ring has more elements */
@@ -25,9 +45,9 @@ struct sirdma_limits {
 	u32 max_srq_wr;
 	u32 max_mr; /* regions and windows together */
 	u32 max_pd;
-	u32 max_ah; /* of all users together */
+	u32 max_ah; /* address handles of all users together */
 	u32 max_mcast_grp;
-	u32 max_mcast_qp_attach; /* to one group */
+	u32 max_mcast_qp_attach; /* queue pairs in one group */
 	u32 max_total_mcast_qp_attach;
 	u32 max_qp_rd_atom;
 	u32 max_qp_init_rd_atom;
@@ -35,8 +55,40 @@ struct sirdma_limits {
 };
 
 void sirdma_hw_limits(const struct sirdma_hw *hw, struct sirdma_limits *limits);
-/* Elements of the largest CQ ring; the shadow area's index cannot name more. */
+
+struct sirdma_port_limits {
+	u32 max_mtu; /* enum ib_mtu */
+	u32 active_mtu; /* enum ib_mtu; 0: the port carries none */
+	u32 max_msg_sz; /* bytes */
+	u16 pkey_tbl_len;
+	u8 max_vl_num;
+};
+
+/* @bytes: the L3 MTU of the port */
+void sirdma_hw_port_limits(u32 bytes, struct sirdma_port_limits *port);
+/* Elements of the largest CQ ring. The index in the shadow area cannot name more. */
 u32 sirdma_max_cq_elements(const struct sirdma_hw *hw);
+/*
+ * The quanta of the ring of a shared receive queue. 0: the application asks for none, or for more
+ * than the device has.
+ */
+u32 sirdma_srq_ring_quanta(u32 max_wr, u32 max_sge);
+
+/* Numbers of enum ib_srq_attr_mask and enum ibv_srq_attr_mask */
+#define SIRDMA_SRQ_MAX_WR (1u << 0)
+#define SIRDMA_SRQ_LIMIT (1u << 1)
+/*
+ * May the attributes in @mask of a shared receive queue of @max_wr requests change? Returns 0,
+ * -EINVAL, or -EOPNOTSUPP, and in *why the reason for a log line.
+ */
+int sirdma_srq_modify_check(u32 mask, u32 limit, u32 max_wr, const char **why);
+
+struct sirdma_alloc_ucontext_resp;
+/*
+ * Tell a provider the limits that it computes ring sizes from, and the features that every driver
+ * has. The driver adds its own values: the doorbell page, whether it kicks, and numbers of objects.
+ */
+void sirdma_hw_context(const struct sirdma_hw *hw, struct sirdma_alloc_ucontext_resp *resp);
 
 /* Fill the fields that struct ib_device_attr and struct ibv_device_attr have in common. */
 #define SIRDMA_LIMITS_TO_VERBS(attr, limits) \
@@ -63,7 +115,20 @@ u32 sirdma_max_cq_elements(const struct sirdma_hw *hw);
 		(attr)->max_qp_rd_atom = (int)(limits)->max_qp_rd_atom; \
 		(attr)->max_qp_init_rd_atom = (int)(limits)->max_qp_init_rd_atom; \
 		(attr)->max_res_rd_atom = (int)(limits)->max_res_rd_atom; \
-		(attr)->max_pkeys = 1; \
+		(attr)->max_pkeys = SIRDMA_PKEY_TABLE_LEN; \
+	} while (0)
+
+/*
+ * Fill the fields that struct ib_port_attr and struct ibv_port_attr have in common. The MTUs are
+ * of two enumerations, so they are copied as numbers.
+ */
+#define SIRDMA_PORT_LIMITS_TO_VERBS(attr, port) \
+	do { \
+		memcpy(&(attr)->max_mtu, &(port)->max_mtu, sizeof(u32)); \
+		memcpy(&(attr)->active_mtu, &(port)->active_mtu, sizeof(u32)); \
+		(attr)->max_msg_sz = (port)->max_msg_sz; \
+		(attr)->pkey_tbl_len = (port)->pkey_tbl_len; \
+		(attr)->max_vl_num = (port)->max_vl_num; \
 	} while (0)
 
 #endif

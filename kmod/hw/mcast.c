@@ -10,7 +10,7 @@ struct sirdma_mcast {
 	u32 id;
 	u32 count;
 	u32 qpns[SIRDMA_MCAST_MAX_QPS];
-	u32 attached[SIRDMA_MCAST_MAX_QPS]; /* how often */
+	u32 attached[SIRDMA_MCAST_MAX_QPS]; /* how often the queue pair is attached */
 };
 
 int sirdma_mcast_init(struct sirdma_hw *hw)
@@ -38,7 +38,7 @@ void sirdma_mcast_fini(struct sirdma_hw *hw)
 	sirdma_idpool_fini(&table->ids);
 }
 
-/* The link that leads to the group; what it leads to is NULL when there is none. */
+/* The link that leads to the group. It leads to NULL when there is no such group. */
 static struct sirdma_mcast **mcast_find(struct sirdma_mcast_table *table,
 					const struct sirdma_ip *ip)
 {
@@ -49,7 +49,7 @@ static struct sirdma_mcast **mcast_find(struct sirdma_mcast_table *table,
 	return link;
 }
 
-/* The place of @qpn in the group; its count: it is not there. */
+/* The place of @qpn in the group. Returns the count if the queue pair is not there. */
 static u32 mcast_place(const struct sirdma_mcast *group, u32 qpn)
 {
 	u32 i;
@@ -72,7 +72,7 @@ static int mcast_send(struct sirdma_hw *hw, enum sirdma_cqp_op op, const struct 
 	return sirdma_cqp_mcast(hw, op, &params);
 }
 
-/* *out: a group without queue pairs, which the device does not know yet. */
+/* @out gets a group without queue pairs, which the device does not know yet. */
 static int mcast_make(struct sirdma_mcast_table *table, const struct sirdma_ip *ip,
 		      struct sirdma_mcast **out)
 {

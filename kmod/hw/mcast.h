@@ -11,7 +11,7 @@ struct sirdma_hw;
 struct sirdma_mcast;
 
 struct sirdma_mcast_table {
-	struct port_mutex lock; /* protects the list, and what is in it */
+	struct port_mutex lock; /* protects the list, and the groups in it */
 	struct sirdma_mcast *groups;
 	struct sirdma_idpool ids; /* limit 0: the device has no groups */
 };
@@ -20,14 +20,16 @@ int sirdma_mcast_init(struct sirdma_hw *hw);
 void sirdma_mcast_fini(struct sirdma_hw *hw);
 
 /*
- * Attach queue pair @qpn to group @ip. Attaching it again counts, and changes nothing else: it
- * gets one copy. *first: the group is new. -EINVAL: not a multicast address; -EOPNOTSUPP: the
- * device has no groups; -ENOMEM: a limit is reached; or the error of a command. Sleeps.
+ * Attach queue pair @qpn to group @ip. Attaching it again counts, and changes nothing else: the
+ * queue pair gets one copy of a packet. *first: the group is new. Returns -EINVAL if @ip is no
+ * multicast address, -EOPNOTSUPP if the device has no groups, -ENOMEM if a limit is reached, or the
+ * error of a command. Sleeps.
  */
 int sirdma_mcast_attach(struct sirdma_hw *hw, const struct sirdma_ip *ip, u32 qpn, bool *first);
 /*
- * Undo one sirdma_mcast_attach(). *last: the group is gone. -EINVAL: @qpn is not attached. After
- * the error of a command, of a device that failed, it is detached nevertheless.
+ * Undo one sirdma_mcast_attach(). *last: the group is gone. Returns -EINVAL if @qpn is not
+ * attached. The function detaches the queue pair even if a command fails, because the device has
+ * failed then.
  */
 int sirdma_mcast_detach(struct sirdma_hw *hw, const struct sirdma_ip *ip, u32 qpn, bool *last);
 

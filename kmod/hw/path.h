@@ -17,10 +17,12 @@ struct sirdma_path {
 	bool has_grh;
 };
 
-/* NULL, or what is wrong with it: "has no destination", for a log line. */
+/* Returns NULL, or what is wrong with the path ("has no destination") for a log line. */
 const char *sirdma_path_refusal(const struct sirdma_path *path);
 
-/* UCX sets more bits than an IPv6 flow label has; as hardware does, the device takes the low ones. */
+/*
+ * UCX sets more bits than an IPv6 flow label has; as hardware does, the device takes the low ones.
+ */
 static inline u32 sirdma_path_flow_label(const struct sirdma_path *path)
 {
 	return path->flow_label & SIRDMA_MAX_FLOW_LABEL;

@@ -40,7 +40,7 @@ static int table_grow(struct sirdma_pble_pool *pool)
 	return 0;
 }
 
-/* Add a chunk at the lowest free index: 0, -ENOSPC or -ENOMEM. */
+/* Add a chunk at the lowest free index. Returns 0, -ENOSPC or -ENOMEM. */
 static int chunk_add(struct sirdma_hw *hw, u32 *idx)
 {
 	struct sirdma_pble_pool *pool = &hw->pble;
@@ -76,7 +76,7 @@ static void chunk_remove(struct sirdma_hw *hw, u32 idx)
 	pool->num_chunks--;
 }
 
-/* Remove unused chunks but the lowest, which the next list would need again. */
+/* Remove all unused chunks but the lowest, because the next list would need that one again. */
 static void chunks_trim(struct sirdma_hw *hw)
 {
 	struct sirdma_pble_pool *pool = &hw->pble;
@@ -102,7 +102,7 @@ void sirdma_pble_fini(struct sirdma_hw *hw)
 	for (i = 0; i < pool->table_size; i++) {
 		if (!pool->chunks[i])
 			continue;
-		/* sirdma_hmc_fini() frees what the device refuses to release. */
+		/* sirdma_hmc_fini() frees the segments that the device refuses to release. */
 		sirdma_hmc_release_sd(hw, i);
 		sirdma_pble_chunk_destroy(pool->chunks[i]);
 	}
@@ -112,7 +112,10 @@ void sirdma_pble_fini(struct sirdma_hw *hw)
 
 /* Runs */
 
-/* Take @count entries of a free run of 2^@order in chunk @idx: 0, -ENOSPC, or another errno. */
+/*
+ * Take @count entries of a free run of 2^@order in chunk @idx. Returns 0, -ENOSPC, or another
+ * errno.
+ */
 static int run_take(struct sirdma_hw *hw, u32 idx, u32 order, u32 count,
 		    struct sirdma_pble_run *run)
 {
@@ -330,7 +333,9 @@ int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct s
 		return -EINVAL;
 	port_mutex_lock(&pool->lock);
 	err = level1_alloc(hw, count, pbl);
-	/* A list of a single leaf needs a run of the same length, which is not there. */
+	/*
+	 * The list has a single leaf, which would need a run of the same length, and there is none.
+	 */
 	if ((err == -ENOSPC || err == -ENOMEM) && !level1_only && count > SIRDMA_PBLE_PER_LEAF)
 		err = level2_alloc(hw, count, pbl);
 	if (err == -ENOSPC)
@@ -352,7 +357,7 @@ void sirdma_pbl_set_contiguous(struct sirdma_pbl *pbl, u64 addr, u32 count)
 	pbl->count = count;
 }
 
-/* The run that holds entry @i. */
+/* The run that contains entry @i. */
 static struct sirdma_pble_run run_of(const struct sirdma_pbl *pbl, u32 i)
 {
 	u32 lo = 0, hi = pbl->num_runs, mid;

@@ -17,7 +17,7 @@
 struct sirdma_hw;
 
 #define SIRDMA_PBLE_PER_CHUNK (SIRDMA_HMC_SD_SIZE / SIRDMA_PBLE_SIZE)
-/* A root is one run: the longest list. */
+/* A root is one run, which limits the length of a list. */
 #define SIRDMA_PBL_MAX_BLOCKS (SIRDMA_PBLE_PER_CHUNK * SIRDMA_PBLE_PER_LEAF)
 
 struct sirdma_pble_chunk;
@@ -26,53 +26,58 @@ struct sirdma_pble_pool {
 	struct port_mutex lock; /* protects everything below */
 	struct sirdma_pble_chunk **chunks; /* [table_size], by segment; NULL: not in use */
 	u32 table_size;
-	u32 num_chunks; /* in use */
+	u32 num_chunks; /* chunks in use */
 	u32 max_chunks;
-	u64 in_use; /* PBLEs */
+	u64 in_use; /* PBLEs in use */
 	u64 allocs_l1;
 	u64 allocs_l2;
 	u64 failures; /* allocations that returned -ENOMEM */
 };
 
 struct sirdma_pble_run {
-	u32 first; /* PBLE index */
+	u32 first; /* index of the PBLE */
 	u32 count;
 	u32 start; /* index in the list of the run's first entry */
 };
 
+/* A region has one, and its size counts: see the scenario "footprint". */
 struct sirdma_pbl {
 	union {
-		u64 addr; /* level 0: the first block */
-		u32 first; /* PBLE index. Level 1: of the list; level 2: of its root */
+		u64 addr; /* level 0: address of the first block */
+		struct {
+			u32 first; /* PBLE index. Level 1: of the list; level 2: of the root */
+			u32 num_runs;
+		};
 	};
 	struct sirdma_pble_run *runs; /* level 2: the leaves, in order of the list */
 	u32 count; /* blocks */
-	u32 num_runs : 22;
-	u32 level : 2; /* 0: contiguous, no entries; 1; 2 */
-	u32 block_shift : 8; /* of the blocks, for the owner */
+	u8 level; /* 0: contiguous, no entries; 1; 2 */
+	u8 block_shift; /* log2 of the bytes of a block, for the owner */
+	u16 access; /* for the owner: what the verbs API permits to a user's region */
 };
 
 int sirdma_pble_init(struct sirdma_hw *hw);
 void sirdma_pble_fini(struct sirdma_hw *hw);
 
 /*
- * Allocate a list for @count block addresses. It is of level 1 when one free run is
- * long enough; otherwise of level 2, unless @level1_only. Returns 0; -ENOMEM or the error
- * of the device, with nothing allocated; -EINVAL for a count of 0 or one that is too
- * long for a list.
+ * Allocate a list for @count block addresses. It is of level 1 when one free run is long enough;
+ * otherwise of level 2, unless @level1_only. Returns 0; -ENOMEM or the error of the device, with
+ * nothing allocated; or -EINVAL if the count is 0 or too large for a list.
  */
 int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl);
 /* Describe @count contiguous blocks from @addr: level 0, nothing allocated. */
 void sirdma_pbl_set_contiguous(struct sirdma_pbl *pbl, u64 addr, u32 count);
 /*
- * Address of entry @i (0 .. count-1) of a list; *n: how many entries are contiguous from
- * it on. NULL for level 0 and beyond the end. Write entries with WRITE_ONCE(): the device
- * may read them meanwhile.
+ * The address of entry @i (0 .. count-1) of a list. *n: how many entries are contiguous from that
+ * entry on. NULL for level 0 and beyond the end. Write entries with WRITE_ONCE(): the device may
+ * read them meanwhile.
  */
 __le64 *sirdma_pbl_entries(struct sirdma_hw *hw, const struct sirdma_pbl *pbl, u32 i, u32 *n);
-/* PBLE index to give to the device: of a list of level 1, or of the root of level 2. */
+/*
+ * The PBLE index that the device gets: that of a list of level 1, or that of the root of level 2.
+ */
 u32 sirdma_pbl_first(const struct sirdma_pbl *pbl);
-/* Free a list, which the device no longer uses. @pbl is then an empty one of level 0. */
+/* Free a list. The device does not use it any more. @pbl is then an empty list of level 0. */
 void sirdma_pbl_free(struct sirdma_hw *hw, struct sirdma_pbl *pbl);
 
 #endif

@@ -17,7 +17,9 @@ u32 sirdma_pble_order(u32 count)
 	return count <= 1 ? 0 : 32 - (u32)__builtin_clz(count - 1);
 }
 
-/* First aligned free run of 2^@order bits in @map, order < PAGE_ORDER; PER_PAGE: none. */
+/*
+ * The first aligned free run of 2^@order bits in @map, order < PAGE_ORDER. PER_PAGE: there is none.
+ */
 static u32 map_find(const u64 *map, u32 order)
 {
 	/* aligned[n]: the bits at multiples of 2^n */
@@ -77,7 +79,7 @@ static u8 map_value(const u64 *map)
 	return 0;
 }
 
-/* Set or clear bits [from, to); false if one of them had that value already. */
+/* Set or clear bits [from, to). Returns false if one of them had that value already. */
 static bool map_set(u64 *map, u32 from, u32 to, bool taken)
 {
 	u64 bits, bad = 0;
@@ -114,7 +116,7 @@ static void tree_update(struct sirdma_pble_chunk *chunk, u32 first, u32 last)
 	}
 }
 
-/* Take or give [first, first + count); pages partly covered have a map. */
+/* Take or give back [first, first + count). Pages that are partly covered have a map. */
 static void range_set(struct sirdma_pble_chunk *chunk, u32 first, u32 count, bool taken)
 {
 	u32 end = first + count, page, from, to;
@@ -200,7 +202,10 @@ int sirdma_pble_chunk_take(struct sirdma_pble_chunk *chunk, u32 first, u32 count
 	u32 end = first + count, pages[2], i;
 	u64 **map;
 
-	/* Allocate the maps of the pages at both ends now, so that giving back never allocates. */
+	/*
+	 * Allocate the maps of the pages at both ends now, so that giving back entries never
+	 * allocates.
+	 */
 	pages[0] = first / PER_PAGE;
 	pages[1] = (end - 1) / PER_PAGE;
 	for (i = 0; i < 2; i++) {

@@ -14,7 +14,7 @@
 #define SIRDMA_PBLE_CHUNK_PAGES (SIRDMA_PBLE_PER_CHUNK / SIRDMA_PBLE_PER_PAGE)
 
 struct sirdma_pble_chunk {
-	u32 used; /* entries taken */
+	u32 used; /* entries that are taken */
 	/*
 	 * Heap order, root 1, pages from SIRDMA_PBLE_CHUNK_PAGES: order of the largest free
 	 * run + 1, 0: none.
@@ -23,16 +23,19 @@ struct sirdma_pble_chunk {
 	u64 *maps[SIRDMA_PBLE_CHUNK_PAGES]; /* bit set: taken; NULL: page all free or all taken */
 };
 
-/* A chunk of which only the first @limit entries can be taken. NULL without memory. */
+/* Make a chunk of which only the first @limit entries can be taken. Returns NULL without memory. */
 struct sirdma_pble_chunk *sirdma_pble_chunk_create(u32 limit);
 void sirdma_pble_chunk_destroy(struct sirdma_pble_chunk *chunk);
-/* Smallest order whose runs hold @count entries. */
+/* The smallest order whose runs have @count entries or more. */
 u32 sirdma_pble_order(u32 count);
-/* Lowest free run of 2^@order entries, aligned to its size; false when there is none. */
+/*
+ * Find the lowest free run of 2^@order entries, aligned to its size. Returns false when there is
+ * none.
+ */
 bool sirdma_pble_chunk_find(const struct sirdma_pble_chunk *chunk, u32 order, u32 *first);
-/* Take @count free entries from @first. 0 or -ENOMEM. */
+/* Take @count free entries from @first on. Returns 0 or -ENOMEM. */
 int sirdma_pble_chunk_take(struct sirdma_pble_chunk *chunk, u32 first, u32 count);
-/* Give back exactly the entries that one call took. Cannot fail. */
+/* Give back exactly the entries that one call took. This cannot fail. */
 void sirdma_pble_chunk_give(struct sirdma_pble_chunk *chunk, u32 first, u32 count);
 
 #endif

@@ -24,7 +24,7 @@ struct transition {
 	} type[NUM_TYPES];
 };
 
-/* Attributes that all types have. */
+/* Attributes that QPs of all types have. */
 #define CONNECTED_INIT (SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT | SIRDMA_QP_ACCESS_FLAGS)
 #define DATAGRAM_INIT (SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT | SIRDMA_QP_QKEY)
 #define CONNECTED_PEER (SIRDMA_QP_AV | SIRDMA_QP_PATH_MTU | SIRDMA_QP_DEST_QPN | SIRDMA_QP_RQ_PSN)
@@ -39,7 +39,7 @@ struct transition {
 	{ \
 		.valid = true \
 	}
-/* A transition that requires nothing: what it allows for RC, UC, UD. */
+/* A transition without required attributes, and the attributes that it allows for RC, UC and UD. */
 #define OPTIONAL(rc, uc, ud) \
 	{ \
 		.valid = true, .type = { \
@@ -145,7 +145,7 @@ int sirdma_qp_type_from_verbs(u32 verbs_type)
 		u32 verbs;
 		enum sirdma_qp_type type;
 	} types[] = {
-		{1, SIRDMA_QPT_UD}, /* the general services' */
+		{1, SIRDMA_QPT_UD}, /* the type of the general services' QP */
 		{2, SIRDMA_QPT_RC},
 		{3, SIRDMA_QPT_UC},
 		{4, SIRDMA_QPT_UD},
@@ -207,7 +207,7 @@ int sirdma_qp_check_attr(const struct sirdma_qp_attr *attr, u32 mask, u32 max_or
 			 u32 *bad)
 {
 	const u32 rights = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
-			   SIRDMA_ACCESS_REMOTE_ATOMIC;
+			   SIRDMA_ACCESS_REMOTE_ATOMIC | SIRDMA_ACCESS_REMOTE_FLUSH;
 	const struct {
 		u32 bit;
 		bool ok;
@@ -239,7 +239,7 @@ int sirdma_qp_check_attr(const struct sirdma_qp_attr *attr, u32 mask, u32 max_or
 	return 0;
 }
 
-/* Attribute bit -> group of the context. */
+/* The group of the context for each attribute bit. */
 static const struct {
 	u32 bit;
 	u32 mod;

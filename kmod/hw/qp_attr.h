@@ -67,21 +67,20 @@ struct sirdma_qp_attr {
 };
 
 /*
- * Is cur -> next with exactly the attributes in @mask allowed for @type?
- * 0, or -EINVAL with *bad = the missing or excess bits (0 when the
- * transition itself is illegal).
+ * May @type go from cur to next with exactly the attributes in @mask? Returns 0, or -EINVAL with
+ * *bad = the missing or excess bits (0 when the transition itself is illegal).
  */
 int sirdma_qp_check_transition(enum sirdma_qp_type type, enum sirdma_qp_state cur,
 			       enum sirdma_qp_state next, u32 mask, u32 *bad);
 /*
- * Check the ranges of the attributes in @mask. 0, or -EINVAL with *bad = the first offending
- * bit.
+ * Check the ranges of the attributes in @mask. Returns 0, or -EINVAL with *bad = the first
+ * offending bit.
  */
 int sirdma_qp_check_attr(const struct sirdma_qp_attr *attr, u32 mask, u32 max_ord, u32 max_ird,
 			 u32 *bad);
 /* Fill the groups of @ctx that @mask names and ctx->modify. */
 void sirdma_qp_attr_to_ctx(const struct sirdma_qp_attr *attr, u32 mask, struct sirdma_qp_ctx *ctx);
-/* Bytes of a path MTU of the verbs API (enum ib_mtu); 0: no such MTU. */
+/* The bytes of a path MTU of the verbs API (enum ib_mtu). 0: there is no such MTU. */
 u32 sirdma_path_mtu_bytes(u32 verbs_mtu);
 
 /*
@@ -104,7 +103,7 @@ u32 sirdma_path_mtu_bytes(u32 verbs_mtu);
 		(hw)->dest_qpn = (verbs)->dest_qp_num; \
 	} while (0)
 
-/* And from a context the device filled to either, all but states and path. */
+/* Copy from a context that the device filled to either type, all but states and path. */
 #define SIRDMA_QP_CTX_TO_VERBS(verbs, ctx) \
 	do { \
 		(verbs)->qp_access_flags = \
@@ -125,7 +124,7 @@ u32 sirdma_path_mtu_bytes(u32 verbs_mtu);
 /* Names of a state and of an attribute bit, for log lines. */
 const char *sirdma_qp_state_name(u32 state);
 const char *sirdma_qp_attr_name(u32 bit);
-/* UDP source port of a flow, 0xc000..0xffff (IBTA annex A17.9.2 style). */
+/* The UDP source port of a flow, 0xc000..0xffff (in the style of IBTA annex A17.9.2). */
 u16 sirdma_udp_sport(u32 flow_label, u32 lqpn, u32 rqpn);
 
 #endif

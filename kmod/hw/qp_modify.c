@@ -7,7 +7,6 @@
 #define STANDARD_MASK ((SIRDMA_QP_DEST_QPN << 1) - 1)
 #define MIGRATED 0u /* IB_MIG_MIGRATED: no alternate path */
 #define MTU_256 1u /* enum ib_mtu */
-#define MTU_4096 5u
 /* Headers of the largest kind of packet, as the kernel's iboe_get_mtu() counts them. */
 #define MTU_HEADERS 96
 
@@ -125,7 +124,7 @@ u32 sirdma_path_mtu_of_port(u32 bytes)
 {
 	u32 mtu;
 
-	for (mtu = MTU_4096; mtu >= MTU_256; mtu--)
+	for (mtu = SIRDMA_MAX_PATH_MTU; mtu >= MTU_256; mtu--)
 		if (bytes >= sirdma_path_mtu_bytes(mtu) + MTU_HEADERS)
 			break;
 	return mtu;

@@ -17,7 +17,9 @@ struct sirdma_qp_modify {
 	/* The QP as the device has it now. */
 	u32 cur;
 	u32 cur_dest_qpn;
-	/* The request. Numbers of the verbs API, as they came from the application. */
+	/*
+	 * The request. Its numbers are those of the verbs API, as they came from the application.
+	 */
 	u32 mask; /* SIRDMA_QP_* */
 	u32 qp_state;
 	u32 cur_qp_state;
@@ -31,10 +33,10 @@ struct sirdma_qp_modify {
 
 	/* The result of a check. */
 	enum sirdma_qp_state next;
-	u32 apply; /* SIRDMA_QP_*: mask, and what the transition sets besides */
+	u32 apply; /* SIRDMA_QP_*: mask, and the attributes that the transition sets besides */
 	struct sirdma_qp_attr attr; /* sgid_idx and arp_idx are the driver's to fill */
-	const char *bad; /* after a failure: which attribute */
-	const char *why; /* and what is wrong with it, for a log line */
+	const char *bad; /* after a failure: the attribute */
+	const char *why; /* and the fault of the attribute, for a log line */
 };
 
 /*
@@ -54,13 +56,14 @@ struct sirdma_qp_modify {
 	} while (0)
 
 /*
- * Check transition, attributes, ranges and path. 0, -EINVAL, or -EOPNOTSUPP for what the
- * interface defines and this device does not offer. May be repeated with another
- * current state.
+ * Check transition, attributes, ranges and path. Returns 0, -EINVAL, or -EOPNOTSUPP for a feature
+ * that the interface defines and this device does not offer. The caller may repeat the check with
+ * another current state.
  */
 int sirdma_qp_modify_check(const struct sirdma_hw_caps *caps, struct sirdma_qp_modify *mod);
 
-/* Largest path MTU (enum ib_mtu) whose packets an L3 MTU of @bytes carries; 0: none. */
+#define SIRDMA_MAX_PATH_MTU 5u /* enum ib_mtu: 4096 bytes */
+/* The largest path MTU (enum ib_mtu) whose packets fit an L3 MTU of @bytes. 0: there is none. */
 u32 sirdma_path_mtu_of_port(u32 bytes);
 
 #endif

@@ -8,7 +8,7 @@
 
 #include "hw.h"
 
-/* A new stag with a random key, or -ENOMEM. */
+/* Take a new stag with a random key. Returns -ENOMEM if there is none. */
 int sirdma_stag_alloc(struct sirdma_hw *hw, u32 *stag);
 void sirdma_stag_free(struct sirdma_hw *hw, u32 stag);
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Responder of atomics (IBTA 9.4.5). The processor's own atomic instructions execute them, so
- * they are atomic against all devices and all CPUs. Memory holds the value in CPU byte order.
+ * Responder of atomics (IBTA 9.4.5) and of ATOMIC WRITEs (annex A19). The processor's own atomic
+ * instructions execute them, so they are atomic against all devices and all CPUs. Memory holds the
+ * value of an atomic in CPU byte order, and the bytes of an ATOMIC WRITE in the order of the packet.
  */
 #include "responder.h"
 
+#include "frame.h"
 #include "mr.h"
 
 static u64 atomic_execute(const struct snic_pkt *pkt, u64 *p)
@@ -14,14 +16,26 @@ static u64 atomic_execute(const struct snic_pkt *pkt, u64 *p)
 	return port_user_cmpxchg64(p, pkt->compare, pkt->swap_add);
 }
 
-/* Execute @pkt on the memory of @mr; *orig: what it held before. */
-static enum snic_recv_verdict atomic_on_region(struct snic_qp *qp, const struct snic_mr *mr,
-					       const struct snic_pkt *pkt, u64 *orig)
+/*
+ * Check that the peer may have the eight bytes that @pkt names, with @right on their region, and find
+ * them. A queue pair permits what @right names, too.
+ */
+static enum snic_recv_verdict atomic_find(struct snic_qp *qp, const struct snic_pkt *pkt, u8 right,
+					  u64 **found)
 {
-	void *p;
-	u32 run;
+	enum sirdma_ae_code ae;
+	struct snic_mr *mr;
+	struct snic_run run;
+	u8 *p;
 
-	switch (snic_mr_ptr(qp->dev, mr, pkt->va, SIRDMA_ATOMIC_LEN, &p, &run)) {
+	if (!(qp->access & right) || pkt->va % SIRDMA_ATOMIC_LEN || !snic_rd_has_room(qp))
+		return SNIC_RECV_NAK_INVALID;
+	mr = snic_qp_rx_mr(qp, qp->pd, pkt->rkey, pkt->va, SIRDMA_ATOMIC_LEN, right, &ae);
+	if (!mr) {
+		qp->resp.fail_ae = ae;
+		return SNIC_RECV_NAK_ACCESS;
+	}
+	switch (snic_mr_run(qp->dev, mr, pkt->va, SIRDMA_ATOMIC_LEN, &run)) {
 	case SNIC_MEM_OK:
 		break;
 	case SNIC_MEM_ABSENT:
@@ -30,31 +44,51 @@ static enum snic_recv_verdict atomic_on_region(struct snic_qp *qp, const struct 
 		qp->resp.fail_ae = SIRDMA_AE_QP_CATASTROPHIC;
 		return SNIC_RECV_NAK_ACCESS;
 	}
-	/* Addresses of a zero-based region may be aligned where its memory is not. */
+	p = run.ptr + (pkt->va - run.va);
+	/* The address in a zero-based region may be aligned while its memory is not. */
 	if ((uintptr_t)p % SIRDMA_ATOMIC_LEN)
 		return SNIC_RECV_NAK_INVALID;
-	*orig = atomic_execute(pkt, p);
+	*found = (u64 *)p;
 	return SNIC_RECV_DONE;
 }
 
 enum snic_recv_verdict snic_atomic_request(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	enum snic_recv_verdict verdict;
-	enum sirdma_ae_code ae;
-	struct snic_mr *mr;
-	u64 orig;
+	u64 *p;
 
-	if (!(qp->access & SIRDMA_ACCESS_REMOTE_ATOMIC) || pkt->va % SIRDMA_ATOMIC_LEN ||
-	    !snic_rd_has_room(qp))
-		return SNIC_RECV_NAK_INVALID;
-	mr = snic_qp_rx_mr(qp, qp->pd, pkt->rkey, pkt->va, SIRDMA_ATOMIC_LEN,
-			   SIRDMA_ACCESS_REMOTE_ATOMIC, &ae);
-	if (!mr) {
-		qp->resp.fail_ae = ae;
-		return SNIC_RECV_NAK_ACCESS;
-	}
-	verdict = atomic_on_region(qp, mr, pkt, &orig);
+	verdict = atomic_find(qp, pkt, SIRDMA_ACCESS_REMOTE_ATOMIC, &p);
 	if (verdict == SNIC_RECV_DONE)
-		snic_rd_accept(qp, pkt, SIRDMA_ATOMIC_LEN)->orig = orig;
+		snic_rd_accept(qp, pkt)->orig = atomic_execute(pkt, p);
 	return verdict;
+}
+
+/* Copy the payload of an ATOMIC WRITE. Returns false if it cannot be read any more. */
+static bool atomic_write_value(struct snic_qp *qp, const struct snic_pkt *pkt,
+			       const struct snic_rx_pkt *rx, u64 *value)
+{
+	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
+
+	if (PORT_WIRE_IN_MEMORY && it.by_reference)
+		return snic_dev_ops(qp->dev)->pull(qp->dev->host, &it, value, sizeof(*value));
+	snic_seg_copy(&it, value, sizeof(*value));
+	return true;
+}
+
+enum snic_recv_verdict snic_atomic_write_request(struct snic_qp *qp, const struct snic_pkt *pkt,
+						 const struct snic_rx_pkt *rx)
+{
+	enum snic_recv_verdict verdict;
+	u64 *p, value;
+
+	if (pkt->dma_len != SIRDMA_ATOMIC_LEN || pkt->payload_len != SIRDMA_ATOMIC_LEN)
+		return SNIC_RECV_NAK_INVALID;
+	verdict = atomic_find(qp, pkt, SIRDMA_ACCESS_REMOTE_WRITE, &p);
+	if (verdict != SNIC_RECV_DONE)
+		return verdict;
+	if (!atomic_write_value(qp, pkt, rx, &value))
+		return SNIC_RECV_LOST;
+	port_user_store64(p, value);
+	snic_rd_accept(qp, pkt);
+	return SNIC_RECV_DONE;
 }

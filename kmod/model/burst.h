@@ -15,7 +15,7 @@ struct snic_seg {
 	u32 len;
 };
 
-/* Addresses of a flow: the headers below the BTH. */
+/* The addresses of a flow, for the headers below the BTH. */
 struct snic_flow {
 	struct sirdma_ip src_ip; /* v4-mapped for IPv4 */
 	struct sirdma_ip dst_ip;
@@ -34,10 +34,13 @@ struct snic_flow {
 #define SNIC_MAX_HDR 48 /* BTH + the longest run of extended headers, rounded up */
 #define SNIC_BURST_PKTS 64
 #define SNIC_BURST_SEGS 128
-/* Payload of a burst, bytes: the limit for what a host may ask for; the default. */
+/* Bytes of payload of a burst: the largest limit that a host may set, and the default limit. */
 #define SNIC_BURST_BYTES (256 * 1024)
 #define SNIC_BURST_DEFAULT 65536
-/* Of a burst that begins within a message: with its headers it fits one GSO packet (64 KiB). */
+/*
+ * Bytes of payload of a burst that begins within a message: with its headers the burst fits one GSO
+ * packet (64 KiB).
+ */
 #define SNIC_BURST_GSO 61440
 
 struct snic_tx_pkt {
@@ -53,15 +56,15 @@ struct snic_tx_pkt {
 /* Limits that the host sets for the path to a peer, bytes. 0: the default. */
 struct snic_limits {
 	u32 burst; /* payload of a burst: that of one packet .. SNIC_BURST_BYTES */
-	u32 window; /* unacknowledged bytes */
+	u32 window; /* bytes that may be unacknowledged */
 };
 
 struct snic_burst {
 	const struct snic_flow *flow;
-	u32 qpn; /* local QP, by which hosts choose a queue and account */
+	u32 qpn; /* The local QP. Hosts choose a queue by it, and account for it. */
 	u32 npkts;
 	u32 nsegs;
-	struct snic_limits next; /* tx() may set it: limits from the next burst on */
+	struct snic_limits next; /* limits from the next burst on; tx() may set them */
 	struct snic_tx_pkt pkts[SNIC_BURST_PKTS];
 	struct snic_seg segs[SNIC_BURST_SEGS]; /* payload of all packets, back to back */
 };
@@ -73,14 +76,17 @@ struct snic_seg_iter {
 	bool by_reference; /* see struct snic_rx_pkt */
 };
 
-/* The next contiguous bytes, *run (≤ @len) of them; advances @it past them. */
+/*
+ * Return the next contiguous bytes at @it, set *run to their number (at most @len), and advance @it
+ * past them.
+ */
 static inline void *snic_seg_next(struct snic_seg_iter *it, u32 len, u32 *run)
 {
 	const struct snic_seg *seg = it->seg;
 	void *p = (u8 *)seg->ptr + it->off;
 	u32 left = seg->len - it->off;
 
-	*run = len < left ? len : left; /* C++ has another min() */
+	*run = len < left ? len : left; /* not min(), which C++ defines differently */
 	it->off += *run;
 	if (it->off == seg->len) {
 		it->seg++;

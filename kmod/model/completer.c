@@ -2,8 +2,9 @@
 /*
  * Completer: acknowledgements, READ and atomic responses (IBTA 9.7.5, 9.7.5.1.1).
  *
- * A response acknowledges every message before it, except that a READ or atomic is completed by
- * its own responses only: an answer beyond an incomplete one shows that responses were lost.
+ * A response acknowledges every message before it, except that a READ, atomic, FLUSH or ATOMIC
+ * WRITE is completed by its own responses only: an answer beyond an incomplete one shows that
+ * responses were lost.
  */
 #include "completer.h"
 
@@ -29,8 +30,8 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 }
 
 /*
- * The peer received all packets before @psn (una <= @psn <= max): move una and complete
- * messages. False when responses of a READ or atomic before @psn are missing, or the QP failed.
+ * The peer received all packets before @psn (una <= @psn <= max): move una and complete messages.
+ * Returns false if responses of a READ or atomic before @psn are missing, or if the QP failed.
  */
 static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 {
@@ -40,7 +41,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 	const struct snic_out *out;
 	bool complete = true;
 
-	/* Without READs and atomics one step acknowledges all of it. */
+	/* Without READs and atomics, one step acknowledges all packets. */
 	if (left && !req->rd_atomic_msgs && req->head != req->tail) {
 		req->una = psn;
 		left = 0;
@@ -49,7 +50,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 	}
 	while (left && req->head != req->tail) {
 		out = snic_out_at(req, req->head);
-		/* Packets of this message that are not acknowledged yet. */
+		/* Packets of this message that the peer has not acknowledged yet. */
 		n = snic_psn_fwd(snic_psn_add(out->psn, snic_out_pkts(qp, out)), req->una);
 		if (snic_op_is_rd_atomic(out->op) && n) {
 			complete = false;
@@ -64,7 +65,9 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 	n = snic_psn_fwd(req->una, una);
 	if (n) {
 		comp_progress(qp, n);
-		/* The answer is to packets sent before a restart: do not retransmit them. */
+		/*
+		 * The answer is to packets that were sent before a restart: do not retransmit them.
+		 */
 		if (sent < n)
 			snic_req_seek(qp, req->una);
 	}
@@ -127,7 +130,8 @@ static bool comp_in_flight(const struct snic_req *req, u32 psn)
 
 /*
  * Answers are dropped while the oldest message waits for an invalidation, and their requests are
- * repeated then. A peer that has failed answers no repetition, so keep the NAK that says so.
+ * repeated then. A peer that has failed answers no repetition, so keep the NAK that reports the
+ * failure.
  */
 static void comp_drop(struct snic_req *req, const struct snic_pkt *pkt)
 {
@@ -153,8 +157,8 @@ bool snic_comp_end_wait(struct snic_qp *qp)
 	if (!comp_in_flight(req, req->nak_psn))
 		return true;
 	/*
-	 * If responses to READs before it were dropped, the NAK is that of the first of these: they
-	 * do not come any more.
+	 * If responses to earlier READs were dropped, the NAK is the NAK of the first of these
+	 * READs: their responses do not come any more.
 	 */
 	comp_ack_before(qp, req->nak_psn);
 	if (snic_qp_can_send(qp) && req->head != req->tail)
@@ -192,7 +196,7 @@ static bool comp_refuses_oldest(const struct snic_qp *qp, const struct snic_pkt 
 static void comp_rnr(struct snic_qp *qp, u8 timer)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_RCVD);
-	/* Another copy of the NAK for which the requester waits. */
+	/* The NAK is another copy of the NAK that the requester waits for. */
 	if (qp->req.rnr_wait)
 		return;
 	snic_retry_rnr(qp, timer);
@@ -230,14 +234,16 @@ static void comp_aeth(struct snic_qp *qp, const struct snic_pkt *pkt)
 /* Is the response @pkt of the kind that @out asked for? */
 static bool comp_answers(const struct snic_pkt *pkt, const struct snic_out *out)
 {
-	return pkt->flags & SNIC_PKT_ATOMIC ? snic_op_is_atomic(out->op) : snic_op_is_read(out->op);
+	if (pkt->flags & SNIC_PKT_ATOMIC)
+		return snic_op_is_atomic(out->op);
+	return snic_op_is_read(out->op) || snic_op_is_placement(out->op);
 }
 
-/* Is @pkt as long as the response at offset @off of the READ @out must be? */
+/* Is @pkt as long as the response at offset @off of @out, no atomic, must be? */
 static bool read_len_ok(const struct snic_qp *qp, const struct snic_out *out, u32 off,
 			const struct snic_pkt *pkt)
 {
-	u32 left = out->len - off;
+	u32 left = snic_op_is_placement(out->op) ? 0 : out->len - off;
 
 	if (pkt->payload_len != min(left, pkt->npkts << qp->mtu_shift) ||
 	    pkt->npkts != snic_qp_pkts(qp, pkt->payload_len))
@@ -256,7 +262,7 @@ enum comp_placed {
 	COMP_FAILED, /* the message is marked as failed */
 };
 
-/* Place the READ or atomic response whose PSN is una. */
+/* Place the response whose PSN is una. */
 static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pkt,
 				   const struct snic_rx_pkt *rx)
 {
@@ -279,6 +285,8 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 		snic_send_mark_failed(qp, out, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		return COMP_FAILED;
 	}
+	if (snic_op_is_placement(out->op))
+		return COMP_PLACED;
 	sqe = snic_send_oldest(qp);
 	if (!sqe)
 		return COMP_FAILED;

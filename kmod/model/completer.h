@@ -8,8 +8,8 @@
 /* An ACK, NAK or READ response arrived. */
 void snic_comp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
 /*
- * The oldest message has waited for an invalidation, while answers were dropped: fail if the peer
- * failed meanwhile. False: the QP cannot send.
+ * The oldest message has waited for an invalidation, while answers were dropped. Fail the QP if the
+ * peer has failed meanwhile. Returns false if the QP cannot send.
  */
 bool snic_comp_end_wait(struct snic_qp *qp);
 

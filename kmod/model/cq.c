@@ -6,8 +6,8 @@
 #define CQE_SHIFT 5
 #define CQE64_SHIFT 6
 /*
- * How often the owner may make an exchange of the arm word fail before the event is raised
- * anyway.
+ * If the owner of the arm word makes this many compare-and-swaps of it fail, the device raises the
+ * event anyway.
  */
 #define DISARM_TRIES 4
 
@@ -18,7 +18,10 @@ struct snic_cq *snic_cq_get(struct snic_dev *dev, u32 id)
 	return obj ? container_of(obj, struct snic_cq, obj) : NULL;
 }
 
-/* Elements that are not consumed yet. The consumer index is user memory: read once, any value. */
+/*
+ * Elements that the consumer has not consumed yet. The consumer index is user memory: the device
+ * reads it once, and it may have any value.
+ */
 static u32 cq_used(const struct snic_cq *cq)
 {
 	u64 word = le64_to_cpu(READ_ONCE(cq->shadow->cons_idx));
@@ -47,10 +50,11 @@ bool snic_cq_drained(struct snic_cq *cq)
 /* Notifications */
 
 /*
- * Fire if the arm word asks for an event at the next completion, or at the next
- * solicited one and @solicited. Disarms, so that one arming gives one event.
+ * Fire if the arm word asks for an event at the next completion, or at the next solicited one and
+ * @solicited. The function disarms the queue, so that one arming gives one event. If @may_wait the
+ * event may wait for more completions; the queue stays armed then.
  */
-static void cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited)
+static inline void cq_fire(struct snic_dev *dev, struct snic_cq *cq, bool solicited, bool may_wait)
 {
 	u64 bits = SIRDMA_CQ_SHADOW_ARM_NEXT, clear = bits | SIRDMA_CQ_SHADOW_ARM_NEXT_SE;
 	u64 old, val, word;
@@ -64,6 +68,10 @@ static void cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited)
 		word = le64_to_cpu(now);
 		if (!(word & bits))
 			return;
+		if (may_wait && unlikely(cq->moderation) &&
+		    snic_moderation_wait(cq->moderation, solicited))
+			return;
+		may_wait = false;
 		then = cpu_to_le64(word & ~clear);
 		memcpy(&old, &now, sizeof(old));
 		memcpy(&val, &then, sizeof(val));
@@ -71,6 +79,11 @@ static void cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited)
 			break;
 	}
 	snic_ceq_post(dev, cq->ceq_id, &cq->event);
+}
+
+void snic_cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited)
+{
+	cq_fire(dev, cq, solicited, false);
 }
 
 void snic_cq_arm(struct snic_dev *dev, u32 id)
@@ -85,7 +98,7 @@ void snic_cq_arm(struct snic_dev *dev, u32 id)
 		/* Read the consumer's index after its arm word, so that it is not older. */
 		used = cq_used(cq);
 		if (used)
-			cq_notify(dev, cq, cq->written - cq->written_se < used);
+			snic_cq_notify(dev, cq, cq->written - cq->written_se < used);
 	}
 	port_unlock(&cq->lock);
 	snic_cq_put(cq);
@@ -93,7 +106,7 @@ void snic_cq_arm(struct snic_dev *dev, u32 id)
 
 /* Elements */
 
-static void *cq_elem(struct snic_dev *dev, const struct snic_cq *cq, u32 idx)
+static void *cq_elem(struct snic_dev *dev, struct snic_cq *cq, u32 idx)
 {
 	return snic_ring_ptr(dev, &cq->ring, idx << cq->elem_shift, 1u << cq->elem_shift);
 }
@@ -109,7 +122,7 @@ static void cq_advance(struct snic_cq *cq, u32 count)
 	}
 }
 
-/* Mark the queue dead; true for the caller that has to report it. */
+/* Mark the queue dead. Returns true to the caller that has to report it. */
 static bool cq_kill(struct snic_dev *dev, struct snic_cq *cq)
 {
 	if (cq->overflowed)
@@ -180,7 +193,7 @@ struct cq_slot {
 	bool second_valid;
 };
 
-static bool cq_reserve(struct snic_dev *dev, const struct snic_cq *cq, bool extended,
+static bool cq_reserve(struct snic_dev *dev, struct snic_cq *cq, bool extended,
 		       struct cq_slot *slot)
 {
 	u32 next = cq->prod + 1 == cq->entries ? 0 : cq->prod + 1;
@@ -191,6 +204,7 @@ static bool cq_reserve(struct snic_dev *dev, const struct snic_cq *cq, bool exte
 	slot->first = cq_elem(dev, cq, cq->prod);
 	if (!slot->first)
 		return false;
+	slot->second = NULL;
 	slot->second_valid = cq->polarity;
 	if (!extended)
 		return true;
@@ -263,7 +277,7 @@ bool snic_cq_post(struct snic_dev *dev, struct snic_cq *cq, const struct snic_co
 		 * reverse order.
 		 */
 		smp_mb();
-		cq_notify(dev, cq, solicited);
+		cq_fire(dev, cq, solicited, true);
 	}
 	port_unlock(&cq->lock);
 	if (tell)
@@ -295,7 +309,7 @@ bool snic_ccq_post(struct snic_dev *dev, struct snic_cq *cq, u32 wqe_idx, u8 opc
 	}
 	if (done && cq->use_ceq) {
 		smp_mb(); /* as in snic_cq_post() */
-		cq_notify(dev, cq, true);
+		snic_cq_notify(dev, cq, true);
 	}
 	port_unlock(&cq->lock);
 	if (tell)
@@ -316,9 +330,12 @@ static u32 cq_decode_ring(struct snic_dev *dev, const struct sirdma_cqp_cq *cmd,
 	    size / per_elem < SNIC_CQ_MIN_ELEMS)
 		return SIRDMA_CQP_BAD_PARAM;
 	ring->bytes = size << CQE_SHIFT;
-	ring->vmap = hdr & SIRDMA_CQP_CQ_VMAP;
-	ring->addr = ring->vmap ? 0 : le64_to_cpu(cmd->addr);
-	ring->first_pble = SIRDMA_GET(SIRDMA_CQP_FIRST_PBLE, le64_to_cpu(cmd->first_pble));
+	ring->vmap = !!(hdr & SIRDMA_CQP_CQ_VMAP);
+	if (ring->vmap)
+		ring->first_pble =
+			(u32)SIRDMA_GET(SIRDMA_CQP_FIRST_PBLE, le64_to_cpu(cmd->first_pble));
+	else
+		ring->addr = le64_to_cpu(cmd->addr);
 	return snic_ring_valid(dev, ring) ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
 }
 
@@ -410,22 +427,14 @@ static struct snic_cq *cq_by_cmd(struct snic_dev *dev, const struct sirdma_cqp_w
  * Resize: the next completion is element 0 of the new ring. The consumer consumes the old
  * ring before it reads the new one.
  */
-u32 snic_cqp_modify_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+static u32 cq_resize(struct snic_dev *dev, struct snic_cq *cq, const struct sirdma_cqp_cq *cmd)
 {
-	const struct sirdma_cqp_cq *cmd = (const void *)wqe;
 	struct snic_ring ring = {};
-	struct snic_cq *cq;
 	u32 status;
 
-	cq = cq_by_cmd(dev, wqe, &status);
-	if (!cq)
-		return status;
-	status = SIRDMA_CQP_BAD_PARAM;
-	if (!(le64_to_cpu(cmd->hdr) & SIRDMA_CQP_CQ_RESIZE) || cq->is_ccq)
-		goto out;
 	status = cq_decode_ring(dev, cmd, cq->elem_shift, &ring);
 	if (status)
-		goto out;
+		return status;
 	port_lock(&cq->lock);
 	if (cq->overflowed) {
 		status = SIRDMA_CQP_BAD_STATE;
@@ -437,7 +446,56 @@ u32 snic_cqp_modify_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 		cq->first_lap = true;
 	}
 	port_unlock(&cq->lock);
-out:
+	return status;
+}
+
+/* Commands execute one at a time, and only they make a queue moderated. */
+static u32 cq_moderate(struct snic_dev *dev, struct snic_cq *cq, const struct sirdma_cqp_cq *cmd)
+{
+	u64 word = le64_to_cpu(cmd->moderation);
+	u32 count = SIRDMA_GET(SIRDMA_CQP_CQ_COUNT, word);
+	u32 period = SIRDMA_GET(SIRDMA_CQP_CQ_PERIOD, word);
+	struct snic_moderation *m = cq->moderation;
+	bool solicited;
+
+	if (!cq->use_ceq || count > SIRDMA_MAX_CQ_COUNT || period > SIRDMA_MAX_CQ_PERIOD)
+		return SIRDMA_CQP_BAD_PARAM;
+	if (!count || !period)
+		count = 0;
+	if (!m && !count)
+		return SIRDMA_CQP_OK;
+	if (!m)
+		m = snic_moderation_create(dev, cq);
+	if (!m)
+		return SIRDMA_CQP_NO_MEMORY;
+	port_lock(&cq->lock);
+	m->count = count;
+	m->period_ns = period * 1000;
+	cq->moderation = m;
+	if (snic_moderation_end(m, &solicited))
+		snic_cq_notify(dev, cq, solicited);
+	port_unlock(&cq->lock);
+	return SIRDMA_CQP_OK;
+}
+
+u32 snic_cqp_modify_cq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	const struct sirdma_cqp_cq *cmd = (const void *)wqe;
+	u64 what = le64_to_cpu(cmd->hdr) & (SIRDMA_CQP_CQ_RESIZE | SIRDMA_CQP_CQ_MODERATE);
+	struct snic_cq *cq;
+	u32 status;
+
+	cq = cq_by_cmd(dev, wqe, &status);
+	if (!cq)
+		return status;
+	if (cq->is_ccq)
+		status = SIRDMA_CQP_BAD_PARAM;
+	else if (what == SIRDMA_CQP_CQ_RESIZE)
+		status = cq_resize(dev, cq, cmd);
+	else if (what == SIRDMA_CQP_CQ_MODERATE)
+		status = cq_moderate(dev, cq, cmd);
+	else
+		status = SIRDMA_CQP_BAD_PARAM;
 	snic_cq_put(cq);
 	return status;
 }
@@ -448,6 +506,8 @@ static void cq_destroy(struct snic_dev *dev, struct snic_cq *cq)
 	if (dev->cqp.ccq == cq)
 		dev->cqp.ccq = NULL;
 	snic_obj_drain(&cq->obj);
+	if (cq->moderation)
+		snic_moderation_destroy(cq->moderation);
 	snic_aeq_detach(dev, &cq->async);
 	if (cq->use_ceq)
 		snic_ceq_detach(dev, cq->ceq_id, &cq->event);
@@ -477,6 +537,8 @@ void snic_cq_destroy_all(struct snic_dev *dev)
 	struct snic_obj *obj;
 	u32 id = 0;
 
-	while ((obj = snic_table_next(&dev->cqs, &id)))
+	while ((obj = snic_table_next(&dev->cqs, &id))) {
 		cq_destroy(dev, container_of(obj, struct snic_cq, obj));
+		port_cond_resched();
+	}
 }

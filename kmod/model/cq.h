@@ -4,6 +4,7 @@
 #define SNIC_CQ_H
 
 #include "eq.h"
+#include "moderation.h"
 #include "obj.h"
 #include "ring.h"
 #include "sirdma/cqe.h"
@@ -16,23 +17,24 @@ struct snic_dev;
 
 struct snic_cq {
 	struct snic_obj obj;
-	struct port_lock lock; /* protects everything below; inside a QP lock */
+	struct port_lock lock; /* protects everything below; taken inside a QP lock */
 	struct snic_ring ring;
 	struct sirdma_cq_shadow *shadow;
-	struct snic_ceq_event event; /* its context is echoed in CEQEs; the CEQ's */
+	struct snic_ceq_event event; /* CEQEs echo its context; the CEQ's lock protects it */
 	struct snic_aeq_events async;
 	u64 written; /* elements written since creation */
-	u64 written_se; /* up to and with the last solicited completion or error */
-	u32 entries; /* elements */
+	u64 written_se; /* elements up to the last solicited completion or error, inclusive */
+	u32 entries; /* elements of the ring */
 	u32 prod; /* next element to write */
 	u32 ceq_id;
-	u8 elem_shift; /* 5 or 6 */
+	u8 elem_shift; /* log2 of an element's bytes: 5 or 6 */
 	bool polarity; /* valid bit of the next element */
 	bool first_lap; /* the producer has not wrapped yet */
 	bool use_ceq;
-	bool overflowed; /* dead; one AEQE reported it */
+	bool overflowed; /* the queue is dead; one AEQE reported it */
 	bool is_ccq;
 	bool timestamps; /* all completions have a second half with the time */
+	struct snic_moderation *moderation; /* NULL: events never wait */
 	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */
 };
 
@@ -50,7 +52,7 @@ struct snic_completion {
 	u32 vendor_err; /* enum sirdma_vendor_err */
 	u8 op;
 	bool is_sq;
-	bool is_shared; /* of a shared receive queue */
+	bool is_shared; /* the completion is of a shared receive queue */
 	bool has_imm;
 	bool has_inv;
 	bool solicited;
@@ -58,10 +60,10 @@ struct snic_completion {
 	bool is_v4; /* the GRH holds an IPv4 header */
 	bool has_mac;
 	u16 vlan_id; /* has_mac; 0: none */
-	u64 src_mac; /* as in SIRDMA_CQE_EXT_MAC */
+	u64 src_mac; /* format of SIRDMA_CQE_EXT_MAC */
 };
 
-/* Is the queue dead? Nothing is written to it any more. */
+/* Is the queue dead? The device writes nothing to a dead queue. */
 static inline bool snic_cq_dead(const struct snic_cq *cq)
 {
 	return READ_ONCE(cq->overflowed);
@@ -83,10 +85,15 @@ static inline void snic_cq_put(struct snic_cq *cq)
  * completion is lost silently.
  *
  * Write one CQE (two ring elements when it carries immediate data or a VLAN) and raise a CEQE if
- * the queue is armed for it. False when the queue is dead. An overflow kills it and
- * raises one CQ_CATASTROPHIC event.
+ * the queue is armed for it. Returns false when the queue is dead. An overflow kills it and raises
+ * one CQ_CATASTROPHIC event.
  */
 bool snic_cq_post(struct snic_dev *dev, struct snic_cq *cq, const struct snic_completion *c);
+/*
+ * Raise the event now, if the queue is armed for it: for a solicited completion, or for an ordinary
+ * one. The caller holds the lock.
+ */
+void snic_cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited);
 /* SIRDMA_REG_CQARM: raise the event if the armed queue holds elements already. */
 void snic_cq_arm(struct snic_dev *dev, u32 id);
 /* Device teardown, after the QPs: destroy every CQ. */

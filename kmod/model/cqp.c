@@ -105,7 +105,7 @@ void snic_cqp_start(struct snic_dev *dev, u64 ctx_addr)
 	WRITE_ONCE(cqp->status, taken ? SIRDMA_CCQPSTATUS_DONE : SIRDMA_CCQPSTATUS_ERR);
 	port_mutex_unlock(&cqp->run);
 	if (!taken)
-		/* The address is not printed: on the kernel's bus it is a kernel address. */
+		/* Do not print the address: on the kernel's bus it is a kernel address. */
 		port_warn("command queue: context refused");
 }
 
@@ -122,7 +122,7 @@ void snic_cqp_stop(struct snic_dev *dev)
 	port_mutex_unlock(&cqp->run);
 }
 
-/* Failures that only a driver's defect can cause. */
+/* Only a defect of the driver can cause these failures. */
 static bool cqp_status_is_bad_command(u32 status)
 {
 	switch (status) {
@@ -165,8 +165,8 @@ static void cqp_complete(struct snic_dev *dev, u8 opcode, u32 status, u64 ret)
 		WRITE_ONCE(cqp->err_codes, SIRDMA_CQP_MAJ_ERROR << 16 | status);
 	}
 	/*
-	 * A release: what the command wrote, and its error codes, are visible before the tail
-	 * moves.
+	 * This store is a release: the effects of the command and its error codes are visible
+	 * before the tail moves.
 	 */
 	smp_store_release(&cqp->tail_reg, reg);
 	if (cqp_status_is_bad_command(status))
@@ -199,12 +199,12 @@ static void cqp_step(struct snic_dev *dev)
 }
 
 /*
- * Exact under the run mutex, else a hint. A head written before a restart may be beyond the
- * ring.
+ * The answer is exact under the run mutex, and a hint otherwise. A head that was written before a
+ * restart may be beyond the ring.
  */
 static bool cqp_has_work(struct snic_cqp *cqp)
 {
-	/* Pairs with snic_cqp_ring(): the commands below the head are visible. */
+	/* This load pairs with snic_cqp_ring(): the commands below the head are visible. */
 	u32 head = smp_load_acquire(&cqp->head);
 
 	return head < READ_ONCE(cqp->entries) && head != READ_ONCE(cqp->tail);
@@ -221,12 +221,12 @@ void snic_cqp_ring(struct snic_dev *dev, u32 head)
 			      SIRDMA_QPS_RESET);
 		return;
 	}
-	/* Pairs with cqp_has_work(), on whichever CPU executes. */
+	/* This store pairs with cqp_has_work() on the CPU that executes commands. */
 	smp_store_release(&cqp->head, head);
 	do {
 		/*
-		 * The head is written before the mutex is tried; its holder reads the head
-		 * again after it unlocked. So one of the two executes the commands.
+		 * The head is written before the mutex is tried; its holder reads the head again
+		 * after it unlocked. So either this thread or the holder executes the commands.
 		 */
 		smp_mb();
 		if (!port_mutex_trylock(&cqp->run))

@@ -30,11 +30,13 @@ bool snic_sgid_read(struct snic_dev *dev, u32 idx, struct snic_sgid *out)
 	return out->valid;
 }
 
-/* Call after a change, under the lock: queue pairs then rebuild their flows from the tables. */
+/*
+ * Call this after a change, under the lock: queue pairs then rebuild their flows from the tables.
+ */
 static void tables_changed(struct snic_dev *dev)
 {
 	/*
-	 * A release: the entry changed before the generation does. Pairs with
+	 * This is a release: the entry changes before the generation does. It pairs with
 	 * snic_path_refresh().
 	 */
 	smp_store_release(&dev->tables_gen, dev->tables_gen + 1);
@@ -92,7 +94,7 @@ u32 snic_cqp_manage_sgid(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
 
 /* HMC */
 
-/* Append an entry of the command itself. One that is all zero is absent. */
+/* Append an entry that the command contains. An entry of zeros is absent. */
 static u32 sds_append(struct sirdma_sd_entry *entries, u32 count, __le64 cmd, __le64 data)
 {
 	if (!cmd && !data)
@@ -127,7 +129,7 @@ u32 snic_cqp_update_sds(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	return snic_hmc_update_sds(dev, entries, count);
 }
 
-/* *mem: the buffer of a command, of which the device uses @size bytes. */
+/* @mem is the buffer of a command. The device uses @size bytes of it. */
 static u32 cmd_buf(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u32 size, void **mem)
 {
 	const struct sirdma_cqp_buf *cmd = (const void *)wqe;

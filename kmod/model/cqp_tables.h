@@ -13,7 +13,7 @@ u32 snic_cqp_manage_sgid(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
 u32 snic_cqp_update_sds(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_query_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_commit_fpm(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
-/* Returns how many counters were written: as many as the buffer holds. */
+/* Write as many counters as the buffer holds. Returns how many were written. */
 u32 snic_cqp_gather_stats(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_nop(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 

@@ -285,7 +285,10 @@ static const u32 crc32_table[8][256] = {
 	},
 };
 
-/* crc32_braid[k][n] is the CRC of byte n followed by 39 - k zero bytes: byte k of a word, five words on. */
+/*
+ * crc32_braid[k][n] is the CRC of byte n followed by 39 - k zero bytes: byte k of a word, five
+ * words on.
+ */
 static const u32 crc32_braid[8][256] = {
 	{
 		0x00000000, 0xaf449247, 0x85f822cf, 0x2abcb088, 0xd08143df, 0x7fc5d198, 0x55796110, 0xfa3df357,

@@ -46,7 +46,7 @@ static void dev_free(struct snic_dev *dev)
 	port_free(dev);
 }
 
-/* Allocate what dev_free() frees, also after a failure here. */
+/* Allocate what dev_free() frees. The caller calls dev_free() after a failure as well. */
 static int dev_alloc_tables(struct snic_dev *dev)
 {
 	const struct snic_config *cfg = &dev->cfg;
@@ -99,8 +99,8 @@ err_memory:
 }
 
 /*
- * Destroy all objects, the users of an object before the object. The device accesses no
- * host memory after it returns.
+ * Destroy all objects; the users of an object go before the object. The device accesses no host
+ * memory after this function returns.
  */
 static void dev_clear(struct snic_dev *dev)
 {
@@ -166,7 +166,7 @@ u32 snic_reg_read(struct snic_dev *dev, u32 reg)
 	case SIRDMA_REG_CCQPSTATUS:
 		return READ_ONCE(dev->cqp.status);
 	case SIRDMA_REG_CQPTAIL:
-		/* Pairs with the release in cqp_complete(). */
+		/* This load pairs with the release in cqp_complete(). */
 		return smp_load_acquire(&dev->cqp.tail_reg);
 	case SIRDMA_REG_CQPERRCODES:
 		return READ_ONCE(dev->cqp.err_codes);
@@ -189,8 +189,8 @@ static void set_int_mask(struct snic_dev *dev, u32 mask)
 
 	WRITE_ONCE(dev->int_mask, mask);
 	/*
-	 * A masked vector raised no interrupt for its events: raise it now if its queue holds
-	 * any.
+	 * A masked vector raised no interrupt for its events: raise the interrupt now if the queue
+	 * of the vector holds any.
 	 */
 	smp_mb();
 	snic_eq_unmask(dev, old & ~mask);

@@ -25,11 +25,11 @@ struct snic_sgid {
 };
 
 struct snic_cqp {
-	/* held by the thread that executes commands; protects the fields up to ccq */
+	/* held by the thread that executes commands; protects the members up to ccq */
 	struct port_mutex run;
 	u64 sq_base;
 	u64 compl_ctx;
-	u32 entries; /* 0: not started */
+	u32 entries; /* entries of the ring; 0: the CQP is not started */
 	u32 tail; /* index of the next command */
 	bool polarity; /* expected valid bit of the command at tail */
 	struct snic_cq *ccq; /* the CQP's CQ; the table of CQs owns it */
@@ -89,13 +89,14 @@ static inline void snic_irq(struct snic_dev *dev, u32 vector)
 }
 
 /*
- * Memory that the host transmits by reference is about to return to its owner, since a
- * request failed, or a queue pair or region is destroyed: the host must not read it.
+ * Memory that the host transmits by reference is about to return to its owner, since a request
+ * failed, or a queue pair or region is destroyed: from the return of the call on, the host lets no
+ * peer read it.
  */
-static inline void snic_revoke(struct snic_dev *dev)
+static inline void snic_finish_references(struct snic_dev *dev)
 {
-	if (PORT_WIRE_IN_MEMORY && snic_dev_ops(dev)->revoke)
-		snic_dev_ops(dev)->revoke(dev->host);
+	if (PORT_WIRE_IN_MEMORY && snic_dev_ops(dev)->finish_references)
+		snic_dev_ops(dev)->finish_references(dev->host);
 }
 
 /* The driver violated the interface: report a fault, which only a reset clears. */

@@ -150,8 +150,8 @@ static bool ceq_write(struct snic_dev *dev, struct snic_ceq *ceq, u64 cq_ctx)
 	val = SIRDMA_PREP(SIRDMA_CEQE_CQCTX, cq_ctx) |
 	      SIRDMA_PREP(SIRDMA_CEQE_VALID, ceq->polarity);
 	/*
-	 * A release: pairs with the consumer's read of the valid bit, after which it sees the
-	 * CQEs.
+	 * This store is a release. It pairs with the consumer's read of the valid bit, after which
+	 * the consumer sees the CQEs.
 	 */
 	smp_store_release(&ceqe->val, cpu_to_le64(val));
 	ceq->pending++;
@@ -240,7 +240,7 @@ static bool aeq_may_write(const struct snic_aeq *aeq, const struct snic_aeq_even
 	return aeq->written - aeq->acked < aeq->entries && events->last <= aeq->acked;
 }
 
-/* Two events of an object are of one kind when the later tells nothing new. */
+/* Two events of an object are of one kind if the later event adds no information. */
 static u32 ae_kind(u64 val)
 {
 	switch (SIRDMA_GET(SIRDMA_AEQE_AECODE, val)) {
@@ -293,7 +293,7 @@ void snic_aeq_post(struct snic_dev *dev, struct snic_aeq_events *events, enum si
 		snic_irq(dev, SIRDMA_VECTOR_AEQ);
 }
 
-/* Write the first event of those that wait at @events. */
+/* Write the first event of those that wait in @events. */
 static void aeq_write_waiting(struct snic_dev *dev, struct snic_aeq *aeq,
 			      struct snic_aeq_events *events)
 {
@@ -313,7 +313,10 @@ void snic_aeq_ack(struct snic_dev *dev, u32 count)
 
 	port_lock(&aeq->lock);
 	WRITE_ONCE(aeq->acked, aeq->acked + min_t(u64, count, aeq->written - aeq->acked));
-	/* While some wait there is an element to acknowledge: none waits for ever. */
+	/*
+	 * While some objects wait, there is an element that the driver has not acknowledged: no
+	 * object waits for ever.
+	 */
 	while ((events = aeq_first(aeq)) && aeq_may_write(aeq, events)) {
 		aeq_write_waiting(dev, aeq, events);
 		written = true;

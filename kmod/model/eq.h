@@ -12,7 +12,7 @@ struct snic_dev;
 #define SNIC_EQ_MIN_ENTRIES 4
 #define SNIC_EQ_MAX_ENTRIES (1u << 20)
 
-/* A list of those whose events wait, in order. */
+/* A list of the objects whose events wait, in order. */
 struct snic_eq_link {
 	struct snic_eq_link *prev, *next;
 };
@@ -24,18 +24,18 @@ struct snic_eq_list {
 struct snic_ceq {
 	struct port_lock lock; /* innermost lock */
 	u64 addr;
-	u32 entries; /* 0: does not exist */
+	u32 entries; /* 0: the queue does not exist */
 	u32 prod;
 	u32 pending; /* elements that CEQACK has not acknowledged */
 	u32 cqs; /* queues that raise events here */
 	bool polarity;
-	struct snic_eq_list waiting; /* of struct snic_ceq_event: for room */
+	struct snic_eq_list waiting; /* a list of struct snic_ceq_event that wait for room */
 	u32 id;
 };
 
-/* The event of one CQ. It is on the CEQ's list while it waits for room. */
+/* The event of one CQ. It is in the list of the CEQ while it waits for room. */
 struct snic_ceq_event {
-	struct snic_eq_link link; /* this and due: under the lock of the CEQ */
+	struct snic_eq_link link; /* the lock of the CEQ protects this and due */
 	bool due;
 	u64 cq_ctx;
 };
@@ -50,10 +50,10 @@ struct snic_ceq_event {
  * arming an empty shared receive queue for example, does not crowd out those of others.
  */
 struct snic_aeq_events {
-	struct snic_eq_link link; /* this and what follows: under the lock of the AEQ */
+	struct snic_eq_link link; /* the lock of the AEQ protects this and the members below */
 	u64 last; /* snic_aeq.written after its last element */
 	u64 waiting[SNIC_AE_KINDS]; /* SIRDMA_AEQE_*, in order of arrival */
-	u32 count; /* of these; it is on the AEQ's list unless 0 */
+	u32 count; /* used entries of waiting[]; 0: the object is not in the AEQ's list */
 	u32 id; /* number of the object; this and ctx do not change */
 	u64 ctx; /* driver's cookie */
 };
@@ -67,12 +67,12 @@ static inline void snic_aeq_events_init(struct snic_aeq_events *events, u32 id, 
 struct snic_aeq {
 	struct port_lock lock; /* innermost lock */
 	u64 addr;
-	u64 written; /* elements, ever */
-	u64 acked; /* of these, how many AEQALLOC has returned */
+	u64 written; /* elements written since creation */
+	u64 acked; /* elements of these that AEQALLOC has returned */
 	u32 entries;
 	u32 prod;
 	bool polarity;
-	struct snic_eq_list waiting; /* of struct snic_aeq_events */
+	struct snic_eq_list waiting; /* a list of struct snic_aeq_events */
 };
 
 void snic_eq_init(struct snic_dev *dev);
@@ -83,18 +83,18 @@ bool snic_ceq_attach(struct snic_dev *dev, u32 ceq_id);
 /* The CQ of @event is destroyed: @event waits no longer. */
 void snic_ceq_detach(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *event);
 /*
- * Raise @event. While the ring is full, events wait for room in order of arrival; one that
- * is raised again meanwhile waits once.
+ * Raise @event. While the ring is full, events wait for room in order of arrival. An event that is
+ * raised again meanwhile waits only once.
  */
 void snic_ceq_post(struct snic_dev *dev, u32 ceq_id, struct snic_ceq_event *event);
 /* Raise an event of the object of @events. */
 void snic_aeq_post(struct snic_dev *dev, struct snic_aeq_events *events, enum sirdma_ae_code code,
 		   enum sirdma_ae_source src, u32 wqe_idx, enum sirdma_qp_state state);
-/* The object is destroyed and raises no more: what waits is dropped. */
+/* The object is destroyed and raises no more events: drop the events that wait. */
 void snic_aeq_detach(struct snic_dev *dev, struct snic_aeq_events *events);
 void snic_ceq_ack(struct snic_dev *dev, u32 val); /* SIRDMA_CEQACK_* */
 void snic_aeq_ack(struct snic_dev *dev, u32 count);
-/* Vectors in @unmasked whose queue holds events are raised again. */
+/* Raise the vectors in @unmasked whose queues hold events. */
 void snic_eq_unmask(struct snic_dev *dev, u32 unmasked);
 
 u32 snic_cqp_create_ceq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);

@@ -11,20 +11,17 @@
 u32 snic_fast_alloc(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd)
 {
 	u64 stag = le64_to_cpu(cmd->stag), list = le64_to_cpu(cmd->first_pble);
-	u32 idx = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag), pd, status;
+	u32 idx = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag), status;
 	u64 first = SIRDMA_GET(SIRDMA_CQP_FIRST_PBLE, list);
 	u64 blocks = SIRDMA_GET(SIRDMA_CQP_STAG_BLOCKS, list);
 	struct snic_fast *fast;
 
-	pd = snic_stag_pd(cmd);
-	if (!idx || idx >= dev->cfg.max_mrs || pd >= dev->cfg.max_pds)
-		return SIRDMA_CQP_BAD_INDEX;
 	if (first + 2 * blocks > READ_ONCE(dev->hmc.pble_count))
 		return SIRDMA_CQP_BAD_ADDRESS;
 	fast = port_alloc_charged(sizeof(*fast));
 	if (!fast)
 		return SIRDMA_CQP_NO_MEMORY;
-	fast->pd = pd;
+	fast->pd = snic_stag_pd(cmd);
 	fast->first_pble = (u32)first;
 	fast->blocks = (u32)blocks;
 	snic_slot_init(&fast->mr.slot, SNIC_SLOT_FAST, SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag));
@@ -34,7 +31,7 @@ u32 snic_fast_alloc(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd)
 	return status;
 }
 
-/* The slot that @sqe names, if @qp may register with it. A reader of the table. */
+/* The slot that @sqe names, if @qp may register with it. The caller is a reader of the table. */
 static struct snic_fast *fast_find(struct snic_qp *qp, const struct snic_sqe *sqe)
 {
 	struct snic_obj *obj = snic_table_at(&qp->dev->mrs, sqe->reg.stag >> SNIC_STAG_KEY_BITS);
@@ -47,7 +44,10 @@ static struct snic_fast *fast_find(struct snic_qp *qp, const struct snic_sqe *sq
 	return fast->pd == qp->pd ? fast : NULL;
 }
 
-/* The mapping that @sqe describes. False: it contradicts itself, or its list is too long. */
+/*
+ * Fill the mapping that @sqe describes. Returns false if @sqe contradicts itself, or if its list is
+ * too long.
+ */
 static bool fast_map(const struct snic_fast *fast, const struct snic_sqe *sqe,
 		     struct snic_mapping *map)
 {
@@ -69,23 +69,47 @@ static bool fast_map(const struct snic_fast *fast, const struct snic_sqe *sqe,
 	return snic_map_blocks(map) <= fast->blocks;
 }
 
-/* Copy the list that the driver wrote. False: an entry is no address of a block. */
+/*
+ * Copy @count entries. A kernel consumer chose their addresses. Returns false if one of them is no
+ * address of a block.
+ */
+static bool fast_copy(struct snic_dev *dev, __le64 *to, const __le64 *from, u32 count, u32 shift)
+{
+	u64 addr;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		addr = le64_to_cpu(READ_ONCE(from[i]));
+		if ((addr & ((1ull << shift) - 1)) ||
+		    !port_dma_ptr_checked(dev->dma, addr, 1u << shift))
+			return false;
+		WRITE_ONCE(to[i], cpu_to_le64(addr));
+	}
+	return true;
+}
+
+/* Copy the list that the driver wrote. The caller is a reader of HMC space. */
 static bool fast_copy_list(struct snic_dev *dev, const struct snic_fast *fast,
 			   const struct snic_mapping *map)
 {
-	u32 blocks = (u32)snic_map_blocks(map), i;
-	u64 addr;
+	u32 blocks = (u32)snic_map_blocks(map), i, count;
+	const __le64 *from;
+	__le64 *to;
 
-	for (i = 0; i < blocks; i++) {
-		if (!snic_pble_read(dev, fast->first_pble + fast->blocks + i, &addr) ||
-		    (addr & ((1ull << map->block_shift) - 1)) ||
-		    !snic_pble_write(dev, fast->first_pble + i, addr))
+	for (i = 0; i < blocks; i += count) {
+		count = blocks - i;
+		from = snic_pbles_at(dev, fast->first_pble + fast->blocks + i, &count);
+		to = from ? snic_pbles_at(dev, fast->first_pble + i, &count) : NULL;
+		if (!to || !fast_copy(dev, to, from, count, map->block_shift))
 			return false;
 	}
 	return true;
 }
 
-/* A reader of the table: a slot without references stays until this ends. */
+/*
+ * The caller is a reader of the table and of HMC space: a slot without references stays until the
+ * reader ends.
+ */
 static bool fast_reg(struct snic_qp *qp, const struct snic_sqe *sqe)
 {
 	struct snic_fast *fast = fast_find(qp, sqe);

@@ -15,16 +15,19 @@ struct snic_sqe;
 
 struct snic_fast {
 	struct snic_mr mr;
-	u32 pd; /* of queue pairs that may register with it */
+	u32 pd; /* PD of the queue pairs that may register with the slot */
 	u32 first_pble;
-	u32 blocks; /* of each list */
+	u32 blocks; /* entries of each list */
 };
 
-/* ALLOC_STAG of a region. */
+/*
+ * Execute ALLOC_STAG of a region. The caller has checked that the index and the domain are in
+ * range.
+ */
 u32 snic_fast_alloc(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd);
 /*
- * Execute the FAST_REG @sqe of @qp, whose lock is held. The slot must be FREE. False: refused,
- * nothing changes; counted.
+ * Execute the FAST_REG @sqe of @qp, whose lock is held. The slot must be FREE. Returns false when
+ * the device refuses the request: nothing changes, and the refusal is counted.
  */
 bool snic_fast_reg(struct snic_qp *qp, const struct snic_sqe *sqe);
 

@@ -13,7 +13,7 @@
 #define IPV4_CSUM_OFF 10
 #define IPV6_VERSION 6u
 #define IPV6_FLOW_MASK 0xfffffu
-#define V4_IN_MAPPED 12 /* where the IPv4 address lies in a v4-mapped one */
+#define V4_IN_MAPPED 12 /* offset of the IPv4 address in a v4-mapped address */
 
 static u8 *put_be16(u8 *p, u16 val)
 {
@@ -48,7 +48,7 @@ u32 snic_frame_eth(const struct snic_flow *flow, bool inline_vlan, u8 *out)
 	return p - out;
 }
 
-/* RFC 1071 sum of an IPv4 header whose checksum field is zero. */
+/* The checksum (RFC 1071) of an IPv4 header whose checksum field is zero. */
 static u16 ipv4_csum(const u8 *ip)
 {
 	u32 i, sum = 0;
@@ -67,7 +67,7 @@ static u8 *put_ipv4(u8 *p, const struct snic_flow *flow, u16 len)
 	*p++ = IPV4_VERSION_IHL;
 	*p++ = flow->traffic_class;
 	p = put_be16(p, len);
-	p = put_be16(p, 0); /* identification: atomic datagram, RFC 6864 */
+	p = put_be16(p, 0); /* identification 0: an atomic datagram (RFC 6864) */
 	p = put_be16(p, IPV4_DF);
 	*p++ = flow->hop_limit;
 	*p++ = IPPROTO_UDP_NUM;

@@ -46,18 +46,18 @@ u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
 /* Copy @len bytes of payload to @out and advance. */
 void snic_seg_copy(struct snic_seg_iter *it, void *out, u32 len);
 /*
- * State of an ICRC computation. Short runs, the headers among them, are gathered and summed
- * together with the long run that follows.
+ * State of an ICRC computation. The computation gathers short runs, headers among them, and sums
+ * them together with the long run that follows.
  */
 #define SNIC_ICRC_HEAD 64
 struct snic_icrc {
-	/* zeroes, then the gathered bytes, which are not in the sum yet */
+	/* zeros, then the gathered bytes, which the sum does not include yet */
 	u8 bytes[2 * SNIC_ICRC_HEAD];
-	u32 n; /* gathered bytes */
+	u32 n; /* number of gathered bytes */
 	u32 sum;
 };
 
-/* snic_seg_copy(), and add the bytes to @icrc. */
+/* Copy as snic_seg_copy() does, and add the bytes to @icrc. */
 void snic_seg_copy_icrc(struct snic_seg_iter *it, void *out, u32 len, struct snic_icrc *icrc);
 
 /*

@@ -3,7 +3,7 @@
 #include "hmc.h"
 #include "dev.h"
 
-static struct snic_sd *snic_hmc_sd(struct snic_hmc *hmc, u32 idx)
+static struct snic_sd *hmc_sd(struct snic_hmc *hmc, u32 idx)
 {
 	struct snic_sd *group;
 
@@ -21,7 +21,7 @@ int snic_hmc_init(struct snic_dev *dev)
 }
 
 /* Drop the translation of @sd. The caller holds hmc->lock. */
-static void snic_sd_clear(struct snic_sd *sd)
+static void sd_clear(struct snic_sd *sd)
 {
 	struct snic_hmc_pds *pds = sd->pds;
 
@@ -41,9 +41,9 @@ void snic_hmc_reset(struct snic_dev *dev)
 	WRITE_ONCE(hmc->pble_count, 0);
 	WRITE_ONCE(hmc->av_count, 0);
 	for (i = 0; i < SIRDMA_HMC_MAX_SD; i++) {
-		sd = snic_hmc_sd(hmc, i);
+		sd = hmc_sd(hmc, i);
 		if (sd)
-			snic_sd_clear(sd);
+			sd_clear(sd);
 	}
 	port_mutex_unlock(&hmc->lock);
 }
@@ -66,11 +66,11 @@ struct snic_sd_update {
 	struct snic_hmc_pds *pds;
 };
 
-static u32 snic_sd_group_make(struct snic_hmc *hmc, u32 idx)
+static u32 sd_group_make(struct snic_hmc *hmc, u32 idx)
 {
 	struct snic_sd *group;
 
-	if (snic_hmc_sd(hmc, idx))
+	if (hmc_sd(hmc, idx))
 		return SIRDMA_CQP_OK;
 	group = port_alloc(SNIC_SD_GROUP * sizeof(*group));
 	if (!group)
@@ -79,8 +79,8 @@ static u32 snic_sd_group_make(struct snic_hmc *hmc, u32 idx)
 	return SIRDMA_CQP_OK;
 }
 
-static u32 snic_sd_prepare(struct snic_dev *dev, const struct sirdma_sd_entry *entry,
-			   struct snic_sd_update *update)
+static u32 sd_prepare(struct snic_dev *dev, const struct sirdma_sd_entry *entry,
+		      struct snic_sd_update *update)
 {
 	u64 cmd = le64_to_cpu(entry->cmd), data = le64_to_cpu(entry->data);
 	u32 idx = SIRDMA_GET(SIRDMA_SDCMD_SDIDX, cmd), status;
@@ -91,10 +91,10 @@ static u32 snic_sd_prepare(struct snic_dev *dev, const struct sirdma_sd_entry *e
 		return SIRDMA_CQP_BAD_PARAM;
 	if (idx >= dev->cfg.max_sds)
 		return SIRDMA_CQP_BAD_INDEX;
-	status = snic_sd_group_make(&dev->hmc, idx);
+	status = sd_group_make(&dev->hmc, idx);
 	if (status)
 		return status;
-	update->sd = snic_hmc_sd(&dev->hmc, idx);
+	update->sd = hmc_sd(&dev->hmc, idx);
 	if (!(data & SIRDMA_SDDATA_VALID))
 		return SIRDMA_CQP_OK;
 	if (data & SIRDMA_SDDATA_DIRECT) {
@@ -120,13 +120,13 @@ u32 snic_hmc_update_sds(struct snic_dev *dev, const struct sirdma_sd_entry *entr
 		return SIRDMA_CQP_BAD_PARAM;
 	port_mutex_lock(&dev->hmc.lock);
 	for (i = 0; i < count && !status; i++)
-		status = snic_sd_prepare(dev, &entries[i], &updates[i]);
+		status = sd_prepare(dev, &entries[i], &updates[i]);
 	for (i = 0; i < count; i++) {
 		if (status) {
 			port_free(updates[i].pds);
 			continue;
 		}
-		snic_sd_clear(updates[i].sd);
+		sd_clear(updates[i].sd);
 		/* Pairs with the dereferences in snic_pble_read(). */
 		port_rcu_assign(updates[i].sd->block, updates[i].block);
 		port_rcu_assign(updates[i].sd->pds, updates[i].pds);
@@ -166,15 +166,15 @@ u32 snic_hmc_commit(struct snic_dev *dev, const struct snic_hmc_layout *layout)
 	    !array_fits(dev, layout->pble_base, layout->pble_count, SIRDMA_PBLE_SIZE) ||
 	    !array_fits(dev, layout->av_base, layout->av_count, sizeof(struct sirdma_av)))
 		return SIRDMA_CQP_BAD_PARAM;
-	/* Indices that objects use would name other memory. The CCQ uses none. */
+	/* Indices that objects use would then name other memory. The CCQ uses no index. */
 	if (dev->qps.count || dev->mrs.count || dev->cqs.count > (dev->cqp.ccq ? 1 : 0))
 		return SIRDMA_CQP_BAD_STATE;
 	port_mutex_lock(&hmc->lock);
 	hmc->pble_base = layout->pble_base;
 	hmc->av_base = layout->av_base;
-	/* Pairs with snic_pble_read(), which reads the count before the base. */
+	/* This store pairs with snic_pble_read(), which reads the count before the base. */
 	smp_store_release(&hmc->pble_count, layout->pble_count);
-	/* Pairs with snic_av_at(), which does so, too. */
+	/* This store pairs with av_at(), which also reads the count before the base. */
 	smp_store_release(&hmc->av_count, layout->av_count);
 	port_mutex_unlock(&hmc->lock);
 	return SIRDMA_CQP_OK;
@@ -182,7 +182,7 @@ u32 snic_hmc_commit(struct snic_dev *dev, const struct snic_hmc_layout *layout)
 
 void snic_hmc_invalidate_pd(struct snic_dev *dev, u32 val)
 {
-	struct snic_sd *sd = snic_hmc_sd(&dev->hmc, SIRDMA_GET(SIRDMA_PMPDINV_SDIDX, val));
+	struct snic_sd *sd = hmc_sd(&dev->hmc, SIRDMA_GET(SIRDMA_PMPDINV_SDIDX, val));
 	u32 pd = SIRDMA_GET(SIRDMA_PMPDINV_PDIDX, val);
 	struct snic_hmc_pds *pds;
 
@@ -199,10 +199,10 @@ void snic_hmc_invalidate_pd(struct snic_dev *dev, u32 val)
 }
 
 /*
- * Read page descriptor @pd and cache it. The lock orders this against an invalidation:
- * either this reads the new descriptor, or the invalidation drops what this caches.
+ * Read page descriptor @pd and cache it. The lock orders this against an invalidation: either this
+ * function reads the new descriptor, or the invalidation drops the cached one.
  */
-static noinline void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 pd)
+static noinline void *hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *pds, u32 pd)
 {
 	void *page = NULL;
 	u64 desc;
@@ -216,8 +216,11 @@ static noinline void *snic_hmc_fill(struct snic_dev *dev, struct snic_hmc_pds *p
 	return page;
 }
 
-/* HMC byte @off of a paged segment; NULL when it is not backed. Under port_rcu_read_lock(). */
-static inline void *snic_hmc_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off)
+/*
+ * The address of HMC byte @off of a paged segment, or NULL if the byte is not backed. The caller
+ * holds port_rcu_read_lock().
+ */
+static inline void *hmc_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off)
 {
 	struct snic_hmc_pds *pds = port_rcu_deref(sd->pds);
 	u32 pd = off / SIRDMA_PAGE_SIZE;
@@ -227,16 +230,16 @@ static inline void *snic_hmc_paged(struct snic_dev *dev, struct snic_sd *sd, u32
 		return NULL;
 	page = READ_ONCE(pds->pages[pd]);
 	if (unlikely(!page))
-		page = snic_hmc_fill(dev, pds, pd);
+		page = hmc_fill(dev, pds, pd);
 	return page ? page + off % SIRDMA_PAGE_SIZE : NULL;
 }
 
-static inline bool snic_hmc_read_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off, u64 *val)
+static inline bool hmc_read_paged(struct snic_dev *dev, struct snic_sd *sd, u32 off, u64 *val)
 {
 	const __le64 *word;
 
 	port_rcu_read_lock();
-	word = snic_hmc_paged(dev, sd, off);
+	word = hmc_paged(dev, sd, off);
 	if (word)
 		*val = le64_to_cpu(READ_ONCE(*word));
 	port_rcu_read_unlock();
@@ -251,12 +254,12 @@ bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val)
 	u64 addr;
 	u32 off;
 
-	/* Pairs with the release in snic_hmc_commit(). */
+	/* This load pairs with the release in snic_hmc_commit(). */
 	if (unlikely(idx >= smp_load_acquire(&hmc->pble_count)))
 		goto fault;
 	addr = hmc->pble_base + (u64)idx * SIRDMA_PBLE_SIZE;
 	off = addr % SIRDMA_HMC_SD_SIZE;
-	sd = snic_hmc_sd(hmc, addr / SIRDMA_HMC_SD_SIZE);
+	sd = hmc_sd(hmc, addr / SIRDMA_HMC_SD_SIZE);
 	if (unlikely(!sd))
 		goto fault;
 	block = port_rcu_deref(sd->block);
@@ -264,54 +267,59 @@ bool snic_pble_read(struct snic_dev *dev, u32 idx, u64 *val)
 		*val = le64_to_cpu(READ_ONCE(*(const __le64 *)(block + off)));
 		return true;
 	}
-	if (likely(snic_hmc_read_paged(dev, sd, off, val)))
+	if (likely(hmc_read_paged(dev, sd, off, val)))
 		return true;
 fault:
 	snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
 	return false;
 }
 
-/* Byte @addr of HMC space; NULL when it is not backed. Under port_rcu_read_lock(). */
-static void *snic_hmc_at(struct snic_dev *dev, u64 addr)
+/*
+ * The address of byte @addr of HMC space, or NULL if the byte is not backed. The caller holds
+ * port_rcu_read_lock().
+ */
+static void *hmc_at(struct snic_dev *dev, u64 addr)
 {
-	struct snic_sd *sd = snic_hmc_sd(&dev->hmc, addr / SIRDMA_HMC_SD_SIZE);
+	struct snic_sd *sd = hmc_sd(&dev->hmc, addr / SIRDMA_HMC_SD_SIZE);
 	u32 off = addr % SIRDMA_HMC_SD_SIZE;
 	u8 *block;
 
 	if (unlikely(!sd))
 		return NULL;
 	block = port_rcu_deref(sd->block);
-	return block ? block + off : snic_hmc_paged(dev, sd, off);
+	return block ? block + off : hmc_paged(dev, sd, off);
 }
 
-bool snic_pble_write(struct snic_dev *dev, u32 idx, u64 val)
+__le64 *snic_pbles_at(struct snic_dev *dev, u32 idx, u32 *count)
 {
 	struct snic_hmc *hmc = &dev->hmc;
-	__le64 *word = NULL;
+	/* This load pairs with the release in snic_hmc_commit(). */
+	u32 pbles = smp_load_acquire(&hmc->pble_count);
+	u64 addr = hmc->pble_base + (u64)idx * SIRDMA_PBLE_SIZE;
+	__le64 *first = NULL;
 
-	port_rcu_read_lock();
-	/* Pairs with the release in snic_hmc_commit(). */
-	if (likely(idx < smp_load_acquire(&hmc->pble_count)))
-		word = snic_hmc_at(dev, hmc->pble_base + (u64)idx * SIRDMA_PBLE_SIZE);
-	if (likely(word))
-		WRITE_ONCE(*word, cpu_to_le64(val));
-	else
+	if (likely(idx < pbles && *count <= pbles - idx))
+		first = hmc_at(dev, addr);
+	if (unlikely(!first)) {
 		snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
-	port_rcu_read_unlock();
-	return word;
+		return NULL;
+	}
+	*count =
+		min_t(u32, *count, (SIRDMA_PAGE_SIZE - addr % SIRDMA_PAGE_SIZE) / SIRDMA_PBLE_SIZE);
+	return first;
 }
 
 /* Address vectors */
 
-/* Under port_rcu_read_lock(). */
-static const struct sirdma_av *snic_av_at(struct snic_dev *dev, u32 idx)
+/* The caller holds port_rcu_read_lock(). */
+static const struct sirdma_av *av_at(struct snic_dev *dev, u32 idx)
 {
 	struct snic_hmc *hmc = &dev->hmc;
 
-	/* Pairs with the release in snic_hmc_commit(). */
+	/* This load pairs with the release in snic_hmc_commit(). */
 	if (unlikely(idx >= smp_load_acquire(&hmc->av_count)))
 		return NULL;
-	return snic_hmc_at(dev, hmc->av_base + (u64)idx * sizeof(struct sirdma_av));
+	return hmc_at(dev, hmc->av_base + (u64)idx * sizeof(struct sirdma_av));
 }
 
 bool snic_av_ctrl(struct snic_dev *dev, u32 idx, u64 *ctrl)
@@ -319,7 +327,7 @@ bool snic_av_ctrl(struct snic_dev *dev, u32 idx, u64 *ctrl)
 	const struct sirdma_av *av;
 
 	port_rcu_read_lock();
-	av = snic_av_at(dev, idx);
+	av = av_at(dev, idx);
 	if (likely(av))
 		*ctrl = le64_to_cpu(READ_ONCE(av->ctrl));
 	port_rcu_read_unlock();
@@ -333,7 +341,7 @@ bool snic_av_read(struct snic_dev *dev, u32 idx, struct sirdma_av *out)
 	__le64 ctrl;
 
 	port_rcu_read_lock();
-	av = snic_av_at(dev, idx);
+	av = av_at(dev, idx);
 	if (av) {
 		ctrl = READ_ONCE(av->ctrl);
 		smp_rmb(); /* the other words are as new as this one: pairs with the driver's */

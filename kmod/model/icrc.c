@@ -49,7 +49,7 @@ static inline u32 crc_braid(u64 word)
 	       crc32_braid[6][(word >> 48) & 0xff] ^ crc32_braid[7][word >> 56];
 }
 
-/* Bytes to sum and, where dst is not NULL, to copy. */
+/* The bytes to sum and, if dst is not NULL, to copy. */
 struct crc_run {
 	const u8 *src;
 	u8 *dst;
@@ -57,8 +57,8 @@ struct crc_run {
 };
 
 /*
- * Copy the next @n bytes of @run to @to. Each byte is read once: the application may
- * write it meanwhile, and the bytes that are sent must be those that were summed.
+ * Copy the next @n bytes of @run to @to. Each byte is read once: the application may write it
+ * meanwhile, and the device must send the bytes that it summed.
  */
 static __always_inline void crc_fetch(struct crc_run *run, void *to, u32 n, bool copy)
 {
@@ -79,7 +79,7 @@ static __always_inline u64 crc_fetch_word(struct crc_run *run, bool copy)
 	return le64_to_cpu(word);
 }
 
-/* The sums have constant indices, so that they are kept in registers. */
+/* The indices of the sums are constant, so that the compiler keeps the sums in registers. */
 static __always_inline u32 crc_blocks(u32 crc, struct crc_run *run, bool copy)
 {
 	struct crc_run r = *run;
@@ -135,10 +135,10 @@ static u32 crc_table(u32 crc, struct crc_run run)
 	return crc;
 }
 
-/* Shorter runs are summed by tables: vector instructions gain nothing for them. */
+/* The tables sum shorter runs: vector instructions gain nothing for them. */
 #define FOLD_MIN 64
 
-/* The sum including the gathered bytes. */
+/* The sum, which includes the gathered bytes. */
 static u32 icrc_head(const struct snic_icrc *icrc)
 {
 	return crc_table(icrc->sum,
@@ -219,7 +219,7 @@ void snic_icrc_start(struct snic_icrc *icrc, const u8 *ip, bool is_v4)
 		buf[IPV4_CSUM] = 0xff;
 		buf[IPV4_CSUM + 1] = 0xff;
 	} else {
-		/* All but the version: traffic class and flow label. */
+		/* The mask covers all but the version: traffic class and flow label. */
 		buf[0] |= 0x0f;
 		buf[1] = 0xff;
 		buf[2] = 0xff;

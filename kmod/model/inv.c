@@ -11,7 +11,10 @@ enum {
 	INV_DONE,
 };
 
-/* The last user of the memory is gone. Any context, another QP's lock may be held. */
+/*
+ * The last user of the memory is gone. The caller may be in any context, and may hold the lock of
+ * another QP.
+ */
 static void inv_drained(struct snic_slot_callback *callback)
 {
 	struct snic_inv *inv = container_of(callback, struct snic_inv, callback);
@@ -50,7 +53,7 @@ bool snic_inv_finish(struct snic_inv *inv)
 	 * Packets that carry payload by reference hold no reference of the slot. Peers may still be
 	 * about to read that payload.
 	 */
-	snic_revoke(inv->qp->dev);
+	snic_finish_references(inv->qp->dev);
 	return true;
 }
 
@@ -60,12 +63,12 @@ enum snic_inv_result snic_inv_start(struct snic_inv *inv, u32 stag, enum snic_in
 	enum snic_invalidate ret;
 
 	/*
-	 * A reset or an error may have left an invalidation under way. When it ends,
+	 * A reset or an error may have left an invalidation under way. When that invalidation ends,
 	 * inv_drained() schedules this queue pair, which then tries again.
 	 */
 	if (READ_ONCE(inv->state) != INV_IDLE && !snic_inv_finish(inv))
 		return SNIC_INV_AGAIN;
-	/* The region of the last packet may be this one. */
+	/* The QP may hold a reference to this region, for the last packet. */
 	snic_qp_put_rx_mr(qp);
 	WRITE_ONCE(inv->state, INV_STARTING);
 	snic_obj_get(&qp->obj);
@@ -80,8 +83,11 @@ enum snic_inv_result snic_inv_start(struct snic_inv *inv, u32 stag, enum snic_in
 	WRITE_ONCE(inv->state, INV_IDLE);
 	switch (ret) {
 	case SNIC_INVALIDATE_DONE:
-		/* Another queue pair may have invalidated it that has not run since it drained. */
-		snic_revoke(qp->dev);
+		/*
+		 * Another queue pair may have invalidated the key, and may not have run since the
+		 * slot drained.
+		 */
+		snic_finish_references(qp->dev);
 		return SNIC_INV_DONE;
 	case SNIC_INVALIDATE_BUSY:
 		snic_qp_defer(qp);

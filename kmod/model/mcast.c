@@ -15,13 +15,16 @@ void snic_mcast_fini(struct snic_mcast_table *table)
 	snic_table_fini(&table->groups);
 }
 
-/* Groups of one application differ in the last bytes. */
+/* The addresses of one application's groups differ in the last bytes. */
 static struct snic_mcast **mcast_bucket(struct snic_mcast_table *table, const struct sirdma_ip *ip)
 {
 	return &table->buckets[(ip->b[15] + ip->b[14] * 31u + ip->b[13] * 7u) % SNIC_MCAST_BUCKETS];
 }
 
-/* Table lock held. The link that leads to the group; what it leads to is NULL when there is none. */
+/*
+ * The link that leads to the group. It leads to NULL when there is no such group. The caller holds
+ * the lock of the table.
+ */
 static struct snic_mcast **mcast_link(struct snic_mcast_table *table, const struct sirdma_ip *ip)
 {
 	struct snic_mcast **link = mcast_bucket(table, ip);
@@ -59,7 +62,7 @@ bool snic_mcast_has(struct snic_dev *dev, const struct sirdma_ip *ip)
 	return has;
 }
 
-/* Commands: one at a time, so only the packets that arrive need the table's lock. */
+/* Commands run one at a time, so only arriving packets need the lock of the table. */
 
 static struct snic_mcast *mcast_by_cmd(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
 				       u32 *status)
@@ -74,7 +77,7 @@ static struct snic_mcast *mcast_by_cmd(struct snic_dev *dev, const struct sirdma
 	return NULL;
 }
 
-/* *ctx: the command's list of queue pairs, in the device's byte order. */
+/* @ctx is the command's list of queue pairs, in the device's byte order. */
 static u32 mcast_read_ctx(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
 			  struct sirdma_mcast_ctx *ctx)
 {

@@ -13,25 +13,28 @@ struct snic_dev;
 
 struct snic_mcast {
 	struct snic_obj obj;
-	struct snic_mcast *next; /* in its bucket */
+	struct snic_mcast *next; /* next group of the bucket */
 	struct sirdma_ip ip;
 	u32 count;
 	u32 qpns[SIRDMA_MCAST_MAX_QPS];
 };
 
 struct snic_mcast_table {
-	struct port_lock lock; /* protects buckets[] and what is in them; innermost */
-	struct snic_mcast *buckets[SNIC_MCAST_BUCKETS]; /* by address */
-	struct snic_table groups; /* by number */
+	struct port_lock lock; /* protects buckets[] and the groups in them; innermost */
+	struct snic_mcast *buckets[SNIC_MCAST_BUCKETS]; /* groups by address */
+	struct snic_table groups; /* groups by number */
 };
 
 int snic_mcast_init(struct snic_mcast_table *table);
-/* The groups are destroyed. */
+/* Destroy the groups. */
 void snic_mcast_fini(struct snic_mcast_table *table);
-/* Copy the numbers of the queue pairs of group @ip; returns how many, 0: there is no group. */
+/*
+ * Copy the numbers of the queue pairs of group @ip. Returns how many there are; 0: there is no
+ * group.
+ */
 u32 snic_mcast_members(struct snic_dev *dev, const struct sirdma_ip *ip,
 		       u32 qpns[SIRDMA_MCAST_MAX_QPS]);
-/* Device teardown. */
+/* Destroy all groups at the device's teardown. */
 void snic_mcast_destroy_all(struct snic_dev *dev);
 
 u32 snic_cqp_create_mcast(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);

@@ -4,12 +4,14 @@
 #include "dev.h"
 #include "fast.h"
 
+#define MR_LONGEST_RUN (1ull << 30)
+
 static u64 block_size(const struct snic_mr *mr)
 {
 	return 1ull << mr->map.block_shift;
 }
 
-/* Index of the PBLE that names block @block; levels 1 and 2. */
+/* Index of the PBLE that names block @block, for levels 1 and 2. */
 static bool mr_pble(struct snic_dev *dev, const struct snic_mr *mr, u64 block, u32 *idx)
 {
 	u64 leaf;
@@ -46,29 +48,49 @@ static enum snic_mem mr_block(struct snic_dev *dev, const struct snic_mr *mr, u6
 	return SNIC_MEM_FAULT;
 }
 
-enum snic_mem snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, void **p,
-			  u32 *run)
+/* The driver vouches for none of this memory: check each address. */
+static noinline enum snic_mem mr_run_checked(struct snic_dev *dev, u64 va, u32 len,
+					     struct snic_run *run)
 {
-	u64 off = va - mr->map.base + mr->map.first_block_off;
-	u64 in_block = off & (block_size(mr) - 1), addr;
+	run->va = va;
+	run->ptr = port_dma_ptr_checked(dev->dma, va, len);
+	run->len = run->ptr ? len : 0;
+	return run->ptr ? SNIC_MEM_OK : SNIC_MEM_FAULT;
+}
+
+enum snic_mem snic_mr_run(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len,
+			  struct snic_run *run)
+{
+	/*
+	 * A region of level 0 is contiguous. The length of a run is limited so that it fits a u32.
+	 */
+	u64 block = mr->map.level ? block_size(mr) : MR_LONGEST_RUN;
+	u64 in_region = va - mr->map.base, off = in_region + mr->map.first_block_off;
+	u64 in_block = off & (block - 1), before = min(in_block, in_region);
+	u64 size = before + min(block - in_block, mr->map.len - in_region);
+	u64 addr = mr->map.addr + off - in_block;
 	enum snic_mem mem;
 
-	*run = len;
-	if (mr->map.level == 0) {
-		*p = port_dma_ptr(dev->dma, mr->map.addr + off, len);
-	} else if (mr->map.level == SNIC_LEVEL_ALL) {
-		*p = port_dma_ptr_checked(dev->dma, va, len);
-	} else {
+	run->len = 0;
+	if (unlikely(mr->map.level == SNIC_LEVEL_ALL))
+		return mr_run_checked(dev, va, len, run);
+	if (mr->map.level) {
 		mem = mr_block(dev, mr, off >> mr->map.block_shift, &addr);
 		if (mem != SNIC_MEM_OK)
 			return mem;
-		*run = min_t(u64, len, block_size(mr) - in_block);
-		*p = port_dma_ptr(dev->dma, addr + in_block, *run);
 	}
-	return likely(*p) ? SNIC_MEM_OK : SNIC_MEM_FAULT;
+	run->va = va - before;
+	run->ptr = port_dma_ptr(dev->dma, addr + in_block - before, (u32)size);
+	if (unlikely(!run->ptr))
+		return SNIC_MEM_FAULT;
+	run->len = (u32)size;
+	return SNIC_MEM_OK;
 }
 
-/* The rule that the access breaks, if any; checked in the order key, PD, rights, bounds. */
+/*
+ * The rule that the access breaks, if any. The rules are checked in the order key, PD, rights,
+ * bounds.
+ */
 static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, u32 qpn, u64 va,
 				    u64 len, u8 access, enum sirdma_stat *stat)
 {
@@ -121,16 +143,19 @@ struct snic_mr *snic_mr_get_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, 
 	return NULL;
 }
 
-/* The same of a window: one of type 1 is bound anew instead, and one of type 2 is a queue pair's. */
+/*
+ * Check the invalidation of a window. BIND_MW ends the binding of type 1; only its queue pair ends
+ * type 2.
+ */
 static bool mr_check_invalidate_mw(const struct snic_mr *mr, u32 pd, u32 qpn, enum snic_inv_why why)
 {
 	if (mr->map.pd == SNIC_PD_OF_QP)
 		return snic_mw_is_of_qp(mr, pd, qpn);
-	/* The index may be another window's since the queue pair has found its own. */
+	/* The index may name another window since the queue pair found its own. */
 	return why == SNIC_INV_REBIND && mr->map.pd == pd;
 }
 
-/* May @mr be invalidated by QP @qpn of @pd? Checked in the order key, kind, rights, PD. */
+/* May QP @qpn of @pd invalidate @mr? The rules are checked in the order key, kind, rights, PD. */
 static bool mr_check_invalidate(const struct snic_mr *mr, u32 stag, u32 pd, u32 qpn,
 				enum snic_inv_why why, enum sirdma_stat *stat)
 {
@@ -152,7 +177,7 @@ static bool mr_check_invalidate(const struct snic_mr *mr, u32 stag, u32 pd, u32 
 	return mr->map.pd == pd;
 }
 
-/* The same of a slot that nobody uses: its mapping may be changed meanwhile. */
+/* The same for a slot without users: its mapping may change meanwhile. */
 static bool mr_check_unused(u32 stag, u64 word, enum sirdma_stat *stat)
 {
 	*stat = SIRDMA_STAT_MR_INVALID_KEY;
@@ -160,7 +185,7 @@ static bool mr_check_unused(u32 stag, u64 word, enum sirdma_stat *stat)
 	    (word & SNIC_SLOT_KEY) != (stag & SNIC_SLOT_KEY))
 		return false;
 	*stat = SIRDMA_STAT_MR_BAD_INVALIDATE;
-	/* A window that is not bound has no key that could end. */
+	/* A window that is not bound has no key that could become invalid. */
 	if (snic_slot_word_kind(word) == SNIC_SLOT_WINDOW &&
 	    snic_slot_word_state(word) == SNIC_SLOT_FREE)
 		return false;
@@ -202,7 +227,7 @@ enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, 
 	} else if (draining) {
 		snic_slot_wait(slot, callback);
 	} else if (!snic_slot_invalidate(slot, callback)) {
-		ret = SNIC_INVALIDATE_BUSY; /* another was faster */
+		ret = SNIC_INVALIDATE_BUSY; /* another caller was faster */
 		if (snic_slot_has_windows(slot)) {
 			snic_stat_inc(dev, SIRDMA_STAT_MR_BAD_INVALIDATE);
 			ret = SNIC_INVALIDATE_REFUSED;
@@ -231,16 +256,18 @@ bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, enu
 	return may;
 }
 
-/* Decode the access rights of a command; false when they contradict each other. */
+/* Decode the access rights of a command. Returns false if they contradict each other. */
 static bool mr_decode_access(u64 hdr, u32 *access)
 {
 	const u8 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
-			  SIRDMA_ACCESS_REMOTE_ATOMIC;
+			  SIRDMA_ACCESS_REMOTE_ATOMIC | SIRDMA_ACCESS_REMOTE_FLUSH;
 
 	/* All regions may be read locally (IBTA 10.6.3.1), windows may not. */
 	*access = SIRDMA_GET(SIRDMA_CQP_STAG_ARIGHTS, hdr) | SIRDMA_ACCESS_LOCAL_READ;
 	if (hdr & SIRDMA_CQP_STAG_ATOMICS)
 		*access |= SIRDMA_ACCESS_REMOTE_ATOMIC;
+	if (hdr & SIRDMA_CQP_STAG_FLUSH)
+		*access |= SIRDMA_ACCESS_REMOTE_FLUSH;
 	if ((*access & remote) && !(hdr & SIRDMA_CQP_STAG_REMACCENABLED))
 		return false;
 	return snic_access_consistent(*access);
@@ -262,10 +289,11 @@ static u32 mr_decode_all_memory(const struct sirdma_cqp_stag *cmd, struct snic_m
 {
 	u64 hdr = le64_to_cpu(cmd->hdr);
 
-	if (map->level || map->len || cmd->va || cmd->addr || !(hdr & SIRDMA_CQP_STAG_VABASED))
+	if (map->level || map->len || cmd->va || cmd->addr || !(hdr & SIRDMA_CQP_STAG_VABASED) ||
+	    (hdr & SIRDMA_CQP_STAG_REPLACE))
 		return SIRDMA_CQP_BAD_PARAM;
 	map->level = SNIC_LEVEL_ALL;
-	/* All but the very last byte, so that the end does not wrap. */
+	/* The region has all bytes but the very last, so that its end does not wrap. */
 	map->len = ~0ull;
 	return SIRDMA_CQP_OK;
 }
@@ -307,13 +335,12 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 	return SIRDMA_CQP_OK;
 }
 
-/* Is there, or may there be, memory at @va? */
+/* Is there memory at @va, or may there be memory later? */
 static bool mr_resolves(struct snic_dev *dev, const struct snic_mr *mr, u64 va)
 {
-	void *p;
-	u32 run;
+	struct snic_run run;
 
-	return snic_mr_ptr(dev, mr, va, 1, &p, &run) != SNIC_MEM_FAULT;
+	return snic_mr_run(dev, mr, va, 1, &run) != SNIC_MEM_FAULT;
 }
 
 /*
@@ -343,7 +370,10 @@ static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 	return SIRDMA_CQP_OK;
 }
 
-/* The slot @idx, or NULL. Commands are executed one at a time, and only commands free slots. */
+/*
+ * The slot @idx, or NULL. The pointer stays valid: commands execute one at a time, and only
+ * commands free slots.
+ */
 static struct snic_mr *mr_at(struct snic_dev *dev, u32 idx)
 {
 	struct snic_obj *obj = snic_table_at(&dev->mrs, idx);
@@ -356,7 +386,7 @@ static u32 mr_check_idx(struct snic_dev *dev, u32 idx)
 	return idx && idx < dev->cfg.max_mrs ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_INDEX;
 }
 
-/* A slot for REG_MR of an index that has none. */
+/* Make a slot for REG_MR of an index that has none. */
 static u32 mr_alloc(struct snic_dev *dev, u32 idx, u8 key, struct snic_mr **out)
 {
 	struct snic_mr *mr = port_alloc_charged(sizeof(*mr));
@@ -376,36 +406,14 @@ static u32 mr_alloc(struct snic_dev *dev, u32 idx, u8 key, struct snic_mr **out)
 u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
 {
 	const struct sirdma_cqp_stag *cmd = (const void *)wqe;
+	u32 status = mr_check_idx(dev, SIRDMA_GET(SIRDMA_CQP_STAG_IDX, le64_to_cpu(cmd->stag)));
 
+	if (status)
+		return status;
+	if (snic_stag_pd(cmd) >= dev->cfg.max_pds)
+		return SIRDMA_CQP_BAD_INDEX;
 	return le64_to_cpu(cmd->hdr) & SIRDMA_CQP_STAG_MR ? snic_fast_alloc(dev, cmd) :
 							    snic_mw_alloc(dev, cmd);
-}
-
-u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
-{
-	const struct sirdma_cqp_stag *cmd = (const void *)wqe;
-	u64 stag = le64_to_cpu(cmd->stag);
-	u32 idx = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag), status;
-	u8 key = SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag);
-	struct snic_mr next = {}, *mr;
-
-	status = mr_check_idx(dev, idx);
-	if (!status)
-		status = mr_decode(dev, cmd, &next.map);
-	if (!status)
-		status = mr_check_list(dev, &next);
-	if (status)
-		return status;
-	mr = mr_at(dev, idx);
-	if (!mr)
-		status = mr_alloc(dev, idx, key, &mr);
-	if (status)
-		return status;
-	if (snic_slot_is_window(&mr->slot) || !snic_slot_claim(&mr->slot))
-		return SIRDMA_CQP_IN_USE;
-	mr->map = next.map;
-	snic_slot_publish(&mr->slot, key);
-	return SIRDMA_CQP_OK;
 }
 
 /*
@@ -431,6 +439,68 @@ static struct snic_mr *mr_by_stag(struct snic_dev *dev, const struct sirdma_cqp_
 	return NULL;
 }
 
+/*
+ * Replace the region that @cmd names by one with the mapping @map. Lookups find the former slot or
+ * the new one, both VALID.
+ */
+static u32 mr_replace(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
+		      const struct snic_mapping *map)
+{
+	struct snic_mr *old, *mr;
+	u32 status;
+
+	old = mr_by_stag(dev, cmd, &status);
+	if (!old)
+		return status;
+	if (snic_slot_kind(&old->slot) != SNIC_SLOT_FIXED || old->map.level == SNIC_LEVEL_ALL)
+		return SIRDMA_CQP_BAD_STATE;
+	mr = port_alloc_charged(sizeof(*mr));
+	if (!mr)
+		return SIRDMA_CQP_NO_MEMORY;
+	if (!snic_slot_seal(&old->slot)) {
+		port_free(mr);
+		return SIRDMA_CQP_IN_USE;
+	}
+	snic_slot_init(&mr->slot, SNIC_SLOT_FIXED, 0);
+	snic_slot_claim(&mr->slot);
+	mr->map = *map;
+	snic_slot_publish(&mr->slot, snic_slot_key(&old->slot));
+	snic_table_replace(&dev->mrs, old->slot.obj.id, &mr->slot.obj);
+	snic_slot_remove(&old->slot);
+	port_free_rcu(old, slot.obj.rcu);
+	snic_finish_references(dev);
+	return SIRDMA_CQP_OK;
+}
+
+u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	const struct sirdma_cqp_stag *cmd = (const void *)wqe;
+	u64 stag = le64_to_cpu(cmd->stag);
+	u32 idx = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag), status;
+	u8 key = SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag);
+	struct snic_mr next = {}, *mr;
+
+	status = mr_check_idx(dev, idx);
+	if (!status)
+		status = mr_decode(dev, cmd, &next.map);
+	if (!status)
+		status = mr_check_list(dev, &next);
+	if (status)
+		return status;
+	if (le64_to_cpu(cmd->hdr) & SIRDMA_CQP_STAG_REPLACE)
+		return mr_replace(dev, cmd, &next.map);
+	mr = mr_at(dev, idx);
+	if (!mr)
+		status = mr_alloc(dev, idx, key, &mr);
+	if (status)
+		return status;
+	if (snic_slot_is_window(&mr->slot) || !snic_slot_claim(&mr->slot))
+		return SIRDMA_CQP_IN_USE;
+	mr->map = next.map;
+	snic_slot_publish(&mr->slot, key);
+	return SIRDMA_CQP_OK;
+}
+
 /* Invalidate the slot, wait for its users, and free it. */
 static bool mr_free(struct snic_dev *dev, struct snic_mr *mr)
 {
@@ -451,7 +521,7 @@ u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe
 		return status;
 	if (!mr_free(dev, mr))
 		return SIRDMA_CQP_IN_USE;
-	snic_revoke(dev);
+	snic_finish_references(dev);
 	return SIRDMA_CQP_OK;
 }
 
@@ -477,6 +547,8 @@ u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 		*ret |= SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, mr->map.level);
 	if (mr->map.access & SIRDMA_ACCESS_REMOTE_ATOMIC)
 		*ret |= SIRDMA_CQP_STAG_ATOMICS;
+	if (mr->map.access & SIRDMA_ACCESS_REMOTE_FLUSH)
+		*ret |= SIRDMA_CQP_STAG_FLUSH;
 	return SIRDMA_CQP_OK;
 }
 
@@ -485,13 +557,14 @@ void snic_mr_destroy_all(struct snic_dev *dev)
 	bool windows = true;
 	u32 id;
 
-	/* Windows first: they keep their regions. */
+	/* Destroy windows first, because they keep references to their regions. */
 	do {
 		for (id = 0; snic_table_next(&dev->mrs, &id); id++) {
 			struct snic_mr *mr = mr_at(dev, id);
 
 			if (snic_slot_is_window(&mr->slot) == windows)
 				mr_free(dev, mr);
+			port_cond_resched();
 		}
 		windows = !windows;
 	} while (!windows);

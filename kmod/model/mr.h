@@ -3,6 +3,7 @@
 #ifndef SNIC_MR_H
 #define SNIC_MR_H
 
+#include "run.h"
 #include "slot.h"
 #include "sirdma/cqe.h"
 #include "sirdma/cqp.h"
@@ -11,20 +12,20 @@ struct snic_dev;
 
 /* The memory that a VALID slot describes. */
 struct snic_mapping {
-	u64 base; /* first address: VA, or 0 when zero based */
+	u64 base; /* first address: a VA, or 0 if zero-based */
 	u64 len; /* base + len does not wrap */
 	union {
 		u64 addr; /* level 0: DMA address of the first block */
 		struct {
 			u32 first_pble; /* levels 1 and 2 */
-			u32 first_block; /* of the list; not 0 for a window only */
+			u32 first_block; /* first PBLE of the list; not 0 for a window only */
 		};
 	};
 	u32 first_block_off; /* offset of the first byte in its block */
-	u32 pd : 18; /* or SNIC_PD_OF_QP */
+	u32 pd : 18; /* the number of a PD, or SNIC_PD_OF_QP */
 	u32 access : 7; /* SIRDMA_ACCESS_* */
-	u32 level : 2; /* of its page list, or SNIC_LEVEL_ALL */
-	u32 block_shift : 5; /* 12, 21, 30 */
+	u32 level : 2; /* level of the page list, or SNIC_LEVEL_ALL */
+	u32 block_shift : 5; /* log2 of the bytes of a block: 12, 21 or 30 */
 };
 
 static inline u64 snic_map_blocks(const struct snic_mapping *map)
@@ -33,19 +34,19 @@ static inline u64 snic_map_blocks(const struct snic_mapping *map)
 	       map->block_shift;
 }
 
-#define SNIC_STAG_KEY_BITS 8 /* of a stag, the lowest; the others are the index of its slot */
+#define SNIC_STAG_KEY_BITS 8 /* the lowest bits of a stag; the others are the index of its slot */
 
-/* The protection domain of a command. */
+/* The protection domain that a command names. */
 static inline u32 snic_stag_pd(const struct sirdma_cqp_stag *cmd)
 {
 	return SIRDMA_GET(SIRDMA_CQP_STAG_PDID_LO, le64_to_cpu(cmd->len_pd)) |
 	       SIRDMA_GET(SIRDMA_CQP_STAG_PDID_HI, le64_to_cpu(cmd->pd_hi)) << 18;
 }
 
-#define SNIC_LEVEL_ALL 3 /* all memory: addresses are DMA addresses */
-#define SNIC_PD_OF_QP 0x3ffff /* no PD's number: a type 2 window, which is one QP's */
+#define SNIC_LEVEL_ALL 3 /* the region is all memory: addresses are DMA addresses */
+#define SNIC_PD_OF_QP 0x3ffff /* no number of a PD: a type 2 window, which belongs to one QP */
 
-/* One cache line, all that a lookup reads. */
+/* A lookup reads this one cache line only. */
 struct snic_mr {
 	struct snic_slot slot;
 	struct snic_mapping map;
@@ -76,17 +77,17 @@ static inline void snic_mr_put(struct snic_mr *mr)
 }
 
 enum snic_invalidate {
-	SNIC_INVALIDATE_DONE, /* the key is invalid already */
+	SNIC_INVALIDATE_DONE, /* the key was invalid already */
 	SNIC_INVALIDATE_STARTED, /* nobody uses the memory by the key once the callback is called */
 	SNIC_INVALIDATE_BUSY, /* the slot is about to change its state: try again at once */
 	SNIC_INVALIDATE_REFUSED,
 };
 
-/* Who invalidates a key */
+/* The operation that invalidates a key */
 enum snic_inv_why {
 	SNIC_INV_LOCAL, /* LOCAL_INV, or the end of a READ_LOC_INV */
-	SNIC_INV_REMOTE, /* the peer's SEND_INV */
-	SNIC_INV_REBIND, /* BIND_MW of a window of type 1, which only this ends */
+	SNIC_INV_REMOTE, /* the SEND_INV of the peer */
+	SNIC_INV_REBIND, /* BIND_MW of a type 1 window; only this operation ends its binding */
 };
 
 /*
@@ -97,43 +98,48 @@ enum snic_inv_why {
 enum snic_invalidate snic_mr_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn,
 					enum snic_inv_why why, struct snic_slot_callback *callback);
 
-/* Would that be refused? False: yes, counted. Nothing changes. */
+/*
+ * Returns true if the device would accept that invalidation. Returns false, and counts the refusal,
+ * if it would not. Nothing changes.
+ */
 bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, enum snic_inv_why why);
 
 enum snic_mem {
 	SNIC_MEM_OK,
-	SNIC_MEM_ABSENT, /* the driver has no memory there at present: try again later */
+	SNIC_MEM_ABSENT, /* the driver has no memory there now: the caller tries again later */
 	SNIC_MEM_FAULT, /* an HMC fault, or no memory at that address */
 };
 
 /*
- * *p: the bytes at @va; *run (≤ @len): how many of them are contiguous. [va, va + len) was
- * checked by snic_mr_get(). The pointer may be used until snic_mr_put(), and no longer: by
- * the last reference a driver knows that memory is its own again, also memory that a PBLE
- * named before (sirdma/hmc.h).
+ * The run of @mr that has @va: the part of one block that lies in the region; of level 0 the whole
+ * region, up to 1 GiB of it; of a region of all memory [va, va + len). That range was checked by
+ * snic_mr_get(). The run may be used until snic_mr_put(), and no longer: by the last reference a
+ * driver knows that memory is its own again, also memory that a PBLE named before (sirdma/hmc.h).
+ * Unless OK, @run is empty.
  */
-enum snic_mem snic_mr_ptr(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len, void **p,
-			  u32 *run);
+enum snic_mem snic_mr_run(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len,
+			  struct snic_run *run);
 
 /*
  * CQP handlers. ALLOC_STAG allocates a FREE slot, of a region (fast.h) or of a window. REG_MR makes
- * that of a region VALID; for an index without a slot it does both. QUERY_STAG returns the rights, level
- * and page size of a region or bound window as the header bits of REG_MR (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE,
- * _HPAGESIZE, _ALL_MEMORY, _MR).
+ * that of a region VALID; for an index without a slot it does both; with SIRDMA_CQP_STAG_REPLACE it
+ * replaces a VALID one. QUERY_STAG returns the rights,
+ * level and page size of a region or bound window as the header bits of REG_MR
+ * (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE, _HPAGESIZE, _ALL_MEMORY, _MR).
  */
 u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
-/* log2 of the bytes of a block; 0: @hpage is no enum sirdma_hpage_size. */
+/* log2 of the bytes of a block; 0 if @hpage is no enum sirdma_hpage_size. */
 u32 snic_hpage_shift(u32 hpage);
-/* False: the rights contradict each other (IBTA 10.6.3.1). */
+/* Returns false if the rights contradict each other (IBTA 10.6.3.1). */
 static inline bool snic_access_consistent(u32 access)
 {
 	return !(access & (SIRDMA_ACCESS_REMOTE_WRITE | SIRDMA_ACCESS_REMOTE_ATOMIC)) ||
 	       (access & SIRDMA_ACCESS_LOCAL_WRITE);
 }
-/* Device teardown: free every region. */
+/* Free every region at the device's teardown. */
 void snic_mr_destroy_all(struct snic_dev *dev);
 
 #endif

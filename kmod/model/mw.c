@@ -28,15 +28,11 @@ u32 snic_mw_alloc(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd)
 	u64 stag = le64_to_cpu(cmd->stag);
 	u32 idx = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, stag), status;
 	struct snic_mw *mw;
-	u32 pd;
 
-	pd = snic_stag_pd(cmd);
-	if (!idx || idx >= dev->cfg.max_mrs || pd >= dev->cfg.max_pds)
-		return SIRDMA_CQP_BAD_INDEX;
 	mw = port_alloc_charged(sizeof(*mw));
 	if (!mw)
 		return SIRDMA_CQP_NO_MEMORY;
-	mw->pd = pd;
+	mw->pd = snic_stag_pd(cmd);
 	mw->type1 = le64_to_cpu(cmd->hdr) & SIRDMA_CQP_STAG_MWTYPE;
 	snic_slot_init(&mw->mr.slot, SNIC_SLOT_WINDOW, SIRDMA_GET(SIRDMA_CQP_STAG_KEY, stag));
 	status = snic_table_status(snic_table_insert(&dev->mrs, idx, &mw->mr.slot.obj));
@@ -45,7 +41,7 @@ u32 snic_mw_alloc(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd)
 	return status;
 }
 
-/* Put a window of type 2 on the list of @qp, which is to bind it. */
+/* Put a window of type 2 into the list of @qp, which is about to bind it. */
 static void mw_join(struct snic_qp *qp, struct snic_mw *mw)
 {
 	mw->qpn = qp->obj.id;
@@ -90,7 +86,7 @@ static bool mw_within(const struct snic_mr *mr, u64 va, u64 len)
 
 /*
  * May @mr have the window that @sqe describes (IBTA 10.6.7.2)? A window may grant rights that the
- * region does not grant to peers; to write needs local write access.
+ * region does not grant to peers; a window that may be written needs local write access.
  */
 static bool mw_allowed(const struct snic_qp *qp, const struct snic_mr *mr,
 		       const struct snic_sqe *sqe)
@@ -103,7 +99,10 @@ static bool mw_allowed(const struct snic_qp *qp, const struct snic_mr *mr,
 	       mw_within(mr, sqe->bind.va, sqe->bind.len);
 }
 
-/* The region that @sqe names, which counts one more window; NULL: it must not have it. */
+/*
+ * Find the region that @sqe names and count one more window of it. NULL: it must not have the
+ * window.
+ */
 static struct snic_mr *mw_bind_region(struct snic_qp *qp, const struct snic_sqe *sqe)
 {
 	struct snic_slot *slot =
@@ -119,7 +118,7 @@ static struct snic_mr *mw_bind_region(struct snic_qp *qp, const struct snic_sqe 
 	return bound ? mr : NULL;
 }
 
-/* The window that @sqe names, if it is one that @qp may bind so. */
+/* The window that @sqe names, if @qp may bind it in this way. */
 static struct snic_mw *mw_find(struct snic_qp *qp, const struct snic_sqe *sqe)
 {
 	struct snic_obj *obj = snic_table_at(&qp->dev->mrs, sqe->bind.window >> SNIC_STAG_KEY_BITS);
@@ -131,30 +130,36 @@ static struct snic_mw *mw_find(struct snic_qp *qp, const struct snic_sqe *sqe)
 	mw = mw_of_slot(slot);
 	if (mw->pd != qp->pd || mw->type1 != sqe->bind.type1)
 		return NULL;
-	/* Type 1 has no zero-based windows (o10-36.2.2), and type 2 is not unbound so (o10-37.2.40). */
+	/*
+	 * Type 1 has no zero-based windows (o10-36.2.2), and a zero length does not unbind type 2
+	 * (o10-37.2.40).
+	 */
 	return (mw->type1 ? !sqe->bind.zero_based : sqe->bind.len != 0) ? mw : NULL;
 }
 
-/* End the binding of a window of type 1, if it is bound. */
+/* End the binding of a window of type 1, if the window is bound. */
 static enum snic_inv_result mw_end_binding(struct snic_qp *qp, struct snic_mw *mw)
 {
 	u32 stag = mw->mr.slot.obj.id << SNIC_STAG_KEY_BITS | snic_slot_key(&mw->mr.slot);
 	enum snic_inv_result ret;
 
 	if (snic_slot_state(&mw->mr.slot) == SNIC_SLOT_FREE) {
-		/* Another queue pair may have ended it that has not run since the last user left. */
-		snic_revoke(qp->dev);
+		/*
+		 * Another queue pair may have ended the binding, and may not have run since the
+		 * last user left.
+		 */
+		snic_finish_references(qp->dev);
 		return SNIC_INV_DONE;
 	}
 	ret = snic_inv_start(&qp->inv[SNIC_INV_SQ], stag, SNIC_INV_REBIND);
 	if (ret != SNIC_INV_REFUSED)
 		return ret;
-	/* Another queue pair has just bound it as well, or unbound it. */
+	/* Another queue pair has just bound or unbound the window as well. */
 	snic_qp_defer(qp);
 	return SNIC_INV_AGAIN;
 }
 
-/* Claim the window, to be bound anew. */
+/* Claim the window, to bind it anew. */
 static enum snic_inv_result mw_claim(struct snic_qp *qp, struct snic_mw *mw)
 {
 	enum snic_inv_result ret = mw->type1 ? mw_end_binding(qp, mw) : SNIC_INV_DONE;
@@ -163,7 +168,7 @@ static enum snic_inv_result mw_claim(struct snic_qp *qp, struct snic_mw *mw)
 		return ret;
 	switch (snic_slot_state(&mw->mr.slot)) {
 	case SNIC_SLOT_VALID:
-		/* Type 2 must not be bound (o10-37.2.30). */
+		/* A window of type 2 must not be bound yet (o10-37.2.30). */
 		if (!mw->type1)
 			return SNIC_INV_REFUSED;
 		break;
@@ -172,12 +177,12 @@ static enum snic_inv_result mw_claim(struct snic_qp *qp, struct snic_mw *mw)
 	default:
 		break;
 	}
-	/* Another CPU has it for some instructions. */
+	/* Another CPU claims the window for some instructions. */
 	snic_qp_defer(qp);
 	return SNIC_INV_AGAIN;
 }
 
-/* The mapping of the part of @of that @sqe describes. */
+/* The mapping of that part of @of which @sqe describes. */
 static void mw_map(struct snic_mw *mw, const struct snic_mapping *of, const struct snic_sqe *sqe)
 {
 	u64 off = sqe->bind.va - of->base + of->first_block_off;
@@ -196,7 +201,10 @@ static void mw_map(struct snic_mw *mw, const struct snic_mapping *of, const stru
 	map->access = sqe->bind.rights;
 }
 
-/* The region of @sqe, if it names one, is counted; a reader of the table. */
+/*
+ * If @sqe names a region, the caller has counted the window there. The caller is a reader of the
+ * table.
+ */
 static enum snic_inv_result mw_bind(struct snic_qp *qp, const struct snic_sqe *sqe)
 {
 	u8 key = sqe->bind.window & SNIC_SLOT_KEY;
@@ -233,7 +241,10 @@ enum snic_inv_result snic_mw_bind(struct snic_qp *qp, const struct snic_sqe *sqe
 {
 	enum snic_inv_result ret;
 
-	/* A window without references stays until this ends; a region is kept by its windows. */
+	/*
+	 * A window without references stays until this read section ends; a region stays while it
+	 * has windows.
+	 */
 	port_rcu_read_lock();
 	ret = mw_bind(qp, sqe);
 	port_rcu_read_unlock();
@@ -262,9 +273,13 @@ static struct snic_mw *mw_first(struct snic_qp *qp)
 	return mw;
 }
 
-/* A command, and only commands free windows. @qp is in RESET, so no window joins its list. */
+/*
+ * The caller executes a command, and only commands free windows. @qp is in RESET, so no window
+ * joins its list.
+ */
 bool snic_mw_unbind_qp(struct snic_qp *qp, u32 most)
 {
+	struct snic_table *table = &qp->dev->mrs;
 	struct snic_slot *slot;
 	struct snic_mw *mw;
 	struct mw_end end;
@@ -272,16 +287,27 @@ bool snic_mw_unbind_qp(struct snic_qp *qp, u32 most)
 	while ((mw = mw_first(qp))) {
 		if (!most)
 			return false;
-		slot = snic_slot_get(&qp->dev->mrs, mw->mr.slot.obj.id);
+		slot = snic_slot_get(table, mw->mr.slot.obj.id);
+		if (!slot)
+			slot = snic_slot_get_draining(table, mw->mr.slot.obj.id);
 		if (!slot)
 			continue; /* its last user is about to take it from the list */
+		if (mw->qp != qp) {
+			/* Its last user did, and another queue pair has bound it. */
+			snic_slot_put(slot);
+			continue;
+		}
 		end.callback.done = mw_ended;
 		port_event_init(&end.idle);
+		/*
+		 * If another caller invalidated the window first, wait for its last user as well.
+		 */
 		if (!snic_slot_invalidate(slot, &end.callback))
-			port_event_set(&end.idle);
+			snic_slot_wait(slot, &end.callback);
 		snic_slot_put(slot);
 		snic_obj_wait(&end.idle);
 		most--;
+		port_cond_resched();
 	}
 	return true;
 }

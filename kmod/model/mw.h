@@ -17,12 +17,12 @@ struct snic_sqe;
 
 struct snic_mw {
 	struct snic_mr mr; /* VALID while it is bound */
-	struct snic_mr *region; /* to which it is bound, or NULL */
-	/* While a window of type 2 is bound: its place in the list of the queue pair that bound it */
+	struct snic_mr *region; /* the region to which the window is bound, or NULL */
+	/* the place of a bound type 2 window in its queue pair's list */
 	struct snic_qp *qp;
 	struct snic_mw *next, **link; /* under snic_dev.mw_lock */
 	u32 pd;
-	u32 qpn; /* type 2: of the queue pair that bound it */
+	u32 qpn; /* the queue pair that bound a type 2 window */
 	bool type1;
 };
 
@@ -30,19 +30,22 @@ struct snic_mw {
 bool snic_mw_is_of_qp(const struct snic_mr *mr, u32 pd, u32 qpn);
 
 /*
- * Execute the BIND_MW @sqe of @qp, whose lock is held. WAIT: the former binding ends by
- * qp->inv[SNIC_INV_SQ], then call this again. REFUSED: nothing is bound, but
- * after a WAIT the former binding is gone; counted.
+ * Execute the BIND_MW @sqe of @qp, whose lock is held. WAIT: qp->inv[SNIC_INV_SQ] ends the former
+ * binding; the caller calls this function again after that. REFUSED: nothing is bound, the refusal
+ * is counted, and after a WAIT the former binding is gone.
  */
 enum snic_inv_result snic_mw_bind(struct snic_qp *qp, const struct snic_sqe *sqe);
-/* The last reference to the window @slot was dropped: it is no longer bound. */
+/* The last reference to the window @slot was dropped: the window is no longer bound. */
 void snic_mw_unbound(struct snic_slot *slot);
 
-/* ALLOC_STAG of a window. */
+/*
+ * Execute ALLOC_STAG of a window. The caller has checked that the index and the domain are in
+ * range.
+ */
 u32 snic_mw_alloc(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd);
 /*
- * Unbind at most @most windows of type 2 of a queue pair that is in RESET, and wait for their users. False:
- * it has more.
+ * Unbind at most @most windows of type 2 of a queue pair that is in RESET, and wait for their
+ * users. Returns false if the queue pair has more.
  */
 bool snic_mw_unbind_qp(struct snic_qp *qp, u32 most);
 

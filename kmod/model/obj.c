@@ -7,7 +7,7 @@
 /* snic_obj_wait() waits in slices of this length, for port_event_wait() has a timeout. */
 #define SNIC_WAIT_SLICE_MS 1000
 
-static u32 snic_table_chunks(const struct snic_table *table)
+static u32 table_chunks(const struct snic_table *table)
 {
 	return (table->limit + SNIC_TABLE_CHUNK - 1) / SNIC_TABLE_CHUNK;
 }
@@ -17,7 +17,7 @@ int snic_table_init(struct snic_table *table, u32 limit)
 	port_mutex_init(&table->lock);
 	table->limit = limit;
 	table->count = 0;
-	table->chunks = port_alloc(snic_table_chunks(table) * sizeof(*table->chunks));
+	table->chunks = port_alloc(table_chunks(table) * sizeof(*table->chunks));
 	return table->chunks ? 0 : -ENOMEM;
 }
 
@@ -27,14 +27,14 @@ void snic_table_fini(struct snic_table *table)
 
 	if (!table->chunks)
 		return;
-	for (i = 0; i < snic_table_chunks(table); i++)
+	for (i = 0; i < table_chunks(table); i++)
 		port_free(table->chunks[i]);
 	port_free(table->chunks);
 	table->chunks = NULL;
 }
 
-/* Slot of @id; NULL when its chunk does not exist. Chunks live as long as the table. */
-static struct snic_obj **snic_table_slot(struct snic_table *table, u32 id)
+/* Slot of @id, or NULL if its chunk does not exist. Chunks live as long as the table. */
+static struct snic_obj **table_slot(struct snic_table *table, u32 id)
 {
 	struct snic_obj **chunk;
 
@@ -44,17 +44,17 @@ static struct snic_obj **snic_table_slot(struct snic_table *table, u32 id)
 	return chunk ? &chunk[id % SNIC_TABLE_CHUNK] : NULL;
 }
 
-static int snic_table_grow(struct snic_table *table, u32 id)
+static int table_grow(struct snic_table *table, u32 id)
 {
 	struct snic_obj **chunk;
 
-	if (snic_table_slot(table, id))
+	if (table_slot(table, id))
 		return 0;
 	chunk = port_alloc(SNIC_TABLE_CHUNK * sizeof(*chunk));
 	if (!chunk)
 		return -ENOMEM;
 	/*
-	 * Pairs with the dereference in snic_table_slot(): the chunk is zeroed before it is
+	 * This store pairs with the dereference in table_slot(): the chunk is zeroed before it is
 	 * visible.
 	 */
 	port_rcu_assign(table->chunks[id / SNIC_TABLE_CHUNK], chunk);
@@ -83,10 +83,10 @@ int snic_table_insert(struct snic_table *table, u32 id, struct snic_obj *obj)
 	if (id >= table->limit)
 		return -EINVAL;
 	port_mutex_lock(&table->lock);
-	ret = snic_table_grow(table, id);
+	ret = table_grow(table, id);
 	if (ret)
 		goto out;
-	slot = snic_table_slot(table, id);
+	slot = table_slot(table, id);
 	if (*slot) {
 		ret = -EBUSY;
 		goto out;
@@ -101,7 +101,7 @@ out:
 
 struct snic_obj *snic_table_at(struct snic_table *table, u32 id)
 {
-	struct snic_obj **slot = snic_table_slot(table, id);
+	struct snic_obj **slot = table_slot(table, id);
 
 	return slot ? port_rcu_deref(*slot) : NULL;
 }
@@ -128,7 +128,7 @@ struct snic_obj *snic_table_remove(struct snic_table *table, u32 id)
 	struct snic_obj **slot, *obj = NULL;
 
 	port_mutex_lock(&table->lock);
-	slot = snic_table_slot(table, id);
+	slot = table_slot(table, id);
 	if (slot && *slot) {
 		obj = *slot;
 		port_rcu_assign(*slot, NULL);
@@ -138,13 +138,21 @@ struct snic_obj *snic_table_remove(struct snic_table *table, u32 id)
 	return obj;
 }
 
+void snic_table_replace(struct snic_table *table, u32 id, struct snic_obj *obj)
+{
+	port_mutex_lock(&table->lock);
+	obj->id = id;
+	port_rcu_assign(*table_slot(table, id), obj);
+	port_mutex_unlock(&table->lock);
+}
+
 struct snic_obj *snic_table_next(struct snic_table *table, u32 *id)
 {
 	struct snic_obj **slot;
 	u32 i = *id;
 
 	while (i < table->limit) {
-		slot = snic_table_slot(table, i);
+		slot = table_slot(table, i);
 		if (!slot) {
 			i = (i / SNIC_TABLE_CHUNK + 1) * SNIC_TABLE_CHUNK;
 			continue;

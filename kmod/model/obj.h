@@ -11,14 +11,14 @@
 #include "port/port.h"
 
 struct snic_obj {
-	struct port_ref refs; /* 1 while in a table; of a slot, while it is valid */
+	struct port_ref refs; /* 1 while the object is in a table; of a slot: while it is valid */
 	u32 id;
 	union {
 		struct {
-			struct port_event *idle; /* while it is drained: set when refs reaches zero */
-			u64 first_callback; /* of a list of struct snic_slot_callback */
+			struct port_event *idle; /* draining: set when refs reaches zero */
+			u64 first_callback; /* a list of struct snic_slot_callback */
 		};
-		struct port_rcu rcu; /* after that: to free it */
+		struct port_rcu rcu; /* used after that, to free the object */
 	};
 };
 
@@ -34,22 +34,32 @@ struct snic_table {
 int snic_table_init(struct snic_table *table, u32 limit);
 /* The table must be empty. */
 void snic_table_fini(struct snic_table *table);
-/* Insert @obj, whose refs is set, as @id. 0; -EINVAL: out of range; -EBUSY: taken; -ENOMEM. */
+/*
+ * Insert @obj, whose refs is set, as @id. Returns 0, -EINVAL (out of range), -EBUSY (taken) or
+ * -ENOMEM.
+ */
 int snic_table_insert(struct snic_table *table, u32 id, struct snic_obj *obj);
-/* The status of a command whose insertion gave @err. */
+/* The status of a command whose insertion returned @err. */
 u32 snic_table_status(int err);
-/* Object @id with a reference, or NULL. Pair with snic_obj_put(). */
+/* Object @id with a reference, or NULL. The caller drops the reference by snic_obj_put(). */
 struct snic_obj *snic_table_get(struct snic_table *table, u32 id);
-/* Object @id without a reference, or NULL. It stays until port_rcu_read_unlock(), or for its remover. */
+/*
+ * Object @id without a reference, or NULL. The object stays until port_rcu_read_unlock(), or until
+ * its remover frees it.
+ */
 struct snic_obj *snic_table_at(struct snic_table *table, u32 id);
 /* Is there an object @id? The answer may be outdated at once. */
 bool snic_table_has(struct snic_table *table, u32 id);
-/* Unlink object @id; the caller takes over the table's reference. NULL when absent. */
+/*
+ * Unlink object @id. The caller takes over the table's reference. NULL if there is no such object.
+ */
 struct snic_obj *snic_table_remove(struct snic_table *table, u32 id);
+/* Put @obj, whose refs is set, in the place of the object that has @id. That one is unlinked. */
+void snic_table_replace(struct snic_table *table, u32 id, struct snic_obj *obj);
 /* The object with the lowest id >= *id, without a reference; for teardown only. */
 struct snic_obj *snic_table_next(struct snic_table *table, u32 *id);
 void snic_obj_init(struct snic_obj *obj);
-/* Another reference, by a holder of one. */
+/* Take another reference. The caller holds one already. */
 static inline void snic_obj_get(struct snic_obj *obj)
 {
 	port_ref_get(&obj->refs);
@@ -61,9 +71,9 @@ static inline void snic_obj_put(struct snic_obj *obj)
 		port_event_set(obj->idle);
 }
 
-/* Wait, however long, until the last user of an object sets its @idle. */
+/* Wait without a time limit until the last user of an object sets its @idle. */
 void snic_obj_wait(struct port_event *idle);
-/* Drop the reference of snic_table_remove() and wait until nobody else holds one. */
+/* Drop the reference of snic_table_remove() and wait until no other thread holds one. */
 void snic_obj_drain(struct snic_obj *obj);
 
 #endif

@@ -20,7 +20,6 @@
 #define WR (SNIC_PKT_REQ | SNIC_PKT_WRITE | SNIC_PKT_PAYLOAD)
 #define RRESP (SNIC_PKT_RESP | SNIC_PKT_READ | SNIC_PKT_PAYLOAD)
 #define ATOMIC (SNIC_PKT_REQ | SNIC_PKT_ATOMIC | SNIC_PKT_ONLY)
-#define REFUSED (SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED | SNIC_PKT_PAYLOAD)
 
 /* IBTA table 38 and annex A19: operations and the headers that follow the BTH. */
 const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1] = {
@@ -51,11 +50,14 @@ const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1] = {
 	[SIRDMA_BTH_RESYNC] = {SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED, BTH_LEN},
 	[SIRDMA_BTH_SEND_LAST_INV] = {SND | SNIC_PKT_LAST | SNIC_PKT_INV, BTH_LEN + IETH_LEN},
 	[SIRDMA_BTH_SEND_ONLY_INV] = {SND | SNIC_PKT_ONLY | SNIC_PKT_INV, BTH_LEN + IETH_LEN},
-	[SIRDMA_BTH_FLUSH] = {SNIC_PKT_REQ | SNIC_PKT_UNSUPPORTED, BTH_LEN + FETH_LEN + RETH_LEN},
-	[SIRDMA_BTH_ATOMIC_WRITE] = {REFUSED, BTH_LEN + RETH_LEN},
+	[SIRDMA_BTH_FLUSH] = {SNIC_PKT_REQ | SNIC_PKT_PLACEMENT | SNIC_PKT_ONLY | SNIC_PKT_RETH,
+			      BTH_LEN + FETH_LEN + RETH_LEN},
+	[SIRDMA_BTH_ATOMIC_WRITE] = {SNIC_PKT_REQ | SNIC_PKT_PLACEMENT | SNIC_PKT_ONLY |
+					     SNIC_PKT_RETH | SNIC_PKT_PAYLOAD,
+				     BTH_LEN + RETH_LEN},
 };
 
-/* An opcode that the transport does not define: what follows the BTH is taken as payload. */
+/* The transport does not define the opcode: treat all bytes after the BTH as payload. */
 static const struct snic_op_info reserved_op = {SNIC_PKT_PAYLOAD, BTH_LEN};
 
 #define OPS(first, last) (0xffffffffu >> (31 - (last) + (first)) << (first))
@@ -115,11 +117,23 @@ static void parse_atomic(const struct snic_op_info *op, const u8 *p, struct snic
 	pkt->compare = be64_to_cpu(eth.compare);
 }
 
+/* Has @op a FETH? FLUSH has; it is the one operation of annex A19 without payload. */
+static bool has_feth(const struct snic_op_info *op)
+{
+	return (op->flags & (SNIC_PKT_PLACEMENT | SNIC_PKT_PAYLOAD)) == SNIC_PKT_PLACEMENT;
+}
+
 static void parse_extended(const struct snic_op_info *op, const u8 *p, struct snic_pkt *pkt)
 {
 	if (op->flags & SNIC_PKT_RETH) {
 		struct sirdma_reth reth;
+		struct sirdma_feth feth;
 
+		if (unlikely(has_feth(op))) {
+			memcpy(&feth, p, sizeof(feth));
+			pkt->flush = be32_to_cpu(feth.flush);
+			p += sizeof(feth);
+		}
 		memcpy(&reth, p, sizeof(reth));
 		pkt->va = be64_to_cpu(reth.va);
 		pkt->rkey = be32_to_cpu(reth.rkey);
@@ -193,7 +207,7 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 	pkt->payload_off = hdr_len;
 	pkt->payload_len = body - pkt->pad;
 	pkt->npkts = PORT_WIRE_IN_MEMORY ? max_t(u32, rx->npkts, 1) : 1;
-	/* A super-packet is one of payload. */
+	/* The packets of a super-packet have payload. */
 	if (pkt->npkts > 1 && !(op->flags & SNIC_PKT_PAYLOAD))
 		return false;
 	pkt->flags = op->flags;
@@ -227,14 +241,20 @@ void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u3
 	pkt->payload_len = (u16)payload_len;
 	pkt->hdr_len = BTH_LEN;
 	bth->opcode = opcode;
-	/* MigReq set: the path is in its migrated state (IBTA 17.2.8); hardware expects it. */
+	/*
+	 * The packet has MigReq set: the path is in its migrated state (IBTA 17.2.8), which
+	 * hardware expects.
+	 */
 	bth->flags = (u8)(SIRDMA_BTH_MIGREQ | pkt->pad << SIRDMA_BTH_PAD_SHIFT);
 	bth->pkey = cpu_to_be16(pkey);
 	bth->qpn = cpu_to_be32(dest_qpn);
 	bth->apsn = cpu_to_be32(psn);
 }
 
-/* @len is a constant, so the copy is a few stores; the kernel's checked memcpy() would be a call. */
+/*
+ * @len is a constant, so the compiler copies by a few stores; the kernel's checked memcpy() would
+ * be a call.
+ */
 static __always_inline void header_append(struct snic_tx_pkt *pkt, const void *header, u32 len)
 {
 	__builtin_memcpy(pkt->hdr + pkt->hdr_len, header, len);
@@ -260,6 +280,13 @@ void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len)
 	};
 
 	header_append(pkt, &reth, sizeof(reth));
+}
+
+void snic_pkt_feth(struct snic_tx_pkt *pkt, u32 flush)
+{
+	const struct sirdma_feth feth = {.flush = cpu_to_be32(flush)};
+
+	header_append(pkt, &feth, sizeof(feth));
 }
 
 void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm)

@@ -9,7 +9,7 @@
 #include "snic.h"
 
 /* Flags of an operation or a packet. */
-#define SNIC_PKT_REQ (1u << 0) /* neither REQ nor RESP: a reserved opcode */
+#define SNIC_PKT_REQ (1u << 0) /* neither REQ nor RESP is set: a reserved opcode */
 #define SNIC_PKT_RESP (1u << 1)
 #define SNIC_PKT_FIRST (1u << 2)
 #define SNIC_PKT_MIDDLE (1u << 3)
@@ -21,15 +21,16 @@
 #define SNIC_PKT_RETH (1u << 8)
 #define SNIC_PKT_IMM (1u << 9)
 #define SNIC_PKT_AETH (1u << 10)
-#define SNIC_PKT_PAYLOAD (1u << 11) /* may carry payload */
-#define SNIC_PKT_UNSUPPORTED (1u << 12) /* an operation this device refuses */
+#define SNIC_PKT_PAYLOAD (1u << 11) /* the packet may carry payload */
+#define SNIC_PKT_UNSUPPORTED (1u << 12) /* this device refuses the operation */
 #define SNIC_PKT_ATOMIC (1u << 13) /* atomic request or its response */
-#define SNIC_PKT_INV (1u << 14) /* names a key to invalidate */
+#define SNIC_PKT_INV (1u << 14) /* the packet names a key to invalidate */
+#define SNIC_PKT_PLACEMENT (1u << 15) /* FLUSH or ATOMIC WRITE request (annex A19) */
 /*
- * A READ or atomic, request or response. The responder answers such a request with data and
- * remembers it for duplicates.
+ * A READ, atomic, FLUSH or ATOMIC WRITE, request or response. The responder answers such a request by
+ * responses of its own, limits their number, and remembers it for duplicates.
  */
-#define SNIC_PKT_RD_ATOMIC (SNIC_PKT_READ | SNIC_PKT_ATOMIC)
+#define SNIC_PKT_RD_ATOMIC (SNIC_PKT_READ | SNIC_PKT_ATOMIC | SNIC_PKT_PLACEMENT)
 
 /* An operation of any transport. */
 struct snic_op_info {
@@ -45,7 +46,7 @@ struct snic_bth_info {
 };
 
 extern const struct snic_op_info snic_ops[SIRDMA_BTH_OPERATION + 1];
-/* By the upper bits of the opcode. */
+/* The transports by the upper bits of the opcode. */
 extern const struct snic_bth_info snic_bths[8];
 
 static inline const struct snic_op_info *snic_op(u8 opcode)
@@ -75,7 +76,8 @@ static inline u32 snic_opcode_hdr_len(u8 opcode)
 
 /*
  * A received packet with its headers in CPU byte order. Fields of absent headers are 0; swap_add,
- * compare and orig are undefined unless the packet is an atomic request or response.
+ * compare and orig are undefined unless the packet is an atomic request or response, and flush unless
+ * it is a FLUSH.
  */
 struct snic_pkt {
 	u64 va; /* RETH, AtomicETH */
@@ -85,14 +87,15 @@ struct snic_pkt {
 	u32 rkey; /* RETH, AtomicETH, IETH */
 	u32 dma_len;
 	u32 imm;
+	u32 flush; /* FETH */
 	u32 aeth;
 	u32 qpn;
 	u32 psn;
-	u32 payload_off; /* from the BTH on */
-	u32 payload_len; /* without pad */
+	u32 payload_off; /* offset from the BTH */
+	u32 payload_len; /* bytes without the pad */
 	u32 qkey; /* DETH */
 	u32 src_qpn;
-	u32 npkts; /* PSNs it takes: 1, unless it is a super-packet */
+	u32 npkts; /* PSNs that the packet takes: 1, unless it is a super-packet */
 	u16 flags; /* SNIC_PKT_* */
 	u16 pkey;
 	u8 opcode;
@@ -102,8 +105,8 @@ struct snic_pkt {
 };
 
 /*
- * Check what does not depend on the QP (length, ICRC, version, pad) and fill @pkt. False:
- * *why is the counter of the reason. Opcodes are checked by the QP.
+ * Check the parts that do not depend on the QP (length, ICRC, version, pad) and fill @pkt. Returns
+ * false with *why = the counter of the reason. The QP checks opcodes.
  */
 bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sirdma_stat *why);
 
@@ -115,6 +118,7 @@ void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u3
 		  u32 payload_len);
 void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn);
 void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len);
+void snic_pkt_feth(struct snic_tx_pkt *pkt, u32 flush);
 void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm);
 void snic_pkt_ieth(struct snic_tx_pkt *pkt, u32 rkey);
 void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn);

@@ -5,7 +5,7 @@
 #include "dev.h"
 #include "sirdma/av.h"
 
-/* Let the next refresh rebuild the flow. */
+/* Make the next refresh rebuild the flow. */
 static void path_expire(struct snic_dev *dev, struct snic_path *path)
 {
 	path->gen = READ_ONCE(dev->tables_gen) - 1;
@@ -46,7 +46,7 @@ bool snic_path_set_av(struct snic_dev *dev, struct snic_path *path, const struct
 	flow->vlan_prio = av->vlan_prio;
 	sirdma_mac_from_word(le64_to_cpu(av->mac), flow->dst_mac);
 	if (path->mac_fixed && path->sgid_idx == sgid_idx) {
-		/* The source stays: reading it again takes a lock of the device. */
+		/* Keep the source: reading it again would take a lock of the device. */
 		path->dst_ok = flow->is_v4 == sirdma_ip_is_v4(&flow->dst_ip);
 	} else {
 		path->sgid_idx = sgid_idx;

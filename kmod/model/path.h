@@ -13,9 +13,9 @@
 struct sirdma_av;
 
 struct snic_path {
-	u32 gen; /* tables_gen when the flow was built */
+	u32 gen; /* value of tables_gen when the flow was built */
 	bool src_ok; /* the SGID entry is valid */
-	bool dst_ok; /* and so is the destination MAC */
+	bool dst_ok; /* the destination MAC is valid as well */
 	bool mac_fixed; /* the destination MAC is an address vector's, not that of an ARP entry */
 	u16 sgid_idx;
 	u16 arp_idx;
@@ -24,9 +24,9 @@ struct snic_path {
 
 /* Initialize a path without a destination. */
 void snic_path_init(struct snic_dev *dev, struct snic_path *path);
-/* Set the attributes of the path from @ctx, whose values were checked. */
+/* Set the attributes of the path from @ctx. The caller has checked the values. */
 void snic_path_set(struct snic_dev *dev, struct snic_path *path, const struct sirdma_qp_ctx *ctx);
-/* Set them from @av. False: a value is out of range. */
+/* Set the attributes of the path from @av. Returns false if a value is out of range. */
 bool snic_path_set_av(struct snic_dev *dev, struct snic_path *path, const struct sirdma_av *av);
 /* Write the attributes of the path into @ctx. */
 void snic_path_fill(const struct snic_path *path, struct sirdma_qp_ctx *ctx);

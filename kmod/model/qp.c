@@ -2,6 +2,7 @@
 /* Queue pairs: deferred work, completions, and flushing in the error states. */
 #include "qp.h"
 
+#include "sirdma/cqp.h"
 #include "sq_poll.h"
 #include "retry.h"
 #include "send.h"
@@ -26,7 +27,7 @@ void snic_qp_defer(struct snic_qp *qp)
 	snic_dev_ops(qp->dev)->defer(qp->dev->host, qp->obj.id, false);
 }
 
-/* Background work is deferred apart from other work, which must not wait for it. */
+/* Background work is deferred separately, so that other work does not wait for it. */
 static void qp_defer_flush(struct snic_qp *qp)
 {
 	if (qp->flush_deferred)
@@ -46,13 +47,16 @@ void snic_qp_advance(struct snic_qp *qp)
 		qp->timer_armed = false;
 		snic_transport_call(qp, timer_expired, qp);
 	}
-	/* Respond first: the peer's window waits for the answers. */
+	/* Respond first: the peer waits for the answers before it sends more. */
 	if (snic_transport_op(qp, respond))
 		snic_transport_call(qp, respond, qp);
 	snic_transport_call(qp, request, qp);
 }
 
-/* Work while the lock is held once. True: there is more, and the caller takes the lock again. */
+/*
+ * Do the work of one hold of the lock. Returns true if there is more, and the caller takes the lock
+ * again.
+ */
 static bool qp_run_hold(struct snic_qp *qp, bool last)
 {
 	qp->in_run = !last;
@@ -69,7 +73,10 @@ void snic_qp_ring(struct snic_dev *dev, u32 qpn)
 	port_rcu_read_lock();
 	obj = snic_table_at(&dev->qps, qpn);
 	if (obj) {
-		/* Pairs with qp_take_ring(): whoever clears the flag sees what came before the doorbell. */
+		/*
+		 * This barrier pairs with qp_take_ring(): the thread that clears the flag sees all
+		 * posts before the doorbell.
+		 */
 		smp_mb();
 		WRITE_ONCE(container_of(obj, struct snic_qp, obj)->rung, true);
 	}
@@ -89,7 +96,7 @@ static void qp_doorbell(struct snic_qp *qp)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_KICKS);
 	snic_sq_poll_kicked(qp);
-	/* The driver also kicks when absent memory is present again. */
+	/* The driver also kicks the QP when absent memory is present again. */
 	snic_retry_end_absent(qp);
 	qp->resp.absent = false;
 }
@@ -170,19 +177,19 @@ static void qp_timer_stop(struct snic_qp *qp)
 	qp->timer_due = false;
 }
 
-void snic_qp_revoke(struct snic_qp *qp)
+void snic_qp_finish_references(struct snic_qp *qp)
 {
-	if (!qp->lent)
+	if (!qp->referenced)
 		return;
-	qp->lent = false;
-	snic_revoke(qp->dev);
+	qp->referenced = false;
+	snic_finish_references(qp->dev);
 }
 
 void snic_qp_reset(struct snic_qp *qp)
 {
 	qp_timer_stop(qp);
 	snic_sq_poll_stop(qp);
-	snic_qp_revoke(qp);
+	snic_qp_finish_references(qp);
 	if (qp->srq)
 		snic_srq_leave(qp->srq, &qp->srq_share);
 	qp->sqd_event = false;
@@ -192,7 +199,7 @@ void snic_qp_reset(struct snic_qp *qp)
 	memset(&qp->resp, 0, sizeof(qp->resp));
 	qp->req.sq_polarity = true;
 	snic_rq_reset(&qp->own_rq);
-	/* Posting before RTS needs no kick: the change to RTS reads the ring. */
+	/* A post before RTS needs no kick: the change to RTS reads the ring. */
 	qp->req.awake = true;
 	WRITE_ONCE(qp->shadow->sq_tail, 0);
 	WRITE_ONCE(qp->shadow->need_kick, 0);
@@ -204,7 +211,7 @@ static bool qp_complete(struct snic_qp *qp, struct snic_cq *cq, struct snic_comp
 	c->qpn = qp->obj.id;
 	if (snic_cq_post(qp->dev, cq, c))
 		return true;
-	/* The completion is lost: the QP cannot continue. */
+	/* The CQ lost the completion: the QP cannot continue. */
 	snic_qp_fail(qp, SIRDMA_AE_QP_CATASTROPHIC, SIRDMA_AE_SRC_CQ);
 	return false;
 }
@@ -225,7 +232,7 @@ bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 m
 
 	/* The peer does not know of a local error and may still read the payload. */
 	if (minor)
-		snic_qp_revoke(qp);
+		snic_qp_finish_references(qp);
 	return qp_complete(qp, qp->send_cq, &c);
 }
 
@@ -257,13 +264,14 @@ void snic_qp_fail_send(struct snic_qp *qp)
 		return;
 	}
 	qp->state = SIRDMA_QPS_SQE;
-	/* Sending continues here when the QP returns to RTS. */
+	qp->flush_left = 0;
+	/* When the QP returns to RTS, it continues to send here. */
 	qp->sq_psn = qp->req.nxt;
 	snic_sq_poll_stop(qp);
 	snic_qp_flush(qp);
 }
 
-/* Flush one send WQE. False when there is none, or the CQ is dead. */
+/* Flush one send WQE. Returns false when there is none, or when the CQ is dead. */
 static bool flush_next_send(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
@@ -329,7 +337,7 @@ static void qp_last_wqe(struct snic_qp *qp)
 		      SIRDMA_QPS_ERR);
 }
 
-/* Are there posted WQEs that can be flushed? */
+/* Are there posted WQEs that the QP can flush? */
 static bool flush_has_work(struct snic_qp *qp)
 {
 	return (!snic_cq_dead(qp->send_cq) &&
@@ -362,13 +370,19 @@ void snic_qp_flush(struct snic_qp *qp)
 	} while (flush_has_work(qp));
 }
 
-void snic_qp_flush_sends(struct snic_qp *qp)
+bool snic_qp_flush_sends(struct snic_qp *qp)
 {
-	u32 left = qp->sq_quanta;
+	u32 budget = SIRDMA_CQP_MODIFY_FLUSHES;
 
-	/* Whoever posts behind the flush does not keep the caller here. */
-	while (left-- && qp->state != SIRDMA_QPS_ERR && flush_next_send(qp))
-		;
+	if (!qp->flush_left)
+		qp->flush_left = qp->sq_quanta;
+	while (qp->flush_left && qp->state != SIRDMA_QPS_ERR && flush_next_send(qp)) {
+		qp->flush_left--;
+		if (!--budget)
+			return !qp->flush_left || qp->state == SIRDMA_QPS_ERR;
+	}
+	qp->flush_left = 0;
+	return true;
 }
 
 void snic_qp_check_drained(struct snic_qp *qp)

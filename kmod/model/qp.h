@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue pairs. The lock of a QP protects all of it. What depends on the QP's type is in
- * its transport (transport.h).
+ * Queue pairs. The lock of a QP protects all of it. The transport (transport.h) has the parts that
+ * depend on the QP's type.
  *
  * Lock order: QP, then shared receive queue or CQ, then event queue. Host callbacks are called with
  * the QP lock held.
@@ -25,7 +25,6 @@
 #define SNIC_MAX_RD_ATOMIC 16 /* inbound READs and atomics a QP remembers */
 #define SNIC_RD_REPEATS 8 /* repeated requests for parts of READs, not yet answered */
 #define SNIC_OUT_MSGS 128 /* messages in flight, power of two */
-#define SNIC_MAX_MTU 4096
 #define SNIC_DEFAULT_WINDOW (512 * 1024) /* bytes in flight */
 #define SNIC_MAX_WINDOW 16384 /* packets in flight */
 /* With fewer messages in flight than this, an empty send queue asks for a kick. */
@@ -40,31 +39,31 @@
 #define SNIC_RUN_HOLDS 4
 /* An acknowledgement is requested at least once in this many packets. */
 #define SNIC_ACKREQ_PKTS 16
-/* This many coalesced acknowledgements are sent although more packets follow. */
+/* This many coalesced acknowledgements make the responder send one although more packets follow. */
 #define SNIC_ACK_COALESCE 32
 /*
- * A long READ is split into several READ requests, so that the window limits what the
- * responder sends at once. The longest request, bytes.
+ * A long READ is split into several READ requests, so that the window limits the bytes that the
+ * responder sends at once. This is the longest request, bytes.
  */
 #define SNIC_READ_CHUNK (128 * 1024)
-/* Completions that one run flushes; the rest is left to the background. */
+/* Completions that one run flushes. The background flushes the rest. */
 #define SNIC_FLUSH_BATCH 512
 
 /* A message whose PSNs are assigned and which is not completed. */
 struct snic_out {
-	u32 psn; /* first */
+	u32 psn; /* first PSN */
 	u32 len;
-	u16 idx; /* of the WQE, quanta */
+	u16 idx; /* ring position of the WQE, quanta */
 	u8 op; /* enum sirdma_sq_op */
 	u8 flags; /* SNIC_OUT_* */
 };
 
 #define SNIC_OUT_SIGNALED 0x01
 #define SNIC_OUT_POLARITY 0x02 /* valid bit of the WQE's lap */
-#define SNIC_OUT_LOCAL 0x04 /* nothing is sent: no PSN */
-#define SNIC_OUT_FAILED 0x08 /* completes with snic_req.fail_* once it is the oldest */
-#define SNIC_OUT_TODO 0x10 /* a local operation has to be done before it completes (local.h) */
-#define SNIC_OUT_STARTED 0x20 /* that operation is under way */
+#define SNIC_OUT_LOCAL 0x04 /* nothing is sent: the message has no PSN */
+#define SNIC_OUT_FAILED 0x08 /* the message completes with snic_req.fail_* once it is the oldest */
+#define SNIC_OUT_TODO 0x10 /* the message completes after a key operation (key_op.h) */
+#define SNIC_OUT_STARTED 0x20 /* that key operation is under way */
 
 /*
  * Requester. out[] is a ring with free-running indices: head is the oldest message, cur
@@ -78,99 +77,101 @@ struct snic_req {
 	u32 sq_idx; /* next quantum to fetch */
 	u32 sq_published; /* sq_idx as last written to the shadow area */
 	u32 head, cur, tail;
-	u32 rd_atomic_msgs; /* READs and atomics in out[] (fence) */
+	u32 rd_atomic_msgs; /* messages in out[] with responses of their own (fence) */
 	u32 cwnd; /* packets that may be in flight */
 	u32 ssthresh; /* below it, cwnd doubles in each round trip */
 	u32 grow; /* packets acknowledged that have not yet increased cwnd */
 	u32 probe; /* after an RNR wait, packets that may be in flight; 0: cwnd */
 	u32 unasked; /* packets since the last AckReq */
-	u32 polled_idx; /* sq_idx when the poll timer was armed last */
+	u32 polled_tail; /* tail when the poll timer was armed last */
 	u32 kick_epsn; /* resp.epsn at the last kick */
 	u32 sqe_slot; /* out[] index of sqe */
 	u32 rd_slot; /* out[] index of rd_sqe */
-	u32 absent_psn; /* could not be sent, or its response placed: memory was absent */
+	u32 absent_psn; /* PSN not sent, or response not placed: memory was absent */
 	u32 lost_dist; /* distance from una of the answer that showed the loss */
-	u64 deadline; /* of the ACK timeout, or of the wait if rnr_wait */
+	u64 deadline; /* end of the ACK timeout, or of the wait if rnr_wait */
 	u32 fail_vendor;
 	u16 fail_minor;
 	u8 retry_left;
 	u8 rnr_left;
 	u8 rnr_tries; /* RNR NAKs since una moved */
 	u8 kicks_ahead; /* consecutive kicks by a poster that did not wait (sq_poll.c) */
+	u8 poll_credit; /* credit that periods of the poll timer use up (sq_poll.c) */
+	u8 poll_found; /* messages that the timer found, SQ_POLL_STREAM at most */
 	bool last_signaled; /* the last completed message had a CQE */
 	bool sq_polarity;
 	bool sqe_valid;
 	bool rd_valid;
-	bool failed; /* a message is SNIC_OUT_FAILED: start no others */
-	bool rnr_wait; /* nothing is sent until deadline: RNR NAK, or absent_wait */
+	bool failed; /* a message is SNIC_OUT_FAILED: no other message starts */
+	bool rnr_wait; /* the requester sends nothing until deadline: RNR NAK, or absent_wait */
 	bool absent_wait; /* local memory is absent */
-	u8 absent_waits; /* waits for absent_psn */
+	u8 absent_waits; /* how often the requester has waited for absent_psn */
 	bool restarted; /* retransmitting: una has not moved since the loss was detected */
 	bool awake; /* need_kick is 0: a post needs no kick */
-	bool local_done; /* a local operation was done, so later messages may start */
+	bool local_done; /* a local operation is done, so later messages may start */
 	bool inv_wait; /* out[head] is acknowledged, but waits for an invalidation */
-	bool answers_dropped; /* meanwhile: what they answered has to be retransmitted */
-	bool nak_kept; /* one of them was the NAK nak_code, by which the peer failed */
+	bool answers_dropped; /* answers were dropped: their requests have to be repeated */
+	bool nak_kept; /* a dropped answer was the NAK nak_code, by which the peer failed */
 	u8 nak_code;
-	u8 fast_regs; /* that this burst executed */
-	u32 nak_psn; /* that it refused */
-	struct snic_sqe sqe; /* of out[cur], being sent */
-	struct snic_sqe rd_sqe; /* of out[head]: a READ, an atomic or a local operation (local.h) */
+	u8 fast_regs; /* FAST_REGs that this burst executed */
+	u32 nak_psn; /* PSN that the kept NAK refused */
+	struct snic_sqe sqe; /* WQE of out[cur], which is being sent */
+	struct snic_sqe rd_sqe; /* WQE of out[head]: READ, atomic or key operation (key_op.h) */
 	struct snic_out out[SNIC_OUT_MSGS];
 	struct snic_reads reads;
 };
 
 /*
- * An inbound READ, a repeated request for a part of one, or an atomic: pending until its last
- * response is sent, then kept for duplicates.
+ * An inbound READ, a repeated request for a part of one, an atomic, FLUSH or ATOMIC WRITE: pending
+ * until its last response is sent, then kept for duplicates.
  */
 struct snic_rd {
 	union {
-		u64 va; /* of a READ */
-		u64 orig; /* what the memory held before the atomic, which is executed once */
+		u64 va; /* address of a READ */
+		u64 orig; /* value that the memory held before the atomic, which is executed once */
 	};
 	u32 rkey;
-	u32 len;
-	u32 psn; /* first response */
+	u32 len; /* bytes of the responses */
+	u32 psn; /* PSN of the first response */
 	u32 msn;
-	u32 pos; /* next response */
+	u32 pos; /* index of the next response */
 	bool used; /* the request is remembered */
-	bool pending; /* responses are to be sent */
+	bool pending; /* the responder has to send responses */
 	bool done; /* answered completely, or a duplicate: does not count against ird */
-	u8 opcode; /* of the request */
+	u8 opcode; /* opcode of the request */
 };
 
 struct snic_resp {
-	u32 epsn; /* next PSN expected */
+	u32 epsn; /* next expected PSN */
 	u32 msn;
-	u32 ack_psn; /* of the acknowledgement that is due */
+	u32 ack_psn; /* PSN of the acknowledgement that is due */
 	u32 nak_cause; /* PSN that caused the last NAK */
 	u32 owed; /* answers that were coalesced since the last transmission */
-	u32 recv_len; /* bytes of the current SEND placed */
+	u32 recv_len; /* bytes of the current SEND that are placed */
 	union {
-		u32 wr_rkey; /* of the current RDMA WRITE */
-		u32 inv_stag; /* that the SEND with invalidate names */
+		u32 wr_rkey; /* R_Key of the current RDMA WRITE */
+		u32 inv_stag; /* key that the SEND with invalidate names */
 	};
-	u32 wr_left; /* bytes not yet placed */
+	u32 wr_left; /* bytes of the WRITE that are not placed yet */
 	u32 wr_total;
 	u64 wr_va;
 	u32 rd_tail; /* rd[] index of the next READ or atomic, free-running */
 	u32 rd_pending; /* entries of rd[] that are pending */
-	u32 fail_ae; /* enum sirdma_ae_code */
+	u32 fail_ae; /* event that reports the failure, enum sirdma_ae_code */
 	u32 fail_vendor;
 	u16 fail_minor; /* error of the receive WQE; 0: it does not fail */
 	u8 ack_syndrome;
 	u8 in_msg; /* between FIRST and LAST: SNIC_PKT_SEND or SNIC_PKT_WRITE, else 0 */
 	bool ack_due;
-	bool nak_sent; /* a NAK is sent or due: no other until epsn arrives */
+	bool nak_sent; /* a NAK is sent or due: the responder sends no other until epsn arrives */
 	bool fatal; /* the NAK that is due is the last packet; the QP fails then */
-	bool rqe_valid; /* rqe was fetched and is not completed */
+	bool rqe_valid; /* rqe was fetched and has not completed */
 	bool absent; /* memory of the next READ is absent: wait for a repeated request or a kick */
 	bool comm_est; /* the communication established event was raised */
 	bool inv_wait; /* a SEND with invalidate completes when its key is invalid; drop packets */
-	bool inv_started; /* the invalidation is under way; else it waits for READs before it */
-	bool inv_dropped; /* a packet was dropped */
-	u8 inv_op; /* of that SEND */
+	bool inv_started; /* the invalidation is under way; else it waits for earlier READs */
+	bool inv_dropped; /* a packet was dropped meanwhile */
+	u8 inv_op; /* opcode of that SEND */
 	bool inv_solicited;
 	struct snic_rqe rqe;
 	/* The latest READs and atomics, then repeated requests for parts of READs. */
@@ -187,34 +188,34 @@ struct snic_qp {
 	struct snic_cq *send_cq;
 	struct snic_cq *recv_cq;
 	struct sirdma_qp_shadow *shadow;
-	struct port_timer timer; /* of the transport: timer_due(), timer_expired() */
-	struct port_timer sq_poll; /* sq_poll.h */
+	struct port_timer timer; /* timer of the transport: timer_due(), timer_expired() */
+	struct port_timer sq_poll; /* poll timer, see sq_poll.h */
 	u64 compl_ctx;
 	struct snic_aeq_events async;
 	struct snic_ring sq_ring;
-	struct snic_srq *srq; /* NULL: it has a receive queue of its own */
-	struct snic_srq_share srq_share; /* lock of srq */
+	struct snic_srq *srq; /* NULL: the QP has a receive queue of its own */
+	struct snic_srq_share srq_share; /* protected by the lock of srq */
 	struct snic_rq own_rq;
 	u32 sq_quanta;
 	u32 pd;
-	u32 recv_pd; /* of the memory that receive WQEs name */
+	u32 recv_pd; /* PD of the memory that receive WQEs name */
 	u8 type; /* enum sirdma_qp_type */
 	u8 queue_flags; /* SIRDMA_QPC_* */
 	u8 state; /* enum sirdma_qp_state; RESET from the start of destruction on */
-	bool timer_armed; /* or it fired, and timer_due is set */
+	bool timer_armed; /* the timer is armed, or it fired and timer_due is set */
 	bool timer_due; /* snic_qp_advance() calls timer_expired() */
 	bool sq_poll_armed;
 	bool tx_stalled; /* the host has no room: it will call snic_tx_resume() */
 	bool deferred; /* the host will call snic_qp_run() */
-	bool in_run; /* snic_qp_run() runs, and will run again if run_again is set */
+	bool in_run; /* snic_qp_run() runs; it runs again if run_again is set */
 	bool run_again; /* there is more work */
-	bool flush_deferred; /* the same, in the background */
-	bool rung; /* by snic_qp_ring(), which does not take the lock */
+	bool flush_deferred; /* there is more background work */
+	bool rung; /* set by snic_qp_ring(), which does not take the lock */
 	bool sqd_event; /* raise an event when the send queue is drained */
-	bool lent; /* payload was transmitted since snic_qp_revoke(), maybe by reference */
-	bool last_wqe_raised; /* LAST_WQE_REACHED */
+	bool referenced; /* transmitted payload may still be read by reference */
+	bool last_wqe_raised; /* the LAST_WQE_REACHED event was raised */
 
-	struct snic_limits limits; /* that the host set for its peer */
+	struct snic_limits limits; /* limits that the host set for the peer */
 
 	/* Attributes */
 	u8 mtu_shift;
@@ -225,23 +226,22 @@ struct snic_qp {
 	u8 ord;
 	u8 ird;
 	u16 pkey;
+	u16 flush_left; /* WQEs that snic_qp_flush_sends() still flushes; 0: none */
 	u32 access;
 	u32 dest_qpn;
 	u32 qkey;
-	u32 sq_psn; /* as modify set it; the requester starts here */
+	u32 sq_psn; /* send PSN as modify set it; the requester starts here */
 	u32 rq_psn; /* the same for the responder */
 
-	u32 av_idx; /* of a datagram QP, the last address vector */
+	u32 av_idx; /* a datagram QP's last address vector */
 
 	struct snic_inv *inv; /* [SNIC_INVS] */
-	struct snic_mw *windows; /* of type 2 that it has bound, under snic_dev.mw_lock */
+	struct snic_mw *windows; /* type 2 windows that the QP has bound, under snic_dev.mw_lock */
 
-	struct snic_path path; /* to its peer; of a datagram QP, that of av_idx */
-	u64 av_ctrl; /* first word of that vector when it was read; 0: none was */
+	struct snic_path path; /* path to the peer; of a datagram QP: the path of av_idx */
+	u64 av_ctrl; /* first word of that vector when it was read; 0: none was read */
 
-	struct snic_mr *rx_mr; /* region of the last received packet; NULL between batches */
-	u32 rx_stag;
-	u32 rx_pd; /* that it was checked for */
+	struct snic_rx_mem *rx_mem; /* memory of the batch with the lock; NULL between batches */
 
 	struct snic_req req;
 	struct snic_resp resp;
@@ -252,7 +252,7 @@ static inline u32 snic_qp_mtu(const struct snic_qp *qp)
 	return 1u << qp->mtu_shift;
 }
 
-/* Number of packets of a message of @len bytes; an empty one has one packet. */
+/* The number of packets of a message of @len bytes. An empty message has one packet. */
 static inline u32 snic_qp_pkts(const struct snic_qp *qp, u32 len)
 {
 	return len ? (u32)(((u64)len + snic_qp_mtu(qp) - 1) >> qp->mtu_shift) : 1;
@@ -284,7 +284,7 @@ static inline bool snic_qp_can_receive(const struct snic_qp *qp)
 	return qp->state >= SIRDMA_QPS_RTR && qp->state <= SIRDMA_QPS_SQE;
 }
 
-/* The QP @qpn with a reference, or NULL. Pair with snic_qp_put(). */
+/* The QP @qpn with a reference, or NULL. The caller drops the reference by snic_qp_put(). */
 struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn);
 
 static inline void snic_qp_put(struct snic_qp *qp)
@@ -295,39 +295,47 @@ static inline void snic_qp_put(struct snic_qp *qp)
 /* All below: QP lock held. */
 
 /*
- * The region of @stag for a received packet, as by snic_mr_get(). The QP keeps the
- * reference until the next call for another region, or until the batch ends.
+ * The region of @stag for a received packet, as by snic_mr_get(). The batch keeps the reference
+ * until the next call for another region, or until it ends.
  */
 struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 len, u8 access,
 			      enum sirdma_ae_code *ae);
 void snic_qp_put_rx_mr(struct snic_qp *qp);
 void snic_qp_timer_init(struct snic_qp *qp);
 /*
- * As snic_revoke(), of what this QP transmitted. The host looks at all its peers for that,
- * so it is not asked again before the QP has transmitted something new.
+ * Finish the references to payload that this QP transmitted, as snic_finish_references() does. The
+ * host looks at all its peers for that, so the QP does not ask it again before it has transmitted
+ * something new.
  */
-void snic_qp_revoke(struct snic_qp *qp);
-/* Reset indices, PSNs and messages to their state after creation. */
+void snic_qp_finish_references(struct snic_qp *qp);
+/* Reset indices, PSNs and messages to the values that they have after creation. */
 void snic_qp_reset(struct snic_qp *qp);
-/* Move to ERR and flush all posted WQEs. Raises event @ae unless it is SIRDMA_AE_NONE. */
+/* Move to ERR and flush all posted WQEs. Raise event @ae unless it is SIRDMA_AE_NONE. */
 void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_source src);
 /* A send failed: move to SQE or ERR, as the transport wants. */
 void snic_qp_fail_send(struct snic_qp *qp);
-/* In ERR, flush a batch of posted WQEs of both queues; in SQE, of the send queue. */
+/* In ERR, flush a batch of posted WQEs of both queues. In SQE, flush a batch of the send queue. */
 void snic_qp_flush(struct snic_qp *qp);
-/* Flush the whole send queue at once: at most a ring of WQEs. */
-void snic_qp_flush_sends(struct snic_qp *qp);
-/* Have snic_qp_run() called soon. */
+/*
+ * In SQE, flush at most SIRDMA_CQP_MODIFY_FLUSHES WQEs of the send queue. Returns false if there
+ * are more. Returns true if none is left, or if a whole ring was flushed since the first call,
+ * since applications may post behind the flushed WQEs.
+ */
+bool snic_qp_flush_sends(struct snic_qp *qp);
+/* Make the host call snic_qp_run() soon. */
 void snic_qp_defer(struct snic_qp *qp);
 /* Do the work that state and queues allow now: flush, respond, send. */
 void snic_qp_advance(struct snic_qp *qp);
 /* In SQD, raise the event if the send queue is drained. */
 void snic_qp_check_drained(struct snic_qp *qp);
-/* Complete the send WQE of @out. False when the CQ cannot take it: the QP has failed then. */
+/*
+ * Complete the send WQE of @out. Returns false if the CQ cannot take the completion: the QP has
+ * failed then.
+ */
 bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 minor, u32 vendor);
-/* Complete a receive WQE with @c. False: the same. */
+/* Complete a receive WQE with @c. Returns false as snic_qp_complete_send() does. */
 bool snic_qp_complete_recv(struct snic_qp *qp, struct snic_completion *c);
-/* Complete the fetched receive WQE in error. False: the same. */
+/* Complete the fetched receive WQE in error. Returns false as snic_qp_complete_send() does. */
 bool snic_qp_fail_recv(struct snic_qp *qp, u16 minor, u32 vendor);
 
 #endif

@@ -11,7 +11,7 @@
 #include "srq.h"
 #include "transport.h"
 
-/* 0 is the subnet manager's QP, which RoCE does not have; 1 is that of the general services. */
+/* QP 0 is the subnet manager's, which RoCE does not have. QP 1 is that of the general services. */
 #define QP_FIRST_ID 1
 
 static u32 wqe_qpn(const struct sirdma_cqp_wqe *wqe)
@@ -62,12 +62,15 @@ static u32 create_check(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
 	return le32_to_cpu(ctx->pd) < dev->cfg.max_pds ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_INDEX;
 }
 
-static void ring_from_ctx(struct snic_ring *ring, u64 addr, u32 bytes, bool vmap)
+static bool ring_from_ctx(struct snic_ring *ring, u64 addr, u32 bytes, bool vmap)
 {
 	ring->vmap = vmap;
 	ring->bytes = bytes;
-	ring->addr = vmap ? 0 : addr;
-	ring->first_pble = vmap ? (u32)addr : 0;
+	if (!vmap)
+		ring->addr = addr;
+	else
+		ring->first_pble = (u32)addr;
+	return !vmap || addr == (u32)addr;
 }
 
 static u32 create_rings(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
@@ -81,12 +84,10 @@ static u32 create_rings(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
 	rq->wqes = le32_to_cpu(ctx->rq_wqes);
 	rq->stride_shift = ctx->rq_stride_shift;
 	qp->queue_flags = ctx->queue_flags;
-	ring_from_ctx(&qp->sq_ring, sq, qp->sq_quanta * SIRDMA_QUANTUM,
-		      qp->queue_flags & SIRDMA_QPC_SQ_VMAP);
-	ring_from_ctx(&rq->ring, rq_addr, (rq->wqes * SIRDMA_QUANTUM) << rq->stride_shift,
-		      qp->queue_flags & SIRDMA_QPC_RQ_VMAP);
-	if ((qp->sq_ring.vmap && sq != qp->sq_ring.first_pble) ||
-	    (rq->ring.vmap && rq_addr != rq->ring.first_pble))
+	if (!ring_from_ctx(&qp->sq_ring, sq, qp->sq_quanta * SIRDMA_QUANTUM,
+			   qp->queue_flags & SIRDMA_QPC_SQ_VMAP) ||
+	    !ring_from_ctx(&rq->ring, rq_addr, (rq->wqes * SIRDMA_QUANTUM) << rq->stride_shift,
+			   qp->queue_flags & SIRDMA_QPC_RQ_VMAP))
 		return SIRDMA_CQP_BAD_ADDRESS;
 	if (!snic_ring_valid(qp->dev, &qp->sq_ring) ||
 	    (rq->wqes && !snic_ring_valid(qp->dev, &rq->ring)))
@@ -122,7 +123,7 @@ static void cq_detach(struct snic_cq *cq)
 	snic_cq_put(cq);
 }
 
-/* True when @id is 0: the QP has a receive queue of its own. */
+/* Returns true if @id is 0: the QP has a receive queue of its own. */
 static bool srq_attach(struct snic_qp *qp, u32 id)
 {
 	if (!id)
@@ -140,7 +141,7 @@ static void srq_detach(struct snic_qp *qp)
 		snic_srq_detach(qp->srq, &qp->srq_share);
 }
 
-/* Set what needs no check, and the attributes a QP has before it is modified. */
+/* Set the attributes that need no check, and those that a QP has before it is modified. */
 static void create_init(struct snic_qp *qp, struct snic_dev *dev, u32 id,
 			const struct sirdma_qp_ctx *ctx)
 {
@@ -213,8 +214,8 @@ err_free:
 }
 
 /*
- * Send the acknowledgement that waits for more packets. Without it the sender of a message that has
- * completed here would repeat it, get no answer, and report an error.
+ * Send the acknowledgement that waits for more packets. Without this acknowledgement the sender of
+ * a message that has completed here would repeat it, get no answer, and report an error.
  */
 static void qp_acknowledge(struct snic_qp *qp)
 {
@@ -222,16 +223,16 @@ static void qp_acknowledge(struct snic_qp *qp)
 		snic_transport_call(qp, respond, qp);
 }
 
-/* The QP is removed from its table, whose reference this function drops. */
+/* The QP is not in its table any more. This function drops the table's reference. */
 static void qp_destroy(struct snic_qp *qp)
 {
-	/* In RESET nothing runs and the timers are not armed again. */
+	/* In RESET the QP does no work, and no timer is armed again. */
 	port_lock(&qp->lock);
 	qp->state = SIRDMA_QPS_RESET;
 	port_unlock(&qp->lock);
 	snic_obj_drain(&qp->obj);
-	/* Nobody else has it, so no lock is needed. */
-	snic_qp_revoke(qp);
+	/* No other thread has a reference, so no lock is needed. */
+	snic_qp_finish_references(qp);
 	snic_mw_unbind_qp(qp, ~0u);
 	port_timer_cancel_sync(&qp->timer);
 	port_timer_cancel_sync(&qp->sq_poll);
@@ -252,7 +253,7 @@ u32 snic_cqp_destroy_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	*ret = 0;
 	if (id < QP_FIRST_ID || id >= dev->qps.limit)
 		return SIRDMA_CQP_BAD_INDEX;
-	/* It stays while this command runs: only commands remove queue pairs. */
+	/* The object stays while this command runs: only commands remove queue pairs. */
 	obj = snic_table_at(&dev->qps, id);
 	if (!obj)
 		return SIRDMA_CQP_NO_OBJECT;
@@ -277,6 +278,7 @@ void snic_qp_destroy_all(struct snic_dev *dev)
 		obj = snic_table_remove(&dev->qps, id);
 		if (obj)
 			qp_destroy(container_of(obj, struct snic_qp, obj));
+		port_cond_resched();
 	}
 }
 
@@ -336,11 +338,11 @@ static bool path_ok(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
 	       snic_arp_read(dev, le16_to_cpu(ctx->arp_idx), mac);
 }
 
-/* Ranges of the groups in @mod. */
+/* Check the ranges of the groups in @mod. */
 static bool mod_values_ok(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx, u32 mod)
 {
 	const u32 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
-			   SIRDMA_ACCESS_REMOTE_ATOMIC;
+			   SIRDMA_ACCESS_REMOTE_ATOMIC | SIRDMA_ACCESS_REMOTE_FLUSH;
 	const struct {
 		u32 bit;
 		u32 value;
@@ -415,11 +417,8 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_NONE);
 		return;
 	}
-	/* WQEs posted after the one that failed are flushed, not sent (IBTA 10.3.1). */
-	if (cur == SIRDMA_QPS_SQE)
-		snic_qp_flush_sends(qp);
-	/* The CQ overflowed. */
-	if (qp->state == SIRDMA_QPS_ERR)
+	/* The CQ overflowed when the send queue was flushed. */
+	if (cur == SIRDMA_QPS_ERR)
 		return;
 	qp->state = next;
 	if (next == SIRDMA_QPS_RTR && cur != SIRDMA_QPS_RTR)
@@ -456,6 +455,13 @@ u32 snic_cqp_modify_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	     SIRDMA_GET(SIRDMA_CQP_QP_CUR_STATE, hdr) != qp->state) ||
 	    !(transitions[qp->state] & (1u << next)) || (mod & ~mod_allowed(qp->state))) {
 		status = SIRDMA_CQP_BAD_STATE;
+	} else if (qp->state == SIRDMA_QPS_SQE && next == SIRDMA_QPS_RTS &&
+		   !snic_qp_flush_sends(qp)) {
+		/*
+		 * The device flushes WQEs that were posted after the one that failed, and does not
+		 * send them (IBTA 10.3.1).
+		 */
+		status = SIRDMA_CQP_AGAIN;
 	} else {
 		mod_apply(qp, &ctx, mod);
 		state_apply(qp, next, mod);
@@ -561,7 +567,7 @@ u32 snic_cqp_flush_wqes(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	if (!qp)
 		return SIRDMA_CQP_NO_OBJECT;
 	port_lock(&qp->lock);
-	/* Entering ERR flushed both queues; flush what was posted since. */
+	/* The change to ERR flushed both queues; flush the WQEs that were posted since. */
 	if (qp->state == SIRDMA_QPS_ERR)
 		snic_qp_flush(qp);
 	else

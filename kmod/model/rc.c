@@ -19,10 +19,10 @@ static bool rc_fits(const struct snic_qp *qp, const struct snic_pkt *pkt)
 }
 
 /*
- * Answer a request, or let the requester use the window that a response opened. While
- * more packets of the flow follow, both wait for the last of them, except that a NAK is
- * sent at once. The next packet may be dropped or belong to another QP, so the QP is
- * deferred as well: snic_qp_run() then does what was left.
+ * Answer a request, or let the requester use the window that a response opened. While more packets
+ * of the flow follow, both wait for the last of them, except that a NAK is sent at once. The next
+ * packet may be dropped or belong to another QP, so the QP is deferred as well: snic_qp_run() then
+ * does the remaining work.
  */
 static void rc_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more)
 {
@@ -42,7 +42,7 @@ const struct snic_transport snic_rc = {
 	.sq_ops = SNIC_SQ_OPS_SEND_WRITE | SNIC_SQ_OP(READ) | SNIC_SQ_OP(CMP_SWAP) |
 		  SNIC_SQ_OP(FETCH_ADD) | SNIC_SQ_OP(SEND_INV) | SNIC_SQ_OP(SEND_SOL_INV) |
 		  SNIC_SQ_OP(READ_LOC_INV) | SNIC_SQ_OP(LOCAL_INV) | SNIC_SQ_OP(BIND_MW) |
-		  SNIC_SQ_OP(FAST_REG),
+		  SNIC_SQ_OP(FAST_REG) | SNIC_SQ_OP(FLUSH) | SNIC_SQ_OP(ATOMIC_WRITE),
 	.bth = SIRDMA_BTH_RC,
 	.may_share_rq = true,
 	.recv_start = snic_connected_recv_start,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Unanswered READ and atomic requests of the requester. */
+/* Unanswered requests of the requester that are answered by responses of their own. */
 #include "read_req.h"
 
 #include "qp.h"

@@ -11,22 +11,27 @@
 
 struct snic_qp;
 
-/* Limit of outbound READs and atomics: what soft-RoCE allows its peers. An entry is only a few bytes. */
+/*
+ * Limit of outbound READs and atomics: the number that soft-RoCE allows its peers. An entry is only
+ * a few bytes.
+ */
 #define SNIC_MAX_ORD 128 /* power of two */
 
 /* The unanswered READs and atomics: a ring of free-running indices. */
 struct snic_reads {
 	u32 head; /* oldest request */
-	u32 cur; /* next request to repeat; tail if none */
+	u32 cur; /* next request to repeat, or tail if there is none */
 	u32 tail; /* next free entry */
 	u16 end[SNIC_MAX_ORD]; /* low bits of the PSN after its last response */
-	/* Bit map: the second part of a request that was split when it was repeated. */
+	/*
+	 * Bit map: the entry is the second part of a request that was split when it was repeated.
+	 */
 	u32 part[SNIC_MAX_ORD / 32];
 };
 
 /*
  * A READ or atomic request is to be sent with PSN nxt, for response packet @first of its message,
- * which has @left packets from there on. Returns how many of them to request; 0: an answer
+ * which has @left packets from there on. Returns how many of them to request, or 0 if an answer
  * must come first.
  */
 u32 snic_reads_ask(struct snic_qp *qp, u32 first, u32 left);
@@ -34,7 +39,7 @@ u32 snic_reads_ask(struct snic_qp *qp, u32 first, u32 left);
 void snic_reads_answered(struct snic_qp *qp);
 /* Sending continues at @psn. */
 void snic_reads_seek(struct snic_reads *reads, u32 psn);
-/* Nothing from @max on was sent. */
+/* The requester sent nothing from @max on. */
 void snic_reads_unsend(struct snic_reads *reads, u32 max);
 
 #endif

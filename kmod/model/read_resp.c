@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * What the responder sends: READ and atomic responses, then the acknowledgement.
+ * The packets that the responder sends: responses to READs, atomics, FLUSHes and ATOMIC WRITEs, then
+ * the acknowledgement.
  *
- * The last SNIC_MAX_RD_ATOMIC READs and atomics are remembered. A duplicate READ is answered
+ * The last SNIC_MAX_RD_ATOMIC of these requests are remembered. A duplicate READ is answered
  * again from the region (IBTA 9.7.5.1.2), a duplicate atomic with the value that was kept. A
+ * duplicate ATOMIC WRITE is answered again and changes nothing, like a duplicate atomic. A
  * requester may repeat a READ in several parts; each part has an entry of its own until it is
  * answered. An acknowledgement is sent after the responses to all requests before it, because it
  * acknowledges those too.
@@ -58,7 +60,15 @@ static void rd_set_pending(struct snic_resp *resp, struct snic_rd *rd)
 	rd->pending = true;
 }
 
-/* Requests accepted and not yet answered, without duplicates. */
+/* The bytes that the responses to request @pkt carry. */
+static u32 rd_len(const struct snic_pkt *pkt)
+{
+	if (pkt->flags & SNIC_PKT_READ)
+		return pkt->dma_len;
+	return pkt->flags & SNIC_PKT_ATOMIC ? SIRDMA_ATOMIC_LEN : 0;
+}
+
+/* Requests that the responder accepted and has not answered yet, without duplicates. */
 static u32 rd_outstanding(const struct snic_resp *resp)
 {
 	u32 i, n = 0;
@@ -78,7 +88,7 @@ bool snic_rd_has_room(struct snic_qp *qp)
 	return false;
 }
 
-/* PSN behind the last response of @rd. */
+/* The PSN after the last response of @rd. */
 static u32 rd_end(const struct snic_qp *qp, const struct snic_rd *rd)
 {
 	return snic_psn_add(rd->psn, snic_qp_pkts(qp, rd->len));
@@ -102,11 +112,11 @@ void snic_rd_forget_old(struct snic_qp *qp, u32 before)
 	}
 }
 
-struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt, u32 len)
+struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	struct snic_resp *resp = &qp->resp;
 	struct snic_rd *rd = &resp->rd[resp->rd_tail++ % SNIC_MAX_RD_ATOMIC];
-	u32 before = resp->epsn;
+	u32 before = resp->epsn, len = rd_len(pkt);
 
 	rd_begin(rd, pkt->va, pkt->rkey, len, pkt->psn);
 	rd->opcode = pkt->opcode;
@@ -131,10 +141,6 @@ enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_p
 	if (!snic_rd_has_room(qp))
 		return SNIC_RECV_NAK_INVALID;
 	if (pkt->dma_len) {
-		enum snic_mem mem;
-		void *p;
-		u32 run;
-
 		mr = snic_qp_rx_mr(qp, qp->pd, pkt->rkey, pkt->va, pkt->dma_len,
 				   SIRDMA_ACCESS_REMOTE_READ, &ae);
 		if (!mr) {
@@ -142,11 +148,11 @@ enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_p
 			return SNIC_RECV_NAK_ACCESS;
 		}
 		/* An RNR NAK is possible only before the READ is accepted. */
-		mem = snic_mr_ptr(qp->dev, mr, pkt->va, 1, &p, &run);
-		if (mem == SNIC_MEM_ABSENT)
+		if (!snic_run_at(&qp->rx_mem->run, pkt->va, 1) &&
+		    snic_mr_run(qp->dev, mr, pkt->va, 1, &qp->rx_mem->run) == SNIC_MEM_ABSENT)
 			return SNIC_RECV_RNR;
 	}
-	snic_rd_accept(qp, pkt, pkt->dma_len);
+	snic_rd_accept(qp, pkt);
 	return SNIC_RECV_DONE;
 }
 
@@ -175,7 +181,9 @@ static struct snic_rd *rd_find(struct snic_qp *qp, u32 psn)
 	return NULL;
 }
 
-/* Responses in [psn, psn + npkts) are requested again: cancel entries that would send them too. */
+/*
+ * The peer requests responses in [psn, psn + npkts) again: cancel entries that would send them too.
+ */
 static void rd_supersede(struct snic_qp *qp, u32 psn, u32 npkts)
 {
 	struct snic_rd *rd;
@@ -193,7 +201,10 @@ static void rd_supersede(struct snic_qp *qp, u32 psn, u32 npkts)
 	}
 }
 
-/* A free entry for a part of a READ; NULL if none: the requester will retransmit the request. */
+/*
+ * A free entry for a part of a READ, or NULL if there is none: the requester will then retransmit
+ * the request.
+ */
 static struct snic_rd *rd_free(struct snic_resp *resp)
 {
 	u32 i;
@@ -223,8 +234,8 @@ static bool rd_covers(const struct snic_qp *qp, const struct snic_rd *rd,
 
 void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 {
-	u32 len = pkt->flags & SNIC_PKT_ATOMIC ? SIRDMA_ATOMIC_LEN : pkt->dma_len;
 	struct snic_rd *rd = rd_find(qp, pkt->psn), *again;
+	u32 len = rd_len(pkt);
 
 	if (!rd || qp->resp.fatal || !rd_covers(qp, rd, pkt, len))
 		return;
@@ -289,23 +300,30 @@ static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
 	rd_sent(qp, rd, last);
 }
 
-/* Append the response to the atomic @rd. False when the burst is full. */
-static bool rd_fill_atomic(struct snic_tx *tx, struct snic_rd *rd)
+/* Append the one response to @rd, which is no READ. Returns false when the burst is full. */
+static bool rd_fill_one(struct snic_tx *tx, struct snic_rd *rd)
 {
+	bool atomic = snic_op(rd->opcode)->flags & SNIC_PKT_ATOMIC;
 	struct snic_qp *qp = tx->qp;
 	struct snic_tx_pkt *pkt;
 
 	if (!snic_tx_room(tx))
 		return false;
 	pkt = snic_tx_packet(tx);
-	snic_pkt_bth(pkt, SIRDMA_BTH_ATOMIC_ACK, qp->pkey, qp->dest_qpn, rd->psn, 0);
+	/* An empty READ response is the answer to a FLUSH or an ATOMIC WRITE (annex A19). */
+	snic_pkt_bth(pkt, atomic ? SIRDMA_BTH_ATOMIC_ACK : SIRDMA_BTH_READ_RESP_ONLY, qp->pkey,
+		     qp->dest_qpn, rd->psn, 0);
 	snic_pkt_aeth(pkt, SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID, rd->msn);
-	snic_pkt_atomicacketh(pkt, rd->orig);
+	if (atomic)
+		snic_pkt_atomicacketh(pkt, rd->orig);
 	rd_sent(qp, rd, true);
 	return true;
 }
 
-/* Append responses to the READ @rd. False when the burst is full, or nothing can follow. */
+/*
+ * Append responses to the READ @rd. Returns false when the burst is full, or when no response can
+ * follow.
+ */
 static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 {
 	struct snic_qp *qp = tx->qp;
@@ -338,7 +356,7 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 			bytes -= n;
 		} while (bytes);
 	}
-	/* READs are answered in order: all later ones wait as well. */
+	/* The responder answers READs in order: all later ones wait as well. */
 	if (ret == SNIC_GATHER_ABSENT)
 		qp->resp.absent = true;
 	return ret == SNIC_GATHER_OK;
@@ -368,7 +386,7 @@ static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, 
 	}
 }
 
-/* Send one burst. False when the host has no room. */
+/* Send one burst. Returns false when the host has no room. */
 static bool resp_burst(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
@@ -381,8 +399,8 @@ static bool resp_burst(struct snic_qp *qp)
 
 	snic_tx_begin(&tx, qp, &qp->path, SIRDMA_ACCESS_REMOTE_READ);
 	/*
-	 * Data waits for room in the host's queue. An acknowledgement does not: the peer's ACK
-	 * timer runs.
+	 * Data waits for room in the host's queue. An acknowledgement does not wait, since the
+	 * peer's ACK timer runs.
 	 */
 	if (snic_rd_next(qp) && !snic_tx_ready(&tx)) {
 		snic_tx_end(&tx);
@@ -390,8 +408,8 @@ static bool resp_burst(struct snic_qp *qp)
 	}
 	burst = tx.burst;
 	while (more && (rd = snic_rd_next(qp))) {
-		more = rd->opcode != SIRDMA_BTH_READ_REQUEST ? rd_fill_atomic(&tx, rd) :
-							       rd_fill(&tx, rd);
+		more = rd->opcode == SIRDMA_BTH_READ_REQUEST ? rd_fill(&tx, rd) :
+							       rd_fill_one(&tx, rd);
 		for (; i < burst->npkts; i++)
 			owner[i] = (u8)(rd - resp->rd);
 	}

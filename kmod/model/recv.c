@@ -11,7 +11,9 @@
 #include "srq.h"
 #include "transport.h"
 
-/* How the request being handled fails; snic_recv_fail() reports it once the NAK is sent. */
+/*
+ * Record how the current request fails. snic_recv_fail() reports the failure once the NAK is sent.
+ */
 static void recv_set_failure(struct snic_resp *resp, enum sirdma_ae_code ae, u16 minor, u32 vendor)
 {
 	resp->fail_ae = ae;
@@ -19,7 +21,7 @@ static void recv_set_failure(struct snic_resp *resp, enum sirdma_ae_code ae, u16
 	resp->fail_vendor = vendor;
 }
 
-/* IBTA 9.7.4.1.4, 9.7.4.1.6 */
+/* IBTA 9.7.4.1.4 and 9.7.4.1.6 give the rules. */
 bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	u16 kind = pkt->flags & (SNIC_PKT_SEND | SNIC_PKT_WRITE);
@@ -37,10 +39,11 @@ bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 }
 
 /*
- * May a shared queue that is short of WQEs refuse the QP one in favour of others? Only if the
- * peer repeats the request soon, and as often as it takes. A datagram is not repeated; a QP of
- * rdma_cm asks its peer to wait for 655 ms; a peer with few retries would fail. What the peer's
- * limit is, is not known: connections usually have the same at both ends.
+ * May a shared queue that is short of WQEs refuse the QP one in favour of others? Only if the peer
+ * repeats the request soon, and as often as it takes. A datagram is not repeated; a QP of rdma_cm
+ * asks its peer to wait for 655 ms; a peer with few retries would fail. The responder does not know
+ * the retry limit of the peer, and takes its own limit: connections usually have the same at both
+ * ends.
  */
 static bool recv_may_defer(const struct snic_qp *qp)
 {
@@ -85,7 +88,7 @@ static bool recv_complete(struct snic_qp *qp, const struct snic_pkt *pkt, u32 le
 	return snic_qp_complete_recv(qp, &c);
 }
 
-/* The same of a SEND with invalidate whose key is invalid. */
+/* The same for a SEND with invalidate whose key is invalid now. */
 static bool recv_complete_inv(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
@@ -108,7 +111,10 @@ static void recv_fail_invalidate(struct snic_resp *resp)
 	recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_REM_INV_REQ, SIRDMA_VENDOR_REM_INV_REQ);
 }
 
-/* Invalidate the stag that the peer named; resp->inv_wait: it is not done yet. False: refused. */
+/*
+ * Invalidate the stag that the peer named. resp->inv_wait is set if the invalidation is not done
+ * yet. Returns false when the device refuses it.
+ */
 static bool recv_invalidate(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
@@ -126,7 +132,10 @@ bool snic_recv_end_wait(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 
-	/* READs that came before may need the key. If one of them is refused, so is all behind it. */
+	/*
+	 * Earlier READs may need the key. If one of them is refused, the requests after it are
+	 * refused, too.
+	 */
 	if (resp->fatal || (!resp->inv_started && resp->rd_pending))
 		return false;
 	if (resp->inv_started) {
@@ -167,8 +176,9 @@ static bool recv_complete_datagram(struct snic_qp *qp, const struct snic_pkt *pk
 }
 
 /*
- * The IP header in the place of the GRH (annex A17.4.5.1): that of IPv4 is the second half.
- * What the host did not keep of it (identification, fragment offset) is that of our own packets.
+ * The IP header in the place of the GRH (annex A17.4.5.1): that of IPv4 is the second half. The
+ * host did not keep the identification and the fragment offset: they get the values of our own
+ * packets.
  */
 static void recv_build_grh(const struct snic_rx_pkt *rx, u8 *grh)
 {
@@ -214,7 +224,7 @@ static enum snic_recv_verdict recv_end_inv(struct snic_qp *qp, const struct snic
 	resp->inv_stag = pkt->rkey;
 	/*
 	 * READs accepted before may need the key: snic_recv_end_wait() invalidates it when they are
-	 * answered. No NAK can follow then, so check it now.
+	 * answered. No NAK can follow then, so check the key now.
 	 */
 	if (resp->rd_pending) {
 		if (!snic_mr_may_invalidate(qp->dev, resp->inv_stag, qp->pd, qp->obj.id,
@@ -293,7 +303,10 @@ enum snic_recv_verdict snic_recv_datagram(struct snic_qp *qp, const struct snic_
 	return verdict;
 }
 
-/* Check the RETH of a WRITE and remember where its payload goes; *@mr: the region, if it has any. */
+/*
+ * Check the RETH of a WRITE and remember where its payload goes. *@mr: the region, if the WRITE has
+ * any.
+ */
 static enum snic_recv_verdict recv_write_begin(struct snic_qp *qp, const struct snic_pkt *pkt,
 					       struct snic_mr **mr)
 {
@@ -318,7 +331,7 @@ static enum snic_recv_verdict recv_write_begin(struct snic_qp *qp, const struct 
 	return SNIC_RECV_DONE;
 }
 
-/* @mr: the region if it was looked up for this packet, or NULL. */
+/* @mr: the region if the caller looked it up for this packet, or NULL. */
 static enum snic_recv_verdict recv_write_place(struct snic_qp *qp, const struct snic_pkt *pkt,
 					       const struct snic_rx_pkt *rx, struct snic_mr *mr)
 {
@@ -329,7 +342,10 @@ static enum snic_recv_verdict recv_write_place(struct snic_qp *qp, const struct 
 
 	if (!pkt->payload_len)
 		return SNIC_RECV_DONE;
-	/* Look the region up for each packet: it may have been deregistered since the last one. */
+	/*
+	 * Look the region up for each packet: the application may have deregistered it since the
+	 * last one.
+	 */
 	if (!mr)
 		mr = snic_qp_rx_mr(qp, qp->pd, resp->wr_rkey, resp->wr_va, pkt->payload_len,
 				   SIRDMA_ACCESS_REMOTE_WRITE, &ae);
@@ -337,8 +353,7 @@ static enum snic_recv_verdict recv_write_place(struct snic_qp *qp, const struct 
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_RECV_NAK_ACCESS;
 	}
-	verdict =
-		recv_placed(snic_mr_copy_in(qp->dev, mr, resp->wr_va, &it, pkt->payload_len, &ae));
+	verdict = recv_placed(snic_qp_copy_in(qp, resp->wr_va, &it, pkt->payload_len, &ae));
 	if (verdict == SNIC_RECV_NAK_OP)
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 	if (verdict != SNIC_RECV_DONE)

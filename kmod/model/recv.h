@@ -9,13 +9,13 @@
 enum snic_recv_verdict {
 	SNIC_RECV_DONE,
 	SNIC_RECV_RNR, /* receiver not ready: no receive WQE, or its memory is absent */
-	SNIC_RECV_LOST, /* the payload cannot be read any more: treat the packet as lost */
+	SNIC_RECV_LOST, /* the payload cannot be read any more: the packet counts as lost */
 	SNIC_RECV_NAK_INVALID, /* NAK invalid request */
 	SNIC_RECV_NAK_ACCESS, /* NAK remote access error */
 	SNIC_RECV_NAK_OP, /* NAK remote operational error */
 };
 
-/* Begin a request packet: forget how an earlier one failed. */
+/* Begin a request packet: forget how an earlier request failed. */
 static inline void snic_recv_begin(struct snic_resp *resp)
 {
 	resp->fail_ae = SIRDMA_AE_NONE;
@@ -29,12 +29,12 @@ bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt);
 enum snic_recv_verdict snic_recv_data(struct snic_qp *qp, const struct snic_pkt *pkt,
 				      const struct snic_rx_pkt *rx);
 /*
- * Place a datagram behind its GRH, and complete its receive WQE. NAK_INVALID: the WQE, which
- * stays fetched, has no room for it.
+ * Place a datagram after its GRH, and complete its receive WQE. NAK_INVALID: the WQE has no room
+ * for the datagram, and stays fetched.
  */
 enum snic_recv_verdict snic_recv_datagram(struct snic_qp *qp, const struct snic_pkt *pkt,
 					  const struct snic_rx_pkt *rx);
-/* @pkt, at epsn, is done: expect the next PSN. */
+/* @pkt, at epsn, is handled: expect the next PSN. */
 static inline void snic_recv_advance(struct snic_resp *resp, const struct snic_pkt *pkt)
 {
 	resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);
@@ -47,11 +47,11 @@ static inline void snic_recv_advance(struct snic_resp *resp, const struct snic_p
 
 /*
  * A SEND with invalidate waits: invalidate its key when the READs before it are answered, and
- * complete its receive WQE when the key is invalid.
- * False: it still waits, or the QP has failed.
+ * complete its receive WQE when the key is invalid. Returns false if the SEND still waits, or if
+ * the QP has failed.
  */
 bool snic_recv_end_wait(struct snic_qp *qp);
-/* Raise the event that the first packet arrived in RTR. */
+/* Raise the event for the first packet that arrives in RTR. */
 void snic_recv_report_established(struct snic_qp *qp);
 
 /* In RTR, report that a packet arrived: the CM's RTU message may be late or lost (IBTA 11.6.3). */
@@ -61,7 +61,7 @@ static inline void snic_recv_established(struct snic_qp *qp)
 		snic_recv_report_established(qp);
 }
 
-/* Report how the request failed, by its receive WQE or an event, and fail the QP. */
+/* Report by the receive WQE or by an event how the request failed, and fail the QP. */
 void snic_recv_fail(struct snic_qp *qp);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Requester of RC: sends SENDs, WRITEs, READ and atomic requests within a window. After a
+ * Requester of RC: sends SENDs, WRITEs and the requests that are answered by responses of their own
+ * (READs, atomics, FLUSHes, ATOMIC WRITEs) within a window. After a
  * loss it retransmits from the oldest unacknowledged packet (go-back-N, IBTA 9.7.5.1).
  */
 #include "requester.h"
@@ -26,7 +27,7 @@ static void req_ask_ack(struct snic_req *req, struct snic_tx_pkt *pkt)
 	req->unasked = 0;
 }
 
-/* As many packets of the current SEND or WRITE as fit into the window and the burst. */
+/* Append as many packets of the current SEND or WRITE as fit into the window and the burst. */
 static enum snic_send_stop req_data(struct snic_tx *tx, const struct snic_out *out)
 {
 	struct snic_req *req = &tx->qp->req;
@@ -47,7 +48,7 @@ static enum snic_send_stop req_data(struct snic_tx *tx, const struct snic_out *o
 	return why;
 }
 
-/* The next request of the current READ, which may need several. */
+/* The next request of the current READ, which may need several requests. */
 static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *out)
 {
 	struct snic_qp *qp = tx->qp;
@@ -77,7 +78,8 @@ static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *o
 	return SNIC_SEND_NEXT;
 }
 
-static enum snic_send_stop req_atomic(struct snic_tx *tx, const struct snic_out *out)
+/* The request of the current atomic or FLUSH, which has no payload. */
+static enum snic_send_stop req_one(struct snic_tx *tx, u8 opcode)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_req *req = &qp->req;
@@ -91,15 +93,49 @@ static enum snic_send_stop req_atomic(struct snic_tx *tx, const struct snic_out 
 	if (!snic_reads_ask(qp, 0, 1))
 		return SNIC_SEND_BLOCKED;
 	pkt = snic_tx_packet(tx);
-	snic_pkt_bth(pkt,
-		     out->op == SIRDMA_OP_CMP_SWAP ? SIRDMA_BTH_CMP_SWAP : SIRDMA_BTH_FETCH_ADD,
-		     qp->pkey, qp->dest_qpn, req->nxt, 0);
-	snic_pkt_atomiceth(pkt, sqe->remote_va, sqe->rkey, sqe->atomic.swap_add,
-			   sqe->atomic.compare);
+	snic_pkt_bth(pkt, opcode, qp->pkey, qp->dest_qpn, req->nxt, 0);
+	if (opcode == SIRDMA_BTH_FLUSH) {
+		snic_pkt_feth(pkt, sqe->flush.feth);
+		snic_pkt_reth(pkt, sqe->remote_va, sqe->rkey, sqe->flush.len);
+	} else {
+		snic_pkt_atomiceth(pkt, sqe->remote_va, sqe->rkey, sqe->atomic.swap_add,
+				   sqe->atomic.compare);
+	}
 	req->unasked = 0; /* its response acknowledges all packets before it */
 	req->nxt = snic_psn_add(req->nxt, 1);
 	req->cur++;
 	return SNIC_SEND_NEXT;
+}
+
+/* Forget what snic_reads_ask() noted of requests from nxt on, unless the host had them before. */
+static void req_unask(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	u32 max = req->max;
+
+	snic_reads_seek(&req->reads, req->nxt);
+	if (snic_psn_fwd(req->nxt, req->una) > snic_psn_fwd(max, req->una))
+		max = req->nxt;
+	snic_reads_unsend(&req->reads, max);
+}
+
+static enum snic_send_stop req_atomic_write(struct snic_tx *tx, const struct snic_out *out)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_req *req = &qp->req;
+	enum snic_send_stop why;
+	u32 psn = req->nxt;
+
+	if (!snic_send_room(tx, out))
+		return SNIC_SEND_MORE;
+	if (!snic_reads_ask(qp, 0, 1))
+		return SNIC_SEND_BLOCKED;
+	why = snic_send_data(tx, out, 1);
+	if (req->nxt == psn)
+		req_unask(qp);
+	else
+		req->unasked = 0; /* its response acknowledges all packets before it */
+	return why;
 }
 
 /*
@@ -116,11 +152,31 @@ static bool req_behind_empty_read(struct snic_req *req)
 		return false;
 	for (slot = req->cur; slot != req->head; slot--) {
 		before = snic_out_at(req, slot - 1);
-		/* A NOP is not sent. */
+		/* The requester does not send a NOP. */
 		if (!(before->flags & SNIC_OUT_LOCAL))
 			return snic_op_is_read(before->op) && !before->len;
 	}
 	return false;
+}
+
+/* Append packets of the message @out, which nxt belongs to. */
+static enum snic_send_stop req_message(struct snic_tx *tx, const struct snic_out *out)
+{
+	switch (out->op) {
+	case SIRDMA_OP_READ:
+	case SIRDMA_OP_READ_LOC_INV:
+		return req_read(tx, out);
+	case SIRDMA_OP_CMP_SWAP:
+		return req_one(tx, SIRDMA_BTH_CMP_SWAP);
+	case SIRDMA_OP_FETCH_ADD:
+		return req_one(tx, SIRDMA_BTH_FETCH_ADD);
+	case SIRDMA_OP_FLUSH:
+		return req_one(tx, SIRDMA_BTH_FLUSH);
+	case SIRDMA_OP_ATOMIC_WRITE:
+		return req_atomic_write(tx, out);
+	default:
+		return req_data(tx, out);
+	}
 }
 
 static enum snic_send_stop req_fill(struct snic_tx *tx)
@@ -140,9 +196,7 @@ static enum snic_send_stop req_fill(struct snic_tx *tx)
 					      SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
 			return SNIC_SEND_BLOCKED;
 		}
-		why = snic_op_is_read(out->op)	 ? req_read(tx, out) :
-		      snic_op_is_atomic(out->op) ? req_atomic(tx, out) :
-						   req_data(tx, out);
+		why = req_message(tx, out);
 	} while (why == SNIC_SEND_NEXT);
 	return why;
 }
@@ -164,13 +218,8 @@ static void req_note_sent(struct snic_qp *qp, struct snic_burst *burst, u32 sent
 /* The host accepted only @sent packets of the burst: go back to the first of the others. */
 static void req_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent)
 {
-	struct snic_req *req = &qp->req;
-	u32 max = req->max;
-
-	snic_req_seek(qp, snic_pkt_psn(&burst->pkts[sent]));
-	if (snic_psn_fwd(req->nxt, req->una) > snic_psn_fwd(max, req->una))
-		max = req->nxt;
-	snic_reads_unsend(&req->reads, max);
+	snic_send_seek(qp, snic_pkt_psn(&burst->pkts[sent]));
+	req_unask(qp);
 }
 
 enum snic_send_stop snic_req_burst(struct snic_qp *qp)
@@ -189,7 +238,7 @@ enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 		snic_tx_end(&tx);
 		return why;
 	}
-	/* The last packet of a burst is answered, so that the window moves on. */
+	/* Ask for an answer to the last packet of a burst, so that the window moves on. */
 	last = &burst->pkts[burst->npkts - 1];
 	if (!(snic_op(last->bth.opcode)->flags & SNIC_PKT_RD_ATOMIC))
 		req_ask_ack(req, last);
@@ -218,8 +267,8 @@ void snic_req_restart(struct snic_qp *qp)
 }
 
 /*
- * The oldest message waited for an invalidation, and the answers to later ones were dropped.
- * False: the QP cannot send.
+ * The oldest message waited for an invalidation, and answers to later ones were dropped. Returns
+ * false if the QP cannot send.
  */
 static bool req_end_wait(struct snic_qp *qp)
 {

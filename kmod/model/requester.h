@@ -5,18 +5,17 @@
 
 #include "send.h"
 
-/* RTS entered from RTR: start at the send PSN that modify set. */
+/* The QP enters RTS from RTR: start at the send PSN that modify set. */
 void snic_req_start(struct snic_qp *qp);
-/* Send what window and host allow; when the send queue is empty, ask for a kick. */
+/* Send as many packets as window and host allow. When the send queue is empty, ask for a kick. */
 void snic_req_run(struct snic_qp *qp);
 /* Send one burst. */
 enum snic_send_stop snic_req_burst(struct snic_qp *qp);
 /*
- * Continue sending at @psn: back to retransmit, or forward when answers overtook a
- * retransmission.
+ * Continue at @psn: back for a retransmission, or forward when answers overtook a retransmission.
  */
 void snic_req_seek(struct snic_qp *qp, u32 psn);
-/* Retransmit from una on. */
+/* Retransmit all packets from una on. */
 void snic_req_restart(struct snic_qp *qp);
 
 #endif

@@ -7,7 +7,7 @@
 
 static void resp_owe(struct snic_resp *resp, u8 syndrome, u32 psn)
 {
-	/* A NAK acknowledges all packets before it too: an ACK must not replace it. */
+	/* A NAK acknowledges all packets before it too: an ACK must not replace the NAK. */
 	if (resp->ack_due && syndrome == (SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID) &&
 	    resp->nak_sent)
 		return;
@@ -31,8 +31,8 @@ static void resp_owe_nak(struct snic_resp *resp, u8 kind_and_value)
 }
 
 /*
- * The PSN is beyond the expected one, or its payload is lost: NAK the sequence error (IBTA
- * 9.7.5.2.1).
+ * The PSN is beyond the expected one, or the payload is lost: send a NAK of the sequence error
+ * (IBTA 9.7.5.2.1).
  */
 static void resp_out_of_sequence(struct snic_qp *qp, u32 psn)
 {
@@ -68,7 +68,7 @@ static void resp_rnr(struct snic_qp *qp, u32 psn)
 	resp_owe_nak(&qp->resp, SIRDMA_AETH_RNR_NAK | (qp->min_rnr_timer & SIRDMA_AETH_VALUE));
 }
 
-/* A request that cannot be served: NAK it, then the QP fails. */
+/* The responder cannot serve the request: send a NAK, then fail the QP. */
 static void resp_refuse(struct snic_qp *qp, enum snic_recv_verdict verdict)
 {
 	static const struct {
@@ -96,8 +96,12 @@ static enum snic_recv_verdict resp_execute(struct snic_qp *qp, const struct snic
 		return snic_recv_data(qp, pkt, rx);
 	if (!snic_recv_format_ok(qp, pkt))
 		return SNIC_RECV_NAK_INVALID;
-	return pkt->flags & SNIC_PKT_READ ? snic_read_request(qp, pkt) :
-					    snic_atomic_request(qp, pkt);
+	if (pkt->flags & SNIC_PKT_READ)
+		return snic_read_request(qp, pkt);
+	if (pkt->flags & SNIC_PKT_ATOMIC)
+		return snic_atomic_request(qp, pkt);
+	return pkt->flags & SNIC_PKT_PAYLOAD ? snic_atomic_write_request(qp, pkt, rx) :
+					       snic_flush_request(qp, pkt);
 }
 
 static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
@@ -111,7 +115,7 @@ static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 	snic_recv_begin(resp);
 	verdict = resp_execute(qp, pkt, rx);
 	if (!snic_qp_can_receive(qp))
-		return; /* the CQ overflowed, which put the QP into the error state */
+		return; /* the CQ overflowed, and the overflow put the QP into the error state */
 	if (verdict == SNIC_RECV_RNR) {
 		resp_rnr(qp, pkt->psn);
 		return;
@@ -131,7 +135,7 @@ static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 	owed = resp->nak_sent && resp->ack_due;
 	resp->nak_sent = false;
 	if (pkt->flags & SNIC_PKT_RD_ATOMIC)
-		return; /* its responses acknowledge it; snic_rd_accept() advanced epsn */
+		return; /* the responses acknowledge the request; snic_rd_accept() advanced epsn */
 	snic_recv_advance(resp, pkt);
 	snic_rd_forget_old(qp, before);
 	if (pkt->ackreq || owed)
@@ -154,14 +158,17 @@ void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 
 	if (qp->resp.fatal) {
 		/*
-		 * The NAK waits behind responses of earlier READs and atomics. Try those again: absent
-		 * memory may be present.
+		 * The NAK waits after responses of earlier READs and atomics. Try to send those
+		 * again: absent memory may be present now.
 		 */
 		qp->resp.absent = false;
 		return;
 	}
 	if (unlikely(qp->resp.inv_wait) && diff >= 0) {
-		/* It may wait only for answers to READs that are sent at the end of this batch. */
+		/*
+		 * The NAK may wait only for answers to READs that are sent at the end of this
+		 * batch.
+		 */
 		snic_resp_run(qp);
 		if (qp->resp.inv_wait || !snic_qp_can_receive(qp)) {
 			qp->resp.inv_dropped = true;

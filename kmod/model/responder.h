@@ -7,9 +7,11 @@
 
 /* Handle a request packet. */
 void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
-/* Send READ and atomic responses, and the acknowledgement that is due, in PSN order. */
+/* Send responses, and the acknowledgement that is due, in PSN order. */
 void snic_resp_run(struct snic_qp *qp);
-/* Received packets are dropped while an invalidation is under way: go on when it is done. */
+/*
+ * The responder drops received packets while an invalidation is under way: go on when it is done.
+ */
 void snic_resp_end_wait(struct snic_qp *qp);
 /* Are responses or an acknowledgement due? */
 static inline bool snic_resp_pending(const struct snic_qp *qp)
@@ -20,37 +22,45 @@ static inline bool snic_resp_pending(const struct snic_qp *qp)
 /*
  * read_resp.c
  *
- * "rd" in names is a READ or an atomic: the requests that are answered by a response with data, are
- * limited by ird, and are remembered for duplicates (struct snic_rd).
+ * "rd" in names is a READ, an atomic, a FLUSH or an ATOMIC WRITE: the requests that are answered by
+ * responses of their own, are limited by ird, and are remembered for duplicates (struct snic_rd).
  */
 
-/* A new READ request at epsn: check and queue it. */
+/* Check and queue a new READ request at epsn. */
 enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_pkt *pkt);
-/* May the peer have another READ or atomic unanswered? If not, the failure is recorded. */
+/* May the peer have another such request unanswered? If not, the failure is recorded. */
 bool snic_rd_has_room(struct snic_qp *qp);
 /*
- * Queue the response of @len bytes to @pkt, a READ or atomic at epsn. The caller sets orig of an
- * atomic, which takes the place of va.
+ * Queue the response to @pkt, at epsn. The caller sets orig of an atomic, which takes
+ * the place of va.
  */
-struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt, u32 len);
+struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt);
 /*
  * epsn moved on from @before: forget requests that ended a quarter of all PSNs ago. A lap later
  * their PSNs would be taken for those of other requests.
  */
 void snic_rd_forget_old(struct snic_qp *qp, u32 before);
-/* A duplicate request: answer it again if it is still remembered. */
+/* Handle a duplicate request: answer it again if it is still remembered. */
 void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt);
 /*
- * First PSN after @psn that an acknowledgement must not cover: the PSN of the next READ or atomic,
+ * First PSN after @psn that an acknowledgement must not cover: the PSN of the next such request,
  * whose responses may have been lost, or epsn if there is none.
  */
 u32 snic_rd_after(const struct snic_resp *resp, u32 psn);
-/* Next READ or atomic to answer, in PSN order, or NULL. */
+/* Next request to answer, in PSN order, or NULL. */
 struct snic_rd *snic_rd_next(struct snic_qp *qp);
+
+/* flush.c */
+
+/* Check and execute a new FLUSH at epsn, and queue its response. */
+enum snic_recv_verdict snic_flush_request(struct snic_qp *qp, const struct snic_pkt *pkt);
 
 /* atomic.c */
 
-/* A new atomic request at epsn: check and execute it, and queue its response. */
+/* Check and execute a new atomic request at epsn, and queue its response. */
 enum snic_recv_verdict snic_atomic_request(struct snic_qp *qp, const struct snic_pkt *pkt);
+/* The same for an ATOMIC WRITE. */
+enum snic_recv_verdict snic_atomic_write_request(struct snic_qp *qp, const struct snic_pkt *pkt,
+						 const struct snic_rx_pkt *rx);
 
 #endif

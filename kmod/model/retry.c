@@ -10,7 +10,7 @@
 #include "requester.h"
 #include "window.h"
 
-/* IBTA table 45, in units of 10 us. */
+/* The waits of IBTA table 45, in units of 10 us. */
 static const u32 rnr_10us[32] = {
 	65536, 1,    2,	   3,	 4,    6,     8,     12,    16,	   24,	  32,
 	48,    64,   96,   128,	 192,  256,   384,   512,   768,   1024,  1536,
@@ -65,9 +65,9 @@ void snic_retry_lost(struct snic_qp *qp, bool timeout)
 }
 
 /*
- * The time in the RNR NAK is the least to wait (IBTA 9.7.5.2.8). Each wait without progress
- * is twice the one before, because repeated requests take processor time from a receiver
- * that is not ready.
+ * The time in the RNR NAK is the minimum wait (IBTA 9.7.5.2.8). Each wait without progress is twice
+ * as long as the one before, because repeated requests take processor time from a receiver that is
+ * not ready.
  */
 static u64 rnr_wait_ns(u8 code, u8 tries)
 {
@@ -76,7 +76,7 @@ static u64 rnr_wait_ns(u8 code, u8 tries)
 	return max_t(u64, asked, min_t(u64, asked << tries, SNIC_MAX_RNR_BACKOFF_NS));
 }
 
-/* Send nothing for @ns. */
+/* Send no packet for @ns. */
 static void retry_wait(struct snic_qp *qp, u64 ns)
 {
 	qp->req.rnr_wait = true;
@@ -170,8 +170,8 @@ void snic_retry_expired(struct snic_qp *qp)
 		snic_retry_end_wait(qp);
 	} else if (qp->tx_stalled || req->inv_wait) {
 		/*
-		 * Packets that the host did not accept are not lost, nor are answers that are
-		 * dropped while an invalidation is under way.
+		 * Packets that the host did not accept are not lost. Answers that are dropped while
+		 * an invalidation is under way are not lost either.
 		 */
 		snic_retry_set_deadline(qp);
 	} else {

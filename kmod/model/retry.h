@@ -10,27 +10,29 @@
 /* Backoff does not extend an RNR wait beyond this; a longer wait that the peer asks for is kept. */
 #define SNIC_MAX_RNR_BACKOFF_NS 2000000ull
 /*
- * Waits for absent local memory: the first wait, how often a wait is doubled, and how many
- * waits there are. Together 3.4 s; a busy disk provides a page in less.
+ * Waits for absent local memory: the first wait, how often a wait is doubled, and how many waits
+ * there are. Together they take 3.4 s; a busy disk provides a page in less time.
  */
 #define SNIC_ABSENT_FIRST_NS 65536ull
 #define SNIC_ABSENT_DOUBLINGS 10
 #define SNIC_ABSENT_WAITS 60
 
-/* Requests are in flight: make sure the timer runs. @fresh: none were in flight before. */
+/* Requests are in flight: make sure that the timer runs. @fresh: none were in flight before. */
 void snic_retry_start(struct snic_qp *qp, bool fresh);
-/* The ACK timeout begins now. */
+/* Start the ACK timeout now. */
 void snic_retry_set_deadline(struct snic_qp *qp);
 /*
- * Packets from una on were lost: retransmit them, if the retry count allows.
- * @timeout: the ACK timer detected it.
+ * Packets from una on were lost: retransmit them if the retry count allows it. @timeout: the ACK
+ * timer detected the loss.
  */
 void snic_retry_lost(struct snic_qp *qp, bool timeout);
-/* RNR NAK at una: wait for the time it names, or longer. @code: IBTA table 45. */
+/*
+ * An RNR NAK arrived for una: wait for the time that it names, or longer. @code: see IBTA table 45.
+ */
 void snic_retry_rnr(struct snic_qp *qp, u8 code);
 /*
- * Local memory for the packet nxt is absent: wait, then try again. False: it was absent for
- * too long, and the message failed.
+ * Local memory for the packet nxt is absent: wait, then try again. Returns false if the memory was
+ * absent for too long, and the message failed.
  */
 bool snic_retry_absent(struct snic_qp *qp);
 /* End the wait of snic_retry_absent(): a kick says that the memory may be present. */
@@ -44,9 +46,9 @@ void snic_retry_end_wait(struct snic_qp *qp);
 bool snic_retry_due(struct snic_qp *qp);
 /* timer_expired(): retransmit, or end the wait, unless the deadline has moved since. */
 void snic_retry_expired(struct snic_qp *qp);
-/* RNR timer value in ns. */
+/* The time of an RNR timer value, in ns. */
 u64 snic_rnr_ns(u8 code);
-/* An rnr_retry without limit (IBTA 9.7.5.2.8). */
+/* The value of rnr_retry that means no limit (IBTA 9.7.5.2.8). */
 #define SNIC_RNR_RETRY_INFINITE 7
 
 #endif

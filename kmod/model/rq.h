@@ -11,14 +11,18 @@
 
 struct snic_dev;
 
-/* The lock of the QP, or of the shared queue, protects the object and its calls. */
+/*
+ * The lock of the QP, or of the shared queue (srq.h), protects the object and its calls. The queue
+ * of one QP has no lock of its own: the QP's lock is held anyway, and each message would pay for
+ * both.
+ */
 struct snic_rq {
 	struct snic_dev *dev;
 	struct snic_ring ring;
 	u32 wqes; /* power of two; 0: the QP has no receive queue of its own */
 	u32 idx; /* next WQE to fetch */
-	u8 stride_shift; /* log2 of the quanta of one */
-	bool polarity; /* valid bit of the lap */
+	u8 stride_shift; /* log2 of the quanta of a WQE */
+	bool polarity; /* valid bit of the current lap */
 };
 
 /* Start at the first WQE of the ring. */

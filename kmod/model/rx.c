@@ -9,8 +9,8 @@
 #include "transport.h"
 
 /*
- * After this many packets or payload bytes a batch drops the QP's lock once, for others that
- * wait. For them alone: 4 to 256 packets, and 16 KiB to 1 MiB, give the same bandwidth.
+ * After this many packets or payload bytes a batch drops the QP's lock once, so that other threads
+ * get it. Only those threads gain: 4 to 256 packets, and 16 KiB to 1 MiB, give the same bandwidth.
  */
 #define RX_BATCH_PKTS 64u
 #define RX_BATCH_BYTES 65536u
@@ -64,8 +64,7 @@ static void rx_one(struct snic_qp *qp, const struct snic_pkt *pkt, const struct 
 }
 
 /*
- * A super-packet of which a part is a duplicate or out of sequence: handle each of its packets
- * alone.
+ * A part of the super-packet is a duplicate or out of sequence: handle each of its packets alone.
  */
 static void rx_split(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
 {
@@ -103,8 +102,8 @@ static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const s
 	batch->pkts += pkt->npkts;
 	batch->bytes += pkt->payload_len;
 	/*
-	 * A super-packet cut for another MTU stays whole: the length check of the transport
-	 * refuses it.
+	 * A super-packet that was cut for another MTU stays whole: the length check of the
+	 * transport refuses it.
 	 */
 	if (PORT_WIRE_IN_MEMORY && pkt->npkts > 1 &&
 	    pkt->npkts == snic_qp_pkts(qp, pkt->payload_len) && snic_transport_op(qp, fits) &&
@@ -127,12 +126,16 @@ void snic_rx_batch_end(struct snic_rx_batch *batch)
 		snic_stat_add(batch->dev, SIRDMA_STAT_RX_BYTES, batch->frame_bytes);
 	}
 	snic_qp_put_rx_mr(qp);
+	qp->rx_mem = NULL;
 	port_unlock_over(&qp->lock);
 	snic_qp_put(qp);
 	batch->qp = NULL;
 }
 
-/* The QP @qpn, locked. The batch keeps the QP of the last packet locked, up to its limits. */
+/*
+ * The QP @qpn, locked. The batch keeps the QP of the last packet locked until it reaches its
+ * limits.
+ */
 static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 {
 	struct snic_qp *qp = batch->qp;
@@ -145,6 +148,9 @@ static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 		return NULL;
 	port_lock_over(&qp->lock);
 	batch->qp = qp;
+	batch->mem.mr = NULL;
+	batch->mem.run.len = 0;
+	qp->rx_mem = &batch->mem;
 	batch->pkts = 0;
 	batch->bytes = 0;
 	batch->frames = 0;
@@ -152,7 +158,7 @@ static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 	return qp;
 }
 
-/* Does the QP get the packet? @counted: its frame is counted already. */
+/* Does the QP get the packet? @counted: the frame of the packet is counted already. */
 static bool rx_to_qp(struct snic_rx_batch *batch, u32 qpn, const struct snic_pkt *pkt,
 		     const struct snic_rx_pkt *rx, bool counted)
 {
@@ -187,7 +193,7 @@ static void rx_to_group(struct snic_rx_batch *batch, const struct snic_pkt *pkt,
 		counted |= rx_to_qp(batch, qpns[i], pkt, rx, counted);
 }
 
-/* The multicast QP number and a multicast address come together (IBTA 9.6.1.2). */
+/* The multicast QP number and a multicast address must come together (IBTA 9.6.1.2). */
 static bool rx_addressed(u32 qpn, const struct sirdma_ip *dst)
 {
 	return sirdma_ip_is_multicast(dst) == (qpn == SIRDMA_MCAST_QPN);

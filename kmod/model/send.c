@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Send queue: fetches WQEs, splits SENDs and WRITEs into packets and completes messages
- * in order. A retransmission reads the WQE from the ring again, and the application may
- * have changed it: the reload is compared with what snic_req.out[] remembers.
+ * Send queue: fetches WQEs, splits SENDs and WRITEs into packets and completes messages in order. A
+ * retransmission reads the WQE from the ring again, and the application may have changed it: the
+ * reload is compared with the values in snic_req.out[].
  */
 #include "send.h"
 
 #include "fast.h"
-#include "local.h"
+#include "key_op.h"
 #include "sq_poll.h"
 #include "retry.h"
 #include "transport.h"
 
-/* NOPs that one fetch skips at most: each costs a read of the ring, under the QP's lock. */
-#define SEND_NOP_BATCH 256
 /*
- * FAST_REGs that one burst executes: each copies a page list, of up to 512 entries, under the QP's
+ * The number of NOPs that one fetch skips at most: each costs a read of the ring, under the QP's
  * lock.
  */
+#define SEND_NOP_BATCH 256
+/*
+ * The number of FAST_REGs that one burst executes: each copies a page list of up to 512 entries,
+ * under the QP's lock.
+ */
 #define SEND_FAST_REGS 8
-/* A burst has a lock of its own and a call of the host, which take as long as 4 KiB are copied in. */
+/*
+ * The least cost of a burst: its hold of the lock and its call of the host take as long as copying
+ * 4 KiB.
+ */
 #define SEND_MIN_COST 4
 
 void snic_send_start(struct snic_qp *qp)
@@ -87,7 +93,7 @@ static void send_push(struct snic_qp *qp, const struct snic_sqe *sqe)
 }
 
 /*
- * An invalid WQE: it completes in error once it is the oldest message, and no later message
+ * The WQE is invalid: it completes in error once it is the oldest message, and no later message
  * starts.
  */
 static void send_push_bad(struct snic_qp *qp, struct snic_sqe *sqe)
@@ -109,8 +115,8 @@ static bool send_op_allowed(const struct snic_qp *qp, const struct snic_sqe *sqe
 }
 
 /*
- * Put the WQE that was fetched into out[]. Fast registration is done here: what follows in the queue
- * may use the region, and what precedes it is done or has been sent (IBTA 10.8.3.3).
+ * Put the WQE that was fetched into out[]. Fast registration is done here: later WQEs of the queue
+ * may use the region, and earlier ones are done or have been sent (IBTA 10.8.3.3).
  */
 static void send_push_fetched(struct snic_qp *qp)
 {
@@ -186,7 +192,7 @@ struct snic_out *snic_send_current(struct snic_qp *qp, enum snic_send_stop *why)
 			return NULL;
 		if (!(out->flags & SNIC_OUT_LOCAL))
 			break;
-		/* snic_send_retire() does it. */
+		/* snic_send_retire() completes the message. */
 		if (out->flags & SNIC_OUT_TODO)
 			return NULL;
 		req->cur++;
@@ -201,7 +207,10 @@ struct snic_out *snic_send_current(struct snic_qp *qp, enum snic_send_stop *why)
 	return out;
 }
 
-/* Append payload [off, off + len) of the current WQE to the burst; *got: bytes appended. */
+/*
+ * Append payload [off, off + len) of the current WQE to the burst. *got: how many bytes were
+ * appended.
+ */
 static enum snic_gather send_gather(struct snic_tx *tx, u32 off, u32 len, u32 *got)
 {
 	const struct snic_sqe *sqe = &tx->qp->req.sqe;
@@ -237,13 +246,15 @@ static enum snic_gather send_gather(struct snic_tx *tx, u32 off, u32 len, u32 *g
 /* The operation in the lower bits of the BTH opcode. */
 static u8 send_opcode(const struct snic_sqe *sqe, bool first, bool last)
 {
-	/* Index: 1 if first, plus 2 if last. */
+	/* Index of a packet: 1 if it is the first, plus 2 if it is the last. */
 	static const u8 send[] = {SIRDMA_BTH_SEND_MIDDLE, SIRDMA_BTH_SEND_FIRST,
 				  SIRDMA_BTH_SEND_LAST, SIRDMA_BTH_SEND_ONLY};
 	static const u8 write[] = {SIRDMA_BTH_WRITE_MIDDLE, SIRDMA_BTH_WRITE_FIRST,
 				   SIRDMA_BTH_WRITE_LAST, SIRDMA_BTH_WRITE_ONLY};
 	u8 op = (snic_op_is_write(sqe->op) ? write : send)[first + 2 * last];
 
+	if (sqe->op == SIRDMA_OP_ATOMIC_WRITE)
+		return SIRDMA_BTH_ATOMIC_WRITE;
 	if (last && snic_op_is_send_inv(sqe->op))
 		return first ? SIRDMA_BTH_SEND_ONLY_INV : SIRDMA_BTH_SEND_LAST_INV;
 	/* The opcode with immediate data is the next one after each LAST and ONLY opcode. */
@@ -258,7 +269,7 @@ static u32 send_qkey(const struct snic_qp *qp, const struct snic_sqe *sqe)
 	return qkey & SIRDMA_QKEY_OF_QP ? qp->qkey : qkey;
 }
 
-/* Header of one SEND or WRITE packet of @len bytes at @off. */
+/* Build the header of one SEND, WRITE or ATOMIC WRITE packet of @len bytes at @off. */
 static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off, u32 len)
 {
 	struct snic_qp *qp = tx->qp;
@@ -271,7 +282,7 @@ static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off,
 		     datagram ? snic_sqe_dest_qpn(sqe) : qp->dest_qpn, req->nxt, len);
 	if (datagram)
 		snic_pkt_deth(pkt, send_qkey(qp, sqe), qp->obj.id);
-	if (snic_op_is_write(sqe->op) && !off)
+	if ((snic_op_is_write(sqe->op) || sqe->op == SIRDMA_OP_ATOMIC_WRITE) && !off)
 		snic_pkt_reth(pkt, sqe->remote_va, sqe->rkey, out->len);
 	if (last && sqe->has_imm)
 		snic_pkt_imm(pkt, sqe->imm);
@@ -361,7 +372,7 @@ void snic_send_seek(struct snic_qp *qp, u32 psn)
 		end = snic_psn_add(out->psn, snic_out_pkts(qp, out));
 		if (snic_psn_fwd(end, req->una) > dist)
 			break;
-		/* The search stops at a local operation that is not done. */
+		/* The search stops at a local operation that is not done yet. */
 		if ((out->flags & SNIC_OUT_LOCAL) && (out->flags & SNIC_OUT_TODO))
 			break;
 	}
@@ -378,7 +389,7 @@ void snic_send_fail_oldest(struct snic_qp *qp, u16 minor, u32 vendor)
 		snic_qp_fail_send(qp);
 }
 
-/* Complete the oldest message. False when that fails the QP. */
+/* Complete the oldest message. Returns false when that fails the QP. */
 static bool send_done(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
@@ -392,7 +403,7 @@ static bool send_done(struct snic_qp *qp)
 	if (req->cur == req->head)
 		req->cur++;
 	req->head++;
-	/* It is in no packet whose answer would make the device go on. */
+	/* The message is in no packet whose answer would make the device continue. */
 	if (out.flags & SNIC_OUT_LOCAL)
 		req->local_done = true;
 	req->last_signaled = out.flags & SNIC_OUT_SIGNALED;
@@ -443,9 +454,9 @@ static void send_wake(struct snic_qp *qp)
 }
 
 /*
- * The ring is empty: ask for a kick. False when a WQE became valid meanwhile. No kick is
- * needed while enough messages are in flight, since their answers, or at last the ACK
- * timer, make the device read the ring again; nor while the poll timer runs.
+ * The ring is empty: ask for a kick. Returns false when a WQE became valid meanwhile. No kick is
+ * needed while enough messages are in flight, since their answers, or at last the ACK timer, make
+ * the device read the ring again; nor while the poll timer runs.
  */
 static bool send_sleep(struct snic_qp *qp)
 {
@@ -453,7 +464,10 @@ static bool send_sleep(struct snic_qp *qp)
 
 	if (!req->awake && req->sq_published == req->sq_idx)
 		return true; /* the shadow said so before the ring was found empty */
-	/* A poster without need_kick compares the index the device will read next with its own. */
+	/*
+	 * A poster that does not read need_kick compares the index that the device will read next
+	 * with its own.
+	 */
 	req->sq_published = req->sq_idx;
 	WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(req->sq_idx));
 	if ((qp->ack_timeout && req->tail - req->head >= SNIC_AWAKE_MSGS) ||
@@ -464,14 +478,15 @@ static bool send_sleep(struct snic_qp *qp)
 	if (req->awake && (qp->queue_flags & SIRDMA_QPC_KICK))
 		WRITE_ONCE(qp->shadow->need_kick, cpu_to_le64(1));
 	req->awake = false;
-	smp_mb(); /* pairs with the poster's fence between valid bit and shadow */
+	smp_mb(); /* this barrier pairs with the poster's fence between valid bit and shadow */
 	return !snic_sqe_peek(qp, req->sq_idx, req->sq_polarity);
 }
 
 /*
- * What a burst takes of the budget, in packets of 1 KiB. Datagrams to many addresses make
- * bursts of one packet, so theirs count by their size, and SEND_MIN_COST at least. What that is
- * does not change the rate of datagrams (1 to 16 tried), only how soon others have their share.
+ * The cost of a burst in the budget, in packets of 1 KiB. Datagrams to many addresses make bursts
+ * of one packet, so a burst of datagrams counts by its size, and as SEND_MIN_COST at least.
+ * SEND_MIN_COST does not change the rate of datagrams (1 to 16 tried), only how soon other queue
+ * pairs get their share.
  */
 static u32 send_cost(const struct snic_qp *qp, u32 before)
 {
@@ -511,8 +526,8 @@ bool snic_send_run(struct snic_qp *qp)
 	if (why == SNIC_SEND_MORE)
 		snic_qp_defer(qp);
 	/*
-	 * While packets are in flight their answers, or the ACK timer, start the next attempt.
-	 * When nxt is una there are none: wait for the memory.
+	 * While packets are in flight their answers, or the ACK timer, start the next attempt. When
+	 * nxt is una, no packets are in flight: wait for the memory.
 	 */
 	if (why == SNIC_SEND_ABSENT && req->nxt == req->una)
 		return snic_retry_absent(qp);

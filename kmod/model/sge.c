@@ -17,7 +17,7 @@ struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag,
 	u32 i = mrc->count;
 
 	*ae = SIRDMA_AE_NONE;
-	/* Search from the most recent, which is used most. */
+	/* Search from the most recent region, which is used most. */
 	while (i--) {
 		if (mrc->stag[i] == stag && mr_covers(mrc->mr[i], va, len))
 			return mrc->mr[i];
@@ -35,48 +35,57 @@ struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag,
 struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 len, u8 access,
 			      enum sirdma_ae_code *ae)
 {
-	struct snic_mr *mr = qp->rx_mr;
+	struct snic_rx_mem *mem = qp->rx_mem;
+	struct snic_mr *mr = mem->mr;
 
-	/* The key was checked, and the mapping does not change under a reference. */
-	if (mr && qp->rx_stag == stag && qp->rx_pd == pd && snic_slot_valid(&mr->slot) &&
+	/* The key was checked, and the mapping does not change while there is a reference. */
+	if (mr && mem->stag == stag && mem->pd == pd && snic_slot_valid(&mr->slot) &&
 	    (mr->map.access & access) == access && mr_covers(mr, va, len))
 		return mr;
 	snic_qp_put_rx_mr(qp);
-	mr = snic_mr_get_qp(qp->dev, stag, pd, qp->obj.id, va, len, access, ae);
-	qp->rx_mr = mr;
-	qp->rx_stag = stag;
-	qp->rx_pd = pd;
-	return mr;
+	mem->mr = snic_mr_get_qp(qp->dev, stag, pd, qp->obj.id, va, len, access, ae);
+	mem->stag = stag;
+	mem->pd = pd;
+	return mem->mr;
 }
 
 void snic_qp_put_rx_mr(struct snic_qp *qp)
 {
-	if (qp->rx_mr)
-		snic_mr_put(qp->rx_mr);
-	qp->rx_mr = NULL;
+	struct snic_rx_mem *mem = qp->rx_mem;
+
+	if (!mem || !mem->mr)
+		return;
+	snic_mr_put(mem->mr);
+	mem->mr = NULL;
+	mem->run.len = 0;
 }
 
-enum snic_placed snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
-				 struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae)
+enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_iter *it, u32 len,
+				 enum sirdma_ae_code *ae)
 {
-	while (len) {
-		enum snic_mem mem;
-		void *p;
-		u32 run;
+	struct snic_rx_mem *mem = qp->rx_mem;
+	struct snic_dev *dev = qp->dev;
+	enum snic_mem found;
+	u32 n;
+	u8 *p;
 
-		mem = snic_mr_ptr(dev, mr, va, len, &p, &run);
-		if (unlikely(mem == SNIC_MEM_ABSENT))
-			return SNIC_PLACE_ABSENT;
-		if (unlikely(mem != SNIC_MEM_OK)) {
-			*ae = SIRDMA_AE_QP_CATASTROPHIC;
-			return SNIC_PLACE_FAULT;
+	for (; len; va += n, len -= n) {
+		n = len;
+		p = snic_run_at(&mem->run, va, len);
+		if (!p) {
+			found = snic_mr_run(dev, mem->mr, va, len, &mem->run);
+			if (unlikely(found == SNIC_MEM_ABSENT))
+				return SNIC_PLACE_ABSENT;
+			if (unlikely(found != SNIC_MEM_OK)) {
+				*ae = SIRDMA_AE_QP_CATASTROPHIC;
+				return SNIC_PLACE_FAULT;
+			}
+			p = snic_run_some(&mem->run, va, len, &n);
 		}
 		if (!PORT_WIRE_IN_MEMORY || !it->by_reference)
-			snic_seg_copy(it, p, run);
-		else if (!snic_dev_ops(dev)->pull(dev->host, it, p, run))
+			snic_seg_copy(it, p, n);
+		else if (!snic_dev_ops(dev)->pull(dev->host, it, p, n))
 			return SNIC_PLACE_LOST;
-		va += run;
-		len -= run;
 	}
 	return SNIC_PLACED;
 }
@@ -86,7 +95,6 @@ enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_
 				  enum sirdma_ae_code *ae)
 {
 	enum snic_placed placed;
-	struct snic_mr *mr;
 	u32 n;
 
 	for (; nsge && off >= sge->len; sge++, nsge--)
@@ -97,11 +105,10 @@ enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_
 			return SNIC_PLACE_FAULT;
 		}
 		n = min(sge->len - off, len);
-		mr = snic_qp_rx_mr(qp, pd, sge->stag, sge->addr + off, n, SIRDMA_ACCESS_LOCAL_WRITE,
-				   ae);
-		if (!mr)
+		if (!snic_qp_rx_mr(qp, pd, sge->stag, sge->addr + off, n, SIRDMA_ACCESS_LOCAL_WRITE,
+				   ae))
 			return SNIC_PLACE_FAULT;
-		placed = snic_mr_copy_in(qp->dev, mr, sge->addr + off, it, n, ae);
+		placed = snic_qp_copy_in(qp, sge->addr + off, it, n, ae);
 		if (placed != SNIC_PLACED)
 			return placed;
 		len -= n;

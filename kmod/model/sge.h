@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Copying payload between packets and memory regions. A burst keeps references to its
- * regions in a small cache, and drops them when it was handed to the host.
+ * Copying payload between packets and memory regions. A burst keeps references to its regions in a
+ * small cache, and drops them when the host has taken the burst.
  */
 #ifndef SNIC_SGE_H
 #define SNIC_SGE_H
@@ -33,13 +33,13 @@ static inline void snic_mrc_put(struct snic_mrc *mrc)
 }
 
 /*
- * The region of @stag, checked for [va, va + len). NULL: *ae is the violation, or
- * SIRDMA_AE_NONE when the cache is full.
+ * The region of @stag, checked for [va, va + len). NULL: *ae is the violation, or SIRDMA_AE_NONE if
+ * the cache is full.
  */
 struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag, u64 va, u32 len,
 			     enum sirdma_ae_code *ae);
 
-/* Result of placing payload. After any other than PLACED, a part may have been written. */
+/* Result of placing payload. With any result other than PLACED, a part may have been written. */
 enum snic_placed {
 	SNIC_PLACED,
 	SNIC_PLACE_LOST, /* the payload cannot be read any more */
@@ -47,12 +47,18 @@ enum snic_placed {
 	SNIC_PLACE_FAULT, /* *ae names the violation */
 };
 
-/* Scatter @len payload bytes to position @off of the @nsge fragments, whose memory is of @pd. */
+/*
+ * Scatter @len payload bytes to position @off of the @nsge fragments. @pd is the PD of their
+ * memory.
+ */
 enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_sge *sge, u32 nsge,
 				  u32 off, struct snic_seg_iter *it, u32 len,
 				  enum sirdma_ae_code *ae);
-/* Copy @len payload bytes to @va of @mr, which was checked for them. */
-enum snic_placed snic_mr_copy_in(struct snic_dev *dev, const struct snic_mr *mr, u64 va,
-				 struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);
+/*
+ * Copy @len payload bytes to @va of the region that snic_qp_rx_mr() returned last. That call
+ * checked the region for these bytes.
+ */
+enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_iter *it, u32 len,
+				 enum sirdma_ae_code *ae);
 
 #endif

@@ -18,7 +18,7 @@ static const u8 slot_next[SLOT_EVENTS][SNIC_SLOT_STATES] = {
 	[SLOT_UNCLAIM] = {[SNIC_SLOT_CLAIMED] = SNIC_SLOT_FREE},
 	[SLOT_INVALIDATE] = {[SNIC_SLOT_VALID] = SNIC_SLOT_DRAINING},
 	[SLOT_DRAINED] = {[SNIC_SLOT_DRAINING] = SNIC_SLOT_FREE,
-			  /* Its remover waits for that. */
+			  /* The remover of the slot waits for this event. */
 			  [SNIC_SLOT_REMOVED] = SNIC_SLOT_REMOVED},
 	[SLOT_REMOVE] = {[SNIC_SLOT_FREE] = SNIC_SLOT_REMOVED,
 			 [SNIC_SLOT_VALID] = SNIC_SLOT_REMOVED,
@@ -30,7 +30,9 @@ static u64 slot_word(enum snic_slot_kind kind, enum snic_slot_state state, u8 ke
 	return (u64)kind << SNIC_SLOT_KIND_SHIFT | (u64)state << SNIC_SLOT_STATE_SHIFT | key;
 }
 
-/* Returns the previous state, or NONE when @event is not allowed in it. */
+/*
+ * Change the state by @event. Returns the previous state, or NONE if @event is not allowed in it.
+ */
 static enum snic_slot_state slot_move(struct snic_slot *slot, enum slot_event event)
 {
 	enum snic_slot_state from, to;
@@ -40,7 +42,7 @@ static enum snic_slot_state slot_move(struct snic_slot *slot, enum slot_event ev
 		old = READ_ONCE(slot->word);
 		from = snic_slot_word_state(old);
 		to = (enum snic_slot_state)slot_next[event][from];
-		/* Only a VALID slot has bound windows, which keep it so. */
+		/* Only a VALID slot has bound windows, and they keep it VALID. */
 		if (to == SNIC_SLOT_NONE || old >= SNIC_SLOT_BOUND)
 			return SNIC_SLOT_NONE;
 	} while (!port_cas64(&slot->word, old,
@@ -74,7 +76,7 @@ bool snic_slot_claim(struct snic_slot *slot)
 
 void snic_slot_publish(struct snic_slot *slot, u8 key)
 {
-	/* Nobody else changes the word of a claimed slot. */
+	/* Only the claimer changes the word of a claimed slot. */
 	WRITE_ONCE(slot->word, slot_word(snic_slot_kind(slot), SNIC_SLOT_CLAIMED, key));
 	smp_wmb(); /* pairs with the acquire of port_ref_get_unless_zero() */
 	port_ref_init(&slot->obj.refs, 1);
@@ -94,9 +96,21 @@ bool snic_slot_bind(struct snic_slot *slot)
 
 	do {
 		old = READ_ONCE(slot->word);
-		if (snic_slot_word_state(old) != SNIC_SLOT_VALID)
+		if (snic_slot_word_state(old) != SNIC_SLOT_VALID || (old & SNIC_SLOT_SEALED))
 			return false;
 	} while (!port_cas64(&slot->word, old, old + SNIC_SLOT_BOUND));
+	return true;
+}
+
+bool snic_slot_seal(struct snic_slot *slot)
+{
+	u64 old;
+
+	do {
+		old = READ_ONCE(slot->word);
+		if (snic_slot_word_state(old) != SNIC_SLOT_VALID || old >= SNIC_SLOT_BOUND)
+			return false;
+	} while (!port_cas64(&slot->word, old, old | SNIC_SLOT_SEALED));
 	return true;
 }
 
@@ -109,17 +123,17 @@ void snic_slot_unbind(struct snic_slot *slot)
 	} while (!port_cas64(&slot->word, old, old - SNIC_SLOT_BOUND));
 }
 
-/* The last reference was dropped. */
+/* The last reference to the slot was dropped. */
 static void slot_drained(struct snic_slot *slot)
 {
 	struct snic_slot_callback *callback, *next;
 
-	/* Without a reference nobody adds another. */
+	/* While there is no reference, no thread adds one. */
 	callback = (struct snic_slot_callback *)(uintptr_t)READ_ONCE(slot->obj.first_callback);
 	slot->obj.first_callback = 0;
 	if (snic_slot_is_window(slot))
 		snic_mw_unbound(slot);
-	/* From here on others may claim or free the slot. */
+	/* From here on, other threads may claim or free the slot. */
 	if (slot_move(slot, SLOT_DRAINED) == SNIC_SLOT_REMOVED)
 		port_event_set(slot->obj.idle);
 	for (; callback; callback = next) {
@@ -128,29 +142,47 @@ static void slot_drained(struct snic_slot *slot)
 	}
 }
 
+/* Take a reference to the slot of @obj, if it is in @state. The caller is a reader of the table. */
+static inline struct snic_slot *slot_try(struct snic_obj *obj, enum snic_slot_state state)
+{
+	struct snic_slot *slot = container_of(obj, struct snic_slot, obj);
+
+	/*
+	 * Check the state before taking a reference as well, so that lookups do not keep a draining
+	 * slot in use.
+	 */
+	return snic_slot_state(slot) == state && port_ref_get_unless_zero(&obj->refs) ? slot : NULL;
+}
+
 /* The slot @id with a reference if it is in @state. */
 static inline struct snic_slot *slot_get(struct snic_table *table, u32 id,
 					 enum snic_slot_state state)
 {
-	struct snic_slot *slot = NULL;
+	struct snic_slot *slot;
 	struct snic_obj *obj;
+	bool found, replaced;
 
-	port_rcu_read_lock();
-	obj = snic_table_at(table, id);
-	if (obj) {
-		slot = container_of(obj, struct snic_slot, obj);
-		/*
-		 * Check before taking a reference as well, so that lookups do not keep a
-		 * draining slot in use.
-		 */
-		if (snic_slot_state(slot) != state || !port_ref_get_unless_zero(&obj->refs))
+	do {
+		port_rcu_read_lock();
+		obj = snic_table_at(table, id);
+		slot = obj ? slot_try(obj, state) : NULL;
+		found = slot && snic_slot_state(slot) == state;
+		replaced = false;
+		if (unlikely(!found)) {
+			/*
+			 * A slot leaves the table before it is removed, if another takes its place.
+			 * This barrier pairs with the atomic change of the state: a reader that
+			 * found the slot removed finds the other one.
+			 */
+			smp_rmb();
+			replaced = snic_table_at(table, id) != obj;
+		}
+		port_rcu_read_unlock();
+		if (unlikely(slot && !found)) {
+			snic_slot_put(slot);
 			slot = NULL;
-	}
-	port_rcu_read_unlock();
-	if (slot && unlikely(snic_slot_state(slot) != state)) {
-		snic_slot_put(slot);
-		slot = NULL;
-	}
+		}
+	} while (unlikely(replaced));
 	return slot;
 }
 
@@ -197,7 +229,7 @@ bool snic_slot_remove(struct snic_slot *slot)
 	struct port_event idle;
 
 	port_event_init(&idle);
-	slot->obj.idle = &idle; /* set by the last user when it finds the slot REMOVED */
+	slot->obj.idle = &idle; /* the last user sets this event when it finds the slot REMOVED */
 	from = slot_move(slot, SLOT_REMOVE);
 	if (from == SNIC_SLOT_VALID)
 		snic_slot_put(slot);

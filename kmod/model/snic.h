@@ -15,6 +15,7 @@
 
 #include "burst.h"
 #include "port/port.h"
+#include "run.h"
 #include "sirdma/regs.h"
 #include "sirdma/stats.h"
 
@@ -23,7 +24,7 @@ struct snic_host;
 struct snic_qp;
 
 struct snic_config {
-	u32 max_qps; /* 3 .. 1 << 18; numbers below it: 0 is none, 1 the general services' */
+	u32 max_qps; /* 3 .. 1 << 18; number 0 is none, and 1 is the general services' QP */
 	u32 max_cqs; /* .. 1 << 19 */
 	u32 max_srqs; /* 2 .. 1 << 16; 0 is none */
 	u32 max_mrs; /* .. 1 << 24 */
@@ -34,7 +35,7 @@ struct snic_config {
 	u32 max_sgids; /* .. 1024 */
 	u32 max_cqe; /* .. 1 << 20 */
 	u32 window_bytes; /* unacknowledged bytes per QP, 0 = default */
-	u32 sq_poll_ns; /* period of polling the send queue of a poster that does not wait; 0: never */
+	u32 sq_poll_ns; /* period of the poll timer, for posters that do not wait; 0: no timer */
 	u8 mac[6];
 };
 
@@ -47,10 +48,10 @@ struct snic_host_ops {
 	 */
 	bool (*room)(struct snic_host *host, u32 qpn);
 	/*
-	 * Transmit @burst. The host copies what it needs before it returns, and may set limits
-	 * for this peer in burst->next. Returns how many packets, from the first on, it
-	 * accepted; if fewer than burst->npkts, the host calls
-	 * snic_tx_resume(dev, burst->qpn) when there is room again.
+	 * Transmit @burst. The host copies the parts that it needs before it returns, and may set
+	 * limits for this peer in burst->next. Returns how many packets, from the first on, it
+	 * accepted; if fewer than burst->npkts, the host calls snic_tx_resume(dev, burst->qpn) when
+	 * there is room again.
 	 */
 	u32 (*tx)(struct snic_host *host, struct snic_burst *burst);
 	/*
@@ -65,42 +66,42 @@ struct snic_host_ops {
 	struct snic_burst *(*burst)(struct snic_host *host);
 	/*
 	 * For hosts that receive by reference: copy the next @len bytes at @it, payload of the
-	 * packet being received, to @to. False when the sender has revoked them: the packet
-	 * counts as lost.
+	 * packet being received, to @to. Returns false when the sender reuses the memory: the
+	 * packet counts as lost.
 	 */
 	bool (*pull)(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len);
 	/*
-	 * For hosts that transmit by reference: peers must not read payload that is not yet
-	 * delivered.
+	 * For hosts that transmit by reference: the memory is about to be reused. After this call
+	 * has returned, peers read no payload that was transmitted before the call.
 	 */
-	void (*revoke)(struct snic_host *host);
+	void (*finish_references)(struct snic_host *host);
 };
 
 /*
- * @host, @ops, @dma and @clock must outlive the device. NULL, with a port_warn(), when
- * @cfg is out of range or memory is short.
+ * @host, @ops, @dma and @clock must outlive the device. Returns NULL, with a port_warn(), when @cfg
+ * is out of range or memory is short.
  */
 struct snic_dev *snic_dev_create(const struct snic_config *cfg, const struct snic_host_ops *ops,
 				 struct snic_host *host, struct port_dma *dma,
 				 struct port_clock *clock);
-/* Frees all objects. No other entry point may be running, or called afterwards. */
+/* Free the device and all objects. No other entry point may be running, or called afterwards. */
 void snic_dev_destroy(struct snic_dev *dev);
-/* Set SIRDMA_STATUS_FAULT, to test how the driver handles a device fault. */
+/* Set SIRDMA_STATUS_FAULT, to test how the driver handles a fault of the device. */
 void snic_dev_fault(struct snic_dev *dev);
 
 u32 snic_reg_read(struct snic_dev *dev, u32 reg);
 void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val);
 
 /*
- * The doorbell of QP @qpn: something was posted, or absent memory is present again. Processes
- * the send queue and, in the error state, both queues.
+ * The doorbell of QP @qpn: something was posted, or absent memory is present again. The call
+ * processes the send queue and, in the error state, both queues.
  */
 void snic_qp_kick(struct snic_dev *dev, u32 qpn);
 /* The same doorbell for callers in any context: the host calls snic_qp_run() soon. */
 void snic_qp_ring(struct snic_dev *dev, u32 qpn);
-/* Do what is pending for QP @qpn: work that was deferred, or a doorbell of snic_qp_ring(). */
+/* Do the pending work of QP @qpn: deferred work, or a doorbell of snic_qp_ring(). */
 void snic_qp_run(struct snic_dev *dev, u32 qpn);
-/* The host has room for QP @qpn, which it had refused in room() or tx(). */
+/* The host has room for QP @qpn, which it refused in room() or tx() before. */
 void snic_tx_resume(struct snic_dev *dev, u32 qpn);
 
 /*
@@ -116,7 +117,7 @@ void snic_tx_resume(struct snic_dev *dev, u32 qpn);
 struct snic_rx_pkt {
 	struct sirdma_ip src_ip; /* v4-mapped for IPv4 */
 	struct sirdma_ip dst_ip;
-	const struct snic_seg *segs; /* from the BTH on */
+	const struct snic_seg *segs; /* all bytes from the BTH on */
 	u32 nsegs;
 	u32 len; /* BTH to ICRC inclusive */
 	u32 flow_label; /* IPv6, 20 bits */
@@ -125,15 +126,16 @@ struct snic_rx_pkt {
 	u8 traffic_class;
 	u8 ttl;
 	bool is_v4;
-	bool icrc_ok; /* the host checked it (or the packet never left this device) */
-	u32 npkts; /* packets in a super-packet (super.h); 0 or 1: an ordinary packet */
+	bool icrc_ok; /* the host checked the ICRC (or the packet never left this device) */
+	u32 npkts; /* packets in a super-packet (super.h); 0 or 1: the packet is an ordinary one */
 	bool by_reference;
 	bool more; /* another packet of the same flow follows at once: acknowledgements may wait */
 };
 
 /*
- * Does the QP that @pkt names exist, or does its multicast group? If not, the packet is counted and the host drops it.
- * The host asks before it computes the ICRC, so that packets without a QP cost little.
+ * Does the QP that @pkt names exist, or does its multicast group? If not, the packet is counted and
+ * the host drops it. The host asks before it computes the ICRC, so that packets without a QP cost
+ * little.
  */
 bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
 
@@ -151,10 +153,11 @@ void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
 struct snic_rx_batch {
 	struct snic_dev *dev;
 	struct snic_qp *qp;
-	u32 pkts; /* received since qp was locked */
-	u32 bytes; /* and their payload */
-	u32 frames; /* that carried them, each counted for one queue pair only */
-	u32 frame_bytes; /* of those, Ethernet header to ICRC */
+	struct snic_rx_mem mem;
+	u32 pkts; /* packets received since qp was locked */
+	u32 bytes; /* bytes of their payload */
+	u32 frames; /* frames that carried them, each counted for one queue pair only */
+	u32 frame_bytes; /* bytes of those frames, Ethernet header to ICRC */
 };
 
 void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *pkt);
@@ -163,7 +166,7 @@ void snic_rx_batch_end(struct snic_rx_batch *batch);
 /* Count a packet that the host rejected (SIRDMA_STAT_RX_*). */
 void snic_rx_reject(struct snic_dev *dev, enum sirdma_stat why);
 
-/* Port state for SIRDMA_REG_LINK; @mtu in bytes of L3. */
+/* Set the port state for SIRDMA_REG_LINK. @mtu is in bytes of L3. */
 void snic_link_set(struct snic_dev *dev, bool up, u32 mtu);
 void snic_mac_set(struct snic_dev *dev, const u8 mac[6]);
 

@@ -2,11 +2,11 @@
 /*
  * Polling the send queue by timer while posts keep arriving.
  *
- * A kick is a system call in which the message is sent, received and acknowledged.
- * That is the shortest path for a message whose poster waits for it, and an expensive
- * one for a stream of short messages. So when a poster does not wait, the device asks for
- * no kicks and polls the ring by a timer: what was posted meanwhile leaves in one burst.
- * The first poll that finds nothing ends it.
+ * A kick is a system call in which the message is sent, received and acknowledged. That is the
+ * shortest path for a message whose poster waits for it, and an expensive one for a stream of short
+ * messages. So when a poster does not wait, the device asks for no kicks and polls the ring by a
+ * timer: the requests that were posted meanwhile leave in one burst. The timer stops after a few
+ * empty periods (SQ_POLL_CREDIT).
  */
 #ifndef SNIC_SQ_POLL_H
 #define SNIC_SQ_POLL_H
@@ -15,11 +15,11 @@
 
 void snic_sq_poll_init(struct snic_qp *qp);
 
-/* All below: QP lock held. */
+/* The functions below need the QP lock. */
 
 /* Called for each kick, before the ring is read. */
 void snic_sq_poll_kicked(struct snic_qp *qp);
-/* The ring is empty: true when the timer will poll it again. */
+/* The ring is empty. Returns true if the timer will poll it again. */
 bool snic_sq_poll_stay(struct snic_qp *qp);
 /* The QP leaves the states in which it can send. */
 void snic_sq_poll_stop(struct snic_qp *qp);

@@ -4,7 +4,7 @@
 
 #include "dev.h"
 
-/* 0 in a QP's context means that it has none. */
+/* The number 0 in a QP's context means that the QP has no shared queue. */
 #define SRQ_FIRST_ID 1
 #define SRQ_FIRST_PERIOD 1
 
@@ -32,7 +32,7 @@ struct snic_srq *snic_srq_attach(struct snic_dev *dev, u32 id)
 	return srq;
 }
 
-/* Raise the event that was asked for if fewer WQEs are left than the limit. */
+/* Raise the event that the driver asked for, if fewer WQEs are left than the limit. */
 static void srq_check_limit(struct snic_srq *srq)
 {
 	if (likely(!srq->limit) || snic_rq_has(&srq->rq, srq->limit - 1))
@@ -53,7 +53,7 @@ static void srq_next_period(struct snic_srq *srq)
 		srq->period_end = port_now_ns(srq->rq.dev->clock) + SNIC_SRQ_RETRY_NS;
 }
 
-/* The QP of @share waits no more: it got a WQE, or leaves. */
+/* The QP of @share waits no more: it got a WQE, or it leaves. */
 static void srq_end_wait(struct snic_srq *srq, struct snic_srq_share *share)
 {
 	if (share->wait_period == srq->period && srq->waiting) {
@@ -65,7 +65,7 @@ static void srq_end_wait(struct snic_srq *srq, struct snic_srq_share *share)
 	share->wait_period = 0;
 }
 
-/* Are there more WQEs than are reserved when @waiting QPs wait? */
+/* Are there more WQEs than the queue reserves when @waiting QPs wait? */
 static bool srq_has_more(struct snic_srq *srq, u32 waiting)
 {
 	return snic_rq_has(&srq->rq, min(waiting, srq->rq.wqes / 2));
@@ -125,7 +125,10 @@ enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_srq_share 
 		if (may_defer)
 			srq_got(srq, share);
 		srq->fetched++;
-		/* Release: the copy is made before its place may be written anew. */
+		/*
+		 * This store is a release: the copy is made before the poster may write its place
+		 * anew.
+		 */
 		smp_store_release(&srq->shadow->fetched, cpu_to_le64(srq->fetched));
 		srq_check_limit(srq);
 	} else if (may_defer) {
@@ -170,10 +173,13 @@ static u32 srq_decode(struct snic_dev *dev, const struct sirdma_cqp_srq *cmd, st
 	if (!rq->wqes || (rq->wqes & (rq->wqes - 1)) ||
 	    rq->wqes > SIRDMA_MAX_SRQ_QUANTA >> rq->stride_shift)
 		return SIRDMA_CQP_BAD_PARAM;
-	rq->ring.vmap = hdr & SIRDMA_CQP_SRQ_VMAP;
+	rq->ring.vmap = !!(hdr & SIRDMA_CQP_SRQ_VMAP);
 	rq->ring.bytes = (rq->wqes * SIRDMA_QUANTUM) << rq->stride_shift;
-	rq->ring.addr = rq->ring.vmap ? 0 : le64_to_cpu(cmd->addr);
-	rq->ring.first_pble = (u32)SIRDMA_GET(SIRDMA_CQP_FIRST_PBLE, le64_to_cpu(cmd->first_pble));
+	if (rq->ring.vmap)
+		rq->ring.first_pble =
+			(u32)SIRDMA_GET(SIRDMA_CQP_FIRST_PBLE, le64_to_cpu(cmd->first_pble));
+	else
+		rq->ring.addr = le64_to_cpu(cmd->addr);
 	if (!snic_ring_valid(dev, &rq->ring) || !shadow || shadow % SIRDMA_SHADOW_SIZE)
 		return SIRDMA_CQP_BAD_ADDRESS;
 	srq->shadow = port_dma_ptr(dev->dma, shadow, sizeof(*srq->shadow));
@@ -259,7 +265,7 @@ u32 snic_cqp_query_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	return SIRDMA_CQP_OK;
 }
 
-/* Takes the table's reference; no one can find the queue any more. */
+/* Takes over the table's reference; no thread can find the queue any more. */
 static void srq_destroy(struct snic_srq *srq)
 {
 	snic_obj_drain(&srq->obj);
@@ -295,5 +301,6 @@ void snic_srq_destroy_all(struct snic_dev *dev)
 	while ((obj = snic_table_next(&dev->srqs, &id))) {
 		snic_table_remove(&dev->srqs, obj->id);
 		srq_destroy(container_of(obj, struct snic_srq, obj));
+		port_cond_resched();
 	}
 }

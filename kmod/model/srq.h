@@ -23,25 +23,25 @@
 
 /*
  * Peers end their RNR waits late: our requester by its backoff (SNIC_MAX_RNR_BACKOFF_NS), and
- * soft-RoCE by a timer in jiffies, of 10 ms at 100 Hz. Two of them, ns.
+ * soft-RoCE by a timer in jiffies, of 10 ms at 100 Hz. The value is two such delays, ns.
  */
 #define SNIC_SRQ_RETRY_NS 20000000ull
 
-/* What a queue knows of one of its QPs. Periods count from 1, so a zeroed share is of none. */
+/* The state of one QP at the queue. Periods count from 1, so a zeroed share is of none. */
 struct snic_srq_share {
-	u64 got_period; /* whose WQE the QP got: the current period or the next; else stale */
+	u64 got_period; /* period whose WQE the QP got: the current one or the next; else stale */
 	u64 wait_period; /* in which it waits for one: the current period or the next; else stale */
 };
 
 struct snic_srq {
 	struct snic_obj obj;
-	struct port_lock lock; /* protects the members below; inside a QP lock */
+	struct port_lock lock; /* protects the members below; taken inside a QP lock */
 	struct snic_rq rq;
 	struct sirdma_srq_shadow *shadow;
-	u32 pd; /* of the memory that the WQEs name */
+	u32 pd; /* PD of the memory that the WQEs name */
 	struct snic_aeq_events async;
 	u32 fetched; /* WQEs since creation */
-	u32 limit; /* an event when fewer are left; 0: none */
+	u32 limit; /* an event comes when fewer WQEs are left; 0: no event */
 	u32 qp_refs; /* QPs attached: destroy is refused (IN_USE) while non-zero */
 	u64 period; /* the current share period */
 	u32 waiting; /* QPs that wait in this period */
@@ -59,11 +59,11 @@ enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_srq_share 
 				    bool may_defer, struct snic_rqe *rqe);
 /* The QP of @share does not wait any more. */
 void snic_srq_leave(struct snic_srq *srq, struct snic_srq_share *share);
-/* Count a user of queue @id, which makes its destruction fail. NULL: there is none. */
+/* Count a user of queue @id, which makes its destruction fail. NULL: there is no such queue. */
 struct snic_srq *snic_srq_attach(struct snic_dev *dev, u32 id);
 /* The QP of @share is not attached any more. */
 void snic_srq_detach(struct snic_srq *srq, struct snic_srq_share *share);
-/* Device teardown, after the QPs: destroy every shared queue. */
+/* Destroy every shared queue at the device's teardown, after the QPs. */
 void snic_srq_destroy_all(struct snic_dev *dev);
 
 u32 snic_cqp_create_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);

@@ -61,8 +61,8 @@ void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic
 	if (n == 1)
 		return;
 	/*
-	 * Pad count and solicited event come from the last packet; so does an AETH when the
-	 * first has none.
+	 * The pad count and the solicited event come from the last packet. The AETH does, too, when
+	 * the first packet has none.
 	 */
 	bth->flags = last->bth.flags;
 	bth->opcode = super_opcode(bth->opcode, last->bth.opcode);

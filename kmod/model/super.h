@@ -28,9 +28,12 @@ struct snic_super {
 u32 snic_super_run(const struct snic_burst *burst, u32 at, u32 max_bytes);
 /* Build a super-packet of the @n packets of @burst from @at on, whose payload is contiguous. */
 void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic_super *out);
-/* Bytes of headers and ICRCs that the packets of super-packet @whole had and it has not, from the BTH on. */
+/*
+ * The bytes of headers and ICRCs, from the BTH on, that the packets of @whole had and the
+ * super-packet has not.
+ */
 u32 snic_super_saved(const struct snic_pkt *whole);
-/* *part: packet @i of super-packet @whole, at a path MTU of @mtu bytes. */
+/* Fill @part: packet @i of super-packet @whole, at a path MTU of @mtu bytes. */
 void snic_super_part(const struct snic_pkt *whole, u32 mtu, u32 i, struct snic_pkt *part);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* The table of transports, and what connected transports share. */
+/* The table of transports, and the functions that connected transports share. */
 #include "transport.h"
 
 static const struct snic_transport *const transports[] = {

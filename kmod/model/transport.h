@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Transports: the operations in which QPs of different types differ. What all QPs have
- * in common (rings, CQs, state, flush) is in qp.c, send.c and recv.c. QP lock held
- * throughout.
+ * Transports: the operations in which QPs of different types differ. The parts that all QPs have in
+ * common (rings, CQs, state, flush) are in qp.c, send.c and recv.c. All operations need the QP
+ * lock.
  */
 #ifndef SNIC_TRANSPORT_H
 #define SNIC_TRANSPORT_H
@@ -14,10 +14,10 @@
 #define SNIC_SQ_OPS_SEND_WRITE (SNIC_SQ_OPS_SEND | SNIC_SQ_OP(WRITE) | SNIC_SQ_OP(WRITE_SOL))
 
 struct snic_transport {
-	u64 sq_ops; /* send WQE operations it supports; others complete in error */
-	u8 bth; /* upper bits of its opcodes: SIRDMA_BTH_RC .. */
+	u64 sq_ops; /* send WQE operations that the transport supports; others complete in error */
+	u8 bth; /* upper bits of the transport's opcodes: SIRDMA_BTH_RC .. */
 	bool is_datagram; /* a WQE names its destination, and a packet is a whole message */
-	bool may_share_rq; /* its QPs may receive from a shared queue */
+	bool may_share_rq; /* QPs of the transport may receive from a shared queue */
 	bool has_sqe; /* a failed send moves the QP to SQE, not to ERR (IBTA 10.3.1) */
 	/* The QP enters RTR; it enters RTS with no message in flight. */
 	void (*recv_start)(struct snic_qp *qp);
@@ -29,8 +29,8 @@ struct snic_transport {
 	bool (*admit)(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx,
 		      enum sirdma_stat *why);
 	/*
-	 * Does the QP expect every packet of super-packet @pkt? If not, it gets them one by one.
-	 * NULL: it always gets the super-packet.
+	 * Does the QP expect every packet of super-packet @pkt? If not, the QP gets them one by
+	 * one. NULL: the QP always gets the super-packet.
 	 */
 	bool (*fits)(const struct snic_qp *qp, const struct snic_pkt *pkt);
 	void (*rx_request)(struct snic_qp *qp, const struct snic_pkt *pkt,
@@ -49,8 +49,9 @@ struct snic_transport {
 	void (*request)(struct snic_qp *qp);
 	enum snic_send_stop (*burst)(struct snic_qp *qp);
 	/*
-	 * snic_qp.timer fired. True: the bottom half calls timer_expired(). False: nothing is
-	 * to be done; the transport may have armed the timer again. NULL: it arms no timer.
+	 * snic_qp.timer fired. Returns true if the bottom half must call timer_expired(). Returns
+	 * false if there is nothing to do; the transport may have armed the timer again. NULL: the
+	 * transport arms no timer.
 	 */
 	bool (*timer_due)(struct snic_qp *qp);
 	void (*timer_expired)(struct snic_qp *qp);
@@ -61,15 +62,16 @@ extern const struct snic_transport snic_uc;
 extern const struct snic_transport snic_ud;
 
 /*
- * Operation @op of a QP's transport, to be tested for NULL, and a call of it. RC, which most QPs
- * are, is called directly: an indirect call costs as much as what some operations do.
+ * snic_transport_op() is operation @op of a QP's transport, to test it for NULL;
+ * snic_transport_call() calls it. RC, which most QPs are, is called directly: an indirect call
+ * costs as much as some operations.
  */
 #define snic_transport_is_rc(qp) (PORT_ONE_UNIT && (qp)->transport == &snic_rc)
 #define snic_transport_op(qp, op) (snic_transport_is_rc(qp) ? snic_rc.op : (qp)->transport->op)
 #define snic_transport_call(qp, op, ...) \
 	(snic_transport_is_rc(qp) ? snic_rc.op(__VA_ARGS__) : (qp)->transport->op(__VA_ARGS__))
 
-/* By enum sirdma_qp_type; NULL: not supported. */
+/* The transports by enum sirdma_qp_type. NULL: the type is not supported. */
 const struct snic_transport *snic_transport(u8 qp_type);
 /* admit() of connected transports: the packet must come from the QP's one peer. */
 bool snic_connected_admit(struct snic_qp *qp, const struct snic_pkt *pkt,

@@ -76,14 +76,14 @@ static void uc_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 		uc_drop(qp, SIRDMA_STAT_RX_OUT_OF_SEQUENCE);
 	resp->epsn = pkt->psn;
 	if (!first && !resp->in_msg) {
-		/* The rest of a message that was dropped. */
+		/* The packet is of the rest of a message that was dropped. */
 		resp->epsn = snic_psn_add(resp->epsn, pkt->npkts);
 		return;
 	}
 	snic_recv_begin(resp);
 	verdict = snic_recv_data(qp, pkt, rx);
 	if (!snic_qp_can_receive(qp))
-		return; /* the CQ overflowed, which put the QP into the error state */
+		return; /* the CQ overflowed, and the overflow put the QP into the error state */
 	if (verdict == SNIC_RECV_DONE) {
 		snic_recv_advance(resp, pkt);
 		return;

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Unreliable datagram (IBTA 9.8.4). Each message is one packet, whose destination the WQE
- * names by an address vector, a QP number and a Q_Key. The requester completes it when it is
- * sent. The responder drops what it cannot receive.
+ * Unreliable datagram (IBTA 9.8.4). Each message is one packet, whose destination the WQE names by
+ * an address vector, a QP number and a Q_Key. The requester completes it when it is sent. The
+ * responder drops datagrams that it cannot receive.
  */
 #include "recv.h"
 #include "retry.h"
 #include "transport.h"
 
-/* Let qp->path be that of address vector @idx. False: the QP may not use the vector. */
+/* Make qp->path the path of address vector @idx. Returns false if the QP may not use the vector. */
 static bool ud_load_path(struct snic_qp *qp, u32 idx)
 {
 	struct sirdma_av av;
 	u64 ctrl;
 
-	/* The first word changes with each write, so while it is the same, so is the path. */
+	/*
+	 * The first word changes with each write of the vector. While the word is the same, the
+	 * path is the same.
+	 */
 	if (qp->av_ctrl && qp->av_idx == idx && snic_av_ctrl(qp->dev, idx, &ctrl) &&
 	    ctrl == qp->av_ctrl)
 		return true;
@@ -37,7 +40,10 @@ static void ud_fail(struct snic_qp *qp, u16 minor, u32 vendor)
 	snic_send_mark_failed(qp, snic_out_at(req, req->cur), minor, vendor);
 }
 
-/* Let qp->path lead to the destination of the current message. False: the message has failed. */
+/*
+ * Make qp->path lead to the destination of the current message. Returns false if the message has
+ * failed.
+ */
 static bool ud_prepare(struct snic_qp *qp, const struct snic_out *out)
 {
 	if (out->len > snic_qp_mtu(qp)) {
@@ -78,7 +84,7 @@ static enum snic_send_stop ud_burst(struct snic_qp *qp)
 		out = snic_send_current(qp, &why);
 		if (!out)
 			break;
-		/* The next burst has another address, or finds the error. */
+		/* The next burst handles the message, which has another address or an error. */
 		why = SNIC_SEND_MORE;
 	} while (ud_same_address(qp) && out->len <= snic_qp_mtu(qp));
 	return snic_send_unanswered(&tx, why);
@@ -95,7 +101,7 @@ static bool ud_admit(struct snic_qp *qp, const struct snic_pkt *pkt, const struc
 	*why = SIRDMA_STAT_RX_BAD_QKEY;
 	if (pkt->qkey != qp->qkey)
 		return false;
-	/* What receives a management datagram reads all of it. */
+	/* Consumers of management datagrams read all bytes of a datagram. */
 	*why = SIRDMA_STAT_RX_BAD_LENGTH;
 	return qp->obj.id != SIRDMA_GSI_QPN || pkt->payload_len == SIRDMA_MAD_LEN;
 }
@@ -119,9 +125,12 @@ static void ud_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 		break;
 	case SNIC_RECV_NAK_INVALID:
 	case SNIC_RECV_NAK_ACCESS:
-		/* A sender must not be able to break the QP: drop the packet. The next one uses the WQE. */
+		/*
+		 * A sender must not be able to break the QP: drop the packet. The next packet uses
+		 * the WQE.
+		 */
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_REFUSED);
-		/* Of a shared queue it would be lost to the others, so it completes. */
+		/* The WQE of a shared queue would be lost to the other QPs, so it completes. */
 		if (qp->srq)
 			snic_qp_fail_recv(qp, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		break;
@@ -132,7 +141,7 @@ static void ud_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 	}
 }
 
-/* Datagrams are received in any order. */
+/* Datagrams may arrive in any order. */
 static void ud_recv_start(struct snic_qp *qp) {}
 
 const struct snic_transport snic_ud = {

@@ -13,7 +13,7 @@
 /* Above ssthresh, this many acknowledged packets increase the window by one packet. */
 #define WIN_GROWTH 8
 /*
- * Messages up to WIN_SMALL bytes count as 1 << WIN_SMALL_SHIFT bytes: their packet buffers
+ * Messages up to WIN_SMALL bytes count as 1 << WIN_SMALL_SHIFT bytes, since their packet buffers
  * take memory too.
  */
 #define WIN_SMALL 256u
@@ -101,7 +101,7 @@ u32 snic_win_burst(const struct snic_qp *qp, u32 len, u32 want)
 	u32 limit = win_limit(qp), left;
 
 	/*
-	 * As many small messages as take the same space in the receiver's buffer as full
+	 * Allow as many small messages as take the same space in the receiver's buffer as full
 	 * packets.
 	 */
 	if (len <= WIN_SMALL && !req->probe && qp->mtu_shift > WIN_SMALL_SHIFT)

@@ -5,24 +5,24 @@
 
 #include "qp.h"
 
-/* RTS entered from RTR. */
+/* The QP enters RTS from RTR. */
 void snic_win_start(struct snic_qp *qp);
 /* @npkts packets were acknowledged; una has moved. */
 void snic_win_progress(struct snic_qp *qp, u32 npkts);
-/* Packets were lost. @timeout: the ACK timer detected it. */
+/* Packets were lost. @timeout: the ACK timer detected the loss. */
 void snic_win_loss(struct snic_qp *qp, bool timeout);
 /* After an RNR wait, begin with one packet, and double until cwnd is reached. */
 void snic_win_probe(struct snic_qp *qp);
-/* Packets that may still be sent. */
+/* The number of packets that the requester may still send. */
 u32 snic_win_left(const struct snic_qp *qp);
 /*
- * How many of @want packets, of a SEND or WRITE of @len bytes, may be sent now; 0: an
+ * How many of @want packets, of a SEND or WRITE of @len bytes, the requester may send now; 0: an
  * acknowledgement must come first.
  */
 u32 snic_win_burst(const struct snic_qp *qp, u32 len, u32 want);
 /*
- * Length of the next READ request, in response packets. A power of two: requests end at
- * multiples of it, counted from the start of their message.
+ * Length of the next READ request, in response packets. The length is a power of two: requests end
+ * at multiples of it, counted from the start of their message.
  */
 u32 snic_win_read_pkts(const struct snic_qp *qp);
 

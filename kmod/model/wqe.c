@@ -4,22 +4,25 @@
 
 #include "qp.h"
 #include "sirdma/geometry.h"
+#include "sirdma/roce.h"
 
 enum {
-	OPF_INLINE = 1 << 0, /* may carry inline data */
-	OPF_IMM = 1 << 1, /* may carry immediate data */
-	OPF_DATA = 1 << 2, /* has fragments */
-	OPF_ATOMIC = 1 << 3, /* one fragment of eight bytes, and two operands */
-	OPF_LOCAL = 1 << 4, /* changes a key and has no data */
-	OPF_BIND = 1 << 5, /* binds a memory window */
+	OPF_INLINE = 1 << 0, /* the operation may carry inline data */
+	OPF_IMM = 1 << 1, /* the operation may carry immediate data */
+	OPF_DATA = 1 << 2, /* the operation has fragments */
+	OPF_ATOMIC = 1 << 3, /* the operation has one fragment of eight bytes, and two operands */
+	OPF_LOCAL = 1 << 4, /* the operation changes a key and has no data */
+	OPF_BIND = 1 << 5, /* the operation binds a memory window */
 	OPF_REG =
 		1 << 6, /* registers memory; SIRDMA_WQE_HPAGESIZE is in the place of IMMDATA_FLAG */
+	OPF_EIGHT = 1 << 7, /* the data are SIRDMA_ATOMIC_LEN bytes */
+	OPF_FLUSH = 1 << 8, /* the operation flushes remote memory and has no data */
 };
 
 #define OPF_SEND (OPF_DATA | OPF_INLINE | OPF_IMM)
 
 /* OPF_* of each operation; 0: not supported. */
-static const u8 sq_ops[1 << 6] = {
+static const u16 sq_ops[1 << 6] = {
 	[SIRDMA_OP_WRITE] = OPF_SEND,
 	[SIRDMA_OP_WRITE_SOL] = OPF_SEND,
 	[SIRDMA_OP_SEND] = OPF_SEND,
@@ -33,6 +36,8 @@ static const u8 sq_ops[1 << 6] = {
 	[SIRDMA_OP_LOCAL_INV] = OPF_LOCAL,
 	[SIRDMA_OP_BIND_MW] = OPF_BIND,
 	[SIRDMA_OP_FAST_REG] = OPF_REG,
+	[SIRDMA_OP_FLUSH] = OPF_FLUSH,
+	[SIRDMA_OP_ATOMIC_WRITE] = OPF_DATA | OPF_INLINE | OPF_EIGHT,
 };
 
 static u64 wqe_hdr(const struct sirdma_wqe *wqe)
@@ -53,8 +58,8 @@ static u32 sqe_quanta(u64 hdr)
 }
 
 /*
- * A copy of a WQE. Behind the first quantum two fragments share 32 bytes, so the
- * copy is an array of fragments except for quantum 0's second half.
+ * A copy of a WQE. Behind the first quantum two fragments share 32 bytes, so the copy is an array
+ * of fragments, except for the second half of quantum 0.
  */
 union wqe_copy {
 	struct sirdma_wqe first;
@@ -74,11 +79,14 @@ static bool frag_load(const union wqe_copy *copy, u32 i, bool polarity, struct s
 	sge->addr = le64_to_cpu(copy->frags[at].addr);
 	sge->stag = (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, stag);
 	sge->len = (u32)SIRDMA_GET(SIRDMA_FRAG_LEN, stag);
-	/* The fragment is of an earlier lap: the header was written before the rest of the WQE. */
+	/*
+	 * The fragment is of an earlier lap: the poster wrote the header before the rest of the
+	 * WQE.
+	 */
 	return !sge->len || !!(stag & SIRDMA_FRAG_VALID) == polarity;
 }
 
-/* Fragments @first .. @count-1 of @copy, empty ones left out. */
+/* Decode fragments @first .. @count-1 of @copy, and leave out empty ones. */
 static bool frags_load(const union wqe_copy *copy, u32 first, u32 count, bool polarity,
 		       struct snic_sge *sge, u8 *nsge, u32 *len)
 {
@@ -119,6 +127,21 @@ static bool atomic_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hd
 	return true;
 }
 
+static bool flush_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr)
+{
+	u64 what = le64_to_cpu(copy->first.frag_addr);
+	u32 plt = (u32)SIRDMA_GET(SIRDMA_WQE_FLUSH_PLT, what);
+	u32 sel = (u32)SIRDMA_GET(SIRDMA_WQE_FLUSH_SEL, what);
+
+	if (SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) || copy->first.frag_stag || !plt ||
+	    plt & ~(u32)(SIRDMA_FLUSH_TO_GLOBAL | SIRDMA_FLUSH_TO_PERSISTENT) ||
+	    sel > SIRDMA_FLUSH_REGION)
+		return false;
+	sqe->flush.len = (u32)SIRDMA_GET(SIRDMA_WQE_FLUSH_LEN, what);
+	sqe->flush.feth = (u8)(plt | sel << SIRDMA_FETH_SEL_SHIFT);
+	return true;
+}
+
 static bool bind_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr)
 {
 	u64 stags = le64_to_cpu(copy->first.frag_stag);
@@ -156,14 +179,29 @@ static bool reg_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr)
 	return true;
 }
 
+/* Decode the data of @sqe: bytes in the ring, or fragments. */
+static bool data_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity)
+{
+	u32 nfrags;
+
+	if (sqe->is_inline) {
+		sqe->len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
+		return sqe->len <= SIRDMA_MAX_INLINE;
+	}
+	nfrags = 1 + (u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr);
+	if (nfrags > SNIC_WQE_FRAGS)
+		return false;
+	/* Immediate data occupies the place of fragment 0. */
+	return frags_load(copy, sqe->has_imm, nfrags, polarity, sqe->sge, &sqe->nsge, &sqe->len);
+}
+
 static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity)
 {
-	u8 allowed = sq_ops[sqe->op];
-	u32 nfrags;
+	u16 allowed = sq_ops[sqe->op];
 
 	if (sqe->op == SIRDMA_OP_NOP)
 		return true;
-	/* Of the fragment only the stag is meant. Its valid bit is not: irdma writes 0. */
+	/* Only the stag of the fragment has a meaning. Its valid bit has none: irdma writes 0. */
 	if (snic_op_invalidates(sqe->op))
 		sqe->inv_stag =
 			(u32)SIRDMA_GET(SIRDMA_FRAG_STAG, le64_to_cpu(copy->first.frag_stag));
@@ -182,17 +220,12 @@ static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr
 		return bind_load(sqe, copy, hdr);
 	sqe->remote_va = le64_to_cpu(copy->first.remote);
 	sqe->rkey = (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr);
+	if (allowed & OPF_FLUSH)
+		return flush_load(sqe, copy, hdr);
 	if (allowed & OPF_ATOMIC)
 		return atomic_load(sqe, copy, hdr, polarity);
-	if (sqe->is_inline) {
-		sqe->len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
-		return sqe->len <= SIRDMA_MAX_INLINE;
-	}
-	nfrags = 1 + (u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr);
-	if (nfrags > SNIC_WQE_FRAGS)
-		return false;
-	/* Immediate data occupies the place of fragment 0. */
-	return frags_load(copy, sqe->has_imm, nfrags, polarity, sqe->sge, &sqe->nsge, &sqe->len);
+	return data_load(sqe, copy, hdr, polarity) &&
+	       (!(allowed & OPF_EIGHT) || sqe->len == SIRDMA_ATOMIC_LEN);
 }
 
 enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity, struct snic_sqe *sqe)
@@ -208,7 +241,7 @@ enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity, s
 	hdr = wqe_hdr(wqe);
 	if (!hdr_valid(hdr, polarity))
 		return SNIC_WQE_NONE;
-	smp_rmb(); /* pairs with the poster's barrier before the header */
+	smp_rmb(); /* this barrier pairs with the poster's barrier before the header */
 	sqe->idx = (u16)idx;
 	sqe->op = (u8)SIRDMA_GET(SIRDMA_WQE_OPCODE, hdr);
 	/* A NOP that does not ask for a completion is the ring writer's padding. */
@@ -226,7 +259,7 @@ enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity, s
 		return SNIC_WQE_BAD;
 	}
 	sqe->quanta = (u8)quanta;
-	/* A chunk of quanta is 256 aligned bytes: the pointer holds for all of it. */
+	/* A chunk of quanta is 256 aligned bytes: the pointer is valid for all of it. */
 	if (quanta == 1) {
 		copy.first.frag_addr = READ_ONCE(wqe->frag_addr);
 		copy.first.frag_stag = READ_ONCE(wqe->frag_stag);
@@ -286,7 +319,7 @@ enum snic_wqe_status snic_rqe_load(struct snic_rq *rq, u32 idx, bool polarity, s
 	hdr = wqe_hdr(wqe);
 	if (!hdr_valid(hdr, polarity))
 		return SNIC_WQE_NONE;
-	smp_rmb(); /* pairs with the poster's barrier before the header */
+	smp_rmb(); /* this barrier pairs with the poster's barrier before the header */
 	rqe->idx = (u16)(idx << rq->stride_shift);
 	rqe->wr_id = le64_to_cpu(READ_ONCE(wqe->remote));
 	nfrags = 1 + (u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Decoding of WQEs. A WQE lies in memory that the application can write, so it is copied
- * once and only the copy is checked and used.
+ * Decoding of WQEs. A WQE lies in memory that the application can write, so the device copies it
+ * once, and checks and uses only the copy.
  */
 #ifndef SNIC_WQE_H
 #define SNIC_WQE_H
@@ -12,7 +12,7 @@
 struct snic_qp;
 struct snic_rq;
 
-/* Fragments of the largest WQE: one in the first quantum, two in each other. */
+/* The number of fragments of the largest WQE: one in the first quantum, two in each other. */
 #define SNIC_WQE_FRAGS (2 * SIRDMA_MAX_WQE_QUANTA - 1)
 
 struct snic_sge {
@@ -24,18 +24,18 @@ struct snic_sge {
 enum snic_wqe_status {
 	SNIC_WQE_NONE, /* the next element is not valid yet */
 	SNIC_WQE_OK,
-	SNIC_WQE_BAD, /* its valid bit is set, but its contents are invalid */
+	SNIC_WQE_BAD, /* the valid bit of the WQE is set, but its contents are invalid */
 };
 
 /* A send WQE. */
 struct snic_sqe {
-	u64 remote_va; /* of a datagram: snic_sqe_dest_qpn(), snic_sqe_dest_qkey() */
-	u32 rkey; /* of a datagram: snic_sqe_av(); of SEND_INV: the peer's key to invalidate */
+	u64 remote_va; /* of a datagram: snic_sqe_dest_qpn() and snic_sqe_dest_qkey() read it */
+	u32 rkey; /* of a datagram: snic_sqe_av(); of SEND_INV: key of the peer to invalidate */
 	union {
 		u32 imm; /* CPU order */
-		u32 inv_stag; /* of LOCAL_INV and READ_LOC_INV: the stag to invalidate */
+		u32 inv_stag; /* stag that LOCAL_INV and READ_LOC_INV invalidate */
 	};
-	u32 len; /* sum of all fragments, or of the inline data */
+	u32 len; /* sum of the lengths of all fragments, or length of the inline data */
 	u16 idx; /* ring position, quanta */
 	u8 op; /* enum sirdma_sq_op */
 	u8 quanta;
@@ -43,7 +43,7 @@ struct snic_sqe {
 	bool signaled;
 	bool read_fence;
 	bool has_imm;
-	bool is_inline; /* data stays in the ring: snic_sqe_inline_ptr() */
+	bool is_inline; /* the data stays in the ring: see snic_sqe_inline_ptr() */
 	union {
 		struct snic_sge sge[SIRDMA_MAX_SGE];
 		struct {
@@ -52,18 +52,22 @@ struct snic_sqe {
 			u64 compare;
 		} atomic;
 		struct {
-			u64 va; /* of the first byte */
-			u64 len; /* 0: unbind */
-			u32 window; /* stag that it gets */
-			u32 region; /* stag */
+			u32 len; /* bytes of a range */
+			u8 feth; /* SIRDMA_FETH_* */
+		} flush;
+		struct {
+			u64 va; /* address of the first byte */
+			u64 len; /* 0: the window is unbound */
+			u32 window; /* stag that the window gets */
+			u32 region; /* stag of the region */
 			u8 rights; /* SIRDMA_ACCESS_* */
 			bool type1;
 			bool zero_based;
 		} bind;
 		struct {
-			u64 va; /* of the first byte */
+			u64 va; /* address of the first byte */
 			u64 len;
-			u32 stag; /* with its new key */
+			u32 stag; /* stag of the region with its new key */
 			u8 rights; /* SIRDMA_ACCESS_* */
 			u8 hpage; /* enum sirdma_hpage_size */
 		} reg;
@@ -72,17 +76,16 @@ struct snic_sqe {
 
 /* A receive WQE. */
 struct snic_rqe {
-	u64 wr_id; /* of a shared queue's */
-	u32 len; /* sum of all fragments */
+	u64 wr_id; /* a shared queue's WQEs only */
+	u32 len; /* sum of the lengths of all fragments */
 	u16 idx; /* ring position, quanta; of a shared queue, meaningless */
 	u8 nsge;
 	struct snic_sge sge[SIRDMA_MAX_SGE];
 };
 
 /*
- * Decode the send WQE at quantum @idx if its valid bit is @polarity. On
- * SNIC_WQE_BAD, idx, op, quanta and signaled are set so that it can be completed
- * and skipped.
+ * Decode the send WQE at quantum @idx if its valid bit is @polarity. On SNIC_WQE_BAD, idx, op,
+ * quanta and signaled are set, so that the caller can complete and skip the WQE.
  */
 enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity,
 				   struct snic_sqe *sqe);
@@ -111,7 +114,7 @@ static inline u32 snic_sqe_dest_qkey(const struct snic_sqe *sqe)
 	return (u32)SIRDMA_GET(SIRDMA_WQE_DESTQKEY, sqe->remote_va);
 }
 
-/* Index of its address vector. */
+/* The index of the datagram's address vector. */
 static inline u32 snic_sqe_av(const struct snic_sqe *sqe)
 {
 	return (u32)SIRDMA_GET(SIRDMA_WQE_AHID, sqe->rkey);
@@ -147,10 +150,16 @@ static inline bool snic_op_is_atomic(u8 op)
 	return op == SIRDMA_OP_CMP_SWAP || op == SIRDMA_OP_FETCH_ADD;
 }
 
-/* Is @op completed by its own response, which carries data? */
+/* Is @op completed by an empty READ response? */
+static inline bool snic_op_is_placement(u8 op)
+{
+	return op == SIRDMA_OP_ATOMIC_WRITE || op == SIRDMA_OP_FLUSH;
+}
+
+/* Is @op completed by responses of its own, and limited in number? */
 static inline bool snic_op_is_rd_atomic(u8 op)
 {
-	return snic_op_is_read(op) || snic_op_is_atomic(op);
+	return snic_op_is_read(op) || snic_op_is_atomic(op) || snic_op_is_placement(op);
 }
 
 static inline bool snic_op_is_write(u8 op)

@@ -24,6 +24,9 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 	tx->bytes = 0;
 	tx->max_bytes = qp->limits.burst ? qp->limits.burst : SNIC_BURST_DEFAULT;
 	snic_mrc_init(&tx->mrs, access);
+	tx->run_stag = 0;
+	tx->run.va = 0;
+	tx->run.len = 0;
 	/* Packets and segments are written as they are used. */
 	tx->burst->flow = &path->flow;
 	tx->burst->qpn = qp->obj.id;
@@ -53,7 +56,7 @@ u32 snic_tx_end(struct snic_tx *tx)
 	if (n) {
 		snic_path_refresh(dev, tx->path);
 		if (tx->path->src_ok && tx->path->dst_ok) {
-			qp->lent |= tx->bytes != 0;
+			qp->referenced |= tx->bytes != 0;
 			n = snic_dev_ops(dev)->tx(dev->host, tx->burst);
 			qp->limits = tx->burst->next;
 			snic_stat_add(dev, SIRDMA_STAT_TX_PKTS, n);
@@ -91,30 +94,45 @@ bool snic_tx_seg(struct snic_tx *tx, void *ptr, u32 len)
 	return true;
 }
 
-enum snic_gather snic_tx_region(struct snic_tx *tx, u32 stag, u64 va, u32 len, u32 *got,
-				enum sirdma_ae_code *ae)
+/* snic_tx_region() for memory that is not all in the run of the last call. */
+static enum snic_gather tx_region_runs(struct snic_tx *tx, u32 stag, u64 va, u32 len, u32 *got,
+				       enum sirdma_ae_code *ae)
 {
-	struct snic_mr *mr;
+	struct snic_mr *mr = snic_mrc_get(tx->qp, &tx->mrs, stag, va, len, ae);
 	enum snic_mem mem;
-	u32 run;
-	void *p;
+	u8 *p;
+	u32 n;
 
 	*got = 0;
-	mr = snic_mrc_get(tx->qp, &tx->mrs, stag, va, len, ae);
 	if (!mr)
 		return *ae == SIRDMA_AE_NONE ? SNIC_GATHER_FULL : SNIC_GATHER_FAULT;
-	while (*got < len) {
-		mem = snic_mr_ptr(tx->qp->dev, mr, va + *got, len - *got, &p, &run);
+	tx->run_stag = stag;
+	for (; *got < len; *got += n) {
+		mem = snic_mr_run(tx->qp->dev, mr, va + *got, len - *got, &tx->run);
 		if (unlikely(mem == SNIC_MEM_ABSENT))
 			return SNIC_GATHER_ABSENT;
 		if (unlikely(mem != SNIC_MEM_OK)) {
 			*ae = SIRDMA_AE_QP_CATASTROPHIC;
 			return SNIC_GATHER_FAULT;
 		}
-		if (!snic_tx_seg(tx, p, run))
+		p = snic_run_some(&tx->run, va + *got, len - *got, &n);
+		if (!snic_tx_seg(tx, p, n))
 			return SNIC_GATHER_FULL;
-		*got += run;
 	}
+	return SNIC_GATHER_OK;
+}
+
+enum snic_gather snic_tx_region(struct snic_tx *tx, u32 stag, u64 va, u32 len, u32 *got,
+				enum sirdma_ae_code *ae)
+{
+	u8 *p = tx->run_stag == stag ? snic_run_at(&tx->run, va, len) : NULL;
+
+	if (!p)
+		return tx_region_runs(tx, stag, va, len, got, ae);
+	*got = 0;
+	if (!snic_tx_seg(tx, p, len))
+		return SNIC_GATHER_FULL;
+	*got = len;
 	return SNIC_GATHER_OK;
 }
 

@@ -6,19 +6,21 @@
 #include "qp.h"
 #include "sge.h"
 
-/* A burst being filled, with the regions its payload lies in. */
+/* A burst that is being filled, with the regions in which its payload lies. */
 struct snic_tx {
 	struct snic_qp *qp;
 	struct snic_path *path;
 	struct snic_burst *burst;
-	u32 bytes; /* payload so far */
-	u32 max_bytes; /* payload limit */
+	u32 bytes; /* bytes of payload so far */
+	u32 max_bytes; /* limit of the payload, bytes */
 	struct snic_mrc mrs;
+	u32 run_stag;
+	struct snic_run run; /* run of the region run_stag in mrs */
 };
 
 enum snic_gather {
 	SNIC_GATHER_OK,
-	SNIC_GATHER_FULL, /* no room: send the burst, then go on */
+	SNIC_GATHER_FULL, /* there is no room: send the burst, then go on */
 	SNIC_GATHER_ABSENT, /* memory of the region is absent */
 	SNIC_GATHER_FAULT,
 };
@@ -50,8 +52,8 @@ static inline u32 snic_tx_room(const struct snic_tx *tx)
 }
 
 /*
- * The next packet continues a message. A burst that begins with it has packets of one
- * length only, so it is limited to what fits into one GSO packet.
+ * The next packet continues a message. A burst that begins with such a packet has packets of one
+ * length only, so the burst is limited to one GSO packet.
  */
 static inline void snic_tx_continue(struct snic_tx *tx)
 {
@@ -71,7 +73,7 @@ static inline struct snic_tx_pkt *snic_tx_packet(struct snic_tx *tx)
 	return &tx->burst->pkts[tx->burst->npkts++];
 }
 
-/* Append one piece of payload; false when the scatter list is full. */
+/* Append one piece of payload. Returns false when the scatter list is full. */
 bool snic_tx_seg(struct snic_tx *tx, void *ptr, u32 len);
 /*
  * Append up to @len bytes at @va of region @stag; *got: bytes appended, fewer than @len

@@ -31,7 +31,9 @@
  *   void *port_alloc_charged(size)  the same for a small object of one user, physically
  *     contiguous: in the kernel the caller's cgroup is charged. It fails rather than
  *     reclaim memory, so that it may be called under a mutex that others wait for;
- *     whoever holds none calls port_reclaim() and tries again
+ *     a caller that holds none calls port_reclaim() and tries again
+ *   void port_cond_resched(void)  let others have the CPU if they wait for it; may sleep. For
+ *     loops of commands over all objects of a device
  *   bool port_reclaim(void)     make room for a few charged objects; may sleep for long.
  *     False when there is none to be had
  *   port_rcu_read_lock/unlock   readers of port_rcu_assign()ed pointers
@@ -52,6 +54,7 @@
  *   port_cas64(u64 *p, old, new) -> bool  atomic, fully ordered; false: *p was not old
  *   port_user_cmpxchg64(u64 *p, old, new) -> u64, port_user_fetch_add64(u64 *p, n) -> u64  on
  *     memory that applications access as well; atomic, fully ordered; return the value before
+ *   port_user_store64(u64 *p, v)  on such memory: atomic, after all writes before it
  *   struct port_stats           n counters from 0; add and read in any context
  *     port_stats_init(s, n) -> 0 or -ENOMEM, port_stats_fini(s) (also of zeroed memory),
  *     port_stats_add(s, i, n), port_stats_read(s, i) -> u64

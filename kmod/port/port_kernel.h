@@ -28,7 +28,7 @@ struct port_lock {
 	spinlock_t l;
 };
 
-/* A macro: each call site gets a lockdep class of its own. */
+/* This is a macro, so that each call site gets a lockdep class of its own. */
 #define port_lock_init(lock) spin_lock_init(&(lock)->l)
 
 static inline void port_lock(struct port_lock *lock)
@@ -158,6 +158,11 @@ static inline void port_free(const void *p)
 	kvfree(p);
 }
 
+static inline void port_cond_resched(void)
+{
+	cond_resched();
+}
+
 /* Memory that is charged and freed again is available to the next allocation. */
 static inline bool port_reclaim(void)
 {
@@ -174,7 +179,7 @@ struct port_rcu {
 #define port_rcu_read_lock() rcu_read_lock()
 #define port_rcu_read_unlock() rcu_read_unlock()
 #define port_rcu_deref(p) READ_ONCE(p)
-/* Pairs with the address dependency of port_rcu_deref(). */
+/* This store pairs with the address dependency of port_rcu_deref(). */
 #define port_rcu_assign(p, v) smp_store_release(&(p), v)
 #define port_free_rcu(ptr, member) kvfree_rcu(ptr, member.h)
 
@@ -243,17 +248,20 @@ static inline void *port_dma_ptr(struct port_dma *dma, u64 addr, u32 len)
 }
 
 /*
- * The address is a kernel consumer's, or a peer's to whom one gave IB_PD_UNSAFE_GLOBAL_RKEY. What
- * has no linear mapping (vmalloc, user and high memory, MMIO) is refused. What the linear
- * mapping has, but protects, is not: the kernel's text, for one. That costs a look at the page
- * tables, and whoever may name such an address may overwrite any other. Both ends suffice:
- * virt_addr_valid() judges 2 MiB at once or more, and no burst is as long.
+ * A kernel consumer chose the address, or a peer that got IB_PD_UNSAFE_GLOBAL_RKEY from a consumer.
+ * The function refuses memory without a linear mapping (vmalloc, user and high memory, MMIO). It
+ * does not refuse memory that the linear mapping has, but protects, such as the kernel's text: that
+ * check would cost a look at the page tables, and a peer that may name such an address may
+ * overwrite any other. Both ends suffice: virt_addr_valid() judges 2 MiB at once or more, and no
+ * burst is as long.
  */
 static inline void *port_dma_ptr_checked(struct port_dma *dma, u64 addr, u32 len)
 {
 	void *first = port_dma_ptr(dma, addr, len), *last = first + len - 1;
 
-	return last >= first && virt_addr_valid(first) && virt_addr_valid(last) ? first : NULL;
+	return last >= first && virt_addr_valid(first) && (len == 1 || virt_addr_valid(last)) ?
+		       first :
+		       NULL;
 }
 
 static inline bool port_cas64(u64 *p, u64 old, u64 new)
@@ -275,7 +283,12 @@ static inline u64 port_user_fetch_add64(u64 *p, u64 n)
 	return atomic64_fetch_add(n, (atomic64_t *)p);
 }
 
-/* Per CPU: no update is lost, and updates of CPUs share no cache line. */
+static inline void port_user_store64(u64 *p, u64 val)
+{
+	smp_store_release(p, val); /* a reader that acquires it sees all writes before it */
+}
+
+/* The counters are per CPU: no update is lost, and updates of CPUs share no cache line. */
 struct port_stats {
 	u64 __percpu *counters;
 };
@@ -319,9 +332,9 @@ static inline u32 port_crc32_library(u32 crc, const void *head, void *dst, const
 }
 
 /*
- * Bytes from which on the library's vector instructions, where it has them, are worth
- * saving the vector registers: the library's own threshold for CRC-32C. The tables of
- * the model take 140 ns for as many, the instructions 9 to 17 ns (a Xeon with AVX-512).
+ * Bytes from which on the library's vector instructions, where it has them, are worth saving the
+ * vector registers. The value is the library's own threshold for CRC-32C. The tables of the model
+ * take 140 ns for as many, the instructions 9 to 17 ns (a Xeon with AVX-512).
  */
 #define PORT_CRC32_MIN 512
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* port.h for userspace: what is too large for inline functions. */
+/* The parts of port.h for userspace that are too large for inline functions. */
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,7 +38,10 @@ void port_event_init(struct port_event *event)
 
 void port_event_set(struct port_event *event)
 {
-	/* The waiter may free the event as soon as it gets the mutex: touch nothing after. */
+	/*
+	 * The waiter may free the event as soon as it gets the mutex: do not touch the event after
+	 * this.
+	 */
 	pthread_mutex_lock(&event->m);
 	event->set = true;
 	pthread_cond_broadcast(&event->c);
@@ -92,22 +95,25 @@ void port_free(const void *p)
 }
 
 /*
- * Threads: each that calls port_cpu() or reads under RCU claims a slot, which
- * its exit returns. Slots are static, so that neither a claim nor a grace
- * period takes a lock: a reader may hold any lock of its caller's.
+ * Each thread that calls port_cpu() or reads under RCU claims a slot, and its exit returns the
+ * slot. Slots are static, so that neither a claim nor a grace period takes a lock: a reader may
+ * hold any lock of its caller.
  */
 #define PORT_MAX_THREADS 4096
 
 struct port_thread {
-	u64 epoch; /* RCU epoch the thread entered in, 0: outside */
-	u32 nesting; /* of the owner only */
+	u64 epoch; /* RCU epoch in which the thread entered; 0: it is outside */
+	u32 nesting; /* only the owner uses it */
 	bool claimed;
 } __attribute__((aligned(64)));
 
 static struct port_thread threads[PORT_MAX_THREADS];
-static u32 threads_used; /* slots from here on were never claimed */
+static u32 threads_used; /* no thread has ever claimed the slots from here on */
 static u64 rcu_epoch = 1;
-/* These few bytes fit into what the C library keeps free for libraries loaded late. */
+/*
+ * These few bytes fit into the memory that the C library keeps free for libraries that are loaded
+ * late.
+ */
 #define SELF_TLS __thread __attribute__((tls_model("initial-exec")))
 #define PROCESS_NONE (~0u)
 /*
@@ -137,14 +143,17 @@ static void thread_exit(void *arg)
 
 static u32 fallback_word;
 u32 *port_process_word = &fallback_word;
-/* The number given last. A child begins with its parent's. */
+/* The number that was given last. A child begins with the number of its parent. */
 static u32 process_last = PROCESS_BECOMING;
 static pthread_once_t process_once = PTHREAD_ONCE_INIT;
 static void (*fork_fns[FORK_FNS])(void);
 static u32 fork_fns_used;
 static pthread_mutex_t warn_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Only the forking thread of @parent lives on in the child. It keeps its slot if it comes first. */
+/*
+ * Only the forking thread of @parent lives on in the child. It keeps its slot if it claims the slot
+ * first.
+ */
 static void process_init_child(u32 parent)
 {
 	const struct port_thread *kept = self_process == parent ? self : NULL;
@@ -161,7 +170,7 @@ static void process_init_child(u32 parent)
 			fork_fns[i]();
 }
 
-/* At once after fork(). The kernel may be too old to have cleared the word. */
+/* This runs at once after fork(). The kernel may be too old to have cleared the word. */
 static void process_forked(void)
 {
 	__atomic_store_n(port_process_word, 0, __ATOMIC_RELAXED);
@@ -235,7 +244,7 @@ static struct port_thread *thread_claim(void)
 		pthread_setspecific(self_key, self);
 		return self;
 	}
-	/* Sharing a slot would corrupt whatever is indexed by port_cpu(). */
+	/* Sharing a slot would corrupt the data that port_cpu() indexes. */
 	fputs("sirdma: too many threads\n", stderr);
 	abort();
 }
@@ -302,8 +311,8 @@ void port_rcu_read_lock(void)
 	__atomic_store_n(&thread->epoch, epoch, __ATOMIC_RELAXED);
 #endif
 	/*
-	 * Pairs with port_rcu_wait(): it sees this epoch, or this reader sees the object
-	 * unlinked.
+	 * This pairs with port_rcu_wait(): the writer sees this epoch, or this reader sees the
+	 * object unlinked.
 	 */
 	smp_mb();
 }
@@ -321,7 +330,7 @@ void port_rcu_wait(void)
 	u32 i, spins, used;
 	u64 epoch, seen;
 
-	/* Pairs with port_rcu_read_lock(). */
+	/* This pairs with port_rcu_read_lock(). */
 	smp_mb();
 	epoch = __atomic_add_fetch(&rcu_epoch, 1, __ATOMIC_SEQ_CST);
 	used = __atomic_load_n(&threads_used, __ATOMIC_SEQ_CST);
@@ -346,7 +355,10 @@ void port_rcu_wait_and_free(void *p)
 	port_free(p);
 }
 
-/* Random numbers: splitmix64, whose state is a counter that threads can share, unless they have one of their own. */
+/*
+ * Random numbers: splitmix64, whose state is a counter that threads can share, unless they have one
+ * of their own.
+ */
 
 #define RANDOM_STEP 0x9e3779b97f4a7c15ull
 
@@ -401,7 +413,7 @@ void port_warn(const char *fmt, ...)
 	bool print;
 	u64 now;
 
-	/* In a child, where a thread of the parent may have held the lock. */
+	/* This is a child, and a thread of the parent may have held the lock. */
 	port_process();
 	now = port_now_ns(NULL);
 	pthread_mutex_lock(&warn_lock);

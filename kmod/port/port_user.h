@@ -63,9 +63,9 @@ typedef __s64 s64;
 #endif
 #endif
 /*
- * Thread sanitizer does not know fences. It is told that what a fence stands beside has
- * its order, so that it sees who is ordered after whom by which word; the fence itself
- * is an access to a word of the thread's own.
+ * ThreadSanitizer does not know fences. So the accesses beside a fence get its order, from which
+ * the sanitizer sees which thread is ordered after which, and by which word. The fence itself is an
+ * access to a word of the thread's own.
  */
 #ifdef PORT_TSAN
 #define READ_ONCE(x) __atomic_load_n(&(x), __ATOMIC_ACQUIRE)
@@ -205,6 +205,8 @@ void *port_alloc(size_t size);
 void *port_alloc_charged(size_t size);
 void port_free(const void *p);
 bool port_reclaim(void);
+/* Nothing to do: the kernel preempts threads. */
+static inline void port_cond_resched(void) {}
 
 /*
  * Test hook: when non-NULL it is asked before each allocation and fails it
@@ -214,8 +216,8 @@ bool port_reclaim(void);
 extern bool (*port_alloc_fail)(size_t size);
 
 /*
- * RCU: a reader marks its thread's slot and never waits; the writer frees once
- * every reader that may still see the object has left.
+ * RCU: a reader marks its thread's slot and never waits. The writer frees an object once every
+ * reader that may still see it has left.
  */
 struct port_rcu {
 	char unused;
@@ -228,7 +230,7 @@ void port_rcu_wait(void);
 void port_rcu_wait_and_free(void *p);
 #define port_rcu_deref(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
 #define port_rcu_assign(p, v) __atomic_store_n(&(p), v, __ATOMIC_RELEASE)
-/* May block on readers: not called by a reader. */
+/* A reader must not call this: it may wait for readers. */
 #define port_free_rcu(ptr, member) port_rcu_wait_and_free(ptr)
 
 /*
@@ -252,11 +254,13 @@ struct port_timer {
 struct port_clock *port_clock_create(bool is_virtual);
 void port_clock_destroy(struct port_clock *clock);
 void port_clock_advance(struct port_clock *clock, u64 ns);
-/* Fire what is due at @until. One thread at a time fires; a second one returns at once. */
+/*
+ * Fire the timers that are due at @until. One thread at a time fires; a second one returns at once.
+ */
 void port_clock_run(struct port_clock *clock, u64 until);
 /* ns until the next timer is due (0: now), ~0 when none is armed. */
 u64 port_clock_next(struct port_clock *clock);
-/* When the next timer is due, ~0 when none is armed; needs no look at the clock. */
+/* When the next timer is due, or ~0 when none is armed. This needs no look at the clock. */
 u64 port_clock_due(struct port_clock *clock);
 
 void port_timer_init(struct port_timer *timer, struct port_clock *clock,
@@ -267,18 +271,21 @@ void port_timer_cancel_sync(struct port_timer *timer);
 u64 port_now_ns(struct port_clock *clock);
 
 /*
- * Processes. A child that was forked has its parent's memory, but not its threads: what they
- * were doing will never be done, and what they locked stays locked. So each process has a
- * number of its own, which an object notes when it is made; whoever uses the object later
- * asks first whether it is still in the process that made it.
+ * Processes. A child that was forked has its parent's memory, but not its threads: their work will
+ * never be done, and their locks stay locked. So each process has a number of its own, which an
+ * object notes when it is made; a later user of the object asks first whether it is still in the
+ * process that made it.
  *
  * The word is 0 in a child, however it was made (fork(), clone()), until the child asks for
  * its number.
  */
 extern u32 *port_process_word;
-/* The number of this process, not 0. In a child the first call runs the functions of port_on_fork(). */
+/*
+ * The number of this process, not 0. In a child the first call runs the functions of
+ * port_on_fork().
+ */
 u32 port_process(void);
-/* Is @number this process's? */
+/* Is @number the number of this process? */
 static inline bool port_process_is(u32 number)
 {
 	return likely(__atomic_load_n(port_process_word, __ATOMIC_RELAXED) == number);
@@ -291,7 +298,7 @@ static inline bool port_process_is(u32 number)
 void port_on_fork(void (*fn)(void));
 
 u32 port_random_u32(void);
-/* Makes what follows in the calling thread repeatable. */
+/* Make the random numbers of the calling thread repeatable. */
 void port_random_seed(u64 seed);
 /* A number of the calling thread, lowest free first: no two live threads share one. */
 u32 port_cpu(void);
@@ -307,7 +314,7 @@ static inline void *port_dma_ptr(struct port_dma *dma, u64 addr, u32 len)
 	return dma->ptr(dma, addr, len);
 }
 
-/* Each look-up is a checked one. */
+/* Each look-up checks its address. */
 static inline void *port_dma_ptr_checked(struct port_dma *dma, u64 addr, u32 len)
 {
 	return port_dma_ptr(dma, addr, len);
@@ -329,14 +336,19 @@ static inline u64 port_user_fetch_add64(u64 *p, u64 n)
 	return __atomic_fetch_add(p, n, __ATOMIC_SEQ_CST);
 }
 
+static inline void port_user_store64(u64 *p, u64 val)
+{
+	__atomic_store_n(p, val, __ATOMIC_RELEASE);
+}
+
 /*
  * Per thread, on cache lines of its own: no two live threads have the same port_cpu(), so an
  * update takes neither a lock nor another thread's line.
  */
 struct port_stats {
-	void *memory; /* of all threads that may be; what no thread counted in takes no page */
-	u64 *counters; /* in it, of the first thread */
-	u32 stride; /* from thread to thread */
+	void *memory; /* for all threads; a page without counts takes no memory */
+	u64 *counters; /* counters of the first thread */
+	u32 stride; /* distance between the counters of two threads */
 };
 
 int port_stats_init(struct port_stats *stats, u32 n);
@@ -353,7 +365,10 @@ static inline void port_stats_add(struct port_stats *stats, u32 i, u64 n)
 
 u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *sum);
 
-/* Test hook: the ways of port_crc32_fold(), the best of which is chosen at start. False: not on this CPU. */
+/*
+ * Test hook: the variants of port_crc32_fold(), of which the best is chosen at start. Returns false
+ * if this CPU does not have it.
+ */
 enum port_crc32_way { PORT_CRC32_NONE, PORT_CRC32_PCLMUL, PORT_CRC32_VPCLMUL };
 bool port_crc32_use(enum port_crc32_way which);
 

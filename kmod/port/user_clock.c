@@ -10,10 +10,10 @@ struct port_clock {
 	pthread_mutex_t lock; /* protects everything below; not held over callbacks */
 	pthread_cond_t idle; /* a callback returned */
 	struct port_timer *heap;
-	struct port_timer *firing; /* its callback runs now */
-	pthread_t runner; /* who fires, when busy */
+	struct port_timer *firing; /* timer whose callback runs now */
+	pthread_t runner; /* thread that fires, when busy */
 	u64 now; /* virtual clock, ns */
-	u64 next_due; /* of the heap's root, ~0 when empty; read without the lock */
+	u64 next_due; /* due time of the heap's root, ~0 when empty; read without the lock */
 	u64 seq;
 	bool busy; /* one thread fires */
 	bool is_virtual;
@@ -136,7 +136,7 @@ struct port_clock *port_clock_create(bool is_virtual)
 	pthread_mutex_init(&clock->lock, NULL);
 	pthread_cond_init(&clock->idle, NULL);
 	clock->is_virtual = is_virtual;
-	clock->now = NSEC_PER_SEC; /* not 0, which code may take for "never" */
+	clock->now = NSEC_PER_SEC; /* a number that is not 0, which code may take for "never" */
 	clock->next_due = ~0ull;
 	return clock;
 }
@@ -157,7 +157,10 @@ static bool clock_runs_here(const struct port_clock *clock)
 	return clock->busy && pthread_equal(clock->runner, pthread_self());
 }
 
-/* Fire all timers due by @until; the lock is held, and dropped over callbacks. */
+/*
+ * Fire all timers that are due by @until. The caller holds the lock; the function drops it during
+ * callbacks.
+ */
 static void clock_fire(struct port_clock *clock, u64 until)
 {
 	struct port_timer *timer;
@@ -210,7 +213,7 @@ u64 port_clock_next(struct port_clock *clock)
 
 void port_clock_run(struct port_clock *clock, u64 until)
 {
-	/* Pollers call this all the time: no lock when nothing is due. */
+	/* Pollers call this all the time: take no lock when no timer is due. */
 	if (port_clock_due(clock) > until)
 		return;
 	pthread_mutex_lock(&clock->lock);

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 
 #define CRC32_POLY 0xedb88320u
-#define LANE 16u /* bytes of a register of the narrow way, and of a lane of the wide one */
+#define LANE 16u /* bytes of a register of the narrow variant, and of a lane of the wide one */
 #define WIDE 64u
 #define SUMS 4u /* registers that do not wait for one another */
 
@@ -19,9 +19,9 @@ struct fold {
 	u64 low, high;
 };
 
-/* By how many bytes: see the uses. */
+/* The multipliers fold by the bytes of one lane, of SUMS lanes, and of SUMS wide registers. */
 static struct fold fold_lane, fold_lanes, fold_wides;
-static u64 fold_half; /* by half a lane */
+static u64 fold_half; /* multiplier by half a lane */
 
 /* x^n modulo the polynomial, bits reflected, moved up for the product's odd length. */
 static u64 power(u32 n)
@@ -53,9 +53,9 @@ NARROW static ALWAYS_INLINE __m128i lane_fold(__m128i sum, struct fold by, __m12
 }
 
 /*
- * The sum of a lane: its remainder with 32 zeroes behind it. Half of it is folded
- * onto the rest, twice a word onto what then remains, and the last one is reduced
- * by Barrett's method: the quotient is the product with 1 / polynomial.
+ * The sum of a lane: its remainder with 32 zeroes behind it. Half of the lane is folded onto the
+ * rest, then twice a word onto the remainder, and the last word is reduced by Barrett's method: the
+ * quotient is the product with 1 / polynomial.
  */
 NARROW static ALWAYS_INLINE u32 lane_sum(__m128i lane)
 {
@@ -75,7 +75,7 @@ NARROW static ALWAYS_INLINE u32 lane_sum(__m128i lane)
 	return (u32)_mm_extract_epi32(_mm_xor_si128(lane, v), 1);
 }
 
-/* Each byte is read once: what is copied is what is summed. */
+/* Each byte is read once: the byte that is copied is the byte that is summed. */
 NARROW static ALWAYS_INLINE __m128i lane_take(const u8 *src, u8 *dst, bool copy)
 {
 	__m128i v = _mm_loadu_si128((const __m128i *)src);
@@ -110,7 +110,7 @@ NARROW static ALWAYS_INLINE u32 narrow_run(u32 crc, const u8 *head, u8 *dst, con
 	return at;
 }
 
-/* One way through for each pair of what may be there. */
+/* There is one variant for each combination of @dst and @head that may be NULL. */
 #define RUN(run) \
 	(dst  ? head ? run(crc, head, dst, src, len, out, true) : \
 		       run(crc, NULL, dst, src, len, out, true) : \

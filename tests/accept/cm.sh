@@ -11,3 +11,27 @@ closed() {
 all_closed() {
 	await 20 closed || { rdma resource show cm_id; rdma resource show qp; fail "identifiers or queue pairs are left"; }
 }
+
+# answered CLIENT'S-OUTPUT COUNT: a client of rping that is disconnected exits with 0, so its answers are counted
+answered() { [[ $(grep -c '^ping data: rdma-ping-' "$1") == "$2" ]] || { tail -n 3 "$1"; fail "rping: not $2 answers"; }; }
+
+# one_server A B CLIENTS ANSWERS: clients of rping in B, each with so many answers of one server in A. Each begins when the one before
+# has its first answer, because "rping -P" keeps the newest request in one variable.
+one_server() {
+	local n clients=() server
+	echo "\$ [$1] rping -s -P, and $3 clients in [$2]"
+	on "$1" timeout "$limit" rping -s -P -a "${ip4[$1]}" > "$work/server" 2>&1 &
+	server=$!
+	await 20 cm_listening "$1" "$server" || fail "rping -P does not listen"
+	for ((n = 1; n <= $3; n++)); do
+		on "$2" timeout "$limit" stdbuf -oL rping -c -a "${ip4[$1]}" -C "$4" -v -V > "$work/client$n" 2>&1 &
+		clients+=($!)
+		await 20 grep -q '^ping data: rdma-ping-' "$work/client$n" ||
+			{ cat "$work/client$n" "$work/server"; fail "rping -P: client $n has no answer"; }
+	done
+	for ((n = 1; n <= $3; n++)); do
+		wait "${clients[n - 1]}" || { tail -n 3 "$work/client$n"; fail "rping -P: client $n"; }
+		answered "$work/client$n" "$4"
+	done
+	stop "$server"
+}

@@ -8,6 +8,7 @@
 #   on A COMMAND...         run it in that namespace
 #   sirdma_add A NAME       an sirdma device on A's end;  rxe_add A NAME: a soft-RoCE one (A must be init)
 #   four_devices            rxe0 and snic0 joined, snic1 and snic2 joined
+#   counter DEV NAME        one of its hw_counters
 #   gid_index DEV ADDRESS   the RoCEv2 GID index of an address
 #   await SECONDS COMMAND   poll until it succeeds; no fixed sleeps
 #   pair A B PORT -- SERVER... -- CLIENT...     both exits collected, output in $work/server and $work/client; the client starts
@@ -112,6 +113,7 @@ join() {
 
 # ---- devices
 
+counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
 device_active() { grep -q ACTIVE "/sys/class/infiniband/$1/ports/1/state"; }
 
 device_add() {

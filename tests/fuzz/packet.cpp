@@ -158,11 +158,16 @@ private:
 			qp_.node.va(World::window_start) + (p[18] << 8 | p[19]) % World::window;
 		const u32 key = p[26] & 2 ? mw_key(p[26] & 1) : w_.key;
 
-		for (int i = 0; i < 8; i++)
-			p[12 + i] = static_cast<u8>(va >> (56 - 8 * i));
-		for (int i = 0; i < 4; i++)
-			p[20 + i] = static_cast<u8>(key >> (24 - 8 * i));
-		p[24] = p[25] = 0;
+		// A FETH of a range or a region, mostly for visibility, precedes the RETH.
+		const size_t reth = p[0] == SIRDMA_BTH_FLUSH ? 16 : 12;
+
+		if (p[0] == SIRDMA_BTH_FLUSH)
+			p[15] = p[27] & 1 ? p[15] : (p[15] & 0x10) | SIRDMA_FLUSH_TO_GLOBAL;
+		for (size_t i = 0; i < 8; i++)
+			p[reth + i] = static_cast<u8>(va >> (56 - 8 * i));
+		for (size_t i = 0; i < 4; i++)
+			p[reth + 8 + i] = static_cast<u8>(key >> (24 - 8 * i));
+		p[reth + 12] = p[reth + 13] = 0;
 	}
 
 	// Who knows its number and its PSN may speak for its peer: that is no attack.
@@ -251,6 +256,11 @@ void give_work(World &w, u8 what)
 			.remote = at(a.node, 8192),
 			.rkey = w.key,
 			.swap_add = 1});
+	if (what & 128)
+		b.post({.op = SIRDMA_OP_ATOMIC_WRITE,
+			.sges = {{at(b.node, 24576), 8, w.key}},
+			.remote = at(a.node, 8192),
+			.rkey = w.key});
 	if (what & 32)
 		b.post({.op = SIRDMA_OP_WRITE,
 			.sges = {{at(b.node, 8192), 2000, w.key}},
@@ -280,7 +290,8 @@ extern "C" int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	opts.retry_cnt = 2;
 	opts.rnr_retry = 2;
 	opts.access = settings & 32 ? SIRDMA_ACCESS_REMOTE_READ :
-				      SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
+				      SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
+					      SIRDMA_ACCESS_REMOTE_FLUSH;
 	world.connect(opts);
 	join(world);
 	give_work(world, in.byte());

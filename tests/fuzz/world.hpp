@@ -31,7 +31,7 @@ public:
 			mr.idx = 100;
 			mr.va = n->va(window_start);
 			mr.len = window;
-			mr.access |= SIRDMA_ACCESS_BIND_WINDOW;
+			mr.access |= SIRDMA_ACCESS_BIND_WINDOW | SIRDMA_ACCESS_REMOTE_FLUSH;
 			n->drv.describe(mr, *n->mem, 1, window_start / 4096);
 			EXPECT_EQ(n->drv.reg_mr(mr), SIRDMA_CQP_OK);
 			region_[n] = mr;

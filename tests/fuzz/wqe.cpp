@@ -115,6 +115,10 @@ private:
 			wr.swap_add = in_.word();
 			wr.compare = in_.byte();
 		}
+		if (wr.op == SIRDMA_OP_FLUSH)
+			wr.flush = sirdma_flush{.length = in_.half(),
+						.placement = in_.byte() & 0xffu,
+						.level = in_.byte() & 0xffu};
 		if (wr.op == SIRDMA_OP_BIND_MW)
 			wr.bind = bind(how);
 		if (wr.op == SIRDMA_OP_FAST_REG)

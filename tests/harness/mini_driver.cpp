@@ -317,12 +317,14 @@ u32 MiniDriver::reg_mr(const MrParams &mr)
 		  SIRDMA_PREP(SIRDMA_CQP_STAG_HPAGESIZE, page) |
 		  SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, mr.access & 0x1f) |
 		  (mr.access & SIRDMA_ACCESS_REMOTE_ATOMIC ? SIRDMA_CQP_STAG_ATOMICS : 0) |
+		  (mr.access & SIRDMA_ACCESS_REMOTE_FLUSH ? SIRDMA_CQP_STAG_FLUSH : 0) |
 		  (mr.access & (SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
-				SIRDMA_ACCESS_REMOTE_ATOMIC) ?
+				SIRDMA_ACCESS_REMOTE_ATOMIC | SIRDMA_ACCESS_REMOTE_FLUSH) ?
 			   SIRDMA_CQP_STAG_REMACCENABLED :
 			   0) |
 		  (mr.zero_based ? 0 : SIRDMA_CQP_STAG_VABASED) |
-		  (mr.all_memory ? SIRDMA_CQP_STAG_ALL_MEMORY : 0);
+		  (mr.all_memory ? SIRDMA_CQP_STAG_ALL_MEMORY : 0) |
+		  (mr.replace ? SIRDMA_CQP_STAG_REPLACE : 0);
 	return exec(cmd);
 }
 

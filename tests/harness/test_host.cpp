@@ -22,7 +22,7 @@ const snic_host_ops TestHost::host_ops_ = {
 	.defer = on_defer,
 	.burst = on_burst,
 	.pull = on_pull,
-	.revoke = on_revoke,
+	.finish_references = on_finish_references,
 };
 
 TestHost::TestHost(const HostOptions &opts, std::shared_ptr<Clock> clock, Fabric *fabric)

@@ -11,6 +11,17 @@ namespace sirdma::test
 
 class Fabric;
 
+// The bytes at @va of @mr as a data path finds them: *n of @len are contiguous.
+inline snic_mem bytes_at(snic_dev *dev, const snic_mr *mr, u64 va, u32 len, void **p, u32 *n)
+{
+	snic_run run;
+	snic_mem found = snic_mr_run(dev, mr, va, len, &run);
+
+	if (found == SNIC_MEM_OK)
+		*p = snic_run_some(&run, va, len, n);
+	return found;
+}
+
 // Virtual clock; hosts of one fabric share one.
 class Clock {
 public:
@@ -76,7 +87,7 @@ public:
 	// The same for a caller that may not run the model: it is left to run_deferred().
 	void ring(u32 qpn);
 	// How often the device told the host that it must not read transmitted memory any more.
-	u64 revocations() const { return revocations_.load(); }
+	u64 references_finished() const { return finished_.load(); }
 
 	// Zeroed driver memory; freed with the host at the latest.
 	sirdma_dma_mem alloc(u64 size);
@@ -128,7 +139,7 @@ private:
 	static u32 on_tx(snic_host *host, snic_burst *burst);
 	static void on_defer(snic_host *host, u32 qpn, bool background);
 	static snic_burst *on_burst(snic_host *host);
-	static void on_revoke(snic_host *host) { self(host).revocations_++; }
+	static void on_finish_references(snic_host *host) { self(host).finished_++; }
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static const sirdma_bus_ops bus_ops_;
 	static const snic_host_ops host_ops_;
@@ -155,7 +166,7 @@ private:
 	std::array<Irq, max_vectors> irqs_;
 	std::array<std::atomic<u64>, max_vectors> raised_{};
 	std::atomic<u64> pending_{0};
-	std::atomic<u64> revocations_{0};
+	std::atomic<u64> finished_{0};
 	std::thread irq_thread_;
 	std::atomic<bool> irq_stop_{false};
 };

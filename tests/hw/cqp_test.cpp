@@ -129,7 +129,7 @@ TEST(Cqp, StatusBecomesErrno)
 	EXPECT_FALSE(host.hw.cqp.dead);
 }
 
-TEST(Cqp, AQueuePairIsDestroyedInParts)
+TEST(Cqp, AQueuePairIsDestroyedAndFlushedInParts)
 {
 	FakeHost host({.max_ids = 8 * SIRDMA_CQP_DESTROY_WINDOWS});
 	u32 commands = 0;
@@ -151,6 +151,21 @@ TEST(Cqp, AQueuePairIsDestroyedInParts)
 	script(~0u);
 	EXPECT_EQ(sirdma_cqp_destroy_qp(&host.hw, 2), -EIO);
 	EXPECT_EQ(commands, host.hw.caps.max_mrs / SIRDMA_CQP_DESTROY_WINDOWS + 2);
+
+	// The longest send queue is flushed in so many
+	constexpr u32 flushes = SIRDMA_MAX_WQ_QUANTA / SIRDMA_CQP_MODIFY_FLUSHES;
+	sirdma_cqp_modify_qp_params modify{};
+
+	modify.qpn = 2;
+	modify.next = SIRDMA_QPS_RTS;
+	for (u32 parts : {1u, 2u, flushes + 1}) {
+		script(parts);
+		EXPECT_EQ(sirdma_cqp_modify_qp(&host.hw, &modify), 0);
+		EXPECT_EQ(commands, parts);
+	}
+	script(~0u);
+	EXPECT_EQ(sirdma_cqp_modify_qp(&host.hw, &modify), -EIO);
+	EXPECT_EQ(commands, flushes + 2);
 	host.dev.set_script(nullptr);
 }
 
@@ -545,8 +560,16 @@ TEST(CqpCommand, RegistrationFieldsLandWhereTheHeaderSays)
 	EXPECT_EQ(cmd.wqe.w5, 0xfedcbau >> 18);
 	EXPECT_EQ(cmd.wqe.w6, 0x7654321u);
 	u64 hdr = cmd.wqe.hdr & ~(1ull << 63);
-	EXPECT_EQ(hdr, 0x0aull << 32 | 1ull << 43 | 2ull << 44 | 1ull << 46 | 0x09ull << 48 |
-			       1ull << 53 | 1ull << 55 | 1ull << 59);
+	const u64 expected = 0x0aull << 32 | 1ull << 43 | 2ull << 44 | 1ull << 46 | 0x09ull << 48 |
+			     1ull << 53 | 1ull << 55 | 1ull << 59;
+	EXPECT_EQ(hdr, expected);
+
+	sirdma_cqp_reg_mr_params again = params;
+
+	again.replace = true;
+	ASSERT_EQ(sirdma_cqp_reg_mr(&host.hw, &again), 0);
+	hdr = host.dev.history().back().wqe.hdr & ~(1ull << 63);
+	EXPECT_EQ(hdr, expected | 1ull << 57);
 }
 
 TEST(CqpCommand, RegistrationThatDoesNotFitItsFieldsIsRefused)
@@ -577,8 +600,26 @@ TEST(CqpCommand, RegistrationThatDoesNotFitItsFieldsIsRefused)
 	EXPECT_TRUE(refused([](auto &p) { p.block_shift = 255; }));
 	EXPECT_TRUE(refused([](auto &p) { p.level = 3; }));
 	EXPECT_TRUE(refused([](auto &p) { p.addr = 0x1001; }));
+	EXPECT_TRUE(refused([](auto &p) {
+		p.va = p.len = p.addr = 0;
+		p.all_memory = p.replace = true;
+	}));
 	EXPECT_EQ(host.dev.executed(), before);
 	EXPECT_EQ(sirdma_cqp_reg_mr(&host.hw, &good), 0);
+}
+
+TEST(CqpCommand, ModerationHasLimits)
+{
+	FakeHost host;
+
+	host.dev.keep_history();
+	EXPECT_EQ(sirdma_cqp_moderate_cq(&host.hw, 5, SIRDMA_MAX_CQ_COUNT + 1, 1), -EINVAL);
+	EXPECT_EQ(sirdma_cqp_moderate_cq(&host.hw, 5, 1, SIRDMA_MAX_CQ_PERIOD + 1), -EINVAL);
+	ASSERT_EQ(sirdma_cqp_moderate_cq(&host.hw, 5, SIRDMA_MAX_CQ_COUNT, 0x1234), 0);
+	auto cmd = host.dev.history().back();
+	EXPECT_EQ(cmd.op, 0x04u);
+	EXPECT_EQ(cmd.wqe.w7, 0x12347fffu);
+	EXPECT_EQ(cmd.wqe.hdr & ~(1ull << 63), 0x04ull << 32 | 1ull << 52 | 5);
 }
 
 TEST(CqpCommand, ManySegmentsUseTheBuffer)

@@ -136,8 +136,8 @@ err_pbl:
 		ASSERT_NE(mr, nullptr) << std::hex << ae;
 		for (u32 done = 0, run; done < len; done += run) {
 			void *p;
-			ASSERT_EQ(snic_mr_ptr(host_.dev(), mr, iova() + at + done, len - done, &p,
-					      &run),
+			ASSERT_EQ(bytes_at(host_.dev(), mr, iova() + at + done, len - done, &p,
+					   &run),
 				  SNIC_MEM_OK);
 			ASSERT_GT(run, 0u);
 			ASSERT_EQ(p, mem_.data() + off_ + at + done);
@@ -368,7 +368,7 @@ TEST_F(DeviceTest, RegionOfAllMemoryIsAskedForInSoManyWords)
 	ASSERT_NE(mr, nullptr);
 	void *at;
 	u32 run;
-	EXPECT_EQ(snic_mr_ptr(host_->dev(), mr, mem.pa(0), 4096, &at, &run), SNIC_MEM_OK);
+	EXPECT_EQ(bytes_at(host_->dev(), mr, mem.pa(0), 4096, &at, &run), SNIC_MEM_OK);
 	EXPECT_EQ(at, mem.data());
 	snic_mr_put(mr);
 	EXPECT_EQ(sirdma_cqp_dealloc_stag(&hw_, p.stag), 0);

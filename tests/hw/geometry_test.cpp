@@ -40,6 +40,23 @@ TEST(Geometry, LargestRequestOfAShiftFitsIt)
 	}
 }
 
+/* What a WQE holds beyond what was asked for can be granted: the shift stays. */
+TEST(Geometry, InlineRoomFillsTheShift)
+{
+	EXPECT_EQ(sirdma_inline_room(0), 8u);
+	EXPECT_EQ(sirdma_inline_room(1), 39u);
+	for (uint32_t sge = 0; sge <= SIRDMA_MAX_SGE; ++sge) {
+		for (uint32_t bytes = 0; bytes <= SIRDMA_MAX_INLINE; ++bytes) {
+			const uint32_t shift = sirdma_sq_shift(sge, bytes);
+			const uint32_t room = sirdma_inline_room(shift);
+
+			EXPECT_GE(room, bytes);
+			EXPECT_LE(room, uint32_t{SIRDMA_MAX_INLINE});
+			EXPECT_EQ(sirdma_sq_shift(sge, room), shift) << sge << " " << bytes;
+		}
+	}
+}
+
 /* The ring is the least power of two that holds the requests and the reserve. */
 TEST(Geometry, RingHoldsWhatWasAskedForAndNoMore)
 {

@@ -393,6 +393,11 @@ TEST(QpAttr, VerbsAttributesSurviveTheRoundTrip)
 	EXPECT_EQ(sirdma_qp_access_to_hw(1), 0u) << "the local right is the region's matter";
 	EXPECT_EQ(sirdma_qp_access_check(SIRDMA_VERBS_MW_BIND), 0);
 	EXPECT_EQ(sirdma_qp_access_to_hw(SIRDMA_VERBS_MW_BIND), 0u) << "every QP binds windows";
+	EXPECT_EQ(sirdma_qp_access_to_hw(SIRDMA_VERBS_FLUSH_GLOBAL),
+		  u32{SIRDMA_ACCESS_REMOTE_FLUSH});
+	EXPECT_EQ(sirdma_qp_access_from_hw(SIRDMA_ACCESS_REMOTE_FLUSH), SIRDMA_VERBS_FLUSH_GLOBAL);
+	EXPECT_EQ(sirdma_qp_access_check(SIRDMA_VERBS_FLUSH_PERSISTENT), 0);
+	EXPECT_EQ(sirdma_qp_access_to_hw(SIRDMA_VERBS_FLUSH_PERSISTENT), 0u);
 	EXPECT_EQ(sirdma_qp_access_from_hw(SIRDMA_ACCESS_REMOTE_READ), 4u);
 }
 

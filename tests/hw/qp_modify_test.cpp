@@ -8,8 +8,14 @@ extern "C" {
 #include "hw/access.h"
 #include "hw/event.h"
 #include "hw/limits.h"
+#include "hw/qp_create.h"
 #include "hw/qp_modify.h"
+#include "sirdma/abi.h"
+#include "sirdma/geometry.h"
+#include "sirdma/wqe.h"
 }
+
+#include <utility>
 
 namespace sirdma::test
 {
@@ -219,6 +225,46 @@ TEST(RegionCheck, RefusesWithTheRightErrno)
 						   SIRDMA_ACCESS_REMOTE_WRITE);
 }
 
+TEST(RegionChange, ChangesWhatItIsAskedForAndNothingOnAnError)
+{
+	const sirdma_region old = {.start = 0x1000, .length = 0x3000, .iova = 0x7000, .access = 7};
+	const sirdma_region to = {.start = 0x5000, .length = 0x1000, .iova = 0x5000, .access = 1};
+	const u32 place = SIRDMA_REREG_TRANSLATION, pd = SIRDMA_REREG_PD,
+		  access = SIRDMA_REREG_ACCESS;
+	const auto change = [&](u32 flags, sirdma_region asked, int err) {
+		sirdma_region region = old;
+		const char *why = "";
+
+		EXPECT_EQ(sirdma_region_change(&region, flags, &asked, &why), err) << why;
+		return region;
+	};
+	const auto is = [](const sirdma_region &region, const sirdma_region &where, u32 rights) {
+		return region.start == where.start && region.length == where.length &&
+		       region.iova == where.iova && region.access == rights;
+	};
+
+	EXPECT_TRUE(is(change(place, to, 0), to, 7));
+	EXPECT_TRUE(is(change(access, to, 0), old, 1));
+	EXPECT_TRUE(is(change(pd, to, 0), old, 7));
+	EXPECT_TRUE(is(change(place | access, to, 0), to, 1));
+	EXPECT_TRUE(is(change(place | access | pd, to, 0), to, 1));
+	EXPECT_TRUE(is(change(0, to, -EINVAL), old, 7));
+	EXPECT_TRUE(is(change(place | 8, to, -EOPNOTSUPP), old, 7));
+	EXPECT_TRUE(is(change(1u << 31, to, -EOPNOTSUPP), old, 7));
+
+	sirdma_region bad = to;
+
+	bad.length = 0;
+	EXPECT_TRUE(is(change(place, bad, -EINVAL), old, 7));
+	EXPECT_TRUE(is(change(access, bad, 0), old, 1)) << "the place is not read";
+	bad = to;
+	bad.access = SIRDMA_VERBS_REMOTE_WRITE;
+	EXPECT_TRUE(is(change(access, bad, -EINVAL), old, 7));
+	EXPECT_TRUE(is(change(place, bad, 0), to, 7)) << "the access flags are not read";
+	bad.access = 1u << 6; // on demand
+	EXPECT_TRUE(is(change(place | access, bad, -EOPNOTSUPP), old, 7));
+}
+
 TEST(Limits, AreWhatTheNumbersLeave)
 {
 	sirdma_hw hw{};
@@ -235,6 +281,181 @@ TEST(Limits, AreWhatTheNumbersLeave)
 	EXPECT_EQ(limits.max_qp_rd_atom, 255u);
 	EXPECT_EQ(limits.max_qp_init_rd_atom, 7u);
 	EXPECT_EQ(limits.max_res_rd_atom, 0x7fffffffu) << "an int for applications";
+}
+
+TEST(Limits, OfASharedReceiveQueue)
+{
+	EXPECT_EQ(sirdma_srq_ring_quanta(SIRDMA_MAX_SRQ_WR + 1, 1), 0u);
+	EXPECT_EQ(sirdma_srq_ring_quanta(1, SIRDMA_MAX_SGE + 1), 0u);
+	EXPECT_EQ(sirdma_srq_ring_quanta(0, 1), 0u);
+	for (u32 sge = 0; sge <= SIRDMA_MAX_SGE; sge++) {
+		const u32 quanta = sirdma_srq_ring_quanta(SIRDMA_MAX_SRQ_WR, sge);
+
+		ASSERT_NE(quanta, 0u) << sge;
+		EXPECT_LE(quanta, u32{SIRDMA_MAX_SRQ_QUANTA});
+		EXPECT_GE(sirdma_srq_wrs(quanta, sirdma_rq_shift(sge)), u32{SIRDMA_MAX_SRQ_WR});
+	}
+}
+
+// The numbers from which a provider computes its rings are those by which the driver checks them.
+TEST(Limits, ThatAProviderIsToldAreTheDrivers)
+{
+	sirdma_hw hw{};
+	sirdma_alloc_ucontext_resp resp{};
+
+	hw.caps.max_cqe = 1 << 10;
+	sirdma_hw_context(&hw, &resp);
+	EXPECT_EQ(resp.max_hw_cq_size, sirdma_max_cq_elements(&hw));
+	EXPECT_EQ(resp.max_hw_wq_frags, u32{SIRDMA_MAX_SGE});
+	EXPECT_EQ(sirdma_srq_quanta(SIRDMA_MAX_SRQ_WR, 3, resp.min_hw_wq_size,
+				    resp.max_hw_srq_quanta),
+		  sirdma_srq_ring_quanta(SIRDMA_MAX_SRQ_WR, SIRDMA_MAX_SGE));
+	EXPECT_EQ(resp.feature_flags & SIRDMA_FEATURE_SRQ, 0u) << "not every provider can use them";
+	EXPECT_EQ(resp.comp_mask & (SIRDMA_UCTX_KICK | SIRDMA_UCTX_USE_RAW_ATTR), 0u);
+	EXPECT_EQ(resp.db_mmap_key, 0u);
+}
+
+TEST(Limits, OfAPort)
+{
+	sirdma_port_limits port;
+
+	sirdma_hw_port_limits(1500, &port);
+	EXPECT_EQ(port.max_mtu, 5u) << "4096";
+	EXPECT_EQ(port.active_mtu, 3u) << "1024 and its headers fit, 2048 does not";
+	EXPECT_EQ(port.max_msg_sz, u32{SIRDMA_MAX_MSG_SIZE});
+	EXPECT_EQ(port.pkey_tbl_len, 1u);
+	EXPECT_EQ(port.max_vl_num, 1u);
+	sirdma_hw_port_limits(65535, &port);
+	EXPECT_EQ(port.active_mtu, port.max_mtu);
+	sirdma_hw_port_limits(300, &port);
+	EXPECT_EQ(port.active_mtu, 0u) << "no MTU fits";
+}
+
+// To verbs types that have the fields in another order, and an enumeration.
+TEST(Limits, OfAPortInTypesOfTheVerbsApi)
+{
+	enum Mtu : u32 { mtu_1024 = 3, mtu_4096 = 5 };
+	struct {
+		u8 max_vl_num = 0;
+		u16 pkey_tbl_len = 0;
+		u32 max_msg_sz = 0;
+		Mtu active_mtu{}, max_mtu{};
+	} attr;
+	sirdma_port_limits port;
+
+	sirdma_hw_port_limits(1500, &port);
+	SIRDMA_PORT_LIMITS_TO_VERBS(&attr, &port);
+	EXPECT_EQ(attr.max_mtu, mtu_4096);
+	EXPECT_EQ(attr.active_mtu, mtu_1024);
+	EXPECT_EQ(attr.max_msg_sz, u32{SIRDMA_MAX_MSG_SIZE});
+	EXPECT_EQ(attr.pkey_tbl_len, 1u);
+	EXPECT_EQ(attr.max_vl_num, 1u);
+}
+
+TEST(Limits, OfASharedReceiveQueueThatChanges)
+{
+	const char *why = nullptr;
+
+	EXPECT_EQ(sirdma_srq_modify_check(0, 9, 8, &why), 0) << "the limit is not meant";
+	EXPECT_EQ(sirdma_srq_modify_check(SIRDMA_SRQ_LIMIT, 0, 8, &why), 0);
+	EXPECT_EQ(sirdma_srq_modify_check(SIRDMA_SRQ_LIMIT, 8, 8, &why), 0);
+	EXPECT_EQ(why, nullptr);
+	EXPECT_EQ(sirdma_srq_modify_check(SIRDMA_SRQ_LIMIT, 9, 8, &why), -EINVAL);
+	EXPECT_NE(std::exchange(why, nullptr), nullptr);
+	EXPECT_EQ(sirdma_srq_modify_check(SIRDMA_SRQ_MAX_WR, 0, 8, &why), -EOPNOTSUPP);
+	EXPECT_NE(std::exchange(why, nullptr), nullptr);
+	EXPECT_EQ(sirdma_srq_modify_check(SIRDMA_SRQ_MAX_WR | 1 << 2, 0, 8, &why), -EINVAL)
+		<< "an unknown bit is the worse fault";
+	EXPECT_NE(why, nullptr);
+}
+
+sirdma_qp_create with_rings()
+{
+	sirdma_qp_create qp{};
+
+	qp.type = SIRDMA_QPT_RC;
+	qp.rq_shift = 2;
+	qp.sq = {.addr = 0x1000, .quanta = 64, .vmap = false};
+	qp.rq = {.addr = 0x5000, .quanta = 32, .vmap = false};
+	qp.shadow = 0x9000;
+	qp.compl_ctx = 0x1122334455667788;
+	qp.cookie = 0x8877665544332211;
+	qp.send_cq = 3;
+	qp.recv_cq = 4;
+	qp.pd = 5;
+	return qp;
+}
+
+TEST(QpCreate, FillsTheQueuesAlone)
+{
+	const sirdma_qp_create qp = with_rings();
+	sirdma_qp_ctx ctx{}, rest{};
+
+	sirdma_qp_create_to_ctx(&qp, &ctx);
+	EXPECT_EQ(le64_to_cpu(ctx.compl_ctx), qp.compl_ctx);
+	EXPECT_EQ(le64_to_cpu(ctx.event_ctx), qp.cookie);
+	EXPECT_EQ(le64_to_cpu(ctx.sq_addr), 0x1000u);
+	EXPECT_EQ(le64_to_cpu(ctx.rq_addr), 0x5000u);
+	EXPECT_EQ(le64_to_cpu(ctx.shadow_addr), 0x9000u);
+	EXPECT_EQ(le32_to_cpu(ctx.sq_quanta), 64u);
+	EXPECT_EQ(le32_to_cpu(ctx.rq_wqes), 8u) << "in WQEs, of 4 quanta each";
+	EXPECT_EQ(ctx.rq_stride_shift, 2);
+	EXPECT_EQ(le32_to_cpu(ctx.send_cq), 3u);
+	EXPECT_EQ(le32_to_cpu(ctx.recv_cq), 4u);
+	EXPECT_EQ(le32_to_cpu(ctx.srq), 0u);
+	EXPECT_EQ(le32_to_cpu(ctx.pd), 5u);
+	EXPECT_EQ(ctx.qp_type, SIRDMA_QPT_RC);
+	EXPECT_EQ(ctx.queue_flags, SIRDMA_QPC_KICK);
+	// What a modify sets is zero.
+	constexpr size_t queues = offsetof(sirdma_qp_ctx, modify);
+
+	EXPECT_EQ(memcmp(reinterpret_cast<char *>(&ctx) + queues,
+			 reinterpret_cast<char *>(&rest) + queues, sizeof(ctx) - queues),
+		  0);
+}
+
+TEST(QpCreate, WithASharedQueueItHasNoReceiveQueue)
+{
+	sirdma_qp_create qp = with_rings();
+	sirdma_qp_ctx ctx{};
+
+	qp.rq.quanta = 0;
+	qp.srq = 6;
+	sirdma_qp_create_to_ctx(&qp, &ctx);
+	EXPECT_EQ(le32_to_cpu(ctx.rq_wqes), 0u);
+	EXPECT_EQ(le32_to_cpu(ctx.srq), 6u);
+}
+
+TEST(QpCreate, FlagsSayWhereRingsAreAndWhoUsesThem)
+{
+	constexpr u8 base = SIRDMA_QPC_KICK;
+	const struct {
+		sirdma_qp_type type;
+		bool sig_all, sq_vmap, rq_vmap, kernel;
+		u8 flags;
+	} cases[] = {
+		{SIRDMA_QPT_UD, false, false, false, false, base},
+		{SIRDMA_QPT_RC, true, false, false, false, base | SIRDMA_QPC_SIG_ALL},
+		{SIRDMA_QPT_RC, false, true, false, false, base | SIRDMA_QPC_SQ_VMAP},
+		{SIRDMA_QPT_RC, false, false, true, false, base | SIRDMA_QPC_RQ_VMAP},
+		{SIRDMA_QPT_RC, false, false, false, true, base | SIRDMA_QPC_FAST_REG},
+		{SIRDMA_QPT_UC, false, false, false, true, base | SIRDMA_QPC_FAST_REG},
+		{SIRDMA_QPT_UD, false, false, false, true,
+		 base | SIRDMA_QPC_FAST_REG | SIRDMA_QPC_RECV_MAC},
+	};
+
+	for (const auto &c : cases) {
+		sirdma_qp_create qp = with_rings();
+		sirdma_qp_ctx ctx{};
+
+		qp.type = c.type;
+		qp.sig_all = c.sig_all;
+		qp.sq.vmap = c.sq_vmap;
+		qp.rq.vmap = c.rq_vmap;
+		qp.kernel = c.kernel;
+		sirdma_qp_create_to_ctx(&qp, &ctx);
+		EXPECT_EQ(ctx.queue_flags, c.flags) << &c - cases;
+	}
 }
 
 TEST(Events, OfObjectsHaveANumberOfTheVerbsApi)

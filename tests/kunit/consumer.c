@@ -109,6 +109,49 @@ int consumer_next(struct consumer *c, struct ib_wc *wc)
 	}
 }
 
+void consumer_succeed(struct kunit *test, u32 count)
+{
+	struct ib_wc wc;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		KUNIT_ASSERT_EQ(test, consumer_next(test->priv, &wc), 0);
+		KUNIT_ASSERT_EQ(test, wc.status, IB_WC_SUCCESS);
+	}
+}
+
+enum ib_wc_status consumer_complete(struct kunit *test, struct ib_qp *qp,
+				    const struct ib_send_wr *wr)
+{
+	const struct ib_send_wr *bad;
+	struct ib_wc wc;
+
+	KUNIT_ASSERT_EQ(test, ib_post_send(qp, wr, &bad), 0);
+	KUNIT_ASSERT_EQ(test, consumer_next(test->priv, &wc), 0);
+	KUNIT_EXPECT_PTR_EQ(test, wc.qp, qp);
+	KUNIT_EXPECT_EQ(test, wc.wr_id, wr->wr_id);
+	if (wc.status == IB_WC_SUCCESS && wr->opcode == IB_WR_REG_MR)
+		KUNIT_EXPECT_EQ(test, wc.opcode, IB_WC_REG_MR);
+	return wc.status;
+}
+
+enum ib_wc_status consumer_rdma(struct kunit *test, enum ib_wr_opcode opcode, struct ib_sge local,
+				u64 remote, u32 rkey)
+{
+	struct consumer *c = test->priv;
+	struct ib_rdma_wr wr = {
+		.wr = {.wr_id = opcode,
+		       .opcode = opcode,
+		       .send_flags = IB_SEND_SIGNALED,
+		       .sg_list = &local,
+		       .num_sge = 1},
+		.remote_addr = remote,
+		.rkey = rkey,
+	};
+
+	return consumer_complete(test, c->qp[0], &wr.wr);
+}
+
 /* Empty messages: their immediate data is the only content that needs no region. */
 static int consumer_post_sends(struct consumer *c, u32 first, u32 count,
 			       const struct ib_send_wr **bad)

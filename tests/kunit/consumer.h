@@ -47,6 +47,14 @@ void consumer_destroy_qps(struct consumer *c);
 void consumer_free_qps(struct consumer *c);
 /* The next completion, whatever it says. */
 int consumer_next(struct consumer *c, struct ib_wc *wc);
+/* The next @count completions, all of which are successful. */
+void consumer_succeed(struct kunit *test, u32 count);
+/* Post @wr to @qp; the status of its completion, which is the next one. */
+enum ib_wc_status consumer_complete(struct kunit *test, struct ib_qp *qp,
+				    const struct ib_send_wr *wr);
+/* The same of a request of a, to or from @local. */
+enum ib_wc_status consumer_rdma(struct kunit *test, enum ib_wr_opcode opcode, struct ib_sge local,
+				u64 remote, u32 rkey);
 int consumer_post_recvs(struct ib_qp *qp, u32 first, u32 count);
 
 #endif

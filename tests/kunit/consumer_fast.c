@@ -104,6 +104,18 @@ static int fast_map(struct kunit *test, struct fast *fast, u32 count)
 	return ib_map_mr_sg(fast->mr, fast->sg, count, NULL, SZ_4K);
 }
 
+/* Map the same pages again, but the second one has an address without memory. */
+static int fast_map_nowhere(struct fast *fast, u32 count)
+{
+	u64 addr = sg_dma_address(&fast->sg[1]);
+	int n;
+
+	sg_dma_address(&fast->sg[1]) = 0;
+	n = ib_map_mr_sg(fast->mr, fast->sg, count, NULL, SZ_4K);
+	sg_dma_address(&fast->sg[1]) = addr;
+	return n;
+}
+
 static struct ib_reg_wr fast_wr(const struct fast *fast)
 {
 	return (struct ib_reg_wr){
@@ -129,28 +141,12 @@ static void fast_next_key(struct fast *fast)
 	ib_update_fast_reg_key(fast->mr, ib_inc_rkey(fast->mr->rkey));
 }
 
-/* Post @wr to @qp; the status of its completion, which is the next one. */
-static enum ib_wc_status fast_do(struct kunit *test, struct ib_qp *qp, const struct ib_send_wr *wr)
-{
-	struct consumer *c = test->priv;
-	const struct ib_send_wr *bad;
-	struct ib_wc wc;
-
-	KUNIT_ASSERT_EQ(test, ib_post_send(qp, wr, &bad), 0);
-	KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
-	KUNIT_EXPECT_PTR_EQ(test, wc.qp, qp);
-	KUNIT_EXPECT_EQ(test, wc.wr_id, wr->wr_id);
-	if (wc.status == IB_WC_SUCCESS && wr->opcode == IB_WR_REG_MR)
-		KUNIT_EXPECT_EQ(test, wc.opcode, IB_WC_REG_MR);
-	return wc.status;
-}
-
 static enum ib_wc_status fast_register(struct kunit *test, struct fast *fast)
 {
 	struct consumer *c = test->priv;
 	struct ib_reg_wr wr = fast_wr(fast);
 
-	return fast_do(test, c->qp[1], &wr.wr);
+	return consumer_complete(test, c->qp[1], &wr.wr);
 }
 
 static enum ib_wc_status fast_invalidate(struct kunit *test, u32 rkey)
@@ -158,7 +154,7 @@ static enum ib_wc_status fast_invalidate(struct kunit *test, u32 rkey)
 	struct consumer *c = test->priv;
 	struct ib_send_wr wr = inv_wr(rkey);
 
-	return fast_do(test, c->qp[1], &wr);
+	return consumer_complete(test, c->qp[1], &wr);
 }
 
 /* What a does by @rkey. */
@@ -167,17 +163,8 @@ static enum ib_wc_status fast_use(struct kunit *test, enum ib_wr_opcode opcode,
 {
 	struct consumer *c = test->priv;
 	struct ib_sge sge = {local->addr, len, c->pd->local_dma_lkey};
-	struct ib_rdma_wr wr = {
-		.wr = {.wr_id = 3,
-		       .opcode = opcode,
-		       .send_flags = IB_SEND_SIGNALED,
-		       .sg_list = &sge,
-		       .num_sge = 1},
-		.remote_addr = remote,
-		.rkey = rkey,
-	};
 
-	return fast_do(test, c->qp[0], &wr.wr);
+	return consumer_rdma(test, opcode, sge, remote, rkey);
 }
 
 /* Another connection, after an error. */
@@ -241,8 +228,7 @@ static void fast_region_is_reused(struct kunit *test)
 	const struct ib_send_wr *bad;
 	struct local local;
 	struct fast fast;
-	struct ib_wc wc;
-	u32 round, i;
+	u32 round;
 
 	consumer_connect(test);
 	local_make(test, &local);
@@ -259,10 +245,7 @@ static void fast_region_is_reused(struct kunit *test)
 		reg = fast_wr(&fast);
 		inv.next = &reg.wr;
 		KUNIT_ASSERT_EQ(test, ib_post_send(c->qp[1], &inv, &bad), 0);
-		for (i = 0; i < 2; i++) {
-			KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
-			KUNIT_ASSERT_EQ(test, wc.status, IB_WC_SUCCESS);
-		}
+		consumer_succeed(test, 2);
 		memcpy(local.bytes, &round, sizeof(round));
 		KUNIT_ASSERT_EQ(test,
 				fast_use(test, IB_WR_RDMA_WRITE, &local, sizeof(round),
@@ -342,6 +325,12 @@ static void fast_device_refuses(struct kunit *test)
 			IB_WC_SUCCESS);
 	KUNIT_EXPECT_EQ(test, fast_invalidate(test, fast.mr->rkey ^ 1), IB_WC_MW_BIND_ERR);
 
+	/* A list that names no memory, as after a mapping whose failure nobody has looked at. */
+	fast_reconnect(test);
+	KUNIT_ASSERT_EQ(test, fast_invalidate(test, fast.mr->rkey), IB_WC_SUCCESS);
+	KUNIT_ASSERT_EQ(test, fast_map_nowhere(&fast, 2), 2);
+	KUNIT_EXPECT_EQ(test, fast_register(test, &fast), IB_WC_MW_BIND_ERR);
+
 	pd = ib_alloc_pd(c->ibdev, 0);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, pd);
 	fast_make(test, &foreign, pd, PAGES);
@@ -359,6 +348,17 @@ static void fast_device_refuses(struct kunit *test)
 	local_free(test, &local);
 }
 
+/* Only a region of an application can be changed. */
+static void fast_is_not_changed(struct kunit *test, struct ib_mr *mr)
+{
+	struct consumer *c = test->priv;
+	struct ib_udata udata = {};
+
+	mr = c->ibdev->ops.rereg_user_mr(mr, IB_MR_REREG_ACCESS, 0, 0, 0, IB_ACCESS_LOCAL_WRITE,
+					 c->pd, &udata);
+	KUNIT_EXPECT_EQ(test, PTR_ERR(mr), -EOPNOTSUPP);
+}
+
 /* What the driver refuses before the device sees it. */
 static void fast_driver_refuses(struct kunit *test)
 {
@@ -374,7 +374,10 @@ static void fast_driver_refuses(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, PTR_ERR(ib_alloc_mr(c->pd, IB_MR_TYPE_SG_GAPS, 8)), -EOPNOTSUPP);
 	mr = ib_alloc_mr(c->pd, IB_MR_TYPE_MEM_REG, max);
 	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, mr);
+	fast_is_not_changed(test, mr);
 	KUNIT_EXPECT_EQ(test, ib_dereg_mr(mr), 0);
+	KUNIT_ASSERT_NOT_NULL(test, c->pd->__internal_mr);
+	fast_is_not_changed(test, c->pd->__internal_mr);
 
 	consumer_connect(test);
 	fast_make(test, &fast, c->pd, 4);
@@ -423,7 +426,7 @@ static void fast_many_are_in_flight(struct kunit *test)
 	fast_make(test, &sink, c->pd, PAGES);
 	KUNIT_ASSERT_EQ(test, fast_map(test, &sink, 1), 1);
 	reg[0] = fast_wr(&sink);
-	KUNIT_ASSERT_EQ(test, fast_do(test, c->qp[0], &reg[0].wr), IB_WC_SUCCESS);
+	KUNIT_ASSERT_EQ(test, consumer_complete(test, c->qp[0], &reg[0].wr), IB_WC_SUCCESS);
 	for (i = 0; i < MANY; i++) {
 		fast_make(test, &fast[i], c->pd, PAGES);
 		memset(fast_page(&fast[i], 1, 0), i + 1, PAGE_SIZE);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* The keys of a consumer in the kernel: what they open, atomics, and invalidation. */
+#include "compat/ib_verbs.h"
 #include "consumer.h"
 
 #define MESSAGE 10000 /* bytes, no multiple of a packet's */
@@ -36,36 +37,11 @@ static struct ib_sge buffer_sge(const struct consumer *c, const struct buffer *b
 	return (struct ib_sge){buf->addr, MESSAGE, c->pd->local_dma_lkey};
 }
 
-/* Post @wr; the status of its completion. */
-static enum ib_wc_status consumer_complete(struct kunit *test, const struct ib_send_wr *wr)
-{
-	struct consumer *c = test->priv;
-	const struct ib_send_wr *bad;
-	struct ib_wc wc;
-
-	KUNIT_ASSERT_EQ(test, ib_post_send(c->qp[0], wr, &bad), 0);
-	KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
-	KUNIT_EXPECT_EQ(test, wc.wr_id, wr->wr_id);
-	return wc.status;
-}
-
 /* One request of a, from or to the buffer; the status of its completion. */
 static enum ib_wc_status consumer_do(struct kunit *test, enum ib_wr_opcode opcode,
 				     const struct buffer *local, u64 remote, u32 rkey)
 {
-	struct consumer *c = test->priv;
-	struct ib_sge sge = buffer_sge(c, local);
-	struct ib_rdma_wr wr = {
-		.wr = {.wr_id = opcode,
-		       .opcode = opcode,
-		       .send_flags = IB_SEND_SIGNALED,
-		       .sg_list = &sge,
-		       .num_sge = 1},
-		.remote_addr = remote,
-		.rkey = rkey,
-	};
-
-	return consumer_complete(test, &wr.wr);
+	return consumer_rdma(test, opcode, buffer_sge(test->priv, local), remote, rkey);
 }
 
 /* Each PD has a key for all memory, which serves who posts and no peer. */
@@ -81,9 +57,7 @@ static void consumer_uses_its_local_dma_key(struct kunit *test)
 	struct ib_recv_wr recv = {.wr_id = 2, .sg_list = &sge, .num_sge = 1};
 	const struct ib_send_wr *bad;
 	struct buffer from, to;
-	struct ib_wc wc;
 	u8 expected;
-	u32 i;
 
 	consumer_connect(test);
 	buffer_make(test, &from, 1);
@@ -92,10 +66,7 @@ static void consumer_uses_its_local_dma_key(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, ib_post_recv(c->qp[1], &recv, NULL), 0);
 	sge = buffer_sge(c, &from);
 	KUNIT_ASSERT_EQ(test, ib_post_send(c->qp[0], &send, &bad), 0);
-	for (i = 0; i < 2; i++) {
-		KUNIT_ASSERT_EQ(test, consumer_next(c, &wc), 0);
-		KUNIT_EXPECT_EQ(test, wc.status, IB_WC_SUCCESS);
-	}
+	consumer_succeed(test, 2);
 	buffer_unmap(test, &to);
 	KUNIT_EXPECT_EQ(test, memcmp(from.bytes, to.bytes, MESSAGE), 0);
 
@@ -160,7 +131,7 @@ static enum ib_wc_status consumer_atomic(struct kunit *test, enum ib_wr_opcode o
 		.rkey = rkey,
 	};
 
-	return consumer_complete(test, &wr.wr);
+	return consumer_complete(test, c->qp[0], &wr.wr);
 }
 
 static void consumer_does_atomics(struct kunit *test)
@@ -204,6 +175,30 @@ static void consumer_does_atomics(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, c->ibdev->ops.dereg_mr(mr, NULL), 0);
 }
 
+static void consumer_does_atomic_writes(struct kunit *test)
+{
+	struct consumer *c = test->priv;
+	struct buffer from, to;
+	struct ib_sge sge;
+	u32 rkey;
+
+	consumer_free_qps(c);
+	consumer_make_qps(test, IB_PD_UNSAFE_GLOBAL_RKEY);
+	consumer_connect(test);
+	rkey = c->pd->unsafe_global_rkey;
+	buffer_make(test, &from, 1);
+	buffer_make(test, &to, 2);
+	sge = (struct ib_sge){from.addr, sizeof(u64), c->pd->local_dma_lkey};
+	KUNIT_EXPECT_EQ(test, consumer_rdma(test, IB_WR_ATOMIC_WRITE, sge, to.addr, rkey),
+			IB_WC_SUCCESS);
+	KUNIT_EXPECT_EQ(test, memcmp(from.bytes, to.bytes, sizeof(u64)), 0);
+	KUNIT_EXPECT_EQ(test, to.bytes[sizeof(u64)], 2 + sizeof(u64));
+	KUNIT_EXPECT_EQ(test, consumer_rdma(test, IB_WR_ATOMIC_WRITE, sge, to.addr + 4, rkey),
+			IB_WC_REM_INV_REQ_ERR);
+	buffer_unmap(test, &from);
+	buffer_unmap(test, &to);
+}
+
 /* Work requests may not invalidate a key that they did not register. */
 static void consumer_may_not_invalidate_other_keys(struct kunit *test)
 {
@@ -234,7 +229,7 @@ static void consumer_may_not_invalidate_other_keys(struct kunit *test)
 	consumer_make_qps_on(test, NULL);
 	consumer_connect(test);
 	wr.opcode = IB_WR_LOCAL_INV;
-	KUNIT_EXPECT_EQ(test, consumer_complete(test, &wr), IB_WC_MW_BIND_ERR);
+	KUNIT_EXPECT_EQ(test, consumer_complete(test, c->qp[0], &wr), IB_WC_MW_BIND_ERR);
 	/* The READ places its data before it fails. */
 	consumer_free_qps(c);
 	consumer_make_qps(test, IB_PD_UNSAFE_GLOBAL_RKEY);
@@ -280,6 +275,7 @@ static struct kunit_case consumer_keys_cases[] = {
 	KUNIT_CASE(consumer_uses_its_local_dma_key),
 	KUNIT_CASE(consumer_gives_away_a_global_key),
 	KUNIT_CASE(consumer_does_atomics),
+	KUNIT_CASE(consumer_does_atomic_writes),
 	KUNIT_CASE(consumer_may_not_invalidate_other_keys),
 	KUNIT_CASE(consumer_windows_come_and_go),
 	{},

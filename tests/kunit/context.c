@@ -49,6 +49,7 @@ static struct {
 	atomic_t handled[VECTORS];
 	u32 order[MAX_QPS]; /* numbers of QPs as they ran */
 	atomic_t ran;
+	atomic_t late; /* frames that waited */
 	atomic_t wrong; /* calls in a context that the contract excludes */
 	bool endless[VECTORS]; /* the handler never comes to an end of its events */
 	bool forever; /* each run wants another, in the background or not */
@@ -107,6 +108,18 @@ void snic_host_kick(struct sirdma_bus *bus, u32 qpn) {}
 void snic_host_update(struct sirdma_bus *bus) {}
 void snic_host_destroy(struct sirdma_bus *bus) {}
 void snic_local_drop_cache(struct snic_cpu *cpu) {}
+
+/* One frame in each poll. */
+bool snic_rx_waiting(struct snic_cpu *cpu, u64 end)
+{
+	struct sk_buff *skb = skb_dequeue(&cpu->waiting);
+
+	if (skb) {
+		kfree_skb(skb);
+		atomic_inc(&model.late);
+	}
+	return !skb_queue_empty(&cpu->waiting);
+}
 
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 {
@@ -437,6 +450,33 @@ static void the_backlog_is_past_a_frame_when_it_was_taken_out(struct kunit *test
 	local_bh_enable();
 }
 
+/* The receive hook took it out, and left it to the bottom half, which is polled until none waits. */
+static void no_frame_is_past_while_one_waits(struct kunit *test)
+{
+	struct snic_cpu *cpu;
+	bool before, after;
+	u32 last, i;
+
+	local_bh_disable();
+	cpu = snic_cpu_this();
+	begin_backlog(cpu);
+	last = enter_backlog(0);
+	backlog.head = backlog.tail;
+	for (i = 0; i < 3; i++)
+		skb_queue_tail(&cpu->waiting, alloc_skb(64, GFP_ATOMIC | __GFP_NOFAIL));
+	before = snic_cpu_passed(last, false);
+	napi_schedule(&cpu->napi);
+	local_bh_enable();
+	KUNIT_EXPECT_FALSE(test, before);
+	KUNIT_EXPECT_TRUE(test, comes_true(&model.late, 3));
+
+	local_bh_disable();
+	after = snic_cpu_passed(last, false);
+	cpu->passed = cpu->passed_cells = 0;
+	local_bh_enable();
+	KUNIT_EXPECT_TRUE(test, after);
+}
+
 /* A poll more: the first poll behind the backlog may come before that of the cell. */
 static void frames_are_past_the_cells_of_tunnels(struct kunit *test)
 {
@@ -492,25 +532,27 @@ static void tunnels_are_noticed(struct kunit *test)
 {
 	struct net_device *ndev = alloc_netdev_dummy(0);
 	struct netdev_notifier_info info = {.dev = ndev};
-	struct napi_struct cell = {};
+	struct napi_struct *cell = kunit_kzalloc(test, sizeof(*cell), GFP_KERNEL);
 	bool was = snic_cpu_cells;
 
 	KUNIT_ASSERT_NOT_NULL(test, ndev);
+	KUNIT_ASSERT_NOT_NULL(test, cell);
 	snic_cpu_cells = false;
 	snic_cpu_netdev_event(NULL, NETDEV_REGISTER, &info);
 	KUNIT_EXPECT_FALSE(test, snic_cpu_cells);
-	netif_napi_add(ndev, &cell, no_poll);
+	netif_napi_add(ndev, cell, no_poll);
 	snic_cpu_netdev_event(NULL, NETDEV_UP, &info);
 	KUNIT_EXPECT_FALSE(test, snic_cpu_cells);
 	snic_cpu_netdev_event(NULL, NETDEV_REGISTER, &info);
 	KUNIT_EXPECT_TRUE(test, snic_cpu_cells);
 	snic_cpu_cells = was;
-	netif_napi_del(&cell);
+	netif_napi_del(cell);
 	free_netdev(ndev);
 }
 
 static struct kunit_case context_cases[] = {
 	KUNIT_CASE(the_backlog_is_past_a_frame_when_it_was_taken_out),
+	KUNIT_CASE(no_frame_is_past_while_one_waits),
 	KUNIT_CASE(frames_are_past_the_cells_of_tunnels),
 	KUNIT_CASE(old_numbers_let_no_frame_pass),
 	KUNIT_CASE(tunnels_are_noticed),

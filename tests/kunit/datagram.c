@@ -303,6 +303,45 @@ static void datagram_needs_a_handle_of_its_pd(struct kunit *test)
 	datagram_destroy_ah(d, ah);
 }
 
+/* A query gives what the handle was made of, and no reference to a GID. */
+static void datagram_handles_tell_their_attributes(struct kunit *test)
+{
+	struct datagram *d = test->priv;
+	struct rdma_ah_attr wanted = d->attr;
+	struct rdma_ah_attr other = d->attr;
+	struct rdma_ah_attr got;
+	struct ib_ah *ah[2];
+	int i;
+
+	wanted.sl = 3;
+	wanted.grh.traffic_class = 0x68;
+	wanted.grh.flow_label = 0x54321;
+	wanted.grh.hop_limit = 7;
+	ah[0] = rdma_create_ah(d->pd, &wanted, 0);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, ah[0]);
+	ah[1] = rdma_create_ah(d->pd, &other, RDMA_CREATE_AH_SLEEPABLE);
+	KUNIT_ASSERT_NOT_ERR_OR_NULL(test, ah[1]);
+	for (i = 0; i < 2; i++) {
+		const struct rdma_ah_attr *attr = i ? &other : &wanted;
+
+		memset(&got, 0xa5, sizeof(got));
+		KUNIT_ASSERT_EQ(test, rdma_query_ah(ah[i], &got), 0);
+		KUNIT_EXPECT_EQ(test, got.type, RDMA_AH_ATTR_TYPE_ROCE);
+		KUNIT_EXPECT_EQ(test, rdma_ah_get_port_num(&got), 1);
+		KUNIT_EXPECT_EQ(test, rdma_ah_get_ah_flags(&got), IB_AH_GRH);
+		KUNIT_EXPECT_EQ(test, rdma_ah_get_sl(&got), attr->sl);
+		KUNIT_EXPECT_EQ(test, rdma_ah_get_static_rate(&got), attr->static_rate);
+		KUNIT_EXPECT_TRUE(test, ether_addr_equal(got.roce.dmac, attr->roce.dmac));
+		KUNIT_EXPECT_MEMEQ(test, &got.grh.dgid, &attr->grh.dgid, sizeof(got.grh.dgid));
+		KUNIT_EXPECT_EQ(test, got.grh.sgid_index, attr->grh.sgid_index);
+		KUNIT_EXPECT_EQ(test, got.grh.traffic_class, attr->grh.traffic_class);
+		KUNIT_EXPECT_EQ(test, got.grh.flow_label, attr->grh.flow_label);
+		KUNIT_EXPECT_EQ(test, got.grh.hop_limit, attr->grh.hop_limit);
+		KUNIT_EXPECT_NULL(test, got.grh.sgid_attr);
+		rdma_destroy_ah(ah[i], RDMA_DESTROY_AH_SLEEPABLE);
+	}
+}
+
 struct datagram_request {
 	struct ib_cqe cqe;
 	enum ib_wc_status status;
@@ -449,6 +488,7 @@ static void datagram_general_services_work(struct kunit *test)
 static struct kunit_case datagram_cases[] = {
 	KUNIT_CASE(datagram_arrives_with_its_source),
 	KUNIT_CASE(datagram_needs_a_handle_of_its_pd),
+	KUNIT_CASE(datagram_handles_tell_their_attributes),
 	KUNIT_CASE(datagram_queues_are_drained),
 	KUNIT_CASE(datagram_handles_are_made_with_interrupts_off),
 	KUNIT_CASE(datagram_general_services_work),

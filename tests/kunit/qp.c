@@ -15,8 +15,9 @@
 #define sirdma_dev_fail qp_test_dev_fail
 #define sirdma_kqp_create qp_test_kqp_create
 #define sirdma_kqp_destroy qp_test_kqp_destroy
-#define sirdma_kqp_fill_ctx qp_test_kqp_fill_ctx
+#define sirdma_kqp_locate_rings qp_test_kqp_locate_rings
 #define sirdma_kqp_post_send qp_test_kqp_post_send
+#define sirdma_qp_create_to_ctx qp_test_create_to_ctx
 #define sirdma_qp_type_from_verbs qp_test_qp_type
 #define sirdma_qpctx_buf_get qp_test_buf_get
 #define sirdma_qpctx_buf_put qp_test_buf_put
@@ -25,6 +26,9 @@
 #define sirdma_ring_get qp_test_ring_get
 #define sirdma_ring_locate qp_test_ring_locate
 #define sirdma_ring_put qp_test_ring_put
+#define sirdma_ring_get_part qp_test_ring_get_part
+#define sirdma_ring_put_part qp_test_ring_put_part
+#define sirdma_ring_in_pool qp_test_ring_in_pool
 #define sirdma_ring_shadow qp_test_ring_shadow
 #define sirdma_sgid_put qp_test_sgid_put
 
@@ -67,12 +71,15 @@ void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp) {}
 void sirdma_dev_fail(struct sirdma_dev *dev, int err) {}
 void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid) {}
 
+void sirdma_qp_create_to_ctx(const struct sirdma_qp_create *qp, struct sirdma_qp_ctx *ctx) {}
+
 int sirdma_qp_type_from_verbs(u32 verbs_type)
 {
 	return SIRDMA_QPT_RC;
 }
 
-int sirdma_qp_size(const struct ib_qp_cap *cap, bool raw, bool shared, struct sirdma_qp_size *size)
+int sirdma_qp_size(const struct ib_qp_cap *cap, enum sirdma_qp_sizing sizing, bool shared,
+		   struct sirdma_qp_size *size)
 {
 	return 0;
 }
@@ -88,7 +95,7 @@ void sirdma_kqp_destroy(struct sirdma_dev *dev, struct sirdma_kqp *kqp)
 	world.forgotten = kqp->qp->ibqp.qp_num;
 }
 
-void sirdma_kqp_fill_ctx(const struct sirdma_kqp *kqp, struct sirdma_qp_ctx *ctx) {}
+void sirdma_kqp_locate_rings(const struct sirdma_kqp *kqp, struct sirdma_qp_create *create) {}
 
 int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 			 const struct ib_send_wr **bad_wr)
@@ -102,6 +109,19 @@ struct sirdma_ring *sirdma_ring_get(struct sirdma_ucontext *uctx, u16 type, u64 
 }
 
 void sirdma_ring_put(struct sirdma_ring *ring) {}
+
+struct sirdma_ring *sirdma_ring_get_part(struct sirdma_ucontext *uctx,
+					 struct sirdma_ring_part *part)
+{
+	return NULL;
+}
+
+void sirdma_ring_put_part(struct sirdma_ring *ring, const struct sirdma_ring_part *part) {}
+
+bool sirdma_ring_in_pool(struct sirdma_ucontext *uctx, u64 start)
+{
+	return false;
+}
 
 void sirdma_ring_locate(struct sirdma_ring *ring, u32 first_page, u32 pages,
 			struct sirdma_ring_addr *addr)

@@ -42,16 +42,23 @@ static struct {
 	u32 lookups_locked;
 	u32 references;
 	u32 modifies;
+	u32 refusals;
+	u32 uploads;
 } world;
 
 int sirdma_cqp_upload_ctx(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa)
 {
+	world.uploads++;
 	world.f->ctx.state = world.state;
 	return 0;
 }
 
 int sirdma_cqp_modify_qp(struct sirdma_hw *hw, const struct sirdma_cqp_modify_qp_params *params)
 {
+	if (params->check_cur && params->cur != world.state) {
+		world.refusals++;
+		return -EINVAL;
+	}
 	world.modifies++;
 	world.state = params->next;
 	return 0;
@@ -125,6 +132,7 @@ static int modify_init(struct kunit *test)
 	f->dev.hw.caps.max_ird = 16;
 	f->dev.hw.caps.max_ord = 16;
 	f->sgid_attr.gid_type = IB_GID_TYPE_ROCE_UDP_ENCAP;
+	f->qp.state = SIRDMA_QPS_INIT;
 	f->attr.qp_state = IB_QPS_RTR;
 	f->attr.path_mtu = IB_MTU_1024;
 	f->attr.dest_qp_num = 17;
@@ -149,6 +157,7 @@ static int modify(void)
 static void neighbour_is_waited_for_without_the_lock(struct kunit *test)
 {
 	KUNIT_EXPECT_EQ(test, modify(), 0);
+	KUNIT_EXPECT_EQ(test, world.uploads, 0);
 	KUNIT_EXPECT_EQ(test, world.lookups, 1);
 	KUNIT_EXPECT_EQ(test, world.lookups_locked, 0);
 	KUNIT_EXPECT_EQ(test, world.modifies, 1);
@@ -168,9 +177,68 @@ static void state_that_changed_meanwhile_is_seen(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, mutex_is_locked(&world.f->qp.lock));
 }
 
+static int modify_state(enum ib_qp_state next, int mask)
+{
+	world.f->attr.qp_state = next;
+	return sirdma_modify_qp(&world.f->qp.ibqp, &world.f->attr, IB_QP_STATE | mask, NULL);
+}
+
+/* The driver knows RTS, the device says @device. */
+static void move(enum sirdma_qp_state device)
+{
+	world.f->qp.state = SIRDMA_QPS_RTS;
+	world.state = device;
+}
+
+static void one_command_when_the_state_is_known(struct kunit *test)
+{
+	move(SIRDMA_QPS_RTS);
+	KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_SQD, 0), 0);
+	KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_RTS, 0), 0);
+	KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_ERR, 0), 0);
+	KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_RESET, 0), 0);
+	KUNIT_EXPECT_EQ(test, world.modifies, 4);
+	KUNIT_EXPECT_EQ(test, world.refusals, 0);
+	KUNIT_EXPECT_EQ(test, world.uploads, 0);
+}
+
+/* The check refuses what the driver knows, and what the device has is right. */
+static void named_state_of_the_device_is_right(struct kunit *test)
+{
+	move(SIRDMA_QPS_SQE);
+	world.f->attr.cur_qp_state = IB_QPS_SQE;
+	world.f->qp.type = SIRDMA_QPT_UC;
+	KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_RTS, IB_QP_CUR_STATE), 0);
+	KUNIT_EXPECT_EQ(test, world.modifies, 1);
+	KUNIT_EXPECT_EQ(test, world.uploads, 1);
+	KUNIT_EXPECT_EQ(test, world.f->qp.state, SIRDMA_QPS_RTS);
+}
+
+/* The check accepts what the driver knows, and the device refuses it. */
+static void state_that_the_device_left_is_repeated(struct kunit *test)
+{
+	move(SIRDMA_QPS_ERR);
+	KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_RESET, 0), 0);
+	KUNIT_EXPECT_EQ(test, world.refusals, 1);
+	KUNIT_EXPECT_EQ(test, world.modifies, 1);
+	KUNIT_EXPECT_EQ(test, world.f->qp.state, SIRDMA_QPS_RESET);
+}
+
+static void wrong_state_of_the_device_is_refused(struct kunit *test)
+{
+	move(SIRDMA_QPS_ERR);
+	KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_RTS, 0), -EINVAL);
+	KUNIT_EXPECT_EQ(test, world.modifies, 0);
+	KUNIT_EXPECT_EQ(test, world.f->qp.state, SIRDMA_QPS_ERR);
+}
+
 static struct kunit_case modify_cases[] = {
 	KUNIT_CASE(neighbour_is_waited_for_without_the_lock),
 	KUNIT_CASE(state_that_changed_meanwhile_is_seen),
+	KUNIT_CASE(one_command_when_the_state_is_known),
+	KUNIT_CASE(named_state_of_the_device_is_right),
+	KUNIT_CASE(state_that_the_device_left_is_repeated),
+	KUNIT_CASE(wrong_state_of_the_device_is_refused),
 	{},
 };
 

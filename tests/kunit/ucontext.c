@@ -3,13 +3,13 @@
 #include <kunit/test.h>
 
 /* Other suites have the real one, or stand-ins of their own. */
-#define sirdma_max_cq_elements ucontext_test_max_cq_elements
+#define sirdma_hw_context ucontext_test_hw_context
 
 #include "drv/ucontext.c"
 
-u32 sirdma_max_cq_elements(const struct sirdma_hw *hw)
+void sirdma_hw_context(const struct sirdma_hw *hw, struct sirdma_alloc_ucontext_resp *resp)
 {
-	return 1024;
+	resp->feature_flags = SIRDMA_FEATURE_ATOMICS;
 }
 
 /* The flags that a provider with these bits in its request gets; 0: it is refused. */

@@ -31,6 +31,10 @@ static struct sk_buff *share_check(struct sk_buff *skb)
 #define pskb_trim(skb, len) (memory() ? pskb_trim(skb, len) : -ENOMEM)
 #define pskb_may_pull(skb, len) (memory() && pskb_may_pull(skb, len))
 
+static u32 scheduled; /* how often a bottom half was scheduled */
+
+#define napi_schedule(napi) ((void)(napi), scheduled++)
+
 #include "host/gso.c"
 #include "host/rx.c"
 
@@ -91,6 +95,11 @@ void snic_rx_reject(struct snic_dev *dev, enum sirdma_stat why)
 }
 
 struct snic_cpu *snic_cpu_this(void)
+{
+	return &cpu;
+}
+
+struct snic_cpu *snic_cpu_of(int i)
 {
 	return &cpu;
 }
@@ -178,6 +187,9 @@ static int wire_init(struct kunit *test)
 	f->host->ndev = alloc_etherdev(0);
 	KUNIT_ASSERT_NOT_NULL(test, f->host->ndev);
 	fails = 0;
+	scheduled = 0;
+	cpu.rx_cost = 0;
+	skb_queue_head_init(&cpu.waiting);
 	f->host->ndev->features = NETIF_F_GSO_UDP_L4 | NETIF_F_SG | NETIF_F_HW_CSUM;
 	for (i = 0; i < sizeof(f->payload); i++)
 		f->payload[i] = i * 31 + 7;
@@ -194,6 +206,7 @@ static void wire_exit(struct kunit *test)
 	if (cpu.frag.page)
 		put_page(cpu.frag.page);
 	memset(&cpu.frag, 0, sizeof(cpu.frag));
+	skb_queue_purge(&cpu.waiting);
 }
 
 /* As snic_frame_ip() has them: the transport parts of packets @first on, ICRCs left out. */
@@ -641,6 +654,87 @@ static void packets_for_no_queue_pair_are_not_summed(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, model.good, PACKETS / 2);
 }
 
+/* Frames until the hook has taken what it may take at once. Returns their number. */
+static u32 use_up(struct kunit *test)
+{
+	u32 n = 0;
+
+	while (!scheduled && n < SNIC_RX_COST / SNIC_RX_MIN_COST) {
+		KUNIT_ASSERT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
+		n++;
+	}
+	KUNIT_ASSERT_EQ(test, model.packets, n);
+	memset(&model, 0, sizeof(model));
+	return n;
+}
+
+static void frames_beyond_the_limit_wait_for_the_bottom_half(struct kunit *test)
+{
+	u32 n = use_up(test), i;
+
+	KUNIT_EXPECT_EQ(test, n,
+			DIV_ROUND_UP(SNIC_RX_COST, snic_ip_len(&fixture(test)->flow,
+							       &fixture(test)->burst.pkts[0])));
+	for (i = 0; i < PACKETS; i++)
+		KUNIT_EXPECT_EQ(test, receive(test, packet(test, i, i & 1)), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.packets, 0);
+	KUNIT_EXPECT_EQ(test, scheduled, 1);
+
+	/* The time is over: one frame at a time, in their order. */
+	KUNIT_EXPECT_TRUE(test, snic_rx_waiting(&cpu, 0));
+	KUNIT_EXPECT_EQ(test, model.packets, 1);
+	KUNIT_EXPECT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.packets, 1);
+	kfree_skb(skb_dequeue_tail(&cpu.waiting));
+	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	expect_burst(test, PACKETS);
+
+	memset(&model, 0, sizeof(model));
+	KUNIT_EXPECT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.packets, 1);
+}
+
+static void device_that_stops_forgets_the_frames_that_wait(struct kunit *test)
+{
+	struct snic_host *other = kunit_kzalloc(test, sizeof(*other), GFP_KERNEL);
+	struct snic_host *host = fixture(test)->host;
+	u32 i;
+
+	KUNIT_ASSERT_NOT_NULL(test, other);
+	use_up(test);
+	for (i = 0; i < 5; i++) {
+		KUNIT_EXPECT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
+		if (i & 1)
+			*snic_rx_owner(skb_peek_tail(&cpu.waiting)) = other;
+	}
+	snic_rx_forget(&cpu, host);
+	KUNIT_EXPECT_EQ(test, skb_queue_len(&cpu.waiting), 2);
+	KUNIT_EXPECT_PTR_EQ(test, *snic_rx_owner(skb_peek(&cpu.waiting)), other);
+	KUNIT_EXPECT_PTR_EQ(test, *snic_rx_owner(skb_peek_tail(&cpu.waiting)), other);
+}
+
+static void frames_too_many_to_wait_are_counted(struct kunit *test)
+{
+	u32 i;
+
+	use_up(test);
+	for (i = 0; i < SNIC_RX_WAITING + 3; i++)
+		KUNIT_ASSERT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_OVERRUNS], 3);
+	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_EQ(test, model.packets, SNIC_RX_WAITING);
+}
+
+static void address_may_go_while_a_frame_waits(struct kunit *test)
+{
+	use_up(test);
+	KUNIT_EXPECT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
+	mine.b[15] = 9;
+	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_EQ(test, model.packets, 0);
+	KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_BAD_GID], 1);
+}
+
 static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(packet_reaches_the_model_whole),
 	KUNIT_CASE(padding_of_the_link_is_cut_off),
@@ -657,6 +751,10 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(packets_for_no_queue_pair_are_not_summed),
 	KUNIT_CASE(list_of_packets_is_received_one_by_one),
 	KUNIT_CASE(what_would_be_cut_into_fragments_is_refused),
+	KUNIT_CASE(frames_beyond_the_limit_wait_for_the_bottom_half),
+	KUNIT_CASE(device_that_stops_forgets_the_frames_that_wait),
+	KUNIT_CASE(frames_too_many_to_wait_are_counted),
+	KUNIT_CASE(address_may_go_while_a_frame_waits),
 	{},
 };
 

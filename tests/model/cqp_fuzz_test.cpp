@@ -51,6 +51,8 @@ protected:
 	sirdma_cqp_wqe any();
 	void mutate(sirdma_cqp_wqe &w);
 	void account(const sirdma_cqp_wqe &w, u32 status);
+	void account_stag(const sirdma_cqp_wqe &w, u32 status);
+	static void account_queue(std::set<u32> &ids, u32 id, bool made, u32 status);
 
 	std::mt19937_64 rng_;
 	TestHost host_;
@@ -62,6 +64,7 @@ protected:
 	std::set<u32> windows_, fast_;
 	std::set<u32> cqs_, srqs_, qps_;
 	std::map<u32, u32> accepted_; // by opcode
+	u32 replaced_ = 0; // regions
 };
 
 sirdma_cqp_wqe CqpFuzz::reg_mr()
@@ -80,7 +83,8 @@ sirdma_cqp_wqe CqpFuzz::reg_mr()
 	}
 	c.hdr = op(SIRDMA_CQP_REG_MR) | SIRDMA_CQP_STAG_MR | SIRDMA_CQP_STAG_VABASED |
 		SIRDMA_CQP_STAG_REMACCENABLED | SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, level) |
-		SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, 2 | pick(16));
+		SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, 2 | pick(16)) |
+		(pick(4) ? 0 : SIRDMA_CQP_STAG_REPLACE);
 	return std::bit_cast<sirdma_cqp_wqe>(c);
 }
 
@@ -213,7 +217,8 @@ sirdma_cqp_wqe CqpFuzz::any()
 		w = create_cq();
 		w.hdr = (w.hdr & ~SIRDMA_CQP_OPCODE) |
 			op(pick(2) ? SIRDMA_CQP_DESTROY_CQ : SIRDMA_CQP_MODIFY_CQ) |
-			SIRDMA_CQP_CQ_RESIZE;
+			(pick(2) ? SIRDMA_CQP_CQ_RESIZE : SIRDMA_CQP_CQ_MODERATE);
+		w.w7 = rng_() & 0x7fff7fff;
 		return w;
 	case 5:
 		return device_command();
@@ -248,88 +253,93 @@ void CqpFuzz::mutate(sirdma_cqp_wqe &w)
 		w.hdr &= ~SIRDMA_CQP_CQ_IS_CCQ;
 }
 
-void CqpFuzz::account(const sirdma_cqp_wqe &w, u32 status)
+void CqpFuzz::account_stag(const sirdma_cqp_wqe &w, u32 status)
 {
-	u32 code = SIRDMA_GET(SIRDMA_CQP_OPCODE, w.hdr), id;
-	bool ok = status == SIRDMA_CQP_OK;
+	const u32 code = SIRDMA_GET(SIRDMA_CQP_OPCODE, w.hdr),
+		  id = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, w.w2);
+	const u8 key = w.w2 & 0xff;
+	const bool ok = status == SIRDMA_CQP_OK, region = w.hdr & SIRDMA_CQP_STAG_MR;
+	const bool used = mrs_.contains(id) || windows_.contains(id);
 
-	accepted_[code] += ok;
-	switch (code) {
-	case SIRDMA_CQP_ALLOC_STAG:
-		id = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, w.w2);
-		if (ok) {
-			ASSERT_FALSE(mrs_.contains(id) || slots_.contains(id) ||
-				     windows_.contains(id));
-			if (w.hdr & SIRDMA_CQP_STAG_MR) {
-				slots_.emplace(id, w.w2 & 0xff);
-				fast_.insert(id); // its key does not matter from here on
-			} else {
-				windows_.insert(id);
-			}
-		} else if (status == SIRDMA_CQP_IN_USE) {
-			ASSERT_TRUE(mrs_.contains(id) || slots_.contains(id) ||
-				    windows_.contains(id));
-		}
-		break;
-	case SIRDMA_CQP_REG_MR:
-		id = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, w.w2);
-		if (ok) {
-			ASSERT_TRUE(mrs_.emplace(id, w.w2 & 0xff).second);
-			slots_.erase(id);
-		} else if (status == SIRDMA_CQP_IN_USE) {
-			ASSERT_TRUE(mrs_.contains(id) || windows_.contains(id));
-		}
-		break;
-	case SIRDMA_CQP_DEALLOC_STAG: {
-		id = SIRDMA_GET(SIRDMA_CQP_STAG_IDX, w.w2);
-		if (!(w.hdr & SIRDMA_CQP_STAG_MR)) {
-			ASSERT_EQ(ok, windows_.erase(id) == 1);
-			break;
-		}
+	if (code == SIRDMA_CQP_DEALLOC_STAG && !region) {
+		ASSERT_EQ(ok, windows_.erase(id) == 1);
+	} else if (code == SIRDMA_CQP_DEALLOC_STAG) {
 		auto &in = slots_.contains(id) ? slots_ : mrs_;
 		auto it = in.find(id);
-		ASSERT_EQ(ok,
-			  it != in.end() && (fast_.contains(id) || it->second == (w.w2 & 0xff)));
+
+		ASSERT_EQ(ok, it != in.end() && (fast_.contains(id) || it->second == key));
 		if (ok) {
 			in.erase(it);
 			fast_.erase(id);
 		}
-		break;
-	}
-	case SIRDMA_CQP_CREATE_CQ:
-		if (ok) {
-			ASSERT_TRUE(cqs_.insert(SIRDMA_GET(SIRDMA_CQP_CQ_ID, w.hdr)).second);
+	} else if (code == SIRDMA_CQP_REG_MR && (w.hdr & SIRDMA_CQP_STAG_REPLACE)) {
+		const auto it = mrs_.find(id);
+		const bool there = it != mrs_.end() && it->second == key && !fast_.contains(id);
+
+		ASSERT_TRUE(there || !ok);
+		ASSERT_TRUE(!there || status != SIRDMA_CQP_NO_OBJECT);
+		replaced_ += ok;
+	} else if (status == SIRDMA_CQP_IN_USE) {
+		ASSERT_TRUE(used || (code == SIRDMA_CQP_ALLOC_STAG && slots_.contains(id)));
+	} else if (ok && code == SIRDMA_CQP_REG_MR) {
+		ASSERT_TRUE(mrs_.emplace(id, key).second);
+		slots_.erase(id);
+	} else if (ok) {
+		ASSERT_FALSE(used || slots_.contains(id));
+		if (region) {
+			slots_.emplace(id, key);
+			fast_.insert(id); // its key does not matter from here on
+		} else {
+			windows_.insert(id);
 		}
+	}
+}
+
+// Numbers of queue pairs, completion queues or shared receive queues: what is made was not there, and what is destroyed was.
+void CqpFuzz::account_queue(std::set<u32> &ids, u32 id, bool made, u32 status)
+{
+	const bool ok = status == SIRDMA_CQP_OK;
+
+	if (made) {
+		ASSERT_TRUE(!ok || ids.insert(id).second);
+		return;
+	}
+	ASSERT_EQ(ok || status == SIRDMA_CQP_IN_USE, ids.contains(id));
+	if (ok)
+		ids.erase(id);
+}
+
+void CqpFuzz::account(const sirdma_cqp_wqe &w, u32 status)
+{
+	const u32 code = SIRDMA_GET(SIRDMA_CQP_OPCODE, w.hdr);
+
+	accepted_[code] += status == SIRDMA_CQP_OK;
+	switch (code) {
+	case SIRDMA_CQP_ALLOC_STAG:
+	case SIRDMA_CQP_REG_MR:
+	case SIRDMA_CQP_DEALLOC_STAG:
+		account_stag(w, status);
 		break;
+	case SIRDMA_CQP_CREATE_CQ:
 	case SIRDMA_CQP_DESTROY_CQ:
-		id = SIRDMA_GET(SIRDMA_CQP_CQ_ID, w.hdr);
-		ASSERT_EQ(ok || status == SIRDMA_CQP_IN_USE, cqs_.contains(id));
-		if (ok)
-			cqs_.erase(id);
+		account_queue(cqs_, SIRDMA_GET(SIRDMA_CQP_CQ_ID, w.hdr),
+			      code == SIRDMA_CQP_CREATE_CQ, status);
 		break;
 	case SIRDMA_CQP_CREATE_SRQ:
-		if (ok) {
-			ASSERT_TRUE(srqs_.insert(SIRDMA_GET(SIRDMA_CQP_SRQ_ID, w.hdr)).second);
-		}
-		break;
 	case SIRDMA_CQP_DESTROY_SRQ:
-		id = SIRDMA_GET(SIRDMA_CQP_SRQ_ID, w.hdr);
-		ASSERT_EQ(ok || status == SIRDMA_CQP_IN_USE, srqs_.contains(id));
-		if (ok)
-			srqs_.erase(id);
+		account_queue(srqs_, SIRDMA_GET(SIRDMA_CQP_SRQ_ID, w.hdr),
+			      code == SIRDMA_CQP_CREATE_SRQ, status);
 		break;
 	case SIRDMA_CQP_QUERY_SRQ:
-		ASSERT_EQ(ok, srqs_.contains(SIRDMA_GET(SIRDMA_CQP_SRQ_ID, w.hdr)));
-		break;
-	case SIRDMA_CQP_CREATE_QP:
-		if (ok) {
-			ASSERT_TRUE(qps_.insert(SIRDMA_GET(SIRDMA_CQP_QP_ID, w.hdr)).second);
-		}
+		ASSERT_EQ(status == SIRDMA_CQP_OK,
+			  srqs_.contains(SIRDMA_GET(SIRDMA_CQP_SRQ_ID, w.hdr)));
 		break;
 	case SIRDMA_CQP_DESTROY_QP:
-		id = SIRDMA_GET(SIRDMA_CQP_QP_ID, w.hdr);
-		ASSERT_EQ(ok, qps_.contains(id));
-		qps_.erase(id);
+		ASSERT_NE(status, SIRDMA_CQP_IN_USE); // nothing uses one
+		[[fallthrough]];
+	case SIRDMA_CQP_CREATE_QP:
+		account_queue(qps_, SIRDMA_GET(SIRDMA_CQP_QP_ID, w.hdr),
+			      code == SIRDMA_CQP_CREATE_QP, status);
 		break;
 	default:
 		break;
@@ -365,6 +375,7 @@ TEST_P(CqpFuzz, TablesFollowTheStatuses)
 	      SIRDMA_CQP_DESTROY_SRQ,	   SIRDMA_CQP_QUERY_SRQ,	SIRDMA_CQP_CREATE_MCAST_GRP,
 	      SIRDMA_CQP_MODIFY_MCAST_GRP, SIRDMA_CQP_DESTROY_MCAST_GRP})
 		EXPECT_GT(accepted_[code], 10u) << "opcode " << code << " is not really exercised";
+	EXPECT_GT(replaced_, 10u);
 	// Every region that is left still answers for its own key and no other.
 	for (auto [idx, key] : mrs_) {
 		snic_slot *slot = snic_slot_get(&host_.dev()->mrs, idx);

@@ -105,6 +105,40 @@ TEST_F(HmcTest, DirectAndPagedSegmentsReadTheirMemory)
 	EXPECT_EQ(read(per_sd / 2 + per_sd - 1), 0xb000u + 511);
 }
 
+// As many as lie in one page, of direct and of paged segments.
+TEST_F(HmcTest, RunsOfPblesEndWithTheirPage)
+{
+	auto mem = host_.alloc(SIRDMA_HMC_SD_SIZE);
+	auto paged = make_paged(1);
+
+	memset(mem.va, 0, SIRDMA_HMC_SD_SIZE);
+	ASSERT_EQ(drv_.update_sd(0, mem.pa | SIRDMA_SDDATA_VALID | SIRDMA_SDDATA_DIRECT),
+		  SIRDMA_CQP_OK);
+	back(paged, 0, 0xa000);
+	ASSERT_EQ(drv_.commit_pbles(0, per_sd + 2 * per_page), SIRDMA_CQP_OK);
+
+	// How many there are of `count` from `idx` on, and the first one; nothing: a fault.
+	const auto run = [&](u32 idx, u32 count) -> std::optional<std::pair<u32, u64>> {
+		const u64 faults = host_.stat(SIRDMA_STAT_HMC_FAULTS);
+
+		port_rcu_read_lock();
+		const __le64 *first = snic_pbles_at(host_.dev(), idx, &count);
+		port_rcu_read_unlock();
+		EXPECT_EQ(host_.stat(SIRDMA_STAT_HMC_FAULTS), faults + !first);
+		return first ? std::optional(std::pair(count, u64{*first})) : std::nullopt;
+	};
+	EXPECT_EQ(run(0, 1), std::pair(1u, u64{0}));
+	EXPECT_EQ(run(0, 2000), std::pair(per_page, u64{0}));
+	EXPECT_EQ(run(per_page - 3, 7), std::pair(3u, u64{0}));
+	EXPECT_EQ(run(per_sd - 1, 2), std::pair(1u, u64{0}));
+	EXPECT_EQ(run(per_sd + 2, 5), std::pair(5u, u64{0xa002}));
+	EXPECT_EQ(run(per_sd + 2, 2 * per_page - 2), std::pair(per_page - 2, u64{0xa002}));
+	EXPECT_FALSE(run(per_sd + per_page, 1)) << "this page has no descriptor";
+	EXPECT_FALSE(run(per_sd + 2, 2 * per_page - 1)) << "more than are committed";
+	EXPECT_FALSE(run(per_sd + 2 * per_page, 1));
+	EXPECT_FALSE(run(~0u, ~0u));
+}
+
 TEST_F(HmcTest, PageDescriptorsAreCachedUntilInvalidated)
 {
 	auto paged = make_paged(0);

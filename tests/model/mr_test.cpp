@@ -29,6 +29,24 @@ protected:
 		return ae;
 	}
 
+	// Bytes from the first on that a data path finds at once.
+	u64 longest_run(const MrParams &mr)
+	{
+		enum sirdma_ae_code ae;
+		snic_mr *got =
+			snic_mr_get(host_.dev(), mr.stag(), mr.pd, mr.va, 1, read_local, &ae);
+		void *p;
+		u32 n = 0;
+
+		EXPECT_NE(got, nullptr);
+		if (!got)
+			return 0;
+		EXPECT_EQ(bytes_at(host_.dev(), got, mr.va, static_cast<u32>(mr.len), &p, &n),
+			  SNIC_MEM_OK);
+		snic_mr_put(got);
+		return n;
+	}
+
 	// Copy out of a region the way a data path does.
 	std::vector<u8> read_back(const MrParams &mr, u64 va, u64 len)
 	{
@@ -40,7 +58,7 @@ protected:
 		while (got && len) {
 			u32 want = static_cast<u32>(std::min<u64>(len, 1 << 20)), run = 0;
 			void *at = nullptr;
-			EXPECT_EQ(snic_mr_ptr(host_.dev(), got, va, want, &at, &run), SNIC_MEM_OK);
+			EXPECT_EQ(bytes_at(host_.dev(), got, va, want, &at, &run), SNIC_MEM_OK);
 			auto *p = static_cast<u8 *>(at);
 			if (!p || !run || run > want)
 				break;
@@ -97,6 +115,7 @@ TEST_F(MrTest, EveryLevelAndBlockSizeFindsItsBytes)
 		auto ends = {mr.va, mr.va + mr.len - 1};
 		for (u64 va : ends)
 			EXPECT_EQ(read_back(mr, va, 1)[0], mem.data()[off + va - mr.va]);
+		EXPECT_EQ(longest_run(mr), c.level ? std::min(mr.len, block - off) : mr.len);
 		EXPECT_EQ(drv_.dealloc_stag(mr.stag()), SIRDMA_CQP_OK);
 	}
 }
@@ -338,7 +357,7 @@ TEST_F(MrTest, DeallocWaitsForUsersAndNothingTouchesTheMemoryLater)
 					continue;
 				void *p;
 				u32 run;
-				if (snic_mr_ptr(host_.dev(), got, va, 64, &p, &run) == SNIC_MEM_OK)
+				if (bytes_at(host_.dev(), got, va, 64, &p, &run) == SNIC_MEM_OK)
 					memset(p, round, run);
 				snic_mr_put(got);
 				uses++;
@@ -351,6 +370,137 @@ TEST_F(MrTest, DeallocWaitsForUsersAndNothingTouchesTheMemoryLater)
 		stop = true;
 		user.join();
 	}
+}
+
+TEST_F(MrTest, ReplacedRegionHasTheSameKeyAndNothingElseOfTheFormer)
+{
+	UserMemory before(host_.dma(), 300 << 12), after(host_.dma(), 5 << 12, 12, true);
+	const u8 levels[] = {1, 0, 2, 1};
+
+	before.fill(1);
+	after.fill(2);
+	for (u8 level : levels) {
+		MrParams mr{.va = 0x7000'0000'0100, .len = before.size() - 0x100};
+		drv_.describe(mr, before, level ? level : 1);
+		ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+
+		MrParams next{.pd = 2,
+			      .va = 0x9000'0000'0010,
+			      .len = 0x4000,
+			      .access = SIRDMA_ACCESS_LOCAL_READ,
+			      .replace = true};
+		drv_.describe(next, after, level == 2 ? 1 : level);
+		ASSERT_EQ(drv_.reg_mr(next), SIRDMA_CQP_OK);
+		auto got = read_back(next, next.va, next.len);
+		ASSERT_EQ(got.size(), next.len);
+		EXPECT_EQ(memcmp(got.data(), after.data() + 0x10, next.len), 0);
+		EXPECT_EQ(try_access(mr, mr.va, 1, read_local, 2), SIRDMA_AE_AMP_BOUNDS_VIOLATION);
+		EXPECT_EQ(try_access(mr, next.va, 1, read_local, 1), SIRDMA_AE_AMP_BAD_PD);
+		EXPECT_EQ(try_access(next, next.va, 1, SIRDMA_ACCESS_LOCAL_WRITE, 2),
+			  SIRDMA_AE_AMP_RIGHTS_VIOLATION);
+		// Back again, and so to its end.
+		mr.replace = true;
+		ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+		EXPECT_EQ(try_access(mr, mr.va, mr.len, read_local), SIRDMA_AE_NONE);
+		EXPECT_EQ(drv_.dealloc_stag(mr.stag()), SIRDMA_CQP_OK);
+		EXPECT_EQ(try_access(mr, mr.va, 1, read_local), SIRDMA_AE_AMP_UNALLOCATED_STAG);
+	}
+}
+
+TEST_F(MrTest, RefusedReplacementChangesNothing)
+{
+	UserMemory mem(host_.dma(), 8 << 12), other(host_.dma(), 8 << 12);
+	MrParams mr{.va = 0x40000, .len = mem.size()};
+	const auto refused = [&](u32 status, auto spoil) {
+		MrParams next{.va = 0x80000, .len = other.size(), .replace = true};
+		drv_.describe(next, other, 1);
+		spoil(next);
+		EXPECT_EQ(drv_.reg_mr(next), status);
+		EXPECT_EQ(try_access(mr, mr.va, mr.len, all_rights), SIRDMA_AE_NONE);
+		EXPECT_EQ(read_back(mr, mr.va, 1)[0], mem.data()[0]);
+	};
+
+	mem.fill(1);
+	other.fill(2);
+	drv_.describe(mr, mem, 1);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	ASSERT_EQ(drv_.alloc_mw(20, true), SIRDMA_CQP_OK);
+	ASSERT_EQ(drv_.alloc_stag(21 << 8), SIRDMA_CQP_OK);
+	MrParams all{.idx = 22, .all_memory = true};
+	ASSERT_EQ(drv_.reg_mr(all), SIRDMA_CQP_OK);
+
+	refused(SIRDMA_CQP_NO_OBJECT, [](auto &p) { p.key ^= 1; });
+	refused(SIRDMA_CQP_NO_OBJECT, [](auto &p) { p.idx = 2; });
+	refused(SIRDMA_CQP_NO_OBJECT, [](auto &p) { p.idx = 20; });
+	refused(SIRDMA_CQP_BAD_STATE, [](auto &p) { p.idx = 21; });
+	refused(SIRDMA_CQP_BAD_STATE, [](auto &p) { p.idx = 22; });
+	refused(SIRDMA_CQP_BAD_INDEX, [](auto &p) { p.idx = 0; });
+	refused(SIRDMA_CQP_BAD_INDEX, [](auto &p) { p.idx = 1u << 23; });
+	refused(SIRDMA_CQP_BAD_INDEX, [](auto &p) { p.pd = 1u << 23; });
+	refused(SIRDMA_CQP_BAD_PARAM, [](auto &p) { p.len = 0; });
+	refused(SIRDMA_CQP_BAD_PARAM, [](auto &p) { p.is_mr = false; });
+	refused(SIRDMA_CQP_BAD_PARAM, [](auto &p) { p.access = SIRDMA_ACCESS_REMOTE_WRITE; });
+	refused(SIRDMA_CQP_BAD_PARAM, [](auto &p) { p = {.all_memory = true, .replace = true}; });
+	refused(SIRDMA_CQP_BAD_ADDRESS, [](auto &p) { p.first_pble = ~0u >> 4; });
+	refused(SIRDMA_CQP_BAD_ADDRESS, [](auto &p) {
+		p.level = 0;
+		p.addr = 0x1001;
+	});
+	refused(SIRDMA_CQP_IN_USE, [](auto &p) { p.replace = false; });
+	refused(SIRDMA_CQP_NO_MEMORY,
+		[&](auto &) { port_alloc_fail = [](size_t) { return true; }; });
+	port_alloc_fail = nullptr;
+}
+
+// Two pieces of memory take turns behind one key, while others use it. A use by the key is never
+// refused, and the memory that was replaced is unmapped when the command has completed.
+TEST_F(MrTest, ReplacementIsOneMomentForThoseWhoUseTheRegion)
+{
+	constexpr size_t bytes = 4 << 12;
+	auto mem = std::make_unique<UserMemory>(host_.dma(), bytes);
+	MrParams mr{.va = 0x40000, .len = bytes};
+	std::atomic<bool> stop{false};
+	std::atomic<u64> uses{0};
+	std::vector<std::thread> users;
+
+	memset(mem->data(), 0, bytes);
+	drv_.describe(mr, *mem, 1);
+	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
+	for (u32 n = 0; n < 2; n++) {
+		users.emplace_back([&, n] {
+			std::mt19937_64 rng(n);
+			while (!stop) {
+				enum sirdma_ae_code ae;
+				u64 va = mr.va + rng() % (bytes - 64);
+				snic_mr *got = snic_mr_get(host_.dev(), mr.stag(), 1, va, 64,
+							   read_local, &ae);
+				ASSERT_NE(got, nullptr) << "AE 0x" << std::hex << ae;
+				void *at;
+				u32 run;
+				if (bytes_at(host_.dev(), got, va, 64, &at, &run) == SNIC_MEM_OK)
+					memset(at, static_cast<int>(n), run);
+				else
+					ADD_FAILURE() << "no memory";
+				snic_mr_put(got);
+				uses++;
+			}
+		});
+	}
+	mr.replace = true;
+	for (int round = 0; round < 300 && !HasFailure(); round++) {
+		auto next = std::make_unique<UserMemory>(host_.dma(), bytes);
+		MrParams to = mr;
+
+		drv_.describe(to, *next, 1);
+		for (u64 before = uses; round % 8 == 0 && uses < before + 10 && !HasFailure();)
+			std::this_thread::yield();
+		EXPECT_EQ(drv_.reg_mr(to), SIRDMA_CQP_OK);
+		mem = std::move(next); // the former one is unmapped
+	}
+	stop = true;
+	for (std::thread &user : users)
+		user.join();
+	EXPECT_EQ(drv_.dealloc_stag(mr.stag()), SIRDMA_CQP_OK);
 }
 
 TEST_F(MrTest, QueryTellsWhatWasRegistered)
@@ -414,7 +564,7 @@ TEST_F(MrTest, AllMemoryIsAddressedAsTheBusMapsIt)
 	u32 run;
 	snic_mr *got = snic_mr_get(host_.dev(), mr.stag(), 1, nowhere, 8, read_local, &ae);
 	ASSERT_NE(got, nullptr);
-	EXPECT_EQ(snic_mr_ptr(host_.dev(), got, nowhere, 8, &p, &run), SNIC_MEM_FAULT);
+	EXPECT_EQ(bytes_at(host_.dev(), got, nowhere, 8, &p, &run), SNIC_MEM_FAULT);
 	snic_mr_put(got);
 }
 
@@ -452,10 +602,10 @@ TEST_F(MrTest, AbsentBlocksAreRegisteredAndFoundOnceTheyCome)
 	u64 faults = host_.stat(SIRDMA_STAT_HMC_FAULTS);
 	snic_mr *got = snic_mr_get(host_.dev(), mr.stag(), 1, mr.va, mr.len, read_local, &ae);
 	ASSERT_NE(got, nullptr);
-	EXPECT_EQ(snic_mr_ptr(host_.dev(), got, mr.va, 64, &p, &run), SNIC_MEM_ABSENT);
+	EXPECT_EQ(bytes_at(host_.dev(), got, mr.va, 64, &p, &run), SNIC_MEM_ABSENT);
 	for (u32 i = 0; i < 4; i++)
 		drv_.write_pble(mr.first_pble + i, mem.blocks()[i]);
-	EXPECT_EQ(snic_mr_ptr(host_.dev(), got, mr.va, 64, &p, &run), SNIC_MEM_OK);
+	EXPECT_EQ(bytes_at(host_.dev(), got, mr.va, 64, &p, &run), SNIC_MEM_OK);
 	EXPECT_EQ(p, mem.data());
 	snic_mr_put(got);
 	EXPECT_EQ(host_.stat(SIRDMA_STAT_HMC_FAULTS), faults);

@@ -150,7 +150,7 @@ TEST_F(SlotTest, InvalidationEndsItAtOnceAndTellsWhenTheLastUserLeft)
 	// Whoever has it may finish.
 	void *p;
 	u32 run;
-	EXPECT_EQ(snic_mr_ptr(host_.dev(), first, mr_.va, 64, &p, &run), SNIC_MEM_OK);
+	EXPECT_EQ(bytes_at(host_.dev(), first, mr_.va, 64, &p, &run), SNIC_MEM_OK);
 	snic_mr_put(first);
 	EXPECT_EQ(end.times, 0);
 	snic_mr_put(second);
@@ -226,7 +226,7 @@ TEST_F(SlotTest, UsersNeverMeetTheMemoryOfAnEndedRegistration)
 				if (!mr)
 					continue;
 				void *at;
-				EXPECT_EQ(snic_mr_ptr(host_.dev(), mr, 0x10000, 4096, &at, &run),
+				EXPECT_EQ(bytes_at(host_.dev(), mr, 0x10000, 4096, &at, &run),
 					  SNIC_MEM_OK);
 				auto *p = static_cast<u8 *>(at);
 				// Every registration's bytes are its key.
@@ -278,7 +278,7 @@ TEST_F(SlotTest, UsersReadEntriesWhileTheyChange)
 				snic_mr_get(host_.dev(), mr.stag(), 1, mr.va, 64, read_local, &ae);
 
 			ASSERT_NE(used, nullptr);
-			switch (snic_mr_ptr(host_.dev(), used, mr.va, 64, &p, &run)) {
+			switch (bytes_at(host_.dev(), used, mr.va, 64, &p, &run)) {
 			case SNIC_MEM_OK:
 				EXPECT_TRUE(p == mem_.data() || p == other.data());
 				found++;
@@ -316,7 +316,7 @@ TEST_F(SlotTest, MemoryThatWasTakenAwayIsUsedUntilTheRegionEnds)
 	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
 	snic_mr *user = use(mr.stag());
 	ASSERT_NE(user, nullptr);
-	ASSERT_EQ(snic_mr_ptr(host_.dev(), user, mr.va, 64, &p, &run), SNIC_MEM_OK);
+	ASSERT_EQ(bytes_at(host_.dev(), user, mr.va, 64, &p, &run), SNIC_MEM_OK);
 	drv_.write_pble(mr.first_pble, mem_.blocks()[0] | SIRDMA_PBLE_ABSENT);
 	std::thread remover([&] {
 		EXPECT_EQ(drv_.dealloc_stag(mr.stag()), SIRDMA_CQP_OK);

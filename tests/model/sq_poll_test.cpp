@@ -72,12 +72,46 @@ TEST_F(SqPoll, FindsWhatWasPostedWithoutAKick)
 TEST_F(SqPoll, EndsWhenThePosterPauses)
 {
 	stream(20);
-	settle(3 * period);
+	settle(5 * period);
 	EXPECT_TRUE(asleep());
 	settle(20'000'000); // the ACK timer, armed lazily, looks for the last time
 	EXPECT_EQ(fabric.clock()->next(), ~0ull) << "the timer of an idle queue pair runs on";
 	l.a.post(write(8, true));
 	expect_ok(wait_send(l.a), SIRDMA_OP_WRITE);
+}
+
+TEST_F(SqPoll, SurvivesEmptyPeriodsOfAStream)
+{
+	stream(20);
+	for (u32 i = 0; i < 20; i++) {
+		settle(3 * period);
+		EXPECT_FALSE(asleep()) << "after pause " << i;
+		stream(8);
+	}
+	EXPECT_LT(kicks(), 10u);
+}
+
+TEST_F(SqPoll, StartsAgainWithFewKicksAfterAStream)
+{
+	stream(50);
+	settle(10 * period);
+	ASSERT_TRUE(asleep());
+	u64 before = kicks();
+	stream(50);
+	EXPECT_EQ(kicks() - before, 2u);
+}
+
+// Its messages would wait for the timer, each.
+TEST_F(SqPoll, IsNotForOneMessageInAPeriod)
+{
+	u32 i;
+
+	stream(20);
+	for (i = 0; i < 16 && !asleep(); i++) {
+		l.a.post(write(8, false));
+		settle(period);
+	}
+	EXPECT_LT(i, 16u);
 }
 
 TEST_F(SqPoll, IsNotForPostersWhoTakeTheirCompletions)

@@ -55,6 +55,7 @@ struct Wr {
 	u64 compare = 0;
 	std::optional<sirdma_bind> bind{};
 	std::optional<sirdma_fast_reg> reg{};
+	std::optional<sirdma_flush> flush{};
 };
 
 inline bool is_atomic(u8 op)
@@ -209,6 +210,20 @@ protected:
 	Wc wait_recv(Qp &qp) { return wait(qp, false); }
 	void settle(u64 ns = 1'000'000) { fabric.run_for(ns); }
 	bool silent(Qp &qp) { return !qp.poll(true) && !qp.poll(false); }
+
+	static Wr local_inv(u32 stag) { return {.op = SIRDMA_OP_LOCAL_INV, .rkey = stag}; }
+	// a's operation @op by the key @rkey: b serves it.
+	void served(Link &l, u8 op, u32 rkey, u64 va, u32 len);
+	// b denies it, and that is the end of the connection.
+	void denied(Link &l, u8 op, u32 rkey, u64 va, u32 len);
+	// The same on a connection of its own.
+	void denied(u8 op, u32 rkey, u64 va, u32 len) { denied(*link(), op, rkey, va, len); }
+
+private:
+	void access(Link &l, u8 op, u32 rkey, u64 va, u32 len)
+	{
+		l.a.post({.op = op, .sges = {a.sge(0, len)}, .remote = va, .rkey = rkey});
+	}
 };
 
 inline void expect_ok(const Wc &wc, u8 op)
@@ -429,7 +444,7 @@ inline u32 Qp::place(const Wr &wr)
 				    sirdma_frag_quanta(static_cast<u32>(sges.size()) + !!wr.imm);
 	u64 valid = sq_pol ? SIRDMA_WQE_VALID : 0;
 
-	if (wr.op == SIRDMA_OP_NOP || wr.op == SIRDMA_OP_LOCAL_INV || wr.bind || wr.reg)
+	if (wr.op == SIRDMA_OP_NOP || wr.op == SIRDMA_OP_LOCAL_INV || wr.bind || wr.reg || wr.flush)
 		quanta = 1;
 	if (is_atomic(wr.op)) {
 		quanta = SIRDMA_ATOMIC_WQE_QUANTA;
@@ -455,6 +470,8 @@ inline u32 Qp::place(const Wr &wr)
 	send.imm = wr.imm.value_or(0);
 	send.swap_add = wr.swap_add;
 	send.compare = wr.compare;
+	if (wr.flush)
+		send.flush = &*wr.flush;
 	if (wr.is_inline)
 		sges = {{.addr = reinterpret_cast<uintptr_t>(wr.inl.data()),
 			 .length = inline_len,
@@ -469,6 +486,8 @@ inline u32 Qp::place(const Wr &wr)
 		hdr = sirdma_put_bind(quantum(idx), &*wr.bind, hdr, valid);
 	else if (wr.reg)
 		hdr = sirdma_put_fast_reg(quantum(idx), &*wr.reg, hdr, valid);
+	else if (wr.flush)
+		hdr = sirdma_put_flush(quantum(idx), &send, hdr, valid);
 	else if (is_atomic(wr.op))
 		hdr = sirdma_put_atomic(quantum(idx), &send, hdr, valid);
 	else if (wr.is_inline)
@@ -632,6 +651,18 @@ inline void Link::connect()
 	b.to_rtr(a.node, a.id, a.opts.a_psn);
 	a.to_rts(a.opts.a_psn);
 	b.to_rts(b.opts.b_psn);
+}
+
+inline void Transport::served(Link &l, u8 op, u32 rkey, u64 va, u32 len)
+{
+	access(l, op, rkey, va, len);
+	expect_ok(wait_send(l.a), op);
+}
+
+inline void Transport::denied(Link &l, u8 op, u32 rkey, u64 va, u32 len)
+{
+	access(l, op, rkey, va, len);
+	expect_error(wait_send(l.a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
 }
 
 inline Wc Transport::wait(Qp &qp, bool send, u64 ns)

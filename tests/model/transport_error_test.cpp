@@ -88,6 +88,38 @@ TEST_F(Errors, WriteBeyondTheRegion)
 		      SIRDMA_AE_AMP_BOUNDS_VIOLATION);
 }
 
+// The messages lie in a block of which the region has a part.
+TEST_F(Errors, EachMessageOfABurstMustLieInTheRegion)
+{
+	for (Node *node : {&a, &b}) {
+		for (size_t beyond : {50u, 5096u}) {
+			MrParams mr = node->mr;
+			mr.idx = 7;
+			mr.va = node->va() + 100;
+			mr.len = 5000;
+			ASSERT_EQ(node->drv.reg_mr(mr), SIRDMA_CQP_OK);
+			size_t within = beyond < 4096 ? 200 : 4096;
+			auto l = link();
+			for (size_t at : {within, within + 8, beyond}) {
+				Wr wr = write(b.va(at), b.mr.stag(), 8);
+				if (node == &a)
+					wr.sges = {{a.va(at), 8, mr.stag()}};
+				else
+					wr.rkey = mr.stag();
+				l->a.place(wr);
+			}
+			l->a.kick(true);
+			expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+			expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+			expect_error(wait_send(l->a),
+				     node == &a ? SIRDMA_FLUSH_PROT : SIRDMA_FLUSH_REM_ACCESS,
+				     node == &a ? SIRDMA_VENDOR_LOC_PROT :
+						  SIRDMA_VENDOR_REM_ACCESS);
+			ASSERT_EQ(node->drv.dealloc_stag(mr.stag()), SIRDMA_CQP_OK);
+		}
+	}
+}
+
 TEST_F(Errors, LongWriteBeyondTheRegionPlacesNothing)
 {
 	remote_access(write(b.va() + b.mem->size() - 5000, b.mr.stag(), 5001),
@@ -379,14 +411,14 @@ TEST_F(Errors, FlushEndsWhereTheCompletionQueueDies)
 	EXPECT_FALSE(qp.poll(true));
 }
 
-// To revoke what was lent, a host looks at all its peers.
-TEST_F(Errors, AFlushRevokesOnceWhatWasTransmitted)
+// A host looks at all its peers to finish references.
+TEST_F(Errors, AFlushFinishesReferencesOnce)
 {
 	constexpr u32 count = 300;
 	QpOptions o;
 	o.sq_quanta = 2048;
 
-	u64 before = a.host.revocations();
+	u64 before = a.host.references_finished();
 	Qp idle(a, o);
 	idle.to_init();
 	for (u32 i = 0; i < count; i++)
@@ -395,31 +427,31 @@ TEST_F(Errors, AFlushRevokesOnceWhatWasTransmitted)
 	settle();
 	for (u32 i = 0; i < count; i++)
 		expect_error(wait_send(idle), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
-	EXPECT_EQ(a.host.revocations(), before) << "nothing was transmitted";
+	EXPECT_EQ(a.host.references_finished(), before) << "nothing was transmitted";
 
 	auto l = link(o);
 	fabric.set_filter([](TestHost &, Packet &) { return Fabric::Verdict::drop; });
 	for (u32 i = 0; i < count; i++)
 		l->a.place({.sges = {a.sge(0, 100)}});
 	l->a.kick(true);
-	EXPECT_EQ(a.host.revocations(), before);
+	EXPECT_EQ(a.host.references_finished(), before);
 	l->a.error();
-	EXPECT_EQ(a.host.revocations(), before + 1) << "before anybody can be told";
+	EXPECT_EQ(a.host.references_finished(), before + 1) << "before anybody can be told";
 	settle();
 	for (u32 i = 0; i < count; i++)
 		expect_error(wait_send(l->a), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
 	fabric.set_filter(nullptr);
 	l.reset();
-	EXPECT_EQ(a.host.revocations(), before + 1);
+	EXPECT_EQ(a.host.references_finished(), before + 1);
 
 	// Responses to a READ are of the responder's memory; its owner takes it back by the end of the QP.
 	l = link();
-	before = b.host.revocations();
+	before = b.host.references_finished();
 	l->a.post(read(b.va(), b.mr.stag()));
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
-	EXPECT_EQ(b.host.revocations(), before);
+	EXPECT_EQ(b.host.references_finished(), before);
 	l.reset();
-	EXPECT_EQ(b.host.revocations(), before + 1);
+	EXPECT_EQ(b.host.references_finished(), before + 1);
 }
 
 TEST_F(Errors, WqesRewrittenInFlightHurtOnlyTheirOwner)

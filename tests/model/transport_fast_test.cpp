@@ -64,7 +64,6 @@ protected:
 	{
 		return {.op = SIRDMA_OP_FAST_REG, .reg = what};
 	}
-	static Wr local_inv(u32 stag) { return {.op = SIRDMA_OP_LOCAL_INV, .rkey = stag}; }
 	std::unique_ptr<Link> trusted(QpOptions opts = {})
 	{
 		opts.queue_flags |= SIRDMA_QPC_FAST_REG;
@@ -85,22 +84,6 @@ protected:
 		expect_error(wait_send(l->b), SIRDMA_FLUSH_MW_BIND, SIRDMA_VENDOR_MW_BIND);
 		EXPECT_EQ(l->b.state(), SIRDMA_QPS_ERR);
 		EXPECT_EQ(b.stat(SIRDMA_STAT_MR_BAD_FAST_REG), before + 1);
-	}
-	Wr access(u8 op, u32 rkey, u64 va, u32 len)
-	{
-		return {.op = op, .sges = {a.sge(0, len)}, .remote = va, .rkey = rkey};
-	}
-	void served(Link &l, u8 op, u32 rkey, u64 va, u32 len)
-	{
-		l.a.post(access(op, rkey, va, len));
-		expect_ok(wait_send(l.a), op);
-	}
-	void denied(u8 op, u32 rkey, u64 va, u32 len)
-	{
-		auto l = link();
-
-		l->a.post(access(op, rkey, va, len));
-		expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
 	}
 	// A reads the region and finds the blocks of a list that begins with @from.
 	void reads(Link &l, u32 rkey, u32 from, u32 len = 6 * page)
@@ -286,6 +269,15 @@ TEST_F(FastReg, RefusedRequestsChangeNothing)
 	b.drv.write_pble(first_ + blocks + 2, b.mem->blocks()[0] + 8);
 	refused(reg(11));
 	EXPECT_FALSE(usable(slot << 8 | 11));
+	{
+		const DmaSpace::ExpectFaults faults(b.host.dma());
+
+		for (u64 nowhere : {u64{0}, b.host.dma().unmapped_address()}) {
+			b.drv.write_pble(first_ + blocks + 2, nowhere);
+			refused(reg(11));
+			EXPECT_FALSE(usable(slot << 8 | 11));
+		}
+	}
 	list(3);
 	registered(l->b, reg(12));
 	reads(*l, slot << 8 | 12, 3);
@@ -492,6 +484,27 @@ TEST_F(FastReg, TheErrorStateRegistersNothing)
 	EXPECT_EQ(wait_send(l->b).minor, SIRDMA_FLUSH_GENERAL);
 	EXPECT_FALSE(usable(reg().stag));
 	registered(trusted()->b, reg());
+}
+
+// Neither list begins where a page of HMC space does, or ends there.
+TEST_F(FastReg, ListsOfSeveralPagesOfHmcSpace)
+{
+	constexpr u32 idx = 50, count = 1200;
+	auto l = trusted();
+	const u32 first = b.drv.alloc_pbles(2 * count);
+
+	ASSERT_NE(first % 512, 0u);
+	ASSERT_NE((first + count) % 512, first % 512);
+	ASSERT_EQ(b.drv.alloc_fast(idx << 8, first, count), SIRDMA_CQP_OK);
+	for (u32 i = 0; i < count; i++) {
+		b.drv.write_pble(first + count + i, b.mem->blocks()[i * 7 % 600]);
+		b.drv.write_pble(first + i, SIRDMA_PBLE_ABSENT);
+	}
+	registered(l->b, reg(3, u64{count} * page - in_page, idx));
+	for (u32 i = 0; i < count; i++) {
+		served(*l, SIRDMA_OP_READ, idx << 8 | 3, base + i * page, 8);
+		ASSERT_EQ(memcmp(a.data(), b.data(i * 7 % 600 * page + in_page), 8), 0) << i;
+	}
 }
 
 TEST_F(FastReg, LargeBlocks)

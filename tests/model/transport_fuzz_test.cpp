@@ -69,11 +69,12 @@ TEST_F(Fuzz, GarbageInTheRings)
 				// Plausible opcodes and keys go deeper than noise.
 				for (u32 q = 0; q < o.sq_quanta; q++) {
 					auto *w = qp->quantum(q);
-					static constexpr u8 ops[] = {0, 1, 3, 5, 0xc, 0xd};
+					static constexpr u8 ops[] = {0,	  1,   3,    5,
+								     0xc, 0xd, 0x20, 0x21};
 					if (rng() % 2)
 						w->hdr = (w->hdr & ~SIRDMA_WQE_OPCODE) |
 							 SIRDMA_PREP(SIRDMA_WQE_OPCODE,
-								     ops[rng() % 6]);
+								     ops[rng() % 8]);
 					if (rng() % 2)
 						w->frag_stag =
 							(w->frag_stag & ~0x7fffff00ffffffffull) |

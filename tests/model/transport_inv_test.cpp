@@ -60,7 +60,6 @@ protected:
 		EXPECT_TRUE(found);
 		return found;
 	}
-	static Wr local_inv(u32 stag) { return {.op = SIRDMA_OP_LOCAL_INV, .rkey = stag}; }
 	Wr send_inv(u32 stag, u32 len = length)
 	{
 		return {.op = SIRDMA_OP_SEND_INV, .sges = {a.sge(0, len)}, .rkey = stag};

@@ -302,7 +302,7 @@ TEST_F(InvalidateWait, NothingIsInvalidatedIfAReadBeforeFails)
 		EXPECT_FALSE(l->b.poll(false));
 		EXPECT_TRUE(usable(b, fb));
 		if (refused) {
-			helper->b.post({.op = SIRDMA_OP_LOCAL_INV, .rkey = other.stag()});
+			helper->b.post(local_inv(other.stag()));
 			expect_ok(wait_send(helper->b), SIRDMA_OP_LOCAL_INV);
 			b.drv.write_pble(other.first_pble + page, block);
 			expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS,
@@ -327,18 +327,18 @@ TEST_F(InvalidateWait, NobodyCompletesBeforePeersLoseWhatTheyRead)
 	snic_mr *user = use(a, fa);
 
 	ASSERT_TRUE(user);
-	l->a.place({.op = SIRDMA_OP_LOCAL_INV, .rkey = fa.stag()});
+	l->a.place(local_inv(fa.stag()));
 	l->a.kick(true);
 	settle();
 	EXPECT_TRUE(silent(l->a));
-	const u64 before = a.host.revocations();
+	const u64 before = a.host.references_finished();
 	snic_mr_put(user);
-	other->a.place({.op = SIRDMA_OP_LOCAL_INV, .rkey = fa.stag()});
+	other->a.place(local_inv(fa.stag()));
 	other->a.kick(true);
-	ASSERT_EQ(a.host.revocations(), before + 1);
+	ASSERT_EQ(a.host.references_finished(), before + 1);
 	expect_ok(wait_send(other->a), SIRDMA_OP_LOCAL_INV);
 	expect_ok(wait_send(l->a), SIRDMA_OP_LOCAL_INV);
-	EXPECT_EQ(a.host.revocations(), before + 2);
+	EXPECT_EQ(a.host.references_finished(), before + 2);
 }
 
 } // namespace

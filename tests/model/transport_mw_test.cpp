@@ -5,7 +5,10 @@
 #include "transport.hpp"
 
 #include <atomic>
+#include <chrono>
+#include <fstream>
 #include <thread>
+#include <unistd.h>
 
 extern "C" {
 #include "model/dev.h"
@@ -64,27 +67,21 @@ protected:
 		EXPECT_EQ(l->b.state(), SIRDMA_QPS_ERR);
 		EXPECT_EQ(b.stat(SIRDMA_STAT_MW_BAD_BIND), before + 1);
 	}
-	Wr access(u8 op, u32 rkey, u64 va, u32 len)
-	{
-		return {.op = op, .sges = {a.sge(0, len)}, .remote = va, .rkey = rkey};
-	}
-	// @op by @rkey is served.
-	void served(Link &l, u8 op, u32 rkey, u64 va, u32 len)
-	{
-		l.a.post(access(op, rkey, va, len));
-		expect_ok(wait_send(l.a), op);
-	}
-	// It is refused, on a connection of its own unless the window is of one.
-	void denied(Link &l, u8 op, u32 rkey, u64 va, u32 len)
-	{
-		l.a.post(access(op, rkey, va, len));
-		expect_error(wait_send(l.a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
-	}
-	void denied(u8 op, u32 rkey, u64 va, u32 len)
-	{
-		auto l = link();
 
-		denied(*l, op, rkey, va, len);
+	// @thread sleeps: each of 100 looks in a row finds it so.
+	static bool sleeps(const std::atomic<pid_t> &thread)
+	{
+		const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+		int looks = 0;
+
+		while (looks < 100 && std::chrono::steady_clock::now() < end) {
+			std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
+			std::string stat; // "TID (NAME) STATE ..."
+
+			std::getline(file, stat);
+			looks = stat.find(") S ") == std::string::npos ? 0 : looks + 1;
+		}
+		return looks == 100;
 	}
 
 	MrParams region_;
@@ -244,6 +241,30 @@ TEST_F(Windows, BindingAgainEndsTheFormerKey)
 	EXPECT_EQ(b.drv.dealloc_stag(region_.stag()), SIRDMA_CQP_OK);
 }
 
+// A region is replaced neither while windows are bound to it, nor is anything of it changed then.
+TEST_F(Windows, RegionWithWindowsIsNotReplaced)
+{
+	auto l = link();
+	const sirdma_bind what = bind(window, 1);
+	MrParams next = region_;
+
+	next.replace = true;
+	next.access |= SIRDMA_ACCESS_REMOTE_READ;
+	bound(l->b, what);
+	EXPECT_EQ(b.drv.reg_mr(next), SIRDMA_CQP_IN_USE);
+	served(*l, SIRDMA_OP_WRITE, what.window, b.va(start), 100);
+
+	sirdma_bind none = what;
+	none.length = 0;
+	bound(l->b, none);
+	EXPECT_EQ(b.drv.reg_mr(next), SIRDMA_CQP_OK);
+	// The region in its place has windows as the former one had.
+	bound(l->b, bind(window, 2));
+	served(*l, SIRDMA_OP_WRITE, bind(window, 2).window, b.va(start), 100);
+	EXPECT_EQ(b.drv.reg_mr(next), SIRDMA_CQP_IN_USE);
+	EXPECT_EQ(b.drv.dealloc_stag(next.stag()), SIRDMA_CQP_IN_USE);
+}
+
 // A bind that is refused changes nothing.
 TEST_F(Windows, WrongBindsAreRefused)
 {
@@ -362,8 +383,7 @@ TEST_F(Windows, QueuePairEndsItsOwnWindowsOnly)
 			bound(l->b, bind(first + i, 1));
 			bound(other_link->b, bind(first + count + i, 1));
 		}
-		l->b.post(
-			{.op = SIRDMA_OP_LOCAL_INV, .rkey = (first + 8) << 8 | 1}); // the last one
+		l->b.post(local_inv((first + 8) << 8 | 1)); // the last one
 		expect_ok(wait_send(l->b), SIRDMA_OP_LOCAL_INV);
 		EXPECT_EQ(b.drv.dealloc_mw(first + 4), SIRDMA_CQP_OK);
 		EXPECT_EQ(b.drv.dealloc_mw(first), SIRDMA_CQP_OK);
@@ -399,11 +419,34 @@ TEST_F(Windows, DestructionWaitsForUsersOfTheWindow)
 	EXPECT_FALSE(destroyed);
 	void *bytes;
 	u32 run;
-	EXPECT_EQ(snic_mr_ptr(b.host.dev(), user, b.va(start), 1, &bytes, &run), SNIC_MEM_OK);
+	EXPECT_EQ(bytes_at(b.host.dev(), user, b.va(start), 1, &bytes, &run), SNIC_MEM_OK);
 	EXPECT_EQ(bytes, b.data(start));
 	snic_mr_put(user);
 	commands.join();
 	EXPECT_TRUE(destroyed);
+}
+
+// The window was invalidated already, and a user on another CPU holds it: the command does not spin.
+TEST_F(Windows, DestructionSleepsWhileAWindowIsDrained)
+{
+	auto l = link();
+	const u32 qpn = l->b.id;
+	enum sirdma_ae_code ae;
+	std::atomic<pid_t> thread = 0;
+
+	bound(l->b, bind(other, 1));
+	snic_mr *user =
+		snic_mr_get_qp(b.host.dev(), other << 8 | 1, 1, qpn, b.va(start), 64, reads, &ae);
+	ASSERT_TRUE(user);
+	ASSERT_TRUE(snic_slot_invalidate(&user->slot, nullptr));
+	std::thread commands([&] {
+		thread = gettid();
+		l.reset();
+	});
+	EXPECT_TRUE(sleeps(thread));
+	snic_mr_put(user);
+	commands.join();
+	bound(link()->b, bind(other, 2)); // free again
 }
 
 TEST_F(Windows, KeyOfAWindowIsNoLocalKey)
@@ -498,11 +541,11 @@ TEST_F(Windows, NobodyBindsBeforePeersLoseWhatTheyRead)
 	l->b.place(wr(bind(window, 2)));
 	l->b.kick(true);
 	settle();
-	const u64 before = b.host.revocations();
+	const u64 before = b.host.references_finished();
 	snic_mr_put(user);
 	faster->b.place(wr(bind(window, 3)));
 	faster->b.kick(true);
-	EXPECT_GT(b.host.revocations(), before);
+	EXPECT_GT(b.host.references_finished(), before);
 	expect_ok(wait_send(faster->b), SIRDMA_OP_BIND_MW);
 	expect_ok(wait_send(l->b), SIRDMA_OP_BIND_MW);
 }
@@ -536,7 +579,7 @@ TEST_F(Windows, LocalInvalidationFreesAWindowOfType2)
 	for (u8 key : {1, 2}) {
 		bound(l->b, bind(other, key));
 		served(*l, SIRDMA_OP_READ, other << 8 | key, b.va(start), 64);
-		l->b.post({.op = SIRDMA_OP_LOCAL_INV, .rkey = other << 8 | key});
+		l->b.post(local_inv(other << 8 | key));
 		expect_ok(wait_send(l->b), SIRDMA_OP_LOCAL_INV);
 	}
 	EXPECT_EQ(b.drv.dealloc_stag(region_.stag()), SIRDMA_CQP_OK);
@@ -563,7 +606,7 @@ TEST_F(Windows, WrongInvalidationsAreRefused)
 	auto invalidate = [&](u32 stag) {
 		auto mine = link();
 
-		mine->b.post({.op = SIRDMA_OP_LOCAL_INV, .rkey = stag});
+		mine->b.post(local_inv(stag));
 		expect_error(wait_send(mine->b), SIRDMA_FLUSH_MW_BIND, SIRDMA_VENDOR_MW_BIND);
 	};
 
@@ -574,9 +617,9 @@ TEST_F(Windows, WrongInvalidationsAreRefused)
 	invalidate(other << 8 | 2);
 	served(*l, SIRDMA_OP_READ, window << 8 | 1, b.va(start), 64);
 	served(*l, SIRDMA_OP_READ, other << 8 | 1, b.va(start), 64);
-	l->b.post({.op = SIRDMA_OP_LOCAL_INV, .rkey = other << 8 | 1});
+	l->b.post(local_inv(other << 8 | 1));
 	expect_ok(wait_send(l->b), SIRDMA_OP_LOCAL_INV);
-	l->b.post({.op = SIRDMA_OP_LOCAL_INV, .rkey = other << 8 | 1});
+	l->b.post(local_inv(other << 8 | 1));
 	expect_error(wait_send(l->b), SIRDMA_FLUSH_MW_BIND, SIRDMA_VENDOR_MW_BIND);
 }
 

@@ -6,6 +6,7 @@
 
 extern "C" {
 #include "model/packet.h"
+#include "model/qp.h"
 }
 
 using namespace sirdma::test;
@@ -415,6 +416,29 @@ TEST_F(Reads, FromSoftRoceOverABadLink)
 		fabric.set_filter(nullptr);
 		settle();
 	}
+}
+
+// Packets that arrive for the responder wait for its lock while payload is copied under it.
+TEST_F(Reads, AreAnsweredWithTwoBurstsUnderOneHoldOfTheLock)
+{
+	auto l = link();
+	const u32 burst = SNIC_BURST_DEFAULT >> 10; // packets of 1 KiB
+
+	ASSERT_EQ(l->b.opts.mtu, 1024u);
+	l->a.post(read(0, 0, 1 << 20)); // which opens the window
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	b.host.set_room(false);
+	l->a.post(read(0, 1 << 20, 512 << 10));
+	settle(1'000'000);
+
+	const u64 before = b.stat(SIRDMA_STAT_TX_PKTS);
+
+	b.host.set_room(true);
+	ASSERT_TRUE(b.host.run_deferred()); // the resumption
+	EXPECT_GT(b.stat(SIRDMA_STAT_TX_PKTS) - before, (SNIC_HOLD_BURSTS - 1) * burst);
+	EXPECT_LE(b.stat(SIRDMA_STAT_TX_PKTS) - before, SNIC_HOLD_BURSTS * burst);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(0), b.data(1 << 20), 512 << 10), 0);
 }
 
 // Sixteen queue pairs read at once what their machine's receive buffer cannot hold by far.

@@ -299,10 +299,10 @@ TEST_F(Unreliable, AFailedSendLeavesTheReceiveQueueAlone)
 	EXPECT_EQ(l->a.state(), SIRDMA_QPS_ERR);
 }
 
-// More than one run flushes, and the owner goes on at once.
+// Part by part, since packets wait for the queue pair meanwhile. None of it waits for the background.
 TEST_F(Unreliable, EverythingBehindAFailedSendIsFlushed)
 {
-	constexpr u32 behind = SNIC_FLUSH_BATCH + SNIC_FLUSH_BATCH / 4;
+	constexpr u32 part = SIRDMA_CQP_MODIFY_FLUSHES, behind = 2 * part + part / 4;
 	QpOptions options = uc();
 
 	options.sq_quanta = 2048;
@@ -318,13 +318,269 @@ TEST_F(Unreliable, EverythingBehindAFailedSendIsFlushed)
 		l->a.place(send(1));
 	l->a.kick(true);
 	EXPECT_EQ(l->a.state(), SIRDMA_QPS_SQE);
-	EXPECT_EQ(l->a.modify(SIRDMA_QPS_RTS, 0, SIRDMA_QPS_SQE), SIRDMA_CQP_OK);
 	expect_error(wait_send(l->a), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
-	for (u32 i = 0; i < behind; i++)
-		expect_error(wait_send(l->a), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+
+	u32 flushed = 0, most = 0, commands = 0, status;
+	const auto take = [&] {
+		u32 n = 0;
+
+		for (; const std::optional<Wc> wc = l->a.poll(true); n++)
+			expect_error(*wc, SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+		flushed += n;
+		return n;
+	};
+
+	take(); // what the failure itself has flushed
+	do {
+		status = l->a.modify(SIRDMA_QPS_RTS, 0, SIRDMA_QPS_SQE);
+		most = std::max(most, take());
+		commands++;
+		EXPECT_EQ(l->a.state(),
+			  status == SIRDMA_CQP_AGAIN ? SIRDMA_QPS_SQE : SIRDMA_QPS_RTS);
+	} while (status == SIRDMA_CQP_AGAIN && commands < 10);
+	EXPECT_EQ(status, SIRDMA_CQP_OK);
+	EXPECT_EQ(flushed, behind);
+	EXPECT_LE(most, part);
 	EXPECT_TRUE(fabric.sent().empty());
 	// It takes many turns, none of them in the background.
 	delivers(*l, 1 << 20);
+}
+
+// Wherever in a part the completion queue overflows, the command is done and the queue pair failed.
+TEST_F(Unreliable, AnOverflowEndsTheFlushInParts)
+{
+	constexpr u32 part = SIRDMA_CQP_MODIFY_FLUSHES;
+	QpOptions options = uc();
+	u32 first = 0;
+
+	options.sq_quanta = 2048;
+	a.host.keep_background_busy();
+	for (int past = -4; past < 5; past++) {
+		// Once with room for all, to see how many the failure itself has flushed.
+		const u32 room = first ? first + part + static_cast<u32>(past) : 4096;
+		Link l(a, b, options, options, room);
+		Wr wrong = send(mtu);
+		u32 status, commands = 0;
+
+		wrong.sges[0].stag ^= 1;
+		expect_receive(l);
+		l.a.place(wrong);
+		for (u32 i = 0; i < 3 * part; i++)
+			l.a.place(send(1));
+		l.a.kick(true);
+		ASSERT_EQ(l.a.state(), SIRDMA_QPS_SQE);
+		if (!first) {
+			while (l.a.poll(true))
+				first++;
+			continue;
+		}
+		do {
+			status = l.a.modify(SIRDMA_QPS_RTS, 0, SIRDMA_QPS_SQE);
+		} while (status == SIRDMA_CQP_AGAIN && ++commands < 10);
+		EXPECT_EQ(status, SIRDMA_CQP_OK) << "room for " << room;
+		EXPECT_EQ(l.a.state(), SIRDMA_QPS_ERR) << "room for " << room;
+	}
+}
+
+// A queue pair between two parts of the flush that takes it from SQE back to RTS: some of the WQEs behind the failed one
+// are flushed, and others are not.
+class BetweenParts : public Unreliable {
+protected:
+	static constexpr u32 part = SIRDMA_CQP_MODIFY_FLUSHES, behind = 2 * part + part / 2;
+
+	BetweenParts()
+	{
+		a.host.keep_background_busy();
+		options.sq_quanta = 2048;
+		options.qkey = old_qkey;
+		l = Transport::link(options);
+	}
+	// Fail a send with @behind others, and take the first part.
+	void begin()
+	{
+		Wr wrong = send(mtu);
+
+		wrong.sges[0].stag ^= 1;
+		l->a.place(wrong);
+		for (u32 i = 0; i < behind; i++)
+			l->a.place(send(1));
+		l->a.kick(true);
+		ASSERT_EQ(l->a.state(), SIRDMA_QPS_SQE);
+		expect_error(wait_send(l->a), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+		posted = behind;
+		flushed = 0;
+		take();
+		ASSERT_EQ(next_part(), SIRDMA_CQP_AGAIN);
+		ASSERT_LT(flushed, behind);
+	}
+	// The ring is full again.
+	void fill()
+	{
+		for (; posted - flushed < options.sq_quanta - SIRDMA_SQ_CHUNK_QUANTA; posted++)
+			l->a.place(send(1));
+	}
+	// The same command each time, with a context that sets the Q_Key.
+	u32 next_part()
+	{
+		l->a.context()->qkey = new_qkey;
+		const u32 status = l->a.modify(SIRDMA_QPS_RTS, SIRDMA_QPC_MOD_QKEY, SIRDMA_QPS_SQE);
+
+		take();
+		EXPECT_EQ(l->a.state(),
+			  status == SIRDMA_CQP_AGAIN ? SIRDMA_QPS_SQE : SIRDMA_QPS_RTS);
+		EXPECT_EQ(l->a.context()->qkey, status == SIRDMA_CQP_AGAIN ? old_qkey : new_qkey);
+		return status;
+	}
+	// Returns the number of commands.
+	u32 remaining_parts()
+	{
+		u32 commands = 1;
+
+		for (; next_part() == SIRDMA_CQP_AGAIN && commands < 10; commands++)
+			;
+		EXPECT_EQ(l->a.state(), SIRDMA_QPS_RTS);
+		return commands;
+	}
+	u32 take()
+	{
+		u32 n = 0;
+
+		for (; const std::optional<Wc> wc = l->a.poll(true); n++)
+			expect_error(*wc, SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+		flushed += n;
+		return n;
+	}
+	// Everything was flushed once, nothing was sent, and the queue pair sends again.
+	void expect_ended()
+	{
+		EXPECT_EQ(flushed, posted);
+		EXPECT_TRUE(fabric.sent().empty());
+		expect_works(*l, 1 << 20);
+	}
+	// From RESET to RTS again, as new.
+	void reconnect()
+	{
+		Qp &qp = l->a;
+
+		qp.sq_head = 0;
+		qp.sq_pol = true;
+		memset(qp.sq.va, 0, options.sq_quanta * 32);
+		memset(qp.rq.va, 0, options.rq_wqes * (32u << options.rq_stride_shift));
+		qp.rq_head = 0;
+		qp.rq_pol = true;
+		qp.to_init();
+		qp.to_rtr(b, l->b.id, options.b_psn);
+		qp.to_rts(options.a_psn);
+	}
+
+	static constexpr u32 old_qkey = 0x1111, new_qkey = 0x2222;
+	QpOptions options = uc();
+	std::unique_ptr<Link> l;
+	u32 posted = 0, flushed = 0; // of what is behind the failed one
+};
+
+TEST_F(BetweenParts, APostIsFlushedAsWell)
+{
+	begin();
+	for (u32 i = 0; i < 3; i++, posted++)
+		l->a.place(send(1));
+	EXPECT_LE(remaining_parts(), behind / part + 1);
+	expect_ended();
+}
+
+TEST_F(BetweenParts, APosterThatNeverRestsDoesNotKeepItFromEnding)
+{
+	u32 sent = 0, commands = 0, status;
+	const auto count = [&](const Wc &wc) { wc.error ? flushed++ : sent++; };
+
+	begin();
+	do {
+		fill();
+		status = l->a.modify(SIRDMA_QPS_RTS, 0, SIRDMA_QPS_SQE);
+		while (const std::optional<Wc> wc = l->a.poll(true))
+			count(*wc);
+	} while (status == SIRDMA_CQP_AGAIN && ++commands < 20);
+	EXPECT_EQ(status, SIRDMA_CQP_OK);
+	EXPECT_LE(commands, options.sq_quanta / part) << "a whole ring, and no more";
+	EXPECT_EQ(l->a.state(), SIRDMA_QPS_RTS);
+	// The queue pair sends what is behind.
+	while (flushed + sent < posted)
+		count(wait_send(l->a));
+	EXPECT_GT(sent, 0u);
+	EXPECT_TRUE(silent(l->a));
+}
+
+TEST_F(BetweenParts, ARunInTheBackgroundFlushesAPartOfItsOwn)
+{
+	begin();
+	const u32 before = flushed;
+
+	snic_qp_run(a.host.dev(), l->a.id);
+	EXPECT_GT(take(), 0u);
+	EXPECT_LE(flushed - before, u32{SNIC_FLUSH_BATCH});
+	EXPECT_EQ(l->a.state(), SIRDMA_QPS_SQE) << "the command ends it, not the background";
+	remaining_parts();
+	snic_qp_run(a.host.dev(), l->a.id);
+	expect_ended();
+}
+
+TEST_F(BetweenParts, AMoveToErrFlushesTheRest)
+{
+	begin();
+	l->a.recv({a.sge(0, 64)});
+	l->a.error();
+	for (u32 i = 0; i < 10; i++)
+		snic_qp_run(a.host.dev(), l->a.id);
+	take();
+	EXPECT_EQ(flushed, behind);
+	expect_error(wait_recv(l->a), SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+	// The next part
+	EXPECT_EQ(l->a.modify(SIRDMA_QPS_RTS, 0, SIRDMA_QPS_SQE), SIRDMA_CQP_BAD_STATE);
+	EXPECT_EQ(l->a.state(), SIRDMA_QPS_ERR);
+	EXPECT_TRUE(silent(l->a));
+	EXPECT_TRUE(fabric.sent().empty());
+}
+
+TEST_F(BetweenParts, AResetForgetsTheRest)
+{
+	begin();
+	// Nearly a whole ring is flushed.
+	for (u32 n = 1; n < options.sq_quanta / part - 1; n++) {
+		fill();
+		EXPECT_EQ(next_part(), SIRDMA_CQP_AGAIN);
+	}
+	const u32 before = flushed;
+
+	EXPECT_EQ(l->a.modify(SIRDMA_QPS_RESET, 0), SIRDMA_CQP_OK);
+	snic_qp_run(a.host.dev(), l->a.id);
+	take();
+	EXPECT_EQ(flushed, before);
+	// The next part
+	EXPECT_EQ(l->a.modify(SIRDMA_QPS_RTS, 0, SIRDMA_QPS_SQE), SIRDMA_CQP_BAD_STATE);
+	// Of the flush that was broken off nothing is left: the next one is whole.
+	reconnect();
+	begin();
+	remaining_parts();
+	expect_ended();
+}
+
+TEST_F(BetweenParts, ADestroyEndsIt)
+{
+	begin();
+	const u32 before = flushed;
+
+	EXPECT_EQ(l->a.destroy(), SIRDMA_CQP_OK);
+	snic_qp_run(a.host.dev(), l->a.id);
+	take();
+	EXPECT_EQ(flushed, before);
+	EXPECT_EQ(l->a.modify(SIRDMA_QPS_RTS, 0, SIRDMA_QPS_SQE), SIRDMA_CQP_NO_OBJECT);
+	// Another one of its number begins anew.
+	options.qpn = l->a.id;
+	EXPECT_EQ(l->b.destroy(), SIRDMA_CQP_OK);
+	l = Transport::link(options);
+	begin();
+	remaining_parts();
+	expect_ended();
 }
 
 TEST_F(Unreliable, SendsNothingTwiceWhateverTheHostHasRoomFor)

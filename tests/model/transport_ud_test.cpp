@@ -572,3 +572,32 @@ TEST_F(Datagram, RefusesMalformedPackets)
 }
 
 } // namespace
+
+// Then each post is a kick again: a program may end without waiting for its last datagrams.
+TEST_F(Datagram, IsPolledForAFewEmptyPeriods)
+{
+	constexpr u64 period = 50'000;
+	HostOptions options;
+
+	options.cfg.sq_poll_ns = period;
+	Node c(fabric, 3, false, options);
+	c.learn(b);
+	EXPECT_EQ(b.drv.set_arp(0, c.mac().data()), SIRDMA_CQP_OK);
+	sirdma_av *av = c.drv.av(1);
+	*av = *a.drv.av(1);
+	Datagrams from(c, ud()), at(b, ud());
+
+	for (u32 i = 0; i < 200; i++) {
+		Wr wr = send(8, at.qp);
+		wr.sges = {c.sge(0, 8)};
+		wr.signaled = false;
+		from.qp.post(wr);
+		settle(period / 10);
+	}
+	ASSERT_LT(c.stat(SIRDMA_STAT_KICKS), 100u) << "the timer polls";
+	ASSERT_FALSE(from.qp.area()->need_kick);
+	settle(2 * period);
+	EXPECT_FALSE(from.qp.area()->need_kick);
+	settle(4 * period);
+	EXPECT_TRUE(from.qp.area()->need_kick);
+}

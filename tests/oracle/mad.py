@@ -3,9 +3,12 @@
 """Sends management datagrams as no connection manager does, straight to a netdev.
 
   mad.py IF SRC DST DST-MAC headers             datagrams whose headers are wrong; prints how many for which counter
-  mad.py IF SRC DST DST-MAC fields PORT         requests to a listener with every byte of them wrong in turn, and every kind of message
+  mad.py IF SRC DST DST-MAC fields PORT         requests to a listener with every byte of them wrong in turn, and every kind of message;
+                                                prints how many, and how many of them have the right MAD header, so that the CM gets them
   mad.py IF SRC DST DST-MAC flood PORT COUNT    as many requests, each of a connection of its own
-  mad.py IF SRC DST DST-MAC reply               waits for a request, answers it wrongly, also from other addresses, and rejects it then
+  mad.py IF SRC DST DST-MAC reply               waits for a request, answers it wrongly (for another connection, from its peer's
+                                                address and from others; for itself, from other addresses), prints how many of
+                                                each kind, and rejects it then
 """
 import random
 import socket
@@ -22,6 +25,7 @@ MESSAGES = {'req': 0x10, 'mra': 0x11, 'rej': 0x12, 'rep': 0x13, 'rtu': 0x14, 'dr
             'sidr_rep': 0x18, 'lap': 0x19, 'apr': 0x1a}
 PORT_SPACE_TCP = 0x0106
 CONSUMER_REJECT = 28
+MAD_HEADER = 24
 ETHERTYPE_IP = 0x0800
 
 
@@ -117,7 +121,7 @@ def headers(wire):
 def fields(wire, port):
     chance = random.Random(1)
     number = 0x100000
-    count = 0
+    count = messages = 0
     for at in range(256):
         for value in (0x00, 0x7f, 0xff):
             number += 1
@@ -125,17 +129,20 @@ def fields(wire, port):
             mad[at] = value if mad[at] != value else value ^ 0x55
             wire.send(bytes(mad))
             count += 1
+            messages += at >= MAD_HEADER
             time.sleep(0.0005)          # the receive queue of QP 1 holds 512
     for kind in MESSAGES:
         for _ in range(60):
             wire.send(message(kind, chance.randbytes(232), chance.getrandbits(64)))
             count += 1
+            messages += 1
             time.sleep(0.0005)
     for _ in range(300):
         wire.send(chance.randbytes(256))
         count += 1
         time.sleep(0.0005)
     print('sent', count)
+    print('messages', messages)
 
 
 def flood(wire, port, count):
@@ -152,16 +159,26 @@ def reply(wire):
     tid, = struct.unpack('!Q', mad[8:16])
     theirs, = struct.unpack('!I', mad[24:28])
     other = wire.src.rsplit('.', 1)[0] + '.%d'
+    count = dict.fromkeys(('rep', 'rtu', 'rej', 'dreq'), 0)
+
+    def send(kind, data, tid, src):
+        wire.send(message(kind, data, tid), src=src)
+        count[kind] += 1
+
     for n in range(20):
-        # of no connection, from addresses that are not the peer's
-        wrong = theirs ^ 1 << n
-        data = struct.pack('!III', 77, wrong, 0) + struct.pack('!III', 0x123 << 8, 0, 1)
-        wire.send(message('rep', data, tid ^ 1 << n), src=other % (100 + n))
-        wire.send(message('rtu', struct.pack('!II', 77, wrong), tid), src=other % (100 + n))
-        wire.send(message('rej', struct.pack('!IIBBH', 77, wrong, 0, 0, CONSUMER_REJECT), tid), src=other % (100 + n))
-        wire.send(message('dreq', struct.pack('!III', 77, wrong, 0x12300), tid), src=other % (100 + n))
+        wrong, elsewhere = theirs ^ 1 << n, other % (100 + n)
+        # of no connection, from the peer and from others
+        for src in (None, elsewhere):
+            send('rep', struct.pack('!III', 77, wrong, 0) + struct.pack('!III', 0x123 << 8, 0, 1), tid ^ 1 << n, src)
+            send('rtu', struct.pack('!II', 77, wrong), tid, src)
+            send('rej', struct.pack('!IIBBH', 77, wrong, 0, 0, CONSUMER_REJECT), tid, src)
+            send('dreq', struct.pack('!III', 77, wrong, 0x12300), tid, src)
+        # Of this connection, from others. The kernel's CM knows a REP and a REJ by the connection's number alone, and believes them.
+        send('rtu', struct.pack('!II', 77, theirs), tid, elsewhere)
+        send('dreq', struct.pack('!III', 77, theirs, 0x12300), tid, elsewhere)
+    for kind, n in count.items():
+        print(kind, n)
     wire.send(message('rej', struct.pack('!IIBBH', 0, theirs, 0, 0, CONSUMER_REJECT), tid))
-    print('rejected')
 
 
 def main():

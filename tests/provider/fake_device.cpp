@@ -88,6 +88,18 @@ SeenWqe read_local_inv(const sirdma_wqe *q, uint64_t hdr, SeenWqe seen)
 	return seen;
 }
 
+SeenWqe read_flush(const sirdma_wqe *q, uint64_t hdr, SeenWqe seen)
+{
+	const uint64_t what = word(q, 0);
+
+	EXPECT_EQ(SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) | word(q, 1) | what >> 48, 0u);
+	seen.quanta = 1;
+	seen.length = what & 0xffffffff;
+	seen.placement = what >> 32 & 0xff;
+	seen.level = what >> 40 & 0xff;
+	return seen;
+}
+
 SeenWqe read_bind(const sirdma_wqe *q, uint64_t hdr, SeenWqe seen)
 {
 	const uint64_t stags = word(q, 1);
@@ -122,6 +134,8 @@ SeenWqe read_body(const sirdma_wqe *q, uint64_t hdr, uint64_t valid)
 		read_atomic(q, hdr, valid, seen);
 	else if (seen.op == SIRDMA_OP_LOCAL_INV)
 		seen = read_local_inv(q, hdr, seen);
+	else if (seen.op == SIRDMA_OP_FLUSH)
+		seen = read_flush(q, hdr, seen);
 	else if (seen.op == SIRDMA_OP_BIND_MW)
 		seen = read_bind(q, hdr, seen);
 	else if (hdr & SIRDMA_WQE_INLINE)

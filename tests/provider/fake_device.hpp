@@ -32,6 +32,9 @@ struct SeenWqe {
 	std::optional<std::vector<uint8_t>> inline_data;
 	uint64_t swap_add = 0; /* of an atomic */
 	uint64_t compare = 0;
+	/* Of a FLUSH, and length */
+	uint32_t placement = 0;
+	uint32_t level = 0;
 	/* Of a BIND_MW; key is the window's stag, remote the address in the region. */
 	uint64_t length = 0;
 	uint32_t region = 0;

@@ -21,10 +21,21 @@ FakeDriver &fake_driver()
 	return driver;
 }
 
+const Registration *FakeDriver::pool_of(uint64_t address) const
+{
+	for (const auto &[handle, r] : registrations) {
+		if (r.what.reg_type == SIRDMA_MEMREG_POOL && address - r.start < r.length)
+			return &r;
+	}
+	return nullptr;
+}
+
 bool FakeDriver::in_use(uint64_t start) const
 {
 	for (const auto &[handle, qp] : qps) {
-		if (qp.user_wqe_bufs == start)
+		const Registration *pool = pool_of(qp.user_wqe_bufs);
+
+		if (qp.user_wqe_bufs == start || (pool && pool->start == start))
 			return true;
 	}
 	for (const auto &[handle, srq] : srqs) {
@@ -46,7 +57,7 @@ void FakeDriver::reset()
 	ops = kept;
 	context_answer.kernel_ver = SIRDMA_ABI_VERSION;
 	context_answer.feature_flags = SIRDMA_FEATURE_CQ_RESIZE | SIRDMA_FEATURE_SRQ |
-				       SIRDMA_FEATURE_ATOMICS;
+				       SIRDMA_FEATURE_ATOMICS | SIRDMA_FEATURE_PLACEMENT;
 	context_answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
 	context_answer.max_hw_read_sges = SIRDMA_MAX_READ_SGE;
 	context_answer.max_hw_inline = SIRDMA_MAX_INLINE;
@@ -145,10 +156,23 @@ int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t, int access, 
 	return 0;
 }
 
-int ibv_cmd_rereg_mr(verbs_mr *, uint32_t, void *, size_t, uint64_t, int, ibv_pd *,
-		     verbs_cmd<ib_uverbs_rereg_mr> *, size_t, ib_uverbs_rereg_mr_resp *, size_t)
+int ibv_cmd_rereg_mr(verbs_mr *mr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int,
+		     ibv_pd *pd, verbs_cmd<ib_uverbs_rereg_mr> *cmd, size_t cmd_size,
+		     ib_uverbs_rereg_mr_resp *, size_t)
 {
-	return EOPNOTSUPP;
+	auto &driver = fake_driver();
+	const auto it = driver.registrations.find(mr->mr.handle);
+
+	if (fails("rereg_mr"))
+		return ENOMEM;
+	if (it == driver.registrations.end() || cmd_size != sizeof(ReregMrRequest) ||
+	    ((flags & IBV_REREG_MR_CHANGE_PD) && !driver.pds.count(pd->handle)) ||
+	    hca_va != reinterpret_cast<uintptr_t>(addr))
+		return EINVAL;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION)
+		it->second.start = hca_va, it->second.length = length;
+	it->second.what = reinterpret_cast<ReregMrRequest *>(cmd)->drv;
+	return 0;
 }
 
 /* Ring memory under a live object is held, as in the driver. */
@@ -224,6 +248,17 @@ int ibv_cmd_resize_cq(ibv_cq *cq, int cqe, verbs_cmd<ib_uverbs_resize_cq> *cmd, 
 	return 0;
 }
 
+int ibv_cmd_modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr, verbs_ex_cmd<ib_uverbs_ex_modify_cq> *,
+		      size_t cmd_size)
+{
+	if (fails("modify_cq"))
+		return ENOMEM;
+	if (!fake_driver().cqs.count(cq->handle) || cmd_size != 40)
+		return EINVAL;
+	fake_driver().moderation = attr->moderate;
+	return 0;
+}
+
 int ibv_cmd_destroy_cq(ibv_cq *cq)
 {
 	if (fails("destroy_cq"))
@@ -256,7 +291,9 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 	answer.actual_sq_size =
 		ring_wqes(attr->cap.max_send_wr,
 			  sirdma_sq_shift(attr->cap.max_send_sge, attr->cap.max_inline_data),
-			  SIRDMA_SQ_RSVD_QUANTA) +
+			  driver.pool_of(driver.qp_request.user_wqe_bufs) ?
+				  SIRDMA_SQ_POOL_RSVD_QUANTA :
+				  SIRDMA_SQ_RSVD_QUANTA) +
 		driver.sq_size_error;
 	answer.actual_rq_size = attr->srq ? 0 :
 					    ring_wqes(attr->cap.max_recv_wr,

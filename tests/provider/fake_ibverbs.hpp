@@ -35,6 +35,7 @@ struct FakeDriver {
 	sirdma_create_qp_req qp_request{};
 	sirdma_create_cq_req cq_request{};
 	int cq_size = 0;
+	ibv_moderate_cq moderation{};
 	ibv_qp_cap qp_cap{};
 	std::set<uint32_t> pds;
 	std::map<uint32_t, sirdma_create_qp_req> qps; /* by handle */
@@ -64,6 +65,8 @@ struct FakeDriver {
 
 	/* A live ring lies at @start. */
 	bool in_use(uint64_t start) const;
+	/* Is the address in memory of type SIRDMA_MEMREG_POOL? */
+	const Registration *pool_of(uint64_t address) const;
 
 	/* Defaults, keeping the provider's registration. */
 	void reset();

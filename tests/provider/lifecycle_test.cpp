@@ -131,18 +131,36 @@ TEST_F(WithCq, CqShadowFollowsTheRingWithoutTheResizeFeature)
 }
 
 /* A driver that does not say so has no atomics; its device would fail the queue pair. */
-TEST_F(WithCq, AtomicsNeedTheFeature)
+TEST_F(WithCq, ModerationGoesToTheDriver)
+{
+	ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
+				   .moderate = {.cq_count = 3, .cq_period = 5}};
+
+	EXPECT_EQ(modify_cq(cq, &attr), 0);
+	EXPECT_EQ(driver.moderation.cq_count, 3);
+	EXPECT_EQ(driver.moderation.cq_period, 5);
+	driver.failing = "modify_cq";
+	EXPECT_EQ(modify_cq(cq, &attr), ENOMEM);
+}
+
+TEST_F(WithCq, OperationsNeedTheirFeature)
 {
 	EXPECT_EQ(destroy_cq(cq), 0);
 	EXPECT_EQ(dealloc_pd(pd), 0);
 	cq = nullptr;
 	pd = nullptr;
 	EXPECT_EQ(Context::of(context_).limits.lacks, SIRDMA_SEND_OP_KERNEL);
-	close_device();
-	driver.context_answer.feature_flags &= ~uint64_t{SIRDMA_FEATURE_ATOMICS};
-	ASSERT_TRUE(open_device());
-	EXPECT_EQ(Context::of(context_).limits.lacks,
+	const uint64_t features = driver.context_answer.feature_flags;
+	const auto lacks_without = [&](uint64_t feature) {
+		close_device();
+		driver.context_answer.feature_flags = features & ~feature;
+		EXPECT_TRUE(open_device());
+		return Context::of(context_).limits.lacks;
+	};
+	EXPECT_EQ(lacks_without(SIRDMA_FEATURE_ATOMICS),
 		  SIRDMA_SEND_OP_ATOMIC | SIRDMA_SEND_OP_KERNEL);
+	EXPECT_EQ(lacks_without(SIRDMA_FEATURE_PLACEMENT),
+		  SIRDMA_SEND_OP_PLACEMENT | SIRDMA_SEND_OP_KERNEL);
 }
 
 TEST_F(WithCq, BadCqSizesAreEinval)
@@ -177,7 +195,7 @@ TEST_F(WithCq, QpMemoryIsSqRqAndShadow)
 	EXPECT_EQ(attr.cap.max_send_wr, (512u - 258) >> 1);
 	EXPECT_EQ(attr.cap.max_recv_wr, (128u - 1) >> 1);
 	EXPECT_EQ(attr.cap.max_send_sge, 2u);
-	EXPECT_EQ(attr.cap.max_inline_data, 32u);
+	EXPECT_EQ(attr.cap.max_inline_data, 39u) << "what 2 quanta hold";
 	EXPECT_EQ(driver.qp_cap.max_send_wr, 100u) << "the driver wants raw attributes";
 
 	const Registration *memory = registered_at(driver.qp_request.user_wqe_bufs);
@@ -204,7 +222,9 @@ TEST_F(WithCq, FailedQpLeavesNothing)
 		ibv_qp_init_attr attr = qp_attr(cq);
 
 		driver.failing = step;
+		const ibv_qp_cap asked = attr.cap;
 		EXPECT_EQ(create_qp(pd, &attr), nullptr) << step;
+		EXPECT_EQ(memcmp(&attr.cap, &asked, sizeof(asked)), 0) << step;
 		EXPECT_EQ(errno, ENOMEM) << step;
 		EXPECT_EQ(driver.registrations.size(), before) << step;
 	}
@@ -288,8 +308,6 @@ TEST_F(WithCq, SharedReceiveQueuesHaveARingAndAShadowArea)
 	now.srq_limit = 9;
 	EXPECT_EQ(modify_srq(srq, &now, IBV_SRQ_LIMIT), 0);
 	EXPECT_EQ(driver.srq_attr.srq_limit, 9u);
-	EXPECT_EQ(modify_srq(srq, &now, IBV_SRQ_MAX_WR), EOPNOTSUPP);
-	EXPECT_EQ(modify_srq(srq, &now, 1 << 7), EINVAL);
 
 	/* A queue pair on it has no receive queue. */
 	ibv_qp_init_attr init = qp_attr(cq);
@@ -508,6 +526,37 @@ TEST_F(WithCq, MemoryRegionsCarryTheirType)
 	driver.failing = "reg_mr";
 	EXPECT_EQ(reg_mr(pd, buffer, 1, 0, 0), nullptr);
 	EXPECT_EQ(errno, ENOMEM);
+}
+
+TEST_F(WithCq, ChangedRegionsTellTheErrnoInErrno)
+{
+	char before[64], after[32];
+	ibv_mr *mr = reg_mr(pd, before, sizeof(before), reinterpret_cast<uintptr_t>(before), 1);
+	ASSERT_TRUE(mr);
+	auto *region = reinterpret_cast<verbs_mr *>(mr);
+	ibv_context other{};
+	ibv_pd foreign{};
+
+	mr->context = context_;
+	foreign.context = &other;
+	foreign.handle = pd->handle;
+	errno = 0;
+	EXPECT_EQ(rereg_mr(region, IBV_REREG_MR_CHANGE_PD, nullptr, nullptr, 0, 0), EINVAL);
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(rereg_mr(region, IBV_REREG_MR_CHANGE_PD, &foreign, nullptr, 0, 0), EINVAL);
+	driver.failing = "rereg_mr";
+	EXPECT_EQ(rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, nullptr, after, 32, 0), ENOMEM);
+	EXPECT_EQ(errno, ENOMEM);
+	EXPECT_TRUE(registered_at(reinterpret_cast<uintptr_t>(before)));
+	driver.failing.clear();
+	EXPECT_EQ(rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD, pd,
+			   after, 32, 0),
+		  0);
+	const Registration *r = registered_at(reinterpret_cast<uintptr_t>(after));
+	ASSERT_TRUE(r);
+	EXPECT_EQ(r->length, 32u);
+	EXPECT_EQ(r->what.reg_type, SIRDMA_MEMREG_MEM);
+	EXPECT_EQ(dereg_mr(region), 0);
 }
 
 TEST_F(WithCq, ThreadDomainHoldsAndUnlocks)

@@ -15,6 +15,7 @@ int main(int argc, char **argv)
 #define SIZE(s) printf("sizeof %s %zu\n", #s, sizeof(s));
 #define AT(s, m) printf("%s.%s %zu\n", #s, #m, offsetof(s, m));
 #define CMD(c) printf("command %s %zu\n", #c, sizeof(verbs_cmd<ib_uverbs_##c>));
+#define EX_CMD(c) printf("command %s %zu\n", #c, sizeof(verbs_ex_cmd<ib_uverbs_ex_##c>));
 #include "private_abi_fields.inc"
 	for (const Interface &interface : interfaces) {
 		if (release < interface.first_release || release > interface.last_release)

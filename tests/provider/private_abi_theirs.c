@@ -15,6 +15,7 @@ int main(void)
 #define SIZE(s) printf("sizeof %s %zu\n", #s, sizeof(struct s));
 #define AT(s, m) printf("%s.%s %zu\n", #s, #m, offsetof(struct s, m));
 #define CMD(c) printf("command %s %zu\n", #c, sizeof(struct ibv_##c));
+#define EX_CMD(c) CMD(c)
 #include "private_abi_fields.inc"
 #include "operations.inc" /* private_abi.sh takes them from the header */
 	printf("sizeof verbs_context_ops %zu\n", sizeof(struct verbs_context_ops));

@@ -107,6 +107,35 @@ TEST(SendQueue, PromisedDepthFitsAnyMix)
 	}
 }
 
+/* The same in the smallest rings, which lie in a pool, and wherever in a chunk the head is. */
+TEST(SendQueue, PromisedDepthFitsSmallRings)
+{
+	for (uint32_t shift = 0; shift <= 3; ++shift) {
+		const uint32_t max_sge = shift == 0 ? 0 : (2u << shift) - 2;
+		const uint32_t quanta = sirdma_sq_pool_quanta(1, shift, SIRDMA_MIN_WQ_QUANTA, 1024);
+		const uint32_t wrs = sirdma_sq_wrs(quanta, shift);
+
+		ASSERT_GE(wrs, 1u);
+		for (uint32_t seed = 0; seed < 200; ++seed) {
+			std::mt19937 random(seed);
+			TestQp qp({.sq_quanta = quanta, .max_send_sge = SIRDMA_MAX_SGE});
+			TestCq cq;
+			auto none = make_sges(0);
+
+			for (uint32_t i = 0; i < seed; ++i) {
+				ASSERT_EQ(post(*qp, make_send(none)), 0);
+				ASSERT_TRUE(complete(qp, cq, *qp.sends.next_request()));
+			}
+			for (uint32_t i = 0; i < wrs; ++i) {
+				auto sges = make_sges(std::min<uint32_t>(random() % (max_sge + 1),
+									 SIRDMA_MAX_SGE));
+				ASSERT_EQ(post(*qp, make_send(sges)), 0)
+					<< "shift " << shift << " seed " << seed << " wr " << i;
+			}
+		}
+	}
+}
+
 TEST(SendQueue, FullRingIsEnomemAndKeepsWhatWasPosted)
 {
 	TestQp qp({.sq_quanta = 512});
@@ -184,6 +213,108 @@ TEST(SendQueue, AtomicsCarryTheirOperands)
 	for (auto *sges : {&small, &two, &none})
 		EXPECT_EQ(post(*qp, make_send(*sges, 1, IBV_WR_ATOMIC_FETCH_AND_ADD)), EINVAL);
 	EXPECT_EQ(post(*qp, make_send(result, 1, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_SEND_INLINE)),
+		  EINVAL);
+}
+
+TEST(SendQueue, AtomicWritesAreEightBytes)
+{
+	TestQp qp({.max_send_sge = 2, .max_inline = 0});
+	TestCq cq;
+	const uint64_t value = 0x1122334455667788;
+	std::vector<ibv_sge> one = {{.addr = 0x7000, .length = 8, .lkey = 0x55}};
+	std::vector<ibv_sge> here = {
+		{.addr = reinterpret_cast<uintptr_t>(&value), .length = 8, .lkey = 0}};
+	std::vector<ibv_sge> halves(2, {.addr = 0x7000, .length = 4, .lkey = 0x55});
+	const auto write = [](std::vector<ibv_sge> &sges, unsigned flags = 0) {
+		ibv_send_wr wr = make_send(sges, 1, IBV_WR_ATOMIC_WRITE, flags);
+
+		wr.wr.rdma = {.remote_addr = 0x9000, .rkey = 0x66};
+		return wr;
+	};
+
+	ASSERT_EQ(post(*qp, write(one)), 0);
+	/* Inline data of an ATOMIC WRITE needs no room that the queue pair was made with. */
+	ASSERT_EQ(post(*qp, write(here, IBV_SEND_INLINE)), 0);
+	ASSERT_EQ(post(*qp, write(halves)), 0);
+
+	const auto first = qp.sends.next_request();
+	ASSERT_TRUE(first);
+	EXPECT_EQ(first->op, SIRDMA_OP_ATOMIC_WRITE);
+	EXPECT_EQ(first->quanta, 1u);
+	EXPECT_EQ(first->remote, 0x9000u);
+	EXPECT_EQ(first->key, 0x66u);
+	ASSERT_EQ(first->sges.size(), 1u);
+	EXPECT_EQ(first->sges[0].addr, 0x7000u);
+	EXPECT_EQ(first->sges[0].lkey, 0x55u);
+	const auto second = qp.sends.next_request();
+	ASSERT_TRUE(second && second->inline_data);
+	EXPECT_EQ(second->quanta, 1u);
+	ASSERT_EQ(second->inline_data->size(), 8u);
+	EXPECT_FALSE(memcmp(second->inline_data->data(), &value, 8));
+	const auto third = qp.sends.next_request();
+	ASSERT_TRUE(third);
+	EXPECT_EQ(third->sges.size(), 2u);
+	const auto done = complete(qp, cq, *first);
+	ASSERT_TRUE(done);
+	EXPECT_EQ(done->opcode, IBV_WC_ATOMIC_WRITE);
+	EXPECT_EQ(done->byte_len, 8u);
+
+	std::vector<ibv_sge> none, small = make_sges(1, 4), large = make_sges(2, 8);
+	for (auto *sges : {&none, &small, &large}) {
+		EXPECT_EQ(post(*qp, write(*sges)), EINVAL);
+		EXPECT_EQ(post(*qp, write(*sges, IBV_SEND_INLINE)), EINVAL);
+	}
+	TestQp lacking({.lacks = SIRDMA_SEND_OP_PLACEMENT});
+	EXPECT_EQ(post(*lacking, write(one)), EOPNOTSUPP);
+	TestQp unreliable({.qp_type = SIRDMA_SEND_ON_UC});
+	EXPECT_EQ(post(*unreliable, write(one)), EINVAL);
+}
+
+TEST(SendQueue, FlushesSayWhatTheyAskFor)
+{
+	TestQp qp;
+	TestCq cq;
+	const sirdma_flush flush = {.length = 0xffffffff,
+				    .placement = SIRDMA_FLUSH_TO_GLOBAL,
+				    .level = SIRDMA_FLUSH_REGION};
+	sirdma_send work{};
+
+	work.wr_id = 3;
+	work.opcode = SIRDMA_WR_FLUSH;
+	work.flags = SIRDMA_SEND_SIGNALED;
+	work.remote_addr = 0x9000;
+	work.key = 0x66;
+	work.flush = &flush;
+	EXPECT_TRUE(sirdma_flush_ok(&flush));
+	qp->send.begin();
+	ASSERT_EQ(qp->send.take(work), 0);
+	ASSERT_EQ(qp->send.commit(0), 0);
+
+	const auto seen = qp.sends.next_request();
+	ASSERT_TRUE(seen);
+	EXPECT_EQ(seen->op, SIRDMA_OP_FLUSH);
+	EXPECT_EQ(seen->quanta, 1u);
+	EXPECT_EQ(seen->remote, 0x9000u);
+	EXPECT_EQ(seen->key, 0x66u);
+	EXPECT_EQ(seen->length, 0xffffffffu);
+	EXPECT_EQ(seen->placement, SIRDMA_FLUSH_TO_GLOBAL);
+	EXPECT_EQ(seen->level, SIRDMA_FLUSH_REGION);
+	const auto done = complete(qp, cq, *seen);
+	ASSERT_TRUE(done);
+	EXPECT_EQ(int{done->opcode}, int{SIRDMA_WC_FLUSH});
+	EXPECT_EQ(done->byte_len, 0u);
+
+	const sirdma_flush wrong[] = {
+		{.length = 1ull << 32, .placement = 1, .level = 0},
+		{.length = 8, .placement = 0, .level = 0},
+		{.length = 8, .placement = 4, .level = 0},
+		{.length = 8, .placement = 1, .level = 2},
+	};
+	for (const sirdma_flush &one : wrong)
+		EXPECT_FALSE(sirdma_flush_ok(&one));
+	/* ibv_post_send() cannot say what is to be flushed. */
+	auto sges = make_sges(1, 8);
+	EXPECT_EQ(post(*qp, make_send(sges, 1, static_cast<ibv_wr_opcode>(SIRDMA_WR_FLUSH))),
 		  EINVAL);
 }
 
@@ -309,7 +440,6 @@ TEST_F(Binds, WhatNoDeviceDoesIsRefused)
 	with([&] { info().mr = nullptr; });
 	with([&] { info().mr = nullptr, info().length = 0; });
 	with([&] { info().mr = nullptr, info().addr = 0; });
-	with([&] { info().mw_access_flags |= IBV_ACCESS_LOCAL_WRITE; });
 	with([&] { info().mw_access_flags |= 1 << 30; });
 	with([&] { region_.access |= IBV_ACCESS_ZERO_BASED; });
 	with([&] {
@@ -319,6 +449,8 @@ TEST_F(Binds, WhatNoDeviceDoesIsRefused)
 	TestQp datagrams({.qp_type = SIRDMA_SEND_ON_UD});
 	EXPECT_EQ(post(*datagrams, bind_), EINVAL);
 	EXPECT_FALSE(qp.sends.next());
+	/* It means nothing to a window. */
+	info().mw_access_flags |= IBV_ACCESS_LOCAL_WRITE;
 	TestQp unreliable({.qp_type = SIRDMA_SEND_ON_UC});
 	EXPECT_EQ(post(*unreliable, bind_), 0);
 }

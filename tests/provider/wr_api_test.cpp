@@ -23,7 +23,7 @@ namespace
 
 constexpr uint64_t all_ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM |
 			     IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM |
-			     IBV_QP_EX_WITH_RDMA_READ;
+			     IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_WRITE;
 
 class WrApi : public testing::Test {
 protected:
@@ -56,7 +56,7 @@ protected:
 		close(fd_);
 	}
 
-	ibv_qp *create(uint64_t send_ops)
+	ibv_qp *create(uint64_t send_ops, uint32_t max_send_sge = 6, uint32_t max_inline_data = 64)
 	{
 		ibv_qp_init_attr_ex attr{};
 
@@ -65,9 +65,9 @@ protected:
 		attr.qp_type = IBV_QPT_RC;
 		attr.cap = {.max_send_wr = 20,
 			    .max_recv_wr = 1,
-			    .max_send_sge = 6,
+			    .max_send_sge = max_send_sge,
 			    .max_recv_sge = 1,
-			    .max_inline_data = 64};
+			    .max_inline_data = max_inline_data};
 		attr.pd = pd_;
 		attr.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 		attr.send_ops_flags = send_ops;
@@ -92,7 +92,9 @@ TEST_F(WrApi, OnlyTheLibrarysMaskIsSet)
 	const auto *words = reinterpret_cast<const uint64_t *>(&Qp::of(qp_).reserved);
 	std::vector<uint64_t> set;
 
-	for (size_t at = private_abi::qp_ex_size_min; at < private_abi::qp_size_max; at += 8)
+	/* The first of these words is the newest of the operations. */
+	for (size_t at = offsetof(ibv_qp_ex, wr_atomic_write) + 8; at < private_abi::qp_size_max;
+	     at += 8)
 		if (words[at / 8])
 			set.push_back(words[at / 8]);
 	EXPECT_EQ(set, std::vector<uint64_t>{VERBS_QP_EX});
@@ -181,6 +183,96 @@ TEST_F(WrApi, WritesBinds)
 	ibv_wr_bind_mw(ex_, &window, 4, &info);
 	EXPECT_EQ(ibv_wr_complete(ex_), EINVAL);
 	EXPECT_FALSE(reader_->next_request());
+}
+
+TEST_F(WrApi, AtomicWriteCopiesItsValue)
+{
+	uint64_t value = 0x1122334455667788;
+
+	ibv_wr_start(ex_);
+	ex_->wr_id = 5;
+	ex_->wr_flags = IBV_SEND_SIGNALED | IBV_SEND_FENCE;
+	ibv_wr_atomic_write(ex_, 0x66, 0x9000, &value);
+	value = 0;
+	ibv_wr_rdma_read(ex_, 1, 2);
+	ibv_wr_set_sge(ex_, 3, 4, 5);
+	ASSERT_EQ(ibv_wr_complete(ex_), 0);
+
+	value = 0x1122334455667788;
+	const auto seen = reader_->next_request();
+	ASSERT_TRUE(seen && seen->inline_data);
+	EXPECT_EQ(seen->op, SIRDMA_OP_ATOMIC_WRITE);
+	EXPECT_EQ(seen->key, 0x66u);
+	EXPECT_EQ(seen->remote, 0x9000u);
+	EXPECT_TRUE(seen->signaled && seen->read_fence);
+	ASSERT_EQ(seen->inline_data->size(), 8u);
+	EXPECT_FALSE(memcmp(seen->inline_data->data(), &value, 8));
+	const auto read = reader_->next_request();
+	ASSERT_TRUE(read);
+	EXPECT_EQ(read->op, SIRDMA_OP_READ);
+	EXPECT_FALSE(reader_->next());
+}
+
+/* A library whose structure has no member for it does not offer it. */
+TEST_F(WrApi, FlushesWhereTheLibraryKnowsThem)
+{
+	bool known = true;
+	{
+		QpBase probe = {.reserved = {}};
+		const uint32_t mask = VERBS_QP_EX;
+
+		for (size_t at = private_abi::qp_ex_size_min; at <= private_abi::qp_ex_wr_flush;
+		     at += 8) {
+			memset(&probe, 0, sizeof(probe));
+			memcpy(probe.reserved + at, &mask, sizeof(mask));
+			known = known && !ibv_qp_to_qp_ex(&probe.qp);
+		}
+	}
+	errno = 0;
+	ibv_qp *qp = create(private_abi::qp_ex_with_flush | IBV_QP_EX_WITH_RDMA_WRITE);
+	if (!known) {
+		EXPECT_EQ(qp, nullptr);
+		EXPECT_EQ(errno, EOPNOTSUPP);
+		return;
+	}
+	ASSERT_TRUE(qp);
+	Qp::of(qp).queues().set_state(IBV_QPS_RTS);
+	ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	ASSERT_TRUE(ex);
+	private_abi::WrFlush flush;
+	memcpy(&flush, reinterpret_cast<const uint8_t *>(ex) + private_abi::qp_ex_wr_flush,
+	       sizeof(flush));
+	ibv_wr_start(ex);
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	flush(ex, 0x66, 0x9000, 4096, 1, 0);
+	ASSERT_EQ(ibv_wr_complete(ex), 0);
+	const sirdma_sq &sq = Qp::of(qp).queues().send.queue();
+	SendRingReader reader({sq.ring, sq.size});
+	const auto seen = reader.next_request();
+	ASSERT_TRUE(seen);
+	EXPECT_EQ(seen->op, SIRDMA_OP_FLUSH);
+	EXPECT_EQ(seen->length, 4096u);
+	for (auto [length, type, level] : {std::tuple{1ull << 32, 1, 0}, {8, 0, 0}, {8, 1, 2}}) {
+		ibv_wr_start(ex);
+		flush(ex, 0x66, 0x9000, length, static_cast<uint8_t>(type),
+		      static_cast<uint8_t>(level));
+		EXPECT_EQ(ibv_wr_complete(ex), EINVAL);
+	}
+	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
+TEST_F(WrApi, AtomicWriteHasNoOtherData)
+{
+	const uint64_t value = 1;
+
+	ibv_wr_start(ex_);
+	ibv_wr_atomic_write(ex_, 0x66, 0x9000, &value);
+	ibv_wr_set_sge(ex_, 3, 4, 8);
+	/* The request was complete, so there is none that the data could be of. */
+	ASSERT_EQ(ibv_wr_complete(ex_), 0);
+	const auto seen = reader_->next_request();
+	ASSERT_TRUE(seen && seen->inline_data);
+	EXPECT_FALSE(reader_->next());
 }
 
 TEST_F(WrApi, NothingIsValidBeforeComplete)
@@ -295,13 +387,28 @@ TEST_F(WrApi, OneErrorMakesTheWholeListFail)
 	uint8_t bytes[200] = {};
 	ibv_wr_start(ex_);
 	ibv_wr_send(ex_);
-	ibv_wr_set_inline_data(ex_, bytes, 65);
-	EXPECT_EQ(ibv_wr_complete(ex_), EINVAL);
-	ibv_wr_start(ex_);
-	ibv_wr_send(ex_);
 	ibv_wr_set_inline_data(ex_, bytes, sizeof(bytes));
 	EXPECT_EQ(ibv_wr_complete(ex_), EINVAL);
 	EXPECT_FALSE(reader_->next());
+}
+
+/* A request of one fragment has two quanta. */
+TEST_F(WrApi, InlineDataIsBoundedByTheRequestsOfTheQueuePair)
+{
+	constexpr uint32_t room = SIRDMA_INLINE_FIRST + SIRDMA_INLINE_NEXT;
+	const uint8_t bytes[room + 1] = {};
+	ibv_qp *qp = create(all_ops, 1, 0);
+
+	ASSERT_TRUE(qp);
+	Qp::of(qp).queues().set_state(IBV_QPS_RTS);
+	ibv_qp_ex *ex = &Qp::of(qp).ex;
+	for (const uint32_t length : {room + 1, room}) {
+		ibv_wr_start(ex);
+		ibv_wr_send(ex);
+		ibv_wr_set_inline_data(ex, const_cast<uint8_t *>(bytes), length);
+		EXPECT_EQ(ibv_wr_complete(ex), length > room ? EINVAL : 0) << length;
+	}
+	EXPECT_EQ(destroy_qp(qp), 0);
 }
 
 TEST_F(WrApi, FullRingIsEnomemForTheWholeList)

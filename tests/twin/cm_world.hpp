@@ -110,6 +110,7 @@ public:
 	{
 		++next_hops_asked;
 		++asked_for[be32toh(dst.v4().s_addr) & 0xffff];
+		now_ += next_hop_ns;
 		return next_hop_error;
 	}
 	/* As epoll has it: a file that was added once cannot be added again. */
@@ -126,6 +127,7 @@ public:
 
 	int next_hop_error = 0, serve_error = 0;
 	unsigned next_hops_asked = 0;
+	u64 next_hop_ns = 0; /* how long each takes */
 	std::map<u32, unsigned> asked_for; /* how often, by the last bytes of IPv4 addresses */
 	IpAddress elsewhere; /* of another process that serves there */
 

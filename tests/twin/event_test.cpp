@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Completion channels and asynchronous events, through files as with the kernel. */
 #include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "node.hpp"
 
@@ -17,7 +19,16 @@ bool readable(int fd, int timeout_ms)
 	return ::poll(&p, 1, timeout_ms) == 1;
 }
 
+thread_local unsigned yields;
+
 } // namespace
+
+/* In place of the C library's function */
+extern "C" int sched_yield() noexcept
+{
+	++yields;
+	return static_cast<int>(syscall(SYS_sched_yield));
+}
 
 TEST(TwinEvents, WakeASleeperThatDoesNotPoll)
 {
@@ -40,6 +51,37 @@ TEST(TwinEvents, WakeASleeperThatDoesNotPoll)
 		ibv_ack_cq_events(cq, 1);
 		ASSERT_EQ(ibv_poll_cq(b.cq, 1, &wc), 1);
 		EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+		EXPECT_EQ(a.poll().status, IBV_WC_SUCCESS);
+	}
+}
+
+/* On a busy machine a yield takes a time slice of another process, so each message would take some. */
+TEST(TwinEvents, SleepersDoNotYieldWhenTheyLookForMore)
+{
+	Node a(Config{}, true), b(Config{}, true);
+	ibv_wc wc;
+
+	a.connect(b.address());
+	b.connect(a.address());
+	for (int i = 0; i < 200; ++i)
+		ASSERT_EQ(ibv_poll_cq(b.cq, 1, &wc), 0);
+	ASSERT_GT(yields, 0u) << "a process that only polls yields";
+	for (int i = 0; i < 100; ++i) {
+		ibv_cq *cq;
+		void *cookie;
+
+		ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
+		ASSERT_EQ(b.post_recv(0, 64), 0);
+		ASSERT_EQ(a.post(IBV_WR_SEND, 0, 64), 0);
+		ASSERT_TRUE(readable(b.channel->fd, 10000));
+		ASSERT_EQ(ibv_get_cq_event(b.channel, &cq, &cookie), 0);
+		ibv_ack_cq_events(cq, 1);
+		ASSERT_EQ(ibv_poll_cq(b.cq, 1, &wc), 1);
+		yields = 0;
+		ASSERT_EQ(ibv_poll_cq(b.cq, 1, &wc), 0);
+		ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
+		ASSERT_EQ(ibv_poll_cq(b.cq, 1, &wc), 0);
+		EXPECT_EQ(yields, 0u) << "message " << i;
 		EXPECT_EQ(a.poll().status, IBV_WC_SUCCESS);
 	}
 }

@@ -95,7 +95,7 @@ protected:
 					     .rq = nullptr,
 					     .shadow = qp_shadow.data(),
 					     .sq_quanta = 64,
-					     .rq_wqes = 0,
+					     .rq_quanta = 0,
 					     .rq_shift = 0,
 					     .compl_ctx = 7},
 					    {}, false),
@@ -151,12 +151,13 @@ TEST_F(LateEvents, OfAQueuePairDoNotReachTheNextOfItsNumber)
 
 TEST_F(LateEvents, OfASharedReceiveQueueDoNotReachTheNextOfItsNumber)
 {
+	const ibv_srq_attr limit = {.max_wr = 0, .max_sge = 0, .srq_limit = 1};
 	uint32_t number, async;
 
 	make_srq();
 	number = srq.handle;
 	device.hold_events(true);
-	ASSERT_EQ(driver->arm_srq(srq.handle, 1), 0);
+	ASSERT_EQ(driver->modify_srq(srq.handle, limit, IBV_SRQ_LIMIT), 0);
 	do {
 		ASSERT_EQ(driver->destroy_srq(srq.handle, async), 0);
 		make_srq();
@@ -164,7 +165,7 @@ TEST_F(LateEvents, OfASharedReceiveQueueDoNotReachTheNextOfItsNumber)
 	device.hold_events(false);
 	EXPECT_FALSE(told());
 
-	ASSERT_EQ(driver->arm_srq(srq.handle, 1), 0);
+	ASSERT_EQ(driver->modify_srq(srq.handle, limit, IBV_SRQ_LIMIT), 0);
 	EXPECT_TRUE(told()) << "its own event";
 }
 

@@ -23,21 +23,21 @@ namespace sirdma::twin::test
 namespace
 {
 
-constexpr size_t payload = 32 << 10;
+constexpr size_t payload = 96 << 10;
 constexpr u32 mtu = 4096;
 
-/* Of @payload bytes in two pieces. */
+/* Of @len bytes in two pieces. */
 struct Write {
-	Write(uint8_t *bytes, u32 qpn)
+	Write(uint8_t *bytes, u32 qpn, size_t len = payload)
 	{
 		flow.src_ip = own_address(0).ip();
 		flow.dst_ip = own_address(1).ip();
 		flow.is_v4 = true;
 		burst->flow = &flow;
-		burst->npkts = payload / mtu;
+		burst->npkts = static_cast<u32>(len / mtu);
 		burst->nsegs = 2;
 		burst->segs[0] = {.ptr = bytes, .len = 5000};
-		burst->segs[1] = {.ptr = bytes + 5000, .len = payload - 5000};
+		burst->segs[1] = {.ptr = bytes + 5000, .len = static_cast<u32>(len - 5000)};
 		for (u32 i = 0; i < burst->npkts; ++i) {
 			const u8 opcode = !i		       ? SIRDMA_BTH_WRITE_FIRST :
 					  i + 1 < burst->npkts ? SIRDMA_BTH_WRITE_MIDDLE :
@@ -45,7 +45,7 @@ struct Write {
 
 			snic_pkt_bth(&burst->pkts[i], opcode, 0xffff, qpn, i, mtu);
 			if (!i)
-				snic_pkt_reth(&burst->pkts[i], 0x1000, 7, payload);
+				snic_pkt_reth(&burst->pkts[i], 0x1000, 7, static_cast<u32>(len));
 		}
 	}
 
@@ -117,25 +117,25 @@ protected:
 			bytes[i] = static_cast<uint8_t>(i * step + (i >> 8));
 	}
 
-	/* All bytes from a to b. */
-	void send()
+	/* The first @len bytes from a to b. */
+	void send(size_t len = payload)
 	{
-		const Write write(bytes, first_qpn_of(b->slot()) + 5);
+		const Write write(bytes, first_qpn_of(b->slot()) + 5, len);
 		u32 sent = 0;
 
 		ASSERT_TRUE(a->transmit(*write.burst, sent));
 		ASSERT_EQ(sent, write.burst->npkts);
 	}
-	/* What was sent arrives at b, all of it. */
-	void receive()
+	/* What was sent arrives at b, all @len bytes of it. */
+	void receive(size_t len = payload)
 	{
-		const u32 before = sink->packets;
+		const u32 all = sink->packets + static_cast<u32>(len / mtu);
 
-		for (int i = 0; i < 1000 && sink->packets < before + payload / mtu; ++i) {
+		for (int i = 0; i < 1000 && sink->packets < all; ++i) {
 			b->serve(*sink);
 			b->receive(*sink);
 		}
-		ASSERT_EQ(sink->packets, before + payload / mtu);
+		ASSERT_EQ(sink->packets, all);
 	}
 	void connect()
 	{
@@ -167,6 +167,22 @@ TEST_F(References, LongMessagesComeByReferenceOnceItWorked)
 	receive();
 	EXPECT_TRUE(sink->referred && sink->pulled);
 	EXPECT_TRUE(same());
+}
+
+/* In one record: two copies in the cache cost less than a call of the kernel. */
+TEST_F(References, MessagesOf64KiBAreCopied)
+{
+	constexpr size_t len = 64 << 10;
+
+	connect();
+	fill(3);
+	const u32 before = sink->supers;
+	send(len);
+	receive(len);
+	EXPECT_FALSE(sink->referred);
+	EXPECT_EQ(sink->supers, before + 1);
+	ASSERT_EQ(sink->data.size(), len);
+	EXPECT_EQ(memcmp(sink->data.data(), bytes, len), 0);
 }
 
 /* Of memory that was given back: neither its old bytes nor its new ones. */

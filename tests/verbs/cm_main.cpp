@@ -40,6 +40,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds patience{20000};
 constexpr int resolve_ms = 5000;
 constexpr uint32_t own_qpn = 0x1234;
+constexpr int consumer_reject = 28; // IBTA table 108
 constexpr int rejected_ece = 35; // vendor option not supported (IBTA table 108)
 
 std::string own_address;
@@ -48,6 +49,8 @@ struct Event {
 	rdma_cm_event_type type;
 	int status;
 	rdma_cm_id *id; // a connection request's: the new one
+	rdma_cm_id *listener;
+	std::string data; // private, with the zeros that fill its field
 };
 
 class Channel {
@@ -71,7 +74,10 @@ public:
 		rdma_cm_event *event;
 		if (!readable(limit) || rdma_get_cm_event(channel_, &event))
 			return std::nullopt;
-		const Event seen = {event->event, event->status, event->id};
+		const rdma_conn_param &param = event->param.conn;
+		const Event seen = {event->event, event->status, event->id, event->listen_id,
+				    std::string(static_cast<const char *>(param.private_data),
+						param.private_data_len)};
 		rdma_ack_cm_event(event);
 		return seen;
 	}
@@ -203,6 +209,94 @@ protected:
 	uint16_t port_ = 0;
 	Id listener_, client_, server_; // the identifiers go before their channels
 };
+
+std::string padded(std::string data, size_t room)
+{
+	data.resize(room);
+	return data;
+}
+
+rdma_conn_param with_data(const std::string &data)
+{
+	rdma_conn_param param = {};
+	param.private_data = data.data();
+	param.private_data_len = static_cast<uint8_t>(data.size());
+	param.qp_num = own_qpn;
+	return param;
+}
+
+// The private data that a message has room for; rdma_cm takes 36 bytes of a request's (IBTA A11).
+constexpr size_t request_data = 56, reply_data = 196, reject_data = 148;
+
+TEST_F(Connections, RequestAndReplyCarryPrivateData)
+{
+	const std::string ask(request_data, 'q'), answer = "welcome";
+	resolve(false);
+	rdma_conn_param param = with_data(ask);
+	ASSERT_EQ(rdma_connect(client_.get(), &param), 0) << std::strerror(errno);
+	const auto request = passive_.next();
+	ASSERT_TRUE(request);
+	ASSERT_EQ(request->type, RDMA_CM_EVENT_CONNECT_REQUEST);
+	server_.reset(request->id);
+	EXPECT_EQ(request->data, ask);
+	param = with_data(answer);
+	param.qp_num = own_qpn + 1; // two connections of one device do not share a queue pair
+	ASSERT_EQ(rdma_accept(server_.get(), &param), 0) << std::strerror(errno);
+	const auto reply = active_.next();
+	ASSERT_TRUE(reply);
+	ASSERT_EQ(reply->type, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	EXPECT_EQ(reply->data, padded(answer, reply_data));
+}
+
+TEST_F(Connections, MorePrivateDataThanARequestHasRoomForIsRefused)
+{
+	const std::string ask(request_data + 1, 'q');
+	resolve(false);
+	rdma_conn_param param = with_data(ask);
+	EXPECT_EQ(rdma_connect(client_.get(), &param), -1);
+	EXPECT_EQ(errno, EINVAL);
+}
+
+TEST_F(Connections, ARejectionCarriesPrivateDataAndItsReason)
+{
+	const std::string why(reject_data, 'n');
+	resolve(false);
+	request();
+	ASSERT_EQ(rdma_reject(server_.get(), why.data(), static_cast<uint8_t>(why.size())), 0);
+	const auto event = active_.next();
+	ASSERT_TRUE(event);
+	EXPECT_EQ(event->type, RDMA_CM_EVENT_REJECTED);
+	EXPECT_EQ(event->status, consumer_reject);
+	EXPECT_EQ(event->data, why);
+}
+
+TEST_F(Connections, EachOfManyListenersGetsItsOwnRequests)
+{
+	constexpr size_t count = 200;
+	std::vector<Id> listeners, clients, servers;
+	std::vector<uint16_t> ports;
+	for (size_t i = 0; i < count; i++) {
+		sockaddr_in at = address(0);
+		listeners.push_back(make_id(&passive_));
+		ASSERT_EQ(rdma_bind_addr(listeners.back().get(), generic(at)), 0);
+		ASSERT_EQ(rdma_listen(listeners.back().get(), 4), 0);
+		ports.push_back(ntohs(rdma_get_src_port(listeners.back().get())));
+	}
+	for (size_t i = count; i-- > 0;) {
+		client_ = make_id(&active_);
+		port_ = ports[i];
+		resolve(false);
+		rdma_conn_param param = with_data("");
+		ASSERT_EQ(rdma_connect(client_.get(), &param), 0) << std::strerror(errno);
+		const auto event = passive_.next();
+		ASSERT_TRUE(event);
+		ASSERT_EQ(event->type, RDMA_CM_EVENT_CONNECT_REQUEST);
+		servers.emplace_back(event->id);
+		EXPECT_EQ(event->listener, listeners[i].get()) << i;
+		ASSERT_EQ(rdma_reject(event->id, nullptr, 0), 0);
+		active_.expect(RDMA_CM_EVENT_REJECTED, consumer_reject);
+	}
+}
 
 TEST_F(Connections, TypeOfServiceIsTheTrafficClassOfBothEnds)
 {

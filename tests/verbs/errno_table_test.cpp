@@ -87,6 +87,35 @@ int create_srq(Scene &scene, uint32_t max_wr, uint32_t max_sge)
 	return made(ibv_create_srq(scene.end.pd, &attr), ibv_destroy_srq);
 }
 
+int create_srq_ex(Scene &scene, ibv_srq_type type)
+{
+	ibv_srq_init_attr_ex attr = {};
+	attr.attr.max_wr = attr.attr.max_sge = 1;
+	attr.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_CQ;
+	attr.srq_type = type;
+	attr.pd = scene.end.pd;
+	attr.cq = scene.end.rcq;
+	if (type == IBV_SRQT_TM) {
+		attr.comp_mask |= IBV_SRQ_INIT_ATTR_TM;
+		attr.tm_cap = {.max_num_tags = 1, .max_ops = 1};
+	}
+	return made(ibv_create_srq_ex(scene.context, &attr), ibv_destroy_srq);
+}
+
+// Shared receive queues of the basic type have no number.
+int number_of_srq(Scene &scene)
+{
+	ibv_srq_init_attr attr = {};
+	attr.attr.max_wr = attr.attr.max_sge = 1;
+	ibv_srq *srq = ibv_create_srq(scene.end.pd, &attr);
+	if (!srq)
+		return errno;
+	uint32_t number = 0;
+	const int error = ibv_get_srq_num(srq, &number);
+	EXPECT_EQ(ibv_destroy_srq(srq), 0);
+	return error;
+}
+
 int create_ah(Scene &scene, uint8_t port, bool global)
 {
 	ibv_ah_attr attr = {};
@@ -121,7 +150,22 @@ int dealloc_in_use(Scene &scene, bool thread_domain)
 	return rc;
 }
 
+int modify_cq(Scene &scene, uint32_t mask, uint16_t count, uint16_t period)
+{
+	ibv_modify_cq_attr attr = {};
+	attr.attr_mask = mask;
+	attr.moderate = {.cq_count = count, .cq_period = period};
+	return result(ibv_modify_cq(scene.end.scq, &attr));
+}
+
 const Row queues[] = {
+	{"CqModifiedInNothing", EINVAL, [](Scene &s) { return modify_cq(s, 0, 4, 4); }},
+	{"CqModifiedInAnUnknownWay", EINVAL,
+	 [](Scene &s) { return modify_cq(s, IBV_CQ_ATTR_RESERVED, 4, 4); }},
+	{"CqEventsOfTooManyCompletions", EINVAL,
+	 [](Scene &s) { return modify_cq(s, IBV_CQ_ATTR_MODERATE, 32768, 4); }},
+	{"CqEventsThatAreTooLate", EINVAL,
+	 [](Scene &s) { return modify_cq(s, IBV_CQ_ATTR_MODERATE, 4, 32768); }},
 	{"CqOfNoEntries", EINVAL, [](Scene &s) { return create_cq(s, 0); }},
 	{"CqOfTooManyEntries", EINVAL,
 	 [](Scene &s) { return create_cq(s, device().attr.max_cqe + 1); }},
@@ -209,6 +253,54 @@ const Row windows[] = {
 			 bind.bind_info.length = 64;
 			 return ibv_bind_mw(scene.end.qp.get(), mw, &bind);
 		 });
+	 }},
+};
+
+// The errno behind a code of ibv_rereg_mr(); 0: it succeeded.
+int change(Scene &scene, int flags, void *addr, size_t length, int access, ibv_pd *pd = nullptr)
+{
+	return ibv_rereg_mr(scene.region.mr.get(), flags, pd, addr, length, access) ? errno : 0;
+}
+
+int change_access(Scene &scene, int access)
+{
+	return change(scene, IBV_REREG_MR_CHANGE_ACCESS, nullptr, 0, access);
+}
+
+int change_place(Scene &scene, void *addr, size_t length)
+{
+	return change(scene, IBV_REREG_MR_CHANGE_TRANSLATION, addr, length, 0);
+}
+
+const Row regions[] = {
+	{"ChangeOfNothing", EINVAL, [](Scene &s) { return change(s, 0, nullptr, 0, 0); }},
+	{"ChangeThatIsUnknown", EINVAL, [](Scene &s) { return change(s, 1 << 3, nullptr, 0, 0); }},
+	{"ChangeToNoBytes", EINVAL,
+	 [](Scene &s) { return change_place(s, s.region.memory.data(), 0); }},
+	{"ChangeToTooManyBytes", EINVAL,
+	 [](Scene &s) { return change_place(s, s.region.memory.data(), size_t{1} << 50); }},
+	{"ChangeToNoMemory", EFAULT,
+	 [](Scene &s) { return change_place(s, reinterpret_cast<void *>(4096), 4096); }},
+	{"ChangeToRemoteWritesOnly", EINVAL,
+	 [](Scene &s) { return change_access(s, IBV_ACCESS_REMOTE_WRITE); }},
+	{"ChangeToAnUnknownRight", EINVAL,
+	 [](Scene &s) { return change_access(s, IBV_ACCESS_LOCAL_WRITE | 1 << 14); }},
+	{"ChangeToOnDemand", EOPNOTSUPP,
+	 [](Scene &s) { return change_access(s, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND); }},
+	{"ChangeToNoDomain", EINVAL,
+	 [](Scene &s) { return change(s, IBV_REREG_MR_CHANGE_PD, nullptr, 0, 0); }},
+	{"ChangeToADomainOfAnotherContext", EINVAL,
+	 [](Scene &s) {
+		 const Context other(ibv_open_device(s.context->device));
+		 const Pd pd(ibv_alloc_pd(other.get()));
+		 return pd ? change(s, IBV_REREG_MR_CHANGE_PD, nullptr, 0, 0, pd.get()) : errno;
+	 }},
+	{"ChangeOfARegionThatIsNotThere", ENOENT,
+	 [](Scene &s) {
+		 const uint32_t handle = std::exchange(s.region.mr->handle, 0xfffff0u);
+		 const int err = change_access(s, IBV_ACCESS_LOCAL_WRITE);
+		 s.region.mr->handle = handle;
+		 return err;
 	 }},
 };
 
@@ -304,6 +396,9 @@ const Row absent[] = {
 		 attr.oflags = 0100; /* O_CREAT */
 		 return made(ibv_open_xrcd(s.context, &attr), ibv_close_xrcd);
 	 }},
+	{"SharedQueueOfXrc", EOPNOTSUPP, [](Scene &s) { return create_srq_ex(s, IBV_SRQT_XRC); }},
+	{"SharedQueueOfTags", EOPNOTSUPP, [](Scene &s) { return create_srq_ex(s, IBV_SRQT_TM); }},
+	{"NumberOfASharedQueue", EOPNOTSUPP, number_of_srq},
 	{"NullRegion", EOPNOTSUPP,
 	 [](Scene &s) { return made(ibv_alloc_null_mr(s.end.pd), ibv_dereg_mr); }},
 	{"AdviceOnRegions", EOPNOTSUPP,
@@ -326,13 +421,6 @@ const Row absent[] = {
 	 [](Scene &s) {
 		 ibv_ece ece = {.vendor_id = 1, .options = 1, .comp_mask = 0};
 		 return result(ibv_set_ece(s.end.qp.get(), &ece));
-	 }},
-	{"CompletionsInGroups", EOPNOTSUPP,
-	 [](Scene &s) {
-		 ibv_modify_cq_attr attr = {};
-		 attr.attr_mask = IBV_CQ_ATTR_MODERATE;
-		 attr.moderate = {.cq_count = 4, .cq_period = 4};
-		 return result(ibv_modify_cq(s.end.scq, &attr));
 	 }},
 	{"RateLimit", EOPNOTSUPP,
 	 [](Scene &s) {
@@ -394,6 +482,7 @@ std::string row_name(const testing::TestParamInfo<Row> &info)
 
 INSTANTIATE_TEST_SUITE_P(Queues, ErrnoTable, testing::ValuesIn(queues), row_name);
 INSTANTIATE_TEST_SUITE_P(Requests, ErrnoOfRequests, testing::ValuesIn(requests), row_name);
+INSTANTIATE_TEST_SUITE_P(Regions, ErrnoTable, testing::ValuesIn(regions), row_name);
 INSTANTIATE_TEST_SUITE_P(Windows, ErrnoTable, testing::ValuesIn(windows), row_name);
 INSTANTIATE_TEST_SUITE_P(Queries, ErrnoTable, testing::ValuesIn(queries), row_name);
 INSTANTIATE_TEST_SUITE_P(Absent, ErrnoTable, testing::ValuesIn(absent), row_name);

@@ -106,6 +106,129 @@ TEST_F(CompletionEvents, SolicitedArmingCatchesErrors)
 	expect_wc(cq_.get(), IBV_WC_WR_FLUSH_ERR);
 }
 
+// Events that wait for more completions, or for a time. The test measures from before the first message, so a slow machine
+// makes no event look too early.
+class ModeratedEvents : public CompletionEvents {
+protected:
+	void SetUp() override
+	{
+		CompletionEvents::SetUp();
+		if (peer().is_rxe())
+			GTEST_SKIP() << "soft-RoCE has no moderation";
+	}
+
+	int moderate(uint16_t count, uint16_t period)
+	{
+		ibv_modify_cq_attr attr = {};
+		attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+		attr.moderate = {.cq_count = count, .cq_period = period};
+		return ibv_modify_cq(cq_.get(), &attr);
+	}
+
+	int completions()
+	{
+		ibv_wc wc[16];
+		int total = 0;
+		for (int n; (n = ibv_poll_cq(cq_.get(), 16, wc)) > 0;)
+			total += n;
+		return total;
+	}
+
+	// From now until the event: it comes after that time, unless @count completions came before.
+	void expect_event_after(std::chrono::steady_clock::time_point start,
+				std::chrono::microseconds period, int count)
+	{
+		expect_event();
+		const auto elapsed = std::chrono::steady_clock::now() - start;
+		if (completions() < count) {
+			EXPECT_GE(elapsed, period);
+		}
+	}
+};
+
+TEST_F(ModeratedEvents, LimitsAreReportedAndHold)
+{
+	ibv_device_attr_ex attr = {};
+	ASSERT_EQ(ibv_query_device_ex(peer().context.get(), nullptr, &attr), 0);
+	const auto [count, period] = attr.cq_mod_caps;
+	ASSERT_GT(count, 0);
+	ASSERT_GT(period, 0);
+	EXPECT_EQ(moderate(count, period), 0);
+	EXPECT_EQ(moderate(static_cast<uint16_t>(count + 1), period), EINVAL);
+	EXPECT_EQ(moderate(count, static_cast<uint16_t>(period + 1)), EINVAL);
+}
+
+TEST_F(ModeratedEvents, ComeAfterACountOrAPeriod)
+{
+	constexpr std::chrono::microseconds period{20000};
+	ASSERT_EQ(moderate(8, period.count()), 0);
+	for (int messages : {1, 3, 8, 12}) {
+		SCOPED_TRACE(messages);
+		ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+		const auto start = std::chrono::steady_clock::now();
+		for (int i = 0; i < messages; i++)
+			send();
+		expect_event_after(start, period, 8);
+		while (completions())
+			;
+		expect_no_event();
+	}
+}
+
+TEST_F(ModeratedEvents, SolicitedArmingWaitsForSolicitedMessages)
+{
+	constexpr std::chrono::microseconds period{20000};
+	ASSERT_EQ(moderate(8, period.count()), 0);
+	ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 1), 0);
+	for (int i = 0; i < 10; i++)
+		send();
+	EXPECT_EQ(completions(), 10);
+	expect_no_event();
+	const auto start = std::chrono::steady_clock::now();
+	send(IBV_SEND_SOLICITED);
+	expect_event_after(start, period, 8);
+}
+
+TEST_F(ModeratedEvents, EndWhenModerationDoes)
+{
+	ASSERT_EQ(moderate(1000, 30000), 0);
+	for (auto [count, period] : {std::pair{0, 30000}, {1000, 0}, {0, 0}}) {
+		ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+		send();
+		EXPECT_EQ(moderate(static_cast<uint16_t>(count), static_cast<uint16_t>(period)), 0);
+		expect_event();
+		EXPECT_EQ(completions(), 1);
+	}
+}
+
+// The way that misses nothing, with events that wait: each completion is found in the end.
+TEST_F(ModeratedEvents, LoseNoCompletion)
+{
+	constexpr int count = 200;
+	ASSERT_EQ(moderate(16, 2000), 0);
+	std::thread sender([&] {
+		for (int i = 0; i < count && !HasFailure(); i++)
+			send();
+	});
+	int received = 0, events = 0;
+	while (received < count) {
+		EXPECT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+		received += completions();
+		if (received == count)
+			break;
+		if (!readable(channel_->fd, patience())) {
+			ADD_FAILURE() << "no event after " << received << " of " << count;
+			break;
+		}
+		while (readable(channel_->fd, milliseconds(0))) {
+			expect_event();
+			events++;
+		}
+	}
+	sender.join();
+	EXPECT_LE(events, count);
+}
+
 TEST_F(CompletionEvents, ArmingForAnySupersedesSolicited)
 {
 	ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 1), 0);

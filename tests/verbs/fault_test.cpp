@@ -136,6 +136,41 @@ TEST_P(FaultsOfRegistration, Unwinds)
 INSTANTIATE_TEST_SUITE_P(All, FaultsOfRegistration, testing::Values(4096, 64 * 4096, 5000 * 4096),
 			 [](const auto &info) { return std::to_string(info.param); });
 
+// Between two pieces of memory, to and fro. What the region is after each call, a transfer from there shows.
+TEST_P(FaultsOfRegistration, LeavesTheRegionThatIsChanged)
+{
+	Pair pair = make_pair();
+	const Mapping memory[] = {Mapping::anonymous(GetParam()), Mapping::anonymous(GetParam())};
+	const Region sink = make_region(pair.b.pd, 4096);
+	ASSERT_TRUE(memory[0] && memory[1] && sink);
+	fill_pattern(memory[0].bytes(), 1);
+	fill_pattern(memory[1].bytes(), 2);
+	const Mr mr(ibv_reg_mr(pair.a.pd, memory[0].data(), GetParam(), all_access));
+	ASSERT_TRUE(mr);
+	size_t at = 0;
+	each_allocation(
+		"rereg_mr",
+		[&] {
+			return ibv_rereg_mr(mr.get(), IBV_REREG_MR_CHANGE_TRANSLATION, nullptr,
+					    memory[!at].data(), GetParam(), 0) ?
+				       errno :
+				       0;
+		},
+		[&](int rc) {
+			at = rc ? at : !at;
+			const size_t last = GetParam() - 100;
+			const ibv_sge sge = {memory[at].address(last), 100, mr->lkey};
+			ASSERT_EQ(mr->addr, memory[at].data());
+			ASSERT_EQ(post(pair.a, {.op = IBV_WR_RDMA_WRITE,
+						.sges = {sge},
+						.remote_addr = sink.address(),
+						.rkey = sink.mr->rkey}),
+				  0);
+			expect_wc(pair.a.scq);
+			ASSERT_TRUE(has_pattern(sink.bytes(0, 100), at + 1, last));
+		});
+}
+
 TEST_F(Faults, Deregistration)
 {
 	const Mapping memory = Mapping::anonymous(64 * 4096);
@@ -159,6 +194,24 @@ TEST_F(Faults, CompletionQueue)
 	each_of_making<Cq>("create_cq", [] {
 		return ibv_create_cq(device().context.get(), 500, nullptr, nullptr, 0);
 	});
+}
+
+TEST_F(Faults, Moderation)
+{
+	const auto make = [] {
+		return Cq(ibv_create_cq(device().context.get(), 4, nullptr, nullptr, 0));
+	};
+	Cq cq = make();
+	ASSERT_TRUE(cq);
+	each_allocation(
+		"modify_cq",
+		[&] {
+			ibv_modify_cq_attr attr = {};
+			attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+			attr.moderate = {.cq_count = 4, .cq_period = 4};
+			return ibv_modify_cq(cq.get(), &attr);
+		},
+		[&](int) { ASSERT_TRUE(cq = make()); });
 }
 
 TEST_F(Faults, QueuePair)

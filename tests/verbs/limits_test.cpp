@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 namespace verbs
 {
@@ -86,6 +87,46 @@ TEST_F(Limits, GidTableAgreesWithSingleQueries)
 		EXPECT_EQ(entries[i].port_num, device().port);
 		EXPECT_NE(entries[i].ndev_ifindex, 0u);
 	}
+}
+
+TEST_F(Limits, OneGidIsThatOfTheTable)
+{
+	ibv_context *const context = device().context.get();
+	const auto len = static_cast<uint32_t>(device().port_attr.gid_tbl_len);
+	std::vector<ibv_gid_entry> table(len);
+	const ssize_t count = ibv_query_gid_table(context, table.data(), table.size(), 0);
+	size_t of_rocev2 = 0, next = 0;
+	ibv_gid_entry entry = {};
+
+	ASSERT_GT(count, 0);
+	table.resize(static_cast<size_t>(count));
+	for (uint32_t i = 0; i < len; i++) {
+		entry = {};
+		const int err = ibv_query_gid_ex(context, device().port, i, &entry, 0);
+		if (next == table.size() || table[next].gid_index != i) {
+			EXPECT_EQ(err, ENODATA) << "index " << i << " is not in the table";
+			continue;
+		}
+		const ibv_gid_entry &wanted = table[next++];
+		ASSERT_EQ(err, 0) << "index " << i;
+		EXPECT_EQ(std::memcmp(&entry.gid, &wanted.gid, sizeof(entry.gid)), 0)
+			<< "index " << i;
+		EXPECT_EQ(entry.gid_index, i);
+		EXPECT_EQ(entry.port_num, wanted.port_num);
+		EXPECT_EQ(entry.ndev_ifindex, wanted.ndev_ifindex);
+		EXPECT_EQ(entry.gid_type, wanted.gid_type);
+		EXPECT_TRUE(entry.gid_type == IBV_GID_TYPE_ROCE_V1 ||
+			    entry.gid_type == IBV_GID_TYPE_ROCE_V2)
+			<< entry.gid_type;
+		of_rocev2 += entry.gid_type == IBV_GID_TYPE_ROCE_V2;
+	}
+	EXPECT_EQ(next, table.size());
+	EXPECT_GT(of_rocev2, 0u);
+	EXPECT_EQ(ibv_query_gid_ex(context, device().port, len, &entry, 0), EINVAL);
+	EXPECT_EQ(ibv_query_gid_ex(context, device().port + 1u, 0, &entry, 0), EINVAL);
+	EXPECT_EQ(ibv_query_gid_ex(context, device().port, 0, &entry, 1), EINVAL);
+	// A table without room for all is refused.
+	EXPECT_LT(ibv_query_gid_table(context, table.data(), table.size() - 1, 0), 0);
 }
 
 TEST_F(Limits, QueuesOfTheReportedDepthWork)

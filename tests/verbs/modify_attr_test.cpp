@@ -141,6 +141,20 @@ TEST_F(Attributes, AccessFlagsUnknownOrNotOfferedAreToldApart)
 	EXPECT_EQ(state_of(a.qp.get()), IBV_QPS_RESET);
 }
 
+// rdma-core's own tests set both on any device. IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT are missing in older headers.
+TEST_F(Attributes, RightToFlushForPersistenceChangesNothing)
+{
+	constexpr unsigned global = 1u << 8, flush = 3u << 8;
+	drive(IBV_QPS_RESET);
+	ibv_qp_attr attr = good_attr(IBV_QPS_INIT);
+	const unsigned others = attr.qp_access_flags;
+	attr.qp_access_flags |= flush;
+	ASSERT_EQ(modify(attr, init_mask), 0);
+	if (!device().is_rxe()) {
+		EXPECT_EQ(query(a.qp.get()).qp_access_flags & (others | flush), others | global);
+	}
+}
+
 TEST_F(Attributes, EmptyGidEntryIsRefused)
 {
 	int empty = -1;

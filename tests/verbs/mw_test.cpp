@@ -224,6 +224,8 @@ const WindowFault window_faults[] = {
 	{"WriteTooMuch", IBV_WR_RDMA_WRITE, window_rights, 0, length + 1, 0},
 	{"ReadFarAway", IBV_WR_RDMA_READ, window_rights, 1ll << 40, 8, 0},
 	{"WriteWithoutRight", IBV_WR_RDMA_WRITE, IBV_ACCESS_REMOTE_READ, 0, 8, 0},
+	{"WriteWithALocalRight", IBV_WR_RDMA_WRITE, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE,
+	 0, 8, 0},
 	{"ReadWithoutRight", IBV_WR_RDMA_READ, IBV_ACCESS_REMOTE_WRITE, 0, 8, 0},
 	{"ReadWithoutAnyRight", IBV_WR_RDMA_READ, 0, 0, 8, 0},
 	{"AddWithoutRight", IBV_WR_ATOMIC_FETCH_AND_ADD, window_rights, 0, 8, 0},

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <thread>
@@ -59,6 +60,79 @@ TEST_F(Rings, ManyLapsKeepOrderAndData)
 				has_pattern(remote.bytes(i * slot, lengths[i]), seed() + base + i));
 		}
 	}
+}
+
+// Memory for rings, as an application gives it by a parent domain.
+struct PageAllocator {
+	static void *give(ibv_pd *, void *context, size_t size, size_t alignment, uint64_t)
+	{
+		static_cast<PageAllocator *>(context)->buffers++;
+		return std::aligned_alloc(alignment, size);
+	}
+	static void take(ibv_pd *, void *context, void *base, uint64_t)
+	{
+		static_cast<PageAllocator *>(context)->buffers--;
+		std::free(base);
+	}
+	Pd over(ibv_pd *pd)
+	{
+		ibv_parent_domain_init_attr attr = {};
+
+		attr.pd = pd;
+		attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+				 IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+		attr.alloc = give;
+		attr.free = take;
+		attr.pd_context = this;
+		return Pd(ibv_alloc_parent_domain(pd->context, &attr));
+	}
+
+	int buffers = 0; // that are out
+};
+
+TEST_F(Rings, LieInMemoryOfTheApplication)
+{
+	constexpr uint32_t depth = 16, laps = 20;
+	PageAllocator allocator;
+	const Pd pd(ibv_alloc_pd(device().context.get()));
+	ASSERT_TRUE(pd);
+	const Pd parent = allocator.over(pd.get());
+	if (!parent && lacks(device(), errno))
+		GTEST_SKIP() << "no parent domains";
+	ASSERT_TRUE(parent) << std::strerror(errno);
+	{
+		ibv_cq_init_attr_ex with = {};
+		with.cqe = 2 * depth;
+		with.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+		with.parent_domain = parent.get();
+		const Cq cq(ibv_cq_ex_to_cq(ibv_create_cq_ex(device().context.get(), &with)));
+		ASSERT_TRUE(cq);
+		Pair pair = make_pair({.send_wr = depth,
+				       .recv_wr = depth,
+				       .shared_cq = cq.get(),
+				       .shared_pd = parent.get()},
+				      {.send_wr = depth, .recv_wr = depth}, default_link());
+		EXPECT_EQ(allocator.buffers, 2);
+		EXPECT_EQ(ibv_dealloc_pd(parent.get()), EBUSY);
+		const Region local = make_region(pd.get(), 4096);
+		const Region remote = make_region(pair.b.pd, 4096);
+		ASSERT_TRUE(local && remote);
+		for (uint64_t lap = 0; lap < laps && !HasFatalFailure(); lap++) {
+			local.fill(seed() + lap);
+			for (uint32_t i = 0; i < depth; i++)
+				ASSERT_EQ(post_recv(pair.b, {remote.sge(0, 4096)}, i), 0);
+			for (uint32_t i = 0; i < depth; i++)
+				ASSERT_EQ(post(pair.a, {.sges = {local.sge(0, 4096)}, .wr_id = i}),
+					  0);
+			expect_in_order(pair.a.scq, 0, depth);
+			expect_in_order(pair.b.rcq, 0, depth);
+			ASSERT_TRUE(has_pattern(remote.bytes(0, 4096), seed() + lap));
+			if (lap == laps / 2) {
+				ASSERT_EQ(ibv_resize_cq(cq.get(), 8 * depth), 0);
+			}
+		}
+	}
+	EXPECT_EQ(allocator.buffers, 0);
 }
 
 // Work requests of changing shape take changing room in the ring, and meet its end at every alignment.

@@ -227,6 +227,27 @@ INSTANTIATE_TEST_SUITE_P(All, Inline,
 					 IBV_WR_RDMA_WRITE_WITH_IMM),
 			 [](const auto &info) { return op_name(info.param); });
 
+// rdma_xclient asks for none and sends 16 bytes; soft-RoCE has room for 16 beside one piece.
+TEST_F(Sge, InlineDataThatRequestsHoldAnywayIsTaken)
+{
+	Pair pair = make_pair({.send_sge = 1, .inline_data = 0});
+	const Region remote = make_region(pair.b.pd, 4096);
+	std::vector<std::byte> buffer(pair.a.cap.max_inline_data);
+
+	ASSERT_TRUE(remote);
+	ASSERT_GE(buffer.size(), 16u);
+	fill_pattern(buffer, seed());
+	ASSERT_EQ(post_recv(pair.b, {remote.sge(0, 4000)}), 0);
+	ASSERT_EQ(post(pair.a, {.sges = {{reinterpret_cast<uint64_t>(buffer.data()),
+					  static_cast<uint32_t>(buffer.size()), 0}},
+				.flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE}),
+		  0);
+	fill_pattern(buffer, 99);
+	expect_wc(pair.a.scq);
+	expect_wc(pair.b.rcq);
+	EXPECT_TRUE(has_pattern(remote.bytes(0, buffer.size()), seed()));
+}
+
 TEST_F(Sge, MoreInlineDataThanTheQueuePairTakesIsRefused)
 {
 	Pair pair = make_pair({.inline_data = 32});

@@ -143,6 +143,7 @@ TEST_F(SharedReceive, ResizesOnlyIfTheDeviceSaysSo)
 		GTEST_SKIP() << "it does";
 	attr.max_wr = 2 * depth;
 	EXPECT_EQ(ibv_modify_srq(srq_.get(), &attr, IBV_SRQ_MAX_WR), EOPNOTSUPP);
+	EXPECT_EQ(ibv_modify_srq(srq_.get(), &attr, 1 << 7), EINVAL);
 	EXPECT_EQ(this->attr().max_wr, init_.attr.max_wr);
 }
 

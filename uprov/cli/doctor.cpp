@@ -61,7 +61,7 @@ std::string path_of(void *library)
 	return dlinfo(library, RTLD_DI_LINKMAP, &map) ? std::string() : std::string(map->l_name);
 }
 
-/* The release of rdma-core, from the name of its file: libibverbs.so.1.14.56.1 is of 56.1. */
+/* The release of rdma-core, from the name of its file: libibverbs.so.1.14.56.1 belongs to 56.1. */
 std::string release_of(const std::string &path)
 {
 	constexpr std::string_view stem = "libibverbs.so.1.";
@@ -159,8 +159,8 @@ void check_memory(Report &report)
 }
 
 /*
- * May a process read the memory of one that is not its child? Find out by a child that reads
- * its parent's.
+ * May a process read the memory of a process that is not its child? A child that reads its parent's
+ * memory finds out.
  */
 void check_copies(Report &report)
 {
@@ -207,7 +207,7 @@ int doctor(int argc, char **argv)
 	check_port(report);
 	check_memory(report);
 	check_copies(report);
-	/* Last, as it moves this process into another mount namespace. */
+	/* Do this last, as it moves this process into another mount namespace. */
 	check_view(report);
 	return report.bad();
 }

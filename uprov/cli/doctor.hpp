@@ -5,8 +5,8 @@ namespace sirdma::cli
 {
 
 /*
- * sirdma doctor: print what works on this machine, what does not, and why. The exit status: 0
- * when programs can be served.
+ * sirdma doctor: print which parts work on this machine, which do not, and why. Returns exit status
+ * 0 if programs can be served.
  */
 int doctor(int argc, char **argv);
 

@@ -7,7 +7,7 @@
 namespace sirdma::cli
 {
 
-/* Path of library @name, installed or in the build folder; empty when there is none. */
+/* Path of library @name, installed or in the build folder. It is empty if there is none. */
 std::string find_library(const char *name);
 
 } // namespace sirdma::cli

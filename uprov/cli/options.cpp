@@ -144,7 +144,7 @@ Error add_netdev(const char *arg, Options &out)
 	return {};
 }
 
-/* The folder is checked now: the twin could report it only after the program began. */
+/* Check the folder now: the twin could report it only after the program began. */
 Error set_pcap(const char *arg, Options &out)
 {
 	const std::filesystem::path path = std::filesystem::absolute(arg);
@@ -221,7 +221,7 @@ Error apply(int opt, const char *arg, Options &out)
 	}
 }
 
-/* What is wrong with the argument before @at, as the user wrote it. */
+/* Describe the error in the argument before @at, as the user wrote it. */
 std::string describe_refused(int argc, char **argv, int at, bool no_value)
 {
 	const char *arg = at > 0 && at <= argc ? argv[at - 1] : "";

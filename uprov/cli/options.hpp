@@ -30,7 +30,7 @@ struct Options {
 
 extern const char run_usage[];
 
-/* Parse the arguments behind argv[0]. Returns what is wrong with them, or nothing. */
+/* Parse the arguments after argv[0]. Returns the error, or nothing. */
 std::optional<std::string> parse_options(int argc, char **argv, Options &out);
 
 } // namespace sirdma::cli

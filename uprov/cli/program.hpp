@@ -7,7 +7,7 @@
 namespace sirdma::cli
 {
 
-/* Path of program @name; empty with errno when there is none. */
+/* Path of program @name. It is empty, with errno, if there is none. */
 std::string find_program(const std::string &name);
 
 /* Path of the user's shell. */
@@ -15,9 +15,9 @@ std::string login_shell();
 
 enum class Preload {
 	possible,
-	is_static, /* no dynamic loader */
-	is_privileged, /* set-user-id, set-group-id or file capabilities: the loader ignores the environment */
-	is_foreign, /* another architecture */
+	is_static, /* the program has no dynamic loader */
+	is_privileged, /* set-user-id or file capabilities: the loader ignores the environment */
+	is_foreign, /* the program is for another architecture */
 };
 
 Preload can_preload(const std::string &path);

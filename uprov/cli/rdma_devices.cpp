@@ -21,7 +21,9 @@ namespace
 
 namespace fs = std::filesystem;
 
-/* The first line of a file; empty when it cannot be read, as that of an unused GID index. */
+/*
+ * The first line of a file. It is empty if the file cannot be read, as that of an unused GID index.
+ */
 std::string line_of(const fs::path &path)
 {
 	std::ifstream file(path);
@@ -33,7 +35,7 @@ std::string line_of(const fs::path &path)
 	return line;
 }
 
-/* "4: ACTIVE" is ACTIVE. */
+/* The file says "4: ACTIVE": take ACTIVE. */
 std::string word_of(const fs::path &path)
 {
 	const std::string line = line_of(path);
@@ -42,7 +44,10 @@ std::string word_of(const fs::path &path)
 	return colon == std::string::npos ? line : line.substr(colon + 2);
 }
 
-/* Names in @folder, in the order of the numbers in them; none when there is no such folder. */
+/*
+ * Names in @folder, in the order of the numbers in them. There are none if the folder does not
+ * exist.
+ */
 std::vector<std::string> names_in(const fs::path &folder)
 {
 	std::vector<std::string> names;
@@ -68,7 +73,9 @@ std::optional<unsigned> number_of(const std::string &name)
 	return number;
 }
 
-/* A loopback interface's operstate is "unknown" for ever; then the administrator's setting counts. */
+/*
+ * A loopback interface's operstate is "unknown" for ever; then the administrator's setting counts.
+ */
 std::optional<bool> netdev_is_up(const fs::path &sysfs, const std::string &netdev)
 {
 	const fs::path folder = sysfs / "class/net" / netdev;
@@ -82,8 +89,8 @@ std::optional<bool> netdev_is_up(const fs::path &sysfs, const std::string &netde
 }
 
 /*
- * A PCI function names its interfaces below device/net. dev_port tells them apart; it does not
- * matter where the function has one interface and the device has one port.
+ * A PCI function names its interfaces below device/net. dev_port tells the interfaces apart. It has
+ * no meaning if the function has one interface and the device has one port.
  */
 std::string netdev_of_function(const fs::path &device, unsigned port)
 {
@@ -155,7 +162,7 @@ RdmaDevice twin_device(unsigned number, const twin::IpAddress &addr)
 		.netdev_up = netdev_is_up("/sys", netdev),
 	};
 
-	/* Without an address the process that opens the device chooses one. */
+	/* If there is no address, the process that opens the device chooses one. */
 	if (!addr.any())
 		port.gids.push_back({.index = 0,
 				     .gid = gid,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* The RDMA devices of a machine, whoever made them, as sysfs describes them. */
+/* The RDMA devices of a machine, of all drivers, as sysfs describes them. */
 #pragma once
 
 #include <optional>
@@ -9,13 +9,13 @@
 namespace sirdma::cli
 {
 
-/* One entry of a port's GID table that is not zero. */
+/* An entry of a port's GID table that is not zero. */
 struct RdmaGid {
 	unsigned index = 0;
 	std::string gid; /* eight groups of four hexadecimal digits */
 	std::string ipv4; /* empty unless the GID is an IPv4 address */
-	std::string type; /* sysfs's words: "RoCE v2", "IB/RoCE v1" */
-	std::string netdev; /* empty: none */
+	std::string type; /* in the words of sysfs: "RoCE v2", "IB/RoCE v1" */
+	std::string netdev; /* empty: there is none */
 };
 
 struct RdmaPort {
@@ -24,8 +24,10 @@ struct RdmaPort {
 	std::string phys_state; /* "LinkUp", "Disabled" … */
 	std::string link_layer; /* "Ethernet" or "InfiniBand" */
 	std::string rate;
-	std::string netdev; /* empty: none, or not known */
-	/* Nothing: sysfs does not show the interface, as when it is in another network namespace. */
+	std::string netdev; /* empty: there is none, or it is not known */
+	/*
+	 * No value: sysfs does not show the interface, as when it is in another network namespace.
+	 */
 	std::optional<bool> netdev_up;
 	std::vector<RdmaGid> gids;
 };
@@ -37,7 +39,7 @@ struct RdmaDevice {
 	std::vector<RdmaPort> ports;
 };
 
-/* The devices below @sysfs, which is /sys except in tests; in the order of their names' numbers. */
+/* The devices below @sysfs (/sys except in tests), in the order of the numbers in their names. */
 std::vector<RdmaDevice> sysfs_devices(const std::string &sysfs);
 
 /*
@@ -46,7 +48,10 @@ std::vector<RdmaDevice> sysfs_devices(const std::string &sysfs);
  */
 std::vector<RdmaDevice> visible_devices();
 
-/* The words of a GID's type in vendors' lists: v1, v2, IB or iWARP; empty: it cannot be read. */
+/*
+ * The word for a GID's type in vendors' lists: v1, v2, IB or iWARP. It is empty if the type cannot
+ * be read.
+ */
 std::string gid_version(const RdmaDevice &device, const RdmaPort &port, const RdmaGid &gid);
 
 } // namespace sirdma::cli

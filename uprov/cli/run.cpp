@@ -34,7 +34,7 @@ constexpr int exit_failure = 125;
 constexpr int exit_cannot_run = 126;
 constexpr int exit_not_found = 127;
 
-/* Addresses of devices for which none was given: 127.64.0.0/16. */
+/* The addresses of devices for which the user gave none: 127.64.0.0/16. */
 constexpr uint32_t default_base = 127u << 24 | 64u << 16;
 constexpr uint32_t default_count = 1u << 16;
 
@@ -43,7 +43,7 @@ void set_variable(const char *name, const std::string &value)
 	setenv(name, value.c_str(), 1);
 }
 
-/* Add @value before the others of a list separated by colons. */
+/* Add @value before the other values of a list separated by colons. */
 void prepend_variable(const char *name, const std::string &value)
 {
 	const char *others = getenv(name);
@@ -64,9 +64,10 @@ bool is_free(const twin::IpAddress &addr)
 }
 
 /*
- * The sysfs tree and sirdma show tell a device's address before any process opens the
- * device, so the address is chosen here. All processes of the run share it. Nobody holds it until
- * the first of them opens the device, so it is a random one: process numbers are alike in containers.
+ * The sysfs tree and sirdma show tell a device's address before any process opens the device, so
+ * the address is chosen here. All processes of the run share it. No process holds the address until
+ * the first one opens the device, so the address is random: process numbers are alike in
+ * containers.
  */
 void choose_addrs(std::vector<twin::IpAddress> &addrs)
 {
@@ -149,7 +150,7 @@ bool truncate_capture(const std::string &path)
 	return ok;
 }
 
-/* Truncate the captures of the run. Those of each process (%p) are truncated by the process. */
+/* Truncate the captures of the run. A process truncates its own capture (%p). */
 bool truncate_captures(const Options &options)
 {
 	if (options.capture.empty() || options.capture.find("%p") != std::string::npos)
@@ -168,7 +169,10 @@ bool truncate_captures(const Options &options)
 	return true;
 }
 
-/* Enter the view and set the environment for the program. Returns the exit status, 0 if all went well. */
+/*
+ * Enter the view and set the environment for the program. Returns the exit status; 0: all went
+ * well.
+ */
 int prepare(Options &options)
 {
 	const std::string shim = find_library(twin::shim_library),
@@ -202,7 +206,10 @@ int prepare(Options &options)
 		set_variable(name.c_str(), value);
 	if (sysfs) {
 		unsetenv("SYSFS_PATH");
-		/* libibverbs appends -rdmav and its number: links of these names lie beside the library. */
+		/*
+		 * libibverbs appends -rdmav and its number. Links with these names lie beside the
+		 * library.
+		 */
 		prepend_variable("RDMAV_DRIVERS", twin.substr(0, twin.rfind(".so")));
 	}
 	return 0;

@@ -4,7 +4,10 @@
 namespace sirdma::cli
 {
 
-/* sirdma run: replace this process by a program with the twin. Returns an exit status, only on failure. */
+/*
+ * sirdma run: replace this process by a program with the twin. Returns only on failure, with an
+ * exit status.
+ */
 int run(int argc, char **argv);
 
 } // namespace sirdma::cli

@@ -35,8 +35,8 @@ std::string or_dash(const std::string &text)
 }
 
 /*
- * Text for a terminal. The name of an interface may contain almost any byte: what is not printable
- * ASCII becomes \xNN, so that no name can send the terminal a control sequence.
+ * Text for a terminal. The name of an interface may contain almost any byte: each byte that is not
+ * printable ASCII becomes \xNN, so that no name can send the terminal a control sequence.
  */
 std::string printable(const std::string &text)
 {
@@ -54,7 +54,7 @@ std::string printable(const std::string &text)
 	return out;
 }
 
-/* Print @rows, every column as wide as its widest cell. The last one is not padded. */
+/* Print @rows. Every column is as wide as its widest cell. The last column is not padded. */
 void print_aligned(std::ostream &out, std::vector<Row> rows, int gap)
 {
 	std::vector<size_t> widths;

@@ -12,15 +12,15 @@ namespace sirdma::cli
 
 /* Each port and its network interface, one line each, as vendors' ibdev2netdev prints them. */
 void print_ports(std::ostream &out, const std::vector<RdmaDevice> &devices);
-/* The same, and more of each port, as a JSON array. */
+/* The same with more properties of each port, as a JSON array. */
 void print_ports_json(std::ostream &out, const std::vector<RdmaDevice> &devices);
 /* The GID tables, as vendors' show_gids prints them. */
 void print_gids(std::ostream &out, const std::vector<RdmaDevice> &devices);
 void print_gids_json(std::ostream &out, const std::vector<RdmaDevice> &devices);
 
 /*
- * Leave of @devices what @which names: DEVICE or DEVICE/PORT. False when there is no such
- * device or port.
+ * Keep those of @devices that @which names: DEVICE or DEVICE/PORT. Returns false if there is no
+ * such device or port.
  */
 bool select_devices(std::vector<RdmaDevice> &devices, const std::string &which);
 

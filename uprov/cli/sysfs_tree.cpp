@@ -22,7 +22,7 @@ namespace
 /* Version of the uverbs command interface; libibverbs accepts no other. */
 constexpr char uverbs_abi[] = "6";
 
-/* A folder of files with one line each. error() is that of the first failure. */
+/* A folder of files with one line each. error() is the error of the first failure. */
 class Folder {
 public:
 	explicit Folder(std::filesystem::path path) : path_(std::move(path)) {}
@@ -67,9 +67,12 @@ int write_device(const std::string &path, const TreeDevice &device)
 		.file("ports/1/lid_mask_count", "0")
 		.file("ports/1/sm_lid", "0x0")
 		.file("ports/1/sm_sl", "0")
-		.file("ports/1/cap_mask", "0x04000000")
+		.file("ports/1/cap_mask", "0x04010000")
 		.file("ports/1/pkeys/0", "0xffff");
-	/* libibverbs reads the type of every GID of the table, also of the zero ones, which it skips. */
+	/*
+	 * libibverbs reads the type of every GID of the table, also the type of the zero GIDs,
+	 * which it skips.
+	 */
 	for (unsigned i = 0; i < twin::gid_table_len; ++i) {
 		const std::string index = std::to_string(i);
 		const uint8_t none[sizeof(device.gid)] = {};

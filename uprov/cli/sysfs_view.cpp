@@ -56,7 +56,7 @@ private:
 	bool copy_entry(const std::string &from, const std::string &to, const dirent &entry);
 
 	std::string &why_;
-	std::string covered_; /* the folder covered last */
+	std::string covered_; /* the folder that was covered last */
 };
 
 bool Setup::fail(const std::string &what, int err)
@@ -84,7 +84,7 @@ bool Setup::map_self(const char *file, unsigned id)
 	return write_file(file, same + " " + same + " 1");
 }
 
-/* Is process @pid, which is this user's, in the sysfs view of another sirdma run? */
+/* Does process @pid belong to this user, and is it in the sysfs view of another sirdma run? */
 bool is_in_view(const std::string &pid)
 {
 	const std::string variable = std::string(twin::env_view) + '=' + twin::view_sysfs + '\0';
@@ -150,7 +150,10 @@ bool Setup::bind(const std::string &from, const std::string &to)
 	return true;
 }
 
-/* Make @to like @entry of a covered folder: a link as a link, all else by a bind mount. */
+/*
+ * Make @to like @entry of a covered folder: a link becomes a link, all other entries are
+ * bind-mounted.
+ */
 bool Setup::copy_entry(const std::string &from, const std::string &to, const dirent &entry)
 {
 	struct stat st;
@@ -208,7 +211,7 @@ bool Setup::make_folder(const std::string &parent, const char *name)
 	struct stat st;
 
 	if (stat(folder.c_str(), &st)) {
-		/* Not in @parent itself, which other mount namespaces see. */
+		/* Do not do this in @parent itself, which other mount namespaces see. */
 		if (parent != covered_ && !cover(parent))
 			return false;
 		covered_ = parent;
@@ -246,7 +249,7 @@ bool set_up(const std::vector<TreeDevice> &devices, std::string &why)
 	return true;
 }
 
-/* Try it in a child first: an attempt that fails half-way then leaves this process as it was. */
+/* Try this in a child first: an attempt that fails half-way then leaves this process as it was. */
 bool set_up_in_child(const std::vector<TreeDevice> &devices, std::string &why)
 {
 	int ends[2];

@@ -14,7 +14,10 @@
 namespace sirdma::cli
 {
 
-/* What sysfs shows of a device. Its index in the list is the number in its name. */
+/*
+ * The properties of a device that sysfs shows. The index of the device in the list is the number in
+ * its name.
+ */
 struct TreeDevice {
 	uint8_t gid[16];
 	uint64_t guid;
@@ -23,8 +26,8 @@ struct TreeDevice {
 
 /*
  * Move this process into a mount namespace of its own with @devices in it, and into a user
- * namespace where it has no privilege to do so otherwise. False with @why where that is not
- * possible; nothing has changed then.
+ * namespace if it has no privilege otherwise. Returns false with @why if that is not possible;
+ * nothing has changed then.
  */
 bool enter_sysfs_view(const std::vector<TreeDevice> &devices, std::string &why);
 

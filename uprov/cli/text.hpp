@@ -9,10 +9,12 @@
 namespace sirdma::cli
 {
 
-/* Groups of four hexadecimal digits, as of a GID. */
+/* Groups of four hexadecimal digits, like those of a GID. */
 std::string hex_groups(const uint8_t *bytes, size_t count);
 std::string guid_text(uint64_t guid);
-/* The IPv4 address in @gid, eight such groups; empty when the GID is none. */
+/*
+ * The IPv4 address in @gid, which is eight such groups. It is empty if the GID has no IPv4 address.
+ */
 std::string ipv4_of_gid(const std::string &gid);
 
 } // namespace sirdma::cli

@@ -40,6 +40,7 @@ sirdma_packet describe(u64 now, const std::vector<u8> &bytes, const FabricAdapte
 
 static_assert(int{SIRDMA_ACKNOWLEDGE} == SIRDMA_BTH_ACK &&
 	      int{SIRDMA_FETCH_ADD} == SIRDMA_BTH_FETCH_ADD &&
+	      int{SIRDMA_ATOMIC_WRITE} == SIRDMA_BTH_ATOMIC_WRITE &&
 	      int{SIRDMA_SEND_ONLY} == SIRDMA_BTH_SEND_ONLY &&
 	      int{SIRDMA_READ_REQUEST} == SIRDMA_BTH_READ_REQUEST &&
 	      int{SIRDMA_WRITE_ONLY_WITH_IMM} == SIRDMA_BTH_WRITE_ONLY_IMM);
@@ -52,7 +53,7 @@ std::unique_ptr<FabricAdapter> FabricAdapter::create(VirtualFabric &fabric, cons
 	std::unique_ptr<FabricAdapter> adapter(new FabricAdapter(fabric));
 
 	adapter->burst_ = std::make_unique<snic_burst>();
-	/* A window of 0: the wire holds any number of bytes. */
+	/* A window of 0 means that the wire holds any number of bytes. */
 	if (const int err = adapter->create_device(addr, mtu, qpns_per_slot, 0, fabric.clock())) {
 		errno = err;
 		return nullptr;

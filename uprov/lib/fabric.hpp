@@ -15,7 +15,7 @@ class VirtualFabric;
 
 class FabricAdapter final : public Adapter {
 public:
-	/* Null with errno. */
+	/* Returns null with errno. */
 	static std::unique_ptr<FabricAdapter> create(VirtualFabric &fabric, const IpAddress &addr,
 						     uint32_t mtu);
 	~FabricAdapter() override;
@@ -40,7 +40,7 @@ private:
 
 class VirtualFabric {
 public:
-	/* Null with errno. */
+	/* Returns null with errno. */
 	static std::unique_ptr<VirtualFabric> create(const sirdma_fabric_params &params);
 	~VirtualFabric();
 	VirtualFabric(const VirtualFabric &) = delete;
@@ -48,21 +48,21 @@ public:
 
 	port_clock *clock() noexcept { return clock_; }
 
-	/* In ns since the fabric was created. */
+	/* The time since the fabric was created, ns. */
 	u64 now() const noexcept { return port_now_ns(clock_) - epoch_; }
 
 	bool has_adapters() const noexcept { return !adapters_.empty(); }
 
 	FabricAdapter *find(const IpAddress &addr) const noexcept;
 	void attach(FabricAdapter &adapter);
-	/* Packets that it has sent still arrive; packets for it are lost. */
+	/* Packets that the device has sent still arrive; packets for it are lost. */
 	void detach(FabricAdapter &adapter) noexcept;
 	/* The first address from 10.0.0.1 on that no adapter has. */
 	IpAddress free_address() const noexcept;
 
 	void send(FabricAdapter &from, const snic_burst &burst);
 	void advance(u64 ns);
-	/* False when @max_ns were not enough. */
+	/* Returns false if @max_ns were not enough. */
 	bool run_until_idle(u64 max_ns);
 	void empty_poll() { advance(params_.poll_ns); }
 
@@ -72,7 +72,7 @@ public:
 
 private:
 	struct PacketInFlight {
-		u64 due; /* ns of now() at which it arrives */
+		u64 due; /* time on the clock of now() at which the packet arrives, ns */
 		std::vector<u8> bytes; /* BTH to ICRC */
 		sirdma_ip src, dst;
 		u8 traffic_class, ttl;
@@ -88,7 +88,10 @@ private:
 	void enqueue(PacketInFlight packet);
 	void deliver(const PacketInFlight &packet);
 	void settle() noexcept;
-	/* Deliver one packet, or advance the clock to the next due time up to @limit; false when there is none. */
+	/*
+	 * Deliver one packet, or advance the clock to the next due time, up to @limit. Returns
+	 * false if there is none.
+	 */
 	bool step(u64 limit);
 
 	const sirdma_fabric_params params_;
@@ -98,7 +101,7 @@ private:
 	std::deque<PacketInFlight> wire_; /* sorted by due; equals in the order of sending */
 	std::vector<Rule> rules_;
 	bool running_ =
-		false; /* in advance() or run_until_idle(): a poll from within adds no time */
+		false; /* set in advance() and run_until_idle(): a poll from within adds no time */
 };
 
 } // namespace sirdma::twin

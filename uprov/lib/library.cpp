@@ -29,7 +29,7 @@ namespace
 constexpr uint32_t default_mtu = 4200;
 
 struct Registry {
-	std::mutex lock; /* protects the members below; initialised again in a forked child */
+	std::mutex lock; /* protects the members below; a forked child initialises it again */
 	std::vector<Device *> devices;
 	unsigned next_index = 0;
 };
@@ -44,8 +44,9 @@ Registry &registry()
 }
 
 /*
- * Create the registry when the library is loaded. At first use a thread could fork while another
- * creates it, and the child would wait for that thread, which it does not have.
+ * Create the registry when the library is loaded. If it were created at first use, a thread could
+ * fork while another thread creates it, and the child would wait for that thread, which it does not
+ * have.
  */
 __attribute__((constructor)) void hook_fork() noexcept
 {
@@ -75,7 +76,7 @@ ibv_device **get_device_list(int *num_devices)
 	return list;
 }
 
-/* Run @body, which returns a pointer. Null with ENOMEM when it runs out of memory. */
+/* Run @body, which returns a pointer. Returns null with ENOMEM if @body runs out of memory. */
 template <typename Body> auto guarded(Body body) noexcept -> decltype(body())
 {
 	try {
@@ -86,7 +87,7 @@ template <typename Body> auto guarded(Body body) noexcept -> decltype(body())
 	}
 }
 
-/* Null with errno. */
+/* Returns null with errno. */
 std::unique_ptr<Device> make_device(VirtualFabric &fabric, const IpAddress &addr, uint32_t mtu)
 {
 	sirdma::twin::Config config;

@@ -15,8 +15,8 @@ struct Pd;
 
 struct Ah {
 	ibv_ah base{};
-	const Pd *domain = nullptr; /* not a parent domain */
-	uint32_t index = 0; /* of its address vector */
+	const Pd *domain = nullptr; /* the protection domain, not a parent domain */
+	uint32_t index = 0; /* index of the address vector */
 
 	static Ah &of(ibv_ah *ah) noexcept { return *reinterpret_cast<Ah *>(ah); }
 };

@@ -30,16 +30,16 @@ inline uint64_t get(const __le64 &word) noexcept
 }
 
 /*
- * Orders earlier stores before later loads. The provider makes a WQE valid and then reads
- * need_kick; the device sets need_kick and then reads the ring. With a full fence on both
- * sides at least one of them sees the other's store.
+ * The fence orders earlier stores before later loads. The provider makes a WQE valid and then reads
+ * need_kick; the device sets need_kick and then reads the ring. With a full fence on both sides at
+ * least one of them sees the other's store.
  */
 inline void full_fence() noexcept
 {
 #ifdef __SANITIZE_THREAD__
 	/*
-	 * ThreadSanitizer does not support fences: use a read-modify-write, which is one on
-	 * the processor.
+	 * ThreadSanitizer does not support fences: use a read-modify-write, which is a fence on the
+	 * processor.
 	 */
 	uint32_t word = 0;
 

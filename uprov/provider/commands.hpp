@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * What the provider asks of the driver of a device, a table for each kind of driver: the
- * kernel's (kernel_commands.cpp), which libibverbs' commands reach, and the twin's in this
- * process (uprov/twin/commands.cpp). Nothing here is on the data path.
+ * The commands by which the provider asks the driver of a device. There is a table for each kind of
+ * driver: the kernel's (kernel_commands.cpp), which libibverbs' commands reach, and the twin's in
+ * this process (uprov/twin/commands.cpp). None of them is on the data path.
  */
 #pragma once
 
@@ -12,12 +12,15 @@
 namespace sirdma
 {
 
-/* All return 0 or an errno, and fill in of a verbs object what libibverbs would. */
+/*
+ * All return 0 or an errno. They fill in those fields of a verbs object that libibverbs' own
+ * commands do.
+ */
 struct Commands {
 	int (*get_context)(ibv_context *, GetContextRequest &, GetContextResponse &);
 	int (*query_device)(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
 			    size_t attr_size, uint64_t &fw_version);
-	/* @now: the device's clock, from which timestamps of completions are read; in ns. */
+	/* @now: the device's clock, in ns. Timestamps of completions are read from this clock. */
 	int (*read_clock)(ibv_context *, uint64_t &now);
 	int (*query_port)(ibv_context *, uint8_t port_num, ibv_port_attr *);
 	int (*alloc_pd)(ibv_context *, ibv_pd *, AllocPdResponse &);
@@ -31,8 +34,9 @@ struct Commands {
 	int (*dealloc_mw)(ibv_mw *);
 	int (*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector, ibv_cq *,
 			 CreateCqRequest &, CreateCqResponse &);
-	/* @cqe: elements of the ring that the request names. */
+	/* @cqe: number of elements of the ring that the request names. */
 	int (*resize_cq)(ibv_cq *, int cqe, ResizeCqRequest &);
+	int (*modify_cq)(ibv_cq *, ibv_modify_cq_attr *);
 	int (*destroy_cq)(ibv_cq *);
 	int (*create_qp)(ibv_pd *, ibv_qp *, ibv_qp_init_attr *, CreateQpRequest &,
 			 CreateQpResponse &);
@@ -48,11 +52,13 @@ struct Commands {
 	int (*destroy_ah)(ibv_ah *);
 	int (*attach_mcast)(ibv_qp *, const ibv_gid *, uint16_t lid);
 	int (*detach_mcast)(ibv_qp *, const ibv_gid *, uint16_t lid);
-	/* Of the rings, when the application asked for fork safety. */
+	/*
+	 * The part of the rings that a forked child gets if the application asked for fork safety.
+	 */
 	InChildren rings_in_children;
 };
 
-/* Of a device of the kernel. */
+/* The commands of a device of the kernel. */
 extern const Commands kernel_commands;
 
 } // namespace sirdma

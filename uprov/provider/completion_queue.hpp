@@ -37,7 +37,7 @@ inline uint8_t datagram_sl(const Completion &c) noexcept
 
 class CompletionQueue {
 public:
-	/* @ring must be zeroed; any number of elements is allowed. */
+	/* @ring must be zeroed. It may have any number of elements. */
 	CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *shadow, bool locked) noexcept;
 
 	CompletionQueue(const CompletionQueue &) = delete;
@@ -76,9 +76,9 @@ public:
 
 	/*
 	 * Replace the ring. @change makes the device fill @ring, zeroed, from now on; it returns 0
-	 * or an errno. What the application has not read moves to @kept, zeroed elements, more than
-	 * room_to_keep(), and is read from there first. After that the old ring is not needed any
-	 * more. If @change fails, the queue stays as it is.
+	 * or an errno. Completions that the application has not read move to @kept, which is zeroed
+	 * and has more elements than room_to_keep(), and are read from there first. After that the
+	 * old ring is not needed any more. If @change fails, the queue stays as it is.
 	 *
 	 * The queue is locked from before @change: the device may write a completion into @ring at
 	 * once, and until poll(), arm() and forget() know that ring they would miss it.
@@ -94,7 +94,7 @@ public:
 		use_ring(ring, std::move(kept));
 		return 0;
 	}
-	/* So many elements at most are not read when the ring is replaced. */
+	/* The maximum number of elements that are not read when the ring is replaced. */
 	uint32_t room_to_keep() noexcept;
 
 	uint32_t capacity() const noexcept { return devices_ring().size; }
@@ -111,14 +111,14 @@ private:
 	void use_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;
 
 	QueueLock lock_;
-	sirdma_cq_ring ring_; /* that is read */
-	/* While ring_ is of what was kept when the ring was replaced. */
+	sirdma_cq_ring ring_; /* the ring that poll() reads */
+	/* true while ring_ has the elements that were kept when the ring was replaced */
 	std::unique_ptr<sirdma_cqe[]> kept_;
 	sirdma_cq_shadow kept_shadow_{};
 	sirdma_cq_ring next_ring_{};
 
-	Arm armed_ = Arm::none; /* requested from the device; its event was not read yet */
-	Arm again_ = Arm::none; /* to be requested when that event is read */
+	Arm armed_ = Arm::none; /* an event was requested from the device, and was not read yet */
+	Arm again_ = Arm::none; /* the event to request when that event is read */
 	uint8_t arm_seq_ = 0;
 	sirdma_db_page *page_ = nullptr;
 	uint32_t cq_id_ = 0;

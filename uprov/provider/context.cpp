@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include <sirdma/encode.h>
 #include <sirdma/shadow.h>
@@ -13,6 +14,7 @@
 
 #include "page_buffer.hpp"
 #include "pd.hpp"
+#include "ring_pool.hpp"
 #include "verbs.hpp"
 
 namespace sirdma
@@ -44,6 +46,7 @@ constinit const Operations context_ops = [] {
 	ops.destroy_srq = destroy_srq;
 	ops.detach_mcast = detach_mcast;
 	ops.free_context = free_context;
+	ops.modify_cq = modify_cq;
 	ops.modify_qp = modify_qp;
 	ops.modify_srq = modify_srq;
 	ops.poll_cq = poll_cq;
@@ -65,7 +68,7 @@ constinit const Operations context_ops = [] {
 namespace
 {
 
-/* The driver's limits, clipped to what the layouts of the provider can hold. */
+/* The limits of the driver, clipped to the values that the layouts of the provider can hold. */
 Limits limits_from(const sirdma_alloc_ucontext_resp &resp) noexcept
 {
 	Limits l{};
@@ -87,6 +90,8 @@ Limits limits_from(const sirdma_alloc_ucontext_resp &resp) noexcept
 	l.lacks = SIRDMA_SEND_OP_KERNEL;
 	if (!(resp.feature_flags & SIRDMA_FEATURE_ATOMICS))
 		l.lacks |= SIRDMA_SEND_OP_ATOMIC;
+	if (!(resp.feature_flags & SIRDMA_FEATURE_PLACEMENT))
+		l.lacks |= SIRDMA_SEND_OP_PLACEMENT;
 	return l;
 }
 
@@ -101,8 +106,8 @@ int get_context(Context &ctx, sirdma_alloc_ucontext_resp &answer) noexcept
 		return err;
 	answer = resp.drv;
 	/*
-	 * Driver and provider compute ring sizes from raw attributes. A driver without that is
-	 * not supported.
+	 * Driver and provider compute ring sizes from raw attributes. The provider does not support
+	 * a driver without them.
 	 */
 	if (!(answer.comp_mask & SIRDMA_UCTX_USE_RAW_ATTR) || answer.hw_rev != SIRDMA_HW_REV_GEN2)
 		return EOPNOTSUPP;
@@ -137,6 +142,8 @@ int open_context(Context &ctx, int cmd_fd) noexcept
 		return errno;
 	pd->context = &ctx.verbs;
 	ctx.pd = &Pd::of(pd);
+	if (resp.comp_mask & SIRDMA_UCTX_RING_POOL)
+		ctx.pool = new (std::nothrow) RingPool(ctx); /* without it QPs work as well */
 	ctx.doorbell = reinterpret_cast<sirdma_db_page *>(page.release());
 	return 0;
 }
@@ -165,7 +172,8 @@ void free_context(ibv_context *context) noexcept
 {
 	Context &ctx = Context::of(context);
 
-	/* The twin's driver has already freed what was left of the context, this PD included. */
+	delete ctx.pool;
+	/* The twin's driver has already freed the rest of the context, including this PD. */
 	static_cast<void>(ctx.commands->dealloc_pd(&ctx.pd->base));
 	delete ctx.pd;
 	PageBuffer::adopt(ctx.doorbell, sizeof(sirdma_db_page), ctx.commands->rings_in_children);
@@ -189,8 +197,8 @@ int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input
 }
 
 /*
- * The count of the clock is in tv_nsec, and tv_sec is 0, as other providers have it. comp_mask
- * says what was read.
+ * tv_nsec is the count of the clock and tv_sec is 0, as with other providers. comp_mask names the
+ * values that were read.
  */
 int query_rt_values(ibv_context *context, ibv_values_ex *values) noexcept
 {

@@ -19,14 +19,15 @@ namespace sirdma
 {
 
 struct Pd;
+class RingPool;
 
-/* A device in the library's list. */
+/* A device in the list of the library. */
 struct Device {
 	verbs_device base;
-	uint32_t driver_id; /* the kernel requires it in every ioctl */
+	uint32_t driver_id; /* driver id, which the kernel requires in every ioctl */
 };
 
-/* Limits of the rings: those of the driver, clipped to what the layouts can hold. */
+/* Limits of the rings: those of the driver, clipped to the values that the layouts can hold. */
 struct Limits {
 	uint32_t max_sge;
 	uint32_t max_read_sge;
@@ -35,28 +36,30 @@ struct Limits {
 	uint32_t max_rq_quanta;
 	uint32_t max_srq_quanta; /* 0: there are no shared receive queues */
 	uint32_t min_wq_quanta;
-	uint32_t max_cq_size; /* elements of the ring */
+	uint32_t max_cq_size; /* number of elements of the ring */
 	uint32_t min_cq_size;
 	uint32_t lacks; /* see sirdma_sq */
 };
 
-/* The library allocates it zeroed and knows only the first two members. */
+/* The library allocates this zeroed, and knows only the first two members. */
 struct Context {
-	alignas(ibv_context) uint8_t room[context_room]; /* holds the library's verbs_context */
+	alignas(ibv_context) uint8_t room[context_room]; /* memory of the library's verbs_context */
 	ibv_context verbs;
-	const Commands *commands; /* to its driver */
+	const Commands *commands; /* commands to the driver of the context */
 	Limits limits;
 	bool kick; /* the device maintains need_kick (SIRDMA_UCTX_KICK) */
 	bool cq_flags; /* the driver knows the flags of create_cq (SIRDMA_UCTX_CQ_FLAGS) */
 	bool cq_shadow_apart; /* the CQ shadow area has a registration of its own */
 	bool single_threaded; /* SIRDMA_SINGLE_THREADED=1 */
-	int64_t clock_offset; /* of CLOCK_MONOTONIC here from the clock of a kernel's device, in ns */
+	int64_t clock_offset; /* of CLOCK_MONOTONIC here from a kernel device's clock, ns */
 	void *device; /* of a driver in this process: the device that executes its commands */
 	sirdma_db_page *doorbell;
-	Pd *pd; /* for registrations of CQ memory */
+	Pd *pd; /* for registrations of CQ memory and of the pool */
+	RingPool *pool; /* rings of small QPs; null: the driver does not know SIRDMA_MEMREG_POOL */
 	/*
-	 * Held while the number of a QP with a shared receive queue is given or given back: its
-	 * completions are found by that number, so a new QP must not have it before they are gone.
+	 * The lock is held while a QP with a shared receive queue gets or returns its number.
+	 * Completions of the QP are found by the number, so a new QP must not have it before they
+	 * are gone.
 	 */
 	pthread_mutex_t numbers;
 

@@ -34,7 +34,7 @@ uint64_t supported_wc_flags(const Context &context) noexcept
 				  uint64_t{IBV_WC_STANDARD_FLAGS};
 }
 
-/* Register @bytes of @ring, a multiple of pages, and @more behind them. */
+/* Register @bytes of @ring, a multiple of pages, and @more bytes behind them. */
 int register_ring(Context &context, const PageBuffer &ring, size_t bytes, size_t more,
 		  std::unique_ptr<RingRegistration> &registration) noexcept
 {
@@ -55,6 +55,12 @@ Cq::Cq(PageBuffer ring, PageBuffer shadow, sirdma_cq_shadow *shadow_area, uint32
 	: CqBase{}, ring_(std::move(ring)), shadow_(std::move(shadow)), shadow_area_(shadow_area),
 	  queue_({reinterpret_cast<sirdma_cqe *>(ring_.data()), size}, shadow_area, locked)
 {
+}
+
+Cq::~Cq()
+{
+	if (domain_)
+		domain_->users.fetch_sub(1);
 }
 
 int Cq::register_memory(Context &context) noexcept
@@ -104,8 +110,11 @@ Cq *Cq::create(Context &context, const ibv_cq_init_attr_ex &attr, bool locked) n
 	const size_t ring_bytes = round_to_pages(size * sizeof(sirdma_cqe));
 	const bool apart = context.cq_shadow_apart;
 	const InChildren in_children = context.commands->rings_in_children;
-	PageBuffer ring = PageBuffer::anonymous(
-		apart ? ring_bytes : ring_bytes + SIRDMA_SHADOW_SIZE, in_children);
+	Pd *const domain = attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? &Pd::of(attr.parent_domain) :
+								       nullptr;
+	PageBuffer ring = PageBuffer::ring(domain, RingKind::cq,
+					   apart ? ring_bytes : ring_bytes + SIRDMA_SHADOW_SIZE,
+					   in_children);
 	PageBuffer shadow = apart ? PageBuffer::anonymous(SIRDMA_SHADOW_SIZE, in_children) :
 				    PageBuffer{};
 
@@ -122,6 +131,10 @@ Cq *Cq::create(Context &context, const ibv_cq_init_attr_ex &attr, bool locked) n
 		return nullptr;
 	}
 
+	if (domain && domain->rings.alloc) {
+		cq->domain_ = domain;
+		domain->users.fetch_add(1);
+	}
 	int err = cq->register_memory(context);
 	if (!err)
 		err = cq->create_in_kernel(context, attr);
@@ -140,7 +153,7 @@ int Cq::resize(Context &context, uint32_t cqe) noexcept
 
 	if (cqe < 1 || size > context.limits.max_cq_size)
 		return EINVAL;
-	/* Where the shadow area follows the ring, the ring cannot move. */
+	/* If the shadow area follows the ring, the ring cannot move. */
 	if (!shadow_)
 		return EOPNOTSUPP;
 
@@ -149,13 +162,17 @@ int Cq::resize(Context &context, uint32_t cqe) noexcept
 	if (queue_.unread() > cqe)
 		return EINVAL;
 
-	PageBuffer ring = PageBuffer::anonymous(bytes, context.commands->rings_in_children);
+	PageBuffer ring =
+		PageBuffer::ring(domain_, RingKind::cq, bytes, context.commands->rings_in_children);
+	if (!ring)
+		return errno;
+
 	std::unique_ptr<sirdma_cqe[]> kept(new (std::nothrow)
 						   sirdma_cqe[queue_.room_to_keep() + 1]{});
 	std::unique_ptr<RingRegistration> registration;
 	ResizeCqRequest req;
 
-	if (!ring || !kept)
+	if (!kept)
 		return ENOMEM;
 	if (const int err = register_ring(context, ring, bytes, 0, registration))
 		return err;
@@ -216,6 +233,11 @@ ibv_cq_ex *create_cq_ex(ibv_context *ibctx, ibv_cq_init_attr_ex *attr) noexcept
 		return nullptr;
 	cq->enable_extended_poll(attr->wc_flags);
 	return &cq->ex;
+}
+
+int modify_cq(ibv_cq *ibcq, ibv_modify_cq_attr *attr) noexcept
+{
+	return commands(ibcq->context).modify_cq(ibcq, attr);
 }
 
 int resize_cq(ibv_cq *ibcq, int cqe) noexcept

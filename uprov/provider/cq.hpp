@@ -35,12 +35,14 @@ public:
 		return *static_cast<Cq *>(reinterpret_cast<CqBase *>(cq));
 	}
 
+	~Cq();
+
 	CompletionQueue &queue() noexcept { return queue_; }
 
-	/* Room for @cqe completions; 0 or errno. */
+	/* Make room for @cqe completions. Returns 0 or an errno. */
 	int resize(Context &context, uint32_t cqe) noexcept;
 
-	/* Install the extended poll; @wc_flags says which fields are read. */
+	/* Install the extended poll. @wc_flags names the fields that are read. */
 	void enable_extended_poll(uint64_t wc_flags) noexcept;
 
 	/* The current completion of the extended poll. */
@@ -56,16 +58,21 @@ private:
 	int compare_clocks() noexcept;
 	int create_in_kernel(Context &context, const ibv_cq_init_attr_ex &attr) noexcept;
 
-	/* Destroyed in reverse order: registrations before their memory. resize() replaces the ring's. */
+	/*
+	 * Destroyed in reverse order: registrations before their memory. resize() replaces the
+	 * ring's.
+	 */
 	PageBuffer ring_;
-	PageBuffer shadow_; /* empty where the shadow area follows the ring */
+	PageBuffer shadow_; /* empty if the shadow area follows the ring */
 	sirdma_cq_shadow *shadow_area_;
 	CompletionQueue queue_;
 	std::unique_ptr<RingRegistration> ring_registration_;
 	RingRegistration shadow_registration_;
 	std::mutex resizing_;
-	uint64_t wall_offset_ = 0; /* of the time of day from the device's clock */
-	uint64_t compared_ = 0; /* when they were compared, by CLOCK_BOOTTIME; 0: never */
+	Pd *domain_ =
+		nullptr; /* its allocator gives the memory of rings; the CQ counts as its user */
+	uint64_t wall_offset_ = 0; /* offset of the time of day from the device's clock */
+	uint64_t compared_ = 0; /* time of the last comparison, by CLOCK_BOOTTIME; 0: never */
 };
 
 } // namespace sirdma

@@ -14,7 +14,10 @@ namespace sirdma
 namespace
 {
 
-/* wr_id and status are members of the verbs object; the rest is read through calls. */
+/*
+ * wr_id and status are members of the verbs object. The application reads the other fields through
+ * calls.
+ */
 void stand_at_current(Cq &cq) noexcept
 {
 	cq.ex.wr_id = cq.current.wr_id;
@@ -63,7 +66,7 @@ uint32_t read_byte_len(ibv_cq_ex *ex) noexcept
 	return Cq::of(ex).current.byte_len;
 }
 
-/* Immediate data in network order, or the invalidated rkey as it is. */
+/* The immediate data in network order, or the invalidated rkey without conversion. */
 __be32 read_imm_data(ibv_cq_ex *ex) noexcept
 {
 	const Completion &c = Cq::of(ex).current;
@@ -112,16 +115,16 @@ uint64_t read_completion_wallclock_ns(ibv_cq_ex *ex) noexcept
 }
 
 /*
- * Two readings of the device's clock, and one of the time of day between them, take less than
- * 1 us, and some us where a processor is emulated. If they take longer the thread has lost its
- * processor in between.
+ * Two readings of the device's clock, and one of the time of day between them, take less than 1 us,
+ * and some us where a processor is emulated. If they take longer, the thread has lost its processor
+ * in between.
  */
 constexpr uint64_t comparison_ns = 10000;
 constexpr int comparisons = 10;
 
 } // namespace
 
-/* How far the time of day is ahead of the device's clock: of some comparisons the quickest. */
+/* How far the time of day is ahead of the device's clock, by the quickest of some comparisons. */
 int Cq::compare_clocks() noexcept
 {
 	uint64_t quickest = UINT64_MAX;
@@ -145,15 +148,16 @@ int Cq::compare_clocks() noexcept
 
 /*
  * The two clocks are compared once a second: the time of day may be set, but completions that are
- * read together must not change their order by the inaccuracy of comparing. The seconds are those
- * of a clock that does not stand still while the machine is suspended, as the device's does.
+ * read together must not change their order by the inaccuracy of comparing. CLOCK_BOOTTIME counts
+ * the seconds, because it continues while the machine is suspended, when the device's clock stands
+ * still.
  */
 uint64_t Cq::wallclock() noexcept
 {
 	const uint64_t now = clock_ns(CLOCK_BOOTTIME);
 
 	if (!compared_ || now - compared_ > ns_per_second) {
-		/* In a child the device is not there, and no completion either. */
+		/* A child does not have the device, and no completion either. */
 		if (compare_clocks())
 			return 0;
 		compared_ = now;

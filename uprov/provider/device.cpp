@@ -17,10 +17,10 @@ namespace sirdma
 namespace
 {
 
-/* RDMA_DRIVER_UNKNOWN: found in sysfs, where there is no driver id. */
+/* RDMA_DRIVER_UNKNOWN: the library found the device in sysfs, where there is no driver id. */
 constexpr uint32_t driver_unknown = 0;
 
-/* What our driver's sysfs attribute hca_type begins with. */
+/* The beginning of our driver's sysfs attribute hca_type. */
 constexpr char hca_type[] = "SIRDMA";
 
 const verbs_match_ent match_table[] = {
@@ -53,9 +53,8 @@ bool has_our_hca_type(const verbs_sysfs_dev &dev) noexcept
 }
 
 /*
- * Called for each device that no other provider has claimed. If the driver id is known it
- * alone decides, so that no name and no sysfs file makes this provider use a device of
- * another vendor.
+ * Called for each device that no other provider has claimed. If the driver id is known, it alone
+ * decides, so that no name and no sysfs file makes this provider use a device of another vendor.
  */
 bool match_device(verbs_sysfs_dev *dev) noexcept
 {
@@ -66,7 +65,7 @@ bool match_device(verbs_sysfs_dev *dev) noexcept
 
 verbs_device *alloc_device(verbs_sysfs_dev *dev) noexcept
 {
-	/* The library expects the struct zeroed. */
+	/* The library expects that the struct is zeroed. */
 	auto *device = static_cast<Device *>(calloc(1, sizeof(Device)));
 
 	if (!device)

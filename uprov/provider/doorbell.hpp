@@ -44,7 +44,9 @@ public:
 		message_.wqe_size = sizeof(ib_uverbs_send_wr);
 	}
 
-	/* For a device in this process: wake() calls @run with @device and @qp_id. */
+	/*
+	 * Set up the kick of a device in this process: wake() calls @run with @device and @qp_id.
+	 */
 	using Run = void (*)(void *device, uint32_t qp_id) noexcept;
 
 	void prepare_local(Run run, void *device, uint32_t qp_id) noexcept
@@ -92,8 +94,8 @@ private:
 	uint32_t qp_id_ = 0;
 	Message message_{};
 	/*
-	 * The kernel writes the number of the first bad request here (0), perhaps for two
-	 * threads at once.
+	 * The kernel writes the number of the first bad request (0) here, perhaps for two threads
+	 * at once.
 	 */
 	uint32_t answer_ = 0;
 };

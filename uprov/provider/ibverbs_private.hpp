@@ -17,11 +17,18 @@
 #include <rdma/ib_user_verbs.h>
 
 /*
- * A command: header and the kernel's fixed part, which the library fills in, directly
- * followed by the driver's private part (command.hpp).
+ * A command: header and the kernel's fixed part, which the library fills in. Directly after it
+ * comes the driver's private part (command.hpp).
  */
 template <typename Core> struct alignas(8) verbs_cmd {
 	ib_uverbs_cmd_hdr hdr;
+	uint8_t core[sizeof(Core)];
+};
+
+/* The same for a command of the kernel's extended kind. */
+template <typename Core> struct alignas(8) verbs_ex_cmd {
+	ib_uverbs_cmd_hdr hdr;
+	ib_uverbs_ex_cmd_hdr ex_hdr;
 	uint8_t core[sizeof(Core)];
 };
 
@@ -151,6 +158,7 @@ struct verbs_context_ops;
 	OP(destroy_srq, int, ibv_srq *) \
 	OP(detach_mcast, int, ibv_qp *, const ibv_gid *, uint16_t lid) \
 	OP(free_context, void, ibv_context *) \
+	OP(modify_cq, int, ibv_cq *, ibv_modify_cq_attr *) \
 	OP(modify_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask) \
 	OP(modify_srq, int, ibv_srq *, ibv_srq_attr *, int attr_mask) \
 	OP(poll_cq, int, ibv_cq *, int num_entries, ibv_wc *) \
@@ -185,7 +193,7 @@ void verbs_uninit_context(verbs_context *context);
 int ibv_dontfork_range(void *base, size_t size);
 int ibv_dofork_range(void *base, size_t size);
 
-/* All return 0 or an errno. The first has an additional argument since release 57. */
+/* All functions return 0 or an errno. The first one has an additional argument since release 57. */
 int ibv_cmd_get_context(verbs_context *, verbs_cmd<ib_uverbs_get_context> *cmd, size_t cmd_size,
 			ib_uverbs_get_context_resp *, size_t resp_size);
 int ibv_cmd_query_device_any(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
@@ -210,6 +218,8 @@ int ibv_cmd_create_cq(ibv_context *, int cqe, ibv_comp_channel *, int comp_vecto
 		      ib_uverbs_create_cq_resp *, size_t resp_size);
 int ibv_cmd_resize_cq(ibv_cq *, int cqe, verbs_cmd<ib_uverbs_resize_cq> *cmd, size_t cmd_size,
 		      ib_uverbs_resize_cq_resp *, size_t resp_size);
+int ibv_cmd_modify_cq(ibv_cq *, ibv_modify_cq_attr *, verbs_ex_cmd<ib_uverbs_ex_modify_cq> *cmd,
+		      size_t cmd_size);
 int ibv_cmd_destroy_cq(ibv_cq *);
 int ibv_cmd_create_qp(ibv_pd *, ibv_qp *, ibv_qp_init_attr *, verbs_cmd<ib_uverbs_create_qp> *cmd,
 		      size_t cmd_size, ib_uverbs_create_qp_resp *, size_t resp_size);
@@ -244,6 +254,12 @@ namespace sirdma::private_abi
 inline constexpr size_t qp_ex_size_min = 344;
 inline constexpr size_t qp_size_max = 512;
 
+/* The member wr_flush of the newer struct ibv_qp_ex, and its bit in send_ops_flags. */
+inline constexpr size_t qp_ex_wr_flush = 352;
+inline constexpr uint64_t qp_ex_with_flush = 1 << 11;
+using WrFlush = void (*)(ibv_qp_ex *, uint32_t rkey, uint64_t remote_addr, size_t length,
+			 uint8_t type, uint8_t level);
+
 static_assert(sizeof(void *) != 8 ||
 	      (offsetof(verbs_match_ent, kind) == 20 && sizeof(verbs_match_ent) == 24));
 static_assert(sizeof(void *) != 8 ||
@@ -268,6 +284,7 @@ static_assert(sizeof(verbs_cmd<ib_uverbs_create_cq>) == 40 &&
 static_assert(sizeof(verbs_cmd<ib_uverbs_resize_cq>) == 24 &&
 	      sizeof(ib_uverbs_resize_cq_resp) == 8);
 static_assert(sizeof(verbs_cmd<ib_uverbs_modify_qp>) == 120);
+static_assert(sizeof(verbs_ex_cmd<ib_uverbs_ex_modify_cq>) == 40);
 static_assert(sizeof(void *) != 8 || (offsetof(verbs_srq, srq_num) == sizeof(ibv_srq) + 24 &&
 				      sizeof(verbs_srq) == sizeof(ibv_srq) + 32));
 static_assert(sizeof(ib_uverbs_get_context_resp) == 8 && sizeof(ib_uverbs_create_cq_resp) == 8);

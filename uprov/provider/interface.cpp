@@ -30,7 +30,10 @@ bool is_of(void *library, const Interface &interface)
 		dlsym(library, interface.distinguishing_symbol));
 }
 
-/* The number of the interface, part of the name verbs_register_driver_<number>; 0: not found. */
+/*
+ * The number of the interface, which is a part of the name verbs_register_driver_<number>; 0: not
+ * found.
+ */
 unsigned number_of(void *library)
 {
 	for (unsigned number = 1; number <= number_max; ++number) {
@@ -58,7 +61,7 @@ const Interface *find_interface(void *library, std::string &why)
 	const Interface *found = nullptr;
 
 	/*
-	 * Use the last match: of two interfaces with one number the later has the
+	 * Use the last match: of two interfaces with the same number, the later one has the
 	 * distinguishing symbol.
 	 */
 	for (const Interface &known : interfaces)

@@ -22,14 +22,14 @@ struct Interface {
 	unsigned first_release; /* of rdma-core; it also identifies the layout of the operations */
 	unsigned last_release;
 	bool get_context_takes_fds; /* ibv_cmd_get_context() has an additional argument */
-	size_t context_size; /* of struct verbs_context, 64 bit */
+	size_t context_size; /* size of struct verbs_context, 64 bit */
 	const char *
 		distinguishing_symbol; /* a symbol that the earlier interface of this number lacks */
 };
 
 /*
- * In the order of releases. rdma-core 34 and 35 also have number 34, but another order of
- * operations: set_operations() detects that and fails.
+ * The entries are in the order of releases. rdma-core 34 and 35 also have number 34, but another
+ * order of operations: set_operations() detects that and fails.
  */
 inline constexpr Interface interfaces[] = {
 	{.number = 34,
@@ -181,7 +181,7 @@ constexpr size_t operation_count(const Interface &interface) noexcept
 	return count;
 }
 
-/* Index of operation @name in the table of @interface; -1: it has no such operation. */
+/* Index of operation @name in the table of @interface; -1: the interface has no such operation. */
 constexpr int operation_slot(const Interface &interface, std::string_view name) noexcept
 {
 	int slot = 0;
@@ -196,7 +196,7 @@ constexpr int operation_slot(const Interface &interface, std::string_view name) 
 	return -1;
 }
 
-/* The interface of @library, a handle of dlopen(). Null if it is unknown; @why then says why. */
+/* The interface of @library, a handle of dlopen(). Returns null with @why if it is unknown. */
 const Interface *find_interface(void *library, std::string &why);
 
 /* "IBVERBS_PRIVATE_34 (rdma-core 36 to 56)" */

@@ -14,13 +14,13 @@ namespace sirdma
 namespace
 {
 
-/* The inode of /proc/self/ns/time of a process that is in no time namespace but the first. */
+/* The inode of /proc/self/ns/time of a process that is in the first time namespace. */
 constexpr ino_t first_time_namespace = 0xeffffffa;
 
 /*
  * How far CLOCK_MONOTONIC of this process is ahead of the kernel's own, which is 0 outside of time
- * namespaces. The file is of the namespace that children will be in (time_namespaces(7)): it is
- * that of the process, unless unshare() made it.
+ * namespaces. The file describes the namespace of future children (time_namespaces(7)). This is the
+ * namespace of the process, unless unshare() made a new one.
  */
 int64_t monotonic_offset() noexcept
 {
@@ -41,7 +41,7 @@ int64_t monotonic_offset() noexcept
 	return seconds * static_cast<int64_t>(ns_per_second) + ns;
 }
 
-/* It has one argument more since 57. */
+/* The command has one more argument since release 57. */
 int get_context_of_library(ibv_context *context, GetContextRequest &req, GetContextResponse &resp)
 {
 	using WithFds = int(verbs_context *, verbs_cmd<ib_uverbs_get_context> *, size_t,
@@ -150,6 +150,13 @@ int resize_cq(ibv_cq *cq, int cqe, ResizeCqRequest &req)
 	return library().ibv_cmd_resize_cq(cq, cqe, &req.cmd, sizeof(req), &resp, sizeof(resp));
 }
 
+int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr)
+{
+	verbs_ex_cmd<ib_uverbs_ex_modify_cq> cmd{};
+
+	return library().ibv_cmd_modify_cq(cq, attr, &cmd, sizeof(cmd));
+}
+
 int destroy_cq(ibv_cq *cq)
 {
 	return library().ibv_cmd_destroy_cq(cq);
@@ -243,6 +250,7 @@ constinit const Commands kernel_commands = {
 	.dealloc_mw = dealloc_mw,
 	.create_cq = create_cq,
 	.resize_cq = resize_cq,
+	.modify_cq = modify_cq,
 	.destroy_cq = destroy_cq,
 	.create_qp = create_qp,
 	.query_qp = query_qp,
@@ -256,7 +264,7 @@ constinit const Commands kernel_commands = {
 	.destroy_ah = destroy_ah,
 	.attach_mcast = attach_mcast,
 	.detach_mcast = detach_mcast,
-	/* They are pinned: a child's copy on write could take them from their process. */
+	/* The rings are pinned: a child's copy on write could take them from their process. */
 	.rings_in_children = InChildren::nothing,
 };
 

@@ -20,7 +20,7 @@ static_assert(offsetof(verbs_context, context) + sizeof(ibv_context) == sizeof(v
 
 using Slots = std::array<verbs_unused_op, std::size(operations)>;
 
-/* Look up a private function. Null: @why names the missing symbol. */
+/* Look up a private function. Returns null, with the missing symbol in @why. */
 verbs_unused_op find(void *handle, const Interface &interface, const char *name, std::string &why)
 {
 	const std::string version = "IBVERBS_PRIVATE_" + std::to_string(interface.number);
@@ -164,7 +164,10 @@ void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t o
 	/* The library expects the offset as a pointer. */
 	auto *begin = reinterpret_cast<verbs_context *>(offset + sizeof(ibv_context) -
 							library().interface.context_size);
-	/* Spare room: the library must not write past the end if its verbs_context is larger. */
+	/*
+	 * This is spare room: the library must not write past the end if its verbs_context is
+	 * larger.
+	 */
 	auto *memory = static_cast<uint8_t *>(
 		init_and_alloc(device, cmd_fd, size + context_room, begin, driver_id));
 

@@ -37,12 +37,15 @@ void *alloc_context_memory(ibv_device *device, int cmd_fd, size_t size, size_t o
 			   uint32_t driver_id) noexcept;
 /* The verbs_context of a context with context_room. */
 verbs_context *library_context(ibv_context *context) noexcept;
-/* Set the operations @ops of the context. 0; EPROTO: the library's table has another layout. */
+/*
+ * Set the operations @ops of the context. Returns 0, or EPROTO if the library's table has another
+ * layout.
+ */
 int set_operations(ibv_context *context, const Operations &ops) noexcept;
 /* Undo the initialization by alloc_context_memory(); the memory stays. */
 void uninit_context(ibv_context *context) noexcept;
 
-/* Private functions of the library, by name; null if the library is not known. */
+/* Private functions of the library, by name. They are null if the library is not known. */
 #define SIRDMA_LIBRARY_COMMANDS(ENTRY) \
 	ENTRY(ibv_cmd_get_context) \
 	ENTRY(ibv_cmd_query_device_any) \
@@ -56,6 +59,7 @@ void uninit_context(ibv_context *context) noexcept;
 	ENTRY(ibv_cmd_dealloc_mw) \
 	ENTRY(ibv_cmd_create_cq) \
 	ENTRY(ibv_cmd_resize_cq) \
+	ENTRY(ibv_cmd_modify_cq) \
 	ENTRY(ibv_cmd_destroy_cq) \
 	ENTRY(ibv_cmd_create_qp) \
 	ENTRY(ibv_cmd_query_qp) \
@@ -78,7 +82,7 @@ void uninit_context(ibv_context *context) noexcept;
 
 struct Library {
 	Interface interface {
-	}; /* number 0: not known */
+	}; /* number 0: the interface is not known */
 	void (*register_driver)(const verbs_device_ops *ops) = nullptr;
 #define ENTRY(name) decltype(::name) *name = nullptr;
 	SIRDMA_LIBRARY_ENTRIES(ENTRY)

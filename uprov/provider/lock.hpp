@@ -24,9 +24,9 @@ namespace sirdma
 {
 
 /*
- * Waiting for a short critical section of another thread: spin, then yield, then sleep.
- * Sleeping is necessary because a SCHED_FIFO thread that only yields never lets an ordinary
- * thread on the same processor run, and that thread may hold the lock.
+ * Wait for a short critical section of another thread: spin, then yield, then sleep. Sleeping is
+ * necessary because a SCHED_FIFO thread that only yields never lets an ordinary thread on the same
+ * processor run, and that thread may hold the lock.
  */
 class Backoff {
 public:
@@ -38,7 +38,7 @@ public:
 
 	explicit Backoff(unsigned spins = lock_spins) noexcept : spins_(spins) {}
 
-	/* Call between two attempts. No cancellation point. */
+	/* Call this between two attempts. It is no cancellation point. */
 	void pause() noexcept
 	{
 		++waits_;
@@ -53,6 +53,7 @@ public:
 private:
 	/* After this many yields each runnable thread of equal priority has run. */
 	static constexpr unsigned yields = 100;
+	/* As long as these yields take where no other thread wants the processor, 0.6 us each. */
 	static constexpr timespec nap = {.tv_sec = 0, .tv_nsec = 50000};
 
 	const unsigned spins_;

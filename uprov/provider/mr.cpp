@@ -14,7 +14,7 @@ namespace sirdma
 namespace
 {
 
-/* Register memory with the driver and fill @mr. 0 or errno. */
+/* Register memory with the driver and fill @mr. Returns 0 or an errno. */
 int register_memory(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access,
 		    const sirdma_mem_reg_req &what, verbs_mr &mr) noexcept
 {
@@ -66,14 +66,32 @@ ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acces
 	return &mr->mr;
 }
 
-int rereg_mr(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length, int access) noexcept
+namespace
+{
+
+int change_region(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length,
+		  int access) noexcept
 {
 	ReregMrRequest req;
 
+	if ((flags & IBV_REREG_MR_CHANGE_PD) && (!pd || pd->context != mr->mr.context))
+		return EINVAL;
 	req.drv = user_memory;
 	return commands(mr->mr.context)
 		.rereg_mr(mr, static_cast<uint32_t>(flags), addr, length,
 			  reinterpret_cast<uintptr_t>(addr), access, pd, req);
+}
+
+} // namespace
+
+/* libibverbs returns a code of its own for any error, so the errno is in errno, too. */
+int rereg_mr(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length, int access) noexcept
+{
+	const int err = change_region(mr, flags, pd, addr, length, access);
+
+	if (err)
+		errno = err;
+	return err;
 }
 
 int dereg_mr(verbs_mr *mr) noexcept

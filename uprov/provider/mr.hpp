@@ -17,10 +17,13 @@ public:
 	RingRegistration() noexcept = default;
 	RingRegistration(const RingRegistration &) = delete;
 	RingRegistration &operator=(const RingRegistration &) = delete;
-	/* The QP, CQ or SRQ that uses the memory must be destroyed before, or the driver refuses. */
+	/*
+	 * The owner destroys the QP, CQ or SRQ that uses the memory first, otherwise the driver
+	 * refuses.
+	 */
 	~RingRegistration();
 
-	/* Register the first @bytes of @memory, described by @what; 0 or errno. */
+	/* Register the first @bytes of @memory, described by @what. Returns 0 or an errno. */
 	int open(ibv_pd *pd, const PageBuffer &memory, size_t bytes,
 		 const sirdma_mem_reg_req &what) noexcept;
 

@@ -16,8 +16,10 @@ namespace
 {
 
 constexpr unsigned key_bits = 0xff;
-constexpr unsigned known_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
-				 IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_ZERO_BASED;
+/* A window has no local rights. Other devices accept the flag, and rdma-core's own tests set it. */
+constexpr unsigned known_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+				 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |
+				 IBV_ACCESS_ZERO_BASED;
 
 uint32_t rights_of(unsigned flags) noexcept
 {
@@ -26,7 +28,7 @@ uint32_t rights_of(unsigned flags) noexcept
 	       (flags & IBV_ACCESS_REMOTE_ATOMIC ? SIRDMA_ACCESS_REMOTE_ATOMIC : 0u);
 }
 
-/* The application's structure, of which the provider knows more. */
+/* The structure of the application. The provider knows more about it. */
 bool is_zero_based(const ibv_mr *mr) noexcept
 {
 	return reinterpret_cast<const verbs_mr *>(mr)->access & IBV_ACCESS_ZERO_BASED;
@@ -41,10 +43,10 @@ int describe_bind(const ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info &info,
 
 	if (!mw || (flags & ~known_flags))
 		return EINVAL;
-	/* Only what ends a binding is about no region. */
+	/* Only a request that ends a binding names no region. */
 	if (!info.mr && (info.addr || info.length))
 		return EINVAL;
-	/* IBTA o10-36.2.2, and a window lies in a region that is addressed as its memory. */
+	/* IBTA o10-36.2.2. A window must lie in a region that is addressed as its memory. */
 	if ((mw->type == IBV_MW_TYPE_1 && (flags & IBV_ACCESS_ZERO_BASED)) ||
 	    (info.mr && is_zero_based(info.mr)))
 		return EINVAL;

@@ -9,8 +9,9 @@ namespace sirdma
 {
 
 /*
- * What the codec needs to bind @mw, as @info says, with the key of @rkey: its index is the window's
- * own. 0; EINVAL: no window is bound so, whatever the device says. Other errors are completions.
+ * Fill in the request by which the codec binds @mw as @info describes, with the key of @rkey. The
+ * index is the window's own. Returns 0, or EINVAL if no window can be bound in this way on any
+ * device. Other errors come as completions.
  */
 int describe_bind(const ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info &info,
 		  sirdma_bind &bind) noexcept;

@@ -2,6 +2,7 @@
 #include "page_buffer.hpp"
 
 #include <cerrno>
+#include <cstring>
 #include <sys/mman.h>
 #include <utility>
 
@@ -12,7 +13,7 @@ namespace sirdma
 
 PageBuffer::PageBuffer(PageBuffer &&other) noexcept
 	: base_(std::exchange(other.base_, nullptr)), size_(std::exchange(other.size_, 0)),
-	  in_children_(other.in_children_)
+	  in_children_(other.in_children_), domain_(other.domain_), kind_(other.kind_)
 {
 }
 
@@ -23,6 +24,8 @@ PageBuffer &PageBuffer::operator=(PageBuffer &&other) noexcept
 		base_ = std::exchange(other.base_, nullptr);
 		size_ = std::exchange(other.size_, 0);
 		in_children_ = other.in_children_;
+		domain_ = other.domain_;
+		kind_ = other.kind_;
 	}
 	return *this;
 }
@@ -36,9 +39,18 @@ void PageBuffer::reset() noexcept
 {
 	if (!base_)
 		return;
-	if (in_children_ == InChildren::nothing)
-		ibv_dofork_range(base_, size_);
-	munmap(base_, size_);
+	if (domain_) {
+		const int err = errno;
+
+		domain_->rings.free(&domain_->base, domain_->rings.context, base_,
+				    static_cast<uint64_t>(kind_));
+		domain_->users.fetch_sub(1);
+		errno = err; /* callers have set it for a call that failed */
+	} else {
+		if (in_children_ == InChildren::nothing)
+			ibv_dofork_range(base_, size_);
+		munmap(base_, size_);
+	}
 	base_ = nullptr;
 	size_ = 0;
 }
@@ -74,6 +86,37 @@ PageBuffer PageBuffer::map(int fd, off_t offset, size_t bytes, int flags,
 PageBuffer PageBuffer::anonymous(size_t bytes, InChildren in_children) noexcept
 {
 	return map(-1, 0, bytes, MAP_PRIVATE | MAP_ANONYMOUS, in_children);
+}
+
+PageBuffer PageBuffer::ring(Pd *domain, RingKind kind, size_t bytes,
+			    InChildren in_children) noexcept
+{
+	if (!domain || !domain->rings.alloc)
+		return anonymous(bytes, in_children);
+
+	const size_t size = round_to_pages(bytes);
+	void *base = domain->rings.alloc(&domain->base, domain->rings.context, size, hw_page_size,
+					 static_cast<uint64_t>(kind));
+
+	if (base == IBV_ALLOCATOR_USE_DEFAULT)
+		return anonymous(bytes, in_children);
+	if (!base) {
+		errno = ENOMEM;
+		return {};
+	}
+
+	PageBuffer buffer(static_cast<uint8_t *>(base), size, InChildren::copy);
+
+	buffer.domain_ = domain;
+	buffer.kind_ = kind;
+	domain->users.fetch_add(1);
+	if (reinterpret_cast<uintptr_t>(base) % hw_page_size) {
+		buffer = {};
+		errno = EINVAL;
+	} else {
+		memset(base, 0, size);
+	}
+	return buffer;
 }
 
 PageBuffer PageBuffer::device(int fd, off_t offset, size_t bytes, InChildren in_children) noexcept

@@ -10,6 +10,8 @@
 
 #include <sirdma/bits.h>
 
+#include "pd.hpp"
+
 namespace sirdma
 {
 
@@ -21,7 +23,7 @@ constexpr size_t round_to_pages(size_t bytes) noexcept
 	return (bytes + hw_page_size - 1) & ~(hw_page_size - 1);
 }
 
-/* What a forked child gets of the memory if the application asked for fork safety. */
+/* The part of the memory that a forked child gets if the application asked for fork safety. */
 enum class InChildren : uint8_t { nothing, copy };
 
 class PageBuffer {
@@ -31,9 +33,18 @@ public:
 	PageBuffer(PageBuffer &&other) noexcept;
 	PageBuffer &operator=(PageBuffer &&other) noexcept;
 
-	/* Zeroed anonymous memory; empty with errno set when there is none. */
+	/* Zeroed anonymous memory. It is empty, with errno set, if there is none. */
 	static PageBuffer anonymous(size_t bytes, InChildren in_children) noexcept;
-	/* @bytes of @fd at @offset, shared with the kernel; empty with errno set on failure. */
+	/*
+	 * The same from the allocator of @domain. Without a domain or an allocator, or if that one
+	 * asks for it, it is anonymous(). The application protects its memory from fork() itself.
+	 */
+	static PageBuffer ring(Pd *domain, RingKind kind, size_t bytes,
+			       InChildren in_children) noexcept;
+	/*
+	 * Map @bytes of @fd at @offset, shared with the kernel. The result is empty, with errno
+	 * set, on failure.
+	 */
 	static PageBuffer device(int fd, off_t offset, size_t bytes,
 				 InChildren in_children) noexcept;
 
@@ -43,7 +54,7 @@ public:
 
 	/* Give up ownership, for storage that cannot hold a destructor. */
 	uint8_t *release() noexcept;
-	/* Take back what release() gave away. */
+	/* Take back memory that release() gave away. */
 	static PageBuffer adopt(void *base, size_t bytes, InChildren in_children) noexcept;
 
 private:
@@ -59,6 +70,8 @@ private:
 	uint8_t *base_ = nullptr;
 	size_t size_ = 0;
 	InChildren in_children_ = InChildren::copy;
+	Pd *domain_ = nullptr; /* its allocator gave the memory; null: it was mapped */
+	RingKind kind_ = RingKind::cq; /* for that allocator */
 };
 
 } // namespace sirdma

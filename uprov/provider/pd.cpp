@@ -30,12 +30,21 @@ ibv_pd *alloc_pd(ibv_context *context) noexcept
 
 ibv_pd *alloc_parent_domain(ibv_context *, ibv_parent_domain_init_attr *attr) noexcept
 {
+	constexpr uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+				   IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+
 	if (!attr->pd) {
 		errno = EINVAL;
 		return nullptr;
 	}
-	if (attr->comp_mask) { /* allocators and their context */
+	const bool allocates = attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
+
+	if (attr->comp_mask & ~known) {
 		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	if (allocates && (!attr->alloc || !attr->free)) {
+		errno = EINVAL;
 		return nullptr;
 	}
 
@@ -50,6 +59,12 @@ ibv_pd *alloc_parent_domain(ibv_context *, ibv_parent_domain_init_attr *attr) no
 	parent->base.handle = attr->pd->handle;
 	parent->pd_id = parent->contained->pd_id;
 	parent->contained->users.fetch_add(1);
+	if (allocates) {
+		parent->rings.alloc = attr->alloc;
+		parent->rings.free = attr->free;
+	}
+	if (attr->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+		parent->rings.context = attr->pd_context;
 	if (attr->td) {
 		parent->td = &Td::of(attr->td);
 		parent->td->users.fetch_add(1);

@@ -20,20 +20,35 @@ struct Td {
 	static Td &of(ibv_td *td) noexcept { return *reinterpret_cast<Td *>(td); }
 };
 
+/* What an allocator of the application is to give memory for: its argument resource_type. */
+enum class RingKind : uint64_t { cq = 1, qp = 2, srq = 3 };
+
+/* The application's functions for the memory of rings, from ibv_alloc_parent_domain(). */
+struct RingAllocator {
+	decltype(ibv_parent_domain_init_attr::alloc) alloc = nullptr; /* null: there are none */
+	decltype(ibv_parent_domain_init_attr::free) free = nullptr;
+	void *context = nullptr;
+};
+
 /*
  * A protection domain, or a parent domain. A parent domain has the kernel handle of the
- * protection domain it contains, and optionally a thread domain.
+ * protection domain it contains, and optionally a thread domain and allocators.
  */
 struct Pd {
 	ibv_pd base{};
 	uint32_t pd_id = 0;
 	Pd *contained = nullptr;
 	Td *td = nullptr;
-	std::atomic<uint32_t> users{0}; /* parent domains over this one */
+	RingAllocator rings;
+	/*
+	 * The number of parent domains over this one, of buffers that its allocator gave, and of
+	 * CQs that will ask it for their next ring.
+	 */
+	std::atomic<uint32_t> users{0};
 
 	static Pd &of(ibv_pd *pd) noexcept { return *reinterpret_cast<Pd *>(pd); }
 
-	/* Whether queues created under it need their locks. */
+	/* Do queues that are created under the domain need their locks? */
 	bool locked() const noexcept { return !td; }
 
 	/* The protection domain itself. */

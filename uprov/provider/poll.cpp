@@ -36,6 +36,7 @@ static_assert(int{SIRDMA_WC_COMP_SWAP} == int{IBV_WC_COMP_SWAP});
 static_assert(int{SIRDMA_WC_FETCH_ADD} == int{IBV_WC_FETCH_ADD});
 static_assert(int{SIRDMA_WC_BIND_MW} == int{IBV_WC_BIND_MW});
 static_assert(int{SIRDMA_WC_LOCAL_INV} == int{IBV_WC_LOCAL_INV});
+static_assert(int{SIRDMA_WC_ATOMIC_WRITE} == int{IBV_WC_ATOMIC_WRITE});
 static_assert(int{SIRDMA_WC_RECV} == int{IBV_WC_RECV});
 static_assert(int{SIRDMA_WC_RECV_WRITE_IMM} == int{IBV_WC_RECV_RDMA_WITH_IMM});
 static_assert(SIRDMA_WC_HAS_IMM == IBV_WC_WITH_IMM && SIRDMA_WC_HAS_INV == IBV_WC_WITH_INV &&
@@ -61,7 +62,7 @@ void to_wc(const Completion &c, ibv_wc &wc) noexcept
 	wc.dlid_path_bits = 0;
 }
 
-/* False when its work request, or the whole queue pair, is gone. */
+/* Returns false if the work request, or the whole queue pair, is gone. */
 bool decode(const sirdma_cqe_at &at, Completion &c) noexcept
 {
 	if (sirdma_cqe_shared(&at))
@@ -157,10 +158,10 @@ void CompletionQueue::write_arm(Arm want) noexcept
 }
 
 /*
- * The sequence number has two bits, so the provider must not get ahead of the device. A
- * request that the outstanding one covers is therefore only remembered. The event of the
- * outstanding request may already be in the channel; then the remembered request is made
- * when that event is read. At worst the application sees one superfluous event.
+ * The sequence number has two bits, so the provider must not get ahead of the device. If the
+ * outstanding request covers a new one, the provider therefore only remembers the new one. The
+ * event of the outstanding request may already be in the channel; then the remembered request is
+ * made when that event is read. At worst the application sees one superfluous event.
  */
 void CompletionQueue::arm(bool solicited_only) noexcept
 {
@@ -196,7 +197,7 @@ void CompletionQueue::forget(const QueuePair *qp, uint32_t qpn) noexcept
 namespace
 {
 
-/* Call @visit for each completion in the ring that can be polled, from the oldest. */
+/* Call @visit for each completion in the ring that can be polled, from the oldest on. */
 template <typename Visitor> void for_each_unread(const sirdma_cq_ring &ring, Visitor visit) noexcept
 {
 	sirdma_cq_ring walk = ring;
@@ -211,7 +212,7 @@ template <typename Visitor> void for_each_unread(const sirdma_cq_ring &ring, Vis
 	}
 }
 
-/* An element as a ring has it in its first lap. */
+/* The form that an element has in the first lap of a ring. */
 template <typename Element> sirdma_cqe first_lap(const Element &element) noexcept
 {
 	sirdma_cqe copy;
@@ -260,9 +261,9 @@ void CompletionQueue::use_ring(std::span<sirdma_cqe> ring,
 	if (kept_)
 		for_each_unread(next_ring_, keep);
 	sirdma_cq_ring_init(&next_ring_, ring.data(), static_cast<uint32_t>(ring.size()), shadow);
-	/* The index in there is of the old ring. */
+	/* The index in the element is of the old ring. */
 	sirdma_put64_release(&shadow->cons_idx, 0);
-	/* One element more, which never becomes valid, ends the kept ones. */
+	/* One more element, which never becomes valid, ends the kept ones. */
 	sirdma_cq_ring_init(&ring_, kept.get(), count + 1, &kept_shadow_);
 	kept_ = std::move(kept);
 }

@@ -22,6 +22,7 @@ static_assert(int{SIRDMA_WR_FETCH_ADD} == int{IBV_WR_ATOMIC_FETCH_AND_ADD});
 static_assert(int{SIRDMA_WR_LOCAL_INV} == int{IBV_WR_LOCAL_INV});
 static_assert(int{SIRDMA_WR_BIND_MW} == int{IBV_WR_BIND_MW});
 static_assert(int{SIRDMA_WR_SEND_INV} == int{IBV_WR_SEND_WITH_INV});
+static_assert(int{SIRDMA_WR_ATOMIC_WRITE} == int{IBV_WR_ATOMIC_WRITE});
 static_assert(int{SIRDMA_SEND_FENCE} == int{IBV_SEND_FENCE});
 static_assert(int{SIRDMA_SEND_SIGNALED} == int{IBV_SEND_SIGNALED});
 static_assert(int{SIRDMA_SEND_SOLICITED} == int{IBV_SEND_SOLICITED});
@@ -60,6 +61,7 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 		[[fallthrough]];
 	case IBV_WR_RDMA_WRITE:
 	case IBV_WR_RDMA_READ:
+	case IBV_WR_ATOMIC_WRITE:
 		work.remote_addr = wr.wr.rdma.remote_addr;
 		work.key = wr.wr.rdma.rkey;
 		break;
@@ -75,6 +77,10 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 	case IBV_WR_SEND_WITH_INV:
 	case IBV_WR_LOCAL_INV:
 		work.key = wr.invalidate_rkey;
+		break;
+	case SIRDMA_WR_FLUSH:
+		/* struct ibv_send_wr has no place for what a FLUSH asks for. */
+		work.opcode = ~0u;
 		break;
 	default:
 		break;
@@ -159,7 +165,7 @@ int SendQueue::post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept
 	}
 	const bool posted = queue_.head != start;
 	lock_.unlock();
-	/* After the lock is dropped: see QpDoorbell. */
+	/* Do this after the lock is dropped: see QpDoorbell. */
 	if (posted)
 		doorbell_.ring_send();
 	return err;

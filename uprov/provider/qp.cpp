@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "qp.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -16,7 +17,7 @@ namespace sirdma
 namespace
 {
 
-/* The type as the codec numbers it, for its table of send operations; 0: not supported. */
+/* The type in the numbering of the codec, for its table of send operations; 0: not supported. */
 uint32_t send_type(ibv_qp_type type) noexcept
 {
 	switch (type) {
@@ -31,7 +32,7 @@ uint32_t send_type(ibv_qp_type type) noexcept
 	}
 }
 
-/* Of Context::numbers, for a QP that has a shared receive queue. */
+/* Hold Context::numbers, for a QP that has a shared receive queue. */
 class NumberGuard {
 public:
 	NumberGuard(Context &context, const ibv_srq *srq) noexcept
@@ -75,23 +76,36 @@ bool QpGeometry::compute(const ibv_qp_cap &cap, bool shared, const Limits &limit
 	return out.sq_quanta && (out.rq_quanta || shared);
 }
 
+bool QpGeometry::compute_in_pool(const ibv_qp_cap &cap, bool shared, const Limits &limits,
+				 QpGeometry &out) noexcept
+{
+	if (!compute(cap, shared, limits, out))
+		return false;
+	out.sq_quanta = sirdma_sq_pool_quanta(cap.max_send_wr, out.sq_shift, limits.min_wq_quanta,
+					      limits.max_sq_quanta);
+	out.pooled = true;
+	return sirdma_pool_bytes(out.sq_quanta, out.rq_quanta) <= hw_page_size;
+}
+
 QueuePairMemory Qp::layout() noexcept
 {
-	uint8_t *base = memory_.data();
+	const size_t sq_bytes = geometry_.sq_quanta * size_t{SIRDMA_QUANTUM};
+	const size_t rq_bytes = geometry_.rq_quanta * size_t{SIRDMA_QUANTUM};
+	uint8_t *sq = memory_.data();
+	uint8_t *rq = sq + (geometry_.pooled ? sq_bytes : geometry_.sq_bytes());
+	uint8_t *shadow = rq + (geometry_.pooled ? rq_bytes : geometry_.rq_bytes());
 
 	return {
-		.sq = {reinterpret_cast<sirdma_wqe *>(base), geometry_.sq_quanta},
-		.rq = {reinterpret_cast<sirdma_wqe *>(base + geometry_.sq_bytes()),
-		       geometry_.rq_quanta},
+		.sq = {reinterpret_cast<sirdma_wqe *>(sq), geometry_.sq_quanta},
+		.rq = {reinterpret_cast<sirdma_wqe *>(rq), geometry_.rq_quanta},
 		.send_slots = {slots_.get(), geometry_.sq_quanta},
 		.recv_wr_ids = {wr_ids_.get(), geometry_.rq_quanta >> geometry_.rq_shift},
 		.recv_shift = geometry_.rq_shift,
-		.shadow = reinterpret_cast<sirdma_qp_shadow *>(base + geometry_.sq_bytes() +
-							       geometry_.rq_bytes()),
+		.shadow = reinterpret_cast<sirdma_qp_shadow *>(shadow),
 	};
 }
 
-Qp::Qp(PageBuffer memory, std::unique_ptr<SendSlot[]> slots, std::unique_ptr<__u64[]> wr_ids,
+Qp::Qp(Memory memory, std::unique_ptr<SendSlot[]> slots, std::unique_ptr<__u64[]> wr_ids,
        const QpGeometry &geometry, const SendLimits &limits, uint32_t max_recv_sge,
        bool locked) noexcept
 	: QpBase{.reserved = {}}, geometry_(geometry), memory_(std::move(memory)),
@@ -104,10 +118,12 @@ int Qp::register_memory(ibv_pd *pd) noexcept
 {
 	sirdma_mem_reg_req what{};
 
+	if (geometry_.pooled)
+		return 0;
 	what.reg_type = SIRDMA_MEMREG_QP;
 	what.sq_pages = static_cast<uint16_t>(geometry_.sq_bytes() / hw_page_size);
 	what.rq_pages = static_cast<uint16_t>(geometry_.rq_bytes() / hw_page_size);
-	return registration_.open(pd, memory_, geometry_.bytes(), what);
+	return registration_.open(pd, memory_.own, geometry_.bytes(), what);
 }
 
 int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
@@ -122,7 +138,7 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 
 	if (const int err = context.commands->create_qp(pd, &qp, &attr, req, resp))
 		return err;
-	/* The driver computes the ring sizes too: if they differ, the QP cannot be used. */
+	/* The driver computes the ring sizes too. If the results differ, the QP cannot be used. */
 	if (resp.drv.actual_sq_size << geometry_.sq_shift != geometry_.sq_quanta ||
 	    resp.drv.actual_rq_size << geometry_.rq_shift != geometry_.rq_quanta) {
 		context.commands->destroy_qp(&qp);
@@ -140,6 +156,19 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	return 0;
 }
 
+Qp::Memory Qp::allocate(Context &context, Pd &pd, const QpGeometry &geometry) noexcept
+{
+	Memory memory;
+
+	if (geometry.pooled)
+		memory.pooled = context.pool->take(
+			sirdma_pool_bytes(geometry.sq_quanta, geometry.rq_quanta));
+	else
+		memory.own = PageBuffer::ring(&pd, RingKind::qp, geometry.bytes(),
+					      context.commands->rings_in_children);
+	return memory;
+}
+
 Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 {
 	QpGeometry geometry;
@@ -148,7 +177,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}
-	/* What is asked for a receive queue that there is not does not count (ibv_create_qp(3)). */
+	/* Without a receive queue its attributes are ignored (ibv_create_qp(3)). */
 	if (attr.srq)
 		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
 	if (!attr.send_cq || !attr.recv_cq ||
@@ -156,6 +185,19 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 		errno = EINVAL;
 		return nullptr;
 	}
+
+	/* An allocator of the application is asked for the memory of each queue pair. */
+	if (QpGeometry small;
+	    context.pool && !Pd::of(pd).rings.alloc &&
+	    QpGeometry::compute_in_pool(attr.cap, attr.srq, context.limits, small))
+		geometry = small;
+
+	/*
+	 * Grant the inline data that the WQEs hold anyway: rdma_xclient of rdmacm-utils asks for
+	 * none and sends some, for which rdma_rxe has room.
+	 */
+	attr.cap.max_inline_data =
+		std::min(sirdma_inline_room(geometry.sq_shift), context.limits.max_inline);
 
 	const SendLimits limits = {
 		.max_sge = attr.cap.max_send_sge,
@@ -166,13 +208,15 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 		.lacks = context.limits.lacks,
 		.domain = &Pd::of(pd).domain(),
 	};
-	PageBuffer memory =
-		PageBuffer::anonymous(geometry.bytes(), context.commands->rings_in_children);
+	Memory memory = allocate(context, Pd::of(pd), geometry);
+
+	if (!memory)
+		return nullptr;
 	std::unique_ptr<SendSlot[]> slots(new (std::nothrow) SendSlot[geometry.sq_quanta]);
 	const size_t rq_wqes = geometry.rq_quanta >> geometry.rq_shift;
 	std::unique_ptr<__u64[]> wr_ids(new (std::nothrow) __u64[rq_wqes]);
 
-	if (!memory || !slots || !wr_ids) {
+	if (!slots || !wr_ids) {
 		errno = ENOMEM;
 		return nullptr;
 	}
@@ -186,7 +230,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 	if (!err)
 		err = qp->create_in_kernel(context, pd, attr);
 	if (err) {
-		qp.reset(); /* before errno is set: it makes system calls */
+		qp.reset(); /* do this before errno is set: it makes system calls */
 		errno = err;
 		return nullptr;
 	}
@@ -202,9 +246,13 @@ void Qp::forget_completions() noexcept
 
 ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 {
-	Qp *qp = Qp::create(Context::of(pd->context), pd, *attr);
+	ibv_qp_init_attr granted = *attr;
+	Qp *qp = Qp::create(Context::of(pd->context), pd, granted);
 
-	return qp ? &qp->qp : nullptr;
+	if (!qp)
+		return nullptr;
+	attr->cap = granted.cap;
+	return &qp->qp;
 }
 
 int query_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept

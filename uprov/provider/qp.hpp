@@ -9,6 +9,7 @@
 #include "mr.hpp"
 #include "page_buffer.hpp"
 #include "queue_pair.hpp"
+#include "ring_pool.hpp"
 
 namespace sirdma
 {
@@ -30,14 +31,18 @@ struct QpBase {
 
 static_assert(sizeof(ibv_qp_ex) <= private_abi::qp_size_max);
 
-/* Sizes of the two rings. The driver computes the same from the same attributes. */
+/* The sizes of the two rings. The driver computes the same sizes from the same attributes. */
 struct QpGeometry {
 	uint32_t sq_quanta;
 	uint32_t sq_shift;
 	uint32_t rq_quanta;
 	uint32_t rq_shift;
+	bool pooled = false;
 
-	/* False when @cap asks for more than @limits allow. @shared: there is no receive queue. */
+	/*
+	 * Returns false if @cap asks for more than @limits allow. @shared: there is no receive
+	 * queue.
+	 */
 	static bool compute(const ibv_qp_cap &cap, bool shared, const Limits &limits,
 			    QpGeometry &out) noexcept;
 
@@ -48,11 +53,15 @@ struct QpGeometry {
 		return rq_quanta ? sirdma_rq_wrs(rq_quanta, rq_shift) : 0;
 	}
 
+	/* The sizes if the rings are in a pool. Returns false if they are too large for it. */
+	static bool compute_in_pool(const ibv_qp_cap &cap, bool shared, const Limits &limits,
+				    QpGeometry &out) noexcept;
+
 	size_t sq_bytes() const noexcept { return sirdma_wq_bytes(sq_quanta); }
 
 	size_t rq_bytes() const noexcept { return sirdma_wq_bytes(rq_quanta); }
 
-	/* The SQ, the RQ and the shadow area, in this order. */
+	/* The memory of SQ, RQ and shadow area, in this order. */
 	size_t bytes() const noexcept { return sq_bytes() + rq_bytes() + SIRDMA_SHADOW_SIZE; }
 };
 
@@ -60,18 +69,18 @@ struct QpGeometry {
 struct OpenRequest {
 	sirdma_send work{};
 	bool open = false;
-	bool has_data = false; /* which was set before the destination */
-	bool addressed = true; /* its destination is set, or that of the QP */
+	bool has_data = false; /* the data was set before the destination */
+	bool addressed = true; /* the destination of the request is set, or is that of the QP */
 	int err = 0; /* first error since ibv_wr_start() */
-	sirdma_bind bind{}; /* of a BIND_MW */
-	/* has_data */
+	sirdma_bind bind{}; /* bind of a BIND_MW */
+	/* the data of the request is set */
 	ibv_sge sges[SIRDMA_MAX_SGE]{};
 	uint8_t bytes[SIRDMA_MAX_INLINE]{};
 };
 
 class Qp : public QpBase {
 public:
-	/* Null with errno set. @attr.cap is set to the actual capabilities. */
+	/* Returns null with errno set. @attr.cap gets the actual capabilities. */
 	static Qp *create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept;
 
 	static Qp &of(ibv_qp *qp) noexcept
@@ -94,19 +103,30 @@ public:
 	/* From now on ignore the completions of this QP. */
 	void forget_completions() noexcept;
 
-	OpenRequest request; /* under the send queue's lock */
+	OpenRequest request; /* protected by the send queue's lock */
 
 private:
-	Qp(PageBuffer memory, std::unique_ptr<SendSlot[]> slots, std::unique_ptr<__u64[]> wr_ids,
+	/* Rings that are registered by themselves, or in a pool: one of them is empty. */
+	struct Memory {
+		PageBuffer own;
+		PooledRings pooled;
+
+		explicit operator bool() const noexcept { return own || pooled; }
+
+		uint8_t *data() const noexcept { return own ? own.data() : pooled.data(); }
+	};
+
+	Qp(Memory memory, std::unique_ptr<SendSlot[]> slots, std::unique_ptr<__u64[]> wr_ids,
 	   const QpGeometry &geometry, const SendLimits &limits, uint32_t max_recv_sge,
 	   bool locked) noexcept;
+	static Memory allocate(Context &context, Pd &pd, const QpGeometry &geometry) noexcept;
 	int register_memory(ibv_pd *pd) noexcept;
 	int create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept;
 	QueuePairMemory layout() noexcept;
 
-	/* Destroyed in reverse order: the registration before its memory. */
+	/* Members are destroyed in reverse order: the registration before its memory. */
 	const QpGeometry geometry_;
-	PageBuffer memory_;
+	Memory memory_;
 	std::unique_ptr<SendSlot[]> slots_;
 	std::unique_ptr<__u64[]> wr_ids_;
 	QueuePair queues_;

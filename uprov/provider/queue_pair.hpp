@@ -62,7 +62,7 @@ public:
 		}
 	}
 
-	/* A QP with a shared receive queue takes none. */
+	/* A QP with a shared receive queue takes no receives. */
 	int may_recv() const noexcept
 	{
 		return state() == IBV_QPS_RESET || !recv.size() ? EINVAL : 0;

@@ -25,13 +25,16 @@ public:
 	RecvQueue(std::span<sirdma_wqe> ring, std::span<__u64> wr_ids, uint32_t shift,
 		  uint32_t max_sge, QpDoorbell &doorbell, bool locked) noexcept;
 
-	/* ibv_post_recv(): 0, or errno and *bad is the first request that was not posted. */
+	/*
+	 * ibv_post_recv(). Returns 0, or an errno with *bad = the first request that was not
+	 * posted.
+	 */
 	int post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept;
 
 	/* Empty the queue, for RESET. The device must not access the ring. */
 	void reset() noexcept;
 
-	/* For completion polling. */
+	/* The functions below are for completion polling. */
 	sirdma_rq &queue() noexcept { return queue_; }
 
 	/* WQEs; 0: the QP has no receive queue. */

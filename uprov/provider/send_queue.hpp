@@ -26,7 +26,7 @@ static_assert(sizeof(sirdma_sge) == sizeof(ibv_sge) &&
 	      offsetof(sirdma_sge, length) == offsetof(ibv_sge, length) &&
 	      offsetof(sirdma_sge, lkey) == offsetof(ibv_sge, lkey));
 
-/* Fragments as the codec reads them. */
+/* The fragments in the form that the codec reads. */
 inline const sirdma_sge *codec_sges(const ibv_sge *sges) noexcept
 {
 	return reinterpret_cast<const sirdma_sge *>(sges);
@@ -39,7 +39,7 @@ struct SendLimits {
 	bool signal_all;
 	uint32_t qp_type = SIRDMA_SEND_ON_RC;
 	uint32_t lacks = 0; /* see sirdma_sq */
-	const Pd *domain = nullptr; /* whose address handles datagrams may have */
+	const Pd *domain = nullptr; /* PD of the address handles that datagrams may have */
 };
 
 class SendQueue {
@@ -51,7 +51,10 @@ public:
 	SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots, const SendLimits &limits,
 		  QpDoorbell &doorbell, bool locked) noexcept;
 
-	/* ibv_post_send(): 0, or errno and *bad is the first request that was not posted. */
+	/*
+	 * ibv_post_send(). Returns 0, or an errno with *bad = the first request that was not
+	 * posted.
+	 */
 	int post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept;
 
 	/*
@@ -61,7 +64,9 @@ public:
 	 */
 	void begin() noexcept;
 	int take(const sirdma_send &work) noexcept;
-	/* Set the destination of datagram @work. 0; EINVAL: @ah is not one for this queue. */
+	/*
+	 * Set the destination of datagram @work. Returns 0, or EINVAL if this queue cannot use @ah.
+	 */
 	int address(ibv_ah *ah, uint32_t qpn, uint32_t qkey, sirdma_send &work) const noexcept;
 	int commit(int err) noexcept;
 	void abort() noexcept;
@@ -72,7 +77,7 @@ public:
 	/* Does each request name its destination? */
 	bool datagrams() const noexcept { return queue_.qp_type == SIRDMA_SEND_ON_UD; }
 
-	/* For completion polling. */
+	/* The functions below are for completion polling. */
 	sirdma_sq &queue() noexcept { return queue_; }
 
 private:
@@ -83,7 +88,7 @@ private:
 	sirdma_sq queue_;
 	const Pd *const domain_;
 	QpDoorbell &doorbell_;
-	uint32_t begun_ = 0; /* head when begin() was called */
+	uint32_t begun_ = 0; /* value of head when begin() was called */
 };
 
 } // namespace sirdma

@@ -58,7 +58,7 @@ int Srq::create_in_kernel(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr)
 	req.drv.user_shadow_area = reinterpret_cast<uintptr_t>(queue_.shadow);
 	if (const int err = context.commands->create_srq(pd, &verbs.srq, &attr, req, resp))
 		return err;
-	/* Both sides computed the ring's size; where they differ, nothing can work. */
+	/* Both sides computed the size of the ring. If the results differ, nothing can work. */
 	if (resp.drv.srq_size != queue_.size) {
 		context.commands->destroy_srq(&verbs.srq);
 		return EPROTO;
@@ -86,13 +86,12 @@ Srq *Srq::create(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept
 		return nullptr;
 	}
 
-	PageBuffer memory = PageBuffer::anonymous(sirdma_wq_bytes(quanta) + SIRDMA_SHADOW_SIZE,
-						  context.commands->rings_in_children);
+	PageBuffer memory = PageBuffer::ring(&Pd::of(pd), RingKind::srq,
+					     sirdma_wq_bytes(quanta) + SIRDMA_SHADOW_SIZE,
+					     context.commands->rings_in_children);
 
-	if (!memory) {
-		errno = ENOMEM;
+	if (!memory)
 		return nullptr;
-	}
 
 	const sirdma_shared_rq queue = queue_over(memory, quanta, shift, attr.attr.max_sge);
 	const bool locked = !context.single_threaded && Pd::of(pd).locked();
@@ -102,7 +101,7 @@ Srq *Srq::create(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept
 	if (!err)
 		err = srq->create_in_kernel(context, pd, attr);
 	if (err) {
-		srq.reset(); /* before errno is set: it makes system calls */
+		srq.reset(); /* do this before errno is set: it makes system calls */
 		errno = err;
 		return nullptr;
 	}
@@ -135,9 +134,6 @@ ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
 
 int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask) noexcept
 {
-	/* The device does not say that it resizes. */
-	if (attr_mask & ~IBV_SRQ_LIMIT)
-		return attr_mask & ~(IBV_SRQ_LIMIT | IBV_SRQ_MAX_WR) ? EINVAL : EOPNOTSUPP;
 	return commands(srq->context).modify_srq(srq, attr, attr_mask);
 }
 

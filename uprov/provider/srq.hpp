@@ -19,7 +19,7 @@ struct SrqBase {
 /* Shared receive queue. The ring's valid bits are the only doorbell. */
 class Srq : public SrqBase {
 public:
-	/* Null with errno set. @attr gets what the queue really has. */
+	/* Returns null with errno set. @attr gets the actual attributes of the queue. */
 	static Srq *create(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept;
 
 	static Srq &of(ibv_srq *srq) noexcept
@@ -27,7 +27,10 @@ public:
 		return *static_cast<Srq *>(reinterpret_cast<SrqBase *>(srq));
 	}
 
-	/* ibv_post_srq_recv(): 0 or errno with *bad the first request that was not taken. */
+	/*
+	 * ibv_post_srq_recv(). Returns 0, or an errno with *bad = the first request that was not
+	 * taken.
+	 */
 	int post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept;
 
 private:
@@ -35,7 +38,7 @@ private:
 	int register_memory(ibv_pd *pd) noexcept;
 	int create_in_kernel(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept;
 
-	/* Members go in reverse order: the registration before the memory below it. */
+	/* Members are destroyed in reverse order: the registration before its memory. */
 	PageBuffer memory_;
 	QueueLock lock_;
 	sirdma_shared_rq queue_;

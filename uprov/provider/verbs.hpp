@@ -13,7 +13,9 @@ namespace sirdma
 struct Commands;
 
 /* context.cpp */
-/* Takes ownership of @cmd_fd, also on failure. @commands go to its driver. Null with errno. */
+/*
+ * Takes ownership of @cmd_fd, also on failure. @commands go to the driver. Returns null with errno.
+ */
 ibv_context *open_device(ibv_device *device, int cmd_fd, const Commands &commands) noexcept;
 void free_context(ibv_context *context) noexcept;
 int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
@@ -42,6 +44,7 @@ int bind_mw(ibv_qp *qp, ibv_mw *mw, ibv_mw_bind *bind) noexcept;
 ibv_cq *create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel,
 		  int comp_vector) noexcept;
 ibv_cq_ex *create_cq_ex(ibv_context *context, ibv_cq_init_attr_ex *attr) noexcept;
+int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr) noexcept;
 int resize_cq(ibv_cq *cq, int cqe) noexcept;
 int destroy_cq(ibv_cq *cq) noexcept;
 int poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc) noexcept;

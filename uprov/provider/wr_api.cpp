@@ -19,8 +19,44 @@ namespace sirdma
 namespace
 {
 
-/* The operations that a QP of @type supports on a device that @lacks some. */
-constexpr uint64_t supported_send_ops(ibv_qp_type type, uint32_t lacks) noexcept
+/*
+ * The offset of comp_mask in the library's struct verbs_qp, which depends on the size of
+ * struct ibv_qp_ex in its release. ibv_qp_to_qp_ex() reads only this mask, so trying it
+ * tells the offset. 0: not found.
+ */
+size_t find_comp_mask() noexcept
+{
+	const uint32_t mask = VERBS_QP_EX;
+
+	for (size_t offset = private_abi::qp_ex_size_min; offset < private_abi::qp_size_max;
+	     offset += alignof(ibv_qp_ex)) {
+		QpBase probe = {.reserved = {}};
+
+		memcpy(probe.reserved + offset, &mask, sizeof(mask));
+		if (ibv_qp_to_qp_ex(&probe.qp))
+			return offset;
+	}
+	return 0;
+}
+
+size_t comp_mask_offset() noexcept
+{
+	static const size_t offset = find_comp_mask();
+
+	return offset;
+}
+
+static_assert(sizeof(void *) != 8 ||
+	      offsetof(ibv_qp_ex, wr_atomic_write) + sizeof(void *) == private_abi::qp_ex_wr_flush);
+
+/* Has the library's struct ibv_qp_ex the member at @offset? A newer one is longer. */
+bool library_has(size_t offset) noexcept
+{
+	return comp_mask_offset() > offset;
+}
+
+/* The operations that a QP of @type supports on a device that @lacks some operations. */
+uint64_t supported_send_ops(ibv_qp_type type, uint32_t lacks) noexcept
 {
 	constexpr uint64_t connected = IBV_QP_EX_WITH_RDMA_WRITE |
 				       IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
@@ -28,11 +64,17 @@ constexpr uint64_t supported_send_ops(ibv_qp_type type, uint32_t lacks) noexcept
 				       IBV_QP_EX_WITH_BIND_MW;
 	constexpr uint64_t atomics = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
 				     IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+	uint64_t placement = 0;
 
+	if (!(lacks & SIRDMA_SEND_OP_PLACEMENT) &&
+	    library_has(offsetof(ibv_qp_ex, wr_atomic_write)))
+		placement |= IBV_QP_EX_WITH_ATOMIC_WRITE;
+	if (!(lacks & SIRDMA_SEND_OP_PLACEMENT) && library_has(private_abi::qp_ex_wr_flush))
+		placement |= private_abi::qp_ex_with_flush;
 	switch (type) {
 	case IBV_QPT_RC:
 		return connected | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND_WITH_INV |
-		       (lacks & SIRDMA_SEND_OP_ATOMIC ? 0 : atomics);
+		       (lacks & SIRDMA_SEND_OP_ATOMIC ? 0 : atomics) | placement;
 	case IBV_QPT_UD:
 		return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 	default:
@@ -40,14 +82,14 @@ constexpr uint64_t supported_send_ops(ibv_qp_type type, uint32_t lacks) noexcept
 	}
 }
 
-/* Write the open request, of which everything is known, as a WQE. */
+/* Write the open request, of which all parts are known, as a WQE. */
 void write_request(Qp &qp) noexcept
 {
 	qp.request.open = false;
 	qp.request.err = qp.queues().send.take(qp.request.work);
 }
 
-/* Copy the data of the request: the application may reuse what describes it. */
+/* Copy the data of the request: the application may reuse the memory that describes it. */
 void keep_data(OpenRequest &r) noexcept
 {
 	if (r.work.num_sge > std::size(r.sges)) {
@@ -63,7 +105,7 @@ void keep_data(OpenRequest &r) noexcept
 	}
 }
 
-/* The open request has this data, unless an earlier one failed. */
+/* Set this data of the open request, unless an earlier request failed. */
 void set_data(Qp &qp, std::span<const ibv_sge> sges, unsigned extra_flags) noexcept
 {
 	OpenRequest &r = qp.request;
@@ -83,7 +125,7 @@ void set_data(Qp &qp, std::span<const ibv_sge> sges, unsigned extra_flags) noexc
 		keep_data(r);
 }
 
-/* Nothing else will be set of the open request. If its data was not, it has none. */
+/* No other part of the open request will be set. If its data was not set, it has none. */
 void end_request(Qp &qp) noexcept
 {
 	OpenRequest &r = qp.request;
@@ -184,6 +226,35 @@ void wr_atomic_fetch_add(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uin
 	open_atomic(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, rkey, remote_addr, add, 0);
 }
 
+/* The eight bytes are copied now. */
+void wr_atomic_write(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, const void *value) noexcept
+{
+	const ibv_sge sge = {
+		.addr = reinterpret_cast<uintptr_t>(value), .length = SIRDMA_ATOMIC_LEN, .lkey = 0};
+
+	open_request(ex, IBV_WR_ATOMIC_WRITE, rkey, remote_addr, 0);
+	set_data(Qp::of(ex), {&sge, 1}, IBV_SEND_INLINE);
+}
+
+void wr_flush(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t length, uint8_t type,
+	      uint8_t level) noexcept
+{
+	const sirdma_flush flush = {.length = length, .placement = type, .level = level};
+
+	open_request(ex, static_cast<ibv_wr_opcode>(SIRDMA_WR_FLUSH), rkey, remote_addr, 0);
+
+	Qp &qp = Qp::of(ex);
+
+	if (qp.request.err)
+		return;
+	if (!sirdma_flush_ok(&flush)) {
+		qp.request.err = EINVAL;
+		return;
+	}
+	qp.request.work.flush = &flush;
+	write_request(qp);
+}
+
 void wr_set_ud_addr(ibv_qp_ex *ex, ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey) noexcept
 {
 	Qp &qp = Qp::of(ex);
@@ -245,33 +316,6 @@ void wr_set_inline_data_list(ibv_qp_ex *ex, size_t num_buf, const ibv_data_buf *
 	wr_set_inline_data(ex, joined, length);
 }
 
-/*
- * The offset of comp_mask in the library's struct verbs_qp, which depends on the size of
- * struct ibv_qp_ex in its release. ibv_qp_to_qp_ex() reads only this mask, so trying it
- * tells the offset. 0: not found.
- */
-size_t find_comp_mask() noexcept
-{
-	const uint32_t mask = VERBS_QP_EX;
-
-	for (size_t offset = private_abi::qp_ex_size_min; offset < private_abi::qp_size_max;
-	     offset += alignof(ibv_qp_ex)) {
-		QpBase probe = {.reserved = {}};
-
-		memcpy(probe.reserved + offset, &mask, sizeof(mask));
-		if (ibv_qp_to_qp_ex(&probe.qp))
-			return offset;
-	}
-	return 0;
-}
-
-size_t comp_mask_offset() noexcept
-{
-	static const size_t offset = find_comp_mask();
-
-	return offset;
-}
-
 } // namespace
 
 void wr_start(ibv_qp_ex *ex) noexcept
@@ -327,6 +371,13 @@ void Qp::enable_wr_api(uint64_t send_ops) noexcept
 		ex.wr_atomic_cmp_swp = wr_atomic_cmp_swp;
 	if (send_ops & IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD)
 		ex.wr_atomic_fetch_add = wr_atomic_fetch_add;
+	if (send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE)
+		ex.wr_atomic_write = wr_atomic_write;
+	if (send_ops & private_abi::qp_ex_with_flush) {
+		const private_abi::WrFlush flush = wr_flush;
+
+		memcpy(reserved + private_abi::qp_ex_wr_flush, &flush, sizeof(flush));
+	}
 
 	const uint32_t mask = VERBS_QP_EX;
 

@@ -13,7 +13,11 @@ namespace sirdma::twin
 namespace
 {
 
-/* How many deferred QPs one call to settle() runs at most. */
+/*
+ * The number of deferred QPs that one call to settle() runs at most. Each sends SNIC_RUN_HOLDS *
+ * SNIC_HOLD_BURSTS bursts, 0.5 MiB if they are of 64 KiB, so that a call is held for about a
+ * millisecond at 16 GB/s.
+ */
 constexpr u32 runs_per_call = 32;
 
 void *dma_ptr(port_dma *, u64 addr, u32)
@@ -57,7 +61,7 @@ const snic_host_ops Adapter::host_ops = {
 	.defer = on_defer,
 	.burst = on_burst,
 	.pull = on_pull,
-	.revoke = on_revoke,
+	.finish_references = on_finish_references,
 };
 
 Adapter::~Adapter() = default;
@@ -109,9 +113,8 @@ void Adapter::bus_write(sirdma_bus *bus, u32 reg, u32 val)
 	smp_mb();
 	snic_reg_write(of(bus).dev_, reg, val);
 	/*
-	 * The driver may hold locks that its handlers take. So interrupts raised here are
-	 * delivered after the driver has returned (settle()), or by the helper if the driver
-	 * waits for one.
+	 * The driver may hold locks that its handlers take. So settle() delivers interrupts after
+	 * the driver has returned, or the helper does if the driver waits for one.
 	 */
 }
 
@@ -184,9 +187,9 @@ bool Adapter::on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len)
 	return of(host).pull(*it, to, len);
 }
 
-void Adapter::on_revoke(snic_host *host)
+void Adapter::on_finish_references(snic_host *host)
 {
-	of(host).revoke();
+	of(host).finish_references();
 }
 
 void Adapter::push(QpList &list, u32 qpn) noexcept

@@ -17,7 +17,7 @@ namespace sirdma::twin
 
 class Adapter {
 public:
-	/* The driver must be destroyed before. */
+	/* The owner destroys the driver first. */
 	virtual ~Adapter();
 	Adapter(const Adapter &) = delete;
 	Adapter &operator=(const Adapter &) = delete;
@@ -34,7 +34,7 @@ public:
 
 	const uint8_t *mac() const noexcept { return mac_; }
 
-	/* The device's; null: the real one. */
+	/* The clock of the device; null: the real clock. */
 	port_clock *device_clock() const noexcept { return device_clock_; }
 
 	virtual u64 stat(sirdma_stat id) noexcept;
@@ -44,50 +44,59 @@ public:
 	/* A poll found no completion: receive packets. */
 	virtual void poll() noexcept = 0;
 	/*
-	 * A poll found a completion. The application may exit soon, so acknowledgements must
-	 * not wait. @message: the completion may be of a received message.
+	 * A poll found a completion. The application may exit soon, so acknowledgements must not
+	 * wait. @message: the completion may belong to a received message.
 	 */
 	virtual void found(bool /* message */) noexcept {}
 	/* The application requested an event and may sleep until it comes. */
 	virtual void expect_event() noexcept = 0;
 
-	/* A queue pair for datagrams exists: its GRH needs traffic class and hop limit of each packet. */
+	/*
+	 * A queue pair for datagrams exists: its GRH needs traffic class and hop limit of each
+	 * packet.
+	 */
 	virtual void expect_datagrams() noexcept {}
 
-	/* Can it send to @dst? It waits for the neighbour; see next_hop.hpp. 0 or an errno. */
+	/*
+	 * Can the device send to @dst? The function waits for the neighbour; see next_hop.hpp.
+	 * Returns 0 or an errno.
+	 */
 	virtual int resolve(const IpAddress & /* dst */) noexcept { return 0; }
 
-	/* Can it have multicast groups? */
+	/* Can the device have multicast groups? */
 	virtual bool has_groups() const noexcept { return false; }
-	/* Receive what is sent to @group from now on. 0 or an errno. */
+	/* Receive datagrams to @group from now on. Returns 0 or an errno. */
 	virtual int join(const IpAddress & /* group */) noexcept { return EOPNOTSUPP; }
 	virtual void leave(const IpAddress & /* group */) noexcept {}
 
-	/* The device for the connection manager, or null if it has none. */
+	/* The device for the connection manager, or null if there is none. */
 	virtual cm::Port *cm_port() noexcept { return nullptr; }
 
-	/* Run deferred QPs and raised interrupts. Must not be called from within the model. */
+	/* Run deferred QPs and raised interrupts. The model must not call this. */
 	void settle() noexcept;
 
 protected:
 	Adapter() = default;
-	/* @clock must outlive the device. 0 or an errno. */
+	/* @clock must outlive the device. Returns 0 or an errno. */
 	int create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32 window_bytes,
 			  port_clock *clock);
-	/* Call before the links that carry its packets are destroyed. */
+	/* The owner calls this before the links that carry the device's packets are destroyed. */
 	void destroy_device() noexcept;
 
 	/* snic_host_ops.tx: returns how many packets, from the first on, were sent. */
 	virtual u32 transmit(snic_burst &burst) noexcept = 0;
-	/* False if this thread has no transmit buffer: its work is then deferred to the helper. */
+	/*
+	 * Returns false if this thread has no transmit buffer: its work is then deferred to the
+	 * helper.
+	 */
 	virtual bool can_work() noexcept { return true; }
-	/* Called after each call into the model: send what transmit() held back. */
+	/* Called after each call into the model. Send the packets that transmit() held back. */
 	virtual void flush() noexcept {}
 	/* The burst buffer of this thread. */
 	virtual snic_burst *burst() noexcept = 0;
 	/* snic_host_ops.pull */
 	virtual bool pull(snic_seg_iter &, void *, u32) noexcept { return false; }
-	virtual void revoke() noexcept {}
+	virtual void finish_references() noexcept {}
 
 	/* A list of QPs. The count is also read without the lock. */
 	struct QpList {
@@ -99,7 +108,7 @@ protected:
 	bool pending() noexcept;
 	void defer(u32 qpn) noexcept { push(deferred_, qpn); }
 	void kick_model(u32 qpn) noexcept;
-	/* The two halves of settle(). */
+	/* The two parts of settle(). */
 	void run_deferred() noexcept;
 	void interrupt() noexcept;
 	/* The model raised interrupt @vector: the next interrupt() calls its handler. */
@@ -115,7 +124,11 @@ private:
 		Adapter *self;
 	};
 	static constexpr u32 num_vectors = 2; /* asynchronous events, completion events */
-	static constexpr u32 event_budget = 64; /* of one vector, before the other is served */
+	/*
+	 * Events of one vector before the other one is served: the budget that the kernel gives one
+	 * poll of an interrupt's bottom half (NAPI_POLL_WEIGHT).
+	 */
+	static constexpr u32 event_budget = 64;
 	struct Vector {
 		sirdma_irq_fn fn = nullptr;
 		void *ctx = nullptr;
@@ -139,7 +152,7 @@ private:
 	static void on_defer(snic_host *host, u32 qpn, bool background);
 	static snic_burst *on_burst(snic_host *host);
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
-	static void on_revoke(snic_host *host);
+	static void on_finish_references(snic_host *host);
 	static const snic_host_ops host_ops;
 
 	uint8_t mac_[6]{};

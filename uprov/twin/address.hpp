@@ -16,7 +16,7 @@ namespace sirdma::twin
 
 class IpAddress {
 public:
-	/* any(): no address is chosen. */
+	/* any() means that no address is chosen. */
 	constexpr IpAddress() noexcept = default;
 	explicit IpAddress(const sirdma_ip &ip, uint32_t scope = 0) noexcept
 		: ip_(ip), scope_(scope)
@@ -24,22 +24,25 @@ public:
 	}
 	explicit IpAddress(in_addr v4) noexcept;
 
-	/* Parse an IPv4 or IPv6 address, link-local with %INTERFACE. False: it is neither. */
+	/*
+	 * Parse an IPv4 or IPv6 address, link-local with %INTERFACE. Returns false if it is
+	 * neither.
+	 */
 	static bool parse(const char *text, IpAddress &out) noexcept;
 	/* The address in @sa; any() for other families. */
 	static IpAddress of(const sockaddr *sa) noexcept;
 
 	const sirdma_ip &ip() const noexcept { return ip_; }
-	/* Interface index of a link-local address, else 0. */
+	/* Interface index of a link-local address, otherwise 0. */
 	uint32_t scope() const noexcept { return scope_; }
 	bool any() const noexcept;
-	/* Of 127.0.0.0/8, or ::1. */
+	/* Is the address in 127.0.0.0/8, or is it ::1? */
 	bool is_loopback() const noexcept;
 	bool is_v4() const noexcept;
 	in_addr v4() const noexcept;
 	int family() const noexcept { return is_v4() ? AF_INET : AF_INET6; }
 
-	/* Returns the length. */
+	/* Returns the length of the address. */
 	socklen_t to_socket(uint16_t port, sockaddr_storage &out) const noexcept;
 	std::string text() const;
 

@@ -23,7 +23,7 @@ namespace
 constexpr size_t port_attr_common =
 	offsetof(ibv_port_attr, port_cap_flags2) + sizeof(ibv_port_attr::port_cap_flags2);
 
-/* The last of the attributes that a device without packet pacing may have is the destination QP. */
+/* The destination QP is the last attribute that a device without packet pacing may have. */
 constexpr int known_qp_attributes = (IBV_QP_DEST_QPN << 1) - 1;
 
 Driver &driver_of(ibv_context *context) noexcept
@@ -31,7 +31,10 @@ Driver &driver_of(ibv_context *context) noexcept
 	return *Instance::of(context).driver;
 }
 
-/* A child must not use its parent's device. Objects of the parent that it destroys are copies. */
+/*
+ * A child must not use its parent's device. The parent's objects that the child destroys are
+ * copies.
+ */
 bool is_parents(ibv_context *context) noexcept
 {
 	return Instance::of(context).inherited();
@@ -59,23 +62,10 @@ int get_context(ibv_context *context, GetContextRequest &, GetContextResponse &r
 	auto &answer = resp.drv;
 
 	Context::of(context).device = Device::of(context).instance();
-	answer.kernel_ver = SIRDMA_ABI_VERSION;
-	answer.feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE |
-			       SIRDMA_FEATURE_ATOMICS | SIRDMA_FEATURE_SRQ;
-	answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
-	answer.max_hw_read_sges = SIRDMA_MAX_READ_SGE;
-	answer.max_hw_inline = SIRDMA_MAX_INLINE;
-	answer.max_hw_rq_quanta = SIRDMA_MAX_WQ_QUANTA;
-	answer.max_hw_wq_quanta = SIRDMA_MAX_WQ_QUANTA;
-	answer.min_hw_cq_size = SIRDMA_MIN_CQ_ELEMENTS;
-	answer.max_hw_cq_size = driver_of(context).max_cq_elements();
-	answer.max_hw_sq_chunk = SIRDMA_SQ_CHUNK_QUANTA;
-	answer.hw_rev = SIRDMA_HW_REV_GEN2;
-	answer.min_hw_wq_size = SIRDMA_MIN_WQ_QUANTA;
-	answer.max_hw_srq_quanta = SIRDMA_MAX_SRQ_QUANTA;
+	driver_of(context).describe(answer);
+	answer.feature_flags |= SIRDMA_FEATURE_SRQ;
 	/* No KICK: the file is not a device; see Kick::prepare_local(). */
-	answer.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_MIN_HW_WQ_SIZE |
-			   SIRDMA_UCTX_MAX_HW_SRQ_QUANTA | SIRDMA_UCTX_CQ_FLAGS;
+	answer.comp_mask |= SIRDMA_UCTX_USE_RAW_ATTR;
 	context->num_comp_vectors = 1;
 	return 0;
 }
@@ -90,9 +80,14 @@ int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 	if (is_parents(context))
 		return ENODEV;
 	driver_of(context).query_device(full.orig_attr);
+	full.device_cap_flags_ex = full.orig_attr.device_cap_flags |
+				   SIRDMA_VERBS_DEVICE_FLUSH_GLOBAL |
+				   SIRDMA_VERBS_DEVICE_ATOMIC_WRITE;
 	full.phys_port_cnt_ex = 1;
 	full.completion_timestamp_mask = ~uint64_t{0};
 	full.hca_core_clock = SIRDMA_CLOCK_KHZ;
+	full.cq_mod_caps = {.max_cq_count = SIRDMA_MAX_CQ_COUNT,
+			    .max_cq_period = SIRDMA_MAX_CQ_PERIOD};
 	memcpy(static_cast<void *>(attr), &full, std::min(sizeof(full), attr_size));
 	fw_version = uint64_t{SIRDMA_FW_MAJOR} << 32 | SIRDMA_FW_MINOR;
 	return 0;
@@ -138,6 +133,16 @@ int dealloc_pd(ibv_pd *pd)
 	return is_parents(pd->context) ? 0 : driver_of(pd->context).dealloc_pd(pd_number(pd));
 }
 
+sirdma_region region_of(const void *addr, size_t length, uint64_t iova, int access) noexcept
+{
+	return {
+		.start = reinterpret_cast<uintptr_t>(addr),
+		.length = length,
+		.iova = iova,
+		.access = static_cast<u32>(access),
+	};
+}
+
 int reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, verbs_mr *mr,
 	   RegMrRequest &req)
 {
@@ -146,13 +151,13 @@ int reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, v
 	if (is_parents(pd->context))
 		return ENODEV;
 	/*
-	 * The device can access all memory of the process: create_cq and create_qp pass ring
+	 * The device can access all memory of the process, since create_cq and create_qp pass ring
 	 * addresses.
 	 */
 	if (req.drv.reg_type == SIRDMA_MEMREG_MEM) {
-		if (const int err =
-			    driver_of(pd->context)
-				    .reg_mr(pd_number(pd), addr, length, hca_va, access, stag))
+		if (const int err = driver_of(pd->context)
+					    .reg_mr(pd_number(pd),
+						    region_of(addr, length, hca_va, access), stag))
 			return err;
 	}
 	mr->mr.handle = stag;
@@ -164,9 +169,25 @@ int reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, v
 	return 0;
 }
 
-int rereg_mr(verbs_mr *, uint32_t, void *, size_t, uint64_t, int, ibv_pd *, ReregMrRequest &)
+int rereg_mr(verbs_mr *mr, uint32_t flags, void *addr, size_t length, uint64_t hca_va, int access,
+	     ibv_pd *pd, ReregMrRequest &)
 {
-	return EOPNOTSUPP;
+	const MrChange change = {
+		.flags = flags,
+		.pd = flags & SIRDMA_REREG_PD ? pd_number(pd) : 0,
+		.to = region_of(addr, length, hca_va, access),
+	};
+
+	if (is_parents(mr->mr.context))
+		return ENODEV;
+	/* Ring memory has no region of the device. */
+	if (!mr->mr.handle)
+		return EINVAL;
+	if (const int err = driver_of(mr->mr.context).rereg_mr(mr->mr.handle, change))
+		return err;
+	if (flags & SIRDMA_REREG_ACCESS)
+		mr->access = access;
+	return 0;
 }
 
 int dereg_mr(verbs_mr *mr)
@@ -184,7 +205,7 @@ int alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw)
 		return err;
 	mw->context = pd->context;
 	mw->pd = pd;
-	mw->handle = mw->rkey; /* which binds change */
+	mw->handle = mw->rkey; /* binds change rkey */
 	mw->type = type;
 	return 0;
 }
@@ -229,6 +250,17 @@ int resize_cq(ibv_cq *cq, int cqe, ResizeCqRequest &req)
 			   static_cast<uint32_t>(cqe));
 }
 
+int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr)
+{
+	/* As libibverbs' command and the kernel's. */
+	if (attr->attr_mask != IBV_CQ_ATTR_MODERATE)
+		return EINVAL;
+	if (is_parents(cq->context))
+		return ENODEV;
+	return driver_of(cq->context)
+		.moderate_cq(cq->handle, attr->moderate.cq_count, attr->moderate.cq_period);
+}
+
 int destroy_cq(ibv_cq *cq)
 {
 	uint32_t comp, async;
@@ -270,7 +302,7 @@ int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &r
 		.rq = base + g.sq_bytes(),
 		.shadow = base + g.sq_bytes() + g.rq_bytes(),
 		.sq_quanta = g.sq_quanta,
-		.rq_wqes = g.rq_quanta >> g.rq_shift,
+		.rq_quanta = g.rq_quanta,
 		.rq_shift = g.rq_shift,
 		.compl_ctx = req.drv.user_compl_ctx,
 	};
@@ -288,7 +320,7 @@ int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &r
 	answer.qp_id = qp->qp_num;
 	answer.actual_sq_size = g.sq_quanta >> g.sq_shift;
 	answer.actual_rq_size = g.rq_quanta >> g.rq_shift;
-	answer.qp_caps = SIRDMA_QP_CAP_WRITE_IMM | SIRDMA_QP_CAP_SEND_IMM | SIRDMA_QP_CAP_ROCE;
+	answer.qp_caps = SIRDMA_QP_CAPS;
 	return 0;
 }
 
@@ -301,7 +333,10 @@ int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int, ibv_qp_init_attr *init)
 
 int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask)
 {
-	/* What libibverbs' command says to attributes that the kernel's first command cannot carry. */
+	/*
+	 * The error of libibverbs' command for attributes that the kernel's first command cannot
+	 * carry.
+	 */
 	if (attr_mask & ~known_qp_attributes)
 		return EOPNOTSUPP;
 	if (is_parents(qp->context))
@@ -324,13 +359,14 @@ int destroy_qp(ibv_qp *qp)
 int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, CreateSrqRequest &req,
 	       CreateSrqResponse &resp)
 {
-	const Limits &limits = Context::of(pd->context).limits;
 	const uint32_t shift = sirdma_rq_shift(attr->attr.max_sge);
-	const uint32_t quanta = sirdma_srq_quanta(attr->attr.max_wr, shift, limits.min_wq_quanta,
-						  limits.max_srq_quanta);
+	/*
+	 * The provider computed the same from the same numbers, but knows no limit of work
+	 * requests.
+	 */
+	const uint32_t quanta = sirdma_srq_ring_quanta(attr->attr.max_wr, attr->attr.max_sge);
 
-	/* The provider computed the same from the same numbers, but knows no limit of work requests. */
-	if (attr->attr.max_wr > SIRDMA_MAX_SRQ_WR || !quanta)
+	if (!quanta)
 		return EINVAL;
 	if (is_parents(pd->context))
 		return ENODEV;
@@ -356,9 +392,8 @@ int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask)
 {
 	if (is_parents(srq->context))
 		return ENODEV;
-	return attr_mask & IBV_SRQ_LIMIT ?
-		       driver_of(srq->context).arm_srq(srq->handle, attr->srq_limit) :
-		       0;
+	return driver_of(srq->context)
+		.modify_srq(srq->handle, *attr, static_cast<uint32_t>(attr_mask));
 }
 
 int query_srq(ibv_srq *srq, ibv_srq_attr *attr)
@@ -426,6 +461,7 @@ constinit const Commands twin_commands = {
 	.dealloc_mw = dealloc_mw,
 	.create_cq = create_cq,
 	.resize_cq = resize_cq,
+	.modify_cq = modify_cq,
 	.destroy_cq = destroy_cq,
 	.create_qp = create_qp,
 	.query_qp = query_qp,

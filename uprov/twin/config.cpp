@@ -89,7 +89,7 @@ void read_percentage(const char *name, double &part)
 	part = percent / 100;
 }
 
-/* Item @index of a comma-separated list, or an empty string. */
+/* Item @index of a comma-separated list. It is empty if there is none. */
 std::string list_item(const char *list, unsigned index)
 {
 	std::istringstream items(list ? list : "");

@@ -10,34 +10,34 @@
 namespace sirdma::twin
 {
 
-/* How packets are transferred. */
+/* The way in which packets are transferred. */
 enum class LinkKind {
 	automatic, /* shared memory to processes of this user on this host, UDP to all others */
 	udp,
 	shm, /* shared memory only: other processes cannot be reached */
 };
 
-/* Parse "udp", "shm" or "auto"; false if @text is none of these. */
+/* Parse "udp", "shm" or "auto". Returns false if @text is none of these. */
 bool parse_link(const char *text, LinkKind &kind) noexcept;
 
 /* Configuration of a device, set by the launcher. */
 struct Config {
-	IpAddress addr; /* any: use a free loopback address */
+	IpAddress addr; /* any: the device uses a free loopback address */
 	LinkKind link = LinkKind::automatic;
-	uint32_t mtu = 0; /* IP MTU, bytes; 0: that of the interface */
+	uint32_t mtu = 0; /* IP MTU, bytes; 0: the MTU of the interface */
 	/* Fractions of the packets received, 0 .. 1. */
 	double loss = 0;
 	double corrupt = 0;
 	double reorder = 0; /* delivered after the next packet, if one follows at once */
-	uint64_t seed = 1; /* of the random numbers for these three */
+	uint64_t seed = 1; /* seed of the random numbers for these three */
 	uint32_t buffer = 0; /* socket buffers, bytes; 0: as much as the system permits */
 	std::string pcap; /* capture file, %p is the process id; empty: none */
 	bool stats = false;
 	bool verbose = false;
 
 	/*
-	 * Configuration of sirdma@device. Invalid values are reported on stderr and left at
-	 * their default.
+	 * Configuration of sirdma@device. The function reports invalid values on stderr and uses
+	 * the defaults instead.
 	 */
 	static Config from_environment(unsigned device = 0);
 };
@@ -50,11 +50,14 @@ inline constexpr uint32_t mtu_max = 65535;
 
 /* IP MTU of the interface that has @addr, or 0. */
 uint32_t interface_mtu(const IpAddress &addr);
-/* Its index, or 0. */
+/* The index of that interface, or 0. */
 uint32_t interface_index(const IpAddress &addr);
-/* Its name, or an empty string. */
+/* The name of that interface, or an empty string. */
 std::string interface_name(const IpAddress &addr);
-/* The first IPv4 address of interface @name, else its first IPv6 address; false if it has none. */
+/*
+ * Find the first IPv4 address of interface @name, or else its first IPv6 address. Returns false if
+ * it has none.
+ */
 bool interface_addr(const char *name, IpAddress &addr) noexcept;
 
 } // namespace sirdma::twin

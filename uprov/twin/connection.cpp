@@ -18,17 +18,29 @@ namespace
 {
 
 /*
- * Payload of a super-packet: from reference_min bytes on it goes by reference, else it is
- * copied.
+ * Payload of a super-packet goes by reference if it is longer than this, else it is copied into the
+ * ring. Both ends copy then, but in the cache, and neither calls the kernel: 16 KiB messages have 27
+ * GB/s instead of 6.9, and 64 KiB ones 45 instead of 20. A record must fit half of the ring.
  */
-constexpr size_t reference_min = 16 << 10;
+constexpr size_t reference_min = (64 << 10) + 1;
+static_assert(reference_min <= ring_record_max / 2 + 1);
+/* A reader that takes no references gets records of so many bytes, and copies out meanwhile. */
 constexpr size_t copy_max = 16 << 10;
-/* Payload by reference takes no room in the ring, so a burst may be as long as possible. */
+/*
+ * Payload by reference takes no room in the ring, so a burst may have the maximum length. The window
+ * is four of these: while the reader copies one, 16 us at 16 GB/s, the next one is there, and the
+ * acknowledgements of two others may be under way.
+ */
 constexpr snic_limits by_reference_limits = {.burst = SNIC_BURST_BYTES, .window = 1 << 20};
-/* A reader that frees no room for this long is stuck: packets to it are dropped. */
-constexpr u64 stuck_ns = 200000000;
+/*
+ * The reader returns room to the writer in parts of this size. Sizes from a 64th of the ring to all
+ * of it make no difference.
+ */
 constexpr size_t release_bytes = ring_bytes / 8;
-/* Records are published together, up to this many bytes. */
+/*
+ * Records are published together, up to this many bytes. For messages of 8 KiB, publishing each
+ * record alone gives 0.95 of the bandwidth, and publishing 64 KiB at once gives 0.92.
+ */
 constexpr size_t publish_bytes = 16 << 10;
 
 /* Payload of @n packets from @at on. */
@@ -61,7 +73,7 @@ void Connection::attach(RingPair rings, unsigned writes, bool supers) noexcept
 	take_kinds(takes_supers);
 }
 
-/* Without super-packets the only kinds are packets and datagrams. */
+/* Without super-packets, the only kinds of records are packets and datagrams. */
 void Connection::take_kinds(uint32_t kinds) noexcept
 {
 	if (supers_)
@@ -76,7 +88,7 @@ void Connection::wake() noexcept
 
 /* Sending */
 
-/* Write as many packets of @burst as there is room for; returns how many. */
+/* Write as many packets of @burst as there is room for. Returns how many were written. */
 u32 Connection::put_all(snic_burst &burst) noexcept
 {
 	const u32 takes = out_.takes();
@@ -121,7 +133,7 @@ u32 Connection::push(snic_burst &burst) noexcept
 		 * A stuck reader loses the packets, as on any wire; the transport retransmits
 		 * them.
 		 */
-		if (out_.broken() || now - full_since_ > stuck_ns)
+		if (out_.broken() || now - full_since_ > reader_stuck_ns)
 			sent = burst.npkts;
 		if (out_.broken())
 			broken_.store(true, std::memory_order_relaxed);
@@ -178,7 +190,7 @@ bool Connection::take_packets(const RecordHead &record, uint8_t *data, PacketSin
 	return true;
 }
 
-/* False: the record is malformed. */
+/* Returns false if the record is malformed. */
 bool Connection::take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
 		      PacketSink &sink) noexcept
 {
@@ -197,7 +209,7 @@ bool Connection::take(const IpAddress &addr, const RecordHead &head, uint8_t *da
 	}
 }
 
-/* Return room to the writer, and wake it if it waits for room. */
+/* Return room to the writer, and wake the writer if it waits for room. */
 void Connection::release() noexcept
 {
 	if (in_.release() && out_.must_wake())

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Both directions to and from one process of this user: a ring of records each way
- * (record.hpp), a socket that wakes and tells of the neighbour's end, and a lease each way for
- * payload by reference (lease.hpp). Records are sent as room allows; a neighbour that takes
- * nothing any more loses packets.
+ * Both directions to and from one process of this user: a ring of records each way (record.hpp), a
+ * socket that wakes and tells of the neighbour's end, and a lease each way for payload by reference
+ * (lease.hpp). Records are sent as room allows. A neighbour that takes no records any more loses
+ * packets.
  */
 #pragma once
 
@@ -21,9 +21,9 @@ public:
 	virtual void packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 			    bool more) noexcept = 0;
 	virtual void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept = 0;
-	/* A record that is neither came. */
+	/* A record came that is neither of these. */
 	virtual void malformed() noexcept = 0;
-	/* All records taken from one process were delivered. */
+	/* All records that were taken from one process are delivered. */
 	virtual void end_batch() noexcept = 0;
 
 protected:
@@ -50,26 +50,35 @@ public:
 	int fd() const noexcept { return sock_.get(); }
 	bool waiting() const noexcept { return in_.waiting(); }
 	void wake() noexcept;
-	/* The neighbour wrote a malformed record: nothing is received or sent any more. */
+	/*
+	 * The neighbour wrote a malformed record: the connection receives and sends nothing any
+	 * more.
+	 */
 	bool broken() const noexcept { return broken_.load(std::memory_order_relaxed); }
 
-	/* Any thread. Returns how many packets there was room for. */
+	/* Send packets. Returns for how many packets there was room. Any thread. */
 	u32 push(snic_burst &burst) noexcept;
-	/* Any thread. Hand over a datagram received by @path to the neighbour; false: no room. */
+	/*
+	 * Hand over a datagram that came by @path to the neighbour. Returns false if there is no
+	 * room. Any thread.
+	 */
 	bool push(const Path &path, const uint8_t *data, size_t len, u32 index, bool more) noexcept;
-	/* Any thread. The neighbour's permission to read memory of this process. */
+	/* The neighbour's permission to read memory of this process. Any thread. */
 	Lease &lease() noexcept { return lease_; }
 
-	/* The methods that follow: one thread at a time. */
+	/* One thread at a time may call the functions below. */
 
-	/* Deliver at most @share records to @sink, as received at @addr; returns how many. */
+	/*
+	 * Deliver at most @share records to @sink, as received at @addr. Returns how many were
+	 * delivered.
+	 */
 	u32 receive(const IpAddress &addr, PacketSink &sink, u32 share) noexcept;
 	/*
-	 * Copy the next bytes of the packet by reference that is being received. False: they
-	 * cannot be read any more, and the contents of @to are undefined.
+	 * Copy the next bytes of the packet by reference that is being received. Returns false if
+	 * they cannot be read any more: the contents of @to are undefined then.
 	 */
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept;
-	/* Announce that this reader will sleep. False: there is a record after all. */
+	/* Announce that this reader will sleep. Returns false if there is a record after all. */
 	bool fall_asleep() noexcept { return in_.fall_asleep(); }
 	void wake_up() noexcept { in_.wake_up(); }
 
@@ -84,15 +93,15 @@ private:
 	Fd sock_;
 	RingPair rings_;
 	RingReader in_;
-	LeaseReader leased_; /* reads the neighbour's memory */
-	uint64_t received_under_ = 0; /* lease number of the packet being received */
+	LeaseReader leased_; /* reader of the neighbour's memory */
+	uint64_t received_under_ = 0; /* lease number of the packet that is being received */
 	bool supers_ = false;
 	std::atomic<bool> broken_{false};
 
-	std::mutex tx_lock_; /* protects what follows; of the lease, its references */
+	std::mutex tx_lock_; /* protects the members below; of the lease: its references */
 	RingWriter out_;
-	u64 full_since_ = 0; /* when the ring became full; 0: it is not */
-	Lease lease_; /* destroyed before the rings, which hold its number */
+	u64 full_since_ = 0; /* time when the ring became full; 0: it is not full */
+	Lease lease_; /* destroyed before the rings, which contain its number */
 };
 
 } // namespace sirdma::twin

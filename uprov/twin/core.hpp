@@ -27,6 +27,7 @@ extern "C" {
 #include "hw/hw.h"
 #include "hw/limits.h"
 #include "hw/qp_attr.h"
+#include "hw/qp_create.h"
 #include "hw/qp_modify.h"
 #include "hw/stag.h"
 #include "model/frame.h"

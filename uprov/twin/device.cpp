@@ -288,7 +288,7 @@ verbs_context *twin_alloc_context(ibv_device *device, int device_fd, void *) noe
 	return library_context(context);
 }
 
-/* Match a device that the launcher wrote into the library's sysfs tree. */
+/* Match a device that the launcher wrote into the sysfs tree of the library. */
 bool twin_match_device(verbs_sysfs_dev *dev) noexcept
 {
 	const NoCancel no_cancel;
@@ -338,7 +338,9 @@ constexpr verbs_device_ops twin_device_ops = {
 	.uninit_device = twin_uninit_device,
 };
 
-/* For the sysfs view, in which the library finds the devices and looks for their provider. */
+/*
+ * This is for the sysfs view, in which the library finds the devices and looks for their provider.
+ */
 __attribute__((constructor)) void register_provider() noexcept
 {
 	register_driver(twin_device_ops);
@@ -349,11 +351,14 @@ constexpr uint64_t core_support_optional_mr_access = 1;
 
 /* The devices of the process. */
 struct Devices {
-	/* Protects what follows; one device at a time is created or started. Reset in a child. */
+	/*
+	 * Protects the members below: one thread at a time creates or starts a device. A child
+	 * resets it.
+	 */
 	std::mutex lock;
 	Device *listed[devices_max] = {};
-	unsigned num_listed = 0; /* 0 until all are created */
-	std::atomic<Device *> counted{nullptr}; /* valid at each point of a fork */
+	unsigned num_listed = 0; /* 0 until all devices are created */
+	std::atomic<Device *> counted{nullptr}; /* a fork at any point finds it valid */
 	bool at_exit = false;
 };
 
@@ -368,8 +373,8 @@ Devices &devices() noexcept
 }
 
 /*
- * At load time: if a thread did this at first use, a fork meanwhile would leave the child
- * waiting for it.
+ * Do this at load time: if a thread did this at first use, a fork meanwhile would leave the child
+ * waiting for that thread.
  */
 __attribute__((constructor)) void hook_fork() noexcept
 {
@@ -393,8 +398,8 @@ void at_exit() noexcept
 }
 
 /*
- * @all is locked. In a child @device may be in the list although the parent did not finish
- * adding it.
+ * The caller holds the lock of @all. In a child, @device may be in the list although the parent did
+ * not finish adding it.
  */
 void count_locked(Devices &all, Device &device) noexcept
 {
@@ -498,7 +503,7 @@ void Device::finish() noexcept
 {
 	if (!instance())
 		return;
-	/* Send deferred acknowledgements. */
+	/* Send the acknowledgements that were deferred. */
 	nic->settle();
 	if (config.stats)
 		print_stats();

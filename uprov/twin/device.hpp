@@ -26,7 +26,7 @@ struct Instance {
 	std::unique_ptr<Adapter> nic;
 	std::unique_ptr<Driver> driver;
 
-	/* Was it started by a parent process? */
+	/* Did a parent process start the instance? */
 	bool inherited() const noexcept { return !port_process_is(process); }
 
 	/* The instance on which @context was opened. */
@@ -39,20 +39,20 @@ struct Instance {
 struct Device {
 	sirdma::Device provider; /* must be first, because the provider casts */
 	Config config;
-	/* The adapter of the instance that was started last. */
+	/* The adapter of the instance that started last. */
 	Adapter *nic = nullptr;
 	Driver *driver = nullptr;
 
-	/* Device sirdma@index, not started. */
+	/* Make device sirdma@index, which is not started. */
 	explicit Device(const Config &config, unsigned index = 0);
 	~Device();
 	Device(const Device &) = delete;
 	Device &operator=(const Device &) = delete;
 
-	/* A started device of its own; null with errno. */
+	/* Make a started device of its own. Returns null with errno. */
 	static std::unique_ptr<Device> create(const Config &config, unsigned index = 0);
 
-	/* Start the device, unless this process has started it. 0 or an errno. */
+	/* Start the device, unless this process has started it. Returns 0 or an errno. */
 	int start();
 
 	/* The instance that this process has started, or null. */
@@ -67,8 +67,8 @@ struct Device {
 	void finish() noexcept;
 
 	/*
-	 * Start the device on @adapter, for this process only. Null: fail with errno. 0 or an
-	 * errno.
+	 * Start the device on @adapter, for this process only. If @adapter is null, fail with
+	 * errno. Returns 0 or an errno.
 	 */
 	int start_on(std::unique_ptr<Adapter> adapter);
 
@@ -77,7 +77,7 @@ struct Device {
 
 	ibv_device *verbs() noexcept { return &provider.base.device; }
 
-	/* Is @context one of a twin? */
+	/* Does @context belong to a twin? */
 	static bool owns(const ibv_context *context) noexcept;
 
 	static Device &of(ibv_context *context) noexcept
@@ -100,9 +100,12 @@ private:
 /* commands.cpp */
 extern const Commands twin_commands;
 
-/* The devices that the launcher asks for, created and started at first use; none with errno. */
+/*
+ * The devices that the launcher asks for, created and started at first use. There are none, with
+ * errno, on failure.
+ */
 std::span<Device *const> process_devices();
-/* Those, or the ones that the library made from sysfs, in the order of their numbers. */
+/* Those devices, or the ones that the library made from sysfs, in the order of their numbers. */
 std::vector<Device *> known_devices();
 /* Print the counters of @device when the process exits, if its configuration says so. */
 void count_at_exit(Device &device);

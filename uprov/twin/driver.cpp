@@ -6,7 +6,6 @@
 #include <endian.h>
 #include <fcntl.h>
 #include <new>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <sirdma/abi.h>
@@ -23,7 +22,6 @@ namespace sirdma::twin
 namespace
 {
 
-constexpr uint64_t page_mask = SIRDMA_PAGE_SIZE - 1;
 constexpr uint8_t width_4x = 2;
 constexpr uint8_t speed_edr = 32;
 constexpr uint8_t phys_link_up = 5;
@@ -32,50 +30,11 @@ static_assert(IBV_EVENT_CQ_ERR == 0 && IBV_EVENT_DEVICE_FATAL == 8 &&
 	      IBV_EVENT_SRQ_LIMIT_REACHED == 15 &&
 	      IBV_EVENT_QP_LAST_WQE_REACHED == 16); /* see sirdma_event_verbs_type() */
 
-/* Since Linux 5.14; asked once. */
-bool can_populate() noexcept
-{
-	static const bool can = [] {
-		alignas(page_mask + 1) static uint8_t page[page_mask + 1];
-
-		return !madvise(page, sizeof(page), MADV_POPULATE_READ);
-	}();
-
-	return can;
-}
-
-/*
- * Fault in what the device will touch, as pinning would: an address that is not
- * mapped, or not for writing, fails now and not in the middle of a transfer.
- */
-int populate(const void *addr, uint64_t length, int access) noexcept
-{
-	const auto start = reinterpret_cast<uintptr_t>(addr) & ~page_mask;
-	const uintptr_t end = (reinterpret_cast<uintptr_t>(addr) + length + page_mask) & ~page_mask;
-	const int how = access & IBV_ACCESS_LOCAL_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
-
-	if (!can_populate() || !madvise(reinterpret_cast<void *>(start), end - start, how))
-		return 0;
-	/* Not mapped (ENOMEM), not with these rights, or not memory (EINVAL). */
-	return errno == ENOMEM || errno == EINVAL ? EFAULT : errno;
-}
-
-int check_mr(const void *addr, uint64_t length, uint64_t iova, int access) noexcept
-{
-	const sirdma_region region = {
-		.start = reinterpret_cast<uintptr_t>(addr),
-		.length = length,
-		.iova = iova,
-		.access = static_cast<u32>(access),
-	};
-	const char *why = nullptr;
-
-	if (const int err = sirdma_region_check(&region, &why)) {
-		port_warn("reg_mr: %s", why);
-		return -err;
-	}
-	return populate(addr, length, access);
-}
+static_assert(SIRDMA_VERBS_DEVICE_CAPS ==
+	      (IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B));
+static_assert(SIRDMA_VERBS_PORT_CAPS == IBV_PORT_CM_SUP);
+static_assert(SIRDMA_MAX_PATH_MTU == IBV_MTU_4096);
+static_assert(SIRDMA_SRQ_MAX_WR == IBV_SRQ_MAX_WR && SIRDMA_SRQ_LIMIT == IBV_SRQ_LIMIT);
 
 uint64_t dma(const void *memory) noexcept
 {
@@ -111,7 +70,10 @@ int Driver::start() noexcept
 	int err;
 
 	cfg.num_ceqs = 1;
-	/* Numbers tell the processes of one address apart; not always the same ones first. */
+	/*
+	 * Numbers tell the processes of one address apart; the order in which they are tried
+	 * varies.
+	 */
 	cfg.first_qpn = std::max(nic_.first_qpn(), SIRDMA_FIRST_QPN);
 	cfg.limit_qpn = nic_.limit_qpn();
 	cfg.start_qpn = cfg.first_qpn + port_random_u32() % (cfg.limit_qpn - cfg.first_qpn);
@@ -136,9 +98,9 @@ Driver::~Driver()
 
 /* Queries */
 
-uint32_t Driver::max_cq_elements() const noexcept
+void Driver::describe(sirdma_alloc_ucontext_resp &answer) const noexcept
 {
-	return sirdma_max_cq_elements(&hw_);
+	sirdma_hw_context(&hw_, &answer);
 }
 
 uint32_t Driver::port_mtu() const noexcept
@@ -171,8 +133,7 @@ void Driver::query_device(ibv_device_attr &attr) noexcept
 	SIRDMA_LIMITS_TO_VERBS(&attr, &limits);
 	if (!nic_.has_groups())
 		attr.max_mcast_grp = attr.max_mcast_qp_attach = attr.max_total_mcast_qp_attach = 0;
-	attr.device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
-				IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+	attr.device_cap_flags = SIRDMA_VERBS_DEVICE_CAPS;
 	attr.atomic_cap = IBV_ATOMIC_GLOB;
 	attr.page_size_cap = SIRDMA_PAGE_SIZE;
 	attr.max_sge = static_cast<int>(limits.max_sge);
@@ -181,16 +142,15 @@ void Driver::query_device(ibv_device_attr &attr) noexcept
 
 void Driver::query_port(ibv_port_attr &attr) noexcept
 {
+	sirdma_port_limits limits;
+
 	attr = {};
 	attr.state = IBV_PORT_ACTIVE;
 	attr.phys_state = phys_link_up;
-	attr.max_mtu = IBV_MTU_4096;
-	attr.active_mtu = static_cast<ibv_mtu>(port_mtu());
+	sirdma_hw_port_limits(nic_.mtu(), &limits);
+	SIRDMA_PORT_LIMITS_TO_VERBS(&attr, &limits);
 	attr.gid_tbl_len = gid_table_len;
-	attr.port_cap_flags = IBV_PORT_IP_BASED_GIDS;
-	attr.max_msg_sz = SIRDMA_MAX_MSG_SIZE;
-	attr.pkey_tbl_len = 1;
-	attr.max_vl_num = 1;
+	attr.port_cap_flags = SIRDMA_VERBS_PORT_CAPS | IBV_PORT_IP_BASED_GIDS;
 	attr.active_width = width_4x;
 	attr.active_speed = speed_edr;
 	attr.link_layer = IBV_LINK_LAYER_ETHERNET;
@@ -216,7 +176,10 @@ int Driver::open(ibv_context *context)
 	return 0;
 }
 
-/* Every object that @belongs. Without memory from the heap; one that cannot be destroyed is left. */
+/*
+ * Destroy every object for which @belongs returns true, without memory from the heap. An object
+ * that cannot be destroyed is left.
+ */
 template <typename Table, typename Belongs, typename Destroy>
 bool Driver::destroy_all(const Table &table, Belongs belongs, Destroy destroy) noexcept
 {
@@ -244,8 +207,9 @@ void Driver::close(ibv_context *context) noexcept
 	const auto of_cq = [=](const auto &cq) { return cq->cq->context == context; };
 	const auto of_pd = [=](const DriverPd &pd) { return pd.context == context; };
 	const auto of_number = [&](uint32_t pd) { return of_pd(pds_.at(pd)); };
+	const auto of_mr = [&](const DriverMr &mr) { return of_number(mr.pd); };
 	uint32_t comp, async;
-	/* Whatever fails, the others go: no early end. */
+	/* A failure does not end the loop: destroy the other objects as well. */
 	const bool qps = destroy_all(qps_, of_qp, [&](uint32_t id) {
 		detach_all(id);
 		return destroy_qp(id, async);
@@ -255,7 +219,7 @@ void Driver::close(ibv_context *context) noexcept
 	const bool cqs =
 		destroy_all(cqs_, of_cq, [&](uint32_t id) { return destroy_cq(id, comp, async); });
 	(void)destroy_all(mws_, of_number, [&](uint32_t id) { return dealloc_mw(id); });
-	(void)destroy_all(mrs_, of_number, [&](uint32_t id) { return dereg_mr(id); });
+	(void)destroy_all(mrs_, of_mr, [&](uint32_t id) { return dereg_mr(id); });
 	(void)destroy_all(ahs_, of_number, [&](uint32_t id) { return destroy_ah(id); });
 	(void)destroy_all(pds_, of_pd, [&](uint32_t id) { return dealloc_pd(id); });
 
@@ -264,7 +228,10 @@ void Driver::close(ibv_context *context) noexcept
 
 	if (it == contexts_.end())
 		return;
-	/* An object that could not be destroyed still reports to it: leaked, not freed. */
+	/*
+	 * An object that could not be destroyed still reports to the context: leak the context, do
+	 * not free it.
+	 */
 	if (!qps || !srqs || !cqs)
 		(void)it->second.release();
 	contexts_.erase(it);
@@ -278,7 +245,7 @@ AsyncQueue *Driver::async(ibv_context *context) noexcept
 	return it == contexts_.end() ? nullptr : it->second.get();
 }
 
-/* Protection domains and memory */
+/* Protection domains */
 
 int Driver::alloc_pd(ibv_context *context, uint32_t &pd)
 {
@@ -304,70 +271,6 @@ int Driver::dealloc_pd(uint32_t pd) noexcept
 		pds_.erase(it);
 	}
 	sirdma_idpool_put(&hw_.pd_ids, pd);
-	return 0;
-}
-
-int Driver::reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova, int access,
-		   uint32_t &stag)
-{
-	Settle settle(nic_);
-	int err = check_mr(addr, length, iova, access);
-
-	if (err)
-		return err;
-	err = sirdma_stag_alloc(&hw_, &stag);
-	if (err)
-		return -err;
-
-	/* Process memory is contiguous in a DMA space of process addresses: no list. */
-	sirdma_cqp_reg_mr_params params{};
-
-	params.stag = stag;
-	params.pd = pd;
-	params.va = iova;
-	params.len = length;
-	params.access = sirdma_region_rights(static_cast<u32>(access));
-	params.block_shift = 12;
-	params.zero_based = static_cast<u32>(access) & SIRDMA_VERBS_ZERO_BASED;
-	params.addr = dma(addr) & ~page_mask;
-	err = sirdma_cqp_reg_mr(&hw_, &params);
-	if (err) {
-		sirdma_stag_free(&hw_, stag);
-		return -err;
-	}
-	{
-		std::lock_guard hold(objects_lock_);
-
-		if (insert(mrs_, stag, pd)) {
-			++pds_[pd].users;
-			return 0;
-		}
-	}
-	if (!sirdma_cqp_dealloc_stag(&hw_, stag))
-		sirdma_stag_free(&hw_, stag);
-	return ENOMEM;
-}
-
-int Driver::dereg_mr(uint32_t stag) noexcept
-{
-	Settle settle(nic_);
-
-	{
-		std::lock_guard hold(objects_lock_);
-		if (!mrs_.contains(stag))
-			return ENOENT;
-	}
-	/* The device lets go first: afterwards no data path holds the region. */
-	if (const int err = sirdma_cqp_dealloc_stag(&hw_, stag))
-		return -err;
-	{
-		std::lock_guard hold(objects_lock_);
-		const auto node = mrs_.extract(stag);
-
-		if (!node.empty())
-			--pds_[node.mapped()].users;
-	}
-	sirdma_stag_free(&hw_, stag);
 	return 0;
 }
 
@@ -404,7 +307,7 @@ int Driver::add_cq(std::unique_ptr<DriverCq> cq)
 	return ENOMEM;
 }
 
-/* No event finds it any more, and what the application has not read is taken back. */
+/* No event finds the queue any more. Take back the events that the application has not read. */
 std::unique_ptr<DriverCq> Driver::remove_cq(uint32_t id) noexcept
 {
 	std::lock_guard hold(objects_lock_);
@@ -475,6 +378,13 @@ int Driver::resize_cq(uint32_t id, const void *elements, uint32_t count) noexcep
 	params.entries = count;
 	params.pa = dma(elements);
 	return -sirdma_cqp_resize_cq(&hw_, &params);
+}
+
+int Driver::moderate_cq(uint32_t id, uint32_t count, uint32_t period_us) noexcept
+{
+	Settle settle(nic_);
+
+	return -sirdma_cqp_moderate_cq(&hw_, id, count, period_us);
 }
 
 int Driver::destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The driver over the portable core, as kmod/drv is the kernel's: objects of
- * applications, their rights and their events. Integers are 0 or an errno.
+ * The driver over the portable core, as kmod/drv is the kernel's: objects of applications, their
+ * rights and their events. Functions that return an integer return 0 or an errno.
  */
 #pragma once
 
@@ -20,10 +20,10 @@
 namespace sirdma::twin
 {
 
-/* Every destination's: UDP sockets resolve addresses themselves. */
+/* The MAC address of all destinations: UDP sockets resolve addresses themselves. */
 inline constexpr uint8_t peer_mac[6] = {0x02, 0x53, 0, 0, 0, 0xff};
 
-/* Into a table of objects; false when there is no memory for it. */
+/* Insert an object into a table of objects. Returns false when there is no memory for it. */
 template <typename Table, typename Key, typename Value>
 bool insert(Table &table, Key key, Value &&value) noexcept
 {
@@ -53,10 +53,10 @@ struct DriverCq {
 	uint64_t cookie = 0; /* see sirdma_idpool_cookie() */
 	ibv_cq *cq = nullptr;
 	ibv_comp_channel *file = nullptr;
-	CompletionChannel *channel = nullptr; /* its events, while there is one */
+	CompletionChannel *channel = nullptr; /* channel of its events, while there is one */
 	AsyncQueue *async = nullptr;
-	uint32_t comp_reported = 0; /* under the channel's lock */
-	uint32_t async_reported = 0; /* under the async queue's lock */
+	uint32_t comp_reported = 0; /* protected by the channel's lock */
+	uint32_t async_reported = 0; /* protected by the lock of the async queue */
 };
 
 struct DriverQp {
@@ -64,12 +64,12 @@ struct DriverQp {
 	uint64_t cookie = 0;
 	ibv_qp *qp = nullptr;
 	AsyncQueue *async = nullptr;
-	uint32_t async_reported = 0; /* under the async queue's lock */
+	uint32_t async_reported = 0; /* protected by the lock of the async queue */
 	ibv_qp_cap cap{};
 	bool sig_all = false;
 	sirdma_qp_type type{};
 	uint32_t pd = 0;
-	std::mutex lock; /* one modify or query at a time; protects what follows */
+	std::mutex lock; /* one modify or query runs at a time; protects the members below */
 	ibv_mtu path_mtu{};
 	ibv_ah_attr av{};
 };
@@ -78,17 +78,30 @@ struct DriverSrq {
 	uint64_t cookie = 0;
 	ibv_srq *srq = nullptr;
 	AsyncQueue *async = nullptr;
-	uint32_t async_reported = 0; /* under the async queue's lock */
+	uint32_t async_reported = 0; /* protected by the lock of the async queue */
 	uint32_t pd = 0;
 	uint32_t max_wr = 0;
 	uint32_t max_sge = 0;
+};
+
+struct DriverMr {
+	uint32_t pd = 0;
+	sirdma_region region{}; /* as the application registered it */
+	bool changing = false; /* a thread executes rereg_mr() or dereg_mr() */
+};
+
+/* The arguments of ibv_rereg_mr(), by SIRDMA_REREG_*. */
+struct MrChange {
+	uint32_t flags;
+	uint32_t pd;
+	sirdma_region to;
 };
 
 /* A shared receive queue, in memory of the application. */
 struct SrqRing {
 	const void *wqes;
 	const void *shadow;
-	uint32_t count; /* of WQEs */
+	uint32_t count; /* number of WQEs */
 	uint32_t shift;
 	uint32_t max_wr;
 	uint32_t max_sge;
@@ -98,7 +111,7 @@ struct SrqRing {
 struct CqRings {
 	const void *elements;
 	const void *shadow;
-	uint32_t count; /* of elements */
+	uint32_t count; /* number of elements */
 	bool timestamps;
 };
 
@@ -108,12 +121,15 @@ struct QpRings {
 	const void *rq;
 	const void *shadow;
 	uint32_t sq_quanta;
-	uint32_t rq_wqes;
+	uint32_t rq_quanta;
 	uint32_t rq_shift;
 	uint64_t compl_ctx;
 };
 
-/* An attachment of a queue pair to a multicast group. As in the kernel, QP, LID and group identify it. */
+/*
+ * An attachment of a queue pair to a multicast group. As in the kernel, QP, LID and group identify
+ * it.
+ */
 struct DriverAttachment {
 	uint32_t qpn;
 	uint16_t lid;
@@ -127,7 +143,7 @@ struct DriverAttachment {
 
 class Driver {
 public:
-	/* Null with errno. */
+	/* Returns null with errno. */
 	static std::unique_ptr<Driver> create(Adapter &nic);
 	~Driver();
 	Driver(const Driver &) = delete;
@@ -139,54 +155,70 @@ public:
 	void query_port(ibv_port_attr &attr) noexcept;
 	ibv_gid gid() const noexcept;
 	__be64 guid() const noexcept;
-	uint32_t max_cq_elements() const noexcept;
+	/* Fill in the part of the answer that a provider gets from every device. */
+	void describe(sirdma_alloc_ucontext_resp &answer) const noexcept;
 	uint32_t port_mtu() const noexcept;
 
 	int open(ibv_context *context);
-	/* Destroys what the application left. */
+	/* Destroy the objects that the application left. */
 	void close(ibv_context *context) noexcept;
 	AsyncQueue *async(ibv_context *context) noexcept;
 
 	int alloc_pd(ibv_context *context, uint32_t &pd);
 	int dealloc_pd(uint32_t pd) noexcept;
 
-	/* Nothing is pinned: the memory must stay mapped as long as the region is. */
-	int reg_mr(uint32_t pd, const void *addr, uint64_t length, uint64_t iova, int access,
-		   uint32_t &stag);
-	/* EBUSY: windows are bound to it. */
+	/* The memory is not pinned: it must stay mapped as long as the region exists. */
+	int reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag);
+	/*
+	 * Change the region; its stag stays. All changes take effect at once, or none. Returns
+	 * EBUSY if windows are bound to the region.
+	 */
+	int rereg_mr(uint32_t stag, const MrChange &change) noexcept;
+	/* Returns EBUSY if windows are bound to the region. */
 	int dereg_mr(uint32_t stag) noexcept;
 	int alloc_mw(uint32_t pd, ibv_mw_type type, uint32_t &stag);
-	/* @stag: as it was allocated. EBUSY: a queue pair binds it at this very moment. */
+	/*
+	 * @stag is the stag as it was allocated. Returns EBUSY if a queue pair binds the window at
+	 * this very moment.
+	 */
 	int dealloc_mw(uint32_t stag) noexcept;
 
 	int create_cq(ibv_context *context, ibv_cq *cq, ibv_comp_channel *channel,
 		      const CqRings &rings);
-	/* The CQ gets the ring of @count elements at @elements. */
+	/* Give the CQ the ring of @count elements at @elements. */
 	int resize_cq(uint32_t id, const void *elements, uint32_t count) noexcept;
-	/* The application read an event of it. */
+	/* Let events of the CQ wait for @count completions, and for @period_us at most. */
+	int moderate_cq(uint32_t id, uint32_t count, uint32_t period_us) noexcept;
+	/* The application read an event of the CQ. */
 	void cq_event_taken(uint32_t id) noexcept;
-	/* @cq's events are counted in comp and async. */
+	/* comp and async get the number of @cq's events that were reported. */
 	int destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept;
 
 	int create_qp(ibv_qp *qp, uint32_t pd, const QpRings &rings, const ibv_qp_cap &cap,
 		      bool sig_all);
 	int modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept;
 	int query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) noexcept;
-	/* EBUSY: it is attached to a group. @async: events of it that were reported. */
+	/*
+	 * Returns EBUSY if the QP is attached to a group. @async gets the number of its events that
+	 * were reported.
+	 */
 	int destroy_qp(uint32_t qpn, uint32_t &async) noexcept;
-	/* Attach a QP to a multicast group. With the same @lid again it changes nothing. */
+	/* Attach a QP to a multicast group. A second call with the same @lid changes nothing. */
 	int attach_mcast(uint32_t qpn, const ibv_gid &gid, uint16_t lid);
-	/* EINVAL: it is not attached. */
+	/* Returns EINVAL if the QP is not attached. */
 	int detach_mcast(uint32_t qpn, const ibv_gid &gid, uint16_t lid) noexcept;
 	int create_srq(ibv_srq *srq, uint32_t pd, const SrqRing &ring);
-	int arm_srq(uint32_t id, uint32_t limit) noexcept;
+	int modify_srq(uint32_t id, const ibv_srq_attr &attr, uint32_t mask) noexcept;
 	int query_srq(uint32_t id, ibv_srq_attr &attr) noexcept;
-	/* EBUSY: queue pairs use it. @async: events of it that were reported. */
+	/*
+	 * Returns EBUSY if queue pairs use the queue. @async gets the number of its events that
+	 * were reported.
+	 */
 	int destroy_srq(uint32_t id, uint32_t &async) noexcept;
-	/* @index: of its address vector, by which it is destroyed. */
+	/* @index gets the index of the address vector, by which the handle is destroyed. */
 	int create_ah(uint32_t pd, const ibv_ah_attr &attr, uint32_t &index);
 	int destroy_ah(uint32_t index) noexcept;
-	/* On stderr, a line for each QP there is: where it stands and what it waits for. */
+	/* Print a line for each QP to stderr: its state and what it waits for. */
 	void print_qps(const char *device) noexcept;
 
 private:
@@ -194,12 +226,17 @@ private:
 	int start() noexcept;
 	template <typename Table, typename Belongs, typename Destroy>
 	bool destroy_all(const Table &table, Belongs belongs, Destroy destroy) noexcept;
+	int claim_mr(uint32_t stag, DriverMr &mr) noexcept;
+	void release_mr(uint32_t stag, const DriverMr &mr, uint32_t former) noexcept;
+	int change_mr(uint32_t stag, const MrChange &change, DriverMr &mr) noexcept;
+	int use_pd(uint32_t pd) noexcept;
+	int put_mr(uint32_t stag, const DriverMr &mr, bool replace) noexcept;
 	int add_cq(std::unique_ptr<DriverCq> cq);
 	std::unique_ptr<DriverCq> remove_cq(uint32_t id) noexcept;
 	DriverQp *find_qp(uint32_t qpn) noexcept;
 	/* The path that @ah describes. */
 	static sirdma_path path_of(const ibv_ah_attr &ah) noexcept;
-	/* 0 or an errno, and @why is what is wrong with the path. */
+	/* Returns 0, or an errno with *why set to the fault of the path. */
 	int check_route(const ibv_ah_attr &ah, const char *&why) const noexcept;
 	int resolve(const ibv_ah_attr &ah) noexcept;
 	int run_modify(const sirdma_qp_modify &mod) noexcept;
@@ -218,8 +255,8 @@ private:
 	std::mutex objects_lock_; /* protects the tables; held while an event is delivered */
 	std::unordered_map<ibv_context *, std::unique_ptr<AsyncQueue>> contexts_;
 	std::unordered_map<uint32_t, DriverPd> pds_;
-	std::unordered_map<uint32_t, uint32_t> mrs_; /* stag to protection domain */
-	std::unordered_map<uint32_t, uint32_t> mws_; /* the same */
+	std::unordered_map<uint32_t, DriverMr> mrs_; /* by stag */
+	std::unordered_map<uint32_t, uint32_t> mws_; /* map from stag to protection domain */
 	std::unordered_map<ibv_comp_channel *, DriverChannel> channels_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverCq>> cqs_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverQp>> qps_;

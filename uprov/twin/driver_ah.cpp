@@ -16,7 +16,7 @@ sirdma_path Driver::path_of(const ibv_ah_attr &ah) noexcept
 
 	memcpy(path.dst_ip.b, ah.grh.dgid.raw, sizeof(path.dst_ip.b));
 	path.flow_label = ah.grh.flow_label;
-	/* 0: use the default, as the kernel does for RoCE, since 0 is not valid in an IP packet. */
+	/* 0 means the default, as in the kernel for RoCE, since 0 is not valid in an IP packet. */
 	path.hop_limit = ah.grh.hop_limit ? ah.grh.hop_limit : SIRDMA_DEFAULT_HOP_LIMIT;
 	path.traffic_class = ah.grh.traffic_class;
 	path.port_num = ah.port_num;
@@ -45,13 +45,13 @@ int Driver::check_route(const ibv_ah_attr &ah, const char *&why) const noexcept
 	return 0;
 }
 
-/* As the kernel's RDMA core, wait for the neighbour. No lock is held. */
+/* As in the kernel's RDMA core, wait for the neighbour. No lock is held. */
 int Driver::resolve(const ibv_ah_attr &ah) noexcept
 {
 	const NoCancel no_cancel;
 	const char *why;
 
-	/* What has another fault is refused for that. */
+	/* The checks that follow name the fault of such an address. */
 	if (!ah.is_global || check_route(ah, why))
 		return 0;
 
@@ -83,8 +83,8 @@ int Driver::create_ah(uint32_t pd, const ibv_ah_attr &attr, uint32_t &index)
 	if (unreachable)
 		return unreachable;
 	/*
-	 * The device is of this process alone, so its one user may have all vectors. The kernel's
-	 * driver leaves some to other users (sirdma_av_is_fair()).
+	 * The device belongs to this process alone, so its one user may have all vectors. The
+	 * kernel's driver leaves some to other users (sirdma_av_is_fair()).
 	 */
 	err = -sirdma_av_create(&hw_, &params, SIRDMA_AV_USER, &idx);
 	if (err == ENOMEM)

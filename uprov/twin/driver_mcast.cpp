@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Multicast: which queue pairs are attached to which groups, and what this host receives for them. */
+/*
+ * Multicast: the groups to which queue pairs are attached, and the groups that this host receives
+ * for them.
+ */
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -11,7 +14,7 @@
 namespace sirdma::twin
 {
 
-/* The lock of the attachments is held. */
+/* The caller holds the lock of the attachments. */
 int Driver::join(const sirdma_ip &ip, uint32_t qpn) noexcept
 {
 	bool first;
@@ -25,7 +28,7 @@ int Driver::join(const sirdma_ip &ip, uint32_t qpn) noexcept
 	return err;
 }
 
-/* The lock of the attachments is held. */
+/* The caller holds the lock of the attachments. */
 int Driver::leave(const sirdma_ip &ip, uint32_t qpn) noexcept
 {
 	bool last;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * QPs. They are created with rings in the application's memory, and modified by the tables of
- * the driver core. A modify that fails changes nothing.
+ * QPs. The application's memory contains their rings, and the tables of the driver core say how to
+ * modify them. A modify that fails changes nothing.
  */
 #include <cerrno>
 #include <cstdio>
@@ -65,20 +65,22 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	qp->type = static_cast<sirdma_qp_type>(type);
 	qp->pd = pd;
 
-	ctx.compl_ctx = rings.compl_ctx;
-	ctx.event_ctx = qp->cookie;
-	ctx.sq_addr = reinterpret_cast<u64>(rings.sq);
-	ctx.rq_addr = reinterpret_cast<u64>(rings.rq);
-	ctx.shadow_addr = reinterpret_cast<u64>(rings.shadow);
-	ctx.sq_quanta = rings.sq_quanta;
-	ctx.rq_wqes = rings.rq_wqes;
-	ctx.rq_stride_shift = static_cast<u8>(rings.rq_shift);
-	ctx.send_cq = ibqp->send_cq->handle;
-	ctx.recv_cq = ibqp->recv_cq->handle;
-	ctx.srq = ibqp->srq ? ibqp->srq->handle : 0;
-	ctx.pd = pd;
-	ctx.qp_type = static_cast<u8>(type);
-	ctx.queue_flags = SIRDMA_QPC_KICK | (sig_all ? SIRDMA_QPC_SIG_ALL : 0);
+	const sirdma_qp_create create = {
+		.type = static_cast<sirdma_qp_type>(type),
+		.sig_all = sig_all,
+		.rq_shift = static_cast<u8>(rings.rq_shift),
+		.sq = {.addr = reinterpret_cast<u64>(rings.sq), .quanta = rings.sq_quanta},
+		.rq = {.addr = reinterpret_cast<u64>(rings.rq), .quanta = rings.rq_quanta},
+		.shadow = reinterpret_cast<u64>(rings.shadow),
+		.compl_ctx = rings.compl_ctx,
+		.cookie = qp->cookie,
+		.send_cq = ibqp->send_cq->handle,
+		.recv_cq = ibqp->recv_cq->handle,
+		.srq = ibqp->srq ? ibqp->srq->handle : 0,
+		.pd = pd,
+	};
+
+	sirdma_qp_create_to_ctx(&create, &ctx);
 	{
 		std::unique_lock hold(objects_lock_);
 

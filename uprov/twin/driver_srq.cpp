@@ -58,9 +58,10 @@ int Driver::create_srq(ibv_srq *ibsrq, uint32_t pd, const SrqRing &ring)
 	return 0;
 }
 
-int Driver::arm_srq(uint32_t id, uint32_t limit) noexcept
+int Driver::modify_srq(uint32_t id, const ibv_srq_attr &attr, uint32_t mask) noexcept
 {
 	Settle settle(nic_);
+	const char *why = nullptr;
 
 	{
 		std::lock_guard hold(objects_lock_);
@@ -68,10 +69,15 @@ int Driver::arm_srq(uint32_t id, uint32_t limit) noexcept
 
 		if (it == srqs_.end())
 			return ENOENT;
-		if (limit > it->second->max_wr)
-			return EINVAL;
+		const uint32_t max_wr = it->second->max_wr;
+
+		if (const int err = sirdma_srq_modify_check(mask, attr.srq_limit, max_wr, &why)) {
+			port_warn("modify_srq %u: limit %u of %u WQEs: %s", id, attr.srq_limit,
+				  max_wr, why);
+			return -err;
+		}
 	}
-	return -sirdma_cqp_arm_srq(&hw_, id, limit);
+	return mask & IBV_SRQ_LIMIT ? -sirdma_cqp_arm_srq(&hw_, id, attr.srq_limit) : 0;
 }
 
 int Driver::query_srq(uint32_t id, ibv_srq_attr &attr) noexcept

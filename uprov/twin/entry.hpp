@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * How a program comes to the twin. "sirdma run" chooses a view, puts the shim before the
- * program's libraries (LD_PRELOAD), says in SIRDMA_TWIN_* what devices it wants
- * (environment.hpp) and executes the program:
+ * The path of a program to the twin. "sirdma run" chooses a view, puts the shim before the
+ * program's libraries (LD_PRELOAD), says in SIRDMA_TWIN_* what devices it wants (environment.hpp)
+ * and executes the program:
  *
  *     sirdma run (uprov/cli/run.cpp)
  *       | sysfs view: cli/sysfs_view.cpp, cli/sysfs_tree.cpp mount /sys/class/infiniband*
@@ -51,7 +51,7 @@
 
 struct sirdma_twin_ops {
 	ibv_device **(*get_device_list)(int *num_devices);
-	/* Whether the object is of the twin; else it is the real library's. */
+	/* Does the object belong to the twin? If not, it belongs to the real library. */
 	bool (*owns_device)(const ibv_device *device);
 	bool (*owns_context)(const ibv_context *context);
 	__be64 (*get_device_guid)(ibv_device *device);

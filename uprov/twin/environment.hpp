@@ -9,7 +9,7 @@ namespace sirdma::twin
 {
 
 inline constexpr char env_addr[] =
-	"SIRDMA_TWIN_ADDR"; /* comma-separated, one for each device; empty: any */
+	"SIRDMA_TWIN_ADDR"; /* comma-separated, one for each device; empty: any address */
 inline constexpr char env_devices[] = "SIRDMA_TWIN_DEVICES";
 inline constexpr char env_link[] = "SIRDMA_TWIN_LINK";
 inline constexpr char env_view[] = "SIRDMA_TWIN_VIEW";
@@ -29,9 +29,9 @@ inline constexpr unsigned devices_max = 64;
 inline constexpr char device_name[] = "sirdma";
 /* Entries of the GID table; only the first is filled. */
 inline constexpr unsigned gid_table_len = 16;
-/* Contents of hca_type in the launcher's sysfs tree, by which the twin recognizes its devices. */
+/* The contents of hca_type in the launcher's sysfs tree. The twin recognizes its devices by it. */
 inline constexpr char hca_type[] = "sirdma twin";
-/* What sysfs says of the twin's ports and GIDs. */
+/* The properties of the twin's ports and GIDs that sysfs shows. */
 inline constexpr char port_rate[] = "100 Gb/sec (4X EDR)";
 inline constexpr char gid_type[] = "RoCE v2";
 /* The libraries that are loaded into the program; both are in one folder. */
@@ -39,6 +39,6 @@ inline constexpr char shim_library[] = "libsirdma-preload.so";
 inline constexpr char twin_library[] = "libsirdma-twin.so";
 /* Values of env_view. */
 inline constexpr char view_sysfs[] = "sysfs"; /* the library finds devices itself */
-inline constexpr char view_preload[] = "preload"; /* the shim takes the library's place */
+inline constexpr char view_preload[] = "preload"; /* the shim replaces the library */
 
 } // namespace sirdma::twin

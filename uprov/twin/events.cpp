@@ -34,7 +34,7 @@ template <typename Queue, typename Event> bool append(Queue &queue, const Event 
 	}
 }
 
-/* The inode of @fd; 0: no such file. */
+/* The inode of @fd; 0: there is no such file. */
 uint64_t inode_of(int fd) noexcept
 {
 	struct stat st;
@@ -44,7 +44,10 @@ uint64_t inode_of(int fd) noexcept
 
 } // namespace
 
-/* Reading an event counter gives its value: with one event in it, that event. */
+/*
+ * A read of an event counter returns its value. If the counter has one event, the value is that
+ * event.
+ */
 static_assert(sizeof(ib_uverbs_comp_event_desc) == sizeof(eventfd_t));
 
 ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept
@@ -67,7 +70,7 @@ ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept
 	return channel;
 }
 
-/* lock_ held. */
+/* The caller holds lock_. */
 void CompletionChannel::advance() noexcept
 {
 	if (waiting_.empty()) {
@@ -81,7 +84,7 @@ void CompletionChannel::advance() noexcept
 	const eventfd_t value = reinterpret_cast<uintptr_t>(current_.cq);
 
 	if (raw_syscall::write(file_.get(), &value, sizeof(value)) < 0)
-		return; /* not while the counter is 0 */
+		return; /* this does not happen while the counter is 0 */
 }
 
 void CompletionChannel::post(ibv_cq *cq, uint32_t *reported)
@@ -119,8 +122,8 @@ std::unique_ptr<AsyncQueue> AsyncQueue::create()
 	int ends[2];
 
 	/*
-	 * Packets keep events apart, and MSG_DONTWAIT tells whether one waits, whatever the
-	 * flags of the file.
+	 * Packets keep events apart. MSG_DONTWAIT tells whether an event waits, for all flags of
+	 * the file.
 	 */
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return nullptr;
@@ -130,7 +133,7 @@ std::unique_ptr<AsyncQueue> AsyncQueue::create()
 	try {
 		std::unique_ptr<AsyncQueue> queue(new AsyncQueue(ends[0], std::move(writer)));
 
-		/* The application closes it. */
+		/* The application closes this end. */
 		(void)reader.release();
 		return queue;
 	} catch (const std::bad_alloc &) {
@@ -149,7 +152,7 @@ bool AsyncQueue::reader_is_ours() const noexcept
 	return reader_file_ && inode_of(reader_) == reader_file_;
 }
 
-/* lock_ held. */
+/* The caller holds lock_. */
 void AsyncQueue::advance() noexcept
 {
 	if (waiting_.empty()) {

@@ -20,8 +20,8 @@ namespace sirdma::twin
 {
 
 /*
- * Create a completion channel over an eventfd. The library destroys it like one of its own
- * (see also preload_write.cpp). Null with errno.
+ * Create a completion channel over an eventfd. The library destroys it like one of its own (see
+ * also preload_write.cpp). Returns null with errno.
  */
 ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept;
 
@@ -49,15 +49,15 @@ private:
 	void advance() noexcept;
 
 	const Fd file_;
-	std::mutex lock_; /* protects what follows and the counts of the events */
-	Event current_; /* in the file, or read without a call of taken() yet */
+	std::mutex lock_; /* protects the members below and the counts of the events */
+	Event current_; /* an event is in the file, or was read without a call of taken() yet */
 	std::deque<Event> waiting_;
 };
 
 /* The asynchronous events of one context. */
 class AsyncQueue {
 public:
-	/* Null with errno. */
+	/* Returns null with errno. */
 	static std::unique_ptr<AsyncQueue> create();
 	AsyncQueue(const AsyncQueue &) = delete;
 	AsyncQueue &operator=(const AsyncQueue &) = delete;
@@ -83,10 +83,10 @@ private:
 	const int reader_;
 	const uint64_t reader_file_; /* its inode, to detect that the application closed it */
 	const Fd writer_;
-	std::mutex lock_; /* protects what follows and the counts of the events */
+	std::mutex lock_; /* protects the members below and the counts of the events */
 	Event current_;
 	std::deque<Event> waiting_;
-	uint32_t device_reported_ = 0; /* events of no object */
+	uint32_t device_reported_ = 0; /* number of reported events of no object */
 };
 
 } // namespace sirdma::twin

@@ -14,7 +14,10 @@ FaultSequence::FaultSequence(uint64_t seed, uint32_t slot, bool upwards)
 
 bool FaultSequence::chance(double p)
 {
-	/* 53 bits: the same on every machine, as std::bernoulli_distribution is not. */
+	/*
+	 * 53 bits give the same result on every machine, which std::bernoulli_distribution does
+	 * not.
+	 */
 	return p > 0 && static_cast<double>(random_() >> 11) * 0x1p-53 < p;
 }
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * A bad wire, for tests of applications: packets that arrive are lost, fail their
- * ICRC, or change places with the one behind. Every link hands its packets to the
- * device through here, so faults are the same whatever carries them; a sequence
- * of packets meets the same faults whenever the seed is the same. The two directions
- * between two devices that have the same seed meet different ones.
+ * A bad wire, for tests of applications: packets that arrive are lost, fail their ICRC, or change
+ * places with the one behind. Every link hands its packets to the device through here, so faults
+ * are the same on all links; a sequence of packets meets the same faults whenever the seed is the
+ * same. The two directions between two devices that have the same seed meet different ones.
  */
 #pragma once
 
@@ -17,20 +16,22 @@
 namespace sirdma::twin
 {
 
-/* Which packets of one direction meet a fault. */
+/* Decides which packets of one direction meet a fault. */
 class FaultSequence {
 public:
-	/* @slot: of the device that receives (see rendezvous.hpp); @upwards: from a lower address. */
+	/*
+	 * @slot: of the device that receives (see rendezvous.hpp); @upwards: from a lower address.
+	 */
 	FaultSequence(uint64_t seed, uint32_t slot, bool upwards);
 
-	/* True in @p of all cases, 0 .. 1. */
+	/* Returns true in @p of all cases, 0 .. 1. */
 	bool chance(double p);
 
 private:
 	std::mt19937_64 random_;
 };
 
-/* Used by one thread at a time: the link's receiver. */
+/* One thread at a time uses this: the receiver of the link. */
 class Faults {
 public:
 	static bool any(const Config &config) noexcept
@@ -54,10 +55,10 @@ public:
 			receive_badly(batch, pkt);
 	}
 
-	/* Is a datagram from @src that is not for the model lost or made useless? */
+	/* Is a datagram from @src that the model does not get lost, or made useless? */
 	bool takes(const sirdma_ip &src, const sirdma_ip &dst) noexcept;
 
-	/* No packet follows: deliver the one that was held back. */
+	/* No packet follows: deliver the packet that was held back. */
 	void flush(snic_rx_batch &batch) noexcept
 	{
 		if (held_) [[unlikely]]
@@ -73,7 +74,7 @@ private:
 	const bool any_;
 	FaultSequence downwards_, upwards_;
 	bool held_ = false;
-	snic_rx_pkt pkt_{}; /* the one held back, over bytes_ */
+	snic_rx_pkt pkt_{}; /* the packet that was held back, over bytes_ */
 	snic_seg seg_{};
 	std::vector<uint8_t> bytes_;
 };

@@ -48,15 +48,15 @@ unsigned next_file(unsigned fd) noexcept
 }
 
 /*
- * At load time: if a thread did this at first use, a fork meanwhile would leave the child
- * waiting for it.
+ * Do this at load time: if a thread did this at first use, a fork meanwhile would leave the child
+ * waiting for that thread.
  */
 __attribute__((constructor)) void hook_fork() noexcept
 {
 	port_on_fork(close_in_child);
 }
 
-/* Without a shim that intercepts close() nothing is guarded. */
+/* Without a shim that intercepts close(), no file is guarded. */
 void guard_once() noexcept
 {
 	using Guard = decltype(&sirdma_guard_files);

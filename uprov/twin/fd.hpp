@@ -26,7 +26,7 @@ public:
 	explicit operator bool() const noexcept { return fd_ >= 0; }
 	int get() const noexcept { return fd_; }
 	void reset() noexcept; /* keeps errno */
-	/* No longer a file of the device. */
+	/* The file is no longer a file of the device. */
 	int release() noexcept;
 
 private:

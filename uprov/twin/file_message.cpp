@@ -15,7 +15,10 @@ namespace
 
 constexpr size_t control_max = CMSG_SPACE(message_files_max * sizeof(int));
 
-/* Take all files of the message; those beyond @files are closed. Returns how many came. */
+/*
+ * Take all files of the message, and close those that do not fit into @files. Returns how many
+ * came.
+ */
 size_t take_files(msghdr &m, std::span<Fd> files) noexcept
 {
 	size_t n = 0;

@@ -12,13 +12,15 @@ namespace sirdma::twin
 
 inline constexpr size_t message_files_max = 4;
 
-/* Send @len bytes with at most message_files_max files; does not block. False with errno. */
+/*
+ * Send @len bytes with at most message_files_max files, without blocking. Returns false with errno.
+ */
 bool send_with_files(int sock, const void *message, size_t len,
 		     std::span<const int> files) noexcept;
 /*
- * Receive exactly @len bytes and as many files as @files has; further files are closed.
- * False with errno: EAGAIN: there is no message; EMFILE: no descriptors are left for the
- * files; ENOTCONN: the other end closed the connection; EPROTO: the message has another form.
+ * Receive exactly @len bytes and as many files as @files has; further files are closed. Returns
+ * false with errno: EAGAIN: there is no message; EMFILE: no descriptors are left for the files;
+ * ENOTCONN: the other end closed the connection; EPROTO: the message has another form.
  */
 bool receive_with_files(int sock, void *message, size_t len, std::span<Fd> files) noexcept;
 

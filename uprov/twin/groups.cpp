@@ -59,8 +59,8 @@ int Groups::add(const IpAddress &group, std::unique_ptr<UdpReceiver> &receiver) 
 }
 
 /*
- * Removes the socket from the set explicitly: a forked child may hold a copy, and close() would
- * then leave it there.
+ * Remove the socket from the set explicitly: a forked child may have a copy of it, and close()
+ * would then leave it there.
  */
 std::unique_ptr<UdpReceiver> Groups::remove(Members::iterator member) noexcept
 {

@@ -29,21 +29,21 @@ public:
 	int fd() const noexcept { return file_.load(std::memory_order_relaxed); }
 
 	/*
-	 * A socket that is a member of @group; null with errno. Membership takes a lock of the kernel
-	 * that others may hold for long. So the socket is made before add(), and closed after leave(),
-	 * by a caller whom nobody waits for.
+	 * A socket that is a member of @group; null with errno. Membership takes a lock of the
+	 * kernel that others may hold for long. So a caller for which no thread waits makes the
+	 * socket before add(), and closes it after leave().
 	 */
 	std::unique_ptr<UdpReceiver> open(const IpAddress &group) const noexcept;
 
-	/* The methods that follow: one thread at a time. */
+	/* One thread at a time may call the functions below. */
 
-	/* 0 or an errno; then @receiver is left as it was. */
+	/* Returns 0 or an errno; after an error @receiver is unchanged. */
 	int add(const IpAddress &group, std::unique_ptr<UdpReceiver> &receiver) noexcept;
-	/* Its socket, or null. */
+	/* The socket of the group, or null. */
 	std::unique_ptr<UdpReceiver> leave(const IpAddress &group) noexcept;
 	bool any() const noexcept { return !members_.empty(); }
 
-	/* Deliver a batch of datagrams of one group to @sink; returns how many. */
+	/* Deliver a batch of datagrams of one group to @sink. Returns how many were delivered. */
 	u32 receive(DatagramSink &sink) noexcept;
 
 	/* Datagrams that the kernel dropped because a socket's buffer was full. */
@@ -61,10 +61,10 @@ private:
 
 	const IpAddress addr_;
 	const uint32_t buffer_;
-	Fd ready_; /* the sockets, in an epoll set */
-	std::atomic<int> file_{-1}; /* of ready_ */
+	Fd ready_; /* epoll set of the sockets */
+	std::atomic<int> file_{-1}; /* descriptor of ready_ */
 	Members members_;
-	u64 overruns_ = 0; /* of groups that were left */
+	u64 overruns_ = 0; /* drops of groups that were left */
 };
 
 } // namespace sirdma::twin

@@ -10,7 +10,7 @@
 namespace sirdma::twin
 {
 
-/* To be changed with the layout of anything that processes share. */
+/* A change of the layout of memory that processes share changes this number. */
 inline constexpr uint32_t hello_magic = 0x53520005;
 
 struct Hello {
@@ -25,8 +25,8 @@ static_assert(sizeof(Hello) == 32);
 
 bool send_hello(int sock, const Hello &hello, int rings) noexcept;
 /*
- * False with errno: EAGAIN: nothing came yet; ENOTCONN: the other end closed the connection;
- * EPROTO: it is not a hello with a file.
+ * Returns false with errno: EAGAIN: nothing came yet; ENOTCONN: the other end closed the
+ * connection; EPROTO: it is not a hello with a file.
  */
 bool receive_hello(int sock, Hello &hello, Fd &rings) noexcept;
 

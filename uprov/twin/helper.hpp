@@ -39,6 +39,7 @@
  */
 #pragma once
 
+#include <algorithm>
 #include <stop_token>
 #include <thread>
 
@@ -56,15 +57,20 @@ public:
 	enum File : u32 { neighbours, port_share, port, groups, num_files };
 	using Files = std::array<int, num_files>;
 
-	/* The device that is served. Only the helper's thread calls these methods. */
+	/* The device that the helper serves. Only the helper's thread calls these methods. */
 	class Device {
 	public:
-		/* False: this thread has no transmit buffer yet, because memory is short. */
+		/*
+		 * Returns false if this thread has no transmit buffer yet, because memory is short.
+		 */
 		virtual bool can_help() noexcept = 0;
 		virtual Files files() noexcept = 0;
-		/* ns until there is work that no file and no timer announces; ~0: none. */
+		/*
+		 * The time until there is work that no file and no timer announces, ns; ~0: there
+		 * is none.
+		 */
 		virtual u64 ns_until_work() noexcept = 0;
-		/* From now on files announce all work. False: there is some already. */
+		/* From now on, files announce all work. Returns false if there is some already. */
 		virtual bool fall_asleep() noexcept = 0;
 		/* Undo fall_asleep(). */
 		virtual void wake_up() noexcept = 0;
@@ -79,9 +85,16 @@ public:
 
 	/* Period in which an away helper checks whether the process still polls, ns. */
 	struct Pace {
-		/* If it stops from time to time to spin on its memory. */
+		/*
+		 * The period if the process stops from time to time to spin on its memory. A packet
+		 * may wait so long for the helper. A check costs about 15 us of a processor, the
+		 * sleep included, so shorter periods would cost more than they find.
+		 */
 		u64 min = 50000;
-		/* If it always polled: the period doubles with each check, up to this. */
+		/*
+		 * The period if the process always polled: it doubles with each check, up to this,
+		 * where the checks cost 1.5 % of a processor.
+		 */
 		u64 max = 1000000;
 	};
 
@@ -91,12 +104,12 @@ public:
 	Helper(const Helper &) = delete;
 	Helper &operator=(const Helper &) = delete;
 
-	/* @clock has the device's timers and must outlive the thread. 0 or an errno. */
+	/* @clock has the device's timers and must outlive the thread. Returns 0 or an errno. */
 	int start(port_clock *clock) noexcept;
 	/* End the thread and wait for it. May be called if it was never started. */
 	void stop() noexcept;
 
-	/* The methods that follow are for other threads. */
+	/* Other threads call the functions below. */
 
 	State state() const noexcept { return state_.load(); }
 	bool away() const noexcept { return state() == State::away; }
@@ -109,28 +122,37 @@ public:
 	/* Wait until the thread has finished the packets it is receiving. */
 	void wait_served() const noexcept;
 
-	/* Called around a call that serves the device. With several threads it is only a hint. */
+	/*
+	 * Called around a call that serves the device. If there are several threads, it is only a
+	 * hint.
+	 */
 	void enter_call() noexcept { inside_.store(true, std::memory_order_relaxed); }
 	void leave_call() noexcept { inside_.store(false, std::memory_order_relaxed); }
 
 	void count_poll() noexcept { polls_.fetch_add(1, std::memory_order_relaxed); }
-	/* The poll found work. */
+	/* The poll found work, or a completion of work that another thread did. */
 	void note_busy() noexcept
 	{
 		busy_at_.store(polls_.load(std::memory_order_relaxed), std::memory_order_relaxed);
 	}
-	/* Consecutive polls without work. */
+	/*
+	 * Consecutive polls without work since the process last asked for an event. Other threads
+	 * may poll meanwhile, so a value read later may be behind; then there are none.
+	 */
 	u64 idle_polls() const noexcept
 	{
-		return polls_.load(std::memory_order_relaxed) -
-		       busy_at_.load(std::memory_order_relaxed);
+		const u64 since = std::max(busy_at_.load(std::memory_order_relaxed),
+					   armed_at_.load(std::memory_order_relaxed));
+		const u64 polls = polls_.load(std::memory_order_relaxed);
+
+		return polls - std::min(since, polls);
 	}
 
 	/* A thread received packets. */
 	void count_arrival() noexcept { arrivals_.fetch_add(1, std::memory_order_relaxed); }
 	u64 arrivals() const noexcept { return arrivals_.load(std::memory_order_relaxed); }
 
-	/* The table above. */
+	/* The states of the table above. */
 	static constexpr State next(State from, bool process_polled) noexcept
 	{
 		constexpr State table[][2] = {
@@ -155,19 +177,19 @@ private:
 	Fd wake_fd_;
 	std::jthread thread_;
 
-	/* Used by the thread only. */
-	u64 seen_polls_ = 0; /* polls_ when it fell asleep */
-	u64 check_ns_ = 0; /* until an away thread checks polls_ */
-	u32 spins_ = 0; /* how often packets must wake it before it may be away again */
+	/* Only the thread uses the members below. */
+	u64 seen_polls_ = 0; /* value of polls_ when the thread fell asleep */
+	u64 check_ns_ = 0; /* period until an away thread checks polls_ */
+	u32 spins_ = 0; /* how often packets must wake the thread before it may be away again */
 
 	/* The members that follow share one cache line, which calls read and pollers write. */
 	alignas(64) std::atomic<State> state_{State::watching};
 	std::atomic<bool> inside_{false};
 	std::atomic<u64> wakes_at_{
-		0}; /* when the sleeping thread wakes by itself; 0: it is awake */
+		0}; /* time when the sleeping thread wakes by itself; 0: it is awake */
 	std::atomic<u64> polls_{0};
-	std::atomic<u64> armed_at_{0}; /* polls_ when an event was last expected */
-	std::atomic<u64> busy_at_{0}; /* polls_ when one last found work */
+	std::atomic<u64> armed_at_{0}; /* value of polls_ when a thread last expected an event */
+	std::atomic<u64> busy_at_{0}; /* value of polls_ when a poll last found work */
 	std::atomic<u64> arrivals_{0}; /* how often packets were received */
 };
 

@@ -36,7 +36,7 @@ uint32_t multiply(uint32_t a, uint32_t b) noexcept
 	return product;
 }
 
-/* Order of x: the polynomial is primitive. */
+/* The order of x, since the polynomial is primitive. */
 constexpr uint32_t order = 0xffffffff;
 
 uint32_t power(uint32_t exponent) noexcept
@@ -63,7 +63,7 @@ struct Inverses {
 	}
 };
 
-/* The CRC state that becomes @state after @bytes zero bytes. */
+/* The CRC state that becomes @state after @bytes zero bytes follow. */
 uint32_t rewind(uint32_t state, size_t bytes) noexcept
 {
 	static const Inverses inverses;
@@ -165,7 +165,7 @@ bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t 
 	return true;
 }
 
-/* Does @id continue the sequence? If so, it becomes its last one. */
+/* Does @id continue the sequence? If it does, it becomes the last number of the sequence. */
 bool IdFilter::Sequence::take(const IpAddress &from, uint16_t id, uint64_t now) noexcept
 {
 	const uint16_t ahead = static_cast<uint16_t>(id - last + step_back);

@@ -46,8 +46,8 @@ void icrc_begin(snic_icrc &icrc, const Path &path, uint16_t id, size_t len,
 uint32_t icrc_of(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept;
 
 /*
- * Find an identification with which the ICRC at the end of the datagram is right, and store
- * it in @id, which holds the likely one on entry. False: there is none. IdFilter decides
+ * Find an identification with which the ICRC at the end of the datagram is right, and store it in
+ * @id, which contains the likely one on entry. Returns false if there is none. IdFilter decides
  * whether it is credible, because a damaged packet has one with a probability of 1 in 65536.
  */
 bool icrc_holds(const Path &path, const uint8_t *datagram, size_t len, uint16_t &id) noexcept;
@@ -82,7 +82,7 @@ public:
 	static constexpr uint64_t tick_ns = 1000000;
 	static constexpr size_t places = 64; /* 6 bits of a hash */
 
-	/* @now in ns. */
+	/* @now is in ns. */
 	bool credible(const IpAddress &src, uint16_t id, uint64_t now) noexcept;
 
 private:
@@ -95,7 +95,7 @@ private:
 	};
 	struct Place {
 		Sequence believed;
-		Sequence other; /* begun by one packet, not accepted yet */
+		Sequence other; /* the sequence began with one packet, and is not accepted yet */
 	};
 
 	Place places_[places];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What tells devices apart besides their addresses, and follows from them. */
+/* The identifiers of devices besides their addresses. They follow from the addresses. */
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 namespace sirdma::twin
 {
 
-/* Locally administered; IPv4 addresses give different ones. */
+/* A locally administered address. Different IPv4 addresses give different ones. */
 inline std::array<uint8_t, 6> device_mac(const IpAddress &addr) noexcept
 {
 	std::array<uint8_t, 6> mac = {0x02, 0x53, 0, 0, 0, 0};

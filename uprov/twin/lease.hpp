@@ -15,10 +15,10 @@
  *        +------------------+
  *           the neighbour read all references
  *
- * When a region is deregistered or a queue pair fails, finish() waits until the neighbour has
- * read all references. A neighbour that runs does so soon. The lease of a neighbour that is
- * stopped ends: end() is the only way to that, for closed connections and dead neighbours as
- * well. The leases of other neighbours are not touched.
+ * When a region is deregistered or a queue pair fails, finish() waits until the neighbour has read
+ * all references. A neighbour that runs does so soon. The lease of a neighbour that is stopped
+ * ends: Only end() ends a lease, for closed connections and dead neighbours as well. The leases of
+ * other neighbours are not touched.
  *
  * A fork ends no lease. The neighbour reads the parent's memory by the parent's process id;
  * the child has neither the rings nor the connections.
@@ -37,19 +37,19 @@
 namespace sirdma::twin
 {
 
-/* The sender's side, of one connection. */
+/* The side of the sender, of one connection. */
 class Lease {
 public:
-	/* @sock leads to the neighbour: its other end is closed when the neighbour dies. */
+	/* @sock leads to the neighbour: the other end of @sock closes when the neighbour dies. */
 	explicit Lease(int sock) noexcept;
 	~Lease() { close(); }
 	Lease(const Lease &) = delete;
 	Lease &operator=(const Lease &) = delete;
 
-	/* @ring carries the references. Before any other call. */
+	/* @ring carries the references. Call this before any other function. */
 	void attach(RingControl &ring) noexcept;
 
-	/* The thread that writes references calls these two. */
+	/* The thread that writes references calls the next two functions. */
 
 	/* The number for the next reference; 0: send none. */
 	uint64_t number() const noexcept
@@ -59,14 +59,14 @@ public:
 	/* A reference was written that ends at @pos of the ring. */
 	void used(uint64_t pos) noexcept { used_until_.store(pos); }
 
-	/* Any thread. */
+	/* Any thread may call the functions below. */
 
 	/*
 	 * Wait until the neighbour has read all payload that was sent by reference before this
 	 * call. If it has not done so by @until, the lease ends.
 	 */
 	void finish(u64 until) noexcept;
-	/* The lease ends, and no reference is sent any more. Does not wait for the neighbour. */
+	/* End the lease: no reference is sent any more. This does not wait for the neighbour. */
 	void close() noexcept;
 
 private:
@@ -74,7 +74,7 @@ private:
 	bool all_read(uint64_t pos, u64 until) const noexcept;
 	bool reading_is_over() const noexcept;
 
-	/* Neighbours read it together with payload, so it has a cache line of its own. */
+	/* Neighbours read the number together with payload, so it has a cache line of its own. */
 	alignas(64) std::atomic<uint64_t> number_; /* not 0 */
 	alignas(64) std::atomic<bool> usable_{false};
 	std::atomic<uint64_t> used_until_{0}; /* of the ring; 0: nothing was sent by reference */
@@ -83,22 +83,22 @@ private:
 	std::mutex finish_lock_; /* one thread waits for the neighbour, and others for it */
 };
 
-/* The receiver's side, of one connection; one thread at a time. */
+/* The side of the receiver, of one connection. One thread at a time uses it. */
 class LeaseReader {
 public:
 	/* @ring carries the references; @pid is the sender's, 0 when it cannot be seen. */
 	void attach(RingControl &ring, pid_t pid) noexcept;
 
 	/*
-	 * On the first call, try to read the sender's memory. True: it was this call, and it
-	 * succeeded.
+	 * On the first call, try to read the sender's memory. Returns true if this call was the
+	 * first, and succeeded.
 	 */
 	bool try_once() noexcept;
 	/* Can the sender's memory be read, as far as known? */
 	bool readable() const noexcept { return memory_ == Memory::readable; }
 	/*
-	 * Read @len bytes of references with lease @number. False: the contents of @to are
-	 * undefined.
+	 * Read @len bytes of references with lease @number. Returns false on failure: the contents
+	 * of @to are undefined then.
 	 */
 	bool read(uint64_t number, snic_seg_iter &it, void *to, u32 len) noexcept;
 

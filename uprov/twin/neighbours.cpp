@@ -16,11 +16,14 @@ namespace sirdma::twin
 namespace
 {
 
-/* Do not retry a failed connect for 200 ms. */
+/*
+ * Do not retry a failed connect for 200 ms: a connect takes some system calls, and packets would make
+ * one each. A process that starts meanwhile gets them by UDP, or by the transport's next retry.
+ */
 constexpr u64 retry_ns = 200000000;
 /*
- * How long finish_leases() waits for readers. A reader reads references within a time slice
- * of the scheduler, unless it is stopped or its processor is very busy; then its lease ends.
+ * The time that finish_leases() waits for readers. A reader reads references within a time slice of
+ * the scheduler, unless it is stopped or its processor is very busy; then its lease ends.
  */
 constexpr u64 delivery_ns = 10000000;
 /* Wake-up bytes of a neighbour that are read at once. */
@@ -187,7 +190,7 @@ bool Neighbours::room_for_reader() noexcept
 	}
 }
 
-/* After room_for_reader(). */
+/* Call this after room_for_reader(). */
 void Neighbours::add_reader(Connection *c) noexcept
 {
 	std::lock_guard hold(fresh_lock_);
@@ -202,7 +205,7 @@ void Neighbours::tell_helper() noexcept
 {
 	const uint64_t one = 1;
 
-	/* If the counter is full the helper is already notified. */
+	/* If the counter is full, the helper is notified already. */
 	(void)!raw_syscall::write(news_.get(), &one, sizeof(one));
 }
 
@@ -225,7 +228,7 @@ u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
 	if (!c.waiting())
 		return 0;
 
-	/* Packets look objects up under RCU: enter it once for all of them. */
+	/* Packets look up objects under RCU: enter RCU once for all of them. */
 	const Guard guard;
 
 	sender_ = &c;
@@ -329,8 +332,8 @@ void Neighbours::accept_some() noexcept
 		if (!sock)
 			break;
 		/*
-		 * A process sends its hello as soon as it has connected. The oldest did not:
-		 * drop it.
+		 * A process sends its hello as soon as it has connected. The oldest process did
+		 * not: drop its connection.
 		 */
 		if (strangers_.size() == strangers_max) {
 			strangers_.erase(strangers_.begin());
@@ -355,7 +358,7 @@ bool Neighbours::refuse() noexcept
 	return false;
 }
 
-/* Receive the hello of an accepted connection. False: the connection cannot be used. */
+/* Receive the hello of an accepted connection. Returns false if the connection cannot be used. */
 bool Neighbours::greet(Connection &c) noexcept
 {
 	Hello hello;
@@ -392,7 +395,7 @@ bool Neighbours::greet(Connection &c) noexcept
 	return true;
 }
 
-/* Read the wake-up bytes. False: the neighbour died or violates the protocol. */
+/* Read the wake-up bytes. Returns false if the neighbour died or violates the protocol. */
 bool Neighbours::alive(Connection &c) noexcept
 {
 	char bytes[16];
@@ -409,7 +412,10 @@ bool Neighbours::alive(Connection &c) noexcept
 	return true;
 }
 
-/* Deliver what the neighbour had sent, unlink the connection, and free it after a grace period. */
+/*
+ * Deliver the records that the neighbour had sent, unlink the connection, and free it after a grace
+ * period.
+ */
 void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 {
 	Connection *self = c;
@@ -417,7 +423,9 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	/* A child may keep the socket open, so closing it would not remove it from epoll. */
 	epoll_ctl(events_.get(), EPOLL_CTL_DEL, c->fd(), nullptr);
 	{
-		/* A connecting thread adds it to epoll before it is visible to others. */
+		/*
+		 * A connecting thread adds the connection to epoll before it is visible to others.
+		 */
 		std::lock_guard hold(connect_lock_);
 	}
 	/* End the lease while finish_leases() can still find the connection. */
@@ -432,7 +440,7 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	bool reader = std::erase(readers_, c);
 
 	if (!reader) {
-		/* If memory was short it is still in fresh_. */
+		/* If memory was short, the connection is still in fresh_. */
 		std::lock_guard hold(fresh_lock_);
 
 		reader = std::erase(fresh_, c);
@@ -478,7 +486,7 @@ void Neighbours::serve(PacketSink &sink) noexcept
 		else if (auto *c = static_cast<Connection *>(what); !alive(*c))
 			remove(c, sink);
 	}
-	/* Last, because these free connections that earlier events may name. */
+	/* Do these last, because they free connections that earlier events may name. */
 	if (news)
 		hang_up_on_broken(sink);
 	if (accept)

@@ -12,7 +12,7 @@
 namespace sirdma::twin
 {
 
-/* Exists as long as the table of neighbours. */
+/* It exists as long as the table of neighbours. */
 struct Neighbour {
 	const IpAddress addr;
 	const uint32_t slot;
@@ -24,8 +24,8 @@ struct Neighbour {
 class Neighbours {
 public:
 	/*
-	 * Allocates a slot of @addr. Null with errno; EADDRNOTAVAIL: all are in use. @supers:
-	 * accept super-packets.
+	 * Allocate a slot of @addr. Returns null with errno; EADDRNOTAVAIL: all slots are in use.
+	 * @supers: accept super-packets.
 	 */
 	static std::unique_ptr<Neighbours> create(const IpAddress &addr, bool supers = true);
 	~Neighbours();
@@ -35,21 +35,21 @@ public:
 	uint32_t slot() const noexcept { return slot_; }
 
 	/*
-	 * Any thread. False: the destination is not a neighbour. Else @sent is the number of
-	 * packets there was room for.
+	 * Send packets. Returns false if the destination is not a neighbour. Otherwise @sent is the
+	 * number of packets for which there was room. Any thread.
 	 */
 	bool transmit(snic_burst &burst, u32 &sent) noexcept;
 	/*
-	 * Any thread. Hand a datagram over to the process with this address and @slot. False:
-	 * it is lost.
+	 * Hand a datagram over to the process with this address and @slot. Returns false if the
+	 * datagram is lost. Any thread.
 	 */
 	bool forward(uint32_t slot, const Path &path, const uint8_t *data, size_t len, u32 index,
 		     bool more) noexcept;
 
-	/* Any thread. Lease::finish() for all neighbours. */
+	/* Call Lease::finish() for all neighbours. Any thread. */
 	void finish_leases() noexcept;
 
-	/* The methods that follow: one thread at a time. */
+	/* One thread at a time may call the functions below. */
 
 	/* Connection::pull() for the packet that is being received. */
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept
@@ -57,26 +57,37 @@ public:
 		return sender_->pull(it, to, len);
 	}
 
-	/* Deliver a share of the records of each neighbour to @sink; returns how many. */
+	/*
+	 * Deliver a share of the records of each neighbour to @sink. Returns how many were
+	 * delivered.
+	 */
 	u32 receive(PacketSink &sink) noexcept;
-	/* Was there never a connection? */
+	/* Has there never been a connection? */
 	bool unused() const noexcept { return !readers_used_.load(std::memory_order_relaxed); }
 
 	/* Readable when serve() has work: neighbours connect, die, or wake this process. */
 	int fd() const noexcept { return events_.get(); }
 	void serve(PacketSink &sink) noexcept;
-	/* From now on senders make fd() readable. False: there is a record already. */
+	/* From now on, senders make fd() readable. Returns false if there is a record already. */
 	bool fall_asleep() noexcept;
 	void wake_up() noexcept;
 
-	/* Any thread. Connections closed because of another user or a protocol violation. */
+	/*
+	 * The number of connections that were closed because of another user or a protocol
+	 * violation. Any thread.
+	 */
 	u64 refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
 private:
 	class Guard;
 
 	static constexpr size_t buckets = 256;
-	static constexpr u32 share = 64; /* records of one neighbour delivered at once */
+	/*
+	 * Records of one neighbour delivered at once, before those of the next. The ring holds four
+	 * times as many of the packets that a path MTU of 1024 gives, so a neighbour does not run
+	 * out of room while it waits for its next share.
+	 */
+	static constexpr u32 share = 64;
 	static constexpr size_t strangers_max = 64;
 	static constexpr int per_name = 4; /* connections: one each way, and closing ones */
 
@@ -113,7 +124,7 @@ private:
 	std::mutex connect_lock_; /* one thread connects; its new connection is not freed meanwhile */
 
 	std::vector<Connection *> readers_;
-	Connection *sender_ = nullptr; /* from which a packet is being received */
+	Connection *sender_ = nullptr; /* connection from which a packet is being received */
 	std::mutex fresh_lock_; /* protects fresh_: connections for readers_ */
 	std::vector<Connection *> fresh_;
 	std::atomic<bool> fresh_waiting_{false};

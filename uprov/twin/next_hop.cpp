@@ -22,7 +22,10 @@ namespace sirdma::twin
 namespace
 {
 
-/* Nobody answers there (RFC 863). The datagram only makes the kernel look for the neighbour. */
+/*
+ * The discard service (RFC 863) does not answer. The datagram only makes the kernel resolve the
+ * neighbour.
+ */
 constexpr uint16_t discard_port = 9;
 constexpr long poll_ns = 5'000'000;
 constexpr uint16_t usable = NUD_PERMANENT | NUD_NOARP | NUD_REACHABLE | NUD_PROBE | NUD_STALE |
@@ -54,7 +57,7 @@ public:
 				static_cast<uint32_t>(RTA_ALIGN(attr->rta_len));
 	}
 
-	/* 0, the kernel's errno, or EOPNOTSUPP: it does not answer. */
+	/* Returns 0, the kernel's errno, or EOPNOTSUPP if it does not answer. */
 	int ask(uint16_t answer) noexcept
 	{
 		const Fd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
@@ -81,7 +84,9 @@ public:
 		return *static_cast<const Header *>(NLMSG_DATA(&message()));
 	}
 
-	/* An attribute after a Header. Null: the answer has none of at least @len bytes. */
+	/*
+	 * An attribute after a Header. Returns null if the answer has none of at least @len bytes.
+	 */
 	template <typename Header> const void *find(uint16_t type, size_t len) noexcept
 	{
 		const size_t from = NLMSG_ALIGN(sizeof(Header));
@@ -103,7 +108,7 @@ private:
 	} bytes_;
 };
 
-/* The bytes of an address, as netlink has them */
+/* The bytes of an address in the form of netlink */
 struct Raw {
 	uint8_t bytes[16];
 	uint8_t len;
@@ -133,7 +138,10 @@ void take_via(const void *attr, Hop &hop) noexcept
 	memcpy(hop.addr.bytes, static_cast<const uint8_t *>(attr) + sizeof(family), hop.addr.len);
 }
 
-/* 0: @hop is the next one; ENOENT: there is none, since the destination is on this host. */
+/*
+ * Returns 0 if @hop is the next hop, or ENOENT if there is none, since the destination is on this
+ * host.
+ */
 int find_hop(const IpAddress &from, const IpAddress &to, Hop &hop) noexcept
 {
 	const Raw src(from), dst(to);
@@ -182,7 +190,10 @@ bool has_neighbours(const Fd &any_socket, int interface) noexcept
 	       !(request.ifr_flags & (IFF_NOARP | IFF_POINTOPOINT | IFF_LOOPBACK));
 }
 
-/* The state of a neighbour, NUD_*; NUD_NONE: the kernel does not know it. 0 or an errno. */
+/*
+ * The state of a neighbour, NUD_*. NUD_NONE: the kernel does not know the neighbour. Returns 0 or
+ * an errno.
+ */
 int state_of(const Hop &hop, uint16_t &state) noexcept
 {
 	Netlink netlink;
@@ -211,7 +222,7 @@ int connect_from(const IpAddress &from, const IpAddress &to, uint16_t port, Fd &
 	len = IpAddress(to.ip(), from.scope()).to_socket(port, sa);
 	if (!::connect(fd.get(), reinterpret_cast<sockaddr *>(&sa), len))
 		return 0;
-	/* Linux says EINVAL for a way from a loopback address to another host. */
+	/* Linux returns EINVAL for a route from a loopback address to another host. */
 	return errno == EINVAL ? ENETUNREACH : errno;
 }
 

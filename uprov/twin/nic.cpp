@@ -19,22 +19,43 @@ namespace sirdma::twin
 namespace
 {
 
-/* Time until a socket without room is tried again. */
+/*
+ * Time until a socket without room is tried again. The kernel sends a full buffer of its default size
+ * (212,992 bytes) in about this time at 1 GB/s.
+ */
 constexpr u64 retry_stalled_ns = 200000;
-/* After this many consecutive polls without work the processor is yielded. */
+/*
+ * After this many consecutive polls without work a thread yields the processor. With 8 a round trip
+ * over shared memory takes 0.56 us, from 64 on 0.48.
+ */
 constexpr u64 polls_before_yield = 64;
-/* A poller reads the clock once in this many calls. */
+/*
+ * A poller reads the clock once in this many calls. Where that is no system call, 1 to 256 make no
+ * difference.
+ */
 constexpr u32 clock_seldom = 16;
-/* Rounds without datagrams after which the port is looked at only each so many rounds. */
+/*
+ * After port_hot rounds without datagrams the port is looked at only each port_seldom rounds, since
+ * a look is a system call. A round trip over shared memory takes 1.07 us with a look in each round,
+ * 0.60 us with a look in 8 rounds, 0.48 us in 64 and 0.45 us in 512. Values of port_hot from 16 to
+ * 4,096 make no difference, over UDP as well.
+ */
 constexpr u32 port_hot = 256;
 constexpr u32 port_seldom = 64;
 /* Free addresses are chosen from 127.64.0.0/16. */
 constexpr uint32_t free_base = 127u << 24 | 64u << 16;
 constexpr uint32_t free_count = 1u << 16;
-/* Window of a QP, bytes: the receiver's socket buffer should hold it. */
+/*
+ * Window of a QP, bytes. The receiver's socket buffer should hold it, for which Linux allows 212,992
+ * bytes by default.
+ */
 constexpr u32 window_bytes = 128 << 10;
 
-/* After this many bytes from a neighbour acknowledgements are sent: much less than its window. */
+/*
+ * After this many bytes from a neighbour acknowledgements are sent: much less than its window. With
+ * a limit of 4 KiB, messages of 8 KiB have 0.6 to 1 of the bandwidth. Without a limit, lists of
+ * small messages have 0.8 of their rate.
+ */
 constexpr u32 answer_bytes = 16 << 10;
 
 /* Is it a SEND or WRITE? Their acknowledgement may wait; they ask for nothing else. */
@@ -48,7 +69,7 @@ u32 dest_slot(const snic_tx_pkt &pkt) noexcept
 	return slot_of(be32_to_cpu(pkt.bth.qpn) & SIRDMA_QPN_MASK);
 }
 
-/* How many packets from @at on are for one process. */
+/* How many packets from @at on go to one process. */
 u32 same_slot(const snic_burst &burst, u32 at) noexcept
 {
 	const u32 slot = dest_slot(burst.pkts[at]);
@@ -59,14 +80,14 @@ u32 same_slot(const snic_burst &burst, u32 at) noexcept
 	return n;
 }
 
-/* Datagrams of one burst have one address, where several processes may be. */
+/* Datagrams of one burst have one address, which several processes may share. */
 bool is_for_several(const snic_burst &burst) noexcept
 {
 	return (burst.pkts[0].bth.opcode & SIRDMA_BTH_TRANSPORT) == SIRDMA_BTH_UD &&
 	       same_slot(burst, 0) < burst.npkts;
 }
 
-/* *part: the @n packets of @burst from @at on, whose payload is at @payload. */
+/* Fill @part with @n packets of @burst from @at on, whose payload is at @payload. */
 void take_part(const snic_burst &burst, u32 at, u32 n, snic_seg_iter &payload,
 	       snic_burst &part) noexcept
 {
@@ -117,7 +138,7 @@ bool Nic::open_free_address(uint32_t buffer)
 	return false;
 }
 
-/* False with errno, and a message on stderr. */
+/* Returns false with errno, and prints a message on stderr. */
 bool Nic::open_links(const Config &config)
 {
 	addr_ = config.addr;
@@ -221,7 +242,7 @@ u32 Nic::transmit_parts(const snic_burst &burst) noexcept
 	return at;
 }
 
-/* Send packets that are for one process; returns how many, from the first on, were sent. */
+/* Send packets that go to one process. Returns how many of them, from the first on, were sent. */
 u32 Nic::send(snic_burst &burst) noexcept
 {
 	u32 sent = burst.npkts;
@@ -242,7 +263,7 @@ snic_burst *Nic::burst() noexcept
 	return &scratch().burst;
 }
 
-/* Each element is used by its thread only. */
+/* Only its own thread uses an element. */
 TxScratch &Nic::scratch() noexcept
 {
 	return *scratch_[port_cpu()].load(std::memory_order_relaxed);
@@ -289,7 +310,7 @@ void Nic::flush() noexcept
 		sender_->flush(scratch());
 }
 
-/* Is work deferred, for the next call or the helper? */
+/* Is there work that was deferred, for the next call or the helper? */
 bool Nic::owes() noexcept
 {
 	smp_mb();
@@ -303,7 +324,10 @@ u64 Nic::stat(sirdma_stat id) noexcept
 	if (id == SIRDMA_STAT_REFUSED_NEIGHBOURS)
 		n += neighbours_->refused();
 	if (id == SIRDMA_STAT_RX_OVERRUNS) {
-		/* A thread that receives may be interrupted by a signal whose handler ends the process. */
+		/*
+		 * A thread that receives may be interrupted by a signal whose handler ends the
+		 * process.
+		 */
 		const std::unique_lock hold(rx_lock_, std::try_to_lock);
 
 		if (hold)
@@ -341,22 +365,22 @@ int Nic::join(const IpAddress &group) noexcept
 
 		err = groups_->add(group, receiver);
 	}
-	/* Its file may be new to the helper. */
+	/* The helper may not know this file yet. */
 	helper_.wake();
 	return err;
 }
 
 void Nic::leave(const IpAddress &group) noexcept
 {
-	std::unique_ptr<UdpReceiver> receiver; /* closed when the lock is free */
+	std::unique_ptr<UdpReceiver> receiver; /* this is closed when the lock is free */
 	std::lock_guard hold(rx_lock_);
 
 	receiver = groups_->leave(group);
 }
 
 /*
- * Deliver a packet to the model. What a poller receives is acknowledged at its next call, a poll
- * or the post of an answer, unless the poll returns a completion.
+ * Deliver a packet to the model. Packets that a poller receives are acknowledged at its next call,
+ * a poll or the post of an answer, unless the poll returns a completion.
  */
 void Nic::deliver(const Path &path, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept
 {
@@ -386,7 +410,7 @@ void Nic::end_batch() noexcept
 	snic_rx_batch_end(&batch_);
 }
 
-/* Does the ICRC hold? Also write the datagram to the capture. */
+/* Does the ICRC hold? The function also writes the datagram to the capture. */
 bool Nic::verify(const Path &path, const uint8_t *data, size_t len, u32 index) noexcept
 {
 	uint16_t id = ids_count_ ? static_cast<uint16_t>(index) : 0;
@@ -401,8 +425,8 @@ bool Nic::verify(const Path &path, const uint8_t *data, size_t len, u32 index) n
 }
 
 /*
- * A datagram for QP 1. Any process of the address may receive it; its connection manager forwards it
- * to the process that it concerns.
+ * A datagram for QP 1. Any process of the address may receive it; its connection manager forwards
+ * it to the process that it concerns.
  */
 void Nic::management_datagram(const Path &path, uint8_t *data, size_t len, u32 index) noexcept
 {
@@ -421,11 +445,13 @@ void Nic::management_datagram(const Path &path, uint8_t *data, size_t len, u32 i
 		service->deliver(*this, path.src, mad);
 }
 
-/* Is it a management datagram? Else @why. The length is known before any field is read. */
+/*
+ * Is it a management datagram? If not, @why is set. The length is known before any field is read.
+ */
 bool Nic::verify_management(const Path &path, const uint8_t *data, size_t len, u32 index,
 			    sirdma_stat &why) noexcept
 {
-	constexpr uint16_t partition = 0x7fff; /* bit 15 is the kind of membership */
+	constexpr uint16_t partition = 0x7fff; /* bit 15 is the type of membership */
 	sirdma_bth bth;
 	sirdma_deth deth;
 
@@ -450,7 +476,10 @@ bool Nic::verify_management(const Path &path, const uint8_t *data, size_t len, u
 	return be32_to_cpu(deth.qkey) == SIRDMA_GSI_QKEY;
 }
 
-/* Always by UDP: a process that is not the port's owner would get it from the owner anyway. */
+/*
+ * The datagram always goes by UDP: a process that is not the port's owner would get it from the
+ * owner anyway.
+ */
 void Nic::send(const IpAddress &dst, const sirdma_mad &mad) noexcept
 {
 	snic_flow flow{};
@@ -475,8 +504,8 @@ void Nic::send(const IpAddress &dst, const sirdma_mad &mad) noexcept
 }
 
 /*
- * A datagram from the port, from the process that owns it, or of a group, which no other process
- * forwards.
+ * A datagram from the port, from the process that owns the port, or of a group. No other process
+ * forwards a group's datagram.
  */
 void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool more) noexcept
 {
@@ -497,7 +526,10 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 	}
 	slot = slot_of(be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK);
 	if (slot != neighbours_->slot() && !to_group) {
-		/* Not verified: that is up to the process it is for, if there is one. */
+		/*
+		 * This process does not verify the datagram: the process that gets it does, if
+		 * there is one.
+		 */
 		snic_rx_batch_end(&batch_);
 		if (!port_->receiver() || slot >= num_slots)
 			snic_rx_reject(dev_, SIRDMA_STAT_RX_NO_QP);
@@ -550,16 +582,16 @@ bool Nic::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 	return neighbours_->pull(it, to, len);
 }
 
-void Nic::revoke() noexcept
+void Nic::finish_references() noexcept
 {
 	neighbours_->finish_leases();
 }
 
 /*
- * Receive a share of what came; returns how many datagrams and records. Reading UDP sockets takes
- * system calls: while only neighbours send, they are read from time to time, unless the caller
- * knows that there is something (@all), or timers are @due, which must not fire before what
- * would stop them is taken in. The caller holds rx_lock_.
+ * Receive a share of the packets that came. Returns the number of datagrams and records. Reading
+ * UDP sockets takes system calls: while only neighbours send, they are read from time to time,
+ * unless the caller knows that there is something (@all), or timers are @due. They must not fire
+ * before the packets are received that would stop them. The caller holds rx_lock_.
  */
 u32 Nic::receive(bool all, bool due) noexcept
 {
@@ -584,15 +616,15 @@ u32 Nic::receive(bool all, bool due) noexcept
 	return got;
 }
 
-/* One round of everything that waits, for the helper (@all) or a poller. */
+/* Do one round of all work that waits, for the helper (@all) or for a poller. */
 void Nic::serve(bool all) noexcept
 {
 	u32 qpn;
 
 	run_deferred();
-	/* What the previous call held back. */
+	/* Send the acknowledgement that the previous call held back. */
 	flush();
-	/* The helper knows that there is something: it waits for the lock. */
+	/* The helper knows that there is work: it waits for the lock. */
 	std::unique_lock receiving(rx_lock_, std::defer_lock);
 	if (all)
 		receiving.lock();
@@ -601,7 +633,7 @@ void Nic::serve(bool all) noexcept
 	if (receiving) {
 		polled_ = !all && helper_.away();
 
-		/* Pollers look at the clock now and then. */
+		/* Pollers look at the clock from time to time. */
 		const bool look = all || timers_.waiting() || !(++rounds_to_clock_ % clock_seldom);
 		const u64 now = look ? port_now_ns(nullptr) : 0;
 		const bool due = look && port_clock_due(clock_) <= now;
@@ -613,7 +645,7 @@ void Nic::serve(bool all) noexcept
 			helper_.count_arrival();
 		if (fire) {
 			port_clock_run(clock_, now);
-			/* What the timers ask for is done before others come. */
+			/* Do the work of the timers before that of other threads. */
 			run_deferred();
 		}
 	}
@@ -639,8 +671,9 @@ void Nic::poll() noexcept
 	helper_.leave_call();
 	helper_.timers_armed();
 	/*
-	 * The peer that this process waits for may need this processor: on a busy machine
-	 * spinning would only delay its answer.
+	 * The peer that this process waits for may need this processor. On a busy machine spinning
+	 * would only delay the answer of the peer. But there a yield takes milliseconds, so a
+	 * process that polls a few times and then sleeps until an event does not yield.
 	 */
 	if (helper_.arrivals() != before)
 		helper_.note_busy();
@@ -648,9 +681,13 @@ void Nic::poll() noexcept
 		sched_yield();
 }
 
-/* Acknowledge a message before its completion is returned: the process may exit then. */
+/*
+ * A poll returns completions. Acknowledge a message before its completion is returned: the process
+ * may exit then.
+ */
 void Nic::found(bool message) noexcept
 {
+	helper_.note_busy();
 	if (!message)
 		return;
 	/* The completion is visible before the helper that received the message has finished. */
@@ -709,7 +746,7 @@ void Nic::wake_up() noexcept
 	neighbours_->wake_up();
 }
 
-/* Neighbours that connect, die or wake this process; the owner of the port may be one of them. */
+/* Neighbours connect, die or wake this process. The owner of the port may be one of them. */
 void Nic::manage(bool readable) noexcept
 {
 	if (!readable && port_->wait())

@@ -29,13 +29,13 @@ namespace sirdma::twin
 class TimerHold {
 public:
 	/*
-	 * Rounds that find something while timers are due. They take in up to 8,192 datagrams,
-	 * half of them of multicast groups; a socket buffer of 416 KiB, the most that users get by default, holds 554 small ones
-	 * of 768 bytes each.
+	 * Rounds that find something while timers are due. They take in up to 8,192 datagrams, half
+	 * of them of multicast groups; a socket buffer of 416 KiB, the most that users get by
+	 * default, holds 554 small datagrams of 768 bytes each.
 	 */
 	static constexpr u32 rounds_max = 512;
 
-	/* @due: some were when the round began; @got: what it has found. */
+	/* @due: timers were due when the round began; @got: what the round has found. */
 	bool may_fire(bool due, u32 got) noexcept
 	{
 		if (due && got && ++rounds_ < rounds_max)
@@ -51,7 +51,7 @@ private:
 
 class Nic : public Adapter, private PacketSink, private Helper::Device, private cm::Port {
 public:
-	/* Null with errno. */
+	/* Returns null with errno. */
 	static std::unique_ptr<Nic> create(const Config &config);
 	~Nic() override;
 
@@ -109,7 +109,7 @@ private:
 	u32 send(snic_burst &burst) noexcept;
 	snic_burst *burst() noexcept override;
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept override;
-	void revoke() noexcept override;
+	void finish_references() noexcept override;
 
 	LinkKind kind_{};
 	std::unique_ptr<PcapWriter> pcap_;
@@ -117,26 +117,25 @@ private:
 	std::unique_ptr<PortShare> port_;
 	std::unique_ptr<UdpSender> sender_;
 	port_clock *clock_ = nullptr;
-	bool started_ = false; /* only then the connection manager may know it */
+	bool started_ = false; /* the connection manager may know the device only then */
 	std::atomic<u32> management_psn_{0};
-	std::unique_ptr<std::atomic<TxScratch *>[]> scratch_; /* by port_cpu() */
+	std::unique_ptr<std::atomic<TxScratch *>[]> scratch_; /* index: port_cpu() */
 
-	std::mutex
-		rx_lock_; /* one receiver at a time keeps packets in order; protects what follows */
+	std::mutex rx_lock_; /* one receiver at a time keeps the order; protects the members below */
 	std::unique_ptr<Groups> groups_;
-	std::atomic<u64> group_overruns_{0}; /* as last read under rx_lock_ */
+	std::atomic<u64> group_overruns_{0}; /* value that was last read under rx_lock_ */
 	std::unique_ptr<Faults> faults_;
-	snic_rx_batch batch_{}; /* ends before rx_lock_ is dropped */
+	snic_rx_batch batch_{}; /* this ends before rx_lock_ is dropped */
 	IdFilter ids_;
 	bool ids_count_ = true; /* the sender numbered the segments that came together */
-	u32 port_idle_ = 0; /* receive calls since the last datagram */
+	u32 port_idle_ = 0; /* number of receive calls since the last datagram */
 	u32 rounds_to_clock_ = 0;
 	TimerHold timers_;
 	bool polled_ = false; /* a poller receives, not the helper */
 
-	QpList stalled_; /* QPs for which the socket had no room; under lists_lock_ */
+	QpList stalled_; /* QPs for which the socket had no room; protected by lists_lock_ */
 
-	Helper helper_{*this}; /* stopped before any of the above goes */
+	Helper helper_{*this}; /* stopped before the members above are destroyed */
 };
 
 } // namespace sirdma::twin

@@ -20,7 +20,7 @@
 namespace sirdma::twin
 {
 
-/* While it lives, its thread is not cancelled. */
+/* While it exists, its thread is not cancelled. */
 class NoCancel {
 public:
 	NoCancel() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
@@ -37,7 +37,7 @@ private:
 	int before_;
 };
 
-/* System calls by their names: -1 and errno, as ever. */
+/* System calls by their names. They return -1 and set errno, as usual. */
 namespace raw_syscall
 {
 
@@ -46,7 +46,7 @@ inline int poll(pollfd *files, unsigned count, timespec timeout) noexcept
 	return static_cast<int>(syscall(SYS_ppoll, files, count, &timeout, nullptr, 0));
 }
 
-/* Does not wait. */
+/* This does not wait. */
 inline int epoll_look(int fd, epoll_event *events, int count) noexcept
 {
 	return static_cast<int>(syscall(SYS_epoll_pwait, fd, events, count, 0, nullptr, 0));

@@ -83,7 +83,7 @@ std::unique_ptr<PcapWriter> PcapWriter::create(const std::string &name)
 	return std::unique_ptr<PcapWriter>(new PcapWriter(std::move(file)));
 }
 
-/* Append a packet, with @icrc instead of the last four bytes of the datagram. */
+/* Append a packet, with @icrc in place of the last four bytes of the datagram. */
 void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, size_t len,
 			const void *icrc) noexcept
 {
@@ -108,7 +108,7 @@ void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, 
 		{.iov_base = const_cast<void *>(icrc), .iov_len = SIRDMA_ICRC_LEN},
 	};
 
-	/* If the disk is full, packets are missing in the capture; nothing else fails. */
+	/* If the disk is full, the capture lacks packets. Nothing else fails. */
 	if (raw_syscall::writev(file_.get(), pieces, std::size(pieces)) < 0)
 		return;
 }

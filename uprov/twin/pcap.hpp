@@ -24,10 +24,10 @@ public:
 	 */
 	static std::unique_ptr<PcapWriter> create(const std::string &name);
 
-	/* @datagram: BTH to ICRC. */
+	/* @datagram has all bytes from the BTH to the ICRC. */
 	void write(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept;
 
-	/* The same for a packet without an ICRC, which is computed. */
+	/* The same for a packet without an ICRC. The function computes the ICRC. */
 	void write_unsummed(const Path &path, const uint8_t *datagram, size_t len) noexcept;
 
 private:

@@ -17,20 +17,20 @@ namespace
 
 /* When an owner dies its name and its port do not become free at the same time: try again. */
 constexpr unsigned settle_tries = 100;
-/* Members accepted at once. */
+/* The number of members that are accepted at once. */
 constexpr unsigned members_batch = 64;
 constexpr timespec settle_pause = {.tv_sec = 0, .tv_nsec = 1000000};
 /*
- * Time between two attempts to settle who owns the port. It is short at first, because another
- * process may be about to own it. Then it is a fraction of the time spent so far, because
+ * Time between two attempts to settle which process owns the port. It is short at first, because
+ * another process may be about to own it. Then it is a fraction of the time spent so far, because
  * this process may have no descriptor left, or the owner may close its connection.
  */
 constexpr u64 settle_min_ns = 500000;
 constexpr u64 settle_max_ns = 100000000;
 constexpr u64 settle_part = 8;
 /*
- * Number of members that watch the owner: several processes of an address may be stopped
- * together.
+ * The number of members that watch the owner. More than one is needed, since several processes of
+ * an address may be stopped together.
  */
 constexpr uint32_t watchers = 3;
 constexpr uint32_t no_rank = ~0u;
@@ -59,7 +59,7 @@ std::unique_ptr<PortShare> PortShare::create(const IpAddress &addr, bool alone, 
 	if (!share->events_)
 		return nullptr;
 	for (unsigned i = 0; !share->settle(); ++i) {
-		/* Wait only for errors that may be temporary. */
+		/* Wait only after errors that may be temporary. */
 		if ((errno != EADDRINUSE && errno != ECONNREFUSED && errno != EAGAIN) || alone ||
 		    i == settle_tries) {
 			if (errno == ECONNREFUSED || errno == EAGAIN || errno == EACCES)
@@ -92,12 +92,14 @@ void PortShare::hang_up(Fd &connection) noexcept
 	connection.reset();
 }
 
-/* Become the owner of the port or a member. False with errno: neither is possible now. */
+/* Become the owner of the port or a member. Returns false with errno if neither is possible now. */
 bool PortShare::settle() noexcept
 {
-	/* The owner's name and socket are here already: no other process can create them. */
+	/*
+	 * This process has the owner's name and socket already: no other process can create them.
+	 */
 	if (name_) {
-		/* It could not be added to epoll when the owner was lost. */
+		/* The socket could not be added to epoll when the owner was lost. */
 		if (!watching_ && look_at_ == never_ns)
 			watch_port();
 		return join();
@@ -157,8 +159,8 @@ bool PortShare::join() noexcept
 }
 
 /*
- * Succeed owner number_. False with errno: another process did (EADDRINUSE), or this process
- * could not accept members.
+ * Succeed owner number_. Returns false with errno if another process did (EADDRINUSE), or if this
+ * process could not accept members.
  */
 bool PortShare::take_over() noexcept
 {
@@ -193,7 +195,7 @@ void PortShare::step_down() noexcept
 }
 
 /*
- * Another process owns the port now. Until it grants a rank this process watches the port,
+ * Another process owns the port now. Until the owner grants a rank, this process watches the port,
  * because the owner may be stopped or dead, or this process may be unable to connect.
  */
 void PortShare::follow_owner() noexcept
@@ -209,7 +211,7 @@ void PortShare::follow_owner() noexcept
 bool PortShare::keep(PortFiles files) noexcept
 {
 	if (name_)
-		return true; /* they are the same: no other process can create them */
+		return true; /* the files are the same: no other process can create them */
 
 	PortFile file = PortFile::map(std::move(files.words));
 	auto socket = UdpReceiver::adopt(std::move(files.socket), addr_);
@@ -244,7 +246,10 @@ void PortShare::hear_owner() noexcept
 	}
 	if (errno == EAGAIN || errno == EINTR)
 		return;
-	/* Without descriptors for the files it stays a plain member; another one gets the rank. */
+	/*
+	 * Without descriptors for the files, this process stays a plain member; another one gets
+	 * the rank.
+	 */
 	if (errno == EMFILE && send(owner_.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
 		return;
 	hang_up(owner_);
@@ -352,7 +357,7 @@ uint32_t PortShare::free_rank() const noexcept
 	return no_rank;
 }
 
-/* Neither this process nor a member that watches is of @group. */
+/* Is @group neither the group of this process nor that of a member that watches? */
 bool PortShare::unwatched_by(pid_t group) const noexcept
 {
 	return group != getpgrp() &&
@@ -362,8 +367,8 @@ bool PortShare::unwatched_by(pid_t group) const noexcept
 }
 
 /*
- * Of a new member: one that no other has, or that of a watcher which is stopped together with
- * this process or another watcher.
+ * The rank of a new member: a rank that no other has, or that of a watcher which is stopped
+ * together with this process or another watcher.
  */
 uint32_t PortShare::rank_for(pid_t group) noexcept
 {
@@ -381,7 +386,7 @@ uint32_t PortShare::rank_for(pid_t group) noexcept
 	return no_rank;
 }
 
-/* Grant @member its rank. If that fails it is a plain member until it gets another rank. */
+/* Grant @member its rank. If that fails, the member is a plain one until it gets another rank. */
 void PortShare::grant(const Member &member) noexcept
 {
 	const int files[PortFiles::count] = {taken_->fd(), name_.get(), file_.fd()};
@@ -410,7 +415,10 @@ void PortShare::accept_members() noexcept
 	}
 }
 
-/* A watching member left: grant its rank to another one, if possible of another process group. */
+/*
+ * A watching member left: grant its rank to another member, if possible one of another process
+ * group.
+ */
 void PortShare::pass_rank_on() noexcept
 {
 	const uint32_t rank = free_rank();
@@ -475,7 +483,10 @@ void PortShare::serve() noexcept
 	if (look_at_ <= now)
 		look(now);
 	if (unsettled() && settle_at_ <= now) {
-		/* Also when it connects: the owner may close the connection at once. */
+		/*
+		 * Set the time also when settle() connects: the owner may close the connection at
+		 * once.
+		 */
 		if (now - settle_at_ > settle_max_ns)
 			settle_since_ = now;
 		settle_at_ = now + std::clamp((now - settle_since_) / settle_part, settle_min_ns,

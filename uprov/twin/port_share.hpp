@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Which process of an address receives from RoCEv2's UDP port.
+ * The process of an address that receives from RoCEv2's UDP port.
  *
  * The first process binds the port, owns it, and hands packets over to the others, the
  * members. Each member keeps a connection to the owner. Over it the owner gives the member
@@ -43,24 +43,32 @@ public:
 	static std::unique_ptr<PortShare> create(const IpAddress &addr, bool alone,
 						 uint32_t buffer = 0);
 
-	/* The port's socket; null while another process owns it. Lives as long as this. */
+	/*
+	 * The socket of the port, or null while another process owns the port. It lives as long as
+	 * this object.
+	 */
 	UdpReceiver *receiver() const noexcept { return receiver_.load(std::memory_order_acquire); }
 
 	/* Readable when serve() has something to do. */
 	int fd() const noexcept { return events_.get(); }
 
-	/* Datagrams the port had no room for, each counted once: by the owner that sees it first. */
+	/*
+	 * Datagrams for which the port had no room. The first owner that sees a datagram counts it.
+	 */
 	uint64_t overruns() noexcept;
 
-	/* The methods that follow: one thread at a time. */
+	/* One thread at a time may call the functions below. */
 
 	void serve() noexcept;
-	/* Call UdpReceiver::ask_for_header() for the port's socket, now and after each change of its owner. */
+	/*
+	 * Call UdpReceiver::ask_for_header() for the port's socket, now and after each change of
+	 * its owner.
+	 */
 	void ask_for_headers() noexcept;
 	/* Time until serve() has work; never_ns: only when fd() is readable. */
 	u64 wait() const noexcept;
 
-	/* The owner received datagrams. One store to memory that members seldom read. */
+	/* The owner received datagrams. This is one store to memory that members seldom read. */
 	void progressed() noexcept
 	{
 		file_.words().progress.store(++progress_, std::memory_order_relaxed);
@@ -106,7 +114,7 @@ private:
 	u64 look_ns() const noexcept;
 
 	const IpAddress addr_;
-	const uint32_t buffer_; /* of the port's socket; see Config */
+	const uint32_t buffer_; /* buffer of the port's socket; see Config */
 	Fd events_;
 	Fd spare_; /* see rendezvous_accept() */
 	uint64_t refused_ = 0;
@@ -116,22 +124,22 @@ private:
 	PortFile file_;
 	std::unique_ptr<UdpReceiver> taken_;
 
-	bool headers_ = false; /* asked for, of later sockets as well */
+	bool headers_ = false; /* set if headers were asked for; applies to later sockets as well */
 
-	uint64_t number_ = 0; /* of this process as owner, or of the owner it has joined */
+	uint64_t number_ = 0; /* number of this process as owner, or of the owner it joined */
 
-	/* Without an owner: time of the next settle(), and time of the first one. */
+	/* While there is no owner: the time of the next settle(), and the time of the first one. */
 	u64 settle_at_ = 0;
 	u64 settle_since_ = 0;
 
-	/* Used by the owner. */
+	/* The owner uses the members below. */
 	std::atomic<UdpReceiver *> receiver_{nullptr};
 	uint64_t progress_ = 0;
-	std::atomic<uint64_t> overruns_{0}; /* that this process has counted */
+	std::atomic<uint64_t> overruns_{0}; /* drops that this process has counted */
 	std::vector<Member> members_;
 
-	/* Used by members. */
-	Fd owner_; /* its connection */
+	/* Members use the members below. */
+	Fd owner_; /* connection to the owner */
 	uint32_t rank_ = 0;
 	bool watching_ = false; /* the port's socket is in events_ */
 	u64 look_at_ = never_ns;

@@ -36,7 +36,7 @@ PortFile PortFile::create() noexcept
 	return map(std::move(file));
 }
 
-/* The initial value of the words is zero, as is new memory. */
+/* The initial value of the words is zero, like new memory. */
 PortFile PortFile::map(Fd file) noexcept
 {
 	const int has = fcntl(file.get(), F_GET_SEALS);

@@ -40,7 +40,7 @@ public:
 	}
 	~PortFile();
 
-	/* False with errno if it could not be created. */
+	/* Returns false with errno if the file could not be created. */
 	static PortFile create() noexcept;
 	static PortFile map(Fd file) noexcept;
 
@@ -56,11 +56,11 @@ private:
 /* Message from the owner to a member. */
 struct PortGrant {
 	static constexpr uint32_t magic_value =
-		0x53525002; /* to be changed with the layout of anything shared */
+		0x53525002; /* a change of the layout of anything shared changes this number */
 
 	uint32_t magic = magic_value;
 	uint32_t rank; /* order in which members succeed a stopped owner */
-	uint64_t owner; /* the sender's number */
+	uint64_t owner; /* number of the sender */
 };
 
 static_assert(sizeof(PortGrant) == 16);
@@ -76,7 +76,7 @@ struct PortFiles {
 
 bool send_grant(int sock, const PortGrant &grant, const int (&files)[PortFiles::count]) noexcept;
 /*
- * False with errno: EAGAIN: there is no message; EMFILE: no descriptors are left for the
+ * Returns false with errno: EAGAIN: there is no message; EMFILE: no descriptors are left for the
  * files; ENOTCONN: the other end closed the connection; EPROTO: it is not a grant.
  */
 bool receive_grant(int sock, PortGrant &grant, PortFiles &files) noexcept;

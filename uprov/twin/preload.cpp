@@ -30,7 +30,7 @@ template <typename Function> Function *real(const char *name) noexcept
 	return library ? reinterpret_cast<Function *>(dlsym(library, name)) : nullptr;
 }
 
-/* Sort devices by number: the library's order is that of directory entries. */
+/* Sort devices by number, since the order of the library is that of directory entries. */
 ibv_device **by_number(ibv_device **list) noexcept
 {
 	ibv_device **end = list;
@@ -65,7 +65,7 @@ EXPORT ibv_device **ibv_get_device_list(int *num_devices)
 				 nullptr) {
 		ibv_device **list = next(num_devices);
 
-		/* libibverbs loaded no provider: load the twin, which prints why. */
+		/* libibverbs loaded no provider: load the twin, which prints the reason. */
 		if (list && !*list)
 			(void)twin();
 		return by_number(list);

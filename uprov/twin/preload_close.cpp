@@ -37,7 +37,7 @@ Function next_function(std::atomic<Function> &known, const char *name) noexcept
 	return found;
 }
 
-/* Before main(), when no signal handler can run. */
+/* This runs before main(), when no signal handler can run. */
 __attribute__((constructor)) void find_next() noexcept
 {
 	(void)next_function(next_close, "close");

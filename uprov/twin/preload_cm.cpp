@@ -40,7 +40,7 @@ __attribute__((constructor)) void hook_fork() noexcept
 	pthread_atfork(nullptr, nullptr, [] { owner = getpid(); });
 }
 
-/* Of librdmacm, which frees it */
+/* librdmacm's event channel, which librdmacm frees */
 struct EventChannel {
 	int fd;
 };
@@ -109,7 +109,10 @@ ssize_t write_event_channel(int fd, const void *bytes, size_t len)
 	uint64_t token;
 
 	for (;;) {
-		/* This waits, or fails with EAGAIN or EINTR, just as the kernel's command does. */
+		/*
+		 * This read waits, or fails with EAGAIN or EINTR, just as the kernel's command
+		 * does.
+		 */
 		if (waits && read(fd, &token, sizeof(token)) < 0)
 			return -1;
 
@@ -117,10 +120,10 @@ ssize_t write_event_channel(int fd, const void *bytes, size_t len)
 
 		if (result >= 0)
 			return result;
-		/* The event was removed in between. */
+		/* The event was removed between the two steps. */
 		if (waits && result == -EAGAIN)
 			continue;
-		/* The event is still there. */
+		/* The event still exists. */
 		if (waits)
 			eventfd_write(fd, 1);
 		errno = static_cast<int>(-result);

@@ -17,7 +17,7 @@ namespace
 {
 
 constexpr char folder[] = "/dev/infiniband/uverbs";
-/* The file that stands for a missing one, as in the launcher's own /dev/infiniband. */
+/* The file that replaces a missing one, as in the launcher's own /dev/infiniband. */
 constexpr char stand_in[] = "/dev/full";
 
 bool is_device_of_ours(const char *path) noexcept
@@ -34,7 +34,7 @@ bool is_device_of_ours(const char *path) noexcept
 	       !sirdma::twin::shim_in_sysfs() && sirdma::twin::shim_twin();
 }
 
-/* Call @look with @path, or with the file that stands for it. */
+/* Call @look with @path, or with the file that replaces it. */
 template <typename Look> int look_at(const char *path, Look look) noexcept
 {
 	const int before = errno;
@@ -66,7 +66,7 @@ EXPORT int access(const char *path, int mode)
 	return look_at(path, [=](const char *at) { return faccessat(AT_FDCWD, at, mode, 0); });
 }
 
-/* The same as stat() on systems with 64-bit file sizes. */
+/* On systems with 64-bit file sizes this is the same as stat(). */
 EXPORT int stat64(const char *path, struct stat64 *out)
 {
 	static_assert(sizeof(struct stat) == sizeof(struct stat64));

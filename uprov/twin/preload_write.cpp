@@ -45,7 +45,7 @@ Write next() noexcept
 	return found;
 }
 
-/* Before main(), when no signal handler can run. */
+/* This runs before main(), when no signal handler can run. */
 __attribute__((constructor)) void find_next() noexcept
 {
 	(void)next();
@@ -60,7 +60,7 @@ bool is_device(int fd) noexcept
 	       st.st_rdev == makedev(full_major, full_minor);
 }
 
-/* Execute the command at @buffer. False: it is another command. */
+/* Execute the command at @buffer. Returns false if it is another command. */
 bool create_channel(const void *buffer, ssize_t &result) noexcept
 {
 	CreateCompChannel command;

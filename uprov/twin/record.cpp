@@ -16,8 +16,8 @@ namespace
 {
 
 /*
- * Reserve room in the ring. Null: there is none; the reader will wake this process when there
- * is.
+ * Reserve room in the ring. Returns null if there is none; the reader will wake this process when
+ * there is.
  */
 uint8_t *reserve(RingWriter &ring, size_t len) noexcept
 {
@@ -36,7 +36,10 @@ void commit(RingWriter &ring, size_t len, RecordKind kind, bool more,
 						    (more ? record_more : 0))});
 }
 
-/* Describe the next @len bytes at @it by pieces; returns how many. 0: @pieces is too small. */
+/*
+ * Describe the next @len bytes at @it by pieces. Returns the number of pieces; 0: @pieces is too
+ * small.
+ */
 u32 take_pieces(snic_seg_iter &it, u32 len, std::span<Piece> pieces) noexcept
 {
 	u32 n = 0, run;
@@ -52,7 +55,10 @@ u32 take_pieces(snic_seg_iter &it, u32 len, std::span<Piece> pieces) noexcept
 	return n;
 }
 
-/* Convert the pieces at @data, which follow @head, to segments. False: their sum is wrong. */
+/*
+ * Convert the pieces at @data, which follow @head, to segments. Returns false if their sum is
+ * wrong.
+ */
 bool read_pieces(const SuperHead &head, const uint8_t *data, snic_seg *segs) noexcept
 {
 	u64 sum = 0;
@@ -95,14 +101,14 @@ bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter
 	if (!to)
 		return false;
 	/*
-	 * Copy all of hdr: what lies beyond the headers is overwritten, or is beyond the
-	 * record's end.
+	 * Copy all of hdr. The bytes beyond the headers are overwritten later, or are beyond the
+	 * end of the record.
 	 */
 	static_assert(sizeof(RecordHead) + sizeof(pkt.hdr) <= ring_align);
 	memcpy(to, pkt.hdr, sizeof(pkt.hdr));
 	snic_seg_copy(&payload, to + pkt.hdr_len, pkt.payload_len);
 	/*
-	 * Pad and ICRC. They may reach into the head of the next record, which is not written
+	 * Write pad and ICRC. They may reach into the head of the next record, which is not written
 	 * yet.
 	 */
 	static_assert(SIRDMA_ICRC_LEN + 3 <= sizeof(zero));

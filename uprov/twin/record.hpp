@@ -68,18 +68,21 @@ struct SuperPacket {
 	bool by_reference;
 };
 
-/* Writing. False: there is no room; the reader wakes a sender of packets when there is. */
+/*
+ * Writing. The functions return false if there is no room; the reader wakes a sender of packets
+ * when there is.
+ */
 
-/* Packet @at of @burst, and its part of @payload. */
+/* Write packet @at of @burst, and its part of @payload. */
 bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter &payload) noexcept;
-/* @n packets of @burst from @at on. @lease: send the payload by reference; 0: copy it. */
+/* Write @n packets of @burst from @at on. @lease: the payload goes by reference; 0: copy it. */
 bool put_super(RingWriter &ring, const snic_burst &burst, u32 at, u32 n, uint64_t lease,
 	       snic_seg_iter &payload) noexcept;
-/* A datagram received by @path. */
+/* Write a datagram that came by @path. */
 bool put_datagram(RingWriter &ring, const Path &path, const uint8_t *data, size_t len, u32 index,
 		  bool more) noexcept;
 
-/* Reading. False: the record is malformed. */
+/* Reading. The functions return false if the record is malformed. */
 
 struct SuperRecord {
 	SuperRecord() = default;

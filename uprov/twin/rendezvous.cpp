@@ -24,7 +24,7 @@ constexpr int backlog = 1024;
  * this one.
  */
 constexpr unsigned accept_batch = 64;
-/* The default, if /proc does not tell the value. */
+/* The default value, if /proc does not tell the value. */
 constexpr uid_t usual_overflow_uid = 65534;
 constexpr unsigned long all_uids = 0xffffffff;
 
@@ -49,7 +49,10 @@ socklen_t make_name(const IpAddress &addr, uint32_t slot, sockaddr_un &sa) noexc
 				      static_cast<size_t>(len));
 }
 
-/* The address in a name of make_name() in a line of /proc/net/unix. False: it is not of @slot. */
+/*
+ * The address in a name of make_name() in a line of /proc/net/unix. Returns false if the name is
+ * not of @slot.
+ */
 bool parse_name(const char *line, uint32_t slot, IpAddress &addr) noexcept
 {
 	const char *name = strstr(line, "@sirdma/");
@@ -184,7 +187,7 @@ IpAddress rendezvous_find_loopback(bool v4, uint32_t slot) noexcept
 
 		if (!parse_name(line, slot, addr) || !addr.is_loopback() || addr.is_v4() != v4)
 			continue;
-		/* Any user may bind such a name: connecting tells whose it is. */
+		/* Any user may bind such a name: a connection shows which user did. */
 		if ((found.any() || memcmp(addr.ip().b, found.ip().b, sizeof(addr.ip().b)) < 0) &&
 		    rendezvous_connect(addr, slot))
 			found = addr;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * How processes of one user find each other by address: by names of abstract UNIX sockets.
- * They belong to a network namespace, as addresses do, and disappear with their process. So
- * a bound name is also a lock that a dead process cannot hold.
+ * Processes of one user find each other by address: by names of abstract UNIX sockets. These names
+ * belong to a network namespace, as addresses do, and disappear with their process. So a bound name
+ * is also a lock that a dead process cannot hold.
  */
 #pragma once
 
@@ -26,12 +26,12 @@ inline constexpr uint32_t first_small_qpn = num_large_slots * qpns_per_slot;
 static_assert(first_small_qpn + num_small_slots * qpns_per_small_slot == num_qpns);
 
 /*
- * The owner of the UDP port, in place of a slot. To be changed when the messages between
- * owner and members change.
+ * The owner of the UDP port, in place of a slot. A change of the messages between owner and
+ * members changes this number.
  */
 inline constexpr uint32_t port_owner = ~1u;
 
-/* The slot of a QP number; num_slots or more: of no process. */
+/* The slot of a QP number. num_slots or more: the number belongs to no process. */
 constexpr uint32_t slot_of(uint32_t qpn) noexcept
 {
 	return qpn < first_small_qpn ?
@@ -47,12 +47,12 @@ constexpr uint32_t first_qpn_of(uint32_t slot) noexcept
 }
 
 /*
- * A listening socket with this name, or none with errno. EADDRINUSE: another process has the
- * name.
+ * Make a listening socket with this name. Returns none with errno; EADDRINUSE: another process has
+ * the name.
  */
 Fd rendezvous_listen(const IpAddress &addr, uint32_t slot) noexcept;
 
-/* The same, but nobody can connect before rendezvous_take(). */
+/* The same, but no process can connect before rendezvous_take(). */
 Fd rendezvous_bind(const IpAddress &addr, uint32_t slot) noexcept;
 
 /*
@@ -62,8 +62,8 @@ Fd rendezvous_bind(const IpAddress &addr, uint32_t slot) noexcept;
 bool rendezvous_take(int listener) noexcept;
 
 /*
- * A socket connected to the process that has the name, if it belongs to this user, or none with
- * errno. EADDRNOTAVAIL: the address does not belong to this host.
+ * Make a socket that is connected to the process with this name, if it belongs to this user.
+ * Returns none with errno. EADDRNOTAVAIL: the address does not belong to this host.
  */
 Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept;
 
@@ -73,17 +73,20 @@ Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept;
  */
 IpAddress rendezvous_find_loopback(bool v4, uint32_t slot) noexcept;
 
-/* Does the process at the other end of @sock have this name? False with errno. */
+/* Does the process at the other end of @sock have this name? Returns false with errno. */
 bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept;
 
-/* The process group of who connected @sock; 0 when it cannot be seen, or is no more. */
+/*
+ * The process group of the process that connected @sock. 0: it cannot be seen, or does not exist
+ * any more.
+ */
 pid_t rendezvous_group(int sock) noexcept;
 
 /*
- * The next connection by a process of this user. None: there is none or, with EBUSY, others made
- * many, and there may be more. Connections by others are closed and counted. @spare is a file that
- * is closed when no descriptors are left, so that the waiting connection can be accepted and
- * closed; otherwise the listener would stay readable.
+ * Accept the next connection by a process of this user. Returns none if there is none or, with
+ * EBUSY, if other users made many connections and there may be more. Connections by other users are
+ * closed and counted. @spare is a file that is closed when no descriptors are left, so that the
+ * waiting connection can be accepted and closed; otherwise the listener would stay readable.
  */
 Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused) noexcept;
 /* A file for the parameter @spare of rendezvous_accept(). */

@@ -22,11 +22,11 @@ bool is_event_channel(int fd) noexcept;
 /* The program closes the event channels in this range. */
 void close_event_channels(unsigned first, unsigned last) noexcept;
 /*
- * The program writes a command to an event channel. As the kernel's write(), it may wait for an
- * event, and be interrupted or cancelled then.
+ * The program writes a command to an event channel. Like the kernel's write(), the function may
+ * wait for an event, and be interrupted or cancelled then.
  */
 ssize_t write_event_channel(int fd, const void *bytes, size_t len);
-/* Is it the sysfs view, in which the library itself finds the devices? */
+/* Is the view the sysfs view, in which the library itself finds the devices? */
 bool shim_in_sysfs() noexcept;
 
 } // namespace sirdma::twin

@@ -26,7 +26,7 @@ struct RingControl {
 	alignas(64) std::atomic<uint64_t> head{0}; /* bytes that the reader has released */
 	std::atomic<uint32_t> asleep{0}; /* set by the reader: it sleeps and must be woken */
 	alignas(64) std::atomic<uint32_t> full{0}; /* set by the writer: it waits for room */
-	/* Seldom changed. The users of the ring define their meaning. */
+	/* These words seldom change. The users of the ring define their meaning. */
 	alignas(64) std::atomic<uint32_t> takes{0}; /* kinds of records that the reader accepts */
 	std::atomic<uint64_t> lease_at{0}; /* address of the lease number in the writer's memory */
 	std::atomic<uint64_t> lease{0}; /* current lease number, set by the writer */
@@ -37,6 +37,13 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 inline constexpr size_t ring_bytes = 256 << 10;
 inline constexpr size_t ring_align = 64;
+/*
+ * A reader that makes no progress for this long is stopped: packets to it are dropped, and it gets no
+ * more references. A reader that waits for a processor gets it sooner, although 60 threads with slices
+ * of 3 ms go before it; and the retries of a queue pair with the usual attributes (timeout 14, 7
+ * retries: 0.5 s) do not end before.
+ */
+inline constexpr u64 reader_stuck_ns = 200000000;
 inline constexpr size_t ring_record_max = ring_bytes / 2;
 
 /* Head of a record. */
@@ -59,10 +66,15 @@ public:
 	RingWriter() noexcept = default;
 	RingWriter(RingControl *control, uint8_t *data) noexcept : control_(control), data_(data) {}
 
-	/* Reserve room for a record of @len bytes (at most ring_record_max), or null. */
+	/*
+	 * Reserve room for a record of @len bytes (at most ring_record_max). Returns null if there
+	 * is none.
+	 */
 	uint8_t *reserve(size_t len) noexcept
 	{
-		/* The head of the next record must be free as well: it is cleared. */
+		/*
+		 * The head of the next record must be free as well, since this function clears it.
+		 */
 		const size_t need = record_size(len) + ring_align;
 
 		if (tail_ + need - head_ > ring_bytes && !look_for_room(need)) [[unlikely]]
@@ -83,7 +95,7 @@ public:
 		tail_ += record_size(head.len);
 	}
 
-	/* Bytes committed and not yet published. */
+	/* The number of bytes that are committed and not yet published. */
 	size_t unpublished() const noexcept { return tail_ - published_; }
 
 	void publish() noexcept
@@ -97,7 +109,7 @@ public:
 	}
 
 	/*
-	 * Ask to be woken when there is room. True: there is room already. Partner:
+	 * Ask to be woken when there is room. Returns true if there is room already. Partner:
 	 * RingReader::release().
 	 */
 	bool want_room(size_t len) noexcept
@@ -108,8 +120,7 @@ public:
 	}
 
 	/*
-	 * To be called after publish(): must the reader be woken? Partner:
-	 * RingReader::fall_asleep().
+	 * Call this after publish(). Must the reader be woken? Partner: RingReader::fall_asleep().
 	 */
 	bool must_wake() noexcept
 	{
@@ -150,8 +161,8 @@ private:
 	uint8_t *data_ = nullptr;
 	uint64_t tail_ = 0;
 	uint64_t published_ = 0; /* position up to which records are published */
-	uint64_t first_ = 0; /* head of the record there, to be stored by publish() */
-	uint64_t head_ = 0; /* the reader's position as last read */
+	uint64_t first_ = 0; /* head of the record at that position, to be stored by publish() */
+	uint64_t head_ = 0; /* position of the reader, as last read */
 	bool broken_ = false;
 };
 
@@ -160,7 +171,10 @@ public:
 	RingReader() noexcept = default;
 	RingReader(RingControl *control, uint8_t *data) noexcept : control_(control), data_(data) {}
 
-	/* The next record, or null. Its bytes may change under the reader: copy, then check. */
+	/*
+	 * The next record, or null. Its bytes may change while the reader uses them: copy, then
+	 * check.
+	 */
 	uint8_t *peek(RecordHead &head) noexcept
 	{
 		const uint64_t word = word_at(head_).load(std::memory_order_acquire);
@@ -187,8 +201,8 @@ public:
 	void next() noexcept { head_ += size_; }
 
 	/*
-	 * Return the room of the records read to the writer. True: the writer waits for room and
-	 * must be woken.
+	 * Return the room of the records that were read to the writer. Returns true if the writer
+	 * waits for room and must be woken.
 	 */
 	bool release() noexcept
 	{
@@ -200,10 +214,10 @@ public:
 		return control_->full.load(std::memory_order_relaxed) && control_->full.exchange(0);
 	}
 
-	/* Bytes read and not yet released. */
+	/* The number of bytes that were read and not yet released. */
 	size_t unreleased() const noexcept { return head_ - released_; }
 
-	/* Announce that the reader will sleep. False: there is a record after all. */
+	/* Announce that the reader will sleep. Returns false if there is a record after all. */
 	bool fall_asleep() noexcept
 	{
 		control_->asleep.store(1);
@@ -249,11 +263,14 @@ public:
 
 	explicit operator bool() const noexcept { return base_; }
 
-	/* Create sealed memory; the caller closes its file @fd. Empty with errno. */
+	/*
+	 * Create sealed memory. The caller closes its file @fd. The result is empty, with errno, on
+	 * failure.
+	 */
 	static RingPair create(int &fd) noexcept;
 	/*
-	 * Map a file from another process. Empty with errno, also if the file is not sealed:
-	 * its size could change.
+	 * Map a file from another process. The result is empty, with errno, on failure, also if the
+	 * file is not sealed: its size could change.
 	 */
 	static RingPair map(int fd) noexcept;
 

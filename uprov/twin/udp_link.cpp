@@ -22,11 +22,12 @@ namespace
 
 constexpr int buffer_bytes = 8 << 20;
 constexpr uint32_t member_buffer_bytes = 1 << 20;
-/* Less than the largest datagram minus the headers. */
+/* The value is less than the largest datagram minus the headers. */
 constexpr size_t run_bytes_max = 65000;
 /*
- * A datagram this long, or merged to this length by GRO, belongs to a stream, which
- * lasts this many calls at least.
+ * A datagram of at least stream_bytes, or merged to this length by GRO, belongs to a stream, which
+ * lasts stream_calls calls at least. Without streams, single posts have 0.56 of their rate. The
+ * length makes no difference.
  */
 constexpr u32 stream_bytes = 8192;
 constexpr u32 stream_calls = 16;
@@ -52,9 +53,9 @@ void size_buffers(int fd, uint32_t bytes) noexcept
 }
 
 /*
- * For a socket that is to be bound to group @addr: others may have the address and the port, and it
- * hears @interface alone, from its bind() on. IPv4 compares the interface of the membership. IPv6
- * does not.
+ * Set options of a socket that will be bound to group @addr: other sockets may have the address and
+ * the port, and this socket hears @interface alone, from its bind() on. IPv4 compares the interface
+ * of the membership. IPv6 does not.
  */
 bool prepare_member(int fd, const IpAddress &addr, uint32_t interface) noexcept
 {
@@ -81,12 +82,12 @@ Fd open_socket(const IpAddress &addr, uint16_t port, uint32_t interface = 0) noe
 	if (interface && !prepare_member(fd.get(), addr, interface))
 		return Fd();
 	if (addr.is_v4()) {
-		/* Never fragmented, and so with identification 0. */
+		/* Never fragment the datagram, which therefore has identification 0. */
 		set_option(fd.get(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO);
 	} else {
 		set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
 		set_option(fd.get(), IPPROTO_IPV6, IPV6_MTU_DISCOVER, IPV6_PMTUDISC_DO);
-		/* RoCEv2 has the ICRC: some senders leave the UDP checksum out. */
+		/* RoCEv2 has the ICRC: some senders do not send a UDP checksum. */
 		set_option(fd.get(), SOL_UDP, UDP_NO_CHECK6_RX, 1);
 	}
 	if (bind(fd.get(), reinterpret_cast<const sockaddr *>(&sa), len))
@@ -112,7 +113,7 @@ void prepare_for_groups(int fd, const IpAddress &addr) noexcept
 	}
 }
 
-/* Let the socket be a member of @group on @interface. */
+/* Make the socket a member of @group on @interface. */
 bool become_member(int fd, const IpAddress &group, uint32_t interface) noexcept
 {
 	if (group.is_v4()) {
@@ -179,7 +180,7 @@ std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *
 		return nullptr;
 	size_buffers(fd.get(), buffer);
 	prepare_for_groups(fd.get(), addr);
-	/* Nothing is received from this socket. */
+	/* No thread receives from this socket. */
 	set_option(fd.get(), SOL_SOCKET, SO_RCVBUF, 0);
 
 	const uint16_t port = ntohs(addr.is_v4() ? reinterpret_cast<sockaddr_in &>(own).sin_port :
@@ -188,14 +189,14 @@ std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *
 	return std::unique_ptr<UdpSender>(new UdpSender(std::move(fd), addr, port, pcap));
 }
 
-/* Places packets one after the other, in runs that the kernel segments. */
+/* This class places packets one after the other, in runs that the kernel segments. */
 struct UdpSender::Layout {
 	uint8_t *at;
 	const bool segments;
 	size_t segment = 0, last = 0;
 	u32 packets = 0, runs = 0, in_run = 0;
 
-	/* Segments are of one size, but for a shorter last one. */
+	/* Segments have one size, but the last one may be shorter. */
 	bool joins(const TxScratch &s, size_t len) const noexcept
 	{
 		return segments && runs && last == segment && len <= segment &&
@@ -266,7 +267,7 @@ u32 UdpSender::build(const snic_burst &burst, TxScratch &s, const Path &path) no
 	return layout.runs;
 }
 
-/* Send as many as one system call accepts; false with errno. */
+/* Send as many runs as one system call accepts. Returns false with errno. */
 bool UdpSender::send_some(mmsghdr *messages, u32 count, u32 &sent) noexcept
 {
 	order_by_wire();
@@ -301,7 +302,7 @@ u32 UdpSender::send(TxScratch &s, const IpAddress &dst, u32 runs) noexcept
 			continue;
 		if (errno == EAGAIN || errno == ENOBUFS)
 			break;
-		/* An interface that cannot segment. This run is lost; the transport sends it again. */
+		/* The interface cannot segment. This run is lost; the transport sends it again. */
 		if (s.first[done + 1] - s.first[done] > 1 && (errno == EIO || errno == EINVAL))
 			segments_.store(false, std::memory_order_relaxed);
 		++done;
@@ -320,9 +321,10 @@ void UdpSender::record(const snic_burst &burst, TxScratch &s) noexcept
 }
 
 /*
- * The flow's own source port is for network cards. As in the kernel's RDMA core (ib_resolve_eth_dmac()),
- * the hop limit of an address is sent to groups only, and other packets have that of their route:
- * programs such as ibv_rc_pingpong say 1 and reach peers behind routers.
+ * The flow's own source port is for network cards. As in the kernel's RDMA core
+ * (ib_resolve_eth_dmac()), the hop limit of an address is sent to groups only, and other packets
+ * have the hop limit of their route: programs such as ibv_rc_pingpong set 1 and reach peers behind
+ * routers.
  */
 Path UdpSender::path_to(const IpAddress &dst, const snic_flow &flow) const noexcept
 {
@@ -425,7 +427,7 @@ std::unique_ptr<UdpReceiver> UdpReceiver::create(const IpAddress &addr, uint32_t
 std::unique_ptr<UdpReceiver> UdpReceiver::create_member(const IpAddress &group, uint32_t interface,
 							uint32_t buffer)
 {
-	/* The scope matters for groups of a link only. */
+	/* The scope matters only for groups of a link. */
 	Fd fd = open_socket(IpAddress(group.ip(), interface), SIRDMA_ROCE_UDP_PORT, interface);
 
 	if (!fd || !become_member(fd.get(), group, interface))
@@ -483,7 +485,7 @@ void UdpReceiver::ask_for_header() noexcept
 	}
 }
 
-/* For the next datagram. */
+/* Reset this for the next datagram. */
 void UdpReceiver::prepare(u32 i) noexcept
 {
 	RxSlot &slot = slots_[i];

@@ -24,21 +24,24 @@ namespace sirdma::twin
 struct TxScratch {
 	static constexpr u32 packets = SNIC_BURST_PKTS;
 
-	snic_burst burst; /* the model's */
-	snic_burst part; /* of it, for one process */
+	snic_burst burst; /* burst of the model */
+	snic_burst part; /* part of it, for one process */
 	uint8_t bytes[SNIC_BURST_BYTES + packets * (SNIC_MAX_HDR + 8)];
 	mmsghdr messages[packets];
 	iovec pieces[packets];
-	u32 first[packets + 1]; /* packet of the burst each message begins with */
+	u32 first[packets + 1]; /* first packet of each message in the burst */
 	/* Room for the traffic class, the hop limit and the size of segments */
 	alignas(cmsghdr) uint8_t
 		control[packets][2 * CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(uint16_t))];
 };
 
-/* Receives datagrams, BTH to ICRC. */
+/* A class that receives datagrams, BTH to ICRC. */
 class DatagramSink {
 public:
-	/* @index: its place among those that came in one; @more: another of them follows at once. */
+	/*
+	 * @index: place of the datagram among those that came in one message; @more: another one
+	 * follows at once.
+	 */
 	virtual void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
 			      bool more) noexcept = 0;
 
@@ -46,17 +49,17 @@ protected:
 	~DatagramSink() = default;
 };
 
-/* Sends; any thread. */
+/* The sending side. Any thread may use it. */
 class UdpSender {
 public:
 	/*
-	 * Null with errno. @pcap: what is sent is recorded there, when not null; @buffer:
+	 * Returns null with errno. @pcap, if not null, records the packets that are sent; @buffer:
 	 * see Config.
 	 */
 	static std::unique_ptr<UdpSender> create(const IpAddress &addr, PcapWriter *pcap,
 						 uint32_t buffer);
 
-	/* Returns how many packets, from the first on, the socket accepted. */
+	/* Send packets. Returns how many of them, from the first on, the socket accepted. */
 	u32 transmit(const snic_burst &burst, TxScratch &scratch) noexcept;
 	/* A call ends: send the acknowledgement that transmit() held back. See AckHold. */
 	void flush(TxScratch &scratch) noexcept;
@@ -92,34 +95,43 @@ private:
 /* A socket bound to RoCEv2's port of an address, or of a multicast group. */
 class UdpReceiver {
 public:
-	/* Null with errno; EADDRINUSE when some other socket has the port. */
+	/* Returns null with errno; EADDRINUSE: another socket has the port. */
 	static std::unique_ptr<UdpReceiver> create(const IpAddress &addr, uint32_t buffer = 0);
 
 	/*
-	 * A socket that receives what is sent to multicast @group on interface @interface; others
-	 * may have the group and the port, too. Null with errno.
+	 * A socket that receives datagrams to multicast @group on interface @interface; other
+	 * sockets may have the group and the port, too. Returns null with errno.
 	 */
 	static std::unique_ptr<UdpReceiver> create_member(const IpAddress &group,
 							  uint32_t interface, uint32_t buffer);
 
-	/* On such a socket, which another process made; null with errno. */
+	/*
+	 * Make a receiver over such a socket, which another process made. Returns null with errno.
+	 */
 	static std::unique_ptr<UdpReceiver> adopt(Fd fd, const IpAddress &addr) noexcept;
 
 	/*
-	 * From now on report traffic class and hop limit of received datagrams; before, they are 0 and
-	 * SIRDMA_DEFAULT_HOP_LIMIT. Each recvmsg() then takes 0.15 us longer, 4 % of sendto() and recvmsg()
-	 * of 64 B over lo (measured alternately with and without the options). So only devices with
-	 * queue pairs for datagrams ask for them.
+	 * From now on report traffic class and hop limit of received datagrams; before, they are 0
+	 * and SIRDMA_DEFAULT_HOP_LIMIT. Each recvmsg() then takes 0.15 us longer, 4 % of sendto()
+	 * and recvmsg() of 64 B over lo (measured alternately with and without the options). So
+	 * only devices with queue pairs for datagrams ask for them.
 	 */
 	void ask_for_header() noexcept;
 
 	/* Readable when datagrams wait. */
 	int fd() const noexcept { return fd_.get(); }
 
-	/* Datagrams received at once; GRO may have merged several packets in each. */
+	/*
+	 * The number of datagrams that are received at once. GRO may have merged several packets in
+	 * each. The buffers of a batch, 64 KiB each, fit a cache of the second level (512 KiB and
+	 * more today) until their payload has been placed.
+	 */
 	static constexpr u32 batch = 8;
 
-	/* Deliver at most a batch of datagrams to @sink; returns how many. One thread at a time. */
+	/*
+	 * Deliver at most a batch of datagrams to @sink. Returns how many were delivered. One
+	 * thread at a time.
+	 */
 	u32 receive(DatagramSink &sink) noexcept;
 
 	/* Datagrams that the kernel dropped because the socket's buffer was full. */
@@ -144,8 +156,8 @@ private:
 	const std::unique_ptr<uint8_t[]> bytes_;
 	RxSlot slots_[batch];
 	mmsghdr messages_[batch];
-	u32 found_ = 0; /* consecutive calls that found datagrams */
-	u32 stream_ = 0; /* calls that expect more than one datagram */
+	u32 found_ = 0; /* number of consecutive calls that found datagrams */
+	u32 stream_ = 0; /* number of calls that expect more than one datagram */
 };
 
 } // namespace sirdma::twin

@@ -7,8 +7,8 @@ namespace sirdma::twin
 {
 
 /*
- * Tells ThreadSanitizer that receiving a message happens after the sender's earlier writes. It
- * does not know this for sockets, nor for memory that is mapped twice.
+ * Tell ThreadSanitizer that a message is received after the sender's earlier writes. It does not
+ * know this for sockets, nor for memory that is mapped twice.
  */
 inline void order_by_wire() noexcept
 {

@@ -43,14 +43,16 @@ typedef struct sirdma_device sirdma_device;
 #define SIRDMA_MS(n) ((uint64_t)(n)*1000000)
 
 struct sirdma_fabric_params {
-	uint64_t seed; /* of the queue pair numbers and keys that devices choose in this thread from now on */
+	uint64_t seed; /* of QP numbers and keys that devices choose in this thread from now on */
 	uint64_t delay_ns; /* time of a packet from sender to receiver, at least 1 */
 	uint64_t poll_ns; /* time that passes in an ibv_poll_cq() without a result; 0: none */
 };
 
-/* NULL: seed 1, a delay of 1000 ns, and 100 ns in an empty poll. ENOMEM, EINVAL. */
+/*
+ * NULL means seed 1, a delay of 1000 ns, and 100 ns in an empty poll. Fails with ENOMEM or EINVAL.
+ */
 sirdma_fabric *sirdma_fabric_create(const struct sirdma_fabric_params *params);
-/* EBUSY while it has devices. */
+/* Fails with EBUSY while the fabric has devices. */
 int sirdma_fabric_destroy(sirdma_fabric *fabric);
 
 uint64_t sirdma_fabric_now(const sirdma_fabric *fabric);
@@ -68,16 +70,19 @@ struct sirdma_device_params {
 	uint32_t mtu; /* IP MTU in bytes, 1280 to 65535; 0: 4200, for a path MTU of 4096 */
 };
 
-/* NULL: the defaults above. EADDRINUSE, EINVAL, ENOMEM; ENOSYS with a libibverbs that is not known. */
+/*
+ * NULL means the defaults above. Fails with EADDRINUSE, EINVAL, ENOMEM, or ENOSYS for an unknown
+ * libibverbs.
+ */
 sirdma_device *sirdma_device_create(sirdma_fabric *fabric,
 				    const struct sirdma_device_params *params);
-/* EBUSY while a context of it is open. */
+/* Fails with EBUSY while a context of the device is open. */
 int sirdma_device_destroy(sirdma_device *device);
-/* For ibv_open_device(); lives as long as @device. */
+/* For ibv_open_device(). It lives as long as @device. */
 struct ibv_device *sirdma_device_verbs(sirdma_device *device);
-/* Its only GID, of index 0 on port 1. */
+/* The only GID of the device, of index 0 on port 1. */
 union ibv_gid sirdma_device_gid(const sirdma_device *device);
-/* A counter by its name in `sirdma run --stats`, for example "retransmits". ENOENT. */
+/* A counter by its name in `sirdma run --stats`, for example "retransmits". Fails with ENOENT. */
 int sirdma_device_counter(sirdma_device *device, const char *name, uint64_t *value);
 
 /* Opcodes of packets of reliable connections (IBTA vol. 1, 9.2.1). */
@@ -104,6 +109,8 @@ enum sirdma_opcode {
 	SIRDMA_ATOMIC_ACKNOWLEDGE = 0x12,
 	SIRDMA_COMPARE_SWAP = 0x13,
 	SIRDMA_FETCH_ADD = 0x14,
+	SIRDMA_FLUSH = 0x1c, /* this and the next: answered by SIRDMA_READ_RESPONSE_ONLY */
+	SIRDMA_ATOMIC_WRITE = 0x1d,
 	SIRDMA_ANY_OPCODE = -1,
 };
 
@@ -115,17 +122,17 @@ struct sirdma_packet {
 	uint32_t dest_qpn;
 	uint32_t psn;
 	uint8_t opcode;
-	uint8_t aeth_syndrome; /* of a SIRDMA_ACKNOWLEDGE, else 0 */
-	uint16_t length; /* of bytes */
+	uint8_t aeth_syndrome; /* syndrome of a SIRDMA_ACKNOWLEDGE, else 0 */
+	uint16_t length; /* number of bytes */
 	const void *bytes; /* BTH, extended headers and payload, as on the wire */
 };
 
 enum sirdma_action {
-	SIRDMA_PASS, /* only count it */
+	SIRDMA_PASS, /* the rule only counts the packet */
 	SIRDMA_DROP,
 	SIRDMA_DUPLICATE, /* a copy arrives delay_ns later */
-	SIRDMA_DELAY, /* by delay_ns: later packets may overtake it */
-	SIRDMA_CORRUPT, /* it arrives with a wrong ICRC */
+	SIRDMA_DELAY, /* the packet arrives delay_ns later: later packets may overtake it */
+	SIRDMA_CORRUPT, /* the packet arrives with a wrong ICRC */
 };
 
 /*
@@ -134,20 +141,22 @@ enum sirdma_action {
  * several rules would act on a packet, the one added first does.
  */
 struct sirdma_rule {
-	const sirdma_device *from; /* NULL: any */
-	const sirdma_device *to; /* NULL: any */
+	const sirdma_device *from; /* NULL: any sender */
+	const sirdma_device *to; /* NULL: any receiver */
 	int opcode; /* enum sirdma_opcode */
 	int (*match)(const struct sirdma_packet *packet, void *context); /* NULL: any */
-	void *context; /* of match */
-	uint64_t nth; /* the first is 1; 0 means 1 */
-	uint64_t count; /* 0: all from the nth on */
+	void *context; /* argument of match */
+	uint64_t nth; /* number of the first packet; the first one is 1; 0 means 1 */
+	uint64_t count; /* 0: all packets from the nth on */
 	enum sirdma_action action;
 	uint64_t delay_ns;
 };
 
-/* The rule's number, from 0; -1 with errno (ENOMEM, EINVAL). match must not use the fabric. */
+/*
+ * The number of the rule, from 0 on; -1 with errno (ENOMEM, EINVAL). match must not use the fabric.
+ */
 int sirdma_fabric_add_rule(sirdma_fabric *fabric, const struct sirdma_rule *rule);
-/* How many packets rule @number acted on. EINVAL. */
+/* How many packets rule @number acted on. Fails with EINVAL. */
 int sirdma_fabric_rule_hits(const sirdma_fabric *fabric, int number, uint64_t *hits);
 /* Remove all rules. The next one is number 0 again. */
 void sirdma_fabric_clear_rules(sirdma_fabric *fabric);
@@ -159,7 +168,10 @@ void sirdma_fabric_clear_rules(sirdma_fabric *fabric);
 #include <memory>
 #include <system_error>
 
-/* The same as classes that own what they create. Constructors and add() throw std::system_error. */
+/*
+ * The same interface as classes that own the objects that they create. Constructors and add() throw
+ * std::system_error.
+ */
 namespace sirdma
 {
 
@@ -176,7 +188,7 @@ public:
 	sirdma_fabric *get() const noexcept { return fabric_.get(); }
 	uint64_t now() const noexcept { return sirdma_fabric_now(get()); }
 	void advance(uint64_t ns) { sirdma_fabric_advance(get(), ns); }
-	/* False when packets or timers are left after @max_ns. */
+	/* Returns false if packets or timers are left after @max_ns. */
 	bool run_until_idle(uint64_t max_ns)
 	{
 		return !sirdma_fabric_run_until_idle(get(), max_ns);
@@ -206,7 +218,7 @@ private:
 	std::unique_ptr<sirdma_fabric, Destroy> fabric_;
 };
 
-/* Destroy it before its fabric. */
+/* The owner destroys the device before its fabric. */
 class FabricDevice {
 public:
 	explicit FabricDevice(Fabric &fabric, const sirdma_device_params *params = nullptr)

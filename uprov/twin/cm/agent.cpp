@@ -46,7 +46,7 @@ int Agent::open_channel(int file) noexcept
 {
 	std::lock_guard hold(lock_);
 
-	/* The number may be that of a channel that was closed without the shim's knowledge. */
+	/* The number may belong to a channel that was closed without the shim's knowledge. */
 	end_channel(file);
 	try {
 		auto channel = std::make_unique<Channel>();
@@ -72,7 +72,10 @@ void Agent::end_channel(int file) noexcept
 
 	if (channel == channels_.end())
 		return;
-	/* Destroy listeners first: each destroys its requests that the program has not fetched. */
+	/*
+	 * Destroy listeners first: each listener destroys its requests that the program has not
+	 * fetched.
+	 */
 	for (const bool listening : {true, false}) {
 		std::vector<u32> handles;
 
@@ -176,7 +179,10 @@ Id *Agent::find(const std::map<Remote, u32> &map, const Remote &of) noexcept
 
 void Agent::learn_remote(Id &id, u64 guid)
 {
-	/* First, so that forget_remote() finds what was added before memory ran out. */
+	/*
+	 * Do this first, so that forget_remote() finds the entries that were added before memory
+	 * ran out.
+	 */
 	id.remote_guid = guid;
 	by_remote_[remote(id.peer, guid, id.remote_id)] = id.handle;
 	by_qp_[remote(id.peer, guid, id.remote_qpn)] = id.handle;
@@ -211,7 +217,7 @@ void Agent::learn_request(Id &id, u64 guid)
 	}
 }
 
-/* The program gives the ID up: tell the peer, once. */
+/* The program gives up the ID: tell the peer, once. */
 void Agent::leave(Id &id) noexcept
 {
 	switch (id.state) {
@@ -284,7 +290,7 @@ void Agent::forget(const Port &port) noexcept
 		if (id.port != &port)
 			continue;
 		if (id.listener) {
-			/* The program could not accept it any more. */
+			/* The program could not accept the request any more. */
 			drop_request(id);
 			continue;
 		}
@@ -303,7 +309,7 @@ Agent::Holdings Agent::holdings() noexcept
 			.bound = bound_.size(),
 			.listeners = listeners_.size(),
 			.remotes = by_remote_.size() + by_qp_.size(),
-			.timers = timers_.size() + asking_.size(),
+			.timers = timers_.size() + queries_.size(),
 			.memberships = memberships_.size(),
 			.events = 0};
 
@@ -351,7 +357,7 @@ u64 Agent::next_due() noexcept
 	std::lock_guard hold(lock_);
 	const u64 timer = timers_.empty() ? never_due : timers_.begin()->first;
 
-	return asking_.empty() ? timer : std::min(timer, hops_.period_end());
+	return queries_.empty() ? timer : std::min(timer, hops_.period_end());
 }
 
 void Agent::expire() noexcept
@@ -359,6 +365,7 @@ void Agent::expire() noexcept
 	std::lock_guard hold(lock_);
 	const u64 now = host_.now_ns();
 
+	hops_.begin(now);
 	while (!timers_.empty() && timers_.begin()->first <= now) {
 		Id &id = *find(timers_.begin()->second);
 
@@ -371,7 +378,10 @@ void Agent::expire() noexcept
 void Agent::expire(Id &id) noexcept
 {
 	if (id.state == State::address_query) {
-		queue_question(id);
+		if (host_.now_ns() < id.deadline)
+			queue_query(id);
+		else
+			poll_address(id);
 		return;
 	}
 	if (!id.tries_left || id.in(states(State::req_received, State::sidr_req_received))) {
@@ -418,7 +428,7 @@ void Agent::give_up(Id &id) noexcept
 	}
 }
 
-/* Packets of the connection may still be on their way (IBTA 12.9.8.4). */
+/* Packets of the connection may still be in flight (IBTA 12.9.8.4). */
 void Agent::enter_timewait(Id &id) noexcept
 {
 	id.state = State::timewait;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The connection manager of a process: what the kernel has in ib_cm, rdma_cm and rdma_ucm.
+ * The connection manager of a process, with the functions of the kernel's ib_cm, rdma_cm and
+ * rdma_ucm.
  *
  *   librdmacm -> write() of a command -> command()  commands.cpp, the table of commands; bind.cpp,
  *                                                   resolve.cpp, option.cpp, query.cpp, multicast.cpp
@@ -28,14 +29,14 @@ namespace sirdma::twin::cm
 {
 
 #define SIRDMA_CM_COUNTERS(COUNTER) \
-	COUNTER(cm_received) /* messages */ \
+	COUNTER(cm_received) /* messages received */ \
 	COUNTER(cm_sent) \
-	COUNTER(cm_retries) /* messages sent again */ \
-	COUNTER(cm_timeouts) /* no answer after all retries */ \
+	COUNTER(cm_retries) /* messages that were sent again */ \
+	COUNTER(cm_timeouts) /* messages without an answer after all retries */ \
 	COUNTER(cm_malformed) /* no such message, or a field with an impossible value */ \
 	COUNTER(cm_duplicates) \
-	COUNTER(cm_unexpected) /* not for this state, or from another address */ \
-	COUNTER(cm_unknown) /* of a connection that is not here */ \
+	COUNTER(cm_unexpected) /* messages that do not fit the state or the address */ \
+	COUNTER(cm_unknown) /* messages for a connection that is not here */ \
 	COUNTER(cm_no_listener) \
 	COUNTER(cm_stale) /* requests of a QP that is connected already */ \
 	COUNTER(cm_backlog_full) \
@@ -50,9 +51,9 @@ enum class Counter : unsigned {
 };
 
 struct Event {
-	u32 id = 0; /* whose events_reported counts it: for a request, the listener */
+	u32 id = 0; /* ID whose events_reported counts the event; for a request: the listener */
 	u32 request = 0; /* the new ID of a request */
-	u32 membership = 0; /* in a multicast group; it counts the event as well */
+	u32 membership = 0; /* membership in a multicast group; it counts the event as well */
 	rdma_ucm_event_resp body{};
 };
 
@@ -76,28 +77,28 @@ public:
 	Agent &operator=(const Agent &) = delete;
 
 	/*
-	 * @file: an eventfd with EFD_SEMAPHORE, which remains the caller's. Who fetches an event
-	 * first reads the file. 0 or an errno.
+	 * @file: an eventfd with EFD_SEMAPHORE, which remains the caller's. A thread that fetches
+	 * an event reads the file first. Returns 0 or an errno.
 	 */
 	int open_channel(int file) noexcept;
 	/* Destroy the IDs of the channel as well. */
 	void close_channel(int file) noexcept;
 
-	/* A command to rdma_ucm: its length, or a negative errno. */
+	/* Execute a command to rdma_ucm. Returns its length, or a negative errno. */
 	ssize_t command(int file, const void *bytes, size_t len) noexcept;
 
 	/* Is @mad for a listener or a connection of this process? */
 	bool serves(const Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept;
-	/* @mad came to @port from @src. */
+	/* @mad came from @src to @port. */
 	void receive(Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept;
-	/* Handed over by another process of address @dst */
+	/* @mad was handed over by another process of address @dst. */
 	void receive(const IpAddress &dst, const IpAddress &src, const sirdma_mad &mad) noexcept;
-	/* No process of the address serves @mad: answer it. */
+	/* No process of the address serves @mad: answer the message. */
 	void refuse(Port &port, const IpAddress &src, const sirdma_mad &mad) noexcept;
 
 	/* Act on timers that are due. */
 	void expire() noexcept;
-	/* When expire() is to be called; never_due: no timer runs. */
+	/* The time at which to call expire(); never_due: no timer runs. */
 	u64 next_due() noexcept;
 	static constexpr u64 never_due = ~0ull;
 
@@ -115,8 +116,8 @@ public:
 	void print_counters() const noexcept;
 
 	/*
-	 * How many of each thing the IDs hold. All is 0 after the last ID has ended, timers at the
-	 * next expire().
+	 * How many of each thing the IDs hold. All numbers are 0 after the last ID has ended;
+	 * timers is 0 at the next expire().
 	 */
 	struct Holdings {
 		size_t ids, claims, bound, listeners, remotes, timers, memberships, events;
@@ -130,13 +131,15 @@ public:
 	static constexpr u32 handle_mask = (1u << handle_bits) - 1;
 	static u32 slot_of_id(u32 comm_id) noexcept { return comm_id >> handle_bits; }
 	/*
-	 * The requester's GUID and communication ID, of a REQ, or of the REJ of a requester that gave
-	 * up before it knew the receiver's ID. False: @mad is another message.
+	 * The requester's GUID and communication ID, of a REQ, or of the REJ of a requester that
+	 * gave up before it knew the receiver's ID. Returns false if @mad is another message.
 	 */
 	static bool names_request(const sirdma_mad &mad, u64 &guid, u32 &id) noexcept;
-	/* The ID that the receiver of @mad is to have; 0: the message names a service or a request. */
+	/*
+	 * The ID that the receiver of @mad is to have; 0: the message names a service or a request.
+	 */
 	static u32 receiver_of(const sirdma_mad &mad) noexcept;
-	/* The service that @mad asks for; 0: none of an IP port space. */
+	/* The service that @mad asks for. 0: it asks for none of an IP port space. */
 	static u32 service_of(const sirdma_mad &mad) noexcept;
 
 private:
@@ -155,8 +158,8 @@ private:
 	static const CommandRow commands[];
 	static const MessageRow messages[];
 	/*
-	 * An address, the GUID that the peer says it has, and a communication ID or QP number there.
-	 * Any host may name any GUID, and two may have the same one (see device_guid()).
+	 * An address, the GUID that the peer says it has, and a communication ID or QP number
+	 * there. Any host may name any GUID, and two may have the same one (see device_guid()).
 	 */
 	using Remote = std::tuple<std::array<uint8_t, 16>, u64, u32>;
 
@@ -177,7 +180,7 @@ private:
 	static Remote remote(const IpAddress &peer, u64 guid, u32 number) noexcept;
 	Id *find(const std::map<Remote, u32> &map, const Remote &of) noexcept;
 	void learn_remote(Id &id, u64 guid);
-	/* The same of a request, which is dropped when memory is short. */
+	/* Report a request. The request is dropped when memory is short. */
 	void learn_request(Id &id, u64 guid);
 	void forget_remote(Id &id) noexcept;
 	template <typename Which> void release_claims(Id &id, Which which) noexcept;
@@ -277,7 +280,7 @@ private:
 	int resolve_ip(Id &id, const Endpoint &dst, u32 timeout_ms);
 	int resolve_gid(Id &id, const Endpoint &dst);
 	void wait_for_neighbour(Id &id) noexcept;
-	void queue_question(Id &id) noexcept;
+	void queue_query(Id &id) noexcept;
 	void poll_addresses() noexcept;
 	bool poll_address(Id &id) noexcept;
 	void address_resolved(Id &id) noexcept;
@@ -290,24 +293,24 @@ private:
 	int set_path(Id &id, const uint8_t *paths, size_t len);
 
 	Host &host_;
-	std::mutex lock_; /* protects what follows, but for the counters */
+	std::mutex lock_; /* protects the members below, except the counters */
 	std::unordered_map<int, std::unique_ptr<Channel>> channels_;
 	std::unordered_map<u32, std::unique_ptr<Id>> ids_;
 	std::unordered_map<u32, Membership> memberships_;
 	u32 next_membership_ = 0;
-	std::map<Remote, u32> by_remote_; /* handles by what the peer calls the connection */
-	std::map<Remote, u32> by_qp_; /* and by its QP */
+	std::map<Remote, u32> by_remote_; /* handles by the peer's name of the connection */
+	std::map<Remote, u32> by_qp_; /* handles of IDs by the QP of the peer */
 	std::set<std::pair<u32, u32>>
 		bound_; /* service, and the handle of an ID that is bound to it */
-	std::set<std::pair<u32, u32>> listeners_; /* the same of listeners */
-	std::set<std::pair<u64, u32>> timers_; /* when, and the handle */
+	std::set<std::pair<u32, u32>> listeners_; /* the same for listeners */
+	std::set<std::pair<u64, u32>> timers_; /* due time, and the handle */
 	HopCache hops_;
-	std::deque<u32> asking_; /* handles of IDs whose neighbours are asked for next */
+	std::deque<u32> queries_; /* handles of IDs that wait for a query of their neighbours */
 	u32 next_handle_;
 	std::atomic<u64> counters_[static_cast<unsigned>(Counter::count)]{};
 };
 
-/* Remove the events of the ID for which @which holds. */
+/* Remove those events of the ID for which @which returns true. */
 template <typename Which> void Agent::purge_events(Id &id, Which which) noexcept
 {
 	std::erase_if(id.channel->events, [&](const Event &event) {
@@ -318,7 +321,7 @@ template <typename Which> void Agent::purge_events(Id &id, Which which) noexcept
 	});
 }
 
-/* Give up those reservations of the ID for which @which holds. */
+/* Give up those reservations of the ID for which @which returns true. */
 template <typename Which> void Agent::release_claims(Id &id, Which which) noexcept
 {
 	for (auto claim = id.claims.begin(); claim != id.claims.end();) {
@@ -332,30 +335,30 @@ template <typename Which> void Agent::release_claims(Id &id, Which which) noexce
 }
 
 inline constexpr u64 ns_per_ms = 1000000;
-/* Timeouts and retries that rdma_cm of the kernel uses, so that peers wait as long. */
+/* Timeouts and retries of the kernel's rdma_cm, so that peers wait as long. */
 inline constexpr unsigned response_timeout = 20; /* 4.096 us << 20: 4.3 s */
 inline constexpr unsigned max_cm_retries = 15;
-inline constexpr unsigned packet_lifetime = 16; /* of RoCE: 4.096 us << 16 */
+inline constexpr unsigned packet_lifetime = 16; /* value for RoCE: 4.096 us << 16 */
 /* An MRA asks the peer to wait for 4.096 us << 24, 69 s. */
 inline constexpr unsigned service_timeout = 24;
 inline constexpr u32 backlog_max = 1024;
 inline constexpr u32 udp_qkey = 0x01234567;
 inline constexpr u32 vendor_mask = 0xffffff; /* the bits of a vendor's ID */
 
-/* ms of a time 4.096 us << @exponent, as ib_cm computes it. */
+/* The time 4.096 us << @exponent in ms, as ib_cm computes it. */
 constexpr u64 exponent_ms(unsigned exponent) noexcept
 {
 	return 1ull << (exponent > 8 ? exponent - 8 : 0);
 }
 
-/* Ports that are chosen for programs, as by the kernel's default */
+/* The range of ports that are chosen for programs, as the kernel's default */
 inline constexpr u32 first_free_port = 32768, num_free_ports = 60999 - 32768 + 1;
 
-/* How long an address of the family is; 0: rdma_cm has no such family. */
+/* The length of an address of the family; 0: rdma_cm has no such family. */
 size_t length_of(int family) noexcept;
 /*
- * An address as rdma_cm's commands have it, in @room bytes; unspecified for families other than
- * IPv4, IPv6 and AF_IB, and for one that is longer than that.
+ * An address in the form of rdma_cm's commands, in @room bytes. It is unspecified for families
+ * other than IPv4, IPv6 and AF_IB, and for an address that is longer than @room.
  */
 Endpoint endpoint_of(const void *sockaddr, size_t room) noexcept;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Which addresses and ports an ID has. Errors are those of the kernel. */
+/* The addresses and ports of an ID. Errors are those of the kernel. */
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -117,7 +117,10 @@ int Agent::check_port(const Id &id, bool shared) noexcept
 	return 0;
 }
 
-/* Reserve the service of the ID's port on each device that the ID may use: on all or on none. */
+/*
+ * Reserve the service of the ID's port on each device that the ID may use. Reserve it on all of
+ * them or on none.
+ */
 int Agent::claim(Id &id) noexcept
 {
 	std::vector<Claim> claims;
@@ -140,7 +143,7 @@ int Agent::claim(Id &id) noexcept
 	return 0;
 }
 
-/* Reserve it also where the ID has not, as far as no other process has. */
+/* Reserve the service also on devices where the ID has not, as far as no other process has it. */
 void Agent::claim_rest(Id &id) noexcept
 {
 	const auto has = [&](const Port *port) {
@@ -159,15 +162,15 @@ void Agent::claim_rest(Id &id) noexcept
 }
 
 /*
- * Other processes see what an ID reserves. One that shares its port reserves nothing before it
- * listens, so that an ID of another process may share the port too; it only finds out whether the port is
- * reserved.
+ * Other processes see the reservations of an ID. An ID that shares its port reserves nothing before
+ * it listens, so that an ID of another process may share the port too. Until then it only finds out
+ * whether the port is reserved.
  */
 int Agent::own_port(Id &id)
 {
 	if (const int err = check_port(id, id.reuse_address))
 		return err;
-	/* First, because it may throw: nothing is reserved then. */
+	/* Do this first, because it may throw: nothing is reserved then. */
 	const auto entry = bound_.emplace(id.service(), id.handle).first;
 
 	if (const int err = claim(id)) {
@@ -179,7 +182,7 @@ int Agent::own_port(Id &id)
 	return 0;
 }
 
-/* For a program that asks for port 0 */
+/* Choose a port for a program that asks for port 0. */
 int Agent::choose_port(Id &id)
 {
 	for (u32 i = 0; i < port_tries; ++i) {
@@ -194,17 +197,17 @@ int Agent::choose_port(Id &id)
 	return EADDRNOTAVAIL;
 }
 
-/* The device of the address @to; none means every device. */
+/* The device of the address @to; none means all devices. */
 int Agent::find_device(Id &id, const Endpoint &to)
 {
 	id.port = nullptr;
 	if (to.addr.any())
 		return 0;
-	/* The kernel, too, knows no RoCE device by an address of InfiniBand. */
+	/* The kernel does not find a RoCE device by an address of InfiniBand either. */
 	if (to.family == AF_IB)
 		return ENODEV;
 	id.port = port_of(to.addr);
-	/* As in the kernel, a loopback address of no device means every device. */
+	/* As in the kernel, a loopback address that no device has means all devices. */
 	if (id.port || to.addr.is_loopback())
 		return 0;
 	return check_route(to.addr, to.addr) ? EADDRNOTAVAIL : ENODEV;
@@ -289,7 +292,7 @@ int Agent::listen(Call &call)
 		const int err = errno;
 
 		listeners_.erase({id->service(), id->handle});
-		/* Some may serve already. A later call begins anew. */
+		/* Some devices may serve already. A later call begins anew. */
 		release_claims(*id);
 		if (!id->reuse_address)
 			claim_rest(*id);

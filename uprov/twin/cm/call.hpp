@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What handlers of commands share. */
+/* Functions that handlers of commands share. */
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace sirdma::twin::cm
 {
 
-/* What the command at @in says; older libraries leave out the end. */
+/* The command at @in. Older libraries leave out its end, which is zero then. */
 template <typename Command> Command parse(const uint8_t *in, size_t len) noexcept
 {
 	Command command{};

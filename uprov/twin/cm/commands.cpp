@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* The commands of rdma_ucm, by which librdmacm asks for everything. Errors are those of the kernel. */
+/*
+ * The commands of rdma_ucm, by which librdmacm asks for everything. Errors are those of the kernel.
+ */
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -38,7 +40,7 @@ struct Agent::CommandRow {
 	int (Agent::*handle)(Call &call);
 };
 
-/* What is not here is not implemented. */
+/* Commands that are not in the table are not implemented. */
 const Agent::CommandRow Agent::commands[] = {
 	{RDMA_USER_CM_CMD_CREATE_ID, offsetof(rdma_ucm_create_id, reserved),
 	 sizeof(rdma_ucm_create_id_resp), &Agent::create_id},
@@ -85,7 +87,9 @@ ssize_t Agent::command(int file, const void *bytes, size_t len) noexcept
 	if (len < sizeof(hdr))
 		return -EINVAL;
 	memcpy(&hdr, bytes, sizeof(hdr));
-	/* A parent's: its IDs can be destroyed, which changes nothing here. */
+	/*
+	 * The channel is a parent's: the program may destroy its IDs, which changes nothing here.
+	 */
 	if (channel == channels_.end())
 		return hdr.cmd == RDMA_USER_CM_CMD_DESTROY_ID ? destroy_parents_id(bytes, len) :
 								-ENODEV;
@@ -250,7 +254,7 @@ int Agent::accept(Call &call)
 	if (!id)
 		return ENOENT;
 	if (!param.valid) {
-		/* The requester's QP is ready. */
+		/* The QP of the requester is ready. */
 		if (id->state != State::rep_received)
 			return EINVAL;
 		id->state = State::established;
@@ -320,7 +324,9 @@ int Agent::disconnect(Call &call)
 		send_drep(*id);
 		enter_timewait(*id);
 	}
-	/* In other states there is nothing to be said, which the kernel does not refuse. */
+	/*
+	 * In other states there is no message to send, and the kernel does not refuse the command.
+	 */
 	return 0;
 }
 
@@ -331,7 +337,7 @@ int Agent::notify(Call &call)
 
 	if (!id)
 		return ENOENT;
-	/* A message came on the QP, so the peer's RTU was lost. */
+	/* A message came on the QP: the RTU of the peer was lost. */
 	if (cmd.event != IBV_EVENT_COMM_EST || id->state != State::rep_sent)
 		return EINVAL;
 	stop_timer(*id);

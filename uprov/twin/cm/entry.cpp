@@ -47,7 +47,7 @@ ssize_t command(int file, const void *bytes, size_t len) noexcept
 
 	if (!service)
 		return -ENOMEM;
-	/* Without the agent's lock, which a device that fails to start takes as it ends. */
+	/* Do this without the agent's lock, which a device that fails to start takes as it ends. */
 	Service::start_devices();
 	return service->agent().command(file, bytes, len);
 }

@@ -8,11 +8,11 @@
 namespace sirdma::twin::cm
 {
 
-/* A new event channel, a descriptor of the program's; -1 with errno. */
+/* Make a new event channel, a descriptor of the program. Returns -1 with errno on failure. */
 int open_channel() noexcept;
-/* The program closes it. */
+/* The program closes the channel. */
 void close_channel(int file) noexcept;
-/* A command to it: its length, or a negative errno. */
+/* Execute a command to the channel. Returns its length, or a negative errno. */
 ssize_t command(int file, const void *bytes, size_t len) noexcept;
 
 } // namespace sirdma::twin::cm

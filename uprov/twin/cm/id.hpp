@@ -90,7 +90,7 @@ static_assert(sizeof(SockaddrIb) == 48);
 
 struct Channel;
 
-/* The service of an ID's port is reserved at a device, see Host::claim(). */
+/* A reservation of the service of an ID's port at a device, see Host::claim(). */
 struct Claim {
 	const Port *port;
 	Fd file;
@@ -104,26 +104,25 @@ struct Id {
 	State state = State::idle;
 	Channel *channel = nullptr;
 	u32 events_reported = 0;
-	u32 listener = 0; /* a request that the program has not fetched: handle of its listener */
+	u32 listener = 0; /* handle of the listener of a request that the program has not fetched */
 
 	Endpoint src, dst;
 	Endpoint bound; /* src until an address was resolved */
-	Port *port = nullptr; /* null: any */
-	bool chose_device =
-		false; /* port is that by which dst is reached; the ID is not bound to it */
+	Port *port = nullptr; /* null: any device */
+	bool chose_device = false; /* port leads to dst, but the ID is not bound to it */
 	bool reuse_address = false;
 	bool only_its_family = false; /* AFONLY, or the default of the family */
-	bool only_its_family_set = false; /* by the program */
-	uint8_t tos = 0; /* for routes resolved from now on */
-	uint8_t traffic_class = 0; /* of the route */
-	uint8_t ack_timeout = 0; /* of the QP, set by the program */
+	bool only_its_family_set = false; /* set by the program */
+	uint8_t tos = 0; /* value for routes that are resolved from now on */
+	uint8_t traffic_class = 0; /* value of the route */
+	uint8_t ack_timeout = 0; /* timeout of the QP, set by the program */
 	bool ack_timeout_set = false;
 	std::vector<Claim> claims;
-	u32 backlog = 0; /* of a listener: requests that still have room */
+	u32 backlog = 0; /* number of requests for which a listener still has room */
 
 	/* The connection */
 	u32 remote_id = 0;
-	u64 remote_guid = 0; /* not 0: it is in Agent::by_remote_ */
+	u64 remote_guid = 0; /* if not 0, the ID is in Agent::by_remote_ */
 	IpAddress peer;
 	u64 tid = 0;
 	u32 qpn = 0, remote_qpn = 0;
@@ -132,16 +131,16 @@ struct Id {
 	uint8_t responder_resources = 0, initiator_depth = 0;
 	uint8_t retry_count = 0, rnr_retry_count = 0;
 	uint8_t mtu = 0; /* enum ibv_mtu */
-	uint8_t timeout = 0; /* of the QP, 4.096 us << n */
+	uint8_t timeout = 0; /* timeout of the QP, 4.096 us << n */
 	bool srq = false;
-	rdma_ucm_ece ece{}; /* of this end */
+	rdma_ucm_ece ece{}; /* ECE of this end */
 
-	/* The timer, and what it repeats. */
-	u64 due = 0; /* 0: it does not run */
+	/* The timer, and the message that it repeats. */
+	u64 due = 0; /* 0: the timer does not run */
 	u64 period_ns = 0;
-	u64 deadline = 0; /* of address_query */
+	u64 deadline = 0; /* deadline of address_query */
 	unsigned tries_left = 0;
-	unsigned refusals = 0; /* how often nobody listened */
+	unsigned refusals = 0; /* how often the peer had no listener */
 	sirdma_mad message{};
 
 	bool is_datagram() const noexcept { return qp_type == IBV_QPT_UD; }

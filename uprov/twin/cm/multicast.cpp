@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Memberships in multicast groups. RoCE has no subnet manager that would be asked: the program is
- * told at once what to send to and which group to attach its QP to, and with that QP this host
- * joins the group.
+ * Memberships in multicast groups. RoCE has no subnet manager to ask: the program gets at once the
+ * address to send to and the group to attach its QP to. This host joins the group when the program
+ * attaches that QP.
  */
 #include <cerrno>
 #include <cstddef>

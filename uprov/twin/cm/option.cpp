@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Options of IDs. What is refused, and by which error, is the kernel's. */
+/* Options of IDs. The kernel determines which options are refused, and by which error. */
 #include <cerrno>
 #include <cstring>
 #include <endian.h>
@@ -29,9 +29,9 @@ int Agent::set_only_its_family(Id &id, bool only)
 	if (id.state != State::bound || id.reuse_address)
 		return 0;
 	/*
-	 * The ID means other devices now, and keeps its port at those that it had. Of the others
-	 * one may have it reserved for another process, which the kernel accepts, too: requests
-	 * there are that process's.
+	 * The ID means other devices now, and keeps its port at those that it had. Another process
+	 * may have reserved the port at one of the other devices. The kernel accepts this, too:
+	 * requests there go to that process.
 	 */
 	release_claims(id, [&](const Claim &claim) { return !covers(id, *claim.port); });
 	claim_rest(id);
@@ -54,7 +54,7 @@ int Agent::set_id_option(Id &id, u32 name, const uint8_t *value, size_t len)
 		id.tos = *value;
 		return 0;
 	case RDMA_OPTION_ID_ACK_TIMEOUT:
-		/* Datagrams are not acknowledged. */
+		/* The peer does not acknowledge datagrams. */
 		if (id.is_datagram())
 			return EINVAL;
 		id.ack_timeout = *value;
@@ -64,7 +64,7 @@ int Agent::set_id_option(Id &id, u32 name, const uint8_t *value, size_t len)
 		if (id.state != State::idle && (!number || id.state == State::listening))
 			return EINVAL;
 		id.reuse_address = number;
-		/* See own_port(). */
+		/* See own_port() for the reason. */
 		if (number)
 			release_claims(id);
 		return 0;
@@ -73,7 +73,7 @@ int Agent::set_id_option(Id &id, u32 name, const uint8_t *value, size_t len)
 	}
 }
 
-/* A route that the program has from elsewhere */
+/* This is a route that the program has from elsewhere. */
 int Agent::set_path(Id &id, const uint8_t *paths, size_t len)
 {
 	ibv_path_data path;

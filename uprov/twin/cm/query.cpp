@@ -15,7 +15,7 @@ namespace sirdma::twin::cm
 namespace
 {
 
-/* An address as InfiniBand's, which IP addresses are, too */
+/* Write the address in the form of InfiniBand's, which IP addresses have, too */
 void put_ib(const Id &id, const Endpoint &from, void *to) noexcept
 {
 	SockaddrIb sa{};
@@ -55,7 +55,7 @@ void put_address(const Id &id, const Endpoint &from, void *to) noexcept
 	memcpy(to, &sa, length_of(from.family));
 }
 
-/* For a QP that is not connected to anything yet */
+/* The attributes for a QP that is not connected yet */
 constexpr u32 init_mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
 
 void fill_init(const Id &id, ib_uverbs_qp_attr &attr) noexcept
@@ -103,7 +103,10 @@ int Agent::query_route(Call &call)
 
 	if (!id)
 		return ENOENT;
-	/* The response has no room for addresses of InfiniBand, and librdmacm then does not ask so. */
+	/*
+	 * The response has no room for addresses of InfiniBand, and librdmacm does not ask for them
+	 * in this way.
+	 */
 	if (id->src.family != AF_IB)
 		put_address(*id, id->src, &resp.src_addr);
 	if (id->dst.family != AF_IB)
@@ -125,7 +128,7 @@ int Agent::query_route(Call &call)
 		path.reversible = 1;
 		path.numb_path = 1;
 	}
-	/* There is no index of the device: librdmacm then goes by the GUID. */
+	/* The device has no index: librdmacm then finds it by the GUID. */
 	return respond(cmd.response, &resp, offsetof(rdma_ucm_query_route_resp, ibdev_index));
 }
 
@@ -145,7 +148,7 @@ int respond_addr(size_t room, u64 to, const rdma_ucm_query_addr_resp &resp) noex
 {
 	constexpr size_t len = offsetof(rdma_ucm_query_addr_resp, ibdev_index);
 
-	/* There is no index of the device: librdmacm then goes by the GUID. */
+	/* The device has no index: librdmacm then finds it by the GUID. */
 	return room < len ? ENOSPC : respond(to, &resp, len);
 }
 
@@ -176,8 +179,7 @@ int Agent::query_gid(const Id &id, Call &call, u64 response)
 
 int Agent::query_path(const Id &id, Call &call, u64 response)
 {
-	constexpr uint8_t exactly = 2
-				    << 6; /* a selector: the value that follows, not more or less */
+	constexpr uint8_t exactly = 2 << 6; /* a selector: exactly the value that follows */
 	/* struct rdma_ucm_query_path_resp and its first path */
 	struct {
 		__u32 num_paths, reserved;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Messages that come. Nothing in them is trusted. */
+/* Messages that arrive. No field of them is trusted. */
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -15,13 +15,13 @@ namespace sirdma::twin::cm
 namespace
 {
 
-/* A peer may ask this process to wait, but not for hours. */
+/* A peer may ask this process to wait, but for a limited time only. */
 constexpr u64 wait_max_ns = 120'000 * ns_per_ms;
 /*
  * A request that finds no listener is repeated for half a second. perftest's server closes its
- * listener between its two connections and listens again, and its client crashes when it is refused.
- * Through the kernel the client is slower, because each step of its address resolution waits for a
- * work queue.
+ * listener between its two connections and listens again, and its client crashes when it is
+ * refused. Through the kernel the client is slower, because each step of its address resolution
+ * waits for a work queue.
  */
 constexpr u64 refused_wait_ns = 50 * ns_per_ms;
 constexpr unsigned refusals_max = 10;
@@ -68,7 +68,7 @@ bool is_gid_of(const uint8_t (&gid)[16], const IpAddress &addr) noexcept
 	return !memcmp(gid, addr.ip().b, sizeof(gid));
 }
 
-/* The addresses of a request. False: they are not those of the packet. */
+/* The addresses of a request. Returns false if they differ from those of the packet. */
 bool parse_ip(const sirdma_cm_ip &ip, const IpAddress &src, const IpAddress &dst,
 	      uint16_t &port) noexcept
 {
@@ -133,13 +133,13 @@ u32 Agent::service_of(const sirdma_mad &mad) noexcept
 			    attr == SIRDMA_CM_SIDR_REQ ? be64toh(mad.sidr_req.service_id) :
 							 0;
 
-	/* Port spaces have 16 bits; those in use have 9. */
+	/* Port spaces have 16 bits; the spaces in use have 9. */
 	return service >= 1 << 16 && service < 1ull << 31 ? static_cast<u32>(service) : 0;
 }
 
 struct Agent::MessageRow {
 	sirdma_cm_attr attr;
-	States in; /* the states in which the message means something */
+	States in; /* states in which the message has a meaning */
 	void (Agent::*handle)(Id &id, const Arrival &arrival);
 };
 
@@ -189,7 +189,7 @@ bool Agent::serves(const Port &port, const IpAddress &src, const sirdma_mad &mad
 	case SIRDMA_CM_SIDR_REQ:
 		return listener(port, service_of(mad));
 	default:
-		return true; /* also what is no message: it is counted here */
+		return true; /* this counts a datagram that is no message, too */
 	}
 }
 
@@ -229,7 +229,7 @@ void Agent::answer(const Arrival &arrival) noexcept
 		send(arrival.port, arrival.src, answer);
 		break;
 	case SIRDMA_CM_DREQ:
-		/* There is no connection any more, as the peer wants it. */
+		/* The connection does not exist any more, as the peer wants it. */
 		answer.hdr.attr_id = htobe16(SIRDMA_CM_DREP);
 		answer.ids.remote_id = mad.ids.local_id;
 		answer.ids.local_id = mad.ids.remote_id;
@@ -308,14 +308,14 @@ Id *Agent::addressee(const Arrival &arrival) noexcept
 	if (receiver)
 		return slot_of_id(receiver) == arrival.port.slot() ? find(receiver & handle_mask) :
 								     nullptr;
-	/* A requester that gave up knows only its own ID. */
+	/* A requester that gave up knows its own ID only. */
 	return names_request(mad, guid, id) ? find(by_remote_, remote(arrival.src, guid, id)) :
 					      nullptr;
 }
 
 /* Requests */
 
-/* Has the request come before? Then what it needs has been done. */
+/* Did the request arrive before? Then this process has done what it needs. */
 bool Agent::is_duplicate(const Arrival &arrival) noexcept
 {
 	const sirdma_cm_req &req = arrival.mad.req;
@@ -334,7 +334,7 @@ bool Agent::is_duplicate(const Arrival &arrival) noexcept
 
 /*
  * If the peer's QP is connected here already, reject the message and disconnect the old connection,
- * which is dead. True: it was.
+ * which is dead. Returns true if the QP was connected.
  */
 bool Agent::is_stale(const Arrival &arrival)
 {
@@ -378,7 +378,10 @@ bool Agent::check_req(const Arrival &arrival, const Id &listener) noexcept
 	return false;
 }
 
-/* The ID of a request, as far as the two kinds of requests agree. Null: there is no room for it. */
+/*
+ * Make the ID of a request, with the fields that both kinds of requests have. Returns null if there
+ * is no room for it.
+ */
 Id *Agent::new_request(const Arrival &arrival, Id &listener, const uint8_t *private_data)
 {
 	const auto &ip = *reinterpret_cast<const sirdma_cm_ip *>(private_data);
@@ -466,7 +469,7 @@ void Agent::on_sidr_req(const Arrival &arrival)
 {
 	const sirdma_cm_sidr_req &req = arrival.mad.sidr_req;
 	const auto &ip = *reinterpret_cast<const sirdma_cm_ip *>(req.private_data);
-	/* The message has no GUID. The address stands for it. */
+	/* The message has no GUID: use the address in its place. */
 	const u64 guid = device_guid(arrival.src);
 	Id &from = *listener(arrival.port, service_of(arrival.mad));
 	rdma_ucm_event_resp body{};
@@ -481,7 +484,7 @@ void Agent::on_sidr_req(const Arrival &arrival)
 		return;
 	}
 
-	/* Without room for it the peer asks again later. */
+	/* If there is no room for it, the peer asks again later. */
 	Id *id = new_request(arrival, from, req.private_data);
 
 	if (!id)
@@ -498,7 +501,7 @@ void Agent::on_sidr_req(const Arrival &arrival)
 
 /* Messages of a connection */
 
-/* The peer needs more time. */
+/* The peer asks for more time. */
 void Agent::on_mra(Id &id, const Arrival &arrival)
 {
 	start_timer(id, std::min(timeout_ns(arrival.mad.mra.service_timeout) + id.period_ns,
@@ -531,7 +534,7 @@ void Agent::on_rep(Id &id, const Arrival &arrival)
 		return;
 	id.remote_id = be32toh(rep.ids.local_id);
 	id.remote_qpn = high24(rep.qpn);
-	/* Without memory for it, nothing has happened, and the peer repeats the message. */
+	/* If there is no memory for it, nothing has happened, and the peer repeats the message. */
 	learn_remote(id, be64toh(rep.ca_guid));
 	stop_timer(id);
 	id.state = State::rep_received;
@@ -561,7 +564,7 @@ void Agent::on_rtu(Id &id, const Arrival &)
 	post(id, RDMA_CM_EVENT_ESTABLISHED);
 }
 
-/* The peer has no listener: repeat the request later. False: refusals_max is reached. */
+/* The peer has no listener: repeat the request later. Returns false if refusals_max is reached. */
 bool Agent::ask_again(Id &id) noexcept
 {
 	if (id.refusals >= refusals_max)
@@ -616,7 +619,7 @@ void Agent::on_dreq(Id &id, const Arrival &arrival)
 		send_drep(id);
 		return;
 	case State::dreq_sent:
-		/* Both want to end it. */
+		/* Both ends want to end the connection. */
 		send_drep(id);
 		enter_timewait(id);
 		break;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* The way to a peer: which device, address and route lead there. Errors are those of the kernel. */
+/*
+ * The path to a peer: which device, address and route lead there. Errors are those of the kernel.
+ */
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -19,13 +21,13 @@ namespace
 {
 
 /*
- * How long to wait before asking whether a neighbour has answered; on a LAN it does in much less than
- * the first time. Each wait is twice as long as the one before, up to the last one, so that many IDs
- * which wait for a neighbour that is not there leave the processor to others.
+ * An ID asks after first_poll_ns whether its neighbour has answered; a neighbour on a LAN answers
+ * in less than 1 ms. Each wait is twice as long as the one before, up to last_poll_ns, so that many
+ * IDs which wait for an absent neighbour use little of the processor.
  */
 constexpr u64 first_poll_ns = 10 * ns_per_ms, last_poll_ns = 80 * ns_per_ms;
 static_assert(first_poll_ns >= HopCache::period_ns, "the first answer would be the old one");
-constexpr unsigned timeout_max = 31; /* the most that five bits hold */
+constexpr unsigned timeout_max = 31; /* the largest value of five bits */
 
 /* The address from which this host would send to @dst; any: there is no route. */
 IpAddress source_for(const IpAddress &dst) noexcept
@@ -50,7 +52,7 @@ bool is_localhost(const IpAddress &addr) noexcept
 			      !memcmp(addr.ip().b, &in6addr_loopback, sizeof(addr.ip().b));
 }
 
-/* The device that gives an unspecified or loopback address @dst its meaning; null: there is none. */
+/* The device that gives an unspecified or loopback address @dst its meaning, or null. */
 Port *device_for(std::span<Port *const> ports, const IpAddress &dst) noexcept
 {
 	Port *best = ports.empty() ? nullptr : ports[0];
@@ -70,7 +72,7 @@ Port *device_for(std::span<Port *const> ports, const IpAddress &dst) noexcept
 
 } // namespace
 
-/* The device by which @dst is reached. */
+/* The device that reaches @dst. */
 int Agent::choose_device(Id &id, const IpAddress &dst)
 {
 	const std::span<Port *const> ports = host_.ports();
@@ -96,8 +98,9 @@ int Agent::choose_device(Id &id, const IpAddress &dst)
 
 /*
  * The address that @dst, as a destination, means to @device. In the kernel the unspecified address
- * and loopback addresses mean the device itself. But twins have loopback addresses: each of them
- * means what it says, and users expect that 127.0.0.1 reaches the other programs of the host.
+ * and loopback addresses mean the device itself. But twins have loopback addresses: each of these
+ * addresses means the twin that has it, and users expect that 127.0.0.1 reaches the other programs
+ * of the host.
  */
 IpAddress Agent::meaning_of(const Id &id, const Endpoint &dst, const Port &device)
 {
@@ -119,7 +122,9 @@ IpAddress Agent::meaning_of(const Id &id, const Endpoint &dst, const Port &devic
 	return other.any() ? own : other;
 }
 
-/* The ID is bound afterwards, as in the kernel also if its address cannot be resolved. */
+/*
+ * The ID is bound afterwards. As in the kernel, it is bound even if its address cannot be resolved.
+ */
 int Agent::prepare(Id &id, const Endpoint &src, const Endpoint &dst)
 {
 	if (id.state == State::bound)
@@ -128,7 +133,7 @@ int Agent::prepare(Id &id, const Endpoint &src, const Endpoint &dst)
 		return bind_to(id, src);
 	if (id.state != State::idle)
 		return EINVAL;
-	/* Only a listener's port must be its own: requests are answered by communication ID. */
+	/* Only the port of a listener must be its own: answers are matched by communication ID. */
 	id.bound.family = dst.family;
 	id.bound.pkey = dst.pkey;
 	id.bound.port = static_cast<uint16_t>(first_free_port + port_random_u32() % num_free_ports);
@@ -218,7 +223,7 @@ void Agent::address_resolved(Id &id) noexcept
 	post(id, RDMA_CM_EVENT_ADDR_RESOLVED);
 }
 
-/* The address cannot be reached; the program may try another one. */
+/* The address cannot be reached. The program may try another address. */
 void Agent::unresolve(Id &id) noexcept
 {
 	if (id.chose_device)
@@ -234,39 +239,51 @@ void Agent::wait_for_neighbour(Id &id) noexcept
 	start_timer(id, std::min(id.period_ns, left));
 }
 
-/* Ask for the neighbour of @id after those of IDs that came before, so that each has its turn. */
-void Agent::queue_question(Id &id) noexcept
+/*
+ * Queue a query for the neighbour of @id after those of IDs that came before, so that each ID gets
+ * its query. The timer of @id ends the wait at its deadline.
+ */
+void Agent::queue_query(Id &id) noexcept
 {
+	const u64 now = host_.now_ns();
+	u64 left = id.deadline > now ? id.deadline - now : 0;
+
 	try {
-		asking_.push_back(id.handle);
+		queries_.push_back(id.handle);
 	} catch (const std::bad_alloc &) {
-		start_timer(id, HopCache::period_ns);
+		left = std::min(left, HopCache::period_ns);
 	}
+	start_timer(id, left);
 }
 
 void Agent::poll_addresses() noexcept
 {
-	hops_.begin(host_.now_ns());
-	while (!asking_.empty()) {
-		Id *id = find(asking_.front());
+	while (!queries_.empty()) {
+		Id *id = find(queries_.front());
 
-		/* The program may have destroyed it meanwhile. */
+		/* The program may have destroyed the ID meanwhile, or its deadline is over. */
 		if (id && id->state == State::address_query && !poll_address(*id))
 			return;
-		asking_.pop_front();
+		queries_.pop_front();
 	}
 }
 
-/* False: there were too many questions, so try again in the next period. */
+/*
+ * Returns false if there were too many queries: the caller tries again in the next period. At its
+ * deadline an ID does not wait for that.
+ */
 bool Agent::poll_address(Id &id) noexcept
 {
 	const u64 now = host_.now_ns();
-	int err = 0;
+	int err = EAGAIN;
 
-	/* The handle may have been a destroyed ID's. */
-	stop_timer(id);
-	if (!hops_.find(host_, *id.port, id.dst.addr, err))
+	if (!hops_.find(host_, *id.port, id.dst.addr, err) && now < id.deadline)
 		return false;
+	/*
+	 * The ID has the timer of its deadline, or, if the handle was a destroyed ID's, a timer of
+	 * its own.
+	 */
+	stop_timer(id);
 	if (err == EAGAIN && now < id.deadline) {
 		id.period_ns = std::min(id.period_ns * 2, last_poll_ns);
 		wait_for_neighbour(id);
@@ -276,7 +293,7 @@ bool Agent::poll_address(Id &id) noexcept
 		address_resolved(id);
 		return true;
 	}
-	/* Whatever is wrong at last, as in the kernel */
+	/* At the deadline, report ETIMEDOUT for any error, as the kernel does. */
 	if (now >= id.deadline)
 		err = ETIMEDOUT;
 	unresolve(id);
@@ -331,7 +348,7 @@ int Agent::resolve_route(Call &call)
 		return ENOENT;
 	if (!cmd.timeout_ms || id->state != State::address_resolved)
 		return EINVAL;
-	/* See resolve_gid(). */
+	/* See resolve_gid() for the reason. */
 	if (id->dst.family == AF_IB)
 		return ENODEV;
 	route_resolved(*id, static_cast<uint8_t>(sirdma_path_mtu_of_port(id->port->ip_mtu())),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Messages that are sent. */
+/* Messages that this process sends. */
 #include <algorithm>
 #include <cstring>
 #include <endian.h>
@@ -25,7 +25,10 @@ uint8_t timeout_bits(unsigned exponent) noexcept
 	return static_cast<uint8_t>(exponent << SIRDMA_CM_TIMEOUT_SHIFT);
 }
 
-/* Time until a request is sent again: that of its path, there and back, and of the peer's answer. */
+/*
+ * The time until a request is sent again: that of the path, there and back, and of the peer's
+ * answer.
+ */
 constexpr u64 request_period_ns =
 	(2 * exponent_ms(packet_lifetime) + exponent_ms(response_timeout)) * ns_per_ms;
 
@@ -140,7 +143,10 @@ void Agent::send_rej(Id &id, uint16_t reason, const uint8_t *data, size_t len) n
 	mad.rej.answered = static_cast<uint8_t>(answered << SIRDMA_CM_ANSWERED_SHIFT);
 	mad.rej.reason = htobe16(reason);
 	if (reason == SIRDMA_CM_REJECT_TIMEOUT) {
-		/* The peer finds the connection by this, as its own ID is not known (table 109). */
+		/*
+		 * The peer finds the connection by this field, as its own ID is not known (table
+		 * 109).
+		 */
 		const __be64 guid = htobe64(device_guid(id.port->address()));
 
 		mad.rej.info_len = sizeof(guid) << 1;
@@ -169,7 +175,7 @@ void Agent::send_rep(Id &id, const rdma_ucm_conn_param &param) noexcept
 				     (id.srq ? SIRDMA_CM_REP_SRQ : 0));
 	rep.ca_guid = htobe64(device_guid(id.port->address()));
 	memcpy(rep.private_data, param.private_data, param.private_data_len);
-	/* The request said how often, and after what time. */
+	/* The request named the number of retries and the timeout. */
 	send_and_wait(id, id.period_ns, id.tries_left);
 }
 
@@ -213,7 +219,7 @@ void Agent::send_sidr_rep(Id &id, sirdma_cm_sidr_status status, const uint8_t *d
 	send(*id.port, id.peer, mad);
 }
 
-/* Reject @mad, of which nothing is remembered. */
+/* Reject @mad. This process keeps no state of it. */
 void Agent::reject(Port &port, const IpAddress &dst, const sirdma_mad &mad, uint16_t reason,
 		   sirdma_cm_answered answered) noexcept
 {

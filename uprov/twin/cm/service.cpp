@@ -22,9 +22,12 @@ namespace sirdma::twin::cm
 namespace
 {
 
-/* The last one made, perhaps by a parent: then its thread is not here. Never freed. */
+/*
+ * The last service that was made, perhaps by a parent: then its thread is not here. It is never
+ * freed.
+ */
 std::atomic<Service *> last{nullptr};
-std::mutex making; /* initialised again in a child */
+std::mutex making; /* a child initialises it again */
 
 __attribute__((constructor)) void hook_fork() noexcept
 {
@@ -44,7 +47,7 @@ void ForwardedRequests::add(const Key &key, u32 service) noexcept
 			return;
 		order_.push_back(entry);
 	} catch (const std::bad_alloc &) {
-		/* Without the entry a reject cannot be forwarded: the request times out. */
+		/* If there is no entry, a reject cannot be forwarded: the request times out. */
 		services_.erase(key);
 		return;
 	}
@@ -217,7 +220,7 @@ void Service::deliver(Port &port, const IpAddress &src, const sirdma_mad &mad) n
 	wake();
 }
 
-/* Timers and messages of other processes have their turn even if the wire never pauses. */
+/* Handle timers and messages of other processes even if the wire never pauses. */
 void Service::empty_inbox() noexcept
 {
 	std::lock_guard routing(routing_lock_);
@@ -245,7 +248,7 @@ void Service::route(const Arrival &arrival) noexcept
 		agent_.refuse(*arrival.port, arrival.src, arrival.mad);
 }
 
-/* The name of the process that @arrival is for; 0: there is none. */
+/* The name of the process that gets @arrival; 0: there is none. */
 u32 Service::name_for(const Arrival &arrival) noexcept
 {
 	const u32 receiver = Agent::receiver_of(arrival.mad);
@@ -261,7 +264,7 @@ u32 Service::name_for(const Arrival &arrival) noexcept
 	return requests_.service_of({arrival.port, arrival.src, guid, id});
 }
 
-/* False: no process has the name. */
+/* Returns false if no process has the name. */
 bool Service::forward(const Arrival &arrival) noexcept
 {
 	const u32 name = name_for(arrival);
@@ -278,7 +281,7 @@ bool Service::forward(const Arrival &arrival) noexcept
 				   .dst = arrival.port->address().ip(),
 				   .mad = arrival.mad};
 
-	/* A process that has too many to take already loses this one, and the peer repeats it. */
+	/* A process whose backlog is full already loses this message, and the peer repeats it. */
 	if (!connection)
 		return errno == EAGAIN;
 	(void)!raw_syscall::send(connection.get(), &message, sizeof(message),
@@ -291,8 +294,8 @@ bool Service::forward(const Arrival &arrival) noexcept
 
 /*
  * The listener may have been closed since epoll reported it, and the application may have a file of
- * this number now. An invalid file: no connection waits, or the listener is closed, or it is to be
- * reported again, after other events.
+ * this number now. Returns an invalid file if no connection waits, if the listener is closed, or if
+ * epoll is to report it again after other events.
  */
 Fd Service::accept(int listener) noexcept
 {
@@ -373,7 +376,7 @@ void Service::attach(Port &port)
 {
 	Fd name = rendezvous_listen(port.address(), slot_name | port.slot());
 
-	/* Nothing may fail between listen() and the entry by which detach() finds the file. */
+	/* No step may fail between listen() and the entry by which detach() finds the file. */
 	names_.reserve(names_.size() + 1);
 	if (name && listen(name.get()))
 		names_.emplace_back(&port, std::move(name));
@@ -387,7 +390,7 @@ void Service::start_devices() noexcept
 			if (!device->instance())
 				(void)device->start();
 	} catch (const std::bad_alloc &) {
-		/* ports() has those that have started. */
+		/* ports() contains the devices that have started. */
 	}
 }
 
@@ -444,7 +447,7 @@ IpAddress Service::loopback_of(const IpAddress &dst, u32 service) noexcept
 
 	const IpAddress other = rendezvous_find_loopback(dst.is_v4(), service);
 
-	/* No other user's process is asked: it would learn what the client sends. */
+	/* Do not ask a process of another user: it would learn what the client sends. */
 	return !other.any() || !rendezvous_connect(dst, port_owner) ? other : dst;
 }
 

@@ -22,13 +22,16 @@ namespace sirdma::twin::cm
 {
 
 /*
- * To which process each connection request was forwarded. A requester that gives up does not know
- * the receiver's ID, and its reject must reach the same process. When the table is full, the oldest
- * entry is dropped: its reject is lost, and the request times out.
+ * The process to which each connection request was forwarded. A requester that gives up does not
+ * know the receiver's ID, and its reject must reach the same process. When the table is full, the
+ * oldest entry is dropped: its reject is lost, and the request times out.
  */
 class ForwardedRequests {
 public:
-	/* The device, the address it came from, and the requester's GUID and communication ID. */
+	/*
+	 * The key: the device, the address of the sender, and the requester's GUID and
+	 * communication ID.
+	 */
 	struct Key {
 		const Port *port;
 		IpAddress src;
@@ -45,10 +48,10 @@ public:
 		}
 	};
 	static constexpr size_t requests_max =
-		4096; /* a process keeps no more: Service::inbox_max */
+		4096; /* a process queues no more than this: Service::inbox_max */
 
 	void add(const Key &key, u32 service) noexcept;
-	/* 0: the request is not in the table. */
+	/* Returns 0 if the request is not in the table. */
 	u32 service_of(const Key &key) const noexcept;
 	void forget(const Port &port) noexcept;
 
@@ -56,19 +59,22 @@ private:
 	using Services = std::map<Key, u32>;
 
 	Services services_;
-	std::deque<Services::iterator> order_; /* oldest first */
+	std::deque<Services::iterator> order_; /* oldest entry first */
 };
 
 class Service final : private Host {
 public:
-	/* That of this process, which the first call makes. Null: no memory, or no thread. */
+	/*
+	 * The service of this process, which the first call makes. Returns null without memory or
+	 * thread.
+	 */
 	static Service *of_process() noexcept;
-	/* Null: there is none yet. */
+	/* Returns null if there is no service yet. */
 	static Service *existing() noexcept;
 
 	Agent &agent() noexcept { return agent_; }
 
-	/* Start the devices that this process knows; those that cannot start are left out. */
+	/* Start the devices that this process knows. Devices that cannot start are left out. */
 	static void start_devices() noexcept;
 
 	/* @mad came from the wire. Any thread; takes no lock for long. */
@@ -82,7 +88,7 @@ private:
 		IpAddress src;
 		sirdma_mad mad;
 	};
-	/* What one process hands to another */
+	/* A message that one process hands to another */
 	struct Forwarded {
 		u32 magic;
 		u32 scope;
@@ -92,7 +98,7 @@ private:
 
 	static constexpr u32 forwarded_magic = 0x53434d01; /* to be changed with the layout */
 	static constexpr u32 slot_name = 1u << 31;
-	static constexpr size_t inbox_max = 4096; /* messages; a megabyte */
+	static constexpr size_t inbox_max = 4096; /* number of messages; a megabyte */
 	static constexpr unsigned messages_at_once = 256;
 	static constexpr size_t connections_max = 256;
 
@@ -125,11 +131,11 @@ private:
 
 	const u32 process_ = port_process();
 	Fd events_, wake_, spare_;
-	uint64_t refused_ = 0; /* connections of other users */
-	std::vector<Port *> ports_; /* this and the next one under the agent's lock */
-	std::vector<std::pair<Port *, Fd>> names_; /* of this process's slots */
+	uint64_t refused_ = 0; /* number of connections of other users */
+	std::vector<Port *> ports_; /* the agent's lock protects this and the next member */
+	std::vector<std::pair<Port *, Fd>> names_; /* names of this process's slots */
 	std::mutex routing_lock_; /* held while messages are routed, so that ports stay */
-	ForwardedRequests requests_; /* under routing_lock_ */
+	ForwardedRequests requests_; /* protected by routing_lock_ */
 	std::mutex
 		listeners_lock_; /* protects listeners_; held while one of them is used or closed */
 	std::set<int> listeners_;
@@ -137,7 +143,7 @@ private:
 	std::mutex inbox_lock_; /* protects inbox_ */
 	std::deque<Arrival> inbox_;
 	Agent agent_;
-	std::thread thread_; /* runs until the process ends */
+	std::thread thread_; /* thread that runs until the process ends */
 };
 
 } // namespace sirdma::twin::cm
