@@ -100,22 +100,35 @@ static bool mw_allowed(const struct snic_qp *qp, const struct snic_mr *mr,
 }
 
 /*
- * Find the region that @sqe names and count one more window of it. NULL: it must not have the
- * window.
+ * Find the region that @sqe names and count one more window of it. Returns SNIC_INV_DONE and the
+ * region, or SNIC_INV_REFUSED: it must not have the window.
  */
-static struct snic_mr *mw_bind_region(struct snic_qp *qp, const struct snic_sqe *sqe)
+static enum snic_inv_result mw_bind_region(struct snic_qp *qp, const struct snic_sqe *sqe,
+					   struct snic_mr **region)
 {
 	struct snic_slot *slot =
 		snic_slot_get(&qp->dev->mrs, sqe->bind.region >> SNIC_STAG_KEY_BITS);
+	enum snic_inv_result ret = SNIC_INV_REFUSED;
 	struct snic_mr *mr;
-	bool bound;
 
 	if (!slot)
-		return NULL;
+		return ret;
 	mr = container_of(slot, struct snic_mr, slot);
-	bound = mw_allowed(qp, mr, sqe) && snic_slot_bind(slot);
+	if (mw_allowed(qp, mr, sqe)) {
+		if (snic_slot_bind(slot)) {
+			*region = mr;
+			ret = SNIC_INV_DONE;
+		} else {
+			/*
+			 * A command on another CPU is replacing or removing the region. The next
+			 * try finds the new region, or none.
+			 */
+			snic_qp_defer(qp);
+			ret = SNIC_INV_AGAIN;
+		}
+	}
 	snic_slot_put(slot);
-	return bound ? mr : NULL;
+	return ret;
 }
 
 /* The window that @sqe names, if @qp may bind it in this way. */
@@ -215,9 +228,9 @@ static enum snic_inv_result mw_bind(struct snic_qp *qp, const struct snic_sqe *s
 	if (!mw)
 		return SNIC_INV_REFUSED;
 	if (sqe->bind.len) {
-		region = mw_bind_region(qp, sqe);
-		if (!region)
-			return SNIC_INV_REFUSED;
+		ret = mw_bind_region(qp, sqe, &region);
+		if (ret != SNIC_INV_DONE)
+			return ret;
 	}
 	ret = mw_claim(qp, mw);
 	if (ret != SNIC_INV_DONE) {

@@ -265,6 +265,29 @@ TEST_F(Windows, RegionWithWindowsIsNotReplaced)
 	EXPECT_EQ(b.drv.dealloc_stag(next.stag()), SIRDMA_CQP_IN_USE);
 }
 
+// A command on another CPU is putting another region in the place of this one: the bind waits for it.
+TEST_F(Windows, BindWaitsForTheRegionInThePlaceOfASealedOne)
+{
+	auto l = link();
+	const sirdma_bind what = bind(window, 1);
+	MrParams next = region_;
+	snic_slot *slot = snic_slot_get(&b.host.dev()->mrs, region_.idx);
+
+	ASSERT_TRUE(slot);
+	ASSERT_TRUE(snic_slot_seal(slot));
+	snic_slot_put(slot);
+	l->b.post(wr(what));
+	for (int i = 0; i < 10; i++) {
+		ASSERT_TRUE(b.host.run_deferred()) << "the queue pair tries again";
+		ASSERT_TRUE(silent(l->b));
+	}
+	next.replace = true;
+	ASSERT_EQ(b.drv.reg_mr(next), SIRDMA_CQP_OK);
+	expect_ok(wait_send(l->b), SIRDMA_OP_BIND_MW);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_MW_BAD_BIND), 0u);
+	served(*l, SIRDMA_OP_WRITE, what.window, b.va(start), 100);
+}
+
 // A bind that is refused changes nothing.
 TEST_F(Windows, WrongBindsAreRefused)
 {
