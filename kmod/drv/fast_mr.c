@@ -133,8 +133,11 @@ int sirdma_fast_reg_fill(const struct sirdma_qp *qp, const struct ib_reg_wr *wr,
 	err = sirdma_region_access_check(wr->access, &why);
 	if (err)
 		return err;
-	/* The kernel has no windows, and page lists have no zero-based addresses. */
-	if (wr->access & (IB_ACCESS_MW_BIND | IB_ZERO_BASED))
+	/*
+	 * The kernel has no windows, page lists have no zero-based addresses, and the work request
+	 * has no bit for the right to be flushed.
+	 */
+	if (wr->access & (IB_ACCESS_MW_BIND | IB_ZERO_BASED | SIRDMA_VERBS_FLUSH_GLOBAL))
 		return -EOPNOTSUPP;
 	*reg = (struct sirdma_fast_reg){
 		.addr = ibmr->iova,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Fast registration by a consumer in the kernel: b registers, and a uses what b has registered. */
 #include "consumer.h"
+#include "hw/access.h"
 
 #include <linux/scatterlist.h>
 
@@ -400,6 +401,8 @@ static void fast_driver_refuses(struct kunit *test)
 	wr.access = IB_ACCESS_REMOTE_WRITE;
 	KUNIT_EXPECT_EQ(test, ib_post_send(c->qp[1], &wr.wr, &bad), -EINVAL);
 	wr.access = ACCESS | IB_ACCESS_MW_BIND;
+	KUNIT_EXPECT_EQ(test, ib_post_send(c->qp[1], &wr.wr, &bad), -EOPNOTSUPP);
+	wr.access = ACCESS | SIRDMA_VERBS_FLUSH_GLOBAL;
 	KUNIT_EXPECT_EQ(test, ib_post_send(c->qp[1], &wr.wr, &bad), -EOPNOTSUPP);
 	KUNIT_EXPECT_PTR_EQ(test, bad, (const struct ib_send_wr *)&wr.wr);
 	/* None of these has reached the queue. */
