@@ -143,7 +143,8 @@ int ibv_cmd_reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t, int access, 
 {
 	const std::lock_guard hold(commands_lock);
 
-	if (fails("reg_mr") || !fake_driver().pds.count(pd->handle))
+	if (fails("reg_mr") || length > fake_driver().reg_mr_limit ||
+	    !fake_driver().pds.count(pd->handle))
 		return ENOMEM;
 	mr->mr.handle = fake_driver().next_handle++;
 	mr->mr.context = pd->context;

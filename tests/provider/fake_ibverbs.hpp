@@ -55,6 +55,7 @@ struct FakeDriver {
 	uint32_t sq_size_error = 0; /* added to the ring size create_qp reports */
 	uint32_t srq_size_error = 0; /* the same of create_srq */
 	std::string failing; /* command that fails with ENOMEM */
+	size_t reg_mr_limit = SIZE_MAX; /* bytes: reg_mr of more fails with ENOMEM */
 	/* The device fills this ring; resize_cq has not returned. */
 	std::function<void(std::span<sirdma_cqe>)> after_resize_cq;
 	std::function<void()> after_destroy_qp; /* the number is free, destroy_qp has not returned */

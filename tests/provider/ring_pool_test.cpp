@@ -183,6 +183,22 @@ TEST_F(RingPools, GrowsAndShrinks)
 	}
 }
 
+/* The process may pin a page more, but no chunk of the usual size. */
+TEST_F(RingPools, GrowsByAPageWhereMoreIsRefused)
+{
+	for (int i = 0; i < 32; i++)
+		ASSERT_TRUE(create(small_attr()));
+	ASSERT_EQ(pools(), 4u) << "1 + 1 + 2 + 4 pages";
+	driver.reg_mr_limit = 4096;
+	for (int i = 0; i < 8; i++)
+		ASSERT_TRUE(create(small_attr()));
+	EXPECT_EQ(pools(), 6u);
+	driver.reg_mr_limit = 0;
+	EXPECT_FALSE(create(small_attr()));
+	EXPECT_EQ(errno, ENOMEM);
+	destroy_all();
+}
+
 TEST_F(RingPools, FailedQueuePairLeavesNothing)
 {
 	for (const char *step : {"reg_mr", "dontfork"}) {

@@ -96,18 +96,17 @@ RingPool::~RingPool()
 }
 
 /* Returns null with errno set. The caller holds the lock. */
-RingChunk *RingPool::grow() noexcept
+RingChunk *RingPool::grow_by(size_t pages) noexcept
 {
 	std::unique_ptr<RingChunk> chunk(new (std::nothrow) RingChunk{*this});
+	const size_t bytes = pages * hw_page_size;
 	sirdma_mem_reg_req what{};
 
 	if (!chunk) {
 		errno = ENOMEM;
 		return nullptr;
 	}
-	chunk->pages = std::clamp<size_t>(pages_, 1, max_chunk_pages);
-	const size_t bytes = chunk->pages * hw_page_size;
-
+	chunk->pages = pages;
 	chunk->memory = PageBuffer::anonymous(bytes, context_.commands->rings_in_children);
 	if (!chunk->memory)
 		return nullptr;
@@ -118,9 +117,21 @@ RingChunk *RingPool::grow() noexcept
 		errno = err;
 		return nullptr;
 	}
-	pages_ += chunk->pages;
+	pages_ += pages;
 	chunk->next = std::exchange(chunks_, chunk.get());
 	return spare_ = chunk.release();
+}
+
+/*
+ * Returns null with errno set. The caller holds the lock. Where the process may not pin a chunk of
+ * the usual size (RLIMIT_MEMLOCK), one page may still be had.
+ */
+RingChunk *RingPool::grow() noexcept
+{
+	const size_t pages = std::clamp<size_t>(pages_, 1, max_chunk_pages);
+	RingChunk *chunk = grow_by(pages);
+
+	return chunk || pages == 1 ? chunk : grow_by(1);
 }
 
 /* The caller holds the lock, or is the destructor. */

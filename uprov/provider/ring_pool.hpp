@@ -57,6 +57,7 @@ private:
 	friend class PooledRings;
 
 	RingChunk *grow() noexcept;
+	RingChunk *grow_by(size_t pages) noexcept;
 	void give(RingChunk &chunk, const uint8_t *base, size_t bytes) noexcept;
 	void release(RingChunk &chunk) noexcept;
 
