@@ -170,9 +170,6 @@ bool snic_cpu_passed(u32 last, bool lingers)
 {
 	const struct snic_cpu *cpu = snic_cpu_this();
 
-	/* Frames that left the backlog may wait here. */
-	if (!skb_queue_empty_lockless(&cpu->waiting))
-		return false;
 	if (lingers && READ_ONCE(snic_cpu_cells))
 		return (s32)(cpu->passed_cells - last) >= 0;
 	return (s32)(snic_cpu_backlog_head() - last) >= 0 || snic_cpu_backlog_empty();

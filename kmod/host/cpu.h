@@ -59,6 +59,8 @@ struct snic_cpu {
 	unsigned int nlarge;
 	unsigned long received; /* packets given to models by this CPU; softirqs off */
 	struct sk_buff_head waiting; /* received frames that the bottom half takes (rx.h) */
+	u32 waited; /* frames ever put into @waiting, under its lock; the number wraps around */
+	u32 taken; /* frames ever taken out of it, under its lock */
 	u32 rx_cost; /* cost of the frames taken since @waiting was last empty; softirqs off */
 	struct page_frag frag; /* super-packets are built here; softirqs off */
 	struct snic_burst *burst;
@@ -67,6 +69,37 @@ struct snic_cpu {
 
 int snic_cpu_init(void);
 void snic_cpu_exit(void);
+
+static inline void snic_cpu_wait(struct snic_cpu *cpu, struct sk_buff *skb)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&cpu->waiting.lock, flags);
+	__skb_queue_tail(&cpu->waiting, skb);
+	WRITE_ONCE(cpu->waited, cpu->waited + 1);
+	spin_unlock_irqrestore(&cpu->waiting.lock, flags);
+}
+
+/* The caller holds the lock of @waiting. */
+static inline void __snic_cpu_take(struct snic_cpu *cpu, struct sk_buff *skb)
+{
+	__skb_unlink(skb, &cpu->waiting);
+	WRITE_ONCE(cpu->taken, cpu->taken + 1);
+}
+
+/* The next frame that waits, or NULL. */
+static inline struct sk_buff *snic_cpu_take(struct snic_cpu *cpu)
+{
+	struct sk_buff *skb;
+	unsigned long flags;
+
+	spin_lock_irqsave(&cpu->waiting.lock, flags);
+	skb = skb_peek(&cpu->waiting);
+	if (skb)
+		__snic_cpu_take(cpu, skb);
+	spin_unlock_irqrestore(&cpu->waiting.lock, flags);
+	return skb;
+}
 
 /* This CPU's state; softirqs are off. */
 struct snic_cpu *snic_cpu_this(void);
@@ -88,7 +121,8 @@ void snic_cpu_pend(struct snic_txq *q);
 u32 snic_cpu_backlog_tail(void);
 /*
  * Are the packets up to number @last past this CPU's receive backlog, and past the cells behind it?
- * @lingers: they were in the backlog when they had been sent. Softirqs are off.
+ * They may still be in @waiting. @lingers: they were in the backlog when they had been sent.
+ * Softirqs are off.
  */
 bool snic_cpu_passed(u32 last, bool lingers);
 /*

@@ -8,6 +8,7 @@
 #include "cpu.h"
 #include "dev.h"
 #include "model/frame.h"
+#include "rx.h"
 #include "host/trace.h"
 
 /* Sizes of buffers: one for acknowledgements and small messages, another for bulk data. */
@@ -148,7 +149,7 @@ u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst, str
 	return used;
 }
 
-void snic_local_deliver(struct snic_host *host, struct snic_local *local)
+u32 snic_local_deliver(struct snic_host *host, struct snic_local *local)
 {
 	struct snic_rx_pkt pkt = {
 		.src_ip = local->src_ip,
@@ -163,7 +164,7 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	};
 	struct snic_host *to;
 	struct snic_seg seg;
-	u32 i, off = SNIC_LOCAL_HLEN;
+	u32 i, off = SNIC_LOCAL_HLEN, cost = local->bytes;
 
 	ether_addr_copy(pkt.src_mac, local->src_mac);
 
@@ -191,9 +192,11 @@ void snic_local_deliver(struct snic_host *host, struct snic_local *local)
 			off += in->size;
 		}
 		snic_rx_batch_end(&batch);
+		cost += batch.copies * SNIC_RX_MIN_COST;
 	} else {
 		snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, local->npkts);
 	}
 	rcu_read_unlock();
 	snic_local_free(local);
+	return cost;
 }

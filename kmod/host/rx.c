@@ -32,7 +32,6 @@
  * polls there, and the wire has half of its bandwidth (2 CPUs, WRITEs of 1 MiB).
  */
 #define SNIC_RX_COST (512 * 1024)
-#define SNIC_RX_MIN_COST 1024
 /* The number of frames that may wait: that of a backlog (net.core.netdev_max_backlog). */
 #define SNIC_RX_WAITING 1000
 
@@ -300,6 +299,14 @@ static bool snic_rx_icrc_ok(const struct snic_datagram *d, const void *ip,
 	return snic_icrc_final(&icrc) == le32_to_cpu(tail);
 }
 
+/* The hook takes frames of @bytes more. Frames that follow may have to wait for the bottom half. */
+static void snic_rx_charge(struct snic_cpu *cpu, u32 bytes)
+{
+	cpu->rx_cost += bytes;
+	if (cpu->rx_cost >= SNIC_RX_COST)
+		napi_schedule(&cpu->napi);
+}
+
 /*
  * Deliver @d as packets of @size bytes; the last may be shorter. Segments of an IPv4
  * super-packet have identifications id, id + 1 ... if the sender's segmentation made
@@ -309,9 +316,10 @@ static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 			    struct snic_rx_scratch *s, const void *ip, u32 size)
 {
 	struct snic_rx_cursor cursor = {.seg = s->all};
+	struct snic_cpu *cpu = snic_cpu_this();
 	u32 left = d->ip_len - d->hlen;
 	bool fixed_id = false;
-	u32 i;
+	u32 i, copies = 0;
 
 	d->pkt.segs = s->pkt;
 	for (i = 0; left; i++) {
@@ -337,9 +345,11 @@ static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 		 * Hold the QP's lock for one packet at a time: the next ICRC is computed without
 		 * it.
 		 */
-		snic_rx(host->dev, &d->pkt);
+		copies += snic_rx(host->dev, &d->pkt);
 	}
-	snic_cpu_this()->received += i;
+	cpu->received += i;
+	if (unlikely(copies))
+		snic_rx_charge(cpu, copies * SNIC_RX_MIN_COST);
 }
 
 static void snic_rx_reject_one(struct snic_host *host, enum sirdma_stat why)
@@ -455,7 +465,10 @@ static void snic_rx_wait(struct snic_cpu *cpu, struct snic_host *host, struct sk
 		return;
 	}
 	*snic_rx_owner(skb) = host;
-	skb_queue_tail(&cpu->waiting, skb);
+	snic_cpu_wait(cpu, skb);
+	/* Another CPU may have run the bottom half of this one, and may have found no frame. */
+	if (unlikely(READ_ONCE(cpu->rx_cost) < SNIC_RX_COST))
+		napi_schedule(&cpu->napi);
 }
 
 /* The addresses of the device may have changed while @skb waited, so its headers are read again. */
@@ -476,12 +489,12 @@ bool snic_rx_waiting(struct snic_cpu *cpu, u64 end)
 {
 	struct sk_buff *skb;
 
-	while ((skb = skb_dequeue(&cpu->waiting))) {
+	while ((skb = snic_cpu_take(cpu))) {
 		snic_rx_late(*snic_rx_owner(skb), skb);
 		if (ktime_get_ns() >= end && !skb_queue_empty_lockless(&cpu->waiting))
 			return true;
 	}
-	cpu->rx_cost = 0;
+	WRITE_ONCE(cpu->rx_cost, 0);
 	return false;
 }
 
@@ -496,7 +509,7 @@ static void snic_rx_forget(struct snic_cpu *cpu, const struct snic_host *host)
 	{
 		if (*snic_rx_owner(skb) != host)
 			continue;
-		__skb_unlink(skb, &cpu->waiting);
+		__snic_cpu_take(cpu, skb);
 		dev_kfree_skb_irq(skb);
 	}
 	spin_unlock_irqrestore(&cpu->waiting.lock, flags);
@@ -510,9 +523,7 @@ static bool snic_rx_now(struct snic_cpu *cpu, const struct sk_buff *skb)
 {
 	if (cpu->rx_cost >= SNIC_RX_COST)
 		return false;
-	cpu->rx_cost += max_t(u32, skb->len, SNIC_RX_MIN_COST);
-	if (cpu->rx_cost >= SNIC_RX_COST)
-		napi_schedule(&cpu->napi);
+	snic_rx_charge(cpu, max_t(u32, skb->len, SNIC_RX_MIN_COST));
 	return true;
 }
 

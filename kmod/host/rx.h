@@ -8,6 +8,9 @@
 struct snic_cpu;
 struct snic_host;
 
+/* The least cost of a packet, bytes: a shorter one takes as long as copying so many. */
+#define SNIC_RX_MIN_COST 1024
+
 int snic_rx_attach(struct snic_host *host);
 /* Stop receiving. When this function returns, no packet is processed any more. */
 void snic_rx_detach(struct snic_host *host);

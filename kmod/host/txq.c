@@ -370,24 +370,44 @@ static u32 snic_txq_send_local(struct snic_txq *q, struct list_head *list)
 		list_del(&local->node);
 		charge = local->charge;
 		bytes = local->bytes;
-		snic_local_deliver(q->host, local);
+		total += snic_local_deliver(q->host, local);
 		snic_txq_uncharge(charge, bytes);
-		total += bytes;
 	}
 	return total;
 }
 
 /*
- * May frames of @q still be in this CPU's receive backlog, or in cells behind it? @entered: the
- * netdev has just put some there. The backlog of a CPU that went offline has moved to another one.
+ * Are all frames of @q, which may have been in this CPU's receive backlog, past it, and past the
+ * frames that had left it by then and had to wait for the bottom half? Frames that begin to wait
+ * later do not matter, so that a flood of them cannot hold the queue.
  */
-static bool snic_txq_must_linger(const struct snic_txq *q, bool entered)
+static bool snic_txq_passed(struct snic_txq *q, bool lingers)
+{
+	const struct snic_cpu *cpu = snic_cpu_this();
+
+	if (!q->past_backlog) {
+		if (!snic_cpu_passed(q->last, lingers))
+			return false;
+		q->past_backlog = true;
+		q->waited = READ_ONCE(cpu->waited);
+	}
+	return (s32)(READ_ONCE(cpu->taken) - q->waited) >= 0;
+}
+
+/*
+ * May frames of @q still be in this CPU's receive backlog, in cells behind it, or wait for the bottom
+ * half? @entered: the netdev has just put some there. The backlog of a CPU that went offline has
+ * moved to another one.
+ */
+static bool snic_txq_must_linger(struct snic_txq *q, bool entered)
 {
 	bool lingers = q->linger && q->linger_cpu == smp_processor_id();
 
 	if (num_online_cpus() == 1)
 		return false;
-	return (entered || lingers) && !snic_cpu_passed(q->last, lingers);
+	if (entered)
+		q->past_backlog = false;
+	return (entered || lingers) && !snic_txq_passed(q, lingers);
 }
 
 enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)

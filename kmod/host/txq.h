@@ -48,7 +48,9 @@ struct snic_txq {
 	int xps_cpu;
 	bool scheduled; /* in the list of a CPU, or being drained by one */
 	bool linger; /* from here to node: owned by the CPU that has scheduled it */
+	bool past_backlog; /* all frames have left the backlog of linger_cpu */
 	u32 last; /* no frame of this has a higher one in the backlog of linger_cpu (backlog.h) */
+	u32 waited; /* past_backlog: snic_cpu.waited when that was found */
 	int linger_cpu;
 	struct list_head node;
 	/*

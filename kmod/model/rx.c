@@ -189,6 +189,8 @@ static void rx_to_group(struct snic_rx_batch *batch, const struct snic_pkt *pkt,
 	count = snic_mcast_members(batch->dev, &rx->dst_ip, qpns);
 	if (!count)
 		snic_stat_inc(batch->dev, SIRDMA_STAT_RX_NO_GROUP);
+	else
+		batch->copies += count - 1;
 	for (i = 0; i < count; i++)
 		counted |= rx_to_qp(batch, qpns[i], pkt, rx, counted);
 }
@@ -233,10 +235,11 @@ bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *rx)
 	return false;
 }
 
-void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *rx)
+u32 snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *rx)
 {
 	struct snic_rx_batch batch = {.dev = dev};
 
 	snic_rx_batch_add(&batch, rx);
 	snic_rx_batch_end(&batch);
+	return batch.copies;
 }

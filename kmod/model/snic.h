@@ -142,8 +142,11 @@ bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
 /* Does a queue pair receive packets to the multicast address @ip? Any context. */
 bool snic_mcast_has(struct snic_dev *dev, const struct sirdma_ip *ip);
 
-/* Process one packet. Errors are counted, not returned. */
-void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
+/*
+ * Process one packet. Errors are counted, not returned. Returns how many queue pairs beyond the
+ * first the packet was offered to: a multicast packet costs as much for each.
+ */
+u32 snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
 
 /*
  * Packets received together. From one packet to the next the batch keeps the QP locked and
@@ -158,6 +161,7 @@ struct snic_rx_batch {
 	u32 bytes; /* bytes of their payload */
 	u32 frames; /* frames that carried them, each counted for one queue pair only */
 	u32 frame_bytes; /* bytes of those frames, Ethernet header to ICRC */
+	u32 copies; /* of all packets of the batch, what snic_rx() returns for one */
 };
 
 void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *pkt);

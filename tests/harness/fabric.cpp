@@ -334,7 +334,7 @@ void Fabric::receive(TestHost &host, const Packet &pkt)
 				  memcmp(next.bytes.data(), pkt.bytes.data(), 12) == 0;
 		}
 	}
-	snic_rx(host.dev(), &rx);
+	copies_ += snic_rx(host.dev(), &rx);
 }
 
 bool Fabric::step()

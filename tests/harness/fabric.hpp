@@ -56,6 +56,8 @@ public:
 	u64 packets_sent() const { return count_; }
 	u64 overruns() const { return overruns_; }
 	u64 pulls() const { return pulls_; }
+	// Of all packets received, the sum of what snic_rx() returned.
+	u64 copies() const { return copies_; }
 	// Put raw bytes on the wire, towards the host that has their destination address.
 	void inject(std::vector<u8> frame, u64 delay_ns = 0);
 	// Append everything sent to a capture file that Wireshark reads.
@@ -107,6 +109,7 @@ private:
 	std::map<sirdma_ip, Buffer, IpLess> buffers_;
 	std::vector<u8> referenced_; // payload of the super-packet that is being received
 	u64 pulls_ = 0; // reads of it by on_pull()
+	u64 copies_ = 0;
 	u64 overruns_ = 0; // packets that found a buffer full
 	Filter filter_;
 	bool recording_ = false;

@@ -112,7 +112,7 @@ void snic_local_drop_cache(struct snic_cpu *cpu) {}
 /* One frame in each poll. */
 bool snic_rx_waiting(struct snic_cpu *cpu, u64 end)
 {
-	struct sk_buff *skb = skb_dequeue(&cpu->waiting);
+	struct sk_buff *skb = snic_cpu_take(cpu);
 
 	if (skb) {
 		kfree_skb(skb);
@@ -450,31 +450,24 @@ static void the_backlog_is_past_a_frame_when_it_was_taken_out(struct kunit *test
 	local_bh_enable();
 }
 
-/* The receive hook took it out, and left it to the bottom half, which is polled until none waits. */
-static void no_frame_is_past_while_one_waits(struct kunit *test)
+/* The receive hook leaves frames to the bottom half, which is polled until none waits. */
+static void bottom_half_takes_all_frames_that_wait(struct kunit *test)
 {
 	struct snic_cpu *cpu;
-	bool before, after;
-	u32 last, i;
+	u32 waited, i;
 
 	local_bh_disable();
 	cpu = snic_cpu_this();
-	begin_backlog(cpu);
-	last = enter_backlog(0);
-	backlog.head = backlog.tail;
+	waited = cpu->waited;
+	KUNIT_EXPECT_EQ(test, cpu->taken, waited);
 	for (i = 0; i < 3; i++)
-		skb_queue_tail(&cpu->waiting, alloc_skb(64, GFP_ATOMIC | __GFP_NOFAIL));
-	before = snic_cpu_passed(last, false);
+		snic_cpu_wait(cpu, alloc_skb(64, GFP_ATOMIC | __GFP_NOFAIL));
+	KUNIT_EXPECT_EQ(test, cpu->waited, waited + 3);
+	KUNIT_EXPECT_EQ(test, cpu->taken, waited);
 	napi_schedule(&cpu->napi);
 	local_bh_enable();
-	KUNIT_EXPECT_FALSE(test, before);
 	KUNIT_EXPECT_TRUE(test, comes_true(&model.late, 3));
-
-	local_bh_disable();
-	after = snic_cpu_passed(last, false);
-	cpu->passed = cpu->passed_cells = 0;
-	local_bh_enable();
-	KUNIT_EXPECT_TRUE(test, after);
+	KUNIT_EXPECT_EQ(test, cpu->taken, waited + 3);
 }
 
 /* A poll more: the first poll behind the backlog may come before that of the cell. */
@@ -552,7 +545,7 @@ static void tunnels_are_noticed(struct kunit *test)
 
 static struct kunit_case context_cases[] = {
 	KUNIT_CASE(the_backlog_is_past_a_frame_when_it_was_taken_out),
-	KUNIT_CASE(no_frame_is_past_while_one_waits),
+	KUNIT_CASE(bottom_half_takes_all_frames_that_wait),
 	KUNIT_CASE(frames_are_past_the_cells_of_tunnels),
 	KUNIT_CASE(old_numbers_let_no_frame_pass),
 	KUNIT_CASE(tunnels_are_noticed),

@@ -96,7 +96,10 @@ u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst, str
 	return 0;
 }
 
-void snic_local_deliver(struct snic_host *host, struct snic_local *local) {}
+u32 snic_local_deliver(struct snic_host *host, struct snic_local *local)
+{
+	return local->bytes;
+}
 
 /* What the model does with a queue pair that is resumed: it sends one burst, and if it wants more asks again. */
 void snic_tx_resume(struct snic_dev *dev, u32 qpn)
@@ -493,6 +496,39 @@ static void a_queue_lingers_for_frames_in_the_backlog_only(struct kunit *test)
 	__skb_queue_purge(&kept);
 }
 
+/*
+ * Frames that left the backlog before a frame of the queue, or with it, wait for the bottom half. Others
+ * follow without end.
+ */
+static void a_flood_of_waiting_frames_does_not_hold_a_queue(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = snic_host_txq(&f->host, QPN);
+	struct snic_cpu *cpu;
+	u32 cost = 0, i;
+
+	local_bh_disable();
+	cpu = snic_cpu_this();
+	cpu->waited = cpu->taken = ~0u - 1; /* the numbers wrap around */
+	q->scheduled = true;
+	q->linger = true;
+	q->last = 7;
+	q->linger_cpu = smp_processor_id();
+	seen.passed = 6;
+	cpu->waited += 3;
+	KUNIT_EXPECT_EQ(test, snic_txq_drain(q, &cost), SNIC_TXQ_LINGER);
+	seen.passed = 7;
+	for (i = 0; i < 3; i++) {
+		KUNIT_EXPECT_EQ(test, snic_txq_drain(q, &cost), SNIC_TXQ_LINGER);
+		cpu->waited += 10;
+		cpu->taken++;
+	}
+	KUNIT_EXPECT_EQ(test, snic_txq_drain(q, &cost), SNIC_TXQ_RELEASED);
+	cpu->waited = cpu->taken = 0;
+	q->linger = false;
+	local_bh_enable();
+}
+
 static void drain(struct kunit *test, struct snic_txq *q)
 {
 	u32 cost = 0;
@@ -552,6 +588,7 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(acknowledgements_pass_a_full_queue),
 	KUNIT_CASE(a_queue_is_released_when_its_own_frames_have_passed),
 	KUNIT_CASE(a_queue_lingers_for_frames_in_the_backlog_only),
+	KUNIT_CASE(a_flood_of_waiting_frames_does_not_hold_a_queue),
 	{},
 };
 

@@ -55,6 +55,7 @@ static struct {
 	bool more;
 } model;
 
+static u32 copies; /* what the model returns of each packet */
 static struct snic_rx_scratch scratch;
 static struct snic_cpu cpu = {.rx = &scratch};
 static struct sirdma_ip mine;
@@ -63,7 +64,7 @@ static struct sirdma_ip joined; /* the multicast group of the device */
 static const u8 upper_mac[ETH_ALEN] = {2, 0, 0,
 				       0, 0, 7}; /* of the netdev above that has the address */
 
-void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
+u32 snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
 {
 	u32 i;
 
@@ -73,10 +74,11 @@ void snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
 	model.vlan_id = pkt->vlan_id;
 	for (i = 0; i < pkt->nsegs; i++) {
 		if (model.bytes + pkt->segs[i].len > sizeof(model.data))
-			return;
+			break;
 		memcpy(model.data + model.bytes, pkt->segs[i].ptr, pkt->segs[i].len);
 		model.bytes += pkt->segs[i].len;
 	}
+	return copies;
 }
 
 bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
@@ -694,6 +696,36 @@ static void frames_beyond_the_limit_wait_for_the_bottom_half(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, model.packets, 1);
 }
 
+/* Each packet is for a group of 32 queue pairs: far fewer frames are taken at once. */
+static void packets_of_groups_cost_as_much_for_each_member(struct kunit *test)
+{
+	u32 n;
+
+	copies = 31;
+	n = use_up(test);
+	copies = 0;
+	KUNIT_EXPECT_GE(test, n, SNIC_RX_COST / (40 * SNIC_RX_MIN_COST));
+	KUNIT_EXPECT_LE(test, n, SNIC_RX_COST / (32 * SNIC_RX_MIN_COST) + 1);
+	KUNIT_EXPECT_EQ(test, scheduled, 1);
+	KUNIT_EXPECT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.packets, 0);
+	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_EQ(test, model.packets, 1);
+}
+
+/* The bottom half ran on another CPU between the decision to wait and the frame's place in the list. */
+static void frame_that_waits_schedules_the_bottom_half(struct kunit *test)
+{
+	struct sk_buff *skb = packet(test, 0, false);
+
+	KUNIT_ASSERT_NOT_NULL(test, skb);
+	KUNIT_ASSERT_EQ(test, cpu.rx_cost, 0);
+	snic_rx_wait(&cpu, fixture(test)->host, skb);
+	KUNIT_EXPECT_EQ(test, scheduled, 1);
+	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_EQ(test, model.packets, 1);
+}
+
 static void device_that_stops_forgets_the_frames_that_wait(struct kunit *test)
 {
 	struct snic_host *other = kunit_kzalloc(test, sizeof(*other), GFP_KERNEL);
@@ -752,6 +784,8 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(list_of_packets_is_received_one_by_one),
 	KUNIT_CASE(what_would_be_cut_into_fragments_is_refused),
 	KUNIT_CASE(frames_beyond_the_limit_wait_for_the_bottom_half),
+	KUNIT_CASE(packets_of_groups_cost_as_much_for_each_member),
+	KUNIT_CASE(frame_that_waits_schedules_the_bottom_half),
 	KUNIT_CASE(device_that_stops_forgets_the_frames_that_wait),
 	KUNIT_CASE(frames_too_many_to_wait_are_counted),
 	KUNIT_CASE(address_may_go_while_a_frame_waits),

@@ -136,6 +136,20 @@ TEST_F(MulticastTransport, EachMemberGetsACopy)
 	}
 }
 
+// The host charges them to whoever sends and receives.
+TEST_F(MulticastTransport, CopiesAreReported)
+{
+	Member x(a), y(b), z(b), other(b, qkey + 1);
+
+	sends(x.qp, send(a, 100));
+	EXPECT_EQ(fabric.copies(), 0u) << "there is no group";
+	ASSERT_EQ(create({y.qp.id, z.qp.id, other.qp.id}), SIRDMA_CQP_OK);
+	sends(x.qp, send(a, 100));
+	EXPECT_EQ(fabric.copies(), 2u) << "a member that refuses the packet costs as much";
+	sends(x.qp, send(a, 100, y.qp.id, 2));
+	EXPECT_EQ(fabric.copies(), 2u);
+}
+
 TEST_F(MulticastTransportV6, EachMemberGetsACopy)
 {
 	Member x(a), y(b), z(b);
