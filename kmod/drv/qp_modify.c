@@ -14,9 +14,6 @@
 #include "sirdma/abi.h"
 #include "trace.h"
 
-/* A QP moves by itself at most twice: from RTS to SQE, and from there to ERR. */
-#define SIRDMA_MODIFY_MOVES 2
-
 /* One modify in progress. It holds arp and sgid until it is committed or dropped. */
 struct sirdma_modify {
 	struct sirdma_dev *dev;
@@ -44,20 +41,23 @@ static int sirdma_modify_reject_av(struct sirdma_modify *mod, const char *why, i
 	return sirdma_modify_reject(mod, sirdma_qp_attr_name(IB_QP_AV), why, err);
 }
 
-/* Read the QP's state from the device, which may have moved it to SQE or ERR by itself. */
+/* The driver core read the QP's state from the device. */
+static void sirdma_modify_know_state(struct sirdma_modify *mod)
+{
+	mod->qp->state = mod->core.cur;
+	mod->qp->dest_qpn = mod->core.cur_dest_qpn;
+}
+
 static int sirdma_modify_read_state(struct sirdma_modify *mod)
 {
-	struct sirdma_qp *qp = mod->qp;
 	struct sirdma_qpctx_buf ctx;
 	int err;
 
 	sirdma_qpctx_buf_get(mod->dev, &ctx);
-	err = sirdma_cqp_upload_ctx(&mod->dev->hw, qp->ibqp.qp_num, ctx.pa);
-	if (!err) {
-		qp->state = ctx.va->state;
-		qp->dest_qpn = le32_to_cpu(ctx.va->dest_qpn);
-	}
+	err = sirdma_qp_modify_read(&mod->dev->hw, &mod->core, ctx.va, ctx.pa);
 	sirdma_qpctx_buf_put(mod->dev, &ctx);
+	if (!err)
+		sirdma_modify_know_state(mod);
 	return err;
 }
 
@@ -193,45 +193,18 @@ static int sirdma_modify_check(struct sirdma_modify *mod)
 	return mod->core.mask & IB_QP_AV ? sirdma_modify_check_gid(mod) : 0;
 }
 
-static int sirdma_modify_command(struct sirdma_modify *mod)
+/* The caller holds qp->lock and has checked the request. */
+static int sirdma_modify_execute(struct sirdma_modify *mod)
 {
-	struct sirdma_cqp_modify_qp_params params = {
-		.qpn = mod->qp->ibqp.qp_num,
-		.cur = (enum sirdma_qp_state)mod->core.cur,
-		.next = mod->core.next,
-		.check_cur = true,
-	};
 	struct sirdma_qpctx_buf ctx;
 	int err;
 
 	sirdma_qpctx_buf_get(mod->dev, &ctx);
-	sirdma_qp_attr_to_ctx(&mod->core.attr, mod->core.apply, ctx.va);
-	params.ctx_pa = ctx.pa;
-	err = sirdma_cqp_modify_qp(&mod->dev->hw, &params);
+	err = sirdma_qp_modify_execute(&mod->dev->hw, &mod->core, ctx.va, ctx.pa);
 	sirdma_qpctx_buf_put(mod->dev, &ctx);
-	return err;
-}
-
-/* The device refused the command. Did the QP leave the state that the command named? */
-static bool sirdma_modify_outdated(struct sirdma_modify *mod)
-{
-	return !sirdma_modify_read_state(mod) && mod->qp->state != mod->core.cur;
-}
-
-/* The caller holds qp->lock and has checked the request. */
-static int sirdma_modify_execute(struct sirdma_modify *mod)
-{
-	int err = sirdma_modify_command(mod);
-	u32 moves;
-
-	for (moves = 0; err == -EINVAL && moves < SIRDMA_MODIFY_MOVES; moves++) {
-		if (!sirdma_modify_outdated(mod))
-			break;
-		err = sirdma_modify_check(mod);
-		if (err)
-			return err;
-		err = sirdma_modify_command(mod);
-	}
+	sirdma_modify_know_state(mod);
+	if (err && mod->core.bad)
+		return sirdma_modify_reject(mod, mod->core.bad, mod->core.why, err);
 	if (err) {
 		sirdma_count(&mod->dev->counters, SIRDMA_COUNTER_QP_MODIFY_FAILURES);
 		ibdev_dbg(&mod->dev->ibdev, "modify_qp %u %s -> %s: the device refused: %d\n",

@@ -31,7 +31,7 @@ int sirdma_qpctx_init(struct sirdma_dev *dev);
 void sirdma_qpctx_fini(struct sirdma_dev *dev);
 /*
  * A zeroed buffer. The function waits until one is free. All users of the device share the few
- * buffers: the caller holds one for one command only, and reclaims no memory meanwhile.
+ * buffers: the caller holds one for one command or one modify, and reclaims no memory meanwhile.
  */
 void sirdma_qpctx_buf_get(struct sirdma_dev *dev, struct sirdma_qpctx_buf *ctx);
 void sirdma_qpctx_buf_put(struct sirdma_dev *dev, struct sirdma_qpctx_buf *ctx);

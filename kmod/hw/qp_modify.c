@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Checks of a modify that are the same in every driver. */
+/* What is the same in every driver of a modify: its checks, and the command. */
 #include "qp_modify.h"
 #include "access.h"
+#include "cqp_cmd.h"
 #include "sirdma/roce.h"
 
 #define STANDARD_MASK ((SIRDMA_QP_DEST_QPN << 1) - 1)
@@ -9,6 +10,8 @@
 #define MTU_256 1u /* enum ib_mtu */
 /* Headers of the largest kind of packet, as the kernel's iboe_get_mtu() counts them. */
 #define MTU_HEADERS 96
+/* A QP moves by itself at most twice: from RTS to SQE, and from there to ERR. */
+#define MOVES_BY_ITSELF 2
 
 static int reject(struct sirdma_qp_modify *mod, const char *bad, const char *why, int err)
 {
@@ -118,6 +121,54 @@ int sirdma_qp_modify_check(const struct sirdma_hw_caps *caps, struct sirdma_qp_m
 	}
 	err = sirdma_qp_check_attr(&mod->attr, mod->apply, caps->max_ord, caps->max_ird, &bad);
 	return err ? reject_bits(mod, bad, "is out of range", err) : 0;
+}
+
+int sirdma_qp_modify_read(struct sirdma_hw *hw, struct sirdma_qp_modify *mod,
+			  struct sirdma_qp_ctx *ctx, u64 ctx_pa)
+{
+	int err = sirdma_cqp_upload_ctx(hw, mod->qpn, ctx_pa);
+
+	if (err)
+		return err;
+	mod->cur = ctx->state;
+	mod->cur_dest_qpn = le32_to_cpu(ctx->dest_qpn);
+	return 0;
+}
+
+static int command(struct sirdma_hw *hw, const struct sirdma_qp_modify *mod,
+		   struct sirdma_qp_ctx *ctx, u64 ctx_pa)
+{
+	const struct sirdma_cqp_modify_qp_params params = {
+		.qpn = mod->qpn,
+		.ctx_pa = ctx_pa,
+		.cur = (enum sirdma_qp_state)mod->cur,
+		.next = mod->next,
+		.check_cur = true,
+	};
+
+	memset(ctx, 0, sizeof(*ctx));
+	sirdma_qp_attr_to_ctx(&mod->attr, mod->apply, ctx);
+	return sirdma_cqp_modify_qp(hw, &params);
+}
+
+int sirdma_qp_modify_execute(struct sirdma_hw *hw, struct sirdma_qp_modify *mod,
+			     struct sirdma_qp_ctx *ctx, u64 ctx_pa)
+{
+	int err = command(hw, mod, ctx, ctx_pa);
+	u32 moves, named;
+
+	mod->bad = NULL;
+	for (moves = 0; err == -EINVAL && moves < MOVES_BY_ITSELF; moves++) {
+		named = mod->cur;
+		/* The device refused the command. Did the QP leave the state that it named? */
+		if (sirdma_qp_modify_read(hw, mod, ctx, ctx_pa) || mod->cur == named)
+			break;
+		err = sirdma_qp_modify_check(&hw->caps, mod);
+		if (err)
+			break;
+		err = command(hw, mod, ctx, ctx_pa);
+	}
+	return err;
 }
 
 u32 sirdma_path_mtu_of_port(u32 bytes)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * The checks that every driver makes before it tells the device to modify a QP. A driver
- * fills the request from its own types, resolves the path, and passes the checked
- * attributes to sirdma_qp_attr_to_ctx().
+ * A modify of a QP, as every driver makes it. A driver fills the request from its own types, checks
+ * it, resolves the path, fills in the path's table entries, and executes it.
  */
 #ifndef SIRDMA_HW_QP_MODIFY_H
 #define SIRDMA_HW_QP_MODIFY_H
@@ -35,7 +34,7 @@ struct sirdma_qp_modify {
 	enum sirdma_qp_state next;
 	u32 apply; /* SIRDMA_QP_*: mask, and the attributes that the transition sets besides */
 	struct sirdma_qp_attr attr; /* sgid_idx and arp_idx are the driver's to fill */
-	const char *bad; /* after a failure: the attribute */
+	const char *bad; /* after a check that failed: the attribute */
 	const char *why; /* and the fault of the attribute, for a log line */
 };
 
@@ -61,6 +60,19 @@ struct sirdma_qp_modify {
  * another current state.
  */
 int sirdma_qp_modify_check(const struct sirdma_hw_caps *caps, struct sirdma_qp_modify *mod);
+/*
+ * Read the QP's state from the device, which may have moved it to SQE or ERR by itself. @ctx is
+ * memory for a context, and @ctx_pa its DMA address; here and in sirdma_qp_modify_execute().
+ */
+int sirdma_qp_modify_read(struct sirdma_hw *hw, struct sirdma_qp_modify *mod,
+			  struct sirdma_qp_ctx *ctx, u64 ctx_pa);
+/*
+ * Modify the QP as the request says, which was checked. If the QP leaves the state that it was
+ * checked for, the function checks and tries again. Returns 0, the errno of that check with
+ * mod->bad set, or the errno of the command with mod->bad NULL. Nothing has changed when it fails.
+ */
+int sirdma_qp_modify_execute(struct sirdma_hw *hw, struct sirdma_qp_modify *mod,
+			     struct sirdma_qp_ctx *ctx, u64 ctx_pa);
 
 #define SIRDMA_MAX_PATH_MTU 5u /* enum ib_mtu: 4096 bytes */
 /* The largest path MTU (enum ib_mtu) whose packets fit an L3 MTU of @bytes. 0: there is none. */

@@ -2,7 +2,7 @@
 //
 // What every driver refuses before it asks the device: modifies, access rights,
 // regions; and what it tells of the device.
-#include "c_api.hpp"
+#include "fake_device.hpp"
 
 extern "C" {
 #include "hw/access.h"
@@ -178,6 +178,141 @@ TEST(QpModify, PathMtuFitsThePort)
 	EXPECT_EQ(sirdma_path_mtu_of_port(4096 + 95), 4u);
 	EXPECT_EQ(sirdma_path_mtu_of_port(4096 + 96), 5u);
 	EXPECT_EQ(sirdma_path_mtu_of_port(65535), 5u);
+}
+
+// One queue pair of a device that moves it by itself.
+class MovingQp : public ::testing::Test {
+protected:
+	MovingQp()
+	{
+		EXPECT_EQ(host_.dev.bus()->ops->dma_alloc(host_.dev.bus(), sizeof(sirdma_qp_ctx),
+							  &ctx_),
+			  0);
+		host_.dev.set_script(
+			[this](const FakeDevice::Command &cmd) { return answer(cmd); });
+	}
+	~MovingQp()
+	{
+		host_.dev.set_script(nullptr);
+		host_.dev.bus()->ops->dma_free(host_.dev.bus(), &ctx_);
+	}
+
+	// As a driver does it: read the state, check, execute.
+	int modify(u32 next, u32 more = 0)
+	{
+		auto *ctx = static_cast<sirdma_qp_ctx *>(ctx_.va);
+
+		mod_ = good();
+		mod_.type = SIRDMA_QPT_UC;
+		mod_.mask = SIRDMA_QP_STATE | more;
+		mod_.qp_state = next;
+		EXPECT_EQ(sirdma_qp_modify_read(&host_.hw, &mod_, ctx, ctx_.pa), 0);
+		EXPECT_EQ(sirdma_qp_modify_check(&host_.hw.caps, &mod_), 0)
+			<< mod_.bad << " " << mod_.why;
+		mod_.bad = "of a check before";
+		return sirdma_qp_modify_execute(&host_.hw, &mod_, ctx, ctx_.pa);
+	}
+
+	FakeHost host_;
+	sirdma_qp_modify mod_{};
+	u8 state_ = SIRDMA_QPS_RTS;
+	std::vector<u8> moves_; // the states that follow, one after each upload
+	sirdma_cqp_status refusal_ = SIRDMA_CQP_OK; // of every modify
+	u32 uploads_ = 0, modifies_ = 0;
+
+private:
+	std::optional<FakeDevice::Reply> answer(const FakeDevice::Command &cmd)
+	{
+		const u64 hdr = cmd.wqe.hdr;
+
+		if (cmd.op == SIRDMA_CQP_UPLOAD_CONTEXT) {
+			static_cast<sirdma_qp_ctx *>(ctx_.va)->state = state_;
+			if (uploads_ < moves_.size())
+				state_ = moves_[uploads_];
+			uploads_++;
+		}
+		if (cmd.op != SIRDMA_CQP_MODIFY_QP)
+			return std::nullopt;
+		modifies_++;
+		EXPECT_TRUE(hdr & SIRDMA_CQP_QP_CUR_STATE_VALID);
+		if (refusal_)
+			return failed(refusal_);
+		if (SIRDMA_GET(SIRDMA_CQP_QP_CUR_STATE, hdr) != state_)
+			return failed(SIRDMA_CQP_BAD_STATE);
+		state_ = static_cast<u8>(SIRDMA_GET(SIRDMA_CQP_QP_NEXT_STATE, hdr));
+		return std::nullopt;
+	}
+	static FakeDevice::Reply failed(sirdma_cqp_status minor)
+	{
+		return {.status = u32{SIRDMA_CQP_MAJ_ERROR} << 16 | minor};
+	}
+
+	sirdma_dma_mem ctx_{};
+};
+
+TEST_F(MovingQp, OneCommandSufficesForOneThatStays)
+{
+	EXPECT_EQ(modify(SIRDMA_QPS_SQD), 0);
+	EXPECT_EQ(state_, SIRDMA_QPS_SQD);
+	EXPECT_EQ(uploads_, 1u);
+	EXPECT_EQ(modifies_, 1u);
+}
+
+TEST_F(MovingQp, LeavesRtsBetweenUploadAndCommand)
+{
+	moves_ = {SIRDMA_QPS_ERR};
+	EXPECT_EQ(modify(SIRDMA_QPS_ERR), 0);
+	EXPECT_EQ(state_, SIRDMA_QPS_ERR);
+	EXPECT_EQ(modifies_, 2u);
+}
+
+TEST_F(MovingQp, MovesTwice)
+{
+	moves_ = {SIRDMA_QPS_SQE, SIRDMA_QPS_ERR};
+	EXPECT_EQ(modify(SIRDMA_QPS_RESET), 0);
+	EXPECT_EQ(state_, SIRDMA_QPS_RESET);
+	EXPECT_EQ(modifies_, 3u);
+}
+
+// The request does not suit the state that the QP moved to.
+TEST_F(MovingQp, IsRefusedByTheCheckOfItsNewState)
+{
+	moves_ = {SIRDMA_QPS_ERR};
+	EXPECT_EQ(modify(SIRDMA_QPS_SQD), -EINVAL);
+	EXPECT_EQ(state_, SIRDMA_QPS_ERR);
+	EXPECT_EQ(mod_.cur, static_cast<u32>(SIRDMA_QPS_ERR));
+	EXPECT_STREQ(mod_.bad, "transition");
+	EXPECT_EQ(modifies_, 1u);
+}
+
+TEST_F(MovingQp, RefusedByTheDeviceInTheNamedStateIsRefused)
+{
+	refusal_ = SIRDMA_CQP_BAD_PARAM;
+	EXPECT_EQ(modify(SIRDMA_QPS_SQD), -EINVAL);
+	EXPECT_EQ(mod_.bad, nullptr) << "no attribute is wrong";
+	EXPECT_EQ(uploads_, 2u);
+	EXPECT_EQ(modifies_, 1u);
+}
+
+TEST_F(MovingQp, OtherErrorsAreNotRepeated)
+{
+	moves_ = {SIRDMA_QPS_ERR};
+	refusal_ = SIRDMA_CQP_NO_MEMORY;
+	EXPECT_EQ(modify(SIRDMA_QPS_ERR), -ENOMEM);
+	EXPECT_EQ(uploads_, 1u);
+	EXPECT_EQ(modifies_, 1u);
+}
+
+// No device of ours does that; the driver does not follow it for ever.
+TEST_F(MovingQp, NeverRests)
+{
+	for (int i = 0; i < 10; i++) {
+		moves_.push_back(SIRDMA_QPS_SQE);
+		moves_.push_back(SIRDMA_QPS_RTS);
+	}
+	EXPECT_EQ(modify(SIRDMA_QPS_ERR), -EINVAL);
+	EXPECT_EQ(mod_.bad, nullptr);
+	EXPECT_EQ(modifies_, 3u);
 }
 
 TEST(RegionCheck, RefusesWithTheRightErrno)

@@ -239,7 +239,6 @@ private:
 	/* Returns 0, or an errno with *why set to the fault of the path. */
 	int check_route(const ibv_ah_attr &ah, const char *&why) const noexcept;
 	int resolve(const ibv_ah_attr &ah) noexcept;
-	int run_modify(const sirdma_qp_modify &mod) noexcept;
 	bool is_attached(uint32_t qpn) noexcept;
 	void detach_all(uint32_t qpn) noexcept;
 	int join(const sirdma_ip &ip, uint32_t qpn) noexcept;

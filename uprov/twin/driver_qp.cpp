@@ -132,27 +132,13 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 	return 0;
 }
 
-int Driver::run_modify(const sirdma_qp_modify &mod) noexcept
-{
-	sirdma_cqp_modify_qp_params params{};
-	QpContext ctx{};
-
-	sirdma_qp_attr_to_ctx(&mod.attr, mod.apply, &ctx);
-	params.qpn = mod.qpn;
-	params.ctx_pa = ctx.addr();
-	params.cur = static_cast<sirdma_qp_state>(mod.cur);
-	params.next = mod.next;
-	params.check_cur = true;
-	return -sirdma_cqp_modify_qp(&hw_, &params);
-}
-
 int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept
 {
 	const int unreachable = mask & IBV_QP_AV ? resolve(attr.ah_attr) : 0;
 	Settle settle(nic_);
 	DriverQp *qp = find_qp(qpn);
 	sirdma_qp_modify mod{};
-	QpContext now{};
+	QpContext ctx{};
 
 	if (!qp)
 		return ENOENT;
@@ -164,11 +150,8 @@ int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noex
 	SIRDMA_QP_MODIFY_FROM_VERBS(&mod, &attr);
 	std::lock_guard hold(qp->lock);
 
-	/* The device may have moved the QP to SQE or ERR. */
-	if (const int err = sirdma_cqp_upload_ctx(&hw_, qpn, now.addr()))
+	if (const int err = sirdma_qp_modify_read(&hw_, &mod, &ctx, ctx.addr()))
 		return -err;
-	mod.cur = now.state;
-	mod.cur_dest_qpn = now.dest_qpn;
 	if (const int err = sirdma_qp_modify_check(&hw_.caps, &mod))
 		return reject(mod, -err);
 	if (mask & IBV_QP_AV)
@@ -178,8 +161,8 @@ int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noex
 		}
 	if (unreachable)
 		return unreachable;
-	if (const int err = run_modify(mod))
-		return err;
+	if (const int err = sirdma_qp_modify_execute(&hw_, &mod, &ctx, ctx.addr()))
+		return mod.bad ? reject(mod, -err) : -err;
 	if (mask & IBV_QP_PATH_MTU)
 		qp->path_mtu = attr.path_mtu;
 	if (mask & IBV_QP_AV)
