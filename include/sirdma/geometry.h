@@ -115,12 +115,6 @@ static inline __u32 sirdma_sq_kept_free(__u32 quanta)
 	return sirdma_sq_in_pool(quanta) ? 1 : SIRDMA_SQ_RSVD_QUANTA - 1;
 }
 
-/* Bytes of SQ, RQ and shadow area of a QP in a pool. They must fit into a page. */
-static inline __u64 sirdma_pool_bytes(__u32 sq_quanta, __u32 rq_quanta)
-{
-	return ((__u64)sq_quanta + rq_quanta) * SIRDMA_QUANTUM + SIRDMA_SHADOW_SIZE;
-}
-
 static inline __u32 sirdma_rq_quanta(__u32 wrs, __u32 shift, __u32 min, __u32 max)
 {
 	return sirdma_ring_quanta(wrs, shift, SIRDMA_RQ_RSVD_WQES, min, max);
@@ -160,6 +154,42 @@ static inline __u32 sirdma_wq_pages(__u32 quanta)
 static inline __u32 sirdma_wq_bytes(__u32 quanta)
 {
 	return sirdma_wq_pages(quanta) * SIRDMA_PAGE_SIZE;
+}
+
+/* A QP's memory: the SQ is at its start. The others follow; all in bytes from there. */
+struct sirdma_qp_places {
+	__u64 rq;
+	__u64 shadow;
+	__u64 end; /* of the shadow area: the bytes of all */
+};
+
+/* Places in memory that was registered with @sq_pages and @rq_pages for the rings. */
+static inline struct sirdma_qp_places sirdma_qp_layout_registered(__u32 sq_pages, __u32 rq_pages)
+{
+	struct sirdma_qp_places places;
+
+	places.rq = (__u64)sq_pages * SIRDMA_PAGE_SIZE;
+	places.shadow = places.rq + (__u64)rq_pages * SIRDMA_PAGE_SIZE;
+	places.end = places.shadow + SIRDMA_SHADOW_SIZE;
+	return places;
+}
+
+/*
+ * Rings begin at pages of their own, but those in a pool follow each other without a gap. The
+ * memory of a QP in a pool must fit into a page.
+ */
+static inline struct sirdma_qp_places sirdma_qp_layout(__u32 sq_quanta, __u32 rq_quanta,
+						       int in_pool)
+{
+	struct sirdma_qp_places places;
+
+	if (!in_pool)
+		return sirdma_qp_layout_registered(sirdma_wq_pages(sq_quanta),
+						   sirdma_wq_pages(rq_quanta));
+	places.rq = (__u64)sq_quanta * SIRDMA_QUANTUM;
+	places.shadow = places.rq + (__u64)rq_quanta * SIRDMA_QUANTUM;
+	places.end = places.shadow + SIRDMA_SHADOW_SIZE;
+	return places;
 }
 
 /* Elements of a CQ for @cqe completions: each may take two (immediate data), and two stay free. */

@@ -286,14 +286,9 @@ int sirdma_post_srq_recv(struct ib_srq *ibsrq, const struct ib_recv_wr *wr,
 
 /* Queue pairs */
 
-static u32 sirdma_kqp_sq_bytes(const struct sirdma_qp_size *size)
+static struct sirdma_qp_places sirdma_kqp_layout(const struct sirdma_qp_size *size)
 {
-	return sirdma_wq_bytes(size->sq_quanta);
-}
-
-static u32 sirdma_kqp_rq_bytes(const struct sirdma_qp_size *size)
-{
-	return sirdma_wq_bytes(size->rq_quanta);
+	return sirdma_qp_layout(size->sq_quanta, size->rq_quanta, false);
 }
 
 /* The type in the numbering of the codec, for its table of send operations. */
@@ -310,6 +305,7 @@ static u32 sirdma_send_type(const struct sirdma_qp *qp)
 
 static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_qp_size *size)
 {
+	const struct sirdma_qp_places places = sirdma_kqp_layout(size);
 	const struct ib_qp_cap *cap = &kqp->qp->cap;
 	struct sirdma_sq *sq = &kqp->sq;
 	struct sirdma_rq *rq = &kqp->rq;
@@ -324,12 +320,12 @@ static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_q
 	sq->signal_all = kqp->qp->sig_all;
 
 	spin_lock_init(&kqp->rq_lock);
-	rq->ring = kqp->mem.va + sirdma_kqp_sq_bytes(size);
+	rq->ring = kqp->mem.va + places.rq;
 	rq->size = size->rq_quanta >> size->rq_shift;
 	rq->shift = size->rq_shift;
 	rq->max_sge = cap->max_recv_sge;
 
-	kqp->shadow = kqp->mem.va + sirdma_kqp_sq_bytes(size) + sirdma_kqp_rq_bytes(size);
+	kqp->shadow = kqp->mem.va + places.shadow;
 	kqp->state = IB_QPS_RESET;
 }
 
@@ -348,10 +344,7 @@ struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *q
 		kvcalloc(size->rq_quanta >> size->rq_shift, sizeof(*kqp->rq.wr_ids), GFP_KERNEL);
 	if (!kqp->sq.slots || !kqp->rq.wr_ids)
 		goto err_free;
-	err = dev->bus->ops->dma_alloc(dev->bus,
-				       sirdma_kqp_sq_bytes(size) + sirdma_kqp_rq_bytes(size) +
-					       SIRDMA_SHADOW_SIZE,
-				       &kqp->mem);
+	err = dev->bus->ops->dma_alloc(dev->bus, sirdma_kqp_layout(size).end, &kqp->mem);
 	if (err)
 		goto err_free;
 	sirdma_kqp_init_queues(kqp, size);

@@ -53,7 +53,7 @@ static int sirdma_qp_take_part(struct sirdma_dev *dev, struct sirdma_qp *qp, u64
 {
 	struct sirdma_ring_part part = {
 		.start = start,
-		.bytes = sirdma_pool_bytes(size->sq_quanta, size->rq_quanta),
+		.bytes = sirdma_qp_layout(size->sq_quanta, size->rq_quanta, true).end,
 	};
 
 	qp->ring = sirdma_ring_get_part(sirdma_udata_to_uctx(udata), &part);
@@ -116,21 +116,25 @@ static void sirdma_qp_drop_memory(struct sirdma_dev *dev, struct sirdma_qp *qp)
 /* Fill in the addresses of a user's rings. */
 static void sirdma_qp_locate_rings(struct sirdma_qp *qp, struct sirdma_qp_create *create)
 {
+	struct sirdma_qp_places places;
 	struct sirdma_ring_addr sq, rq;
 
 	if (qp->part.bytes) {
+		places = sirdma_qp_layout(create->sq.quanta, create->rq.quanta, true);
 		create->sq.addr = qp->part.pa;
-		create->rq.addr = create->sq.addr + create->sq.quanta * SIRDMA_QUANTUM;
-		create->shadow = create->rq.addr + create->rq.quanta * SIRDMA_QUANTUM;
+		create->rq.addr = qp->part.pa + places.rq;
+		create->shadow = qp->part.pa + places.shadow;
 		return;
 	}
+	places = sirdma_qp_layout_registered(qp->ring->sq_pages, qp->ring->rq_pages);
 	sirdma_ring_locate(qp->ring, 0, sirdma_wq_pages(create->sq.quanta), &sq);
-	sirdma_ring_locate(qp->ring, qp->ring->sq_pages, sirdma_wq_pages(create->rq.quanta), &rq);
+	sirdma_ring_locate(qp->ring, places.rq / SIRDMA_PAGE_SIZE,
+			   sirdma_wq_pages(create->rq.quanta), &rq);
 	create->sq.vmap = sq.vmap;
 	create->sq.addr = sq.vmap ? sq.first_pble : sq.pa;
 	create->rq.vmap = rq.vmap;
 	create->rq.addr = rq.vmap ? rq.first_pble : rq.pa;
-	create->shadow = sirdma_ring_shadow(qp->ring, qp->ring->sq_pages + qp->ring->rq_pages);
+	create->shadow = sirdma_ring_shadow(qp->ring, places.shadow / SIRDMA_PAGE_SIZE);
 }
 
 static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size *size,

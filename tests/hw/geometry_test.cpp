@@ -105,4 +105,38 @@ TEST(Geometry, PagesAreTheDevices)
 	EXPECT_EQ(sirdma_wq_pages(max_quanta), 256u);
 }
 
+TEST(Geometry, RingsBeginAtPagesOfTheirOwn)
+{
+	const sirdma_qp_places small = sirdma_qp_layout(8, 8, false);
+	const sirdma_qp_places large = sirdma_qp_layout(max_quanta, 256, false);
+	const sirdma_qp_places shared = sirdma_qp_layout(256, 0, false);
+
+	EXPECT_EQ(small.rq, 4096u);
+	EXPECT_EQ(small.shadow, 8192u);
+	EXPECT_EQ(small.end, 8192u + SIRDMA_SHADOW_SIZE);
+	EXPECT_EQ(large.rq, 256u * 4096);
+	EXPECT_EQ(large.shadow, 258u * 4096);
+	EXPECT_EQ(shared.rq, 8192u);
+	EXPECT_EQ(shared.shadow, 8192u) << "there is no receive queue";
+}
+
+/* A provider may register more than the rings take; the shadow area is behind all of it. */
+TEST(Geometry, RegisteredPagesSayWhereRingsAre)
+{
+	const sirdma_qp_places places = sirdma_qp_layout_registered(3, 2);
+
+	EXPECT_EQ(places.rq, 3u * 4096);
+	EXPECT_EQ(places.shadow, 5u * 4096);
+	EXPECT_EQ(places.end, 5u * 4096 + SIRDMA_SHADOW_SIZE);
+}
+
+TEST(Geometry, RingsInAPoolFollowEachOther)
+{
+	const sirdma_qp_places places = sirdma_qp_layout(16, 8, true);
+
+	EXPECT_EQ(places.rq, 16u * SIRDMA_QUANTUM);
+	EXPECT_EQ(places.shadow, 24u * SIRDMA_QUANTUM);
+	EXPECT_EQ(places.end, 24u * SIRDMA_QUANTUM + SIRDMA_SHADOW_SIZE);
+}
+
 } // namespace

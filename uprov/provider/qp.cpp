@@ -84,24 +84,21 @@ bool QpGeometry::compute_in_pool(const ibv_qp_cap &cap, bool shared, const Limit
 	out.sq_quanta = sirdma_sq_pool_quanta(cap.max_send_wr, out.sq_shift, limits.min_wq_quanta,
 					      limits.max_sq_quanta);
 	out.pooled = true;
-	return sirdma_pool_bytes(out.sq_quanta, out.rq_quanta) <= hw_page_size;
+	return out.places().end <= hw_page_size;
 }
 
 QueuePairMemory Qp::layout() noexcept
 {
-	const size_t sq_bytes = geometry_.sq_quanta * size_t{SIRDMA_QUANTUM};
-	const size_t rq_bytes = geometry_.rq_quanta * size_t{SIRDMA_QUANTUM};
+	const sirdma_qp_places places = geometry_.places();
 	uint8_t *sq = memory_.data();
-	uint8_t *rq = sq + (geometry_.pooled ? sq_bytes : geometry_.sq_bytes());
-	uint8_t *shadow = rq + (geometry_.pooled ? rq_bytes : geometry_.rq_bytes());
 
 	return {
 		.sq = {reinterpret_cast<sirdma_wqe *>(sq), geometry_.sq_quanta},
-		.rq = {reinterpret_cast<sirdma_wqe *>(rq), geometry_.rq_quanta},
+		.rq = {reinterpret_cast<sirdma_wqe *>(sq + places.rq), geometry_.rq_quanta},
 		.send_slots = {slots_.get(), geometry_.sq_quanta},
 		.recv_wr_ids = {wr_ids_.get(), geometry_.rq_quanta >> geometry_.rq_shift},
 		.recv_shift = geometry_.rq_shift,
-		.shadow = reinterpret_cast<sirdma_qp_shadow *>(shadow),
+		.shadow = reinterpret_cast<sirdma_qp_shadow *>(sq + places.shadow),
 	};
 }
 
@@ -121,9 +118,9 @@ int Qp::register_memory(ibv_pd *pd) noexcept
 	if (geometry_.pooled)
 		return 0;
 	what.reg_type = SIRDMA_MEMREG_QP;
-	what.sq_pages = static_cast<uint16_t>(geometry_.sq_bytes() / hw_page_size);
-	what.rq_pages = static_cast<uint16_t>(geometry_.rq_bytes() / hw_page_size);
-	return registration_.open(pd, memory_.own, geometry_.bytes(), what);
+	what.sq_pages = static_cast<uint16_t>(sirdma_wq_pages(geometry_.sq_quanta));
+	what.rq_pages = static_cast<uint16_t>(sirdma_wq_pages(geometry_.rq_quanta));
+	return registration_.open(pd, memory_.own, geometry_.places().end, what);
 }
 
 int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
@@ -161,10 +158,9 @@ Qp::Memory Qp::allocate(Context &context, Pd &pd, const QpGeometry &geometry) no
 	Memory memory;
 
 	if (geometry.pooled)
-		memory.pooled = context.pool->take(
-			sirdma_pool_bytes(geometry.sq_quanta, geometry.rq_quanta));
+		memory.pooled = context.pool->take(geometry.places().end);
 	else
-		memory.own = PageBuffer::ring(&pd, RingKind::qp, geometry.bytes(),
+		memory.own = PageBuffer::ring(&pd, RingKind::qp, geometry.places().end,
 					      context.commands->rings_in_children);
 	return memory;
 }

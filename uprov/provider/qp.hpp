@@ -57,12 +57,10 @@ struct QpGeometry {
 	static bool compute_in_pool(const ibv_qp_cap &cap, bool shared, const Limits &limits,
 				    QpGeometry &out) noexcept;
 
-	size_t sq_bytes() const noexcept { return sirdma_wq_bytes(sq_quanta); }
-
-	size_t rq_bytes() const noexcept { return sirdma_wq_bytes(rq_quanta); }
-
-	/* The memory of SQ, RQ and shadow area, in this order. */
-	size_t bytes() const noexcept { return sq_bytes() + rq_bytes() + SIRDMA_SHADOW_SIZE; }
+	sirdma_qp_places places() const noexcept
+	{
+		return sirdma_qp_layout(sq_quanta, rq_quanta, pooled);
+	}
 };
 
 /* A request of ibv_wr_*() whose data, or whose destination, is not set yet. */

@@ -297,10 +297,11 @@ int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &r
 	pthread_mutex_init(&qp->mutex, nullptr);
 	pthread_cond_init(&qp->cond, nullptr);
 
+	const sirdma_qp_places places = g.places();
 	const QpRings rings = {
 		.sq = base,
-		.rq = base + g.sq_bytes(),
-		.shadow = base + g.sq_bytes() + g.rq_bytes(),
+		.rq = base + places.rq,
+		.shadow = base + places.shadow,
 		.sq_quanta = g.sq_quanta,
 		.rq_quanta = g.rq_quanta,
 		.rq_shift = g.rq_shift,
