@@ -8,6 +8,12 @@
 
 #include "bits.h"
 
+/*
+ * Elements of the smallest CQ: one completion may take two, and two stay free (sirdma_cq_elements()
+ * of one completion).
+ */
+#define SIRDMA_MIN_CQ_ELEMENTS 4
+
 /* CQE, 32 bytes. The ring expects valid 1 on the first lap and flips on wrap. */
 struct sirdma_cqe {
 	__le64 len; /* SIRDMA_CQE_PAYLDLEN */

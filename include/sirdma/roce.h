@@ -9,7 +9,7 @@
 #include "bits.h"
 
 #define SIRDMA_ROCE_UDP_PORT 4791
-#define SIRDMA_ROCE_UDP_SPORT_MIN 0xc000
+#define SIRDMA_ROCE_UDP_SPORT_MIN 0xc000u
 #define SIRDMA_ICRC_LEN 4
 #define SIRDMA_DEFAULT_PKEY 0xffff
 #define SIRDMA_DEFAULT_HOP_LIMIT 64 /* Linux's, unless an administrator chose another (RFC 1700) */

@@ -22,9 +22,6 @@ static const char *sirdma_ah_check(const struct rdma_ah_attr *attr, struct sirdm
 	ether_addr_copy(params->mac, attr->roce.dmac);
 	if (is_zero_ether_addr(params->mac))
 		return "has no destination MAC";
-	/* A hop limit of 0 stands for the default, as in the kernel's own address resolution. */
-	if (!params->path.hop_limit)
-		params->path.hop_limit = IPV6_DEFAULT_HOPLIMIT;
 	return sirdma_path_refusal(&params->path);
 }
 

@@ -114,7 +114,7 @@ static int sirdma_cq_start(struct sirdma_dev *dev, struct sirdma_cq *cq,
 	if (err)
 		goto err_id;
 	params->cq_id = cq->id;
-	params->ctx = cq->obj.cookie << 1; /* the device keeps 63 bits and drops the lowest */
+	params->cookie = cq->obj.cookie;
 	err = sirdma_cqp_create_cq(&dev->hw, params);
 	if (err)
 		goto err_unpublish;

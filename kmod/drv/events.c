@@ -78,7 +78,7 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 	case SIRDMA_EVENT_NONE:
 		break;
 	case SIRDMA_EVENT_CQ_ERROR:
-		sirdma_cq_error(dev, ev->cookie >> 1);
+		sirdma_cq_error(dev, ev->cookie);
 		break;
 	case SIRDMA_EVENT_SRQ_LIMIT:
 		sirdma_srq_limit(dev, ev->cookie);
@@ -102,11 +102,11 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 static_assert(IB_EVENT_CQ_ERR == 0 && IB_EVENT_DEVICE_FATAL == 8 &&
 	      IB_EVENT_SRQ_LIMIT_REACHED == 15 && IB_EVENT_QP_LAST_WQE_REACHED == 16);
 
-/* The context is a cookie, not an address: a late event finds no CQ instead of freed memory. */
-static void sirdma_cq_event(void *ctx, u64 cq_ctx)
+/* The device knows a cookie, not an address: a late event finds no CQ instead of freed memory. */
+static void sirdma_cq_event(void *ctx, u64 cookie)
 {
 	struct sirdma_dev *dev = ctx;
-	struct sirdma_obj *obj = sirdma_obj_get(&dev->cqs, cq_ctx >> 1);
+	struct sirdma_obj *obj = sirdma_obj_get(&dev->cqs, cookie);
 	struct sirdma_cq *cq;
 
 	if (!obj)

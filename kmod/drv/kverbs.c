@@ -16,11 +16,6 @@
 #include "qp_size.h"
 #include "srq.h"
 
-/*
- * The number of CQEs that one call polls before it tells the device about the room that they leave.
- */
-#define PUBLISH_INTERVAL 64
-
 static_assert(sizeof(struct sirdma_sge) == sizeof(struct ib_sge));
 static_assert(offsetof(struct sirdma_sge, length) == offsetof(struct ib_sge, length));
 static_assert(offsetof(struct sirdma_sge, lkey) == offsetof(struct ib_sge, lkey));
@@ -191,8 +186,7 @@ int sirdma_poll_cq(struct ib_cq *ibcq, int num_entries, struct ib_wc *wc)
 		if (qp)
 			sirdma_wc_to_verbs(&c, qp, &wc[polled++]);
 		sirdma_cq_consume(&kcq->ring, &at);
-		if (kcq->ring.unpublished >= PUBLISH_INTERVAL)
-			sirdma_cq_publish(&kcq->ring);
+		sirdma_cq_publish_some(&kcq->ring);
 	}
 	sirdma_cq_publish(&kcq->ring);
 	if (unlikely(reset))

@@ -194,7 +194,7 @@ static void av_write(struct sirdma_av *av, const struct sirdma_av_params *params
 	av->flow_label = cpu_to_le32(sirdma_path_flow_label(path));
 	av->sgid_idx = cpu_to_le16(params->sgid_idx);
 	av->udp_sport = cpu_to_le16(sirdma_udp_sport(path->flow_label, idx, SPORT_SALT));
-	av->hop_limit = path->hop_limit;
+	av->hop_limit = sirdma_path_hop_limit(path);
 	av->traffic_class = path->traffic_class;
 	av->vlan_prio = path->sl;
 	smp_wmb(); /* pairs with snic_av_read() */

@@ -214,7 +214,7 @@ void sirdma_cqp_event(struct sirdma_hw *hw)
 
 u64 sirdma_cqp_cookie(const struct sirdma_hw *hw)
 {
-	return (u64)(uintptr_t)&hw->cqp;
+	return (u64)(uintptr_t)&hw->cqp >> 1;
 }
 
 /*
@@ -547,7 +547,7 @@ int sirdma_cqp_start_ccq(struct sirdma_hw *hw)
 	struct sirdma_cqp *cqp = &hw->cqp;
 	struct sirdma_cqp_cq_params params = {
 		.cq_id = SIRDMA_CCQ_ID,
-		.ctx = sirdma_cqp_cookie(hw),
+		.cookie = sirdma_cqp_cookie(hw),
 		.is_ccq = true,
 	};
 	int err;

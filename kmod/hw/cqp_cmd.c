@@ -118,7 +118,8 @@ static int exec_cq(struct sirdma_hw *hw, u64 hdr, const struct sirdma_cqp_cq_par
 {
 	struct sirdma_cqp_cq cmd = {
 		.size = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_CQ_SIZE, params->entries)),
-		.ctx = cpu_to_le64(params->ctx >> 1),
+		/* A context is an even number, given without its lowest bit: the cookie doubled. */
+		.ctx = cpu_to_le64(params->cookie),
 		.shadow_addr = cpu_to_le64(params->shadow_pa),
 	};
 

@@ -27,7 +27,7 @@ struct sirdma_cqp_cq_params {
 	u32 cq_id;
 	u32 entries; /* elements of 32 bytes */
 	u32 ceq_id;
-	u64 ctx; /* driver cookie, bit 0 clear: comes back in cq_event and async_event */
+	u64 cookie; /* of 63 bits; cq_event and async_event contain it */
 	u64 shadow_pa;
 	u64 pa; /* address, when !vmap */
 	u32 first_pble; /* index of a level-1 list, when vmap */

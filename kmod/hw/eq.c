@@ -43,7 +43,7 @@ static void eq_advance(struct sirdma_eq *eq)
 /* Completion events */
 
 /* Consume one event. Returns false when the ring is empty. */
-static bool ceq_take(struct sirdma_eq *eq, u64 *ctx)
+static bool ceq_take(struct sirdma_eq *eq, u64 *cookie)
 {
 	const struct sirdma_ceqe *ceqe = (const struct sirdma_ceqe *)eq->ring.va + eq->cons;
 	/*
@@ -54,7 +54,7 @@ static bool ceq_take(struct sirdma_eq *eq, u64 *ctx)
 
 	if (!!(val & SIRDMA_CEQE_VALID) != eq->polarity)
 		return false;
-	*ctx = SIRDMA_GET(SIRDMA_CEQE_CQCTX, val) << 1;
+	*cookie = SIRDMA_GET(SIRDMA_CEQE_CQCTX, val);
 	eq_advance(eq);
 	return true;
 }
@@ -64,14 +64,14 @@ static u32 ceq_drain(struct sirdma_ceq *ceq, u32 budget)
 {
 	u32 batch = eq_batch(&ceq->eq, budget), count = 0;
 	struct sirdma_hw *hw = ceq->hw;
-	u64 ctx;
+	u64 cookie;
 
-	while (count < batch && ceq_take(&ceq->eq, &ctx)) {
+	while (count < batch && ceq_take(&ceq->eq, &cookie)) {
 		count++;
-		if (ctx == sirdma_cqp_cookie(hw))
+		if (cookie == sirdma_cqp_cookie(hw))
 			sirdma_cqp_event(hw);
 		else if (hw->events && hw->events->cq_event)
-			hw->events->cq_event(hw->events_ctx, ctx);
+			hw->events->cq_event(hw->events_ctx, cookie);
 	}
 	return count;
 }
@@ -178,6 +178,9 @@ static bool aeq_take(struct sirdma_aeq *aeq, struct sirdma_async_event *event)
 	event->wqe_idx = (u32)SIRDMA_GET(SIRDMA_AEQE_WQDESCIDX, val);
 	event->state = (enum sirdma_qp_state)SIRDMA_GET(SIRDMA_AEQE_QPSTATE, val);
 	event->overflow = !!(val & SIRDMA_AEQE_OVERFLOW);
+	/* A CQ's context is its cookie doubled (see sirdma_cqp_create_cq()). */
+	if (event->source == SIRDMA_AE_SRC_CQ)
+		event->cookie >>= 1;
 	eq_advance(eq);
 	return true;
 }

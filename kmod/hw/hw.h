@@ -43,7 +43,7 @@ struct sirdma_hw_events {
 	 * event may come after the CQ was destroyed, so @cq_ctx should be a number to look
 	 * up, not a pointer.
 	 */
-	void (*cq_event)(void *ctx, u64 cq_ctx);
+	void (*cq_event)(void *ctx, u64 cookie);
 	void (*async_event)(void *ctx, const struct sirdma_async_event *ev);
 };
 

@@ -11,8 +11,6 @@
 #define SIRDMA_FW_MAJOR 2
 #define SIRDMA_FW_MINOR 0
 
-#define SIRDMA_MIN_CQ_ELEMENTS 4
-
 /*
  * Capabilities of every device: RC_RNR_NAK_GEN, MEM_WINDOW and MEM_WINDOW_TYPE_2B of enum
  * ib_device_cap_flags and enum ibv_device_cap_flags.

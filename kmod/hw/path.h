@@ -5,6 +5,7 @@
 
 #include "port/port.h"
 #include "sirdma/qpctx.h"
+#include "sirdma/roce.h"
 
 /* The fields of an address vector of the verbs API. */
 struct sirdma_path {
@@ -26,6 +27,15 @@ const char *sirdma_path_refusal(const struct sirdma_path *path);
 static inline u32 sirdma_path_flow_label(const struct sirdma_path *path)
 {
 	return path->flow_label & SIRDMA_MAX_FLOW_LABEL;
+}
+
+/*
+ * A hop limit of 0, which is not valid in an IP packet, stands for the default, as in the address
+ * resolution of the kernel's RDMA core.
+ */
+static inline u8 sirdma_path_hop_limit(const struct sirdma_path *path)
+{
+	return path->hop_limit ? path->hop_limit : SIRDMA_DEFAULT_HOP_LIMIT;
 }
 
 #endif

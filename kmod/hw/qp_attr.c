@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Queue pair attributes: transitions, ranges, QP context. */
 #include "qp_attr.h"
+#include "sirdma/roce.h"
 
 #define NUM_STATES (SIRDMA_QPS_ERR + 1)
 #define NUM_TYPES (SIRDMA_QPT_UD + 1)
@@ -8,9 +9,6 @@
 #define MAX_TIMEOUT 31
 #define MAX_RETRY 7
 #define MAX_RNR_TIMER 31
-#define QP_NUM_MASK 0xffffffu
-#define PSN_MASK 0xffffffu
-#define UDP_SPORT_MIN 0xc000u
 
 /*
  * Attributes that a transition requires, and that it allows besides. SIRDMA_QP_STATE is always
@@ -199,7 +197,8 @@ static bool path_valid(const struct sirdma_qp_attr *attr)
 	static const struct sirdma_ip any;
 
 	return memcmp(&attr->dst_ip, &any, sizeof(any)) &&
-	       attr->flow_label <= SIRDMA_MAX_FLOW_LABEL && attr->udp_sport >= UDP_SPORT_MIN &&
+	       attr->flow_label <= SIRDMA_MAX_FLOW_LABEL &&
+	       attr->udp_sport >= SIRDMA_ROCE_UDP_SPORT_MIN &&
 	       attr->vlan_prio <= SIRDMA_MAX_VLAN_PRIO;
 }
 
@@ -220,12 +219,12 @@ int sirdma_qp_check_attr(const struct sirdma_qp_attr *attr, u32 mask, u32 max_or
 		{SIRDMA_QP_TIMEOUT, attr->timeout <= MAX_TIMEOUT},
 		{SIRDMA_QP_RETRY_CNT, attr->retry_cnt <= MAX_RETRY},
 		{SIRDMA_QP_RNR_RETRY, attr->rnr_retry <= MAX_RETRY},
-		{SIRDMA_QP_RQ_PSN, attr->rq_psn <= PSN_MASK},
+		{SIRDMA_QP_RQ_PSN, attr->rq_psn <= SIRDMA_PSN_MASK},
 		{SIRDMA_QP_MAX_QP_RD_ATOMIC, attr->max_rd_atomic <= max_ord},
 		{SIRDMA_QP_MIN_RNR_TIMER, attr->min_rnr_timer <= MAX_RNR_TIMER},
-		{SIRDMA_QP_SQ_PSN, attr->sq_psn <= PSN_MASK},
+		{SIRDMA_QP_SQ_PSN, attr->sq_psn <= SIRDMA_PSN_MASK},
 		{SIRDMA_QP_MAX_DEST_RD_ATOMIC, attr->max_dest_rd_atomic <= max_ird},
-		{SIRDMA_QP_DEST_QPN, attr->dest_qpn && attr->dest_qpn <= QP_NUM_MASK},
+		{SIRDMA_QP_DEST_QPN, attr->dest_qpn && attr->dest_qpn <= SIRDMA_QPN_MASK},
 	};
 	u32 i;
 
@@ -351,5 +350,5 @@ u16 sirdma_udp_sport(u32 flow_label, u32 lqpn, u32 rqpn)
 		product ^= product >> 40;
 		hash = (u32)product & SIRDMA_MAX_FLOW_LABEL;
 	}
-	return (u16)(UDP_SPORT_MIN | ((hash ^ hash >> 14) & 0x3fff));
+	return (u16)(SIRDMA_ROCE_UDP_SPORT_MIN | ((hash ^ hash >> 14) & 0x3fff));
 }

@@ -92,7 +92,7 @@ static void fill_path(struct sirdma_qp_modify *mod)
 	attr->dst_ip = path->dst_ip;
 	attr->flow_label = sirdma_path_flow_label(path);
 	attr->udp_sport = sirdma_udp_sport(path->flow_label, mod->qpn, dest);
-	attr->hop_limit = path->hop_limit;
+	attr->hop_limit = sirdma_path_hop_limit(path);
 	attr->traffic_class = path->traffic_class;
 	attr->vlan_prio = path->sl;
 }

@@ -327,7 +327,7 @@ static u32 cq_decode_ring(struct snic_dev *dev, const struct sirdma_cqp_cq *cmd,
 	u32 per_elem = 1u << (elem_shift - CQE_SHIFT);
 
 	if (size & ~SIRDMA_CQP_CQ_SIZE || size > dev->cfg.max_cqe || size % per_elem ||
-	    size / per_elem < SNIC_CQ_MIN_ELEMS)
+	    size / per_elem < SIRDMA_MIN_CQ_ELEMENTS)
 		return SIRDMA_CQP_BAD_PARAM;
 	ring->bytes = size << CQE_SHIFT;
 	ring->vmap = !!(hdr & SIRDMA_CQP_CQ_VMAP);

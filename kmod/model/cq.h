@@ -11,8 +11,6 @@
 #include "sirdma/cqp.h"
 #include "sirdma/shadow.h"
 
-#define SNIC_CQ_MIN_ELEMS 4
-
 struct snic_dev;
 
 struct snic_cq {

@@ -28,7 +28,7 @@ static bool cfg_valid(const struct snic_config *cfg)
 	       cfg_in_range("max_ceqs", cfg->max_ceqs, 1, 1023) &&
 	       cfg_in_range("max_arp", cfg->max_arp, 1, 65536) &&
 	       cfg_in_range("max_sgids", cfg->max_sgids, 1, 1024) &&
-	       cfg_in_range("max_cqe", cfg->max_cqe, SNIC_CQ_MIN_ELEMS, 1u << 20);
+	       cfg_in_range("max_cqe", cfg->max_cqe, SIRDMA_MIN_CQ_ELEMENTS, 1u << 20);
 }
 
 static void dev_free(struct snic_dev *dev)

@@ -117,6 +117,19 @@ TEST_F(AddressVectors, DeviceReadsWhatTheDriverWrites)
 	EXPECT_FALSE(snic_av_read(host_->dev(), SIRDMA_MAX_AVS, &av));
 }
 
+TEST_F(AddressVectors, HopLimitOfZeroIsTheDefault)
+{
+	sirdma_av_params p = params(1);
+	sirdma_av av;
+	u32 idx;
+
+	start();
+	p.path.hop_limit = 0;
+	ASSERT_EQ(sirdma_av_create(&hw_, &p, SIRDMA_AV_USER, &idx), 0);
+	ASSERT_TRUE(snic_av_read(host_->dev(), idx, &av));
+	EXPECT_EQ(av.hop_limit, SIRDMA_DEFAULT_HOP_LIMIT);
+}
+
 // Whoever takes all he can have leaves as many to those who come later.
 TEST_F(AddressVectors, NobodyHasMoreThanIsLeftToOthers)
 {

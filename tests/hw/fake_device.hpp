@@ -174,11 +174,11 @@ public:
 		return done;
 	}
 	// Events, as the device writes them; false when the queue is full.
-	bool raise_ceqe(u32 ceq, u64 ctx, bool irq = true)
+	bool raise_ceqe(u32 ceq, u64 cookie, bool irq = true)
 	{
 		{
 			std::lock_guard hold(run_);
-			if (!post_ceqe(ceq, ctx))
+			if (!post_ceqe(ceq, cookie))
 				return false;
 		}
 		if (irq)
@@ -567,7 +567,7 @@ private:
 			if (!(cmd.wqe.hdr & SIRDMA_CQP_CQ_IS_CCQ))
 				break;
 			ccq_entries_ = static_cast<u32>(SIRDMA_GET(SIRDMA_CQP_CQ_SIZE, cmd.wqe.w0));
-			ccq_ctx_ = cmd.wqe.w1 << 1;
+			ccq_cookie_ = cmd.wqe.w1;
 			ccq_pa_ = cmd.wqe.w4;
 			ccq_shadow_ = cmd.wqe.w5;
 			ccq_prod_ = 0;
@@ -651,9 +651,9 @@ private:
 		if (!(arm & SIRDMA_CQ_SHADOW_ARM_NEXT) || arm == ccq_fired_ || cons == ccq_prod_)
 			return;
 		ccq_fired_ = arm;
-		post_ceqe(0, ccq_ctx_);
+		post_ceqe(0, ccq_cookie_);
 	}
-	bool post_ceqe(u32 id, u64 ctx)
+	bool post_ceqe(u32 id, u64 cookie)
 	{
 		auto it = ceqs_.find(id);
 
@@ -661,7 +661,7 @@ private:
 			return false;
 		Eq &q = it->second;
 		auto *e = static_cast<sirdma_ceqe *>(at(q.pa + q.prod * 8ull, 8));
-		u64 val = SIRDMA_PREP(SIRDMA_CEQE_CQCTX, ctx >> 1);
+		u64 val = SIRDMA_PREP(SIRDMA_CEQE_CQCTX, cookie);
 		if (q.polarity)
 			val |= SIRDMA_CEQE_VALID;
 		__atomic_store_n(&e->val, val, __ATOMIC_RELEASE);
@@ -686,7 +686,7 @@ private:
 	bool polarity_ = true;
 	std::atomic<u32> tail_reg_{0}, err_codes_{0};
 	u32 ccq_entries_ = 0, ccq_prod_ = 0;
-	u64 ccq_ctx_ = 0, ccq_pa_ = 0, ccq_shadow_ = 0, ccq_fired_ = ~0ull;
+	u64 ccq_cookie_ = 0, ccq_pa_ = 0, ccq_shadow_ = 0, ccq_fired_ = ~0ull;
 	bool ccq_polarity_ = true;
 	u32 committed_ = 0;
 	std::map<u32, u64> sds_;

@@ -4,6 +4,7 @@
  */
 #include <gtest/gtest.h>
 
+#include <sirdma/cqe.h>
 #include <sirdma/geometry.h>
 
 namespace
@@ -103,6 +104,12 @@ TEST(Geometry, PagesAreTheDevices)
 	EXPECT_EQ(sirdma_wq_pages(128), 1u);
 	EXPECT_EQ(sirdma_wq_pages(129), 2u);
 	EXPECT_EQ(sirdma_wq_pages(max_quanta), 256u);
+}
+
+TEST(Geometry, SmallestCompletionQueueHoldsOneCompletion)
+{
+	EXPECT_EQ(sirdma_cq_elements(1), uint64_t{SIRDMA_MIN_CQ_ELEMENTS});
+	EXPECT_EQ(sirdma_cq_completions(SIRDMA_MIN_CQ_ELEMENTS), 1u);
 }
 
 TEST(Geometry, RingsBeginAtPagesOfTheirOwn)

@@ -12,6 +12,7 @@ extern "C" {
 #include "hw/qp_modify.h"
 #include "sirdma/abi.h"
 #include "sirdma/geometry.h"
+#include "sirdma/roce.h"
 #include "sirdma/wqe.h"
 }
 
@@ -67,6 +68,15 @@ TEST(QpModify, GoodOneFillsTheAttributes)
 	EXPECT_EQ(mod.attr.dst_ip.b[15], 9);
 	EXPECT_EQ(mod.attr.hop_limit, 64);
 	EXPECT_EQ(mod.attr.udp_sport, sirdma_udp_sport(0, 7, 11));
+}
+
+TEST(QpModify, HopLimitOfZeroIsTheDefault)
+{
+	sirdma_qp_modify mod = good();
+
+	mod.path.hop_limit = 0;
+	ASSERT_EQ(check(mod), 0) << mod.bad << " " << mod.why;
+	EXPECT_EQ(mod.attr.hop_limit, SIRDMA_DEFAULT_HOP_LIMIT);
 }
 
 TEST(QpModify, FlowOfAPathAloneIsThatOfTheKnownPeer)

@@ -18,6 +18,7 @@
 
 #include <sirdma/roce.h>
 
+#include "address.hpp"
 #include "environment.hpp"
 #include "interface.hpp"
 #include "libraries.hpp"
@@ -131,8 +132,7 @@ void check_port(Report &report)
 		report.say(errno == EADDRINUSE ? Verdict::limit : Verdict::bad, port,
 			   std::string(strerror(errno)) + ": by twins, each at its address, or by "
 							  "a RoCE driver of the kernel");
-	addr.sin_addr.s_addr =
-		htonl(127u << 24 | 64u << 16 | (static_cast<uint32_t>(getpid()) & 0xffff));
+	addr.sin_addr = twin::IpAddress::by_default(static_cast<uint32_t>(getpid())).v4();
 	close(fd);
 
 	const int own = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

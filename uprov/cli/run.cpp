@@ -34,10 +34,6 @@ constexpr int exit_failure = 125;
 constexpr int exit_cannot_run = 126;
 constexpr int exit_not_found = 127;
 
-/* The addresses of devices for which the user gave none: 127.64.0.0/16. */
-constexpr uint32_t default_base = 127u << 24 | 64u << 16;
-constexpr uint32_t default_count = 1u << 16;
-
 void set_variable(const char *name, const std::string &value)
 {
 	setenv(name, value.c_str(), 1);
@@ -74,12 +70,11 @@ void choose_addrs(std::vector<twin::IpAddress> &addrs)
 	uint32_t next = std::random_device()(), tried = 0;
 
 	for (twin::IpAddress &addr : addrs) {
-		for (; addr.any() && tried < default_count; ++tried, ++next) {
-			const in_addr v4 = {
-				.s_addr = htonl(default_base | (next & (default_count - 1)))};
+		for (; addr.any() && tried < twin::IpAddress::default_count; ++tried, ++next) {
+			const twin::IpAddress free = twin::IpAddress::by_default(next);
 
-			if (is_free(twin::IpAddress(v4)))
-				addr = twin::IpAddress(v4);
+			if (is_free(free))
+				addr = free;
 		}
 	}
 }

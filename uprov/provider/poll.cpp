@@ -12,9 +12,6 @@ namespace sirdma
 namespace
 {
 
-/* The device learns of free elements at least once in this many CQEs. */
-constexpr uint32_t publish_interval = 64;
-
 static_assert(int{SIRDMA_WC_SUCCESS} == int{IBV_WC_SUCCESS});
 static_assert(int{SIRDMA_WC_LOC_LEN_ERR} == int{IBV_WC_LOC_LEN_ERR});
 static_assert(int{SIRDMA_WC_LOC_QP_OP_ERR} == int{IBV_WC_LOC_QP_OP_ERR});
@@ -92,8 +89,7 @@ bool CompletionQueue::take(Completion &c) noexcept
 			const bool found = decode(at, c);
 
 			sirdma_cq_consume(&ring_, &at);
-			if (ring_.unpublished >= publish_interval)
-				sirdma_cq_publish(&ring_);
+			sirdma_cq_publish_some(&ring_);
 			if (found)
 				return true;
 		}

@@ -23,6 +23,13 @@ IpAddress::IpAddress(in_addr v4) noexcept
 	memcpy(ip_.b + v4_in_mapped, &v4, sizeof(v4));
 }
 
+IpAddress IpAddress::by_default(uint32_t n) noexcept
+{
+	constexpr uint32_t first = 127u << 24 | 64u << 16;
+
+	return IpAddress(in_addr{htonl(first | n % default_count)});
+}
+
 bool IpAddress::parse(const char *text, IpAddress &out) noexcept
 {
 	const char *percent = strchr(text, '%');

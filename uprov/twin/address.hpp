@@ -16,6 +16,9 @@ namespace sirdma::twin
 
 class IpAddress {
 public:
+	/* Devices for which the user gave no address have one of 127.64.0.0/16. */
+	static constexpr uint32_t default_count = 1u << 16;
+
 	/* any() means that no address is chosen. */
 	constexpr IpAddress() noexcept = default;
 	explicit IpAddress(const sirdma_ip &ip, uint32_t scope = 0) noexcept
@@ -29,6 +32,8 @@ public:
 	 * neither.
 	 */
 	static bool parse(const char *text, IpAddress &out) noexcept;
+	/* The device address number @n of those that nobody chose, modulo default_count. */
+	static IpAddress by_default(uint32_t n) noexcept;
 	/* The address in @sa; any() for other families. */
 	static IpAddress of(const sockaddr *sa) noexcept;
 

@@ -350,7 +350,7 @@ int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *chan
 	cq->cq = ibcq;
 	cq->file = channel;
 	cq->async = async(context);
-	params.ctx = cq->cookie << 1; /* the device keeps 63 bits and drops the lowest */
+	params.cookie = cq->cookie;
 	if (const int err = add_cq(std::move(cq))) {
 		sirdma_idpool_put(&hw_.cq_ids, id);
 		return err;
@@ -433,11 +433,11 @@ template <typename Table> auto *by_cookie(const Table &table, u64 cookie) noexce
 
 } // namespace
 
-void Driver::on_cq_event(void *ctx, u64 cq_ctx)
+void Driver::on_cq_event(void *ctx, u64 cookie)
 {
 	Driver &driver = *static_cast<Driver *>(ctx);
 	std::lock_guard hold(driver.objects_lock_);
-	DriverCq *cq = by_cookie(driver.cqs_, cq_ctx >> 1);
+	DriverCq *cq = by_cookie(driver.cqs_, cookie);
 
 	if (cq && cq->channel)
 		cq->channel->post(cq->cq, &cq->comp_reported);
@@ -454,7 +454,7 @@ void Driver::on_async_event(void *ctx, const sirdma_async_event *ev)
 		port_warn("asynchronous events were lost");
 	switch (kind) {
 	case SIRDMA_EVENT_CQ_ERROR:
-		if (DriverCq *cq = by_cookie(driver.cqs_, ev->cookie >> 1))
+		if (DriverCq *cq = by_cookie(driver.cqs_, ev->cookie))
 			cq->async->post(IBV_EVENT_CQ_ERR, cq->cq, &cq->async_reported);
 		break;
 	case SIRDMA_EVENT_DEVICE_FATAL:

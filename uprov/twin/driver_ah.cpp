@@ -16,8 +16,7 @@ sirdma_path Driver::path_of(const ibv_ah_attr &ah) noexcept
 
 	memcpy(path.dst_ip.b, ah.grh.dgid.raw, sizeof(path.dst_ip.b));
 	path.flow_label = ah.grh.flow_label;
-	/* 0 means the default, as in the kernel for RoCE, since 0 is not valid in an IP packet. */
-	path.hop_limit = ah.grh.hop_limit ? ah.grh.hop_limit : SIRDMA_DEFAULT_HOP_LIMIT;
+	path.hop_limit = ah.grh.hop_limit;
 	path.traffic_class = ah.grh.traffic_class;
 	path.port_num = ah.port_num;
 	path.sl = ah.sl;

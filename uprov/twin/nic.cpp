@@ -42,9 +42,6 @@ constexpr u32 clock_seldom = 16;
  */
 constexpr u32 port_hot = 256;
 constexpr u32 port_seldom = 64;
-/* Free addresses are chosen from 127.64.0.0/16. */
-constexpr uint32_t free_base = 127u << 24 | 64u << 16;
-constexpr uint32_t free_count = 1u << 16;
 /*
  * Window of a QP, bytes. The receiver's socket buffer should hold it, for which Linux allows 212,992
  * bytes by default.
@@ -122,13 +119,13 @@ std::unique_ptr<Nic> Nic::create(const Config &config)
 	return nic;
 }
 
-/* Open an unused address of 127.64.0.0/16; the first one tried depends on the process id. */
+/* Open an unused address; the first one tried depends on the process id. */
 bool Nic::open_free_address(uint32_t buffer)
 {
 	const uint32_t start = static_cast<uint32_t>(getpid());
 
-	for (uint32_t i = 0; i < free_count; ++i) {
-		addr_ = IpAddress(in_addr{htonl(free_base | ((start + i) & (free_count - 1)))});
+	for (uint32_t i = 0; i < IpAddress::default_count; ++i) {
+		addr_ = IpAddress::by_default(start + i);
 		port_ = PortShare::create(addr_, true, buffer);
 		if (port_)
 			return true;
