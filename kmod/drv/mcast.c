@@ -245,15 +245,14 @@ static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
 		sirdma_mcast_sync(dev);
 }
 
-/* The caller holds the lock. */
-static int sirdma_mcast_join(struct sirdma_dev *dev, const struct sirdma_ip *ip)
+/* The caller holds the lock. *fresh becomes the membership of group @ip. */
+static int sirdma_mcast_join(struct sirdma_dev *dev, const struct sirdma_ip *ip,
+			     struct sirdma_membership **fresh)
 {
-	struct sirdma_membership *group;
+	struct sirdma_membership *group = *fresh;
 	int err;
 
-	group = kzalloc(sizeof(*group), GFP_KERNEL);
-	if (!group)
-		return -ENOMEM;
+	*fresh = NULL;
 	group->ip = *ip;
 	list_add_tail(&group->node, &dev->mcast.groups);
 	err = sirdma_mcast_sync(dev);
@@ -262,22 +261,39 @@ static int sirdma_mcast_join(struct sirdma_dev *dev, const struct sirdma_ip *ip)
 	return err;
 }
 
+static int sirdma_mcast_try_attach(struct sirdma_dev *dev, const struct sirdma_ip *ip, u32 qpn)
+{
+	struct sirdma_membership *fresh;
+	bool first, last;
+	int err;
+
+	/* This may reclaim memory of the cgroup, so no lock is held. */
+	fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
+	if (!fresh)
+		return -ENOMEM;
+	mutex_lock(&dev->mcast.lock);
+	err = sirdma_mcast_attach(&dev->hw, ip, qpn, &first);
+	if (!err && first) {
+		err = sirdma_mcast_join(dev, ip, &fresh);
+		if (err)
+			sirdma_mcast_detach(&dev->hw, ip, qpn, &last);
+	}
+	mutex_unlock(&dev->mcast.lock);
+	kfree(fresh);
+	return err;
+}
+
 int sirdma_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 {
 	struct sirdma_dev *dev = to_sdev(ibqp->device);
 	struct sirdma_ip ip;
-	bool first, last;
+	u32 tries = 0;
 	int err;
 
 	memcpy(&ip, gid, sizeof(ip));
-	mutex_lock(&dev->mcast.lock);
-	err = sirdma_mcast_attach(&dev->hw, &ip, ibqp->qp_num, &first);
-	if (!err && first) {
-		err = sirdma_mcast_join(dev, &ip);
-		if (err)
-			sirdma_mcast_detach(&dev->hw, &ip, ibqp->qp_num, &last);
-	}
-	mutex_unlock(&dev->mcast.lock);
+	do {
+		err = sirdma_mcast_try_attach(dev, &ip, ibqp->qp_num);
+	} while (sirdma_cqp_make_room(err, &tries));
 	if (err)
 		sirdma_refused(dev, "attach_mcast: QP %u to %pI6c: %d", ibqp->qp_num, gid->raw,
 			       err);

@@ -76,7 +76,7 @@ static int mcast_send(struct sirdma_hw *hw, enum sirdma_cqp_op op, const struct 
 static int mcast_make(struct sirdma_mcast_table *table, const struct sirdma_ip *ip,
 		      struct sirdma_mcast **out)
 {
-	struct sirdma_mcast *group = port_alloc(sizeof(*group));
+	struct sirdma_mcast *group = port_alloc_charged(sizeof(*group));
 	int err;
 
 	if (!group)

@@ -22,8 +22,8 @@ void sirdma_mcast_fini(struct sirdma_hw *hw);
 /*
  * Attach queue pair @qpn to group @ip. Attaching it again counts, and changes nothing else: the
  * queue pair gets one copy of a packet. *first: the group is new. Returns -EINVAL if @ip is no
- * multicast address, -EOPNOTSUPP if the device has no groups, -ENOMEM if a limit is reached, or the
- * error of a command. Sleeps.
+ * multicast address, -EOPNOTSUPP if the device has no groups, -ENOMEM if a limit is reached or no
+ * memory is found (see sirdma_cqp_make_room()), or the error of a command. Sleeps.
  */
 int sirdma_mcast_attach(struct sirdma_hw *hw, const struct sirdma_ip *ip, u32 qpn, bool *first);
 /*
