@@ -69,7 +69,7 @@ static bool atomic_write_value(struct snic_qp *qp, const struct snic_pkt *pkt,
 {
 	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
 
-	if (PORT_WIRE_IN_MEMORY && it.by_reference)
+	if (snic_seg_by_reference(&it))
 		return snic_dev_ops(qp->dev)->pull(qp->dev->host, &it, value, sizeof(*value));
 	snic_seg_copy(&it, value, sizeof(*value));
 	return true;

@@ -73,8 +73,14 @@ struct snic_burst {
 struct snic_seg_iter {
 	const struct snic_seg *seg;
 	u32 off;
-	bool by_reference; /* see struct snic_rx_pkt */
+	bool by_reference; /* see snic_seg_by_reference() */
 };
+
+/* Is the payload by reference (see struct snic_rx_pkt)? Never in the kernel. */
+static inline bool snic_seg_by_reference(const struct snic_seg_iter *it)
+{
+	return PORT_WIRE_IN_MEMORY && it->by_reference;
+}
 
 /*
  * Return the next contiguous bytes at @it, set *run to their number (at most @len), and advance @it
@@ -99,7 +105,8 @@ static inline void snic_seg_iter_init(struct snic_seg_iter *it, const struct sni
 {
 	it->seg = burst->segs;
 	it->off = 0;
-	it->by_reference = false;
+	if (PORT_WIRE_IN_MEMORY)
+		it->by_reference = false;
 }
 
 #endif

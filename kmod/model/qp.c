@@ -177,14 +177,6 @@ static void qp_timer_stop(struct snic_qp *qp)
 	qp->timer_due = false;
 }
 
-void snic_qp_finish_references(struct snic_qp *qp)
-{
-	if (!qp->referenced)
-		return;
-	qp->referenced = false;
-	snic_finish_references(qp->dev);
-}
-
 void snic_qp_reset(struct snic_qp *qp)
 {
 	qp_timer_stop(qp);

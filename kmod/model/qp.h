@@ -212,7 +212,7 @@ struct snic_qp {
 	bool flush_deferred; /* there is more background work */
 	bool rung; /* set by snic_qp_ring(), which does not take the lock */
 	bool sqd_event; /* raise an event when the send queue is drained */
-	bool referenced; /* transmitted payload may still be read by reference */
+	bool referenced; /* see snic_qp_note_references() */
 	bool last_wqe_raised; /* the LAST_WQE_REACHED event was raised */
 
 	struct snic_limits limits; /* limits that the host set for the peer */
@@ -303,11 +303,27 @@ struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 
 void snic_qp_put_rx_mr(struct snic_qp *qp);
 void snic_qp_timer_init(struct snic_qp *qp);
 /*
+ * The QP transmits @bytes of payload, which a peer may read by reference until the host finishes
+ * that. In the kernel no peer reads by reference.
+ */
+static inline void snic_qp_note_references(struct snic_qp *qp, u32 bytes)
+{
+	if (PORT_WIRE_IN_MEMORY && bytes)
+		qp->referenced = true;
+}
+
+/*
  * Finish the references to payload that this QP transmitted, as snic_finish_references() does. The
  * host looks at all its peers for that, so the QP does not ask it again before it has transmitted
  * something new.
  */
-void snic_qp_finish_references(struct snic_qp *qp);
+static inline void snic_qp_finish_references(struct snic_qp *qp)
+{
+	if (!PORT_WIRE_IN_MEMORY || !qp->referenced)
+		return;
+	qp->referenced = false;
+	snic_finish_references(qp->dev);
+}
 /* Reset indices, PSNs and messages to the values that they have after creation. */
 void snic_qp_reset(struct snic_qp *qp);
 /* Move to ERR and flush all posted WQEs. Raise event @ae unless it is SIRDMA_AE_NONE. */

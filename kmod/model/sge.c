@@ -82,7 +82,7 @@ enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_ite
 			}
 			p = snic_run_some(&mem->run, va, len, &n);
 		}
-		if (!PORT_WIRE_IN_MEMORY || !it->by_reference)
+		if (!snic_seg_by_reference(it))
 			snic_seg_copy(it, p, n);
 		else if (!snic_dev_ops(dev)->pull(dev->host, it, p, n))
 			return SNIC_PLACE_LOST;

@@ -128,7 +128,7 @@ struct snic_rx_pkt {
 	bool is_v4;
 	bool icrc_ok; /* the host checked the ICRC (or the packet never left this device) */
 	u32 npkts; /* packets in a super-packet (super.h); 0 or 1: the packet is an ordinary one */
-	bool by_reference;
+	bool by_reference; /* only with PORT_WIRE_IN_MEMORY */
 	bool more; /* another packet of the same flow follows at once: acknowledgements may wait */
 };
 

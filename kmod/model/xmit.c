@@ -56,7 +56,7 @@ u32 snic_tx_end(struct snic_tx *tx)
 	if (n) {
 		snic_path_refresh(dev, tx->path);
 		if (tx->path->src_ok && tx->path->dst_ok) {
-			qp->referenced |= tx->bytes != 0;
+			snic_qp_note_references(qp, tx->bytes);
 			n = snic_dev_ops(dev)->tx(dev->host, tx->burst);
 			qp->limits = tx->burst->next;
 			snic_stat_add(dev, SIRDMA_STAT_TX_PKTS, n);
