@@ -2,8 +2,8 @@
 /*
  * Private data of the uverbs commands. Layout source: irdma's uverbs ABI 5
  * (include/uapi/rdma/irdma-abi.h); extensions are negotiated by SIRDMA_UCTX_KICK,
- * SIRDMA_UCTX_CQ_FLAGS and SIRDMA_UCTX_RING_POOL in comp_mask. Flags and fields that this driver leaves 0 (push pages,
- * 64-byte CQEs) are what it tells libirdma that it does not have.
+ * SIRDMA_UCTX_CQ_FLAGS and SIRDMA_UCTX_RING_POOL in comp_mask. Flags that are marked "compat" are of
+ * features that no device of ours has: libirdma reads them, and finds 0.
  */
 #ifndef SIRDMA_ABI_H
 #define SIRDMA_ABI_H
@@ -41,7 +41,7 @@ enum sirdma_memreg_type {
 /* feature_flags */
 #define SIRDMA_FEATURE_RTS_AE SIRDMA_BIT(0)
 #define SIRDMA_FEATURE_CQ_RESIZE SIRDMA_BIT(1) /* the CQ shadow is registered separately */
-#define SIRDMA_FEATURE_64B_CQE SIRDMA_BIT(5)
+#define SIRDMA_FEATURE_64B_CQE SIRDMA_BIT(5) /* compat */
 #define SIRDMA_FEATURE_ATOMICS SIRDMA_BIT(6)
 #define SIRDMA_FEATURE_SRQ SIRDMA_BIT(7)
 #define SIRDMA_FEATURE_PLACEMENT SIRDMA_BIT(32) /* extension: FLUSH, ATOMIC_WRITE */
@@ -125,7 +125,7 @@ SIRDMA_SIZE_IS(struct sirdma_create_qp_resp, 24);
 #define SIRDMA_QP_CAP_WRITE_IMM SIRDMA_BIT(0)
 #define SIRDMA_QP_CAP_SEND_IMM SIRDMA_BIT(1)
 #define SIRDMA_QP_CAP_ROCE SIRDMA_BIT(2)
-#define SIRDMA_QP_CAP_PUSH SIRDMA_BIT(3)
+#define SIRDMA_QP_CAP_PUSH SIRDMA_BIT(3) /* compat: pages that WQEs are pushed to */
 
 struct sirdma_create_srq_req {
 	__aligned_u64 user_srq_buf;
@@ -151,14 +151,6 @@ struct sirdma_modify_qp_req {
 	__u8 sq_flush;
 	__u8 rq_flush;
 	__u8 rsvd[6];
-};
-
-struct sirdma_modify_qp_resp {
-	__aligned_u64 push_wqe_mmap_key;
-	__aligned_u64 push_db_mmap_key;
-	__u16 push_offset;
-	__u8 push_valid;
-	__u8 rsvd[5];
 };
 
 struct sirdma_create_ah_resp {

@@ -45,7 +45,6 @@ enum sirdma_cm_attr {
 
 /* Reasons of a REJ (table 109) */
 enum sirdma_cm_reject {
-	SIRDMA_CM_REJECT_NO_RESOURCES = 3,
 	SIRDMA_CM_REJECT_TIMEOUT = 4,
 	SIRDMA_CM_REJECT_SERVICE_ID = 8,
 	SIRDMA_CM_REJECT_TRANSPORT = 9,
@@ -88,7 +87,6 @@ struct sirdma_cm_path {
 };
 SIRDMA_SIZE_IS(struct sirdma_cm_path, 44);
 
-#define SIRDMA_CM_FLOW_SHIFT 12
 #define SIRDMA_CM_PERMISSIVE_LID 0xffff
 
 #define SIRDMA_CM_REQ_PRIVATE 92

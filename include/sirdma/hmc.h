@@ -18,12 +18,11 @@
 #define SIRDMA_HMC_PD_PER_SD 512
 #define SIRDMA_HMC_MAX_SD 4096 /* 8 GiB of HMC space: 1 Gi PBLEs */
 
-/* Objects in HMC space; the device keeps everything else on chip. */
+/*
+ * Objects in HMC space; the device keeps everything else on chip. The numbers are irdma's, which
+ * has more.
+ */
 enum sirdma_hmc_obj {
-	SIRDMA_HMC_OBJ_QP = 0,
-	SIRDMA_HMC_OBJ_CQ = 1,
-	SIRDMA_HMC_OBJ_ARP = 4,
-	SIRDMA_HMC_OBJ_MR = 6,
 	SIRDMA_HMC_OBJ_AV = 13, /* struct sirdma_av */
 	SIRDMA_HMC_OBJ_PBLE = 14,
 	SIRDMA_HMC_OBJ_MAX = 21,

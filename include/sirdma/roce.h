@@ -53,8 +53,6 @@ SIRDMA_SIZE_IS(struct sirdma_bth, 12);
 #define SIRDMA_BTH_PAD 0x30
 #define SIRDMA_BTH_PAD_SHIFT 4
 #define SIRDMA_BTH_TVER 0x0f
-#define SIRDMA_BTH_FECN 0x80000000u
-#define SIRDMA_BTH_BECN 0x40000000u
 #define SIRDMA_BTH_ACKREQ 0x80000000u
 
 struct sirdma_reth {

@@ -360,7 +360,7 @@ TEST_F(CqpTest, CommitRefusesObjectsTheDeviceKeepsItself)
 	sirdma_cqp_buf cmd{};
 
 	drv_.bring_up(0);
-	commit->obj[SIRDMA_HMC_OBJ_QP].count = 1;
+	commit->obj[0].count = 1; // irdma's queue pairs
 	cmd.addr = mem.pa;
 	cmd.len = sizeof(*commit);
 	cmd.hdr = op(SIRDMA_CQP_COMMIT_FPM);
