@@ -15,12 +15,12 @@
 #define PMA_WORD 4
 
 /* A counter that reached its largest value stays there (IBTA 16.1.3.5). */
-static u64 pma_saturate(u64 value, u64 max)
+static u64 sirdma_pma_saturate(u64 value, u64 max)
 {
 	return min(value, max);
 }
 
-static void pma_class_port_info(void *data)
+static void sirdma_pma_class_port_info(void *data)
 {
 	struct ib_class_port_info *info = data;
 
@@ -31,34 +31,37 @@ static void pma_class_port_info(void *data)
 }
 
 /* Received packets with an error that does not depend on the state of a QP. */
-static u64 pma_rcv_errors(const u64 *stats)
+static u64 sirdma_pma_rcv_errors(const u64 *stats)
 {
 	return stats[SIRDMA_STAT_RX_BAD_LENGTH] + stats[SIRDMA_STAT_RX_BAD_ICRC] +
 	       stats[SIRDMA_STAT_RX_BAD_HEADER] + stats[SIRDMA_STAT_RX_FRAGMENTS];
 }
 
-static u64 pma_xmit_discards(const u64 *stats)
+static u64 sirdma_pma_xmit_discards(const u64 *stats)
 {
 	return stats[SIRDMA_STAT_TX_DROPS] + stats[SIRDMA_STAT_TX_OVER_MTU];
 }
 
-static void pma_counters(void *data, const u64 *stats)
+static void sirdma_pma_counters(void *data, const u64 *stats)
 {
 	struct ib_pma_portcounters *c = data;
 
-	c->port_rcv_errors = cpu_to_be16(pma_saturate(pma_rcv_errors(stats), U16_MAX));
-	c->port_xmit_discards = cpu_to_be16(pma_saturate(pma_xmit_discards(stats), U16_MAX));
-	c->port_rcv_constraint_errors = pma_saturate(stats[SIRDMA_STAT_RX_BAD_PKEY], U8_MAX);
-	c->link_overrun_errors = pma_saturate(stats[SIRDMA_STAT_RX_OVERRUNS], 0xf);
+	c->port_rcv_errors =
+		cpu_to_be16(sirdma_pma_saturate(sirdma_pma_rcv_errors(stats), U16_MAX));
+	c->port_xmit_discards =
+		cpu_to_be16(sirdma_pma_saturate(sirdma_pma_xmit_discards(stats), U16_MAX));
+	c->port_rcv_constraint_errors = sirdma_pma_saturate(stats[SIRDMA_STAT_RX_BAD_PKEY], U8_MAX);
+	c->link_overrun_errors = sirdma_pma_saturate(stats[SIRDMA_STAT_RX_OVERRUNS], 0xf);
 	c->port_xmit_data =
-		cpu_to_be32(pma_saturate(stats[SIRDMA_STAT_TX_BYTES] / PMA_WORD, U32_MAX));
+		cpu_to_be32(sirdma_pma_saturate(stats[SIRDMA_STAT_TX_BYTES] / PMA_WORD, U32_MAX));
 	c->port_rcv_data =
-		cpu_to_be32(pma_saturate(stats[SIRDMA_STAT_RX_BYTES] / PMA_WORD, U32_MAX));
-	c->port_xmit_packets = cpu_to_be32(pma_saturate(stats[SIRDMA_STAT_TX_PKTS], U32_MAX));
-	c->port_rcv_packets = cpu_to_be32(pma_saturate(stats[SIRDMA_STAT_RX_PKTS], U32_MAX));
+		cpu_to_be32(sirdma_pma_saturate(stats[SIRDMA_STAT_RX_BYTES] / PMA_WORD, U32_MAX));
+	c->port_xmit_packets =
+		cpu_to_be32(sirdma_pma_saturate(stats[SIRDMA_STAT_TX_PKTS], U32_MAX));
+	c->port_rcv_packets = cpu_to_be32(sirdma_pma_saturate(stats[SIRDMA_STAT_RX_PKTS], U32_MAX));
 }
 
-static void pma_counters_ext(void *data, const u64 *stats)
+static void sirdma_pma_counters_ext(void *data, const u64 *stats)
 {
 	struct ib_pma_portcounters_ext *c = data;
 
@@ -68,12 +71,12 @@ static void pma_counters_ext(void *data, const u64 *stats)
 	c->port_rcv_packets = cpu_to_be64(stats[SIRDMA_STAT_RX_PKTS]);
 }
 
-static int pma_get(struct sirdma_dev *dev, __be16 attr, void *data)
+static int sirdma_pma_get(struct sirdma_dev *dev, __be16 attr, void *data)
 {
 	u64 stats[SIRDMA_STAT_COUNT];
 
 	if (attr == IB_PMA_CLASS_PORT_INFO) {
-		pma_class_port_info(data);
+		sirdma_pma_class_port_info(data);
 		return IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
 	}
 	if (attr != IB_PMA_PORT_COUNTERS && attr != IB_PMA_PORT_COUNTERS_EXT)
@@ -81,9 +84,9 @@ static int pma_get(struct sirdma_dev *dev, __be16 attr, void *data)
 	if (sirdma_cqp_gather_stats(&dev->hw, stats))
 		return IB_MAD_RESULT_FAILURE;
 	if (attr == IB_PMA_PORT_COUNTERS)
-		pma_counters(data, stats);
+		sirdma_pma_counters(data, stats);
 	else
-		pma_counters_ext(data, stats);
+		sirdma_pma_counters_ext(data, stats);
 	return IB_MAD_RESULT_SUCCESS | IB_MAD_RESULT_REPLY;
 }
 
@@ -98,5 +101,5 @@ int sirdma_process_mad(struct ib_device *ibdev, int flags, u32 port, const struc
 		return IB_MAD_RESULT_FAILURE;
 	out->mad_hdr = in->mad_hdr;
 	out->mad_hdr.method = IB_MGMT_METHOD_GET_RESP;
-	return pma_get(to_sdev(ibdev), in->mad_hdr.attr_id, out->data + PMA_DATA_OFFSET);
+	return sirdma_pma_get(to_sdev(ibdev), in->mad_hdr.attr_id, out->data + PMA_DATA_OFFSET);
 }

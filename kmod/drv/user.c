@@ -17,7 +17,7 @@ void sirdma_users_fini(struct sirdma_users *users)
 }
 
 /* The caller holds the lock. */
-static struct sirdma_user *user_create(struct sirdma_users *users, kuid_t uid)
+static struct sirdma_user *sirdma_user_create(struct sirdma_users *users, kuid_t uid)
 {
 	struct sirdma_user *user = kzalloc(sizeof(*user), GFP_KERNEL_ACCOUNT);
 	int err;
@@ -39,7 +39,7 @@ struct sirdma_user *sirdma_user_get(struct sirdma_users *users, kuid_t uid)
 	mutex_lock(&users->lock);
 	user = xa_load(&users->by_uid, __kuid_val(uid));
 	if (!user)
-		user = user_create(users, uid);
+		user = sirdma_user_create(users, uid);
 	if (!IS_ERR(user))
 		user->contexts++;
 	mutex_unlock(&users->lock);

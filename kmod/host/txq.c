@@ -155,7 +155,7 @@ static u32 snic_txqs_inflight(struct snic_txqs *all)
 }
 
 /* Frames leave the stack within this time, unless the netdev stands still. */
-#define SNIC_TXQS_PATIENCE_MS 1000
+#define SNIC_TXQS_DRAIN_TIMEOUT_MS 1000
 
 void snic_txqs_destroy(struct snic_txqs *all)
 {
@@ -167,7 +167,7 @@ void snic_txqs_destroy(struct snic_txqs *all)
 	for (i = 0; i < SNIC_TXQS; i++)
 		snic_txq_wait_released(&all->q[i]);
 	cancel_delayed_work_sync(&all->age);
-	end = jiffies + msecs_to_jiffies(SNIC_TXQS_PATIENCE_MS);
+	end = jiffies + msecs_to_jiffies(SNIC_TXQS_DRAIN_TIMEOUT_MS);
 	while ((left = snic_txqs_inflight(all)) && time_before(jiffies, end))
 		usleep_range(1000, 2000);
 	if (left)
@@ -228,9 +228,9 @@ bool snic_txq_room(struct snic_txq *q, u32 qpn)
 	if (likely(!READ_ONCE(q->wait_head) && !snic_txq_full(q)))
 		return true;
 	spin_lock(&q->lock);
-	room = !snic_txq_full(q) && (!q->wait_head || q->turn == qpn);
-	if (q->turn == qpn)
-		q->turn = 0;
+	room = !snic_txq_full(q) && (!q->wait_head || q->resumed == qpn);
+	if (q->resumed == qpn)
+		q->resumed = 0;
 	if (!room)
 		snic_txq_wait(q, qpn);
 	served = q->serving;
@@ -258,12 +258,12 @@ static void snic_txq_serve(struct snic_txq *q)
 	q->serving = true;
 	while (n++ < SNIC_TXQ_SERVE && q->wait_head && !snic_txq_full(q)) {
 		qpn = snic_txq_next_waiting(q);
-		q->turn = qpn;
+		q->resumed = qpn;
 		spin_unlock(&q->lock);
 		snic_tx_resume(q->host->dev, qpn);
 		spin_lock(&q->lock);
 	}
-	q->turn = 0;
+	q->resumed = 0;
 	q->serving = false;
 	full = snic_txq_full(q);
 	more = q->wait_head;

@@ -59,7 +59,7 @@ struct snic_txq {
 	 */
 	u32 wait_head ____cacheline_aligned_in_smp; /* of a list in snic_txqs.wait_next, or 0 */
 	u32 wait_tail;
-	u32 turn; /* the QP that may send a burst, 0: none */
+	u32 resumed; /* the QP that may send a burst, 0: none */
 	bool serving; /* a CPU resumes QPs that wait */
 	struct snic_charge *now; /* charge of this period; this and before are under RCU */
 	struct snic_charge *before; /* charge of the period before */

@@ -127,9 +127,9 @@ TEST(TwinStall, ASenderWithoutEndDoesNotHoldTimersBack)
 	TimerHold timers;
 
 	for (int again = 0; again < 2; ++again) {
-		for (u32 round = 1; round < TimerHold::rounds_max; ++round) {
+		for (u32 poll = 1; poll < TimerHold::polls_max; ++poll) {
 			ASSERT_FALSE(timers.may_fire(true, 1));
-			ASSERT_TRUE(timers.waiting()) << "the next round does not look at the "
+			ASSERT_TRUE(timers.waiting()) << "the next poll does not read the "
 							 "clock";
 		}
 		EXPECT_TRUE(timers.may_fire(true, 1));

@@ -16,9 +16,9 @@
  *           the neighbour read all references
  *
  * When a region is deregistered or a queue pair fails, finish() waits until the neighbour has read
- * all references. A neighbour that runs does so soon. The lease of a neighbour that is stopped
- * ends: Only end() ends a lease, for closed connections and dead neighbours as well. The leases of
- * other neighbours are not touched.
+ * all references. A neighbour that runs does so soon. If a neighbour is stopped, finish() calls
+ * end(), which ends the lease of that neighbour only. Closed connections and dead neighbours lose
+ * their leases by end() as well.
  *
  * A fork ends no lease. The neighbour reads the parent's memory by the parent's process id;
  * the child has neither the rings nor the connections.

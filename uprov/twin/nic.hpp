@@ -22,31 +22,31 @@ namespace sirdma::twin
 {
 
 /*
- * Timers that are due wait until a round of the receiver finds nothing: the packet that would
+ * Timers that are due wait until a poll of the receiver finds nothing: the packet that would
  * stop them may have come, while the process was stopped or had no processor. A peer that
  * sends without end does not hold them back for ever.
  */
 class TimerHold {
 public:
 	/*
-	 * Rounds that find something while timers are due. They take in up to 8,192 datagrams, half
+	 * Polls that find something while timers are due. They take in up to 8,192 datagrams, half
 	 * of them of multicast groups; a socket buffer of 416 KiB, the most that users get by
 	 * default, holds 554 small datagrams of 768 bytes each.
 	 */
-	static constexpr u32 rounds_max = 512;
+	static constexpr u32 polls_max = 512;
 
-	/* @due: timers were due when the round began; @got: what the round has found. */
+	/* @due: timers were due when the poll began; @got: what the poll has found. */
 	bool may_fire(bool due, u32 got) noexcept
 	{
-		if (due && got && ++rounds_ < rounds_max)
+		if (due && got && ++polls_ < polls_max)
 			return false;
-		rounds_ = 0;
+		polls_ = 0;
 		return due;
 	}
-	bool waiting() const noexcept { return rounds_; }
+	bool waiting() const noexcept { return polls_; }
 
 private:
-	u32 rounds_ = 0;
+	u32 polls_ = 0;
 };
 
 class Nic : public Adapter, private PacketSink, private Helper::Device, private cm::Port {
@@ -129,7 +129,7 @@ private:
 	IdFilter ids_;
 	bool ids_count_ = true; /* the sender numbered the segments that came together */
 	u32 port_idle_ = 0; /* number of receive calls since the last datagram */
-	u32 rounds_to_clock_ = 0;
+	u32 polls_to_clock_ = 0;
 	TimerHold timers_;
 	bool polled_ = false; /* a poller receives, not the helper */
 

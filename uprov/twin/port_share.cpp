@@ -40,13 +40,13 @@ constexpr uint32_t no_rank = ~0u;
  * within 6 ms. That is less than 10 ms, and longer than a sleeping owner usually waits for a
  * busy processor.
  */
-constexpr u64 look_step_ns = 2000000;
-constexpr unsigned looks_to_take_over = 2;
+constexpr u64 check_step_ns = 2000000;
+constexpr unsigned checks_to_take_over = 2;
 /*
  * A check that is late shows that processors are busy, so the owner may wait for one and not be
  * stopped. Late checks are ignored, but not for longer than this.
  */
-constexpr u64 late_looks_max_ns = 500000000;
+constexpr u64 late_checks_max_ns = 500000000;
 
 } // namespace
 
@@ -100,7 +100,7 @@ bool PortShare::settle() noexcept
 	 */
 	if (name_) {
 		/* The socket could not be added to epoll when the owner was lost. */
-		if (!watching_ && look_at_ == never_ns)
+		if (!watching_ && check_at_ == never_ns)
 			watch_port();
 		return join();
 	}
@@ -274,16 +274,16 @@ uint64_t PortShare::overruns() noexcept
 
 /* Watching */
 
-u64 PortShare::look_ns() const noexcept
+u64 PortShare::check_ns() const noexcept
 {
-	return look_step_ns * (1 + rank_);
+	return check_step_ns * (1 + rank_);
 }
 
 /* Let the next packet make events_ readable, so that an idle port costs nothing. */
 void PortShare::watch_port() noexcept
 {
 	watching_ = watching_ || watch(taken_->fd());
-	look_at_ = never_ns;
+	check_at_ = never_ns;
 	stuck_ = 0;
 }
 
@@ -293,24 +293,24 @@ void PortShare::unwatch_port() noexcept
 	if (watching_)
 		(void)epoll_ctl(events_.get(), EPOLL_CTL_DEL, taken_->fd(), nullptr);
 	watching_ = false;
-	look_at_ = never_ns;
+	check_at_ = never_ns;
 }
 
 /* While packets come only the timer wakes this process. */
-void PortShare::begin_to_look(u64 now) noexcept
+void PortShare::begin_to_check(u64 now) noexcept
 {
 	unwatch_port();
 	seen_progress_ = file_.words().progress.load(std::memory_order_relaxed);
 	stuck_since_ = now;
-	look_at_ = now + look_ns();
+	check_at_ = now + check_ns();
 }
 
-void PortShare::look(u64 now) noexcept
+void PortShare::check(u64 now) noexcept
 {
 	const PortWords &words = file_.words();
 	const uint64_t progress = words.progress.load(std::memory_order_relaxed);
 	pollfd port = {.fd = taken_->fd(), .events = POLLIN, .revents = 0};
-	const bool moved = progress != seen_progress_, late = now - look_at_ > look_step_ns;
+	const bool moved = progress != seen_progress_, late = now - check_at_ > check_step_ns;
 
 	if (words.owner.load() != number_) {
 		/* Another member was faster. */
@@ -318,15 +318,15 @@ void PortShare::look(u64 now) noexcept
 		return;
 	}
 	seen_progress_ = progress;
-	look_at_ = now + look_ns();
+	check_at_ = now + check_ns();
 	if (moved) {
 		stuck_ = 0;
 		stuck_since_ = now;
 	} else if (poll(&port, 1, 0) <= 0) {
 		watch_port();
-	} else if (late && now - stuck_since_ < late_looks_max_ns) {
+	} else if (late && now - stuck_since_ < late_checks_max_ns) {
 		stuck_ = 0;
-	} else if (++stuck_ >= looks_to_take_over && !take_over()) {
+	} else if (++stuck_ >= checks_to_take_over && !take_over()) {
 		follow_owner();
 	}
 }
@@ -336,7 +336,7 @@ u64 PortShare::wait() const noexcept
 	if (succeeded())
 		return 0;
 
-	const u64 at = unsettled() ? std::min(settle_at_, look_at_) : look_at_;
+	const u64 at = unsettled() ? std::min(settle_at_, check_at_) : check_at_;
 
 	if (at == never_ns)
 		return never_ns;
@@ -475,13 +475,13 @@ void PortShare::serve() noexcept
 		} else if (taken_ && fd == taken_->fd()) {
 			/* An earlier event may have ended the watch. */
 			if (watching_)
-				begin_to_look(now);
+				begin_to_check(now);
 		} else {
 			hear_member(fd);
 		}
 	}
-	if (look_at_ <= now)
-		look(now);
+	if (check_at_ <= now)
+		check(now);
 	if (unsettled() && settle_at_ <= now) {
 		/*
 		 * Set the time also when settle() connects: the owner may close the connection at

@@ -10,12 +10,11 @@
  *  - An owner that dies hangs up. The first member that raises the owner's number in the
  *    shared words is the next owner; the others connect to it.
  *  - An owner that is stopped (a signal, a debugger, a core dump) takes no packets. A few
- *    members, by rank, are woken by the first packet after a pause, and look at the socket
+ *    members, by rank, are woken by the first packet after a pause, and check the socket
  *    by timer while packets come. When packets wait and the owner's progress did not change
- *    for some looks, the member takes over in the same way. A terminal stops a whole process
+ *    for some checks, the member takes over in the same way. A terminal stops a whole process
  *    group, so members of other groups than the owner's are preferred. On a machine so busy
- *    that its looks come late a member has more patience: the owner waits for a processor,
- *    too.
+ *    that its checks come late a member waits longer: the owner waits for a processor, too.
  *  - A stopped owner that goes on sees another number, and becomes a member.
  *
  * A process that connects while the only owner is stopped has no socket to take over.
@@ -102,8 +101,8 @@ private:
 	void hang_up(Fd &connection) noexcept;
 	void watch_port() noexcept;
 	void unwatch_port() noexcept;
-	void begin_to_look(u64 now) noexcept;
-	void look(u64 now) noexcept;
+	void begin_to_check(u64 now) noexcept;
+	void check(u64 now) noexcept;
 	void accept_members() noexcept;
 	void pass_rank_on() noexcept;
 	void hear_member(int fd) noexcept;
@@ -111,7 +110,7 @@ private:
 	bool unwatched_by(pid_t group) const noexcept;
 	uint32_t rank_for(pid_t group) noexcept;
 	void grant(const Member &member) noexcept;
-	u64 look_ns() const noexcept;
+	u64 check_ns() const noexcept;
 
 	const IpAddress addr_;
 	const uint32_t buffer_; /* buffer of the port's socket; see Config */
@@ -142,7 +141,7 @@ private:
 	Fd owner_; /* connection to the owner */
 	uint32_t rank_ = 0;
 	bool watching_ = false; /* the port's socket is in events_ */
-	u64 look_at_ = never_ns;
+	u64 check_at_ = never_ns;
 	uint64_t seen_progress_ = 0;
 	unsigned stuck_ = 0; /* consecutive checks in time that found packets but no progress */
 	u64 stuck_since_ = 0; /* time of the last progress, or when the checks began */
