@@ -3,7 +3,10 @@
 #include "health.h"
 #include "kflush.h"
 
-/* A fault of the event queue itself raises no event, so the status is polled. */
+/*
+ * A fault of the event queue itself raises no event, so the status is polled: one read of a register.
+ * Applications learn of such a fault within the period, which was not tuned.
+ */
 #define HEALTH_PERIOD (2 * HZ)
 
 bool sirdma_dev_failed(const struct sirdma_dev *dev)

@@ -8,8 +8,15 @@
 #include "params.h"
 #include "sirdma/hmc.h"
 
+/*
+ * Completion event queues: one for each CPU that is online, but not more than this, which bounds the
+ * memory of their rings on large hosts. Not tuned.
+ */
 #define MAX_CEQS 32
-/* Entries of the ARP table: pairs of source and destination that QPs use at the same time. */
+/*
+ * Entries of the ARP table: pairs of source and destination that QPs use at the same time. The
+ * device allocates the table ahead, 7 bytes an entry. Not tuned.
+ */
 #define MAX_ARP 8192
 /*
  * Numbers that no application gets: QP 0 and 1 are special, one CQ is the CQP's, SRQ and stag 0

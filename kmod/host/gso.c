@@ -16,7 +16,7 @@
 #include "model/frame.h"
 
 #define SNIC_BTH_LEN ((u32)sizeof(struct sirdma_bth))
-/* Shorter packets cost less as frames of their own. */
+/* Shorter packets cost less as frames of their own. The bound, bytes, was not tuned. */
 #define SNIC_GSO_MIN_LEN 256
 /* The longest datagram that a UDP length field can describe. */
 #define SNIC_GSO_MAX_BYTES (U16_MAX - SNIC_IPV6_HLEN - SNIC_UDP_HLEN)

@@ -242,7 +242,7 @@ bool snic_txq_room(struct snic_txq *q, u32 qpn)
 	return false;
 }
 
-/* The number of QPs that one call resumes before other queues and other softirqs run. */
+/* QPs that one call resumes, for a burst each, before other queues and softirqs run. Not tuned. */
 #define SNIC_TXQ_SERVE 16
 
 static void snic_txq_serve(struct snic_txq *q)
@@ -319,7 +319,9 @@ void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_hea
 
 /*
  * What a queue may send before another queue is drained: frames to the netdev, and bytes to a device
- * of this host, which takes them at once. The minimum cost of a frame.
+ * of this host, which takes them at once. The minimum cost of a frame. The frames are those of a
+ * NAPI poll of a virtual netdev (NAPI_POLL_WEIGHT), the bytes those of a burst (SNIC_BURST_DEFAULT);
+ * the cost lets a drain send 32 small frames (SNIC_DRAIN_COST). They were not tuned.
  */
 #define SNIC_TXQ_BATCH 64
 #define SNIC_TXQ_LOCAL_BATCH (64 * 1024)

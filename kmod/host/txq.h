@@ -20,12 +20,15 @@
 
 struct snic_host;
 
+/* snic_txqs.wake has a bit for each; an unsigned long may have no more than 32. Not tuned. */
 #define SNIC_TXQS 32
 /*
  * A queue is full when this many bytes are queued here or on their way through the network
  * stack, and not written off. QPs that want to send then wait in a list, and so do QPs that
  * come while the list is not empty: first come, first served. The first QP sends one burst
- * and goes to the end of the list.
+ * and goes to the end of the list. The list is served when half of the queue is free, so that one
+ * wakeup is for several bursts. The limit is 16 bursts (SNIC_BURST_DEFAULT), which take 0.8 ms at
+ * 10 Gbit/s. It was not tuned.
  */
 #define SNIC_TXQ_LIMIT (1024 * 1024)
 #define SNIC_TXQ_RESUME (SNIC_TXQ_LIMIT / 2)

@@ -6,18 +6,22 @@
 #include "sirdma/cqe.h"
 #include "sirdma/shadow.h"
 
+/* Completions of commands have this much room at least, 512 bytes. Not tuned. */
 #define MIN_CCQ_ENTRIES 16
 #define NO_SLOT ~0u
 /*
  * A task sleeps for this long before it reaps by itself: while it polls for completions, and in
- * case an event is lost.
+ * case an event is lost. Our device completes most commands before the doorbell write returns.
+ * START_TIMEOUT_MS is how long the device may take to accept the queue; only one that is dead takes
+ * longer. The times were not tuned.
  */
 #define POLL_SLICE_MS 1
 #define EVENT_SLICE_MS 20
 #define START_TIMEOUT_MS 1000
 /*
  * Limits for a command that finds no memory: other tasks of the cgroup may take the memory that was
- * reclaimed for it, and the command may run on another CPU than the one that has the room.
+ * reclaimed for it, and the command may run on another CPU than the one that has the room. The
+ * number bounds these tries; it was not tuned.
  */
 #define NO_MEMORY_TRIES 8
 #define NSEC_PER_MS 1000000ull

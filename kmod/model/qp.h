@@ -22,12 +22,27 @@
 #include "sirdma/qpctx.h"
 #include "sirdma/shadow.h"
 
-#define SNIC_MAX_RD_ATOMIC 16 /* inbound READs and atomics a QP remembers */
-#define SNIC_RD_REPEATS 8 /* repeated requests for parts of READs, not yet answered */
-#define SNIC_OUT_MSGS 128 /* messages in flight, power of two */
-#define SNIC_DEFAULT_WINDOW (512 * 1024) /* bytes in flight */
-#define SNIC_MAX_WINDOW 16384 /* packets in flight */
-/* With fewer messages in flight than this, an empty send queue asks for a kick. */
+/*
+ * These numbers bound the memory of a QP (scripts/accept footprint) and what it has in flight. They
+ * were not tuned.
+ */
+#define SNIC_MAX_RD_ATOMIC 16 /* inbound READs and atomics that a QP remembers for duplicates */
+/*
+ * Repeated requests for parts of READs that are not answered yet. The requester retransmits a
+ * request for which there is no place.
+ */
+#define SNIC_RD_REPEATS 8
+#define SNIC_OUT_MSGS 128 /* messages in flight, power of two; 12 bytes of memory each */
+#define SNIC_DEFAULT_WINDOW (512 * 1024) /* bytes in flight: eight bursts */
+/*
+ * Packets in flight: 4 MiB with the least path MTU, and far less than the half of the PSNs that are
+ * newer than a given one.
+ */
+#define SNIC_MAX_WINDOW 16384
+/*
+ * With fewer messages in flight than this, an empty send queue asks for a kick; with more, the
+ * acknowledgements that come soon make the device read the queue again. Not tuned.
+ */
 #define SNIC_AWAKE_MSGS 8
 /*
  * Bursts sent while the QP's lock is held once. Received packets wait for the lock in a
@@ -37,16 +52,26 @@
  */
 #define SNIC_HOLD_BURSTS 2
 #define SNIC_RUN_HOLDS 4
-/* An acknowledgement is requested at least once in this many packets. */
+/*
+ * An acknowledgement is requested at least once in this many packets, and four times in a window.
+ * Not tuned.
+ */
 #define SNIC_ACKREQ_PKTS 16
-/* This many coalesced acknowledgements make the responder send one although more packets follow. */
+/*
+ * This many coalesced acknowledgements make the responder send one although more packets follow: two
+ * of the requester's intervals (SNIC_ACKREQ_PKTS). Not tuned.
+ */
 #define SNIC_ACK_COALESCE 32
 /*
  * A long READ is split into several READ requests, so that the window limits the bytes that the
- * responder sends at once. This is the longest request, bytes.
+ * responder sends at once. This is the longest request, bytes: a quarter of SNIC_DEFAULT_WINDOW, as
+ * window.c divides a window. Not tuned.
  */
 #define SNIC_READ_CHUNK (128 * 1024)
-/* Completions that one run flushes. The background flushes the rest. */
+/*
+ * Completions that one run flushes. The background flushes the rest. The number bounds how long the
+ * QP's lock is held (scripts/accept hold-times). Not tuned.
+ */
 #define SNIC_FLUSH_BATCH 512
 
 /* A message whose PSNs are assigned and which is not completed. */

@@ -7,18 +7,28 @@
  */
 #include "window.h"
 
-/* Initial window, bytes. */
+/*
+ * Initial window, bytes: one burst, which a receiver's socket buffer of Linux's default size, 212,992
+ * bytes, holds. Not tuned.
+ */
 #define WIN_FIRST (64 * 1024)
+/* The least ssthresh, packets, as TCP's (RFC 5681, equation 4). */
 #define WIN_MIN 2u
-/* Above ssthresh, this many acknowledged packets increase the window by one packet. */
+/*
+ * Above ssthresh, this many acknowledged packets increase the window by one packet. TCP waits for a
+ * whole window of them; a window here has few packets. Not tuned.
+ */
 #define WIN_GROWTH 8
 /*
  * Messages up to WIN_SMALL bytes count as 1 << WIN_SMALL_SHIFT bytes, since their packet buffers
- * take memory too.
+ * take memory too: 768 bytes of a socket's buffer in Linux on x86-64.
  */
 #define WIN_SMALL 256u
 #define WIN_SMALL_SHIFT 10
-/* A window is divided into at most this many READ requests. */
+/*
+ * A window is divided into at most this many READ requests, so that one is answered while the next
+ * is under way. Not tuned.
+ */
 #define WIN_READS 4u
 
 static u32 win_packets(const struct snic_qp *qp, u32 bytes)

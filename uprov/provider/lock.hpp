@@ -32,7 +32,8 @@ class Backoff {
 public:
 	/*
 	 * A critical section is a few hundred instructions, unless its thread lost its
-	 * processor.
+	 * processor. An attempt takes more than one instruction, so this many outlast it. The
+	 * number was not tuned.
 	 */
 	static constexpr unsigned lock_spins = 1000;
 

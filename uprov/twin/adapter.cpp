@@ -29,16 +29,22 @@ snic_config device_config(const uint8_t *mac, u32 max_qps, u32 window_bytes)
 {
 	snic_config cfg{};
 
+	/*
+	 * The kernel's defaults (kmod/drv/params.c) with the numbers that no application gets, and
+	 * half as many SRQs. Nothing is allocated for them ahead.
+	 */
 	cfg.max_qps = max_qps;
 	cfg.max_cqs = 65536 + 1;
 	cfg.max_srqs = 32768 + 1;
 	cfg.max_mrs = (1 << 20) + 1;
 	cfg.max_pds = 65536;
+	/* Of 2 MiB each, for page lists and address vectors; they bound the memory. Not tuned. */
 	cfg.max_sds = 64;
+	/* A process has one event queue and one address, and all its peers have one MAC. */
 	cfg.max_ceqs = 1;
 	cfg.max_arp = 16;
 	cfg.max_sgids = 16;
-	cfg.max_cqe = 1 << 20;
+	cfg.max_cqe = 1 << 20; /* the index in the shadow area has 20 bits */
 	cfg.window_bytes = window_bytes;
 	memcpy(cfg.mac, mac, sizeof(cfg.mac));
 	return cfg;

@@ -16,10 +16,11 @@ namespace
 
 /*
  * A reader copies at most SNIC_BURST_BYTES at once, 16 us at 16 GB/s. So many yields take 60 us where
- * no other thread wants the processor: a reader that needs longer waits for one.
+ * no other thread wants the processor: a reader that needs longer waits for one. From then on the
+ * sender sleeps for 1 ms at a time, little beside reader_stuck_ns.
  */
 constexpr int yields = 100;
-constexpr timespec look_again = {.tv_sec = 0, .tv_nsec = 1000000};
+constexpr timespec poll_period = {.tv_sec = 0, .tv_nsec = 1000000};
 
 /* Returns false if the neighbour died. Without requested events poll() reports nothing else. */
 bool wait_for_neighbour(int sock, int tries) noexcept
@@ -30,7 +31,7 @@ bool wait_for_neighbour(int sock, int tries) noexcept
 		sched_yield();
 		return true;
 	}
-	return raw_syscall::poll(&end, 1, look_again) <= 0;
+	return raw_syscall::poll(&end, 1, poll_period) <= 0;
 }
 
 } // namespace

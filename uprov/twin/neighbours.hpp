@@ -88,8 +88,13 @@ private:
 	 * out of room while it waits for its next share.
 	 */
 	static constexpr u32 share = 64;
+	/*
+	 * Connections without a hello, which bounds the files that other processes of the user can
+	 * make this one keep. A process sends its hello at once, so few are without one. Not tuned.
+	 */
 	static constexpr size_t strangers_max = 64;
-	static constexpr int per_name = 4; /* connections: one each way, and closing ones */
+	/* Connections of a neighbour: one each way, and as many that are closing. */
+	static constexpr int per_name = 4;
 
 	Neighbours(const IpAddress &addr, bool supers) noexcept;
 	Neighbour *find(const IpAddress &addr, uint32_t slot) noexcept;

@@ -35,6 +35,10 @@ struct RingControl {
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
+/*
+ * A ring holds two windows of a QP (window_bytes in nic.cpp). Both rings of a connection fit a cache
+ * of the second level (512 KiB and more today). The size was not tuned.
+ */
 inline constexpr size_t ring_bytes = 256 << 10;
 inline constexpr size_t ring_align = 64;
 /*

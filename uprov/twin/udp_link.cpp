@@ -20,6 +20,10 @@ namespace sirdma::twin
 namespace
 {
 
+/*
+ * Buffers of a socket, as far as the system permits: 64 windows of QPs (window_bytes in nic.cpp). A
+ * process may have sockets of a thousand groups, so theirs are smaller. The sizes were not tuned.
+ */
 constexpr int buffer_bytes = 8 << 20;
 constexpr uint32_t member_buffer_bytes = 1 << 20;
 /* The value is less than the largest datagram minus the headers. */
