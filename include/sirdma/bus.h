@@ -105,7 +105,9 @@ struct sirdma_bus {
 
 /*
  * Create a device and its bus on the Ethernet netdev @ndev, which is not a VLAN. The module
- * that hosts devices implements it. The bus holds the netdev until it is destroyed.
+ * that hosts devices implements it. The function is one symbol that the driver's module links with, so
+ * a module for other devices takes the place of the host's; both cannot be loaded at once. The bus
+ * holds the netdev until it is destroyed.
  * ERR_PTR: -EBUSY when the netdev already has one, -EINVAL for an unsuitable netdev, -ENOMEM.
  */
 struct sirdma_bus *sirdma_bus_create(struct net_device *ndev,
