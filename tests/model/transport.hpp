@@ -147,9 +147,9 @@ public:
 	u32 id;
 	TestCq scq, rcq;
 	sirdma_dma_mem sq{}, rq{}, shadow{}, ctx{};
-	u32 sq_head = 0, rq_head = 0;
-	bool sq_pol = true, rq_pol = true;
-	u32 sq_mask;
+	sirdma_sq queue{}; // over sq; without a limit of what is outstanding
+	u32 rq_head = 0;
+	bool rq_pol = true;
 
 	sirdma_qp_ctx *context() { return static_cast<sirdma_qp_ctx *>(ctx.va); }
 	sirdma_qp_shadow *area() { return static_cast<sirdma_qp_shadow *>(shadow.va); }
@@ -172,8 +172,14 @@ public:
 	void kick_recv();
 	std::optional<Wc> poll(bool send);
 	sirdma_wqe *quantum(u32 i) { return static_cast<sirdma_wqe *>(sq.va) + i; }
+	// Empty the rings, as after RESET.
+	void empty_rings();
 
 private:
+	// Write a request that the codec refuses to posters.
+	void place_raw(const Wr &wr, sirdma_send send);
+
+	std::vector<sirdma_sq_slot> slots_;
 	bool alive_ = false;
 };
 
@@ -270,11 +276,19 @@ inline void Node::learn(Node &peer)
 }
 
 inline Qp::Qp(Node &n, const QpOptions &o, u32 cq_entries)
-	: node(n), opts(o), id(o.qpn ? o.qpn : n.new_qp()), sq_mask(o.sq_quanta - 1)
+	: node(n), opts(o), id(o.qpn ? o.qpn : n.new_qp()), slots_(o.sq_quanta)
 {
 	EXPECT_EQ(node.drv.create_cq(scq, node.new_cq(), cq_entries), SIRDMA_CQP_OK);
 	EXPECT_EQ(node.drv.create_cq(rcq, node.new_cq(), cq_entries), SIRDMA_CQP_OK);
 	sq = node.host.alloc(o.sq_quanta * 32);
+	queue.ring = quantum(0);
+	queue.slots = slots_.data();
+	queue.size = o.sq_quanta;
+	queue.max_sge = queue.max_read_sge = SIRDMA_MAX_SGE;
+	queue.max_inline = SIRDMA_MAX_INLINE;
+	queue.qp_type = o.type == SIRDMA_QPT_RC ? SIRDMA_SEND_ON_RC :
+			o.type == SIRDMA_QPT_UC ? SIRDMA_SEND_ON_UC :
+						  SIRDMA_SEND_ON_UD;
 	if (o.srq)
 		opts.rq_wqes = 0;
 	if (opts.rq_wqes)
@@ -436,69 +450,120 @@ inline std::vector<sirdma_sge> to_codec(const std::vector<Sge> &sges)
 	return out;
 }
 
-inline u32 Qp::place(const Wr &wr)
+// The posters' opcode and flags of @wr in @send. Returns false if there are none.
+inline bool to_codec(const Wr &wr, sirdma_send &send)
 {
-	std::vector<sirdma_sge> sges = to_codec(wr.sges);
-	const auto inline_len = static_cast<u32>(wr.inl.size());
-	u32 quanta = wr.is_inline ? sirdma_inline_quanta(inline_len) :
-				    sirdma_frag_quanta(static_cast<u32>(sges.size()) + !!wr.imm);
-	u64 valid = sq_pol ? SIRDMA_WQE_VALID : 0;
+	if ((wr.op == SIRDMA_OP_BIND_MW) != wr.bind.has_value() ||
+	    (wr.op == SIRDMA_OP_FAST_REG) != wr.reg.has_value() ||
+	    (wr.op == SIRDMA_OP_FLUSH) != wr.flush.has_value())
+		return false;
+	send.flags = (wr.is_inline ? SIRDMA_SEND_INLINE : 0) |
+		     (wr.signaled ? SIRDMA_SEND_SIGNALED : 0) | (wr.fence ? SIRDMA_SEND_FENCE : 0);
+	for (u32 opcode :
+	     {u32{SIRDMA_WR_WRITE}, u32{SIRDMA_WR_WRITE_IMM}, u32{SIRDMA_WR_SEND},
+	      u32{SIRDMA_WR_SEND_IMM}, u32{SIRDMA_WR_READ}, u32{SIRDMA_WR_CMP_SWAP},
+	      u32{SIRDMA_WR_FETCH_ADD}, u32{SIRDMA_WR_LOCAL_INV}, u32{SIRDMA_WR_BIND_MW},
+	      u32{SIRDMA_WR_SEND_INV}, u32{SIRDMA_WR_FLUSH}, u32{SIRDMA_WR_ATOMIC_WRITE},
+	      u32{SIRDMA_WR_READ_INV}, u32{SIRDMA_WR_FAST_REG}}) {
+		const u32 entry = sirdma_send_op(opcode);
 
-	if (wr.op == SIRDMA_OP_NOP || wr.op == SIRDMA_OP_LOCAL_INV || wr.bind || wr.reg || wr.flush)
-		quanta = 1;
-	if (is_atomic(wr.op)) {
-		quanta = SIRDMA_ATOMIC_WQE_QUANTA;
-		sges.resize(1);
+		if (!!(entry & SIRDMA_SEND_OP_IMM) != wr.imm.has_value())
+			continue;
+		send.opcode = opcode;
+		if (SIRDMA_GET(SIRDMA_SEND_OP_CODE, entry) == wr.op)
+			return true;
+		if (SIRDMA_GET(SIRDMA_SEND_OP_CODE_SOL, entry) == wr.op) {
+			send.flags |= SIRDMA_SEND_SOLICITED;
+			return true;
+		}
 	}
-	while (sq_head % SIRDMA_SQ_CHUNK_QUANTA + quanta > SIRDMA_SQ_CHUNK_QUANTA) {
-		sirdma_put64_release(&quantum(sq_head)->hdr,
-				     sirdma_put_nop(quantum(sq_head), valid));
-		sq_head = (sq_head + 1) & sq_mask;
-		if (!sq_head)
-			sq_pol = !sq_pol;
-		valid = sq_pol ? SIRDMA_WQE_VALID : 0;
-	}
+	return false;
+}
 
-	const u32 idx = sq_head;
+inline void Qp::place_raw(const Wr &wr, sirdma_send send)
+{
+	u32 quanta = sirdma_frag_quanta(send.num_sge + !!wr.imm), index;
 	u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, wr.op) | SIRDMA_PREP(SIRDMA_WQE_REMSTAG, wr.rkey) |
 		  (wr.signaled ? SIRDMA_WQE_SIGCOMPL : 0) | (wr.fence ? SIRDMA_WQE_READFENCE : 0) |
 		  (wr.imm ? SIRDMA_WQE_IMMDATA_FLAG : 0);
+	const auto bytes = static_cast<u32>(wr.inl.size());
+
+	if (is_atomic(wr.op))
+		quanta = SIRDMA_ATOMIC_WQE_QUANTA;
+	else if (wr.is_inline)
+		quanta = sirdma_inline_quanta(bytes);
+	if (wr.op == SIRDMA_OP_NOP || wr.op == SIRDMA_OP_LOCAL_INV || wr.bind || wr.reg || wr.flush)
+		quanta = 1;
+	ASSERT_EQ(sirdma_sq_reserve(&queue, quanta, &index), 0);
+
+	sirdma_wqe *wqe = sirdma_sq_wqe_at(&queue, index);
+	const u64 valid = sirdma_valid_bit(index, queue.size);
+
+	if (wr.op == SIRDMA_OP_NOP)
+		hdr |= sirdma_put_nop(wqe, valid);
+	else if (wr.op == SIRDMA_OP_LOCAL_INV)
+		hdr = sirdma_put_local_inv(wqe, &send, hdr, valid);
+	else if (wr.bind)
+		hdr = sirdma_put_bind(wqe, &*wr.bind, hdr, valid);
+	else if (wr.reg)
+		hdr = sirdma_put_fast_reg(wqe, &*wr.reg, hdr, valid);
+	else if (wr.flush)
+		hdr = sirdma_put_flush(wqe, &send, hdr, valid);
+	else if (is_atomic(wr.op))
+		hdr = sirdma_put_atomic(wqe, &send, hdr, valid);
+	else if (wr.is_inline)
+		hdr = sirdma_put_send_inline(wqe, &send, hdr, bytes, valid);
+	else
+		hdr = sirdma_put_send(wqe, &send, hdr, valid);
+	*sirdma_sq_slot_at(&queue, index) = {.wr_id = 0, .hdr = hdr, .length = 0, .quanta = quanta};
+}
+
+inline u32 Qp::place(const Wr &wr)
+{
+	std::vector<sirdma_sge> sges = to_codec(wr.sges);
+	const u32 from = queue.head;
 	sirdma_send send{};
 
+	if (wr.is_inline)
+		sges = {{.addr = reinterpret_cast<uintptr_t>(wr.inl.data()),
+			 .length = static_cast<u32>(wr.inl.size()),
+			 .lkey = 0}};
+	if (is_atomic(wr.op))
+		sges.resize(1);
 	send.remote_addr = wr.remote;
 	send.key = wr.rkey;
 	send.imm = wr.imm.value_or(0);
 	send.swap_add = wr.swap_add;
 	send.compare = wr.compare;
-	if (wr.flush)
-		send.flush = &*wr.flush;
-	if (wr.is_inline)
-		sges = {{.addr = reinterpret_cast<uintptr_t>(wr.inl.data()),
-			 .length = inline_len,
-			 .lkey = 0}};
 	send.sges = sges.data();
 	send.num_sge = static_cast<u32>(sges.size());
-	if (wr.op == SIRDMA_OP_NOP)
-		hdr |= sirdma_put_nop(quantum(idx), valid);
-	else if (wr.op == SIRDMA_OP_LOCAL_INV)
-		hdr = sirdma_put_local_inv(quantum(idx), &send, hdr, valid);
-	else if (wr.bind)
-		hdr = sirdma_put_bind(quantum(idx), &*wr.bind, hdr, valid);
-	else if (wr.reg)
-		hdr = sirdma_put_fast_reg(quantum(idx), &*wr.reg, hdr, valid);
-	else if (wr.flush)
-		hdr = sirdma_put_flush(quantum(idx), &send, hdr, valid);
-	else if (is_atomic(wr.op))
-		hdr = sirdma_put_atomic(quantum(idx), &send, hdr, valid);
-	else if (wr.is_inline)
-		hdr = sirdma_put_send_inline(quantum(idx), &send, hdr, inline_len, valid);
-	else
-		hdr = sirdma_put_send(quantum(idx), &send, hdr, valid);
-	sirdma_put64_release(&quantum(idx)->hdr, hdr);
-	sq_head = (sq_head + quanta) & sq_mask;
-	if (!sq_head)
-		sq_pol = !sq_pol;
-	return idx;
+	if (wr.bind)
+		send.bind = &*wr.bind;
+	if (wr.reg)
+		send.reg = &*wr.reg;
+	if (wr.flush)
+		send.flush = &*wr.flush;
+	// Tests know what the device has read.
+	queue.tail = queue.head;
+	if (!to_codec(wr, send) || sirdma_sq_take(&queue, &send))
+		place_raw(wr, send);
+	sirdma_sq_publish(&queue, from);
+
+	// NOPs of one quantum fill the end of a chunk.
+	u32 index = from;
+	while (index != queue.head &&
+	       index + sirdma_sq_slot_at(&queue, index)->quanta != queue.head)
+		index++;
+	return index & (queue.size - 1);
+}
+
+inline void Qp::empty_rings()
+{
+	sirdma_sq_reset(&queue);
+	if (rq.va)
+		memset(rq.va, 0, rq.size);
+	rq_head = 0;
+	rq_pol = true;
 }
 
 inline void Qp::kick(bool always)

@@ -309,10 +309,7 @@ TEST_F(State, ResetForgetsEverything)
 			if (round == 3)
 				qp->error();
 			ASSERT_EQ(qp->modify(SIRDMA_QPS_RESET, 0), SIRDMA_CQP_OK);
-			memset(qp->sq.va, 0, qp->sq.size);
-			memset(qp->rq.va, 0, qp->rq.size);
-			qp->sq_head = qp->rq_head = 0;
-			qp->sq_pol = qp->rq_pol = true;
+			qp->empty_rings();
 			EXPECT_EQ(qp->area()->need_kick, 0u);
 			EXPECT_EQ(qp->area()->rq_need_kick, 0u);
 			EXPECT_EQ(qp->area()->sq_tail, 0u);
@@ -327,10 +324,7 @@ TEST_F(State, ResetForgetsEverything)
 		EXPECT_EQ(wait_recv(l->b).idx, 0u);
 		for (Qp *qp : {&l->a, &l->b}) {
 			ASSERT_EQ(qp->modify(SIRDMA_QPS_RESET, 0), SIRDMA_CQP_OK);
-			memset(qp->sq.va, 0, qp->sq.size);
-			memset(qp->rq.va, 0, qp->rq.size);
-			qp->sq_head = qp->rq_head = 0;
-			qp->sq_pol = qp->rq_pol = true;
+			qp->empty_rings();
 		}
 		l->connect();
 	}

@@ -462,12 +462,7 @@ protected:
 	{
 		Qp &qp = l->a;
 
-		qp.sq_head = 0;
-		qp.sq_pol = true;
-		memset(qp.sq.va, 0, options.sq_quanta * 32);
-		memset(qp.rq.va, 0, options.rq_wqes * (32u << options.rq_stride_shift));
-		qp.rq_head = 0;
-		qp.rq_pol = true;
+		qp.empty_rings();
 		qp.to_init();
 		qp.to_rtr(b, l->b.id, options.b_psn);
 		qp.to_rts(options.a_psn);
