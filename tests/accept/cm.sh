@@ -2,14 +2,22 @@
 # shellcheck shell=bash
 # For scenarios that make many connections by rdma_cm; to be sourced after lib.sh.
 #
-#   all_closed          no device has an rdma_cm identifier or a queue pair of type RC any more; what is left is listed
+#   resources_idle      before the first connection: this is what the devices have when no program uses them
+#   all_closed          wait until the devices have that again, and nothing more: identifiers, queue pairs, completion queues, regions,
+#                       domains, contexts, shared receive queues; $left says it in figures. What is left is listed
 
-closed() {
-	rdma resource show cm_id > "$work/ids" && rdma resource show qp > "$work/qps" || return
-	! grep -q 'link ' "$work/ids" && ! grep -q 'type RC' "$work/qps"
-}
+idle='' left=''
+resources_idle() { idle=$(rdma resource show); echo "$idle"; }
+closed() { [[ $(rdma resource show) == "$idle" ]]; }
 all_closed() {
-	await 20 closed || { rdma resource show cm_id; rdma resource show qp; fail "identifiers or queue pairs are left"; }
+	local kind
+	[[ $idle ]] || fail "all_closed without resources_idle"
+	await 20 closed || {
+		diff <(echo "$idle") <(rdma resource show) || true
+		for kind in cm_id qp cq mr pd ctx srq; do rdma resource show "$kind"; done
+		fail "resources are left"
+	}
+	left="as before: $(sed 's/^[0-9]*: //; s/ *$//' <<< "$idle" | paste -sd';')"
 }
 
 # answered CLIENT'S-OUTPUT COUNT: a client of rping that is disconnected exits with 0, so its answers are counted
