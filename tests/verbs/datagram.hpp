@@ -62,11 +62,6 @@ inline ibv_ah_attr address_of(const Device &from, const ibv_gid &to)
 	return attr;
 }
 
-inline bool is_v4(const ibv_gid &gid)
-{
-	return gid.raw[10] == 0xff && gid.raw[11] == 0xff;
-}
-
 inline uint32_t big_endian(std::span<const std::byte> bytes, size_t at, size_t len)
 {
 	uint32_t value = 0;

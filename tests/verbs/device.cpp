@@ -12,11 +12,7 @@ namespace verbs
 namespace
 {
 
-bool is_mapped_ipv4(const ibv_gid &gid)
-{
-	static constexpr uint8_t prefix[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-	return std::memcmp(gid.raw, prefix, sizeof(prefix)) == 0;
-}
+constexpr uint8_t mapped_ipv4[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 bool is_link_local(const ibv_gid &gid)
 {
@@ -34,7 +30,7 @@ int find_gid(ibv_context *context, uint8_t port, int table_len, int family)
 			continue;
 		if (entry.gid_type != IBV_GID_TYPE_ROCE_V2)
 			continue;
-		if (is_mapped_ipv4(entry.gid) != (family == 4))
+		if (is_v4(entry.gid) != (family == 4))
 			continue;
 		if (!is_link_local(entry.gid))
 			return i;
@@ -66,6 +62,23 @@ Context open_by_name(const std::string &name)
 }
 
 } // namespace
+
+bool is_v4(const ibv_gid &gid)
+{
+	return std::memcmp(gid.raw, mapped_ipv4, sizeof(mapped_ipv4)) == 0;
+}
+
+std::optional<ibv_gid> gid_of(const std::string &address)
+{
+	ibv_gid gid = {};
+
+	if (inet_pton(AF_INET6, address.c_str(), gid.raw) == 1)
+		return gid;
+	std::memcpy(gid.raw, mapped_ipv4, sizeof(mapped_ipv4));
+	if (inet_pton(AF_INET, address.c_str(), gid.raw + sizeof(mapped_ipv4)) == 1)
+		return gid;
+	return std::nullopt;
+}
 
 std::optional<Device> Device::open(const std::string &name, const GidChoice &choice)
 {

@@ -31,6 +31,10 @@ struct Device {
 	bool is_rxe() const { return attr.vendor_id == 0xffffff; }
 };
 
+// The GID of an IPv4 or IPv6 address in text; nothing for other text.
+std::optional<ibv_gid> gid_of(const std::string &address);
+bool is_v4(const ibv_gid &gid);
+
 // Bytes a path MTU stands for, and back.
 uint32_t mtu_bytes(ibv_mtu mtu);
 

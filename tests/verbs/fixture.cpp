@@ -62,6 +62,13 @@ bool same_device()
 	return !opened[1];
 }
 
+std::optional<ibv_gid> nobody()
+{
+	const std::optional<ibv_gid> gid = gid_of(options().unreachable);
+
+	return gid && is_v4(*gid) == is_v4(peer().gid) ? gid : std::nullopt;
+}
+
 Region make_region(ibv_pd *pd, size_t length, int access)
 {
 	Region region;

@@ -22,6 +22,8 @@ bool open_devices();
 const Device &device();
 const Device &peer();
 bool same_device();
+// The address of --unreachable, if one of the family in use was given.
+std::optional<ibv_gid> nobody();
 
 // A registered range of memory.
 struct Region {

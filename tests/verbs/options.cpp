@@ -29,7 +29,7 @@ const Option table[] = {
 	 [](Options &o, const char *v) { o.peer_gid.index = std::atoi(v); }},
 	{"--ip", "VERBS_IP", "4 or 6: which family to look for",
 	 [](Options &o, const char *v) { o.gid.family = o.peer_gid.family = std::atoi(v); }},
-	{"--unreachable", "VERBS_UNREACHABLE", "an IPv4 address on the link that nobody has",
+	{"--unreachable", "VERBS_UNREACHABLE", "an address on the link that nobody has",
 	 [](Options &o, const char *v) { o.unreachable = v; }},
 	{"--exhaust", "VERBS_EXHAUST", "1: the device is small, use up all it has",
 	 [](Options &o, const char *v) { o.exhaust = std::atoi(v); }},
