@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <map>
 #include <set>
 #include <thread>
@@ -371,6 +372,69 @@ TEST_F(SharedReceive, UnreliableConnectionsHaveNone)
 	const End end = End::create(peer(), options);
 	EXPECT_FALSE(end.qp);
 	EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+// Jain's index: 1 when all shares are equal, 1/n when one has everything.
+double jain(const std::map<uint32_t, uint32_t> &shares)
+{
+	double sum = 0, squares = 0;
+
+	for (const auto &[qpn, n] : shares) {
+		sum += n;
+		squares += static_cast<double>(n) * n;
+	}
+	return sum * sum / (static_cast<double>(shares.size()) * squares);
+}
+
+// All of them always have messages on their way, far more than there are requests: whoever comes first must not come always.
+TEST_F(SharedReceive, HasEqualSharesForManyQueuePairs)
+{
+	if (device().is_rxe() || peer().is_rxe())
+		GTEST_SKIP() << "rdma_rxe has no shares";
+	constexpr uint32_t pairs = 64, in_flight = 4, requests = 16, messages = 40;
+	const Cq sends(
+		ibv_create_cq(device().context.get(), 2 * pairs * in_flight, nullptr, nullptr, 0));
+	EndOptions a, b;
+	std::vector<Pair> all;
+	std::map<uint32_t, uint32_t> got; // by queue pair
+	uint32_t total = 0;
+
+	ASSERT_TRUE(sends);
+	a.shared_cq = sends.get();
+	b.srq = srq_.get();
+	b.shared_pd = pd_.get();
+	b.shared_cq = cq_.get();
+	for (uint32_t i = 0; i < pairs; i++) {
+		all.push_back(VerbsTest::make_pair(a, b, default_link()));
+		got[all.back().b.qp->qp_num] = 0;
+	}
+	for (uint32_t i = 0; i < requests; i++)
+		ASSERT_EQ(post_recv(srq_.get(), {}), 0);
+	for (uint32_t i = 0; i < pairs * in_flight; i++)
+		ASSERT_EQ(post(all[i % pairs].a, {.wr_id = i % pairs}), 0);
+
+	const auto step = [&] {
+		ibv_wc wc;
+
+		while (ibv_poll_cq(sends.get(), 1, &wc) == 1) {
+			EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << ibv_wc_status_str(wc.status);
+			EXPECT_EQ(post(all[wc.wr_id].a, {.wr_id = wc.wr_id}), 0);
+		}
+		while (ibv_poll_cq(cq_.get(), 1, &wc) == 1) {
+			EXPECT_EQ(wc.status, IBV_WC_SUCCESS) << ibv_wc_status_str(wc.status);
+			EXPECT_EQ(post_recv(srq_.get(), {}), 0);
+			got[wc.qp_num]++;
+			total++;
+		}
+		return total >= pairs * messages || HasFailure();
+	};
+	EXPECT_TRUE(await_condition(step)) << total << " messages";
+	EXPECT_EQ(got.size(), pairs);
+	const auto least = std::min_element(got.begin(), got.end(),
+					    [](auto &x, auto &y) { return x.second < y.second; });
+	EXPECT_GT(least->second, 0u);
+	EXPECT_GE(jain(got), 0.9) << "the least is " << least->second << " of " << total;
+	std::printf("jain %.3f, least %u of %u\n", jain(got), least->second, total);
 }
 
 // Threads post while messages arrive: no request is lost, none completes twice.
