@@ -9,6 +9,7 @@
 #include <sys/sysmacros.h>
 
 #include <sirdma/abi.h>
+#include <sirdma/regs.h>
 
 #include "environment.hpp"
 #include "text.hpp"
@@ -21,6 +22,8 @@ namespace
 
 /* Version of the uverbs command interface; libibverbs accepts no other. */
 constexpr char uverbs_abi[] = "6";
+/* Version of the umad interface. libibumad asks for it before it looks for devices. */
+constexpr char umad_abi[] = "5";
 
 /* A folder of files with one line each. error() is the error of the first failure. */
 class Folder {
@@ -51,13 +54,16 @@ private:
 
 int write_device(const std::string &path, const TreeDevice &device)
 {
+	char hw_rev[16];
 	Folder folder(path);
 
+	snprintf(hw_rev, sizeof(hw_rev), "0x%x", SIRDMA_HW_VERSION);
 	folder.file("node_type", "1: CA")
 		.file("node_guid", guid_text(device.guid))
 		.file("sys_image_guid", guid_text(device.guid))
 		.file("node_desc", twin::device_name)
 		.file("hca_type", twin::hca_type)
+		.file("hw_rev", hw_rev)
 		.file("fw_ver", "2.0.0");
 	folder.file("ports/1/state", "4: ACTIVE")
 		.file("ports/1/phys_state", "5: LinkUp")
@@ -94,7 +100,10 @@ int write_sysfs_tree(const std::string &classes, const std::vector<TreeDevice> &
 	const std::string by_name = classes + "/infiniband/";
 	Folder verbs(classes + "/infiniband_verbs");
 
+	Folder mad(classes + "/infiniband_mad");
+
 	verbs.file("abi_version", uverbs_abi);
+	mad.file("abi_version", umad_abi);
 	for (size_t i = 0; i < devices.size(); ++i) {
 		const std::string name = twin::device_name + std::to_string(i);
 		const std::string uverbs = "uverbs" + std::to_string(i);
@@ -106,7 +115,7 @@ int write_sysfs_tree(const std::string &classes, const std::vector<TreeDevice> &
 		if (const int err = write_device(by_name + name, devices[i]))
 			return err;
 	}
-	return verbs.error();
+	return verbs.error() ? verbs.error() : mad.error();
 }
 
 } // namespace sirdma::cli

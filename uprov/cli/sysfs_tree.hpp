@@ -11,8 +11,8 @@ namespace sirdma::cli
 {
 
 /*
- * Write the files below @classes/infiniband and @classes/infiniband_verbs, which exist. Returns 0
- * or an errno.
+ * Write the files below @classes/infiniband, @classes/infiniband_verbs and
+ * @classes/infiniband_mad, which exist. Returns 0 or an errno.
  */
 int write_sysfs_tree(const std::string &classes, const std::vector<TreeDevice> &devices,
 		     dev_t device_node);

@@ -230,6 +230,7 @@ bool set_up(const std::vector<TreeDevice> &devices, std::string &why)
 
 	if (!setup.enter_namespace() || !setup.make_folder(classes, "infiniband") ||
 	    !setup.make_folder(classes, "infiniband_verbs") ||
+	    !setup.make_folder(classes, "infiniband_mad") ||
 	    !setup.make_folder(nodes, "infiniband"))
 		return false;
 	if (stat(device_node, &node))
