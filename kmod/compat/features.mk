@@ -4,5 +4,6 @@ declares = $(shell grep -qw $(1) $(srctree)/include/$(2) && echo -DCOMPAT_HAVE_$
 exists = $(if $(wildcard $(srctree)/include/$(1)),-DCOMPAT_HAVE_$(subst /,_,$(basename $(1))))
 
 ccflags-y += $(call declares,ib_umem_get_va,rdma/ib_umem.h)
+ccflags-y += $(call declares,fill_res_srq_entry,rdma/ib_verbs.h)
 ccflags-y += $(call declares,resize_user_cq,rdma/ib_verbs.h)
 ccflags-y += $(call exists,rdma/iter.h)

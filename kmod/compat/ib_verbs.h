@@ -53,6 +53,17 @@
 	}
 #endif
 
+/*
+ * Since 6.4 a driver may add details of an SRQ to those of the RDMA core.
+ * DEFINE_COMPAT_SRQ_DETAILS(ops, fn) defines the operations @ops with that one, where it exists.
+ */
+#ifdef COMPAT_HAVE_fill_res_srq_entry
+#define DEFINE_COMPAT_SRQ_DETAILS(ops, fn) \
+	static const struct ib_device_ops ops = {.fill_res_srq_entry = fn}
+#else
+#define DEFINE_COMPAT_SRQ_DETAILS(ops, fn) static const struct ib_device_ops ops = {}
+#endif
+
 /* Since 6.17 reg_user_mr is given a DMA handle, which no software device can use. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
 #define DEFINE_COMPAT_REG_USER_MR(name, fn) \

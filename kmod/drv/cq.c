@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <rdma/ib_umem.h>
 #include <rdma/uverbs_ioctl.h>
 
 #include "cq.h"
@@ -10,6 +11,7 @@
 #include "ring.h"
 #include "sirdma/abi.h"
 #include "sirdma/cqe.h"
+#include "sirdma/shadow.h"
 #include "ucontext.h"
 
 static int sirdma_cq_check_entries(struct sirdma_dev *dev, u64 entries)
@@ -173,6 +175,7 @@ int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		goto err_memory;
 
 	ibcq->cqe = attr->cqe;
+	cq->entries = entries;
 	if (!udata)
 		return 0;
 	resp.cq_id = cq->id;
@@ -192,8 +195,13 @@ err_memory:
 int sirdma_modify_cq(struct ib_cq *ibcq, u16 count, u16 period)
 {
 	struct sirdma_dev *dev = to_sdev(ibcq->device);
-	int err = sirdma_cqp_moderate_cq(&dev->hw, to_scq(ibcq)->id, count, period);
+	struct sirdma_cq *cq = to_scq(ibcq);
+	int err = sirdma_cqp_moderate_cq(&dev->hw, cq->id, count, period);
 
+	if (!err) {
+		WRITE_ONCE(cq->count, count);
+		WRITE_ONCE(cq->period, period);
+	}
 	if (err == -EINVAL) {
 		sirdma_refused(dev, "modify_cq: %u completions, %u us: at most %u and %u", count,
 			       period, SIRDMA_MAX_CQ_COUNT, SIRDMA_MAX_CQ_PERIOD);
@@ -215,6 +223,7 @@ static int sirdma_cq_swap_ring(struct sirdma_cq *cq, struct sirdma_ring *ring,
 	sirdma_ring_put(cq->ring);
 	cq->ring = ring;
 	cq->ibcq.cqe = params->entries;
+	WRITE_ONCE(cq->entries, params->entries);
 	return 0;
 }
 
@@ -252,6 +261,37 @@ int sirdma_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata)
 	struct sirdma_cq *cq = to_scq(ibcq);
 
 	sirdma_cq_stop(dev, cq);
+	/* "rdma resource show" may still look at the CQ: the core untracks it after this call. */
+	mutex_lock(&cq->resize);
 	sirdma_cq_drop_memory(dev, cq);
+	cq->kcq = NULL;
+	cq->shadow = NULL;
+	mutex_unlock(&cq->resize);
 	return 0;
+}
+
+/* The arm word, in which the device clears the bits of an arming when it raises the event. */
+static u64 sirdma_cq_arm_word(struct sirdma_cq *cq)
+{
+	__le64 arm = 0;
+
+	lockdep_assert_held(&cq->resize);
+	if (cq->kcq)
+		return sirdma_get64(&cq->kcq->ring.shadow->arm);
+	if (cq->shadow)
+		ib_umem_copy_from(&arm, cq->shadow->mr.umem, offsetof(struct sirdma_cq_shadow, arm),
+				  sizeof(arm));
+	return le64_to_cpu(arm);
+}
+
+const char *sirdma_cq_armed(struct sirdma_cq *cq)
+{
+	u64 arm;
+
+	mutex_lock(&cq->resize);
+	arm = sirdma_cq_arm_word(cq);
+	mutex_unlock(&cq->resize);
+	if (arm & SIRDMA_CQ_SHADOW_ARM_NEXT)
+		return "next";
+	return arm & SIRDMA_CQ_SHADOW_ARM_NEXT_SE ? "solicited" : "no";
 }

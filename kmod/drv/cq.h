@@ -17,9 +17,14 @@ struct sirdma_cq {
 	struct ib_cq ibcq;
 	u32 id;
 	struct sirdma_kcq *kcq; /* ring of a kernel consumer; NULL for a user's CQ */
-	struct mutex resize; /* protects ring from the creation of the CQ on */
+	/* Protects ring from the creation of the CQ on, and kcq and shadow when the CQ goes. */
+	struct mutex resize;
 	struct sirdma_ring *ring; /* ring of a user's CQ */
 	struct sirdma_ring *shadow; /* shadow area of a user's CQ */
+	/* For "rdma resource show": the ring's elements and the moderation. Read without a lock. */
+	u32 entries;
+	u16 count;
+	u16 period;
 	struct sirdma_obj obj; /* events find the CQ while it exists */
 };
 
@@ -33,6 +38,11 @@ int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 /* Give a user's CQ a ring of @entries elements, which was registered before. */
 int sirdma_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
 int sirdma_resize_cq(struct ib_cq *ibcq, u32 entries, struct ib_udata *udata);
+/*
+ * For which completion is the CQ armed: "next", "solicited" or "no"? The CQ may be going away; then
+ * it is not armed.
+ */
+const char *sirdma_cq_armed(struct sirdma_cq *cq);
 int sirdma_destroy_cq(struct ib_cq *ibcq, struct ib_udata *udata);
 
 #endif

@@ -30,6 +30,7 @@
 DEFINE_COMPAT_CREATE_CQ(sirdma_create_cq_op, sirdma_create_cq)
 DEFINE_COMPAT_REG_USER_MR(sirdma_reg_user_mr_op, sirdma_reg_user_mr)
 DEFINE_COMPAT_RESIZE_CQ(sirdma_resize_cq_op, sirdma_resize_cq)
+DEFINE_COMPAT_SRQ_DETAILS(sirdma_srq_details_ops, sirdma_fill_res_srq_entry);
 
 /*
  * Undo sirdma_dev_start(), but stop the health work first. The core calls this when no object
@@ -84,6 +85,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.destroy_srq = sirdma_destroy_srq,
 	.detach_mcast = sirdma_detach_mcast,
 	.disassociate_ucontext = sirdma_disassociate_ucontext,
+	.fill_res_cq_entry = sirdma_fill_res_cq_entry,
 	.fill_res_mr_entry = sirdma_fill_res_mr_entry,
 	.fill_res_qp_entry = sirdma_fill_res_qp_entry,
 	.get_dev_fw_str = sirdma_get_fw_str,
@@ -204,6 +206,7 @@ int sirdma_dev_add(const char *name, struct net_device *ndev)
 		goto err_dealloc;
 	/* From here on ib_dealloc_device() stops the device. */
 	ib_set_device_ops(&dev->ibdev, &sirdma_dev_ops);
+	ib_set_device_ops(&dev->ibdev, &sirdma_srq_details_ops);
 	get_device(&dev->ibdev.dev);
 	err = sirdma_dev_register(dev, name);
 	if (err)
