@@ -9,6 +9,10 @@
   mad.py IF SRC DST DST-MAC reply               waits for a request, answers it wrongly (for another connection, from its peer's
                                                 address and from others; for itself, from other addresses), prints how many of
                                                 each kind, and rejects it then
+  mad.py IF SRC DST DST-MAC gone STEP PORT      one end of a connection that stops answering at a step of the handshake; prints what
+                                                it got and sent. It answers to a client: "request" does not answer its REQ, "mra"
+                                                answers it with an MRA alone, "reply" with a REP. It asks the listener at PORT:
+                                                "asker" sends a REQ, "connected" also an RTU for the REP
 """
 import random
 import socket
@@ -25,6 +29,7 @@ MESSAGES = {'req': 0x10, 'mra': 0x11, 'rej': 0x12, 'rep': 0x13, 'rtu': 0x14, 'dr
             'sidr_rep': 0x18, 'lap': 0x19, 'apr': 0x1a}
 PORT_SPACE_TCP = 0x0106
 CONSUMER_REJECT = 28
+MRA_SERVICE_TIMEOUT = 18        # of the message with which it answers a REQ: 4.096 us << 18 = 1.1 s
 MAD_HEADER = 24
 ETHERTYPE_IP = 0x0800
 
@@ -60,7 +65,7 @@ class Wire:
         self.socket.send(self.ether + ip + udp + body + icrc)
 
     def receive(self, seconds):
-        """The next management datagram to QP 1 from the other address; None: there is none."""
+        """The next management datagram to QP 1 between the two addresses; None: there is none."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.socket.settimeout(max(end - time.monotonic(), 0.001))
@@ -68,7 +73,7 @@ class Wire:
                 frame = self.socket.recv(4096)
             except TimeoutError:
                 return None
-            if frame[23] == 17 and frame[26:30] == socket.inet_aton(self.dst) and frame[36:38] == struct.pack('!H', ROCE_PORT) and \
+            if frame[23] == 17 and frame[26:34] == socket.inet_aton(self.dst) + socket.inet_aton(self.src) and frame[36:38] == struct.pack('!H', ROCE_PORT) and \
                     len(frame) >= 42 + 20 + 256 and frame[42] == UD_SEND and frame[47:50] == b'\x00\x00\x01':
                 return frame[62:62 + 256]
         return None
@@ -181,9 +186,45 @@ def reply(wire):
     wire.send(message('rej', struct.pack('!IIBBH', 0, theirs, 0, 0, CONSUMER_REJECT), tid))
 
 
+def await_message(wire, kind):
+    """The next message of this kind; its transaction and the peer's communication id."""
+    mad = wire.receive(20)
+    while mad is not None and struct.unpack('!H', mad[16:18])[0] != MESSAGES[kind]:
+        mad = wire.receive(20)
+    if mad is None:
+        sys.exit('no ' + kind)
+    print('got', kind, flush=True)
+    return struct.unpack('!Q', mad[8:16])[0], struct.unpack('!I', mad[24:28])[0]
+
+
+def gone(wire, step, port):
+    ours = 0x200000 + port              # the kernel knows a connection by this number and the GUID, which they share
+
+    def send(kind, data, tid):
+        wire.send(message(kind, data, tid))
+        print('sent', kind, flush=True)
+
+    print('ready', flush=True)
+    if step in ('request', 'mra', 'reply'):
+        tid, theirs = await_message(wire, 'req')
+        if step == 'mra':
+            send('mra', struct.pack('!IIBB', ours, theirs, 0, MRA_SERVICE_TIMEOUT << 3), tid)
+        elif step == 'reply':
+            send('rep', struct.pack('!III', ours, theirs, 0) + struct.pack('!III', 0x123 << 8, 0, 1 << 8), tid)
+            await_message(wire, 'rtu')
+            await_message(wire, 'dreq')
+    else:
+        wire.send(request(wire, port, ours))
+        print('sent req', flush=True)
+        tid, theirs = await_message(wire, 'rep')
+        if step == 'connected':
+            send('rtu', struct.pack('!II', ours, theirs), tid)
+            await_message(wire, 'dreq')
+
+
 def main():
-    wire, action, more = Wire(*sys.argv[1:5]), sys.argv[5], [int(a) for a in sys.argv[6:]]
-    {'headers': headers, 'fields': fields, 'flood': flood, 'reply': reply}[action](wire, *more)
+    wire, action, more = Wire(*sys.argv[1:5]), sys.argv[5], [int(a) if a.isdigit() else a for a in sys.argv[6:]]
+    {'headers': headers, 'fields': fields, 'flood': flood, 'reply': reply, 'gone': gone}[action](wire, *more)
 
 
 if __name__ == '__main__':
