@@ -63,3 +63,4 @@
 #include "model/window.c"
 #include "model/wqe.c"
 #include "model/xmit.c"
+#include "model/xrc.c"

@@ -156,7 +156,7 @@ struct sirdma_cqp_srq {
 	__le64 addr; /* DMA address when not VMAP */
 	__le64 shadow_addr; /* DMA address of struct sirdma_srq_shadow */
 	__le64 first_pble; /* SIRDMA_CQP_FIRST_PBLE when VMAP: level 1, 4 KiB blocks */
-	__le64 rsvd;
+	__le64 xrc; /* extension: SIRDMA_CQP_SRQ_XRC, _CQ, _XRCD */
 };
 SIRDMA_SIZE_IS(struct sirdma_cqp_srq, 64);
 #define SIRDMA_CQP_SRQ_WQES SIRDMA_MASK(31, 0) /* power of two */
@@ -166,6 +166,14 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_srq, 64);
 #define SIRDMA_CQP_SRQ_ID SIRDMA_MASK(15, 0)
 #define SIRDMA_CQP_SRQ_STRIDE SIRDMA_MASK(41, 40) /* log2 of the quanta of a WQE */
 #define SIRDMA_CQP_SRQ_VMAP SIRDMA_BIT(47)
+/*
+ * The queue is one of an XRC domain. Targets of the domain receive from it, and no other queue pair. Its
+ * completions go to CQ, and what packets to it may access is of PD. Targets do not keep the queue from
+ * being destroyed; packets that name it are refused from then on.
+ */
+#define SIRDMA_CQP_SRQ_XRC SIRDMA_BIT(63)
+#define SIRDMA_CQP_SRQ_XRCD SIRDMA_MASK(47, 32)
+#define SIRDMA_CQP_SRQ_CQ SIRDMA_MASK(21, 0)
 
 /*
  * ALLOC_STAG, REG_MR, DEALLOC_STAG, QUERY_STAG. Without SIRDMA_CQP_STAG_MR a command is about a

@@ -96,12 +96,15 @@ struct sirdma_send {
 	__u32 num_sge;
 	__u64 swap_add; /* of an atomic: the value to swap in, or to add */
 	__u64 compare; /* of a compare-and-swap */
+	__u64 srq; /* an XRC initiator's: sirdma_send_srq(); else 0 */
 	union {
 		const struct sirdma_bind *bind; /* of a BIND_MW */
 		const struct sirdma_fast_reg *reg; /* of a FAST_REG */
 		const struct sirdma_flush *flush; /* of a FLUSH: sirdma_flush_ok() */
 	};
 };
+
+#define SIRDMA_SEND_HAS_SRQ SIRDMA_BIT(63) /* the device does not read this bit */
 
 /* An entry of the opcode table: two opcodes, and the parts that the request may have. */
 #define SIRDMA_SEND_OP_CODE SIRDMA_MASK(5, 0) /* enum sirdma_sq_op */
@@ -117,7 +120,9 @@ struct sirdma_send {
 #define SIRDMA_SEND_ON_RC 0x1000000u
 #define SIRDMA_SEND_ON_UC 0x2000000u
 #define SIRDMA_SEND_ON_UD 0x4000000u
-#define SIRDMA_SEND_ON_CONNECTED (SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_UC)
+#define SIRDMA_SEND_ON_XRC 0x8000000u
+#define SIRDMA_SEND_ON_RELIABLE (SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_XRC)
+#define SIRDMA_SEND_ON_CONNECTED (SIRDMA_SEND_ON_RELIABLE | SIRDMA_SEND_ON_UC)
 #define SIRDMA_SEND_OP(code, code_sol, flags) ((__u32)(code) | (__u32)(code_sol) << 8 | (flags))
 
 /* The entry of @opcode; 0: there is no such operation. */
@@ -142,22 +147,22 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 					      SIRDMA_SEND_ON_CONNECTED | SIRDMA_SEND_ON_UD);
 	case SIRDMA_WR_READ:
 		return SIRDMA_SEND_OP(SIRDMA_OP_READ, SIRDMA_OP_READ,
-				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_ON_RC);
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_ON_RELIABLE);
 	case SIRDMA_WR_CMP_SWAP:
 		return SIRDMA_SEND_OP(SIRDMA_OP_CMP_SWAP, SIRDMA_OP_CMP_SWAP,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_ATOMIC |
-					      SIRDMA_SEND_ON_RC);
+					      SIRDMA_SEND_ON_RELIABLE);
 	case SIRDMA_WR_FETCH_ADD:
 		return SIRDMA_SEND_OP(SIRDMA_OP_FETCH_ADD, SIRDMA_OP_FETCH_ADD,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_ATOMIC |
-					      SIRDMA_SEND_ON_RC);
+					      SIRDMA_SEND_ON_RELIABLE);
 	case SIRDMA_WR_LOCAL_INV:
 		return SIRDMA_SEND_OP(SIRDMA_OP_LOCAL_INV, SIRDMA_OP_LOCAL_INV,
 				      SIRDMA_SEND_OP_NO_DATA | SIRDMA_SEND_ON_CONNECTED);
 	case SIRDMA_WR_SEND_INV:
 		return SIRDMA_SEND_OP(SIRDMA_OP_SEND_INV, SIRDMA_OP_SEND_SOL_INV,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_INLINE |
-					      SIRDMA_SEND_ON_RC);
+					      SIRDMA_SEND_ON_RELIABLE);
 	case SIRDMA_WR_READ_INV:
 		return SIRDMA_SEND_OP(SIRDMA_OP_READ_LOC_INV, SIRDMA_OP_READ_LOC_INV,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_KERNEL |
@@ -168,18 +173,30 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 	case SIRDMA_WR_FAST_REG:
 		return SIRDMA_SEND_OP(SIRDMA_OP_FAST_REG, SIRDMA_OP_FAST_REG,
 				      SIRDMA_SEND_OP_NO_DATA | SIRDMA_SEND_OP_KERNEL |
-					      SIRDMA_SEND_ON_CONNECTED);
+					      SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_UC);
 	case SIRDMA_WR_FLUSH:
 		return SIRDMA_SEND_OP(SIRDMA_OP_FLUSH, SIRDMA_OP_FLUSH,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_NO_DATA |
-					      SIRDMA_SEND_OP_PLACEMENT | SIRDMA_SEND_ON_RC);
+					      SIRDMA_SEND_OP_PLACEMENT | SIRDMA_SEND_ON_RELIABLE);
 	case SIRDMA_WR_ATOMIC_WRITE:
 		return SIRDMA_SEND_OP(SIRDMA_OP_ATOMIC_WRITE, SIRDMA_OP_ATOMIC_WRITE,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_INLINE |
-					      SIRDMA_SEND_OP_PLACEMENT | SIRDMA_SEND_ON_RC);
+					      SIRDMA_SEND_OP_PLACEMENT | SIRDMA_SEND_ON_RELIABLE);
 	default:
 		return 0;
 	}
+}
+
+/* srq of a request to the remote shared receive queue @number. */
+static inline __u64 sirdma_send_srq(__u32 number)
+{
+	return SIRDMA_SEND_HAS_SRQ | SIRDMA_PREP(SIRDMA_WQE_XRC_SRQ, number);
+}
+
+/* The first fragment that is data: immediate data and the number of a queue take the place of fragment 0. */
+static inline __u32 sirdma_send_first_frag(const struct sirdma_send *send, int has_imm)
+{
+	return (__u32)has_imm | !!(send->srq & SIRDMA_SEND_HAS_SRQ);
 }
 
 /* remote_addr of a datagram to @qpn. */
@@ -316,11 +333,10 @@ static inline __u64 sirdma_send_hdr(const struct sirdma_send *send, __u32 op, in
 static inline __u64 sirdma_put_send(struct sirdma_wqe *wqe, const struct sirdma_send *send,
 				    __u64 hdr, __u64 valid)
 {
-	/* Immediate data takes the place of the first fragment. */
-	const __u32 first = hdr & SIRDMA_WQE_IMMDATA_FLAG ? 1 : 0;
+	const __u32 first = sirdma_send_first_frag(send, !!(hdr & SIRDMA_WQE_IMMDATA_FLAG));
 
 	if (first) {
-		sirdma_put64(&wqe->frag_addr, send->imm);
+		sirdma_put64(&wqe->frag_addr, send->imm | send->srq);
 		sirdma_put64(&wqe->frag_stag, 0);
 	}
 	hdr |= sirdma_put_frags(wqe, send->sges, send->num_sge, first, valid);
@@ -331,7 +347,7 @@ static inline __u64 sirdma_put_send(struct sirdma_wqe *wqe, const struct sirdma_
 static inline __u64 sirdma_put_send_inline(struct sirdma_wqe *wqe, const struct sirdma_send *send,
 					   __u64 hdr, __u32 bytes, __u64 valid)
 {
-	sirdma_put64(&wqe->frag_addr, send->imm);
+	sirdma_put64(&wqe->frag_addr, send->imm | send->srq);
 	sirdma_put_inline(wqe, send->sges, send->num_sge, valid);
 	sirdma_put64(&wqe->remote, send->remote_addr);
 	return hdr | SIRDMA_WQE_INLINE | SIRDMA_PREP(SIRDMA_WQE_INLINELEN, bytes) | valid;
@@ -348,7 +364,7 @@ static inline __u64 sirdma_put_atomic(struct sirdma_wqe *wqe, const struct sirdm
 	sirdma_put64(&wqe->remote, send->remote_addr);
 	sirdma_put64(&operands->swap_add, send->swap_add);
 	sirdma_put64(&operands->compare, send->compare);
-	sirdma_put64(&operands->rsvd, 0);
+	sirdma_put64(&operands->xrc_srq, SIRDMA_GET(SIRDMA_WQE_XRC_SRQ, send->srq));
 	sirdma_put64(&operands->valid, valid);
 	return hdr | SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, 1) | valid;
 }
@@ -405,7 +421,7 @@ static inline __u64 sirdma_put_flush(struct sirdma_wqe *wqe, const struct sirdma
 		     SIRDMA_PREP(SIRDMA_WQE_FLUSH_LEN, send->flush->length) |
 			     SIRDMA_PREP(SIRDMA_WQE_FLUSH_PLT, send->flush->placement) |
 			     SIRDMA_PREP(SIRDMA_WQE_FLUSH_SEL, send->flush->level));
-	sirdma_put64(&wqe->frag_stag, 0);
+	sirdma_put64(&wqe->frag_stag, SIRDMA_GET(SIRDMA_WQE_XRC_SRQ, send->srq));
 	sirdma_put64(&wqe->remote, send->remote_addr);
 	return hdr | valid;
 }

@@ -22,6 +22,8 @@ enum sirdma_qp_type {
 	SIRDMA_QPT_RC = 0,
 	SIRDMA_QPT_UC = 1,
 	SIRDMA_QPT_UD = 2,
+	SIRDMA_QPT_XRC_INI = 3, /* an XRC initiator: it has no receive queue */
+	SIRDMA_QPT_XRC_TGT = 4, /* an XRC target: it has no queues, CQs and PD of its own */
 };
 
 /* IPv4 addresses are stored v4-mapped (::ffff:a.b.c.d), network order. */
@@ -48,8 +50,15 @@ static inline int sirdma_ip_is_multicast(const struct sirdma_ip *ip)
 #define SIRDMA_MAX_FLOW_LABEL 0xfffffu
 #define SIRDMA_MAX_VLAN_PRIO 7
 
+/* The numbers of XRC domains, which the driver chooses: a target receives from the shared queues of its domain. */
+#define SIRDMA_MAX_XRCDS 65536
+
 struct sirdma_qp_ctx {
-	/* Queues: taken at creation only. */
+	/*
+	 * Queues: taken at creation only. Of an XRC initiator rq_wqes and srq are 0, and recv_cq is a CQ that
+	 * gets nothing. An XRC target takes compl_ctx, event_ctx, qp_type and xrcd alone, and sq_quanta,
+	 * rq_wqes and srq are 0.
+	 */
 	__le64 compl_ctx; /* echoed in each CQE; of a user's QP it is the user's value */
 	__le64 event_ctx; /* driver's cookie, echoed in each AEQE */
 	__le64 sq_addr; /* DMA address, or first PBLE index with SQ_VMAP */
@@ -65,7 +74,7 @@ struct sirdma_qp_ctx {
 	__u8 rq_stride_shift; /* log2 of the WQE stride in quanta: 0..3 */
 	__u8 state; /* enum sirdma_qp_state: written on upload */
 	__u8 queue_flags; /* SIRDMA_QPC_* */
-	__le32 rsvd0;
+	__le32 xrcd; /* an XRC target's domain, below SIRDMA_MAX_XRCDS */
 
 	/* Which groups below a MODIFY_QP applies: SIRDMA_QPC_MOD_* */
 	__le32 modify;

@@ -155,7 +155,9 @@ static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, const struct 
 		if (bytes != SIRDMA_ATOMIC_LEN)
 			return 0;
 		/* Inline, it takes no more room than without data, so max_inline does not matter. */
-		return send->flags & SIRDMA_SEND_INLINE ? 1 : sirdma_frag_quanta(send->num_sge);
+		return send->flags & SIRDMA_SEND_INLINE ?
+			       1 :
+			       sirdma_frag_quanta(send->num_sge + sirdma_send_first_frag(send, 0));
 	}
 	if (send->flags & SIRDMA_SEND_INLINE)
 		return (op & SIRDMA_SEND_OP_INLINE) && bytes <= sq->max_inline ?
@@ -169,7 +171,8 @@ static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, const struct 
 	/* The one fragment names the stag to invalidate. */
 	if (send->opcode == SIRDMA_WR_READ_INV && send->num_sge != 1)
 		return 0;
-	return sirdma_frag_quanta(send->num_sge + !!(op & SIRDMA_SEND_OP_IMM));
+	return sirdma_frag_quanta(send->num_sge +
+				  sirdma_send_first_frag(send, !!(op & SIRDMA_SEND_OP_IMM)));
 }
 
 /*

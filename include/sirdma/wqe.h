@@ -37,7 +37,7 @@
 
 /* One quantum: a fragment, a per-opcode word, the header. */
 struct sirdma_wqe {
-	__le64 frag_addr; /* fragment 0 address, or immediate data */
+	__le64 frag_addr; /* fragment 0 address, or immediate data and SIRDMA_WQE_XRC_SRQ */
 	__le64 frag_stag; /* fragment 0 stag and length: SIRDMA_FRAG_* */
 	__le64 remote; /* WRITE/READ: remote address; SEND: SIRDMA_WQE_DEST*; shared RQ: wr_id */
 	__le64 hdr; /* SIRDMA_WQE_* */
@@ -82,6 +82,13 @@ SIRDMA_SIZE_IS(struct sirdma_frag, 16);
 #define SIRDMA_WQE_DESTQKEY SIRDMA_MASK(31, 0)
 #define SIRDMA_WQE_DESTQPN SIRDMA_MASK(55, 32)
 #define SIRDMA_QKEY_OF_QP 0x80000000u
+
+/*
+ * Extension: each request of an XRC initiator names the shared receive queue to which it goes, a remote one,
+ * in word 0 above the immediate data. So the data begins with fragment 1. An atomic and a FLUSH, which use word 0
+ * otherwise, have a place of their own.
+ */
+#define SIRDMA_WQE_XRC_SRQ SIRDMA_MASK(55, 32)
 
 /* SQ opcodes; the same codes are reported in a send CQE. */
 enum sirdma_sq_op {
@@ -145,7 +152,7 @@ enum sirdma_sq_op {
 struct sirdma_atomic_operands {
 	__le64 swap_add; /* the value to swap in, or to add */
 	__le64 compare;
-	__le64 rsvd;
+	__le64 xrc_srq; /* an XRC initiator's: number of the remote shared receive queue; else 0 */
 	__le64 valid; /* SIRDMA_FRAG_VALID */
 };
 SIRDMA_SIZE_IS(struct sirdma_atomic_operands, SIRDMA_QUANTUM);
@@ -154,7 +161,8 @@ SIRDMA_SIZE_IS(struct sirdma_atomic_operands, SIRDMA_QUANTUM);
  * ATOMIC_WRITE: as WRITE, of SIRDMA_ATOMIC_LEN bytes exactly, from fragments or inline. The receiver
  * writes them at once.
  *
- * FLUSH: word 0 is SIRDMA_WQE_FLUSH_*, word 1 is 0; word 2 and SIRDMA_WQE_REMSTAG name the remote
+ * FLUSH: word 0 is SIRDMA_WQE_FLUSH_*; word 1 is 0, or the number of the shared receive queue of an XRC
+ * initiator's; word 2 and SIRDMA_WQE_REMSTAG name the remote
  * bytes.
  */
 #define SIRDMA_WQE_FLUSH_LEN SIRDMA_MASK(31, 0) /* bytes of a range */

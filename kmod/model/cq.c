@@ -317,6 +317,30 @@ bool snic_ccq_post(struct snic_dev *dev, struct snic_cq *cq, u32 wqe_idx, u8 opc
 	return done;
 }
 
+struct snic_cq *snic_cq_attach(struct snic_dev *dev, u32 id)
+{
+	struct snic_cq *cq = snic_cq_get(dev, id);
+
+	if (!cq)
+		return NULL;
+	if (cq->is_ccq) {
+		snic_cq_put(cq);
+		return NULL;
+	}
+	port_lock(&cq->lock);
+	cq->qp_refs++;
+	port_unlock(&cq->lock);
+	return cq;
+}
+
+void snic_cq_detach(struct snic_cq *cq)
+{
+	port_lock(&cq->lock);
+	cq->qp_refs--;
+	port_unlock(&cq->lock);
+	snic_cq_put(cq);
+}
+
 /* Commands */
 
 /* The ring that @cmd describes: elements of 32 bytes, or half as many of 64. */

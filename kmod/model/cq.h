@@ -77,6 +77,10 @@ static inline void snic_cq_put(struct snic_cq *cq)
 	snic_obj_put(&cq->obj);
 }
 
+/* Count a user of CQ @id, which makes its destruction fail. NULL: there is no such CQ for users. */
+struct snic_cq *snic_cq_attach(struct snic_dev *dev, u32 id);
+void snic_cq_detach(struct snic_cq *cq);
+
 /*
  * One element of the ring always stays free: indices alone cannot tell a full ring from
  * an empty one. Room is checked whether or not CHKOVERFLOW asks for it, so that no

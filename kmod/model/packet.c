@@ -77,7 +77,8 @@ const struct snic_bth_info snic_bths[8] = {
 	[SIRDMA_BTH_UD / 32] = {.ops = OPS(SIRDMA_BTH_SEND_ONLY, SIRDMA_BTH_SEND_ONLY_IMM),
 				.req_len = DETH_LEN},
 	[SIRDMA_BTH_CNP / 32] = {.ops = 1u << 1, .req_len = CNP_LEN},
-	[SIRDMA_BTH_XRC / 32] = {.ops = SEND_WRITE | READ_ATOMIC | SEND_INV, .req_len = XRCETH_LEN},
+	[SIRDMA_BTH_XRC / 32] = {.ops = SEND_WRITE | READ_ATOMIC | SEND_INV | PLACEMENT,
+				 .req_len = XRCETH_LEN},
 };
 
 static bool rx_len_ok(const struct snic_rx_pkt *rx)
@@ -98,6 +99,23 @@ static void parse_deth(const u8 *p, struct snic_pkt *pkt)
 	memcpy(&deth, p, sizeof(deth));
 	pkt->qkey = be32_to_cpu(deth.qkey);
 	pkt->src_qpn = be32_to_cpu(deth.sqpn) & SIRDMA_QPN_MASK;
+}
+
+static void parse_xrceth(const u8 *p, struct snic_pkt *pkt)
+{
+	struct sirdma_xrceth xrceth;
+
+	memcpy(&xrceth, p, sizeof(xrceth));
+	pkt->srqn = be32_to_cpu(xrceth.xrcsrq) & SIRDMA_QPN_MASK;
+}
+
+/* The headers that the transport adds. Nothing reads those of CNP and RD. */
+static void parse_added(const u8 *p, struct snic_pkt *pkt)
+{
+	if ((pkt->opcode & SIRDMA_BTH_TRANSPORT) == SIRDMA_BTH_UD)
+		parse_deth(p, pkt);
+	else if ((pkt->opcode & SIRDMA_BTH_TRANSPORT) == SIRDMA_BTH_XRC)
+		parse_xrceth(p, pkt);
 }
 
 static void parse_atomic(const struct snic_op_info *op, const u8 *p, struct snic_pkt *pkt)
@@ -213,8 +231,8 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 	pkt->flags = op->flags;
 	pkt->pkey = be16_to_cpu(bth.pkey);
 	pkt->opcode = bth.opcode;
-	if ((bth.opcode & SIRDMA_BTH_TRANSPORT) == SIRDMA_BTH_UD && hdr_len > op->hdr_len)
-		parse_deth((const u8 *)rx->segs[0].ptr + BTH_LEN, pkt);
+	if (hdr_len > op->hdr_len)
+		parse_added((const u8 *)rx->segs[0].ptr + BTH_LEN, pkt);
 	parse_extended(op, (const u8 *)rx->segs[0].ptr + BTH_LEN + hdr_len - op->hdr_len, pkt);
 	return true;
 }
@@ -269,6 +287,13 @@ void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn)
 	};
 
 	header_append(pkt, &deth, sizeof(deth));
+}
+
+void snic_pkt_xrceth(struct snic_tx_pkt *pkt, u32 srqn)
+{
+	const struct sirdma_xrceth xrceth = {.xrcsrq = cpu_to_be32(srqn)};
+
+	header_append(pkt, &xrceth, sizeof(xrceth));
 }
 
 void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len)

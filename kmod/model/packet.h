@@ -94,7 +94,10 @@ struct snic_pkt {
 	u32 payload_off; /* offset from the BTH */
 	u32 payload_len; /* bytes without the pad */
 	u32 qkey; /* DETH */
-	u32 src_qpn;
+	union {
+		u32 src_qpn; /* DETH */
+		u32 srqn; /* XRCETH */
+	};
 	u32 npkts; /* PSNs that the packet takes: 1, unless it is a super-packet */
 	u16 flags; /* SNIC_PKT_* */
 	u16 pkey;
@@ -117,6 +120,7 @@ struct snic_seg_iter snic_pkt_payload(const struct snic_pkt *pkt, const struct s
 void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,
 		  u32 payload_len);
 void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn);
+void snic_pkt_xrceth(struct snic_tx_pkt *pkt, u32 srqn);
 void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len);
 void snic_pkt_feth(struct snic_tx_pkt *pkt, u32 flush);
 void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm);

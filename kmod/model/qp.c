@@ -7,6 +7,7 @@
 #include "retry.h"
 #include "send.h"
 #include "transport.h"
+#include "xrc.h"
 
 struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn)
 {
@@ -230,6 +231,8 @@ bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 m
 
 bool snic_qp_complete_recv(struct snic_qp *qp, struct snic_completion *c)
 {
+	if (unlikely(!qp->recv_cq))
+		return snic_xrc_complete(qp, c);
 	c->is_shared = qp->srq;
 	c->compl_ctx = qp->srq ? qp->resp.rqe.wr_id : qp->compl_ctx;
 	return qp_complete(qp, qp->recv_cq, c);
@@ -321,10 +324,11 @@ static bool flush_next_recv(struct snic_qp *qp)
  */
 static void qp_last_wqe(struct snic_qp *qp)
 {
-	if (!qp->srq || qp->last_wqe_raised || qp->state != SIRDMA_QPS_ERR)
+	if (!(qp->srq || qp->xrc) || qp->last_wqe_raised || qp->state != SIRDMA_QPS_ERR)
 		return;
 	qp->last_wqe_raised = true;
-	snic_srq_leave(qp->srq, &qp->srq_share);
+	if (qp->srq)
+		snic_srq_leave(qp->srq, &qp->srq_share);
 	snic_aeq_post(qp->dev, &qp->async, SIRDMA_AE_LAST_WQE_REACHED, SIRDMA_AE_SRC_RQ, 0,
 		      SIRDMA_QPS_ERR);
 }
@@ -338,9 +342,22 @@ static bool flush_has_work(struct snic_qp *qp)
 		snic_rq_has(&qp->own_rq, 0));
 }
 
+/* A target has no send queue, and one receive WQE at most. */
+static void flush_target(struct snic_qp *qp)
+{
+	if (qp->resp.rqe_valid)
+		snic_qp_fail_recv(qp, SIRDMA_FLUSH_GENERAL, SIRDMA_VENDOR_FLUSH);
+	qp_last_wqe(qp);
+}
+
 void snic_qp_flush(struct snic_qp *qp)
 {
 	u32 budget = SNIC_FLUSH_BATCH;
+
+	if (qp->xrc) {
+		flush_target(qp);
+		return;
+	}
 
 	do {
 		while (budget && flush_next_send(qp))

@@ -204,6 +204,7 @@ struct snic_resp {
 };
 
 struct snic_transport;
+struct snic_xrc;
 
 struct snic_qp {
 	struct snic_obj obj;
@@ -211,18 +212,18 @@ struct snic_qp {
 	struct port_lock lock;
 	struct snic_dev *dev;
 	struct snic_cq *send_cq;
-	struct snic_cq *recv_cq;
+	struct snic_cq *recv_cq; /* of an XRC target: see xrc.h */
 	struct sirdma_qp_shadow *shadow;
 	struct port_timer timer; /* timer of the transport: timer_due(), timer_expired() */
 	struct port_timer sq_poll; /* poll timer, see sq_poll.h */
 	u64 compl_ctx;
 	struct snic_aeq_events async;
 	struct snic_ring sq_ring;
-	struct snic_srq *srq; /* NULL: the QP has a receive queue of its own */
+	struct snic_srq *srq; /* NULL: a receive queue of its own, or an XRC target (xrc.h) */
 	struct snic_srq_share srq_share; /* protected by the lock of srq */
 	struct snic_rq own_rq;
 	u32 sq_quanta;
-	u32 pd;
+	u32 pd; /* of an XRC target: see xrc.h */
 	u32 recv_pd; /* PD of the memory that receive WQEs name */
 	u8 type; /* enum sirdma_qp_type */
 	u8 queue_flags; /* SIRDMA_QPC_* */
@@ -260,6 +261,7 @@ struct snic_qp {
 
 	u32 av_idx; /* a datagram QP's last address vector */
 
+	struct snic_xrc *xrc; /* of an XRC target, else NULL */
 	struct snic_inv *inv; /* [SNIC_INVS] */
 	struct snic_mw *windows; /* type 2 windows that the QP has bound, under snic_dev.mw_lock */
 

@@ -10,6 +10,7 @@
 #include "responder.h"
 #include "srq.h"
 #include "transport.h"
+#include "xrc.h"
 
 /* QP 0 is the subnet manager's, which RoCE does not have. QP 1 is that of the general services. */
 #define QP_FIRST_ID 1
@@ -44,21 +45,34 @@ static bool is_pow2(u32 n)
 	return n && !(n & (n - 1));
 }
 
-/* Check the queue part of the context, which only creation sets. */
-static u32 create_check(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
+static bool create_sizes_ok(const struct snic_transport *transport, const struct sirdma_qp_ctx *ctx)
 {
 	u32 sq = le32_to_cpu(ctx->sq_quanta), rq = le32_to_cpu(ctx->rq_wqes);
 
-	if (!snic_transport(ctx->qp_type) || ctx->rq_stride_shift > 3 ||
+	if (transport->no_sq ?
+		    sq != 0 :
+		    (!is_pow2(sq) || sq < SIRDMA_MIN_WQ_QUANTA || sq > SIRDMA_MAX_WQ_QUANTA))
+		return false;
+	if (rq &&
+	    (transport->no_rq || !is_pow2(rq) || rq > SIRDMA_MAX_WQ_QUANTA >> ctx->rq_stride_shift))
+		return false;
+	return !ctx->srq || (!rq && transport->may_share_rq);
+}
+
+/* Check the queue part of the context, which only creation sets. */
+static u32 create_check(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx)
+{
+	const struct snic_transport *transport = snic_transport(ctx->qp_type);
+
+	if (!transport || ctx->rq_stride_shift > 3 ||
 	    (ctx->queue_flags & ~(SIRDMA_QPC_SQ_VMAP | SIRDMA_QPC_RQ_VMAP | SIRDMA_QPC_KICK |
 				  SIRDMA_QPC_SIG_ALL | SIRDMA_QPC_RECV_MAC | SIRDMA_QPC_FAST_REG)))
 		return SIRDMA_CQP_BAD_PARAM;
-	if (!is_pow2(sq) || sq < SIRDMA_MIN_WQ_QUANTA || sq > SIRDMA_MAX_WQ_QUANTA)
+	if (!create_sizes_ok(transport, ctx))
 		return SIRDMA_CQP_BAD_PARAM;
-	if (rq && (!is_pow2(rq) || rq > SIRDMA_MAX_WQ_QUANTA >> ctx->rq_stride_shift))
-		return SIRDMA_CQP_BAD_PARAM;
-	if (ctx->srq && (rq || !snic_transport(ctx->qp_type)->may_share_rq))
-		return SIRDMA_CQP_BAD_PARAM;
+	if (transport->no_sq)
+		return le32_to_cpu(ctx->xrcd) < SIRDMA_MAX_XRCDS ? SIRDMA_CQP_OK :
+								   SIRDMA_CQP_BAD_INDEX;
 	return le32_to_cpu(ctx->pd) < dev->cfg.max_pds ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_INDEX;
 }
 
@@ -98,31 +112,6 @@ static u32 create_rings(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
 	return qp->shadow ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
 }
 
-/* Count the QP as a user of the CQ, which then cannot be destroyed. */
-static struct snic_cq *cq_attach(struct snic_dev *dev, u32 id)
-{
-	struct snic_cq *cq = snic_cq_get(dev, id);
-
-	if (!cq)
-		return NULL;
-	if (cq->is_ccq) {
-		snic_cq_put(cq);
-		return NULL;
-	}
-	port_lock(&cq->lock);
-	cq->qp_refs++;
-	port_unlock(&cq->lock);
-	return cq;
-}
-
-static void cq_detach(struct snic_cq *cq)
-{
-	port_lock(&cq->lock);
-	cq->qp_refs--;
-	port_unlock(&cq->lock);
-	snic_cq_put(cq);
-}
-
 /* Returns true if @id is 0: the QP has a receive queue of its own. */
 static bool srq_attach(struct snic_qp *qp, u32 id)
 {
@@ -135,10 +124,35 @@ static bool srq_attach(struct snic_qp *qp, u32 id)
 	return true;
 }
 
-static void srq_detach(struct snic_qp *qp)
+/* On a failure the caller calls drop_queues(). */
+static u32 create_queues(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx)
+{
+	u32 status;
+
+	if (qp->transport->no_sq)
+		return snic_xrc_alloc(qp, le32_to_cpu(ctx->xrcd)) ? SIRDMA_CQP_OK :
+								    SIRDMA_CQP_NO_MEMORY;
+	status = create_rings(qp, ctx);
+	if (status)
+		return status;
+	qp->send_cq = snic_cq_attach(qp->dev, le32_to_cpu(ctx->send_cq));
+	if (!qp->send_cq)
+		return SIRDMA_CQP_NO_OBJECT;
+	qp->recv_cq = snic_cq_attach(qp->dev, le32_to_cpu(ctx->recv_cq));
+	if (!qp->recv_cq || !srq_attach(qp, le32_to_cpu(ctx->srq)))
+		return SIRDMA_CQP_NO_OBJECT;
+	return SIRDMA_CQP_OK;
+}
+
+static void drop_queues(struct snic_qp *qp)
 {
 	if (qp->srq)
 		snic_srq_detach(qp->srq, &qp->srq_share);
+	if (qp->recv_cq)
+		snic_cq_detach(qp->recv_cq);
+	if (qp->send_cq)
+		snic_cq_detach(qp->send_cq);
+	port_free(qp->xrc);
 }
 
 /* Set the attributes that need no check, and those that a QP has before it is modified. */
@@ -183,30 +197,17 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	status = SIRDMA_CQP_NO_MEMORY;
 	if (!snic_inv_alloc(qp))
 		goto err_free;
-	status = create_rings(qp, &ctx);
+	status = create_queues(qp, &ctx);
 	if (status)
-		goto err_free;
-	status = SIRDMA_CQP_NO_OBJECT;
-	qp->send_cq = cq_attach(dev, le32_to_cpu(ctx.send_cq));
-	if (!qp->send_cq)
-		goto err_free;
-	qp->recv_cq = cq_attach(dev, le32_to_cpu(ctx.recv_cq));
-	if (!qp->recv_cq)
-		goto err_send_cq;
-	if (!srq_attach(qp, le32_to_cpu(ctx.srq)))
-		goto err_recv_cq;
+		goto err_queues;
 	snic_qp_reset(qp);
 	status = snic_table_status(snic_table_insert(&dev->qps, id, &qp->obj));
 	if (status)
-		goto err_srq;
+		goto err_queues;
 	return SIRDMA_CQP_OK;
 
-err_srq:
-	srq_detach(qp);
-err_recv_cq:
-	cq_detach(qp->recv_cq);
-err_send_cq:
-	cq_detach(qp->send_cq);
+err_queues:
+	drop_queues(qp);
 err_free:
 	port_free(qp->inv);
 	port_free(qp);
@@ -237,9 +238,7 @@ static void qp_destroy(struct snic_qp *qp)
 	port_timer_cancel_sync(&qp->timer);
 	port_timer_cancel_sync(&qp->sq_poll);
 	snic_aeq_detach(qp->dev, &qp->async);
-	srq_detach(qp);
-	cq_detach(qp->recv_cq);
-	cq_detach(qp->send_cq);
+	drop_queues(qp);
 	port_free(qp->inv);
 	port_free_rcu(qp, obj.rcu);
 }
@@ -496,9 +495,13 @@ static void ctx_fill(struct snic_qp *qp, struct sirdma_qp_ctx *ctx)
 	ctx->event_ctx = cpu_to_le64(qp->async.ctx);
 	ctx->sq_quanta = cpu_to_le32(qp->sq_quanta);
 	ctx->rq_wqes = cpu_to_le32(qp->own_rq.wqes);
-	ctx->send_cq = cpu_to_le32(qp->send_cq->obj.id);
-	ctx->recv_cq = cpu_to_le32(qp->recv_cq->obj.id);
-	ctx->pd = cpu_to_le32(qp->pd);
+	if (qp->xrc) {
+		ctx->xrcd = cpu_to_le32(qp->xrc->domain);
+	} else {
+		ctx->send_cq = cpu_to_le32(qp->send_cq->obj.id);
+		ctx->recv_cq = cpu_to_le32(qp->recv_cq->obj.id);
+		ctx->pd = cpu_to_le32(qp->pd);
+	}
 	ctx->qp_type = qp->type;
 	ctx->srq = cpu_to_le32(qp->srq ? qp->srq->obj.id : 0);
 	ctx->rq_stride_shift = qp->own_rq.stride_shift;

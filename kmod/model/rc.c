@@ -9,7 +9,7 @@
 #include "retry.h"
 #include "transport.h"
 
-static bool rc_fits(const struct snic_qp *qp, const struct snic_pkt *pkt)
+bool snic_reliable_fits(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	const struct snic_req *req = &qp->req;
 
@@ -24,7 +24,7 @@ static bool rc_fits(const struct snic_qp *qp, const struct snic_pkt *pkt)
  * packet may be dropped or belong to another QP, so the QP is deferred as well: snic_qp_run() then
  * does the remaining work.
  */
-static void rc_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more)
+void snic_reliable_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more)
 {
 	bool response = pkt->flags & SNIC_PKT_RESP;
 
@@ -48,10 +48,10 @@ const struct snic_transport snic_rc = {
 	.recv_start = snic_connected_recv_start,
 	.send_start = snic_req_start,
 	.admit = snic_connected_admit,
-	.fits = rc_fits,
+	.fits = snic_reliable_fits,
 	.rx_request = snic_resp_rx,
 	.rx_response = snic_comp_rx,
-	.rx_done = rc_rx_done,
+	.rx_done = snic_reliable_rx_done,
 	.respond = snic_resp_run,
 	.request = snic_req_run,
 	.burst = snic_req_burst,

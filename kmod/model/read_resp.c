@@ -11,7 +11,9 @@
  * acknowledges those too.
  */
 #include "responder.h"
+#include "transport.h"
 #include "xmit.h"
+#include "xrc.h"
 
 /* The two highest bits of a PSN tell its quarter of the circle. */
 #define PSN_QUARTER 0xc00000u
@@ -119,7 +121,7 @@ struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt)
 	u32 before = resp->epsn, len = rd_len(pkt);
 
 	rd_begin(rd, pkt->va, pkt->rkey, len, pkt->psn);
-	rd->opcode = pkt->opcode;
+	rd->opcode = pkt->opcode & SIRDMA_BTH_OPERATION;
 	rd_set_pending(resp, rd);
 	resp->msn = snic_psn_add(resp->msn, 1);
 	rd->msn = resp->msn;
@@ -225,7 +227,7 @@ static bool rd_covers(const struct snic_qp *qp, const struct snic_rd *rd,
 {
 	u32 off = snic_psn_fwd(pkt->psn, rd->psn) << qp->mtu_shift;
 
-	if (pkt->opcode != rd->opcode || pkt->rkey != rd->rkey)
+	if ((pkt->opcode & SIRDMA_BTH_OPERATION) != rd->opcode || pkt->rkey != rd->rkey)
 		return false;
 	if (rd->opcode != SIRDMA_BTH_READ_REQUEST)
 		return true;
@@ -251,6 +253,8 @@ void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 		rd_begin(again, pkt->va, pkt->rkey, len, pkt->psn);
 		again->opcode = rd->opcode;
 		again->msn = rd->msn;
+		if (qp->xrc)
+			snic_xrc_read_again(qp, again, rd);
 	}
 	again->done = true; /* a duplicate does not count against ird */
 	rd_set_pending(&qp->resp, again);
@@ -294,7 +298,8 @@ static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
 	struct snic_qp *qp = tx->qp;
 	bool first = !rd->pos, last = rd->pos + 1 == snic_qp_pkts(qp, rd->len);
 
-	snic_pkt_bth(pkt, opcodes[first + 2 * last], qp->pkey, qp->dest_qpn, rd_psn(rd), len);
+	snic_pkt_bth(pkt, qp->transport->bth | opcodes[first + 2 * last], qp->pkey, qp->dest_qpn,
+		     rd_psn(rd), len);
 	if (first || last)
 		snic_pkt_aeth(pkt, SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID, rd->msn);
 	rd_sent(qp, rd, last);
@@ -311,13 +316,31 @@ static bool rd_fill_one(struct snic_tx *tx, struct snic_rd *rd)
 		return false;
 	pkt = snic_tx_packet(tx);
 	/* An empty READ response is the answer to a FLUSH or an ATOMIC WRITE (annex A19). */
-	snic_pkt_bth(pkt, atomic ? SIRDMA_BTH_ATOMIC_ACK : SIRDMA_BTH_READ_RESP_ONLY, qp->pkey,
-		     qp->dest_qpn, rd->psn, 0);
+	snic_pkt_bth(pkt,
+		     qp->transport->bth |
+			     (atomic ? SIRDMA_BTH_ATOMIC_ACK : SIRDMA_BTH_READ_RESP_ONLY),
+		     qp->pkey, qp->dest_qpn, rd->psn, 0);
 	snic_pkt_aeth(pkt, SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID, rd->msn);
 	if (atomic)
 		snic_pkt_atomicacketh(pkt, rd->orig);
 	rd_sent(qp, rd, true);
 	return true;
+}
+
+/*
+ * The region of a READ to an XRC target is of the PD of the shared queue that the request named. All READs
+ * of one burst are of one queue. Returns false if @rd is of another one, or if the queue is gone.
+ */
+static bool rd_take_queue(struct snic_qp *qp, const struct snic_rd *rd)
+{
+	u64 name = *snic_xrc_queue_of_read(qp, rd);
+
+	if (qp->srq)
+		return qp->srq->name == name;
+	if (snic_xrc_bind(qp, name))
+		return true;
+	rd_fault(qp, rd, SIRDMA_AE_AMP_BAD_PD);
+	return false;
 }
 
 /*
@@ -332,6 +355,8 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 	enum snic_gather ret = SNIC_GATHER_OK;
 	enum sirdma_ae_code ae;
 
+	if (unlikely(qp->xrc) && !rd_take_queue(qp, rd))
+		return false;
 	if (rd->pos)
 		snic_tx_continue(tx);
 	n = min_t(u32, snic_tx_room(tx), snic_tx_bytes_room(tx) >> qp->mtu_shift);
@@ -367,7 +392,8 @@ static void resp_ack_packet(struct snic_tx *tx)
 	struct snic_qp *qp = tx->qp;
 	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
 
-	snic_pkt_bth(pkt, SIRDMA_BTH_ACK, qp->pkey, qp->dest_qpn, qp->resp.ack_psn, 0);
+	snic_pkt_bth(pkt, qp->transport->bth | SIRDMA_BTH_ACK, qp->pkey, qp->dest_qpn,
+		     qp->resp.ack_psn, 0);
 	snic_pkt_aeth(pkt, qp->resp.ack_syndrome, qp->resp.msn);
 }
 
@@ -378,7 +404,7 @@ static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, 
 	u32 i;
 
 	for (i = burst->npkts; i-- > sent;) {
-		if (burst->pkts[i].bth.opcode == SIRDMA_BTH_ACK)
+		if ((burst->pkts[i].bth.opcode & SIRDMA_BTH_OPERATION) == SIRDMA_BTH_ACK)
 			continue;
 		rd = &qp->resp.rd[owner[i]];
 		rd->pos = snic_psn_fwd(snic_pkt_psn(&burst->pkts[i]), rd->psn);
@@ -413,6 +439,8 @@ static bool resp_burst(struct snic_qp *qp)
 		for (; i < burst->npkts; i++)
 			owner[i] = (u8)(rd - resp->rd);
 	}
+	if (unlikely(qp->xrc))
+		snic_xrc_unbind(qp);
 	with_ack = resp->ack_due && snic_tx_room(&tx) && !snic_rd_next(qp);
 	if (with_ack)
 		resp_ack_packet(&tx);

@@ -10,6 +10,7 @@
 #include "sge.h"
 #include "srq.h"
 #include "transport.h"
+#include "xrc.h"
 
 /*
  * Record how the current request fails. snic_recv_fail() reports the failure once the NAK is sent.
@@ -43,12 +44,12 @@ bool snic_recv_format_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
  * repeats the request soon, and as often as it takes. A datagram is not repeated; a QP of rdma_cm
  * asks its peer to wait for 655 ms; a peer with few retries would fail. The responder does not know
  * the retry limit of the peer, and takes its own limit: connections usually have the same at both
- * ends.
+ * ends. An XRC target receives from several queues, and waits at none of them.
  */
 static bool recv_may_defer(const struct snic_qp *qp)
 {
 	return qp->rnr_retry == SNIC_RNR_RETRY_INFINITE && !qp->transport->is_datagram &&
-	       2 * snic_rnr_ns(qp->min_rnr_timer) <= SNIC_SRQ_RETRY_NS;
+	       !qp->xrc && 2 * snic_rnr_ns(qp->min_rnr_timer) <= SNIC_SRQ_RETRY_NS;
 }
 
 /* Fetch a receive WQE, unless the message has one. */
@@ -128,6 +129,22 @@ static bool recv_invalidate(struct snic_qp *qp)
 	return ret != SNIC_INV_REFUSED;
 }
 
+/* The same later, when the packet of the message is gone. */
+static bool recv_invalidate_late(struct snic_qp *qp)
+{
+	bool ok;
+
+	if (likely(!qp->xrc))
+		return recv_invalidate(qp);
+	ok = snic_xrc_bind(qp, qp->xrc->queue);
+	if (!ok)
+		recv_fail_invalidate(&qp->resp);
+	else
+		ok = recv_invalidate(qp);
+	snic_xrc_unbind(qp);
+	return ok;
+}
+
 bool snic_recv_end_wait(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
@@ -140,7 +157,7 @@ bool snic_recv_end_wait(struct snic_qp *qp)
 		return false;
 	if (resp->inv_started) {
 		resp->inv_wait = !snic_inv_finish(&qp->inv[SNIC_INV_RQ]);
-	} else if (!recv_invalidate(qp)) {
+	} else if (!recv_invalidate_late(qp)) {
 		/* The key changed after the SEND was acknowledged: no NAK can follow. */
 		snic_recv_fail(qp);
 		return false;

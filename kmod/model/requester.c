@@ -8,6 +8,7 @@
 
 #include "completer.h"
 #include "retry.h"
+#include "transport.h"
 #include "window.h"
 
 void snic_req_start(struct snic_qp *qp)
@@ -48,6 +49,18 @@ static enum snic_send_stop req_data(struct snic_tx *tx, const struct snic_out *o
 	return why;
 }
 
+/* Begin the packet of the current request, which has no payload. */
+static struct snic_tx_pkt *req_packet(struct snic_tx *tx, u8 opcode)
+{
+	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
+	struct snic_qp *qp = tx->qp;
+
+	snic_pkt_bth(pkt, qp->transport->bth | opcode, qp->pkey, qp->dest_qpn, qp->req.nxt, 0);
+	if (qp->transport->adds_header)
+		snic_pkt_xrceth(pkt, qp->req.sqe.srqn);
+	return pkt;
+}
+
 /* The next request of the current READ, which may need several requests. */
 static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *out)
 {
@@ -64,8 +77,7 @@ static enum snic_send_stop req_read(struct snic_tx *tx, const struct snic_out *o
 	if (!npkts)
 		return SNIC_SEND_BLOCKED;
 	len = min_t(u32, out->len - off, npkts << qp->mtu_shift);
-	pkt = snic_tx_packet(tx);
-	snic_pkt_bth(pkt, SIRDMA_BTH_READ_REQUEST, qp->pkey, qp->dest_qpn, req->nxt, 0);
+	pkt = req_packet(tx, SIRDMA_BTH_READ_REQUEST);
 	/*
 	 * A responder must not check the key of an empty READ (IBTA C9-88). Soft-RoCE does when
 	 * the request is repeated, and accepts 0 only.
@@ -92,8 +104,7 @@ static enum snic_send_stop req_one(struct snic_tx *tx, u8 opcode)
 		return SNIC_SEND_STALLED;
 	if (!snic_reads_ask(qp, 0, 1))
 		return SNIC_SEND_BLOCKED;
-	pkt = snic_tx_packet(tx);
-	snic_pkt_bth(pkt, opcode, qp->pkey, qp->dest_qpn, req->nxt, 0);
+	pkt = req_packet(tx, opcode);
 	if (opcode == SIRDMA_BTH_FLUSH) {
 		snic_pkt_feth(pkt, sqe->flush.feth);
 		snic_pkt_reth(pkt, sqe->remote_va, sqe->rkey, sqe->flush.len);

@@ -5,6 +5,8 @@
  */
 #include "responder.h"
 
+#include "xrc.h"
+
 static void resp_owe(struct snic_resp *resp, u8 syndrome, u32 psn)
 {
 	/* A NAK acknowledges all packets before it too: an ACK must not replace the NAK. */
@@ -89,8 +91,8 @@ static void resp_refuse(struct snic_qp *qp, enum snic_recv_verdict verdict)
 	resp_owe_nak(resp, SIRDMA_AETH_NAK | naks[verdict].nak);
 }
 
-static enum snic_recv_verdict resp_execute(struct snic_qp *qp, const struct snic_pkt *pkt,
-					   const struct snic_rx_pkt *rx)
+enum snic_recv_verdict snic_resp_execute(struct snic_qp *qp, const struct snic_pkt *pkt,
+					 const struct snic_rx_pkt *rx)
 {
 	if (!(pkt->flags & SNIC_PKT_RD_ATOMIC))
 		return snic_recv_data(qp, pkt, rx);
@@ -104,8 +106,9 @@ static enum snic_recv_verdict resp_execute(struct snic_qp *qp, const struct snic
 					       snic_flush_request(qp, pkt);
 }
 
-static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
-			  const struct snic_rx_pkt *rx)
+/* @is_xrc is a constant: the compiler makes two functions, so that RC does not test it. */
+static __always_inline void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
+					  const struct snic_rx_pkt *rx, bool is_xrc)
 {
 	struct snic_resp *resp = &qp->resp;
 	enum snic_recv_verdict verdict;
@@ -113,7 +116,7 @@ static void resp_expected(struct snic_qp *qp, const struct snic_pkt *pkt,
 	bool owed;
 
 	snic_recv_begin(resp);
-	verdict = resp_execute(qp, pkt, rx);
+	verdict = is_xrc ? snic_xrc_execute(qp, pkt, rx) : snic_resp_execute(qp, pkt, rx);
 	if (!snic_qp_can_receive(qp))
 		return; /* the CQ overflowed, and the overflow put the QP into the error state */
 	if (verdict == SNIC_RECV_RNR) {
@@ -152,7 +155,8 @@ void snic_resp_end_wait(struct snic_qp *qp)
 	resp_out_of_sequence(qp, resp->epsn);
 }
 
-void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
+static __always_inline void resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt,
+				    const struct snic_rx_pkt *rx, bool is_xrc)
 {
 	s32 diff = snic_psn_diff(pkt->psn, qp->resp.epsn);
 
@@ -181,5 +185,15 @@ void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct s
 	else if (diff < 0)
 		resp_duplicate(qp, pkt);
 	else
-		resp_expected(qp, pkt, rx);
+		resp_expected(qp, pkt, rx, is_xrc);
+}
+
+void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
+{
+	resp_rx(qp, pkt, rx, false);
+}
+
+void snic_resp_rx_xrc(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
+{
+	resp_rx(qp, pkt, rx, true);
 }

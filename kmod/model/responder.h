@@ -7,6 +7,11 @@
 
 /* Handle a request packet. */
 void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
+/* The same for an XRC target: snic_xrc_execute() (xrc.h) executes the requests. */
+void snic_resp_rx_xrc(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
+/* Execute the request that is expected next. */
+enum snic_recv_verdict snic_resp_execute(struct snic_qp *qp, const struct snic_pkt *pkt,
+					 const struct snic_rx_pkt *rx);
 /* Send responses, and the acknowledgement that is due, in PSN order. */
 void snic_resp_run(struct snic_qp *qp);
 /*

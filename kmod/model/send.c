@@ -269,6 +269,18 @@ static u32 send_qkey(const struct snic_qp *qp, const struct snic_sqe *sqe)
 	return qkey & SIRDMA_QKEY_OF_QP ? qp->qkey : qkey;
 }
 
+/* The header that the transport adds. */
+static void send_added_header(struct snic_tx *tx, struct snic_tx_pkt *pkt)
+{
+	struct snic_qp *qp = tx->qp;
+	const struct snic_sqe *sqe = &qp->req.sqe;
+
+	if (qp->transport->is_datagram)
+		snic_pkt_deth(pkt, send_qkey(qp, sqe), qp->obj.id);
+	else
+		snic_pkt_xrceth(pkt, sqe->srqn);
+}
+
 /* Build the header of one SEND, WRITE or ATOMIC WRITE packet of @len bytes at @off. */
 static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off, u32 len)
 {
@@ -280,8 +292,8 @@ static void send_packet(struct snic_tx *tx, const struct snic_out *out, u32 off,
 
 	snic_pkt_bth(pkt, qp->transport->bth | send_opcode(sqe, !off, last), qp->pkey,
 		     datagram ? snic_sqe_dest_qpn(sqe) : qp->dest_qpn, req->nxt, len);
-	if (datagram)
-		snic_pkt_deth(pkt, send_qkey(qp, sqe), qp->obj.id);
+	if (qp->transport->adds_header)
+		send_added_header(tx, pkt);
 	if ((snic_op_is_write(sqe->op) || sqe->op == SIRDMA_OP_ATOMIC_WRITE) && !off)
 		snic_pkt_reth(pkt, sqe->remote_va, sqe->rkey, out->len);
 	if (last && sqe->has_imm)

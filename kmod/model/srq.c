@@ -8,24 +8,23 @@
 #define SRQ_FIRST_ID 1
 #define SRQ_FIRST_PERIOD 1
 
-static struct snic_srq *srq_get(struct snic_dev *dev, u32 id)
+struct snic_srq *snic_srq_get(struct snic_dev *dev, u32 id)
 {
 	struct snic_obj *obj = snic_table_get(&dev->srqs, id);
 
 	return obj ? container_of(obj, struct snic_srq, obj) : NULL;
 }
 
-static void srq_put(struct snic_srq *srq)
-{
-	snic_obj_put(&srq->obj);
-}
-
 struct snic_srq *snic_srq_attach(struct snic_dev *dev, u32 id)
 {
-	struct snic_srq *srq = srq_get(dev, id);
+	struct snic_srq *srq = snic_srq_get(dev, id);
 
 	if (!srq)
 		return NULL;
+	if (srq->name) {
+		snic_srq_put(srq);
+		return NULL;
+	}
 	port_lock(&srq->lock);
 	srq->qp_refs++;
 	port_unlock(&srq->lock);
@@ -151,7 +150,7 @@ void snic_srq_detach(struct snic_srq *srq, struct snic_srq_share *share)
 	srq_end_wait(srq, share);
 	srq->qp_refs--;
 	port_unlock(&srq->lock);
-	srq_put(srq);
+	snic_srq_put(srq);
 }
 
 /* Commands */
@@ -186,8 +185,28 @@ static u32 srq_decode(struct snic_dev *dev, const struct sirdma_cqp_srq *cmd, st
 	return srq->shadow ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
 }
 
+/* Attach a queue of an XRC domain to its CQ. Commands run one at a time. */
+static u32 srq_join_domain(struct snic_dev *dev, struct snic_srq *srq, u64 xrc)
+{
+	if (!(xrc & SIRDMA_CQP_SRQ_XRC))
+		return xrc ? SIRDMA_CQP_BAD_PARAM : SIRDMA_CQP_OK;
+	srq->cq = snic_cq_attach(dev, (u32)SIRDMA_GET(SIRDMA_CQP_SRQ_CQ, xrc));
+	if (!srq->cq)
+		return SIRDMA_CQP_NO_OBJECT;
+	srq->domain = (u32)SIRDMA_GET(SIRDMA_CQP_SRQ_XRCD, xrc);
+	srq->name = ++dev->xrc_queues << SNIC_SRQ_ID_BITS | srq->obj.id;
+	return SIRDMA_CQP_OK;
+}
+
+static void srq_leave_domain(struct snic_srq *srq)
+{
+	if (srq->cq)
+		snic_cq_detach(srq->cq);
+}
+
 u32 snic_cqp_create_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
 {
+	const struct sirdma_cqp_srq *cmd = (const void *)wqe;
 	struct snic_srq *srq;
 	u32 status;
 
@@ -195,7 +214,9 @@ u32 snic_cqp_create_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	srq = port_alloc_charged(sizeof(*srq));
 	if (!srq)
 		return SIRDMA_CQP_NO_MEMORY;
-	status = srq_decode(dev, (const void *)wqe, srq);
+	status = srq_decode(dev, cmd, srq);
+	if (!status)
+		status = srq_join_domain(dev, srq, le64_to_cpu(cmd->xrc));
 	if (status)
 		goto err_free;
 	snic_obj_init(&srq->obj);
@@ -205,9 +226,11 @@ u32 snic_cqp_create_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	WRITE_ONCE(srq->shadow->fetched, 0);
 	status = snic_table_status(snic_table_insert(&dev->srqs, srq->obj.id, &srq->obj));
 	if (status)
-		goto err_free;
+		goto err_domain;
 	return SIRDMA_CQP_OK;
 
+err_domain:
+	srq_leave_domain(srq);
 err_free:
 	port_free(srq);
 	return status;
@@ -217,7 +240,7 @@ static struct snic_srq *srq_by_cmd(struct snic_dev *dev, const struct sirdma_cqp
 				   u32 *status)
 {
 	u32 id = (u32)SIRDMA_GET(SIRDMA_CQP_SRQ_ID, le64_to_cpu(wqe->hdr));
-	struct snic_srq *srq = srq_get(dev, id);
+	struct snic_srq *srq = snic_srq_get(dev, id);
 
 	if (srq)
 		*status = SIRDMA_CQP_OK;
@@ -245,7 +268,7 @@ u32 snic_cqp_modify_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 		srq_check_limit(srq);
 	}
 	port_unlock(&srq->lock);
-	srq_put(srq);
+	snic_srq_put(srq);
 	return status;
 }
 
@@ -261,7 +284,7 @@ u32 snic_cqp_query_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	port_lock(&srq->lock);
 	*ret = srq->limit;
 	port_unlock(&srq->lock);
-	srq_put(srq);
+	snic_srq_put(srq);
 	return SIRDMA_CQP_OK;
 }
 
@@ -270,6 +293,7 @@ static void srq_destroy(struct snic_srq *srq)
 {
 	snic_obj_drain(&srq->obj);
 	snic_aeq_detach(srq->rq.dev, &srq->async);
+	srq_leave_domain(srq);
 	port_free_rcu(srq, obj.rcu);
 }
 
@@ -285,7 +309,7 @@ u32 snic_cqp_destroy_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
 	port_lock(&srq->lock);
 	users = srq->qp_refs;
 	port_unlock(&srq->lock);
-	srq_put(srq);
+	snic_srq_put(srq);
 	if (users)
 		return SIRDMA_CQP_IN_USE;
 	snic_table_remove(&dev->srqs, srq->obj.id);

@@ -15,6 +15,7 @@
 #ifndef SNIC_SRQ_H
 #define SNIC_SRQ_H
 
+#include "cq.h"
 #include "eq.h"
 #include "obj.h"
 #include "rq.h"
@@ -33,12 +34,18 @@ struct snic_srq_share {
 	u64 wait_period; /* in which it waits for one: the current period or the next; else stale */
 };
 
+#define SNIC_SRQ_ID_BITS 16 /* of SIRDMA_CQP_SRQ_ID */
+
 struct snic_srq {
 	struct snic_obj obj;
 	struct port_lock lock; /* protects the members below; taken inside a QP lock */
 	struct snic_rq rq;
 	struct sirdma_srq_shadow *shadow;
 	u32 pd; /* PD of the memory that the WQEs name */
+	/* A queue of an XRC domain (xrc.h); name 0: it is none. */
+	u64 name;
+	u32 domain;
+	struct snic_cq *cq;
 	struct snic_aeq_events async;
 	u32 fetched; /* WQEs since creation */
 	u32 limit; /* an event comes when fewer WQEs are left; 0: no event */
@@ -59,7 +66,15 @@ enum snic_wqe_status snic_srq_fetch(struct snic_srq *srq, struct snic_srq_share 
 				    bool may_defer, struct snic_rqe *rqe);
 /* The QP of @share does not wait any more. */
 void snic_srq_leave(struct snic_srq *srq, struct snic_srq_share *share);
-/* Count a user of queue @id, which makes its destruction fail. NULL: there is no such queue. */
+/* Queue @id with a reference, or NULL. */
+struct snic_srq *snic_srq_get(struct snic_dev *dev, u32 id);
+static inline void snic_srq_put(struct snic_srq *srq)
+{
+	snic_obj_put(&srq->obj);
+}
+/*
+ * Count a user of queue @id, which makes its destruction fail. NULL: there is no such queue, or it is one of an XRC domain.
+ */
 struct snic_srq *snic_srq_attach(struct snic_dev *dev, u32 id);
 /* The QP of @share is not attached any more. */
 void snic_srq_detach(struct snic_srq *srq, struct snic_srq_share *share);

@@ -34,7 +34,7 @@ static u8 super_opcode(u8 first, u8 last)
 	if (!begins)
 		return last;
 	if (ends & SNIC_PKT_INV)
-		return SIRDMA_BTH_SEND_ONLY_INV;
+		return (u8)(last - SIRDMA_BTH_SEND_LAST_INV + SIRDMA_BTH_SEND_ONLY_INV);
 	/* The opcodes without and with immediate data have the same order (IBTA table 38). */
 	if (ends & SNIC_PKT_SEND)
 		return (u8)(last - SIRDMA_BTH_SEND_LAST + SIRDMA_BTH_SEND_ONLY);
@@ -47,7 +47,9 @@ void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic
 {
 	const struct snic_tx_pkt *first = &burst->pkts[at], *last = &burst->pkts[at + n - 1];
 	struct sirdma_bth *bth = &out->bth;
-	u32 tail = last->hdr_len - sizeof(*bth), i;
+	/* Each request has the header that the transport adds, a super-packet has it once. */
+	u32 added = tx_op(first)->flags & SNIC_PKT_REQ ? snic_bth(first->bth.opcode)->req_len : 0;
+	u32 skip = sizeof(*bth) + added, tail = last->hdr_len - skip, i;
 
 	memcpy(out->hdr, first->hdr, sizeof(out->hdr));
 	out->hdr_len = first->hdr_len;
@@ -67,14 +69,15 @@ void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic
 	bth->flags = last->bth.flags;
 	bth->opcode = super_opcode(bth->opcode, last->bth.opcode);
 	if (out->hdr_len + tail == snic_opcode_hdr_len(bth->opcode)) {
-		memcpy(out->hdr + out->hdr_len, last->hdr + sizeof(*bth), tail);
+		memcpy(out->hdr + out->hdr_len, last->hdr + skip, tail);
 		out->hdr_len += tail;
 	}
 }
 
 u32 snic_super_saved(const struct snic_pkt *whole)
 {
-	u32 bytes = (whole->npkts - 1) * ((u32)sizeof(struct sirdma_bth) + SIRDMA_ICRC_LEN);
+	u32 added = whole->flags & SNIC_PKT_REQ ? snic_bth(whole->opcode)->req_len : 0;
+	u32 bytes = (whole->npkts - 1) * ((u32)sizeof(struct sirdma_bth) + added + SIRDMA_ICRC_LEN);
 
 	/* The first and the last packet of a READ response have an AETH each (IBTA table 38). */
 	if (whole->flags & SNIC_PKT_RESP && (whole->flags & SNIC_PKT_ONLY) == SNIC_PKT_ONLY)

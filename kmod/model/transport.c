@@ -3,9 +3,9 @@
 #include "transport.h"
 
 static const struct snic_transport *const transports[] = {
-	[SIRDMA_QPT_RC] = &snic_rc,
-	[SIRDMA_QPT_UC] = &snic_uc,
-	[SIRDMA_QPT_UD] = &snic_ud,
+	[SIRDMA_QPT_RC] = &snic_rc,	      [SIRDMA_QPT_UC] = &snic_uc,
+	[SIRDMA_QPT_UD] = &snic_ud,	      [SIRDMA_QPT_XRC_INI] = &snic_xrc_ini,
+	[SIRDMA_QPT_XRC_TGT] = &snic_xrc_tgt,
 };
 
 const struct snic_transport *snic_transport(u8 qp_type)

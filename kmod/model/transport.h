@@ -16,6 +16,9 @@
 struct snic_transport {
 	u64 sq_ops; /* send WQE operations that the transport supports; others complete in error */
 	u8 bth; /* upper bits of the transport's opcodes: SIRDMA_BTH_RC .. */
+	bool adds_header; /* to each request: a datagram's DETH, or else an XRCETH */
+	bool no_sq; /* QPs of the transport have no send queue .. */
+	bool no_rq; /* .. and no receive queue, nor a shared one that they alone name */
 	bool is_datagram; /* a WQE names its destination, and a packet is a whole message */
 	bool may_share_rq; /* QPs of the transport may receive from a shared queue */
 	bool has_sqe; /* a failed send moves the QP to SQE, not to ERR (IBTA 10.3.1) */
@@ -60,6 +63,8 @@ struct snic_transport {
 extern const struct snic_transport snic_rc;
 extern const struct snic_transport snic_uc;
 extern const struct snic_transport snic_ud;
+extern const struct snic_transport snic_xrc_ini;
+extern const struct snic_transport snic_xrc_tgt;
 
 /*
  * snic_transport_op() is operation @op of a QP's transport, to test it for NULL;
@@ -76,6 +81,9 @@ const struct snic_transport *snic_transport(u8 qp_type);
 /* admit() of connected transports: the packet must come from the QP's one peer. */
 bool snic_connected_admit(struct snic_qp *qp, const struct snic_pkt *pkt,
 			  const struct snic_rx_pkt *rx, enum sirdma_stat *why);
+/* fits() and rx_done() of reliable transports */
+bool snic_reliable_fits(const struct snic_qp *qp, const struct snic_pkt *pkt);
+void snic_reliable_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more);
 /* recv_start() of connected transports: expect the receive PSN that modify set. */
 void snic_connected_recv_start(struct snic_qp *qp);
 

@@ -147,6 +147,7 @@ static void ud_recv_start(struct snic_qp *qp) {}
 const struct snic_transport snic_ud = {
 	.sq_ops = SNIC_SQ_OPS_SEND,
 	.bth = SIRDMA_BTH_UD,
+	.adds_header = true,
 	.is_datagram = true,
 	.may_share_rq = true,
 	.has_sqe = true,

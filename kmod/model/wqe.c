@@ -5,6 +5,7 @@
 #include "qp.h"
 #include "sirdma/geometry.h"
 #include "sirdma/roce.h"
+#include "transport.h"
 
 enum {
 	OPF_INLINE = 1 << 0, /* the operation may carry inline data */
@@ -124,19 +125,21 @@ static bool atomic_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hd
 	sqe->len = SIRDMA_ATOMIC_LEN;
 	sqe->atomic.swap_add = le64_to_cpu(copy->atomic.operands.swap_add);
 	sqe->atomic.compare = le64_to_cpu(copy->atomic.operands.compare);
+	sqe->srqn = (u32)le64_to_cpu(copy->atomic.operands.xrc_srq) & SIRDMA_QPN_MASK;
 	return true;
 }
 
-static bool flush_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr)
+static bool flush_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool names_srq)
 {
-	u64 what = le64_to_cpu(copy->first.frag_addr);
+	u64 what = le64_to_cpu(copy->first.frag_addr), srqn = le64_to_cpu(copy->first.frag_stag);
 	u32 plt = (u32)SIRDMA_GET(SIRDMA_WQE_FLUSH_PLT, what);
 	u32 sel = (u32)SIRDMA_GET(SIRDMA_WQE_FLUSH_SEL, what);
 
-	if (SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) || copy->first.frag_stag || !plt ||
-	    plt & ~(u32)(SIRDMA_FLUSH_TO_GLOBAL | SIRDMA_FLUSH_TO_PERSISTENT) ||
+	if (SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr) || srqn > (names_srq ? SIRDMA_QPN_MASK : 0) ||
+	    !plt || plt & ~(u32)(SIRDMA_FLUSH_TO_GLOBAL | SIRDMA_FLUSH_TO_PERSISTENT) ||
 	    sel > SIRDMA_FLUSH_REGION)
 		return false;
+	sqe->srqn = (u32)srqn & SIRDMA_QPN_MASK;
 	sqe->flush.len = (u32)SIRDMA_GET(SIRDMA_WQE_FLUSH_LEN, what);
 	sqe->flush.feth = (u8)(plt | sel << SIRDMA_FETH_SEL_SHIFT);
 	return true;
@@ -180,10 +183,13 @@ static bool reg_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr)
 }
 
 /* Decode the data of @sqe: bytes in the ring, or fragments. */
-static bool data_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity)
+static bool data_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity,
+		      bool names_srq)
 {
 	u32 nfrags;
 
+	/* Only an XRC initiator sends this number; others have an address here. */
+	sqe->srqn = (u32)SIRDMA_GET(SIRDMA_WQE_XRC_SRQ, le64_to_cpu(copy->first.frag_addr));
 	if (sqe->is_inline) {
 		sqe->len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
 		return sqe->len <= SIRDMA_MAX_INLINE;
@@ -191,11 +197,13 @@ static bool data_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr,
 	nfrags = 1 + (u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr);
 	if (nfrags > SNIC_WQE_FRAGS)
 		return false;
-	/* Immediate data occupies the place of fragment 0. */
-	return frags_load(copy, sqe->has_imm, nfrags, polarity, sqe->sge, &sqe->nsge, &sqe->len);
+	/* Immediate data and that number occupy the place of fragment 0. */
+	return frags_load(copy, sqe->has_imm | names_srq, nfrags, polarity, sqe->sge, &sqe->nsge,
+			  &sqe->len);
 }
 
-static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity)
+static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr, bool polarity,
+		       bool names_srq)
 {
 	u16 allowed = sq_ops[sqe->op];
 
@@ -221,10 +229,10 @@ static bool sqe_decode(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr
 	sqe->remote_va = le64_to_cpu(copy->first.remote);
 	sqe->rkey = (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr);
 	if (allowed & OPF_FLUSH)
-		return flush_load(sqe, copy, hdr);
+		return flush_load(sqe, copy, hdr, names_srq);
 	if (allowed & OPF_ATOMIC)
 		return atomic_load(sqe, copy, hdr, polarity);
-	return data_load(sqe, copy, hdr, polarity) &&
+	return data_load(sqe, copy, hdr, polarity, names_srq) &&
 	       (!(allowed & OPF_EIGHT) || sqe->len == SIRDMA_ATOMIC_LEN);
 }
 
@@ -267,7 +275,9 @@ enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity, s
 	} else {
 		memcpy(&copy, wqe, quanta * SIRDMA_QUANTUM);
 	}
-	return sqe_decode(sqe, &copy, hdr, polarity) ? SNIC_WQE_OK : SNIC_WQE_BAD;
+	return sqe_decode(sqe, &copy, hdr, polarity, qp->transport->bth == SIRDMA_BTH_XRC) ?
+		       SNIC_WQE_OK :
+		       SNIC_WQE_BAD;
 }
 
 bool snic_sqe_peek(struct snic_qp *qp, u32 idx, bool polarity)

@@ -44,6 +44,7 @@ struct snic_sqe {
 	bool read_fence;
 	bool has_imm;
 	bool is_inline; /* the data stays in the ring: see snic_sqe_inline_ptr() */
+	u32 srqn : 24; /* of an XRC initiator: the remote queue to which the request goes */
 	union {
 		struct snic_sge sge[SIRDMA_MAX_SGE];
 		struct {

@@ -62,7 +62,8 @@ u64 rejected(Node &n)
 }
 
 // By enum sirdma_qp_type.
-constexpr u8 transports[] = {SIRDMA_BTH_RC, SIRDMA_BTH_UC, SIRDMA_BTH_UD};
+constexpr u8 transports[] = {SIRDMA_BTH_RC, SIRDMA_BTH_UC, SIRDMA_BTH_UD, SIRDMA_BTH_XRC,
+			     SIRDMA_BTH_XRC};
 
 void put32(u8 *p, u32 v)
 {
@@ -122,18 +123,26 @@ private:
 		put24(&p[5], kind & any_qp ? wide(in_.half()) : qp_.id);
 		p[8] = flags & 1 ? 0x80 : 0;
 		put24(&p[9], psn);
+		// Of XRC, mostly the number of the victim's queue.
+		if (w_.queue) {
+			p.resize(16);
+			put32(&p[12], opcode & 0x80 ? in_.half() : w_.queue->id);
+		}
+		const size_t extended = p.size();
+		const u8 operation = p[0] & SIRDMA_BTH_OPERATION;
+
 		// Enough for every extended header; where it is payload, it is data.
 		for (int i = 0; i < 28; i++)
 			p.push_back(in_.byte());
 		if ((kind & in_window) && qp_.opts.type == SIRDMA_QPT_UD)
 			put32(&p[12], qp_.opts.qkey);
 		else if (kind & in_window)
-			aim(p);
-		if ((kind & in_window) &&
-		    (p[0] == SIRDMA_BTH_SEND_LAST_INV || p[0] == SIRDMA_BTH_SEND_ONLY_INV))
-			put32(&p[12], flags & 0x10 ? w_.key :
-				      flags & 0x20 ? mw_key(flags) :
-						     w_.fast_key);
+			aim(p, extended);
+		if ((kind & in_window) && (operation == SIRDMA_BTH_SEND_LAST_INV ||
+					   operation == SIRDMA_BTH_SEND_ONLY_INV))
+			put32(&p[extended], flags & 0x10 ? w_.key :
+					    flags & 0x20 ? mw_key(flags) :
+							   w_.fast_key);
 		p.resize(p.size() + payload, flags);
 		// Lengths that do not fit the opcode come from there, too.
 		p.resize(std::max<size_t>(12,
@@ -152,17 +161,20 @@ private:
 	// Of the numbers that no queue pair has, that of multicast is likely.
 	static u32 wide(u32 qpn) { return qpn >= 0xff00 ? SIRDMA_MCAST_QPN : qpn; }
 
-	void aim(std::vector<u8> &p)
+	// @at: the first header behind the BTH, or behind the XRCETH.
+	void aim(std::vector<u8> &p, size_t at)
 	{
+		const bool is_flush = (p[0] & SIRDMA_BTH_OPERATION) == SIRDMA_BTH_FLUSH;
 		const u64 va =
 			qp_.node.va(World::window_start) + (p[18] << 8 | p[19]) % World::window;
 		const u32 key = p[26] & 2 ? mw_key(p[26] & 1) : w_.key;
 
 		// A FETH of a range or a region, mostly for visibility, precedes the RETH.
-		const size_t reth = p[0] == SIRDMA_BTH_FLUSH ? 16 : 12;
+		const size_t reth = is_flush ? at + 4 : at;
 
-		if (p[0] == SIRDMA_BTH_FLUSH)
-			p[15] = p[27] & 1 ? p[15] : (p[15] & 0x10) | SIRDMA_FLUSH_TO_GLOBAL;
+		if (is_flush)
+			p[at + 3] = p[at + 15] & 1 ? p[at + 3] :
+						     (p[at + 3] & 0x10) | SIRDMA_FLUSH_TO_GLOBAL;
 		for (size_t i = 0; i < 8; i++)
 			p[reth + i] = static_cast<u8>(va >> (56 - 8 * i));
 		for (size_t i = 0; i < 4; i++)
@@ -225,6 +237,11 @@ void give_work(World &w, u8 what)
 	Qp &a = w.victim->a, &b = w.victim->b;
 	const auto at = [](Node &n, size_t off) { return n.va(World::window_start + off); };
 
+	if (w.queue) {
+		for (int i = what & 7; i; i--)
+			EXPECT_EQ(w.queue->recv(i, {{at(b.node, 0), 4000, w.key}}), 0);
+		return; // a target has no requests of its own
+	}
 	for (int i = what & 7; i; i--)
 		b.recv({{at(b.node, 0), 4000, w.key}});
 	for (u32 i = 0; i < 2 && b.opts.type != SIRDMA_QPT_UD; i++)
@@ -285,7 +302,10 @@ extern "C" int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	const u8 settings = in.byte();
 
 	opts.mtu = static_cast<u16>(256 << settings % 5);
-	opts.type = settings & 128 ? SIRDMA_QPT_UD : settings & 64 ? SIRDMA_QPT_UC : SIRDMA_QPT_RC;
+	opts.type = (settings & 192) == 192 ? SIRDMA_QPT_XRC_INI :
+		    settings & 128	    ? SIRDMA_QPT_UD :
+		    settings & 64	    ? SIRDMA_QPT_UC :
+					      SIRDMA_QPT_RC;
 	opts.timeout = 8;
 	opts.retry_cnt = 2;
 	opts.rnr_retry = 2;

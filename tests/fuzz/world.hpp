@@ -18,6 +18,7 @@ public:
 	static constexpr size_t memory = 64 << 10, window_start = 16 << 10, window = 32 << 10;
 	// Memory windows of each node: one of type 1, one of type 2.
 	static constexpr u32 first_mw = 102;
+	static constexpr u32 xrcd = 1;
 
 	World()
 		: fabric(1), a(fabric, 1, false, options(), memory),
@@ -54,10 +55,21 @@ public:
 		address(b, a);
 	}
 
-	// Both connections anew, as at the beginning of each input.
+	// Both connections anew, as at the beginning of each input. An XRC initiator has a target, and that a queue.
 	void connect(const QpOptions &opts)
 	{
-		victim = std::make_unique<Link>(a, b, opts, opts, cq_entries);
+		QpOptions other = opts;
+
+		if (opts.type == SIRDMA_QPT_XRC_INI) {
+			other.type = SIRDMA_QPT_XRC_TGT;
+			other.xrcd = xrcd;
+		}
+		victim = std::make_unique<Link>(a, b, opts, other, cq_entries);
+		if (opts.type == SIRDMA_QPT_XRC_INI)
+			queue = std::make_unique<Srq>(
+				b, 64, 1,
+				SIRDMA_CQP_SRQ_XRC | SIRDMA_PREP(SIRDMA_CQP_SRQ_XRCD, xrcd) |
+					SIRDMA_PREP(SIRDMA_CQP_SRQ_CQ, victim->b.rcq.id));
 		bystander = std::make_unique<Link>(a, b, small(), small(), cq_entries);
 		for (Node *n : {&a, &b}) {
 			const u32 status = n->drv.reg_mr(fast_[n]);
@@ -87,6 +99,7 @@ public:
 			while (n->drv.next_aeqe())
 				;
 		}
+		queue.reset();
 		victim.reset();
 		for (Node *n : {&a, &b}) {
 			// Whatever was bound, nothing is left of it: the region can go.
@@ -103,6 +116,7 @@ public:
 	Fabric fabric;
 	Node a, b;
 	std::unique_ptr<Link> victim, bystander;
+	std::unique_ptr<Srq> queue; // of the victim's XRC domain
 	u32 key = 0, fast_key = 0;
 
 private:

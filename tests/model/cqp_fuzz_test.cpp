@@ -116,6 +116,9 @@ sirdma_cqp_wqe CqpFuzz::srq_command()
 	c.addr = vmap ? 0 : page();
 	c.first_pble = vmap ? first_ + pick(pages) : 0;
 	c.shadow_addr = page() + pick(64) * 64;
+	if (pick(2))
+		c.xrc = SIRDMA_CQP_SRQ_XRC | SIRDMA_PREP(SIRDMA_CQP_SRQ_XRCD, pick(2)) |
+			SIRDMA_PREP(SIRDMA_CQP_SRQ_CQ, 1 + pick(ids));
 	c.hdr = op(ops[pick(std::size(ops))]) | SIRDMA_PREP(SIRDMA_CQP_SRQ_ID, 1 + pick(ids)) |
 		SIRDMA_PREP(SIRDMA_CQP_SRQ_STRIDE, pick(3)) | (vmap ? SIRDMA_CQP_SRQ_VMAP : 0);
 	return std::bit_cast<sirdma_cqp_wqe>(c);
@@ -136,6 +139,12 @@ sirdma_cqp_wqe CqpFuzz::qp_command()
 		ctx->sq_quanta = 8u << pick(5);
 		ctx->srq = pick(4) ? 0 : 1 + pick(ids);
 		ctx->rq_wqes = ctx->srq ? 0 : 1u << pick(7);
+		ctx->qp_type = pick(2) ? u32{SIRDMA_QPT_RC} : pick(8);
+		ctx->xrcd = pick(2);
+		if (ctx->qp_type == SIRDMA_QPT_XRC_TGT)
+			ctx->sq_quanta = ctx->rq_wqes = ctx->srq = 0;
+		if (ctx->qp_type == SIRDMA_QPT_XRC_INI)
+			ctx->rq_wqes = ctx->srq = 0;
 		ctx->send_cq = 1 + pick(ids);
 		ctx->recv_cq = 1 + pick(ids);
 		ctx->modify = 1u << pick(15) | 1u << pick(15);

@@ -29,6 +29,17 @@ const Kind kinds[] = {
 	 SIRDMA_BTH_WRITE_ONLY_IMM},
 	{"ReadResponse", SIRDMA_BTH_READ_RESP_FIRST, SIRDMA_BTH_READ_RESP_MIDDLE,
 	 SIRDMA_BTH_READ_RESP_LAST, SIRDMA_BTH_READ_RESP_ONLY},
+	{"XrcSend", SIRDMA_BTH_XRC | SIRDMA_BTH_SEND_FIRST, SIRDMA_BTH_XRC | SIRDMA_BTH_SEND_MIDDLE,
+	 SIRDMA_BTH_XRC | SIRDMA_BTH_SEND_LAST, SIRDMA_BTH_XRC | SIRDMA_BTH_SEND_ONLY},
+	{"XrcSendInv", SIRDMA_BTH_XRC | SIRDMA_BTH_SEND_FIRST,
+	 SIRDMA_BTH_XRC | SIRDMA_BTH_SEND_MIDDLE, SIRDMA_BTH_XRC | SIRDMA_BTH_SEND_LAST_INV,
+	 SIRDMA_BTH_XRC | SIRDMA_BTH_SEND_ONLY_INV},
+	{"XrcWriteImm", SIRDMA_BTH_XRC | SIRDMA_BTH_WRITE_FIRST,
+	 SIRDMA_BTH_XRC | SIRDMA_BTH_WRITE_MIDDLE, SIRDMA_BTH_XRC | SIRDMA_BTH_WRITE_LAST_IMM,
+	 SIRDMA_BTH_XRC | SIRDMA_BTH_WRITE_ONLY_IMM},
+	{"XrcReadResponse", SIRDMA_BTH_XRC | SIRDMA_BTH_READ_RESP_FIRST,
+	 SIRDMA_BTH_XRC | SIRDMA_BTH_READ_RESP_MIDDLE, SIRDMA_BTH_XRC | SIRDMA_BTH_READ_RESP_LAST,
+	 SIRDMA_BTH_XRC | SIRDMA_BTH_READ_RESP_ONLY},
 };
 
 class Supers : public ::testing::TestWithParam<Kind> {
@@ -50,6 +61,8 @@ protected:
 
 			snic_pkt_bth(&pkt, opcode, 0xffff, 5, snic_psn_add(first_psn, i),
 				     last ? tail : mtu);
+			if (snic_opcode_hdr_len(opcode) > snic_op(opcode)->hdr_len)
+				snic_pkt_xrceth(&pkt, 0xabcde);
 			if (flags & SNIC_PKT_RETH)
 				snic_pkt_reth(&pkt, 0x123456789, 42, (npkts - 1) * mtu + tail);
 			if (flags & SNIC_PKT_IMM)
@@ -104,6 +117,7 @@ protected:
 			SCOPED_TRACE(i);
 			snic_super_part(&whole, mtu, i, &part);
 			EXPECT_EQ(part.psn, was.psn);
+			EXPECT_EQ(part.srqn, was.srqn);
 			EXPECT_EQ(part.npkts, 1u);
 			EXPECT_EQ(part.payload_len, was.payload_len);
 			EXPECT_EQ(part.payload_off, whole.payload_off + i * mtu);

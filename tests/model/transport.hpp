@@ -33,6 +33,7 @@ struct QpOptions {
 	u16 pkey = 0xffff;
 	u32 qkey = 0x11111111; // of datagrams
 	u32 srq = 0; // of both ends, or of whom it is given to; without a receive queue then
+	u32 xrcd = 0; // of an XRC target
 };
 
 struct Sge {
@@ -53,10 +54,33 @@ struct Wr {
 	bool fence = false;
 	u64 swap_add = 0; // of an atomic
 	u64 compare = 0;
+	std::optional<u32> srqn{}; // of an XRC initiator's
 	std::optional<sirdma_bind> bind{};
 	std::optional<sirdma_fast_reg> reg{};
 	std::optional<sirdma_flush> flush{};
 };
+
+inline bool is_xrc(u8 type)
+{
+	return type == SIRDMA_QPT_XRC_INI || type == SIRDMA_QPT_XRC_TGT;
+}
+
+// SIRDMA_SEND_ON_* of queue pairs of @type; 0 of those that send nothing.
+inline u32 send_type(u8 type)
+{
+	switch (type) {
+	case SIRDMA_QPT_RC:
+		return SIRDMA_SEND_ON_RC;
+	case SIRDMA_QPT_UC:
+		return SIRDMA_SEND_ON_UC;
+	case SIRDMA_QPT_UD:
+		return SIRDMA_SEND_ON_UD;
+	case SIRDMA_QPT_XRC_INI:
+		return SIRDMA_SEND_ON_XRC;
+	default:
+		return 0;
+	}
+}
 
 inline bool is_atomic(u8 op)
 {
@@ -113,7 +137,8 @@ private:
 // A shared receive queue, written by the codec.
 class Srq {
 public:
-	explicit Srq(Node &node, u32 wqes = 64, u32 pd = 1);
+	// @xrc: the last word of the command.
+	explicit Srq(Node &node, u32 wqes = 64, u32 pd = 1, u64 xrc = 0, u32 number = 0);
 	~Srq();
 	Srq(const Srq &) = delete;
 	Srq &operator=(const Srq &) = delete;
@@ -125,7 +150,7 @@ public:
 	sirdma_shared_rq queue{};
 
 	u32 exec(sirdma_cqp_op op, u32 limit = 0);
-	u32 create(u32 wqes, u32 pd);
+	u32 create(u32 wqes, u32 pd, u64 xrc = 0);
 	u32 destroy();
 	u32 arm(u32 limit) { return exec(SIRDMA_CQP_MODIFY_SRQ, limit); }
 	// 0 or -errno of the codec.
@@ -280,16 +305,17 @@ inline Qp::Qp(Node &n, const QpOptions &o, u32 cq_entries)
 {
 	EXPECT_EQ(node.drv.create_cq(scq, node.new_cq(), cq_entries), SIRDMA_CQP_OK);
 	EXPECT_EQ(node.drv.create_cq(rcq, node.new_cq(), cq_entries), SIRDMA_CQP_OK);
-	sq = node.host.alloc(o.sq_quanta * 32);
-	queue.ring = quantum(0);
+	if (o.type == SIRDMA_QPT_XRC_TGT)
+		opts.sq_quanta = 0;
+	else
+		sq = node.host.alloc(o.sq_quanta * 32);
+	queue.ring = opts.sq_quanta ? quantum(0) : nullptr;
 	queue.slots = slots_.data();
-	queue.size = o.sq_quanta;
+	queue.size = opts.sq_quanta;
 	queue.max_sge = queue.max_read_sge = SIRDMA_MAX_SGE;
 	queue.max_inline = SIRDMA_MAX_INLINE;
-	queue.qp_type = o.type == SIRDMA_QPT_RC ? SIRDMA_SEND_ON_RC :
-			o.type == SIRDMA_QPT_UC ? SIRDMA_SEND_ON_UC :
-						  SIRDMA_SEND_ON_UD;
-	if (o.srq)
+	queue.qp_type = send_type(o.type);
+	if (o.srq || is_xrc(o.type))
 		opts.rq_wqes = 0;
 	if (opts.rq_wqes)
 		rq = node.host.alloc(o.rq_wqes * (32u << o.rq_stride_shift));
@@ -334,6 +360,7 @@ inline u32 Qp::create(u32 cq_send, u32 cq_recv)
 	c->srq = opts.srq;
 	c->pd = 1;
 	c->qp_type = opts.type;
+	c->xrcd = opts.xrcd;
 	c->queue_flags = opts.queue_flags;
 	cmd.ctx_addr = ctx.pa;
 	cmd.hdr = qp_cmd_hdr(SIRDMA_CQP_CREATE_QP, id);
@@ -482,7 +509,7 @@ inline bool to_codec(const Wr &wr, sirdma_send &send)
 
 inline void Qp::place_raw(const Wr &wr, sirdma_send send)
 {
-	u32 quanta = sirdma_frag_quanta(send.num_sge + !!wr.imm), index;
+	u32 quanta = sirdma_frag_quanta(send.num_sge + (wr.imm || wr.srqn)), index;
 	u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, wr.op) | SIRDMA_PREP(SIRDMA_WQE_REMSTAG, wr.rkey) |
 		  (wr.signaled ? SIRDMA_WQE_SIGCOMPL : 0) | (wr.fence ? SIRDMA_WQE_READFENCE : 0) |
 		  (wr.imm ? SIRDMA_WQE_IMMDATA_FLAG : 0);
@@ -535,6 +562,7 @@ inline u32 Qp::place(const Wr &wr)
 	send.imm = wr.imm.value_or(0);
 	send.swap_add = wr.swap_add;
 	send.compare = wr.compare;
+	send.srq = wr.srqn ? sirdma_send_srq(*wr.srqn) : 0;
 	send.sges = sges.data();
 	send.num_sge = static_cast<u32>(sges.size());
 	if (wr.bind)
@@ -635,7 +663,7 @@ inline std::optional<Wc> Qp::poll(bool send)
 	wc.v4 = hdr & SIRDMA_CQE_IPV4;
 	EXPECT_EQ(wc.qpn, id);
 	EXPECT_EQ(wc.sq, send);
-	EXPECT_EQ(wc.shared, !send && opts.srq != 0);
+	EXPECT_EQ(wc.shared, !send && (opts.srq || is_xrc(opts.type)));
 	if (wc.shared)
 		wc.wr_id = e->cqe.compl_ctx;
 	else
@@ -643,7 +671,8 @@ inline std::optional<Wc> Qp::poll(bool send)
 	return wc;
 }
 
-inline Srq::Srq(Node &n, u32 wqes, u32 pd) : node(n), id(n.new_srq())
+inline Srq::Srq(Node &n, u32 wqes, u32 pd, u64 xrc, u32 number)
+	: node(n), id(number ? number : n.new_srq())
 {
 	ring = node.host.alloc(wqes * (32u << shift));
 	area = node.host.alloc(SIRDMA_SHADOW_SIZE);
@@ -654,7 +683,7 @@ inline Srq::Srq(Node &n, u32 wqes, u32 pd) : node(n), id(n.new_srq())
 		 .max_sge = 2,
 		 .head = 0,
 		 .fetched = 0};
-	EXPECT_EQ(create(wqes, pd), SIRDMA_CQP_OK);
+	EXPECT_EQ(create(wqes, pd, xrc), SIRDMA_CQP_OK);
 }
 
 inline Srq::~Srq()
@@ -675,7 +704,7 @@ inline u32 Srq::exec(sirdma_cqp_op op, u32 limit)
 	return node.drv.exec(cmd);
 }
 
-inline u32 Srq::create(u32 wqes, u32 pd)
+inline u32 Srq::create(u32 wqes, u32 pd, u64 xrc)
 {
 	sirdma_cqp_srq cmd{};
 
@@ -684,6 +713,7 @@ inline u32 Srq::create(u32 wqes, u32 pd)
 	cmd.pd = pd;
 	cmd.addr = ring.pa;
 	cmd.shadow_addr = area.pa;
+	cmd.xrc = xrc;
 	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_CREATE_SRQ) |
 		  SIRDMA_PREP(SIRDMA_CQP_SRQ_ID, id) | SIRDMA_PREP(SIRDMA_CQP_SRQ_STRIDE, shift);
 
