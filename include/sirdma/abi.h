@@ -45,6 +45,7 @@ enum sirdma_memreg_type {
 #define SIRDMA_FEATURE_ATOMICS SIRDMA_BIT(6)
 #define SIRDMA_FEATURE_SRQ SIRDMA_BIT(7)
 #define SIRDMA_FEATURE_PLACEMENT SIRDMA_BIT(32) /* extension: FLUSH, ATOMIC_WRITE */
+#define SIRDMA_FEATURE_XRC SIRDMA_BIT(33) /* extension: XRC domains, and what belongs to them */
 
 #define SIRDMA_HW_REV_GEN2 2
 

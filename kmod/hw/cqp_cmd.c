@@ -193,6 +193,10 @@ int sirdma_cqp_create_srq(struct sirdma_hw *hw, const struct sirdma_cqp_srq_para
 	} else {
 		cmd.addr = cpu_to_le64(params->pa);
 	}
+	if (params->xrc)
+		cmd.xrc = cpu_to_le64(SIRDMA_CQP_SRQ_XRC |
+				      SIRDMA_PREP(SIRDMA_CQP_SRQ_XRCD, params->xrcd) |
+				      SIRDMA_PREP(SIRDMA_CQP_SRQ_CQ, params->cq_id));
 	cmd.hdr = cpu_to_le64(hdr);
 	return exec_make(hw, &cmd);
 }

@@ -64,6 +64,9 @@ struct sirdma_cqp_srq_params {
 	u64 pa; /* address, when !vmap */
 	u32 first_pble; /* index of a level-1 list, when vmap */
 	bool vmap;
+	bool xrc; /* a queue of domain xrcd, whose completions go to cq_id */
+	u32 xrcd;
+	u32 cq_id;
 };
 int sirdma_cqp_create_srq(struct sirdma_hw *hw, const struct sirdma_cqp_srq_params *params);
 /*

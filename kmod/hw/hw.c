@@ -194,9 +194,12 @@ static int hw_idpools_init(struct sirdma_hw *hw)
 	err = sirdma_idpool_init(&hw->pd_ids, 1, hw->caps.max_pds);
 	if (err)
 		goto err_srq_ids;
-	err = sirdma_idpool_init(&hw->stag_ids, 1, hw->caps.max_mrs);
+	err = sirdma_idpool_init(&hw->xrcd_ids, 1, SIRDMA_MAX_XRCDS);
 	if (err)
 		goto err_pd_ids;
+	err = sirdma_idpool_init(&hw->stag_ids, 1, hw->caps.max_mrs);
+	if (err)
+		goto err_xrcd_ids;
 	err = sirdma_idpool_init(&hw->arp_ids, 0, hw->caps.max_arp);
 	if (err)
 		goto err_stag_ids;
@@ -204,6 +207,8 @@ static int hw_idpools_init(struct sirdma_hw *hw)
 
 err_stag_ids:
 	sirdma_idpool_fini(&hw->stag_ids);
+err_xrcd_ids:
+	sirdma_idpool_fini(&hw->xrcd_ids);
 err_pd_ids:
 	sirdma_idpool_fini(&hw->pd_ids);
 err_srq_ids:
@@ -226,6 +231,7 @@ static void hw_idpools_fini(struct sirdma_hw *hw)
 {
 	hw_idpool_fini(&hw->arp_ids, "ARP entries");
 	hw_idpool_fini(&hw->stag_ids, "memory regions");
+	hw_idpool_fini(&hw->xrcd_ids, "XRC domains");
 	hw_idpool_fini(&hw->pd_ids, "protection domains");
 	hw_idpool_fini(&hw->srq_ids, "shared receive queues");
 	hw_idpool_fini(&hw->cq_ids, "completion queues");

@@ -81,6 +81,7 @@ struct sirdma_hw {
 	struct sirdma_idpool cq_ids; /* numbers from 1 on: 0 is the CCQ */
 	struct sirdma_idpool srq_ids; /* 1 .. : 0 is none; limit 0: the device has none */
 	struct sirdma_idpool pd_ids; /* numbers from 1 on */
+	struct sirdma_idpool xrcd_ids; /* XRC domains, from 1 on */
 	struct sirdma_idpool stag_ids; /* numbers from 1 on */
 	struct sirdma_idpool arp_ids; /* numbers from 0 on */
 };

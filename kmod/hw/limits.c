@@ -56,7 +56,8 @@ void sirdma_hw_context(const struct sirdma_hw *hw, struct sirdma_alloc_ucontext_
 	resp->kernel_ver = SIRDMA_ABI_VERSION;
 	/* CQ_RESIZE only makes the provider register a CQ's shadow area by itself. */
 	resp->feature_flags = SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE |
-			      SIRDMA_FEATURE_ATOMICS | SIRDMA_FEATURE_PLACEMENT;
+			      SIRDMA_FEATURE_ATOMICS | SIRDMA_FEATURE_PLACEMENT |
+			      SIRDMA_FEATURE_XRC;
 	resp->max_hw_wq_frags = SIRDMA_MAX_SGE;
 	resp->max_hw_read_sges = SIRDMA_MAX_READ_SGE;
 	resp->max_hw_inline = SIRDMA_MAX_INLINE;

@@ -12,10 +12,10 @@
 #define SIRDMA_FW_MINOR 0
 
 /*
- * Capabilities of every device: RC_RNR_NAK_GEN, MEM_WINDOW and MEM_WINDOW_TYPE_2B of enum
+ * Capabilities of every device: RC_RNR_NAK_GEN, MEM_WINDOW, XRC and MEM_WINDOW_TYPE_2B of enum
  * ib_device_cap_flags and enum ibv_device_cap_flags.
  */
-#define SIRDMA_VERBS_DEVICE_CAPS (1u << 12 | 1u << 17 | 1u << 24)
+#define SIRDMA_VERBS_DEVICE_CAPS (1u << 12 | 1u << 17 | 1u << 20 | 1u << 24)
 /* Further ones of enum ib_device_cap_flags, which only ibv_query_device_ex() reports */
 #define SIRDMA_VERBS_DEVICE_FLUSH_GLOBAL (1ull << 38)
 #define SIRDMA_VERBS_DEVICE_ATOMIC_WRITE (1ull << 40)

@@ -4,7 +4,7 @@
 #include "sirdma/roce.h"
 
 #define NUM_STATES (SIRDMA_QPS_ERR + 1)
-#define NUM_TYPES (SIRDMA_QPT_UD + 1)
+#define NUM_TYPES (SIRDMA_QPT_XRC_TGT + 1)
 
 #define MAX_TIMEOUT 31
 #define MAX_RETRY 7
@@ -27,6 +27,7 @@ struct transition {
 #define DATAGRAM_INIT (SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_PORT | SIRDMA_QP_QKEY)
 #define CONNECTED_PEER (SIRDMA_QP_AV | SIRDMA_QP_PATH_MTU | SIRDMA_QP_DEST_QPN | SIRDMA_QP_RQ_PSN)
 #define CONNECTED_RTR (SIRDMA_QP_ALT_PATH | SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_PKEY_INDEX)
+#define RELIABLE_RECEIVE (SIRDMA_QP_MAX_DEST_RD_ATOMIC | SIRDMA_QP_MIN_RNR_TIMER)
 #define RELIABLE_SEND (SIRDMA_QP_TIMEOUT | SIRDMA_QP_RETRY_CNT | SIRDMA_QP_RNR_RETRY)
 #define CONNECTED_PATH (SIRDMA_QP_ALT_PATH | SIRDMA_QP_ACCESS_FLAGS | SIRDMA_QP_PATH_MIG_STATE)
 #define CONNECTED_RTS (SIRDMA_QP_CUR_STATE | CONNECTED_PATH)
@@ -37,13 +38,18 @@ struct transition {
 	{ \
 		.valid = true \
 	}
-/* A transition without required attributes, and the attributes that it allows for RC, UC and UD. */
-#define OPTIONAL(rc, uc, ud) \
+/*
+ * A transition without required attributes, and the attributes that it allows for RC, UC, UD, XRC initiators
+ * and XRC targets.
+ */
+#define OPTIONAL(rc, uc, ud, ini, tgt) \
 	{ \
 		.valid = true, .type = { \
 			[SIRDMA_QPT_RC].optional = rc, \
 			[SIRDMA_QPT_UC].optional = uc, \
 			[SIRDMA_QPT_UD].optional = ud, \
+			[SIRDMA_QPT_XRC_INI].optional = ini, \
+			[SIRDMA_QPT_XRC_TGT].optional = tgt, \
 		} \
 	}
 
@@ -58,19 +64,21 @@ static const struct transition transitions[NUM_STATES][NUM_STATES] = {
 				[SIRDMA_QPT_RC].required = CONNECTED_INIT,
 				[SIRDMA_QPT_UC].required = CONNECTED_INIT,
 				[SIRDMA_QPT_UD].required = DATAGRAM_INIT,
+				[SIRDMA_QPT_XRC_INI].required = CONNECTED_INIT,
+				[SIRDMA_QPT_XRC_TGT].required = CONNECTED_INIT,
 			},
 		},
 	},
 	[SIRDMA_QPS_INIT] = {
 		[SIRDMA_QPS_RESET] = PLAIN,
 		[SIRDMA_QPS_ERR] = PLAIN,
-		[SIRDMA_QPS_INIT] = OPTIONAL(CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT),
+		[SIRDMA_QPS_INIT] = OPTIONAL(CONNECTED_INIT, CONNECTED_INIT, DATAGRAM_INIT,
+					     CONNECTED_INIT, CONNECTED_INIT),
 		[SIRDMA_QPS_RTR] = {
 			.valid = true,
 			.type = {
 				[SIRDMA_QPT_RC] = {
-					.required = CONNECTED_PEER | SIRDMA_QP_MAX_DEST_RD_ATOMIC |
-						SIRDMA_QP_MIN_RNR_TIMER,
+					.required = CONNECTED_PEER | RELIABLE_RECEIVE,
 					.optional = CONNECTED_RTR,
 				},
 				[SIRDMA_QPT_UC] = {
@@ -78,6 +86,14 @@ static const struct transition transitions[NUM_STATES][NUM_STATES] = {
 					.optional = CONNECTED_RTR,
 				},
 				[SIRDMA_QPT_UD].optional = SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_QKEY,
+				[SIRDMA_QPT_XRC_INI] = {
+					.required = CONNECTED_PEER,
+					.optional = CONNECTED_RTR,
+				},
+				[SIRDMA_QPT_XRC_TGT] = {
+					.required = CONNECTED_PEER | RELIABLE_RECEIVE,
+					.optional = CONNECTED_RTR,
+				},
 			},
 		},
 	},
@@ -100,34 +116,53 @@ static const struct transition transitions[NUM_STATES][NUM_STATES] = {
 					.required = SIRDMA_QP_SQ_PSN,
 					.optional = DATAGRAM_RTS,
 				},
+				[SIRDMA_QPT_XRC_INI] = {
+					.required = RELIABLE_SEND | SIRDMA_QP_SQ_PSN |
+						SIRDMA_QP_MAX_QP_RD_ATOMIC,
+					.optional = CONNECTED_RTS,
+				},
+				[SIRDMA_QPT_XRC_TGT] = {
+					.required = SIRDMA_QP_TIMEOUT | SIRDMA_QP_SQ_PSN,
+					.optional = RELIABLE_RTS,
+				},
 			},
 		},
 	},
 	[SIRDMA_QPS_RTS] = {
 		[SIRDMA_QPS_RESET] = PLAIN,
 		[SIRDMA_QPS_ERR] = PLAIN,
-		[SIRDMA_QPS_RTS] = OPTIONAL(RELIABLE_RTS, CONNECTED_RTS, DATAGRAM_RTS),
+		[SIRDMA_QPS_RTS] = OPTIONAL(RELIABLE_RTS, CONNECTED_RTS, DATAGRAM_RTS, CONNECTED_RTS,
+					    RELIABLE_RTS),
 		[SIRDMA_QPS_SQD] = OPTIONAL(SIRDMA_QP_EN_SQD_ASYNC_NOTIFY,
+					    SIRDMA_QP_EN_SQD_ASYNC_NOTIFY,
+					    SIRDMA_QP_EN_SQD_ASYNC_NOTIFY,
 					    SIRDMA_QP_EN_SQD_ASYNC_NOTIFY,
 					    SIRDMA_QP_EN_SQD_ASYNC_NOTIFY),
 	},
 	[SIRDMA_QPS_SQD] = {
 		[SIRDMA_QPS_RESET] = PLAIN,
 		[SIRDMA_QPS_ERR] = PLAIN,
-		[SIRDMA_QPS_RTS] = OPTIONAL(RELIABLE_RTS, CONNECTED_RTS, DATAGRAM_RTS),
+		[SIRDMA_QPS_RTS] = OPTIONAL(RELIABLE_RTS, CONNECTED_RTS, DATAGRAM_RTS, CONNECTED_RTS,
+					    RELIABLE_RTS),
 		[SIRDMA_QPS_SQD] = OPTIONAL(CONNECTED_PATH | SIRDMA_QP_AV | SIRDMA_QP_PKEY_INDEX |
 						    RELIABLE_SEND | SIRDMA_QP_PORT |
 						    SIRDMA_QP_MAX_QP_RD_ATOMIC |
 						    SIRDMA_QP_MAX_DEST_RD_ATOMIC |
 						    SIRDMA_QP_MIN_RNR_TIMER,
 					    CONNECTED_PATH | SIRDMA_QP_AV | SIRDMA_QP_PKEY_INDEX,
-					    SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_QKEY),
+					    SIRDMA_QP_PKEY_INDEX | SIRDMA_QP_QKEY,
+					    CONNECTED_PATH | SIRDMA_QP_AV | SIRDMA_QP_PKEY_INDEX |
+						    RELIABLE_SEND | SIRDMA_QP_PORT |
+						    SIRDMA_QP_MAX_QP_RD_ATOMIC,
+					    CONNECTED_PATH | SIRDMA_QP_AV | SIRDMA_QP_PKEY_INDEX |
+						    RELIABLE_RECEIVE | SIRDMA_QP_PORT |
+						    SIRDMA_QP_TIMEOUT),
 	},
 	[SIRDMA_QPS_SQE] = {
 		[SIRDMA_QPS_RESET] = PLAIN,
 		[SIRDMA_QPS_ERR] = PLAIN,
 		[SIRDMA_QPS_RTS] = OPTIONAL(0, SIRDMA_QP_CUR_STATE | SIRDMA_QP_ACCESS_FLAGS,
-					    DATAGRAM_RTS),
+					    DATAGRAM_RTS, 0, 0),
 	},
 	[SIRDMA_QPS_ERR] = {
 		[SIRDMA_QPS_RESET] = PLAIN,
@@ -144,9 +179,8 @@ int sirdma_qp_type_from_verbs(u32 verbs_type)
 		enum sirdma_qp_type type;
 	} types[] = {
 		{1, SIRDMA_QPT_UD}, /* the type of the general services' QP */
-		{2, SIRDMA_QPT_RC},
-		{3, SIRDMA_QPT_UC},
-		{4, SIRDMA_QPT_UD},
+		{2, SIRDMA_QPT_RC},	 {3, SIRDMA_QPT_UC},	   {4, SIRDMA_QPT_UD},
+		{9, SIRDMA_QPT_XRC_INI}, {10, SIRDMA_QPT_XRC_TGT},
 	};
 	u32 i;
 

@@ -27,9 +27,10 @@ struct sirdma_qp_create {
 	u64 compl_ctx; /* echoed in each CQE */
 	u64 cookie; /* echoed in each AEQE */
 	u32 send_cq;
-	u32 recv_cq;
+	u32 recv_cq; /* of an XRC initiator, which receives nothing: any */
 	u32 srq; /* the shared queue it receives from, without a receive queue; 0: none */
 	u32 pd;
+	u32 xrcd; /* domain of an XRC target, which has none of the queues, CQs and PD above */
 };
 
 /* Fill the queues of @ctx. The other fields are left as they are. */

@@ -23,30 +23,48 @@ const Row rows[] = {
 	{"RESET", "INIT", "RC", "pkey port access", ""},
 	{"RESET", "INIT", "UC", "pkey port access", ""},
 	{"RESET", "INIT", "UD", "pkey port qkey", ""},
+	{"RESET", "INIT", "XRC_INI", "pkey port access", ""},
+	{"RESET", "INIT", "XRC_TGT", "pkey port access", ""},
 	{"INIT", "INIT", "RC", "", "pkey port access"},
 	{"INIT", "INIT", "UC", "", "pkey port access"},
 	{"INIT", "INIT", "UD", "", "pkey port qkey"},
+	{"INIT", "INIT", "XRC_INI", "", "pkey port access"},
+	{"INIT", "INIT", "XRC_TGT", "", "pkey port access"},
 	{"INIT", "RTR", "RC", "av mtu dqpn rqpsn ird minrnr", "alt access pkey"},
 	{"INIT", "RTR", "UC", "av mtu dqpn rqpsn", "alt access pkey"},
 	{"INIT", "RTR", "UD", "", "pkey qkey"},
+	{"INIT", "RTR", "XRC_INI", "av mtu dqpn rqpsn", "alt access pkey"},
+	{"INIT", "RTR", "XRC_TGT", "av mtu dqpn rqpsn ird minrnr", "alt access pkey"},
 	{"RTR", "RTS", "RC", "timeout retry rnr sqpsn ord", "cur alt access minrnr mig"},
 	{"RTR", "RTS", "UC", "sqpsn", "cur alt access mig"},
 	{"RTR", "RTS", "UD", "sqpsn", "cur qkey"},
+	{"RTR", "RTS", "XRC_INI", "timeout retry rnr sqpsn ord", "cur alt access mig"},
+	{"RTR", "RTS", "XRC_TGT", "timeout sqpsn", "cur alt access minrnr mig"},
 	{"RTS", "RTS", "RC", "", "cur access alt mig minrnr"},
 	{"RTS", "RTS", "UC", "", "cur access alt mig"},
 	{"RTS", "RTS", "UD", "", "cur qkey"},
+	{"RTS", "RTS", "XRC_INI", "", "cur access alt mig"},
+	{"RTS", "RTS", "XRC_TGT", "", "cur access alt mig minrnr"},
 	{"RTS", "SQD", "RC", "", "notify"},
 	{"RTS", "SQD", "UC", "", "notify"},
 	{"RTS", "SQD", "UD", "", "notify"},
+	{"RTS", "SQD", "XRC_INI", "", "notify"},
+	{"RTS", "SQD", "XRC_TGT", "", "notify"},
 	{"SQD", "RTS", "RC", "", "cur alt access minrnr mig"},
 	{"SQD", "RTS", "UC", "", "cur alt access mig"},
 	{"SQD", "RTS", "UD", "", "cur qkey"},
+	{"SQD", "RTS", "XRC_INI", "", "cur alt access mig"},
+	{"SQD", "RTS", "XRC_TGT", "", "cur alt access minrnr mig"},
 	{"SQD", "SQD", "RC", "", "port av timeout retry rnr ord ird alt access pkey minrnr mig"},
 	{"SQD", "SQD", "UC", "", "av alt access pkey mig"},
 	{"SQD", "SQD", "UD", "", "pkey qkey"},
+	{"SQD", "SQD", "XRC_INI", "", "port av timeout retry rnr ord alt access pkey mig"},
+	{"SQD", "SQD", "XRC_TGT", "", "port av timeout ird alt access pkey minrnr mig"},
 	{"SQE", "RTS", "RC", "", ""},
 	{"SQE", "RTS", "UC", "", "cur access"},
 	{"SQE", "RTS", "UD", "", "cur qkey"},
+	{"SQE", "RTS", "XRC_INI", "", ""},
+	{"SQE", "RTS", "XRC_TGT", "", ""},
 };
 
 // Values of ib_qp_attr_mask.
@@ -59,7 +77,7 @@ const std::map<std::string, u32> bits = {
 	{"dqpn", 1 << 20},
 };
 const char *const states[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
-const char *const types[] = {"RC", "UC", "UD"};
+const char *const types[] = {"RC", "UC", "UD", "XRC_INI", "XRC_TGT"};
 
 u32 mask_of(const char *names)
 {
@@ -99,7 +117,7 @@ TEST(QpTransition, EveryPairOfStatesAndEveryAttribute)
 {
 	u32 state = bits.at("state"), bad;
 
-	for (u32 type = 0; type < 3; type++) {
+	for (u32 type = 0; type < std::size(types); type++) {
 		for (u32 from = 0; from < 7; from++) {
 			for (u32 to = 0; to < 7; to++) {
 				Rule r = rule(type, from, to);

@@ -571,6 +571,21 @@ TEST(QpCreate, WithASharedQueueItHasNoReceiveQueue)
 	EXPECT_EQ(le32_to_cpu(ctx.srq), 6u);
 }
 
+TEST(QpCreate, TargetsHaveADomainAlone)
+{
+	sirdma_qp_create qp{};
+	sirdma_qp_ctx ctx{};
+
+	qp.type = SIRDMA_QPT_XRC_TGT;
+	qp.xrcd = 77;
+	sirdma_qp_create_to_ctx(&qp, &ctx);
+	EXPECT_EQ(ctx.qp_type, SIRDMA_QPT_XRC_TGT);
+	EXPECT_EQ(le32_to_cpu(ctx.xrcd), 77u);
+	EXPECT_EQ(le32_to_cpu(ctx.sq_quanta), 0u);
+	EXPECT_EQ(sirdma_qp_type_from_verbs(9), SIRDMA_QPT_XRC_INI);
+	EXPECT_EQ(sirdma_qp_type_from_verbs(10), SIRDMA_QPT_XRC_TGT);
+}
+
 TEST(QpCreate, FlagsSayWhereRingsAreAndWhoUsesThem)
 {
 	constexpr u8 base = SIRDMA_QPC_KICK;

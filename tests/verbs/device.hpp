@@ -73,7 +73,16 @@ inline constexpr int reliable_mask = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_
 				     IBV_QP_MAX_QP_RD_ATOMIC;
 constexpr int mask_for(ibv_qp_type type, int mask)
 {
-	return type == IBV_QPT_RC ? mask : mask & ~reliable_mask;
+	switch (type) {
+	case IBV_QPT_RC:
+		return mask;
+	case IBV_QPT_XRC_SEND:
+		return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	case IBV_QPT_XRC_RECV:
+		return mask & ~(IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
+	default:
+		return mask & ~reliable_mask;
+	}
 }
 
 ibv_qp_attr init_attr(const Device &device, const Link &link);

@@ -102,7 +102,7 @@ int create_srq_ex(Scene &scene, ibv_srq_type type)
 	return made(ibv_create_srq_ex(scene.context, &attr), ibv_destroy_srq);
 }
 
-// Shared receive queues of the basic type have no number.
+// Peers name the queues of XRC domains alone.
 int number_of_srq(Scene &scene)
 {
 	ibv_srq_init_attr attr = {};
@@ -159,6 +159,24 @@ int modify_cq(Scene &scene, uint32_t mask, uint16_t count, uint16_t period)
 }
 
 const Row queues[] = {
+	{"XrcDomainWithoutFlags", EINVAL,
+	 [](Scene &s) {
+		 ibv_xrcd_init_attr attr = {};
+		 attr.comp_mask = IBV_XRCD_INIT_ATTR_FD;
+		 attr.fd = -1;
+		 return made(ibv_open_xrcd(s.context, &attr), ibv_close_xrcd);
+	 }},
+	{"XrcDomainOfNoFile", EBADF,
+	 [](Scene &s) {
+		 ibv_xrcd_init_attr attr = {};
+		 attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+		 attr.fd = 1 << 20;
+		 attr.oflags = 0100; /* O_CREAT */
+		 return made(ibv_open_xrcd(s.context, &attr), ibv_close_xrcd);
+	 }},
+	{"SharedQueueOfXrcWithoutDomain", EINVAL,
+	 [](Scene &s) { return create_srq_ex(s, IBV_SRQT_XRC); }},
+	{"NumberOfASharedQueue", EINVAL, number_of_srq},
 	{"CqModifiedInNothing", EINVAL, [](Scene &s) { return modify_cq(s, 0, 4, 4); }},
 	{"CqModifiedInAnUnknownWay", EINVAL,
 	 [](Scene &s) { return modify_cq(s, IBV_CQ_ATTR_RESERVED, 4, 4); }},
@@ -388,17 +406,7 @@ const Row absent[] = {
 		 ibv_rwq_ind_table_init_attr attr = {};
 		 return made(ibv_create_rwq_ind_table(s.context, &attr), ibv_destroy_rwq_ind_table);
 	 }},
-	{"XrcDomain", EOPNOTSUPP,
-	 [](Scene &s) {
-		 ibv_xrcd_init_attr attr = {};
-		 attr.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
-		 attr.fd = -1;
-		 attr.oflags = 0100; /* O_CREAT */
-		 return made(ibv_open_xrcd(s.context, &attr), ibv_close_xrcd);
-	 }},
-	{"SharedQueueOfXrc", EOPNOTSUPP, [](Scene &s) { return create_srq_ex(s, IBV_SRQT_XRC); }},
 	{"SharedQueueOfTags", EOPNOTSUPP, [](Scene &s) { return create_srq_ex(s, IBV_SRQT_TM); }},
-	{"NumberOfASharedQueue", EOPNOTSUPP, number_of_srq},
 	{"NullRegion", EOPNOTSUPP,
 	 [](Scene &s) { return made(ibv_alloc_null_mr(s.end.pd), ibv_dereg_mr); }},
 	{"AdviceOnRegions", EOPNOTSUPP,

@@ -36,6 +36,11 @@ using Cq = Owner<ibv_cq, ibv_destroy_cq>;
 using Qp = Owner<ibv_qp, ibv_destroy_qp>;
 using Ah = Owner<ibv_ah, ibv_destroy_ah>;
 using Srq = Owner<ibv_srq, ibv_destroy_srq>;
+inline int close_xrcd(ibv_xrcd *xrcd) noexcept
+{
+	return ibv_close_xrcd(xrcd);
+}
+using Xrcd = Owner<ibv_xrcd, close_xrcd>;
 using Channel = Owner<ibv_comp_channel, ibv_destroy_comp_channel>;
 
 // Destroys now and hands back the verb's own result, for tests that are about destroying.

@@ -39,6 +39,7 @@ using ResizeCqRequest = Request<ib_uverbs_resize_cq, sirdma_resize_cq_req>;
 using CreateQpRequest = Request<ib_uverbs_create_qp, sirdma_create_qp_req>;
 using CreateQpResponse = Response<ib_uverbs_create_qp_resp, sirdma_create_qp_resp>;
 using CreateSrqRequest = Request<ib_uverbs_create_srq, sirdma_create_srq_req>;
+using CreateXsrqRequest = Request<ib_uverbs_create_xsrq, sirdma_create_srq_req>;
 using CreateSrqResponse = Response<ib_uverbs_create_srq_resp, sirdma_create_srq_resp>;
 using CreateAhResponse = Response<ib_uverbs_create_ah_resp, sirdma_create_ah_resp>;
 
@@ -54,6 +55,7 @@ static_assert(offsetof(ResizeCqRequest, drv) == sizeof(ResizeCqRequest::cmd));
 static_assert(offsetof(CreateQpRequest, drv) == sizeof(CreateQpRequest::cmd));
 static_assert(offsetof(CreateQpResponse, drv) == sizeof(ib_uverbs_create_qp_resp));
 static_assert(offsetof(CreateSrqRequest, drv) == sizeof(CreateSrqRequest::cmd));
+static_assert(offsetof(CreateXsrqRequest, drv) == sizeof(CreateXsrqRequest::cmd));
 static_assert(offsetof(CreateSrqResponse, drv) == sizeof(ib_uverbs_create_srq_resp));
 static_assert(offsetof(CreateAhResponse, drv) == sizeof(ib_uverbs_create_ah_resp));
 

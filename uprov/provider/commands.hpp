@@ -40,14 +40,23 @@ struct Commands {
 	int (*destroy_cq)(ibv_cq *);
 	int (*create_qp)(ibv_pd *, ibv_qp *, ibv_qp_init_attr *, CreateQpRequest &,
 			 CreateQpResponse &);
+	/* Create an XRC target of attr->xrcd: it has no rings. */
+	int (*create_target)(ibv_context *, verbs_qp *, ibv_qp_init_attr_ex *);
+	/* Open a target that attr->xrcd has already, by its number. @qp_size: bytes at @qp. */
+	int (*open_qp)(ibv_context *, verbs_qp *qp, size_t qp_size, ibv_qp_open_attr *);
 	int (*query_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *);
 	int (*modify_qp)(ibv_qp *, ibv_qp_attr *, int attr_mask);
 	int (*destroy_qp)(ibv_qp *);
 	int (*create_srq)(ibv_pd *, ibv_srq *, ibv_srq_init_attr *, CreateSrqRequest &,
 			  CreateSrqResponse &);
+	/* Create a shared receive queue of an XRC domain. */
+	int (*create_xrc_srq)(ibv_context *, verbs_srq *, ibv_srq_init_attr_ex *,
+			      CreateXsrqRequest &, CreateSrqResponse &);
 	int (*modify_srq)(ibv_srq *, ibv_srq_attr *, int attr_mask);
 	int (*query_srq)(ibv_srq *, ibv_srq_attr *);
 	int (*destroy_srq)(ibv_srq *);
+	int (*open_xrcd)(ibv_context *, verbs_xrcd *, ibv_xrcd_init_attr *);
+	int (*close_xrcd)(verbs_xrcd *);
 	int (*create_ah)(ibv_pd *, ibv_ah *, ibv_ah_attr *, CreateAhResponse &);
 	int (*destroy_ah)(ibv_ah *);
 	int (*attach_mcast)(ibv_qp *, const ibv_gid *, uint16_t lid);

@@ -29,6 +29,7 @@ constinit const Operations context_ops = [] {
 	ops.alloc_td = alloc_td;
 	ops.attach_mcast = attach_mcast;
 	ops.bind_mw = bind_mw;
+	ops.close_xrcd = close_xrcd;
 	ops.cq_event = cq_event;
 	ops.create_ah = create_ah;
 	ops.create_cq = create_cq;
@@ -36,6 +37,7 @@ constinit const Operations context_ops = [] {
 	ops.create_qp = create_qp;
 	ops.create_qp_ex = create_qp_ex;
 	ops.create_srq = create_srq;
+	ops.create_srq_ex = create_srq_ex;
 	ops.dealloc_mw = dealloc_mw;
 	ops.dealloc_pd = dealloc_pd;
 	ops.dealloc_td = dealloc_td;
@@ -46,9 +48,12 @@ constinit const Operations context_ops = [] {
 	ops.destroy_srq = destroy_srq;
 	ops.detach_mcast = detach_mcast;
 	ops.free_context = free_context;
+	ops.get_srq_num = get_srq_num;
 	ops.modify_cq = modify_cq;
 	ops.modify_qp = modify_qp;
 	ops.modify_srq = modify_srq;
+	ops.open_qp = open_qp;
+	ops.open_xrcd = open_xrcd;
 	ops.poll_cq = poll_cq;
 	ops.post_recv = post_recv;
 	ops.post_send = post_send;
@@ -92,6 +97,7 @@ Limits limits_from(const sirdma_alloc_ucontext_resp &resp) noexcept
 		l.lacks |= SIRDMA_SEND_OP_ATOMIC;
 	if (!(resp.feature_flags & SIRDMA_FEATURE_PLACEMENT))
 		l.lacks |= SIRDMA_SEND_OP_PLACEMENT;
+	l.xrc = resp.feature_flags & SIRDMA_FEATURE_XRC;
 	return l;
 }
 

@@ -39,6 +39,7 @@ struct Limits {
 	uint32_t max_cq_size; /* number of elements of the ring */
 	uint32_t min_cq_size;
 	uint32_t lacks; /* see sirdma_sq */
+	bool xrc; /* the driver has XRC domains */
 };
 
 /* The library allocates this zeroed, and knows only the first two members. */

@@ -109,7 +109,11 @@ struct verbs_mr {
 	int access;
 };
 
-struct verbs_xrcd;
+struct verbs_xrcd {
+	ibv_xrcd xrcd;
+	uint32_t comp_mask;
+	uint32_t handle;
+};
 
 struct verbs_srq {
 	ibv_srq srq;
@@ -121,6 +125,8 @@ struct verbs_srq {
 
 /* verbs_qp.comp_mask */
 enum { VERBS_QP_XRCD = 1 << 0, VERBS_QP_EX = 1 << 1 };
+
+struct verbs_qp; /* its layout depends on the release: see qp.hpp */
 
 using verbs_unused_op = void (*)();
 
@@ -141,6 +147,7 @@ struct verbs_context_ops;
 	OP(async_event, void, ibv_context *, ibv_async_event *) \
 	OP(attach_mcast, int, ibv_qp *, const ibv_gid *, uint16_t lid) \
 	OP(bind_mw, int, ibv_qp *, ibv_mw *, ibv_mw_bind *) \
+	OP(close_xrcd, int, ibv_xrcd *) \
 	OP(cq_event, void, ibv_cq *) \
 	OP(create_ah, ibv_ah *, ibv_pd *, ibv_ah_attr *) \
 	OP(create_cq, ibv_cq *, ibv_context *, int cqe, ibv_comp_channel *, int comp_vector) \
@@ -148,6 +155,7 @@ struct verbs_context_ops;
 	OP(create_qp, ibv_qp *, ibv_pd *, ibv_qp_init_attr *) \
 	OP(create_qp_ex, ibv_qp *, ibv_context *, ibv_qp_init_attr_ex *) \
 	OP(create_srq, ibv_srq *, ibv_pd *, ibv_srq_init_attr *) \
+	OP(create_srq_ex, ibv_srq *, ibv_context *, ibv_srq_init_attr_ex *) \
 	OP(dealloc_mw, int, ibv_mw *) \
 	OP(dealloc_pd, int, ibv_pd *) \
 	OP(dealloc_td, int, ibv_td *) \
@@ -158,9 +166,12 @@ struct verbs_context_ops;
 	OP(destroy_srq, int, ibv_srq *) \
 	OP(detach_mcast, int, ibv_qp *, const ibv_gid *, uint16_t lid) \
 	OP(free_context, void, ibv_context *) \
+	OP(get_srq_num, int, ibv_srq *, uint32_t *srq_num) \
 	OP(modify_cq, int, ibv_cq *, ibv_modify_cq_attr *) \
 	OP(modify_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask) \
 	OP(modify_srq, int, ibv_srq *, ibv_srq_attr *, int attr_mask) \
+	OP(open_qp, ibv_qp *, ibv_context *, ibv_qp_open_attr *) \
+	OP(open_xrcd, ibv_xrcd *, ibv_context *, ibv_xrcd_init_attr *) \
 	OP(poll_cq, int, ibv_cq *, int num_entries, ibv_wc *) \
 	OP(post_recv, int, ibv_qp *, ibv_recv_wr *, ibv_recv_wr **bad_wr) \
 	OP(post_send, int, ibv_qp *, ibv_send_wr *, ibv_send_wr **bad_wr) \
@@ -223,6 +234,16 @@ int ibv_cmd_modify_cq(ibv_cq *, ibv_modify_cq_attr *, verbs_ex_cmd<ib_uverbs_ex_
 int ibv_cmd_destroy_cq(ibv_cq *);
 int ibv_cmd_create_qp(ibv_pd *, ibv_qp *, ibv_qp_init_attr *, verbs_cmd<ib_uverbs_create_qp> *cmd,
 		      size_t cmd_size, ib_uverbs_create_qp_resp *, size_t resp_size);
+int ibv_cmd_create_qp_ex(ibv_context *, verbs_qp *, ibv_qp_init_attr_ex *,
+			 verbs_cmd<ib_uverbs_create_qp> *cmd, size_t cmd_size,
+			 ib_uverbs_create_qp_resp *, size_t resp_size);
+int ibv_cmd_open_qp(ibv_context *, verbs_qp *, int qp_size, ibv_qp_open_attr *,
+		    verbs_cmd<ib_uverbs_open_qp> *cmd, size_t cmd_size, ib_uverbs_create_qp_resp *,
+		    size_t resp_size);
+int ibv_cmd_open_xrcd(ibv_context *, verbs_xrcd *, int xrcd_size, ibv_xrcd_init_attr *,
+		      verbs_cmd<ib_uverbs_open_xrcd> *cmd, size_t cmd_size,
+		      ib_uverbs_open_xrcd_resp *, size_t resp_size);
+int ibv_cmd_close_xrcd(verbs_xrcd *);
 int ibv_cmd_query_qp(ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *,
 		     verbs_cmd<ib_uverbs_query_qp> *cmd, size_t cmd_size);
 int ibv_cmd_modify_qp(ibv_qp *, ibv_qp_attr *, int attr_mask, verbs_cmd<ib_uverbs_modify_qp> *cmd,
@@ -231,6 +252,9 @@ int ibv_cmd_destroy_qp(ibv_qp *);
 int ibv_cmd_create_srq(ibv_pd *, ibv_srq *, ibv_srq_init_attr *,
 		       verbs_cmd<ib_uverbs_create_srq> *cmd, size_t cmd_size,
 		       ib_uverbs_create_srq_resp *, size_t resp_size);
+int ibv_cmd_create_srq_ex(ibv_context *, verbs_srq *, ibv_srq_init_attr_ex *,
+			  verbs_cmd<ib_uverbs_create_xsrq> *cmd, size_t cmd_size,
+			  ib_uverbs_create_srq_resp *, size_t resp_size);
 int ibv_cmd_modify_srq(ibv_srq *, ibv_srq_attr *, int attr_mask,
 		       verbs_cmd<ib_uverbs_modify_srq> *cmd, size_t cmd_size);
 int ibv_cmd_query_srq(ibv_srq *, ibv_srq_attr *, verbs_cmd<ib_uverbs_query_srq> *cmd,
@@ -284,6 +308,11 @@ static_assert(sizeof(verbs_cmd<ib_uverbs_create_cq>) == 40 &&
 static_assert(sizeof(verbs_cmd<ib_uverbs_resize_cq>) == 24 &&
 	      sizeof(ib_uverbs_resize_cq_resp) == 8);
 static_assert(sizeof(verbs_cmd<ib_uverbs_modify_qp>) == 120);
+static_assert(sizeof(verbs_cmd<ib_uverbs_create_xsrq>) == 56 &&
+	      sizeof(verbs_cmd<ib_uverbs_open_qp>) == 40 &&
+	      sizeof(verbs_cmd<ib_uverbs_open_xrcd>) == 24);
+static_assert(sizeof(void *) != 8 ||
+	      (offsetof(verbs_xrcd, comp_mask) == 8 && sizeof(verbs_xrcd) == 16));
 static_assert(sizeof(verbs_ex_cmd<ib_uverbs_ex_modify_cq>) == 40);
 static_assert(sizeof(void *) != 8 || (offsetof(verbs_srq, srq_num) == sizeof(ibv_srq) + 24 &&
 				      sizeof(verbs_srq) == sizeof(ibv_srq) + 32));

@@ -169,6 +169,24 @@ int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &r
 					   sizeof(resp));
 }
 
+int create_target(ibv_context *context, verbs_qp *qp, ibv_qp_init_attr_ex *attr)
+{
+	verbs_cmd<ib_uverbs_create_qp> cmd{};
+	ib_uverbs_create_qp_resp resp{};
+
+	return library().ibv_cmd_create_qp_ex(context, qp, attr, &cmd, sizeof(cmd), &resp,
+					      sizeof(resp));
+}
+
+int open_qp(ibv_context *context, verbs_qp *qp, size_t qp_size, ibv_qp_open_attr *attr)
+{
+	verbs_cmd<ib_uverbs_open_qp> cmd{};
+	ib_uverbs_create_qp_resp resp{};
+
+	return library().ibv_cmd_open_qp(context, qp, static_cast<int>(qp_size), attr, &cmd,
+					 sizeof(cmd), &resp, sizeof(resp));
+}
+
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr)
 {
 	verbs_cmd<ib_uverbs_query_qp> cmd{};
@@ -195,6 +213,13 @@ int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, CreateSrqReque
 					    sizeof(resp));
 }
 
+int create_xrc_srq(ibv_context *context, verbs_srq *srq, ibv_srq_init_attr_ex *attr,
+		   CreateXsrqRequest &req, CreateSrqResponse &resp)
+{
+	return library().ibv_cmd_create_srq_ex(context, srq, attr, &req.cmd, sizeof(req),
+					       resp.kernel(), sizeof(resp));
+}
+
 int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask)
 {
 	verbs_cmd<ib_uverbs_modify_srq> cmd{};
@@ -212,6 +237,20 @@ int query_srq(ibv_srq *srq, ibv_srq_attr *attr)
 int destroy_srq(ibv_srq *srq)
 {
 	return library().ibv_cmd_destroy_srq(srq);
+}
+
+int open_xrcd(ibv_context *context, verbs_xrcd *xrcd, ibv_xrcd_init_attr *attr)
+{
+	verbs_cmd<ib_uverbs_open_xrcd> cmd{};
+	ib_uverbs_open_xrcd_resp resp{};
+
+	return library().ibv_cmd_open_xrcd(context, xrcd, sizeof(*xrcd), attr, &cmd, sizeof(cmd),
+					   &resp, sizeof(resp));
+}
+
+int close_xrcd(verbs_xrcd *xrcd)
+{
+	return library().ibv_cmd_close_xrcd(xrcd);
 }
 
 int create_ah(ibv_pd *pd, ibv_ah *ah, ibv_ah_attr *attr, CreateAhResponse &resp)
@@ -253,13 +292,18 @@ constinit const Commands kernel_commands = {
 	.modify_cq = modify_cq,
 	.destroy_cq = destroy_cq,
 	.create_qp = create_qp,
+	.create_target = create_target,
+	.open_qp = open_qp,
 	.query_qp = query_qp,
 	.modify_qp = modify_qp,
 	.destroy_qp = destroy_qp,
 	.create_srq = create_srq,
+	.create_xrc_srq = create_xrc_srq,
 	.modify_srq = modify_srq,
 	.query_srq = query_srq,
 	.destroy_srq = destroy_srq,
+	.open_xrcd = open_xrcd,
+	.close_xrcd = close_xrcd,
 	.create_ah = create_ah,
 	.destroy_ah = destroy_ah,
 	.attach_mcast = attach_mcast,

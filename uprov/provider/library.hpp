@@ -62,17 +62,22 @@ void uninit_context(ibv_context *context) noexcept;
 	ENTRY(ibv_cmd_modify_cq) \
 	ENTRY(ibv_cmd_destroy_cq) \
 	ENTRY(ibv_cmd_create_qp) \
+	ENTRY(ibv_cmd_create_qp_ex) \
+	ENTRY(ibv_cmd_open_qp) \
 	ENTRY(ibv_cmd_query_qp) \
 	ENTRY(ibv_cmd_modify_qp) \
 	ENTRY(ibv_cmd_destroy_qp) \
 	ENTRY(ibv_cmd_create_srq) \
+	ENTRY(ibv_cmd_create_srq_ex) \
 	ENTRY(ibv_cmd_modify_srq) \
 	ENTRY(ibv_cmd_query_srq) \
 	ENTRY(ibv_cmd_destroy_srq) \
 	ENTRY(ibv_cmd_create_ah) \
 	ENTRY(ibv_cmd_destroy_ah) \
 	ENTRY(ibv_cmd_attach_mcast) \
-	ENTRY(ibv_cmd_detach_mcast)
+	ENTRY(ibv_cmd_detach_mcast) \
+	ENTRY(ibv_cmd_open_xrcd) \
+	ENTRY(ibv_cmd_close_xrcd)
 
 #define SIRDMA_LIBRARY_ENTRIES(ENTRY) \
 	ENTRY(_verbs_init_and_alloc_context) \

@@ -52,6 +52,7 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 		.num_sge = static_cast<uint32_t>(wr.num_sge),
 		.swap_add = 0,
 		.compare = 0,
+		.srq = 0,
 		.bind = nullptr,
 	};
 
@@ -138,10 +139,12 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 
 	if (work.opcode == IBV_WR_BIND_MW) [[unlikely]]
 		return take_bind(wr, work);
-	if (datagrams()) {
+	if (addressed()) {
 		const auto &ud = wr.wr.ud;
 
-		if (const int err = address(ud.ah, ud.remote_qpn, ud.remote_qkey, work))
+		if (xrc())
+			work.srq = sirdma_send_srq(wr.qp_type.xrc.remote_srqn);
+		else if (const int err = address(ud.ah, ud.remote_qpn, ud.remote_qkey, work))
 			return err;
 	}
 	return take(work);

@@ -27,6 +27,8 @@ uint32_t send_type(ibv_qp_type type) noexcept
 		return SIRDMA_SEND_ON_UC;
 	case IBV_QPT_UD:
 		return SIRDMA_SEND_ON_UD;
+	case IBV_QPT_XRC_SEND:
+		return SIRDMA_SEND_ON_XRC;
 	default:
 		return 0;
 	}
@@ -167,25 +169,27 @@ Qp::Memory Qp::allocate(Context &context, Pd &pd, const QpGeometry &geometry) no
 
 Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 {
+	const bool initiator = attr.qp_type == IBV_QPT_XRC_SEND;
+	const bool no_rq = attr.srq || initiator;
 	QpGeometry geometry;
 
-	if (!send_type(attr.qp_type) || (attr.srq && !takes_srq(attr.qp_type))) {
+	if (!send_type(attr.qp_type) || (attr.srq && !takes_srq(attr.qp_type)) ||
+	    (initiator && !context.limits.xrc)) {
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}
 	/* Without a receive queue its attributes are ignored (ibv_create_qp(3)). */
-	if (attr.srq)
+	if (no_rq)
 		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
-	if (!attr.send_cq || !attr.recv_cq ||
-	    !QpGeometry::compute(attr.cap, attr.srq, context.limits, geometry)) {
+	if (!attr.send_cq || (!attr.recv_cq && !initiator) ||
+	    !QpGeometry::compute(attr.cap, no_rq, context.limits, geometry)) {
 		errno = EINVAL;
 		return nullptr;
 	}
 
 	/* An allocator of the application is asked for the memory of each queue pair. */
-	if (QpGeometry small;
-	    context.pool && !Pd::of(pd).rings.alloc &&
-	    QpGeometry::compute_in_pool(attr.cap, attr.srq, context.limits, small))
+	if (QpGeometry small; context.pool && !Pd::of(pd).rings.alloc &&
+			      QpGeometry::compute_in_pool(attr.cap, no_rq, context.limits, small))
 		geometry = small;
 
 	/*
@@ -236,8 +240,74 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 void Qp::forget_completions() noexcept
 {
 	Cq::of(qp.send_cq).queue().forget(&queues_, qp.qp_num);
-	if (qp.recv_cq != qp.send_cq)
+	if (qp.recv_cq && qp.recv_cq != qp.send_cq)
 		Cq::of(qp.recv_cq).queue().forget(&queues_, qp.qp_num);
+}
+
+template <typename Make> Qp *Qp::create_target(Make make) noexcept
+{
+	std::unique_ptr<Qp> qp(new (std::nothrow) Qp(Memory{}, nullptr, nullptr, QpGeometry{},
+						     SendLimits{}, 0, false));
+	const int err = qp ? make(*qp) : ENOMEM;
+
+	if (err) {
+		qp.reset();
+		errno = err;
+		return nullptr;
+	}
+	return qp.release();
+}
+
+ibv_qp *create_target(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept
+{
+	if (!Context::of(context).limits.xrc) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_XRCD) || !attr->xrcd) {
+		errno = EINVAL;
+		return nullptr;
+	}
+	/* A target has no queues, CQs and PD: what the application says of them is ignored. */
+	ibv_qp_init_attr_ex own{};
+
+	own.qp_context = attr->qp_context;
+	own.qp_type = attr->qp_type;
+	own.comp_mask = IBV_QP_INIT_ATTR_XRCD;
+	own.xrcd = attr->xrcd;
+	Qp *qp = Qp::create_target([&](Qp &made) {
+		return commands(context).create_target(context, reinterpret_cast<verbs_qp *>(&made),
+						       &own);
+	});
+
+	if (!qp)
+		return nullptr;
+	attr->cap = {};
+	return &qp->qp;
+}
+
+ibv_qp *open_qp(ibv_context *context, ibv_qp_open_attr *attr) noexcept
+{
+	constexpr uint32_t needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD |
+				    IBV_QP_OPEN_ATTR_TYPE;
+
+	if (!Context::of(context).limits.xrc) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	if ((attr->comp_mask & ~uint32_t{needed | IBV_QP_OPEN_ATTR_CONTEXT}) ||
+	    (attr->comp_mask & needed) != needed || !attr->xrcd ||
+	    attr->qp_type != IBV_QPT_XRC_RECV) {
+		errno = EINVAL;
+		return nullptr;
+	}
+	Qp *qp = Qp::create_target([&](Qp &made) {
+		made.qp.qp_type = IBV_QPT_XRC_RECV;
+		return commands(context).open_qp(context, reinterpret_cast<verbs_qp *>(&made),
+						 sizeof(QpBase), attr);
+	});
+
+	return qp ? &qp->qp : nullptr;
 }
 
 ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
@@ -258,7 +328,7 @@ int query_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *i
 	if (const int err = commands(ibqp->context).query_qp(ibqp, attr, attr_mask, init_attr))
 		return err;
 	/* The state may have changed, for example to the error state. */
-	if (attr_mask & IBV_QP_STATE)
+	if ((attr_mask & IBV_QP_STATE) && !qp.is_target())
 		qp.queues().set_state(attr->qp_state);
 	attr->cap = qp.cap();
 	init_attr->cap = qp.cap();
@@ -281,7 +351,7 @@ int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept
 
 	if (const int err = commands(ibqp->context).modify_qp(ibqp, attr, attr_mask))
 		return err;
-	if (!(attr_mask & IBV_QP_STATE))
+	if (!(attr_mask & IBV_QP_STATE) || qp.is_target())
 		return 0;
 	if (attr->qp_state == IBV_QPS_RESET) {
 		qp.forget_completions();
@@ -298,7 +368,8 @@ int destroy_qp(ibv_qp *ibqp) noexcept
 
 	if (const int err = commands(ibqp->context).destroy_qp(ibqp))
 		return err;
-	qp.forget_completions();
+	if (!qp.is_target())
+		qp.forget_completions();
 	delete &qp;
 	return 0;
 }

@@ -67,10 +67,12 @@ struct QpGeometry {
 struct OpenRequest {
 	sirdma_send work{};
 	bool open = false;
-	bool has_data = false; /* the data was set before the destination */
+	bool has_data =
+		false; /* the data, or what else the request asks for, was set before the destination */
 	bool addressed = true; /* the destination of the request is set, or is that of the QP */
 	int err = 0; /* first error since ibv_wr_start() */
 	sirdma_bind bind{}; /* bind of a BIND_MW */
+	sirdma_flush flush{}; /* of a FLUSH */
 	/* the data of the request is set */
 	ibv_sge sges[SIRDMA_MAX_SGE]{};
 	uint8_t bytes[SIRDMA_MAX_INLINE]{};
@@ -81,6 +83,12 @@ public:
 	/* Returns null with errno set. @attr.cap gets the actual capabilities. */
 	static Qp *create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept;
 
+	/*
+	 * An XRC target, which has no rings. It stays in RESET here, so that nothing is posted.
+	 * @make: the command that creates or opens it. Returns null with errno set.
+	 */
+	template <typename Make> static Qp *create_target(Make make) noexcept;
+
 	static Qp &of(ibv_qp *qp) noexcept
 	{
 		return *static_cast<Qp *>(reinterpret_cast<QpBase *>(qp));
@@ -90,6 +98,8 @@ public:
 	{
 		return *static_cast<Qp *>(reinterpret_cast<QpBase *>(qp));
 	}
+
+	bool is_target() const noexcept { return qp.qp_type == IBV_QPT_XRC_RECV; }
 
 	QueuePair &queues() noexcept { return queues_; }
 
@@ -131,5 +141,8 @@ private:
 	RingRegistration registration_;
 	ibv_qp_cap cap_{};
 };
+
+/* Create an XRC target by ibv_create_qp_ex(). */
+ibv_qp *create_target(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept;
 
 } // namespace sirdma

@@ -74,8 +74,16 @@ public:
 	/* Empty the queue, for RESET. The device must not access the ring. */
 	void reset() noexcept;
 
-	/* Does each request name its destination? */
 	bool datagrams() const noexcept { return queue_.qp_type == SIRDMA_SEND_ON_UD; }
+
+	/* Does each request name a remote shared receive queue? */
+	bool xrc() const noexcept { return queue_.qp_type == SIRDMA_SEND_ON_XRC; }
+
+	/* Does each request that is sent name its destination: either of these? */
+	bool addressed() const noexcept
+	{
+		return queue_.qp_type & (SIRDMA_SEND_ON_UD | SIRDMA_SEND_ON_XRC);
+	}
 
 	/* The functions below are for completion polling. */
 	sirdma_sq &queue() noexcept { return queue_; }

@@ -49,14 +49,30 @@ int Srq::register_memory(ibv_pd *pd) noexcept
 	return registration_.open(pd, memory_, ring + SIRDMA_SHADOW_SIZE, what);
 }
 
-int Srq::create_in_kernel(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept
+template <typename Req> void Srq::locate(Req &req) const noexcept
 {
-	CreateSrqRequest req;
-	CreateSrqResponse resp;
-
 	req.drv.user_srq_buf = reinterpret_cast<uintptr_t>(queue_.ring);
 	req.drv.user_shadow_area = reinterpret_cast<uintptr_t>(queue_.shadow);
-	if (const int err = context.commands->create_srq(pd, &verbs.srq, &attr, req, resp))
+}
+
+int Srq::create_in_kernel(Context &context, ibv_pd *pd, ibv_srq_init_attr_ex &attr) noexcept
+{
+	CreateSrqResponse resp;
+	int err;
+
+	if (attr.comp_mask & IBV_SRQ_INIT_ATTR_XRCD) {
+		CreateXsrqRequest req;
+
+		locate(req);
+		err = context.commands->create_xrc_srq(&context.verbs, &verbs, &attr, req, resp);
+	} else {
+		CreateSrqRequest req;
+		ibv_srq_init_attr plain = {.srq_context = attr.srq_context, .attr = attr.attr};
+
+		locate(req);
+		err = context.commands->create_srq(pd, &verbs.srq, &plain, req, resp);
+	}
+	if (err)
 		return err;
 	/* Both sides computed the size of the ring. If the results differ, nothing can work. */
 	if (resp.drv.srq_size != queue_.size) {
@@ -67,7 +83,7 @@ int Srq::create_in_kernel(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr)
 	return 0;
 }
 
-Srq *Srq::create(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept
+Srq *Srq::create(Context &context, ibv_pd *pd, ibv_srq_init_attr_ex &attr) noexcept
 {
 	const Limits &limits = context.limits;
 	const uint32_t shift = sirdma_rq_shift(attr.attr.max_sge);
@@ -127,9 +143,54 @@ int Srq::post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept
 
 ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept
 {
-	Srq *srq = Srq::create(Context::of(pd->context), pd, *attr);
+	ibv_srq_init_attr_ex full{};
 
-	return srq ? &srq->verbs.srq : nullptr;
+	full.srq_context = attr->srq_context;
+	full.attr = attr->attr;
+	Srq *srq = Srq::create(Context::of(pd->context), pd, full);
+
+	if (!srq)
+		return nullptr;
+	attr->attr = full.attr;
+	return &srq->verbs.srq;
+}
+
+ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attr) noexcept
+{
+	constexpr uint32_t xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	const bool typed = attr->comp_mask & IBV_SRQ_INIT_ATTR_TYPE;
+	const bool is_xrc = typed && attr->srq_type == IBV_SRQT_XRC;
+
+	if ((attr->comp_mask & ~uint32_t{IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | xrc}) ||
+	    (typed && !is_xrc && attr->srq_type != IBV_SRQT_BASIC) ||
+	    (is_xrc && !Context::of(context).limits.xrc)) {
+		errno = EOPNOTSUPP;
+		return nullptr;
+	}
+	if (!(attr->comp_mask & IBV_SRQ_INIT_ATTR_PD) || !attr->pd ||
+	    (attr->comp_mask & xrc) != (is_xrc ? xrc : 0) ||
+	    (is_xrc && (!attr->xrcd || !attr->cq))) {
+		errno = EINVAL;
+		return nullptr;
+	}
+	Srq *srq = Srq::create(Context::of(context), attr->pd, *attr);
+
+	if (!srq)
+		return nullptr;
+	/* ibv_create_srq() does this for other queues. */
+	srq->verbs.srq.srq_context = attr->srq_context;
+	return &srq->verbs.srq;
+}
+
+int get_srq_num(ibv_srq *srq, uint32_t *srq_num) noexcept
+{
+	const verbs_srq &verbs = Srq::of(srq).verbs;
+
+	/* Peers name the queues of XRC domains alone. */
+	if (verbs.srq_type != IBV_SRQT_XRC)
+		return EINVAL;
+	*srq_num = verbs.srq_num;
+	return 0;
 }
 
 int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask) noexcept

@@ -19,8 +19,11 @@ struct SrqBase {
 /* Shared receive queue. The ring's valid bits are the only doorbell. */
 class Srq : public SrqBase {
 public:
-	/* Returns null with errno set. @attr gets the actual attributes of the queue. */
-	static Srq *create(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept;
+	/*
+	 * Returns null with errno set. @attr gets the actual attributes of the queue. It is of an
+	 * XRC domain if @attr.comp_mask has IBV_SRQ_INIT_ATTR_XRCD.
+	 */
+	static Srq *create(Context &context, ibv_pd *pd, ibv_srq_init_attr_ex &attr) noexcept;
 
 	static Srq &of(ibv_srq *srq) noexcept
 	{
@@ -36,7 +39,8 @@ public:
 private:
 	Srq(PageBuffer memory, const sirdma_shared_rq &queue, bool locked) noexcept;
 	int register_memory(ibv_pd *pd) noexcept;
-	int create_in_kernel(Context &context, ibv_pd *pd, ibv_srq_init_attr &attr) noexcept;
+	int create_in_kernel(Context &context, ibv_pd *pd, ibv_srq_init_attr_ex &attr) noexcept;
+	template <typename Req> void locate(Req &req) const noexcept;
 
 	/* Members are destroyed in reverse order: the registration before its memory. */
 	PageBuffer memory_;

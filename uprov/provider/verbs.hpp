@@ -54,6 +54,7 @@ void cq_event(ibv_cq *cq) noexcept;
 /* qp.cpp */
 ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept;
 ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept;
+ibv_qp *open_qp(ibv_context *context, ibv_qp_open_attr *attr) noexcept;
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept;
 int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask) noexcept;
 int destroy_qp(ibv_qp *qp) noexcept;
@@ -64,10 +65,16 @@ int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept;
 
 /* srq.cpp */
 ibv_srq *create_srq(ibv_pd *pd, ibv_srq_init_attr *attr) noexcept;
+ibv_srq *create_srq_ex(ibv_context *context, ibv_srq_init_attr_ex *attr) noexcept;
+int get_srq_num(ibv_srq *srq, uint32_t *srq_num) noexcept;
 int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask) noexcept;
 int query_srq(ibv_srq *srq, ibv_srq_attr *attr) noexcept;
 int destroy_srq(ibv_srq *srq) noexcept;
 int post_srq_recv(ibv_srq *srq, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept;
+
+/* xrcd.cpp */
+ibv_xrcd *open_xrcd(ibv_context *context, ibv_xrcd_init_attr *attr) noexcept;
+int close_xrcd(ibv_xrcd *xrcd) noexcept;
 
 /* ah.cpp */
 ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr) noexcept;

@@ -73,10 +73,13 @@ uint64_t supported_send_ops(ibv_qp_type type, uint32_t lacks) noexcept
 		placement |= private_abi::qp_ex_with_flush;
 	switch (type) {
 	case IBV_QPT_RC:
+	case IBV_QPT_XRC_SEND:
 		return connected | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_SEND_WITH_INV |
 		       (lacks & SIRDMA_SEND_OP_ATOMIC ? 0 : atomics) | placement;
 	case IBV_QPT_UD:
 		return IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+	case IBV_QPT_XRC_RECV:
+		return 0;
 	default:
 		return connected;
 	}
@@ -146,7 +149,9 @@ void open_request(ibv_qp_ex *ex, ibv_wr_opcode opcode, uint32_t rkey, uint64_t r
 	end_request(qp);
 	qp.request.open = true;
 	qp.request.has_data = false;
-	qp.request.addressed = !qp.queues().send.datagrams();
+	/* What sends nothing names no destination. */
+	qp.request.addressed = !qp.queues().send.addressed() || opcode == IBV_WR_LOCAL_INV ||
+			       opcode == IBV_WR_BIND_MW;
 	qp.request.work = {
 		.wr_id = ex->wr_id,
 		.opcode = opcode,
@@ -158,6 +163,7 @@ void open_request(ibv_qp_ex *ex, ibv_wr_opcode opcode, uint32_t rkey, uint64_t r
 		.num_sge = 0,
 		.swap_add = 0,
 		.compare = 0,
+		.srq = 0,
 		.bind = nullptr,
 	};
 }
@@ -251,8 +257,24 @@ void wr_flush(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, size_t length,
 		qp.request.err = EINVAL;
 		return;
 	}
-	qp.request.work.flush = &flush;
-	write_request(qp);
+	qp.request.flush = flush;
+	qp.request.work.flush = &qp.request.flush;
+	qp.request.has_data = true;
+	if (qp.request.addressed)
+		write_request(qp);
+}
+
+void wr_set_xrc_srqn(ibv_qp_ex *ex, uint32_t remote_srqn) noexcept
+{
+	Qp &qp = Qp::of(ex);
+	OpenRequest &r = qp.request;
+
+	if (!r.open || r.err)
+		return;
+	r.work.srq = sirdma_send_srq(remote_srqn);
+	r.addressed = true;
+	if (r.has_data)
+		write_request(qp);
 }
 
 void wr_set_ud_addr(ibv_qp_ex *ex, ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey) noexcept
@@ -351,6 +373,8 @@ void Qp::enable_wr_api(uint64_t send_ops) noexcept
 	ex.wr_set_inline_data_list = wr_set_inline_data_list;
 	if (queues_.send.datagrams())
 		ex.wr_set_ud_addr = wr_set_ud_addr;
+	if (queues_.send.xrc())
+		ex.wr_set_xrc_srqn = wr_set_xrc_srqn;
 	if (send_ops & IBV_QP_EX_WITH_SEND)
 		ex.wr_send = wr_send;
 	if (send_ops & IBV_QP_EX_WITH_SEND_WITH_IMM)
@@ -386,8 +410,8 @@ void Qp::enable_wr_api(uint64_t send_ops) noexcept
 
 ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept
 {
-	constexpr uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
-				   IBV_QP_INIT_ATTR_CREATE_FLAGS;
+	constexpr uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD |
+				   IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_CREATE_FLAGS;
 	const bool wr_api = attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
 
 	if ((attr->comp_mask & ~known) ||
@@ -398,6 +422,8 @@ ibv_qp *create_qp_ex(ibv_context *context, ibv_qp_init_attr_ex *attr) noexcept
 		errno = EOPNOTSUPP;
 		return nullptr;
 	}
+	if (attr->qp_type == IBV_QPT_XRC_RECV)
+		return create_target(context, attr);
 	if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
 		errno = EINVAL;
 		return nullptr;

@@ -281,7 +281,8 @@ int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &r
 	const auto *base = reinterpret_cast<const uint8_t *>(req.drv.user_wqe_bufs);
 	QpGeometry g;
 
-	if (!QpGeometry::compute(attr->cap, attr->srq, Context::of(pd->context).limits, g))
+	if (!QpGeometry::compute(attr->cap, attr->srq || attr->qp_type == IBV_QPT_XRC_SEND,
+				 Context::of(pd->context).limits, g))
 		return EINVAL;
 	if (is_parents(pd->context))
 		return ENODEV;
@@ -325,6 +326,28 @@ int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &r
 	return 0;
 }
 
+int create_target(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_ex *attr)
+{
+	auto *qp = reinterpret_cast<ibv_qp *>(vqp);
+
+	if (is_parents(context))
+		return ENODEV;
+	qp->context = context;
+	qp->qp_context = attr->qp_context;
+	qp->qp_type = attr->qp_type;
+	qp->state = IBV_QPS_RESET;
+	pthread_mutex_init(&qp->mutex, nullptr);
+	pthread_cond_init(&qp->cond, nullptr);
+	return driver_of(context).create_target(qp,
+						reinterpret_cast<verbs_xrcd *>(attr->xrcd)->handle);
+}
+
+/* Its events would have to reach all who opened the target. */
+int open_qp(ibv_context *, verbs_qp *, size_t, ibv_qp_open_attr *)
+{
+	return EOPNOTSUPP;
+}
+
 int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int, ibv_qp_init_attr *init)
 {
 	if (is_parents(qp->context))
@@ -357,15 +380,16 @@ int destroy_qp(ibv_qp *qp)
 	return 0;
 }
 
-int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, CreateSrqRequest &req,
-	       CreateSrqResponse &resp)
+int create_any_srq(ibv_pd *pd, ibv_srq *srq, const ibv_srq_attr &attr,
+		   const sirdma_create_srq_req &req, uint32_t xrcd, uint32_t cq,
+		   sirdma_create_srq_resp &resp)
 {
-	const uint32_t shift = sirdma_rq_shift(attr->attr.max_sge);
+	const uint32_t shift = sirdma_rq_shift(attr.max_sge);
 	/*
 	 * The provider computed the same from the same numbers, but knows no limit of work
 	 * requests.
 	 */
-	const uint32_t quanta = sirdma_srq_ring_quanta(attr->attr.max_wr, attr->attr.max_sge);
+	const uint32_t quanta = sirdma_srq_ring_quanta(attr.max_wr, attr.max_sge);
 
 	if (!quanta)
 		return EINVAL;
@@ -374,19 +398,60 @@ int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, CreateSrqReque
 	srq->context = pd->context;
 
 	const SrqRing ring = {
-		.wqes = reinterpret_cast<const void *>(req.drv.user_srq_buf),
-		.shadow = reinterpret_cast<const void *>(req.drv.user_shadow_area),
+		.wqes = reinterpret_cast<const void *>(req.user_srq_buf),
+		.shadow = reinterpret_cast<const void *>(req.user_shadow_area),
 		.count = quanta >> shift,
 		.shift = shift,
 		.max_wr = sirdma_srq_wrs(quanta, shift),
-		.max_sge = attr->attr.max_sge,
+		.max_sge = attr.max_sge,
+		.xrcd = xrcd,
+		.cq = cq,
 	};
 
 	if (const int err = driver_of(pd->context).create_srq(srq, pd_number(pd), ring))
 		return err;
-	resp.drv.srq_id = srq->handle;
-	resp.drv.srq_size = ring.count;
+	resp.srq_id = srq->handle;
+	resp.srq_size = ring.count;
 	return 0;
+}
+
+int create_srq(ibv_pd *pd, ibv_srq *srq, ibv_srq_init_attr *attr, CreateSrqRequest &req,
+	       CreateSrqResponse &resp)
+{
+	return create_any_srq(pd, srq, attr->attr, req.drv, 0, 0, resp.drv);
+}
+
+int create_xrc_srq(ibv_context *, verbs_srq *srq, ibv_srq_init_attr_ex *attr,
+		   CreateXsrqRequest &req, CreateSrqResponse &resp)
+{
+	auto *xrcd = reinterpret_cast<verbs_xrcd *>(attr->xrcd);
+
+	srq->srq.pd = attr->pd;
+	pthread_mutex_init(&srq->srq.mutex, nullptr);
+	pthread_cond_init(&srq->srq.cond, nullptr);
+	if (const int err = create_any_srq(attr->pd, &srq->srq, attr->attr, req.drv, xrcd->handle,
+					   attr->cq->handle, resp.drv))
+		return err;
+	srq->srq_type = IBV_SRQT_XRC;
+	srq->xrcd = xrcd;
+	srq->cq = attr->cq;
+	srq->srq_num = srq->srq.handle;
+	return 0;
+}
+
+int open_xrcd(ibv_context *context, verbs_xrcd *xrcd, ibv_xrcd_init_attr *attr)
+{
+	if (is_parents(context))
+		return ENODEV;
+	xrcd->xrcd.context = context;
+	return driver_of(context).open_xrcd(context, attr->fd, attr->oflags, xrcd->handle);
+}
+
+int close_xrcd(verbs_xrcd *xrcd)
+{
+	ibv_context *context = xrcd->xrcd.context;
+
+	return is_parents(context) ? 0 : driver_of(context).close_xrcd(xrcd->handle);
 }
 
 int modify_srq(ibv_srq *srq, ibv_srq_attr *attr, int attr_mask)
@@ -465,13 +530,18 @@ constinit const Commands twin_commands = {
 	.modify_cq = modify_cq,
 	.destroy_cq = destroy_cq,
 	.create_qp = create_qp,
+	.create_target = create_target,
+	.open_qp = open_qp,
 	.query_qp = query_qp,
 	.modify_qp = modify_qp,
 	.destroy_qp = destroy_qp,
 	.create_srq = create_srq,
+	.create_xrc_srq = create_xrc_srq,
 	.modify_srq = modify_srq,
 	.query_srq = query_srq,
 	.destroy_srq = destroy_srq,
+	.open_xrcd = open_xrcd,
+	.close_xrcd = close_xrcd,
 	.create_ah = create_ah,
 	.destroy_ah = destroy_ah,
 	.attach_mcast = attach_mcast,

@@ -6,6 +6,7 @@
 #include <endian.h>
 #include <fcntl.h>
 #include <new>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sirdma/abi.h>
@@ -30,8 +31,8 @@ static_assert(IBV_EVENT_CQ_ERR == 0 && IBV_EVENT_DEVICE_FATAL == 8 &&
 	      IBV_EVENT_SRQ_LIMIT_REACHED == 15 &&
 	      IBV_EVENT_QP_LAST_WQE_REACHED == 16); /* see sirdma_event_verbs_type() */
 
-static_assert(SIRDMA_VERBS_DEVICE_CAPS ==
-	      (IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B));
+static_assert(SIRDMA_VERBS_DEVICE_CAPS == (IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
+					   IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW_TYPE_2B));
 static_assert(SIRDMA_VERBS_PORT_CAPS == IBV_PORT_CM_SUP);
 static_assert(SIRDMA_MAX_PATH_MTU == IBV_MTU_4096);
 static_assert(SIRDMA_SRQ_MAX_WR == IBV_SRQ_MAX_WR && SIRDMA_SRQ_LIMIT == IBV_SRQ_LIMIT);
@@ -205,7 +206,7 @@ void Driver::close(ibv_context *context) noexcept
 	const auto of_qp = [=](const auto &qp) { return qp->qp->context == context; };
 	const auto of_srq = [=](const auto &srq) { return srq->srq->context == context; };
 	const auto of_cq = [=](const auto &cq) { return cq->cq->context == context; };
-	const auto of_pd = [=](const DriverPd &pd) { return pd.context == context; };
+	const auto of_pd = [=](const auto &domain) { return domain.context == context; };
 	const auto of_number = [&](uint32_t pd) { return of_pd(pds_.at(pd)); };
 	const auto of_mr = [&](const DriverMr &mr) { return of_number(mr.pd); };
 	uint32_t comp, async;
@@ -222,6 +223,7 @@ void Driver::close(ibv_context *context) noexcept
 	(void)destroy_all(mrs_, of_mr, [&](uint32_t id) { return dereg_mr(id); });
 	(void)destroy_all(ahs_, of_number, [&](uint32_t id) { return destroy_ah(id); });
 	(void)destroy_all(pds_, of_pd, [&](uint32_t id) { return dealloc_pd(id); });
+	(void)destroy_all(xrcds_, of_pd, [&](uint32_t id) { return close_xrcd(id); });
 
 	std::lock_guard hold(objects_lock_);
 	const auto it = contexts_.find(context);
@@ -271,6 +273,63 @@ int Driver::dealloc_pd(uint32_t pd) noexcept
 		pds_.erase(it);
 	}
 	sirdma_idpool_put(&hw_.pd_ids, pd);
+	return 0;
+}
+
+/* XRC domains */
+
+int Driver::open_xrcd(ibv_context *context, int fd, int oflags, uint32_t &xrcd)
+{
+	DriverXrcd opened{.context = context};
+	struct stat info;
+
+	if (fd != -1) {
+		if (fstat(fd, &info))
+			return errno;
+		opened.file = {.device = info.st_dev, .inode = info.st_ino, .exists = true};
+	}
+	std::lock_guard hold(objects_lock_);
+
+	for (const auto &entry : xrcds_)
+		if (opened.file.exists && entry.second.file == opened.file)
+			opened.number = entry.second.number;
+	/* The errors of uverbs. */
+	if (opened.number && (oflags & O_EXCL))
+		return EINVAL;
+	if (!opened.number && fd != -1 && !(oflags & O_CREAT))
+		return EAGAIN;
+	const bool is_new = !opened.number;
+
+	if (is_new)
+		if (const int err = sirdma_idpool_get(&hw_.xrcd_ids, &opened.number))
+			return -err;
+	/* 0 stands for no domain. */
+	do {
+		xrcd = ++last_xrcd_;
+	} while (!xrcd || xrcds_.contains(xrcd));
+	if (insert(xrcds_, xrcd, opened))
+		return 0;
+	if (is_new)
+		sirdma_idpool_put(&hw_.xrcd_ids, opened.number);
+	return ENOMEM;
+}
+
+int Driver::close_xrcd(uint32_t xrcd) noexcept
+{
+	std::lock_guard hold(objects_lock_);
+	const auto it = xrcds_.find(xrcd);
+
+	if (it == xrcds_.end())
+		return ENOENT;
+	if (it->second.users)
+		return EBUSY;
+	const uint32_t number = it->second.number;
+
+	xrcds_.erase(it);
+	for (const auto &entry : xrcds_)
+		if (entry.second.number == number)
+			return 0;
+	sirdma_idpool_put(&hw_.xrcd_ids, number);
 	return 0;
 }
 

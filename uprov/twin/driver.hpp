@@ -41,6 +41,23 @@ struct DriverPd {
 	uint32_t users = 0;
 };
 
+/* The file of an XRC domain. Contexts of this process that open it have one domain. */
+struct XrcFile {
+	dev_t device = 0;
+	ino_t inode = 0;
+	bool exists = false; /* the domain has a file */
+
+	bool operator==(const XrcFile &) const noexcept = default;
+};
+
+/* An opened XRC domain. Only queues and queue pairs of this process belong to it. */
+struct DriverXrcd {
+	ibv_context *context = nullptr;
+	uint32_t number = 0; /* of the domain, which several may have opened */
+	XrcFile file{};
+	uint32_t users = 0; /* targets and shared receive queues that were created by it */
+};
+
 struct DriverChannel {
 	explicit DriverChannel(Fd file) : events(std::move(file)) {}
 
@@ -69,6 +86,7 @@ struct DriverQp {
 	bool sig_all = false;
 	sirdma_qp_type type{};
 	uint32_t pd = 0;
+	uint32_t xrcd = 0; /* key of the domain of an XRC target, which has no PD */
 	std::mutex lock; /* one modify or query runs at a time; protects the members below */
 	ibv_mtu path_mtu{};
 	ibv_ah_attr av{};
@@ -80,6 +98,7 @@ struct DriverSrq {
 	AsyncQueue *async = nullptr;
 	uint32_t async_reported = 0; /* protected by the lock of the async queue */
 	uint32_t pd = 0;
+	uint32_t xrcd = 0; /* key of its XRC domain; 0: it has none */
 	uint32_t max_wr = 0;
 	uint32_t max_sge = 0;
 };
@@ -105,6 +124,8 @@ struct SrqRing {
 	uint32_t shift;
 	uint32_t max_wr;
 	uint32_t max_sge;
+	uint32_t xrcd; /* key of its XRC domain; 0: it has none */
+	uint32_t cq; /* of its completions, in an XRC domain */
 };
 
 /* A completion queue, in memory of the application. */
@@ -167,6 +188,14 @@ public:
 	int alloc_pd(ibv_context *context, uint32_t &pd);
 	int dealloc_pd(uint32_t pd) noexcept;
 
+	/*
+	 * Open an XRC domain, by @fd and @oflags as ibv_open_xrcd(). @xrcd gets the key by which it is
+	 * named here.
+	 */
+	int open_xrcd(ibv_context *context, int fd, int oflags, uint32_t &xrcd);
+	/* Returns EBUSY while there are targets or shared receive queues that were created by it. */
+	int close_xrcd(uint32_t xrcd) noexcept;
+
 	/* The memory is not pinned: it must stay mapped as long as the region exists. */
 	int reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag);
 	/*
@@ -196,6 +225,8 @@ public:
 
 	int create_qp(ibv_qp *qp, uint32_t pd, const QpRings &rings, const ibv_qp_cap &cap,
 		      bool sig_all);
+	/* Create an XRC target. */
+	int create_target(ibv_qp *qp, uint32_t xrcd);
 	int modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept;
 	int query_qp(uint32_t qpn, ibv_qp_attr &attr, ibv_qp_init_attr &init) noexcept;
 	/*
@@ -234,6 +265,9 @@ private:
 	int add_cq(std::unique_ptr<DriverCq> cq);
 	std::unique_ptr<DriverCq> remove_cq(uint32_t id) noexcept;
 	DriverQp *find_qp(uint32_t qpn) noexcept;
+	int make_qp(ibv_qp *ibqp, std::unique_ptr<DriverQp> qp, sirdma_qp_create &create);
+	/* The users of what the QP belongs to. The caller holds objects_lock_. */
+	uint32_t &users_of(const DriverQp &qp) noexcept;
 	/* The path that @ah describes. */
 	static sirdma_path path_of(const ibv_ah_attr &ah) noexcept;
 	/* Returns 0, or an errno with *why set to the fault of the path. */
@@ -254,6 +288,8 @@ private:
 	std::mutex objects_lock_; /* protects the tables; held while an event is delivered */
 	std::unordered_map<ibv_context *, std::unique_ptr<AsyncQueue>> contexts_;
 	std::unordered_map<uint32_t, DriverPd> pds_;
+	std::unordered_map<uint32_t, DriverXrcd> xrcds_;
+	uint32_t last_xrcd_ = 0; /* key in xrcds_ */
 	std::unordered_map<uint32_t, DriverMr> mrs_; /* by stag */
 	std::unordered_map<uint32_t, uint32_t> mws_; /* map from stag to protection domain */
 	std::unordered_map<ibv_comp_channel *, DriverChannel> channels_;

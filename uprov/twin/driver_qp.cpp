@@ -41,61 +41,40 @@ DriverQp *Driver::find_qp(uint32_t qpn) noexcept
 	return it == qps_.end() ? nullptr : it->second.get();
 }
 
-int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv_qp_cap &cap,
-		      bool sig_all)
+uint32_t &Driver::users_of(const DriverQp &qp) noexcept
 {
-	Settle settle(nic_);
-	std::unique_ptr<DriverQp> qp(new (std::nothrow) DriverQp);
+	return qp.type == SIRDMA_QPT_XRC_TGT ? xrcds_[qp.xrcd].users : pds_[qp.pd].users;
+}
+
+int Driver::make_qp(ibv_qp *ibqp, std::unique_ptr<DriverQp> qp, sirdma_qp_create &create)
+{
 	QpContext ctx{};
-	const int type = sirdma_qp_type_from_verbs(ibqp->qp_type);
 	u32 qpn = 0;
 
-	if (type < 0)
-		return -type;
-	if (!qp)
-		return ENOMEM;
 	if (const int err = sirdma_idpool_get(&hw_.qp_ids, &qpn))
 		return -err;
 	qp->id = qpn;
 	qp->cookie = sirdma_idpool_cookie(&hw_.qp_ids, qpn);
 	qp->qp = ibqp;
 	qp->async = async(ibqp->context);
-	qp->cap = cap;
-	qp->sig_all = sig_all;
-	qp->type = static_cast<sirdma_qp_type>(type);
-	qp->pd = pd;
-
-	const sirdma_qp_create create = {
-		.type = static_cast<sirdma_qp_type>(type),
-		.sig_all = sig_all,
-		.rq_shift = static_cast<u8>(rings.rq_shift),
-		.sq = {.addr = reinterpret_cast<u64>(rings.sq), .quanta = rings.sq_quanta},
-		.rq = {.addr = reinterpret_cast<u64>(rings.rq), .quanta = rings.rq_quanta},
-		.shadow = reinterpret_cast<u64>(rings.shadow),
-		.compl_ctx = rings.compl_ctx,
-		.cookie = qp->cookie,
-		.send_cq = ibqp->send_cq->handle,
-		.recv_cq = ibqp->recv_cq->handle,
-		.srq = ibqp->srq ? ibqp->srq->handle : 0,
-		.pd = pd,
-	};
-
+	create.cookie = qp->cookie;
 	sirdma_qp_create_to_ctx(&create, &ctx);
 	{
 		std::unique_lock hold(objects_lock_);
+		uint32_t &users = users_of(*qp);
 
 		if (!insert(qps_, qpn, std::move(qp))) {
 			hold.unlock();
 			sirdma_idpool_put(&hw_.qp_ids, qpn);
 			return ENOMEM;
 		}
-		++pds_[pd].users;
+		++users;
 	}
 	if (const int err = sirdma_cqp_create_qp(&hw_, qpn, ctx.addr())) {
 		{
 			std::lock_guard hold(objects_lock_);
+			--users_of(*qps_[qpn]);
 			qps_.erase(qpn);
-			--pds_[pd].users;
 		}
 		sirdma_idpool_put(&hw_.qp_ids, qpn);
 		return -err;
@@ -103,6 +82,58 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	ibqp->qp_num = qpn;
 	ibqp->handle = qpn;
 	return 0;
+}
+
+int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv_qp_cap &cap,
+		      bool sig_all)
+{
+	Settle settle(nic_);
+	std::unique_ptr<DriverQp> qp(new (std::nothrow) DriverQp);
+	const int type = sirdma_qp_type_from_verbs(ibqp->qp_type);
+
+	if (type < 0)
+		return -type;
+	if (!qp)
+		return ENOMEM;
+	qp->cap = cap;
+	qp->sig_all = sig_all;
+	qp->type = static_cast<sirdma_qp_type>(type);
+	qp->pd = pd;
+
+	sirdma_qp_create create{};
+
+	create.type = qp->type;
+	create.sig_all = sig_all;
+	create.rq_shift = static_cast<u8>(rings.rq_shift);
+	create.sq.addr = reinterpret_cast<u64>(rings.sq);
+	create.sq.quanta = rings.sq_quanta;
+	create.rq.addr = reinterpret_cast<u64>(rings.rq);
+	create.rq.quanta = rings.rq_quanta;
+	create.shadow = reinterpret_cast<u64>(rings.shadow);
+	create.compl_ctx = rings.compl_ctx;
+	create.send_cq = ibqp->send_cq->handle;
+	/* An XRC initiator receives nothing. */
+	create.recv_cq = (ibqp->recv_cq ? ibqp->recv_cq : ibqp->send_cq)->handle;
+	create.srq = ibqp->srq ? ibqp->srq->handle : 0;
+	create.pd = pd;
+	return make_qp(ibqp, std::move(qp), create);
+}
+
+int Driver::create_target(ibv_qp *ibqp, uint32_t xrcd)
+{
+	Settle settle(nic_);
+	std::unique_ptr<DriverQp> qp(new (std::nothrow) DriverQp);
+	sirdma_qp_create create{};
+
+	if (!qp)
+		return ENOMEM;
+	qp->type = create.type = SIRDMA_QPT_XRC_TGT;
+	qp->xrcd = xrcd;
+	{
+		std::lock_guard hold(objects_lock_);
+		create.xrcd = xrcds_[xrcd].number;
+	}
+	return make_qp(ibqp, std::move(qp), create);
 }
 
 int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
@@ -124,7 +155,7 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 		if (node.empty())
 			return ENOENT;
 		qp = std::move(node.mapped());
-		--pds_[qp->pd].users;
+		--users_of(*qp);
 	}
 	qp->async->retract(qp->qp);
 	async = qp->async_reported;

@@ -26,6 +26,7 @@ int Driver::create_srq(ibv_srq *ibsrq, uint32_t pd, const SrqRing &ring)
 	srq->srq = ibsrq;
 	srq->async = async(ibsrq->context);
 	srq->pd = pd;
+	srq->xrcd = ring.xrcd;
 	srq->max_wr = ring.max_wr;
 	srq->max_sge = ring.max_sge;
 	params.srq_id = id;
@@ -44,12 +45,20 @@ int Driver::create_srq(ibv_srq *ibsrq, uint32_t pd, const SrqRing &ring)
 			return ENOMEM;
 		}
 		++pds_[pd].users;
+		if (ring.xrcd) {
+			++xrcds_[ring.xrcd].users;
+			params.xrc = true;
+			params.xrcd = xrcds_[ring.xrcd].number;
+			params.cq_id = ring.cq;
+		}
 	}
 	if (const int err = sirdma_cqp_create_srq(&hw_, &params)) {
 		{
 			std::lock_guard hold(objects_lock_);
 			srqs_.erase(id);
 			--pds_[pd].users;
+			if (ring.xrcd)
+				--xrcds_[ring.xrcd].users;
 		}
 		sirdma_idpool_put(&hw_.srq_ids, id);
 		return -err;
@@ -120,6 +129,8 @@ int Driver::destroy_srq(uint32_t id, uint32_t &async) noexcept
 			return ENOENT;
 		srq = std::move(node.mapped());
 		--pds_[srq->pd].users;
+		if (srq->xrcd)
+			--xrcds_[srq->xrcd].users;
 	}
 	srq->async->retract(srq->srq);
 	async = srq->async_reported;
