@@ -26,6 +26,7 @@
 #include "sirdma/regs.h"
 #include "srq.h"
 #include "ucontext.h"
+#include "xrcd.h"
 
 DEFINE_COMPAT_CREATE_CQ(sirdma_create_cq_op, sirdma_create_cq)
 DEFINE_COMPAT_REG_USER_MR(sirdma_reg_user_mr_op, sirdma_reg_user_mr)
@@ -67,6 +68,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.alloc_mw = sirdma_alloc_mw,
 	.alloc_pd = sirdma_alloc_pd,
 	.alloc_ucontext = sirdma_alloc_ucontext,
+	.alloc_xrcd = sirdma_alloc_xrcd,
 	.attach_mcast = sirdma_attach_mcast,
 	.create_ah = sirdma_create_ah,
 	.create_cq = sirdma_create_cq_op,
@@ -77,6 +79,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.dealloc_mw = sirdma_dealloc_mw,
 	.dealloc_pd = sirdma_dealloc_pd,
 	.dealloc_ucontext = sirdma_dealloc_ucontext,
+	.dealloc_xrcd = sirdma_dealloc_xrcd,
 	.del_gid = sirdma_del_gid,
 	.dereg_mr = sirdma_dereg_mr,
 	.destroy_ah = sirdma_destroy_ah,
@@ -122,6 +125,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_qp, sirdma_qp, ibqp),
 	INIT_RDMA_OBJ_SIZE(ib_srq, sirdma_srq, ibsrq),
 	INIT_RDMA_OBJ_SIZE(ib_ucontext, sirdma_ucontext, ibuctx),
+	INIT_RDMA_OBJ_SIZE(ib_xrcd, sirdma_xrcd, ibxrcd),
 };
 
 /* Create and start all that is behind the ib_device. */

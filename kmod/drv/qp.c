@@ -16,6 +16,19 @@
 #include "srq.h"
 #include "trace.h"
 #include "ucontext.h"
+#include "xrcd.h"
+
+static int sirdma_qp_check_cqs(const struct ib_qp_init_attr *init, bool user)
+{
+	const bool receives = init->qp_type != IB_QPT_XRC_INI;
+
+	if (!init->send_cq || (receives && !init->recv_cq))
+		return -EINVAL;
+	/* A user can poll only a user's CQ, a kernel consumer only a kernel consumer's. */
+	if (!to_scq(init->send_cq)->kcq != user)
+		return -EINVAL;
+	return !receives || !to_scq(init->recv_cq)->kcq == user ? 0 : -EINVAL;
+}
 
 static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_attr *init,
 				struct ib_udata *udata)
@@ -23,23 +36,26 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 	if (init->create_flags || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
 	if (sirdma_qp_type_from_verbs(init->qp_type) < 0) {
-		sirdma_refused(dev, "create_qp: types RC, UC, UD and GSI are supported, not %u",
+		sirdma_refused(dev,
+			       "create_qp: types RC, UC, UD, XRC and GSI are supported, not %u",
 			       init->qp_type);
 		return -EOPNOTSUPP;
 	}
+	/* A target has no queues, CQs and PD, and the core creates it without the user's data. */
+	if (init->qp_type == IB_QPT_XRC_TGT)
+		return init->xrcd ? 0 : -EINVAL;
+	if (init->qp_type == IB_QPT_XRC_INI && !udata)
+		return -EOPNOTSUPP;
 	if (udata && (udata->inlen < sizeof(struct sirdma_create_qp_req) ||
 		      udata->outlen < sizeof(struct sirdma_create_qp_resp)))
 		return -EINVAL;
-	if (!init->send_cq || !init->recv_cq)
-		return -EINVAL;
-	/* A user can poll only a user's CQ, a kernel consumer only a kernel consumer's. */
-	if (!to_scq(init->send_cq)->kcq != !!udata || !to_scq(init->recv_cq)->kcq != !!udata)
+	if (sirdma_qp_check_cqs(init, udata))
 		return -EINVAL;
 	if (init->qp_type == IB_QPT_GSI && udata)
 		return -EPERM;
 	if (!init->srq)
 		return 0;
-	if (init->qp_type == IB_QPT_UC) {
+	if (init->qp_type == IB_QPT_UC || init->qp_type == IB_QPT_XRC_INI) {
 		sirdma_refused(dev, "create_qp: type %u has no shared receive queue",
 			       init->qp_type);
 		return -EOPNOTSUPP;
@@ -105,6 +121,8 @@ static int sirdma_qp_take_memory(struct sirdma_dev *dev, struct sirdma_qp *qp, u
 
 static void sirdma_qp_drop_memory(struct sirdma_dev *dev, struct sirdma_qp *qp)
 {
+	if (qp->type == SIRDMA_QPT_XRC_TGT)
+		return;
 	if (qp->kqp)
 		sirdma_kqp_destroy(dev, qp->kqp);
 	else if (qp->part.bytes)
@@ -137,9 +155,22 @@ static void sirdma_qp_locate_rings(struct sirdma_qp *qp, struct sirdma_qp_create
 	create->shadow = sirdma_ring_shadow(qp->ring, places.shadow / SIRDMA_PAGE_SIZE);
 }
 
+static void sirdma_target_fill_ctx(struct sirdma_qp *qp, struct sirdma_qp_ctx *ctx)
+{
+	struct sirdma_qp_create create = {
+		.type = qp->type,
+		.cookie = qp->obj.cookie,
+		.xrcd = qp->xrcd,
+	};
+
+	sirdma_qp_create_to_ctx(&create, ctx);
+}
+
 static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size *size,
 			       u64 compl_ctx, struct sirdma_qp_ctx *ctx)
 {
+	/* An initiator has no CQ for receives, and needs none. */
+	struct ib_cq *recv_cq = qp->ibqp.recv_cq ? qp->ibqp.recv_cq : qp->ibqp.send_cq;
 	struct sirdma_qp_create create = {
 		.type = qp->type,
 		.sig_all = qp->sig_all,
@@ -150,7 +181,7 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 		.compl_ctx = compl_ctx,
 		.cookie = qp->obj.cookie,
 		.send_cq = to_scq(qp->ibqp.send_cq)->id,
-		.recv_cq = to_scq(qp->ibqp.recv_cq)->id,
+		.recv_cq = to_scq(recv_cq)->id,
 		.srq = qp->ibqp.srq ? to_ssrq(qp->ibqp.srq)->id : 0,
 		.pd = to_spd(qp->ibqp.pd)->id,
 	};
@@ -169,7 +200,10 @@ static int sirdma_qp_make(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	int err;
 
 	sirdma_qpctx_buf_get(dev, &ctx);
-	sirdma_qp_fill_ctx(qp, size, compl_ctx, ctx.va);
+	if (qp->type == SIRDMA_QPT_XRC_TGT)
+		sirdma_target_fill_ctx(qp, ctx.va);
+	else
+		sirdma_qp_fill_ctx(qp, size, compl_ctx, ctx.va);
 	err = sirdma_cqp_create_qp(&dev->hw, qp->ibqp.qp_num, ctx.pa);
 	sirdma_qpctx_buf_put(dev, &ctx);
 	return err;
@@ -265,6 +299,16 @@ static enum sirdma_qp_sizing sirdma_qp_sizing(struct sirdma_ucontext *uctx, u64 
 	return sirdma_ring_in_pool(uctx, start) ? SIRDMA_QP_SIZING_POOL : SIRDMA_QP_SIZING_RAW;
 }
 
+static int sirdma_create_target(struct sirdma_dev *dev, struct sirdma_qp *qp,
+				struct ib_qp_init_attr *init)
+{
+	static const struct sirdma_qp_size none;
+
+	memset(&init->cap, 0, sizeof(init->cap));
+	qp->xrcd = to_sxrcd(init->xrcd)->id;
+	return sirdma_qp_start(dev, qp, &none, 0);
+}
+
 int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata)
 {
 	struct sirdma_dev *dev = to_sdev(ibqp->device);
@@ -272,11 +316,15 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	struct sirdma_qp *qp = to_sqp(ibqp);
 	enum sirdma_qp_sizing sizing = SIRDMA_QP_SIZING_RAW;
 	struct sirdma_qp_size size;
+	bool no_rq;
 	int err;
 
 	err = sirdma_qp_check_init(dev, init, udata);
 	if (err)
 		return err;
+	qp->type = sirdma_qp_type_from_verbs(init->qp_type);
+	if (qp->type == SIRDMA_QPT_XRC_TGT)
+		return sirdma_create_target(dev, qp, init);
 	if (udata) {
 		err = ib_copy_from_udata(&req, udata, sizeof(req));
 		if (err)
@@ -284,9 +332,10 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 		sizing = sirdma_qp_sizing(sirdma_udata_to_uctx(udata), req.user_wqe_bufs);
 	}
 	/* Without a receive queue its attributes are ignored (IBTA 11.2.4.1). */
-	if (init->srq)
+	no_rq = init->srq || init->qp_type == IB_QPT_XRC_INI;
+	if (no_rq)
 		init->cap.max_recv_wr = init->cap.max_recv_sge = 0;
-	err = sirdma_qp_size(&init->cap, sizing, init->srq, &size);
+	err = sirdma_qp_size(&init->cap, sizing, no_rq, &size);
 	if (err) {
 		sirdma_refused(dev, "create_qp: wr %u/%u sge %u/%u inline %u: too much",
 			       init->cap.max_send_wr, init->cap.max_recv_wr, init->cap.max_send_sge,
@@ -296,7 +345,6 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	init->cap.max_send_wr = size.max_send_wr;
 	init->cap.max_recv_wr = size.max_recv_wr;
 	qp->cap = init->cap;
-	qp->type = sirdma_qp_type_from_verbs(init->qp_type);
 	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
 	err = sirdma_qp_take_memory(dev, qp, req.user_wqe_bufs, &size, udata);
 	if (err)

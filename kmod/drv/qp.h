@@ -22,6 +22,7 @@ struct sirdma_qp {
 	struct ib_qp_cap cap;
 	bool sig_all;
 	u8 type; /* enum sirdma_qp_type */
+	u32 xrcd; /* domain of an XRC target, which has no rings */
 
 	struct mutex lock; /* only one modify or query runs at a time; protects the members below */
 	bool gone; /* the QP is destroyed, but the core's lists may still name it */

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "cq.h"
 #include "device.h"
 #include "health.h"
 #include "hw/cqp_cmd.h"
@@ -10,6 +11,7 @@
 #include "sirdma/geometry.h"
 #include "srq.h"
 #include "ucontext.h"
+#include "xrcd.h"
 
 static_assert(SIRDMA_SRQ_MAX_WR == IB_SRQ_MAX_WR && SIRDMA_SRQ_LIMIT == IB_SRQ_LIMIT);
 
@@ -18,8 +20,13 @@ static int sirdma_srq_check(struct sirdma_dev *dev, const struct ib_srq_init_att
 {
 	const struct ib_srq_attr *attr = &init->attr;
 
-	if (init->srq_type != IB_SRQT_BASIC || !dev->ibdev.attrs.max_srq)
+	if (!dev->ibdev.attrs.max_srq)
 		return -EOPNOTSUPP;
+	/* Only users have queues of XRC domains. */
+	if (init->srq_type != IB_SRQT_BASIC && (init->srq_type != IB_SRQT_XRC || !udata))
+		return -EOPNOTSUPP;
+	if (init->srq_type == IB_SRQT_XRC && to_scq(init->ext.cq)->kcq)
+		return -EINVAL;
 	if (udata && (udata->inlen < sizeof(struct sirdma_create_srq_req) ||
 		      udata->outlen < sizeof(struct sirdma_create_srq_resp)))
 		return -EINVAL;
@@ -116,7 +123,7 @@ static void sirdma_srq_stop(struct sirdma_dev *dev, struct sirdma_srq *srq)
 {
 	int err;
 
-	/* The core refuses to destroy a queue that queue pairs use. */
+	/* The core refuses to destroy a queue that queue pairs use; XRC targets find it for each request. */
 	err = sirdma_cqp_destroy_srq(&dev->hw, srq->id);
 	if (err)
 		sirdma_dev_fail(dev, err);
@@ -148,6 +155,11 @@ int sirdma_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struc
 	err = sirdma_srq_check(dev, init, udata);
 	if (err)
 		return err;
+	if (init->srq_type == IB_SRQT_XRC) {
+		params.xrc = true;
+		params.xrcd = to_sxrcd(init->ext.xrc.xrcd)->id;
+		params.cq_id = to_scq(init->ext.cq)->id;
+	}
 	quanta = sirdma_srq_ring_quanta(init->attr.max_wr, init->attr.max_sge);
 	params.wqes = quanta >> shift;
 	srq->max_wr = sirdma_srq_wrs(quanta, shift);
@@ -162,6 +174,8 @@ int sirdma_create_srq(struct ib_srq *ibsrq, struct ib_srq_init_attr *init, struc
 	if (err)
 		goto err_stop;
 	init->attr.max_wr = srq->max_wr;
+	if (params.xrc)
+		ibsrq->ext.xrc.srq_num = srq->id;
 	return 0;
 
 err_stop:
