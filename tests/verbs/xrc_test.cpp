@@ -385,6 +385,31 @@ TEST_F(Xrc, EventsOfTheQueueAndOfTheTarget)
 	EXPECT_EQ(await_qp_event(peer(), link_.target.get()), IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
+// Programs connect initiators and targets as they connect RC.
+TEST_F(Xrc, AttributesOfTheOtherEndAreIgnored)
+{
+	XrcLink link{make_initiator(), make_target(peer(), xrcd_.get())};
+	const Link how = default_link();
+
+	ASSERT_TRUE(link.initiator && link.target);
+	for (Qp *qp : {&link.initiator, &link.target}) {
+		const bool sends = qp == &link.initiator;
+		const Device &dev = sends ? device() : peer();
+		const Address to = {(sends ? link.target : link.initiator)->qp_num, 1,
+				    (sends ? peer() : device()).gid};
+		ibv_qp_attr attr = rtr_attr(dev, to, how);
+
+		ASSERT_EQ(to_init(qp->get(), dev, how), 0);
+		ASSERT_EQ(ibv_modify_qp(qp->get(), &attr, rtr_mask), 0);
+		attr = rts_attr(1, how);
+		ASSERT_EQ(ibv_modify_qp(qp->get(), &attr, rts_mask), 0);
+	}
+	ASSERT_EQ(recv(srq_, 1), 0);
+	ASSERT_EQ(post(link.initiator.get(), IBV_WR_SEND, number(srq_), 8), 0);
+	expect_wc(scq_.get());
+	expect_wc(rcq_.get());
+}
+
 TEST_F(Xrc, WhatIsInUseStays)
 {
 	EXPECT_EQ(close_xrcd(xrcd_.get()), EBUSY);

@@ -355,6 +355,19 @@ int query_qp(ibv_qp *qp, ibv_qp_attr *attr, int, ibv_qp_init_attr *init)
 	return driver_of(qp->context).query_qp(qp->handle, *attr, *init);
 }
 
+/* As uverbs, ignore the attributes that only the other end of an XRC connection has. */
+int attributes_of(ibv_qp_type type, int mask) noexcept
+{
+	switch (type) {
+	case IBV_QPT_XRC_SEND:
+		return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	case IBV_QPT_XRC_RECV:
+		return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+	default:
+		return mask;
+	}
+}
+
 int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask)
 {
 	/*
@@ -365,7 +378,9 @@ int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask)
 		return EOPNOTSUPP;
 	if (is_parents(qp->context))
 		return ENODEV;
-	return driver_of(qp->context).modify_qp(qp->handle, *attr, static_cast<uint32_t>(attr_mask));
+	return driver_of(qp->context)
+		.modify_qp(qp->handle, *attr,
+			   static_cast<uint32_t>(attributes_of(qp->qp_type, attr_mask)));
 }
 
 int destroy_qp(ibv_qp *qp)
