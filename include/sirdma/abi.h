@@ -148,6 +148,20 @@ struct sirdma_mem_reg_req {
 };
 SIRDMA_SIZE_IS(struct sirdma_mem_reg_req, 8);
 
+/*
+ * Attributes and methods that this driver adds to those of uverbs' ioctl interface. Numbers from
+ * here on are a driver's own (UVERBS_ID_NS_SHIFT).
+ */
+#define SIRDMA_UVERBS_FIRST 0x1000
+#define SIRDMA_ATTR_ALLOC_DM_RESP SIRDMA_UVERBS_FIRST /* of DM_ALLOC: struct sirdma_dm_resp */
+
+struct sirdma_dm_resp {
+	__aligned_u64 mmap_key; /* offset for mmap() */
+	__aligned_u64 map_bytes; /* size for mmap() */
+	__aligned_u64 length; /* bytes that the application asked for */
+};
+SIRDMA_SIZE_IS(struct sirdma_dm_resp, 24);
+
 struct sirdma_modify_qp_req {
 	__u8 sq_flush;
 	__u8 rq_flush;

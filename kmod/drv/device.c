@@ -25,6 +25,7 @@
 #include "sirdma/abi.h"
 #include "sirdma/regs.h"
 #include "srq.h"
+#include "uapi.h"
 #include "ucontext.h"
 #include "xrcd.h"
 
@@ -50,6 +51,7 @@ static void sirdma_dealloc_driver(struct ib_device *ibdev)
 	sirdma_qpctx_fini(dev);
 	sirdma_hw_remove(&dev->hw);
 	dev->bus->ops->destroy(dev->bus);
+	sirdma_dms_fini(&dev->dms);
 	sirdma_users_fini(&dev->users);
 	xa_destroy(&dev->srqs);
 	xa_destroy(&dev->cqs);
@@ -63,6 +65,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.device_group = &sirdma_attr_group,
 
 	.add_gid = sirdma_add_gid,
+	.alloc_dm = sirdma_alloc_dm,
 	.alloc_hw_port_stats = sirdma_alloc_hw_port_stats,
 	.alloc_mr = sirdma_alloc_mr,
 	.alloc_mw = sirdma_alloc_mw,
@@ -75,6 +78,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.create_qp = sirdma_create_qp,
 	.create_srq = sirdma_create_srq,
 	.create_user_ah = sirdma_create_ah,
+	.dealloc_dm = sirdma_dealloc_dm,
 	.dealloc_driver = sirdma_dealloc_driver,
 	.dealloc_mw = sirdma_dealloc_mw,
 	.dealloc_pd = sirdma_dealloc_pd,
@@ -113,6 +117,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.query_port = sirdma_query_port,
 	.query_qp = sirdma_query_qp,
 	.query_srq = sirdma_query_srq,
+	.reg_dm_mr = sirdma_reg_dm_mr,
 	.reg_user_mr = sirdma_reg_user_mr_op,
 	.req_notify_cq = sirdma_req_notify_cq,
 	.rereg_user_mr = sirdma_rereg_user_mr,
@@ -142,6 +147,7 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	sirdma_users_init(&dev->users);
+	sirdma_dms_init(&dev->dms);
 	sirdma_params_to_config(&config);
 	dev->bus = sirdma_bus_create(dev->ndev, &config);
 	if (IS_ERR(dev->bus))
@@ -189,6 +195,7 @@ static int sirdma_dev_register(struct sirdma_dev *dev, const char *name)
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->ndev->dev_addr);
 	/* A user's kick of a sleeping device is this command; see sirdma_post_send(). */
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND);
+	ibdev->driver_def = sirdma_uapi;
 
 	err = ib_device_set_netdev(ibdev, dev->ndev, 1);
 	if (err)

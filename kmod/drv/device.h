@@ -9,6 +9,7 @@
 #include <rdma/ib_verbs.h>
 
 #include "counters.h"
+#include "dm.h"
 #include "gid.h"
 #include "hw/hw.h"
 #include "mcast.h"
@@ -30,6 +31,7 @@ struct sirdma_dev {
 	struct sirdma_mcast_members mcast;
 	struct sirdma_counters counters;
 	struct sirdma_users users;
+	struct sirdma_dms dms;
 	struct delayed_work health; /* polls the device's status */
 	struct work_struct fatal; /* work that removes a device that failed */
 	struct work_struct kflush; /* has kernel consumers poll, after the reset of a failed device */

@@ -98,6 +98,19 @@ static void sirdma_mr_describe(const struct sirdma_mr *mr, const struct sirdma_r
 		params->addr = mr->pbl.addr;
 }
 
+int sirdma_mr_create(struct sirdma_dev *dev, struct sirdma_mr *mr,
+		     const struct sirdma_region *region, u32 pd)
+{
+	struct sirdma_cqp_reg_mr_params params;
+	int err;
+
+	sirdma_mr_describe(mr, region, pd, &params);
+	err = sirdma_mr_register(dev, mr, &params);
+	if (!err)
+		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_REGISTERED);
+	return err;
+}
+
 static struct ib_umem *sirdma_mr_pin(struct sirdma_dev *dev, const struct sirdma_region *region)
 {
 	u64 start = region->start, length = region->length;
@@ -148,7 +161,6 @@ static void sirdma_mr_put_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 static struct ib_mr *sirdma_reg_memory(struct ib_pd *ibpd, const struct sirdma_region *region)
 {
 	struct sirdma_dev *dev = to_sdev(ibpd->device);
-	struct sirdma_cqp_reg_mr_params params;
 	struct sirdma_mr *mr;
 	int err;
 
@@ -162,12 +174,9 @@ static struct ib_mr *sirdma_reg_memory(struct ib_pd *ibpd, const struct sirdma_r
 	err = sirdma_mr_get_memory(dev, mr, region);
 	if (err)
 		goto err_free;
-	sirdma_mr_describe(mr, region, to_spd(ibpd)->id, &params);
-	err = sirdma_mr_register(dev, mr, &params);
+	err = sirdma_mr_create(dev, mr, region, to_spd(ibpd)->id);
 	if (err)
 		goto err_put_memory;
-
-	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_REGISTERED);
 	return &mr->ibmr;
 
 err_put_memory:

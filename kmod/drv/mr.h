@@ -8,6 +8,8 @@
 #include "hw/access.h"
 #include "hw/pble.h"
 
+struct sirdma_dev;
+
 /* Sizes of the blocks that a page list may have. */
 #define SIRDMA_MR_PAGE_SIZES (SZ_4K | SZ_2M | SZ_1G)
 
@@ -22,7 +24,8 @@ struct sirdma_fast_list {
 
 struct sirdma_mr {
 	struct ib_mr ibmr;
-	struct ib_umem *umem; /* NULL: a region of all memory, or for fast registration */
+	/* NULL: a region of all memory, for fast registration, or of device memory */
+	struct ib_umem *umem;
 	struct sirdma_pbl pbl;
 };
 
@@ -52,6 +55,13 @@ static inline bool sirdma_mr_is_ring(const struct sirdma_mr *mr)
 {
 	return !mr->ibmr.lkey;
 }
+
+/*
+ * Make @mr, which has a page list, the @region of that protection domain on the device. Returns 0
+ * with the keys of @mr set, or an errno.
+ */
+int sirdma_mr_create(struct sirdma_dev *dev, struct sirdma_mr *mr,
+		     const struct sirdma_region *region, u32 pd);
 
 struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
 				 struct ib_udata *udata);

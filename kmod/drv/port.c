@@ -64,6 +64,7 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	sirdma_hw_limits(&dev->hw, &limits);
 	SIRDMA_LIMITS_TO_VERBS(attr, &limits);
 	attr->max_ah = sirdma_av_one_user_limit(&dev->hw);
+	attr->max_dm_size = limits.max_dm_size;
 	attr->max_send_sge = limits.max_sge;
 	attr->max_recv_sge = limits.max_sge;
 	attr->page_size_cap = SIRDMA_MR_PAGE_SIZES;

@@ -11,13 +11,39 @@
 #include "ucontext.h"
 
 struct sirdma_db_entry {
-	struct rdma_user_mmap_entry entry;
+	struct sirdma_mmap_entry base;
 	struct sirdma_bus_db db;
 };
 
-static struct sirdma_db_entry *to_db_entry(struct rdma_user_mmap_entry *entry)
+static struct sirdma_mmap_entry *to_mmap_entry(struct rdma_user_mmap_entry *entry)
 {
-	return container_of(entry, struct sirdma_db_entry, entry);
+	return container_of(entry, struct sirdma_mmap_entry, entry);
+}
+
+static struct sirdma_db_entry *to_db_entry(struct sirdma_mmap_entry *entry)
+{
+	return container_of(entry, struct sirdma_db_entry, base);
+}
+
+static int sirdma_db_map(struct sirdma_mmap_entry *entry, struct ib_ucontext *ibuctx,
+			 struct vm_area_struct *vma)
+{
+	const struct sirdma_bus_db *db = &to_db_entry(entry)->db;
+	pgprot_t prot = vma->vm_page_prot;
+
+	if (db->is_io)
+		prot = pgprot_noncached(prot);
+	/* RAM is mapped as I/O as well, so that uverbs can unmap it when the device is removed. */
+	return rdma_user_mmap_io(ibuctx, vma, PHYS_PFN(db->phys), PAGE_SIZE, prot, &entry->entry);
+}
+
+static void sirdma_db_free(struct sirdma_mmap_entry *entry)
+{
+	struct sirdma_bus *bus = to_sdev(entry->entry.ucontext->device)->bus;
+	struct sirdma_db_entry *db = to_db_entry(entry);
+
+	bus->ops->db_free(bus, &db->db);
+	kfree(db);
 }
 
 static struct rdma_user_mmap_entry *sirdma_db_entry_insert(struct ib_ucontext *ibuctx)
@@ -28,11 +54,13 @@ static struct rdma_user_mmap_entry *sirdma_db_entry_insert(struct ib_ucontext *i
 	db = kzalloc(sizeof(*db), GFP_KERNEL_ACCOUNT);
 	if (!db)
 		return NULL;
+	db->base.map = sirdma_db_map;
+	db->base.free = sirdma_db_free;
 	if (bus->ops->db_alloc(bus, &db->db))
 		goto err_free;
-	if (rdma_user_mmap_entry_insert(ibuctx, &db->entry, PAGE_SIZE))
+	if (rdma_user_mmap_entry_insert(ibuctx, &db->base.entry, PAGE_SIZE))
 		goto err_db;
-	return &db->entry;
+	return &db->base.entry;
 
 err_db:
 	bus->ops->db_free(bus, &db->db);
@@ -43,28 +71,18 @@ err_free:
 
 void sirdma_mmap_free(struct rdma_user_mmap_entry *entry)
 {
-	struct sirdma_bus *bus = to_sdev(entry->ucontext->device)->bus;
-	struct sirdma_db_entry *db = to_db_entry(entry);
-
-	bus->ops->db_free(bus, &db->db);
-	kfree(db);
+	to_mmap_entry(entry)->free(to_mmap_entry(entry));
 }
 
 int sirdma_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma)
 {
 	struct rdma_user_mmap_entry *entry;
-	const struct sirdma_bus_db *db;
-	pgprot_t prot = vma->vm_page_prot;
 	int err;
 
 	entry = rdma_user_mmap_entry_get(ibuctx, vma);
 	if (!entry)
 		return -EINVAL;
-	db = &to_db_entry(entry)->db;
-	if (db->is_io)
-		prot = pgprot_noncached(prot);
-	/* RAM is mapped as I/O as well, so that uverbs can unmap it when the device is removed. */
-	err = rdma_user_mmap_io(ibuctx, vma, PHYS_PFN(db->phys), PAGE_SIZE, prot, entry);
+	err = to_mmap_entry(entry)->map(to_mmap_entry(entry), ibuctx, vma);
 	rdma_user_mmap_entry_put(entry);
 	return err;
 }

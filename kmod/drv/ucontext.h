@@ -10,6 +10,14 @@
 
 struct sirdma_user;
 
+/* Memory that the process of a context may map. */
+struct sirdma_mmap_entry {
+	struct rdma_user_mmap_entry entry;
+	int (*map)(struct sirdma_mmap_entry *entry, struct ib_ucontext *ibuctx,
+		   struct vm_area_struct *vma);
+	void (*free)(struct sirdma_mmap_entry *entry); /* no process can map it any more */
+};
+
 struct sirdma_ucontext {
 	struct ib_ucontext ibuctx;
 	struct rdma_user_mmap_entry *db_entry;

@@ -61,3 +61,43 @@ int sirdma_umem_to_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, 
 		sirdma_umem_write_pbl(dev, umem, shift, count, pbl);
 	return err;
 }
+
+static bool sirdma_blocks_contiguous(const u64 *blocks, u32 count)
+{
+	u32 i;
+
+	for (i = 1; i < count; i++)
+		if (blocks[i] != blocks[i - 1] + SIRDMA_PAGE_SIZE)
+			return false;
+	return true;
+}
+
+static void sirdma_blocks_write_pbl(struct sirdma_dev *dev, const u64 *blocks, u32 count,
+				    struct sirdma_pbl *pbl)
+{
+	__le64 *entry = NULL;
+	u32 i, n = 0;
+
+	for (i = 0; i < count; i++, n--) {
+		if (!n)
+			entry = sirdma_pbl_entries(&dev->hw, pbl, i, &n);
+		if (!entry)
+			break;
+		WRITE_ONCE(*entry++, cpu_to_le64(blocks[i]));
+	}
+}
+
+int sirdma_blocks_to_pbl(struct sirdma_dev *dev, const u64 *blocks, u32 count,
+			 struct sirdma_pbl *pbl)
+{
+	int err = 0;
+
+	if (sirdma_blocks_contiguous(blocks, count))
+		sirdma_pbl_set_contiguous(pbl, blocks[0], count);
+	else
+		err = sirdma_pbl_alloc(&dev->hw, count, false, pbl);
+	pbl->block_shift = SIRDMA_PAGE_SHIFT;
+	if (!err && pbl->level)
+		sirdma_blocks_write_pbl(dev, blocks, count, pbl);
+	return err;
+}

@@ -19,6 +19,9 @@ bool sirdma_umem_contiguous(struct ib_umem *umem, u32 shift, u32 first, u32 coun
  */
 int sirdma_umem_to_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, u32 count,
 		       struct sirdma_pbl *pbl);
+/* The same for the @count blocks of SIRDMA_PAGE_SIZE bytes at these DMA addresses. */
+int sirdma_blocks_to_pbl(struct sirdma_dev *dev, const u64 *blocks, u32 count,
+			 struct sirdma_pbl *pbl);
 /* Write the first @count blocks into @pbl, which is of level 1 or 2. */
 void sirdma_umem_write_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, u32 count,
 			   struct sirdma_pbl *pbl);

@@ -41,6 +41,47 @@ int sirdma_srq_modify_check(u32 mask, u32 limit, u32 max_wr, const char **why)
 	return 0;
 }
 
+int sirdma_dm_check(u64 length, u32 log_align, const char **why)
+{
+	if (!length)
+		*why = "no bytes";
+	else if (length > SIRDMA_MAX_DM_SIZE)
+		*why = "more than one user may have";
+	else if (log_align > SIRDMA_MAX_DM_LOG_ALIGN)
+		*why = "the alignment is larger than a page";
+	else
+		return 0;
+	return -EINVAL;
+}
+
+bool sirdma_dm_is_fair(u64 used, u64 mine, u64 bytes)
+{
+	u64 left = SIRDMA_DM_BYTES - used;
+
+	return bytes <= left && mine + bytes <= left - bytes;
+}
+
+int sirdma_dm_region_check(u64 size, u64 offset, u64 length, u32 access, const char **why)
+{
+	const struct sirdma_region region = {
+		.start = offset,
+		.length = length,
+		.iova = offset,
+		.access = access,
+	};
+
+	/* ibv_reg_dm_mr(3): the application has no address of it. */
+	if (!(access & SIRDMA_VERBS_ZERO_BASED)) {
+		*why = "device memory is addressed from 0";
+		return -EINVAL;
+	}
+	if (offset > size || length > size - offset) {
+		*why = "beyond the end of the device memory";
+		return -EINVAL;
+	}
+	return sirdma_region_check(&region, why);
+}
+
 void sirdma_hw_port_limits(u32 bytes, struct sirdma_port_limits *port)
 {
 	memset(port, 0, sizeof(*port));
@@ -79,6 +120,7 @@ void sirdma_hw_limits(const struct sirdma_hw *hw, struct sirdma_limits *limits)
 
 	memset(limits, 0, sizeof(*limits));
 	limits->max_mr_size = SIRDMA_MAX_MR_SIZE;
+	limits->max_dm_size = SIRDMA_MAX_DM_SIZE;
 	limits->max_qp = hw->qp_ids.limit - hw->qp_ids.first;
 	limits->max_qp_wr = SIRDMA_MAX_QP_WR;
 	limits->max_sge = SIRDMA_MAX_SGE;

@@ -29,10 +29,19 @@
  */
 #define SIRDMA_VERBS_PORT_CAPS (1u << 16)
 
+/*
+ * Device memory is memory of the host, so its size is a choice: much more than devices of silicon
+ * have (256 KiB), and little for a host.
+ */
+#define SIRDMA_DM_BYTES (16u << 20) /* of all users */
+#define SIRDMA_MAX_DM_SIZE (SIRDMA_DM_BYTES / 2) /* of one user */
+#define SIRDMA_MAX_DM_LOG_ALIGN SIRDMA_PAGE_SHIFT
+
 #define SIRDMA_PKEY_TABLE_LEN 1 /* the default partition alone */
 
 struct sirdma_limits {
 	u64 max_mr_size; /* bytes */
+	u64 max_dm_size; /* bytes that one user may have */
 	u32 max_qp;
 	u32 max_qp_wr;
 	u32 max_sge; /* fragments of a send and of a receive */
@@ -80,6 +89,23 @@ u32 sirdma_srq_ring_quanta(u32 max_wr, u32 max_sge);
  * -EINVAL, or -EOPNOTSUPP, and in *why the reason for a log line.
  */
 int sirdma_srq_modify_check(u32 mask, u32 limit, u32 max_wr, const char **why);
+
+/*
+ * Check a request for device memory, as applications make it. Returns 0, or -EINVAL with *why set
+ * for a log line.
+ */
+int sirdma_dm_check(u64 length, u32 log_align, const char **why);
+/*
+ * May a user who has @mine bytes of device memory get @bytes more? @used: what all users have. A
+ * user may grow while others could get as much: the first greedy user gets half of all memory, the
+ * next one half of the rest.
+ */
+bool sirdma_dm_is_fair(u64 used, u64 mine, u64 bytes);
+/*
+ * Check a region of the @length bytes from @offset on in device memory of @size bytes. Returns as
+ * sirdma_region_check() does.
+ */
+int sirdma_dm_region_check(u64 size, u64 offset, u64 length, u32 access, const char **why);
 
 struct sirdma_alloc_ucontext_resp;
 /*

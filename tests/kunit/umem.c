@@ -156,6 +156,31 @@ static void no_room_for_the_list_is_told(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, list.written, 0);
 }
 
+static void blocks_by_address_need_a_list_where_they_are_apart(struct kunit *test)
+{
+	static const u64 apart[] = {0x100000, 0x101000, 0x104000, 0x90000};
+	static const u64 adjacent[] = {0x100000, 0x101000, 0x102000};
+	struct fixture *f = pinned(test, 0, (struct piece[]){{0, 0x1000}}, 1);
+
+	KUNIT_EXPECT_EQ(test, sirdma_blocks_to_pbl(f->dev, adjacent, 3, &f->pbl), 0);
+	KUNIT_EXPECT_EQ(test, (u32)f->pbl.level, 0);
+	KUNIT_EXPECT_EQ(test, f->pbl.addr, 0x100000);
+	KUNIT_EXPECT_EQ(test, (u32)f->pbl.block_shift, SIRDMA_PAGE_SHIFT);
+	KUNIT_EXPECT_EQ(test, list.written, 0);
+	KUNIT_EXPECT_EQ(test, sirdma_blocks_to_pbl(f->dev, apart + 3, 1, &f->pbl), 0);
+	KUNIT_EXPECT_EQ(test, f->pbl.addr, 0x90000);
+
+	KUNIT_EXPECT_EQ(test, sirdma_blocks_to_pbl(f->dev, apart, 4, &f->pbl), 0);
+	KUNIT_EXPECT_EQ(test, (u32)f->pbl.level, 1);
+	KUNIT_EXPECT_EQ(test, (u32)f->pbl.block_shift, SIRDMA_PAGE_SHIFT);
+	KUNIT_EXPECT_EQ(test, list.written, 4);
+	KUNIT_EXPECT_MEMEQ(test, list.addr, apart, sizeof(apart));
+
+	list.fail = -ENOMEM;
+	KUNIT_EXPECT_EQ(test, sirdma_blocks_to_pbl(f->dev, apart, 4, &f->pbl), -ENOMEM);
+	KUNIT_EXPECT_EQ(test, list.written, 4);
+}
+
 static struct kunit_case umem_cases[] = {
 	KUNIT_CASE(adjacent_pieces_need_no_list),
 	KUNIT_CASE(gap_makes_a_list_of_every_block),
@@ -163,6 +188,7 @@ static struct kunit_case umem_cases[] = {
 	KUNIT_CASE(large_blocks_are_cut_from_large_pieces),
 	KUNIT_CASE(part_may_be_contiguous_where_the_whole_is_not),
 	KUNIT_CASE(no_room_for_the_list_is_told),
+	KUNIT_CASE(blocks_by_address_need_a_list_where_they_are_apart),
 	{},
 };
 

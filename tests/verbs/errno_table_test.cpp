@@ -322,6 +322,115 @@ const Row regions[] = {
 	 }},
 };
 
+constexpr unsigned zero_based = IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE;
+
+int alloc_dm(Scene &scene, size_t length, uint32_t log_align = 0, uint32_t comp_mask = 0)
+{
+	ibv_alloc_dm_attr attr = {
+		.length = length, .log_align_req = log_align, .comp_mask = comp_mask};
+	return made(ibv_alloc_dm(scene.context, &attr), ibv_free_dm);
+}
+
+// What is done to a page of device memory, which then goes.
+int with_dm(Scene &scene, int (*call)(Scene &, ibv_dm *))
+{
+	ibv_alloc_dm_attr attr = {.length = 4096, .log_align_req = 0, .comp_mask = 0};
+	ibv_dm *dm = ibv_alloc_dm(scene.context, &attr);
+	if (!dm)
+		return errno;
+	errno = 0;
+	const int err = call(scene, dm);
+	EXPECT_EQ(ibv_free_dm(dm), 0);
+	return err;
+}
+
+int reg_dm(Scene &scene, ibv_dm *dm, uint64_t offset, size_t length, unsigned access)
+{
+	return made(ibv_reg_dm_mr(scene.end.pd, dm, offset, length, access), ibv_dereg_mr);
+}
+
+const Row device_memory[] = {
+	{"DeviceMemoryOfNoBytes", EINVAL, [](Scene &s) { return alloc_dm(s, 0); }},
+	{"DeviceMemoryOfTooManyBytes", EINVAL,
+	 [](Scene &s) {
+		 ibv_device_attr_ex attr = {};
+		 EXPECT_EQ(ibv_query_device_ex(s.context, nullptr, &attr), 0);
+		 return alloc_dm(s, attr.max_dm_size + 1);
+	 }},
+	{"DeviceMemoryOfAllBytes", EINVAL, [](Scene &s) { return alloc_dm(s, ~size_t{0}); }},
+	{"DeviceMemoryOfTooLargeAlignment", EINVAL, [](Scene &s) { return alloc_dm(s, 64, 13); }},
+	{"DeviceMemoryOfAnUnknownAttribute", EOPNOTSUPP,
+	 [](Scene &s) { return alloc_dm(s, 64, 0, 1u << 20); }},
+	{"DeviceMemoryThatIsNotThere", ENOENT,
+	 [](Scene &s) {
+		 return with_dm(s, [](Scene &, ibv_dm *dm) {
+			 const uint32_t handle = std::exchange(dm->handle, 0xfffff0u);
+			 const int err = ibv_free_dm(dm);
+			 dm->handle = handle;
+			 return err;
+		 });
+	 }},
+	{"DeviceMemoryUnderARegion", EBUSY,
+	 [](Scene &s) {
+		 return with_dm(s, [](Scene &scene, ibv_dm *dm) {
+			 const Mr mr(ibv_reg_dm_mr(scene.end.pd, dm, 0, 64, zero_based));
+			 return mr ? ibv_free_dm(dm) : errno;
+		 });
+	 }},
+	{"DeviceMemoryRegionByAddress", EINVAL,
+	 [](Scene &s) {
+		 return with_dm(s, [](Scene &scene, ibv_dm *dm) {
+			 return reg_dm(scene, dm, 0, 64, IBV_ACCESS_LOCAL_WRITE);
+		 });
+	 }},
+	{"DeviceMemoryRegionOfNoBytes", EINVAL,
+	 [](Scene &s) {
+		 return with_dm(s, [](Scene &scene, ibv_dm *dm) {
+			 return reg_dm(scene, dm, 0, 0, zero_based);
+		 });
+	 }},
+	{"DeviceMemoryRegionBeyondTheEnd", EINVAL,
+	 [](Scene &s) {
+		 return with_dm(s, [](Scene &scene, ibv_dm *dm) {
+			 return reg_dm(scene, dm, 4090, 7, zero_based);
+		 });
+	 }},
+	{"DeviceMemoryRegionBehindTheEnd", EINVAL,
+	 [](Scene &s) {
+		 return with_dm(s, [](Scene &scene, ibv_dm *dm) {
+			 return reg_dm(scene, dm, ~uint64_t{0}, 2, zero_based);
+		 });
+	 }},
+	{"DeviceMemoryRegionOfRemoteWritesOnly", EINVAL,
+	 [](Scene &s) {
+		 return with_dm(s, [](Scene &scene, ibv_dm *dm) {
+			 return reg_dm(scene, dm, 0, 64,
+				       IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_WRITE);
+		 });
+	 }},
+	{"DeviceMemoryRegionOfAnUnknownRight", EINVAL,
+	 [](Scene &s) {
+		 return with_dm(s, [](Scene &scene, ibv_dm *dm) {
+			 return reg_dm(scene, dm, 0, 64, zero_based | 1 << 14);
+		 });
+	 }},
+	{"DeviceMemoryOfAnotherContext", EINVAL,
+	 [](Scene &s) {
+		 return with_dm(s, [](Scene &scene, ibv_dm *dm) {
+			 const Context other(ibv_open_device(scene.context->device));
+			 const Pd pd(ibv_alloc_pd(other.get()));
+			 return made(ibv_reg_dm_mr(pd.get(), dm, 0, 64, zero_based), ibv_dereg_mr);
+		 });
+	 }},
+	{"PdThatADeviceMemoryRegionUses", EBUSY,
+	 [](Scene &s) {
+		 return with_dm(s, [](Scene &scene, ibv_dm *dm) {
+			 const Mr mr(ibv_reg_dm_mr(scene.end.pd, dm, 0, 64, zero_based));
+			 return mr ? ibv_dealloc_pd(scene.end.pd) : errno;
+		 });
+	 }},
+};
+
 // On a connected queue pair, which takes every good request.
 const Row requests[] = {
 	{"SendOfTooManyPieces", EINVAL,
@@ -375,11 +484,6 @@ const Row queries[] = {
 
 // Verbs of other devices.
 const Row absent[] = {
-	{"DeviceMemory", EOPNOTSUPP,
-	 [](Scene &s) {
-		 ibv_alloc_dm_attr attr = {.length = 64};
-		 return made(ibv_alloc_dm(s.context, &attr), ibv_free_dm);
-	 }},
 	{"Counters", EOPNOTSUPP,
 	 [](Scene &s) {
 		 ibv_counters_init_attr attr = {};
@@ -492,6 +596,7 @@ INSTANTIATE_TEST_SUITE_P(Queues, ErrnoTable, testing::ValuesIn(queues), row_name
 INSTANTIATE_TEST_SUITE_P(Requests, ErrnoOfRequests, testing::ValuesIn(requests), row_name);
 INSTANTIATE_TEST_SUITE_P(Regions, ErrnoTable, testing::ValuesIn(regions), row_name);
 INSTANTIATE_TEST_SUITE_P(Windows, ErrnoTable, testing::ValuesIn(windows), row_name);
+INSTANTIATE_TEST_SUITE_P(DeviceMemory, ErrnoTable, testing::ValuesIn(device_memory), row_name);
 INSTANTIATE_TEST_SUITE_P(Queries, ErrnoTable, testing::ValuesIn(queries), row_name);
 INSTANTIATE_TEST_SUITE_P(Absent, ErrnoTable, testing::ValuesIn(absent), row_name);
 

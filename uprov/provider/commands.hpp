@@ -12,6 +12,22 @@
 namespace sirdma
 {
 
+/* Device memory, as its driver describes it. */
+struct DmInfo {
+	uint32_t handle;
+	size_t length; /* bytes that the application asked for */
+	uint8_t *memory; /* null: the provider maps map_bytes of the device file at mmap_key */
+	uint64_t mmap_key;
+	size_t map_bytes;
+};
+
+/* What a registration gets. */
+struct Keys {
+	uint32_t handle;
+	uint32_t lkey;
+	uint32_t rkey;
+};
+
 /*
  * All return 0 or an errno. They fill in those fields of a verbs object that libibverbs' own
  * commands do.
@@ -32,6 +48,11 @@ struct Commands {
 	int (*dereg_mr)(verbs_mr *);
 	int (*alloc_mw)(ibv_pd *, ibv_mw_type, ibv_mw *);
 	int (*dealloc_mw)(ibv_mw *);
+	int (*alloc_dm)(ibv_context *, const ibv_alloc_dm_attr &, DmInfo &);
+	/* Returns EBUSY if regions are over the memory. */
+	int (*free_dm)(ibv_context *, uint32_t handle);
+	int (*reg_dm_mr)(ibv_pd *, uint32_t dm, uint64_t offset, size_t length, uint32_t access,
+			 Keys &);
 	int (*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector, ibv_cq *,
 			 CreateCqRequest &, CreateCqResponse &);
 	/* @cqe: number of elements of the ring that the request names. */

@@ -23,6 +23,7 @@ namespace sirdma
 constinit const Operations context_ops = [] {
 	Operations ops{};
 
+	ops.alloc_dm = alloc_dm;
 	ops.alloc_mw = alloc_mw;
 	ops.alloc_parent_domain = alloc_parent_domain;
 	ops.alloc_pd = alloc_pd;
@@ -48,6 +49,7 @@ constinit const Operations context_ops = [] {
 	ops.destroy_srq = destroy_srq;
 	ops.detach_mcast = detach_mcast;
 	ops.free_context = free_context;
+	ops.free_dm = free_dm;
 	ops.get_srq_num = get_srq_num;
 	ops.modify_cq = modify_cq;
 	ops.modify_qp = modify_qp;
@@ -63,6 +65,7 @@ constinit const Operations context_ops = [] {
 	ops.query_qp = query_qp;
 	ops.query_rt_values = query_rt_values;
 	ops.query_srq = query_srq;
+	ops.reg_dm_mr = reg_dm_mr;
 	ops.reg_mr = reg_mr;
 	ops.req_notify_cq = req_notify_cq;
 	ops.rereg_mr = rereg_mr;

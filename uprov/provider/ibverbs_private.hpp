@@ -105,8 +105,18 @@ struct verbs_device {
 
 struct verbs_mr {
 	ibv_mr mr;
-	int mr_type;
+	int mr_type; /* VERBS_MR_* */
 	int access;
+};
+
+/*
+ * enum ibv_mr_type. A region of another type than the first is no memory at the address mr.addr: the
+ * library neither changes it by ibv_rereg_mr() nor protects that address from fork().
+ */
+enum {
+	VERBS_MR_MEMORY = 0,
+	VERBS_MR_IMPORTED = 2,
+	VERBS_MR_DMABUF = 3,
 };
 
 struct verbs_xrcd {
@@ -140,6 +150,7 @@ struct verbs_context_ops;
  * default.
  */
 #define SIRDMA_VERBS_OPERATIONS(OP) \
+	OP(alloc_dm, ibv_dm *, ibv_context *, ibv_alloc_dm_attr *) \
 	OP(alloc_mw, ibv_mw *, ibv_pd *, ibv_mw_type) \
 	OP(alloc_parent_domain, ibv_pd *, ibv_context *, ibv_parent_domain_init_attr *) \
 	OP(alloc_pd, ibv_pd *, ibv_context *) \
@@ -166,6 +177,7 @@ struct verbs_context_ops;
 	OP(destroy_srq, int, ibv_srq *) \
 	OP(detach_mcast, int, ibv_qp *, const ibv_gid *, uint16_t lid) \
 	OP(free_context, void, ibv_context *) \
+	OP(free_dm, int, ibv_dm *) \
 	OP(get_srq_num, int, ibv_srq *, uint32_t *srq_num) \
 	OP(modify_cq, int, ibv_cq *, ibv_modify_cq_attr *) \
 	OP(modify_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask) \
@@ -182,6 +194,8 @@ struct verbs_context_ops;
 	OP(query_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask, ibv_qp_init_attr *) \
 	OP(query_rt_values, int, ibv_context *, ibv_values_ex *) \
 	OP(query_srq, int, ibv_srq *, ibv_srq_attr *) \
+	OP(reg_dm_mr, ibv_mr *, ibv_pd *, ibv_dm *, uint64_t offset, size_t length, \
+	   unsigned int access) \
 	OP(reg_mr, ibv_mr *, ibv_pd *, void *addr, size_t length, uint64_t hca_va, int access) \
 	OP(req_notify_cq, int, ibv_cq *, int solicited_only) \
 	OP(rereg_mr, int, verbs_mr *, int flags, ibv_pd *, void *addr, size_t length, int access) \

@@ -4,8 +4,11 @@
 #include <cstdio>
 #include <sys/stat.h>
 
+#include <rdma/ib_user_ioctl_cmds.h>
+
 #include "clock.hpp"
 #include "context.hpp"
+#include "ioctl.hpp"
 #include "library.hpp"
 
 namespace sirdma
@@ -134,6 +137,52 @@ int alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw)
 int dealloc_mw(ibv_mw *mw)
 {
 	return library().ibv_cmd_dealloc_mw(mw);
+}
+
+int alloc_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, DmInfo &dm)
+{
+	sirdma_dm_resp resp{};
+	Ioctl<4> command(UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC);
+
+	command.new_object(UVERBS_ATTR_ALLOC_DM_HANDLE)
+		.in<uint64_t>(UVERBS_ATTR_ALLOC_DM_LENGTH, attr.length)
+		.in<uint32_t>(UVERBS_ATTR_ALLOC_DM_ALIGNMENT, attr.log_align_req)
+		.out(SIRDMA_ATTR_ALLOC_DM_RESP, resp);
+	if (const int err = command.run(context))
+		return err;
+	dm = {
+		.handle = command.object_of(UVERBS_ATTR_ALLOC_DM_HANDLE),
+		.length = resp.length,
+		.memory = nullptr,
+		.mmap_key = resp.mmap_key,
+		.map_bytes = resp.map_bytes,
+	};
+	return 0;
+}
+
+int free_dm(ibv_context *context, uint32_t handle)
+{
+	return Ioctl<1>(UVERBS_OBJECT_DM, UVERBS_METHOD_DM_FREE)
+		.object(UVERBS_ATTR_FREE_DM_HANDLE, handle)
+		.run(context);
+}
+
+int reg_dm_mr(ibv_pd *pd, uint32_t dm, uint64_t offset, size_t length, uint32_t access, Keys &keys)
+{
+	Ioctl<8> command(UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG);
+
+	command.new_object(UVERBS_ATTR_REG_DM_MR_HANDLE)
+		.object(UVERBS_ATTR_REG_DM_MR_PD_HANDLE, pd->handle)
+		.object(UVERBS_ATTR_REG_DM_MR_DM_HANDLE, dm)
+		.in<uint64_t>(UVERBS_ATTR_REG_DM_MR_OFFSET, offset)
+		.in<uint64_t>(UVERBS_ATTR_REG_DM_MR_LENGTH, length)
+		.in<uint32_t>(UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS, access)
+		.out(UVERBS_ATTR_REG_DM_MR_RESP_LKEY, keys.lkey)
+		.out(UVERBS_ATTR_REG_DM_MR_RESP_RKEY, keys.rkey);
+	if (const int err = command.run(pd->context))
+		return err;
+	keys.handle = command.object_of(UVERBS_ATTR_REG_DM_MR_HANDLE);
+	return 0;
 }
 
 int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
@@ -287,6 +336,9 @@ constinit const Commands kernel_commands = {
 	.dereg_mr = dereg_mr,
 	.alloc_mw = alloc_mw,
 	.dealloc_mw = dealloc_mw,
+	.alloc_dm = alloc_dm,
+	.free_dm = free_dm,
+	.reg_dm_mr = reg_dm_mr,
 	.create_cq = create_cq,
 	.resize_cq = resize_cq,
 	.modify_cq = modify_cq,

@@ -35,6 +35,12 @@ ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acces
 int rereg_mr(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length, int access) noexcept;
 int dereg_mr(verbs_mr *mr) noexcept;
 
+/* dm.cpp */
+ibv_dm *alloc_dm(ibv_context *context, ibv_alloc_dm_attr *attr) noexcept;
+int free_dm(ibv_dm *dm) noexcept;
+ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length,
+		  unsigned int access) noexcept;
+
 /* mw.cpp */
 ibv_mw *alloc_mw(ibv_pd *pd, ibv_mw_type type) noexcept;
 int dealloc_mw(ibv_mw *mw) noexcept;

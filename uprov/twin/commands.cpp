@@ -84,6 +84,7 @@ int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 				   SIRDMA_VERBS_DEVICE_FLUSH_GLOBAL |
 				   SIRDMA_VERBS_DEVICE_ATOMIC_WRITE;
 	full.phys_port_cnt_ex = 1;
+	full.max_dm_size = SIRDMA_MAX_DM_SIZE;
 	full.completion_timestamp_mask = ~uint64_t{0};
 	full.hca_core_clock = SIRDMA_CLOCK_KHZ;
 	full.cq_mod_caps = {.max_cq_count = SIRDMA_MAX_CQ_COUNT,
@@ -164,7 +165,7 @@ int reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access, v
 	mr->mr.lkey = stag;
 	mr->mr.rkey = stag;
 	mr->mr.context = pd->context;
-	mr->mr_type = 0; /* IBV_MR_TYPE_MR */
+	mr->mr_type = VERBS_MR_MEMORY;
 	mr->access = access;
 	return 0;
 }
@@ -213,6 +214,32 @@ int alloc_mw(ibv_pd *pd, ibv_mw_type type, ibv_mw *mw)
 int dealloc_mw(ibv_mw *mw)
 {
 	return is_parents(mw->context) ? 0 : driver_of(mw->context).dealloc_mw(mw->handle);
+}
+
+int alloc_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, DmInfo &dm)
+{
+	if (is_parents(context))
+		return ENODEV;
+	dm.length = attr.length;
+	return driver_of(context).alloc_dm(context, attr, dm.handle, dm.memory);
+}
+
+int free_dm(ibv_context *context, uint32_t handle)
+{
+	return is_parents(context) ? 0 : driver_of(context).free_dm(handle);
+}
+
+int reg_dm_mr(ibv_pd *pd, uint32_t dm, uint64_t offset, size_t length, uint32_t access, Keys &keys)
+{
+	uint32_t stag = 0;
+
+	if (is_parents(pd->context))
+		return ENODEV;
+	if (const int err = driver_of(pd->context)
+				    .reg_dm_mr(pd_number(pd), dm, offset, length, access, stag))
+		return err;
+	keys = {.handle = stag, .lkey = stag, .rkey = stag};
+	return 0;
 }
 
 int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
@@ -540,6 +567,9 @@ constinit const Commands twin_commands = {
 	.dereg_mr = dereg_mr,
 	.alloc_mw = alloc_mw,
 	.dealloc_mw = dealloc_mw,
+	.alloc_dm = alloc_dm,
+	.free_dm = free_dm,
+	.reg_dm_mr = reg_dm_mr,
 	.create_cq = create_cq,
 	.resize_cq = resize_cq,
 	.modify_cq = modify_cq,

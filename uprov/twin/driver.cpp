@@ -209,6 +209,7 @@ void Driver::close(ibv_context *context) noexcept
 	const auto of_pd = [=](const auto &domain) { return domain.context == context; };
 	const auto of_number = [&](uint32_t pd) { return of_pd(pds_.at(pd)); };
 	const auto of_mr = [&](const DriverMr &mr) { return of_number(mr.pd); };
+	const auto of_dm = [=](const DriverDm &dm) { return dm.context == context; };
 	uint32_t comp, async;
 	/* A failure does not end the loop: destroy the other objects as well. */
 	const bool qps = destroy_all(qps_, of_qp, [&](uint32_t id) {
@@ -221,6 +222,7 @@ void Driver::close(ibv_context *context) noexcept
 		destroy_all(cqs_, of_cq, [&](uint32_t id) { return destroy_cq(id, comp, async); });
 	(void)destroy_all(mws_, of_number, [&](uint32_t id) { return dealloc_mw(id); });
 	(void)destroy_all(mrs_, of_mr, [&](uint32_t id) { return dereg_mr(id); });
+	(void)destroy_all(dms_, of_dm, [&](uint32_t id) { return free_dm(id); });
 	(void)destroy_all(ahs_, of_number, [&](uint32_t id) { return destroy_ah(id); });
 	(void)destroy_all(pds_, of_pd, [&](uint32_t id) { return dealloc_pd(id); });
 	(void)destroy_all(xrcds_, of_pd, [&](uint32_t id) { return close_xrcd(id); });

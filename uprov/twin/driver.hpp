@@ -16,6 +16,7 @@
 #include "environment.hpp"
 #include "events.hpp"
 #include "adapter.hpp"
+#include "page_buffer.hpp"
 
 namespace sirdma::twin
 {
@@ -105,8 +106,17 @@ struct DriverSrq {
 
 struct DriverMr {
 	uint32_t pd = 0;
+	uint32_t dm = 0; /* 0: the region is memory of the application */
 	sirdma_region region{}; /* as the application registered it */
 	bool changing = false; /* a thread executes rereg_mr() or dereg_mr() */
+};
+
+struct DriverDm {
+	ibv_context *context = nullptr;
+	PageBuffer memory;
+	size_t length = 0; /* bytes that the application asked for */
+	size_t bytes = 0; /* in whole pages */
+	uint32_t users = 0; /* regions */
 };
 
 /* The arguments of ibv_rereg_mr(), by SIRDMA_REREG_*. */
@@ -205,6 +215,13 @@ public:
 	int rereg_mr(uint32_t stag, const MrChange &change) noexcept;
 	/* Returns EBUSY if windows are bound to the region. */
 	int dereg_mr(uint32_t stag) noexcept;
+	/* @memory gets the address of the device memory, which stays until free_dm() or close(). */
+	int alloc_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, uint32_t &dm,
+		     uint8_t *&memory);
+	/* Returns EBUSY if regions are over the memory. */
+	int free_dm(uint32_t dm) noexcept;
+	int reg_dm_mr(uint32_t pd, uint32_t dm, uint64_t offset, uint64_t length, uint32_t access,
+		      uint32_t &stag);
 	int alloc_mw(uint32_t pd, ibv_mw_type type, uint32_t &stag);
 	/*
 	 * @stag is the stag as it was allocated. Returns EBUSY if a queue pair binds the window at
@@ -261,6 +278,7 @@ private:
 	void release_mr(uint32_t stag, const DriverMr &mr, uint32_t former) noexcept;
 	int change_mr(uint32_t stag, const MrChange &change, DriverMr &mr) noexcept;
 	int use_pd(uint32_t pd) noexcept;
+	int add_mr(const DriverMr &mr, uint32_t &stag);
 	int put_mr(uint32_t stag, const DriverMr &mr, bool replace) noexcept;
 	int add_cq(std::unique_ptr<DriverCq> cq);
 	std::unique_ptr<DriverCq> remove_cq(uint32_t id) noexcept;
@@ -291,6 +309,9 @@ private:
 	std::unordered_map<uint32_t, DriverXrcd> xrcds_;
 	uint32_t last_xrcd_ = 0; /* key in xrcds_ */
 	std::unordered_map<uint32_t, DriverMr> mrs_; /* by stag */
+	std::unordered_map<uint32_t, DriverDm> dms_;
+	uint64_t dm_bytes_ = 0; /* device memory of all contexts */
+	uint32_t last_dm_ = 0;
 	std::unordered_map<uint32_t, uint32_t> mws_; /* map from stag to protection domain */
 	std::unordered_map<ibv_comp_channel *, DriverChannel> channels_;
 	std::unordered_map<uint32_t, std::unique_ptr<DriverCq>> cqs_;

@@ -70,7 +70,6 @@ int Driver::put_mr(uint32_t stag, const DriverMr &mr, bool replace) noexcept
 int Driver::reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag)
 {
 	Settle settle(nic_);
-	const DriverMr mr = {.pd = pd, .region = region, .changing = false};
 	const char *why = nullptr;
 
 	if (const int err = sirdma_region_check(&region, &why)) {
@@ -79,6 +78,12 @@ int Driver::reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag)
 	}
 	if (const int err = populate(region))
 		return err;
+	return add_mr({.pd = pd, .dm = 0, .region = region, .changing = false}, stag);
+}
+
+/* Register @mr, whose memory is there. The caller has counted it as a user of its device memory. */
+int Driver::add_mr(const DriverMr &mr, uint32_t &stag)
+{
 	if (const int err = sirdma_stag_alloc(&hw_, &stag))
 		return -err;
 	if (const int err = put_mr(stag, mr, false)) {
@@ -89,7 +94,7 @@ int Driver::reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag)
 		std::lock_guard hold(objects_lock_);
 
 		if (insert(mrs_, stag, mr)) {
-			++pds_[pd].users;
+			++pds_[mr.pd].users;
 			return 0;
 		}
 	}
@@ -199,6 +204,8 @@ int Driver::dereg_mr(uint32_t stag) noexcept
 		}
 		mrs_.erase(stag);
 		--pds_.at(mr.pd).users;
+		if (mr.dm)
+			--dms_.at(mr.dm).users;
 	}
 	sirdma_stag_free(&hw_, stag);
 	return 0;

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Device memory of a kernel's device: the commands, which the program's own ioctl() takes (it is
+ * linked with --wrap=ioctl), and the mapping.
+ */
+#include <cerrno>
+#include <cstdarg>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include <rdma/ib_user_ioctl_cmds.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
+#include <sys/ioctl.h>
+
+#include "lifecycle.hpp"
+
+namespace
+{
+
+using namespace sirdma;
+
+constexpr uint64_t mmap_key = 4096;
+constexpr uint64_t map_bytes = 8192;
+
+/* The kernel's end. */
+struct FakeUverbs {
+	std::map<uint32_t, uint64_t> dms; /* length by handle */
+	std::map<uint32_t, uint32_t> regions; /* device memory by handle */
+	std::map<uint16_t, uint64_t> seen; /* attributes of the last command that are no pointers */
+	int fails = 0; /* errno of the next command */
+	uint64_t key = mmap_key;
+	uint32_t driver_id = 0;
+	uint32_t next = 7;
+};
+
+FakeUverbs *uverbs;
+
+ib_uverbs_attr *find(ib_uverbs_ioctl_hdr *command, uint16_t id)
+{
+	for (int i = 0; i < command->num_attrs; ++i)
+		if (command->attrs[i].attr_id == id)
+			return &command->attrs[i];
+	return nullptr;
+}
+
+template <typename Value> bool answer(ib_uverbs_ioctl_hdr *command, uint16_t id, const Value &value)
+{
+	ib_uverbs_attr *attr = find(command, id);
+
+	if (!attr || attr->len != sizeof(value))
+		return false;
+	memcpy(reinterpret_cast<void *>(attr->data), &value, sizeof(value));
+	return true;
+}
+
+int alloc_dm_command(ib_uverbs_ioctl_hdr *command)
+{
+	const sirdma_dm_resp resp = {.mmap_key = uverbs->key,
+				     .map_bytes = map_bytes,
+				     .length = find(command, UVERBS_ATTR_ALLOC_DM_LENGTH)->data};
+
+	if (!answer(command, SIRDMA_ATTR_ALLOC_DM_RESP, resp))
+		return EPROTO;
+	uverbs->dms[uverbs->next] = resp.length;
+	find(command, UVERBS_ATTR_ALLOC_DM_HANDLE)->data = uverbs->next++;
+	return 0;
+}
+
+int free_dm_command(ib_uverbs_ioctl_hdr *command)
+{
+	const auto handle = static_cast<uint32_t>(find(command, UVERBS_ATTR_FREE_DM_HANDLE)->data);
+
+	for (const auto &[region, dm] : uverbs->regions)
+		if (dm == handle)
+			return EBUSY;
+	return uverbs->dms.erase(handle) ? 0 : ENOENT;
+}
+
+int reg_dm_mr_command(ib_uverbs_ioctl_hdr *command)
+{
+	const uint32_t keys[] = {0x1100, 0x2200};
+
+	if (!answer(command, UVERBS_ATTR_REG_DM_MR_RESP_LKEY, keys[0]) ||
+	    !answer(command, UVERBS_ATTR_REG_DM_MR_RESP_RKEY, keys[1]))
+		return EPROTO;
+	uverbs->regions[uverbs->next] =
+		static_cast<uint32_t>(find(command, UVERBS_ATTR_REG_DM_MR_DM_HANDLE)->data);
+	find(command, UVERBS_ATTR_REG_DM_MR_HANDLE)->data = uverbs->next++;
+	return 0;
+}
+
+int run(ib_uverbs_ioctl_hdr *command)
+{
+	if (command->length != sizeof(*command) + command->num_attrs * sizeof(command->attrs[0]))
+		return EINVAL;
+	uverbs->driver_id = command->driver_id;
+	uverbs->seen.clear();
+	for (int i = 0; i < command->num_attrs; ++i)
+		if (command->attrs[i].len <= 8)
+			uverbs->seen[command->attrs[i].attr_id] = command->attrs[i].data;
+	if (uverbs->fails)
+		return std::exchange(uverbs->fails, 0);
+	if (command->object_id == UVERBS_OBJECT_DM && command->method_id == UVERBS_METHOD_DM_ALLOC)
+		return alloc_dm_command(command);
+	if (command->object_id == UVERBS_OBJECT_DM && command->method_id == UVERBS_METHOD_DM_FREE)
+		return free_dm_command(command);
+	if (command->object_id == UVERBS_OBJECT_MR && command->method_id == UVERBS_METHOD_DM_MR_REG)
+		return reg_dm_mr_command(command);
+	return EPROTONOSUPPORT;
+}
+
+} // namespace
+
+extern "C" {
+
+int __real_ioctl(int fd, unsigned long request, ...);
+
+int __wrap_ioctl(int fd, unsigned long request, ...)
+{
+	va_list list;
+
+	va_start(list, request);
+	void *argument = va_arg(list, void *);
+	va_end(list);
+	if (request != RDMA_VERBS_IOCTL)
+		return __real_ioctl(fd, request, argument);
+	errno = run(static_cast<ib_uverbs_ioctl_hdr *>(argument));
+	return errno ? -1 : 0;
+}
+}
+
+namespace sirdma::test
+{
+
+namespace
+{
+
+class DeviceMemory : public WithCq {
+protected:
+	void SetUp() override
+	{
+		uverbs = &uverbs_;
+		WithCq::SetUp();
+		ASSERT_EQ(ftruncate(fd_, mmap_key + map_bytes), 0);
+	}
+
+	void TearDown() override
+	{
+		WithCq::TearDown();
+		EXPECT_TRUE(uverbs_.dms.empty());
+	}
+
+	ibv_dm *alloc(size_t length, uint32_t comp_mask = 0)
+	{
+		ibv_alloc_dm_attr attr{};
+
+		attr.length = length;
+		attr.log_align_req = 6;
+		attr.comp_mask = comp_mask;
+		errno = 0;
+		return alloc_dm(context_, &attr);
+	}
+
+	/* The part of the device file that is mapped. */
+	std::string in_file(off_t at, size_t bytes)
+	{
+		std::string got(bytes, 0);
+
+		EXPECT_EQ(pread(fd_, got.data(), bytes, static_cast<off_t>(mmap_key) + at),
+			  static_cast<ssize_t>(bytes));
+		return got;
+	}
+
+	FakeUverbs uverbs_;
+};
+
+TEST_F(DeviceMemory, IsTheMappingThatTheDriverNames)
+{
+	ibv_dm *dm = alloc(5000);
+
+	ASSERT_TRUE(dm);
+	EXPECT_EQ(uverbs_.driver_id, uint32_t{SIRDMA_DRIVER_ID});
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_ALLOC_DM_LENGTH], 5000u);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_ALLOC_DM_ALIGNMENT], 6u);
+	EXPECT_EQ(dm->handle, 7u);
+	EXPECT_EQ(dm->comp_mask, uint32_t{IBV_DM_MASK_HANDLE});
+	EXPECT_EQ(dm->memcpy_to_dm(dm, 4, "abcdefgh", 8), 0);
+	EXPECT_EQ(in_file(4, 8), "abcdefgh");
+	EXPECT_EQ(dm->memcpy_to_dm(dm, 4996, "WXYZ", 4), 0);
+	EXPECT_EQ(in_file(4996, 4), "WXYZ");
+	/* It ends where the application said, not with the page. */
+	EXPECT_EQ(dm->memcpy_to_dm(dm, 5000, "WXYZ", 4), EINVAL);
+	char back[12] = {};
+	EXPECT_EQ(dm->memcpy_from_dm(back, dm, 0, sizeof(back)), 0);
+	EXPECT_EQ(std::string(back, 12), std::string(4, '\0') + "abcdefgh");
+	EXPECT_EQ(free_dm(dm), 0);
+}
+
+TEST_F(DeviceMemory, CopiesAnyWholeWords)
+{
+	const std::string text = "0123456789abcdefghijklmnopqrstuvwxyz";
+	ibv_dm *dm = alloc(64);
+
+	ASSERT_TRUE(dm);
+	for (uint64_t offset = 0; offset <= 16; offset += 4) {
+		for (size_t length = 0; length <= 32; length += 4) {
+			char back[33] = {};
+
+			ASSERT_EQ(dm->memcpy_to_dm(dm, 0, std::string(64, '-').data(), 64), 0);
+			ASSERT_EQ(dm->memcpy_to_dm(dm, offset, text.data() + 1, length), 0);
+			EXPECT_EQ(in_file(0, 64), std::string(offset, '-') +
+							  text.substr(1, length) +
+							  std::string(64 - offset - length, '-'));
+			ASSERT_EQ(dm->memcpy_from_dm(back + 1, dm, offset, length), 0);
+			EXPECT_EQ(std::string(back + 1, length), text.substr(1, length));
+		}
+	}
+	for (uint64_t bad : {1, 2, 3, 5}) {
+		EXPECT_EQ(dm->memcpy_to_dm(dm, bad, text.data(), 4), EINVAL);
+		EXPECT_EQ(dm->memcpy_to_dm(dm, 0, text.data(), bad), EINVAL);
+	}
+	EXPECT_EQ(free_dm(dm), 0);
+}
+
+TEST_F(DeviceMemory, FailuresLeaveNothing)
+{
+	uverbs_.fails = ENOMEM;
+	EXPECT_FALSE(alloc(64));
+	EXPECT_EQ(errno, ENOMEM);
+	/* The kernel, or its driver, is older. */
+	for (int unknown : {EPROTONOSUPPORT, ENOTTY}) {
+		uverbs_.fails = unknown;
+		EXPECT_FALSE(alloc(64));
+		EXPECT_EQ(errno, EOPNOTSUPP);
+	}
+	EXPECT_FALSE(alloc(64, 1));
+	EXPECT_EQ(errno, EOPNOTSUPP);
+	uverbs_.key = 100; /* cannot be mapped */
+	EXPECT_FALSE(alloc(64));
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_TRUE(uverbs_.dms.empty());
+}
+
+TEST_F(DeviceMemory, RegionsNameItByHandleAndOffset)
+{
+	ibv_dm *dm = alloc(4096);
+
+	ASSERT_TRUE(dm);
+	ibv_mr *mr = reg_dm_mr(pd, dm, 100, 200, IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_READ);
+	ASSERT_TRUE(mr);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DM_MR_DM_HANDLE], dm->handle);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DM_MR_PD_HANDLE], pd->handle);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DM_MR_OFFSET], 100u);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DM_MR_LENGTH], 200u);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DM_MR_ACCESS_FLAGS],
+		  uint64_t{IBV_ACCESS_ZERO_BASED | IBV_ACCESS_REMOTE_READ});
+	EXPECT_EQ(mr->lkey, 0x1100u);
+	EXPECT_EQ(mr->rkey, 0x2200u);
+	EXPECT_EQ(mr->length, 200u);
+	EXPECT_EQ(mr->addr, nullptr);
+	EXPECT_EQ(mr->pd, pd);
+	/* The library leaves the address space of such a region alone. */
+	EXPECT_NE(reinterpret_cast<verbs_mr *>(mr)->mr_type, int{VERBS_MR_MEMORY});
+
+	EXPECT_EQ(free_dm(dm), EBUSY);
+	EXPECT_EQ(dm->memcpy_to_dm(dm, 0, "abcd", 4), 0);
+	uverbs_.regions.clear();
+	fake_driver().registrations[mr->handle] = {};
+	EXPECT_EQ(dereg_mr(reinterpret_cast<verbs_mr *>(mr)), 0);
+
+	uverbs_.fails = EINVAL;
+	EXPECT_FALSE(reg_dm_mr(pd, dm, 0, 5000, IBV_ACCESS_ZERO_BASED));
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(free_dm(dm), 0);
+}
+
+} // namespace
+
+} // namespace sirdma::test

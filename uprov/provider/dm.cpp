@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#include "dm.hpp"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "context.hpp"
+#include "verbs.hpp"
+
+namespace sirdma
+{
+
+namespace
+{
+
+template <typename Word> void store_word(uint8_t *memory, const uint8_t *host) noexcept
+{
+	Word word;
+
+	memcpy(&word, host, sizeof(word));
+	std::atomic_ref<Word>(*reinterpret_cast<Word *>(memory))
+		.store(word, std::memory_order_relaxed);
+}
+
+template <typename Word> void load_word(uint8_t *memory, uint8_t *host) noexcept
+{
+	const Word word = std::atomic_ref<Word>(*reinterpret_cast<Word *>(memory))
+				  .load(std::memory_order_relaxed);
+
+	memcpy(host, &word, sizeof(word));
+}
+
+/*
+ * Call @by_8 or @by_4 for each word of @length bytes of device memory from @offset on: 8 bytes where
+ * the offset is a multiple of 8, so that what atomic operations of peers change is copied whole.
+ */
+template <typename By4, typename By8>
+void for_each_word(uint64_t offset, size_t length, By4 by_4, By8 by_8) noexcept
+{
+	size_t done = 0;
+
+	if (length && offset % 8) {
+		by_4(done);
+		done += 4;
+	}
+	for (; length - done >= 8; done += 8)
+		by_8(done);
+	if (done < length)
+		by_4(done);
+}
+
+bool may_copy(const Dm &dm, uint64_t offset, size_t length) noexcept
+{
+	return offset % dm_word == 0 && length % dm_word == 0 && offset <= dm.length &&
+	       length <= dm.length - offset;
+}
+
+int copy_to(ibv_dm *base, uint64_t offset, const void *from, size_t length) noexcept
+{
+	const Dm &dm = Dm::of(base);
+	const auto *host = static_cast<const uint8_t *>(from);
+
+	if (!may_copy(dm, offset, length))
+		return EINVAL;
+	uint8_t *memory = dm.memory + offset;
+	for_each_word(
+		offset, length, [&](size_t at) { store_word<uint32_t>(memory + at, host + at); },
+		[&](size_t at) { store_word<uint64_t>(memory + at, host + at); });
+	/* A request that is posted from now on finds what was copied. */
+	std::atomic_thread_fence(std::memory_order_release);
+	return 0;
+}
+
+int copy_from(void *to, ibv_dm *base, uint64_t offset, size_t length) noexcept
+{
+	const Dm &dm = Dm::of(base);
+	auto *host = static_cast<uint8_t *>(to);
+
+	if (!may_copy(dm, offset, length))
+		return EINVAL;
+	uint8_t *memory = dm.memory + offset;
+	/* What the device wrote before a completion that this thread has seen is there. */
+	std::atomic_thread_fence(std::memory_order_acquire);
+	for_each_word(
+		offset, length, [&](size_t at) { load_word<uint32_t>(memory + at, host + at); },
+		[&](size_t at) { load_word<uint64_t>(memory + at, host + at); });
+	return 0;
+}
+
+} // namespace
+
+namespace
+{
+
+/* Returns 0 or an errno. */
+int open_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, Dm &dm) noexcept
+{
+	const Commands &command = commands(context);
+	DmInfo info{};
+
+	if (attr.comp_mask)
+		return EOPNOTSUPP;
+	if (const int err = command.alloc_dm(context, attr, info))
+		return err;
+	dm.memory = info.memory;
+	if (!info.memory) {
+		dm.mapping = PageBuffer::device(context->cmd_fd, static_cast<off_t>(info.mmap_key),
+						info.map_bytes, command.rings_in_children);
+		dm.memory = dm.mapping.data();
+	}
+	if (!dm.memory) {
+		const int err = errno;
+
+		static_cast<void>(command.free_dm(context, info.handle));
+		return err;
+	}
+	dm.length = info.length;
+	dm.base.context = context;
+	dm.base.memcpy_to_dm = copy_to;
+	dm.base.memcpy_from_dm = copy_from;
+	dm.base.comp_mask = IBV_DM_MASK_HANDLE;
+	dm.base.handle = info.handle;
+	return 0;
+}
+
+} // namespace
+
+ibv_dm *alloc_dm(ibv_context *context, ibv_alloc_dm_attr *attr) noexcept
+{
+	auto *dm = new (std::nothrow) Dm;
+
+	if (!dm) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int err = open_dm(context, *attr, *dm)) {
+		delete dm;
+		errno = err;
+		return nullptr;
+	}
+	return &dm->base;
+}
+
+int free_dm(ibv_dm *dm) noexcept
+{
+	if (const int err = commands(dm->context).free_dm(dm->context, dm->handle))
+		return err;
+	delete &Dm::of(dm);
+	return 0;
+}
+
+namespace
+{
+
+int register_dm(ibv_pd *pd, const Dm &dm, uint64_t offset, size_t length, unsigned int access,
+		verbs_mr &mr) noexcept
+{
+	Keys keys{};
+
+	if (pd->context != dm.base.context)
+		return EINVAL;
+	if (const int err = commands(pd->context)
+				    .reg_dm_mr(pd, dm.base.handle, offset, length, access, keys))
+		return err;
+	mr.mr.context = pd->context;
+	mr.mr.pd = pd;
+	mr.mr.length = length;
+	mr.mr.handle = keys.handle;
+	mr.mr.lkey = keys.lkey;
+	mr.mr.rkey = keys.rkey;
+	mr.mr_type = VERBS_MR_DMABUF;
+	mr.access = static_cast<int>(access);
+	return 0;
+}
+
+} // namespace
+
+ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length,
+		  unsigned int access) noexcept
+{
+	auto *mr = new (std::nothrow) verbs_mr{};
+
+	if (!mr) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int err = register_dm(pd, Dm::of(dm), offset, length, access, *mr)) {
+		delete mr;
+		errno = err;
+		return nullptr;
+	}
+	return &mr->mr;
+}
+
+} // namespace sirdma

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * A command of uverbs' ioctl interface, for commands whose driver part the library's own functions
+ * take in a private format.
+ */
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <sys/ioctl.h>
+#include <type_traits>
+
+#include <rdma/rdma_user_ioctl_cmds.h>
+
+#include "context.hpp"
+
+namespace sirdma
+{
+
+/* @N: the number of attributes that the caller adds. */
+template <size_t N> class Ioctl {
+public:
+	Ioctl(uint16_t object, uint16_t method) noexcept
+	{
+		header().object_id = object;
+		header().method_id = method;
+	}
+
+	/* An object that the command uses, or makes. */
+	Ioctl &object(uint16_t attr, uint32_t handle) noexcept
+	{
+		add(attr, 0).data = handle;
+		return *this;
+	}
+
+	Ioctl &new_object(uint16_t attr) noexcept { return object(attr, 0); }
+
+	template <typename Value>
+	Ioctl &in(uint16_t attr, std::type_identity_t<Value> value) noexcept
+	{
+		static_assert(sizeof(Value) <= sizeof(ib_uverbs_attr::data));
+		memcpy(&add(attr, sizeof(Value)).data, &value, sizeof(Value));
+		return *this;
+	}
+
+	/* The kernel fills @value, which must outlive run(). */
+	template <typename Value> Ioctl &out(uint16_t attr, Value &value) noexcept
+	{
+		add(attr, sizeof(Value)).data = reinterpret_cast<uintptr_t>(&value);
+		return *this;
+	}
+
+	/* Returns 0, or an errno; EOPNOTSUPP if the kernel does not know the command. */
+	int run(ibv_context *context) noexcept
+	{
+		header().length = static_cast<uint16_t>(
+			sizeof(ib_uverbs_ioctl_hdr) + header().num_attrs * sizeof(ib_uverbs_attr));
+		header().driver_id = reinterpret_cast<Device *>(context->device)->driver_id;
+		if (!ioctl(context->cmd_fd, RDMA_VERBS_IOCTL, &header()))
+			return 0;
+		return errno == EPROTONOSUPPORT || errno == ENOTTY ? EOPNOTSUPP : errno;
+	}
+
+	/* The handle of the object that the command made. */
+	uint32_t object_of(uint16_t attr) noexcept
+	{
+		for (size_t i = 0; i < header().num_attrs; ++i)
+			if (attrs()[i].attr_id == attr)
+				return static_cast<uint32_t>(attrs()[i].data);
+		return 0;
+	}
+
+private:
+	ib_uverbs_ioctl_hdr &header() noexcept
+	{
+		return *reinterpret_cast<ib_uverbs_ioctl_hdr *>(command_.data());
+	}
+
+	ib_uverbs_attr *attrs() noexcept
+	{
+		return reinterpret_cast<ib_uverbs_attr *>(command_.data() +
+							  sizeof(ib_uverbs_ioctl_hdr));
+	}
+
+	ib_uverbs_attr &add(uint16_t id, size_t bytes) noexcept
+	{
+		assert(header().num_attrs < N);
+		ib_uverbs_attr &attr = attrs()[header().num_attrs++];
+
+		attr.attr_id = id;
+		attr.len = static_cast<uint16_t>(bytes);
+		attr.flags = UVERBS_ATTR_F_MANDATORY;
+		return attr;
+	}
+
+	/* The header ends with an array of unknown length, so the two have no common type. */
+	alignas(ib_uverbs_ioctl_hdr) std::array<
+		uint8_t, sizeof(ib_uverbs_ioctl_hdr) + N * sizeof(ib_uverbs_attr)> command_{};
+};
+
+static_assert(sizeof(ib_uverbs_ioctl_hdr) % alignof(ib_uverbs_attr) == 0);
+
+} // namespace sirdma

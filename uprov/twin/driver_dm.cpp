@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Device memory: memory of the process, to which the device has access as to all of it. */
+#include <cerrno>
+
+#include "driver.hpp"
+#include "settle.hpp"
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+DriverDm make_dm(ibv_context *context, size_t length) noexcept
+{
+	DriverDm dm;
+
+	dm.context = context;
+	dm.length = length;
+	dm.bytes = round_to_pages(length);
+	dm.memory = PageBuffer::anonymous(dm.bytes, InChildren::copy);
+	return dm;
+}
+
+} // namespace
+
+int Driver::alloc_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, uint32_t &dm,
+		     uint8_t *&memory)
+{
+	const char *why = nullptr;
+
+	if (const int err = sirdma_dm_check(attr.length, attr.log_align_req, &why)) {
+		port_warn("alloc_dm: %s", why);
+		return -err;
+	}
+	DriverDm made = make_dm(context, attr.length);
+
+	if (!made.memory)
+		return ENOMEM;
+
+	const size_t bytes = made.bytes;
+	std::lock_guard hold(objects_lock_);
+
+	/* All contexts of a process are of one user. */
+	if (!sirdma_dm_is_fair(dm_bytes_, dm_bytes_, bytes))
+		return ENOMEM;
+	while (!++last_dm_ || dms_.contains(last_dm_))
+		;
+	memory = made.memory.data();
+	if (!insert(dms_, last_dm_, std::move(made)))
+		return ENOMEM;
+	dm_bytes_ += bytes;
+	dm = last_dm_;
+	return 0;
+}
+
+int Driver::free_dm(uint32_t dm) noexcept
+{
+	std::lock_guard hold(objects_lock_);
+	const auto it = dms_.find(dm);
+
+	if (it == dms_.end())
+		return ENOENT;
+	if (it->second.users)
+		return EBUSY;
+	dm_bytes_ -= it->second.bytes;
+	dms_.erase(it);
+	return 0;
+}
+
+int Driver::reg_dm_mr(uint32_t pd, uint32_t dm, uint64_t offset, uint64_t length, uint32_t access,
+		      uint32_t &stag)
+{
+	Settle settle(nic_);
+	DriverMr mr = {.pd = pd,
+		       .dm = dm,
+		       .region = {.start = 0, .length = length, .iova = 0, .access = access},
+		       .changing = false};
+	{
+		std::lock_guard hold(objects_lock_);
+		const auto it = dms_.find(dm);
+		const char *why = nullptr;
+
+		if (it == dms_.end())
+			return ENOENT;
+		if (const int err = sirdma_dm_region_check(it->second.length, offset, length,
+							   access, &why)) {
+			port_warn("reg_dm_mr: %s", why);
+			return -err;
+		}
+		mr.region.start = reinterpret_cast<uintptr_t>(it->second.memory.data()) + offset;
+		mr.region.iova = mr.region.start;
+		++it->second.users;
+	}
+
+	const int err = add_mr(mr, stag);
+
+	if (err) {
+		std::lock_guard hold(objects_lock_);
+
+		--dms_.at(dm).users;
+	}
+	return err;
+}
+
+} // namespace sirdma::twin
