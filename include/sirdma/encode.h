@@ -196,7 +196,7 @@ static inline __u64 sirdma_send_srq(__u32 number)
 /* The first fragment that is data: immediate data and the number of a queue take the place of fragment 0. */
 static inline __u32 sirdma_send_first_frag(const struct sirdma_send *send, int has_imm)
 {
-	return (__u32)has_imm | !!(send->srq & SIRDMA_SEND_HAS_SRQ);
+	return has_imm || (send->srq & SIRDMA_SEND_HAS_SRQ) ? 1 : 0;
 }
 
 /* remote_addr of a datagram to @qpn. */

@@ -139,7 +139,7 @@ sirdma_cqp_wqe CqpFuzz::qp_command()
 		ctx->sq_quanta = 8u << pick(5);
 		ctx->srq = pick(4) ? 0 : 1 + pick(ids);
 		ctx->rq_wqes = ctx->srq ? 0 : 1u << pick(7);
-		ctx->qp_type = pick(2) ? u32{SIRDMA_QPT_RC} : pick(8);
+		ctx->qp_type = static_cast<u8>(pick(2) ? u32{SIRDMA_QPT_RC} : pick(8));
 		ctx->xrcd = pick(2);
 		if (ctx->qp_type == SIRDMA_QPT_XRC_TGT)
 			ctx->sq_quanta = ctx->rq_wqes = ctx->srq = 0;

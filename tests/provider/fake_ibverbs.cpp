@@ -57,7 +57,8 @@ void FakeDriver::reset()
 	ops = kept;
 	context_answer.kernel_ver = SIRDMA_ABI_VERSION;
 	context_answer.feature_flags = SIRDMA_FEATURE_CQ_RESIZE | SIRDMA_FEATURE_SRQ |
-				       SIRDMA_FEATURE_ATOMICS | SIRDMA_FEATURE_PLACEMENT;
+				       SIRDMA_FEATURE_ATOMICS | SIRDMA_FEATURE_PLACEMENT |
+				       SIRDMA_FEATURE_XRC;
 	context_answer.max_hw_wq_frags = SIRDMA_MAX_SGE;
 	context_answer.max_hw_read_sges = SIRDMA_MAX_READ_SGE;
 	context_answer.max_hw_inline = SIRDMA_MAX_INLINE;
@@ -363,6 +364,80 @@ int ibv_cmd_query_srq(ibv_srq *, ibv_srq_attr *attr, verbs_cmd<ib_uverbs_query_s
 {
 	*attr = fake_driver().srq_attr;
 	return 0;
+}
+
+int ibv_cmd_create_srq_ex(ibv_context *context, verbs_srq *srq, ibv_srq_init_attr_ex *attr,
+			  verbs_cmd<ib_uverbs_create_xsrq> *cmd, size_t,
+			  ib_uverbs_create_srq_resp *resp, size_t)
+{
+	auto &driver = fake_driver();
+	auto &answer = reinterpret_cast<CreateSrqResponse *>(resp)->drv;
+
+	if (fails("create_srq"))
+		return ENOMEM;
+	srq->srq.context = context;
+	srq->srq.handle = driver.next_handle++;
+	srq->srq_type = attr->srq_type;
+	srq->srq_num = 9;
+	driver.srq_request = reinterpret_cast<CreateXsrqRequest *>(cmd)->drv;
+	driver.srqs[srq->srq.handle] = driver.srq_request;
+	driver.srq_attr = attr->attr;
+	answer.srq_id = 9;
+	answer.srq_size = ring_wqes(attr->attr.max_wr, sirdma_rq_shift(attr->attr.max_sge), 0);
+	return 0;
+}
+
+int ibv_cmd_open_xrcd(ibv_context *context, verbs_xrcd *xrcd, int size, ibv_xrcd_init_attr *attr,
+		      verbs_cmd<ib_uverbs_open_xrcd> *, size_t, ib_uverbs_open_xrcd_resp *, size_t)
+{
+	if (fails("open_xrcd"))
+		return ENOMEM;
+	if (size != sizeof(*xrcd) || attr->fd != -1)
+		return EINVAL;
+	xrcd->xrcd.context = context;
+	xrcd->handle = fake_driver().next_handle++;
+	fake_driver().xrcds.insert(xrcd->handle);
+	return 0;
+}
+
+int ibv_cmd_close_xrcd(verbs_xrcd *xrcd)
+{
+	if (fails("close_xrcd"))
+		return EBUSY;
+	return fake_driver().xrcds.erase(xrcd->handle) ? 0 : EINVAL;
+}
+
+/* A target, as the library fills it. */
+int make_target(ibv_context *context, verbs_qp *vqp, uint32_t qpn)
+{
+	auto *qp = reinterpret_cast<ibv_qp *>(vqp);
+	auto &driver = fake_driver();
+
+	qp->context = context;
+	qp->qp_num = qpn;
+	qp->qp_type = IBV_QPT_XRC_RECV;
+	qp->handle = driver.next_handle++;
+	driver.qps[qp->handle] = {};
+	return 0;
+}
+
+int ibv_cmd_create_qp_ex(ibv_context *context, verbs_qp *qp, ibv_qp_init_attr_ex *attr,
+			 verbs_cmd<ib_uverbs_create_qp> *, size_t cmd_size,
+			 ib_uverbs_create_qp_resp *, size_t)
+{
+	if (fails("create_qp"))
+		return ENOMEM;
+	/* A target has no data of the driver's. */
+	if (cmd_size != sizeof(verbs_cmd<ib_uverbs_create_qp>) ||
+	    attr->comp_mask != IBV_QP_INIT_ATTR_XRCD || attr->send_cq || attr->recv_cq)
+		return EINVAL;
+	return make_target(context, qp, 78);
+}
+
+int ibv_cmd_open_qp(ibv_context *context, verbs_qp *qp, int size, ibv_qp_open_attr *attr,
+		    verbs_cmd<ib_uverbs_open_qp> *, size_t, ib_uverbs_create_qp_resp *, size_t)
+{
+	return size == private_abi::qp_size_max ? make_target(context, qp, attr->qp_num) : EINVAL;
 }
 
 int ibv_cmd_destroy_srq(ibv_srq *srq)

@@ -38,6 +38,7 @@ struct FakeDriver {
 	ibv_moderate_cq moderation{};
 	ibv_qp_cap qp_cap{};
 	std::set<uint32_t> pds;
+	std::set<uint32_t> xrcds;
 	std::map<uint32_t, sirdma_create_qp_req> qps; /* by handle */
 	std::map<uint32_t, sirdma_create_cq_req> cqs;
 	std::map<uint32_t, sirdma_create_srq_req> srqs;
