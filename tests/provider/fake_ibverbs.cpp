@@ -297,9 +297,10 @@ int ibv_cmd_create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr,
 				  SIRDMA_SQ_POOL_RSVD_QUANTA :
 				  SIRDMA_SQ_RSVD_QUANTA) +
 		driver.sq_size_error;
-	answer.actual_rq_size = attr->srq ? 0 :
-					    ring_wqes(attr->cap.max_recv_wr,
-						      sirdma_rq_shift(attr->cap.max_recv_sge), 1);
+	answer.actual_rq_size = attr->srq || attr->qp_type == IBV_QPT_XRC_SEND ?
+					0 :
+					ring_wqes(attr->cap.max_recv_wr,
+						  sirdma_rq_shift(attr->cap.max_recv_sge), 1);
 	return 0;
 }
 
