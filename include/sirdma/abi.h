@@ -153,7 +153,34 @@ SIRDMA_SIZE_IS(struct sirdma_mem_reg_req, 8);
  * here on are a driver's own (UVERBS_ID_NS_SHIFT).
  */
 #define SIRDMA_UVERBS_FIRST 0x1000
-#define SIRDMA_ATTR_ALLOC_DM_RESP SIRDMA_UVERBS_FIRST /* of DM_ALLOC: struct sirdma_dm_resp */
+
+enum sirdma_alloc_dm_attrs {
+	SIRDMA_ATTR_ALLOC_DM_RESP = SIRDMA_UVERBS_FIRST, /* struct sirdma_dm_resp */
+};
+
+enum sirdma_query_context_attrs {
+	/* struct sirdma_alloc_ucontext_resp, as alloc_ucontext answered */
+	SIRDMA_ATTR_QUERY_CONTEXT_RESP = SIRDMA_UVERBS_FIRST,
+};
+
+/* By these methods a process imports an object of a context that it shares with others. */
+enum sirdma_dm_methods {
+	SIRDMA_METHOD_DM_QUERY = SIRDMA_UVERBS_FIRST,
+};
+
+enum sirdma_dm_query_attrs {
+	SIRDMA_ATTR_DM_QUERY_HANDLE = SIRDMA_UVERBS_FIRST,
+	SIRDMA_ATTR_DM_QUERY_RESP, /* struct sirdma_dm_resp */
+};
+
+enum sirdma_pd_methods {
+	SIRDMA_METHOD_PD_QUERY = SIRDMA_UVERBS_FIRST,
+};
+
+enum sirdma_pd_query_attrs {
+	SIRDMA_ATTR_PD_QUERY_HANDLE = SIRDMA_UVERBS_FIRST,
+	SIRDMA_ATTR_PD_QUERY_RESP, /* struct sirdma_alloc_pd_resp */
+};
 
 struct sirdma_dm_resp {
 	__aligned_u64 mmap_key; /* offset for mmap() */

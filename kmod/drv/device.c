@@ -117,6 +117,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.query_port = sirdma_query_port,
 	.query_qp = sirdma_query_qp,
 	.query_srq = sirdma_query_srq,
+	.query_ucontext = sirdma_query_ucontext,
 	.reg_dm_mr = sirdma_reg_dm_mr,
 	.reg_user_mr = sirdma_reg_user_mr_op,
 	.req_notify_cq = sirdma_req_notify_cq,

@@ -170,16 +170,19 @@ err_free:
 	return NULL;
 }
 
-static int sirdma_dm_respond(const struct sirdma_dm *dm, u64 length,
-			     struct uverbs_attr_bundle *attrs)
+static void sirdma_dm_fill_response(const struct sirdma_dm *dm, u64 length,
+				    struct sirdma_dm_resp *resp)
 {
-	const struct sirdma_dm_resp resp = {
+	*resp = (struct sirdma_dm_resp){
 		.mmap_key = rdma_user_mmap_get_offset(&dm->memory->base.entry),
 		.map_bytes = dm->memory->bytes,
 		.length = length,
 	};
+}
 
-	return uverbs_copy_to(attrs, SIRDMA_ATTR_ALLOC_DM_RESP, &resp, sizeof(resp));
+void sirdma_dm_describe(const struct ib_dm *ibdm, struct sirdma_dm_resp *resp)
+{
+	sirdma_dm_fill_response(container_of(ibdm, struct sirdma_dm, ibdm), ibdm->length, resp);
 }
 
 struct ib_dm *sirdma_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuctx,
@@ -188,6 +191,7 @@ struct ib_dm *sirdma_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuct
 	struct sirdma_user *user = to_suctx(ibuctx)->user;
 	struct sirdma_dev *dev = to_sdev(ibdev);
 	u64 bytes = PAGE_ALIGN(attr->length);
+	struct sirdma_dm_resp resp;
 	struct sirdma_dm *dm;
 	const char *why;
 	int err;
@@ -208,7 +212,8 @@ struct ib_dm *sirdma_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuct
 	dm->memory->user = user;
 	if (rdma_user_mmap_entry_insert(ibuctx, &dm->memory->base.entry, bytes))
 		goto err_unmap;
-	err = sirdma_dm_respond(dm, attr->length, attrs);
+	sirdma_dm_fill_response(dm, attr->length, &resp);
+	err = uverbs_copy_to(attrs, SIRDMA_ATTR_ALLOC_DM_RESP, &resp, sizeof(resp));
 	if (!err)
 		return &dm->ibdm;
 

@@ -29,6 +29,10 @@ static inline void sirdma_dms_fini(struct sirdma_dms *dms)
 
 struct ib_dm *sirdma_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuctx,
 			      struct ib_dm_alloc_attr *attr, struct uverbs_attr_bundle *attrs);
+struct sirdma_dm_resp;
+
+/* What a process needs to map the memory. */
+void sirdma_dm_describe(const struct ib_dm *ibdm, struct sirdma_dm_resp *resp);
 /* The RDMA core calls this when no region is over the memory. */
 int sirdma_dealloc_dm(struct ib_dm *ibdm, struct uverbs_attr_bundle *attrs);
 struct ib_mr *sirdma_reg_dm_mr(struct ib_pd *ibpd, struct ib_dm *ibdm, struct ib_dm_mr_attr *attr,

@@ -119,6 +119,7 @@ static struct sirdma_ring *sirdma_ring_alloc(u64 start, u64 length,
 	ring = kzalloc(sizeof(*ring), GFP_KERNEL_ACCOUNT);
 	if (!ring)
 		return NULL;
+	ring->mm = current->mm;
 	ring->start = start;
 	ring->length = length;
 	ring->type = req->reg_type;
@@ -198,7 +199,7 @@ struct sirdma_ring *sirdma_ring_get(struct sirdma_ucontext *uctx, u16 type, u64 
 
 	mutex_lock(&uctx->ring_lock);
 	list_for_each_entry(ring, &uctx->rings, node) {
-		if (ring->type != type || ring->start != start)
+		if (ring->type != type || ring->start != start || ring->mm != current->mm)
 			continue;
 		found = ring->users ? ERR_PTR(-EBUSY) : ring;
 		if (!ring->users)
@@ -238,7 +239,8 @@ static u32 sirdma_ring_part_bits(const struct sirdma_ring_part *part)
 
 static bool sirdma_ring_pool_has(const struct sirdma_ring *ring, u64 start)
 {
-	return ring->pool && start >= ring->start && start - ring->start < ring->length;
+	return ring->pool && ring->mm == current->mm && start >= ring->start &&
+	       start - ring->start < ring->length;
 }
 
 bool sirdma_ring_in_pool(struct sirdma_ucontext *uctx, u64 start)

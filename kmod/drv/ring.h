@@ -17,6 +17,11 @@ struct sirdma_ring {
 	struct sirdma_mr mr;
 	struct list_head node; /* entry of rings of the context */
 	struct sirdma_ucontext *uctx;
+	/*
+	 * Addresses are those of the process that registered: processes that share a context may
+	 * each have a ring at the same one. mr.umem keeps the pointer from being used again.
+	 */
+	const struct mm_struct *mm;
 	u64 start; /* user address, page aligned */
 	u64 length;
 	u32 users; /* QPs, CQs or SRQs that use it; while there are any, dereg_mr is refused */

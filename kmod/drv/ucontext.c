@@ -169,6 +169,14 @@ err_user:
 	return err;
 }
 
+int sirdma_query_ucontext(struct ib_ucontext *ibuctx, struct uverbs_attr_bundle *attrs)
+{
+	struct sirdma_alloc_ucontext_resp resp = {};
+
+	sirdma_uctx_fill_response(to_sdev(ibuctx->device), to_suctx(ibuctx), &resp);
+	return uverbs_copy_to(attrs, SIRDMA_ATTR_QUERY_CONTEXT_RESP, &resp, sizeof(resp));
+}
+
 void sirdma_dealloc_ucontext(struct ib_ucontext *ibuctx)
 {
 	struct sirdma_ucontext *uctx = to_suctx(ibuctx);

@@ -38,6 +38,8 @@ static inline struct sirdma_ucontext *sirdma_udata_to_uctx(struct ib_udata *udat
 }
 
 int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata);
+/* For a process that imports the context: what sirdma_alloc_ucontext() answered. */
+int sirdma_query_ucontext(struct ib_ucontext *ibuctx, struct uverbs_attr_bundle *attrs);
 void sirdma_dealloc_ucontext(struct ib_ucontext *ibuctx);
 void sirdma_disassociate_ucontext(struct ib_ucontext *ibuctx);
 int sirdma_mmap(struct ib_ucontext *ibuctx, struct vm_area_struct *vma);

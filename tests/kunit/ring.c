@@ -52,6 +52,11 @@ static void ring_has_one_owner(struct kunit *test)
 	/* The same memory registered twice is two registrations. */
 	twice = registered(test, uctx, SIRDMA_MEMREG_QP, 0x1000);
 	KUNIT_EXPECT_PTR_EQ(test, sirdma_ring_get(uctx, SIRDMA_MEMREG_QP, 0x1000), twice);
+	/* So it is with another process of the context that has the same address. */
+	twice->users = 0;
+	twice->mm = (const struct mm_struct *)test;
+	KUNIT_EXPECT_PTR_EQ(test, sirdma_ring_get(uctx, SIRDMA_MEMREG_QP, 0x1000), ERR_PTR(-EBUSY));
+	KUNIT_EXPECT_EQ(test, twice->users, 0);
 	kfree(twice);
 	kfree(cq);
 	kfree(qp);

@@ -513,6 +513,11 @@ const Row absent[] = {
 	{"SharedQueueOfTags", EOPNOTSUPP, [](Scene &s) { return create_srq_ex(s, IBV_SRQT_TM); }},
 	{"NullRegion", EOPNOTSUPP,
 	 [](Scene &s) { return made(ibv_alloc_null_mr(s.end.pd), ibv_dereg_mr); }},
+	{"RegionOfADmaBuffer", EOPNOTSUPP,
+	 [](Scene &s) {
+		 return made(ibv_reg_dmabuf_mr(s.end.pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE),
+			     ibv_dereg_mr);
+	 }},
 	{"AdviceOnRegions", EOPNOTSUPP,
 	 [](Scene &s) {
 		 ibv_sge sge = s.region.sge(0, 64);
@@ -539,10 +544,6 @@ const Row absent[] = {
 		 ibv_qp_rate_limit_attr attr = {.rate_limit = 1000};
 		 return result(ibv_modify_qp_rate_limit(s.end.qp.get(), &attr));
 	 }},
-	{"ImportedPd", EOPNOTSUPP,
-	 [](Scene &s) { return made(ibv_import_pd(s.context, s.end.pd->handle), ibv_dealloc_pd); }},
-	{"ImportedRegion", EOPNOTSUPP,
-	 [](Scene &s) { return made(ibv_import_mr(s.end.pd, s.region.mr->handle), ibv_dereg_mr); }},
 };
 
 class ErrnoTable : public VerbsTest, public testing::WithParamInterface<Row> {};

@@ -34,6 +34,14 @@ struct Keys {
  */
 struct Commands {
 	int (*get_context)(ibv_context *, GetContextRequest &, GetContextResponse &);
+	/*
+	 * The functions for imports return EOPNOTSUPP if other processes cannot share a context.
+	 * query_context() fills in what get_context() does, for a context that another process made.
+	 */
+	int (*query_context)(ibv_context *, sirdma_alloc_ucontext_resp &);
+	int (*query_pd)(ibv_context *, uint32_t handle, sirdma_alloc_pd_resp &);
+	int (*query_mr)(ibv_context *, uint32_t handle, Keys &, uint64_t &length);
+	int (*query_dm)(ibv_context *, uint32_t handle, DmInfo &);
 	int (*query_device)(ibv_context *, const ibv_query_device_ex_input *, ibv_device_attr_ex *,
 			    size_t attr_size, uint64_t &fw_version);
 	/* @now: the device's clock, in ns. Timestamps of completions are read from this clock. */

@@ -51,6 +51,9 @@ constinit const Operations context_ops = [] {
 	ops.free_context = free_context;
 	ops.free_dm = free_dm;
 	ops.get_srq_num = get_srq_num;
+	ops.import_dm = import_dm;
+	ops.import_mr = import_mr;
+	ops.import_pd = import_pd;
 	ops.modify_cq = modify_cq;
 	ops.modify_qp = modify_qp;
 	ops.modify_srq = modify_srq;
@@ -70,6 +73,9 @@ constinit const Operations context_ops = [] {
 	ops.req_notify_cq = req_notify_cq;
 	ops.rereg_mr = rereg_mr;
 	ops.resize_cq = resize_cq;
+	ops.unimport_dm = unimport_dm;
+	ops.unimport_mr = unimport_mr;
+	ops.unimport_pd = unimport_pd;
 	return ops;
 }();
 
@@ -104,7 +110,7 @@ Limits limits_from(const sirdma_alloc_ucontext_resp &resp) noexcept
 	return l;
 }
 
-int get_context(Context &ctx, sirdma_alloc_ucontext_resp &answer) noexcept
+int make_context(Context &ctx, sirdma_alloc_ucontext_resp &answer) noexcept
 {
 	GetContextRequest req;
 	GetContextResponse resp;
@@ -114,6 +120,17 @@ int get_context(Context &ctx, sirdma_alloc_ucontext_resp &answer) noexcept
 	if (const int err = ctx.commands->get_context(&ctx.verbs, req, resp))
 		return err;
 	answer = resp.drv;
+	return 0;
+}
+
+int get_context(Context &ctx, Origin origin, sirdma_alloc_ucontext_resp &answer) noexcept
+{
+	const int err = origin == Origin::imported ?
+				ctx.commands->query_context(&ctx.verbs, answer) :
+				make_context(ctx, answer);
+
+	if (err)
+		return err;
 	/*
 	 * Driver and provider compute ring sizes from raw attributes. The provider does not support
 	 * a driver without them.
@@ -123,12 +140,13 @@ int get_context(Context &ctx, sirdma_alloc_ucontext_resp &answer) noexcept
 	return 0;
 }
 
-int open_context(Context &ctx, int cmd_fd) noexcept
+int open_context(Context &ctx, int cmd_fd, Origin origin) noexcept
 {
 	sirdma_alloc_ucontext_resp resp{};
 
-	if (const int err = get_context(ctx, resp))
+	if (const int err = get_context(ctx, origin, resp))
 		return err;
+	ctx.imported = origin == Origin::imported;
 	ctx.limits = limits_from(resp);
 	ctx.kick = resp.comp_mask & SIRDMA_UCTX_KICK;
 	ctx.cq_flags = resp.comp_mask & SIRDMA_UCTX_CQ_FLAGS;
@@ -159,7 +177,8 @@ int open_context(Context &ctx, int cmd_fd) noexcept
 
 } // namespace
 
-ibv_context *open_device(ibv_device *device, int cmd_fd, const Commands &commands) noexcept
+ibv_context *open_device(ibv_device *device, int cmd_fd, const Commands &commands,
+			 Origin origin) noexcept
 {
 	const uint32_t driver_id = reinterpret_cast<Device *>(device)->driver_id;
 	auto *ctx = static_cast<Context *>(alloc_context_memory(
@@ -168,7 +187,7 @@ ibv_context *open_device(ibv_device *device, int cmd_fd, const Commands &command
 	if (!ctx)
 		return nullptr;
 	ctx->commands = &commands;
-	if (const int err = open_context(*ctx, cmd_fd)) {
+	if (const int err = open_context(*ctx, cmd_fd, origin)) {
 		uninit_context(&ctx->verbs);
 		free(ctx);
 		errno = err;

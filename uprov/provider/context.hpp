@@ -48,6 +48,7 @@ struct Context {
 	ibv_context verbs;
 	const Commands *commands; /* commands to the driver of the context */
 	Limits limits;
+	bool imported; /* by ibv_import_device() */
 	bool kick; /* the device maintains need_kick (SIRDMA_UCTX_KICK) */
 	bool cq_flags; /* the driver knows the flags of create_cq (SIRDMA_UCTX_CQ_FLAGS) */
 	bool cq_shadow_apart; /* the CQ shadow area has a registration of its own */

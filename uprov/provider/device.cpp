@@ -87,6 +87,13 @@ verbs_context *alloc_context(ibv_device *device, int cmd_fd, void *) noexcept
 	return context ? library_context(context) : nullptr;
 }
 
+verbs_context *import_context(ibv_device *device, int cmd_fd) noexcept
+{
+	ibv_context *context = open_device(device, cmd_fd, kernel_commands, Origin::imported);
+
+	return context ? library_context(context) : nullptr;
+}
+
 constexpr verbs_device_ops device_ops = {
 	.name = "sirdma",
 	.match_min_abi_version = SIRDMA_ABI_VERSION,
@@ -95,7 +102,7 @@ constexpr verbs_device_ops device_ops = {
 	.static_providers = nullptr,
 	.match_device = match_device,
 	.alloc_context = alloc_context,
-	.import_context = nullptr,
+	.import_context = import_context,
 	.alloc_device = alloc_device,
 	.uninit_device = uninit_device,
 };

@@ -94,28 +94,18 @@ int copy_from(void *to, ibv_dm *base, uint64_t offset, size_t length) noexcept
 namespace
 {
 
-/* Returns 0 or an errno. */
-int open_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, Dm &dm) noexcept
+/* Map the memory, if its driver is not in this process. Returns 0 or an errno. */
+int map_dm(ibv_context *context, const DmInfo &info, Dm &dm) noexcept
 {
-	const Commands &command = commands(context);
-	DmInfo info{};
-
-	if (attr.comp_mask)
-		return EOPNOTSUPP;
-	if (const int err = command.alloc_dm(context, attr, info))
-		return err;
 	dm.memory = info.memory;
 	if (!info.memory) {
 		dm.mapping = PageBuffer::device(context->cmd_fd, static_cast<off_t>(info.mmap_key),
-						info.map_bytes, command.rings_in_children);
+						info.map_bytes,
+						commands(context).rings_in_children);
 		dm.memory = dm.mapping.data();
 	}
-	if (!dm.memory) {
-		const int err = errno;
-
-		static_cast<void>(command.free_dm(context, info.handle));
-		return err;
-	}
+	if (!dm.memory)
+		return errno;
 	dm.length = info.length;
 	dm.base.context = context;
 	dm.base.memcpy_to_dm = copy_to;
@@ -125,9 +115,25 @@ int open_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, Dm &dm) noexcep
 	return 0;
 }
 
-} // namespace
+/* Returns 0 or an errno. */
+int make_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, Dm &dm) noexcept
+{
+	DmInfo info{};
 
-ibv_dm *alloc_dm(ibv_context *context, ibv_alloc_dm_attr *attr) noexcept
+	if (attr.comp_mask)
+		return EOPNOTSUPP;
+	if (const int err = commands(context).alloc_dm(context, attr, info))
+		return err;
+
+	const int err = map_dm(context, info, dm);
+
+	if (err)
+		static_cast<void>(commands(context).free_dm(context, info.handle));
+	return err;
+}
+
+/* The object that @fill filled, or null with errno. */
+template <typename Fill> ibv_dm *new_dm(Fill fill) noexcept
 {
 	auto *dm = new (std::nothrow) Dm;
 
@@ -135,12 +141,35 @@ ibv_dm *alloc_dm(ibv_context *context, ibv_alloc_dm_attr *attr) noexcept
 		errno = ENOMEM;
 		return nullptr;
 	}
-	if (const int err = open_dm(context, *attr, *dm)) {
+	if (const int err = fill(*dm)) {
 		delete dm;
 		errno = err;
 		return nullptr;
 	}
 	return &dm->base;
+}
+
+} // namespace
+
+ibv_dm *alloc_dm(ibv_context *context, ibv_alloc_dm_attr *attr) noexcept
+{
+	return new_dm([=](Dm &dm) { return make_dm(context, *attr, dm); });
+}
+
+ibv_dm *import_dm(ibv_context *context, uint32_t handle) noexcept
+{
+	return new_dm([=](Dm &dm) {
+		DmInfo info{};
+		const int err = commands(context).query_dm(context, handle, info);
+
+		return err ? err : map_dm(context, info, dm);
+	});
+}
+
+/* The memory stays as its own process has it. */
+void unimport_dm(ibv_dm *dm) noexcept
+{
+	delete &Dm::of(dm);
 }
 
 int free_dm(ibv_dm *dm) noexcept

@@ -179,6 +179,9 @@ struct verbs_context_ops;
 	OP(free_context, void, ibv_context *) \
 	OP(free_dm, int, ibv_dm *) \
 	OP(get_srq_num, int, ibv_srq *, uint32_t *srq_num) \
+	OP(import_dm, ibv_dm *, ibv_context *, uint32_t handle) \
+	OP(import_mr, ibv_mr *, ibv_pd *, uint32_t handle) \
+	OP(import_pd, ibv_pd *, ibv_context *, uint32_t handle) \
 	OP(modify_cq, int, ibv_cq *, ibv_modify_cq_attr *) \
 	OP(modify_qp, int, ibv_qp *, ibv_qp_attr *, int attr_mask) \
 	OP(modify_srq, int, ibv_srq *, ibv_srq_attr *, int attr_mask) \
@@ -199,7 +202,10 @@ struct verbs_context_ops;
 	OP(reg_mr, ibv_mr *, ibv_pd *, void *addr, size_t length, uint64_t hca_va, int access) \
 	OP(req_notify_cq, int, ibv_cq *, int solicited_only) \
 	OP(rereg_mr, int, verbs_mr *, int flags, ibv_pd *, void *addr, size_t length, int access) \
-	OP(resize_cq, int, ibv_cq *, int cqe)
+	OP(resize_cq, int, ibv_cq *, int cqe) \
+	OP(unimport_dm, void, ibv_dm *) \
+	OP(unimport_mr, void, ibv_mr *) \
+	OP(unimport_pd, void, ibv_pd *)
 
 struct Operations {
 #define MEMBER(name, result, ...) result (*name)(__VA_ARGS__) = nullptr;

@@ -64,6 +64,67 @@ int get_context(ibv_context *context, GetContextRequest &req, GetContextResponse
 	return get_context_of_library(context, req, resp);
 }
 
+/* For imports: what the library's own command would set, and the driver's part. */
+int query_context(ibv_context *context, sirdma_alloc_ucontext_resp &resp)
+{
+	uint32_t vectors = 0;
+	uint64_t core_support = 0;
+	Ioctl<3> command(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT);
+
+	Context::of(context).clock_offset = monotonic_offset();
+	command.out(UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, vectors)
+		.out(UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT, core_support)
+		.out(SIRDMA_ATTR_QUERY_CONTEXT_RESP, resp);
+	if (const int err = command.run(context))
+		return err;
+	context->num_comp_vectors = static_cast<int>(vectors);
+	reinterpret_cast<verbs_device *>(context->device)->core_support = core_support;
+	return 0;
+}
+
+int query_pd(ibv_context *context, uint32_t handle, sirdma_alloc_pd_resp &resp)
+{
+	return Ioctl<2>(UVERBS_OBJECT_PD, SIRDMA_METHOD_PD_QUERY)
+		.object(SIRDMA_ATTR_PD_QUERY_HANDLE, handle)
+		.out(SIRDMA_ATTR_PD_QUERY_RESP, resp)
+		.run(context);
+}
+
+int query_mr(ibv_context *context, uint32_t handle, Keys &keys, uint64_t &length)
+{
+	keys.handle = handle;
+	return Ioctl<4>(UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR)
+		.object(UVERBS_ATTR_QUERY_MR_HANDLE, handle)
+		.out(UVERBS_ATTR_QUERY_MR_RESP_LKEY, keys.lkey)
+		.out(UVERBS_ATTR_QUERY_MR_RESP_RKEY, keys.rkey)
+		.out(UVERBS_ATTR_QUERY_MR_RESP_LENGTH, length)
+		.run(context);
+}
+
+DmInfo dm_info(uint32_t handle, const sirdma_dm_resp &resp) noexcept
+{
+	return {
+		.handle = handle,
+		.length = resp.length,
+		.memory = nullptr,
+		.mmap_key = resp.mmap_key,
+		.map_bytes = resp.map_bytes,
+	};
+}
+
+int query_dm(ibv_context *context, uint32_t handle, DmInfo &dm)
+{
+	sirdma_dm_resp resp{};
+
+	if (const int err = Ioctl<2>(UVERBS_OBJECT_DM, SIRDMA_METHOD_DM_QUERY)
+				    .object(SIRDMA_ATTR_DM_QUERY_HANDLE, handle)
+				    .out(SIRDMA_ATTR_DM_QUERY_RESP, resp)
+				    .run(context))
+		return err;
+	dm = dm_info(handle, resp);
+	return 0;
+}
+
 int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 		 ibv_device_attr_ex *attr, size_t attr_size, uint64_t &fw_version)
 {
@@ -150,13 +211,7 @@ int alloc_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, DmInfo &dm)
 		.out(SIRDMA_ATTR_ALLOC_DM_RESP, resp);
 	if (const int err = command.run(context))
 		return err;
-	dm = {
-		.handle = command.object_of(UVERBS_ATTR_ALLOC_DM_HANDLE),
-		.length = resp.length,
-		.memory = nullptr,
-		.mmap_key = resp.mmap_key,
-		.map_bytes = resp.map_bytes,
-	};
+	dm = dm_info(command.object_of(UVERBS_ATTR_ALLOC_DM_HANDLE), resp);
 	return 0;
 }
 
@@ -326,6 +381,10 @@ int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid)
 
 constinit const Commands kernel_commands = {
 	.get_context = get_context,
+	.query_context = query_context,
+	.query_pd = query_pd,
+	.query_mr = query_mr,
+	.query_dm = query_dm,
 	.query_device = query_device,
 	.read_clock = read_clock,
 	.query_port = query_port,

@@ -102,4 +102,50 @@ int dereg_mr(verbs_mr *mr) noexcept
 	return 0;
 }
 
+namespace
+{
+
+int query_region(ibv_pd *pd, uint32_t handle, verbs_mr &mr) noexcept
+{
+	Keys keys{};
+	uint64_t length = 0;
+
+	if (const int err = commands(pd->context).query_mr(pd->context, handle, keys, length))
+		return err;
+	/* Ring memory has no key: it is of use to the process alone that has the ring. */
+	if (!keys.lkey)
+		return EINVAL;
+	mr.mr.context = pd->context;
+	mr.mr.pd = pd;
+	mr.mr.handle = handle;
+	mr.mr.lkey = keys.lkey;
+	mr.mr.rkey = keys.rkey;
+	mr.mr.length = length;
+	mr.mr_type = VERBS_MR_IMPORTED;
+	return 0;
+}
+
+} // namespace
+
+ibv_mr *import_mr(ibv_pd *pd, uint32_t handle) noexcept
+{
+	auto *mr = new (std::nothrow) verbs_mr{};
+
+	if (!mr) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int err = query_region(pd, handle, *mr)) {
+		delete mr;
+		errno = err;
+		return nullptr;
+	}
+	return &mr->mr;
+}
+
+void unimport_mr(ibv_mr *mr) noexcept
+{
+	delete reinterpret_cast<verbs_mr *>(mr);
+}
+
 } // namespace sirdma

@@ -28,6 +28,33 @@ ibv_pd *alloc_pd(ibv_context *context) noexcept
 	return &pd->base;
 }
 
+ibv_pd *import_pd(ibv_context *context, uint32_t handle) noexcept
+{
+	auto *pd = new (std::nothrow) Pd;
+	sirdma_alloc_pd_resp resp{};
+
+	if (!pd) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int err = commands(context).query_pd(context, handle, resp)) {
+		delete pd;
+		errno = err;
+		return nullptr;
+	}
+	pd->base.context = context;
+	pd->base.handle = handle;
+	pd->pd_id = resp.pd_id;
+	return &pd->base;
+}
+
+/* The domain stays as its own process has it. If parent domains are over it here, they keep it. */
+void unimport_pd(ibv_pd *pd) noexcept
+{
+	if (!Pd::of(pd).users.load())
+		delete &Pd::of(pd);
+}
+
 ibv_pd *alloc_parent_domain(ibv_context *, ibv_parent_domain_init_attr *attr) noexcept
 {
 	constexpr uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |

@@ -147,6 +147,9 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	queues_.attach(context.doorbell, resp.drv.qp_id);
 	if (context.kick)
 		queues_.doorbell.kick().prepare(context.verbs.cmd_fd, qp.handle);
+	if (context.kick && context.imported)
+		queues_.doorbell.kick().prepare_shared(
+			reinterpret_cast<Device *>(context.verbs.device)->driver_id);
 
 	cap_ = wanted;
 	cap_.max_send_wr = geometry_.send_wrs();

@@ -15,8 +15,11 @@ struct Commands;
 /* context.cpp */
 /*
  * Takes ownership of @cmd_fd, also on failure. @commands go to the driver. Returns null with errno.
+ * An imported context exists already: @cmd_fd is a copy of another process's.
  */
-ibv_context *open_device(ibv_device *device, int cmd_fd, const Commands &commands) noexcept;
+enum class Origin : uint8_t { own, imported };
+ibv_context *open_device(ibv_device *device, int cmd_fd, const Commands &commands,
+			 Origin origin = Origin::own) noexcept;
 void free_context(ibv_context *context) noexcept;
 int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input,
 		    ibv_device_attr_ex *attr, size_t attr_size) noexcept;
@@ -27,6 +30,8 @@ int query_rt_values(ibv_context *context, ibv_values_ex *values) noexcept;
 ibv_pd *alloc_pd(ibv_context *context) noexcept;
 ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr) noexcept;
 int dealloc_pd(ibv_pd *pd) noexcept;
+ibv_pd *import_pd(ibv_context *context, uint32_t handle) noexcept;
+void unimport_pd(ibv_pd *pd) noexcept;
 ibv_td *alloc_td(ibv_context *context, ibv_td_init_attr *attr) noexcept;
 int dealloc_td(ibv_td *td) noexcept;
 
@@ -34,10 +39,14 @@ int dealloc_td(ibv_td *td) noexcept;
 ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access) noexcept;
 int rereg_mr(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length, int access) noexcept;
 int dereg_mr(verbs_mr *mr) noexcept;
+ibv_mr *import_mr(ibv_pd *pd, uint32_t handle) noexcept;
+void unimport_mr(ibv_mr *mr) noexcept;
 
 /* dm.cpp */
 ibv_dm *alloc_dm(ibv_context *context, ibv_alloc_dm_attr *attr) noexcept;
 int free_dm(ibv_dm *dm) noexcept;
+ibv_dm *import_dm(ibv_context *context, uint32_t handle) noexcept;
+void unimport_dm(ibv_dm *dm) noexcept;
 ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length,
 		  unsigned int access) noexcept;
 

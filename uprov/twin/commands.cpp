@@ -70,6 +70,27 @@ int get_context(ibv_context *context, GetContextRequest &, GetContextResponse &r
 	return 0;
 }
 
+/* Other processes have no access to a device in this one, so nothing can be imported. */
+int query_context(ibv_context *, sirdma_alloc_ucontext_resp &)
+{
+	return EOPNOTSUPP;
+}
+
+int query_pd(ibv_context *, uint32_t, sirdma_alloc_pd_resp &)
+{
+	return EOPNOTSUPP;
+}
+
+int query_mr(ibv_context *, uint32_t, Keys &, uint64_t &)
+{
+	return EOPNOTSUPP;
+}
+
+int query_dm(ibv_context *, uint32_t, DmInfo &)
+{
+	return EOPNOTSUPP;
+}
+
 int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 		 ibv_device_attr_ex *attr, size_t attr_size, uint64_t &fw_version)
 {
@@ -557,6 +578,10 @@ int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid)
 
 constinit const Commands twin_commands = {
 	.get_context = get_context,
+	.query_context = query_context,
+	.query_pd = query_pd,
+	.query_mr = query_mr,
+	.query_dm = query_dm,
 	.query_device = query_device,
 	.read_clock = read_clock,
 	.query_port = query_port,

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Device memory of a kernel's device: the commands, which the program's own ioctl() takes (it is
- * linked with --wrap=ioctl), and the mapping.
+ * Device memory and imports of a kernel's device: the commands, which the program's own ioctl() takes
+ * (it is linked with --wrap=ioctl), and the mapping.
  */
 #include <cerrno>
 #include <cstdarg>
 #include <cstring>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 #include <sys/ioctl.h>
 
+#include "context.hpp"
+#include "doorbell.hpp"
 #include "lifecycle.hpp"
+#include "pd.hpp"
 
 namespace
 {
@@ -28,6 +32,7 @@ struct FakeUverbs {
 	std::map<uint32_t, uint64_t> dms; /* length by handle */
 	std::map<uint32_t, uint32_t> regions; /* device memory by handle */
 	std::map<uint16_t, uint64_t> seen; /* attributes of the last command that are no pointers */
+	std::vector<uint32_t> kicked; /* handles of queue pairs */
 	int fails = 0; /* errno of the next command */
 	uint64_t key = mmap_key;
 	uint32_t driver_id = 0;
@@ -90,6 +95,97 @@ int reg_dm_mr_command(ib_uverbs_ioctl_hdr *command)
 	return 0;
 }
 
+uint32_t handle_in(ib_uverbs_ioctl_hdr *command, uint16_t id)
+{
+	return static_cast<uint32_t>(find(command, id)->data);
+}
+
+int query_dm_command(ib_uverbs_ioctl_hdr *command)
+{
+	const auto it = uverbs->dms.find(handle_in(command, SIRDMA_ATTR_DM_QUERY_HANDLE));
+
+	if (it == uverbs->dms.end())
+		return ENOENT;
+	const sirdma_dm_resp resp = {
+		.mmap_key = uverbs->key, .map_bytes = map_bytes, .length = it->second};
+
+	return answer(command, SIRDMA_ATTR_DM_QUERY_RESP, resp) ? 0 : EPROTO;
+}
+
+int query_pd_command(ib_uverbs_ioctl_hdr *command)
+{
+	const sirdma_alloc_pd_resp resp = {.pd_id = 99, .rsvd = {}};
+
+	if (!test::fake_driver().pds.contains(handle_in(command, SIRDMA_ATTR_PD_QUERY_HANDLE)))
+		return ENOENT;
+	return answer(command, SIRDMA_ATTR_PD_QUERY_RESP, resp) ? 0 : EPROTO;
+}
+
+int query_mr_command(ib_uverbs_ioctl_hdr *command)
+{
+	const auto &all = test::fake_driver().registrations;
+	const auto it = all.find(handle_in(command, UVERBS_ATTR_QUERY_MR_HANDLE));
+
+	if (it == all.end())
+		return ENOENT;
+	/* Ring memory has no key. */
+	const uint32_t key = it->second.what.reg_type == SIRDMA_MEMREG_MEM ? 0x3300 : 0;
+
+	return answer(command, UVERBS_ATTR_QUERY_MR_RESP_LKEY, key) &&
+			       answer(command, UVERBS_ATTR_QUERY_MR_RESP_RKEY, key) &&
+			       answer(command, UVERBS_ATTR_QUERY_MR_RESP_LENGTH,
+				      it->second.length) ?
+		       0 :
+		       EPROTO;
+}
+
+int query_context_command(ib_uverbs_ioctl_hdr *command)
+{
+	const uint32_t vectors = 5;
+	const uint64_t core_support = 1;
+
+	return answer(command, UVERBS_ATTR_QUERY_CONTEXT_NUM_COMP_VECTORS, vectors) &&
+			       answer(command, UVERBS_ATTR_QUERY_CONTEXT_CORE_SUPPORT,
+				      core_support) &&
+			       answer(command, SIRDMA_ATTR_QUERY_CONTEXT_RESP,
+				      test::fake_driver().context_answer) ?
+		       0 :
+		       EPROTO;
+}
+
+/* A command of the write interface; the only one is POST_SEND without requests, the kick. */
+int invoke_write_command(ib_uverbs_ioctl_hdr *command)
+{
+	ib_uverbs_post_send kick;
+	const ib_uverbs_attr *in = find(command, UVERBS_ATTR_CORE_IN);
+	const uint32_t bad_request = 0;
+
+	if (find(command, UVERBS_ATTR_WRITE_CMD)->data != IB_USER_VERBS_CMD_POST_SEND ||
+	    in->len != sizeof(kick) || !answer(command, UVERBS_ATTR_CORE_OUT, bad_request))
+		return EPROTO;
+	memcpy(&kick, reinterpret_cast<const void *>(in->data), sizeof(kick));
+	if (kick.wr_count || kick.sge_count || kick.wqe_size != sizeof(ib_uverbs_send_wr))
+		return EPROTO;
+	uverbs->kicked.push_back(kick.qp_handle);
+	/* What the kernel leaves in an attribute that it has written. */
+	find(command, UVERBS_ATTR_CORE_OUT)->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
+	return 0;
+}
+
+constexpr struct {
+	uint16_t object, method;
+	int (*execute)(ib_uverbs_ioctl_hdr *);
+} known_commands[] = {
+	{UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC, alloc_dm_command},
+	{UVERBS_OBJECT_DM, UVERBS_METHOD_DM_FREE, free_dm_command},
+	{UVERBS_OBJECT_DM, SIRDMA_METHOD_DM_QUERY, query_dm_command},
+	{UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG, reg_dm_mr_command},
+	{UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, query_mr_command},
+	{UVERBS_OBJECT_PD, SIRDMA_METHOD_PD_QUERY, query_pd_command},
+	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, query_context_command},
+	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, invoke_write_command},
+};
+
 int run(ib_uverbs_ioctl_hdr *command)
 {
 	if (command->length != sizeof(*command) + command->num_attrs * sizeof(command->attrs[0]))
@@ -101,12 +197,9 @@ int run(ib_uverbs_ioctl_hdr *command)
 			uverbs->seen[command->attrs[i].attr_id] = command->attrs[i].data;
 	if (uverbs->fails)
 		return std::exchange(uverbs->fails, 0);
-	if (command->object_id == UVERBS_OBJECT_DM && command->method_id == UVERBS_METHOD_DM_ALLOC)
-		return alloc_dm_command(command);
-	if (command->object_id == UVERBS_OBJECT_DM && command->method_id == UVERBS_METHOD_DM_FREE)
-		return free_dm_command(command);
-	if (command->object_id == UVERBS_OBJECT_MR && command->method_id == UVERBS_METHOD_DM_MR_REG)
-		return reg_dm_mr_command(command);
+	for (const auto &known : known_commands)
+		if (command->object_id == known.object && command->method_id == known.method)
+			return known.execute(command);
 	return EPROTONOSUPPORT;
 }
 
@@ -272,6 +365,138 @@ TEST_F(DeviceMemory, RegionsNameItByHandleAndOffset)
 	uverbs_.fails = EINVAL;
 	EXPECT_FALSE(reg_dm_mr(pd, dm, 0, 5000, IBV_ACCESS_ZERO_BASED));
 	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(free_dm(dm), 0);
+}
+
+class Imports : public DeviceMemory {
+protected:
+	/* As the library does for ibv_import_device(). Null with errno. */
+	ibv_context *import()
+	{
+		errno = 0;
+		verbs_context *context = driver.ops->import_context(&device_->device, dup(fd_));
+
+		return context ? &context->context : nullptr;
+	}
+};
+
+TEST_F(Imports, ContextIsTheOneThatExists)
+{
+	const int before = driver.contexts;
+	ibv_context *context = import();
+
+	ASSERT_TRUE(context);
+	EXPECT_EQ(context->num_comp_vectors, 5);
+	EXPECT_EQ(device_->core_support, 1u);
+	EXPECT_EQ(driver.contexts, before + 1);
+	EXPECT_EQ(Context::of(context).limits.max_sge, Context::of(context_).limits.max_sge);
+	free_context(context);
+}
+
+/* The kernel takes write() only from the process that opened the file. */
+TEST_F(Imports, KickIsACommandThatEveryProcessMayGive)
+{
+	Kick kick;
+
+	kick.prepare(fd_, 77);
+	kick.prepare_shared(SIRDMA_DRIVER_ID);
+	kick.wake();
+	EXPECT_EQ(uverbs_.driver_id, uint32_t{SIRDMA_DRIVER_ID});
+	kick.wake();
+	EXPECT_EQ(uverbs_.kicked, (std::vector<uint32_t>{77, 77}));
+	/* Without memory it is repeated. */
+	uverbs_.fails = ENOMEM;
+	kick.wake();
+	EXPECT_EQ(uverbs_.kicked.size(), 3u);
+	uverbs_.fails = EIO;
+	kick.wake();
+	EXPECT_EQ(uverbs_.kicked.size(), 3u);
+	EXPECT_EQ(lseek(fd_, 0, SEEK_CUR), 0) << "nothing was written";
+}
+
+TEST_F(Imports, ContextOfAnOlderDriverIsRefused)
+{
+	for (int unknown : {EPROTONOSUPPORT, EOPNOTSUPP}) {
+		uverbs_.fails = unknown;
+		EXPECT_FALSE(import());
+		EXPECT_EQ(errno, EOPNOTSUPP);
+	}
+	uverbs_.fails = EIO; /* the device is gone */
+	EXPECT_FALSE(import());
+	EXPECT_EQ(errno, EIO);
+	/* A driver that answers otherwise than providers can work with. */
+	driver.context_answer.comp_mask &= ~uint64_t{SIRDMA_UCTX_USE_RAW_ATTR};
+	EXPECT_FALSE(import());
+	EXPECT_EQ(errno, EOPNOTSUPP);
+}
+
+TEST_F(Imports, DomainIsTheKernelsAndStays)
+{
+	ibv_pd *other = import_pd(context_, pd->handle);
+
+	ASSERT_TRUE(other);
+	EXPECT_NE(other, pd);
+	EXPECT_EQ(other->handle, pd->handle);
+	EXPECT_EQ(Pd::of(other).pd_id, 99u);
+	unimport_pd(other);
+	EXPECT_TRUE(driver.pds.contains(pd->handle));
+	errno = 0;
+	EXPECT_FALSE(import_pd(context_, 12345));
+	EXPECT_EQ(errno, ENOENT);
+}
+
+TEST_F(Imports, RegionHasItsKeys)
+{
+	alignas(4096) static uint8_t memory[4096];
+	ibv_mr *mr = reg_mr(pd, memory, sizeof(memory), reinterpret_cast<uintptr_t>(memory), 0);
+
+	ASSERT_TRUE(mr);
+	ibv_mr *other = import_mr(pd, mr->handle);
+	ASSERT_TRUE(other);
+	EXPECT_EQ(other->lkey, 0x3300u);
+	EXPECT_EQ(other->length, sizeof(memory));
+	EXPECT_EQ(other->addr, nullptr);
+	EXPECT_EQ(reinterpret_cast<verbs_mr *>(other)->mr_type, int{VERBS_MR_IMPORTED});
+	unimport_mr(other);
+	EXPECT_TRUE(driver.registrations.contains(mr->handle));
+	EXPECT_EQ(dereg_mr(reinterpret_cast<verbs_mr *>(mr)), 0);
+	errno = 0;
+	EXPECT_FALSE(import_mr(pd, 12345));
+	EXPECT_EQ(errno, ENOENT);
+}
+
+TEST_F(Imports, RingMemoryIsNoRegion)
+{
+	ASSERT_FALSE(driver.registrations.empty()); /* the CQ's */
+	for (const auto &[handle, registration] : driver.registrations) {
+		errno = 0;
+		EXPECT_FALSE(import_mr(pd, handle));
+		EXPECT_EQ(errno, EINVAL);
+	}
+}
+
+TEST_F(Imports, DeviceMemoryIsMappedAgain)
+{
+	ibv_dm *dm = alloc(4096);
+
+	ASSERT_TRUE(dm);
+	ibv_dm *other = import_dm(context_, dm->handle);
+	ASSERT_TRUE(other);
+	EXPECT_EQ(other->handle, dm->handle);
+	ASSERT_EQ(dm->memcpy_to_dm(dm, 8, "shared!!", 8), 0);
+	char back[8];
+	ASSERT_EQ(other->memcpy_from_dm(back, other, 8, 8), 0);
+	EXPECT_EQ(std::string(back, 8), "shared!!");
+	EXPECT_EQ(other->memcpy_from_dm(back, other, 4096, 4), EINVAL);
+	unimport_dm(other);
+	EXPECT_EQ(uverbs_.dms.size(), 1u);
+	uverbs_.key = 100;
+	EXPECT_FALSE(import_dm(context_, dm->handle));
+	EXPECT_EQ(errno, EINVAL);
+	EXPECT_EQ(uverbs_.dms.size(), 1u) << "what cannot be mapped here is not freed there";
+	errno = 0;
+	EXPECT_FALSE(import_dm(context_, 12345));
+	EXPECT_EQ(errno, ENOENT);
 	EXPECT_EQ(free_dm(dm), 0);
 }
 
