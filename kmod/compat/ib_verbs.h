@@ -64,6 +64,36 @@
 #define DEFINE_COMPAT_SRQ_DETAILS(ops, fn) static const struct ib_device_ops ops = {}
 #endif
 
+/*
+ * Since 6.12 reg_user_mr_dmabuf is given the attribute bundle, and since 6.17 a DMA handle, too, which
+ * no software device can use.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
+#define DEFINE_COMPAT_REG_USER_MR_DMABUF(name, fn) \
+	static struct ib_mr *name(struct ib_pd *pd, u64 offset, u64 length, u64 virt_addr, int fd, \
+				  int access, struct ib_dmah *dmah, \
+				  struct uverbs_attr_bundle *attrs) \
+	{ \
+		if (dmah) \
+			return ERR_PTR(-EOPNOTSUPP); \
+		return fn(pd, offset, length, virt_addr, fd, access); \
+	}
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+#define DEFINE_COMPAT_REG_USER_MR_DMABUF(name, fn) \
+	static struct ib_mr *name(struct ib_pd *pd, u64 offset, u64 length, u64 virt_addr, int fd, \
+				  int access, struct uverbs_attr_bundle *attrs) \
+	{ \
+		return fn(pd, offset, length, virt_addr, fd, access); \
+	}
+#else
+#define DEFINE_COMPAT_REG_USER_MR_DMABUF(name, fn) \
+	static struct ib_mr *name(struct ib_pd *pd, u64 offset, u64 length, u64 virt_addr, int fd, \
+				  int access, struct ib_udata *udata) \
+	{ \
+		return fn(pd, offset, length, virt_addr, fd, access); \
+	}
+#endif
+
 /* Since 6.17 reg_user_mr is given a DMA handle, which no software device can use. */
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 17, 0)
 #define DEFINE_COMPAT_REG_USER_MR(name, fn) \

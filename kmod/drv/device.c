@@ -6,6 +6,7 @@
 #include "compat/ib_verbs.h"
 #include "cq.h"
 #include "device.h"
+#include "dmabuf.h"
 #include "events.h"
 #include "fast_mr.h"
 #include "health.h"
@@ -31,6 +32,7 @@
 
 DEFINE_COMPAT_CREATE_CQ(sirdma_create_cq_op, sirdma_create_cq)
 DEFINE_COMPAT_REG_USER_MR(sirdma_reg_user_mr_op, sirdma_reg_user_mr)
+DEFINE_COMPAT_REG_USER_MR_DMABUF(sirdma_reg_dmabuf_mr_op, sirdma_reg_dmabuf_mr)
 DEFINE_COMPAT_RESIZE_CQ(sirdma_resize_cq_op, sirdma_resize_cq)
 DEFINE_COMPAT_SRQ_DETAILS(sirdma_srq_details_ops, sirdma_fill_res_srq_entry);
 
@@ -120,6 +122,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.query_ucontext = sirdma_query_ucontext,
 	.reg_dm_mr = sirdma_reg_dm_mr,
 	.reg_user_mr = sirdma_reg_user_mr_op,
+	.reg_user_mr_dmabuf = sirdma_reg_dmabuf_mr_op,
 	.req_notify_cq = sirdma_req_notify_cq,
 	.rereg_user_mr = sirdma_rereg_user_mr,
 	.COMPAT_RESIZE_CQ = sirdma_resize_cq_op,

@@ -5,6 +5,7 @@
 
 #include "compat/ib_umem.h"
 #include "device.h"
+#include "dmabuf.h"
 #include "health.h"
 #include "hw/access.h"
 #include "hw/cqp_cmd.h"
@@ -151,6 +152,8 @@ static int sirdma_mr_get_memory(struct sirdma_dev *dev, struct sirdma_mr *mr,
 static void sirdma_mr_put_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 {
 	sirdma_pbl_free(&dev->hw, &mr->pbl);
+	if (sirdma_mr_is_dmabuf(mr))
+		sirdma_dmabuf_put(mr);
 	if (!mr->umem)
 		return;
 	sirdma_count_add(&dev->counters, SIRDMA_COUNTER_MR_PAGES_PINNED,

@@ -24,7 +24,9 @@ struct sirdma_fast_list {
 
 struct sirdma_mr {
 	struct ib_mr ibmr;
-	/* NULL: a region of all memory, for fast registration, or of device memory */
+	/*
+	 * NULL: a region of all memory, for fast registration, of device memory or of a DMA buffer
+	 */
 	struct ib_umem *umem;
 	struct sirdma_pbl pbl;
 };

@@ -100,6 +100,17 @@ uint32_t handle_in(ib_uverbs_ioctl_hdr *command, uint16_t id)
 	return static_cast<uint32_t>(find(command, id)->data);
 }
 
+int reg_dmabuf_mr_command(ib_uverbs_ioctl_hdr *command)
+{
+	const uint32_t keys[] = {0x4400, 0x5500};
+
+	if (!answer(command, UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, keys[0]) ||
+	    !answer(command, UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, keys[1]))
+		return EPROTO;
+	find(command, UVERBS_ATTR_REG_DMABUF_MR_HANDLE)->data = uverbs->next++;
+	return 0;
+}
+
 int query_dm_command(ib_uverbs_ioctl_hdr *command)
 {
 	const auto it = uverbs->dms.find(handle_in(command, SIRDMA_ATTR_DM_QUERY_HANDLE));
@@ -181,6 +192,7 @@ constexpr struct {
 	{UVERBS_OBJECT_DM, SIRDMA_METHOD_DM_QUERY, query_dm_command},
 	{UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG, reg_dm_mr_command},
 	{UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, query_mr_command},
+	{UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR, reg_dmabuf_mr_command},
 	{UVERBS_OBJECT_PD, SIRDMA_METHOD_PD_QUERY, query_pd_command},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, query_context_command},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, invoke_write_command},
@@ -366,6 +378,29 @@ TEST_F(DeviceMemory, RegionsNameItByHandleAndOffset)
 	EXPECT_FALSE(reg_dm_mr(pd, dm, 0, 5000, IBV_ACCESS_ZERO_BASED));
 	EXPECT_EQ(errno, EINVAL);
 	EXPECT_EQ(free_dm(dm), 0);
+}
+
+TEST_F(DeviceMemory, DmaBuffersAreNamedByDescriptor)
+{
+	ibv_mr *mr = reg_dmabuf_mr(pd, 4097, 200, 0x12340001, 33, IBV_ACCESS_REMOTE_READ);
+
+	ASSERT_TRUE(mr);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE], pd->handle);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DMABUF_MR_OFFSET], 4097u);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DMABUF_MR_LENGTH], 200u);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DMABUF_MR_IOVA], 0x12340001u);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DMABUF_MR_FD], 33u);
+	EXPECT_EQ(uverbs_.seen[UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS],
+		  uint64_t{IBV_ACCESS_REMOTE_READ});
+	EXPECT_EQ(mr->lkey, 0x4400u);
+	EXPECT_EQ(mr->rkey, 0x5500u);
+	EXPECT_EQ(mr->length, 200u);
+	EXPECT_EQ(reinterpret_cast<verbs_mr *>(mr)->mr_type, int{VERBS_MR_DMABUF});
+	fake_driver().registrations[mr->handle] = {};
+	EXPECT_EQ(dereg_mr(reinterpret_cast<verbs_mr *>(mr)), 0);
+	uverbs_.fails = EBADF;
+	EXPECT_FALSE(reg_dmabuf_mr(pd, 0, 200, 0, -1, 0));
+	EXPECT_EQ(errno, EBADF);
 }
 
 class Imports : public DeviceMemory {

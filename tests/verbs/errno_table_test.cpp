@@ -513,11 +513,6 @@ const Row absent[] = {
 	{"SharedQueueOfTags", EOPNOTSUPP, [](Scene &s) { return create_srq_ex(s, IBV_SRQT_TM); }},
 	{"NullRegion", EOPNOTSUPP,
 	 [](Scene &s) { return made(ibv_alloc_null_mr(s.end.pd), ibv_dereg_mr); }},
-	{"RegionOfADmaBuffer", EOPNOTSUPP,
-	 [](Scene &s) {
-		 return made(ibv_reg_dmabuf_mr(s.end.pd, 0, 4096, 0, 0, IBV_ACCESS_LOCAL_WRITE),
-			     ibv_dereg_mr);
-	 }},
 	{"AdviceOnRegions", EOPNOTSUPP,
 	 [](Scene &s) {
 		 ibv_sge sge = s.region.sge(0, 64);

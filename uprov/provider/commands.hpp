@@ -61,6 +61,9 @@ struct Commands {
 	int (*free_dm)(ibv_context *, uint32_t handle);
 	int (*reg_dm_mr)(ibv_pd *, uint32_t dm, uint64_t offset, size_t length, uint32_t access,
 			 Keys &);
+	/* Returns EOPNOTSUPP if regions cannot be over DMA buffers. */
+	int (*reg_dmabuf_mr)(ibv_pd *, uint64_t offset, size_t length, uint64_t iova, int fd,
+			     int access, Keys &);
 	int (*create_cq)(ibv_context *, int cqe, ibv_comp_channel *, int comp_vector, ibv_cq *,
 			 CreateCqRequest &, CreateCqResponse &);
 	/* @cqe: number of elements of the ring that the request names. */

@@ -69,6 +69,7 @@ constinit const Operations context_ops = [] {
 	ops.query_rt_values = query_rt_values;
 	ops.query_srq = query_srq;
 	ops.reg_dm_mr = reg_dm_mr;
+	ops.reg_dmabuf_mr = reg_dmabuf_mr;
 	ops.reg_mr = reg_mr;
 	ops.req_notify_cq = req_notify_cq;
 	ops.rereg_mr = rereg_mr;

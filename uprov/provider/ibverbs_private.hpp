@@ -199,6 +199,8 @@ struct verbs_context_ops;
 	OP(query_srq, int, ibv_srq *, ibv_srq_attr *) \
 	OP(reg_dm_mr, ibv_mr *, ibv_pd *, ibv_dm *, uint64_t offset, size_t length, \
 	   unsigned int access) \
+	OP(reg_dmabuf_mr, ibv_mr *, ibv_pd *, uint64_t offset, size_t length, uint64_t iova, \
+	   int fd, int access) \
 	OP(reg_mr, ibv_mr *, ibv_pd *, void *addr, size_t length, uint64_t hca_va, int access) \
 	OP(req_notify_cq, int, ibv_cq *, int solicited_only) \
 	OP(rereg_mr, int, verbs_mr *, int flags, ibv_pd *, void *addr, size_t length, int access) \

@@ -240,6 +240,26 @@ int reg_dm_mr(ibv_pd *pd, uint32_t dm, uint64_t offset, size_t length, uint32_t 
 	return 0;
 }
 
+int reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
+		  Keys &keys)
+{
+	Ioctl<9> command(UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR);
+
+	command.new_object(UVERBS_ATTR_REG_DMABUF_MR_HANDLE)
+		.object(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, pd->handle)
+		.in<uint64_t>(UVERBS_ATTR_REG_DMABUF_MR_OFFSET, offset)
+		.in<uint64_t>(UVERBS_ATTR_REG_DMABUF_MR_LENGTH, length)
+		.in<uint64_t>(UVERBS_ATTR_REG_DMABUF_MR_IOVA, iova)
+		.in<uint32_t>(UVERBS_ATTR_REG_DMABUF_MR_FD, static_cast<uint32_t>(fd))
+		.in<uint32_t>(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, static_cast<uint32_t>(access))
+		.out(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, keys.lkey)
+		.out(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, keys.rkey);
+	if (const int err = command.run(pd->context))
+		return err;
+	keys.handle = command.object_of(UVERBS_ATTR_REG_DMABUF_MR_HANDLE);
+	return 0;
+}
+
 int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
 	      CreateCqRequest &req, CreateCqResponse &resp)
 {
@@ -398,6 +418,7 @@ constinit const Commands kernel_commands = {
 	.alloc_dm = alloc_dm,
 	.free_dm = free_dm,
 	.reg_dm_mr = reg_dm_mr,
+	.reg_dmabuf_mr = reg_dmabuf_mr,
 	.create_cq = create_cq,
 	.resize_cq = resize_cq,
 	.modify_cq = modify_cq,

@@ -148,4 +148,46 @@ void unimport_mr(ibv_mr *mr) noexcept
 	delete reinterpret_cast<verbs_mr *>(mr);
 }
 
+namespace
+{
+
+int register_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
+		    verbs_mr &mr) noexcept
+{
+	Keys keys{};
+
+	if (const int err =
+		    commands(pd->context).reg_dmabuf_mr(pd, offset, length, iova, fd, access, keys))
+		return err;
+	mr.mr.context = pd->context;
+	mr.mr.pd = pd;
+	mr.mr.addr = reinterpret_cast<void *>(offset); /* as with other providers */
+	mr.mr.length = length;
+	mr.mr.handle = keys.handle;
+	mr.mr.lkey = keys.lkey;
+	mr.mr.rkey = keys.rkey;
+	mr.mr_type = VERBS_MR_DMABUF;
+	mr.access = access;
+	return 0;
+}
+
+} // namespace
+
+ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+		      int access) noexcept
+{
+	auto *mr = new (std::nothrow) verbs_mr{};
+
+	if (!mr) {
+		errno = ENOMEM;
+		return nullptr;
+	}
+	if (const int err = register_dmabuf(pd, offset, length, iova, fd, access, *mr)) {
+		delete mr;
+		errno = err;
+		return nullptr;
+	}
+	return &mr->mr;
+}
+
 } // namespace sirdma

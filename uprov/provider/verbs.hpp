@@ -38,6 +38,8 @@ int dealloc_td(ibv_td *td) noexcept;
 /* mr.cpp */
 ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access) noexcept;
 int rereg_mr(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length, int access) noexcept;
+ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+		      int access) noexcept;
 int dereg_mr(verbs_mr *mr) noexcept;
 ibv_mr *import_mr(ibv_pd *pd, uint32_t handle) noexcept;
 void unimport_mr(ibv_mr *mr) noexcept;

@@ -263,6 +263,15 @@ int reg_dm_mr(ibv_pd *pd, uint32_t dm, uint64_t offset, size_t length, uint32_t 
 	return 0;
 }
 
+/*
+ * A process accesses a DMA buffer between calls that tell its exporter, which the device would have
+ * to make for each packet.
+ */
+int reg_dmabuf_mr(ibv_pd *, uint64_t, size_t, uint64_t, int, int, Keys &)
+{
+	return EOPNOTSUPP;
+}
+
 int create_cq(ibv_context *context, int cqe, ibv_comp_channel *channel, int comp_vector, ibv_cq *cq,
 	      CreateCqRequest &req, CreateCqResponse &resp)
 {
@@ -595,6 +604,7 @@ constinit const Commands twin_commands = {
 	.alloc_dm = alloc_dm,
 	.free_dm = free_dm,
 	.reg_dm_mr = reg_dm_mr,
+	.reg_dmabuf_mr = reg_dmabuf_mr,
 	.create_cq = create_cq,
 	.resize_cq = resize_cq,
 	.modify_cq = modify_cq,
