@@ -26,10 +26,12 @@
 #define SNIC_RX_ICRC_HLEN (SNIC_IPV6_HLEN + SNIC_UDP_HLEN + sizeof(struct sirdma_bth))
 
 /*
- * The bytes of frames that the hook takes before the bottom half has run. A short frame counts as
- * SNIC_RX_MIN_COST. The kernel passes up to 64 frames of a backlog to the hook in one poll, each of
- * up to 64 KiB. With an eighth of that limit the softirq hands half of the CPU to a program that
- * polls there, and the wire has half of its bandwidth (2 CPUs, WRITEs of 1 MiB).
+ * The bytes of frames that the hook takes before the bottom half has run. A short packet counts as
+ * SNIC_RX_MIN_COST, and a super-packet as the packets that it consists of: any program may send
+ * super-packets of 128 segments of a few bytes each (UDP_SEGMENT), which veth hands over whole. The
+ * kernel passes up to 64 frames of a backlog to the hook in one poll, each of up to 64 KiB. With an
+ * eighth of that limit the softirq hands half of the CPU to a program that polls there, and the wire
+ * has half of its bandwidth (2 CPUs, WRITEs of 1 MiB).
  */
 #define SNIC_RX_COST (512 * 1024)
 /* The number of frames that may wait: that of a backlog (net.core.netdev_max_backlog). */
@@ -515,15 +517,26 @@ static void snic_rx_forget(struct snic_cpu *cpu, const struct snic_host *host)
 	spin_unlock_irqrestore(&cpu->waiting.lock, flags);
 }
 
+/* The cost of taking a frame: that of its bytes, or that of its packets if they are short. */
+static u32 snic_rx_frame_cost(const struct sk_buff *skb, const struct snic_datagram *d)
+{
+	u32 packets = 1;
+
+	if (skb_is_gso(skb))
+		packets = DIV_ROUND_UP(d->ip_len - d->hlen, skb_shinfo(skb)->gso_size);
+	return max_t(u32, skb->len, packets * SNIC_RX_MIN_COST);
+}
+
 /*
  * May the hook take @skb at once? If not, neither may it take those that follow, until the bottom
  * half has taken all that wait. Schedules the bottom half.
  */
-static bool snic_rx_now(struct snic_cpu *cpu, const struct sk_buff *skb)
+static bool snic_rx_now(struct snic_cpu *cpu, const struct sk_buff *skb,
+			const struct snic_datagram *d)
 {
 	if (cpu->rx_cost >= SNIC_RX_COST)
 		return false;
-	snic_rx_charge(cpu, max_t(u32, skb->len, SNIC_RX_MIN_COST));
+	snic_rx_charge(cpu, snic_rx_frame_cost(skb, d));
 	return true;
 }
 
@@ -561,7 +574,7 @@ static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct n
 		return multicast ? NF_ACCEPT : NF_STOLEN;
 	}
 	cpu = snic_cpu_this();
-	if (likely(snic_rx_now(cpu, skb)))
+	if (likely(snic_rx_now(cpu, skb, &d)))
 		snic_rx_frame(host, skb, &d);
 	else
 		snic_rx_wait(cpu, host, skb);

@@ -726,6 +726,32 @@ static void frame_that_waits_schedules_the_bottom_half(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, model.packets, 1);
 }
 
+/* A super-packet of short packets costs as much as they would one by one. */
+static void short_packets_of_a_super_packet_count_one_by_one(struct kunit *test)
+{
+	struct fixture *f = fixture(test);
+	u32 i, frames, most = DIV_ROUND_UP(SNIC_RX_COST, PACKETS * SNIC_RX_MIN_COST);
+	struct snic_seg_iter it;
+	struct sk_buff *skb;
+
+	for (i = 0; i < PACKETS; i++) {
+		f->burst.pkts[i].payload_len = 4;
+		f->burst.pkts[i].pad = 0;
+		f->burst.pkts[i].bth.flags = 0;
+	}
+	for (frames = 0; frames < most + 3; frames++) {
+		KUNIT_EXPECT_EQ(test, scheduled, frames >= most);
+		snic_seg_iter_init(&it, &f->burst);
+		skb = super_packet(test, &it, 0, PACKETS);
+		skb_pull(skb, ETH_HLEN);
+		KUNIT_ASSERT_EQ(test, receive(test, skb), NF_STOLEN);
+	}
+	KUNIT_EXPECT_EQ(test, model.packets, most * PACKETS);
+	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_EQ(test, model.packets, frames * PACKETS);
+	KUNIT_EXPECT_EQ(test, model.good, frames * PACKETS);
+}
+
 static void device_that_stops_forgets_the_frames_that_wait(struct kunit *test)
 {
 	struct snic_host *other = kunit_kzalloc(test, sizeof(*other), GFP_KERNEL);
@@ -786,6 +812,7 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(frames_beyond_the_limit_wait_for_the_bottom_half),
 	KUNIT_CASE(packets_of_groups_cost_as_much_for_each_member),
 	KUNIT_CASE(frame_that_waits_schedules_the_bottom_half),
+	KUNIT_CASE(short_packets_of_a_super_packet_count_one_by_one),
 	KUNIT_CASE(device_that_stops_forgets_the_frames_that_wait),
 	KUNIT_CASE(frames_too_many_to_wait_are_counted),
 	KUNIT_CASE(address_may_go_while_a_frame_waits),
