@@ -117,21 +117,77 @@ static void snic_defer_qp_run(struct snic_host *host, u32 qpn)
 	snic_leave();
 }
 
-bool snic_defer_run(u64 end)
+/* What one host has deferred: QPs that wait for room, and QPs that left work. */
+enum snic_defer_kind {
+	SNIC_DEFER_WAITERS,
+	SNIC_DEFER_QPS,
+	SNIC_DEFER_KINDS,
+};
+
+static bool snic_defer_has(const struct snic_host *host, enum snic_defer_kind kind)
+{
+	return kind == SNIC_DEFER_WAITERS ? snic_txqs_has_waiters(host->txqs) :
+					    !snic_qpset_empty(&host->deferred);
+}
+
+/* Run one QP at least, others until @end. */
+static void snic_defer_run_kind(struct snic_host *host, enum snic_defer_kind kind, u64 end)
+{
+	if (kind == SNIC_DEFER_QPS) {
+		snic_qpset_run(&host->deferred, host, snic_defer_qp_run, end);
+		return;
+	}
+	snic_enter();
+	snic_txqs_serve(host->txqs, end);
+	snic_leave();
+}
+
+/*
+ * The place where the next run of this CPU begins. Each kind of each host has a place, in the order
+ * of the list of hosts. A host that comes or goes shifts the places, so one run begins elsewhere.
+ */
+static DEFINE_PER_CPU(u32, snic_defer_next);
+
+/* Run the places from @first on and before @stop. Returns false when the time is over. */
+static bool snic_defer_run_places(u32 first, u32 stop, u64 end)
 {
 	struct snic_host *host;
-	bool more = false;
+	u32 place = 0, kind;
+
+	list_for_each_entry_rcu(host, &snic_hosts, node) {
+		for (kind = 0; kind < SNIC_DEFER_KINDS; kind++, place++) {
+			if (place < first || place >= stop || !snic_defer_has(host, kind))
+				continue;
+			snic_defer_run_kind(host, kind, end);
+			this_cpu_write(snic_defer_next, place + 1);
+			if (ktime_get_ns() >= end)
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool snic_defer_left(void)
+{
+	const struct snic_host *host;
+	u32 kind;
+
+	list_for_each_entry_rcu(host, &snic_hosts, node)
+		for (kind = 0; kind < SNIC_DEFER_KINDS; kind++)
+			if (snic_defer_has(host, kind))
+				return true;
+	return false;
+}
+
+bool snic_defer_run(u64 end)
+{
+	u32 first = this_cpu_read(snic_defer_next);
+	bool more;
 
 	rcu_read_lock();
-	list_for_each_entry_rcu(host, &snic_hosts, node) {
-		if (snic_txqs_has_waiters(host->txqs)) {
-			snic_enter();
-			more |= snic_txqs_serve(host->txqs, end);
-			snic_leave();
-		}
-		if (!snic_qpset_empty(&host->deferred))
-			more |= snic_qpset_run(&host->deferred, host, snic_defer_qp_run, end);
-	}
+	if (snic_defer_run_places(first, U32_MAX, end))
+		snic_defer_run_places(0, first, end);
+	more = snic_defer_left();
 	rcu_read_unlock();
 	return more;
 }

@@ -36,8 +36,8 @@ bool snic_qpset_run(struct snic_qpset *set, struct snic_host *host,
 		    void (*fn)(struct snic_host *host, u32 qpn), u64 end);
 
 /*
- * Run deferred QPs of every host, and resume those that wait for room, until @end. Returns
- * whether work is left. Softirq.
+ * Run deferred QPs of every host, and resume those that wait for room, until @end: one QP at least.
+ * The next run begins where this one ends. Returns whether work is left. Softirq.
  */
 bool snic_defer_run(u64 end);
 /* Run @qpn in a thread of low priority: all other work may go before its work. Any context. */

@@ -242,10 +242,14 @@ bool snic_txq_room(struct snic_txq *q, u32 qpn)
 	return false;
 }
 
-/* QPs that one call resumes, for a burst each, before other queues and softirqs run. Not tuned. */
+/*
+ * The number of QPs that one call resumes before other queues are served, if there is time. Each may
+ * send two bursts of 64 KiB (SNIC_HOLD_BURSTS), so sixteen of them can take a millisecond.
+ */
 #define SNIC_TXQ_SERVE 16
 
-static void snic_txq_serve(struct snic_txq *q)
+/* Resume QPs until @end, one at least. */
+static void snic_txq_serve(struct snic_txq *q, u64 end)
 {
 	u32 n = 0, qpn;
 	bool more, full;
@@ -262,6 +266,8 @@ static void snic_txq_serve(struct snic_txq *q)
 		spin_unlock(&q->lock);
 		snic_tx_resume(q->host->dev, qpn);
 		spin_lock(&q->lock);
+		if (ktime_get_ns() >= end)
+			break;
 	}
 	q->resumed = 0;
 	q->serving = false;
@@ -293,7 +299,7 @@ bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 			set_bit(i, &all->wake);
 			continue;
 		}
-		snic_txq_serve(&all->q[i]);
+		snic_txq_serve(&all->q[i], end);
 		in_time = ktime_get_ns() < end;
 		WRITE_ONCE(all->next, (i + 1) % SNIC_TXQS);
 	}

@@ -91,8 +91,8 @@ bool snic_txq_room(struct snic_txq *q, u32 qpn);
 /* Do QPs wait for queues that have room again? */
 bool snic_txqs_has_waiters(const struct snic_txqs *all);
 /*
- * Resume QPs that wait for queues that have room again: of one queue at least, of others until
- * ktime_get_ns() reaches @end. Returns true if queues are left. Softirqs are off.
+ * Resume QPs that wait for queues that have room again: one QP at least, others until ktime_get_ns()
+ * reaches @end. Returns true if QPs are left. Softirqs are off.
  */
 bool snic_txqs_serve(struct snic_txqs *all, u64 end);
 /* Append packets that were charged as @bytes. Softirqs are off. The lists are empty afterwards. */

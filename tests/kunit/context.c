@@ -54,6 +54,11 @@ static struct {
 	bool endless[VECTORS]; /* the handler never comes to an end of its events */
 	bool forever; /* each run wants another, in the background or not */
 	bool background;
+	/* A second device, and what ran of each: QPs that left work, and QPs that waited for room. */
+	struct snic_host other;
+	bool waiters; /* QPs of both devices wait for room, always */
+	u32 ran_of[2];
+	u32 resumed_of[2];
 } model;
 
 static void look_around(void)
@@ -73,6 +78,7 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 
 	look_around();
 	spin_lock_bh(&model_lock);
+	model.ran_of[dev == model.other.dev]++;
 	if (n < MAX_QPS)
 		model.order[n] = qpn;
 	if (READ_ONCE(model.forever) && model.background) {
@@ -89,12 +95,13 @@ void snic_qp_ring(struct snic_dev *dev, u32 qpn) {}
 
 bool snic_txqs_has_waiters(const struct snic_txqs *all)
 {
-	return false;
+	return model.waiters;
 }
 
 bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 {
-	return false;
+	model.resumed_of[all == model.other.txqs]++;
+	return model.waiters;
 }
 
 u32 snic_reg_read(struct snic_dev *dev, u32 reg)
@@ -340,6 +347,45 @@ static void deferred_work_takes_turns(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, atomic_read(&model.ran), n + ARRAY_SIZE(qpns));
 }
 
+/*
+ * Two devices with endless work of both kinds. Without time left a call runs one queue pair of one
+ * device, and the next call goes on with the next kind or device.
+ */
+static void devices_take_turns(struct kunit *test)
+{
+	struct snic_host *other = &model.other;
+	u32 n, total, *done[] = {&model.ran_of[0], &model.ran_of[1], &model.resumed_of[0],
+				  &model.resumed_of[1]};
+	u32 i;
+
+	/* The model only compares them. */
+	other->dev = (struct snic_dev *)other;
+	other->txqs = (struct snic_txqs *)other;
+	KUNIT_ASSERT_EQ(test, snic_qpset_init(&other->deferred, MAX_QPS), 0);
+	list_add_tail_rcu(&other->node, &snic_hosts);
+	model.waiters = true;
+	local_bh_disable(); /* each CPU takes turns of its own */
+	for (n = 1; n <= 10 * ARRAY_SIZE(done); n++) {
+		for (i = 2; i < 6; i++) {
+			snic_qpset_add(&model.host.deferred, i);
+			snic_qpset_add(&other->deferred, i);
+		}
+		KUNIT_EXPECT_TRUE(test, snic_defer_run(0));
+		for (total = 0, i = 0; i < ARRAY_SIZE(done); i++)
+			total += *done[i];
+		KUNIT_EXPECT_EQ(test, total, n);
+	}
+	local_bh_enable();
+	for (i = 0; i < ARRAY_SIZE(done); i++)
+		KUNIT_EXPECT_EQ(test, *done[i], 10);
+	model.waiters = false;
+	while (run_deferred())
+		;
+	list_del_rcu(&other->node);
+	synchronize_rcu();
+	snic_qpset_fini(&other->deferred);
+}
+
 /* Events without end on one vector: it is called again and again, and the others are served beside it. */
 static void endless_events_leave_room(struct kunit *test)
 {
@@ -556,6 +602,7 @@ static struct kunit_case context_cases[] = {
 	KUNIT_CASE(freed_interrupt_is_silent),
 	KUNIT_CASE(endless_events_leave_room),
 	KUNIT_CASE(deferred_work_takes_turns),
+	KUNIT_CASE(devices_take_turns),
 	KUNIT_CASE(endless_deferred_work_leaves_room),
 	KUNIT_CASE(endless_background_work_leaves_room),
 	{},

@@ -357,6 +357,26 @@ static void queues_take_turns_when_there_is_no_time(struct kunit *test)
 		snic_txq_uncharge(snic_host_txq(&f->host, QPN + i)->now, BULK);
 }
 
+/* One that is resumed may send bursts of 64 KiB: those that wait at the same queue take turns as well. */
+static void one_queue_pair_is_resumed_when_there_is_no_time(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct snic_txq *q = crowd(test);
+	u32 i;
+	bool more;
+
+	snic_txq_uncharge(q->now, SNIC_TXQ_LIMIT);
+	for (i = 0; i < WAITING; i++) {
+		local_bh_disable();
+		more = snic_txqs_serve(f->host.txqs, 0);
+		local_bh_enable();
+		KUNIT_EXPECT_TRUE(test, more);
+		KUNIT_EXPECT_EQ(test, seen.resumed, i + 1);
+		KUNIT_EXPECT_EQ(test, seen.order[i], qpn_at(i));
+	}
+	snic_txq_uncharge(q->now, snic_txq_inflight(q));
+}
+
 static void end_period(struct tx_fixture *f)
 {
 	snic_txqs_age(&f->host.txqs->age.work);
@@ -582,6 +602,7 @@ static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(first_come_is_first_served),
 	KUNIT_CASE(everybody_waiting_is_served_when_the_queue_runs_empty),
 	KUNIT_CASE(queues_take_turns_when_there_is_no_time),
+	KUNIT_CASE(one_queue_pair_is_resumed_when_there_is_no_time),
 	KUNIT_CASE(frames_that_are_kept_are_charged_for_two_periods_at_most),
 	KUNIT_CASE(who_waits_behind_a_full_queue_is_watched),
 	KUNIT_CASE(frames_that_go_in_time_are_never_written_off),
