@@ -142,6 +142,33 @@ static void sirdma_kcq_call_handler(struct ib_cq *ibcq)
 	local_bh_enable();
 }
 
+void sirdma_kqp_drained(struct sirdma_kqp *kqp)
+{
+	struct ib_qp *ibqp = &kqp->qp->ibqp;
+
+	if (!ibqp->srq || !ibqp->event_handler)
+		return;
+	atomic_set(&kqp->last_wqe_due, 1);
+	/* Work that is queued already and has not begun yet sees the flag as well. */
+	queue_work(sirdma_upkeep_wq, &to_sdev(ibqp->device)->kflush);
+}
+
+static void sirdma_kqp_raise_last_wqe(struct sirdma_kqp *kqp)
+{
+	struct ib_qp *ibqp = &kqp->qp->ibqp;
+	struct ib_event event = {
+		.device = ibqp->device,
+		.event = IB_EVENT_QP_LAST_WQE_REACHED,
+		.element.qp = ibqp,
+	};
+
+	if (!atomic_xchg(&kqp->last_wqe_due, 0))
+		return;
+	local_bh_disable();
+	ibqp->event_handler(&event, ibqp->qp_context);
+	local_bh_enable();
+}
+
 /* A CQ is not being made or freed while a QP that uses it is held: so walk the QPs. */
 static void sirdma_kflush_notify(struct work_struct *work)
 {
@@ -153,6 +180,7 @@ static void sirdma_kflush_notify(struct work_struct *work)
 		sirdma_kcq_call_handler(qp->ibqp.send_cq);
 		if (qp->ibqp.recv_cq != qp->ibqp.send_cq)
 			sirdma_kcq_call_handler(qp->ibqp.recv_cq);
+		sirdma_kqp_raise_last_wqe(qp->kqp);
 		sirdma_obj_put(&qp->obj);
 	}
 }

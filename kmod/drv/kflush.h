@@ -25,6 +25,12 @@ void sirdma_kflush_fini(struct sirdma_dev *dev);
 /* The device was reset: from now on requests are flushed. Calls the handlers of armed CQs. */
 void sirdma_kflush_start(struct sirdma_dev *dev);
 
+/*
+ * The QP moved to ERR on a device that failed and does not say so. If it has a shared receive queue,
+ * raise the event LAST_WQE_REACHED soon, out of the consumer's call.
+ */
+void sirdma_kqp_drained(struct sirdma_kqp *kqp);
+
 /* The CQs of @kqp flush its requests, until it leaves. */
 void sirdma_kqp_join_cqs(struct sirdma_kqp *kqp);
 void sirdma_kqp_leave_cqs(struct sirdma_kqp *kqp);

@@ -10,6 +10,7 @@
 #ifndef SIRDMA_DRV_KVERBS_H
 #define SIRDMA_DRV_KVERBS_H
 
+#include <linux/atomic.h>
 #include <linux/list.h>
 #include <linux/spinlock.h>
 #include <rdma/ib_verbs.h>
@@ -29,6 +30,7 @@ struct sirdma_kqp {
 	struct sirdma_dma_mem mem; /* memory of SQ, RQ and shadow area */
 	struct sirdma_qp_shadow *shadow;
 	enum ib_qp_state state; /* state that the last modify_qp set */
+	atomic_t last_wqe_due; /* the event is due that a failed device does not raise (kflush.h) */
 	spinlock_t sq_lock; /* protects sq except its tail, which the send CQ's lock protects */
 	spinlock_t rq_lock; /* protects rq except its tail, which the receive CQ's lock protects */
 	struct sirdma_sq sq;

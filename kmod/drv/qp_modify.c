@@ -6,6 +6,7 @@
 #include "health.h"
 #include "hw/cqp_cmd.h"
 #include "hw/qp_modify.h"
+#include "kflush.h"
 #include "kverbs.h"
 #include "port.h"
 #include "qp.h"
@@ -22,7 +23,6 @@ struct sirdma_modify {
 	struct sirdma_qp_modify core;
 	struct sirdma_arp *arp;
 	struct sirdma_sgid *sgid;
-	bool is_drain; /* the request is of a consumer of a device that failed */
 };
 
 /* This is sirdma_refused() with a counter of its own. */
@@ -243,28 +243,14 @@ static bool sirdma_modify_is_drain(const struct sirdma_modify *mod)
 	       sirdma_dev_failed(mod->dev);
 }
 
-/* Raise the event that a failed device does not raise. No lock is held. */
-static void sirdma_modify_drained(const struct sirdma_modify *mod)
-{
-	struct ib_qp *ibqp = &mod->qp->ibqp;
-	struct ib_event event = {
-		.device = &mod->dev->ibdev,
-		.event = IB_EVENT_QP_LAST_WQE_REACHED,
-		.element.qp = ibqp,
-	};
-
-	if (ibqp->srq && ibqp->event_handler)
-		ibqp->event_handler(&event, ibqp->qp_context);
-}
-
 /* The caller holds qp->lock. Nothing has changed when this function fails. */
 static int sirdma_modify_locked(struct sirdma_modify *mod)
 {
 	int err;
 
-	mod->is_drain = sirdma_modify_is_drain(mod);
-	if (mod->is_drain) {
+	if (sirdma_modify_is_drain(mod)) {
 		sirdma_kqp_modified(mod->qp->kqp, IB_QPS_ERR);
+		sirdma_kqp_drained(mod->qp->kqp);
 		return 0;
 	}
 	err = sirdma_modify_check(mod);
@@ -310,8 +296,6 @@ int sirdma_modify_qp(struct ib_qp *ibqp, struct ib_qp_attr *attr, int mask, stru
 	err = sirdma_modify_locked(&mod);
 	trace_sirdma_modify_qp(mod.dev, ibqp->qp_num, mod.core.cur, mod.core.next, mask, err);
 	mutex_unlock(&mod.qp->lock);
-	if (mod.is_drain)
-		sirdma_modify_drained(&mod);
 	if (!err && mod.core.next == SIRDMA_QPS_ERR)
 		err = sirdma_modify_flush(mod.dev, ibqp, udata);
 	return err;

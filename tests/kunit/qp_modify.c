@@ -15,11 +15,14 @@
 #define sirdma_sgid_index modify_test_sgid_index
 #define sirdma_neigh_expect modify_test_neigh_expect
 #define rdma_read_gid_attr_ndev_rcu modify_test_gid_ndev
+#define sirdma_dev_failed modify_test_dev_failed
+#define sirdma_upkeep_wq system_long_wq
 
 #include "hw/access.c"
 #include "hw/path.c"
 #include "hw/qp_attr.c"
 #include "hw/qp_modify.c"
+#include "drv/kflush.c"
 #include "drv/qp_modify.c"
 
 struct fixture {
@@ -44,7 +47,17 @@ static struct {
 	u32 modifies;
 	u32 refusals;
 	u32 uploads;
+	bool failed; /* the device */
+	struct task_struct *consumer;
+	u32 told_in_call;
+	u32 told_wrong; /* another event, or softirqs were on */
+	atomic_t told;
 } world;
+
+bool sirdma_dev_failed(const struct sirdma_dev *dev)
+{
+	return world.failed;
+}
 
 int sirdma_cqp_upload_ctx(struct sirdma_hw *hw, u32 qpn, u64 ctx_pa)
 {
@@ -232,6 +245,79 @@ static void wrong_state_of_the_device_is_refused(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, world.f->qp.state, SIRDMA_QPS_ERR);
 }
 
+static void hear_event(struct ib_event *event, void *context)
+{
+	world.told_in_call += current == world.consumer;
+	world.told_wrong += event->event != IB_EVENT_QP_LAST_WQE_REACHED ||
+			    event->element.qp != &world.f->qp.ibqp || !in_softirq();
+	atomic_inc(&world.told);
+}
+
+/* A queue pair of a kernel consumer with a shared receive queue, as the driver's tables have it. */
+struct drained {
+	struct sirdma_kqp kqp;
+	struct sirdma_cq cq;
+	struct sirdma_kcq kcq;
+	struct ib_srq srq;
+	struct sirdma_idpool ids;
+};
+
+static void drained_init(struct kunit *test, struct drained *d)
+{
+	struct fixture *f = world.f;
+
+	f->qp.kqp = &d->kqp;
+	d->kqp.qp = &f->qp;
+	d->cq.kcq = &d->kcq;
+	f->qp.ibqp.send_cq = f->qp.ibqp.recv_cq = &d->cq.ibcq;
+	f->qp.ibqp.srq = &d->srq;
+	f->qp.ibqp.event_handler = hear_event;
+	xa_init_flags(&f->dev.qps, XA_FLAGS_LOCK_IRQ);
+	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&d->ids, 2, 4), 0);
+	KUNIT_ASSERT_EQ(test, sirdma_obj_publish(&f->dev.qps, &d->ids, 3, &f->qp.obj), 0);
+	sirdma_kflush_init(&f->dev);
+}
+
+static void drained_fini(struct drained *d)
+{
+	struct fixture *f = world.f;
+
+	sirdma_kflush_fini(&f->dev);
+	sirdma_obj_unpublish(&f->dev.qps, &f->qp.obj);
+	sirdma_idpool_fini(&d->ids);
+	xa_destroy(&f->dev.qps);
+}
+
+/* The driver says in place of the failed device that the queue is drained, and not in the consumer's call. */
+static void drained_queue_is_told_out_of_the_call(struct kunit *test)
+{
+	struct drained *d = kunit_kzalloc(test, sizeof(*d), GFP_KERNEL);
+	int i;
+
+	KUNIT_ASSERT_NOT_NULL(test, d);
+	drained_init(test, d);
+	world.failed = true;
+	world.consumer = current;
+	for (i = 1; i <= 20; i++) {
+		KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_ERR, 0), 0);
+		flush_work(&world.f->dev.kflush);
+		KUNIT_EXPECT_EQ(test, atomic_read(&world.told), i);
+	}
+	/* Once for each time. */
+	queue_work(sirdma_upkeep_wq, &world.f->dev.kflush);
+	flush_work(&world.f->dev.kflush);
+	KUNIT_EXPECT_EQ(test, atomic_read(&world.told), i - 1);
+	/* Without a shared queue there is no such event. */
+	world.f->qp.ibqp.srq = NULL;
+	KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_ERR, 0), 0);
+	flush_work(&world.f->dev.kflush);
+	KUNIT_EXPECT_EQ(test, atomic_read(&world.told), i - 1);
+	KUNIT_EXPECT_EQ(test, world.told_in_call, 0u);
+	KUNIT_EXPECT_EQ(test, world.told_wrong, 0u);
+	KUNIT_EXPECT_EQ(test, world.modifies, 0);
+	drained_fini(d);
+}
+
 static struct kunit_case modify_cases[] = {
 	KUNIT_CASE(neighbour_is_waited_for_without_the_lock),
 	KUNIT_CASE(state_that_changed_meanwhile_is_seen),
@@ -239,6 +325,7 @@ static struct kunit_case modify_cases[] = {
 	KUNIT_CASE(named_state_of_the_device_is_right),
 	KUNIT_CASE(state_that_the_device_left_is_repeated),
 	KUNIT_CASE(wrong_state_of_the_device_is_refused),
+	KUNIT_CASE(drained_queue_is_told_out_of_the_call),
 	{},
 };
 
