@@ -34,6 +34,7 @@ static const struct rdma_stat_desc sirdma_stat_descs[] = {
 	[DRIVER(NEIGH_TIMEOUTS)] = { .name = "neigh_timeouts" },
 	[DRIVER(NEIGH_UNREACHABLE)] = { .name = "neigh_unreachable" },
 	[DRIVER(NEIGH_MOVES)] = { .name = "neigh_moves" },
+	[DRIVER(MCAST_FAILURES)] = { .name = "mcast_failures" },
 	[DRIVER(REQUESTS_REFUSED)] = { .name = "requests_refused" },
 	[DRIVER(ASYNC_EVENTS)] = { .name = "async_events" },
 	[DRIVER(ASYNC_OVERFLOWS)] = { .name = "async_overflows" },
