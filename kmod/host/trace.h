@@ -15,6 +15,12 @@
 #ifndef SNIC_TRACE_HELPERS
 #define SNIC_TRACE_HELPERS
 
+/* What is shown of a register's value. An address on this bus is an address of the kernel. */
+static inline u32 snic_trace_reg_value(u32 reg, u32 val)
+{
+	return reg == SIRDMA_REG_CCQPHIGH || reg == SIRDMA_REG_CCQPLOW ? 0 : val;
+}
+
 /* If the packet has a BTH, the first segment contains it. */
 static inline const struct sirdma_bth *snic_trace_bth(const struct snic_rx_pkt *pkt)
 {
@@ -35,7 +41,7 @@ TRACE_EVENT(snic_reg_write,
 	TP_fast_assign(
 		__entry->ifindex = ndev->ifindex;
 		__entry->reg = reg;
-		__entry->val = val;
+		__entry->val = snic_trace_reg_value(reg, val);
 	),
 	TP_printk("ifindex=%d %s=0x%x", __entry->ifindex,
 		  __print_symbolic(__entry->reg,
