@@ -5,6 +5,7 @@
 //   events  queue pairs in the error state, each with an armed completion queue: each receive is an event
 //   lists   every queue pair posts one list of long WRITEs; the peer may be the same device
 //   sqe     a full send queue goes to SQE by its first request, and back to RTS, which flushes the others
+//   timers  each queue pair sends one WRITE to a queue pair that is gone, so that all their timers run at once
 //   verbs_hold -d DEVICE [-p PEER-DEVICE] [-n QUEUE-PAIRS] [-w REQUESTS OF EACH] [-s BYTES] [-r ROUNDS] LOAD
 #include "device.hpp"
 #include "memory.hpp"
@@ -96,11 +97,11 @@ struct Side {
 	Address address(const Qp &qp) const { return {qp->qp_num, 0, device.gid}; }
 };
 
-void connect(const Side &side, const Qp &qp, const Address &remote)
+void connect(const Side &side, const Qp &qp, const Address &remote, const Link &link = {})
 {
-	if (const int rc = to_rtr(qp.get(), side.device, remote, {}))
+	if (const int rc = to_rtr(qp.get(), side.device, remote, link))
 		die("to RTR", rc);
-	if (const int rc = to_rts(qp.get(), 0, {}))
+	if (const int rc = to_rts(qp.get(), 0, link))
 		die("to RTS", rc);
 }
 
@@ -267,6 +268,28 @@ void sqe(const Plan &plan)
 	std::printf("a send queue of %u requests, %d rounds\n", plan.depth, plan.rounds);
 }
 
+void timers(const Plan &plan)
+{
+	const Side near(plan.device, plan), far(plan.peer, plan);
+	std::vector<Qp> qps;
+	List list(near, far, 1, 1);
+	Address gone;
+	Link link;
+
+	// All are posted before the first timer ends, and each is repeated once.
+	link.timeout = 17; // 537 ms
+	link.retry_cnt = 1;
+	gone = far.address(far.make_qp(IBV_QPT_RC, 1));
+	for (uint32_t i = 0; i < plan.pairs; i++) {
+		qps.push_back(near.make_qp(IBV_QPT_RC, 1));
+		connect(near, qps.back(), gone, link);
+	}
+	for (const Qp &qp : qps)
+		list.post(qp);
+	take(near, plan.pairs, IBV_WC_RETRY_EXC_ERR);
+	std::printf("%u queue pairs without a peer\n", plan.pairs);
+}
+
 } // namespace
 } // namespace verbs
 
@@ -305,6 +328,7 @@ int main(int argc, char **argv)
 		{"events", verbs::events},
 		{"lists", verbs::lists},
 		{"sqe", verbs::sqe},
+		{"timers", verbs::timers},
 	};
 	const std::string what = optind < argc ? argv[optind] : "";
 	if (plan.peer.empty())
@@ -318,7 +342,7 @@ int main(int argc, char **argv)
 		}
 	}
 	std::fputs("verbs_hold -d DEVICE [-p PEER-DEVICE] [-n QUEUE-PAIRS] [-w REQUESTS] "
-		   "[-s BYTES] [-r ROUNDS] flush|events|lists|sqe\n",
+		   "[-s BYTES] [-r ROUNDS] flush|events|lists|sqe|timers\n",
 		   stderr);
 	return 2;
 }
