@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Which addresses a host can send to. Each test has a network of its own, where nobody answers. */
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <linux/if_tun.h>
@@ -154,6 +155,22 @@ TEST(NextHop, IsAwaited)
 		EXPECT_EQ(await_next_hop(address("10.7.0.1"), address("10.7.0.4")), 0);
 		answer.join();
 		EXPECT_EQ(await_next_hop(address("10.7.0.1"), address("10.7.0.3")), ETIMEDOUT);
+	});
+}
+
+/* The kernel repeats a request after a second: the neighbour answers the second one. */
+TEST(NextHop, MayLoseARequest)
+{
+	IN_NETWORK_NAMESPACE([] {
+		make_link();
+		std::thread answer([] {
+			std::this_thread::sleep_for(std::chrono::milliseconds(1200));
+			command("ip neigh replace 10.7.0.4 dev v0 lladdr 02:00:00:00:00:04 "
+				"nud permanent");
+		});
+
+		EXPECT_EQ(await_next_hop(address("10.7.0.1"), address("10.7.0.4")), 0);
+		answer.join();
 	});
 }
 

@@ -12,8 +12,12 @@
 namespace sirdma::twin
 {
 
-/* The time that the kernel's RDMA core waits for a neighbour, in address handles and queue pairs */
-inline constexpr unsigned next_hop_wait_ms = 1000;
+/*
+ * The time to wait for a neighbour, for address handles and queue pairs. The kernel's RDMA core waits
+ * for 1,000 ms, but the kernel repeats a request that was lost only then (retrans_time_ms), as when a
+ * link goes down and comes up. Two requests may be lost here.
+ */
+inline constexpr unsigned next_hop_wait_ms = 2500;
 
 /* Does a route lead from @from, an address of this host, to @to? Returns 0 or an errno. */
 int check_route(const IpAddress &from, const IpAddress &to) noexcept;
