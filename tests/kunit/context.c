@@ -354,8 +354,9 @@ static void deferred_work_takes_turns(struct kunit *test)
 static void devices_take_turns(struct kunit *test)
 {
 	struct snic_host *other = &model.other;
-	u32 n, total, *done[] = {&model.ran_of[0], &model.ran_of[1], &model.resumed_of[0],
-				  &model.resumed_of[1]};
+	u32 n, total,
+		*done[] = {&model.ran_of[0], &model.ran_of[1], &model.resumed_of[0],
+			   &model.resumed_of[1]};
 	u32 i;
 
 	/* The model only compares them. */

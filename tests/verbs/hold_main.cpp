@@ -324,11 +324,8 @@ int main(int argc, char **argv)
 		const char *name;
 		void (*run)(const verbs::Plan &plan);
 	} loads[] = {
-		{"flush", verbs::flush},
-		{"events", verbs::events},
-		{"lists", verbs::lists},
-		{"sqe", verbs::sqe},
-		{"timers", verbs::timers},
+		{"flush", verbs::flush}, {"events", verbs::events}, {"lists", verbs::lists},
+		{"sqe", verbs::sqe},	 {"timers", verbs::timers},
 	};
 	const std::string what = optind < argc ? argv[optind] : "";
 	if (plan.peer.empty())
