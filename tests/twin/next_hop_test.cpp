@@ -174,4 +174,24 @@ TEST(NextHop, MayLoseARequest)
 	});
 }
 
+TEST(NextHop, IsAwaitedWhileTheNetdevIsDown)
+{
+	IN_NETWORK_NAMESPACE([] {
+		make_link();
+		command("ip link set v0 down");
+		EXPECT_EQ(checked("10.7.0.1", "10.7.0.2"), EAGAIN);
+		EXPECT_EQ(await_next_hop(address("10.7.0.1"), address("10.7.0.2")), ENETUNREACH);
+
+		std::thread answer([] {
+			command("ip link set v0 up && ip neigh replace 10.7.0.2 dev v0 "
+				"lladdr 02:00:00:00:00:02 nud permanent");
+		});
+
+		EXPECT_EQ(await_next_hop(address("10.7.0.1"), address("10.7.0.2")), 0);
+		answer.join();
+		/* No link will change that. */
+		EXPECT_EQ(checked("10.7.0.1", "10.8.0.1"), ENETUNREACH);
+	});
+}
+
 } // namespace sirdma::twin::test

@@ -68,8 +68,7 @@ int copy_to(ibv_dm *base, uint64_t offset, const void *from, size_t length) noex
 	for_each_word(
 		offset, length, [&](size_t at) { store_word<uint32_t>(memory + at, host + at); },
 		[&](size_t at) { store_word<uint64_t>(memory + at, host + at); });
-	/* A request that is posted from now on finds what was copied. */
-	std::atomic_thread_fence(std::memory_order_release);
+	/* A post releases what its thread stored: a request that follows finds it. */
 	return 0;
 }
 
@@ -81,8 +80,7 @@ int copy_from(void *to, ibv_dm *base, uint64_t offset, size_t length) noexcept
 	if (!may_copy(dm, offset, length))
 		return EINVAL;
 	uint8_t *memory = dm.memory + offset;
-	/* What the device wrote before a completion that this thread has seen is there. */
-	std::atomic_thread_fence(std::memory_order_acquire);
+	/* A poll acquires what the device wrote before that completion: it is there. */
 	for_each_word(
 		offset, length, [&](size_t at) { load_word<uint32_t>(memory + at, host + at); },
 		[&](size_t at) { load_word<uint64_t>(memory + at, host + at); });

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <ifaddrs.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -211,6 +213,29 @@ int state_of(const Hop &hop, uint16_t &state) noexcept
 	return err == ENOENT ? 0 : err;
 }
 
+/*
+ * Is the netdev of this address without a link? It has no routes then. The addresses of IPv6 go with
+ * the link, those of IPv4 stay.
+ */
+bool is_link_down(const IpAddress &addr) noexcept
+{
+	ifaddrs *list;
+	bool down = false;
+
+	if (!addr.is_v4() || getifaddrs(&list))
+		return false;
+	for (const ifaddrs *entry = list; entry && !down; entry = entry->ifa_next) {
+		if (!entry->ifa_addr || entry->ifa_addr->sa_family != AF_INET)
+			continue;
+		const auto *in = reinterpret_cast<const sockaddr_in *>(entry->ifa_addr);
+
+		down = !memcmp(&in->sin_addr, Raw(addr).bytes, sizeof(in->sin_addr)) &&
+		       !(entry->ifa_flags & IFF_RUNNING);
+	}
+	freeifaddrs(list);
+	return down;
+}
+
 int connect_from(const IpAddress &from, const IpAddress &to, uint16_t port, Fd &fd) noexcept
 {
 	sockaddr_storage sa;
@@ -242,7 +267,7 @@ int check_next_hop(const IpAddress &from, const IpAddress &to) noexcept
 	Fd fd;
 
 	if (const int err = connect_from(from, to, discard_port, fd))
-		return err;
+		return err == ENETUNREACH && is_link_down(from) ? EAGAIN : err;
 	if (to.is_loopback() || find_hop(from, to, hop) || !has_neighbours(fd, hop.interface) ||
 	    state_of(hop, state) || state & usable)
 		return 0;
@@ -261,8 +286,11 @@ int await_next_hop(const IpAddress &from, const IpAddress &to) noexcept
 
 		if (err != EAGAIN)
 			return err;
-		if (port_now_ns(nullptr) >= end)
-			return ETIMEDOUT;
+		if (port_now_ns(nullptr) >= end) {
+			const int unrouted = check_route(from, to);
+
+			return unrouted ? unrouted : ETIMEDOUT;
+		}
 		nanosleep(&pause, nullptr);
 	}
 }
