@@ -252,7 +252,7 @@ bool snic_txq_room(struct snic_txq *q, u32 qpn)
 static void snic_txq_serve(struct snic_txq *q, u64 end)
 {
 	u32 n = 0, qpn;
-	bool more, full;
+	bool in_time = true, more, full;
 
 	spin_lock(&q->lock);
 	if (q->serving) {
@@ -260,14 +260,13 @@ static void snic_txq_serve(struct snic_txq *q, u64 end)
 		return;
 	}
 	q->serving = true;
-	while (n++ < SNIC_TXQ_SERVE && q->wait_head && !snic_txq_full(q)) {
+	while (in_time && n++ < SNIC_TXQ_SERVE && q->wait_head && !snic_txq_full(q)) {
 		qpn = snic_txq_next_waiting(q);
 		q->resumed = qpn;
 		spin_unlock(&q->lock);
 		snic_tx_resume(q->host->dev, qpn);
+		in_time = ktime_get_ns() < end;
 		spin_lock(&q->lock);
-		if (ktime_get_ns() >= end)
-			break;
 	}
 	q->resumed = 0;
 	q->serving = false;

@@ -24,14 +24,14 @@
 
 /*
  * These numbers bound the memory of a QP (scripts/accept footprint) and what it has in flight. They
- * were not tuned.
+ * were not tuned. With them struct snic_qp takes less than 4 KiB, the size of a slab object.
  */
 #define SNIC_MAX_RD_ATOMIC 16 /* inbound READs and atomics that a QP remembers for duplicates */
 /*
  * Repeated requests for parts of READs that are not answered yet. The requester retransmits a
  * request for which there is no place.
  */
-#define SNIC_RD_REPEATS 8
+#define SNIC_RD_REPEATS 6
 #define SNIC_OUT_MSGS 128 /* messages in flight, power of two; 12 bytes of memory each */
 #define SNIC_DEFAULT_WINDOW (512 * 1024) /* bytes in flight: eight bursts */
 /*
