@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <sys/mman.h>
 #include <thread>
 
@@ -275,10 +276,15 @@ TEST_F(Rereg, TrafficNeverMissesTheRegion)
 	ASSERT_TRUE(local && region_.mr) << std::strerror(errno);
 	std::atomic<bool> stop = false, failed = false;
 	std::atomic<uint64_t> done = 0;
+	std::mutex writing; // one message; who holds it may look at the region's memory
+	std::atomic<bool> looking = false; // the mutex is wanted
 	const uint32_t rkey = region_.mr->rkey;
 
 	std::thread writer([&] {
 		while (!stop && !failed) {
+			while (looking)
+				std::this_thread::yield();
+			const std::lock_guard hold(writing);
 			if (post(pair.a, {.op = IBV_WR_RDMA_WRITE,
 					  .sges = {local.sge(0, 2 * page)},
 					  .remote_addr = 0,
@@ -298,14 +304,17 @@ TEST_F(Rereg, TrafficNeverMissesTheRegion)
 	for (int i = 0; i < 100 && !failed && !HasFailure(); i++) {
 		const Mapping &next = i % 2 ? region_.memory : other_;
 		const Mapping &former = i % 2 ? other_ : region_.memory;
+		fill_pattern(next.bytes(), 100 + i);
 		EXPECT_EQ(rereg(change_place | (i % 3 ? change_access : 0), nullptr, next.data(),
 				room, i % 3 ? access | IBV_ACCESS_REMOTE_ATOMIC : 0),
 			  0)
 			<< std::strerror(errno);
 		fill_pattern(former.bytes(), 100 + i);
-		fill_pattern(next.bytes(), 100 + i);
 		EXPECT_TRUE(more());
 		EXPECT_TRUE(has_pattern(former.bytes(), 100 + i));
+		looking = true;
+		const std::lock_guard hold(writing);
+		looking = false;
 		EXPECT_FALSE(has_pattern(next.bytes().first(2 * page), 100 + i));
 		EXPECT_TRUE(has_pattern(next.bytes().last(page), 100 + i, 2 * page));
 	}
