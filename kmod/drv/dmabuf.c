@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/dma-resv.h>
 #include <linux/fs.h>
 #include <linux/slab.h>
 
@@ -43,8 +44,14 @@ static int sirdma_dmabuf_check_buffer(const struct dma_buf *dmabuf,
 	/* Not even mmap() of this file would give that right. */
 	if (ib_access_writable(region->access) && !(dmabuf->file->f_mode & FMODE_WRITE))
 		return -EACCES;
-	/* Memory of a device cannot be had as memory of the kernel. */
-	return dmabuf->ops->vmap ? 0 : -EOPNOTSUPP;
+	/*
+	 * A buffer without vmap is memory of a device, and one that can be pinned moves unless it
+	 * is: GPUs' buffers.
+	 */
+	if (!dmabuf->ops->vmap || dmabuf->ops->pin)
+		return -EOPNOTSUPP;
+	/* Later, the wait for a fence, which users make, would have no end. */
+	return dma_resv_test_signaled(dmabuf->resv, DMA_RESV_USAGE_READ) ? 0 : -EBUSY;
 }
 
 /*
@@ -87,25 +94,50 @@ static void sirdma_dmabuf_describe(struct sirdma_dmabuf_mr *mr, const struct sir
 	mr->mr.pbl.block_shift = SIRDMA_PAGE_SHIFT;
 }
 
-static int sirdma_dmabuf_open(struct sirdma_dmabuf_mr *mr, const struct sirdma_region *region,
-			      int fd)
+/*
+ * An exporter whose buffers cannot be pinned by themselves keeps a buffer in place while a device is
+ * attached: for several of them a mapping in the kernel is not enough.
+ */
+static int sirdma_dmabuf_attach(struct sirdma_dev *dev, struct sirdma_dmabuf_mr *mr,
+				const struct sirdma_region *region)
+{
+	int err;
+
+	err = sirdma_dmabuf_check_buffer(mr->dmabuf, region);
+	if (err)
+		return err;
+	mr->attachment = dma_buf_attach(mr->dmabuf, &dev->ibdev.dev);
+	if (IS_ERR(mr->attachment))
+		return PTR_ERR(mr->attachment);
+	err = sirdma_dmabuf_map(mr);
+	if (err)
+		dma_buf_detach(mr->dmabuf, mr->attachment);
+	return err;
+}
+
+static int sirdma_dmabuf_open(struct sirdma_dev *dev, struct sirdma_dmabuf_mr *mr,
+			      const struct sirdma_region *region, int fd)
 {
 	int err;
 
 	mr->dmabuf = dma_buf_get(fd);
 	if (IS_ERR(mr->dmabuf))
 		return PTR_ERR(mr->dmabuf);
-	err = sirdma_dmabuf_check_buffer(mr->dmabuf, region);
-	if (!err)
-		err = sirdma_dmabuf_map(mr);
+	err = sirdma_dmabuf_attach(dev, mr, region);
 	if (err)
 		dma_buf_put(mr->dmabuf);
 	return err;
 }
 
+static void sirdma_dmabuf_detach(struct sirdma_dmabuf_mr *mr)
+{
+	sirdma_dmabuf_unmap(mr);
+	dma_buf_detach(mr->dmabuf, mr->attachment);
+}
+
 void sirdma_dmabuf_put(struct sirdma_mr *mr)
 {
-	sirdma_dmabuf_unmap(to_sdmabuf(mr));
+	sirdma_dmabuf_detach(to_sdmabuf(mr));
 	dma_buf_put(to_sdmabuf(mr)->dmabuf);
 }
 
@@ -130,7 +162,7 @@ struct ib_mr *sirdma_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 length, u
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
-	err = sirdma_dmabuf_open(mr, &region, fd);
+	err = sirdma_dmabuf_open(dev, mr, &region, fd);
 	if (err)
 		goto err_free;
 	sirdma_dmabuf_describe(mr, &region);

@@ -11,10 +11,12 @@
 #include "mr.h"
 
 struct dma_buf;
+struct dma_buf_attachment;
 
 struct sirdma_dmabuf_mr {
 	struct sirdma_mr mr;
 	struct dma_buf *dmabuf;
+	struct dma_buf_attachment *attachment;
 	struct iosys_map map;
 };
 

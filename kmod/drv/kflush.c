@@ -176,6 +176,12 @@ static void sirdma_kflush_notify(struct work_struct *work)
 	struct sirdma_qp *qp;
 	unsigned long qpn = 0;
 
+	/*
+	 * A device that failed still completes requests until it was reset. What is due then is
+	 * raised by sirdma_kflush_start().
+	 */
+	if (!test_bit(SIRDMA_DEV_RESET, &dev->flags))
+		return;
 	for (; (qp = sirdma_kqp_next(dev, &qpn)); qpn++) {
 		sirdma_kcq_call_handler(qp->ibqp.send_cq);
 		if (qp->ibqp.recv_cq != qp->ibqp.send_cq)

@@ -298,7 +298,15 @@ static void drained_queue_is_told_out_of_the_call(struct kunit *test)
 	drained_init(test, d);
 	world.failed = true;
 	world.consumer = current;
-	for (i = 1; i <= 20; i++) {
+	/* The device still completes requests: it was not reset yet. */
+	KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_ERR, 0), 0);
+	flush_work(&world.f->dev.kflush);
+	KUNIT_EXPECT_EQ(test, atomic_read(&world.told), 0);
+	world.consumer = NULL;
+	sirdma_kflush_start(&world.f->dev);
+	world.consumer = current;
+	KUNIT_EXPECT_EQ(test, atomic_read(&world.told), 1);
+	for (i = 2; i <= 20; i++) {
 		KUNIT_EXPECT_EQ(test, modify_state(IB_QPS_ERR, 0), 0);
 		flush_work(&world.f->dev.kflush);
 		KUNIT_EXPECT_EQ(test, atomic_read(&world.told), i);
