@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// How much of its rate a ping-pong keeps while another process storms the device:
+// How much of its rate a ping-pong keeps while another process, of another user if root starts this, storms the device:
 //   flush    queue pairs with deep receive queues go to the error state, all of them together
 //   events   queue pairs in the error state, each with a completion queue that is armed again and again: each receive is an event
 // Prints the ping-pong's rates in messages per second: alone, beside a process that only computes, and during the storm. Then
@@ -12,9 +12,11 @@
 #include "verbs.hpp"
 
 #include <getopt.h>
+#include <grp.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -379,6 +381,19 @@ double rate(const Shared &shared, const std::atomic<bool> *end, std::chrono::mil
 	return static_cast<double>(shared.messages - before) / seconds_since(start);
 }
 
+// What root may pin stays allowed.
+void become_another_user()
+{
+	constexpr uid_t nobody = 65534;
+	const rlimit all = {RLIM_INFINITY, RLIM_INFINITY};
+
+	if (geteuid())
+		return;
+	if (setrlimit(RLIMIT_MEMLOCK, &all) || setgroups(0, nullptr) ||
+	    setresgid(nobody, nobody, nobody) || setresuid(nobody, nobody, nobody))
+		die("another user");
+}
+
 pid_t fork_storm(const Plan &plan, Shared &shared)
 {
 	const pid_t child = fork();
@@ -387,6 +402,7 @@ pid_t fork_storm(const Plan &plan, Shared &shared)
 		die("fork");
 	if (child)
 		return child;
+	become_another_user();
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	{
 		Storm storm(plan, shared);
