@@ -509,7 +509,7 @@ inline bool to_codec(const Wr &wr, sirdma_send &send)
 
 inline void Qp::place_raw(const Wr &wr, sirdma_send send)
 {
-	u32 quanta = sirdma_frag_quanta(send.num_sge + (wr.imm || wr.srqn)), index;
+	u32 quanta = sirdma_frag_quanta(send.num_sge + (wr.imm || wr.srqn)), index = 0;
 	u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, wr.op) | SIRDMA_PREP(SIRDMA_WQE_REMSTAG, wr.rkey) |
 		  (wr.signaled ? SIRDMA_WQE_SIGCOMPL : 0) | (wr.fence ? SIRDMA_WQE_READFENCE : 0) |
 		  (wr.imm ? SIRDMA_WQE_IMMDATA_FLAG : 0);

@@ -266,8 +266,13 @@ int check_next_hop(const IpAddress &from, const IpAddress &to) noexcept
 	uint16_t state;
 	Fd fd;
 
-	if (const int err = connect_from(from, to, discard_port, fd))
-		return err == ENETUNREACH && is_link_down(from) ? EAGAIN : err;
+	if (const int err = connect_from(from, to, discard_port, fd)) {
+		/* The netdev may have come up since. */
+		const bool may_come = err == ENETUNREACH &&
+				      (is_link_down(from) || !check_route(from, to));
+
+		return may_come ? EAGAIN : err;
+	}
 	if (to.is_loopback() || find_hop(from, to, hop) || !has_neighbours(fd, hop.interface) ||
 	    state_of(hop, state) || state & usable)
 		return 0;
