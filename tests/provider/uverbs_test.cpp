@@ -480,6 +480,34 @@ TEST_F(Imports, DomainIsTheKernelsAndStays)
 	EXPECT_EQ(errno, ENOENT);
 }
 
+/* LeakSanitizer and AddressSanitizer find an object that is freed never, or too early. */
+TEST_F(Imports, DomainUnderParentsIsFreedWithTheLast)
+{
+	ibv_pd *other = import_pd(context_, pd->handle);
+	ibv_parent_domain_init_attr attr{};
+
+	ASSERT_TRUE(other);
+	attr.pd = other;
+	ibv_pd *first = alloc_parent_domain(context_, &attr);
+	ibv_pd *second = alloc_parent_domain(context_, &attr);
+	ASSERT_TRUE(first && second);
+	unimport_pd(other);
+	EXPECT_EQ(dealloc_pd(first), 0);
+	EXPECT_EQ(Pd::of(second).domain().pd_id, 99u) << "the second still has it";
+	EXPECT_EQ(dealloc_pd(second), 0);
+	EXPECT_TRUE(driver.pds.contains(pd->handle));
+
+	/* Without an end of the import the domain stays when its parents go. */
+	other = import_pd(context_, pd->handle);
+	ASSERT_TRUE(other);
+	attr.pd = other;
+	first = alloc_parent_domain(context_, &attr);
+	ASSERT_TRUE(first);
+	EXPECT_EQ(dealloc_pd(first), 0);
+	EXPECT_EQ(Pd::of(other).users.load(), 0u);
+	unimport_pd(other);
+}
+
 TEST_F(Imports, RegionHasItsKeys)
 {
 	alignas(4096) static uint8_t memory[4096];

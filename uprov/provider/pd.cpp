@@ -48,12 +48,27 @@ ibv_pd *import_pd(ibv_context *context, uint32_t handle) noexcept
 	return &pd->base;
 }
 
-/* The domain stays as its own process has it. If parent domains are over it here, they keep it. */
+/*
+ * The domain of the kernel stays as its own process has it. Parent domains of this process use the
+ * object, which is freed with the last of them.
+ */
 void unimport_pd(ibv_pd *pd) noexcept
 {
-	if (!Pd::of(pd).users.load())
+	if (!Pd::of(pd).users.fetch_or(Pd::unimported))
 		delete &Pd::of(pd);
 }
+
+namespace
+{
+
+/* A parent domain over @contained goes. */
+void leave_contained(Pd &contained) noexcept
+{
+	if (contained.users.fetch_sub(1) == (Pd::unimported | 1))
+		delete &contained;
+}
+
+} // namespace
 
 ibv_pd *alloc_parent_domain(ibv_context *, ibv_parent_domain_init_attr *attr) noexcept
 {
@@ -106,7 +121,7 @@ int dealloc_pd(ibv_pd *ibpd) noexcept
 	if (pd.users.load())
 		return EBUSY;
 	if (pd.contained) {
-		pd.contained->users.fetch_sub(1);
+		leave_contained(*pd.contained);
 		if (pd.td)
 			pd.td->users.fetch_sub(1);
 	} else if (const int err = commands(ibpd->context).dealloc_pd(ibpd)) {

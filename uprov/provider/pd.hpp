@@ -45,6 +45,11 @@ struct Pd {
 	 * CQs that will ask it for their next ring.
 	 */
 	std::atomic<uint32_t> users{0};
+	/*
+	 * A bit of users: the application has unimported the domain. Then the object is freed with
+	 * the last parent domain over it.
+	 */
+	static constexpr uint32_t unimported = 1u << 31;
 
 	static Pd &of(ibv_pd *pd) noexcept { return *reinterpret_cast<Pd *>(pd); }
 

@@ -13,11 +13,9 @@ namespace sirdma
 struct Commands;
 
 /* context.cpp */
-/*
- * Takes ownership of @cmd_fd, also on failure. @commands go to the driver. Returns null with errno.
- * An imported context exists already: @cmd_fd is a copy of another process's.
- */
+/* Is the context new, or one of another process, by a copy of its descriptor? */
 enum class Origin : uint8_t { own, imported };
+/* Takes ownership of @cmd_fd, also on failure. @commands go to the driver. Returns null with errno. */
 ibv_context *open_device(ibv_device *device, int cmd_fd, const Commands &commands,
 			 Origin origin = Origin::own) noexcept;
 void free_context(ibv_context *context) noexcept;
