@@ -433,8 +433,8 @@ TEST_F(Imports, KickIsACommandThatEveryProcessMayGive)
 {
 	Kick kick;
 
+	ASSERT_TRUE(kick.prepare_imported(SIRDMA_DRIVER_ID));
 	kick.prepare(fd_, 77);
-	kick.prepare_shared(SIRDMA_DRIVER_ID);
 	kick.wake();
 	EXPECT_EQ(uverbs_.driver_id, uint32_t{SIRDMA_DRIVER_ID});
 	kick.wake();

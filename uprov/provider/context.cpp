@@ -181,9 +181,8 @@ int open_context(Context &ctx, int cmd_fd, Origin origin) noexcept
 ibv_context *open_device(ibv_device *device, int cmd_fd, const Commands &commands,
 			 Origin origin) noexcept
 {
-	const uint32_t driver_id = reinterpret_cast<Device *>(device)->driver_id;
 	auto *ctx = static_cast<Context *>(alloc_context_memory(
-		device, cmd_fd, sizeof(Context), offsetof(Context, verbs), driver_id));
+		device, cmd_fd, sizeof(Context), offsetof(Context, verbs), driver_id_of(device)));
 
 	if (!ctx)
 		return nullptr;

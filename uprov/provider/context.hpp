@@ -27,6 +27,11 @@ struct Device {
 	uint32_t driver_id; /* driver id, which the kernel requires in every ioctl */
 };
 
+inline uint32_t driver_id_of(const ibv_device *device) noexcept
+{
+	return reinterpret_cast<const Device *>(device)->driver_id;
+}
+
 /* Limits of the rings: those of the driver, clipped to the values that the layouts can hold. */
 struct Limits {
 	uint32_t max_sge;

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "context.hpp"
+#include "mr.hpp"
 #include "verbs.hpp"
 
 namespace sirdma
@@ -86,11 +87,6 @@ int copy_from(void *to, ibv_dm *base, uint64_t offset, size_t length) noexcept
 		[&](size_t at) { load_word<uint64_t>(memory + at, host + at); });
 	return 0;
 }
-
-} // namespace
-
-namespace
-{
 
 /* Map the memory, if its driver is not in this process. Returns 0 or an errno. */
 int map_dm(ibv_context *context, const DmInfo &info, Dm &dm) noexcept
@@ -191,13 +187,11 @@ int register_dm(ibv_pd *pd, const Dm &dm, uint64_t offset, size_t length, unsign
 	if (const int err = commands(pd->context)
 				    .reg_dm_mr(pd, dm.base.handle, offset, length, access, keys))
 		return err;
-	mr.mr.context = pd->context;
-	mr.mr.pd = pd;
-	mr.mr.length = length;
-	mr.mr.handle = keys.handle;
-	mr.mr.lkey = keys.lkey;
-	mr.mr.rkey = keys.rkey;
-	mr.mr_type = VERBS_MR_DMABUF;
+	/*
+	 * The library has no type for device memory. It does not rereg a region of this type and
+	 * does not protect its memory from fork, as device memory needs.
+	 */
+	set_mr(mr, pd, keys, length, VERBS_MR_DMABUF);
 	mr.access = static_cast<int>(access);
 	return 0;
 }
@@ -207,18 +201,9 @@ int register_dm(ibv_pd *pd, const Dm &dm, uint64_t offset, size_t length, unsign
 ibv_mr *reg_dm_mr(ibv_pd *pd, ibv_dm *dm, uint64_t offset, size_t length,
 		  unsigned int access) noexcept
 {
-	auto *mr = new (std::nothrow) verbs_mr{};
-
-	if (!mr) {
-		errno = ENOMEM;
-		return nullptr;
-	}
-	if (const int err = register_dm(pd, Dm::of(dm), offset, length, access, *mr)) {
-		delete mr;
-		errno = err;
-		return nullptr;
-	}
-	return &mr->mr;
+	return new_mr([=](verbs_mr &mr) {
+		return register_dm(pd, Dm::of(dm), offset, length, access, mr);
+	});
 }
 
 } // namespace sirdma

@@ -22,8 +22,8 @@ struct Dm {
 static_assert(offsetof(Dm, base) == 0);
 
 /*
- * Copies are made of words of this size, at multiples of it, as on other devices: other copies and
- * atomic operations of peers find a word whole, before or after.
+ * A copy consists of words of this size, as on other devices. A word is read or written at once, so
+ * that a concurrent copy or atomic operation sees all of it or nothing.
  */
 inline constexpr size_t dm_word = 4;
 

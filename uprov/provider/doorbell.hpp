@@ -6,21 +6,21 @@
  */
 #pragma once
 
-#include <array>
 #include <cerrno>
 #include <cstdint>
+#include <memory>
+#include <new>
 #include <sched.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
 #include <sirdma/regs.h>
 #include <sirdma/shadow.h>
 
 #include "barrier.hpp"
+#include "ioctl.hpp"
 
 namespace sirdma
 {
@@ -49,34 +49,22 @@ public:
 	}
 
 	/*
-	 * The same for an imported context, after prepare(): the kernel takes commands by write()
-	 * only from the process that opened the file, and the same command by ioctl() from all.
+	 * Also called for an imported context, before prepare(): the kernel takes commands by
+	 * write() only from the process that opened the file, and the same command by ioctl() from
+	 * all. Returns false without memory.
 	 */
-	void prepare_shared(uint32_t driver_id) noexcept
+	bool prepare_imported(uint32_t driver_id) noexcept
 	{
-		ib_uverbs_ioctl_hdr &header = shared_header();
-
-		shared_ = true;
-		command_ = {};
-		header.length = sizeof(command_);
-		header.object_id = UVERBS_OBJECT_DEVICE;
-		header.method_id = UVERBS_METHOD_INVOKE_WRITE;
-		header.num_attrs = shared_attrs;
-		header.driver_id = driver_id;
-
-		auto *attrs = reinterpret_cast<ib_uverbs_attr *>(command_.data() + sizeof(header));
-
-		attrs[0].attr_id = UVERBS_ATTR_WRITE_CMD;
-		attrs[0].len = sizeof(attrs[0].data);
-		attrs[0].data = IB_USER_VERBS_CMD_POST_SEND;
-		attrs[1].attr_id = UVERBS_ATTR_CORE_IN;
-		attrs[1].len = sizeof(message_) - sizeof(message_.hdr);
-		attrs[1].data = reinterpret_cast<uintptr_t>(&message_.response);
-		attrs[2].attr_id = UVERBS_ATTR_CORE_OUT;
-		attrs[2].len = sizeof(answer_);
-		attrs[2].data = reinterpret_cast<uintptr_t>(&answer_);
-		for (unsigned i = 0; i < shared_attrs; ++i)
-			attrs[i].flags = UVERBS_ATTR_F_MANDATORY;
+		imported_.reset(new (std::nothrow)
+					Imported(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE));
+		if (!imported_)
+			return false;
+		imported_->in<uint64_t>(UVERBS_ATTR_WRITE_CMD, IB_USER_VERBS_CMD_POST_SEND)
+			.in_memory(UVERBS_ATTR_CORE_IN, &message_.response,
+				   sizeof(message_) - sizeof(message_.hdr))
+			.out(UVERBS_ATTR_CORE_OUT, answer_)
+			.build(driver_id);
+		return true;
 	}
 
 	/*
@@ -113,12 +101,8 @@ public:
 private:
 	long send() const noexcept
 	{
-		/* The kernel writes flags into the attributes, so each call has a copy. */
-		if (shared_) {
-			SharedCommand command = command_;
-
-			return ioctl(fd_, RDMA_VERBS_IOCTL, command.data());
-		}
+		if (imported_)
+			return Imported(*imported_).send(fd_);
 		/* write() would be a cancellation point. */
 		return syscall(SYS_write, fd_, &message_, sizeof(message_));
 	}
@@ -134,18 +118,10 @@ private:
 	};
 	static_assert(sizeof(Message) == sizeof(ib_uverbs_cmd_hdr) + sizeof(ib_uverbs_post_send));
 
-	static constexpr unsigned shared_attrs = 3;
-	using SharedCommand = std::array<uint8_t, sizeof(ib_uverbs_ioctl_hdr) +
-							  shared_attrs * sizeof(ib_uverbs_attr)>;
+	using Imported = Ioctl<3>;
 
-	ib_uverbs_ioctl_hdr &shared_header() noexcept
-	{
-		return *reinterpret_cast<ib_uverbs_ioctl_hdr *>(command_.data());
-	}
-
+	/* ready() reads fd_ and run_ at each post. */
 	int fd_ = -1;
-	bool shared_ = false;
-	alignas(ib_uverbs_ioctl_hdr) SharedCommand command_{};
 	Run run_ = nullptr;
 	void *device_ = nullptr;
 	uint32_t qp_id_ = 0;
@@ -155,6 +131,7 @@ private:
 	 * at once.
 	 */
 	uint32_t answer_ = 0;
+	std::unique_ptr<Imported> imported_; /* refers to message_ and answer_ */
 };
 
 /*

@@ -46,20 +46,42 @@ public:
 		return *this;
 	}
 
-	/* The kernel fills @value, which must outlive run(). */
+	/* The kernel reads @bytes bytes at @data, which must outlive the command. */
+	Ioctl &in_memory(uint16_t attr, const void *data, size_t bytes) noexcept
+	{
+		add(attr, bytes).data = reinterpret_cast<uintptr_t>(data);
+		return *this;
+	}
+
+	/* The kernel fills @value, which must outlive the command. */
 	template <typename Value> Ioctl &out(uint16_t attr, Value &value) noexcept
 	{
 		add(attr, sizeof(Value)).data = reinterpret_cast<uintptr_t>(&value);
 		return *this;
 	}
 
-	/* Returns 0, or an errno; EOPNOTSUPP if the kernel does not know the command. */
-	int run(ibv_context *context) noexcept
+	/* Complete the command after its attributes, for a driver of @driver_id. */
+	Ioctl &build(uint32_t driver_id) noexcept
 	{
 		header().length = static_cast<uint16_t>(
 			sizeof(ib_uverbs_ioctl_hdr) + header().num_attrs * sizeof(ib_uverbs_attr));
-		header().driver_id = reinterpret_cast<Device *>(context->device)->driver_id;
-		if (!ioctl(context->cmd_fd, RDMA_VERBS_IOCTL, &header()))
+		header().driver_id = driver_id;
+		return *this;
+	}
+
+	/*
+	 * Send the command, which was built. The kernel writes flags into the attributes: to send it
+	 * again, send a copy. Returns 0, or -1 with errno.
+	 */
+	int send(int cmd_fd) noexcept { return ioctl(cmd_fd, RDMA_VERBS_IOCTL, &header()); }
+
+	/*
+	 * Build and send. Returns 0 or an errno; EOPNOTSUPP if the kernel does not know the
+	 * command.
+	 */
+	int run(ibv_context *context) noexcept
+	{
+		if (!build(driver_id_of(context->device)).send(context->cmd_fd))
 			return 0;
 		return errno == EPROTONOSUPPORT || errno == ENOTTY ? EOPNOTSUPP : errno;
 	}

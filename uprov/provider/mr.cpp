@@ -3,7 +3,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <new>
 
 #include "context.hpp"
 #include "verbs.hpp"
@@ -33,6 +32,17 @@ constexpr sirdma_mem_reg_req user_memory = {
 
 } // namespace
 
+void set_mr(verbs_mr &mr, ibv_pd *pd, const Keys &keys, size_t length, int type) noexcept
+{
+	mr.mr.context = pd->context;
+	mr.mr.pd = pd;
+	mr.mr.handle = keys.handle;
+	mr.mr.lkey = keys.lkey;
+	mr.mr.rkey = keys.rkey;
+	mr.mr.length = length;
+	mr.mr_type = type;
+}
+
 int RingRegistration::open(ibv_pd *pd, const PageBuffer &memory, size_t bytes,
 			   const sirdma_mem_reg_req &what) noexcept
 {
@@ -52,18 +62,9 @@ RingRegistration::~RingRegistration()
 
 ibv_mr *reg_mr(ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access) noexcept
 {
-	auto *mr = new (std::nothrow) verbs_mr{};
-
-	if (!mr) {
-		errno = ENOMEM;
-		return nullptr;
-	}
-	if (const int err = register_memory(pd, addr, length, hca_va, access, user_memory, *mr)) {
-		delete mr;
-		errno = err;
-		return nullptr;
-	}
-	return &mr->mr;
+	return new_mr([=](verbs_mr &mr) {
+		return register_memory(pd, addr, length, hca_va, access, user_memory, mr);
+	});
 }
 
 namespace
@@ -115,13 +116,7 @@ int query_region(ibv_pd *pd, uint32_t handle, verbs_mr &mr) noexcept
 	/* Ring memory has no key: it is of use to the process alone that has the ring. */
 	if (!keys.lkey)
 		return EINVAL;
-	mr.mr.context = pd->context;
-	mr.mr.pd = pd;
-	mr.mr.handle = handle;
-	mr.mr.lkey = keys.lkey;
-	mr.mr.rkey = keys.rkey;
-	mr.mr.length = length;
-	mr.mr_type = VERBS_MR_IMPORTED;
+	set_mr(mr, pd, keys, length, VERBS_MR_IMPORTED);
 	return 0;
 }
 
@@ -129,18 +124,7 @@ int query_region(ibv_pd *pd, uint32_t handle, verbs_mr &mr) noexcept
 
 ibv_mr *import_mr(ibv_pd *pd, uint32_t handle) noexcept
 {
-	auto *mr = new (std::nothrow) verbs_mr{};
-
-	if (!mr) {
-		errno = ENOMEM;
-		return nullptr;
-	}
-	if (const int err = query_region(pd, handle, *mr)) {
-		delete mr;
-		errno = err;
-		return nullptr;
-	}
-	return &mr->mr;
+	return new_mr([=](verbs_mr &mr) { return query_region(pd, handle, mr); });
 }
 
 void unimport_mr(ibv_mr *mr) noexcept
@@ -159,14 +143,8 @@ int register_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, i
 	if (const int err =
 		    commands(pd->context).reg_dmabuf_mr(pd, offset, length, iova, fd, access, keys))
 		return err;
-	mr.mr.context = pd->context;
-	mr.mr.pd = pd;
+	set_mr(mr, pd, keys, length, VERBS_MR_DMABUF);
 	mr.mr.addr = reinterpret_cast<void *>(offset); /* as with other providers */
-	mr.mr.length = length;
-	mr.mr.handle = keys.handle;
-	mr.mr.lkey = keys.lkey;
-	mr.mr.rkey = keys.rkey;
-	mr.mr_type = VERBS_MR_DMABUF;
 	mr.access = access;
 	return 0;
 }
@@ -176,18 +154,9 @@ int register_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, i
 ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 		      int access) noexcept
 {
-	auto *mr = new (std::nothrow) verbs_mr{};
-
-	if (!mr) {
-		errno = ENOMEM;
-		return nullptr;
-	}
-	if (const int err = register_dmabuf(pd, offset, length, iova, fd, access, *mr)) {
-		delete mr;
-		errno = err;
-		return nullptr;
-	}
-	return &mr->mr;
+	return new_mr([=](verbs_mr &mr) {
+		return register_dmabuf(pd, offset, length, iova, fd, access, mr);
+	});
 }
 
 } // namespace sirdma

@@ -134,7 +134,11 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	req.drv.user_wqe_bufs = reinterpret_cast<uintptr_t>(memory_.data());
 	req.drv.user_compl_ctx = reinterpret_cast<uintptr_t>(&queues_);
 	const NumberGuard guard(context, attr.srq);
+	Kick &kick = queues_.doorbell.kick();
 
+	if (context.kick && context.imported &&
+	    !kick.prepare_imported(driver_id_of(context.verbs.device)))
+		return ENOMEM;
 	if (const int err = context.commands->create_qp(pd, &qp, &attr, req, resp))
 		return err;
 	/* The driver computes the ring sizes too. If the results differ, the QP cannot be used. */
@@ -146,10 +150,7 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	qp.qp_num = resp.drv.qp_id;
 	queues_.attach(context.doorbell, resp.drv.qp_id);
 	if (context.kick)
-		queues_.doorbell.kick().prepare(context.verbs.cmd_fd, qp.handle);
-	if (context.kick && context.imported)
-		queues_.doorbell.kick().prepare_shared(
-			reinterpret_cast<Device *>(context.verbs.device)->driver_id);
+		kick.prepare(context.verbs.cmd_fd, qp.handle);
 
 	cap_ = wanted;
 	cap_.max_send_wr = geometry_.send_wrs();
@@ -170,31 +171,42 @@ Qp::Memory Qp::allocate(Context &context, Pd &pd, const QpGeometry &geometry) no
 	return memory;
 }
 
-Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
+namespace
+{
+
+/* Check @attr, and compute the sizes of the rings. Returns 0 or an errno. */
+int plan_qp(const Context &context, ibv_pd *pd, ibv_qp_init_attr &attr,
+	    QpGeometry &geometry) noexcept
 {
 	const bool initiator = attr.qp_type == IBV_QPT_XRC_SEND;
 	const bool no_rq = attr.srq || initiator;
-	QpGeometry geometry;
 
 	if (!send_type(attr.qp_type) || (attr.srq && !takes_srq(attr.qp_type)) ||
-	    (initiator && !context.limits.xrc)) {
-		errno = EOPNOTSUPP;
-		return nullptr;
-	}
+	    (initiator && !context.limits.xrc))
+		return EOPNOTSUPP;
 	/* Without a receive queue its attributes are ignored (ibv_create_qp(3)). */
 	if (no_rq)
 		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
 	if (!attr.send_cq || (!attr.recv_cq && !initiator) ||
-	    !QpGeometry::compute(attr.cap, no_rq, context.limits, geometry)) {
-		errno = EINVAL;
-		return nullptr;
-	}
-
+	    !QpGeometry::compute(attr.cap, no_rq, context.limits, geometry))
+		return EINVAL;
 	/* An allocator of the application is asked for the memory of each queue pair. */
 	if (QpGeometry small; context.pool && !Pd::of(pd).rings.alloc &&
 			      QpGeometry::compute_in_pool(attr.cap, no_rq, context.limits, small))
 		geometry = small;
+	return 0;
+}
 
+} // namespace
+
+Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
+{
+	QpGeometry geometry;
+
+	if (const int err = plan_qp(context, pd, attr, geometry)) {
+		errno = err;
+		return nullptr;
+	}
 	/*
 	 * Grant the inline data that the WQEs hold anyway: rdma_xclient of rdmacm-utils asks for
 	 * none and sends some, for which rdma_rxe has room.

@@ -67,8 +67,8 @@ struct QpGeometry {
 struct OpenRequest {
 	sirdma_send work{};
 	bool open = false;
-	bool has_data =
-		false; /* the data, or what else the request asks for, was set before the destination */
+	/* The data, or what else the request asks for, was set before the destination. */
+	bool has_data = false;
 	bool addressed = true; /* the destination of the request is set, or is that of the QP */
 	int err = 0; /* first error since ibv_wr_start() */
 	sirdma_bind bind{}; /* bind of a BIND_MW */
