@@ -132,7 +132,7 @@ void check_port(Report &report)
 		report.say(errno == EADDRINUSE ? Verdict::limit : Verdict::bad, port,
 			   std::string(strerror(errno)) + ": by twins, each at its address, or by "
 							  "a RoCE driver of the kernel");
-	addr.sin_addr = twin::IpAddress::by_default(static_cast<uint32_t>(getpid())).v4();
+	addr.sin_addr = twin::IpAddress::default_address(static_cast<uint32_t>(getpid())).v4();
 	close(fd);
 
 	const int own = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

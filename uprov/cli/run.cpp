@@ -71,7 +71,7 @@ void choose_addrs(std::vector<twin::IpAddress> &addrs)
 
 	for (twin::IpAddress &addr : addrs) {
 		for (; addr.any() && tried < twin::IpAddress::default_count; ++tried, ++next) {
-			const twin::IpAddress free = twin::IpAddress::by_default(next);
+			const twin::IpAddress free = twin::IpAddress::default_address(next);
 
 			if (is_free(free))
 				addr = free;

@@ -23,7 +23,7 @@ IpAddress::IpAddress(in_addr v4) noexcept
 	memcpy(ip_.b + v4_in_mapped, &v4, sizeof(v4));
 }
 
-IpAddress IpAddress::by_default(uint32_t n) noexcept
+IpAddress IpAddress::default_address(uint32_t n) noexcept
 {
 	constexpr uint32_t first = 127u << 24 | 64u << 16;
 

@@ -32,8 +32,8 @@ public:
 	 * neither.
 	 */
 	static bool parse(const char *text, IpAddress &out) noexcept;
-	/* The device address number @n of those that nobody chose, modulo default_count. */
-	static IpAddress by_default(uint32_t n) noexcept;
+	/* Default address number @n, modulo default_count. */
+	static IpAddress default_address(uint32_t n) noexcept;
 	/* The address in @sa; any() for other families. */
 	static IpAddress of(const sockaddr *sa) noexcept;
 

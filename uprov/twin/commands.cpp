@@ -264,8 +264,8 @@ int reg_dm_mr(ibv_pd *pd, uint32_t dm, uint64_t offset, size_t length, uint32_t 
 }
 
 /*
- * A process accesses a DMA buffer between calls that tell its exporter, which the device would have
- * to make for each packet.
+ * A program must tell the exporter before and after each access (DMA_BUF_IOCTL_SYNC). The device
+ * would have to do so for each packet.
  */
 int reg_dmabuf_mr(ibv_pd *, uint64_t, size_t, uint64_t, int, int, Keys &)
 {
@@ -399,7 +399,10 @@ int create_target(ibv_context *context, verbs_qp *vqp, ibv_qp_init_attr_ex *attr
 						reinterpret_cast<verbs_xrcd *>(attr->xrcd)->handle);
 }
 
-/* Its events would have to reach all who opened the target. */
+/*
+ * All contexts that opened the target would have to get its events; the twin knows one context for
+ * each queue pair.
+ */
 int open_qp(ibv_context *, verbs_qp *, size_t, ibv_qp_open_attr *)
 {
 	return EOPNOTSUPP;

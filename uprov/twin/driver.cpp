@@ -206,8 +206,8 @@ void Driver::close(ibv_context *context) noexcept
 	const auto of_qp = [=](const auto &qp) { return qp->qp->context == context; };
 	const auto of_srq = [=](const auto &srq) { return srq->srq->context == context; };
 	const auto of_cq = [=](const auto &cq) { return cq->cq->context == context; };
-	const auto of_pd = [=](const auto &domain) { return domain.context == context; };
-	const auto of_number = [&](uint32_t pd) { return of_pd(pds_.at(pd)); };
+	const auto in_context = [=](const auto &domain) { return domain.context == context; };
+	const auto of_number = [&](uint32_t pd) { return in_context(pds_.at(pd)); };
 	const auto of_mr = [&](const DriverMr &mr) { return of_number(mr.pd); };
 	const auto of_dm = [=](const DriverDm &dm) { return dm.context == context; };
 	uint32_t comp, async;
@@ -224,8 +224,8 @@ void Driver::close(ibv_context *context) noexcept
 	(void)destroy_all(mrs_, of_mr, [&](uint32_t id) { return dereg_mr(id); });
 	(void)destroy_all(dms_, of_dm, [&](uint32_t id) { return free_dm(id); });
 	(void)destroy_all(ahs_, of_number, [&](uint32_t id) { return destroy_ah(id); });
-	(void)destroy_all(pds_, of_pd, [&](uint32_t id) { return dealloc_pd(id); });
-	(void)destroy_all(xrcds_, of_pd, [&](uint32_t id) { return close_xrcd(id); });
+	(void)destroy_all(pds_, in_context, [&](uint32_t id) { return dealloc_pd(id); });
+	(void)destroy_all(xrcds_, in_context, [&](uint32_t id) { return close_xrcd(id); });
 
 	std::lock_guard hold(objects_lock_);
 	const auto it = contexts_.find(context);
@@ -305,10 +305,7 @@ int Driver::open_xrcd(ibv_context *context, int fd, int oflags, uint32_t &xrcd)
 	if (is_new)
 		if (const int err = sirdma_idpool_get(&hw_.xrcd_ids, &opened.number))
 			return -err;
-	/* 0 stands for no domain. */
-	do {
-		xrcd = ++last_xrcd_;
-	} while (!xrcd || xrcds_.contains(xrcd));
+	xrcd = next_key(xrcds_, last_xrcd_);
 	if (insert(xrcds_, xrcd, opened))
 		return 0;
 	if (is_new)

@@ -36,6 +36,14 @@ bool insert(Table &table, Key key, Value &&value) noexcept
 	}
 }
 
+/* The next free key of @table after @last, which becomes it. 0 is no key. */
+template <typename Table> uint32_t next_key(const Table &table, uint32_t &last) noexcept
+{
+	while (!++last || table.contains(last))
+		;
+	return last;
+}
+
 struct DriverPd {
 	ibv_context *context = nullptr;
 	/* regions, windows, queue pairs, shared receive queues and address handles */
@@ -296,7 +304,7 @@ private:
 	int join(const sirdma_ip &ip, uint32_t qpn) noexcept;
 	int leave(const sirdma_ip &ip, uint32_t qpn) noexcept;
 
-	static void on_cq_event(void *ctx, u64 cq_ctx);
+	static void on_cq_event(void *ctx, u64 cookie);
 	static void on_async_event(void *ctx, const sirdma_async_event *ev);
 	static const sirdma_hw_events events;
 

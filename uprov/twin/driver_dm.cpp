@@ -44,13 +44,11 @@ int Driver::alloc_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, uint32
 	/* All contexts of a process are of one user. */
 	if (!sirdma_dm_is_fair(dm_bytes_, dm_bytes_, bytes))
 		return ENOMEM;
-	while (!++last_dm_ || dms_.contains(last_dm_))
-		;
+	dm = next_key(dms_, last_dm_);
 	memory = made.memory.data();
-	if (!insert(dms_, last_dm_, std::move(made)))
+	if (!insert(dms_, dm, std::move(made)))
 		return ENOMEM;
 	dm_bytes_ += bytes;
-	dm = last_dm_;
 	return 0;
 }
 

@@ -24,8 +24,8 @@ int check_route(const IpAddress &from, const IpAddress &to) noexcept;
 
 /*
  * Does a route lead there, and does the neighbour answer? Returns EAGAIN if the kernel has asked
- * the neighbour, which has not answered yet, or if the netdev of @from is down: it may come up. Where the kernel does not tell (a container may forbid
- * it), the result is that of check_route().
+ * the neighbour, which has not answered yet, or if the netdev of @from is down: it may come up.
+ * Where the kernel does not tell (a container may forbid it), the result is that of check_route().
  */
 int check_next_hop(const IpAddress &from, const IpAddress &to) noexcept;
 

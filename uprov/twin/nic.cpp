@@ -125,7 +125,7 @@ bool Nic::open_free_address(uint32_t buffer)
 	const uint32_t start = static_cast<uint32_t>(getpid());
 
 	for (uint32_t i = 0; i < IpAddress::default_count; ++i) {
-		addr_ = IpAddress::by_default(start + i);
+		addr_ = IpAddress::default_address(start + i);
 		port_ = PortShare::create(addr_, true, buffer);
 		if (port_)
 			return true;
