@@ -89,7 +89,10 @@ enum sirdma_flush_code {
 	SIRDMA_FLUSH_REM_OP = 5, /* IBV_WC_REM_OP_ERR */
 	SIRDMA_FLUSH_LOC_LEN = 6, /* IBV_WC_LOC_LEN_ERR */
 	SIRDMA_FLUSH_RETRY_EXC = 8, /* IBV_WC_RETRY_EXC_ERR */
-	/* IBV_WC_MW_BIND_ERR: also of LOCAL_INV and FAST_REG (IBTA: memory management operation error) */
+	/*
+	 * IBV_WC_MW_BIND_ERR: also of LOCAL_INV and FAST_REG (IBTA: memory management operation
+	 * error)
+	 */
 	SIRDMA_FLUSH_MW_BIND = 9,
 	SIRDMA_FLUSH_REM_INV_REQ = 10, /* IBV_WC_REM_INV_REQ_ERR */
 	SIRDMA_FLUSH_RNR_RETRY_EXC = 11, /* IBV_WC_RNR_RETRY_EXC_ERR */

@@ -167,9 +167,9 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_srq, 64);
 #define SIRDMA_CQP_SRQ_STRIDE SIRDMA_MASK(41, 40) /* log2 of the quanta of a WQE */
 #define SIRDMA_CQP_SRQ_VMAP SIRDMA_BIT(47)
 /*
- * The queue is one of an XRC domain. Targets of the domain receive from it, and no other queue pair. Its
- * completions go to CQ, and what packets to it may access is of PD. Targets do not keep the queue from
- * being destroyed; packets that name it are refused from then on.
+ * The queue is one of an XRC domain. Targets of the domain receive from it, and no other queue pair.
+ * Its completions go to CQ. Packets that name the queue may access regions of PD. Targets do not keep
+ * the queue from being destroyed; packets that name it are refused from then on.
  */
 #define SIRDMA_CQP_SRQ_XRC SIRDMA_BIT(63)
 #define SIRDMA_CQP_SRQ_XRCD SIRDMA_MASK(47, 32)

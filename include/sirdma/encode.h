@@ -104,7 +104,8 @@ struct sirdma_send {
 	};
 };
 
-#define SIRDMA_SEND_HAS_SRQ SIRDMA_BIT(63) /* the device does not read this bit */
+/* sirdma_send.srq is set. The bit is outside SIRDMA_WQE_XRC_SRQ, and the device ignores it. */
+#define SIRDMA_SEND_HAS_SRQ SIRDMA_BIT(63)
 
 /* An entry of the opcode table: two opcodes, and the parts that the request may have. */
 #define SIRDMA_SEND_OP_CODE SIRDMA_MASK(5, 0) /* enum sirdma_sq_op */
@@ -193,7 +194,10 @@ static inline __u64 sirdma_send_srq(__u32 number)
 	return SIRDMA_SEND_HAS_SRQ | SIRDMA_PREP(SIRDMA_WQE_XRC_SRQ, number);
 }
 
-/* The first fragment that is data: immediate data and the number of a queue take the place of fragment 0. */
+/*
+ * The first fragment that is data: immediate data and the number of a queue take the place of
+ * fragment 0.
+ */
 static inline __u32 sirdma_send_first_frag(const struct sirdma_send *send, int has_imm)
 {
 	return has_imm || (send->srq & SIRDMA_SEND_HAS_SRQ) ? 1 : 0;
@@ -205,7 +209,10 @@ static inline __u64 sirdma_send_dest(__u32 qpn, __u32 qkey)
 	return SIRDMA_PREP(SIRDMA_WQE_DESTQPN, qpn) | SIRDMA_PREP(SIRDMA_WQE_DESTQKEY, qkey);
 }
 
-/* The operands of an atomic as the verbs API has them: @compare_add is the value to add, or to compare. */
+/*
+ * The operands of an atomic as the verbs API has them: @compare_add is the value to add, or to
+ * compare.
+ */
 static inline void sirdma_send_set_operands(struct sirdma_send *send, __u64 compare_add, __u64 swap)
 {
 	const int swaps = send->opcode == SIRDMA_WR_CMP_SWAP;

@@ -156,11 +156,11 @@ static inline __u32 sirdma_wq_bytes(__u32 quanta)
 	return sirdma_wq_pages(quanta) * SIRDMA_PAGE_SIZE;
 }
 
-/* A QP's memory: the SQ is at its start. The others follow; all in bytes from there. */
+/* Offsets in a QP's memory, bytes from its start, where the SQ is. */
 struct sirdma_qp_places {
 	__u64 rq;
 	__u64 shadow;
-	__u64 end; /* of the shadow area: the bytes of all */
+	__u64 end; /* end of the shadow area, and of the memory */
 };
 
 /* Places in memory that was registered with @sq_pages and @rq_pages for the rings. */

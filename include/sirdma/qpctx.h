@@ -50,14 +50,17 @@ static inline int sirdma_ip_is_multicast(const struct sirdma_ip *ip)
 #define SIRDMA_MAX_FLOW_LABEL 0xfffffu
 #define SIRDMA_MAX_VLAN_PRIO 7
 
-/* The numbers of XRC domains, which the driver chooses: a target receives from the shared queues of its domain. */
+/*
+ * The numbers of XRC domains, which the driver chooses: a target receives from the shared queues of
+ * its domain.
+ */
 #define SIRDMA_MAX_XRCDS 65536
 
 struct sirdma_qp_ctx {
 	/*
-	 * Queues: taken at creation only. Of an XRC initiator rq_wqes and srq are 0, and recv_cq is a CQ that
-	 * gets nothing. An XRC target takes compl_ctx, event_ctx, qp_type and xrcd alone, and sq_quanta,
-	 * rq_wqes and srq are 0.
+	 * Queues: taken at creation only. Of an XRC initiator rq_wqes and srq are 0, and recv_cq is a
+	 * CQ that gets nothing. An XRC target takes compl_ctx, event_ctx, qp_type and xrcd alone, and
+	 * sq_quanta, rq_wqes and srq are 0.
 	 */
 	__le64 compl_ctx; /* echoed in each CQE; of a user's QP it is the user's value */
 	__le64 event_ctx; /* driver's cookie, echoed in each AEQE */

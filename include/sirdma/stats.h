@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Device counters, as GATHER_STATS returns them: __le64 each, in this order.
- * TX_BYTES and RX_BYTES count whole frames, from the Ethernet header to the ICRC. A frame to a multicast
- * group counts once in RX_PKTS and RX_BYTES, however many of its queue pairs get it. RX_OVERRUNS
- * counts received packets that the host had no memory or no room for.
+ * TX_BYTES and RX_BYTES count whole frames, from the Ethernet header to the ICRC. A frame to a
+ * multicast group counts once in RX_PKTS and RX_BYTES, however many of its queue pairs get it.
+ * RX_OVERRUNS counts received packets that the host had no memory or no room for.
  * SIRDMA_STATS(X) calls X(IDENTIFIER, name) for each.
  */
 #ifndef SIRDMA_STATS_H

@@ -27,8 +27,8 @@
 #define SIRDMA_MAX_SRQ_QUANTA 262144
 #define SIRDMA_SQ_RSVD_QUANTA 258 /* kept free by the ring writer */
 /*
- * The same in a ring of SIRDMA_MEMREG_POOL: NOPs before a WQE that must not cross a chunk take up to 7,
- * and the quantum before the oldest WQE stays free.
+ * The same in a ring of SIRDMA_MEMREG_POOL: NOPs before a WQE that must not cross a chunk take up to
+ * 7, and the quantum before the oldest WQE stays free.
  */
 #define SIRDMA_SQ_POOL_RSVD_QUANTA 8
 #define SIRDMA_RQ_RSVD_WQES 1
@@ -84,9 +84,9 @@ SIRDMA_SIZE_IS(struct sirdma_frag, 16);
 #define SIRDMA_QKEY_OF_QP 0x80000000u
 
 /*
- * Extension: each request of an XRC initiator names the shared receive queue to which it goes, a remote one,
- * in word 0 above the immediate data. So the data begins with fragment 1. An atomic and a FLUSH, which use word 0
- * otherwise, have a place of their own.
+ * Extension: each request of an XRC initiator names the shared receive queue to which it goes, a
+ * remote one, in word 0 above the immediate data. So the data begins with fragment 1. An atomic and a
+ * FLUSH, which use word 0 otherwise, have a place of their own.
  */
 #define SIRDMA_WQE_XRC_SRQ SIRDMA_MASK(55, 32)
 
@@ -161,9 +161,8 @@ SIRDMA_SIZE_IS(struct sirdma_atomic_operands, SIRDMA_QUANTUM);
  * ATOMIC_WRITE: as WRITE, of SIRDMA_ATOMIC_LEN bytes exactly, from fragments or inline. The receiver
  * writes them at once.
  *
- * FLUSH: word 0 is SIRDMA_WQE_FLUSH_*; word 1 is 0, or the number of the shared receive queue of an XRC
- * initiator's; word 2 and SIRDMA_WQE_REMSTAG name the remote
- * bytes.
+ * FLUSH: word 0 is SIRDMA_WQE_FLUSH_*; word 1 is 0, or of an XRC initiator the number of the remote
+ * shared receive queue; word 2 and SIRDMA_WQE_REMSTAG name the remote bytes.
  */
 #define SIRDMA_WQE_FLUSH_LEN SIRDMA_MASK(31, 0) /* bytes of a range */
 #define SIRDMA_WQE_FLUSH_PLT SIRDMA_MASK(39, 32) /* SIRDMA_FLUSH_TO_* */

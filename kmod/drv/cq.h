@@ -35,8 +35,8 @@ static inline struct sirdma_cq *to_scq(struct ib_cq *ibcq)
 
 int sirdma_create_cq(struct ib_cq *ibcq, const struct ib_cq_init_attr *attr,
 		     struct uverbs_attr_bundle *attrs);
-/* Give a user's CQ a ring of @entries elements, which was registered before. */
 int sirdma_modify_cq(struct ib_cq *ibcq, u16 count, u16 period);
+/* Give a user's CQ a ring of @entries elements, which was registered before. */
 int sirdma_resize_cq(struct ib_cq *ibcq, u32 entries, struct ib_udata *udata);
 /*
  * For which completion is the CQ armed: "next", "solicited" or "no"? The CQ may be going away; then

@@ -202,7 +202,9 @@ struct ib_dm *sirdma_alloc_dm(struct ib_device *ibdev, struct ib_ucontext *ibuct
 		return ERR_PTR(err);
 	}
 	if (!sirdma_dm_count(dev, user, bytes)) {
-		sirdma_refused(dev, "alloc_dm: %llu bytes: others need what is left", bytes);
+		sirdma_refused(dev,
+			       "alloc_dm: %llu bytes: more than this user's share of what is left",
+			       bytes);
 		return ERR_PTR(-ENOMEM);
 	}
 	err = -ENOMEM;

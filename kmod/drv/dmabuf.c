@@ -17,7 +17,7 @@ static struct sirdma_dmabuf_mr *to_sdmabuf(struct sirdma_mr *mr)
 	return container_of(mr, struct sirdma_dmabuf_mr, mr);
 }
 
-/* The offset in the buffer is the place of the region, as an address is for other memory. */
+/* region->start is the offset in the buffer. sirdma_region_check() treats it as an address. */
 static int sirdma_dmabuf_check(struct sirdma_dev *dev, const struct sirdma_region *region)
 {
 	const char *why;
@@ -41,16 +41,16 @@ static int sirdma_dmabuf_check_buffer(const struct dma_buf *dmabuf,
 {
 	if (region->start > dmabuf->size || region->length > dmabuf->size - region->start)
 		return -EINVAL;
-	/* Not even mmap() of this file would give that right. */
+	/* The descriptor is read-only, so the program may not write to the buffer. */
 	if (ib_access_writable(region->access) && !(dmabuf->file->f_mode & FMODE_WRITE))
 		return -EACCES;
 	/*
-	 * A buffer without vmap is memory of a device, and one that can be pinned moves unless it
-	 * is: GPUs' buffers.
+	 * A buffer without vmap cannot be mapped for the CPU: it is memory of a device. One that has
+	 * pin moves unless it is pinned.
 	 */
 	if (!dmabuf->ops->vmap || dmabuf->ops->pin)
 		return -EOPNOTSUPP;
-	/* Later, the wait for a fence, which users make, would have no end. */
+	/* The mapping would wait for a fence without end, and any user may make one. */
 	return dma_resv_test_signaled(dmabuf->resv, DMA_RESV_USAGE_READ) ? 0 : -EBUSY;
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Regions over DMA buffers. DMA addresses of our bus are addresses of the kernel (see sirdma_bus), so
- * such a region is the buffer's mapping in the kernel, which the exporter keeps in place, and not a
- * list of addresses for an attached device.
+ * Regions over DMA buffers. DMA addresses of our bus are addresses of the kernel (see sirdma_bus),
+ * so such a region is the buffer's mapping in the kernel, which the exporter keeps in place, and not
+ * a list of addresses for an attached device. Each region maps the whole buffer, since
+ * dma_buf_vmap() maps no part of one.
  */
 #ifndef SIRDMA_DRV_DMABUF_H
 #define SIRDMA_DRV_DMABUF_H
@@ -20,7 +21,7 @@ struct sirdma_dmabuf_mr {
 	struct iosys_map map;
 };
 
-/* Regions of an application that have no pinned pages of it are over DMA buffers. */
+/* Of an application's regions only those over DMA buffers have neither pinned pages nor a ring. */
 static inline bool sirdma_mr_is_dmabuf(const struct sirdma_mr *mr)
 {
 	return mr->ibmr.type == IB_MR_TYPE_USER && !mr->umem && !sirdma_mr_is_ring(mr);

@@ -26,8 +26,8 @@ void sirdma_kflush_fini(struct sirdma_dev *dev);
 void sirdma_kflush_start(struct sirdma_dev *dev);
 
 /*
- * The QP moved to ERR on a device that failed and does not say so. If it has a shared receive queue,
- * raise the event LAST_WQE_REACHED soon, out of the consumer's call.
+ * A consumer moved the QP to ERR. The device failed, so it raises no event. If the QP has a shared
+ * receive queue, raise the event LAST_WQE_REACHED soon, out of the consumer's call.
  */
 void sirdma_kqp_drained(struct sirdma_kqp *kqp);
 

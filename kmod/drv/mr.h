@@ -59,8 +59,8 @@ static inline bool sirdma_mr_is_ring(const struct sirdma_mr *mr)
 }
 
 /*
- * Make @mr, which has a page list, the @region of that protection domain on the device. Returns 0
- * with the keys of @mr set, or an errno.
+ * Register @mr, whose page list is complete, with the device as @region of protection domain @pd.
+ * Returns 0 with the keys of @mr set, or an errno.
  */
 int sirdma_mr_create(struct sirdma_dev *dev, struct sirdma_mr *mr,
 		     const struct sirdma_region *region, u32 pd);

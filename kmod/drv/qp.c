@@ -18,6 +18,12 @@
 #include "ucontext.h"
 #include "xrcd.h"
 
+/* Is the CQ a user's, and not a kernel consumer's? */
+static bool sirdma_cq_is_users(struct ib_cq *ibcq)
+{
+	return !to_scq(ibcq)->kcq;
+}
+
 static int sirdma_qp_check_cqs(const struct ib_qp_init_attr *init, bool user)
 {
 	const bool receives = init->qp_type != IB_QPT_XRC_INI;
@@ -25,9 +31,9 @@ static int sirdma_qp_check_cqs(const struct ib_qp_init_attr *init, bool user)
 	if (!init->send_cq || (receives && !init->recv_cq))
 		return -EINVAL;
 	/* A user can poll only a user's CQ, a kernel consumer only a kernel consumer's. */
-	if (!to_scq(init->send_cq)->kcq != user)
+	if (sirdma_cq_is_users(init->send_cq) != user)
 		return -EINVAL;
-	return !receives || !to_scq(init->recv_cq)->kcq == user ? 0 : -EINVAL;
+	return !receives || sirdma_cq_is_users(init->recv_cq) == user ? 0 : -EINVAL;
 }
 
 static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_attr *init,
@@ -49,7 +55,7 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 	if (udata && (udata->inlen < sizeof(struct sirdma_create_qp_req) ||
 		      udata->outlen < sizeof(struct sirdma_create_qp_resp)))
 		return -EINVAL;
-	if (sirdma_qp_check_cqs(init, udata))
+	if (sirdma_qp_check_cqs(init, !!udata))
 		return -EINVAL;
 	if (init->qp_type == IB_QPT_GSI && udata)
 		return -EPERM;

@@ -41,8 +41,8 @@ static int sirdma_modify_reject_av(struct sirdma_modify *mod, const char *why, i
 	return sirdma_modify_reject(mod, sirdma_qp_attr_name(IB_QP_AV), why, err);
 }
 
-/* The driver core read the QP's state from the device. */
-static void sirdma_modify_know_state(struct sirdma_modify *mod)
+/* Copy the state that the driver core read from the device. */
+static void sirdma_modify_copy_state(struct sirdma_modify *mod)
 {
 	mod->qp->state = mod->core.cur;
 	mod->qp->dest_qpn = mod->core.cur_dest_qpn;
@@ -57,7 +57,7 @@ static int sirdma_modify_read_state(struct sirdma_modify *mod)
 	err = sirdma_qp_modify_read(&mod->dev->hw, &mod->core, ctx.va, ctx.pa);
 	sirdma_qpctx_buf_put(mod->dev, &ctx);
 	if (!err)
-		sirdma_modify_know_state(mod);
+		sirdma_modify_copy_state(mod);
 	return err;
 }
 
@@ -202,7 +202,7 @@ static int sirdma_modify_execute(struct sirdma_modify *mod)
 	sirdma_qpctx_buf_get(mod->dev, &ctx);
 	err = sirdma_qp_modify_execute(&mod->dev->hw, &mod->core, ctx.va, ctx.pa);
 	sirdma_qpctx_buf_put(mod->dev, &ctx);
-	sirdma_modify_know_state(mod);
+	sirdma_modify_copy_state(mod);
 	if (err && mod->core.bad)
 		return sirdma_modify_reject(mod, mod->core.bad, mod->core.why, err);
 	if (err) {

@@ -16,7 +16,8 @@ struct sirdma_qp_size {
 };
 
 enum sirdma_qp_sizing {
-	SIRDMA_QP_SIZING_GIVEN, /* ring sizes in WQEs of the largest size, as older providers give them */
+	/* ring sizes in WQEs of the largest size, as older providers give them */
+	SIRDMA_QP_SIZING_GIVEN,
 	SIRDMA_QP_SIZING_RAW, /* the application's numbers */
 	SIRDMA_QP_SIZING_POOL, /* the same, for rings in a pool */
 };

@@ -123,7 +123,10 @@ static void sirdma_srq_stop(struct sirdma_dev *dev, struct sirdma_srq *srq)
 {
 	int err;
 
-	/* The core refuses to destroy a queue that queue pairs use; XRC targets find it for each request. */
+	/*
+	 * The core refuses to destroy a queue that queue pairs use; XRC targets find it for each
+	 * request.
+	 */
 	err = sirdma_cqp_destroy_srq(&dev->hw, srq->id);
 	if (err)
 		sirdma_dev_fail(dev, err);

@@ -79,7 +79,8 @@ struct snic_cpu {
 int snic_cpu_init(void);
 void snic_cpu_exit(void);
 
-static inline void snic_cpu_wait(struct snic_cpu *cpu, struct sk_buff *skb)
+/* Append @skb to the frames that wait for the bottom half. */
+static inline void snic_cpu_waiting_add(struct snic_cpu *cpu, struct sk_buff *skb)
 {
 	unsigned long flags;
 
@@ -89,15 +90,15 @@ static inline void snic_cpu_wait(struct snic_cpu *cpu, struct sk_buff *skb)
 	spin_unlock_irqrestore(&cpu->waiting.lock, flags);
 }
 
-/* The caller holds the lock of @waiting. */
-static inline void __snic_cpu_take(struct snic_cpu *cpu, struct sk_buff *skb)
+/* Take @skb out of them. The caller holds the lock of @waiting. */
+static inline void __snic_cpu_waiting_take(struct snic_cpu *cpu, struct sk_buff *skb)
 {
 	__skb_unlink(skb, &cpu->waiting);
 	WRITE_ONCE(cpu->taken, cpu->taken + 1);
 }
 
-/* The next frame that waits, or NULL. */
-static inline struct sk_buff *snic_cpu_take(struct snic_cpu *cpu)
+/* Take the next frame that waits, or NULL. */
+static inline struct sk_buff *snic_cpu_waiting_take(struct snic_cpu *cpu)
 {
 	struct sk_buff *skb;
 	unsigned long flags;
@@ -105,7 +106,7 @@ static inline struct sk_buff *snic_cpu_take(struct snic_cpu *cpu)
 	spin_lock_irqsave(&cpu->waiting.lock, flags);
 	skb = skb_peek(&cpu->waiting);
 	if (skb)
-		__snic_cpu_take(cpu, skb);
+		__snic_cpu_waiting_take(cpu, skb);
 	spin_unlock_irqrestore(&cpu->waiting.lock, flags);
 	return skb;
 }

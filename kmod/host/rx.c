@@ -467,7 +467,7 @@ static void snic_rx_wait(struct snic_cpu *cpu, struct snic_host *host, struct sk
 		return;
 	}
 	*snic_rx_owner(skb) = host;
-	snic_cpu_wait(cpu, skb);
+	snic_cpu_waiting_add(cpu, skb);
 	/* Another CPU may have run the bottom half of this one, and may have found no frame. */
 	if (unlikely(READ_ONCE(cpu->rx_cost) < SNIC_RX_COST))
 		napi_schedule(&cpu->napi);
@@ -491,7 +491,7 @@ bool snic_rx_waiting(struct snic_cpu *cpu, u64 end)
 {
 	struct sk_buff *skb;
 
-	while ((skb = snic_cpu_take(cpu))) {
+	while ((skb = snic_cpu_waiting_take(cpu))) {
 		snic_rx_late(*snic_rx_owner(skb), skb);
 		if (ktime_get_ns() >= end && !skb_queue_empty_lockless(&cpu->waiting))
 			return true;
@@ -511,7 +511,7 @@ static void snic_rx_forget(struct snic_cpu *cpu, const struct snic_host *host)
 	{
 		if (*snic_rx_owner(skb) != host)
 			continue;
-		__snic_cpu_take(cpu, skb);
+		__snic_cpu_waiting_take(cpu, skb);
 		dev_kfree_skb_irq(skb);
 	}
 	spin_unlock_irqrestore(&cpu->waiting.lock, flags);

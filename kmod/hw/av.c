@@ -2,6 +2,7 @@
 /* Address vectors, driver side. */
 #include "av.h"
 #include "hw.h"
+#include "limits.h"
 #include "qp_attr.h"
 #include "sirdma/roce.h"
 
@@ -115,7 +116,8 @@ bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, 
 		limit = sirdma_av_user_limit(hw);
 	else if (mine < SIRDMA_AV_RESERVE)
 		return true;
-	return used < limit && mine < limit - used;
+	/* The share is rounded up, so that somebody may have the last vector. */
+	return used < limit && sirdma_share_is_fair((u64)limit - used + 1, mine, 1);
 }
 
 /*

@@ -50,10 +50,9 @@ enum sirdma_av_consumer {
 };
 
 /*
- * May a consumer that has @mine vectors have another one? A consumer may grow while it has fewer
- * vectors than are free: the first greedy consumer gets half of all, the next one half of the rest.
- * So a few greedy consumers leave some to a later one. A consumer is one user with all its
- * contexts, or the kernel as a whole, which always gets SIRDMA_AV_RESERVE. Any context, no lock.
+ * May a consumer that has @mine vectors have another one (sirdma_share_is_fair(), limits.h)? A
+ * consumer is one user with all its contexts, or the kernel as a whole, which always gets
+ * SIRDMA_AV_RESERVE. Any context, no lock.
  */
 bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 mine);
 /* The largest number of vectors that one user may have. */

@@ -216,6 +216,7 @@ void sirdma_cqp_event(struct sirdma_hw *hw)
 		arm_and_reap(hw);
 }
 
+/* A cookie has 63 bits; the lowest bit of an address is 0. */
 u64 sirdma_cqp_cookie(const struct sirdma_hw *hw)
 {
 	return (u64)(uintptr_t)&hw->cqp >> 1;

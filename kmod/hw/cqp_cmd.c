@@ -118,7 +118,10 @@ static int exec_cq(struct sirdma_hw *hw, u64 hdr, const struct sirdma_cqp_cq_par
 {
 	struct sirdma_cqp_cq cmd = {
 		.size = cpu_to_le64(SIRDMA_PREP(SIRDMA_CQP_CQ_SIZE, params->entries)),
-		/* A context is an even number, given without its lowest bit: the cookie doubled. */
+		/*
+		 * The device's context of a CQ has 64 bits, of which the lowest is 0 and is not in
+		 * the command. It is twice the cookie, so the command has the cookie itself.
+		 */
 		.ctx = cpu_to_le64(params->cookie),
 		.shadow_addr = cpu_to_le64(params->shadow_pa),
 	};

@@ -178,7 +178,7 @@ static bool aeq_take(struct sirdma_aeq *aeq, struct sirdma_async_event *event)
 	event->wqe_idx = (u32)SIRDMA_GET(SIRDMA_AEQE_WQDESCIDX, val);
 	event->state = (enum sirdma_qp_state)SIRDMA_GET(SIRDMA_AEQE_QPSTATE, val);
 	event->overflow = !!(val & SIRDMA_AEQE_OVERFLOW);
-	/* A CQ's context is its cookie doubled (see sirdma_cqp_create_cq()). */
+	/* An AEQE has the whole context of a CQ, twice the cookie (see exec_cq()). */
 	if (event->source == SIRDMA_AE_SRC_CQ)
 		event->cookie >>= 1;
 	eq_advance(eq);

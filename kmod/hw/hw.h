@@ -39,9 +39,8 @@ struct sirdma_hw_caps {
 /* The driver calls these functions in atomic context. */
 struct sirdma_hw_events {
 	/*
-	 * An armed CQ got a completion. @cq_ctx: as given to sirdma_cqp_create_cq(). The
-	 * event may come after the CQ was destroyed, so @cq_ctx should be a number to look
-	 * up, not a pointer.
+	 * An armed CQ got a completion. @cookie: as given to sirdma_cqp_create_cq(). The event may
+	 * come after the CQ was destroyed, so @cookie should be a number to look up, not a pointer.
 	 */
 	void (*cq_event)(void *ctx, u64 cookie);
 	void (*async_event)(void *ctx, const struct sirdma_async_event *ev);

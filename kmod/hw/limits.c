@@ -56,9 +56,7 @@ int sirdma_dm_check(u64 length, u32 log_align, const char **why)
 
 bool sirdma_dm_is_fair(u64 used, u64 mine, u64 bytes)
 {
-	u64 left = SIRDMA_DM_BYTES - used;
-
-	return bytes <= left && mine + bytes <= left - bytes;
+	return sirdma_share_is_fair(SIRDMA_DM_BYTES - used, mine, bytes);
 }
 
 int sirdma_dm_region_check(u64 size, u64 offset, u64 length, u32 access, const char **why)

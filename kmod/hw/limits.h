@@ -96,9 +96,18 @@ int sirdma_srq_modify_check(u32 mask, u32 limit, u32 max_wr, const char **why);
  */
 int sirdma_dm_check(u64 length, u32 log_align, const char **why);
 /*
- * May a user who has @mine bytes of device memory get @bytes more? @used: what all users have. A
- * user may grow while others could get as much: the first greedy user gets half of all memory, the
- * next one half of the rest.
+ * May a user who has @mine of a resource get @n more, of which @left is free? A user may grow while
+ * others could get as much: the first greedy user gets half of all, the next one half of the rest.
+ * So a few greedy users leave some to a later one.
+ */
+static inline bool sirdma_share_is_fair(u64 left, u64 mine, u64 n)
+{
+	return n <= left && mine + n <= left - n;
+}
+
+/*
+ * May a user who has @mine bytes of device memory get @bytes more (sirdma_share_is_fair())? @used:
+ * what all users have.
  */
 bool sirdma_dm_is_fair(u64 used, u64 mine, u64 bytes);
 /*

@@ -39,8 +39,8 @@ struct transition {
 		.valid = true \
 	}
 /*
- * A transition without required attributes, and the attributes that it allows for RC, UC, UD, XRC initiators
- * and XRC targets.
+ * A transition without required attributes, and the attributes that it allows for RC, UC, UD, XRC
+ * initiators and XRC targets.
  */
 #define OPTIONAL(rc, uc, ud, ini, tgt) \
 	{ \

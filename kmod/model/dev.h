@@ -55,7 +55,8 @@ struct snic_dev {
 	struct snic_table qps;
 	struct snic_table cqs;
 	struct snic_table srqs;
-	u64 xrc_queues; /* shared queues of XRC domains since the start; commands alone count */
+	/* shared queues of XRC domains created so far, for their names; only commands use it */
+	u64 xrc_queues;
 	struct snic_table mrs;
 	struct port_lock mw_lock; /* protects the lists snic_qp.windows; innermost */
 	struct snic_mcast_table mcasts;

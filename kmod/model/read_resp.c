@@ -328,8 +328,9 @@ static bool rd_fill_one(struct snic_tx *tx, struct snic_rd *rd)
 }
 
 /*
- * The region of a READ to an XRC target is of the PD of the shared queue that the request named. All READs
- * of one burst are of one queue. Returns false if @rd is of another one, or if the queue is gone.
+ * The region of a READ to an XRC target is of the PD of the shared queue that the request named. All
+ * READs of one burst are of one queue. Returns false if @rd is of another one, or if the queue is
+ * gone.
  */
 static bool rd_take_queue(struct snic_qp *qp, const struct snic_rd *rd)
 {

@@ -129,7 +129,7 @@ static bool recv_invalidate(struct snic_qp *qp)
 	return ret != SNIC_INV_REFUSED;
 }
 
-/* The same later, when the packet of the message is gone. */
+/* Invalidate after the packet is gone. An XRC target has to take its queue again for that. */
 static bool recv_invalidate_late(struct snic_qp *qp)
 {
 	bool ok;

@@ -56,7 +56,7 @@ static struct snic_tx_pkt *req_packet(struct snic_tx *tx, u8 opcode)
 	struct snic_qp *qp = tx->qp;
 
 	snic_pkt_bth(pkt, qp->transport->bth | opcode, qp->pkey, qp->dest_qpn, qp->req.nxt, 0);
-	if (qp->transport->adds_header)
+	if (qp->transport->names_srq)
 		snic_pkt_xrceth(pkt, qp->req.sqe.srqn);
 	return pkt;
 }

@@ -38,14 +38,10 @@ struct snic_srq_share {
 
 struct snic_srq {
 	struct snic_obj obj;
-	struct port_lock lock; /* protects the members below; taken inside a QP lock */
+	struct port_lock lock; /* protects rq, and fetched to period_end; taken inside a QP lock */
 	struct snic_rq rq;
 	struct sirdma_srq_shadow *shadow;
 	u32 pd; /* PD of the memory that the WQEs name */
-	/* A queue of an XRC domain (xrc.h); name 0: it is none. */
-	u64 name;
-	u32 domain;
-	struct snic_cq *cq;
 	struct snic_aeq_events async;
 	u32 fetched; /* WQEs since creation */
 	u32 limit; /* an event comes when fewer WQEs are left; 0: no event */
@@ -54,6 +50,13 @@ struct snic_srq {
 	u32 waiting; /* QPs that wait in this period */
 	u32 waiting_next; /* QPs that got their WQE of this period and wait in the next one */
 	u64 period_end; /* when WQEs are no longer reserved for the QPs that wait in this period */
+	/*
+	 * Set at creation, read without the lock. Of a queue of an XRC domain (xrc.h); name is 0 for
+	 * other queues.
+	 */
+	u64 name;
+	struct snic_cq *cq;
+	u32 domain;
 };
 
 /*
@@ -73,7 +76,8 @@ static inline void snic_srq_put(struct snic_srq *srq)
 	snic_obj_put(&srq->obj);
 }
 /*
- * Count a user of queue @id, which makes its destruction fail. NULL: there is no such queue, or it is one of an XRC domain.
+ * Count a user of queue @id, which makes its destruction fail. NULL: there is no such queue, or it
+ * is one of an XRC domain.
  */
 struct snic_srq *snic_srq_attach(struct snic_dev *dev, u32 id);
 /* The QP of @share is not attached any more. */

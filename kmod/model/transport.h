@@ -17,8 +17,13 @@ struct snic_transport {
 	u64 sq_ops; /* send WQE operations that the transport supports; others complete in error */
 	u8 bth; /* upper bits of the transport's opcodes: SIRDMA_BTH_RC .. */
 	bool adds_header; /* to each request: a datagram's DETH, or else an XRCETH */
-	bool no_sq; /* QPs of the transport have no send queue .. */
-	bool no_rq; /* .. and no receive queue, nor a shared one that they alone name */
+	bool names_srq; /* each request names a remote shared receive queue, in an XRCETH */
+	bool no_sq; /* QPs of the transport have no send queue */
+	/*
+	 * They have no receive queue, and none is given at creation; packets may name shared ones
+	 * (XRC).
+	 */
+	bool no_rq;
 	bool is_datagram; /* a WQE names its destination, and a packet is a whole message */
 	bool may_share_rq; /* QPs of the transport may receive from a shared queue */
 	bool has_sqe; /* a failed send moves the QP to SQE, not to ERR (IBTA 10.3.1) */

@@ -21,7 +21,7 @@
 #define WIN_GROWTH 8
 /*
  * Messages up to WIN_SMALL bytes count as 1 << WIN_SMALL_SHIFT bytes, since their packet buffers
- * take memory too: 768 bytes of a socket's buffer in Linux on x86-64.
+ * take memory too: 768 bytes of a socket's buffer in Linux on x86-64, rounded up to a power of two.
  */
 #define WIN_SMALL 256u
 #define WIN_SMALL_SHIFT 10

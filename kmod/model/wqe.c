@@ -188,7 +188,7 @@ static bool data_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr,
 {
 	u32 nfrags;
 
-	/* Only an XRC initiator sends this number; others have an address here. */
+	/* Only an XRC initiator names a queue; for others this word is an address. */
 	sqe->srqn = (u32)SIRDMA_GET(SIRDMA_WQE_XRC_SRQ, le64_to_cpu(copy->first.frag_addr));
 	if (sqe->is_inline) {
 		sqe->len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
@@ -197,7 +197,7 @@ static bool data_load(struct snic_sqe *sqe, const union wqe_copy *copy, u64 hdr,
 	nfrags = 1 + (u32)SIRDMA_GET(SIRDMA_WQE_ADDFRAGCNT, hdr);
 	if (nfrags > SNIC_WQE_FRAGS)
 		return false;
-	/* Immediate data and that number occupy the place of fragment 0. */
+	/* Immediate data and the number of the queue take the place of fragment 0. */
 	return frags_load(copy, sqe->has_imm | names_srq, nfrags, polarity, sqe->sge, &sqe->nsge,
 			  &sqe->len);
 }
@@ -275,9 +275,8 @@ enum snic_wqe_status snic_sqe_load(struct snic_qp *qp, u32 idx, bool polarity, s
 	} else {
 		memcpy(&copy, wqe, quanta * SIRDMA_QUANTUM);
 	}
-	return sqe_decode(sqe, &copy, hdr, polarity, qp->transport->bth == SIRDMA_BTH_XRC) ?
-		       SNIC_WQE_OK :
-		       SNIC_WQE_BAD;
+	return sqe_decode(sqe, &copy, hdr, polarity, qp->transport->names_srq) ? SNIC_WQE_OK :
+										 SNIC_WQE_BAD;
 }
 
 bool snic_sqe_peek(struct snic_qp *qp, u32 idx, bool polarity)

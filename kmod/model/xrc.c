@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Extended reliable connected transport: the queues of a target, and the operations of both ends. */
+/* Extended reliable connected transport: the queues of a target, and the operations of both ends */
 #include "xrc.h"
 
 #include "completer.h"
@@ -51,7 +51,7 @@ void snic_xrc_unbind(struct snic_qp *qp)
 	qp->recv_cq = NULL;
 }
 
-/* May the request @pkt go to @srq? All packets of a message name the same queue. */
+/* May the request that is executed go to @srq? All packets of a message name the same queue. */
 static bool xrc_admits(const struct snic_qp *qp, const struct snic_srq *srq)
 {
 	if (!srq->name || srq->domain != qp->xrc->domain)
@@ -93,7 +93,10 @@ bool snic_xrc_complete(struct snic_qp *qp, struct snic_completion *c)
 	return done;
 }
 
-/* A packet that the peer of such a queue pair never sends. */
+/*
+ * Drop a packet that this end of an XRC connection never gets: a request to an initiator, a response
+ * to a target.
+ */
 static void xrc_drop(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RX_BAD_OPCODE);
@@ -115,6 +118,7 @@ const struct snic_transport snic_xrc_ini = {
 		  SNIC_SQ_OP(ATOMIC_WRITE),
 	.bth = SIRDMA_BTH_XRC,
 	.adds_header = true,
+	.names_srq = true,
 	.no_rq = true,
 	.recv_start = xrc_nothing,
 	.send_start = snic_req_start,

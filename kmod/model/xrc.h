@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Extended reliable connected transport (IBTA annex A14). An initiator is a QP of RC without a receive
- * queue, and a target one without a send queue. Each request names a shared receive queue in its XRCETH,
- * and the target finds the queue in its XRC domain. The queue has the PD that the request is checked
- * against, and the CQ for the completion of its receive WQE.
+ * Extended reliable connected transport (IBTA annex A14). An initiator is a QP of RC without a
+ * receive queue, and a target one without a send queue. Each request names a shared receive queue in
+ * its XRCETH, and the target finds the queue in its XRC domain. The queue has the PD that the request
+ * is checked against, and the CQ for the completion of its receive WQE.
  *
- * A target takes a queue (recv_cq, pd, recv_pd and srq of struct snic_qp) while it executes a request, and
- * while it completes one later. It holds a reference to the queue for that time only, so that a peer that
- * stops within a message does not keep the queue from being destroyed. In between the target knows the queue
- * by its name, which no other queue of the device ever has. All need the QP lock.
+ * A target takes a queue (recv_cq, pd, recv_pd and srq of struct snic_qp) while it executes a
+ * request, and while it completes one later. It holds a reference to the queue for that time only, so
+ * that a peer that stops within a message does not keep the queue from being destroyed. In between
+ * the target knows the queue by its name, which no other queue of the device ever has. All need the
+ * QP lock.
  */
 #ifndef SNIC_XRC_H
 #define SNIC_XRC_H

@@ -119,7 +119,7 @@ void snic_local_drop_cache(struct snic_cpu *cpu) {}
 /* One frame in each poll. */
 bool snic_rx_waiting(struct snic_cpu *cpu, u64 end)
 {
-	struct sk_buff *skb = snic_cpu_take(cpu);
+	struct sk_buff *skb = snic_cpu_waiting_take(cpu);
 
 	if (skb) {
 		kfree_skb(skb);
@@ -281,7 +281,10 @@ static enum hrtimer_restart raiser_fire(struct hrtimer *timer)
 	return atomic_inc_return(&raiser->raised) < 2000 ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
 
-/* One raised by a softirq while a task raises one on the same CPU: both come, nobody waits for the other. */
+/*
+ * One raised by a softirq while a task raises one on the same CPU: both come, nobody waits for the
+ * other.
+ */
 static void interrupts_of_task_and_softirq(struct kunit *test)
 {
 	static struct raiser raiser;
@@ -387,7 +390,10 @@ static void devices_take_turns(struct kunit *test)
 	snic_qpset_fini(&other->deferred);
 }
 
-/* Events without end on one vector: it is called again and again, and the others are served beside it. */
+/*
+ * Events without end on one vector: it is called again and again, and the others are served beside
+ * it.
+ */
 static void endless_events_leave_room(struct kunit *test)
 {
 	struct sirdma_bus *bus = test->priv;
@@ -442,7 +448,10 @@ static void endless_background_work_leaves_room(struct kunit *test)
 
 #define BACKLOG_POLL 64 /* packets that one poll takes out: net.core.dev_weight */
 
-/* Polls until no packet up to @last is in the backlog, into which others put more than a poll takes out. */
+/*
+ * Polls until no packet up to @last is in the backlog, into which others put more than a poll takes
+ * out.
+ */
 static u32 polls_until_passed(u32 last)
 {
 	u32 polls;
@@ -508,7 +517,7 @@ static void bottom_half_takes_all_frames_that_wait(struct kunit *test)
 	waited = cpu->waited;
 	KUNIT_EXPECT_EQ(test, cpu->taken, waited);
 	for (i = 0; i < 3; i++)
-		snic_cpu_wait(cpu, alloc_skb(64, GFP_ATOMIC | __GFP_NOFAIL));
+		snic_cpu_waiting_add(cpu, alloc_skb(64, GFP_ATOMIC | __GFP_NOFAIL));
 	KUNIT_EXPECT_EQ(test, cpu->waited, waited + 3);
 	KUNIT_EXPECT_EQ(test, cpu->taken, waited);
 	napi_schedule(&cpu->napi);
