@@ -176,7 +176,10 @@ static void fast_reconnect(struct kunit *test)
 	consumer_connect(test);
 }
 
-/* The peer writes and reads the pages in the order of the list, by the key of the request and by no other. */
+/*
+ * The peer writes and reads the pages in the order of the list, by the key of the request and by no
+ * other.
+ */
 static void fast_peer_reaches_the_pages(struct kunit *test)
 {
 	const u32 len = 3 * PAGE_SIZE - FIRST_OFFSET;
@@ -502,7 +505,10 @@ static void fast_drained(struct ib_cq *cq, struct ib_wc *wc)
 	drain->wrong += wc->status != IB_WC_SUCCESS && wc->status != IB_WC_WR_FLUSH_ERR;
 }
 
-/* As storage protocols end a connection: what was posted completes, done or flushed, and regions go. */
+/*
+ * As storage protocols end a connection: what was posted completes, done or flushed, and regions
+ * go.
+ */
 static void fast_queue_is_drained(struct kunit *test)
 {
 	struct drain drain = {.cqe.done = fast_drained};

@@ -244,8 +244,8 @@ static void consumer_may_not_invalidate_other_keys(struct kunit *test)
 }
 
 /*
- * Applications' windows: the core allocates for them what the driver fills. The driver's own part is the key and its
- * number, which come and go with the window.
+ * Applications' windows: the core allocates for them what the driver fills. The driver's own part is
+ * the key and its number, which come and go with the window.
  */
 static void consumer_windows_come_and_go(struct kunit *test)
 {

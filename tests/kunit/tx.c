@@ -101,7 +101,10 @@ u32 snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	return local->bytes;
 }
 
-/* What the model does with a queue pair that is resumed: it sends one burst, and if it wants more asks again. */
+/*
+ * What the model does with a queue pair that is resumed: it sends one burst, and if it wants more
+ * asks again.
+ */
 void snic_tx_resume(struct snic_dev *dev, u32 qpn)
 {
 	struct tx_fixture *f = (struct tx_fixture *)dev;
@@ -357,7 +360,10 @@ static void queues_take_turns_when_there_is_no_time(struct kunit *test)
 		snic_txq_uncharge(snic_host_txq(&f->host, QPN + i)->now, BULK);
 }
 
-/* One that is resumed may send bursts of 64 KiB: those that wait at the same queue take turns as well. */
+/*
+ * One that is resumed may send bursts of 64 KiB: those that wait at the same queue take turns as
+ * well.
+ */
 static void one_queue_pair_is_resumed_when_there_is_no_time(struct kunit *test)
 {
 	struct tx_fixture *f = test->priv;
@@ -517,8 +523,8 @@ static void a_queue_lingers_for_frames_in_the_backlog_only(struct kunit *test)
 }
 
 /*
- * Frames that left the backlog before a frame of the queue, or with it, wait for the bottom half. Others
- * follow without end.
+ * Frames that left the backlog before a frame of the queue, or with it, wait for the bottom half.
+ * Others follow without end.
  */
 static void a_flood_of_waiting_frames_does_not_hold_a_queue(struct kunit *test)
 {
