@@ -123,6 +123,15 @@ ssize_t write_event_channel(int fd, const void *bytes, size_t len)
 		/* The event was removed between the two steps. */
 		if (waits && result == -EAGAIN)
 			continue;
+		/*
+		 * Or the channel was closed between them, as by a program that ends while another
+		 * thread of it waits for events. The kernel's command waits on then.
+		 */
+		if (waits && result == -ENODEV && !is_event_channel(fd)) {
+			pause();
+			errno = EINTR;
+			return -1;
+		}
 		/* The event still exists. */
 		if (waits)
 			eventfd_write(fd, 1);
