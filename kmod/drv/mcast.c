@@ -330,7 +330,7 @@ static void sirdma_mcast_sync_work(struct work_struct *work)
 	/* The work repeats while users join groups and memory is short. */
 	if (sirdma_mcast_sync(dev)) {
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_MCAST_FAILURES);
-		ibdev_warn_ratelimited(&dev->ibdev, "no memory to join all multicast groups\n");
+		ibdev_dbg(&dev->ibdev, "no memory to join all multicast groups\n");
 	}
 	mutex_unlock(&dev->mcast.lock);
 }

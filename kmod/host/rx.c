@@ -7,6 +7,7 @@
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/netfilter_netdev.h>
+#include <linux/rtnetlink.h>
 #include <linux/udp.h>
 #include <net/dsfield.h>
 #include <net/ip.h>
@@ -583,6 +584,8 @@ static unsigned int snic_rx_hook(void *priv, struct sk_buff *skb, const struct n
 
 int snic_rx_attach(struct snic_host *host)
 {
+	int err;
+
 	host->hook.hook = snic_rx_hook;
 	host->hook.priv = host;
 	host->hook.dev = host->ndev;
@@ -590,14 +593,19 @@ int snic_rx_attach(struct snic_host *host)
 	host->hook.hooknum = NF_NETDEV_INGRESS;
 	/* The hook runs after the administrator's filters. */
 	host->hook.priority = INT_MAX;
-	return nf_register_net_hook(dev_net(host->ndev), &host->hook);
+	rtnl_lock(); /* the netdev stays in its network namespace */
+	err = nf_register_net_hook(dev_net(host->ndev), &host->hook);
+	rtnl_unlock();
+	return err;
 }
 
 void snic_rx_detach(struct snic_host *host)
 {
 	int i;
 
+	rtnl_lock(); /* the netdev stays in its network namespace */
 	nf_unregister_net_hook(dev_net(host->ndev), &host->hook);
+	rtnl_unlock();
 	synchronize_net(); /* the hook adds no frame any more */
 	for_each_possible_cpu(i)
 		snic_rx_forget(snic_cpu_of(i), host);

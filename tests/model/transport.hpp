@@ -7,6 +7,7 @@
 #include "fabric.hpp"
 #include "mini_driver.hpp"
 
+#include <sirdma/decode.h>
 #include <sirdma/workq.h>
 
 namespace sirdma::test
@@ -634,6 +635,31 @@ inline void Qp::kick_recv()
 		node.host.kick(id);
 }
 
+// The pollers' codec reads the same from the element.
+inline void expect_decoded(TestCq::Entry &e, const Wc &wc)
+{
+	const sirdma_cqe_at at = {
+		.cqe = &e.cqe, .ext = e.extended ? &e.ext : nullptr, .hdr = e.cqe.hdr};
+	sirdma_wc read{};
+
+	sirdma_cqe_decode_common(&at, &read);
+	EXPECT_EQ(read.status != SIRDMA_WC_SUCCESS, wc.error);
+	EXPECT_EQ(read.vendor_err, wc.vendor);
+	EXPECT_EQ(read.qp_num, wc.qpn);
+	EXPECT_EQ((read.flags & SIRDMA_WC_HAS_IMM) != 0, wc.imm.has_value());
+	EXPECT_EQ(read.imm, wc.imm.value_or(0));
+	EXPECT_EQ((read.flags & SIRDMA_WC_HAS_MAC) != 0, wc.mac_vlan.has_value());
+	if (wc.sq)
+		return;
+	sirdma_cqe_decode_recv(&at, &read);
+	EXPECT_EQ(read.byte_len, wc.error ? 0 : wc.len);
+	if (read.flags & SIRDMA_WC_HAS_GRH) {
+		EXPECT_EQ(read.src_qp, wc.src_qpn);
+	} else {
+		EXPECT_EQ((read.flags & SIRDMA_WC_HAS_INV) != 0, wc.inv.has_value());
+	}
+}
+
 inline std::optional<Wc> Qp::poll(bool send)
 {
 	auto e = (send ? scq : rcq).poll();
@@ -668,6 +694,7 @@ inline std::optional<Wc> Qp::poll(bool send)
 		wc.wr_id = e->cqe.compl_ctx;
 	else
 		EXPECT_EQ(e->cqe.compl_ctx, 0xc0de0000ull + id);
+	expect_decoded(*e, wc);
 	return wc;
 }
 
