@@ -19,11 +19,11 @@ demo: ## ibv_* programs between two processes here, then in a guest between sird
 
 test: ## everything CI runs: unit tests under sanitizers, oracles, Debian 13 guest, a little on the newest kernel
 	scripts/setup
-	SIRDMA_HOSTILE_SECONDS=15 SIRDMA_LINKS=shm scripts/test trixie
+	FRESH_SUITES=trixie SIRDMA_HOSTILE_SECONDS=15 SIRDMA_LINKS=shm scripts/test trixie
 
 test-all: ## the same, and all of it in guests with Linux 6.1 (Debian 12) and the newest of Debian 13's backports
 	scripts/setup
-	COMPILERS=all scripts/test trixie bookworm trixie-backports
+	ALSO="compilers rdma-core-65" COMPILERS=all scripts/test trixie bookworm trixie-backports
 
 kmod: ## kernel modules for KDIR, into build/kmod-RELEASE
 	@[[ -n "$(KDIR)" ]] || { echo "no kernel headers found: install linux-headers-amd64 or say make kmod KDIR=..." >&2; exit 1; }
