@@ -281,9 +281,9 @@ int use_imports(int socket, const Device &device, uint64_t own_addr)
 	for (const auto &[sge, at] :
 	     {std::pair{from_region, terms.addr}, std::pair{from_dm, terms.addr + room / 2}}) {
 		if (post(*end, {.op = IBV_WR_RDMA_WRITE,
-			       .sges = {sge},
-			       .remote_addr = at,
-			       .rkey = terms.rkey}))
+				.sges = {sge},
+				.remote_addr = at,
+				.rkey = terms.rkey}))
 			return 9;
 		const auto wc = await(end->scq);
 		if (!wc || wc->status != IBV_WC_SUCCESS)
