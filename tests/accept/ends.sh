@@ -70,7 +70,7 @@ devices_down() {
 	for end in here there; do
 		if [[ -e /sys/class/infiniband/$end/ports/1/hw_counters/rx_pkts ]]; then
 			(($(counter "$end" rx_pkts) > 100)) || fail "$what: the device '$end' received $(counter "$end" rx_pkts) packets"
-			for name in local_loop_pkts wqe_invalid cq_overflows mr_bad_pd mr_bad_range mr_bad_access mr_bad_fast_reg; do
+			for name in wqe_invalid cq_overflows mr_bad_pd mr_bad_range mr_bad_access mr_bad_fast_reg; do
 				[[ $(counter "$end" "$name") == 0 ]] || fail "$what: $name of the device '$end' is $(counter "$end" "$name")"
 			done
 		else
