@@ -2,11 +2,18 @@
 # shellcheck shell=bash
 # For scenarios that make many connections by rdma_cm; to be sourced after lib.sh.
 #
+#   cm_serve A PROGRAM...   start the program in A and wait until it listens; its process is in $server, its output in $work/server
 #   resources_idle      before the first connection: this is what the devices have when no program uses them
 #   all_closed          wait until the devices have that again, and nothing more: identifiers, queue pairs, completion queues, regions,
 #                       domains, contexts, shared receive queues; $left says it in figures. What is left is listed
 
-idle='' left=''
+idle='' left='' server=''
+cm_serve() {	# A PROGRAM...
+	echo "\$ [$1] ${*:2}"
+	on "$1" timeout "$limit" "${@:2}" > "$work/server" 2>&1 &
+	server=$!
+	await 20 cm_listening "$1" "$server" || fail "${*:2} does not listen: $(tail -n 3 "$work/server")"
+}
 resources_idle() { idle=$(rdma resource show); echo "$idle"; }
 closed() { [[ $(rdma resource show) == "$idle" ]]; }
 all_closed() {
@@ -26,11 +33,9 @@ answered() { [[ $(grep -c '^ping data: rdma-ping-' "$1") == "$2" ]] || { tail -n
 # one_server A B CLIENTS ANSWERS: clients of rping in B, each with so many answers of one server in A. Each begins when the one before
 # has its first answer, because "rping -P" keeps the newest request in one variable.
 one_server() {
-	local n clients=() server
-	echo "\$ [$1] rping -s -P, and $3 clients in [$2]"
-	on "$1" timeout "$limit" rping -s -P -a "${ip4[$1]}" > "$work/server" 2>&1 &
-	server=$!
-	await 20 cm_listening "$1" "$server" || fail "rping -P does not listen"
+	local n clients=()
+	cm_serve "$1" rping -s -P -a "${ip4[$1]}"
+	echo "$3 clients in [$2]"
 	for ((n = 1; n <= $3; n++)); do
 		on "$2" timeout "$limit" stdbuf -oL rping -c -a "${ip4[$1]}" -C "$4" -v -V > "$work/client$n" 2>&1 &
 		clients+=($!)

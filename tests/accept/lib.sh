@@ -22,8 +22,9 @@
 #   leaks_clear             at the beginning: kmemleak forgets what earlier scenarios lost
 #   leaks_check DEVICE...   at the end: delete the devices, unload the modules, fail if kmemleak finds lost memory
 #   tally PASSED FAILED     count these tests instead of one for the scenario
-#   verbs_suite ARGS...     the GoogleTest programs over libibverbs, tallied; $figures says how many passed and how many were
-#                           skipped; fails the scenario when one fails. $programs is their folder, "${launch[@]}" the command that starts them
+#   gtest NAME COMMAND...   a GoogleTest program, tallied; $figures says how many tests passed and how many were skipped, and
+#                           $work/NAME has its output; fails the scenario when a test fails
+#   verbs_suite ARGS...     verbs_test by gtest, as "verbs". $programs is its folder, "${launch[@]}" the command that starts it
 set -Eeuo pipefail
 # shellcheck disable=SC2154
 trap 's=$?; [[ $BASHPID != "$$" ]] || fail "line $LINENO: $BASH_COMMAND gave $s"' ERR
@@ -256,24 +257,26 @@ perf_figures() {
 }
 
 # The tally counts the tests that GoogleTest reports as passed or failed. $figures has the number of those that were skipped.
-verbs_suite() {
-	local log=$work/verbs ok bad skipped status=0
-	echo "\$ ${launch[*]} verbs_test $*"
-	timeout "$limit" "${launch[@]}" "$programs/verbs_test" "$@" 2>&1 | tee "$log" || status=$?
+gtest() {
+	local name=$1 log=$work/$1 ok bad skipped status=0
+	shift
+	echo "\$ $*"
+	timeout "$limit" "$@" 2>&1 | tee "$log" || status=$?
 	ok=$(grep -c '^\[       OK' "$log" || true)
 	bad=$(grep -c '^\[  FAILED  \].*ms)' "$log" || true)
-	grep -q '^\[==========\].* ran' "$log" || { bad=$((bad + 1)); echo "verbs_test did not finish:"; tail -n 5 "$log"; }
+	grep -q '^\[==========\].* ran' "$log" || { bad=$((bad + 1)); echo "$name did not finish:"; tail -n 5 "$log"; }
 	# A sanitizer may complain after the last test.
-	[[ $status == 0 || $bad != 0 ]] || { bad=1; echo "verbs_test: exit $status"; }
+	[[ $status == 0 || $bad != 0 ]] || { bad=1; echo "$name: exit $status"; }
 	tally "$ok" "$bad"
 	if [[ $bad != 0 || $ok == 0 ]]; then
 		dmesg | tail -n 20 | sed 's/^/kernel| /'
-		fail "verbs_test: $bad failed, $ok passed"
+		fail "$name: $bad failed, $ok passed"
 	fi
 	skipped=$(grep -c '^\[  SKIPPED \].*ms)' "$log" || true)
-	figures="$ok verbs tests"
+	figures="$ok $name tests"
 	[[ $skipped == 0 ]] || figures+=" ($skipped skipped)"
 }
+verbs_suite() { gtest verbs "${launch[@]}" "$programs/verbs_test" "$@"; }
 
 # sum_of NAMES FILE: the sum of the KiB in these lines of a file of /proc. It starts no process, because that takes long under emulation.
 sum_of() {
