@@ -3,20 +3,23 @@
 # For scenarios of the kernel's own RDMA consumers, both ends of which are in the initial namespace, where such consumers live. A
 # scenario sources this after lib.sh.
 #
-#   ends_up                 init: [eth-host]$host ──── $target[eth-target], with rules of routing that send what goes from one end
-#                           to the other over the wire, until the scenario ends
+#   ends_up                 init: [eth-host]$host ──── $target[eth-target], with rules of routing by which each end uses its own netdev,
+#                           until the scenario ends. Two devices of ours deliver to each other locally, all others over the wire
 #   devices_up HOST_TYPE TARGET_TYPE        the devices "here" on eth-host and "there" on eth-target; a type is sirdma or rxe
-#   devices_down            delete them; fails if one had no traffic, had it without the wire, or refused something of its consumer
+#   devices_down            delete them; fails if one had no traffic, or refused something of its consumer
 #   objects                 the objects of each device, in words that can be compared
 #   objects_are BEFORE      wait until they are as they were
 #   driver_was_quiet        at the end: fails if our driver complained
 #
 # Blocks of $disk, which the target keeps on $backing:
+#   backing_up              $backing, a disk in memory, and configfs, which targets are made by
 #   data_make MIB           the random bytes that the blocks get: four parts of MIB each
 #   checked BYTES PART      write a part in blocks of BYTES, compare it at the target and read it back
 #   together                parts at once, in blocks of different sizes
-#   load_start              readers and writers that go on until they get an error
+#   load_start              readers and writers that go on until they get an error; their processes are in $load
 #   load_ends               wait until they have ended with one
+#   connect_and_check CONNECT DISCONNECT    all of it: connect by a command that sets $disk, write and compare, disconnect under load,
+#                           and connect again; the objects are as before each time
 #
 # $what says what is under test, $combinations counts pairs of devices, $done_bytes what was compared.
 host=10.82.0.1 target=10.82.0.2
@@ -94,6 +97,13 @@ driver_was_quiet() {
 
 # ---- blocks
 
+backing=/dev/ram0
+backing_up() {
+	modprobe brd rd_size=65536 rd_nr=1
+	await 10 test -b "$backing"
+	mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
+}
+
 data_make() {	# MIB
 	size=$(($1 << 20))
 	head -c "$((4 * size))" /dev/urandom > "$work/data"
@@ -139,4 +149,24 @@ load_ends() {
 	local p
 	for p in "${load[@]}"; do await 120 eval "! kill -0 $p" || fail "$what: a program hangs"; done
 	wait "${load[@]}" 2> /dev/null || true
+}
+
+connect_and_check() {
+	local before
+	before=$(objects)
+	"$1"
+	checked 4096 0
+	checked 65536 1
+	checked 1048576 2
+	together
+	# Readers and writers are in the middle of their blocks: they end with an error, and all that they used is free.
+	load_start
+	"$2"
+	load_ends
+	objects_are "$before"
+	# The same target again
+	"$1"
+	checked 524288 3
+	"$2"
+	objects_are "$before"
 }
