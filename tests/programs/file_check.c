@@ -2,14 +2,12 @@
 /*
  * Random operations on one file of a file system under test, compared with a copy in memory.
  *
- *	file_check [-s SEED] [-n OPERATIONS] [-m BYTES] [-l BYTES] [-b OFFSET] [-D] [-M] FILE COPY
+ *	file_check [-s SEED] [-n OPERATIONS] [-m BYTES] [-l BYTES] [-b OFFSET] FILE COPY
  *
  *	-m	the file's greatest size (4 MiB)
  *	-l	the longest read or write (1 MiB); the logarithms of the lengths are evenly distributed
  *	-b	the bytes [OFFSET, OFFSET + -m) of a file whose other bytes belong to other writers: its
- *		size does not change
- *	-D	no O_DIRECT
- *	-M	no shared mappings
+ *		size does not change, and O_DIRECT is left out unless OFFSET is that of a block
  *
  * Reads and writes of one and of several buffers, through the page cache, past it (O_DIRECT) and
  * through mappings; holes, truncation to less and to more, fsync(), close and open. Every read is
@@ -33,7 +31,7 @@ static const char *path;
 static uint8_t *model, *buffer; /* what the file has; what is read */
 static size_t size, size_max = 4 << 20, length_max = 1 << 20;
 static off_t base;
-static int fd, direct = 1, mappings = 1, region;
+static int fd, region;
 static uint64_t state;
 static unsigned long long seed = 1, operation, written, compared;
 
@@ -233,7 +231,7 @@ static void step(void)
 		if (place(&at, &length))
 			do_read(at, length);
 	} else if (what < 70) {
-		if (!direct)
+		if (base % BLOCK)
 			return;
 		int is_write = what < 63;
 		if (!is_write)
@@ -246,7 +244,7 @@ static void step(void)
 			length = blocks * BLOCK - at;
 		do_direct(at, length, is_write);
 	} else if (what < 85) {
-		if (mappings && place(&at, &length))
+		if (place(&at, &length))
 			do_mapping(at, length, what < 78);
 	} else if (what < 90) {
 		if (!region)
@@ -286,12 +284,6 @@ int main(int argc, char **argv)
 		case 'b':
 			base = (off_t)strtoull(optarg, NULL, 0), region = 1;
 			break;
-		case 'D':
-			direct = 0;
-			break;
-		case 'M':
-			mappings = 0;
-			break;
 		default:
 			return 2;
 		}
@@ -300,8 +292,6 @@ int main(int argc, char **argv)
 		return 2;
 	path = argv[optind];
 	state = seed * 0x9e3779b97f4a7c15ull + 1;
-	if (base % BLOCK)
-		direct = 0;
 
 	model = calloc(1, size_max);
 	buffer = mmap(NULL, size_max, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
