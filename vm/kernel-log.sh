@@ -6,7 +6,7 @@ kernel_complaints() {
 	grep -E -e 'WARNING:|BUG:|Oops|general protection fault|refcount_t:|UBSAN:|KASAN:|KCSAN:' \
 		-e 'unregister_netdevice: waiting|INFO: task .* blocked for more than|soft lockup|detected stalls?|self-detected stall' \
 		-e 'possible (circular|recursive) locking|inconsistent lock state|suspicious RCU|held lock freed|sleeping function called' \
-		-e '(sirdma|snic).*[^0-9a-f]ffff[89a-f][0-9a-f]{11}([^0-9a-f]|$)' \
+		-e '(sirdma|snic).*[^0-9a-f]ff[0-9a-f]{14}([^0-9a-f]|$)' \
 		-e 'kmemleak: [1-9].* new suspected|still has .* (user|reference)s?|leaked .* object|Fixing recursive fault|DMA-API:.*' |
 		grep -vE -e 'DMA-API: (preallocated|debugging)' || true
 }
