@@ -16,8 +16,6 @@
 #include "model/frame.h"
 
 #define SNIC_BTH_LEN ((u32)sizeof(struct sirdma_bth))
-/* Shorter packets cost less as frames of their own. The bound, bytes, was not tuned. */
-#define SNIC_GSO_MIN_LEN 256
 /* The longest datagram that a UDP length field can describe. */
 #define SNIC_GSO_MAX_BYTES (U16_MAX - SNIC_IPV6_HLEN - SNIC_UDP_HLEN)
 
@@ -64,7 +62,7 @@ u32 snic_gso_run(const struct snic_host *host, const struct snic_burst *burst, u
 	u32 max = min_t(u32, READ_ONCE(ndev->gso_max_size), SNIC_GSO_MAX_BYTES);
 	u32 total = size, i, len;
 
-	if (first + 1 == burst->npkts || size < SNIC_GSO_MIN_LEN || !snic_gso_usable(ndev))
+	if (first + 1 == burst->npkts || !snic_gso_usable(ndev))
 		return 1;
 	for (i = first + 1; i < burst->npkts && i - first < READ_ONCE(ndev->gso_max_segs); i++) {
 		len = snic_gso_pkt_len(&burst->pkts[i]);
@@ -151,29 +149,35 @@ static void snic_gso_put_pkt(struct snic_gso_hdr *hdr, bool is_v4, const struct 
 	memcpy(out + pkt->pad, &sum, sizeof(sum));
 }
 
-/* Make room for @len contiguous bytes at the end of @skb, in this CPU's page fragment. */
-static u8 *snic_gso_room(struct sk_buff *skb, u32 len)
+/*
+ * Make contiguous room for packets of @size bytes at the end of @skb, in this CPU's page fragment.
+ * *len: the bytes of all packets to come, and then those of the packets that there is room for.
+ */
+static u8 *snic_gso_room(struct sk_buff *skb, u32 size, u32 *len)
 {
 	struct page_frag *pf = &snic_cpu_this()->frag;
 	int last = skb_shinfo(skb)->nr_frags - 1;
 	u8 *out;
 
-	if (!skb_page_frag_refill(len, pf, GFP_ATOMIC | __GFP_NOWARN) ||
-	    pf->size - pf->offset < len)
+	size = min(size, *len);
+	if (!skb_page_frag_refill(size, pf, GFP_ATOMIC | __GFP_NOWARN) ||
+	    pf->size - pf->offset < size)
 		return NULL;
+	if (*len > pf->size - pf->offset)
+		*len = rounddown(pf->size - pf->offset, size);
 	if (skb_can_coalesce(skb, last + 1, pf->page, pf->offset)) {
-		skb_frag_size_add(&skb_shinfo(skb)->frags[last], len);
+		skb_frag_size_add(&skb_shinfo(skb)->frags[last], *len);
 	} else {
 		if (last + 1 >= MAX_SKB_FRAGS)
 			return NULL;
 		get_page(pf->page);
-		skb_fill_page_desc(skb, last + 1, pf->page, pf->offset, len);
+		skb_fill_page_desc(skb, last + 1, pf->page, pf->offset, *len);
 	}
 	out = page_address(pf->page) + pf->offset;
-	pf->offset += len;
-	skb->len += len;
-	skb->data_len += len;
-	skb->truesize += len;
+	pf->offset += *len;
+	skb->len += *len;
+	skb->data_len += *len;
+	skb->truesize += *len;
 	return out;
 }
 
@@ -204,11 +208,13 @@ struct sk_buff *snic_gso_build(struct snic_host *host, const struct snic_burst *
 			       u32 n, struct snic_seg_iter *it)
 {
 	const struct snic_flow *flow = burst->flow;
-	u32 hlen = snic_gso_hlen(flow), i, len;
+	u32 size = snic_gso_pkt_len(&burst->pkts[first]);
+	u32 left = (n - 1) * size + snic_gso_pkt_len(&burst->pkts[first + n - 1]);
+	u32 hlen = snic_gso_hlen(flow), room = 0, i, len;
 	struct snic_seg_iter at = *it;
 	struct snic_gso_hdr hdr;
 	struct sk_buff *skb;
-	u8 *out;
+	u8 *out = NULL;
 
 	skb = alloc_skb(LL_RESERVED_SPACE(host->ndev) + ETH_HLEN + hlen, GFP_ATOMIC | __GFP_NOWARN);
 	if (!skb)
@@ -222,16 +228,22 @@ struct sk_buff *snic_gso_build(struct snic_host *host, const struct snic_burst *
 
 	snic_gso_put_headers(&hdr, flow);
 	for (i = 0; i < n; i++) {
-		len = snic_gso_pkt_len(&burst->pkts[first + i]);
-		out = snic_gso_room(skb, len);
-		if (!out) {
-			kfree_skb(skb);
-			return NULL;
+		if (!room) {
+			room = left;
+			out = snic_gso_room(skb, size, &room);
+			if (!out) {
+				kfree_skb(skb);
+				return NULL;
+			}
+			left -= room;
 		}
+		len = snic_gso_pkt_len(&burst->pkts[first + i]);
 		snic_gso_put_len(&hdr, flow->is_v4, len, i);
 		snic_gso_put_pkt(&hdr, flow->is_v4, &burst->pkts[first + i], &at, out);
+		out += len;
+		room -= len;
 	}
-	snic_gso_finish(skb, &hdr, flow->is_v4, snic_gso_pkt_len(&burst->pkts[first]));
+	snic_gso_finish(skb, &hdr, flow->is_v4, size);
 	*it = at;
 	return skb;
 }

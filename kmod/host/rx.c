@@ -35,6 +35,8 @@
  * has half of its bandwidth (2 CPUs, WRITEs of 1 MiB).
  */
 #define SNIC_RX_COST (512 * 1024)
+/* The packets of a frame that are checked before the first of them is delivered, bits of a u64. */
+#define SNIC_RX_BATCH 64
 /* The number of frames that may wait: that of a backlog (net.core.netdev_max_backlog). */
 #define SNIC_RX_WAITING 1000
 
@@ -57,6 +59,15 @@ struct snic_datagram {
 struct snic_rx_cursor {
 	const struct snic_seg *seg;
 	u32 off;
+};
+
+/* The packets of a frame, all of one size; the last may be shorter. */
+struct snic_rx_parts {
+	struct snic_rx_cursor cursor; /* where the next packet begins */
+	const void *ip;
+	u32 size;
+	u32 left; /* bytes from there on */
+	bool fixed_id; /* the packets have the same IPv4 identification */
 };
 
 static enum snic_rx_verdict snic_rx_bad(struct snic_datagram *d, enum sirdma_stat why)
@@ -310,6 +321,69 @@ static void snic_rx_charge(struct snic_cpu *cpu, u32 bytes)
 		napi_schedule(&cpu->napi);
 }
 
+/* Cut the next packet of a frame, which becomes d->pkt. Returns false at the end of the frame. */
+static bool snic_rx_cut(struct snic_rx_parts *parts, struct snic_datagram *d, struct snic_rx_scratch *s)
+{
+	u32 len = min(parts->left, parts->size);
+
+	if (len < SNIC_BTH_LEN + SIRDMA_ICRC_LEN)
+		return false;
+	parts->left -= len;
+	d->pkt.len = len;
+	d->pkt.more = parts->left != 0;
+	d->pkt.nsegs = snic_rx_next(s, &parts->cursor, len);
+	return true;
+}
+
+/* Is the packet @i of the frame for a QP of the device? Sets d->pkt.icrc_ok. */
+static bool snic_rx_check(struct snic_host *host, struct snic_rx_parts *parts, struct snic_datagram *d,
+			  u32 i)
+{
+	if (!snic_rx_has_qp(host->dev, &d->pkt))
+		return false;
+	d->pkt.icrc_ok = snic_rx_icrc_ok(d, parts->ip, &d->pkt, d->ip_id + (parts->fixed_id ? 0 : i));
+	if (unlikely(!d->pkt.icrc_ok) && d->pkt.is_v4 && i && !parts->fixed_id) {
+		parts->fixed_id = snic_rx_icrc_ok(d, parts->ip, &d->pkt, d->ip_id);
+		d->pkt.icrc_ok = parts->fixed_id;
+	}
+	return true;
+}
+
+/*
+ * Deliver up to SNIC_RX_BATCH packets of the frame, of which @done were delivered before. A QP is
+ * locked once for those that follow one another, so their ICRCs are summed before.
+ */
+static u32 snic_rx_deliver_some(struct snic_host *host, struct snic_rx_parts *parts,
+				struct snic_datagram *d, struct snic_rx_scratch *s, u32 done)
+{
+	struct snic_rx_batch batch = {.dev = host->dev};
+	struct snic_rx_parts at = *parts;
+	u64 wanted = 0, intact = 0;
+	u32 i, n;
+
+	for (n = 0; n < SNIC_RX_BATCH && snic_rx_cut(parts, d, s); n++) {
+		if (!snic_rx_check(host, parts, d, done + n))
+			continue;
+		wanted |= BIT_ULL(n);
+		if (likely(d->pkt.icrc_ok))
+			intact |= BIT_ULL(n);
+	}
+	for (i = 0; i < n; i++) {
+		/* The only packet of a frame is still in d->pkt. */
+		if (n > 1)
+			snic_rx_cut(&at, d, s);
+		if (!(wanted & BIT_ULL(i)))
+			continue;
+		d->pkt.icrc_ok = intact & BIT_ULL(i);
+		trace_snic_rx(host->ndev, &d->pkt);
+		snic_rx_batch_add(&batch, &d->pkt);
+	}
+	snic_rx_batch_end(&batch);
+	if (unlikely(batch.copies))
+		snic_rx_charge(snic_cpu_this(), batch.copies * SNIC_RX_MIN_COST);
+	return n;
+}
+
 /*
  * Deliver @d as packets of @size bytes; the last may be shorter. Segments of an IPv4
  * super-packet have identifications id, id + 1 ... if the sender's segmentation made
@@ -318,41 +392,22 @@ static void snic_rx_charge(struct snic_cpu *cpu, u32 bytes)
 static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 			    struct snic_rx_scratch *s, const void *ip, u32 size)
 {
-	struct snic_rx_cursor cursor = {.seg = s->all};
-	struct snic_cpu *cpu = snic_cpu_this();
-	u32 left = d->ip_len - d->hlen;
-	bool fixed_id = false;
-	u32 i, copies = 0;
+	struct snic_rx_parts parts = {
+		.cursor = {.seg = s->all},
+		.ip = ip,
+		.size = size,
+		.left = d->ip_len - d->hlen,
+	};
+	u32 done = 0, n;
 
 	d->pkt.segs = s->pkt;
-	for (i = 0; left; i++) {
-		u32 len = min(left, size);
-
-		left -= len;
-		if (len < SNIC_BTH_LEN + SIRDMA_ICRC_LEN) {
-			snic_rx_reject(host->dev, SIRDMA_STAT_RX_BAD_LENGTH);
-			break;
-		}
-		d->pkt.len = len;
-		d->pkt.more = left != 0;
-		d->pkt.nsegs = snic_rx_next(s, &cursor, len);
-		if (!snic_rx_has_qp(host->dev, &d->pkt))
-			continue;
-		d->pkt.icrc_ok = snic_rx_icrc_ok(d, ip, &d->pkt, d->ip_id + (fixed_id ? 0 : i));
-		if (unlikely(!d->pkt.icrc_ok) && d->pkt.is_v4 && i && !fixed_id) {
-			fixed_id = snic_rx_icrc_ok(d, ip, &d->pkt, d->ip_id);
-			d->pkt.icrc_ok = fixed_id;
-		}
-		trace_snic_rx(host->ndev, &d->pkt);
-		/*
-		 * Hold the QP's lock for one packet at a time: the next ICRC is computed without
-		 * it.
-		 */
-		copies += snic_rx(host->dev, &d->pkt);
-	}
-	cpu->received += i;
-	if (unlikely(copies))
-		snic_rx_charge(cpu, copies * SNIC_RX_MIN_COST);
+	do {
+		n = snic_rx_deliver_some(host, &parts, d, s, done);
+		done += n;
+	} while (n == SNIC_RX_BATCH && parts.left);
+	if (parts.left)
+		snic_rx_reject(host->dev, SIRDMA_STAT_RX_BAD_LENGTH);
+	snic_cpu_this()->received += done;
 }
 
 static void snic_rx_reject_one(struct snic_host *host, enum sirdma_stat why)
