@@ -24,8 +24,11 @@
 
 #ifdef __cplusplus
 #define SIRDMA_STATIC_ASSERT(cond, msg) static_assert(cond, msg)
+/* In front of a function that C++ evaluates for tables. */
+#define SIRDMA_CONSTEXPR constexpr
 #else
 #define SIRDMA_STATIC_ASSERT(cond, msg) _Static_assert(cond, msg)
+#define SIRDMA_CONSTEXPR
 #endif
 
 /* Layout check of a hardware structure: total size in bytes. */

@@ -105,7 +105,7 @@ public:
 	{
 		ibv_wc wc;
 
-		return cq.poll({&wc, 1}) == 1 ? std::optional(wc) : std::nullopt;
+		return cq.poll(1, &wc) == 1 ? std::optional(wc) : std::nullopt;
 	}
 
 	Qp qp;

@@ -143,7 +143,7 @@ public:
 	{
 		std::vector<ibv_wc> wcs(max);
 
-		wcs.resize(static_cast<size_t>(queue_.poll(wcs)));
+		wcs.resize(static_cast<size_t>(queue_.poll(static_cast<int>(max), wcs.data())));
 		return wcs;
 	}
 
