@@ -47,8 +47,8 @@ enum sirdma_wr_opcode {
 #define SIRDMA_SEND_SIGNALED 0x2u
 #define SIRDMA_SEND_SOLICITED 0x4u
 #define SIRDMA_SEND_INLINE 0x8u
-/* Those that are a bit of the header: see sirdma_send_flag_bits(). */
-#define SIRDMA_SEND_HDR_FLAGS (SIRDMA_SEND_FENCE | SIRDMA_SEND_SIGNALED)
+/* Those that change the header: see sirdma_send_flag_bits(). */
+#define SIRDMA_SEND_HDR_FLAGS (SIRDMA_SEND_FENCE | SIRDMA_SEND_SIGNALED | SIRDMA_SEND_SOLICITED)
 
 /* A memory window to be bound. */
 struct sirdma_bind {
@@ -252,9 +252,12 @@ static inline struct sirdma_frag *sirdma_frag_at(struct sirdma_wqe *wqe, __u32 i
 static inline void sirdma_put_frag(struct sirdma_frag *frag, const struct sirdma_sge *sge,
 				   __u64 valid)
 {
+	/* Before the stores, because a compiler reads @sge again behind them. */
+	const __u64 stag = valid | SIRDMA_PREP(SIRDMA_FRAG_LEN, sge->length) |
+			   SIRDMA_PREP(SIRDMA_FRAG_STAG, sge->lkey);
+
 	sirdma_put64(&frag->addr, sge->addr);
-	sirdma_put64(&frag->stag, valid | SIRDMA_PREP(SIRDMA_FRAG_LEN, sge->length) |
-					  SIRDMA_PREP(SIRDMA_FRAG_STAG, sge->lkey));
+	sirdma_put64(&frag->stag, stag);
 }
 
 /*
@@ -369,24 +372,40 @@ static inline __u64 sirdma_sge_bytes(const struct sirdma_sge *sges, __u32 count)
 	return bytes <= SIRDMA_MAX_MSG_SIZE ? bytes : ~0ULL;
 }
 
-/* The header bits of the flags FENCE and SIGNALED. */
+/* What a solicited SEND, with or without invalidation, adds to the header of another. */
+#define SIRDMA_SEND_SOLICITED_CODE (SIRDMA_OP_SEND_SOL - SIRDMA_OP_SEND)
+SIRDMA_STATIC_ASSERT(SIRDMA_SEND_SOLICITED_CODE == SIRDMA_OP_SEND_SOL_INV - SIRDMA_OP_SEND_INV,
+		     "one table of flags for all SENDs");
+
+/* What the flags of a SEND add to its header; without SOLICITED those of other requests. */
 static inline __u64 sirdma_send_flag_bits(__u32 flags)
 {
 	return (flags & SIRDMA_SEND_FENCE ? SIRDMA_WQE_READFENCE : 0) |
-	       (flags & SIRDMA_SEND_SIGNALED ? SIRDMA_WQE_SIGCOMPL : 0);
+	       (flags & SIRDMA_SEND_SIGNALED ? SIRDMA_WQE_SIGCOMPL : 0) |
+	       (flags & SIRDMA_SEND_SOLICITED ?
+			SIRDMA_PREP(SIRDMA_WQE_OPCODE, SIRDMA_SEND_SOLICITED_CODE) :
+			0);
 }
 
 /*
- * The header word of a request with entry @op, without its key, the bits that its data adds, and the
- * valid bit. @flag_bits: of FENCE and SIGNALED.
+ * The header word of a request with entry @op, without its key and the bits that its data adds.
+ * @flag_bits: for each combination of flags sirdma_send_flag_bits() and the valid bit.
  */
-static inline __u64 sirdma_send_hdr(__u32 op, __u32 flags, __u64 flag_bits)
+static inline __u64 sirdma_send_hdr(__u32 op, __u32 flags, const __u64 *flag_bits)
 {
-	return SIRDMA_PREP(SIRDMA_WQE_OPCODE, flags & SIRDMA_SEND_SOLICITED ?
-						      SIRDMA_GET(SIRDMA_SEND_OP_CODE_SOL, op) :
-						      SIRDMA_GET(SIRDMA_SEND_OP_CODE, op)) |
-	       (op & SIRDMA_SEND_OP_IMM ? SIRDMA_WQE_IMMDATA_FLAG : 0) | flag_bits;
+	const __u32 code = SIRDMA_GET(SIRDMA_SEND_OP_CODE, op);
+	const __u32 solicited = SIRDMA_GET(SIRDMA_SEND_OP_CODE_SOL, op);
+	__u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, code);
+
+	if (op & SIRDMA_SEND_OP_IMM)
+		hdr |= SIRDMA_WQE_IMMDATA_FLAG;
+	if (solicited - code == SIRDMA_SEND_SOLICITED_CODE)
+		return hdr + flag_bits[flags & SIRDMA_SEND_HDR_FLAGS];
+	if (solicited != code && (flags & SIRDMA_SEND_SOLICITED))
+		hdr |= SIRDMA_PREP(SIRDMA_WQE_OPCODE, solicited);
+	return hdr | flag_bits[flags & SIRDMA_SEND_HDR_FLAGS & ~SIRDMA_SEND_SOLICITED];
 }
+SIRDMA_STATIC_ASSERT(SIRDMA_OP_WRITE == 0, "a solicited WRITE_IMM is an OR");
 
 /*
  * Write the fragments of a send WQE from fragment @first on. What takes the place of fragment 0, if

@@ -28,8 +28,8 @@ struct sirdma_sq_slot {
  * ("publishes" them). The device reads a header only if all before it are valid. So only the header
  * of the first WQE waits to be published; those behind it are in the ring already.
  *
- *	ring:	 done | posted, device reads | committed, first is not valid | room |
- *		      tail		     head			     next
+ *	ring:	 done | posted, device reads | committed, first is not valid | free |
+ *		      tail		     head			     wqe    limit
  */
 struct sirdma_sq {
 	/* These are set before sirdma_sq_init(). */
@@ -44,17 +44,25 @@ struct sirdma_sq {
 	int signal_all;
 
 	__u32 closed; /* not 0: each request is refused; see sirdma_sq_close() */
-	/* sirdma_send_flag_bits() of each combination of flags, all of them signaled if signal_all */
+	/*
+	 * sirdma_send_flag_bits() of each combination of flags, all of them signaled if signal_all, and
+	 * the valid bit of the next WQE
+	 */
 	__u64 flag_bits[SIRDMA_SEND_HDR_FLAGS + 1];
 
-	/* The place of the next WQE: its index, which runs freely, and what follows from it. */
-	__u32 next;
-	__u32 room; /* quanta from next on that are known to be free, up to the end of the ring */
+	/*
+	 * The place of the next WQE. Members that change together are not neighbours: a compiler would
+	 * pack them into a vector, to add to each, which takes more instructions.
+	 */
 	struct sirdma_wqe *wqe;
-	struct sirdma_sq_slot *slot;
 	__u64 valid; /* the valid bit there */
+	struct sirdma_sq_slot *slot;
+	/* Up to here the ring is known to be free, at most up to its end. */
+	struct sirdma_wqe *limit;
 	struct sirdma_wqe *first; /* first WQE that waits to be published; NULL: there is none */
 	__u64 first_hdr; /* its header */
+	__u32 unfinished; /* not 0: the caller's own state of a request that it writes in pieces */
+	__u32 waiting; /* quanta that wait to be published */
 
 	__u32 head; /* index behind the WQEs that are published */
 	__u32 tail;
@@ -130,19 +138,38 @@ static inline struct sirdma_sq_slot *sirdma_sq_slot_at(const struct sirdma_sq *s
 /* Quanta that requests may still take. */
 static inline __u32 sirdma_sq_free(const struct sirdma_sq *sq)
 {
-	const __u32 taken = sirdma_wq_used(&sq->next, &sq->tail) + sirdma_sq_kept_free(sq->size);
+	const __u32 taken =
+		sirdma_wq_used(&sq->head, &sq->tail) + sq->waiting + sirdma_sq_kept_free(sq->size);
 
 	return taken < sq->size ? sq->size - taken : 0;
 }
 
-/* Let the next WQE be at @index, with no room there that is known. */
-static inline void sirdma_sq_seek(struct sirdma_sq *sq, __u32 index)
+/* The index of the next WQE, which runs freely. */
+static inline __u32 sirdma_sq_next(const struct sirdma_sq *sq)
 {
-	sq->next = index;
-	sq->room = 0;
+	return sq->head + sq->waiting;
+}
+
+/* Quanta at the next WQE that are known to be free. */
+static inline __u32 sirdma_sq_room(const struct sirdma_sq *sq)
+{
+	return (__u32)(sq->limit - sq->wqe);
+}
+
+/* Find the place of the next WQE from its index. No room is known there. */
+static inline void sirdma_sq_seek(struct sirdma_sq *sq)
+{
+	const __u32 index = sirdma_sq_next(sq);
+	const __u64 valid = sirdma_valid_bit(index, sq->size);
+	__u32 flags;
+
+	if (valid != sq->valid)
+		for (flags = 0; flags <= SIRDMA_SEND_HDR_FLAGS; flags++)
+			sq->flag_bits[flags] ^= SIRDMA_WQE_VALID;
+	sq->valid = valid;
 	sq->wqe = sirdma_sq_wqe_at(sq, index);
+	sq->limit = sq->wqe;
 	sq->slot = sirdma_sq_slot_at(sq, index);
-	sq->valid = sirdma_valid_bit(index, sq->size);
 }
 
 /* Put the indices of an empty queue to 0. */
@@ -150,8 +177,9 @@ static inline void sirdma_sq_start_over(struct sirdma_sq *sq)
 {
 	sirdma_store32(&sq->head, 0);
 	sirdma_store32(&sq->tail, 0);
+	sq->waiting = 0;
 	sq->first = (struct sirdma_wqe *)0;
-	sirdma_sq_seek(sq, 0);
+	sirdma_sq_seek(sq);
 }
 
 static inline void sirdma_sq_init(struct sirdma_sq *sq)
@@ -161,30 +189,42 @@ static inline void sirdma_sq_init(struct sirdma_sq *sq)
 	for (flags = 0; flags <= SIRDMA_SEND_HDR_FLAGS; flags++)
 		sq->flag_bits[flags] =
 			sirdma_send_flag_bits(flags | (sq->signal_all ? SIRDMA_SEND_SIGNALED : 0));
+	sq->valid = 0;
 	sirdma_sq_start_over(sq);
 }
 
-/* The next WQE, of @quanta and @length bytes of payload, is written; its slot may be. */
-static inline void sirdma_sq_advance(struct sirdma_sq *sq, __u32 quanta, __u32 length)
+/* Describe the next WQE, of @quanta and @length bytes of payload. */
+static inline void sirdma_sq_describe(struct sirdma_sq *sq, __u32 quanta, __u32 length)
 {
-	sq->slot->length = length;
-	sq->slot->quanta = quanta;
-	sq->slot += quanta;
-	sq->wqe += quanta;
-	sq->next += quanta;
-	sq->room -= quanta;
+	struct sirdma_sq_slot *slot = sq->slot;
+
+	slot->length = length;
+	slot->quanta = quanta;
 }
 
-/* Commit the next WQE, which is written except for @hdr, its header with the valid bit. */
-static inline void sirdma_sq_commit(struct sirdma_sq *sq, __u32 quanta, __u32 length, __u64 hdr)
+/* Go behind the next WQE. */
+static inline void sirdma_sq_advance(struct sirdma_sq *sq, __u32 quanta)
 {
+	sq->wqe += quanta;
+	sq->slot += quanta;
+}
+
+/*
+ * Commit the next WQE, which is described and is written except for @hdr, its header with the valid
+ * bit.
+ */
+static inline void sirdma_sq_commit(struct sirdma_sq *sq, __u32 quanta, __u64 hdr)
+{
+	struct sirdma_wqe *wqe = sq->wqe;
+
+	sirdma_sq_advance(sq, quanta);
+	sq->waiting += quanta;
 	if (!sq->first) {
-		sq->first = sq->wqe;
+		sq->first = wqe;
 		sq->first_hdr = hdr;
 	} else {
-		sirdma_put64(&sq->wqe->hdr, hdr);
+		sirdma_put64(&wqe->hdr, hdr);
 	}
-	sirdma_sq_advance(sq, quanta, length);
 }
 
 /*
@@ -193,22 +233,25 @@ static inline void sirdma_sq_commit(struct sirdma_sq *sq, __u32 quanta, __u32 le
  */
 static inline int sirdma_sq_publish(struct sirdma_sq *sq)
 {
-	if (!sq->first)
+	struct sirdma_wqe *first = sq->first;
+	const __u64 hdr = sq->first_hdr;
+
+	if (!first)
 		return 0;
-	sirdma_store32(&sq->head, sq->next);
-	sirdma_put64_release(&sq->first->hdr, sq->first_hdr);
 	sq->first = (struct sirdma_wqe *)0;
+	sirdma_store32(&sq->head, sirdma_sq_next(sq));
+	sq->waiting = 0;
+	sirdma_put64_release(&first->hdr, hdr);
 	return 1;
 }
 
 /* Commit and publish the next WQE, when no other waits. */
-static inline void sirdma_sq_commit_alone(struct sirdma_sq *sq, __u32 quanta, __u32 length,
-					  __u64 hdr)
+static inline void sirdma_sq_commit_alone(struct sirdma_sq *sq, __u32 quanta, __u64 hdr)
 {
 	struct sirdma_wqe *wqe = sq->wqe;
 
-	sirdma_sq_advance(sq, quanta, length);
-	sirdma_store32(&sq->head, sq->next);
+	sirdma_sq_advance(sq, quanta);
+	sirdma_store32(&sq->head, sq->head + quanta);
 	sirdma_put64_release(&wqe->hdr, hdr);
 }
 
@@ -218,14 +261,17 @@ static inline void sirdma_sq_commit_alone(struct sirdma_sq *sq, __u32 quanta, __
  */
 static inline void sirdma_sq_rewind(struct sirdma_sq *sq)
 {
-	const __u32 behind = sq->room < SIRDMA_MAX_WQE_QUANTA ? sq->room : SIRDMA_MAX_WQE_QUANTA;
+	const __u32 room = sirdma_sq_room(sq);
+	const __u32 behind = room < SIRDMA_MAX_WQE_QUANTA ? room : SIRDMA_MAX_WQE_QUANTA;
+	const __u32 end = sirdma_sq_next(sq) + behind;
 	__u32 i;
 
-	for (i = sq->head; i != sq->next + behind; i++)
+	for (i = sq->head; i != end; i++)
 		sirdma_put64(&sirdma_sq_wqe_at(sq, i)->hdr,
 			     sirdma_valid_bit(i, sq->size) ^ SIRDMA_WQE_VALID);
 	sq->first = (struct sirdma_wqe *)0;
-	sirdma_sq_seek(sq, sq->head);
+	sq->waiting = 0;
+	sirdma_sq_seek(sq);
 }
 
 /*
@@ -235,12 +281,18 @@ static inline void sirdma_sq_rewind(struct sirdma_sq *sq)
 static inline void sirdma_sq_close(struct sirdma_sq *sq)
 {
 	sirdma_store32(&sq->closed, 1);
-	sq->room = 0;
+	sq->limit = sq->wqe;
 }
 
 static inline void sirdma_sq_open(struct sirdma_sq *sq)
 {
 	sirdma_store32(&sq->closed, 0);
+}
+
+/* Quanta from the next WQE to the end of its chunk. */
+static inline __u32 sirdma_sq_in_chunk(const struct sirdma_sq *sq)
+{
+	return SIRDMA_SQ_CHUNK_QUANTA - sirdma_sq_next(sq) % SIRDMA_SQ_CHUNK_QUANTA;
 }
 
 /*
@@ -249,10 +301,10 @@ static inline void sirdma_sq_open(struct sirdma_sq *sq)
  */
 static SIRDMA_COLD int sirdma_sq_make_room(struct sirdma_sq *sq, __u32 quanta)
 {
-	const __u32 in_chunk = SIRDMA_SQ_CHUNK_QUANTA - sq->next % SIRDMA_SQ_CHUNK_QUANTA;
+	const __u32 in_chunk = sirdma_sq_in_chunk(sq);
 	const __u32 padding = quanta <= in_chunk ? 0 : in_chunk;
 	const __u32 unused = sirdma_sq_free(sq);
-	__u32 to_end, i;
+	__u32 to_end, room, i;
 
 	if (sirdma_load32(&sq->closed))
 		return -EINVAL;
@@ -260,20 +312,22 @@ static SIRDMA_COLD int sirdma_sq_make_room(struct sirdma_sq *sq, __u32 quanta)
 		return -ENOMEM;
 	for (i = 0; i < padding; i++) {
 		sq->slot->wr_id = 0;
-		sirdma_sq_commit(sq, 1, 0, sirdma_put_nop(sq->wqe, sq->valid));
+		sirdma_sq_describe(sq, 1, 0);
+		sirdma_sq_commit(sq, 1, sirdma_put_nop(sq->wqe, sq->valid));
 	}
-	sirdma_sq_seek(sq, sq->next);
-	to_end = sq->size - (sq->next & (sq->size - 1));
-	sq->room = unused - padding < to_end ? unused - padding : to_end;
+	sirdma_sq_seek(sq);
+	to_end = sq->size - (sirdma_sq_next(sq) & (sq->size - 1));
+	room = unused - padding < to_end ? unused - padding : to_end;
+	sq->limit = sq->wqe + room;
 	return 0;
 }
 
 /* Let the next WQE have @quanta. 0 or -errno, as sirdma_sq_make_room(). */
 static inline int sirdma_sq_place(struct sirdma_sq *sq, __u32 quanta)
 {
-	const __u32 in_chunk = SIRDMA_SQ_CHUNK_QUANTA - sq->next % SIRDMA_SQ_CHUNK_QUANTA;
-
-	return quanta <= sq->room && quanta <= in_chunk ? 0 : sirdma_sq_make_room(sq, quanta);
+	return quanta <= sirdma_sq_room(sq) && quanta <= sirdma_sq_in_chunk(sq) ?
+		       0 :
+		       sirdma_sq_make_room(sq, quanta);
 }
 
 /*
@@ -352,13 +406,14 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	if (err)
 		return err;
 
-	hdr = sirdma_send_hdr(op, send->flags, sq->flag_bits[send->flags & SIRDMA_SEND_HDR_FLAGS]);
+	hdr = sirdma_send_hdr(op, send->flags, sq->flag_bits);
 	if ((op & SIRDMA_SEND_OP_KEY) || sq->qp_type == SIRDMA_SEND_ON_UD)
 		hdr |= SIRDMA_PREP(SIRDMA_WQE_REMSTAG, send->key);
 	sq->slot->wr_id = send->wr_id;
 	hdr = sirdma_sq_put(sq, send, op, hdr, (__u32)bytes);
-	sirdma_sq_commit(sq, quanta, op & SIRDMA_SEND_OP_ATOMIC ? SIRDMA_ATOMIC_LEN : (__u32)bytes,
-			 hdr);
+	sirdma_sq_describe(sq, quanta,
+			   op & SIRDMA_SEND_OP_ATOMIC ? SIRDMA_ATOMIC_LEN : (__u32)bytes);
+	sirdma_sq_commit(sq, quanta, hdr);
 	return 0;
 }
 

@@ -396,7 +396,8 @@ inline void Qp::place_raw(const Wr &wr, sirdma_send send)
 	else
 		hdr = sirdma_put_send(wqe, &send, hdr, valid);
 	queue.slot->wr_id = 0;
-	sirdma_sq_commit(&queue, quanta, 0, hdr);
+	sirdma_sq_describe(&queue, quanta, 0);
+	sirdma_sq_commit(&queue, quanta, hdr);
 }
 
 inline u32 Qp::place(const Wr &wr)

@@ -44,7 +44,7 @@ public:
 	{
 		EXPECT_EQ(pipe(pipe_.data()), 0);
 		queues.attach(nullptr, qp.id);
-		queues.doorbell.kick_by_command(pipe_[1], qp.id);
+		queues.send.doorbell.kick_by_command(pipe_[1], qp.id);
 		queues.set_state(IBV_QPS_RTS);
 
 		/* Again, with a context of ours and one CQ for both queues. */

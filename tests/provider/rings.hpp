@@ -46,7 +46,7 @@ public:
 			ADD_FAILURE() << "no pipe";
 		queues_.attach(&page, 0x123);
 		if (shape.kicked)
-			queues_.doorbell.kick_by_command(pipe_[1], 0x55);
+			queues_.send.doorbell.kick_by_command(pipe_[1], 0x55);
 		queues_.set_state(IBV_QPS_RTS);
 	}
 

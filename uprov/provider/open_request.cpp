@@ -18,18 +18,19 @@ uint32_t SendQueue::first_frag() const noexcept
 
 void SendQueue::is_set(uint32_t parts) noexcept
 {
-	request.missing &= ~parts;
-	if (!request.missing)
-		sirdma_sq_commit(&queue_, request.quanta, request.length,
-				 request.hdr | queue_.valid);
+	queue_.unfinished &= ~parts;
+	if (queue_.unfinished)
+		return;
+	sirdma_sq_describe(&queue_, request.quanta, request.length);
+	sirdma_sq_commit(&queue_, request.quanta, request.hdr);
 }
 
 /* Does the open request miss its data? Data that is set twice is an error. */
 bool SendQueue::misses_data() noexcept
 {
-	if (request.missing == OpenRequest::address)
-		request.fail(EINVAL);
-	return request.missing & OpenRequest::data;
+	if (queue_.unfinished == OpenRequest::address)
+		fail(EINVAL);
+	return queue_.unfinished & OpenRequest::data;
 }
 
 /*
@@ -43,10 +44,11 @@ bool SendQueue::place_request(uint32_t quanta) noexcept
 	const uint64_t first = get(from->frag_addr), remote = get(from->remote);
 
 	if (const int err = sirdma_sq_place(&queue_, quanta)) {
-		request.fail(-err);
+		fail(-err);
 		return false;
 	}
 	if (queue_.wqe != from) {
+		request.hdr = (request.hdr & ~SIRDMA_WQE_VALID) | queue_.valid;
 		queue_.slot->wr_id = wr_id;
 		put(queue_.wqe->frag_addr, first);
 		put(queue_.wqe->remote, remote);
@@ -66,7 +68,7 @@ void SendQueue::set_fragments(std::span<const ibv_sge> sges) noexcept
 		sirdma_send_quanta(&queue_, request.op, false, count, first_frag(), bytes);
 
 	if (too_many || !quanta) {
-		request.fail(EINVAL);
+		fail(EINVAL);
 		return;
 	}
 	if (!place_request(quanta))
@@ -88,7 +90,7 @@ void SendQueue::set_inline(std::span<const ibv_data_buf> bufs) noexcept
 		return;
 	for (const ibv_data_buf &buf : bufs) {
 		if (buf.length > SIRDMA_MAX_INLINE - bytes) {
-			request.fail(EINVAL);
+			fail(EINVAL);
 			return;
 		}
 		bytes += static_cast<uint32_t>(buf.length);
@@ -98,7 +100,7 @@ void SendQueue::set_inline(std::span<const ibv_data_buf> bufs) noexcept
 		sirdma_send_quanta(&queue_, request.op, true, 1, first_frag(), bytes);
 
 	if (!quanta) {
-		request.fail(EINVAL);
+		fail(EINVAL);
 		return;
 	}
 	if (!place_request(quanta))
@@ -118,10 +120,10 @@ void SendQueue::set_inline(std::span<const ibv_data_buf> bufs) noexcept
 
 void SendQueue::set_address(ibv_ah *ah, uint32_t qpn, uint32_t qkey) noexcept
 {
-	if (!request.missing || request.has_failed())
+	if (!queue_.unfinished || has_failed())
 		return;
 	if (!ah || Ah::of(ah).domain != domain_) [[unlikely]] {
-		request.fail(EINVAL);
+		fail(EINVAL);
 		return;
 	}
 	put(queue_.wqe->remote, sirdma_send_dest(qpn, qkey));
@@ -131,7 +133,7 @@ void SendQueue::set_address(ibv_ah *ah, uint32_t qpn, uint32_t qkey) noexcept
 
 void SendQueue::set_srq(uint32_t number) noexcept
 {
-	if (!request.missing || request.has_failed())
+	if (!queue_.unfinished || has_failed())
 		return;
 	sirdma_put_srq(queue_.wqe, request.op, number, request.imm);
 	is_set(OpenRequest::address);
@@ -143,13 +145,15 @@ void SendQueue::set_srq(uint32_t number) noexcept
  */
 bool SendQueue::end_request() noexcept
 {
-	if (request.has_failed())
+	if (has_failed())
 		return false;
-	if (request.missing & OpenRequest::address)
-		request.fail(EINVAL);
-	else if (request.missing)
+	if (queue_.unfinished == OpenRequest::one)
+		commit_one();
+	else if (queue_.unfinished & OpenRequest::address)
+		fail(EINVAL);
+	else if (queue_.unfinished)
 		set_fragments({});
-	return !request.has_failed();
+	return !has_failed();
 }
 
 [[gnu::noinline]] bool SendQueue::prepare(uint32_t quanta) noexcept
@@ -157,8 +161,8 @@ bool SendQueue::end_request() noexcept
 	if (!end_request())
 		return false;
 	if (const int err = sirdma_sq_place(&queue_, quanta))
-		request.fail(-err);
-	return !request.has_failed();
+		fail(-err);
+	return !has_failed();
 }
 
 void SendQueue::take_next(const sirdma_send &work) noexcept
@@ -166,12 +170,28 @@ void SendQueue::take_next(const sirdma_send &work) noexcept
 	if (!end_request())
 		return;
 	if (const int err = take(work))
-		request.fail(err);
+		fail(err);
 }
 
-[[gnu::cold]] int SendQueue::complete_open() noexcept
+void SendQueue::start_shared() noexcept
 {
-	if (end_request())
+	lock_.lock();
+}
+
+/* All requests are written: make them valid. */
+int SendQueue::publish() noexcept
+{
+	const bool posted = sirdma_sq_publish(&queue_);
+
+	lock_.unlock();
+	if (posted)
+		doorbell.ring_send();
+	return 0;
+}
+
+int SendQueue::complete_list() noexcept
+{
+	if (end_request()) [[likely]]
 		return publish();
 
 	const int err = request.err;
@@ -183,7 +203,7 @@ void SendQueue::take_next(const sirdma_send &work) noexcept
 void SendQueue::abort() noexcept
 {
 	sirdma_sq_rewind(&queue_);
-	request.missing = 0;
+	queue_.unfinished = 0;
 	lock_.unlock();
 }
 

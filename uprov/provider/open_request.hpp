@@ -12,26 +12,19 @@ namespace sirdma
 
 struct OpenRequest {
 	/*
-	 * The states of missing: 0, no request is open; data, address or both, this much of the
-	 * request is not set; failed, a request of this list cannot be posted, nor can those
-	 * behind it.
+	 * The states of sirdma_sq::unfinished: 0, no request is open; data, address or both, this
+	 * much of the request is not set; failed, a request of this list cannot be posted, nor can
+	 * those behind it.
 	 */
 	static constexpr uint32_t data = 1;
 	static constexpr uint32_t address = 2; /* of a datagram, or the queue of an XRC request */
 	/* With data: the data is not what the call for one fragment writes. */
 	static constexpr uint32_t special = 4;
 	static constexpr uint32_t failed = 8;
+	/* Alone: nothing is missing; a WQE of one quantum, which is described, waits for its commit. */
+	static constexpr uint32_t one = 16;
 
-	bool has_failed() const noexcept { return missing & failed; }
-
-	void fail(int errno_value) noexcept
-	{
-		missing = failed;
-		err = errno_value;
-	}
-
-	uint32_t missing = 0;
-	int err = 0;
+	int err = 0; /* errno of the request that failed */
 	uint32_t op = 0; /* entry of the opcode table */
 	uint32_t imm = 0; /* of an XRC request, until the queue is set */
 	uint64_t hdr = 0; /* what is known of the header */

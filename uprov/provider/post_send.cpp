@@ -113,9 +113,8 @@ uint32_t plain_operations(const SendLimits &limits) noexcept
 } // namespace
 
 SendQueue::SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots,
-		     const SendLimits &limits, QpDoorbell &doorbell, bool locked) noexcept
-	: lock_(locked), plain_(plain_operations(limits)), queue_{}, doorbell_(doorbell),
-	  domain_(limits.domain)
+		     const SendLimits &limits, bool locked) noexcept
+	: lock_(locked), plain_(plain_operations(limits)), queue_{}, domain_(limits.domain)
 {
 	queue_.ring = ring.data();
 	queue_.slots = slots.data();
@@ -174,11 +173,12 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 [[gnu::always_inline]] inline bool SendQueue::post_plain(const ibv_send_wr &wr) noexcept
 {
 	const unsigned opcode = opcode_of(wr), flags = wr.send_flags;
-	const uint64_t flag_bits = queue_.flag_bits[flags & SIRDMA_SEND_HDR_FLAGS];
+	sirdma_wqe *const wqe = queue_.wqe;
+	const uint64_t valid = queue_.valid;
 	uint64_t hdr, remote_addr = 0;
 
 	if (opcode >= 32 || !(plain_ >> opcode & 1) || (flags & SIRDMA_SEND_INLINE) ||
-	    wr.num_sge != 1 || !queue_.room) [[unlikely]]
+	    wr.num_sge != 1 || wqe == queue_.limit) [[unlikely]]
 		return false;
 
 	const sirdma_sge *sge = codec_sges(wr.sg_list);
@@ -186,18 +186,20 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	if (sge->length > SIRDMA_MAX_MSG_SIZE) [[unlikely]]
 		return false;
 	if (opcode == SIRDMA_WR_SEND) {
-		hdr = sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_SEND), flags, flag_bits);
+		hdr = sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_SEND), flags, queue_.flag_bits);
 	} else {
-		hdr = sirdma_send_hdr(sirdma_send_op(opcode == SIRDMA_WR_READ ? SIRDMA_WR_READ :
-										SIRDMA_WR_WRITE),
-				      flags, flag_bits);
+		hdr = opcode == SIRDMA_WR_READ ? sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_READ),
+								 flags, queue_.flag_bits) :
+						 sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_WRITE),
+								 flags, queue_.flag_bits);
 		hdr |= wr.wr.rdma.rkey;
 		remote_addr = wr.wr.rdma.remote_addr;
 	}
 	queue_.slot->wr_id = wr.wr_id;
-	sirdma_put_frag(sirdma_frag_at(queue_.wqe, 0), sge, queue_.valid);
-	put(queue_.wqe->remote, remote_addr);
-	sirdma_sq_commit_alone(&queue_, 1, sge->length, hdr | queue_.valid);
+	sirdma_sq_describe(&queue_, 1, sge->length);
+	sirdma_put_frag(sirdma_frag_at(wqe, 0), sge, valid);
+	put(wqe->remote, remote_addr);
+	sirdma_sq_commit_alone(&queue_, 1, hdr);
 	return true;
 }
 
@@ -218,7 +220,7 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	}
 	lock_.unlock();
 	if (posted)
-		doorbell_.ring_send();
+		doorbell.ring_send();
 	return err;
 }
 
@@ -242,7 +244,7 @@ int SendQueue::post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept
 		return post_rest(wr, bad, wr != list);
 	lock_.unlock();
 	/* Do this after the lock is dropped: see QpDoorbell. */
-	doorbell_.ring_send();
+	doorbell.ring_send();
 	return 0;
 }
 
@@ -251,6 +253,7 @@ void SendQueue::reset() noexcept
 	lock_.lock();
 	sirdma_sq_reset(&queue_);
 	request = {};
+	queue_.unfinished = 0;
 	lock_.unlock();
 }
 

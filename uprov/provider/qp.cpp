@@ -134,7 +134,7 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	req.drv.user_wqe_bufs = reinterpret_cast<uintptr_t>(memory_.data());
 	req.drv.user_compl_ctx = reinterpret_cast<uintptr_t>(&queues_);
 	const NumberGuard guard(context, attr.srq);
-	QpDoorbell &doorbell = queues_.doorbell;
+	QpDoorbell &doorbell = queues_.send.doorbell;
 
 	if (context.kick && context.imported &&
 	    !doorbell.prepare_imported_kick(driver_id_of(context.verbs.device)))

@@ -29,9 +29,9 @@ class QueuePair {
 public:
 	QueuePair(const QueuePairMemory &memory, const SendLimits &send_limits,
 		  uint32_t max_recv_sge, bool locked) noexcept
-		: send(memory.sq, memory.send_slots, send_limits, doorbell, locked),
-		  recv(memory.rq, memory.recv_wr_ids, memory.recv_shift, max_recv_sge, doorbell,
-		       locked),
+		: send(memory.sq, memory.send_slots, send_limits, locked),
+		  recv(memory.rq, memory.recv_wr_ids, memory.recv_shift, max_recv_sge,
+		       send.doorbell, locked),
 		  shadow_(memory.shadow)
 	{
 	}
@@ -42,7 +42,7 @@ public:
 	/* The QP has its number: from now on doorbells reach the device. */
 	void attach(sirdma_db_page *page, uint32_t qp_id) noexcept
 	{
-		doorbell.attach(page, shadow_, qp_id);
+		send.doorbell.attach(page, shadow_, qp_id);
 	}
 
 	/* A QP with a shared receive queue takes no receives. */
@@ -76,7 +76,6 @@ public:
 		recv.reset();
 	}
 
-	QpDoorbell doorbell;
 	SendQueue send;
 	RecvQueue recv;
 

@@ -50,7 +50,7 @@ public:
 	 * SIRDMA_SQ_RSVD_QUANTA; @ring must be zeroed. The queue is closed.
 	 */
 	SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots, const SendLimits &limits,
-		  QpDoorbell &doorbell, bool locked) noexcept;
+		  bool locked) noexcept;
 
 	/* A queue that is closed refuses requests with EINVAL. */
 	void open() noexcept { sirdma_sq_open(&queue_); }
@@ -67,7 +67,13 @@ public:
 	 * together. start() locks the queue, complete() and abort() unlock it. complete() returns
 	 * the errno of the first request that failed; then nothing was posted.
 	 */
-	void start() noexcept { lock_.lock(); }
+	void start() noexcept
+	{
+		if (!lock_.unshared()) [[unlikely]]
+			start_shared();
+		else
+			lock_.lock_unshared();
+	}
 	int complete() noexcept;
 	void abort() noexcept;
 
@@ -99,6 +105,21 @@ public:
 		is_set(OpenRequest::data | OpenRequest::special);
 	}
 
+	/* The open request cannot be posted. */
+	void fail(int errno_value) noexcept
+	{
+		queue_.unfinished = OpenRequest::failed;
+		request.err = errno_value;
+	}
+	bool has_failed() const noexcept { return queue_.unfinished & OpenRequest::failed; }
+
+	/* The request that OpenRequest::one describes is written. */
+	void commit_one() noexcept
+	{
+		queue_.unfinished = 0;
+		sirdma_sq_commit(&queue_, 1, request.hdr);
+	}
+
 	/* Empty the queue, for RESET. The device must not access the ring. */
 	void reset() noexcept;
 
@@ -113,6 +134,7 @@ public:
 	sirdma_sq &queue() noexcept { return queue_; }
 
 	OpenRequest request; /* the lock protects it */
+	QpDoorbell doorbell; /* of both queues of the QP */
 
 private:
 	bool post_plain(const ibv_send_wr &wr) noexcept;
@@ -121,7 +143,8 @@ private:
 	int take(const ibv_send_wr &wr) noexcept;
 	int take_bind(const ibv_send_wr &wr, sirdma_send &work) noexcept;
 
-	int complete_open() noexcept;
+	void start_shared() noexcept;
+	int complete_list() noexcept;
 	int publish() noexcept;
 	bool end_request() noexcept;
 	bool misses_data() noexcept;
@@ -133,27 +156,19 @@ private:
 	QueueLock lock_;
 	uint32_t plain_; /* a bit for each opcode that post_plain() writes */
 	sirdma_sq queue_;
-	QpDoorbell &doorbell_;
 	const Pd *const domain_;
 };
 
-/* All requests are written: make them valid. */
-inline int SendQueue::publish() noexcept
-{
-	const bool posted = sirdma_sq_publish(&queue_);
-
-	lock_.unlock();
-	/* Do this after the lock is dropped: see QpDoorbell. */
-	if (posted)
-		doorbell_.ring_send();
-	return 0;
-}
-
 inline int SendQueue::complete() noexcept
 {
-	if (request.missing) [[unlikely]]
-		return complete_open();
-	return publish();
+	if (queue_.unfinished != OpenRequest::one || queue_.waiting) [[unlikely]]
+		return complete_list();
+	queue_.unfinished = 0;
+	sirdma_sq_commit_alone(&queue_, 1, request.hdr);
+	lock_.unlock();
+	/* Do this after the lock is dropped: see QpDoorbell. */
+	doorbell.ring_send();
+	return 0;
 }
 
 } // namespace sirdma

@@ -37,8 +37,7 @@ uint64_t header(const ibv_qp_ex *ex, const sirdma_sq &sq, uint32_t op, uint32_t 
 {
 	const unsigned flags = ex->wr_flags;
 
-	return sirdma_send_hdr(op, flags, sq.flag_bits[flags & SIRDMA_SEND_HDR_FLAGS]) |
-	       (op & SIRDMA_SEND_OP_KEY ? key : 0);
+	return sirdma_send_hdr(op, flags, sq.flag_bits) | (op & SIRDMA_SEND_OP_KEY ? key : 0);
 }
 
 /* A request of the current wr_id and flags. */
@@ -121,7 +120,7 @@ void wr_bind_mw(ibv_qp_ex *ex, ibv_mw *mw, uint32_t rkey, const ibv_mw_bind_info
 		return;
 	work.bind = &bind;
 	if (const int err = describe_bind(mw, rkey, *info, bind))
-		queue.request.fail(err);
+		queue.fail(err);
 	else
 		queue.take_next(work);
 }
@@ -184,6 +183,9 @@ private:
 	template <sirdma_wr_opcode opcode>
 	static void open(ibv_qp_ex *ex, uint32_t key, uint64_t remote_addr, uint32_t imm) noexcept;
 	template <sirdma_wr_opcode opcode>
+	static void open_behind(ibv_qp_ex *ex, uint32_t key, uint64_t remote_addr,
+				uint32_t imm) noexcept;
+	template <sirdma_wr_opcode opcode>
 	static void open_later(ibv_qp_ex *ex, uint32_t key, uint64_t remote_addr,
 			       uint32_t imm) noexcept;
 	template <sirdma_wr_opcode opcode>
@@ -202,20 +204,42 @@ template <sirdma_wr_opcode opcode>
 	sirdma_sq &sq = queue.queue();
 	const uint32_t op = sirdma_send_op(opcode);
 
-	if (request.missing || !sq.room) [[unlikely]] {
+	sirdma_wqe *const wqe = sq.wqe;
+
+	if (sq.unfinished) [[unlikely]] {
+		open_behind<opcode>(ex, key, remote_addr, imm);
+		return;
+	}
+	if (wqe == sq.limit) [[unlikely]] {
 		open_later<opcode>(ex, key, remote_addr, imm);
 		return;
 	}
 	sq.slot->wr_id = ex->wr_id;
 	if constexpr (dest != Dest::handle)
-		put(sq.wqe->remote, remote_addr);
+		put(wqe->remote, remote_addr);
 	if constexpr (dest == Dest::srq)
 		request.imm = imm;
 	else if (op & SIRDMA_SEND_OP_IMM)
-		put(sq.wqe->frag_addr, imm);
+		put(wqe->frag_addr, imm);
 	request.op = op;
 	request.hdr = header(ex, sq, op, key);
-	request.missing = missing_parts(dest, opcode);
+	sq.unfinished = missing_parts(dest, opcode);
+}
+
+/* The same when the request before is not committed, which mostly waits for nothing else. */
+template <Dest dest>
+template <sirdma_wr_opcode opcode>
+[[gnu::noinline]] void WrCalls<dest>::open_behind(ibv_qp_ex *ex, uint32_t key, uint64_t remote_addr,
+						  uint32_t imm) noexcept
+{
+	SendQueue &queue = send_queue(ex);
+
+	if (queue.queue().unfinished != OpenRequest::one) [[unlikely]] {
+		open_later<opcode>(ex, key, remote_addr, imm);
+		return;
+	}
+	queue.commit_one();
+	open<opcode>(ex, key, remote_addr, imm);
 }
 
 /* The same when the request before has no end yet, or when there may be no room. */
@@ -244,7 +268,7 @@ void WrCalls<dest>::open_atomic(ibv_qp_ex *ex, uint32_t key, uint64_t remote_add
 	sirdma_put_operands(sq.wqe, swap_add, compare, 0, sq.valid);
 	request.op = sirdma_send_op(opcode);
 	request.hdr = header(ex, sq, request.op, key);
-	request.missing = missing_parts(dest, opcode);
+	sq.unfinished = missing_parts(dest, opcode);
 }
 
 /* It has no data, but may have to be told the queue. */
@@ -261,7 +285,7 @@ void WrCalls<dest>::flush(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, si
 	if (!queue.prepare(1))
 		return;
 	if (!sirdma_flush_ok(&flush)) {
-		request.fail(EINVAL);
+		queue.fail(EINVAL);
 		return;
 	}
 	work.remote_addr = remote_addr;
@@ -269,7 +293,7 @@ void WrCalls<dest>::flush(ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, si
 	sq.slot->wr_id = ex->wr_id;
 	request.op = sirdma_send_op(SIRDMA_WR_FLUSH);
 	request.hdr = 0;
-	request.missing = missing_parts(dest, SIRDMA_WR_FLUSH);
+	sq.unfinished = missing_parts(dest, SIRDMA_WR_FLUSH);
 	queue.data_is_set(
 		1, 0, sirdma_put_flush(sq.wqe, &work, header(ex, sq, request.op, rkey), sq.valid));
 }
@@ -279,10 +303,9 @@ template <Dest dest>
 void WrCalls<dest>::set_sge(ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length) noexcept
 {
 	SendQueue &queue = send_queue(ex);
-	OpenRequest &request = queue.request;
 	sirdma_sq &sq = queue.queue();
-	const uint32_t missing = dest == Dest::connection ? request.missing :
-							    request.missing & ~OpenRequest::address;
+	const uint32_t missing = dest == Dest::connection ? sq.unfinished :
+							    sq.unfinished & ~OpenRequest::address;
 
 	if (missing != OpenRequest::data || length > SIRDMA_MAX_MSG_SIZE) [[unlikely]] {
 		set_any_sge(ex, lkey, addr, length);
@@ -293,8 +316,8 @@ void WrCalls<dest>::set_sge(ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_
 
 	sirdma_put_frag(sirdma_frag_at(sq.wqe, 0), &sge, sq.valid);
 	if constexpr (dest == Dest::connection) {
-		request.missing = 0;
-		sirdma_sq_commit(&sq, 1, length, request.hdr | sq.valid);
+		sirdma_sq_describe(&sq, 1, length);
+		sq.unfinished = OpenRequest::one;
 	} else {
 		queue.data_is_set(1, length, 0);
 	}
