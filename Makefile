@@ -44,8 +44,10 @@ install: kmod uprov ## modules (with depmod), provider and its libibverbs.d entr
 check: ## style and layering: checkpatch, sparse, clang-format, clang-tidy, purity, headers alone
 	scripts/check
 
-bench: ## sirdma beside soft-RoCE in a guest; table and build/bench/results.json
+bench: ## sirdma beside soft-RoCE in a guest; table and build/bench/results.json; instructions of the provider's calls
 	scripts/setup
+	scripts/setup cost
+	tests/bench/instructions
 	scripts/bench twin
 	scripts/bench guest
 

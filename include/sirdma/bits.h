@@ -22,10 +22,16 @@
 #define SIRDMA_PAGE_SHIFT 12
 #define SIRDMA_PAGE_SIZE (1u << SIRDMA_PAGE_SHIFT)
 
+/* A function of a header that is seldom called: not to be inlined into its callers. */
+#define SIRDMA_COLD __attribute__((__cold__, __noinline__, __unused__))
+
 #ifdef __cplusplus
 #define SIRDMA_STATIC_ASSERT(cond, msg) static_assert(cond, msg)
+/* In front of a function that C++ evaluates for tables. */
+#define SIRDMA_CONSTEXPR constexpr
 #else
 #define SIRDMA_STATIC_ASSERT(cond, msg) _Static_assert(cond, msg)
+#define SIRDMA_CONSTEXPR
 #endif
 
 /* Layout check of a hardware structure: total size in bytes. */

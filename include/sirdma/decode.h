@@ -100,6 +100,12 @@ static inline void sirdma_cq_ring_init(struct sirdma_cq_ring *cq, struct sirdma_
 	cq->valid = SIRDMA_CQE_VALID;
 }
 
+/* Is the element at the head not valid yet? */
+static inline int sirdma_cq_is_empty(const struct sirdma_cq_ring *cq)
+{
+	return !!((sirdma_get64(&cq->ring[cq->head].hdr) ^ cq->valid) & SIRDMA_CQE_VALID);
+}
+
 /* *at: the element at the head. 0 when it, or its second half, is not valid yet. */
 static inline int sirdma_cq_peek(const struct sirdma_cq_ring *cq, struct sirdma_cqe_at *at)
 {
@@ -122,17 +128,22 @@ static inline int sirdma_cq_peek(const struct sirdma_cq_ring *cq, struct sirdma_
 	       (wraps ? cq->valid ^ SIRDMA_CQE_VALID : cq->valid);
 }
 
+/* The next @n elements, which do not go beyond the end of the ring, are consumed. */
+static inline void sirdma_cq_advance(struct sirdma_cq_ring *cq, __u32 n)
+{
+	cq->head += n;
+	if (cq->head == cq->size) {
+		cq->head = 0;
+		cq->valid ^= SIRDMA_CQE_VALID;
+	}
+	cq->unpublished += n;
+}
+
 static inline void sirdma_cq_consume(struct sirdma_cq_ring *cq, const struct sirdma_cqe_at *at)
 {
-	__u32 n;
-
-	for (n = at->ext ? 2 : 1; n; n--) {
-		if (++cq->head == cq->size) {
-			cq->head = 0;
-			cq->valid ^= SIRDMA_CQE_VALID;
-		}
-		cq->unpublished++;
-	}
+	sirdma_cq_advance(cq, 1);
+	if (at->ext)
+		sirdma_cq_advance(cq, 1);
 }
 
 /* Release consumed elements, which the device may then overwrite. Partner: its acquire. */
@@ -246,7 +257,7 @@ static inline __u32 sirdma_cqe_status(__u64 hdr)
 }
 
 /* Opcode of a send completion whose CQE says @code. */
-static inline __u32 sirdma_send_wc_opcode(__u32 code)
+static inline SIRDMA_CONSTEXPR __u32 sirdma_send_wc_opcode(__u32 code)
 {
 	switch (code) {
 	case SIRDMA_OP_WRITE:

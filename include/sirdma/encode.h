@@ -47,6 +47,8 @@ enum sirdma_wr_opcode {
 #define SIRDMA_SEND_SIGNALED 0x2u
 #define SIRDMA_SEND_SOLICITED 0x4u
 #define SIRDMA_SEND_INLINE 0x8u
+/* Those that change the header: see sirdma_send_flag_bits(). */
+#define SIRDMA_SEND_HDR_FLAGS (SIRDMA_SEND_FENCE | SIRDMA_SEND_SIGNALED | SIRDMA_SEND_SOLICITED)
 
 /* A memory window to be bound. */
 struct sirdma_bind {
@@ -113,6 +115,7 @@ struct sirdma_send {
 #define SIRDMA_SEND_OP_IMM 0x10000u
 #define SIRDMA_SEND_OP_KEY 0x20000u /* the header's low word is the key */
 #define SIRDMA_SEND_OP_INLINE 0x40000u
+#define SIRDMA_SEND_OP_READ 0x80000u /* the fragments receive data */
 #define SIRDMA_SEND_OP_ATOMIC 0x100000u
 #define SIRDMA_SEND_OP_NO_DATA 0x200000u /* changes a key, or is a FLUSH */
 #define SIRDMA_SEND_OP_KERNEL 0x400000u /* of kernel consumers only */
@@ -126,7 +129,27 @@ struct sirdma_send {
 #define SIRDMA_SEND_ON_CONNECTED (SIRDMA_SEND_ON_RELIABLE | SIRDMA_SEND_ON_UC)
 #define SIRDMA_SEND_OP(code, code_sol, flags) ((__u32)(code) | (__u32)(code_sol) << 8 | (flags))
 
-/* The entry of @opcode; 0: there is no such operation. */
+/* The entry of an operation of kernel consumers. */
+static inline __u32 sirdma_send_kernel_op(__u32 opcode)
+{
+	switch (opcode) {
+	case SIRDMA_WR_READ_INV:
+		return SIRDMA_SEND_OP(SIRDMA_OP_READ_LOC_INV, SIRDMA_OP_READ_LOC_INV,
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_READ |
+					      SIRDMA_SEND_OP_KERNEL | SIRDMA_SEND_ON_RC);
+	case SIRDMA_WR_FAST_REG:
+		return SIRDMA_SEND_OP(SIRDMA_OP_FAST_REG, SIRDMA_OP_FAST_REG,
+				      SIRDMA_SEND_OP_NO_DATA | SIRDMA_SEND_OP_KERNEL |
+					      SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_UC);
+	default:
+		return 0;
+	}
+}
+
+/*
+ * The entry of @opcode; 0: there is no such operation. The numbers of the cases lie close together, so
+ * that compilers make an array of them.
+ */
 static inline __u32 sirdma_send_op(__u32 opcode)
 {
 	switch (opcode) {
@@ -148,7 +171,8 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 					      SIRDMA_SEND_ON_CONNECTED | SIRDMA_SEND_ON_UD);
 	case SIRDMA_WR_READ:
 		return SIRDMA_SEND_OP(SIRDMA_OP_READ, SIRDMA_OP_READ,
-				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_ON_RELIABLE);
+				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_READ |
+					      SIRDMA_SEND_ON_RELIABLE);
 	case SIRDMA_WR_CMP_SWAP:
 		return SIRDMA_SEND_OP(SIRDMA_OP_CMP_SWAP, SIRDMA_OP_CMP_SWAP,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_ATOMIC |
@@ -164,17 +188,9 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 		return SIRDMA_SEND_OP(SIRDMA_OP_SEND_INV, SIRDMA_OP_SEND_SOL_INV,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_INLINE |
 					      SIRDMA_SEND_ON_RELIABLE);
-	case SIRDMA_WR_READ_INV:
-		return SIRDMA_SEND_OP(SIRDMA_OP_READ_LOC_INV, SIRDMA_OP_READ_LOC_INV,
-				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_KERNEL |
-					      SIRDMA_SEND_ON_RC);
 	case SIRDMA_WR_BIND_MW:
 		return SIRDMA_SEND_OP(SIRDMA_OP_BIND_MW, SIRDMA_OP_BIND_MW,
 				      SIRDMA_SEND_OP_NO_DATA | SIRDMA_SEND_ON_CONNECTED);
-	case SIRDMA_WR_FAST_REG:
-		return SIRDMA_SEND_OP(SIRDMA_OP_FAST_REG, SIRDMA_OP_FAST_REG,
-				      SIRDMA_SEND_OP_NO_DATA | SIRDMA_SEND_OP_KERNEL |
-					      SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_UC);
 	case SIRDMA_WR_FLUSH:
 		return SIRDMA_SEND_OP(SIRDMA_OP_FLUSH, SIRDMA_OP_FLUSH,
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_NO_DATA |
@@ -184,7 +200,7 @@ static inline __u32 sirdma_send_op(__u32 opcode)
 				      SIRDMA_SEND_OP_KEY | SIRDMA_SEND_OP_INLINE |
 					      SIRDMA_SEND_OP_PLACEMENT | SIRDMA_SEND_ON_RELIABLE);
 	default:
-		return 0;
+		return sirdma_send_kernel_op(opcode);
 	}
 }
 
@@ -236,9 +252,12 @@ static inline struct sirdma_frag *sirdma_frag_at(struct sirdma_wqe *wqe, __u32 i
 static inline void sirdma_put_frag(struct sirdma_frag *frag, const struct sirdma_sge *sge,
 				   __u64 valid)
 {
+	/* Before the stores, because a compiler reads @sge again behind them. */
+	const __u64 stag = valid | SIRDMA_PREP(SIRDMA_FRAG_LEN, sge->length) |
+			   SIRDMA_PREP(SIRDMA_FRAG_STAG, sge->lkey);
+
 	sirdma_put64(&frag->addr, sge->addr);
-	sirdma_put64(&frag->stag, valid | SIRDMA_PREP(SIRDMA_FRAG_LEN, sge->length) |
-					  SIRDMA_PREP(SIRDMA_FRAG_STAG, sge->lkey));
+	sirdma_put64(&frag->stag, stag);
 }
 
 /*
@@ -263,43 +282,81 @@ static inline __u64 sirdma_put_frags(struct sirdma_wqe *wqe, const struct sirdma
 }
 
 /*
- * Write the bytes of @sges around the header and the polarity bytes. The header ends the
+ * Writer of inline data, which lies around the header and the polarity bytes: the header ends the
  * first quantum, a polarity byte each of the others.
  */
+struct sirdma_inline {
+	__u8 *at; /* place of the next byte */
+	__u32 room; /* bytes from there to the end of the quantum's data */
+	__u8 polarity;
+	__u8 in_first; /* quantum */
+};
+
+static inline void sirdma_inline_begin(struct sirdma_inline *data, struct sirdma_wqe *wqe,
+				       __u64 valid)
+{
+	data->at = (__u8 *)wqe + __builtin_offsetof(struct sirdma_wqe, frag_stag);
+	data->room = SIRDMA_INLINE_FIRST;
+	data->polarity = valid ? 0x80 : 0;
+	data->in_first = 1;
+}
+
+/* Go to the next quantum; this one is full. */
+static inline void sirdma_inline_next(struct sirdma_inline *data)
+{
+	if (data->in_first)
+		data->at +=
+			sizeof(struct sirdma_wqe) - __builtin_offsetof(struct sirdma_wqe, remote);
+	else
+		*data->at++ = data->polarity;
+	data->in_first = 0;
+	data->room = SIRDMA_INLINE_NEXT;
+}
+
+static inline void sirdma_inline_add(struct sirdma_inline *data, const void *bytes, __u32 length)
+{
+	const __u8 *from = (const __u8 *)bytes;
+
+	while (length) {
+		__u32 n;
+
+		if (!data->room)
+			sirdma_inline_next(data);
+		n = length < data->room ? length : data->room;
+		/* A whole quantum is copied without a call. */
+		if (n == SIRDMA_INLINE_NEXT)
+			__builtin_memcpy(data->at, from, SIRDMA_INLINE_NEXT);
+		else
+			__builtin_memcpy(data->at, from, n);
+		data->at += n;
+		from += n;
+		data->room -= n;
+		length -= n;
+	}
+}
+
+static inline void sirdma_inline_end(struct sirdma_inline *data)
+{
+	if (!data->in_first)
+		data->at[data->room] = data->polarity;
+}
+
+/* The header bits of @bytes of inline data. */
+static inline __u64 sirdma_inline_bits(__u32 bytes)
+{
+	return SIRDMA_WQE_INLINE | SIRDMA_PREP(SIRDMA_WQE_INLINELEN, bytes);
+}
+
+/* Write the bytes of @sges, whose addresses are the caller's own memory. */
 static inline void sirdma_put_inline(struct sirdma_wqe *wqe, const struct sirdma_sge *sges,
 				     __u32 count, __u64 valid)
 {
-	__u8 *at = (__u8 *)wqe + __builtin_offsetof(struct sirdma_wqe, frag_stag);
-	const __u8 polarity = valid ? 0x80 : 0;
-	__u32 room = SIRDMA_INLINE_FIRST;
-	int first_quantum = 1;
+	struct sirdma_inline data;
 
-	for (; count--; sges++) {
-		const __u8 *from = (const __u8 *)(__UINTPTR_TYPE__)sges->addr;
-		__u32 left = sges->length;
-
-		while (left) {
-			__u32 n;
-
-			if (!room) {
-				if (first_quantum)
-					at += sizeof(*wqe) -
-					      __builtin_offsetof(struct sirdma_wqe, remote);
-				else
-					*at++ = polarity;
-				first_quantum = 0;
-				room = SIRDMA_INLINE_NEXT;
-			}
-			n = left < room ? left : room;
-			__builtin_memcpy(at, from, n);
-			at += n;
-			from += n;
-			room -= n;
-			left -= n;
-		}
-	}
-	if (!first_quantum)
-		at[room] = polarity;
+	sirdma_inline_begin(&data, wqe, valid);
+	for (; count--; sges++)
+		sirdma_inline_add(&data, (const void *)(__UINTPTR_TYPE__)sges->addr, sges->length);
+	sirdma_inline_end(&data);
 }
 
 /* Sum of the lengths; ~0 when one of them, or the sum, is more than a message can have. */
@@ -315,38 +372,65 @@ static inline __u64 sirdma_sge_bytes(const struct sirdma_sge *sges, __u32 count)
 	return bytes <= SIRDMA_MAX_MSG_SIZE ? bytes : ~0ULL;
 }
 
-/* The header word of @send, without the bits that its data adds and without the valid bit. */
-static inline __u64 sirdma_send_hdr(const struct sirdma_send *send, __u32 op, int signal_all)
-{
-	__u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, send->flags & SIRDMA_SEND_SOLICITED ?
-							   SIRDMA_GET(SIRDMA_SEND_OP_CODE_SOL, op) :
-							   SIRDMA_GET(SIRDMA_SEND_OP_CODE, op));
+/* What a solicited SEND, with or without invalidation, adds to the header of another. */
+#define SIRDMA_SEND_SOLICITED_CODE (SIRDMA_OP_SEND_SOL - SIRDMA_OP_SEND)
+SIRDMA_STATIC_ASSERT(SIRDMA_SEND_SOLICITED_CODE == SIRDMA_OP_SEND_SOL_INV - SIRDMA_OP_SEND_INV,
+		     "one table of flags for all SENDs");
 
-	if (op & SIRDMA_SEND_OP_KEY)
-		hdr |= SIRDMA_PREP(SIRDMA_WQE_REMSTAG, send->key);
-	if (op & SIRDMA_SEND_OP_IMM)
-		hdr |= SIRDMA_WQE_IMMDATA_FLAG;
-	if (send->flags & SIRDMA_SEND_FENCE)
-		hdr |= SIRDMA_WQE_READFENCE;
-	if (signal_all || (send->flags & SIRDMA_SEND_SIGNALED))
-		hdr |= SIRDMA_WQE_SIGCOMPL;
-	return hdr;
+/* What the flags of a SEND add to its header; without SOLICITED those of other requests. */
+static inline __u64 sirdma_send_flag_bits(__u32 flags)
+{
+	return (flags & SIRDMA_SEND_FENCE ? SIRDMA_WQE_READFENCE : 0) |
+	       (flags & SIRDMA_SEND_SIGNALED ? SIRDMA_WQE_SIGCOMPL : 0) |
+	       (flags & SIRDMA_SEND_SOLICITED ?
+			SIRDMA_PREP(SIRDMA_WQE_OPCODE, SIRDMA_SEND_SOLICITED_CODE) :
+			0);
 }
 
 /*
- * Write the body of a send WQE, whose data is @send's memory or inline. @hdr: from
- * sirdma_send_hdr(). Returns the complete header.
+ * The header word of a request with entry @op, without its key and the bits that its data adds.
+ * @flag_bits: for each combination of flags sirdma_send_flag_bits() and the valid bit.
+ */
+static inline __u64 sirdma_send_hdr(__u32 op, __u32 flags, const __u64 *flag_bits)
+{
+	const __u32 code = SIRDMA_GET(SIRDMA_SEND_OP_CODE, op);
+	const __u32 solicited = SIRDMA_GET(SIRDMA_SEND_OP_CODE_SOL, op);
+	__u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, code);
+
+	if (op & SIRDMA_SEND_OP_IMM)
+		hdr |= SIRDMA_WQE_IMMDATA_FLAG;
+	if (solicited - code == SIRDMA_SEND_SOLICITED_CODE)
+		return hdr + flag_bits[flags & SIRDMA_SEND_HDR_FLAGS];
+	if (solicited != code && (flags & SIRDMA_SEND_SOLICITED))
+		hdr |= SIRDMA_PREP(SIRDMA_WQE_OPCODE, solicited);
+	return hdr | flag_bits[flags & SIRDMA_SEND_HDR_FLAGS & ~SIRDMA_SEND_SOLICITED];
+}
+SIRDMA_STATIC_ASSERT(SIRDMA_OP_WRITE == 0, "a solicited WRITE_IMM is an OR");
+
+/*
+ * Write the fragments of a send WQE from fragment @first on. What takes the place of fragment 0, if
+ * @first is 1, is word 0. Returns the header bits that they add.
+ */
+static inline __u64 sirdma_put_data(struct sirdma_wqe *wqe, const struct sirdma_sge *sges,
+				    __u32 count, __u32 first, __u64 valid)
+{
+	if (first)
+		sirdma_put64(&wqe->frag_stag, 0);
+	return sirdma_put_frags(wqe, sges, count, first, valid);
+}
+
+/*
+ * Write the body of a send WQE, whose data is @send's memory or inline. @hdr: the header so far.
+ * Returns the complete header.
  */
 static inline __u64 sirdma_put_send(struct sirdma_wqe *wqe, const struct sirdma_send *send,
 				    __u64 hdr, __u64 valid)
 {
 	const __u32 first = sirdma_send_first_frag(send, !!(hdr & SIRDMA_WQE_IMMDATA_FLAG));
 
-	if (first) {
+	if (first)
 		sirdma_put64(&wqe->frag_addr, send->imm | send->srq);
-		sirdma_put64(&wqe->frag_stag, 0);
-	}
-	hdr |= sirdma_put_frags(wqe, send->sges, send->num_sge, first, valid);
+	hdr |= sirdma_put_data(wqe, send->sges, send->num_sge, first, valid);
 	sirdma_put64(&wqe->remote, send->remote_addr);
 	return hdr | valid;
 }
@@ -357,23 +441,47 @@ static inline __u64 sirdma_put_send_inline(struct sirdma_wqe *wqe, const struct 
 	sirdma_put64(&wqe->frag_addr, send->imm | send->srq);
 	sirdma_put_inline(wqe, send->sges, send->num_sge, valid);
 	sirdma_put64(&wqe->remote, send->remote_addr);
-	return hdr | SIRDMA_WQE_INLINE | SIRDMA_PREP(SIRDMA_WQE_INLINELEN, bytes) | valid;
+	return hdr | sirdma_inline_bits(bytes) | valid;
 }
 
-/* Write the body of an atomic, whose one fragment is where the original value goes. */
+/* The second quantum of the WQE of an atomic. */
+static inline struct sirdma_atomic_operands *sirdma_operands_at(struct sirdma_wqe *wqe)
+{
+	return (struct sirdma_atomic_operands *)(wqe + 1);
+}
+
+/* Write what an atomic shall do; @srq: the number of the remote queue, or 0. */
+static inline void sirdma_put_operands(struct sirdma_wqe *wqe, __u64 swap_add, __u64 compare,
+				       __u64 srq, __u64 valid)
+{
+	struct sirdma_atomic_operands *operands = sirdma_operands_at(wqe);
+
+	sirdma_put64(&operands->swap_add, swap_add);
+	sirdma_put64(&operands->compare, compare);
+	sirdma_put64(&operands->xrc_srq, srq);
+	sirdma_put64(&operands->valid, valid);
+}
+
+/*
+ * Write the one fragment of an atomic, which is where the original value goes. Returns the header
+ * bits that it adds.
+ */
+static inline __u64 sirdma_put_result(struct sirdma_wqe *wqe, const struct sirdma_sge *sge)
+{
+	sirdma_put64(&wqe->frag_addr, sge->addr);
+	sirdma_put64(&wqe->frag_stag, SIRDMA_PREP(SIRDMA_FRAG_STAG, sge->lkey));
+	return SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, 1);
+}
+
+/* Write the body of an atomic. */
 static inline __u64 sirdma_put_atomic(struct sirdma_wqe *wqe, const struct sirdma_send *send,
 				      __u64 hdr, __u64 valid)
 {
-	struct sirdma_atomic_operands *operands = (struct sirdma_atomic_operands *)(wqe + 1);
-
-	sirdma_put64(&wqe->frag_addr, send->sges->addr);
-	sirdma_put64(&wqe->frag_stag, SIRDMA_PREP(SIRDMA_FRAG_STAG, send->sges->lkey));
+	hdr |= sirdma_put_result(wqe, send->sges);
 	sirdma_put64(&wqe->remote, send->remote_addr);
-	sirdma_put64(&operands->swap_add, send->swap_add);
-	sirdma_put64(&operands->compare, send->compare);
-	sirdma_put64(&operands->xrc_srq, SIRDMA_GET(SIRDMA_WQE_XRC_SRQ, send->srq));
-	sirdma_put64(&operands->valid, valid);
-	return hdr | SIRDMA_PREP(SIRDMA_WQE_ADDFRAGCNT, 1) | valid;
+	sirdma_put_operands(wqe, send->swap_add, send->compare,
+			    SIRDMA_GET(SIRDMA_WQE_XRC_SRQ, send->srq), valid);
+	return hdr | valid;
 }
 
 /* Write the body of a LOCAL_INV. */
@@ -431,6 +539,23 @@ static inline __u64 sirdma_put_flush(struct sirdma_wqe *wqe, const struct sirdma
 	sirdma_put64(&wqe->frag_stag, SIRDMA_GET(SIRDMA_WQE_XRC_SRQ, send->srq));
 	sirdma_put64(&wqe->remote, send->remote_addr);
 	return hdr | valid;
+}
+
+/*
+ * Write the number of the remote shared receive queue into a WQE with entry @op and immediate data
+ * @imm, or 0.
+ */
+static inline void sirdma_put_srq(struct sirdma_wqe *wqe, __u32 op, __u32 number, __u32 imm)
+{
+	const __u64 srq = sirdma_send_srq(number);
+
+	if (op & SIRDMA_SEND_OP_ATOMIC)
+		sirdma_put64(&sirdma_operands_at(wqe)->xrc_srq,
+			     SIRDMA_GET(SIRDMA_WQE_XRC_SRQ, srq));
+	else if (op & SIRDMA_SEND_OP_NO_DATA) /* FLUSH */
+		sirdma_put64(&wqe->frag_stag, SIRDMA_GET(SIRDMA_WQE_XRC_SRQ, srq));
+	else
+		sirdma_put64(&wqe->frag_addr, imm | srq);
 }
 
 /* Write the body of an operation with SIRDMA_SEND_OP_NO_DATA. */

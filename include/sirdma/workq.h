@@ -19,12 +19,20 @@
 /* What the send queue keeps of the WQE that begins in a quantum. */
 struct sirdma_sq_slot {
 	__u64 wr_id;
-	__u64 hdr; /* header word, until it is published */
 	__u32 length; /* bytes of payload */
 	__u32 quanta;
 };
 
+/*
+ * The poster writes WQEs one behind the other ("commits" them) and makes them valid together
+ * ("publishes" them). The device reads a header only if all before it are valid. So only the header
+ * of the first WQE waits to be published; those behind it are in the ring already.
+ *
+ *	ring:	 done | posted, device reads | committed, first is not valid | free |
+ *		      tail		     head			     wqe    limit
+ */
 struct sirdma_sq {
+	/* These are set before sirdma_sq_init(). */
 	struct sirdma_wqe *ring; /* zeroed at first */
 	struct sirdma_sq_slot *slots;
 	__u32 size; /* quanta, more than sirdma_sq_reserved(); slots as well */
@@ -34,7 +42,29 @@ struct sirdma_sq {
 	__u32 qp_type; /* SIRDMA_SEND_ON_*, one of them */
 	__u32 lacks; /* operations it refuses: SIRDMA_SEND_OP_ATOMIC, _KERNEL, _PLACEMENT */
 	int signal_all;
-	__u32 head;
+
+	__u32 closed; /* not 0: each request is refused; see sirdma_sq_close() */
+	/*
+	 * sirdma_send_flag_bits() of each combination of flags, all of them signaled if signal_all, and
+	 * the valid bit of the next WQE
+	 */
+	__u64 flag_bits[SIRDMA_SEND_HDR_FLAGS + 1];
+
+	/*
+	 * The place of the next WQE. Members that change together are not neighbours: a compiler would
+	 * pack them into a vector, to add to each, which takes more instructions.
+	 */
+	struct sirdma_wqe *wqe;
+	__u64 valid; /* the valid bit there */
+	struct sirdma_sq_slot *slot;
+	/* Up to here the ring is known to be free, at most up to its end. */
+	struct sirdma_wqe *limit;
+	struct sirdma_wqe *first; /* first WQE that waits to be published; NULL: there is none */
+	__u64 first_hdr; /* its header */
+	__u32 unfinished; /* not 0: the caller's own state of a request that it writes in pieces */
+	__u32 waiting; /* quanta that wait to be published */
+
+	__u32 head; /* index behind the WQEs that are published */
 	__u32 tail;
 };
 
@@ -108,44 +138,205 @@ static inline struct sirdma_sq_slot *sirdma_sq_slot_at(const struct sirdma_sq *s
 /* Quanta that requests may still take. */
 static inline __u32 sirdma_sq_free(const struct sirdma_sq *sq)
 {
-	const __u32 taken = sirdma_wq_used(&sq->head, &sq->tail) + sirdma_sq_kept_free(sq->size);
+	const __u32 taken =
+		sirdma_wq_used(&sq->head, &sq->tail) + sq->waiting + sirdma_sq_kept_free(sq->size);
 
 	return taken < sq->size ? sq->size - taken : 0;
 }
 
-/*
- * Reserve @quanta that lie in one chunk, which a WQE must not cross: NOPs fill the rest of a
- * chunk that is too short. The head moves before the elements become valid, so that a
- * poller that sees one completed (by the device's acquire and release) sees the head too.
- */
-static inline int sirdma_sq_reserve(struct sirdma_sq *sq, __u32 quanta, __u32 *index)
+/* The index of the next WQE, which runs freely. */
+static inline __u32 sirdma_sq_next(const struct sirdma_sq *sq)
 {
-	const __u32 head = sirdma_load32(&sq->head);
-	const __u32 in_chunk = SIRDMA_SQ_CHUNK_QUANTA - head % SIRDMA_SQ_CHUNK_QUANTA;
-	const __u32 padding = quanta <= in_chunk ? 0 : in_chunk;
-	__u32 i;
+	return sq->head + sq->waiting;
+}
 
-	if (quanta + padding > sirdma_sq_free(sq))
-		return -ENOMEM;
-	for (i = head; i != head + padding; i++) {
-		struct sirdma_sq_slot *slot = sirdma_sq_slot_at(sq, i);
+/* Quanta at the next WQE that are known to be free. */
+static inline __u32 sirdma_sq_room(const struct sirdma_sq *sq)
+{
+	return (__u32)(sq->limit - sq->wqe);
+}
 
-		slot->wr_id = 0;
-		slot->hdr = sirdma_put_nop(sirdma_sq_wqe_at(sq, i), sirdma_valid_bit(i, sq->size));
-		slot->length = 0;
-		slot->quanta = 1;
-	}
-	*index = head + padding;
-	sirdma_store32(&sq->head, *index + quanta);
-	return 0;
+/* Find the place of the next WQE from its index. No room is known there. */
+static inline void sirdma_sq_seek(struct sirdma_sq *sq)
+{
+	const __u32 index = sirdma_sq_next(sq);
+	const __u64 valid = sirdma_valid_bit(index, sq->size);
+	__u32 flags;
+
+	if (valid != sq->valid)
+		for (flags = 0; flags <= SIRDMA_SEND_HDR_FLAGS; flags++)
+			sq->flag_bits[flags] ^= SIRDMA_WQE_VALID;
+	sq->valid = valid;
+	sq->wqe = sirdma_sq_wqe_at(sq, index);
+	sq->limit = sq->wqe;
+	sq->slot = sirdma_sq_slot_at(sq, index);
+}
+
+/* Put the indices of an empty queue to 0. */
+static inline void sirdma_sq_start_over(struct sirdma_sq *sq)
+{
+	sirdma_store32(&sq->head, 0);
+	sirdma_store32(&sq->tail, 0);
+	sq->waiting = 0;
+	sq->first = (struct sirdma_wqe *)0;
+	sirdma_sq_seek(sq);
+}
+
+static inline void sirdma_sq_init(struct sirdma_sq *sq)
+{
+	__u32 flags;
+
+	for (flags = 0; flags <= SIRDMA_SEND_HDR_FLAGS; flags++)
+		sq->flag_bits[flags] =
+			sirdma_send_flag_bits(flags | (sq->signal_all ? SIRDMA_SEND_SIGNALED : 0));
+	sq->valid = 0;
+	sirdma_sq_start_over(sq);
+}
+
+/* Describe the next WQE, of @quanta and @length bytes of payload. */
+static inline void sirdma_sq_describe(struct sirdma_sq *sq, __u32 quanta, __u32 length)
+{
+	struct sirdma_sq_slot *slot = sq->slot;
+
+	slot->length = length;
+	slot->quanta = quanta;
+}
+
+/* Go behind the next WQE. */
+static inline void sirdma_sq_advance(struct sirdma_sq *sq, __u32 quanta)
+{
+	sq->wqe += quanta;
+	sq->slot += quanta;
 }
 
 /*
- * Quanta of the WQE of @send. @op: its entry of the opcode table; @bytes: the sum of its pieces.
- * 0: it is beyond the queue's limits, or its data cannot be inline.
+ * Commit the next WQE, which is described and is written except for @hdr, its header with the valid
+ * bit.
  */
-static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, const struct sirdma_send *send,
-				       __u32 op, __u64 bytes)
+static inline void sirdma_sq_commit(struct sirdma_sq *sq, __u32 quanta, __u64 hdr)
+{
+	struct sirdma_wqe *wqe = sq->wqe;
+
+	sirdma_sq_advance(sq, quanta);
+	sq->waiting += quanta;
+	if (!sq->first) {
+		sq->first = wqe;
+		sq->first_hdr = hdr;
+	} else {
+		sirdma_put64(&wqe->hdr, hdr);
+	}
+}
+
+/*
+ * Make the committed WQEs valid; 0 if there are none. The head moves before, so that a poller that
+ * sees one of them completed (by the device's acquire and release) sees the head too.
+ */
+static inline int sirdma_sq_publish(struct sirdma_sq *sq)
+{
+	struct sirdma_wqe *first = sq->first;
+	const __u64 hdr = sq->first_hdr;
+
+	if (!first)
+		return 0;
+	sq->first = (struct sirdma_wqe *)0;
+	sirdma_store32(&sq->head, sirdma_sq_next(sq));
+	sq->waiting = 0;
+	sirdma_put64_release(&first->hdr, hdr);
+	return 1;
+}
+
+/* Commit and publish the next WQE, when no other waits. */
+static inline void sirdma_sq_commit_alone(struct sirdma_sq *sq, __u32 quanta, __u64 hdr)
+{
+	struct sirdma_wqe *wqe = sq->wqe;
+
+	sirdma_sq_advance(sq, quanta);
+	sirdma_store32(&sq->head, sq->head + quanta);
+	sirdma_put64_release(&wqe->hdr, hdr);
+}
+
+/*
+ * Take back what was not published, and what is written of the next WQE. Their quanta may carry this
+ * lap's polarity in word 3; without it the device does not read them as WQEs behind a shorter one.
+ */
+static inline void sirdma_sq_rewind(struct sirdma_sq *sq)
+{
+	const __u32 room = sirdma_sq_room(sq);
+	const __u32 behind = room < SIRDMA_MAX_WQE_QUANTA ? room : SIRDMA_MAX_WQE_QUANTA;
+	const __u32 end = sirdma_sq_next(sq) + behind;
+	__u32 i;
+
+	for (i = sq->head; i != end; i++)
+		sirdma_put64(&sirdma_sq_wqe_at(sq, i)->hdr,
+			     sirdma_valid_bit(i, sq->size) ^ SIRDMA_WQE_VALID);
+	sq->first = (struct sirdma_wqe *)0;
+	sq->waiting = 0;
+	sirdma_sq_seek(sq);
+}
+
+/*
+ * Refuse requests from now on, with -EINVAL, until sirdma_sq_open(), which needs no lock. All
+ * requests need room, and a closed queue does not find any.
+ */
+static inline void sirdma_sq_close(struct sirdma_sq *sq)
+{
+	sirdma_store32(&sq->closed, 1);
+	sq->limit = sq->wqe;
+}
+
+static inline void sirdma_sq_open(struct sirdma_sq *sq)
+{
+	sirdma_store32(&sq->closed, 0);
+}
+
+/* Quanta from the next WQE to the end of its chunk. */
+static inline __u32 sirdma_sq_in_chunk(const struct sirdma_sq *sq)
+{
+	return SIRDMA_SQ_CHUNK_QUANTA - sirdma_sq_next(sq) % SIRDMA_SQ_CHUNK_QUANTA;
+}
+
+/*
+ * Find room for @quanta that lie in one chunk, which a WQE must not cross: NOPs fill the rest of a
+ * chunk that is too short. 0; -EINVAL: the queue is closed; -ENOMEM: no room.
+ */
+static SIRDMA_COLD int sirdma_sq_make_room(struct sirdma_sq *sq, __u32 quanta)
+{
+	const __u32 in_chunk = sirdma_sq_in_chunk(sq);
+	const __u32 padding = quanta <= in_chunk ? 0 : in_chunk;
+	const __u32 unused = sirdma_sq_free(sq);
+	__u32 to_end, room, i;
+
+	if (sirdma_load32(&sq->closed))
+		return -EINVAL;
+	if (quanta + padding > unused)
+		return -ENOMEM;
+	for (i = 0; i < padding; i++) {
+		sq->slot->wr_id = 0;
+		sirdma_sq_describe(sq, 1, 0);
+		sirdma_sq_commit(sq, 1, sirdma_put_nop(sq->wqe, sq->valid));
+	}
+	sirdma_sq_seek(sq);
+	to_end = sq->size - (sirdma_sq_next(sq) & (sq->size - 1));
+	room = unused - padding < to_end ? unused - padding : to_end;
+	sq->limit = sq->wqe + room;
+	return 0;
+}
+
+/* Let the next WQE have @quanta. 0 or -errno, as sirdma_sq_make_room(). */
+static inline int sirdma_sq_place(struct sirdma_sq *sq, __u32 quanta)
+{
+	return quanta <= sirdma_sq_room(sq) && quanta <= sirdma_sq_in_chunk(sq) ?
+		       0 :
+		       sirdma_sq_make_room(sq, quanta);
+}
+
+/*
+ * Quanta of a WQE with entry @op and @num_sge pieces of data, @bytes together. @first: of its
+ * fragments (sirdma_send_first_frag()). 0: it is beyond the queue's limits, or its data cannot be
+ * inline.
+ */
+static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, __u32 op, int is_inline,
+				       __u32 num_sge, __u32 first, __u64 bytes)
 {
 	if (bytes > SIRDMA_MAX_MSG_SIZE)
 		return 0;
@@ -155,30 +346,38 @@ static inline __u32 sirdma_send_quanta(const struct sirdma_sq *sq, const struct 
 		if (bytes != SIRDMA_ATOMIC_LEN)
 			return 0;
 		/* Inline, it takes no more room than without data, so max_inline does not matter. */
-		return send->flags & SIRDMA_SEND_INLINE ?
-			       1 :
-			       sirdma_frag_quanta(send->num_sge + sirdma_send_first_frag(send, 0));
+		return is_inline ? 1 : sirdma_frag_quanta(num_sge + first);
 	}
-	if (send->flags & SIRDMA_SEND_INLINE)
+	if (is_inline)
 		return (op & SIRDMA_SEND_OP_INLINE) && bytes <= sq->max_inline ?
 			       sirdma_inline_quanta((__u32)bytes) :
 			       0;
 	if (op & SIRDMA_SEND_OP_ATOMIC)
-		return send->num_sge == 1 && bytes >= SIRDMA_ATOMIC_LEN ? SIRDMA_ATOMIC_WQE_QUANTA :
-									  0;
-	if (send->opcode == SIRDMA_WR_READ && send->num_sge > sq->max_read_sge)
+		return num_sge == 1 && bytes >= SIRDMA_ATOMIC_LEN ? SIRDMA_ATOMIC_WQE_QUANTA : 0;
+	if ((op & SIRDMA_SEND_OP_READ) && num_sge > sq->max_read_sge)
 		return 0;
-	/* The one fragment names the stag to invalidate. */
-	if (send->opcode == SIRDMA_WR_READ_INV && send->num_sge != 1)
+	/* READ_INV: the one fragment names the stag to invalidate. */
+	if ((op & SIRDMA_SEND_OP_KERNEL) && num_sge != 1)
 		return 0;
-	return sirdma_frag_quanta(send->num_sge +
-				  sirdma_send_first_frag(send, !!(op & SIRDMA_SEND_OP_IMM)));
+	return sirdma_frag_quanta(num_sge + first);
+}
+
+/* Write the body of @send as the next WQE. @hdr: the header so far. Returns the complete header. */
+static inline __u64 sirdma_sq_put(const struct sirdma_sq *sq, const struct sirdma_send *send,
+				  __u32 op, __u64 hdr, __u32 bytes)
+{
+	if (op & SIRDMA_SEND_OP_NO_DATA)
+		return sirdma_put_no_data(sq->wqe, send, hdr, sq->valid);
+	if (op & SIRDMA_SEND_OP_ATOMIC)
+		return sirdma_put_atomic(sq->wqe, send, hdr, sq->valid);
+	if (send->flags & SIRDMA_SEND_INLINE)
+		return sirdma_put_send_inline(sq->wqe, send, hdr, bytes, sq->valid);
+	return sirdma_put_send(sq->wqe, send, hdr, sq->valid);
 }
 
 /*
- * Write a request behind the head. It is not valid until sirdma_sq_publish();
- * sirdma_sq_rewind() takes it back. 0; -EINVAL: beyond the queue's limits or not an
- * operation of its type; -EOPNOTSUPP: an operation that this device lacks; -ENOMEM: no room.
+ * Commit a request. 0; -EINVAL: beyond the queue's limits, not an operation of its type, or it is
+ * closed; -EOPNOTSUPP: an operation that this device lacks; -ENOMEM: no room.
  */
 static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send *send)
 {
@@ -187,10 +386,8 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	/* Inline data takes no fragment, so a single piece is within any limit. */
 	const __u32 max_sge = is_inline && !sq->max_sge ? 1 : sq->max_sge;
 	const __u32 num_sge = op & SIRDMA_SEND_OP_NO_DATA ? 0 : send->num_sge;
-	struct sirdma_sq_slot *slot;
-	struct sirdma_wqe *wqe;
-	__u32 index, quanta;
-	__u64 bytes, hdr, valid;
+	__u32 quanta;
+	__u64 bytes, hdr;
 	int err;
 
 	if (!(op & sq->qp_type))
@@ -200,57 +397,24 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 	if (num_sge > max_sge)
 		return -EINVAL;
 	bytes = sirdma_sge_bytes(send->sges, num_sge);
-	quanta = sirdma_send_quanta(sq, send, op, bytes);
+	quanta = sirdma_send_quanta(sq, op, is_inline, num_sge,
+				    sirdma_send_first_frag(send, !!(op & SIRDMA_SEND_OP_IMM)),
+				    bytes);
 	if (!quanta)
 		return -EINVAL;
-
-	err = sirdma_sq_reserve(sq, quanta, &index);
+	err = sirdma_sq_place(sq, quanta);
 	if (err)
 		return err;
-	hdr = sirdma_send_hdr(send, sq->qp_type == SIRDMA_SEND_ON_UD ? op | SIRDMA_SEND_OP_KEY : op,
-			      sq->signal_all);
-	valid = sirdma_valid_bit(index, sq->size);
-	wqe = sirdma_sq_wqe_at(sq, index);
-	slot = sirdma_sq_slot_at(sq, index);
-	slot->wr_id = send->wr_id;
-	if (op & SIRDMA_SEND_OP_NO_DATA) {
-		slot->hdr = sirdma_put_no_data(wqe, send, hdr, valid);
-	} else if (op & SIRDMA_SEND_OP_ATOMIC) {
-		bytes = SIRDMA_ATOMIC_LEN;
-		slot->hdr = sirdma_put_atomic(wqe, send, hdr, valid);
-	} else {
-		slot->hdr = is_inline ?
-				    sirdma_put_send_inline(wqe, send, hdr, (__u32)bytes, valid) :
-				    sirdma_put_send(wqe, send, hdr, valid);
-	}
-	slot->length = (__u32)bytes;
-	slot->quanta = quanta;
+
+	hdr = sirdma_send_hdr(op, send->flags, sq->flag_bits);
+	if ((op & SIRDMA_SEND_OP_KEY) || sq->qp_type == SIRDMA_SEND_ON_UD)
+		hdr |= SIRDMA_PREP(SIRDMA_WQE_REMSTAG, send->key);
+	sq->slot->wr_id = send->wr_id;
+	hdr = sirdma_sq_put(sq, send, op, hdr, (__u32)bytes);
+	sirdma_sq_describe(sq, quanta,
+			   op & SIRDMA_SEND_OP_ATOMIC ? SIRDMA_ATOMIC_LEN : (__u32)bytes);
+	sirdma_sq_commit(sq, quanta, hdr);
 	return 0;
-}
-
-/* Make [@from, head) valid: write the headers, after the bodies. */
-static inline void sirdma_sq_publish(struct sirdma_sq *sq, __u32 from)
-{
-	while (from != sq->head) {
-		const struct sirdma_sq_slot *slot = sirdma_sq_slot_at(sq, from);
-
-		sirdma_put64_release(&sirdma_sq_wqe_at(sq, from)->hdr, slot->hdr);
-		from += slot->quanta;
-	}
-}
-
-/*
- * Take back [@from, head), which was not published. Its quanta may carry this lap's polarity
- * in word 3; without it the device does not read them as WQEs behind a shorter one.
- */
-static inline void sirdma_sq_rewind(struct sirdma_sq *sq, __u32 from)
-{
-	__u32 i;
-
-	for (i = from; i != sq->head; i++)
-		sirdma_put64(&sirdma_sq_wqe_at(sq, i)->hdr,
-			     sirdma_valid_bit(i, sq->size) ^ SIRDMA_WQE_VALID);
-	sirdma_store32(&sq->head, from);
 }
 
 /*
@@ -274,8 +438,7 @@ static inline int sirdma_sq_complete(struct sirdma_sq *sq, __u32 position,
 static inline void sirdma_sq_reset(struct sirdma_sq *sq)
 {
 	__builtin_memset(sq->ring, 0, (__SIZE_TYPE__)sq->size * SIRDMA_QUANTUM);
-	sirdma_store32(&sq->head, 0);
-	sirdma_store32(&sq->tail, 0);
+	sirdma_sq_start_over(sq);
 }
 
 /* Receive queue */
@@ -315,7 +478,7 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 
 	rq->wr_ids[slot] = wr_id;
 	hdr = sirdma_put_recv(wqe, sges, num_sge, 0, sirdma_valid_bit(head, rq->size));
-	/* Head before the header: as in sirdma_sq_reserve(). */
+	/* Head before the header: as in sirdma_sq_publish(). */
 	sirdma_store32(&rq->head, head + 1);
 	sirdma_put64_release(&wqe->hdr, hdr);
 	return 0;

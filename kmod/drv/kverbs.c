@@ -312,6 +312,7 @@ static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_q
 	sq->max_inline = cap->max_inline_data;
 	sq->qp_type = sirdma_send_type(kqp->qp);
 	sq->signal_all = kqp->qp->sig_all;
+	sirdma_sq_init(sq);
 
 	spin_lock_init(&kqp->rq_lock);
 	rq->ring = kqp->mem.va + places.rq;
@@ -539,7 +540,6 @@ int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 	unsigned long flags;
 	bool posted = false;
 	int err = 0;
-	u32 from;
 
 	if (!sirdma_kqp_may_send(kqp)) {
 		*bad_wr = wr;
@@ -547,14 +547,12 @@ int sirdma_kqp_post_send(struct sirdma_kqp *kqp, const struct ib_send_wr *wr,
 	}
 	spin_lock_irqsave(&kqp->sq_lock, flags);
 	for (; wr; wr = wr->next) {
-		from = kqp->sq.head;
 		err = sirdma_kqp_post_one(kqp, wr);
 		if (err) {
 			*bad_wr = wr;
 			break;
 		}
-		sirdma_sq_publish(&kqp->sq, from);
-		posted = true;
+		posted |= sirdma_sq_publish(&kqp->sq);
 	}
 	spin_unlock_irqrestore(&kqp->sq_lock, flags);
 	if (posted)

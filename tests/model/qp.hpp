@@ -176,6 +176,7 @@ inline Qp::Qp(Node &n, const QpOptions &o, u32 cq_entries)
 	queue.max_sge = queue.max_read_sge = SIRDMA_MAX_SGE;
 	queue.max_inline = SIRDMA_MAX_INLINE;
 	queue.qp_type = send_type(o.type);
+	sirdma_sq_init(&queue);
 	if (o.srq || is_xrc(o.type))
 		opts.rq_wqes = 0;
 	if (opts.rq_wqes)
@@ -361,7 +362,7 @@ inline bool to_codec(const Wr &wr, sirdma_send &send)
 
 inline void Qp::place_raw(const Wr &wr, sirdma_send send)
 {
-	u32 quanta = sirdma_frag_quanta(send.num_sge + (wr.imm || wr.srqn)), index = 0;
+	u32 quanta = sirdma_frag_quanta(send.num_sge + (wr.imm || wr.srqn));
 	u64 hdr = SIRDMA_PREP(SIRDMA_WQE_OPCODE, wr.op) | SIRDMA_PREP(SIRDMA_WQE_REMSTAG, wr.rkey) |
 		  (wr.signaled ? SIRDMA_WQE_SIGCOMPL : 0) | (wr.fence ? SIRDMA_WQE_READFENCE : 0) |
 		  (wr.imm ? SIRDMA_WQE_IMMDATA_FLAG : 0);
@@ -373,10 +374,10 @@ inline void Qp::place_raw(const Wr &wr, sirdma_send send)
 		quanta = sirdma_inline_quanta(bytes);
 	if (wr.op == SIRDMA_OP_NOP || wr.op == SIRDMA_OP_LOCAL_INV || wr.bind || wr.reg || wr.flush)
 		quanta = 1;
-	ASSERT_EQ(sirdma_sq_reserve(&queue, quanta, &index), 0);
+	ASSERT_EQ(sirdma_sq_place(&queue, quanta), 0);
 
-	sirdma_wqe *wqe = sirdma_sq_wqe_at(&queue, index);
-	const u64 valid = sirdma_valid_bit(index, queue.size);
+	sirdma_wqe *wqe = queue.wqe;
+	const u64 valid = queue.valid;
 
 	if (wr.op == SIRDMA_OP_NOP)
 		hdr |= sirdma_put_nop(wqe, valid);
@@ -394,7 +395,9 @@ inline void Qp::place_raw(const Wr &wr, sirdma_send send)
 		hdr = sirdma_put_send_inline(wqe, &send, hdr, bytes, valid);
 	else
 		hdr = sirdma_put_send(wqe, &send, hdr, valid);
-	*sirdma_sq_slot_at(&queue, index) = {.wr_id = 0, .hdr = hdr, .length = 0, .quanta = quanta};
+	queue.slot->wr_id = 0;
+	sirdma_sq_describe(&queue, quanta, 0);
+	sirdma_sq_commit(&queue, quanta, hdr);
 }
 
 inline u32 Qp::place(const Wr &wr)
@@ -427,7 +430,7 @@ inline u32 Qp::place(const Wr &wr)
 	queue.tail = queue.head;
 	if (!to_codec(wr, send) || sirdma_sq_take(&queue, &send))
 		place_raw(wr, send);
-	sirdma_sq_publish(&queue, from);
+	sirdma_sq_publish(&queue);
 
 	// NOPs of one quantum fill the end of a chunk.
 	u32 index = from;

@@ -23,7 +23,7 @@ constexpr std::chrono::seconds patience(60);
 
 /* A device that sleeps until it is kicked. */
 struct Sleeper {
-	explicit Sleeper(TestQp &of) : qp(of) { of->doorbell.kick().prepare_local(kick, this, 0); }
+	explicit Sleeper(TestQp &of) : qp(of) { of->send.doorbell.kick_by_call(kick, this, 0); }
 
 	static void kick(void *self, uint32_t) noexcept
 	{
@@ -61,10 +61,7 @@ struct Sleeper {
 
 /* A device whose first kick returns when the test lets it. */
 struct BusyDevice {
-	explicit BusyDevice(TestQp &of) : qp(of)
-	{
-		of->doorbell.kick().prepare_local(run, this, 0);
-	}
+	explicit BusyDevice(TestQp &of) : qp(of) { of->send.doorbell.kick_by_call(run, this, 0); }
 
 	static void run(void *self, uint32_t) noexcept
 	{
@@ -112,9 +109,9 @@ TEST(Concurrency, AKickDoesNotHoldUpOthersThatPostAList)
 	expect_no_wait([](TestQp &qp) {
 		const sirdma_send work = {.opcode = SIRDMA_WR_SEND};
 
-		qp->send.begin();
+		qp->send.start();
 		EXPECT_EQ(qp->send.take(work), 0);
-		EXPECT_EQ(qp->send.commit(0), 0);
+		EXPECT_EQ(qp->send.complete(), 0);
 	});
 }
 

@@ -117,7 +117,7 @@ SeenWqe read_bind(const sirdma_wqe *q, uint64_t hdr, SeenWqe seen)
 	return seen;
 }
 
-SeenWqe read_body(const sirdma_wqe *q, uint64_t hdr, uint64_t valid)
+SeenWqe read_body(const sirdma_wqe *q, uint64_t hdr, uint64_t valid, bool names_srq)
 {
 	SeenWqe seen;
 
@@ -141,7 +141,7 @@ SeenWqe read_body(const sirdma_wqe *q, uint64_t hdr, uint64_t valid)
 	else if (hdr & SIRDMA_WQE_INLINE)
 		read_inline(q, hdr, valid, seen);
 	else
-		read_fragments(q, hdr, seen.imm ? 1 : 0, valid, seen);
+		read_fragments(q, hdr, seen.imm || names_srq ? 1 : 0, valid, seen);
 	return seen;
 }
 
@@ -158,7 +158,7 @@ std::optional<SeenWqe> SendRingReader::next()
 	if ((hdr & SIRDMA_WQE_VALID) != valid)
 		return std::nullopt;
 
-	SeenWqe seen = read_body(q, hdr, valid);
+	SeenWqe seen = read_body(q, hdr, valid, names_srq_);
 
 	seen.position = position;
 	EXPECT_LE(seen.quanta, uint32_t{SIRDMA_MAX_WQE_QUANTA});

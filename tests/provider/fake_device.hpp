@@ -45,7 +45,11 @@ struct SeenWqe {
 
 class SendRingReader {
 public:
-	explicit SendRingReader(std::span<const sirdma_wqe> ring) : ring_(ring) {}
+	/* @names_srq: of an XRC initiator, whose data begins with fragment 1. */
+	explicit SendRingReader(std::span<const sirdma_wqe> ring, bool names_srq = false)
+		: ring_(ring), names_srq_(names_srq)
+	{
+	}
 
 	/*
 	 * The next valid WQE; records a test failure when one is malformed. NOPs are
@@ -59,6 +63,7 @@ public:
 
 private:
 	std::span<const sirdma_wqe> ring_;
+	bool names_srq_;
 	uint32_t at_ = 0; /* free-running */
 };
 

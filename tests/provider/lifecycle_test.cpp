@@ -71,6 +71,29 @@ TEST_F(Lifecycle, OpensAndClosesTheDevice)
 	EXPECT_EQ(port.state, IBV_PORT_ACTIVE);
 }
 
+/* perftest decides by the part ID whether it uses ibv_wr_*(). */
+TEST_F(Lifecycle, TellsThePartIdOfTheEnvironment)
+{
+	const auto part_id = [&](const char *text) {
+		ibv_device_attr_ex attr{};
+
+		attr.orig_attr.vendor_part_id = 0;
+		if (text)
+			setenv("SIRDMA_VENDOR_PART_ID", text, 1);
+		EXPECT_TRUE(open_device());
+		unsetenv("SIRDMA_VENDOR_PART_ID");
+		EXPECT_EQ(query_device_ex(context_, nullptr, &attr, sizeof(attr)), 0);
+		close_device();
+		return attr.orig_attr.vendor_part_id;
+	};
+
+	EXPECT_EQ(part_id("4119"), 4119u);
+	/* The device's own, which the fake driver does not have. */
+	for (const char *text :
+	     {static_cast<const char *>(nullptr), "", "4119x", "-1", "4294967296", "0"})
+		EXPECT_EQ(part_id(text), 0u) << (text ? text : "none");
+}
+
 TEST_F(Lifecycle, PassesBackTheDriverIdTheKernelGave)
 {
 	ASSERT_TRUE(open_device(0, 4));

@@ -44,7 +44,8 @@ public:
 	{
 		EXPECT_EQ(pipe(pipe_.data()), 0);
 		queues.attach(nullptr, qp.id);
-		queues.doorbell.kick().prepare(pipe_[1], qp.id);
+		queues.send.doorbell.kick_by_command(pipe_[1], qp.id);
+		queues.set_state(IBV_QPS_RTS);
 
 		/* Again, with a context of ours and one CQ for both queues. */
 		EXPECT_EQ(qp.destroy(), SIRDMA_CQP_OK);
@@ -105,7 +106,7 @@ public:
 	{
 		ibv_wc wc;
 
-		return cq.poll({&wc, 1}) == 1 ? std::optional(wc) : std::nullopt;
+		return cq.poll(1, &wc) == 1 ? std::optional(wc) : std::nullopt;
 	}
 
 	Qp qp;

@@ -30,6 +30,7 @@ struct QpShape {
 	bool signal_all = false;
 	uint32_t lacks = 0; /* see sirdma_sq */
 	uint32_t qp_type = SIRDMA_SEND_ON_RC;
+	bool kicked = true; /* the device maintains need_kick */
 };
 
 /* A QP in RTS whose kicks arrive in a pipe. */
@@ -44,7 +45,8 @@ public:
 		if (pipe(pipe_.data()))
 			ADD_FAILURE() << "no pipe";
 		queues_.attach(&page, 0x123);
-		queues_.doorbell.kick().prepare(pipe_[1], 0x55);
+		if (shape.kicked)
+			queues_.send.doorbell.kick_by_command(pipe_[1], 0x55);
 		queues_.set_state(IBV_QPS_RTS);
 	}
 
@@ -143,7 +145,7 @@ public:
 	{
 		std::vector<ibv_wc> wcs(max);
 
-		wcs.resize(static_cast<size_t>(queue_.poll(wcs)));
+		wcs.resize(static_cast<size_t>(queue_.poll(static_cast<int>(max), wcs.data())));
 		return wcs;
 	}
 

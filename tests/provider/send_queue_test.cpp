@@ -286,9 +286,9 @@ TEST(SendQueue, FlushesSayWhatTheyAskFor)
 	work.key = 0x66;
 	work.flush = &flush;
 	EXPECT_TRUE(sirdma_flush_ok(&flush));
-	qp->send.begin();
+	qp->send.start();
 	ASSERT_EQ(qp->send.take(work), 0);
-	ASSERT_EQ(qp->send.commit(0), 0);
+	ASSERT_EQ(qp->send.complete(), 0);
 
 	const auto seen = qp.sends.next_request();
 	ASSERT_TRUE(seen);
@@ -548,7 +548,6 @@ TEST(SendQueue, KicksASleepingDeviceOnceAList)
 	first.next = &second;
 	EXPECT_EQ(qp->send.post(&first, &bad), 0);
 	EXPECT_TRUE(qp.take_kick().empty());
-	EXPECT_EQ(le32toh(qp.page.wqe_alloc), 0x123u);
 
 	qp.shadow.need_kick = htole64(1);
 	EXPECT_EQ(qp->send.post(&first, &bad), 0);
@@ -567,6 +566,21 @@ TEST(SendQueue, KicksASleepingDeviceOnceAList)
 	EXPECT_EQ(cmd.wr_count, 0u);
 	EXPECT_EQ(cmd.sge_count, 0u);
 	EXPECT_EQ(cmd.wqe_size, sizeof(ib_uverbs_send_wr));
+	EXPECT_TRUE(qp.take_kick().empty());
+	EXPECT_EQ(qp.page.wqe_alloc, 0u) << "posters of a device that is kicked share no page";
+}
+
+/* The other devices read the ring when they are told. */
+TEST(SendQueue, RingsADeviceThatIsNotKicked)
+{
+	TestQp qp({.kicked = false});
+	auto sges = make_sges(1);
+
+	ASSERT_EQ(post(*qp, make_send(sges)), 0);
+	EXPECT_EQ(le32toh(qp.page.wqe_alloc), 0x123u);
+	qp.page.wqe_alloc = 0;
+	EXPECT_NE(post(*qp, make_send(sges, 1, IBV_WR_BIND_MW)), 0);
+	EXPECT_EQ(qp.page.wqe_alloc, 0u);
 	EXPECT_TRUE(qp.take_kick().empty());
 }
 

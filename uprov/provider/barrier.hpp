@@ -1,7 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Access to words in memory that is shared with the device: little-endian, single-copy
- * atomic. Only the barriers in this file order these accesses.
+ * atomic. Only the barriers in this file and in word.h order these accesses. All of them:
+ *
+ *   provider                                partner in the device
+ *   WQE's body, release, header             header, acquire, body
+ *   header, full fence, need_kick           need_kick, full fence, header
+ *   CQE's header, acquire, its other words  other words, release, header
+ *   reads of a CQE, release, cons_idx       cons_idx, acquire, new CQE in its place
+ *   arm word, full fence, CQE's header      CQE's header, full fence, arm word
+ *
+ * Release and acquire cost nothing on x86. A full fence is needed where one side stores one word and
+ * then loads another while the other side does it the other way round: at least one of them sees the
+ * store of the other. A list of WQEs takes one release, of its first header, because the device reads
+ * those behind it later; and one full fence.
  */
 #pragma once
 
@@ -29,11 +41,7 @@ inline uint64_t get(const __le64 &word) noexcept
 	return sirdma_get64(&word);
 }
 
-/*
- * The fence orders earlier stores before later loads. The provider makes a WQE valid and then reads
- * need_kick; the device sets need_kick and then reads the ring. With a full fence on both sides at
- * least one of them sees the other's store.
- */
+/* The fence orders earlier stores before later loads. */
 inline void full_fence() noexcept
 {
 #ifdef __SANITIZE_THREAD__

@@ -49,8 +49,11 @@ public:
 		cq_id_ = cq_id;
 	}
 
-	/* ibv_poll_cq(): returns how many of @wcs were filled. */
-	int poll(std::span<ibv_wc> wcs) noexcept;
+	/*
+	 * ibv_poll_cq(): returns how many of @wcs were filled, at most @count. Where no other thread
+	 * can poll, or replace the ring, an empty queue is seen without the lock.
+	 */
+	int poll(int count, ibv_wc *wcs) noexcept;
 
 	/*
 	 * Extended polling. begin() returns true with the queue locked if there is a completion,
@@ -105,14 +108,26 @@ private:
 	/* The ring that the device fills. */
 	const sirdma_cq_ring &devices_ring() const noexcept { return kept_ ? next_ring_ : ring_; }
 
+	/* The kept ring is never empty: its last element remains, until next_ring_ takes its place. */
+	bool is_empty() const noexcept { return sirdma_cq_is_empty(&ring_); }
+
 	bool take(Completion &completion) noexcept;
+	/*
+	 * Parts of poll(), which end with the queue unlocked: poll_when_unlocked() waits for the lock,
+	 * poll_locked() has it, poll_rest() polls completions of any kind from @wcs[@polled] on.
+	 */
+	int poll_when_unlocked(int count, ibv_wc *wcs) noexcept;
+	int poll_locked(int count, ibv_wc *wcs) noexcept;
+	int poll_rest(std::span<ibv_wc> wcs, size_t polled) noexcept;
+	int end_poll(size_t polled) noexcept;
+	size_t poll_plain(std::span<ibv_wc> wcs) noexcept;
 	void write_arm(Arm want) noexcept;
 	/* The device fills @ring; the queue is locked. */
 	void use_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;
 
 	QueueLock lock_;
 	sirdma_cq_ring ring_; /* the ring that poll() reads */
-	/* true while ring_ has the elements that were kept when the ring was replaced */
+	/* set while ring_ has the elements that were kept when the ring was replaced */
 	std::unique_ptr<sirdma_cqe[]> kept_;
 	sirdma_cq_shadow kept_shadow_{};
 	sirdma_cq_ring next_ring_{};
@@ -123,5 +138,23 @@ private:
 	sirdma_db_page *page_ = nullptr;
 	uint32_t cq_id_ = 0;
 };
+
+/* It calls other functions only by jumps at its end, so that it saves no registers. */
+inline int CompletionQueue::poll(int count, ibv_wc *wcs) noexcept
+{
+	if (lock_.unshared()) {
+		if (is_empty())
+			return 0;
+		lock_.lock_unshared();
+	} else {
+		if (!lock_.try_lock()) [[unlikely]]
+			return poll_when_unlocked(count, wcs);
+		if (is_empty()) {
+			lock_.unlock();
+			return 0;
+		}
+	}
+	return poll_locked(count, wcs);
+}
 
 } // namespace sirdma

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -141,6 +142,16 @@ int get_context(Context &ctx, Origin origin, sirdma_alloc_ucontext_resp &answer)
 	return 0;
 }
 
+/* The decimal number that is all of @text; 0: there is none. */
+uint32_t number_of(const char *text) noexcept
+{
+	const char *const end = text ? text + strlen(text) : nullptr;
+	uint32_t number = 0;
+	const auto [stop, error] = std::from_chars(text, end, number);
+
+	return error == std::errc{} && stop == end ? number : 0;
+}
+
 int open_context(Context &ctx, int cmd_fd, Origin origin) noexcept
 {
 	sirdma_alloc_ucontext_resp resp{};
@@ -155,6 +166,7 @@ int open_context(Context &ctx, int cmd_fd, Origin origin) noexcept
 
 	const char *env = getenv("SIRDMA_SINGLE_THREADED");
 	ctx.single_threaded = env && !strcmp(env, "1");
+	ctx.vendor_part_id = number_of(getenv("SIRDMA_VENDOR_PART_ID"));
 
 	if (const int err = set_operations(&ctx.verbs, context_ops))
 		return err;
@@ -221,6 +233,9 @@ int query_device_ex(ibv_context *context, const ibv_query_device_ex_input *input
 		 static_cast<unsigned>(version >> 32 & 0xffff),
 		 static_cast<unsigned>(version >> 16 & 0xffff),
 		 static_cast<unsigned>(version & 0xffff));
+	/* perftest uses ibv_wr_*() on devices whose part ID it knows. */
+	if (const uint32_t id = Context::of(context).vendor_part_id)
+		attr->orig_attr.vendor_part_id = id;
 	return 0;
 }
 

@@ -58,6 +58,7 @@ struct Context {
 	bool cq_flags; /* the driver knows the flags of create_cq (SIRDMA_UCTX_CQ_FLAGS) */
 	bool cq_shadow_apart; /* the CQ shadow area has a registration of its own */
 	bool single_threaded; /* SIRDMA_SINGLE_THREADED=1 */
+	uint32_t vendor_part_id; /* SIRDMA_VENDOR_PART_ID; 0: that of the device */
 	int64_t clock_offset; /* of CLOCK_MONOTONIC here from a kernel device's clock, ns */
 	void *device; /* of a driver in this process: the device that executes its commands */
 	sirdma_db_page *doorbell;

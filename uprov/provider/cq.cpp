@@ -256,9 +256,7 @@ int destroy_cq(ibv_cq *ibcq) noexcept
 
 int poll_cq(ibv_cq *ibcq, int num_entries, ibv_wc *wc) noexcept
 {
-	if (num_entries <= 0)
-		return 0;
-	return Cq::of(ibcq).queue().poll({wc, static_cast<size_t>(num_entries)});
+	return num_entries > 0 ? Cq::of(ibcq).queue().poll(num_entries, wc) : 0;
 }
 
 int req_notify_cq(ibv_cq *ibcq, int solicited_only) noexcept

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Doorbells and kicks. A doorbell is a store to the doorbell page, without a trap. With
- * SIRDMA_UCTX_KICK the device sets need_kick in the QP's shadow area when it stops reading
- * the ring; the provider then starts it again by a system call, the kick.
+ * SIRDMA_UCTX_KICK there are no doorbells: the device sets need_kick in the QP's shadow area when
+ * it stops reading the ring, and the provider then starts it again by a system call, the kick.
  */
 #pragma once
 
@@ -120,7 +120,6 @@ private:
 
 	using Imported = Ioctl<3>;
 
-	/* ready() reads fd_ and run_ at each post. */
 	int fd_ = -1;
 	Run run_ = nullptr;
 	void *device_ = nullptr;
@@ -139,6 +138,9 @@ private:
  * kick may run the device for a long time. This is safe because a doorbell carries no
  * index and only makes the device read the ring: threads may ring in another order than
  * they posted, and a superfluous doorbell finds the ring empty.
+ *
+ * Each ring has a word that says whether the device must be woken: need_kick of a device that is
+ * kicked, a constant for another. So posting is the same for both.
  */
 class QpDoorbell {
 public:
@@ -148,37 +150,70 @@ public:
 		page_ = page;
 		shadow_ = shadow;
 		qp_id_ = qp_id;
+		watch();
 	}
 
-	Kick &kick() noexcept { return kick_; }
+	/* Kick the device by Kick::prepare() or Kick::prepare_local(). */
+	void kick_by_command(int cmd_fd, uint32_t qp_handle) noexcept
+	{
+		kick_.prepare(cmd_fd, qp_handle);
+		watch();
+	}
 
-	/*
-	 * Send WQEs became valid. The fence pairs with the device's fence between setting
-	 * need_kick and reading the ring once more.
-	 */
+	void kick_by_call(Kick::Run run, void *device, uint32_t qp_id) noexcept
+	{
+		kick_.prepare_local(run, device, qp_id);
+		watch();
+	}
+
+	/* See Kick::prepare_imported(). */
+	bool prepare_imported_kick(uint32_t driver_id) noexcept
+	{
+		return kick_.prepare_imported(driver_id);
+	}
+
+	/* Send WQEs became valid. */
 	void ring_send() const noexcept
 	{
-		if (page_)
-			put(page_->wqe_alloc, qp_id_);
-		wake_if(shadow_ ? &shadow_->need_kick : nullptr);
+		full_fence();
+		if (get(*send_asleep_)) [[unlikely]]
+			wake();
 	}
 
 	/*
 	 * Receive WQEs became valid. The device needs a kick only in the error state, to flush
 	 * them.
 	 */
-	void ring_recv() const noexcept { wake_if(shadow_ ? &shadow_->rq_need_kick : nullptr); }
-
-private:
-	void wake_if(const __le64 *asleep) const noexcept
+	void ring_recv() const noexcept
 	{
-		if (!kick_.ready() || !asleep)
-			return;
 		full_fence();
-		if (get(*asleep) != 0) [[unlikely]]
+		if (get(*recv_asleep_)) [[unlikely]]
 			kick_.wake();
 	}
 
+private:
+	static constexpr __le64 always = ~__le64{0};
+	static constexpr __le64 never = 0;
+
+	/* Choose the words. */
+	void watch() noexcept
+	{
+		if (!shadow_ || !kick_.ready())
+			return;
+		send_asleep_ = &shadow_->need_kick;
+		recv_asleep_ = &shadow_->rq_need_kick;
+	}
+
+	[[gnu::cold, gnu::noinline]] void wake() const noexcept
+	{
+		if (kick_.ready())
+			kick_.wake();
+		else if (page_)
+			put(page_->wqe_alloc, qp_id_);
+	}
+
+	const __le64 *send_asleep_ = &always;
+	const __le64 *recv_asleep_ = &never;
 	sirdma_db_page *page_ = nullptr;
 	sirdma_qp_shadow *shadow_ = nullptr;
 	uint32_t qp_id_ = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Queue lock. It does nothing where the application promised to use one thread (thread
+ * Queue lock. It keeps nobody out where the application promised to use one thread (thread
  * domain, single-threaded CQ, SIRDMA_SINGLE_THREADED=1), and needs no atomic
  * read-modify-write while the process has only one thread.
  */
@@ -68,29 +68,35 @@ public:
 	QueueLock(const QueueLock &) = delete;
 	QueueLock &operator=(const QueueLock &) = delete;
 
+	/* Can no other thread hold the lock, or try to, during the caller's own call? */
+	bool unshared() const noexcept { return SIRDMA_PROCESS_IS_SINGLE_THREADED || !needed_; }
+
+	/*
+	 * Lock what is unshared(): the only thread of a process may store instead of exchange. The
+	 * lock is still marked as held, so a thread that is created meanwhile waits for unlock():
+	 * the extended poll returns to the application with the lock held.
+	 */
+	void lock_unshared() noexcept { word_.store(1, std::memory_order_relaxed); }
+
+	/* False: another thread holds it. */
+	bool try_lock() noexcept
+	{
+		if (!unshared())
+			return !word_.exchange(1, std::memory_order_acquire);
+		lock_unshared();
+		return true;
+	}
+
 	void lock() noexcept
 	{
-		if (!needed_)
-			return;
-		/*
-		 * The only thread of a process may store instead of exchange. The lock is
-		 * still marked as held, so a thread that is created meanwhile waits for
-		 * unlock(): the extended poll returns to the application with the lock held.
-		 */
-		if (SIRDMA_PROCESS_IS_SINGLE_THREADED)
-			word_.store(1, std::memory_order_relaxed);
-		else if (word_.exchange(1, std::memory_order_acquire))
-			lock_slow();
+		if (!try_lock()) [[unlikely]]
+			wait();
 	}
 
-	void unlock() noexcept
-	{
-		if (needed_)
-			word_.store(0, std::memory_order_release);
-	}
+	void unlock() noexcept { word_.store(0, std::memory_order_release); }
 
 private:
-	void lock_slow() noexcept
+	[[gnu::cold, gnu::noinline]] void wait() noexcept
 	{
 		do {
 			Backoff backoff;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -70,6 +71,77 @@ bool decode(const sirdma_cqe_at &at, Completion &c) noexcept
 	return qp && sirdma_cqe_decode(&at, &qp->send.queue(), &qp->recv.queue(), &c);
 }
 
+/*
+ * A plain completion succeeded, has one element, and is of a request in one of the QP's own queues. Of
+ * these bits of its header only the valid bit may be set.
+ */
+constexpr uint64_t not_plain = SIRDMA_CQE_VALID | SIRDMA_CQE_EXT | SIRDMA_CQE_SRQ |
+			       SIRDMA_CQE_ERROR;
+
+/* The opcode of a send completion by the highest byte of its header. */
+constexpr int kind_shift = 56;
+constexpr uint8_t not_a_send = 255; /* or an opcode that does not exist */
+constexpr auto send_opcodes = [] {
+	std::array<uint8_t, 256> table{};
+
+	for (uint64_t kind = 0; kind < table.size(); ++kind) {
+		const uint64_t hdr = kind << kind_shift;
+		const uint32_t opcode = sirdma_send_wc_opcode(
+			static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_OP, hdr)));
+
+		table[kind] = (hdr & SIRDMA_CQE_SQ) && opcode < not_a_send ?
+				      static_cast<uint8_t>(opcode) :
+				      not_a_send;
+	}
+	return table;
+}();
+
+/* Fill in the fields of a plain completion that its request does not tell. */
+[[gnu::always_inline]] inline void to_plain_wc(const sirdma_cqe &cqe, ibv_wc &wc) noexcept
+{
+	const auto qpn = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_QPID, get(cqe.qp)));
+
+	/* Most fields are 0: compilers clear several of them by one instruction. */
+	memset(&wc, 0, sizeof(wc));
+	wc.qp_num = qpn;
+	wc.src_qp = qpn;
+}
+
+/* Returns false if @cqe is not a plain one, or if the work request, or the whole queue pair, is gone. */
+[[gnu::always_inline]] inline bool decode_plain(const sirdma_cqe &cqe, uint64_t hdr,
+						ibv_wc &wc) noexcept
+{
+	const uint8_t opcode = send_opcodes[hdr >> kind_shift];
+	const auto position = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_WQEIDX, hdr));
+	auto *const qp = reinterpret_cast<QueuePair *>(get(cqe.compl_ctx));
+
+	if (!qp) [[unlikely]]
+		return false;
+	if (opcode != not_a_send) {
+		SendSlot slot;
+
+		if (!sirdma_sq_complete(&qp->send.queue(), position, &slot)) [[unlikely]]
+			return false;
+		to_plain_wc(cqe, wc);
+		wc.wr_id = slot.wr_id;
+		wc.opcode = static_cast<ibv_wc_opcode>(opcode);
+		wc.byte_len = slot.length;
+		return true;
+	}
+
+	const auto code = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_OP, hdr));
+	__u64 wr_id;
+
+	if ((hdr & (SIRDMA_CQE_SQ | SIRDMA_CQE_STAG)) || (code & SIRDMA_CQE_OP_DATAGRAM) ||
+	    !sirdma_rq_complete(&qp->recv.queue(), position, &wr_id)) [[unlikely]]
+		return false;
+	to_plain_wc(cqe, wc);
+	wc.wr_id = wr_id;
+	wc.opcode = static_cast<ibv_wc_opcode>(sirdma_recv_wc_opcode(code));
+	wc.byte_len = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_PAYLDLEN, get(cqe.len)));
+	return true;
+}
+
 } // namespace
 
 CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *shadow,
@@ -100,25 +172,69 @@ bool CompletionQueue::take(Completion &c) noexcept
 	}
 }
 
-int CompletionQueue::poll(std::span<ibv_wc> wcs) noexcept
+/*
+ * Poll plain completions, without a call, at most up to the end of the ring, and not more than may stay
+ * unpublished. Returns how many of @wcs were filled.
+ */
+[[gnu::always_inline]] inline size_t CompletionQueue::poll_plain(std::span<ibv_wc> wcs) noexcept
 {
-	int polled = 0;
-	Completion c;
+	const size_t most = std::min<size_t>({wcs.size(), ring_.size - ring_.head,
+					      SIRDMA_CQ_PUBLISH_INTERVAL - ring_.unpublished});
+	const sirdma_cqe *cqe = &ring_.ring[ring_.head];
+	const uint64_t valid = ring_.valid;
+	size_t polled = 0;
 
-	lock_.lock();
-	for (ibv_wc &wc : wcs) {
-		if (!take(c))
+	for (; polled < most; ++polled, ++cqe) {
+		const uint64_t hdr = sirdma_get64_acquire(&cqe->hdr);
+
+		if (((hdr ^ valid) & not_plain) || !decode_plain(*cqe, hdr, wcs[polled]))
+			[[unlikely]]
 			break;
-		to_wc(c, wc);
-		++polled;
 	}
+	sirdma_cq_advance(&ring_, static_cast<uint32_t>(polled));
+	return polled;
+}
+
+int CompletionQueue::end_poll(size_t polled) noexcept
+{
 	sirdma_cq_publish(&ring_);
 	lock_.unlock();
-	return polled;
+	return static_cast<int>(polled);
+}
+
+/* Poll completions of any kind, from @wcs[@polled] on. */
+[[gnu::noinline]] int CompletionQueue::poll_rest(std::span<ibv_wc> wcs, size_t polled) noexcept
+{
+	Completion c;
+
+	while (polled < wcs.size() && take(c)) {
+		to_wc(c, wcs[polled++]);
+		polled += poll_plain(wcs.subspan(polled));
+		sirdma_cq_publish_some(&ring_);
+	}
+	return end_poll(polled);
+}
+
+int CompletionQueue::poll_when_unlocked(int count, ibv_wc *wcs) noexcept
+{
+	lock_.lock();
+	return poll_rest({wcs, static_cast<size_t>(count)}, 0);
+}
+
+int CompletionQueue::poll_locked(int count, ibv_wc *wcs) noexcept
+{
+	const std::span all(wcs, static_cast<size_t>(count));
+	const size_t polled = poll_plain(all);
+
+	if (polled < all.size() && !is_empty()) [[unlikely]]
+		return poll_rest(all, polled);
+	return end_poll(polled);
 }
 
 bool CompletionQueue::begin(Completion &c) noexcept
 {
+	if (lock_.unshared() && is_empty())
+		return false;
 	lock_.lock();
 	if (take(c))
 		return true;
@@ -259,7 +375,8 @@ void CompletionQueue::use_ring(std::span<sirdma_cqe> ring,
 	sirdma_cq_ring_init(&next_ring_, ring.data(), static_cast<uint32_t>(ring.size()), shadow);
 	/* The index in the element is of the old ring. */
 	sirdma_put64_release(&shadow->cons_idx, 0);
-	/* One more element, which never becomes valid, ends the kept ones. */
+	/* One more element, which is no completion, ends the kept ones: this ring is not empty. */
+	put(kept[count].hdr, SIRDMA_CQE_VALID);
 	sirdma_cq_ring_init(&ring_, kept.get(), count + 1, &kept_shadow_);
 	kept_ = std::move(kept);
 }

@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * ibv_post_send().
+ */
 #include <cerrno>
 #include <cstring>
 
 #include "ah.hpp"
 #include "mw.hpp"
-#include "send_queue.hpp"
+#include "qp.hpp"
+#include "verbs.hpp"
 
 namespace sirdma
 {
@@ -89,37 +93,47 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 	return work;
 }
 
+/* The operations of post_plain() that a queue of this type has, a bit for each opcode. */
+uint32_t plain_operations(const SendLimits &limits) noexcept
+{
+	constexpr uint32_t both = 1u << SIRDMA_WR_SEND | 1u << SIRDMA_WR_WRITE;
+
+	if (!limits.max_sge)
+		return 0;
+	switch (limits.qp_type) {
+	case SIRDMA_SEND_ON_RC:
+		return limits.max_read_sge ? both | 1u << SIRDMA_WR_READ : both;
+	case SIRDMA_SEND_ON_UC:
+		return both;
+	default:
+		return 0;
+	}
+}
+
 } // namespace
 
 SendQueue::SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots,
-		     const SendLimits &limits, QpDoorbell &doorbell, bool locked) noexcept
-	: lock_(locked), queue_{.ring = ring.data(),
-				.slots = slots.data(),
-				.size = static_cast<uint32_t>(ring.size()),
-				.max_sge = limits.max_sge,
-				.max_read_sge = limits.max_read_sge,
-				.max_inline = limits.max_inline,
-				.qp_type = limits.qp_type,
-				.lacks = limits.lacks,
-				.signal_all = limits.signal_all,
-				.head = 0,
-				.tail = 0},
-	  domain_(limits.domain), doorbell_(doorbell)
+		     const SendLimits &limits, bool locked) noexcept
+	: lock_(locked), plain_(plain_operations(limits)), queue_{}, domain_(limits.domain)
 {
+	queue_.ring = ring.data();
+	queue_.slots = slots.data();
+	queue_.size = static_cast<uint32_t>(ring.size());
+	queue_.max_sge = limits.max_sge;
+	queue_.max_read_sge = limits.max_read_sge;
+	queue_.max_inline = limits.max_inline;
+	queue_.qp_type = limits.qp_type;
+	queue_.lacks = limits.lacks;
+	queue_.signal_all = limits.signal_all;
+	sirdma_sq_init(&queue_);
+	sirdma_sq_close(&queue_);
 }
 
-int SendQueue::take(const sirdma_send &work) noexcept
+void SendQueue::close() noexcept
 {
-	return -sirdma_sq_take(&queue_, &work);
-}
-
-int SendQueue::address(ibv_ah *ah, uint32_t qpn, uint32_t qkey, sirdma_send &work) const noexcept
-{
-	if (!ah || Ah::of(ah).domain != domain_)
-		return EINVAL;
-	work.key = Ah::of(ah).index;
-	work.remote_addr = sirdma_send_dest(qpn, qkey);
-	return 0;
+	lock_.lock();
+	sirdma_sq_close(&queue_);
+	lock_.unlock();
 }
 
 int SendQueue::take_bind(const ibv_send_wr &wr, sirdma_send &work) noexcept
@@ -139,72 +153,113 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 
 	if (work.opcode == IBV_WR_BIND_MW) [[unlikely]]
 		return take_bind(wr, work);
-	if (addressed()) {
+	if (xrc())
+		work.srq = sirdma_send_srq(wr.qp_type.xrc.remote_srqn);
+	if (datagrams()) {
 		const auto &ud = wr.wr.ud;
 
-		if (xrc())
-			work.srq = sirdma_send_srq(wr.qp_type.xrc.remote_srqn);
-		else if (const int err = address(ud.ah, ud.remote_qpn, ud.remote_qkey, work))
-			return err;
+		if (!ud.ah || Ah::of(ud.ah).domain != domain_)
+			return EINVAL;
+		work.key = Ah::of(ud.ah).index;
+		work.remote_addr = sirdma_send_dest(ud.remote_qpn, ud.remote_qkey);
 	}
 	return take(work);
 }
 
-int SendQueue::post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept
+/*
+ * Post SEND, WRITE or READ of one fragment, without a call. Returns false if @wr is another request,
+ * or if there may be no room: take() has to look at it.
+ */
+[[gnu::always_inline]] inline bool SendQueue::post_plain(const ibv_send_wr &wr) noexcept
+{
+	const unsigned opcode = opcode_of(wr), flags = wr.send_flags;
+	sirdma_wqe *const wqe = queue_.wqe;
+	const uint64_t valid = queue_.valid;
+	uint64_t hdr, remote_addr = 0;
+
+	if (opcode >= 32 || !(plain_ >> opcode & 1) || (flags & SIRDMA_SEND_INLINE) ||
+	    wr.num_sge != 1 || wqe == queue_.limit) [[unlikely]]
+		return false;
+
+	const sirdma_sge *sge = codec_sges(wr.sg_list);
+
+	if (sge->length > SIRDMA_MAX_MSG_SIZE) [[unlikely]]
+		return false;
+	if (opcode == SIRDMA_WR_SEND) {
+		hdr = sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_SEND), flags, queue_.flag_bits);
+	} else {
+		hdr = opcode == SIRDMA_WR_READ ? sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_READ),
+								 flags, queue_.flag_bits) :
+						 sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_WRITE),
+								 flags, queue_.flag_bits);
+		hdr |= wr.wr.rdma.rkey;
+		remote_addr = wr.wr.rdma.remote_addr;
+	}
+	queue_.slot->wr_id = wr.wr_id;
+	sirdma_sq_describe(&queue_, 1, sge->length);
+	sirdma_put_frag(sirdma_frag_at(wqe, 0), sge, valid);
+	put(wqe->remote, remote_addr);
+	sirdma_sq_commit_alone(&queue_, 1, hdr);
+	return true;
+}
+
+/* The same with requests of any kind, the queue locked. @posted: something was posted before. */
+[[gnu::noinline]] int SendQueue::post_rest(const ibv_send_wr *wr, const ibv_send_wr **bad,
+					   bool posted) noexcept
 {
 	int err = 0;
 
-	lock_.lock();
-	const uint32_t start = queue_.head;
 	for (; wr; wr = wr->next) {
-		const uint32_t from = queue_.head;
-
 		err = take(*wr);
-		if (err) {
+		if (err) [[unlikely]] {
 			*bad = wr;
 			break;
 		}
-		sirdma_sq_publish(&queue_, from);
+		sirdma_sq_publish(&queue_);
+		posted = true;
 	}
-	const bool posted = queue_.head != start;
 	lock_.unlock();
-	/* Do this after the lock is dropped: see QpDoorbell. */
 	if (posted)
-		doorbell_.ring_send();
+		doorbell.ring_send();
 	return err;
 }
 
-void SendQueue::begin() noexcept
+[[gnu::noinline]] int SendQueue::post_when_unlocked(const ibv_send_wr *wr,
+						    const ibv_send_wr **bad) noexcept
 {
 	lock_.lock();
-	begun_ = queue_.head;
+	return post_rest(wr, bad, false);
 }
 
-int SendQueue::commit(int err) noexcept
+/* It calls other functions only by jumps at its end, so that it saves no registers. */
+int SendQueue::post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept
 {
-	if (err) {
-		abort();
-		return err;
-	}
-	const bool posted = queue_.head != begun_;
-	sirdma_sq_publish(&queue_, begun_);
+	const ibv_send_wr *const list = wr;
+
+	if (!lock_.try_lock()) [[unlikely]]
+		return post_when_unlocked(wr, bad);
+	while (wr && post_plain(*wr))
+		wr = wr->next;
+	if (wr) [[unlikely]]
+		return post_rest(wr, bad, wr != list);
 	lock_.unlock();
-	if (posted)
-		doorbell_.ring_send();
+	/* Do this after the lock is dropped: see QpDoorbell. */
+	doorbell.ring_send();
 	return 0;
-}
-
-void SendQueue::abort() noexcept
-{
-	sirdma_sq_rewind(&queue_, begun_);
-	lock_.unlock();
 }
 
 void SendQueue::reset() noexcept
 {
 	lock_.lock();
 	sirdma_sq_reset(&queue_);
+	request = {};
+	queue_.unfinished = 0;
 	lock_.unlock();
+}
+
+[[gnu::flatten]] int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept
+{
+	return Qp::of(qp).queues().send.post(wr, const_cast<const ibv_send_wr **>(bad_wr));
 }
 
 } // namespace sirdma

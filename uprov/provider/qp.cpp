@@ -134,10 +134,10 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	req.drv.user_wqe_bufs = reinterpret_cast<uintptr_t>(memory_.data());
 	req.drv.user_compl_ctx = reinterpret_cast<uintptr_t>(&queues_);
 	const NumberGuard guard(context, attr.srq);
-	Kick &kick = queues_.doorbell.kick();
+	QpDoorbell &doorbell = queues_.send.doorbell;
 
 	if (context.kick && context.imported &&
-	    !kick.prepare_imported(driver_id_of(context.verbs.device)))
+	    !doorbell.prepare_imported_kick(driver_id_of(context.verbs.device)))
 		return ENOMEM;
 	if (const int err = context.commands->create_qp(pd, &qp, &attr, req, resp))
 		return err;
@@ -150,7 +150,7 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	qp.qp_num = resp.drv.qp_id;
 	queues_.attach(context.doorbell, resp.drv.qp_id);
 	if (context.kick)
-		kick.prepare(context.verbs.cmd_fd, qp.handle);
+		doorbell.kick_by_command(context.verbs.cmd_fd, qp.handle);
 
 	cap_ = wanted;
 	cap_.max_send_wr = geometry_.send_wrs();
@@ -368,11 +368,12 @@ int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept
 		return err;
 	if (!(attr_mask & IBV_QP_STATE) || qp.is_target())
 		return 0;
+	/* Before the rings are emptied, so that no request comes meanwhile. */
+	qp.queues().set_state(attr->qp_state);
 	if (attr->qp_state == IBV_QPS_RESET) {
 		qp.forget_completions();
 		qp.queues().reset();
 	}
-	qp.queues().set_state(attr->qp_state);
 	return 0;
 }
 
@@ -387,17 +388,6 @@ int destroy_qp(ibv_qp *ibqp) noexcept
 		qp.forget_completions();
 	delete &qp;
 	return 0;
-}
-
-int post_send(ibv_qp *ibqp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept
-{
-	QueuePair &queues = Qp::of(ibqp).queues();
-
-	if (const int err = queues.may_send()) [[unlikely]] {
-		*bad_wr = wr;
-		return err;
-	}
-	return queues.send.post(wr, const_cast<const ibv_send_wr **>(bad_wr));
 }
 
 int post_recv(ibv_qp *ibqp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept

@@ -63,21 +63,6 @@ struct QpGeometry {
 	}
 };
 
-/* A request of ibv_wr_*() whose data, or whose destination, is not set yet. */
-struct OpenRequest {
-	sirdma_send work{};
-	bool open = false;
-	/* The data, or what else the request asks for, was set before the destination. */
-	bool has_data = false;
-	bool addressed = true; /* the destination of the request is set, or is that of the QP */
-	int err = 0; /* first error since ibv_wr_start() */
-	sirdma_bind bind{}; /* bind of a BIND_MW */
-	sirdma_flush flush{}; /* of a FLUSH */
-	/* the data of the request is set */
-	ibv_sge sges[SIRDMA_MAX_SGE]{};
-	uint8_t bytes[SIRDMA_MAX_INLINE]{};
-};
-
 class Qp : public QpBase {
 public:
 	/* Returns null with errno set. @attr.cap gets the actual capabilities. */
@@ -105,13 +90,11 @@ public:
 
 	const ibv_qp_cap &cap() const noexcept { return cap_; }
 
-	/* Enable ibv_wr_*() for the operations in @send_ops (IBV_QP_EX_WITH_*). */
+	/* Enable ibv_wr_*() for the operations in @send_ops (IBV_QP_EX_WITH_*); see wr_api.cpp. */
 	void enable_wr_api(uint64_t send_ops) noexcept;
 
 	/* From now on ignore the completions of this QP. */
 	void forget_completions() noexcept;
-
-	OpenRequest request; /* protected by the send queue's lock */
 
 private:
 	/* Rings that are registered by themselves, or in a pool: one of them is empty. */

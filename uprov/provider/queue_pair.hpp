@@ -29,9 +29,9 @@ class QueuePair {
 public:
 	QueuePair(const QueuePairMemory &memory, const SendLimits &send_limits,
 		  uint32_t max_recv_sge, bool locked) noexcept
-		: send(memory.sq, memory.send_slots, send_limits, doorbell, locked),
-		  recv(memory.rq, memory.recv_wr_ids, memory.recv_shift, max_recv_sge, doorbell,
-		       locked),
+		: send(memory.sq, memory.send_slots, send_limits, locked),
+		  recv(memory.rq, memory.recv_wr_ids, memory.recv_shift, max_recv_sge,
+		       send.doorbell, locked),
 		  shadow_(memory.shadow)
 	{
 	}
@@ -42,24 +42,7 @@ public:
 	/* The QP has its number: from now on doorbells reach the device. */
 	void attach(sirdma_db_page *page, uint32_t qp_id) noexcept
 	{
-		doorbell.attach(page, shadow_, qp_id);
-	}
-
-	/*
-	 * A send is refused before RTS, a receive in RESET (IBTA C10-96). In the error state both
-	 * are accepted and flushed.
-	 */
-	int may_send() const noexcept
-	{
-		switch (state()) {
-		case IBV_QPS_RTS:
-		case IBV_QPS_SQD:
-		case IBV_QPS_SQE:
-		case IBV_QPS_ERR:
-			return 0;
-		default:
-			return EINVAL;
-		}
+		send.doorbell.attach(page, shadow_, qp_id);
 	}
 
 	/* A QP with a shared receive queue takes no receives. */
@@ -70,9 +53,17 @@ public:
 
 	ibv_qp_state state() const noexcept { return state_.load(std::memory_order_relaxed); }
 
+	/* Where sends become possible or impossible, the send queue's lock is taken. */
 	void set_state(ibv_qp_state state) noexcept
 	{
-		state_.store(state, std::memory_order_relaxed);
+		const bool could_send = may_send(state_.exchange(state, std::memory_order_relaxed));
+
+		if (may_send(state) == could_send)
+			return;
+		if (could_send)
+			send.close();
+		else
+			send.open();
 	}
 
 	/*
@@ -85,11 +76,20 @@ public:
 		recv.reset();
 	}
 
-	QpDoorbell doorbell;
 	SendQueue send;
 	RecvQueue recv;
 
 private:
+	/*
+	 * A send is refused before RTS, a receive in RESET (IBTA C10-96). In the error state both
+	 * are accepted and flushed.
+	 */
+	static bool may_send(ibv_qp_state state) noexcept
+	{
+		return state == IBV_QPS_RTS || state == IBV_QPS_SQD || state == IBV_QPS_SQE ||
+		       state == IBV_QPS_ERR;
+	}
+
 	sirdma_qp_shadow *const shadow_;
 	std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
 };

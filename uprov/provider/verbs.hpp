@@ -75,7 +75,7 @@ int modify_qp(ibv_qp *qp, ibv_qp_attr *attr, int attr_mask) noexcept;
 int destroy_qp(ibv_qp *qp) noexcept;
 int attach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid) noexcept;
 int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid) noexcept;
-int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept;
+int post_send(ibv_qp *qp, ibv_send_wr *wr, ibv_send_wr **bad_wr) noexcept; /* post_send.cpp */
 int post_recv(ibv_qp *qp, ibv_recv_wr *wr, ibv_recv_wr **bad_wr) noexcept;
 
 /* srq.cpp */
@@ -95,7 +95,7 @@ int close_xrcd(ibv_xrcd *xrcd) noexcept;
 ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr) noexcept;
 int destroy_ah(ibv_ah *ah) noexcept;
 
-/* wr_api.cpp */
+/* wr_calls.cpp */
 void wr_start(ibv_qp_ex *qp) noexcept;
 int wr_complete(ibv_qp_ex *qp) noexcept;
 void wr_abort(ibv_qp_ex *qp) noexcept;

@@ -132,7 +132,7 @@ void twin_wr_start(ibv_qp_ex *qp) noexcept
 {
 	/* After an error nothing is posted until the next start. */
 	if (Instance::of(qp->qp_base.context).inherited()) [[unlikely]]
-		Qp::of(qp).request.err = ENODEV;
+		Qp::of(qp).queues().send.fail(ENODEV);
 	else
 		wr_start(qp);
 }
@@ -161,7 +161,7 @@ ibv_qp *with_kick(ibv_qp *qp) noexcept
 
 	Adapter &nic = *Instance::of(qp->context).nic;
 
-	Qp::of(qp).queues().doorbell.kick().prepare_local(run_qp, &nic, qp->qp_num);
+	Qp::of(qp).queues().send.doorbell.kick_by_call(run_qp, &nic, qp->qp_num);
 	if (qp->qp_type == IBV_QPT_UD)
 		nic.expect_datagrams();
 	return qp;
