@@ -322,7 +322,8 @@ static void snic_rx_charge(struct snic_cpu *cpu, u32 bytes)
 }
 
 /* Cut the next packet of a frame, which becomes d->pkt. Returns false at the end of the frame. */
-static bool snic_rx_cut(struct snic_rx_parts *parts, struct snic_datagram *d, struct snic_rx_scratch *s)
+static bool snic_rx_cut(struct snic_rx_parts *parts, struct snic_datagram *d,
+			struct snic_rx_scratch *s)
 {
 	u32 len = min(parts->left, parts->size);
 
@@ -336,12 +337,13 @@ static bool snic_rx_cut(struct snic_rx_parts *parts, struct snic_datagram *d, st
 }
 
 /* Is the packet @i of the frame for a QP of the device? Sets d->pkt.icrc_ok. */
-static bool snic_rx_check(struct snic_host *host, struct snic_rx_parts *parts, struct snic_datagram *d,
-			  u32 i)
+static bool snic_rx_check(struct snic_host *host, struct snic_rx_parts *parts,
+			  struct snic_datagram *d, u32 i)
 {
 	if (!snic_rx_has_qp(host->dev, &d->pkt))
 		return false;
-	d->pkt.icrc_ok = snic_rx_icrc_ok(d, parts->ip, &d->pkt, d->ip_id + (parts->fixed_id ? 0 : i));
+	d->pkt.icrc_ok =
+		snic_rx_icrc_ok(d, parts->ip, &d->pkt, d->ip_id + (parts->fixed_id ? 0 : i));
 	if (unlikely(!d->pkt.icrc_ok) && d->pkt.is_v4 && i && !parts->fixed_id) {
 		parts->fixed_id = snic_rx_icrc_ok(d, parts->ip, &d->pkt, d->ip_id);
 		d->pkt.icrc_ok = parts->fixed_id;
