@@ -296,7 +296,70 @@ static void super_packet_is_received_as_it_is(struct kunit *test)
 		skb_pull(skb, ETH_HLEN);
 		KUNIT_EXPECT_EQ(test, receive(test, skb), NF_STOLEN);
 		expect_burst(test, PACKETS);
+		KUNIT_EXPECT_EQ(test, model.batches, 1);
 	}
+}
+
+/* A frame of @n copies of packet 0, as GRO makes them of packets with one IPv4 identification. */
+static struct sk_buff *copies_of_packet(struct kunit *test, u32 n)
+{
+	struct fixture *f = fixture(test);
+	u32 len = snic_gso_pkt_len(&f->burst.pkts[0]), hlen = snic_gso_hlen(&f->flow), i;
+	struct sk_buff *one = packet(test, 0, false);
+	struct sk_buff *skb = alloc_skb(NET_SKB_PAD + ETH_HLEN + hlen + n * len, GFP_KERNEL);
+	struct udphdr *udp;
+
+	KUNIT_ASSERT_NOT_NULL(test, skb);
+	skb_reserve(skb, NET_SKB_PAD + ETH_HLEN);
+	skb_set_mac_header(skb, -ETH_HLEN);
+	memset(skb_mac_header(skb), 0, ETH_HLEN);
+	skb_reset_network_header(skb);
+	skb_put_data(skb, one->data, hlen);
+	for (i = 0; i < n; i++)
+		skb_put_data(skb, one->data + hlen, len);
+	kfree_skb(one);
+	ip_hdr(skb)->tot_len = htons(skb->len);
+	ip_send_check(ip_hdr(skb));
+	udp = (struct udphdr *)(skb->data + SNIC_IPV4_HLEN);
+	udp->len = htons(skb->len - SNIC_IPV4_HLEN);
+	skb_shinfo(skb)->gso_size = len;
+	skb_shinfo(skb)->gso_segs = n;
+	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
+	skb->protocol = htons(ETH_P_IP);
+	skb->dev = f->host->ndev;
+	skb->pkt_type = PACKET_HOST;
+	return skb;
+}
+
+static void packets_of_a_frame_are_batches_of_64(struct kunit *test)
+{
+	struct fixture *f = fixture(test);
+	u32 hlen = snic_gso_hlen(&f->flow), len, i;
+	struct sk_buff *skb;
+
+	f->burst.pkts[0].payload_len = 64;
+	len = snic_gso_pkt_len(&f->burst.pkts[0]);
+	KUNIT_EXPECT_EQ(test, receive(test, copies_of_packet(test, 130)), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.packets, 130);
+	KUNIT_EXPECT_EQ(test, model.good, 130);
+	KUNIT_EXPECT_EQ(test, model.batches, 3);
+	KUNIT_EXPECT_FALSE(test, model.more);
+
+	/* What is wrong with one of them is told of that one. */
+	memset(&model, 0, sizeof(model));
+	skb = copies_of_packet(test, 70);
+	for (i = 3; i < 70; i += 64)
+		skb->data[hlen + i * len + sizeof(struct sirdma_bth)] ^= 1;
+	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.packets, 70);
+	KUNIT_EXPECT_EQ(test, model.good, 68);
+
+	/* The last is too short to be a packet. */
+	memset(&model, 0, sizeof(model));
+	skb = copies_of_packet(test, 70);
+	skb_shinfo(skb)->gso_size = len + 1;
+	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_BAD_LENGTH], 1);
 }
 
 static void list_of_packets_is_received_one_by_one(struct kunit *test)
@@ -352,6 +415,7 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(run_ends_where_packets_stop_being_equal),
 	KUNIT_CASE(segmented_super_packet_is_the_burst),
 	KUNIT_CASE(super_packet_is_received_as_it_is),
+	KUNIT_CASE(packets_of_a_frame_are_batches_of_64),
 	KUNIT_CASE(packets_for_no_queue_pair_are_not_summed),
 	KUNIT_CASE(list_of_packets_is_received_one_by_one),
 	KUNIT_CASE(what_would_be_cut_into_fragments_is_refused),

@@ -53,6 +53,7 @@ static u32 scheduled; /* how often a bottom half was scheduled */
 static struct {
 	u32 packets;
 	u32 good; /* with an intact ICRC */
+	u32 batches; /* in which it got them */
 	u32 strangers; /* for a queue pair it has not */
 	u32 bytes;
 	u8 data[PACKETS * (SNIC_MAX_HDR + PAYLOAD + 8)]; /* BTH to ICRC of each */
@@ -70,10 +71,12 @@ static struct sirdma_ip joined; /* the multicast group of the device */
 static const u8 upper_mac[ETH_ALEN] = {2, 0, 0,
 				       0, 0, 7}; /* of the netdev above that has the address */
 
-u32 snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
+void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *pkt)
 {
 	u32 i;
 
+	batch->pkts++;
+	batch->copies += copies;
 	model.packets++;
 	model.good += pkt->icrc_ok;
 	model.more = pkt->more;
@@ -84,7 +87,11 @@ u32 snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
 		memcpy(model.data + model.bytes, pkt->segs[i].ptr, pkt->segs[i].len);
 		model.bytes += pkt->segs[i].len;
 	}
-	return copies;
+}
+
+void snic_rx_batch_end(struct snic_rx_batch *batch)
+{
+	model.batches += batch->pkts != 0;
 }
 
 bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *pkt)
