@@ -40,15 +40,29 @@ protected:
 			GTEST_SKIP() << "no on-demand paging";
 	}
 
-	// Untouched memory, at both ends on demand.
-	void make(size_t length, int access = on_demand)
+	void TearDown() override { clear(); }
+
+	// The first connection has the domains of the others.
+	void clear()
 	{
 		local_ = {};
 		remote_ = {};
-		pair_ = make_pair();
+		pair_.reset();
+		while (!former_.empty())
+			former_.pop_back();
+	}
+
+	// Untouched memory, at both ends on demand.
+	void make(size_t length, int access = on_demand)
+	{
+		Link link = default_link();
+
+		clear();
+		link.access = access & ~IBV_ACCESS_ON_DEMAND;
+		pair_ = std::make_unique<Pair>(make_pair({}, link));
 		ASSERT_FALSE(HasFailure());
-		local_ = make_region(pair_.a.pd, length, access);
-		remote_ = make_region(pair_.b.pd, length, access);
+		local_ = make_region(pair_->a.pd, length, access);
+		remote_ = make_region(pair_->b.pd, length, access);
 		ASSERT_TRUE(local_ && remote_);
 	}
 
@@ -56,16 +70,18 @@ protected:
 	void connect_again()
 	{
 		former_.push_back(std::move(pair_));
-		pair_ = make_pair({.shared_pd = former_[0].a.pd}, {.shared_pd = former_[0].b.pd},
-				  default_link());
+		pair_ = std::make_unique<Pair>(make_pair({.shared_pd = former_[0]->a.pd},
+							 {.shared_pd = former_[0]->b.pd},
+							 default_link()));
 		ASSERT_FALSE(HasFailure());
 	}
 
 	int start(ibv_wr_opcode op, size_t from, size_t to, uint32_t length)
 	{
-		if (takes_recv(op))
-			EXPECT_EQ(post_recv(pair_.b, {remote_.sge(to, length)}), 0);
-		return post(pair_.a, {.op = op,
+		if (takes_recv(op)) {
+			EXPECT_EQ(post_recv(pair_->b, {remote_.sge(to, length)}), 0);
+		}
+		return post(pair_->a, {.op = op,
 				      .sges = {local_.sge(from, length)},
 				      .remote_addr = remote_.address(to),
 				      .rkey = remote_.mr->rkey});
@@ -80,9 +96,9 @@ protected:
 
 		fill_pattern(source, seed);
 		ASSERT_EQ(start(op, from, to, length), 0);
-		expect_wc(pair_.a.scq);
+		expect_wc(pair_->a.scq);
 		if (takes_recv(op))
-			expect_wc(pair_.b.rcq);
+			expect_wc(pair_->b.rcq);
 		EXPECT_TRUE(has_pattern(target, seed)) << op_name(op) << " of " << length;
 	}
 
@@ -104,8 +120,8 @@ protected:
 			  region.memory.data());
 	}
 
-	std::vector<Pair> former_;
-	Pair pair_;
+	std::vector<std::unique_ptr<Pair>> former_;
+	std::unique_ptr<Pair> pair_;
 	Region local_, remote_;
 };
 
@@ -147,15 +163,15 @@ TEST_F(OnDemand, MovesALongMessage)
 TEST_F(OnDemand, OneEndMayBePinned)
 {
 	make(64 * page);
-	const Region pinned = make_region(pair_.a.pd, 64 * page);
+	const Region pinned = make_region(pair_->a.pd, 64 * page);
 	ASSERT_TRUE(pinned);
 	pinned.fill(5);
-	ASSERT_EQ(post(pair_.a, {.op = IBV_WR_RDMA_WRITE,
+	ASSERT_EQ(post(pair_->a, {.op = IBV_WR_RDMA_WRITE,
 				 .sges = {pinned.sge(0, 64 * page)},
 				 .remote_addr = remote_.address(),
 				 .rkey = remote_.mr->rkey}),
 		  0);
-	expect_wc(pair_.a.scq);
+	expect_wc(pair_->a.scq);
 	EXPECT_TRUE(has_pattern(remote_.memory.bytes(), 5));
 }
 
@@ -165,13 +181,13 @@ TEST_F(OnDemand, AtomicsFindTheirWord)
 		GTEST_SKIP() << "no atomics on demand";
 	make(16 * page, on_demand | IBV_ACCESS_REMOTE_ATOMIC);
 	for (uint64_t i = 0; i < 3; i++) {
-		ASSERT_EQ(post(pair_.a, {.op = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		ASSERT_EQ(post(pair_->a, {.op = IBV_WR_ATOMIC_FETCH_AND_ADD,
 					 .sges = {local_.sge(8, 8)},
 					 .remote_addr = remote_.address(3 * page),
 					 .rkey = remote_.mr->rkey,
 					 .compare_add = 5}),
 			  0);
-		expect_wc(pair_.a.scq);
+		expect_wc(pair_->a.scq);
 		uint64_t before = 1, now = 0;
 		std::memcpy(&before, local_.memory.data() + 8, 8);
 		std::memcpy(&now, remote_.memory.data() + 3 * page, 8);
@@ -209,7 +225,7 @@ TEST_F(OnDemand, SeesTheNewPagesOfMemoryThatWasDropped)
 		move(IBV_WR_RDMA_WRITE, 0, 0, 32 * page, seed);
 		drop(remote_);
 		ASSERT_EQ(start(IBV_WR_RDMA_READ, 0, 0, 32 * page), 0);
-		expect_wc(pair_.a.scq);
+		expect_wc(pair_->a.scq);
 		for (std::byte byte : local_.memory.bytes())
 			ASSERT_EQ(byte, std::byte{0}) << "a page of before";
 		move(IBV_WR_RDMA_READ, 0, 0, 32 * page, seed + 100);
@@ -235,9 +251,9 @@ TEST_F(OnDemand, MemoryThatWentAwayIsAnAccessErrorOfThePeer)
 		drain_async(peer());
 		unmap(remote_);
 		ASSERT_EQ(start(op, 0, 0, 8 * page), 0);
-		expect_wc(pair_.a.scq, IBV_WC_REM_ACCESS_ERR);
-		EXPECT_EQ(await_qp_event(peer(), pair_.b.qp.get()), IBV_EVENT_QP_ACCESS_ERR);
-		EXPECT_EQ(state_of(pair_.b.qp.get()), IBV_QPS_ERR);
+		expect_wc(pair_->a.scq, IBV_WC_REM_ACCESS_ERR);
+		EXPECT_EQ(await_qp_event(peer(), pair_->b.qp.get()), IBV_EVENT_QP_ACCESS_ERR);
+		EXPECT_EQ(state_of(pair_->b.qp.get()), IBV_QPS_ERR);
 		// The region is as good as before once there is memory.
 		map_again(remote_);
 		connect_again();
@@ -251,8 +267,8 @@ TEST_F(OnDemand, OwnMemoryThatWentAwayFailsTheRequest)
 		make(8 * page);
 		unmap(local_);
 		ASSERT_EQ(start(op, 0, 0, 8 * page), 0);
-		expect_wc(pair_.a.scq, IBV_WC_LOC_PROT_ERR);
-		EXPECT_EQ(state_of(pair_.a.qp.get()), IBV_QPS_ERR);
+		expect_wc(pair_->a.scq, IBV_WC_LOC_PROT_ERR);
+		EXPECT_EQ(state_of(pair_->a.qp.get()), IBV_QPS_ERR);
 		map_again(local_);
 	}
 }
@@ -263,8 +279,8 @@ TEST_F(OnDemand, ReceiveBufferThatWentAwayFailsTheReceive)
 	local_.fill(1);
 	unmap(remote_);
 	ASSERT_EQ(start(IBV_WR_SEND, 0, 0, 8 * page), 0);
-	expect_wc(pair_.b.rcq, IBV_WC_LOC_PROT_ERR);
-	expect_wc(pair_.a.scq, IBV_WC_REM_OP_ERR);
+	expect_wc(pair_->b.rcq, IBV_WC_LOC_PROT_ERR);
+	expect_wc(pair_->a.scq, IBV_WC_REM_OP_ERR);
 	map_again(remote_);
 }
 
@@ -275,24 +291,24 @@ TEST_F(OnDemand, MemoryThatTheProgramMayNotWriteToIsNotWrittenTo)
 	local_.fill(1);
 	ASSERT_EQ(mprotect(remote_.memory.data(), 4 * page, PROT_READ), 0);
 	ASSERT_EQ(start(IBV_WR_RDMA_WRITE, 0, 0, 4 * page), 0);
-	expect_wc(pair_.a.scq, IBV_WC_REM_ACCESS_ERR);
+	expect_wc(pair_->a.scq, IBV_WC_REM_ACCESS_ERR);
 	EXPECT_TRUE(has_pattern(remote_.memory.bytes(), 9));
 	ASSERT_EQ(mprotect(remote_.memory.data(), 4 * page, PROT_READ | PROT_WRITE), 0);
 }
 
 TEST_F(OnDemand, RegionForReadingReadsWhatTheProgramMayNotWrite)
 {
-	pair_ = make_pair();
+	pair_ = std::make_unique<Pair>(make_pair());
 	ASSERT_FALSE(HasFailure());
-	local_ = make_region(pair_.a.pd, 4 * page, on_demand);
+	local_ = make_region(pair_->a.pd, 4 * page, on_demand);
 	remote_.memory = Mapping::anonymous(4 * page);
 	remote_.fill(4);
 	ASSERT_EQ(mprotect(remote_.memory.data(), 4 * page, PROT_READ), 0);
-	remote_.mr.reset(ibv_reg_mr(pair_.b.pd, remote_.memory.data(), 4 * page,
+	remote_.mr.reset(ibv_reg_mr(pair_->b.pd, remote_.memory.data(), 4 * page,
 				    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND));
 	ASSERT_TRUE(local_ && remote_);
 	ASSERT_EQ(start(IBV_WR_RDMA_READ, 0, 0, 4 * page), 0);
-	expect_wc(pair_.a.scq);
+	expect_wc(pair_->a.scq);
 	EXPECT_TRUE(has_pattern(local_.memory.bytes(), 4));
 }
 
@@ -373,7 +389,7 @@ TEST_F(OnDemand, MemoryThatGoesAwayUnderTrafficEndsItOnce)
 		while (status == IBV_WC_SUCCESS && done < 100000) {
 			ASSERT_EQ(start(done % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 0, 0, size),
 				  0);
-			const auto wc = await(pair_.a.scq);
+			const auto wc = await(pair_->a.scq);
 			if (!wc)
 				break;
 			status = wc->status;
@@ -394,7 +410,7 @@ TEST_F(OnDemand, RegionsComeAndGoWhileTheyAreUsed)
 	std::thread churn([&] {
 		while (!stop) {
 			const Mapping memory = Mapping::anonymous(64 * page);
-			const Mr mr(ibv_reg_mr(pair_.b.pd, memory.data(), memory.size(), on_demand));
+			const Mr mr(ibv_reg_mr(pair_->b.pd, memory.data(), memory.size(), on_demand));
 			EXPECT_TRUE(mr);
 			madvise(memory.data(), memory.size(), MADV_DONTNEED);
 		}
@@ -434,41 +450,41 @@ TEST_F(Advice, BringsPages)
 	for (ibv_advise_mr_advice advice : {for_reading, for_writing}) {
 		drop(remote_);
 		EXPECT_FALSE(resident(remote_, 3 * page));
-		EXPECT_EQ(advise(pair_.b, advice, remote_, 3 * page + 5, 2 * page), 0);
+		EXPECT_EQ(advise(pair_->b, advice, remote_, 3 * page + 5, 2 * page), 0);
 		for (size_t i = 3; i < 6; i++)
 			EXPECT_TRUE(resident(remote_, i * page)) << advice << ", page " << i;
 		EXPECT_FALSE(resident(remote_, 6 * page));
 		move(IBV_WR_RDMA_WRITE, 0, 3 * page + 5, 2 * page, advice);
 	}
 	drop(remote_);
-	EXPECT_EQ(advise(pair_.b, without_fault, remote_, 0, 4 * page), 0);
+	EXPECT_EQ(advise(pair_->b, without_fault, remote_, 0, 4 * page), 0);
 	EXPECT_FALSE(resident(remote_, 0));
 	// Without the flag it may be later, but it comes.
-	EXPECT_EQ(advise(pair_.b, for_writing, remote_, 0, 4 * page, 0), 0);
+	EXPECT_EQ(advise(pair_->b, for_writing, remote_, 0, 4 * page, 0), 0);
 	EXPECT_TRUE(await_condition([&] { return resident(remote_, 3 * page); }));
 }
 
 TEST_F(Advice, OfWhatCannotBeIsRefused)
 {
 	make(8 * page);
-	const Region pinned = make_region(pair_.b.pd, page);
-	const Region readable = make_region(pair_.b.pd, 4 * page,
+	const Region pinned = make_region(pair_->b.pd, page);
+	const Region readable = make_region(pair_->b.pd, 4 * page,
 					    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND);
 	const Pd other(ibv_alloc_pd(peer().context.get()));
 	ASSERT_TRUE(pinned && readable && other);
 
-	EXPECT_EQ(advise(pair_.b, for_reading, remote_, 7 * page, 2 * page), EFAULT);
-	EXPECT_EQ(advise(pair_.b, for_reading, pinned, 0, page), ENOENT);
-	EXPECT_EQ(advise(pair_.b, for_writing, readable, 0, page), EPERM);
-	EXPECT_EQ(advise(pair_.b, for_reading, readable, 0, page), 0);
-	EXPECT_EQ(advise(pair_.b, static_cast<ibv_advise_mr_advice>(77), remote_, 0, page),
+	EXPECT_EQ(advise(pair_->b, for_reading, remote_, 7 * page, 2 * page), EFAULT);
+	EXPECT_EQ(advise(pair_->b, for_reading, pinned, 0, page), ENOENT);
+	EXPECT_EQ(advise(pair_->b, for_writing, readable, 0, page), EPERM);
+	EXPECT_EQ(advise(pair_->b, for_reading, readable, 0, page), 0);
+	EXPECT_EQ(advise(pair_->b, static_cast<ibv_advise_mr_advice>(77), remote_, 0, page),
 		  EOPNOTSUPP);
-	EXPECT_EQ(advise(pair_.b, for_reading, remote_, 0, page, 1 << 7), EINVAL);
+	EXPECT_EQ(advise(pair_->b, for_reading, remote_, 0, page, 1 << 7), EINVAL);
 	ibv_sge sge = remote_.sge(0, page);
 	EXPECT_EQ(ibv_advise_mr(other.get(), for_reading, IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1), EPERM);
 	unmap(remote_);
-	EXPECT_EQ(advise(pair_.b, for_reading, remote_, 0, page), EFAULT);
-	EXPECT_EQ(advise(pair_.b, for_reading, remote_, 0, page, 0), 0);
+	EXPECT_EQ(advise(pair_->b, for_reading, remote_, 0, page), EFAULT);
+	EXPECT_EQ(advise(pair_->b, for_reading, remote_, 0, page, 0), 0);
 	map_again(remote_);
 }
 
