@@ -39,7 +39,8 @@ SIRDMA_SIZE_IS(struct sirdma_page_request, 16);
 #define SIRDMA_PRQ_PBLE SIRDMA_MASK(27, 0) /* the first PBLE of the region's list, or its root */
 #define SIRDMA_PRQ_QPN SIRDMA_MASK(55, 32) /* the QP that waits, or failed */
 #define SIRDMA_PRQ_BLOCK SIRDMA_MASK(31, 0) /* index in the list of the entry that was absent */
-#define SIRDMA_PRQ_COUNT SIRDMA_MASK(55, 32) /* blocks that the message needs from there on, 1 or more */
+#define SIRDMA_PRQ_COUNT \
+	SIRDMA_MASK(55, 32) /* blocks that the message needs from there on, 1 or more */
 #define SIRDMA_PRQ_FAILED SIRDMA_BIT(62) /* the entry was SIRDMA_PBLE_ERROR: the access failed */
 #define SIRDMA_PRQ_VALID SIRDMA_BIT(63) /* 1 on the first lap of the ring, and flips on wrap */
 

@@ -85,8 +85,8 @@ static void sirdma_odp_enter(struct sirdma_odp_mr *odp, u32 first, u32 count)
 		 * for reading, as after fork(), stays absent until the device needs it.
 		 */
 		if ((pfns[i] & need) == need)
-			WRITE_ONCE(*entry, cpu_to_le64((uintptr_t)page_address(
-						   hmm_pfn_to_page(pfns[i]))));
+			WRITE_ONCE(*entry,
+				   cpu_to_le64((uintptr_t)page_address(hmm_pfn_to_page(pfns[i]))));
 	}
 }
 
@@ -415,7 +415,8 @@ void sirdma_odp_put(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	sirdma_pbl_free(&dev->hw, &mr->pbl);
 }
 
-static struct sirdma_odp_mr *sirdma_odp_alloc(struct ib_pd *ibpd, const struct sirdma_region *region)
+static struct sirdma_odp_mr *sirdma_odp_alloc(struct ib_pd *ibpd,
+					      const struct sirdma_region *region)
 {
 	struct sirdma_odp_mr *odp = kzalloc(sizeof(*odp), GFP_KERNEL_ACCOUNT);
 
@@ -490,8 +491,7 @@ static int sirdma_odp_check_sge(const struct sirdma_odp_mr *odp, u32 pd, const s
 {
 	u64 off = sge->addr - odp->base, length = odp->mr.umem->length;
 
-	if (odp->pd != pd ||
-	    (job->what == SIRDMA_ODP_PREFETCH_WRITE && !odp->mr.umem->writable))
+	if (odp->pd != pd || (job->what == SIRDMA_ODP_PREFETCH_WRITE && !odp->mr.umem->writable))
 		return -EPERM;
 	if (off >= length || sge->length > length - off)
 		return -EFAULT;

@@ -26,7 +26,8 @@ protected:
 		static const sirdma_bus_ops ops = {
 			.write32 =
 				[](sirdma_bus *bus, u32 reg, u32 val) {
-					static_cast<Bus *>(bus)->test->writes_.push_back({reg, val});
+					static_cast<Bus *>(bus)->test->writes_.push_back(
+						{reg, val});
 				},
 		};
 		static const sirdma_hw_events events = {

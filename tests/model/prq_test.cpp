@@ -18,7 +18,8 @@ namespace
 
 constexpr u64 ms = 1'000'000, page = 4096;
 constexpr u64 cookie = 0x1122334455667788;
-constexpr u32 length = 4 * page; // of messages, one request of a READ; page 2 is the one that is taken
+constexpr u32 length =
+	4 * page; // of messages, one request of a READ; page 2 is the one that is taken
 
 struct Request {
 	u32 list, qpn, block, count;

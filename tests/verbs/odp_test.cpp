@@ -82,9 +82,9 @@ protected:
 			EXPECT_EQ(post_recv(pair_->b, {remote_.sge(to, length)}), 0);
 		}
 		return post(pair_->a, {.op = op,
-				      .sges = {local_.sge(from, length)},
-				      .remote_addr = remote_.address(to),
-				      .rkey = remote_.mr->rkey});
+				       .sges = {local_.sge(from, length)},
+				       .remote_addr = remote_.address(to),
+				       .rkey = remote_.mr->rkey});
 	}
 
 	// One operation whose source the program wrote, and whose target nobody did.
@@ -167,9 +167,9 @@ TEST_F(OnDemand, OneEndMayBePinned)
 	ASSERT_TRUE(pinned);
 	pinned.fill(5);
 	ASSERT_EQ(post(pair_->a, {.op = IBV_WR_RDMA_WRITE,
-				 .sges = {pinned.sge(0, 64 * page)},
-				 .remote_addr = remote_.address(),
-				 .rkey = remote_.mr->rkey}),
+				  .sges = {pinned.sge(0, 64 * page)},
+				  .remote_addr = remote_.address(),
+				  .rkey = remote_.mr->rkey}),
 		  0);
 	expect_wc(pair_->a.scq);
 	EXPECT_TRUE(has_pattern(remote_.memory.bytes(), 5));
@@ -182,10 +182,10 @@ TEST_F(OnDemand, AtomicsFindTheirWord)
 	make(16 * page, on_demand | IBV_ACCESS_REMOTE_ATOMIC);
 	for (uint64_t i = 0; i < 3; i++) {
 		ASSERT_EQ(post(pair_->a, {.op = IBV_WR_ATOMIC_FETCH_AND_ADD,
-					 .sges = {local_.sge(8, 8)},
-					 .remote_addr = remote_.address(3 * page),
-					 .rkey = remote_.mr->rkey,
-					 .compare_add = 5}),
+					  .sges = {local_.sge(8, 8)},
+					  .remote_addr = remote_.address(3 * page),
+					  .rkey = remote_.mr->rkey,
+					  .compare_add = 5}),
 			  0);
 		expect_wc(pair_->a.scq);
 		uint64_t before = 1, now = 0;
@@ -387,7 +387,8 @@ TEST_F(OnDemand, MemoryThatGoesAwayUnderTrafficEndsItOnce)
 		});
 		ibv_wc_status status = IBV_WC_SUCCESS;
 		while (status == IBV_WC_SUCCESS && done < 100000) {
-			ASSERT_EQ(start(done % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 0, 0, size),
+			ASSERT_EQ(start(done % 2 ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE, 0, 0,
+					size),
 				  0);
 			const auto wc = await(pair_->a.scq);
 			if (!wc)
@@ -410,7 +411,8 @@ TEST_F(OnDemand, RegionsComeAndGoWhileTheyAreUsed)
 	std::thread churn([&] {
 		while (!stop) {
 			const Mapping memory = Mapping::anonymous(64 * page);
-			const Mr mr(ibv_reg_mr(pair_->b.pd, memory.data(), memory.size(), on_demand));
+			const Mr mr(
+				ibv_reg_mr(pair_->b.pd, memory.data(), memory.size(), on_demand));
 			EXPECT_TRUE(mr);
 			madvise(memory.data(), memory.size(), MADV_DONTNEED);
 		}
@@ -468,8 +470,8 @@ TEST_F(Advice, OfWhatCannotBeIsRefused)
 {
 	make(8 * page);
 	const Region pinned = make_region(pair_->b.pd, page);
-	const Region readable = make_region(pair_->b.pd, 4 * page,
-					    IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND);
+	const Region readable =
+		make_region(pair_->b.pd, 4 * page, IBV_ACCESS_REMOTE_READ | IBV_ACCESS_ON_DEMAND);
 	const Pd other(ibv_alloc_pd(peer().context.get()));
 	ASSERT_TRUE(pinned && readable && other);
 
@@ -481,7 +483,8 @@ TEST_F(Advice, OfWhatCannotBeIsRefused)
 		  EOPNOTSUPP);
 	EXPECT_EQ(advise(pair_->b, for_reading, remote_, 0, page, 1 << 7), EINVAL);
 	ibv_sge sge = remote_.sge(0, page);
-	EXPECT_EQ(ibv_advise_mr(other.get(), for_reading, IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1), EPERM);
+	EXPECT_EQ(ibv_advise_mr(other.get(), for_reading, IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1),
+		  EPERM);
 	unmap(remote_);
 	EXPECT_EQ(advise(pair_->b, for_reading, remote_, 0, page), EFAULT);
 	EXPECT_EQ(advise(pair_->b, for_reading, remote_, 0, page, 0), 0);
