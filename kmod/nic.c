@@ -40,6 +40,7 @@
 #include "model/obj.c"
 #include "model/packet.c"
 #include "model/path.c"
+#include "model/prq.c"
 #include "model/qp.c"
 #include "model/qp_cmd.c"
 #include "model/rc.c"

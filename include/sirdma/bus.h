@@ -57,8 +57,8 @@ typedef __u32 (*sirdma_irq_fn)(void *ctx, __u32 vector, __u32 budget);
 struct sirdma_bus_ops {
 	__u32 (*read32)(struct sirdma_bus *bus, __u32 reg);
 	/*
-	 * Register write, ordered after all earlier memory writes. Only CQPDB, CCQPHIGH and
-	 * CTRL may sleep.
+	 * Register write, ordered after all earlier memory writes. Only CQPDB, CCQPHIGH, CTRL
+	 * and PBLESYNC may sleep.
 	 */
 	void (*write32)(struct sirdma_bus *bus, __u32 reg, __u32 val);
 	/* Zeroed memory, contiguous in DMA space. May sleep. 0 or -ENOMEM. */

@@ -184,6 +184,7 @@ enum sirdma_ae_code {
 	SIRDMA_AE_CQ_CATASTROPHIC = 0x702, /* CQ overflow among them */
 	SIRDMA_AE_BAD_COMMAND = 0x800, /* a CQP command had a bad index or opcode */
 	SIRDMA_AE_LAST_WQE_REACHED = 0x801,
+	SIRDMA_AE_PAGE_REQUEST = 0x802, /* extension: the PRQ has requests */
 	SIRDMA_AE_QP_SUSPEND_COMPLETE = 0x900, /* send queue drained */
 };
 

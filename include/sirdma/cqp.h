@@ -60,6 +60,8 @@ enum sirdma_cqp_op {
 	SIRDMA_CQP_GATHER_STATS = 0x2e,
 	SIRDMA_CQP_MANAGE_SGID = 0x30, /* extension: local address table */
 	SIRDMA_CQP_QUERY_SRQ = 0x31, /* extension: returns the limit, 0 when it is not armed */
+	SIRDMA_CQP_CREATE_PRQ = 0x32, /* extension: page request queue */
+	SIRDMA_CQP_DESTROY_PRQ = 0x33,
 	SIRDMA_CQP_OP_COUNT = 0x40,
 };
 
@@ -305,6 +307,17 @@ struct sirdma_cqp_aeq {
 SIRDMA_SIZE_IS(struct sirdma_cqp_aeq, 64);
 #define SIRDMA_VECTOR_AEQ 0
 #define SIRDMA_VECTOR_CEQ(id) (1 + (id))
+
+/* CREATE_PRQ, DESTROY_PRQ: a contiguous ring of struct sirdma_page_request, whose events are in the AEQ */
+struct sirdma_cqp_prq {
+	__le64 size; /* entries */
+	__le64 ctx; /* driver's cookie, echoed in events */
+	__le64 rsvd1;
+	__le64 hdr;
+	__le64 addr;
+	__le64 rsvd2[3];
+};
+SIRDMA_SIZE_IS(struct sirdma_cqp_prq, 64);
 
 /* UPDATE_SDS: up to 3 entries in the command, more (≤ 8) in a buffer */
 struct sirdma_cqp_sds {

@@ -29,6 +29,13 @@
 #define SIRDMA_REG_MACHIGH 0x040 /* RO: bytes 5..4 of the port MAC in bits 15:0 */
 #define SIRDMA_REG_INT_MASK 0x044 /* RW: bit n masks vector n (0..31) */
 #define SIRDMA_REG_CEQACK 0x048 /* WO: CEQ id 31:20, CEQEs consumed 19:0 */
+#define SIRDMA_REG_PRQACK 0x04c /* WO: number of page requests the driver consumed */
+/*
+ * WO: when the write has ended, no access that is under way found a PBLE as it was before. It may
+ * sleep, waits for no memory and for no command, and takes no longer than the data paths that it
+ * waits for hold their queue pairs.
+ */
+#define SIRDMA_REG_PBLESYNC 0x050
 #define SIRDMA_REG_SIZE 0x1000
 
 #define SIRDMA_ID_MAGIC 0x4d445253u /* "SRDM" */

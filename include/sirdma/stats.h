@@ -69,7 +69,10 @@
 	X(RX_NO_GROUP, rx_no_group) \
 	X(MR_BAD_INVALIDATE, mr_bad_invalidate) \
 	X(MW_BAD_BIND, mw_bad_bind) \
-	X(MR_BAD_FAST_REG, mr_bad_fast_reg)
+	X(MR_BAD_FAST_REG, mr_bad_fast_reg) \
+	X(PAGE_REQUESTS, page_requests) \
+	X(PAGE_REQUESTS_LOST, page_requests_lost) \
+	X(PAGE_ERRORS, page_errors)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

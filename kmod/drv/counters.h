@@ -12,6 +12,9 @@ enum sirdma_counter {
 	SIRDMA_COUNTER_MR_PIN_FAILURES,
 	SIRDMA_COUNTER_MR_LIST_FAILURES,
 	SIRDMA_COUNTER_MR_FAILURES,
+	SIRDMA_COUNTER_ODP_FAULTS, /* requests of the device for pages */
+	SIRDMA_COUNTER_ODP_FAILURES, /* those for which the process has no memory */
+	SIRDMA_COUNTER_ODP_INVALIDATIONS, /* times that memory went away which the device had */
 	SIRDMA_COUNTER_QP_MODIFY_REJECTED,
 	SIRDMA_COUNTER_QP_MODIFY_FAILURES,
 	SIRDMA_COUNTER_ROUTE_FAILURES,

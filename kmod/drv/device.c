@@ -53,6 +53,7 @@ static void sirdma_dealloc_driver(struct ib_device *ibdev)
 	sirdma_qpctx_fini(dev);
 	sirdma_hw_remove(&dev->hw);
 	dev->bus->ops->destroy(dev->bus);
+	sirdma_odp_fini(dev);
 	sirdma_dms_fini(&dev->dms);
 	sirdma_users_fini(&dev->users);
 	xa_destroy(&dev->srqs);
@@ -67,6 +68,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.device_group = &sirdma_attr_group,
 
 	.add_gid = sirdma_add_gid,
+	.advise_mr = sirdma_advise_mr,
 	.alloc_dm = sirdma_alloc_dm,
 	.alloc_hw_port_stats = sirdma_alloc_hw_port_stats,
 	.alloc_mr = sirdma_alloc_mr,
@@ -152,6 +154,7 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
 	sirdma_users_init(&dev->users);
 	sirdma_dms_init(&dev->dms);
+	sirdma_odp_init(dev);
 	sirdma_params_to_config(&config);
 	dev->bus = sirdma_bus_create(dev->ndev, &config);
 	if (IS_ERR(dev->bus))

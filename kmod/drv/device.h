@@ -14,6 +14,7 @@
 #include "hw/hw.h"
 #include "mcast.h"
 #include "neigh.h"
+#include "odp.h"
 #include "qpctx.h"
 #include "user.h"
 
@@ -32,6 +33,7 @@ struct sirdma_dev {
 	struct sirdma_counters counters;
 	struct sirdma_users users;
 	struct sirdma_dms dms;
+	struct sirdma_odp odp;
 	struct delayed_work health; /* polls the device's status */
 	struct work_struct fatal; /* work that removes a device that failed */
 	struct work_struct kflush; /* has kernel consumers poll, after the reset of a failed device */

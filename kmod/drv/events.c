@@ -4,6 +4,7 @@
 #include "events.h"
 #include "health.h"
 #include "hw/event.h"
+#include "odp.h"
 #include "qp.h"
 #include "srq.h"
 #include "trace.h"
@@ -89,6 +90,9 @@ static void sirdma_async_event(void *ctx, const struct sirdma_async_event *ev)
 	case SIRDMA_EVENT_BAD_COMMAND:
 		ibdev_err_ratelimited(&dev->ibdev, "the device met a command it does not know\n");
 		break;
+	case SIRDMA_EVENT_PAGES:
+		sirdma_prq_drain(&dev->hw);
+		break;
 	case SIRDMA_EVENT_ADDRESS:
 		sirdma_neigh_refresh(dev);
 		break;
@@ -121,4 +125,5 @@ static void sirdma_cq_event(void *ctx, u64 cookie)
 const struct sirdma_hw_events sirdma_events = {
 	.cq_event = sirdma_cq_event,
 	.async_event = sirdma_async_event,
+	.page_request = sirdma_odp_ask,
 };

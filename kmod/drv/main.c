@@ -17,12 +17,17 @@ static int __init sirdma_init(void)
 	sirdma_upkeep_wq = alloc_workqueue("sirdma_upkeep", WQ_UNBOUND | WQ_SYSFS, 0);
 	if (!sirdma_upkeep_wq)
 		return -ENOMEM;
-	err = sirdma_netdev_init();
+	err = sirdma_odp_wq_init();
 	if (err)
 		goto err_wq;
+	err = sirdma_netdev_init();
+	if (err)
+		goto err_odp;
 	sirdma_link_init();
 	return 0;
 
+err_odp:
+	sirdma_odp_wq_fini();
 err_wq:
 	destroy_workqueue(sirdma_upkeep_wq);
 	return err;
@@ -34,6 +39,7 @@ static void __exit sirdma_exit(void)
 	/* Programs that use a device get an event, and EIO from then on. */
 	ib_unregister_driver((enum rdma_driver_id)SIRDMA_DRIVER_ID);
 	sirdma_netdev_fini();
+	sirdma_odp_wq_fini();
 	destroy_workqueue(sirdma_upkeep_wq);
 }
 

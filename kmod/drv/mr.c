@@ -11,6 +11,7 @@
 #include "hw/cqp_cmd.h"
 #include "hw/stag.h"
 #include "mr.h"
+#include "odp.h"
 #include "pd.h"
 #include "ring.h"
 #include "sirdma/abi.h"
@@ -151,6 +152,10 @@ static int sirdma_mr_get_memory(struct sirdma_dev *dev, struct sirdma_mr *mr,
 
 static void sirdma_mr_put_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 {
+	if (sirdma_mr_is_odp(mr)) {
+		sirdma_odp_put(dev, mr);
+		return;
+	}
 	sirdma_pbl_free(&dev->hw, &mr->pbl);
 	if (sirdma_mr_is_dmabuf(mr))
 		sirdma_dmabuf_put(mr);
@@ -241,6 +246,15 @@ static int sirdma_mr_dealloc(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	}
 }
 
+void sirdma_mr_uncreate(struct sirdma_dev *dev, struct sirdma_mr *mr)
+{
+	int err = sirdma_mr_dealloc(dev, mr);
+
+	if (err)
+		sirdma_dev_fail(dev, err);
+	sirdma_stag_free(&dev->hw, mr->ibmr.lkey);
+}
+
 static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 {
 	u32 stag = mr->ibmr.lkey;
@@ -255,8 +269,9 @@ static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	}
 	if (err)
 		sirdma_dev_fail(dev, err);
-	sirdma_stag_free(&dev->hw, stag);
+	/* A region on demand is found by its stag until this. */
 	sirdma_mr_put_memory(dev, mr);
+	sirdma_stag_free(&dev->hw, stag);
 	kfree(mr);
 	return 0;
 }
@@ -281,7 +296,8 @@ struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 
 
 	switch (req.reg_type) {
 	case SIRDMA_MEMREG_MEM:
-		return sirdma_reg_memory(ibpd, &region);
+		return access & IB_ACCESS_ON_DEMAND ? sirdma_odp_reg(ibpd, &region) :
+						      sirdma_reg_memory(ibpd, &region);
 	case SIRDMA_MEMREG_QP:
 	case SIRDMA_MEMREG_CQ:
 	case SIRDMA_MEMREG_SRQ:
@@ -360,7 +376,9 @@ static int sirdma_rereg_check(struct sirdma_dev *dev, const struct sirdma_mr *mr
 
 	if (!sirdma_mr_is_ring(mr)) {
 		err = -EOPNOTSUPP;
-		if (mr->umem) {
+		if (sirdma_mr_is_odp(mr)) {
+			why = "its memory comes on demand";
+		} else if (mr->umem) {
 			*next = sirdma_mr_region(mr);
 			err = sirdma_region_change(next, flags, to, &why);
 		}

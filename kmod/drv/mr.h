@@ -65,6 +65,9 @@ static inline bool sirdma_mr_is_ring(const struct sirdma_mr *mr)
 int sirdma_mr_create(struct sirdma_dev *dev, struct sirdma_mr *mr,
 		     const struct sirdma_region *region, u32 pd);
 
+/* Undo sirdma_mr_create(). No user knows the region yet. */
+void sirdma_mr_uncreate(struct sirdma_dev *dev, struct sirdma_mr *mr);
+
 struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
 				 struct ib_udata *udata);
 struct ib_mr *sirdma_get_dma_mr(struct ib_pd *ibpd, int access);

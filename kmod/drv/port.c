@@ -59,6 +59,7 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	 * "rdma link delete" may remove the device. A local DMA key is the PD's, not the device's.
 	 */
 	attr->kernel_cap_flags = IBK_ALLOW_USER_UNREG;
+	sirdma_odp_caps(dev, attr);
 	attr->atomic_cap = IB_ATOMIC_GLOB;
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
 	sirdma_hw_limits(&dev->hw, &limits);

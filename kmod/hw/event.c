@@ -52,6 +52,8 @@ enum sirdma_event_class sirdma_event_classify(const struct sirdma_async_event *e
 		return SIRDMA_EVENT_DEVICE_FATAL;
 	case SIRDMA_AE_BAD_COMMAND:
 		return SIRDMA_EVENT_BAD_COMMAND;
+	case SIRDMA_AE_PAGE_REQUEST:
+		return SIRDMA_EVENT_PAGES;
 	case SIRDMA_AE_INVALID_ARP_ENTRY:
 	case SIRDMA_AE_STALE_ARP_ENTRY:
 		return SIRDMA_EVENT_ADDRESS;

@@ -17,6 +17,7 @@ enum sirdma_event_class {
 	SIRDMA_EVENT_CQ_ERROR,
 	SIRDMA_EVENT_DEVICE_FATAL,
 	SIRDMA_EVENT_BAD_COMMAND,
+	SIRDMA_EVENT_PAGES, /* the page request queue has requests */
 	SIRDMA_EVENT_ADDRESS, /* an entry of the address table is stale */
 };
 

@@ -253,9 +253,12 @@ static int hw_start(struct sirdma_hw *hw)
 	err = sirdma_aeq_start(hw);
 	if (err)
 		goto err_idpools;
-	err = sirdma_ceqs_start(hw);
+	err = sirdma_prq_start(hw);
 	if (err)
 		goto err_aeq;
+	err = sirdma_ceqs_start(hw);
+	if (err)
+		goto err_prq;
 	err = sirdma_cqp_start_ccq(hw);
 	if (err)
 		goto err_ceqs;
@@ -284,6 +287,8 @@ err_ccq:
 	sirdma_cqp_stop_ccq(hw);
 err_ceqs:
 	sirdma_ceqs_stop(hw);
+err_prq:
+	sirdma_prq_stop(hw);
 err_aeq:
 	sirdma_aeq_stop(hw);
 err_idpools:
@@ -321,6 +326,7 @@ int sirdma_hw_probe(struct sirdma_hw *hw, struct sirdma_bus *bus,
 err_cqp:
 	sirdma_hw_reset(hw);
 	sirdma_hmc_fini(hw);
+	sirdma_prq_free(hw);
 	sirdma_eqs_free(hw);
 	sirdma_cqp_fini(hw);
 	return err;
@@ -333,11 +339,13 @@ void sirdma_hw_remove(struct sirdma_hw *hw)
 	sirdma_pble_fini(hw);
 	sirdma_cqp_stop_ccq(hw);
 	sirdma_ceqs_stop(hw);
+	sirdma_prq_stop(hw);
 	sirdma_aeq_stop(hw);
 	hw_idpools_fini(hw);
 	/* After the reset the device uses no memory, even if a command above failed. */
 	sirdma_hw_reset(hw);
 	sirdma_hmc_fini(hw);
+	sirdma_prq_free(hw);
 	sirdma_eqs_free(hw);
 	sirdma_cqp_fini(hw);
 }

@@ -16,6 +16,7 @@
 #include "mcast.h"
 #include "pble.h"
 #include "port/port.h"
+#include "prq.h"
 #include "sirdma/bus.h"
 
 /* Limits that the device reported, cut to the values that the interface can name. */
@@ -44,6 +45,8 @@ struct sirdma_hw_events {
 	 */
 	void (*cq_event)(void *ctx, u64 cookie);
 	void (*async_event)(void *ctx, const struct sirdma_async_event *ev);
+	/* The device needs memory of a page list. NULL: the driver has only lists without gaps. */
+	void (*page_request)(void *ctx, const struct sirdma_page_ask *ask);
 };
 
 struct sirdma_hw_config {
@@ -74,6 +77,7 @@ struct sirdma_hw {
 	struct sirdma_av_table avs;
 	struct sirdma_mcast_table mcasts;
 	struct sirdma_aeq aeq;
+	struct sirdma_eq prq; /* without memory if the driver needs none */
 	struct sirdma_ceq *ceqs; /* [cfg.num_ceqs] */
 
 	struct sirdma_idpool qp_ids; /* numbers from first_qpn on */

@@ -8,6 +8,7 @@
 
 #include "frame.h"
 #include "mr.h"
+#include "prq.h"
 
 static u64 atomic_execute(const struct snic_pkt *pkt, u64 *p)
 {
@@ -26,6 +27,7 @@ static enum snic_recv_verdict atomic_find(struct snic_qp *qp, const struct snic_
 	enum sirdma_ae_code ae;
 	struct snic_mr *mr;
 	struct snic_run run;
+	enum snic_mem mem;
 	u8 *p;
 
 	if (!(qp->access & right) || pkt->va % SIRDMA_ATOMIC_LEN || !snic_rd_has_room(qp))
@@ -35,13 +37,12 @@ static enum snic_recv_verdict atomic_find(struct snic_qp *qp, const struct snic_
 		qp->resp.fail_ae = ae;
 		return SNIC_RECV_NAK_ACCESS;
 	}
-	switch (snic_mr_run(qp->dev, mr, pkt->va, SIRDMA_ATOMIC_LEN, &run)) {
-	case SNIC_MEM_OK:
-		break;
-	case SNIC_MEM_ABSENT:
-		return SNIC_RECV_RNR;
-	default:
-		qp->resp.fail_ae = SIRDMA_AE_QP_CATASTROPHIC;
+	mem = snic_mr_run(qp->dev, mr, pkt->va, SIRDMA_ATOMIC_LEN, &run);
+	if (unlikely(mem != SNIC_MEM_OK)) {
+		ae = snic_prq_missed(qp, mr, pkt->va, SIRDMA_ATOMIC_LEN, mem);
+		if (ae == SIRDMA_AE_NONE)
+			return SNIC_RECV_RNR;
+		qp->resp.fail_ae = ae;
 		return SNIC_RECV_NAK_ACCESS;
 	}
 	p = run.ptr + (pkt->va - run.va);

@@ -6,6 +6,7 @@
 #include "dev.h"
 #include "mcast.h"
 #include "mr.h"
+#include "prq.h"
 #include "qp_cmd.h"
 #include "srq.h"
 
@@ -35,6 +36,8 @@ static const snic_cqp_fn cqp_ops[SIRDMA_CQP_OP_COUNT] = {
 	[SIRDMA_CQP_DESTROY_CEQ] = snic_cqp_destroy_ceq,
 	[SIRDMA_CQP_CREATE_AEQ] = snic_cqp_create_aeq,
 	[SIRDMA_CQP_DESTROY_AEQ] = snic_cqp_destroy_aeq,
+	[SIRDMA_CQP_CREATE_PRQ] = snic_cqp_create_prq,
+	[SIRDMA_CQP_DESTROY_PRQ] = snic_cqp_destroy_prq,
 	[SIRDMA_CQP_UPDATE_SDS] = snic_cqp_update_sds,
 	[SIRDMA_CQP_QUERY_FPM] = snic_cqp_query_fpm,
 	[SIRDMA_CQP_COMMIT_FPM] = snic_cqp_commit_fpm,

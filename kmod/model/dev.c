@@ -88,6 +88,7 @@ struct snic_dev *snic_dev_create(const struct snic_config *cfg, const struct sni
 	if (dev_alloc_tables(dev))
 		goto err_free;
 	snic_eq_init(dev);
+	snic_prq_init(dev);
 	dev->status = SIRDMA_STATUS_READY;
 	return dev;
 
@@ -111,6 +112,7 @@ static void dev_clear(struct snic_dev *dev)
 	snic_srq_destroy_all(dev);
 	snic_cq_destroy_all(dev);
 	snic_mr_destroy_all(dev);
+	snic_prq_reset(dev);
 	snic_eq_reset(dev);
 	snic_hmc_reset(dev);
 	port_lock(&dev->addr_lock);
@@ -217,6 +219,12 @@ void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val)
 		break;
 	case SIRDMA_REG_AEQALLOC:
 		snic_aeq_ack(dev, val);
+		break;
+	case SIRDMA_REG_PRQACK:
+		snic_prq_ack(dev, val);
+		break;
+	case SIRDMA_REG_PBLESYNC:
+		snic_pble_sync(dev);
 		break;
 	case SIRDMA_REG_CEQACK:
 		snic_ceq_ack(dev, val);

@@ -7,6 +7,7 @@
 #include "hmc.h"
 #include "mcast.h"
 #include "obj.h"
+#include "prq.h"
 #include "snic.h"
 
 /* Destination MAC addresses, filled by MANAGE_ARP. */
@@ -51,6 +52,7 @@ struct snic_dev {
 	struct snic_cqp cqp;
 	struct snic_hmc hmc;
 	struct snic_aeq aeq;
+	struct snic_prq prq;
 	struct snic_ceq *ceqs; /* [cfg.max_ceqs] */
 	struct snic_table qps;
 	struct snic_table cqs;

@@ -354,7 +354,7 @@ void snic_eq_unmask(struct snic_dev *dev, u32 unmasked)
 
 /* Commands */
 
-static u32 eq_check(struct snic_dev *dev, u64 addr, u64 entries, u32 elem)
+u32 snic_eq_check(struct snic_dev *dev, u64 addr, u64 entries, u32 elem)
 {
 	if (entries < SNIC_EQ_MIN_ENTRIES || entries > SNIC_EQ_MAX_ENTRIES)
 		return SIRDMA_CQP_BAD_PARAM;
@@ -377,7 +377,7 @@ u32 snic_cqp_create_ceq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	ceq = &dev->ceqs[id];
 	if (ceq->entries)
 		return SIRDMA_CQP_IN_USE;
-	status = eq_check(dev, addr, entries, sizeof(struct sirdma_ceqe));
+	status = snic_eq_check(dev, addr, entries, sizeof(struct sirdma_ceqe));
 	if (status)
 		return status;
 	port_lock(&ceq->lock);
@@ -413,7 +413,7 @@ u32 snic_cqp_create_aeq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 
 	if (aeq->entries)
 		return SIRDMA_CQP_IN_USE;
-	status = eq_check(dev, addr, entries, sizeof(struct sirdma_aeqe));
+	status = snic_eq_check(dev, addr, entries, sizeof(struct sirdma_aeqe));
 	if (status)
 		return status;
 	port_lock(&aeq->lock);

@@ -97,6 +97,8 @@ void snic_aeq_ack(struct snic_dev *dev, u32 count);
 /* Raise the vectors in @unmasked whose queues hold events. */
 void snic_eq_unmask(struct snic_dev *dev, u32 unmasked);
 
+/* Check the ring of a new queue with elements of @elem bytes. Returns the status of the command. */
+u32 snic_eq_check(struct snic_dev *dev, u64 addr, u64 entries, u32 elem);
 u32 snic_cqp_create_ceq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_destroy_ceq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_create_aeq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);

@@ -44,6 +44,10 @@ static enum snic_mem mr_block(struct snic_dev *dev, const struct snic_mr *mr, u6
 		snic_stat_inc(dev, SIRDMA_STAT_MR_ABSENT);
 		return SNIC_MEM_ABSENT;
 	}
+	if (*addr & SIRDMA_PBLE_ERROR) {
+		snic_stat_inc(dev, SIRDMA_STAT_PAGE_ERRORS);
+		return SNIC_MEM_ERROR;
+	}
 	snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
 	return SNIC_MEM_FAULT;
 }

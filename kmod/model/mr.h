@@ -107,6 +107,7 @@ bool snic_mr_may_invalidate(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, enu
 enum snic_mem {
 	SNIC_MEM_OK,
 	SNIC_MEM_ABSENT, /* the driver has no memory there now: the caller tries again later */
+	SNIC_MEM_ERROR, /* the driver found no memory there: the access fails */
 	SNIC_MEM_FAULT, /* an HMC fault, or no memory at that address */
 };
 

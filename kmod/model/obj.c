@@ -146,7 +146,7 @@ void snic_table_replace(struct snic_table *table, u32 id, struct snic_obj *obj)
 	port_mutex_unlock(&table->lock);
 }
 
-struct snic_obj *snic_table_next(struct snic_table *table, u32 *id)
+bool snic_table_seek(struct snic_table *table, u32 *id)
 {
 	struct snic_obj **slot;
 	u32 i = *id;
@@ -157,13 +157,18 @@ struct snic_obj *snic_table_next(struct snic_table *table, u32 *id)
 			i = (i / SNIC_TABLE_CHUNK + 1) * SNIC_TABLE_CHUNK;
 			continue;
 		}
-		if (*slot) {
+		if (READ_ONCE(*slot)) {
 			*id = i;
-			return *slot;
+			return true;
 		}
 		i++;
 	}
-	return NULL;
+	return false;
+}
+
+struct snic_obj *snic_table_next(struct snic_table *table, u32 *id)
+{
+	return snic_table_seek(table, id) ? *table_slot(table, *id) : NULL;
 }
 
 void snic_obj_init(struct snic_obj *obj)

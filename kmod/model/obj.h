@@ -56,6 +56,11 @@ bool snic_table_has(struct snic_table *table, u32 id);
 struct snic_obj *snic_table_remove(struct snic_table *table, u32 id);
 /* Put @obj, whose refs is set, in the place of the object that has @id. That one is unlinked. */
 void snic_table_replace(struct snic_table *table, u32 id, struct snic_obj *obj);
+/*
+ * Set *id to the lowest id >= *id that an object has. Returns false if there is none. Objects may come
+ * and go meanwhile: the caller takes a reference, which may fail.
+ */
+bool snic_table_seek(struct snic_table *table, u32 *id);
 /* The object with the lowest id >= *id, without a reference; for teardown only. */
 struct snic_obj *snic_table_next(struct snic_table *table, u32 *id);
 void snic_obj_init(struct snic_obj *obj);

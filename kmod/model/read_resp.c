@@ -10,6 +10,7 @@
  * answered. An acknowledgement is sent after the responses to all requests before it, because it
  * acknowledges those too.
  */
+#include "prq.h"
 #include "responder.h"
 #include "transport.h"
 #include "xmit.h"
@@ -151,8 +152,10 @@ enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_p
 		}
 		/* An RNR NAK is possible only before the READ is accepted. */
 		if (!snic_run_at(&qp->rx_mem->run, pkt->va, 1) &&
-		    snic_mr_run(qp->dev, mr, pkt->va, 1, &qp->rx_mem->run) == SNIC_MEM_ABSENT)
+		    snic_mr_run(qp->dev, mr, pkt->va, 1, &qp->rx_mem->run) == SNIC_MEM_ABSENT) {
+			snic_prq_missed(qp, mr, pkt->va, pkt->dma_len, SNIC_MEM_ABSENT);
 			return SNIC_RECV_RNR;
+		}
 	}
 	snic_rd_accept(qp, pkt);
 	return SNIC_RECV_DONE;

@@ -370,9 +370,14 @@ static enum snic_recv_verdict recv_write_place(struct snic_qp *qp, const struct 
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 		return SNIC_RECV_NAK_ACCESS;
 	}
-	verdict = recv_placed(snic_qp_copy_in(qp, resp->wr_va, &it, pkt->payload_len, &ae));
-	if (verdict == SNIC_RECV_NAK_OP)
+	verdict = recv_placed(
+		snic_qp_copy_in(qp, resp->wr_va, &it, pkt->payload_len, resp->wr_left, &ae));
+	if (verdict == SNIC_RECV_NAK_OP) {
 		recv_set_failure(resp, ae, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
+		/* The application took the memory away: the peer may not write there. */
+		if (ae != SIRDMA_AE_QP_CATASTROPHIC)
+			verdict = SNIC_RECV_NAK_ACCESS;
+	}
 	if (verdict != SNIC_RECV_DONE)
 		return verdict;
 	resp->wr_va += pkt->payload_len;

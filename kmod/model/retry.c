@@ -116,7 +116,8 @@ bool snic_retry_absent(struct snic_qp *qp)
 		req->absent_psn = req->nxt;
 		req->absent_waits = 0;
 	}
-	if (req->absent_waits == SNIC_ABSENT_WAITS) {
+	if (req->absent_waits >=
+	    (qp->dev->prq.entries ? SNIC_ABSENT_WAITS_ASKED : SNIC_ABSENT_WAITS)) {
 		req->absent_waits = 0;
 		snic_send_fail_oldest(qp, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 		return false;

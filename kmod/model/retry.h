@@ -16,6 +16,11 @@
 #define SNIC_ABSENT_FIRST_NS 65536ull
 #define SNIC_ABSENT_DOUBLINGS 10
 #define SNIC_ABSENT_WAITS 60
+/*
+ * The same if a driver was asked for the memory, which says so if there is none. A page may have to
+ * come from a slow disk or a file server: 16 s.
+ */
+#define SNIC_ABSENT_WAITS_ASKED 240
 
 /* Requests are in flight: make sure that the timer runs. @fresh: none were in flight before. */
 void snic_retry_start(struct snic_qp *qp, bool fresh);

@@ -2,6 +2,7 @@
 /* Payload between packets and memory regions. */
 #include "sge.h"
 
+#include "prq.h"
 #include "qp.h"
 
 static bool mr_covers(const struct snic_mr *mr, u64 va, u32 len)
@@ -61,9 +62,10 @@ void snic_qp_put_rx_mr(struct snic_qp *qp)
 }
 
 enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_iter *it, u32 len,
-				 enum sirdma_ae_code *ae)
+				 u32 left, enum sirdma_ae_code *ae)
 {
 	struct snic_rx_mem *mem = qp->rx_mem;
+	const u64 end = va + left;
 	struct snic_dev *dev = qp->dev;
 	enum snic_mem found;
 	u32 n;
@@ -74,11 +76,9 @@ enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_ite
 		p = snic_run_at(&mem->run, va, len);
 		if (!p) {
 			found = snic_mr_run(dev, mem->mr, va, len, &mem->run);
-			if (unlikely(found == SNIC_MEM_ABSENT))
-				return SNIC_PLACE_ABSENT;
 			if (unlikely(found != SNIC_MEM_OK)) {
-				*ae = SIRDMA_AE_QP_CATASTROPHIC;
-				return SNIC_PLACE_FAULT;
+				*ae = snic_prq_missed(qp, mem->mr, va, end - va, found);
+				return *ae == SIRDMA_AE_NONE ? SNIC_PLACE_ABSENT : SNIC_PLACE_FAULT;
 			}
 			p = snic_run_some(&mem->run, va, len, &n);
 		}
@@ -108,7 +108,7 @@ enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_
 		if (!snic_qp_rx_mr(qp, pd, sge->stag, sge->addr + off, n, SIRDMA_ACCESS_LOCAL_WRITE,
 				   ae))
 			return SNIC_PLACE_FAULT;
-		placed = snic_qp_copy_in(qp, sge->addr + off, it, n, ae);
+		placed = snic_qp_copy_in(qp, sge->addr + off, it, n, sge->len - off, ae);
 		if (placed != SNIC_PLACED)
 			return placed;
 		len -= n;

@@ -56,9 +56,10 @@ enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_
 				  enum sirdma_ae_code *ae);
 /*
  * Copy @len payload bytes to @va of the region that snic_qp_rx_mr() returned last. That call
- * checked the region for these bytes.
+ * checked the region for these bytes. @left: the bytes that the message may still place from @va on,
+ * these ones included.
  */
 enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_iter *it, u32 len,
-				 enum sirdma_ae_code *ae);
+				 u32 left, enum sirdma_ae_code *ae);
 
 #endif

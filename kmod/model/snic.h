@@ -6,7 +6,7 @@
  * interrupts and time. The model does everything between the register page and the
  * packets.
  *
- * Contexts: snic_reg_write() of CQPDB, CCQPHIGH and CTRL may sleep. Every other entry point
+ * Contexts: snic_reg_write() of CQPDB, CCQPHIGH, CTRL and PBLESYNC may sleep. Every other entry point
  * may be called from softirq and does not sleep. The model calls the host with a QP or CQ
  * lock held, so the host must not call the model from its callbacks.
  */

@@ -3,6 +3,7 @@
 #include "xmit.h"
 
 #include "frame.h"
+#include "prq.h"
 
 bool snic_tx_start(struct snic_tx *tx)
 {
@@ -109,11 +110,9 @@ static enum snic_gather tx_region_runs(struct snic_tx *tx, u32 stag, u64 va, u32
 	tx->run_stag = stag;
 	for (; *got < len; *got += n) {
 		mem = snic_mr_run(tx->qp->dev, mr, va + *got, len - *got, &tx->run);
-		if (unlikely(mem == SNIC_MEM_ABSENT))
-			return SNIC_GATHER_ABSENT;
 		if (unlikely(mem != SNIC_MEM_OK)) {
-			*ae = SIRDMA_AE_QP_CATASTROPHIC;
-			return SNIC_GATHER_FAULT;
+			*ae = snic_prq_missed(tx->qp, mr, va + *got, len - *got, mem);
+			return *ae == SIRDMA_AE_NONE ? SNIC_GATHER_ABSENT : SNIC_GATHER_FAULT;
 		}
 		p = snic_run_some(&tx->run, va + *got, len - *got, &n);
 		if (!snic_tx_seg(tx, p, n))

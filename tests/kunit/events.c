@@ -11,6 +11,10 @@
 #define sirdma_dev_fail_async events_test_dev_fail_async
 #define sirdma_events events_test_events
 #define sirdma_neigh_refresh events_test_neigh_refresh
+#define sirdma_prq_drain events_test_prq_drain
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+#define sirdma_odp_ask events_test_odp_ask
+#endif
 
 #include "drv/events.c"
 #include "hw/event.c"
@@ -20,6 +24,15 @@
 
 void sirdma_dev_fail_async(struct sirdma_dev *dev) {}
 void sirdma_neigh_refresh(struct sirdma_dev *dev) {}
+#ifdef CONFIG_INFINIBAND_ON_DEMAND_PAGING
+void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask) {}
+#endif
+
+static struct sirdma_hw *drained; /* the argument of the last call below */
+void sirdma_prq_drain(struct sirdma_hw *hw)
+{
+	drained = hw;
+}
 
 /* Two objects of one number, one after the other. */
 struct pair {
@@ -136,10 +149,20 @@ static void late_events_miss_the_next_cq(struct kunit *test)
 	pair_fini(&pair, &pair.dev->cqs, &cq->obj);
 }
 
+static void page_requests_are_read(struct kunit *test)
+{
+	struct pair pair = {.dev = events_dev(test)};
+
+	drained = NULL;
+	told_by_event(&pair, SIRDMA_AE_PAGE_REQUEST, 0);
+	KUNIT_EXPECT_PTR_EQ(test, drained, &pair.dev->hw);
+}
+
 static struct kunit_case events_cases[] = {
 	KUNIT_CASE(a_late_event_misses_the_next_qp),
 	KUNIT_CASE(a_late_event_misses_the_next_srq),
 	KUNIT_CASE(late_events_miss_the_next_cq),
+	KUNIT_CASE(page_requests_are_read),
 	{},
 };
 

@@ -410,7 +410,7 @@ TEST_F(CqpTest, AnyGarbageGetsAStatus)
 		// The harness's own queues are not given to the fuzz: it would write over them.
 		u32 status = drv.exec(w);
 		ASSERT_LE(status, u32{SIRDMA_CQP_AGAIN}) << "opcode " << code;
-		if (code > SIRDMA_CQP_QUERY_SRQ) {
+		if (code > SIRDMA_CQP_DESTROY_PRQ) {
 			ASSERT_EQ(status, u32{SIRDMA_CQP_BAD_OPCODE});
 		}
 		for (int j = 0; j < 16; j++)

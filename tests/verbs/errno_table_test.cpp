@@ -513,17 +513,6 @@ const Row absent[] = {
 	{"SharedQueueOfTags", EOPNOTSUPP, [](Scene &s) { return create_srq_ex(s, IBV_SRQT_TM); }},
 	{"NullRegion", EOPNOTSUPP,
 	 [](Scene &s) { return made(ibv_alloc_null_mr(s.end.pd), ibv_dereg_mr); }},
-	{"AdviceOnRegions", EOPNOTSUPP,
-	 [](Scene &s) {
-		 ibv_sge sge = s.region.sge(0, 64);
-		 return result(ibv_advise_mr(s.end.pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1));
-	 }},
-	{"RegionOnDemand", EOPNOTSUPP,
-	 [](Scene &s) {
-		 return made(ibv_reg_mr(s.end.pd, s.region.memory.data(), 4096,
-					IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND),
-			     ibv_dereg_mr);
-	 }},
 	{"QueryOfEce", EOPNOTSUPP,
 	 [](Scene &s) {
 		 ibv_ece ece = {};

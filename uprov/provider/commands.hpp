@@ -54,6 +54,9 @@ struct Commands {
 	int (*rereg_mr)(verbs_mr *, uint32_t flags, void *addr, size_t length, uint64_t hca_va,
 			int access, ibv_pd *, ReregMrRequest &);
 	int (*dereg_mr)(verbs_mr *);
+	/* Returns EOPNOTSUPP if the driver has no regions on demand. */
+	int (*advise_mr)(ibv_pd *, ibv_advise_mr_advice, uint32_t flags, const ibv_sge *,
+			 uint32_t count);
 	int (*alloc_mw)(ibv_pd *, ibv_mw_type, ibv_mw *);
 	int (*dealloc_mw)(ibv_mw *);
 	int (*alloc_dm)(ibv_context *, const ibv_alloc_dm_attr &, DmInfo &);

@@ -24,6 +24,7 @@ namespace sirdma
 constinit const Operations context_ops = [] {
 	Operations ops{};
 
+	ops.advise_mr = advise_mr;
 	ops.alloc_dm = alloc_dm;
 	ops.alloc_mw = alloc_mw;
 	ops.alloc_parent_domain = alloc_parent_domain;

@@ -150,6 +150,8 @@ struct verbs_context_ops;
  * default.
  */
 #define SIRDMA_VERBS_OPERATIONS(OP) \
+	OP(advise_mr, int, ibv_pd *, ibv_advise_mr_advice, uint32_t flags, ibv_sge *, \
+	   uint32_t count) \
 	OP(alloc_dm, ibv_dm *, ibv_context *, ibv_alloc_dm_attr *) \
 	OP(alloc_mw, ibv_mw *, ibv_pd *, ibv_mw_type) \
 	OP(alloc_parent_domain, ibv_pd *, ibv_context *, ibv_parent_domain_init_attr *) \

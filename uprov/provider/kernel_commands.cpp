@@ -200,6 +200,21 @@ int dealloc_mw(ibv_mw *mw)
 	return library().ibv_cmd_dealloc_mw(mw);
 }
 
+int advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge *sges,
+	      uint32_t count)
+{
+	static_assert(sizeof(ibv_sge) == sizeof(ib_uverbs_sge));
+	static_assert(offsetof(ibv_sge, length) == offsetof(ib_uverbs_sge, length));
+	static_assert(offsetof(ibv_sge, lkey) == offsetof(ib_uverbs_sge, lkey));
+
+	return Ioctl<4>(UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR)
+		.object(UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd->handle)
+		.in<uint64_t>(UVERBS_ATTR_ADVISE_MR_ADVICE, advice)
+		.in<uint32_t>(UVERBS_ATTR_ADVISE_MR_FLAGS, flags)
+		.in_memory(UVERBS_ATTR_ADVISE_MR_SGE_LIST, sges, count * sizeof(*sges))
+		.run(pd->context);
+}
+
 int alloc_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, DmInfo &dm)
 {
 	sirdma_dm_resp resp{};
@@ -413,6 +428,7 @@ constinit const Commands kernel_commands = {
 	.reg_mr = reg_mr,
 	.rereg_mr = rereg_mr,
 	.dereg_mr = dereg_mr,
+	.advise_mr = advise_mr,
 	.alloc_mw = alloc_mw,
 	.dealloc_mw = dealloc_mw,
 	.alloc_dm = alloc_dm,

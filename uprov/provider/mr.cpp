@@ -151,6 +151,12 @@ int register_dmabuf(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, i
 
 } // namespace
 
+int advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge *sges,
+	      uint32_t count) noexcept
+{
+	return commands(pd->context).advise_mr(pd, advice, flags, sges, count);
+}
+
 ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 		      int access) noexcept
 {

@@ -39,6 +39,8 @@ int rereg_mr(verbs_mr *mr, int flags, ibv_pd *pd, void *addr, size_t length, int
 ibv_mr *reg_dmabuf_mr(ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd,
 		      int access) noexcept;
 int dereg_mr(verbs_mr *mr) noexcept;
+int advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, ibv_sge *sges,
+	      uint32_t count) noexcept;
 ibv_mr *import_mr(ibv_pd *pd, uint32_t handle) noexcept;
 void unimport_mr(ibv_mr *mr) noexcept;
 

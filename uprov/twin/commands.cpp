@@ -263,6 +263,12 @@ int reg_dm_mr(ibv_pd *pd, uint32_t dm, uint64_t offset, size_t length, uint32_t 
 	return 0;
 }
 
+/* Memory is not registered on demand, so there is nothing to fetch. */
+int advise_mr(ibv_pd *, ibv_advise_mr_advice, uint32_t, const ibv_sge *, uint32_t)
+{
+	return EOPNOTSUPP;
+}
+
 /*
  * A program must tell the exporter before and after each access (DMA_BUF_IOCTL_SYNC). The device
  * would have to do so for each packet.
@@ -602,6 +608,7 @@ constinit const Commands twin_commands = {
 	.reg_mr = reg_mr,
 	.rereg_mr = rereg_mr,
 	.dereg_mr = dereg_mr,
+	.advise_mr = advise_mr,
 	.alloc_mw = alloc_mw,
 	.dealloc_mw = dealloc_mw,
 	.alloc_dm = alloc_dm,

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Page request queue (PRQ): how the device asks for memory of regions that are not pinned.
+ *
+ * The page list of such a region may have entries without memory. The driver fills them as the
+ * device asks for them, and takes them back when the memory goes away:
+ *
+ *      device                                  driver
+ *   a QP meets SIRDMA_PBLE_ABSENT
+ *   struct sirdma_page_request ──────────▶  finds the region by its page list, and the memory
+ *   event SIRDMA_AE_PAGE_REQUEST            writes the entries: addresses, or SIRDMA_PBLE_ERROR
+ *   the QP tries again ◀──────────────────  rings the QP's doorbell
+ *
+ *   users of the old entries end            memory goes away: writes SIRDMA_PBLE_ABSENT
+ *   the write returns  ◀──────────────────  writes SIRDMA_REG_PBLESYNC, then gives the memory up
+ *
+ * While a QP waits, the requester tries again by a timer of its own, and the responder answers a
+ * SEND, WRITE, atomic or READ by an RNR NAK. A datagram, and a message of an unreliable connection,
+ * is dropped. So each request only makes the wait shorter: one that is lost, since the queue is
+ * full, is made again when the QP tries again. Requests need no answer but the doorbell.
+ *
+ * An access that meets SIRDMA_PBLE_ERROR fails, and the device tells the driver by a request with
+ * SIRDMA_PRQ_FAILED. The driver then writes SIRDMA_PBLE_ABSENT: the next access asks again, because
+ * there may be memory by then.
+ *
+ * The queue is a ring of host memory that CREATE_PRQ names, with valid bits as an AEQ has. The driver
+ * acknowledges the requests that it has read by SIRDMA_REG_PRQACK.
+ */
+#ifndef SIRDMA_PRQ_H
+#define SIRDMA_PRQ_H
+
+#include "bits.h"
+
+struct sirdma_page_request {
+	__le64 list; /* SIRDMA_PRQ_PBLE, SIRDMA_PRQ_QPN */
+	__le64 blocks; /* SIRDMA_PRQ_BLOCK, _COUNT, _FAILED, _VALID; written last */
+};
+SIRDMA_SIZE_IS(struct sirdma_page_request, 16);
+#define SIRDMA_PRQ_PBLE SIRDMA_MASK(27, 0) /* the first PBLE of the region's list, or its root */
+#define SIRDMA_PRQ_QPN SIRDMA_MASK(55, 32) /* the QP that waits, or failed */
+#define SIRDMA_PRQ_BLOCK SIRDMA_MASK(31, 0) /* index in the list of the entry that was absent */
+#define SIRDMA_PRQ_COUNT \
+	SIRDMA_MASK(55, 32) /* blocks that the message needs from there on, 1 or more */
+#define SIRDMA_PRQ_FAILED SIRDMA_BIT(62) /* the entry was SIRDMA_PBLE_ERROR: the access failed */
+#define SIRDMA_PRQ_VALID SIRDMA_BIT(63) /* 1 on the first lap of the ring, and flips on wrap */
+
+#endif

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Page request queue. */
+#include "prq.h"
+
+#include "dev.h"
+#include "qp.h"
+#include "sirdma/prq.h"
+
+void snic_prq_init(struct snic_dev *dev)
+{
+	port_lock_init(&dev->prq.lock);
+}
+
+/* The caller owns the queue's creation and destruction: commands, or the reset. */
+static void prq_clear(struct snic_dev *dev)
+{
+	struct snic_prq *prq = &dev->prq;
+
+	port_lock(&prq->lock);
+	prq->entries = 0;
+	prq->pending = 0;
+	port_unlock(&prq->lock);
+	snic_aeq_detach(dev, &prq->async);
+}
+
+void snic_prq_reset(struct snic_dev *dev)
+{
+	prq_clear(dev);
+}
+
+void snic_prq_ack(struct snic_dev *dev, u32 count)
+{
+	struct snic_prq *prq = &dev->prq;
+
+	port_lock(&prq->lock);
+	prq->pending -= min(count, prq->pending);
+	port_unlock(&prq->lock);
+}
+
+/* Write one element. The caller holds the lock, and there is room. */
+static void prq_write(struct snic_dev *dev, u64 list, u64 blocks)
+{
+	struct snic_prq *prq = &dev->prq;
+	struct sirdma_page_request *request;
+
+	request = port_dma_ptr(dev->dma, prq->addr + (u64)prq->prod * sizeof(*request),
+			       sizeof(*request));
+	if (!request) {
+		snic_fault(dev);
+		return;
+	}
+	WRITE_ONCE(request->list, cpu_to_le64(list));
+	/* Pairs with the consumer's read of the valid bit. */
+	smp_store_release(&request->blocks,
+			  cpu_to_le64(blocks | SIRDMA_PREP(SIRDMA_PRQ_VALID, prq->polarity)));
+	prq->pending++;
+	if (++prq->prod == prq->entries) {
+		prq->prod = 0;
+		prq->polarity = !prq->polarity;
+	}
+}
+
+static void prq_post(struct snic_dev *dev, u64 list, u64 blocks)
+{
+	struct snic_prq *prq = &dev->prq;
+	bool written;
+
+	port_lock(&prq->lock);
+	written = prq->entries && prq->pending < prq->entries;
+	if (written)
+		prq_write(dev, list, blocks);
+	port_unlock(&prq->lock);
+	/* Without room the driver has not handled the requests before: the QP will ask again. */
+	snic_stat_inc(dev, written ? SIRDMA_STAT_PAGE_REQUESTS : SIRDMA_STAT_PAGE_REQUESTS_LOST);
+	if (written)
+		snic_aeq_post(dev, &prq->async, SIRDMA_AE_PAGE_REQUEST, SIRDMA_AE_SRC_NONE, 0,
+			      SIRDMA_QPS_RESET);
+}
+
+enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr, u64 va, u32 len,
+				    enum snic_mem mem)
+{
+	u64 off = va - mr->map.base + mr->map.first_block_off;
+	u64 first = off >> mr->map.block_shift, last = (off + len - 1) >> mr->map.block_shift;
+	u64 blocks;
+
+	if (mem == SNIC_MEM_FAULT)
+		return SIRDMA_AE_QP_CATASTROPHIC;
+	if (READ_ONCE(qp->dev->prq.entries)) {
+		blocks = SIRDMA_PREP(SIRDMA_PRQ_BLOCK, mr->map.first_block + first) |
+			 SIRDMA_PREP(SIRDMA_PRQ_COUNT, last - first + 1);
+		if (mem == SNIC_MEM_ERROR)
+			blocks |= SIRDMA_PRQ_FAILED;
+		prq_post(qp->dev,
+			 SIRDMA_PREP(SIRDMA_PRQ_PBLE, mr->map.first_pble) |
+				 SIRDMA_PREP(SIRDMA_PRQ_QPN, qp->obj.id),
+			 blocks);
+	}
+	return mem == SNIC_MEM_ABSENT ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BOUNDS_VIOLATION;
+}
+
+/*
+ * All uses of what a PBLE named are within one hold of the lock of a queue pair: a burst that is sent
+ * and a batch that is received keep their runs no longer. So each lock is taken once. A queue pair
+ * that is created meanwhile finds the PBLEs as they are now.
+ */
+void snic_pble_sync(struct snic_dev *dev)
+{
+	struct snic_qp *qp;
+	u32 qpn;
+
+	smp_mb(); /* the driver's writes come before the look at the table */
+	for (qpn = 0; snic_table_seek(&dev->qps, &qpn); qpn++) {
+		qp = snic_qp_get(dev, qpn);
+		if (!qp)
+			continue;
+		port_lock(&qp->lock);
+		port_unlock(&qp->lock);
+		snic_qp_put(qp);
+		port_cond_resched();
+	}
+	snic_finish_references(dev);
+}
+
+/* Commands */
+
+u32 snic_cqp_create_prq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	const struct sirdma_cqp_prq *cmd = (const void *)wqe;
+	u64 entries = le64_to_cpu(cmd->size), addr = le64_to_cpu(cmd->addr);
+	struct snic_prq *prq = &dev->prq;
+	u32 status;
+
+	if (prq->entries)
+		return SIRDMA_CQP_IN_USE;
+	status = snic_eq_check(dev, addr, entries, sizeof(struct sirdma_page_request));
+	if (status)
+		return status;
+	snic_aeq_events_init(&prq->async, 0, le64_to_cpu(cmd->ctx));
+	port_lock(&prq->lock);
+	prq->addr = addr;
+	prq->prod = 0;
+	prq->pending = 0;
+	prq->polarity = true;
+	WRITE_ONCE(prq->entries, (u32)entries);
+	port_unlock(&prq->lock);
+	return SIRDMA_CQP_OK;
+}
+
+u32 snic_cqp_destroy_prq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
+{
+	if (!dev->prq.entries)
+		return SIRDMA_CQP_NO_OBJECT;
+	prq_clear(dev);
+	return SIRDMA_CQP_OK;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* Page request queue: the device asks for memory of regions that are not pinned (sirdma/prq.h). */
+#ifndef SNIC_PRQ_H
+#define SNIC_PRQ_H
+
+#include "eq.h"
+#include "mr.h"
+
+struct snic_qp;
+
+struct snic_prq {
+	struct port_lock lock; /* innermost but for that of the AEQ; protects the members below */
+	u64 addr;
+	u32 entries; /* 0: the queue does not exist */
+	u32 prod;
+	u32 pending; /* requests that PRQACK has not acknowledged */
+	bool polarity;
+	struct snic_aeq_events async; /* PAGE_REQUEST */
+};
+
+void snic_prq_init(struct snic_dev *dev);
+/* Device reset: the queue does not exist any more. */
+void snic_prq_reset(struct snic_dev *dev);
+void snic_prq_ack(struct snic_dev *dev, u32 count);
+/*
+ * An access of @qp to [va, va + len) of @mr, which it may use, met @mem at @va, not OK. Ask the
+ * driver for the memory, or tell it of the failed access. Returns SIRDMA_AE_NONE if the caller tries
+ * again later, else what the access violated. QP lock held. Never sleeps.
+ */
+enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr, u64 va, u32 len,
+				    enum snic_mem mem);
+/* SIRDMA_REG_PBLESYNC. Sleeps. */
+void snic_pble_sync(struct snic_dev *dev);
+
+u32 snic_cqp_create_prq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+u32 snic_cqp_destroy_prq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
+
+#endif

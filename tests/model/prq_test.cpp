@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// Page requests: the device asks its driver for memory that a page list lacks, tells it of accesses that fail, and says
+// when what an entry named is used no more.
+#include "transport.hpp"
+
+#include <atomic>
+#include <thread>
+
+extern "C" {
+#include "model/qp.h"
+#include "sirdma/prq.h"
+}
+
+using namespace sirdma::test;
+
+namespace
+{
+
+constexpr u64 ms = 1'000'000, page = 4096;
+constexpr u64 cookie = 0x1122334455667788;
+constexpr u32 length =
+	4 * page; // of messages, one request of a READ; page 2 is the one that is taken
+
+struct Request {
+	u32 list, qpn, block, count;
+	bool failed;
+};
+
+// The driver's side of a node's queue.
+class Prq {
+public:
+	Prq(Node &node, u32 entries) : node_(node), entries_(entries)
+	{
+		ring_ = node.host.alloc(entries * sizeof(sirdma_page_request));
+	}
+	u32 create(u64 size, u64 addr)
+	{
+		sirdma_cqp_prq cmd{};
+
+		cmd.size = size;
+		cmd.ctx = cookie;
+		cmd.addr = addr;
+		cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_CREATE_PRQ);
+		return node_.drv.exec(cmd);
+	}
+	u32 create() { return create(entries_, ring_.pa); }
+	u32 destroy()
+	{
+		sirdma_cqp_prq cmd{};
+
+		cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_DESTROY_PRQ);
+		return node_.drv.exec(cmd);
+	}
+	std::optional<Request> next(bool ack = true)
+	{
+		const auto &e = static_cast<sirdma_page_request *>(ring_.va)[cons_];
+		const u64 blocks = __atomic_load_n(&e.blocks, __ATOMIC_ACQUIRE), list = e.list;
+
+		if (!!(blocks & SIRDMA_PRQ_VALID) != polarity_)
+			return std::nullopt;
+		if (++cons_ == entries_) {
+			cons_ = 0;
+			polarity_ = !polarity_;
+		}
+		if (ack)
+			this->ack(1);
+		return Request{
+			.list = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_PBLE, list)),
+			.qpn = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_QPN, list)),
+			.block = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_BLOCK, blocks)),
+			.count = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_COUNT, blocks)),
+			.failed = !!(blocks & SIRDMA_PRQ_FAILED),
+		};
+	}
+	void ack(u32 count) { node_.host.write32(SIRDMA_REG_PRQACK, count); }
+
+private:
+	Node &node_;
+	u32 entries_, cons_ = 0;
+	bool polarity_ = true;
+	sirdma_dma_mem ring_;
+};
+
+class PageRequests : public Transport {
+protected:
+	PageRequests() : at_a(a, 16), at_b(b, 16) {}
+	void SetUp() override
+	{
+		ASSERT_EQ(at_a.create(), SIRDMA_CQP_OK);
+		ASSERT_EQ(at_b.create(), SIRDMA_CQP_OK);
+	}
+	static void set(Node &node, size_t block, u64 mark)
+	{
+		node.drv.write_pble(node.mr.first_pble + static_cast<u32>(block),
+				    mark ? mark : node.mem->blocks()[block]);
+	}
+	Wr wr(u8 op, u32 len)
+	{
+		Wr wr{.op = op, .sges = {a.sge(0, len)}};
+
+		if (op != SIRDMA_OP_SEND) {
+			wr.remote = b.va();
+			wr.rkey = b.mr.stag();
+		}
+		return wr;
+	}
+	void expect_request(Prq &prq, const Node &node, const Qp &qp, u32 block, u32 count,
+			    bool failed = false)
+	{
+		const auto got = prq.next();
+
+		ASSERT_TRUE(got);
+		EXPECT_EQ(got->list, node.mr.first_pble);
+		EXPECT_EQ(got->qpn, qp.id);
+		EXPECT_EQ(got->block, block);
+		EXPECT_EQ(got->count, count);
+		EXPECT_EQ(got->failed, failed);
+	}
+	Prq at_a, at_b;
+};
+
+} // namespace
+
+TEST_F(PageRequests, ResponderAsksForAllThatAWriteNeeds)
+{
+	auto l = link();
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_WRITE, length));
+	settle(ms / 10);
+	expect_request(at_b, b, l->b, 2, 2);
+	const auto event = b.drv.next_aeqe();
+	ASSERT_TRUE(event);
+	EXPECT_EQ(event->code, u32{SIRDMA_AE_PAGE_REQUEST});
+	EXPECT_EQ(event->event_ctx, cookie);
+	EXPECT_FALSE(at_a.next());
+	set(b, 2, 0);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+}
+
+TEST_F(PageRequests, ResponderAsksForTheRestOfAReceiveBuffer)
+{
+	auto l = link();
+
+	set(b, 1, SIRDMA_PBLE_ABSENT);
+	l->b.recv({b.sge(0, 8 * page)});
+	l->a.post(wr(SIRDMA_OP_SEND, length));
+	settle(ms / 10);
+	expect_request(at_b, b, l->b, 1, 7);
+	set(b, 1, 0);
+	expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+	EXPECT_EQ(wait_recv(l->b).len, length);
+}
+
+TEST_F(PageRequests, ReadIsAnsweredAtOnceWhenTheDriverRings)
+{
+	auto l = link();
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	settle(ms / 10);
+	expect_request(at_b, b, l->b, 2, 2);
+	set(b, 2, 0);
+	l->b.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+}
+
+TEST_F(PageRequests, ReadWhoseFirstByteIsAbsentNamesItsWholeLength)
+{
+	auto l = link();
+
+	set(b, 0, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	settle(ms / 10);
+	expect_request(at_b, b, l->b, 0, 4);
+	EXPECT_GE(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 1u);
+	set(b, 0, 0);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+}
+
+TEST_F(PageRequests, RequesterAsksForItsOwnMemoryAndContinuesWhenTheDriverRings)
+{
+	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
+		auto l = link();
+
+		set(a, 2, SIRDMA_PBLE_ABSENT);
+		l->a.post(wr(op, length));
+		settle(ms / 10);
+		expect_request(at_a, a, l->a, 2, 2);
+		set(a, 2, 0);
+		l->a.kick(true);
+		expect_ok(wait(l->a, true, ms), op);
+		while (at_a.next())
+			;
+	}
+}
+
+TEST_F(PageRequests, AtomicAsksForOneBlock)
+{
+	auto l = link();
+
+	set(b, 0, SIRDMA_PBLE_ABSENT);
+	l->a.post({.op = SIRDMA_OP_FETCH_ADD,
+		   .sges = {a.sge(0, 8)},
+		   .remote = b.va(),
+		   .rkey = b.mr.stag(),
+		   .swap_add = 1});
+	settle(ms / 10);
+	expect_request(at_b, b, l->b, 0, 1);
+	set(b, 0, 0);
+	expect_ok(wait_send(l->a), SIRDMA_OP_FETCH_ADD);
+}
+
+TEST_F(PageRequests, MemoryThatIsNotThereFailsTheAccess)
+{
+	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
+		auto l = link();
+
+		set(b, 2, SIRDMA_PBLE_ERROR);
+		l->a.post(wr(op, length));
+		expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
+		EXPECT_EQ(l->b.state(), SIRDMA_QPS_ERR);
+		expect_request(at_b, b, l->b, 2, 2, true);
+		// The responder's own event names an access violation.
+		bool violation = false;
+		while (const auto event = b.drv.next_aeqe())
+			violation |= event->code == SIRDMA_AE_AMP_BOUNDS_VIOLATION;
+		EXPECT_TRUE(violation);
+		set(b, 2, 0);
+		while (at_b.next())
+			;
+	}
+	EXPECT_EQ(b.stat(SIRDMA_STAT_HMC_FAULTS), 0u);
+	EXPECT_GE(b.stat(SIRDMA_STAT_PAGE_ERRORS), 2u);
+}
+
+TEST_F(PageRequests, OwnMemoryThatIsNotThereFailsTheRequest)
+{
+	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
+		auto l = link();
+
+		set(a, 2, SIRDMA_PBLE_ERROR);
+		l->a.post(wr(op, length));
+		expect_error(wait_send(l->a), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+		expect_request(at_a, a, l->a, 2, 2, true);
+		set(a, 2, 0);
+		while (at_a.next())
+			;
+	}
+}
+
+TEST_F(PageRequests, ReceiveBufferThatIsNotThereFailsTheReceive)
+{
+	auto l = link();
+
+	set(b, 2, SIRDMA_PBLE_ERROR);
+	l->b.recv({b.sge(0, length)});
+	l->a.post(wr(SIRDMA_OP_SEND, length));
+	expect_error(wait_recv(l->b), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_OP, SIRDMA_VENDOR_REM_OP);
+}
+
+// The queue pair that waits asks again each time that it tries.
+TEST_F(PageRequests, RequestsThatFindNoRoomAreMadeAgain)
+{
+	auto l = link();
+	u32 seen = 0;
+
+	set(a, 0, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_WRITE, page));
+	settle(2000 * ms); // some 35 tries
+	EXPECT_EQ(a.stat(SIRDMA_STAT_PAGE_REQUESTS), 16u);
+	EXPECT_GT(a.stat(SIRDMA_STAT_PAGE_REQUESTS_LOST), 0u);
+	EXPECT_TRUE(silent(l->a));
+	while (at_a.next(false))
+		seen++;
+	EXPECT_EQ(seen, 16u);
+	at_a.ack(16);
+	l->a.kick(true);
+	expect_request(at_a, a, l->a, 0, 1);
+	EXPECT_FALSE(at_a.next());
+	set(a, 0, 0);
+	l->a.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_WRITE);
+}
+
+TEST_F(PageRequests, CommandsCheckTheQueue)
+{
+	Prq other(a, 16);
+
+	EXPECT_EQ(other.create(), SIRDMA_CQP_IN_USE);
+	EXPECT_EQ(at_a.destroy(), SIRDMA_CQP_OK);
+	EXPECT_EQ(at_a.destroy(), SIRDMA_CQP_NO_OBJECT);
+	EXPECT_EQ(other.create(3, page), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(other.create(16, 8), SIRDMA_CQP_BAD_ADDRESS);
+	EXPECT_EQ(other.create(), SIRDMA_CQP_OK);
+}
+
+TEST_F(PageRequests, ResetEndsTheQueue)
+{
+	a.host.write32(SIRDMA_REG_CTRL, SIRDMA_CTRL_RESET);
+	EXPECT_EQ(snic_reg_read(a.host.dev(), SIRDMA_REG_STATUS), SIRDMA_STATUS_READY);
+	EXPECT_EQ(a.host.dev()->prq.entries, 0u);
+}
+
+// A data path that found an entry before it was written may still use the memory.
+TEST_F(PageRequests, SyncWaitsForTheUsersOfAnEntry)
+{
+	auto l = link();
+	snic_qp *qp = snic_qp_get(b.host.dev(), l->b.id);
+	std::atomic<bool> synced{false};
+
+	ASSERT_NE(qp, nullptr);
+	port_lock(&qp->lock);
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	std::thread driver([&] {
+		b.host.write32(SIRDMA_REG_PBLESYNC, 1);
+		synced = true;
+	});
+	for (int i = 0; i < 1000; i++) {
+		std::this_thread::yield();
+		ASSERT_FALSE(synced);
+	}
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+	driver.join();
+	EXPECT_TRUE(synced);
+}
