@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
-# For scenarios of devices that have irdma's identity, driven by the libirdma that the guest's distribution has. A scenario sources
-# this and calls
+# For scenarios of devices that have irdma's identity, driven by the libirdma that the guest's distribution has, and by our provider
+# as libirdma drives them. A scenario sources this and calls
 #
 #   compat_run RELEASE      all of it; RELEASE is that of rdma-core which the guest must have
 . "$(dirname "$0")/lib.sh"
 
+ours=(env RDMAV_DRIVERS=sirdma SIRDMA_DRIVE_IRDMA=1)	# by our provider, without kicks
+
 release() { basename "$(realpath /usr/lib/*/libibverbs.so.1)" | sed 's/libibverbs.so.1.[0-9]*.//'; }
 irdma_add() { modprobe sirdma && device_add "$1" "$2" sirdma_irdma; }
+mapped() { grep -qs "$2" "/proc/$1/maps"; }
 
 # runs COMMAND...: it succeeds
 count=0
 runs() { "$@" > "$work/out" || { cat "$work/out"; fail "$*"; }; count=$((count + 1)); }
 
-# Nobody but a provider that does not kick has pages whose doorbells fault. Ours kicks, and does not match this identity.
+# Only the doorbells of a provider that never kicks fault.
 faults() { counter "$1" doorbell_faults; }
 
 compat_devices() {
@@ -25,9 +28,9 @@ compat_devices() {
 	done
 }
 
-compat_pingpongs() {
+compat_pingpongs() {	# ENDS...
 	local ends mode size
-	for ends in 'near ir0 far ir1' 'left ir2 right snic0' 'right snic0 left ir2' 'near ir0 near ir0'; do
+	for ends in "$@"; do
 		for mode in '' -e; do
 			# shellcheck disable=SC2086
 			{
@@ -47,6 +50,89 @@ compat_pingpongs() {
 	done
 }
 
+# measure PROGRAM ENDS ARGS...: it prints a result of this size that is above zero
+measure() {
+	local prog=$1 ends=$2 size=$3 bytes figure
+	shift 3
+	# shellcheck disable=SC2086
+	runs perf "$prog" $ends -s "$size" -n 300 "$@"
+	read -r bytes figure _ < "$work/out"
+	[[ $bytes == "$size" ]] && awk -v n="$figure" 'BEGIN { exit !(n > 0) }' || { cat "$work/client"; fail "$prog $ends -s $size $*: no result"; }
+	result=$figure
+}
+
+compat_perftest() {	# ENDS...
+	local ends old=--use_old_post_send
+	for ends in "$@"; do
+		for op in write read send; do
+			measure "ib_${op}_bw" "$ends" 65536 $old
+			figures+=("$op $result MB/s")
+			measure "ib_${op}_bw" "$ends" 64 $old
+			measure "ib_${op}_bw" "$ends" 4096 -b -q 4 $old
+			measure "ib_${op}_lat" "$ends" 64 $old
+		done
+		figures+=("send latency $result us")
+		measure ib_write_bw "$ends" 64 -I 64 $old
+		measure ib_send_lat "$ends" 64 -I 64 $old
+		measure ib_send_bw "$ends" 4096 -e $old
+		measure ib_send_bw "$ends" 1024 -c UD $old
+		measure ib_send_lat "$ends" 1024 -c UD $old
+	done
+}
+
+# What both providers write into their rings
+compat_wqes() {
+	local what
+	on near "$programs/verbs_wqes" -d ir0 > "$work/wqes-irdma" || fail "verbs_wqes by libirdma"
+	on near "${ours[@]}" "$programs/verbs_wqes" -d ir0 > "$work/wqes-ours" || fail "verbs_wqes by our provider"
+	# libirdma sets WRITE_SOL for a plain WRITE that asks for a solicited event, which no WRITE has (IBTA 9.2.3).
+	for what in irdma ours; do grep -v '^write sge .* flags 4:' "$work/wqes-$what" > "$work/wqes-$what-common"; done
+	diff "$work/wqes-irdma-common" "$work/wqes-ours-common" || fail "the providers write different WQEs"
+	wqes=$(wc -l < "$work/wqes-ours-common")
+	[[ $wqes -gt 200 ]] || fail "only $wqes requests"
+	! grep -q refused "$work/wqes-ours-common" || { grep refused "$work/wqes-ours-common"; fail "requests are refused"; }
+}
+
+# Pauses in which the page is unmapped, threads that share it, queue pairs in its user's hands or the bottom half's, and a user who
+# only rings
+compat_doorbells() {
+	local before
+	before=$(faults ir0)
+	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 1 -q 1 -n 3000 -p 200
+	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 3 -q 2 -n 1500 -p 200
+	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 2 -q 40 -n 1000 -p 400 -x 5
+	lost=$(cat "$work/out")
+	[[ $(faults ir0) -gt $((before + 100)) ]] || fail "the doorbell page never sleeps"
+}
+
+# A program outlives its device: it waits for a completion in vain, and its stores harm nobody. Its mapping keeps the module.
+compat_removal() {
+	local holder status=0
+	on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -n 1000000 -w 5000 > "$work/outlive" 2>&1 &
+	holder=$!
+	await 20 eval 'rdma resource show qp | grep "link ir0" | grep -q RTS' || { cat "$work/outlive"; fail "verbs_doorbell does not begin"; }
+	on near rdma link delete ir0
+	! modprobe -r sirdma 2> "$work/modprobe" || fail "the module goes under a mapping of its page"
+	wait "$holder" || status=$?
+	[[ $status == 1 ]] && grep -q ', [1-9][0-9]* lost' "$work/outlive" || { cat "$work/outlive"; fail "a program ends with $status under its device's removal"; }
+}
+
+# irdma.ko takes all devices of this identity for its own
+compat_exclusion() {
+	! modprobe irdma 2> "$work/modprobe" || fail "irdma.ko is loaded beside a device of its identity"
+	dmesg | tail -n 30 | grep -q 'irdma is not loaded while' || fail "the driver does not say why irdma.ko is not loaded"
+	on far rdma link delete ir1
+	on left rdma link delete ir2
+	modprobe irdma || fail "irdma.ko does not load after all"
+	! on far rdma link add ir1 type sirdma_irdma netdev "${nic[far]}" 2> "$work/link" || fail "a link of irdma's identity beside irdma.ko"
+	grep -q 'busy' "$work/link" || { cat "$work/link"; fail "the link is refused for another reason"; }
+	sirdma_add far snic1	# ours has nothing to do with it
+	on far ip addr add 10.99.0.1/24 dev "${nic[far]}"	# irdma's notifiers look for its devices
+	on far rdma link delete snic1
+	modprobe -r irdma
+	irdma_add far ir1
+}
+
 compat_run() {
 	[[ $(release) == "$1".* ]] || fail "rdma-core is $(release), not $1"
 	#   [eth-near]near: ir0 ──── far: ir1[eth-far]      [eth-left]left: ir2 ──── right: snic0[eth-right]
@@ -56,9 +142,25 @@ compat_run() {
 	join left right
 	irdma_add left ir2
 	sirdma_add right snic0
+	figures=()
 	say "devices"
 	compat_devices
 	say "pingpongs"
-	compat_pingpongs
-	pass "$count runs, $(faults ir0) doorbells of ir0 faulted"
+	compat_pingpongs 'near ir0 far ir1' 'left ir2 right snic0' 'right snic0 left ir2' 'near ir0 near ir0'
+	say "perftest"
+	compat_perftest 'near ir0 far ir1' 'left ir2 right snic0'
+	runs stream left ir2 right snic0 -4 -t 3 -b -l 2
+	say "doorbells"
+	compat_doorbells
+	say "WQEs"
+	compat_wqes
+	say "our provider on the same devices"
+	export RDMAV_DRIVERS=sirdma SIRDMA_DRIVE_IRDMA=1
+	compat_pingpongs 'near ir0 far ir1'
+	compat_perftest 'left ir2 right snic0'
+	unset RDMAV_DRIVERS SIRDMA_DRIVE_IRDMA
+	say "removal"
+	compat_removal
+	compat_exclusion
+	pass "rdma-core $1: $count runs, $wqes WQEs alike, $lost; $(IFS=,; echo "${figures[*]}")"
 }
