@@ -80,17 +80,17 @@ compat_perftest() {	# ENDS...
 	done
 }
 
-# What both providers write into their rings
+# What both providers write into their rings, as far as libirdma goes: before rdma-core 64 it has no windows of type 2
 compat_wqes() {
-	local what
+	local what skip='^bind type 2 |^no windows of type 2'
 	on near "$programs/verbs_wqes" -d ir0 > "$work/wqes-irdma" || fail "verbs_wqes by libirdma"
 	on near "${ours[@]}" "$programs/verbs_wqes" -d ir0 > "$work/wqes-ours" || fail "verbs_wqes by our provider"
 	# libirdma sets WRITE_SOL for a plain WRITE that asks for a solicited event, which no WRITE has (IBTA 9.2.3).
-	for what in irdma ours; do grep -v '^write sge .* flags 4:' "$work/wqes-$what" > "$work/wqes-$what-common"; done
+	for what in irdma ours; do grep -vE "^write sge .* flags 4:|$skip" "$work/wqes-$what" > "$work/wqes-$what-common"; done
 	diff "$work/wqes-irdma-common" "$work/wqes-ours-common" || fail "the providers write different WQEs"
 	wqes=$(wc -l < "$work/wqes-ours-common")
-	[[ $wqes -gt 200 ]] || fail "only $wqes requests"
-	! grep -q refused "$work/wqes-ours-common" || { grep refused "$work/wqes-ours-common"; fail "requests are refused"; }
+	[[ $wqes -gt 400 ]] || fail "only $wqes requests"
+	! grep refused "$work/wqes-ours-common" || fail "requests are refused"
 }
 
 # Pauses in which the page is unmapped, threads that share it, queue pairs in its user's hands or the bottom half's, and a user who
@@ -105,16 +105,17 @@ compat_doorbells() {
 	[[ $(faults ir0) -gt $((before + 100)) ]] || fail "the doorbell page never sleeps"
 }
 
-# A program outlives its device: it waits for a completion in vain, and its stores harm nobody. Its mapping keeps the module.
+# A program outlives its device: its stores harm nobody, and it waits for completions in vain. Its mapping keeps the module.
 compat_removal() {
 	local holder status=0
-	on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -n 1000000 -w 5000 > "$work/outlive" 2>&1 &
+	on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -x 10 -n 1 -w 1000 > "$work/outlive" 2>&1 &
 	holder=$!
-	await 20 eval 'rdma resource show qp | grep "link ir0" | grep -q RTS' || { cat "$work/outlive"; fail "verbs_doorbell does not begin"; }
+	await 20 eval 'rdma resource show qp | grep -q "link ir0/.* type RC state RTS"' || { cat "$work/outlive"; fail "verbs_doorbell does not begin"; }
 	on near rdma link delete ir0
-	! modprobe -r sirdma 2> "$work/modprobe" || fail "the module goes under a mapping of its page"
+	! grep -q stores "$work/outlive" || fail "the device was deleted too late"
+	! modprobe -r sirdma 2> "$work/modprobe" || { cat "$work/outlive"; fail "the module goes under a mapping of its page"; }
 	wait "$holder" || status=$?
-	[[ $status == 1 ]] && grep -q ', [1-9][0-9]* lost' "$work/outlive" || { cat "$work/outlive"; fail "a program ends with $status under its device's removal"; }
+	[[ $status == 1 ]] && grep -q ', [1-9][0-9]* lost' "$work/outlive" || { cat "$work/outlive"; fail "a program ends with $status after its device's removal"; }
 }
 
 # irdma.ko takes all devices of this identity for its own

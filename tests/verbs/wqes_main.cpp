@@ -202,6 +202,14 @@ private:
 		Qp qp(ibv_create_qp(pd_.get(), &attr));
 		if (!qp)
 			die("ibv_create_qp");
+		ibv_qp_attr init = init_attr(device_, {});
+		int mask = init_mask;
+		if (type == IBV_QPT_UD) {
+			init.qkey = 0x11223344;
+			mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+		}
+		if (const int err = ibv_modify_qp(qp.get(), &init, mask))
+			die("INIT", err);
 		if (const int err = to_state(qp.get(), IBV_QPS_ERR))
 			die("ERR", err);
 		return qp;
@@ -375,6 +383,10 @@ private:
 		for (const ibv_mw_type type : {IBV_MW_TYPE_1, IBV_MW_TYPE_2}) {
 			ibv_mw *mw = ibv_alloc_mw(pd_.get(), type);
 
+			if (!mw && type == IBV_MW_TYPE_2 && errno == ENOTSUP) {
+				std::printf("no windows of type 2\n");
+				break;
+			}
 			if (!mw)
 				die("ibv_alloc_mw");
 			for (const unsigned access :
