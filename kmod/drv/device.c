@@ -243,8 +243,7 @@ int sirdma_dev_add(const char *name, struct net_device *ndev, bool irdma)
 	/* From here on ib_dealloc_device() stops the device. */
 	ib_set_device_ops(&dev->ibdev, &sirdma_dev_ops);
 	ib_set_device_ops(&dev->ibdev, &sirdma_srq_details_ops);
-	ib_set_device_ops(&dev->ibdev,
-			  irdma ? &sirdma_irdma_identity_ops : &sirdma_identity_ops);
+	ib_set_device_ops(&dev->ibdev, irdma ? &sirdma_irdma_identity_ops : &sirdma_identity_ops);
 	get_device(&dev->ibdev.dev);
 	err = sirdma_dev_register(dev, name);
 	if (err)

@@ -107,8 +107,8 @@ static void doorbell_watch(struct sirdma_doorbell *db, u64 look_ns)
 /* The caller holds the lock, without which nobody maps the page. */
 static void doorbell_unmap(struct sirdma_doorbell *db)
 {
-	unmap_mapping_range(db->inode->i_mapping,
-			    (loff_t)db->base.entry.start_pgoff << PAGE_SHIFT, PAGE_SIZE, 1);
+	unmap_mapping_range(db->inode->i_mapping, (loff_t)db->base.entry.start_pgoff << PAGE_SHIFT,
+			    PAGE_SIZE, 1);
 	db->watched = false;
 }
 

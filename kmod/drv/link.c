@@ -18,8 +18,7 @@ static int sirdma_link_add(const char *name, struct net_device *ndev, bool irdma
 	}
 	old = sirdma_dev_get_by_netdev(ndev);
 	if (old) {
-		netdev_warn(ndev, "already has the sirdma device %s\n",
-			    dev_name(&old->ibdev.dev));
+		netdev_warn(ndev, "already has the sirdma device %s\n", dev_name(&old->ibdev.dev));
 		ib_device_put(&old->ibdev);
 		return -EEXIST;
 	}

@@ -71,8 +71,9 @@ public:
 		for (unsigned i = 0; i < plan_.messages && !lost; ++i) {
 			if (!write(qps_[i % qps_.size()].get()))
 				++lost;
-			const auto until = Clock::now() + std::chrono::microseconds(
-								  random_.next() % (plan_.pause_us + 1));
+			const auto until =
+				Clock::now() +
+				std::chrono::microseconds(random_.next() % (plan_.pause_us + 1));
 			// A thread that sleeps leaves its processor to the device.
 			if (i % 2)
 				std::this_thread::sleep_until(until);
@@ -207,7 +208,8 @@ int main(int argc, char **argv)
 	verbs::Plan plan;
 
 	for (int option; (option = getopt(argc, argv, "d:t:q:n:p:w:x:")) != -1;) {
-		const unsigned number = static_cast<unsigned>(std::strtoul(optarg ? optarg : "", nullptr, 0));
+		const unsigned number =
+			static_cast<unsigned>(std::strtoul(optarg ? optarg : "", nullptr, 0));
 
 		switch (option) {
 		case 'd':

@@ -61,8 +61,8 @@ template <typename Visitor> bool for_each_page(Visitor visit)
 		char rights[5] = "";
 		std::string name = line.size() > 73 ? line.substr(73) : "";
 
-		if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to, rights) !=
-			    3 ||
+		if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to,
+				rights) != 3 ||
 		    std::strncmp(rights, "rw", 2) != 0)
 			continue;
 		if (name.rfind("/dev/", 0) == 0 || name.rfind("[v", 0) == 0)
@@ -328,8 +328,7 @@ private:
 
 	void reads(ibv_qp *qp, Ring &ring, uint32_t sges)
 	{
-		for (const unsigned flags :
-		     {0u, unsigned{IBV_SEND_SIGNALED | IBV_SEND_FENCE}}) {
+		for (const unsigned flags : {0u, unsigned{IBV_SEND_SIGNALED | IBV_SEND_FENCE}}) {
 			ibv_send_wr wr = tagged(IBV_WR_RDMA_READ);
 
 			wr.num_sge = static_cast<int>(sges);
@@ -353,7 +352,8 @@ private:
 				if (ah && opcode != IBV_WR_SEND && opcode != IBV_WR_SEND_WITH_IMM)
 					continue;
 				for (uint32_t i = 0; i < pieces; ++i) {
-					const uint32_t n = i + 1 == pieces ? bytes - at : bytes / 5 * (i + 1);
+					const uint32_t n = i + 1 == pieces ? bytes - at :
+									     bytes / 5 * (i + 1);
 
 					sges[i] = {.addr = reinterpret_cast<uintptr_t>(&bytes_[at]),
 						   .length = n,
@@ -425,7 +425,8 @@ private:
 		Ring ring;
 
 		for (uint32_t sges : {1u, 0u, 2u, 3u, 4u, 7u, 12u, 13u}) {
-			ibv_sge first = {.addr = first_mark + 1, .length = 0x321, .lkey = receive_mark};
+			ibv_sge first = {
+				.addr = first_mark + 1, .length = 0x321, .lkey = receive_mark};
 			ibv_recv_wr wr{}, *bad = nullptr;
 
 			wr.wr_id = 2;
@@ -435,8 +436,8 @@ private:
 			if (const int err = ibv_post_recv(qp, &wr, &bad))
 				die("ibv_post_recv", err);
 			if (!ring.words && !for_each_page([&](volatile uint64_t *page) {
-				    if (page[0] != first_mark + 1 || (page[1] & 0xffffffff) != receive_mark ||
-					!(page[3] >> 63))
+				    if (page[0] != first_mark + 1 ||
+					(page[1] & 0xffffffff) != receive_mark || !(page[3] >> 63))
 					    return false;
 				    ring.words = page;
 				    return true;
