@@ -23,15 +23,17 @@
  */
 #define WATCH_NS (50 * NSEC_PER_USEC)
 /*
- * The next period lasts at least this many times as long as the last look, so that a user with many
- * queue pairs, who may store at will, takes a fifth of a processor at most.
- */
-#define WATCH_PAUSE 4
-/*
  * If a context has more queue pairs than this, they run in the device's bottom half, which has a
  * budget and serves all users in turn.
  */
 #define LOOK_KICKS 8
+/*
+ * Then the next period lasts at least this many times as long as the last look, so that a user with
+ * many queue pairs, who may store at will, takes a fifth of a processor at most.
+ */
+#define WATCH_PAUSE 4
+/* Mappings that one context may have, besides those of its forks: each is unmapped by itself. */
+#define MAX_MAPPINGS 8
 
 /* The word, while no doorbell was stored. A store of this number is not noticed; no QP has it. */
 #define NO_DOORBELL cpu_to_le32(~0u)
@@ -47,6 +49,7 @@ struct sirdma_doorbell {
 	struct sirdma_mmap_entry base;
 	struct file *file; /* each mapping refers to it; the context as well, while it exists */
 	struct sirdma_db_page *page;
+	atomic_t mappings;
 	struct mutex lock; /* protects all members below */
 	struct sirdma_dev *dev; /* NULL: the context is gone */
 	struct inode *inode; /* that of the mappings' file in /dev; NULL before the first mapping */
@@ -95,7 +98,7 @@ static void doorbell_look(struct sirdma_doorbell *db)
 	}
 }
 
-/* The caller holds the lock. @look_ns: how long the last look took. */
+/* The caller holds the lock. @look_ns: how long the last look took, if that matters. */
 static void doorbell_watch(struct sirdma_doorbell *db, u64 look_ns)
 {
 	u64 period = max_t(u64, WATCH_NS, look_ns * WATCH_PAUSE);
@@ -124,12 +127,12 @@ static void doorbell_work(struct work_struct *work)
 	u64 start;
 
 	mutex_lock(&db->lock);
+	start = ktime_get_ns();
 	if (!db->dev) {
 		db->watched = false;
 	} else if (doorbell_take(db)) {
-		start = ktime_get_ns();
 		doorbell_look(db);
-		doorbell_watch(db, ktime_get_ns() - start);
+		doorbell_watch(db, db->nqps > LOOK_KICKS ? ktime_get_ns() - start : 0);
 	} else {
 		doorbell_unmap(db);
 		if (doorbell_take(db))
@@ -146,16 +149,14 @@ static vm_fault_t doorbell_fault(struct vm_fault *vmf)
 {
 	struct sirdma_doorbell *db = vmf->vma->vm_private_data;
 	vm_fault_t ret;
-	u64 start;
 
 	mutex_lock(&db->lock);
 	ret = vmf_insert_pfn(vmf->vma, vmf->address, PHYS_PFN(virt_to_phys(db->page)));
 	if (ret == VM_FAULT_NOPAGE && db->dev) {
 		sirdma_count(&db->dev->counters, SIRDMA_COUNTER_DOORBELL_FAULTS);
-		start = ktime_get_ns();
 		doorbell_look(db);
 		if (!db->watched)
-			doorbell_watch(db, ktime_get_ns() - start);
+			doorbell_watch(db, 0);
 	}
 	mutex_unlock(&db->lock);
 	return ret;
@@ -165,6 +166,7 @@ static void doorbell_vma_open(struct vm_area_struct *vma)
 {
 	struct sirdma_doorbell *db = vma->vm_private_data;
 
+	atomic_inc(&db->mappings);
 	get_file(db->file);
 }
 
@@ -172,6 +174,7 @@ static void doorbell_vma_close(struct vm_area_struct *vma)
 {
 	struct sirdma_doorbell *db = vma->vm_private_data;
 
+	atomic_dec(&db->mappings);
 	fput(db->file);
 }
 
@@ -188,6 +191,9 @@ static int doorbell_map(struct sirdma_mmap_entry *entry, struct ib_ucontext *ibu
 
 	if (!(vma->vm_flags & VM_SHARED) || vma->vm_end - vma->vm_start != PAGE_SIZE)
 		return -EINVAL;
+	/* Two tasks that map at once may get one more each, which does no harm. */
+	if (atomic_read(&db->mappings) >= MAX_MAPPINGS)
+		return -EBUSY;
 	mutex_lock(&db->lock);
 	if (!db->inode) {
 		db->inode = file_inode(vma->vm_file);

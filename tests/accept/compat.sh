@@ -80,9 +80,10 @@ compat_perftest() {	# ENDS...
 	done
 }
 
-# What both providers write into their rings, as far as libirdma goes: before rdma-core 64 it has no windows of type 2
+# What both providers write into their rings, as far as libirdma goes: before rdma-core 64 it has no windows of type 2, and that of
+# rdma-core 44 leaves in a receive without fragments what an earlier request had there.
 compat_wqes() {
-	local what skip='^bind type 2 |^no windows of type 2'
+	local what skip='^bind type 2 |^no windows of type 2|^receive sge 0:'
 	on near "$programs/verbs_wqes" -d ir0 > "$work/wqes-irdma" || fail "verbs_wqes by libirdma"
 	on near "${ours[@]}" "$programs/verbs_wqes" -d ir0 > "$work/wqes-ours" || fail "verbs_wqes by our provider"
 	# libirdma sets WRITE_SOL for a plain WRITE that asks for a solicited event, which no WRITE has (IBTA 9.2.3).
