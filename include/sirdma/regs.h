@@ -64,7 +64,8 @@
 /*
  * Doorbell page, mapped into a user context (irdma layout). It is RAM, so a store has no
  * effect by itself: need_kick words of the shadow areas tell the provider when to kick the
- * device, which then reads the rings (SIRDMA_REG_WQEALLOC).
+ * device, which then reads the rings (SIRDMA_REG_WQEALLOC). For providers that never kick the driver
+ * watches the page, and catches the store that ends a pause (kmod/drv/doorbell.h).
  */
 struct sirdma_db_page {
 	__le32 wqe_alloc; /* QP id */

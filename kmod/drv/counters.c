@@ -41,6 +41,7 @@ static const struct rdma_stat_desc sirdma_stat_descs[] = {
 	[DRIVER(REQUESTS_REFUSED)] = { .name = "requests_refused" },
 	[DRIVER(ASYNC_EVENTS)] = { .name = "async_events" },
 	[DRIVER(ASYNC_OVERFLOWS)] = { .name = "async_overflows" },
+	[DRIVER(DOORBELL_FAULTS)] = { .name = "doorbell_faults" },
 	[CORE(PBLE_IN_USE)] = { .name = "pble_in_use" },
 	[CORE(PBLE_EXHAUSTED)] = { .name = "pble_exhausted" },
 	[CORE(HMC_BYTES)] = { .name = "hmc_bytes" },

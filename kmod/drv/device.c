@@ -10,6 +10,7 @@
 #include "events.h"
 #include "fast_mr.h"
 #include "health.h"
+#include "identity.h"
 #include "kflush.h"
 #include "kverbs.h"
 #include "mr.h"
@@ -59,11 +60,12 @@ static void sirdma_dealloc_driver(struct ib_device *ibdev)
 	xa_destroy(&dev->srqs);
 	xa_destroy(&dev->cqs);
 	xa_destroy(&dev->qps);
+	if (dev->irdma)
+		sirdma_irdma_release();
 }
 
 static const struct ib_device_ops sirdma_dev_ops = {
 	.owner = THIS_MODULE,
-	.driver_id = (enum rdma_driver_id)SIRDMA_DRIVER_ID,
 	.uverbs_abi_ver = SIRDMA_ABI_VERSION,
 	.device_group = &sirdma_attr_group,
 
@@ -139,6 +141,14 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	INIT_RDMA_OBJ_SIZE(ib_xrcd, sirdma_xrcd, ibxrcd),
 };
 
+static const struct ib_device_ops sirdma_identity_ops = {
+	.driver_id = (enum rdma_driver_id)SIRDMA_DRIVER_ID,
+};
+
+static const struct ib_device_ops sirdma_irdma_identity_ops = {
+	.driver_id = RDMA_DRIVER_IRDMA,
+};
+
 /* Create and start all that is behind the ib_device. */
 static int sirdma_dev_start(struct sirdma_dev *dev)
 {
@@ -146,6 +156,11 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	struct sirdma_bus_config config;
 	int err;
 
+	if (dev->irdma) {
+		err = sirdma_irdma_claim();
+		if (err)
+			return err;
+	}
 	sirdma_health_init(dev);
 	sirdma_ah_init(dev);
 	sirdma_kflush_init(dev);
@@ -157,8 +172,10 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	sirdma_odp_init(dev);
 	sirdma_params_to_config(&config);
 	dev->bus = sirdma_bus_create(dev->ndev, &config);
-	if (IS_ERR(dev->bus))
-		return PTR_ERR(dev->bus);
+	if (IS_ERR(dev->bus)) {
+		err = PTR_ERR(dev->bus);
+		goto err_release;
+	}
 	err = sirdma_hw_probe(&dev->hw, dev->bus, &hw_config, &sirdma_events, dev);
 	if (err)
 		goto err_bus;
@@ -187,6 +204,9 @@ err_hw:
 err_bus:
 	sirdma_health_fini(dev);
 	dev->bus->ops->destroy(dev->bus);
+err_release:
+	if (dev->irdma)
+		sirdma_irdma_release();
 	return err;
 }
 
@@ -210,7 +230,7 @@ static int sirdma_dev_register(struct sirdma_dev *dev, const char *name)
 	return ib_register_device(ibdev, name, dev->bus->dma_dev);
 }
 
-int sirdma_dev_add(const char *name, struct net_device *ndev)
+int sirdma_dev_add(const char *name, struct net_device *ndev, bool irdma)
 {
 	struct sirdma_dev *dev;
 	int err;
@@ -219,12 +239,14 @@ int sirdma_dev_add(const char *name, struct net_device *ndev)
 	if (!dev)
 		return -ENOMEM;
 	dev->ndev = ndev;
+	dev->irdma = irdma;
 	err = sirdma_dev_start(dev);
 	if (err)
 		goto err_dealloc;
 	/* From here on ib_dealloc_device() stops the device. */
 	ib_set_device_ops(&dev->ibdev, &sirdma_dev_ops);
 	ib_set_device_ops(&dev->ibdev, &sirdma_srq_details_ops);
+	ib_set_device_ops(&dev->ibdev, irdma ? &sirdma_irdma_identity_ops : &sirdma_identity_ops);
 	get_device(&dev->ibdev.dev);
 	err = sirdma_dev_register(dev, name);
 	if (err)

@@ -40,6 +40,7 @@ struct sirdma_dev {
 	struct work_struct ah_fill; /* work that makes more address vectors ready */
 	atomic_t kernel_ahs; /* address handles of kernel consumers */
 	unsigned long flags; /* SIRDMA_DEV_* bit numbers */
+	bool irdma; /* the device has irdma's identity: identity.h */
 };
 
 /*
@@ -65,7 +66,7 @@ static inline struct sirdma_dev *to_sdev(struct ib_device *ibdev)
 	return container_of(ibdev, struct sirdma_dev, ibdev);
 }
 
-/* Make and register device @name on @ndev. */
-int sirdma_dev_add(const char *name, struct net_device *ndev);
+/* Make and register device @name on @ndev. @irdma: it has irdma's identity. */
+int sirdma_dev_add(const char *name, struct net_device *ndev, bool irdma);
 
 #endif

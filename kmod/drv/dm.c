@@ -5,6 +5,7 @@
 #include <linux/slab.h>
 #include <rdma/uverbs_ioctl.h>
 
+#include "compat/compiler.h"
 #include "compat/ib_umem.h"
 #include "device.h"
 #include "hw/limits.h"

@@ -4,9 +4,10 @@
 #include <rdma/rdma_netlink.h>
 
 #include "device.h"
+#include "doorbell.h"
+#include "identity.h"
 #include "link.h"
 #include "netdev.h"
-#include "sirdma/abi.h"
 
 struct workqueue_struct *sirdma_upkeep_wq;
 
@@ -20,12 +21,22 @@ static int __init sirdma_init(void)
 	err = sirdma_odp_wq_init();
 	if (err)
 		goto err_wq;
-	err = sirdma_netdev_init();
+	err = sirdma_doorbell_init();
 	if (err)
 		goto err_odp;
+	err = sirdma_identity_init();
+	if (err)
+		goto err_doorbell;
+	err = sirdma_netdev_init();
+	if (err)
+		goto err_identity;
 	sirdma_link_init();
 	return 0;
 
+err_identity:
+	sirdma_identity_fini();
+err_doorbell:
+	sirdma_doorbell_fini();
 err_odp:
 	sirdma_odp_wq_fini();
 err_wq:
@@ -37,8 +48,10 @@ static void __exit sirdma_exit(void)
 {
 	sirdma_link_fini();
 	/* Programs that use a device get an event, and EIO from then on. */
-	ib_unregister_driver((enum rdma_driver_id)SIRDMA_DRIVER_ID);
+	sirdma_identity_unregister_devices();
 	sirdma_netdev_fini();
+	sirdma_identity_fini();
+	sirdma_doorbell_fini();
 	sirdma_odp_wq_fini();
 	destroy_workqueue(sirdma_upkeep_wq);
 }
@@ -49,3 +62,4 @@ module_exit(sirdma_exit);
 MODULE_DESCRIPTION("Software RDMA NIC: driver");
 MODULE_LICENSE("Dual BSD/GPL");
 MODULE_ALIAS_RDMA_LINK("sirdma");
+MODULE_ALIAS_RDMA_LINK("sirdma_irdma");

@@ -2,9 +2,9 @@
 #include <linux/netdevice.h>
 
 #include "device.h"
+#include "identity.h"
 #include "netdev.h"
 #include "port.h"
-#include "sirdma/abi.h"
 #include "trace.h"
 
 void sirdma_netdev_sync(struct sirdma_dev *dev)
@@ -23,14 +23,6 @@ void sirdma_netdev_sync(struct sirdma_dev *dev)
 		return;
 	trace_sirdma_port(dev, up, dev->ndev->mtu);
 	ib_dispatch_event(&event);
-}
-
-static struct sirdma_dev *sirdma_dev_get_by_netdev(struct net_device *ndev)
-{
-	struct ib_device *ibdev;
-
-	ibdev = ib_device_get_by_netdev(ndev, (enum rdma_driver_id)SIRDMA_DRIVER_ID);
-	return ibdev ? to_sdev(ibdev) : NULL;
 }
 
 static void sirdma_netdev_changed(struct sirdma_dev *dev, unsigned long event)

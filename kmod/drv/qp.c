@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "cq.h"
 #include "device.h"
+#include "doorbell.h"
 #include "health.h"
 #include "hw/cqp_cmd.h"
 #include "hw/limits.h"
@@ -181,6 +182,7 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 		.type = qp->type,
 		.sig_all = qp->sig_all,
 		.kernel = qp->kqp,
+		.no_kick = qp->doorbell,
 		.rq_shift = size->rq_shift,
 		.sq.quanta = size->sq_quanta,
 		.rq.quanta = size->rq_quanta,
@@ -270,6 +272,7 @@ static void sirdma_qp_stop(struct sirdma_dev *dev, struct sirdma_qp *qp)
 	mutex_lock(&qp->lock);
 	qp->gone = true;
 	mutex_unlock(&qp->lock);
+	sirdma_doorbell_remove(qp);
 	/* The device stops and drains the QP before it answers. */
 	err = sirdma_cqp_destroy_qp(&dev->hw, qp->ibqp.qp_num);
 	trace_sirdma_qp_destroy(dev, qp->ibqp.qp_num, err);
@@ -352,12 +355,15 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	init->cap.max_recv_wr = size.max_recv_wr;
 	qp->cap = init->cap;
 	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
+	if (udata)
+		qp->doorbell = sirdma_udata_to_uctx(udata)->doorbell;
 	err = sirdma_qp_take_memory(dev, qp, req.user_wqe_bufs, &size, udata);
 	if (err)
 		return err;
 	err = sirdma_qp_start(dev, qp, &size, req.user_compl_ctx);
 	if (err)
 		goto err_memory;
+	sirdma_doorbell_add(qp);
 	err = udata ? sirdma_qp_respond(qp, &size, udata) : 0;
 	if (err)
 		sirdma_qp_stop(dev, qp);

@@ -11,6 +11,7 @@
 
 struct sirdma_arp;
 struct sirdma_dev;
+struct sirdma_doorbell;
 struct sirdma_kqp;
 struct sirdma_sgid;
 
@@ -20,6 +21,8 @@ struct sirdma_qp {
 	struct sirdma_ring_part part; /* part of a pool that has the rings; no bytes: not in a pool */
 	struct sirdma_kqp *kqp; /* rings of a kernel consumer's QP; NULL for a user's */
 	struct ib_qp_cap cap;
+	struct sirdma_doorbell *doorbell; /* NULL: the poster kicks */
+	struct list_head ringers; /* entry of the doorbell's queue pairs */
 	bool sig_all;
 	u8 type; /* enum sirdma_qp_type */
 	u32 xrcd; /* domain of an XRC target, which has no rings */

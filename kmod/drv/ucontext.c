@@ -4,6 +4,7 @@
 #include <linux/slab.h>
 
 #include "device.h"
+#include "doorbell.h"
 #include "health.h"
 #include "hw/limits.h"
 #include "sirdma/abi.h"
@@ -46,27 +47,42 @@ static void sirdma_db_free(struct sirdma_mmap_entry *entry)
 	kfree(db);
 }
 
-static struct rdma_user_mmap_entry *sirdma_db_entry_insert(struct ib_ucontext *ibuctx)
+static int sirdma_db_entry_insert(struct ib_ucontext *ibuctx)
 {
 	struct sirdma_bus *bus = to_sdev(ibuctx->device)->bus;
 	struct sirdma_db_entry *db;
+	int err = -ENOMEM;
 
 	db = kzalloc(sizeof(*db), GFP_KERNEL_ACCOUNT);
 	if (!db)
-		return NULL;
+		return err;
 	db->base.map = sirdma_db_map;
 	db->base.free = sirdma_db_free;
-	if (bus->ops->db_alloc(bus, &db->db))
+	err = bus->ops->db_alloc(bus, &db->db);
+	if (err)
 		goto err_free;
-	if (rdma_user_mmap_entry_insert(ibuctx, &db->base.entry, PAGE_SIZE))
+	err = rdma_user_mmap_entry_insert(ibuctx, &db->base.entry, PAGE_SIZE);
+	if (err)
 		goto err_db;
-	return &db->base.entry;
+	to_suctx(ibuctx)->db_entry = &db->base.entry;
+	return 0;
 
 err_db:
 	bus->ops->db_free(bus, &db->db);
 err_free:
 	kfree(db);
-	return NULL;
+	return err;
+}
+
+static int sirdma_doorbell_insert(struct ib_ucontext *ibuctx)
+{
+	struct sirdma_doorbell *doorbell = sirdma_doorbell_create(ibuctx);
+
+	if (IS_ERR(doorbell))
+		return PTR_ERR(doorbell);
+	to_suctx(ibuctx)->doorbell = doorbell;
+	to_suctx(ibuctx)->db_entry = sirdma_doorbell_entry(doorbell);
+	return 0;
 }
 
 void sirdma_mmap_free(struct rdma_user_mmap_entry *entry)
@@ -96,13 +112,18 @@ static int sirdma_uctx_check_request(struct sirdma_dev *dev,
 			       req->userspace_ver, SIRDMA_ABI_MIN_USER_VERSION, SIRDMA_ABI_VERSION);
 		return -EINVAL;
 	}
-	/* A provider that does not read need_kick never wakes a sleeping device. */
-	if (!(req->comp_mask & SIRDMA_UCTX_KICK)) {
+	/* Others match this identity by mistake at most, and are slower. */
+	if (!(req->comp_mask & SIRDMA_UCTX_KICK) && !dev->irdma) {
 		sirdma_refused(dev, "provider never kicks: use sirdma's own");
 		return -EOPNOTSUPP;
 	}
 	return 0;
 }
+
+/* What irdma's provider interface has, and this device as well. */
+#define SIRDMA_IRDMA_FEATURES \
+	(SIRDMA_FEATURE_RTS_AE | SIRDMA_FEATURE_CQ_RESIZE | SIRDMA_FEATURE_ATOMICS)
+#define SIRDMA_IRDMA_COMP_MASK (SIRDMA_UCTX_MIN_HW_WQ_SIZE | SIRDMA_UCTX_MAX_HW_SRQ_QUANTA)
 
 static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucontext *uctx,
 				      struct sirdma_alloc_ucontext_resp *resp)
@@ -111,14 +132,16 @@ static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucon
 	resp->max_pds = dev->hw.caps.max_pds;
 	resp->max_qps = dev->hw.caps.max_qps;
 	resp->wq_size = SIRDMA_MAX_WQ_QUANTA;
-	/*
-	 * Only providers that kick, which are ours, get this: the CQEs of shared queues differ from
-	 * irdma's.
-	 */
-	if (dev->ibdev.attrs.max_srq)
-		resp->feature_flags |= SIRDMA_FEATURE_SRQ;
 	resp->db_mmap_key = rdma_user_mmap_get_offset(uctx->db_entry);
-	resp->comp_mask |= SIRDMA_UCTX_KICK | SIRDMA_UCTX_RING_POOL;
+	if (uctx->kicks) {
+		resp->comp_mask |= SIRDMA_UCTX_KICK | SIRDMA_UCTX_RING_POOL;
+		/* The CQEs of shared queues differ from irdma's. */
+		if (dev->ibdev.attrs.max_srq)
+			resp->feature_flags |= SIRDMA_FEATURE_SRQ;
+	} else {
+		resp->comp_mask &= SIRDMA_IRDMA_COMP_MASK;
+		resp->feature_flags &= SIRDMA_IRDMA_FEATURES;
+	}
 	if (uctx->raw_attrs)
 		resp->comp_mask |= SIRDMA_UCTX_USE_RAW_ATTR;
 }
@@ -148,14 +171,13 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	mutex_init(&uctx->ring_lock);
 	INIT_LIST_HEAD(&uctx->rings);
 	uctx->raw_attrs = req.comp_mask & SIRDMA_UCTX_USE_RAW_ATTR;
+	uctx->kicks = req.comp_mask & SIRDMA_UCTX_KICK;
 	uctx->user = sirdma_user_get(&dev->users, current_uid());
 	if (IS_ERR(uctx->user))
 		return PTR_ERR(uctx->user);
-	uctx->db_entry = sirdma_db_entry_insert(ibuctx);
-	if (!uctx->db_entry) {
-		err = -ENOMEM;
+	err = uctx->kicks ? sirdma_db_entry_insert(ibuctx) : sirdma_doorbell_insert(ibuctx);
+	if (err)
 		goto err_user;
-	}
 	sirdma_uctx_fill_response(dev, uctx, &resp);
 	err = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
 	if (err)
@@ -189,6 +211,7 @@ void sirdma_dealloc_ucontext(struct ib_ucontext *ibuctx)
  * A context outlives its device when a link is deleted or the module is removed: uverbs destroys the
  * objects, calls dealloc_ucontext and removes the doorbell mapping while the device is unregistered,
  * and calls no function of this module afterwards. So there is nothing to do here, and a context
- * holds no reference to the module.
+ * holds no reference to the module. (The mapping of a provider that does not kick stays, and holds
+ * one: doorbell.h.)
  */
 void sirdma_disassociate_ucontext(struct ib_ucontext *ibuctx) {}

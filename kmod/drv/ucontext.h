@@ -8,6 +8,7 @@
 #include <rdma/ib_verbs.h>
 #include <rdma/uverbs_ioctl.h>
 
+struct sirdma_doorbell;
 struct sirdma_user;
 
 /* Memory that the process of a context may map. */
@@ -21,9 +22,11 @@ struct sirdma_mmap_entry {
 struct sirdma_ucontext {
 	struct ib_ucontext ibuctx;
 	struct rdma_user_mmap_entry *db_entry;
+	struct sirdma_doorbell *doorbell; /* for a provider that does not kick; else NULL */
 	struct mutex ring_lock; /* protects rings and the use of each ring */
 	struct list_head rings; /* list of struct sirdma_ring */
 	struct sirdma_user *user;
+	bool kicks; /* the provider reads need_kick words and kicks */
 	bool raw_attrs; /* cap.max_*_wr are the numbers that the application asked for */
 };
 

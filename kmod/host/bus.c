@@ -196,8 +196,8 @@ static void snic_bus_irq_free(struct sirdma_bus *base, u32 index)
 }
 
 /*
- * Doorbells are RAM that the device does not read. Libraries of the irdma interface
- * store to them; need_kick words tell an application when to wake the device.
+ * Doorbells are RAM that the device does not read. Providers of ours store to them; need_kick
+ * words tell a provider when to wake the device.
  */
 static int snic_bus_db_alloc(struct sirdma_bus *base, struct sirdma_bus_db *db)
 {

@@ -4,9 +4,10 @@
 
 static u8 queue_flags(const struct sirdma_qp_create *qp)
 {
-	/* Every driver of ours kicks, and the shadow area says when. */
-	u8 flags = SIRDMA_QPC_KICK;
+	u8 flags = 0;
 
+	if (!qp->no_kick)
+		flags |= SIRDMA_QPC_KICK;
 	if (qp->sig_all)
 		flags |= SIRDMA_QPC_SIG_ALL;
 	if (qp->sq.vmap)

@@ -20,6 +20,7 @@ struct sirdma_qp_create {
 	enum sirdma_qp_type type;
 	bool sig_all; /* every send WQE completes with a CQE */
 	bool kernel; /* the QP of a kernel consumer */
+	bool no_kick; /* the poster does not read need_kick words, and rings for each post */
 	u8 rq_shift; /* log2 of the quanta of a receive WQE */
 	struct sirdma_qp_queue sq;
 	struct sirdma_qp_queue rq;

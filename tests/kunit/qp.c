@@ -68,6 +68,8 @@ bool sirdma_cqp_make_room(int err, u32 *tries)
 }
 
 void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp) {}
+void sirdma_doorbell_add(struct sirdma_qp *qp) {}
+void sirdma_doorbell_remove(struct sirdma_qp *qp) {}
 void sirdma_dev_fail(struct sirdma_dev *dev, int err) {}
 void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid) {}
 

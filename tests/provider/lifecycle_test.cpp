@@ -29,11 +29,32 @@ TEST_F(Lifecycle, MatchesByDriverIdBeforeAnythingElse)
 	ASSERT_NE(driver.ops, nullptr);
 	EXPECT_STREQ(driver.ops->name, "sirdma");
 	EXPECT_EQ(driver.ops->match_table[0].u.driver_id, uint64_t{SIRDMA_DRIVER_ID});
-	EXPECT_EQ(driver.ops->match_table[1].kind, VERBS_MATCH_SENTINEL);
+	EXPECT_EQ(driver.ops->match_table[1].u.driver_id, uint64_t{RDMA_DRIVER_IRDMA});
+	EXPECT_EQ(driver.ops->match_table[2].kind, VERBS_MATCH_SENTINEL);
 	found.driver_id = SIRDMA_DRIVER_ID;
 	EXPECT_TRUE(driver.ops->match_device(&found));
 	found.driver_id = 13;
 	EXPECT_FALSE(driver.ops->match_device(&found));
+}
+
+TEST_F(Lifecycle, MatchesIrdmaOnlyWhenTheUserSaysSo)
+{
+	verbs_sysfs_dev found{};
+
+	found.driver_id = RDMA_DRIVER_IRDMA;
+	EXPECT_FALSE(driver.ops->match_device(&found));
+	setenv("SIRDMA_DRIVE_IRDMA", "0", 1);
+	EXPECT_FALSE(driver.ops->match_device(&found));
+	setenv("SIRDMA_DRIVE_IRDMA", "1", 1);
+	EXPECT_TRUE(driver.ops->match_device(&found));
+	unsetenv("SIRDMA_DRIVE_IRDMA");
+}
+
+TEST_F(Lifecycle, AsksADeviceOfIrdmaForNoExtension)
+{
+	ASSERT_TRUE(open_device(RDMA_DRIVER_IRDMA));
+	EXPECT_EQ(driver.context_driver_id, uint32_t{RDMA_DRIVER_IRDMA});
+	EXPECT_EQ(driver.context_request.comp_mask, uint64_t{SIRDMA_UCTX_USE_RAW_ATTR});
 }
 
 TEST_F(Lifecycle, MatchesByHcaTypeWhereNoDriverIdIsKnown)

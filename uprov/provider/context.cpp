@@ -9,6 +9,7 @@
 #include <cstring>
 #include <new>
 
+#include <rdma/ib_user_ioctl_verbs.h>
 #include <sirdma/encode.h>
 #include <sirdma/shadow.h>
 #include <sirdma/wqe.h>
@@ -119,7 +120,10 @@ int make_context(Context &ctx, sirdma_alloc_ucontext_resp &answer) noexcept
 	GetContextResponse resp;
 
 	req.drv.userspace_ver = SIRDMA_ABI_VERSION;
-	req.drv.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_KICK;
+	req.drv.comp_mask = SIRDMA_UCTX_USE_RAW_ATTR;
+	/* A device of this identity is driven as libirdma drives it, whoever made it. */
+	if (driver_id_of(ctx.verbs.device) != RDMA_DRIVER_IRDMA)
+		req.drv.comp_mask |= SIRDMA_UCTX_KICK;
 	if (const int err = ctx.commands->get_context(&ctx.verbs, req, resp))
 		return err;
 	answer = resp.drv;

@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <rdma/ib_user_ioctl_verbs.h>
+
 #include "context.hpp"
 #include "verbs.hpp"
 
@@ -26,6 +28,12 @@ constexpr char hca_type[] = "SIRDMA";
 const verbs_match_ent match_table[] = {
 	{.driver_data = nullptr,
 	 .u = {.driver_id = SIRDMA_DRIVER_ID},
+	 .vendor = 0,
+	 .device = 0,
+	 .kind = VERBS_MATCH_DRIVER_ID},
+	/* Only with SIRDMA_DRIVE_IRDMA=1 */
+	{.driver_data = nullptr,
+	 .u = {.driver_id = RDMA_DRIVER_IRDMA},
 	 .vendor = 0,
 	 .device = 0,
 	 .kind = VERBS_MATCH_DRIVER_ID},
@@ -53,11 +61,24 @@ bool has_our_hca_type(const verbs_sysfs_dev &dev) noexcept
 }
 
 /*
+ * Does the user want this provider for devices of irdma? libirdma claims them as well. libibverbs asks
+ * the providers that RDMAV_DRIVERS names before the others.
+ */
+bool drives_irdma() noexcept
+{
+	const char *env = secure_getenv("SIRDMA_DRIVE_IRDMA");
+
+	return env && !strcmp(env, "1");
+}
+
+/*
  * Called for each device that no other provider has claimed. If the driver id is known, it alone
  * decides, so that no name and no sysfs file makes this provider use a device of another vendor.
  */
 bool match_device(verbs_sysfs_dev *dev) noexcept
 {
+	if (dev->driver_id == RDMA_DRIVER_IRDMA)
+		return drives_irdma();
 	if (dev->driver_id != driver_unknown)
 		return dev->driver_id == SIRDMA_DRIVER_ID;
 	return has_our_hca_type(*dev);

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "doorbell.h"
+
+#include <linux/anon_inodes.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/ktime.h>
+#include <linux/mutex.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+#include "compat/hrtimer.h"
+#include "compat/mm.h"
+#include "device.h"
+#include "qp.h"
+#include "sirdma/regs.h"
+#include "ucontext.h"
+
+/*
+ * The period in which the word of a watched page is read. It is that of the device's own timer for
+ * the send queue of a poster that does not wait (kmod/host/host.c, SQ_POLL_NS).
+ */
+#define WATCH_NS (50 * NSEC_PER_USEC)
+/*
+ * If a context has more queue pairs than this, they run in the device's bottom half, which has a
+ * budget and serves all users in turn.
+ */
+#define LOOK_KICKS 8
+/*
+ * Then the next period lasts at least this many times as long as the last look, so that a user with
+ * many queue pairs, who may store at will, takes a fifth of a processor at most.
+ */
+#define WATCH_PAUSE 4
+/* Mappings that one context may have, besides those of its forks: each is unmapped by itself. */
+#define MAX_MAPPINGS 8
+
+/* The word, while no doorbell was stored. A store of this number is not noticed; no QP has it. */
+#define NO_DOORBELL cpu_to_le32(~0u)
+
+/*
+ * Offsets of these pages for mmap(), in pages. A number is used once, or again after 2^31 contexts:
+ * unmapping goes by the offset in the file, and all contexts of a device are opened by the same file
+ * in /dev.
+ */
+#define FIRST_PGOFF 0x80000000u
+
+struct sirdma_doorbell {
+	struct sirdma_mmap_entry base;
+	struct file *file; /* each mapping refers to it; the context as well, while it exists */
+	struct sirdma_db_page *page;
+	atomic_t mappings;
+	struct mutex lock; /* protects all members below */
+	struct sirdma_dev *dev; /* NULL: the context is gone */
+	struct inode *inode; /* that of the mappings' file in /dev; NULL before the first mapping */
+	struct list_head qps; /* list of struct sirdma_qp.ringers */
+	u32 nqps;
+	bool watched; /* the timer runs, or the work does */
+	struct hrtimer timer; /* starts the work */
+	struct work_struct work;
+};
+
+/* Works of it wait for a page table at most. They serve tasks that poll for a completion. */
+static struct workqueue_struct *doorbell_wq;
+static atomic_t doorbell_count = ATOMIC_INIT(0);
+
+static struct sirdma_doorbell *to_doorbell(struct sirdma_mmap_entry *entry)
+{
+	return container_of(entry, struct sirdma_doorbell, base);
+}
+
+/* Has somebody stored into the page since the last call? */
+static bool doorbell_take(struct sirdma_doorbell *db)
+{
+	__le32 *word = &db->page->wqe_alloc;
+
+	if (READ_ONCE(*word) == NO_DOORBELL)
+		return false;
+	/*
+	 * xchg() is a full barrier: what was posted before the store that it replaces is seen by
+	 * the look that follows. A later store changes the word again.
+	 */
+	return xchg(word, NO_DOORBELL) != NO_DOORBELL;
+}
+
+/* The caller holds the lock. */
+static void doorbell_look(struct sirdma_doorbell *db)
+{
+	struct sirdma_bus *bus = db->dev->bus;
+	struct sirdma_qp *qp;
+
+	list_for_each_entry(qp, &db->qps, ringers) {
+		if (db->nqps <= LOOK_KICKS)
+			bus->ops->kick(bus, qp->ibqp.qp_num);
+		else
+			bus->ops->doorbell(bus, qp->ibqp.qp_num);
+		cond_resched();
+	}
+}
+
+/* The caller holds the lock. @look_ns: how long the last look took, if that matters. */
+static void doorbell_watch(struct sirdma_doorbell *db, u64 look_ns)
+{
+	u64 period = max_t(u64, WATCH_NS, look_ns * WATCH_PAUSE);
+
+	db->watched = true;
+	hrtimer_start(&db->timer, ns_to_ktime(period), HRTIMER_MODE_REL);
+}
+
+/* The caller holds the lock, without which nobody maps the page. */
+static void doorbell_unmap(struct sirdma_doorbell *db)
+{
+	unmap_mapping_range(db->inode->i_mapping, (loff_t)db->base.entry.start_pgoff << PAGE_SHIFT,
+			    PAGE_SIZE, 1);
+	db->watched = false;
+}
+
+static enum hrtimer_restart doorbell_timer(struct hrtimer *timer)
+{
+	queue_work(doorbell_wq, &container_of(timer, struct sirdma_doorbell, timer)->work);
+	return HRTIMER_NORESTART;
+}
+
+static void doorbell_work(struct work_struct *work)
+{
+	struct sirdma_doorbell *db = container_of(work, struct sirdma_doorbell, work);
+	u64 start;
+
+	mutex_lock(&db->lock);
+	start = ktime_get_ns();
+	if (!db->dev) {
+		db->watched = false;
+	} else if (doorbell_take(db)) {
+		doorbell_look(db);
+		doorbell_watch(db, db->nqps > LOOK_KICKS ? ktime_get_ns() - start : 0);
+	} else {
+		doorbell_unmap(db);
+		if (doorbell_take(db))
+			doorbell_look(db);
+	}
+	mutex_unlock(&db->lock);
+}
+
+/*
+ * Somebody stores while the page is not mapped. The page is mapped under the lock, so that it is
+ * never mapped unwatched. What was posted before the store is in the ring already.
+ */
+static vm_fault_t doorbell_fault(struct vm_fault *vmf)
+{
+	struct sirdma_doorbell *db = vmf->vma->vm_private_data;
+	vm_fault_t ret;
+
+	mutex_lock(&db->lock);
+	ret = vmf_insert_pfn(vmf->vma, vmf->address, PHYS_PFN(virt_to_phys(db->page)));
+	if (ret == VM_FAULT_NOPAGE && db->dev) {
+		sirdma_count(&db->dev->counters, SIRDMA_COUNTER_DOORBELL_FAULTS);
+		doorbell_look(db);
+		if (!db->watched)
+			doorbell_watch(db, 0);
+	}
+	mutex_unlock(&db->lock);
+	return ret;
+}
+
+static void doorbell_vma_open(struct vm_area_struct *vma)
+{
+	struct sirdma_doorbell *db = vma->vm_private_data;
+
+	atomic_inc(&db->mappings);
+	get_file(db->file);
+}
+
+static void doorbell_vma_close(struct vm_area_struct *vma)
+{
+	struct sirdma_doorbell *db = vma->vm_private_data;
+
+	atomic_dec(&db->mappings);
+	fput(db->file);
+}
+
+static const struct vm_operations_struct doorbell_vm_ops = {
+	.open = doorbell_vma_open,
+	.close = doorbell_vma_close,
+	.fault = doorbell_fault,
+};
+
+static int doorbell_map(struct sirdma_mmap_entry *entry, struct ib_ucontext *ibuctx,
+			struct vm_area_struct *vma)
+{
+	struct sirdma_doorbell *db = to_doorbell(entry);
+
+	if (!(vma->vm_flags & VM_SHARED) || vma->vm_end - vma->vm_start != PAGE_SIZE)
+		return -EINVAL;
+	/* Two tasks that map at once may get one more each, which does no harm. */
+	if (atomic_read(&db->mappings) >= MAX_MAPPINGS)
+		return -EBUSY;
+	mutex_lock(&db->lock);
+	if (!db->inode) {
+		db->inode = file_inode(vma->vm_file);
+		ihold(db->inode);
+	}
+	mutex_unlock(&db->lock);
+	vm_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTEXPAND | VM_DONTDUMP);
+	vma->vm_private_data = db;
+	vma->vm_ops = &doorbell_vm_ops;
+	doorbell_vma_open(vma);
+	return 0;
+}
+
+/* The context goes away. Its mappings stay, and stores to them have no effect any more. */
+static void doorbell_stop(struct sirdma_mmap_entry *entry)
+{
+	struct sirdma_doorbell *db = to_doorbell(entry);
+
+	mutex_lock(&db->lock);
+	WARN_ON(!list_empty(&db->qps));
+	db->dev = NULL;
+	mutex_unlock(&db->lock);
+	/* From now on no task starts the timer. */
+	hrtimer_cancel(&db->timer);
+	cancel_work_sync(&db->work);
+	fput(db->file);
+}
+
+static void doorbell_free(struct sirdma_doorbell *db)
+{
+	iput(db->inode);
+	free_page((unsigned long)db->page);
+	kfree(db);
+}
+
+static int doorbell_release(struct inode *inode, struct file *file)
+{
+	doorbell_free(file->private_data);
+	return 0;
+}
+
+static const struct file_operations doorbell_fops = {
+	.owner = THIS_MODULE,
+	.release = doorbell_release,
+};
+
+static struct sirdma_doorbell *doorbell_alloc(struct sirdma_dev *dev)
+{
+	struct sirdma_doorbell *db = kzalloc(sizeof(*db), GFP_KERNEL_ACCOUNT);
+
+	if (!db)
+		return NULL;
+	db->page = (void *)get_zeroed_page(GFP_KERNEL_ACCOUNT);
+	if (!db->page) {
+		kfree(db);
+		return NULL;
+	}
+	db->page->wqe_alloc = NO_DOORBELL;
+	db->base.map = doorbell_map;
+	db->base.free = doorbell_stop;
+	mutex_init(&db->lock);
+	db->dev = dev;
+	INIT_LIST_HEAD(&db->qps);
+	hrtimer_setup(&db->timer, doorbell_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	INIT_WORK(&db->work, doorbell_work);
+	return db;
+}
+
+struct sirdma_doorbell *sirdma_doorbell_create(struct ib_ucontext *ibuctx)
+{
+	u32 pgoff = FIRST_PGOFF | (u32)atomic_inc_return(&doorbell_count);
+	struct sirdma_doorbell *db = doorbell_alloc(to_sdev(ibuctx->device));
+	struct file *file;
+	int err;
+
+	if (!db)
+		return ERR_PTR(-ENOMEM);
+	file = anon_inode_getfile("[sirdma_doorbell]", &doorbell_fops, db, O_RDWR);
+	if (IS_ERR(file)) {
+		doorbell_free(db);
+		return ERR_CAST(file);
+	}
+	db->file = file;
+	err = rdma_user_mmap_entry_insert_range(ibuctx, &db->base.entry, PAGE_SIZE, pgoff, pgoff);
+	if (err) {
+		fput(file); /* frees db */
+		return ERR_PTR(err);
+	}
+	return db;
+}
+
+struct rdma_user_mmap_entry *sirdma_doorbell_entry(struct sirdma_doorbell *db)
+{
+	return &db->base.entry;
+}
+
+void sirdma_doorbell_add(struct sirdma_qp *qp)
+{
+	struct sirdma_doorbell *db = qp->doorbell;
+
+	if (!db)
+		return;
+	mutex_lock(&db->lock);
+	list_add_tail(&qp->ringers, &db->qps);
+	db->nqps++;
+	mutex_unlock(&db->lock);
+}
+
+void sirdma_doorbell_remove(struct sirdma_qp *qp)
+{
+	struct sirdma_doorbell *db = qp->doorbell;
+
+	if (!db)
+		return;
+	mutex_lock(&db->lock);
+	list_del(&qp->ringers);
+	db->nqps--;
+	mutex_unlock(&db->lock);
+}
+
+int sirdma_doorbell_init(void)
+{
+	doorbell_wq = alloc_workqueue("sirdma_doorbell", WQ_HIGHPRI | WQ_UNBOUND | WQ_SYSFS, 0);
+	return doorbell_wq ? 0 : -ENOMEM;
+}
+
+void sirdma_doorbell_fini(void)
+{
+	destroy_workqueue(doorbell_wq);
+}
