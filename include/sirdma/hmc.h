@@ -72,8 +72,12 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
  * its own lists of fast registration only (ALLOC_STAG in cqp.h).
  */
 #define SIRDMA_PBLE_ABSENT SIRDMA_BIT(0)
-/* The driver could not find memory for the block: an access to it fails (prq.h). */
+/*
+ * The driver could not find memory for the block, which a queue pair asked for: the next access of
+ * that one fails (prq.h). For all others the block is absent.
+ */
 #define SIRDMA_PBLE_ERROR SIRDMA_BIT(1)
+#define SIRDMA_PBLE_ERROR_QPN SIRDMA_MASK(35, 12)
 
 /* Buffer of QUERY_FPM: the limits of the device. */
 struct sirdma_fpm_query {

@@ -8,7 +8,8 @@
  *      device                                  driver
  *   a QP meets SIRDMA_PBLE_ABSENT
  *   struct sirdma_page_request ──────────▶  finds the region by its page list, and the memory
- *   event SIRDMA_AE_PAGE_REQUEST            writes the entries: addresses, or SIRDMA_PBLE_ERROR
+ *   event SIRDMA_AE_PAGE_REQUEST            writes the entries: addresses, or SIRDMA_PBLE_ERROR for
+ *                                           that QP
  *   the QP tries again ◀──────────────────  rings the QP's doorbell
  *
  *   users of the old entries end            memory goes away: writes SIRDMA_PBLE_ABSENT
@@ -19,9 +20,10 @@
  * is dropped. So each request only makes the wait shorter: one that is lost, since the queue is
  * full, is made again when the QP tries again. Requests need no answer but the doorbell.
  *
- * An access that meets SIRDMA_PBLE_ERROR fails, and the device tells the driver by a request with
- * SIRDMA_PRQ_FAILED. The driver then writes SIRDMA_PBLE_ABSENT: the next access asks again, because
- * there may be memory by then.
+ * An access of the QP that SIRDMA_PBLE_ERROR names fails, and the device tells the driver by a
+ * request with SIRDMA_PRQ_FAILED. The driver then writes SIRDMA_PBLE_ABSENT: the next access asks
+ * again, because there may be memory by then. To other QPs the entry is absent, so that they do not
+ * fail by what was true before they came.
  *
  * The queue is a ring of host memory that CREATE_PRQ names, with valid bits as an AEQ has. The driver
  * acknowledges the requests that it has read by SIRDMA_REG_PRQACK.
@@ -41,7 +43,7 @@ SIRDMA_SIZE_IS(struct sirdma_page_request, 16);
 #define SIRDMA_PRQ_BLOCK SIRDMA_MASK(31, 0) /* index in the list of the entry that was absent */
 #define SIRDMA_PRQ_COUNT \
 	SIRDMA_MASK(55, 32) /* blocks that the message needs from there on, 1 or more */
-#define SIRDMA_PRQ_FAILED SIRDMA_BIT(62) /* the entry was SIRDMA_PBLE_ERROR: the access failed */
+#define SIRDMA_PRQ_FAILED SIRDMA_BIT(62) /* SIRDMA_PBLE_ERROR: the access failed */
 #define SIRDMA_PRQ_VALID SIRDMA_BIT(63) /* 1 on the first lap of the ring, and flips on wrap */
 
 #endif

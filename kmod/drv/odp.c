@@ -136,8 +136,13 @@ static void sirdma_odp_set_dirty(struct sirdma_odp_mr *odp, u32 first, u32 end)
 	}
 }
 
-/* Set the entry of page @block from @from to @to, which are marks of absent memory. */
-static void sirdma_odp_mark(struct sirdma_odp_mr *odp, u32 block, u64 from, u64 to)
+static u64 sirdma_odp_error(u32 qpn)
+{
+	return SIRDMA_PBLE_ERROR | SIRDMA_PREP(SIRDMA_PBLE_ERROR_QPN, qpn);
+}
+
+/* The next access of QP @qpn to page @block fails, unless the page has memory by now. */
+static void sirdma_odp_set_error(struct sirdma_odp_mr *odp, u32 block, u32 qpn)
 {
 	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
 	__le64 *entry;
@@ -145,8 +150,23 @@ static void sirdma_odp_mark(struct sirdma_odp_mr *odp, u32 block, u64 from, u64 
 
 	mutex_lock(&umem->umem_mutex);
 	entry = sirdma_pbl_entries(&odp->dev->hw, &odp->mr.pbl, block, &n);
-	if (entry && le64_to_cpu(*entry) == from)
-		WRITE_ONCE(*entry, cpu_to_le64(to));
+	/* A QP whose mark is overwritten asks again. */
+	if (entry && (le64_to_cpu(*entry) & (SIRDMA_PBLE_ABSENT | SIRDMA_PBLE_ERROR)))
+		WRITE_ONCE(*entry, cpu_to_le64(sirdma_odp_error(qpn)));
+	mutex_unlock(&umem->umem_mutex);
+}
+
+/* The access of QP @qpn failed. */
+static void sirdma_odp_end_error(struct sirdma_odp_mr *odp, u32 block, u32 qpn)
+{
+	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
+	__le64 *entry;
+	u32 n;
+
+	mutex_lock(&umem->umem_mutex);
+	entry = sirdma_pbl_entries(&odp->dev->hw, &odp->mr.pbl, block, &n);
+	if (entry && le64_to_cpu(*entry) == sirdma_odp_error(qpn))
+		WRITE_ONCE(*entry, cpu_to_le64(SIRDMA_PBLE_ABSENT));
 	mutex_unlock(&umem->umem_mutex);
 }
 
@@ -235,7 +255,7 @@ static void sirdma_odp_fault(struct sirdma_odp_mr *odp, const struct sirdma_odp_
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_ODP_FAILURES);
 		ibdev_dbg(&dev->ibdev, "page %u of region %#x, for QP %u: no memory: %d\n",
 			  job->block, odp->mr.ibmr.lkey, job->qpn, err);
-		sirdma_odp_mark(odp, job->block, SIRDMA_PBLE_ABSENT, SIRDMA_PBLE_ERROR);
+		sirdma_odp_set_error(odp, job->block, job->qpn);
 	}
 	sirdma_doorbell(dev->bus, job->qpn);
 }
@@ -247,7 +267,7 @@ static int sirdma_odp_do(struct sirdma_odp_mr *odp, const struct sirdma_odp_job 
 		sirdma_odp_fault(odp, job);
 		return 0;
 	case SIRDMA_ODP_FORGET:
-		sirdma_odp_mark(odp, job->block, SIRDMA_PBLE_ERROR, SIRDMA_PBLE_ABSENT);
+		sirdma_odp_end_error(odp, job->block, job->qpn);
 		return 0;
 	case SIRDMA_ODP_PREFETCH:
 		return sirdma_odp_map(odp, job->block, job->count, false, true);

@@ -44,12 +44,19 @@ static enum snic_mem mr_block(struct snic_dev *dev, const struct snic_mr *mr, u6
 		snic_stat_inc(dev, SIRDMA_STAT_MR_ABSENT);
 		return SNIC_MEM_ABSENT;
 	}
-	if (*addr & SIRDMA_PBLE_ERROR) {
-		snic_stat_inc(dev, SIRDMA_STAT_PAGE_ERRORS);
+	if (*addr & SIRDMA_PBLE_ERROR)
 		return SNIC_MEM_ERROR;
-	}
 	snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
 	return SNIC_MEM_FAULT;
+}
+
+u32 snic_mr_error_qpn(struct snic_dev *dev, const struct snic_mr *mr, u64 va)
+{
+	u64 off = va - mr->map.base + mr->map.first_block_off, entry;
+
+	if (mr_block(dev, mr, off >> mr->map.block_shift, &entry) != SNIC_MEM_ERROR)
+		return 0; /* the driver has written the entry again */
+	return (u32)SIRDMA_GET(SIRDMA_PBLE_ERROR_QPN, entry);
 }
 
 /* The driver vouches for none of this memory: check each address. */

@@ -120,6 +120,8 @@ enum snic_mem {
  */
 enum snic_mem snic_mr_run(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len,
 			  struct snic_run *run);
+/* snic_mr_run() returned SNIC_MEM_ERROR at @va: the QP whose access fails; 0: none any more. */
+u32 snic_mr_error_qpn(struct snic_dev *dev, const struct snic_mr *mr, u64 va);
 
 /*
  * CQP handlers. ALLOC_STAG allocates a FREE slot, of a region (fast.h) or of a window. REG_MR makes

@@ -86,6 +86,12 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr
 
 	if (mem == SNIC_MEM_FAULT)
 		return SIRDMA_AE_QP_CATASTROPHIC;
+	if (mem == SNIC_MEM_ERROR) {
+		if (snic_mr_error_qpn(qp->dev, mr, va) == qp->obj.id)
+			snic_stat_inc(qp->dev, SIRDMA_STAT_PAGE_ERRORS);
+		else
+			mem = SNIC_MEM_ABSENT;
+	}
 	if (READ_ONCE(qp->dev->prq.entries)) {
 		blocks = SIRDMA_PREP(SIRDMA_PRQ_BLOCK, mr->map.first_block + first) |
 			 SIRDMA_PREP(SIRDMA_PRQ_COUNT, last - first + 1);

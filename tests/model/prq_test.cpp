@@ -94,6 +94,10 @@ protected:
 		node.drv.write_pble(node.mr.first_pble + static_cast<u32>(block),
 				    mark ? mark : node.mem->blocks()[block]);
 	}
+	static u64 error_of(const Qp &qp)
+	{
+		return SIRDMA_PBLE_ERROR | SIRDMA_PREP(SIRDMA_PBLE_ERROR_QPN, qp.id);
+	}
 	Wr wr(u8 op, u32 len)
 	{
 		Wr wr{.op = op, .sges = {a.sge(0, len)}};
@@ -218,7 +222,7 @@ TEST_F(PageRequests, MemoryThatIsNotThereFailsTheAccess)
 	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
 		auto l = link();
 
-		set(b, 2, SIRDMA_PBLE_ERROR);
+		set(b, 2, error_of(l->b));
 		l->a.post(wr(op, length));
 		expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
 		EXPECT_EQ(l->b.state(), SIRDMA_QPS_ERR);
@@ -241,7 +245,7 @@ TEST_F(PageRequests, OwnMemoryThatIsNotThereFailsTheRequest)
 	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
 		auto l = link();
 
-		set(a, 2, SIRDMA_PBLE_ERROR);
+		set(a, 2, error_of(l->a));
 		l->a.post(wr(op, length));
 		expect_error(wait_send(l->a), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 		expect_request(at_a, a, l->a, 2, 2, true);
@@ -255,11 +259,29 @@ TEST_F(PageRequests, ReceiveBufferThatIsNotThereFailsTheReceive)
 {
 	auto l = link();
 
-	set(b, 2, SIRDMA_PBLE_ERROR);
+	set(b, 2, error_of(l->b));
 	l->b.recv({b.sge(0, length)});
 	l->a.post(wr(SIRDMA_OP_SEND, length));
 	expect_error(wait_recv(l->b), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_OP, SIRDMA_VENDOR_REM_OP);
+}
+
+// The driver found no memory for one queue pair; another one came later, and there may be memory by then.
+TEST_F(PageRequests, TheErrorOfAnotherQueuePairIsAbsentMemory)
+{
+	auto other = link(), l = link();
+
+	set(b, 2, error_of(other->b));
+	l->a.post(wr(SIRDMA_OP_WRITE, length));
+	settle(ms / 10);
+	expect_request(at_b, b, l->b, 2, 2);
+	set(a, 2, error_of(other->a));
+	set(b, 2, 0);
+	settle(ms / 10);
+	set(a, 2, 0);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	EXPECT_EQ(a.stat(SIRDMA_STAT_PAGE_ERRORS) + b.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
+	EXPECT_EQ(other->b.state(), SIRDMA_QPS_RTS);
 }
 
 // The queue pair that waits asks again each time that it tries.
