@@ -32,7 +32,10 @@
  * many queue pairs, who may store at will, takes a fifth of a processor at most.
  */
 #define WATCH_PAUSE 4
-/* Mappings that one context may have, besides those of its forks: each is unmapped by itself. */
+/*
+ * mmap() is refused if the context has so many mappings, those of forks included: each is unmapped by
+ * itself. A fork is never refused. libirdma needs one; the rest is reserve, not tuned.
+ */
 #define MAX_MAPPINGS 8
 
 /* The word, while no doorbell was stored. A store of this number is not noticed; no QP has it. */
@@ -49,10 +52,11 @@ struct sirdma_doorbell {
 	struct sirdma_mmap_entry base;
 	struct file *file; /* each mapping refers to it; the context as well, while it exists */
 	struct sirdma_db_page *page;
-	atomic_t mappings;
-	struct mutex lock; /* protects all members below */
+	struct mutex lock; /* protects all members below; taken inside mmap_lock */
 	struct sirdma_dev *dev; /* NULL: the context is gone */
-	struct inode *inode; /* that of the mappings' file in /dev; NULL before the first mapping */
+	u32 mappings;
+	/* That of the mappings' file in /dev, which keep it. NULL: there are no mappings. */
+	struct inode *inode;
 	struct list_head qps; /* list of struct sirdma_qp.ringers */
 	u32 nqps;
 	bool watched; /* the timer runs, or the work does */
@@ -110,8 +114,9 @@ static void doorbell_watch(struct sirdma_doorbell *db, u64 look_ns)
 /* The caller holds the lock, without which nobody maps the page. */
 static void doorbell_unmap(struct sirdma_doorbell *db)
 {
-	unmap_mapping_range(db->inode->i_mapping, (loff_t)db->base.entry.start_pgoff << PAGE_SHIFT,
-			    PAGE_SIZE, 1);
+	if (db->inode)
+		unmap_mapping_range(db->inode->i_mapping,
+				    (loff_t)db->base.entry.start_pgoff << PAGE_SHIFT, PAGE_SIZE, 1);
 	db->watched = false;
 }
 
@@ -166,7 +171,9 @@ static void doorbell_vma_open(struct vm_area_struct *vma)
 {
 	struct sirdma_doorbell *db = vma->vm_private_data;
 
-	atomic_inc(&db->mappings);
+	mutex_lock(&db->lock);
+	db->mappings++;
+	mutex_unlock(&db->lock);
 	get_file(db->file);
 }
 
@@ -174,7 +181,10 @@ static void doorbell_vma_close(struct vm_area_struct *vma)
 {
 	struct sirdma_doorbell *db = vma->vm_private_data;
 
-	atomic_dec(&db->mappings);
+	mutex_lock(&db->lock);
+	if (!--db->mappings)
+		db->inode = NULL;
+	mutex_unlock(&db->lock);
 	fput(db->file);
 }
 
@@ -191,19 +201,18 @@ static int doorbell_map(struct sirdma_mmap_entry *entry, struct ib_ucontext *ibu
 
 	if (!(vma->vm_flags & VM_SHARED) || vma->vm_end - vma->vm_start != PAGE_SIZE)
 		return -EINVAL;
-	/* Two tasks that map at once may get one more each, which does no harm. */
-	if (atomic_read(&db->mappings) >= MAX_MAPPINGS)
-		return -EBUSY;
 	mutex_lock(&db->lock);
-	if (!db->inode) {
-		db->inode = file_inode(vma->vm_file);
-		ihold(db->inode);
+	if (db->mappings >= MAX_MAPPINGS) {
+		mutex_unlock(&db->lock);
+		return -EBUSY;
 	}
+	db->mappings++;
+	db->inode = file_inode(vma->vm_file);
 	mutex_unlock(&db->lock);
+	get_file(db->file);
 	vm_flags_set(vma, VM_IO | VM_PFNMAP | VM_DONTEXPAND | VM_DONTDUMP);
 	vma->vm_private_data = db;
 	vma->vm_ops = &doorbell_vm_ops;
-	doorbell_vma_open(vma);
 	return 0;
 }
 
@@ -224,7 +233,6 @@ static void doorbell_stop(struct sirdma_mmap_entry *entry)
 
 static void doorbell_free(struct sirdma_doorbell *db)
 {
-	iput(db->inode);
 	free_page((unsigned long)db->page);
 	kfree(db);
 }

@@ -7,7 +7,11 @@
  */
 #include "odp.h"
 
+#include <linux/fs.h>
+#include <linux/magic.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "compat/ib_umem.h"
@@ -15,14 +19,20 @@
 #include "device.h"
 #include "hw/prq.h"
 #include "pd.h"
+#include "ucontext.h"
+#include "user.h"
 
 /*
- * Requests that wait for one region. The device repeats those beyond it. A region that is used by
- * more queue pairs at once has most of them wait for the same pages.
+ * Requests that wait for one region, at most. Those of different queue pairs are not merged, even for
+ * the same page. A request beyond this is dropped, and the queue pair asks again. Not tuned.
  */
 #define SIRDMA_ODP_JOBS 32
-/* The most pages that one request of the device faults in: a long message asks again. 4 MiB. */
-#define SIRDMA_ODP_MAX_FAULT 1024
+/*
+ * The pages that are found by one walk of the page tables, 4 MiB: it bounds how long the locks of the
+ * address space and of the umem are held. A request of the device gets no more than this at once, and
+ * a longer message asks again. Not tuned.
+ */
+#define SIRDMA_ODP_STEP 1024
 
 enum sirdma_odp_what {
 	SIRDMA_ODP_FAULT, /* the device needs the pages */
@@ -42,9 +52,17 @@ struct sirdma_odp_job {
 struct sirdma_odp_mr {
 	struct sirdma_mr mr;
 	struct sirdma_dev *dev;
+	struct sirdma_user *user;
 	u32 pd;
+	u32 pages;
 	u64 base; /* address of the first byte in the region: the IOVA, or 0 if zero-based */
 	u32 first_off; /* offset of the first byte in its page */
+	/*
+	 * Held from the walk of the page tables until its pages are entered: two walks at once would
+	 * write the umem's list of pages, and the core checks only that no notifier came. Taken before
+	 * mmap_lock and the umem's mutex.
+	 */
+	struct mutex walk;
 	refcount_t users; /* by a lookup, until it is done */
 	struct completion idle;
 	struct work_struct work;
@@ -66,13 +84,29 @@ static struct ib_umem_odp *sirdma_odp_umem(const struct sirdma_odp_mr *odp)
 
 /* Page lists */
 
-/* Write the entries of @count pages from @first on as the umem has them. The umem's mutex is held. */
-static void sirdma_odp_enter(struct sirdma_odp_mr *odp, u32 first, u32 count)
+/*
+ * Does the kernel's direct map lack the page? Then the device cannot reach it. Pinning refuses such
+ * memory, and the walk of the page tables does not.
+ */
+static bool sirdma_odp_is_secret(struct page *page)
+{
+	const struct address_space *mapping = folio_mapping(page_folio(page));
+
+	return mapping && mapping->host && mapping->host->i_sb->s_magic == SECRETMEM_MAGIC;
+}
+
+/*
+ * Write the entries of @count pages from @first on as the umem has them. Returns false if one of them
+ * is memory that the device cannot reach. The umem's mutex is held.
+ */
+static bool sirdma_odp_enter(struct sirdma_odp_mr *odp, u32 first, u32 count)
 {
 	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
 	const unsigned long need = HMM_PFN_VALID | (umem->umem.writable ? HMM_PFN_WRITE : 0);
 	const unsigned long *pfns = compat_umem_odp_pfns(umem);
 	__le64 *entry = NULL;
+	bool reachable = true;
+	struct page *page;
 	u32 i, n = 0;
 
 	for (i = first; i < first + count; i++, n--, entry++) {
@@ -84,10 +118,15 @@ static void sirdma_odp_enter(struct sirdma_odp_mr *odp, u32 first, u32 count)
 		 * The device writes to any page of a region that it may write to. One that is mapped
 		 * for reading, as after fork(), stays absent until the device needs it.
 		 */
-		if ((pfns[i] & need) == need)
-			WRITE_ONCE(*entry,
-				   cpu_to_le64((uintptr_t)page_address(hmm_pfn_to_page(pfns[i]))));
+		if ((pfns[i] & need) != need)
+			continue;
+		page = hmm_pfn_to_page(pfns[i]);
+		if (unlikely(sirdma_odp_is_secret(page)))
+			reachable = false;
+		else
+			WRITE_ONCE(*entry, cpu_to_le64((uintptr_t)page_address(page)));
 	}
+	return reachable;
 }
 
 /*
@@ -101,8 +140,10 @@ static bool sirdma_odp_clear(struct sirdma_odp_mr *odp, u32 first, u32 end)
 	u32 i, n = 0;
 
 	for (i = first; i < end; i++, n--, entry++) {
-		if (!n)
+		if (!n) {
+			cond_resched();
 			entry = sirdma_pbl_entries(&odp->dev->hw, &odp->mr.pbl, i, &n);
+		}
 		if (!entry)
 			break;
 		if (!(le64_to_cpu(*entry) & (SIRDMA_PBLE_ABSENT | SIRDMA_PBLE_ERROR)))
@@ -126,8 +167,10 @@ static void sirdma_odp_set_dirty(struct sirdma_odp_mr *odp, u32 first, u32 end)
 	if (!odp->mr.umem->writable)
 		return;
 	for (i = first; i < end; i++, n--, entry++) {
-		if (!n)
+		if (!n) {
+			cond_resched();
 			entry = sirdma_pbl_entries(&odp->dev->hw, &odp->mr.pbl, i, &n);
+		}
 		if (!entry)
 			break;
 		if ((pfns[i] & dirty) == dirty &&
@@ -214,20 +257,39 @@ static const struct mmu_interval_notifier_ops sirdma_odp_notifier_ops = {
 
 /* Faults */
 
-/* Enter @count pages from @first on. Unless @fault, those that are mapped. Returns 0 or an errno. */
-static int sirdma_odp_map(struct sirdma_odp_mr *odp, u32 first, u32 count, bool write, bool fault)
+static int sirdma_odp_map_step(struct sirdma_odp_mr *odp, u32 first, u32 count, bool write,
+			       bool fault)
 {
 	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
-	int np;
+	int np, err = 0;
 
+	mutex_lock(&odp->walk);
 	np = ib_umem_odp_map_dma_and_lock(umem, ib_umem_start(umem) + ((u64)first << PAGE_SHIFT),
 					  (u64)count << PAGE_SHIFT,
 					  write ? COMPAT_ODP_WRITE : COMPAT_ODP_READ, fault);
-	if (np < 0)
-		return np;
-	sirdma_odp_enter(odp, first, np);
-	mutex_unlock(&umem->umem_mutex);
-	return 0;
+	if (np >= 0) {
+		if (!sirdma_odp_enter(odp, first, np))
+			err = -EFAULT;
+		mutex_unlock(&umem->umem_mutex);
+	}
+	mutex_unlock(&odp->walk);
+	return np < 0 ? np : err;
+}
+
+/* Enter @count pages from @first on. Unless @fault, those that are mapped. Returns 0 or an errno. */
+static int sirdma_odp_map(struct sirdma_odp_mr *odp, u32 first, u32 count, bool write, bool fault)
+{
+	u32 n;
+	int err = 0;
+
+	for (; count && !err; first += n, count -= n) {
+		n = min_t(u32, count, SIRDMA_ODP_STEP);
+		err = sirdma_odp_map_step(odp, first, n, write, fault);
+		cond_resched();
+		if (fatal_signal_pending(current))
+			err = -EINTR;
+	}
+	return err;
 }
 
 /* May the same fault succeed later, although the process does nothing about it? */
@@ -242,7 +304,7 @@ static void sirdma_odp_fault(struct sirdma_odp_mr *odp, const struct sirdma_odp_
 {
 	const bool write = odp->mr.umem->writable;
 	struct sirdma_dev *dev = odp->dev;
-	u32 count = min_t(u32, job->count, SIRDMA_ODP_MAX_FAULT);
+	u32 count = min_t(u32, job->count, SIRDMA_ODP_STEP);
 	int err;
 
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_ODP_FAULTS);
@@ -321,7 +383,7 @@ static void sirdma_odp_add(struct sirdma_odp_mr *odp, const struct sirdma_odp_jo
 
 void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask)
 {
-	const struct sirdma_odp_job job = {
+	struct sirdma_odp_job job = {
 		.what = ask->failed ? SIRDMA_ODP_FORGET : SIRDMA_ODP_FAULT,
 		.block = ask->block,
 		.count = ask->count,
@@ -333,8 +395,11 @@ void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask)
 	xa_lock_bh(&dev->odp.lists);
 	odp = xa_load(&dev->odp.lists, ask->first_pble);
 	/* The region may have ended, and its list be another's. */
-	if (odp && job.block < odp->mr.pbl.count && job.count <= odp->mr.pbl.count - job.block)
+	if (odp && job.block < odp->mr.pbl.count) {
+		/* A fragment may be longer than its region; a message that needs so much fails. */
+		job.count = min(job.count, odp->mr.pbl.count - job.block);
 		sirdma_odp_add(odp, &job);
+	}
 	xa_unlock_bh(&dev->odp.lists);
 }
 
@@ -348,7 +413,7 @@ static bool sirdma_odp_is_implicit(const struct sirdma_region *region)
 
 static int sirdma_odp_check(struct sirdma_dev *dev, const struct sirdma_region *region)
 {
-	const char *why = "on-demand paging is for explicit addresses only";
+	const char *why = "on-demand paging needs an explicit address range, and pages of 4 KiB";
 	struct sirdma_region rest = *region;
 	int err = -EOPNOTSUPP;
 
@@ -364,14 +429,38 @@ static int sirdma_odp_check(struct sirdma_dev *dev, const struct sirdma_region *
 	return err;
 }
 
+static u64 sirdma_odp_pages(const struct sirdma_region *region)
+{
+	return (PAGE_ALIGN(region->start + region->length) - (region->start & PAGE_MASK)) >>
+	       PAGE_SHIFT;
+}
+
+/*
+ * Regions on demand pin nothing, but each of their pages takes 24 bytes of the kernel's memory, which
+ * no limit of the process covers. So those of one user have no more pages than the machine.
+ */
+static int sirdma_odp_count(struct sirdma_odp_mr *odp, u64 pages)
+{
+	if (pages > totalram_pages() || pages > SIRDMA_PBL_MAX_BLOCKS)
+		return -ENOMEM;
+	odp->pages = pages;
+	if (atomic64_add_return(pages, &odp->user->odp_pages) <= totalram_pages())
+		return 0;
+	atomic64_sub(pages, &odp->user->odp_pages);
+	return -ENOMEM;
+}
+
+static void sirdma_odp_uncount(struct sirdma_odp_mr *odp)
+{
+	atomic64_sub(odp->pages, &odp->user->odp_pages);
+}
+
 /* Allocate the page list, without any page. */
 static int sirdma_odp_alloc_list(struct sirdma_odp_mr *odp)
 {
 	size_t count = ib_umem_odp_num_pages(sirdma_odp_umem(odp));
 	int err;
 
-	if (count > SIRDMA_PBL_MAX_BLOCKS)
-		return -ENOMEM;
 	err = sirdma_pbl_alloc(&odp->dev->hw, count, false, &odp->mr.pbl);
 	if (err)
 		return err;
@@ -385,10 +474,15 @@ static int sirdma_odp_get(struct sirdma_odp_mr *odp, const struct sirdma_region 
 	struct ib_umem_odp *umem;
 	int err;
 
+	err = sirdma_odp_count(odp, sirdma_odp_pages(region));
+	if (err)
+		return err;
 	umem = ib_umem_odp_get(&odp->dev->ibdev, region->start, region->length, region->access,
 			       &sirdma_odp_notifier_ops);
-	if (IS_ERR(umem))
-		return PTR_ERR(umem);
+	if (IS_ERR(umem)) {
+		err = PTR_ERR(umem);
+		goto err_count;
+	}
 	odp->mr.umem = &umem->umem;
 	err = sirdma_odp_alloc_list(odp);
 	if (err)
@@ -408,6 +502,8 @@ err_list:
 	sirdma_pbl_free(&odp->dev->hw, &odp->mr.pbl);
 err_umem:
 	ib_umem_odp_release(umem);
+err_count:
+	sirdma_odp_uncount(odp);
 	return err;
 }
 
@@ -424,15 +520,17 @@ void sirdma_odp_put(struct sirdma_dev *dev, struct sirdma_mr *mr)
 
 	xa_erase_bh(&dev->odp.keys, mr->ibmr.lkey);
 	xa_erase_bh(&dev->odp.lists, sirdma_pbl_first(&mr->pbl));
-	cancel_work_sync(&odp->work);
+	/* The device and ibv_advise_mr() do not find the region any more. */
 	sirdma_odp_unuse(odp);
 	wait_for_completion(&odp->idle);
+	cancel_work_sync(&odp->work);
 	mutex_lock(&umem->umem_mutex);
 	sirdma_odp_set_dirty(odp, 0, mr->pbl.count);
 	umem->private = NULL;
 	mutex_unlock(&umem->umem_mutex);
 	ib_umem_odp_release(umem);
 	sirdma_pbl_free(&dev->hw, &mr->pbl);
+	sirdma_odp_uncount(odp);
 }
 
 static struct sirdma_odp_mr *sirdma_odp_alloc(struct ib_pd *ibpd,
@@ -443,9 +541,11 @@ static struct sirdma_odp_mr *sirdma_odp_alloc(struct ib_pd *ibpd,
 	if (!odp)
 		return NULL;
 	odp->dev = to_sdev(ibpd->device);
+	odp->user = to_suctx(ibpd->uobject->context)->user;
 	odp->pd = to_spd(ibpd)->id;
 	odp->base = region->access & IB_ZERO_BASED ? 0 : region->iova;
 	odp->first_off = offset_in_page(region->start);
+	mutex_init(&odp->walk);
 	refcount_set(&odp->users, 1);
 	init_completion(&odp->idle);
 	INIT_WORK(&odp->work, sirdma_odp_work);
@@ -476,7 +576,7 @@ struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sirdma_region *reg
 	err = xa_insert_bh(&dev->odp.keys, odp->mr.ibmr.lkey, odp, GFP_KERNEL);
 	if (err)
 		goto err_dereg;
-	/* The device asks for what is not there, and for what this finds no time for. */
+	/* This is a prefetch: its error does not matter, the device asks for each page that is missing. */
 	sirdma_odp_map(odp, 0, odp->mr.pbl.count, false, false);
 	return &odp->mr.ibmr;
 

@@ -35,8 +35,12 @@
  * has half of its bandwidth (2 CPUs, WRITEs of 1 MiB).
  */
 #define SNIC_RX_COST (512 * 1024)
-/* The packets of a frame that are checked before the first of them is delivered, bits of a u64. */
+/*
+ * What is checked of a frame before the first packet of it is delivered: packets, which are bits of a
+ * u64, and bytes, which then are still in the processor's first cache. Not tuned.
+ */
 #define SNIC_RX_BATCH 64
+#define SNIC_RX_BATCH_BYTES 16384
 /* The number of frames that may wait: that of a backlog (net.core.netdev_max_backlog). */
 #define SNIC_RX_WAITING 1000
 
@@ -352,8 +356,8 @@ static bool snic_rx_check(struct snic_host *host, struct snic_rx_parts *parts,
 }
 
 /*
- * Deliver up to SNIC_RX_BATCH packets of the frame, of which @done were delivered before. A QP is
- * locked once for those that follow one another, so their ICRCs are summed before.
+ * Deliver the next packets of the frame, of which @done were delivered before. A QP is locked once for
+ * those that follow one another, so their ICRCs are summed before. Returns how many there were.
  */
 static u32 snic_rx_deliver_some(struct snic_host *host, struct snic_rx_parts *parts,
 				struct snic_datagram *d, struct snic_rx_scratch *s, u32 done)
@@ -363,7 +367,9 @@ static u32 snic_rx_deliver_some(struct snic_host *host, struct snic_rx_parts *pa
 	u64 wanted = 0, intact = 0;
 	u32 i, n;
 
-	for (n = 0; n < SNIC_RX_BATCH && snic_rx_cut(parts, d, s); n++) {
+	for (n = 0; n < SNIC_RX_BATCH && at.left - parts->left < SNIC_RX_BATCH_BYTES; n++) {
+		if (!snic_rx_cut(parts, d, s))
+			break;
 		if (!snic_rx_check(host, parts, d, done + n))
 			continue;
 		wanted |= BIT_ULL(n);
@@ -406,7 +412,7 @@ static void snic_rx_deliver(struct snic_host *host, struct snic_datagram *d,
 	do {
 		n = snic_rx_deliver_some(host, &parts, d, s, done);
 		done += n;
-	} while (n == SNIC_RX_BATCH && parts.left);
+	} while (n && parts.left);
 	if (parts.left)
 		snic_rx_reject(host->dev, SIRDMA_STAT_RX_BAD_LENGTH);
 	snic_cpu_this()->received += done;

@@ -148,9 +148,10 @@ u32 snic_tx(struct snic_host *host, struct snic_burst *burst)
 
 void snic_tx_xmit(struct snic_host *host, struct sk_buff *skb)
 {
+	u32 packets = skb_is_gso(skb) ? skb_shinfo(skb)->gso_segs : 1;
 	int rc = dev_queue_xmit(skb);
 
 	/* RC retransmits the packets that the netdev or its queue dropped. */
 	if (unlikely(net_xmit_eval(rc)))
-		snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, 1);
+		snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, packets);
 }

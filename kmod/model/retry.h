@@ -17,8 +17,8 @@
 #define SNIC_ABSENT_DOUBLINGS 10
 #define SNIC_ABSENT_WAITS 60
 /*
- * The same if a driver was asked for the memory, which says so if there is none. A page may have to
- * come from a slow disk or a file server: 16 s.
+ * The same if the driver was asked for the memory; it reports memory that does not exist. A page may
+ * come from a slow disk or a file server: together they take 15.5 s.
  */
 #define SNIC_ABSENT_WAITS_ASKED 240
 

@@ -345,7 +345,7 @@ static void packets_of_a_frame_are_batches_of_64(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, model.batches, 3);
 	KUNIT_EXPECT_FALSE(test, model.more);
 
-	/* What is wrong with one of them is told of that one. */
+	/* A damaged packet does not affect the others of its frame. */
 	memset(&model, 0, sizeof(model));
 	skb = copies_of_packet(test, 70);
 	for (i = 3; i < 70; i += 64)

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -107,7 +108,7 @@ protected:
 		ASSERT_EQ(madvise(region.memory.data(), region.memory.size(), MADV_DONTNEED), 0);
 	}
 
-	// Reserve the addresses, but leave no memory there.
+	// Nothing else may be mapped before map_again(), which takes the same addresses.
 	void unmap(const Region &region)
 	{
 		ASSERT_EQ(munmap(region.memory.data(), region.memory.size()), 0);
@@ -132,6 +133,12 @@ TEST_F(OnDemand, IsReportedByTransport)
 				  IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ;
 
 	EXPECT_EQ(caps.per_transport_caps.rc_odp_caps & reliable, reliable);
+	if (device().is_rxe())
+		return;
+	EXPECT_EQ(caps.per_transport_caps.rc_odp_caps,
+		  reliable | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV);
+	EXPECT_EQ(caps.per_transport_caps.ud_odp_caps, uint32_t{IBV_ODP_SUPPORT_SEND});
+	EXPECT_EQ(caps.per_transport_caps.uc_odp_caps, 0u);
 }
 
 TEST_F(OnDemand, MovesFromAndToMemoryThatNobodyTouched)
@@ -296,6 +303,29 @@ TEST_F(OnDemand, MemoryThatTheProgramMayNotWriteToIsNotWrittenTo)
 	ASSERT_EQ(mprotect(remote_.memory.data(), 4 * page, PROT_READ | PROT_WRITE), 0);
 }
 
+// The kernel itself cannot read such memory, nor can a device that is software.
+TEST_F(OnDemand, SecretMemoryIsAnAccessError)
+{
+	const int fd = static_cast<int>(syscall(SYS_memfd_secret, 0));
+
+	if (fd < 0)
+		GTEST_SKIP() << "no secret memory: " << strerror(errno);
+	make(4 * page);
+	local_.fill(1);
+	ASSERT_EQ(ftruncate(fd, 4 * page), 0);
+	ASSERT_EQ(mmap(remote_.memory.data(), 4 * page, PROT_READ | PROT_WRITE,
+		       MAP_SHARED | MAP_FIXED, fd, 0),
+		  remote_.memory.data());
+	remote_.fill(9);
+	ASSERT_EQ(start(IBV_WR_RDMA_WRITE, 0, 0, 4 * page), 0);
+	expect_wc(pair_->a.scq, IBV_WC_REM_ACCESS_ERR);
+	EXPECT_TRUE(has_pattern(remote_.memory.bytes(), 9));
+	map_again(remote_);
+	close(fd);
+	connect_again();
+	move(IBV_WR_RDMA_WRITE, 0, 0, 4 * page, 2);
+}
+
 TEST_F(OnDemand, RegionForReadingReadsWhatTheProgramMayNotWrite)
 {
 	pair_ = std::make_unique<Pair>(make_pair());
@@ -355,9 +385,10 @@ TEST_F(OnDemand, DataSurvivesPagesThatComeAndGoUnderTraffic)
 			const pid_t child = fork();
 			if (!child)
 				_exit(0);
-			if (child > 0)
+			if (child > 0) {
 				waitpid(child, nullptr, 0);
-			disturbed++;
+				disturbed++;
+			}
 		}
 	});
 	Random random(seed());
@@ -372,7 +403,7 @@ TEST_F(OnDemand, DataSurvivesPagesThatComeAndGoUnderTraffic)
 	EXPECT_GE(disturbed, 20u);
 }
 
-TEST_F(OnDemand, MemoryThatGoesAwayUnderTrafficEndsItOnce)
+TEST_F(OnDemand, MemoryThatGoesAwayUnderTrafficIsAnAccessError)
 {
 	constexpr size_t size = 1 << 20;
 
@@ -403,8 +434,8 @@ TEST_F(OnDemand, MemoryThatGoesAwayUnderTrafficEndsItOnce)
 	}
 }
 
-// Deregistration, and the end of the region's memory, while the device waits for it.
-TEST_F(OnDemand, RegionsComeAndGoWhileTheyAreUsed)
+// Other regions of the protection domain come and go during the traffic. No request uses them.
+TEST_F(OnDemand, TrafficSurvivesRegistrationOfOtherRegions)
 {
 	make(16 * page);
 	std::atomic<bool> stop{false};
@@ -445,6 +476,36 @@ protected:
 constexpr ibv_advise_mr_advice for_reading = IBV_ADVISE_MR_ADVICE_PREFETCH;
 constexpr ibv_advise_mr_advice for_writing = IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
 constexpr auto without_fault = static_cast<ibv_advise_mr_advice>(2);
+
+// Advice that does not wait is followed by a work of the region, which may be deregistered at that moment.
+TEST_F(Advice, MayMeetTheDeregistrationOfItsRegion)
+{
+	make(page);
+	std::atomic<bool> stop{false};
+	std::atomic<uint32_t> lkey{0};
+	const Mapping memory = Mapping::anonymous(256 * page);
+	std::thread adviser([&] {
+		while (!stop) {
+			ibv_sge sge = {.addr = reinterpret_cast<uintptr_t>(memory.data()),
+				       .length = 256 * page,
+				       .lkey = lkey};
+			const int err = ibv_advise_mr(
+				pair_->b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, &sge, 1);
+			EXPECT_TRUE(!err || err == ENOENT) << strerror(err);
+		}
+	});
+	for (unsigned i = 0; i < 300; i++) {
+		const Mr mr(ibv_reg_mr(pair_->b.pd, memory.data(), memory.size(), on_demand));
+		EXPECT_TRUE(mr);
+		if (!mr)
+			break;
+		lkey = mr->lkey;
+		madvise(memory.data(), memory.size(), MADV_DONTNEED);
+	}
+	stop = true;
+	adviser.join();
+	move(IBV_WR_RDMA_WRITE, 0, 0, page, 1);
+}
 
 TEST_F(Advice, BringsPages)
 {
