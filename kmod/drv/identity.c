@@ -9,7 +9,7 @@
 #include "identity.h"
 #include "sirdma/abi.h"
 
-static DEFINE_MUTEX(identity_lock); /* protects the two members below */
+static DEFINE_MUTEX(identity_lock); /* protects the two variables below */
 static unsigned int irdma_devices; /* devices of ours that have irdma's identity */
 static bool irdma_loading; /* irdma.ko is being loaded, or is loaded */
 

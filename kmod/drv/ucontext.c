@@ -112,7 +112,10 @@ static int sirdma_uctx_check_request(struct sirdma_dev *dev,
 			       req->userspace_ver, SIRDMA_ABI_MIN_USER_VERSION, SIRDMA_ABI_VERSION);
 		return -EINVAL;
 	}
-	/* Others match this identity by mistake at most, and are slower. */
+	/*
+	 * Only irdma's own identity is meant for providers that do not kick. On another device such a
+	 * provider is a mistake, and its doorbells would be slow.
+	 */
 	if (!(req->comp_mask & SIRDMA_UCTX_KICK) && !dev->irdma) {
 		sirdma_refused(dev, "provider never kicks: use sirdma's own");
 		return -EOPNOTSUPP;

@@ -196,8 +196,9 @@ static void snic_bus_irq_free(struct sirdma_bus *base, u32 index)
 }
 
 /*
- * Doorbells are RAM that the device does not read. Providers of ours store to them; need_kick
- * words tell a provider when to wake the device.
+ * Doorbells are RAM that the device does not read. A provider that kicks does not store to them
+ * either: need_kick words tell it when to wake the device. Providers that do not kick have another
+ * page (drv/doorbell.h).
  */
 static int snic_bus_db_alloc(struct sirdma_bus *base, struct sirdma_bus_db *db)
 {

@@ -12,9 +12,9 @@ namespace sirdma
 
 struct OpenRequest {
 	/*
-	 * The states of sirdma_sq::unfinished: 0, no request is open; data, address or both, this
-	 * much of the request is not set; failed, a request of this list cannot be posted, nor can
-	 * those behind it.
+	 * Values of sirdma_sq::unfinished. 0: no request is open. data, address or both: these parts
+	 * of the open request are not set yet. failed: a request of this list cannot be posted, nor
+	 * can those behind it.
 	 */
 	static constexpr uint32_t data = 1;
 	static constexpr uint32_t address = 2; /* of a datagram, or the queue of an XRC request */
