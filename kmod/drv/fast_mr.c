@@ -73,19 +73,15 @@ struct ib_mr *sirdma_alloc_mr(struct ib_pd *ibpd, enum ib_mr_type type, u32 max_
 
 static int sirdma_fast_set_page(struct ib_mr *ibmr, u64 addr)
 {
-	struct sirdma_fast_mr *fast = to_sfast(ibmr);
-	struct sirdma_fast_list *list = &fast->list;
+	struct sirdma_fast_list *list = &to_sfast(ibmr)->list;
+	__le64 *entry;
 
 	if (list->used == list->max)
 		return -ENOMEM;
-	if (!list->room) {
-		list->next = sirdma_pbl_entries(&to_sdev(ibmr->device)->hw, &fast->mr.pbl,
-						list->max + list->used, &list->room);
-		if (!list->next)
-			return -EIO;
-	}
-	WRITE_ONCE(*list->next++, cpu_to_le64(addr));
-	list->room--;
+	entry = sirdma_pbl_next(&to_sdev(ibmr->device)->hw, &list->walk);
+	if (!entry)
+		return -EIO;
+	WRITE_ONCE(*entry, cpu_to_le64(addr));
 	list->used++;
 	return 0;
 }
@@ -98,7 +94,7 @@ int sirdma_map_mr_sg(struct ib_mr *ibmr, struct scatterlist *sg, int nents, unsi
 	if (!sirdma_mr_is_fast(ibmr))
 		return -EINVAL;
 	list->used = 0;
-	list->room = 0;
+	list->walk = (struct sirdma_pbl_walk){.pbl = &to_smr(ibmr)->pbl, .next = list->max};
 	if (!is_power_of_2(ibmr->page_size) || !(ibmr->page_size & SIRDMA_MR_PAGE_SIZES))
 		return -EINVAL;
 	n = ib_sg_to_pages(ibmr, sg, nents, offset, sirdma_fast_set_page);

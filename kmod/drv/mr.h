@@ -17,9 +17,8 @@ struct sirdma_dev;
 struct sirdma_fast_list {
 	u32 max; /* number of entries */
 	u32 used;
-	u32 room; /* number of contiguous entries from next on */
 	u32 offset; /* offset of the first byte in its page */
-	__le64 *next;
+	struct sirdma_pbl_walk walk;
 };
 
 struct sirdma_mr {

@@ -84,6 +84,11 @@ static struct ib_umem_odp *sirdma_odp_umem(const struct sirdma_odp_mr *odp)
 
 /* Page lists */
 
+static bool sirdma_odp_is_absent(__le64 entry)
+{
+	return le64_to_cpu(entry) & (SIRDMA_PBLE_ABSENT | SIRDMA_PBLE_ERROR);
+}
+
 /*
  * Does the kernel's direct map lack the page? Then the device cannot reach it. Pinning refuses such
  * memory, and the walk of the page tables does not.
@@ -104,14 +109,14 @@ static bool sirdma_odp_enter(struct sirdma_odp_mr *odp, u32 first, u32 count)
 	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
 	const unsigned long need = HMM_PFN_VALID | (umem->umem.writable ? HMM_PFN_WRITE : 0);
 	const unsigned long *pfns = compat_umem_odp_pfns(umem);
-	__le64 *entry = NULL;
+	struct sirdma_pbl_walk walk = {.pbl = &odp->mr.pbl, .next = first};
 	bool reachable = true;
 	struct page *page;
-	u32 i, n = 0;
+	__le64 *entry;
+	u32 i;
 
-	for (i = first; i < first + count; i++, n--, entry++) {
-		if (!n)
-			entry = sirdma_pbl_entries(&odp->dev->hw, &odp->mr.pbl, i, &n);
+	for (i = first; i < first + count; i++) {
+		entry = sirdma_pbl_next(&odp->dev->hw, &walk);
 		if (!entry)
 			break;
 		/*
@@ -135,18 +140,17 @@ static bool sirdma_odp_enter(struct sirdma_odp_mr *odp, u32 first, u32 count)
  */
 static bool sirdma_odp_clear(struct sirdma_odp_mr *odp, u32 first, u32 end)
 {
+	struct sirdma_pbl_walk walk = {.pbl = &odp->mr.pbl, .next = first};
 	bool found = false;
-	__le64 *entry = NULL;
-	u32 i, n = 0;
+	__le64 *entry;
 
-	for (i = first; i < end; i++, n--, entry++) {
-		if (!n) {
+	while (walk.next < end) {
+		if (!walk.left)
 			cond_resched();
-			entry = sirdma_pbl_entries(&odp->dev->hw, &odp->mr.pbl, i, &n);
-		}
+		entry = sirdma_pbl_next(&odp->dev->hw, &walk);
 		if (!entry)
 			break;
-		if (!(le64_to_cpu(*entry) & (SIRDMA_PBLE_ABSENT | SIRDMA_PBLE_ERROR)))
+		if (!sirdma_odp_is_absent(*entry))
 			found = true;
 		WRITE_ONCE(*entry, cpu_to_le64(SIRDMA_PBLE_ABSENT));
 	}
@@ -161,20 +165,19 @@ static void sirdma_odp_set_dirty(struct sirdma_odp_mr *odp, u32 first, u32 end)
 {
 	const unsigned long *pfns = compat_umem_odp_pfns(sirdma_odp_umem(odp));
 	const unsigned long dirty = HMM_PFN_VALID | HMM_PFN_WRITE;
-	__le64 *entry = NULL;
-	u32 i, n = 0;
+	struct sirdma_pbl_walk walk = {.pbl = &odp->mr.pbl, .next = first};
+	__le64 *entry;
+	u32 i;
 
 	if (!odp->mr.umem->writable)
 		return;
-	for (i = first; i < end; i++, n--, entry++) {
-		if (!n) {
+	for (i = first; i < end; i++) {
+		if (!walk.left)
 			cond_resched();
-			entry = sirdma_pbl_entries(&odp->dev->hw, &odp->mr.pbl, i, &n);
-		}
+		entry = sirdma_pbl_next(&odp->dev->hw, &walk);
 		if (!entry)
 			break;
-		if ((pfns[i] & dirty) == dirty &&
-		    !(le64_to_cpu(*entry) & (SIRDMA_PBLE_ABSENT | SIRDMA_PBLE_ERROR)))
+		if ((pfns[i] & dirty) == dirty && !sirdma_odp_is_absent(*entry))
 			set_page_dirty(compound_head(hmm_pfn_to_page(pfns[i])));
 	}
 }
@@ -194,7 +197,7 @@ static void sirdma_odp_set_error(struct sirdma_odp_mr *odp, u32 block, u32 qpn)
 	mutex_lock(&umem->umem_mutex);
 	entry = sirdma_pbl_entries(&odp->dev->hw, &odp->mr.pbl, block, &n);
 	/* A QP whose mark is overwritten asks again. */
-	if (entry && (le64_to_cpu(*entry) & (SIRDMA_PBLE_ABSENT | SIRDMA_PBLE_ERROR)))
+	if (entry && sirdma_odp_is_absent(*entry))
 		WRITE_ONCE(*entry, cpu_to_le64(sirdma_odp_error(qpn)));
 	mutex_unlock(&umem->umem_mutex);
 }

@@ -27,20 +27,17 @@ bool sirdma_umem_contiguous(struct ib_umem *umem, u32 shift, u32 first, u32 coun
 void sirdma_umem_write_pbl(struct sirdma_dev *dev, struct ib_umem *umem, u32 shift, u32 count,
 			   struct sirdma_pbl *pbl)
 {
+	struct sirdma_pbl_walk walk = {.pbl = pbl};
 	struct ib_block_iter biter;
-	__le64 *entry = NULL;
-	u32 i = 0, n = 0;
+	__le64 *entry;
 
 	rdma_umem_for_each_dma_block(umem, &biter, BIT(shift)) {
-		if (i == count)
+		if (walk.next == count)
 			break;
-		if (!n)
-			entry = sirdma_pbl_entries(&dev->hw, pbl, i, &n);
+		entry = sirdma_pbl_next(&dev->hw, &walk);
 		if (!entry)
 			break;
-		WRITE_ONCE(*entry++, cpu_to_le64(rdma_block_iter_dma_address(&biter)));
-		n--;
-		i++;
+		WRITE_ONCE(*entry, cpu_to_le64(rdma_block_iter_dma_address(&biter)));
 	}
 }
 
@@ -75,15 +72,15 @@ static bool sirdma_blocks_contiguous(const u64 *blocks, u32 count)
 static void sirdma_blocks_write_pbl(struct sirdma_dev *dev, const u64 *blocks, u32 count,
 				    struct sirdma_pbl *pbl)
 {
-	__le64 *entry = NULL;
-	u32 i, n = 0;
+	struct sirdma_pbl_walk walk = {.pbl = pbl};
+	__le64 *entry;
+	u32 i;
 
-	for (i = 0; i < count; i++, n--) {
-		if (!n)
-			entry = sirdma_pbl_entries(&dev->hw, pbl, i, &n);
+	for (i = 0; i < count; i++) {
+		entry = sirdma_pbl_next(&dev->hw, &walk);
 		if (!entry)
 			break;
-		WRITE_ONCE(*entry++, cpu_to_le64(blocks[i]));
+		WRITE_ONCE(*entry, cpu_to_le64(blocks[i]));
 	}
 }
 

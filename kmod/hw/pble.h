@@ -73,6 +73,24 @@ void sirdma_pbl_set_contiguous(struct sirdma_pbl *pbl, u64 addr, u32 count);
  * read them meanwhile.
  */
 __le64 *sirdma_pbl_entries(struct sirdma_hw *hw, const struct sirdma_pbl *pbl, u32 i, u32 *n);
+/* A walk over the entries of a list. It begins as {.pbl = the list, .next = the first entry}. */
+struct sirdma_pbl_walk {
+	const struct sirdma_pbl *pbl;
+	u32 next;
+	u32 left; /* contiguous entries from there on, if they were looked up */
+	__le64 *entry;
+};
+/* The address of the next entry, as sirdma_pbl_entries() gives it. */
+static inline __le64 *sirdma_pbl_next(struct sirdma_hw *hw, struct sirdma_pbl_walk *walk)
+{
+	if (!walk->left)
+		walk->entry = sirdma_pbl_entries(hw, walk->pbl, walk->next, &walk->left);
+	if (!walk->entry)
+		return NULL;
+	walk->left--;
+	walk->next++;
+	return walk->entry++;
+}
 /*
  * The PBLE index that the device gets: that of a list of level 1, or that of the root of level 2.
  */

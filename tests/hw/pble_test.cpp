@@ -37,6 +37,22 @@ protected:
 			for (u32 k = 0; k < n; k++)
 				entries[k] = cpu_to_le64(block_addr(tag, i + k));
 		}
+		expect_walk(pbl, tag, 0);
+		expect_walk(pbl, tag, pbl.count / 2);
+	}
+	// A walk from entry @first on meets each entry once, and ends behind the last.
+	void expect_walk(const sirdma_pbl &pbl, u64 tag, u32 first)
+	{
+		sirdma_pbl_walk walk = {.pbl = &pbl, .next = first, .left = 0, .entry = nullptr};
+
+		for (u32 i = first; i < pbl.count; i++) {
+			const __le64 *entry = sirdma_pbl_next(&hw(), &walk);
+
+			ASSERT_NE(entry, nullptr) << i;
+			ASSERT_EQ(le64_to_cpu(*entry), block_addr(tag, i)) << i;
+			ASSERT_EQ(walk.next, i + 1);
+		}
+		ASSERT_EQ(sirdma_pbl_next(&hw(), &walk), nullptr);
 	}
 	// Block @i as the device finds it.
 	std::optional<u64> resolve(const sirdma_pbl &pbl, u32 i)
