@@ -153,7 +153,7 @@ static int sirdma_mr_get_memory(struct sirdma_dev *dev, struct sirdma_mr *mr,
 static void sirdma_mr_put_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 {
 	if (sirdma_mr_is_odp(mr)) {
-		sirdma_odp_put(dev, mr);
+		sirdma_odp_release_memory(dev, mr);
 		return;
 	}
 	sirdma_pbl_free(&dev->hw, &mr->pbl);

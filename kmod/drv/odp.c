@@ -63,7 +63,7 @@ struct sirdma_odp_mr {
 	 * mmap_lock and the umem's mutex.
 	 */
 	struct mutex walk;
-	refcount_t users; /* by a lookup, until it is done */
+	refcount_t refs; /* one of the region, one for each ibv_advise_mr() that runs */
 	struct completion idle;
 	struct work_struct work;
 	u32 count; /* used entries of jobs[] */
@@ -472,7 +472,7 @@ static int sirdma_odp_alloc_list(struct sirdma_odp_mr *odp)
 	return 0;
 }
 
-static int sirdma_odp_get(struct sirdma_odp_mr *odp, const struct sirdma_region *region)
+static int sirdma_odp_take_memory(struct sirdma_odp_mr *odp, const struct sirdma_region *region)
 {
 	struct ib_umem_odp *umem;
 	int err;
@@ -510,13 +510,13 @@ err_count:
 	return err;
 }
 
-static void sirdma_odp_unuse(struct sirdma_odp_mr *odp)
+static void sirdma_odp_put(struct sirdma_odp_mr *odp)
 {
-	if (refcount_dec_and_test(&odp->users))
+	if (refcount_dec_and_test(&odp->refs))
 		complete(&odp->idle);
 }
 
-void sirdma_odp_put(struct sirdma_dev *dev, struct sirdma_mr *mr)
+void sirdma_odp_release_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 {
 	struct sirdma_odp_mr *odp = to_sodp(mr);
 	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
@@ -524,7 +524,7 @@ void sirdma_odp_put(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	xa_erase_bh(&dev->odp.keys, mr->ibmr.lkey);
 	xa_erase_bh(&dev->odp.lists, sirdma_pbl_first(&mr->pbl));
 	/* The device and ibv_advise_mr() do not find the region any more. */
-	sirdma_odp_unuse(odp);
+	sirdma_odp_put(odp);
 	wait_for_completion(&odp->idle);
 	cancel_work_sync(&odp->work);
 	mutex_lock(&umem->umem_mutex);
@@ -549,7 +549,7 @@ static struct sirdma_odp_mr *sirdma_odp_alloc(struct ib_pd *ibpd,
 	odp->base = region->access & IB_ZERO_BASED ? 0 : region->iova;
 	odp->first_off = offset_in_page(region->start);
 	mutex_init(&odp->walk);
-	refcount_set(&odp->users, 1);
+	refcount_set(&odp->refs, 1);
 	init_completion(&odp->idle);
 	INIT_WORK(&odp->work, sirdma_odp_work);
 	return odp;
@@ -568,7 +568,7 @@ struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sirdma_region *reg
 	odp = sirdma_odp_alloc(ibpd, region);
 	if (!odp)
 		return ERR_PTR(-ENOMEM);
-	err = sirdma_odp_get(odp, region);
+	err = sirdma_odp_take_memory(odp, region);
 	if (err)
 		goto err_free;
 	described.access &= ~IB_ACCESS_ON_DEMAND;
@@ -587,7 +587,7 @@ err_dereg:
 	sirdma_mr_uncreate(dev, &odp->mr);
 	odp->mr.ibmr.lkey = 0; /* the stag may be another region's from now on */
 err_put:
-	sirdma_odp_put(dev, &odp->mr);
+	sirdma_odp_release_memory(dev, &odp->mr);
 err_free:
 	kfree(odp);
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_FAILURES);
@@ -596,14 +596,14 @@ err_free:
 
 /* Advice */
 
-static struct sirdma_odp_mr *sirdma_odp_use(struct sirdma_dev *dev, u32 lkey)
+static struct sirdma_odp_mr *sirdma_odp_get(struct sirdma_dev *dev, u32 lkey)
 {
 	struct sirdma_odp_mr *odp;
 
 	xa_lock_bh(&dev->odp.keys);
 	odp = xa_load(&dev->odp.keys, lkey);
 	if (odp)
-		refcount_inc(&odp->users);
+		refcount_inc(&odp->refs);
 	xa_unlock_bh(&dev->odp.keys);
 	return odp;
 }
@@ -632,7 +632,7 @@ static int sirdma_odp_advise(struct sirdma_dev *dev, u32 pd, const struct ib_sge
 	struct sirdma_odp_mr *odp;
 	int err;
 
-	odp = sirdma_odp_use(dev, sge->lkey);
+	odp = sirdma_odp_get(dev, sge->lkey);
 	if (!odp)
 		return -ENOENT;
 	err = sge->length ? sirdma_odp_check_sge(odp, pd, sge, &job) : 0;
@@ -645,7 +645,7 @@ static int sirdma_odp_advise(struct sirdma_dev *dev, u32 pd, const struct ib_sge
 			xa_unlock_bh(&dev->odp.lists);
 		}
 	}
-	sirdma_odp_unuse(odp);
+	sirdma_odp_put(odp);
 	return err;
 }
 

@@ -27,7 +27,7 @@ void sirdma_odp_caps(const struct sirdma_dev *dev, struct ib_device_attr *attr);
 /* Register @region, whose access flags ask for it. Returns an error as reg_user_mr does. */
 struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sirdma_region *region);
 /* Release the memory of @mr. The device does not use the region any more. Sleeps. */
-void sirdma_odp_put(struct sirdma_dev *dev, struct sirdma_mr *mr);
+void sirdma_odp_release_memory(struct sirdma_dev *dev, struct sirdma_mr *mr);
 /* The device asks for pages. Atomic context. */
 void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask);
 int sirdma_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
@@ -51,7 +51,7 @@ static inline struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sird
 	return ERR_PTR(-EOPNOTSUPP);
 }
 
-static inline void sirdma_odp_put(struct sirdma_dev *dev, struct sirdma_mr *mr) {}
+static inline void sirdma_odp_release_memory(struct sirdma_dev *dev, struct sirdma_mr *mr) {}
 #define sirdma_odp_ask NULL
 #define sirdma_advise_mr NULL
 static inline int sirdma_odp_wq_init(void)

@@ -113,10 +113,10 @@ private:
 
 	bool take(Completion &completion) noexcept;
 	/*
-	 * Parts of poll(), which end with the queue unlocked: poll_when_unlocked() waits for the lock,
+	 * Parts of poll(), which end with the queue unlocked: poll_contended() waits for the lock,
 	 * poll_locked() has it, poll_rest() polls completions of any kind from @wcs[@polled] on.
 	 */
-	int poll_when_unlocked(int count, ibv_wc *wcs) noexcept;
+	int poll_contended(int count, ibv_wc *wcs) noexcept;
 	int poll_locked(int count, ibv_wc *wcs) noexcept;
 	int poll_rest(std::span<ibv_wc> wcs, size_t polled) noexcept;
 	int end_poll(size_t polled) noexcept;
@@ -148,7 +148,7 @@ inline int CompletionQueue::poll(int count, ibv_wc *wcs) noexcept
 		lock_.lock_unshared();
 	} else {
 		if (!lock_.try_lock()) [[unlikely]]
-			return poll_when_unlocked(count, wcs);
+			return poll_contended(count, wcs);
 		if (is_empty()) {
 			lock_.unlock();
 			return 0;

@@ -215,7 +215,7 @@ int CompletionQueue::end_poll(size_t polled) noexcept
 	return end_poll(polled);
 }
 
-int CompletionQueue::poll_when_unlocked(int count, ibv_wc *wcs) noexcept
+int CompletionQueue::poll_contended(int count, ibv_wc *wcs) noexcept
 {
 	lock_.lock();
 	return poll_rest({wcs, static_cast<size_t>(count)}, 0);

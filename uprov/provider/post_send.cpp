@@ -224,8 +224,8 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	return err;
 }
 
-[[gnu::noinline]] int SendQueue::post_when_unlocked(const ibv_send_wr *wr,
-						    const ibv_send_wr **bad) noexcept
+[[gnu::noinline]] int SendQueue::post_contended(const ibv_send_wr *wr,
+						const ibv_send_wr **bad) noexcept
 {
 	lock_.lock();
 	return post_rest(wr, bad, false);
@@ -237,7 +237,7 @@ int SendQueue::post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept
 	const ibv_send_wr *const list = wr;
 
 	if (!lock_.try_lock()) [[unlikely]]
-		return post_when_unlocked(wr, bad);
+		return post_contended(wr, bad);
 	while (wr && post_plain(*wr))
 		wr = wr->next;
 	if (wr) [[unlikely]]
