@@ -127,6 +127,23 @@ struct sirdma_send {
 #define SIRDMA_SEND_ON_XRC 0x8000000u
 #define SIRDMA_SEND_ON_RELIABLE (SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_XRC)
 #define SIRDMA_SEND_ON_CONNECTED (SIRDMA_SEND_ON_RELIABLE | SIRDMA_SEND_ON_UC)
+/* Which of them is @type? 0: its queue pairs send nothing. */
+static inline __u32 sirdma_send_on(__u32 type)
+{
+	switch (type) {
+	case SIRDMA_QPT_RC:
+		return SIRDMA_SEND_ON_RC;
+	case SIRDMA_QPT_UC:
+		return SIRDMA_SEND_ON_UC;
+	case SIRDMA_QPT_UD:
+		return SIRDMA_SEND_ON_UD;
+	case SIRDMA_QPT_XRC_INI:
+		return SIRDMA_SEND_ON_XRC;
+	default:
+		return 0;
+	}
+}
+
 #define SIRDMA_SEND_OP(code, code_sol, flags) ((__u32)(code) | (__u32)(code_sol) << 8 | (flags))
 
 /* The entry of an operation of kernel consumers. */

@@ -26,6 +26,33 @@ enum sirdma_qp_type {
 	SIRDMA_QPT_XRC_TGT = 4, /* an XRC target: it has no queues, CQs and PD of its own */
 };
 
+/* Returns the type of verbs type @verbs_type, or -1 if it is not supported. */
+static inline int sirdma_qp_type_from_verbs(__u32 verbs_type)
+{
+	/* Numbers of enum ib_qp_type and enum ibv_qp_type. */
+	switch (verbs_type) {
+	case 2:
+		return SIRDMA_QPT_RC;
+	case 3:
+		return SIRDMA_QPT_UC;
+	case 1: /* the QP of the general services */
+	case 4:
+		return SIRDMA_QPT_UD;
+	case 9:
+		return SIRDMA_QPT_XRC_INI;
+	case 10:
+		return SIRDMA_QPT_XRC_TGT;
+	default:
+		return -1;
+	}
+}
+
+/* May QPs of the type receive from a shared queue that is given at their creation? */
+static inline int sirdma_qp_may_share_rq(__u32 type)
+{
+	return type == SIRDMA_QPT_RC || type == SIRDMA_QPT_UD;
+}
+
 /* IPv4 addresses are stored v4-mapped (::ffff:a.b.c.d), network order. */
 struct sirdma_ip {
 	__u8 b[16];

@@ -285,18 +285,6 @@ static struct sirdma_qp_places sirdma_kqp_layout(const struct sirdma_qp_size *si
 	return sirdma_qp_layout(size->sq_quanta, size->rq_quanta, false);
 }
 
-/* The type in the numbering of the codec, for its table of send operations. */
-static u32 sirdma_send_type(const struct sirdma_qp *qp)
-{
-	static const u32 types[] = {
-		[SIRDMA_QPT_RC] = SIRDMA_SEND_ON_RC,
-		[SIRDMA_QPT_UC] = SIRDMA_SEND_ON_UC,
-		[SIRDMA_QPT_UD] = SIRDMA_SEND_ON_UD,
-	};
-
-	return types[qp->type];
-}
-
 static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_qp_size *size)
 {
 	const struct sirdma_qp_places places = sirdma_kqp_layout(size);
@@ -310,7 +298,7 @@ static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_q
 	sq->max_sge = cap->max_send_sge;
 	sq->max_read_sge = SIRDMA_MAX_READ_SGE;
 	sq->max_inline = cap->max_inline_data;
-	sq->qp_type = sirdma_send_type(kqp->qp);
+	sq->qp_type = sirdma_send_on(kqp->qp->type);
 	sq->signal_all = kqp->qp->sig_all;
 	sirdma_sq_init(sq);
 

@@ -62,7 +62,7 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 		return -EPERM;
 	if (!init->srq)
 		return 0;
-	if (init->qp_type == IB_QPT_UC || init->qp_type == IB_QPT_XRC_INI) {
+	if (!sirdma_qp_may_share_rq(sirdma_qp_type_from_verbs(init->qp_type))) {
 		sirdma_refused(dev, "create_qp: type %u has no shared receive queue",
 			       init->qp_type);
 		return -EOPNOTSUPP;

@@ -198,7 +198,8 @@ static void snic_host_choose(struct work_struct *work) {}
  * machine. A receiver that sleeps was woken. A receiver that polls sees the message only when the
  * caller's time slice ends, and the caller most likely spends the slice polling for the answer.
  * Neither of them makes a system call then, so only this function can help. Queueing work that does
- * nothing makes the scheduler choose again among all runnable tasks.
+ * nothing makes the scheduler choose again among all runnable tasks. (ib_write_lat with 64 bytes, UML:
+ * 11 us; without this 10 ms, a time slice.)
  */
 static DECLARE_WORK(snic_choose_work, snic_host_choose);
 

@@ -164,7 +164,8 @@ u32 snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	};
 	struct snic_host *to;
 	struct snic_seg seg;
-	u32 i, off = SNIC_LOCAL_HLEN, cost = local->bytes;
+	u32 i, off = SNIC_LOCAL_HLEN,
+	       cost = max_t(u32, local->bytes, local->npkts * SNIC_RX_MIN_COST);
 
 	ether_addr_copy(pkt.src_mac, local->src_mac);
 

@@ -42,8 +42,8 @@ u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst,
 		     struct list_head *list);
 /*
  * Hand @local's packets to the device that owns their destination, or to the sender's own device if
- * the destination is a group. Then free @local. Returns the cost in bytes, in which a group counts
- * with its members. Softirqs are off.
+ * the destination is a group. Then free @local. Returns the cost in bytes, in which a short packet
+ * counts as SNIC_RX_MIN_COST, and a group with its members. Softirqs are off.
  */
 u32 snic_local_deliver(struct snic_host *host, struct snic_local *local);
 /* Free the recycled buffers of @cpu. */

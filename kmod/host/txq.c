@@ -331,6 +331,12 @@ void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_hea
 #define SNIC_TXQ_BATCH 64
 #define SNIC_TXQ_LOCAL_BATCH (64 * 1024)
 #define SNIC_FRAME_MIN_COST 4096
+/*
+ * Bytes to a device of this host count as a quarter. If they count in full, messages of 1 MiB over a
+ * device's own loopback have 5 to 20 % less (2 CPUs, two programs that poll: more of the work is left
+ * to the bottom half, which takes turns with them); as an eighth, they have no more.
+ */
+#define SNIC_LOCAL_COST_SHIFT 2
 
 /* Let the netdev choose its transmit queue as if CPU @cpu sent the frame. */
 static void snic_txq_set_cpu(struct sk_buff *skb, int cpu)
@@ -432,7 +438,7 @@ enum snic_txq_next snic_txq_drain(struct snic_txq *q, u32 *cost)
 
 	if (!skb_queue_empty(&wire))
 		entered = snic_txq_send_wire(q, &wire, cost);
-	*cost += snic_txq_send_local(q, &local);
+	*cost += snic_txq_send_local(q, &local) >> SNIC_LOCAL_COST_SHIFT;
 	q->linger = snic_txq_must_linger(q, entered);
 
 	spin_lock(&q->lock);

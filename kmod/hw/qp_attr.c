@@ -171,25 +171,6 @@ static const struct transition transitions[NUM_STATES][NUM_STATES] = {
 };
 /* clang-format on */
 
-int sirdma_qp_type_from_verbs(u32 verbs_type)
-{
-	/* Numbers of enum ib_qp_type; other types are not implemented. */
-	static const struct {
-		u32 verbs;
-		enum sirdma_qp_type type;
-	} types[] = {
-		{1, SIRDMA_QPT_UD}, /* the type of the general services' QP */
-		{2, SIRDMA_QPT_RC},	 {3, SIRDMA_QPT_UC},	   {4, SIRDMA_QPT_UD},
-		{9, SIRDMA_QPT_XRC_INI}, {10, SIRDMA_QPT_XRC_TGT},
-	};
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(types); i++)
-		if (types[i].verbs == verbs_type)
-			return types[i].type;
-	return -EOPNOTSUPP;
-}
-
 const char *sirdma_qp_state_name(u32 state)
 {
 	static const char *const names[NUM_STATES] = {

@@ -35,9 +35,6 @@
 #define SIRDMA_QP_CAP (1u << 19)
 #define SIRDMA_QP_DEST_QPN (1u << 20)
 
-/* The device's number of a type of the verbs API (enum ib_qp_type), or -EOPNOTSUPP. */
-int sirdma_qp_type_from_verbs(u32 verbs_type);
-
 /* Attributes of one modify. Addresses are resolved to indices of the device's tables. */
 struct sirdma_qp_attr {
 	enum sirdma_qp_state next; /* SIRDMA_QP_STATE */

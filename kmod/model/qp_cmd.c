@@ -56,7 +56,7 @@ static bool create_sizes_ok(const struct snic_transport *transport, const struct
 	if (rq &&
 	    (transport->no_rq || !is_pow2(rq) || rq > SIRDMA_MAX_WQ_QUANTA >> ctx->rq_stride_shift))
 		return false;
-	return !ctx->srq || (!rq && transport->may_share_rq);
+	return !ctx->srq || (!rq && sirdma_qp_may_share_rq(ctx->qp_type));
 }
 
 /* Check the queue part of the context, which only creation sets. */

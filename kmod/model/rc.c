@@ -44,7 +44,6 @@ const struct snic_transport snic_rc = {
 		  SNIC_SQ_OP(READ_LOC_INV) | SNIC_SQ_OP(LOCAL_INV) | SNIC_SQ_OP(BIND_MW) |
 		  SNIC_SQ_OP(FAST_REG) | SNIC_SQ_OP(FLUSH) | SNIC_SQ_OP(ATOMIC_WRITE),
 	.bth = SIRDMA_BTH_RC,
-	.may_share_rq = true,
 	.recv_start = snic_connected_recv_start,
 	.send_start = snic_req_start,
 	.admit = snic_connected_admit,

@@ -25,7 +25,6 @@ struct snic_transport {
 	 */
 	bool no_rq;
 	bool is_datagram; /* a WQE names its destination, and a packet is a whole message */
-	bool may_share_rq; /* QPs of the transport may receive from a shared queue */
 	bool has_sqe; /* a failed send moves the QP to SQE, not to ERR (IBTA 10.3.1) */
 	/* The QP enters RTR; it enters RTS with no message in flight. */
 	void (*recv_start)(struct snic_qp *qp);

@@ -149,7 +149,6 @@ const struct snic_transport snic_ud = {
 	.bth = SIRDMA_BTH_UD,
 	.adds_header = true,
 	.is_datagram = true,
-	.may_share_rq = true,
 	.has_sqe = true,
 	.recv_start = ud_recv_start,
 	.send_start = snic_send_start,

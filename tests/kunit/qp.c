@@ -18,7 +18,6 @@
 #define sirdma_kqp_locate_rings qp_test_kqp_locate_rings
 #define sirdma_kqp_post_send qp_test_kqp_post_send
 #define sirdma_qp_create_to_ctx qp_test_create_to_ctx
-#define sirdma_qp_type_from_verbs qp_test_qp_type
 #define sirdma_qpctx_buf_get qp_test_buf_get
 #define sirdma_qpctx_buf_put qp_test_buf_put
 #define sirdma_qpctx_fini qp_test_qpctx_fini
@@ -74,11 +73,6 @@ void sirdma_dev_fail(struct sirdma_dev *dev, int err) {}
 void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid) {}
 
 void sirdma_qp_create_to_ctx(const struct sirdma_qp_create *qp, struct sirdma_qp_ctx *ctx) {}
-
-int sirdma_qp_type_from_verbs(u32 verbs_type)
-{
-	return SIRDMA_QPT_RC;
-}
 
 int sirdma_qp_size(const struct ib_qp_cap *cap, enum sirdma_qp_sizing sizing, bool shared,
 		   struct sirdma_qp_size *size)

@@ -56,10 +56,10 @@ TEST_F(EqTest, AeqeCarriesEveryFieldOverManyLaps)
 	ASSERT_EQ(drv_.create_aeq(5), SIRDMA_CQP_OK);
 	for (u32 n = 0; n < 100; n++) {
 		u32 id = n * 0x1fff & 0x7ffff; // 19 bits: the high one lies apart
-		raise(SIRDMA_AE_TOO_MANY_RETRIES, id);
+		raise(SIRDMA_AE_QP_CATASTROPHIC, id);
 		auto ae = drv_.next_aeqe();
 		ASSERT_TRUE(ae);
-		EXPECT_EQ(ae->code, 0x50au);
+		EXPECT_EQ(ae->code, 0x700u);
 		EXPECT_EQ(ae->source, u32{SIRDMA_AE_SRC_SQ});
 		EXPECT_EQ(ae->id, id);
 		EXPECT_EQ(ae->wqe_idx, id & 0x7fff);
@@ -129,7 +129,7 @@ TEST_F(EqTest, AnObjectKeepsOneEventOfEachKind)
 	for (u32 again = 0; again < 3; again++)
 		for (u32 code : codes)
 			raise(static_cast<sirdma_ae_code>(code), 1);
-	raise(SIRDMA_AE_TOO_MANY_RETRIES, 1); // the object has failed already
+	raise(SIRDMA_AE_QP_CATASTROPHIC, 1); // the object has failed already
 	ASSERT_TRUE(drv_.next_aeqe());
 	while (auto ae = drv_.next_aeqe())
 		got.push_back(ae->code);

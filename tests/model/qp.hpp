@@ -59,23 +59,6 @@ inline bool is_xrc(u8 type)
 	return type == SIRDMA_QPT_XRC_INI || type == SIRDMA_QPT_XRC_TGT;
 }
 
-// SIRDMA_SEND_ON_* of queue pairs of @type; 0 of those that send nothing.
-inline u32 send_type(u8 type)
-{
-	switch (type) {
-	case SIRDMA_QPT_RC:
-		return SIRDMA_SEND_ON_RC;
-	case SIRDMA_QPT_UC:
-		return SIRDMA_SEND_ON_UC;
-	case SIRDMA_QPT_UD:
-		return SIRDMA_SEND_ON_UD;
-	case SIRDMA_QPT_XRC_INI:
-		return SIRDMA_SEND_ON_XRC;
-	default:
-		return 0;
-	}
-}
-
 inline bool is_atomic(u8 op)
 {
 	return op == SIRDMA_OP_CMP_SWAP || op == SIRDMA_OP_FETCH_ADD;
@@ -175,7 +158,7 @@ inline Qp::Qp(Node &n, const QpOptions &o, u32 cq_entries)
 	queue.size = opts.sq_quanta;
 	queue.max_sge = queue.max_read_sge = SIRDMA_MAX_SGE;
 	queue.max_inline = SIRDMA_MAX_INLINE;
-	queue.qp_type = send_type(o.type);
+	queue.qp_type = sirdma_send_on(o.type);
 	sirdma_sq_init(&queue);
 	if (o.srq || is_xrc(o.type))
 		opts.rq_wqes = 0;

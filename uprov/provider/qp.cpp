@@ -17,23 +17,6 @@ namespace sirdma
 namespace
 {
 
-/* The type in the numbering of the codec, for its table of send operations; 0: not supported. */
-uint32_t send_type(ibv_qp_type type) noexcept
-{
-	switch (type) {
-	case IBV_QPT_RC:
-		return SIRDMA_SEND_ON_RC;
-	case IBV_QPT_UC:
-		return SIRDMA_SEND_ON_UC;
-	case IBV_QPT_UD:
-		return SIRDMA_SEND_ON_UD;
-	case IBV_QPT_XRC_SEND:
-		return SIRDMA_SEND_ON_XRC;
-	default:
-		return 0;
-	}
-}
-
 /* Hold Context::numbers, for a QP that has a shared receive queue. */
 class NumberGuard {
 public:
@@ -54,11 +37,6 @@ public:
 private:
 	pthread_mutex_t *const mutex_;
 };
-
-bool takes_srq(ibv_qp_type type) noexcept
-{
-	return type == IBV_QPT_RC || type == IBV_QPT_UD;
-}
 
 } // namespace
 
@@ -180,8 +158,9 @@ int plan_qp(const Context &context, ibv_pd *pd, ibv_qp_init_attr &attr,
 {
 	const bool initiator = attr.qp_type == IBV_QPT_XRC_SEND;
 	const bool no_rq = attr.srq || initiator;
+	const int type = sirdma_qp_type_from_verbs(attr.qp_type);
 
-	if (!send_type(attr.qp_type) || (attr.srq && !takes_srq(attr.qp_type)) ||
+	if (!sirdma_send_on(type) || (attr.srq && !sirdma_qp_may_share_rq(type)) ||
 	    (initiator && !context.limits.xrc))
 		return EOPNOTSUPP;
 	/* Without a receive queue its attributes are ignored (ibv_create_qp(3)). */
@@ -219,7 +198,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 		.max_read_sge = context.limits.max_read_sge,
 		.max_inline = attr.cap.max_inline_data,
 		.signal_all = attr.sq_sig_all != 0,
-		.qp_type = send_type(attr.qp_type),
+		.qp_type = sirdma_send_on(sirdma_qp_type_from_verbs(attr.qp_type)),
 		.lacks = context.limits.lacks,
 		.domain = &Pd::of(pd).domain(),
 	};

@@ -91,8 +91,8 @@ int Driver::create_qp(ibv_qp *ibqp, uint32_t pd, const QpRings &rings, const ibv
 	std::unique_ptr<DriverQp> qp(new (std::nothrow) DriverQp);
 	const int type = sirdma_qp_type_from_verbs(ibqp->qp_type);
 
-	if (type < 0)
-		return -type;
+	if (type < 0 || (ibqp->srq && !sirdma_qp_may_share_rq(type)))
+		return EOPNOTSUPP;
 	if (!qp)
 		return ENOMEM;
 	qp->cap = cap;
