@@ -316,7 +316,7 @@ void WrCalls<dest>::set_sge(ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_
 
 	sirdma_put_frag(sirdma_frag_at(sq.wqe, 0), &sge, sq.valid);
 	if constexpr (dest == Dest::connection) {
-		sirdma_sq_describe(&sq, 1, length);
+		sirdma_sq_describe(&sq, length);
 		sq.unfinished = OpenRequest::one;
 	} else {
 		queue.data_is_set(1, length, 0);
