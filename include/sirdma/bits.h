@@ -22,6 +22,12 @@
 #define SIRDMA_PAGE_SHIFT 12
 #define SIRDMA_PAGE_SIZE (1u << SIRDMA_PAGE_SHIFT)
 
+/*
+ * Between two members of a structure: no cache line has both, of processors whose lines have up to so
+ * many bytes.
+ */
+#define SIRDMA_CACHE_LINE 64
+
 /* A function of a header that is seldom called: not to be inlined into its callers. */
 #define SIRDMA_COLD __attribute__((__cold__, __noinline__, __unused__))
 

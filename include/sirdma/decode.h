@@ -65,9 +65,9 @@ struct sirdma_wc {
 	__u32 opcode; /* enum sirdma_wc_opcode */
 	__u32 vendor_err;
 	__u32 byte_len;
+	__u32 imm; /* CPU order, or the invalidated rkey */
 	__u32 qp_num;
 	__u32 src_qp;
-	__u32 imm; /* CPU order, or the invalidated rkey */
 	__u32 flags; /* SIRDMA_WC_* */
 	__u64 mac_vlan; /* SIRDMA_CQE_EXT_MAC and _VLAN, with SIRDMA_WC_HAS_MAC and _VLAN */
 	__u64 timestamp; /* of a CQ that was created with timestamps */
@@ -100,12 +100,6 @@ static inline void sirdma_cq_ring_init(struct sirdma_cq_ring *cq, struct sirdma_
 	cq->valid = SIRDMA_CQE_VALID;
 }
 
-/* Is the element at the head not valid yet? */
-static inline int sirdma_cq_is_empty(const struct sirdma_cq_ring *cq)
-{
-	return !!((sirdma_get64(&cq->ring[cq->head].hdr) ^ cq->valid) & SIRDMA_CQE_VALID);
-}
-
 /* *at: the element at the head. 0 when it, or its second half, is not valid yet. */
 static inline int sirdma_cq_peek(const struct sirdma_cq_ring *cq, struct sirdma_cqe_at *at)
 {
@@ -128,14 +122,20 @@ static inline int sirdma_cq_peek(const struct sirdma_cq_ring *cq, struct sirdma_
 	       (wraps ? cq->valid ^ SIRDMA_CQE_VALID : cq->valid);
 }
 
+/* Go to the element at @head of this lap; the size of the ring: to the first one of the next lap. */
+static inline void sirdma_cq_seek(struct sirdma_cq_ring *cq, __u32 head)
+{
+	if (head == cq->size) {
+		head = 0;
+		cq->valid ^= SIRDMA_CQE_VALID;
+	}
+	cq->head = head;
+}
+
 /* The next @n elements, which do not go beyond the end of the ring, are consumed. */
 static inline void sirdma_cq_advance(struct sirdma_cq_ring *cq, __u32 n)
 {
-	cq->head += n;
-	if (cq->head == cq->size) {
-		cq->head = 0;
-		cq->valid ^= SIRDMA_CQE_VALID;
-	}
+	sirdma_cq_seek(cq, cq->head + n);
 	cq->unpublished += n;
 }
 
@@ -146,13 +146,19 @@ static inline void sirdma_cq_consume(struct sirdma_cq_ring *cq, const struct sir
 		sirdma_cq_advance(cq, 1);
 }
 
-/* Release consumed elements, which the device may then overwrite. Partner: its acquire. */
+/* Release the elements before the head, which the device may then overwrite. Partner: its acquire. */
+static inline void sirdma_cq_put_head(const struct sirdma_cq_ring *cq)
+{
+	sirdma_put64_release(&cq->shadow->cons_idx, SIRDMA_PREP(SIRDMA_CQ_SHADOW_CQEIDX, cq->head));
+}
+
+/* The same if elements were consumed since the last time. */
 static inline void sirdma_cq_publish(struct sirdma_cq_ring *cq)
 {
 	if (!cq->unpublished)
 		return;
 	cq->unpublished = 0;
-	sirdma_put64_release(&cq->shadow->cons_idx, SIRDMA_PREP(SIRDMA_CQ_SHADOW_CQEIDX, cq->head));
+	sirdma_cq_put_head(cq);
 }
 
 /*
@@ -176,6 +182,16 @@ static inline int sirdma_cqe_shared(const struct sirdma_cqe_at *at)
 }
 
 /*
+ * Detach @at from its QP, which its word @qp names. It has SIRDMA_CQE_ERROR then, so that successful
+ * completions are not detached.
+ */
+static inline void sirdma_cqe_detach(const struct sirdma_cqe_at *at, __le64 *qp)
+{
+	sirdma_put64(qp, 0);
+	sirdma_put64(&at->cqe->hdr, at->hdr | SIRDMA_CQE_ERROR);
+}
+
+/*
  * Detach the completions in the ring from the QP @qpn with @compl_ctx, so that the poller
  * skips them.
  */
@@ -188,9 +204,9 @@ static inline void sirdma_cq_forget(const struct sirdma_cq_ring *cq, __u64 compl
 	for (seen = 0; seen < cq->size && sirdma_cq_peek(&walk, &at); seen += at.ext ? 2 : 1) {
 		if (sirdma_cqe_shared(&at)) {
 			if (SIRDMA_GET(SIRDMA_CQE_QPID, sirdma_get64(&at.cqe->qp)) == qpn)
-				sirdma_put64(&at.cqe->qp, 0);
+				sirdma_cqe_detach(&at, &at.cqe->qp);
 		} else if (sirdma_get64(&at.cqe->compl_ctx) == compl_ctx) {
-			sirdma_put64(&at.cqe->compl_ctx, 0);
+			sirdma_cqe_detach(&at, &at.cqe->compl_ctx);
 		}
 		sirdma_cq_consume(&walk, &at);
 	}
@@ -291,7 +307,7 @@ static inline SIRDMA_CONSTEXPR __u32 sirdma_send_wc_opcode(__u32 code)
 }
 
 /* Opcode of a receive completion whose CQE says @code. */
-static inline __u32 sirdma_recv_wc_opcode(__u32 code)
+static inline SIRDMA_CONSTEXPR __u32 sirdma_recv_wc_opcode(__u32 code)
 {
 	switch (code & SIRDMA_BTH_OPERATION) {
 	case SIRDMA_BTH_WRITE_LAST_IMM:
@@ -366,17 +382,14 @@ static inline int sirdma_cqe_decode(const struct sirdma_cqe_at *at, struct sirdm
 				    struct sirdma_rq *rq, struct sirdma_wc *wc)
 {
 	const __u32 position = (__u32)SIRDMA_GET(SIRDMA_CQE_WQEIDX, at->hdr);
-	struct sirdma_sq_slot slot;
 
 	sirdma_cqe_decode_common(at, wc);
 	if (!(at->hdr & SIRDMA_CQE_SQ)) {
 		sirdma_cqe_decode_recv(at, wc);
 		return sirdma_rq_complete(rq, position, &wc->wr_id);
 	}
-	if (!sirdma_sq_complete(sq, position, &slot))
+	if (!sirdma_sq_complete(sq, position, &wc->wr_id, &wc->byte_len))
 		return 0;
-	wc->wr_id = slot.wr_id;
-	wc->byte_len = slot.length;
 	wc->opcode = sirdma_send_wc_opcode((__u32)SIRDMA_GET(SIRDMA_CQE_OP, at->hdr));
 	if (wc->opcode == SIRDMA_WC_NO_OPCODE) {
 		wc->opcode = SIRDMA_WC_SEND;

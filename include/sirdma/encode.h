@@ -340,9 +340,11 @@ static inline void sirdma_inline_add(struct sirdma_inline *data, const void *byt
 		if (!data->room)
 			sirdma_inline_next(data);
 		n = length < data->room ? length : data->room;
-		/* A whole quantum is copied without a call. */
+		/* A whole quantum, or all of the first one, is copied without a call. */
 		if (n == SIRDMA_INLINE_NEXT)
 			__builtin_memcpy(data->at, from, SIRDMA_INLINE_NEXT);
+		else if (n == SIRDMA_INLINE_FIRST)
+			__builtin_memcpy(data->at, from, SIRDMA_INLINE_FIRST);
 		else
 			__builtin_memcpy(data->at, from, n);
 		data->at += n;

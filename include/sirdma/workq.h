@@ -20,7 +20,7 @@
 struct sirdma_sq_slot {
 	__u64 wr_id;
 	__u32 length; /* bytes of payload */
-	__u32 quanta;
+	__u32 end; /* index behind the WQE, which runs freely */
 };
 
 /*
@@ -32,10 +32,11 @@ struct sirdma_sq_slot {
  *		      tail		     head			     wqe    limit
  */
 struct sirdma_sq {
-	/* These are set before sirdma_sq_init(). */
+	/* These are set before sirdma_sq_init(), except for the mask. */
 	struct sirdma_wqe *ring; /* zeroed at first */
 	struct sirdma_sq_slot *slots;
 	__u32 size; /* quanta, more than sirdma_sq_reserved(); slots as well */
+	__u32 mask; /* size - 1, set by sirdma_sq_init() */
 	__u32 max_sge;
 	__u32 max_read_sge;
 	__u32 max_inline; /* bytes */
@@ -65,7 +66,9 @@ struct sirdma_sq {
 	__u32 waiting; /* quanta that wait to be published */
 
 	__u32 head; /* index behind the WQEs that are published */
+	__u8 apart[SIRDMA_CACHE_LINE]; /* a poster and a poller may be on two processors */
 	__u32 tail;
+	__u8 behind[SIRDMA_CACHE_LINE];
 };
 
 /* The receive queue of one QP, which completes its WQEs in their order. */
@@ -73,10 +76,13 @@ struct sirdma_rq {
 	struct sirdma_wqe *ring; /* zeroed at first */
 	__u64 *wr_ids; /* one for each WQE */
 	__u32 size; /* WQEs */
+	__u32 mask; /* size - 1, set by sirdma_rq_init() */
 	__u32 shift; /* log2 of the quanta of one */
 	__u32 max_sge;
 	__u32 head;
+	__u8 apart[SIRDMA_CACHE_LINE]; /* see sirdma_sq */
 	__u32 tail;
+	__u8 behind[SIRDMA_CACHE_LINE];
 };
 
 /*
@@ -109,30 +115,16 @@ static inline void sirdma_wq_retire(__u32 *tail, __u32 index)
 	sirdma_store32_release(tail, index);
 }
 
-/*
- * *index: the free-running index of the outstanding element at @position of a ring of
- * @size. 0 when none is outstanding there: @position comes from the device.
- */
-static inline int sirdma_wq_locate(const __u32 *head, const __u32 *tail, __u32 size, __u32 position,
-				   __u32 *index)
-{
-	const __u32 oldest = sirdma_load32(tail);
-	const __u32 ahead = (position - oldest) & (size - 1);
-
-	*index = oldest + ahead;
-	return ahead < sirdma_load32(head) - oldest;
-}
-
 /* Send queue */
 
 static inline struct sirdma_wqe *sirdma_sq_wqe_at(const struct sirdma_sq *sq, __u32 index)
 {
-	return &sq->ring[index & (sq->size - 1)];
+	return &sq->ring[index & sq->mask];
 }
 
 static inline struct sirdma_sq_slot *sirdma_sq_slot_at(const struct sirdma_sq *sq, __u32 index)
 {
-	return &sq->slots[index & (sq->size - 1)];
+	return &sq->slots[index & sq->mask];
 }
 
 /* Quanta that requests may still take. */
@@ -189,22 +181,21 @@ static inline void sirdma_sq_init(struct sirdma_sq *sq)
 	for (flags = 0; flags <= SIRDMA_SEND_HDR_FLAGS; flags++)
 		sq->flag_bits[flags] =
 			sirdma_send_flag_bits(flags | (sq->signal_all ? SIRDMA_SEND_SIGNALED : 0));
+	sq->mask = sq->size - 1;
 	sq->valid = 0;
 	sirdma_sq_start_over(sq);
 }
 
-/* Describe the next WQE, of @quanta and @length bytes of payload. */
-static inline void sirdma_sq_describe(struct sirdma_sq *sq, __u32 quanta, __u32 length)
+/* Describe the next WQE, of @length bytes of payload. */
+static inline void sirdma_sq_describe(struct sirdma_sq *sq, __u32 length)
 {
-	struct sirdma_sq_slot *slot = sq->slot;
-
-	slot->length = length;
-	slot->quanta = quanta;
+	sq->slot->length = length;
 }
 
-/* Go behind the next WQE. */
-static inline void sirdma_sq_advance(struct sirdma_sq *sq, __u32 quanta)
+/* Go behind the next WQE, to index @end. */
+static inline void sirdma_sq_advance(struct sirdma_sq *sq, __u32 quanta, __u32 end)
 {
+	sq->slot->end = end;
 	sq->wqe += quanta;
 	sq->slot += quanta;
 }
@@ -217,8 +208,8 @@ static inline void sirdma_sq_commit(struct sirdma_sq *sq, __u32 quanta, __u64 hd
 {
 	struct sirdma_wqe *wqe = sq->wqe;
 
-	sirdma_sq_advance(sq, quanta);
 	sq->waiting += quanta;
+	sirdma_sq_advance(sq, quanta, sirdma_sq_next(sq));
 	if (!sq->first) {
 		sq->first = wqe;
 		sq->first_hdr = hdr;
@@ -249,9 +240,10 @@ static inline int sirdma_sq_publish(struct sirdma_sq *sq)
 static inline void sirdma_sq_commit_alone(struct sirdma_sq *sq, __u32 quanta, __u64 hdr)
 {
 	struct sirdma_wqe *wqe = sq->wqe;
+	const __u32 end = sq->head + quanta;
 
-	sirdma_sq_advance(sq, quanta);
-	sirdma_store32(&sq->head, sq->head + quanta);
+	sirdma_sq_advance(sq, quanta, end);
+	sirdma_store32(&sq->head, end);
 	sirdma_put64_release(&wqe->hdr, hdr);
 }
 
@@ -312,11 +304,11 @@ static SIRDMA_COLD int sirdma_sq_make_room(struct sirdma_sq *sq, __u32 quanta)
 		return -ENOMEM;
 	for (i = 0; i < padding; i++) {
 		sq->slot->wr_id = 0;
-		sirdma_sq_describe(sq, 1, 0);
+		sirdma_sq_describe(sq, 0);
 		sirdma_sq_commit(sq, 1, sirdma_put_nop(sq->wqe, sq->valid));
 	}
 	sirdma_sq_seek(sq);
-	to_end = sq->size - (sirdma_sq_next(sq) & (sq->size - 1));
+	to_end = sq->size - (sirdma_sq_next(sq) & sq->mask);
 	room = unused - padding < to_end ? unused - padding : to_end;
 	sq->limit = sq->wqe + room;
 	return 0;
@@ -411,26 +403,28 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 		hdr |= SIRDMA_PREP(SIRDMA_WQE_REMSTAG, send->key);
 	sq->slot->wr_id = send->wr_id;
 	hdr = sirdma_sq_put(sq, send, op, hdr, (__u32)bytes);
-	sirdma_sq_describe(sq, quanta,
-			   op & SIRDMA_SEND_OP_ATOMIC ? SIRDMA_ATOMIC_LEN : (__u32)bytes);
+	sirdma_sq_describe(sq, op & SIRDMA_SEND_OP_ATOMIC ? SIRDMA_ATOMIC_LEN : (__u32)bytes);
 	sirdma_sq_commit(sq, quanta, hdr);
 	return 0;
 }
 
 /*
- * Complete the send request that began in quantum @position, as a CQE says: *done is the
- * request; it and all before it are retired. 0 when none is outstanding there.
+ * Complete the send request that began in quantum @position, as a CQE says: it and all before it are
+ * retired. *wr_id and *length are its own. 0 when none is outstanding there.
  */
-static inline int sirdma_sq_complete(struct sirdma_sq *sq, __u32 position,
-				     struct sirdma_sq_slot *done)
+static inline int sirdma_sq_complete(struct sirdma_sq *sq, __u32 position, __u64 *wr_id,
+				     __u32 *length)
 {
-	__u32 index;
+	const struct sirdma_sq_slot *slot = sirdma_sq_slot_at(sq, position);
+	const __u32 head = sirdma_load32(&sq->head);
 
-	if (!sirdma_wq_locate(&sq->head, &sq->tail, sq->size, position, &index))
+	/* The ends of outstanding requests are behind the tail, up to the head. */
+	if (head - slot->end >= head - sq->tail)
 		return 0;
-	/* Copy it first: the poster may overwrite the slot once it is retired. */
-	*done = *sirdma_sq_slot_at(sq, position);
-	sirdma_wq_retire(&sq->tail, index + done->quanta);
+	/* Read it first: the poster may overwrite the slot once it is retired. */
+	*wr_id = slot->wr_id;
+	*length = slot->length;
+	sirdma_wq_retire(&sq->tail, slot->end);
 	return 1;
 }
 
@@ -442,6 +436,14 @@ static inline void sirdma_sq_reset(struct sirdma_sq *sq)
 }
 
 /* Receive queue */
+
+/* The members before the mask, and shift and max_sge, are set. */
+static inline void sirdma_rq_init(struct sirdma_rq *rq)
+{
+	rq->mask = rq->size - 1;
+	rq->head = 0;
+	rq->tail = 0;
+}
 
 /* Requests the queue still takes. */
 static inline __u32 sirdma_rq_free(const struct sirdma_rq *rq)
@@ -467,7 +469,7 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 				 __u32 num_sge)
 {
 	const __u32 head = sirdma_load32(&rq->head);
-	const __u32 slot = head & (rq->size - 1);
+	const __u32 slot = head & rq->mask;
 	struct sirdma_wqe *wqe = &rq->ring[slot << rq->shift];
 	__u64 hdr;
 
@@ -484,20 +486,18 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 	return 0;
 }
 
-/*
- * Complete the receive request in quantum @position, as a CQE says: *wr_id is its id; it and
- * all before it are retired. 0 when none is outstanding there.
- */
+/* The same of the receive request in quantum @position. */
 static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64 *wr_id)
 {
-	const __u32 slot = (position >> rq->shift) & (rq->size - 1);
-	__u32 index;
+	const __u32 tail = rq->tail;
+	const __u32 slot = (position >> rq->shift) & rq->mask;
+	const __u32 ahead = (slot - tail) & rq->mask;
 
-	if (!sirdma_wq_locate(&rq->head, &rq->tail, rq->size, slot, &index))
+	if (ahead >= sirdma_load32(&rq->head) - tail)
 		return 0;
 	/* Read it first: the poster may overwrite the slot once it is retired. */
 	*wr_id = rq->wr_ids[slot];
-	sirdma_wq_retire(&rq->tail, index + 1);
+	sirdma_wq_retire(&rq->tail, tail + ahead + 1);
 	return 1;
 }
 

@@ -28,7 +28,7 @@ static int sirdma_kqp_flush_sends(struct sirdma_kqp *kqp, int num_entries, struc
 		const struct sirdma_sq_slot slot = *sirdma_sq_slot_at(sq, sq->tail);
 		const u64 hdr = sirdma_get64(&sirdma_sq_wqe_at(sq, sq->tail)->hdr);
 
-		sirdma_wq_retire(&sq->tail, sq->tail + slot.quanta);
+		sirdma_wq_retire(&sq->tail, slot.end);
 		/* The entry is padding, which no consumer posted. */
 		if (SIRDMA_GET(SIRDMA_WQE_OPCODE, hdr) == SIRDMA_OP_NOP)
 			continue;

@@ -307,6 +307,7 @@ static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_q
 	rq->size = size->rq_quanta >> size->rq_shift;
 	rq->shift = size->rq_shift;
 	rq->max_sge = cap->max_recv_sge;
+	sirdma_rq_init(rq);
 
 	kqp->shadow = kqp->mem.va + places.shadow;
 	kqp->state = IB_QPS_RESET;

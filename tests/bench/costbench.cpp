@@ -64,8 +64,10 @@ struct World {
 		context->ops.post_recv = post_recv;
 		context->ops.poll_cq = poll_cq;
 		pd = alloc_pd(context);
-		cq = create_cq(context, 255, nullptr, 0);
-		checked(cq, "no CQ");
+		ibv_cq_init_attr_ex attr{.cqe = 255, .wc_flags = IBV_WC_STANDARD_FLAGS};
+		cq_ex = create_cq_ex(context, &attr);
+		checked(cq_ex, "no CQ");
+		cq = ibv_cq_ex_to_cq(cq_ex);
 		cq->context = context;
 		auto *ring = reinterpret_cast<sirdma_cqe *>(fake_driver().cq_request.user_cq_buf);
 		auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(
@@ -184,7 +186,8 @@ struct World {
 	verbs_device *device = nullptr;
 	ibv_context *context = nullptr;
 	ibv_pd *pd = nullptr;
-	ibv_cq *cq = nullptr;
+	ibv_cq_ex *cq_ex = nullptr;
+	ibv_cq *cq = nullptr; /* the same */
 	ibv_ah *ah = nullptr;
 	ibv_qp *rc = nullptr;
 	ibv_qp *ud = nullptr;
@@ -367,6 +370,29 @@ private:
 	ibv_wc wcs_[list_len];
 };
 
+/* The same by the extended poll, which reads what an application mostly does. */
+struct PollEx : Poll {
+	using Poll::Poll;
+
+	[[gnu::noinline]] int measured() override
+	{
+		ibv_cq_ex *const cq = world.cq_ex;
+		ibv_poll_cq_attr attr{};
+		int polled = 0;
+
+		for (int err = ibv_start_poll(cq, &attr); !err; err = ibv_next_poll(cq)) {
+			sum_ += cq->wr_id + ibv_wc_read_opcode(cq) + ibv_wc_read_byte_len(cq);
+			++polled;
+		}
+		if (polled)
+			ibv_end_poll(cq);
+		return polled;
+	}
+
+private:
+	uint64_t sum_ = 0;
+};
+
 struct Named {
 	const char *name;
 	std::unique_ptr<Case> (*make)(World &world);
@@ -403,6 +429,11 @@ constexpr Named cases[] = {
 	{"poll_send", make<Poll, 1>},
 	{"poll_recv", make<Poll, 1, false>},
 	{"poll_list", make<Poll, list_len>},
+	{"poll_recv_list", make<Poll, list_len, false>},
+	{"poll_ex_empty", make<PollEx, 0>},
+	{"poll_ex_send", make<PollEx, 1>},
+	{"poll_ex_recv", make<PollEx, 1, false>},
+	{"poll_ex_list", make<PollEx, list_len>},
 };
 
 const Named *find(const char *name)

@@ -379,7 +379,7 @@ inline void Qp::place_raw(const Wr &wr, sirdma_send send)
 	else
 		hdr = sirdma_put_send(wqe, &send, hdr, valid);
 	queue.slot->wr_id = 0;
-	sirdma_sq_describe(&queue, quanta, 0);
+	sirdma_sq_describe(&queue, 0);
 	sirdma_sq_commit(&queue, quanta, hdr);
 }
 
@@ -417,8 +417,7 @@ inline u32 Qp::place(const Wr &wr)
 
 	// NOPs of one quantum fill the end of a chunk.
 	u32 index = from;
-	while (index != queue.head &&
-	       index + sirdma_sq_slot_at(&queue, index)->quanta != queue.head)
+	while (index != queue.head && sirdma_sq_slot_at(&queue, index)->end != queue.head)
 		index++;
 	return index & (queue.size - 1);
 }

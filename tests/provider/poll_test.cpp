@@ -3,6 +3,7 @@
  * From CQEs to work completions.
  */
 #include <cerrno>
+#include <deque>
 
 #include <infiniband/opcode.h>
 
@@ -70,9 +71,12 @@ TEST(Poll, SendCompletionNamesItsRequest)
 	EXPECT_EQ(wcs[0].status, IBV_WC_SUCCESS);
 	EXPECT_EQ(wcs[0].opcode, IBV_WC_SEND);
 	EXPECT_EQ(wcs[0].byte_len, 4096u);
-	EXPECT_EQ(wcs[0].qp_num, 7u);
+	EXPECT_EQ(wcs[0].qp_num, TestQp::number);
+	EXPECT_EQ(wcs[0].src_qp, TestQp::number);
 	EXPECT_EQ(wcs[0].vendor_err, 0u);
 	EXPECT_EQ(wcs[0].wc_flags, 0u);
+	EXPECT_EQ(wcs[0].imm_data, 0u);
+	EXPECT_EQ(wcs[0].sl, 0);
 	EXPECT_TRUE(cq.poll().empty());
 }
 
@@ -387,6 +391,97 @@ TEST(Poll, ExtendedPollWalksAndGivesBack)
 	cq->end();
 	EXPECT_EQ(cq.device.in_use(), 0u);
 	EXPECT_TRUE(cq.poll().empty());
+}
+
+/*
+ * Plain completions are decoded apart from the others. Each kind comes before and behind each, also
+ * where the ring ends and where a call ends.
+ */
+TEST(Poll, CompletionsOfAllKindsComeInOrder)
+{
+	enum Kind : unsigned { send, recv, imm, error, shared, unknown, kinds };
+	TestQp qp, other;
+	TestCq cq(31);
+	uint64_t next = 1, expected = 1;
+	std::deque<unsigned> written;
+	const auto check = [&](const auto &c, uint64_t wr_id, unsigned status, unsigned opcode,
+			       uint32_t length, uint32_t qp_num) {
+		while (written.front() == unknown)
+			written.pop_front();
+		const unsigned kind = written.front();
+
+		written.pop_front();
+		EXPECT_EQ(wr_id, expected++);
+		EXPECT_EQ(status, kind == error ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS);
+		EXPECT_EQ(opcode, kind == send || kind == error ? IBV_WC_SEND : IBV_WC_RECV);
+		EXPECT_EQ(length, kind == send || kind == error ? 10 * wr_id :
+				  kind == recv			? 20 * wr_id :
+								  0);
+		EXPECT_EQ(qp_num, kind == shared ? 8u : TestQp::number);
+		EXPECT_EQ(c.vendor_err, 0u);
+	};
+
+	for (unsigned step = 0; step < 40 * kinds * kinds; ++step) {
+		/* Lists of up to 9, in which each pair of kinds occurs. */
+		for (unsigned i = 0; i <= step % 9; ++i) {
+			const unsigned kind = (step * (i + 1) + i / 2) % kinds;
+			TestQp &of = step / 7 % 2 ? qp : other;
+			CqeSpec spec;
+
+			if (kind == shared)
+				spec = {.compl_ctx = next,
+					.op = IBV_OPCODE_SEND_ONLY,
+					.send = false,
+					.shared = true,
+					.qp_id = 8};
+			else if (kind == send || kind == error)
+				spec = of.completion_of(
+					send_one(of, next, static_cast<uint32_t>(10 * next)));
+			else if (kind == unknown)
+				spec = of.completion_of(send_one(of, 0));
+			else
+				spec = of.completion_of(recv_one(of, next), false);
+			if (kind == recv || kind == imm)
+				spec.op = IBV_OPCODE_SEND_ONLY;
+			if (kind == recv)
+				spec.length = static_cast<uint32_t>(20 * next);
+			if (kind == imm)
+				spec.imm = 1;
+			if (kind == error) {
+				spec.error = true;
+				spec.minor = SIRDMA_FLUSH_GENERAL;
+			}
+			/* It names a quantum in which no request begins. */
+			if (kind == unknown) {
+				CqeSpec none = spec;
+
+				none.position = (none.position + 100) & 255;
+				cq.device.write(none);
+				spec.compl_ctx = 0;
+				spec.error = true;
+			}
+			cq.device.write(spec);
+			written.push_back(kind);
+			next += kind != unknown;
+		}
+		if (step % 3 == 2) {
+			Completion c;
+
+			if (cq->begin(c)) {
+				do
+					check(c, c.wr_id, c.status, c.opcode, c.byte_len, c.qp_num);
+				while (cq->next(c));
+				cq->end();
+			}
+		} else {
+			for (const ibv_wc &wc : cq.poll(1 + step % 10))
+				check(wc, wc.wr_id, wc.status, wc.opcode, wc.byte_len, wc.qp_num);
+			for (const ibv_wc &wc : cq.poll())
+				check(wc, wc.wr_id, wc.status, wc.opcode, wc.byte_len, wc.qp_num);
+		}
+		ASSERT_EQ(expected, next) << step;
+		ASSERT_EQ(cq.device.in_use(), 0u) << step;
+	}
 }
 
 TEST(Arm, WritesTheWordAndTheDoorbell)

@@ -44,7 +44,7 @@ public:
 	{
 		if (pipe(pipe_.data()))
 			ADD_FAILURE() << "no pipe";
-		queues_.attach(&page, 0x123);
+		queues_.attach(&page, number);
 		if (shape.kicked)
 			queues_.send.doorbell.kick_by_command(pipe_[1], 0x55);
 		queues_.set_state(IBV_QPS_RTS);
@@ -80,8 +80,11 @@ public:
 		spec.position = wqe.position;
 		spec.op = wqe.op;
 		spec.send = send;
+		spec.qp_id = number;
 		return spec;
 	}
+
+	static constexpr uint32_t number = 0x123;
 
 	sirdma_db_page page{};
 	sirdma_qp_shadow shadow{};

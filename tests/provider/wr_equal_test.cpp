@@ -350,8 +350,8 @@ TEST_P(WrEqual, BothApisWriteTheSameBytes)
 
 			ASSERT_EQ(a.wr_id, b.wr_id);
 			ASSERT_EQ(a.length, b.length);
-			ASSERT_EQ(a.quanta, b.quanta);
-			i += a.quanta;
+			ASSERT_EQ(a.end, b.end);
+			i = a.end;
 		}
 		drain(posted);
 		drain(built);

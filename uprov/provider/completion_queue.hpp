@@ -53,7 +53,7 @@ public:
 	 * ibv_poll_cq(): returns how many of @wcs were filled, at most @count. Where no other thread
 	 * can poll, or replace the ring, an empty queue is seen without the lock.
 	 */
-	int poll(int count, ibv_wc *wcs) noexcept;
+	int poll(uint32_t count, ibv_wc *wcs) noexcept;
 
 	/*
 	 * Extended polling. begin() returns true with the queue locked if there is a completion,
@@ -108,19 +108,30 @@ private:
 	/* The ring that the device fills. */
 	const sirdma_cq_ring &devices_ring() const noexcept { return kept_ ? next_ring_ : ring_; }
 
-	/* The kept ring is never empty: its last element remains, until next_ring_ takes its place. */
-	bool is_empty() const noexcept { return sirdma_cq_is_empty(&ring_); }
+	/* The next element. */
+	const sirdma_cqe *element() const noexcept { return &ring_.ring[ring_.head]; }
+	/*
+	 * Has the device not written @cqe, the next element, yet? That of a kept ring it has: the last
+	 * one there remains until next_ring_ takes its place.
+	 */
+	bool is_pending(const sirdma_cqe *cqe) const noexcept
+	{
+		return (get(cqe->hdr) ^ ring_.valid) & SIRDMA_CQE_VALID;
+	}
+
+	bool is_empty() const noexcept { return is_pending(element()); }
 
 	bool take(Completion &completion) noexcept;
+	bool take_next(Completion &completion) noexcept;
 	/*
 	 * Parts of poll(), which end with the queue unlocked: poll_contended() waits for the lock,
-	 * poll_locked() has it, poll_rest() polls completions of any kind from @wcs[@polled] on.
+	 * poll_locked() has it and begins with @cqe, poll_rest() polls completions of any kind.
 	 */
-	int poll_contended(int count, ibv_wc *wcs) noexcept;
-	int poll_locked(int count, ibv_wc *wcs) noexcept;
-	int poll_rest(std::span<ibv_wc> wcs, size_t polled) noexcept;
-	int end_poll(size_t polled) noexcept;
-	size_t poll_plain(std::span<ibv_wc> wcs) noexcept;
+	int poll_contended(uint32_t count, ibv_wc *wcs) noexcept;
+	int poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *cqe) noexcept;
+	int poll_rest(uint32_t count, ibv_wc *wcs, uint32_t polled) noexcept;
+	uint32_t poll_plain(const sirdma_cqe *cqe, uint32_t count, ibv_wc *&wcs,
+			    uint32_t *state) noexcept;
 	void write_arm(Arm want) noexcept;
 	/* The device fills @ring; the queue is locked. */
 	void use_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;
@@ -140,21 +151,25 @@ private:
 };
 
 /* It calls other functions only by jumps at its end, so that it saves no registers. */
-inline int CompletionQueue::poll(int count, ibv_wc *wcs) noexcept
+inline int CompletionQueue::poll(uint32_t count, ibv_wc *wcs) noexcept
 {
+	const sirdma_cqe *cqe;
+
 	if (lock_.unshared()) {
-		if (is_empty())
+		cqe = element();
+		if (is_pending(cqe))
 			return 0;
 		lock_.lock_unshared();
 	} else {
 		if (!lock_.try_lock()) [[unlikely]]
 			return poll_contended(count, wcs);
-		if (is_empty()) {
+		cqe = element();
+		if (is_pending(cqe)) {
 			lock_.unlock();
 			return 0;
 		}
 	}
-	return poll_locked(count, wcs);
+	return poll_locked(count, wcs, cqe);
 }
 
 } // namespace sirdma

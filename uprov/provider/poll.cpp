@@ -71,75 +71,81 @@ bool decode(const sirdma_cqe_at &at, Completion &c) noexcept
 	return qp && sirdma_cqe_decode(&at, &qp->send.queue(), &qp->recv.queue(), &c);
 }
 
-/*
- * A plain completion succeeded, has one element, and is of a request in one of the QP's own queues. Of
- * these bits of its header only the valid bit may be set.
- */
-constexpr uint64_t not_plain = SIRDMA_CQE_VALID | SIRDMA_CQE_EXT | SIRDMA_CQE_SRQ |
-			       SIRDMA_CQE_ERROR;
+/* What polling reads of a CQE's header, except for the codes of an error, is its upper half. */
+constexpr uint32_t upper(uint64_t hdr) noexcept
+{
+	return static_cast<uint32_t>(hdr >> 32);
+}
 
-/* The opcode of a send completion by the highest byte of its header. */
-constexpr int kind_shift = 56;
-constexpr uint8_t not_a_send = 255; /* or an opcode that does not exist */
-constexpr auto send_opcodes = [] {
-	std::array<uint8_t, 256> table{};
+/*
+ * A plain completion succeeded, has one element, is of a request in one of the QP's own queues, and
+ * invalidated nothing. Of these bits of its header only the valid bit may be set.
+ */
+constexpr uint32_t not_plain = upper(SIRDMA_CQE_VALID | SIRDMA_CQE_EXT | SIRDMA_CQE_SRQ |
+				     SIRDMA_CQE_STAG | SIRDMA_CQE_ERROR);
+constexpr uint32_t not_valid = upper(SIRDMA_CQE_VALID);
+
+/* Its opcode by the kind of completion: the opcode of the CQE, and the queue. */
+constexpr int kind_bits = 7;
+constexpr int kind_shift = 24; /* in the upper half of the header */
+constexpr uint8_t no_plain_opcode = SIRDMA_WC_NO_OPCODE;
+constexpr auto plain_opcodes = [] {
+	std::array<uint8_t, 1 << kind_bits> table{};
 
 	for (uint64_t kind = 0; kind < table.size(); ++kind) {
-		const uint64_t hdr = kind << kind_shift;
-		const uint32_t opcode = sirdma_send_wc_opcode(
-			static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_OP, hdr)));
+		const uint64_t hdr = kind << (32 + kind_shift);
+		const auto code = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_OP, hdr));
+		uint32_t opcode = no_plain_opcode;
 
-		table[kind] = (hdr & SIRDMA_CQE_SQ) && opcode < not_a_send ?
-				      static_cast<uint8_t>(opcode) :
-				      not_a_send;
+		if (hdr & SIRDMA_CQE_SQ)
+			opcode = sirdma_send_wc_opcode(code);
+		else if (!(code & SIRDMA_CQE_OP_DATAGRAM))
+			opcode = sirdma_recv_wc_opcode(code);
+		table[kind] = static_cast<uint8_t>(std::min<uint32_t>(opcode, no_plain_opcode));
 	}
 	return table;
 }();
+static_assert(SIRDMA_CQE_VALID >> (32 + kind_shift + kind_bits) == 1 &&
+	      (SIRDMA_CQE_SQ | SIRDMA_CQE_OP) >> (32 + kind_shift) == (1 << kind_bits) - 1);
 
-/* Fill in the fields of a plain completion that its request does not tell. */
-[[gnu::always_inline]] inline void to_plain_wc(const sirdma_cqe &cqe, ibv_wc &wc) noexcept
+/*
+ * Fill in what all plain completions of @qp have in common. The members from the status on are cleared
+ * or copied as blocks, each of which takes compilers one or two instructions.
+ */
+template <typename Wc>
+[[gnu::always_inline]] inline void put_common(const QueuePair &qp, Wc &wc) noexcept
 {
-	const auto qpn = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_QPID, get(cqe.qp)));
+	constexpr size_t from = offsetof(Wc, status);
+	constexpr size_t part = offsetof(Wc, qp_num) - offsetof(QpPart, qp_num);
+	constexpr size_t behind = part + sizeof(QpPart);
+	auto *const bytes = reinterpret_cast<uint8_t *>(&wc);
 
-	/* Most fields are 0: compilers clear several of them by one instruction. */
-	memset(&wc, 0, sizeof(wc));
-	wc.qp_num = qpn;
-	wc.src_qp = qpn;
+	static_assert(offsetof(Wc, src_qp) == part + offsetof(QpPart, src_qp));
+	memset(bytes + from, 0, part - from);
+	memcpy(bytes + part, &qp.part(), sizeof(QpPart));
+	memset(bytes + behind, 0, sizeof(wc) - behind);
 }
 
-/* Returns false if @cqe is not a plain one, or if the work request, or the whole queue pair, is gone. */
-[[gnu::always_inline]] inline bool decode_plain(const sirdma_cqe &cqe, uint64_t hdr,
-						ibv_wc &wc) noexcept
+/*
+ * @state: the upper half of the header, in which the bits of not_plain are 0. The masks of the rings cut
+ * off what is above the position of the WQE. Returns false if @cqe is not a plain completion after all,
+ * or if its work request is gone.
+ */
+template <typename Wc>
+[[gnu::always_inline]] inline bool decode_plain(const sirdma_cqe &cqe, uint32_t state,
+						Wc &wc) noexcept
 {
-	const uint8_t opcode = send_opcodes[hdr >> kind_shift];
-	const auto position = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_WQEIDX, hdr));
-	auto *const qp = reinterpret_cast<QueuePair *>(get(cqe.compl_ctx));
+	const uint32_t opcode = plain_opcodes[state >> kind_shift];
+	auto &qp = *reinterpret_cast<QueuePair *>(get(cqe.compl_ctx));
+	/* The codec's type of the same size. */
+	auto *const wr_id = reinterpret_cast<__u64 *>(&wc.wr_id);
 
-	if (!qp) [[unlikely]]
-		return false;
-	if (opcode != not_a_send) {
-		SendSlot slot;
-
-		if (!sirdma_sq_complete(&qp->send.queue(), position, &slot)) [[unlikely]]
-			return false;
-		to_plain_wc(cqe, wc);
-		wc.wr_id = slot.wr_id;
-		wc.opcode = static_cast<ibv_wc_opcode>(opcode);
-		wc.byte_len = slot.length;
-		return true;
-	}
-
-	const auto code = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_OP, hdr));
-	__u64 wr_id;
-
-	if ((hdr & (SIRDMA_CQE_SQ | SIRDMA_CQE_STAG)) || (code & SIRDMA_CQE_OP_DATAGRAM) ||
-	    !sirdma_rq_complete(&qp->recv.queue(), position, &wr_id)) [[unlikely]]
-		return false;
-	to_plain_wc(cqe, wc);
-	wc.wr_id = wr_id;
-	wc.opcode = static_cast<ibv_wc_opcode>(sirdma_recv_wc_opcode(code));
+	put_common(qp, wc);
+	wc.opcode = static_cast<decltype(wc.opcode)>(opcode);
+	if (opcode < SIRDMA_WC_RECV) [[likely]]
+		return sirdma_sq_complete(&qp.send.queue(), state, wr_id, &wc.byte_len);
 	wc.byte_len = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_PAYLDLEN, get(cqe.len)));
-	return true;
+	return opcode != no_plain_opcode && sirdma_rq_complete(&qp.recv.queue(), state, wr_id);
 }
 
 } // namespace
@@ -152,7 +158,7 @@ CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *s
 }
 
 /* The next completion that still has a work request. */
-bool CompletionQueue::take(Completion &c) noexcept
+[[gnu::noinline]] bool CompletionQueue::take(Completion &c) noexcept
 {
 	sirdma_cqe_at at;
 
@@ -173,62 +179,91 @@ bool CompletionQueue::take(Completion &c) noexcept
 }
 
 /*
- * Poll plain completions, without a call, at most up to the end of the ring, and not more than may stay
- * unpublished. Returns how many of @wcs were filled.
+ * Poll plain completions without a call, from @cqe on, which is the next element: at most @count, which
+ * is not 0, and not beyond the end of the ring. They are consumed, but do not count as unpublished.
+ * Returns how many they are; @wcs moves behind them. *state: see decode_plain(), of the header that was
+ * read last; with not_valid there is no other completion.
  */
-[[gnu::always_inline]] inline size_t CompletionQueue::poll_plain(std::span<ibv_wc> wcs) noexcept
+[[gnu::always_inline]] inline uint32_t CompletionQueue::poll_plain(const sirdma_cqe *cqe,
+								   uint32_t count, ibv_wc *&wcs,
+								   uint32_t *state) noexcept
 {
-	const size_t most = std::min<size_t>({wcs.size(), ring_.size - ring_.head,
-					      SIRDMA_CQ_PUBLISH_INTERVAL - ring_.unpublished});
-	const sirdma_cqe *cqe = &ring_.ring[ring_.head];
-	const uint64_t valid = ring_.valid;
-	size_t polled = 0;
+	const sirdma_cqe *const end = cqe + std::min(count, ring_.size - ring_.head);
 
-	for (; polled < most; ++polled, ++cqe) {
-		const uint64_t hdr = sirdma_get64_acquire(&cqe->hdr);
-
-		if (((hdr ^ valid) & not_plain) || !decode_plain(*cqe, hdr, wcs[polled]))
-			[[unlikely]]
+	do {
+		*state = upper(sirdma_get64_acquire(&cqe->hdr)) ^ upper(ring_.valid);
+		if ((*state & not_plain) || !decode_plain(*cqe, *state, *wcs)) [[unlikely]]
 			break;
-	}
-	sirdma_cq_advance(&ring_, static_cast<uint32_t>(polled));
+		++cqe;
+		++wcs;
+	} while (cqe != end);
+
+	const auto head = static_cast<uint32_t>(cqe - ring_.ring);
+	const uint32_t polled = head - ring_.head;
+
+	sirdma_cq_seek(&ring_, head);
 	return polled;
 }
 
-int CompletionQueue::end_poll(size_t polled) noexcept
+/* Poll completions of any kind. Returns how many they are, and the @polled before, not released yet. */
+[[gnu::noinline]] int CompletionQueue::poll_rest(uint32_t count, ibv_wc *wcs,
+						 uint32_t polled) noexcept
 {
-	sirdma_cq_publish(&ring_);
+	const uint32_t all = polled + count;
+	Completion c;
+
+	ring_.unpublished += polled;
+	while (polled < all && take(c)) {
+		to_wc(c, *wcs++);
+		if (++polled == all)
+			break;
+
+		uint32_t state;
+		const uint32_t most = SIRDMA_CQ_PUBLISH_INTERVAL - ring_.unpublished;
+		const uint32_t plain =
+			poll_plain(element(), std::min(all - polled, most), wcs, &state);
+
+		ring_.unpublished += plain;
+		polled += plain;
+		sirdma_cq_publish_some(&ring_);
+	}
+	end();
+	return static_cast<int>(polled);
+}
+
+int CompletionQueue::poll_contended(uint32_t count, ibv_wc *wcs) noexcept
+{
+	lock_.lock();
+	return poll_rest(count, wcs, 0);
+}
+
+/* Nothing is unpublished between two polls, so the plain completions are released at once. */
+int CompletionQueue::poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *cqe) noexcept
+{
+	if (count > SIRDMA_CQ_PUBLISH_INTERVAL) [[unlikely]]
+		return poll_rest(count, wcs, 0);
+
+	uint32_t state;
+	const uint32_t polled = poll_plain(cqe, count, wcs, &state);
+
+	if (polled < count && !(state & not_valid)) [[unlikely]]
+		return poll_rest(count - polled, wcs, polled);
+	sirdma_cq_put_head(&ring_);
 	lock_.unlock();
 	return static_cast<int>(polled);
 }
 
-/* Poll completions of any kind, from @wcs[@polled] on. */
-[[gnu::noinline]] int CompletionQueue::poll_rest(std::span<ibv_wc> wcs, size_t polled) noexcept
+/* The next completion, which mostly is a plain one. */
+[[gnu::always_inline]] inline bool CompletionQueue::take_next(Completion &c) noexcept
 {
-	Completion c;
+	const sirdma_cqe *const cqe = element();
+	const uint32_t state = upper(sirdma_get64_acquire(&cqe->hdr)) ^ upper(ring_.valid);
 
-	while (polled < wcs.size() && take(c)) {
-		to_wc(c, wcs[polled++]);
-		polled += poll_plain(wcs.subspan(polled));
-		sirdma_cq_publish_some(&ring_);
-	}
-	return end_poll(polled);
-}
-
-int CompletionQueue::poll_contended(int count, ibv_wc *wcs) noexcept
-{
-	lock_.lock();
-	return poll_rest({wcs, static_cast<size_t>(count)}, 0);
-}
-
-int CompletionQueue::poll_locked(int count, ibv_wc *wcs) noexcept
-{
-	const std::span all(wcs, static_cast<size_t>(count));
-	const size_t polled = poll_plain(all);
-
-	if (polled < all.size() && !is_empty()) [[unlikely]]
-		return poll_rest(all, polled);
-	return end_poll(polled);
+	if ((state & not_plain) || !decode_plain(*cqe, state, c)) [[unlikely]]
+		return !(state & not_valid) && take(c);
+	sirdma_cq_advance(&ring_, 1);
+	sirdma_cq_publish_some(&ring_);
+	return true;
 }
 
 bool CompletionQueue::begin(Completion &c) noexcept
@@ -236,7 +271,7 @@ bool CompletionQueue::begin(Completion &c) noexcept
 	if (lock_.unshared() && is_empty())
 		return false;
 	lock_.lock();
-	if (take(c))
+	if (take_next(c)) [[likely]]
 		return true;
 	end();
 	return false;
@@ -244,7 +279,7 @@ bool CompletionQueue::begin(Completion &c) noexcept
 
 bool CompletionQueue::next(Completion &c) noexcept
 {
-	return take(c);
+	return take_next(c);
 }
 
 void CompletionQueue::end() noexcept
@@ -376,7 +411,7 @@ void CompletionQueue::use_ring(std::span<sirdma_cqe> ring,
 	/* The index in the element is of the old ring. */
 	sirdma_put64_release(&shadow->cons_idx, 0);
 	/* One more element, which is no completion, ends the kept ones: this ring is not empty. */
-	put(kept[count].hdr, SIRDMA_CQE_VALID);
+	put(kept[count].hdr, SIRDMA_CQE_VALID | SIRDMA_CQE_ERROR);
 	sirdma_cq_ring_init(&ring_, kept.get(), count + 1, &kept_shadow_);
 	kept_ = std::move(kept);
 }

@@ -7,15 +7,14 @@ namespace sirdma
 
 RecvQueue::RecvQueue(std::span<sirdma_wqe> ring, std::span<__u64> wr_ids, uint32_t shift,
 		     uint32_t max_sge, QpDoorbell &doorbell, bool locked) noexcept
-	: lock_(locked), queue_{.ring = ring.data(),
-				.wr_ids = wr_ids.data(),
-				.size = static_cast<uint32_t>(ring.size() >> shift),
-				.shift = shift,
-				.max_sge = max_sge,
-				.head = 0,
-				.tail = 0},
-	  doorbell_(doorbell)
+	: lock_(locked), queue_{}, doorbell_(doorbell)
 {
+	queue_.ring = ring.data();
+	queue_.wr_ids = wr_ids.data();
+	queue_.size = static_cast<uint32_t>(ring.size() >> shift);
+	queue_.shift = shift;
+	queue_.max_sge = max_sge;
+	sirdma_rq_init(&queue_);
 }
 
 int RecvQueue::post(const ibv_recv_wr *wr, const ibv_recv_wr **bad) noexcept

@@ -196,10 +196,78 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 		remote_addr = wr.wr.rdma.remote_addr;
 	}
 	queue_.slot->wr_id = wr.wr_id;
-	sirdma_sq_describe(&queue_, 1, sge->length);
+	sirdma_sq_describe(&queue_, sge->length);
 	sirdma_put_frag(sirdma_frag_at(wqe, 0), sge, valid);
 	put(wqe->remote, remote_addr);
 	sirdma_sq_commit_alone(&queue_, 1, hdr);
+	return true;
+}
+
+/* The entry of an operation that post_single() writes. */
+[[gnu::always_inline]] inline uint32_t single_op(bool writes, bool has_imm) noexcept
+{
+	const uint32_t write = sirdma_send_op(has_imm ? SIRDMA_WR_WRITE_IMM : SIRDMA_WR_WRITE);
+	const uint32_t send = sirdma_send_op(has_imm ? SIRDMA_WR_SEND_IMM : SIRDMA_WR_SEND);
+
+	return writes ? write : send;
+}
+
+/*
+ * Post SEND or WRITE, with immediate data or without, of one fragment or one piece of inline data, to a
+ * queue that is not of an XRC initiator. Returns false if @wr is another request, or one that fails, or
+ * if there may be no room: take() has to look at it.
+ */
+[[gnu::always_inline]] inline bool SendQueue::post_single(const ibv_send_wr &wr) noexcept
+{
+	const unsigned opcode = opcode_of(wr), flags = wr.send_flags;
+	const bool has_imm = opcode == SIRDMA_WR_WRITE_IMM || opcode == SIRDMA_WR_SEND_IMM;
+	const bool writes = opcode == SIRDMA_WR_WRITE_IMM || opcode == SIRDMA_WR_WRITE;
+
+	if (!(has_imm || writes || opcode == SIRDMA_WR_SEND) || wr.num_sge != 1 || xrc())
+		return false;
+
+	const bool is_inline = flags & SIRDMA_SEND_INLINE;
+	const sirdma_sge *sge = codec_sges(wr.sg_list);
+	const uint32_t length = sge->length;
+	const uint32_t quanta = is_inline ? sirdma_inline_quanta(length) :
+					    sirdma_frag_quanta(has_imm ? 2 : 1);
+
+	if (is_inline ? length > queue_.max_inline :
+			length > SIRDMA_MAX_MSG_SIZE || !queue_.max_sge)
+		return false;
+	if (quanta > sirdma_sq_room(&queue_) || quanta > sirdma_sq_in_chunk(&queue_))
+		return false;
+
+	uint64_t remote = 0, hdr = 0;
+
+	if (datagrams()) {
+		const auto &ud = wr.wr.ud;
+
+		if (writes || !ud.ah || Ah::of(ud.ah).domain != domain_)
+			return false;
+		hdr = Ah::of(ud.ah).index;
+		remote = sirdma_send_dest(ud.remote_qpn, ud.remote_qkey);
+	} else if (writes) {
+		hdr = wr.wr.rdma.rkey;
+		remote = wr.wr.rdma.remote_addr;
+	}
+	hdr |= sirdma_send_hdr(single_op(writes, has_imm), flags, queue_.flag_bits);
+
+	sirdma_wqe *const wqe = queue_.wqe;
+	const uint64_t valid = queue_.valid;
+
+	if (has_imm || is_inline)
+		put(wqe->frag_addr, has_imm ? be32toh(wr.imm_data) : 0);
+	if (is_inline) {
+		sirdma_put_inline(wqe, sge, 1, valid);
+		hdr |= sirdma_inline_bits(length);
+	} else {
+		hdr |= sirdma_put_data(wqe, sge, 1, has_imm ? 1 : 0, valid);
+	}
+	put(wqe->remote, remote);
+	queue_.slot->wr_id = wr.wr_id;
+	sirdma_sq_describe(&queue_, length);
+	sirdma_sq_commit_alone(&queue_, quanta, hdr);
 	return true;
 }
 
@@ -210,12 +278,14 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	int err = 0;
 
 	for (; wr; wr = wr->next) {
-		err = take(*wr);
-		if (err) [[unlikely]] {
-			*bad = wr;
-			break;
+		if (!post_single(*wr)) {
+			err = take(*wr);
+			if (err) [[unlikely]] {
+				*bad = wr;
+				break;
+			}
+			sirdma_sq_publish(&queue_);
 		}
-		sirdma_sq_publish(&queue_);
 		posted = true;
 	}
 	lock_.unlock();

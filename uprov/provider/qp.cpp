@@ -206,7 +206,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 
 	if (!memory)
 		return nullptr;
-	std::unique_ptr<SendSlot[]> slots(new (std::nothrow) SendSlot[geometry.sq_quanta]);
+	std::unique_ptr<SendSlot[]> slots(new (std::nothrow) SendSlot[geometry.sq_quanta]{});
 	const size_t rq_wqes = geometry.rq_quanta >> geometry.rq_shift;
 	std::unique_ptr<__u64[]> wr_ids(new (std::nothrow) __u64[rq_wqes]);
 

@@ -25,6 +25,17 @@ struct QueuePairMemory {
 	sirdma_qp_shadow *shadow;
 };
 
+/*
+ * The part of a work completion that is the same for all of a QP without immediate data, invalidated
+ * key or address: as its members follow each other in ibv_wc, to copy them together.
+ */
+struct QpPart {
+	uint32_t imm = 0;
+	uint32_t qp_num = 0;
+	uint32_t src_qp = 0;
+	uint32_t flags = 0;
+};
+
 class QueuePair {
 public:
 	QueuePair(const QueuePairMemory &memory, const SendLimits &send_limits,
@@ -42,6 +53,8 @@ public:
 	/* The QP has its number: from now on doorbells reach the device. */
 	void attach(sirdma_db_page *page, uint32_t qp_id) noexcept
 	{
+		part_.qp_num = qp_id;
+		part_.src_qp = qp_id;
 		send.doorbell.attach(page, shadow_, qp_id);
 	}
 
@@ -50,6 +63,9 @@ public:
 	{
 		return state() == IBV_QPS_RESET || !recv.size() ? EINVAL : 0;
 	}
+
+	/* Of its plain work completions. */
+	const QpPart &part() const noexcept { return part_; }
 
 	ibv_qp_state state() const noexcept { return state_.load(std::memory_order_relaxed); }
 
@@ -91,6 +107,7 @@ private:
 	}
 
 	sirdma_qp_shadow *const shadow_;
+	QpPart part_;
 	std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
 };
 

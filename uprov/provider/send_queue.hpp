@@ -138,6 +138,7 @@ public:
 
 private:
 	bool post_plain(const ibv_send_wr &wr) noexcept;
+	bool post_single(const ibv_send_wr &wr) noexcept;
 	int post_rest(const ibv_send_wr *wr, const ibv_send_wr **bad, bool posted) noexcept;
 	int post_contended(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept;
 	int take(const ibv_send_wr &wr) noexcept;

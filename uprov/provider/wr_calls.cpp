@@ -80,11 +80,40 @@ void wr_set_sge_list(ibv_qp_ex *ex, size_t num_sge, const ibv_sge *sges) noexcep
 	send_queue(ex).set_fragments({&sge, 1});
 }
 
-void wr_set_inline_data(ibv_qp_ex *ex, void *addr, size_t length) noexcept
+[[gnu::noinline]] void set_any_inline(ibv_qp_ex *ex, void *addr, size_t length) noexcept
 {
 	const ibv_data_buf buf = {.addr = addr, .length = length};
 
 	send_queue(ex).set_inline({&buf, 1});
+}
+
+/* The data fits in the first quantum, and only data is missing. */
+[[gnu::noinline]] void set_short_inline(ibv_qp_ex *ex, void *addr, size_t length) noexcept
+{
+	OpenRequest &request = send_queue(ex).request;
+	sirdma_sq &sq = send_queue(ex).queue();
+	const auto bytes = static_cast<uint32_t>(length);
+	sirdma_inline data;
+
+	put(sq.wqe->frag_addr, 0);
+	sirdma_inline_begin(&data, sq.wqe, sq.valid);
+	sirdma_inline_add(&data, addr, bytes);
+	request.hdr |= sirdma_inline_bits(bytes);
+	sirdma_sq_describe(&sq, bytes);
+	sq.unfinished = OpenRequest::one;
+}
+
+/* It calls other functions only by jumps at its end, so that it saves no registers. */
+void wr_set_inline_data(ibv_qp_ex *ex, void *addr, size_t length) noexcept
+{
+	constexpr uint32_t kinds = SIRDMA_SEND_OP_INLINE | SIRDMA_SEND_OP_PLACEMENT;
+	const sirdma_sq &sq = send_queue(ex).queue();
+
+	if (sq.unfinished == OpenRequest::data && length <= SIRDMA_INLINE_FIRST &&
+	    length <= sq.max_inline && (send_queue(ex).request.op & kinds) == SIRDMA_SEND_OP_INLINE)
+		set_short_inline(ex, addr, length);
+	else
+		set_any_inline(ex, addr, length);
 }
 
 void wr_set_inline_data_list(ibv_qp_ex *ex, size_t num_buf, const ibv_data_buf *list) noexcept
@@ -316,7 +345,7 @@ void WrCalls<dest>::set_sge(ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_
 
 	sirdma_put_frag(sirdma_frag_at(sq.wqe, 0), &sge, sq.valid);
 	if constexpr (dest == Dest::connection) {
-		sirdma_sq_describe(&sq, 1, length);
+		sirdma_sq_describe(&sq, length);
 		sq.unfinished = OpenRequest::one;
 	} else {
 		queue.data_is_set(1, length, 0);
