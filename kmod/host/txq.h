@@ -26,9 +26,16 @@ struct snic_host;
  * A queue is full when this many bytes are queued here or on their way through the network
  * stack, and not written off. QPs that want to send then wait in a list, and so do QPs that
  * come while the list is not empty: first come, first served. The first QP sends one burst
- * and goes to the end of the list. The list is served when half of the queue is free, so that one
- * wakeup is for several bursts. The limit is 16 bursts (SNIC_BURST_DEFAULT), which take 0.8 ms at
- * 10 Gbit/s. It was not tuned.
+ * and goes to the end of the list.
+ *
+ * The limit is two windows of a QP (SNIC_DEFAULT_WINDOW), since a frame takes about twice the
+ * memory of its payload. Over a netdev that sends each 10 ms (scripts/accept fairness) one QP then
+ * has 40 MB/s, and 16 MB/s with half of the limit; with GSO 48, and 25 with a quarter.
+ *
+ * The list is served when half of the queue is free, so that one wakeup is for several bursts,
+ * which may be short. When 6000 QPs send 1 KiB each over 100 Mbit/s (verbs_fairness -n 6000 -m 4
+ * -s 1024, qdisc tbf, no GSO), that is 900 wakeups instead of 8100, and 41 % of a processor instead
+ * of 44 %. With messages of 16 KiB and more there is no difference.
  */
 #define SNIC_TXQ_LIMIT (1024 * 1024)
 #define SNIC_TXQ_RESUME (SNIC_TXQ_LIMIT / 2)

@@ -50,6 +50,7 @@ static struct {
 #define PAYLOAD 1024
 #define MAX_QPS 4096
 #define BULK 65536 /* what a QP sends at a time */
+#define HALF (SNIC_TXQ_LIMIT / 2)
 #define WAITING 8 /* QPs that share the queue */
 
 struct tx_fixture {
@@ -274,7 +275,7 @@ static void freed_frames_wake_nobody_before_half_the_queue_is_empty(struct kunit
 {
 	struct tx_fixture *f = test->priv;
 	struct snic_txq *q = crowd(test);
-	u32 i, half = (SNIC_TXQ_LIMIT - SNIC_TXQ_RESUME) / BULK;
+	u32 i, half = HALF / BULK;
 
 	for (i = 0; i < half; i++) {
 		snic_txq_uncharge(q->now, BULK);
@@ -299,16 +300,16 @@ static void first_come_is_first_served(struct kunit *test)
 	struct snic_txq *q = crowd(test);
 	u32 i, served;
 
-	snic_txq_uncharge(q->now, SNIC_TXQ_RESUME + BULK);
+	snic_txq_uncharge(q->now, HALF + BULK);
 	/* There is room, but others came before. */
 	KUNIT_EXPECT_FALSE(test, snic_host_tx_room(&f->host, QPN));
 	serve(f);
 	served = seen.resumed;
-	KUNIT_EXPECT_EQ(test, served, SNIC_TXQ_RESUME / BULK + 1);
+	KUNIT_EXPECT_EQ(test, served, HALF / BULK + 1);
 	for (i = 0; i < WAITING; i++)
 		KUNIT_EXPECT_EQ(test, seen.order[i], qpn_at(i));
 	/* Who sent what it might and wants more is behind who did not yet. */
-	snic_txq_uncharge(q->now, SNIC_TXQ_RESUME + BULK);
+	snic_txq_uncharge(q->now, HALF + BULK);
 	serve(f);
 	KUNIT_EXPECT_EQ(test, seen.order[WAITING], QPN);
 	for (i = WAITING + 1; i < min_t(u32, seen.resumed, 2 * WAITING + 1); i++)
@@ -427,7 +428,7 @@ static void who_waits_behind_a_full_queue_is_watched(struct kunit *test)
 	struct snic_txq *q = crowd(test);
 
 	watched = 0;
-	snic_txq_uncharge(q->now, SNIC_TXQ_RESUME + BULK);
+	snic_txq_uncharge(q->now, HALF + BULK);
 	serve(f);
 	KUNIT_EXPECT_NE(test, q->wait_head, 0);
 	KUNIT_EXPECT_GT(test, watched, 0);

@@ -3,10 +3,11 @@
 // them, and each bottom half behind them, keeps the CPU.
 //   flush   queue pairs with full receive queues go to the error state, all of them together
 //   events  queue pairs in the error state, each with an armed completion queue: each receive is an event
-//   lists   every queue pair posts one list of long WRITEs; the peer may be the same device
+//   lists   every queue pair posts one list of WRITEs; the peer may be the same device. The queue pairs are RC, or UC by -u:
+//           these have no window, and complete a WRITE when it is sent
 //   sqe     a full send queue goes to SQE by its first request, and back to RTS, which flushes the others
 //   timers  each queue pair sends one WRITE to a queue pair that is gone, so that all their timers run at once
-//   verbs_hold -d DEVICE [-p PEER-DEVICE] [-n QUEUE-PAIRS] [-w REQUESTS OF EACH] [-s BYTES] [-r ROUNDS] LOAD
+//   verbs_hold -d DEVICE [-p PEER-DEVICE] [-n QUEUE-PAIRS] [-w REQUESTS OF EACH] [-s BYTES] [-r ROUNDS] [-u] LOAD
 #include "device.hpp"
 #include "memory.hpp"
 #include "verbs.hpp"
@@ -43,6 +44,7 @@ struct Plan {
 	uint32_t depth = 1;
 	size_t bytes = 1 << 20;
 	int rounds = 1;
+	ibv_qp_type type = IBV_QPT_RC;
 };
 
 [[noreturn]] void die(const char *what, int error = errno)
@@ -234,8 +236,8 @@ void lists(const Plan &plan)
 	List list(near, far, plan.depth, plan.bytes);
 
 	for (uint32_t i = 0; i < plan.pairs; i++) {
-		from.push_back(near.make_qp(IBV_QPT_RC, plan.depth));
-		to.push_back(far.make_qp(IBV_QPT_RC, 1));
+		from.push_back(near.make_qp(plan.type, plan.depth));
+		to.push_back(far.make_qp(plan.type, 1));
 		connect(near, from.back(), far.address(to.back()));
 		connect(far, to.back(), near.address(from.back()));
 	}
@@ -296,7 +298,7 @@ void timers(const Plan &plan)
 int main(int argc, char **argv)
 {
 	verbs::Plan plan;
-	for (int opt; (opt = getopt(argc, argv, "d:p:n:w:s:r:")) != -1;) {
+	for (int opt; (opt = getopt(argc, argv, "d:p:n:w:s:r:u")) != -1;) {
 		switch (opt) {
 		case 'd':
 			plan.device = optarg;
@@ -315,6 +317,9 @@ int main(int argc, char **argv)
 			break;
 		case 'r':
 			plan.rounds = std::atoi(optarg);
+			break;
+		case 'u':
+			plan.type = IBV_QPT_UC;
 			break;
 		default:
 			return 2;
@@ -339,7 +344,7 @@ int main(int argc, char **argv)
 		}
 	}
 	std::fputs("verbs_hold -d DEVICE [-p PEER-DEVICE] [-n QUEUE-PAIRS] [-w REQUESTS] "
-		   "[-s BYTES] [-r ROUNDS] flush|events|lists|sqe|timers\n",
+		   "[-s BYTES] [-r ROUNDS] [-u] flush|events|lists|sqe|timers\n",
 		   stderr);
 	return 2;
 }
