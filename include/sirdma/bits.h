@@ -22,10 +22,7 @@
 #define SIRDMA_PAGE_SHIFT 12
 #define SIRDMA_PAGE_SIZE (1u << SIRDMA_PAGE_SHIFT)
 
-/*
- * Between two members of a structure: no cache line has both, of processors whose lines have up to so
- * many bytes.
- */
+/* Bytes. Padding of this size between two members keeps them in different cache lines of most processors. */
 #define SIRDMA_CACHE_LINE 64
 
 /* A function of a header that is seldom called: not to be inlined into its callers. */

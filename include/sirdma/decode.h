@@ -182,8 +182,8 @@ static inline int sirdma_cqe_shared(const struct sirdma_cqe_at *at)
 }
 
 /*
- * Detach @at from its QP, which its word @qp names. It has SIRDMA_CQE_ERROR then, so that successful
- * completions are not detached.
+ * Detach @at from its QP, which its word @qp names. Also set SIRDMA_CQE_ERROR: a poller need not look
+ * for a missing QP in completions without it.
  */
 static inline void sirdma_cqe_detach(const struct sirdma_cqe_at *at, __le64 *qp)
 {

@@ -127,7 +127,8 @@ struct sirdma_send {
 #define SIRDMA_SEND_ON_XRC 0x8000000u
 #define SIRDMA_SEND_ON_RELIABLE (SIRDMA_SEND_ON_RC | SIRDMA_SEND_ON_XRC)
 #define SIRDMA_SEND_ON_CONNECTED (SIRDMA_SEND_ON_RELIABLE | SIRDMA_SEND_ON_UC)
-/* Which of them is @type? 0: its queue pairs send nothing. */
+
+/* The SIRDMA_SEND_ON_* of device type @type (enum sirdma_qp_type); 0: its QPs send nothing. */
 static inline __u32 sirdma_send_on(__u32 type)
 {
 	switch (type) {

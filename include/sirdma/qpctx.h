@@ -26,21 +26,28 @@ enum sirdma_qp_type {
 	SIRDMA_QPT_XRC_TGT = 4, /* an XRC target: it has no queues, CQs and PD of its own */
 };
 
-/* Returns the type of verbs type @verbs_type, or -1 if it is not supported. */
-static inline int sirdma_qp_type_from_verbs(__u32 verbs_type)
+/* Types of the verbs API, in the numbers of enum ib_qp_type and enum ibv_qp_type. */
+enum sirdma_verbs_qp_type {
+	SIRDMA_VERBS_QPT_RC = 2,
+	SIRDMA_VERBS_QPT_UC = 3,
+	SIRDMA_VERBS_QPT_UD = 4,
+	SIRDMA_VERBS_QPT_XRC_INI = 9,
+	SIRDMA_VERBS_QPT_XRC_TGT = 10,
+};
+
+/* Returns the type of @verbs_type, or -1 if it is not supported. */
+static inline SIRDMA_CONSTEXPR int sirdma_qp_type_from_verbs(__u32 verbs_type)
 {
-	/* Numbers of enum ib_qp_type and enum ibv_qp_type. */
 	switch (verbs_type) {
-	case 2:
+	case SIRDMA_VERBS_QPT_RC:
 		return SIRDMA_QPT_RC;
-	case 3:
+	case SIRDMA_VERBS_QPT_UC:
 		return SIRDMA_QPT_UC;
-	case 1: /* the QP of the general services */
-	case 4:
+	case SIRDMA_VERBS_QPT_UD:
 		return SIRDMA_QPT_UD;
-	case 9:
+	case SIRDMA_VERBS_QPT_XRC_INI:
 		return SIRDMA_QPT_XRC_INI;
-	case 10:
+	case SIRDMA_VERBS_QPT_XRC_TGT:
 		return SIRDMA_QPT_XRC_TGT;
 	default:
 		return -1;

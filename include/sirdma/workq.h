@@ -34,7 +34,7 @@ struct sirdma_sq_slot {
 struct sirdma_sq {
 	/* These are set before sirdma_sq_init(), except for the mask. */
 	struct sirdma_wqe *ring; /* zeroed at first */
-	struct sirdma_sq_slot *slots;
+	struct sirdma_sq_slot *slots; /* zeroed at first */
 	__u32 size; /* quanta, more than sirdma_sq_reserved(); slots as well */
 	__u32 mask; /* size - 1, set by sirdma_sq_init() */
 	__u32 max_sge;
@@ -186,8 +186,8 @@ static inline void sirdma_sq_init(struct sirdma_sq *sq)
 	sirdma_sq_start_over(sq);
 }
 
-/* Describe the next WQE, of @length bytes of payload. */
-static inline void sirdma_sq_describe(struct sirdma_sq *sq, __u32 length)
+/* The next WQE has @length bytes of payload. */
+static inline void sirdma_sq_set_length(struct sirdma_sq *sq, __u32 length)
 {
 	sq->slot->length = length;
 }
@@ -201,7 +201,7 @@ static inline void sirdma_sq_advance(struct sirdma_sq *sq, __u32 quanta, __u32 e
 }
 
 /*
- * Commit the next WQE, which is described and is written except for @hdr, its header with the valid
+ * Commit the next WQE, whose length is set and which is written except for @hdr, its header with the valid
  * bit.
  */
 static inline void sirdma_sq_commit(struct sirdma_sq *sq, __u32 quanta, __u64 hdr)
@@ -258,9 +258,12 @@ static inline void sirdma_sq_rewind(struct sirdma_sq *sq)
 	const __u32 end = sirdma_sq_next(sq) + behind;
 	__u32 i;
 
-	for (i = sq->head; i != end; i++)
+	for (i = sq->head; i != end; i++) {
 		sirdma_put64(&sirdma_sq_wqe_at(sq, i)->hdr,
 			     sirdma_valid_bit(i, sq->size) ^ SIRDMA_WQE_VALID);
+		/* No request begins there, whichever is written over it. */
+		sirdma_sq_slot_at(sq, i)->end = 0;
+	}
 	sq->first = (struct sirdma_wqe *)0;
 	sq->waiting = 0;
 	sirdma_sq_seek(sq);
@@ -304,7 +307,7 @@ static SIRDMA_COLD int sirdma_sq_make_room(struct sirdma_sq *sq, __u32 quanta)
 		return -ENOMEM;
 	for (i = 0; i < padding; i++) {
 		sq->slot->wr_id = 0;
-		sirdma_sq_describe(sq, 0);
+		sirdma_sq_set_length(sq, 0);
 		sirdma_sq_commit(sq, 1, sirdma_put_nop(sq->wqe, sq->valid));
 	}
 	sirdma_sq_seek(sq);
@@ -403,9 +406,17 @@ static inline int sirdma_sq_take(struct sirdma_sq *sq, const struct sirdma_send 
 		hdr |= SIRDMA_PREP(SIRDMA_WQE_REMSTAG, send->key);
 	sq->slot->wr_id = send->wr_id;
 	hdr = sirdma_sq_put(sq, send, op, hdr, (__u32)bytes);
-	sirdma_sq_describe(sq, op & SIRDMA_SEND_OP_ATOMIC ? SIRDMA_ATOMIC_LEN : (__u32)bytes);
+	sirdma_sq_set_length(sq, op & SIRDMA_SEND_OP_ATOMIC ? SIRDMA_ATOMIC_LEN : (__u32)bytes);
 	sirdma_sq_commit(sq, quanta, hdr);
 	return 0;
+}
+
+/* Is @end the end of a request that was published and is not retired? The device may name any. */
+static inline int sirdma_sq_is_outstanding(const struct sirdma_sq *sq, __u32 end)
+{
+	const __u32 head = sirdma_load32(&sq->head);
+
+	return head - end < head - sq->tail;
 }
 
 /*
@@ -416,15 +427,14 @@ static inline int sirdma_sq_complete(struct sirdma_sq *sq, __u32 position, __u64
 				     __u32 *length)
 {
 	const struct sirdma_sq_slot *slot = sirdma_sq_slot_at(sq, position);
-	const __u32 head = sirdma_load32(&sq->head);
+	const __u32 end = sirdma_load32(&slot->end);
 
-	/* The ends of outstanding requests are behind the tail, up to the head. */
-	if (head - slot->end >= head - sq->tail)
+	if (!sirdma_sq_is_outstanding(sq, end))
 		return 0;
 	/* Read it first: the poster may overwrite the slot once it is retired. */
 	*wr_id = slot->wr_id;
 	*length = slot->length;
-	sirdma_wq_retire(&sq->tail, slot->end);
+	sirdma_wq_retire(&sq->tail, end);
 	return 1;
 }
 
@@ -432,12 +442,13 @@ static inline int sirdma_sq_complete(struct sirdma_sq *sq, __u32 position, __u64
 static inline void sirdma_sq_reset(struct sirdma_sq *sq)
 {
 	__builtin_memset(sq->ring, 0, (__SIZE_TYPE__)sq->size * SIRDMA_QUANTUM);
+	__builtin_memset(sq->slots, 0, (__SIZE_TYPE__)sq->size * sizeof(*sq->slots));
 	sirdma_sq_start_over(sq);
 }
 
 /* Receive queue */
 
-/* The members before the mask, and shift and max_sge, are set. */
+/* The caller has set ring, wr_ids, size, shift and max_sge. */
 static inline void sirdma_rq_init(struct sirdma_rq *rq)
 {
 	rq->mask = rq->size - 1;
@@ -486,7 +497,10 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 	return 0;
 }
 
-/* The same of the receive request in quantum @position. */
+/*
+ * Complete the receive request in quantum @position, as a CQE says: it and all before it are retired.
+ * *wr_id is its own. 0 when none is outstanding there.
+ */
 static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64 *wr_id)
 {
 	const __u32 tail = rq->tail;

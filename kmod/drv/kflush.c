@@ -28,6 +28,9 @@ static int sirdma_kqp_flush_sends(struct sirdma_kqp *kqp, int num_entries, struc
 		const struct sirdma_sq_slot slot = *sirdma_sq_slot_at(sq, sq->tail);
 		const u64 hdr = sirdma_get64(&sirdma_sq_wqe_at(sq, sq->tail)->hdr);
 
+		/* The slots are the driver's own, but the tail is where the device's CQEs put it. */
+		if (WARN_ON_ONCE(!sirdma_sq_is_outstanding(sq, slot.end)))
+			break;
 		sirdma_wq_retire(&sq->tail, slot.end);
 		/* The entry is padding, which no consumer posted. */
 		if (SIRDMA_GET(SIRDMA_WQE_OPCODE, hdr) == SIRDMA_OP_NOP)
@@ -45,8 +48,7 @@ static int sirdma_kqp_flush_recvs(struct sirdma_kqp *kqp, int num_entries, struc
 
 	spin_lock(&kqp->rq_lock);
 	while (n < num_entries && rq->tail != rq->head) {
-		sirdma_put_flushed(kqp->qp, rq->wr_ids[rq->tail & (rq->size - 1)], IB_WC_RECV,
-				   &wc[n++]);
+		sirdma_put_flushed(kqp->qp, rq->wr_ids[rq->tail & rq->mask], IB_WC_RECV, &wc[n++]);
 		sirdma_wq_retire(&rq->tail, rq->tail + 1);
 	}
 	spin_unlock(&kqp->rq_lock);

@@ -37,12 +37,25 @@ static int sirdma_qp_check_cqs(const struct ib_qp_init_attr *init, bool user)
 	return !receives || sirdma_cq_is_users(init->recv_cq) == user ? 0 : -EINVAL;
 }
 
+/* The device's type, or -1. The QP of the general services sends and receives datagrams. */
+static int sirdma_qp_type(const struct ib_qp_init_attr *init)
+{
+	static_assert((int)IB_QPT_RC == SIRDMA_VERBS_QPT_RC &&
+		      (int)IB_QPT_UC == SIRDMA_VERBS_QPT_UC &&
+		      (int)IB_QPT_UD == SIRDMA_VERBS_QPT_UD &&
+		      (int)IB_QPT_XRC_INI == SIRDMA_VERBS_QPT_XRC_INI &&
+		      (int)IB_QPT_XRC_TGT == SIRDMA_VERBS_QPT_XRC_TGT);
+
+	return init->qp_type == IB_QPT_GSI ? SIRDMA_QPT_UD :
+					     sirdma_qp_type_from_verbs(init->qp_type);
+}
+
 static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_attr *init,
 				struct ib_udata *udata)
 {
 	if (init->create_flags || init->rwq_ind_tbl)
 		return -EOPNOTSUPP;
-	if (sirdma_qp_type_from_verbs(init->qp_type) < 0) {
+	if (sirdma_qp_type(init) < 0) {
 		sirdma_refused(dev,
 			       "create_qp: types RC, UC, UD, XRC and GSI are supported, not %u",
 			       init->qp_type);
@@ -62,7 +75,7 @@ static int sirdma_qp_check_init(struct sirdma_dev *dev, const struct ib_qp_init_
 		return -EPERM;
 	if (!init->srq)
 		return 0;
-	if (!sirdma_qp_may_share_rq(sirdma_qp_type_from_verbs(init->qp_type))) {
+	if (!sirdma_qp_may_share_rq(sirdma_qp_type(init))) {
 		sirdma_refused(dev, "create_qp: type %u has no shared receive queue",
 			       init->qp_type);
 		return -EOPNOTSUPP;
@@ -331,7 +344,7 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	err = sirdma_qp_check_init(dev, init, udata);
 	if (err)
 		return err;
-	qp->type = sirdma_qp_type_from_verbs(init->qp_type);
+	qp->type = sirdma_qp_type(init);
 	if (qp->type == SIRDMA_QPT_XRC_TGT)
 		return sirdma_create_target(dev, qp, init);
 	if (udata) {

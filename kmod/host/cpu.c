@@ -16,9 +16,9 @@
 /*
  * Bytes and queues that one drain may send before other softirqs run. A small frame
  * counts as SNIC_FRAME_MIN_COST: many would flood the receive backlog of a virtual netdev. The
- * bytes are two bursts (SNIC_BURST_DEFAULT), or 32 small frames; the queues are all of eight
- * devices, each of which may have almost nothing. The numbers were not tuned: scripts/accept
- * hold-times measures what they allow.
+ * bytes are two bursts (SNIC_BURST_DEFAULT) on the wire, eight to a device of this host, or 32 small
+ * frames; the queues are all of eight devices, each of which may have almost nothing. The numbers
+ * were not tuned: scripts/accept hold-times measures what they allow.
  */
 #define SNIC_DRAIN_COST (128 * 1024)
 #define SNIC_DRAIN_STEPS 256

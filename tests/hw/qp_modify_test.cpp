@@ -16,6 +16,7 @@ extern "C" {
 #include "sirdma/wqe.h"
 }
 
+#include <map>
 #include <utility>
 
 namespace sirdma::test
@@ -582,8 +583,23 @@ TEST(QpCreate, TargetsHaveADomainAlone)
 	EXPECT_EQ(ctx.qp_type, SIRDMA_QPT_XRC_TGT);
 	EXPECT_EQ(le32_to_cpu(ctx.xrcd), 77u);
 	EXPECT_EQ(le32_to_cpu(ctx.sq_quanta), 0u);
-	EXPECT_EQ(sirdma_qp_type_from_verbs(9), SIRDMA_QPT_XRC_INI);
-	EXPECT_EQ(sirdma_qp_type_from_verbs(10), SIRDMA_QPT_XRC_TGT);
+}
+
+TEST(QpCreate, TypesOfTheVerbsApi)
+{
+	const std::map<u32, int> types{{2, SIRDMA_QPT_RC},
+				       {3, SIRDMA_QPT_UC},
+				       {4, SIRDMA_QPT_UD},
+				       {9, SIRDMA_QPT_XRC_INI},
+				       {10, SIRDMA_QPT_XRC_TGT}};
+
+	for (u32 verbs = 0; verbs < 300; verbs++)
+		EXPECT_EQ(sirdma_qp_type_from_verbs(verbs),
+			  types.count(verbs) ? types.at(verbs) : -1);
+	EXPECT_TRUE(sirdma_qp_may_share_rq(SIRDMA_QPT_RC));
+	EXPECT_TRUE(sirdma_qp_may_share_rq(SIRDMA_QPT_UD));
+	for (int other : {int{SIRDMA_QPT_UC}, int{SIRDMA_QPT_XRC_INI}, int{SIRDMA_QPT_XRC_TGT}, -1})
+		EXPECT_FALSE(sirdma_qp_may_share_rq(static_cast<u32>(other)));
 }
 
 TEST(QpCreate, FlagsSayWhereRingsAreAndWhoUsesThem)

@@ -379,7 +379,7 @@ inline void Qp::place_raw(const Wr &wr, sirdma_send send)
 	else
 		hdr = sirdma_put_send(wqe, &send, hdr, valid);
 	queue.slot->wr_id = 0;
-	sirdma_sq_describe(&queue, 0);
+	sirdma_sq_set_length(&queue, 0);
 	sirdma_sq_commit(&queue, quanta, hdr);
 }
 

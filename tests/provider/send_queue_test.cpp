@@ -86,6 +86,43 @@ TEST(SendQueue, NopsFillAChunkThatIsTooShort)
 	EXPECT_EQ(seen->quanta, 7u);
 }
 
+/* A request begins only where the last one posted there does, whatever was there before. */
+TEST(SendQueue, ADeviceCannotCompleteTheMiddleOfARequest)
+{
+	TestQp qp;
+	sirdma_sq &sq = qp->send.queue();
+	auto small = make_sges(1);
+	auto large = make_sges(5); /* 3 quanta */
+	__u64 wr_id = 0;
+	__u32 length = 0;
+	const auto only_the_first = [&](const char *when) {
+		SCOPED_TRACE(when);
+		ASSERT_EQ(post(*qp, make_send(large, 7)), 0);
+		for (__u32 position : {1u, 2u, 3u, 100u})
+			EXPECT_FALSE(sirdma_sq_complete(&sq, position, &wr_id, &length))
+				<< position;
+		EXPECT_EQ(sq.tail, 0u);
+		EXPECT_TRUE(sirdma_sq_complete(&sq, 0, &wr_id, &length));
+		EXPECT_EQ(wr_id, 7u);
+		EXPECT_EQ(sq.tail, sq.head);
+		sirdma_sq_reset(&sq);
+	};
+
+	for (int i = 0; i < 3; ++i)
+		ASSERT_EQ(post(*qp, make_send(small)), 0);
+	sirdma_sq_reset(&sq);
+	only_the_first("after a reset");
+
+	for (int i = 0; i < 3; ++i) {
+		sirdma_send send{};
+
+		send.opcode = SIRDMA_WR_SEND;
+		ASSERT_EQ(sirdma_sq_take(&sq, &send), 0);
+	}
+	sirdma_sq_rewind(&sq);
+	only_the_first("after requests that were not published");
+}
+
 /* As many requests as create_qp promised fit whatever their sizes. */
 TEST(SendQueue, PromisedDepthFitsAnyMix)
 {

@@ -222,6 +222,14 @@ const Row queues[] = {
 	 [](Scene &s) {
 		 return create_qp(s, IBV_QPT_RAW_PACKET, {1, 1, 1, 1, 0});
 	 }},
+	{"QpOfTheGeneralServices", EOPNOTSUPP,
+	 [](Scene &s) {
+		 return create_qp(s, static_cast<ibv_qp_type>(1), {1, 1, 1, 1, 0});
+	 }},
+	{"QpOfAnUnknownType", EOPNOTSUPP,
+	 [](Scene &s) {
+		 return create_qp(s, static_cast<ibv_qp_type>(200), {1, 1, 1, 1, 0});
+	 }},
 	{"SrqOfTooManyPieces", EINVAL, [](Scene &s) { return create_srq(s, 16, ~0u); }},
 	{"SrqOfTooManyRequests", EINVAL, [](Scene &s) { return create_srq(s, 1u << 30, 1); }},
 	{"AhOfAnUnknownPort", EINVAL, [](Scene &s) { return create_ah(s, 2, true); }},

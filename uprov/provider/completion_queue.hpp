@@ -111,8 +111,8 @@ private:
 	/* The next element. */
 	const sirdma_cqe *element() const noexcept { return &ring_.ring[ring_.head]; }
 	/*
-	 * Has the device not written @cqe, the next element, yet? That of a kept ring it has: the last
-	 * one there remains until next_ring_ takes its place.
+	 * Has the device not written @cqe, the next element, yet? In a kept ring it always has: the last
+	 * element there stays until next_ring_ takes its place.
 	 */
 	bool is_pending(const sirdma_cqe *cqe) const noexcept
 	{
@@ -150,7 +150,7 @@ private:
 	uint32_t cq_id_ = 0;
 };
 
-/* It calls other functions only by jumps at its end, so that it saves no registers. */
+/* All calls are tail calls, so that the compiler saves no registers. */
 inline int CompletionQueue::poll(uint32_t count, ibv_wc *wcs) noexcept
 {
 	const sirdma_cqe *cqe;

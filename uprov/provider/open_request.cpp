@@ -21,7 +21,7 @@ void SendQueue::is_set(uint32_t parts) noexcept
 	queue_.unfinished &= ~parts;
 	if (queue_.unfinished)
 		return;
-	sirdma_sq_describe(&queue_, request.length);
+	sirdma_sq_set_length(&queue_, request.length);
 	sirdma_sq_commit(&queue_, request.quanta, request.hdr);
 }
 

@@ -105,6 +105,9 @@ constexpr auto plain_opcodes = [] {
 	}
 	return table;
 }();
+/* decode_plain() takes the upper half for the position, which the masks of rings cut out of it. */
+static_assert(SIRDMA_GET(SIRDMA_CQE_WQEIDX, uint64_t{SIRDMA_MAX_WQ_QUANTA - 1} << 32) ==
+	      SIRDMA_MAX_WQ_QUANTA - 1);
 static_assert(SIRDMA_CQE_VALID >> (32 + kind_shift + kind_bits) == 1 &&
 	      (SIRDMA_CQE_SQ | SIRDMA_CQE_OP) >> (32 + kind_shift) == (1 << kind_bits) - 1);
 
@@ -116,36 +119,42 @@ template <typename Wc>
 [[gnu::always_inline]] inline void put_common(const QueuePair &qp, Wc &wc) noexcept
 {
 	constexpr size_t from = offsetof(Wc, status);
-	constexpr size_t part = offsetof(Wc, qp_num) - offsetof(QpPart, qp_num);
-	constexpr size_t behind = part + sizeof(QpPart);
+	constexpr size_t part = offsetof(Wc, qp_num) - offsetof(WcConstants, qp_num);
+	constexpr size_t behind = part + sizeof(WcConstants);
 	auto *const bytes = reinterpret_cast<uint8_t *>(&wc);
 
-	static_assert(offsetof(Wc, src_qp) == part + offsetof(QpPart, src_qp));
+	static_assert(offsetof(Wc, src_qp) == part + offsetof(WcConstants, src_qp));
 	memset(bytes + from, 0, part - from);
-	memcpy(bytes + part, &qp.part(), sizeof(QpPart));
+	memcpy(bytes + part, &qp.wc_constants(), sizeof(WcConstants));
 	memset(bytes + behind, 0, sizeof(wc) - behind);
 }
 
 /*
- * @state: the upper half of the header, in which the bits of not_plain are 0. The masks of the rings cut
- * off what is above the position of the WQE. Returns false if @cqe is not a plain completion after all,
+ * @upper_hdr: the upper half of the header, in which the bits of not_plain are 0. Its lowest bits are the
+ * position of the WQE; the masks of the rings cut off what is above them. Returns false if @cqe is not a plain completion after all,
  * or if its work request is gone.
  */
 template <typename Wc>
-[[gnu::always_inline]] inline bool decode_plain(const sirdma_cqe &cqe, uint32_t state,
+[[gnu::always_inline]] inline bool decode_plain(const sirdma_cqe &cqe, uint32_t upper_hdr,
 						Wc &wc) noexcept
 {
-	const uint32_t opcode = plain_opcodes[state >> kind_shift];
+	const uint32_t opcode = plain_opcodes[upper_hdr >> kind_shift];
+	/* There is a QP: completions that sirdma_cqe_detach() detached have the error bit. */
 	auto &qp = *reinterpret_cast<QueuePair *>(get(cqe.compl_ctx));
-	/* The codec's type of the same size. */
-	auto *const wr_id = reinterpret_cast<__u64 *>(&wc.wr_id);
+	__u64 wr_id = 0;
+	bool found;
 
 	put_common(qp, wc);
 	wc.opcode = static_cast<decltype(wc.opcode)>(opcode);
-	if (opcode < SIRDMA_WC_RECV) [[likely]]
-		return sirdma_sq_complete(&qp.send.queue(), state, wr_id, &wc.byte_len);
-	wc.byte_len = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_PAYLDLEN, get(cqe.len)));
-	return opcode != no_plain_opcode && sirdma_rq_complete(&qp.recv.queue(), state, wr_id);
+	if (opcode < SIRDMA_WC_RECV) [[likely]] {
+		found = sirdma_sq_complete(&qp.send.queue(), upper_hdr, &wr_id, &wc.byte_len);
+	} else {
+		wc.byte_len = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_PAYLDLEN, get(cqe.len)));
+		found = opcode != no_plain_opcode &&
+			sirdma_rq_complete(&qp.recv.queue(), upper_hdr, &wr_id);
+	}
+	wc.wr_id = wr_id;
+	return found;
 }
 
 } // namespace
@@ -181,18 +190,18 @@ CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *s
 /*
  * Poll plain completions without a call, from @cqe on, which is the next element: at most @count, which
  * is not 0, and not beyond the end of the ring. They are consumed, but do not count as unpublished.
- * Returns how many they are; @wcs moves behind them. *state: see decode_plain(), of the header that was
+ * Returns how many they are; @wcs moves behind them. *upper_hdr: see decode_plain(), of the header that was
  * read last; with not_valid there is no other completion.
  */
 [[gnu::always_inline]] inline uint32_t CompletionQueue::poll_plain(const sirdma_cqe *cqe,
 								   uint32_t count, ibv_wc *&wcs,
-								   uint32_t *state) noexcept
+								   uint32_t *upper_hdr) noexcept
 {
 	const sirdma_cqe *const end = cqe + std::min(count, ring_.size - ring_.head);
 
 	do {
-		*state = upper(sirdma_get64_acquire(&cqe->hdr)) ^ upper(ring_.valid);
-		if ((*state & not_plain) || !decode_plain(*cqe, *state, *wcs)) [[unlikely]]
+		*upper_hdr = upper(sirdma_get64_acquire(&cqe->hdr)) ^ upper(ring_.valid);
+		if ((*upper_hdr & not_plain) || !decode_plain(*cqe, *upper_hdr, *wcs)) [[unlikely]]
 			break;
 		++cqe;
 		++wcs;
@@ -218,10 +227,10 @@ CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *s
 		if (++polled == all)
 			break;
 
-		uint32_t state;
+		uint32_t upper_hdr;
 		const uint32_t most = SIRDMA_CQ_PUBLISH_INTERVAL - ring_.unpublished;
 		const uint32_t plain =
-			poll_plain(element(), std::min(all - polled, most), wcs, &state);
+			poll_plain(element(), std::min(all - polled, most), wcs, &upper_hdr);
 
 		ring_.unpublished += plain;
 		polled += plain;
@@ -243,10 +252,10 @@ int CompletionQueue::poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *
 	if (count > SIRDMA_CQ_PUBLISH_INTERVAL) [[unlikely]]
 		return poll_rest(count, wcs, 0);
 
-	uint32_t state;
-	const uint32_t polled = poll_plain(cqe, count, wcs, &state);
+	uint32_t upper_hdr;
+	const uint32_t polled = poll_plain(cqe, count, wcs, &upper_hdr);
 
-	if (polled < count && !(state & not_valid)) [[unlikely]]
+	if (polled < count && !(upper_hdr & not_valid)) [[unlikely]]
 		return poll_rest(count - polled, wcs, polled);
 	sirdma_cq_put_head(&ring_);
 	lock_.unlock();
@@ -257,10 +266,10 @@ int CompletionQueue::poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *
 [[gnu::always_inline]] inline bool CompletionQueue::take_next(Completion &c) noexcept
 {
 	const sirdma_cqe *const cqe = element();
-	const uint32_t state = upper(sirdma_get64_acquire(&cqe->hdr)) ^ upper(ring_.valid);
+	const uint32_t upper_hdr = upper(sirdma_get64_acquire(&cqe->hdr)) ^ upper(ring_.valid);
 
-	if ((state & not_plain) || !decode_plain(*cqe, state, c)) [[unlikely]]
-		return !(state & not_valid) && take(c);
+	if ((upper_hdr & not_plain) || !decode_plain(*cqe, upper_hdr, c)) [[unlikely]]
+		return !(upper_hdr & not_valid) && take(c);
 	sirdma_cq_advance(&ring_, 1);
 	sirdma_cq_publish_some(&ring_);
 	return true;

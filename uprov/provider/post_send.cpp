@@ -196,7 +196,7 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 		remote_addr = wr.wr.rdma.remote_addr;
 	}
 	queue_.slot->wr_id = wr.wr_id;
-	sirdma_sq_describe(&queue_, sge->length);
+	sirdma_sq_set_length(&queue_, sge->length);
 	sirdma_put_frag(sirdma_frag_at(wqe, 0), sge, valid);
 	put(wqe->remote, remote_addr);
 	sirdma_sq_commit_alone(&queue_, 1, hdr);
@@ -266,7 +266,7 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	}
 	put(wqe->remote, remote);
 	queue_.slot->wr_id = wr.wr_id;
-	sirdma_sq_describe(&queue_, length);
+	sirdma_sq_set_length(&queue_, length);
 	sirdma_sq_commit_alone(&queue_, quanta, hdr);
 	return true;
 }

@@ -17,6 +17,11 @@ namespace sirdma
 namespace
 {
 
+static_assert(int{IBV_QPT_RC} == SIRDMA_VERBS_QPT_RC && int{IBV_QPT_UC} == SIRDMA_VERBS_QPT_UC &&
+	      int{IBV_QPT_UD} == SIRDMA_VERBS_QPT_UD &&
+	      int{IBV_QPT_XRC_SEND} == SIRDMA_VERBS_QPT_XRC_INI &&
+	      int{IBV_QPT_XRC_RECV} == SIRDMA_VERBS_QPT_XRC_TGT);
+
 /* Hold Context::numbers, for a QP that has a shared receive queue. */
 class NumberGuard {
 public:

@@ -26,10 +26,10 @@ struct QueuePairMemory {
 };
 
 /*
- * The part of a work completion that is the same for all of a QP without immediate data, invalidated
- * key or address: as its members follow each other in ibv_wc, to copy them together.
+ * The members of a work completion that are the same for all plain completions of a QP, in the order of
+ * ibv_wc, so that they are copied together.
  */
-struct QpPart {
+struct WcConstants {
 	uint32_t imm = 0;
 	uint32_t qp_num = 0;
 	uint32_t src_qp = 0;
@@ -53,8 +53,8 @@ public:
 	/* The QP has its number: from now on doorbells reach the device. */
 	void attach(sirdma_db_page *page, uint32_t qp_id) noexcept
 	{
-		part_.qp_num = qp_id;
-		part_.src_qp = qp_id;
+		wc_constants_.qp_num = qp_id;
+		wc_constants_.src_qp = qp_id;
 		send.doorbell.attach(page, shadow_, qp_id);
 	}
 
@@ -65,7 +65,7 @@ public:
 	}
 
 	/* Of its plain work completions. */
-	const QpPart &part() const noexcept { return part_; }
+	const WcConstants &wc_constants() const noexcept { return wc_constants_; }
 
 	ibv_qp_state state() const noexcept { return state_.load(std::memory_order_relaxed); }
 
@@ -107,7 +107,7 @@ private:
 	}
 
 	sirdma_qp_shadow *const shadow_;
-	QpPart part_;
+	WcConstants wc_constants_;
 	std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
 };
 

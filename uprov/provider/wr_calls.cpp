@@ -99,11 +99,11 @@ void wr_set_sge_list(ibv_qp_ex *ex, size_t num_sge, const ibv_sge *sges) noexcep
 	sirdma_inline_begin(&data, sq.wqe, sq.valid);
 	sirdma_inline_add(&data, addr, bytes);
 	request.hdr |= sirdma_inline_bits(bytes);
-	sirdma_sq_describe(&sq, bytes);
+	sirdma_sq_set_length(&sq, bytes);
 	sq.unfinished = OpenRequest::one;
 }
 
-/* It calls other functions only by jumps at its end, so that it saves no registers. */
+/* All calls are tail calls, so that the compiler saves no registers. */
 void wr_set_inline_data(ibv_qp_ex *ex, void *addr, size_t length) noexcept
 {
 	constexpr uint32_t kinds = SIRDMA_SEND_OP_INLINE | SIRDMA_SEND_OP_PLACEMENT;
@@ -345,7 +345,7 @@ void WrCalls<dest>::set_sge(ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_
 
 	sirdma_put_frag(sirdma_frag_at(sq.wqe, 0), &sge, sq.valid);
 	if constexpr (dest == Dest::connection) {
-		sirdma_sq_describe(&sq, length);
+		sirdma_sq_set_length(&sq, length);
 		sq.unfinished = OpenRequest::one;
 	} else {
 		queue.data_is_set(1, length, 0);
