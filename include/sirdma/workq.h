@@ -201,8 +201,8 @@ static inline void sirdma_sq_advance(struct sirdma_sq *sq, __u32 quanta, __u32 e
 }
 
 /*
- * Commit the next WQE, whose length is set and which is written except for @hdr, its header with the valid
- * bit.
+ * Commit the next WQE, whose length is set and which is written except for @hdr, its header with the
+ * valid bit.
  */
 static inline void sirdma_sq_commit(struct sirdma_sq *sq, __u32 quanta, __u64 hdr)
 {

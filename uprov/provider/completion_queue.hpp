@@ -131,7 +131,7 @@ private:
 	int poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *cqe) noexcept;
 	int poll_rest(uint32_t count, ibv_wc *wcs, uint32_t polled) noexcept;
 	uint32_t poll_plain(const sirdma_cqe *cqe, uint32_t count, ibv_wc *&wcs,
-			    uint32_t *state) noexcept;
+			    uint32_t *upper_hdr) noexcept;
 	void write_arm(Arm want) noexcept;
 	/* The device fills @ring; the queue is locked. */
 	void use_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;

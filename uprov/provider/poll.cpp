@@ -131,8 +131,8 @@ template <typename Wc>
 
 /*
  * @upper_hdr: the upper half of the header, in which the bits of not_plain are 0. Its lowest bits are the
- * position of the WQE; the masks of the rings cut off what is above them. Returns false if @cqe is not a plain completion after all,
- * or if its work request is gone.
+ * position of the WQE; the masks of the rings cut off what is above them. Returns false if @cqe is not a
+ * plain completion after all, or if its work request is gone.
  */
 template <typename Wc>
 [[gnu::always_inline]] inline bool decode_plain(const sirdma_cqe &cqe, uint32_t upper_hdr,
@@ -190,8 +190,8 @@ CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *s
 /*
  * Poll plain completions without a call, from @cqe on, which is the next element: at most @count, which
  * is not 0, and not beyond the end of the ring. They are consumed, but do not count as unpublished.
- * Returns how many they are; @wcs moves behind them. *upper_hdr: see decode_plain(), of the header that was
- * read last; with not_valid there is no other completion.
+ * Returns how many they are; @wcs moves behind them. *upper_hdr: see decode_plain(), of the header that
+ * was read last; with not_valid there is no other completion.
  */
 [[gnu::always_inline]] inline uint32_t CompletionQueue::poll_plain(const sirdma_cqe *cqe,
 								   uint32_t count, ibv_wc *&wcs,
