@@ -187,6 +187,8 @@ cm_listening() {	# NETNS PROCESS
 	for p in "$2" $(descendants "$2"); do ! grep -qE "pid $p( |$)" <<< "$listeners" || return 0; done
 	return 1
 }
+# Does a twin in NETNS listen? A service of it is a listening socket whose name ends with the service's number.
+twin_listening() { on "$1" grep -q ' 00010000 .*@sirdma/.*/[0-9]\{8\}$' /proc/net/unix; }
 serves() {	# NETNS PORT PROCESS
 	if [[ $2 == cm ]]; then cm_listening "$1" "$3"; else listening "$1" "$2"; fi
 }
