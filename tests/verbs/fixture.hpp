@@ -116,6 +116,12 @@ int post_recv(ibv_srq *srq, std::vector<ibv_sge> sges, uint64_t wr_id = 0);
 
 // Polls, yielding the processor between polls, until a completion or the deadline.
 std::optional<ibv_wc> await(ibv_cq *cq, std::chrono::milliseconds limit = patience());
+// Whether a request that the responder refuses may end like this. Where packets are lost, its NAK may be, and a responder that
+// stopped does not repeat it (IBTA 9.9.3): the requester then runs out of retries.
+bool ends_as(ibv_wc_status status, ibv_wc_status wanted);
+// Why a test of several requests of which one is refused is skipped there.
+inline constexpr char lost_answers[] = "a responder that stopped repeats no answer that was lost, "
+				       "of no request";
 // As await; a missing completion or another status fails the test.
 ibv_wc expect_wc(ibv_cq *cq, ibv_wc_status status = IBV_WC_SUCCESS,
 		 std::chrono::milliseconds limit = patience());

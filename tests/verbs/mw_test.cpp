@@ -516,7 +516,9 @@ TEST_F(MemoryWindowProtection, InvalidationWhileThePeerReads)
 			ASSERT_TRUE(wc);
 			if (wc->status == IBV_WC_SUCCESS)
 				continue;
-			EXPECT_EQ(wc->status, broken ? IBV_WC_WR_FLUSH_ERR : IBV_WC_REM_ACCESS_ERR);
+			EXPECT_TRUE(ends_as(wc->status,
+					    broken ? IBV_WC_WR_FLUSH_ERR : IBV_WC_REM_ACCESS_ERR))
+				<< ibv_wc_status_str(wc->status);
 			broken = true;
 		}
 		// It ends by itself, or is flushed with the connection.

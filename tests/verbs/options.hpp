@@ -23,6 +23,7 @@ struct Options {
 		false; // VERBS_EXHAUST: the device was made small, so that its ends can be reached
 	bool unpinned =
 		false; // VERBS_UNPINNED: the device runs in this process and cannot hold its pages
+	bool lossy = false; // VERBS_LOSSY: packets are lost on the way
 	std::string spare_netdev; // VERBS_SPARE_NETDEV: one on which devices may be made and removed
 	bool change_mtu = false; // VERBS_CHANGE_MTU: a test may change the MTU of a device's netdev
 	bool list_exceptions = false;

@@ -308,7 +308,8 @@ TEST_P(QpRights, QueuePairWithoutTheRightRefuses)
 		  0);
 	const std::optional<ibv_wc> wc = await(pair.a.scq);
 	ASSERT_TRUE(wc);
-	EXPECT_TRUE(wc->status == IBV_WC_REM_INV_REQ_ERR || wc->status == IBV_WC_REM_ACCESS_ERR)
+	EXPECT_TRUE(ends_as(wc->status, IBV_WC_REM_INV_REQ_ERR) ||
+		    ends_as(wc->status, IBV_WC_REM_ACCESS_ERR))
 		<< ibv_wc_status_str(wc->status);
 	expect_untouched(local, target);
 }
@@ -343,6 +344,8 @@ TEST_F(Protection, KeyOfADeregisteredRegionIsDead)
 // Requests posted after the faulty one are flushed and have no effect at the other end.
 TEST_F(Protection, WorkBehindAFaultIsFlushed)
 {
+	if (options().lossy)
+		GTEST_SKIP() << lost_answers;
 	Pair pair = make_pair();
 	const Region local = make_region(pair.a.pd, room);
 	const Region target = make_region(pair.b.pd, room);
