@@ -116,14 +116,13 @@ bool snic_retry_absent(struct snic_qp *qp)
 		req->absent_psn = req->nxt;
 		req->absent_waits = 0;
 	}
-	if (req->absent_waits >=
-	    (qp->dev->prq.entries ? SNIC_ABSENT_WAITS_ASKED : SNIC_ABSENT_WAITS)) {
+	if (req->absent_waits >= SNIC_ABSENT_WAITS && !READ_ONCE(qp->dev->prq.entries)) {
 		req->absent_waits = 0;
 		snic_send_fail_oldest(qp, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 		return false;
 	}
 	wait = SNIC_ABSENT_FIRST_NS << min_t(u8, req->absent_waits, SNIC_ABSENT_DOUBLINGS);
-	req->absent_waits++;
+	req->absent_waits = min_t(u8, req->absent_waits + 1, SNIC_ABSENT_WAITS);
 	retry_wait(qp, wait);
 	req->absent_wait = true;
 	return true;

@@ -11,16 +11,13 @@
 #define SNIC_MAX_RNR_BACKOFF_NS 2000000ull
 /*
  * Waits for absent local memory: the first wait, how often a wait is doubled, and how many waits
- * there are. Together they take 3.4 s; a busy disk provides a page in less time.
+ * there are. Together they take 3.4 s; a busy disk provides a page in less time. A driver that is
+ * asked for memory says when there is none, and the device waits until it does: a page may come from
+ * a slow disk or a file server.
  */
 #define SNIC_ABSENT_FIRST_NS 65536ull
 #define SNIC_ABSENT_DOUBLINGS 10
 #define SNIC_ABSENT_WAITS 60
-/*
- * The same if the driver was asked for the memory; it reports memory that does not exist. A page may
- * come from a slow disk or a file server: together they take 15.5 s.
- */
-#define SNIC_ABSENT_WAITS_ASKED 240
 
 /* Requests are in flight: make sure that the timer runs. @fresh: none were in flight before. */
 void snic_retry_start(struct snic_qp *qp, bool fresh);

@@ -201,6 +201,27 @@ TEST_F(PageRequests, RequesterAsksForItsOwnMemoryAndContinuesWhenTheDriverRings)
 	}
 }
 
+// A driver that is slow, as with memory on a file server, is waited for, and asked again and again.
+TEST_F(PageRequests, OwnMemoryMayComeLate)
+{
+	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
+		auto l = link();
+		u32 asked = 0;
+
+		set(a, 2, SIRDMA_PBLE_ABSENT);
+		l->a.post(wr(op, length));
+		for (u32 s = 0; s < 60; s++) {
+			settle(1000 * ms);
+			while (at_a.next())
+				asked++;
+		}
+		EXPECT_GT(asked, 600u);
+		EXPECT_FALSE(l->a.poll(true));
+		set(a, 2, 0);
+		expect_ok(wait_send(l->a), op);
+	}
+}
+
 TEST_F(PageRequests, AtomicAsksForOneBlock)
 {
 	auto l = link();
