@@ -43,7 +43,12 @@ across() {
 	fi
 	echo "[node $NODE] IPv$family ${name##*/} $*, server: node $server_node"
 	grep 'iters in\|: OK\|^ *[0-9]\+ \+[0-9.]\+ \|rx_bad_icrc\|retransmits' "$work/here" | sed "s/^/[node $NODE]   /" || true
-	[[ $status == 0 ]] || { cat "$work/here"; keep_capture; }
+	if [[ $status != 0 ]]; then
+		cat "$work/here"
+		keep_capture
+		# The guest's own words, which it says on its way to its end
+		[[ $NODE != 0 ]] || tail -n 40 "$work/guest"
+	fi
 	[[ $status == 0 ]] || fail "node $NODE: IPv$family ${name##*/} $*, server: node $server_node: exit $status"
 }
 
