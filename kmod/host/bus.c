@@ -15,6 +15,7 @@
 #include "model/snic.h"
 #include "napi.h"
 #include "host/trace.h"
+#include "sirdma/roce.h"
 
 /* Memory of dma_alloc(). DMA addresses of this bus are kernel virtual addresses. */
 struct snic_block {
@@ -221,6 +222,10 @@ static void snic_bus_doorbell(struct sirdma_bus *base, u32 qpn)
 	struct snic_host *host = snic_host_of(base);
 
 	snic_qp_ring(host->dev, qpn);
+	if (qpn == SIRDMA_GSI_QPN) {
+		snic_defer_gsi(host);
+		return;
+	}
 	snic_qpset_add(&host->deferred, qpn);
 	snic_cpu_schedule();
 }

@@ -10,8 +10,10 @@
 #include "cpu.h"
 #include "dev.h"
 #include "napi.h"
+#include "sirdma/roce.h"
 
 static struct kthread_worker *snic_background; /* work of all hosts */
+static struct workqueue_struct *snic_gsi_wq;
 
 int snic_qpset_init(struct snic_qpset *set, u32 max_qps)
 {
@@ -226,4 +228,27 @@ int snic_background_init(void)
 void snic_background_exit(void)
 {
 	kthread_destroy_worker(snic_background);
+}
+
+void snic_defer_gsi(struct snic_host *host)
+{
+	queue_work(snic_gsi_wq, &host->gsi_work);
+}
+
+void snic_gsi_work(struct work_struct *work)
+{
+	snic_defer_qp_run(container_of(work, struct snic_host, gsi_work), SIRDMA_GSI_QPN);
+}
+
+/* WQ_MEM_RECLAIM: a block device over RDMA connects again before pages can be written to it. */
+int snic_gsi_init(void)
+{
+	snic_gsi_wq = alloc_workqueue("sirdma_gsi",
+				      WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM | WQ_SYSFS, 0);
+	return snic_gsi_wq ? 0 : -ENOMEM;
+}
+
+void snic_gsi_exit(void)
+{
+	destroy_workqueue(snic_gsi_wq);
 }

@@ -6,6 +6,7 @@
 #include <linux/compiler.h>
 #include <linux/kthread.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 struct snic_host;
 
@@ -46,5 +47,18 @@ void snic_defer_background(struct snic_host *host, u32 qpn);
 void snic_background_work(struct kthread_work *work);
 int snic_background_init(void);
 void snic_background_exit(void);
+
+/*
+ * Run the QP of the general services in a task, soon. The bottom half would run on the poster's CPU
+ * before the poster goes on, and would do the receiver's work as well if the receiver is on this
+ * machine. The task takes all management datagrams that were posted before it runs, on another CPU if
+ * one is idle. 200 connections at once took 1.97 ms each in an emulated guest of 2 CPUs, 2.62 ms by the
+ * bottom half, and their ends 58 and 380 us. Any context.
+ */
+void snic_defer_gsi(struct snic_host *host);
+/* The function of snic_host.gsi_work. */
+void snic_gsi_work(struct work_struct *work);
+int snic_gsi_init(void);
+void snic_gsi_exit(void);
 
 #endif

@@ -102,6 +102,7 @@ static struct snic_host *snic_host_alloc(struct net_device *ndev,
 	if (err)
 		goto err_deferred;
 	kthread_init_work(&host->background_work, snic_background_work);
+	INIT_WORK(&host->gsi_work, snic_gsi_work);
 	err = snic_bus_init(host, full.max_ceqs + 1);
 	if (err)
 		goto err_background;
@@ -187,6 +188,7 @@ void snic_host_destroy(struct sirdma_bus *bus)
 	/* From now on no other device delivers here, and no CPU runs deferred work of this one. */
 	synchronize_rcu();
 	kthread_cancel_work_sync(&host->background_work);
+	cancel_work_sync(&host->gsi_work);
 	snic_host_free(host);
 	netdev_put(ndev, &tracker);
 }
@@ -235,9 +237,12 @@ static int __init snic_init(void)
 	err = snic_background_init();
 	if (err)
 		goto err_wq;
-	err = snic_cpu_init();
+	err = snic_gsi_init();
 	if (err)
 		goto err_background;
+	err = snic_cpu_init();
+	if (err)
+		goto err_gsi;
 	err = snic_addr_init();
 	if (err)
 		goto err_cpu;
@@ -246,6 +251,8 @@ static int __init snic_init(void)
 
 err_cpu:
 	snic_cpu_exit();
+err_gsi:
+	snic_gsi_exit();
 err_background:
 	snic_background_exit();
 err_wq:
@@ -260,6 +267,7 @@ static void __exit snic_exit(void)
 	snic_cpu_exit();
 	/* Charges that outlived their device are freed by RCU callbacks. */
 	rcu_barrier();
+	snic_gsi_exit();
 	snic_background_exit();
 	destroy_workqueue(snic_wq);
 }

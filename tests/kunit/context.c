@@ -49,6 +49,7 @@ static struct {
 	atomic_t handled[VECTORS];
 	u32 order[MAX_QPS]; /* numbers of QPs as they ran */
 	atomic_t ran;
+	atomic_t ran_in_task; /* of these, the runs outside the bottom half */
 	atomic_t late; /* frames that waited */
 	atomic_t wrong; /* calls in a context that the contract excludes */
 	bool endless[VECTORS]; /* the handler never comes to an end of its events */
@@ -77,6 +78,8 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 	int n = atomic_inc_return(&model.ran) - 1;
 
 	look_around();
+	if (!in_serving_softirq())
+		atomic_inc(&model.ran_in_task);
 	spin_lock_bh(&model_lock);
 	model.ran_of[dev == model.other.dev]++;
 	if (n < MAX_QPS)
@@ -158,10 +161,12 @@ static int context_init(struct kunit *test)
 
 	memset(&model, 0, sizeof(model));
 	KUNIT_ASSERT_EQ(test, snic_background_init(), 0);
+	KUNIT_ASSERT_EQ(test, snic_gsi_init(), 0);
 	KUNIT_ASSERT_EQ(test, snic_cpu_init(), 0);
 	KUNIT_ASSERT_EQ(test, snic_qpset_init(&model.host.deferred, MAX_QPS), 0);
 	KUNIT_ASSERT_EQ(test, snic_qpset_init(&model.host.background, MAX_QPS), 0);
 	kthread_init_work(&model.host.background_work, snic_background_work);
+	INIT_WORK(&model.host.gsi_work, snic_gsi_work);
 	KUNIT_ASSERT_EQ(test, snic_bus_init(&model.host, VECTORS), 0);
 	for (i = 0; i < VECTORS; i++)
 		KUNIT_ASSERT_EQ(test, bus->ops->irq_request(bus, i, handler, NULL), 0);
@@ -178,10 +183,12 @@ static void context_exit(struct kunit *test)
 	list_del_rcu(&model.host.node);
 	synchronize_rcu();
 	kthread_cancel_work_sync(&model.host.background_work);
+	cancel_work_sync(&model.host.gsi_work);
 	snic_bus_fini(&model.host);
 	snic_qpset_fini(&model.host.background);
 	snic_qpset_fini(&model.host.deferred);
 	snic_cpu_exit();
+	snic_gsi_exit();
 	snic_background_exit();
 	KUNIT_EXPECT_EQ(test, atomic_read(&model.wrong), 0);
 }
@@ -248,6 +255,33 @@ static void interrupt_posts(struct kunit *test)
 		KUNIT_EXPECT_FALSE(test, poster.ran);
 		KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[poster.qpn], 1));
 	}
+}
+
+/* The device's work for a management datagram is not done on the poster's CPU before it goes on. */
+static void management_runs_in_a_task(struct kunit *test)
+{
+	static struct poster poster;
+	struct sirdma_bus *bus = test->priv;
+
+	KUNIT_EXPECT_FALSE(test, post(bus, SIRDMA_GSI_QPN));
+	KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[SIRDMA_GSI_QPN], 1));
+	KUNIT_EXPECT_EQ(test, atomic_read(&model.ran_in_task), 1);
+
+	poster.bus = bus;
+	poster.qpn = SIRDMA_GSI_QPN;
+	atomic_set(&poster.posted, 0);
+	hrtimer_setup(&poster.timer, poster_fire, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	hrtimer_start(&poster.timer, ns_to_ktime(100000), HRTIMER_MODE_REL_HARD);
+	KUNIT_EXPECT_TRUE(test, comes_true(&poster.posted, 1));
+	hrtimer_cancel(&poster.timer);
+	KUNIT_EXPECT_FALSE(test, poster.ran);
+	KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[SIRDMA_GSI_QPN], 2));
+	KUNIT_EXPECT_EQ(test, atomic_read(&model.ran_in_task), 2);
+
+	/* All others run in the bottom half. */
+	KUNIT_EXPECT_FALSE(test, post(bus, SIRDMA_GSI_QPN + 1));
+	KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[SIRDMA_GSI_QPN + 1], 1));
+	KUNIT_EXPECT_EQ(test, atomic_read(&model.ran_in_task), 2);
 }
 
 /* A command raises its events with softirqs on, a received packet with them off. */
@@ -607,6 +641,7 @@ static struct kunit_case context_cases[] = {
 	KUNIT_CASE(tunnels_are_noticed),
 	KUNIT_CASE(task_posts),
 	KUNIT_CASE(interrupt_posts),
+	KUNIT_CASE(management_runs_in_a_task),
 	KUNIT_CASE(interrupts_wait_for_locks),
 	KUNIT_CASE(interrupts_of_task_and_softirq),
 	KUNIT_CASE(freed_interrupt_is_silent),
