@@ -23,10 +23,16 @@
  */
 #define WATCH_NS (50 * NSEC_PER_USEC)
 /*
- * If a context has more queue pairs than this, they run in the device's bottom half, which has a
- * budget and serves all users in turn.
+ * The timer itself looks at so many queue pairs. For more, it starts the work: a worker waits until
+ * the scheduler takes the processor from the tasks that poll for a completion, which is a time slice
+ * of some milliseconds.
  */
-#define LOOK_KICKS 8
+#define LOOK_IN_TIMER 8
+/*
+ * Periods without a store after which the page is unmapped: a millisecond. Meanwhile a store costs no
+ * fault. Not tuned.
+ */
+#define WATCH_IDLE 20
 /*
  * Then the next period lasts at least this many times as long as the last look, so that a user with
  * many queue pairs, who may store at will, takes a fifth of a processor at most.
@@ -57,14 +63,17 @@ struct sirdma_doorbell {
 	u32 mappings;
 	/* That of the mappings' file in /dev, which keep it. NULL: there are no mappings. */
 	struct inode *inode;
+	struct hrtimer timer;
+	struct work_struct work;
+	/* Taken inside the mutex. dev and these members change under both locks; idle under this one. */
+	spinlock_t ring_lock;
 	struct list_head qps; /* list of struct sirdma_qp.ringers */
 	u32 nqps;
-	bool watched; /* the timer runs, or the work does */
-	struct hrtimer timer; /* starts the work */
-	struct work_struct work;
+	bool watched; /* the timer runs, or will be started by the work */
+	u32 idle; /* periods since the timer found a store */
 };
 
-/* Works of it wait for a page table at most. They serve tasks that poll for a completion. */
+/* Works of it wait for a page table at most. */
 static struct workqueue_struct *doorbell_wq;
 static atomic_t doorbell_count = ATOMIC_INIT(0);
 
@@ -87,14 +96,27 @@ static bool doorbell_take(struct sirdma_doorbell *db)
 	return xchg(word, NO_DOORBELL) != NO_DOORBELL;
 }
 
-/* The caller holds the lock. */
+/*
+ * The queue pairs run in the device's bottom half, which has a budget and serves all users in turn. The
+ * caller holds the lock or, for a few queue pairs, the lock of the list.
+ */
+static void doorbell_ring(struct sirdma_doorbell *db)
+{
+	struct sirdma_bus *bus = db->dev->bus;
+	struct sirdma_qp *qp;
+
+	list_for_each_entry(qp, &db->qps, ringers)
+		bus->ops->doorbell(bus, qp->ibqp.qp_num);
+}
+
+/* The caller holds the lock. A task that stores while the page is not mapped runs a few itself. */
 static void doorbell_look(struct sirdma_doorbell *db)
 {
 	struct sirdma_bus *bus = db->dev->bus;
 	struct sirdma_qp *qp;
 
 	list_for_each_entry(qp, &db->qps, ringers) {
-		if (db->nqps <= LOOK_KICKS)
+		if (db->nqps <= LOOK_IN_TIMER)
 			bus->ops->kick(bus, qp->ibqp.qp_num);
 		else
 			bus->ops->doorbell(bus, qp->ibqp.qp_num);
@@ -107,8 +129,19 @@ static void doorbell_watch(struct sirdma_doorbell *db, u64 look_ns)
 {
 	u64 period = max_t(u64, WATCH_NS, look_ns * WATCH_PAUSE);
 
+	spin_lock_bh(&db->ring_lock);
 	db->watched = true;
-	hrtimer_start(&db->timer, ns_to_ktime(period), HRTIMER_MODE_REL);
+	db->idle = 0;
+	hrtimer_start(&db->timer, ns_to_ktime(period), HRTIMER_MODE_REL_SOFT);
+	spin_unlock_bh(&db->ring_lock);
+}
+
+/* The caller holds the lock. The timer ends by itself. */
+static void doorbell_unwatch(struct sirdma_doorbell *db)
+{
+	spin_lock_bh(&db->ring_lock);
+	db->watched = false;
+	spin_unlock_bh(&db->ring_lock);
 }
 
 /* The caller holds the lock, without which nobody maps the page. */
@@ -117,13 +150,40 @@ static void doorbell_unmap(struct sirdma_doorbell *db)
 	if (db->inode)
 		unmap_mapping_range(db->inode->i_mapping,
 				    (loff_t)db->base.entry.start_pgoff << PAGE_SHIFT, PAGE_SIZE, 1);
-	db->watched = false;
+	doorbell_unwatch(db);
 }
 
+/* The timer runs on while the work waits to unmap the page, in which stores go unnoticed otherwise. */
 static enum hrtimer_restart doorbell_timer(struct hrtimer *timer)
 {
-	queue_work(doorbell_wq, &container_of(timer, struct sirdma_doorbell, timer)->work);
-	return HRTIMER_NORESTART;
+	struct sirdma_doorbell *db = container_of(timer, struct sirdma_doorbell, timer);
+	bool few, again;
+
+	spin_lock(&db->ring_lock);
+	few = db->watched && db->nqps <= LOOK_IN_TIMER;
+	if (few && doorbell_take(db)) {
+		doorbell_ring(db);
+		db->idle = 0;
+	} else if (db->watched && (!few || ++db->idle == WATCH_IDLE)) {
+		queue_work(doorbell_wq, &db->work);
+	}
+	/* It may have been started under the lock since it fired. */
+	again = few && !hrtimer_is_queued(timer);
+	if (again)
+		hrtimer_forward_now(timer, ns_to_ktime(WATCH_NS));
+	spin_unlock(&db->ring_lock);
+	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
+}
+
+/* Did the timer find a store after it had started the work? */
+static bool doorbell_is_busy(struct sirdma_doorbell *db)
+{
+	bool busy;
+
+	spin_lock_bh(&db->ring_lock);
+	busy = db->nqps <= LOOK_IN_TIMER && db->idle < WATCH_IDLE;
+	spin_unlock_bh(&db->ring_lock);
+	return busy;
 }
 
 static void doorbell_work(struct work_struct *work)
@@ -133,11 +193,13 @@ static void doorbell_work(struct work_struct *work)
 
 	mutex_lock(&db->lock);
 	start = ktime_get_ns();
-	if (!db->dev) {
-		db->watched = false;
+	if (!db->dev || !db->watched) {
+		/* The context is gone. */
 	} else if (doorbell_take(db)) {
 		doorbell_look(db);
-		doorbell_watch(db, db->nqps > LOOK_KICKS ? ktime_get_ns() - start : 0);
+		doorbell_watch(db, db->nqps > LOOK_IN_TIMER ? ktime_get_ns() - start : 0);
+	} else if (doorbell_is_busy(db)) {
+		doorbell_watch(db, 0);
 	} else {
 		doorbell_unmap(db);
 		if (doorbell_take(db))
@@ -223,7 +285,10 @@ static void doorbell_stop(struct sirdma_mmap_entry *entry)
 
 	mutex_lock(&db->lock);
 	WARN_ON(!list_empty(&db->qps));
+	spin_lock_bh(&db->ring_lock);
 	db->dev = NULL;
+	db->watched = false;
+	spin_unlock_bh(&db->ring_lock);
 	mutex_unlock(&db->lock);
 	/* From now on no task starts the timer. */
 	hrtimer_cancel(&db->timer);
@@ -263,9 +328,10 @@ static struct sirdma_doorbell *doorbell_alloc(struct sirdma_dev *dev)
 	db->base.map = doorbell_map;
 	db->base.free = doorbell_stop;
 	mutex_init(&db->lock);
+	spin_lock_init(&db->ring_lock);
 	db->dev = dev;
 	INIT_LIST_HEAD(&db->qps);
-	hrtimer_setup(&db->timer, doorbell_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL);
+	hrtimer_setup(&db->timer, doorbell_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	INIT_WORK(&db->work, doorbell_work);
 	return db;
 }
@@ -305,8 +371,10 @@ void sirdma_doorbell_add(struct sirdma_qp *qp)
 	if (!db)
 		return;
 	mutex_lock(&db->lock);
+	spin_lock_bh(&db->ring_lock);
 	list_add_tail(&qp->ringers, &db->qps);
 	db->nqps++;
+	spin_unlock_bh(&db->ring_lock);
 	mutex_unlock(&db->lock);
 }
 
@@ -317,8 +385,10 @@ void sirdma_doorbell_remove(struct sirdma_qp *qp)
 	if (!db)
 		return;
 	mutex_lock(&db->lock);
+	spin_lock_bh(&db->ring_lock);
 	list_del(&qp->ringers);
 	db->nqps--;
+	spin_unlock_bh(&db->ring_lock);
 	mutex_unlock(&db->lock);
 }
 

@@ -9,14 +9,14 @@
  *    unmapped ───────────────────────────────────▶ watched ──┐ each period: was the word stored
  *        ▲                                            │  ▲───┘ again? Then look
  *        └────────────────────────────────────────────┘
- *          it was not: unmap the page, and read the word once more
+ *          it was not for some periods: unmap the page, and read the word once more
  *
  * To look is to have the device read the send queues of all queue pairs of the context, since all of
  * them store into the same word. No doorbell is lost: a store before the page is unmapped has reached
  * the word when the driver reads it once more, and a later store faults.
  *
- * A poster that waits for each answer longer than a period faults each time, and the device runs in
- * the context of the fault, as it does in that of a kick. A poster of a stream faults once.
+ * A poster that waits longer than these periods faults each time, and the device runs in the context
+ * of the fault, as it does in that of a kick. A poster of a stream, or of a ping-pong, faults once.
  *
  * Mappings may outlive context and device. Each of them refers to a file, which keeps the page, and
  * this module, until the last mapping is gone.
