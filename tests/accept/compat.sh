@@ -100,7 +100,8 @@ compat_doorbells() {
 	local before
 	before=$(faults ir0)
 	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 1 -q 1 -n 3000 -p 200
-	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 3 -q 2 -n 1500 -p 200
+	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 1 -q 1 -n 1000 -p 3000
+	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 3 -q 2 -n 700 -p 3000
 	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 2 -q 40 -n 1000 -p 400 -x 5
 	lost=$(cat "$work/out")
 	[[ $(faults ir0) -gt $((before + 100)) ]] || fail "the doorbell page never sleeps"
