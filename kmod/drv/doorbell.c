@@ -16,6 +16,7 @@
 #include "qp.h"
 #include "sirdma/regs.h"
 #include "ucontext.h"
+#include "user.h"
 
 /*
  * The period in which the word of a watched page is read. It is that of the device's own timer for
@@ -23,19 +24,31 @@
  */
 #define WATCH_NS (50 * NSEC_PER_USEC)
 /*
- * The timer itself looks at so many queue pairs. For more, it starts the work: a worker waits until
- * the scheduler takes the processor from the tasks that poll for a completion, which is a time slice
- * of some milliseconds.
+ * The timer itself looks at so many queue pairs, in a softirq and under a spinlock. For more, it starts
+ * the work: a worker waits until the scheduler takes the processor from the tasks that poll for a
+ * completion, which is a time slice of some milliseconds. Not tuned.
  */
 #define LOOK_IN_TIMER 8
 /*
- * Periods without a store after which the page is unmapped: a millisecond. Meanwhile a store costs no
- * fault. Not tuned.
+ * A task whose store faults runs so many queue pairs itself. More of them run in the device's bottom
+ * half, which has a budget and serves all users in turn.
+ */
+#define LOOK_KICKS 8
+/*
+ * So many queue pairs of a user are looked at in WATCH_NS, for each processor of the machine. A page
+ * counts as one more. If a user has more of them at watched pages, the period of all its pages gets
+ * longer, so that neither many queue pairs nor many contexts, which it may store to at will, take the
+ * processors from other users. Not tuned.
+ */
+#define WATCH_QPS 8
+/*
+ * The page is unmapped when there was no store for so many times WATCH_NS, a millisecond, or for one
+ * period, if that is longer. Meanwhile a store costs no fault. Not tuned.
  */
 #define WATCH_IDLE 20
 /*
- * Then the next period lasts at least this many times as long as the last look, so that a user with
- * many queue pairs, who may store at will, takes a fifth of a processor at most.
+ * The work sets the timer to at least this many times as long as its last look took, so that a user
+ * with very many queue pairs takes a fifth of a processor at most.
  */
 #define WATCH_PAUSE 4
 /*
@@ -60,17 +73,22 @@ struct sirdma_doorbell {
 	struct sirdma_db_page *page;
 	struct mutex lock; /* protects all members below; taken inside mmap_lock */
 	struct sirdma_dev *dev; /* NULL: the context is gone */
+	struct sirdma_user *user; /* of the context; NULL like dev */
 	u32 mappings;
 	/* That of the mappings' file in /dev, which keep it. NULL: there are no mappings. */
 	struct inode *inode;
 	struct hrtimer timer;
 	struct work_struct work;
-	/* Taken inside the mutex. dev and these members change under both locks; idle under this one. */
+	/*
+	 * Taken inside the mutex, and by the timer alone. dev, user and the members below change under
+	 * both locks; idle under this one.
+	 */
 	spinlock_t ring_lock;
 	struct list_head qps; /* list of struct sirdma_qp.ringers */
 	u32 nqps;
 	bool watched; /* the timer runs, or will be started by the work */
-	u32 idle; /* periods since the timer found a store */
+	u32 load; /* the share of user->doorbell_load: queue pairs and one; 0: not watched */
+	u32 idle; /* multiples of WATCH_NS since the timer found a store */
 };
 
 /* Works of it wait for a page table at most. */
@@ -96,10 +114,7 @@ static bool doorbell_take(struct sirdma_doorbell *db)
 	return xchg(word, NO_DOORBELL) != NO_DOORBELL;
 }
 
-/*
- * The queue pairs run in the device's bottom half, which has a budget and serves all users in turn. The
- * caller holds the lock or, for a few queue pairs, the lock of the list.
- */
+/* The caller holds ring_lock. This CPU's bottom half runs the queue pairs. */
 static void doorbell_ring(struct sirdma_doorbell *db)
 {
 	struct sirdma_bus *bus = db->dev->bus;
@@ -109,14 +124,14 @@ static void doorbell_ring(struct sirdma_doorbell *db)
 		bus->ops->doorbell(bus, qp->ibqp.qp_num);
 }
 
-/* The caller holds the lock. A task that stores while the page is not mapped runs a few itself. */
+/* The caller holds the lock. */
 static void doorbell_look(struct sirdma_doorbell *db)
 {
 	struct sirdma_bus *bus = db->dev->bus;
 	struct sirdma_qp *qp;
 
 	list_for_each_entry(qp, &db->qps, ringers) {
-		if (db->nqps <= LOOK_IN_TIMER)
+		if (db->nqps <= LOOK_KICKS)
 			bus->ops->kick(bus, qp->ibqp.qp_num);
 		else
 			bus->ops->doorbell(bus, qp->ibqp.qp_num);
@@ -124,14 +139,33 @@ static void doorbell_look(struct sirdma_doorbell *db)
 	}
 }
 
-/* The caller holds the lock. @look_ns: how long the last look took, if that matters. */
+/* The page or its queue pairs changed. The caller holds ring_lock. */
+static void doorbell_update_load(struct sirdma_doorbell *db)
+{
+	u32 load = db->watched ? db->nqps + 1 : 0;
+
+	atomic_add((int)(load - db->load), &db->user->doorbell_load);
+	db->load = load;
+}
+
+/* The period of the user's pages, in multiples of WATCH_NS. The caller holds ring_lock. */
+static u32 doorbell_periods(const struct sirdma_doorbell *db)
+{
+	u32 load = atomic_read(&db->user->doorbell_load);
+
+	return max(DIV_ROUND_UP(load, WATCH_QPS * num_online_cpus()), 1u);
+}
+
+/* The caller holds the lock. @look_ns: how long the work's last look took. */
 static void doorbell_watch(struct sirdma_doorbell *db, u64 look_ns)
 {
-	u64 period = max_t(u64, WATCH_NS, look_ns * WATCH_PAUSE);
+	u64 period;
 
 	spin_lock_bh(&db->ring_lock);
 	db->watched = true;
 	db->idle = 0;
+	doorbell_update_load(db);
+	period = max_t(u64, (u64)WATCH_NS * doorbell_periods(db), look_ns * WATCH_PAUSE);
 	hrtimer_start(&db->timer, ns_to_ktime(period), HRTIMER_MODE_REL_SOFT);
 	spin_unlock_bh(&db->ring_lock);
 }
@@ -141,6 +175,7 @@ static void doorbell_unwatch(struct sirdma_doorbell *db)
 {
 	spin_lock_bh(&db->ring_lock);
 	db->watched = false;
+	doorbell_update_load(db);
 	spin_unlock_bh(&db->ring_lock);
 }
 
@@ -153,24 +188,46 @@ static void doorbell_unmap(struct sirdma_doorbell *db)
 	doorbell_unwatch(db);
 }
 
-/* The timer runs on while the work waits to unmap the page, in which stores go unnoticed otherwise. */
+/*
+ * Look at the queue pairs, if there was a store. Returns the time until the next look in multiples of
+ * WATCH_NS; 0: the work starts the timer again, or nobody does. The caller holds ring_lock.
+ *
+ * The timer runs on while the work waits to unmap the page, where stores would go unnoticed otherwise.
+ */
+static u32 doorbell_tick(struct sirdma_doorbell *db)
+{
+	u32 periods, idle = db->idle;
+
+	if (!db->watched)
+		return 0;
+	if (db->nqps > LOOK_IN_TIMER) {
+		queue_work(doorbell_wq, &db->work);
+		return 0;
+	}
+	periods = doorbell_periods(db);
+	if (doorbell_take(db)) {
+		doorbell_ring(db);
+		db->idle = 0;
+		return periods;
+	}
+	db->idle += periods;
+	if (idle < WATCH_IDLE && db->idle >= WATCH_IDLE)
+		queue_work(doorbell_wq, &db->work);
+	return periods;
+}
+
 static enum hrtimer_restart doorbell_timer(struct hrtimer *timer)
 {
 	struct sirdma_doorbell *db = container_of(timer, struct sirdma_doorbell, timer);
-	bool few, again;
+	bool again;
+	u32 periods;
 
 	spin_lock(&db->ring_lock);
-	few = db->watched && db->nqps <= LOOK_IN_TIMER;
-	if (few && doorbell_take(db)) {
-		doorbell_ring(db);
-		db->idle = 0;
-	} else if (db->watched && (!few || ++db->idle == WATCH_IDLE)) {
-		queue_work(doorbell_wq, &db->work);
-	}
-	/* It may have been started under the lock since it fired. */
-	again = few && !hrtimer_is_queued(timer);
+	periods = doorbell_tick(db);
+	/* A task may have started it, under the lock, since it fired. */
+	again = periods && !hrtimer_is_queued(timer);
 	if (again)
-		hrtimer_forward_now(timer, ns_to_ktime(WATCH_NS));
+		hrtimer_forward_now(timer, ns_to_ktime((u64)WATCH_NS * periods));
 	spin_unlock(&db->ring_lock);
 	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
@@ -194,7 +251,7 @@ static void doorbell_work(struct work_struct *work)
 	mutex_lock(&db->lock);
 	start = ktime_get_ns();
 	if (!db->dev || !db->watched) {
-		/* The context is gone. */
+		/* The context is gone, or an earlier work has unmapped the page. */
 	} else if (doorbell_take(db)) {
 		doorbell_look(db);
 		doorbell_watch(db, db->nqps > LOOK_IN_TIMER ? ktime_get_ns() - start : 0);
@@ -286,8 +343,10 @@ static void doorbell_stop(struct sirdma_mmap_entry *entry)
 	mutex_lock(&db->lock);
 	WARN_ON(!list_empty(&db->qps));
 	spin_lock_bh(&db->ring_lock);
-	db->dev = NULL;
 	db->watched = false;
+	doorbell_update_load(db);
+	db->dev = NULL;
+	db->user = NULL;
 	spin_unlock_bh(&db->ring_lock);
 	mutex_unlock(&db->lock);
 	/* From now on no task starts the timer. */
@@ -313,7 +372,7 @@ static const struct file_operations doorbell_fops = {
 	.release = doorbell_release,
 };
 
-static struct sirdma_doorbell *doorbell_alloc(struct sirdma_dev *dev)
+static struct sirdma_doorbell *doorbell_alloc(struct sirdma_dev *dev, struct sirdma_user *user)
 {
 	struct sirdma_doorbell *db = kzalloc(sizeof(*db), GFP_KERNEL_ACCOUNT);
 
@@ -330,6 +389,7 @@ static struct sirdma_doorbell *doorbell_alloc(struct sirdma_dev *dev)
 	mutex_init(&db->lock);
 	spin_lock_init(&db->ring_lock);
 	db->dev = dev;
+	db->user = user;
 	INIT_LIST_HEAD(&db->qps);
 	hrtimer_setup(&db->timer, doorbell_timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_SOFT);
 	INIT_WORK(&db->work, doorbell_work);
@@ -339,7 +399,8 @@ static struct sirdma_doorbell *doorbell_alloc(struct sirdma_dev *dev)
 struct sirdma_doorbell *sirdma_doorbell_create(struct ib_ucontext *ibuctx)
 {
 	u32 pgoff = FIRST_PGOFF | (u32)atomic_inc_return(&doorbell_count);
-	struct sirdma_doorbell *db = doorbell_alloc(to_sdev(ibuctx->device));
+	struct sirdma_doorbell *db =
+		doorbell_alloc(to_sdev(ibuctx->device), to_suctx(ibuctx)->user);
 	struct file *file;
 	int err;
 
@@ -374,6 +435,7 @@ void sirdma_doorbell_add(struct sirdma_qp *qp)
 	spin_lock_bh(&db->ring_lock);
 	list_add_tail(&qp->ringers, &db->qps);
 	db->nqps++;
+	doorbell_update_load(db);
 	spin_unlock_bh(&db->ring_lock);
 	mutex_unlock(&db->lock);
 }
@@ -388,6 +450,7 @@ void sirdma_doorbell_remove(struct sirdma_qp *qp)
 	spin_lock_bh(&db->ring_lock);
 	list_del(&qp->ringers);
 	db->nqps--;
+	doorbell_update_load(db);
 	spin_unlock_bh(&db->ring_lock);
 	mutex_unlock(&db->lock);
 }

@@ -15,6 +15,12 @@
  * them store into the same word. No doorbell is lost: a store before the page is unmapped has reached
  * the word when the driver reads it once more, and a later store faults.
  *
+ * The first look is made by the task that faulted. The next ones are made by a timer, in a softirq, so
+ * that no task has to leave a processor for them. Two things are left to a worker: to unmap the page,
+ * while the timer still runs, and all looks at a context of very many queue pairs.
+ *
+ * The period is 50 us, and longer for a user who has many watched pages or many queue pairs at them.
+ *
  * A poster that waits longer than these periods faults each time, and the device runs in the context
  * of the fault, as it does in that of a kick. A poster of a stream, or of a ping-pong, faults once.
  *

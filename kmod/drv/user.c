@@ -51,7 +51,7 @@ void sirdma_user_put(struct sirdma_users *users, struct sirdma_user *user)
 	mutex_lock(&users->lock);
 	if (!--user->contexts) {
 		WARN_ON(atomic_read(&user->ahs) || atomic64_read(&user->odp_pages) ||
-			user->dm_bytes);
+			atomic_read(&user->doorbell_load) || user->dm_bytes);
 		xa_erase(&users->by_uid, __kuid_val(user->uid));
 		kfree(user);
 	}

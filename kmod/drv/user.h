@@ -16,6 +16,7 @@ struct sirdma_user {
 	unsigned int contexts; /* under sirdma_users.lock */
 	atomic_t ahs; /* number of address handles of all contexts, see sirdma_av_is_fair() */
 	atomic64_t odp_pages; /* pages of the regions on demand of all contexts */
+	atomic_t doorbell_load; /* watched doorbell pages of all contexts, and their queue pairs */
 	u64 dm_bytes; /* device memory of all contexts; under sirdma_dms.lock */
 };
 
