@@ -28,7 +28,7 @@
  * the work: a worker waits until the scheduler takes the processor from the tasks that poll for a
  * completion, which is a time slice of some milliseconds. Not tuned.
  */
-#define LOOK_IN_TIMER 8
+#define LOOK_IN_TIMER 64
 /*
  * A task whose store faults runs so many queue pairs itself. More of them run in the device's bottom
  * half, which has a budget and serves all users in turn.
