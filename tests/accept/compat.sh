@@ -94,16 +94,18 @@ compat_wqes() {
 	! grep refused "$work/wqes-ours-common" || fail "requests are refused"
 }
 
-# Pauses in which the page is unmapped, threads that share it, queue pairs in its user's hands or the bottom half's, and a user who
-# only rings
+# Pauses in which the page is unmapped, threads that share it, queue pairs in its user's hands, the timer's or a worker's, and a user
+# who only rings
 compat_doorbells() {
-	local before
+	local before args
 	before=$(faults ir0)
-	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 1 -q 1 -n 3000 -p 200
-	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 1 -q 1 -n 1000 -p 3000
-	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 3 -q 2 -n 700 -p 3000
-	runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 -t 2 -q 40 -n 1000 -p 400 -x 5
-	lost=$(cat "$work/out")
+	for args in '-t 1 -q 1 -n 3000 -p 200' '-t 1 -q 1 -n 1000 -p 3000' '-t 3 -q 2 -n 700 -p 3000' '-t 1 -q 40 -n 2000 -p 200' \
+		'-t 2 -q 40 -n 1000 -p 400 -x 5'; do
+		# shellcheck disable=SC2086
+		runs on near timeout "$limit" "$programs/verbs_doorbell" -d ir0 $args
+		lost=$(tail -n 1 "$work/out")
+		say "$lost"
+	done
 	[[ $(faults ir0) -gt $((before + 100)) ]] || fail "the doorbell page never sleeps"
 }
 

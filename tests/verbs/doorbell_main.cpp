@@ -12,6 +12,7 @@
 #include <getopt.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -38,6 +39,7 @@ namespace
 {
 
 using Clock = std::chrono::steady_clock;
+using Micros = std::chrono::duration<double, std::micro>;
 
 [[noreturn]] void die(const char *what, int error = errno)
 {
@@ -65,6 +67,9 @@ public:
 		for (unsigned i = 0; i < plan.pairs; ++i)
 			qps_.push_back(make_pair(device, pd));
 	}
+
+	// How long the program waited for completions: in all, and for one.
+	Clock::duration waited{}, longest{};
 
 	void run(std::atomic<unsigned> &lost)
 	{
@@ -122,14 +127,19 @@ private:
 		wr.wr.rdma = {.remote_addr = memory_.address(2048), .rkey = mr_->rkey};
 		if (const int err = ibv_post_send(qp, &wr, &bad))
 			die("ibv_post_send", err);
-		const auto end = Clock::now() + std::chrono::milliseconds(plan_.patience_ms);
+		const auto start = Clock::now();
+		const auto end = start + std::chrono::milliseconds(plan_.patience_ms);
 		while (Clock::now() < end) {
 			const int polled = ibv_poll_cq(cq_.get(), 1, &wc);
 
 			if (polled < 0 || (polled && wc.status != IBV_WC_SUCCESS))
 				die("a write failed", EIO);
-			if (polled)
-				return true;
+			if (!polled)
+				continue;
+			const auto took = Clock::now() - start;
+			waited += took;
+			longest = std::max(longest, took);
+			return true;
 		}
 		return false;
 	}
@@ -195,9 +205,16 @@ int run(const Plan &plan)
 	for (std::thread &thread : threads)
 		thread.join();
 	const double took = std::chrono::duration<double>(Clock::now() - start).count();
-	std::printf("%u messages through %u queue pairs of %u threads in %.1f s, %u lost\n",
+	Clock::duration waited{}, longest{};
+	for (const Writer &writer : writers) {
+		waited += writer.waited;
+		longest = std::max(longest, writer.longest);
+	}
+	std::printf("%u messages through %u queue pairs of %u threads in %.1f s, "
+		    "each %.0f us (%.0f at most), %u lost\n",
 		    plan.threads * plan.messages, plan.threads * plan.pairs, plan.threads, took,
-		    lost.load());
+		    Micros(waited).count() / (plan.threads * plan.messages),
+		    Micros(longest).count(), lost.load());
 	return lost ? 1 : 0;
 }
 
