@@ -457,7 +457,7 @@ void sirdma_doorbell_remove(struct sirdma_qp *qp)
 
 int sirdma_doorbell_init(void)
 {
-	doorbell_wq = alloc_workqueue("sirdma_doorbell", WQ_HIGHPRI | WQ_UNBOUND | WQ_SYSFS, 0);
+	doorbell_wq = alloc_workqueue("sirdma_doorbell", WQ_HIGHPRI | WQ_UNBOUND, 0);
 	return doorbell_wq ? 0 : -ENOMEM;
 }
 
