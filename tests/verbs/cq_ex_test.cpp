@@ -99,7 +99,7 @@ protected:
 	if (!(made)) { \
 		if (HasFailure()) \
 			return; \
-		GTEST_SKIP() << peer().name << " does not offer it: " << std::strerror(errno); \
+		GTEST_SKIP() << not_offered("ibv_create_cq_ex", errno); \
 	}
 
 TEST_F(ExtendedCq, EveryStandardFieldIsRead)
@@ -265,7 +265,7 @@ TEST_F(Timestamps, AreReportedWithTheClockTheyAreReadFrom)
 	if (!attr.completion_timestamp_mask) {
 		EXPECT_FALSE(create(peer(), 4, timestamps)) << "not reported, but offered";
 		EXPECT_TRUE(peer().is_rxe()) << "sirdma has timestamps";
-		GTEST_SKIP() << peer().name << " has no timestamps";
+		GTEST_SKIP() << not_reported("completion_timestamp_mask");
 	}
 	ASSERT_GT(attr.hca_core_clock, 0u);
 	const uint64_t real = time_of(CLOCK_MONOTONIC), raw = raw_clock();

@@ -28,7 +28,7 @@ protected:
 		EXPECT_FALSE(alloc_dm(peer(), page));
 		EXPECT_EQ(errno, EOPNOTSUPP) << std::strerror(errno);
 		EXPECT_TRUE(peer().is_rxe()) << "a device of ours has device memory";
-		GTEST_SKIP() << "no device memory, and it says so";
+		GTEST_SKIP() << not_reported("max_dm_size");
 	}
 
 	// A connection, ordinary memory at the initiator, and a region over a part of device memory at the peer.

@@ -81,7 +81,7 @@ protected:
 		EXPECT_EQ(err, EOPNOTSUPP) << std::strerror(err);
 		EXPECT_TRUE(peer().is_rxe() || options().unpinned) << "a kernel's device of ours "
 								      "has such regions";
-		GTEST_SKIP() << "no regions over DMA buffers, and the device says so";
+		GTEST_SKIP() << not_offered("ibv_reg_dmabuf_mr", err);
 	}
 
 	// The errno of a registration; 0: it succeeded, and was undone.

@@ -137,6 +137,16 @@ bool lacks(const Device &dev, int error)
 	return dev.is_rxe() && (error == EOPNOTSUPP || error == ENOSYS || error == ENOTSUP);
 }
 
+std::string not_offered(const std::string &call, int error)
+{
+	return "not offered: " + call + ": " + std::strerror(error);
+}
+
+std::string not_reported(const std::string &attribute, uint64_t value)
+{
+	return "not offered: " + attribute + " is " + std::to_string(value);
+}
+
 void Pair::connect()
 {
 	ASSERT_EQ(to_init(a.qp.get(), *a.dev, link), 0);

@@ -95,6 +95,11 @@ Link default_link();
 // Is `error` that of a call which the driver of `dev` lacks? Those of other drivers may; a test of ours then fails.
 bool lacks(const Device &dev, int error);
 
+// Why a test is skipped whose operation a device does not offer: the call or the attribute, and what the device answered.
+// scripts/demo-features knows these tests by the first two words.
+std::string not_offered(const std::string &what, int error);
+std::string not_reported(const std::string &attribute, uint64_t value = 0);
+
 inline constexpr unsigned signaled = IBV_SEND_SIGNALED;
 
 struct SendSpec {

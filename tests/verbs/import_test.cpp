@@ -33,19 +33,20 @@ protected:
 		ASSERT_TRUE(pd_ && memory_);
 		mr_.reset(ibv_reg_mr(pd_.get(), memory_.data(), room, all_access));
 		ASSERT_TRUE(mr_);
-		importable_ = import_works();
+		refused_ = import_refused();
 	}
 
 	ibv_context *context() const { return owner_->context.get(); }
 
-	// What was refused was refused as the manual says.
-	bool import_works()
+	// The errno of an import, 0 if it succeeds. What was refused was refused as the manual says.
+	int import_refused()
 	{
 		Context imported(import());
+		const int err = errno;
 
 		if (imported)
-			return true;
-		EXPECT_EQ(errno, EOPNOTSUPP) << std::strerror(errno);
+			return 0;
+		EXPECT_EQ(err, EOPNOTSUPP) << std::strerror(err);
 		errno = 0;
 		EXPECT_FALSE(ibv_import_pd(context(), pd_->handle));
 		EXPECT_EQ(errno, EOPNOTSUPP);
@@ -57,7 +58,7 @@ protected:
 		EXPECT_EQ(errno, EOPNOTSUPP);
 		EXPECT_TRUE(owner_->is_rxe() || options().unpinned) << "a kernel's device of ours "
 								       "can be shared";
-		return false;
+		return err;
 	}
 
 	// In this process, by a copy of the descriptor.
@@ -68,14 +69,14 @@ protected:
 	}
 
 #define SKIP_WITHOUT_IMPORT() \
-	if (!importable_) \
-	GTEST_SKIP() << "nothing can be imported, and the device says so"
+	if (refused_) \
+	GTEST_SKIP() << not_offered("ibv_import_device", refused_)
 
 	std::optional<Device> owner_;
 	Pd pd_;
 	Mapping memory_;
 	Mr mr_;
-	bool importable_ = false;
+	int refused_ = 0; // errno
 };
 
 TEST_F(Imports, SeeTheObjectsOfTheContext)
@@ -167,7 +168,7 @@ TEST_F(Imports, OfDeviceMemoryAreTheSameMemory)
 {
 	SKIP_WITHOUT_IMPORT();
 	if (!max_dm_size(*owner_))
-		GTEST_SKIP() << "no device memory";
+		GTEST_SKIP() << not_reported("max_dm_size");
 	const Dm dm = alloc_dm(*owner_, room);
 	const Context imported = import();
 	ASSERT_TRUE(dm && imported);

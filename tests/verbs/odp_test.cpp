@@ -38,7 +38,9 @@ protected:
 	{
 		VerbsTest::SetUp();
 		if (!supported(device()) || !supported(peer()))
-			GTEST_SKIP() << "no on-demand paging";
+			GTEST_SKIP() << not_reported(
+				"odp_caps.general_caps",
+				caps_of(supported(device()) ? peer() : device()).general_caps);
 	}
 
 	void TearDown() override { clear(); }
@@ -185,7 +187,7 @@ TEST_F(OnDemand, OneEndMayBePinned)
 TEST_F(OnDemand, AtomicsFindTheirWord)
 {
 	if (!(caps_of(peer()).per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_ATOMIC))
-		GTEST_SKIP() << "no atomics on demand";
+		GTEST_SKIP() << not_reported("rc_odp_caps & IBV_ODP_SUPPORT_ATOMIC");
 	make(16 * page, on_demand | IBV_ACCESS_REMOTE_ATOMIC);
 	for (uint64_t i = 0; i < 3; i++) {
 		ASSERT_EQ(post(pair_->a, {.op = IBV_WR_ATOMIC_FETCH_AND_ADD,
@@ -207,7 +209,7 @@ TEST_F(OnDemand, AtomicsFindTheirWord)
 TEST_F(OnDemand, SharedReceiveQueueTakesIt)
 {
 	if (!(caps_of(peer()).per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_SRQ_RECV))
-		GTEST_SKIP() << "no shared receive queues on demand";
+		GTEST_SKIP() << not_reported("rc_odp_caps & IBV_ODP_SUPPORT_SRQ_RECV");
 	const Pd pd(ibv_alloc_pd(peer().context.get()));
 	ibv_srq_init_attr attr = {};
 	attr.attr = {.max_wr = 8, .max_sge = 1, .srq_limit = 0};

@@ -26,7 +26,7 @@ protected:
 	{
 		VerbsTest::SetUp();
 		if (!peer().attr.max_srq)
-			GTEST_SKIP() << "no shared receive queues";
+			GTEST_SKIP() << not_reported("max_srq");
 		pd_.reset(ibv_alloc_pd(peer().context.get()));
 		cq_.reset(ibv_create_cq(peer().context.get(), 1024, nullptr, nullptr, 0));
 		ASSERT_TRUE(pd_ && cq_);

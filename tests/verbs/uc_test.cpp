@@ -230,7 +230,7 @@ TEST_F(Unreliable, WorksThroughTheExtendedInterface)
 			      IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
 	Qp made(ibv_create_qp_ex(device().context.get(), &init));
 	if (!made && errno == EOPNOTSUPP)
-		GTEST_SKIP() << "this device has no ibv_wr_*";
+		GTEST_SKIP() << not_offered("ibv_create_qp_ex", errno);
 	ASSERT_TRUE(made);
 	ASSERT_EQ(to_state(pair.b.qp.get(), IBV_QPS_RESET), 0);
 	pair.a.qp = std::move(made);

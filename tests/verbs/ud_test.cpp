@@ -494,7 +494,7 @@ TEST_F(Datagrams, HigherBitsOfAFlowLabelAreIgnored)
 TEST_F(Datagrams, AreReceivedFromASharedQueue)
 {
 	if (!peer().attr.max_srq)
-		GTEST_SKIP() << "no shared receive queues";
+		GTEST_SKIP() << not_reported("max_srq");
 	constexpr uint32_t ends = 3, rounds = 10, size = 200;
 	EndOptions shared = options();
 	ibv_srq_init_attr init = {};
@@ -701,7 +701,7 @@ TEST_F(Datagrams, WorkThroughTheExtendedInterface)
 	init.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 	Qp made(ibv_create_qp_ex(device().context.get(), &init));
 	if (!made && errno == EOPNOTSUPP)
-		GTEST_SKIP() << "this device has no ibv_wr_*";
+		GTEST_SKIP() << not_offered("ibv_create_qp_ex", errno);
 	ASSERT_TRUE(made);
 	a_.qp = std::move(made);
 	ASSERT_EQ(start(a_), 0);

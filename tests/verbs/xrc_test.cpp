@@ -72,7 +72,7 @@ protected:
 	{
 		VerbsTest::SetUp();
 		if (!has_xrc(device()) || !has_xrc(peer()))
-			GTEST_SKIP() << "no XRC";
+			GTEST_SKIP() << not_reported("device_cap_flags & IBV_DEVICE_XRC");
 		send_pd_.reset(ibv_alloc_pd(device().context.get()));
 		recv_pd_.reset(ibv_alloc_pd(peer().context.get()));
 		scq_.reset(ibv_create_cq(device().context.get(), 256, nullptr, nullptr, 0));
@@ -559,7 +559,7 @@ TEST_F(XrcOfAFile, HasTargetsThatSeveralOpen)
 	attr.xrcd = second_.get();
 	Qp opened(ibv_open_qp(again_->context.get(), &attr));
 	if (!opened && errno == EOPNOTSUPP)
-		GTEST_SKIP() << "a target is its creator's alone";
+		GTEST_SKIP() << not_offered("ibv_open_qp", errno);
 	ASSERT_TRUE(opened) << strerror(errno);
 	EXPECT_EQ(opened->qp_num, link_.target->qp_num);
 	EXPECT_EQ(state_of(opened.get()), IBV_QPS_RTS);
