@@ -90,22 +90,44 @@ struct PageAllocator {
 	int buffers = 0; // that are out
 };
 
+Cq make_cq(ibv_pd *parent_domain, uint32_t cqe)
+{
+	ibv_cq_init_attr_ex attr = {};
+
+	attr.cqe = cqe;
+	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
+	attr.parent_domain = parent_domain;
+	return Cq(ibv_cq_ex_to_cq(ibv_create_cq_ex(parent_domain->context, &attr)));
+}
+
+// Messages of a page from a to b, @depth of them at a time.
+void send_pages(const Pair &pair, const Region &local, const Region &remote, uint32_t depth,
+		uint64_t first_seed, uint64_t laps)
+{
+	for (uint64_t seed = first_seed; seed < first_seed + laps; seed++) {
+		local.fill(seed);
+		for (uint32_t i = 0; i < depth; i++)
+			ASSERT_EQ(post_recv(pair.b, {remote.sge(0, 4096)}, i), 0);
+		for (uint32_t i = 0; i < depth; i++)
+			ASSERT_EQ(post(pair.a, {.sges = {local.sge(0, 4096)}, .wr_id = i}), 0);
+		expect_in_order(pair.a.scq, 0, depth);
+		expect_in_order(pair.b.rcq, 0, depth);
+		ASSERT_TRUE(has_pattern(remote.bytes(0, 4096), seed));
+	}
+}
+
 TEST_F(Rings, LieInMemoryOfTheApplication)
 {
-	constexpr uint32_t depth = 16, laps = 20;
+	constexpr uint32_t depth = 16, laps = 10;
 	PageAllocator allocator;
 	const Pd pd(ibv_alloc_pd(device().context.get()));
 	ASSERT_TRUE(pd);
 	const Pd parent = allocator.over(pd.get());
 	if (!parent && lacks(device(), errno))
-		GTEST_SKIP() << "no parent domains";
+		GTEST_SKIP() << not_offered("ibv_alloc_parent_domain", errno);
 	ASSERT_TRUE(parent) << std::strerror(errno);
 	{
-		ibv_cq_init_attr_ex with = {};
-		with.cqe = 2 * depth;
-		with.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
-		with.parent_domain = parent.get();
-		const Cq cq(ibv_cq_ex_to_cq(ibv_create_cq_ex(device().context.get(), &with)));
+		const Cq cq = make_cq(parent.get(), 2 * depth);
 		ASSERT_TRUE(cq);
 		Pair pair = make_pair({.send_wr = depth,
 				       .recv_wr = depth,
@@ -117,22 +139,44 @@ TEST_F(Rings, LieInMemoryOfTheApplication)
 		const Region local = make_region(pd.get(), 4096);
 		const Region remote = make_region(pair.b.pd, 4096);
 		ASSERT_TRUE(local && remote);
-		for (uint64_t lap = 0; lap < laps && !HasFatalFailure(); lap++) {
-			local.fill(seed() + lap);
-			for (uint32_t i = 0; i < depth; i++)
-				ASSERT_EQ(post_recv(pair.b, {remote.sge(0, 4096)}, i), 0);
-			for (uint32_t i = 0; i < depth; i++)
-				ASSERT_EQ(post(pair.a, {.sges = {local.sge(0, 4096)}, .wr_id = i}),
-					  0);
-			expect_in_order(pair.a.scq, 0, depth);
-			expect_in_order(pair.b.rcq, 0, depth);
-			ASSERT_TRUE(has_pattern(remote.bytes(0, 4096), seed() + lap));
-			if (lap == laps / 2) {
-				ASSERT_EQ(ibv_resize_cq(cq.get(), 8 * depth), 0);
-			}
-		}
+		send_pages(pair, local, remote, depth, seed(), laps);
+		ASSERT_EQ(ibv_resize_cq(cq.get(), 8 * depth), 0);
+		send_pages(pair, local, remote, depth, seed() + laps, laps);
 	}
 	EXPECT_EQ(allocator.buffers, 0);
+}
+
+// Such queues have no locks: the program promises that one thread at a time uses what is in a thread domain.
+TEST_F(Rings, AreOfAThreadDomain)
+{
+	constexpr uint32_t depth = 16;
+	const Pd pd(ibv_alloc_pd(device().context.get()));
+	ASSERT_TRUE(pd);
+	ibv_td_init_attr td_attr = {};
+	ibv_td *td = ibv_alloc_td(device().context.get(), &td_attr);
+	if (!td && lacks(device(), errno))
+		GTEST_SKIP() << not_offered("ibv_alloc_td", errno);
+	ASSERT_TRUE(td) << std::strerror(errno);
+	{
+		ibv_parent_domain_init_attr attr = {};
+		attr.pd = pd.get();
+		attr.td = td;
+		const Pd parent(ibv_alloc_parent_domain(pd->context, &attr));
+		ASSERT_TRUE(parent) << std::strerror(errno);
+		const Cq cq = make_cq(parent.get(), 2 * depth);
+		ASSERT_TRUE(cq);
+		const Pair pair = make_pair({.send_wr = depth,
+					     .recv_wr = depth,
+					     .shared_cq = cq.get(),
+					     .shared_pd = parent.get()},
+					    {.send_wr = depth, .recv_wr = depth}, default_link());
+		EXPECT_EQ(ibv_dealloc_td(td), EBUSY);
+		const Region local = make_region(pd.get(), 4096);
+		const Region remote = make_region(pair.b.pd, 4096);
+		ASSERT_TRUE(local && remote);
+		send_pages(pair, local, remote, depth, seed(), 20);
+	}
+	EXPECT_EQ(ibv_dealloc_td(td), 0);
 }
 
 // Work requests of changing shape take changing room in the ring, and meet its end at every alignment.
@@ -481,7 +525,7 @@ TEST_F(Rings, CompletionQueueIsResizedManyTimes)
 		const int size = 40 + static_cast<int>(random.below(round % 2 ? 30 : 2000));
 		const int rc = ibv_resize_cq(pair.b.rcq, size);
 		if (lacks(peer(), rc))
-			GTEST_SKIP() << peer().name << " does not offer ibv_resize_cq";
+			GTEST_SKIP() << not_offered("ibv_resize_cq", rc);
 		ASSERT_EQ(rc, 0);
 		EXPECT_GE(pair.b.rcq->cqe, size);
 		const uint64_t left = posted - taken;
@@ -508,7 +552,7 @@ TEST_F(Rings, CompletionQueueIsResizedUnderTraffic)
 
 	const int rc = ibv_resize_cq(pair.b.rcq, 100);
 	if (lacks(peer(), rc))
-		GTEST_SKIP() << peer().name << " does not offer ibv_resize_cq";
+		GTEST_SKIP() << not_offered("ibv_resize_cq", rc);
 	ASSERT_EQ(rc, 0);
 	std::atomic<bool> over{false};
 	std::atomic<int> failed{0}, resized{0};
@@ -546,7 +590,7 @@ TEST_F(Rings, CompletionQueueIsNotResizedToWhatCannotBe)
 
 	const int rc = ibv_resize_cq(pair.b.rcq, before);
 	if (lacks(peer(), rc))
-		GTEST_SKIP() << peer().name << " does not offer ibv_resize_cq";
+		GTEST_SKIP() << not_offered("ibv_resize_cq", rc);
 	ASSERT_EQ(rc, 0);
 	EXPECT_EQ(ibv_resize_cq(pair.b.rcq, 0), EINVAL);
 	EXPECT_EQ(ibv_resize_cq(pair.b.rcq, -1), EINVAL);
@@ -575,7 +619,7 @@ TEST_F(Rings, ResizedCompletionQueueKeepsWhatItHolds)
 	expect_in_order(pair.b.rcq, 0, 20);
 	const int rc = ibv_resize_cq(pair.a.scq, 200);
 	if (lacks(device(), rc))
-		GTEST_SKIP() << device().name << " does not offer ibv_resize_cq";
+		GTEST_SKIP() << not_offered("ibv_resize_cq", rc);
 	ASSERT_EQ(rc, 0);
 	EXPECT_GE(pair.a.scq->cqe, 200);
 	expect_in_order(pair.a.scq, 0, 20);
