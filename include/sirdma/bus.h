@@ -90,8 +90,8 @@ struct sirdma_bus_ops {
 	 */
 	void (*link_update)(struct sirdma_bus *bus);
 	/*
-	 * Destroy the device; the driver has freed all objects and vectors. Waits for packets
-	 * in flight.
+	 * Destroy the device; the driver has freed all objects and vectors, and rings no doorbell any
+	 * more. Waits for packets in flight.
 	 */
 	void (*destroy)(struct sirdma_bus *bus);
 };

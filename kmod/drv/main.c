@@ -18,12 +18,9 @@ static int __init sirdma_init(void)
 	sirdma_upkeep_wq = alloc_workqueue("sirdma_upkeep", WQ_UNBOUND | WQ_SYSFS, 0);
 	if (!sirdma_upkeep_wq)
 		return -ENOMEM;
-	err = sirdma_odp_wq_init();
-	if (err)
-		goto err_wq;
 	err = sirdma_doorbell_init();
 	if (err)
-		goto err_odp;
+		goto err_wq;
 	err = sirdma_identity_init();
 	if (err)
 		goto err_doorbell;
@@ -37,8 +34,6 @@ err_identity:
 	sirdma_identity_fini();
 err_doorbell:
 	sirdma_doorbell_fini();
-err_odp:
-	sirdma_odp_wq_fini();
 err_wq:
 	destroy_workqueue(sirdma_upkeep_wq);
 	return err;
@@ -52,7 +47,6 @@ static void __exit sirdma_exit(void)
 	sirdma_netdev_fini();
 	sirdma_identity_fini();
 	sirdma_doorbell_fini();
-	sirdma_odp_wq_fini();
 	destroy_workqueue(sirdma_upkeep_wq);
 }
 

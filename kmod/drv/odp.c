@@ -65,12 +65,11 @@ struct sirdma_odp_mr {
 	struct mutex walk;
 	refcount_t refs; /* one of the region, one for each ibv_advise_mr() that runs */
 	struct completion idle;
+	struct workqueue_struct *wq; /* of the user */
 	struct work_struct work;
 	u32 count; /* used entries of jobs[] */
 	struct sirdma_odp_job jobs[SIRDMA_ODP_JOBS];
 };
-
-static struct workqueue_struct *sirdma_odp_wq;
 
 static struct sirdma_odp_mr *to_sodp(struct sirdma_mr *mr)
 {
@@ -381,7 +380,7 @@ static void sirdma_odp_add(struct sirdma_odp_mr *odp, const struct sirdma_odp_jo
 	if (odp->count == SIRDMA_ODP_JOBS)
 		return;
 	odp->jobs[odp->count++] = *job;
-	queue_work(sirdma_odp_wq, &odp->work);
+	queue_work(odp->wq, &odp->work);
 }
 
 void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask)
@@ -545,6 +544,11 @@ static struct sirdma_odp_mr *sirdma_odp_alloc(struct ib_pd *ibpd,
 		return NULL;
 	odp->dev = to_sdev(ibpd->device);
 	odp->user = to_suctx(ibpd->uobject->context)->user;
+	odp->wq = sirdma_user_odp_wq(&odp->dev->users, odp->user);
+	if (!odp->wq) {
+		kfree(odp);
+		return NULL;
+	}
 	odp->pd = to_spd(ibpd)->id;
 	odp->base = region->access & IB_ZERO_BASED ? 0 : region->iova;
 	odp->first_off = offset_in_page(region->start);
@@ -697,15 +701,4 @@ void sirdma_odp_caps(const struct sirdma_dev *dev, struct ib_device_attr *attr)
 		IB_ODP_SUPPORT_READ | IB_ODP_SUPPORT_ATOMIC | IB_ODP_SUPPORT_SRQ_RECV;
 	/* A datagram that finds no memory at its receiver is lost, which is no support. */
 	attr->odp_caps.per_transport_caps.ud_odp_caps = IB_ODP_SUPPORT_SEND;
-}
-
-int __init sirdma_odp_wq_init(void)
-{
-	sirdma_odp_wq = alloc_workqueue("sirdma_odp", WQ_UNBOUND | WQ_HIGHPRI | WQ_SYSFS, 0);
-	return sirdma_odp_wq ? 0 : -ENOMEM;
-}
-
-void sirdma_odp_wq_fini(void)
-{
-	destroy_workqueue(sirdma_odp_wq);
 }

@@ -33,9 +33,6 @@ void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask);
 int sirdma_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
 		     struct ib_sge *sges, u32 count, struct uverbs_attr_bundle *attrs);
 
-int __init sirdma_odp_wq_init(void);
-void sirdma_odp_wq_fini(void);
-
 static inline bool sirdma_mr_is_odp(const struct sirdma_mr *mr)
 {
 	return mr->umem && mr->umem->is_odp;
@@ -54,12 +51,6 @@ static inline struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sird
 static inline void sirdma_odp_release_memory(struct sirdma_dev *dev, struct sirdma_mr *mr) {}
 #define sirdma_odp_ask NULL
 #define sirdma_advise_mr NULL
-static inline int sirdma_odp_wq_init(void)
-{
-	return 0;
-}
-
-static inline void sirdma_odp_wq_fini(void) {}
 static inline bool sirdma_mr_is_odp(const struct sirdma_mr *mr)
 {
 	return false;

@@ -100,6 +100,9 @@ static void comp_nak_seq(struct snic_qp *qp)
 	snic_stat_inc(qp->dev, SIRDMA_STAT_SEQ_NAK_RCVD);
 	if (qp->req.rnr_wait && !qp->req.absent_wait)
 		return;
+	/* The repetition has a deadline of its own, and waits for the memory again. */
+	if (qp->req.absent_wait)
+		snic_retry_end_wait(qp);
 	snic_retry_lost(qp, false);
 	qp->req.restarted = true;
 	qp->req.lost_dist = 0;
@@ -306,9 +309,18 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 /* Drop the response, and repeat its request when the memory may be present. */
 static void comp_absent(struct snic_qp *qp)
 {
-	if (qp->req.rnr_wait)
+	struct snic_req *req = &qp->req;
+
+	if (req->rnr_wait)
 		return;
+	/* The response is an answer: the retry counts start again. */
+	req->retry_left = qp->retry_cnt;
+	req->rnr_left = qp->rnr_retry;
 	snic_req_restart(qp);
+	/* The responses behind this one, which arrive late and are dropped, tell of no loss. */
+	req->restarted = true;
+	req->lost_dist = 0;
+	snic_win_probe(qp);
 	snic_retry_absent(qp);
 }
 

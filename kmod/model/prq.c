@@ -17,7 +17,7 @@ static void prq_clear(struct snic_dev *dev)
 	struct snic_prq *prq = &dev->prq;
 
 	port_lock(&prq->lock);
-	prq->entries = 0;
+	WRITE_ONCE(prq->entries, 0);
 	prq->pending = 0;
 	port_unlock(&prq->lock);
 	snic_aeq_detach(dev, &prq->async);

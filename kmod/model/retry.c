@@ -109,6 +109,7 @@ void snic_retry_rnr(struct snic_qp *qp, u8 code)
 
 bool snic_retry_absent(struct snic_qp *qp)
 {
+	const bool asked = READ_ONCE(qp->dev->prq.entries);
 	struct snic_req *req = &qp->req;
 	u64 wait;
 
@@ -116,12 +117,14 @@ bool snic_retry_absent(struct snic_qp *qp)
 		req->absent_psn = req->nxt;
 		req->absent_waits = 0;
 	}
-	if (req->absent_waits >= SNIC_ABSENT_WAITS && !READ_ONCE(qp->dev->prq.entries)) {
+	if (req->absent_waits >= SNIC_ABSENT_WAITS && !asked) {
 		req->absent_waits = 0;
 		snic_send_fail_oldest(qp, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 		return false;
 	}
-	wait = SNIC_ABSENT_FIRST_NS << min_t(u8, req->absent_waits, SNIC_ABSENT_DOUBLINGS);
+	wait = SNIC_ABSENT_FIRST_NS
+	       << min_t(u8, req->absent_waits,
+			asked ? SNIC_ABSENT_DOUBLINGS_ASKED : SNIC_ABSENT_DOUBLINGS);
 	req->absent_waits = min_t(u8, req->absent_waits + 1, SNIC_ABSENT_WAITS);
 	retry_wait(qp, wait);
 	req->absent_wait = true;

@@ -11,13 +11,18 @@
 #define SNIC_MAX_RNR_BACKOFF_NS 2000000ull
 /*
  * Waits for absent local memory: the first wait, how often a wait is doubled, and how many waits
- * there are. Together they take 3.4 s; a busy disk provides a page in less time. A driver that is
- * asked for memory says when there is none, and the device waits until it does: a page may come from
- * a slow disk or a file server.
+ * there are. Together they take 3.4 s; a busy disk provides a page in less time.
  */
 #define SNIC_ABSENT_FIRST_NS 65536ull
 #define SNIC_ABSENT_DOUBLINGS 10
 #define SNIC_ABSENT_WAITS 60
+/*
+ * If the driver is asked for the memory, it rings the doorbell once the memory is present or found
+ * missing, which ends a wait early. The number of waits has no limit then: a page may come from a slow
+ * disk or a file server. The longest wait, 1.07 s, is the time until a request that was lost, or whose
+ * page could not be had at the moment, is made again.
+ */
+#define SNIC_ABSENT_DOUBLINGS_ASKED 14
 
 /* Requests are in flight: make sure that the timer runs. @fresh: none were in flight before. */
 void snic_retry_start(struct snic_qp *qp, bool fresh);

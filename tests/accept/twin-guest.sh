@@ -46,7 +46,7 @@ across() {
 	if [[ $status != 0 ]]; then
 		cat "$work/here"
 		keep_capture
-		# The guest's own words, which it says on its way to its end
+		# The guest's last output
 		[[ $NODE != 0 ]] || tail -n 40 "$work/guest"
 	fi
 	[[ $status == 0 ]] || fail "node $NODE: IPv$family ${name##*/} $*, server: node $server_node: exit $status"

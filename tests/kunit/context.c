@@ -263,7 +263,7 @@ static void management_runs_in_a_task(struct kunit *test)
 	static struct poster poster;
 	struct sirdma_bus *bus = test->priv;
 
-	KUNIT_EXPECT_FALSE(test, post(bus, SIRDMA_GSI_QPN));
+	post(bus, SIRDMA_GSI_QPN);
 	KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[SIRDMA_GSI_QPN], 1));
 	KUNIT_EXPECT_EQ(test, atomic_read(&model.ran_in_task), 1);
 
@@ -274,7 +274,6 @@ static void management_runs_in_a_task(struct kunit *test)
 	hrtimer_start(&poster.timer, ns_to_ktime(100000), HRTIMER_MODE_REL_HARD);
 	KUNIT_EXPECT_TRUE(test, comes_true(&poster.posted, 1));
 	hrtimer_cancel(&poster.timer);
-	KUNIT_EXPECT_FALSE(test, poster.ran);
 	KUNIT_EXPECT_TRUE(test, comes_true(&model.runs[SIRDMA_GSI_QPN], 2));
 	KUNIT_EXPECT_EQ(test, atomic_read(&model.ran_in_task), 2);
 
