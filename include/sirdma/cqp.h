@@ -225,6 +225,14 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_stag, 64);
 #define SIRDMA_CQP_STAG_REPLACE SIRDMA_BIT(57) /* extension: the region exists */
 #define SIRDMA_CQP_STAG_FLUSH SIRDMA_BIT(58) /* extension: SIRDMA_ACCESS_REMOTE_FLUSH */
 #define SIRDMA_CQP_STAG_VABASED SIRDMA_BIT(59)
+/*
+ * Extension: the driver does not say that the region's memory is there, now or later (LPBLSIZE 0). Its
+ * DMA addresses are those of a process, whose memory comes and goes at any time, as with shared virtual
+ * addressing: an access that finds no memory, or none that it may write to, is an access error. With
+ * ALL_MEMORY the region is all of the process's addresses, and windows may be bound to it. BAD_PARAM:
+ * the device has no access to such memory.
+ */
+#define SIRDMA_CQP_STAG_MAY_FAULT SIRDMA_BIT(62)
 
 enum sirdma_hpage_size {
 	SIRDMA_HPAGE_4K = 0,

@@ -262,7 +262,8 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 
 	/* The masks would cut off excess bits: the region would have another size. */
 	if (hpage < 0 || params->level > 2 || params->len > SIRDMA_CQP_STAG_LEN ||
-	    params->all_memory != !params->len || (params->all_memory && params->replace))
+	    params->all_memory != !params->len || (params->all_memory && params->replace) ||
+	    (params->may_fault && params->level))
 		return -EINVAL;
 	offset = (1ull << params->block_shift) - 1;
 	if (!params->level && (params->addr & offset))
@@ -282,6 +283,8 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 		hdr |= SIRDMA_CQP_STAG_VABASED;
 	if (params->all_memory)
 		hdr |= SIRDMA_CQP_STAG_ALL_MEMORY;
+	if (params->may_fault)
+		hdr |= SIRDMA_CQP_STAG_MAY_FAULT;
 	if (params->replace)
 		hdr |= SIRDMA_CQP_STAG_REPLACE;
 

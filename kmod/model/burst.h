@@ -65,6 +65,13 @@ struct snic_burst {
 	u32 npkts;
 	u32 nsegs;
 	struct snic_limits next; /* limits from the next burst on; tx() may set them */
+	/*
+	 * The host's room for SNIC_BURST_BYTES of payload that the model copies, only where
+	 * port_dma_may_fault(). Byte n of the payload is copied to the place n, and stays until tx()
+	 * has returned.
+	 */
+	u8 *copies;
+	bool copied; /* some payload is in copies, so the host must not transmit it by reference */
 	struct snic_tx_pkt pkts[SNIC_BURST_PKTS];
 	struct snic_seg segs[SNIC_BURST_SEGS]; /* payload of all packets, back to back */
 };

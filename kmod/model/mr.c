@@ -59,6 +59,12 @@ u32 snic_mr_error_qpn(struct snic_dev *dev, const struct snic_mr *mr, u64 va)
 	return (u32)SIRDMA_GET(SIRDMA_PBLE_ERROR_QPN, entry);
 }
 
+enum sirdma_ae_code snic_mr_faulted(struct snic_dev *dev, int err)
+{
+	snic_stat_inc(dev, err == -EAGAIN ? SIRDMA_STAT_MR_ABSENT : SIRDMA_STAT_PAGE_ERRORS);
+	return err == -EAGAIN ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BOUNDS_VIOLATION;
+}
+
 /* The driver vouches for none of this memory: check each address. */
 static noinline enum snic_mem mr_run_checked(struct snic_dev *dev, u64 va, u32 len,
 					     struct snic_run *run)
@@ -303,7 +309,9 @@ static u32 mr_decode_all_memory(const struct sirdma_cqp_stag *cmd, struct snic_m
 	if (map->level || map->len || cmd->va || cmd->addr || !(hdr & SIRDMA_CQP_STAG_VABASED) ||
 	    (hdr & SIRDMA_CQP_STAG_REPLACE))
 		return SIRDMA_CQP_BAD_PARAM;
-	map->level = SNIC_LEVEL_ALL;
+	/* To the device the addresses of a process are contiguous memory, which level 0 describes. */
+	if (!map->may_fault)
+		map->level = SNIC_LEVEL_ALL;
 	/* The region has all bytes but the very last, so that its end does not wrap. */
 	map->len = ~0ull;
 	return SIRDMA_CQP_OK;
@@ -328,6 +336,11 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 	map->len = SIRDMA_GET(SIRDMA_CQP_STAG_LEN, len_pd);
 	map->block_shift = shift;
 	block = 1ull << map->block_shift;
+	if (hdr & SIRDMA_CQP_STAG_MAY_FAULT) {
+		if (!PORT_MEMORY_MAY_FAULT || !port_dma_may_fault(dev->dma) || level)
+			return SIRDMA_CQP_BAD_PARAM;
+		map->may_fault = true;
+	}
 	if (hdr & SIRDMA_CQP_STAG_ALL_MEMORY)
 		return mr_decode_all_memory(cmd, map);
 	if (!map->len)
@@ -376,6 +389,8 @@ static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 		if (mr->map.first_pble >= count || entries > count - mr->map.first_pble)
 			return SIRDMA_CQP_BAD_ADDRESS;
 	}
+	if (snic_mr_may_fault(mr))
+		return SIRDMA_CQP_OK;
 	if (!mr_resolves(dev, mr, mr->map.base) || !mr_resolves(dev, mr, last))
 		return SIRDMA_CQP_BAD_ADDRESS;
 	return SIRDMA_CQP_OK;
@@ -556,6 +571,8 @@ u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 		*ret |= SIRDMA_CQP_STAG_ALL_MEMORY;
 	else
 		*ret |= SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, mr->map.level);
+	if (mr->map.may_fault)
+		*ret |= SIRDMA_CQP_STAG_MAY_FAULT;
 	if (mr->map.access & SIRDMA_ACCESS_REMOTE_ATOMIC)
 		*ret |= SIRDMA_CQP_STAG_ATOMICS;
 	if (mr->map.access & SIRDMA_ACCESS_REMOTE_FLUSH)

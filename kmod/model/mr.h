@@ -21,7 +21,8 @@ struct snic_mapping {
 			u32 first_block; /* first PBLE of the list; not 0 for a window only */
 		};
 	};
-	u32 first_block_off; /* offset of the first byte in its block */
+	u32 first_block_off : 31; /* offset of the first byte in its block */
+	u32 may_fault : 1; /* level 0: each access asks whether there is memory */
 	u32 pd : 18; /* the number of a PD, or SNIC_PD_OF_QP */
 	u32 access : 7; /* SIRDMA_ACCESS_* */
 	u32 level : 2; /* level of the page list, or SNIC_LEVEL_ALL */
@@ -112,6 +113,27 @@ enum snic_mem {
 };
 
 /*
+ * May memory of the region be missing without a page list that says so? Such a region has no runs:
+ * port_dma_read() and port_dma_write() copy its bytes.
+ */
+static inline bool snic_mr_may_fault(const struct snic_mr *mr)
+{
+	return PORT_MEMORY_MAY_FAULT && unlikely(mr->map.may_fault);
+}
+
+/* DMA address of @va, which is in @mr, a region of level 0. */
+static inline u64 snic_mr_addr(const struct snic_mr *mr, u64 va)
+{
+	return mr->map.addr + mr->map.first_block_off + (va - mr->map.base);
+}
+
+/*
+ * The violation after an access to a region that may fault returned @err, counted. SIRDMA_AE_NONE: the
+ * memory is absent, and the caller tries again later.
+ */
+enum sirdma_ae_code snic_mr_faulted(struct snic_dev *dev, int err);
+
+/*
  * The run of @mr that has @va: the part of one block that lies in the region; of level 0 the whole
  * region, up to 1 GiB of it; of a region of all memory [va, va + len). That range was checked by
  * snic_mr_get(). The run may be used until snic_mr_put(), and no longer: by the last reference a
@@ -128,7 +150,7 @@ u32 snic_mr_error_qpn(struct snic_dev *dev, const struct snic_mr *mr, u64 va);
  * that of a region VALID; for an index without a slot it does both; with SIRDMA_CQP_STAG_REPLACE it
  * replaces a VALID one. QUERY_STAG returns the rights,
  * level and page size of a region or bound window as the header bits of REG_MR
- * (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE, _HPAGESIZE, _ALL_MEMORY, _MR).
+ * (SIRDMA_CQP_STAG_ARIGHTS, _ATOMICS, _LPBLSIZE, _HPAGESIZE, _ALL_MEMORY, _MAY_FAULT, _MR).
  */
 u32 snic_cqp_alloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_reg_mr(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);

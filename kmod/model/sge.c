@@ -61,6 +61,36 @@ void snic_qp_put_rx_mr(struct snic_qp *qp)
 	mem->run.len = 0;
 }
 
+/* snic_qp_copy_in() to memory that may be missing. */
+static noinline enum snic_placed copy_in_checked(struct snic_qp *qp, u64 va,
+						 struct snic_seg_iter *it, u32 len,
+						 enum sirdma_ae_code *ae)
+{
+	u64 addr = snic_mr_addr(qp->rx_mem->mr, va);
+	struct snic_dev *dev = qp->dev;
+	const void *from;
+	int err;
+	u32 n;
+
+	for (; len; addr += n, len -= n) {
+		if (snic_seg_by_reference(it)) {
+			/* No burst is being filled while packets are received. */
+			n = min_t(u32, len, SNIC_BURST_BYTES);
+			from = snic_dev_ops(dev)->burst(dev->host)->copies;
+			if (!snic_dev_ops(dev)->pull(dev->host, it, (void *)from, n))
+				return SNIC_PLACE_LOST;
+		} else {
+			from = snic_seg_next(it, len, &n);
+		}
+		err = port_dma_write(dev->dma, addr, from, n);
+		if (err) {
+			*ae = snic_mr_faulted(dev, err);
+			return *ae == SIRDMA_AE_NONE ? SNIC_PLACE_ABSENT : SNIC_PLACE_FAULT;
+		}
+	}
+	return SNIC_PLACED;
+}
+
 enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_iter *it, u32 len,
 				 u32 left, enum sirdma_ae_code *ae)
 {
@@ -71,6 +101,8 @@ enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_ite
 	u32 n;
 	u8 *p;
 
+	if (snic_mr_may_fault(mem->mr))
+		return copy_in_checked(qp, va, it, len, ae);
 	for (; len; va += n, len -= n) {
 		n = len;
 		p = snic_run_at(&mem->run, va, len);

@@ -34,6 +34,8 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 	tx->burst->npkts = 0;
 	tx->burst->nsegs = 0;
 	tx->burst->next = (struct snic_limits){0, 0};
+	if (PORT_MEMORY_MAY_FAULT)
+		tx->burst->copied = false;
 }
 
 /* Bytes of the frames of the first @n packets. */
@@ -95,6 +97,28 @@ bool snic_tx_seg(struct snic_tx *tx, void *ptr, u32 len)
 	return true;
 }
 
+/*
+ * snic_tx_region() for memory that may be missing: copy it now, as later may be too late. All of it is
+ * there, or nothing is sent.
+ */
+static noinline enum snic_gather tx_region_copy(struct snic_tx *tx, const struct snic_mr *mr,
+						u64 va, u32 len, u32 *got, enum sirdma_ae_code *ae)
+{
+	u8 *to = tx->burst->copies + tx->bytes;
+	struct snic_dev *dev = tx->qp->dev;
+	int err = port_dma_read(dev->dma, snic_mr_addr(mr, va), to, len);
+
+	if (err) {
+		*ae = snic_mr_faulted(dev, err);
+		return *ae == SIRDMA_AE_NONE ? SNIC_GATHER_ABSENT : SNIC_GATHER_FAULT;
+	}
+	if (!snic_tx_seg(tx, to, len))
+		return SNIC_GATHER_FULL;
+	tx->burst->copied = true;
+	*got = len;
+	return SNIC_GATHER_OK;
+}
+
 /* snic_tx_region() for memory that is not all in the run of the last call. */
 static enum snic_gather tx_region_runs(struct snic_tx *tx, u32 stag, u64 va, u32 len, u32 *got,
 				       enum sirdma_ae_code *ae)
@@ -107,6 +131,8 @@ static enum snic_gather tx_region_runs(struct snic_tx *tx, u32 stag, u64 va, u32
 	*got = 0;
 	if (!mr)
 		return *ae == SIRDMA_AE_NONE ? SNIC_GATHER_FULL : SNIC_GATHER_FAULT;
+	if (snic_mr_may_fault(mr))
+		return tx_region_copy(tx, mr, va, len, got, ae);
 	tx->run_stag = stag;
 	for (; *got < len; *got += n) {
 		mem = snic_mr_run(tx->qp->dev, mr, va + *got, len - *got, &tx->run);

@@ -51,6 +51,14 @@
  *     [addr, addr + len), which lies inside one mapped block; NULL when not mapped
  *   void *port_dma_ptr_checked(dma, addr, len)  the same of a range that no driver vouches
  *     for, because a peer may have named it: NULL unless there is memory
+ *   Memory that may not be there (SIRDMA_CQP_STAG_MAY_FAULT), in builds with PORT_MEMORY_MAY_FAULT:
+ *     port_dma_may_fault(dma) -> bool: the host can access such memory
+ *     port_dma_read(dma, addr, to, len), port_dma_write(dma, addr, from, len)  copy @len bytes. They
+ *     return 0, -EFAULT if memory is missing or must not be accessed so, or -EAGAIN if the same
+ *     access may succeed later. A part may be copied then
+ *     port_dma_atomic(dma, addr, op, operand, compare, u64 *before)  the operation @op on the
+ *     aligned eight bytes at @addr, atomic also for other CPUs, as port_user_*() below. The same
+ *     errors; the bytes did not change then
  *   port_cas64(u64 *p, old, new) -> bool  atomic, fully ordered; false: *p was not old
  *   port_user_cmpxchg64(u64 *p, old, new) -> u64, port_user_fetch_add64(u64 *p, n) -> u64  on
  *     memory that applications access as well; atomic, fully ordered; return the value before
@@ -70,6 +78,9 @@
  *   bool PORT_WIRE_IN_MEMORY    hosts of this build share memory with their peers: they
  *     hand over super-packets (model/super.h) and payload by reference (struct
  *     snic_rx_pkt). Where it is false, the code for either is not in the object files
+ *   bool PORT_MEMORY_MAY_FAULT  hosts of this build may have regions of memory that comes and goes
+ *     without their knowledge. Where it is false, the code for such regions is not in the object
+ *     files
  *   bool PORT_ONE_UNIT          the model is compiled as one unit (nic.c), so that a call through
  *     a constant table is a direct one
  *   PORT_HOST_OPS(ops)          @ops, the operations of a device's host; a constant where

@@ -264,6 +264,39 @@ static inline void *port_dma_ptr_checked(struct port_dma *dma, u64 addr, u32 len
 		       NULL;
 }
 
+/*
+ * The kernel pins memory, or is told before it goes away (MMU notifiers): a region of memory that the
+ * device may lack has a page list, whose entries say so.
+ */
+#define PORT_MEMORY_MAY_FAULT false
+
+enum port_atomic {
+	PORT_ATOMIC_ADD,
+	PORT_ATOMIC_SWAP_IF,
+	PORT_ATOMIC_STORE,
+};
+
+static inline bool port_dma_may_fault(const struct port_dma *dma)
+{
+	return false;
+}
+
+static inline int port_dma_read(struct port_dma *dma, u64 addr, void *to, u32 len)
+{
+	return -EFAULT;
+}
+
+static inline int port_dma_write(struct port_dma *dma, u64 addr, const void *from, u32 len)
+{
+	return -EFAULT;
+}
+
+static inline int port_dma_atomic(struct port_dma *dma, u64 addr, enum port_atomic op, u64 operand,
+				  u64 compare, u64 *before)
+{
+	return -EFAULT;
+}
+
 static inline bool port_cas64(u64 *p, u64 old, u64 new)
 {
 	return cmpxchg64(p, old, new) == old;

@@ -304,9 +304,26 @@ void port_random_seed(u64 seed);
 u32 port_cpu(void);
 u32 port_nr_cpus(void);
 
+enum port_atomic {
+	PORT_ATOMIC_ADD, /* add the operand */
+	PORT_ATOMIC_SWAP_IF, /* store the operand if the value is the one to compare with */
+	PORT_ATOMIC_STORE, /* store the operand */
+};
+
+struct port_dma;
+
+/* Access to memory that may not be there: see port_dma_read() to port_dma_atomic() in port.h. */
+struct port_dma_access {
+	int (*read)(struct port_dma *dma, u64 addr, void *to, u32 len);
+	int (*write)(struct port_dma *dma, u64 addr, const void *from, u32 len);
+	int (*atomic)(struct port_dma *dma, u64 addr, enum port_atomic op, u64 operand, u64 compare,
+		      u64 *before);
+};
+
 /* DMA: address translation belongs to the host of the device. */
 struct port_dma {
 	void *(*ptr)(struct port_dma *dma, u64 addr, u32 len);
+	const struct port_dma_access *access; /* NULL: the host has no memory that may not be there */
 };
 
 static inline void *port_dma_ptr(struct port_dma *dma, u64 addr, u32 len)
@@ -318,6 +335,29 @@ static inline void *port_dma_ptr(struct port_dma *dma, u64 addr, u32 len)
 static inline void *port_dma_ptr_checked(struct port_dma *dma, u64 addr, u32 len)
 {
 	return port_dma_ptr(dma, addr, len);
+}
+
+#define PORT_MEMORY_MAY_FAULT true
+
+static inline bool port_dma_may_fault(const struct port_dma *dma)
+{
+	return dma->access != NULL;
+}
+
+static inline int port_dma_read(struct port_dma *dma, u64 addr, void *to, u32 len)
+{
+	return dma->access->read(dma, addr, to, len);
+}
+
+static inline int port_dma_write(struct port_dma *dma, u64 addr, const void *from, u32 len)
+{
+	return dma->access->write(dma, addr, from, len);
+}
+
+static inline int port_dma_atomic(struct port_dma *dma, u64 addr, enum port_atomic op, u64 operand,
+				  u64 compare, u64 *before)
+{
+	return dma->access->atomic(dma, addr, op, operand, compare, before);
 }
 
 static inline bool port_cas64(u64 *p, u64 old, u64 val)

@@ -106,7 +106,8 @@ private:
 			SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, level) |
 			SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, 2 | pick(16)) |
 			(code == SIRDMA_CQP_REG_MR || pick(4) ? SIRDMA_CQP_STAG_MR : 0) |
-			(code == SIRDMA_CQP_REG_MR && !pick(4) ? SIRDMA_CQP_STAG_REPLACE : 0);
+			(code == SIRDMA_CQP_REG_MR && !pick(4) ? SIRDMA_CQP_STAG_REPLACE : 0) |
+			(code == SIRDMA_CQP_REG_MR && !pick(4) ? SIRDMA_CQP_STAG_MAY_FAULT : 0);
 		return std::bit_cast<sirdma_cqp_wqe>(c);
 	}
 

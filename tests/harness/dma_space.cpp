@@ -14,6 +14,7 @@ constexpr u64 address_space = 1ull << 46;
 DmaSpace::DmaSpace(u64 seed) : rng_(seed)
 {
 	port_.ptr = access;
+	port_.access = &checked;
 	port_.space = this;
 }
 
@@ -107,6 +108,58 @@ void *DmaSpace::access(port_dma *dma, u64 addr, u32 len)
 		ADD_FAILURE() << "device access outside mapped memory: address 0x" << std::hex
 			      << addr << ", " << std::dec << len << " bytes";
 	return nullptr;
+}
+
+// Memory that may be missing: what is not mapped is no violation.
+const port_dma_access DmaSpace::checked = {
+	.read = read,
+	.write = write,
+	.atomic = atomic,
+};
+
+int DmaSpace::find(u64 addr, u64 len, void **found)
+{
+	if (busy_) {
+		busy_--;
+		return -EAGAIN;
+	}
+	*found = lookup(addr, len);
+	return *found ? 0 : -EFAULT;
+}
+
+int DmaSpace::read(port_dma *dma, u64 addr, void *to, u32 len)
+{
+	void *from;
+	const int err = static_cast<Port *>(dma)->space->find(addr, len, &from);
+
+	if (!err)
+		memcpy(to, from, len);
+	return err;
+}
+
+int DmaSpace::write(port_dma *dma, u64 addr, const void *from, u32 len)
+{
+	void *to;
+	const int err = static_cast<Port *>(dma)->space->find(addr, len, &to);
+
+	if (!err)
+		memcpy(to, from, len);
+	return err;
+}
+
+int DmaSpace::atomic(port_dma *dma, u64 addr, port_atomic op, u64 operand, u64 compare, u64 *before)
+{
+	void *word;
+	const int err = static_cast<Port *>(dma)->space->find(addr, sizeof(u64), &word);
+
+	if (err)
+		return err;
+	memcpy(before, word, sizeof(*before));
+	if (op == PORT_ATOMIC_ADD)
+		operand += *before;
+	if (op != PORT_ATOMIC_SWAP_IF || *before == compare)
+		memcpy(word, &operand, sizeof(operand));
+	return 0;
 }
 
 UserMemory::UserMemory(DmaSpace &dma, size_t bytes, u32 block_shift, bool contiguous)

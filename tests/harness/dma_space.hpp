@@ -29,6 +29,9 @@ public:
 	// A random address with nothing mapped behind it.
 	u64 unmapped_address(u64 len = 4096, u64 align = 4096);
 
+	// The next @n accesses to memory that may be missing find that it may come later.
+	void be_busy(unsigned n) { busy_ = n; }
+
 	u64 violations() const { return violations_.load(); }
 	size_t mappings();
 
@@ -54,6 +57,12 @@ private:
 	};
 
 	static void *access(port_dma *dma, u64 addr, u32 len);
+	static int read(port_dma *dma, u64 addr, void *to, u32 len);
+	static int write(port_dma *dma, u64 addr, const void *from, u32 len);
+	static int atomic(port_dma *dma, u64 addr, port_atomic op, u64 operand, u64 compare,
+			  u64 *before);
+	static const port_dma_access checked;
+	int find(u64 addr, u64 len, void **found);
 	void *lookup(u64 addr, u64 len);
 	u64 pick(u64 len, u64 align);
 
@@ -62,6 +71,7 @@ private:
 	std::map<u64, Mapping> map_;
 	std::mt19937_64 rng_;
 	std::atomic<u64> violations_{0};
+	std::atomic<unsigned> busy_{0};
 	std::atomic<int> expected_{0};
 };
 

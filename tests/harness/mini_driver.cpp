@@ -324,6 +324,7 @@ u32 MiniDriver::reg_mr(const MrParams &mr)
 			   0) |
 		  (mr.zero_based ? 0 : SIRDMA_CQP_STAG_VABASED) |
 		  (mr.all_memory ? SIRDMA_CQP_STAG_ALL_MEMORY : 0) |
+		  (mr.may_fault ? SIRDMA_CQP_STAG_MAY_FAULT : 0) |
 		  (mr.replace ? SIRDMA_CQP_STAG_REPLACE : 0);
 	return exec(cmd);
 }

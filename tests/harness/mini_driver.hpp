@@ -56,6 +56,7 @@ struct MrParams {
 	bool zero_based = false;
 	bool is_mr = true;
 	bool all_memory = false;
+	bool may_fault = false;
 	bool replace = false;
 
 	u32 stag() const { return idx << 8 | key; }

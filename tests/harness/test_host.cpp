@@ -277,7 +277,9 @@ void TestHost::ring(u32 qpn)
 snic_burst *TestHost::on_burst(snic_host *)
 {
 	thread_local auto burst = std::make_unique<snic_burst>();
+	thread_local auto copies = std::make_unique<u8[]>(SNIC_BURST_BYTES);
 
+	burst->copies = copies.get();
 	return burst.get();
 }
 

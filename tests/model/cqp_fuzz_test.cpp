@@ -84,7 +84,7 @@ sirdma_cqp_wqe CqpFuzz::reg_mr()
 	c.hdr = op(SIRDMA_CQP_REG_MR) | SIRDMA_CQP_STAG_MR | SIRDMA_CQP_STAG_VABASED |
 		SIRDMA_CQP_STAG_REMACCENABLED | SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, level) |
 		SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, 2 | pick(16)) |
-		(pick(4) ? 0 : SIRDMA_CQP_STAG_REPLACE);
+		(pick(4) ? 0 : SIRDMA_CQP_STAG_REPLACE) | (pick(4) ? 0 : SIRDMA_CQP_STAG_MAY_FAULT);
 	return std::bit_cast<sirdma_cqp_wqe>(c);
 }
 
