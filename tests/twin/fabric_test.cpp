@@ -9,6 +9,7 @@
 #include <memory>
 #include <poll.h>
 #include <string>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -487,6 +488,55 @@ TEST(FabricDevices, AreListedInAForkedChild)
 	}
 	stop = true;
 	busy.join();
+}
+
+/* A region on demand has the memory that is there when a packet comes. */
+TEST_F(FabricTest, SendsFromAndReceivesIntoMemoryOnDemand)
+{
+	constexpr size_t bytes = 1 << 16;
+	constexpr int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND;
+
+	for (End *end : {&a, &b}) {
+		void *memory = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		ASSERT_NE(memory, MAP_FAILED);
+		EXPECT_EQ(ibv_dereg_mr(end->mr), 0);
+		end->mr = ibv_reg_mr(end->pd, memory, bytes, access);
+		ASSERT_NE(end->mr, nullptr) << strerror(errno);
+	}
+	const auto at = [](const End &end) { return static_cast<char *>(end.mr->addr); };
+	const auto move = [&] {
+		ibv_sge from = {reinterpret_cast<uintptr_t>(at(a)), 5000, a.mr->lkey};
+		ibv_sge to = {reinterpret_cast<uintptr_t>(at(b)), bytes, b.mr->lkey};
+		ibv_send_wr send{}, *bad_send;
+		ibv_recv_wr recv{}, *bad_recv;
+
+		send.opcode = IBV_WR_SEND;
+		send.sg_list = &from;
+		recv.sg_list = &to;
+		send.num_sge = recv.num_sge = 1;
+		EXPECT_EQ(ibv_post_recv(b.qp, &recv, &bad_recv), 0);
+		EXPECT_EQ(ibv_post_send(a.qp, &send, &bad_send), 0);
+		EXPECT_TRUE(fabric.run_until_idle(SIRDMA_MS(1000)));
+	};
+
+	for (End *end : {&a, &b})
+		ASSERT_EQ(mprotect(end->mr->addr, bytes, PROT_READ | PROT_WRITE), 0);
+	memset(at(a), 'x', 5000);
+	move();
+	expect_one(a, IBV_WC_SEND);
+	expect_one(b, IBV_WC_RECV);
+	EXPECT_EQ(memcmp(at(a), at(b), 5000), 0);
+	ASSERT_EQ(mprotect(at(b), bytes, PROT_NONE), 0);
+	move();
+	const auto refused = a.completions(), failed = b.completions();
+
+	ASSERT_EQ(refused.size(), 1u);
+	ASSERT_EQ(failed.size(), 1u);
+	EXPECT_EQ(refused[0].status, IBV_WC_REM_OP_ERR);
+	EXPECT_EQ(failed[0].status, IBV_WC_LOC_PROT_ERR);
+	for (End *end : {&a, &b})
+		EXPECT_EQ(munmap(end->mr->addr, bytes), 0);
 }
 
 TEST(FabricErrors, AreTold)

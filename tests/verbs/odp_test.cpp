@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // On-demand paging: regions whose memory comes when the device needs it, and goes when the program or the kernel says so.
-#include "fixture.hpp"
+#include "odp.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -11,122 +11,10 @@
 #include <thread>
 #include <unistd.h>
 
-namespace verbs
+namespace verbs::odp
 {
 namespace
 {
-
-constexpr size_t page = 4096;
-constexpr int on_demand = all_access | IBV_ACCESS_ON_DEMAND;
-
-ibv_odp_caps caps_of(const Device &dev)
-{
-	ibv_device_attr_ex attr = {};
-
-	return ibv_query_device_ex(dev.context.get(), nullptr, &attr) ? ibv_odp_caps{} :
-									attr.odp_caps;
-}
-
-bool supported(const Device &dev)
-{
-	return caps_of(dev).general_caps & IBV_ODP_SUPPORT;
-}
-
-class OnDemand : public VerbsTest {
-protected:
-	void SetUp() override
-	{
-		VerbsTest::SetUp();
-		if (!supported(device()) || !supported(peer()))
-			GTEST_SKIP() << not_reported(
-				"odp_caps.general_caps",
-				caps_of(supported(device()) ? peer() : device()).general_caps);
-	}
-
-	void TearDown() override { clear(); }
-
-	// The first connection has the domains of the others.
-	void clear()
-	{
-		local_ = {};
-		remote_ = {};
-		pair_.reset();
-		while (!former_.empty())
-			former_.pop_back();
-	}
-
-	// Untouched memory, at both ends on demand.
-	void make(size_t length, int access = on_demand)
-	{
-		Link link = default_link();
-
-		clear();
-		link.access = access & ~IBV_ACCESS_ON_DEMAND;
-		pair_ = std::make_unique<Pair>(make_pair({}, link));
-		ASSERT_FALSE(HasFailure());
-		local_ = make_region(pair_->a.pd, length, access);
-		remote_ = make_region(pair_->b.pd, length, access);
-		ASSERT_TRUE(local_ && remote_);
-	}
-
-	// A connection of the same regions. The old one ends with the test.
-	void connect_again()
-	{
-		former_.push_back(std::move(pair_));
-		pair_ = std::make_unique<Pair>(make_pair({.shared_pd = former_[0]->a.pd},
-							 {.shared_pd = former_[0]->b.pd},
-							 default_link()));
-		ASSERT_FALSE(HasFailure());
-	}
-
-	int start(ibv_wr_opcode op, size_t from, size_t to, uint32_t length)
-	{
-		if (takes_recv(op)) {
-			EXPECT_EQ(post_recv(pair_->b, {remote_.sge(to, length)}), 0);
-		}
-		return post(pair_->a, {.op = op,
-				       .sges = {local_.sge(from, length)},
-				       .remote_addr = remote_.address(to),
-				       .rkey = remote_.mr->rkey});
-	}
-
-	// One operation whose source the program wrote, and whose target nobody did.
-	void move(ibv_wr_opcode op, size_t from, size_t to, uint32_t length, uint64_t seed)
-	{
-		const bool back = op == IBV_WR_RDMA_READ;
-		const auto source = back ? remote_.bytes(to, length) : local_.bytes(from, length);
-		const auto target = back ? local_.bytes(from, length) : remote_.bytes(to, length);
-
-		fill_pattern(source, seed);
-		ASSERT_EQ(start(op, from, to, length), 0);
-		expect_wc(pair_->a.scq);
-		if (takes_recv(op))
-			expect_wc(pair_->b.rcq);
-		EXPECT_TRUE(has_pattern(target, seed)) << op_name(op) << " of " << length;
-	}
-
-	void drop(const Region &region) // its pages, not its addresses
-	{
-		ASSERT_EQ(madvise(region.memory.data(), region.memory.size(), MADV_DONTNEED), 0);
-	}
-
-	// Nothing else may be mapped before map_again(), which takes the same addresses.
-	void unmap(const Region &region)
-	{
-		ASSERT_EQ(munmap(region.memory.data(), region.memory.size()), 0);
-	}
-
-	void map_again(const Region &region)
-	{
-		ASSERT_EQ(mmap(region.memory.data(), region.memory.size(), PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
-			  region.memory.data());
-	}
-
-	std::vector<std::unique_ptr<Pair>> former_;
-	std::unique_ptr<Pair> pair_;
-	Region local_, remote_;
-};
 
 TEST_F(OnDemand, IsReportedByTransport)
 {
@@ -576,9 +464,11 @@ TEST_F(VerbsTest, OnDemandPagingIsSupportedOrRefused)
 		EXPECT_EQ(ibv_advise_mr(pd.get(), for_reading, 0, &sge, 1), EOPNOTSUPP);
 		return;
 	}
-	EXPECT_FALSE(caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT);
 	EXPECT_EQ(caps.per_transport_caps.uc_odp_caps, 0u);
-	EXPECT_EQ(reg(nullptr, SIZE_MAX, on_demand), EOPNOTSUPP);
+	EXPECT_EQ(reg(nullptr, SIZE_MAX, on_demand),
+		  caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT ? 0 : EOPNOTSUPP);
+	EXPECT_EQ(reg(nullptr, SIZE_MAX, on_demand | IBV_ACCESS_HUGETLB), EOPNOTSUPP);
+	EXPECT_EQ(reg(memory.data(), SIZE_MAX, on_demand), EINVAL);
 	EXPECT_EQ(reg(memory.data(), page, on_demand | IBV_ACCESS_HUGETLB), EOPNOTSUPP);
 	EXPECT_EQ(reg(memory.data(), 0, on_demand), EINVAL);
 	EXPECT_EQ(reg(memory.data(), page, on_demand & ~IBV_ACCESS_LOCAL_WRITE), EINVAL);
@@ -598,4 +488,4 @@ TEST_F(VerbsTest, OnDemandPagingIsSupportedOrRefused)
 }
 
 } // namespace
-} // namespace verbs
+} // namespace verbs::odp

@@ -53,6 +53,8 @@ std::unique_ptr<FabricAdapter> FabricAdapter::create(VirtualFabric &fabric, cons
 	std::unique_ptr<FabricAdapter> adapter(new FabricAdapter(fabric));
 
 	adapter->burst_ = std::make_unique<snic_burst>();
+	adapter->copies_ = std::make_unique_for_overwrite<uint8_t[]>(SNIC_BURST_BYTES);
+	adapter->burst_->copies = adapter->copies_.get();
 	/* A window of 0 means that the wire holds any number of bytes. */
 	if (const int err = adapter->create_device(addr, mtu, qpns_per_slot, 0, fabric.clock())) {
 		errno = err;

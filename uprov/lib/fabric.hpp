@@ -36,6 +36,7 @@ private:
 
 	VirtualFabric &fabric_;
 	std::unique_ptr<snic_burst> burst_;
+	std::unique_ptr<uint8_t[]> copies_; /* see snic_burst.copies */
 };
 
 class VirtualFabric {

@@ -20,11 +20,6 @@ namespace
  */
 constexpr u32 runs_per_call = 32;
 
-void *dma_ptr(port_dma *, u64 addr, u32)
-{
-	return reinterpret_cast<void *>(addr);
-}
-
 snic_config device_config(const uint8_t *mac, u32 max_qps, u32 window_bytes)
 {
 	snic_config cfg{};
@@ -84,7 +79,6 @@ int Adapter::create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32
 	bus_.ops = &bus_ops;
 	bus_.num_vectors = num_vectors;
 	bus_.self = this;
-	dma_.ptr = dma_ptr;
 	/* push() on the data path must not allocate. */
 	deferred_.qpns.reserve(qpns_per_slot);
 	device_clock_ = clock;

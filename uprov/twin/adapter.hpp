@@ -10,6 +10,7 @@
 #include "address.hpp"
 #include "cm/host.hpp"
 #include "core.hpp"
+#include "process_memory.hpp"
 #include "rendezvous.hpp"
 
 namespace sirdma::twin
@@ -158,7 +159,7 @@ private:
 	uint8_t mac_[6]{};
 	port_clock *device_clock_ = nullptr;
 	Bus bus_{};
-	port_dma dma_{};
+	ProcessMemory dma_;
 
 	std::shared_mutex vectors_lock_; /* protects vectors_; held shared while a handler runs */
 	Vector vectors_[num_vectors];

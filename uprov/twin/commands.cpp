@@ -26,6 +26,16 @@ constexpr size_t port_attr_common =
 /* The destination QP is the last attribute that a device without packet pacing may have. */
 constexpr int known_qp_attributes = (IBV_QP_DEST_QPN << 1) - 1;
 
+/* As those of the kernel's devices, and implicit regions: nothing is kept for each page. */
+constexpr ibv_odp_caps on_demand_caps = {
+	.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT,
+	.per_transport_caps = {.rc_odp_caps = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV |
+					      IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ |
+					      IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV,
+			       .uc_odp_caps = 0,
+			       .ud_odp_caps = IBV_ODP_SUPPORT_SEND},
+};
+
 Driver &driver_of(ibv_context *context) noexcept
 {
 	return *Instance::of(context).driver;
@@ -105,6 +115,8 @@ int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 				   SIRDMA_VERBS_DEVICE_FLUSH_GLOBAL |
 				   SIRDMA_VERBS_DEVICE_ATOMIC_WRITE;
 	full.phys_port_cnt_ex = 1;
+	if (ProcessMemory::may_fault())
+		full.odp_caps = on_demand_caps;
 	full.max_dm_size = SIRDMA_MAX_DM_SIZE;
 	full.completion_timestamp_mask = ~uint64_t{0};
 	full.hca_core_clock = SIRDMA_CLOCK_KHZ;
@@ -263,10 +275,18 @@ int reg_dm_mr(ibv_pd *pd, uint32_t dm, uint64_t offset, size_t length, uint32_t 
 	return 0;
 }
 
-/* Memory is not registered on demand, so there is nothing to fetch. */
-int advise_mr(ibv_pd *, ibv_advise_mr_advice, uint32_t, const ibv_sge *, uint32_t)
+/* The errors of uverbs. */
+int advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv_sge *sges,
+	      uint32_t count)
 {
-	return EOPNOTSUPP;
+	if (!ProcessMemory::may_fault())
+		return EOPNOTSUPP;
+	if ((flags & ~uint32_t{IBV_ADVISE_MR_FLAG_FLUSH}) || !count)
+		return EINVAL;
+	if (is_parents(pd->context))
+		return ENODEV;
+	return driver_of(pd->context)
+		.advise_mr(pd_number(pd), advice, flags & IBV_ADVISE_MR_FLAG_FLUSH, {sges, count});
 }
 
 /*

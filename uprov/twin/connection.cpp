@@ -92,7 +92,8 @@ void Connection::wake() noexcept
 u32 Connection::put_all(snic_burst &burst) noexcept
 {
 	const u32 takes = out_.takes();
-	const uint64_t lease = takes & takes_references ? lease_.number() : 0;
+	const bool refers = (takes & takes_references) && !burst.copied;
+	const uint64_t lease = refers ? lease_.number() : 0;
 	snic_seg_iter payload;
 	u32 i, n;
 

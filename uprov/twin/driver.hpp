@@ -119,6 +119,18 @@ struct DriverMr {
 	bool changing = false; /* a thread executes rereg_mr() or dereg_mr() */
 };
 
+/* Does the region have whatever memory the application has at its addresses, or none? */
+inline bool is_on_demand(const sirdma_region &region) noexcept
+{
+	return region.access & SIRDMA_VERBS_ON_DEMAND;
+}
+
+/* All addresses of the process. */
+inline bool is_implicit(const sirdma_region &region) noexcept
+{
+	return is_on_demand(region) && !region.start && region.length == ~u64{0};
+}
+
 struct DriverDm {
 	ibv_context *context = nullptr;
 	PageBuffer memory;
@@ -214,7 +226,10 @@ public:
 	/* Returns EBUSY while there are targets or shared receive queues that were created by it. */
 	int close_xrcd(uint32_t xrcd) noexcept;
 
-	/* The memory is not pinned: it must stay mapped as long as the region exists. */
+	/*
+	 * The memory is not pinned: it must stay mapped as long as the region exists, unless it is
+	 * registered on demand.
+	 */
 	int reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag);
 	/*
 	 * Change the region; its stag stays. All changes take effect at once, or none. Returns
@@ -223,6 +238,9 @@ public:
 	int rereg_mr(uint32_t stag, const MrChange &change) noexcept;
 	/* Returns EBUSY if windows are bound to the region. */
 	int dereg_mr(uint32_t stag) noexcept;
+	/* As ibv_advise_mr(): bring the pages of regions on demand. */
+	int advise_mr(uint32_t pd, ibv_advise_mr_advice advice, bool flush,
+		      std::span<const ibv_sge> sges) noexcept;
 	/* @memory gets the address of the device memory, which stays until free_dm() or close(). */
 	int alloc_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, uint32_t &dm,
 		     uint8_t *&memory);
@@ -288,6 +306,8 @@ private:
 	int use_pd(uint32_t pd) noexcept;
 	int add_mr(const DriverMr &mr, uint32_t &stag);
 	int put_mr(uint32_t stag, const DriverMr &mr, bool replace) noexcept;
+	int advised(uint32_t pd, ibv_advise_mr_advice advice, const ibv_sge &sge,
+		    sirdma_region &part) noexcept;
 	int add_cq(std::unique_ptr<DriverCq> cq);
 	std::unique_ptr<DriverCq> remove_cq(uint32_t id) noexcept;
 	DriverQp *find_qp(uint32_t qpn) noexcept;

@@ -43,6 +43,41 @@ int populate(const sirdma_region &region) noexcept
 	return errno == ENOMEM || errno == EINVAL ? EFAULT : errno;
 }
 
+/* Follow advice: fault in the memory of @part. Without MADV_POPULATE_* it is read only. */
+int prefetch(const sirdma_region &part) noexcept
+{
+	const uint64_t end = part.start + part.length;
+
+	if (can_populate())
+		return populate(part);
+	for (uint64_t at = part.start; at < end; at = (at | page_mask) + 1)
+		if (!ProcessMemory::is_readable(at))
+			return EFAULT;
+	return 0;
+}
+
+/* Check a region that is registered on demand. Returns 0, or -errno with *why set. */
+int check_on_demand(const sirdma_region &region, const char **why) noexcept
+{
+	sirdma_region rest = region;
+
+	rest.access &= ~SIRDMA_VERBS_ON_DEMAND;
+	if (!ProcessMemory::may_fault()) {
+		*why = "this system does not let the device copy memory on demand";
+		return -EOPNOTSUPP;
+	}
+	if (!is_implicit(region))
+		return sirdma_region_check(&rest, why);
+	*why = "a region of all addresses begins at address 0 and iova 0";
+	return rest.iova ? -EINVAL : sirdma_region_access_check(rest.access, why);
+}
+
+int check_region(const sirdma_region &region, const char **why) noexcept
+{
+	return is_on_demand(region) ? check_on_demand(region, why) :
+				      sirdma_region_check(&region, why);
+}
+
 static_assert(SIRDMA_REREG_TRANSLATION == IBV_REREG_MR_CHANGE_TRANSLATION &&
 	      SIRDMA_REREG_PD == IBV_REREG_MR_CHANGE_PD &&
 	      SIRDMA_REREG_ACCESS == IBV_REREG_MR_CHANGE_ACCESS);
@@ -56,14 +91,19 @@ int Driver::put_mr(uint32_t stag, const DriverMr &mr, bool replace) noexcept
 
 	params.stag = stag;
 	params.pd = mr.pd;
-	params.va = mr.region.iova;
-	params.len = mr.region.length;
 	params.access = sirdma_region_rights(mr.region.access);
-	params.zero_based = mr.region.access & SIRDMA_VERBS_ZERO_BASED;
 	/* Process memory is contiguous in a DMA space of process addresses: no list is needed. */
 	params.block_shift = 12;
-	params.addr = mr.region.start & ~page_mask;
+	params.may_fault = is_on_demand(mr.region);
 	params.replace = replace;
+	if (is_implicit(mr.region)) {
+		params.all_memory = true;
+	} else {
+		params.va = mr.region.iova;
+		params.len = mr.region.length;
+		params.zero_based = mr.region.access & SIRDMA_VERBS_ZERO_BASED;
+		params.addr = mr.region.start & ~page_mask;
+	}
 	return sirdma_cqp_reg_mr(&hw_, &params);
 }
 
@@ -72,12 +112,13 @@ int Driver::reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag)
 	Settle settle(nic_);
 	const char *why = nullptr;
 
-	if (const int err = sirdma_region_check(&region, &why)) {
+	if (const int err = check_region(region, &why)) {
 		port_warn("reg_mr: %s", why);
 		return -err;
 	}
-	if (const int err = populate(region))
-		return err;
+	if (!is_on_demand(region))
+		if (const int err = populate(region))
+			return err;
 	return add_mr({.pd = pd, .dm = 0, .region = region, .changing = false}, stag);
 }
 
@@ -147,6 +188,10 @@ int Driver::change_mr(uint32_t stag, const MrChange &change, DriverMr &mr) noexc
 	const char *why = nullptr;
 	DriverMr next = mr;
 
+	if (is_on_demand(mr.region)) {
+		port_warn("rereg_mr: the memory of the region comes on demand");
+		return EOPNOTSUPP;
+	}
 	if (const int err = sirdma_region_change(&next.region, change.flags, &change.to, &why)) {
 		port_warn("rereg_mr: %s", why);
 		return -err;
@@ -208,6 +253,84 @@ int Driver::dereg_mr(uint32_t stag) noexcept
 			--dms_.at(mr.dm).users;
 	}
 	sirdma_stag_free(&hw_, stag);
+	return 0;
+}
+
+/* Advice */
+
+namespace
+{
+
+constexpr auto prefetch_no_fault = static_cast<ibv_advise_mr_advice>(2);
+
+/* As the kernel, which takes the memory for one that the device writes to. */
+bool is_writable(const sirdma_region &region) noexcept
+{
+	return region.access & (SIRDMA_VERBS_LOCAL_WRITE | SIRDMA_VERBS_REMOTE_WRITE |
+				SIRDMA_VERBS_REMOTE_ATOMIC | SIRDMA_VERBS_MW_BIND);
+}
+
+/* The part of @region that @sge names. Returns false if not all of it is there. */
+bool part_of(const sirdma_region &region, const ibv_sge &sge, sirdma_region &part) noexcept
+{
+	const uint64_t base = region.access & SIRDMA_VERBS_ZERO_BASED ? 0 : region.iova;
+	const uint64_t offset = sge.addr - base;
+
+	if (offset >= region.length || sge.length > region.length - offset)
+		return false;
+	part = region;
+	part.start += offset;
+	part.length = sge.length;
+	return true;
+}
+
+} // namespace
+
+/* Check advice on @sge, which is followed for @part. Returns 0 or an errno. */
+int Driver::advised(uint32_t pd, ibv_advise_mr_advice advice, const ibv_sge &sge,
+		    sirdma_region &part) noexcept
+{
+	std::lock_guard hold(objects_lock_);
+	const auto it = mrs_.find(sge.lkey);
+
+	if (it == mrs_.end() || !is_on_demand(it->second.region))
+		return ENOENT;
+	part.length = 0;
+	if (!sge.length)
+		return 0;
+	if (it->second.pd != pd ||
+	    (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE && !is_writable(it->second.region)))
+		return EPERM;
+	if (!part_of(it->second.region, sge, part))
+		return EFAULT;
+	part.access = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
+	return 0;
+}
+
+int Driver::advise_mr(uint32_t pd, ibv_advise_mr_advice advice, bool flush,
+		      std::span<const ibv_sge> sges) noexcept
+{
+	sirdma_region part{};
+
+	if (advice > prefetch_no_fault)
+		return EOPNOTSUPP;
+	/* Nothing is fetched if a part of the advice is wrong. */
+	for (const ibv_sge &sge : sges)
+		if (const int err = advised(pd, advice, sge, part))
+			return err;
+	/* The device keeps no list of the pages that are there, so this advice tells it nothing. */
+	if (advice == prefetch_no_fault)
+		return 0;
+	for (const ibv_sge &sge : sges) {
+		if (const int err = advised(pd, advice, sge, part))
+			return err;
+		/* The region may end meanwhile. The pages are the application's anyway. */
+		const int err = part.length ? prefetch(part) : 0;
+
+		/* Without the flag the call need not wait for the pages, and reports nothing of them. */
+		if (err && flush)
+			return err;
+	}
 	return 0;
 }
 

@@ -94,6 +94,7 @@ void take_part(const snic_burst &burst, u32 at, u32 n, snic_seg_iter &payload,
 	part.qpn = burst.qpn;
 	part.npkts = n;
 	part.nsegs = 0;
+	part.copied = burst.copied;
 	for (u32 i = 0; i < n; ++i) {
 		part.pkts[i] = burst.pkts[at + i];
 		bytes += part.pkts[i].payload_len;
@@ -274,12 +275,15 @@ bool Nic::can_work() noexcept
 	if (slot.load(std::memory_order_relaxed)) [[likely]]
 		return true;
 
-	auto *fresh = new (std::nothrow) TxScratch();
+	std::unique_ptr<TxScratch> fresh(new (std::nothrow) TxScratch());
 
-	slot.store(fresh, std::memory_order_relaxed);
-	if (!fresh)
+	if (!fresh || !fresh->copies) {
 		helper_.wake();
-	return fresh;
+		return false;
+	}
+	fresh->burst.copies = fresh->copies.get();
+	slot.store(fresh.release(), std::memory_order_relaxed);
+	return true;
 }
 
 /* Progress */

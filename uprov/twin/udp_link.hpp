@@ -26,6 +26,8 @@ struct TxScratch {
 
 	snic_burst burst; /* burst of the model */
 	snic_burst part; /* part of it, for one process */
+	/* Room for payload that the model copies. Its pages come when they are used. */
+	std::unique_ptr<uint8_t[]> copies{new (std::nothrow) uint8_t[SNIC_BURST_BYTES]};
 	uint8_t bytes[SNIC_BURST_BYTES + packets * (SNIC_MAX_HDR + 8)];
 	mmsghdr messages[packets];
 	iovec pieces[packets];

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// What the tests of on-demand paging share: a connection whose regions at both ends are on demand.
+#pragma once
+
+#include "fixture.hpp"
+
+#include <sys/mman.h>
+
+namespace verbs::odp
+{
+
+inline constexpr size_t page = 4096;
+inline constexpr int on_demand = all_access | IBV_ACCESS_ON_DEMAND;
+
+inline ibv_odp_caps caps_of(const Device &dev)
+{
+	ibv_device_attr_ex attr = {};
+
+	return ibv_query_device_ex(dev.context.get(), nullptr, &attr) ? ibv_odp_caps{} :
+									attr.odp_caps;
+}
+
+inline bool supported(const Device &dev)
+{
+	return caps_of(dev).general_caps & IBV_ODP_SUPPORT;
+}
+
+class OnDemand : public VerbsTest {
+protected:
+	void SetUp() override
+	{
+		VerbsTest::SetUp();
+		if (!supported(device()) || !supported(peer()))
+			GTEST_SKIP() << not_reported(
+				"odp_caps.general_caps",
+				caps_of(supported(device()) ? peer() : device()).general_caps);
+	}
+
+	void TearDown() override { clear(); }
+
+	// The first connection has the domains of the others.
+	void clear()
+	{
+		local_ = {};
+		remote_ = {};
+		pair_.reset();
+		while (!former_.empty())
+			former_.pop_back();
+	}
+
+	// A region far from other mappings. When its memory goes away, no other is mapped there meanwhile.
+	static Region make_apart(ibv_pd *pd, size_t length, int access)
+	{
+#ifdef MAP_32BIT
+		constexpr int low = MAP_32BIT;
+#else
+		constexpr int low = 0;
+#endif
+		Region region;
+
+		region.memory = Mapping::anonymous(length, low);
+		region.mr.reset(ibv_reg_mr(pd, region.memory.data(), length, access));
+		EXPECT_TRUE(region.memory && region.mr);
+		return region;
+	}
+
+	// Untouched memory, at both ends on demand.
+	void make(size_t length, int access = on_demand)
+	{
+		clear();
+		link_ = default_link();
+		link_.access = access & ~IBV_ACCESS_ON_DEMAND;
+		pair_ = std::make_unique<Pair>(make_pair({}, link_));
+		ASSERT_FALSE(HasFailure());
+		local_ = make_apart(pair_->a.pd, length, access);
+		remote_ = make_apart(pair_->b.pd, length, access);
+		ASSERT_TRUE(local_ && remote_);
+	}
+
+	// A connection of the same regions. The old one ends with the test.
+	void connect_again()
+	{
+		former_.push_back(std::move(pair_));
+		pair_ = std::make_unique<Pair>(make_pair({.shared_pd = former_[0]->a.pd},
+							 {.shared_pd = former_[0]->b.pd}, link_));
+		ASSERT_FALSE(HasFailure());
+	}
+
+	int start(ibv_wr_opcode op, size_t from, size_t to, uint32_t length)
+	{
+		if (takes_recv(op)) {
+			EXPECT_EQ(post_recv(pair_->b, {remote_.sge(to, length)}), 0);
+		}
+		return post(pair_->a, {.op = op,
+				       .sges = {local_.sge(from, length)},
+				       .remote_addr = remote_.address(to),
+				       .rkey = remote_.mr->rkey});
+	}
+
+	// One operation whose source the program wrote, and whose target nobody did.
+	void move(ibv_wr_opcode op, size_t from, size_t to, uint32_t length, uint64_t seed)
+	{
+		const bool back = op == IBV_WR_RDMA_READ;
+		const auto source = back ? remote_.bytes(to, length) : local_.bytes(from, length);
+		const auto target = back ? local_.bytes(from, length) : remote_.bytes(to, length);
+
+		fill_pattern(source, seed);
+		ASSERT_EQ(start(op, from, to, length), 0);
+		expect_wc(pair_->a.scq);
+		if (takes_recv(op))
+			expect_wc(pair_->b.rcq);
+		EXPECT_TRUE(has_pattern(target, seed)) << op_name(op) << " of " << length;
+	}
+
+	void drop(const Region &region) // its pages, not its addresses
+	{
+		ASSERT_EQ(madvise(region.memory.data(), region.memory.size(), MADV_DONTNEED), 0);
+	}
+
+	void unmap(const Region &region)
+	{
+		ASSERT_EQ(munmap(region.memory.data(), region.memory.size()), 0);
+	}
+
+	void map_again(const Region &region)
+	{
+		ASSERT_EQ(mmap(region.memory.data(), region.memory.size(), PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+			  region.memory.data());
+	}
+
+	Link link_; // of all connections of the test
+	std::vector<std::unique_ptr<Pair>> former_;
+	std::unique_ptr<Pair> pair_;
+	Region local_, remote_;
+};
+
+} // namespace verbs::odp
