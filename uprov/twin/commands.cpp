@@ -115,7 +115,9 @@ int query_device(ibv_context *context, const ibv_query_device_ex_input *input,
 				   SIRDMA_VERBS_DEVICE_FLUSH_GLOBAL |
 				   SIRDMA_VERBS_DEVICE_ATOMIC_WRITE;
 	full.phys_port_cnt_ex = 1;
-	if (ProcessMemory::may_fault())
+	/* To find out takes system calls that a program without on-demand paging need not be allowed. */
+	if (attr_size >= offsetof(ibv_device_attr_ex, odp_caps) + sizeof(full.odp_caps) &&
+	    ProcessMemory::may_fault())
 		full.odp_caps = on_demand_caps;
 	full.max_dm_size = SIRDMA_MAX_DM_SIZE;
 	full.completion_timestamp_mask = ~uint64_t{0};

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "process_memory.hpp"
 
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -29,12 +31,18 @@ int error_of(int err) noexcept
 using Copy = ssize_t (*)(pid_t, const iovec *, unsigned long, const iovec *, unsigned long,
 			 unsigned long);
 
-int copy_all(Copy copy, pid_t pid, u64 addr, uint8_t *buffer, size_t len) noexcept
+/*
+ * The process is named by the calling thread, which has the memory. The main thread may have ended, and
+ * has none then.
+ */
+int copy_all(Copy copy, u64 addr, uint8_t *buffer, size_t len) noexcept
 {
+	const auto self = static_cast<pid_t>(syscall(SYS_gettid));
+
 	while (len) {
 		const iovec local = {.iov_base = buffer, .iov_len = len};
 		const iovec remote = {.iov_base = reinterpret_cast<void *>(addr), .iov_len = len};
-		const ssize_t n = copy(pid, &local, 1, &remote, 1, 0);
+		const ssize_t n = copy(self, &local, 1, &remote, 1, 0);
 
 		/* A part is copied up to the first missing page. The next call tells why. */
 		if (n <= 0)
@@ -156,8 +164,8 @@ IN_CHILD int run_child(void *arg) noexcept
  */
 constexpr int child_flags = CLONE_VM | CLONE_VFORK | CLONE_FILES | CLONE_FS | CLONE_SYSVSEM;
 
-/* Returns false if there is no process to be had. The child has ended when this returns. */
-bool run_in_child(AtomicJob &job, uint8_t *stack_end) noexcept
+/* Returns 0 or the errno of clone(). The child has ended when this returns. */
+int run_in_child(AtomicJob &job, uint8_t *stack_end) noexcept
 {
 	const uint64_t all = ~uint64_t{0};
 	uint64_t before;
@@ -166,12 +174,13 @@ bool run_in_child(AtomicJob &job, uint8_t *stack_end) noexcept
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all));
 
 	const int child = __clone(run_child, stack_end, child_flags, &job);
+	const int err = child > 0 ? 0 : errno;
 
 	if (child > 0)
 		while (syscall(SYS_wait4, child, nullptr, __WALL, nullptr) < 0 && errno == EINTR)
 			;
 	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, sizeof(before));
-	return child > 0;
+	return err;
 }
 
 /* Valgrind runs vfork(), and ends programs that call clone() like this. */
@@ -190,25 +199,22 @@ const port_dma_access ProcessMemory::checked = {
 	.atomic = atomic,
 };
 
-ProcessMemory::ProcessMemory() noexcept
-	: port_dma{.ptr = pointer, .access = &checked}, pid_(getpid())
-{
-}
+ProcessMemory::ProcessMemory() noexcept : port_dma{.ptr = pointer, .access = &checked} {}
 
 void *ProcessMemory::pointer(port_dma *, u64 addr, u32)
 {
 	return reinterpret_cast<void *>(addr);
 }
 
-int ProcessMemory::read(port_dma *dma, u64 addr, void *to, u32 len)
+int ProcessMemory::read(port_dma *, u64 addr, void *to, u32 len)
 {
-	return copy_all(process_vm_readv, of(dma).pid_, addr, static_cast<uint8_t *>(to), len);
+	return copy_all(process_vm_readv, addr, static_cast<uint8_t *>(to), len);
 }
 
-int ProcessMemory::write(port_dma *dma, u64 addr, const void *from, u32 len)
+int ProcessMemory::write(port_dma *, u64 addr, const void *from, u32 len)
 {
-	return copy_all(process_vm_writev, of(dma).pid_, addr,
-			static_cast<uint8_t *>(const_cast<void *>(from)), len);
+	return copy_all(process_vm_writev, addr, static_cast<uint8_t *>(const_cast<void *>(from)),
+			len);
 }
 
 int ProcessMemory::atomic(port_dma *dma, u64 addr, port_atomic op, u64 operand, u64 compare,
@@ -222,9 +228,11 @@ int ProcessMemory::atomic(port_dma *dma, u64 addr, port_atomic op, u64 operand, 
 			 .before = 0,
 			 .done = false};
 	std::lock_guard hold(self.lock_);
+	const int err = run_in_child(job, self.stack_.data() + self.stack_.size());
 
-	if (!run_in_child(job, self.stack_.data() + self.stack_.size()))
-		return -EAGAIN;
+	/* A sandbox that came later forbids clone() for good: EPERM or ENOSYS. */
+	if (err)
+		return error_of(err);
 	*before = job.before;
 	return job.done ? 0 : -EFAULT;
 }
@@ -233,32 +241,60 @@ bool ProcessMemory::is_readable(u64 addr) noexcept
 {
 	uint8_t byte;
 
-	return !copy_all(process_vm_readv, getpid(), addr, &byte, sizeof(byte));
+	return !copy_all(process_vm_readv, addr, &byte, sizeof(byte));
 }
 
-bool ProcessMemory::works() noexcept
+/* Returns 0; -EAGAIN if there is no process to be had at the moment; or -EFAULT. */
+int ProcessMemory::try_out(void *missing) noexcept
 {
+	const u64 absent = reinterpret_cast<uintptr_t>(missing), two = 2;
 	u64 word = 1, got = 0;
-	const u64 addr = reinterpret_cast<uintptr_t>(&word), two = 2;
+	const u64 addr = reinterpret_cast<uintptr_t>(&word);
+	int err;
 
-	return !write(this, addr, &two, sizeof(two)) && !read(this, addr, &got, sizeof(got)) &&
-	       got == 2 && !atomic(this, addr, PORT_ATOMIC_ADD, 1, 0, &got) && got == 2 &&
-	       word == 3;
+	if (write(this, addr, &two, sizeof(two)) || read(this, addr, &got, sizeof(got)) ||
+	    got != 2 || read(this, absent, &got, sizeof(got)) != -EFAULT)
+		return -EFAULT;
+	err = atomic(this, addr, PORT_ATOMIC_ADD, 1, 0, &got);
+	if (err)
+		return err;
+	if (got != 2 || word != 3)
+		return -EFAULT;
+	err = atomic(this, absent, PORT_ATOMIC_ADD, 1, 0, &got);
+	return err == -EFAULT ? 0 : err ? err : -EFAULT;
 }
 
+int ProcessMemory::probe() noexcept
+{
+	constexpr size_t length = 4096;
+	const auto memory = std::unique_ptr<ProcessMemory>(new (std::nothrow) ProcessMemory);
+	void *const missing = mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (missing == MAP_FAILED)
+		return -EAGAIN;
+	const int err = is_under_valgrind() ? -EFAULT : memory ? memory->try_out(missing) : -EAGAIN;
+
+	munmap(missing, length);
+	return err;
+}
+
+/*
+ * No lock is held while the system calls are tried out: a process that forks meanwhile would keep it. Two
+ * threads may try them out at once.
+ */
 bool ProcessMemory::may_fault() noexcept
 {
-	static const bool can = [] {
-		if (is_under_valgrind())
+	enum : int { unknown, yes, no };
+	static constinit std::atomic<int> answer = unknown;
+
+	if (answer.load(std::memory_order_relaxed) == unknown) {
+		const int err = probe();
+
+		if (err == -EAGAIN)
 			return false;
-
-		const auto memory =
-			std::unique_ptr<ProcessMemory>(new (std::nothrow) ProcessMemory);
-
-		return memory && memory->works();
-	}();
-
-	return can;
+		answer.store(err ? no : yes, std::memory_order_relaxed);
+	}
+	return answer.load(std::memory_order_relaxed) == yes;
 }
 
 } // namespace sirdma::twin

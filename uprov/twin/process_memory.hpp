@@ -29,7 +29,7 @@ public:
 
 	/*
 	 * Can the device have memory that may be missing? Sandboxes may forbid the system calls. The
-	 * answer is determined once.
+	 * answer is determined once, unless processes are short at the moment.
 	 */
 	static bool may_fault() noexcept;
 
@@ -48,9 +48,9 @@ private:
 			  u64 *before);
 	static const port_dma_access checked;
 
-	bool works() noexcept;
+	int try_out(void *missing) noexcept;
+	static int probe() noexcept;
 
-	const pid_t pid_;
 	std::mutex lock_; /* protects the child's stack: one atomic at a time */
 	/* The frame of a signal with all registers of AMX takes 11 KiB. */
 	alignas(64) std::array<uint8_t, 32768> stack_;
