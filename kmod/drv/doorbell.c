@@ -24,35 +24,44 @@
  */
 #define WATCH_NS (50 * NSEC_PER_USEC)
 /*
- * The timer itself looks at so many queue pairs, in a softirq and under a spinlock. For more, it starts
+ * The timer rings at most this many queue pairs, in a softirq and under a spinlock. For more, it starts
  * the work: a worker waits until the scheduler takes the processor from the tasks that poll for a
  * completion, which is a time slice of some milliseconds. Not tuned.
  */
 #define LOOK_IN_TIMER 64
 /*
- * A task whose store faults runs so many queue pairs itself. More of them run in the device's bottom
- * half, which has a budget and serves all users in turn.
+ * A task whose store faults runs at most this many queue pairs itself. More of them run in the device's
+ * bottom half, which has a budget and serves all users in turn.
  */
 #define LOOK_KICKS 8
 /*
- * So many queue pairs of a user are looked at in WATCH_NS, for each processor of the machine. A page
- * counts as one more. If a user has more of them at watched pages, the period of all its pages gets
- * longer, so that neither many queue pairs nor many contexts, which it may store to at will, take the
- * processors from other users. Not tuned.
+ * The most load of a user that is looked at in WATCH_NS. Each queue pair at a watched page is a load of
+ * one; the page adds PAGE_LOAD, since an interrupt of the timer and setting it again cost more than the
+ * look at one queue pair. The period of all pages of a user with more load is longer.
+ *
+ * The bound holds for all processors together: a timer stays on the processor where it was started, as
+ * a rule that of the task that faulted, so a user may have all its timers on one processor, which other
+ * users need. Timers that were set before the load grew come early once. The look of a fault is not
+ * counted: it takes the time of the task itself. Not tuned.
  */
-#define WATCH_QPS 8
+#define WATCH_LOAD 16
+#define PAGE_LOAD 4
 /*
- * The page is unmapped when there was no store for so many times WATCH_NS, a millisecond, or for one
- * period, if that is longer. Meanwhile a store costs no fault. Not tuned.
+ * The timer has the page unmapped when it found no store for this many times WATCH_NS, a millisecond, or
+ * for one period, if that is longer. Meanwhile a store costs no fault. A page of more than LOOK_IN_TIMER
+ * queue pairs is unmapped when there was no store for one period: the next store faults then, and its
+ * look does not wait for a worker. Not tuned.
  */
 #define WATCH_IDLE 20
 /*
- * The work sets the timer to at least this many times as long as its last look took, so that a user
- * with very many queue pairs takes a fifth of a processor at most.
+ * After a look of the timer, or of the work at more than LOOK_IN_TIMER queue pairs, the page is left alone
+ * for at least this many times as long as the look took, so that the looks at one page take a fifth of a
+ * processor at most. That is the time of ringing: the queue pairs run in the device's bottom half, which
+ * has a budget. Not tuned.
  */
 #define WATCH_PAUSE 4
 /*
- * mmap() is refused if the context has so many mappings, those of forks included: each is unmapped by
+ * mmap() is refused if the context has this many mappings, those of forks included: each is unmapped by
  * itself. A fork is never refused. libirdma needs one; the rest is reserve, not tuned.
  */
 #define MAX_MAPPINGS 8
@@ -87,11 +96,14 @@ struct sirdma_doorbell {
 	struct list_head qps; /* list of struct sirdma_qp.ringers */
 	u32 nqps;
 	bool watched; /* the timer runs, or will be started by the work */
-	u32 load; /* the share of user->doorbell_load: queue pairs and one; 0: not watched */
+	u32 load; /* the share of user->doorbell_load; 0: not watched */
 	u32 idle; /* multiples of WATCH_NS since the timer found a store */
 };
 
-/* Works of it wait for a page table at most. */
+/*
+ * A work waits for locks of page tables, looks at all queue pairs of its page, and runs up to LOOK_KICKS
+ * of them.
+ */
 static struct workqueue_struct *doorbell_wq;
 static atomic_t doorbell_count = ATOMIC_INIT(0);
 
@@ -100,7 +112,7 @@ static struct sirdma_doorbell *to_doorbell(struct sirdma_mmap_entry *entry)
 	return container_of(entry, struct sirdma_doorbell, base);
 }
 
-/* Has somebody stored into the page since the last call? */
+/* Was a doorbell stored into the page since the last call? */
 static bool doorbell_take(struct sirdma_doorbell *db)
 {
 	__le32 *word = &db->page->wqe_alloc;
@@ -142,7 +154,7 @@ static void doorbell_look(struct sirdma_doorbell *db)
 /* The page or its queue pairs changed. The caller holds ring_lock. */
 static void doorbell_update_load(struct sirdma_doorbell *db)
 {
-	u32 load = db->watched ? db->nqps + 1 : 0;
+	u32 load = db->watched ? db->nqps + PAGE_LOAD : 0;
 
 	atomic_add((int)(load - db->load), &db->user->doorbell_load);
 	db->load = load;
@@ -153,20 +165,26 @@ static u32 doorbell_periods(const struct sirdma_doorbell *db)
 {
 	u32 load = atomic_read(&db->user->doorbell_load);
 
-	return max(DIV_ROUND_UP(load, WATCH_QPS * num_online_cpus()), 1u);
+	return max(DIV_ROUND_UP(load, WATCH_LOAD), 1u);
+}
+
+/* The time until the next look, after one that took @look_ns. */
+static u64 doorbell_pause_ns(u32 periods, u64 look_ns)
+{
+	return max_t(u64, (u64)WATCH_NS * periods, look_ns * WATCH_PAUSE);
 }
 
 /* The caller holds the lock. @look_ns: how long the work's last look took. */
 static void doorbell_watch(struct sirdma_doorbell *db, u64 look_ns)
 {
-	u64 period;
+	u64 pause;
 
 	spin_lock_bh(&db->ring_lock);
 	db->watched = true;
 	db->idle = 0;
 	doorbell_update_load(db);
-	period = max_t(u64, (u64)WATCH_NS * doorbell_periods(db), look_ns * WATCH_PAUSE);
-	hrtimer_start(&db->timer, ns_to_ktime(period), HRTIMER_MODE_REL_SOFT);
+	pause = doorbell_pause_ns(doorbell_periods(db), look_ns);
+	hrtimer_start(&db->timer, ns_to_ktime(pause), HRTIMER_MODE_REL_SOFT);
 	spin_unlock_bh(&db->ring_lock);
 }
 
@@ -179,7 +197,7 @@ static void doorbell_unwatch(struct sirdma_doorbell *db)
 	spin_unlock_bh(&db->ring_lock);
 }
 
-/* The caller holds the lock, without which nobody maps the page. */
+/* The caller holds the lock, without which no fault maps the page. */
 static void doorbell_unmap(struct sirdma_doorbell *db)
 {
 	if (db->inode)
@@ -190,7 +208,7 @@ static void doorbell_unmap(struct sirdma_doorbell *db)
 
 /*
  * Look at the queue pairs, if there was a store. Returns the time until the next look in multiples of
- * WATCH_NS; 0: the work starts the timer again, or nobody does. The caller holds ring_lock.
+ * WATCH_NS; 0: the timer ends, and the work or a fault may start it again. The caller holds ring_lock.
  *
  * The timer runs on while the work waits to unmap the page, where stores would go unnoticed otherwise.
  */
@@ -219,6 +237,7 @@ static u32 doorbell_tick(struct sirdma_doorbell *db)
 static enum hrtimer_restart doorbell_timer(struct hrtimer *timer)
 {
 	struct sirdma_doorbell *db = container_of(timer, struct sirdma_doorbell, timer);
+	u64 start = ktime_get_ns(), end;
 	bool again;
 	u32 periods;
 
@@ -226,8 +245,12 @@ static enum hrtimer_restart doorbell_timer(struct hrtimer *timer)
 	periods = doorbell_tick(db);
 	/* A task may have started it, under the lock, since it fired. */
 	again = periods && !hrtimer_is_queued(timer);
-	if (again)
-		hrtimer_forward_now(timer, ns_to_ktime((u64)WATCH_NS * periods));
+	if (again) {
+		/* The pause starts now, not at the last expiry, so that a late timer makes one too. */
+		end = ktime_get_ns();
+		hrtimer_set_expires(timer,
+				    ns_to_ktime(end + doorbell_pause_ns(periods, end - start)));
+	}
 	spin_unlock(&db->ring_lock);
 	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
@@ -266,7 +289,7 @@ static void doorbell_work(struct work_struct *work)
 }
 
 /*
- * Somebody stores while the page is not mapped. The page is mapped under the lock, so that it is
+ * A task stores while the page is not mapped. The page is mapped under the lock, so that it is
  * never mapped unwatched. What was posted before the store is in the ring already.
  */
 static vm_fault_t doorbell_fault(struct vm_fault *vmf)

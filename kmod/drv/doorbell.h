@@ -3,7 +3,7 @@
  * Doorbells by page fault, for providers that do not kick.
  *
  * Such a provider stores the number of a queue pair into its doorbell page. The page is RAM, so the
- * store by itself reaches nobody. Therefore the page is mapped only while the driver watches it:
+ * device does not notice the store. Therefore the page is mapped only while the driver watches it:
  *
  *              a store faults: look, map the page
  *    unmapped ───────────────────────────────────▶ watched ──┐ each period: was the word stored
@@ -19,7 +19,7 @@
  * that no task has to leave a processor for them. Two things are left to a worker: to unmap the page,
  * while the timer still runs, and all looks at a context of very many queue pairs.
  *
- * The period is 50 us, and longer for a user who has many watched pages or many queue pairs at them.
+ * The period is 50 us, and longer for a user that has many watched pages or many queue pairs at them.
  *
  * A poster that waits longer than these periods faults each time, and the device runs in the context
  * of the fault, as it does in that of a kick. A poster of a stream, or of a ping-pong, faults once.

@@ -17,7 +17,12 @@ struct sirdma_user {
 	unsigned int contexts; /* under sirdma_users.lock */
 	atomic_t ahs; /* number of address handles of all contexts, see sirdma_av_is_fair() */
 	atomic64_t odp_pages; /* pages of the regions on demand of all contexts */
-	atomic_t doorbell_load; /* watched doorbell pages of all contexts, and their queue pairs */
+	/*
+	 * Queue pairs at the watched doorbell pages of all contexts, and the pages, see PAGE_LOAD in
+	 * drv/doorbell.c. Looks at them are bounded for each user ID at each device; services of root
+	 * share the bound of user 0.
+	 */
+	atomic_t doorbell_load;
 	struct workqueue_struct *odp_wq; /* see sirdma_user_odp_wq(); under sirdma_users.lock */
 	u64 dm_bytes; /* device memory of all contexts; under sirdma_dms.lock */
 };
