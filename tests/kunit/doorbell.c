@@ -278,11 +278,12 @@ static void the_work_finds_the_last_store(struct kunit *test)
 
 	page->at_unmap = page_store;
 	for (i = 0; i < 50; i++) {
-		page_fault(page);
 		before = looks();
+		page_fault(page);
 		KUNIT_ASSERT_TRUE(test, await(!page_is_watched(page)));
 		KUNIT_ASSERT_FALSE(test, page->mapped);
-		KUNIT_ASSERT_EQ(test, looks(), before + 1);
+		/* That of the fault, and that of the store. */
+		KUNIT_ASSERT_EQ(test, looks(), before + 2);
 		KUNIT_ASSERT_TRUE(test, page->db->page->wqe_alloc == NO_DOORBELL);
 	}
 	page_close(page);
@@ -309,11 +310,12 @@ static void the_timer_rings_while_the_work_unmaps(struct kunit *test)
 
 	page->at_unmap = unmap_slowly;
 	for (i = 0; i < 10; i++) {
-		page_fault(page);
 		before = looks();
+		page_fault(page);
 		KUNIT_ASSERT_TRUE(test, await(!page_is_watched(page)));
 		KUNIT_ASSERT_EQ(test, atomic_read(&world.wrong), 0);
-		KUNIT_ASSERT_EQ(test, looks(), before + 1);
+		/* That of the fault, and that of the store. */
+		KUNIT_ASSERT_EQ(test, looks(), before + 2);
 	}
 	KUNIT_EXPECT_EQ(test, atomic_read(&world.in_task), 0);
 	page_close(page);
@@ -347,11 +349,13 @@ static void no_store_is_lost(struct kunit *test)
 		before = page_access(page);
 		KUNIT_ASSERT_TRUE(test, await(looks() > before));
 		/* Pauses around the time after which the page is unmapped. */
-		usleep_range(i % 16 * 100, i % 16 * 100 + 10);
+		if (i % 32)
+			usleep_range(i % 32 * 100, i % 32 * 100 + 10);
+		else
+			KUNIT_ASSERT_TRUE(test, await(!page_is_watched(page)));
 	}
 	faults = atomic64_read(&world.dev->counters.value[SIRDMA_COUNTER_DOORBELL_FAULTS]);
-	KUNIT_EXPECT_GT(test, faults, 1);
-	KUNIT_EXPECT_LT(test, faults, 300);
+	KUNIT_EXPECT_GE(test, faults, 300 / 32);
 	page_close(page);
 }
 
