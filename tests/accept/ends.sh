@@ -21,6 +21,10 @@
 #   connect_and_check CONNECT DISCONNECT    all of it: connect by a command that sets $disk, write and compare, disconnect under load,
 #                           and connect again; the objects are as before each time
 #
+# A disk of SCSI whose target is the kernel's target core, in $fabric:
+#   store_up, store_down    make $backing a storage object of it, $store; delete it
+#   disk_await, disk_gone   wait until the initiator has its $disk; until it is gone
+#
 # $what says what is under test, $combinations counts pairs of devices, $done_bytes what was compared.
 host=10.82.0.1 target=10.82.0.2
 what='' combinations=0 done_bytes=0 load=()
@@ -170,3 +174,22 @@ connect_and_check() {
 	"$2"
 	objects_are "$before"
 }
+
+# ---- SCSI
+
+fabric=/sys/kernel/config/target
+store=$fabric/core/iblock_0/disk
+store_up() {
+	mkdir -p "$store"
+	echo "udev_path=$backing" > "$store/control"
+	echo 1 > "$store/enable"
+}
+store_down() { rmdir "$store" "${store%/*}"; }
+
+disk_await() {
+	await 20 eval 'compgen -G "/sys/block/sd*"' || { dmesg | tail -n 5; fail "$what: there is no disk"; }
+	disk=/dev/$(basename /sys/block/sd*)
+	grep -q LIO-ORG "/sys/block/${disk##*/}/device/vendor" || fail "$what: $disk is not of the target"
+	await 20 test -b "$disk"
+}
+disk_gone() { await 30 eval '! compgen -G "/sys/block/sd*"' || fail "$what: $disk is left"; }
