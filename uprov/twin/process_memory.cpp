@@ -68,7 +68,7 @@ struct AtomicJob {
  * The child shares the thread's own data with its parent, which waits. So it runs no code of a
  * sanitizer, and calls nothing of the C library but syscall().
  */
-#define IN_CHILD [[gnu::noinline, gnu::no_sanitize("address", "thread", "undefined")]]
+#define IN_CHILD __attribute__((noinline, no_sanitize("address", "thread", "undefined")))
 
 #ifdef __x86_64__
 IN_CHILD u64 execute(u64 *at, port_atomic op, u64 operand, u64 compare) noexcept
