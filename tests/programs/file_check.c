@@ -25,6 +25,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "pattern.h"
+
 enum { BLOCK = 4096, VECS = 5 };
 
 static const char *path;
@@ -42,13 +44,9 @@ static void fail(const char *what)
 	exit(1);
 }
 
-/* xorshift64* */
 static uint64_t any(uint64_t below)
 {
-	state ^= state >> 12;
-	state ^= state << 25;
-	state ^= state >> 27;
-	return (state * 0x2545f4914f6cdd1dull >> 16) % below;
+	return random_below(&state, below);
 }
 
 /* 1 to MAX, short ones as often as long ones */

@@ -33,6 +33,8 @@
 
 #include <linux/rds.h>
 
+#include "pattern.h"
+
 enum {
 	LENGTH_MAX = 1 << 20, /* RDS_MAX_MSG_SIZE of the kernel: of a message, and of an RDMA */
 	PAGE = 4096,
@@ -71,25 +73,7 @@ static void die(const char *what)
 
 static uint64_t any(uint64_t below)
 {
-	state ^= state >> 12;
-	state ^= state << 25;
-	state ^= state >> 27;
-	return (state * 0x2545f4914f6cdd1dull >> 16) % below;
-}
-
-static uint64_t word(uint64_t seed, uint64_t index)
-{
-	uint64_t x = (seed * 0x9e3779b97f4a7c15ull + index) * 0xbf58476d1ce4e5b9ull;
-
-	return x ^ x >> 31;
-}
-
-static void fill(uint8_t *to, uint64_t seed, size_t length)
-{
-	for (size_t i = 0; i < length; i += 8) {
-		uint64_t x = word(seed, i);
-		memcpy(to + i, &x, length - i < 8 ? length - i : 8);
-	}
+	return random_below(&state, below);
 }
 
 static void compare(const uint8_t *got, uint64_t seed, size_t length, const char *what)
@@ -98,7 +82,7 @@ static void compare(const uint8_t *got, uint64_t seed, size_t length, const char
 	uint64_t x = 0, zeroes = 0;
 
 	for (size_t i = 0; i < length; i++) {
-		x = i % 8 ? x >> 8 : word(seed, i);
+		x = i % 8 ? x >> 8 : pattern_word(seed, i);
 		if (got[i] == (uint8_t)x)
 			continue;
 		if (first == length)
@@ -244,7 +228,7 @@ static void transfer(struct slot *s, uint64_t token)
 		memset(s->memory, 0, s->skip + h->length);
 		args.flags |= RDS_RDMA_FENCE;
 	} else {
-		fill(s->memory + s->skip, h->seed, h->length);
+		pattern_fill(s->memory + s->skip, h->seed, h->length);
 		args.flags |= RDS_RDMA_READWRITE;
 	}
 	send_to(&s->client, h, 0, RDS_CMSG_RDMA_ARGS, &args, sizeof(args));
@@ -273,7 +257,7 @@ static void serve(void)
 		}
 		if (r.header.kind == ECHO) {
 			compare(message + sizeof(r.header), r.header.seed, r.data, "a message");
-			fill(message + sizeof(r.header), r.header.seed + 1, r.data);
+			pattern_fill(message + sizeof(r.header), r.header.seed + 1, r.data);
 			send_to(&r.from, &r.header, r.data, 0, NULL, 0);
 			continue;
 		}
@@ -308,7 +292,7 @@ static void ask(const struct sockaddr_in *server, unsigned i, enum kind kind)
 	s->request = (struct header){kind, i, any(1ull << 40), length};
 	s->skip = any(PAGE);
 	if (kind == ECHO) {
-		fill(message + sizeof(struct header), s->request.seed, length);
+		pattern_fill(message + sizeof(struct header), s->request.seed, length);
 		send_to(server, &s->request, length, 0, NULL, 0);
 		return;
 	}
@@ -318,7 +302,7 @@ static void ask(const struct sockaddr_in *server, unsigned i, enum kind kind)
 				      RDS_RDMA_READWRITE | RDS_RDMA_INVALIDATE |
 					      (kind == GET ? RDS_RDMA_USE_ONCE : 0)};
 	if (kind == PUT)
-		fill(s->memory + s->skip, s->request.seed, length);
+		pattern_fill(s->memory + s->skip, s->request.seed, length);
 	else
 		memset(s->memory, 0, s->skip + length);
 	send_to(server, &s->request, 0, RDS_CMSG_RDMA_MAP, &map, sizeof(map));

@@ -31,6 +31,8 @@
 #include <linux/smc_diag.h>
 #include <linux/sock_diag.h>
 
+#include "pattern.h"
+
 enum { LENGTH_MAX = 1 << 20, TIMEOUT = 60 };
 #ifndef AF_SMC
 #define AF_SMC 43
@@ -51,33 +53,10 @@ static void die(const char *what)
 	exit(1);
 }
 
-static uint64_t any(uint64_t *state, uint64_t below)
-{
-	*state ^= *state >> 12;
-	*state ^= *state << 25;
-	*state ^= *state >> 27;
-	return (*state * 0x2545f4914f6cdd1dull >> 16) % below;
-}
-
-static uint64_t word(uint64_t of, uint64_t index)
-{
-	uint64_t x = (of * 0x9e3779b97f4a7c15ull + index) * 0xbf58476d1ce4e5b9ull;
-
-	return x ^ x >> 31;
-}
-
-static void fill(uint8_t *to, uint64_t of, size_t length)
-{
-	for (size_t i = 0; i < length; i += 8) {
-		uint64_t x = word(of, i);
-		memcpy(to + i, &x, length - i < 8 ? length - i : 8);
-	}
-}
-
 static void compare(const uint8_t *got, uint64_t of, size_t length)
 {
 	for (size_t i = 0; i < length; i += 8) {
-		uint64_t x = word(of, i);
+		uint64_t x = pattern_word(of, i);
 		if (memcmp(got + i, &x, length - i < 8 ? length - i : 8)) {
 			fprintf(stderr, "smc_check: a record of %zu bytes is wrong at %zu\n",
 				length, i);
@@ -291,7 +270,7 @@ static void *serve(void *arg)
 		bytes += r.length;
 		r.seed++;
 		send_all(fd, &r, sizeof(r));
-		fill(data, r.seed, r.length);
+		pattern_fill(data, r.seed, r.length);
 		send_all(fd, data, r.length);
 		if (!r.length)
 			break;
@@ -332,7 +311,8 @@ static void listen_at(const struct sockaddr_in *own)
 /* The sender and the receiver of the client make the same records from the same seed. */
 static struct record next_record(uint64_t *state, uint64_t index)
 {
-	struct record r = {any(state, 1ull << 40), (1ull << any(state, 21)) + any(state, 64)};
+	struct record r = {random_below(state, 1ull << 40),
+			   (1ull << random_below(state, 21)) + random_below(state, 64)};
 
 	if (r.length > length_max)
 		r.length = length_max;
@@ -352,7 +332,7 @@ static void *sender(void *arg)
 	for (uint64_t i = 0; i <= records; i++) {
 		struct record r = next_record(&state, i);
 		send_all(fd, &r, sizeof(r));
-		fill(data, r.seed, r.length);
+		pattern_fill(data, r.seed, r.length);
 		send_all(fd, data, r.length);
 	}
 	free(data);
