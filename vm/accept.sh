@@ -37,13 +37,14 @@ for name in "$@"; do
 	wait "$session"
 	status=$?
 	remove_leftovers "$session" || sed -i "s/^PASS.*/FAIL $name the modules do not unload/" "$mine"
-	complaints=$(dmesg | sed "1,/sirdma-accept: $name starts/d" | kernel_complaints)
+	dmesg | sed "1,/sirdma-accept: $name starts/d" > "$mine.dmesg"
+	complaints=$(kernel_complaints < "$mine.dmesg")
 	grep -q '^PASS\|^FAIL' "$mine" || case $status in
 	124 | 137) echo "FAIL $name no result within $seconds s" > "$mine" ;;
 	*) echo "FAIL $name ended with $status and no result" > "$mine" ;;
 	esac
 	[[ -z $complaints ]] || sed -i "s/^PASS.*/FAIL $name the kernel complained: $(head -1 <<< "$complaints" | tr -d '/&\\')/" "$mine"
-	[[ -z $complaints ]] || printf '%s\n' "$complaints"
+	[[ -z $complaints ]] || { printf '%s\n' "$complaints"; complaint_in_full < "$mine.dmesg"; }
 	grep -q '^FAIL' "$mine" && failed=1
 	cat "$mine" >> "$RESULTS"
 	echo "=== $(tail -1 "$mine") ($((SECONDS - started)) s)"

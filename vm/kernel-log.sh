@@ -10,3 +10,11 @@ kernel_complaints() {
 		-e 'kmemleak: [1-9].* new suspected|still has .* (user|reference)s?|leaked .* object|Fixing recursive fault|DMA-API:.*' |
 		grep -vE -e 'DMA-API: (preallocated|debugging)' || true
 }
+
+# complaint_in_full < dmesg: the first warning with the lines that follow it, such as its stack.
+complaint_in_full() {
+	local log first
+	log=$(cat)
+	first=$(kernel_complaints <<< "$log" | head -n 1)
+	[[ -z $first ]] || grep -F -m 1 -A 60 -e "$first" <<< "$log"
+}

@@ -528,6 +528,11 @@ void sirdma_odp_release_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	cancel_work_sync(&odp->work);
 	mutex_lock(&umem->umem_mutex);
 	sirdma_odp_set_dirty(odp, 0, mr->pbl.count);
+	/*
+	 * From here on a notifier finds no region, so no page may be left for it: ib_umem_odp_release()
+	 * would mark it as written to when it is another's.
+	 */
+	ib_umem_odp_unmap_dma_pages(umem, ib_umem_start(umem), ib_umem_end(umem));
 	umem->private = NULL;
 	mutex_unlock(&umem->umem_mutex);
 	ib_umem_odp_release(umem);
