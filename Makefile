@@ -33,7 +33,7 @@ kmod: ## kernel modules for KDIR, into build/kmod-RELEASE
 kmod-uml: ## kernel modules for User-Mode Linux, into build/kmod-uml
 	scripts/kmod-build "$$(vm/uml/build)" uml ARCH=um
 
-uprov: ## the libibverbs provider, into BUILD (build/user)
+uprov: ## the libibverbs provider, the userspace twin and the sirdma command, into BUILD (build/user)
 	cmake -G Ninja -S uprov -B $(BUILD) -DCMAKE_INSTALL_PREFIX=/usr -DSIRDMA_TESTS=OFF -DSIRDMA_PROGRAMS=OFF
 	ninja -C $(BUILD)
 

@@ -31,8 +31,8 @@
 #define SIRDMA_REG_CEQACK 0x048 /* WO: CEQ id 31:20, CEQEs consumed 19:0 */
 #define SIRDMA_REG_PRQACK 0x04c /* WO: number of page requests the driver consumed */
 /*
- * WO: when the write has ended, no access that is under way found a PBLE as it was before. It may
- * sleep, waits for no memory and for no command, and takes no longer than the data paths that it
+ * WO: the index of a protection domain. When the write has ended, no access to its regions that is
+ * under way found a PBLE as it was before. It may sleep, waits for no memory and for no command, and takes no longer than the data paths that it
  * waits for hold their queue pairs.
  */
 #define SIRDMA_REG_PBLESYNC 0x050

@@ -92,8 +92,8 @@ struct sirdma_doorbell {
 	 * Taken inside the mutex, and by the timer alone. dev, user and the members below change under
 	 * both locks; idle under this one.
 	 */
-	spinlock_t ring_lock;
-	struct list_head qps; /* list of struct sirdma_qp.ringers */
+	spinlock_t timer_lock;
+	struct list_head qps; /* list of struct sirdma_qp.doorbell_node */
 	u32 nqps;
 	bool watched; /* the timer runs, or will be started by the work */
 	u32 load; /* the share of user->doorbell_load; 0: not watched */
@@ -112,8 +112,8 @@ static struct sirdma_doorbell *to_doorbell(struct sirdma_mmap_entry *entry)
 	return container_of(entry, struct sirdma_doorbell, base);
 }
 
-/* Was a doorbell stored into the page since the last call? */
-static bool doorbell_take(struct sirdma_doorbell *db)
+/* Take the doorbell out of the page. Returns false if none was stored since the last call. */
+static bool doorbell_take_store(struct sirdma_doorbell *db)
 {
 	__le32 *word = &db->page->wqe_alloc;
 
@@ -126,13 +126,13 @@ static bool doorbell_take(struct sirdma_doorbell *db)
 	return xchg(word, NO_DOORBELL) != NO_DOORBELL;
 }
 
-/* The caller holds ring_lock. This CPU's bottom half runs the queue pairs. */
-static void doorbell_ring(struct sirdma_doorbell *db)
+/* Look at the queue pairs: this CPU's bottom half runs them. The caller holds timer_lock. */
+static void doorbell_look_deferred(struct sirdma_doorbell *db)
 {
 	struct sirdma_bus *bus = db->dev->bus;
 	struct sirdma_qp *qp;
 
-	list_for_each_entry(qp, &db->qps, ringers)
+	list_for_each_entry(qp, &db->qps, doorbell_node)
 		bus->ops->doorbell(bus, qp->ibqp.qp_num);
 }
 
@@ -142,7 +142,7 @@ static void doorbell_look(struct sirdma_doorbell *db)
 	struct sirdma_bus *bus = db->dev->bus;
 	struct sirdma_qp *qp;
 
-	list_for_each_entry(qp, &db->qps, ringers) {
+	list_for_each_entry(qp, &db->qps, doorbell_node) {
 		if (db->nqps <= LOOK_KICKS)
 			bus->ops->kick(bus, qp->ibqp.qp_num);
 		else
@@ -151,7 +151,7 @@ static void doorbell_look(struct sirdma_doorbell *db)
 	}
 }
 
-/* The page or its queue pairs changed. The caller holds ring_lock. */
+/* The page or its queue pairs changed. The caller holds timer_lock. */
 static void doorbell_update_load(struct sirdma_doorbell *db)
 {
 	u32 load = db->watched ? db->nqps + PAGE_LOAD : 0;
@@ -160,7 +160,7 @@ static void doorbell_update_load(struct sirdma_doorbell *db)
 	db->load = load;
 }
 
-/* The period of the user's pages, in multiples of WATCH_NS. The caller holds ring_lock. */
+/* The period of the user's pages, in multiples of WATCH_NS. The caller holds timer_lock. */
 static u32 doorbell_periods(const struct sirdma_doorbell *db)
 {
 	u32 load = atomic_read(&db->user->doorbell_load);
@@ -179,22 +179,22 @@ static void doorbell_watch(struct sirdma_doorbell *db, u64 look_ns)
 {
 	u64 pause;
 
-	spin_lock_bh(&db->ring_lock);
+	spin_lock_bh(&db->timer_lock);
 	db->watched = true;
 	db->idle = 0;
 	doorbell_update_load(db);
 	pause = doorbell_pause_ns(doorbell_periods(db), look_ns);
 	hrtimer_start(&db->timer, ns_to_ktime(pause), HRTIMER_MODE_REL_SOFT);
-	spin_unlock_bh(&db->ring_lock);
+	spin_unlock_bh(&db->timer_lock);
 }
 
 /* The caller holds the lock. The timer ends by itself. */
 static void doorbell_unwatch(struct sirdma_doorbell *db)
 {
-	spin_lock_bh(&db->ring_lock);
+	spin_lock_bh(&db->timer_lock);
 	db->watched = false;
 	doorbell_update_load(db);
-	spin_unlock_bh(&db->ring_lock);
+	spin_unlock_bh(&db->timer_lock);
 }
 
 /* The caller holds the lock, without which no fault maps the page. */
@@ -208,7 +208,7 @@ static void doorbell_unmap(struct sirdma_doorbell *db)
 
 /*
  * Look at the queue pairs, if there was a store. Returns the time until the next look in multiples of
- * WATCH_NS; 0: the timer ends, and the work or a fault may start it again. The caller holds ring_lock.
+ * WATCH_NS; 0: the timer ends, and the work or a fault may start it again. The caller holds timer_lock.
  *
  * The timer runs on while the work waits to unmap the page, where stores would go unnoticed otherwise.
  */
@@ -223,8 +223,8 @@ static u32 doorbell_tick(struct sirdma_doorbell *db)
 		return 0;
 	}
 	periods = doorbell_periods(db);
-	if (doorbell_take(db)) {
-		doorbell_ring(db);
+	if (doorbell_take_store(db)) {
+		doorbell_look_deferred(db);
 		db->idle = 0;
 		return periods;
 	}
@@ -241,7 +241,7 @@ static enum hrtimer_restart doorbell_timer(struct hrtimer *timer)
 	bool again;
 	u32 periods;
 
-	spin_lock(&db->ring_lock);
+	spin_lock(&db->timer_lock);
 	periods = doorbell_tick(db);
 	/* A task may have started it, under the lock, since it fired. */
 	again = periods && !hrtimer_is_queued(timer);
@@ -251,7 +251,7 @@ static enum hrtimer_restart doorbell_timer(struct hrtimer *timer)
 		hrtimer_set_expires(timer,
 				    ns_to_ktime(end + doorbell_pause_ns(periods, end - start)));
 	}
-	spin_unlock(&db->ring_lock);
+	spin_unlock(&db->timer_lock);
 	return again ? HRTIMER_RESTART : HRTIMER_NORESTART;
 }
 
@@ -260,9 +260,9 @@ static bool doorbell_is_busy(struct sirdma_doorbell *db)
 {
 	bool busy;
 
-	spin_lock_bh(&db->ring_lock);
+	spin_lock_bh(&db->timer_lock);
 	busy = db->nqps <= LOOK_IN_TIMER && db->idle < WATCH_IDLE;
-	spin_unlock_bh(&db->ring_lock);
+	spin_unlock_bh(&db->timer_lock);
 	return busy;
 }
 
@@ -275,14 +275,14 @@ static void doorbell_work(struct work_struct *work)
 	start = ktime_get_ns();
 	if (!db->dev || !db->watched) {
 		/* The context is gone, or an earlier work has unmapped the page. */
-	} else if (doorbell_take(db)) {
+	} else if (doorbell_take_store(db)) {
 		doorbell_look(db);
 		doorbell_watch(db, db->nqps > LOOK_IN_TIMER ? ktime_get_ns() - start : 0);
 	} else if (doorbell_is_busy(db)) {
 		doorbell_watch(db, 0);
 	} else {
 		doorbell_unmap(db);
-		if (doorbell_take(db))
+		if (doorbell_take_store(db))
 			doorbell_look(db);
 	}
 	mutex_unlock(&db->lock);
@@ -365,12 +365,12 @@ static void doorbell_stop(struct sirdma_mmap_entry *entry)
 
 	mutex_lock(&db->lock);
 	WARN_ON(!list_empty(&db->qps));
-	spin_lock_bh(&db->ring_lock);
+	spin_lock_bh(&db->timer_lock);
 	db->watched = false;
 	doorbell_update_load(db);
 	db->dev = NULL;
 	db->user = NULL;
-	spin_unlock_bh(&db->ring_lock);
+	spin_unlock_bh(&db->timer_lock);
 	mutex_unlock(&db->lock);
 	/* From now on no task starts the timer. */
 	hrtimer_cancel(&db->timer);
@@ -410,7 +410,7 @@ static struct sirdma_doorbell *doorbell_alloc(struct sirdma_dev *dev, struct sir
 	db->base.map = doorbell_map;
 	db->base.free = doorbell_stop;
 	mutex_init(&db->lock);
-	spin_lock_init(&db->ring_lock);
+	spin_lock_init(&db->timer_lock);
 	db->dev = dev;
 	db->user = user;
 	INIT_LIST_HEAD(&db->qps);
@@ -455,11 +455,11 @@ void sirdma_doorbell_add(struct sirdma_qp *qp)
 	if (!db)
 		return;
 	mutex_lock(&db->lock);
-	spin_lock_bh(&db->ring_lock);
-	list_add_tail(&qp->ringers, &db->qps);
+	spin_lock_bh(&db->timer_lock);
+	list_add_tail(&qp->doorbell_node, &db->qps);
 	db->nqps++;
 	doorbell_update_load(db);
-	spin_unlock_bh(&db->ring_lock);
+	spin_unlock_bh(&db->timer_lock);
 	mutex_unlock(&db->lock);
 }
 
@@ -470,11 +470,11 @@ void sirdma_doorbell_remove(struct sirdma_qp *qp)
 	if (!db)
 		return;
 	mutex_lock(&db->lock);
-	spin_lock_bh(&db->ring_lock);
-	list_del(&qp->ringers);
+	spin_lock_bh(&db->timer_lock);
+	list_del(&qp->doorbell_node);
 	db->nqps--;
 	doorbell_update_load(db);
-	spin_unlock_bh(&db->ring_lock);
+	spin_unlock_bh(&db->timer_lock);
 	mutex_unlock(&db->lock);
 }
 

@@ -8,6 +8,7 @@
 #include "identity.h"
 #include "link.h"
 #include "netdev.h"
+#include "odp.h"
 
 struct workqueue_struct *sirdma_upkeep_wq;
 
@@ -47,6 +48,7 @@ static void __exit sirdma_exit(void)
 	sirdma_netdev_fini();
 	sirdma_identity_fini();
 	sirdma_doorbell_fini();
+	sirdma_odp_exit();
 	destroy_workqueue(sirdma_upkeep_wq);
 }
 

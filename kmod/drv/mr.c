@@ -152,10 +152,6 @@ static int sirdma_mr_get_memory(struct sirdma_dev *dev, struct sirdma_mr *mr,
 
 static void sirdma_mr_put_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 {
-	if (sirdma_mr_is_odp(mr)) {
-		sirdma_odp_release_memory(dev, mr);
-		return;
-	}
 	sirdma_pbl_free(&dev->hw, &mr->pbl);
 	if (sirdma_mr_is_dmabuf(mr))
 		sirdma_dmabuf_put(mr);
@@ -269,10 +265,14 @@ static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	}
 	if (err)
 		sirdma_dev_fail(dev, err);
-	/* A region on demand is found by its stag until this. */
-	sirdma_mr_put_memory(dev, mr);
+	if (sirdma_mr_is_odp(mr)) {
+		/* It is found by its stag until this. */
+		sirdma_odp_release(dev, mr);
+	} else {
+		sirdma_mr_put_memory(dev, mr);
+		kfree(mr);
+	}
 	sirdma_stag_free(&dev->hw, stag);
-	kfree(mr);
 	return 0;
 }
 

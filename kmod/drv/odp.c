@@ -18,6 +18,7 @@
 #include "compat/ib_umem_odp.h"
 #include "device.h"
 #include "hw/prq.h"
+#include "odp_user.h"
 #include "pd.h"
 #include "ucontext.h"
 #include "user.h"
@@ -34,27 +35,33 @@
  */
 #define SIRDMA_ODP_STEP 1024
 
-enum sirdma_odp_what {
+enum sirdma_odp_job_type {
 	SIRDMA_ODP_FAULT, /* the device needs the pages */
-	SIRDMA_ODP_FORGET, /* the device was told that there is no memory, and failed the access */
+	SIRDMA_ODP_CLEAR_ERROR, /* the device was told that there is no memory, and failed the access */
 	SIRDMA_ODP_PREFETCH,
 	SIRDMA_ODP_PREFETCH_WRITE,
-	SIRDMA_ODP_SNAPSHOT, /* enter the pages that are there */
+	SIRDMA_ODP_PREFETCH_NO_FAULT, /* enter the pages that are there */
 };
 
 struct sirdma_odp_job {
-	enum sirdma_odp_what what;
+	enum sirdma_odp_job_type type;
 	u32 block;
 	u32 count;
 	u32 qpn;
 };
 
+/*
+ * A region that ended has no page list, and the umem's private pointer is NULL. What is left of it, and
+ * the memory of the device, stays until the work and ibv_advise_mr() have dropped it: a page fault may
+ * take for ever, and whoever ends the region, or the device, does not wait for it.
+ */
 struct sirdma_odp_mr {
 	struct sirdma_mr mr;
 	struct sirdma_dev *dev;
-	struct sirdma_user *user;
+	struct sirdma_odp_user *user;
 	u32 pd;
 	u32 pages;
+	u32 present; /* entries of the page list that name memory; under the umem's mutex */
 	u64 base; /* address of the first byte in the region: the IOVA, or 0 if zero-based */
 	u32 first_off; /* offset of the first byte in its page */
 	/*
@@ -63,11 +70,10 @@ struct sirdma_odp_mr {
 	 * mmap_lock and the umem's mutex.
 	 */
 	struct mutex walk;
-	refcount_t refs; /* one of the region, one for each ibv_advise_mr() that runs */
-	struct completion idle;
-	struct workqueue_struct *wq; /* of the user */
+	/* One of the region, one of the work, one for each ibv_advise_mr() that runs */
+	refcount_t refs;
 	struct work_struct work;
-	u32 count; /* used entries of jobs[] */
+	u32 njobs; /* used entries of jobs[] */
 	struct sirdma_odp_job jobs[SIRDMA_ODP_JOBS];
 };
 
@@ -125,10 +131,12 @@ static bool sirdma_odp_enter(struct sirdma_odp_mr *odp, u32 first, u32 count)
 		if ((pfns[i] & need) != need)
 			continue;
 		page = hmm_pfn_to_page(pfns[i]);
-		if (unlikely(sirdma_odp_is_secret(page)))
+		if (unlikely(sirdma_odp_is_secret(page))) {
 			reachable = false;
-		else
-			WRITE_ONCE(*entry, cpu_to_le64((uintptr_t)page_address(page)));
+			continue;
+		}
+		odp->present += sirdma_odp_is_absent(*entry);
+		WRITE_ONCE(*entry, cpu_to_le64((uintptr_t)page_address(page)));
 	}
 	return reachable;
 }
@@ -140,7 +148,7 @@ static bool sirdma_odp_enter(struct sirdma_odp_mr *odp, u32 first, u32 count)
 static bool sirdma_odp_clear(struct sirdma_odp_mr *odp, u32 first, u32 end)
 {
 	struct sirdma_pbl_walk walk = {.pbl = &odp->mr.pbl, .next = first};
-	bool found = false;
+	const u32 before = odp->present;
 	__le64 *entry;
 
 	while (walk.next < end) {
@@ -149,11 +157,10 @@ static bool sirdma_odp_clear(struct sirdma_odp_mr *odp, u32 first, u32 end)
 		entry = sirdma_pbl_next(&odp->dev->hw, &walk);
 		if (!entry)
 			break;
-		if (!sirdma_odp_is_absent(*entry))
-			found = true;
+		odp->present -= !sirdma_odp_is_absent(*entry);
 		WRITE_ONCE(*entry, cpu_to_le64(SIRDMA_PBLE_ABSENT));
 	}
-	return found;
+	return odp->present != before;
 }
 
 /*
@@ -186,33 +193,50 @@ static u64 sirdma_odp_error(u32 qpn)
 	return SIRDMA_PBLE_ERROR | SIRDMA_PREP(SIRDMA_PBLE_ERROR_QPN, qpn);
 }
 
-/* The next access of QP @qpn to page @block fails, unless the page has memory by now. */
+/*
+ * The next access of QP @qpn to page @block fails, unless the page has memory by now. The umem's mutex
+ * is held.
+ */
 static void sirdma_odp_set_error(struct sirdma_odp_mr *odp, u32 block, u32 qpn)
 {
-	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
 	__le64 *entry;
 	u32 n;
 
-	mutex_lock(&umem->umem_mutex);
 	entry = sirdma_pbl_entries(&odp->dev->hw, &odp->mr.pbl, block, &n);
 	/* A QP whose mark is overwritten asks again. */
 	if (entry && sirdma_odp_is_absent(*entry))
 		WRITE_ONCE(*entry, cpu_to_le64(sirdma_odp_error(qpn)));
+}
+
+/* Take the umem's mutex. Returns false, without it, if the region has ended. */
+static bool sirdma_odp_lock(struct sirdma_odp_mr *odp)
+{
+	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
+
+	mutex_lock(&umem->umem_mutex);
+	if (umem->private)
+		return true;
 	mutex_unlock(&umem->umem_mutex);
+	return false;
+}
+
+static void sirdma_odp_unlock(struct sirdma_odp_mr *odp)
+{
+	mutex_unlock(&sirdma_odp_umem(odp)->umem_mutex);
 }
 
 /* The access of QP @qpn failed. */
 static void sirdma_odp_end_error(struct sirdma_odp_mr *odp, u32 block, u32 qpn)
 {
-	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
 	__le64 *entry;
 	u32 n;
 
-	mutex_lock(&umem->umem_mutex);
+	if (!sirdma_odp_lock(odp))
+		return;
 	entry = sirdma_pbl_entries(&odp->dev->hw, &odp->mr.pbl, block, &n);
 	if (entry && le64_to_cpu(*entry) == sirdma_odp_error(qpn))
 		WRITE_ONCE(*entry, cpu_to_le64(SIRDMA_PBLE_ABSENT));
-	mutex_unlock(&umem->umem_mutex);
+	sirdma_odp_unlock(odp);
 }
 
 /* Take the pages of [start, end) back from the device. The umem's mutex is held. */
@@ -224,11 +248,30 @@ static void sirdma_odp_revoke(struct sirdma_odp_mr *odp, u64 start, u64 end)
 
 	sirdma_odp_set_dirty(odp, first, last + 1);
 	if (sirdma_odp_clear(odp, first, last + 1)) {
-		sirdma_pble_sync(&odp->dev->hw);
+		sirdma_pble_sync(&odp->dev->hw, odp->pd);
 		sirdma_count(&odp->dev->counters, SIRDMA_COUNTER_ODP_INVALIDATIONS);
 	}
-	/* The umem has also pages that the device did not get. */
-	ib_umem_odp_unmap_dma_pages(umem, start, end);
+}
+
+/*
+ * The OOM killer's reaper may not wait, so it gets no memory that the device uses: it tries again, or
+ * leaves the memory to the exit of the process.
+ */
+static bool sirdma_odp_lock_range(struct ib_umem_odp *umem, const struct mmu_notifier_range *range)
+{
+	const struct sirdma_odp_mr *odp;
+
+	if (mmu_notifier_range_blockable(range)) {
+		mutex_lock(&umem->umem_mutex);
+		return true;
+	}
+	if (!mutex_trylock(&umem->umem_mutex))
+		return false;
+	odp = umem->private;
+	if (!odp || !odp->present)
+		return true;
+	mutex_unlock(&umem->umem_mutex);
+	return false;
 }
 
 static bool sirdma_odp_invalidate(struct mmu_interval_notifier *notifier,
@@ -238,17 +281,21 @@ static bool sirdma_odp_invalidate(struct mmu_interval_notifier *notifier,
 	struct sirdma_odp_mr *odp;
 	u64 start, end;
 
-	/* The OOM killer's reaper tries again, or leaves the memory to the exit of the process. */
-	if (!mmu_notifier_range_blockable(range))
+	if (!sirdma_odp_lock_range(umem, range))
 		return false;
-	mutex_lock(&umem->umem_mutex);
 	mmu_interval_set_seq(notifier, seq);
 	odp = umem->private;
 	start = max_t(u64, ib_umem_start(umem), range->start);
 	end = min_t(u64, ib_umem_end(umem), range->end);
-	/* Without a region the device knows no page yet. */
-	if (odp && start < end)
+	/* Without a region the device knows no page yet, or none any more. */
+	if (odp && start < end && mmu_notifier_range_blockable(range))
 		sirdma_odp_revoke(odp, start, end);
+	/*
+	 * The umem has also pages that the device did not get, or that were found when the region had
+	 * ended.
+	 */
+	if (start < end)
+		ib_umem_odp_unmap_dma_pages(umem, start, end);
 	mutex_unlock(&umem->umem_mutex);
 	return true;
 }
@@ -265,12 +312,15 @@ static int sirdma_odp_map_step(struct sirdma_odp_mr *odp, u32 first, u32 count, 
 	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
 	int np, err = 0;
 
-	mutex_lock(&odp->walk);
+	if (mutex_lock_killable(&odp->walk))
+		return -EINTR;
 	np = ib_umem_odp_map_dma_and_lock(umem, ib_umem_start(umem) + ((u64)first << PAGE_SHIFT),
 					  (u64)count << PAGE_SHIFT,
 					  write ? COMPAT_ODP_WRITE : COMPAT_ODP_READ, fault);
 	if (np >= 0) {
-		if (!sirdma_odp_enter(odp, first, np))
+		if (!umem->private)
+			err = -ENOENT; /* the region has ended */
+		else if (!sirdma_odp_enter(odp, first, np))
 			err = -EFAULT;
 		mutex_unlock(&umem->umem_mutex);
 	}
@@ -309,12 +359,15 @@ static void sirdma_odp_fault(struct sirdma_odp_mr *odp, const struct sirdma_odp_
 	u32 count = min_t(u32, job->count, SIRDMA_ODP_STEP);
 	int err;
 
-	sirdma_count(&dev->counters, SIRDMA_COUNTER_ODP_FAULTS);
 	err = sirdma_odp_map(odp, job->block, count, write, true);
 	if (err && count > 1)
 		err = sirdma_odp_map(odp, job->block, 1, write, true);
+	/* After the end of the region nothing of the device is touched. */
+	if (!sirdma_odp_lock(odp))
+		return;
+	sirdma_count(&dev->counters, SIRDMA_COUNTER_ODP_FAULTS);
 	if (err && sirdma_odp_is_temporary(err))
-		return; /* the queue pair asks again */
+		goto out; /* the queue pair asks again */
 	if (err) {
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_ODP_FAILURES);
 		ibdev_dbg(&dev->ibdev, "page %u of region %#x, for QP %u: no memory: %d\n",
@@ -322,25 +375,39 @@ static void sirdma_odp_fault(struct sirdma_odp_mr *odp, const struct sirdma_odp_
 		sirdma_odp_set_error(odp, job->block, job->qpn);
 	}
 	sirdma_doorbell(dev->bus, job->qpn);
+out:
+	sirdma_odp_unlock(odp);
 }
 
 static int sirdma_odp_do(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
 {
-	switch (job->what) {
+	switch (job->type) {
 	case SIRDMA_ODP_FAULT:
 		sirdma_odp_fault(odp, job);
 		return 0;
-	case SIRDMA_ODP_FORGET:
+	case SIRDMA_ODP_CLEAR_ERROR:
 		sirdma_odp_end_error(odp, job->block, job->qpn);
 		return 0;
 	case SIRDMA_ODP_PREFETCH:
 		return sirdma_odp_map(odp, job->block, job->count, false, true);
 	case SIRDMA_ODP_PREFETCH_WRITE:
 		return sirdma_odp_map(odp, job->block, job->count, true, true);
-	case SIRDMA_ODP_SNAPSHOT:
+	case SIRDMA_ODP_PREFETCH_NO_FAULT:
 		return sirdma_odp_map(odp, job->block, job->count, false, false);
 	}
 	return -EINVAL;
+}
+
+/* Sleeps. */
+static void sirdma_odp_put(struct sirdma_odp_mr *odp)
+{
+	if (!refcount_dec_and_test(&odp->refs))
+		return;
+	if (odp->mr.umem)
+		ib_umem_odp_release(sirdma_odp_umem(odp));
+	sirdma_odp_user_put(odp->user, odp->pages);
+	put_device(&odp->dev->ibdev.dev);
+	kfree(odp);
 }
 
 static bool sirdma_odp_next(struct sirdma_odp_mr *odp, struct sirdma_odp_job *job)
@@ -349,10 +416,10 @@ static bool sirdma_odp_next(struct sirdma_odp_mr *odp, struct sirdma_odp_job *jo
 	bool found;
 
 	xa_lock_bh(lists);
-	found = odp->count;
+	found = odp->njobs;
 	if (found) {
 		*job = odp->jobs[0];
-		memmove(odp->jobs, odp->jobs + 1, --odp->count * sizeof(odp->jobs[0]));
+		memmove(odp->jobs, odp->jobs + 1, --odp->njobs * sizeof(odp->jobs[0]));
 	}
 	xa_unlock_bh(lists);
 	return found;
@@ -367,6 +434,7 @@ static void sirdma_odp_work(struct work_struct *work)
 		sirdma_odp_do(odp, &job);
 		cond_resched();
 	}
+	sirdma_odp_put(odp);
 }
 
 /* The lock of the lists is held, and the region is in them. */
@@ -374,19 +442,20 @@ static void sirdma_odp_add(struct sirdma_odp_mr *odp, const struct sirdma_odp_jo
 {
 	const struct sirdma_odp_job *has;
 
-	for (has = odp->jobs; has < odp->jobs + odp->count; has++)
+	for (has = odp->jobs; has < odp->jobs + odp->njobs; has++)
 		if (!memcmp(has, job, sizeof(*job)))
 			return;
-	if (odp->count == SIRDMA_ODP_JOBS)
+	if (odp->njobs == SIRDMA_ODP_JOBS)
 		return;
-	odp->jobs[odp->count++] = *job;
-	queue_work(odp->wq, &odp->work);
+	odp->jobs[odp->njobs++] = *job;
+	if (queue_work(odp->user->wq, &odp->work))
+		refcount_inc(&odp->refs);
 }
 
 void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask)
 {
 	struct sirdma_odp_job job = {
-		.what = ask->failed ? SIRDMA_ODP_FORGET : SIRDMA_ODP_FAULT,
+		.type = ask->failed ? SIRDMA_ODP_CLEAR_ERROR : SIRDMA_ODP_FAULT,
 		.block = ask->block,
 		.count = ask->count,
 		.qpn = ask->qpn,
@@ -437,26 +506,6 @@ static u64 sirdma_odp_pages(const struct sirdma_region *region)
 	       PAGE_SHIFT;
 }
 
-/*
- * Regions on demand pin nothing, but each of their pages takes 24 bytes of the kernel's memory, which
- * no limit of the process covers. So those of one user have no more pages than the machine.
- */
-static int sirdma_odp_count(struct sirdma_odp_mr *odp, u64 pages)
-{
-	if (pages > totalram_pages() || pages > SIRDMA_PBL_MAX_BLOCKS)
-		return -ENOMEM;
-	odp->pages = pages;
-	if (atomic64_add_return(pages, &odp->user->odp_pages) <= totalram_pages())
-		return 0;
-	atomic64_sub(pages, &odp->user->odp_pages);
-	return -ENOMEM;
-}
-
-static void sirdma_odp_uncount(struct sirdma_odp_mr *odp)
-{
-	atomic64_sub(odp->pages, &odp->user->odp_pages);
-}
-
 /* Allocate the page list, without any page. */
 static int sirdma_odp_alloc_list(struct sirdma_odp_mr *odp)
 {
@@ -471,95 +520,78 @@ static int sirdma_odp_alloc_list(struct sirdma_odp_mr *odp)
 	return 0;
 }
 
+/* Take the memory of the region from the device and from the notifier. */
+static void sirdma_odp_end(struct sirdma_odp_mr *odp)
+{
+	struct sirdma_dev *dev = odp->dev;
+
+	xa_erase_bh(&dev->odp.keys, odp->mr.ibmr.lkey);
+	xa_erase_bh(&dev->odp.lists, sirdma_pbl_first(&odp->mr.pbl));
+	/* The device and ibv_advise_mr() do not find the region any more. */
+	xa_lock_bh(&dev->odp.lists);
+	odp->njobs = 0;
+	xa_unlock_bh(&dev->odp.lists);
+	mutex_lock(&sirdma_odp_umem(odp)->umem_mutex);
+	sirdma_odp_set_dirty(odp, 0, odp->mr.pbl.count);
+	sirdma_odp_umem(odp)->private = NULL;
+	mutex_unlock(&sirdma_odp_umem(odp)->umem_mutex);
+	sirdma_pbl_free(&dev->hw, &odp->mr.pbl);
+}
+
 static int sirdma_odp_take_memory(struct sirdma_odp_mr *odp, const struct sirdma_region *region)
 {
 	struct ib_umem_odp *umem;
 	int err;
 
-	err = sirdma_odp_count(odp, sirdma_odp_pages(region));
-	if (err)
-		return err;
 	umem = ib_umem_odp_get(&odp->dev->ibdev, region->start, region->length, region->access,
 			       &sirdma_odp_notifier_ops);
-	if (IS_ERR(umem)) {
-		err = PTR_ERR(umem);
-		goto err_count;
-	}
+	if (IS_ERR(umem))
+		return PTR_ERR(umem);
 	odp->mr.umem = &umem->umem;
 	err = sirdma_odp_alloc_list(odp);
 	if (err)
-		goto err_umem;
+		return err; /* sirdma_odp_put() releases the umem */
 	mutex_lock(&umem->umem_mutex);
 	umem->private = odp;
 	mutex_unlock(&umem->umem_mutex);
 	err = xa_insert_bh(&odp->dev->odp.lists, sirdma_pbl_first(&odp->mr.pbl), odp, GFP_KERNEL);
 	if (err)
-		goto err_list;
-	return 0;
-
-err_list:
-	mutex_lock(&umem->umem_mutex);
-	umem->private = NULL;
-	mutex_unlock(&umem->umem_mutex);
-	sirdma_pbl_free(&odp->dev->hw, &odp->mr.pbl);
-err_umem:
-	ib_umem_odp_release(umem);
-err_count:
-	sirdma_odp_uncount(odp);
+		sirdma_odp_end(odp);
 	return err;
 }
 
-static void sirdma_odp_put(struct sirdma_odp_mr *odp)
-{
-	if (refcount_dec_and_test(&odp->refs))
-		complete(&odp->idle);
-}
-
-void sirdma_odp_release_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)
+void sirdma_odp_release(struct sirdma_dev *dev, struct sirdma_mr *mr)
 {
 	struct sirdma_odp_mr *odp = to_sodp(mr);
-	struct ib_umem_odp *umem = sirdma_odp_umem(odp);
 
-	xa_erase_bh(&dev->odp.keys, mr->ibmr.lkey);
-	xa_erase_bh(&dev->odp.lists, sirdma_pbl_first(&mr->pbl));
-	/* The device and ibv_advise_mr() do not find the region any more. */
+	sirdma_odp_end(odp);
+	if (cancel_work(&odp->work))
+		sirdma_odp_put(odp);
 	sirdma_odp_put(odp);
-	wait_for_completion(&odp->idle);
-	cancel_work_sync(&odp->work);
-	mutex_lock(&umem->umem_mutex);
-	sirdma_odp_set_dirty(odp, 0, mr->pbl.count);
-	/*
-	 * From here on a notifier finds no region, so no page may be left for it: ib_umem_odp_release()
-	 * would mark it as written to when it is another's.
-	 */
-	ib_umem_odp_unmap_dma_pages(umem, ib_umem_start(umem), ib_umem_end(umem));
-	umem->private = NULL;
-	mutex_unlock(&umem->umem_mutex);
-	ib_umem_odp_release(umem);
-	sirdma_pbl_free(&dev->hw, &mr->pbl);
-	sirdma_odp_uncount(odp);
 }
 
 static struct sirdma_odp_mr *sirdma_odp_alloc(struct ib_pd *ibpd,
 					      const struct sirdma_region *region)
 {
 	struct sirdma_odp_mr *odp = kzalloc(sizeof(*odp), GFP_KERNEL_ACCOUNT);
+	const u64 pages = sirdma_odp_pages(region);
 
 	if (!odp)
 		return NULL;
-	odp->dev = to_sdev(ibpd->device);
-	odp->user = to_suctx(ibpd->uobject->context)->user;
-	odp->wq = sirdma_user_odp_wq(&odp->dev->users, odp->user);
-	if (!odp->wq) {
+	if (pages <= SIRDMA_PBL_MAX_BLOCKS)
+		odp->user = sirdma_odp_user_get(to_suctx(ibpd->uobject->context)->user->uid, pages);
+	if (IS_ERR_OR_NULL(odp->user)) {
 		kfree(odp);
 		return NULL;
 	}
+	odp->pages = pages;
+	odp->dev = to_sdev(ibpd->device);
+	get_device(&odp->dev->ibdev.dev);
 	odp->pd = to_spd(ibpd)->id;
 	odp->base = region->access & IB_ZERO_BASED ? 0 : region->iova;
 	odp->first_off = offset_in_page(region->start);
 	mutex_init(&odp->walk);
 	refcount_set(&odp->refs, 1);
-	init_completion(&odp->idle);
 	INIT_WORK(&odp->work, sirdma_odp_work);
 	return odp;
 }
@@ -579,11 +611,11 @@ struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sirdma_region *reg
 		return ERR_PTR(-ENOMEM);
 	err = sirdma_odp_take_memory(odp, region);
 	if (err)
-		goto err_free;
+		goto err_put;
 	described.access &= ~IB_ACCESS_ON_DEMAND;
 	err = sirdma_mr_create(dev, &odp->mr, &described, odp->pd);
 	if (err)
-		goto err_put;
+		goto err_end;
 	odp->mr.pbl.access = region->access & SIRDMA_VERBS_ACCESS_KNOWN;
 	err = xa_insert_bh(&dev->odp.keys, odp->mr.ibmr.lkey, odp, GFP_KERNEL);
 	if (err)
@@ -595,10 +627,10 @@ struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sirdma_region *reg
 err_dereg:
 	sirdma_mr_uncreate(dev, &odp->mr);
 	odp->mr.ibmr.lkey = 0; /* the stag may be another region's from now on */
+err_end:
+	sirdma_odp_end(odp);
 err_put:
-	sirdma_odp_release_memory(dev, &odp->mr);
-err_free:
-	kfree(odp);
+	sirdma_odp_put(odp);
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_FAILURES);
 	return ERR_PTR(err);
 }
@@ -623,7 +655,7 @@ static int sirdma_odp_check_sge(const struct sirdma_odp_mr *odp, u32 pd, const s
 {
 	u64 off = sge->addr - odp->base, length = odp->mr.umem->length;
 
-	if (odp->pd != pd || (job->what == SIRDMA_ODP_PREFETCH_WRITE && !odp->mr.umem->writable))
+	if (odp->pd != pd || (job->type == SIRDMA_ODP_PREFETCH_WRITE && !odp->mr.umem->writable))
 		return -EPERM;
 	if (off >= length || sge->length > length - off)
 		return -EFAULT;
@@ -635,9 +667,9 @@ static int sirdma_odp_check_sge(const struct sirdma_odp_mr *odp, u32 pd, const s
 
 /* Check advice on @sge. Unless @check, follow it: now, or (without @wait) by the work of the region. */
 static int sirdma_odp_advise(struct sirdma_dev *dev, u32 pd, const struct ib_sge *sge,
-			     enum sirdma_odp_what what, bool check, bool wait)
+			     enum sirdma_odp_job_type type, bool check, bool wait)
 {
-	struct sirdma_odp_job job = {.what = what};
+	struct sirdma_odp_job job = {.type = type};
 	struct sirdma_odp_mr *odp;
 	int err;
 
@@ -661,23 +693,23 @@ static int sirdma_odp_advise(struct sirdma_dev *dev, u32 pd, const struct ib_sge
 int sirdma_advise_mr(struct ib_pd *ibpd, enum ib_uverbs_advise_mr_advice advice, u32 flags,
 		     struct ib_sge *sges, u32 count, struct uverbs_attr_bundle *attrs)
 {
-	static const enum sirdma_odp_what what[] = {
+	static const enum sirdma_odp_job_type types[] = {
 		[IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH] = SIRDMA_ODP_PREFETCH,
 		[IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_WRITE] = SIRDMA_ODP_PREFETCH_WRITE,
-		[IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT] = SIRDMA_ODP_SNAPSHOT,
+		[IB_UVERBS_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT] = SIRDMA_ODP_PREFETCH_NO_FAULT,
 	};
 	const bool wait = flags & IB_UVERBS_ADVISE_MR_FLAG_FLUSH;
 	struct sirdma_dev *dev = to_sdev(ibpd->device);
 	u32 pd = to_spd(ibpd)->id, i;
 	int err = 0;
 
-	if (advice >= ARRAY_SIZE(what))
+	if (advice >= ARRAY_SIZE(types))
 		return -EOPNOTSUPP;
 	/* Nothing is fetched if a part of the advice is wrong. */
 	for (i = 0; !err && i < count; i++)
-		err = sirdma_odp_advise(dev, pd, &sges[i], what[advice], true, wait);
+		err = sirdma_odp_advise(dev, pd, &sges[i], types[advice], true, wait);
 	for (i = 0; !err && i < count; i++)
-		err = sirdma_odp_advise(dev, pd, &sges[i], what[advice], false, wait);
+		err = sirdma_odp_advise(dev, pd, &sges[i], types[advice], false, wait);
 	return err;
 }
 
@@ -693,6 +725,11 @@ void sirdma_odp_fini(struct sirdma_dev *dev)
 {
 	xa_destroy(&dev->odp.keys);
 	xa_destroy(&dev->odp.lists);
+}
+
+void sirdma_odp_exit(void)
+{
+	sirdma_odp_users_wait();
 }
 
 void sirdma_odp_caps(const struct sirdma_dev *dev, struct ib_device_attr *attr)

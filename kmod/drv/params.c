@@ -81,7 +81,7 @@ MODULE_PARM_DESC(max_pd, "protection domains of a new device (16..262143, defaul
 
 static struct sirdma_param max_hmc_segments = {SIRDMA_HMC_MAX_SD, 2, SIRDMA_HMC_MAX_SD};
 module_param_cb(max_hmc_segments, &sirdma_param_ops, &max_hmc_segments, 0644);
-MODULE_PARM_DESC(max_hmc_segments, "2 MiB segments of HMC space of a new device (2..4096)");
+MODULE_PARM_DESC(max_hmc_segments, "2 MiB HMC segments of a new device (2..4096, default 4096)");
 
 u32 sirdma_params_num_ceqs(void)
 {

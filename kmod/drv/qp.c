@@ -37,7 +37,7 @@ static int sirdma_qp_check_cqs(const struct ib_qp_init_attr *init, bool user)
 	return !receives || sirdma_cq_is_users(init->recv_cq) == user ? 0 : -EINVAL;
 }
 
-/* The device's type, or -1. The QP of the general services sends and receives datagrams. */
+/* The device's type, or -1. The GSI QP sends and receives datagrams. */
 static int sirdma_qp_type(const struct ib_qp_init_attr *init)
 {
 	static_assert((int)IB_QPT_RC == SIRDMA_VERBS_QPT_RC &&
@@ -230,7 +230,7 @@ static int sirdma_qp_make(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	return err;
 }
 
-/* A device has one QP of the general services: a second creation fails with -EBUSY. */
+/* The GSI QP has a fixed number. A second one fails with -EBUSY when it is published. */
 static int sirdma_qpn_get(struct sirdma_dev *dev, const struct sirdma_qp *qp, u32 *qpn)
 {
 	if (qp->ibqp.qp_type != IB_QPT_GSI)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Queue pairs: create and destroy, query, kick. */
+/* Queue pairs: create, destroy, post and kick. */
 #ifndef SIRDMA_DRV_QP_H
 #define SIRDMA_DRV_QP_H
 
@@ -22,7 +22,7 @@ struct sirdma_qp {
 	struct sirdma_kqp *kqp; /* rings of a kernel consumer's QP; NULL for a user's */
 	struct ib_qp_cap cap;
 	struct sirdma_doorbell *doorbell; /* NULL: the poster kicks */
-	struct list_head ringers; /* entry of the doorbell's queue pairs */
+	struct list_head doorbell_node; /* entry of the doorbell's queue pairs */
 	bool sig_all;
 	u8 type; /* enum sirdma_qp_type */
 	u32 xrcd; /* domain of an XRC target, which has no rings */

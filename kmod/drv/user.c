@@ -46,32 +46,13 @@ struct sirdma_user *sirdma_user_get(struct sirdma_users *users, kuid_t uid)
 	return user;
 }
 
-/* Regions of a user that are served side by side. Not tuned. */
-#define SIRDMA_ODP_WORKS 16
-
-struct workqueue_struct *sirdma_user_odp_wq(struct sirdma_users *users, struct sirdma_user *user)
-{
-	struct workqueue_struct *wq;
-
-	mutex_lock(&users->lock);
-	if (!user->odp_wq) {
-		user->odp_wq =
-			alloc_workqueue("sirdma_odp", WQ_UNBOUND | WQ_HIGHPRI, SIRDMA_ODP_WORKS);
-	}
-	wq = user->odp_wq;
-	mutex_unlock(&users->lock);
-	return wq;
-}
-
 void sirdma_user_put(struct sirdma_users *users, struct sirdma_user *user)
 {
 	mutex_lock(&users->lock);
 	if (!--user->contexts) {
-		WARN_ON(atomic_read(&user->ahs) || atomic64_read(&user->odp_pages) ||
-			atomic_read(&user->doorbell_load) || user->dm_bytes);
+		WARN_ON(atomic_read(&user->ahs) || atomic_read(&user->doorbell_load) ||
+			user->dm_bytes);
 		xa_erase(&users->by_uid, __kuid_val(user->uid));
-		if (user->odp_wq)
-			destroy_workqueue(user->odp_wq);
 		kfree(user);
 	}
 	mutex_unlock(&users->lock);

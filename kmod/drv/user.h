@@ -9,21 +9,18 @@
 #include <linux/atomic.h>
 #include <linux/mutex.h>
 #include <linux/uidgid.h>
-#include <linux/workqueue.h>
 #include <linux/xarray.h>
 
 struct sirdma_user {
 	kuid_t uid;
 	unsigned int contexts; /* under sirdma_users.lock */
 	atomic_t ahs; /* number of address handles of all contexts, see sirdma_av_is_fair() */
-	atomic64_t odp_pages; /* pages of the regions on demand of all contexts */
 	/*
 	 * Queue pairs at the watched doorbell pages of all contexts, and the pages, see PAGE_LOAD in
 	 * drv/doorbell.c. Looks at them are bounded for each user ID at each device; services of root
 	 * share the bound of user 0.
 	 */
 	atomic_t doorbell_load;
-	struct workqueue_struct *odp_wq; /* see sirdma_user_odp_wq(); under sirdma_users.lock */
 	u64 dm_bytes; /* device memory of all contexts; under sirdma_dms.lock */
 };
 
@@ -40,12 +37,6 @@ void sirdma_users_fini(struct sirdma_users *users);
  * ERR_PTR(-ENOMEM) without memory. Sleeps.
  */
 struct sirdma_user *sirdma_user_get(struct sirdma_users *users, kuid_t uid);
-/*
- * The workqueue that finds pages for the user's regions on demand, made at the first call. It is of one
- * user because each work may wait for ever: memory can be a file of a server that does not answer.
- * NULL: no memory. Sleeps.
- */
-struct workqueue_struct *sirdma_user_odp_wq(struct sirdma_users *users, struct sirdma_user *user);
 /* Drop the user for one context, which has no object left. */
 void sirdma_user_put(struct sirdma_users *users, struct sirdma_user *user);
 

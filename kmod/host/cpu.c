@@ -223,7 +223,7 @@ static int snic_cpu_poll(struct napi_struct *napi, int budget)
 	if (cpu != snic_cpu_this() && !snic_cpu_drain(cpu))
 		napi_schedule(napi);
 	snic_leave();
-	waiting = snic_rx_waiting(cpu, start + SNIC_POLL_NS / 2);
+	waiting = snic_rx_take_waiting(cpu, start + SNIC_POLL_NS / 2);
 	more = snic_defer_run(start + SNIC_POLL_NS);
 	return snic_napi_polled(napi, start, budget, waiting || more);
 }

@@ -243,7 +243,7 @@ void snic_gsi_work(struct work_struct *work)
 /* WQ_MEM_RECLAIM: a block device over RDMA connects again before pages can be written to it. */
 int snic_gsi_init(void)
 {
-	snic_gsi_wq = alloc_workqueue("sirdma_gsi", WQ_UNBOUND | WQ_HIGHPRI | WQ_MEM_RECLAIM, 0);
+	snic_gsi_wq = alloc_workqueue("sirdma_gsi", WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
 	return snic_gsi_wq ? 0 : -ENOMEM;
 }
 

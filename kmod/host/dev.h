@@ -25,7 +25,7 @@ struct snic_host {
 	struct snic_qpset deferred; /* QPs that need snic_qp_run() */
 	struct snic_qpset background; /* QPs that need it in the thread of low priority */
 	struct kthread_work background_work;
-	struct work_struct gsi_work; /* runs the QP of the general services */
+	struct work_struct gsi_work; /* runs the GSI QP */
 	struct snic_txqs *txqs;
 };
 

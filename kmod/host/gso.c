@@ -55,7 +55,7 @@ static bool snic_gso_usable(const struct net_device *ndev)
 	       (ndev->features & (NETIF_F_HW_CSUM | NETIF_F_IP_CSUM));
 }
 
-u32 snic_gso_run(const struct snic_host *host, const struct snic_burst *burst, u32 first)
+u32 snic_gso_count(const struct snic_host *host, const struct snic_burst *burst, u32 first)
 {
 	const struct net_device *ndev = host->ndev;
 	u32 size = snic_gso_pkt_len(&burst->pkts[first]);
@@ -205,11 +205,11 @@ static void snic_gso_finish(struct sk_buff *skb, struct snic_gso_hdr *hdr, bool 
 }
 
 struct sk_buff *snic_gso_build(struct snic_host *host, const struct snic_burst *burst, u32 first,
-			       u32 n, struct snic_seg_iter *it)
+			       u32 *n, struct snic_seg_iter *it)
 {
 	const struct snic_flow *flow = burst->flow;
 	u32 size = snic_gso_pkt_len(&burst->pkts[first]);
-	u32 left = (n - 1) * size + snic_gso_pkt_len(&burst->pkts[first + n - 1]);
+	u32 left = (*n - 1) * size + snic_gso_pkt_len(&burst->pkts[first + *n - 1]);
 	u32 hlen = snic_gso_hlen(flow), room = 0, i, len;
 	struct snic_seg_iter at = *it;
 	struct snic_gso_hdr hdr;
@@ -227,14 +227,16 @@ struct sk_buff *snic_gso_build(struct snic_host *host, const struct snic_burst *
 	skb_put(skb, hlen);
 
 	snic_gso_put_headers(&hdr, flow);
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < *n; i++) {
 		if (!room) {
 			room = left;
 			out = snic_gso_room(skb, size, &room);
-			if (!out) {
+			if (!out && i < 2) {
 				kfree_skb(skb);
 				return NULL;
 			}
+			if (!out)
+				break;
 			left -= room;
 		}
 		len = snic_gso_pkt_len(&burst->pkts[first + i]);
@@ -243,6 +245,7 @@ struct sk_buff *snic_gso_build(struct snic_host *host, const struct snic_burst *
 		out += len;
 		room -= len;
 	}
+	*n = i;
 	snic_gso_finish(skb, &hdr, flow->is_v4, size);
 	*it = at;
 	return skb;

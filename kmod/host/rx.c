@@ -551,7 +551,7 @@ static void snic_rx_late(struct snic_host *host, struct sk_buff *skb)
 	kfree_skb(skb);
 }
 
-bool snic_rx_waiting(struct snic_cpu *cpu, u64 end)
+bool snic_rx_take_waiting(struct snic_cpu *cpu, u64 end)
 {
 	struct sk_buff *skb;
 

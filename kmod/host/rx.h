@@ -17,8 +17,8 @@ void snic_rx_detach(struct snic_host *host);
 
 /*
  * Take the frames that wait for the bottom half of @cpu, at least one, until the time @end
- * (ktime_get_ns()). Returns true if some still wait. By the bottom half.
+ * (ktime_get_ns()). Returns true if some still wait. Called by the bottom half.
  */
-bool snic_rx_waiting(struct snic_cpu *cpu, u64 end);
+bool snic_rx_take_waiting(struct snic_cpu *cpu, u64 end);
 
 #endif

@@ -97,8 +97,8 @@ static u32 snic_tx_frames(struct snic_host *host, struct snic_txq *q,
 			snic_stat_add(host->dev, SIRDMA_STAT_TX_OVER_MTU, burst->npkts - i);
 			break;
 		}
-		n = snic_gso_run(host, burst, i);
-		skb = n > 1 ? snic_gso_build(host, burst, i, n, &it) : NULL;
+		n = snic_gso_count(host, burst, i);
+		skb = n > 1 ? snic_gso_build(host, burst, i, &n, &it) : NULL;
 		if (!skb) {
 			n = 1;
 			skb = snic_tx_build(host, burst->flow, &burst->pkts[i], &it);

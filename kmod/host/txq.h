@@ -39,7 +39,7 @@ struct snic_host;
  */
 #define SNIC_TXQ_LIMIT (1024 * 1024)
 #define SNIC_TXQ_RESUME (SNIC_TXQ_LIMIT / 2)
-#define SNIC_TXQ_LAST (~0u)
+#define SNIC_TXQ_LAST (~0u) /* in wait_next: the end of the list */
 /*
  * While QPs wait, bytes that are charged for longer than one of these periods are written off
  * before the second period ends: a netdev that is only slow has sent them by then.
@@ -59,7 +59,7 @@ struct snic_txq {
 	bool scheduled; /* in the list of a CPU, or being drained by one */
 	bool linger; /* from here to node: owned by the CPU that has scheduled it */
 	bool past_backlog; /* all frames have left the backlog of linger_cpu */
-	u32 last; /* no frame of this has a higher one in the backlog of linger_cpu (backlog.h) */
+	u32 last; /* the highest number of its frames in the backlog of linger_cpu (backlog.h) */
 	u32 waited; /* past_backlog: snic_cpu.waited when that was found */
 	int linger_cpu;
 	struct list_head node;

@@ -96,7 +96,7 @@ void sirdma_prq_drain(struct sirdma_hw *hw)
 	sirdma_wr32(hw->bus, SIRDMA_REG_PRQACK, count);
 }
 
-void sirdma_pble_sync(struct sirdma_hw *hw)
+void sirdma_pble_sync(struct sirdma_hw *hw, u32 pd)
 {
-	sirdma_wr32(hw->bus, SIRDMA_REG_PBLESYNC, 1);
+	sirdma_wr32(hw->bus, SIRDMA_REG_PBLESYNC, pd);
 }

@@ -28,9 +28,10 @@ void sirdma_prq_free(struct sirdma_hw *hw);
 /* Handle all requests. The handler of the AEQ calls it for SIRDMA_AE_PAGE_REQUEST. */
 void sirdma_prq_drain(struct sirdma_hw *hw);
 /*
- * Wait until the device has ended all accesses that found PBLEs as they were before. Sleeps, but
- * for no memory and no command, so that it may be called while memory is reclaimed.
+ * Wait until the device has ended all accesses to regions of protection domain @pd that found PBLEs as
+ * they were before. Sleeps, but for no memory and no command, so that it may be called while memory
+ * is reclaimed.
  */
-void sirdma_pble_sync(struct sirdma_hw *hw);
+void sirdma_pble_sync(struct sirdma_hw *hw, u32 pd);
 
 #endif

@@ -22,7 +22,7 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 	req->rnr_left = qp->rnr_retry;
 	req->rnr_tries = 0;
 	req->restarted = false;
-	if (req->rnr_wait)
+	if (req->wait != SNIC_WAIT_NONE)
 		snic_retry_end_wait(qp);
 	snic_reads_answered(qp);
 	snic_win_progress(qp, npkts);
@@ -85,7 +85,7 @@ static void comp_lost(struct snic_qp *qp, const struct snic_pkt *pkt)
 	struct snic_req *req = &qp->req;
 	u32 dist = snic_psn_fwd(pkt->psn, req->una);
 
-	if (req->rnr_wait)
+	if (req->wait != SNIC_WAIT_NONE)
 		return;
 	if (req->restarted && (dist > req->lost_dist || !(pkt->flags & SNIC_PKT_RD_ATOMIC)))
 		return;
@@ -98,10 +98,10 @@ static void comp_lost(struct snic_qp *qp, const struct snic_pkt *pkt)
 static void comp_nak_seq(struct snic_qp *qp)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_SEQ_NAK_RCVD);
-	if (qp->req.rnr_wait && !qp->req.absent_wait)
+	if (qp->req.wait == SNIC_WAIT_RNR)
 		return;
 	/* The repetition has a deadline of its own, and waits for the memory again. */
-	if (qp->req.absent_wait)
+	if (qp->req.wait == SNIC_WAIT_ABSENT)
 		snic_retry_end_wait(qp);
 	snic_retry_lost(qp, false);
 	qp->req.restarted = true;
@@ -200,7 +200,7 @@ static void comp_rnr(struct snic_qp *qp, u8 timer)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_RCVD);
 	/* The NAK is another copy of the NAK that the requester waits for. */
-	if (qp->req.rnr_wait)
+	if (qp->req.wait != SNIC_WAIT_NONE)
 		return;
 	snic_retry_rnr(qp, timer);
 }
@@ -311,7 +311,7 @@ static void comp_absent(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 
-	if (req->rnr_wait)
+	if (req->wait != SNIC_WAIT_NONE)
 		return;
 	/* The response is an answer: the retry counts start again. */
 	req->retry_left = qp->retry_cnt;

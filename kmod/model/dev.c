@@ -224,7 +224,7 @@ void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val)
 		snic_prq_ack(dev, val);
 		break;
 	case SIRDMA_REG_PBLESYNC:
-		snic_pble_sync(dev);
+		snic_pble_sync(dev, val);
 		break;
 	case SIRDMA_REG_CEQACK:
 		snic_ceq_ack(dev, val);

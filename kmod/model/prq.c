@@ -87,7 +87,8 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr
 	if (mem == SNIC_MEM_FAULT)
 		return SIRDMA_AE_QP_CATASTROPHIC;
 	if (mem == SNIC_MEM_ERROR) {
-		if (snic_mr_error_qpn(qp->dev, mr, va) == qp->obj.id)
+		/* A mark that answered the QP before it was reset is none for it now. */
+		if (qp->page_asked && snic_mr_error_qpn(qp->dev, mr, va) == qp->obj.id)
 			snic_stat_inc(qp->dev, SIRDMA_STAT_PAGE_ERRORS);
 		else
 			mem = SNIC_MEM_ABSENT;
@@ -102,15 +103,28 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr
 				 SIRDMA_PREP(SIRDMA_PRQ_QPN, qp->obj.id),
 			 blocks);
 	}
-	return mem == SNIC_MEM_ABSENT ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BOUNDS_VIOLATION;
+	if (mem != SNIC_MEM_ABSENT)
+		return SIRDMA_AE_AMP_BOUNDS_VIOLATION;
+	qp->page_asked = true;
+	return SIRDMA_AE_NONE;
+}
+
+/*
+ * May @qp use a region of protection domain @pd? Its protection domains do not change, but those of an
+ * XRC target are its queue's of the moment.
+ */
+static bool prq_may_use(const struct snic_qp *qp, u32 pd)
+{
+	return qp->xrc || qp->pd == pd || qp->recv_pd == pd;
 }
 
 /*
  * All uses of what a PBLE named are within one hold of the lock of a queue pair: a burst that is sent
- * and a batch that is received keep their runs no longer. So each lock is taken once. A queue pair
+ * and a batch that is received keep their runs no longer. So each lock is taken once, of those that
+ * can name a region of this protection domain. A queue pair
  * that is created meanwhile finds the PBLEs as they are now.
  */
-void snic_pble_sync(struct snic_dev *dev)
+void snic_pble_sync(struct snic_dev *dev, u32 pd)
 {
 	struct snic_qp *qp;
 	u32 qpn;
@@ -120,8 +134,10 @@ void snic_pble_sync(struct snic_dev *dev)
 		qp = snic_qp_get(dev, qpn);
 		if (!qp)
 			continue;
-		port_lock(&qp->lock);
-		port_unlock(&qp->lock);
+		if (prq_may_use(qp, pd)) {
+			port_lock(&qp->lock);
+			port_unlock(&qp->lock);
+		}
 		snic_qp_put(qp);
 		port_cond_resched();
 	}

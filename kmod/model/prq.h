@@ -29,8 +29,8 @@ void snic_prq_ack(struct snic_dev *dev, u32 count);
  */
 enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr, u64 va, u32 len,
 				    enum snic_mem mem);
-/* SIRDMA_REG_PBLESYNC. Sleeps. */
-void snic_pble_sync(struct snic_dev *dev);
+/* SIRDMA_REG_PBLESYNC, for the regions of protection domain @pd. Sleeps. */
+void snic_pble_sync(struct snic_dev *dev, u32 pd);
 
 u32 snic_cqp_create_prq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);
 u32 snic_cqp_destroy_prq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret);

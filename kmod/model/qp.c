@@ -187,6 +187,7 @@ void snic_qp_reset(struct snic_qp *qp)
 		snic_srq_leave(qp->srq, &qp->srq_share);
 	qp->sqd_event = false;
 	qp->last_wqe_raised = false;
+	qp->page_asked = false;
 	qp->state = SIRDMA_QPS_RESET;
 	memset(&qp->req, 0, sizeof(qp->req));
 	memset(&qp->resp, 0, sizeof(qp->resp));
@@ -245,8 +246,7 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	qp->state = SIRDMA_QPS_ERR;
 	qp_timer_stop(qp);
 	snic_sq_poll_stop(qp);
-	qp->req.rnr_wait = false;
-	qp->req.absent_wait = false;
+	qp->req.wait = SNIC_WAIT_NONE;
 	if (ae != SIRDMA_AE_NONE)
 		snic_aeq_post(qp->dev, &qp->async, ae, src, 0, SIRDMA_QPS_ERR);
 	snic_qp_flush(qp);

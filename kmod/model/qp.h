@@ -97,6 +97,13 @@ struct snic_out {
  * Requester. out[] is a ring with free-running indices: head is the oldest message, cur
  * the message that nxt belongs to (tail if none), tail the next free entry.
  */
+/* Why the requester sends nothing until its deadline. */
+enum snic_req_wait {
+	SNIC_WAIT_NONE,
+	SNIC_WAIT_RNR,
+	SNIC_WAIT_ABSENT, /* local memory is absent */
+};
+
 struct snic_req {
 	u32 una; /* oldest PSN not acknowledged */
 	u32 nxt; /* next PSN to send; behind max after a restart */
@@ -117,7 +124,7 @@ struct snic_req {
 	u32 rd_slot; /* out[] index of rd_sqe */
 	u32 absent_psn; /* PSN not sent, or response not placed: memory was absent */
 	u32 lost_dist; /* distance from una of the answer that showed the loss */
-	u64 deadline; /* end of the ACK timeout, or of the wait if rnr_wait */
+	u64 deadline; /* end of the ACK timeout, or of the wait */
 	u32 fail_vendor;
 	u16 fail_minor;
 	u8 retry_left;
@@ -131,8 +138,7 @@ struct snic_req {
 	bool sqe_valid;
 	bool rd_valid;
 	bool failed; /* a message is SNIC_OUT_FAILED: no other message starts */
-	bool rnr_wait; /* the requester sends nothing until deadline: RNR NAK, or absent_wait */
-	bool absent_wait; /* local memory is absent */
+	u8 wait; /* enum snic_req_wait */
 	u8 absent_waits; /* how often the requester has waited for absent_psn */
 	bool restarted; /* retransmitting: una has not moved since the loss was detected */
 	bool awake; /* need_kick is 0: a post needs no kick */
@@ -255,6 +261,7 @@ struct snic_qp {
 	u8 ord;
 	u8 ird;
 	u16 pkey;
+	bool page_asked; /* the driver was asked for memory since the QP left RESET */
 	u16 flush_left; /* WQEs that snic_qp_flush_sends() still flushes; 0: none */
 	u32 access;
 	u32 dest_qpn;

@@ -12,7 +12,7 @@
 #include "transport.h"
 #include "xrc.h"
 
-/* QP 0 is the subnet manager's, which RoCE does not have. QP 1 is that of the general services. */
+/* QP 0 is the subnet manager's, which RoCE does not have. QP 1 is the GSI QP. */
 #define QP_FIRST_ID 1
 
 static u32 wqe_qpn(const struct sirdma_cqp_wqe *wqe)
@@ -271,12 +271,19 @@ u32 snic_cqp_destroy_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 void snic_qp_destroy_all(struct snic_dev *dev)
 {
 	struct snic_obj *obj;
+	struct snic_qp *qp;
 	u32 id = 0;
 
 	while (snic_table_next(&dev->qps, &id)) {
-		obj = snic_table_remove(&dev->qps, id);
-		if (obj)
-			qp_destroy(container_of(obj, struct snic_qp, obj));
+		/* Only the reset removes queue pairs now, so the object stays. */
+		obj = snic_table_at(&dev->qps, id);
+		qp = container_of(obj, struct snic_qp, obj);
+		/* Until its last use of memory has ended, snic_pble_sync() has to find it. */
+		port_lock(&qp->lock);
+		qp->state = SIRDMA_QPS_RESET;
+		port_unlock(&qp->lock);
+		snic_table_remove(&dev->qps, id);
+		qp_destroy(qp);
 		port_cond_resched();
 	}
 }
@@ -476,7 +483,7 @@ static u8 ctx_activity(const struct snic_qp *qp)
 
 	if (qp->timer_armed)
 		activity |= SIRDMA_QPC_TIMER_RUNS;
-	if (qp->req.rnr_wait && !qp->req.absent_wait)
+	if (qp->req.wait == SNIC_WAIT_RNR)
 		activity |= SIRDMA_QPC_RNR_WAIT;
 	if (qp->tx_stalled)
 		activity |= SIRDMA_QPC_TX_STALLED;

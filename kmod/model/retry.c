@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * One timer per QP serves the ACK timeout and the RNR wait, which exclude each other. When
- * the timer fires before the deadline it is armed again, so that an acknowledgement only
- * has to store a new deadline.
+ * One timer per QP serves the ACK timeout, the RNR wait and the wait for absent memory, which exclude
+ * each other. When the timer fires before the deadline it is armed again, so that an acknowledgement
+ * only has to store a new deadline.
  */
 #include "retry.h"
 
@@ -41,7 +41,7 @@ void snic_retry_set_deadline(struct snic_qp *qp)
 
 void snic_retry_start(struct snic_qp *qp, bool fresh)
 {
-	if (!qp->ack_timeout || qp->req.rnr_wait)
+	if (!qp->ack_timeout || qp->req.wait != SNIC_WAIT_NONE)
 		return;
 	if (fresh || !qp->timer_armed)
 		snic_retry_set_deadline(qp);
@@ -77,10 +77,9 @@ static u64 rnr_wait_ns(u8 code, u8 tries)
 }
 
 /* Send no packet for @ns. */
-static void retry_wait(struct snic_qp *qp, u64 ns)
+static void retry_wait(struct snic_qp *qp, enum snic_req_wait why, u64 ns)
 {
-	qp->req.rnr_wait = true;
-	qp->req.absent_wait = false;
+	qp->req.wait = why;
 	qp->req.deadline = port_now_ns(qp->dev->clock) + ns;
 	retry_arm(qp, ns);
 }
@@ -104,7 +103,7 @@ void snic_retry_rnr(struct snic_qp *qp, u8 code)
 	req->retry_left = qp->retry_cnt;
 	snic_req_restart(qp);
 	snic_win_probe(qp);
-	retry_wait(qp, wait);
+	retry_wait(qp, SNIC_WAIT_RNR, wait);
 }
 
 bool snic_retry_absent(struct snic_qp *qp)
@@ -126,21 +125,19 @@ bool snic_retry_absent(struct snic_qp *qp)
 	       << min_t(u8, req->absent_waits,
 			asked ? SNIC_ABSENT_DOUBLINGS_ASKED : SNIC_ABSENT_DOUBLINGS);
 	req->absent_waits = min_t(u8, req->absent_waits + 1, SNIC_ABSENT_WAITS);
-	retry_wait(qp, wait);
-	req->absent_wait = true;
+	retry_wait(qp, SNIC_WAIT_ABSENT, wait);
 	return true;
 }
 
 void snic_retry_end_wait(struct snic_qp *qp)
 {
-	qp->req.rnr_wait = false;
-	qp->req.absent_wait = false;
+	qp->req.wait = SNIC_WAIT_NONE;
 	qp->timer_armed = false; /* it was armed for the wait: snic_retry_start() arms it again */
 }
 
 void snic_retry_end_absent(struct snic_qp *qp)
 {
-	if (!qp->req.absent_wait)
+	if (qp->req.wait != SNIC_WAIT_ABSENT)
 		return;
 	/* A wait that ended early does not count. */
 	qp->req.absent_waits--;
@@ -153,7 +150,7 @@ bool snic_retry_due(struct snic_qp *qp)
 	struct snic_req *req = &qp->req;
 	u64 now;
 
-	if (!snic_qp_can_send(qp) || (!req->rnr_wait && !snic_req_in_flight(req)))
+	if (!snic_qp_can_send(qp) || (req->wait == SNIC_WAIT_NONE && !snic_req_in_flight(req)))
 		return false;
 	now = port_now_ns(qp->dev->clock);
 	if (now < req->deadline) {
@@ -169,7 +166,7 @@ void snic_retry_expired(struct snic_qp *qp)
 
 	if (!snic_retry_due(qp))
 		return;
-	if (req->rnr_wait) {
+	if (req->wait != SNIC_WAIT_NONE) {
 		snic_retry_end_wait(qp);
 	} else if (qp->tx_stalled || req->inv_wait) {
 		/*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Retries of the requester: ACK timeout, sequence errors, receiver not ready. */
+/* Retries of the requester: ACK timeout, sequence errors, receiver not ready, absent memory. */
 #ifndef SNIC_RETRY_H
 #define SNIC_RETRY_H
 

@@ -515,7 +515,7 @@ bool snic_send_run(struct snic_qp *qp)
 	u32 left = SNIC_HOLD_BURSTS * SNIC_BURST_PKTS, before;
 	enum snic_send_stop why;
 
-	if (!snic_qp_can_send(qp) || req->rnr_wait || qp->tx_stalled)
+	if (!snic_qp_can_send(qp) || req->wait != SNIC_WAIT_NONE || qp->tx_stalled)
 		return false;
 	do {
 		before = req->nxt;

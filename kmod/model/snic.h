@@ -24,7 +24,7 @@ struct snic_host;
 struct snic_qp;
 
 struct snic_config {
-	u32 max_qps; /* 3 .. 1 << 18; number 0 is none, and 1 is the general services' QP */
+	u32 max_qps; /* 3 .. 1 << 18; number 0 is none, and 1 is the GSI QP */
 	u32 max_cqs; /* .. 1 << 19 */
 	u32 max_srqs; /* 2 .. 1 << 16; 0 is none */
 	u32 max_mrs; /* .. 1 << 24 */

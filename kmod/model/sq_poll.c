@@ -2,6 +2,7 @@
 /* Polling the send queue by timer. */
 #include "sq_poll.h"
 
+#include "sirdma/roce.h"
 #include "transport.h"
 
 /*
@@ -58,7 +59,8 @@ void snic_sq_poll_kicked(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 
-	if (!qp->dev->cfg.sq_poll_ns)
+	/* A task takes many messages of the GSI QP at once (host/defer.h). */
+	if (!qp->dev->cfg.sq_poll_ns || qp->obj.id == SIRDMA_GSI_QPN)
 		return;
 	if (sq_poll_waited(qp))
 		req->kicks_ahead = 0;

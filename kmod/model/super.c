@@ -7,7 +7,7 @@ static const struct snic_op_info *tx_op(const struct snic_tx_pkt *pkt)
 	return snic_op(pkt->bth.opcode);
 }
 
-u32 snic_super_run(const struct snic_burst *burst, u32 at, u32 max_bytes)
+u32 snic_super_count(const struct snic_burst *burst, u32 at, u32 max_bytes)
 {
 	u32 n, bytes = burst->pkts[at].payload_len;
 

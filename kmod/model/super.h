@@ -25,7 +25,7 @@ struct snic_super {
  * How many packets of @burst from @at on fit one super-packet: at least 1; more than 1 only
  * up to @max_bytes of payload.
  */
-u32 snic_super_run(const struct snic_burst *burst, u32 at, u32 max_bytes);
+u32 snic_super_count(const struct snic_burst *burst, u32 at, u32 max_bytes);
 /* Build a super-packet of the @n packets of @burst from @at on, whose payload is contiguous. */
 void snic_super_build(const struct snic_burst *burst, u32 at, u32 n, struct snic_super *out);
 /*

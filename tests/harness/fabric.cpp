@@ -217,7 +217,7 @@ std::vector<Packet> Fabric::take_run(const Packet &first)
 		if (snic_op(next.opcode())->flags & SNIC_PKT_FIRST)
 			break;
 		burst.pkts[burst.npkts++] = as_sent(next);
-		if (snic_super_run(&burst, 0, SNIC_BURST_BYTES) < burst.npkts)
+		if (snic_super_count(&burst, 0, SNIC_BURST_BYTES) < burst.npkts)
 			break;
 		run.push_back(std::move(next));
 		wire_.erase(wire_.begin());

@@ -103,9 +103,10 @@ TEST_F(PrqRing, WithoutMemoryHasNoRequests)
 
 TEST_F(PrqRing, SyncIsOneWrite)
 {
-	sirdma_pble_sync(&hw_);
+	sirdma_pble_sync(&hw_, 7);
 	ASSERT_EQ(writes_.size(), 1u);
 	EXPECT_EQ(writes_[0].reg, u32{SIRDMA_REG_PBLESYNC});
+	EXPECT_EQ(writes_[0].val, 7u);
 }
 
 } // namespace

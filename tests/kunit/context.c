@@ -120,7 +120,7 @@ void snic_host_destroy(struct sirdma_bus *bus) {}
 void snic_local_drop_cache(struct snic_cpu *cpu) {}
 
 /* One frame in each poll. */
-bool snic_rx_waiting(struct snic_cpu *cpu, u64 end)
+bool snic_rx_take_waiting(struct snic_cpu *cpu, u64 end)
 {
 	struct sk_buff *skb = snic_cpu_waiting_take(cpu);
 

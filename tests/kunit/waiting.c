@@ -32,12 +32,12 @@ static void frames_beyond_the_limit_wait_for_the_bottom_half(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, scheduled, 1);
 
 	/* The time is over: one frame at a time, in their order. */
-	KUNIT_EXPECT_TRUE(test, snic_rx_waiting(&cpu, 0));
+	KUNIT_EXPECT_TRUE(test, snic_rx_take_waiting(&cpu, 0));
 	KUNIT_EXPECT_EQ(test, model.packets, 1);
 	KUNIT_EXPECT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
 	KUNIT_EXPECT_EQ(test, model.packets, 1);
 	kfree_skb(skb_dequeue_tail(&cpu.waiting));
-	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_FALSE(test, snic_rx_take_waiting(&cpu, U64_MAX));
 	expect_burst(test, PACKETS);
 
 	memset(&model, 0, sizeof(model));
@@ -58,7 +58,7 @@ static void packets_of_groups_cost_as_much_for_each_member(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, scheduled, 1);
 	KUNIT_EXPECT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
 	KUNIT_EXPECT_EQ(test, model.packets, 0);
-	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_FALSE(test, snic_rx_take_waiting(&cpu, U64_MAX));
 	KUNIT_EXPECT_EQ(test, model.packets, 1);
 }
 
@@ -74,7 +74,7 @@ static void frame_that_waits_schedules_the_bottom_half(struct kunit *test)
 	KUNIT_ASSERT_EQ(test, cpu.rx_cost, 0);
 	snic_rx_wait(&cpu, fixture(test)->host, skb);
 	KUNIT_EXPECT_EQ(test, scheduled, 1);
-	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_FALSE(test, snic_rx_take_waiting(&cpu, U64_MAX));
 	KUNIT_EXPECT_EQ(test, model.packets, 1);
 }
 
@@ -99,7 +99,7 @@ static void short_packets_of_a_super_packet_count_one_by_one(struct kunit *test)
 		KUNIT_ASSERT_EQ(test, receive(test, skb), NF_STOLEN);
 	}
 	KUNIT_EXPECT_EQ(test, model.packets, most * PACKETS);
-	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_FALSE(test, snic_rx_take_waiting(&cpu, U64_MAX));
 	KUNIT_EXPECT_EQ(test, model.packets, frames * PACKETS);
 	KUNIT_EXPECT_EQ(test, model.good, frames * PACKETS);
 }
@@ -131,7 +131,7 @@ static void frames_too_many_to_wait_are_counted(struct kunit *test)
 	for (i = 0; i < SNIC_RX_WAITING + 3; i++)
 		KUNIT_ASSERT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
 	KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_OVERRUNS], 3);
-	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_FALSE(test, snic_rx_take_waiting(&cpu, U64_MAX));
 	KUNIT_EXPECT_EQ(test, model.packets, SNIC_RX_WAITING);
 }
 
@@ -140,7 +140,7 @@ static void address_may_go_while_a_frame_waits(struct kunit *test)
 	use_up(test);
 	KUNIT_EXPECT_EQ(test, receive(test, packet(test, 0, false)), NF_STOLEN);
 	mine.b[15] = 9;
-	KUNIT_EXPECT_FALSE(test, snic_rx_waiting(&cpu, U64_MAX));
+	KUNIT_EXPECT_FALSE(test, snic_rx_take_waiting(&cpu, U64_MAX));
 	KUNIT_EXPECT_EQ(test, model.packets, 0);
 	KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_BAD_GID], 1);
 }

@@ -237,18 +237,18 @@ static void run_ends_where_packets_stop_being_equal(struct kunit *test)
 	struct fixture *f = fixture(test);
 
 	/* Only the last may be shorter. */
-	KUNIT_EXPECT_EQ(test, snic_gso_run(f->host, &f->burst, 0), PACKETS);
-	KUNIT_EXPECT_EQ(test, snic_gso_run(f->host, &f->burst, 2), PACKETS - 2);
+	KUNIT_EXPECT_EQ(test, snic_gso_count(f->host, &f->burst, 0), PACKETS);
+	KUNIT_EXPECT_EQ(test, snic_gso_count(f->host, &f->burst, 2), PACKETS - 2);
 	f->burst.pkts[2].payload_len = PAYLOAD - 4;
-	KUNIT_EXPECT_EQ(test, snic_gso_run(f->host, &f->burst, 0), 3);
+	KUNIT_EXPECT_EQ(test, snic_gso_count(f->host, &f->burst, 0), 3);
 	f->burst.pkts[2].payload_len = PAYLOAD + 4;
-	KUNIT_EXPECT_EQ(test, snic_gso_run(f->host, &f->burst, 0), 2);
+	KUNIT_EXPECT_EQ(test, snic_gso_count(f->host, &f->burst, 0), 2);
 	describe(f, true);
 	WRITE_ONCE(f->host->ndev->gso_max_segs, 4);
-	KUNIT_EXPECT_EQ(test, snic_gso_run(f->host, &f->burst, 0), 4);
+	KUNIT_EXPECT_EQ(test, snic_gso_count(f->host, &f->burst, 0), 4);
 	WRITE_ONCE(f->host->ndev->gso_max_segs, GSO_MAX_SEGS);
 	f->host->ndev->features &= ~NETIF_F_GSO_UDP_L4;
-	KUNIT_EXPECT_EQ(test, snic_gso_run(f->host, &f->burst, 0), 1);
+	KUNIT_EXPECT_EQ(test, snic_gso_count(f->host, &f->burst, 0), 1);
 }
 
 /* What segmentation by the stack makes of a super-packet has the ICRCs it needs. */

@@ -326,7 +326,7 @@ static struct sk_buff *super_packet(struct kunit *test, struct snic_seg_iter *it
 	struct sk_buff *skb;
 
 	local_bh_disable();
-	skb = snic_gso_build(f->host, &f->burst, first, n, it);
+	skb = snic_gso_build(f->host, &f->burst, first, &n, it);
 	local_bh_enable();
 	KUNIT_ASSERT_NOT_NULL(test, skb);
 	skb->protocol = htons(f->flow.is_v4 ? ETH_P_IP : ETH_P_IPV6);

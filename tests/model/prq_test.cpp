@@ -8,6 +8,7 @@
 
 extern "C" {
 #include "model/qp.h"
+#include "model/qp_cmd.h"
 #include "sirdma/prq.h"
 }
 
@@ -18,6 +19,7 @@ namespace
 
 constexpr u64 ms = 1'000'000, page = 4096;
 constexpr u64 cookie = 0x1122334455667788;
+constexpr u32 pd = 1; // of all queue pairs and regions
 constexpr u32 length =
 	4 * page; // of messages, one request of a READ; page 2 is the one that is taken
 
@@ -119,6 +121,17 @@ protected:
 		EXPECT_EQ(got->block, block);
 		EXPECT_EQ(got->count, count);
 		EXPECT_EQ(got->failed, failed);
+	}
+	// Requests for the memory that the queue pair has made since then come first.
+	void expect_failure(Prq &prq, const Qp &qp, u32 block)
+	{
+		auto got = prq.next();
+
+		while (got && !got->failed)
+			got = prq.next();
+		ASSERT_TRUE(got);
+		EXPECT_EQ(got->qpn, qp.id);
+		EXPECT_EQ(got->block, block);
 	}
 	// The number of requests that the device makes in so many seconds
 	u32 wait_absent(u32 seconds)
@@ -295,11 +308,14 @@ TEST_F(PageRequests, MemoryThatIsNotThereFailsTheAccess)
 	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
 		auto l = link();
 
-		set(b, 2, error_of(l->b));
+		set(b, 2, SIRDMA_PBLE_ABSENT);
 		l->a.post(wr(op, length));
+		settle(ms / 10);
+		expect_request(at_b, b, l->b, 2, 2);
+		set(b, 2, error_of(l->b));
 		expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
 		EXPECT_EQ(l->b.state(), SIRDMA_QPS_ERR);
-		expect_request(at_b, b, l->b, 2, 2, true);
+		expect_failure(at_b, l->b, 2);
 		// The responder's own event names an access violation.
 		bool violation = false;
 		while (const auto event = b.drv.next_aeqe())
@@ -318,10 +334,13 @@ TEST_F(PageRequests, OwnMemoryThatIsNotThereFailsTheRequest)
 	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
 		auto l = link();
 
-		set(a, 2, error_of(l->a));
+		set(a, 2, SIRDMA_PBLE_ABSENT);
 		l->a.post(wr(op, length));
+		settle(ms / 10);
+		expect_request(at_a, a, l->a, 2, 2);
+		set(a, 2, error_of(l->a));
 		expect_error(wait_send(l->a), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
-		expect_request(at_a, a, l->a, 2, 2, true);
+		expect_failure(at_a, l->a, 2);
 		set(a, 2, 0);
 		while (at_a.next())
 			;
@@ -332,9 +351,12 @@ TEST_F(PageRequests, ReceiveBufferThatIsNotThereFailsTheReceive)
 {
 	auto l = link();
 
-	set(b, 2, error_of(l->b));
+	set(b, 2, SIRDMA_PBLE_ABSENT);
 	l->b.recv({b.sge(0, length)});
 	l->a.post(wr(SIRDMA_OP_SEND, length));
+	settle(ms / 10);
+	expect_request(at_b, b, l->b, 2, 2);
+	set(b, 2, error_of(l->b));
 	expect_error(wait_recv(l->b), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_OP, SIRDMA_VENDOR_REM_OP);
 }
@@ -355,6 +377,20 @@ TEST_F(PageRequests, TheErrorOfAnotherQueuePairIsAbsentMemory)
 	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
 	EXPECT_EQ(a.stat(SIRDMA_STAT_PAGE_ERRORS) + b.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
 	EXPECT_EQ(other->b.state(), SIRDMA_QPS_RTS);
+}
+
+// A mark that the queue pair did not wait for answered somebody who had its number before, or itself before its reset.
+TEST_F(PageRequests, TheErrorOfAnEarlierTimeIsAbsentMemory)
+{
+	auto l = link();
+
+	set(b, 2, error_of(l->b));
+	l->a.post(wr(SIRDMA_OP_WRITE, length));
+	settle(ms / 10);
+	expect_request(at_b, b, l->b, 2, 2);
+	set(b, 2, 0);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
 }
 
 // The queue pair that waits asks again each time that it tries.
@@ -411,7 +447,7 @@ TEST_F(PageRequests, SyncWaitsForTheUsersOfAnEntry)
 	port_lock(&qp->lock);
 	set(b, 2, SIRDMA_PBLE_ABSENT);
 	std::thread driver([&] {
-		b.host.write32(SIRDMA_REG_PBLESYNC, 1);
+		b.host.write32(SIRDMA_REG_PBLESYNC, pd);
 		synced = true;
 	});
 	for (int i = 0; i < 1000; i++) {
@@ -422,4 +458,47 @@ TEST_F(PageRequests, SyncWaitsForTheUsersOfAnEntry)
 	snic_qp_put(qp);
 	driver.join();
 	EXPECT_TRUE(synced);
+}
+
+TEST_F(PageRequests, SyncWaitsForNoOtherProtectionDomain)
+{
+	auto l = link();
+	snic_qp *qp = snic_qp_get(b.host.dev(), l->b.id);
+
+	ASSERT_NE(qp, nullptr);
+	port_lock(&qp->lock);
+	b.host.write32(SIRDMA_REG_PBLESYNC, pd + 1);
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+}
+
+// A reset destroys all queue pairs. It takes none out of the sight of a driver that takes memory back.
+TEST_F(PageRequests, SyncWaitsForTheUsersOfAnEntryDuringAReset)
+{
+	auto l = link();
+	snic_dev *dev = b.host.dev();
+	snic_qp *qp = snic_qp_get(dev, l->b.id);
+	std::atomic<bool> synced{false};
+	const auto is_there = [&] {
+		u32 id = l->b.id;
+		return snic_table_seek(&dev->qps, &id) && id == l->b.id;
+	};
+
+	ASSERT_NE(qp, nullptr);
+	port_lock(&qp->lock);
+	std::thread reset([&] { snic_qp_destroy_all(dev); });
+	for (int i = 0; i < 1000 && is_there(); i++)
+		std::this_thread::yield();
+	std::thread driver([&] {
+		b.host.write32(SIRDMA_REG_PBLESYNC, pd);
+		synced = true;
+	});
+	for (int i = 0; i < 1000 && !synced; i++)
+		std::this_thread::yield();
+	EXPECT_FALSE(synced);
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+	driver.join();
+	reset.join();
+	EXPECT_EQ(l->b.destroy(), SIRDMA_CQP_NO_OBJECT);
 }

@@ -171,16 +171,16 @@ TEST_P(Supers, EveryPartOfAMessageComesApartAsItWas)
 TEST_P(Supers, NoneReachesBeyondItsMessageOrItsRoom)
 {
 	make(6, 100);
-	EXPECT_EQ(snic_super_run(&burst, 0, 1 << 20), 6u);
-	EXPECT_EQ(snic_super_run(&burst, 0, 3 * mtu), 3u);
-	EXPECT_EQ(snic_super_run(&burst, 4, 1 << 20), 2u);
-	EXPECT_EQ(snic_super_run(&burst, 5, 1 << 20), 1u);
+	EXPECT_EQ(snic_super_count(&burst, 0, 1 << 20), 6u);
+	EXPECT_EQ(snic_super_count(&burst, 0, 3 * mtu), 3u);
+	EXPECT_EQ(snic_super_count(&burst, 4, 1 << 20), 2u);
+	EXPECT_EQ(snic_super_count(&burst, 5, 1 << 20), 1u);
 	// The next message, in the same burst.
 	burst.pkts[burst.npkts++] = burst.pkts[0];
-	EXPECT_EQ(snic_super_run(&burst, 0, 1 << 20), 6u);
+	EXPECT_EQ(snic_super_count(&burst, 0, 1 << 20), 6u);
 	make(1, 100);
 	burst.pkts[burst.npkts++] = burst.pkts[0];
-	EXPECT_EQ(snic_super_run(&burst, 0, 1 << 20), 1u);
+	EXPECT_EQ(snic_super_count(&burst, 0, 1 << 20), 1u);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Supers, ::testing::ValuesIn(kinds),

@@ -488,6 +488,32 @@ TEST_F(Cm, IgnoresWhatComesFromAnotherAddress)
 }
 
 /* A request of another host that names the GUID and the QP number of a peer */
+/* Another user of the peer's host has its address, but does not know its communication ID. */
+TEST_F(Cm, LetsNoOtherUserOfTheHostEndAConnection)
+{
+	const auto [id, request] = establish();
+
+	EXPECT_EQ(client.disconnect(id), 0);
+	ASSERT_EQ(wire.size(), 1u);
+
+	const auto message = wire.front();
+
+	wire.clear();
+	for (const u16 attr : {SIRDMA_CM_DREQ, SIRDMA_CM_REJ}) {
+		auto forged = message;
+
+		forged.mad.hdr.attr_id = htobe16(attr);
+		forged.mad.ids.local_id = htobe32(be32toh(message.mad.ids.local_id) + 1);
+		deliver(forged);
+	}
+	EXPECT_FALSE(server.has_event());
+	EXPECT_EQ(server.counted(Counter::cm_unexpected), 2u);
+	deliver(message);
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_DISCONNECTED);
+	deliver();
+	EXPECT_EQ(server.destroy(request), 2);
+}
+
 TEST_F(Cm, LetsNoOtherHostEndAConnection)
 {
 	const auto [id, request] = establish();

@@ -180,7 +180,7 @@ TEST_F(Attributes, NeighbourThatDoesNotAnswerGivesABoundedError)
 {
 	if (!nobody() || options().unpinned)
 		GTEST_SKIP() << "no --unreachable address of this family was given, or it is the "
-				"twin, which knows no neighbours";
+				"twin, whose devices are on lo, where there are no neighbours";
 	drive(IBV_QPS_INIT);
 	ibv_qp_attr attr = good_attr(IBV_QPS_RTR);
 	attr.ah_attr.grh.dgid = *nobody();

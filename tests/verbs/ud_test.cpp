@@ -471,7 +471,8 @@ TEST_F(Datagrams, ToAnAddressOfNobodyGoAstrayAlone)
 		expect_moves(100);
 		return;
 	}
-	EXPECT_TRUE(verbs::options().unpinned) << "only the twin knows no neighbours";
+	EXPECT_TRUE(verbs::options().unpinned) << "only on lo, where the twin's devices are, there "
+						  "are no neighbours";
 	for (uint32_t n = 0; n < 10 && !HasFailure(); n++) {
 		ASSERT_EQ(post_to(a_, to_nobody.get(), b_.qp->qp_num, {.wr_id = 3}), 0);
 		EXPECT_EQ(expect_wc(a_.scq).wr_id, 3u);

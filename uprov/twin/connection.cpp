@@ -101,7 +101,7 @@ u32 Connection::put_all(snic_burst &burst) noexcept
 		burst.next = by_reference_limits;
 	snic_seg_iter_init(&payload, &burst);
 	for (i = 0; i < burst.npkts; i += n) {
-		n = takes ? snic_super_run(&burst, i, lease ? SNIC_BURST_BYTES : copy_max) : 1;
+		n = takes ? snic_super_count(&burst, i, lease ? SNIC_BURST_BYTES : copy_max) : 1;
 
 		const bool refer = lease && n > 1 && payload_of(burst, i, n) >= reference_min;
 

@@ -74,18 +74,18 @@ void Agent::end_channel(int file) noexcept
 		return;
 	/*
 	 * Destroy listeners first: each listener destroys its requests that the program has not
-	 * fetched.
+	 * fetched, so the search begins anew after each identifier. A list of them could find no
+	 * memory.
 	 */
 	for (const bool listening : {true, false}) {
-		std::vector<u32> handles;
+		const auto is_one = [&](const auto &entry) {
+			return entry.second->channel == channel->second.get() &&
+			       (entry.second->state == State::listening) == listening;
+		};
 
-		for (const auto &entry : ids_)
-			if (entry.second->channel == channel->second.get() &&
-			    (entry.second->state == State::listening) == listening)
-				handles.push_back(entry.first);
-		for (const u32 handle : handles)
-			if (Id *id = find(handle))
-				destroy(*id);
+		for (auto at = std::find_if(ids_.begin(), ids_.end(), is_one); at != ids_.end();
+		     at = std::find_if(ids_.begin(), ids_.end(), is_one))
+			destroy(*at->second);
 	}
 	channels_.erase(channel);
 }

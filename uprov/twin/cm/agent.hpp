@@ -134,6 +134,7 @@ public:
 	 * The requester's GUID and communication ID, of a REQ, or of the REJ of a requester that
 	 * gave up before it knew the receiver's ID. Returns false if @mad is another message.
 	 */
+	static bool names_sender(const Id &id, const sirdma_mad &mad) noexcept;
 	static bool names_request(const sirdma_mad &mad, u64 &guid, u32 &id) noexcept;
 	/*
 	 * The ID that the receiver of @mad is to have; 0: the message names a service or a request.
@@ -232,7 +233,7 @@ private:
 	void on_drep(Id &id, const Arrival &arrival);
 	void on_sidr_rep(Id &id, const Arrival &arrival);
 
-	/* commands.cpp */
+	/* Commands of the program, by their names in the table of commands.cpp; each is in the file of its subject */
 	int create_id(Call &call);
 	int destroy_id(Call &call);
 	int bind_ip(Call &call);

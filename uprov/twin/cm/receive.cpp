@@ -105,6 +105,16 @@ u32 Agent::receiver_of(const sirdma_mad &mad) noexcept
 	}
 }
 
+/*
+ * Does a message for @id name the peer's communication ID, if that is known? Our own are easy to guess,
+ * and any user of the peer's host can send messages from its address.
+ */
+bool Agent::names_sender(const Id &id, const sirdma_mad &mad) noexcept
+{
+	return !id.remote_id || be16toh(mad.hdr.attr_id) == SIRDMA_CM_SIDR_REP ||
+	       be32toh(mad.ids.local_id) == id.remote_id;
+}
+
 bool Agent::names_request(const sirdma_mad &mad, u64 &guid, u32 &id) noexcept
 {
 	__be64 named;
@@ -292,7 +302,7 @@ void Agent::take(const Arrival &arrival)
 
 	if (!id || id->port != &arrival.port)
 		answer(arrival);
-	else if (!(id->peer == arrival.src) || !id->in(row->in))
+	else if (!(id->peer == arrival.src) || !id->in(row->in) || !names_sender(*id, mad))
 		count(Counter::cm_unexpected);
 	else
 		(this->*row->handle)(*id, arrival);
@@ -515,10 +525,6 @@ void Agent::on_rep(Id &id, const Arrival &arrival)
 	rdma_ucm_conn_param &param = body.param.conn;
 
 	if (id.state != State::req_sent) {
-		if (id.remote_id != be32toh(rep.ids.local_id)) {
-			count(Counter::cm_unexpected);
-			return;
-		}
 		count(Counter::cm_duplicates);
 		if (id.state == State::established)
 			send_rtu(id);
