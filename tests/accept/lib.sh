@@ -39,7 +39,7 @@ launch=()
 port=18515
 
 say() { printf '[+] %s\n' "$*"; }
-result() { printf '%s %s %s\n' "$1" "$scenario" "${*:2}" | tee -a "${RESULTS:-/dev/null}"; }
+result() { printf '%s %s %s\n' "$1" "$scenario" "${*:2}" | tee -a "${RESULTS:-/dev/null}" >&2; }	# stdout may be a variable's
 pass() { trap - ERR; result PASS "$@"; exit 0; }
 fail() { trap - ERR; result FAIL "$@"; exit 1; }
 tally() { printf 'TALLY %s %s %s\n' "$scenario" "$1" "$2" | tee -a "${RESULTS:-/dev/null}"; }
