@@ -44,16 +44,20 @@ install: kmod uprov ## modules (with depmod), provider and its libibverbs.d entr
 check: ## style and layering: checkpatch, sparse, clang-format, clang-tidy, purity, headers alone
 	scripts/check
 
-bench: ## sirdma beside soft-RoCE in a guest; table and build/bench/results.json; instructions of the provider's calls
+bench: ## sirdma beside soft-RoCE in a guest; table, build/bench/results.json, pictures; instructions of the provider's calls
 	scripts/setup
 	scripts/setup cost
+	scripts/setup pictures
 	tests/bench/instructions
 	scripts/bench twin
 	scripts/bench guest
+	tests/bench/picture
 
 bench-uml: ## the same under User-Mode Linux, with uml- names
 	scripts/setup
+	scripts/setup pictures
 	scripts/bench uml
+	tests/bench/picture
 
 bench-twin: ## the userspace twin beside UCX, libfabric, TCP and memcpy, on this host
 	scripts/setup
