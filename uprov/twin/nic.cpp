@@ -33,7 +33,7 @@ constexpr u64 polls_before_yield = 64;
  * While a thread yields, every so many polls look at all neighbours. A yield takes 0.4 us, so that
  * the looks at 63 neighbours are a small part of the time, and none of them waits for long.
  */
-constexpr u64 yields_to_look = 8;
+constexpr u64 yields_to_look = 16;
 /*
  * A poller reads the clock once in this many calls. Where that is no system call, 1 to 256 make no
  * difference.
