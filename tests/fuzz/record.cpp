@@ -325,7 +325,8 @@ private:
 		for (u32 i = 0; i < burst.npkts; ++i)
 			snic_pkt_bth(&burst.pkts[i], SIRDMA_BTH_SEND_MIDDLE, 0xffff, 5, i, 4096);
 		EXPECT_LE(c->push(burst), burst.npkts);
-		EXPECT_LE(c->fall_asleep(), 1);
+		c->fall_asleep();
+		(void)c->waiting();
 		c->wake_up();
 	}
 

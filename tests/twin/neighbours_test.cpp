@@ -2,6 +2,7 @@
 /* The helper of a process among neighbours: what wakes it, and that nobody keeps it awake. */
 #include <atomic>
 #include <csignal>
+#include <fstream>
 #include <poll.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
@@ -49,6 +50,22 @@ struct Counts final : PacketSink {
 	std::atomic<u32> seen{0};
 };
 
+/* KiB of rings that are in memory, at both ends. */
+size_t resident_rings()
+{
+	std::ifstream in("/proc/self/smaps");
+	bool rings = false;
+	size_t kib = 0;
+
+	for (std::string line; std::getline(in, line);) {
+		if (line.find("sirdma-rings") != line.npos)
+			rings = true;
+		else if (line.starts_with("Rss:") && std::exchange(rings, false))
+			kib += std::stoul(line.substr(4));
+	}
+	return kib;
+}
+
 class Helper : public ::testing::Test {
 protected:
 	void SetUp() override
@@ -88,8 +105,8 @@ protected:
 		}
 	};
 
-	/* A neighbour that is served, and whose every word the test writes. */
-	Mad connect()
+	/* A neighbour that is served, and whose every word the test writes. @slot: it has the name. */
+	Mad connect(uint32_t slot = 3)
 	{
 		int file = -1;
 		Mad mad{.sock = rendezvous_connect(own_address(0), n->slot()),
@@ -100,7 +117,8 @@ protected:
 		EXPECT_TRUE(mad.sock && mad.rings);
 		mad.out = mad.rings.writer(0);
 		EXPECT_TRUE(send_hello(mad.sock.get(),
-				       {.slot = 3, .scope = 0, .addr = own_address(1).ip()}, file));
+				       {.slot = slot, .scope = 0, .addr = own_address(1).ip()},
+				       file));
 		serve();
 		return mad;
 	}
@@ -109,6 +127,20 @@ protected:
 		char c;
 
 		return recv(mad.sock.get(), &c, 1, MSG_DONTWAIT) == 0 || errno != EAGAIN;
+	}
+
+	/* How many polls it takes until a record of @mad is delivered. */
+	unsigned polls_until(Mad &mad)
+	{
+		const u32 before = sink.seen;
+		unsigned polls = 0;
+
+		mad.put();
+		do
+			n->receive(sink, false);
+		while (++polls < 100 && sink.seen == before);
+		EXPECT_EQ(sink.seen, before + 1);
+		return polls;
 	}
 
 	std::unique_ptr<Neighbours> n;
@@ -160,6 +192,81 @@ TEST_F(Helper, LeavesANeighbourWithABrokenRing)
 	serve();
 	EXPECT_TRUE(hung_up(mad));
 	EXPECT_EQ(n->refused(), 1u);
+}
+
+/* A poll costs the same with many neighbours that send nothing; none of them is forgotten. */
+TEST_F(Helper, PollsIdleNeighboursByTurns)
+{
+	constexpr unsigned count = 20, by_turns = (count + 1) / 2;
+	std::vector<Fd> names;
+	std::vector<Mad> all;
+
+	for (uint32_t i = 0; i < count; ++i) {
+		names.push_back(rendezvous_listen(own_address(1), 10 + i));
+		ASSERT_TRUE(names.back());
+		all.push_back(connect(10 + i));
+	}
+	for (Mad &mad : all)
+		EXPECT_LE(polls_until(mad), by_turns);
+	for (Mad &mad : all)
+		EXPECT_EQ(polls_until(mad), 1u) << "it has just sent something";
+	for (unsigned i = 0; i < 1000; ++i)
+		EXPECT_EQ(n->receive(sink, false), 0u);
+	EXPECT_EQ(sink.seen, 2 * count);
+
+	unsigned most = 0;
+
+	for (Mad &mad : all)
+		most = std::max(most, polls_until(mad));
+	EXPECT_GT(most, 1u) << "idle ones are polled each time";
+	EXPECT_LE(most, by_turns);
+
+	/* Busy and idle ones leave. */
+	for (unsigned i = 0; i < 1000; ++i)
+		n->receive(sink, false);
+	for (unsigned i = 0; i < count; i += 4)
+		polls_until(all[i]);
+	for (unsigned i = 0; i < count; i += 3)
+		all[i].sock.reset();
+	serve();
+	for (unsigned i = 0; i < count; ++i) {
+		if (i % 3) {
+			EXPECT_LE(polls_until(all[i]), i % 4 ? by_turns : 1);
+		}
+	}
+	/* A process that polls seldom polls them all, as the helper does. */
+	for (Mad *mad : {&all[1], &all[2], &all[19]}) {
+		n->want_all();
+		EXPECT_EQ(polls_until(*mad), 1u);
+	}
+	for (unsigned i = 0; i < 1000; ++i)
+		n->receive(sink, false);
+	all[1].put();
+	all[19].put();
+	EXPECT_EQ(n->receive(sink), 2u);
+}
+
+TEST_F(Helper, GivesTheMemoryOfIdleRingsBack)
+{
+	const auto second = Neighbours::create(own_address(0));
+	uint8_t bytes[1024] = {};
+
+	ASSERT_TRUE(second);
+	EXPECT_EQ(n->ns_until_trim(), ~0ull) << "nothing was sent";
+	for (const unsigned datagrams : {150u, 400u}) {
+		for (unsigned i = 0; i < datagrams; ++i) {
+			ASSERT_TRUE(n->forward(second->slot(), {}, bytes, sizeof(bytes), 0, false));
+			second->serve(sink);
+			while (second->receive(sink))
+				;
+		}
+		EXPECT_GE(resident_rings(), 2 * 150u);
+		for (u64 wait; (wait = n->ns_until_trim()) != ~0ull; n->trim())
+			usleep(static_cast<useconds_t>(wait / 1000));
+		/* At each end a page of control words and one of each ring. */
+		EXPECT_LE(resident_rings(), 2 * 3 * 4u);
+	}
+	EXPECT_EQ(sink.seen, 550u);
 }
 
 /* It hangs up, and fills its ring on and on. */

@@ -42,9 +42,7 @@ public:
 		if (events)
 			channel = create_comp_channel(context);
 		cq = ibv_create_cq(context, 2 * depth, nullptr, channel, 0);
-		mr = ibv_reg_mr(pd, buffer.data(), buffer.size(),
-				IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-					IBV_ACCESS_REMOTE_READ);
+		mr = register_buffer();
 
 		qp = create_qp();
 		EXPECT_TRUE(context && pd && cq && mr && qp) << strerror(errno);
@@ -78,6 +76,14 @@ public:
 		return ibv_create_qp(pd, &init);
 	}
 
+	/* The buffer, for all that a peer may do. */
+	ibv_mr *register_buffer()
+	{
+		return ibv_reg_mr(pd, buffer.data(), buffer.size(),
+				  IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+					  IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	}
+
 	Address address() const
 	{
 		return {.gid = device->driver->gid(),
@@ -93,7 +99,8 @@ public:
 
 		attr.qp_state = IBV_QPS_INIT;
 		attr.port_num = 1;
-		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+		attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				       IBV_ACCESS_REMOTE_ATOMIC;
 		ASSERT_EQ(ibv_modify_qp(qp, &attr,
 					IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 						IBV_QP_ACCESS_FLAGS),
@@ -140,6 +147,25 @@ public:
 			wr.wr.rdma.remote_addr = to->buffer + remote_offset;
 			wr.wr.rdma.rkey = to->rkey;
 		}
+		return ibv_post_send(qp, &wr, &bad);
+	}
+
+	/* The result comes to @offset. */
+	int post_atomic(ibv_wr_opcode opcode, size_t offset, const Address &to,
+			size_t remote_offset, uint64_t compare_add, uint64_t swap = 0)
+	{
+		ibv_sge sge = {.addr = reinterpret_cast<uintptr_t>(buffer.data() + offset),
+			       .length = sizeof(uint64_t),
+			       .lkey = mr->lkey};
+		ibv_send_wr wr{}, *bad;
+
+		wr.opcode = opcode;
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		wr.wr.atomic = {.remote_addr = to.buffer + remote_offset,
+				.compare_add = compare_add,
+				.swap = swap,
+				.rkey = to.rkey};
 		return ibv_post_send(qp, &wr, &bad);
 	}
 

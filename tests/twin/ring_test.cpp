@@ -60,6 +60,22 @@ protected:
 		return true;
 	}
 
+	/* Returns false if there is a record after all. */
+	bool fall_asleep()
+	{
+		reader_.fall_asleep();
+		smp_mb();
+		return !reader_.waiting();
+	}
+
+	/* Bytes of the file that have memory. */
+	size_t resident() const
+	{
+		struct stat st;
+
+		return fstat(fd_, &st) ? 0 : static_cast<size_t>(st.st_blocks) * 512;
+	}
+
 	int fd_ = -1;
 	RingPair pair_;
 	Fd file_;
@@ -136,13 +152,36 @@ TEST_F(ShmRing, WakesASleepingReaderOnce)
 {
 	ASSERT_TRUE(put(0, 8));
 	EXPECT_FALSE(writer_.must_wake()) << "it is awake";
-	EXPECT_FALSE(reader_.fall_asleep()) << "something waits";
+	EXPECT_FALSE(fall_asleep()) << "something waits";
 	ASSERT_TRUE(get(0, 8));
-	EXPECT_TRUE(reader_.fall_asleep());
+	EXPECT_TRUE(fall_asleep());
 	ASSERT_TRUE(put(1, 8));
 	EXPECT_TRUE(writer_.must_wake());
 	ASSERT_TRUE(put(2, 8));
 	EXPECT_FALSE(writer_.must_wake());
+}
+
+/* After each number of laps and parts of one, the ring gives all but one page back, and goes on. */
+TEST_F(ShmRing, GivesMemoryBackWhenIdle)
+{
+	constexpr size_t page = 4096;
+	uint32_t n = 0, m = 0;
+
+	for (const uint32_t records : {1u, 40u, 300u, 2000u, 3u, 1000u, 0u}) {
+		for (uint32_t i = 0; i < records; ++i) {
+			ASSERT_TRUE(put(n, length_of(n)));
+			++n;
+			EXPECT_FALSE(writer_.trim()) << "the reader has not read it";
+			ASSERT_TRUE(get(m, length_of(m)));
+			++m;
+			EXPECT_FALSE(writer_.trim()) << "the reader has not released it";
+			reader_.release();
+		}
+		EXPECT_TRUE(writer_.trim());
+		EXPECT_FALSE(reader_.waiting());
+		/* The control words, and a page of each ring at most. */
+		EXPECT_LE(resident(), 3 * page) << records << " records";
+	}
 }
 
 TEST_F(ShmRing, CarriesBetweenThreads)
@@ -193,7 +232,7 @@ TEST_F(ShmRing, LosesNoWakeUp)
 		while (n < count && get(n, 16))
 			++n;
 		reader_.release();
-		if (n == count || !reader_.fall_asleep()) {
+		if (n == count || !fall_asleep()) {
 			reader_.wake_up();
 			continue;
 		}

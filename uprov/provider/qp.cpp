@@ -51,6 +51,7 @@ bool QpGeometry::compute(const ibv_qp_cap &cap, bool shared, const Limits &limit
 	if (cap.max_send_sge > limits.max_sge || cap.max_recv_sge > limits.max_sge ||
 	    cap.max_inline_data > limits.max_inline)
 		return false;
+	out.pooled = false;
 	out.sq_shift = sirdma_sq_shift(cap.max_send_sge, cap.max_inline_data);
 	out.rq_shift = sirdma_rq_shift(cap.max_recv_sge);
 	out.sq_quanta = sirdma_sq_quanta(cap.max_send_wr, out.sq_shift, limits.min_wq_quanta,
@@ -70,6 +71,15 @@ bool QpGeometry::compute_in_pool(const ibv_qp_cap &cap, bool shared, const Limit
 					      limits.max_sq_quanta);
 	out.pooled = true;
 	return out.places().end <= hw_page_size;
+}
+
+bool QpGeometry::choose(const Context &context, const Pd &pd, const ibv_qp_cap &cap, bool shared,
+			QpGeometry &out) noexcept
+{
+	/* An allocator of the application is asked for the memory of each queue pair. */
+	return (context.pool && !pd.rings.alloc &&
+		compute_in_pool(cap, shared, context.limits, out)) ||
+	       compute(cap, shared, context.limits, out);
 }
 
 QueuePairMemory Qp::layout() noexcept
@@ -172,12 +182,8 @@ int plan_qp(const Context &context, ibv_pd *pd, ibv_qp_init_attr &attr,
 	if (no_rq)
 		attr.cap.max_recv_wr = attr.cap.max_recv_sge = 0;
 	if (!attr.send_cq || (!attr.recv_cq && !initiator) ||
-	    !QpGeometry::compute(attr.cap, no_rq, context.limits, geometry))
+	    !QpGeometry::choose(context, Pd::of(pd), attr.cap, no_rq, geometry))
 		return EINVAL;
-	/* An allocator of the application is asked for the memory of each queue pair. */
-	if (QpGeometry small; context.pool && !Pd::of(pd).rings.alloc &&
-			      QpGeometry::compute_in_pool(attr.cap, no_rq, context.limits, small))
-		geometry = small;
 	return 0;
 }
 

@@ -56,6 +56,12 @@ struct QpGeometry {
 	/* The sizes if the rings are in a pool. Returns false if they are too large for it. */
 	static bool compute_in_pool(const ibv_qp_cap &cap, bool shared, const Limits &limits,
 				    QpGeometry &out) noexcept;
+	/*
+	 * The sizes for a QP of @pd: in the pool, if the context has one and the rings fit. Returns
+	 * false as compute() does.
+	 */
+	static bool choose(const Context &context, const Pd &pd, const ibv_qp_cap &cap, bool shared,
+			   QpGeometry &out) noexcept;
 
 	sirdma_qp_places places() const noexcept
 	{

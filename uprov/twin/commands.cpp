@@ -75,7 +75,7 @@ int get_context(ibv_context *context, GetContextRequest &, GetContextResponse &r
 	driver_of(context).describe(answer);
 	answer.feature_flags |= SIRDMA_FEATURE_SRQ;
 	/* No KICK: the file is not a device; see Kick::prepare_local(). */
-	answer.comp_mask |= SIRDMA_UCTX_USE_RAW_ATTR;
+	answer.comp_mask |= SIRDMA_UCTX_USE_RAW_ATTR | SIRDMA_UCTX_RING_POOL;
 	context->num_comp_vectors = 1;
 	return 0;
 }
@@ -366,8 +366,9 @@ int create_qp(ibv_pd *pd, ibv_qp *qp, ibv_qp_init_attr *attr, CreateQpRequest &r
 	const auto *base = reinterpret_cast<const uint8_t *>(req.drv.user_wqe_bufs);
 	QpGeometry g;
 
-	if (!QpGeometry::compute(attr->cap, attr->srq || attr->qp_type == IBV_QPT_XRC_SEND,
-				 Context::of(pd->context).limits, g))
+	/* The provider has put the rings where this says. */
+	if (!QpGeometry::choose(Context::of(pd->context), Pd::of(pd), attr->cap,
+				attr->srq || attr->qp_type == IBV_QPT_XRC_SEND, g))
 		return EINVAL;
 	if (is_parents(pd->context))
 		return ENODEV;

@@ -162,6 +162,22 @@ bool Connection::push(const Path &path, const uint8_t *data, size_t len, u32 ind
 	return true;
 }
 
+bool Connection::trim() noexcept
+{
+	const std::unique_lock hold(tx_lock_, std::try_to_lock);
+
+	if (!attached() || broken())
+		return false;
+	if (!hold)
+		return true;
+	if (out_.tail() != seen_tail_) {
+		seen_tail_ = out_.tail();
+		return true;
+	}
+	out_.trim();
+	return false;
+}
+
 /* Receiving */
 
 bool Connection::pull(snic_seg_iter &it, void *to, u32 len) noexcept

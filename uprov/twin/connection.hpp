@@ -35,6 +35,7 @@ struct Neighbour;
 class Connection {
 public:
 	Neighbour *node = nullptr; /* the process at the other end */
+	u32 quiet = 0; /* consecutive polls that found no record; used by Neighbours::receive() */
 
 	/* Before attach() a connection has only its socket. */
 	explicit Connection(Fd sock) noexcept : sock_(std::move(sock)), lease_(sock_.get()) {}
@@ -63,6 +64,11 @@ public:
 	 * room. Any thread.
 	 */
 	bool push(const Path &path, const uint8_t *data, size_t len, u32 index, bool more) noexcept;
+	/*
+	 * Give memory of the ring back if nothing was sent since the last call. Returns true if
+	 * something was, so that the function has to be called again.
+	 */
+	bool trim() noexcept;
 	/* The neighbour's permission to read memory of this process. Any thread. */
 	Lease &lease() noexcept { return lease_; }
 
@@ -78,8 +84,8 @@ public:
 	 * they cannot be read any more: the contents of @to are undefined then.
 	 */
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept;
-	/* Announce that this reader will sleep. Returns false if there is a record after all. */
-	bool fall_asleep() noexcept { return in_.fall_asleep(); }
+	/* See RingReader. */
+	void fall_asleep() noexcept { in_.fall_asleep(); }
 	void wake_up() noexcept { in_.wake_up(); }
 
 private:
@@ -100,6 +106,7 @@ private:
 
 	std::mutex tx_lock_; /* protects the members below; of the lease: its references */
 	RingWriter out_;
+	uint64_t seen_tail_ = 0; /* position of the ring when trim() was called last */
 	u64 full_since_ = 0; /* time when the ring became full; 0: it is not full */
 	Lease lease_; /* destroyed before the rings, which contain its number */
 };

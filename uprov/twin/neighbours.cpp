@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "neighbours.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sys/epoll.h>
@@ -26,6 +27,11 @@ constexpr u64 retry_ns = 200000000;
  * the scheduler, unless it is stopped or its processor is very busy; then its lease ends.
  */
 constexpr u64 delivery_ns = 10000000;
+/*
+ * The time between two looks at the rings. A ring that was idle from one to the next gives its memory
+ * back, and gets it again by page faults: about 100 us for all of it, so the pauses must be long.
+ */
+constexpr u64 trim_ns = 200000000;
 /* Wake-up bytes of a neighbour that are read at once. */
 constexpr int wakes_at_once = 64;
 
@@ -138,6 +144,7 @@ bool Neighbours::transmit(snic_burst &burst, u32 &sent) noexcept
 
 	if (!c)
 		return false;
+	note_sent();
 	sent = c->push(burst);
 	if (c->broken()) [[unlikely]]
 		tell_helper();
@@ -151,7 +158,43 @@ bool Neighbours::forward(uint32_t slot, const Path &path, const uint8_t *data, s
 	const Guard guard;
 	Connection *c = to ? connection(*to) : nullptr;
 
-	return c && c->push(path, data, len, index, more);
+	if (!c)
+		return false;
+	note_sent();
+	return c->push(path, data, len, index, more);
+}
+
+/* The helper clears the flag seldom, so nearly all calls only read it. */
+void Neighbours::note_sent() noexcept
+{
+	if (!sent_.load(std::memory_order_relaxed)) [[unlikely]]
+		sent_.store(true, std::memory_order_relaxed);
+}
+
+u64 Neighbours::ns_until_trim() noexcept
+{
+	if (!trim_at_ && !sent_.load(std::memory_order_relaxed))
+		return ~0ull;
+
+	const u64 now = port_now_ns(nullptr);
+
+	if (!trim_at_) {
+		sent_.store(false, std::memory_order_relaxed);
+		trim_at_ = now + trim_ns;
+	}
+	return trim_at_ - std::min(now, trim_at_);
+}
+
+void Neighbours::trim() noexcept
+{
+	if (!trim_at_ || port_now_ns(nullptr) < trim_at_)
+		return;
+
+	bool again = false;
+	const Guard guard;
+
+	for_each_connection([&](Connection &c) { again = c.trim() || again; });
+	trim_at_ = again ? port_now_ns(nullptr) + trim_ns : 0;
 }
 
 template <typename Do> void Neighbours::for_each_connection(Do what) noexcept
@@ -240,26 +283,62 @@ u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
 	return n;
 }
 
-u32 Neighbours::receive(PacketSink &sink) noexcept
+/* Receive from the idle reader @at. If it has sent something it is idle no more. */
+u32 Neighbours::receive_from_idle(size_t at, PacketSink &sink) noexcept
+{
+	const u32 n = receive_from(*readers_[at], sink);
+
+	if (n) {
+		readers_[at]->quiet = 0;
+		std::swap(readers_[at], readers_[busy_++]);
+	}
+	return n;
+}
+
+u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 {
 	u32 n = 0;
 
 	if (unused())
 		return 0;
 	take_fresh();
-	for (size_t i = 0; i < readers_.size(); ++i)
-		n += receive_from(*readers_[i], sink);
+	if (all_wanted_.load(std::memory_order_relaxed)) [[unlikely]] {
+		all_wanted_.store(false, std::memory_order_relaxed);
+		all = true;
+	}
+	for (size_t i = 0; i < busy_; ++i) {
+		Connection &c = *readers_[i];
+		const u32 got = receive_from(c, sink);
+
+		n += got;
+		c.quiet = got ? 0 : c.quiet + 1;
+		if (c.quiet > quiet_max)
+			std::swap(readers_[i--], readers_[--busy_]);
+	}
+	if (all) {
+		for (size_t i = busy_; i < readers_.size(); ++i)
+			n += receive_from_idle(i, sink);
+		return n;
+	}
+	for (size_t left = std::min(idle_share, readers_.size() - busy_); left; --left) {
+		/* Others may have joined the busy ones, or have been removed. */
+		if (next_idle_ < busy_ || next_idle_ >= readers_.size())
+			next_idle_ = busy_;
+		if (next_idle_ < readers_.size())
+			n += receive_from_idle(next_idle_++, sink);
+	}
 	return n;
 }
 
 bool Neighbours::fall_asleep() noexcept
 {
-	bool quiet = true;
-
 	take_fresh();
 	for (Connection *c : readers_)
-		quiet = c->fall_asleep() && quiet;
-	return quiet;
+		c->fall_asleep();
+	/* Partner: RingWriter::must_wake(). */
+	smp_mb();
+	return std::none_of(readers_.begin(), readers_.end(),
+			    [](const Connection *c) { return c->waiting(); });
 }
 
 void Neighbours::wake_up() noexcept
@@ -412,6 +491,18 @@ bool Neighbours::alive(Connection &c) noexcept
 	return true;
 }
 
+/* The readers before busy_ stay before it. Returns false if @c is no reader. */
+bool Neighbours::remove_reader(Connection *c) noexcept
+{
+	const auto at = std::find(readers_.begin(), readers_.end(), c);
+
+	if (at == readers_.end())
+		return false;
+	busy_ -= at - readers_.begin() < static_cast<ptrdiff_t>(busy_);
+	readers_.erase(at);
+	return true;
+}
+
 /*
  * Deliver the records that the neighbour had sent, unlink the connection, and free it after a grace
  * period.
@@ -437,7 +528,7 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	}
 	take_fresh();
 
-	bool reader = std::erase(readers_, c);
+	bool reader = remove_reader(c);
 
 	if (!reader) {
 		/* If memory was short, the connection is still in fresh_. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "shm_ring.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <new>
@@ -30,6 +31,27 @@ bool map_at(uint8_t *where, size_t bytes, int fd, size_t offset) noexcept
 }
 
 } // namespace
+
+/*
+ * Pages without memory read as zero, which is what the ring has where no record is. The reader reads
+ * nothing but the word of the next record, because it has released all others.
+ */
+bool RingWriter::trim() noexcept
+{
+	const uint64_t last = tail_ & ~(page - 1); /* the page that stays */
+
+	if (tail_ != published_ || !look_for_room(ring_align) || head_ != tail_)
+		return false;
+	if (last == trimmed_)
+		return true;
+
+	const uint64_t from = std::max(trimmed_, last + page - ring_bytes);
+
+	/* On failure (memory that is locked) the pages stay until the ring is used again. */
+	(void)madvise(at(from), last - from, MADV_REMOVE);
+	trimmed_ = last;
+	return true;
+}
 
 RingPair::~RingPair()
 {

@@ -124,7 +124,8 @@ public:
 	}
 
 	/*
-	 * Call this after publish(). Must the reader be woken? Partner: RingReader::fall_asleep().
+	 * Call this after publish(). Must the reader be woken? Partner: the smp_mb() after
+	 * RingReader::fall_asleep().
 	 */
 	bool must_wake() noexcept
 	{
@@ -132,6 +133,12 @@ public:
 		return control_->asleep.load(std::memory_order_relaxed) &&
 		       control_->asleep.exchange(0);
 	}
+
+	/*
+	 * Give the memory of records that the reader has released back to the system, but not the
+	 * page of the next record. Returns false if the reader has not released all records.
+	 */
+	bool trim() noexcept;
 
 	/* See RingControl. */
 	uint32_t takes() const noexcept { return control_->takes.load(std::memory_order_relaxed); }
@@ -167,6 +174,7 @@ private:
 	uint64_t published_ = 0; /* position up to which records are published */
 	uint64_t first_ = 0; /* head of the record at that position, to be stored by publish() */
 	uint64_t head_ = 0; /* position of the reader, as last read */
+	uint64_t trimmed_ = 0; /* of the records before this position no page is in use */
 	bool broken_ = false;
 };
 
@@ -221,13 +229,11 @@ public:
 	/* The number of bytes that were read and not yet released. */
 	size_t unreleased() const noexcept { return head_ - released_; }
 
-	/* Announce that the reader will sleep. Returns false if there is a record after all. */
-	bool fall_asleep() noexcept
-	{
-		control_->asleep.store(1);
-		smp_mb();
-		return !waiting();
-	}
+	/*
+	 * Announce that the reader will sleep. The caller executes smp_mb(), and then sleeps unless
+	 * waiting(). Partner: RingWriter::must_wake().
+	 */
+	void fall_asleep() noexcept { control_->asleep.store(1, std::memory_order_relaxed); }
 
 	void wake_up() noexcept
 	{

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * A target that makes no verbs call while peers write, read and change its memory: it sleeps or
+ * computes. It deregisters the memory meanwhile, registers it again, or is killed. The latencies are
+ * printed, for tests/accept/one-sided.
+ */
+#include <algorithm>
+#include <random>
+#include <sys/mman.h>
+#include <thread>
+#include <vector>
+
+#include "child.hpp"
+
+namespace sirdma::twin::test
+{
+
+namespace
+{
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t size = Node::buffer_size;
+constexpr size_t half = size / 2;
+constexpr unsigned rounds = 10; /* with a target of their own each */
+
+/* Memory of the target and of its peers; the target makes no verbs call to see it. */
+struct Shared {
+	std::atomic<bool> deregister{false}; /* the target shall do so */
+	std::atomic<bool> deregistered{false}; /* it has */
+	std::atomic<bool> registered{false}; /* again; the members below tell how */
+	std::atomic<bool> check{false}; /* nobody sends to it any more */
+	std::atomic<int> wrong{-1}; /* bytes that changed since it had deregistered its memory */
+	Address more[2]; /* of queue pairs of its own, and the new key */
+	Address peers[2];
+	std::atomic<unsigned> told{0}; /* how many of @peers are valid */
+	std::atomic<unsigned> connected{0}; /* queue pairs of @more */
+};
+
+Shared &shared()
+{
+	static void *const page = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return *static_cast<Shared *>(page);
+}
+
+template <typename Ready> bool await(Ready ready)
+{
+	const auto end = Clock::now() + std::chrono::seconds(30);
+
+	while (!ready()) {
+		if (Clock::now() > end)
+			return false;
+		usleep(50);
+	}
+	return true;
+}
+
+/* Targets */
+
+[[noreturn]] void sleep_for_good(Node &, const Address &)
+{
+	for (;;)
+		pause();
+}
+
+[[noreturn]] void compute(Node &, const Address &)
+{
+	for (uint64_t n = 0;; n = n * 5 + 1)
+		asm volatile("" : "+r"(n));
+}
+
+/* Connect as many more queue pairs as shared() has peers. */
+void connect_more(Node &node)
+{
+	Shared &all = shared();
+
+	for (unsigned i = 0; i < std::size(all.more); ++i) {
+		ibv_qp *const first = node.qp;
+
+		node.qp = node.create_qp();
+		all.more[i] = node.address();
+		all.connected = i + 1;
+		if (!await([&] { return all.told > i; }))
+			_exit(1);
+		node.connect(all.peers[i]);
+		node.qp = first;
+	}
+	all.connected = 3;
+}
+
+[[noreturn]] void sleep_with_more_peers(Node &node, const Address &to)
+{
+	connect_more(node);
+	sleep_for_good(node, to);
+}
+
+/* Deregister the buffer when told to, then tell what changed in it, and register it anew. */
+[[noreturn]] void deregister(Node &node, const Address &to)
+{
+	Shared &all = shared();
+	std::vector<uint8_t> then(size);
+
+	if (!await([&] { return all.deregister.load(); }) || ibv_dereg_mr(node.mr))
+		_exit(1);
+	memcpy(then.data(), node.buffer.data(), size);
+	all.deregistered = true;
+	if (!await([&] { return all.check.load(); }))
+		_exit(1);
+
+	int wrong = 0;
+
+	for (size_t i = 0; i < size; ++i)
+		wrong += then[i] != node.buffer[i];
+	all.wrong = wrong;
+	node.mr = node.register_buffer();
+	if (!node.mr)
+		_exit(1);
+	all.registered = true;
+	connect_more(node);
+	sleep_for_good(node, to);
+}
+
+/* Peers */
+
+struct Latency {
+	std::vector<double> us;
+
+	void print(const char *what, const char *link, const char *target)
+	{
+		std::sort(us.begin(), us.end());
+		printf("latency %s %s %s: median %.1f us, 99 %% %.1f us, most %.1f us\n", link,
+		       target, what, us[us.size() / 2], us[us.size() * 99 / 100], us.back());
+	}
+};
+
+/* The request that @post posts, until its completion. */
+template <typename Post> void timed(Node &node, Latency &latency, Post post)
+{
+	const auto start = Clock::now();
+
+	ASSERT_EQ(post(), 0);
+	ASSERT_EQ(node.poll().status, IBV_WC_SUCCESS);
+	latency.us.push_back(std::chrono::duration<double>(Clock::now() - start).count() * 1e6);
+}
+
+uint64_t word_at(const Node &node, size_t offset)
+{
+	uint64_t word;
+
+	memcpy(&word, node.buffer.data() + offset, sizeof(word));
+	return word;
+}
+
+} // namespace
+
+class TwinOneSided : public ::testing::TestWithParam<LinkKind> {
+protected:
+	void SetUp() override { new (&shared()) Shared(); }
+
+	static const char *link() { return GetParam() == LinkKind::udp ? "udp" : "shm"; }
+	static Config near() { return at(own_address(0), GetParam()); }
+	static Config far() { return at(own_address(1), GetParam()); }
+
+	/* Connect @node to a queue pair that the target made by connect_more(). */
+	static void join(Node &node, unsigned index)
+	{
+		Shared &all = shared();
+
+		ASSERT_TRUE(await([&] { return all.connected > index; }));
+		node.connect(all.more[index], 14);
+		all.peers[index] = node.address();
+		all.told = index + 1;
+		ASSERT_TRUE(await([&] { return all.connected > index + 1; }));
+	}
+
+	/* All kinds of requests to a target that does @work, with their data. */
+	void request(Child::Work work, const char *target)
+	{
+		static constexpr uint32_t sizes[] = {1, 8, 4096, 65536, 300000};
+		Child child(far(), work);
+		Node node(near());
+		const Address to = child.address();
+		Latency write, read, add, swap;
+		uint64_t expected;
+
+		node.connect(to, 14);
+		child.connect(node.address());
+		for (unsigned i = 0; i < 100 && !HasFailure(); ++i) {
+			const uint32_t length = sizes[i % std::size(sizes)];
+
+			node.fill(static_cast<uint8_t>(i));
+			ASSERT_EQ(node.post(IBV_WR_RDMA_WRITE, 0, length, &to, 4096), 0);
+			ASSERT_EQ(node.poll().status, IBV_WC_SUCCESS);
+			ASSERT_EQ(node.post(IBV_WR_RDMA_READ, half, length, &to, 4096), 0);
+			ASSERT_EQ(node.poll().status, IBV_WC_SUCCESS);
+			ASSERT_EQ(memcmp(node.buffer.data(), node.buffer.data() + half, length), 0)
+				<< length << " bytes";
+		}
+		memset(node.buffer.data(), 0, 64);
+		ASSERT_EQ(node.post(IBV_WR_RDMA_WRITE, 0, 8, &to), 0);
+		ASSERT_EQ(node.poll().status, IBV_WC_SUCCESS);
+		expected = 0;
+		for (uint64_t i = 0; i < 300 && !HasFailure(); ++i) {
+			/* Long enough for the helpers to fall asleep. */
+			usleep(1000);
+			memcpy(node.buffer.data() + 128, &i, sizeof(i));
+			timed(node, write,
+			      [&] { return node.post(IBV_WR_RDMA_WRITE, 128, 8, &to, 64); });
+			timed(node, read,
+			      [&] { return node.post(IBV_WR_RDMA_READ, 192, 8, &to, 64); });
+			EXPECT_EQ(word_at(node, 128), word_at(node, 192));
+			timed(node, add, [&] {
+				return node.post_atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, to, 0, i);
+			});
+			EXPECT_EQ(word_at(node, 0), expected);
+			expected += i;
+			timed(node, swap, [&] {
+				return node.post_atomic(IBV_WR_ATOMIC_CMP_AND_SWP, 0, to, 0,
+							expected, expected + 7);
+			});
+			EXPECT_EQ(word_at(node, 0), expected);
+			expected += 7;
+		}
+		if (HasFailure())
+			return;
+		write.print("WRITE 8 B", link(), target);
+		read.print("READ 8 B", link(), target);
+		add.print("FETCH_AND_ADD", link(), target);
+		swap.print("CMP_AND_SWP", link(), target);
+		/*
+		 * A helper of the target has to be woken and to run; a machine on which this takes as
+		 * long as an acknowledgement timeout (67 ms) has other problems.
+		 */
+		for (const Latency *latency : {&write, &read, &add, &swap})
+			EXPECT_LT(latency->us[latency->us.size() / 2], 67000);
+	}
+};
+
+INSTANTIATE_TEST_SUITE_P(All, TwinOneSided, ::testing::Values(LinkKind::udp, LinkKind::shm),
+			 [](const auto &info) {
+				 return info.param == LinkKind::udp ? "Udp" : "Shm";
+			 });
+
+TEST_P(TwinOneSided, ReachATargetThatSleeps)
+{
+	request(sleep_for_good, "sleeping");
+}
+
+TEST_P(TwinOneSided, ReachATargetThatComputes)
+{
+	request(compute, "computing");
+}
+
+/*
+ * The region goes away while requests of all lengths are under way: they end with an access error,
+ * and no byte changes after ibv_dereg_mr() has returned. The same memory is then registered anew: the
+ * new key reaches it, and the old one does not.
+ */
+TEST_P(TwinOneSided, EndAtARegionThatIsDeregistered)
+{
+	static constexpr uint32_t lengths[] = {64, 60000, 8, 400000, 4096};
+	std::mt19937 random(7);
+
+	for (unsigned round = 0; round < rounds && !HasFailure(); ++round) {
+		const bool reads = round % 4 == 3;
+		Shared &all = *new (&shared()) Shared();
+		Child child(far(), deregister);
+		Node node(near());
+		const Address to = child.address();
+		const auto start = Clock::now();
+		const auto delay = std::chrono::microseconds(random() % 20000);
+		ibv_wc_status status = IBV_WC_SUCCESS;
+		unsigned posted = 0, flying = 0;
+
+		node.connect(to, 14);
+		child.connect(node.address());
+		while (status == IBV_WC_SUCCESS) {
+			all.deregister = Clock::now() - start > delay;
+			for (; flying < 8; ++flying, ++posted) {
+				/* What comes too late is seen: each message has other bytes. */
+				memset(node.buffer.data(), static_cast<int>(posted), 256);
+				ASSERT_EQ(node.post(reads ? IBV_WR_RDMA_READ : IBV_WR_RDMA_WRITE,
+						    posted % 128,
+						    lengths[posted % std::size(lengths)], &to,
+						    posted % 100000),
+					  0);
+			}
+			status = node.poll(std::chrono::seconds(60)).status;
+			--flying;
+			ASSERT_LT(Clock::now() - start, std::chrono::seconds(60));
+		}
+		EXPECT_EQ(status, IBV_WC_REM_ACCESS_ERR) << ibv_wc_status_str(status);
+		for (; flying; --flying)
+			EXPECT_EQ(node.poll().status, IBV_WC_WR_FLUSH_ERR);
+		EXPECT_TRUE(await([&] { return all.deregistered.load(); }));
+		all.check = true;
+		ASSERT_TRUE(await([&] { return all.registered.load(); }));
+		EXPECT_EQ(all.wrong, 0) << "bytes written after ibv_dereg_mr()";
+
+		Node fresh(near()), stale(near());
+
+		join(fresh, 0);
+		join(stale, 1);
+		EXPECT_EQ(all.more[0].buffer, to.buffer);
+		EXPECT_NE(all.more[0].rkey, to.rkey);
+		write_and_read(fresh, all.more[0]);
+		ASSERT_EQ(stale.post(IBV_WR_RDMA_WRITE, 500000, 70000, &to), 0);
+		EXPECT_EQ(stale.poll().status, IBV_WC_REM_ACCESS_ERR) << "the key of before";
+		ASSERT_EQ(fresh.post(IBV_WR_RDMA_READ, 400000, 100000, &all.more[0]), 0);
+		EXPECT_EQ(fresh.poll().status, IBV_WC_SUCCESS);
+		EXPECT_EQ(memcmp(fresh.buffer.data(), fresh.buffer.data() + 400000, 100000), 0);
+	}
+}
+
+/* The requests of a peer whose target is killed end in bounded time. */
+TEST_P(TwinOneSided, EndAtATargetThatIsKilled)
+{
+	for (const Child::Work work : {sleep_for_good, compute}) {
+		Child child(far(), work);
+		Node node(near());
+		const Address to = child.address();
+		ibv_wc_status status = IBV_WC_SUCCESS;
+		unsigned posted = 0, flying = 0;
+
+		/* 16 ms, and four tries. */
+		node.connect(to, 12, 3);
+		child.connect(node.address());
+		while (status == IBV_WC_SUCCESS) {
+			if (posted == 400)
+				child.kill();
+			for (; flying < 4; ++flying, ++posted)
+				ASSERT_EQ(node.post(IBV_WR_RDMA_WRITE, 0, posted % 2 ? 8 : 200000,
+						    &to),
+					  0);
+			status = node.poll(std::chrono::seconds(10)).status;
+			--flying;
+		}
+		EXPECT_EQ(status, IBV_WC_RETRY_EXC_ERR) << ibv_wc_status_str(status);
+		for (; flying; --flying)
+			EXPECT_EQ(node.poll().status, IBV_WC_WR_FLUSH_ERR);
+	}
+}
+
+/* Two initiators change the same words at a time, by both atomics; what they add is what is there. */
+TEST_P(TwinOneSided, SumTheAtomicsOfTwoInitiators)
+{
+	constexpr uint64_t count = 1500;
+	Child child(far(), sleep_with_more_peers);
+	Node first(near()), other(near()), observer(near());
+	std::atomic<uint64_t> added{0}, swapped{0};
+
+	observer.connect(child.address(), 14);
+	child.connect(observer.address());
+	join(first, 0);
+	join(other, 1);
+
+	const Address to = child.address();
+
+	memset(observer.buffer.data(), 0, 16);
+	ASSERT_EQ(observer.post(IBV_WR_RDMA_WRITE, 0, 16, &to), 0);
+	ASSERT_EQ(observer.poll().status, IBV_WC_SUCCESS);
+
+	const auto work = [&](Node &node, uint64_t seed) {
+		uint64_t seen = 0;
+
+		for (uint64_t i = 1; i <= count && !HasFailure(); ++i) {
+			ASSERT_EQ(node.post_atomic(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, to, 0, i * seed),
+				  0);
+			ASSERT_EQ(node.post_atomic(IBV_WR_ATOMIC_CMP_AND_SWP, 8, to, 8, seen,
+						   seen + seed),
+				  0);
+			ASSERT_EQ(node.poll().status, IBV_WC_SUCCESS);
+			ASSERT_EQ(node.poll().status, IBV_WC_SUCCESS);
+			added += i * seed;
+			if (word_at(node, 8) == seen) {
+				swapped += seed;
+				seen += seed;
+			} else {
+				seen = word_at(node, 8);
+			}
+		}
+	};
+	std::thread thread(work, std::ref(other), 1000003);
+
+	work(first, 3);
+	thread.join();
+	ASSERT_EQ(observer.post(IBV_WR_RDMA_READ, 64, 16, &to), 0);
+	ASSERT_EQ(observer.poll().status, IBV_WC_SUCCESS);
+	EXPECT_EQ(word_at(observer, 64), added);
+	EXPECT_EQ(word_at(observer, 72), swapped);
+	EXPECT_GT(swapped, 0u);
+}
+
+} // namespace sirdma::twin::test
