@@ -32,8 +32,8 @@
 #define SIRDMA_REG_PRQACK 0x04c /* WO: number of page requests the driver consumed */
 /*
  * WO: the index of a protection domain. When the write has ended, no access to its regions that is
- * under way found a PBLE as it was before. It may sleep, waits for no memory and for no command, and takes no longer than the data paths that it
- * waits for hold their queue pairs.
+ * under way found a PBLE as it was before. It may sleep, waits for no memory and for no command, and
+ * takes no longer than the data paths that it waits for hold their queue pairs.
  */
 #define SIRDMA_REG_PBLESYNC 0x050
 #define SIRDMA_REG_SIZE 0x1000

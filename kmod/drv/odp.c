@@ -437,7 +437,7 @@ static void sirdma_odp_work(struct work_struct *work)
 	sirdma_odp_put(odp);
 }
 
-/* The lock of the lists is held, and the region is in them. */
+/* The lock of the lists is held, and the region is in them or has been found by sirdma_odp_get(). */
 static void sirdma_odp_add(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
 {
 	const struct sirdma_odp_job *has;
@@ -448,8 +448,10 @@ static void sirdma_odp_add(struct sirdma_odp_mr *odp, const struct sirdma_odp_jo
 	if (odp->njobs == SIRDMA_ODP_JOBS)
 		return;
 	odp->jobs[odp->njobs++] = *job;
-	if (queue_work(odp->user->wq, &odp->work))
-		refcount_inc(&odp->refs);
+	refcount_inc(&odp->refs);
+	/* If it is queued already, it has its reference, and the caller holds another one. */
+	if (!queue_work(odp->user->wq, &odp->work))
+		refcount_dec(&odp->refs);
 }
 
 void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask)

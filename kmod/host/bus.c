@@ -47,7 +47,7 @@ static void snic_bus_write32(struct sirdma_bus *bus, u32 reg, u32 val)
 		snic_addr_sync(host);
 		break;
 	case SIRDMA_REG_PBLESYNC:
-		/* It takes the lock of each queue pair once, and leaves no work behind. */
+		/* It takes the locks of a protection domain's queue pairs, and leaves no work behind. */
 		might_sleep();
 		snic_reg_write(host->dev, reg, val);
 		break;

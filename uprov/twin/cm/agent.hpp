@@ -130,11 +130,11 @@ public:
 	static constexpr unsigned handle_bits = 21;
 	static constexpr u32 handle_mask = (1u << handle_bits) - 1;
 	static u32 slot_of_id(u32 comm_id) noexcept { return comm_id >> handle_bits; }
+	static bool names_sender(const Id &id, const sirdma_mad &mad) noexcept;
 	/*
 	 * The requester's GUID and communication ID, of a REQ, or of the REJ of a requester that
 	 * gave up before it knew the receiver's ID. Returns false if @mad is another message.
 	 */
-	static bool names_sender(const Id &id, const sirdma_mad &mad) noexcept;
 	static bool names_request(const sirdma_mad &mad, u64 &guid, u32 &id) noexcept;
 	/*
 	 * The ID that the receiver of @mad is to have; 0: the message names a service or a request.
@@ -233,7 +233,10 @@ private:
 	void on_drep(Id &id, const Arrival &arrival);
 	void on_sidr_rep(Id &id, const Arrival &arrival);
 
-	/* Commands of the program, by their names in the table of commands.cpp; each is in the file of its subject */
+	/*
+	 * Commands of the program, by their names in the table of commands.cpp. Each is in the file
+	 * of its subject.
+	 */
 	int create_id(Call &call);
 	int destroy_id(Call &call);
 	int bind_ip(Call &call);
