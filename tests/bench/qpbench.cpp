@@ -91,13 +91,7 @@ struct Side {
 	}
 	Qp make_qp() const
 	{
-		ibv_qp_init_attr init = {};
-		init.qp_type = IBV_QPT_RC;
-		init.sq_sig_all = 1;
-		init.send_cq = init.recv_cq = cq.get();
-		init.cap.max_send_wr = outstanding;
-		init.cap.max_recv_wr = init.cap.max_send_sge = init.cap.max_recv_sge = 1;
-		Qp qp(ibv_create_qp(pd.get(), &init));
+		Qp qp = make_rc_qp(pd.get(), cq.get(), outstanding);
 		if (!qp)
 			die("ibv_create_qp");
 		return qp;

@@ -161,6 +161,18 @@ ibv_qp_attr rts_attr(uint32_t psn, const Link &link)
 	return attr;
 }
 
+Qp make_rc_qp(ibv_pd *pd, ibv_cq *cq, uint32_t depth)
+{
+	ibv_qp_init_attr init = {};
+
+	init.qp_type = IBV_QPT_RC;
+	init.sq_sig_all = 1;
+	init.send_cq = init.recv_cq = cq;
+	init.cap.max_send_wr = depth;
+	init.cap.max_recv_wr = init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+	return Qp(ibv_create_qp(pd, &init));
+}
+
 int to_init(ibv_qp *qp, const Device &device, const Link &link)
 {
 	ibv_qp_attr attr = init_attr(device, link);

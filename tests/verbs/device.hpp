@@ -89,6 +89,9 @@ ibv_qp_attr init_attr(const Device &device, const Link &link);
 ibv_qp_attr rtr_attr(const Device &device, const Address &remote, const Link &link);
 ibv_qp_attr rts_attr(uint32_t psn, const Link &link);
 
+// An RC queue pair that signals each request, of which it takes @depth at once, and one receive. Empty, with errno, if it cannot be made.
+Qp make_rc_qp(ibv_pd *pd, ibv_cq *cq, uint32_t depth);
+
 // Each returns ibv_modify_qp's result: 0 or an errno.
 int to_init(ibv_qp *qp, const Device &device, const Link &link);
 int to_rtr(ibv_qp *qp, const Device &device, const Address &remote, const Link &link);

@@ -75,13 +75,7 @@ struct Side {
 	}
 	Qp make_qp(const Link &link) const
 	{
-		ibv_qp_init_attr init = {};
-		init.qp_type = IBV_QPT_RC;
-		init.sq_sig_all = 1;
-		init.send_cq = init.recv_cq = cq.get();
-		init.cap.max_send_wr = outstanding;
-		init.cap.max_recv_wr = init.cap.max_send_sge = init.cap.max_recv_sge = 1;
-		Qp qp(ibv_create_qp(pd.get(), &init));
+		Qp qp = make_rc_qp(pd.get(), cq.get(), outstanding);
 		if (!qp)
 			die("ibv_create_qp");
 		if (const int rc = to_init(qp.get(), device, link))
