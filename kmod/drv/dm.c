@@ -249,15 +249,18 @@ static struct sirdma_mr *sirdma_dm_mr_create(struct ib_pd *ibpd, const struct si
 					     const struct sirdma_region *region)
 {
 	const u32 first = region->start / SIRDMA_PAGE_SIZE;
-	const u32 last = (region->start + region->length - 1) / SIRDMA_PAGE_SIZE;
+	const u32 end = DIV_ROUND_UP(region->start + region->length, SIRDMA_PAGE_SIZE);
 	struct sirdma_dev *dev = to_sdev(ibpd->device);
 	struct sirdma_mr *mr;
-	int err;
+	int err = 0;
 
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL_ACCOUNT);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
-	err = sirdma_blocks_to_pbl(dev, dm->blocks + first, last - first + 1, &mr->pbl);
+	if (region->length)
+		err = sirdma_blocks_to_pbl(dev, dm->blocks + first, end - first, &mr->pbl);
+	else
+		mr->pbl.block_shift = __ffs(SIRDMA_PAGE_SIZE);
 	if (err) {
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_LIST_FAILURES);
 		goto err_free;

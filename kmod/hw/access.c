@@ -115,15 +115,12 @@ u8 sirdma_region_rights(u32 access)
 }
 
 /*
- * No region may be flushed for persistence, whatever its QP permits, so that flag changes nothing, as
- * on other devices.
+ * No region may be flushed for persistence, whatever its QP permits, and the flags that describe memory
+ * say nothing of a QP. They change nothing, as on other devices.
  */
 int sirdma_qp_access_check(u32 flags)
 {
-	if (flags & ~(SIRDMA_VERBS_ACCESS_KNOWN | SIRDMA_VERBS_ACCESS_OPTIONAL))
-		return -EINVAL;
-	flags &= ~SIRDMA_VERBS_FLUSH_PERSISTENT;
-	return flags & ~SUPPORTED ? -EOPNOTSUPP : 0;
+	return flags & ~(SIRDMA_VERBS_ACCESS_KNOWN | SIRDMA_VERBS_ACCESS_OPTIONAL) ? -EINVAL : 0;
 }
 
 u32 sirdma_qp_access_to_hw(u32 flags)

@@ -56,10 +56,7 @@ int sirdma_region_change(struct sirdma_region *region, u32 flags, const struct s
 /* SIRDMA_ACCESS_* of a region with these flags. */
 u8 sirdma_region_rights(u32 access);
 
-/*
- * Check the access flags of a QP. Returns -EINVAL if a flag is unknown, and -EOPNOTSUPP if this
- * device does not offer it.
- */
+/* Check the access flags of a QP. Returns -EINVAL if a flag is unknown. */
 int sirdma_qp_access_check(u32 flags);
 /*
  * SIRDMA_ACCESS_REMOTE_* of flags, and back: the right to write remotely implies the local one.

@@ -262,8 +262,8 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 
 	/* The masks would cut off excess bits: the region would have another size. */
 	if (hpage < 0 || params->level > 2 || params->len > SIRDMA_CQP_STAG_LEN ||
-	    params->all_memory != !params->len || (params->all_memory && params->replace) ||
-	    (params->may_fault && params->level))
+	    (params->all_memory && params->len) || (params->level && !params->len) ||
+	    (params->all_memory && params->replace) || (params->may_fault && params->level))
 		return -EINVAL;
 	offset = (1ull << params->block_shift) - 1;
 	if (!params->level && (params->addr & offset))

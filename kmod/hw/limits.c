@@ -77,7 +77,8 @@ int sirdma_dm_region_check(u64 size, u64 offset, u64 length, u32 access, const c
 		*why = "beyond the end of the device memory";
 		return -EINVAL;
 	}
-	return sirdma_region_check(&region, why);
+	/* A region of no bytes serves messages of no bytes, as on other devices. */
+	return length ? sirdma_region_check(&region, why) : sirdma_region_access_check(access, why);
 }
 
 void sirdma_hw_port_limits(u32 bytes, struct sirdma_port_limits *port)

@@ -343,7 +343,8 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 	}
 	if (hdr & SIRDMA_CQP_STAG_ALL_MEMORY)
 		return mr_decode_all_memory(cmd, map);
-	if (!map->len)
+	/* A region may have no bytes. Then it has no page list either. */
+	if (!map->len && level)
 		return SIRDMA_CQP_BAD_PARAM;
 	map->first_block_off = va & (block - 1);
 	if (hdr & SIRDMA_CQP_STAG_VABASED)
@@ -389,7 +390,7 @@ static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 		if (mr->map.first_pble >= count || entries > count - mr->map.first_pble)
 			return SIRDMA_CQP_BAD_ADDRESS;
 	}
-	if (snic_mr_may_fault(mr))
+	if (snic_mr_may_fault(mr) || !mr->map.len)
 		return SIRDMA_CQP_OK;
 	if (!mr_resolves(dev, mr, mr->map.base) || !mr_resolves(dev, mr, last))
 		return SIRDMA_CQP_BAD_ADDRESS;

@@ -594,7 +594,10 @@ TEST(CqpCommand, RegistrationThatDoesNotFitItsFieldsIsRefused)
 		return sirdma_cqp_reg_mr(&host.hw, &p) == -EINVAL;
 	};
 
-	EXPECT_TRUE(refused([](auto &p) { p.len = 0; }));
+	EXPECT_TRUE(refused([](auto &p) {
+		p.len = 0;
+		p.level = 1;
+	}));
 	EXPECT_TRUE(refused([](auto &p) { p.len = 1ull << 46; }));
 	EXPECT_TRUE(refused([](auto &p) { p.block_shift = 13; }));
 	EXPECT_TRUE(refused([](auto &p) { p.block_shift = 255; }));

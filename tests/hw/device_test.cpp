@@ -357,7 +357,12 @@ TEST_F(DeviceTest, RegionOfAllMemoryIsAskedForInSoManyWords)
 	p.access = SIRDMA_ACCESS_LOCAL_READ | SIRDMA_ACCESS_LOCAL_WRITE;
 	p.block_shift = 12;
 	ASSERT_EQ(sirdma_stag_alloc(&hw_, &p.stag), 0);
-	EXPECT_EQ(sirdma_cqp_reg_mr(&hw_, &p), -EINVAL) << "no length is not all of it";
+	ASSERT_EQ(sirdma_cqp_reg_mr(&hw_, &p), 0);
+	EXPECT_EQ(snic_mr_get(host_->dev(), p.stag, 5, mem.pa(0), 1, SIRDMA_ACCESS_LOCAL_WRITE,
+			      &ae),
+		  nullptr)
+		<< "no length is not all of it";
+	EXPECT_EQ(sirdma_cqp_dealloc_stag(&hw_, p.stag), 0);
 	p.all_memory = true;
 	p.len = 4096;
 	EXPECT_EQ(sirdma_cqp_reg_mr(&hw_, &p), -EINVAL);

@@ -415,6 +415,10 @@ TEST(QpAttr, VerbsAttributesSurviveTheRoundTrip)
 		  u32{SIRDMA_ACCESS_REMOTE_FLUSH});
 	EXPECT_EQ(sirdma_qp_access_from_hw(SIRDMA_ACCESS_REMOTE_FLUSH), SIRDMA_VERBS_FLUSH_GLOBAL);
 	EXPECT_EQ(sirdma_qp_access_check(SIRDMA_VERBS_FLUSH_PERSISTENT), 0);
+	EXPECT_EQ(sirdma_qp_access_check(SIRDMA_VERBS_ON_DEMAND), 0);
+	EXPECT_EQ(sirdma_qp_access_to_hw(SIRDMA_VERBS_ON_DEMAND), 0u) << "a flag of memory";
+	EXPECT_EQ(sirdma_qp_access_check(SIRDMA_VERBS_ACCESS_KNOWN), 0);
+	EXPECT_EQ(sirdma_qp_access_check(SIRDMA_VERBS_ACCESS_KNOWN + 1), -EINVAL);
 	EXPECT_EQ(sirdma_qp_access_to_hw(SIRDMA_VERBS_FLUSH_PERSISTENT), 0u);
 	EXPECT_EQ(sirdma_qp_access_from_hw(SIRDMA_ACCESS_REMOTE_READ), 4u);
 }

@@ -125,11 +125,6 @@ TEST(QpModify, BadOnesAreNamed)
 			 m.mask |= SIRDMA_QP_ACCESS_FLAGS;
 			 m.access_flags = 1u << 15 | SIRDMA_VERBS_REMOTE_ATOMIC;
 		 }},
-		{"access flags", "is not supported", -EOPNOTSUPP,
-		 [](auto &m) {
-			 m.mask |= SIRDMA_QP_ACCESS_FLAGS;
-			 m.access_flags = 1u << 6; // on demand
-		 }},
 		{"path MTU", "is unknown", -EINVAL, [](auto &m) { m.path_mtu = 0; }},
 		{"path MTU", "is unknown", -EINVAL, [](auto &m) { m.path_mtu = 6; }},
 		{"path MTU", "does not fit the port's MTU", -EINVAL,

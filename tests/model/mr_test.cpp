@@ -196,10 +196,22 @@ TEST_F(MrTest, LengthZeroDoesNotSwitchChecksOff)
 	EXPECT_EQ(try_access(mr, 0x10000, 0, read_local, 2), SIRDMA_AE_AMP_BAD_PD);
 	EXPECT_EQ(try_access(mr, 0x10000, 0, SIRDMA_ACCESS_REMOTE_READ),
 		  SIRDMA_AE_AMP_RIGHTS_VIOLATION);
-	MrParams empty = mr;
-	empty.idx = 2;
+}
+
+TEST_F(MrTest, RegionOfNoBytesHasNoPageListAndNoAddress)
+{
+	UserMemory mem(host_.dma(), 4096);
+	MrParams empty{.va = 0x10000, .len = 4096, .access = read_local};
+
+	drv_.describe(empty, mem, 1);
 	empty.len = 0;
-	EXPECT_EQ(drv_.reg_mr(empty), SIRDMA_CQP_BAD_PARAM);
+	EXPECT_EQ(drv_.reg_mr(empty), SIRDMA_CQP_BAD_PARAM) << "with a page list";
+	empty.level = 0;
+	empty.addr = 0;
+	ASSERT_EQ(drv_.reg_mr(empty), SIRDMA_CQP_OK);
+	EXPECT_EQ(try_access(empty, 0x10000, 0, read_local), SIRDMA_AE_NONE);
+	EXPECT_EQ(try_access(empty, 0x10000, 1, read_local), SIRDMA_AE_AMP_BOUNDS_VIOLATION);
+	EXPECT_EQ(try_access(empty, 0xffff, 1, read_local), SIRDMA_AE_AMP_BOUNDS_VIOLATION);
 }
 
 TEST_F(MrTest, BoundsHoldAgainstAnOracle)

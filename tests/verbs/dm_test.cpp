@@ -319,6 +319,21 @@ TEST_P(DeviceMemoryProtectionTable, IsRefused)
 INSTANTIATE_TEST_SUITE_P(All, DeviceMemoryProtectionTable, testing::ValuesIn(dm_faults),
 			 [](const auto &info) { return std::string(info.param.name); });
 
+// rdma-core's own tests make such regions.
+TEST_F(DeviceMemoryProtection, RegionOfNoBytesGivesAccessToNone)
+{
+	for (const size_t offset : {size_t{0}, page, room}) {
+		const World w = make_world(offset, 0);
+
+		EXPECT_EQ(w.mr->length, 0u);
+		ASSERT_EQ(post(w.pair.a, access(w, IBV_WR_RDMA_WRITE, 0, 0)), 0);
+		expect_wc(w.pair.a.scq, IBV_WC_SUCCESS);
+		ASSERT_EQ(post(w.pair.a, access(w, IBV_WR_RDMA_WRITE, 0, 1)), 0);
+		expect_wc(w.pair.a.scq, IBV_WC_REM_ACCESS_ERR);
+		expect_dm(w, 0, room, 2, 0);
+	}
+}
+
 TEST_F(DeviceMemoryProtection, DeregistrationClosesIt)
 {
 	World w = make_world();
