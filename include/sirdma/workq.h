@@ -74,12 +74,12 @@ struct sirdma_sq {
 /* The receive queue of one QP, which completes its WQEs in their order. */
 struct sirdma_rq {
 	struct sirdma_wqe *ring; /* zeroed at first */
-	__u64 *wr_ids; /* one for each WQE */
-	__u32 size; /* WQEs */
+	__u64 *wr_ids; /* by the first quantum of the WQE */
+	__u32 size; /* quanta; elements of wr_ids as well */
 	__u32 mask; /* size - 1, set by sirdma_rq_init() */
-	__u32 shift; /* log2 of the quanta of one */
+	__u32 stride; /* quanta of a WQE, a power of two */
 	__u32 max_sge;
-	__u32 head;
+	__u32 head; /* in quanta, as the tail */
 	__u8 apart[SIRDMA_CACHE_LINE]; /* see sirdma_sq */
 	__u32 tail;
 	__u8 behind[SIRDMA_CACHE_LINE];
@@ -448,7 +448,7 @@ static inline void sirdma_sq_reset(struct sirdma_sq *sq)
 
 /* Receive queue */
 
-/* The caller has set ring, wr_ids, size, shift and max_sge. */
+/* The caller has set ring, wr_ids, size, stride and max_sge. */
 static inline void sirdma_rq_init(struct sirdma_rq *rq)
 {
 	rq->mask = rq->size - 1;
@@ -456,10 +456,10 @@ static inline void sirdma_rq_init(struct sirdma_rq *rq)
 	rq->tail = 0;
 }
 
-/* Requests the queue still takes. */
+/* Quanta of the requests that the queue still takes. */
 static inline __u32 sirdma_rq_free(const struct sirdma_rq *rq)
 {
-	return rq->size - sirdma_wq_used(&rq->head, &rq->tail) - SIRDMA_RQ_RSVD_WQES;
+	return rq->size - sirdma_wq_used(&rq->head, &rq->tail) - SIRDMA_RQ_RSVD_WQES * rq->stride;
 }
 
 /* Are the pieces of a receive request within the limits? */
@@ -480,8 +480,8 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 				 __u32 num_sge)
 {
 	const __u32 head = sirdma_load32(&rq->head);
-	const __u32 slot = head & rq->mask;
-	struct sirdma_wqe *wqe = &rq->ring[slot << rq->shift];
+	const __u32 place = head & rq->mask;
+	struct sirdma_wqe *wqe = &rq->ring[place];
 	__u64 hdr;
 
 	if (!sirdma_recv_sges_ok(sges, num_sge, rq->max_sge))
@@ -489,12 +489,28 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 	if (!sirdma_rq_free(rq))
 		return -ENOMEM;
 
-	rq->wr_ids[slot] = wr_id;
+	rq->wr_ids[place] = wr_id;
 	hdr = sirdma_put_recv(wqe, sges, num_sge, 0, sirdma_valid_bit(head, rq->size));
 	/* Head before the header: as in sirdma_sq_publish(). */
-	sirdma_store32(&rq->head, head + 1);
+	sirdma_store32(&rq->head, head + rq->stride);
 	sirdma_put64_release(&wqe->hdr, hdr);
 	return 0;
+}
+
+/*
+ * Complete the receive request in quantum @position, as a CQE says, if it is the next one, as it is
+ * unless a CQE was lost. *wr_id is its own. 0 when it is not, or when none is outstanding.
+ */
+static inline int sirdma_rq_complete_next(struct sirdma_rq *rq, __u32 position, __u64 *wr_id)
+{
+	const __u32 tail = rq->tail;
+
+	if (((position ^ tail) & rq->mask) || tail == sirdma_load32(&rq->head))
+		return 0;
+	/* Read it first: the poster may overwrite the place once it is retired. */
+	*wr_id = rq->wr_ids[tail & rq->mask];
+	sirdma_wq_retire(&rq->tail, tail + rq->stride);
+	return 1;
 }
 
 /*
@@ -504,20 +520,19 @@ static inline int sirdma_rq_take(struct sirdma_rq *rq, __u64 wr_id, const struct
 static inline int sirdma_rq_complete(struct sirdma_rq *rq, __u32 position, __u64 *wr_id)
 {
 	const __u32 tail = rq->tail;
-	const __u32 slot = (position >> rq->shift) & rq->mask;
-	const __u32 ahead = (slot - tail) & rq->mask;
+	const __u32 place = position & rq->mask & ~(rq->stride - 1);
+	const __u32 ahead = (place - tail) & rq->mask;
 
 	if (ahead >= sirdma_load32(&rq->head) - tail)
 		return 0;
-	/* Read it first: the poster may overwrite the slot once it is retired. */
-	*wr_id = rq->wr_ids[slot];
-	sirdma_wq_retire(&rq->tail, tail + ahead + 1);
+	*wr_id = rq->wr_ids[place];
+	sirdma_wq_retire(&rq->tail, tail + ahead + rq->stride);
 	return 1;
 }
 
 static inline void sirdma_rq_reset(struct sirdma_rq *rq)
 {
-	__builtin_memset(rq->ring, 0, ((__SIZE_TYPE__)rq->size << rq->shift) * SIRDMA_QUANTUM);
+	__builtin_memset(rq->ring, 0, (__SIZE_TYPE__)rq->size * SIRDMA_QUANTUM);
 	sirdma_store32(&rq->head, 0);
 	sirdma_store32(&rq->tail, 0);
 }

@@ -49,7 +49,7 @@ static int sirdma_kqp_flush_recvs(struct sirdma_kqp *kqp, int num_entries, struc
 	spin_lock(&kqp->rq_lock);
 	while (n < num_entries && rq->tail != rq->head) {
 		sirdma_put_flushed(kqp->qp, rq->wr_ids[rq->tail & rq->mask], IB_WC_RECV, &wc[n++]);
-		sirdma_wq_retire(&rq->tail, rq->tail + 1);
+		sirdma_wq_retire(&rq->tail, rq->tail + rq->stride);
 	}
 	spin_unlock(&kqp->rq_lock);
 	return n;

@@ -304,8 +304,8 @@ static void sirdma_kqp_init_queues(struct sirdma_kqp *kqp, const struct sirdma_q
 
 	spin_lock_init(&kqp->rq_lock);
 	rq->ring = kqp->mem.va + places.rq;
-	rq->size = size->rq_quanta >> size->rq_shift;
-	rq->shift = size->rq_shift;
+	rq->size = size->rq_quanta;
+	rq->stride = 1u << size->rq_shift;
 	rq->max_sge = cap->max_recv_sge;
 	sirdma_rq_init(rq);
 
@@ -324,8 +324,7 @@ struct sirdma_kqp *sirdma_kqp_create(struct sirdma_dev *dev, struct sirdma_qp *q
 		return ERR_PTR(err);
 	kqp->qp = qp;
 	kqp->sq.slots = kvcalloc(size->sq_quanta, sizeof(*kqp->sq.slots), GFP_KERNEL);
-	kqp->rq.wr_ids =
-		kvcalloc(size->rq_quanta >> size->rq_shift, sizeof(*kqp->rq.wr_ids), GFP_KERNEL);
+	kqp->rq.wr_ids = kvcalloc(size->rq_quanta, sizeof(*kqp->rq.wr_ids), GFP_KERNEL);
 	if (!kqp->sq.slots || !kqp->rq.wr_ids)
 		goto err_free;
 	err = dev->bus->ops->dma_alloc(dev->bus, sirdma_kqp_layout(size).end, &kqp->mem);

@@ -143,7 +143,7 @@ struct World {
 		} else {
 			const sirdma_rq &rq = queues.recv.queue();
 
-			spec.position = (rq.head & (rq.size - 1)) << rq.shift;
+			spec.position = rq.head & (rq.size - 1);
 			spec.op = 0x04; /* SEND */
 			receive_one();
 		}

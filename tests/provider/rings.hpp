@@ -38,7 +38,7 @@ class TestQp {
 public:
 	explicit TestQp(const QpShape &shape = {})
 		: sq_(shape.sq_quanta), rq_(shape.rq_wqes << shape.rq_shift),
-		  slots_(shape.sq_quanta), wr_ids_(shape.rq_wqes),
+		  slots_(shape.sq_quanta), wr_ids_(shape.rq_wqes << shape.rq_shift),
 		  queues_(memory(shape.rq_shift), limits(shape), shape.max_recv_sge, true),
 		  sends(sq_), recvs(rq_, shape.rq_shift)
 	{

@@ -77,6 +77,16 @@ constexpr uint32_t upper(uint64_t hdr) noexcept
 	return static_cast<uint32_t>(hdr >> 32);
 }
 
+/* The upper half of the header of @cqe; what the device wrote before it is visible. */
+inline uint32_t upper_acquire(const sirdma_cqe &cqe) noexcept
+{
+	using Half [[gnu::may_alias]] = uint32_t;
+
+	/* Little-endian, like the whole word */
+	return le32toh(__atomic_load_n(reinterpret_cast<const Half *>(&cqe.hdr) + 1,
+				       __ATOMIC_ACQUIRE));
+}
+
 /*
  * A plain completion succeeded, has one element, is of a request in one of the QP's own queues, and
  * invalidated nothing. Of these bits of its header only the valid bit may be set.
@@ -85,26 +95,33 @@ constexpr uint32_t not_plain = upper(SIRDMA_CQE_VALID | SIRDMA_CQE_EXT | SIRDMA_
 				     SIRDMA_CQE_STAG | SIRDMA_CQE_ERROR);
 constexpr uint32_t not_valid = upper(SIRDMA_CQE_VALID);
 
-/* Its opcode by the kind of completion: the opcode of the CQE, and the queue. */
+/*
+ * Its opcode by the kind of completion: the opcode of the CQE, and the queue. Those of receives have
+ * the highest bit set, and nothing else has: a completion is decoded with few comparisons.
+ */
 constexpr int kind_bits = 7;
 constexpr int kind_shift = 24; /* in the upper half of the header */
-constexpr uint8_t no_plain_opcode = SIRDMA_WC_NO_OPCODE;
+constexpr uint8_t of_receive = SIRDMA_WC_RECV;
+constexpr uint8_t no_plain_opcode = of_receive - 1;
 constexpr auto plain_opcodes = [] {
 	std::array<uint8_t, 1 << kind_bits> table{};
 
 	for (uint64_t kind = 0; kind < table.size(); ++kind) {
 		const uint64_t hdr = kind << (32 + kind_shift);
 		const auto code = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_OP, hdr));
-		uint32_t opcode = no_plain_opcode;
+		uint32_t opcode = SIRDMA_WC_NO_OPCODE;
 
 		if (hdr & SIRDMA_CQE_SQ)
 			opcode = sirdma_send_wc_opcode(code);
 		else if (!(code & SIRDMA_CQE_OP_DATAGRAM))
 			opcode = sirdma_recv_wc_opcode(code);
-		table[kind] = static_cast<uint8_t>(std::min<uint32_t>(opcode, no_plain_opcode));
+		table[kind] = opcode == SIRDMA_WC_NO_OPCODE ? no_plain_opcode :
+							      static_cast<uint8_t>(opcode);
 	}
 	return table;
 }();
+static_assert(of_receive == 0x80 && SIRDMA_WC_RECV_WRITE_IMM < 0x100 &&
+	      SIRDMA_WC_ATOMIC_WRITE < no_plain_opcode);
 /* decode_plain() takes the upper half for the position, which the masks of rings cut out of it. */
 static_assert(SIRDMA_GET(SIRDMA_CQE_WQEIDX, uint64_t{SIRDMA_MAX_WQ_QUANTA - 1} << 32) ==
 	      SIRDMA_MAX_WQ_QUANTA - 1);
@@ -132,13 +149,13 @@ template <typename Wc>
 /*
  * @upper_hdr: the upper half of the header, in which the bits of not_plain are 0. Its lowest bits are the
  * position of the WQE; the masks of the rings cut off what is above them. Returns false if @cqe is not a
- * plain completion after all, or if its work request is gone.
+ * plain completion after all, if its work request is gone, or if it is not the next one to be received.
  */
 template <typename Wc>
 [[gnu::always_inline]] inline bool decode_plain(const sirdma_cqe &cqe, uint32_t upper_hdr,
 						Wc &wc) noexcept
 {
-	const uint32_t opcode = plain_opcodes[upper_hdr >> kind_shift];
+	const uint8_t opcode = plain_opcodes[upper_hdr >> kind_shift];
 	/* There is a QP: completions that sirdma_cqe_detach() detached have the error bit. */
 	auto &qp = *reinterpret_cast<QueuePair *>(get(cqe.compl_ctx));
 	__u64 wr_id = 0;
@@ -146,12 +163,12 @@ template <typename Wc>
 
 	put_common(qp, wc);
 	wc.opcode = static_cast<decltype(wc.opcode)>(opcode);
-	if (opcode < SIRDMA_WC_RECV) [[likely]] {
-		found = sirdma_sq_complete(&qp.send.queue(), upper_hdr, &wr_id, &wc.byte_len);
-	} else {
+	if (opcode & of_receive) {
 		wc.byte_len = static_cast<uint32_t>(SIRDMA_GET(SIRDMA_CQE_PAYLDLEN, get(cqe.len)));
+		found = sirdma_rq_complete_next(&qp.recv.queue(), upper_hdr, &wr_id);
+	} else {
 		found = opcode != no_plain_opcode &&
-			sirdma_rq_complete(&qp.recv.queue(), upper_hdr, &wr_id);
+			sirdma_sq_complete(&qp.send.queue(), upper_hdr, &wr_id, &wc.byte_len);
 	}
 	wc.wr_id = wr_id;
 	return found;
@@ -200,7 +217,7 @@ CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *s
 	const sirdma_cqe *const end = cqe + std::min(count, ring_.size - ring_.head);
 
 	do {
-		*upper_hdr = upper(sirdma_get64_acquire(&cqe->hdr)) ^ upper(ring_.valid);
+		*upper_hdr = upper_acquire(*cqe) ^ upper(ring_.valid);
 		if ((*upper_hdr & not_plain) || !decode_plain(*cqe, *upper_hdr, *wcs)) [[unlikely]]
 			break;
 		++cqe;
@@ -266,7 +283,7 @@ int CompletionQueue::poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *
 [[gnu::always_inline]] inline bool CompletionQueue::take_next(Completion &c) noexcept
 {
 	const sirdma_cqe *const cqe = element();
-	const uint32_t upper_hdr = upper(sirdma_get64_acquire(&cqe->hdr)) ^ upper(ring_.valid);
+	const uint32_t upper_hdr = upper_acquire(*cqe) ^ upper(ring_.valid);
 
 	if ((upper_hdr & not_plain) || !decode_plain(*cqe, upper_hdr, c)) [[unlikely]]
 		return !(upper_hdr & not_valid) && take(c);

@@ -11,8 +11,8 @@ RecvQueue::RecvQueue(std::span<sirdma_wqe> ring, std::span<__u64> wr_ids, uint32
 {
 	queue_.ring = ring.data();
 	queue_.wr_ids = wr_ids.data();
-	queue_.size = static_cast<uint32_t>(ring.size() >> shift);
-	queue_.shift = shift;
+	queue_.size = static_cast<uint32_t>(ring.size());
+	queue_.stride = 1U << shift;
 	queue_.max_sge = max_sge;
 	sirdma_rq_init(&queue_);
 }

@@ -91,7 +91,7 @@ QueuePairMemory Qp::layout() noexcept
 		.sq = {reinterpret_cast<sirdma_wqe *>(sq), geometry_.sq_quanta},
 		.rq = {reinterpret_cast<sirdma_wqe *>(sq + places.rq), geometry_.rq_quanta},
 		.send_slots = {slots_.get(), geometry_.sq_quanta},
-		.recv_wr_ids = {wr_ids_.get(), geometry_.rq_quanta >> geometry_.rq_shift},
+		.recv_wr_ids = {wr_ids_.get(), geometry_.rq_quanta},
 		.recv_shift = geometry_.rq_shift,
 		.shadow = reinterpret_cast<sirdma_qp_shadow *>(sq + places.shadow),
 	};
@@ -218,8 +218,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 	if (!memory)
 		return nullptr;
 	std::unique_ptr<SendSlot[]> slots(new (std::nothrow) SendSlot[geometry.sq_quanta]{});
-	const size_t rq_wqes = geometry.rq_quanta >> geometry.rq_shift;
-	std::unique_ptr<__u64[]> wr_ids(new (std::nothrow) __u64[rq_wqes]);
+	std::unique_ptr<__u64[]> wr_ids(new (std::nothrow) __u64[geometry.rq_quanta]);
 
 	if (!slots || !wr_ids) {
 		errno = ENOMEM;

@@ -19,8 +19,8 @@ namespace sirdma
 class RecvQueue {
 public:
 	/*
-	 * @ring holds a power of two of WQEs of 1 << @shift quanta each, zeroed; @wr_ids has
-	 * an element for each.
+	 * @ring holds a power of two of WQEs of 1 << @shift quanta each, zeroed; @wr_ids has as many
+	 * elements as @ring.
 	 */
 	RecvQueue(std::span<sirdma_wqe> ring, std::span<__u64> wr_ids, uint32_t shift,
 		  uint32_t max_sge, QpDoorbell &doorbell, bool locked) noexcept;
@@ -37,7 +37,7 @@ public:
 	/* The functions below are for completion polling. */
 	sirdma_rq &queue() noexcept { return queue_; }
 
-	/* WQEs; 0: the QP has no receive queue. */
+	/* Quanta; 0: the QP has no receive queue. */
 	uint32_t size() const noexcept { return queue_.size; }
 
 private:
