@@ -26,7 +26,8 @@ constexpr uint32_t max_sge = 6;
 class Endpoint {
 public:
 	Endpoint(Node &node, const QpOptions &options)
-		: qp(node, options), slots_(options.sq_quanta), wr_ids_(options.rq_wqes << options.rq_stride_shift),
+		: qp(node, options), slots_(options.sq_quanta),
+		  wr_ids_(options.rq_wqes << options.rq_stride_shift),
 		  queues({.sq = {static_cast<sirdma_wqe *>(qp.sq.va), options.sq_quanta},
 			  .rq = {static_cast<sirdma_wqe *>(qp.rq.va),
 				 options.rq_wqes << options.rq_stride_shift},

@@ -83,8 +83,8 @@ inline uint32_t upper_acquire(const sirdma_cqe &cqe) noexcept
 	using Half [[gnu::may_alias]] = uint32_t;
 
 	/* Little-endian, like the whole word */
-	return le32toh(__atomic_load_n(reinterpret_cast<const Half *>(&cqe.hdr) + 1,
-				       __ATOMIC_ACQUIRE));
+	return le32toh(
+		__atomic_load_n(reinterpret_cast<const Half *>(&cqe.hdr) + 1, __ATOMIC_ACQUIRE));
 }
 
 /*
