@@ -17,7 +17,7 @@ help: ## this list
 demo: ## ibv_* programs between two processes here, then in a guest between sirdma and soft-RoCE; tables
 	@BUILD=$(BUILD) scripts/demo $(SUITE)
 
-test: ## everything CI runs: unit tests under sanitizers, oracles, Debian 13 guest, a little on the newest kernel
+test: ## everything CI runs: unit tests under sanitizers, oracles, User-Mode Linux, Debian 13 guest
 	scripts/setup
 	FRESH_SUITES=trixie SIRDMA_HOSTILE_SECONDS=15 SIRDMA_LINKS=shm scripts/test trixie
 
