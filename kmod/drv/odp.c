@@ -519,6 +519,7 @@ static int sirdma_odp_alloc_list(struct sirdma_odp_mr *odp)
 		return err;
 	odp->mr.pbl.block_shift = PAGE_SHIFT;
 	sirdma_odp_clear(odp, 0, count);
+	odp->present = 0; /* the entries were those of former lists */
 	return 0;
 }
 
@@ -535,6 +536,8 @@ static void sirdma_odp_end(struct sirdma_odp_mr *odp)
 	xa_unlock_bh(&dev->odp.lists);
 	mutex_lock(&sirdma_odp_umem(odp)->umem_mutex);
 	sirdma_odp_set_dirty(odp, 0, odp->mr.pbl.count);
+	sirdma_odp_clear(odp, 0, odp->mr.pbl.count);
+	WARN_ON_ONCE(odp->present);
 	sirdma_odp_umem(odp)->private = NULL;
 	mutex_unlock(&sirdma_odp_umem(odp)->umem_mutex);
 	sirdma_pbl_free(&dev->hw, &odp->mr.pbl);

@@ -237,7 +237,7 @@ static int sirdma_modify_find_path(struct sirdma_modify *mod)
  * A kernel consumer that drains its queue pair moves it to ERR and waits for the requests that it
  * posts then. A device that failed is not asked: the driver flushes the requests (kflush.h).
  */
-static bool sirdma_modify_drains_failed(const struct sirdma_modify *mod)
+static bool sirdma_modify_drains_failed_dev(const struct sirdma_modify *mod)
 {
 	return mod->qp->kqp && (mod->core.mask & IB_QP_STATE) && mod->core.qp_state == IB_QPS_ERR &&
 	       sirdma_dev_failed(mod->dev);
@@ -248,7 +248,7 @@ static int sirdma_modify_locked(struct sirdma_modify *mod)
 {
 	int err;
 
-	if (sirdma_modify_drains_failed(mod)) {
+	if (sirdma_modify_drains_failed_dev(mod)) {
 		sirdma_kqp_modified(mod->qp->kqp, IB_QPS_ERR);
 		sirdma_kqp_drained(mod->qp->kqp);
 		return 0;

@@ -120,9 +120,9 @@ static bool prq_may_use(const struct snic_qp *qp, u32 pd)
 
 /*
  * All uses of what a PBLE named are within one hold of the lock of a queue pair: a burst that is sent
- * and a batch that is received keep their runs no longer. So each lock is taken once, of those that
- * can name a region of this protection domain. A queue pair
- * that is created meanwhile finds the PBLEs as they are now.
+ * and a batch that is received keep their runs no longer. So the lock of each queue pair that can use a
+ * region of this protection domain, any XRC target among them, is taken once. A queue pair that is
+ * created meanwhile finds the PBLEs as they are now.
  */
 void snic_pble_sync(struct snic_dev *dev, u32 pd)
 {

@@ -93,10 +93,6 @@ struct snic_out {
 #define SNIC_OUT_TODO 0x10 /* the message completes after a key operation (key_op.h) */
 #define SNIC_OUT_STARTED 0x20 /* that key operation is under way */
 
-/*
- * Requester. out[] is a ring with free-running indices: head is the oldest message, cur
- * the message that nxt belongs to (tail if none), tail the next free entry.
- */
 /* Why the requester sends nothing until its deadline. */
 enum snic_req_wait {
 	SNIC_WAIT_NONE,
@@ -104,6 +100,10 @@ enum snic_req_wait {
 	SNIC_WAIT_ABSENT, /* local memory is absent */
 };
 
+/*
+ * Requester. out[] is a ring with free-running indices: head is the oldest message, cur
+ * the message that nxt belongs to (tail if none), tail the next free entry.
+ */
 struct snic_req {
 	u32 una; /* oldest PSN not acknowledged */
 	u32 nxt; /* next PSN to send; behind max after a restart */

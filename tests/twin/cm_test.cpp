@@ -487,7 +487,6 @@ TEST_F(Cm, IgnoresWhatComesFromAnotherAddress)
 	EXPECT_EQ(server.destroy(request), 2);
 }
 
-/* A request of another host that names the GUID and the QP number of a peer */
 /* Another user of the peer's host has its address, but does not know its communication ID. */
 TEST_F(Cm, LetsNoOtherUserOfTheHostEndAConnection)
 {
@@ -514,6 +513,7 @@ TEST_F(Cm, LetsNoOtherUserOfTheHostEndAConnection)
 	EXPECT_EQ(server.destroy(request), 2);
 }
 
+/* A request of another host that names the GUID and the QP number of a peer */
 TEST_F(Cm, LetsNoOtherHostEndAConnection)
 {
 	const auto [id, request] = establish();

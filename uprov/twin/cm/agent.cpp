@@ -72,20 +72,25 @@ void Agent::end_channel(int file) noexcept
 
 	if (channel == channels_.end())
 		return;
-	/*
-	 * Destroy listeners first: each listener destroys its requests that the program has not
-	 * fetched, so the search begins anew after each identifier. A list of them could find no
-	 * memory.
-	 */
-	for (const bool listening : {true, false}) {
-		const auto is_one = [&](const auto &entry) {
-			return entry.second->channel == channel->second.get() &&
-			       (entry.second->state == State::listening) == listening;
-		};
+	const auto is_ours = [&](const auto &entry) {
+		return entry.second->channel == channel->second.get();
+	};
+	const auto listens = [&](const auto &entry) {
+		return is_ours(entry) && entry.second->state == State::listening;
+	};
 
-		for (auto at = std::find_if(ids_.begin(), ids_.end(), is_one); at != ids_.end();
-		     at = std::find_if(ids_.begin(), ids_.end(), is_one))
-			destroy(*at->second);
+	/*
+	 * A listener destroys its requests that the program has not fetched, so the search begins anew
+	 * after each. A list of them could find no memory.
+	 */
+	for (auto at = std::find_if(ids_.begin(), ids_.end(), listens); at != ids_.end();
+	     at = std::find_if(ids_.begin(), ids_.end(), listens))
+		destroy(*at->second);
+	for (auto at = ids_.begin(); at != ids_.end();) {
+		const auto &entry = *at++;
+
+		if (is_ours(entry))
+			destroy(*entry.second);
 	}
 	channels_.erase(channel);
 }
