@@ -4,6 +4,7 @@
  * TX_BYTES and RX_BYTES count whole frames, from the Ethernet header to the ICRC. A frame to a
  * multicast group counts once in RX_PKTS and RX_BYTES, however many of its queue pairs get it.
  * RX_OVERRUNS counts received packets that the host had no memory or no room for.
+ * ONE_SIDED counts requests that were executed without packets (twins only).
  * SIRDMA_STATS(X) calls X(IDENTIFIER, name) for each.
  */
 #ifndef SIRDMA_STATS_H
@@ -72,7 +73,8 @@
 	X(MR_BAD_FAST_REG, mr_bad_fast_reg) \
 	X(PAGE_REQUESTS, page_requests) \
 	X(PAGE_REQUESTS_LOST, page_requests_lost) \
-	X(PAGE_ERRORS, page_errors)
+	X(PAGE_ERRORS, page_errors) \
+	X(ONE_SIDED, one_sided)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

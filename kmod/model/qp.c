@@ -244,6 +244,8 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	if (qp->state == SIRDMA_QPS_ERR)
 		return;
 	qp->state = SIRDMA_QPS_ERR;
+	if (PORT_WIRE_IN_MEMORY && snic_dev_ops(qp->dev)->qp_failed)
+		snic_dev_ops(qp->dev)->qp_failed(qp->dev->host, qp->obj.id);
 	qp_timer_stop(qp);
 	snic_sq_poll_stop(qp);
 	qp->req.wait = SNIC_WAIT_NONE;

@@ -125,6 +125,7 @@ struct snic_req {
 	u32 absent_psn; /* PSN not sent, or response not placed: memory was absent */
 	u32 lost_dist; /* distance from una of the answer that showed the loss */
 	u64 deadline; /* end of the ACK timeout, or of the wait */
+	u64 one_sided_note; /* of the host, see struct snic_one_sided */
 	u32 fail_vendor;
 	u16 fail_minor;
 	u8 retry_left;
@@ -148,6 +149,8 @@ struct snic_req {
 	bool nak_kept; /* a dropped answer was the NAK nak_code, by which the peer failed */
 	u8 nak_code;
 	u8 fast_regs; /* FAST_REGs that this burst executed */
+	u8 one_sided_skip; /* requests to send before one-sided execution is tried again (one_sided.c) */
+	u8 one_sided_pause; /* value of one_sided_skip after the last refusal; 0: the host did not refuse */
 	u32 nak_psn; /* PSN that the kept NAK refused */
 	struct snic_sqe sqe; /* WQE of out[cur], which is being sent */
 	struct snic_sqe rd_sqe; /* WQE of out[head]: READ, atomic or key operation (key_op.h) */

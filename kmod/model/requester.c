@@ -7,6 +7,7 @@
 #include "requester.h"
 
 #include "completer.h"
+#include "one_sided.h"
 #include "retry.h"
 #include "transport.h"
 #include "window.h"
@@ -193,8 +194,8 @@ static enum snic_send_stop req_message(struct snic_tx *tx, const struct snic_out
 static enum snic_send_stop req_fill(struct snic_tx *tx)
 {
 	struct snic_req *req = &tx->qp->req;
-	const struct snic_out *out;
 	enum snic_send_stop why;
+	struct snic_out *out;
 
 	do {
 		out = snic_send_current(tx->qp, &why);
@@ -207,6 +208,8 @@ static enum snic_send_stop req_fill(struct snic_tx *tx)
 					      SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
 			return SNIC_SEND_BLOCKED;
 		}
+		if (snic_one_sided(tx, out))
+			return SNIC_SEND_MORE;
 		why = req_message(tx, out);
 	} while (why == SNIC_SEND_NEXT);
 	return why;

@@ -207,11 +207,7 @@ struct snic_out *snic_send_current(struct snic_qp *qp, enum snic_send_stop *why)
 	return out;
 }
 
-/*
- * Append payload [off, off + len) of the current WQE to the burst. *got: how many bytes were
- * appended.
- */
-static enum snic_gather send_gather(struct snic_tx *tx, u32 off, u32 len, u32 *got)
+enum snic_gather snic_send_gather(struct snic_tx *tx, u32 off, u32 len, u32 *got)
 {
 	const struct snic_sqe *sqe = &tx->qp->req.sqe;
 	enum snic_gather ret = SNIC_GATHER_OK;
@@ -346,7 +342,7 @@ enum snic_send_stop snic_send_data(struct snic_tx *tx, const struct snic_out *ou
 	if (!snic_tx_ready(tx))
 		return SNIC_SEND_STALLED;
 	bytes = min_t(u32, out->len - off, n << qp->mtu_shift);
-	ret = send_gather(tx, off, bytes, &got);
+	ret = snic_send_gather(tx, off, bytes, &got);
 	if (ret == SNIC_GATHER_FAULT) {
 		snic_tx_trim(tx, got);
 		snic_send_mark_failed(qp, snic_out_at(req, req->cur), SIRDMA_FLUSH_PROT,

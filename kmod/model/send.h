@@ -28,6 +28,11 @@ bool snic_send_run(struct snic_qp *qp);
  * is the reason.
  */
 struct snic_out *snic_send_current(struct snic_qp *qp, enum snic_send_stop *why);
+/*
+ * Append payload [off, off + len) of the current WQE to the burst. *got: how many bytes were
+ * appended.
+ */
+enum snic_gather snic_send_gather(struct snic_tx *tx, u32 off, u32 len, u32 *got);
 /* How many packets of @out, from nxt on, fit into the burst; 0: the burst is full. */
 u32 snic_send_room(struct snic_tx *tx, const struct snic_out *out);
 /* Append @n packets of the current message @out, a SEND, WRITE or ATOMIC WRITE, from nxt on. */

@@ -39,6 +39,27 @@ struct snic_config {
 	u8 mac[6];
 };
 
+/*
+ * A WRITE or READ for the host to execute in the memory of the peer. Everything that the QP requested
+ * before is done, and nothing that it requests later is sent before the host has returned.
+ */
+#define SNIC_ONE_SIDED_MAX 4096
+struct snic_one_sided {
+	const struct snic_flow *flow; /* the addresses of both ends */
+	u32 qpn;
+	u32 dest_qpn;
+	u64 va; /* of the peer's region */
+	u32 rkey;
+	u32 len; /* 1 .. SNIC_ONE_SIDED_MAX */
+	bool is_write;
+	u8 *data; /* @len bytes in snic_burst.copies: to write, or room for what is read */
+	/*
+	 * The host's own, 0 since the QP left RESET. If the host refuses a request, the peer has
+	 * executed and acknowledged it before the QP asks for another one.
+	 */
+	u64 *note;
+};
+
 struct snic_host_ops {
 	/* Raise interrupt @vector. The host delivers it after the model has dropped its locks. */
 	void (*irq)(struct snic_host *host, u32 vector);
@@ -75,6 +96,19 @@ struct snic_host_ops {
 	 * has returned, peers read no payload that was transmitted before the call.
 	 */
 	void (*finish_references)(struct snic_host *host);
+	/*
+	 * For hosts that reach the memory of some peers: execute @request if the peer would accept
+	 * it. Returns false, and nothing but @data and a part of the memory to be written has changed,
+	 * if it has to be sent. NULL: always. The host has snic_burst.copies.
+	 */
+	bool (*one_sided)(struct snic_host *host, const struct snic_one_sided *request);
+	/*
+	 * Is it worth calling one_sided()? Returns false while the peer gets packets sooner, or cannot
+	 * be reached. @request has no data yet.
+	 */
+	bool (*one_sided_pays)(struct snic_host *host, const struct snic_one_sided *request);
+	/* QP @qpn has left the states in which it receives, by an error. May be NULL. */
+	void (*qp_failed)(struct snic_host *host, u32 qpn);
 };
 
 /*

@@ -5,12 +5,14 @@
  * printed, for tests/accept/one-sided.
  */
 #include <algorithm>
+#include <fcntl.h>
 #include <random>
 #include <sys/mman.h>
 #include <thread>
 #include <vector>
 
 #include "child.hpp"
+#include "guarded_copy.hpp"
 
 namespace sirdma::twin::test
 {
@@ -23,6 +25,11 @@ using Clock = std::chrono::steady_clock;
 constexpr size_t size = Node::buffer_size;
 constexpr size_t half = size / 2;
 constexpr unsigned rounds = 10; /* with a target of their own each */
+
+u64 count_of(const Node &node)
+{
+	return node.device->nic->stat(SIRDMA_STAT_ONE_SIDED);
+}
 
 /* Memory of the target and of its peers; the target makes no verbs call to see it. */
 struct Shared {
@@ -391,6 +398,285 @@ TEST_P(TwinOneSided, SumTheAtomicsOfTwoInitiators)
 	EXPECT_EQ(word_at(observer, 64), added);
 	EXPECT_EQ(word_at(observer, 72), swapped);
 	EXPECT_GT(swapped, 0u);
+}
+
+/*
+ * Over shared memory the initiator executes short WRITEs and READs itself (one_sided.hpp), if it may open
+ * the target's memory.
+ */
+class TwinAccess : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		new (&shared()) Shared();
+		if (!can_guard_copies())
+			GTEST_SKIP() << "no restartable sequences";
+	}
+
+	static Config near() { return at(own_address(0), LinkKind::shm); }
+	static Config far() { return at(own_address(1), LinkKind::shm); }
+
+	static u64 count(const Node &node) { return count_of(node); }
+
+	static bool may_open_memory_of(pid_t pid)
+	{
+		char path[32];
+
+		snprintf(path, sizeof(path), "/proc/%d/mem", pid);
+
+		const int file = open(path, O_RDWR | O_CLOEXEC);
+
+		if (file >= 0)
+			close(file);
+		return file >= 0;
+	}
+
+	/* A request of @length bytes, alone. */
+	static ibv_wc_status one(Node &node, const Address &to, ibv_wr_opcode opcode, size_t offset,
+				 uint32_t length, size_t remote_offset)
+	{
+		EXPECT_EQ(node.post(opcode, offset, length, &to, remote_offset), 0);
+		return node.poll().status;
+	}
+
+	/* Write until the device executes requests by itself. */
+	static void warm_up(Node &node, const Address &to)
+	{
+		const u64 before = count(node);
+
+		ASSERT_TRUE(await([&] {
+			return one(node, to, IBV_WR_RDMA_WRITE, 0, 8, 0) != IBV_WC_SUCCESS ||
+			       count(node) > before;
+		}));
+		ASSERT_GT(count(node), before);
+	}
+};
+
+/* A target that is stopped executes nothing. */
+TEST_F(TwinAccess, NeedsNoThreadOfTheTarget)
+{
+	Child child(far(), sleep_for_good);
+	Node node(near());
+	const Address to = child.address();
+
+	if (!may_open_memory_of(child.pid()))
+		GTEST_SKIP() << "this process may not open the memory of another";
+	node.connect(to, 14);
+	child.connect(node.address());
+	ASSERT_NO_FATAL_FAILURE(warm_up(node, to));
+	stop(child.pid());
+
+	const u64 before = count(node);
+	u64 executed = 0;
+
+	for (const uint32_t length : {1u, 7u, 8u, 64u, 1000u, 4096u}) {
+		node.fill(static_cast<uint8_t>(length));
+		ASSERT_EQ(one(node, to, IBV_WR_RDMA_WRITE, 3, length, 4000), IBV_WC_SUCCESS);
+		ASSERT_EQ(one(node, to, IBV_WR_RDMA_READ, half, length, 4000), IBV_WC_SUCCESS);
+		EXPECT_EQ(memcmp(node.buffer.data() + 3, node.buffer.data() + half, length), 0);
+		executed += 2;
+	}
+	EXPECT_EQ(count(node) - before, executed);
+	EXPECT_EQ(kill(child.pid(), SIGCONT), 0);
+	/* The connection goes on as usual, and in order. */
+	write_and_read(node, to);
+}
+
+/* Two fragments, inline data, and requests without a completion. */
+TEST_F(TwinAccess, TakesAllFormsOfRequests)
+{
+	Child child(far(), sleep_for_good);
+	Node node(near());
+	const Address to = child.address();
+	ibv_sge sges[2];
+	ibv_send_wr wr{}, *bad;
+
+	if (!may_open_memory_of(child.pid()))
+		GTEST_SKIP() << "this process may not open the memory of another";
+	node.connect(to, 14);
+	child.connect(node.address());
+	ASSERT_NO_FATAL_FAILURE(warm_up(node, to));
+	stop(child.pid());
+	node.fill(9);
+	for (int i = 0; i < 2; ++i)
+		sges[i] = {.addr = reinterpret_cast<uintptr_t>(node.buffer.data() + 1000 * i),
+			   .length = 100,
+			   .lkey = node.mr->lkey};
+	wr.opcode = IBV_WR_RDMA_WRITE;
+	wr.sg_list = sges;
+	wr.num_sge = 2;
+	wr.wr.rdma = {.remote_addr = to.buffer + 100, .rkey = to.rkey};
+	ASSERT_EQ(ibv_post_send(node.qp, &wr, &bad), 0);
+
+	const ibv_wc wc = node.poll();
+
+	EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+	EXPECT_EQ(wc.opcode, IBV_WC_RDMA_WRITE);
+	EXPECT_EQ(wc.qp_num, node.qp->qp_num);
+	wr.opcode = IBV_WR_RDMA_READ;
+	for (int i = 0; i < 2; ++i)
+		sges[i].addr += half;
+	ASSERT_EQ(ibv_post_send(node.qp, &wr, &bad), 0);
+	EXPECT_EQ(node.poll().opcode, IBV_WC_RDMA_READ);
+	for (int i = 0; i < 2; ++i)
+		EXPECT_EQ(memcmp(node.buffer.data() + 1000 * i,
+				 node.buffer.data() + half + 1000 * i, 100),
+			  0);
+
+	uint8_t bytes[33];
+
+	memset(bytes, 77, sizeof(bytes));
+	sges[0] = {.addr = reinterpret_cast<uintptr_t>(bytes), .length = sizeof(bytes), .lkey = 0};
+	wr.opcode = IBV_WR_RDMA_WRITE;
+	wr.num_sge = 1;
+	wr.send_flags = IBV_SEND_INLINE | IBV_SEND_FENCE;
+	ASSERT_EQ(ibv_post_send(node.qp, &wr, &bad), 0);
+	EXPECT_EQ(node.poll().status, IBV_WC_SUCCESS);
+	ASSERT_EQ(one(node, to, IBV_WR_RDMA_READ, half, sizeof(bytes), 100), IBV_WC_SUCCESS);
+	EXPECT_EQ(memcmp(node.buffer.data() + half, bytes, sizeof(bytes)), 0);
+	EXPECT_EQ(kill(child.pid(), SIGCONT), 0);
+}
+
+/* The peer refuses what it would refuse as a packet, and fails as then. */
+TEST_F(TwinAccess, LeavesRefusalsToTheTarget)
+{
+	for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+		Child child(far(), sleep_for_good);
+		Node node(near());
+		const Address to = child.address();
+
+		if (!may_open_memory_of(child.pid()))
+			GTEST_SKIP() << "this process may not open the memory of another";
+		node.connect(to, 14);
+		child.connect(node.address());
+		ASSERT_NO_FATAL_FAILURE(warm_up(node, to));
+		EXPECT_EQ(one(node, to, opcode, 0, 8, size - 4), IBV_WC_REM_ACCESS_ERR);
+	}
+}
+
+namespace
+{
+
+/* Deregister the buffer or break the queue pair when told to, and tell what changes afterwards. */
+template <bool deregisters> [[noreturn]] void end_access(Node &node, const Address &)
+{
+	Shared &all = shared();
+	std::vector<uint8_t> then(size);
+	ibv_qp_attr attr{};
+
+	attr.qp_state = IBV_QPS_ERR;
+	if (!await([&] { return all.deregister.load(); }) ||
+	    (deregisters ? ibv_dereg_mr(node.mr) : ibv_modify_qp(node.qp, &attr, IBV_QP_STATE)))
+		_exit(1);
+	memcpy(then.data(), node.buffer.data(), size);
+	all.deregistered = true;
+	if (!await([&] { return all.check.load(); }))
+		_exit(1);
+	all.wrong = memcmp(then.data(), node.buffer.data(), size) ? 1 : 0;
+	for (;;)
+		pause();
+}
+
+} // namespace
+
+/* Single requests, so that nearly all are executed by the initiator. */
+TEST_F(TwinAccess, EndsWithTheRegionOrTheQueuePair)
+{
+	std::mt19937 random(11);
+
+	for (unsigned round = 0; round < 60 && !HasFailure(); ++round) {
+		const bool deregisters = round % 2;
+		Shared &all = *new (&shared()) Shared();
+		Child child(far(), deregisters ? end_access<true> : end_access<false>);
+		Node node(near());
+		const Address to = child.address();
+		ibv_wc_status status = IBV_WC_SUCCESS;
+		unsigned late = 0;
+
+		if (!may_open_memory_of(child.pid()))
+			GTEST_SKIP() << "this process may not open the memory of another";
+		/* 4 ms, and two tries: a queue pair in ERR does not answer. */
+		node.connect(to, 10, 1);
+		child.connect(node.address());
+		ASSERT_NO_FATAL_FAILURE(warm_up(node, to));
+
+		const auto tell = Clock::now() + std::chrono::microseconds(random() % 3000);
+		const auto end = Clock::now() + std::chrono::seconds(30);
+
+		for (unsigned i = 0; status == IBV_WC_SUCCESS && Clock::now() < end; ++i) {
+			all.deregister = Clock::now() > tell;
+			late += all.deregistered;
+			memset(node.buffer.data(), static_cast<int>(i), 64);
+			status = one(node, to, IBV_WR_RDMA_WRITE, 0, 64, i % 1000 * 64);
+		}
+		EXPECT_EQ(status, deregisters ? IBV_WC_REM_ACCESS_ERR : IBV_WC_RETRY_EXC_ERR)
+			<< ibv_wc_status_str(status);
+		/* A write that began before may have been counted, and the one that failed. */
+		EXPECT_LE(late, 2u);
+		ASSERT_TRUE(await([&] { return all.deregistered.load(); }));
+		all.check = true;
+		ASSERT_TRUE(await([&] { return all.wrong >= 0; }));
+		EXPECT_EQ(all.wrong, 0) << "bytes written after the call had returned";
+	}
+}
+
+namespace
+{
+
+/* Write to the peer without end; a request that fails ends it. */
+[[noreturn]] void keep_writing(Node &node, const Address &to)
+{
+	for (unsigned i = 0;; ++i) {
+		memset(node.buffer.data(), static_cast<int>(i), 64);
+		if (node.post(IBV_WR_RDMA_WRITE, 0, 64, &to, i % 1000 * 64) ||
+		    node.poll().status != IBV_WC_SUCCESS)
+			break;
+		shared().connected = static_cast<unsigned>(count_of(node));
+	}
+	shared().deregistered = true;
+	for (;;)
+		pause();
+}
+
+} // namespace
+
+/* An initiator is stopped or killed in the middle: the target's call returns, and nothing changes after. */
+TEST_F(TwinAccess, DoesNotHoldUpATargetWhoseInitiatorIsStoppedOrKilled)
+{
+	std::mt19937 random(13);
+
+	for (unsigned round = 0; round < 60 && !HasFailure(); ++round) {
+		const bool kills = round % 2;
+		Shared &all = *new (&shared()) Shared();
+		Child child(far(), keep_writing);
+		Node node(near());
+
+		node.connect(child.address(), 14);
+		child.connect(node.address());
+		if (!await([&] { return all.connected > 20; }))
+			GTEST_SKIP() << "this process may not open the memory of another";
+		usleep(random() % 300);
+		if (kills)
+			child.kill();
+		else
+			stop(child.pid());
+
+		const auto start = Clock::now();
+
+		ASSERT_EQ(ibv_dereg_mr(node.mr), 0);
+		EXPECT_LT(Clock::now() - start, std::chrono::seconds(2));
+
+		const std::vector<uint8_t> then = node.buffer;
+
+		if (!kills) {
+			EXPECT_EQ(kill(child.pid(), SIGCONT), 0);
+			/* It goes on, until the target refuses a request. */
+			EXPECT_TRUE(await([&] { return all.deregistered.load(); }));
+		}
+		EXPECT_EQ(memcmp(then.data(), node.buffer.data(), size), 0) << "round " << round;
+		node.mr = node.register_buffer();
+		ASSERT_TRUE(node.mr);
+	}
 }
 
 } // namespace sirdma::twin::test

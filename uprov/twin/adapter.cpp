@@ -63,6 +63,9 @@ const snic_host_ops Adapter::host_ops = {
 	.burst = on_burst,
 	.pull = on_pull,
 	.finish_references = on_finish_references,
+	.one_sided = on_one_sided,
+	.one_sided_pays = on_one_sided_pays,
+	.qp_failed = on_qp_failed,
 };
 
 Adapter::~Adapter() = default;
@@ -190,6 +193,21 @@ bool Adapter::on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len)
 void Adapter::on_finish_references(snic_host *host)
 {
 	of(host).finish_references();
+}
+
+bool Adapter::on_one_sided(snic_host *host, const snic_one_sided *request)
+{
+	return of(host).one_sided(*request);
+}
+
+bool Adapter::on_one_sided_pays(snic_host *host, const snic_one_sided *request)
+{
+	return of(host).one_sided_pays(*request);
+}
+
+void Adapter::on_qp_failed(snic_host *host, u32 qpn)
+{
+	of(host).qp_failed(qpn);
 }
 
 void Adapter::push(QpList &list, u32 qpn) noexcept

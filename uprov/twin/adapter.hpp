@@ -7,6 +7,7 @@
 
 #include <cerrno>
 
+#include "access_table.hpp"
 #include "address.hpp"
 #include "cm/host.hpp"
 #include "core.hpp"
@@ -70,6 +71,15 @@ public:
 	virtual int join(const IpAddress & /* group */) noexcept { return EOPNOTSUPP; }
 	virtual void leave(const IpAddress & /* group */) noexcept {}
 
+	/*
+	 * What peers of this host may access without the device (access_table.hpp): regions with
+	 * remote rights, and queue pairs in RTS. When a close_*() has returned, no peer does any more.
+	 */
+	virtual void open_region(const AccessTable::Region & /* region */) noexcept {}
+	virtual void close_region(u32 /* stag */) noexcept {}
+	virtual void open_qp(u32 /* qpn */, u32 /* pd */, u32 /* rights */) noexcept {}
+	virtual void close_qp(u32 /* qpn */) noexcept {}
+
 	/* The device for the connection manager, or null if there is none. */
 	virtual cm::Port *cm_port() noexcept { return nullptr; }
 
@@ -98,6 +108,10 @@ protected:
 	/* snic_host_ops.pull */
 	virtual bool pull(snic_seg_iter &, void *, u32) noexcept { return false; }
 	virtual void finish_references() noexcept {}
+	/* snic_host_ops.one_sided, .one_sided_pays and .qp_failed */
+	virtual bool one_sided(const snic_one_sided &) noexcept { return false; }
+	virtual bool one_sided_pays(const snic_one_sided &) noexcept { return false; }
+	virtual void qp_failed(u32 /* qpn */) noexcept {}
 
 	/* A list of QPs. The count is also read without the lock. */
 	struct QpList {
@@ -154,6 +168,9 @@ private:
 	static snic_burst *on_burst(snic_host *host);
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static void on_finish_references(snic_host *host);
+	static bool on_one_sided(snic_host *host, const snic_one_sided *request);
+	static bool on_one_sided_pays(snic_host *host, const snic_one_sided *request);
+	static void on_qp_failed(snic_host *host, u32 qpn);
 	static const snic_host_ops host_ops;
 
 	uint8_t mac_[6]{};

@@ -69,6 +69,8 @@ void Connection::attach(RingPair rings, unsigned writes, bool supers) noexcept
 		peer.pid = 0;
 	lease_.attach(rings_.control(writes));
 	leased_.attach(rings_.control(1 - writes), peer.pid);
+	access_.attach(rings_.control(writes), peer.pid);
+	grant_.attach(rings_.control(1 - writes), sock_.get(), peer.pid);
 	supers_ = supers;
 	take_kinds(takes_supers);
 }

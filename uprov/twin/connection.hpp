@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Both directions to and from one process of this user: a ring of records each way (record.hpp), a
- * socket that wakes and tells of the neighbour's end, and a lease each way for payload by reference
- * (lease.hpp). Records are sent as room allows. A neighbour that takes no records any more loses
+ * socket that wakes and tells of the neighbour's end, a lease each way for payload by reference
+ * (lease.hpp), and one-sided access each way (one_sided.hpp). Records are sent as room allows. A neighbour that takes no records any more loses
  * packets.
  */
 #pragma once
@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "lease.hpp"
+#include "one_sided.hpp"
 #include "record.hpp"
 
 namespace sirdma::twin
@@ -36,6 +37,8 @@ class Connection {
 public:
 	Neighbour *node = nullptr; /* the process at the other end */
 	u32 quiet = 0; /* consecutive polls that found no record; used by Neighbours::receive() */
+	std::atomic<Connection *> next_granted{nullptr}; /* see Neighbours::granted_ */
+	bool granted = false; /* the connection is in that list, or was */
 
 	/* Before attach() a connection has only its socket. */
 	explicit Connection(Fd sock) noexcept : sock_(std::move(sock)), lease_(sock_.get()) {}
@@ -71,6 +74,11 @@ public:
 	bool trim() noexcept;
 	/* The neighbour's permission to read memory of this process. Any thread. */
 	Lease &lease() noexcept { return lease_; }
+	/* This process's access to the memory of the neighbour, and the neighbour's to ours. Any thread. */
+	Access &access() noexcept { return access_; }
+	Grant &grant() noexcept { return grant_; }
+	/* The neighbour violates the protocol. Any thread. */
+	void set_broken() noexcept { broken_.store(true, std::memory_order_relaxed); }
 
 	/* One thread at a time may call the functions below. */
 
@@ -100,6 +108,8 @@ private:
 	RingPair rings_;
 	RingReader in_;
 	LeaseReader leased_; /* reader of the neighbour's memory */
+	Access access_;
+	Grant grant_;
 	uint64_t received_under_ = 0; /* lease number of the packet that is being received */
 	bool supers_ = false;
 	std::atomic<bool> broken_{false};

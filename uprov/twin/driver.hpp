@@ -306,6 +306,8 @@ private:
 	int use_pd(uint32_t pd) noexcept;
 	int add_mr(const DriverMr &mr, uint32_t &stag);
 	int put_mr(uint32_t stag, const DriverMr &mr, bool replace) noexcept;
+	void open_region(uint32_t stag, const DriverMr &mr) noexcept;
+	void open_qp(uint32_t qpn) noexcept;
 	int advised(uint32_t pd, ibv_advise_mr_advice advice, const ibv_sge &sge,
 		    sirdma_region &part) noexcept;
 	int add_cq(std::unique_ptr<DriverCq> cq);

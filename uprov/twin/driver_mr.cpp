@@ -107,6 +107,20 @@ int Driver::put_mr(uint32_t stag, const DriverMr &mr, bool replace) noexcept
 	return sirdma_cqp_reg_mr(&hw_, &params);
 }
 
+/* Peers may access the region without the device, unless its memory comes on demand. */
+void Driver::open_region(uint32_t stag, const DriverMr &mr) noexcept
+{
+	const sirdma_region &region = mr.region;
+
+	if (!is_on_demand(region))
+		nic_.open_region({.stag = stag,
+				  .pd = mr.pd,
+				  .rights = sirdma_region_rights(region.access),
+				  .base = region.access & SIRDMA_VERBS_ZERO_BASED ? 0 : region.iova,
+				  .length = region.length,
+				  .start = region.start});
+}
+
 int Driver::reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag)
 {
 	Settle settle(nic_);
@@ -136,6 +150,7 @@ int Driver::add_mr(const DriverMr &mr, uint32_t &stag)
 
 		if (insert(mrs_, stag, mr)) {
 			++pds_[mr.pd].users;
+			open_region(stag, mr);
 			return 0;
 		}
 	}
@@ -202,10 +217,14 @@ int Driver::change_mr(uint32_t stag, const MrChange &change, DriverMr &mr) noexc
 		if (const int err = populate(next.region))
 			return err;
 	/* When the device has answered, no data path uses the former memory. */
-	if (const int err = put_mr(stag, next, true))
-		return -err;
-	mr = next;
-	return 0;
+	nic_.close_region(stag);
+
+	const int err = put_mr(stag, next, true);
+
+	if (!err)
+		mr = next;
+	open_region(stag, mr);
+	return -err;
 }
 
 int Driver::rereg_mr(uint32_t stag, const MrChange &change) noexcept
@@ -238,6 +257,7 @@ int Driver::dereg_mr(uint32_t stag) noexcept
 
 	if (const int err = claim_mr(stag, mr))
 		return err;
+	nic_.close_region(stag);
 	/* The device invalidates the region first: afterwards no data path uses it. */
 	const int err = sirdma_cqp_dealloc_stag(&hw_, stag);
 	{
@@ -245,6 +265,7 @@ int Driver::dereg_mr(uint32_t stag) noexcept
 
 		if (err) {
 			mrs_.at(stag).changing = false;
+			open_region(stag, mr);
 			return -err;
 		}
 		mrs_.erase(stag);

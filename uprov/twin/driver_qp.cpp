@@ -145,9 +145,12 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 		return ENOENT;
 	if (is_attached(qpn))
 		return EBUSY;
+	nic_.close_qp(qpn);
 	/* The device stops and drains the QP before it completes the command. */
-	if (const int err = sirdma_cqp_destroy_qp(&hw_, qpn))
+	if (const int err = sirdma_cqp_destroy_qp(&hw_, qpn)) {
+		open_qp(qpn);
 		return -err;
+	}
 	{
 		std::lock_guard hold(objects_lock_);
 		auto node = qps_.extract(qpn);
@@ -161,6 +164,25 @@ int Driver::destroy_qp(uint32_t qpn, uint32_t &async) noexcept
 	async = qp->async_reported;
 	sirdma_idpool_put(&hw_.qp_ids, qpn);
 	return 0;
+}
+
+/*
+ * Peers may access memory without the device by a queue pair in RTS that has not failed. Call this after
+ * Adapter::close_qp().
+ */
+void Driver::open_qp(uint32_t qpn) noexcept
+{
+	QpContext ctx{};
+
+	if (sirdma_cqp_upload_ctx(&hw_, qpn, ctx.addr()) || ctx.qp_type != SIRDMA_QPT_RC ||
+	    ctx.state != SIRDMA_QPS_RTS)
+		return;
+
+	const u32 rights = le32_to_cpu(ctx.access);
+
+	/* A responder that may not owe any answer to a READ refuses it. */
+	nic_.open_qp(qpn, le32_to_cpu(ctx.pd),
+		     ctx.ird ? rights : rights & ~SIRDMA_ACCESS_REMOTE_READ);
 }
 
 int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept
@@ -192,7 +214,13 @@ int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noex
 		}
 	if (unreachable)
 		return unreachable;
-	if (const int err = sirdma_qp_modify_execute(&hw_, &mod, &ctx, ctx.addr()))
+	nic_.close_qp(qpn);
+
+	const int err = sirdma_qp_modify_execute(&hw_, &mod, &ctx, ctx.addr());
+
+	if (!(mask & IBV_QP_STATE) || attr.qp_state == IBV_QPS_RTS)
+		open_qp(qpn);
+	if (err)
 		return mod.bad ? reject(mod, -err) : -err;
 	if (mask & IBV_QP_PATH_MTU)
 		qp->path_mtu = attr.path_mtu;

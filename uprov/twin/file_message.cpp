@@ -86,4 +86,22 @@ bool receive_with_files(int sock, void *message, size_t len, std::span<Fd> files
 	       came == files.size();
 }
 
+ssize_t receive_with_file(int sock, void *message, size_t len, Fd &file) noexcept
+{
+	alignas(cmsghdr) uint8_t control[control_max];
+	iovec piece = {.iov_base = message, .iov_len = len};
+	msghdr m{};
+
+	m.msg_iov = &piece;
+	m.msg_iovlen = 1;
+	m.msg_control = control;
+	m.msg_controllen = sizeof(control);
+
+	const ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+
+	if (n > 0)
+		take_files(m, {&file, 1});
+	return n;
+}
+
 } // namespace sirdma::twin

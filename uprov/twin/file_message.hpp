@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <sys/types.h>
 
 #include "fd.hpp"
 
@@ -23,5 +24,10 @@ bool send_with_files(int sock, const void *message, size_t len,
  * ENOTCONN: the other end closed the connection; EPROTO: the message has another form.
  */
 bool receive_with_files(int sock, void *message, size_t len, std::span<Fd> files) noexcept;
+/*
+ * Receive at most @len bytes, and the file @file if one comes with them. Returns how many bytes, as
+ * recv(), without blocking.
+ */
+ssize_t receive_with_file(int sock, void *message, size_t len, Fd &file) noexcept;
 
 } // namespace sirdma::twin

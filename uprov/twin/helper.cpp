@@ -166,7 +166,7 @@ bool Helper::expects_event() const noexcept
 
 Helper::State Helper::enter(State next) noexcept
 {
-	if (next == State::away && spins_)
+	if (next == State::away && process_spins())
 		next = State::watching;
 	state_.store(next);
 	if (next == State::away && expects_event()) {
@@ -248,7 +248,7 @@ void Helper::run(const std::stop_token &stop) noexcept
 		 * that came while it had not polled for some time show this.
 		 */
 		if (before == State::watching)
-			spins_ -= spins_ && packets;
+			spins_ -= process_spins() && packets;
 		else if (arrivals() != arrivals_before)
 			spins_ = spins_max;
 		if (before == State::away)

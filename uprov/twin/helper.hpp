@@ -129,6 +129,10 @@ public:
 	void enter_call() noexcept { inside_.store(true, std::memory_order_relaxed); }
 	void leave_call() noexcept { inside_.store(false, std::memory_order_relaxed); }
 
+	/* The process spins on its memory between polls, as far as known. */
+	bool process_spins() const noexcept { return spins_.load(std::memory_order_relaxed); }
+	/* How often the process has polled without finding a completion. */
+	u64 polls() const noexcept { return polls_.load(std::memory_order_relaxed); }
 	void count_poll() noexcept { polls_.fetch_add(1, std::memory_order_relaxed); }
 	/* The poll found work, or a completion of work that another thread did. */
 	void note_busy() noexcept
@@ -180,7 +184,6 @@ private:
 	/* Only the thread uses the members below. */
 	u64 seen_polls_ = 0; /* value of polls_ when the thread fell asleep */
 	u64 check_ns_ = 0; /* period until an away thread checks polls_ */
-	u32 spins_ = 0; /* how often packets must wake the thread before it may be away again */
 
 	/* The members that follow share one cache line, which calls read and pollers write. */
 	alignas(64) std::atomic<State> state_{State::watching};
@@ -191,6 +194,8 @@ private:
 	std::atomic<u64> armed_at_{0}; /* value of polls_ when a thread last expected an event */
 	std::atomic<u64> busy_at_{0}; /* value of polls_ when a poll last found work */
 	std::atomic<u64> arrivals_{0}; /* how often packets were received */
+	/* How often packets must wake the thread before it may be away again. Only the thread writes. */
+	std::atomic<u32> spins_{0};
 };
 
 } // namespace sirdma::twin

@@ -2,39 +2,12 @@
 #include "lease.hpp"
 
 #include <cstring>
-#include <poll.h>
-#include <sched.h>
 #include <sys/uio.h>
 
-#include "no_cancel.hpp"
+#include "neighbour_wait.hpp"
 
 namespace sirdma::twin
 {
-
-namespace
-{
-
-/*
- * A reader copies at most SNIC_BURST_BYTES at once, 16 us at 16 GB/s. So many yields take 60 us where
- * no other thread wants the processor: a reader that needs longer waits for one. From then on the
- * sender sleeps for 1 ms at a time, little beside reader_stuck_ns.
- */
-constexpr int yields = 100;
-constexpr timespec poll_period = {.tv_sec = 0, .tv_nsec = 1000000};
-
-/* Returns false if the neighbour died. Without requested events poll() reports nothing else. */
-bool wait_for_neighbour(int sock, int tries) noexcept
-{
-	pollfd end = {.fd = sock, .events = 0, .revents = 0};
-
-	if (tries < yields) {
-		sched_yield();
-		return true;
-	}
-	return raw_syscall::poll(&end, 1, poll_period) <= 0;
-}
-
-} // namespace
 
 /* The time makes the number larger than that of any earlier lease at this address. */
 Lease::Lease(int sock) noexcept : number_(port_now_ns(nullptr) | 1ull << 63), sock_(sock) {}
@@ -63,7 +36,8 @@ void Lease::close() noexcept
 bool Lease::all_read(uint64_t pos, u64 until) const noexcept
 {
 	for (int i = 0; ring_->head.load(std::memory_order_acquire) < pos; ++i)
-		if (!wait_for_neighbour(sock_, i) || (i >= yields && port_now_ns(nullptr) > until))
+		if (!wait_for_neighbour(sock_, i) ||
+		    (i >= wait_yields && port_now_ns(nullptr) > until))
 			return false;
 	return true;
 }
@@ -77,7 +51,7 @@ bool Lease::reading_is_over() const noexcept
 	for (int i = 0; ring_->reading.load(std::memory_order_acquire); ++i) {
 		if (!wait_for_neighbour(sock_, i))
 			return true;
-		if (i >= yields && port_now_ns(nullptr) - start > reader_stuck_ns)
+		if (i >= wait_yields && port_now_ns(nullptr) - start > reader_stuck_ns)
 			return false;
 	}
 	return true;

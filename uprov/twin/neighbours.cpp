@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "file_message.hpp"
 #include "hello.hpp"
 #include "no_cancel.hpp"
 
@@ -32,6 +33,15 @@ constexpr u64 delivery_ns = 10000000;
  * back, and gets it again by page faults: about 100 us for all of it, so the pauses must be long.
  */
 constexpr u64 trim_ns = 200000000;
+/*
+ * A copy of SNIC_ONE_SIDED_MAX bytes takes 2 us. A thread that is stopped or preempted outside of the kernel
+ * does not begin one any more (guarded_copy.hpp). So an honest thread that has not ended its access in this
+ * time is in the kernel, and waits for pages of the target's own memory, or, preempted there, for a
+ * processor; packets would have failed as well, since their retries end after seconds.
+ */
+constexpr u64 access_stuck_ns = 10000000000;
+/* The same for a neighbour that has violated the protocol. The helper does nothing else meanwhile. */
+constexpr u64 withdraw_ns = 10000000;
 /* Wake-up bytes of a neighbour that are read at once. */
 constexpr int wakes_at_once = 64;
 
@@ -124,6 +134,7 @@ Connection *Neighbours::connect(Neighbour &to) noexcept
 		delete c;
 		return nullptr;
 	}
+	grant(*c);
 	to.connection.store(c, std::memory_order_release);
 	add_reader(c);
 	return c;
@@ -216,6 +227,90 @@ void Neighbours::finish_leases() noexcept
 	const u64 until = port_now_ns(nullptr) + delivery_ns;
 
 	for_each_connection([&](Connection &c) { c.lease().finish(until); });
+}
+
+/* One-sided access */
+
+/* Null: there is none yet. The caller holds a guard. */
+Connection *Neighbours::connection_for(const snic_one_sided &request) noexcept
+{
+	const u32 slot = slot_of(request.dest_qpn);
+	Neighbour *to = slot < num_slots ?
+				find(IpAddress(request.flow->dst_ip, addr_.scope()), slot) :
+				nullptr;
+
+	return to ? to->connection.load(std::memory_order_acquire) : nullptr;
+}
+
+bool Neighbours::may_execute(const snic_one_sided &request) noexcept
+{
+	const Guard guard;
+	Connection *c = connection_for(request);
+
+	return c && c->access().pays();
+}
+
+bool Neighbours::execute(const snic_one_sided &request) noexcept
+{
+	const Guard guard;
+	Connection *c = connection_for(request);
+
+	return c && c->access().execute(request);
+}
+
+/* Add @c to the list before the neighbour gets the table. */
+void Neighbours::grant(Connection &c) noexcept
+{
+	if (!table_)
+		return;
+	{
+		std::lock_guard hold(granted_lock_);
+
+		c.granted = true;
+		c.next_granted.store(granted_.load());
+		granted_.store(&c);
+	}
+	(void)c.grant().give(*table_);
+}
+
+/*
+ * The connection is about to be freed after a grace period. A neighbour that is alive and closes its end
+ * has no access under way; the wait is for one that violates the protocol.
+ */
+void Neighbours::withdraw(Connection &c) noexcept
+{
+	std::atomic<Connection *> *at = &granted_;
+
+	if (!c.granted)
+		return;
+	c.grant().withdraw();
+	{
+		const AccessTable::Closing closing(*table_);
+
+		(void)c.grant().await(withdraw_ns);
+	}
+	std::lock_guard hold(granted_lock_);
+
+	while (at->load() != &c)
+		at = &at->load()->next_granted;
+	at->store(c.next_granted.load());
+}
+
+void Neighbours::finish_accesses() noexcept
+{
+	if (!granted_.load())
+		return;
+
+	const Guard guard;
+	const AccessTable::Closing closing(*table_);
+
+	for (Connection *c = granted_.load(); c; c = c->next_granted.load()) {
+		if (c->broken() || c->grant().await(access_stuck_ns))
+			continue;
+		port_warn("a process does not end its access to memory: its connection is closed");
+		c->set_broken();
+		tell_helper();
+	}
 }
 
 /* Receiving */
@@ -465,6 +560,7 @@ bool Neighbours::greet(Connection &c) noexcept
 		return refuse();
 	(void)at->release();
 	strangers_.erase(at);
+	grant(c);
 
 	/* The connection serves both directions, unless this process has connected as well. */
 	Connection *none = nullptr;
@@ -474,7 +570,7 @@ bool Neighbours::greet(Connection &c) noexcept
 	return true;
 }
 
-/* Read the wake-up bytes. Returns false if the neighbour died or violates the protocol. */
+/* Read the wake-up bytes, and the table that comes with one. Returns false if the neighbour died or violates the protocol. */
 bool Neighbours::alive(Connection &c) noexcept
 {
 	char bytes[16];
@@ -484,9 +580,13 @@ bool Neighbours::alive(Connection &c) noexcept
 		return greet(c);
 	/* A neighbour that sends more than this without a reason only wakes this process again. */
 	for (int i = 0; i < wakes_at_once; ++i) {
-		n = recv(c.fd(), bytes, sizeof(bytes), MSG_DONTWAIT);
+		Fd file;
+
+		n = receive_with_file(c.fd(), bytes, sizeof(bytes), file);
 		if (n <= 0)
 			return n < 0 && (errno == EAGAIN || errno == EINTR);
+		if (file)
+			c.access().take_table(file);
 	}
 	return true;
 }
@@ -521,6 +621,7 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	}
 	/* End the lease while finish_leases() can still find the connection. */
 	c->lease().close();
+	withdraw(*c);
 	if (c->node) {
 		c->node->connection.compare_exchange_strong(self, nullptr);
 		c->node->retry_at.store(c->broken() ? port_now_ns(nullptr) + retry_ns : 0,

@@ -49,6 +49,18 @@ public:
 	/* Call Lease::finish() for all neighbours. Any thread. */
 	void finish_leases() noexcept;
 
+	/*
+	 * Let neighbours access this process's memory as @table says. Call this before there are any;
+	 * @table must outlive them.
+	 */
+	void let_access(AccessTable &table) noexcept { table_ = &table; }
+	/* Execute @request in the memory of its neighbour, see snic_host_ops.one_sided(). Any thread. */
+	bool execute(const snic_one_sided &request) noexcept;
+	/* The same for snic_host_ops.one_sided_pays(). */
+	bool may_execute(const snic_one_sided &request) noexcept;
+	/* Wait until no neighbour uses what was closed in the table before. Any thread. */
+	void finish_accesses() noexcept;
+
 	/* One thread at a time may call the functions below. */
 
 	/* Connection::pull() for the packet that is being received. */
@@ -129,6 +141,9 @@ private:
 	void accept_some() noexcept;
 	void hang_up_on_broken(PacketSink &sink) noexcept;
 	bool greet(Connection &c) noexcept;
+	Connection *connection_for(const snic_one_sided &request) noexcept;
+	void grant(Connection &c) noexcept;
+	void withdraw(Connection &c) noexcept;
 	bool refuse() noexcept;
 	bool alive(Connection &c) noexcept;
 	void remove(Connection *c, PacketSink &sink) noexcept;
@@ -144,6 +159,11 @@ private:
 	Fd news_; /* eventfd: connections were made or broke, and the helper must handle them */
 	Fd spare_; /* see rendezvous_accept() */
 	std::atomic<u64> refused_{0};
+	AccessTable *table_ = nullptr; /* null: neighbours have no access */
+
+	/* Connections whose neighbours may have access, read under RCU */
+	std::atomic<Connection *> granted_{nullptr};
+	std::mutex granted_lock_; /* protects changes of the list */
 
 	/* Neighbours are never removed: the same address and slot may connect again. */
 	std::mutex nodes_lock_; /* protects additions */

@@ -54,6 +54,18 @@ constexpr u32 port_seldom = 64;
 constexpr u32 window_bytes = 128 << 10;
 
 /*
+ * A thread that posts within this time after its last request does nothing else: a post takes 0.1 to
+ * 0.2 us, and a peer that answers by an access takes longer.
+ */
+constexpr u64 stream_ns = 1000;
+
+/*
+ * So many polls while the helper sleeps show that the process polls, and does not only wait for an
+ * acknowledgement now and then. They take 0.2 ms or more. Not tuned.
+ */
+constexpr u64 polls_of_a_poller = 4096;
+
+/*
  * After this many bytes from a neighbour acknowledgements are sent: much less than its window. With
  * a limit of 4 KiB, messages of 8 KiB have 0.6 to 1 of the bandwidth. Without a limit, lists of
  * small messages have 0.8 of their rate.
@@ -176,6 +188,11 @@ bool Nic::open_links(const Config &config)
 		errno = err;
 		return false;
 	}
+	/* Captures and faults need packets. Without a table all requests are sent. */
+	if (kind_ != LinkKind::udp && !pcap_ && !Faults::any(config))
+		table_ = AccessTable::create(first_qpn());
+	if (table_)
+		neighbours_->let_access(*table_);
 	groups_ = std::make_unique<Groups>(addr_, config.buffer);
 	faults_ = std::make_unique<Faults>(config, neighbours_->slot());
 	return true;
@@ -208,6 +225,11 @@ int Nic::start(const Config &config)
 Nic::~Nic()
 {
 	helper_.stop();
+	/* The driver has closed all of it, unless something could not be destroyed. */
+	if (table_ && neighbours_) {
+		table_->shut();
+		neighbours_->finish_accesses();
+	}
 	/* The helper delivers no more messages. */
 	if (cm::Service *service = started_ ? cm::Service::existing() : nullptr)
 		service->forget(*this);
@@ -593,6 +615,76 @@ void Nic::finish_references() noexcept
 	neighbours_->finish_leases();
 }
 
+/* One-sided access */
+
+/*
+ * An access takes as long as a dozen packets of a stream. So a thread that posts without end has its
+ * requests sent: one that neither polled since the last access, nor computed for a moment.
+ */
+bool Nic::one_sided_pays(const snic_one_sided &request) noexcept
+{
+	if (!table_)
+		return false;
+	if (!waited_.load(std::memory_order_relaxed) &&
+	    port_now_ns(nullptr) - accessed_at_.load(std::memory_order_relaxed) < stream_ns)
+		return false;
+	return neighbours_->may_execute(request);
+}
+
+bool Nic::one_sided(const snic_one_sided &request) noexcept
+{
+	if (!neighbours_->execute(request))
+		return false;
+	waited_.store(false, std::memory_order_relaxed);
+	accessed_at_.store(port_now_ns(nullptr), std::memory_order_relaxed);
+	return true;
+}
+
+/*
+ * A poll found nothing. Peers send their requests to a process that polls: it takes them in by itself. The
+ * helper is awake, or stays away, once it has seen that. If the process spins on its memory between
+ * polls, this needs many polls without the helper.
+ */
+void Nic::note_poll() noexcept
+{
+	note_waited();
+	if (table_ &&
+	    (!helper_.process_spins() ||
+	     helper_.polls() - seen_polls_.load(std::memory_order_relaxed) > polls_of_a_poller))
+		table_->note_poll();
+}
+
+void Nic::open_region(const AccessTable::Region &region) noexcept
+{
+	if (table_)
+		table_->open_region(region);
+}
+
+void Nic::close_region(u32 stag) noexcept
+{
+	if (table_ && table_->close_region(stag))
+		neighbours_->finish_accesses();
+}
+
+void Nic::open_qp(u32 qpn, u32 pd, u32 rights) noexcept
+{
+	if (table_)
+		table_->open_qp(qpn, pd, rights);
+}
+
+void Nic::close_qp(u32 qpn) noexcept
+{
+	if (table_ && table_->close_qp(qpn))
+		neighbours_->finish_accesses();
+}
+
+/* Accesses that have begun are executed before the failure. */
+void Nic::qp_failed(u32 qpn) noexcept
+{
+	if (table_)
+		table_->fail_qp(qpn);
+}
+
 /*
  * Receive a share of the packets that came. Returns the number of datagrams and records. Reading
  * UDP sockets takes system calls: while only neighbours send, they are read from time to time,
@@ -669,6 +761,7 @@ void Nic::poll() noexcept
 	if (!can_work()) [[unlikely]]
 		return;
 	helper_.count_poll();
+	note_poll();
 
 	const u64 before = helper_.arrivals();
 
@@ -702,6 +795,7 @@ void Nic::poll() noexcept
 void Nic::found(bool message) noexcept
 {
 	helper_.note_busy();
+	note_waited();
 	if (!message)
 		return;
 	/* The completion is visible before the helper that received the message has finished. */
@@ -746,6 +840,9 @@ u64 Nic::ns_until_work() noexcept
 
 bool Nic::fall_asleep() noexcept
 {
+	seen_polls_.store(helper_.polls(), std::memory_order_relaxed);
+	if (table_)
+		table_->note_no_poll();
 	if (owes())
 		return false;
 	std::lock_guard hold(rx_lock_);

@@ -68,6 +68,10 @@ public:
 	bool has_groups() const noexcept override { return true; }
 	int join(const IpAddress &group) noexcept override;
 	void leave(const IpAddress &group) noexcept override;
+	void open_region(const AccessTable::Region &region) noexcept override;
+	void close_region(u32 stag) noexcept override;
+	void open_qp(u32 qpn, u32 pd, u32 rights) noexcept override;
+	void close_qp(u32 qpn) noexcept override;
 	cm::Port *cm_port() noexcept override { return this; }
 
 private:
@@ -102,6 +106,12 @@ private:
 	void malformed() noexcept override;
 	void end_batch() noexcept override;
 	TxScratch &scratch() noexcept;
+	void note_poll() noexcept;
+	void note_waited() noexcept
+	{
+		if (!waited_.load(std::memory_order_relaxed))
+			waited_.store(true, std::memory_order_relaxed);
+	}
 	bool can_work() noexcept override;
 	void flush() noexcept override;
 	u32 transmit(snic_burst &burst) noexcept override;
@@ -110,9 +120,13 @@ private:
 	snic_burst *burst() noexcept override;
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept override;
 	void finish_references() noexcept override;
+	bool one_sided(const snic_one_sided &request) noexcept override;
+	bool one_sided_pays(const snic_one_sided &request) noexcept override;
+	void qp_failed(u32 qpn) noexcept override;
 
 	LinkKind kind_{};
 	std::unique_ptr<PcapWriter> pcap_;
+	std::unique_ptr<AccessTable> table_; /* null: no peer has access */
 	std::unique_ptr<Neighbours> neighbours_;
 	std::unique_ptr<PortShare> port_;
 	std::unique_ptr<UdpSender> sender_;
@@ -132,6 +146,11 @@ private:
 	u32 polls_to_clock_ = 0;
 	TimerHold timers_;
 	bool polled_ = false; /* a poller receives, not the helper */
+
+	/* See one_sided_pays(). */
+	std::atomic<bool> waited_{true}; /* a thread has polled since the last access */
+	std::atomic<u64> accessed_at_{0}; /* time of the last access */
+	std::atomic<u64> seen_polls_{0}; /* polls when the helper fell asleep last */
 
 	QpList stalled_; /* QPs for which the socket had no room; protected by lists_lock_ */
 

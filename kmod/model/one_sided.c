@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* One-sided execution of WRITEs and READs, where hosts reach the memory of their peers. */
+#include "one_sided.h"
+
+/*
+ * After the host has refused a request, the next one is sent without asking it again; after two refusals in
+ * a row the next two, and so on, up to this many. A host refuses while packets are the better way, and a
+ * question takes 10 ns of the 120 ns that a small message takes then.
+ */
+#define ONE_SIDED_SKIP_MAX 16
+
+/* Copy the payload of the current WRITE to @to. Returns false if it cannot be read now. */
+static bool one_sided_gather(struct snic_tx *tx, u32 len, u8 *to)
+{
+	const struct snic_burst *burst = tx->burst;
+	const struct snic_seg *seg = burst->segs;
+	u32 got, off;
+	bool whole;
+
+	whole = snic_send_gather(tx, 0, len, &got) == SNIC_GATHER_OK;
+	for (off = 0; whole && off < len; off += seg->len, seg++) {
+		/* Memory that may be missing was copied to its place already. */
+		if (seg->ptr != to + off)
+			memcpy(to + off, seg->ptr, seg->len);
+	}
+	snic_tx_trim(tx, got);
+	if (PORT_MEMORY_MAY_FAULT)
+		tx->burst->copied = false;
+	return whole;
+}
+
+/* Place the answer to the current READ, @len bytes at @from. */
+static bool one_sided_scatter(struct snic_qp *qp, u32 len, u8 *from)
+{
+	const struct snic_sqe *sqe = &qp->req.sqe;
+	struct snic_seg answer = {.ptr = from, .len = len};
+	struct snic_seg_iter it = {.seg = &answer};
+	struct snic_rx_mem mem = {}, *const batch = qp->rx_mem;
+	enum sirdma_ae_code ae;
+	bool placed;
+
+	if (!batch)
+		qp->rx_mem = &mem;
+	placed = snic_sge_scatter(qp, qp->pd, sqe->sge, sqe->nsge, 0, &it, len, &ae) == SNIC_PLACED;
+	if (!batch) {
+		snic_qp_put_rx_mr(qp);
+		qp->rx_mem = NULL;
+	}
+	return placed;
+}
+
+/* On a local fault the message is sent, and fails as others do. */
+static bool one_sided_try(struct snic_tx *tx, const struct snic_out *out)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_req *req = &qp->req;
+	const struct snic_one_sided request = {
+		.flow = &qp->path.flow,
+		.qpn = qp->obj.id,
+		.dest_qpn = qp->dest_qpn,
+		.va = req->sqe.remote_va,
+		.rkey = req->sqe.rkey,
+		.len = out->len,
+		.is_write = out->op != SIRDMA_OP_READ,
+		.data = tx->burst->copies,
+		.note = &req->one_sided_note,
+	};
+
+	snic_path_refresh(qp->dev, &qp->path);
+	if (!qp->path.src_ok || !qp->path.dst_ok ||
+	    !snic_dev_ops(qp->dev)->one_sided_pays(qp->dev->host, &request))
+		return false;
+	if (request.is_write && !one_sided_gather(tx, out->len, request.data))
+		return false;
+	if (!snic_dev_ops(qp->dev)->one_sided(qp->dev->host, &request))
+		return false;
+	return request.is_write || one_sided_scatter(qp, out->len, request.data);
+}
+
+bool snic_one_sided_execute(struct snic_tx *tx, struct snic_out *out)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_req *req = &qp->req;
+
+	if (req->one_sided_skip) {
+		req->one_sided_skip--;
+		return false;
+	}
+	/* Packets of several requests cost less than so many calls of the host. */
+	if (snic_sqe_peek(qp, req->sq_idx, req->sq_polarity) || !one_sided_try(tx, out)) {
+		req->one_sided_pause =
+			(u8)min_t(u32, max_t(u32, 2 * req->one_sided_pause, 1), ONE_SIDED_SKIP_MAX);
+		req->one_sided_skip = req->one_sided_pause;
+		return false;
+	}
+	req->one_sided_pause = 0;
+	/* The PSNs that the message was to get are those of the next one. */
+	req->psn = out->psn;
+	out->flags |= SNIC_OUT_LOCAL;
+	req->cur++;
+	snic_stat_inc(qp->dev, SIRDMA_STAT_ONE_SIDED);
+	return true;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * One-sided execution: the host executes a WRITE or READ in the memory of the peer, and no packet is
+ * sent. It exists only where PORT_WIRE_IN_MEMORY: the kernel modules are built without one_sided.c.
+ *
+ * The request is executed when it is fetched, so it must be the only one: whatever the QP sent before is
+ * acknowledged, hence executed, and whatever comes later is sent later. It takes no PSN. The host knows
+ * whether the peer would accept the request. One that it would refuse is sent, so that the refusal and
+ * its consequences are the peer's.
+ */
+#ifndef SNIC_ONE_SIDED_H
+#define SNIC_ONE_SIDED_H
+
+#include "transport.h"
+
+/* See snic_one_sided(), which has checked the message. */
+bool snic_one_sided_execute(struct snic_tx *tx, struct snic_out *out);
+
+/* Is the current message the only one of a QP that has nothing in flight? */
+static inline bool snic_one_sided_alone(const struct snic_req *req)
+{
+	return req->cur == req->head && req->cur + 1 == req->tail && req->nxt == req->una &&
+	       req->max == req->una;
+}
+
+/*
+ * Execute the current message @out instead of sending it, if possible. Returns true if it is done:
+ * it waits only for snic_send_retire(). @tx has no packet then.
+ */
+static inline bool snic_one_sided(struct snic_tx *tx, struct snic_out *out)
+{
+	const struct snic_qp *qp = tx->qp;
+	const struct snic_req *req = &qp->req;
+
+	if (!PORT_WIRE_IN_MEMORY || !snic_one_sided_alone(req))
+		return false;
+	if (!snic_dev_ops(qp->dev)->one_sided || qp->transport != &snic_rc ||
+	    qp->state != SIRDMA_QPS_RTS)
+		return false;
+	if (!out->len || out->len > SNIC_ONE_SIDED_MAX ||
+	    (out->op != SIRDMA_OP_READ && (!snic_op_is_write(out->op) || req->sqe.has_imm)))
+		return false;
+	return snic_one_sided_execute(tx, out);
+}
+
+#endif

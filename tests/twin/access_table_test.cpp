@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * The check of one-sided requests in the table of their target, against each rule of the responder; and
+ * the system call that is guarded by a word, whose process is stopped at any instruction.
+ */
+#include <csignal>
+#include <fcntl.h>
+#include <random>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "access_table.hpp"
+#include "guarded_copy.hpp"
+#include "neighbour_wait.hpp"
+
+namespace sirdma::twin::test
+{
+
+namespace
+{
+
+constexpr u32 slot = 5;
+constexpr u32 qpn = first_qpn_of(slot) + 17;
+constexpr u32 pd = 3;
+constexpr u32 stag = 0x1234ab;
+constexpr u32 both = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
+constexpr uint64_t base = 0x10000, length = 0x2000, start = 0x7f0000001000;
+
+class AccessTableTest : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		table = AccessTable::create(first_qpn_of(slot));
+		ASSERT_TRUE(table);
+		ASSERT_TRUE(view.map(table->fd()));
+		table->open_qp(qpn, pd, both);
+		table->open_region(region);
+	}
+
+	bool accepts(const AccessView::Request &request)
+	{
+		at = number = 0;
+		return view.check(request, at, number);
+	}
+	bool accepts(uint64_t va, u32 len, bool is_write = true)
+	{
+		return accepts(
+			{.qpn = qpn, .rkey = stag, .va = va, .len = len, .is_write = is_write});
+	}
+
+	const AccessTable::Region region = {.stag = stag,
+					    .pd = pd,
+					    .rights = both,
+					    .base = base,
+					    .length = length,
+					    .start = start};
+	std::unique_ptr<AccessTable> table;
+	AccessView view;
+	uint64_t at = 0, number = 0;
+};
+
+} // namespace
+
+TEST_F(AccessTableTest, TranslatesWhatItAccepts)
+{
+	EXPECT_TRUE(accepts(base, 1));
+	EXPECT_EQ(at, start);
+	EXPECT_TRUE(accepts(base + 100, 64, false));
+	EXPECT_EQ(at, start + 100);
+	EXPECT_TRUE(accepts(base, length));
+	EXPECT_TRUE(accepts(base + length - 1, 1));
+	EXPECT_EQ(at, start + length - 1);
+}
+
+TEST_F(AccessTableTest, RefusesAddressesOutsideOfTheRegion)
+{
+	EXPECT_FALSE(accepts(base - 1, 1));
+	EXPECT_FALSE(accepts(base - 1, 2));
+	EXPECT_FALSE(accepts(base + length, 1));
+	EXPECT_FALSE(accepts(base + length - 1, 2));
+	EXPECT_FALSE(accepts(base, length + 1));
+	EXPECT_FALSE(accepts(0, 1));
+	EXPECT_FALSE(accepts(~0ull, 1));
+	EXPECT_FALSE(accepts(~0ull, 2));
+	EXPECT_FALSE(accepts(~0ull - 7, 4096));
+}
+
+TEST_F(AccessTableTest, RefusesAWrapAtTheEndOfTheAddresses)
+{
+	constexpr u32 last = stag + 0x100;
+
+	/* The device registers no region that ends beyond the last address. A neighbour's table may. */
+	table->open_region({.stag = last,
+			    .pd = pd,
+			    .rights = both,
+			    .base = ~0ull - 99,
+			    .length = 200,
+			    .start = start});
+	EXPECT_TRUE(accepts(
+		{.qpn = qpn, .rkey = last, .va = ~0ull - 99, .len = 100, .is_write = true}));
+	EXPECT_FALSE(accepts(
+		{.qpn = qpn, .rkey = last, .va = ~0ull - 99, .len = 101, .is_write = true}));
+}
+
+TEST_F(AccessTableTest, RefusesAKeyThatIsNotTheRegions)
+{
+	for (const u32 key :
+	     {stag ^ 1, stag ^ 0x80, stag + 0x100, stag + (access_regions << 8), 0u, ~0u})
+		EXPECT_FALSE(
+			accepts({.qpn = qpn, .rkey = key, .va = base, .len = 8, .is_write = true}))
+			<< key;
+}
+
+TEST_F(AccessTableTest, AsksTheRightsOfTheRegion)
+{
+	for (const u32 rights :
+	     {0u, u32(SIRDMA_ACCESS_REMOTE_READ), u32(SIRDMA_ACCESS_REMOTE_WRITE),
+	      u32(SIRDMA_ACCESS_REMOTE_ATOMIC), both}) {
+		AccessTable::Region other = region;
+
+		table->close_region(stag);
+		other.rights = rights | SIRDMA_ACCESS_LOCAL_WRITE | SIRDMA_ACCESS_LOCAL_READ;
+		table->open_region(other);
+		EXPECT_EQ(accepts(base, 8, true), !!(rights & SIRDMA_ACCESS_REMOTE_WRITE))
+			<< rights;
+		EXPECT_EQ(accepts(base, 8, false), !!(rights & SIRDMA_ACCESS_REMOTE_READ))
+			<< rights;
+	}
+}
+
+TEST_F(AccessTableTest, AsksTheRightsOfTheQueuePair)
+{
+	for (const u32 rights :
+	     {0u, u32(SIRDMA_ACCESS_REMOTE_READ), u32(SIRDMA_ACCESS_REMOTE_WRITE),
+	      u32(SIRDMA_ACCESS_REMOTE_ATOMIC), both}) {
+		table->close_qp(qpn);
+		table->open_qp(qpn, pd, rights);
+		EXPECT_EQ(accepts(base, 8, true), !!(rights & SIRDMA_ACCESS_REMOTE_WRITE))
+			<< rights;
+		EXPECT_EQ(accepts(base, 8, false), !!(rights & SIRDMA_ACCESS_REMOTE_READ))
+			<< rights;
+	}
+}
+
+TEST_F(AccessTableTest, RefusesARegionOfAnotherProtectionDomain)
+{
+	table->close_qp(qpn);
+	table->open_qp(qpn, pd + 1, both);
+	EXPECT_FALSE(accepts(base, 8));
+}
+
+TEST_F(AccessTableTest, RefusesWhatIsClosed)
+{
+	EXPECT_TRUE(table->close_region(stag));
+	EXPECT_FALSE(accepts(base, 8));
+	EXPECT_FALSE(table->close_region(stag));
+	table->open_region(region);
+	EXPECT_TRUE(accepts(base, 8));
+	EXPECT_TRUE(table->close_qp(qpn));
+	EXPECT_FALSE(accepts(base, 8));
+	EXPECT_FALSE(table->close_qp(qpn));
+	for (const u32 other :
+	     {qpn - 1, qpn + 1, first_qpn_of(slot), first_qpn_of(slot + 1) - 1, ~0u})
+		EXPECT_FALSE(accepts(
+			{.qpn = other, .rkey = stag, .va = base, .len = 8, .is_write = true}));
+}
+
+TEST_F(AccessTableTest, KeepsAQueuePairClosedThatFailed)
+{
+	table->fail_qp(qpn);
+	EXPECT_FALSE(accepts(base, 8));
+	/* The failure came before the queue pair was opened. */
+	table->open_qp(qpn, pd, both);
+	EXPECT_FALSE(accepts(base, 8));
+	table->close_qp(qpn);
+	table->open_qp(qpn, pd, both);
+	EXPECT_TRUE(accepts(base, 8));
+}
+
+TEST_F(AccessTableTest, GivesAQueuePairANewNumberEachTime)
+{
+	ASSERT_TRUE(accepts(base, 8));
+
+	const uint64_t before = number;
+
+	EXPECT_TRUE(accepts(base, 8));
+	EXPECT_EQ(number, before);
+	table->close_qp(qpn);
+	table->open_qp(qpn, pd, both);
+	EXPECT_TRUE(accepts(base, 8));
+	EXPECT_GT(number, before);
+}
+
+TEST_F(AccessTableTest, TellsThatAThreadWaits)
+{
+	const uint64_t before = view.header().closes;
+
+	EXPECT_EQ(view.header().waiting, 0u);
+	{
+		const AccessTable::Closing one(*table), other(*table);
+
+		EXPECT_EQ(view.header().waiting, 2u);
+		EXPECT_EQ(view.header().closes, before + 2);
+	}
+	EXPECT_EQ(view.header().waiting, 0u);
+	table->shut();
+	EXPECT_EQ(view.header().waiting, 1u);
+}
+
+/* Its requests are sent. */
+TEST_F(AccessTableTest, HasNoEntryForARegionWhosePlaceIsTaken)
+{
+	AccessTable::Region other = region;
+
+	other.stag = stag + (access_regions << 8);
+	table->open_region(other);
+	EXPECT_FALSE(
+		accepts({.qpn = qpn, .rkey = other.stag, .va = base, .len = 8, .is_write = true}));
+	EXPECT_TRUE(accepts(base, 8));
+	EXPECT_FALSE(table->close_region(other.stag));
+	EXPECT_TRUE(accepts(base, 8));
+}
+
+TEST_F(AccessTableTest, GivesNoAddressThatIsNone)
+{
+	for (const uint64_t wrong : {~0ull, ~0ull - 4096, 1ull << 63, (1ull << 63) - 8}) {
+		AccessTable::Region other = region;
+
+		table->close_region(stag);
+		other.start = wrong;
+		table->open_region(other);
+		EXPECT_FALSE(accepts(base + 8, 8)) << wrong;
+	}
+}
+
+TEST_F(AccessTableTest, CannotBeWrittenByNeighbours)
+{
+	char path[64];
+
+	EXPECT_EQ(mmap(nullptr, sizeof(AccessMap), PROT_READ | PROT_WRITE, MAP_SHARED, table->fd(),
+		       0),
+		  MAP_FAILED);
+	EXPECT_LT(pwrite(table->fd(), "x", 1, 0), 0);
+	EXPECT_NE(ftruncate(table->fd(), 4096), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", table->fd());
+
+	const int file = open(path, O_RDWR | O_CLOEXEC);
+
+	if (file >= 0) {
+		EXPECT_LT(pwrite(file, "x", 1, 0), 0);
+		close(file);
+	}
+}
+
+TEST_F(AccessTableTest, IsNotMappedFromAFileThatIsNone)
+{
+	const int file = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	AccessView other;
+
+	ASSERT_GE(file, 0);
+	EXPECT_FALSE(other.map(file)) << "no seals, no length";
+	ASSERT_EQ(ftruncate(file, sizeof(AccessMap)), 0);
+	EXPECT_FALSE(other.map(file)) << "no seals";
+	ASSERT_EQ(fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	EXPECT_TRUE(other.map(file));
+	close(file);
+	EXPECT_FALSE(other.map(STDIN_FILENO));
+}
+
+namespace
+{
+
+/* A process that a debugger stops before each guarded copy. */
+[[noreturn]] void copy_and_stop(std::atomic<uint64_t> &word, pid_t parent, uint64_t at)
+{
+	char path[32];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(path, sizeof(path), "/proc/%d/mem", parent);
+
+	const int memory = open(path, O_RDWR | O_CLOEXEC);
+
+	if (memory < 0 || ptrace(PTRACE_TRACEME, 0, nullptr, nullptr))
+		_exit(1);
+	for (uint64_t n = 1;; ++n) {
+		const uint64_t expected = word.load();
+
+		raise(SIGSTOP);
+		(void)guarded_copy(true, memory, &n, sizeof(n), at, word, expected);
+	}
+}
+
+/* Memory of the test and of the child that writes to the test's memory. */
+struct Both {
+	std::atomic<uint64_t> word{0}; /* odd: closed */
+	std::atomic<uint64_t> done{0}; /* copies of the child */
+	std::atomic<uint64_t> turns{0};
+};
+
+[[noreturn]] void keep_writing(Both &both, pid_t parent, uint64_t at)
+{
+	char path[32];
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(path, sizeof(path), "/proc/%d/mem", parent);
+
+	const int memory = open(path, O_RDWR | O_CLOEXEC);
+
+	if (memory < 0)
+		_exit(1);
+	for (uint64_t n = 1;; ++n) {
+		const uint64_t word = both.word.load();
+
+		++both.turns;
+		if (word % 2 == 0 &&
+		    guarded_copy(true, memory, &n, sizeof(n), at, both.word, word) == sizeof(n))
+			++both.done;
+	}
+}
+
+} // namespace
+
+TEST(GuardedCopy, CopiesOnlyIfTheWordIsAsExpected)
+{
+	if (!can_guard_copies())
+		GTEST_SKIP() << "no restartable sequences";
+
+	const int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	std::atomic<uint64_t> word{7};
+	uint64_t to = 1, from = 2;
+	const auto at = reinterpret_cast<uintptr_t>(&to);
+
+	ASSERT_GE(memory, 0);
+	EXPECT_EQ(guarded_copy(true, memory, &from, sizeof(from), at, word, 8), -1);
+	EXPECT_EQ(*static_cast<volatile uint64_t *>(&to), 1u);
+	EXPECT_EQ(guarded_copy(true, memory, &from, sizeof(from), at, word, 7), 8);
+	EXPECT_EQ(*static_cast<volatile uint64_t *>(&to), 2u);
+	to = 3;
+	EXPECT_EQ(guarded_copy(false, memory, &from, sizeof(from), at, word, 7), 8);
+	EXPECT_EQ(*static_cast<volatile uint64_t *>(&from), 3u);
+	EXPECT_EQ(guarded_copy(false, memory, &from, sizeof(from), 8, word, 7), -1) << "no memory";
+	close(memory);
+}
+
+/*
+ * A debugger stops the process after each of the instructions by turns, and the word changes there:
+ * nothing is written after that. Where it changes before the comparison or after the system call nothing
+ * would be written anyway; the others are why the call is guarded.
+ */
+TEST(GuardedCopy, IsNotFinishedFromAnyOfItsInstructions)
+{
+	constexpr int instructions = 300; /* more than there are from raise() to the end */
+	void *const page = mmap(nullptr, sizeof(std::atomic<uint64_t>), PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	auto &word = *new (page) std::atomic<uint64_t>(0);
+	volatile uint64_t target = 0;
+	int status, copied = 0;
+
+	if (!can_guard_copies())
+		GTEST_SKIP() << "no restartable sequences";
+
+	const pid_t parent = getpid(), child = fork();
+
+	ASSERT_GE(child, 0);
+	if (!child)
+		copy_and_stop(word, parent, reinterpret_cast<uintptr_t>(&target));
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	if (!WIFSTOPPED(status))
+		GTEST_SKIP() << "no process may open the memory of its parent, or be debugged";
+	for (int n = 0; n < instructions; ++n) {
+		const uint64_t before = target;
+
+		for (int i = 0; i < n; ++i) {
+			ASSERT_EQ(ptrace(PTRACE_SINGLESTEP, child, nullptr, nullptr), 0);
+			ASSERT_EQ(waitpid(child, &status, 0), child);
+			ASSERT_TRUE(WIFSTOPPED(status));
+			/* The child has come to its next raise(). */
+			if (WSTOPSIG(status) == SIGSTOP)
+				break;
+		}
+		if (n && WSTOPSIG(status) == SIGSTOP)
+			break;
+		copied += target != before;
+
+		const uint64_t then = target;
+
+		++word;
+		ASSERT_EQ(ptrace(PTRACE_CONT, child, nullptr, nullptr), 0);
+		ASSERT_EQ(waitpid(child, &status, 0), child);
+		ASSERT_TRUE(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+		EXPECT_EQ(target, then) << "stopped after " << n << " instructions";
+	}
+	/* Without a debugger in between it does copy. */
+	const uint64_t before = target;
+
+	ASSERT_EQ(ptrace(PTRACE_CONT, child, nullptr, nullptr), 0);
+	ASSERT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_NE(target, before);
+	EXPECT_EQ(copied, 0) << "each step ends the sequence";
+	EXPECT_EQ(kill(child, SIGKILL), 0);
+	EXPECT_EQ(waitpid(child, nullptr, 0), child);
+	munmap(page, sizeof(word));
+}
+
+/*
+ * A process is stopped at any moment, the word changes meanwhile, and the process goes on: nothing is
+ * written, because what it had compared before was the former word.
+ */
+TEST(GuardedCopy, IsNotFinishedByAProcessThatWasStopped)
+{
+	constexpr int rounds = 400;
+	void *const page = mmap(nullptr, sizeof(Both), PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	Both &both = *new (page) Both();
+	volatile uint64_t target = 0;
+	std::mt19937 random(3);
+
+	if (!can_guard_copies())
+		GTEST_SKIP() << "no restartable sequences";
+
+	const pid_t parent = getpid(), child = fork();
+
+	ASSERT_GE(child, 0);
+	if (!child)
+		keep_writing(both, parent, reinterpret_cast<uintptr_t>(&target));
+	for (int round = 0; round < rounds; ++round) {
+		const uint64_t before = both.done.load();
+		int status;
+
+		while (both.done.load() == before) {
+			if (waitpid(child, &status, WNOHANG) == child)
+				GTEST_SKIP() << "no process may open the memory of its parent";
+			sched_yield();
+		}
+		usleep(random() % 50);
+		ASSERT_EQ(kill(child, SIGSTOP), 0);
+		ASSERT_EQ(waitpid(child, &status, WUNTRACED), child);
+		ASSERT_TRUE(is_stopped(child));
+		++both.word;
+
+		const uint64_t then = target, turns = both.turns.load();
+
+		ASSERT_EQ(kill(child, SIGCONT), 0);
+		while (both.turns.load() < turns + 3)
+			sched_yield();
+		ASSERT_EQ(target, then) << "round " << round;
+		++both.word;
+	}
+	EXPECT_FALSE(is_stopped(child));
+	EXPECT_EQ(kill(child, SIGKILL), 0);
+	EXPECT_EQ(waitpid(child, nullptr, 0), child);
+	EXPECT_TRUE(is_stopped(child)) << "a process that has ended";
+	munmap(page, sizeof(Both));
+}
+
+} // namespace sirdma::twin::test

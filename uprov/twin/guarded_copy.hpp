@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * A system call that copies to or from another process's memory only if a word of shared memory has the
+ * value that it had before. Between the comparison and the system call lies nothing: a thread that is
+ * stopped, preempted or interrupted by a signal between the two does not go on with the system call
+ * (restartable sequences, rseq(2)).
+ *
+ * So of a process that has changed the word, with a full barrier after it: another process's thread that
+ * is not running, and is not in the kernel for a copy, will not copy any more. A thread that is stopped is
+ * neither.
+ */
+#pragma once
+
+#include <cstddef>
+#include <sys/types.h>
+
+#include "core.hpp"
+
+namespace sirdma::twin
+{
+
+/* Can the calling thread do this? Without sequences of the C library, or on other processors, not. */
+bool can_guard_copies() noexcept;
+
+/*
+ * Copy between @data and @len bytes at @at of @memory, an open /proc/PID/mem, if @word has the value
+ * @expected. Returns how many bytes were copied, 0 if the process is gone, or -1 if none were.
+ */
+ssize_t guarded_copy(bool is_write, int memory, void *data, size_t len, uint64_t at,
+		     const std::atomic<uint64_t> &word, uint64_t expected) noexcept;
+
+} // namespace sirdma::twin
