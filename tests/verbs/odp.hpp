@@ -122,16 +122,27 @@ protected:
 		ASSERT_EQ(madvise(region.memory.data(), region.memory.size(), MADV_DONTNEED), 0);
 	}
 
-	// Take memory away. Where the kernel made it not apart, its addresses stay in use, so that they do not become another mapping's.
+	// Does the kernel place memory apart that is to be so? Not all know the flag.
+	static bool makes_apart()
+	{
+		const Mapping low = Mapping::anonymous(page, apart),
+			      other = Mapping::anonymous(page);
+
+		return low.address() >> 32 != other.address() >> 32;
+	}
+
+	// Take memory away. Where it is not apart its addresses stay in use, so that they do not become those of another mapping.
 	static void take(std::byte *at, size_t length)
 	{
-		if (reinterpret_cast<uintptr_t>(at) >> 32) {
+		static const bool is_apart = makes_apart();
+
+		if (is_apart) {
+			ASSERT_EQ(munmap(at, length), 0);
+		} else {
 			ASSERT_EQ(mmap(at, length, PROT_NONE,
 				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
 				       0),
 				  at);
-		} else {
-			ASSERT_EQ(munmap(at, length), 0);
 		}
 	}
 
