@@ -110,8 +110,19 @@ static void sirdma_odp_mark(struct sirdma_odp_mr *odp, u64 block, u32 qpn,
 
 static int sirdma_odp_map(struct sirdma_odp_mr *odp, u64 block, u64 count, bool write, bool fault)
 {
-	return odp->implicit ? sirdma_odp_children_map(&odp->children, block, count, write, fault) :
-			       sirdma_odp_range_map(&odp->range, block, count, write, fault);
+	if (odp->implicit)
+		return sirdma_odp_children_map(&odp->children, block, count, write, fault, false);
+	return sirdma_odp_range_map(&odp->range, block, count, write, fault);
+}
+
+/* The same for the device, which gets a mark at @block if there is no memory. */
+static int sirdma_odp_map_asked(struct sirdma_odp_mr *odp, u64 block, u32 count)
+{
+	const bool write = odp->mr.umem->writable;
+
+	if (odp->implicit)
+		return sirdma_odp_children_map(&odp->children, block, count, write, true, true);
+	return sirdma_odp_range_map(&odp->range, block, count, write, true);
 }
 
 /* May the same fault succeed later, although the process does nothing about it? */
@@ -124,13 +135,12 @@ static bool sirdma_odp_is_temporary(int err)
 /* The device needs pages. Of a message that is not all there, it gets what comes first. */
 static void sirdma_odp_fault(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
 {
-	const bool write = odp->mr.umem->writable;
 	struct sirdma_dev *dev = odp->dev;
 	u32 count = min_t(u32, job->count, SIRDMA_ODP_STEP);
 	int err;
 
 	/* Of pages the last of which are missing, the device gets at least half of those before. */
-	while ((err = sirdma_odp_map(odp, job->block, count, write, true)) && count > 1)
+	while ((err = sirdma_odp_map_asked(odp, job->block, count)) && count > 1)
 		count /= 2;
 	/* After the end of the region nothing of the device is touched. */
 	if (!sirdma_odp_lock(odp))
@@ -155,6 +165,8 @@ static void sirdma_odp_clear_error(struct sirdma_odp_mr *odp, const struct sirdm
 	if (!sirdma_odp_lock(odp))
 		return;
 	sirdma_odp_mark(odp, job->block, job->qpn, sirdma_odp_end_error);
+	if (odp->implicit)
+		sirdma_odp_children_release(&odp->children, job->block);
 	sirdma_odp_unlock(odp);
 }
 

@@ -245,7 +245,8 @@ static struct sirdma_odp_child *child_get(struct sirdma_odp_children *children,
 	return child;
 }
 
-static void child_put(struct sirdma_odp_child *child)
+/* Unless @keep, a child without a page goes with its last user. */
+static void child_put(struct sirdma_odp_child *child, bool keep)
 {
 	struct sirdma_odp_children *children = child->of;
 	LIST_HEAD(gone);
@@ -254,7 +255,7 @@ static void child_put(struct sirdma_odp_child *child)
 	if (!--child->users) {
 		if (child->ended)
 			list_add(&child->link, &gone);
-		else if (child_cut(child, false, &gone))
+		else if (!keep && child_cut(child, false, &gone))
 			children_free_lists(children, &gone);
 	}
 	mutex_unlock(&children->lock);
@@ -262,7 +263,7 @@ static void child_put(struct sirdma_odp_child *child)
 }
 
 int sirdma_odp_children_map(struct sirdma_odp_children *children, u64 first, u64 count, bool write,
-			    bool fault)
+			    bool fault, bool keep)
 {
 	struct sirdma_odp_child *child;
 	int err = 0;
@@ -275,7 +276,8 @@ int sirdma_odp_children_map(struct sirdma_odp_children *children, u64 first, u64
 		if (IS_ERR(child))
 			return PTR_ERR(child);
 		err = sirdma_odp_range_map(&child->range, in, n, write, fault);
-		child_put(child);
+		child_put(child, keep);
+		keep = false;
 	}
 	return err;
 }
@@ -325,6 +327,12 @@ void sirdma_odp_children_mark(struct sirdma_odp_children *children, u64 block, u
 		mark(sirdma_odp_range_entry(&child->range, block % CHILD_PAGES), qpn);
 		sirdma_odp_range_unlock(&child->range);
 	}
+}
+
+void sirdma_odp_children_release(struct sirdma_odp_children *children, u64 block)
+{
+	/* No child is no error. */
+	xa_set_mark(&children->set, block / CHILD_PAGES, CHILD_EMPTIED);
 }
 
 bool sirdma_odp_children_lock(struct sirdma_odp_children *children)

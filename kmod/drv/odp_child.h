@@ -48,11 +48,15 @@ bool sirdma_odp_children_lock(struct sirdma_odp_children *children);
 void sirdma_odp_children_unlock(struct sirdma_odp_children *children);
 /*
  * As sirdma_odp_range_map(), with blocks of the region's list. Also -EDQUOT and -ENOSPC: the user's
- * limit of pages, or that of the device's page lists, leaves none for another child.
+ * limit of pages, or that of the device's page lists, leaves none for another child. @keep: the child of
+ * the first block stays although it gets no page, for a mark. Marks above the leaves are for many pages,
+ * and the QP that they name may have ended, and its number be that of another one, which has memory there.
  */
 int sirdma_odp_children_map(struct sirdma_odp_children *children, u64 first, u64 count, bool write,
-			    bool fault);
-/* Free the children whose last page a notifier has taken. */
+			    bool fault, bool keep);
+/* The mark at @block is of use no more: collect the child if it has no page. The mutex is held. */
+void sirdma_odp_children_release(struct sirdma_odp_children *children, u64 block);
+/* Free the children without a page that a notifier, or sirdma_odp_children_release(), has left. */
 void sirdma_odp_children_collect(struct sirdma_odp_children *children);
 /* Call @mark for the entry that the device finds for @block, under its lock. The mutex is held. */
 void sirdma_odp_children_mark(struct sirdma_odp_children *children, u64 block, u32 qpn,
