@@ -191,7 +191,7 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_srq, 64);
  * rights, at one moment: every access by the stag finds the former or the new ones, but a bind of a
  * window at that moment may be refused. When the command has completed, no access uses the former
  * ones. If it fails, nothing has changed. IN_USE: windows are bound to the region. BAD_STATE: it is
- * a region of fast registration, or of all memory.
+ * a region of fast registration, of all memory, or with a sparse list.
  */
 struct sirdma_cqp_stag {
 	__le64 va; /* VA of the first byte, or offset in the first block when zero based */
@@ -212,7 +212,12 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_stag, 64);
 #define SIRDMA_CQP_STAG_IDX SIRDMA_MASK(31, 8)
 #define SIRDMA_CQP_STAG_MWTYPE SIRDMA_BIT(42) /* the window is of type 1 */
 #define SIRDMA_CQP_STAG_MR SIRDMA_BIT(43)
-#define SIRDMA_CQP_STAG_LPBLSIZE SIRDMA_MASK(45, 44) /* PBL level: 0, 1, 2 */
+/*
+ * PBL level: 0, 1, 2. Extension: SIRDMA_PBL_LEVEL_SPARSE. That region is all addresses that the list
+ * can name, from 0 on, and windows may be bound to it: VABASED, blocks of 4 KiB, and VA, length and
+ * address are 0.
+ */
+#define SIRDMA_CQP_STAG_LPBLSIZE SIRDMA_MASK(45, 44)
 #define SIRDMA_CQP_STAG_HPAGESIZE SIRDMA_MASK(47, 46) /* enum sirdma_hpage_size */
 #define SIRDMA_CQP_STAG_ARIGHTS SIRDMA_MASK(52, 48) /* SIRDMA_ACCESS_* 4:0 */
 #define SIRDMA_CQP_STAG_REMACCENABLED SIRDMA_BIT(53)

@@ -51,12 +51,28 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
  * 1 GiB as the registration says). In the root of a two-level list an entry
  * holds the index of the first PBLE of a leaf (SIRDMA_PBLE_LEAF_IDX); each leaf
  * but the last has SIRDMA_PBLE_PER_LEAF entries.
+ *
+ * A sparse list is a tree of tables, of which most may be missing, for a region of all addresses of a
+ * process. The root, two levels of tables below it and the leaves have SIRDMA_PBLE_PER_LEAF entries
+ * each, and begin at a multiple of that, which is a page of HMC space:
+ *
+ *      bits of an address   47..39    38..30    29..21    20..12     11..0
+ *                           root  ──▶ table ──▶ table ──▶ leaf   ──▶ byte of the block
+ *                           one entry of it names
+ *                           512 GiB   1 GiB     2 MiB     4 KiB
+ *
+ * An entry above the leaves is SIRDMA_PBLE_LEAF_IDX of the next table, or SIRDMA_PBLE_ABSENT or
+ * SIRDMA_PBLE_ERROR for all that it names. The driver adds tables and leaves as the device asks for
+ * blocks, and may take them away.
  */
 #define SIRDMA_PBLE_SIZE 8
 #define SIRDMA_PBLE_PER_LEAF 512
 #define SIRDMA_PBLE_PER_PAGE (SIRDMA_PAGE_SIZE / SIRDMA_PBLE_SIZE)
 #define SIRDMA_PBLE_LEAF_IDX SIRDMA_MASK(27, 0)
 #define SIRDMA_PBLE_INVALID_IDX 0xffffffffu
+#define SIRDMA_PBL_LEVEL_SPARSE 3 /* the level of a sparse list */
+#define SIRDMA_PBL_SPARSE_BITS 36 /* blocks of 4 KiB: log2 of their number */
+#define SIRDMA_PBL_SPARSE_BYTES (1ull << (SIRDMA_PBL_SPARSE_BITS + 12))
 /*
  * The block has no memory for now: whoever needs it tries again, for a while. The entry is
  * written anew when it has, and a doorbell of a queue pair that sends or reads makes it
@@ -67,8 +83,8 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
  * packets that it receives. One that read the entry before it was written may still be under way:
  * the memory that an entry named stays the device's until a write to SIRDMA_REG_PBLESYNC that
  * followed has ended, or the region has, which is when DEALLOC_STAG completes. Until then the driver
- * does not give it to anybody else. Entries of the
- * root do not change, nor do those of a queue until it is destroyed. The device writes entries of
+ * does not give it to anybody else. The same holds for the tables and leaves of a sparse list. Entries
+ * of the root of a two-level list do not change, nor do those of a queue until it is destroyed. The device writes entries of
  * its own lists of fast registration only (ALLOC_STAG in cqp.h).
  */
 #define SIRDMA_PBLE_ABSENT SIRDMA_BIT(0)

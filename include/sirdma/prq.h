@@ -25,6 +25,9 @@
  * again, because there may be memory by then. To other QPs the entry is absent, so that they do not
  * fail by what was true before they came.
  *
+ * Of a sparse list (hmc.h) the entry that is written is the one at which the tables end: that of the
+ * block, or the entry above it that names no table.
+ *
  * The queue is a ring of host memory that CREATE_PRQ names, with valid bits as an AEQ has. The driver
  * acknowledges the requests that it has read by SIRDMA_REG_PRQACK.
  */
@@ -40,9 +43,10 @@ struct sirdma_page_request {
 SIRDMA_SIZE_IS(struct sirdma_page_request, 16);
 #define SIRDMA_PRQ_PBLE SIRDMA_MASK(27, 0) /* the first PBLE of the region's list, or its root */
 #define SIRDMA_PRQ_QPN SIRDMA_MASK(55, 32) /* the QP that waits, or failed */
-#define SIRDMA_PRQ_BLOCK SIRDMA_MASK(31, 0) /* index in the list of the entry that was absent */
+#define SIRDMA_PRQ_BLOCK SIRDMA_MASK(31, 0) /* index in the list of the block that was absent */
 #define SIRDMA_PRQ_COUNT \
 	SIRDMA_MASK(55, 32) /* blocks that the message needs from there on, 1 or more */
+#define SIRDMA_PRQ_BLOCK_HI SIRDMA_MASK(59, 56) /* bits 35:32 of the block, of a sparse list */
 #define SIRDMA_PRQ_FAILED SIRDMA_BIT(62) /* SIRDMA_PBLE_ERROR: the access failed */
 #define SIRDMA_PRQ_VALID SIRDMA_BIT(63) /* 1 on the first lap of the ring, and flips on wrap */
 

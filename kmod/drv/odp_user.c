@@ -51,15 +51,21 @@ err_free:
 	return NULL;
 }
 
-struct sirdma_odp_user *sirdma_odp_user_get(kuid_t uid, u64 pages)
+/* May a user who has @has pages have @pages more? The caller holds the lock. */
+static bool sirdma_odp_user_may(u64 has, u64 pages)
 {
 	const u64 most = totalram_pages();
+
+	return pages <= most - min(most, has) && odp_users_pages + pages <= most * ODP_USERS_SHARE;
+}
+
+struct sirdma_odp_user *sirdma_odp_user_get(kuid_t uid, u64 pages)
+{
 	struct sirdma_odp_user *user;
 
 	mutex_lock(&odp_users_lock);
 	user = xa_load(&odp_users, __kuid_val(uid));
-	if (pages > most - min(most, user ? user->pages : 0) ||
-	    odp_users_pages + pages > most * ODP_USERS_SHARE)
+	if (!sirdma_odp_user_may(user ? user->pages : 0, pages))
 		user = NULL;
 	else if (!user)
 		user = sirdma_odp_user_create(uid);
@@ -82,6 +88,28 @@ void sirdma_odp_user_put(struct sirdma_odp_user *user, u64 pages)
 		queue_work(sirdma_upkeep_wq, &user->end);
 		wake_up_var(&odp_users);
 	}
+	mutex_unlock(&odp_users_lock);
+}
+
+bool sirdma_odp_user_charge(struct sirdma_odp_user *user, u64 pages)
+{
+	bool may;
+
+	mutex_lock(&odp_users_lock);
+	may = sirdma_odp_user_may(user->pages, pages);
+	if (may) {
+		user->pages += pages;
+		odp_users_pages += pages;
+	}
+	mutex_unlock(&odp_users_lock);
+	return may;
+}
+
+void sirdma_odp_user_uncharge(struct sirdma_odp_user *user, u64 pages)
+{
+	mutex_lock(&odp_users_lock);
+	user->pages -= pages;
+	odp_users_pages -= pages;
 	mutex_unlock(&odp_users_lock);
 }
 

@@ -16,6 +16,8 @@
 #define SIRDMA_VERBS_MW_BIND (1u << 4)
 #define SIRDMA_VERBS_ZERO_BASED (1u << 5)
 #define SIRDMA_VERBS_ON_DEMAND (1u << 6)
+/* A hint about the memory of an explicit region on demand. */
+#define SIRDMA_VERBS_HUGETLB (1u << 7)
 #define SIRDMA_VERBS_FLUSH_GLOBAL (1u << 8)
 #define SIRDMA_VERBS_FLUSH_PERSISTENT (1u << 9)
 /* All flags that the verbs API defines, up to FLUSH_PERSISTENT. */

@@ -256,14 +256,17 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 {
 	const u8 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
 			  SIRDMA_ACCESS_REMOTE_ATOMIC | SIRDMA_ACCESS_REMOTE_FLUSH;
+	const bool all_addresses = params->all_memory || params->level == SIRDMA_PBL_LEVEL_SPARSE;
 	int hpage = sirdma_hpage_size(params->block_shift);
 	struct sirdma_cqp_stag cmd = {};
 	u64 hdr, offset;
 
 	/* The masks would cut off excess bits: the region would have another size. */
-	if (hpage < 0 || params->level > 2 || params->len > SIRDMA_CQP_STAG_LEN ||
-	    (params->all_memory && params->len) || (params->level && !params->len) ||
-	    (params->all_memory && params->replace) || (params->may_fault && params->level))
+	if (hpage < 0 || params->level > SIRDMA_PBL_LEVEL_SPARSE ||
+	    params->len > SIRDMA_CQP_STAG_LEN || (all_addresses && params->len) ||
+	    (all_addresses && params->replace) ||
+	    (params->level && !all_addresses && !params->len) ||
+	    ((params->may_fault || params->all_memory) && params->level))
 		return -EINVAL;
 	offset = (1ull << params->block_shift) - 1;
 	if (!params->level && (params->addr & offset))

@@ -89,7 +89,11 @@ struct sirdma_cqp_reg_mr_params {
 	u64 len;
 	u8 access; /* SIRDMA_ACCESS_* */
 	u8 block_shift; /* log2 of the bytes of a block: 12, 21 or 30 */
-	u8 level; /* level 0: addr is used, otherwise first_pble */
+	/*
+	 * Level 0: addr is used, otherwise first_pble. SIRDMA_PBL_LEVEL_SPARSE: the region has all
+	 * addresses that the list can name; va and len are 0
+	 */
+	u8 level;
 	u64 addr;
 	u32 first_pble;
 	bool zero_based;

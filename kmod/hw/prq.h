@@ -11,7 +11,7 @@ struct sirdma_hw;
 /* A request of the device for memory of a page list. */
 struct sirdma_page_ask {
 	u32 first_pble; /* the list, as sirdma_pbl_first() returns it */
-	u32 block; /* index of the first block */
+	u64 block; /* index of the first block */
 	u32 count; /* blocks that the device will need from there on, at least 1 */
 	u32 qpn; /* ring its doorbell when the memory is there, or will never be */
 	bool failed; /* an access met SIRDMA_PBLE_ERROR at this block */

@@ -6,48 +6,88 @@
 
 #define MR_LONGEST_RUN (1ull << 30)
 
+#define SPARSE_TABLE_BITS 9
+_Static_assert(1u << SPARSE_TABLE_BITS == SIRDMA_PBLE_PER_LEAF, "entries of a table");
+/* Where a table or a leaf of a sparse list may begin. */
+#define SPARSE_TABLE_IDX (SIRDMA_PBLE_LEAF_IDX & ~(u64)(SIRDMA_PBLE_PER_LEAF - 1))
+
+/* The length of a region of all memory: all bytes but the very last, so that its end does not wrap. */
+#define MR_ALL_BYTES (~0ull)
+
+static bool mr_is_of_all_memory(const struct snic_mr *mr)
+{
+	return mr->map.len == MR_ALL_BYTES;
+}
+
 static u64 block_size(const struct snic_mr *mr)
 {
 	return 1ull << mr->map.block_shift;
 }
 
-/* Index of the PBLE that names block @block, for levels 1 and 2. */
-static bool mr_pble(struct snic_dev *dev, const struct snic_mr *mr, u64 block, u32 *idx)
+/* The meaning of a PBLE that is not what its place in the list asks for. */
+static enum snic_mem mr_no_block(struct snic_dev *dev, u64 entry)
 {
+	if (entry & SIRDMA_PBLE_ABSENT) {
+		snic_stat_inc(dev, SIRDMA_STAT_MR_ABSENT);
+		return SNIC_MEM_ABSENT;
+	}
+	if (entry & SIRDMA_PBLE_ERROR)
+		return SNIC_MEM_ERROR;
+	snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
+	return SNIC_MEM_FAULT;
+}
+
+/* Read the PBLE that names block @block of a sparse list, or the entry at which its tables end. */
+static enum snic_mem mr_read_sparse(struct snic_dev *dev, u32 table, u64 block, u64 *entry)
+{
+	u32 shift = SIRDMA_PBL_SPARSE_BITS;
+
+	for (;;) {
+		shift -= SPARSE_TABLE_BITS;
+		if (!snic_pble_read(dev, table + (block >> shift) % SIRDMA_PBLE_PER_LEAF, entry))
+			return SNIC_MEM_FAULT;
+		if (!shift)
+			return SNIC_MEM_OK;
+		if (*entry & ~SPARSE_TABLE_IDX)
+			return mr_no_block(dev, *entry);
+		table = *entry;
+	}
+}
+
+/* Read the PBLE that names block @block, for levels 1 and 2. */
+static enum snic_mem mr_read_pble(struct snic_dev *dev, const struct snic_mr *mr, u64 block,
+				  u64 *entry)
+{
+	u32 idx = mr->map.first_pble;
 	u64 leaf;
 
 	block += mr->map.first_block;
 	if (mr->map.level == 1) {
-		*idx = mr->map.first_pble + block;
-		return true;
+		idx += block;
+	} else if (mr->map.sparse) {
+		return mr_read_sparse(dev, idx, block, entry);
+	} else {
+		if (!snic_pble_read(dev, idx + block / SIRDMA_PBLE_PER_LEAF, &leaf))
+			return SNIC_MEM_FAULT;
+		if (unlikely(leaf & ~SIRDMA_PBLE_LEAF_IDX)) {
+			snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
+			return SNIC_MEM_FAULT;
+		}
+		idx = leaf + block % SIRDMA_PBLE_PER_LEAF;
 	}
-	if (!snic_pble_read(dev, mr->map.first_pble + block / SIRDMA_PBLE_PER_LEAF, &leaf))
-		return false;
-	if (unlikely(leaf & ~SIRDMA_PBLE_LEAF_IDX)) {
-		snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
-		return false;
-	}
-	*idx = leaf + block % SIRDMA_PBLE_PER_LEAF;
-	return true;
+	return snic_pble_read(dev, idx, entry) ? SNIC_MEM_OK : SNIC_MEM_FAULT;
 }
 
 /* DMA address of block @block. */
 static enum snic_mem mr_block(struct snic_dev *dev, const struct snic_mr *mr, u64 block, u64 *addr)
 {
-	u32 idx;
+	enum snic_mem mem = mr_read_pble(dev, mr, block, addr);
 
-	if (!mr_pble(dev, mr, block, &idx) || !snic_pble_read(dev, idx, addr))
-		return SNIC_MEM_FAULT;
+	if (unlikely(mem != SNIC_MEM_OK))
+		return mem;
 	if (likely(!(*addr & (block_size(mr) - 1))))
 		return SNIC_MEM_OK;
-	if (*addr & SIRDMA_PBLE_ABSENT) {
-		snic_stat_inc(dev, SIRDMA_STAT_MR_ABSENT);
-		return SNIC_MEM_ABSENT;
-	}
-	if (*addr & SIRDMA_PBLE_ERROR)
-		return SNIC_MEM_ERROR;
-	snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);
-	return SNIC_MEM_FAULT;
+	return mr_no_block(dev, *addr);
 }
 
 u32 snic_mr_error_qpn(struct snic_dev *dev, const struct snic_mr *mr, u64 va)
@@ -312,8 +352,26 @@ static u32 mr_decode_all_memory(const struct sirdma_cqp_stag *cmd, struct snic_m
 	/* To the device the addresses of a process are contiguous memory, which level 0 describes. */
 	if (!map->may_fault)
 		map->level = SNIC_LEVEL_ALL;
-	/* The region has all bytes but the very last, so that its end does not wrap. */
-	map->len = ~0ull;
+	map->len = MR_ALL_BYTES;
+	return SIRDMA_CQP_OK;
+}
+
+/* A region of all addresses that a sparse list can name: its command must name none. */
+static u32 mr_decode_sparse(const struct sirdma_cqp_stag *cmd, struct snic_mapping *map)
+{
+	u64 hdr = le64_to_cpu(cmd->hdr);
+	u64 first_pble = SIRDMA_GET(SIRDMA_CQP_FIRST_PBLE, le64_to_cpu(cmd->first_pble));
+
+	if (map->len || cmd->va || cmd->addr || !(hdr & SIRDMA_CQP_STAG_VABASED) ||
+	    map->block_shift != SIRDMA_PAGE_SHIFT || (hdr & SIRDMA_CQP_STAG_REPLACE) ||
+	    (hdr & SIRDMA_CQP_STAG_ALL_MEMORY))
+		return SIRDMA_CQP_BAD_PARAM;
+	if (first_pble & ~SPARSE_TABLE_IDX)
+		return SIRDMA_CQP_BAD_ADDRESS;
+	map->level = 2;
+	map->sparse = true;
+	map->len = SIRDMA_PBL_SPARSE_BYTES;
+	map->first_pble = first_pble;
 	return SIRDMA_CQP_OK;
 }
 
@@ -328,7 +386,7 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 	pd = snic_stag_pd(cmd);
 	if (pd >= dev->cfg.max_pds)
 		return SIRDMA_CQP_BAD_INDEX;
-	if (!(hdr & SIRDMA_CQP_STAG_MR) || level > 2 || !shift || !mr_decode_access(hdr, &access))
+	if (!(hdr & SIRDMA_CQP_STAG_MR) || !shift || !mr_decode_access(hdr, &access))
 		return SIRDMA_CQP_BAD_PARAM;
 	map->pd = pd;
 	map->access = access;
@@ -341,6 +399,8 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 			return SIRDMA_CQP_BAD_PARAM;
 		map->may_fault = true;
 	}
+	if (level == SIRDMA_PBL_LEVEL_SPARSE)
+		return mr_decode_sparse(cmd, map);
 	if (hdr & SIRDMA_CQP_STAG_ALL_MEMORY)
 		return mr_decode_all_memory(cmd, map);
 	/* A region may have no bytes. Then it has no page list either. */
@@ -385,7 +445,9 @@ static u32 mr_check_list(struct snic_dev *dev, const struct snic_mr *mr)
 		if ((mr->map.addr & (block_size(mr) - 1)) || end < mr->map.addr)
 			return SIRDMA_CQP_BAD_ADDRESS;
 	} else {
-		if (mr->map.level == 2)
+		if (mr->map.sparse)
+			entries = SIRDMA_PBLE_PER_LEAF;
+		else if (mr->map.level == 2)
 			entries = (blocks + SIRDMA_PBLE_PER_LEAF - 1) / SIRDMA_PBLE_PER_LEAF;
 		if (mr->map.first_pble >= count || entries > count - mr->map.first_pble)
 			return SIRDMA_CQP_BAD_ADDRESS;
@@ -479,7 +541,8 @@ static u32 mr_replace(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 	old = mr_by_stag(dev, cmd, &status);
 	if (!old)
 		return status;
-	if (snic_slot_kind(&old->slot) != SNIC_SLOT_FIXED || old->map.level == SNIC_LEVEL_ALL)
+	if (snic_slot_kind(&old->slot) != SNIC_SLOT_FIXED || old->map.level == SNIC_LEVEL_ALL ||
+	    old->map.sparse)
 		return SIRDMA_CQP_BAD_STATE;
 	mr = port_alloc_charged(sizeof(*mr));
 	if (!mr)
@@ -568,10 +631,11 @@ u32 snic_cqp_query_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, 
 	*ret = (snic_slot_is_window(&mr->slot) ? 0 : SIRDMA_CQP_STAG_MR) |
 	       SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, mr->map.access) |
 	       SIRDMA_PREP(SIRDMA_CQP_STAG_HPAGESIZE, hpage);
-	if (mr->map.level == SNIC_LEVEL_ALL)
+	if (mr_is_of_all_memory(mr))
 		*ret |= SIRDMA_CQP_STAG_ALL_MEMORY;
 	else
-		*ret |= SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, mr->map.level);
+		*ret |= SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE,
+				    mr->map.sparse ? SIRDMA_PBL_LEVEL_SPARSE : mr->map.level);
 	if (mr->map.may_fault)
 		*ret |= SIRDMA_CQP_STAG_MAY_FAULT;
 	if (mr->map.access & SIRDMA_ACCESS_REMOTE_ATOMIC)

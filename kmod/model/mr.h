@@ -17,12 +17,13 @@ struct snic_mapping {
 	union {
 		u64 addr; /* level 0: DMA address of the first block */
 		struct {
-			u32 first_pble; /* levels 1 and 2 */
-			u32 first_block; /* first PBLE of the list; not 0 for a window only */
+			u64 first_pble : 28; /* levels 1 and 2 */
+			u64 first_block : 36; /* of the list; not 0 for a window only */
 		};
 	};
-	u32 first_block_off : 31; /* offset of the first byte in its block */
+	u32 first_block_off : 30; /* offset of the first byte in its block */
 	u32 may_fault : 1; /* level 0: each access asks whether there is memory */
+	u32 sparse : 1; /* level 2: the list is sparse (sirdma/hmc.h) */
 	u32 pd : 18; /* the number of a PD, or SNIC_PD_OF_QP */
 	u32 access : 7; /* SIRDMA_ACCESS_* */
 	u32 level : 2; /* level of the page list, or SNIC_LEVEL_ALL */

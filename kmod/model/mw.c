@@ -207,7 +207,7 @@ static void mw_map(struct snic_mw *mw, const struct snic_mapping *of, const stru
 	map->len = sqe->bind.len;
 	map->first_block_off = (u32)in_block;
 	if (map->level)
-		map->first_block += (u32)(off >> of->block_shift);
+		map->first_block += off >> of->block_shift;
 	else
 		map->addr += off - in_block;
 	map->pd = mw->type1 ? mw->pd : SNIC_PD_OF_QP;

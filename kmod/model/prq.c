@@ -95,6 +95,7 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr
 	}
 	if (READ_ONCE(qp->dev->prq.entries)) {
 		blocks = SIRDMA_PREP(SIRDMA_PRQ_BLOCK, mr->map.first_block + first) |
+			 SIRDMA_PREP(SIRDMA_PRQ_BLOCK_HI, (mr->map.first_block + first) >> 32) |
 			 SIRDMA_PREP(SIRDMA_PRQ_COUNT, last - first + 1);
 		if (mem == SNIC_MEM_ERROR)
 			blocks |= SIRDMA_PRQ_FAILED;

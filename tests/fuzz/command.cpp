@@ -33,15 +33,18 @@ u64 at_least(u64 word, u64 mask, u64 first)
 struct Arena {
 	explicit Arena(Node &n)
 		: user(n.host.dma(), pages << 12), ctx(n.host.alloc(4096)),
-		  block(n.host.alloc(SIRDMA_HMC_SD_SIZE)), first_pble(n.drv.alloc_pbles(pages))
+		  block(n.host.alloc(SIRDMA_HMC_SD_SIZE)), first_pble(n.drv.alloc_pbles(pages)),
+		  root(n.drv.alloc_pbles(SIRDMA_PBLE_PER_LEAF, SIRDMA_PBLE_PER_LEAF))
 	{
+		for (u32 i = 0; i < SIRDMA_PBLE_PER_LEAF; i++)
+			n.drv.write_pble(root + i, i % 2 ? SIRDMA_PBLE_ABSENT : SIRDMA_PBLE_ERROR);
 		for (u32 i = 0; i < pages; i++)
 			n.drv.write_pble(first_pble + i, user.blocks()[i]);
 	}
 
 	UserMemory user;
 	sirdma_dma_mem ctx, block;
-	u32 first_pble;
+	u32 first_pble, root; // a page list, and the root of a sparse one
 };
 
 class Commands {
@@ -92,7 +95,8 @@ private:
 	sirdma_cqp_wqe stag_command(u32 code)
 	{
 		sirdma_cqp_stag c{};
-		const u32 level = pick(2), count = 1 + pick(8);
+		const bool sparse = code == SIRDMA_CQP_REG_MR && !pick(8);
+		const u32 level = sparse ? SIRDMA_PBL_LEVEL_SPARSE : pick(2), count = 1 + pick(8);
 
 		c.va = 0x10000 + in_.half() % 4096;
 		c.len_pd = SIRDMA_PREP(SIRDMA_CQP_STAG_LEN, count * 4096 - (c.va & 4095)) |
@@ -102,6 +106,11 @@ private:
 			c.first_pble = arena_.first_pble + pick(pages - 8);
 		else
 			c.addr = arena_.block.pa;
+		if (sparse) {
+			c.va = 0;
+			c.len_pd &= ~SIRDMA_CQP_STAG_LEN;
+			c.first_pble = arena_.root;
+		}
 		c.hdr = op(code) | SIRDMA_CQP_STAG_VABASED | SIRDMA_CQP_STAG_REMACCENABLED |
 			SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, level) |
 			SIRDMA_PREP(SIRDMA_CQP_STAG_ARIGHTS, 2 | pick(16)) |

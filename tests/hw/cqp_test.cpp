@@ -570,6 +570,18 @@ TEST(CqpCommand, RegistrationFieldsLandWhereTheHeaderSays)
 	ASSERT_EQ(sirdma_cqp_reg_mr(&host.hw, &again), 0);
 	hdr = host.dev.history().back().wqe.hdr & ~(1ull << 63);
 	EXPECT_EQ(hdr, expected | 1ull << 57);
+
+	sirdma_cqp_reg_mr_params sparse = params;
+
+	sparse.va = 0;
+	sparse.len = 0;
+	sparse.block_shift = 12;
+	sparse.level = SIRDMA_PBL_LEVEL_SPARSE;
+	ASSERT_EQ(sirdma_cqp_reg_mr(&host.hw, &sparse), 0);
+	cmd = host.dev.history().back();
+	EXPECT_EQ(cmd.wqe.w1, (0xfedcbaull & 0x3ffff) << 46);
+	EXPECT_EQ(cmd.wqe.w6, 0x7654321u);
+	EXPECT_EQ(cmd.wqe.hdr & ~(1ull << 63), (expected & ~(1ull << 46)) | 3ull << 44);
 }
 
 TEST(CqpCommand, RegistrationThatDoesNotFitItsFieldsIsRefused)
@@ -599,6 +611,17 @@ TEST(CqpCommand, RegistrationThatDoesNotFitItsFieldsIsRefused)
 		p.level = 1;
 	}));
 	EXPECT_TRUE(refused([](auto &p) { p.len = 1ull << 46; }));
+	EXPECT_TRUE(refused([](auto &p) { p.level = 4; }));
+	EXPECT_TRUE(refused([](auto &p) { p.level = SIRDMA_PBL_LEVEL_SPARSE; }));
+	const auto sparse = [](auto &p) {
+		p.level = SIRDMA_PBL_LEVEL_SPARSE;
+		p.len = 0;
+	};
+	EXPECT_FALSE(refused(sparse));
+	before = host.dev.executed();
+	EXPECT_TRUE(refused([&](auto &p) { sparse(p), p.replace = true; }));
+	EXPECT_TRUE(refused([&](auto &p) { sparse(p), p.all_memory = true; }));
+	EXPECT_TRUE(refused([&](auto &p) { sparse(p), p.may_fault = true; }));
 	EXPECT_TRUE(refused([](auto &p) { p.block_shift = 13; }));
 	EXPECT_TRUE(refused([](auto &p) { p.block_shift = 255; }));
 	EXPECT_TRUE(refused([](auto &p) { p.level = 3; }));

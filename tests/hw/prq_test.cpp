@@ -50,11 +50,12 @@ protected:
 	}
 
 	// As the device writes the request number @n, counted from the start of the ring.
-	void write(u32 n, u32 list, u32 qpn, u32 block, u32 count, bool failed = false)
+	void write(u32 n, u32 list, u32 qpn, u64 block, u32 count, bool failed = false)
 	{
 		// Bit positions as include/sirdma/prq.h documents them, written out.
 		ring_[n % entries].list = u64{list} | u64{qpn} << 32;
-		ring_[n % entries].blocks = u64{block} | u64{count} << 32 | u64{failed} << 62 |
+		ring_[n % entries].blocks = (block & 0xffffffff) | u64{count} << 32 |
+					    (block >> 32) << 56 | u64{failed} << 62 |
 					    u64{n / entries % 2 == 0} << 63;
 	}
 
@@ -70,6 +71,7 @@ protected:
 
 TEST_F(PrqRing, RequestsArriveDecodedOverManyLaps)
 {
+	constexpr u64 far = 0xf12345678; // of a sparse list, in 36 bits
 	u32 n = 0;
 
 	for (u32 batch = 0; batch < 100; batch++) {
@@ -78,13 +80,13 @@ TEST_F(PrqRing, RequestsArriveDecodedOverManyLaps)
 		asks_.clear();
 		writes_.clear();
 		for (u32 i = 0; i < count; i++, n++)
-			write(n, 0xfffff00 + i, 0xabcd00 + i, n, 0xffff00 + i, i % 2);
+			write(n, 0xfffff00 + i, 0xabcd00 + i, far + n, 0xffff00 + i, i % 2);
 		sirdma_prq_drain(&hw_);
 		ASSERT_EQ(asks_.size(), count);
 		for (u32 i = 0; i < count; i++) {
 			EXPECT_EQ(asks_[i].first_pble, 0xfffff00 + i);
 			EXPECT_EQ(asks_[i].qpn, 0xabcd00 + i);
-			EXPECT_EQ(asks_[i].block, n - count + i);
+			EXPECT_EQ(asks_[i].block, far + n - count + i);
 			EXPECT_EQ(asks_[i].count, 0xffff00 + i);
 			EXPECT_EQ(asks_[i].failed, i % 2 == 1);
 		}

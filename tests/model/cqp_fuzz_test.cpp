@@ -36,6 +36,9 @@ protected:
 		first_ = drv_.alloc_pbles(pages);
 		for (u32 i = 0; i < pages; i++)
 			drv_.write_pble(first_ + i, user_.blocks()[i]);
+		root_ = drv_.alloc_pbles(SIRDMA_PBLE_PER_LEAF, SIRDMA_PBLE_PER_LEAF);
+		for (u32 i = 0; i < SIRDMA_PBLE_PER_LEAF; i++)
+			drv_.write_pble(root_ + i, i % 2 ? SIRDMA_PBLE_ABSENT : SIRDMA_PBLE_ERROR);
 		ASSERT_EQ(drv_.set_arp(0, mac), SIRDMA_CQP_OK);
 		ASSERT_EQ(drv_.set_sgid(0, ip4(10, 0, 0, 1), mac), SIRDMA_CQP_OK);
 	}
@@ -59,7 +62,7 @@ protected:
 	MiniDriver drv_;
 	UserMemory user_;
 	sirdma_dma_mem ctx_{}, block_{}, mcast_{};
-	u32 first_ = 0;
+	u32 first_ = 0, root_ = 0; // a page list, and the root of a sparse one
 	std::map<u32, u8> mrs_, slots_; // index to key: registered, and free
 	std::set<u32> windows_, fast_;
 	std::set<u32> cqs_, srqs_, qps_;
@@ -80,6 +83,12 @@ sirdma_cqp_wqe CqpFuzz::reg_mr()
 		c.first_pble = first_ + pick(pages - 8);
 	} else {
 		c.addr = block_.pa;
+	}
+	if (!pick(8)) {
+		level = SIRDMA_PBL_LEVEL_SPARSE;
+		c.va = c.addr = 0;
+		c.len_pd &= ~SIRDMA_CQP_STAG_LEN;
+		c.first_pble = root_;
 	}
 	c.hdr = op(SIRDMA_CQP_REG_MR) | SIRDMA_CQP_STAG_MR | SIRDMA_CQP_STAG_VABASED |
 		SIRDMA_CQP_STAG_REMACCENABLED | SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, level) |

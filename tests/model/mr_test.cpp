@@ -520,22 +520,43 @@ TEST_F(MrTest, QueryTellsWhatWasRegistered)
 	UserMemory mem(host_.dma(), 4 << 21, 21);
 	MrParams mr{.va = 0, .len = 4 << 21, .access = all_rights};
 	TestCq ccq;
-	sirdma_cqp_stag cmd{};
+	const auto query = [&](const MrParams &of) -> u64 {
+		sirdma_cqp_stag cmd{};
+
+		EXPECT_EQ(drv_.reg_mr(of), SIRDMA_CQP_OK);
+		while (ccq.poll())
+			;
+		cmd.stag = of.stag();
+		cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_QUERY_STAG) |
+			  SIRDMA_CQP_STAG_MR;
+		EXPECT_EQ(drv_.exec(cmd), SIRDMA_CQP_OK);
+		const auto e = ccq.poll();
+		EXPECT_TRUE(e);
+		return e ? e->cqe.len : 0;
+	};
+	constexpr u64 kinds = SIRDMA_CQP_STAG_LPBLSIZE | SIRDMA_CQP_STAG_ALL_MEMORY |
+			      SIRDMA_CQP_STAG_MAY_FAULT;
 
 	drv_.describe(mr, mem, 1);
-	ASSERT_EQ(drv_.reg_mr(mr), SIRDMA_CQP_OK);
 	ASSERT_EQ(drv_.create_cq(ccq, 0, 64, SIRDMA_CQP_CQ_IS_CCQ), SIRDMA_CQP_OK);
-	ccq.poll();
-	cmd.stag = mr.stag();
-	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_QUERY_STAG) | SIRDMA_CQP_STAG_MR;
-	ASSERT_EQ(drv_.exec(cmd), SIRDMA_CQP_OK);
-	auto e = ccq.poll();
-	ASSERT_TRUE(e);
-	u64 ret = e->cqe.len;
+	const u64 ret = query(mr);
 	EXPECT_EQ(SIRDMA_GET(SIRDMA_CQP_STAG_LPBLSIZE, ret), 1u);
 	EXPECT_EQ(SIRDMA_GET(SIRDMA_CQP_STAG_HPAGESIZE, ret), u64{SIRDMA_HPAGE_2M});
 	EXPECT_EQ(SIRDMA_GET(SIRDMA_CQP_STAG_ARIGHTS, ret), u64{all_rights & 0x1f});
 	EXPECT_TRUE(ret & SIRDMA_CQP_STAG_ATOMICS);
+	EXPECT_EQ(ret & kinds, SIRDMA_PREP(SIRDMA_CQP_STAG_LPBLSIZE, 1));
+
+	// Regions of all addresses, each kind of which says so in its own way
+	MrParams all{.idx = 2, .access = all_rights, .all_memory = true};
+	EXPECT_EQ(query(all) & kinds, u64{SIRDMA_CQP_STAG_ALL_MEMORY});
+	all.idx = 3;
+	all.may_fault = true;
+	EXPECT_EQ(query(all) & kinds, SIRDMA_CQP_STAG_ALL_MEMORY | SIRDMA_CQP_STAG_MAY_FAULT);
+	MrParams sparse{.idx = 4, .access = all_rights, .level = SIRDMA_PBL_LEVEL_SPARSE};
+	sparse.first_pble = drv_.alloc_pbles(SIRDMA_PBLE_PER_LEAF, SIRDMA_PBLE_PER_LEAF);
+	for (u32 i = 0; i < SIRDMA_PBLE_PER_LEAF; i++)
+		drv_.write_pble(sparse.first_pble + i, SIRDMA_PBLE_ABSENT);
+	EXPECT_EQ(query(sparse) & kinds, u64{SIRDMA_CQP_STAG_LPBLSIZE});
 }
 
 // The key of consumers in the kernel: whatever is mapped, by the address the bus gave it.

@@ -4,7 +4,11 @@
 
 #include "fixture.hpp"
 
+#include <atomic>
+#include <memory>
+#include <mutex>
 #include <sys/mman.h>
+#include <thread>
 
 namespace verbs::odp
 {
@@ -48,17 +52,18 @@ protected:
 			former_.pop_back();
 	}
 
-	// A region far from other mappings. When its memory goes away, no other is mapped there meanwhile.
+	// Flags of memory far from other mappings. When it goes away, no other is mapped there meanwhile.
+#ifdef MAP_32BIT
+	static constexpr int apart = MAP_32BIT;
+#else
+	static constexpr int apart = 0;
+#endif
+
 	static Region make_apart(ibv_pd *pd, size_t length, int access)
 	{
-#ifdef MAP_32BIT
-		constexpr int low = MAP_32BIT;
-#else
-		constexpr int low = 0;
-#endif
 		Region region;
 
-		region.memory = Mapping::anonymous(length, low);
+		region.memory = Mapping::anonymous(length, apart);
 		region.mr.reset(ibv_reg_mr(pd, region.memory.data(), length, access));
 		EXPECT_TRUE(region.memory && region.mr);
 		return region;
@@ -117,9 +122,33 @@ protected:
 		ASSERT_EQ(madvise(region.memory.data(), region.memory.size(), MADV_DONTNEED), 0);
 	}
 
+	// Does the kernel place memory apart that is to be so? Not all know the flag.
+	static bool makes_apart()
+	{
+		const Mapping low = Mapping::anonymous(page, apart),
+			      other = Mapping::anonymous(page);
+
+		return low.address() >> 32 != other.address() >> 32;
+	}
+
+	// Take memory away. Where it is not apart its addresses stay in use, so that they do not become those of another mapping.
+	static void take(std::byte *at, size_t length)
+	{
+		static const bool is_apart = makes_apart();
+
+		if (is_apart) {
+			ASSERT_EQ(munmap(at, length), 0);
+		} else {
+			ASSERT_EQ(mmap(at, length, PROT_NONE,
+				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+				       0),
+				  at);
+		}
+	}
+
 	void unmap(const Region &region)
 	{
-		ASSERT_EQ(munmap(region.memory.data(), region.memory.size()), 0);
+		take(region.memory.data(), region.memory.size());
 	}
 
 	void map_again(const Region &region)
@@ -127,6 +156,70 @@ protected:
 		ASSERT_EQ(mmap(region.memory.data(), region.memory.size(), PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
 			  region.memory.data());
+	}
+
+	// Each slot of a region is mapped or not. A thread changes that while messages use the others: what is mapped is written and
+	// read, byte for byte, and what is not is an access error.
+	void use_mapped_parts(size_t slot, unsigned rounds)
+	{
+		constexpr size_t slots = 16;
+		struct Slot {
+			std::mutex lock;
+			bool mapped = true;
+		};
+		const auto state = std::make_unique<Slot[]>(slots);
+		std::atomic<bool> stop{false};
+		std::atomic<unsigned> changes{0};
+		unsigned moved = 0, refused = 0;
+
+		std::thread changer([&] {
+			Random random(seed() + 1);
+
+			while (!stop) {
+				const size_t i = random.below(slots);
+				const std::lock_guard hold(state[i].lock);
+				std::byte *at = remote_.memory.data() + i * slot;
+
+				if (state[i].mapped) {
+					take(at, slot);
+				} else {
+					EXPECT_EQ(mmap(at, slot, PROT_READ | PROT_WRITE,
+						       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+						       0),
+						  at);
+				}
+				state[i].mapped = !state[i].mapped;
+				changes++;
+			}
+		});
+		const ibv_wr_opcode ops[] = {IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ};
+		Random random(seed());
+		for (unsigned i = 0; !HasFailure() && i < rounds; i++) {
+			const ibv_wr_opcode op = ops[i % 3];
+			const size_t n = random.below(slots), in = random.below(page);
+			const auto length = static_cast<uint32_t>(1 + random.below(slot - page));
+			const std::lock_guard hold(state[n].lock);
+
+			if (state[n].mapped) {
+				move(op, n * slot + in, n * slot + in, length, i);
+				moved++;
+				continue;
+			}
+			refused++;
+			EXPECT_EQ(start(op, 0, n * slot + in, length), 0);
+			const auto wc = await(pair_->a.scq);
+			ASSERT_TRUE(wc.has_value());
+			EXPECT_TRUE(ends_as(wc->status, op == IBV_WR_SEND ? IBV_WC_REM_OP_ERR :
+									    IBV_WC_REM_ACCESS_ERR))
+				<< ibv_wc_status_str(wc->status);
+			connect_again();
+			former_.resize(1);
+		}
+		stop = true;
+		changer.join();
+		EXPECT_GT(moved, rounds / 5);
+		EXPECT_GT(refused, rounds / 20);
+		EXPECT_GT(changes, 100u);
 	}
 
 	Link link_; // of all connections of the test

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <mutex>
+#include <sys/sysinfo.h>
 #include <thread>
 
 namespace verbs::odp
@@ -192,69 +192,10 @@ TEST_F(OnDemandAtomics, AreAtomicForTheProgramToo)
 	EXPECT_EQ(shared.load(), count * step + own);
 }
 
-// Each slot of a region is mapped or not. A thread changes that while messages use the others: what is mapped is written and
-// read, byte for byte, and what is not is an access error.
 TEST_F(OnDemand, MappedPartsAreUsedWhileOthersComeAndGo)
 {
-	constexpr size_t slots = 16, slot = 32 * page;
-	constexpr unsigned rounds = 400;
-	struct Slot {
-		std::mutex lock;
-		bool mapped = true;
-	};
-	const auto state = std::make_unique<Slot[]>(slots);
-	std::atomic<bool> stop{false};
-	std::atomic<unsigned> changes{0};
-	unsigned moved = 0, refused = 0;
-
-	make(slots * slot);
-	std::thread changer([&] {
-		Random random(seed() + 1);
-
-		while (!stop) {
-			const size_t i = random.below(slots);
-			const std::lock_guard hold(state[i].lock);
-			std::byte *at = remote_.memory.data() + i * slot;
-
-			if (state[i].mapped) {
-				EXPECT_EQ(munmap(at, slot), 0);
-			} else {
-				EXPECT_EQ(mmap(at, slot, PROT_READ | PROT_WRITE,
-					       MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
-					  at);
-			}
-			state[i].mapped = !state[i].mapped;
-			changes++;
-		}
-	});
-	const ibv_wr_opcode ops[] = {IBV_WR_RDMA_WRITE, IBV_WR_SEND, IBV_WR_RDMA_READ};
-	Random random(seed());
-	for (unsigned i = 0; !HasFailure() && i < rounds; i++) {
-		const ibv_wr_opcode op = ops[i % 3];
-		const size_t n = random.below(slots), in = random.below(page);
-		const auto length = static_cast<uint32_t>(1 + random.below(slot - page));
-		const std::lock_guard hold(state[n].lock);
-
-		if (state[n].mapped) {
-			move(op, n * slot + in, n * slot + in, length, i);
-			moved++;
-			continue;
-		}
-		refused++;
-		EXPECT_EQ(start(op, 0, n * slot + in, length), 0);
-		const auto wc = await(pair_->a.scq);
-		ASSERT_TRUE(wc.has_value());
-		EXPECT_TRUE(ends_as(wc->status,
-				    op == IBV_WR_SEND ? IBV_WC_REM_OP_ERR : IBV_WC_REM_ACCESS_ERR))
-			<< ibv_wc_status_str(wc->status);
-		connect_again();
-		former_.resize(1);
-	}
-	stop = true;
-	changer.join();
-	EXPECT_GT(moved, rounds / 5);
-	EXPECT_GT(refused, rounds / 20);
-	EXPECT_GT(changes, 100u);
+	make(16 * 32 * page);
+	use_mapped_parts(32 * page, 400);
 }
 
 TEST_F(OnDemand, AddressesMayBeginElsewhere)
@@ -458,6 +399,113 @@ TEST_F(Implicit, TakesAdvice)
 	EXPECT_TRUE(is & 1);
 	EXPECT_EQ(advise(0), EFAULT);
 	EXPECT_EQ(advise(~uint64_t{0} - 5), EFAULT);
+}
+
+// Parts of 2 MiB and more, whose page lists come and go with them
+TEST_F(Implicit, MappedPartsAreUsedWhileOthersComeAndGo)
+{
+	for (Region *region : {&local_, &remote_})
+		region->memory = Mapping::anonymous(size_t{16} * 3 << 20, apart);
+	ASSERT_TRUE(local_.memory && remote_.memory);
+	use_mapped_parts(3 << 20, 150);
+}
+
+// One page of each of so many parts that their page lists, 4 KiB for each 2 MiB, are more than the user of a kernel device may have
+// at once: pages for as much memory as the machine has. Those of other parts make room, and no byte is lost.
+TEST_F(Implicit, PagesFarApartAreMoreThanTheirPageListsMayBe)
+{
+	constexpr size_t part = 2 << 20;
+	struct sysinfo info = {};
+	ASSERT_EQ(sysinfo(&info), 0);
+	const size_t parts = info.totalram * info.mem_unit / part * 9 / 8;
+
+	if (parts > 20000)
+		GTEST_SKIP() << "the machine has much memory: " << parts << " parts";
+	local_.memory = Mapping::anonymous(page);
+	remote_.memory = Mapping::anonymous(parts * part, MAP_NORESERVE);
+	ASSERT_TRUE(local_.memory && remote_.memory);
+	// EINVAL: the kernel has no such pages
+	ASSERT_TRUE(!madvise(remote_.memory.data(), parts * part, MADV_NOHUGEPAGE) ||
+		    errno == EINVAL);
+	const auto place = [&](size_t i) { return i * part + i * page % part + i % 1000; };
+	for (size_t i = 0; i < parts && !HasFailure(); i++)
+		move(IBV_WR_RDMA_WRITE, i % 100, place(i), 64, i);
+	for (size_t i = 0; i < parts; i++)
+		ASSERT_TRUE(has_pattern(remote_.bytes(place(i), 64), i)) << i;
+	for (size_t i = 0; i < parts && !HasFailure(); i += 1 + i % 32) {
+		ASSERT_EQ(start(IBV_WR_RDMA_READ, 0, place(i), 64), 0);
+		expect_wc(pair_->a.scq);
+		ASSERT_TRUE(has_pattern(local_.bytes(0, 64), i)) << i;
+	}
+}
+
+// A region ends while advice brings its pages and the program takes them away.
+TEST_F(Implicit, MayEndWhileItsPagesComeAndGo)
+{
+	constexpr size_t part = 2 << 20, size = 4 * part;
+	const Mapping memory = Mapping::anonymous(size);
+	std::atomic<bool> stop{false};
+	std::atomic<uint32_t> lkey{remote_.mr->lkey};
+
+	ASSERT_TRUE(memory);
+	std::thread adviser([&] {
+		for (unsigned i = 0; !stop; i++) {
+			ibv_sge sge = {memory.address(i % 4 * part), part, lkey};
+			const int err =
+				ibv_advise_mr(pair_->b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+					      i % 2 ? IBV_ADVISE_MR_FLAG_FLUSH : 0, &sge, 1);
+			EXPECT_TRUE(!err || err == ENOENT) << std::strerror(err);
+		}
+	});
+	std::thread dropper([&] {
+		for (unsigned i = 0; !stop; i++)
+			madvise(memory.data() + i % 4 * part, part, MADV_DONTNEED);
+	});
+	for (unsigned i = 0; i < 200; i++) {
+		const Mr mr(ibv_reg_mr(pair_->b.pd, nullptr, SIZE_MAX, access_));
+		EXPECT_TRUE(mr);
+		if (!mr)
+			break;
+		lkey = mr->lkey;
+		ibv_sge sge = {memory.address(i % 4 * part), page, mr->lkey};
+		EXPECT_EQ(ibv_advise_mr(pair_->b.pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+					IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1),
+			  0);
+	}
+	stop = true;
+	adviser.join();
+	dropper.join();
+	move(IBV_WR_RDMA_WRITE, 0, 0, 8 * page, 1);
+}
+
+// A message over parts of the address space that have no page list yet, one of which has no memory
+TEST_F(Implicit, LongMessagesCrossParts)
+{
+	constexpr size_t size = 9 << 20;
+
+	for (Region *region : {&local_, &remote_})
+		region->memory = Mapping::anonymous(size, apart);
+	ASSERT_TRUE(local_.memory && remote_.memory);
+	for (ibv_wr_opcode op : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND}) {
+		move(op, 100, 4000, size - page, op);
+		drop(remote_);
+	}
+	take(remote_.memory.data() + (5 << 20), page);
+	ASSERT_EQ(start(IBV_WR_RDMA_WRITE, 0, 0, size), 0);
+	expect_wc(pair_->a.scq, IBV_WC_REM_ACCESS_ERR);
+	connect_again();
+	move(IBV_WR_RDMA_WRITE, 0, 0, 4 << 20, 9);
+}
+
+TEST_F(Implicit, DoesNotChange)
+{
+	for (int access : {all_access, on_demand}) {
+		EXPECT_NE(ibv_rereg_mr(remote_.mr.get(), IBV_REREG_MR_CHANGE_ACCESS, nullptr,
+				       nullptr, 0, access),
+			  0);
+		EXPECT_EQ(errno, EOPNOTSUPP);
+	}
+	move(IBV_WR_RDMA_WRITE, 0, 0, 8 * page, 3);
 }
 
 TEST_F(Implicit, BeginsAtAddressZero)

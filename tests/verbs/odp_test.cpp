@@ -346,6 +346,34 @@ TEST_F(OnDemand, TrafficSurvivesRegistrationOfOtherRegions)
 	churn.join();
 }
 
+// Memory of huge pages is taken in pages of 4 KiB, and goes as one.
+TEST_F(OnDemand, HugePagesAreMemoryAsAny)
+{
+	constexpr size_t huge = 2 << 20;
+
+	make(page);
+	for (Region *region : {&local_, &remote_}) {
+		ibv_pd *pd = region == &local_ ? pair_->a.pd : pair_->b.pd;
+
+		region->memory = Mapping::anonymous(2 * huge, MAP_HUGETLB);
+		if (!region->memory)
+			GTEST_SKIP() << "no four huge pages of 2 MiB: " << strerror(errno);
+		region->mr.reset(
+			ibv_reg_mr(pd, region->memory.data(), 2 * huge - page,
+				   on_demand | (region == &local_ ? IBV_ACCESS_HUGETLB : 0)));
+		ASSERT_TRUE(region->mr) << strerror(errno);
+	}
+	for (ibv_wr_opcode op : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND}) {
+		move(op, 5, 3 * page, 2 * huge - 5 * page, op);
+		ASSERT_EQ(madvise(remote_.memory.data(), huge, MADV_DONTNEED), 0);
+		move(op, 5, 3 * page, 5 * page, op + 10);
+	}
+	unmap(remote_);
+	ASSERT_EQ(start(IBV_WR_RDMA_WRITE, 0, huge, page), 0);
+	expect_wc(pair_->a.scq, IBV_WC_REM_ACCESS_ERR);
+	map_again(remote_);
+}
+
 // A region ends at the moment when its pages go. One that is still marked as written to after it was given back fails the run: the
 // kernel's log then has a page in a bad state.
 TEST_F(OnDemand, MayEndWhileItsPagesGo)
@@ -501,7 +529,8 @@ TEST_F(VerbsTest, OnDemandPagingIsSupportedOrRefused)
 		  caps.general_caps & IBV_ODP_SUPPORT_IMPLICIT ? 0 : EOPNOTSUPP);
 	EXPECT_EQ(reg(nullptr, SIZE_MAX, on_demand | IBV_ACCESS_HUGETLB), EOPNOTSUPP);
 	EXPECT_EQ(reg(memory.data(), SIZE_MAX, on_demand), EINVAL);
-	EXPECT_EQ(reg(memory.data(), page, on_demand | IBV_ACCESS_HUGETLB), EOPNOTSUPP);
+	// A hint, of explicit regions only
+	EXPECT_EQ(reg(memory.data(), page, on_demand | IBV_ACCESS_HUGETLB), 0);
 	EXPECT_EQ(reg(memory.data(), 0, on_demand), EINVAL);
 	EXPECT_EQ(reg(memory.data(), page, on_demand & ~IBV_ACCESS_LOCAL_WRITE), EINVAL);
 	const Mr mr(ibv_reg_mr(pd.get(), memory.data(), page, on_demand));

@@ -2,7 +2,7 @@
 // A program whose memory does not come: it maps a file whose server, a child with a FUSE mount, answers no read. It registers the
 // mapping on demand, asks the driver to prefetch it, and waits to be killed. The server prints "waiting" and its process ID when a
 // page fault has reached it.
-//   verbs_stuck_fault -d DEVICE FILE      FUSE is mounted on the file
+//   verbs_stuck_fault -d DEVICE [-i] FILE      FUSE is mounted on the file; -i: the region is implicit
 #include "device.hpp"
 #include "verbs.hpp"
 
@@ -124,7 +124,7 @@ void serve_file(const char *path)
 	close(fuse);
 }
 
-int run(const char *name, const char *path)
+int run(const char *name, bool implicit, const char *path)
 {
 	serve_file(path);
 
@@ -145,7 +145,7 @@ int run(const char *name, const char *path)
 		die("mmap");
 
 	const Pd pd(ibv_alloc_pd(device->context.get()));
-	const Mr mr(ibv_reg_mr(pd.get(), memory, length,
+	const Mr mr(ibv_reg_mr(pd.get(), implicit ? nullptr : memory, implicit ? SIZE_MAX : length,
 			       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND));
 
 	if (!mr)
@@ -169,9 +169,11 @@ int run(const char *name, const char *path)
 
 int main(int argc, char **argv)
 {
-	if (argc != 4 || std::strcmp(argv[1], "-d") != 0) {
-		std::fprintf(stderr, "usage: verbs_stuck_fault -d DEVICE FILE\n");
+	const bool implicit = argc == 5 && !std::strcmp(argv[3], "-i");
+
+	if ((argc != 4 && !implicit) || std::strcmp(argv[1], "-d") != 0) {
+		std::fprintf(stderr, "usage: verbs_stuck_fault -d DEVICE [-i] FILE\n");
 		return 2;
 	}
-	return verbs::run(argv[2], argv[3]);
+	return verbs::run(argv[2], implicit, argv[argc - 1]);
 }

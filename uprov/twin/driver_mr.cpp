@@ -66,8 +66,10 @@ int check_on_demand(const sirdma_region &region, const char **why) noexcept
 		*why = "this system does not let the device copy memory on demand";
 		return -EOPNOTSUPP;
 	}
-	if (!is_implicit(region))
+	if (!is_implicit(region)) {
+		rest.access &= ~SIRDMA_VERBS_HUGETLB;
 		return sirdma_region_check(&rest, why);
+	}
 	*why = "a region of all addresses begins at address 0 and iova 0";
 	return rest.iova ? -EINVAL : sirdma_region_access_check(rest.access, why);
 }

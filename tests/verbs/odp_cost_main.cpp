@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+// What an implicit region costs: the kernel's memory for pages that the device may use, next to each other or one in each 2 MiB, and
+// the time to bring one. The memory is there already, so the program's own pages are not counted. On a machine that does nothing else.
+//   verbs_odp_cost -d DEVICE
+// Prints "near BYTES" and "far BYTES", the memory for one page, and "fault NANOSECONDS", the time of one ibv_advise_mr().
+#include "device.hpp"
+#include "memory.hpp"
+#include "verbs.hpp"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace verbs
+{
+
+void report_destroy_failure(const char *what, int rc) noexcept
+{
+	std::fprintf(stderr, "verbs_odp_cost: %s: %s\n", what, std::strerror(rc > 0 ? rc : errno));
+}
+
+namespace
+{
+
+constexpr size_t page = 4096, part = 2 << 20;
+
+[[noreturn]] void die(const char *what)
+{
+	std::fprintf(stderr, "verbs_odp_cost: %s: %s\n", what, std::strerror(errno));
+	std::exit(1);
+}
+
+// Memory that is free, in bytes
+long long free_memory()
+{
+	char line[100];
+	long long kib = -1;
+	FILE *const file = std::fopen("/proc/meminfo", "re");
+
+	while (file && kib < 0 && std::fgets(line, sizeof(line), file))
+		if (std::sscanf(line, "MemFree: %lld kB", &kib) != 1)
+			kib = -1;
+	if (kib < 0)
+		die("/proc/meminfo");
+	std::fclose(file);
+	return kib << 10;
+}
+
+struct Cost {
+	double bytes, nanoseconds; // for one page
+};
+
+// The cost of @count pages, @stride bytes apart
+Cost measure(ibv_pd *pd, size_t count, size_t stride)
+{
+	const Mapping memory = Mapping::anonymous(count * stride, MAP_NORESERVE);
+	const Mr mr(
+		ibv_reg_mr(pd, nullptr, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND));
+
+	if (!memory || !mr)
+		die("region");
+	madvise(memory.data(), memory.size(), MADV_NOHUGEPAGE);
+	for (size_t i = 0; i < count; i++)
+		memory.data()[i * stride] = std::byte{1};
+
+	const long long before = free_memory();
+	const auto start = std::chrono::steady_clock::now();
+
+	for (size_t i = 0; i < count; i++) {
+		ibv_sge sge = {memory.address(i * stride), page, mr.get()->lkey};
+
+		errno = ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE,
+				      IBV_ADVISE_MR_FLAG_FLUSH, &sge, 1);
+		if (errno)
+			die("ibv_advise_mr");
+	}
+
+	const std::chrono::duration<double, std::nano> time =
+		std::chrono::steady_clock::now() - start;
+
+	return {static_cast<double>(before - free_memory()) / static_cast<double>(count),
+		time.count() / static_cast<double>(count)};
+}
+
+int run(const char *name)
+{
+	const auto device = Device::open(name, {});
+
+	if (!device)
+		return 1;
+	const Pd pd(ibv_alloc_pd(device->context.get()));
+	if (!pd)
+		die("ibv_alloc_pd");
+	measure(pd.get(), 1, part); // what is made once
+
+	const Cost near = measure(pd.get(), 128 * part / page, page);
+	const Cost far = measure(pd.get(), 512, part);
+
+	std::printf("near %.0f\nfar %.0f\nfault %.0f\n", near.bytes, far.bytes, near.nanoseconds);
+	return 0;
+}
+
+} // namespace
+} // namespace verbs
+
+int main(int argc, char **argv)
+{
+	if (argc != 3 || std::strcmp(argv[1], "-d") != 0) {
+		std::fprintf(stderr, "usage: verbs_odp_cost -d DEVICE\n");
+		return 2;
+	}
+	return verbs::run(argv[2]);
+}
