@@ -162,13 +162,21 @@ uint64_t word_at(const Node &node, size_t offset)
 
 } // namespace
 
+Config one_sided_at(unsigned number, LinkKind link)
+{
+	Config config = at(own_address(number), link);
+
+	config.one_sided = true;
+	return config;
+}
+
 class TwinOneSided : public ::testing::TestWithParam<LinkKind> {
 protected:
 	void SetUp() override { new (&shared()) Shared(); }
 
 	static const char *link() { return GetParam() == LinkKind::udp ? "udp" : "shm"; }
-	static Config near() { return at(own_address(0), GetParam()); }
-	static Config far() { return at(own_address(1), GetParam()); }
+	static Config near() { return one_sided_at(0, GetParam()); }
+	static Config far() { return one_sided_at(1, GetParam()); }
 
 	/* Connect @node to a queue pair that the target made by connect_more(). */
 	static void join(Node &node, unsigned index)
@@ -413,8 +421,8 @@ protected:
 			GTEST_SKIP() << "no restartable sequences";
 	}
 
-	static Config near() { return at(own_address(0), LinkKind::shm); }
-	static Config far() { return at(own_address(1), LinkKind::shm); }
+	static Config near() { return one_sided_at(0, LinkKind::shm); }
+	static Config far() { return one_sided_at(1, LinkKind::shm); }
 
 	static u64 count(const Node &node) { return count_of(node); }
 

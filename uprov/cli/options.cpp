@@ -35,6 +35,8 @@ sirdma run [OPTIONS] --shell
 
   --pcap FILE    record all packets for Wireshark, of all processes of the run in one file;
                  %p in its name becomes the process id, for one file each; %d the device
+  --one-sided    let processes of yours that have this option, too, execute short WRITEs and
+                 READs in each other's memory, without the target's processor
   --stats        print the counters of the devices and of rdma_cm when a process ends
   --verbose      say what the devices are and how the program sees them
   --view KIND    sysfs: devices in a /sys and /dev of the program's own; preload: a library put
@@ -57,6 +59,7 @@ enum Option {
 	opt_reorder,
 	opt_seed,
 	opt_pcap,
+	opt_one_sided,
 	opt_stats,
 	opt_verbose,
 	opt_view,
@@ -75,6 +78,7 @@ constexpr option long_options[] = {
 	{"reorder", required_argument, nullptr, opt_reorder},
 	{"seed", required_argument, nullptr, opt_seed},
 	{"pcap", required_argument, nullptr, opt_pcap},
+	{"one-sided", no_argument, nullptr, opt_one_sided},
 	{"stats", no_argument, nullptr, opt_stats},
 	{"verbose", no_argument, nullptr, opt_verbose},
 	{"view", required_argument, nullptr, opt_view},
@@ -201,6 +205,9 @@ Error apply(int opt, const char *arg, Options &out)
 		return {};
 	case opt_pcap:
 		return set_pcap(arg, out);
+	case opt_one_sided:
+		out.environment.emplace_back(twin::env_one_sided, "1");
+		return {};
 	case opt_stats:
 		out.environment.emplace_back(twin::env_stats, "1");
 		return {};

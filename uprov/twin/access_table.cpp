@@ -148,8 +148,10 @@ bool AccessTable::close_qp(u32 qpn) noexcept
 
 	if (!entry)
 		return false;
-	failed_[qpn - first_qpn_].store(false);
-	return entry->number.exchange(0);
+	/* Neighbours may still be in accesses that began before the queue pair failed. */
+	const bool failed = failed_[qpn - first_qpn_].exchange(false);
+
+	return entry->number.exchange(0) || failed;
 }
 
 void AccessTable::fail_qp(u32 qpn) noexcept

@@ -149,6 +149,7 @@ Config Config::from_environment(unsigned device)
 		c.pcap = pcap;
 	if (const size_t at = c.pcap.find("%d"); at != std::string::npos)
 		c.pcap.replace(at, 2, std::to_string(device));
+	c.one_sided = getenv(env_one_sided) != nullptr;
 	c.stats = getenv(env_stats) != nullptr;
 	c.verbose = getenv(env_verbose) != nullptr;
 	return c;

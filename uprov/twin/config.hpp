@@ -32,6 +32,8 @@ struct Config {
 	uint64_t seed = 1; /* seed of the random numbers for these three */
 	uint32_t buffer = 0; /* socket buffers, bytes; 0: as much as the system permits */
 	std::string pcap; /* capture file, %p is the process id; empty: none */
+	bool one_sided =
+		false; /* short requests may be executed by their initiators, one_sided.hpp */
 	bool stats = false;
 	bool verbose = false;
 

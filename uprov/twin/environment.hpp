@@ -21,6 +21,7 @@ inline constexpr char env_seed[] = "SIRDMA_TWIN_SEED";
 inline constexpr char env_buffer[] =
 	"SIRDMA_TWIN_BUFFER"; /* socket buffers, bytes; 0: as much as the system permits */
 inline constexpr char env_pcap[] = "SIRDMA_TWIN_PCAP";
+inline constexpr char env_one_sided[] = "SIRDMA_TWIN_ONE_SIDED";
 inline constexpr char env_stats[] = "SIRDMA_TWIN_STATS";
 inline constexpr char env_verbose[] = "SIRDMA_TWIN_VERBOSE";
 

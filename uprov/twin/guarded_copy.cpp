@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 
 #if defined(__x86_64__) && __has_include(<sys/rseq.h>)
 #include <sys/rseq.h>
@@ -43,6 +44,7 @@ long call_if_equal(long number, int file, void *data, size_t len, uint64_t at,
 	auto &section =
 		*reinterpret_cast<uint64_t *>(area_of_thread() + offsetof(struct rseq, rseq_cs));
 	register uint64_t offset asm("r10") = at;
+	register uint64_t upper_offset asm("r8") = 0; /* of pwritev() */
 
 	asm volatile(
 		".pushsection __rseq_cs, \"aw\"\n"
@@ -68,8 +70,8 @@ long call_if_equal(long number, int file, void *data, size_t len, uint64_t at,
 		"jmp 2b\n"
 		".popsection\n"
 		: "+a"(number), [section] "+m"(section)
-		: "D"(static_cast<long>(file)), "S"(data), "d"(len),
-		  "r"(offset), [word] "m"(word), [expected] "r"(expected), [again] "i"(-EAGAIN)
+		: "D"(static_cast<long>(file)), "S"(data), "d"(len), "r"(offset),
+		  "r"(upper_offset), [word] "m"(word), [expected] "r"(expected), [again] "i"(-EAGAIN)
 		: "rcx", "r11", "memory", "cc");
 	return number;
 }
@@ -92,13 +94,23 @@ bool can_guard_copies() noexcept
 ssize_t guarded_copy(bool is_write, int memory, void *data, size_t len, uint64_t at,
 		     const std::atomic<uint64_t> &word, uint64_t expected) noexcept
 {
+	auto *const bytes = static_cast<uint8_t *>(data);
+	const uint64_t last_word = (at + len - 1) & ~uint64_t{7};
+	const size_t first = last_word > at ? last_word - at : 0;
+	/* The kernel copies them one after the other. */
+	iovec parts[] = {{bytes, first}, {bytes + first, len - first}};
+	long number = is_write ? SYS_pwrite64 : SYS_pread64;
 	long got = -EAGAIN;
 
+	if (is_write && first) {
+		number = SYS_pwritev;
+		data = parts;
+		len = std::size(parts);
+	}
 	for (int i = 0; i < tries && got == -EAGAIN; ++i) {
 		if (word.load(std::memory_order_relaxed) != expected)
 			return -1;
-		got = call_if_equal(is_write ? SYS_pwrite64 : SYS_pread64, memory, data, len, at,
-				    word, expected);
+		got = call_if_equal(number, memory, data, len, at, word, expected);
 	}
 	return got < 0 ? -1 : got;
 }

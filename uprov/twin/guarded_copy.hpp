@@ -24,7 +24,7 @@ bool can_guard_copies() noexcept;
 
 /*
  * Copy between @data and @len bytes at @at of @memory, an open /proc/PID/mem, if @word has the value
- * @expected. Returns how many bytes were copied, 0 if the process is gone, or -1 if none were.
+ * @expected. The last word of what is written is written last, for readers that wait for it. Returns how many bytes were copied, 0 if the process is gone, or -1 if none were.
  */
 ssize_t guarded_copy(bool is_write, int memory, void *data, size_t len, uint64_t at,
 		     const std::atomic<uint64_t> &word, uint64_t expected) noexcept;

@@ -2,6 +2,7 @@
 #include "neighbour_wait.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -52,8 +53,9 @@ bool all_threads_are_stopped(pid_t pid) noexcept
 
 	DIR *const threads = opendir(path);
 
+	/* A process may be hidden, or there may be no /proc. */
 	if (!threads)
-		return errno == ENOENT;
+		return kill(pid, 0) && errno == ESRCH;
 	while (const dirent *entry = readdir(threads))
 		if (entry->d_name[0] != '.')
 			all = thread_is_stopped(pid, entry->d_name) && all;

@@ -37,9 +37,9 @@ constexpr u64 trim_ns = 200000000;
  * A copy of SNIC_ONE_SIDED_MAX bytes takes 2 us. A thread that is stopped or preempted outside of the kernel
  * does not begin one any more (guarded_copy.hpp). So an honest thread that has not ended its access in this
  * time is in the kernel, and waits for pages of the target's own memory, or, preempted there, for a
- * processor; packets would have failed as well, since their retries end after seconds.
+ * processor, or its control group is frozen. It is the time for all neighbours together. The device's helper may have to wait for it, too.
  */
-constexpr u64 access_stuck_ns = 10000000000;
+constexpr u64 access_stuck_ns = 1000000000;
 /* The same for a neighbour that has violated the protocol. The helper does nothing else meanwhile. */
 constexpr u64 withdraw_ns = 10000000;
 /* Wake-up bytes of a neighbour that are read at once. */
@@ -287,7 +287,7 @@ void Neighbours::withdraw(Connection &c) noexcept
 	{
 		const AccessTable::Closing closing(*table_);
 
-		(void)c.grant().await(withdraw_ns);
+		(void)c.grant().await(port_now_ns(nullptr) + withdraw_ns);
 	}
 	std::lock_guard hold(granted_lock_);
 
@@ -303,11 +303,13 @@ void Neighbours::finish_accesses() noexcept
 
 	const Guard guard;
 	const AccessTable::Closing closing(*table_);
+	const u64 until = port_now_ns(nullptr) + access_stuck_ns;
 
 	for (Connection *c = granted_.load(); c; c = c->next_granted.load()) {
-		if (c->broken() || c->grant().await(access_stuck_ns))
+		if (c->grant().await(until) || c->broken())
 			continue;
 		port_warn("a process does not end its access to memory: its connection is closed");
+		c->grant().withdraw();
 		c->set_broken();
 		tell_helper();
 	}
@@ -585,7 +587,7 @@ bool Neighbours::alive(Connection &c) noexcept
 		n = receive_with_file(c.fd(), bytes, sizeof(bytes), file);
 		if (n <= 0)
 			return n < 0 && (errno == EAGAIN || errno == EINTR);
-		if (file)
+		if (file && table_)
 			c.access().take_table(file);
 	}
 	return true;

@@ -189,7 +189,7 @@ bool Nic::open_links(const Config &config)
 		return false;
 	}
 	/* Captures and faults need packets. Without a table all requests are sent. */
-	if (kind_ != LinkKind::udp && !pcap_ && !Faults::any(config))
+	if (config.one_sided && kind_ != LinkKind::udp && !pcap_ && !Faults::any(config))
 		table_ = AccessTable::create(first_qpn());
 	if (table_)
 		neighbours_->let_access(*table_);

@@ -147,10 +147,8 @@ bool Grant::give(const AccessTable &table) noexcept
 	return send_with_files(sock_, "", 1, {&file, 1});
 }
 
-bool Grant::await(u64 limit) const noexcept
+bool Grant::await(u64 until) const noexcept
 {
-	const u64 until = port_now_ns(nullptr) + limit;
-
 	for (int i = 0; ring_->accesses.load(std::memory_order_acquire); ++i) {
 		if (!wait_for_neighbour(sock_, i))
 			return true;

@@ -63,9 +63,9 @@ public:
 	void withdraw() noexcept { ring_->grants.store(0); }
 	/*
 	 * Wait until accesses are over that began before the last Closing. Returns false if an
-	 * initiator that runs does not end its own within @limit ns.
+	 * initiator that runs does not end its own before @until, as port_now_ns() counts.
 	 */
-	bool await(u64 limit) const noexcept;
+	bool await(u64 until) const noexcept;
 
 private:
 	RingControl *ring_ = nullptr;
