@@ -21,7 +21,7 @@ using odp::page;
 
 constexpr size_t length = 64 * page;
 
-// The part of the child: registers touched memory, and if @used, lets the device have it. Returns its exit status if it fails.
+// The part of the child: registers memory and touches it, and if @used, lets the device have it. Returns its exit status if it fails.
 int hold_a_region(const Device &of, bool used)
 {
 	auto own = Device::open(of.name, {});
@@ -31,10 +31,11 @@ int hold_a_region(const Device &of, bool used)
 	const Mapping memory = Mapping::anonymous(length);
 	if (!pd || !memory)
 		return 3;
-	std::memset(memory.data(), 1, length);
+	// A registration enters the pages that are there.
 	const Mr mr(ibv_reg_mr(pd.get(), memory.data(), length, on_demand));
 	if (!mr)
 		return 4;
+	std::memset(memory.data(), 1, length);
 	ibv_sge all = {.addr = reinterpret_cast<uintptr_t>(memory.data()),
 		       .length = length,
 		       .lkey = mr->lkey};
