@@ -77,14 +77,21 @@ constexpr uint32_t upper(uint64_t hdr) noexcept
 	return static_cast<uint32_t>(hdr >> 32);
 }
 
-/* The upper half of the header of @cqe; what the device wrote before it is visible. */
+/*
+ * The upper half of the header of @cqe; what the device wrote before it is visible. A load of that half
+ * alone saves a shift. ThreadSanitizer finds the device's store only by a load of the whole word.
+ */
 inline uint32_t upper_acquire(const sirdma_cqe &cqe) noexcept
 {
+#ifdef __SANITIZE_THREAD__
+	return upper(sirdma_get64_acquire(&cqe.hdr));
+#else
 	using Half [[gnu::may_alias]] = uint32_t;
 
 	/* Little-endian, like the whole word */
 	return le32toh(
 		__atomic_load_n(reinterpret_cast<const Half *>(&cqe.hdr) + 1, __ATOMIC_ACQUIRE));
+#endif
 }
 
 /*
