@@ -154,8 +154,7 @@ static bool cut_next(struct sirdma_odp_children *children, unsigned long from, u
 	struct sirdma_odp_child *child;
 	unsigned long number;
 
-	xa_for_each_range(&children->set, number, child, from, to)
-	{
+	xa_for_each_range(&children->set, number, child, from, to) {
 		if (child_cut(child, true, gone)) {
 			children->hand = number;
 			return true;
@@ -291,8 +290,7 @@ static bool cut_emptied(struct sirdma_odp_children *children, struct list_head *
 	unsigned long number;
 	u32 n = 0;
 
-	xa_for_each_marked(&children->set, number, child, CHILD_EMPTIED)
-	{
+	xa_for_each_marked(&children->set, number, child, CHILD_EMPTIED) {
 		/* One that has users now is looked at by the last of them. */
 		xa_clear_mark(&children->set, number, CHILD_EMPTIED);
 		child_cut(child, false, gone);

@@ -77,9 +77,9 @@ static void table_free(struct sirdma_hw *hw, u32 first)
 	sirdma_pbl_free(hw, &list);
 }
 
-/* The device reads the entries of @table after it has read this one. */
 static void entry_name(__le64 *entry, u32 table)
 {
+	/* The device reads the entries of @table after it has read this one. */
 	smp_store_release(entry, cpu_to_le64(SIRDMA_PREP(SIRDMA_PBLE_LEAF_IDX, table)));
 }
 

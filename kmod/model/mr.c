@@ -62,10 +62,10 @@ static enum snic_mem mr_read_pble(struct snic_dev *dev, const struct snic_mr *mr
 	u64 leaf;
 
 	block += mr->map.first_block;
+	if (mr->map.sparse)
+		return mr_read_sparse(dev, idx, block, entry);
 	if (mr->map.level == 1) {
 		idx += block;
-	} else if (mr->map.sparse) {
-		return mr_read_sparse(dev, idx, block, entry);
 	} else {
 		if (!snic_pble_read(dev, idx + block / SIRDMA_PBLE_PER_LEAF, &leaf))
 			return SNIC_MEM_FAULT;
