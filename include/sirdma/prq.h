@@ -20,8 +20,8 @@
  * is dropped. So each request only makes the wait shorter: one that is lost, since the queue is
  * full, is made again when the QP tries again. Requests need no answer but the doorbell.
  *
- * An access of the QP that SIRDMA_PBLE_ERROR names fails, and the device tells the driver by a
- * request with SIRDMA_PRQ_FAILED. The driver then writes SIRDMA_PBLE_ABSENT: the next access asks
+ * An access of the QP that SIRDMA_PBLE_ERROR names fails, if it has asked for a block since it was
+ * reset, and the device tells the driver by a request with SIRDMA_PRQ_FAILED. The driver then writes SIRDMA_PBLE_ABSENT: the next access asks
  * again, because there may be memory by then. To other QPs the entry is absent, so that they do not
  * fail by what was true before they came.
  *
