@@ -63,7 +63,12 @@ bool send_with_files(int sock, const void *message, size_t len, std::span<const 
 	return sendmsg(sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(len);
 }
 
-bool receive_with_files(int sock, void *message, size_t len, std::span<Fd> files) noexcept
+namespace
+{
+
+/* Returns as recvmsg(). @came: how many files there were; @flags: those of the message. */
+ssize_t receive(int sock, void *message, size_t len, std::span<Fd> files, size_t &came,
+		int &flags) noexcept
 {
 	alignas(cmsghdr) uint8_t control[control_max];
 	iovec piece = {.iov_base = message, .iov_len = len};
@@ -76,32 +81,32 @@ bool receive_with_files(int sock, void *message, size_t len, std::span<Fd> files
 
 	const ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
 
+	came = n < 0 ? 0 : take_files(m, files);
+	flags = m.msg_flags;
+	return n;
+}
+
+} // namespace
+
+bool receive_with_files(int sock, void *message, size_t len, std::span<Fd> files) noexcept
+{
+	size_t came;
+	int flags;
+	const ssize_t n = receive(sock, message, len, files, came, flags);
+
 	if (n < 0)
 		return false;
-
-	const size_t came = take_files(m, files);
-
-	errno = !n ? ENOTCONN : m.msg_flags & MSG_CTRUNC ? EMFILE : EPROTO;
-	return n == static_cast<ssize_t>(len) && !(m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
+	errno = !n ? ENOTCONN : flags & MSG_CTRUNC ? EMFILE : EPROTO;
+	return n == static_cast<ssize_t>(len) && !(flags & (MSG_TRUNC | MSG_CTRUNC)) &&
 	       came == files.size();
 }
 
 ssize_t receive_with_file(int sock, void *message, size_t len, Fd &file) noexcept
 {
-	alignas(cmsghdr) uint8_t control[control_max];
-	iovec piece = {.iov_base = message, .iov_len = len};
-	msghdr m{};
+	size_t came;
+	int flags;
 
-	m.msg_iov = &piece;
-	m.msg_iovlen = 1;
-	m.msg_control = control;
-	m.msg_controllen = sizeof(control);
-
-	const ssize_t n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-
-	if (n > 0)
-		take_files(m, {&file, 1});
-	return n;
+	return receive(sock, message, len, {&file, 1}, came, flags);
 }
 
 } // namespace sirdma::twin
