@@ -49,6 +49,7 @@ bench: ## sirdma beside soft-RoCE in a guest; table, build/bench/results.json, p
 	scripts/setup cost
 	scripts/setup pictures
 	tests/bench/instructions
+	scripts/bench instructions
 	scripts/bench twin
 	scripts/bench guest
 	tests/bench/picture

@@ -237,8 +237,9 @@ private:
 
 		errno = 0;
 		if (api != Api::poll_ex) {
-			cq.reset(made(ibv_create_cq(context, depth, nullptr, nullptr, 0),
-				      "ibv_create_cq"));
+			cq.reset(made(ibv_create_cq(context, depth, nullptr, nullptr, 0), "ibv_"
+											  "create_"
+											  "cq"));
 			return;
 		}
 		attr.cqe = depth;
@@ -346,7 +347,8 @@ struct PostSend : Posting {
 };
 
 struct WrCase : Posting {
-	WrCase(World &of, bool send, int count) : Posting(of, send, count), ex(ibv_qp_to_qp_ex(of.qp()))
+	WrCase(World &of, bool send, int count)
+		: Posting(of, send, count), ex(ibv_qp_to_qp_ex(of.qp()))
 	{
 		ex->wr_flags = IBV_SEND_SIGNALED;
 		ex->wr_id = 1;

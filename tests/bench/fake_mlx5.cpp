@@ -174,8 +174,8 @@ bool execute(FakeQp &qp, const mlx5_wqe_ctrl_seg &ctrl)
 
 void progress(FakeQp &qp)
 {
-	const uint64_t ring = qp.rings.buf_addr +
-			      (uint64_t{qp.rings.rq_wqe_count} << qp.rings.rq_wqe_shift);
+	const uint64_t ring =
+		qp.rings.buf_addr + (uint64_t{qp.rings.rq_wqe_count} << qp.rings.rq_wqe_shift);
 	const __be32 *doorbell = at<__be32>(qp.rings.db_addr);
 
 	while (qp.sent != static_cast<uint16_t>(be32toh(doorbell[MLX5_SND_DBR]))) {
@@ -209,7 +209,8 @@ public:
 		const ib_uverbs_attr *attr = find(id);
 
 		if (attr)
-			memcpy(&value, attr->len > sizeof(attr->data) ? at<void>(attr->data) : &attr->data,
+			memcpy(&value,
+			       attr->len > sizeof(attr->data) ? at<void>(attr->data) : &attr->data,
 			       std::min<size_t>(attr->len, sizeof(value)));
 		return value;
 	}
