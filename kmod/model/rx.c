@@ -19,7 +19,8 @@
 static bool pkey_match(u16 mine, u16 theirs)
 {
 	/* Same partition, and not both limited members (IBTA 10.9.3). */
-	return ((mine ^ theirs) & ~SIRDMA_PKEY_FULL_MEMBER) == 0 && ((mine | theirs) & SIRDMA_PKEY_FULL_MEMBER);
+	return ((mine ^ theirs) & ~SIRDMA_PKEY_FULL_MEMBER) == 0 &&
+	       ((mine | theirs) & SIRDMA_PKEY_FULL_MEMBER);
 }
 
 /* Does the QP accept such packets in its state? */

@@ -99,7 +99,8 @@ enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 		if (!snic_tx_seg(tx, payload, len))
 			break;
 		pkt = snic_tx_packet(tx);
-		snic_pkt_bth(pkt, SIRDMA_BTH_RC | (write ? SIRDMA_BTH_WRITE_ONLY : SIRDMA_BTH_SEND_ONLY),
+		snic_pkt_bth(pkt,
+			     SIRDMA_BTH_RC | (write ? SIRDMA_BTH_WRITE_ONLY : SIRDMA_BTH_SEND_ONLY),
 			     pkey, dest_qpn, req->psn, len);
 		if (write)
 			snic_pkt_reth(pkt, remote, (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr), len);
