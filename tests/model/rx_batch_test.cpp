@@ -354,12 +354,16 @@ TEST_F(SmallWrites, HaveTheEffectsTheyHaveAlone)
 TEST_F(SmallWrites, InPartsHaveTheEffectsTheyHaveAlone)
 {
 	snic_seg parts[3];
+	std::vector<u8> rest;
 
 	same("in parts", {}, [&](snic_rx_pkt &p) {
 		u8 *at = static_cast<u8 *>(p.segs[0].ptr);
+
+		rest.assign(at + SNIC_RX_MIN_LINEAR, at + p.len);
+		std::fill(at + SNIC_RX_MIN_LINEAR, at + p.len, u8{0});
 		parts[0] = {at, SNIC_RX_MIN_LINEAR};
-		parts[1] = {at + SNIC_RX_MIN_LINEAR, 8};
-		parts[2] = {at + SNIC_RX_MIN_LINEAR + 8, p.len - SNIC_RX_MIN_LINEAR - 8};
+		parts[1] = {rest.data(), 8};
+		parts[2] = {rest.data() + 8, static_cast<u32>(rest.size() - 8)};
 		p.segs = parts;
 		p.nsegs = 3;
 	});

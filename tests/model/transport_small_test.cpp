@@ -152,11 +152,58 @@ TEST_F(SmallPackets, AskForAcknowledgementsNowAndThen)
 		n++;
 	}
 	EXPECT_EQ(n, 40u);
-	ASSERT_FALSE(asking.empty());
+	ASSERT_GE(asking.size(), 3u);
 	EXPECT_EQ(asking.back(), 39u);
 	for (size_t i = 0; i + 1 < asking.size(); i++)
 		EXPECT_LE(asking[i + 1] - asking[i], 16u);
 	EXPECT_LE(asking.size(), 12u);
+}
+
+TEST_F(SmallPackets, OfAQueueThatSignalsAllAreSignaled)
+{
+	auto l = link({.queue_flags = SIRDMA_QPC_KICK | SIRDMA_QPC_SIG_ALL});
+
+	for (u32 i = 0; i < 5; i++)
+		l->a.place({.op = SIRDMA_OP_WRITE,
+			    .sges = {a.sge(i * 8, 8)},
+			    .remote = b.va(i * 8),
+			    .rkey = b.mr.stag(),
+			    .signaled = false});
+	l->a.kick();
+	for (u32 i = 0; i < 5; i++)
+		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+}
+
+// A READ before them is fenced off, also where they are behind another that was sent.
+TEST_F(SmallPackets, WaitBehindAReadWhenFenced)
+{
+	auto l = link();
+	const std::vector<u8> before(b.data(0), b.data(8));
+
+	a.mem->fill(9);
+	l->a.place({.op = SIRDMA_OP_READ,
+		    .sges = {a.sge(4096, 8)},
+		    .remote = b.va(0),
+		    .rkey = b.mr.stag()});
+	for (u32 i = 0; i < 3; i++)
+		l->a.place({.op = SIRDMA_OP_WRITE,
+			    .remote = b.va(0),
+			    .rkey = b.mr.stag(),
+			    .inl = std::vector<u8>(8, 0x5a),
+			    .is_inline = true,
+			    .fence = true});
+	fabric.record(true);
+	l->a.kick();
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	for (u32 i = 0; i < 3; i++)
+		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	std::vector<u8> opcodes;
+	for (const Packet &p : fabric.sent())
+		opcodes.push_back(p.opcode());
+	ASSERT_GE(opcodes.size(), 3u);
+	EXPECT_EQ(opcodes[0], SIRDMA_BTH_READ_REQUEST);
+	EXPECT_EQ(opcodes[1], SIRDMA_BTH_READ_RESP_ONLY) << "the WRITE did not wait";
+	EXPECT_EQ(memcmp(a.data(4096), before.data(), 8), 0);
 }
 
 // A host without room gets each message later, once.
