@@ -11,6 +11,7 @@
 #include "file_message.hpp"
 #include "hello.hpp"
 #include "no_cancel.hpp"
+#include "ticks.hpp"
 
 namespace sirdma::twin
 {
@@ -399,10 +400,6 @@ u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 	if (unused())
 		return 0;
 	take_fresh();
-	if (all_wanted_.load(std::memory_order_relaxed)) [[unlikely]] {
-		all_wanted_.store(false, std::memory_order_relaxed);
-		all = true;
-	}
 	for (size_t i = 0; i < busy_; ++i) {
 		Connection &c = *readers_[i];
 		const u32 got = receive_from(c, sink);
@@ -417,13 +414,11 @@ u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 			n += receive_from_idle(i, sink);
 		return n;
 	}
-	for (size_t left = std::min(idle_share, readers_.size() - busy_); left; --left) {
-		/* Others may have joined the busy ones, or have been removed. */
-		if (next_idle_ < busy_ || next_idle_ >= readers_.size())
-			next_idle_ = busy_;
-		if (next_idle_ < readers_.size())
-			n += receive_from_idle(next_idle_++, sink);
-	}
+	/* Others may have joined the busy ones, or have been removed. */
+	if (next_idle_ < busy_ || next_idle_ >= readers_.size())
+		next_idle_ = busy_;
+	if (next_idle_ < readers_.size())
+		n += receive_from_idle(next_idle_++, sink);
 	return n;
 }
 
@@ -446,7 +441,8 @@ void Neighbours::wake_up() noexcept
 
 /* Coming and going */
 
-Neighbours::Neighbours(const IpAddress &addr, bool supers) noexcept : addr_(addr), supers_(supers)
+Neighbours::Neighbours(const IpAddress &addr, bool supers) noexcept
+	: addr_(addr), supers_(supers), idle_ticks_(idle_us * ticks_per_us())
 {
 }
 
@@ -484,6 +480,13 @@ Neighbours::~Neighbours()
 		for (Neighbour *n = bucket.load(), *next; n; n = next) {
 			next = n->next;
 			delete n;
+	if (readers_.size() - busy_ > 1) [[unlikely]] {
+		const u64 now = ticks();
+
+		all = all || now - polled_all_at_ > idle_ticks_;
+		if (all)
+			polled_all_at_ = now;
+	}
 		}
 	}
 }

@@ -30,11 +30,6 @@ constexpr u64 retry_stalled_ns = 200000;
  */
 constexpr u64 polls_before_yield = 64;
 /*
- * While a thread yields, every so many polls look at all neighbours. A yield takes 0.4 us, so that
- * the looks at 63 neighbours are a small part of the time, and none of them waits for long.
- */
-constexpr u64 yields_to_look = 16;
-/*
  * A poller reads the clock once in this many calls. Where that is no system call, 1 to 256 make no
  * difference.
  */
@@ -779,13 +774,8 @@ void Nic::poll() noexcept
 		return;
 	}
 
-	const u64 idle = helper_.idle_polls();
-
-	if (idle <= polls_before_yield)
-		return;
-	if (idle % yields_to_look == 0)
-		neighbours_->want_all();
-	sched_yield();
+	if (helper_.idle_polls() > polls_before_yield)
+		sched_yield();
 }
 
 /*
@@ -804,77 +794,6 @@ void Nic::found(bool message) noexcept
 		settle();
 		helper_.timers_armed();
 	}
-}
-
-void Nic::expect_event() noexcept
-{
-	flush();
-	helper_.expect_event();
-}
-
-/* The helper's part */
-
-bool Nic::can_help() noexcept
-{
-	return can_work();
-}
-
-Helper::Files Nic::files() noexcept
-{
-	const UdpReceiver *port = port_->receiver();
-	Helper::Files files;
-
-	files[Helper::neighbours] = neighbours_->fd();
-	files[Helper::port_share] = port_->fd();
-	files[Helper::port] = port ? port->fd() : -1;
-	files[Helper::groups] = groups_->fd();
-	return files;
-}
-
-u64 Nic::ns_until_work() noexcept
-{
-	const u64 wait = std::min(port_->wait(), neighbours_->ns_until_trim());
-
-	return stalled_.count.load() ? std::min(wait, retry_stalled_ns) : wait;
-}
-
-bool Nic::fall_asleep() noexcept
-{
-	seen_polls_.store(helper_.polls(), std::memory_order_relaxed);
-	if (table_)
-		table_->note_no_poll();
-	if (owes())
-		return false;
-	std::lock_guard hold(rx_lock_);
-
-	return neighbours_->fall_asleep();
-}
-
-void Nic::wake_up() noexcept
-{
-	std::lock_guard hold(rx_lock_);
-
-	neighbours_->wake_up();
-}
-
-/* Neighbours connect, die or wake this process. The owner of the port may be one of them. */
-void Nic::manage(bool readable) noexcept
-{
-	neighbours_->trim();
-	/* The process may poll less often than this thread wakes. */
-	neighbours_->want_all();
-	if (!readable && port_->wait())
-		return;
-	std::lock_guard hold(rx_lock_);
-
-	polled_ = false;
-	neighbours_->serve(*this);
-	port_->serve();
-}
-
-void Nic::help() noexcept
-{
-	serve(true);
 }
 
 } // namespace sirdma::twin
