@@ -54,7 +54,10 @@ public:
 	 * @table must outlive them.
 	 */
 	void let_access(AccessTable &table) noexcept { table_ = &table; }
-	/* Execute @request in the memory of its neighbour, see snic_host_ops.one_sided(). Any thread. */
+	/*
+	 * Execute @request in the memory of its neighbour, see snic_host_ops.one_sided(). Any thread; the
+	 * read sections of this thread end for the time of the call.
+	 */
 	bool execute(const snic_one_sided &request) noexcept;
 	/* The same for snic_host_ops.one_sided_pays(). */
 	bool may_execute(const snic_one_sided &request) noexcept;
@@ -97,6 +100,7 @@ public:
 
 private:
 	class Guard;
+	class Reference;
 
 	static constexpr size_t buckets = 256;
 	/*
@@ -134,7 +138,7 @@ private:
 	bool watch(int fd, void *what) noexcept;
 	void tell_helper() noexcept;
 	void note_sent() noexcept;
-	template <typename Do> void for_each_connection(Do what) noexcept;
+	template <typename Do> void for_each_neighbour(Do what) noexcept;
 	bool room_for_reader() noexcept;
 	void add_reader(Connection *c) noexcept;
 	void take_fresh() noexcept;
@@ -142,6 +146,7 @@ private:
 	void hang_up_on_broken(PacketSink &sink) noexcept;
 	bool greet(Connection &c) noexcept;
 	Connection *connection_for(const snic_one_sided &request) noexcept;
+	Connection *accessed_before(uint64_t number) noexcept;
 	void grant(Connection &c) noexcept;
 	void withdraw(Connection &c) noexcept;
 	bool refuse() noexcept;

@@ -20,11 +20,6 @@ namespace
 {
 
 /*
- * Time until a socket without room is tried again. The kernel sends a full buffer of its default size
- * (212,992 bytes) in about this time at 1 GB/s.
- */
-constexpr u64 retry_stalled_ns = 200000;
-/*
  * After this many consecutive polls without work a thread yields the processor. With 8 a round trip
  * over shared memory takes 0.56 us, from 64 on 0.48.
  */
@@ -47,18 +42,6 @@ constexpr u32 port_seldom = 64;
  * bytes by default.
  */
 constexpr u32 window_bytes = 128 << 10;
-
-/*
- * A thread that posts within this time after its last request does nothing else: a post takes 0.1 to
- * 0.2 us, and a peer that answers by an access takes longer.
- */
-constexpr u64 stream_ns = 1000;
-
-/*
- * So many polls while the helper sleeps show that the process polls, and does not only wait for an
- * acknowledgement now and then. They take 0.2 ms or more. Not tuned.
- */
-constexpr u64 polls_of_a_poller = 4096;
 
 /*
  * After this many bytes from a neighbour acknowledgements are sent: much less than its window. With
@@ -608,76 +591,6 @@ bool Nic::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 void Nic::finish_references() noexcept
 {
 	neighbours_->finish_leases();
-}
-
-/* One-sided access */
-
-/*
- * An access takes as long as a dozen packets of a stream. So a thread that posts without end has its
- * requests sent: one that neither polled since the last access, nor computed for a moment.
- */
-bool Nic::one_sided_pays(const snic_one_sided &request) noexcept
-{
-	if (!table_)
-		return false;
-	if (!waited_.load(std::memory_order_relaxed) &&
-	    port_now_ns(nullptr) - accessed_at_.load(std::memory_order_relaxed) < stream_ns)
-		return false;
-	return neighbours_->may_execute(request);
-}
-
-bool Nic::one_sided(const snic_one_sided &request) noexcept
-{
-	if (!neighbours_->execute(request))
-		return false;
-	waited_.store(false, std::memory_order_relaxed);
-	accessed_at_.store(port_now_ns(nullptr), std::memory_order_relaxed);
-	return true;
-}
-
-/*
- * A poll found nothing. Peers send their requests to a process that polls: it takes them in by itself. The
- * helper is awake, or stays away, once it has seen that. If the process spins on its memory between
- * polls, this needs many polls without the helper.
- */
-void Nic::note_poll() noexcept
-{
-	note_waited();
-	if (table_ &&
-	    (!helper_.process_spins() ||
-	     helper_.polls() - seen_polls_.load(std::memory_order_relaxed) > polls_of_a_poller))
-		table_->note_poll();
-}
-
-void Nic::open_region(const AccessTable::Region &region) noexcept
-{
-	if (table_)
-		table_->open_region(region);
-}
-
-void Nic::close_region(u32 stag) noexcept
-{
-	if (table_ && table_->close_region(stag))
-		neighbours_->finish_accesses();
-}
-
-void Nic::open_qp(u32 qpn, u32 pd, u32 rights) noexcept
-{
-	if (table_)
-		table_->open_qp(qpn, pd, rights);
-}
-
-void Nic::close_qp(u32 qpn) noexcept
-{
-	if (table_ && table_->close_qp(qpn))
-		neighbours_->finish_accesses();
-}
-
-/* Accesses that have begun are executed before the failure. */
-void Nic::qp_failed(u32 qpn) noexcept
-{
-	if (table_)
-		table_->fail_qp(qpn);
 }
 
 /*
