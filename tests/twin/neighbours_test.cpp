@@ -283,6 +283,32 @@ TEST_F(Helper, GivesTheMemoryOfIdleRingsBack)
 	EXPECT_EQ(sink.seen, 550u);
 }
 
+/* The neighbour was stopped when its ring was looked at. */
+TEST_F(Helper, GivesTheMemoryOfARingBackThatIsReadLate)
+{
+	const auto second = Neighbours::create(own_address(0));
+	uint8_t bytes[1024] = {};
+	const auto trim = [&](u64 wait) {
+		ASSERT_NE(wait, ~0ull);
+		usleep(static_cast<useconds_t>(wait / 1000 + 1));
+		n->trim();
+	};
+
+	ASSERT_TRUE(second);
+	for (unsigned i = 0; i < 150; ++i)
+		ASSERT_TRUE(n->forward(second->slot(), {}, bytes, sizeof(bytes), 0, false));
+	serve(*second);
+	for (int looks = 0; looks < 3; ++looks)
+		ASSERT_NO_FATAL_FAILURE(trim(n->ns_until_trim()));
+	EXPECT_GE(resident_rings(), 150u);
+	while (second->receive(sink))
+		;
+	EXPECT_EQ(sink.seen, 150u);
+	ASSERT_NO_FATAL_FAILURE(trim(n->ns_until_trim()));
+	EXPECT_LE(resident_rings(), 2 * 3 * 4u);
+	EXPECT_EQ(n->ns_until_trim(), ~0ull);
+}
+
 /* It hangs up, and fills its ring on and on. */
 TEST_F(Helper, TakesNoMoreThanARingOfANeighbourThatLeft)
 {

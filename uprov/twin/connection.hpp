@@ -79,8 +79,8 @@ public:
 	 */
 	bool push(const Path &path, const uint8_t *data, size_t len, u32 index, bool more) noexcept;
 	/*
-	 * Give memory of the ring back if nothing was sent since the last call. Returns true if
-	 * something was, so that the function has to be called again.
+	 * Give memory of the ring back if nothing was sent since the last call. Returns true if the
+	 * function has to be called again: something was, or the neighbour has not read all of it.
 	 */
 	bool trim() noexcept;
 	/* The neighbour's permission to read memory of this process. Any thread. */
