@@ -370,32 +370,6 @@ TEST_F(Helper, KeepsFewConnectionsOfOneName)
 	EXPECT_EQ(n->refused(), 6u);
 }
 
-/* Who cannot be let in is sent away, for a listener stays readable. */
-TEST_F(Helper, SleepsWithoutRoomForMoreFiles)
-{
-	rlimit before{};
-	std::vector<Fd> strangers;
-
-	/* The sanitizer looks at the classes now: it needs files for that. */
-	serve();
-	for (int i = 0; i < 3; ++i)
-		strangers.push_back(rendezvous_connect(own_address(0), n->slot()));
-	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-
-	const rlimit none = {.rlim_cur = static_cast<rlim_t>(strangers.back().get()) + 1,
-			     .rlim_max = before.rlim_max};
-
-	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-	serve();
-	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
-	EXPECT_EQ(n->refused(), 3u);
-	strangers.clear();
-	connect();
-}
-
-/* The helper hears of its end before the thread that connects is done. */
-TEST_F(Helper, LosesANeighbourWhileAThreadConnects)
-{
 namespace
 {
 
@@ -593,6 +567,32 @@ TEST_F(Helper, IsNotHeldUpByAnAccessThatWaitsForMemory)
 	EXPECT_EQ(word, 0u);
 }
 
+/* Who cannot be let in is sent away, for a listener stays readable. */
+TEST_F(Helper, SleepsWithoutRoomForMoreFiles)
+{
+	rlimit before{};
+	std::vector<Fd> strangers;
+
+	/* The sanitizer looks at the classes now: it needs files for that. */
+	serve();
+	for (int i = 0; i < 3; ++i)
+		strangers.push_back(rendezvous_connect(own_address(0), n->slot()));
+	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+
+	const rlimit none = {.rlim_cur = static_cast<rlim_t>(strangers.back().get()) + 1,
+			     .rlim_max = before.rlim_max};
+
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+	serve();
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+	EXPECT_EQ(n->refused(), 3u);
+	strangers.clear();
+	connect();
+}
+
+/* The helper hears of its end before the thread that connects is done. */
+TEST_F(Helper, LosesANeighbourWhileAThreadConnects)
+{
 	constexpr uint32_t slot = 5;
 	static std::atomic<bool> ended, removing;
 	static Fd other, spare;

@@ -481,6 +481,13 @@ u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 		if (c.quiet > quiet_max)
 			std::swap(readers_[i--], readers_[--busy_]);
 	}
+	if (readers_.size() - busy_ > 1) [[unlikely]] {
+		const u64 now = ticks();
+
+		all = all || now - polled_all_at_ > idle_ticks_;
+		if (all)
+			polled_all_at_ = now;
+	}
 	if (all) {
 		for (size_t i = busy_; i < readers_.size(); ++i)
 			n += receive_from_idle(i, sink);
@@ -552,13 +559,6 @@ Neighbours::~Neighbours()
 		for (Neighbour *n = bucket.load(), *next; n; n = next) {
 			next = n->next;
 			delete n;
-	if (readers_.size() - busy_ > 1) [[unlikely]] {
-		const u64 now = ticks();
-
-		all = all || now - polled_all_at_ > idle_ticks_;
-		if (all)
-			polled_all_at_ = now;
-	}
 		}
 	}
 }

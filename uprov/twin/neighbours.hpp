@@ -178,13 +178,13 @@ private:
 	std::vector<Connection *> readers_; /* first those that each call of receive() polls */
 	size_t busy_ = 0; /* how many these are */
 	size_t next_idle_ = 0; /* index of the idle reader that is polled next */
+	u64 polled_all_at_ = 0; /* when all readers were polled, ticks() */
+	const u64 idle_ticks_; /* idle_us in ticks */
 	Connection *sender_ = nullptr; /* connection from which a packet is being received */
 	std::mutex fresh_lock_; /* protects fresh_: connections for readers_ */
 	std::vector<Connection *> fresh_;
 	std::atomic<bool> fresh_waiting_{false};
 	std::atomic<bool> readers_used_{false};
-	u64 polled_all_at_ = 0; /* when all readers were polled, ticks() */
-	const u64 idle_ticks_; /* idle_us in ticks */
 	std::atomic<bool> sent_{false}; /* set by transmit() and forward(), cleared by the helper */
 	u64 trim_at_ = 0; /* time of the next trim(); 0: none; used by the helper only */
 	std::vector<std::unique_ptr<Connection>>
