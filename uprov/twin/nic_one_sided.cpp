@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* The device's one-sided access (one_sided.hpp): when it pays, and what peers may access. */
 #include "nic.hpp"
+#include "ticks.hpp"
 
 namespace sirdma::twin
 {
@@ -9,10 +10,10 @@ namespace
 {
 
 /*
- * A thread that posts within this time after its last request does nothing else: a post takes 0.1 to
+ * A thread that posts within this time after its last request, us, does nothing else: a post takes 0.1 to
  * 0.2 us, and a peer that answers by an access takes longer.
  */
-constexpr u64 stream_ns = 1000;
+constexpr u64 stream_us = 1;
 
 } // namespace
 
@@ -26,7 +27,7 @@ bool Nic::one_sided_pays(const snic_one_sided &request) noexcept
 	if (!table_ || helper_.is_this_thread())
 		return false;
 	if (!waited_.load(std::memory_order_relaxed) &&
-	    port_now_ns(nullptr) - accessed_at_.load(std::memory_order_relaxed) < stream_ns)
+	    ticks() - accessed_at_.load(std::memory_order_relaxed) < stream_us * ticks_per_us())
 		return false;
 	return neighbours_->may_execute(request);
 }
@@ -46,7 +47,7 @@ bool Nic::one_sided(const snic_one_sided &request) noexcept
 	if (!done)
 		return false;
 	waited_.store(false, std::memory_order_relaxed);
-	accessed_at_.store(port_now_ns(nullptr), std::memory_order_relaxed);
+	accessed_at_.store(ticks(), std::memory_order_relaxed);
 	return true;
 }
 

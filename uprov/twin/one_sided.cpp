@@ -118,7 +118,7 @@ bool Access::copy(const snic_one_sided &request) noexcept
 
 bool Access::execute(const snic_one_sided &request) noexcept
 {
-	if (state_.load(std::memory_order_acquire) != State::open || !can_guard_copies())
+	if (state_.load(std::memory_order_acquire) != State::open)
 		return false;
 	/* Partner: AccessTable::Closing. Grant::await() sees this, or this thread sees the closing. */
 	ring_->accesses.fetch_add(1);

@@ -50,7 +50,7 @@ public:
 
 	/* Can requests be executed, and sooner than by packets? Any thread. */
 	bool pays() noexcept;
-	/* See snic_host_ops.one_sided(). Call this after pays(), or nothing is executed. Any thread. */
+	/* See snic_host_ops.one_sided(). Call this after pays(), in the same thread. Any thread. */
 	bool execute(const snic_one_sided &request) noexcept;
 
 private:
