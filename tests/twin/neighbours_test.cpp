@@ -132,9 +132,13 @@ protected:
 	}
 	static bool hung_up(const Mad &mad)
 	{
+		ssize_t n;
 		char c;
 
-		return recv(mad.sock.get(), &c, 1, MSG_DONTWAIT) == 0 || errno != EAGAIN;
+		/* A table may have come (access_table.hpp). */
+		while ((n = recv(mad.sock.get(), &c, 1, MSG_DONTWAIT)) > 0)
+			;
+		return !n || errno != EAGAIN;
 	}
 
 	/* How many polls it takes until a record of @mad is delivered. */
