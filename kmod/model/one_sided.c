@@ -9,6 +9,13 @@
  */
 #define ONE_SIDED_SKIP_MAX 16
 
+/* What became of a request. */
+enum one_sided_end {
+	ONE_SIDED_DONE,
+	ONE_SIDED_REFUSED, /* it has to be sent */
+	ONE_SIDED_LOST, /* meanwhile the QP was reset, or failed: the request is none any more */
+};
+
 /* Copy the payload of the current WRITE to @to. Returns false if it cannot be read now. */
 static bool one_sided_gather(struct snic_tx *tx, u32 len, u8 *to)
 {
@@ -35,27 +42,56 @@ static bool one_sided_scatter(struct snic_qp *qp, u32 len, u8 *from)
 	const struct snic_sqe *sqe = &qp->req.sqe;
 	struct snic_seg answer = {.ptr = from, .len = len};
 	struct snic_seg_iter it = {.seg = &answer};
-	struct snic_rx_mem mem = {}, *const batch = qp->rx_mem;
+	struct snic_rx_mem mem = {};
 	enum sirdma_ae_code ae;
 	bool placed;
 
-	if (!batch)
-		qp->rx_mem = &mem;
+	qp->rx_mem = &mem;
 	placed = snic_sge_scatter(qp, qp->pd, sqe->sge, sqe->nsge, 0, &it, len, &ae) == SNIC_PLACED;
-	if (!batch) {
-		snic_qp_put_rx_mr(qp);
-		qp->rx_mem = NULL;
-	}
+	snic_qp_put_rx_mr(qp);
+	qp->rx_mem = NULL;
 	return placed;
 }
 
-/* On a local fault the message is sent, and fails as others do. */
-static bool one_sided_try(struct snic_tx *tx, const struct snic_out *out)
+/*
+ * Let the host execute @request. It may wait for a page of the peer's memory, so the lock is dropped
+ * meanwhile, and no local region is in use: other threads use the QP as usual, only that its
+ * requester waits (SNIC_WAIT_HOST).
+ */
+static enum one_sided_end one_sided_execute(struct snic_tx *tx,
+					    const struct snic_one_sided *request)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_req *req = &qp->req;
+	bool done;
+
+	snic_tx_put_memory(tx);
+	req->wait = SNIC_WAIT_HOST;
+	req->executes = tx;
+	/* Work that others defer does not wait for this thread. */
+	qp->in_run = false;
+	port_unlock(&qp->lock);
+	done = snic_dev_ops(qp->dev)->one_sided(qp->dev->host, request);
+	port_lock(&qp->lock);
+	qp->in_run = true;
+	/* A reset clears it, and what another thread executes since then has another value. */
+	if (req->executes != tx || !snic_qp_can_send(qp))
+		return ONE_SIDED_LOST;
+	req->executes = NULL;
+	req->wait = SNIC_WAIT_NONE;
+	req->one_sided_note = *request->note;
+	return done ? ONE_SIDED_DONE : ONE_SIDED_REFUSED;
+}
+
+/* On a local fault the message is sent, and fails as others do. */
+static enum one_sided_end one_sided_try(struct snic_tx *tx, struct snic_out *out)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_req *req = &qp->req;
+	u64 note = req->one_sided_note;
+	struct snic_flow flow;
 	const struct snic_one_sided request = {
-		.flow = &qp->path.flow,
+		.flow = &flow,
 		.qpn = qp->obj.id,
 		.dest_qpn = qp->dest_qpn,
 		.va = req->sqe.remote_va,
@@ -63,35 +99,53 @@ static bool one_sided_try(struct snic_tx *tx, const struct snic_out *out)
 		.len = out->len,
 		.is_write = out->op != SIRDMA_OP_READ,
 		.data = tx->burst->copies,
-		.note = &req->one_sided_note,
+		.note = &note,
 	};
+	enum one_sided_end end;
 
 	snic_path_refresh(qp->dev, &qp->path);
-	if (!qp->path.src_ok || !qp->path.dst_ok ||
-	    !snic_dev_ops(qp->dev)->one_sided_pays(qp->dev->host, &request))
-		return false;
+	if (!qp->path.src_ok || !qp->path.dst_ok)
+		return ONE_SIDED_REFUSED;
+	flow = qp->path.flow;
+	if (!snic_dev_ops(qp->dev)->one_sided_pays(qp->dev->host, &request))
+		return ONE_SIDED_REFUSED;
 	if (request.is_write && !one_sided_gather(tx, out->len, request.data))
-		return false;
-	if (!snic_dev_ops(qp->dev)->one_sided(qp->dev->host, &request))
-		return false;
-	return request.is_write || one_sided_scatter(qp, out->len, request.data);
+		return ONE_SIDED_REFUSED;
+	end = one_sided_execute(tx, &request);
+	if (end == ONE_SIDED_REFUSED)
+		out->flags |= SNIC_OUT_REFUSED;
+	if (end == ONE_SIDED_DONE && !request.is_write &&
+	    !one_sided_scatter(qp, out->len, request.data))
+		return ONE_SIDED_REFUSED;
+	return end;
 }
 
-bool snic_one_sided_execute(struct snic_tx *tx, struct snic_out *out)
+bool snic_one_sided_execute(struct snic_tx *tx, struct snic_out *out, enum snic_send_stop *why)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_req *req = &qp->req;
+	enum one_sided_end end = ONE_SIDED_REFUSED;
 
 	if (req->one_sided_skip) {
 		req->one_sided_skip--;
 		return false;
 	}
 	/* Packets of several requests cost less than so many calls of the host. */
-	if (snic_sqe_peek(qp, req->sq_idx, req->sq_polarity) || !one_sided_try(tx, out)) {
+	if (!snic_sqe_peek(qp, req->sq_idx, req->sq_polarity))
+		end = one_sided_try(tx, out);
+	switch (end) {
+	case ONE_SIDED_DONE:
+		break;
+	case ONE_SIDED_REFUSED:
 		req->one_sided_pause =
 			(u8)min_t(u32, max_t(u32, 2 * req->one_sided_pause, 1), ONE_SIDED_SKIP_MAX);
 		req->one_sided_skip = req->one_sided_pause;
 		return false;
+	case ONE_SIDED_LOST:
+		/* The QP may be in use again: the next run finds out what there is to do. */
+		snic_qp_defer(qp);
+		*why = SNIC_SEND_BLOCKED;
+		return true;
 	}
 	req->one_sided_pause = 0;
 	/* The PSNs that the message was to get are those of the next one. */
@@ -99,5 +153,6 @@ bool snic_one_sided_execute(struct snic_tx *tx, struct snic_out *out)
 	out->flags |= SNIC_OUT_LOCAL;
 	req->cur++;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_ONE_SIDED);
+	*why = SNIC_SEND_MORE;
 	return true;
 }

@@ -7,6 +7,9 @@
  * acknowledged, hence executed, and whatever comes later is sent later. It takes no PSN. The host knows
  * whether the peer would accept the request. One that it would refuse is sent, so that the refusal and
  * its consequences are the peer's.
+ *
+ * The host may have to wait for the peer's memory. So only snic_qp_run() and snic_qp_kick() execute
+ * requests: no thread that receives, and no command; and they drop the lock of the QP meanwhile.
  */
 #ifndef SNIC_ONE_SIDED_H
 #define SNIC_ONE_SIDED_H
@@ -14,7 +17,7 @@
 #include "transport.h"
 
 /* See snic_one_sided(), which has checked the message. */
-bool snic_one_sided_execute(struct snic_tx *tx, struct snic_out *out);
+bool snic_one_sided_execute(struct snic_tx *tx, struct snic_out *out, enum snic_send_stop *why);
 
 /* Is the current message the only one of a QP that has nothing in flight? */
 static inline bool snic_one_sided_alone(const struct snic_req *req)
@@ -24,10 +27,12 @@ static inline bool snic_one_sided_alone(const struct snic_req *req)
 }
 
 /*
- * Execute the current message @out instead of sending it, if possible. Returns true if it is done:
- * it waits only for snic_send_retire(). @tx has no packet then.
+ * Execute the current message @out instead of sending it, if possible. Returns false if it has to be
+ * sent. Else @tx has no packet, and @why is SNIC_SEND_MORE if the message waits only for
+ * snic_send_retire(), or SNIC_SEND_BLOCKED if the QP has left RTS meanwhile.
  */
-static inline bool snic_one_sided(struct snic_tx *tx, struct snic_out *out)
+static inline bool snic_one_sided(struct snic_tx *tx, struct snic_out *out,
+				  enum snic_send_stop *why)
 {
 	const struct snic_qp *qp = tx->qp;
 	const struct snic_req *req = &qp->req;
@@ -35,12 +40,15 @@ static inline bool snic_one_sided(struct snic_tx *tx, struct snic_out *out)
 	if (!PORT_WIRE_IN_MEMORY || !snic_one_sided_alone(req))
 		return false;
 	if (!snic_dev_ops(qp->dev)->one_sided || qp->transport != &snic_rc ||
-	    qp->state != SIRDMA_QPS_RTS)
+	    qp->state != SIRDMA_QPS_RTS || !qp->in_run)
+		return false;
+	/* The host has refused this message, and then there was no room to send it. */
+	if (out->flags & SNIC_OUT_REFUSED)
 		return false;
 	if (!out->len || out->len > SNIC_ONE_SIDED_MAX ||
 	    (out->op != SIRDMA_OP_READ && (!snic_op_is_write(out->op) || req->sqe.has_imm)))
 		return false;
-	return snic_one_sided_execute(tx, out);
+	return snic_one_sided_execute(tx, out, why);
 }
 
 #endif

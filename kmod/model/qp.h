@@ -92,12 +92,14 @@ struct snic_out {
 #define SNIC_OUT_FAILED 0x08 /* the message completes with snic_req.fail_* once it is the oldest */
 #define SNIC_OUT_TODO 0x10 /* the message completes after a key operation (key_op.h) */
 #define SNIC_OUT_STARTED 0x20 /* that key operation is under way */
+#define SNIC_OUT_REFUSED 0x40 /* the host has refused to execute the message: it has to be sent */
 
-/* Why the requester sends nothing until its deadline. */
+/* Why the requester sends nothing until its deadline; SNIC_WAIT_HOST has none. */
 enum snic_req_wait {
 	SNIC_WAIT_NONE,
 	SNIC_WAIT_RNR,
 	SNIC_WAIT_ABSENT, /* local memory is absent */
+	SNIC_WAIT_HOST, /* the host executes the current message (one_sided.h) */
 };
 
 /*
@@ -127,6 +129,7 @@ struct snic_req {
 	u32 lost_dist; /* distance from una of the answer that showed the loss */
 	u64 deadline; /* end of the ACK timeout, or of the wait */
 	u64 one_sided_note; /* of the host, see struct snic_one_sided */
+	const void *executes; /* identifies the execution that SNIC_WAIT_HOST waits for */
 	u32 fail_vendor;
 	u16 fail_minor;
 	u8 retry_left;

@@ -203,8 +203,8 @@ static enum snic_send_stop req_fill(struct snic_tx *tx)
 					      SIRDMA_FLUSH_LOC_QP_OP, SIRDMA_VENDOR_LOC_QP_OP);
 			return SNIC_SEND_BLOCKED;
 		}
-		if (snic_one_sided(tx, out))
-			return SNIC_SEND_MORE;
+		if (snic_one_sided(tx, out, &why))
+			return why;
 		why = req_message(tx, out);
 	} while (why == SNIC_SEND_NEXT);
 	return why;

@@ -150,7 +150,8 @@ bool snic_retry_due(struct snic_qp *qp)
 	struct snic_req *req = &qp->req;
 	u64 now;
 
-	if (!snic_qp_can_send(qp) || (req->wait == SNIC_WAIT_NONE && !snic_req_in_flight(req)))
+	if (!snic_qp_can_send(qp) || req->wait == SNIC_WAIT_HOST ||
+	    (req->wait == SNIC_WAIT_NONE && !snic_req_in_flight(req)))
 		return false;
 	now = port_now_ns(qp->dev->clock);
 	if (now < req->deadline) {

@@ -54,8 +54,8 @@ struct snic_one_sided {
 	bool is_write;
 	u8 *data; /* @len bytes in snic_burst.copies: to write, or room for what is read */
 	/*
-	 * The host's own, 0 since the QP left RESET. If the host refuses a request, the peer has
-	 * executed and acknowledged it before the QP asks for another one.
+	 * The host's own, 0 since the QP left RESET. If one_sided() refuses a request, the peer has
+	 * executed and acknowledged it before the QP asks again.
 	 */
 	u64 *note;
 };
@@ -99,12 +99,13 @@ struct snic_host_ops {
 	/*
 	 * For hosts that reach the memory of some peers: execute @request if the peer would accept
 	 * it. Returns false, and nothing but @data and a part of the memory to be written has changed,
-	 * if it has to be sent. NULL: always. The host has snic_burst.copies.
+	 * if it has to be sent. NULL: always. The host has snic_burst.copies. The model holds no lock
+	 * and reads nothing under RCU during the call, so that it may wait.
 	 */
 	bool (*one_sided)(struct snic_host *host, const struct snic_one_sided *request);
 	/*
 	 * Is it worth calling one_sided()? Returns false while the peer gets packets sooner, or cannot
-	 * be reached. @request has no data yet.
+	 * be reached. @request has no data yet. The function must not wait.
 	 */
 	bool (*one_sided_pays)(struct snic_host *host, const struct snic_one_sided *request);
 	/* QP @qpn has left the states in which it receives, by an error. May be NULL. */

@@ -30,6 +30,14 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 /* Is there room for the first packet of a burst? */
 bool snic_tx_start(struct snic_tx *tx);
 
+/* An empty burst uses no region any more. */
+static inline void snic_tx_put_memory(struct snic_tx *tx)
+{
+	snic_mrc_put(&tx->mrs);
+	tx->run_stag = 0;
+	tx->run.len = 0;
+}
+
 /*
  * May data be added to the burst? An empty burst asks the host for room first. If the
  * host has none, the QP is marked as stalled until snic_tx_resume().

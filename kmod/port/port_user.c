@@ -325,6 +325,24 @@ void port_rcu_read_unlock(void)
 		__atomic_store_n(&thread->epoch, 0, __ATOMIC_RELEASE);
 }
 
+u32 port_rcu_suspend(void)
+{
+	struct port_thread *thread = thread_self();
+	const u32 nesting = thread->nesting;
+
+	thread->nesting = 0;
+	__atomic_store_n(&thread->epoch, 0, __ATOMIC_RELEASE);
+	return nesting;
+}
+
+void port_rcu_resume(u32 nesting)
+{
+	if (!nesting)
+		return;
+	port_rcu_read_lock();
+	thread_self()->nesting = nesting;
+}
+
 void port_rcu_wait(void)
 {
 	u32 i, spins, used;

@@ -225,6 +225,12 @@ struct port_rcu {
 
 void port_rcu_read_lock(void);
 void port_rcu_read_unlock(void);
+/*
+ * End all read sections of this thread for now, and begin them again: nobody waits for the thread in
+ * between. What it had looked up may be gone afterwards, whatever function it belongs to.
+ */
+u32 port_rcu_suspend(void);
+void port_rcu_resume(u32 nesting);
 /* Wait until all RCU read sections that are running now have ended. */
 void port_rcu_wait(void);
 void port_rcu_wait_and_free(void *p);

@@ -23,6 +23,8 @@ const snic_host_ops TestHost::host_ops_ = {
 	.burst = on_burst,
 	.pull = on_pull,
 	.finish_references = on_finish_references,
+	.one_sided = on_one_sided,
+	.one_sided_pays = on_one_sided_pays,
 };
 
 TestHost::TestHost(const HostOptions &opts, std::shared_ptr<Clock> clock, Fabric *fabric)

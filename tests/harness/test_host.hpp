@@ -4,6 +4,8 @@
 // bus for a driver, interrupts, deferred work, and a port on a fabric.
 #pragma once
 
+#include <functional>
+
 #include "dma_space.hpp"
 
 namespace sirdma::test
@@ -89,6 +91,9 @@ public:
 	// How often the device told the host that it must not read transmitted memory any more.
 	u64 references_finished() const { return finished_.load(); }
 
+	// Executes a request in the memory of the peer, or refuses; without it the host reaches no peer's.
+	std::function<bool(const snic_one_sided &)> one_sided;
+
 	// Zeroed driver memory; freed with the host at the latest.
 	sirdma_dma_mem alloc(u64 size);
 	void free(sirdma_dma_mem &mem);
@@ -141,6 +146,14 @@ private:
 	static snic_burst *on_burst(snic_host *host);
 	static void on_finish_references(snic_host *host) { self(host).finished_++; }
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
+	static bool on_one_sided(snic_host *host, const snic_one_sided *request)
+	{
+		return self(host).one_sided(*request);
+	}
+	static bool on_one_sided_pays(snic_host *host, const snic_one_sided *)
+	{
+		return static_cast<bool>(self(host).one_sided);
+	}
 	static const sirdma_bus_ops bus_ops_;
 	static const snic_host_ops host_ops_;
 

@@ -35,6 +35,7 @@ public:
 		if (pid_ > 0 && !kill(pid_, SIGKILL))
 			waitpid(pid_, nullptr, 0);
 	}
+	pid_t pid() const { return pid_; }
 	SleepingChild(const SleepingChild &) = delete;
 	SleepingChild &operator=(const SleepingChild &) = delete;
 

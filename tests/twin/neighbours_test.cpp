@@ -2,9 +2,14 @@
 /* The helper of a process among neighbours: what wakes it, and that nobody keeps it awake. */
 #include <atomic>
 #include <csignal>
+#include <fcntl.h>
 #include <fstream>
+#include <future>
+#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -15,6 +20,7 @@
 #include <gtest/gtest.h>
 
 #include "child.hpp"
+#include "guarded_copy.hpp"
 #include "hello.hpp"
 #include "neighbours.hpp"
 
@@ -74,19 +80,21 @@ protected:
 		name = rendezvous_listen(own_address(1), 3);
 		ASSERT_TRUE(n && name);
 	}
-	bool readable() const
+	static bool readable(const Neighbours &of)
 	{
-		pollfd p = {.fd = n->fd(), .events = POLLIN, .revents = 0};
+		pollfd p = {.fd = of.fd(), .events = POLLIN, .revents = 0};
 
 		return ::poll(&p, 1, 0) == 1;
 	}
+	bool readable() const { return readable(*n); }
 	/* As the helper does it; nothing is left to do at last. */
-	void serve()
+	void serve(Neighbours &of)
 	{
-		for (int i = 0; i < 1000 && readable(); ++i)
-			n->serve(sink);
-		EXPECT_FALSE(readable()) << "the helper spins";
+		for (int i = 0; i < 1000 && readable(of); ++i)
+			of.serve(sink);
+		EXPECT_FALSE(readable(of)) << "the helper spins";
 	}
+	void serve() { serve(*n); }
 
 	struct Mad {
 		Fd sock;
@@ -124,9 +132,13 @@ protected:
 	}
 	static bool hung_up(const Mad &mad)
 	{
+		ssize_t n;
 		char c;
 
-		return recv(mad.sock.get(), &c, 1, MSG_DONTWAIT) == 0 || errno != EAGAIN;
+		/* A table may have come (access_table.hpp). */
+		while ((n = recv(mad.sock.get(), &c, 1, MSG_DONTWAIT)) > 0)
+			;
+		return !n || errno != EAGAIN;
 	}
 
 	/* How many polls it takes until a record of @mad is delivered. */
@@ -195,9 +207,10 @@ TEST_F(Helper, LeavesANeighbourWithABrokenRing)
 }
 
 /* A poll costs the same with many neighbours that send nothing; none of them is forgotten. */
-TEST_F(Helper, PollsIdleNeighboursByTurns)
+TEST_F(Helper, PollsIdleNeighboursRoundRobin)
 {
-	constexpr unsigned count = 20, by_turns = (count + 1) / 2;
+	constexpr unsigned count = 20, round = count;
+	constexpr u64 slow_poll_ns = 30000;
 	std::vector<Fd> names;
 	std::vector<Mad> all;
 
@@ -207,7 +220,7 @@ TEST_F(Helper, PollsIdleNeighboursByTurns)
 		all.push_back(connect(10 + i));
 	}
 	for (Mad &mad : all)
-		EXPECT_LE(polls_until(mad), by_turns);
+		EXPECT_LE(polls_until(mad), round);
 	for (Mad &mad : all)
 		EXPECT_EQ(polls_until(mad), 1u) << "it has just sent something";
 	for (unsigned i = 0; i < 1000; ++i)
@@ -219,7 +232,7 @@ TEST_F(Helper, PollsIdleNeighboursByTurns)
 	for (Mad &mad : all)
 		most = std::max(most, polls_until(mad));
 	EXPECT_GT(most, 1u) << "idle ones are polled each time";
-	EXPECT_LE(most, by_turns);
+	EXPECT_LE(most, round);
 
 	/* Busy and idle ones leave. */
 	for (unsigned i = 0; i < 1000; ++i)
@@ -231,13 +244,18 @@ TEST_F(Helper, PollsIdleNeighboursByTurns)
 	serve();
 	for (unsigned i = 0; i < count; ++i) {
 		if (i % 3) {
-			EXPECT_LE(polls_until(all[i]), i % 4 ? by_turns : 1);
+			EXPECT_LE(polls_until(all[i]), i % 4 ? round : 1);
 		}
 	}
+	for (unsigned i = 0; i < 1000; ++i)
+		n->receive(sink, false);
 	/* A process that polls seldom polls them all, as the helper does. */
 	for (Mad *mad : {&all[1], &all[2], &all[19]}) {
-		n->want_all();
-		EXPECT_EQ(polls_until(*mad), 1u);
+		const u64 until = port_now_ns(nullptr) + slow_poll_ns;
+
+		while (port_now_ns(nullptr) < until)
+			;
+		EXPECT_EQ(polls_until(*mad), 1u) << "the process may not poll again for long";
 	}
 	for (unsigned i = 0; i < 1000; ++i)
 		n->receive(sink, false);
@@ -267,6 +285,32 @@ TEST_F(Helper, GivesTheMemoryOfIdleRingsBack)
 		EXPECT_LE(resident_rings(), 2 * 3 * 4u);
 	}
 	EXPECT_EQ(sink.seen, 550u);
+}
+
+/* The neighbour was stopped when its ring was looked at. */
+TEST_F(Helper, GivesTheMemoryOfARingBackThatIsReadLate)
+{
+	const auto second = Neighbours::create(own_address(0));
+	uint8_t bytes[1024] = {};
+	const auto trim = [&](u64 wait) {
+		ASSERT_NE(wait, ~0ull);
+		usleep(static_cast<useconds_t>(wait / 1000 + 1));
+		n->trim();
+	};
+
+	ASSERT_TRUE(second);
+	for (unsigned i = 0; i < 150; ++i)
+		ASSERT_TRUE(n->forward(second->slot(), {}, bytes, sizeof(bytes), 0, false));
+	serve(*second);
+	for (int looks = 0; looks < 3; ++looks)
+		ASSERT_NO_FATAL_FAILURE(trim(n->ns_until_trim()));
+	EXPECT_GE(resident_rings(), 150u);
+	while (second->receive(sink))
+		;
+	EXPECT_EQ(sink.seen, 150u);
+	ASSERT_NO_FATAL_FAILURE(trim(n->ns_until_trim()));
+	EXPECT_LE(resident_rings(), 2 * 3 * 4u);
+	EXPECT_EQ(n->ns_until_trim(), ~0ull);
 }
 
 /* It hangs up, and fills its ring on and on. */
@@ -328,6 +372,203 @@ TEST_F(Helper, KeepsFewConnectionsOfOneName)
 	EXPECT_EQ(std::count_if(all.begin(), all.end(), [](const Mad &m) { return !hung_up(m); }),
 		  4);
 	EXPECT_EQ(n->refused(), 6u);
+}
+
+namespace
+{
+
+/* Does @work end while another thread waits? */
+template <typename Work> bool ends(Work work, std::future<void> &done)
+{
+	done = std::async(std::launch::async, work);
+	return done.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+}
+
+} // namespace
+
+/* A neighbour is frozen within an access: who has closed something waits for it, but nobody else does. */
+TEST_F(Helper, IsNotHeldUpWhileAnotherThreadWaitsForAnAccess)
+{
+	const auto table = AccessTable::create(first_qpn_of(n->slot()));
+	AccessView view;
+
+	ASSERT_TRUE(table && view.map(table->fd()));
+	n->let_access(*table);
+
+	const Fd other_name = rendezvous_listen(own_address(1), 4);
+	Mad mad = connect(), other = connect(4);
+	std::atomic<bool> closed{false};
+	std::future<void> helped;
+
+	mad.rings.control(0).accesses = 1;
+
+	std::thread closer([&] {
+		n->finish_accesses();
+		closed = true;
+	});
+
+	while (!view.header().waiting)
+		std::this_thread::yield();
+	other.sock.reset();
+	EXPECT_TRUE(ends(
+		[&] {
+			n->serve(sink);
+			port_rcu_wait();
+		},
+		helped));
+	EXPECT_FALSE(closed) << "the helper has waited for the access, too";
+	mad.rings.control(0).accesses = 0;
+	closer.join();
+	EXPECT_FALSE(readable());
+	EXPECT_FALSE(hung_up(mad)) << "it is given up only after a second";
+
+	/* It never ends. Then only the first thread waits, and the connection is closed. */
+	mad.rings.control(0).accesses = 1;
+	n->finish_accesses();
+	EXPECT_TRUE(readable());
+
+	const u64 start = port_now_ns(nullptr);
+
+	n->finish_accesses();
+	serve();
+	EXPECT_LT(port_now_ns(nullptr) - start, 500000000u);
+	EXPECT_TRUE(hung_up(mad));
+}
+
+namespace
+{
+
+/* A page that a thread waits for when it reads it, until it is there. */
+class LatePage {
+public:
+	LatePage()
+		: at_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			   0)),
+		  faults_(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK)))
+	{
+		uffdio_api api{};
+		uffdio_register range{};
+
+		api.api = UFFD_API;
+		range.range = {.start = reinterpret_cast<uintptr_t>(at_), .len = bytes};
+		range.mode = UFFDIO_REGISTER_MODE_MISSING;
+		if (faults_ && (ioctl(faults_.get(), UFFDIO_API, &api) ||
+				ioctl(faults_.get(), UFFDIO_REGISTER, &range)))
+			faults_.reset();
+	}
+	~LatePage() { munmap(at_, bytes); }
+	LatePage(const LatePage &) = delete;
+	LatePage &operator=(const LatePage &) = delete;
+
+	/* The system may allow this to no user. */
+	bool is_possible() const { return static_cast<bool>(faults_); }
+	uint8_t *data() const { return static_cast<uint8_t *>(at_); }
+	/* Wait until a thread waits for the page. */
+	bool await_thread() const
+	{
+		pollfd p = {.fd = faults_.get(), .events = POLLIN, .revents = 0};
+
+		return ::poll(&p, 1, 10000) == 1;
+	}
+	void come() const
+	{
+		uffdio_zeropage page{};
+
+		page.range = {.start = reinterpret_cast<uintptr_t>(at_), .len = bytes};
+		EXPECT_EQ(ioctl(faults_.get(), UFFDIO_ZEROPAGE, &page), 0);
+	}
+
+private:
+	static constexpr size_t bytes = 4096;
+
+	void *const at_;
+	Fd faults_;
+};
+
+} // namespace
+
+/*
+ * An access waits for memory: here that of the initiator, which a test can withhold. The helper of the
+ * initiator does not wait, nor does a thread that frees something, and the target may leave.
+ */
+TEST_F(Helper, IsNotHeldUpByAnAccessThatWaitsForMemory)
+{
+	constexpr u32 pd = 3, stag = 0x1234ab,
+		      both = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
+	auto second = Neighbours::create(own_address(0));
+	const LatePage page;
+	volatile uint64_t word = ~uint64_t{0};
+	const auto at = reinterpret_cast<uintptr_t>(&word);
+	uint8_t bytes[32] = {};
+
+	if (!page.is_possible() || !can_guard_copies())
+		GTEST_SKIP() << "no userfaultfd, or no restartable sequences";
+	ASSERT_TRUE(second);
+
+	const u32 qpn = first_qpn_of(second->slot()) + 17;
+	const auto mine = AccessTable::create(first_qpn_of(n->slot()));
+	const auto table = AccessTable::create(first_qpn_of(second->slot()));
+	std::future<void> freed;
+
+	ASSERT_TRUE(mine && table);
+	n->let_access(*mine);
+	second->let_access(*table);
+	table->open_qp(qpn, pd, both);
+	table->open_region({.stag = stag,
+			    .pd = pd,
+			    .rights = both,
+			    .base = at,
+			    .length = sizeof(word),
+			    .start = at});
+	ASSERT_TRUE(n->forward(second->slot(), {}, bytes, sizeof(bytes), 0, false));
+	serve(*second);
+	while (second->receive(sink))
+		;
+	serve();
+	ASSERT_TRUE(second->fall_asleep());
+
+	u64 note = 0;
+	snic_flow flow{};
+
+	flow.dst_ip = own_address(0).ip();
+
+	const snic_one_sided request = {.flow = &flow,
+					.qpn = first_qpn_of(n->slot()) + 1,
+					.dest_qpn = qpn,
+					.va = at,
+					.rkey = stag,
+					.len = sizeof(word),
+					.is_write = true,
+					.data = page.data(),
+					.note = &note};
+
+	ASSERT_TRUE(n->may_execute(request));
+	ASSERT_FALSE(n->execute(request)) << "it is not proven yet that both are connected";
+
+	std::atomic<int> executed{-1};
+	std::thread initiator([&] {
+		/* As the device's calls do. */
+		port_rcu_read_lock();
+		executed = n->execute(request);
+		port_rcu_read_unlock();
+	});
+
+	if (page.await_thread()) {
+		EXPECT_TRUE(ends(
+			[&] {
+				port_rcu_wait();
+				second.reset();
+				serve();
+			},
+			freed));
+		EXPECT_EQ(executed, -1);
+		page.come();
+	} else {
+		ADD_FAILURE() << "there was no access";
+	}
+	initiator.join();
+	EXPECT_EQ(executed, 1);
+	EXPECT_EQ(word, 0u);
 }
 
 /* Who cannot be let in is sent away, for a listener stays readable. */

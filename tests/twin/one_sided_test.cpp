@@ -5,14 +5,12 @@
  * printed, for tests/accept/one-sided.
  */
 #include <algorithm>
-#include <fcntl.h>
 #include <random>
-#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
 #include "child.hpp"
-#include "guarded_copy.hpp"
+#include "peer_memory.hpp"
 
 namespace sirdma::twin::test
 {
@@ -42,14 +40,15 @@ struct Shared {
 	Address peers[2];
 	std::atomic<unsigned> told{0}; /* how many of @peers are valid */
 	std::atomic<unsigned> connected{0}; /* queue pairs of @more */
+	std::atomic<bool> writable{
+		false}; /* memory mapped for reading could be registered for writing */
 };
 
 Shared &shared()
 {
-	static void *const page = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
-				       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	static const WithChildren<Shared> common;
 
-	return *static_cast<Shared *>(page);
+	return *common;
 }
 
 template <typename Ready> bool await(Ready ready)
@@ -97,30 +96,86 @@ void connect_more(Node &node)
 	all.connected = 3;
 }
 
+/* When told to, end the access of the peers to the buffer by @end; then tell what has changed in it since. */
+template <typename End> void end_access(const Node &node, End end)
+{
+	Shared &all = shared();
+
+	if (!await([&] { return all.deregister.load(); }) || end())
+		_exit(1);
+
+	const std::vector<uint8_t> then = node.buffer;
+	int wrong = 0;
+
+	all.deregistered = true;
+	if (!await([&] { return all.check.load(); }))
+		_exit(1);
+	for (size_t i = 0; i < size; ++i)
+		wrong += then[i] != node.buffer[i];
+	all.wrong = wrong;
+}
+
+[[noreturn]] void deregister_and_sleep(Node &node, const Address &to)
+{
+	end_access(node, [&] { return ibv_dereg_mr(node.mr); });
+	sleep_for_good(node, to);
+}
+
+[[noreturn]] void fail_and_sleep(Node &node, const Address &to)
+{
+	ibv_qp_attr attr{};
+
+	attr.qp_state = IBV_QPS_ERR;
+	end_access(node, [&] { return ibv_modify_qp(node.qp, &attr, IBV_QP_STATE); });
+	sleep_for_good(node, to);
+}
+
+/* Register a page that is mapped for reading; tell what has changed in it. */
+[[noreturn]] void offer_a_page_to_read(Node &node, const Address &to)
+{
+	constexpr size_t bytes = 4096;
+	constexpr int populate_read = 22; /* MADV_POPULATE_READ */
+	Shared &all = shared();
+	void *const page =
+		mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	memset(page, 77, bytes);
+	if (mprotect(page, bytes, PROT_READ))
+		_exit(1);
+
+	ibv_mr *const mr = ibv_reg_mr(node.pd, page, bytes, IBV_ACCESS_REMOTE_READ);
+	const ibv_mr *const writable =
+		ibv_reg_mr(node.pd, page, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+
+	if (!mr)
+		_exit(1);
+	/* Before Linux 5.14 it cannot be found out. */
+	all.writable = writable && !madvise(page, bytes, populate_read);
+	all.more[0].buffer = reinterpret_cast<uintptr_t>(page);
+	all.more[0].rkey = mr->rkey;
+	all.registered = true;
+	if (!await([&] { return all.check.load(); }))
+		_exit(1);
+
+	const auto *const data = static_cast<const uint8_t *>(page);
+
+	all.wrong = static_cast<int>(
+		bytes - static_cast<size_t>(std::count(data, data + bytes, uint8_t{77})));
+	sleep_for_good(node, to);
+}
+
 [[noreturn]] void sleep_with_more_peers(Node &node, const Address &to)
 {
 	connect_more(node);
 	sleep_for_good(node, to);
 }
 
-/* Deregister the buffer when told to, then tell what changed in it, and register it anew. */
+/* Deregister the buffer, and register it anew. */
 [[noreturn]] void deregister(Node &node, const Address &to)
 {
 	Shared &all = shared();
-	std::vector<uint8_t> then(size);
 
-	if (!await([&] { return all.deregister.load(); }) || ibv_dereg_mr(node.mr))
-		_exit(1);
-	memcpy(then.data(), node.buffer.data(), size);
-	all.deregistered = true;
-	if (!await([&] { return all.check.load(); }))
-		_exit(1);
-
-	int wrong = 0;
-
-	for (size_t i = 0; i < size; ++i)
-		wrong += then[i] != node.buffer[i];
-	all.wrong = wrong;
+	end_access(node, [&] { return ibv_dereg_mr(node.mr); });
 	node.mr = node.register_buffer();
 	if (!node.mr)
 		_exit(1);
@@ -412,32 +467,22 @@ TEST_P(TwinOneSided, SumTheAtomicsOfTwoInitiators)
  * Over shared memory the initiator executes short WRITEs and READs itself (one_sided.hpp), if it may open
  * the target's memory.
  */
-class TwinAccess : public ::testing::Test {
+class TwinAccess : public GuardedCopies {
 protected:
 	void SetUp() override
 	{
+		const SleepingChild child;
+
+		GuardedCopies::SetUp();
 		new (&shared()) Shared();
-		if (!can_guard_copies())
-			GTEST_SKIP() << "no restartable sequences";
+		if (!open_memory_of(child.pid()))
+			GTEST_SKIP() << "this process may not open the memory of another";
 	}
 
 	static Config near() { return one_sided_at(0, LinkKind::shm); }
 	static Config far() { return one_sided_at(1, LinkKind::shm); }
 
 	static u64 count(const Node &node) { return count_of(node); }
-
-	static bool may_open_memory_of(pid_t pid)
-	{
-		char path[32];
-
-		snprintf(path, sizeof(path), "/proc/%d/mem", pid);
-
-		const int file = open(path, O_RDWR | O_CLOEXEC);
-
-		if (file >= 0)
-			close(file);
-		return file >= 0;
-	}
 
 	/* A request of @length bytes, alone. */
 	static ibv_wc_status one(Node &node, const Address &to, ibv_wr_opcode opcode, size_t offset,
@@ -447,11 +492,14 @@ protected:
 		return node.poll().status;
 	}
 
-	/* Write until the device executes requests by itself. */
-	static void warm_up(Node &node, const Address &to)
+	/* Connect, and write until the device executes requests by itself. */
+	static void connect(Node &node, Child &child, uint8_t timeout = 14, uint8_t retries = 7)
 	{
+		const Address to = child.address();
 		const u64 before = count(node);
 
+		node.connect(to, timeout, retries);
+		child.connect(node.address());
 		ASSERT_TRUE(await([&] {
 			return one(node, to, IBV_WR_RDMA_WRITE, 0, 8, 0) != IBV_WC_SUCCESS ||
 			       count(node) > before;
@@ -467,11 +515,7 @@ TEST_F(TwinAccess, NeedsNoThreadOfTheTarget)
 	Node node(near());
 	const Address to = child.address();
 
-	if (!may_open_memory_of(child.pid()))
-		GTEST_SKIP() << "this process may not open the memory of another";
-	node.connect(to, 14);
-	child.connect(node.address());
-	ASSERT_NO_FATAL_FAILURE(warm_up(node, to));
+	ASSERT_NO_FATAL_FAILURE(connect(node, child));
 	stop(child.pid());
 
 	const u64 before = count(node);
@@ -499,11 +543,7 @@ TEST_F(TwinAccess, TakesAllFormsOfRequests)
 	ibv_sge sges[2];
 	ibv_send_wr wr{}, *bad;
 
-	if (!may_open_memory_of(child.pid()))
-		GTEST_SKIP() << "this process may not open the memory of another";
-	node.connect(to, 14);
-	child.connect(node.address());
-	ASSERT_NO_FATAL_FAILURE(warm_up(node, to));
+	ASSERT_NO_FATAL_FAILURE(connect(node, child));
 	stop(child.pid());
 	node.fill(9);
 	for (int i = 0; i < 2; ++i)
@@ -553,39 +593,38 @@ TEST_F(TwinAccess, LeavesRefusalsToTheTarget)
 		Node node(near());
 		const Address to = child.address();
 
-		if (!may_open_memory_of(child.pid()))
-			GTEST_SKIP() << "this process may not open the memory of another";
-		node.connect(to, 14);
-		child.connect(node.address());
-		ASSERT_NO_FATAL_FAILURE(warm_up(node, to));
+		ASSERT_NO_FATAL_FAILURE(connect(node, child));
 		EXPECT_EQ(one(node, to, opcode, 0, 8, size - 4), IBV_WC_REM_ACCESS_ERR);
 	}
 }
 
-namespace
+/* /proc/PID/mem would let this process write there. */
+TEST_F(TwinAccess, NeverWritesMemoryThatIsForReading)
 {
-
-/* Deregister the buffer or break the queue pair when told to, and tell what changes afterwards. */
-template <bool deregisters> [[noreturn]] void end_access(Node &node, const Address &)
-{
+	Child child(far(), offer_a_page_to_read);
+	Node node(near());
 	Shared &all = shared();
-	std::vector<uint8_t> then(size);
-	ibv_qp_attr attr{};
 
-	attr.qp_state = IBV_QPS_ERR;
-	if (!await([&] { return all.deregister.load(); }) ||
-	    (deregisters ? ibv_dereg_mr(node.mr) : ibv_modify_qp(node.qp, &attr, IBV_QP_STATE)))
-		_exit(1);
-	memcpy(then.data(), node.buffer.data(), size);
-	all.deregistered = true;
-	if (!await([&] { return all.check.load(); }))
-		_exit(1);
-	all.wrong = memcmp(then.data(), node.buffer.data(), size) ? 1 : 0;
-	for (;;)
-		pause();
+	ASSERT_NO_FATAL_FAILURE(connect(node, child));
+	ASSERT_TRUE(await([&] { return all.registered.load(); }));
+	EXPECT_FALSE(all.writable);
+
+	const Address page = all.more[0];
+	const u64 before = count(node);
+
+	stop(child.pid());
+	ASSERT_EQ(one(node, page, IBV_WR_RDMA_READ, half, 4096, 0), IBV_WC_SUCCESS);
+	EXPECT_EQ(count(node), before + 1);
+	EXPECT_EQ(node.buffer[half], 77);
+	node.fill(1);
+	ASSERT_EQ(node.post(IBV_WR_RDMA_WRITE, 0, 4096, &page), 0);
+	EXPECT_EQ(kill(child.pid(), SIGCONT), 0);
+	EXPECT_EQ(node.poll().status, IBV_WC_REM_ACCESS_ERR);
+	EXPECT_EQ(count(node), before + 1);
+	all.check = true;
+	ASSERT_TRUE(await([&] { return all.wrong >= 0; }));
+	EXPECT_EQ(all.wrong, 0);
 }
-
-} // namespace
 
 /* Single requests, so that nearly all are executed by the initiator. */
 TEST_F(TwinAccess, EndsWithTheRegionOrTheQueuePair)
@@ -595,18 +634,14 @@ TEST_F(TwinAccess, EndsWithTheRegionOrTheQueuePair)
 	for (unsigned round = 0; round < 60 && !HasFailure(); ++round) {
 		const bool deregisters = round % 2;
 		Shared &all = *new (&shared()) Shared();
-		Child child(far(), deregisters ? end_access<true> : end_access<false>);
+		Child child(far(), deregisters ? deregister_and_sleep : fail_and_sleep);
 		Node node(near());
 		const Address to = child.address();
 		ibv_wc_status status = IBV_WC_SUCCESS;
 		unsigned late = 0;
 
-		if (!may_open_memory_of(child.pid()))
-			GTEST_SKIP() << "this process may not open the memory of another";
-		/* 4 ms, and two tries: a queue pair in ERR does not answer. */
-		node.connect(to, 10, 1);
-		child.connect(node.address());
-		ASSERT_NO_FATAL_FAILURE(warm_up(node, to));
+		/* 17 ms, and two tries: a queue pair in ERR does not answer. */
+		ASSERT_NO_FATAL_FAILURE(connect(node, child, 12, 1));
 
 		const auto tell = Clock::now() + std::chrono::microseconds(random() % 3000);
 		const auto end = Clock::now() + std::chrono::seconds(30);

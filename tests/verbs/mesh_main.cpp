@@ -6,7 +6,7 @@
 //
 // First there are half of them, then all. Each time data go between every pair and are compared at both ends, and the memory
 // of all is measured when they have been idle for a while. Then members 0 and 1 measure what polls and messages cost them,
-// while all others sleep, by turns with two processes that are connected to each other only.
+// while all others sleep, alternately with two processes that are connected to each other only.
 //
 // A member sleeps in recv() on its socket to the hub until an order comes. The hub prints the figures and the goals that are
 // missed; it fails if there are any, or if data differ.
@@ -37,7 +37,7 @@ namespace verbs::mesh
 namespace
 {
 
-constexpr int rounds = 12; // of each measurement, in the mesh and alone by turns
+constexpr int rounds = 12; // of each measurement, alternately in the mesh and alone
 constexpr double pace = 1.2; // the mesh may cost so many times what the pair alone costs
 constexpr double pair_kib = 64; // KiB of a pair that is idle, at both ends
 

@@ -103,14 +103,18 @@ public:
 		explicit Closing(AccessTable &table) noexcept : header_(table.map_->header)
 		{
 			header_.waiting.fetch_add(1);
-			header_.closes.fetch_add(1); /* partner: OneSided::execute() */
+			/* Partner: Access::execute(). */
+			number_ = header_.closes.fetch_add(1) + 1;
 		}
+		/* Of later ones the number is higher. */
+		uint64_t number() const noexcept { return number_; }
 		~Closing() { header_.waiting.fetch_sub(1); }
 		Closing(const Closing &) = delete;
 		Closing &operator=(const Closing &) = delete;
 
 	private:
 		AccessHeader &header_;
+		uint64_t number_;
 	};
 
 	/* Close everything for good. A Closing has to follow. */

@@ -176,8 +176,12 @@ bool Connection::trim() noexcept
 		seen_tail_ = out_.tail();
 		return true;
 	}
-	out_.trim();
-	return false;
+	if (out_.trim())
+		return false;
+	if (out_.broken())
+		set_broken();
+	/* The neighbour has not read everything. */
+	return !out_.broken();
 }
 
 /* Receiving */

@@ -2,8 +2,8 @@
 /*
  * Both directions to and from one process of this user: a ring of records each way (record.hpp), a
  * socket that wakes and tells of the neighbour's end, a lease each way for payload by reference
- * (lease.hpp), and one-sided access each way (one_sided.hpp). Records are sent as room allows. A neighbour that takes no records any more loses
- * packets.
+ * (lease.hpp), and one-sided access each way (one_sided.hpp). Records are sent as room allows. A
+ * neighbour that takes no records any more loses packets.
  */
 #pragma once
 
@@ -40,6 +40,17 @@ public:
 	std::atomic<Connection *> next_granted{nullptr}; /* see Neighbours::granted_ */
 	bool granted = false; /* the connection is in that list, or was */
 
+	/*
+	 * Besides the neighbours' table, threads that wait for the peer have references: they cannot
+	 * be readers under RCU, for which others wait. The last one frees the connection.
+	 */
+	void hold() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+	void drop() noexcept
+	{
+		if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
+			delete this;
+	}
+
 	/* Before attach() a connection has only its socket. */
 	explicit Connection(Fd sock) noexcept : sock_(std::move(sock)), lease_(sock_.get()) {}
 
@@ -68,8 +79,8 @@ public:
 	 */
 	bool push(const Path &path, const uint8_t *data, size_t len, u32 index, bool more) noexcept;
 	/*
-	 * Give memory of the ring back if nothing was sent since the last call. Returns true if
-	 * something was, so that the function has to be called again.
+	 * Give memory of the ring back if nothing was sent since the last call. Returns true if the
+	 * function has to be called again: something was, or the neighbour has not read all of it.
 	 */
 	bool trim() noexcept;
 	/* The neighbour's permission to read memory of this process. Any thread. */
@@ -104,6 +115,7 @@ private:
 	void take_kinds(uint32_t kinds) noexcept;
 	void release() noexcept;
 
+	std::atomic<u32> references_{1};
 	Fd sock_;
 	RingPair rings_;
 	RingReader in_;

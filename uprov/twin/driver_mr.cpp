@@ -109,18 +109,23 @@ int Driver::put_mr(uint32_t stag, const DriverMr &mr, bool replace) noexcept
 	return sirdma_cqp_reg_mr(&hw_, &params);
 }
 
-/* Peers may access the region without the device, unless its memory comes on demand. */
+/*
+ * Peers may access the region without the device, unless its memory comes on demand. They could write to
+ * memory that is mapped for reading, so it must be known that this one is not.
+ */
 void Driver::open_region(uint32_t stag, const DriverMr &mr) noexcept
 {
 	const sirdma_region &region = mr.region;
+	const u32 rights = sirdma_region_rights(region.access);
 
 	if (!is_on_demand(region))
-		nic_.open_region({.stag = stag,
-				  .pd = mr.pd,
-				  .rights = sirdma_region_rights(region.access),
-				  .base = region.access & SIRDMA_VERBS_ZERO_BASED ? 0 : region.iova,
-				  .length = region.length,
-				  .start = region.start});
+		nic_.open_region(
+			{.stag = stag,
+			 .pd = mr.pd,
+			 .rights = can_populate() ? rights : rights & ~SIRDMA_ACCESS_REMOTE_WRITE,
+			 .base = region.access & SIRDMA_VERBS_ZERO_BASED ? 0 : region.iova,
+			 .length = region.length,
+			 .start = region.start});
 }
 
 int Driver::reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag)

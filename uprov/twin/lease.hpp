@@ -61,6 +61,8 @@ public:
 
 	/* Any thread may call the functions below. */
 
+	/* May the neighbour have payload to read? */
+	bool in_use() const noexcept { return used_until_.load(); }
 	/*
 	 * Wait until the neighbour has read all payload that was sent by reference before this
 	 * call. If it has not done so by @until, the lease ends.

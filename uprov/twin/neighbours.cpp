@@ -11,6 +11,7 @@
 #include "file_message.hpp"
 #include "hello.hpp"
 #include "no_cancel.hpp"
+#include "ticks.hpp"
 
 namespace sirdma::twin
 {
@@ -37,11 +38,15 @@ constexpr u64 trim_ns = 200000000;
  * A copy of SNIC_ONE_SIDED_MAX bytes takes 2 us. A thread that is stopped or preempted outside of the kernel
  * does not begin one any more (guarded_copy.hpp). So an honest thread that has not ended its access in this
  * time is in the kernel, and waits for pages of the target's own memory, or, preempted there, for a
- * processor, or its control group is frozen. It is the time for all neighbours together. The device's helper may have to wait for it, too.
+ * processor, or its control group is frozen. It is the time for all neighbours together. Only the thread
+ * that closes something waits.
  */
 constexpr u64 access_stuck_ns = 1000000000;
-/* The same for a neighbour that has violated the protocol. The helper does nothing else meanwhile. */
-constexpr u64 withdraw_ns = 10000000;
+/*
+ * The same for a neighbour that has violated the protocol. The helper does nothing else meanwhile, nor
+ * does the device receive: a thousand times as long as a copy takes.
+ */
+constexpr u64 withdraw_ns = 2000000;
 /* Wake-up bytes of a neighbour that are read at once. */
 constexpr int wakes_at_once = 64;
 
@@ -54,6 +59,34 @@ public:
 	~Guard() { port_rcu_read_unlock(); }
 	Guard(const Guard &) = delete;
 	Guard &operator=(const Guard &) = delete;
+};
+
+/*
+ * A connection that @find, under a guard, has found. It is not freed while this exists, and nobody waits
+ * for this thread.
+ */
+class Neighbours::Reference {
+public:
+	template <typename Find> explicit Reference(Find find) noexcept
+	{
+		const Guard guard;
+
+		connection_ = find();
+		if (connection_)
+			connection_->hold();
+	}
+	~Reference()
+	{
+		if (connection_)
+			connection_->drop();
+	}
+	Reference(const Reference &) = delete;
+	Reference &operator=(const Reference &) = delete;
+	explicit operator bool() const noexcept { return connection_; }
+	Connection *operator->() const noexcept { return connection_; }
+
+private:
+	Connection *connection_;
 };
 
 /* Sending */
@@ -204,18 +237,24 @@ void Neighbours::trim() noexcept
 	bool again = false;
 	const Guard guard;
 
-	for_each_connection([&](Connection &c) { again = c.trim() || again; });
+	for_each_neighbour([&](const std::atomic<Connection *> &connection) {
+		Connection *const c = connection.load(std::memory_order_acquire);
+
+		if (!c)
+			return;
+		again = c->trim() || again;
+		if (c->broken()) [[unlikely]]
+			tell_helper();
+	});
 	trim_at_ = again ? port_now_ns(nullptr) + trim_ns : 0;
 }
 
-template <typename Do> void Neighbours::for_each_connection(Do what) noexcept
+/* @what gets the connection, or null, of each neighbour. */
+template <typename Do> void Neighbours::for_each_neighbour(Do what) noexcept
 {
-	for (const std::atomic<Neighbour *> &bucket : nodes_) {
-		for (Neighbour *n = bucket.load(std::memory_order_acquire); n; n = n->next) {
-			if (Connection *c = n->connection.load(std::memory_order_acquire))
-				what(*c);
-		}
-	}
+	for (const std::atomic<Neighbour *> &bucket : nodes_)
+		for (Neighbour *n = bucket.load(std::memory_order_acquire); n; n = n->next)
+			what(n->connection);
 }
 
 void Neighbours::finish_leases() noexcept
@@ -223,10 +262,21 @@ void Neighbours::finish_leases() noexcept
 	if (unused())
 		return;
 
-	const Guard guard;
 	const u64 until = port_now_ns(nullptr) + delivery_ns;
 
-	for_each_connection([&](Connection &c) { c.lease().finish(until); });
+	for_each_neighbour([&](const std::atomic<Connection *> &connection) {
+		if (!connection.load(std::memory_order_relaxed))
+			return;
+
+		const Reference c([&] {
+			Connection *const now = connection.load(std::memory_order_acquire);
+
+			return now && now->lease().in_use() ? now : nullptr;
+		});
+
+		if (c)
+			c->lease().finish(until);
+	});
 }
 
 /* One-sided access */
@@ -250,12 +300,19 @@ bool Neighbours::may_execute(const snic_one_sided &request) noexcept
 	return c && c->access().pays();
 }
 
+/* The copy may wait for a page of the target. Nobody waits for this thread meanwhile. */
 bool Neighbours::execute(const snic_one_sided &request) noexcept
 {
-	const Guard guard;
-	Connection *c = connection_for(request);
+	const Reference c([&] { return connection_for(request); });
 
-	return c && c->access().execute(request);
+	if (!c)
+		return false;
+
+	const u32 guards = port_rcu_suspend();
+	const bool done = c->access().execute(request);
+
+	port_rcu_resume(guards);
+	return done;
 }
 
 /* Add @c to the list before the neighbour gets the table. */
@@ -275,7 +332,8 @@ void Neighbours::grant(Connection &c) noexcept
 
 /*
  * The connection is about to be freed after a grace period. A neighbour that is alive and closes its end
- * has no access under way; the wait is for one that violates the protocol.
+ * has no access under way; the wait is for one that violates the protocol. An access of one that does not
+ * end it in that time may write to this process's memory later, as that of a neighbour that was given up.
  */
 void Neighbours::withdraw(Connection &c) noexcept
 {
@@ -287,7 +345,8 @@ void Neighbours::withdraw(Connection &c) noexcept
 	{
 		const AccessTable::Closing closing(*table_);
 
-		(void)c.grant().await(port_now_ns(nullptr) + withdraw_ns);
+		if (c.grant().in_use(closing.number()))
+			(void)c.grant().await(closing.number(), port_now_ns(nullptr) + withdraw_ns);
 	}
 	std::lock_guard hold(granted_lock_);
 
@@ -296,20 +355,34 @@ void Neighbours::withdraw(Connection &c) noexcept
 	at->store(c.next_granted.load());
 }
 
+/* A connection with accesses that may have begun before the Closing @number. The caller holds a guard. */
+Connection *Neighbours::accessed_before(uint64_t number) noexcept
+{
+	Connection *c = granted_.load();
+
+	while (c && !c->grant().in_use(number))
+		c = c->next_granted.load();
+	return c;
+}
+
 void Neighbours::finish_accesses() noexcept
 {
 	if (!granted_.load())
 		return;
 
-	const Guard guard;
 	const AccessTable::Closing closing(*table_);
 	const u64 until = port_now_ns(nullptr) + access_stuck_ns;
 
-	for (Connection *c = granted_.load(); c; c = c->next_granted.load()) {
-		if (c->grant().await(until) || c->broken())
+	/* The list may change during a wait, so each search begins anew. */
+	for (;;) {
+		const Reference c([&] { return accessed_before(closing.number()); });
+
+		if (!c)
+			return;
+		if (c->grant().await(closing.number(), until))
 			continue;
 		port_warn("a process does not end its access to memory: its connection is closed");
-		c->grant().withdraw();
+		c->grant().give_up();
 		c->set_broken();
 		tell_helper();
 	}
@@ -399,10 +472,6 @@ u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 	if (unused())
 		return 0;
 	take_fresh();
-	if (all_wanted_.load(std::memory_order_relaxed)) [[unlikely]] {
-		all_wanted_.store(false, std::memory_order_relaxed);
-		all = true;
-	}
 	for (size_t i = 0; i < busy_; ++i) {
 		Connection &c = *readers_[i];
 		const u32 got = receive_from(c, sink);
@@ -412,18 +481,23 @@ u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 		if (c.quiet > quiet_max)
 			std::swap(readers_[i--], readers_[--busy_]);
 	}
+	if (readers_.size() - busy_ > 1) [[unlikely]] {
+		const u64 now = ticks();
+
+		all = all || now - polled_all_at_ > idle_ticks_;
+		if (all)
+			polled_all_at_ = now;
+	}
 	if (all) {
 		for (size_t i = busy_; i < readers_.size(); ++i)
 			n += receive_from_idle(i, sink);
 		return n;
 	}
-	for (size_t left = std::min(idle_share, readers_.size() - busy_); left; --left) {
-		/* Others may have joined the busy ones, or have been removed. */
-		if (next_idle_ < busy_ || next_idle_ >= readers_.size())
-			next_idle_ = busy_;
-		if (next_idle_ < readers_.size())
-			n += receive_from_idle(next_idle_++, sink);
-	}
+	/* Others may have joined the busy ones, or have been removed. */
+	if (next_idle_ < busy_ || next_idle_ >= readers_.size())
+		next_idle_ = busy_;
+	if (next_idle_ < readers_.size())
+		n += receive_from_idle(next_idle_++, sink);
 	return n;
 }
 
@@ -446,7 +520,8 @@ void Neighbours::wake_up() noexcept
 
 /* Coming and going */
 
-Neighbours::Neighbours(const IpAddress &addr, bool supers) noexcept : addr_(addr), supers_(supers)
+Neighbours::Neighbours(const IpAddress &addr, bool supers) noexcept
+	: addr_(addr), supers_(supers), idle_ticks_(idle_us * ticks_per_us())
 {
 }
 
@@ -479,7 +554,7 @@ Neighbours::~Neighbours()
 {
 	for (std::vector<Connection *> *list : {&readers_, &fresh_})
 		for (Connection *c : *list)
-			delete c;
+			c->drop();
 	for (std::atomic<Neighbour *> &bucket : nodes_) {
 		for (Neighbour *n = bucket.load(), *next; n; n = next) {
 			next = n->next;
@@ -572,7 +647,10 @@ bool Neighbours::greet(Connection &c) noexcept
 	return true;
 }
 
-/* Read the wake-up bytes, and the table that comes with one. Returns false if the neighbour died or violates the protocol. */
+/*
+ * Read the wake-up bytes, and the table that comes with one. Returns false if the neighbour died or
+ * violates the protocol.
+ */
 bool Neighbours::alive(Connection &c) noexcept
 {
 	char bytes[16];
@@ -646,7 +724,7 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	if (std::erase_if(strangers_, [&](const auto &s) { return s.get() == c; }))
 		return;
 	port_rcu_wait();
-	delete c;
+	c->drop();
 }
 
 void Neighbours::hang_up_on_broken(PacketSink &sink) noexcept

@@ -20,20 +20,10 @@ namespace
 {
 
 /*
- * Time until a socket without room is tried again. The kernel sends a full buffer of its default size
- * (212,992 bytes) in about this time at 1 GB/s.
- */
-constexpr u64 retry_stalled_ns = 200000;
-/*
  * After this many consecutive polls without work a thread yields the processor. With 8 a round trip
  * over shared memory takes 0.56 us, from 64 on 0.48.
  */
 constexpr u64 polls_before_yield = 64;
-/*
- * While a thread yields, every so many polls look at all neighbours. A yield takes 0.4 us, so that
- * the looks at 63 neighbours are a small part of the time, and none of them waits for long.
- */
-constexpr u64 yields_to_look = 16;
 /*
  * A poller reads the clock once in this many calls. Where that is no system call, 1 to 256 make no
  * difference.
@@ -52,18 +42,6 @@ constexpr u32 port_seldom = 64;
  * bytes by default.
  */
 constexpr u32 window_bytes = 128 << 10;
-
-/*
- * A thread that posts within this time after its last request does nothing else: a post takes 0.1 to
- * 0.2 us, and a peer that answers by an access takes longer.
- */
-constexpr u64 stream_ns = 1000;
-
-/*
- * So many polls while the helper sleeps show that the process polls, and does not only wait for an
- * acknowledgement now and then. They take 0.2 ms or more. Not tuned.
- */
-constexpr u64 polls_of_a_poller = 4096;
 
 /*
  * After this many bytes from a neighbour acknowledgements are sent: much less than its window. With
@@ -626,76 +604,6 @@ void Nic::finish_references() noexcept
 	neighbours_->finish_leases();
 }
 
-/* One-sided access */
-
-/*
- * An access takes as long as a dozen packets of a stream. So a thread that posts without end has its
- * requests sent: one that neither polled since the last access, nor computed for a moment.
- */
-bool Nic::one_sided_pays(const snic_one_sided &request) noexcept
-{
-	if (!table_)
-		return false;
-	if (!waited_.load(std::memory_order_relaxed) &&
-	    port_now_ns(nullptr) - accessed_at_.load(std::memory_order_relaxed) < stream_ns)
-		return false;
-	return neighbours_->may_execute(request);
-}
-
-bool Nic::one_sided(const snic_one_sided &request) noexcept
-{
-	if (!neighbours_->execute(request))
-		return false;
-	waited_.store(false, std::memory_order_relaxed);
-	accessed_at_.store(port_now_ns(nullptr), std::memory_order_relaxed);
-	return true;
-}
-
-/*
- * A poll found nothing. Peers send their requests to a process that polls: it takes them in by itself. The
- * helper is awake, or stays away, once it has seen that. If the process spins on its memory between
- * polls, this needs many polls without the helper.
- */
-void Nic::note_poll() noexcept
-{
-	note_waited();
-	if (table_ &&
-	    (!helper_.process_spins() ||
-	     helper_.polls() - seen_polls_.load(std::memory_order_relaxed) > polls_of_a_poller))
-		table_->note_poll();
-}
-
-void Nic::open_region(const AccessTable::Region &region) noexcept
-{
-	if (table_)
-		table_->open_region(region);
-}
-
-void Nic::close_region(u32 stag) noexcept
-{
-	if (table_ && table_->close_region(stag))
-		neighbours_->finish_accesses();
-}
-
-void Nic::open_qp(u32 qpn, u32 pd, u32 rights) noexcept
-{
-	if (table_)
-		table_->open_qp(qpn, pd, rights);
-}
-
-void Nic::close_qp(u32 qpn) noexcept
-{
-	if (table_ && table_->close_qp(qpn))
-		neighbours_->finish_accesses();
-}
-
-/* Accesses that have begun are executed before the failure. */
-void Nic::qp_failed(u32 qpn) noexcept
-{
-	if (table_)
-		table_->fail_qp(qpn);
-}
-
 /*
  * Receive a share of the packets that came. Returns the number of datagrams and records. Reading
  * UDP sockets takes system calls: while only neighbours send, they are read from time to time,
@@ -790,13 +698,8 @@ void Nic::poll() noexcept
 		return;
 	}
 
-	const u64 idle = helper_.idle_polls();
-
-	if (idle <= polls_before_yield)
-		return;
-	if (idle % yields_to_look == 0)
-		neighbours_->want_all();
-	sched_yield();
+	if (helper_.idle_polls() > polls_before_yield)
+		sched_yield();
 }
 
 /*
@@ -815,77 +718,6 @@ void Nic::found(bool message) noexcept
 		settle();
 		helper_.timers_armed();
 	}
-}
-
-void Nic::expect_event() noexcept
-{
-	flush();
-	helper_.expect_event();
-}
-
-/* The helper's part */
-
-bool Nic::can_help() noexcept
-{
-	return can_work();
-}
-
-Helper::Files Nic::files() noexcept
-{
-	const UdpReceiver *port = port_->receiver();
-	Helper::Files files;
-
-	files[Helper::neighbours] = neighbours_->fd();
-	files[Helper::port_share] = port_->fd();
-	files[Helper::port] = port ? port->fd() : -1;
-	files[Helper::groups] = groups_->fd();
-	return files;
-}
-
-u64 Nic::ns_until_work() noexcept
-{
-	const u64 wait = std::min(port_->wait(), neighbours_->ns_until_trim());
-
-	return stalled_.count.load() ? std::min(wait, retry_stalled_ns) : wait;
-}
-
-bool Nic::fall_asleep() noexcept
-{
-	seen_polls_.store(helper_.polls(), std::memory_order_relaxed);
-	if (table_)
-		table_->note_no_poll();
-	if (owes())
-		return false;
-	std::lock_guard hold(rx_lock_);
-
-	return neighbours_->fall_asleep();
-}
-
-void Nic::wake_up() noexcept
-{
-	std::lock_guard hold(rx_lock_);
-
-	neighbours_->wake_up();
-}
-
-/* Neighbours connect, die or wake this process. The owner of the port may be one of them. */
-void Nic::manage(bool readable) noexcept
-{
-	neighbours_->trim();
-	/* The process may poll less often than this thread wakes. */
-	neighbours_->want_all();
-	if (!readable && port_->wait())
-		return;
-	std::lock_guard hold(rx_lock_);
-
-	polled_ = false;
-	neighbours_->serve(*this);
-	port_->serve();
-}
-
-void Nic::help() noexcept
-{
-	serve(true);
 }
 
 } // namespace sirdma::twin

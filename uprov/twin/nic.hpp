@@ -75,6 +75,12 @@ public:
 	cm::Port *cm_port() noexcept override { return this; }
 
 private:
+	/*
+	 * So many polls while the helper sleeps show that the process polls, and does not only wait
+	 * for an acknowledgement now and then. They take 0.2 ms or more. Not tuned.
+	 */
+	static constexpr u64 polls_of_a_poller = 4096;
+
 	Nic() = default;
 	int start(const Config &config);
 	bool open_links(const Config &config);
@@ -106,7 +112,19 @@ private:
 	void malformed() noexcept override;
 	void end_batch() noexcept override;
 	TxScratch &scratch() noexcept;
-	void note_poll() noexcept;
+	/*
+	 * A poll found nothing. Peers send their requests to a process that polls: it takes them in by
+	 * itself. The helper is awake, or stays away, once it has seen that. If the process spins on its
+	 * memory between polls, this needs many polls without the helper.
+	 */
+	void note_poll() noexcept
+	{
+		note_waited();
+		if (table_ && (!helper_.process_spins() ||
+			       helper_.polls() - seen_polls_.load(std::memory_order_relaxed) >
+				       polls_of_a_poller))
+			table_->note_poll();
+	}
 	void note_waited() noexcept
 	{
 		if (!waited_.load(std::memory_order_relaxed))
@@ -149,7 +167,7 @@ private:
 
 	/* See one_sided_pays(). */
 	std::atomic<bool> waited_{true}; /* a thread has polled since the last access */
-	std::atomic<u64> accessed_at_{0}; /* time of the last access */
+	std::atomic<u64> accessed_at_{0}; /* time of the last access, ticks() */
 	std::atomic<u64> seen_polls_{0}; /* polls when the helper fell asleep last */
 
 	QpList stalled_; /* QPs for which the socket had no room; protected by lists_lock_ */

@@ -118,7 +118,7 @@ bool Access::copy(const snic_one_sided &request) noexcept
 
 bool Access::execute(const snic_one_sided &request) noexcept
 {
-	if (state_.load(std::memory_order_acquire) != State::open || !can_guard_copies())
+	if (state_.load(std::memory_order_acquire) != State::open)
 		return false;
 	/* Partner: AccessTable::Closing. Grant::await() sees this, or this thread sees the closing. */
 	ring_->accesses.fetch_add(1);
@@ -147,7 +147,7 @@ bool Grant::give(const AccessTable &table) noexcept
 	return send_with_files(sock_, "", 1, {&file, 1});
 }
 
-bool Grant::await(u64 until) const noexcept
+bool Grant::are_over(u64 until) const noexcept
 {
 	for (int i = 0; ring_->accesses.load(std::memory_order_acquire); ++i) {
 		if (!wait_for_neighbour(sock_, i))
@@ -161,6 +161,24 @@ bool Grant::await(u64 until) const noexcept
 			return false;
 	}
 	return true;
+}
+
+bool Grant::await(uint64_t number, u64 until) noexcept
+{
+	uint64_t over = over_.load();
+
+	if (!are_over(until))
+		return false;
+	/* An initiator that is stopped has its access still under way, and is not awaited again. */
+	while (over < number && !over_.compare_exchange_weak(over, number))
+		;
+	return true;
+}
+
+void Grant::give_up() noexcept
+{
+	withdraw();
+	over_.store(~uint64_t{0});
 }
 
 } // namespace sirdma::twin

@@ -9,6 +9,24 @@
  * process has ended and its number is another's. Opening it needs the permission to attach a debugger, as
  * payload by reference does (lease.hpp).
  *
+ * What is given up for it:
+ *   Keys       Each process of the user that connects gets the target's table, with the keys and addresses
+ *              of all its regions, whether or not it may open the memory. One that may can do without.
+ *   Rights     The kernel lets a debugger write to private memory that is mapped for reading; shared memory
+ *              and files it protects. A region can be registered for writing only if its memory is mapped
+ *              for writing, and only such regions are written to. But memory that is mapped for reading
+ *              later, or replaced by other memory, is written to as long as the region exists, as memory
+ *              that a device has pinned would be. Elsewhere the process would be sent SIGSEGV.
+ *   Waiting    A copy waits for pages that the target's memory lacks: what was swapped out, or is that of a
+ *              file system that does not answer. So no copy is made under a lock or a guard, nor by the
+ *              helper, by a thread that receives, or within a command. What waits is the call that posted
+ *              the request, whatever else that thread was to do, later requests of the queue pair, its end
+ *              (ibv_destroy_qp(), and commands of the device behind it), and the target's ibv_dereg_mr(),
+ *              ibv_modify_qp() and ibv_destroy_qp(): these for a second at most, for all initiators
+ *              together. An initiator that is stopped (SIGSTOP) is not awaited. One that is frozen in a
+ *              copy is, and its connection is closed then; the copy, of SNIC_ONE_SIDED_MAX bytes at most,
+ *              goes on when it is thawed, whatever the memory is used for by then.
+ *
  * The first request that could be executed on a queue pair is sent instead. Once it is acknowledged, and
  * the number of the peer's queue pair has not changed, both are in the same connection.
  */
@@ -32,7 +50,7 @@ public:
 
 	/* Can requests be executed, and sooner than by packets? Any thread. */
 	bool pays() noexcept;
-	/* See snic_host_ops.one_sided(). Call this after pays(), or nothing is executed. Any thread. */
+	/* See snic_host_ops.one_sided(). Call this after pays(), in the same thread. Any thread. */
 	bool execute(const snic_one_sided &request) noexcept;
 
 private:
@@ -61,16 +79,27 @@ public:
 	bool give(const AccessTable &table) noexcept;
 	/* The initiator may begin no access. A Closing and await() have to follow. */
 	void withdraw() noexcept { ring_->grants.store(0); }
+	/* May accesses be under way that began before the Closing @number? */
+	bool in_use(uint64_t number) const noexcept
+	{
+		return over_.load() < number && ring_->accesses.load();
+	}
 	/*
-	 * Wait until accesses are over that began before the last Closing. Returns false if an
-	 * initiator that runs does not end its own before @until, as port_now_ns() counts.
+	 * Wait until these are over. Returns false if an initiator that runs does not end its own
+	 * before @until, as port_now_ns() counts.
 	 */
-	bool await(u64 until) const noexcept;
+	bool await(uint64_t number, u64 until) noexcept;
+	/* Never wait for the initiator again. */
+	void give_up() noexcept;
 
 private:
+	bool are_over(u64 until) const noexcept;
+
 	RingControl *ring_ = nullptr;
 	int sock_ = -1;
 	pid_t pid_ = 0;
+	/* Accesses are over that began before the Closing with this number; ~0: nobody waits for others. */
+	std::atomic<uint64_t> over_{0};
 };
 
 } // namespace sirdma::twin

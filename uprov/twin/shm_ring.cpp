@@ -45,6 +45,12 @@ bool RingWriter::trim() noexcept
 	if (last == trimmed_)
 		return true;
 
+	/*
+	 * The area begins where nothing is in use any more, but not more than a ring before the page
+	 * that stays. In the first lap the difference is negative and the area is all of the ring but
+	 * that page: position and length are right modulo 2^64. The area may go past the end of the
+	 * data, into its second mapping.
+	 */
 	const uint64_t from = std::max(trimmed_, last + page - ring_bytes);
 
 	/* On failure (memory that is locked) the pages stay until the ring is used again. */

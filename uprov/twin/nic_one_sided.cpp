@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* The device's one-sided access (one_sided.hpp): when it pays, and what peers may access. */
+#include "nic.hpp"
+#include "ticks.hpp"
+
+namespace sirdma::twin
+{
+
+namespace
+{
+
+/*
+ * A thread that posts within this time after its last request, us, does nothing else: a post takes 0.1 to
+ * 0.2 us, and a peer that answers by an access takes longer.
+ */
+constexpr u64 stream_us = 1;
+
+} // namespace
+
+/*
+ * An access takes as long as a dozen packets of a stream. So a thread that posts without end has its
+ * requests sent: one that neither polled since the last access, nor computed for a moment. An access may
+ * have to wait for the target's memory, so the helper, on which other queue pairs depend, executes none.
+ */
+bool Nic::one_sided_pays(const snic_one_sided &request) noexcept
+{
+	if (!table_ || helper_.is_this_thread())
+		return false;
+	if (!waited_.load(std::memory_order_relaxed) &&
+	    ticks() - accessed_at_.load(std::memory_order_relaxed) < stream_us * ticks_per_us())
+		return false;
+	return neighbours_->may_execute(request);
+}
+
+bool Nic::one_sided(const snic_one_sided &request) noexcept
+{
+	const bool in_call = helper_.in_call();
+
+	/* The process counts as polling in a call, and its helper does less. */
+	if (in_call)
+		helper_.leave_call();
+
+	const bool done = neighbours_->execute(request);
+
+	if (in_call)
+		helper_.enter_call();
+	if (!done)
+		return false;
+	waited_.store(false, std::memory_order_relaxed);
+	accessed_at_.store(ticks(), std::memory_order_relaxed);
+	return true;
+}
+
+void Nic::open_region(const AccessTable::Region &region) noexcept
+{
+	if (table_)
+		table_->open_region(region);
+}
+
+void Nic::close_region(u32 stag) noexcept
+{
+	if (table_ && table_->close_region(stag))
+		neighbours_->finish_accesses();
+}
+
+void Nic::open_qp(u32 qpn, u32 pd, u32 rights) noexcept
+{
+	if (table_)
+		table_->open_qp(qpn, pd, rights);
+}
+
+void Nic::close_qp(u32 qpn) noexcept
+{
+	if (table_ && table_->close_qp(qpn))
+		neighbours_->finish_accesses();
+}
+
+/* Accesses that have begun are executed before the failure. */
+void Nic::qp_failed(u32 qpn) noexcept
+{
+	if (table_)
+		table_->fail_qp(qpn);
+}
+
+} // namespace sirdma::twin
