@@ -91,10 +91,11 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
 #define SIRDMA_PBLE_ABSENT SIRDMA_BIT(0)
 /*
  * The driver could not find memory for the block, which a queue pair asked for: the next access of
- * that one fails (prq.h). For all others the block is absent.
+ * that one fails (prq.h), if it has the same generation still. For all others the block is absent.
  */
 #define SIRDMA_PBLE_ERROR SIRDMA_BIT(1)
 #define SIRDMA_PBLE_ERROR_QPN SIRDMA_MASK(35, 12)
+#define SIRDMA_PBLE_ERROR_GEN SIRDMA_MASK(43, 36) /* SIRDMA_PRQ_GEN of the request */
 
 /* Buffer of QUERY_FPM: the limits of the device. */
 struct sirdma_fpm_query {

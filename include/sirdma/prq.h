@@ -20,10 +20,16 @@
  * is dropped. So each request only makes the wait shorter: one that is lost, since the queue is
  * full, is made again when the QP tries again. Requests need no answer but the doorbell.
  *
- * An access of the QP that SIRDMA_PBLE_ERROR names fails, if it has asked for a block since it was
- * reset, and the device tells the driver by a request with SIRDMA_PRQ_FAILED. The driver then writes SIRDMA_PBLE_ABSENT: the next access asks
- * again, because there may be memory by then. To other QPs the entry is absent, so that they do not
- * fail by what was true before they came.
+ * An access of the QP that SIRDMA_PBLE_ERROR names fails, and the device tells the driver by a request
+ * with SIRDMA_PRQ_FAILED. The driver then writes SIRDMA_PBLE_ABSENT: the next access asks again, because
+ * there may be memory by then. To other QPs the entry is absent, and so it is to the same QP after a
+ * reset, or to another QP with its number: they do not fail by what was true before they came. A QP has
+ * a new generation with its first request after a reset, which its requests and their answers name.
+ *
+ * A request says for how long the QP has asked without success, so that the driver knows when to answer
+ * by an error although memory may come later: SIRDMA_PRQ_WAITED is 0 in the first request after the QP
+ * has sent or received a new packet, and then 1 more than the time since that request, in units of
+ * 2^30 ns.
  *
  * Of a sparse list (hmc.h) the entry that is written is the one at which the tables end: that of the
  * block, or the entry above it that names no table.
@@ -37,12 +43,15 @@
 #include "bits.h"
 
 struct sirdma_page_request {
-	__le64 list; /* SIRDMA_PRQ_PBLE, SIRDMA_PRQ_QPN */
+	__le64 list; /* SIRDMA_PRQ_PBLE, _WAITED, _QPN, _GEN */
 	__le64 blocks; /* SIRDMA_PRQ_BLOCK, _COUNT, _FAILED, _VALID; written last */
 };
 SIRDMA_SIZE_IS(struct sirdma_page_request, 16);
 #define SIRDMA_PRQ_PBLE SIRDMA_MASK(27, 0) /* the first PBLE of the region's list, or its root */
+#define SIRDMA_PRQ_WAITED SIRDMA_MASK(31, 28) /* 15: at least 14 units */
+#define SIRDMA_PRQ_WAITED_SHIFT 30 /* log2 of a unit, ns */
 #define SIRDMA_PRQ_QPN SIRDMA_MASK(55, 32) /* the QP that waits, or failed */
+#define SIRDMA_PRQ_GEN SIRDMA_MASK(63, 56) /* generation of that QP, not 0 */
 #define SIRDMA_PRQ_BLOCK SIRDMA_MASK(31, 0) /* index in the list of the block that was absent */
 #define SIRDMA_PRQ_COUNT \
 	SIRDMA_MASK(55, 32) /* blocks that the message needs from there on, 1 or more */

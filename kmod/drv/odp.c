@@ -20,10 +20,19 @@
 #include "user.h"
 
 /*
- * Requests that wait for one region, at most. Those of different queue pairs are not merged, even for
- * the same page. A request beyond this is dropped, and the queue pair asks again. Not tuned.
+ * Works of one region, and requests that wait for one work, at most. Requests of different queue pairs are
+ * not merged, even for the same page. A request beyond this is dropped, and the queue pair asks again. Not
+ * tuned.
  */
+#define SIRDMA_ODP_WORKS 8
 #define SIRDMA_ODP_JOBS 32
+
+/*
+ * A request whose queue pair has waited for this long is answered by an error, whatever the reason, as
+ * SIRDMA_PRQ_WAITED: 10 units of 1.07 s. Memory that is short comes back in less, and the user sees an
+ * error that names the access instead of a queue pair that hangs. Not tuned.
+ */
+#define SIRDMA_ODP_PATIENCE 11
 
 /* Ranges are named by an unsigned long. */
 #define SIRDMA_ODP_IMPLICIT IS_ENABLED(CONFIG_64BIT)
@@ -41,11 +50,26 @@ struct sirdma_odp_job {
 	enum sirdma_odp_job_type type;
 	u32 count;
 	u32 qpn;
+	u8 gen;
+	u8 waited;
+};
+
+/*
+ * The requests for one child, all advice on an implicit region, or all requests for an explicit one, whose
+ * range admits one walk of the page tables at a time. A page fault that takes long holds up these only.
+ */
+struct sirdma_odp_work {
+	struct work_struct work;
+	struct list_head link; /* of sirdma_odp_mr.works */
+	struct sirdma_odp_mr *odp; /* a reference */
+	u64 key; /* sirdma_odp_key() of the requests */
+	u32 njobs; /* used entries of jobs[] */
+	struct sirdma_odp_job jobs[SIRDMA_ODP_JOBS];
 };
 
 /*
  * A region that ended has no page list, and its range or its children have ended. What is left of it, and
- * the memory of the device, stays until the work and ibv_advise_mr() have dropped it: a page fault may
+ * the memory of the device, stays until its works and ibv_advise_mr() have dropped it: a page fault may
  * take for ever, and whoever ends the region, or the device, does not wait for it.
  */
 struct sirdma_odp_mr {
@@ -64,11 +88,11 @@ struct sirdma_odp_mr {
 	u64 length;
 	u64 blocks;
 	u32 first_off; /* offset of the first byte in its page */
-	/* One of the region, one of the work, one for each ibv_advise_mr() that runs */
+	/* One of the region, one of each work, one for each ibv_advise_mr() that runs */
 	refcount_t refs;
-	struct work_struct work;
-	u32 njobs; /* used entries of jobs[] */
-	struct sirdma_odp_job jobs[SIRDMA_ODP_JOBS];
+	/* Under the lock of the lists, as are their requests */
+	struct list_head works;
+	u32 nworks;
 };
 
 static struct sirdma_odp_mr *to_sodp(struct sirdma_mr *mr)
@@ -96,63 +120,63 @@ static void sirdma_odp_unlock(struct sirdma_odp_mr *odp)
 		sirdma_odp_range_unlock(&odp->range);
 }
 
-/* Call @mark for the entry that the device finds for @block. The region is locked. */
-static void sirdma_odp_mark(struct sirdma_odp_mr *odp, u64 block, u32 qpn,
-			    void (*mark)(__le64 *entry, u32 qpn))
+/* Call @write for the entry that the device finds for the block of @job. The region is locked. */
+static void sirdma_odp_mark(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job,
+			    void (*write)(__le64 *entry, u64 mark))
 {
+	const u64 mark = sirdma_odp_error_of(job->qpn, job->gen);
+
 	if (odp->implicit)
-		sirdma_odp_children_mark(&odp->children, block, qpn, mark);
+		sirdma_odp_children_mark(&odp->children, job->block, mark, write);
 	else
-		mark(sirdma_odp_range_entry(&odp->range, block), qpn);
+		write(sirdma_odp_range_entry(&odp->range, job->block), mark);
 }
 
 /* Faults */
 
-static int sirdma_odp_map(struct sirdma_odp_mr *odp, u64 block, u64 count, bool write, bool fault)
+/* Enter pages. @need: for this access of the device; NULL: for advice. */
+static int sirdma_odp_map(struct sirdma_odp_mr *odp, u64 block, u64 count, bool write, bool fault,
+			  const struct sirdma_odp_need *need)
 {
 	if (odp->implicit)
-		return sirdma_odp_children_map(&odp->children, block, count, write, fault, false);
+		return sirdma_odp_children_map(&odp->children, block, count, write, fault, need);
 	return sirdma_odp_range_map(&odp->range, block, count, write, fault);
-}
-
-/* The same for the device, which gets a mark at @block if there is no memory. */
-static int sirdma_odp_map_asked(struct sirdma_odp_mr *odp, u64 block, u32 count)
-{
-	const bool write = odp->mr.umem->writable;
-
-	if (odp->implicit)
-		return sirdma_odp_children_map(&odp->children, block, count, write, true, true);
-	return sirdma_odp_range_map(&odp->range, block, count, write, true);
 }
 
 /* May the same fault succeed later, although the process does nothing about it? */
 static bool sirdma_odp_is_temporary(int err)
 {
-	return err == -ENOMEM || err == -EBUSY || err == -EAGAIN || err == -EINTR ||
-	       err == -ETIME || err == -ETIMEDOUT;
+	return err == -ENOMEM || err == -EDQUOT || err == -EBUSY || err == -EAGAIN ||
+	       err == -EINTR || err == -ETIME || err == -ETIMEDOUT;
 }
 
 /* The device needs pages. Of a message that is not all there, it gets what comes first. */
 static void sirdma_odp_fault(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
 {
-	struct sirdma_dev *dev = odp->dev;
+	const struct sirdma_odp_need need = {.qpn = job->qpn, .again = job->waited};
 	u32 count = min_t(u32, job->count, SIRDMA_ODP_STEP);
+	struct sirdma_dev *dev = odp->dev;
+	bool later;
 	int err;
 
 	/* Of pages the last of which are missing, the device gets at least half of those before. */
-	while ((err = sirdma_odp_map_asked(odp, job->block, count)) && count > 1)
-		count /= 2;
+	for (;; count /= 2) {
+		err = sirdma_odp_map(odp, job->block, count, odp->mr.umem->writable, true, &need);
+		later = sirdma_odp_is_temporary(err);
+		if (!err || later || count == 1)
+			break;
+	}
 	/* After the end of the region nothing of the device is touched. */
 	if (!sirdma_odp_lock(odp))
 		return;
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_ODP_FAULTS);
-	if (err && sirdma_odp_is_temporary(err))
+	if (later && job->waited < SIRDMA_ODP_PATIENCE)
 		goto out; /* the queue pair asks again */
 	if (err) {
 		sirdma_count(&dev->counters, SIRDMA_COUNTER_ODP_FAILURES);
 		ibdev_dbg(&dev->ibdev, "page %llu of region %#x, for QP %u: no memory: %d\n",
 			  job->block, odp->mr.ibmr.lkey, job->qpn, err);
-		sirdma_odp_mark(odp, job->block, job->qpn, sirdma_odp_set_error);
+		sirdma_odp_mark(odp, job, sirdma_odp_set_error);
 	}
 	sirdma_doorbell(dev->bus, job->qpn);
 out:
@@ -164,9 +188,7 @@ static void sirdma_odp_clear_error(struct sirdma_odp_mr *odp, const struct sirdm
 {
 	if (!sirdma_odp_lock(odp))
 		return;
-	sirdma_odp_mark(odp, job->block, job->qpn, sirdma_odp_end_error);
-	if (odp->implicit)
-		sirdma_odp_children_release(&odp->children, job->block);
+	sirdma_odp_mark(odp, job, sirdma_odp_end_error);
 	sirdma_odp_unlock(odp);
 }
 
@@ -180,11 +202,11 @@ static int sirdma_odp_do(struct sirdma_odp_mr *odp, const struct sirdma_odp_job 
 		sirdma_odp_clear_error(odp, job);
 		return 0;
 	case SIRDMA_ODP_PREFETCH:
-		return sirdma_odp_map(odp, job->block, job->count, false, true);
+		return sirdma_odp_map(odp, job->block, job->count, false, true, NULL);
 	case SIRDMA_ODP_PREFETCH_WRITE:
-		return sirdma_odp_map(odp, job->block, job->count, true, true);
+		return sirdma_odp_map(odp, job->block, job->count, true, true, NULL);
 	case SIRDMA_ODP_PREFETCH_NO_FAULT:
-		return sirdma_odp_map(odp, job->block, job->count, false, false);
+		return sirdma_odp_map(odp, job->block, job->count, false, false, NULL);
 	}
 	return -EINVAL;
 }
@@ -203,62 +225,94 @@ static void sirdma_odp_put(struct sirdma_odp_mr *odp)
 	kfree(odp);
 }
 
-static bool sirdma_odp_next(struct sirdma_odp_mr *odp, struct sirdma_odp_job *job)
+/* Take the next request. Without one the region forgets the work, and its next request has another. */
+static bool sirdma_odp_next(struct sirdma_odp_work *work, struct sirdma_odp_job *job)
 {
-	struct xarray *lists = &odp->dev->odp.lists;
+	struct xarray *lists = &work->odp->dev->odp.lists;
 	bool found;
 
 	xa_lock_bh(lists);
-	found = odp->njobs;
+	found = work->njobs;
 	if (found) {
-		*job = odp->jobs[0];
-		memmove(odp->jobs, odp->jobs + 1, --odp->njobs * sizeof(odp->jobs[0]));
+		*job = work->jobs[0];
+		memmove(work->jobs, work->jobs + 1, --work->njobs * sizeof(work->jobs[0]));
+	} else {
+		list_del(&work->link);
+		work->odp->nworks--;
 	}
 	xa_unlock_bh(lists);
 	return found;
 }
 
-static void sirdma_odp_work(struct work_struct *work)
+static void sirdma_odp_work(struct work_struct *w)
 {
-	struct sirdma_odp_mr *odp = container_of(work, struct sirdma_odp_mr, work);
+	struct sirdma_odp_work *work = container_of(w, struct sirdma_odp_work, work);
 	struct sirdma_odp_job job;
 
-	while (sirdma_odp_next(odp, &job)) {
-		sirdma_odp_do(odp, &job);
+	while (sirdma_odp_next(work, &job)) {
+		sirdma_odp_do(work->odp, &job);
 		cond_resched();
 	}
-	if (odp->implicit)
-		sirdma_odp_children_collect(&odp->children);
-	sirdma_odp_put(odp);
+	sirdma_odp_put(work->odp);
+	kfree(work);
 }
 
-/* The caller keeps the region from its end, or holds a reference. */
-static void sirdma_odp_queue(struct sirdma_odp_mr *odp)
+static u64 sirdma_odp_key(const struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
 {
+	if (!odp->implicit)
+		return 0;
+	if (job->type == SIRDMA_ODP_FAULT || job->type == SIRDMA_ODP_CLEAR_ERROR)
+		return job->block / SIRDMA_PBLE_PER_LEAF;
+	return U64_MAX; /* advice may be on many children */
+}
+
+/* The work for @key, or NULL. The lock of the lists is held. */
+static struct sirdma_odp_work *sirdma_odp_get_work(struct sirdma_odp_mr *odp, u64 key)
+{
+	struct sirdma_odp_work *work;
+
+	list_for_each_entry(work, &odp->works, link)
+		if (work->key == key)
+			return work;
+	if (odp->nworks == SIRDMA_ODP_WORKS)
+		return NULL;
+	work = kmalloc(sizeof(*work), GFP_NOWAIT | __GFP_NOWARN);
+	if (!work)
+		return NULL;
+	INIT_WORK(&work->work, sirdma_odp_work);
+	work->odp = odp;
+	work->key = key;
+	work->njobs = 0;
 	refcount_inc(&odp->refs);
-	/* If it is queued already, it has its reference, and the caller's is another one. */
-	if (!queue_work(odp->user->wq, &odp->work))
-		refcount_dec(&odp->refs);
+	list_add_tail(&work->link, &odp->works);
+	odp->nworks++;
+	/* It waits for the lock before it looks for a request. */
+	queue_work(odp->user->wq, &work->work);
+	return work;
 }
 
 static bool sirdma_odp_is_same(const struct sirdma_odp_job *a, const struct sirdma_odp_job *b)
 {
 	return a->block == b->block && a->type == b->type && a->count == b->count &&
-	       a->qpn == b->qpn;
+	       a->qpn == b->qpn && a->gen == b->gen;
 }
 
 /* The lock of the lists is held, and the region is in them or has been found by sirdma_odp_get(). */
 static void sirdma_odp_add(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
 {
-	const struct sirdma_odp_job *has;
+	struct sirdma_odp_work *work = sirdma_odp_get_work(odp, sirdma_odp_key(odp, job));
+	struct sirdma_odp_job *has;
 
-	for (has = odp->jobs; has < odp->jobs + odp->njobs; has++)
-		if (sirdma_odp_is_same(has, job))
-			return;
-	if (odp->njobs == SIRDMA_ODP_JOBS)
+	if (!work)
 		return;
-	odp->jobs[odp->njobs++] = *job;
-	sirdma_odp_queue(odp);
+	for (has = work->jobs; has < work->jobs + work->njobs; has++) {
+		if (sirdma_odp_is_same(has, job)) {
+			has->waited = job->waited;
+			return;
+		}
+	}
+	if (work->njobs < SIRDMA_ODP_JOBS)
+		work->jobs[work->njobs++] = *job;
 }
 
 void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask)
@@ -268,6 +322,8 @@ void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask)
 		.block = ask->block,
 		.count = ask->count,
 		.qpn = ask->qpn,
+		.gen = ask->gen,
+		.waited = ask->waited,
 	};
 	struct sirdma_dev *dev = ctx;
 	struct sirdma_odp_mr *odp;
@@ -278,6 +334,10 @@ void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask)
 	if (odp && job.block < odp->blocks) {
 		/* A fragment may be longer than its region; a message that needs so much fails. */
 		job.count = min_t(u64, job.count, odp->blocks - job.block);
+		/* The next child has a work of its own. */
+		if (odp->implicit)
+			job.count = min_t(u32, job.count,
+					  SIRDMA_PBLE_PER_LEAF - job.block % SIRDMA_PBLE_PER_LEAF);
 		sirdma_odp_add(odp, &job);
 	}
 	xa_unlock_bh(&dev->odp.lists);
@@ -327,10 +387,30 @@ static u64 sirdma_odp_pages(const struct sirdma_region *region)
 	       PAGE_SHIFT;
 }
 
-/* The mutex of a child's umem is held, so the region has not ended. */
-static void sirdma_odp_emptied(struct sirdma_odp_children *children)
+static void sirdma_odp_collect(struct work_struct *work)
 {
-	sirdma_odp_queue(container_of(children, struct sirdma_odp_mr, children));
+	struct sirdma_odp_mr *odp =
+		container_of(to_delayed_work(work), struct sirdma_odp_mr, children.collect);
+
+	sirdma_odp_children_collect(&odp->children);
+	sirdma_odp_put(odp);
+}
+
+/*
+ * The children have not ended. Their memory comes back on a queue where no work waits for a page fault.
+ * That it is to be soon moves a work that waits, and that it may be later does not.
+ */
+static void sirdma_odp_collect_in(struct sirdma_odp_children *children, unsigned long delay)
+{
+	struct sirdma_odp_mr *odp = container_of(children, struct sirdma_odp_mr, children);
+	bool queued;
+
+	refcount_inc(&odp->refs);
+	queued = delay ? queue_delayed_work(sirdma_upkeep_wq, &children->collect, delay) :
+			 !mod_delayed_work(sirdma_upkeep_wq, &children->collect, 0);
+	/* If it was queued already, it has its reference, and this is another one. */
+	if (!queued)
+		refcount_dec(&odp->refs);
 }
 
 /* Make the range of an explicit region, without any page. */
@@ -374,8 +454,9 @@ static int sirdma_odp_begin_children(struct sirdma_odp_mr *odp, const struct sir
 		.user = odp->user,
 		.umem = umem,
 		.pd = odp->pd,
-		.emptied = sirdma_odp_emptied,
+		.collect_in = sirdma_odp_collect_in,
 	};
+	INIT_DELAYED_WORK(&odp->children.collect, sirdma_odp_collect);
 	err = sirdma_odp_children_begin(&odp->children);
 	if (err)
 		return err;
@@ -389,12 +470,14 @@ static int sirdma_odp_begin_children(struct sirdma_odp_mr *odp, const struct sir
 static void sirdma_odp_end(struct sirdma_odp_mr *odp)
 {
 	struct sirdma_dev *dev = odp->dev;
+	struct sirdma_odp_work *work;
 
 	xa_erase_bh(&dev->odp.keys, odp->mr.ibmr.lkey);
 	xa_erase_bh(&dev->odp.lists, sirdma_pbl_first(&odp->mr.pbl));
 	/* The device and ibv_advise_mr() do not find the region any more. */
 	xa_lock_bh(&dev->odp.lists);
-	odp->njobs = 0;
+	list_for_each_entry(work, &odp->works, link)
+		work->njobs = 0;
 	xa_unlock_bh(&dev->odp.lists);
 	if (odp->implicit) {
 		sirdma_odp_children_end(&odp->children);
@@ -424,7 +507,7 @@ void sirdma_odp_release(struct sirdma_dev *dev, struct sirdma_mr *mr)
 	struct sirdma_odp_mr *odp = to_sodp(mr);
 
 	sirdma_odp_end(odp);
-	if (cancel_work(&odp->work))
+	if (odp->implicit && cancel_delayed_work(&odp->children.collect))
 		sirdma_odp_put(odp);
 	sirdma_odp_put(odp);
 }
@@ -465,7 +548,7 @@ static struct sirdma_odp_mr *sirdma_odp_alloc(struct ib_pd *ibpd,
 	get_device(&odp->dev->ibdev.dev);
 	odp->pd = to_spd(ibpd)->id;
 	refcount_set(&odp->refs, 1);
-	INIT_WORK(&odp->work, sirdma_odp_work);
+	INIT_LIST_HEAD(&odp->works);
 	return odp;
 }
 
@@ -501,7 +584,7 @@ struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sirdma_region *reg
 		goto err_dereg;
 	/* This is a prefetch: its error does not matter, the device asks for each page that is missing. */
 	if (!odp->implicit)
-		sirdma_odp_map(odp, 0, odp->blocks, false, false);
+		sirdma_odp_map(odp, 0, odp->blocks, false, false, NULL);
 	return &odp->mr.ibmr;
 
 err_dereg:
@@ -545,7 +628,7 @@ static int sirdma_odp_check_sge(const struct sirdma_odp_mr *odp, u32 pd, const s
 	return 0;
 }
 
-/* Check advice on @sge. Unless @check, follow it: now, or (without @wait) by the work of the region. */
+/* Check advice on @sge. Unless @check, follow it: now, or (without @wait) by a work of the region. */
 static int sirdma_odp_advise(struct sirdma_dev *dev, u32 pd, const struct ib_sge *sge,
 			     enum sirdma_odp_job_type type, bool check, bool wait)
 {

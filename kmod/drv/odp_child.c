@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "odp_child.h"
 
+#include <linux/jiffies.h>
 #include <linux/list.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
@@ -17,6 +18,14 @@
 #define CHILD_EMPTIED XA_MARK_0
 /* The children that are freed under one hold of the mutex, after one wait for the device. Not tuned. */
 #define COLLECT_BATCH 64
+/*
+ * How long a child is held for an access, jiffies. A QP tries again within 1.1 s
+ * (SNIC_ABSENT_DOUBLINGS_ASKED), and after an RNR timer of at most 655 ms. Most do at once, so for the
+ * first request it is less: where many QPs use more children than there may be, each brings others soon.
+ */
+#define CHILD_HOLD (2 * HZ)
+#define CHILD_HOLD_FIRST (HZ / 10)
+#define HELD_FOR_SEVERAL U32_MAX
 
 struct sirdma_odp_child {
 	struct sirdma_odp_range range;
@@ -24,9 +33,12 @@ struct sirdma_odp_child {
 	struct sirdma_pbl list;
 	struct sirdma_sparse_cut cut; /* tables that go with this child */
 	unsigned long number; /* address / 2 MiB */
-	u32 users; /* tasks that find its pages; under the mutex of the children */
+	/* Under the mutex of the children */
+	u32 users; /* tasks that find its pages */
 	bool ended; /* the last user frees it */
-	struct list_head link; /* of those that are to be freed */
+	u32 held_for; /* the QP whose access needed it last, or HELD_FOR_SEVERAL; 0: none did */
+	unsigned long held_until; /* jiffies */
+	struct list_head link; /* of sirdma_odp_children.by_use, or of those that are to be freed */
 };
 
 static struct sirdma_hw *hw_of(const struct sirdma_odp_children *children)
@@ -45,7 +57,7 @@ static void child_emptied(struct sirdma_odp_range *range)
 	struct sirdma_odp_child *child = container_of(range, struct sirdma_odp_child, range);
 
 	xa_set_mark(&child->of->set, child->number, CHILD_EMPTIED);
-	child->of->emptied(child->of);
+	child->of->collect_in(child->of, 0);
 }
 
 /* Make and free. The mutex is not held: a new umem may wait for mmap_lock, and an old one for a notifier. */
@@ -53,16 +65,20 @@ static void child_emptied(struct sirdma_odp_range *range)
 static struct sirdma_odp_child *child_alloc(struct sirdma_odp_children *children,
 					    unsigned long number)
 {
-	struct sirdma_odp_child *child = kzalloc(sizeof(*child), GFP_KERNEL);
+	struct sirdma_odp_child *child;
 	struct ib_umem_odp *umem;
+	int err = -ENOMEM;
 
+	if (!sirdma_odp_user_charge(children->user, CHILD_PAGES))
+		return ERR_PTR(-EDQUOT);
+	child = kzalloc(sizeof(*child), GFP_KERNEL);
 	if (!child)
-		return ERR_PTR(-ENOMEM);
+		goto err_charge;
 	umem = ib_umem_odp_alloc_child(children->umem, number * SZ_2M, SZ_2M,
 				       &sirdma_odp_notifier_ops);
 	if (IS_ERR(umem)) {
-		kfree(child);
-		return ERR_CAST(umem);
+		err = PTR_ERR(umem);
+		goto err_child;
 	}
 	child->of = children;
 	child->number = number;
@@ -72,13 +88,21 @@ static struct sirdma_odp_child *child_alloc(struct sirdma_odp_children *children
 	child->range.list = &child->list;
 	child->range.emptied = child_emptied;
 	return child;
+
+err_child:
+	kfree(child);
+err_charge:
+	sirdma_odp_user_uncharge(children->user, CHILD_PAGES);
+	return ERR_PTR(err);
 }
 
 static void child_free(struct sirdma_odp_child *child)
 {
+	struct sirdma_odp_user *user = child->of->user;
+
 	ib_umem_odp_release(child->range.umem);
-	sirdma_odp_user_uncharge(child->of->user, CHILD_PAGES);
 	kfree(child);
+	sirdma_odp_user_uncharge(user, CHILD_PAGES);
 }
 
 static void children_free(struct list_head *gone)
@@ -108,6 +132,7 @@ static int child_insert(struct sirdma_odp_child *child)
 	err = sirdma_sparse_link(hw_of(children), children->root, first_block(child), &child->list);
 	if (err)
 		goto err_range;
+	list_add_tail(&child->link, &children->by_use);
 	return 0;
 
 err_range:
@@ -130,7 +155,7 @@ static bool child_cut(struct sirdma_odp_child *child, bool force, struct list_he
 		return false;
 	xa_erase(&children->set, child->number);
 	sirdma_sparse_unlink(hw_of(children), children->root, first_block(child), &child->cut);
-	list_add_tail(&child->link, gone);
+	list_move_tail(&child->link, gone);
 	return true;
 }
 
@@ -148,34 +173,66 @@ static void children_free_lists(struct sirdma_odp_children *children, struct lis
 	}
 }
 
-static bool cut_next(struct sirdma_odp_children *children, unsigned long from, unsigned long to,
-		     struct list_head *gone)
+/* Is there an access that needs @child, other than one that is over by the access @need? */
+static bool child_is_held(const struct sirdma_odp_child *child, const struct sirdma_odp_need *need)
 {
+	if (!child->held_for || time_after_eq(jiffies, child->held_until))
+		return false;
+	return !need || need->again || need->qpn != child->held_for;
+}
+
+/* Cut children without a page, a batch at most. Returns false if there was none. */
+static bool cut_emptied(struct sirdma_odp_children *children, const struct sirdma_odp_need *need,
+			struct list_head *gone)
+{
+	bool more = false, held = false;
 	struct sirdma_odp_child *child;
 	unsigned long number;
+	u32 n = 0;
 
-	xa_for_each_range(&children->set, number, child, from, to) {
-		if (child_cut(child, true, gone)) {
-			children->hand = number;
+	xa_for_each_marked(&children->set, number, child, CHILD_EMPTIED) {
+		if (child_is_held(child, need)) {
+			held = true;
+			continue;
+		}
+		more = n++ == COLLECT_BATCH;
+		if (more)
+			break;
+		/* One that has users now is looked at by the last of them. */
+		xa_clear_mark(&children->set, number, CHILD_EMPTIED);
+		child_cut(child, false, gone);
+	}
+	if (more || held)
+		children->collect_in(children, more ? 0 : CHILD_HOLD);
+	return !list_empty(gone);
+}
+
+/* Cut the child that was not needed for the longest time. Returns false if all are in use or held. */
+static bool cut_oldest(struct sirdma_odp_children *children, const struct sirdma_odp_need *need,
+		       struct list_head *gone)
+{
+	struct sirdma_odp_child *child;
+
+	list_for_each_entry(child, &children->by_use, link) {
+		if (!child_is_held(child, need) && child_cut(child, true, gone)) {
+			sirdma_count(&children->dev->counters, SIRDMA_COUNTER_ODP_RECLAIMS);
 			return true;
 		}
 	}
 	return false;
 }
 
-/* Free one child, in the order of addresses, for another one. Returns false if all of them have users. */
-static bool children_reclaim(struct sirdma_odp_children *children)
+/* Free a child for another one, which @need needs. Returns false if there is none to free. */
+static bool children_reclaim(struct sirdma_odp_children *children,
+			     const struct sirdma_odp_need *need)
 {
-	bool found = false;
 	LIST_HEAD(gone);
+	bool found;
 
 	if (!sirdma_odp_children_lock(children))
 		return false;
-	found = cut_next(children, children->hand + 1, ULONG_MAX, &gone) ||
-		cut_next(children, 0, children->hand, &gone);
+	found = cut_emptied(children, need, &gone) || cut_oldest(children, need, &gone);
 	children_free_lists(children, &gone);
-	if (found)
-		sirdma_count(&children->dev->counters, SIRDMA_COUNTER_ODP_RECLAIMS);
 	sirdma_odp_children_unlock(children);
 	children_free(&gone);
 	return found;
@@ -199,70 +256,76 @@ static struct sirdma_odp_child *child_find(struct sirdma_odp_children *children,
 		if (!err)
 			*fresh = NULL;
 	}
-	if (!IS_ERR_OR_NULL(child))
+	if (!IS_ERR_OR_NULL(child)) {
 		child->users++;
+		list_move_tail(&child->link, &children->by_use);
+	}
 	sirdma_odp_children_unlock(children);
 	return child;
 }
 
-/* A child that is in no set yet, charged to its user. */
-static struct sirdma_odp_child *child_make(struct sirdma_odp_children *children,
-					   unsigned long number)
-{
-	struct sirdma_odp_child *child;
-
-	while (!sirdma_odp_user_charge(children->user, CHILD_PAGES))
-		if (!children_reclaim(children))
-			return ERR_PTR(-EDQUOT);
-	child = child_alloc(children, number);
-	if (IS_ERR(child))
-		sirdma_odp_user_uncharge(children->user, CHILD_PAGES);
-	return child;
-}
-
 static struct sirdma_odp_child *child_get(struct sirdma_odp_children *children,
-					  unsigned long number)
+					  unsigned long number, const struct sirdma_odp_need *need)
 {
 	struct sirdma_odp_child *child, *fresh = NULL;
 
 	for (;;) {
 		child = child_find(children, number, &fresh);
-		if (child == ERR_PTR(-ENOMEM)) {
-			/* The page lists of the device have a limit, too. */
-			if (children_reclaim(children))
+		if (!child) {
+			fresh = child_alloc(children, number);
+			if (!IS_ERR(fresh))
 				continue;
-			child = ERR_PTR(-ENOSPC);
+			child = fresh;
+			fresh = NULL;
 		}
-		if (child)
+		/* The user has a limit, and so has the device for its page lists. */
+		if (child != ERR_PTR(-EDQUOT) && child != ERR_PTR(-ENOMEM))
 			break;
-		fresh = child_make(children, number);
-		if (IS_ERR(fresh))
-			return fresh;
+		if (!children_reclaim(children, need))
+			break;
 	}
 	if (fresh)
 		child_free(fresh);
 	return child;
 }
 
-/* Unless @keep, a child without a page goes with its last user. */
-static void child_put(struct sirdma_odp_child *child, bool keep)
+/* The child stays for @need. The mutex is held. */
+static void child_hold(struct sirdma_odp_child *child, const struct sirdma_odp_need *need)
+{
+	struct sirdma_odp_children *children = child->of;
+
+	child->held_for = child_is_held(child, NULL) && child->held_for != need->qpn ?
+				  HELD_FOR_SEVERAL :
+				  need->qpn;
+	child->held_until = jiffies + (need->again ? CHILD_HOLD : CHILD_HOLD_FIRST);
+	if (sirdma_odp_range_is_empty(&child->range)) {
+		xa_set_mark(&children->set, child->number, CHILD_EMPTIED);
+		children->collect_in(children, CHILD_HOLD);
+	}
+}
+
+/* Unless it is held, a child without a page goes with its last user. */
+static void child_put(struct sirdma_odp_child *child, const struct sirdma_odp_need *need)
 {
 	struct sirdma_odp_children *children = child->of;
 	LIST_HEAD(gone);
 
 	mutex_lock(&children->lock);
-	if (!--child->users) {
-		if (child->ended)
+	child->users--;
+	if (child->ended) {
+		if (!child->users)
 			list_add(&child->link, &gone);
-		else if (!keep && child_cut(child, false, &gone))
-			children_free_lists(children, &gone);
+	} else if (need) {
+		child_hold(child, need);
+	} else if (!child_is_held(child, NULL) && child_cut(child, false, &gone)) {
+		children_free_lists(children, &gone);
 	}
 	mutex_unlock(&children->lock);
 	children_free(&gone);
 }
 
 int sirdma_odp_children_map(struct sirdma_odp_children *children, u64 first, u64 count, bool write,
-			    bool fault, bool keep)
+			    bool fault, const struct sirdma_odp_need *need)
 {
 	struct sirdma_odp_child *child;
 	int err = 0;
@@ -271,66 +334,40 @@ int sirdma_odp_children_map(struct sirdma_odp_children *children, u64 first, u64
 	for (; count && !err; first += n, count -= n) {
 		in = first % CHILD_PAGES;
 		n = min_t(u64, count, CHILD_PAGES - in);
-		child = child_get(children, first / CHILD_PAGES);
+		child = child_get(children, first / CHILD_PAGES, need);
 		if (IS_ERR(child))
 			return PTR_ERR(child);
 		err = sirdma_odp_range_map(&child->range, in, n, write, fault);
-		child_put(child, keep);
-		keep = false;
+		child_put(child, need);
 	}
 	return err;
 }
 
 /* All of them */
 
-/* Cut a batch of those that are empty. Returns false if there was none. The mutex is held. */
-static bool cut_emptied(struct sirdma_odp_children *children, struct list_head *gone)
-{
-	struct sirdma_odp_child *child;
-	unsigned long number;
-	u32 n = 0;
-
-	xa_for_each_marked(&children->set, number, child, CHILD_EMPTIED) {
-		/* One that has users now is looked at by the last of them. */
-		xa_clear_mark(&children->set, number, CHILD_EMPTIED);
-		child_cut(child, false, gone);
-		if (++n == COLLECT_BATCH)
-			break;
-	}
-	return n;
-}
-
 void sirdma_odp_children_collect(struct sirdma_odp_children *children)
 {
-	bool more = true;
+	LIST_HEAD(gone);
 
-	while (more && sirdma_odp_children_lock(children)) {
-		LIST_HEAD(gone);
-
-		more = cut_emptied(children, &gone);
-		children_free_lists(children, &gone);
-		sirdma_odp_children_unlock(children);
-		children_free(&gone);
-	}
+	if (!sirdma_odp_children_lock(children))
+		return;
+	cut_emptied(children, NULL, &gone);
+	children_free_lists(children, &gone);
+	sirdma_odp_children_unlock(children);
+	children_free(&gone);
 }
 
-void sirdma_odp_children_mark(struct sirdma_odp_children *children, u64 block, u32 qpn,
-			      void (*mark)(__le64 *entry, u32 qpn))
+void sirdma_odp_children_mark(struct sirdma_odp_children *children, u64 block, u64 mark,
+			      void (*write)(__le64 *entry, u64 mark))
 {
 	struct sirdma_odp_child *child = xa_load(&children->set, block / CHILD_PAGES);
 
 	if (!child) {
-		mark(sirdma_sparse_end(hw_of(children), children->root, block), qpn);
+		write(sirdma_sparse_end(hw_of(children), children->root, block), mark);
 	} else if (sirdma_odp_range_lock(&child->range)) {
-		mark(sirdma_odp_range_entry(&child->range, block % CHILD_PAGES), qpn);
+		write(sirdma_odp_range_entry(&child->range, block % CHILD_PAGES), mark);
 		sirdma_odp_range_unlock(&child->range);
 	}
-}
-
-void sirdma_odp_children_release(struct sirdma_odp_children *children, u64 block)
-{
-	/* No child is no error. */
-	xa_set_mark(&children->set, block / CHILD_PAGES, CHILD_EMPTIED);
 }
 
 bool sirdma_odp_children_lock(struct sirdma_odp_children *children)
@@ -351,24 +388,25 @@ int sirdma_odp_children_begin(struct sirdma_odp_children *children)
 {
 	mutex_init(&children->lock);
 	xa_init(&children->set);
+	INIT_LIST_HEAD(&children->by_use);
 	return sirdma_sparse_alloc(hw_of(children), &children->root);
 }
 
 void sirdma_odp_children_end(struct sirdma_odp_children *children)
 {
-	struct sirdma_odp_child *child;
-	unsigned long number;
+	struct sirdma_odp_child *child, *next;
 	LIST_HEAD(gone);
 
 	mutex_lock(&children->lock);
 	children->ended = true;
-	xa_for_each(&children->set, number, child) {
+	list_for_each_entry_safe(child, next, &children->by_use, link) {
 		sirdma_odp_range_end(&child->range);
 		sirdma_pbl_free(hw_of(children), &child->list);
+		child->ended = true;
 		if (child->users)
-			child->ended = true;
+			list_del(&child->link);
 		else
-			list_add_tail(&child->link, &gone);
+			list_move_tail(&child->link, &gone);
 		cond_resched();
 	}
 	xa_destroy(&children->set);

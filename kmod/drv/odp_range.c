@@ -119,20 +119,21 @@ __le64 *sirdma_odp_range_entry(struct sirdma_odp_range *range, u32 block)
 	return sirdma_pbl_entries(&range->dev->hw, range->list, block, &n);
 }
 
-static u64 error_of(u32 qpn)
+u64 sirdma_odp_error_of(u32 qpn, u8 gen)
 {
-	return SIRDMA_PBLE_ERROR | SIRDMA_PREP(SIRDMA_PBLE_ERROR_QPN, qpn);
+	return SIRDMA_PBLE_ERROR | SIRDMA_PREP(SIRDMA_PBLE_ERROR_QPN, qpn) |
+	       SIRDMA_PREP(SIRDMA_PBLE_ERROR_GEN, gen);
 }
 
-void sirdma_odp_set_error(__le64 *entry, u32 qpn)
+void sirdma_odp_set_error(__le64 *entry, u64 mark)
 {
 	if (entry && entry_is_absent(*entry))
-		WRITE_ONCE(*entry, cpu_to_le64(error_of(qpn)));
+		WRITE_ONCE(*entry, cpu_to_le64(mark));
 }
 
-void sirdma_odp_end_error(__le64 *entry, u32 qpn)
+void sirdma_odp_end_error(__le64 *entry, u64 mark)
 {
-	if (entry && le64_to_cpu(*entry) == error_of(qpn))
+	if (entry && le64_to_cpu(*entry) == mark)
 		WRITE_ONCE(*entry, cpu_to_le64(SIRDMA_PBLE_ABSENT));
 }
 

@@ -69,12 +69,14 @@ void sirdma_odp_range_unlock(struct sirdma_odp_range *range);
 /* The entry of page @block. The umem's mutex is held. */
 __le64 *sirdma_odp_range_entry(struct sirdma_odp_range *range, u32 block);
 
+/* The mark that answers the requests of QP @qpn while it has the generation @gen. */
+u64 sirdma_odp_error_of(u32 qpn, u8 gen);
 /*
- * The next access of QP @qpn that meets @entry fails, unless the entry names something by now. A QP whose
- * mark is overwritten asks again. The caller holds the lock of the entry.
+ * The next access that meets @entry, of the QP that @mark names, fails, unless the entry names something
+ * by now. A QP whose mark is overwritten asks again. The caller holds the lock of the entry.
  */
-void sirdma_odp_set_error(__le64 *entry, u32 qpn);
-/* The access of QP @qpn failed. The lock of the entry is held. */
-void sirdma_odp_end_error(__le64 *entry, u32 qpn);
+void sirdma_odp_set_error(__le64 *entry, u64 mark);
+/* That access has failed. The lock of the entry is held. */
+void sirdma_odp_end_error(__le64 *entry, u64 mark);
 
 #endif

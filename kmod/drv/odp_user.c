@@ -10,8 +10,8 @@
 
 #include "device.h"
 
-/* Regions of a user that are served side by side. Not tuned. */
-#define ODP_USER_WORKS 16
+/* Works of a user's regions that run side by side. Each may wait for a page fault. Not tuned. */
+#define ODP_USER_WORKS 64
 /* The pages of all users, as a multiple of the machine's. Not tuned. */
 #define ODP_USERS_SHARE 4
 

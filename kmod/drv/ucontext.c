@@ -175,7 +175,7 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	INIT_LIST_HEAD(&uctx->rings);
 	uctx->raw_attrs = req.comp_mask & SIRDMA_UCTX_USE_RAW_ATTR;
 	uctx->kicks = req.comp_mask & SIRDMA_UCTX_KICK;
-	uctx->user = sirdma_user_get(&dev->users, current_uid());
+	uctx->user = sirdma_user_get(&dev->users, sirdma_user_id());
 	if (IS_ERR(uctx->user))
 		return PTR_ERR(uctx->user);
 	err = uctx->kicks ? sirdma_db_entry_insert(ibuctx) : sirdma_doorbell_insert(ibuctx);

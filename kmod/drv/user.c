@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "user.h"
 
+#include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/slab.h>
+#include <linux/user_namespace.h>
 
 void sirdma_users_init(struct sirdma_users *users)
 {
@@ -30,6 +32,16 @@ static struct sirdma_user *sirdma_user_create(struct sirdma_users *users, kuid_t
 		return user;
 	kfree(user);
 	return ERR_PTR(err);
+}
+
+kuid_t sirdma_user_id(void)
+{
+	const struct user_namespace *ns = current_user_ns();
+	kuid_t uid = current_uid();
+
+	for (; ns->parent; ns = ns->parent)
+		uid = ns->owner;
+	return uid;
 }
 
 struct sirdma_user *sirdma_user_get(struct sirdma_users *users, kuid_t uid)

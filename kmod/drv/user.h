@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Users of a device: owners of user contexts, by their real user ID. Users, not contexts, share the
- * resources of which a device has few, because a user may open any number of contexts.
+ * resources of which a device has few, because a user may open any number of contexts. All processes in a
+ * user namespace are one user with its owner, as for the kernel's own limits (struct ucounts): the owner
+ * may have a range of user IDs there (/etc/subuid), and has no more by that.
  */
 #ifndef SIRDMA_DRV_USER_H
 #define SIRDMA_DRV_USER_H
@@ -32,6 +34,8 @@ struct sirdma_users {
 void sirdma_users_init(struct sirdma_users *users);
 /* All contexts are gone. */
 void sirdma_users_fini(struct sirdma_users *users);
+/* The user ID that the calling process counts for. */
+kuid_t sirdma_user_id(void);
 /*
  * The user @uid, for one more context. The caller drops the user by sirdma_user_put(). Returns
  * ERR_PTR(-ENOMEM) without memory. Sleeps.

@@ -67,6 +67,8 @@ static bool prq_take(struct sirdma_eq *eq, struct sirdma_page_ask *ask)
 	*ask = (struct sirdma_page_ask){
 		.first_pble = (u32)SIRDMA_GET(SIRDMA_PRQ_PBLE, list),
 		.qpn = (u32)SIRDMA_GET(SIRDMA_PRQ_QPN, list),
+		.gen = (u8)SIRDMA_GET(SIRDMA_PRQ_GEN, list),
+		.waited = (u8)SIRDMA_GET(SIRDMA_PRQ_WAITED, list),
 		.block = SIRDMA_GET(SIRDMA_PRQ_BLOCK, blocks) |
 			 SIRDMA_GET(SIRDMA_PRQ_BLOCK_HI, blocks) << 32,
 		.count = (u32)SIRDMA_GET(SIRDMA_PRQ_COUNT, blocks),

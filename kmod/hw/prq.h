@@ -14,6 +14,8 @@ struct sirdma_page_ask {
 	u64 block; /* index of the first block */
 	u32 count; /* blocks that the device will need from there on, at least 1 */
 	u32 qpn; /* ring its doorbell when the memory is there, or will never be */
+	u8 gen; /* its generation */
+	u8 waited; /* SIRDMA_PRQ_WAITED */
 	bool failed; /* an access met SIRDMA_PBLE_ERROR at this block */
 };
 

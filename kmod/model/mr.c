@@ -90,13 +90,13 @@ static enum snic_mem mr_block(struct snic_dev *dev, const struct snic_mr *mr, u6
 	return mr_no_block(dev, *addr);
 }
 
-u32 snic_mr_error_qpn(struct snic_dev *dev, const struct snic_mr *mr, u64 va)
+u64 snic_mr_error_mark(struct snic_dev *dev, const struct snic_mr *mr, u64 va)
 {
 	u64 off = va - mr->map.base + mr->map.first_block_off, entry;
 
 	if (mr_block(dev, mr, off >> mr->map.block_shift, &entry) != SNIC_MEM_ERROR)
 		return 0; /* the driver has written the entry again */
-	return (u32)SIRDMA_GET(SIRDMA_PBLE_ERROR_QPN, entry);
+	return entry;
 }
 
 enum sirdma_ae_code snic_mr_faulted(struct snic_dev *dev, int err)

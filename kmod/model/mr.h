@@ -150,8 +150,11 @@ enum sirdma_ae_code snic_mr_faulted(struct snic_dev *dev, int err);
  */
 enum snic_mem snic_mr_run(struct snic_dev *dev, const struct snic_mr *mr, u64 va, u32 len,
 			  struct snic_run *run);
-/* snic_mr_run() returned SNIC_MEM_ERROR at @va: the QP whose access fails; 0: none any more. */
-u32 snic_mr_error_qpn(struct snic_dev *dev, const struct snic_mr *mr, u64 va);
+/*
+ * snic_mr_run() returned SNIC_MEM_ERROR at @va: the entry, which names the QP whose access fails; 0: it
+ * is no such mark any more.
+ */
+u64 snic_mr_error_mark(struct snic_dev *dev, const struct snic_mr *mr, u64 va);
 
 /*
  * CQP handlers. ALLOC_STAG allocates a FREE slot, of a region (fast.h) or of a window. REG_MR makes

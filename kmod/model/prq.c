@@ -4,6 +4,7 @@
 
 #include "dev.h"
 #include "qp.h"
+#include "responder.h"
 #include "sirdma/prq.h"
 
 void snic_prq_init(struct snic_dev *dev)
@@ -77,18 +78,61 @@ static void prq_post(struct snic_dev *dev, u64 list, u64 blocks)
 			      SIRDMA_QPS_RESET);
 }
 
+/* Is @mark the answer to a request of @qp? Not what answered it before a reset, or another QP. */
+static bool prq_is_answer(const struct snic_qp *qp, u64 mark)
+{
+	return qp->asks.gen && SIRDMA_GET(SIRDMA_PBLE_ERROR_GEN, mark) == qp->asks.gen &&
+	       SIRDMA_GET(SIRDMA_PBLE_ERROR_QPN, mark) == qp->obj.id;
+}
+
+/* A sum that another packet changes which @qp sends, has acknowledged, or receives. */
+static u32 prq_progress(struct snic_qp *qp)
+{
+	const struct snic_rd *rd = snic_rd_next(qp);
+
+	return qp->req.una + qp->req.max + qp->resp.epsn + (rd ? rd->psn + rd->pos : 0);
+}
+
+static u8 prq_next_gen(struct snic_prq *prq)
+{
+	u8 gen;
+
+	port_lock(&prq->lock);
+	if (!++prq->gen)
+		prq->gen++; /* 0 is none */
+	gen = prq->gen;
+	port_unlock(&prq->lock);
+	return gen;
+}
+
+/* @qp makes a request. Returns its SIRDMA_PRQ_WAITED. From then on the QP has a generation. */
+static u64 prq_waited(struct snic_qp *qp)
+{
+	const u32 progress = prq_progress(qp);
+	const u64 now = port_now_ns(qp->dev->clock);
+	struct snic_page_asks *asks = &qp->asks;
+
+	if (asks->gen && asks->progress == progress)
+		return min_t(u64, 1 + ((now - asks->since) >> SIRDMA_PRQ_WAITED_SHIFT),
+			     SIRDMA_GET(SIRDMA_PRQ_WAITED, ~0ull));
+	if (!asks->gen)
+		asks->gen = prq_next_gen(&qp->dev->prq);
+	asks->progress = progress;
+	asks->since = now;
+	return 0;
+}
+
 enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr, u64 va, u32 len,
 				    enum snic_mem mem)
 {
 	u64 off = va - mr->map.base + mr->map.first_block_off;
 	u64 first = off >> mr->map.block_shift, last = (off + len - 1) >> mr->map.block_shift;
-	u64 blocks;
+	u64 blocks, waited;
 
 	if (mem == SNIC_MEM_FAULT)
 		return SIRDMA_AE_QP_CATASTROPHIC;
 	if (mem == SNIC_MEM_ERROR) {
-		/* A mark that answered the QP before it was reset is none for it now. */
-		if (qp->page_asked && snic_mr_error_qpn(qp->dev, mr, va) == qp->obj.id)
+		if (prq_is_answer(qp, snic_mr_error_mark(qp->dev, mr, va)))
 			snic_stat_inc(qp->dev, SIRDMA_STAT_PAGE_ERRORS);
 		else
 			mem = SNIC_MEM_ABSENT;
@@ -99,15 +143,15 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr
 			 SIRDMA_PREP(SIRDMA_PRQ_COUNT, last - first + 1);
 		if (mem == SNIC_MEM_ERROR)
 			blocks |= SIRDMA_PRQ_FAILED;
+		waited = prq_waited(qp);
 		prq_post(qp->dev,
 			 SIRDMA_PREP(SIRDMA_PRQ_PBLE, mr->map.first_pble) |
-				 SIRDMA_PREP(SIRDMA_PRQ_QPN, qp->obj.id),
+				 SIRDMA_PREP(SIRDMA_PRQ_WAITED, waited) |
+				 SIRDMA_PREP(SIRDMA_PRQ_QPN, qp->obj.id) |
+				 SIRDMA_PREP(SIRDMA_PRQ_GEN, qp->asks.gen),
 			 blocks);
 	}
-	if (mem != SNIC_MEM_ABSENT)
-		return SIRDMA_AE_AMP_BOUNDS_VIOLATION;
-	qp->page_asked = true;
-	return SIRDMA_AE_NONE;
+	return mem == SNIC_MEM_ABSENT ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BOUNDS_VIOLATION;
 }
 
 /*
@@ -117,6 +161,20 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr
 static bool prq_may_use(const struct snic_qp *qp, u32 pd)
 {
 	return qp->xrc || qp->pd == pd || qp->recv_pd == pd;
+}
+
+/* Queue pair @qpn with a reference if it may use a region of @pd, else NULL. */
+static struct snic_qp *prq_get_user(struct snic_dev *dev, u32 qpn, u32 pd)
+{
+	const struct snic_obj *obj;
+	bool may;
+
+	/* A reference is a write to what another CPU uses, so those of the other queue pairs are left alone. */
+	port_rcu_read_lock();
+	obj = snic_table_at(&dev->qps, qpn);
+	may = obj && prq_may_use(container_of(obj, const struct snic_qp, obj), pd);
+	port_rcu_read_unlock();
+	return may ? snic_qp_get(dev, qpn) : NULL;
 }
 
 /*
@@ -132,14 +190,12 @@ void snic_pble_sync(struct snic_dev *dev, u32 pd)
 
 	smp_mb(); /* the driver's writes come before the look at the table */
 	for (qpn = 0; snic_table_seek(&dev->qps, &qpn); qpn++) {
-		qp = snic_qp_get(dev, qpn);
-		if (!qp)
-			continue;
-		if (prq_may_use(qp, pd)) {
+		qp = prq_get_user(dev, qpn, pd);
+		if (qp) {
 			port_lock(&qp->lock);
 			port_unlock(&qp->lock);
+			snic_qp_put(qp);
 		}
-		snic_qp_put(qp);
 		port_cond_resched();
 	}
 	snic_finish_references(dev);

@@ -14,6 +14,7 @@ struct snic_prq {
 	u32 entries; /* 0: the queue does not exist */
 	u32 prod;
 	u32 pending; /* requests that PRQACK has not acknowledged */
+	u8 gen; /* the generation that a queue pair got last */
 	bool polarity;
 	struct snic_aeq_events async; /* PAGE_REQUEST */
 };
@@ -22,6 +23,13 @@ void snic_prq_init(struct snic_dev *dev);
 /* Device reset: the queue does not exist any more. */
 void snic_prq_reset(struct snic_dev *dev);
 void snic_prq_ack(struct snic_dev *dev, u32 count);
+/* What a queue pair has asked for since it left RESET. Under the lock of the queue pair. */
+struct snic_page_asks {
+	u64 since; /* time of the first request since then, ns */
+	u32 progress; /* see prq_progress() */
+	u8 gen; /* generation (sirdma/prq.h); 0: it has asked for nothing */
+};
+
 /*
  * An access of @qp to [va, va + len) of @mr, which it may use, met @mem at @va, not OK. Ask the
  * driver for the memory, or tell it of the failed access. Returns SIRDMA_AE_NONE if the caller tries

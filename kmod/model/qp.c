@@ -187,7 +187,7 @@ void snic_qp_reset(struct snic_qp *qp)
 		snic_srq_leave(qp->srq, &qp->srq_share);
 	qp->sqd_event = false;
 	qp->last_wqe_raised = false;
-	qp->page_asked = false;
+	memset(&qp->asks, 0, sizeof(qp->asks));
 	qp->state = SIRDMA_QPS_RESET;
 	memset(&qp->req, 0, sizeof(qp->req));
 	memset(&qp->resp, 0, sizeof(qp->resp));

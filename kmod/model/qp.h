@@ -15,6 +15,7 @@
 #include "inv.h"
 #include "packet.h"
 #include "path.h"
+#include "prq.h"
 #include "read_req.h"
 #include "rq.h"
 #include "srq.h"
@@ -268,7 +269,6 @@ struct snic_qp {
 	u8 ord;
 	u8 ird;
 	u16 pkey;
-	bool page_asked; /* the driver was asked for memory since the QP left RESET */
 	u16 flush_left; /* WQEs that snic_qp_flush_sends() still flushes; 0: none */
 	u32 access;
 	u32 dest_qpn;
@@ -285,6 +285,7 @@ struct snic_qp {
 	struct snic_path path; /* path to the peer; of a datagram QP: the path of av_idx */
 	u64 av_ctrl; /* first word of that vector when it was read; 0: none was read */
 
+	struct snic_page_asks asks;
 	struct snic_rx_mem *rx_mem; /* memory of the batch with the lock; NULL between batches */
 
 	struct snic_req req;

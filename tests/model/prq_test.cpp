@@ -28,6 +28,7 @@ struct Request {
 	u64 block;
 	u32 count;
 	bool failed;
+	u64 gen, waited;
 };
 
 // The driver's side of a node's queue.
@@ -75,6 +76,8 @@ public:
 				 SIRDMA_GET(SIRDMA_PRQ_BLOCK_HI, blocks) << 32,
 			.count = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_COUNT, blocks)),
 			.failed = !!(blocks & SIRDMA_PRQ_FAILED),
+			.gen = SIRDMA_GET(SIRDMA_PRQ_GEN, list),
+			.waited = SIRDMA_GET(SIRDMA_PRQ_WAITED, list),
 		};
 	}
 	void ack(u32 count) { node_.host.write32(SIRDMA_REG_PRQACK, count); }
@@ -99,9 +102,15 @@ protected:
 		node.drv.write_pble(node.mr.first_pble + static_cast<u32>(block),
 				    mark ? mark : node.mem->blocks()[block]);
 	}
-	static u64 error_of(const Qp &qp)
+	// The mark that answers the latest requests of the queue pair
+	u64 error_of(const Qp &qp)
 	{
-		return SIRDMA_PBLE_ERROR | SIRDMA_PREP(SIRDMA_PBLE_ERROR_QPN, qp.id);
+		snic_qp *at = snic_qp_get(qp.node.host.dev(), qp.id);
+		const u64 gen = at->asks.gen;
+
+		snic_qp_put(at);
+		return SIRDMA_PBLE_ERROR | SIRDMA_PREP(SIRDMA_PBLE_ERROR_QPN, qp.id) |
+		       SIRDMA_PREP(SIRDMA_PBLE_ERROR_GEN, gen);
 	}
 	Wr wr(u8 op, u32 len)
 	{
@@ -124,6 +133,7 @@ protected:
 		EXPECT_EQ(got->block, block);
 		EXPECT_EQ(got->count, count);
 		EXPECT_EQ(got->failed, failed);
+		EXPECT_NE(got->gen, 0u);
 	}
 	// Requests for the memory that the queue pair has made since then come first.
 	void expect_failure(Prq &prq, const Qp &qp, u64 block)
@@ -472,6 +482,86 @@ TEST_F(PageRequests, TheErrorOfAnEarlierTimeIsAbsentMemory)
 	set(b, 2, 0);
 	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
+}
+
+// The driver answers a request when the queue pair was reset already, and asks for other memory by then.
+TEST_F(PageRequests, TheErrorOfBeforeAResetIsAbsentMemory)
+{
+	auto l = link();
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_WRITE, length));
+	settle(ms / 10);
+	expect_request(at_b, b, l->b, 2, 2);
+	const u64 mark = error_of(l->b);
+	for (Qp *qp : {&l->a, &l->b}) {
+		ASSERT_EQ(qp->modify(SIRDMA_QPS_RESET, 0), SIRDMA_CQP_OK);
+		qp->empty_rings();
+	}
+	while (at_b.next())
+		;
+	l->connect();
+	set(b, 1, SIRDMA_PBLE_ABSENT);
+	set(b, 2, mark);
+	l->a.post(wr(SIRDMA_OP_WRITE, length));
+	settle(ms / 10);
+	expect_request(at_b, b, l->b, 1, 3);
+	EXPECT_NE(error_of(l->b), mark);
+	set(b, 1, 0);
+	settle(1000 * ms);
+	EXPECT_TRUE(silent(l->a));
+	EXPECT_EQ(l->b.state(), SIRDMA_QPS_RTS);
+	set(b, 2, 0);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
+}
+
+// A request tells the driver for how long its queue pair has sent and received nothing new.
+TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
+{
+	constexpr u64 unit = 1ull << SIRDMA_PRQ_WAITED_SHIFT;
+	auto l = link({.rnr_retry = 7});
+
+	for (const u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
+		for (const bool own : {false, true}) {
+			SCOPED_TRACE(testing::Message() << "op " << int{op} << ", own " << own);
+			Node &node = own ? a : b;
+			Prq &prq = own ? at_a : at_b;
+			u64 waited = 0;
+
+			// Block 0: the responder to a READ that has begun would not wait for so long.
+			set(node, 0, SIRDMA_PBLE_ABSENT);
+			set(node, 3, SIRDMA_PBLE_ABSENT);
+			l->a.post(wr(op, length));
+			settle(ms / 10);
+			const auto first = prq.next();
+			ASSERT_TRUE(first);
+			EXPECT_EQ(first->block, 0u);
+			EXPECT_EQ(first->waited, 0u);
+			for (u32 n = 0; n < 20; n++) {
+				while (const auto got = prq.next()) {
+					EXPECT_GE(got->waited, std::max<u64>(waited, 1));
+					EXPECT_LE(got->waited, n + 1);
+					waited = got->waited;
+				}
+				settle(unit);
+			}
+			EXPECT_EQ(waited, 15u);
+			// With the memory there is progress, as far as the next block.
+			while (prq.next())
+				;
+			set(node, 0, 0);
+			std::optional<Request> next;
+			ASSERT_TRUE(fabric.run_until(
+				[&] { return (next = prq.next()).has_value(); }, 2 * unit));
+			EXPECT_EQ(next->block, 3u);
+			EXPECT_EQ(next->waited, 0u);
+			set(node, 3, 0);
+			expect_ok(wait_send(l->a), op);
+			while (prq.next())
+				;
+		}
+	}
 }
 
 // The queue pair that waits asks again each time that it tries.
