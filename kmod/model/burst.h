@@ -108,7 +108,10 @@ static inline void *snic_seg_next(struct snic_seg_iter *it, u32 len, u32 *run)
 	return p;
 }
 
-/* The next @len bytes at @it, which is advanced past them. NULL: they are in several pieces, and nothing has changed. */
+/*
+ * The next @len bytes at @it, which is advanced past them. NULL: they are in several pieces, and
+ * nothing has changed.
+ */
 static inline void *snic_seg_whole(struct snic_seg_iter *it, u32 len)
 {
 	u32 run;

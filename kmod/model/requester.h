@@ -9,6 +9,7 @@
 void snic_req_start(struct snic_qp *qp);
 /* Send as many packets as window and host allow. When the send queue is empty, ask for a kick. */
 void snic_req_run(struct snic_qp *qp);
+/* Ask for an acknowledgement of @pkt. */
 static inline void snic_req_ask_ack(struct snic_req *req, struct snic_tx_pkt *pkt)
 {
 	snic_pkt_set_ackreq(pkt);

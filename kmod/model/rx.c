@@ -208,10 +208,7 @@ static bool rx_addressed(u32 qpn, const struct sirdma_ip *dst)
 	return sirdma_ip_is_multicast(dst) == (qpn == SIRDMA_MCAST_QPN);
 }
 
-/*
- * Is the packet a small message behind others of its queue pair? It is received then, in a fraction of the steps that
- * any packet takes.
- */
+/* Receive @rx if it is a small message behind another packet of its queue pair (small.h). */
 static bool rx_small(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 {
 	struct snic_qp *qp = batch->qp;

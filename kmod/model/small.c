@@ -7,8 +7,10 @@
 #include "transport.h"
 #include "window.h"
 
-/* Everything in the header that makes an operation another one, or a WQE longer. */
+/* The bits of a header that are those of the opcode alone in a WQE of one quantum without immediate data. */
 #define SMALL_KIND (SIRDMA_WQE_OPCODE | SIRDMA_WQE_ADDFRAGCNT | SIRDMA_WQE_IMMDATA_FLAG)
+#define SMALL_WRITE SIRDMA_PREP(SIRDMA_WQE_OPCODE, SIRDMA_OP_WRITE)
+#define SMALL_SEND SIRDMA_PREP(SIRDMA_WQE_OPCODE, SIRDMA_OP_SEND)
 
 /* May the next message be a small one? It is the next of the ring, and waits for nothing. */
 static bool small_may_begin(const struct snic_tx *tx)
@@ -19,11 +21,12 @@ static bool small_may_begin(const struct snic_tx *tx)
 	if (req->cur != req->tail || req->rd_atomic_msgs || req->failed || req->probe ||
 	    qp->state != SIRDMA_QPS_RTS || qp->transport != &snic_rc)
 		return false;
-	/* The only message of a queue pair may be executed one-sided. */
-	return !PORT_WIRE_IN_MEMORY || req->head != req->tail || req->max != req->una;
+	/* The host may execute the only message of a queue pair (one_sided.h). */
+	return !PORT_WIRE_IN_MEMORY || req->head != req->tail || req->max != req->una ||
+	       !snic_dev_ops(qp->dev)->one_sided;
 }
 
-/* The payload of a WQE whose first quantum is the last. NULL: it is not small, or not in the run of the burst. */
+/* The payload of a WQE of one quantum. NULL: it is not small, or not in the run of the burst. */
 static u8 *small_payload(const struct snic_tx *tx, struct sirdma_wqe *wqe, u64 hdr, bool polarity,
 			 u32 *len)
 {
@@ -77,17 +80,18 @@ enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 
 	if (!small_may_begin(tx))
 		return SNIC_SEND_NEXT;
-	left = min(snic_win_small(qp), snic_tx_room(tx));
+	left = snic_win_small(qp);
+	left = min(left, snic_tx_room(tx));
 	left = min_t(u32, left, SNIC_OUT_MSGS - (req->tail - req->head));
 	for (; left; left--) {
 		wqe = snic_ring_ptr(qp->dev, &qp->sq_ring, req->sq_idx * SIRDMA_QUANTUM,
 				    SIRDMA_QUANTUM);
 		if (!wqe)
-			break;
+			return SNIC_SEND_EMPTY;
 		hdr = le64_to_cpu(READ_ONCE(wqe->hdr));
-		write = SIRDMA_GET(SMALL_KIND, hdr) == SIRDMA_OP_WRITE;
+		write = (hdr & SMALL_KIND) == SMALL_WRITE;
 		if (!!(hdr & SIRDMA_WQE_VALID) != req->sq_polarity ||
-		    !(write || SIRDMA_GET(SMALL_KIND, hdr) == SIRDMA_OP_SEND))
+		    !(write || (hdr & SMALL_KIND) == SMALL_SEND))
 			break;
 		smp_rmb(); /* this barrier pairs with the poster's barrier before the header */
 		payload = small_payload(tx, wqe, hdr, req->sq_polarity, &len);
@@ -115,6 +119,7 @@ struct small_write {
 	struct sirdma_bth bth;
 	struct sirdma_reth reth;
 };
+SIRDMA_SIZE_IS(struct small_write, 28);
 
 /* Is the responder of @qp in the state in which it only awaits the next message? */
 static bool small_may_recv(const struct snic_qp *qp)
@@ -130,8 +135,8 @@ u32 snic_small_recv(struct snic_qp *qp, const struct snic_rx_pkt *rx)
 {
 	const u32 overhead = sizeof(struct small_write) + SIRDMA_ICRC_LEN;
 	struct snic_resp *resp = &qp->resp;
-	const u8 *p = rx->segs[0].ptr;
 	struct small_write h;
+	const u8 *p;
 	u32 body, len, psn, before = resp->epsn;
 	u64 va;
 	u8 *to;
@@ -141,6 +146,7 @@ u32 snic_small_recv(struct snic_qp *qp, const struct snic_rx_pkt *rx)
 	    !rx->nsegs || rx->segs[0].len < rx->len || !rx->icrc_ok ||
 	    (rx->traffic_class & 3) == 3 || !small_may_recv(qp))
 		return 0;
+	p = rx->segs[0].ptr;
 	memcpy(&h, p, sizeof(h)); /* the sender may change it meanwhile */
 	psn = be32_to_cpu(h.bth.apsn);
 	len = body - ((h.bth.flags & SIRDMA_BTH_PAD) >> SIRDMA_BTH_PAD_SHIFT);

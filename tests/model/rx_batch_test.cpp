@@ -296,6 +296,23 @@ protected:
 	}
 };
 
+// The general path notes where the next byte of a message goes, the other one does not.
+TEST_F(SmallWrites, TakeTheirOwnPathBehindAnother)
+{
+	auto l = link();
+	snic_rx_batch batch = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+
+	l->a.place(write(0, 64));
+	l->a.place(write(256, 64));
+	auto sent = packets(*l);
+	ASSERT_EQ(sent.size(), 2u);
+	next(batch, sent[0], true);
+	next(batch, sent[1]);
+	EXPECT_EQ(batch.qp->resp.wr_va, b.va(64));
+	snic_rx_batch_end(&batch);
+	EXPECT_EQ(memcmp(b.data(256), a.data(256), 64), 0);
+}
+
 TEST_F(SmallWrites, HaveTheEffectsTheyHaveAlone)
 {
 	constexpr size_t flags = 1, pkey = 2, qpn = 7, asks = 8, psn = 11, va = 12, rkey = 20,

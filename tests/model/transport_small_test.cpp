@@ -5,6 +5,10 @@
 
 #include <map>
 
+extern "C" {
+#include "model/qp.h"
+}
+
 using namespace sirdma::test;
 
 namespace
@@ -126,6 +130,30 @@ INSTANTIATE_TEST_SUITE_P(Streams, Small,
 					    ::testing::Values(0.0, 0.02)));
 
 class SmallPackets : public Transport {};
+
+// The first takes the general path, which keeps what it decoded; those behind it take the other one.
+TEST_F(SmallPackets, TakeTheirOwnPath)
+{
+	auto l = link();
+	const auto write = [&](u32 i) {
+		l->a.place({.op = SIRDMA_OP_WRITE,
+			    .sges = {a.sge(i * 8, 8)},
+			    .remote = b.va(i * 8),
+			    .rkey = b.mr.stag(),
+			    .signaled = i == 19});
+	};
+
+	for (u32 i = 0; i < 20; i++)
+		write(i);
+	l->a.kick();
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	snic_qp *qp = snic_qp_get(a.host.dev(), l->a.id);
+	EXPECT_EQ(qp->req.tail, 20u);
+	EXPECT_EQ(qp->req.sqe_slot, 0u);
+	EXPECT_FALSE(qp->req.sqe_valid);
+	snic_qp_put(qp);
+	EXPECT_EQ(memcmp(a.data(), b.data(), 160), 0);
+}
 
 // One acknowledgement is asked for in sixteen packets, and by the last one of a burst.
 TEST_F(SmallPackets, AskForAcknowledgementsNowAndThen)
