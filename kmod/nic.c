@@ -56,6 +56,7 @@
 #include "model/send.c"
 #include "model/sge.c"
 #include "model/slot.c"
+#include "model/small.c"
 #include "model/sq_poll.c"
 #include "model/srq.c"
 #include "model/transport.c"

@@ -67,12 +67,9 @@ struct sirdma_ip {
 
 static inline int sirdma_ip_is_v4(const struct sirdma_ip *ip)
 {
-	unsigned int i;
+	static const __u8 mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-	for (i = 0; i < 10; i++)
-		if (ip->b[i])
-			return 0;
-	return ip->b[10] == 0xff && ip->b[11] == 0xff;
+	return !__builtin_memcmp(ip->b, mapped, sizeof(mapped));
 }
 
 /* ff00::/8, and 224.0.0.0/4 */

@@ -12,6 +12,7 @@
 #define SIRDMA_ROCE_UDP_SPORT_MIN 0xc000u
 #define SIRDMA_ICRC_LEN 4
 #define SIRDMA_DEFAULT_PKEY 0xffff
+#define SIRDMA_PKEY_FULL_MEMBER 0x8000
 #define SIRDMA_DEFAULT_HOP_LIMIT 64 /* Linux's, unless an administrator chose another (RFC 1700) */
 #define SIRDMA_GRH_LEN 40 /* before the payload of a received datagram */
 #define SIRDMA_GSI_QPN 1 /* of the general services, for management datagrams */

@@ -108,6 +108,17 @@ static inline void *snic_seg_next(struct snic_seg_iter *it, u32 len, u32 *run)
 	return p;
 }
 
+/*
+ * The next @len bytes at @it, which is advanced past them. NULL: they are in several pieces, and
+ * nothing has changed.
+ */
+static inline void *snic_seg_whole(struct snic_seg_iter *it, u32 len)
+{
+	u32 run;
+
+	return len <= it->seg->len - it->off ? snic_seg_next(it, len, &run) : NULL;
+}
+
 static inline void snic_seg_iter_init(struct snic_seg_iter *it, const struct snic_burst *burst)
 {
 	it->seg = burst->segs;

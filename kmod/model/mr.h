@@ -113,6 +113,13 @@ enum snic_mem {
 	SNIC_MEM_FAULT, /* an HMC fault, or no memory at that address */
 };
 
+/* Are all of [va, va + len) in the region? */
+static inline bool snic_mr_covers(const struct snic_mr *mr, u64 va, u32 len)
+{
+	return va >= mr->map.base && va - mr->map.base <= mr->map.len &&
+	       len <= mr->map.len - (va - mr->map.base);
+}
+
 /*
  * May memory of the region be missing without a page list that says so? Such a region has no runs:
  * port_dma_read() and port_dma_write() copy its bytes.

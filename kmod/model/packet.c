@@ -250,35 +250,6 @@ struct snic_seg_iter snic_pkt_payload(const struct snic_pkt *pkt, const struct s
 	return it;
 }
 
-void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,
-		  u32 payload_len)
-{
-	struct sirdma_bth *bth = &pkt->bth;
-
-	pkt->pad = (u8)(-payload_len & 3);
-	pkt->payload_len = (u16)payload_len;
-	pkt->hdr_len = BTH_LEN;
-	bth->opcode = opcode;
-	/*
-	 * The packet has MigReq set: the path is in its migrated state (IBTA 17.2.8), which
-	 * hardware expects.
-	 */
-	bth->flags = (u8)(SIRDMA_BTH_MIGREQ | pkt->pad << SIRDMA_BTH_PAD_SHIFT);
-	bth->pkey = cpu_to_be16(pkey);
-	bth->qpn = cpu_to_be32(dest_qpn);
-	bth->apsn = cpu_to_be32(psn);
-}
-
-/*
- * @len is a constant, so the compiler copies by a few stores; the kernel's checked memcpy() would
- * be a call.
- */
-static __always_inline void header_append(struct snic_tx_pkt *pkt, const void *header, u32 len)
-{
-	__builtin_memcpy(pkt->hdr + pkt->hdr_len, header, len);
-	pkt->hdr_len += (u8)len;
-}
-
 void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn)
 {
 	const struct sirdma_deth deth = {
@@ -286,46 +257,35 @@ void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn)
 		.sqpn = cpu_to_be32(src_qpn),
 	};
 
-	header_append(pkt, &deth, sizeof(deth));
+	snic_pkt_append(pkt, &deth, sizeof(deth));
 }
 
 void snic_pkt_xrceth(struct snic_tx_pkt *pkt, u32 srqn)
 {
 	const struct sirdma_xrceth xrceth = {.xrcsrq = cpu_to_be32(srqn)};
 
-	header_append(pkt, &xrceth, sizeof(xrceth));
-}
-
-void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len)
-{
-	const struct sirdma_reth reth = {
-		.va = cpu_to_be64(va),
-		.rkey = cpu_to_be32(rkey),
-		.len = cpu_to_be32(len),
-	};
-
-	header_append(pkt, &reth, sizeof(reth));
+	snic_pkt_append(pkt, &xrceth, sizeof(xrceth));
 }
 
 void snic_pkt_feth(struct snic_tx_pkt *pkt, u32 flush)
 {
 	const struct sirdma_feth feth = {.flush = cpu_to_be32(flush)};
 
-	header_append(pkt, &feth, sizeof(feth));
+	snic_pkt_append(pkt, &feth, sizeof(feth));
 }
 
 void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm)
 {
 	const struct sirdma_immdt immdt = {.imm = cpu_to_be32(imm)};
 
-	header_append(pkt, &immdt, sizeof(immdt));
+	snic_pkt_append(pkt, &immdt, sizeof(immdt));
 }
 
 void snic_pkt_ieth(struct snic_tx_pkt *pkt, u32 rkey)
 {
 	const struct sirdma_ieth ieth = {.rkey = cpu_to_be32(rkey)};
 
-	header_append(pkt, &ieth, sizeof(ieth));
+	snic_pkt_append(pkt, &ieth, sizeof(ieth));
 }
 
 void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn)
@@ -334,7 +294,7 @@ void snic_pkt_aeth(struct snic_tx_pkt *pkt, u8 syndrome, u32 msn)
 		.smsn = cpu_to_be32((u32)syndrome << 24 | (msn & SIRDMA_PSN_MASK)),
 	};
 
-	header_append(pkt, &aeth, sizeof(aeth));
+	snic_pkt_append(pkt, &aeth, sizeof(aeth));
 }
 
 void snic_pkt_atomiceth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u64 swap_add, u64 compare)
@@ -346,12 +306,12 @@ void snic_pkt_atomiceth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u64 swap_add,
 		.compare = cpu_to_be64(compare),
 	};
 
-	header_append(pkt, &eth, sizeof(eth));
+	snic_pkt_append(pkt, &eth, sizeof(eth));
 }
 
 void snic_pkt_atomicacketh(struct snic_tx_pkt *pkt, u64 orig)
 {
 	const struct sirdma_atomicacketh eth = {.orig = cpu_to_be64(orig)};
 
-	header_append(pkt, &eth, sizeof(eth));
+	snic_pkt_append(pkt, &eth, sizeof(eth));
 }

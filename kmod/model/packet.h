@@ -117,11 +117,48 @@ bool snic_pkt_parse(const struct snic_rx_pkt *rx, struct snic_pkt *pkt, enum sir
 struct snic_seg_iter snic_pkt_payload(const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
 
 /* Header builders: append a header to @pkt and increase hdr_len. */
-void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,
-		  u32 payload_len);
+static inline void snic_pkt_bth(struct snic_tx_pkt *pkt, u8 opcode, u16 pkey, u32 dest_qpn, u32 psn,
+				u32 payload_len)
+{
+	struct sirdma_bth *bth = &pkt->bth;
+
+	pkt->pad = (u8)(-payload_len & 3);
+	pkt->payload_len = (u16)payload_len;
+	pkt->hdr_len = sizeof(*bth);
+	bth->opcode = opcode;
+	/*
+	 * The packet has MigReq set: the path is in its migrated state (IBTA 17.2.8), which
+	 * hardware expects.
+	 */
+	bth->flags = (u8)(SIRDMA_BTH_MIGREQ | pkt->pad << SIRDMA_BTH_PAD_SHIFT);
+	bth->pkey = cpu_to_be16(pkey);
+	bth->qpn = cpu_to_be32(dest_qpn);
+	bth->apsn = cpu_to_be32(psn);
+}
+
+/*
+ * @len is a constant, so the compiler copies by a few stores; the kernel's checked memcpy() would
+ * be a call.
+ */
+static __always_inline void snic_pkt_append(struct snic_tx_pkt *pkt, const void *header, u32 len)
+{
+	__builtin_memcpy(pkt->hdr + pkt->hdr_len, header, len);
+	pkt->hdr_len += (u8)len;
+}
+
+static inline void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len)
+{
+	const struct sirdma_reth reth = {
+		.va = cpu_to_be64(va),
+		.rkey = cpu_to_be32(rkey),
+		.len = cpu_to_be32(len),
+	};
+
+	snic_pkt_append(pkt, &reth, sizeof(reth));
+}
+
 void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn);
 void snic_pkt_xrceth(struct snic_tx_pkt *pkt, u32 srqn);
-void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 len);
 void snic_pkt_feth(struct snic_tx_pkt *pkt, u32 flush);
 void snic_pkt_imm(struct snic_tx_pkt *pkt, u32 imm);
 void snic_pkt_ieth(struct snic_tx_pkt *pkt, u32 rkey);

@@ -114,6 +114,7 @@ struct snic_req {
 	u32 head, cur, tail;
 	u32 rd_atomic_msgs; /* messages in out[] with responses of their own (fence) */
 	u32 cwnd; /* packets that may be in flight */
+	u32 ask_after; /* packets after which an acknowledgement is asked for */
 	u32 ssthresh; /* below it, cwnd doubles in each round trip */
 	u32 grow; /* packets acknowledged that have not yet increased cwnd */
 	u32 probe; /* after an RNR wait, packets that may be in flight; 0: cwnd */

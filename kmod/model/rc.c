@@ -24,10 +24,8 @@ bool snic_reliable_fits(const struct snic_qp *qp, const struct snic_pkt *pkt)
  * packet may be dropped or belong to another QP, so the QP is deferred as well: snic_qp_run() then
  * does the remaining work.
  */
-void snic_reliable_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more)
+void snic_reliable_rx_done(struct snic_qp *qp, bool response, bool more)
 {
-	bool response = pkt->flags & SNIC_PKT_RESP;
-
 	if (more && qp->resp.owed < SNIC_ACK_COALESCE && !(qp->resp.ack_due && qp->resp.nak_sent)) {
 		if (response || snic_resp_pending(qp))
 			snic_qp_defer(qp);

@@ -9,6 +9,7 @@
 #include "completer.h"
 #include "one_sided.h"
 #include "retry.h"
+#include "small.h"
 #include "transport.h"
 #include "window.h"
 
@@ -23,17 +24,11 @@ void snic_req_start(struct snic_qp *qp)
 	snic_win_start(qp);
 }
 
-static void req_ask_ack(struct snic_req *req, struct snic_tx_pkt *pkt)
-{
-	snic_pkt_set_ackreq(pkt);
-	req->unasked = 0;
-}
-
 /* Append as many packets of the current SEND or WRITE as fit into the window and the burst. */
 static enum snic_send_stop req_data(struct snic_tx *tx, const struct snic_out *out)
 {
 	struct snic_req *req = &tx->qp->req;
-	u32 first = tx->burst->npkts, n = snic_send_room(tx, out), often;
+	u32 first = tx->burst->npkts, n = snic_send_room(tx, out);
 	enum snic_send_stop why;
 
 	if (!n)
@@ -42,11 +37,8 @@ static enum snic_send_stop req_data(struct snic_tx *tx, const struct snic_out *o
 	if (!n)
 		return SNIC_SEND_BLOCKED;
 	why = snic_send_data(tx, out, n);
-	often = min_t(u32, SNIC_ACKREQ_PKTS, max_t(u32, req->cwnd / 4, 1));
-	for (n = first; n < tx->burst->npkts; n++) {
-		if (++req->unasked >= often)
-			req_ask_ack(req, &tx->burst->pkts[n]);
-	}
+	for (n = first; n < tx->burst->npkts; n++)
+		snic_req_added(req, &tx->burst->pkts[n]);
 	return why;
 }
 
@@ -198,6 +190,9 @@ static enum snic_send_stop req_fill(struct snic_tx *tx)
 	struct snic_out *out;
 
 	do {
+		why = snic_small_fill(tx);
+		if (why != SNIC_SEND_NEXT)
+			return why;
 		out = snic_send_current(tx->qp, &why);
 		if (!out)
 			return why;
@@ -255,7 +250,7 @@ enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 	/* Ask for an answer to the last packet of a burst, so that the window moves on. */
 	last = &burst->pkts[burst->npkts - 1];
 	if (!(snic_op(last->bth.opcode)->flags & SNIC_PKT_RD_ATOMIC))
-		req_ask_ack(req, last);
+		snic_req_ask_ack(req, last);
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {
 		req_unsend(qp, burst, sent);

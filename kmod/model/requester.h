@@ -9,6 +9,20 @@
 void snic_req_start(struct snic_qp *qp);
 /* Send as many packets as window and host allow. When the send queue is empty, ask for a kick. */
 void snic_req_run(struct snic_qp *qp);
+/* Ask for an acknowledgement of @pkt. */
+static inline void snic_req_ask_ack(struct snic_req *req, struct snic_tx_pkt *pkt)
+{
+	snic_pkt_set_ackreq(pkt);
+	req->unasked = 0;
+}
+
+/* @pkt is in the burst: ask for an acknowledgement, if it is time. */
+static inline void snic_req_added(struct snic_req *req, struct snic_tx_pkt *pkt)
+{
+	if (++req->unasked >= req->ask_after)
+		snic_req_ask_ack(req, pkt);
+}
+
 /* Send one burst. */
 enum snic_send_stop snic_req_burst(struct snic_qp *qp);
 /*

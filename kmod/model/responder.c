@@ -19,8 +19,7 @@ static void resp_owe(struct snic_resp *resp, u8 syndrome, u32 psn)
 	resp->owed++;
 }
 
-/* Acknowledge everything before @psn. */
-static void resp_owe_ack(struct snic_resp *resp, u32 psn)
+void snic_resp_owe_ack(struct snic_resp *resp, u32 psn)
 {
 	resp_owe(resp, SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID,
 		 snic_psn_add(psn, SIRDMA_PSN_MASK));
@@ -59,7 +58,7 @@ static void resp_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 	if (pkt->flags & SNIC_PKT_RD_ATOMIC)
 		snic_rd_duplicate(qp, pkt);
 	else if (pkt->ackreq || (pkt->flags & SNIC_PKT_LAST))
-		resp_owe_ack(&qp->resp, snic_rd_after(&qp->resp, pkt->psn));
+		snic_resp_owe_ack(&qp->resp, snic_rd_after(&qp->resp, pkt->psn));
 }
 
 static void resp_rnr(struct snic_qp *qp, u32 psn)
@@ -142,7 +141,7 @@ static __always_inline void resp_expected(struct snic_qp *qp, const struct snic_
 	snic_recv_advance(resp, pkt);
 	snic_rd_forget_old(qp, before);
 	if (pkt->ackreq || owed)
-		resp_owe_ack(resp, resp->epsn);
+		snic_resp_owe_ack(resp, resp->epsn);
 }
 
 void snic_resp_end_wait(struct snic_qp *qp)

@@ -9,6 +9,8 @@
 void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
 /* The same for an XRC target: snic_xrc_execute() (xrc.h) executes the requests. */
 void snic_resp_rx_xrc(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
+/* An acknowledgement of everything before @psn is due. */
+void snic_resp_owe_ack(struct snic_resp *resp, u32 psn);
 /* Execute the request that is expected next. */
 enum snic_recv_verdict snic_resp_execute(struct snic_qp *qp, const struct snic_pkt *pkt,
 					 const struct snic_rx_pkt *rx);

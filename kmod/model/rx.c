@@ -5,6 +5,7 @@
  */
 #include "frame.h"
 #include "mcast.h"
+#include "small.h"
 #include "super.h"
 #include "transport.h"
 
@@ -18,7 +19,8 @@
 static bool pkey_match(u16 mine, u16 theirs)
 {
 	/* Same partition, and not both limited members (IBTA 10.9.3). */
-	return ((mine ^ theirs) & 0x7fff) == 0 && ((mine | theirs) & 0x8000);
+	return ((mine ^ theirs) & ~SIRDMA_PKEY_FULL_MEMBER) == 0 &&
+	       ((mine | theirs) & SIRDMA_PKEY_FULL_MEMBER);
 }
 
 /* Does the QP accept such packets in its state? */
@@ -112,7 +114,7 @@ static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const s
 	else
 		rx_one(qp, pkt, rx);
 	if (snic_transport_op(qp, rx_done))
-		snic_transport_call(qp, rx_done, qp, pkt, rx->more);
+		snic_transport_call(qp, rx_done, qp, pkt->flags & SNIC_PKT_RESP, rx->more);
 }
 
 void snic_rx_batch_end(struct snic_rx_batch *batch)
@@ -132,6 +134,11 @@ void snic_rx_batch_end(struct snic_rx_batch *batch)
 	batch->qp = NULL;
 }
 
+static bool rx_batch_has_room(const struct snic_rx_batch *batch)
+{
+	return batch->pkts < RX_BATCH_PKTS && batch->bytes < RX_BATCH_BYTES;
+}
+
 /*
  * The QP @qpn, locked. The batch keeps the QP of the last packet locked until it reaches its
  * limits.
@@ -140,7 +147,7 @@ static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 {
 	struct snic_qp *qp = batch->qp;
 
-	if (qp && qp->obj.id == qpn && batch->pkts < RX_BATCH_PKTS && batch->bytes < RX_BATCH_BYTES)
+	if (qp && qp->obj.id == qpn && rx_batch_has_room(batch))
 		return qp;
 	snic_rx_batch_end(batch);
 	qp = snic_qp_get(batch->dev, qpn);
@@ -201,11 +208,32 @@ static bool rx_addressed(u32 qpn, const struct sirdma_ip *dst)
 	return sirdma_ip_is_multicast(dst) == (qpn == SIRDMA_MCAST_QPN);
 }
 
+/* Receive @rx if it is a small message behind another packet of its queue pair (small.h). */
+static bool rx_small(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
+{
+	struct snic_qp *qp = batch->qp;
+	u32 bytes;
+
+	if (!qp || !rx_batch_has_room(batch))
+		return false;
+	bytes = snic_small_recv(qp, rx);
+	if (!bytes)
+		return false;
+	batch->frames++;
+	batch->frame_bytes += rx->len + snic_frame_hlen(rx->is_v4, rx->vlan_id != 0);
+	batch->pkts++;
+	batch->bytes += bytes;
+	snic_reliable_rx_done(qp, false, rx->more);
+	return true;
+}
+
 void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 {
 	struct snic_pkt pkt __uninitialized;
 	enum sirdma_stat why;
 
+	if (rx_small(batch, rx))
+		return;
 	if (!snic_pkt_parse(rx, &pkt, &why))
 		snic_stat_inc(batch->dev, why);
 	else if (unlikely(!rx_addressed(pkt.qpn, &rx->dst_ip)))

@@ -5,12 +5,6 @@
 #include "prq.h"
 #include "qp.h"
 
-static bool mr_covers(const struct snic_mr *mr, u64 va, u32 len)
-{
-	return va >= mr->map.base && va - mr->map.base <= mr->map.len &&
-	       len <= mr->map.len - (va - mr->map.base);
-}
-
 struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag, u64 va, u32 len,
 			     enum sirdma_ae_code *ae)
 {
@@ -20,7 +14,7 @@ struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag,
 	*ae = SIRDMA_AE_NONE;
 	/* Search from the most recent region, which is used most. */
 	while (i--) {
-		if (mrc->stag[i] == stag && mr_covers(mrc->mr[i], va, len))
+		if (mrc->stag[i] == stag && snic_mr_covers(mrc->mr[i], va, len))
 			return mrc->mr[i];
 	}
 	if (mrc->count == SNIC_MRC_SIZE)
@@ -37,12 +31,9 @@ struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 
 			      enum sirdma_ae_code *ae)
 {
 	struct snic_rx_mem *mem = qp->rx_mem;
-	struct snic_mr *mr = mem->mr;
 
-	/* The key was checked, and the mapping does not change while there is a reference. */
-	if (mr && mem->stag == stag && mem->pd == pd && snic_slot_valid(&mr->slot) &&
-	    (mr->map.access & access) == access && mr_covers(mr, va, len))
-		return mr;
+	if (snic_rx_mem_grants(mem, pd, stag, va, len, access))
+		return mem->mr;
 	snic_qp_put_rx_mr(qp);
 	mem->mr = snic_mr_get_qp(qp->dev, stag, pd, qp->obj.id, va, len, access, ae);
 	mem->stag = stag;

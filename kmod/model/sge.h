@@ -55,6 +55,19 @@ enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_
 				  u32 off, struct snic_seg_iter *it, u32 len,
 				  enum sirdma_ae_code *ae);
 /*
+ * Is the region in which the batch placed bytes last also that of [va, va + len) of @stag? Its key was
+ * checked, and the mapping does not change while there is a reference.
+ */
+static inline bool snic_rx_mem_grants(const struct snic_rx_mem *mem, u32 pd, u32 stag, u64 va,
+				      u32 len, u8 access)
+{
+	const struct snic_mr *mr = mem->mr;
+
+	return mr && mem->stag == stag && mem->pd == pd && snic_slot_valid(&mr->slot) &&
+	       (mr->map.access & access) == access && snic_mr_covers(mr, va, len);
+}
+
+/*
  * Copy @len payload bytes to @va of the region that snic_qp_rx_mr() returned last. That call
  * checked the region for these bytes. @left: the bytes that the message may still place from @va on,
  * these ones included.

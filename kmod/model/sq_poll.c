@@ -94,7 +94,7 @@ bool snic_sq_poll_stay(struct snic_qp *qp)
 	req->polled_tail = req->tail;
 	req->poll_found = (u8)min(req->poll_found + found, SQ_POLL_STREAM);
 	credit = min(req->poll_credit + found, SQ_POLL_CREDIT);
-	if (credit < SQ_POLL_COST || req->sqe.len > SQ_POLL_MAX_LEN) {
+	if (credit < SQ_POLL_COST || snic_out_at(req, req->tail - 1)->len > SQ_POLL_MAX_LEN) {
 		sq_poll_end(qp);
 		return false;
 	}

@@ -11,8 +11,9 @@ u32 snic_super_count(const struct snic_burst *burst, u32 at, u32 max_bytes)
 {
 	u32 n, bytes = burst->pkts[at].payload_len;
 
-	/* READ requests and acknowledgements are never combined. */
-	if (!(tx_op(&burst->pkts[at])->flags & SNIC_PKT_PAYLOAD))
+	/* READ requests and acknowledgements are never combined, nor the packets of two messages. */
+	if ((tx_op(&burst->pkts[at])->flags & (SNIC_PKT_PAYLOAD | SNIC_PKT_LAST)) !=
+	    SNIC_PKT_PAYLOAD)
 		return 1;
 	for (n = 1; at + n < burst->npkts; n++) {
 		if (tx_op(&burst->pkts[at + n - 1])->flags & SNIC_PKT_LAST)

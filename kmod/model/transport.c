@@ -18,17 +18,22 @@ static bool same_ip(const struct sirdma_ip *a, const struct sirdma_ip *b)
 	return !memcmp(a->b, b->b, sizeof(a->b));
 }
 
-bool snic_connected_admit(struct snic_qp *qp, const struct snic_pkt *pkt,
-			  const struct snic_rx_pkt *rx, enum sirdma_stat *why)
+bool snic_is_from_peer(struct snic_qp *qp, const struct snic_rx_pkt *rx)
 {
 	const struct snic_flow *flow = &qp->path.flow;
 
-	*why = SIRDMA_STAT_RX_BAD_GID;
 	snic_path_refresh(qp->dev, &qp->path);
 	/* The same addresses may exist in other VLANs. */
 	return qp->path.src_ok && same_ip(&rx->dst_ip, &flow->src_ip) &&
 	       same_ip(&rx->src_ip, &flow->dst_ip) &&
 	       rx->vlan_id == (flow->has_vlan ? flow->vlan_id : 0);
+}
+
+bool snic_connected_admit(struct snic_qp *qp, const struct snic_pkt *pkt,
+			  const struct snic_rx_pkt *rx, enum sirdma_stat *why)
+{
+	*why = SIRDMA_STAT_RX_BAD_GID;
+	return snic_is_from_peer(qp, rx);
 }
 
 void snic_connected_recv_start(struct snic_qp *qp)

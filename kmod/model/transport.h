@@ -49,7 +49,7 @@ struct snic_transport {
 	 * Called after @pkt was handled. @more: another packet of the flow follows at once.
 	 * May be NULL.
 	 */
-	void (*rx_done)(struct snic_qp *qp, const struct snic_pkt *pkt, bool more);
+	void (*rx_done)(struct snic_qp *qp, bool response, bool more);
 	/* Send responses and acknowledgements that are due. NULL: the transport has none. */
 	void (*respond)(struct snic_qp *qp);
 	/* Send requests as long as possible; burst() sends one burst of them. */
@@ -82,12 +82,14 @@ extern const struct snic_transport snic_xrc_tgt;
 
 /* The transports by enum sirdma_qp_type. NULL: the type is not supported. */
 const struct snic_transport *snic_transport(u8 qp_type);
-/* admit() of connected transports: the packet must come from the QP's one peer. */
+/* Does @rx come from the one peer of a connected QP, and over its VLAN? */
+bool snic_is_from_peer(struct snic_qp *qp, const struct snic_rx_pkt *rx);
+/* admit() of connected transports */
 bool snic_connected_admit(struct snic_qp *qp, const struct snic_pkt *pkt,
 			  const struct snic_rx_pkt *rx, enum sirdma_stat *why);
 /* fits() and rx_done() of reliable transports */
 bool snic_reliable_fits(const struct snic_qp *qp, const struct snic_pkt *pkt);
-void snic_reliable_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more);
+void snic_reliable_rx_done(struct snic_qp *qp, bool response, bool more);
 /* recv_start() of connected transports: expect the receive PSN that modify set. */
 void snic_connected_recv_start(struct snic_qp *qp);
 

@@ -20,10 +20,9 @@
  */
 #define WIN_GROWTH 8
 /*
- * Messages up to WIN_SMALL bytes count as 1 << WIN_SMALL_SHIFT bytes, since their packet buffers
+ * Messages up to SNIC_WIN_SMALL bytes count as 1 << WIN_SMALL_SHIFT bytes, since their packet buffers
  * take memory too: 768 bytes of a socket's buffer in Linux on x86-64, rounded up to a power of two.
  */
-#define WIN_SMALL 256u
 #define WIN_SMALL_SHIFT 10
 /*
  * A window is divided into at most this many READ requests, so that one is answered while the next
@@ -43,12 +42,18 @@ static u32 win_max(const struct snic_qp *qp)
 	return win_packets(qp, bytes ? bytes : SNIC_DEFAULT_WINDOW);
 }
 
+static void win_set(struct snic_req *req, u32 cwnd)
+{
+	req->cwnd = cwnd;
+	req->ask_after = min_t(u32, SNIC_ACKREQ_PKTS, max_t(u32, cwnd / 4, 1));
+}
+
 void snic_win_start(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 
 	req->ssthresh = win_max(qp);
-	req->cwnd = min(req->ssthresh, win_packets(qp, WIN_FIRST));
+	win_set(req, min(req->ssthresh, win_packets(qp, WIN_FIRST)));
 	req->grow = 0;
 	req->probe = 0;
 }
@@ -56,20 +61,21 @@ void snic_win_start(struct snic_qp *qp)
 void snic_win_progress(struct snic_qp *qp, u32 npkts)
 {
 	struct snic_req *req = &qp->req;
+	u32 cwnd = req->cwnd;
 
 	if (req->probe) {
 		req->probe += npkts;
-		if (req->probe >= req->cwnd)
+		if (req->probe >= cwnd)
 			req->probe = 0;
 	}
-	if (req->cwnd < req->ssthresh) {
-		req->cwnd += npkts;
+	if (cwnd < req->ssthresh) {
+		cwnd += npkts;
 	} else {
 		req->grow += npkts;
-		req->cwnd += req->grow / WIN_GROWTH;
+		cwnd += req->grow / WIN_GROWTH;
 		req->grow %= WIN_GROWTH;
 	}
-	req->cwnd = min(req->cwnd, win_max(qp));
+	win_set(req, min(cwnd, win_max(qp)));
 }
 
 void snic_win_loss(struct snic_qp *qp, bool timeout)
@@ -77,7 +83,7 @@ void snic_win_loss(struct snic_qp *qp, bool timeout)
 	struct snic_req *req = &qp->req;
 
 	req->ssthresh = max(req->cwnd / 2, WIN_MIN);
-	req->cwnd = timeout ? WIN_MIN : req->ssthresh;
+	win_set(req, timeout ? WIN_MIN : req->ssthresh);
 	req->grow = 0;
 }
 
@@ -105,17 +111,26 @@ u32 snic_win_left(const struct snic_qp *qp)
 	return win_left(qp, win_limit(qp));
 }
 
-u32 snic_win_burst(const struct snic_qp *qp, u32 len, u32 want)
+u32 snic_win_small(const struct snic_qp *qp)
 {
-	const struct snic_req *req = &qp->req;
-	u32 limit = win_limit(qp), left;
+	u32 limit = win_limit(qp);
 
 	/*
 	 * Allow as many small messages as take the same space in the receiver's buffer as full
 	 * packets.
 	 */
-	if (len <= WIN_SMALL && !req->probe && qp->mtu_shift > WIN_SMALL_SHIFT)
+	if (!qp->req.probe && qp->mtu_shift > WIN_SMALL_SHIFT)
 		limit <<= qp->mtu_shift - WIN_SMALL_SHIFT;
+	return win_left(qp, limit);
+}
+
+u32 snic_win_burst(const struct snic_qp *qp, u32 len, u32 want)
+{
+	const struct snic_req *req = &qp->req;
+	u32 limit = win_limit(qp), left;
+
+	if (len <= SNIC_WIN_SMALL)
+		return min(snic_win_small(qp), want);
 	left = win_left(qp, limit);
 	/*
 	 * Bursts that fill only what each acknowledgement frees would become smaller and smaller:

@@ -16,6 +16,13 @@ void snic_win_probe(struct snic_qp *qp);
 /* The number of packets that the requester may still send. */
 u32 snic_win_left(const struct snic_qp *qp);
 /*
+ * Messages of so many bytes are small: their packets are counted by the memory that their buffers take at the
+ * receiver.
+ */
+#define SNIC_WIN_SMALL 256u
+/* The number of small messages that the requester may still send. */
+u32 snic_win_small(const struct snic_qp *qp);
+/*
  * How many of @want packets, of a SEND or WRITE of @len bytes, the requester may send now; 0: an
  * acknowledgement must come first.
  */

@@ -105,10 +105,10 @@ static void xrc_drop(struct snic_qp *qp, const struct snic_pkt *pkt, const struc
 static void xrc_nothing(struct snic_qp *qp) {}
 
 /* A target has nothing to send after a response. */
-static void xrc_tgt_rx_done(struct snic_qp *qp, const struct snic_pkt *pkt, bool more)
+static void xrc_tgt_rx_done(struct snic_qp *qp, bool response, bool more)
 {
-	if (!(pkt->flags & SNIC_PKT_RESP))
-		snic_reliable_rx_done(qp, pkt, more);
+	if (!response)
+		snic_reliable_rx_done(qp, response, more);
 }
 
 const struct snic_transport snic_xrc_ini = {

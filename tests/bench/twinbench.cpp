@@ -8,6 +8,7 @@
  *   twinbench memcpy BYTES SECONDS -   MB/s of copies between two buffers of that size
  */
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -104,22 +105,23 @@ public:
 	/* @signaled: its completion is one poll() counts. */
 	void post(size_t from, uint32_t bytes, unsigned count, bool signaled)
 	{
-		ibv_sge sge = {.addr = reinterpret_cast<uintptr_t>(memory + from),
-			       .length = bytes,
-			       .lkey = mr_->lkey};
-		ibv_send_wr wrs[64] = {}, *bad;
+		const unsigned flags = bytes <= 16 ? unsigned{IBV_SEND_INLINE} : 0;
+		ibv_send_wr *bad;
 
+		sge_ = {.addr = reinterpret_cast<uintptr_t>(memory + from),
+			.length = bytes,
+			.lkey = mr_->lkey};
 		for (unsigned i = 0; i < count; ++i) {
-			wrs[i].opcode = IBV_WR_RDMA_WRITE;
-			wrs[i].sg_list = &sge;
-			wrs[i].num_sge = 1;
-			wrs[i].wr.rdma = {.remote_addr = peer_.addr + offset, .rkey = peer_.rkey};
-			wrs[i].send_flags = bytes <= 16 ? unsigned{IBV_SEND_INLINE} : 0;
-			wrs[i].next = i + 1 < count ? &wrs[i + 1] : nullptr;
+			wrs_[i].opcode = IBV_WR_RDMA_WRITE;
+			wrs_[i].sg_list = &sge_;
+			wrs_[i].num_sge = 1;
+			wrs_[i].wr.rdma = {.remote_addr = peer_.addr + offset, .rkey = peer_.rkey};
+			wrs_[i].send_flags = flags;
+			wrs_[i].next = i + 1 < count ? &wrs_[i + 1] : nullptr;
 		}
 		if (signaled)
-			wrs[count - 1].send_flags |= IBV_SEND_SIGNALED;
-		check(!ibv_post_send(qp_, wrs, &bad), "ibv_post_send");
+			wrs_[count - 1].send_flags |= IBV_SEND_SIGNALED;
+		check(!ibv_post_send(qp_, wrs_.data(), &bad), "ibv_post_send");
 	}
 
 	int poll()
@@ -220,6 +222,8 @@ private:
 	ibv_mr *mr_;
 	ibv_qp *qp_;
 	Endpoint peer_{};
+	ibv_sge sge_{};
+	std::array<ibv_send_wr, 64> wrs_{};
 };
 
 /*

@@ -2,10 +2,16 @@
 //
 // Packets received in batches: what a batch keeps from packet to packet, and that
 // it keeps nothing beyond its end.
+#include <array>
 #include <atomic>
+#include <functional>
 #include <thread>
 
 #include "transport.hpp"
+
+extern "C" {
+#include "model/qp.h"
+}
 
 using namespace sirdma::test;
 
@@ -35,7 +41,8 @@ protected:
 		taking_ = false;
 		return taken_;
 	}
-	void next(snic_rx_batch &batch, Packet &p, bool more = false)
+	void next(snic_rx_batch &batch, Packet &p, bool more = false,
+		  const std::function<void(snic_rx_pkt &)> &change = {})
 	{
 		snic_seg seg = {p.bytes.data() + p.bth, static_cast<u32>(p.bytes.size() - p.bth)};
 		snic_rx_pkt rx{};
@@ -48,6 +55,8 @@ protected:
 		rx.is_v4 = true;
 		rx.icrc_ok = true;
 		rx.more = more;
+		if (change)
+			change(rx);
 		snic_rx_batch_add(&batch, &rx);
 	}
 	Wr write(u64 to, u32 len)
@@ -217,6 +226,164 @@ TEST_F(RxBatch, MoreSmallMessagesThanFullOnesFly)
 		l->b.error();
 		settle();
 	}
+}
+
+// What a packet does to its receiver.
+struct Effects {
+	std::array<u64, SIRDMA_STAT_COUNT> stats{};
+	u8 state = 0;
+	u32 psn = 0, msn = 0;
+	std::vector<u8> memory;
+	bool operator==(const Effects &) const = default;
+};
+
+class SmallWrites : public RxBatch {
+protected:
+	// A WRITE of 64 bytes, then @change of another one, in one batch or in two. Packets that are alone in their batch are
+	// received the long way.
+	Effects effects(bool together, const std::function<void(Packet &)> &change,
+			const std::function<void(snic_rx_pkt &)> &change_rx)
+	{
+		auto l = link({.qpn = 0x55});
+		snic_rx_batch batch = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+		Effects e;
+
+		b.mem->fill(7);
+		l->a.place(write(0, 64));
+		l->a.place(write(256, 64));
+		auto sent = packets(*l);
+		EXPECT_EQ(sent.size(), 2u);
+		for (int i = 0; i < SIRDMA_STAT_COUNT; i++)
+			e.stats[i] = b.stat(static_cast<sirdma_stat>(i));
+		next(batch, sent[0], true);
+		if (!together)
+			snic_rx_batch_end(&batch);
+		if (change)
+			change(sent[1]);
+		next(batch, sent[1], false, change_rx);
+		snic_rx_batch_end(&batch);
+		for (int i = 0; i < SIRDMA_STAT_COUNT; i++)
+			e.stats[i] = b.stat(static_cast<sirdma_stat>(i)) - e.stats[i];
+		e.state = l->b.state();
+		const snic_qp *qp = snic_qp_get(b.host.dev(), l->b.id);
+		e.psn = qp->resp.epsn;
+		e.msn = qp->resp.msn;
+		snic_qp_put(const_cast<snic_qp *>(qp));
+		e.memory.assign(b.data(0), b.data(1024));
+		l->a.error();
+		l->b.error();
+		settle();
+		return e;
+	}
+	void same(const char *what, const std::function<void(Packet &)> &change,
+		  const std::function<void(snic_rx_pkt &)> &change_rx = {})
+	{
+		SCOPED_TRACE(what);
+		const Effects alone = effects(false, change, change_rx);
+		const Effects behind = effects(true, change, change_rx);
+
+		for (int i = 0; i < SIRDMA_STAT_COUNT; i++)
+			EXPECT_EQ(alone.stats[i], behind.stats[i]) << "statistic " << i;
+		EXPECT_EQ(alone.state, behind.state);
+		EXPECT_EQ(alone.psn, behind.psn);
+		EXPECT_EQ(alone.msn, behind.msn);
+		EXPECT_EQ(alone.memory, behind.memory);
+	}
+	// The same with the byte at @off, counted from the BTH, set to @value.
+	void byte(const char *what, size_t off, u8 value)
+	{
+		same(what, [=](Packet &p) { p.bytes[p.bth + off] = value; });
+	}
+};
+
+// The general path notes where the next byte of a message goes, the other one does not.
+TEST_F(SmallWrites, TakeTheirOwnPathBehindAnother)
+{
+	auto l = link();
+	snic_rx_batch batch = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+
+	l->a.place(write(0, 64));
+	l->a.place(write(256, 64));
+	auto sent = packets(*l);
+	ASSERT_EQ(sent.size(), 2u);
+	next(batch, sent[0], true);
+	next(batch, sent[1]);
+	EXPECT_EQ(batch.qp->resp.wr_va, b.va(64));
+	snic_rx_batch_end(&batch);
+	EXPECT_EQ(memcmp(b.data(256), a.data(256), 64), 0);
+}
+
+TEST_F(SmallWrites, HaveTheEffectsTheyHaveAlone)
+{
+	constexpr size_t flags = 1, pkey = 2, qpn = 7, asks = 8, psn = 11, va = 12, rkey = 20,
+			 len = 24, payload = 28;
+	const auto longer = [](int by) {
+		return [by](Packet &p) {
+			p.bytes.resize(p.bytes.size() + static_cast<size_t>(by));
+		};
+	};
+
+	same("as it is", {});
+	for (const u8 opcode :
+	     {u8{SIRDMA_BTH_SEND_ONLY}, u8{SIRDMA_BTH_WRITE_FIRST}, u8{SIRDMA_BTH_WRITE_ONLY_IMM},
+	      u8{SIRDMA_BTH_READ_REQUEST}, u8{SIRDMA_BTH_ATOMIC_WRITE}, u8{SIRDMA_BTH_ACK},
+	      u8{SIRDMA_BTH_UC | SIRDMA_BTH_WRITE_ONLY}, u8{0x1f}})
+		byte("opcode", 0, opcode);
+	for (int bit = 0; bit < 8; bit++)
+		byte("flags", flags, static_cast<u8>(SIRDMA_BTH_MIGREQ ^ 1 << bit));
+	byte("partition, limited member", pkey, 0x7f);
+	byte("partition, another", pkey + 1, 0xfe);
+	byte("queue pair", qpn, 0x99);
+	same("the same queue pair, congestion seen", [](Packet &p) { p.bytes[p.bth + 4] ^= 0x40; });
+	same("asks for an acknowledgement, or not",
+	     [](Packet &p) { p.bytes[p.bth + asks] ^= 0x80; });
+	for (const int by : {-2, -1, 1, 2})
+		same("sequence number", [=](Packet &p) {
+			p.bytes[p.bth + psn] = static_cast<u8>(p.bytes[p.bth + psn] + by);
+		});
+	byte("address", va, 0xff);
+	same("before the region", [](Packet &p) { std::fill_n(&p.bytes[p.bth + va], 8, u8{0}); });
+	byte("key", rkey + 3, 0xee);
+	byte("index of the key", rkey, 0xee);
+	for (const u8 n : {0, 1, 61, 63, 65, 68, 255})
+		byte("length", len + 3, n);
+	byte("a long length", len, 0x80);
+	byte("payload", payload, 0xab);
+	for (const int by : {-68, -64, -4, -1, 1, 4, 1024})
+		same("bytes", longer(by));
+	same("without headers", [](Packet &p) { p.bytes.resize(p.bth + 16); });
+
+	const auto rx = [&](const char *what, const std::function<void(snic_rx_pkt &)> &change) {
+		same(what, {}, change);
+	};
+	rx("bad ICRC", [](snic_rx_pkt &p) { p.icrc_ok = false; });
+	rx("congested", [](snic_rx_pkt &p) { p.traffic_class = 3; });
+	rx("another class", [](snic_rx_pkt &p) { p.traffic_class = 0x20; });
+	rx("another source", [](snic_rx_pkt &p) { p.src_ip.b[15] ^= 1; });
+	rx("another destination", [](snic_rx_pkt &p) { p.dst_ip.b[15] ^= 8; });
+	rx("a group", [](snic_rx_pkt &p) { p.dst_ip.b[12] = 239; });
+	rx("another VLAN", [](snic_rx_pkt &p) { p.vlan_id = 5; });
+	rx("more follows", [](snic_rx_pkt &p) { p.more = true; });
+	rx("two packets", [](snic_rx_pkt &p) { p.npkts = 2; });
+}
+
+// The headers are in the first part of the packet, its payload in two more.
+TEST_F(SmallWrites, InPartsHaveTheEffectsTheyHaveAlone)
+{
+	snic_seg parts[3];
+	std::vector<u8> rest;
+
+	same("in parts", {}, [&](snic_rx_pkt &p) {
+		u8 *at = static_cast<u8 *>(p.segs[0].ptr);
+
+		rest.assign(at + SNIC_RX_MIN_LINEAR, at + p.len);
+		std::fill(at + SNIC_RX_MIN_LINEAR, at + p.len, u8{0});
+		parts[0] = {at, SNIC_RX_MIN_LINEAR};
+		parts[1] = {rest.data(), 8};
+		parts[2] = {rest.data() + 8, static_cast<u32>(rest.size() - 8)};
+		p.segs = parts;
+		p.nsegs = 3;
+	});
 }
 
 } // namespace

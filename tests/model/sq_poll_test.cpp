@@ -49,6 +49,23 @@ protected:
 	Link l;
 };
 
+// A long message stops the timer, but not for those that follow.
+TEST_F(SqPoll, SparesAStreamBehindALongMessageTheKicks)
+{
+	Wr one = write(8, false);
+
+	one.sges.clear();
+	one.inl.assign(8, 0x5a);
+	one.is_inline = true;
+	l.a.post(write(65536, false));
+	settle(1'000'000);
+	for (u32 i = 0; i < 1000; i++) {
+		l.a.post(one);
+		settle(period / 10);
+	}
+	EXPECT_LT(kicks(), 12u);
+}
+
 TEST_F(SqPoll, SparesAStreamTheKicks)
 {
 	stream(1000);

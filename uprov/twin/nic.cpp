@@ -412,7 +412,7 @@ void Nic::leave(const IpAddress &group) noexcept
  */
 void Nic::deliver(const Path &path, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept
 {
-	snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
+	const snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
 	snic_rx_pkt pkt{};
 
 	pkt.src_ip = path.src.ip();
@@ -574,16 +574,27 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 		 bool more) noexcept
 {
-	const Path path = {.src = src,
-			   .dst = addr_,
-			   .sport = SIRDMA_ROCE_UDP_PORT,
-			   .dport = SIRDMA_ROCE_UDP_PORT,
-			   .traffic_class = traffic_class};
+	const snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
+	snic_rx_pkt pkt{};
 
 	if (pcap_) [[unlikely]]
-		pcap_->write_unsummed(path, data, len);
-	more = more || (polled_ && may_wait(data, len));
-	deliver(path, data, len, true, more && batch_.bytes < answer_bytes);
+		pcap_->write_unsummed({.src = src,
+				       .dst = addr_,
+				       .sport = SIRDMA_ROCE_UDP_PORT,
+				       .dport = SIRDMA_ROCE_UDP_PORT,
+				       .traffic_class = traffic_class},
+				      data, len);
+	pkt.src_ip = src.ip();
+	pkt.dst_ip = addr_.ip();
+	pkt.segs = &seg;
+	pkt.nsegs = 1;
+	pkt.len = seg.len;
+	pkt.traffic_class = traffic_class;
+	pkt.ttl = SIRDMA_DEFAULT_HOP_LIMIT;
+	pkt.is_v4 = addr_.is_v4();
+	pkt.icrc_ok = true;
+	pkt.more = (more || (polled_ && may_wait(data, len))) && batch_.bytes < answer_bytes;
+	faults_->receive(batch_, pkt);
 }
 
 void Nic::packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept

@@ -106,7 +106,12 @@ bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter
 	 */
 	static_assert(sizeof(RecordHead) + sizeof(pkt.hdr) <= ring_align);
 	memcpy(to, pkt.hdr, sizeof(pkt.hdr));
-	snic_seg_copy(&payload, to + pkt.hdr_len, pkt.payload_len);
+	if (pkt.payload_len) {
+		if (const void *from = snic_seg_whole(&payload, pkt.payload_len)) [[likely]]
+			memcpy(to + pkt.hdr_len, from, pkt.payload_len);
+		else
+			snic_seg_copy(&payload, to + pkt.hdr_len, pkt.payload_len);
+	}
 	/*
 	 * Write pad and ICRC. They may reach into the head of the next record, which is not written
 	 * yet.
