@@ -656,7 +656,7 @@ TEST_F(Flushes, ForPersistenceAreDenied)
 TEST_F(Flushes, UnknownKindsAreInvalidRequests)
 {
 	const auto arrives = [&](u32 feth) {
-		fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		fabric.set_filter([&, feth](TestHost &from, Packet &pkt) {
 			if (&from == &a.host && pkt.opcode() == SIRDMA_BTH_FLUSH) {
 				for (size_t i = 0; i < 4; i++)
 					pkt.bytes[pkt.bth + 12 + i] =
