@@ -153,7 +153,7 @@ static bool sirdma_odp_is_temporary(int err)
 /* The device needs pages. Of a message that is not all there, it gets what comes first. */
 static void sirdma_odp_fault(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
 {
-	const struct sirdma_odp_need need = {.qpn = job->qpn, .again = job->waited};
+	const struct sirdma_odp_need need = {.qpn = job->qpn, .waited = job->waited};
 	u32 count = min_t(u32, job->count, SIRDMA_ODP_STEP);
 	struct sirdma_dev *dev = odp->dev;
 	bool later;

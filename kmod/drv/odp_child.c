@@ -19,12 +19,14 @@
 /* The children that are freed under one hold of the mutex, after one wait for the device. Not tuned. */
 #define COLLECT_BATCH 64
 /*
- * How long a child is held for an access, jiffies. A QP tries again within 1.1 s
- * (SNIC_ABSENT_DOUBLINGS_ASKED), and after an RNR timer of at most 655 ms. Most do at once, so for the
- * first request it is less: where many QPs use more children than there may be, each brings others soon.
+ * How long a child is held for an access, jiffies. Most try again at once. For a QP that has waited for
+ * longer it is doubled in each unit of SIRDMA_PRQ_WAITED, to 1.6 s: a QP tries again within 1.1 s
+ * (SNIC_ABSENT_DOUBLINGS_ASKED), and after an RNR timer of at most 655 ms.
  */
-#define CHILD_HOLD (2 * HZ)
-#define CHILD_HOLD_FIRST (HZ / 10)
+#define CHILD_HOLD (HZ / 10)
+#define CHILD_HOLD_DOUBLINGS 4
+/* After this time no hold that there is now is left, jiffies. */
+#define CHILD_HOLD_END (2 * HZ)
 #define HELD_FOR_SEVERAL U32_MAX
 
 struct sirdma_odp_child {
@@ -178,7 +180,7 @@ static bool child_is_held(const struct sirdma_odp_child *child, const struct sir
 {
 	if (!child->held_for || time_after_eq(jiffies, child->held_until))
 		return false;
-	return !need || need->again || need->qpn != child->held_for;
+	return !need || need->waited || need->qpn != child->held_for;
 }
 
 /* Cut children without a page, a batch at most. Returns false if there was none. */
@@ -203,7 +205,7 @@ static bool cut_emptied(struct sirdma_odp_children *children, const struct sirdm
 		child_cut(child, false, gone);
 	}
 	if (more || held)
-		children->collect_in(children, more ? 0 : CHILD_HOLD);
+		children->collect_in(children, more ? 0 : CHILD_HOLD_END);
 	return !list_empty(gone);
 }
 
@@ -297,10 +299,10 @@ static void child_hold(struct sirdma_odp_child *child, const struct sirdma_odp_n
 	child->held_for = child_is_held(child, NULL) && child->held_for != need->qpn ?
 				  HELD_FOR_SEVERAL :
 				  need->qpn;
-	child->held_until = jiffies + (need->again ? CHILD_HOLD : CHILD_HOLD_FIRST);
+	child->held_until = jiffies + (CHILD_HOLD << min_t(u8, need->waited, CHILD_HOLD_DOUBLINGS));
 	if (sirdma_odp_range_is_empty(&child->range)) {
 		xa_set_mark(&children->set, child->number, CHILD_EMPTIED);
-		children->collect_in(children, CHILD_HOLD);
+		children->collect_in(children, CHILD_HOLD_END);
 	}
 }
 

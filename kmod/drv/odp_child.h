@@ -48,7 +48,7 @@ struct sirdma_odp_children {
 /* The access of the device that needs pages. */
 struct sirdma_odp_need {
 	u32 qpn;
-	bool again; /* the QP has asked before, and made no progress since */
+	u8 waited; /* SIRDMA_PRQ_WAITED; not 0: the QP has asked before, and made no progress since */
 };
 
 /*
