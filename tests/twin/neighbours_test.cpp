@@ -210,7 +210,7 @@ TEST_F(Helper, LeavesANeighbourWithABrokenRing)
 TEST_F(Helper, PollsIdleNeighboursRoundRobin)
 {
 	constexpr unsigned count = 20, round = count;
-	constexpr u64 slow_poll_ns = 30000;
+	constexpr u64 slow_poll_ns = 60000; /* idle_us, within a factor of two, and more */
 	std::vector<Fd> names;
 	std::vector<Mad> all;
 
