@@ -397,7 +397,8 @@ static void sirdma_odp_collect(struct work_struct *work)
 }
 
 /*
- * The children have not ended. Their memory comes back on a queue where no work waits for a page fault.
+ * The children have not ended. Their memory comes back on a queue where no work waits for a page fault,
+ * and where only works of their user wait.
  * That it is to be soon moves a work that waits, and that it may be later does not.
  */
 static void sirdma_odp_collect_in(struct sirdma_odp_children *children, unsigned long delay)
@@ -406,8 +407,8 @@ static void sirdma_odp_collect_in(struct sirdma_odp_children *children, unsigned
 	bool queued;
 
 	refcount_inc(&odp->refs);
-	queued = delay ? queue_delayed_work(sirdma_upkeep_wq, &children->collect, delay) :
-			 !mod_delayed_work(sirdma_upkeep_wq, &children->collect, 0);
+	queued = delay ? queue_delayed_work(odp->user->frees, &children->collect, delay) :
+			 !mod_delayed_work(odp->user->frees, &children->collect, 0);
 	/* If it was queued already, it has its reference, and this is another one. */
 	if (!queued)
 		refcount_dec(&odp->refs);

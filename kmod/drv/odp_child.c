@@ -193,6 +193,10 @@ static bool cut_emptied(struct sirdma_odp_children *children, const struct sirdm
 	u32 n = 0;
 
 	xa_for_each_marked(&children->set, number, child, CHILD_EMPTIED) {
+		cond_resched();
+		/* The last of its users looks at it. */
+		if (child->users)
+			continue;
 		if (child_is_held(child, need)) {
 			held = true;
 			continue;
@@ -200,7 +204,6 @@ static bool cut_emptied(struct sirdma_odp_children *children, const struct sirdm
 		more = n++ == COLLECT_BATCH;
 		if (more)
 			break;
-		/* One that has users now is looked at by the last of them. */
 		xa_clear_mark(&children->set, number, CHILD_EMPTIED);
 		child_cut(child, false, gone);
 	}
@@ -216,6 +219,7 @@ static bool cut_oldest(struct sirdma_odp_children *children, const struct sirdma
 	struct sirdma_odp_child *child;
 
 	list_for_each_entry(child, &children->by_use, link) {
+		cond_resched();
 		if (!child_is_held(child, need) && child_cut(child, true, gone)) {
 			sirdma_count(&children->dev->counters, SIRDMA_COUNTER_ODP_RECLAIMS);
 			return true;

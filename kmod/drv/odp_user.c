@@ -25,6 +25,7 @@ static void sirdma_odp_user_end(struct work_struct *work)
 	struct sirdma_odp_user *user = container_of(work, struct sirdma_odp_user, end);
 
 	destroy_workqueue(user->wq);
+	destroy_workqueue(user->frees);
 	kfree(user);
 }
 
@@ -40,10 +41,15 @@ static struct sirdma_odp_user *sirdma_odp_user_create(kuid_t uid)
 	user->wq = alloc_workqueue("sirdma_odp", WQ_UNBOUND, ODP_USER_WORKS);
 	if (!user->wq)
 		goto err_free;
-	if (xa_err(xa_store(&odp_users, __kuid_val(uid), user, GFP_KERNEL)))
+	user->frees = alloc_workqueue("sirdma_odp_free", WQ_UNBOUND, 0);
+	if (!user->frees)
 		goto err_wq;
+	if (xa_err(xa_store(&odp_users, __kuid_val(uid), user, GFP_KERNEL)))
+		goto err_frees;
 	return user;
 
+err_frees:
+	destroy_workqueue(user->frees);
 err_wq:
 	destroy_workqueue(user->wq);
 err_free:

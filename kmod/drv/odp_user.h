@@ -25,6 +25,8 @@ struct sirdma_odp_user {
 	u32 regions;
 	u64 pages; /* of all regions */
 	struct workqueue_struct *wq; /* finds the pages of the regions */
+	/* frees children, for which it may wait for invalidations of the user's memory */
+	struct workqueue_struct *frees;
 	struct work_struct end;
 };
 

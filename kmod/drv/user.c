@@ -36,11 +36,15 @@ static struct sirdma_user *sirdma_user_create(struct sirdma_users *users, kuid_t
 
 kuid_t sirdma_user_id(void)
 {
-	const struct user_namespace *ns = current_user_ns();
-	kuid_t uid = current_uid();
+	struct user_namespace *ns = current_user_ns();
+	kuid_t uid = current_uid(), root;
 
-	for (; ns->parent; ns = ns->parent)
+	for (; ns->parent; ns = ns->parent) {
 		uid = ns->owner;
+		root = make_kuid(ns, 0);
+		if (uid_eq(uid, GLOBAL_ROOT_UID) && uid_valid(root))
+			uid = root;
+	}
 	return uid;
 }
 

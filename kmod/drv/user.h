@@ -3,7 +3,8 @@
  * Users of a device: owners of user contexts, by their real user ID. Users, not contexts, share the
  * resources of which a device has few, because a user may open any number of contexts. All processes in a
  * user namespace are one user with its owner, as for the kernel's own limits (struct ucounts): the owner
- * may have a range of user IDs there (/etc/subuid), and has no more by that.
+ * may have a range of user IDs there (/etc/subuid), and has no more by that. Containers of root's are
+ * users of their own, each by the user ID of its root.
  */
 #ifndef SIRDMA_DRV_USER_H
 #define SIRDMA_DRV_USER_H

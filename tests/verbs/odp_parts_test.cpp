@@ -202,12 +202,16 @@ TEST_F(OnDemandParts, StuckPageFaultHoldsUpNoOtherPart)
 	close(report[0]);
 }
 
-// A process that registers as many pages as a user may have, as a user ID of @in_namespace the user nobody has, or as that user.
+// A process that registers as many pages as a user may have: as the user nobody, as another user ID of a user namespace of that
+// user's, or of one of root's.
 class Hog {
 public:
 	static constexpr uid_t nobody = 65534, first_of_range = 100000;
+	enum class Place { host, users_namespace, roots_namespace };
 
-	Hog(const Device &of, bool in_namespace)
+	// @first: of the user IDs of the namespace
+	Hog(const Device &of, Place place, uid_t first = first_of_range)
+		: place_(place), first_(first)
 	{
 		char byte;
 
@@ -217,11 +221,11 @@ public:
 		if (!pid_) {
 			close(go_[1]);
 			close(said_[0]);
-			_exit(run(of, in_namespace));
+			_exit(run(of));
 		}
 		close(go_[0]);
 		close(said_[1]);
-		if (in_namespace && read(said_[0], &byte, 1) == 1) {
+		if (place != Place::host && read(said_[0], &byte, 1) == 1) {
 			map("uid_map");
 			map("gid_map");
 			EXPECT_EQ(write(go_[1], "", 1), 1);
@@ -244,7 +248,10 @@ private:
 	{
 		std::ofstream file("/proc/" + std::to_string(pid_) + "/" + name);
 
-		file << "0 " << nobody << " 1\n1 " << first_of_range << " 10\n" << std::flush;
+		if (place_ == Place::users_namespace)
+			file << "0 " << nobody << " 1\n1 " << first_ << " 10\n" << std::flush;
+		else
+			file << "0 " << first_ << " 10\n" << std::flush;
 		EXPECT_TRUE(file) << name;
 	}
 	void say(int what) const
@@ -254,13 +261,13 @@ private:
 		if (write(said_[1], &byte, 1) != 1)
 			_exit(1);
 	}
-	int run(const Device &of, bool in_namespace) const
+	int run(const Device &of) const
 	{
 		char byte;
 
-		if (setgid(nobody) || setuid(nobody))
+		if (place_ != Place::roots_namespace && (setgid(nobody) || setuid(nobody)))
 			return 1;
-		if (in_namespace) {
+		if (place_ != Place::host) {
 			prctl(PR_SET_DUMPABLE, 1); // or its maps are root's
 			if (unshare(CLONE_NEWUSER))
 				return 2;
@@ -279,6 +286,8 @@ private:
 		return read(go_[0], &byte, 1) ? 5 : 0;
 	}
 
+	const Place place_;
+	const uid_t first_;
 	int go_[2] = {}, said_[2] = {};
 	pid_t pid_ = -1;
 	int err_ = 0;
@@ -291,13 +300,28 @@ TEST_F(OnDemand, UserIDsOfANamespaceAreItsOwner)
 		GTEST_SKIP() << "users share a kernel's device, and only root can become another "
 				"one";
 	{
-		const Hog one(peer(), true);
+		const Hog one(peer(), Hog::Place::users_namespace);
 
 		ASSERT_EQ(one.error(), 0) << std::strerror(one.error());
-		EXPECT_EQ(Hog(peer(), true).error(), ENOMEM);
-		EXPECT_EQ(Hog(peer(), false).error(), ENOMEM);
+		EXPECT_EQ(Hog(peer(), Hog::Place::users_namespace).error(), ENOMEM);
+		EXPECT_EQ(Hog(peer(), Hog::Place::host).error(), ENOMEM);
 	}
-	EXPECT_EQ(Hog(peer(), false).error(), 0);
+	EXPECT_EQ(Hog(peer(), Hog::Place::host).error(), 0);
+}
+
+// What one of root's containers has does not keep the next from having as much.
+TEST_F(OnDemand, UserIDsOfRootsNamespacesAreTheirRoots)
+{
+	constexpr auto container = Hog::Place::roots_namespace;
+
+	if (getuid() || options().unpinned)
+		GTEST_SKIP() << "users share a kernel's device, and only root makes containers";
+	const Hog one(peer(), container);
+
+	ASSERT_EQ(one.error(), 0) << std::strerror(one.error());
+	EXPECT_EQ(Hog(peer(), container).error(), ENOMEM) << "the same user IDs";
+	EXPECT_EQ(Hog(peer(), container, 2 * Hog::first_of_range).error(), 0);
+	EXPECT_EQ(Hog(peer(), Hog::Place::host).error(), 0) << "not of the container";
 }
 
 } // namespace

@@ -56,22 +56,28 @@ const sirdma_bus_ops Adapter::bus_ops = {
 	.irq_free = bus_irq_free,
 };
 
-const snic_host_ops Adapter::host_ops = {
-	.irq = on_irq,
-	.tx = on_tx,
-	.defer = on_defer,
-	.burst = on_burst,
-	.pull = on_pull,
-	.finish_references = on_finish_references,
-	.one_sided = on_one_sided,
-	.one_sided_pays = on_one_sided_pays,
-	.qp_failed = on_qp_failed,
-};
+constexpr snic_host_ops Adapter::make_host_ops(bool one_sided) noexcept
+{
+	return {
+		.irq = on_irq,
+		.tx = on_tx,
+		.defer = on_defer,
+		.burst = on_burst,
+		.pull = on_pull,
+		.finish_references = on_finish_references,
+		.one_sided = one_sided ? on_one_sided : nullptr,
+		.one_sided_pays = one_sided ? on_one_sided_pays : nullptr,
+		.qp_failed = on_qp_failed,
+	};
+}
+
+constinit const snic_host_ops Adapter::host_ops = make_host_ops(false);
+constinit const snic_host_ops Adapter::one_sided_ops = make_host_ops(true);
 
 Adapter::~Adapter() = default;
 
 int Adapter::create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32 window_bytes,
-			   port_clock *clock)
+			   port_clock *clock, bool one_sided)
 {
 	const auto mac = device_mac(addr);
 	const snic_config cfg = device_config(mac.data(), max_qps, window_bytes);
@@ -85,7 +91,8 @@ int Adapter::create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32
 	/* push() on the data path must not allocate. */
 	deferred_.qpns.reserve(qpns_per_slot);
 	device_clock_ = clock;
-	dev_ = snic_dev_create(&cfg, &host_ops, reinterpret_cast<snic_host *>(this), &dma_, clock);
+	dev_ = snic_dev_create(&cfg, one_sided ? &one_sided_ops : &host_ops,
+			       reinterpret_cast<snic_host *>(this), &dma_, clock);
 	if (!dev_)
 		return ENOMEM;
 	snic_link_set(dev_, true, mtu_);

@@ -90,7 +90,7 @@ protected:
 	Adapter() = default;
 	/* @clock must outlive the device. Returns 0 or an errno. */
 	int create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32 window_bytes,
-			  port_clock *clock);
+			  port_clock *clock, bool one_sided = false);
 	/* The owner calls this before the links that carry the device's packets are destroyed. */
 	void destroy_device() noexcept;
 
@@ -171,7 +171,10 @@ private:
 	static bool on_one_sided(snic_host *host, const snic_one_sided *request);
 	static bool on_one_sided_pays(snic_host *host, const snic_one_sided *request);
 	static void on_qp_failed(snic_host *host, u32 qpn);
+	static constexpr snic_host_ops make_host_ops(bool one_sided) noexcept;
+
 	static const snic_host_ops host_ops;
+	static const snic_host_ops one_sided_ops;
 
 	uint8_t mac_[6]{};
 	port_clock *device_clock_ = nullptr;

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "lease.hpp"
+#include "no_cancel.hpp"
 #include "one_sided.hpp"
 #include "record.hpp"
 
@@ -47,8 +48,12 @@ public:
 	void hold() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
 	void drop() noexcept
 	{
-		if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1)
-			delete this;
+		if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1)
+			return;
+
+		const NoCancel no_cancel; /* files are closed */
+
+		delete this;
 	}
 
 	/* Before attach() a connection has only its socket. */

@@ -226,7 +226,6 @@ void Helper::run(const std::stop_token &stop) noexcept
 {
 	State state = State::watching;
 
-	cpu_.store(port_cpu(), std::memory_order_relaxed);
 	want_short_slices();
 	/* Without a transmit buffer the helper cannot work, and no other thread does its work. */
 	while (!device_.can_help() && !stop.stop_requested())

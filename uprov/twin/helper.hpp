@@ -128,13 +128,6 @@ public:
 	 */
 	void enter_call() noexcept { inside_.store(true, std::memory_order_relaxed); }
 	void leave_call() noexcept { inside_.store(false, std::memory_order_relaxed); }
-	bool in_call() const noexcept { return inside_.load(std::memory_order_relaxed); }
-	/* Is this the helper's thread? */
-	bool is_this_thread() const noexcept
-	{
-		return port_cpu() == cpu_.load(std::memory_order_relaxed);
-	}
-
 	/* The process spins on its memory between polls, as far as known. */
 	bool process_spins() const noexcept { return spins_.load(std::memory_order_relaxed); }
 	/* How often the process has polled without finding a completion. */
@@ -186,7 +179,6 @@ private:
 	port_clock *clock_ = nullptr;
 	Fd wake_fd_;
 	std::jthread thread_;
-	std::atomic<u32> cpu_{~0u}; /* port_cpu() of the thread */
 
 	/* Only the thread uses the members below. */
 	u64 seen_polls_ = 0; /* value of polls_ when the thread fell asleep */

@@ -63,7 +63,7 @@ public:
 
 /*
  * A connection that @find, under a guard, has found. It is not freed while this exists, and nobody waits
- * for this thread.
+ * for this thread, unless it has another guard.
  */
 class Neighbours::Reference {
 public:
@@ -481,7 +481,8 @@ u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 		if (c.quiet > quiet_max)
 			std::swap(readers_[i--], readers_[--busy_]);
 	}
-	if (readers_.size() - busy_ > 1) [[unlikely]] {
+	/* What came from others is work enough for this call. */
+	if (!n && readers_.size() - busy_ > 1) {
 		const u64 now = ticks();
 
 		all = all || now - polled_all_at_ > idle_ticks_;

@@ -190,7 +190,8 @@ int Nic::start(const Config &config)
 	if (!clock_)
 		return ENOMEM;
 
-	if (const int err = create_device(addr_, mtu_, num_qpns, window_bytes, clock_))
+	if (const int err =
+		    create_device(addr_, mtu_, num_qpns, window_bytes, clock_, table_ != nullptr))
 		return err;
 	batch_.dev = dev_;
 
@@ -301,6 +302,8 @@ void Nic::run_qp(u32 qpn) noexcept
 		helper_.wake();
 		return;
 	}
+	const MayAccess may_access(*this);
+
 	helper_.enter_call();
 	kick_model(qpn);
 	run_deferred();
@@ -549,6 +552,7 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 	deliver(path, data, len, ok, more || (polled_ && may_wait(data, len)));
 }
 
+/* As deliver(), without a Path, which takes as long as a tenth of a small message. */
 void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 		 bool more) noexcept
 {
@@ -685,7 +689,11 @@ void Nic::poll() noexcept
 	const u64 before = helper_.arrivals();
 
 	helper_.enter_call();
-	serve(false);
+	{
+		const MayAccess may_access(*this);
+
+		serve(false);
+	}
 	helper_.leave_call();
 	helper_.timers_armed();
 	/*

@@ -79,7 +79,29 @@ private:
 	 * So many polls while the helper sleeps show that the process polls, and does not only wait
 	 * for an acknowledgement now and then. They take 0.2 ms or more. Not tuned.
 	 */
-	static constexpr u64 polls_of_a_poller = 4096;
+	static constexpr u64 polls_without_helper = 4096;
+
+	/*
+	 * While it exists its thread may execute requests one-sided, and may have to wait for the memory of
+	 * a peer. No lock is held, and no command runs.
+	 */
+	class MayAccess {
+	public:
+		explicit MayAccess(const Nic &nic) noexcept : ends_(nic.table_ && begin()) {}
+		~MayAccess()
+		{
+			if (ends_)
+				end();
+		}
+		MayAccess(const MayAccess &) = delete;
+		MayAccess &operator=(const MayAccess &) = delete;
+
+	private:
+		static bool begin() noexcept;
+		static void end() noexcept;
+
+		const bool ends_;
+	};
 
 	Nic() = default;
 	int start(const Config &config);
@@ -122,7 +144,7 @@ private:
 		note_waited();
 		if (table_ && (!helper_.process_spins() ||
 			       helper_.polls() - seen_polls_.load(std::memory_order_relaxed) >
-				       polls_of_a_poller))
+				       polls_without_helper))
 			table_->note_poll();
 	}
 	void note_waited() noexcept

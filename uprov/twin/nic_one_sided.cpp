@@ -15,16 +15,28 @@ namespace
  */
 constexpr u64 stream_us = 1;
 
+thread_local bool may_access = false; /* by MayAccess */
+
 } // namespace
+
+bool Nic::MayAccess::begin() noexcept
+{
+	may_access = true;
+	return true;
+}
+
+void Nic::MayAccess::end() noexcept
+{
+	may_access = false;
+}
 
 /*
  * An access takes as long as a dozen packets of a stream. So a thread that posts without end has its
- * requests sent: one that neither polled since the last access, nor computed for a moment. An access may
- * have to wait for the target's memory, so the helper, on which other queue pairs depend, executes none.
+ * requests sent: one that neither polled since the last access, nor computed for a moment.
  */
 bool Nic::one_sided_pays(const snic_one_sided &request) noexcept
 {
-	if (!table_ || helper_.is_this_thread())
+	if (!table_ || !may_access)
 		return false;
 	if (!waited_.load(std::memory_order_relaxed) &&
 	    ticks() - accessed_at_.load(std::memory_order_relaxed) < stream_us * ticks_per_us())
@@ -34,17 +46,9 @@ bool Nic::one_sided_pays(const snic_one_sided &request) noexcept
 
 bool Nic::one_sided(const snic_one_sided &request) noexcept
 {
-	const bool in_call = helper_.in_call();
-
-	/* The process counts as polling in a call, and its helper does less. */
-	if (in_call)
-		helper_.leave_call();
-
-	const bool done = neighbours_->execute(request);
-
-	if (in_call)
-		helper_.enter_call();
-	if (!done)
+	/* In a call the process counts as polling, and its helper does less. This one may wait. */
+	helper_.leave_call();
+	if (!neighbours_->execute(request))
 		return false;
 	waited_.store(false, std::memory_order_relaxed);
 	accessed_at_.store(ticks(), std::memory_order_relaxed);

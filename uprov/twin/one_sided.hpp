@@ -18,9 +18,8 @@
  *              later, or replaced by other memory, is written to as long as the region exists, as memory
  *              that a device has pinned would be. Elsewhere the process would be sent SIGSEGV.
  *   Waiting    A copy waits for pages that the target's memory lacks: what was swapped out, or is that of a
- *              file system that does not answer. So no copy is made under a lock or a guard, nor by the
- *              helper, by a thread that receives, or within a command. What waits is the call that posted
- *              the request, whatever else that thread was to do, later requests of the queue pair, its end
+ *              file system that does not answer. So copies are made only by calls that post and by polls that find nothing, under no lock
+ *              or guard. What waits is that call, whatever else that thread was to do, later requests of the queue pair, its end
  *              (ibv_destroy_qp(), and commands of the device behind it), and the target's ibv_dereg_mr(),
  *              ibv_modify_qp() and ibv_destroy_qp(): these for a second at most, for all initiators
  *              together. An initiator that is stopped (SIGSTOP) is not awaited. One that is frozen in a

@@ -31,7 +31,7 @@ inline u64 ticks_per_us() noexcept
 	u64 hz;
 
 	asm("mrs %0, cntfrq_el0" : "=r"(hz));
-	return hz / 1000000;
+	return hz < 1000000 ? 1 : hz / 1000000;
 #else
 	return 1000;
 #endif
