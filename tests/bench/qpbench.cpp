@@ -3,6 +3,9 @@
 // Times queue pairs from one device to another (or to itself), both ends in this process.
 //   qpbench rts DEVICE PEER [COUNT]                        median microseconds from ibv_create_qp to the state RTS, and of
 //                                                          ibv_destroy_qp; one queue pair after the other
+//   qpbench lat DEVICE PEER send|write BYTES [COUNT]       median microseconds of a message and of its answer, halved. This
+//                                                          thread is both ends, so that with time that is counted
+//                                                          (vm/run --icount) the figure is exact
 //   qpbench write DEVICE PEER BYTES [SECONDS [QPS]]        RDMA WRITEs: MB/s, and CPU seconds for a GB. QPS queue pairs, each
 //                                                          with a thread on a CPU of its own
 // The threads of `write` sleep until there are completions, so that the CPU time is that of the work. It is the time of all
@@ -139,6 +142,146 @@ void time_rts(const std::string &name, const std::string &peer_name, size_t coun
 		}
 	}
 	std::printf("%.2f %.2f\n", median(made), median(destroyed));
+}
+
+// ---- lat
+
+// An end of the connection, with the memory for a message to each direction.
+class Player {
+public:
+	Player(const Device &device, size_t bytes)
+		: side_(device), memory_(Mapping::anonymous(2 * bytes)), bytes_(bytes),
+		  qp_(side_.make_qp())
+	{
+		if (!memory_)
+			die("memory");
+		std::memset(memory_.data(), 0, memory_.size());
+		mr_.reset(ibv_reg_mr(side_.pd.get(), memory_.data(), memory_.size(),
+				     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+		if (!mr_)
+			die("ibv_reg_mr");
+	}
+	void connect(const Player &peer, const Link &link)
+	{
+		verbs::connect(side_.device, qp_.get(), peer.side_.address(peer.qp_), link);
+	}
+	// The peer's message `n` ends with the lowest byte of n.
+	void write(const Player &peer, uint32_t n)
+	{
+		ibv_send_wr wr = message(n);
+		wr.opcode = IBV_WR_RDMA_WRITE;
+		wr.wr.rdma.remote_addr = peer.memory_.address(bytes_);
+		wr.wr.rdma.rkey = peer.mr_->rkey;
+		post(wr);
+	}
+	void await_write(uint32_t n) const
+	{
+		const auto *last =
+			reinterpret_cast<const volatile uint8_t *>(memory_.data()) + 2 * bytes_ - 1;
+		const auto limit = Clock::now() + std::chrono::milliseconds(patience_ms);
+		while (*last != static_cast<uint8_t>(n)) {
+			if (Clock::now() > limit)
+				die("no message", ETIMEDOUT);
+		}
+	}
+	void send(uint32_t n)
+	{
+		ibv_send_wr wr = message(n);
+		wr.opcode = IBV_WR_SEND;
+		post(wr);
+	}
+	void receive()
+	{
+		ibv_sge sge = {memory_.address(bytes_), static_cast<uint32_t>(bytes_), mr_->lkey};
+		ibv_recv_wr wr = {}, *bad = nullptr;
+		wr.sg_list = &sge;
+		wr.num_sge = 1;
+		if (const int rc = ibv_post_recv(qp_.get(), &wr, &bad))
+			die("ibv_post_recv", rc);
+	}
+	// Takes completions until there were `sends` and `receives` of them.
+	void await(int sends, int receives)
+	{
+		const auto limit = Clock::now() + std::chrono::milliseconds(patience_ms);
+		ibv_wc wc;
+		while (sends_ < sends || receives_ < receives) {
+			const int n = ibv_poll_cq(side_.cq.get(), 1, &wc);
+			if (n < 0)
+				die("ibv_poll_cq", -n);
+			if (n && wc.status != IBV_WC_SUCCESS) {
+				std::fprintf(stderr, "qpbench: %s\n", ibv_wc_status_str(wc.status));
+				_exit(1);
+			}
+			if (n)
+				(wc.opcode & IBV_WC_RECV ? receives_ : sends_)++;
+			else if (Clock::now() > limit)
+				die("no completion", ETIMEDOUT);
+		}
+		sends_ -= sends;
+		receives_ -= receives;
+	}
+
+private:
+	ibv_send_wr message(uint32_t n)
+	{
+		memory_.data()[bytes_ - 1] = static_cast<std::byte>(n);
+		sge_ = {memory_.address(), static_cast<uint32_t>(bytes_), mr_->lkey};
+		ibv_send_wr wr = {};
+		wr.sg_list = &sge_;
+		wr.num_sge = 1;
+		return wr;
+	}
+	void post(ibv_send_wr &wr)
+	{
+		ibv_send_wr *bad = nullptr;
+		if (const int rc = ibv_post_send(qp_.get(), &wr, &bad))
+			die("ibv_post_send", rc);
+	}
+
+	Side side_;
+	Mapping memory_;
+	size_t bytes_;
+	Mr mr_;
+	Qp qp_;
+	ibv_sge sge_ = {};
+	int sends_ = 0, receives_ = 0;
+};
+
+// One message. As in perftest, the sender takes its completion, which the peer does not wait for.
+void play(Player &from, Player &to, bool sends, uint32_t n)
+{
+	if (sends) {
+		from.send(n);
+		to.await(0, 1);
+		to.receive();
+	} else {
+		from.write(to, n);
+		to.await_write(n);
+	}
+	from.await(1, 0);
+}
+
+void time_messages(const std::string &name, const std::string &peer_name, bool sends, size_t bytes,
+		   uint32_t count)
+{
+	const Device device = open_device(name), peer = open_device(peer_name);
+	Player near(device, bytes), far(peer, bytes);
+	const Link link = link_between(device, peer);
+	std::vector<double> took;
+
+	near.connect(far, link);
+	far.connect(near, link);
+	if (sends) {
+		near.receive();
+		far.receive();
+	}
+	for (uint32_t n = 1; n <= count; n++) {
+		const auto start = Clock::now();
+		play(near, far, sends, n);
+		play(far, near, sends, n);
+		took.push_back(Microseconds(Clock::now() - start).count() / 2);
+	}
+	std::printf("%.3f\n", median(took));
 }
 
 // ---- write
@@ -313,11 +456,19 @@ int main(int argc, char **argv)
 		verbs::time_rts(argv[2], argv[3], count);
 		return 0;
 	}
+	const std::string how = argc > 4 ? argv[4] : "";
+	const auto bytes = static_cast<size_t>(number(5, 0));
+	if (mode == "lat" && (how == "send" || how == "write") && bytes) {
+		verbs::time_messages(argv[2], argv[3], how == "send", bytes,
+				     static_cast<uint32_t>(number(6, 1000)));
+		return 0;
+	}
 	if (mode == "write" && argc >= 5 && count && seconds > 0 && pairs) {
 		verbs::time_writes(argv[2], argv[3], count, seconds, pairs);
 		return 0;
 	}
-	std::fprintf(stderr, "qpbench rts DEVICE PEER [COUNT] | "
+	std::fprintf(stderr, "qpbench rts DEVICE PEER [COUNT] | lat DEVICE PEER send|write BYTES "
+			     "[COUNT] | "
 			     "write DEVICE PEER BYTES [SECONDS [QPS]]\n");
 	return 2;
 }
