@@ -205,16 +205,17 @@ static int snic_addr_keep(struct snic_host *host, const struct snic_sgid *sgid,
 void snic_addr_sync(struct snic_host *host)
 {
 	struct snic_addr *addr, *next;
-	DECLARE_BITMAP(vlans, VLAN_N_VID) = {};
+	DECLARE_BITMAP(vlans, VLAN_N_VID);
 	struct snic_sgid sgid;
 	LIST_HEAD(keep);
 	bool complete = true;
 	u32 i, gen;
 
-	if (READ_ONCE(host->addrs_gen) == READ_ONCE(host->dev->tables_gen))
+	if (READ_ONCE(host->addrs_gen) == READ_ONCE(host->dev->sgids_gen))
 		return;
+	bitmap_zero(vlans, VLAN_N_VID);
 	mutex_lock(&snic_addrs_lock);
-	gen = READ_ONCE(host->dev->tables_gen);
+	gen = READ_ONCE(host->dev->sgids_gen);
 	for (i = 0; i < host->dev->cfg.max_sgids; i++) {
 		if (!snic_sgid_read(host->dev, i, &sgid))
 			continue;

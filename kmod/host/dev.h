@@ -20,7 +20,7 @@ struct snic_host {
 	struct list_head node; /* entry of snic_hosts */
 	struct list_head addrs; /* list of struct snic_addr.node */
 	DECLARE_BITMAP(vlans, VLAN_N_VID); /* VLANs in which the host has an address */
-	u32 addrs_gen; /* value of the model's tables_gen when addrs was read */
+	u32 addrs_gen; /* value of the model's sgids_gen when addrs was read */
 	struct nf_hook_ops hook;
 	struct snic_qpset deferred; /* QPs that need snic_qp_run() */
 	struct snic_qpset background; /* QPs that need it in the thread of low priority */

@@ -87,6 +87,7 @@ u32 snic_cqp_manage_sgid(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe,
 	}
 	port_lock(&dev->addr_lock);
 	dev->sgids[idx] = sgid;
+	WRITE_ONCE(dev->sgids_gen, dev->sgids_gen + 1);
 	tables_changed(dev);
 	port_unlock(&dev->addr_lock);
 	return SIRDMA_CQP_OK;

@@ -119,6 +119,7 @@ static void dev_clear(struct snic_dev *dev)
 	memset(dev->arps, 0, dev->cfg.max_arp * sizeof(*dev->arps));
 	memset(dev->sgids, 0, dev->cfg.max_sgids * sizeof(*dev->sgids));
 	dev->tables_gen++;
+	dev->sgids_gen++;
 	port_unlock(&dev->addr_lock);
 	WRITE_ONCE(dev->int_mask, 0);
 	WRITE_ONCE(dev->cqp.ctx_low, 0);

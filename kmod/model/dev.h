@@ -67,6 +67,8 @@ struct snic_dev {
 	struct snic_sgid *sgids; /* [cfg.max_sgids] */
 	/* incremented by each change of arps[] or sgids[]: QPs then rebuild their flows */
 	u32 tables_gen;
+	/* incremented by each change of sgids[]: the host then reads its addresses again */
+	u32 sgids_gen;
 	struct port_mutex reset; /* one reset at a time */
 	u32 link; /* SIRDMA_REG_LINK */
 	u8 mac[6];

@@ -74,7 +74,7 @@ static int addr_init(struct kunit *test)
 		KUNIT_ASSERT_NOT_NULL(test, node->host.ndev);
 		eth_hw_addr_set(node->host.ndev, (u8[ETH_ALEN]){2, 0, 0, 0, 0, i});
 		node->dev.cfg.max_sgids = 2;
-		node->dev.tables_gen = 1;
+		node->dev.sgids_gen = 1;
 		node->sgid.valid = i < 2;
 		node->sgid.ip.b[0] = 0xfd;
 		node->sgid.ip.b[15] = min(i, 1u);
@@ -113,7 +113,7 @@ static struct snic_host *find(u32 from, u32 to)
 
 static void sync(u32 node)
 {
-	nodes[node].dev.tables_gen++;
+	nodes[node].dev.sgids_gen++;
 	snic_addr_sync(&nodes[node].host);
 }
 

@@ -285,12 +285,13 @@ TEST_F(CqpTest, TablesOfAddressesReadBack)
 	snic_sgid sgid;
 
 	drv_.bring_up(0);
-	u32 gen = host_.dev()->tables_gen;
+	u32 gen = host_.dev()->tables_gen, sgids_gen = host_.dev()->sgids_gen;
 	EXPECT_FALSE(snic_arp_read(host_.dev(), 9, got));
 	EXPECT_EQ(drv_.set_arp(9, mac), SIRDMA_CQP_OK);
 	EXPECT_TRUE(snic_arp_read(host_.dev(), 9, got));
 	EXPECT_EQ(memcmp(got, mac, 6), 0);
 	EXPECT_NE(host_.dev()->tables_gen, gen) << "cached flows must notice";
+	EXPECT_EQ(host_.dev()->sgids_gen, sgids_gen) << "the host would read all addresses again";
 	EXPECT_EQ(drv_.set_arp(256, mac), SIRDMA_CQP_BAD_INDEX);
 	EXPECT_EQ(drv_.set_arp(9, mac, false), SIRDMA_CQP_OK);
 	EXPECT_EQ(drv_.set_arp(9, mac, false), SIRDMA_CQP_NO_OBJECT);
@@ -302,6 +303,7 @@ TEST_F(CqpTest, TablesOfAddressesReadBack)
 	EXPECT_EQ(drv_.set_sgid(15, ip, mac, true, 4094), SIRDMA_CQP_OK);
 	ASSERT_TRUE(snic_sgid_read(host_.dev(), 15, &sgid));
 	EXPECT_NE(host_.dev()->tables_gen, gen);
+	EXPECT_NE(host_.dev()->sgids_gen, sgids_gen) << "the host must read them again";
 	EXPECT_EQ(memcmp(sgid.ip.b, ip.b, 16), 0);
 	EXPECT_EQ(memcmp(sgid.mac, mac, 6), 0);
 	EXPECT_TRUE(sgid.has_vlan);
