@@ -8,14 +8,14 @@
 #define VLAN_PRIO_SHIFT 13
 #define VLAN_ID_MASK 0x0fff
 #define IPPROTO_UDP_NUM 17
-#define IPV4_VERSION_IHL 0x45
-#define IPV4_DF 0x4000
-#define IPV4_CSUM_OFF 10
+#define IPV4_VERSION_IHL 0x45u
+#define IPV4_DF 0x4000u
 #define IPV6_VERSION 6u
 #define IPV6_FLOW_MASK 0xfffffu
 #define V4_IN_MAPPED 12 /* offset of the IPv4 address in a v4-mapped address */
 
-static u8 *put_be16(u8 *p, u16 val)
+/* A few instructions: the compiler would make calls of them, since there are many. */
+static __always_inline u8 *put_be16(u8 *p, u16 val)
 {
 	__be16 be = cpu_to_be16(val);
 
@@ -23,7 +23,7 @@ static u8 *put_be16(u8 *p, u16 val)
 	return p + sizeof(be);
 }
 
-static u8 *put_be32(u8 *p, u32 val)
+static __always_inline u8 *put_be32(u8 *p, u32 val)
 {
 	__be32 be = cpu_to_be32(val);
 
@@ -48,34 +48,37 @@ u32 snic_frame_eth(const struct snic_flow *flow, bool inline_vlan, u8 *out)
 	return p - out;
 }
 
-/* The checksum (RFC 1071) of an IPv4 header whose checksum field is zero. */
-static u16 ipv4_csum(const u8 *ip)
+static __always_inline u32 get_be32(const u8 *p)
 {
-	u32 i, sum = 0;
+	__be32 be;
 
-	for (i = 0; i < SNIC_IPV4_HLEN; i += 2)
-		sum += (u32)ip[i] << 8 | ip[i + 1];
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum += sum >> 16;
-	return ~sum & 0xffff;
+	memcpy(&be, p, sizeof(be));
+	return be32_to_cpu(be);
 }
 
+/* The checksum (RFC 1071) of a header whose 32-bit words have this sum. */
+static u16 words_csum(u64 sum)
+{
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return (u16)~sum;
+}
+
+/* The identification is 0: an atomic datagram (RFC 6864). */
 static u8 *put_ipv4(u8 *p, const struct snic_flow *flow, u16 len)
 {
-	u8 *ip = p;
+	u32 first = IPV4_VERSION_IHL << 24 | (u32)flow->traffic_class << 16 | len;
+	u32 ttl = (u32)flow->hop_limit << 24 | IPPROTO_UDP_NUM << 16;
+	u32 src = get_be32(flow->src_ip.b + V4_IN_MAPPED);
+	u32 dst = get_be32(flow->dst_ip.b + V4_IN_MAPPED);
 
-	*p++ = IPV4_VERSION_IHL;
-	*p++ = flow->traffic_class;
-	p = put_be16(p, len);
-	p = put_be16(p, 0); /* identification 0: an atomic datagram (RFC 6864) */
-	p = put_be16(p, IPV4_DF);
-	*p++ = flow->hop_limit;
-	*p++ = IPPROTO_UDP_NUM;
-	p = put_be16(p, 0);
-	memcpy(p, flow->src_ip.b + V4_IN_MAPPED, 4);
-	memcpy(p + 4, flow->dst_ip.b + V4_IN_MAPPED, 4);
-	put_be16(ip + IPV4_CSUM_OFF, ipv4_csum(ip));
-	return ip + SNIC_IPV4_HLEN;
+	p = put_be32(p, first);
+	p = put_be32(p, IPV4_DF);
+	p = put_be32(p, ttl | words_csum((u64)first + IPV4_DF + ttl + src + dst));
+	p = put_be32(p, src);
+	return put_be32(p, dst);
 }
 
 static u8 *put_ipv6(u8 *p, const struct snic_flow *flow, u16 len)
@@ -136,10 +139,8 @@ u32 snic_frame_ip(const struct snic_flow *flow, const struct snic_tx_pkt *pkt,
 	u8 *p;
 
 	p = put_ip(out, flow, ip_len);
-	p = put_be16(p, flow->udp_sport);
-	p = put_be16(p, SIRDMA_ROCE_UDP_PORT);
-	p = put_be16(p, udp_len);
-	p = put_be16(p, 0);
+	p = put_be32(p, (u32)flow->udp_sport << 16 | SIRDMA_ROCE_UDP_PORT);
+	p = put_be32(p, udp_len << 16); /* no checksum */
 
 	memcpy(p, pkt->hdr, pkt->hdr_len);
 	snic_icrc_start(&icrc, out, flow->is_v4);
