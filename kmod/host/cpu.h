@@ -71,7 +71,7 @@ struct snic_cpu {
 	u32 waited; /* frames ever put into @waiting, under its lock; the number wraps around */
 	u32 taken; /* frames ever taken out of it, under its lock */
 	u32 rx_cost; /* cost of the frames taken since @waiting was last empty; softirqs off */
-	struct page_frag frag; /* super-packets are built here; softirqs off */
+	struct page_frag frag; /* frames are built here; softirqs off */
 	struct snic_burst *burst;
 	struct snic_rx_scratch *rx;
 };

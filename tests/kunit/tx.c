@@ -206,6 +206,30 @@ static void frames_are_charged_until_the_stack_frees_them(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, charged(f), 0);
 }
 
+static void a_frame_uses_the_memory_of_frames_that_are_gone(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct sk_buff *first, *second;
+	struct sk_buff_head frames;
+	void *memory = NULL;
+	u32 i;
+
+	f->burst.npkts = 2;
+	for (i = 0; i < 3; i++) {
+		KUNIT_EXPECT_EQ(test, tx(f), 2);
+		take_frames(f, &frames);
+		first = skb_peek(&frames);
+		second = skb_peek_next(first, &frames);
+		KUNIT_EXPECT_TRUE(test, first->head_frag);
+		KUNIT_EXPECT_TRUE(test, second->head_frag);
+		KUNIT_EXPECT_TRUE(test, second->head >= (u8 *)(skb_shinfo(first) + 1));
+		if (i)
+			KUNIT_EXPECT_PTR_EQ(test, (void *)first->head, memory);
+		memory = first->head;
+		__skb_queue_purge(&frames);
+	}
+}
+
 static void what_the_netdev_cannot_take_is_not_sent(struct kunit *test)
 {
 	struct tx_fixture *f = test->priv;
@@ -603,6 +627,7 @@ static void the_transmit_queue_changes_when_no_frame_is_under_way(struct kunit *
 static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(the_transmit_queue_changes_when_no_frame_is_under_way),
 	KUNIT_CASE(frames_are_charged_until_the_stack_frees_them),
+	KUNIT_CASE(a_frame_uses_the_memory_of_frames_that_are_gone),
 	KUNIT_CASE(what_the_netdev_cannot_take_is_not_sent),
 	KUNIT_CASE(frames_that_a_netdev_keeps_outlive_the_device),
 	KUNIT_CASE(freed_frames_wake_nobody_before_half_the_queue_is_empty),
