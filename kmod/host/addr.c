@@ -22,7 +22,7 @@ static DEFINE_MUTEX(snic_addrs_lock);
  * The table has the addresses of this host's netdevs, whose number the kernel limits: a weak hash
  * suffices.
  */
-static u32 snic_addr_hash(const struct sirdma_ip *ip)
+static __always_inline u32 snic_addr_hash(const struct sirdma_ip *ip)
 {
 	u32 words[4];
 
@@ -36,8 +36,8 @@ static bool snic_addr_is_link_local(const struct sirdma_ip *ip)
 	return ip->b[0] == 0xfe && (ip->b[1] & 0xc0) == 0x80;
 }
 
-static bool snic_addr_equal(const struct snic_addr *addr, const struct sirdma_ip *ip, bool has_vlan,
-			    u16 vlan_id)
+static __always_inline bool snic_addr_equal(const struct snic_addr *addr,
+					    const struct sirdma_ip *ip, bool has_vlan, u16 vlan_id)
 {
 	return !memcmp(&addr->ip, ip, sizeof(*ip)) && addr->has_vlan == has_vlan &&
 	       (!has_vlan || addr->vlan_id == vlan_id);

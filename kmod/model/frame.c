@@ -48,7 +48,7 @@ u32 snic_frame_eth(const struct snic_flow *flow, bool inline_vlan, u8 *out)
 	return p - out;
 }
 
-static u32 get_be32(const u8 *p)
+static __always_inline u32 get_be32(const u8 *p)
 {
 	__be32 be;
 

@@ -176,8 +176,8 @@ public:
 	}
 	void await_write(uint32_t n) const
 	{
-		const auto *last = reinterpret_cast<const volatile uint8_t *>(memory_.data()) +
-				   2 * bytes_ - 1;
+		const auto *last =
+			reinterpret_cast<const volatile uint8_t *>(memory_.data()) + 2 * bytes_ - 1;
 		const auto limit = Clock::now() + std::chrono::milliseconds(patience_ms);
 		while (*last != static_cast<uint8_t>(n)) {
 			if (Clock::now() > limit)
@@ -209,8 +209,7 @@ public:
 			if (n < 0)
 				die("ibv_poll_cq", -n);
 			if (n && wc.status != IBV_WC_SUCCESS) {
-				std::fprintf(stderr, "qpbench: %s\n",
-					     ibv_wc_status_str(wc.status));
+				std::fprintf(stderr, "qpbench: %s\n", ibv_wc_status_str(wc.status));
 				_exit(1);
 			}
 			if (n)
@@ -468,7 +467,8 @@ int main(int argc, char **argv)
 		verbs::time_writes(argv[2], argv[3], count, seconds, pairs);
 		return 0;
 	}
-	std::fprintf(stderr, "qpbench rts DEVICE PEER [COUNT] | lat DEVICE PEER send|write BYTES [COUNT] | "
+	std::fprintf(stderr, "qpbench rts DEVICE PEER [COUNT] | lat DEVICE PEER send|write BYTES "
+			     "[COUNT] | "
 			     "write DEVICE PEER BYTES [SECONDS [QPS]]\n");
 	return 2;
 }
