@@ -7,7 +7,7 @@
 #include "transport.h"
 #include "window.h"
 
-/* The bits of a header that are those of the opcode alone in a WQE of one quantum without immediate data. */
+/* Of these bits of its header, a WQE of one quantum without immediate data has only those of the opcode. */
 #define SMALL_KIND (SIRDMA_WQE_OPCODE | SIRDMA_WQE_ADDFRAGCNT | SIRDMA_WQE_IMMDATA_FLAG)
 #define SMALL_WRITE SIRDMA_PREP(SIRDMA_WQE_OPCODE, SIRDMA_OP_WRITE)
 #define SMALL_SEND SIRDMA_PREP(SIRDMA_WQE_OPCODE, SIRDMA_OP_SEND)

@@ -11,16 +11,18 @@
  *
  * What is given up for it:
  *   Keys       Each process of the user that connects gets the target's table, with the keys and addresses
- *              of all its regions, whether or not it may open the memory. One that may can do without.
+ *              of all its regions, whether or not it may open the memory. A process that may open it could find
+ *              them there.
  *   Rights     The kernel lets a debugger write to private memory that is mapped for reading; shared memory
  *              and files it protects. A region can be registered for writing only if its memory is mapped
  *              for writing, and only such regions are written to. But memory that is mapped for reading
  *              later, or replaced by other memory, is written to as long as the region exists, as memory
- *              that a device has pinned would be. Elsewhere the process would be sent SIGSEGV.
+ *              that a device has pinned would be. A store of the process itself would end in SIGSEGV.
  *   Waiting    A copy waits for pages that the target's memory lacks: what was swapped out, or is that of a
- *              file system that does not answer. So copies are made only by calls that post and by polls that find nothing, under no lock
- *              or guard. What waits is that call, whatever else that thread was to do, later requests of the queue pair, its end
- *              (ibv_destroy_qp(), and commands of the device behind it), and the target's ibv_dereg_mr(),
+ *              file system that does not answer. So copies are made only by calls that post and by
+ *              polls that find nothing, under no lock or guard. What waits is that call, whatever else
+ *              its thread was to do, later requests of the queue pair, its end (ibv_destroy_qp(), and
+ *              commands of the device behind it), and the target's ibv_dereg_mr(),
  *              ibv_modify_qp() and ibv_destroy_qp(): these for a second at most, for all initiators
  *              together. An initiator that is stopped (SIGSTOP) is not awaited. One that is frozen in a
  *              copy is, and its connection is closed then; the copy, of SNIC_ONE_SIDED_MAX bytes at most,
