@@ -64,7 +64,8 @@ int main(int argc, char **argv)
 	const size_t bytes = argc == 7 ? std::strtoul(argv[5], nullptr, 10) : 0;
 	const unsigned long count = argc == 7 ? std::strtoul(argv[6], nullptr, 10) : 0;
 	if (!bytes || bytes > 1400 || !count) {
-		std::fprintf(stderr, "udp_latency NETNS ADDRESS PEER-NETNS PEER-ADDRESS BYTES COUNT\n");
+		std::fprintf(stderr, "udp_latency NETNS ADDRESS PEER-NETNS PEER-ADDRESS BYTES "
+				     "COUNT\n");
 		return 2;
 	}
 	const int near = open_socket(argv[1], argv[2], argv[4]);
