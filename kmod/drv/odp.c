@@ -398,8 +398,8 @@ static void sirdma_odp_collect(struct work_struct *work)
 
 /*
  * The children have not ended. Their memory comes back on a queue where no work waits for a page fault,
- * and where only works of their user wait.
- * That it is to be soon moves a work that waits, and that it may be later does not.
+ * and where only works of their user wait. That it is to be soon moves a work that waits, and that it may
+ * be later does not.
  */
 static void sirdma_odp_collect_in(struct sirdma_odp_children *children, unsigned long delay)
 {

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// Page requests: two nodes whose regions lack pages, and the drivers' sides of their queues.
+#pragma once
+
+#include "transport.hpp"
+
+extern "C" {
+#include "model/qp.h"
+#include "model/qp_cmd.h"
+#include "sirdma/prq.h"
+}
+
+namespace sirdma::test::prq
+{
+
+constexpr u64 ms = 1'000'000, page = 4096;
+constexpr u64 cookie = 0x1122334455667788;
+constexpr u32 pd = 1; // of all queue pairs and regions
+constexpr u32 length =
+	4 * page; // of messages, one request of a READ; page 2 is the one that is taken
+
+struct Request {
+	u32 list, qpn;
+	u64 block;
+	u32 count;
+	bool failed;
+	u64 gen, waited;
+};
+
+// The driver's side of a node's queue.
+class Prq {
+public:
+	Prq(Node &node, u32 entries) : node_(node), entries_(entries)
+	{
+		ring_ = node.host.alloc(entries * sizeof(sirdma_page_request));
+	}
+	u32 create(u64 size, u64 addr)
+	{
+		sirdma_cqp_prq cmd{};
+
+		cmd.size = size;
+		cmd.ctx = cookie;
+		cmd.addr = addr;
+		cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_CREATE_PRQ);
+		return node_.drv.exec(cmd);
+	}
+	u32 create() { return create(entries_, ring_.pa); }
+	u32 destroy()
+	{
+		sirdma_cqp_prq cmd{};
+
+		cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_DESTROY_PRQ);
+		return node_.drv.exec(cmd);
+	}
+	std::optional<Request> next(bool ack = true)
+	{
+		const auto &e = static_cast<sirdma_page_request *>(ring_.va)[cons_];
+		const u64 blocks = __atomic_load_n(&e.blocks, __ATOMIC_ACQUIRE), list = e.list;
+
+		if (!!(blocks & SIRDMA_PRQ_VALID) != polarity_)
+			return std::nullopt;
+		if (++cons_ == entries_) {
+			cons_ = 0;
+			polarity_ = !polarity_;
+		}
+		if (ack)
+			this->ack(1);
+		return Request{
+			.list = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_PBLE, list)),
+			.qpn = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_QPN, list)),
+			.block = SIRDMA_GET(SIRDMA_PRQ_BLOCK, blocks) |
+				 SIRDMA_GET(SIRDMA_PRQ_BLOCK_HI, blocks) << 32,
+			.count = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_COUNT, blocks)),
+			.failed = !!(blocks & SIRDMA_PRQ_FAILED),
+			.gen = SIRDMA_GET(SIRDMA_PRQ_GEN, list),
+			.waited = SIRDMA_GET(SIRDMA_PRQ_WAITED, list),
+		};
+	}
+	void ack(u32 count) { node_.host.write32(SIRDMA_REG_PRQACK, count); }
+
+private:
+	Node &node_;
+	u32 entries_, cons_ = 0;
+	bool polarity_ = true;
+	sirdma_dma_mem ring_;
+};
+
+class PageRequests : public Transport {
+protected:
+	PageRequests() : at_a(a, 16), at_b(b, 16) {}
+	void SetUp() override
+	{
+		ASSERT_EQ(at_a.create(), SIRDMA_CQP_OK);
+		ASSERT_EQ(at_b.create(), SIRDMA_CQP_OK);
+	}
+	static void set(Node &node, size_t block, u64 mark)
+	{
+		node.drv.write_pble(node.mr.first_pble + static_cast<u32>(block),
+				    mark ? mark : node.mem->blocks()[block]);
+	}
+	// The mark that answers the latest requests of the queue pair
+	u64 error_of(const Qp &qp)
+	{
+		snic_qp *at = snic_qp_get(qp.node.host.dev(), qp.id);
+		const u64 gen = at->asks.gen;
+
+		snic_qp_put(at);
+		return SIRDMA_PBLE_ERROR | SIRDMA_PREP(SIRDMA_PBLE_ERROR_QPN, qp.id) |
+		       SIRDMA_PREP(SIRDMA_PBLE_ERROR_GEN, gen);
+	}
+	Wr wr(u8 op, u32 len)
+	{
+		Wr wr{.op = op, .sges = {a.sge(0, len)}};
+
+		if (op != SIRDMA_OP_SEND) {
+			wr.remote = b.va();
+			wr.rkey = b.mr.stag();
+		}
+		return wr;
+	}
+	void expect_request(Prq &prq, const Node &node, const Qp &qp, u32 block, u32 count,
+			    bool failed = false)
+	{
+		const auto got = prq.next();
+
+		ASSERT_TRUE(got);
+		EXPECT_EQ(got->list, node.mr.first_pble);
+		EXPECT_EQ(got->qpn, qp.id);
+		EXPECT_EQ(got->block, block);
+		EXPECT_EQ(got->count, count);
+		EXPECT_EQ(got->failed, failed);
+		EXPECT_NE(got->gen, 0u);
+	}
+	// Requests for the memory that the queue pair has made since then come first.
+	void expect_failure(Prq &prq, const Qp &qp, u64 block)
+	{
+		auto got = prq.next();
+
+		while (got && !got->failed)
+			got = prq.next();
+		ASSERT_TRUE(got);
+		EXPECT_EQ(got->qpn, qp.id);
+		EXPECT_EQ(got->block, block);
+	}
+	// The number of requests that the device makes in so many seconds
+	u32 wait_absent(u32 seconds)
+	{
+		u32 asked = 0;
+
+		for (u32 s = 0; s < seconds; s++) {
+			settle(1000 * ms);
+			while (at_a.next())
+				asked++;
+		}
+		return asked;
+	}
+	Prq at_a, at_b;
+};
+
+} // namespace sirdma::test::prq
