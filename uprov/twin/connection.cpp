@@ -5,6 +5,7 @@
 
 #include "neighbours.hpp"
 #include "no_cancel.hpp"
+#include "ticks.hpp"
 #include "wire_order.hpp"
 
 extern "C" {
@@ -17,13 +18,8 @@ namespace sirdma::twin
 namespace
 {
 
-/*
- * Payload of a super-packet goes by reference if it is longer than this, else it is copied into the
- * ring. Both ends copy then, but in the cache, and neither calls the kernel: 16 KiB messages have 27
- * GB/s instead of 6.9, and 64 KiB ones 45 instead of 20. A record must fit half of the ring.
- */
-constexpr size_t reference_min = (64 << 10) + 1;
-static_assert(reference_min <= ring_record_max / 2 + 1);
+/* Payload that is copied must fit half of the ring. */
+static_assert(PayloadChoice::bytes_max <= ring_record_max / 2);
 /* A reader that takes no references gets records of so many bytes, and copies out meanwhile. */
 constexpr size_t copy_max = 16 << 10;
 /*
@@ -51,6 +47,13 @@ size_t payload_of(const snic_burst &burst, u32 at, u32 n) noexcept
 	for (u32 i = at; i < at + n; ++i)
 		bytes += burst.pkts[i].payload_len;
 	return bytes;
+}
+
+bool goes_by_reference(uint32_t takes, size_t bytes) noexcept
+{
+	if (bytes < PayloadChoice::bytes_min || bytes > PayloadChoice::bytes_max)
+		return bytes > PayloadChoice::bytes_max;
+	return takes & takes_references_of(PayloadChoice::class_of(static_cast<u32>(bytes)));
 }
 
 } // namespace
@@ -105,7 +108,7 @@ u32 Connection::put_all(snic_burst &burst) noexcept
 	for (i = 0; i < burst.npkts; i += n) {
 		n = takes ? snic_super_count(&burst, i, lease ? SNIC_BURST_BYTES : copy_max) : 1;
 
-		const bool refer = lease && n > 1 && payload_of(burst, i, n) >= reference_min;
+		const bool refer = lease && n > 1 && goes_by_reference(takes, payload_of(burst, i, n));
 
 		if (n > 1 ? !put_super(out_, burst, i, n, refer ? lease : 0, payload) :
 			    !put_packet(out_, burst, i, payload))
@@ -196,6 +199,17 @@ bool Connection::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 	return false;
 }
 
+/* Accept references, for middle lengths where they are the better way. */
+void Connection::take_references() noexcept
+{
+	uint32_t kinds = takes_supers | takes_references;
+
+	for (u32 i = 0; i < PayloadChoice::classes; ++i)
+		if (choice_.refers(i))
+			kinds |= takes_references_of(i);
+	take_kinds(kinds);
+}
+
 bool Connection::take_packets(const RecordHead &record, uint8_t *data, PacketSink &sink) noexcept
 {
 	SuperRecord super;
@@ -208,8 +222,14 @@ bool Connection::take_packets(const RecordHead &record, uint8_t *data, PacketSin
 	 * readable.
 	 */
 	if (!received_under_ && leased_.try_once())
-		take_kinds(takes_supers | takes_references);
+		take_references();
+
+	const u64 start = ticks();
+
 	sink.packet(node->addr, super.packet(), record.flags & record_more);
+	if (leased_.readable() && choice_.note(received_under_, super.head.payload_len,
+					       ticks() - start, in_.copy_cost())) [[unlikely]]
+		take_references();
 	return true;
 }
 

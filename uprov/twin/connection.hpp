@@ -12,6 +12,7 @@
 #include "lease.hpp"
 #include "no_cancel.hpp"
 #include "one_sided.hpp"
+#include "payload_choice.hpp"
 #include "record.hpp"
 
 namespace sirdma::twin
@@ -118,6 +119,7 @@ private:
 		  PacketSink &sink) noexcept;
 	bool take_packets(const RecordHead &head, uint8_t *data, PacketSink &sink) noexcept;
 	void take_kinds(uint32_t kinds) noexcept;
+	void take_references() noexcept;
 	void release() noexcept;
 
 	std::atomic<u32> references_{1};
@@ -125,6 +127,7 @@ private:
 	RingPair rings_;
 	RingReader in_;
 	LeaseReader leased_; /* reader of the neighbour's memory */
+	PayloadChoice choice_;
 	Access access_;
 	Grant grant_;
 	uint64_t received_under_ = 0; /* lease number of the packet that is being received */

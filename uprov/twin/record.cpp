@@ -106,7 +106,9 @@ bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter
 	 */
 	static_assert(sizeof(RecordHead) + sizeof(pkt.hdr) <= ring_align);
 	memcpy(to, pkt.hdr, sizeof(pkt.hdr));
-	if (pkt.payload_len) {
+	if (pkt.payload_len >= RingCopy::bytes_min) {
+		ring.copy(to + pkt.hdr_len, payload, pkt.payload_len);
+	} else if (pkt.payload_len) {
 		if (const void *from = snic_seg_whole(&payload, pkt.payload_len)) [[likely]]
 			memcpy(to + pkt.hdr_len, from, pkt.payload_len);
 		else
@@ -152,7 +154,7 @@ bool put_super(RingWriter &ring, const snic_burst &burst, u32 at, u32 n, uint64_
 		memcpy(to + sizeof(head), pieces, body);
 		payload = behind;
 	} else {
-		snic_seg_copy(&payload, to + sizeof(head), super.payload_len);
+		ring.copy(to + sizeof(head), payload, super.payload_len);
 	}
 	commit(ring, sizeof(head) + body, record_super, at + n < burst.npkts);
 	return true;

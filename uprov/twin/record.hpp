@@ -27,9 +27,14 @@ constexpr uint16_t record_more = 1;
 /* The upper byte of the flags of packets is their traffic class. */
 constexpr unsigned record_class_shift = 8;
 
-/* Bit in RingControl::takes: the reader accepts super-packets. */
+/* Bits in RingControl::takes: what the reader accepts. */
 constexpr uint32_t takes_supers = 1;
-constexpr uint32_t takes_references = 2;
+constexpr uint32_t takes_references = 2; /* for long payload */
+/* The same for a class of middle lengths (payload_choice.hpp). */
+constexpr uint32_t takes_references_of(u32 length_class) noexcept
+{
+	return takes_references << (1 + length_class);
+}
 
 /* Precedes a datagram that is handed over. */
 struct DatagramHead {

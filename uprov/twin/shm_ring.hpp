@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core.hpp"
+#include "ring_copy.hpp"
 
 namespace sirdma::twin
 {
@@ -34,6 +34,7 @@ struct RingControl {
 	std::atomic<uint64_t> lease{0}; /* current lease number, set by the writer */
 	std::atomic<uint32_t> reading{0}; /* set by the reader while it reads the writer's memory */
 	std::atomic<uint32_t> grants{0}; /* set by the reader: the writer may access its memory */
+	std::atomic<uint32_t> copy_cost{0}; /* set by the writer, see RingCopy::cost() */
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -87,6 +88,16 @@ public:
 		if (tail_ + need - head_ > ring_bytes && !look_for_room(need)) [[unlikely]]
 			return nullptr;
 		return at(tail_) + sizeof(RecordHead);
+	}
+
+	/* Copy payload into the reserved record, see RingCopy. */
+	void copy(uint8_t *to, snic_seg_iter &payload, u32 len) noexcept
+	{
+		const u32 before = copy_.cost();
+
+		copy_.copy(to, payload, len);
+		if (copy_.cost() != before) [[unlikely]]
+			control_->copy_cost.store(copy_.cost(), std::memory_order_relaxed);
 	}
 
 	/* The reserved record is complete; the next publish() makes it visible. */
@@ -179,6 +190,7 @@ private:
 	uint64_t head_ = 0; /* position of the reader, as last read */
 	uint64_t trimmed_ = 0; /* of the records before this position no page is in use */
 	bool broken_ = false;
+	RingCopy copy_;
 };
 
 class RingReader {
@@ -206,6 +218,10 @@ public:
 	}
 
 	/* See RingControl. */
+	u32 copy_cost() const noexcept
+	{
+		return control_->copy_cost.load(std::memory_order_relaxed);
+	}
 	void set_takes(uint32_t kinds) noexcept { control_->takes.store(kinds); }
 	bool waiting() const noexcept
 	{
