@@ -89,7 +89,8 @@ void settle(PayloadChoice &choice, u32 bytes, u64 copy, u64 refer, u32 cost)
 	for (u32 i = 0; i < 2 * Trial::measured; ++i) {
 		const bool by_reference = choice.refers(of);
 
-		(void)choice.note(by_reference, bytes, bytes / kib * (by_reference ? refer : copy), cost);
+		(void)choice.note(by_reference, bytes, bytes / kib * (by_reference ? refer : copy),
+				  cost);
 	}
 }
 

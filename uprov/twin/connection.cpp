@@ -108,7 +108,8 @@ u32 Connection::put_all(snic_burst &burst) noexcept
 	for (i = 0; i < burst.npkts; i += n) {
 		n = takes ? snic_super_count(&burst, i, lease ? SNIC_BURST_BYTES : copy_max) : 1;
 
-		const bool refer = lease && n > 1 && goes_by_reference(takes, payload_of(burst, i, n));
+		const bool refer = lease && n > 1 &&
+				   goes_by_reference(takes, payload_of(burst, i, n));
 
 		if (n > 1 ? !put_super(out_, burst, i, n, refer ? lease : 0, payload) :
 			    !put_packet(out_, burst, i, payload))
