@@ -95,7 +95,7 @@ sirdma_ip Packet::address(bool dst) const
 bool parse_frame(Packet &pkt)
 {
 	const auto &b = pkt.bytes;
-	size_t udp, ip_len;
+	size_t udp = 0, ip_len = 0;
 	u16 type;
 
 	if (b.size() < 18)

@@ -60,7 +60,7 @@ u32 TestHost::bus_read(sirdma_bus *bus, u32 reg)
 
 void TestHost::bus_write(sirdma_bus *bus, u32 reg, u32 val)
 {
-	std::atomic_thread_fence(std::memory_order_seq_cst);
+	smp_mb();
 	snic_reg_write(self(bus).dev_, reg, val);
 }
 
