@@ -85,12 +85,18 @@ static bool prq_is_answer(const struct snic_qp *qp, u64 mark)
 	       SIRDMA_GET(SIRDMA_PBLE_ERROR_QPN, mark) == qp->obj.id;
 }
 
-/* A sum that another packet changes which @qp sends, has acknowledged, or receives. */
-static u32 prq_progress(struct snic_qp *qp)
+/*
+ * A sum that changes when the requester sends a new packet or has one acknowledged, or when the
+ * responder accepts one or sends a READ response.
+ */
+static u32 prq_progress(struct snic_qp *qp, enum snic_side side)
 {
-	const struct snic_rd *rd = snic_rd_next(qp);
+	const struct snic_rd *rd;
 
-	return qp->req.una + qp->req.max + qp->resp.epsn + (rd ? rd->psn + rd->pos : 0);
+	if (side == SNIC_REQUESTER)
+		return qp->req.una + qp->req.max;
+	rd = snic_rd_next(qp);
+	return qp->resp.epsn + (rd ? rd->psn + rd->pos : 0);
 }
 
 static u8 prq_next_gen(struct snic_prq *prq)
@@ -105,25 +111,23 @@ static u8 prq_next_gen(struct snic_prq *prq)
 	return gen;
 }
 
-/* @qp makes a request. Returns its SIRDMA_PRQ_WAITED. From then on the QP has a generation. */
-static u64 prq_waited(struct snic_qp *qp)
+/* @side of @qp makes a request. Returns its SIRDMA_PRQ_WAITED. */
+static u64 prq_waited(struct snic_qp *qp, enum snic_side side)
 {
-	const u32 progress = prq_progress(qp);
+	const u32 progress = prq_progress(qp, side);
 	const u64 now = port_now_ns(qp->dev->clock);
-	struct snic_page_asks *asks = &qp->asks;
+	const u64 since = qp->asks.wait[side].since;
 
-	if (asks->gen && asks->progress == progress)
-		return min_t(u64, 1 + ((now - asks->since) >> SIRDMA_PRQ_WAITED_SHIFT),
+	if (since && qp->asks.wait[side].progress == progress)
+		return min_t(u64, 1 + ((now - since) >> SIRDMA_PRQ_WAITED_SHIFT),
 			     SIRDMA_GET(SIRDMA_PRQ_WAITED, ~0ull));
-	if (!asks->gen)
-		asks->gen = prq_next_gen(&qp->dev->prq);
-	asks->progress = progress;
-	asks->since = now;
+	qp->asks.wait[side].progress = progress;
+	qp->asks.wait[side].since = now;
 	return 0;
 }
 
-enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr, u64 va, u32 len,
-				    enum snic_mem mem)
+enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, enum snic_side side,
+				    const struct snic_mr *mr, u64 va, u32 len, enum snic_mem mem)
 {
 	u64 off = va - mr->map.base + mr->map.first_block_off;
 	u64 first = off >> mr->map.block_shift, last = (off + len - 1) >> mr->map.block_shift;
@@ -143,7 +147,9 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr
 			 SIRDMA_PREP(SIRDMA_PRQ_COUNT, last - first + 1);
 		if (mem == SNIC_MEM_ERROR)
 			blocks |= SIRDMA_PRQ_FAILED;
-		waited = prq_waited(qp);
+		if (!qp->asks.gen)
+			qp->asks.gen = prq_next_gen(&qp->dev->prq);
+		waited = prq_waited(qp, side);
 		prq_post(qp->dev,
 			 SIRDMA_PREP(SIRDMA_PRQ_PBLE, mr->map.first_pble) |
 				 SIRDMA_PREP(SIRDMA_PRQ_WAITED, waited) |

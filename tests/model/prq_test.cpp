@@ -332,6 +332,40 @@ TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
 	}
 }
 
+// What one direction of a queue pair does is no progress of the other one.
+TEST_F(PageRequests, OneDirectionWaitsWhileTheOtherIsBusy)
+{
+	constexpr u64 unit = 1ull << SIRDMA_PRQ_WAITED_SHIFT;
+	const auto write = [](Node &from, Node &to, size_t at) {
+		return Wr{.op = SIRDMA_OP_WRITE,
+			  .sges = {from.sge(at, 64)},
+			  .remote = to.va() + at,
+			  .rkey = to.mr.stag()};
+	};
+
+	for (const bool requester : {true, false}) {
+		SCOPED_TRACE(requester ? "requester" : "responder");
+		auto l = link({.rnr_retry = 7});
+		Qp &waits = requester ? l->a : l->b, &busy = requester ? l->b : l->a;
+		u64 waited = 0;
+
+		set(a, 0, SIRDMA_PBLE_ABSENT);
+		waits.post(write(waits.node, busy.node, 0));
+		for (u32 n = 0; n < 12; n++) {
+			busy.post(write(busy.node, waits.node, 3 * page));
+			expect_ok(wait_send(busy), SIRDMA_OP_WRITE);
+			settle(unit);
+			while (const auto got = at_a.next())
+				waited = got->waited;
+		}
+		EXPECT_GE(waited, 11u);
+		set(a, 0, 0);
+		expect_ok(wait_send(waits), SIRDMA_OP_WRITE);
+		while (at_a.next())
+			;
+	}
+}
+
 // The queue pair that waits asks again each time that it tries.
 TEST_F(PageRequests, RequestsThatFindNoRoomAreMadeAgain)
 {
