@@ -68,6 +68,51 @@ TEST_F(PageRequests, ReadWhoseFirstByteIsAbsentNamesItsWholeLength)
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
 }
 
+// The usual attributes. An RNR NAK keeps the requester from giving up.
+TEST_F(PageRequests, ReadThatHasBegunWaitsForItsMemory)
+{
+	auto l = link({.timeout = 14, .retry_cnt = 7});
+	u64 waited = 0;
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	for (u32 s = 0; s < 12; s++) {
+		settle(1000 * ms);
+		while (const auto got = at_b.next())
+			waited = got->waited;
+	}
+	EXPECT_TRUE(silent(l->a));
+	EXPECT_GE(waited, 11u);
+	EXPECT_LT(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 12u * 17);
+	set(b, 2, 0);
+	l->b.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+}
+
+// Each page comes when its turn is there, and later than the ACK timeout.
+TEST_F(PageRequests, ReadOfAColdRegionTakesItsPagesAsTheyCome)
+{
+	const size_t pages = b.mem->blocks().size();
+	auto l = link({.timeout = 14, .retry_cnt = 7});
+
+	for (size_t n = 0; n < pages; n++)
+		set(b, n, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, static_cast<u32>(pages * page)));
+	for (size_t n = 0; n < pages; n++) {
+		settle(100 * ms);
+		const auto got = at_b.next();
+		ASSERT_TRUE(got);
+		EXPECT_EQ(got->block, n);
+		while (at_b.next())
+			;
+		set(b, n, 0);
+		l->b.kick(true);
+	}
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), pages * page), 0);
+}
+
 TEST_F(PageRequests, RequesterAsksForItsOwnMemoryAndContinuesWhenTheDriverRings)
 {
 	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
@@ -297,7 +342,6 @@ TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
 			Prq &prq = own ? at_a : at_b;
 			u64 waited = 0;
 
-			// Block 0: the responder to a READ that has begun would not wait for so long.
 			set(node, 0, SIRDMA_PBLE_ABSENT);
 			set(node, 3, SIRDMA_PBLE_ABSENT);
 			l->a.post(wr(op, length));
