@@ -50,7 +50,7 @@ struct sirdma_odp_job {
 	enum sirdma_odp_job_type type;
 	u32 count;
 	u32 qpn;
-	u8 gen;
+	u32 gen;
 	u8 waited;
 };
 

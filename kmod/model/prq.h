@@ -14,7 +14,7 @@ struct snic_prq {
 	u32 entries; /* 0: the queue does not exist */
 	u32 prod;
 	u32 pending; /* requests that PRQACK has not acknowledged */
-	u8 gen; /* the generation that a queue pair got last */
+	u32 gen; /* the generation that a queue pair got last */
 	bool polarity;
 	struct snic_aeq_events async; /* PAGE_REQUEST */
 };
@@ -33,7 +33,7 @@ struct snic_page_asks {
 		u64 since; /* time of the first request without progress, ns; 0: there was none */
 		u32 progress; /* see prq_progress() */
 	} wait[SNIC_SIDES];
-	u8 gen; /* generation (sirdma/prq.h); 0: it has asked for nothing */
+	u32 gen; /* generation (sirdma/prq.h); 0: it has asked for nothing */
 };
 
 /*

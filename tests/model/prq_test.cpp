@@ -298,7 +298,9 @@ TEST_F(PageRequests, TheErrorOfAnEarlierTimeIsAbsentMemory)
 }
 
 // The driver answers a request when the queue pair was reset already, and asks for other memory by then.
-TEST_F(PageRequests, TheErrorOfBeforeAResetIsAbsentMemory)
+class PageRequestsAfterReset : public PageRequests, public testing::WithParamInterface<u32> {};
+
+TEST_P(PageRequestsAfterReset, TheErrorOfBeforeIsAbsentMemory)
 {
 	auto l = link();
 
@@ -313,6 +315,7 @@ TEST_F(PageRequests, TheErrorOfBeforeAResetIsAbsentMemory)
 	}
 	while (at_b.next())
 		;
+	b.host.dev()->prq.gen += GetParam(); // so many other queue pairs have asked meanwhile
 	l->connect();
 	set(b, 1, SIRDMA_PBLE_ABSENT);
 	set(b, 2, mark);
@@ -328,6 +331,8 @@ TEST_F(PageRequests, TheErrorOfBeforeAResetIsAbsentMemory)
 	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
 }
+
+INSTANTIATE_TEST_SUITE_P(OthersAsked, PageRequestsAfterReset, testing::Values(0, 254, 65534));
 
 // A request tells the driver for how long its queue pair has sent and received nothing new.
 TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
