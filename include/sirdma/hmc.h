@@ -95,7 +95,7 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
  */
 #define SIRDMA_PBLE_ERROR SIRDMA_BIT(1)
 #define SIRDMA_PBLE_ERROR_QPN SIRDMA_MASK(35, 12)
-#define SIRDMA_PBLE_ERROR_GEN SIRDMA_MASK(43, 36) /* SIRDMA_PRQ_GEN of the request */
+#define SIRDMA_PBLE_ERROR_GEN SIRDMA_MASK(55, 36) /* SIRDMA_PRQ_GEN of the request */
 
 /* Buffer of QUERY_FPM: the limits of the device. */
 struct sirdma_fpm_query {

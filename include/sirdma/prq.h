@@ -27,9 +27,9 @@
  * a new generation with its first request after a reset, which its requests and their answers name.
  *
  * A request says for how long the QP has asked without success, so that the driver knows when to answer
- * by an error although memory may come later: SIRDMA_PRQ_WAITED is 0 in the first request after the QP
- * has sent or received a new packet, and then 1 more than the time since that request, in units of
- * 2^30 ns.
+ * by an error although memory may come later: SIRDMA_PRQ_WAITED is 0 in the first request after the
+ * requester, or the responder, of the QP has sent or received a new packet, and then 1 more than the
+ * time since that request, in units of 2^30 ns.
  *
  * Of a sparse list (hmc.h) the entry that is written is the one at which the tables end: that of the
  * block, or the entry above it that names no table.
@@ -43,19 +43,18 @@
 #include "bits.h"
 
 struct sirdma_page_request {
-	__le64 list; /* SIRDMA_PRQ_PBLE, _WAITED, _QPN, _GEN */
-	__le64 blocks; /* SIRDMA_PRQ_BLOCK, _COUNT, _FAILED, _VALID; written last */
+	__le64 block; /* SIRDMA_PRQ_PBLE, _BLOCK */
+	__le64 qp; /* all others; written last */
 };
 SIRDMA_SIZE_IS(struct sirdma_page_request, 16);
 #define SIRDMA_PRQ_PBLE SIRDMA_MASK(27, 0) /* the first PBLE of the region's list, or its root */
-#define SIRDMA_PRQ_WAITED SIRDMA_MASK(31, 28) /* 15: at least 14 units */
+#define SIRDMA_PRQ_BLOCK SIRDMA_MASK(63, 28) /* index in the list of the block that was absent */
+#define SIRDMA_PRQ_QPN SIRDMA_MASK(23, 0) /* the QP that waits, or failed */
+#define SIRDMA_PRQ_GEN SIRDMA_MASK(43, 24) /* generation of that QP, not 0 */
+/* The blocks that the message needs from there on, 1 or more. The greatest number: or more of them. */
+#define SIRDMA_PRQ_COUNT SIRDMA_MASK(57, 44)
+#define SIRDMA_PRQ_WAITED SIRDMA_MASK(61, 58) /* 15: at least 14 units */
 #define SIRDMA_PRQ_WAITED_SHIFT 30 /* log2 of a unit, ns */
-#define SIRDMA_PRQ_QPN SIRDMA_MASK(55, 32) /* the QP that waits, or failed */
-#define SIRDMA_PRQ_GEN SIRDMA_MASK(63, 56) /* generation of that QP, not 0 */
-#define SIRDMA_PRQ_BLOCK SIRDMA_MASK(31, 0) /* index in the list of the block that was absent */
-#define SIRDMA_PRQ_COUNT \
-	SIRDMA_MASK(55, 32) /* blocks that the message needs from there on, 1 or more */
-#define SIRDMA_PRQ_BLOCK_HI SIRDMA_MASK(59, 56) /* bits 35:32 of the block, of a sparse list */
 #define SIRDMA_PRQ_FAILED SIRDMA_BIT(62) /* SIRDMA_PBLE_ERROR: the access failed */
 #define SIRDMA_PRQ_VALID SIRDMA_BIT(63) /* 1 on the first lap of the ring, and flips on wrap */
 

@@ -31,6 +31,7 @@ static const struct rdma_stat_desc sirdma_stat_descs[] = {
 	[DRIVER(ODP_FAULTS)] = { .name = "odp_faults" },
 	[DRIVER(ODP_FAILURES)] = { .name = "odp_failures" },
 	[DRIVER(ODP_INVALIDATIONS)] = { .name = "odp_invalidations" },
+	[DRIVER(ODP_DROPS)] = { .name = "odp_drops" },
 	[DRIVER(ODP_RECLAIMS)] = { .name = "odp_reclaims" },
 	[DRIVER(QP_MODIFY_REJECTED)] = { .name = "qp_modify_rejected" },
 	[DRIVER(QP_MODIFY_FAILURES)] = { .name = "qp_modify_failures" },

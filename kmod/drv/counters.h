@@ -15,6 +15,7 @@ enum sirdma_counter {
 	SIRDMA_COUNTER_ODP_FAULTS, /* requests of the device for pages */
 	SIRDMA_COUNTER_ODP_FAILURES, /* those for which the process has no memory */
 	SIRDMA_COUNTER_ODP_INVALIDATIONS, /* times that memory went away which the device had */
+	SIRDMA_COUNTER_ODP_DROPS, /* requests and advice without room: a queue pair asks again */
 	SIRDMA_COUNTER_ODP_RECLAIMS, /* page lists of implicit regions taken for others */
 	SIRDMA_COUNTER_QP_MODIFY_REJECTED,
 	SIRDMA_COUNTER_QP_MODIFY_FAILURES,

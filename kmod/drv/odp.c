@@ -20,9 +20,9 @@
 #include "user.h"
 
 /*
- * Works of one region, and requests that wait for one work, at most. Requests of different queue pairs are
- * not merged, even for the same page. A request beyond this is dropped, and the queue pair asks again. Not
- * tuned.
+ * Works of an implicit region, and requests that wait for one work, at most. Requests of different queue
+ * pairs are not merged, even for the same page. A request beyond this is counted and dropped, and the queue
+ * pair asks again. Not tuned.
  */
 #define SIRDMA_ODP_WORKS 8
 #define SIRDMA_ODP_JOBS 32
@@ -33,6 +33,12 @@
  * error that names the access instead of a queue pair that hangs. Not tuned.
  */
 #define SIRDMA_ODP_PATIENCE 11
+
+/*
+ * What an explicit region costs beyond its pages, in pages as odp_user.h charges them: 3 KiB, of which its
+ * work is 1 KiB. An implicit one is charged as one child, whose 12 KiB cover its root and its works.
+ */
+#define SIRDMA_ODP_REGION_PAGES 128
 
 /* Ranges are named by an unsigned long. */
 #define SIRDMA_ODP_IMPLICIT IS_ENABLED(CONFIG_64BIT)
@@ -47,23 +53,25 @@ enum sirdma_odp_job_type {
 
 struct sirdma_odp_job {
 	u64 block;
-	enum sirdma_odp_job_type type;
 	u32 count;
 	u32 qpn;
-	u8 gen;
+	u32 gen;
+	u8 type; /* enum sirdma_odp_job_type */
 	u8 waited;
 };
 
 /*
  * The requests for one child, all advice on an implicit region, or all requests for an explicit one, whose
  * range admits one walk of the page tables at a time. A page fault that takes long holds up these only.
+ * A work is memory of its region, which the registration allocates, and accounts to its process.
  */
 struct sirdma_odp_work {
 	struct work_struct work;
-	struct list_head link; /* of sirdma_odp_mr.works */
-	struct sirdma_odp_mr *odp; /* a reference */
-	u64 key; /* sirdma_odp_key() of the requests */
+	struct sirdma_odp_mr *odp;
+	/* Under the lock of the lists */
+	bool busy; /* it is queued, or takes requests, with a reference to the region */
 	u32 njobs; /* used entries of jobs[] */
+	u64 key; /* sirdma_odp_key() of the requests */
 	struct sirdma_odp_job jobs[SIRDMA_ODP_JOBS];
 };
 
@@ -88,11 +96,10 @@ struct sirdma_odp_mr {
 	u64 length;
 	u64 blocks;
 	u32 first_off; /* offset of the first byte in its page */
-	/* One of the region, one of each work, one for each ibv_advise_mr() that runs */
+	/* One of the region, one of each busy work, one for each ibv_advise_mr() that runs */
 	refcount_t refs;
-	/* Under the lock of the lists, as are their requests */
-	struct list_head works;
 	u32 nworks;
+	struct sirdma_odp_work works[];
 };
 
 static struct sirdma_odp_mr *to_sodp(struct sirdma_mr *mr)
@@ -222,10 +229,10 @@ static void sirdma_odp_put(struct sirdma_odp_mr *odp)
 		mmdrop(odp->mm);
 	sirdma_odp_user_put(odp->user, odp->charged);
 	put_device(&odp->dev->ibdev.dev);
-	kfree(odp);
+	kvfree(odp);
 }
 
-/* Take the next request. Without one the region forgets the work, and its next request has another. */
+/* Take the next request. Without one the work is free for other requests. */
 static bool sirdma_odp_next(struct sirdma_odp_work *work, struct sirdma_odp_job *job)
 {
 	struct xarray *lists = &work->odp->dev->odp.lists;
@@ -236,10 +243,8 @@ static bool sirdma_odp_next(struct sirdma_odp_work *work, struct sirdma_odp_job 
 	if (found) {
 		*job = work->jobs[0];
 		memmove(work->jobs, work->jobs + 1, --work->njobs * sizeof(work->jobs[0]));
-	} else {
-		list_del(&work->link);
-		work->odp->nworks--;
 	}
+	work->busy = found;
 	xa_unlock_bh(lists);
 	return found;
 }
@@ -253,8 +258,8 @@ static void sirdma_odp_work(struct work_struct *w)
 		sirdma_odp_do(work->odp, &job);
 		cond_resched();
 	}
+	/* The work may be queued again by now, with a reference of its own. */
 	sirdma_odp_put(work->odp);
-	kfree(work);
 }
 
 static u64 sirdma_odp_key(const struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
@@ -269,26 +274,22 @@ static u64 sirdma_odp_key(const struct sirdma_odp_mr *odp, const struct sirdma_o
 /* The work for @key, or NULL. The lock of the lists is held. */
 static struct sirdma_odp_work *sirdma_odp_get_work(struct sirdma_odp_mr *odp, u64 key)
 {
-	struct sirdma_odp_work *work;
+	struct sirdma_odp_work *work, *unused = NULL;
 
-	list_for_each_entry(work, &odp->works, link)
-		if (work->key == key)
+	for (work = odp->works; work < odp->works + odp->nworks; work++) {
+		if (!work->busy)
+			unused = work;
+		else if (work->key == key)
 			return work;
-	if (odp->nworks == SIRDMA_ODP_WORKS)
+	}
+	if (!unused)
 		return NULL;
-	work = kmalloc(sizeof(*work), GFP_NOWAIT | __GFP_NOWARN);
-	if (!work)
-		return NULL;
-	INIT_WORK(&work->work, sirdma_odp_work);
-	work->odp = odp;
-	work->key = key;
-	work->njobs = 0;
+	unused->busy = true;
+	unused->key = key;
 	refcount_inc(&odp->refs);
-	list_add_tail(&work->link, &odp->works);
-	odp->nworks++;
 	/* It waits for the lock before it looks for a request. */
-	queue_work(odp->user->wq, &work->work);
-	return work;
+	queue_work(odp->user->wq, &unused->work);
+	return unused;
 }
 
 static bool sirdma_odp_is_same(const struct sirdma_odp_job *a, const struct sirdma_odp_job *b)
@@ -297,22 +298,31 @@ static bool sirdma_odp_is_same(const struct sirdma_odp_job *a, const struct sird
 	       a->qpn == b->qpn && a->gen == b->gen;
 }
 
-/* The lock of the lists is held, and the region is in them or has been found by sirdma_odp_get(). */
-static void sirdma_odp_add(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
+/* Returns false if there is no room. The lock of the lists is held. */
+static bool sirdma_odp_queue(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
 {
 	struct sirdma_odp_work *work = sirdma_odp_get_work(odp, sirdma_odp_key(odp, job));
 	struct sirdma_odp_job *has;
 
 	if (!work)
-		return;
+		return false;
 	for (has = work->jobs; has < work->jobs + work->njobs; has++) {
 		if (sirdma_odp_is_same(has, job)) {
 			has->waited = job->waited;
-			return;
+			return true;
 		}
 	}
-	if (work->njobs < SIRDMA_ODP_JOBS)
-		work->jobs[work->njobs++] = *job;
+	if (work->njobs == SIRDMA_ODP_JOBS)
+		return false;
+	work->jobs[work->njobs++] = *job;
+	return true;
+}
+
+/* The lock of the lists is held, and the region is in them or has been found by sirdma_odp_get(). */
+static void sirdma_odp_add(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
+{
+	if (!sirdma_odp_queue(odp, job))
+		sirdma_count(&odp->dev->counters, SIRDMA_COUNTER_ODP_DROPS);
 }
 
 void sirdma_odp_ask(void *ctx, const struct sirdma_page_ask *ask)
@@ -477,7 +487,7 @@ static void sirdma_odp_end(struct sirdma_odp_mr *odp)
 	xa_erase_bh(&dev->odp.lists, sirdma_pbl_first(&odp->mr.pbl));
 	/* The device and ibv_advise_mr() do not find the region any more. */
 	xa_lock_bh(&dev->odp.lists);
-	list_for_each_entry(work, &odp->works, link)
+	for (work = odp->works; work < odp->works + odp->nworks; work++)
 		work->njobs = 0;
 	xa_unlock_bh(&dev->odp.lists);
 	if (odp->implicit) {
@@ -526,30 +536,37 @@ static void sirdma_odp_measure(struct sirdma_odp_mr *odp, const struct sirdma_re
 	odp->base = region->access & IB_ZERO_BASED ? 0 : region->iova;
 	odp->length = region->length;
 	odp->blocks = sirdma_odp_pages(region);
-	odp->charged = odp->blocks;
+	odp->charged = SIRDMA_ODP_REGION_PAGES + odp->blocks;
 	odp->first_off = offset_in_page(region->start);
 }
 
 static struct sirdma_odp_mr *sirdma_odp_alloc(struct ib_pd *ibpd,
 					      const struct sirdma_region *region)
 {
-	struct sirdma_odp_mr *odp = kzalloc(sizeof(*odp), GFP_KERNEL_ACCOUNT);
+	const u32 nworks = sirdma_odp_is_implicit(region) ? SIRDMA_ODP_WORKS : 1;
+	struct sirdma_odp_work *work;
+	struct sirdma_odp_mr *odp;
 
+	odp = kvzalloc(struct_size(odp, works, nworks), GFP_KERNEL_ACCOUNT);
 	if (!odp)
 		return NULL;
+	odp->nworks = nworks;
+	for (work = odp->works; work < odp->works + nworks; work++) {
+		INIT_WORK(&work->work, sirdma_odp_work);
+		work->odp = odp;
+	}
 	sirdma_odp_measure(odp, region);
 	if (odp->implicit || odp->blocks <= SIRDMA_PBL_MAX_BLOCKS)
 		odp->user = sirdma_odp_user_get(to_suctx(ibpd->uobject->context)->user->uid,
 						odp->charged);
 	if (IS_ERR_OR_NULL(odp->user)) {
-		kfree(odp);
+		kvfree(odp);
 		return NULL;
 	}
 	odp->dev = to_sdev(ibpd->device);
 	get_device(&odp->dev->ibdev.dev);
 	odp->pd = to_spd(ibpd)->id;
 	refcount_set(&odp->refs, 1);
-	INIT_LIST_HEAD(&odp->works);
 	return odp;
 }
 

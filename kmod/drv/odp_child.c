@@ -16,7 +16,10 @@
 /* One leaf of a sparse list. */
 #define CHILD_PAGES SIRDMA_PBLE_PER_LEAF
 #define CHILD_EMPTIED XA_MARK_0
-/* The children that are freed under one hold of the mutex, after one wait for the device. Not tuned. */
+/*
+ * The children that are looked at, and perhaps freed, under one hold of the mutex, after one wait for the
+ * device. Not tuned.
+ */
 #define COLLECT_BATCH 64
 /*
  * How long a child is held for an access, jiffies. Most try again at once. For a QP that has waited for
@@ -183,47 +186,53 @@ static bool child_is_held(const struct sirdma_odp_child *child, const struct sir
 	return !need || need->waited || need->qpn != child->held_for;
 }
 
-/* Cut children without a page, a batch at most. Returns false if there was none. */
+/*
+ * Look at a batch of children without a page, and cut those that nobody needs. The work goes on with the
+ * next batch at once, and comes back later if one is left at the end. Returns false if none was cut.
+ */
 static bool cut_emptied(struct sirdma_odp_children *children, const struct sirdma_odp_need *need,
 			struct list_head *gone)
 {
-	bool more = false, held = false;
 	struct sirdma_odp_child *child;
-	unsigned long number;
-	u32 n = 0;
+	u32 n;
 
-	xa_for_each_marked(&children->set, number, child, CHILD_EMPTIED) {
-		cond_resched();
-		/* The last of its users looks at it. */
-		if (child->users)
-			continue;
-		if (child_is_held(child, need)) {
-			held = true;
-			continue;
-		}
-		more = n++ == COLLECT_BATCH;
-		if (more)
+	for (n = 0; n < COLLECT_BATCH; n++) {
+		child = xa_find(&children->set, &children->next, ULONG_MAX, CHILD_EMPTIED);
+		if (!child)
 			break;
-		xa_clear_mark(&children->set, number, CHILD_EMPTIED);
+		children->next = child->number + 1;
+		if (child->users || child_is_held(child, need))
+			continue;
+		xa_clear_mark(&children->set, child->number, CHILD_EMPTIED);
 		child_cut(child, false, gone);
 	}
-	if (more || held)
-		children->collect_in(children, more ? 0 : CHILD_HOLD_END);
+	if (n == COLLECT_BATCH) {
+		children->collect_in(children, 0);
+	} else {
+		children->next = 0;
+		if (xa_marked(&children->set, CHILD_EMPTIED))
+			children->collect_in(children, CHILD_HOLD_END);
+	}
 	return !list_empty(gone);
 }
 
-/* Cut the child that was not needed for the longest time. Returns false if all are in use or held. */
+/*
+ * Cut the child that was not needed for the longest time. One that is in use or held gets a second chance
+ * behind all others, so that the next call does not look at it again. Returns false after a batch of them.
+ */
 static bool cut_oldest(struct sirdma_odp_children *children, const struct sirdma_odp_need *need,
 		       struct list_head *gone)
 {
 	struct sirdma_odp_child *child;
+	u32 n;
 
-	list_for_each_entry(child, &children->by_use, link) {
-		cond_resched();
+	for (n = 0; n < COLLECT_BATCH && !list_empty(&children->by_use); n++) {
+		child = list_first_entry(&children->by_use, struct sirdma_odp_child, link);
 		if (!child_is_held(child, need) && child_cut(child, true, gone)) {
 			sirdma_count(&children->dev->counters, SIRDMA_COUNTER_ODP_RECLAIMS);
 			return true;
 		}
+		list_move_tail(&child->link, &children->by_use);
 	}
 	return false;
 }

@@ -42,6 +42,7 @@ struct sirdma_odp_children {
 	struct mutex lock; /* protects the members below */
 	bool ended;
 	struct xarray set; /* number -> struct sirdma_odp_child; marked: it has no page */
+	unsigned long next; /* where to go on to look for marked ones */
 	struct list_head by_use; /* the same, the child that was needed last at the end */
 };
 

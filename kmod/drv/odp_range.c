@@ -119,7 +119,7 @@ __le64 *sirdma_odp_range_entry(struct sirdma_odp_range *range, u32 block)
 	return sirdma_pbl_entries(&range->dev->hw, range->list, block, &n);
 }
 
-u64 sirdma_odp_error_of(u32 qpn, u8 gen)
+u64 sirdma_odp_error_of(u32 qpn, u32 gen)
 {
 	return SIRDMA_PBLE_ERROR | SIRDMA_PREP(SIRDMA_PBLE_ERROR_QPN, qpn) |
 	       SIRDMA_PREP(SIRDMA_PBLE_ERROR_GEN, gen);

@@ -70,7 +70,7 @@ void sirdma_odp_range_unlock(struct sirdma_odp_range *range);
 __le64 *sirdma_odp_range_entry(struct sirdma_odp_range *range, u32 block);
 
 /* The mark that answers the requests of QP @qpn while it has the generation @gen. */
-u64 sirdma_odp_error_of(u32 qpn, u8 gen);
+u64 sirdma_odp_error_of(u32 qpn, u32 gen);
 /*
  * The next access that meets @entry, of the QP that @mark names, fails, unless the entry names something
  * by now. A QP whose mark is overwritten asks again. The caller holds the lock of the entry.

@@ -32,11 +32,11 @@ struct sirdma_odp_user {
 
 /*
  * The user @uid, for one more region of @pages pages. Regions on demand pin nothing, but they take memory
- * of the kernel that no limit of the process covers: 24 bytes for each page of an explicit region, and 10 to
- * 25 KiB (by the kernel's version, see verbs_odp_cost) for each child of an implicit one, which is charged
- * as its 512 pages when it is made. So the regions of one user have no more pages than the machine, which
- * is up to 1.2 % of its memory, and those of all users four times as many. Returns ERR_PTR(-ENOMEM)
- * beyond that, or without memory. Sleeps.
+ * of the kernel, most of which no limit of the process covers: 3 KiB for an explicit region, which is
+ * charged as 128 pages, and 24 bytes for each of its pages; and 10 to 25 KiB (by the kernel's version, see
+ * verbs_odp_cost) for each child of an implicit one, which is charged as its 512 pages when it is made.
+ * So the regions of one user have no more pages than the machine, which is up to 1.2 % of its memory, and
+ * those of all users four times as many. Returns ERR_PTR(-ENOMEM) beyond that, or without memory. Sleeps.
  */
 struct sirdma_odp_user *sirdma_odp_user_get(kuid_t uid, u64 pages);
 /* Drop the user for one region of @pages pages. Sleeps. */

@@ -59,20 +59,19 @@ static bool prq_take(struct sirdma_eq *eq, struct sirdma_page_ask *ask)
 	const struct sirdma_page_request *request =
 		(const struct sirdma_page_request *)eq->ring.va + eq->cons;
 	/* This load pairs with the device, which writes this word last. */
-	u64 blocks = le64_to_cpu(smp_load_acquire(&request->blocks));
-	u64 list = le64_to_cpu(READ_ONCE(request->list));
+	u64 qp = le64_to_cpu(smp_load_acquire(&request->qp));
+	u64 block = le64_to_cpu(READ_ONCE(request->block));
 
-	if (!!(blocks & SIRDMA_PRQ_VALID) != eq->polarity)
+	if (!!(qp & SIRDMA_PRQ_VALID) != eq->polarity)
 		return false;
 	*ask = (struct sirdma_page_ask){
-		.first_pble = (u32)SIRDMA_GET(SIRDMA_PRQ_PBLE, list),
-		.qpn = (u32)SIRDMA_GET(SIRDMA_PRQ_QPN, list),
-		.gen = (u8)SIRDMA_GET(SIRDMA_PRQ_GEN, list),
-		.waited = (u8)SIRDMA_GET(SIRDMA_PRQ_WAITED, list),
-		.block = SIRDMA_GET(SIRDMA_PRQ_BLOCK, blocks) |
-			 SIRDMA_GET(SIRDMA_PRQ_BLOCK_HI, blocks) << 32,
-		.count = (u32)SIRDMA_GET(SIRDMA_PRQ_COUNT, blocks),
-		.failed = !!(blocks & SIRDMA_PRQ_FAILED),
+		.first_pble = (u32)SIRDMA_GET(SIRDMA_PRQ_PBLE, block),
+		.block = SIRDMA_GET(SIRDMA_PRQ_BLOCK, block),
+		.qpn = (u32)SIRDMA_GET(SIRDMA_PRQ_QPN, qp),
+		.gen = (u32)SIRDMA_GET(SIRDMA_PRQ_GEN, qp),
+		.count = (u32)SIRDMA_GET(SIRDMA_PRQ_COUNT, qp),
+		.waited = (u8)SIRDMA_GET(SIRDMA_PRQ_WAITED, qp),
+		.failed = !!(qp & SIRDMA_PRQ_FAILED),
 	};
 	if (++eq->cons == eq->entries) {
 		eq->cons = 0;

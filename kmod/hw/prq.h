@@ -12,9 +12,9 @@ struct sirdma_hw;
 struct sirdma_page_ask {
 	u32 first_pble; /* the list, as sirdma_pbl_first() returns it */
 	u64 block; /* index of the first block */
-	u32 count; /* blocks that the device will need from there on, at least 1 */
+	u32 count; /* blocks that the device will need from there on, at least 1 (SIRDMA_PRQ_COUNT) */
 	u32 qpn; /* ring its doorbell when the memory is there, or will never be */
-	u8 gen; /* its generation */
+	u32 gen; /* its generation */
 	u8 waited; /* SIRDMA_PRQ_WAITED */
 	bool failed; /* an access met SIRDMA_PBLE_ERROR at this block */
 };

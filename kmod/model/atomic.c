@@ -93,7 +93,8 @@ static enum snic_recv_verdict atomic_find(struct snic_qp *qp, const struct snic_
 	}
 	mem = snic_mr_run(qp->dev, mr, pkt->va, SIRDMA_ATOMIC_LEN, &run);
 	if (unlikely(mem != SNIC_MEM_OK))
-		return atomic_refused(qp, snic_prq_missed(qp, mr, pkt->va, SIRDMA_ATOMIC_LEN, mem));
+		return atomic_refused(qp, snic_prq_missed(qp, SNIC_RESPONDER, mr, pkt->va,
+							  SIRDMA_ATOMIC_LEN, mem));
 	word->p = (u64 *)(run.ptr + (pkt->va - run.va));
 	return (uintptr_t)word->p % SIRDMA_ATOMIC_LEN ? SNIC_RECV_NAK_INVALID : SNIC_RECV_DONE;
 }

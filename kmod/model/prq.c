@@ -39,7 +39,7 @@ void snic_prq_ack(struct snic_dev *dev, u32 count)
 }
 
 /* Write one element. The caller holds the lock, and there is room. */
-static void prq_write(struct snic_dev *dev, u64 list, u64 blocks)
+static void prq_write(struct snic_dev *dev, u64 block, u64 asker)
 {
 	struct snic_prq *prq = &dev->prq;
 	struct sirdma_page_request *request;
@@ -50,10 +50,10 @@ static void prq_write(struct snic_dev *dev, u64 list, u64 blocks)
 		snic_fault(dev);
 		return;
 	}
-	WRITE_ONCE(request->list, cpu_to_le64(list));
+	WRITE_ONCE(request->block, cpu_to_le64(block));
 	/* Pairs with the consumer's read of the valid bit. */
-	smp_store_release(&request->blocks,
-			  cpu_to_le64(blocks | SIRDMA_PREP(SIRDMA_PRQ_VALID, prq->polarity)));
+	smp_store_release(&request->qp,
+			  cpu_to_le64(asker | SIRDMA_PREP(SIRDMA_PRQ_VALID, prq->polarity)));
 	prq->pending++;
 	if (++prq->prod == prq->entries) {
 		prq->prod = 0;
@@ -61,7 +61,7 @@ static void prq_write(struct snic_dev *dev, u64 list, u64 blocks)
 	}
 }
 
-static void prq_post(struct snic_dev *dev, u64 list, u64 blocks)
+static void prq_post(struct snic_dev *dev, u64 block, u64 asker)
 {
 	struct snic_prq *prq = &dev->prq;
 	bool written;
@@ -69,7 +69,7 @@ static void prq_post(struct snic_dev *dev, u64 list, u64 blocks)
 	port_lock(&prq->lock);
 	written = prq->entries && prq->pending < prq->entries;
 	if (written)
-		prq_write(dev, list, blocks);
+		prq_write(dev, block, asker);
 	port_unlock(&prq->lock);
 	/* Without room the driver has not handled the requests before: the QP will ask again. */
 	snic_stat_inc(dev, written ? SIRDMA_STAT_PAGE_REQUESTS : SIRDMA_STAT_PAGE_REQUESTS_LOST);
@@ -85,49 +85,52 @@ static bool prq_is_answer(const struct snic_qp *qp, u64 mark)
 	       SIRDMA_GET(SIRDMA_PBLE_ERROR_QPN, mark) == qp->obj.id;
 }
 
-/* A sum that another packet changes which @qp sends, has acknowledged, or receives. */
-static u32 prq_progress(struct snic_qp *qp)
+/*
+ * A sum that changes when the requester sends a new packet or has one acknowledged, or when the
+ * responder accepts one or sends a READ response.
+ */
+static u32 prq_progress(struct snic_qp *qp, enum snic_side side)
 {
-	const struct snic_rd *rd = snic_rd_next(qp);
+	const struct snic_rd *rd;
 
-	return qp->req.una + qp->req.max + qp->resp.epsn + (rd ? rd->psn + rd->pos : 0);
+	if (side == SNIC_REQUESTER)
+		return qp->req.una + qp->req.max;
+	rd = snic_rd_next(qp);
+	return qp->resp.epsn + (rd ? rd->psn + rd->pos : 0);
 }
 
-static u8 prq_next_gen(struct snic_prq *prq)
+static u32 prq_next_gen(struct snic_prq *prq)
 {
-	u8 gen;
+	u32 gen;
 
 	port_lock(&prq->lock);
-	if (!++prq->gen)
-		prq->gen++; /* 0 is none */
-	gen = prq->gen;
+	gen = prq->gen % (u32)SIRDMA_GET(SIRDMA_PRQ_GEN, ~0ull) + 1; /* 0 is none */
+	prq->gen = gen;
 	port_unlock(&prq->lock);
 	return gen;
 }
 
-/* @qp makes a request. Returns its SIRDMA_PRQ_WAITED. From then on the QP has a generation. */
-static u64 prq_waited(struct snic_qp *qp)
+/* @side of @qp makes a request. Returns its SIRDMA_PRQ_WAITED. */
+static u64 prq_waited(struct snic_qp *qp, enum snic_side side)
 {
-	const u32 progress = prq_progress(qp);
+	const u32 progress = prq_progress(qp, side);
 	const u64 now = port_now_ns(qp->dev->clock);
-	struct snic_page_asks *asks = &qp->asks;
+	const u64 since = qp->asks.wait[side].since;
 
-	if (asks->gen && asks->progress == progress)
-		return min_t(u64, 1 + ((now - asks->since) >> SIRDMA_PRQ_WAITED_SHIFT),
+	if (since && qp->asks.wait[side].progress == progress)
+		return min_t(u64, 1 + ((now - since) >> SIRDMA_PRQ_WAITED_SHIFT),
 			     SIRDMA_GET(SIRDMA_PRQ_WAITED, ~0ull));
-	if (!asks->gen)
-		asks->gen = prq_next_gen(&qp->dev->prq);
-	asks->progress = progress;
-	asks->since = now;
+	qp->asks.wait[side].progress = progress;
+	qp->asks.wait[side].since = now;
 	return 0;
 }
 
-enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr, u64 va, u32 len,
-				    enum snic_mem mem)
+enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, enum snic_side side,
+				    const struct snic_mr *mr, u64 va, u32 len, enum snic_mem mem)
 {
 	u64 off = va - mr->map.base + mr->map.first_block_off;
 	u64 first = off >> mr->map.block_shift, last = (off + len - 1) >> mr->map.block_shift;
-	u64 blocks, waited;
+	u64 count, asker;
 
 	if (mem == SNIC_MEM_FAULT)
 		return SIRDMA_AE_QP_CATASTROPHIC;
@@ -138,18 +141,19 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr
 			mem = SNIC_MEM_ABSENT;
 	}
 	if (READ_ONCE(qp->dev->prq.entries)) {
-		blocks = SIRDMA_PREP(SIRDMA_PRQ_BLOCK, mr->map.first_block + first) |
-			 SIRDMA_PREP(SIRDMA_PRQ_BLOCK_HI, (mr->map.first_block + first) >> 32) |
-			 SIRDMA_PREP(SIRDMA_PRQ_COUNT, last - first + 1);
+		if (!qp->asks.gen)
+			qp->asks.gen = prq_next_gen(&qp->dev->prq);
+		count = min_t(u64, last - first + 1, SIRDMA_GET(SIRDMA_PRQ_COUNT, ~0ull));
+		asker = SIRDMA_PREP(SIRDMA_PRQ_QPN, qp->obj.id) |
+			SIRDMA_PREP(SIRDMA_PRQ_GEN, qp->asks.gen) |
+			SIRDMA_PREP(SIRDMA_PRQ_COUNT, count) |
+			SIRDMA_PREP(SIRDMA_PRQ_WAITED, prq_waited(qp, side));
 		if (mem == SNIC_MEM_ERROR)
-			blocks |= SIRDMA_PRQ_FAILED;
-		waited = prq_waited(qp);
+			asker |= SIRDMA_PRQ_FAILED;
 		prq_post(qp->dev,
 			 SIRDMA_PREP(SIRDMA_PRQ_PBLE, mr->map.first_pble) |
-				 SIRDMA_PREP(SIRDMA_PRQ_WAITED, waited) |
-				 SIRDMA_PREP(SIRDMA_PRQ_QPN, qp->obj.id) |
-				 SIRDMA_PREP(SIRDMA_PRQ_GEN, qp->asks.gen),
-			 blocks);
+				 SIRDMA_PREP(SIRDMA_PRQ_BLOCK, mr->map.first_block + first),
+			 asker);
 	}
 	return mem == SNIC_MEM_ABSENT ? SIRDMA_AE_NONE : SIRDMA_AE_AMP_BOUNDS_VIOLATION;
 }

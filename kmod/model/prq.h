@@ -14,7 +14,7 @@ struct snic_prq {
 	u32 entries; /* 0: the queue does not exist */
 	u32 prod;
 	u32 pending; /* requests that PRQACK has not acknowledged */
-	u8 gen; /* the generation that a queue pair got last */
+	u32 gen; /* the generation that a queue pair got last */
 	bool polarity;
 	struct snic_aeq_events async; /* PAGE_REQUEST */
 };
@@ -23,20 +23,26 @@ void snic_prq_init(struct snic_dev *dev);
 /* Device reset: the queue does not exist any more. */
 void snic_prq_reset(struct snic_dev *dev);
 void snic_prq_ack(struct snic_dev *dev, u32 count);
+
+/* One direction of a queue pair may wait for memory while the other one makes progress. */
+enum snic_side { SNIC_REQUESTER, SNIC_RESPONDER, SNIC_SIDES };
+
 /* What a queue pair has asked for since it left RESET. Under the lock of the queue pair. */
 struct snic_page_asks {
-	u64 since; /* time of the first request since then, ns */
-	u32 progress; /* see prq_progress() */
-	u8 gen; /* generation (sirdma/prq.h); 0: it has asked for nothing */
+	struct {
+		u64 since; /* time of the first request without progress, ns; 0: there was none */
+		u32 progress; /* see prq_progress() */
+	} wait[SNIC_SIDES];
+	u32 gen; /* generation (sirdma/prq.h); 0: it has asked for nothing */
 };
 
 /*
- * An access of @qp to [va, va + len) of @mr, which it may use, met @mem at @va, not OK. Ask the
- * driver for the memory, or tell it of the failed access. Returns SIRDMA_AE_NONE if the caller tries
- * again later, else what the access violated. QP lock held. Never sleeps.
+ * An access of @side of @qp to [va, va + len) of @mr, which it may use, met @mem at @va, not OK. Ask
+ * the driver for the memory, or tell it of the failed access. Returns SIRDMA_AE_NONE if the caller
+ * tries again later, else what the access violated. QP lock held. Never sleeps.
  */
-enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, const struct snic_mr *mr, u64 va, u32 len,
-				    enum snic_mem mem);
+enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, enum snic_side side,
+				    const struct snic_mr *mr, u64 va, u32 len, enum snic_mem mem);
 /* SIRDMA_REG_PBLESYNC, for the regions of protection domain @pd. Sleeps. */
 void snic_pble_sync(struct snic_dev *dev, u32 pd);
 

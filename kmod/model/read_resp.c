@@ -12,6 +12,7 @@
  */
 #include "prq.h"
 #include "responder.h"
+#include "retry.h"
 #include "transport.h"
 #include "xmit.h"
 #include "xrc.h"
@@ -19,6 +20,13 @@
 /* The two highest bits of a PSN tell its quarter of the circle. */
 #define PSN_QUARTER 0xc00000u
 #define PSN_QUARTER_LEN 0x400000u
+
+/*
+ * The RNR timer for a READ whose memory is absent after its beginning, 61 ms: the few RNR retries of
+ * some requesters last as long as the ACK timeouts that they would have used (timeout 14, 67 ms). A
+ * response ends the wait, so it costs nothing when the memory comes.
+ */
+#define RD_RNR_TIMER 25
 
 /* PSN of the next response. */
 static u32 rd_psn(const struct snic_rd *rd)
@@ -153,7 +161,8 @@ enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_p
 		/* An RNR NAK is possible only before the READ is accepted. */
 		if (!snic_mr_may_fault(mr) && !snic_run_at(&qp->rx_mem->run, pkt->va, 1) &&
 		    snic_mr_run(qp->dev, mr, pkt->va, 1, &qp->rx_mem->run) == SNIC_MEM_ABSENT) {
-			snic_prq_missed(qp, mr, pkt->va, pkt->dma_len, SNIC_MEM_ABSENT);
+			snic_prq_missed(qp, SNIC_RESPONDER, mr, pkt->va, pkt->dma_len,
+					SNIC_MEM_ABSENT);
 			return SNIC_RECV_RNR;
 		}
 	}
@@ -293,6 +302,35 @@ static void rd_sent(struct snic_qp *qp, struct snic_rd *rd, bool last)
 	qp->resp.rd_pending--;
 }
 
+static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome)
+{
+	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
+	struct snic_qp *qp = tx->qp;
+
+	snic_pkt_bth(pkt, qp->transport->bth | SIRDMA_BTH_ACK, qp->pkey, qp->dest_qpn, psn, 0);
+	snic_pkt_aeth(pkt, syndrome, qp->resp.msn);
+}
+
+/*
+ * Memory for the next response to @rd is absent. All later READs wait as well, because the responder
+ * answers them in order. A requester that has repeated the request would not do so for ever: an RNR
+ * NAK for the response that is due tells it to wait. The responses follow when the driver rings, or
+ * when the requester repeats the request once more.
+ */
+static void rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
+{
+	struct snic_qp *qp = tx->qp;
+	u8 timer = qp->min_rnr_timer;
+
+	qp->resp.absent = true;
+	if (!rd->done || !snic_tx_room(tx))
+		return;
+	if (snic_rnr_ns(timer) < snic_rnr_ns(RD_RNR_TIMER))
+		timer = RD_RNR_TIMER;
+	resp_aeth_packet(tx, rd_psn(rd), SIRDMA_AETH_RNR_NAK | (timer & SIRDMA_AETH_VALUE));
+	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_SENT);
+}
+
 static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
 {
 	static const u8 opcodes[] = {SIRDMA_BTH_READ_RESP_MIDDLE, SIRDMA_BTH_READ_RESP_FIRST,
@@ -385,20 +423,9 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 			bytes -= n;
 		} while (bytes);
 	}
-	/* The responder answers READs in order: all later ones wait as well. */
 	if (ret == SNIC_GATHER_ABSENT)
-		qp->resp.absent = true;
+		rd_absent(tx, rd);
 	return ret == SNIC_GATHER_OK;
-}
-
-static void resp_ack_packet(struct snic_tx *tx)
-{
-	struct snic_qp *qp = tx->qp;
-	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
-
-	snic_pkt_bth(pkt, qp->transport->bth | SIRDMA_BTH_ACK, qp->pkey, qp->dest_qpn,
-		     qp->resp.ack_psn, 0);
-	snic_pkt_aeth(pkt, qp->resp.ack_syndrome, qp->resp.msn);
 }
 
 /* The host accepted only @sent packets: the other responses are pending again. */
@@ -447,7 +474,7 @@ static bool resp_burst(struct snic_qp *qp)
 		snic_xrc_unbind(qp);
 	with_ack = resp->ack_due && snic_tx_room(&tx) && !snic_rd_next(qp);
 	if (with_ack)
-		resp_ack_packet(&tx);
+		resp_aeth_packet(&tx, resp->ack_psn, resp->ack_syndrome);
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {
 		resp_unsend(qp, burst, sent, owner);

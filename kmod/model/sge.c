@@ -82,8 +82,9 @@ static noinline enum snic_placed copy_in_checked(struct snic_qp *qp, u64 va,
 	return SNIC_PLACED;
 }
 
-enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_iter *it, u32 len,
-				 u32 left, enum sirdma_ae_code *ae)
+enum snic_placed snic_qp_copy_in(struct snic_qp *qp, enum snic_side side, u64 va,
+				 struct snic_seg_iter *it, u32 len, u32 left,
+				 enum sirdma_ae_code *ae)
 {
 	struct snic_rx_mem *mem = qp->rx_mem;
 	const u64 end = va + left;
@@ -100,7 +101,7 @@ enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_ite
 		if (!p) {
 			found = snic_mr_run(dev, mem->mr, va, len, &mem->run);
 			if (unlikely(found != SNIC_MEM_OK)) {
-				*ae = snic_prq_missed(qp, mem->mr, va, end - va, found);
+				*ae = snic_prq_missed(qp, side, mem->mr, va, end - va, found);
 				return *ae == SIRDMA_AE_NONE ? SNIC_PLACE_ABSENT : SNIC_PLACE_FAULT;
 			}
 			p = snic_run_some(&mem->run, va, len, &n);
@@ -113,9 +114,9 @@ enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_ite
 	return SNIC_PLACED;
 }
 
-enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_sge *sge, u32 nsge,
-				  u32 off, struct snic_seg_iter *it, u32 len,
-				  enum sirdma_ae_code *ae)
+enum snic_placed snic_sge_scatter(struct snic_qp *qp, enum snic_side side, u32 pd,
+				  const struct snic_sge *sge, u32 nsge, u32 off,
+				  struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae)
 {
 	enum snic_placed placed;
 	u32 n;
@@ -131,7 +132,7 @@ enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_
 		if (!snic_qp_rx_mr(qp, pd, sge->stag, sge->addr + off, n, SIRDMA_ACCESS_LOCAL_WRITE,
 				   ae))
 			return SNIC_PLACE_FAULT;
-		placed = snic_qp_copy_in(qp, sge->addr + off, it, n, sge->len - off, ae);
+		placed = snic_qp_copy_in(qp, side, sge->addr + off, it, n, sge->len - off, ae);
 		if (placed != SNIC_PLACED)
 			return placed;
 		len -= n;

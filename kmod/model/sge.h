@@ -8,6 +8,7 @@
 
 #include "frame.h"
 #include "mr.h"
+#include "prq.h"
 #include "wqe.h"
 
 #define SNIC_MRC_SIZE (SIRDMA_MAX_SGE + 3)
@@ -48,12 +49,12 @@ enum snic_placed {
 };
 
 /*
- * Scatter @len payload bytes to position @off of the @nsge fragments. @pd is the PD of their
+ * Scatter @len payload bytes to position @off of the @nsge fragments, for @side. @pd is the PD of their
  * memory.
  */
-enum snic_placed snic_sge_scatter(struct snic_qp *qp, u32 pd, const struct snic_sge *sge, u32 nsge,
-				  u32 off, struct snic_seg_iter *it, u32 len,
-				  enum sirdma_ae_code *ae);
+enum snic_placed snic_sge_scatter(struct snic_qp *qp, enum snic_side side, u32 pd,
+				  const struct snic_sge *sge, u32 nsge, u32 off,
+				  struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);
 /*
  * Is the region in which the batch placed bytes last also that of [va, va + len) of @stag? Its key was
  * checked, and the mapping does not change while there is a reference.
@@ -72,7 +73,8 @@ static inline bool snic_rx_mem_grants(const struct snic_rx_mem *mem, u32 pd, u32
  * checked the region for these bytes. @left: the bytes that the message may still place from @va on,
  * these ones included.
  */
-enum snic_placed snic_qp_copy_in(struct snic_qp *qp, u64 va, struct snic_seg_iter *it, u32 len,
-				 u32 left, enum sirdma_ae_code *ae);
+enum snic_placed snic_qp_copy_in(struct snic_qp *qp, enum snic_side side, u64 va,
+				 struct snic_seg_iter *it, u32 len, u32 left,
+				 enum sirdma_ae_code *ae);
 
 #endif

@@ -119,6 +119,12 @@ static noinline enum snic_gather tx_region_copy(struct snic_tx *tx, const struct
 	return SNIC_GATHER_OK;
 }
 
+/* A responder sends what its peer may read. */
+static enum snic_side tx_side(const struct snic_tx *tx)
+{
+	return tx->mrs.access == SIRDMA_ACCESS_REMOTE_READ ? SNIC_RESPONDER : SNIC_REQUESTER;
+}
+
 /* snic_tx_region() for memory that is not all in the run of the last call. */
 static enum snic_gather tx_region_runs(struct snic_tx *tx, u32 stag, u64 va, u32 len, u32 *got,
 				       enum sirdma_ae_code *ae)
@@ -137,7 +143,7 @@ static enum snic_gather tx_region_runs(struct snic_tx *tx, u32 stag, u64 va, u32
 	for (; *got < len; *got += n) {
 		mem = snic_mr_run(tx->qp->dev, mr, va + *got, len - *got, &tx->run);
 		if (unlikely(mem != SNIC_MEM_OK)) {
-			*ae = snic_prq_missed(tx->qp, mr, va + *got, len - *got, mem);
+			*ae = snic_prq_missed(tx->qp, tx_side(tx), mr, va + *got, len - *got, mem);
 			return *ae == SIRDMA_AE_NONE ? SNIC_GATHER_ABSENT : SNIC_GATHER_FAULT;
 		}
 		p = snic_run_some(&tx->run, va + *got, len - *got, &n);

@@ -50,15 +50,14 @@ protected:
 	}
 
 	// As the device writes the request number @n, counted from the start of the ring.
-	void write(u32 n, u32 list, u32 qpn, u64 block, u32 count, bool failed = false, u8 gen = 0,
+	void write(u32 n, u32 list, u32 qpn, u64 block, u32 count, bool failed = false, u32 gen = 0,
 		   u8 waited = 0)
 	{
 		// Bit positions as include/sirdma/prq.h documents them, written out.
-		ring_[n % entries].list = u64{list} | u64{waited} << 28 | u64{qpn} << 32 |
-					  u64{gen} << 56;
-		ring_[n % entries].blocks = (block & 0xffffffff) | u64{count} << 32 |
-					    (block >> 32) << 56 | u64{failed} << 62 |
-					    u64{n / entries % 2 == 0} << 63;
+		ring_[n % entries].block = u64{list} | block << 28;
+		ring_[n % entries].qp = u64{qpn} | u64{gen} << 24 | u64{count} << 44 |
+					u64{waited} << 58 | u64{failed} << 62 |
+					u64{n / entries % 2 == 0} << 63;
 	}
 
 	struct Write {
@@ -82,17 +81,17 @@ TEST_F(PrqRing, RequestsArriveDecodedOverManyLaps)
 		asks_.clear();
 		writes_.clear();
 		for (u32 i = 0; i < count; i++, n++)
-			write(n, 0xfffff00 + i, 0xabcd00 + i, far + n, 0xffff00 + i, i % 2,
-			      static_cast<u8>(n), n % 16);
+			write(n, 0xfffff00 + i, 0xabcd00 + i, far + n, 0x3f00 + i, i % 2,
+			      0xf0000 + n, n % 16);
 		sirdma_prq_drain(&hw_);
 		ASSERT_EQ(asks_.size(), count);
 		for (u32 i = 0; i < count; i++) {
 			EXPECT_EQ(asks_[i].first_pble, 0xfffff00 + i);
 			EXPECT_EQ(asks_[i].qpn, 0xabcd00 + i);
 			EXPECT_EQ(asks_[i].block, far + n - count + i);
-			EXPECT_EQ(asks_[i].count, 0xffff00 + i);
+			EXPECT_EQ(asks_[i].count, 0x3f00 + i);
 			EXPECT_EQ(asks_[i].failed, i % 2 == 1);
-			EXPECT_EQ(asks_[i].gen, static_cast<u8>(n - count + i));
+			EXPECT_EQ(asks_[i].gen, 0xf0000 + n - count + i);
 			EXPECT_EQ(asks_[i].waited, (n - count + i) % 16);
 		}
 		ASSERT_EQ(writes_.size(), 1u);

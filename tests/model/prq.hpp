@@ -56,9 +56,9 @@ public:
 	std::optional<Request> next(bool ack = true)
 	{
 		const auto &e = static_cast<sirdma_page_request *>(ring_.va)[cons_];
-		const u64 blocks = __atomic_load_n(&e.blocks, __ATOMIC_ACQUIRE), list = e.list;
+		const u64 qp = __atomic_load_n(&e.qp, __ATOMIC_ACQUIRE), block = e.block;
 
-		if (!!(blocks & SIRDMA_PRQ_VALID) != polarity_)
+		if (!!(qp & SIRDMA_PRQ_VALID) != polarity_)
 			return std::nullopt;
 		if (++cons_ == entries_) {
 			cons_ = 0;
@@ -67,14 +67,13 @@ public:
 		if (ack)
 			this->ack(1);
 		return Request{
-			.list = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_PBLE, list)),
-			.qpn = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_QPN, list)),
-			.block = SIRDMA_GET(SIRDMA_PRQ_BLOCK, blocks) |
-				 SIRDMA_GET(SIRDMA_PRQ_BLOCK_HI, blocks) << 32,
-			.count = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_COUNT, blocks)),
-			.failed = !!(blocks & SIRDMA_PRQ_FAILED),
-			.gen = SIRDMA_GET(SIRDMA_PRQ_GEN, list),
-			.waited = SIRDMA_GET(SIRDMA_PRQ_WAITED, list),
+			.list = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_PBLE, block)),
+			.qpn = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_QPN, qp)),
+			.block = SIRDMA_GET(SIRDMA_PRQ_BLOCK, block),
+			.count = static_cast<u32>(SIRDMA_GET(SIRDMA_PRQ_COUNT, qp)),
+			.failed = !!(qp & SIRDMA_PRQ_FAILED),
+			.gen = SIRDMA_GET(SIRDMA_PRQ_GEN, qp),
+			.waited = SIRDMA_GET(SIRDMA_PRQ_WAITED, qp),
 		};
 	}
 	void ack(u32 count) { node_.host.write32(SIRDMA_REG_PRQACK, count); }

@@ -68,6 +68,51 @@ TEST_F(PageRequests, ReadWhoseFirstByteIsAbsentNamesItsWholeLength)
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
 }
 
+// The usual attributes. An RNR NAK keeps the requester from giving up.
+TEST_F(PageRequests, ReadThatHasBegunWaitsForItsMemory)
+{
+	auto l = link({.timeout = 14, .retry_cnt = 7});
+	u64 waited = 0;
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	for (u32 s = 0; s < 12; s++) {
+		settle(1000 * ms);
+		while (const auto got = at_b.next())
+			waited = got->waited;
+	}
+	EXPECT_TRUE(silent(l->a));
+	EXPECT_GE(waited, 11u);
+	EXPECT_LT(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 12u * 17);
+	set(b, 2, 0);
+	l->b.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+}
+
+// Each page comes when its turn is there, and later than the ACK timeout.
+TEST_F(PageRequests, ReadOfAColdRegionTakesItsPagesAsTheyCome)
+{
+	const size_t pages = b.mem->blocks().size();
+	auto l = link({.timeout = 14, .retry_cnt = 7});
+
+	for (size_t n = 0; n < pages; n++)
+		set(b, n, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, static_cast<u32>(pages * page)));
+	for (size_t n = 0; n < pages; n++) {
+		settle(100 * ms);
+		const auto got = at_b.next();
+		ASSERT_TRUE(got);
+		EXPECT_EQ(got->block, n);
+		while (at_b.next())
+			;
+		set(b, n, 0);
+		l->b.kick(true);
+	}
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), pages * page), 0);
+}
+
 TEST_F(PageRequests, RequesterAsksForItsOwnMemoryAndContinuesWhenTheDriverRings)
 {
 	for (u8 op : {SIRDMA_OP_WRITE, SIRDMA_OP_READ}) {
@@ -253,7 +298,9 @@ TEST_F(PageRequests, TheErrorOfAnEarlierTimeIsAbsentMemory)
 }
 
 // The driver answers a request when the queue pair was reset already, and asks for other memory by then.
-TEST_F(PageRequests, TheErrorOfBeforeAResetIsAbsentMemory)
+class PageRequestsAfterReset : public PageRequests, public testing::WithParamInterface<u32> {};
+
+TEST_P(PageRequestsAfterReset, TheErrorOfBeforeIsAbsentMemory)
 {
 	auto l = link();
 
@@ -268,6 +315,7 @@ TEST_F(PageRequests, TheErrorOfBeforeAResetIsAbsentMemory)
 	}
 	while (at_b.next())
 		;
+	b.host.dev()->prq.gen += GetParam(); // so many other queue pairs have asked meanwhile
 	l->connect();
 	set(b, 1, SIRDMA_PBLE_ABSENT);
 	set(b, 2, mark);
@@ -284,6 +332,8 @@ TEST_F(PageRequests, TheErrorOfBeforeAResetIsAbsentMemory)
 	EXPECT_EQ(b.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
 }
 
+INSTANTIATE_TEST_SUITE_P(OthersAsked, PageRequestsAfterReset, testing::Values(0, 254, 65534));
+
 // A request tells the driver for how long its queue pair has sent and received nothing new.
 TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
 {
@@ -297,7 +347,6 @@ TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
 			Prq &prq = own ? at_a : at_b;
 			u64 waited = 0;
 
-			// Block 0: the responder to a READ that has begun would not wait for so long.
 			set(node, 0, SIRDMA_PBLE_ABSENT);
 			set(node, 3, SIRDMA_PBLE_ABSENT);
 			l->a.post(wr(op, length));
@@ -329,6 +378,40 @@ TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
 			while (prq.next())
 				;
 		}
+	}
+}
+
+// What one direction of a queue pair does is no progress of the other one.
+TEST_F(PageRequests, OneDirectionWaitsWhileTheOtherIsBusy)
+{
+	constexpr u64 unit = 1ull << SIRDMA_PRQ_WAITED_SHIFT;
+	const auto write = [](Node &from, Node &to, size_t at) {
+		return Wr{.op = SIRDMA_OP_WRITE,
+			  .sges = {from.sge(at, 64)},
+			  .remote = to.va() + at,
+			  .rkey = to.mr.stag()};
+	};
+
+	for (const bool requester : {true, false}) {
+		SCOPED_TRACE(requester ? "requester" : "responder");
+		auto l = link({.rnr_retry = 7});
+		Qp &waits = requester ? l->a : l->b, &busy = requester ? l->b : l->a;
+		u64 waited = 0;
+
+		set(a, 0, SIRDMA_PBLE_ABSENT);
+		waits.post(write(waits.node, busy.node, 0));
+		for (u32 n = 0; n < 12; n++) {
+			busy.post(write(busy.node, waits.node, 3 * page));
+			expect_ok(wait_send(busy), SIRDMA_OP_WRITE);
+			settle(unit);
+			while (const auto got = at_a.next())
+				waited = got->waited;
+		}
+		EXPECT_GE(waited, 11u);
+		set(a, 0, 0);
+		expect_ok(wait_send(waits), SIRDMA_OP_WRITE);
+		while (at_a.next())
+			;
 	}
 }
 

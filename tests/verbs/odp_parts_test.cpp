@@ -10,11 +10,17 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <memory>
+#include <optional>
 #include <sched.h>
+#include <string>
+#include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 namespace verbs::odp
 {
@@ -22,6 +28,7 @@ namespace
 {
 
 constexpr size_t part = 2 << 20, pages_per_part = part / page;
+constexpr size_t region_pages = 128; // as which an explicit region counts beyond its own
 
 size_t pages_of_the_machine()
 {
@@ -44,16 +51,24 @@ protected:
 		make(16 * page);
 		local_ = make_region(pair_->a.pd, 16 * page);
 		remote_.mr.reset(ibv_reg_mr(pair_->b.pd, nullptr, SIZE_MAX, on_demand));
-		remote_.memory = Mapping::anonymous(4 * part);
-		ASSERT_TRUE(local_ && remote_);
-		ASSERT_TRUE(!madvise(remote_.memory.data(), 4 * part, MADV_NOHUGEPAGE) ||
-			    errno == EINVAL);
+		ASSERT_TRUE(local_ && remote_.mr);
+		map_parts(4);
 	}
 
 	void TearDown() override
 	{
 		filler_ = {};
 		OnDemand::TearDown();
+	}
+
+	// Memory of so many whole parts
+	void map_parts(size_t parts)
+	{
+		remote_.memory = Mapping::anonymous((parts + 1) * part, MAP_NORESERVE);
+		ASSERT_TRUE(remote_.memory);
+		ASSERT_TRUE(
+			!madvise(remote_.memory.data(), remote_.memory.size(), MADV_NOHUGEPAGE) ||
+			errno == EINVAL);
 	}
 
 	// Offset of a whole part in the memory of the peer
@@ -64,7 +79,8 @@ protected:
 	// Another region of the user takes all pages that it may have, but those of so many parts. The implicit one has its own.
 	void leave_room_for(size_t parts)
 	{
-		const size_t pages = pages_of_the_machine() - (1 + parts) * pages_per_part;
+		const size_t pages =
+			pages_of_the_machine() - (1 + parts) * pages_per_part - region_pages;
 
 		filler_.memory = Mapping::anonymous(pages * page, MAP_NORESERVE);
 		ASSERT_TRUE(filler_.memory);
@@ -145,64 +161,154 @@ TEST_F(OnDemandParts, IsGivenBackWithoutItsQueuePair)
 	ASSERT_TRUE(await_condition([&] { return count("odp_failures") > before; }));
 	pair_ = std::move(former_[0]);
 	former_.clear();
-	const Mapping other = Mapping::anonymous(part);
+	const Mapping other = Mapping::anonymous(part / 2);
 	ASSERT_TRUE(other);
 	EXPECT_TRUE(await_condition([&] {
-		return Mr(ibv_reg_mr(pair_->b.pd, other.data(), part, on_demand)) != nullptr;
+		return Mr(ibv_reg_mr(pair_->b.pd, other.data(), part / 2, on_demand)) != nullptr;
 	}));
 }
 
-// The server of a file does not answer a page fault in one part.
+// A file whose server answers no page fault until it is killed. Meanwhile nothing may wait for an address space that maps it.
+class StuckFile {
+public:
+	// NULL and errno: there is no FUSE.
+	static std::unique_ptr<StuckFile> serve()
+	{
+		char path[] = "/tmp/verbs-stuck-XXXXXX";
+		int report[2];
+
+		close(mkstemp(path));
+		EXPECT_EQ(pipe(report), 0);
+		const pid_t server = stuck::serve_file(path, report[1], 120);
+		const int err = errno;
+		close(report[1]);
+		if (server > 0)
+			return std::unique_ptr<StuckFile>(new StuckFile(path, report[0], server));
+		close(report[0]);
+		unlink(path);
+		errno = err;
+		return nullptr;
+	}
+	StuckFile(const StuckFile &) = delete;
+	StuckFile &operator=(const StuckFile &) = delete;
+	~StuckFile()
+	{
+		kill_server();
+		EXPECT_EQ(waitpid(server_, nullptr, 0), server_);
+		close(file_);
+		close(report_);
+		EXPECT_EQ(umount2(path_.c_str(), MNT_DETACH), 0) << std::strerror(errno);
+		unlink(path_.c_str());
+	}
+	bool map(std::byte *at) const
+	{
+		return mmap(at, stuck::length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED,
+			    file_, 0) == at;
+	}
+	void await_fault() const
+	{
+		char line[64];
+
+		EXPECT_GT(read(report_, line, sizeof(line)), 0);
+	}
+	void kill_server() const { kill(server_, SIGKILL); }
+
+private:
+	StuckFile(const char *path, int report, pid_t server)
+		: path_(path), report_(report), server_(server), file_(stuck::open_file(path))
+	{
+		EXPECT_GE(file_, 0);
+	}
+	const std::string path_;
+	const int report_;
+	const pid_t server_;
+	const int file_;
+};
+
 TEST_F(OnDemandParts, StuckPageFaultHoldsUpNoOtherPart)
 {
-	char path[] = "/tmp/verbs-stuck-XXXXXX", line[64];
-	int report[2];
-
 	if (getuid())
 		GTEST_SKIP() << "only root can mount FUSE";
-	close(mkstemp(path));
-	ASSERT_EQ(pipe(report), 0);
-	const pid_t server = stuck::serve_file(path, report[1], 120);
-	if (server < 0) {
-		const int err = errno;
-
-		unlink(path);
-		GTEST_SKIP() << "no FUSE: " << std::strerror(err);
-	}
-	close(report[1]);
-	const int file = stuck::open_file(path);
-	ASSERT_GE(file, 0);
-	void *const memory =
-		mmap(nullptr, stuck::length, PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
-	ASSERT_NE(memory, MAP_FAILED);
+	const auto file = StuckFile::serve();
+	if (!file)
+		GTEST_SKIP() << "no FUSE: " << std::strerror(errno);
+	ASSERT_TRUE(file->map(remote_.memory.data() + at(3)));
 	move(IBV_WR_RDMA_WRITE, 0, at(0), 64, 1);
 	connect_again();
 	move(IBV_WR_RDMA_WRITE, 0, at(1), 64, 1);
 
-	// Until the server is killed, nothing here may wait for the address space.
 	const Pair &stuck = *former_[0];
-	ASSERT_EQ(post(stuck.a, {.op = IBV_WR_RDMA_WRITE,
-				 .sges = {local_.sge(0, 64)},
-				 .remote_addr = reinterpret_cast<uintptr_t>(memory),
-				 .rkey = remote_.mr->rkey}),
-		  0);
-	EXPECT_GT(read(report[0], line, sizeof(line)), 0);
+	ASSERT_EQ(write_to(stuck, local_, remote_, at(3)), 0);
+	file->await_fault();
 	EXPECT_EQ(write_to(*pair_, local_, remote_, at(2)), 0);
 	const auto wc = await(pair_->a.scq);
 	expect_quiet(stuck.a.scq, std::chrono::milliseconds(1));
-	kill(server, SIGKILL);
+	file->kill_server();
 
 	EXPECT_TRUE(wc && wc->status == IBV_WC_SUCCESS) << "an access to another part";
 	expect_wc(stuck.a.scq, IBV_WC_REM_ACCESS_ERR);
-	EXPECT_EQ(waitpid(server, nullptr, 0), server);
-	munmap(memory, stuck::length);
-	close(file);
-	EXPECT_EQ(umount(path), 0) << std::strerror(errno);
-	unlink(path);
-	close(report[0]);
 }
 
-// A process that registers as many pages as a user may have: as the user nobody, as another user ID of a user namespace of that
+// The driver has eight works for a region, each of which waits for a page fault here.
+TEST_F(OnDemandParts, AccessThatFindsNoWorkIsCountedAndTriedAgain)
+{
+	constexpr size_t works = 8;
+
+	if (getuid())
+		GTEST_SKIP() << "only root can mount FUSE";
+	const auto file = StuckFile::serve();
+	if (!file)
+		GTEST_SKIP() << "no FUSE: " << std::strerror(errno);
+	map_parts(2 * works);
+	for (size_t n = 0; n < works; n++)
+		ASSERT_TRUE(file->map(remote_.memory.data() + at(n)));
+	while (former_.size() < works)
+		connect_again();
+	local_.fill(1);
+	const uint64_t before = count("odp_drops");
+
+	for (size_t n = 0; n < works; n++)
+		ASSERT_EQ(write_to(*former_[n], local_, remote_, at(n)), 0);
+	file->await_fault();
+	// Some of the eight may be late, and leave a work to others.
+	std::optional<ibv_wc> wc;
+	const auto dropped = [&] { return count("odp_drops") > before; };
+	size_t n = works;
+	do {
+		ASSERT_EQ(write_to(*pair_, local_, remote_, at(n++)), 0);
+		ASSERT_TRUE(await_condition([&] {
+			return (wc = await(pair_->a.scq, std::chrono::milliseconds(1))) ||
+			       dropped();
+		}));
+	} while (!dropped() && n < 2 * works);
+	EXPECT_TRUE(dropped());
+	file->kill_server();
+
+	if (!wc)
+		wc = await(pair_->a.scq);
+	EXPECT_TRUE(wc && wc->status == IBV_WC_SUCCESS);
+	EXPECT_TRUE(has_pattern(remote_.bytes(at(n - 1), 64), 1));
+	for (const auto &stuck : former_)
+		expect_wc(stuck->a.scq, IBV_WC_REM_ACCESS_ERR);
+}
+
+// A region costs memory of the kernel even if it has one page only.
+TEST_F(OnDemandParts, RegionsCountAsMoreThanTheirPages)
+{
+	const Mapping memory = Mapping::anonymous(page);
+	std::vector<Mr> regions;
+
+	leave_room_for(1);
+	for (size_t n = 0; n < pages_per_part; n++) {
+		Mr mr(ibv_reg_mr(pair_->b.pd, memory.data(), page, on_demand));
+		if (!mr)
+			break;
+		regions.push_back(std::move(mr));
+	}
+	EXPECT_EQ(regions.size(), pages_per_part / (region_pages + 1));
+}
+
+// A process that registers most of the pages that a user may have: as the user nobody, as another user ID of a user namespace of that
 // user's, or of one of root's.
 class Hog {
 public:
@@ -275,7 +381,7 @@ private:
 			if (read(go_[0], &byte, 1) != 1 || setgid(1) || setuid(1))
 				return 3;
 		}
-		const size_t length = pages_of_the_machine() * page;
+		const size_t length = pages_of_the_machine() / 4 * 3 * page;
 		const auto own = Device::open(of.name, {of.gid_index, 4});
 		const Pd pd(own ? ibv_alloc_pd(own->context.get()) : nullptr);
 		const Mapping memory = Mapping::anonymous(length, MAP_NORESERVE);
