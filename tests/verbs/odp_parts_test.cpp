@@ -399,12 +399,19 @@ private:
 	int err_ = 0;
 };
 
+bool has_user_namespaces()
+{
+	return access("/proc/self/ns/user", F_OK) == 0;
+}
+
 // A user with a range of user IDs (/etc/subuid) has what one user has.
 TEST_F(OnDemand, UserIDsOfANamespaceAreItsOwner)
 {
 	if (getuid() || options().unpinned)
 		GTEST_SKIP() << "users share a kernel's device, and only root can become another "
 				"one";
+	if (!has_user_namespaces())
+		GTEST_SKIP() << "the kernel has no user namespaces";
 	{
 		const Hog one(peer(), Hog::Place::users_namespace);
 
@@ -422,6 +429,8 @@ TEST_F(OnDemand, UserIDsOfRootsNamespacesAreTheirRoots)
 
 	if (getuid() || options().unpinned)
 		GTEST_SKIP() << "users share a kernel's device, and only root makes containers";
+	if (!has_user_namespaces())
+		GTEST_SKIP() << "the kernel has no user namespaces";
 	const Hog one(peer(), container);
 
 	ASSERT_EQ(one.error(), 0) << std::strerror(one.error());
