@@ -31,52 +31,51 @@ WITH_PCLMUL static __always_inline lane_t lane_fold(lane_t sum, const u64 *by, l
 	       __builtin_ia32_pclmulqdq128(sum, k, 0x11) ^ next;
 }
 
-/* Each byte is read once: the byte that is copied is the byte that is summed. */
-WITH_PCLMUL static __always_inline lane_t lane_take(const u8 *src, u8 *dst, bool copy)
+/*
+ * The lane at @at. Each byte is read once: the byte that is copied is the byte that is summed. @dst
+ * is NULL if there is no copy.
+ */
+WITH_PCLMUL static __always_inline lane_t lane_take(const u8 *src, u8 *dst, u32 at)
 {
-	lane_t v = *(const memory_lane_t *)src;
+	lane_t v = *(const memory_lane_t *)(src + at);
 
-	if (copy)
-		*(memory_lane_t *)dst = v;
+	if (dst)
+		*(memory_lane_t *)(dst + at) = v;
 	return v;
 }
 
-/* *@out: bytes that have the sum of those taken. Returns how many of @src were taken. */
+/* @out: LANE bytes that have the sum of those taken. Returns how many of @src were taken. */
 WITH_PCLMUL static __always_inline u32 pclmul_run(u32 crc, const u8 *head, u8 *dst, const u8 *src,
-						  u32 len, lane_t *out, bool copy)
+						  u32 len, u8 *out)
 {
 	u32 at = head ? 0 : SUMS * LANE, i;
 	lane_t sum[SUMS];
 
 	for (i = 0; i < SUMS; i++)
-		sum[i] = head ? lane_take(head + i * LANE, NULL, false) :
-				lane_take(src + i * LANE, dst + i * LANE, copy);
+		sum[i] = lane_take(head ? head : src, head ? NULL : dst, i * LANE);
 	sum[0] ^= (lane_t){crc, 0};
 	for (; len - at >= SUMS * LANE; at += SUMS * LANE)
 		for (i = 0; i < SUMS; i++)
-			sum[i] = lane_fold(
-				sum[i], fold_lanes,
-				lane_take(src + at + i * LANE, dst + at + i * LANE, copy));
+			sum[i] = lane_fold(sum[i], fold_lanes, lane_take(src, dst, at + i * LANE));
 	for (i = 1; i < SUMS; i++)
 		sum[i] = lane_fold(sum[i - 1], fold_lane, sum[i]);
 	for (; len - at >= LANE; at += LANE)
-		sum[SUMS - 1] = lane_fold(sum[SUMS - 1], fold_lane,
-					  lane_take(src + at, dst + at, copy));
-	*out = sum[SUMS - 1];
+		sum[SUMS - 1] = lane_fold(sum[SUMS - 1], fold_lane, lane_take(src, dst, at));
+	*(memory_lane_t *)out = sum[SUMS - 1];
 	return at;
 }
 
 /* There is one variant for each combination of @dst and @head that may be NULL. */
 WITH_PCLMUL static noinline u32 pclmul(u32 crc, const u8 *head, u8 *dst, const u8 *src, u32 len,
-				       lane_t *out)
+				       u8 *out)
 {
 	if (dst && head)
-		return pclmul_run(crc, head, dst, src, len, out, true);
+		return pclmul_run(crc, head, dst, src, len, out);
 	if (dst)
-		return pclmul_run(crc, NULL, dst, src, len, out, true);
+		return pclmul_run(crc, NULL, dst, src, len, out);
 	if (head)
-		return pclmul_run(crc, head, NULL, src, len, out, false);
-	return pclmul_run(crc, NULL, NULL, src, len, out, false);
+		return pclmul_run(crc, head, NULL, src, len, out);
+	return pclmul_run(crc, NULL, NULL, src, len, out);
 }
 
 static bool pclmul_exists(void)
@@ -86,16 +85,16 @@ static bool pclmul_exists(void)
 
 static u32 pclmul_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *sum)
 {
-	lane_t last;
+	u8 last[LANE];
 	u32 n;
 
 	/* Not in an interrupt of code that uses the registers itself. */
 	if (!irq_fpu_usable())
 		return 0;
 	kernel_fpu_begin();
-	n = pclmul(crc, head, dst, src, len, &last);
+	n = pclmul(crc, head, dst, src, len, last);
 	kernel_fpu_end();
-	*sum = crc32_le(0, (const u8 *)&last, sizeof(last));
+	*sum = crc32_le(0, last, sizeof(last));
 	return n;
 }
 #else
