@@ -16,16 +16,20 @@
 /* The kernel has no header of intrinsics, and only these functions may use such registers. */
 #define WITH_PCLMUL __attribute__((target("sse2,pclmul")))
 
-typedef long long lane_t __attribute__((vector_size(16)));
-typedef long long memory_lane_t __attribute__((vector_size(16), aligned(1), may_alias));
+#define VECTOR long long __attribute__((vector_size(16)))
+
+/* A vector at any address. */
+struct memory_lane {
+	VECTOR v;
+} __packed __attribute__((may_alias));
 
 /* x^(n + 32) and x^(n - 32) modulo the polynomial, n: the bits of a lane, of SUMS lanes. */
 static const u64 fold_lane[] = {0x1751997d0, 0x0ccaa009e};
 static const u64 fold_lanes[] = {0x154442bd4, 0x1c6e41596};
 
-WITH_PCLMUL static __always_inline lane_t lane_fold(lane_t sum, const u64 *by, lane_t next)
+WITH_PCLMUL static __always_inline VECTOR lane_fold(VECTOR sum, const u64 *by, VECTOR next)
 {
-	const lane_t k = {(long long)by[0], (long long)by[1]};
+	const VECTOR k = {(long long)by[0], (long long)by[1]};
 
 	return __builtin_ia32_pclmulqdq128(sum, k, 0x00) ^
 	       __builtin_ia32_pclmulqdq128(sum, k, 0x11) ^ next;
@@ -35,12 +39,12 @@ WITH_PCLMUL static __always_inline lane_t lane_fold(lane_t sum, const u64 *by, l
  * The lane at @at. Each byte is read once: the byte that is copied is the byte that is summed. @dst
  * is NULL if there is no copy.
  */
-WITH_PCLMUL static __always_inline lane_t lane_take(const u8 *src, u8 *dst, u32 at)
+WITH_PCLMUL static __always_inline VECTOR lane_take(const u8 *src, u8 *dst, u32 at)
 {
-	lane_t v = *(const memory_lane_t *)(src + at);
+	VECTOR v = ((const struct memory_lane *)(src + at))->v;
 
 	if (dst)
-		*(memory_lane_t *)(dst + at) = v;
+		((struct memory_lane *)(dst + at))->v = v;
 	return v;
 }
 
@@ -48,20 +52,29 @@ WITH_PCLMUL static __always_inline lane_t lane_take(const u8 *src, u8 *dst, u32 
 WITH_PCLMUL static __always_inline u32 pclmul_run(u32 crc, const u8 *head, u8 *dst, const u8 *src,
 						  u32 len, u8 *out)
 {
-	u32 at = head ? 0 : SUMS * LANE, i;
-	lane_t sum[SUMS];
+	const VECTOR start = {crc, 0};
+	const u8 *first = head ? head : src;
+	u8 *first_dst = head ? NULL : dst;
+	u32 at = head ? 0 : SUMS * LANE;
+	VECTOR sum[SUMS];
 
-	for (i = 0; i < SUMS; i++)
-		sum[i] = lane_take(head ? head : src, head ? NULL : dst, i * LANE);
-	sum[0] ^= (lane_t){crc, 0};
-	for (; len - at >= SUMS * LANE; at += SUMS * LANE)
-		for (i = 0; i < SUMS; i++)
-			sum[i] = lane_fold(sum[i], fold_lanes, lane_take(src, dst, at + i * LANE));
-	for (i = 1; i < SUMS; i++)
-		sum[i] = lane_fold(sum[i - 1], fold_lane, sum[i]);
+	/* The indices are constant, so that the compiler keeps the sums in registers. */
+	sum[0] = lane_take(first, first_dst, 0) ^ start;
+	sum[1] = lane_take(first, first_dst, LANE);
+	sum[2] = lane_take(first, first_dst, 2 * LANE);
+	sum[3] = lane_take(first, first_dst, 3 * LANE);
+	for (; len - at >= SUMS * LANE; at += SUMS * LANE) {
+		sum[0] = lane_fold(sum[0], fold_lanes, lane_take(src, dst, at));
+		sum[1] = lane_fold(sum[1], fold_lanes, lane_take(src, dst, at + LANE));
+		sum[2] = lane_fold(sum[2], fold_lanes, lane_take(src, dst, at + 2 * LANE));
+		sum[3] = lane_fold(sum[3], fold_lanes, lane_take(src, dst, at + 3 * LANE));
+	}
+	sum[1] = lane_fold(sum[0], fold_lane, sum[1]);
+	sum[2] = lane_fold(sum[1], fold_lane, sum[2]);
+	sum[3] = lane_fold(sum[2], fold_lane, sum[3]);
 	for (; len - at >= LANE; at += LANE)
-		sum[SUMS - 1] = lane_fold(sum[SUMS - 1], fold_lane, lane_take(src, dst, at));
-	*(memory_lane_t *)out = sum[SUMS - 1];
+		sum[3] = lane_fold(sum[3], fold_lane, lane_take(src, dst, at));
+	((struct memory_lane *)out)->v = sum[3];
 	return at;
 }
 
