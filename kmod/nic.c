@@ -7,6 +7,7 @@
  */
 #include "host/addr.c"
 #include "host/bus.c"
+#include "host/calibrate.c"
 #include "host/charge.c"
 #include "host/cpu.c"
 #include "host/defer.c"
@@ -66,3 +67,5 @@
 #include "model/wqe.c"
 #include "model/xmit.c"
 #include "model/xrc.c"
+
+#include "port/kernel_crc32.c"

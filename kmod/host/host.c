@@ -12,6 +12,7 @@
 #include <linux/slab.h>
 #include "addr.h"
 #include "bus.h"
+#include "calibrate.h"
 #include "cpu.h"
 #include "dev.h"
 #include "fault.h"
@@ -231,6 +232,7 @@ static int __init snic_init(void)
 {
 	int err;
 
+	snic_calibrate();
 	snic_wq = alloc_workqueue("sirdma_nic_upkeep", WQ_UNBOUND | WQ_SYSFS, 0);
 	if (!snic_wq)
 		return -ENOMEM;

@@ -354,31 +354,23 @@ static inline u64 port_stats_read(const struct port_stats *stats, u32 i)
 
 #define PORT_CRC32_HEAD 64
 
-/* Each byte of @src is read once: the copy is summed. */
-static inline u32 port_crc32_library(u32 crc, const void *head, void *dst, const void *src, u32 len)
-{
-	if (head)
-		crc = crc32_le(crc, head, PORT_CRC32_HEAD);
-	if (dst)
-		memcpy(dst, src, len);
-	return crc32_le(crc, dst ? dst : src, len);
-}
-
 /*
- * Bytes from which on the library's vector instructions, where it has them, are worth saving the
- * vector registers. The value is the library's own threshold for CRC-32C. The tables of the model
- * take 140 ns for as many, the instructions 9 to 17 ns (a Xeon with AVX-512).
+ * Bytes from which on vector instructions are worth saving the vector registers. The value is the
+ * threshold of the kernel's library for CRC-32C. The tables of the model take 140 ns for as many, the
+ * instructions 9 to 17 ns (a Xeon with AVX-512).
  */
 #define PORT_CRC32_MIN 512
 
-static inline u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len,
-				  u32 *sum)
-{
-	if (len < PORT_CRC32_MIN || !(crc32_optimizations() & CRC32_LE_OPTIMIZATION))
-		return 0;
-	*sum = port_crc32_library(crc, head, dst, src, len);
-	return len;
-}
+/*
+ * The variants of port_crc32_fold(). The host chooses the quickest before there is a device. NONE
+ * takes nothing. LIBRARY copies first, then the kernel's library sums. PCLMUL does both at once.
+ */
+enum port_crc32_way { PORT_CRC32_NONE, PORT_CRC32_LIBRARY, PORT_CRC32_PCLMUL };
+#define PORT_CRC32_WAYS 3
+
+/* Returns false if this CPU, or this kernel, lacks the variant. */
+bool port_crc32_use(enum port_crc32_way way);
+u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *sum);
 
 #define PORT_WIRE_IN_MEMORY false
 #define PORT_ONE_UNIT true

@@ -7,6 +7,8 @@
 #include <linux/workqueue.h>
 #include "port/port.h"
 
+#include "port/kernel_crc32.c"
+
 #define MS 1000000ull
 
 struct bell {
@@ -235,40 +237,42 @@ static void expect_copied(struct kunit *test, struct crc_buffers *b, const u8 *d
 	memset(b->dst, 0x5a, sizeof(b->dst));
 }
 
-/* Sum and copy with @shift bytes before @src, and other ones before @dst: neither is aligned. */
-static void expect_summed(struct kunit *test, struct crc_buffers *b, u32 len, u32 shift)
+/* The @n bytes that were taken of @len. Vector instructions leave less than a vector. */
+static bool takes_enough(u32 n, u32 len, enum port_crc32_way way)
 {
-	const u32 after_seed = crc_bits(CRC_SEED, b->src + shift, len);
-	const u32 after_head = crc_bits(crc_bits(0, b->head, sizeof(b->head)), b->src + shift, len);
-	const bool folds = len >= PORT_CRC32_MIN && crc32_optimizations() & CRC32_LE_OPTIMIZATION;
-	u8 *dst = b->dst + CRC_GUARD - 3 * shift, *src = b->src + shift;
-	u32 sum;
-
-	KUNIT_EXPECT_EQ(test, port_crc32_library(CRC_SEED, NULL, NULL, src, len), after_seed);
-	KUNIT_EXPECT_EQ(test, port_crc32_library(0, b->head, NULL, src, len), after_head);
-	KUNIT_EXPECT_EQ(test, port_crc32_library(CRC_SEED, NULL, dst, src, len), after_seed);
-	expect_copied(test, b, dst, src, len);
-	KUNIT_EXPECT_EQ(test, port_crc32_library(0, b->head, dst, src, len), after_head);
-	expect_copied(test, b, dst, src, len);
-
-	/* All of it, or nothing, where this CPU or the kernel has no instructions for it. */
-	sum = ~after_head;
-	KUNIT_EXPECT_EQ(test, port_crc32_fold(0, b->head, dst, src, len, &sum), folds ? len : 0);
-	KUNIT_EXPECT_EQ(test, sum, folds ? after_head : ~after_head);
-	if (folds)
-		expect_copied(test, b, dst, src, len);
-	KUNIT_EXPECT_NULL(test, memchr_inv(b->dst, 0x5a, sizeof(b->dst)));
-	sum = ~after_seed;
-	KUNIT_EXPECT_EQ(test, port_crc32_fold(CRC_SEED, NULL, NULL, src, len, &sum),
-			folds ? len : 0);
-	KUNIT_EXPECT_EQ(test, sum, folds ? after_seed : ~after_seed);
+	if (way == PORT_CRC32_NONE || len < PORT_CRC32_MIN)
+		return !n;
+	return n <= len && (way == PORT_CRC32_LIBRARY ? n == len : n > len - 16);
 }
 
-static void crc_of_the_library_is_ours(struct kunit *test)
+/* Sum and copy with @shift bytes before @src, and other ones before @dst: neither is aligned. */
+static void expect_summed(struct kunit *test, struct crc_buffers *b, u32 len, u32 shift,
+			  enum port_crc32_way way)
 {
-	static const u32 lens[] = {1, 3, 63, 64, 65, 511, 512, 513, 1024, CRC_MOST};
+	u8 *to = b->dst + CRC_GUARD - 3 * shift, *src = b->src + shift, *head, *dst;
+	u32 variant, n, sum, start;
+
+	for (variant = 0; variant < 4; variant++) {
+		head = variant & 1 ? b->head : NULL;
+		dst = variant & 2 ? to : NULL;
+		start = head ? 0 : CRC_SEED;
+		sum = 0x5a5a5a5a;
+		n = port_crc32_fold(start, head, dst, src, len, &sum);
+		KUNIT_EXPECT_TRUE_MSG(test, takes_enough(n, len, way), "way %d took %u of %u", way,
+				      n, len);
+		if (head)
+			start = crc_bits(0, head, PORT_CRC32_HEAD);
+		KUNIT_EXPECT_EQ_MSG(test, sum, n ? crc_bits(start, src, n) : 0x5a5a5a5a,
+				    "way %d, variant %u, %u bytes", way, variant, len);
+		expect_copied(test, b, to, src, dst ? n : 0);
+	}
+}
+
+static void crc_by_instructions_is_ours(struct kunit *test)
+{
+	static const u32 lens[] = {1, 3, 511, 512, 513, 527, 528, 575, 576, 1024, CRC_MOST};
 	struct crc_buffers *b = kunit_kmalloc(test, sizeof(*b), GFP_KERNEL);
-	u32 i, shift;
+	u32 i, shift, way;
 
 	KUNIT_ASSERT_NOT_NULL(test, b);
 	/* The check value of this CRC, which begins and ends inverted. */
@@ -276,9 +280,18 @@ static void crc_of_the_library_is_ours(struct kunit *test)
 	get_random_bytes(b->src, sizeof(b->src));
 	get_random_bytes(b->head, sizeof(b->head));
 	memset(b->dst, 0x5a, sizeof(b->dst));
-	for (i = 0; i < ARRAY_SIZE(lens); i++)
-		for (shift = 0; shift < 4; shift++)
-			expect_summed(test, b, lens[i], shift);
+	KUNIT_EXPECT_TRUE(test, port_crc32_use(PORT_CRC32_NONE));
+	KUNIT_EXPECT_EQ(test, port_crc32_use(PORT_CRC32_LIBRARY),
+			!!(crc32_optimizations() & CRC32_LE_OPTIMIZATION));
+#ifdef CONFIG_X86_64
+	KUNIT_EXPECT_EQ(test, port_crc32_use(PORT_CRC32_PCLMUL),
+			!!boot_cpu_has(X86_FEATURE_PCLMULQDQ));
+#endif
+	for (way = 0; way < PORT_CRC32_WAYS; way++)
+		for (i = 0; i < ARRAY_SIZE(lens) && port_crc32_use(way); i++)
+			for (shift = 0; shift < 4; shift++)
+				expect_summed(test, b, lens[i], shift, way);
+	port_crc32_use(PORT_CRC32_NONE);
 }
 
 #define BEATS 2000
@@ -332,7 +345,7 @@ static struct kunit_case port_cases[] = {
 	KUNIT_CASE(charged_allocation_is_zeroed),
 	KUNIT_CASE(compare_and_swap_tells_who_was_first),
 	KUNIT_CASE(address_of_a_peer_is_memory_or_nothing),
-	KUNIT_CASE(crc_of_the_library_is_ours),
+	KUNIT_CASE(crc_by_instructions_is_ours),
 	KUNIT_CASE(counter_loses_nothing_to_an_interrupt),
 	{},
 };

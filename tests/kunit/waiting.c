@@ -3,6 +3,7 @@
 #include <linux/module.h>
 #include "model/frame.c"
 #include "model/icrc.c"
+#include "port/kernel_crc32.c"
 #include "wire.h"
 
 /* Frames until the hook has taken what it may take at once. Returns their number. */
