@@ -93,4 +93,11 @@ bool Grants::finish() noexcept
 	}
 }
 
+void Grants::ask_to_unmap() noexcept
+{
+	for (Connection *c = first_.load(); c; c = c->next_granted.load())
+		if (c->grant().has_mappings())
+			c->wake();
+}
+
 } // namespace sirdma::twin

@@ -31,6 +31,8 @@ public:
 	 * to be given up: its connection is set_broken(). Any thread.
 	 */
 	bool finish() noexcept;
+	/* Wake neighbours that have mapped regions: one was closed. The caller holds a guard. */
+	void ask_to_unmap() noexcept;
 
 private:
 	Connection *used_before(uint64_t number) noexcept;

@@ -242,24 +242,24 @@ Connection *Neighbours::connection_for(const snic_one_sided &request) noexcept
 	return to ? to->connection.load(std::memory_order_acquire) : nullptr;
 }
 
-bool Neighbours::may_execute(const snic_one_sided &request) noexcept
+OneSidedWay Neighbours::way(const snic_one_sided &request) noexcept
 {
 	const RcuGuard guard;
 	Connection *c = connection_for(request);
 
-	return c && c->access().pays();
+	return c ? c->access().way(request) : OneSidedWay::packets;
 }
 
 /* The copy may wait for a page of the target. Nobody waits for this thread meanwhile. */
-bool Neighbours::execute(const snic_one_sided &request) noexcept
+OneSidedWay Neighbours::execute(const snic_one_sided &request) noexcept
 {
 	const CountedConnection c([&] { return connection_for(request); });
 
 	if (!c)
-		return false;
+		return OneSidedWay::packets;
 
 	const u32 guards = port_rcu_suspend();
-	const bool done = c->access().execute(request);
+	const OneSidedWay done = c->access().execute(request);
 
 	port_rcu_resume(guards);
 	return done;
@@ -269,6 +269,13 @@ void Neighbours::finish_accesses() noexcept
 {
 	if (!grants_.finish())
 		tell_helper();
+}
+
+void Neighbours::ask_to_unmap() noexcept
+{
+	const RcuGuard guard;
+
+	grants_.ask_to_unmap();
 }
 
 /* Receiving */
@@ -551,6 +558,7 @@ bool Neighbours::alive(Connection &c) noexcept
 			return n < 0 && (errno == EAGAIN || errno == EINTR);
 		if (file && grants_.any())
 			c.access().take_table(file);
+		c.access().unmap_closed();
 	}
 	return true;
 }

@@ -56,13 +56,16 @@ public:
 	void let_access(AccessTable &table) noexcept { grants_.set_table(table); }
 	/*
 	 * Execute @request in the memory of its neighbour, see snic_host_ops.one_sided(). Any thread; the
-	 * read sections of this thread end for the time of the call.
+	 * read sections of this thread end for the time of the call. Returns how it was executed; packets: it
+	 * was not.
 	 */
-	bool execute(const snic_one_sided &request) noexcept;
-	/* The same for snic_host_ops.one_sided_pays(). */
-	bool may_execute(const snic_one_sided &request) noexcept;
+	OneSidedWay execute(const snic_one_sided &request) noexcept;
+	/* How would it be executed? Any thread. */
+	OneSidedWay way(const snic_one_sided &request) noexcept;
 	/* Wait until no neighbour uses what was closed in the table before. Any thread. */
 	void finish_accesses() noexcept;
+	/* Neighbours may have mapped a region that was closed: ask them to unmap it. Any thread. */
+	void ask_to_unmap() noexcept;
 
 	/* One thread at a time may call the functions below. */
 
