@@ -77,7 +77,8 @@ bool Mappings::unmap(Slot &slot) noexcept
 		munmap(slot.pages, slot.bytes);
 		bytes_ -= slot.bytes;
 	}
-	slot.pages = slot.region = nullptr;
+	slot.pages = nullptr;
+	slot.region.store(nullptr, std::memory_order_relaxed);
 	return true;
 }
 
@@ -129,7 +130,7 @@ void Mappings::map(Slot &slot, const AccessView::Found &region) noexcept
 		return;
 	}
 	slot.pages = static_cast<uint8_t *>(at);
-	slot.region = slot.pages + (region.file.offset - first);
+	slot.region.store(slot.pages + (region.file.offset - first), std::memory_order_relaxed);
 	slot.bytes = bytes;
 	slot.writable = write;
 	bytes_ += bytes;
@@ -141,7 +142,7 @@ bool Mappings::has(const AccessView &view, const AccessView::Found &region, bool
 	if (region.file.fd < 0)
 		return false;
 	if (const Slot *slot = find(region)) [[likely]]
-		return slot->region;
+		return slot->region.load(std::memory_order_relaxed);
 
 	const NoCancel no_cancel;
 	const std::unique_lock hold(lock_, std::try_to_lock);
@@ -159,7 +160,7 @@ bool Mappings::has(const AccessView &view, const AccessView::Found &region, bool
 		slot->number.store(region.number, std::memory_order_release);
 	}
 	errno = err;
-	fresh = slot && slot->region;
+	fresh = slot && slot->pages;
 	return fresh;
 }
 
@@ -198,7 +199,7 @@ Mappings::Use::Use(Mappings &all, const AccessView::Found &region, bool write) n
 	slot_->users.fetch_add(1);
 	/* Partner: unmap(). */
 	if (slot_->number.load() == region.number && (!write || slot_->writable))
-		memory_ = slot_->region;
+		memory_ = slot_->region.load(std::memory_order_relaxed);
 }
 
 Mappings::Use::~Use()

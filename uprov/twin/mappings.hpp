@@ -48,7 +48,8 @@ private:
 	struct Slot {
 		std::atomic<uint64_t> number{0}; /* 0: none */
 		std::atomic<u32> users{0};
-		uint8_t *region = nullptr; /* null: it cannot be mapped */
+		/* Null: it cannot be mapped. Whoever is no user has only a hint. */
+		std::atomic<uint8_t *> region{nullptr};
 		uint8_t *pages = nullptr;
 		size_t bytes = 0;
 		u32 stag = 0;
