@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* One-sided execution of WRITEs and READs, where hosts reach the memory of their peers. */
+/* One-sided execution of WRITEs, READs and atomics, where hosts reach the memory of their peers. */
 #include "one_sided.h"
 
 /*
@@ -13,6 +13,7 @@
 enum one_sided_end {
 	ONE_SIDED_DONE,
 	ONE_SIDED_REFUSED, /* it has to be sent */
+	ONE_SIDED_FAILED, /* its answer could not be placed: it is marked as failed */
 	ONE_SIDED_LOST, /* meanwhile the QP was reset, or failed: the request is none any more */
 };
 
@@ -36,7 +37,26 @@ static bool one_sided_gather(struct snic_tx *tx, u32 len, u8 *to)
 	return whole;
 }
 
-/* Place the answer to the current READ, @len bytes at @from. */
+/*
+ * Can the value that an atomic gets be placed? If not the message is sent, and fails or waits as others do:
+ * it cannot be executed twice.
+ */
+static bool one_sided_can_place(struct snic_qp *qp)
+{
+	const struct snic_sge *result = &qp->req.sqe.atomic.result;
+	enum sirdma_ae_code ae;
+	struct snic_mrc mrc;
+	struct snic_mr *mr;
+	bool can;
+
+	snic_mrc_init(&mrc, SIRDMA_ACCESS_LOCAL_WRITE);
+	mr = snic_mrc_get(qp, &mrc, result->stag, result->addr, result->len, &ae);
+	can = mr && !snic_mr_may_fault(mr);
+	snic_mrc_put(&mrc);
+	return can;
+}
+
+/* Place the answer to the current READ or atomic, @len bytes at @from. */
 static bool one_sided_scatter(struct snic_qp *qp, u32 len, u8 *from)
 {
 	const struct snic_sqe *sqe = &qp->req.sqe;
@@ -85,20 +105,43 @@ static enum one_sided_end one_sided_execute(struct snic_tx *tx,
 }
 
 /* On a local fault the message is sent, and fails as others do. */
+static u8 one_sided_op(u8 op)
+{
+	if (op == SIRDMA_OP_READ)
+		return SNIC_ONE_SIDED_READ;
+	if (snic_op_is_write(op))
+		return SNIC_ONE_SIDED_WRITE;
+	return op == SIRDMA_OP_FETCH_ADD ? SNIC_ONE_SIDED_FETCH_ADD : SNIC_ONE_SIDED_CMP_SWAP;
+}
+
+/*
+ * Place what the request has read. A READ whose answer cannot be placed is sent, and fails as others do. An
+ * atomic was executed, and its region is gone since one_sided_can_place().
+ */
+static enum one_sided_end one_sided_finish(struct snic_qp *qp, struct snic_out *out, u8 *data)
+{
+	if (one_sided_scatter(qp, out->len, data))
+		return ONE_SIDED_DONE;
+	if (!snic_op_is_atomic(out->op))
+		return ONE_SIDED_REFUSED;
+	snic_send_mark_failed(qp, out, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+	return ONE_SIDED_FAILED;
+}
+
 static enum one_sided_end one_sided_try(struct snic_tx *tx, struct snic_out *out)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_req *req = &qp->req;
 	u64 note = req->one_sided_note;
 	struct snic_flow flow;
-	const struct snic_one_sided request = {
+	struct snic_one_sided request = {
 		.flow = &flow,
 		.qpn = qp->obj.id,
 		.dest_qpn = qp->dest_qpn,
 		.va = req->sqe.remote_va,
 		.rkey = req->sqe.rkey,
 		.len = out->len,
-		.is_write = out->op != SIRDMA_OP_READ,
+		.op = one_sided_op(out->op),
 		.data = tx->burst->copies,
 		.note = &note,
 	};
@@ -110,14 +153,19 @@ static enum one_sided_end one_sided_try(struct snic_tx *tx, struct snic_out *out
 	flow = qp->path.flow;
 	if (!snic_dev_ops(qp->dev)->one_sided_pays(qp->dev->host, &request))
 		return ONE_SIDED_REFUSED;
-	if (request.is_write && !one_sided_gather(tx, out->len, request.data))
+	if (request.op == SNIC_ONE_SIDED_WRITE && !one_sided_gather(tx, out->len, request.data))
 		return ONE_SIDED_REFUSED;
+	if (snic_op_is_atomic(out->op)) {
+		if (!one_sided_can_place(qp))
+			return ONE_SIDED_REFUSED;
+		request.swap_add = req->sqe.atomic.swap_add;
+		request.compare = req->sqe.atomic.compare;
+	}
 	end = one_sided_execute(tx, &request);
 	if (end == ONE_SIDED_REFUSED)
 		out->flags |= SNIC_OUT_REFUSED;
-	if (end == ONE_SIDED_DONE && !request.is_write &&
-	    !one_sided_scatter(qp, out->len, request.data))
-		return ONE_SIDED_REFUSED;
+	if (end == ONE_SIDED_DONE && request.op != SNIC_ONE_SIDED_WRITE)
+		return one_sided_finish(qp, out, request.data);
 	return end;
 }
 
@@ -142,6 +190,9 @@ bool snic_one_sided_execute(struct snic_tx *tx, struct snic_out *out, enum snic_
 			(u8)min_t(u32, max_t(u32, 2 * req->one_sided_pause, 1), ONE_SIDED_SKIP_MAX);
 		req->one_sided_skip = req->one_sided_pause;
 		return false;
+	case ONE_SIDED_FAILED:
+		*why = SNIC_SEND_BLOCKED;
+		return true;
 	case ONE_SIDED_LOST:
 		/* The QP may be in use again: the next run finds out what there is to do. */
 		snic_qp_defer(qp);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * One-sided execution: the host executes a WRITE or READ in the memory of the peer, and no packet is
+ * One-sided execution: the host executes a WRITE, READ or atomic in the memory of the peer, and no packet is
  * sent. It exists only where PORT_WIRE_IN_MEMORY: the kernel modules are built without one_sided.c.
  *
  * The request is executed when it is fetched, so it must be the only one: whatever the QP sent before is
@@ -46,7 +46,8 @@ static inline bool snic_one_sided(struct snic_tx *tx, struct snic_out *out,
 	if (out->flags & SNIC_OUT_REFUSED)
 		return false;
 	if (!out->len || out->len > SNIC_ONE_SIDED_MAX ||
-	    (out->op != SIRDMA_OP_READ && (!snic_op_is_write(out->op) || req->sqe.has_imm)))
+	    !(out->op == SIRDMA_OP_READ || snic_op_is_atomic(out->op) ||
+	      (snic_op_is_write(out->op) && !req->sqe.has_imm)))
 		return false;
 	return snic_one_sided_execute(tx, out, why);
 }

@@ -40,10 +40,16 @@ struct snic_config {
 };
 
 /*
- * A WRITE or READ for the host to execute in the memory of the peer. Everything that the QP requested
- * before is done, and nothing that it requests later is sent before the host has returned.
+ * A request for the host to execute in the memory of the peer. Everything that the QP requested before is
+ * done, and nothing that it requests later is sent before the host has returned.
  */
 #define SNIC_ONE_SIDED_MAX 4096
+enum snic_one_sided_op {
+	SNIC_ONE_SIDED_READ,
+	SNIC_ONE_SIDED_WRITE,
+	SNIC_ONE_SIDED_FETCH_ADD, /* of SIRDMA_ATOMIC_LEN bytes, in CPU byte order; also the next one */
+	SNIC_ONE_SIDED_CMP_SWAP,
+};
 struct snic_one_sided {
 	const struct snic_flow *flow; /* the addresses of both ends */
 	u32 qpn;
@@ -51,7 +57,9 @@ struct snic_one_sided {
 	u64 va; /* of the peer's region */
 	u32 rkey;
 	u32 len; /* 1 .. SNIC_ONE_SIDED_MAX */
-	bool is_write;
+	u8 op; /* enum snic_one_sided_op */
+	u64 swap_add; /* of an atomic */
+	u64 compare;
 	u8 *data; /* @len bytes in snic_burst.copies: to write, or room for what is read */
 	/*
 	 * The host's own, 0 since the QP left RESET. If one_sided() refuses a request, the peer has
@@ -99,7 +107,7 @@ struct snic_host_ops {
 	/*
 	 * For hosts that reach the memory of some peers: execute @request if the peer would accept
 	 * it. Returns false, and nothing but @data and a part of the memory to be written has changed,
-	 * if it has to be sent. NULL: always. The host has snic_burst.copies. The model holds no lock
+	 * if it has to be sent; of an atomic no memory has. NULL: always. The host has snic_burst.copies. The model holds no lock
 	 * and reads nothing under RCU during the call, so that it may wait.
 	 */
 	bool (*one_sided)(struct snic_host *host, const struct snic_one_sided *request);

@@ -3,6 +3,7 @@
  * Writes between two processes, each with the first device it sees. Both are
  * started with the same arguments; the one that comes second prints one figure.
  *   twinbench lat BYTES SECONDS NAME    half a round trip, us; the median of batches of 8
+ *   twinbench lat-shared BYTES SECONDS NAME   the same between buffers that the other process can map
  *   twinbench rate LIST SECONDS NAME     messages of 8 bytes posted in lists, millions a second
  *   twinbench bw BYTES SECONDS NAME      MB/s of writes, 16 in flight; what arrived is compared
  *   twinbench memcpy BYTES SECONDS -   MB/s of copies between two buffers of that size
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <endian.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <string>
 #include <sys/mman.h>
@@ -64,6 +66,21 @@ uint8_t *new_pages(size_t bytes)
 	return static_cast<uint8_t *>(p);
 }
 
+/* Memory of a file that cannot shrink: others may map it. */
+uint8_t *new_shared_pages(size_t bytes)
+{
+	const int file = memfd_create("twinbench", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	check(file >= 0 && !ftruncate(file, static_cast<off_t>(bytes)) &&
+		      !fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK),
+	      "a file of memory");
+
+	void *const p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+
+	check(p != MAP_FAILED, "memory");
+	return static_cast<uint8_t *>(p);
+}
+
 struct Endpoint {
 	ibv_gid gid;
 	uint64_t addr;
@@ -74,7 +91,7 @@ struct Endpoint {
 /* One end of the connection. */
 class End {
 public:
-	End(int fd, size_t bytes) : fd_(fd)
+	End(int fd, size_t bytes, bool shared) : fd_(fd)
 	{
 		int n = 0;
 		ibv_device **list = ibv_get_device_list(&n);
@@ -84,7 +101,7 @@ public:
 		check(context_, "ibv_open_device");
 		pd_ = ibv_alloc_pd(context_);
 		cq_ = ibv_create_cq(context_, depth, nullptr, nullptr, 0);
-		memory = new_pages(2 * bytes + 4096);
+		memory = shared ? new_shared_pages(2 * bytes + 4096) : new_pages(2 * bytes + 4096);
 		mr_ = ibv_reg_mr(pd_, memory, 2 * bytes + 4096,
 				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 
@@ -368,9 +385,12 @@ int main(int argc, char **argv)
 	const unsigned amount = argc == 5 ? static_cast<unsigned>(atoi(argv[2])) : 0;
 	const double seconds = argc == 5 ? atof(argv[3]) : 0;
 
-	if (!amount || (what != "lat" && what != "rate" && what != "bw" && what != "memcpy") ||
+	if (!amount ||
+	    (what != "lat" && what != "lat-shared" && what != "rate" && what != "bw" &&
+	     what != "memcpy") ||
 	    (what == "rate" && amount > 64)) {
-		fprintf(stderr, "twinbench lat|rate|bw|memcpy BYTES-OR-LIST SECONDS NAME\n");
+		fprintf(stderr, "twinbench lat|lat-shared|rate|bw|memcpy BYTES-OR-LIST SECONDS "
+				"NAME\n");
 		return 2;
 	}
 	if (what == "memcpy") {
@@ -384,9 +404,9 @@ int main(int argc, char **argv)
 
 	pin(!first);
 
-	End end(other, bytes);
+	End end(other, bytes, what == "lat-shared");
 
-	if (what == "lat") {
+	if (what == "lat" || what == "lat-shared") {
 		const double us = latency(end, bytes, seconds, first);
 
 		if (first)

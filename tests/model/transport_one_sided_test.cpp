@@ -20,7 +20,19 @@ protected:
 	{
 		u8 *const at = b.data(request.va - b.va());
 
-		if (request.is_write)
+		u64 before;
+
+		if (request.op >= SNIC_ONE_SIDED_FETCH_ADD) {
+			memcpy(&before, at, sizeof(before));
+			memcpy(request.data, &before, sizeof(before));
+
+			const u64 after = request.op == SNIC_ONE_SIDED_FETCH_ADD ?
+						  before + request.swap_add :
+					  before == request.compare ? request.swap_add :
+								      before;
+
+			memcpy(at, &after, sizeof(after));
+		} else if (request.op == SNIC_ONE_SIDED_WRITE)
 			memcpy(at, request.data, request.len);
 		else
 			memcpy(request.data, at, request.len);
@@ -70,6 +82,73 @@ TEST_F(OneSided, SendNothingIfTheHostExecutesThem)
 	l->a.post(wr(SIRDMA_OP_WRITE, 2000));
 	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
 	EXPECT_EQ(memcmp(a.data(2000), b.data(4096), length), 0);
+}
+
+// By the host or by the peer, also if the value cannot be placed.
+TEST_F(OneSided, ExecuteAtomicsOnce)
+{
+	auto l = link();
+	MrParams region = a.mr;
+	unsigned asked = 0;
+	const auto at = [](const u8 *p) {
+		u64 value;
+
+		memcpy(&value, p, sizeof(value));
+		return value;
+	};
+	const auto atomic = [&](u8 op, u64 swap_add, u64 compare = 0) {
+		Wr request = wr(op);
+
+		request.sges[0].len = SIRDMA_ATOMIC_LEN;
+		request.swap_add = swap_add;
+		request.compare = compare;
+		return request;
+	};
+	const u64 start = at(b.data(4096));
+
+	region.idx = 9;
+	ASSERT_EQ(a.drv.reg_mr(region), SIRDMA_CQP_OK);
+	a.host.one_sided = [&](const snic_one_sided &request) {
+		++asked;
+		return copy(request);
+	};
+	l->a.post(atomic(SIRDMA_OP_FETCH_ADD, 5));
+	expect_ok(wait_send(l->a), SIRDMA_OP_FETCH_ADD);
+	EXPECT_EQ(at(a.data()), start);
+	l->a.post(atomic(SIRDMA_OP_CMP_SWAP, 9, start + 5));
+	expect_ok(wait_send(l->a), SIRDMA_OP_CMP_SWAP);
+	EXPECT_EQ(at(a.data()), start + 5);
+	l->a.post(atomic(SIRDMA_OP_CMP_SWAP, 10, 8));
+	expect_ok(wait_send(l->a), SIRDMA_OP_CMP_SWAP);
+	EXPECT_EQ(at(a.data()), 9u);
+	EXPECT_EQ(at(b.data(4096)), 9u);
+	EXPECT_EQ(asked, 3u);
+	EXPECT_EQ(sent(), 0u);
+
+	// The region of the value ends while the host is busy.
+	a.host.one_sided = [&](const snic_one_sided &request) {
+		++asked;
+		EXPECT_EQ(a.drv.dealloc_stag(region.stag()), SIRDMA_CQP_OK);
+		return copy(request);
+	};
+
+	Wr lost = atomic(SIRDMA_OP_FETCH_ADD, 1);
+
+	lost.sges[0].stag = region.stag();
+	l->a.post(lost);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+	EXPECT_EQ(at(b.data(4096)), 10u);
+	EXPECT_EQ(asked, 4u);
+	EXPECT_EQ(sent(), 0u);
+	EXPECT_EQ(executed(), 3u);
+
+	// It is gone before: the request is one of the peer's, as ever.
+	auto other = link();
+
+	other->a.post(lost);
+	expect_error(wait_send(other->a), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+	EXPECT_EQ(at(b.data(4096)), 11u);
+	EXPECT_EQ(asked, 4u);
 }
 
 // The host may wait for a page of the peer's memory: whoever else uses the queue pair or the local region does not.

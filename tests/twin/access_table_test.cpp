@@ -34,13 +34,16 @@ protected:
 
 	bool accepts(const AccessView::Request &request)
 	{
-		at = number = 0;
-		return view.check(request, at, number);
+		AccessView::Found found{};
+		const bool accepted = view.check(request, found);
+
+		at = found.at;
+		number = found.qp_number;
+		return accepted;
 	}
-	bool accepts(uint64_t va, u32 len, bool is_write = true)
+	bool accepts(uint64_t va, u32 len, u32 right = SIRDMA_ACCESS_REMOTE_WRITE)
 	{
-		return accepts(
-			{.qpn = qpn, .rkey = stag, .va = va, .len = len, .is_write = is_write});
+		return accepts({.qpn = qpn, .rkey = stag, .va = va, .len = len, .right = right});
 	}
 
 	const AccessTable::Region region = {.stag = stag,
@@ -52,6 +55,7 @@ protected:
 	std::unique_ptr<AccessTable> table;
 	AccessView view;
 	uint64_t at = 0, number = 0;
+	bool mappable = false;
 };
 
 } // namespace
@@ -60,7 +64,7 @@ TEST_F(AccessTableTest, TranslatesWhatItAccepts)
 {
 	EXPECT_TRUE(accepts(base, 1));
 	EXPECT_EQ(at, start);
-	EXPECT_TRUE(accepts(base + 100, 64, false));
+	EXPECT_TRUE(accepts(base + 100, 64, SIRDMA_ACCESS_REMOTE_READ));
 	EXPECT_EQ(at, start + 100);
 	EXPECT_TRUE(accepts(base, length));
 	EXPECT_TRUE(accepts(base + length - 1, 1));
@@ -91,18 +95,27 @@ TEST_F(AccessTableTest, RefusesAWrapAtTheEndOfTheAddresses)
 			    .base = ~0ull - 99,
 			    .length = 200,
 			    .start = start});
-	EXPECT_TRUE(accepts(
-		{.qpn = qpn, .rkey = last, .va = ~0ull - 99, .len = 100, .is_write = true}));
-	EXPECT_FALSE(accepts(
-		{.qpn = qpn, .rkey = last, .va = ~0ull - 99, .len = 101, .is_write = true}));
+	EXPECT_TRUE(accepts({.qpn = qpn,
+			     .rkey = last,
+			     .va = ~0ull - 99,
+			     .len = 100,
+			     .right = SIRDMA_ACCESS_REMOTE_WRITE}));
+	EXPECT_FALSE(accepts({.qpn = qpn,
+			      .rkey = last,
+			      .va = ~0ull - 99,
+			      .len = 101,
+			      .right = SIRDMA_ACCESS_REMOTE_WRITE}));
 }
 
 TEST_F(AccessTableTest, RefusesAKeyThatIsNotTheRegions)
 {
 	for (const u32 key :
 	     {stag ^ 1, stag ^ 0x80, stag + 0x100, stag + (access_regions << 8), 0u, ~0u})
-		EXPECT_FALSE(
-			accepts({.qpn = qpn, .rkey = key, .va = base, .len = 8, .is_write = true}))
+		EXPECT_FALSE(accepts({.qpn = qpn,
+				      .rkey = key,
+				      .va = base,
+				      .len = 8,
+				      .right = SIRDMA_ACCESS_REMOTE_WRITE}))
 			<< key;
 }
 
@@ -113,12 +126,14 @@ TEST_F(AccessTableTest, AsksTheRightsOfTheRegion)
 	      u32(SIRDMA_ACCESS_REMOTE_ATOMIC), both}) {
 		AccessTable::Region other = region;
 
-		table->close_region(stag);
+		table->close_region(stag, mappable);
 		other.rights = rights | SIRDMA_ACCESS_LOCAL_WRITE | SIRDMA_ACCESS_LOCAL_READ;
 		table->open_region(other);
-		EXPECT_EQ(accepts(base, 8, true), !!(rights & SIRDMA_ACCESS_REMOTE_WRITE))
+		EXPECT_EQ(accepts(base, 8, SIRDMA_ACCESS_REMOTE_WRITE),
+			  !!(rights & SIRDMA_ACCESS_REMOTE_WRITE))
 			<< rights;
-		EXPECT_EQ(accepts(base, 8, false), !!(rights & SIRDMA_ACCESS_REMOTE_READ))
+		EXPECT_EQ(accepts(base, 8, SIRDMA_ACCESS_REMOTE_READ),
+			  !!(rights & SIRDMA_ACCESS_REMOTE_READ))
 			<< rights;
 	}
 }
@@ -130,9 +145,11 @@ TEST_F(AccessTableTest, AsksTheRightsOfTheQueuePair)
 	      u32(SIRDMA_ACCESS_REMOTE_ATOMIC), both}) {
 		table->close_qp(qpn);
 		table->open_qp(qpn, pd, rights);
-		EXPECT_EQ(accepts(base, 8, true), !!(rights & SIRDMA_ACCESS_REMOTE_WRITE))
+		EXPECT_EQ(accepts(base, 8, SIRDMA_ACCESS_REMOTE_WRITE),
+			  !!(rights & SIRDMA_ACCESS_REMOTE_WRITE))
 			<< rights;
-		EXPECT_EQ(accepts(base, 8, false), !!(rights & SIRDMA_ACCESS_REMOTE_READ))
+		EXPECT_EQ(accepts(base, 8, SIRDMA_ACCESS_REMOTE_READ),
+			  !!(rights & SIRDMA_ACCESS_REMOTE_READ))
 			<< rights;
 	}
 }
@@ -146,9 +163,9 @@ TEST_F(AccessTableTest, RefusesARegionOfAnotherProtectionDomain)
 
 TEST_F(AccessTableTest, RefusesWhatIsClosed)
 {
-	EXPECT_TRUE(table->close_region(stag));
+	EXPECT_TRUE(table->close_region(stag, mappable));
 	EXPECT_FALSE(accepts(base, 8));
-	EXPECT_FALSE(table->close_region(stag));
+	EXPECT_FALSE(table->close_region(stag, mappable));
 	table->open_region(region);
 	EXPECT_TRUE(accepts(base, 8));
 	EXPECT_TRUE(table->close_qp(qpn));
@@ -156,8 +173,11 @@ TEST_F(AccessTableTest, RefusesWhatIsClosed)
 	EXPECT_FALSE(table->close_qp(qpn));
 	for (const u32 other :
 	     {qpn - 1, qpn + 1, first_qpn_of(slot), first_qpn_of(slot + 1) - 1, ~0u})
-		EXPECT_FALSE(accepts(
-			{.qpn = other, .rkey = stag, .va = base, .len = 8, .is_write = true}));
+		EXPECT_FALSE(accepts({.qpn = other,
+				      .rkey = stag,
+				      .va = base,
+				      .len = 8,
+				      .right = SIRDMA_ACCESS_REMOTE_WRITE}));
 }
 
 TEST_F(AccessTableTest, KeepsAQueuePairClosedThatFailed)
@@ -210,10 +230,13 @@ TEST_F(AccessTableTest, HasNoEntryForARegionWhosePlaceIsTaken)
 
 	other.stag = stag + (access_regions << 8);
 	table->open_region(other);
-	EXPECT_FALSE(
-		accepts({.qpn = qpn, .rkey = other.stag, .va = base, .len = 8, .is_write = true}));
+	EXPECT_FALSE(accepts({.qpn = qpn,
+			      .rkey = other.stag,
+			      .va = base,
+			      .len = 8,
+			      .right = SIRDMA_ACCESS_REMOTE_WRITE}));
 	EXPECT_TRUE(accepts(base, 8));
-	EXPECT_FALSE(table->close_region(other.stag));
+	EXPECT_FALSE(table->close_region(other.stag, mappable));
 	EXPECT_TRUE(accepts(base, 8));
 }
 
@@ -222,7 +245,7 @@ TEST_F(AccessTableTest, GivesNoAddressThatIsNone)
 	for (const uint64_t wrong : {~0ull, ~0ull - 4096, 1ull << 63, (1ull << 63) - 8}) {
 		AccessTable::Region other = region;
 
-		table->close_region(stag);
+		table->close_region(stag, mappable);
 		other.start = wrong;
 		table->open_region(other);
 		EXPECT_FALSE(accepts(base + 8, 8)) << wrong;

@@ -538,18 +538,19 @@ TEST_F(Helper, IsNotHeldUpByAnAccessThatWaitsForMemory)
 					.va = at,
 					.rkey = stag,
 					.len = sizeof(word),
-					.is_write = true,
+					.op = SNIC_ONE_SIDED_WRITE,
 					.data = page.data(),
 					.note = &note};
 
-	ASSERT_TRUE(n->may_execute(request));
-	ASSERT_FALSE(n->execute(request)) << "it is not proven yet that both are connected";
+	ASSERT_EQ(n->way(request), OneSidedWay::kernel);
+	ASSERT_EQ(n->execute(request), OneSidedWay::packets) << "it is not proven yet that both "
+								"are connected";
 
 	std::atomic<int> executed{-1};
 	std::thread initiator([&] {
 		/* As the device's calls do. */
 		port_rcu_read_lock();
-		executed = n->execute(request);
+		executed = n->execute(request) == OneSidedWay::kernel;
 		port_rcu_read_unlock();
 	});
 

@@ -35,10 +35,11 @@ sirdma run [OPTIONS] --shell
 
   --pcap FILE    record all packets for Wireshark, of all processes of the run in one file;
                  %p in its name becomes the process id, for one file each; %d the device
-  --one-sided    let processes of yours that have this option, too, execute short WRITEs and
-                 READs in each other's memory, without the target's processor; a page that the
-                 target lacks holds up the call that posted the request, and a process that is
-                 frozen meanwhile ibv_dereg_mr() of the target, for a second
+  --one-sided    let processes of yours that have this option, too, execute short WRITEs,
+                 READs and, where memory can be mapped (memfd_create() with F_SEAL_SHRINK,
+                 device memory), atomics in each other's memory, without the target's processor;
+                 a page that the target lacks holds up the call that posted the request, and a
+                 process that is frozen meanwhile ibv_dereg_mr() of the target, for a second
   --stats        print the counters of the devices and of rdma_cm when a process ends
   --verbose      say what the devices are and how the program sees them
   --view KIND    sysfs: devices in a /sys and /dev of the program's own; preload: a library put

@@ -23,7 +23,8 @@ namespace
 constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW;
 /* With these, whoever has the file can only read it. */
 constexpr int all_seals = size_seals | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL;
-constexpr u32 readable = SIRDMA_ACCESS_REMOTE_READ, writable = SIRDMA_ACCESS_REMOTE_WRITE;
+constexpr u32 remote_rights = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
+			      SIRDMA_ACCESS_REMOTE_ATOMIC;
 
 AccessMap *map_table(int file, int protection) noexcept
 {
@@ -99,7 +100,7 @@ void AccessTable::open_region(const Region &region) noexcept
 {
 	AccessRegion &entry = this->region(region.stag);
 
-	if (!(region.rights & (readable | writable)))
+	if (!(region.rights & remote_rights))
 		return;
 	std::lock_guard hold(regions_lock_);
 
@@ -112,10 +113,14 @@ void AccessTable::open_region(const Region &region) noexcept
 	entry.stag.store(region.stag, std::memory_order_relaxed);
 	entry.pd.store(region.pd, std::memory_order_relaxed);
 	entry.rights.store(region.rights, std::memory_order_relaxed);
+	entry.file.store(region.file.fd, std::memory_order_relaxed);
+	entry.file_offset.store(region.file.offset, std::memory_order_relaxed);
+	entry.file_device.store(region.file.device, std::memory_order_relaxed);
+	entry.file_inode.store(region.file.inode, std::memory_order_relaxed);
 	entry.number.store(next_number(), std::memory_order_release);
 }
 
-bool AccessTable::close_region(u32 stag) noexcept
+bool AccessTable::close_region(u32 stag, bool &mappable) noexcept
 {
 	AccessRegion &entry = region(stag);
 	std::lock_guard hold(regions_lock_);
@@ -123,6 +128,7 @@ bool AccessTable::close_region(u32 stag) noexcept
 	if (!entry.number.load(std::memory_order_relaxed) ||
 	    entry.stag.load(std::memory_order_relaxed) != stag)
 		return false;
+	mappable = entry.file.load(std::memory_order_relaxed) >= 0;
 	entry.number.store(0);
 	return true;
 }
@@ -183,21 +189,25 @@ bool AccessView::map(int file) noexcept
 	return map_;
 }
 
-bool AccessView::check(const Request &request, uint64_t &at, uint64_t &number) const noexcept
+uint64_t AccessView::region_number(u32 stag) const noexcept
+{
+	return map_->regions[place_of_region(stag)].number.load(std::memory_order_acquire);
+}
+
+bool AccessView::check(const Request &request, Found &found) const noexcept
 {
 	constexpr auto relaxed = std::memory_order_relaxed;
-	const u32 right = request.is_write ? writable : readable;
 	const AccessRegion &region = map_->regions[place_of_region(request.rkey)];
 	const AccessQp &qp =
 		map_->qps[(request.qpn - first_qpn_of(slot_of(request.qpn))) % qpns_per_slot];
 	const uint64_t qp_number = qp.number.load(std::memory_order_acquire);
 	const uint64_t region_number = region.number.load(std::memory_order_acquire);
-	const u32 pd = qp.pd.load(relaxed);
+	const u32 pd = qp.pd.load(relaxed), rights = region.rights.load(relaxed);
 
 	if (!qp_number || !region_number)
 		return false;
-	if (!(qp.rights.load(relaxed) & right) || !(region.rights.load(relaxed) & right) ||
-	    region.pd.load(relaxed) != pd || region.stag.load(relaxed) != request.rkey)
+	if (!(qp.rights.load(relaxed) & rights & request.right) || region.pd.load(relaxed) != pd ||
+	    region.stag.load(relaxed) != request.rkey)
 		return false;
 
 	const uint64_t offset = request.va - region.base.load(relaxed);
@@ -212,8 +222,19 @@ bool AccessView::check(const Request &request, uint64_t &at, uint64_t &number) c
 	if (start > INT64_MAX || offset > INT64_MAX - start ||
 	    request.len > INT64_MAX - start - offset)
 		return false;
-	at = start + offset;
-	number = qp_number;
+	found.at = start + offset;
+	found.qp_number = qp_number;
+	found.number = region_number;
+	found.stag = request.rkey;
+	found.rights = rights;
+	found.offset = offset;
+	found.length = length;
+	found.file.fd = region.file.load(relaxed);
+	if (found.file.fd >= 0) {
+		found.file.offset = region.file_offset.load(relaxed);
+		found.file.device = region.file_device.load(relaxed);
+		found.file.inode = region.file_inode.load(relaxed);
+	}
 	smp_rmb(); /* partner: the barriers of open_region() and open_qp() */
 	return qp.number.load(relaxed) == qp_number && region.number.load(relaxed) == region_number;
 }

@@ -17,6 +17,9 @@
  * So once a close_*() was followed by a Closing, and accesses was 0 while that existed, no neighbour
  * uses what was closed.
  *
+ * Memory that neighbours can map (shared_file.hpp) has its file in the entry: only the number that the file
+ * has in this process, which is of use to those only who may attach a debugger, and what identifies it.
+ *
  * A region that is registered on demand, a window, and a region whose place in the table is taken have no
  * entry; requests for them are sent. Neighbours trust none of the contents, and this process reads none.
  */
@@ -25,6 +28,7 @@
 #include "core.hpp"
 #include "fd.hpp"
 #include "rendezvous.hpp"
+#include "shared_file.hpp"
 
 namespace sirdma::twin
 {
@@ -58,6 +62,11 @@ struct AccessRegion {
 	std::atomic<uint32_t> stag;
 	std::atomic<uint32_t> pd;
 	std::atomic<uint32_t> rights;
+	/* SharedFile: the memory as others can map it */
+	std::atomic<int32_t> file;
+	alignas(64) std::atomic<uint64_t> file_offset;
+	std::atomic<uint64_t> file_device;
+	std::atomic<uint64_t> file_inode;
 };
 
 struct AccessMap {
@@ -87,10 +96,14 @@ public:
 		uint64_t base;
 		uint64_t length;
 		uint64_t start;
+		SharedFile file{};
 	};
 	void open_region(const Region &region) noexcept;
-	/* Returns false if there was no entry. Else a Closing has to follow. */
-	bool close_region(u32 stag) noexcept;
+	/*
+	 * Returns false if there was no entry. Else a Closing has to follow. @mappable: neighbours may have
+	 * mapped the region.
+	 */
+	bool close_region(u32 stag, bool &mappable) noexcept;
 	/* One thread at a time opens and closes a queue pair. */
 	void open_qp(u32 qpn, u32 pd, u32 rights) noexcept;
 	bool close_qp(u32 qpn) noexcept;
@@ -163,13 +176,23 @@ public:
 		u32 rkey;
 		uint64_t va;
 		u32 len; /* not 0 */
-		bool is_write;
+		u32 right; /* SIRDMA_ACCESS_REMOTE_*, that the request needs */
 	};
-	/*
-	 * Would the responder accept @request? Then @at is the address in the process, and @number
-	 * that of the queue pair's entry.
-	 */
-	bool check(const Request &request, uint64_t &at, uint64_t &number) const noexcept;
+	struct Found {
+		uint64_t at; /* address in the process */
+		uint64_t qp_number; /* of the queue pair's entry */
+		/* The region's entry. The contents are what the process says. */
+		uint64_t number;
+		u32 stag;
+		u32 rights;
+		uint64_t offset; /* of the request in the region */
+		uint64_t length; /* of the region */
+		SharedFile file;
+	};
+	/* Would the responder accept @request? */
+	bool check(const Request &request, Found &found) const noexcept;
+	/* The number of the entry in which the region is, or another one. */
+	uint64_t region_number(u32 stag) const noexcept;
 
 private:
 	const AccessMap *map_ = nullptr;

@@ -71,6 +71,8 @@ public:
 	virtual int join(const IpAddress & /* group */) noexcept { return EOPNOTSUPP; }
 	virtual void leave(const IpAddress & /* group */) noexcept {}
 
+	/* May peers of this host access memory by themselves? Then it is best if they can map it. */
+	virtual bool can_be_accessed() const noexcept { return false; }
 	/*
 	 * What peers of this host may access without the device (access_table.hpp): regions with
 	 * remote rights, and queue pairs in RTS. When a close_*() has returned, no peer does any more.

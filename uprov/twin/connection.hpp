@@ -39,17 +39,17 @@ class Connection {
 public:
 	Neighbour *node = nullptr; /* the process at the other end */
 	u32 quiet = 0; /* consecutive polls that found no record; used by Neighbours::receive() */
-	std::atomic<Connection *> next_granted{nullptr}; /* see Neighbours::granted_ */
+	std::atomic<Connection *> next_granted{nullptr}; /* see Grants */
 	bool granted = false; /* the connection is in that list, or was */
 
 	/*
-	 * Besides the neighbours' table, threads that wait for the peer have references: they cannot
-	 * be readers under RCU, for which others wait. The last one frees the connection.
+	 * The table of neighbours uses the connection, and so do threads that wait for the peer: they
+	 * cannot be readers under RCU, for which others wait. The last user frees the connection.
 	 */
-	void hold() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
-	void drop() noexcept
+	void get() noexcept { users_.fetch_add(1, std::memory_order_relaxed); }
+	void put() noexcept
 	{
-		if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1)
+		if (users_.fetch_sub(1, std::memory_order_acq_rel) != 1)
 			return;
 
 		const NoCancel no_cancel; /* files are closed */
@@ -123,7 +123,7 @@ private:
 	void take_references() noexcept;
 	void release() noexcept;
 
-	std::atomic<u32> references_{1};
+	std::atomic<u32> users_{1};
 	Fd sock_;
 	RingPair rings_;
 	RingReader in_;
@@ -140,6 +140,43 @@ private:
 	uint64_t seen_tail_ = 0; /* position of the ring when trim() was called last */
 	u64 full_since_ = 0; /* time when the ring became full; 0: it is not full */
 	Lease lease_; /* destroyed before the rings, which contain its number */
+};
+
+/* While a guard exists, connections that were found are not freed. */
+class RcuGuard {
+public:
+	RcuGuard() noexcept { port_rcu_read_lock(); }
+	~RcuGuard() { port_rcu_read_unlock(); }
+	RcuGuard(const RcuGuard &) = delete;
+	RcuGuard &operator=(const RcuGuard &) = delete;
+};
+
+/*
+ * A connection that @find, under a guard, has found. It is not freed while this exists, and nobody waits
+ * for this thread, unless it has another guard.
+ */
+class CountedConnection {
+public:
+	template <typename Find> explicit CountedConnection(Find find) noexcept
+	{
+		const RcuGuard guard;
+
+		connection_ = find();
+		if (connection_)
+			connection_->get();
+	}
+	~CountedConnection()
+	{
+		if (connection_)
+			connection_->put();
+	}
+	CountedConnection(const CountedConnection &) = delete;
+	CountedConnection &operator=(const CountedConnection &) = delete;
+	explicit operator bool() const noexcept { return connection_; }
+	Connection *operator->() const noexcept { return connection_; }
+
+private:
+	Connection *connection_;
 };
 
 } // namespace sirdma::twin

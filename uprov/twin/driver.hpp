@@ -116,6 +116,7 @@ struct DriverMr {
 	uint32_t pd = 0;
 	uint32_t dm = 0; /* 0: the region is memory of the application */
 	sirdma_region region{}; /* as the application registered it */
+	SharedFile file{}; /* from which peers can map it */
 	bool changing = false; /* a thread executes rereg_mr() or dereg_mr() */
 };
 
@@ -133,6 +134,7 @@ inline bool is_implicit(const sirdma_region &region) noexcept
 
 struct DriverDm {
 	ibv_context *context = nullptr;
+	Fd file; /* of the memory, if peers can map it */
 	PageBuffer memory;
 	size_t length = 0; /* bytes that the application asked for */
 	size_t bytes = 0; /* in whole pages */
@@ -304,8 +306,9 @@ private:
 	void release_mr(uint32_t stag, const DriverMr &mr, uint32_t former) noexcept;
 	int change_mr(uint32_t stag, const MrChange &change, DriverMr &mr) noexcept;
 	int use_pd(uint32_t pd) noexcept;
-	int add_mr(const DriverMr &mr, uint32_t &stag);
+	int add_mr(DriverMr mr, uint32_t &stag);
 	int put_mr(uint32_t stag, const DriverMr &mr, bool replace) noexcept;
+	SharedFile file_of(const sirdma_region &region) noexcept;
 	void open_region(uint32_t stag, const DriverMr &mr) noexcept;
 	void open_qp(uint32_t qpn) noexcept;
 	int advised(uint32_t pd, ibv_advise_mr_advice advice, const ibv_sge &sge,

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Device memory: memory of the process, to which the device has access as to all of it. */
+/*
+ * Device memory: memory of the process, to which the device has access as to all of it. If peers may access
+ * memory by themselves it is memory that they can map; a forked child shares it then, as it would share that of
+ * a device.
+ */
 #include <cerrno>
 
 #include "driver.hpp"
@@ -11,14 +15,17 @@ namespace sirdma::twin
 namespace
 {
 
-DriverDm make_dm(ibv_context *context, size_t length) noexcept
+DriverDm make_dm(ibv_context *context, size_t length, bool shared) noexcept
 {
 	DriverDm dm;
 
 	dm.context = context;
 	dm.length = length;
 	dm.bytes = round_to_pages(length);
-	dm.memory = PageBuffer::anonymous(dm.bytes, InChildren::copy);
+	if (shared)
+		dm.file = new_shared_file("sirdma-dm", dm.bytes);
+	dm.memory = dm.file ? PageBuffer::device(dm.file.get(), 0, dm.bytes, InChildren::copy) :
+			      PageBuffer::anonymous(dm.bytes, InChildren::copy);
 	return dm;
 }
 
@@ -33,7 +40,7 @@ int Driver::alloc_dm(ibv_context *context, const ibv_alloc_dm_attr &attr, uint32
 		port_warn("alloc_dm: %s", why);
 		return -err;
 	}
-	DriverDm made = make_dm(context, attr.length);
+	DriverDm made = make_dm(context, attr.length, nic_.can_be_accessed());
 
 	if (!made.memory)
 		return ENOMEM;
@@ -73,6 +80,7 @@ int Driver::reg_dm_mr(uint32_t pd, uint32_t dm, uint64_t offset, uint64_t length
 	DriverMr mr = {.pd = pd,
 		       .dm = dm,
 		       .region = {.start = 0, .length = length, .iova = 0, .access = access},
+		       .file = {},
 		       .changing = false};
 	{
 		std::lock_guard hold(objects_lock_);

@@ -109,6 +109,18 @@ int Driver::put_mr(uint32_t stag, const DriverMr &mr, bool replace) noexcept
 	return sirdma_cqp_reg_mr(&hw_, &params);
 }
 
+/* The file from which peers can map the region's memory, if they may access it. */
+SharedFile Driver::file_of(const sirdma_region &region) noexcept
+{
+	constexpr u32 remote = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
+			       SIRDMA_ACCESS_REMOTE_ATOMIC;
+
+	if (!nic_.can_be_accessed() || is_on_demand(region) ||
+	    !(sirdma_region_rights(region.access) & remote))
+		return {};
+	return shared_file_of(region.start, region.length);
+}
+
 /*
  * Peers may access the region without the device, unless its memory comes on demand. They could write to
  * memory that is mapped for reading, so it must be known that this one is not.
@@ -119,13 +131,16 @@ void Driver::open_region(uint32_t stag, const DriverMr &mr) noexcept
 	const u32 rights = sirdma_region_rights(region.access);
 
 	if (!is_on_demand(region))
-		nic_.open_region(
-			{.stag = stag,
-			 .pd = mr.pd,
-			 .rights = can_populate() ? rights : rights & ~SIRDMA_ACCESS_REMOTE_WRITE,
-			 .base = region.access & SIRDMA_VERBS_ZERO_BASED ? 0 : region.iova,
-			 .length = region.length,
-			 .start = region.start});
+		nic_.open_region({.stag = stag,
+				  .pd = mr.pd,
+				  .rights = can_populate() ?
+						    rights :
+						    rights & ~(SIRDMA_ACCESS_REMOTE_WRITE |
+							       SIRDMA_ACCESS_REMOTE_ATOMIC),
+				  .base = region.access & SIRDMA_VERBS_ZERO_BASED ? 0 : region.iova,
+				  .length = region.length,
+				  .start = region.start,
+				  .file = mr.file});
 }
 
 int Driver::reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag)
@@ -140,12 +155,13 @@ int Driver::reg_mr(uint32_t pd, const sirdma_region &region, uint32_t &stag)
 	if (!is_on_demand(region))
 		if (const int err = populate(region))
 			return err;
-	return add_mr({.pd = pd, .dm = 0, .region = region, .changing = false}, stag);
+	return add_mr({.pd = pd, .dm = 0, .region = region, .file = {}, .changing = false}, stag);
 }
 
 /* Register @mr, whose memory is there. The caller has counted it as a user of its device memory. */
-int Driver::add_mr(const DriverMr &mr, uint32_t &stag)
+int Driver::add_mr(DriverMr mr, uint32_t &stag)
 {
+	mr.file = file_of(mr.region);
 	if (const int err = sirdma_stag_alloc(&hw_, &stag))
 		return -err;
 	if (const int err = put_mr(stag, mr, false)) {
@@ -223,6 +239,7 @@ int Driver::change_mr(uint32_t stag, const MrChange &change, DriverMr &mr) noexc
 	if (change.flags & (SIRDMA_REREG_TRANSLATION | SIRDMA_REREG_ACCESS))
 		if (const int err = populate(next.region))
 			return err;
+	next.file = file_of(next.region);
 	/* When the device has answered, no data path uses the former memory. */
 	nic_.close_region(stag);
 

@@ -34,60 +34,10 @@ constexpr u64 delivery_ns = 10000000;
  * back, and gets it again by page faults: about 100 us for all of it, so the pauses must be long.
  */
 constexpr u64 trim_ns = 200000000;
-/*
- * A copy of SNIC_ONE_SIDED_MAX bytes takes 2 us. A thread that is stopped or preempted outside of the kernel
- * does not begin one any more (guarded_copy.hpp). So an honest thread that has not ended its access in this
- * time is in the kernel, and waits for pages of the target's own memory, or, preempted there, for a
- * processor, or its control group is frozen. It is the time for all neighbours together. Only the thread
- * that closes something waits.
- */
-constexpr u64 access_stuck_ns = 1000000000;
-/*
- * The same for a neighbour that has violated the protocol. The helper does nothing else meanwhile, nor
- * does the device receive: a thousand times as long as a copy takes.
- */
-constexpr u64 withdraw_ns = 2000000;
 /* Wake-up bytes of a neighbour that are read at once. */
 constexpr int wakes_at_once = 64;
 
 } // namespace
-
-/* While a guard exists, connections that were found are not freed. */
-class Neighbours::Guard {
-public:
-	Guard() noexcept { port_rcu_read_lock(); }
-	~Guard() { port_rcu_read_unlock(); }
-	Guard(const Guard &) = delete;
-	Guard &operator=(const Guard &) = delete;
-};
-
-/*
- * A connection that @find, under a guard, has found. It is not freed while this exists, and nobody waits
- * for this thread, unless it has another guard.
- */
-class Neighbours::Reference {
-public:
-	template <typename Find> explicit Reference(Find find) noexcept
-	{
-		const Guard guard;
-
-		connection_ = find();
-		if (connection_)
-			connection_->hold();
-	}
-	~Reference()
-	{
-		if (connection_)
-			connection_->drop();
-	}
-	Reference(const Reference &) = delete;
-	Reference &operator=(const Reference &) = delete;
-	explicit operator bool() const noexcept { return connection_; }
-	Connection *operator->() const noexcept { return connection_; }
-
-private:
-	Connection *connection_;
-};
 
 /* Sending */
 
@@ -167,7 +117,7 @@ Connection *Neighbours::connect(Neighbour &to) noexcept
 		delete c;
 		return nullptr;
 	}
-	grant(*c);
+	grants_.add(*c);
 	to.connection.store(c, std::memory_order_release);
 	add_reader(c);
 	return c;
@@ -183,7 +133,7 @@ bool Neighbours::transmit(snic_burst &burst, u32 &sent) noexcept
 	Neighbour *to = slot < num_slots ?
 				find(IpAddress(burst.flow->dst_ip, addr_.scope()), slot) :
 				nullptr;
-	const Guard guard;
+	const RcuGuard guard;
 	Connection *c = to ? connection(*to) : nullptr;
 
 	if (!c)
@@ -199,7 +149,7 @@ bool Neighbours::forward(uint32_t slot, const Path &path, const uint8_t *data, s
 			 u32 index, bool more) noexcept
 {
 	Neighbour *to = slot < num_slots ? find(addr_, slot) : nullptr;
-	const Guard guard;
+	const RcuGuard guard;
 	Connection *c = to ? connection(*to) : nullptr;
 
 	if (!c)
@@ -235,7 +185,7 @@ void Neighbours::trim() noexcept
 		return;
 
 	bool again = false;
-	const Guard guard;
+	const RcuGuard guard;
 
 	for_each_neighbour([&](const std::atomic<Connection *> &connection) {
 		Connection *const c = connection.load(std::memory_order_acquire);
@@ -268,7 +218,7 @@ void Neighbours::finish_leases() noexcept
 		if (!connection.load(std::memory_order_relaxed))
 			return;
 
-		const Reference c([&] {
+		const CountedConnection c([&] {
 			Connection *const now = connection.load(std::memory_order_acquire);
 
 			return now && now->lease().in_use() ? now : nullptr;
@@ -292,100 +242,40 @@ Connection *Neighbours::connection_for(const snic_one_sided &request) noexcept
 	return to ? to->connection.load(std::memory_order_acquire) : nullptr;
 }
 
-bool Neighbours::may_execute(const snic_one_sided &request) noexcept
+OneSidedWay Neighbours::way(const snic_one_sided &request) noexcept
 {
-	const Guard guard;
+	const RcuGuard guard;
 	Connection *c = connection_for(request);
 
-	return c && c->access().pays();
+	return c ? c->access().way(request) : OneSidedWay::packets;
 }
 
 /* The copy may wait for a page of the target. Nobody waits for this thread meanwhile. */
-bool Neighbours::execute(const snic_one_sided &request) noexcept
+OneSidedWay Neighbours::execute(const snic_one_sided &request) noexcept
 {
-	const Reference c([&] { return connection_for(request); });
+	const CountedConnection c([&] { return connection_for(request); });
 
 	if (!c)
-		return false;
+		return OneSidedWay::packets;
 
 	const u32 guards = port_rcu_suspend();
-	const bool done = c->access().execute(request);
+	const OneSidedWay done = c->access().execute(request);
 
 	port_rcu_resume(guards);
 	return done;
 }
 
-/* Add @c to the list before the neighbour gets the table. */
-void Neighbours::grant(Connection &c) noexcept
-{
-	if (!table_)
-		return;
-	{
-		std::lock_guard hold(granted_lock_);
-
-		c.granted = true;
-		c.next_granted.store(granted_.load());
-		granted_.store(&c);
-	}
-	(void)c.grant().give(*table_);
-}
-
-/*
- * The connection is about to be freed after a grace period. A neighbour that is alive and closes its end
- * has no access under way; the wait is for one that violates the protocol. An access of one that does not
- * end it in that time may write to this process's memory later, as that of a neighbour that was given up.
- */
-void Neighbours::withdraw(Connection &c) noexcept
-{
-	std::atomic<Connection *> *at = &granted_;
-
-	if (!c.granted)
-		return;
-	c.grant().withdraw();
-	{
-		const AccessTable::Closing closing(*table_);
-
-		if (c.grant().in_use(closing.number()))
-			(void)c.grant().await(closing.number(), port_now_ns(nullptr) + withdraw_ns);
-	}
-	std::lock_guard hold(granted_lock_);
-
-	while (at->load() != &c)
-		at = &at->load()->next_granted;
-	at->store(c.next_granted.load());
-}
-
-/* A connection with accesses that may have begun before the Closing @number. The caller holds a guard. */
-Connection *Neighbours::accessed_before(uint64_t number) noexcept
-{
-	Connection *c = granted_.load();
-
-	while (c && !c->grant().in_use(number))
-		c = c->next_granted.load();
-	return c;
-}
-
 void Neighbours::finish_accesses() noexcept
 {
-	if (!granted_.load())
-		return;
-
-	const AccessTable::Closing closing(*table_);
-	const u64 until = port_now_ns(nullptr) + access_stuck_ns;
-
-	/* The list may change during a wait, so each search begins anew. */
-	for (;;) {
-		const Reference c([&] { return accessed_before(closing.number()); });
-
-		if (!c)
-			return;
-		if (c->grant().await(closing.number(), until))
-			continue;
-		port_warn("a process does not end its access to memory: its connection is closed");
-		c->grant().give_up();
-		c->set_broken();
+	if (!grants_.finish())
 		tell_helper();
-	}
+}
+
+void Neighbours::ask_to_unmap() noexcept
+{
+	const RcuGuard guard;
+
+	grants_.ask_to_unmap();
 }
 
 /* Receiving */
@@ -442,7 +332,7 @@ u32 Neighbours::receive_from(Connection &c, PacketSink &sink) noexcept
 		return 0;
 
 	/* Packets look up objects under RCU: enter RCU once for all of them. */
-	const Guard guard;
+	const RcuGuard guard;
 
 	sender_ = &c;
 
@@ -555,7 +445,7 @@ Neighbours::~Neighbours()
 {
 	for (std::vector<Connection *> *list : {&readers_, &fresh_})
 		for (Connection *c : *list)
-			c->drop();
+			c->put();
 	for (std::atomic<Neighbour *> &bucket : nodes_) {
 		for (Neighbour *n = bucket.load(), *next; n; n = next) {
 			next = n->next;
@@ -638,7 +528,7 @@ bool Neighbours::greet(Connection &c) noexcept
 		return refuse();
 	(void)at->release();
 	strangers_.erase(at);
-	grant(c);
+	grants_.add(c);
 
 	/* The connection serves both directions, unless this process has connected as well. */
 	Connection *none = nullptr;
@@ -666,8 +556,9 @@ bool Neighbours::alive(Connection &c) noexcept
 		n = receive_with_file(c.fd(), bytes, sizeof(bytes), file);
 		if (n <= 0)
 			return n < 0 && (errno == EAGAIN || errno == EINTR);
-		if (file && table_)
+		if (file && grants_.any())
 			c.access().take_table(file);
+		c.access().unmap_closed();
 	}
 	return true;
 }
@@ -702,7 +593,7 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	}
 	/* End the lease while finish_leases() can still find the connection. */
 	c->lease().close();
-	withdraw(*c);
+	grants_.remove(*c);
 	if (c->node) {
 		c->node->connection.compare_exchange_strong(self, nullptr);
 		c->node->retry_at.store(c->broken() ? port_now_ns(nullptr) + retry_ns : 0,
@@ -725,7 +616,7 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	if (std::erase_if(strangers_, [&](const auto &s) { return s.get() == c; }))
 		return;
 	port_rcu_wait();
-	c->drop();
+	c->put();
 }
 
 void Neighbours::hang_up_on_broken(PacketSink &sink) noexcept

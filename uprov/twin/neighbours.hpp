@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "connection.hpp"
+#include "grants.hpp"
 #include "rendezvous.hpp"
 
 namespace sirdma::twin
@@ -53,16 +53,19 @@ public:
 	 * Let neighbours access this process's memory as @table says. Call this before there are any;
 	 * @table must outlive them.
 	 */
-	void let_access(AccessTable &table) noexcept { table_ = &table; }
+	void let_access(AccessTable &table) noexcept { grants_.set_table(table); }
 	/*
 	 * Execute @request in the memory of its neighbour, see snic_host_ops.one_sided(). Any thread; the
-	 * read sections of this thread end for the time of the call.
+	 * read sections of this thread end for the time of the call. Returns how it was executed; packets: it
+	 * was not.
 	 */
-	bool execute(const snic_one_sided &request) noexcept;
-	/* The same for snic_host_ops.one_sided_pays(). */
-	bool may_execute(const snic_one_sided &request) noexcept;
+	OneSidedWay execute(const snic_one_sided &request) noexcept;
+	/* How would it be executed? Any thread. */
+	OneSidedWay way(const snic_one_sided &request) noexcept;
 	/* Wait until no neighbour uses what was closed in the table before. Any thread. */
 	void finish_accesses() noexcept;
+	/* Neighbours may have mapped a region that was closed: ask them to unmap it. Any thread. */
+	void ask_to_unmap() noexcept;
 
 	/* One thread at a time may call the functions below. */
 
@@ -99,9 +102,6 @@ public:
 	u64 refused() const noexcept { return refused_.load(std::memory_order_relaxed); }
 
 private:
-	class Guard;
-	class Reference;
-
 	static constexpr size_t buckets = 256;
 	/*
 	 * Records of one neighbour delivered at once, before those of the next. The ring holds four
@@ -147,9 +147,6 @@ private:
 	void hang_up_on_broken(PacketSink &sink) noexcept;
 	bool greet(Connection &c) noexcept;
 	Connection *connection_for(const snic_one_sided &request) noexcept;
-	Connection *accessed_before(uint64_t number) noexcept;
-	void grant(Connection &c) noexcept;
-	void withdraw(Connection &c) noexcept;
 	bool refuse() noexcept;
 	bool alive(Connection &c) noexcept;
 	void remove(Connection *c, PacketSink &sink) noexcept;
@@ -165,11 +162,7 @@ private:
 	Fd news_; /* eventfd: connections were made or broke, and the helper must handle them */
 	Fd spare_; /* see rendezvous_accept() */
 	std::atomic<u64> refused_{0};
-	AccessTable *table_ = nullptr; /* null: neighbours have no access */
-
-	/* Connections whose neighbours may have access, read under RCU */
-	std::atomic<Connection *> granted_{nullptr};
-	std::mutex granted_lock_; /* protects changes of the list */
+	Grants grants_;
 
 	/* Neighbours are never removed: the same address and slot may connect again. */
 	std::mutex nodes_lock_; /* protects additions */

@@ -68,6 +68,7 @@ public:
 	bool has_groups() const noexcept override { return true; }
 	int join(const IpAddress &group) noexcept override;
 	void leave(const IpAddress &group) noexcept override;
+	bool can_be_accessed() const noexcept override;
 	void open_region(const AccessTable::Region &region) noexcept override;
 	void close_region(u32 stag) noexcept override;
 	void open_qp(u32 qpn, u32 pd, u32 rights) noexcept override;

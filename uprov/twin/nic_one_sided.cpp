@@ -38,21 +38,37 @@ bool Nic::one_sided_pays(const snic_one_sided &request) noexcept
 {
 	if (!table_ || !may_access)
 		return false;
-	if (!waited_.load(std::memory_order_relaxed) &&
-	    ticks() - accessed_at_.load(std::memory_order_relaxed) < stream_us * ticks_per_us())
-		return false;
-	return neighbours_->may_execute(request);
+
+	const OneSidedWay way = neighbours_->way(request);
+
+	return way == OneSidedWay::mapping ||
+	       (way == OneSidedWay::kernel &&
+		(waited_.load(std::memory_order_relaxed) ||
+		 ticks() - accessed_at_.load(std::memory_order_relaxed) >=
+			 stream_us * ticks_per_us()));
 }
 
 bool Nic::one_sided(const snic_one_sided &request) noexcept
 {
+	OneSidedWay way;
+
 	/* In a call the process counts as polling, and its helper does less. This one may wait. */
 	helper_.leave_call();
-	if (!neighbours_->execute(request))
+	way = neighbours_->execute(request);
+	if (way == OneSidedWay::packets)
 		return false;
-	waited_.store(false, std::memory_order_relaxed);
-	accessed_at_.store(ticks(), std::memory_order_relaxed);
+	/* The peer is at work, and may answer in this process's memory, where polls find nothing. */
+	helper_.note_busy();
+	if (way == OneSidedWay::kernel) {
+		waited_.store(false, std::memory_order_relaxed);
+		accessed_at_.store(ticks(), std::memory_order_relaxed);
+	}
 	return true;
+}
+
+bool Nic::can_be_accessed() const noexcept
+{
+	return table_ != nullptr;
 }
 
 void Nic::open_region(const AccessTable::Region &region) noexcept
@@ -63,8 +79,13 @@ void Nic::open_region(const AccessTable::Region &region) noexcept
 
 void Nic::close_region(u32 stag) noexcept
 {
-	if (table_ && table_->close_region(stag))
-		neighbours_->finish_accesses();
+	bool mappable = false;
+
+	if (!table_ || !table_->close_region(stag, mappable))
+		return;
+	neighbours_->finish_accesses();
+	if (mappable)
+		neighbours_->ask_to_unmap();
 }
 
 void Nic::open_qp(u32 qpn, u32 pd, u32 rights) noexcept

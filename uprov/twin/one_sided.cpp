@@ -3,12 +3,17 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fcntl.h>
 
 #include "file_message.hpp"
 #include "guarded_copy.hpp"
 #include "neighbour_wait.hpp"
 #include "no_cancel.hpp"
+
+extern "C" {
+#include "sirdma/wqe.h"
+}
 
 namespace sirdma::twin
 {
@@ -18,6 +23,11 @@ namespace
 
 /* Polls of 1 ms between two looks whether the initiator is stopped, which read some files. */
 constexpr int polls_to_look = 4;
+
+bool is_atomic(const snic_one_sided &request) noexcept
+{
+	return request.op == SNIC_ONE_SIDED_FETCH_ADD || request.op == SNIC_ONE_SIDED_CMP_SWAP;
+}
 
 } // namespace
 
@@ -33,7 +43,7 @@ void Access::take_table(const Fd &file) noexcept
 {
 	if (state_.load() != State::none)
 		return;
-	state_.store(pid_ > 0 && view_.map(file.get()) ? State::mapped : State::unusable);
+	state_.store(pid_ > 0 && view_.map(file.get()) ? State::has_table : State::unusable);
 }
 
 /* Is @file the memory of the process that has sent the table? */
@@ -55,28 +65,91 @@ bool Access::open_memory() noexcept
 	const std::unique_lock hold(open_lock_, std::try_to_lock);
 	char path[32];
 
-	if (!hold || state_.load() != State::mapped)
+	if (!hold || state_.load() != State::has_table)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d/mem", pid_);
+	/* The process by its number, before what is verified, and alive after it: it is the target. */
+	mappings_.attach(pid_);
 	memory_ = Fd(open(path, O_RDWR | O_CLOEXEC));
 
 	const bool usable = memory_ && is_of_target(memory_.get());
+
+	if (!mappings_.is_alive())
+		mappings_.detach();
 
 	state_.store(usable ? State::open : State::unusable);
 	return usable;
 }
 
-/* A target whose helper is awake, or that polls, has packets sooner than the kernel copies. */
-bool Access::pays() noexcept
+bool Access::check(const snic_one_sided &request, AccessView::Found &found) const noexcept
+{
+	static constexpr u32 rights[] = {
+		[SNIC_ONE_SIDED_READ] = SIRDMA_ACCESS_REMOTE_READ,
+		[SNIC_ONE_SIDED_WRITE] = SIRDMA_ACCESS_REMOTE_WRITE,
+		[SNIC_ONE_SIDED_FETCH_ADD] = SIRDMA_ACCESS_REMOTE_ATOMIC,
+		[SNIC_ONE_SIDED_CMP_SWAP] = SIRDMA_ACCESS_REMOTE_ATOMIC,
+	};
+
+	/* The responder refuses atomics that are not aligned. */
+	return view_.check({.qpn = request.dest_qpn,
+			    .rkey = request.rkey,
+			    .va = request.va,
+			    .len = request.len,
+			    .right = rights[request.op]},
+			   found) &&
+	       (!is_atomic(request) || !((request.va | found.at) % SIRDMA_ATOMIC_LEN));
+}
+
+/*
+ * What is mapped costs less than a packet, whatever the target does. Else a target whose helper is awake, or
+ * that polls, has packets sooner than the kernel copies.
+ */
+OneSidedWay Access::way(const snic_one_sided &request) noexcept
 {
 	const State state = state_.load(std::memory_order_acquire);
+	AccessView::Found found;
 
-	if (state == State::none || state == State::unusable)
+	if (state == State::none || state == State::unusable || !can_guard_copies())
+		return OneSidedWay::packets;
+	if (state != State::open && !open_memory())
+		return OneSidedWay::packets;
+	if (check(request, found) && is_mapped(found))
+		return OneSidedWay::mapping;
+	if (is_atomic(request) || !ring_->asleep.load(std::memory_order_relaxed) ||
+	    view_.header().polled.load(std::memory_order_relaxed))
+		return OneSidedWay::packets;
+	return OneSidedWay::kernel;
+}
+
+/*
+ * Map the region if it can be. The target is told, and wakes this process when it closes a region: partner of
+ * Nic::close_region(). At least one of the two sees the other's store.
+ */
+bool Access::is_mapped(const AccessView::Found &found) noexcept
+{
+	if (found.file.fd < 0)
 		return false;
-	if (!ring_->asleep.load(std::memory_order_relaxed) ||
-	    view_.header().polled.load(std::memory_order_relaxed) || !can_guard_copies())
+	bool fresh;
+
+	if (!mappings_.has(view_, found, fresh))
 		return false;
-	return state == State::open || open_memory();
+	if (fresh) [[unlikely]] {
+		ring_->mappings.store(1);
+		smp_mb();
+		if (view_.region_number(found.stag) != found.number)
+			(void)mappings_.sweep(view_);
+	}
+	return true;
+}
+
+void Access::unmap_closed() noexcept
+{
+	if (state_.load() != State::open || !ring_->mappings.load())
+		return;
+	/* A thread that maps a region meanwhile sets it after that, and looks whether it was closed. */
+	ring_->mappings.store(0);
+	if (mappings_.sweep(view_))
+		ring_->mappings.store(1);
 }
 
 /* The note is a number that was seen; its lowest bit: requests were acknowledged since. */
@@ -90,25 +163,11 @@ bool Access::proven(uint64_t number, u64 &note) const noexcept
 	return false;
 }
 
-bool Access::copy(const snic_one_sided &request) noexcept
+bool Access::copy_by_kernel(const snic_one_sided &request, uint64_t at, uint64_t closes) noexcept
 {
-	const AccessHeader &header = view_.header();
-	const uint64_t closes = header.closes.load(std::memory_order_acquire);
-	uint64_t at, number;
-
-	if (header.waiting.load(std::memory_order_acquire) || !ring_->grants.load())
-		return false;
-	if (!view_.check({.qpn = request.dest_qpn,
-			  .rkey = request.rkey,
-			  .va = request.va,
-			  .len = request.len,
-			  .is_write = request.is_write},
-			 at, number) ||
-	    !proven(number, *request.note))
-		return false;
-
-	const ssize_t got = guarded_copy(request.is_write, memory_.get(), request.data, request.len,
-					 at, header.closes, closes);
+	const ssize_t got = guarded_copy(request.op == SNIC_ONE_SIDED_WRITE, memory_.get(),
+					 request.data, request.len, at, view_.header().closes,
+					 closes);
 
 	/* The process has ended. */
 	if (!got)
@@ -116,17 +175,61 @@ bool Access::copy(const snic_one_sided &request) noexcept
 	return got == static_cast<ssize_t>(request.len);
 }
 
-bool Access::execute(const snic_one_sided &request) noexcept
+bool Access::copy_mapped(const snic_one_sided &request, uint8_t *at, uint64_t closes) noexcept
+{
+	const std::atomic<uint64_t> &word = view_.header().closes;
+	uint64_t before = 0;
+
+	switch (request.op) {
+	case SNIC_ONE_SIDED_FETCH_ADD:
+		if (!guarded_fetch_add(at, request.swap_add, before, word, closes))
+			return false;
+		break;
+	case SNIC_ONE_SIDED_CMP_SWAP:
+		if (!guarded_cmp_swap(at, request.compare, request.swap_add, before, word, closes))
+			return false;
+		break;
+	default:
+		return guarded_move(request.op == SNIC_ONE_SIDED_WRITE, at, request.data,
+				    request.len, word, closes);
+	}
+	memcpy(request.data, &before, sizeof(before));
+	return true;
+}
+
+OneSidedWay Access::copy(const snic_one_sided &request) noexcept
+{
+	const AccessHeader &header = view_.header();
+	const uint64_t closes = header.closes.load(std::memory_order_acquire);
+	AccessView::Found found;
+	bool done;
+
+	if (header.waiting.load(std::memory_order_acquire) || !ring_->grants.load())
+		return OneSidedWay::packets;
+	if (!check(request, found) || !proven(found.qp_number, *request.note))
+		return OneSidedWay::packets;
+
+	const Mappings::Use mapped(mappings_, found, request.op != SNIC_ONE_SIDED_READ);
+
+	if (mapped.memory()) {
+		done = copy_mapped(request, mapped.memory() + found.offset, closes);
+		return done ? OneSidedWay::mapping : OneSidedWay::packets;
+	}
+	done = !is_atomic(request) && copy_by_kernel(request, found.at, closes);
+	return done ? OneSidedWay::kernel : OneSidedWay::packets;
+}
+
+OneSidedWay Access::execute(const snic_one_sided &request) noexcept
 {
 	if (state_.load(std::memory_order_acquire) != State::open)
-		return false;
+		return OneSidedWay::packets;
 	/* Partner: AccessTable::Closing. Grant::await() sees this, or this thread sees the closing. */
 	ring_->accesses.fetch_add(1);
 
-	const bool done = copy(request);
+	const OneSidedWay way = copy(request);
 
 	ring_->accesses.fetch_sub(1, std::memory_order_release);
-	return done;
+	return way;
 }
 
 /* Target */

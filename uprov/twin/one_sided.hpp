@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * One-sided access between two processes of a user. The initiator of a short WRITE or READ executes it in
- * the memory of a target that sleeps, computes or spins on that memory; packets would wait until the
- * target's helper got a processor. Each connection has a grant (the side of the target) and an access (the
- * side of the initiator) each way.
+ * One-sided access between two processes of a user. The initiator of a short request executes it in the
+ * memory of the target; packets would wait until the target polled, or its helper got a processor. Each
+ * connection has a grant (the side of the target) and an access (the side of the initiator) each way.
  *
- * The initiator reaches the memory by /proc/PID/mem: the open file is of that memory, also when the
- * process has ended and its number is another's. Opening it needs the permission to attach a debugger, as
- * payload by reference does (lease.hpp).
+ *   memory of the target             the initiator executes            while the target
+ *   it can be mapped                 WRITE, READ and atomics by        does anything
+ *   (shared_file.hpp)                instructions
+ *   any other                        WRITE and READ by pwritev() and   sleeps, computes, or spins on that
+ *                                    pread() of /proc/PID/mem          memory
+ *
+ * The open /proc/PID/mem is of that memory, also when the process has ended and its number is another's. What
+ * can be mapped is fetched with pidfd_getfd() by the number that the target's table names, and mapped if
+ * it is the file that the table names. Both need the permission to attach a debugger, as payload by
+ * reference does (lease.hpp): the initiator gets nothing that it could not have anyway. The target
+ * reaches nothing by naming a file, for it has the file.
+ *
+ * The responder's atomics are locked instructions of the processor, as those of the initiator are. So all
+ * atomics to memory that can be mapped are atomic together, whoever executes them.
  *
  * What is given up for it:
  *   Keys       Each process of the user that connects gets the target's table, with the keys and addresses
@@ -18,6 +28,9 @@
  *              for writing, and only such regions are written to. But memory that is mapped for reading
  *              later, or replaced by other memory, is written to as long as the region exists, as memory
  *              that a device has pinned would be. A store of the process itself would end in SIGSEGV.
+ *   Mappings   The file of a mapped region stays in use, and memory of it that the application unmaps while
+ *              it is registered is written to, as memory that a device has pinned would be. The initiator
+ *              unmaps it soon after the region is closed. F_SEAL_WRITE cannot be added to a file meanwhile.
  *   Waiting    A copy waits for pages that the target's memory lacks: what was swapped out, or is that of a
  *              file system that does not answer. So copies are made only by calls that post and by
  *              polls that find nothing, under no lock or guard. What waits is that call, whatever else
@@ -35,11 +48,14 @@
 
 #include <mutex>
 
-#include "access_table.hpp"
+#include "mappings.hpp"
 #include "shm_ring.hpp"
 
 namespace sirdma::twin
 {
+
+/* How a request is executed. */
+enum class OneSidedWay : uint8_t { packets, kernel, mapping };
 
 /* The side of the initiator. */
 class Access {
@@ -49,22 +65,32 @@ public:
 	/* The target has sent its table. One thread at a time; a second table is ignored. */
 	void take_table(const Fd &file) noexcept;
 
-	/* Can requests be executed, and sooner than by packets? Any thread. */
-	bool pays() noexcept;
-	/* See snic_host_ops.one_sided(). Call this after pays(), in the same thread. Any thread. */
-	bool execute(const snic_one_sided &request) noexcept;
+	/* Can @request be executed, and sooner than by packets? Any thread. */
+	OneSidedWay way(const snic_one_sided &request) noexcept;
+	/* Unmap regions that are closed. One thread at a time. */
+	void unmap_closed() noexcept;
+	/*
+	 * See snic_host_ops.one_sided(). Call this after way(), in the same thread. Returns how @request was
+	 * executed; packets: it was not. Any thread.
+	 */
+	OneSidedWay execute(const snic_one_sided &request) noexcept;
 
 private:
-	enum class State { none, mapped, open, unusable };
+	enum class State { none, has_table, open, unusable };
 
 	bool open_memory() noexcept;
 	bool is_of_target(int file) const noexcept;
 	bool proven(uint64_t number, u64 &note) const noexcept;
-	bool copy(const snic_one_sided &request) noexcept;
+	bool check(const snic_one_sided &request, AccessView::Found &found) const noexcept;
+	bool is_mapped(const AccessView::Found &found) noexcept;
+	OneSidedWay copy(const snic_one_sided &request) noexcept;
+	bool copy_by_kernel(const snic_one_sided &request, uint64_t at, uint64_t closes) noexcept;
+	bool copy_mapped(const snic_one_sided &request, uint8_t *at, uint64_t closes) noexcept;
 
 	RingControl *ring_ = nullptr;
 	pid_t pid_ = 0;
 	AccessView view_; /* not changed once the state is not none */
+	Mappings mappings_;
 	Fd memory_; /* not changed once the state is open */
 	std::atomic<State> state_{State::none};
 	std::mutex open_lock_; /* one thread opens the memory */
@@ -90,6 +116,8 @@ public:
 	 * before @until, as port_now_ns() counts.
 	 */
 	bool await(uint64_t number, u64 until) noexcept;
+	/* Has the initiator mapped regions? */
+	bool has_mappings() const noexcept { return ring_->mappings.load(); }
 	/* Never wait for the initiator again. */
 	void give_up() noexcept;
 

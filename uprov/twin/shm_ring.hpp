@@ -38,6 +38,8 @@ struct RingControl {
 	std::atomic<uint64_t> lease{0}; /* current lease number, set by the writer */
 	std::atomic<uint32_t> grants{0}; /* set by the reader: the writer may access its memory */
 	std::atomic<uint32_t> copy_cost{0}; /* set by the writer, see RingCopy::cost() */
+	/* set by the writer: it has mapped regions of the reader, which wakes it when it closes one */
+	std::atomic<uint32_t> mappings{0};
 	/* set by the reader while it reads the writer's memory */
 	alignas(64) std::atomic<uint32_t> reading{0};
 };

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/*
+ * Which memory can be mapped by others, and what an initiator maps of what a table names. Both are this
+ * process here.
+ */
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <string>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "mappings.hpp"
+#include "peer_memory.hpp"
+
+namespace sirdma::twin::test
+{
+
+namespace
+{
+
+constexpr size_t page = 4096, bytes = 16 * page;
+constexpr u32 qpn = first_qpn_of(0) + 3, pd = 5, stag = 0x4200;
+constexpr u32 all_rights = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE |
+			   SIRDMA_ACCESS_REMOTE_ATOMIC;
+
+/* A file with memory of this process. */
+struct Memory {
+	explicit Memory(int seals = F_SEAL_SHRINK, int flags = MAP_SHARED, size_t size = bytes,
+			unsigned kind = 0)
+		: file(memfd_create("sirdma-mappings-test",
+				    MFD_CLOEXEC | MFD_ALLOW_SEALING | kind)),
+		  length(size)
+	{
+		if (!file || ftruncate(file.get(), static_cast<off_t>(size)) ||
+		    (seals && fcntl(file.get(), F_ADD_SEALS, seals)))
+			return;
+		at = static_cast<uint8_t *>(
+			mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, file.get(), 0));
+		if (at == MAP_FAILED)
+			at = nullptr;
+	}
+	~Memory()
+	{
+		if (at)
+			munmap(at, length);
+	}
+	Memory(const Memory &) = delete;
+	Memory &operator=(const Memory &) = delete;
+
+	SharedFile shared(size_t offset = 0, size_t len = page) const
+	{
+		at[offset] = 1; /* the page is present */
+		return shared_file_of(reinterpret_cast<uintptr_t>(at) + offset, len);
+	}
+
+	Fd file;
+	const size_t length;
+	uint8_t *at = nullptr;
+};
+
+/* How often this process has mapped a test's file. */
+int times_mapped()
+{
+	std::ifstream maps("/proc/self/maps");
+	std::string line;
+	int n = 0;
+
+	while (std::getline(maps, line))
+		n += line.find("sirdma-mappings-test") != std::string::npos;
+	return n;
+}
+
+class MappingsTest : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		table = AccessTable::create(first_qpn_of(0));
+		ASSERT_TRUE(table && view.map(table->fd()));
+		table->open_qp(qpn, pd, all_rights);
+		mappings.attach(getpid());
+		if (!mappings.is_alive())
+			GTEST_SKIP() << "no pidfd_open()";
+	}
+
+	/* Offer memory that this process says is @file's. */
+	void offer(const SharedFile &file, u32 key = stag, u32 rights = all_rights,
+		   size_t length = page)
+	{
+		table->open_region({.stag = key,
+				    .pd = pd,
+				    .rights = rights,
+				    .base = 0x10000,
+				    .length = length,
+				    .start = 0x20000,
+				    .file = file});
+	}
+	AccessView::Found found(u32 key = stag, u32 right = SIRDMA_ACCESS_REMOTE_READ)
+	{
+		AccessView::Found at{};
+
+		EXPECT_TRUE(view.check(
+			{.qpn = qpn, .rkey = key, .va = 0x10000, .len = 8, .right = right}, at));
+		return at;
+	}
+	bool maps(u32 key = stag)
+	{
+		bool fresh = false;
+
+		return mappings.has(view, found(key), fresh);
+	}
+	void close(u32 key = stag)
+	{
+		bool mappable = false;
+
+		EXPECT_TRUE(table->close_region(key, mappable));
+		EXPECT_TRUE(mappable);
+	}
+
+	std::unique_ptr<AccessTable> table;
+	AccessView view;
+	Mappings mappings;
+};
+
+} // namespace
+
+TEST(SharedFiles, AreSealedOnesThatAreMappedShared)
+{
+	const Memory memory;
+	struct stat st;
+
+	ASSERT_TRUE(memory.at);
+	ASSERT_EQ(fstat(memory.file.get(), &st), 0);
+	for (const size_t offset : {size_t{0}, size_t{100}, page, 3 * page + 8}) {
+		const SharedFile file = memory.shared(offset, 2 * page);
+
+		EXPECT_EQ(file.fd, memory.file.get());
+		EXPECT_EQ(file.offset, offset);
+		EXPECT_EQ(file.device, st.st_dev);
+		EXPECT_EQ(file.inode, st.st_ino);
+	}
+	EXPECT_GE(memory.shared(0, bytes).fd, 0);
+}
+
+TEST(SharedFiles, AreNoOthers)
+{
+	const Memory unsealed(0), growing(F_SEAL_GROW), copied(F_SEAL_SHRINK, MAP_PRIVATE);
+	const Memory whole;
+	std::vector<uint8_t> heap(2 * page, 1);
+
+	for (const Memory *memory : {&unsealed, &growing, &copied}) {
+		ASSERT_TRUE(memory->at);
+		EXPECT_LT(memory->shared().fd, 0);
+	}
+	EXPECT_LT(shared_file_of(reinterpret_cast<uintptr_t>(heap.data()), page).fd, 0);
+	/* A part lies elsewhere. */
+	ASSERT_EQ(munmap(whole.at + 2 * page, page), 0);
+	EXPECT_GE(whole.shared(page, page).fd, 0);
+	EXPECT_LT(whole.shared(page, page + 1).fd, 0);
+}
+
+TEST(SharedFiles, NeedADescriptorThatCanWrite)
+{
+	Memory memory;
+
+	ASSERT_TRUE(memory.at);
+
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", memory.file.get());
+
+	const Fd for_reading(open(path, O_RDONLY | O_CLOEXEC));
+
+	ASSERT_TRUE(for_reading);
+	EXPECT_EQ(memory.shared().fd, memory.file.get());
+	memory.file.reset();
+	EXPECT_LT(memory.shared().fd, 0);
+}
+
+TEST(SharedFiles, AreNotOfHugePages)
+{
+	const Memory memory(F_SEAL_SHRINK, MAP_SHARED, 2 << 20, MFD_HUGETLB);
+
+	if (!memory.at)
+		GTEST_SKIP() << "no huge pages";
+	EXPECT_LT(memory.shared().fd, 0);
+}
+
+/* Parts of one file at any offset are the memory they name. */
+TEST_F(MappingsTest, AreOfThePartsOfTheFile)
+{
+	const Memory memory;
+	constexpr size_t offsets[] = {0, 2 * page + 24, 5 * page};
+
+	ASSERT_TRUE(memory.at);
+	for (u32 i = 0; i < std::size(offsets); ++i) {
+		const u32 key = stag + 0x100 * i;
+
+		offer(memory.shared(offsets[i]), key);
+		ASSERT_TRUE(maps(key));
+		ASSERT_TRUE(maps(key)) << "it is mapped already";
+
+		const Mappings::Use use(mappings, found(key), true);
+
+		ASSERT_TRUE(use.memory());
+		memset(use.memory(), static_cast<int>(10 + i), page);
+		for (size_t n = 0; n < page; ++n)
+			ASSERT_EQ(memory.at[offsets[i] + n], 10 + i);
+	}
+	EXPECT_EQ(times_mapped(), 1 + int{std::size(offsets)});
+	EXPECT_EQ(mappings.sweep(view), std::size(offsets));
+}
+
+TEST_F(MappingsTest, EndWithTheirRegions)
+{
+	const Memory memory;
+
+	ASSERT_TRUE(memory.at);
+	offer(memory.shared());
+	ASSERT_TRUE(maps());
+
+	const AccessView::Found region = found();
+	{
+		const Mappings::Use use(mappings, region, true);
+
+		ASSERT_TRUE(use.memory());
+		close();
+		/* A thread uses it. */
+		EXPECT_EQ(mappings.sweep(view), 1u);
+		use.memory()[0] = 9;
+		EXPECT_FALSE(Mappings::Use(mappings, region, true).memory());
+	}
+	EXPECT_EQ(times_mapped(), 1) << "its last user did not unmap it";
+	EXPECT_EQ(mappings.sweep(view), 0u);
+	/* The next one with its key has another number. */
+	offer(memory.shared(page));
+	EXPECT_FALSE(Mappings::Use(mappings, region, true).memory());
+	EXPECT_TRUE(maps());
+	EXPECT_FALSE(Mappings::Use(mappings, region, true).memory());
+}
+
+/* The table of another process may say anything. */
+TEST_F(MappingsTest, AreOnlyOfFilesThatCannotShrink)
+{
+	const Memory memory, unsealed(0);
+	SharedFile file = memory.shared();
+	struct stat st;
+	u32 key = stag;
+
+	ASSERT_TRUE(memory.at && unsealed.at);
+	ASSERT_EQ(fstat(unsealed.file.get(), &st), 0);
+
+	SharedFile wrong_file = file, wrong_device = file, wrong_fd = file, no_fd = file;
+	SharedFile too_far = file, shrinks = file;
+
+	++wrong_file.inode;
+	++wrong_device.device;
+	wrong_fd.fd = table->fd();
+	no_fd.fd = 1 << 20;
+	too_far.offset = bytes - page + 1;
+	shrinks.fd = unsealed.file.get();
+	shrinks.inode = st.st_ino;
+
+	SharedFile huge = file, negative = file;
+
+	huge.offset = INT64_MAX - 10;
+	negative.offset = ~0ull - 10;
+	for (const SharedFile &wrong :
+	     {wrong_file, wrong_device, wrong_fd, no_fd, too_far, shrinks, huge, negative}) {
+		offer(wrong, key);
+		EXPECT_FALSE(maps(key));
+		EXPECT_FALSE(maps(key));
+		EXPECT_FALSE(Mappings::Use(mappings, found(key), false).memory());
+		key += 0x100;
+	}
+	EXPECT_EQ(times_mapped(), 2);
+	EXPECT_EQ(mappings.sweep(view), 0u);
+	offer(file, key);
+	EXPECT_TRUE(maps(key));
+}
+
+TEST_F(MappingsTest, AreNotWrittenIfTheRegionIsForReading)
+{
+	const Memory memory;
+
+	ASSERT_TRUE(memory.at);
+	offer(memory.shared(), stag, SIRDMA_ACCESS_REMOTE_READ);
+	ASSERT_TRUE(maps());
+	EXPECT_TRUE(Mappings::Use(mappings, found(), false).memory());
+	EXPECT_FALSE(Mappings::Use(mappings, found(), true).memory());
+}
+
+/* Neither too many nor too much. Regions that are closed make room. */
+TEST_F(MappingsTest, AreBounded)
+{
+	constexpr u32 many = Mappings::count_max * 2;
+	const Memory memory;
+	const Fd large(memfd_create("sirdma-mappings-test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+	unsigned mapped = 0;
+
+	ASSERT_TRUE(memory.at && large);
+	for (u32 i = 0; i < many; ++i) {
+		offer(memory.shared(), stag + 0x100 * i);
+		mapped += maps(stag + 0x100 * i);
+	}
+	EXPECT_EQ(mapped, Mappings::count_max);
+	for (u32 i = 0; i < many; ++i)
+		close(stag + 0x100 * i);
+	offer(memory.shared());
+	EXPECT_TRUE(maps());
+	close();
+
+	/* Of a file of 8 GiB, in which no memory is, 4 GiB. */
+	constexpr size_t part = 1 << 30;
+	struct stat st;
+
+	ASSERT_EQ(ftruncate(large.get(), off_t{8} << 30), 0);
+	ASSERT_EQ(fcntl(large.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	ASSERT_EQ(fstat(large.get(), &st), 0);
+	(void)mappings.sweep(view);
+	mapped = 0;
+	for (u32 i = 0; i < 8; ++i) {
+		offer({.fd = large.get(),
+		       .offset = i * uint64_t{part},
+		       .device = st.st_dev,
+		       .inode = st.st_ino},
+		      stag + 0x100 * i, all_rights, part);
+		mapped += maps(stag + 0x100 * i);
+	}
+	EXPECT_EQ(mapped, Mappings::bytes_max / part);
+}
+
+} // namespace sirdma::twin::test
