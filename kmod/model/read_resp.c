@@ -315,7 +315,8 @@ static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome)
  * Memory for the next response to @rd is absent. All later READs wait as well, because the responder
  * answers them in order. A requester that has repeated the request would not do so for ever: an RNR
  * NAK for the response that is due tells it to wait. The responses follow when the driver rings, or
- * when the requester repeats the request once more.
+ * when the requester repeats the request once more. Without a driver to ask, nobody would end the wait
+ * for memory that never comes, so the requester's retries do.
  */
 static void rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
 {
@@ -323,7 +324,7 @@ static void rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
 	u8 timer = qp->min_rnr_timer;
 
 	qp->resp.absent = true;
-	if (!rd->done || !snic_tx_room(tx))
+	if (!rd->done || !READ_ONCE(qp->dev->prq.entries) || !snic_tx_room(tx))
 		return;
 	if (snic_rnr_ns(timer) < snic_rnr_ns(RD_RNR_TIMER))
 		timer = RD_RNR_TIMER;
