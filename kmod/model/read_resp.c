@@ -273,6 +273,12 @@ void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 	qp->resp.owed++;
 }
 
+/* The MSN of a NAK in place of a response to @rd: that of the requests before it, which are complete. */
+static u32 rd_msn_before(const struct snic_rd *rd)
+{
+	return snic_psn_add(rd->msn, SIRDMA_PSN_MASK);
+}
+
 /* The region of @rd can no longer be read: NAK, and send no further responses. */
 static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_ae_code ae)
 {
@@ -286,6 +292,7 @@ static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_a
 	resp->fail_ae = ae;
 	resp->fail_minor = SIRDMA_FLUSH_INVALID;
 	resp->fatal = true;
+	resp->msn = rd_msn_before(rd);
 	resp->nak_sent = true;
 	resp->ack_due = true;
 	resp->ack_psn = rd_psn(rd);
@@ -302,13 +309,13 @@ static void rd_sent(struct snic_qp *qp, struct snic_rd *rd, bool last)
 	qp->resp.rd_pending--;
 }
 
-static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome)
+static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome, u32 msn)
 {
 	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
 	struct snic_qp *qp = tx->qp;
 
 	snic_pkt_bth(pkt, qp->transport->bth | SIRDMA_BTH_ACK, qp->pkey, qp->dest_qpn, psn, 0);
-	snic_pkt_aeth(pkt, syndrome, qp->resp.msn);
+	snic_pkt_aeth(pkt, syndrome, msn);
 }
 
 /*
@@ -328,7 +335,8 @@ static void rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
 		return;
 	if (snic_rnr_ns(timer) < snic_rnr_ns(RD_RNR_TIMER))
 		timer = RD_RNR_TIMER;
-	resp_aeth_packet(tx, rd_psn(rd), SIRDMA_AETH_RNR_NAK | (timer & SIRDMA_AETH_VALUE));
+	resp_aeth_packet(tx, rd_psn(rd), SIRDMA_AETH_RNR_NAK | (timer & SIRDMA_AETH_VALUE),
+			 rd_msn_before(rd));
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_SENT);
 }
 
@@ -475,7 +483,7 @@ static bool resp_burst(struct snic_qp *qp)
 		snic_xrc_unbind(qp);
 	with_ack = resp->ack_due && snic_tx_room(&tx) && !snic_rd_next(qp);
 	if (with_ack)
-		resp_aeth_packet(&tx, resp->ack_psn, resp->ack_syndrome);
+		resp_aeth_packet(&tx, resp->ack_psn, resp->ack_syndrome, resp->msn);
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {
 		resp_unsend(qp, burst, sent, owner);

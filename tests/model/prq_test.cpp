@@ -90,6 +90,27 @@ TEST_F(PageRequests, ReadThatHasBegunWaitsForItsMemory)
 	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
 }
 
+// A request that is not answered is not complete: the MSN does not count it.
+TEST_F(PageRequests, NakOfAReadCarriesTheMsnBeforeIt)
+{
+	for (const bool fails : {false, true}) {
+		const u8 kind = fails ? SIRDMA_AETH_NAK : SIRDMA_AETH_RNR_NAK;
+		auto l = link({.timeout = 0});
+
+		set(b, 2, SIRDMA_PBLE_ABSENT);
+		const auto requests = read_requests(*l, 2);
+		ASSERT_EQ(requests.size(), 2u);
+		if (fails)
+			set(b, 2, error_of(l->b));
+		repeat(requests[0]);
+		const auto sent = naks(kind);
+		ASSERT_EQ(sent.size(), 1u);
+		EXPECT_EQ(sent[0].psn(), l->a.opts.a_psn + (fails ? 0 : 8));
+		EXPECT_EQ(msn(sent[0]), 0u);
+		set(b, 2, 0);
+	}
+}
+
 // Each page comes when its turn is there, and later than the ACK timeout.
 TEST_F(PageRequests, ReadOfAColdRegionTakesItsPagesAsTheyCome)
 {
