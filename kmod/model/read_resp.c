@@ -318,28 +318,6 @@ static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome, u32 msn)
 	snic_pkt_aeth(pkt, syndrome, msn);
 }
 
-/*
- * Memory for the next response to @rd is absent. All later READs wait as well, because the responder
- * answers them in order. A requester that has repeated the request would not do so for ever: an RNR
- * NAK for the response that is due tells it to wait. The responses follow when the driver rings, or
- * when the requester repeats the request once more. Without a driver to ask, nobody would end the wait
- * for memory that never comes, so the requester's retries do.
- */
-static void rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
-{
-	struct snic_qp *qp = tx->qp;
-	u8 timer = qp->min_rnr_timer;
-
-	qp->resp.absent = true;
-	if (!rd->done || !READ_ONCE(qp->dev->prq.entries) || !snic_tx_room(tx))
-		return;
-	if (snic_rnr_ns(timer) < snic_rnr_ns(RD_RNR_TIMER))
-		timer = RD_RNR_TIMER;
-	resp_aeth_packet(tx, rd_psn(rd), SIRDMA_AETH_RNR_NAK | (timer & SIRDMA_AETH_VALUE),
-			 rd_msn_before(rd));
-	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_SENT);
-}
-
 static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
 {
 	static const u8 opcodes[] = {SIRDMA_BTH_READ_RESP_MIDDLE, SIRDMA_BTH_READ_RESP_FIRST,
@@ -433,16 +411,42 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 		} while (bytes);
 	}
 	if (ret == SNIC_GATHER_ABSENT)
-		rd_absent(tx, rd);
+		qp->resp.absent = true;
 	return ret == SNIC_GATHER_OK;
 }
 
-/* The host accepted only @sent packets: the other responses are pending again. */
+/*
+ * Memory for the next response to @rd is absent. All later READs wait as well, because the responder
+ * answers them in order. A requester that has repeated the request would not do so for ever: an RNR
+ * NAK for the response that is due tells it to wait. The responses follow when the driver rings, or
+ * when the requester repeats the request once more. Returns false if no NAK is sent.
+ */
+static bool rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
+{
+	u8 timer = tx->qp->min_rnr_timer;
+
+	/* Without a driver to ask, only the retries of the requester end a wait for memory that never comes. */
+	if (!READ_ONCE(tx->qp->dev->prq.entries))
+		return false;
+	if (!rd->done || !snic_tx_room(tx))
+		return false;
+	if (snic_rnr_ns(timer) < snic_rnr_ns(RD_RNR_TIMER))
+		timer = RD_RNR_TIMER;
+	resp_aeth_packet(tx, rd_psn(rd), SIRDMA_AETH_RNR_NAK | (timer & SIRDMA_AETH_VALUE),
+			 rd_msn_before(rd));
+	return true;
+}
+
+/*
+ * The host accepted only @sent packets: the other responses are pending again. They wait for room in
+ * the host's queue, not for memory.
+ */
 static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, const u8 *owner)
 {
 	struct snic_rd *rd;
 	u32 i;
 
+	qp->resp.absent = false;
 	for (i = burst->npkts; i-- > sent;) {
 		if ((burst->pkts[i].bth.opcode & SIRDMA_BTH_OPERATION) == SIRDMA_BTH_ACK)
 			continue;
@@ -460,7 +464,7 @@ static bool resp_burst(struct snic_qp *qp)
 	struct snic_rd *rd;
 	struct snic_tx tx __uninitialized;
 	u8 owner[SNIC_BURST_PKTS] __uninitialized; /* index in rd[] of each response */
-	bool with_ack, more = true;
+	bool with_ack, with_rnr, more = true;
 	u32 sent, i = 0;
 
 	snic_tx_begin(&tx, qp, &qp->path, SIRDMA_ACCESS_REMOTE_READ);
@@ -481,6 +485,7 @@ static bool resp_burst(struct snic_qp *qp)
 	}
 	if (unlikely(qp->xrc))
 		snic_xrc_unbind(qp);
+	with_rnr = resp->absent && rd_absent(&tx, rd);
 	with_ack = resp->ack_due && snic_tx_room(&tx) && !snic_rd_next(qp);
 	if (with_ack)
 		resp_aeth_packet(&tx, resp->ack_psn, resp->ack_syndrome, resp->msn);
@@ -489,6 +494,8 @@ static bool resp_burst(struct snic_qp *qp)
 		resp_unsend(qp, burst, sent, owner);
 		return false;
 	}
+	if (with_rnr)
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_SENT);
 	if (!with_ack)
 		return true;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_ACKS_SENT);

@@ -111,6 +111,49 @@ TEST_F(PageRequests, NakOfAReadCarriesTheMsnBeforeIt)
 	}
 }
 
+// The responses that the host has not accepted, and the NAK behind them, follow when it has room again.
+TEST_F(PageRequests, ResponsesBeforeAbsentMemoryWaitForRoomOnly)
+{
+	HostOptions one_packet;
+
+	one_packet.tx_room = 1;
+	Node c(fabric, 3, false, one_packet);
+	Prq at_c(c, 16);
+	Wr read = wr(SIRDMA_OP_READ, length);
+	const QpOptions options{.mtu = 4096, .timeout = 0};
+	const auto responses = [&] {
+		u32 n = 0;
+
+		for (const Packet &pkt : fabric.sent())
+			n += pkt.opcode() == SIRDMA_BTH_READ_RESP_FIRST ||
+			     pkt.opcode() == SIRDMA_BTH_READ_RESP_MIDDLE;
+		return n;
+	};
+
+	ASSERT_EQ(at_c.create(), SIRDMA_CQP_OK);
+	ASSERT_EQ(a.drv.set_arp(0, c.mac().data()), SIRDMA_CQP_OK);
+	c.learn(a);
+	Link l(a, c, options, options);
+	set(c, 2, SIRDMA_PBLE_ABSENT);
+	read.remote = c.va();
+	read.rkey = c.mr.stag();
+	fabric.record(true);
+	l.a.post(read);
+	settle(ms / 10);
+	EXPECT_EQ(responses(), 2u);
+	const Packet request = fabric.sent()[0];
+	ASSERT_EQ(request.opcode(), SIRDMA_BTH_READ_REQUEST);
+	fabric.sent().clear();
+	repeat(request);
+	EXPECT_EQ(responses(), 2u);
+	EXPECT_EQ(naks(SIRDMA_AETH_RNR_NAK).size(), 1u);
+	EXPECT_EQ(c.stat(SIRDMA_STAT_RNR_NAK_SENT), 1u);
+	set(c, 2, 0);
+	l.b.kick(true);
+	expect_ok(wait_send(l.a), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), c.data(), length), 0);
+}
+
 // Each page comes when its turn is there, and later than the ACK timeout.
 TEST_F(PageRequests, ReadOfAColdRegionTakesItsPagesAsTheyCome)
 {
