@@ -179,7 +179,8 @@ struct snic_rd {
 	u32 pos; /* index of the next response */
 	bool used; /* the request is remembered */
 	bool pending; /* the responder has to send responses */
-	bool done; /* answered completely, or a duplicate: does not count against ird */
+	bool done : 1; /* answered completely, or a duplicate: does not count against ird */
+	bool rnr_due : 1; /* repeated since the last RNR NAK */
 	u8 opcode; /* opcode of the request */
 };
 

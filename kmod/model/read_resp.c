@@ -63,6 +63,7 @@ static void rd_begin(struct snic_rd *rd, u64 va, u32 rkey, u32 len, u32 psn)
 	rd->used = true;
 	rd->pos = 0;
 	rd->done = false;
+	rd->rnr_due = false;
 }
 
 static void rd_set_pending(struct snic_resp *resp, struct snic_rd *rd)
@@ -269,6 +270,7 @@ void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 			snic_xrc_read_again(qp, again, rd);
 	}
 	again->done = true; /* a duplicate does not count against ird */
+	again->rnr_due = true;
 	rd_set_pending(&qp->resp, again);
 	qp->resp.owed++;
 }
@@ -418,8 +420,9 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 /*
  * Memory for the next response to @rd is absent. All later READs wait as well, because the responder
  * answers them in order. A requester that has repeated the request would not do so for ever: an RNR
- * NAK for the response that is due tells it to wait. The responses follow when the driver rings, or
- * when the requester repeats the request once more. Returns false if no NAK is sent.
+ * NAK for the response that is due tells it to wait, once for each repetition. The responses follow
+ * when the driver rings, or when the requester repeats the request once more. Returns false if no NAK
+ * is sent.
  */
 static bool rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
 {
@@ -428,7 +431,7 @@ static bool rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
 	/* Without a driver to ask, only the retries of the requester end a wait for memory that never comes. */
 	if (!READ_ONCE(tx->qp->dev->prq.entries))
 		return false;
-	if (!rd->done || !snic_tx_room(tx))
+	if (!rd->rnr_due || !snic_tx_room(tx))
 		return false;
 	if (snic_rnr_ns(timer) < snic_rnr_ns(RD_RNR_TIMER))
 		timer = RD_RNR_TIMER;
@@ -494,8 +497,10 @@ static bool resp_burst(struct snic_qp *qp)
 		resp_unsend(qp, burst, sent, owner);
 		return false;
 	}
-	if (with_rnr)
+	if (with_rnr) {
+		rd->rnr_due = false;
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_SENT);
+	}
 	if (!with_ack)
 		return true;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_ACKS_SENT);

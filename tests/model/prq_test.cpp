@@ -111,6 +111,31 @@ TEST_F(PageRequests, NakOfAReadCarriesTheMsnBeforeIt)
 	}
 }
 
+TEST_F(PageRequests, ARepetitionGetsOneNak)
+{
+	auto l = link({.timeout = 0});
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	const auto requests = read_requests(*l, 2);
+	ASSERT_EQ(requests.size(), 2u);
+	for (u32 n = 0; n < 10; n++)
+		l->b.kick(true);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 0u) << "nothing was repeated";
+	repeat(requests[0]);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 1u);
+	repeat(requests[1]); // which waits behind the first one
+	for (u32 n = 0; n < 10; n++)
+		l->b.kick(true);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 1u);
+	repeat(requests[0], 4);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 2u) << "one more repetition";
+	EXPECT_EQ(naks(SIRDMA_AETH_RNR_NAK).size(), 2u);
+	set(b, 2, 0);
+	l->b.kick(true);
+	for (u32 n = 0; n < 2; n++)
+		expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+}
+
 // The responses that the host has not accepted, and the NAK behind them, follow when it has room again.
 TEST_F(PageRequests, ResponsesBeforeAbsentMemoryWaitForRoomOnly)
 {
