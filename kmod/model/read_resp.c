@@ -22,9 +22,9 @@
 #define PSN_QUARTER_LEN 0x400000u
 
 /*
- * The RNR timer for a READ whose memory is absent after its beginning, 61 ms: the few RNR retries of
- * some requesters last as long as the ACK timeouts that they would have used (timeout 14, 67 ms). A
- * response ends the wait, so it costs nothing when the memory comes.
+ * The RNR timer for a READ whose memory is absent after its beginning, 61 ms: the requester repeats the
+ * READ no sooner than by the usual ACK timeout (14, 67 ms). A response ends the wait, so it costs nothing
+ * when the memory comes.
  */
 #define RD_RNR_TIMER 25
 
@@ -159,7 +159,7 @@ enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_p
 			qp->resp.fail_ae = ae;
 			return SNIC_RECV_NAK_ACCESS;
 		}
-		/* An RNR NAK is possible only before the READ is accepted. */
+		/* Before the READ is accepted the whole request gets an RNR NAK; later see rd_absent(). */
 		if (!snic_mr_may_fault(mr) && !snic_run_at(&qp->rx_mem->run, pkt->va, 1) &&
 		    snic_mr_run(qp->dev, mr, pkt->va, 1, &qp->rx_mem->run) == SNIC_MEM_ABSENT) {
 			snic_prq_missed(qp, SNIC_RESPONDER, mr, pkt->va, pkt->dma_len,
@@ -420,18 +420,23 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 /*
  * Memory for the next response to @rd is absent. All later READs wait as well, because the responder
  * answers them in order. A requester that has repeated the request would not do so for ever: an RNR
- * NAK for the response that is due tells it to wait, once for each repetition. The responses follow
- * when the driver rings, or when the requester repeats the request once more. Returns false if no NAK
- * is sent.
+ * NAK tells it to wait, once for each repetition. The responses follow when the driver rings, or when
+ * the requester repeats the request once more. Returns false if no NAK is sent.
+ *
+ * IBTA 9.7.5.2.8 describes RNR NAKs as answers to requests, and is silent about a READ that has begun.
+ * As other NAKs of such a READ (9.7.5.2.4), this one names the response that is due. A requester with a
+ * limit of RNR retries, as xprtrdma, would fail by it before its ACK timeouts do, and gets none. The
+ * responder takes its own limit for that of the peer: connections usually have the same at both ends.
  */
 static bool rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
 {
-	u8 timer = tx->qp->min_rnr_timer;
+	const struct snic_qp *qp = tx->qp;
+	u8 timer = qp->min_rnr_timer;
 
 	/* Without a driver to ask, only the retries of the requester end a wait for memory that never comes. */
-	if (!READ_ONCE(tx->qp->dev->prq.entries))
+	if (!READ_ONCE(qp->dev->prq.entries))
 		return false;
-	if (!rd->rnr_due || !snic_tx_room(tx))
+	if (!rd->rnr_due || qp->rnr_retry != SNIC_RNR_RETRY_INFINITE || !snic_tx_room(tx))
 		return false;
 	if (snic_rnr_ns(timer) < snic_rnr_ns(RD_RNR_TIMER))
 		timer = RD_RNR_TIMER;

@@ -111,6 +111,23 @@ TEST_F(PageRequests, NakOfAReadCarriesTheMsnBeforeIt)
 	}
 }
 
+// A requester with few RNR retries would fail by them long before its ACK timeouts do.
+TEST_F(PageRequests, ReaderWithFewRnrRetriesWaitsByItsAckTimeouts)
+{
+	auto l = link({.timeout = 18, .retry_cnt = 7, .rnr_retry = 1}); // 1.07 s
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	settle(3000 * ms);
+	EXPECT_TRUE(silent(l->a));
+	EXPECT_GE(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 2u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 0u);
+	set(b, 2, 0);
+	l->b.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+}
+
 TEST_F(PageRequests, ARepetitionGetsOneNak)
 {
 	auto l = link({.timeout = 0});
