@@ -87,7 +87,8 @@ static bool prq_is_answer(const struct snic_qp *qp, u64 mark)
 
 /*
  * A sum that changes when the requester sends a new packet or has one acknowledged, or when the
- * responder accepts one or sends a READ response.
+ * responder accepts one or sends a READ response. The responder of datagrams, which have no sequence,
+ * forgets the wait itself when it places one.
  */
 static u32 prq_progress(struct snic_qp *qp, enum snic_side side)
 {

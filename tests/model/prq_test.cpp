@@ -487,6 +487,56 @@ TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
 	}
 }
 
+// A datagram that was placed ends the wait for memory of the one before.
+TEST_F(PageRequests, DatagramsThatArriveAreProgress)
+{
+	const QpOptions options{.type = SIRDMA_QPT_UD, .timeout = 0};
+	Qp from(a, options), to(b, options);
+	sirdma_av *av = a.drv.av(1);
+
+	for (Qp *qp : {&from, &to}) {
+		qp->to_init();
+		qp->context()->path_mtu = options.mtu;
+		ASSERT_EQ(qp->modify(SIRDMA_QPS_RTR, SIRDMA_QPC_MOD_MTU, SIRDMA_QPS_INIT),
+			  SIRDMA_CQP_OK);
+		ASSERT_EQ(qp->modify(SIRDMA_QPS_RTS, SIRDMA_QPC_MOD_SQ_PSN, SIRDMA_QPS_RTR),
+			  SIRDMA_CQP_OK);
+	}
+	av->mac = sirdma_mac_to_word(b.mac().data());
+	av->dst_ip = b.ip;
+	av->udp_sport = 0xc123;
+	av->hop_limit = 64;
+	__atomic_store_n(&av->ctrl,
+			 SIRDMA_PREP(SIRDMA_AV_PD, pd) | SIRDMA_PREP(SIRDMA_AV_SEQ, 1) |
+				 SIRDMA_AV_VALID,
+			 __ATOMIC_SEQ_CST);
+	const auto send = [&] {
+		from.post({.sges = {a.sge(0, 64)},
+			   .remote = sirdma_send_dest(to.id, options.qkey),
+			   .rkey = 1});
+		expect_ok(wait_send(from), SIRDMA_OP_SEND);
+		settle(ms / 10);
+	};
+
+	for (u32 n = 0; n < 2; n++) {
+		set(b, 0, SIRDMA_PBLE_ABSENT);
+		to.recv({b.sge(0, page)});
+		send();
+		auto got = at_b.next();
+		ASSERT_TRUE(got);
+		EXPECT_EQ(got->waited, 0u);
+		settle(3000 * ms);
+		send();
+		got = at_b.next();
+		ASSERT_TRUE(got);
+		EXPECT_EQ(got->waited, 3u);
+		set(b, 0, 0);
+		send();
+		EXPECT_EQ(wait_recv(to).len, 64u + SIRDMA_GRH_LEN);
+		settle(20'000 * ms);
+	}
+}
+
 // What one direction of a queue pair does is no progress of the other one.
 TEST_F(PageRequests, OneDirectionWaitsWhileTheOtherIsBusy)
 {
