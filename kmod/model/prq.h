@@ -29,10 +29,8 @@ enum snic_side { SNIC_REQUESTER, SNIC_RESPONDER, SNIC_SIDES };
 
 /* What a queue pair has asked for since it left RESET. Under the lock of the queue pair. */
 struct snic_page_asks {
-	struct {
-		u64 since; /* time of the first request without progress, ns; 0: there was none */
-		u32 progress; /* see prq_progress() */
-	} wait[SNIC_SIDES];
+	u64 since[SNIC_SIDES]; /* time of the first request without progress, ns; 0: there was none */
+	u32 progress[SNIC_SIDES]; /* see prq_progress() */
 	u32 gen; /* generation (sirdma/prq.h); 0: it has asked for nothing */
 };
 

@@ -200,6 +200,7 @@ struct snic_resp {
 	u64 wr_va;
 	u32 rd_tail; /* rd[] index of the next READ or atomic, free-running */
 	u32 rd_pending; /* entries of rd[] that are pending */
+	u32 rd_new; /* PSN of the first response that was never sent, while an entry is pending */
 	u32 fail_ae; /* event that reports the failure, enum sirdma_ae_code */
 	u32 fail_vendor;
 	u16 fail_minor; /* error of the receive WQE; 0: it does not fail */

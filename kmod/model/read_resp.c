@@ -132,6 +132,8 @@ struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt)
 
 	rd_begin(rd, pkt->va, pkt->rkey, len, pkt->psn);
 	rd->opcode = pkt->opcode & SIRDMA_BTH_OPERATION;
+	if (!resp->rd_pending)
+		resp->rd_new = pkt->psn;
 	rd_set_pending(resp, rd);
 	resp->msn = snic_psn_add(resp->msn, 1);
 	rd->msn = resp->msn;
@@ -303,12 +305,16 @@ static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_a
 
 static void rd_sent(struct snic_qp *qp, struct snic_rd *rd, bool last)
 {
+	struct snic_resp *resp = &qp->resp;
+
 	rd->pos++;
+	if (snic_psn_fwd(resp->epsn, rd_psn(rd)) < snic_psn_fwd(resp->epsn, resp->rd_new))
+		resp->rd_new = rd_psn(rd);
 	if (!last)
 		return;
 	rd->pending = false;
 	rd->done = true;
-	qp->resp.rd_pending--;
+	resp->rd_pending--;
 }
 
 static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome, u32 msn)

@@ -487,6 +487,28 @@ TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
 	}
 }
 
+// Nor is what a peer is sent again.
+TEST_F(PageRequests, RepeatedReadsAreNoProgress)
+{
+	auto l = link({.timeout = 0, .rnr_retry = 1});
+	u64 waited = 0;
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	const auto requests = read_requests(*l, 1);
+	ASSERT_EQ(requests.size(), 1u);
+	for (u32 n = 0; n < 15; n++) {
+		settle(1000 * ms);
+		repeat(requests[0], n % 2 ? 4 : 0);
+		while (const auto got = at_b.next())
+			waited = std::max(waited, got->waited);
+	}
+	EXPECT_GE(waited, 11u);
+	EXPECT_LT(waited, 15u);
+	set(b, 2, 0);
+	l->b.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+}
+
 // A datagram that was placed ends the wait for memory of the one before.
 TEST_F(PageRequests, DatagramsThatArriveAreProgress)
 {
