@@ -427,7 +427,9 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
  * Memory for the next response to @rd is absent. All later READs wait as well, because the responder
  * answers them in order. A requester that has repeated the request would not do so for ever: an RNR
  * NAK tells it to wait, once for each repetition. The responses follow when the driver rings, or when
- * the requester repeats the request once more. Returns false if no NAK is sent.
+ * the requester repeats the request once more. It may do so late or never, and the driver does not ring
+ * if the request for the memory was lost: the responder asks again by the timer. Returns false if no NAK
+ * is sent.
  *
  * IBTA 9.7.5.2.8 describes RNR NAKs as answers to requests, and is silent about a READ that has begun.
  * As other NAKs of such a READ (9.7.5.2.4), this one names the response that is due. A requester with a
@@ -436,12 +438,13 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
  */
 static bool rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
 {
-	const struct snic_qp *qp = tx->qp;
+	struct snic_qp *qp = tx->qp;
 	u8 timer = qp->min_rnr_timer;
 
 	/* Without a driver to ask, only the retries of the requester end a wait for memory that never comes. */
 	if (!READ_ONCE(qp->dev->prq.entries))
 		return false;
+	snic_retry_ask_again(qp);
 	if (!rd->rnr_due || qp->rnr_retry != SNIC_RNR_RETRY_INFINITE || !snic_tx_room(tx))
 		return false;
 	if (snic_rnr_ns(timer) < snic_rnr_ns(RD_RNR_TIMER))

@@ -55,6 +55,26 @@ TEST_F(PageRequests, ReadIsAnsweredAtOnceWhenTheDriverRings)
 	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
 }
 
+// The driver does not answer the request, and the peer does not repeat its own.
+TEST_F(PageRequests, ResponderAsksAgainForMemoryOfARead)
+{
+	auto l = link({.timeout = 0});
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	for (u32 n = 0; n < 5; n++) {
+		settle(1100 * ms);
+		expect_request(at_b, b, l->b, 2, 2);
+	}
+	set(b, 2, 0);
+	expect_ok(wait(l->a, true, 1100 * ms), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+	while (at_b.next())
+		;
+	settle(5000 * ms);
+	EXPECT_FALSE(at_b.next());
+}
+
 TEST_F(PageRequests, ReadWhoseFirstByteIsAbsentNamesItsWholeLength)
 {
 	auto l = link();
