@@ -5,6 +5,7 @@
 
 #include "eq.h"
 #include "mr.h"
+#include "qp_side.h"
 
 struct snic_qp;
 
@@ -23,9 +24,6 @@ void snic_prq_init(struct snic_dev *dev);
 /* Device reset: the queue does not exist any more. */
 void snic_prq_reset(struct snic_dev *dev);
 void snic_prq_ack(struct snic_dev *dev, u32 count);
-
-/* One direction of a queue pair may wait for memory while the other one makes progress. */
-enum snic_side { SNIC_REQUESTER, SNIC_RESPONDER, SNIC_SIDES };
 
 /* What a queue pair has asked for since it left RESET. Under the lock of the queue pair. */
 struct snic_page_asks {

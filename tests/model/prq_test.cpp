@@ -579,8 +579,8 @@ TEST_F(PageRequests, DatagramsThatArriveAreProgress)
 	}
 }
 
-// What one direction of a queue pair does is no progress of the other one.
-TEST_F(PageRequests, OneDirectionWaitsWhileTheOtherIsBusy)
+// What one side of a queue pair does is no progress of the other one.
+TEST_F(PageRequests, OneSideWaitsWhileTheOtherIsBusy)
 {
 	constexpr u64 unit = 1ull << SIRDMA_PRQ_WAITED_SHIFT;
 	const auto write = [](Node &from, Node &to, size_t at) {
