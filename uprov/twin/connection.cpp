@@ -49,11 +49,13 @@ size_t payload_of(const snic_burst &burst, u32 at, u32 n) noexcept
 	return bytes;
 }
 
+/* @takes: RingControl::takes */
 bool goes_by_reference(uint32_t takes, size_t bytes) noexcept
 {
-	if (bytes < PayloadChoice::bytes_min || bytes > PayloadChoice::bytes_max)
-		return bytes > PayloadChoice::bytes_max;
-	return takes & takes_references_of(PayloadChoice::class_of(static_cast<u32>(bytes)));
+	if (bytes > PayloadChoice::bytes_max)
+		return true;
+	return PayloadChoice::chooses(bytes) &&
+	       takes & takes_references_of(PayloadChoice::class_of(static_cast<u32>(bytes)));
 }
 
 } // namespace
@@ -211,6 +213,25 @@ void Connection::take_references() noexcept
 	take_kinds(kinds);
 }
 
+/* Deliver @super, and measure what that takes if both ways are tried out for its length. */
+void Connection::deliver(const SuperRecord &super, bool more, PacketSink &sink) noexcept
+{
+	const u32 bytes = super.head.payload_len, copy_cost = in_.copy_cost();
+
+	/* The writer measures first. */
+	if (!PayloadChoice::chooses(bytes) || !copy_cost || !leased_.readable()) {
+		sink.packet(node->addr, super.packet(), more);
+		return;
+	}
+
+	const u64 start = ticks();
+	const bool measured = choice_.measures(bytes, start);
+
+	sink.packet(node->addr, super.packet(), more);
+	if (measured && choice_.note(received_under_, bytes, start, ticks(), copy_cost))
+		take_references();
+}
+
 bool Connection::take_packets(const RecordHead &record, uint8_t *data, PacketSink &sink) noexcept
 {
 	SuperRecord super;
@@ -225,12 +246,7 @@ bool Connection::take_packets(const RecordHead &record, uint8_t *data, PacketSin
 	if (!received_under_ && leased_.try_once())
 		take_references();
 
-	const u64 start = ticks();
-
-	sink.packet(node->addr, super.packet(), record.flags & record_more);
-	if (leased_.readable() && choice_.note(received_under_, super.head.payload_len,
-					       ticks() - start, in_.copy_cost())) [[unlikely]]
-		take_references();
+	deliver(super, record.flags & record_more, sink);
 	return true;
 }
 

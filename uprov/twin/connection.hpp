@@ -118,6 +118,7 @@ private:
 	bool take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
 		  PacketSink &sink) noexcept;
 	bool take_packets(const RecordHead &head, uint8_t *data, PacketSink &sink) noexcept;
+	void deliver(const SuperRecord &super, bool more, PacketSink &sink) noexcept;
 	void take_kinds(uint32_t kinds) noexcept;
 	void take_references() noexcept;
 	void release() noexcept;

@@ -6,8 +6,6 @@
 #include <emmintrin.h>
 #endif
 
-#include "ticks.hpp"
-
 extern "C" {
 #include "model/frame.h"
 }
@@ -21,8 +19,11 @@ namespace
 #ifdef __SSE2__
 constexpr size_t line = 64;
 
-/* A part of a line would go through the caches, or make memory read it. */
-void copy_past_caches(uint8_t *to, const uint8_t *from, size_t len) noexcept
+/*
+ * Partial lines use ordinary stores: for a partial non-temporal store the memory controller would read the
+ * line.
+ */
+void copy_run_non_temporal(uint8_t *to, const uint8_t *from, size_t len) noexcept
 {
 	const size_t before = std::min(-reinterpret_cast<uintptr_t>(to) % line, len);
 
@@ -44,19 +45,19 @@ void copy_past_caches(uint8_t *to, const uint8_t *from, size_t len) noexcept
 	memcpy(to, from, len);
 }
 
-void copy_past_caches(uint8_t *to, snic_seg_iter &payload, u32 len) noexcept
+void copy_non_temporal(uint8_t *to, snic_seg_iter &payload, u32 len) noexcept
 {
 	for (u32 run; len; len -= run, to += run) {
 		const void *from = snic_seg_next(&payload, len, &run);
 
-		copy_past_caches(to, static_cast<const uint8_t *>(from), run);
+		copy_run_non_temporal(to, static_cast<const uint8_t *>(from), run);
 	}
 	/* These stores are not ordered with others, such as that of the record's head. */
 	_mm_sfence();
 }
 #else
-/* There are no such stores here. */
-void copy_past_caches(uint8_t *to, snic_seg_iter &payload, u32 len) noexcept
+/* This build has no non-temporal stores. */
+void copy_non_temporal(uint8_t *to, snic_seg_iter &payload, u32 len) noexcept
 {
 	snic_seg_copy(&payload, to, len);
 }
@@ -71,21 +72,34 @@ void RingCopy::copy(uint8_t *to, snic_seg_iter &payload, u32 len) noexcept
 		return;
 	}
 
-	const bool past_caches = trial_.second();
 	const u64 start = ticks();
+	const bool measured = trial_.measures(start);
+	const Way way = trial_.way();
 
-	if (past_caches)
-		copy_past_caches(to, payload, len);
+	if (way == non_temporal_stores)
+		copy_non_temporal(to, payload, len);
 	else
 		snic_seg_copy(&payload, to, len);
-	if (!trial_.note(past_caches, len, ticks() - start)) [[likely]]
+	if (!measured) [[likely]]
 		return;
 
-	/* Past the caches the reader takes about as long again, since it reads from memory. */
-	const bool second = trial_.cost(false) > 2 * trial_.cost(true);
+	const u64 end = ticks();
 
-	trial_.settle(second);
-	cost_ = static_cast<u32>(std::min<u64>(trial_.cost(second) + 1, UINT32_MAX));
+	if (trial_.note(way, len, end - start))
+		decide(end);
+}
+
+/*
+ * Non-temporal stores cost the reader about as much again as the writer, since it reads from memory. What
+ * it costs the reader is not known here.
+ */
+void RingCopy::decide(u64 now) noexcept
+{
+	const bool ordinary = trial_.cost(ordinary_stores) <= 2 * trial_.cost(non_temporal_stores);
+	const Way way = ordinary ? ordinary_stores : non_temporal_stores;
+
+	trial_.decide(way, now);
+	cost_ = static_cast<u32>(std::min<u64>(trial_.cost(way), UINT32_MAX));
 }
 
 } // namespace sirdma::twin

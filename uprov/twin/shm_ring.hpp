@@ -18,6 +18,10 @@
 
 #include "ring_copy.hpp"
 
+extern "C" {
+#include "model/frame.h"
+}
+
 namespace sirdma::twin
 {
 
@@ -32,9 +36,10 @@ struct RingControl {
 	alignas(64) std::atomic<uint32_t> takes{0}; /* kinds of records that the reader accepts */
 	std::atomic<uint64_t> lease_at{0}; /* address of the lease number in the writer's memory */
 	std::atomic<uint64_t> lease{0}; /* current lease number, set by the writer */
-	std::atomic<uint32_t> reading{0}; /* set by the reader while it reads the writer's memory */
 	std::atomic<uint32_t> grants{0}; /* set by the reader: the writer may access its memory */
 	std::atomic<uint32_t> copy_cost{0}; /* set by the writer, see RingCopy::cost() */
+	/* set by the reader while it reads the writer's memory */
+	alignas(64) std::atomic<uint32_t> reading{0};
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
@@ -90,11 +95,16 @@ public:
 		return at(tail_) + sizeof(RecordHead);
 	}
 
-	/* Copy payload into the reserved record, see RingCopy. */
+	/* Copy the next @len bytes of @payload into the reserved record, see RingCopy. */
 	void copy(uint8_t *to, snic_seg_iter &payload, u32 len) noexcept
 	{
 		const u32 before = copy_.cost();
 
+		/* New pages, whose first stores fault, say nothing of later stores. */
+		if (tail_ - trimmed_ < ring_bytes) [[unlikely]] {
+			snic_seg_copy(&payload, to, len);
+			return;
+		}
 		copy_.copy(to, payload, len);
 		if (copy_.cost() != before) [[unlikely]]
 			control_->copy_cost.store(copy_.cost(), std::memory_order_relaxed);
