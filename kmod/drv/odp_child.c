@@ -187,8 +187,9 @@ static bool child_is_held(const struct sirdma_odp_child *child, const struct sir
 }
 
 /*
- * Look at a batch of children without a page, and cut those that nobody needs. The work goes on with the
- * next batch at once, and comes back later if one is left at the end. Returns false if none was cut.
+ * Look at a batch of children without a page, and cut those that nobody needs. The work continues with the
+ * next batch at once. At the end of the set, the work runs again after CHILD_HOLD_END if a child is still
+ * marked. Returns false if none was cut.
  */
 static bool cut_emptied(struct sirdma_odp_children *children, const struct sirdma_odp_need *need,
 			struct list_head *gone)
@@ -237,7 +238,10 @@ static bool cut_oldest(struct sirdma_odp_children *children, const struct sirdma
 	return false;
 }
 
-/* Free a child for another one, which @need needs. Returns false if there is none to free. */
+/*
+ * Free a child for another one, which @need needs. Returns false if there is none among a batch; the access
+ * asks again, and the next call looks further.
+ */
 static bool children_reclaim(struct sirdma_odp_children *children,
 			     const struct sirdma_odp_need *need)
 {

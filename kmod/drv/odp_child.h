@@ -42,8 +42,9 @@ struct sirdma_odp_children {
 	struct mutex lock; /* protects the members below */
 	bool ended;
 	struct xarray set; /* number -> struct sirdma_odp_child; marked: it has no page */
-	unsigned long next; /* where to go on to look for marked ones */
-	struct list_head by_use; /* the same, the child that was needed last at the end */
+	unsigned long next; /* number at which the search for marked children continues */
+	/* The children of the set. One moves to the end when it is needed, or when cut_oldest() skips it. */
+	struct list_head by_use;
 };
 
 /* The access of the device that needs pages. */

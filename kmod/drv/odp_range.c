@@ -231,13 +231,16 @@ static int range_map_step(struct sirdma_odp_range *range, u32 first, u32 count, 
 			  bool fault)
 {
 	struct ib_umem_odp *umem = range->umem;
+	const u64 start = ib_umem_start(umem) + ((u64)first << PAGE_SHIFT);
 	int np, err = 0;
 
 	if (mutex_lock_killable(&range->walk))
 		return -EINTR;
-	np = ib_umem_odp_map_dma_and_lock(umem, ib_umem_start(umem) + ((u64)first << PAGE_SHIFT),
-					  (u64)count << PAGE_SHIFT,
-					  write ? COMPAT_ODP_WRITE : COMPAT_ODP_READ, fault);
+	np = fault ? compat_umem_odp_fault(umem, start, count, write) : 0;
+	if (!np)
+		np = ib_umem_odp_map_dma_and_lock(umem, start, (u64)count << PAGE_SHIFT,
+						  write ? COMPAT_ODP_WRITE : COMPAT_ODP_READ,
+						  fault);
 	if (np >= 0) {
 		if (!umem->private)
 			err = -ENOENT;

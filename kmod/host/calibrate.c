@@ -6,10 +6,10 @@
 #include <linux/slab.h>
 #include "model/frame.h"
 
-/* What is copied and summed to compare: the payload of a packet of the largest MTU, some times. */
+/* The payload of a packet of the largest MTU is copied and summed SNIC_CALIBRATE_REPEAT times. */
 #define SNIC_CALIBRATE_BYTES 4096
 #define SNIC_CALIBRATE_REPEAT 4
-/* The best of these counts. In the others the CPU may have done something else. */
+/* The shortest of these times counts, because interrupts lengthen the others. */
 #define SNIC_CALIBRATE_TRIES 8
 
 static u64 snic_calibrate_time(struct snic_icrc *icrc, u8 *dst, const u8 *src)
@@ -40,17 +40,17 @@ void snic_calibrate(void)
 		[PORT_CRC32_PCLMUL] = "PCLMULQDQ",
 	};
 	const u32 bytes = SNIC_CALIBRATE_BYTES * SNIC_CALIBRATE_REPEAT;
-	u8 *room = kzalloc(2 * SNIC_CALIBRATE_BYTES, GFP_KERNEL);
+	u8 *buf = kzalloc(2 * SNIC_CALIBRATE_BYTES, GFP_KERNEL);
 	u64 best = U64_MAX, took;
 	struct snic_icrc icrc = {};
 	u32 way, quickest = PORT_CRC32_NONE;
 
-	if (!room)
+	if (!buf)
 		return;
 	for (way = 0; way < PORT_CRC32_WAYS; way++) {
 		if (!port_crc32_use(way))
 			continue;
-		took = snic_calibrate_time(&icrc, room, room + SNIC_CALIBRATE_BYTES);
+		took = snic_calibrate_time(&icrc, buf, buf + SNIC_CALIBRATE_BYTES);
 		pr_debug("sirdma: %s: %u bytes in %llu ns\n", names[way], bytes, took);
 		if (took >= best)
 			continue;
@@ -58,7 +58,7 @@ void snic_calibrate(void)
 		quickest = way;
 	}
 	port_crc32_use(quickest);
-	kfree(room);
-	pr_info("sirdma: ICRCs are copied and summed by %s, %u bytes in %llu ns\n", names[quickest],
-		bytes, best);
+	kfree(buf);
+	pr_info("sirdma: payload is copied and its ICRC summed by %s, %u bytes in %llu ns\n",
+		names[quickest], bytes, best);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* What depends on the processor is measured when the module is loaded. */
+/* Measurements of the processor. */
 #ifndef SNIC_HOST_CALIBRATE_H
 #define SNIC_HOST_CALIBRATE_H
 
-/* Choose how ICRCs are summed. */
+/* Measures at module load which way to sum ICRCs is fastest on this processor, and selects it. */
 void snic_calibrate(void);
 
 #endif

@@ -293,8 +293,7 @@ static enum comp_placed comp_place(struct snic_qp *qp, const struct snic_pkt *pk
 	sqe = snic_send_oldest(qp);
 	if (!sqe)
 		return COMP_FAILED;
-	switch (snic_sge_scatter(qp, SNIC_REQUESTER, qp->pd, sqe->sge, sqe->nsge, off, &it, len,
-				 &ae)) {
+	switch (snic_sge_scatter(qp, SNIC_REQUESTER, sqe->sge, sqe->nsge, off, &it, len, &ae)) {
 	case SNIC_PLACED:
 		return COMP_PLACED;
 	case SNIC_PLACE_LOST:

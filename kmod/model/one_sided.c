@@ -67,8 +67,8 @@ static bool one_sided_scatter(struct snic_qp *qp, u32 len, u8 *from)
 	bool placed;
 
 	qp->rx_mem = &mem;
-	placed = snic_sge_scatter(qp, SNIC_REQUESTER, qp->pd, sqe->sge, sqe->nsge, 0, &it, len,
-				  &ae) == SNIC_PLACED;
+	placed = snic_sge_scatter(qp, SNIC_REQUESTER, sqe->sge, sqe->nsge, 0, &it, len, &ae) ==
+		 SNIC_PLACED;
 	snic_qp_put_rx_mr(qp);
 	qp->rx_mem = NULL;
 	return placed;

@@ -4,7 +4,6 @@
 
 #include "dev.h"
 #include "qp.h"
-#include "responder.h"
 #include "sirdma/prq.h"
 
 void snic_prq_init(struct snic_dev *dev)
@@ -87,16 +86,14 @@ static bool prq_is_answer(const struct snic_qp *qp, u64 mark)
 
 /*
  * A sum that changes when the requester sends a new packet or has one acknowledged, or when the
- * responder accepts one or sends a READ response.
+ * responder accepts one or sends a new READ response. The responder of datagrams, which have no sequence,
+ * forgets the wait itself when it places one.
  */
-static u32 prq_progress(struct snic_qp *qp, enum snic_side side)
+static u32 prq_progress(const struct snic_qp *qp, enum snic_side side)
 {
-	const struct snic_rd *rd;
-
 	if (side == SNIC_REQUESTER)
 		return qp->req.una + qp->req.max;
-	rd = snic_rd_next(qp);
-	return qp->resp.epsn + (rd ? rd->psn + rd->pos : 0);
+	return qp->resp.epsn + qp->resp.rd_new;
 }
 
 static u32 prq_next_gen(struct snic_prq *prq)
@@ -115,13 +112,13 @@ static u64 prq_waited(struct snic_qp *qp, enum snic_side side)
 {
 	const u32 progress = prq_progress(qp, side);
 	const u64 now = port_now_ns(qp->dev->clock);
-	const u64 since = qp->asks.wait[side].since;
+	const u64 since = qp->asks.since[side];
 
-	if (since && qp->asks.wait[side].progress == progress)
+	if (since && qp->asks.progress[side] == progress)
 		return min_t(u64, 1 + ((now - since) >> SIRDMA_PRQ_WAITED_SHIFT),
 			     SIRDMA_GET(SIRDMA_PRQ_WAITED, ~0ull));
-	qp->asks.wait[side].progress = progress;
-	qp->asks.wait[side].since = now;
+	qp->asks.progress[side] = progress;
+	qp->asks.since[side] = now;
 	return 0;
 }
 

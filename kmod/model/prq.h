@@ -5,6 +5,7 @@
 
 #include "eq.h"
 #include "mr.h"
+#include "qp_side.h"
 
 struct snic_qp;
 
@@ -24,15 +25,10 @@ void snic_prq_init(struct snic_dev *dev);
 void snic_prq_reset(struct snic_dev *dev);
 void snic_prq_ack(struct snic_dev *dev, u32 count);
 
-/* One direction of a queue pair may wait for memory while the other one makes progress. */
-enum snic_side { SNIC_REQUESTER, SNIC_RESPONDER, SNIC_SIDES };
-
 /* What a queue pair has asked for since it left RESET. Under the lock of the queue pair. */
 struct snic_page_asks {
-	struct {
-		u64 since; /* time of the first request without progress, ns; 0: there was none */
-		u32 progress; /* see prq_progress() */
-	} wait[SNIC_SIDES];
+	u64 since[SNIC_SIDES]; /* time of the first request without progress, ns; 0: there was none */
+	u32 progress[SNIC_SIDES]; /* see prq_progress() */
 	u32 gen; /* generation (sirdma/prq.h); 0: it has asked for nothing */
 };
 

@@ -158,7 +158,11 @@ static void qp_timer(struct port_timer *timer)
 
 	port_lock(&qp->lock);
 	qp->timer_armed = false;
-	if (snic_transport_call(qp, timer_due, qp)) {
+	if (qp->resp.absent && snic_qp_can_receive(qp)) {
+		qp->resp.absent = false; /* snic_retry_ask_again() */
+		snic_qp_defer(qp);
+	}
+	if (snic_transport_op(qp, timer_due) && snic_transport_call(qp, timer_due, qp)) {
 		qp->timer_armed = true;
 		qp->timer_due = true;
 		snic_qp_defer(qp);

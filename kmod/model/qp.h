@@ -179,7 +179,8 @@ struct snic_rd {
 	u32 pos; /* index of the next response */
 	bool used; /* the request is remembered */
 	bool pending; /* the responder has to send responses */
-	bool done; /* answered completely, or a duplicate: does not count against ird */
+	bool done : 1; /* answered completely, or a duplicate: does not count against ird */
+	bool rnr_due : 1; /* repeated since the last RNR NAK */
 	u8 opcode; /* opcode of the request */
 };
 
@@ -199,6 +200,7 @@ struct snic_resp {
 	u64 wr_va;
 	u32 rd_tail; /* rd[] index of the next READ or atomic, free-running */
 	u32 rd_pending; /* entries of rd[] that are pending */
+	u32 rd_new; /* PSN of the first response that was never sent, while an entry is pending */
 	u32 fail_ae; /* event that reports the failure, enum sirdma_ae_code */
 	u32 fail_vendor;
 	u16 fail_minor; /* error of the receive WQE; 0: it does not fail */
@@ -208,7 +210,7 @@ struct snic_resp {
 	bool nak_sent; /* a NAK is sent or due: the responder sends no other until epsn arrives */
 	bool fatal; /* the NAK that is due is the last packet; the QP fails then */
 	bool rqe_valid; /* rqe was fetched and has not completed */
-	bool absent; /* memory of the next READ is absent: wait for a repeated request or a kick */
+	bool absent; /* memory of the next READ is absent: wait as rd_absent() says */
 	bool comm_est; /* the communication established event was raised */
 	bool inv_wait; /* a SEND with invalidate completes when its key is invalid; drop packets */
 	bool inv_started; /* the invalidation is under way; else it waits for earlier READs */
@@ -231,7 +233,8 @@ struct snic_qp {
 	struct snic_cq *send_cq;
 	struct snic_cq *recv_cq; /* of an XRC target: see xrc.h */
 	struct sirdma_qp_shadow *shadow;
-	struct port_timer timer; /* timer of the transport: timer_due(), timer_expired() */
+	/* Timer of the transport: timer_due(), timer_expired(). The responder asks again for memory by it. */
+	struct port_timer timer;
 	struct port_timer sq_poll; /* poll timer, see sq_poll.h */
 	u64 compl_ctx;
 	struct snic_aeq_events async;

@@ -22,9 +22,9 @@
 #define PSN_QUARTER_LEN 0x400000u
 
 /*
- * The RNR timer for a READ whose memory is absent after its beginning, 61 ms: the few RNR retries of
- * some requesters last as long as the ACK timeouts that they would have used (timeout 14, 67 ms). A
- * response ends the wait, so it costs nothing when the memory comes.
+ * The RNR timer for a READ whose memory is absent after its beginning, 61 ms: the requester repeats the
+ * READ no sooner than by the usual ACK timeout (14, 67 ms). A response ends the wait, so it costs nothing
+ * when the memory comes.
  */
 #define RD_RNR_TIMER 25
 
@@ -63,6 +63,7 @@ static void rd_begin(struct snic_rd *rd, u64 va, u32 rkey, u32 len, u32 psn)
 	rd->used = true;
 	rd->pos = 0;
 	rd->done = false;
+	rd->rnr_due = false;
 }
 
 static void rd_set_pending(struct snic_resp *resp, struct snic_rd *rd)
@@ -131,6 +132,8 @@ struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt)
 
 	rd_begin(rd, pkt->va, pkt->rkey, len, pkt->psn);
 	rd->opcode = pkt->opcode & SIRDMA_BTH_OPERATION;
+	if (!resp->rd_pending)
+		resp->rd_new = pkt->psn;
 	rd_set_pending(resp, rd);
 	resp->msn = snic_psn_add(resp->msn, 1);
 	rd->msn = resp->msn;
@@ -158,7 +161,7 @@ enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_p
 			qp->resp.fail_ae = ae;
 			return SNIC_RECV_NAK_ACCESS;
 		}
-		/* An RNR NAK is possible only before the READ is accepted. */
+		/* Before the READ is accepted the whole request gets an RNR NAK; later see rd_absent(). */
 		if (!snic_mr_may_fault(mr) && !snic_run_at(&qp->rx_mem->run, pkt->va, 1) &&
 		    snic_mr_run(qp->dev, mr, pkt->va, 1, &qp->rx_mem->run) == SNIC_MEM_ABSENT) {
 			snic_prq_missed(qp, SNIC_RESPONDER, mr, pkt->va, pkt->dma_len,
@@ -269,8 +272,15 @@ void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 			snic_xrc_read_again(qp, again, rd);
 	}
 	again->done = true; /* a duplicate does not count against ird */
+	again->rnr_due = true;
 	rd_set_pending(&qp->resp, again);
 	qp->resp.owed++;
+}
+
+/* The MSN of a NAK in place of a response to @rd: that of the requests before it, which are complete. */
+static u32 rd_msn_before(const struct snic_rd *rd)
+{
+	return snic_psn_add(rd->msn, SIRDMA_PSN_MASK);
 }
 
 /* The region of @rd can no longer be read: NAK, and send no further responses. */
@@ -286,6 +296,7 @@ static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_a
 	resp->fail_ae = ae;
 	resp->fail_minor = SIRDMA_FLUSH_INVALID;
 	resp->fatal = true;
+	resp->msn = rd_msn_before(rd);
 	resp->nak_sent = true;
 	resp->ack_due = true;
 	resp->ack_psn = rd_psn(rd);
@@ -294,41 +305,25 @@ static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_a
 
 static void rd_sent(struct snic_qp *qp, struct snic_rd *rd, bool last)
 {
+	struct snic_resp *resp = &qp->resp;
+
 	rd->pos++;
+	if (snic_psn_fwd(resp->epsn, rd_psn(rd)) < snic_psn_fwd(resp->epsn, resp->rd_new))
+		resp->rd_new = rd_psn(rd);
 	if (!last)
 		return;
 	rd->pending = false;
 	rd->done = true;
-	qp->resp.rd_pending--;
+	resp->rd_pending--;
 }
 
-static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome)
+static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome, u32 msn)
 {
 	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
 	struct snic_qp *qp = tx->qp;
 
 	snic_pkt_bth(pkt, qp->transport->bth | SIRDMA_BTH_ACK, qp->pkey, qp->dest_qpn, psn, 0);
-	snic_pkt_aeth(pkt, syndrome, qp->resp.msn);
-}
-
-/*
- * Memory for the next response to @rd is absent. All later READs wait as well, because the responder
- * answers them in order. A requester that has repeated the request would not do so for ever: an RNR
- * NAK for the response that is due tells it to wait. The responses follow when the driver rings, or
- * when the requester repeats the request once more.
- */
-static void rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
-{
-	struct snic_qp *qp = tx->qp;
-	u8 timer = qp->min_rnr_timer;
-
-	qp->resp.absent = true;
-	if (!rd->done || !snic_tx_room(tx))
-		return;
-	if (snic_rnr_ns(timer) < snic_rnr_ns(RD_RNR_TIMER))
-		timer = RD_RNR_TIMER;
-	resp_aeth_packet(tx, rd_psn(rd), SIRDMA_AETH_RNR_NAK | (timer & SIRDMA_AETH_VALUE));
-	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_SENT);
+	snic_pkt_aeth(pkt, syndrome, msn);
 }
 
 static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
@@ -424,16 +419,51 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 		} while (bytes);
 	}
 	if (ret == SNIC_GATHER_ABSENT)
-		rd_absent(tx, rd);
+		qp->resp.absent = true;
 	return ret == SNIC_GATHER_OK;
 }
 
-/* The host accepted only @sent packets: the other responses are pending again. */
+/*
+ * Memory for the next response to @rd is absent. All later READs wait as well, because the responder
+ * answers them in order. A requester that has repeated the request would not do so for ever: an RNR
+ * NAK tells it to wait, once for each repetition. The responses follow when the driver rings, or when
+ * the requester repeats the request once more. It may do so late or never, and the driver does not ring
+ * if the request for the memory was lost: the responder asks again by the timer. Returns false if no NAK
+ * is sent.
+ *
+ * IBTA 9.7.5.2.8 describes RNR NAKs as answers to requests, and is silent about a READ that has begun.
+ * As other NAKs of such a READ (9.7.5.2.4), this one names the response that is due. A requester with a
+ * limit of RNR retries, as xprtrdma, would fail by it before its ACK timeouts do, and gets none. The
+ * responder takes its own limit for that of the peer: connections usually have the same at both ends.
+ */
+static bool rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
+{
+	struct snic_qp *qp = tx->qp;
+	u8 timer = qp->min_rnr_timer;
+
+	/* Without a driver to ask, only the retries of the requester end a wait for memory that never comes. */
+	if (!READ_ONCE(qp->dev->prq.entries))
+		return false;
+	snic_retry_ask_again(qp);
+	if (!rd->rnr_due || qp->rnr_retry != SNIC_RNR_RETRY_INFINITE || !snic_tx_room(tx))
+		return false;
+	if (snic_rnr_ns(timer) < snic_rnr_ns(RD_RNR_TIMER))
+		timer = RD_RNR_TIMER;
+	resp_aeth_packet(tx, rd_psn(rd), SIRDMA_AETH_RNR_NAK | (timer & SIRDMA_AETH_VALUE),
+			 rd_msn_before(rd));
+	return true;
+}
+
+/*
+ * The host accepted only @sent packets: the other responses are pending again. They wait for room in
+ * the host's queue, not for memory.
+ */
 static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, const u8 *owner)
 {
 	struct snic_rd *rd;
 	u32 i;
 
+	qp->resp.absent = false;
 	for (i = burst->npkts; i-- > sent;) {
 		if ((burst->pkts[i].bth.opcode & SIRDMA_BTH_OPERATION) == SIRDMA_BTH_ACK)
 			continue;
@@ -451,7 +481,7 @@ static bool resp_burst(struct snic_qp *qp)
 	struct snic_rd *rd;
 	struct snic_tx tx __uninitialized;
 	u8 owner[SNIC_BURST_PKTS] __uninitialized; /* index in rd[] of each response */
-	bool with_ack, more = true;
+	bool with_ack, with_rnr, more = true;
 	u32 sent, i = 0;
 
 	snic_tx_begin(&tx, qp, &qp->path, SIRDMA_ACCESS_REMOTE_READ);
@@ -472,13 +502,18 @@ static bool resp_burst(struct snic_qp *qp)
 	}
 	if (unlikely(qp->xrc))
 		snic_xrc_unbind(qp);
+	with_rnr = resp->absent && rd_absent(&tx, rd);
 	with_ack = resp->ack_due && snic_tx_room(&tx) && !snic_rd_next(qp);
 	if (with_ack)
-		resp_aeth_packet(&tx, resp->ack_psn, resp->ack_syndrome);
+		resp_aeth_packet(&tx, resp->ack_psn, resp->ack_syndrome, resp->msn);
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {
 		resp_unsend(qp, burst, sent, owner);
 		return false;
+	}
+	if (with_rnr) {
+		rd->rnr_due = false;
+		snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_SENT);
 	}
 	if (!with_ack)
 		return true;

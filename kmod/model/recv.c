@@ -275,9 +275,8 @@ static enum snic_recv_verdict recv_send(struct snic_qp *qp, const struct snic_pk
 		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_LOC_LEN, SIRDMA_VENDOR_LOC_LEN);
 		return SNIC_RECV_NAK_INVALID;
 	}
-	verdict = recv_placed(snic_sge_scatter(qp, SNIC_RESPONDER, qp->recv_pd, resp->rqe.sge,
-					       resp->rqe.nsge, resp->recv_len, &it,
-					       pkt->payload_len, &ae));
+	verdict = recv_placed(snic_sge_scatter(qp, SNIC_RESPONDER, resp->rqe.sge, resp->rqe.nsge,
+					       resp->recv_len, &it, pkt->payload_len, &ae));
 	if (verdict == SNIC_RECV_NAK_OP)
 		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 	if (verdict != SNIC_RECV_DONE)
@@ -308,12 +307,12 @@ enum snic_recv_verdict snic_recv_datagram(struct snic_qp *qp, const struct snic_
 		return SNIC_RECV_NAK_INVALID;
 	recv_build_grh(rx, grh);
 	it = (struct snic_seg_iter){.seg = &seg};
-	verdict = recv_placed(snic_sge_scatter(qp, SNIC_RESPONDER, qp->recv_pd, rqe->sge, rqe->nsge,
-					       0, &it, SIRDMA_GRH_LEN, &ae));
+	verdict = recv_placed(snic_sge_scatter(qp, SNIC_RESPONDER, rqe->sge, rqe->nsge, 0, &it,
+					       SIRDMA_GRH_LEN, &ae));
 	if (verdict == SNIC_RECV_DONE)
-		verdict = recv_placed(snic_sge_scatter(qp, SNIC_RESPONDER, qp->recv_pd, rqe->sge,
-						       rqe->nsge, SIRDMA_GRH_LEN, &payload,
-						       pkt->payload_len, &ae));
+		verdict = recv_placed(snic_sge_scatter(qp, SNIC_RESPONDER, rqe->sge, rqe->nsge,
+						       SIRDMA_GRH_LEN, &payload, pkt->payload_len,
+						       &ae));
 	if (verdict == SNIC_RECV_NAK_OP)
 		recv_set_failure(resp, SIRDMA_AE_NONE, SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
 	if (verdict == SNIC_RECV_DONE)

@@ -2,7 +2,7 @@
 /*
  * One timer per QP serves the ACK timeout, the RNR wait and the wait for absent memory, which exclude
  * each other. When the timer fires before the deadline it is armed again, so that an acknowledgement
- * only has to store a new deadline.
+ * only has to store a new deadline. While a responder waits for memory, it fires more often.
  */
 #include "retry.h"
 
@@ -27,10 +27,25 @@ static u64 ack_timeout_ns(const struct snic_qp *qp)
 	return max_t(u64, 4096ull << qp->ack_timeout, SNIC_MIN_ACK_TIMEOUT_NS);
 }
 
+static bool retry_asks(const struct snic_qp *qp)
+{
+	return qp->resp.absent && READ_ONCE(qp->dev->prq.entries);
+}
+
 static void retry_arm(struct snic_qp *qp, u64 ns)
 {
 	qp->timer_armed = true;
-	port_timer_arm(&qp->timer, ns);
+	port_timer_arm(&qp->timer, retry_asks(qp) ? min_t(u64, ns, SNIC_ASK_AGAIN_NS) : ns);
+}
+
+void snic_retry_ask_again(struct snic_qp *qp)
+{
+	const u64 latest = port_now_ns(qp->dev->clock) + SNIC_ASK_AGAIN_NS;
+
+	if (!retry_asks(qp) || (qp->timer_armed && qp->req.deadline <= latest))
+		return;
+	/* timer_armed remains: the requester may need the timer sooner, and then arms it again. */
+	port_timer_arm(&qp->timer, SNIC_ASK_AGAIN_NS);
 }
 
 void snic_retry_set_deadline(struct snic_qp *qp)

@@ -23,6 +23,7 @@
  * page could not be had at the moment, is made again.
  */
 #define SNIC_ABSENT_DOUBLINGS_ASKED 14
+#define SNIC_ASK_AGAIN_NS (SNIC_ABSENT_FIRST_NS << SNIC_ABSENT_DOUBLINGS_ASKED)
 
 /* Requests are in flight: make sure that the timer runs. @fresh: none were in flight before. */
 void snic_retry_start(struct snic_qp *qp, bool fresh);
@@ -44,6 +45,11 @@ void snic_retry_rnr(struct snic_qp *qp, u8 code);
 bool snic_retry_absent(struct snic_qp *qp);
 /* End the wait of snic_retry_absent(): a kick says that the memory may be present. */
 void snic_retry_end_absent(struct snic_qp *qp);
+/*
+ * Memory of a READ that the peer makes is absent (snic_resp.absent), and the driver may have lost the
+ * request: the timer fires within SNIC_ASK_AGAIN_NS, and lets the responder try again.
+ */
+void snic_retry_ask_again(struct snic_qp *qp);
 /* The wait of snic_retry_rnr() or snic_retry_absent() is over. */
 void snic_retry_end_wait(struct snic_qp *qp);
 /*

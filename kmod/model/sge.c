@@ -114,10 +114,11 @@ enum snic_placed snic_qp_copy_in(struct snic_qp *qp, enum snic_side side, u64 va
 	return SNIC_PLACED;
 }
 
-enum snic_placed snic_sge_scatter(struct snic_qp *qp, enum snic_side side, u32 pd,
+enum snic_placed snic_sge_scatter(struct snic_qp *qp, enum snic_side side,
 				  const struct snic_sge *sge, u32 nsge, u32 off,
 				  struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae)
 {
+	const u32 pd = side == SNIC_RESPONDER ? qp->recv_pd : qp->pd;
 	enum snic_placed placed;
 	u32 n;
 

@@ -8,7 +8,7 @@
 
 #include "frame.h"
 #include "mr.h"
-#include "prq.h"
+#include "qp_side.h"
 #include "wqe.h"
 
 #define SNIC_MRC_SIZE (SIRDMA_MAX_SGE + 3)
@@ -48,11 +48,8 @@ enum snic_placed {
 	SNIC_PLACE_FAULT, /* *ae names the violation */
 };
 
-/*
- * Scatter @len payload bytes to position @off of the @nsge fragments, for @side. @pd is the PD of their
- * memory.
- */
-enum snic_placed snic_sge_scatter(struct snic_qp *qp, enum snic_side side, u32 pd,
+/* Scatter @len payload bytes to position @off of the @nsge fragments, which @side of @qp fetched. */
+enum snic_placed snic_sge_scatter(struct snic_qp *qp, enum snic_side side,
 				  const struct snic_sge *sge, u32 nsge, u32 off,
 				  struct snic_seg_iter *it, u32 len, enum sirdma_ae_code *ae);
 /*

@@ -116,6 +116,8 @@ static void ud_rx_request(struct snic_qp *qp, const struct snic_pkt *pkt,
 	}
 	switch (snic_recv_datagram(qp, pkt, rx)) {
 	case SNIC_RECV_DONE:
+		/* Progress, which no PSN shows (see prq_progress()). */
+		qp->asks.since[SNIC_RESPONDER] = 0;
 		break;
 	case SNIC_RECV_RNR:
 		snic_stat_inc(qp->dev, SIRDMA_STAT_RX_NO_RECV);

@@ -362,13 +362,13 @@ static inline u64 port_stats_read(const struct port_stats *stats, u32 i)
 #define PORT_CRC32_MIN 512
 
 /*
- * The variants of port_crc32_fold(). The host chooses the quickest before there is a device. NONE
+ * The ways of port_crc32_fold(). The host chooses the quickest before there is a device. NONE
  * takes nothing. LIBRARY copies first, then the kernel's library sums. PCLMUL does both at once.
  */
 enum port_crc32_way { PORT_CRC32_NONE, PORT_CRC32_LIBRARY, PORT_CRC32_PCLMUL };
 #define PORT_CRC32_WAYS 3
 
-/* Returns false if this CPU, or this kernel, lacks the variant. */
+/* Returns false if this CPU, or this kernel, lacks the way. */
 bool port_crc32_use(enum port_crc32_way way);
 u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *sum);
 

@@ -412,7 +412,7 @@ static inline void port_stats_add(struct port_stats *stats, u32 i, u64 n)
 u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *sum);
 
 /*
- * Test hook: the variants of port_crc32_fold(), of which the best is chosen at start. Returns false
+ * Test hook: the ways of port_crc32_fold(), of which the best is chosen at start. Returns false
  * if this CPU does not have it.
  */
 enum port_crc32_way { PORT_CRC32_NONE, PORT_CRC32_PCLMUL, PORT_CRC32_VPCLMUL };

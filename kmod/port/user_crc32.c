@@ -10,7 +10,7 @@
 #include <immintrin.h>
 
 #define CRC32_POLY 0xedb88320u
-#define LANE 16u /* bytes of a register of the narrow variant, and of a lane of the wide one */
+#define LANE 16u /* bytes of a register of the narrow way, and of a lane of the wide one */
 #define WIDE 64u
 #define SUMS 4u /* registers that do not wait for one another */
 
@@ -110,7 +110,7 @@ NARROW static ALWAYS_INLINE u32 narrow_run(u32 crc, const u8 *head, u8 *dst, con
 	return at;
 }
 
-/* There is one variant for each combination of @dst and @head that may be NULL. */
+/* The compiler makes code for each combination of @dst and @head that may be NULL. */
 #define RUN(run) \
 	(dst  ? head ? run(crc, head, dst, src, len, out, true) : \
 		       run(crc, NULL, dst, src, len, out, true) : \

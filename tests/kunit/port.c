@@ -250,11 +250,12 @@ static void expect_summed(struct kunit *test, struct crc_buffers *b, u32 len, u3
 			  enum port_crc32_way way)
 {
 	u8 *to = b->dst + CRC_GUARD - 3 * shift, *src = b->src + shift, *head, *dst;
-	u32 variant, n, sum, start;
+	u32 combination, n, sum, start;
 
-	for (variant = 0; variant < 4; variant++) {
-		head = variant & 1 ? b->head : NULL;
-		dst = variant & 2 ? to : NULL;
+	/* Of @head and @dst, each may be NULL. */
+	for (combination = 0; combination < 4; combination++) {
+		head = combination & 1 ? b->head : NULL;
+		dst = combination & 2 ? to : NULL;
 		start = head ? 0 : CRC_SEED;
 		sum = 0x5a5a5a5a;
 		n = port_crc32_fold(start, head, dst, src, len, &sum);
@@ -263,7 +264,7 @@ static void expect_summed(struct kunit *test, struct crc_buffers *b, u32 len, u3
 		if (head)
 			start = crc_bits(0, head, PORT_CRC32_HEAD);
 		KUNIT_EXPECT_EQ_MSG(test, sum, n ? crc_bits(start, src, n) : 0x5a5a5a5a,
-				    "way %d, variant %u, %u bytes", way, variant, len);
+				    "way %d, combination %u, %u bytes", way, combination, len);
 		expect_copied(test, b, to, src, dst ? n : 0);
 	}
 }

@@ -142,6 +142,52 @@ protected:
 		EXPECT_EQ(got->qpn, qp.id);
 		EXPECT_EQ(got->block, block);
 	}
+	// READs of @l that were posted: their requests and what a answers are recorded, and repeated by hand.
+	std::vector<Packet> read_requests(Link &l, u32 count)
+	{
+		std::vector<Packet> requests;
+
+		fabric.record(true);
+		for (u32 n = 0; n < count; n++)
+			l.a.place(wr(SIRDMA_OP_READ, length));
+		l.a.kick(true);
+		settle(ms / 10);
+		for (const Packet &pkt : fabric.sent())
+			if (pkt.opcode() == SIRDMA_BTH_READ_REQUEST)
+				requests.push_back(pkt);
+		EXPECT_EQ(requests.size(), count);
+		fabric.sent().clear();
+		return requests;
+	}
+	// The peer repeats @request from packet @from on, in a batch of its own.
+	void repeat(Packet request, u32 from = 0, u32 mtu = 1024)
+	{
+		const auto put = [&](size_t at, u32 add) {
+			u32 word = request.be32(at) + add;
+
+			for (size_t i = 4; i--; word >>= 8)
+				request.bytes[at + i] = static_cast<u8>(word);
+		};
+
+		put(request.bth + 8, from); // PSN
+		put(request.bth + 16, from * mtu); // address, low half
+		put(request.bth + 24, -from * mtu); // length
+		seal(request);
+		fabric.inject(request.bytes);
+		settle(ms / 10);
+	}
+	// The NAKs of kind @kind, SIRDMA_AETH_NAK or _RNR_NAK, since the record was cleared
+	std::vector<Packet> naks(u8 kind)
+	{
+		std::vector<Packet> naks;
+
+		for (const Packet &pkt : fabric.sent())
+			if (pkt.opcode() == SIRDMA_BTH_ACK &&
+			    (pkt.bytes[pkt.bth + 12] & SIRDMA_AETH_KIND) == kind)
+				naks.push_back(pkt);
+		return naks;
+	}
+	static u32 msn(const Packet &ack) { return ack.be24(ack.bth + 13); }
 	// The number of requests that the device makes in so many seconds
 	u32 wait_absent(u32 seconds)
 	{

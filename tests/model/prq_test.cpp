@@ -55,6 +55,26 @@ TEST_F(PageRequests, ReadIsAnsweredAtOnceWhenTheDriverRings)
 	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
 }
 
+// The driver does not answer the request, and the peer does not repeat its own.
+TEST_F(PageRequests, ResponderAsksAgainForMemoryOfARead)
+{
+	auto l = link({.timeout = 0});
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	for (u32 n = 0; n < 5; n++) {
+		settle(1100 * ms);
+		expect_request(at_b, b, l->b, 2, 2);
+	}
+	set(b, 2, 0);
+	expect_ok(wait(l->a, true, 1100 * ms), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+	while (at_b.next())
+		;
+	settle(5000 * ms);
+	EXPECT_FALSE(at_b.next());
+}
+
 TEST_F(PageRequests, ReadWhoseFirstByteIsAbsentNamesItsWholeLength)
 {
 	auto l = link();
@@ -88,6 +108,112 @@ TEST_F(PageRequests, ReadThatHasBegunWaitsForItsMemory)
 	l->b.kick(true);
 	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
 	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+}
+
+// A request that is not answered is not complete: the MSN does not count it.
+TEST_F(PageRequests, NakOfAReadCarriesTheMsnBeforeIt)
+{
+	for (const bool fails : {false, true}) {
+		const u8 kind = fails ? SIRDMA_AETH_NAK : SIRDMA_AETH_RNR_NAK;
+		auto l = link({.timeout = 0});
+
+		set(b, 2, SIRDMA_PBLE_ABSENT);
+		const auto requests = read_requests(*l, 2);
+		ASSERT_EQ(requests.size(), 2u);
+		if (fails)
+			set(b, 2, error_of(l->b));
+		repeat(requests[0]);
+		const auto sent = naks(kind);
+		ASSERT_EQ(sent.size(), 1u);
+		EXPECT_EQ(sent[0].psn(), l->a.opts.a_psn + (fails ? 0 : 8));
+		EXPECT_EQ(msn(sent[0]), 0u);
+		set(b, 2, 0);
+	}
+}
+
+// A requester with few RNR retries would fail by them long before its ACK timeouts do.
+TEST_F(PageRequests, ReaderWithFewRnrRetriesWaitsByItsAckTimeouts)
+{
+	auto l = link({.timeout = 18, .retry_cnt = 7, .rnr_retry = 1}); // 1.07 s
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	settle(3000 * ms);
+	EXPECT_TRUE(silent(l->a));
+	EXPECT_GE(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 2u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 0u);
+	set(b, 2, 0);
+	l->b.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+}
+
+TEST_F(PageRequests, ARepetitionGetsOneNak)
+{
+	auto l = link({.timeout = 0});
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	const auto requests = read_requests(*l, 2);
+	ASSERT_EQ(requests.size(), 2u);
+	for (u32 n = 0; n < 10; n++)
+		l->b.kick(true);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 0u) << "nothing was repeated";
+	repeat(requests[0]);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 1u);
+	repeat(requests[1]); // which waits behind the first one
+	for (u32 n = 0; n < 10; n++)
+		l->b.kick(true);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 1u);
+	repeat(requests[0], 4);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RNR_NAK_SENT), 2u) << "one more repetition";
+	EXPECT_EQ(naks(SIRDMA_AETH_RNR_NAK).size(), 2u);
+	set(b, 2, 0);
+	l->b.kick(true);
+	for (u32 n = 0; n < 2; n++)
+		expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+}
+
+// The responses that the host has not accepted, and the NAK behind them, follow when it has room again.
+TEST_F(PageRequests, ResponsesBeforeAbsentMemoryWaitForRoomOnly)
+{
+	HostOptions one_packet;
+
+	one_packet.tx_room = 1;
+	Node c(fabric, 3, false, one_packet);
+	Prq at_c(c, 16);
+	Wr read = wr(SIRDMA_OP_READ, length);
+	const QpOptions options{.mtu = 4096, .timeout = 0};
+	const auto responses = [&] {
+		u32 n = 0;
+
+		for (const Packet &pkt : fabric.sent())
+			n += pkt.opcode() == SIRDMA_BTH_READ_RESP_FIRST ||
+			     pkt.opcode() == SIRDMA_BTH_READ_RESP_MIDDLE;
+		return n;
+	};
+
+	ASSERT_EQ(at_c.create(), SIRDMA_CQP_OK);
+	ASSERT_EQ(a.drv.set_arp(0, c.mac().data()), SIRDMA_CQP_OK);
+	c.learn(a);
+	Link l(a, c, options, options);
+	set(c, 2, SIRDMA_PBLE_ABSENT);
+	read.remote = c.va();
+	read.rkey = c.mr.stag();
+	fabric.record(true);
+	l.a.post(read);
+	settle(ms / 10);
+	EXPECT_EQ(responses(), 2u);
+	const Packet request = fabric.sent()[0];
+	ASSERT_EQ(request.opcode(), SIRDMA_BTH_READ_REQUEST);
+	fabric.sent().clear();
+	repeat(request);
+	EXPECT_EQ(responses(), 2u);
+	EXPECT_EQ(naks(SIRDMA_AETH_RNR_NAK).size(), 1u);
+	EXPECT_EQ(c.stat(SIRDMA_STAT_RNR_NAK_SENT), 1u);
+	set(c, 2, 0);
+	l.b.kick(true);
+	expect_ok(wait_send(l.a), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), c.data(), length), 0);
 }
 
 // Each page comes when its turn is there, and later than the ACK timeout.
@@ -381,8 +507,80 @@ TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
 	}
 }
 
-// What one direction of a queue pair does is no progress of the other one.
-TEST_F(PageRequests, OneDirectionWaitsWhileTheOtherIsBusy)
+// Nor is what a peer is sent again.
+TEST_F(PageRequests, RepeatedReadsAreNoProgress)
+{
+	auto l = link({.timeout = 0, .rnr_retry = 1});
+	u64 waited = 0;
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	const auto requests = read_requests(*l, 1);
+	ASSERT_EQ(requests.size(), 1u);
+	for (u32 n = 0; n < 15; n++) {
+		settle(1000 * ms);
+		repeat(requests[0], n % 2 ? 4 : 0);
+		while (const auto got = at_b.next())
+			waited = std::max(waited, got->waited);
+	}
+	EXPECT_GE(waited, 11u);
+	EXPECT_LT(waited, 15u);
+	set(b, 2, 0);
+	l->b.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+}
+
+// A datagram that was placed ends the wait for memory of the one before.
+TEST_F(PageRequests, DatagramsThatArriveAreProgress)
+{
+	const QpOptions options{.type = SIRDMA_QPT_UD, .timeout = 0};
+	Qp from(a, options), to(b, options);
+	sirdma_av *av = a.drv.av(1);
+
+	for (Qp *qp : {&from, &to}) {
+		qp->to_init();
+		qp->context()->path_mtu = options.mtu;
+		ASSERT_EQ(qp->modify(SIRDMA_QPS_RTR, SIRDMA_QPC_MOD_MTU, SIRDMA_QPS_INIT),
+			  SIRDMA_CQP_OK);
+		ASSERT_EQ(qp->modify(SIRDMA_QPS_RTS, SIRDMA_QPC_MOD_SQ_PSN, SIRDMA_QPS_RTR),
+			  SIRDMA_CQP_OK);
+	}
+	av->mac = sirdma_mac_to_word(b.mac().data());
+	av->dst_ip = b.ip;
+	av->udp_sport = 0xc123;
+	av->hop_limit = 64;
+	__atomic_store_n(&av->ctrl,
+			 SIRDMA_PREP(SIRDMA_AV_PD, pd) | SIRDMA_PREP(SIRDMA_AV_SEQ, 1) |
+				 SIRDMA_AV_VALID,
+			 __ATOMIC_SEQ_CST);
+	const auto send = [&] {
+		from.post({.sges = {a.sge(0, 64)},
+			   .remote = sirdma_send_dest(to.id, options.qkey),
+			   .rkey = 1});
+		expect_ok(wait_send(from), SIRDMA_OP_SEND);
+		settle(ms / 10);
+	};
+
+	for (u32 n = 0; n < 2; n++) {
+		set(b, 0, SIRDMA_PBLE_ABSENT);
+		to.recv({b.sge(0, page)});
+		send();
+		auto got = at_b.next();
+		ASSERT_TRUE(got);
+		EXPECT_EQ(got->waited, 0u);
+		settle(3000 * ms);
+		send();
+		got = at_b.next();
+		ASSERT_TRUE(got);
+		EXPECT_EQ(got->waited, 3u);
+		set(b, 0, 0);
+		send();
+		EXPECT_EQ(wait_recv(to).len, 64u + SIRDMA_GRH_LEN);
+		settle(20'000 * ms);
+	}
+}
+
+// What one side of a queue pair does is no progress of the other one.
+TEST_F(PageRequests, OneSideWaitsWhileTheOtherIsBusy)
 {
 	constexpr u64 unit = 1ull << SIRDMA_PRQ_WAITED_SHIFT;
 	const auto write = [](Node &from, Node &to, size_t at) {

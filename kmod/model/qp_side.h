@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+#ifndef SNIC_QP_SIDE_H
+#define SNIC_QP_SIDE_H
+
+/* The requester and the responder of a queue pair wait for memory separately. */
+enum snic_side { SNIC_REQUESTER, SNIC_RESPONDER, SNIC_SIDES };
+
+#endif
