@@ -132,6 +132,7 @@ void Mappings::map(Slot &slot, const AccessView::Found &region) noexcept
 	slot.pages = static_cast<uint8_t *>(at);
 	slot.region.store(slot.pages + (region.file.offset - first), std::memory_order_relaxed);
 	slot.bytes = bytes;
+	slot.length = region.length;
 	slot.writable = write;
 	bytes_ += bytes;
 }
@@ -191,15 +192,20 @@ void Mappings::put(Slot &slot) noexcept
 		(void)unmap(slot);
 }
 
-Mappings::Use::Use(Mappings &all, const AccessView::Found &region, bool write) noexcept
+Mappings::Use::Use(Mappings &all, const AccessView::Found &region, u32 len, bool write) noexcept
 	: all_(all), slot_(region.file.fd < 0 ? nullptr : all.find(region))
 {
 	if (!slot_)
 		return;
 	slot_->users.fetch_add(1);
 	/* Partner: unmap(). */
-	if (slot_->number.load() == region.number && (!write || slot_->writable))
-		memory_ = slot_->region.load(std::memory_order_relaxed);
+	if (slot_->number.load() != region.number || (write && !slot_->writable))
+		return;
+
+	uint8_t *const memory = slot_->region.load(std::memory_order_relaxed);
+
+	if (memory && region.offset <= slot_->length && len <= slot_->length - region.offset)
+		memory_ = memory + region.offset;
 }
 
 Mappings::Use::~Use()

@@ -52,6 +52,7 @@ private:
 		std::atomic<uint8_t *> region{nullptr};
 		uint8_t *pages = nullptr;
 		size_t bytes = 0;
+		uint64_t length = 0; /* of the region when it was mapped: the table may say another later */
 		u32 stag = 0;
 		bool writable = false;
 	};
@@ -73,10 +74,13 @@ private:
 	Fd process_;
 
 public:
-	/* The region's memory while this exists, null if it is not mapped, or not for writing. */
+	/*
+	 * @len bytes at the offset in the region, while this exists; null if they are not mapped, or not for
+	 * writing. What the table says may have changed since the region was mapped.
+	 */
 	class Use {
 	public:
-		Use(Mappings &all, const AccessView::Found &region, bool write) noexcept;
+		Use(Mappings &all, const AccessView::Found &region, u32 len, bool write) noexcept;
 		~Use();
 		Use(const Use &) = delete;
 		Use &operator=(const Use &) = delete;

@@ -209,10 +209,15 @@ OneSidedWay Access::copy(const snic_one_sided &request) noexcept
 	if (!check(request, found) || !proven(found.qp_number, *request.note))
 		return OneSidedWay::packets;
 
-	const Mappings::Use mapped(mappings_, found, request.op != SNIC_ONE_SIDED_READ);
+	const Mappings::Use mapped(mappings_, found, request.len,
+				   request.op != SNIC_ONE_SIDED_READ);
 
 	if (mapped.memory()) {
-		done = copy_mapped(request, mapped.memory() + found.offset, closes);
+		/* The table decides where in the file the region begins. */
+		if (is_atomic(request) &&
+		    reinterpret_cast<uintptr_t>(mapped.memory()) % SIRDMA_ATOMIC_LEN)
+			return OneSidedWay::packets;
+		done = copy_mapped(request, mapped.memory(), closes);
 		return done ? OneSidedWay::mapping : OneSidedWay::packets;
 	}
 	done = !is_atomic(request) && copy_by_kernel(request, found.at, closes);
