@@ -280,6 +280,27 @@ TEST_F(MappingsTest, AreOnlyOfFilesThatCannotShrink)
 	EXPECT_TRUE(maps(key));
 }
 
+/* Closing any descriptor of a file would drop this process's locks on it. */
+TEST_F(MappingsTest, FetchNoDescriptorOfAnotherFile)
+{
+	const Memory memory, other;
+	struct flock lock{};
+
+	ASSERT_TRUE(memory.at && other.at);
+	lock.l_type = F_WRLCK;
+	ASSERT_EQ(fcntl(other.file.get(), F_SETLK, &lock), 0);
+
+	SharedFile file = memory.shared();
+
+	file.fd = other.file.get();
+	offer(file);
+	EXPECT_FALSE(maps());
+	lock = {};
+	lock.l_type = F_WRLCK;
+	ASSERT_EQ(fcntl(other.file.get(), F_OFD_GETLK, &lock), 0);
+	EXPECT_EQ(lock.l_type, F_WRLCK) << "the lock is gone";
+}
+
 TEST_F(MappingsTest, AreNotWrittenIfTheRegionIsForReading)
 {
 	const Memory memory;

@@ -40,6 +40,7 @@ Mappings::~Mappings()
 
 void Mappings::attach(pid_t pid) noexcept
 {
+	pid_ = pid;
 	process_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
@@ -97,6 +98,22 @@ Mappings::Slot *Mappings::room(const AccessView &view, u32 stag) noexcept
 	return nullptr;
 }
 
+/*
+ * The file, if bytes before @end of it can be mapped. What the table names may be another file, so it is
+ * looked at before it is fetched: when the descriptor of a file is closed, the kernel drops the locks that
+ * this process has on it (fcntl(2)), and calls its file system.
+ */
+Fd Mappings::fetch(const SharedFile &what, uint64_t end) const noexcept
+{
+	if (!is_file_of(pid_, what))
+		return {};
+
+	Fd file(static_cast<int>(syscall(SYS_pidfd_getfd, process_.get(), what.fd, 0)));
+
+	/* Since then the number may have become another file's. */
+	return file && is_mappable(file.get(), what, end) ? std::move(file) : Fd();
+}
+
 /* The caller holds the lock. The table may say anything: trust only what the kernel says of the file. */
 void Mappings::map(Slot &slot, const AccessView::Found &region) noexcept
 {
@@ -113,10 +130,9 @@ void Mappings::map(Slot &slot, const AccessView::Found &region) noexcept
 	if (bytes > bytes_max - bytes_)
 		return;
 
-	const Fd file(
-		static_cast<int>(syscall(SYS_pidfd_getfd, process_.get(), region.file.fd, 0)));
+	const Fd file = fetch(region.file, end);
 
-	if (!file || !is_mappable(file.get(), region.file, end))
+	if (!file)
 		return;
 
 	void *const at = mmap(nullptr, bytes, write ? PROT_READ | PROT_WRITE : PROT_READ,

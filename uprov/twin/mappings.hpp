@@ -59,6 +59,7 @@ private:
 
 	Slot *find(const AccessView::Found &region) noexcept;
 	Slot *room(const AccessView &view, u32 stag) noexcept;
+	Fd fetch(const SharedFile &what, uint64_t end) const noexcept;
 	void map(Slot &slot, const AccessView::Found &region) noexcept;
 	bool unmap(Slot &slot) noexcept;
 	void put(Slot &slot) noexcept;
@@ -72,6 +73,7 @@ private:
 	std::mutex lock_; /* protects changes of the slots, and the members below */
 	uint64_t bytes_ = 0;
 	Fd process_;
+	pid_t pid_ = 0;
 
 public:
 	/*
