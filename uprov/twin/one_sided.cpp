@@ -148,8 +148,15 @@ void Access::unmap_closed() noexcept
 		return;
 	/* A thread that maps a region meanwhile sets it after that, and looks whether it was closed. */
 	ring_->mappings.store(0);
-	if (mappings_.sweep(view_))
-		ring_->mappings.store(1);
+	if (!mappings_.sweep(view_))
+		return;
+	ring_->mappings.store(1);
+	/*
+	 * Partner: Grants::ask_to_unmap(). A region that was closed since the sweep is seen here, or the target
+	 * sees that this process has mappings.
+	 */
+	smp_mb();
+	(void)mappings_.sweep(view_);
 }
 
 /* The note is a number that was seen; its lowest bit: requests were acknowledged since. */
