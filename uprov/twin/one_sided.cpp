@@ -146,6 +146,13 @@ void Access::unmap_closed() noexcept
 {
 	if (state_.load() != State::open || !ring_->mappings.load())
 		return;
+
+	const uint64_t closes = view_.header().closes.load();
+
+	/* A region is closed before this counter is raised. */
+	if (closes == swept_at_)
+		return;
+	swept_at_ = closes;
 	/* A thread that maps a region meanwhile sets it after that, and looks whether it was closed. */
 	ring_->mappings.store(0);
 	if (!mappings_.sweep(view_))

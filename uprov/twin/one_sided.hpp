@@ -93,6 +93,7 @@ private:
 	pid_t pid_ = 0;
 	AccessView view_; /* not changed once the state is not none */
 	Mappings mappings_;
+	uint64_t swept_at_ = 0; /* closes before the last sweep, see unmap_closed() */
 	Fd memory_; /* not changed once the state is open */
 	std::atomic<State> state_{State::none};
 	std::mutex open_lock_; /* one thread opens the memory */
