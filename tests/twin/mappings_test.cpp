@@ -284,7 +284,7 @@ TEST_F(MappingsTest, AreOnlyOfFilesThatCannotShrink)
 TEST_F(MappingsTest, FetchNoDescriptorOfAnotherFile)
 {
 	const Memory memory, other;
-	struct flock lock{};
+	struct flock lock {};
 
 	ASSERT_TRUE(memory.at && other.at);
 	lock.l_type = F_WRLCK;

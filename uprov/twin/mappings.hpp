@@ -52,7 +52,7 @@ private:
 		std::atomic<uint8_t *> region{nullptr};
 		uint8_t *pages = nullptr;
 		size_t bytes = 0;
-		uint64_t length = 0; /* of the region when it was mapped: the table may say another later */
+		uint64_t length = 0; /* of the region as it was mapped */
 		u32 stag = 0;
 		bool writable = false;
 	};
