@@ -104,7 +104,6 @@ static enum one_sided_end one_sided_execute(struct snic_tx *tx,
 	return done ? ONE_SIDED_DONE : ONE_SIDED_REFUSED;
 }
 
-/* On a local fault the message is sent, and fails as others do. */
 static u8 one_sided_op(u8 op)
 {
 	if (op == SIRDMA_OP_READ)
@@ -128,6 +127,7 @@ static enum one_sided_end one_sided_finish(struct snic_qp *qp, struct snic_out *
 	return ONE_SIDED_FAILED;
 }
 
+/* On a local fault the message is sent, and fails as others do. */
 static enum one_sided_end one_sided_try(struct snic_tx *tx, struct snic_out *out)
 {
 	struct snic_qp *qp = tx->qp;

@@ -106,9 +106,10 @@ struct snic_host_ops {
 	void (*finish_references)(struct snic_host *host);
 	/*
 	 * For hosts that reach the memory of some peers: execute @request if the peer would accept
-	 * it. Returns false, and nothing but @data and a part of the memory to be written has changed,
-	 * if it has to be sent; of an atomic no memory has. NULL: always. The host has snic_burst.copies. The model holds no lock
-	 * and reads nothing under RCU during the call, so that it may wait.
+	 * it. Returns false if the request has to be sent. Then only @data and a part of the memory
+	 * to be written have changed; an atomic has changed no memory. NULL: all requests are sent.
+	 * The host has snic_burst.copies. The model holds no lock and reads nothing under RCU during
+	 * the call, so that it may wait.
 	 */
 	bool (*one_sided)(struct snic_host *host, const struct snic_one_sided *request);
 	/*

@@ -201,7 +201,7 @@ TEST_F(MappingsTest, AreOfThePartsOfTheFile)
 		ASSERT_TRUE(maps(key));
 		ASSERT_TRUE(maps(key)) << "it is mapped already";
 
-		const Mappings::Use use(mappings, found(key), true);
+		const Mappings::Use use(mappings, found(key), page, true);
 
 		ASSERT_TRUE(use.memory());
 		memset(use.memory(), static_cast<int>(10 + i), page);
@@ -222,22 +222,22 @@ TEST_F(MappingsTest, EndWithTheirRegions)
 
 	const AccessView::Found region = found();
 	{
-		const Mappings::Use use(mappings, region, true);
+		const Mappings::Use use(mappings, region, page, true);
 
 		ASSERT_TRUE(use.memory());
 		close();
 		/* A thread uses it. */
 		EXPECT_EQ(mappings.sweep(view), 1u);
 		use.memory()[0] = 9;
-		EXPECT_FALSE(Mappings::Use(mappings, region, true).memory());
+		EXPECT_FALSE(Mappings::Use(mappings, region, page, true).memory());
 	}
 	EXPECT_EQ(times_mapped(), 1) << "its last user did not unmap it";
 	EXPECT_EQ(mappings.sweep(view), 0u);
 	/* The next one with its key has another number. */
 	offer(memory.shared(page));
-	EXPECT_FALSE(Mappings::Use(mappings, region, true).memory());
+	EXPECT_FALSE(Mappings::Use(mappings, region, page, true).memory());
 	EXPECT_TRUE(maps());
-	EXPECT_FALSE(Mappings::Use(mappings, region, true).memory());
+	EXPECT_FALSE(Mappings::Use(mappings, region, page, true).memory());
 }
 
 /* The table of another process may say anything. */
@@ -271,13 +271,34 @@ TEST_F(MappingsTest, AreOnlyOfFilesThatCannotShrink)
 		offer(wrong, key);
 		EXPECT_FALSE(maps(key));
 		EXPECT_FALSE(maps(key));
-		EXPECT_FALSE(Mappings::Use(mappings, found(key), false).memory());
+		EXPECT_FALSE(Mappings::Use(mappings, found(key), page, false).memory());
 		key += 0x100;
 	}
 	EXPECT_EQ(times_mapped(), 2);
 	EXPECT_EQ(mappings.sweep(view), 0u);
 	offer(file, key);
 	EXPECT_TRUE(maps(key));
+}
+
+/* Closing any descriptor of a file would drop this process's locks on it. */
+TEST_F(MappingsTest, FetchNoDescriptorOfAnotherFile)
+{
+	const Memory memory, other;
+	struct flock lock {};
+
+	ASSERT_TRUE(memory.at && other.at);
+	lock.l_type = F_WRLCK;
+	ASSERT_EQ(fcntl(other.file.get(), F_SETLK, &lock), 0);
+
+	SharedFile file = memory.shared();
+
+	file.fd = other.file.get();
+	offer(file);
+	EXPECT_FALSE(maps());
+	lock = {};
+	lock.l_type = F_WRLCK;
+	ASSERT_EQ(fcntl(other.file.get(), F_OFD_GETLK, &lock), 0);
+	EXPECT_EQ(lock.l_type, F_WRLCK) << "the lock is gone";
 }
 
 TEST_F(MappingsTest, AreNotWrittenIfTheRegionIsForReading)
@@ -287,8 +308,38 @@ TEST_F(MappingsTest, AreNotWrittenIfTheRegionIsForReading)
 	ASSERT_TRUE(memory.at);
 	offer(memory.shared(), stag, SIRDMA_ACCESS_REMOTE_READ);
 	ASSERT_TRUE(maps());
-	EXPECT_TRUE(Mappings::Use(mappings, found(), false).memory());
-	EXPECT_FALSE(Mappings::Use(mappings, found(), true).memory());
+	EXPECT_TRUE(Mappings::Use(mappings, found(), page, false).memory());
+	EXPECT_FALSE(Mappings::Use(mappings, found(), page, true).memory());
+}
+
+/* A table that changes after the mapping names no memory outside of it. */
+TEST_F(MappingsTest, AreUsedWithinTheLengthThatWasMapped)
+{
+	const Memory memory;
+
+	ASSERT_TRUE(memory.at);
+	offer(memory.shared(page));
+	ASSERT_TRUE(maps());
+
+	const AccessView::Found region = found();
+	const Mappings::Use whole(mappings, region, page, true);
+	const auto use = [&](uint64_t offset, u32 len) {
+		AccessView::Found changed = region;
+
+		changed.offset = offset;
+		changed.length = 1ull << 40;
+		return Mappings::Use(mappings, changed, len, true).memory();
+	};
+
+	ASSERT_TRUE(whole.memory());
+	EXPECT_EQ(use(0, page), whole.memory());
+	EXPECT_EQ(use(page - 8, 8), whole.memory() + page - 8);
+	EXPECT_FALSE(use(page - 8, 9));
+	EXPECT_FALSE(use(page, 1));
+	EXPECT_FALSE(use(page + 1, 8));
+	EXPECT_FALSE(use(0, page + 1));
+	EXPECT_FALSE(use(1ull << 32, 8));
+	EXPECT_FALSE(use(~0ull - 3, 8));
 }
 
 /* Neither too many nor too much. Regions that are closed make room. */

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
@@ -42,6 +43,7 @@ namespace
 {
 
 constexpr uint16_t record_packet = 1;
+constexpr u32 pd = 3, stag = 0x1234ab;
 
 struct Counts final : PacketSink {
 	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override { ++seen; }
@@ -493,8 +495,7 @@ private:
  */
 TEST_F(Helper, IsNotHeldUpByAnAccessThatWaitsForMemory)
 {
-	constexpr u32 pd = 3, stag = 0x1234ab,
-		      both = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
+	constexpr u32 both = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
 	auto second = Neighbours::create(own_address(0));
 	const LatePage page;
 	volatile uint64_t word = ~uint64_t{0};
@@ -570,6 +571,74 @@ TEST_F(Helper, IsNotHeldUpByAnAccessThatWaitsForMemory)
 	initiator.join();
 	EXPECT_EQ(executed, 1);
 	EXPECT_EQ(word, 0u);
+}
+
+/*
+ * The addresses in a table say nothing about where in the file the memory is. A locked instruction on a part of two
+ * cache lines stops all processors, or ends in a signal.
+ */
+TEST_F(Helper, ChangesNoWordThatIsMappedUnaligned)
+{
+	const Fd file = new_shared_file("sirdma-neighbours-test", 4096);
+	auto second = Neighbours::create(own_address(0));
+	uint64_t word = 0;
+	u64 note = 0;
+	uint8_t bytes[32] = {};
+	struct stat st;
+
+	if (!can_guard_copies())
+		GTEST_SKIP() << "no restartable sequences";
+	ASSERT_TRUE(file && second);
+	ASSERT_EQ(fstat(file.get(), &st), 0);
+
+	const u32 qpn = first_qpn_of(second->slot()) + 17;
+	const auto mine = AccessTable::create(first_qpn_of(n->slot()));
+	const auto table = AccessTable::create(first_qpn_of(second->slot()));
+
+	ASSERT_TRUE(mine && table);
+	n->let_access(*mine);
+	second->let_access(*table);
+	table->open_qp(qpn, pd, SIRDMA_ACCESS_REMOTE_ATOMIC);
+	for (const uint64_t offset : {8, 12})
+		table->open_region({.stag = static_cast<u32>(stag + (offset << 8)),
+				    .pd = pd,
+				    .rights = SIRDMA_ACCESS_REMOTE_ATOMIC,
+				    .base = 4096,
+				    .length = 64,
+				    .start = 4096,
+				    .file = {.fd = file.get(),
+					     .offset = offset,
+					     .device = st.st_dev,
+					     .inode = st.st_ino}});
+	ASSERT_TRUE(n->forward(second->slot(), {}, bytes, sizeof(bytes), 0, false));
+	serve(*second);
+	while (second->receive(sink))
+		;
+	serve();
+
+	snic_flow flow{};
+	snic_one_sided request = {.flow = &flow,
+				  .qpn = first_qpn_of(n->slot()) + 1,
+				  .dest_qpn = qpn,
+				  .va = 4096,
+				  .rkey = stag + (8 << 8),
+				  .len = sizeof(word),
+				  .op = SNIC_ONE_SIDED_FETCH_ADD,
+				  .swap_add = 5,
+				  .data = reinterpret_cast<uint8_t *>(&word),
+				  .note = &note};
+
+	flow.dst_ip = own_address(0).ip();
+	if (n->way(request) != OneSidedWay::mapping)
+		GTEST_SKIP() << "this process maps no files of another";
+	ASSERT_EQ(n->execute(request), OneSidedWay::packets) << "it is not proven yet that both "
+								"are connected";
+	ASSERT_EQ(n->execute(request), OneSidedWay::mapping);
+	ASSERT_EQ(n->execute(request), OneSidedWay::mapping);
+	EXPECT_EQ(word, 5u);
+	request.rkey = stag + (12 << 8);
+	(void)n->way(request);
+	EXPECT_EQ(n->execute(request), OneSidedWay::packets);
 }
 
 /* Who cannot be let in is sent away, for a listener stays readable. */

@@ -108,7 +108,7 @@ public:
 		attr.qp_state = IBV_QPS_RTR;
 		attr.path_mtu = IBV_MTU_4096;
 		attr.dest_qp_num = to.qpn;
-		attr.max_dest_rd_atomic = 4;
+		attr.max_dest_rd_atomic = answers;
 		attr.min_rnr_timer = 1;
 		attr.ah_attr.is_global = 1;
 		attr.ah_attr.grh.dgid = to.gid;
@@ -212,6 +212,7 @@ public:
 	ibv_mr *mr = nullptr;
 	ibv_qp *qp = nullptr;
 	uint8_t traffic_class = 0; /* for connect() */
+	uint8_t answers = 4; /* max_dest_rd_atomic, for connect() */
 };
 
 /* Write to @to, read it again and compare. */

@@ -218,6 +218,24 @@ std::array<ibv_mr *, 4> register_parts(const Node &node)
 		pause();
 }
 
+/* Serve a second queue pair that answers neither READs nor atomics. */
+[[noreturn]] void offer_without_answers(Node &node, const Address &)
+{
+	Told &all = told();
+
+	register_parts(node);
+	node.qp = node.create_qp();
+	node.answers = 0;
+	all.qp = node.address();
+	all.has_second = true;
+	if (!await([&] { return all.has_peer.load(); }))
+		_exit(1);
+	node.connect(all.peer);
+	all.registered = true;
+	for (;;)
+		pause();
+}
+
 /* An initiator: write to the peer's page without end; a request that fails ends it. */
 [[noreturn]] void keep_writing(Node &node, const Address &to)
 {
@@ -424,6 +442,36 @@ TEST_F(TwinMapped, LeavesRefusalsToTheTarget)
 			  IBV_WC_REM_ACCESS_ERR);
 		for (size_t i = 0; i < 2 * page; i += 8)
 			ASSERT_EQ(memory.word(i), 0u);
+	}
+
+	/* A queue pair whose max_dest_rd_atomic is 0. */
+	for (const bool reads : {false, true}) {
+		const SharedBytes memory;
+		Told &all = *new (&told()) Told();
+
+		parts(memory, {{.offset = 0, .length = page, .access = all_access}});
+
+		Child child(config_of(1), offer_without_answers);
+		Node node(config_of(0)), first(config_of(0));
+
+		first.connect(child.address());
+		child.connect(first.address());
+		ASSERT_TRUE(await([&] { return all.has_second.load(); }));
+		node.connect(all.qp, 14);
+		all.peer = node.address();
+		all.has_peer = true;
+		ASSERT_TRUE(await([&] { return all.registered.load(); }));
+
+		const Address &to = all.regions[0];
+
+		ASSERT_TRUE(await([&] {
+			return one(node, to, IBV_WR_RDMA_WRITE, 0, 8, 8) != IBV_WC_SUCCESS ||
+			       count(node) > 0;
+		}));
+		ASSERT_GT(count(node), 0u);
+		EXPECT_EQ(reads ? one(node, to, IBV_WR_RDMA_READ, 0, 8, 0) : add(node, to, 0, 1),
+			  IBV_WC_REM_INV_REQ_ERR);
+		EXPECT_EQ(memory.word(0), 0u);
 	}
 }
 

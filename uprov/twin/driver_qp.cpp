@@ -179,10 +179,10 @@ void Driver::open_qp(uint32_t qpn) noexcept
 		return;
 
 	const u32 rights = le32_to_cpu(ctx.access);
+	constexpr u32 answered = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_ATOMIC;
 
-	/* A responder that may not owe any answer to a READ refuses it. */
-	nic_.open_qp(qpn, le32_to_cpu(ctx.pd),
-		     ctx.ird ? rights : rights & ~SIRDMA_ACCESS_REMOTE_READ);
+	/* A responder that may not owe any answer refuses READs and atomics. */
+	nic_.open_qp(qpn, le32_to_cpu(ctx.pd), ctx.ird ? rights : rights & ~answered);
 }
 
 int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noexcept

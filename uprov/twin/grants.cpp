@@ -93,6 +93,7 @@ bool Grants::finish() noexcept
 	}
 }
 
+/* Partner: Access::unmap_closed(). The Closing after the region was closed is a full barrier. */
 void Grants::ask_to_unmap() noexcept
 {
 	for (Connection *c = first_.load(); c; c = c->next_granted.load())

@@ -24,15 +24,16 @@ bool can_guard_copies() noexcept;
 
 /*
  * Copy between @data and @len bytes at @at of @memory, an open /proc/PID/mem, if @word has the value
- * @expected. The last word of what is written is written last, for readers that wait for it. Returns how many bytes were copied, 0 if the process is gone, or -1 if none were.
+ * @expected. The last word of what is written is written last, for readers that wait for it. Returns how many
+ * bytes were copied, 0 if the process is gone, or -1 if none were.
  */
 ssize_t guarded_copy(bool is_write, int memory, void *data, size_t len, uint64_t at,
 		     const std::atomic<uint64_t> &word, uint64_t expected) noexcept;
 
 /*
- * The same for memory at @at that this process has mapped as well. It has executed all of it, or the last
- * store, the largest that is aligned at the end, is missing: then, or if nothing was done, the functions
- * return false.
+ * The same for memory at @at that this process has mapped as well. Returns true if all bytes were moved. Returns
+ * false if the last store was not executed, which is the largest that is aligned at the end; the bytes
+ * before it may have been moved.
  */
 bool guarded_move(bool is_write, uint8_t *at, void *data, size_t len,
 		  const std::atomic<uint64_t> &word, uint64_t expected) noexcept;

@@ -40,6 +40,7 @@ Mappings::~Mappings()
 
 void Mappings::attach(pid_t pid) noexcept
 {
+	pid_ = pid;
 	process_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
@@ -97,6 +98,22 @@ Mappings::Slot *Mappings::room(const AccessView &view, u32 stag) noexcept
 	return nullptr;
 }
 
+/*
+ * The file, if bytes before @end of it can be mapped. What the table names may be another file, so it is
+ * looked at before it is fetched: when the descriptor of a file is closed, the kernel drops the locks that
+ * this process has on it (fcntl(2)), and calls its file system.
+ */
+Fd Mappings::fetch(const SharedFile &what, uint64_t end) const noexcept
+{
+	if (!is_file_of(pid_, what))
+		return {};
+
+	Fd file(static_cast<int>(syscall(SYS_pidfd_getfd, process_.get(), what.fd, 0)));
+
+	/* Since then the number may have become another file's. */
+	return file && is_mappable(file.get(), what, end) ? std::move(file) : Fd();
+}
+
 /* The caller holds the lock. The table may say anything: trust only what the kernel says of the file. */
 void Mappings::map(Slot &slot, const AccessView::Found &region) noexcept
 {
@@ -113,10 +130,9 @@ void Mappings::map(Slot &slot, const AccessView::Found &region) noexcept
 	if (bytes > bytes_max - bytes_)
 		return;
 
-	const Fd file(
-		static_cast<int>(syscall(SYS_pidfd_getfd, process_.get(), region.file.fd, 0)));
+	const Fd file = fetch(region.file, end);
 
-	if (!file || !is_mappable(file.get(), region.file, end))
+	if (!file)
 		return;
 
 	void *const at = mmap(nullptr, bytes, write ? PROT_READ | PROT_WRITE : PROT_READ,
@@ -132,6 +148,7 @@ void Mappings::map(Slot &slot, const AccessView::Found &region) noexcept
 	slot.pages = static_cast<uint8_t *>(at);
 	slot.region.store(slot.pages + (region.file.offset - first), std::memory_order_relaxed);
 	slot.bytes = bytes;
+	slot.length = region.length;
 	slot.writable = write;
 	bytes_ += bytes;
 }
@@ -191,15 +208,20 @@ void Mappings::put(Slot &slot) noexcept
 		(void)unmap(slot);
 }
 
-Mappings::Use::Use(Mappings &all, const AccessView::Found &region, bool write) noexcept
+Mappings::Use::Use(Mappings &all, const AccessView::Found &region, u32 len, bool write) noexcept
 	: all_(all), slot_(region.file.fd < 0 ? nullptr : all.find(region))
 {
 	if (!slot_)
 		return;
 	slot_->users.fetch_add(1);
 	/* Partner: unmap(). */
-	if (slot_->number.load() == region.number && (!write || slot_->writable))
-		memory_ = slot_->region.load(std::memory_order_relaxed);
+	if (slot_->number.load() != region.number || (write && !slot_->writable))
+		return;
+
+	uint8_t *const memory = slot_->region.load(std::memory_order_relaxed);
+
+	if (memory && region.offset <= slot_->length && len <= slot_->length - region.offset)
+		memory_ = memory + region.offset;
 }
 
 Mappings::Use::~Use()

@@ -52,12 +52,14 @@ private:
 		std::atomic<uint8_t *> region{nullptr};
 		uint8_t *pages = nullptr;
 		size_t bytes = 0;
+		uint64_t length = 0; /* of the region as it was mapped */
 		u32 stag = 0;
 		bool writable = false;
 	};
 
 	Slot *find(const AccessView::Found &region) noexcept;
 	Slot *room(const AccessView &view, u32 stag) noexcept;
+	Fd fetch(const SharedFile &what, uint64_t end) const noexcept;
 	void map(Slot &slot, const AccessView::Found &region) noexcept;
 	bool unmap(Slot &slot) noexcept;
 	void put(Slot &slot) noexcept;
@@ -71,12 +73,16 @@ private:
 	std::mutex lock_; /* protects changes of the slots, and the members below */
 	uint64_t bytes_ = 0;
 	Fd process_;
+	pid_t pid_ = 0;
 
 public:
-	/* The region's memory while this exists, null if it is not mapped, or not for writing. */
+	/*
+	 * @len bytes at the offset in the region, while this exists; null if they are not mapped, or not for
+	 * writing. What the table says may have changed since the region was mapped.
+	 */
 	class Use {
 	public:
-		Use(Mappings &all, const AccessView::Found &region, bool write) noexcept;
+		Use(Mappings &all, const AccessView::Found &region, u32 len, bool write) noexcept;
 		~Use();
 		Use(const Use &) = delete;
 		Use &operator=(const Use &) = delete;

@@ -545,22 +545,23 @@ bool Neighbours::greet(Connection &c) noexcept
 bool Neighbours::alive(Connection &c) noexcept
 {
 	char bytes[16];
-	ssize_t n;
+	ssize_t n = 1;
 
 	if (!c.attached())
 		return greet(c);
 	/* A neighbour that sends more than this without a reason only wakes this process again. */
-	for (int i = 0; i < wakes_at_once; ++i) {
+	for (int i = 0; i < wakes_at_once && n > 0; ++i) {
 		Fd file;
 
 		n = receive_with_file(c.fd(), bytes, sizeof(bytes), file);
-		if (n <= 0)
-			return n < 0 && (errno == EAGAIN || errno == EINTR);
-		if (file && grants_.any())
+		if (n > 0 && file && grants_.any())
 			c.access().take_table(file);
-		c.access().unmap_closed();
 	}
-	return true;
+
+	const bool is_alive = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+
+	c.access().unmap_closed();
+	return is_alive;
 }
 
 /* The readers before busy_ stay before it. Returns false if @c is no reader. */

@@ -146,10 +146,24 @@ void Access::unmap_closed() noexcept
 {
 	if (state_.load() != State::open || !ring_->mappings.load())
 		return;
+
+	const uint64_t closes = view_.header().closes.load();
+
+	/* A region is closed before this counter is raised. */
+	if (closes == swept_at_)
+		return;
+	swept_at_ = closes;
 	/* A thread that maps a region meanwhile sets it after that, and looks whether it was closed. */
 	ring_->mappings.store(0);
-	if (mappings_.sweep(view_))
-		ring_->mappings.store(1);
+	if (!mappings_.sweep(view_))
+		return;
+	ring_->mappings.store(1);
+	/*
+	 * Partner: Grants::ask_to_unmap(). A region that was closed since the sweep is seen here, or the target
+	 * sees that this process has mappings.
+	 */
+	smp_mb();
+	(void)mappings_.sweep(view_);
 }
 
 /* The note is a number that was seen; its lowest bit: requests were acknowledged since. */
@@ -209,10 +223,15 @@ OneSidedWay Access::copy(const snic_one_sided &request) noexcept
 	if (!check(request, found) || !proven(found.qp_number, *request.note))
 		return OneSidedWay::packets;
 
-	const Mappings::Use mapped(mappings_, found, request.op != SNIC_ONE_SIDED_READ);
+	const Mappings::Use mapped(mappings_, found, request.len,
+				   request.op != SNIC_ONE_SIDED_READ);
 
 	if (mapped.memory()) {
-		done = copy_mapped(request, mapped.memory() + found.offset, closes);
+		/* The table decides where in the file the region begins. */
+		if (is_atomic(request) &&
+		    reinterpret_cast<uintptr_t>(mapped.memory()) % SIRDMA_ATOMIC_LEN)
+			return OneSidedWay::packets;
+		done = copy_mapped(request, mapped.memory(), closes);
 		return done ? OneSidedWay::mapping : OneSidedWay::packets;
 	}
 	done = !is_atomic(request) && copy_by_kernel(request, found.at, closes);

@@ -10,11 +10,13 @@
  *   any other                        WRITE and READ by pwritev() and   sleeps, computes, or spins on that
  *                                    pread() of /proc/PID/mem          memory
  *
- * The open /proc/PID/mem is of that memory, also when the process has ended and its number is another's. What
- * can be mapped is fetched with pidfd_getfd() by the number that the target's table names, and mapped if
- * it is the file that the table names. Both need the permission to attach a debugger, as payload by
- * reference does (lease.hpp): the initiator gets nothing that it could not have anyway. The target
- * reaches nothing by naming a file, for it has the file.
+ * The open /proc/PID/mem is of that memory, also when the process has ended and its number is another's. The
+ * target's table names the descriptor, device and inode of a file. The initiator looks in /proc/PID/fd whether
+ * they belong together before it fetches the descriptor with pidfd_getfd(), and again before it maps the
+ * file. All need the permission to attach a debugger, as payload by reference does (lease.hpp): the
+ * initiator gets nothing that it could not have anyway. A target that replaces the descriptor
+ * between the two looks has the initiator open and close a file of the target's choice, which drops the
+ * locks that the initiator has on that file (fcntl(2), F_SETLK).
  *
  * The responder's atomics are locked instructions of the processor, as those of the initiator are. So all
  * atomics to memory that can be mapped are atomic together, whoever executes them.
@@ -91,6 +93,7 @@ private:
 	pid_t pid_ = 0;
 	AccessView view_; /* not changed once the state is not none */
 	Mappings mappings_;
+	uint64_t swept_at_ = 0; /* closes before the last sweep, see unmap_closed() */
 	Fd memory_; /* not changed once the state is open */
 	std::atomic<State> state_{State::none};
 	std::mutex open_lock_; /* one thread opens the memory */

@@ -113,6 +113,18 @@ bool is_mappable(int file, const SharedFile &what, uint64_t end) noexcept
 	       system.f_type == TMPFS_MAGIC;
 }
 
+/* Servers of network file systems are not asked: they may not answer. */
+bool is_file_of(pid_t pid, const SharedFile &what) noexcept
+{
+	char path[48];
+	struct statx st;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, what.fd);
+	return !statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_INO, &st) &&
+	       makedev(st.stx_dev_major, st.stx_dev_minor) == what.device &&
+	       st.stx_ino == what.inode;
+}
+
 SharedFile shared_file_of(uintptr_t start, size_t length) noexcept
 {
 	const NoCancel no_cancel;

@@ -28,8 +28,14 @@ struct SharedFile {
 /* The file of [@start, @start + @length) of this process, if all of it lies in one mapping of one. */
 SharedFile shared_file_of(uintptr_t start, size_t length) noexcept;
 
-/* May the bytes before @end of this file be mapped, as above? */
+/*
+ * Is @file the file @what, sealed against shrinking, not of huge pages, and @end bytes long or longer? Then whoever
+ * maps its bytes before @end gets no signal.
+ */
 bool is_mappable(int file, const SharedFile &what, uint64_t end) noexcept;
+
+/* Is the descriptor in @what, of the process @pid, one of the file in @what? */
+bool is_file_of(pid_t pid, const SharedFile &what) noexcept;
 
 /* A new file of @bytes that can be mapped, or none, with errno. */
 Fd new_shared_file(const char *name, size_t bytes) noexcept;
