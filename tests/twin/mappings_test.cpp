@@ -106,9 +106,10 @@ protected:
 	}
 	bool maps(u32 key = stag)
 	{
-		bool fresh = false;
+		const AccessView::Found region = found(key);
 
-		return mappings.has(view, found(key), fresh);
+		(void)mappings.map_once(view, region);
+		return Mappings::Use(mappings, region, 8, false).memory();
 	}
 	void close(u32 key = stag)
 	{

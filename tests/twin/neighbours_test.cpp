@@ -573,6 +573,16 @@ TEST_F(Helper, IsNotHeldUpByAnAccessThatWaitsForMemory)
 	EXPECT_EQ(word, 0u);
 }
 
+bool maps_the_test_file()
+{
+	std::ifstream maps("/proc/self/maps");
+
+	for (std::string line; std::getline(maps, line);)
+		if (line.find("sirdma-neighbours-test") != line.npos)
+			return true;
+	return false;
+}
+
 /*
  * The addresses in a table say nothing about where in the file the memory is. A locked instruction on a part of two
  * cache lines stops all processors, or ends in a signal.
@@ -631,8 +641,10 @@ TEST_F(Helper, ChangesNoWordThatIsMappedUnaligned)
 	flow.dst_ip = own_address(0).ip();
 	if (n->way(request) != OneSidedWay::mapping)
 		GTEST_SKIP() << "this process maps no files of another";
+	EXPECT_FALSE(maps_the_test_file()) << "locks may be held now";
 	ASSERT_EQ(n->execute(request), OneSidedWay::packets) << "it is not proven yet that both "
 								"are connected";
+	EXPECT_TRUE(maps_the_test_file());
 	ASSERT_EQ(n->execute(request), OneSidedWay::mapping);
 	ASSERT_EQ(n->execute(request), OneSidedWay::mapping);
 	EXPECT_EQ(word, 5u);

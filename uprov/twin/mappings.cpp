@@ -2,6 +2,7 @@
 #include "mappings.hpp"
 
 #include <cerrno>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -29,18 +30,31 @@ namespace
 
 constexpr u32 changes_memory = SIRDMA_ACCESS_REMOTE_WRITE | SIRDMA_ACCESS_REMOTE_ATOMIC;
 
+/*
+ * Without overcommit (vm.overcommit_memory 2) a page that the owner of the file has removed may not be had
+ * again although memory is free, which ends in SIGBUS.
+ */
+bool overcommits() noexcept
+{
+	const Fd file(open("/proc/sys/vm/overcommit_memory", O_RDONLY | O_CLOEXEC));
+	char mode = '2';
+
+	return file && read(file.get(), &mode, 1) == 1 && mode != '2';
+}
+
 } // namespace
 
-Mappings::~Mappings()
+Mappings::Pages::~Pages()
 {
-	for (const Slot &slot : slots_)
-		if (slot.pages)
-			munmap(slot.pages, slot.bytes);
+	if (at_)
+		munmap(at_, bytes_);
 }
 
 void Mappings::attach(pid_t pid) noexcept
 {
 	pid_ = pid;
+	if (!overcommits())
+		return;
 	process_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
@@ -67,24 +81,24 @@ bool Mappings::is_open(const AccessView &view, const Slot &slot) noexcept
 	return view.region_number(slot.stag) == slot.number.load(std::memory_order_relaxed);
 }
 
-/* The caller holds the lock. Returns false if threads use the memory: the last one unmaps it. */
-bool Mappings::unmap(Slot &slot) noexcept
+/*
+ * The caller holds the lock, and frees @gone, which is empty now, without it. Returns false if threads use
+ * the memory: the last one unmaps it.
+ */
+bool Mappings::take_out(Slot &slot, Pages &gone) noexcept
 {
 	slot.number.store(0);
 	/* Partner: Use. Either it sees the 0, or this thread sees the user. */
 	if (slot.users.load())
 		return false;
-	if (slot.pages) {
-		munmap(slot.pages, slot.bytes);
-		bytes_ -= slot.bytes;
-	}
-	slot.pages = nullptr;
+	bytes_ -= slot.pages.bytes();
+	gone = std::move(slot.pages);
 	slot.region.store(nullptr, std::memory_order_relaxed);
 	return true;
 }
 
 /* The caller holds the lock. A free slot for @stag, or null. */
-Mappings::Slot *Mappings::room(const AccessView &view, u32 stag) noexcept
+Mappings::Slot *Mappings::room(const AccessView &view, u32 stag, Pages &gone) noexcept
 {
 	const size_t first = (stag >> SNIC_STAG_KEY_BITS) * ways % count_max;
 
@@ -92,7 +106,7 @@ Mappings::Slot *Mappings::room(const AccessView &view, u32 stag) noexcept
 		Slot &slot = slots_[i];
 
 		if ((!slot.number.load(std::memory_order_relaxed) || !is_open(view, slot)) &&
-		    unmap(slot))
+		    take_out(slot, gone))
 			return &slot;
 	}
 	return nullptr;
@@ -114,83 +128,117 @@ Fd Mappings::fetch(const SharedFile &what, uint64_t end) const noexcept
 	return file && is_mappable(file.get(), what, end) ? std::move(file) : Fd();
 }
 
-/* The caller holds the lock. The table may say anything: trust only what the kernel says of the file. */
-void Mappings::map(Slot &slot, const AccessView::Found &region) noexcept
+/* A free slot for @stag, of which the caller is a user, so that no other thread gets it; or null. */
+Mappings::Slot *Mappings::reserve(const AccessView &view, u32 stag, uint64_t &bytes_left) noexcept
+{
+	Pages gone;
+	const std::lock_guard hold(lock_);
+	Slot *const slot = room(view, stag, gone);
+
+	if (slot)
+		slot->users.fetch_add(1);
+	bytes_left = bytes_max - bytes_;
+	return slot;
+}
+
+/* The table may say anything: trust only what the kernel says of the file. */
+Mappings::Pages Mappings::map(const AccessView::Found &region, uint64_t bytes_left) const noexcept
 {
 	const auto page = static_cast<uint64_t>(getpagesize());
 	const uint64_t first = region.file.offset & ~(page - 1);
 	const bool write = region.rights & changes_memory;
 
 	if (region.length > bytes_max - page || region.file.offset > INT64_MAX - bytes_max)
-		return;
+		return {};
 
 	const uint64_t end = region.file.offset + region.length;
 	const uint64_t bytes = ((end + page - 1) & ~(page - 1)) - first;
 
-	if (bytes > bytes_max - bytes_)
-		return;
+	if (bytes > bytes_left)
+		return {};
 
 	const Fd file = fetch(region.file, end);
 
 	if (!file)
-		return;
+		return {};
 
 	void *const at = mmap(nullptr, bytes, write ? PROT_READ | PROT_WRITE : PROT_READ,
 			      MAP_SHARED, file.get(), static_cast<off_t>(first));
 
 	if (at == MAP_FAILED)
-		return;
+		return {};
+
+	Pages pages(at, bytes);
+
 	/* A forked child uses no device of its parent. */
-	if (madvise(at, bytes, MADV_DONTFORK)) {
-		munmap(at, bytes);
-		return;
-	}
-	slot.pages = static_cast<uint8_t *>(at);
-	slot.region.store(slot.pages + (region.file.offset - first), std::memory_order_relaxed);
-	slot.bytes = bytes;
-	slot.length = region.length;
-	slot.writable = write;
-	bytes_ += bytes;
+	return madvise(at, bytes, MADV_DONTFORK) ? Pages() : std::move(pages);
 }
 
-bool Mappings::has(const AccessView &view, const AccessView::Found &region, bool &fresh) noexcept
+/* Also if there are no @pages, so that this is not tried again. */
+void Mappings::publish(Slot &slot, const AccessView::Found &region, Pages pages) noexcept
 {
-	fresh = false;
+	const uint64_t in_page = region.file.offset & (static_cast<uint64_t>(getpagesize()) - 1);
+	const std::lock_guard hold(lock_);
+
+	slot.region.store(pages ? pages.at() + in_page : nullptr, std::memory_order_relaxed);
+	bytes_ += pages.bytes();
+	slot.pages = std::move(pages);
+	slot.length = region.length;
+	slot.writable = region.rights & changes_memory;
+	slot.stag = region.stag;
+	slot.number.store(region.number, std::memory_order_release);
+}
+
+bool Mappings::may_have(const AccessView::Found &region) noexcept
+{
 	if (region.file.fd < 0)
 		return false;
-	if (const Slot *slot = find(region)) [[likely]]
-		return slot->region.load(std::memory_order_relaxed);
+
+	const Slot *const slot = find(region);
+
+	return slot ? slot->region.load(std::memory_order_relaxed) != nullptr :
+		      static_cast<bool>(process_);
+}
+
+bool Mappings::map_once(const AccessView &view, const AccessView::Found &region) noexcept
+{
+	if (region.file.fd < 0 || !process_ || find(region)) [[likely]]
+		return false;
 
 	const NoCancel no_cancel;
-	const std::unique_lock hold(lock_, std::try_to_lock);
+	const std::unique_lock hold(map_lock_, std::try_to_lock);
 
-	if (!hold || !process_ || find(region))
+	if (!hold || find(region))
 		return false;
 
 	const int err = errno;
-	Slot *const slot = room(view, region.stag);
+	uint64_t bytes_left;
+	Slot *const slot = reserve(view, region.stag, bytes_left);
+	bool mapped = false;
 
 	if (slot) {
-		map(*slot, region);
-		slot->stag = region.stag;
-		/* Also if it cannot be mapped, so that this is not tried again. */
-		slot->number.store(region.number, std::memory_order_release);
+		Pages pages = map(region, bytes_left);
+
+		mapped = static_cast<bool>(pages);
+		publish(*slot, region, std::move(pages));
+		put(*slot);
 	}
 	errno = err;
-	fresh = slot && slot->pages;
-	return fresh;
+	return mapped;
 }
 
 size_t Mappings::sweep(const AccessView &view) noexcept
 {
+	std::array<Pages, count_max> gone; /* unmapped when the lock is free */
 	const std::lock_guard hold(lock_);
-	size_t mapped = 0;
+	size_t mapped = 0, n = 0;
 
 	for (Slot &slot : slots_) {
 		const bool is_free = !slot.number.load(std::memory_order_relaxed);
 
-		if ((is_free && !slot.pages) || (!is_free && is_open(view, slot)) || !unmap(slot))
-			mapped += slot.pages != nullptr;
+		if ((is_free && !slot.pages) || (!is_free && is_open(view, slot)) ||
+		    !take_out(slot, gone[n++]))
+			mapped += static_cast<bool>(slot.pages);
 	}
 	return mapped;
 }
@@ -198,14 +246,15 @@ size_t Mappings::sweep(const AccessView &view) noexcept
 /* Whoever has found the region closed first may not have unmapped it because of this user. */
 void Mappings::put(Slot &slot) noexcept
 {
-	/* Partner: unmap(). */
+	/* Partner: take_out(). */
 	if (slot.users.fetch_sub(1) != 1 || slot.number.load()) [[likely]]
 		return;
 
+	Pages gone;
 	const std::lock_guard hold(lock_);
 
 	if (!slot.number.load(std::memory_order_relaxed))
-		(void)unmap(slot);
+		(void)take_out(slot, gone);
 }
 
 Mappings::Use::Use(Mappings &all, const AccessView::Found &region, u32 len, bool write) noexcept
@@ -214,7 +263,7 @@ Mappings::Use::Use(Mappings &all, const AccessView::Found &region, u32 len, bool
 	if (!slot_)
 		return;
 	slot_->users.fetch_add(1);
-	/* Partner: unmap(). */
+	/* Partner: take_out(). */
 	if (slot_->number.load() != region.number || (write && !slot_->writable))
 		return;
 

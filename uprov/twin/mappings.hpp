@@ -6,6 +6,7 @@
 #pragma once
 
 #include <mutex>
+#include <utility>
 
 #include "access_table.hpp"
 #include "shared_file.hpp"
@@ -23,7 +24,6 @@ public:
 	static constexpr uint64_t bytes_max = 4ull << 30;
 
 	Mappings() noexcept = default;
-	~Mappings();
 	Mappings(const Mappings &) = delete;
 	Mappings &operator=(const Mappings &) = delete;
 
@@ -36,32 +36,61 @@ public:
 	/* Map nothing of it. */
 	void detach() noexcept { process_.reset(); }
 
+	/* Is the region mapped, or may map_once() map it? Any thread. */
+	bool may_have(const AccessView::Found &region) noexcept;
 	/*
-	 * Is the region mapped, or can it be? Regions that are closed in @view make room. If @fresh is set it
-	 * was not mapped before. Any thread.
+	 * Map the region if it is not mapped, and was not found unmappable. Regions that are closed in @view make
+	 * room. Returns true if it is mapped now and was not before. These are some system calls: the caller
+	 * holds no lock. Any thread.
 	 */
-	bool has(const AccessView &view, const AccessView::Found &region, bool &fresh) noexcept;
+	bool map_once(const AccessView &view, const AccessView::Found &region) noexcept;
 	/* Unmap regions that are closed in @view. Returns how many are mapped. Any thread. */
 	size_t sweep(const AccessView &view) noexcept;
 
 private:
+	/* A mapping. */
+	class Pages {
+	public:
+		Pages() noexcept = default;
+		Pages(void *at, size_t bytes) noexcept
+			: at_(static_cast<uint8_t *>(at)), bytes_(bytes)
+		{
+		}
+		Pages(Pages &&from) noexcept { *this = std::move(from); }
+		Pages &operator=(Pages &&from) noexcept
+		{
+			std::swap(at_, from.at_);
+			std::swap(bytes_, from.bytes_);
+			return *this;
+		}
+		~Pages();
+		explicit operator bool() const noexcept { return at_; }
+		uint8_t *at() const noexcept { return at_; }
+		size_t bytes() const noexcept { return bytes_; }
+
+	private:
+		uint8_t *at_ = nullptr;
+		size_t bytes_ = 0;
+	};
+
 	struct Slot {
 		std::atomic<uint64_t> number{0}; /* 0: none */
 		std::atomic<u32> users{0};
 		/* Null: it cannot be mapped. Whoever is no user has only a hint. */
 		std::atomic<uint8_t *> region{nullptr};
-		uint8_t *pages = nullptr;
-		size_t bytes = 0;
+		Pages pages;
 		uint64_t length = 0; /* of the region as it was mapped */
 		u32 stag = 0;
 		bool writable = false;
 	};
 
 	Slot *find(const AccessView::Found &region) noexcept;
-	Slot *room(const AccessView &view, u32 stag) noexcept;
+	Slot *room(const AccessView &view, u32 stag, Pages &gone) noexcept;
+	Slot *reserve(const AccessView &view, u32 stag, uint64_t &bytes_left) noexcept;
 	Fd fetch(const SharedFile &what, uint64_t end) const noexcept;
-	void map(Slot &slot, const AccessView::Found &region) noexcept;
-	bool unmap(Slot &slot) noexcept;
+	Pages map(const AccessView::Found &region, uint64_t bytes_left) const noexcept;
+	void publish(Slot &slot, const AccessView::Found &region, Pages pages) noexcept;
+	bool take_out(Slot &slot, Pages &gone) noexcept;
 	void put(Slot &slot) noexcept;
 	static bool is_open(const AccessView &view, const Slot &slot) noexcept;
 
@@ -70,8 +99,11 @@ private:
 	static_assert(count_max % ways == 0);
 
 	std::array<Slot, count_max> slots_;
-	std::mutex lock_; /* protects changes of the slots, and the members below */
+	std::mutex map_lock_; /* one thread maps */
+	std::mutex
+		lock_; /* protects changes of the slots, and bytes_; no system call is made under it */
 	uint64_t bytes_ = 0;
+	/* Not changed once there are regions. */
 	Fd process_;
 	pid_t pid_ = 0;
 

@@ -100,10 +100,14 @@ bool Access::check(const snic_one_sided &request, AccessView::Found &found) cons
 	       (!is_atomic(request) || !((request.va | found.at) % SIRDMA_ATOMIC_LEN));
 }
 
-/*
- * What is mapped costs less than a packet, whatever the target does. Else a target whose helper is awake, or
- * that polls, has packets sooner than the kernel copies.
- */
+/* A target whose helper is awake, or that polls, has packets sooner than the kernel copies. */
+bool Access::kernel_pays(const snic_one_sided &request) const noexcept
+{
+	return !is_atomic(request) && ring_->asleep.load(std::memory_order_relaxed) &&
+	       !view_.header().polled.load(std::memory_order_relaxed);
+}
+
+/* What is mapped costs less than a packet, whatever the target does. */
 OneSidedWay Access::way(const snic_one_sided &request) noexcept
 {
 	const State state = state_.load(std::memory_order_acquire);
@@ -111,35 +115,38 @@ OneSidedWay Access::way(const snic_one_sided &request) noexcept
 
 	if (state == State::none || state == State::unusable || !can_guard_copies())
 		return OneSidedWay::packets;
-	if (state != State::open && !open_memory())
-		return OneSidedWay::packets;
-	if (check(request, found) && is_mapped(found))
+	if (check(request, found) &&
+	    (state == State::open ? mappings_.may_have(found) : found.file.fd >= 0))
 		return OneSidedWay::mapping;
-	if (is_atomic(request) || !ring_->asleep.load(std::memory_order_relaxed) ||
-	    view_.header().polled.load(std::memory_order_relaxed))
-		return OneSidedWay::packets;
-	return OneSidedWay::kernel;
+	return kernel_pays(request) ? OneSidedWay::kernel : OneSidedWay::packets;
 }
 
 /*
- * Map the region if it can be. The target is told, and wakes this process when it closes a region: partner of
+ * Open and map what @request needs. Returns false if it is to be sent.
+ *
+ * After a region was mapped the target is told, and wakes this process when it closes a region: partner of
  * Nic::close_region(). At least one of the two sees the other's store.
  */
-bool Access::is_mapped(const AccessView::Found &found) noexcept
+bool Access::prepare(const snic_one_sided &request) noexcept
 {
-	if (found.file.fd < 0)
-		return false;
-	bool fresh;
+	const State state = state_.load(std::memory_order_acquire);
+	AccessView::Found found;
 
-	if (!mappings_.has(view_, found, fresh))
+	if (state == State::none || state == State::unusable)
 		return false;
-	if (fresh) [[unlikely]] {
+	if (state != State::open && !open_memory())
+		return false;
+	if (!check(request, found))
+		return false;
+	if (mappings_.map_once(view_, found)) [[unlikely]] {
 		ring_->mappings.store(1);
 		smp_mb();
 		if (view_.region_number(found.stag) != found.number)
 			(void)mappings_.sweep(view_);
+		return true;
 	}
-	return true;
+	/* What way() found worth trying may have failed. */
+	return found.file.fd < 0 || mappings_.may_have(found) || kernel_pays(request);
 }
 
 void Access::unmap_closed() noexcept
@@ -240,7 +247,7 @@ OneSidedWay Access::copy(const snic_one_sided &request) noexcept
 
 OneSidedWay Access::execute(const snic_one_sided &request) noexcept
 {
-	if (state_.load(std::memory_order_acquire) != State::open)
+	if (!prepare(request))
 		return OneSidedWay::packets;
 	/* Partner: AccessTable::Closing. Grant::await() sees this, or this thread sees the closing. */
 	ring_->accesses.fetch_add(1);

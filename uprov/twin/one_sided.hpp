@@ -67,12 +67,15 @@ public:
 	/* The target has sent its table. One thread at a time; a second table is ignored. */
 	void take_table(const Fd &file) noexcept;
 
-	/* Can @request be executed, and sooner than by packets? Any thread. */
+	/*
+	 * Can @request be executed, and sooner than by packets? mapping: the memory is mapped, or execute() tries
+	 * that. This only looks: locks may be held. Any thread.
+	 */
 	OneSidedWay way(const snic_one_sided &request) noexcept;
 	/* Unmap regions that are closed. One thread at a time. */
 	void unmap_closed() noexcept;
 	/*
-	 * See snic_host_ops.one_sided(). Call this after way(), in the same thread. Returns how @request was
+	 * See snic_host_ops.one_sided(). Call this after way(), in the same thread, under no lock. Returns how @request was
 	 * executed; packets: it was not. Any thread.
 	 */
 	OneSidedWay execute(const snic_one_sided &request) noexcept;
@@ -84,7 +87,8 @@ private:
 	bool is_of_target(int file) const noexcept;
 	bool proven(uint64_t number, u64 &note) const noexcept;
 	bool check(const snic_one_sided &request, AccessView::Found &found) const noexcept;
-	bool is_mapped(const AccessView::Found &found) noexcept;
+	bool kernel_pays(const snic_one_sided &request) const noexcept;
+	bool prepare(const snic_one_sided &request) noexcept;
 	OneSidedWay copy(const snic_one_sided &request) noexcept;
 	bool copy_by_kernel(const snic_one_sided &request, uint64_t at, uint64_t closes) noexcept;
 	bool copy_mapped(const snic_one_sided &request, uint8_t *at, uint64_t closes) noexcept;

@@ -5,7 +5,8 @@
  * Only files that are sealed against shrinking count: whoever has mapped another file gets a signal (SIGBUS)
  * when it touches a page behind the end. Seals exist for files of memfd_create() only. Of these, those of
  * huge pages do not count either: a page that the owner has removed cannot be had again when no huge page
- * is left, which ends in the same signal. Other files' pages lack only when memory does.
+ * is left, which ends in the same signal. Pages of other files lack only when memory does, where memory is
+ * overcommitted (mappings.cpp).
  */
 #pragma once
 
