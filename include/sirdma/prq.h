@@ -15,10 +15,11 @@
  *   users of the old entries end            memory goes away: writes SIRDMA_PBLE_ABSENT
  *   the write returns  ◀──────────────────  writes SIRDMA_REG_PBLESYNC, then gives the memory up
  *
- * While a QP waits, the requester tries again by a timer of its own, and so does the responder with a READ
- * that has begun. The responder answers a SEND, WRITE, atomic or READ by an RNR NAK. A datagram, and a message of an unreliable connection,
- * is dropped. So each request only makes the wait shorter: one that is lost, since the queue is
- * full, is made again when the QP tries again. Requests need no answer but the doorbell.
+ * While a QP waits, the requester tries again by a timer of its own, and so does the responder with a
+ * READ that has begun. The responder answers a SEND, WRITE, atomic or READ by an RNR NAK. A datagram,
+ * and a message of an unreliable connection, is dropped. So each request only makes the wait shorter:
+ * one that is lost, since the queue is full, is made again when the QP tries again. Requests need no
+ * answer but the doorbell.
  *
  * An access of the QP that SIRDMA_PBLE_ERROR names fails, and the device tells the driver by a request
  * with SIRDMA_PRQ_FAILED. The driver then writes SIRDMA_PBLE_ABSENT: the next access asks again, because
