@@ -199,7 +199,7 @@ static bool comp_refuses_oldest(const struct snic_qp *qp, const struct snic_pkt 
 static void comp_rnr(struct snic_qp *qp, u8 timer)
 {
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RNR_NAK_RCVD);
-	/* The NAK is another copy of the NAK that the requester waits for. */
+	/* The requester waits already: the NAK is a copy, or answers a request from before the restart. */
 	if (qp->req.wait != SNIC_WAIT_NONE)
 		return;
 	snic_retry_rnr(qp, timer);
@@ -311,11 +311,13 @@ static void comp_absent(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 
-	if (req->wait != SNIC_WAIT_NONE)
+	/* The response shows that the peer is ready, so it ends an RNR wait. A wait for absent memory goes on. */
+	if (req->wait != SNIC_WAIT_NONE && req->wait != SNIC_WAIT_RNR)
 		return;
 	/* The response is an answer: the retry counts start again. */
 	req->retry_left = qp->retry_cnt;
 	req->rnr_left = qp->rnr_retry;
+	req->rnr_tries = 0;
 	snic_req_restart(qp);
 	/* The responses behind this one, which arrive late and are dropped, tell of no loss. */
 	req->restarted = true;

@@ -135,7 +135,7 @@ struct snic_req {
 	u16 fail_minor;
 	u8 retry_left;
 	u8 rnr_left;
-	u8 rnr_tries; /* RNR NAKs since una moved */
+	u8 rnr_tries; /* RNR NAKs since una moved, or a response came */
 	u8 kicks_ahead; /* consecutive kicks by a poster that did not wait (sq_poll.c) */
 	u8 poll_credit; /* credit that periods of the poll timer use up (sq_poll.c) */
 	u8 poll_found; /* messages that the timer found, SQ_POLL_STREAM at most */

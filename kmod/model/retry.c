@@ -165,8 +165,10 @@ bool snic_retry_due(struct snic_qp *qp)
 	struct snic_req *req = &qp->req;
 	u64 now;
 
-	if (!snic_qp_can_send(qp) || req->wait == SNIC_WAIT_HOST ||
-	    (req->wait == SNIC_WAIT_NONE && !snic_req_in_flight(req)))
+	if (!snic_qp_can_send(qp) || req->wait == SNIC_WAIT_HOST)
+		return false;
+	/* Without an ACK timeout the deadline is that of a wait that is over. */
+	if (req->wait == SNIC_WAIT_NONE && (!snic_req_in_flight(req) || !qp->ack_timeout))
 		return false;
 	now = port_now_ns(qp->dev->clock);
 	if (now < req->deadline) {

@@ -256,6 +256,48 @@ TEST_F(PageRequests, RequesterAsksForItsOwnMemoryAndContinuesWhenTheDriverRings)
 	}
 }
 
+// Reclaim takes pages of both sides again and again, so that all of them are present only for a moment. A requester that stayed in its
+// RNR wait after the response would miss that moment.
+TEST_F(PageRequests, ResponseEndsTheRnrWaitWhenOwnMemoryIsAbsent)
+{
+	auto l = link({.timeout = 14, .rnr_retry = 7});
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	ASSERT_TRUE(
+		fabric.run_until([&] { return a.stat(SIRDMA_STAT_RNR_NAK_RCVD) == 1; }, 1000 * ms));
+	set(a, 2, SIRDMA_PBLE_ABSENT);
+	set(b, 2, 0);
+	l->b.kick(true);
+	settle(ms / 10);
+	expect_request(at_a, a, l->a, 2, 2);
+	set(a, 2, 0);
+	l->a.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+	EXPECT_EQ(memcmp(a.data(), b.data(), length), 0);
+}
+
+// The deadline of a wait that a kick has ended says nothing about later requests.
+TEST_F(PageRequests, WithoutAnAckTimeoutNoPacketCountsAsLostAfterAWait)
+{
+	auto l = link({.timeout = 0, .retry_cnt = 0, .rnr_retry = 7});
+
+	set(a, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	EXPECT_GT(wait_absent(20), 15u);
+	set(a, 2, 0);
+	l->a.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	settle(3000 * ms);
+	EXPECT_TRUE(silent(l->a));
+	EXPECT_EQ(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 0u);
+	set(b, 2, 0);
+	l->b.kick(true);
+	expect_ok(wait(l->a, true, ms), SIRDMA_OP_READ);
+}
+
 // The device waits for a slow driver, as one has whose memory is on a file server, and asks about once a second.
 TEST_F(PageRequests, OwnMemoryMayComeLate)
 {
