@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // What an implicit region costs: the kernel's memory for pages that the device may use, next to each other or one in each 2 MiB, and
-// the time to bring one. The memory is there already, so the program's own pages are not counted. On a machine that does nothing else.
+// the time to bring one. The memory is there already, so the program's own pages are not counted. Other programs
+// that take or free memory meanwhile change the result, so it is measured five times, and the medians are printed.
 //   verbs_odp_cost -d DEVICE
 // Prints "near BYTES" and "far BYTES", the memory for one page, and "fault NANOSECONDS", the time of one ibv_advise_mr().
 #include "device.hpp"
@@ -9,6 +10,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -55,17 +58,13 @@ struct Cost {
 };
 
 // The cost of @count pages, @stride bytes apart
-Cost measure(ibv_pd *pd, size_t count, size_t stride)
+Cost measure(ibv_pd *pd, const Mapping &memory, size_t count, size_t stride)
 {
-	const Mapping memory = Mapping::anonymous(count * stride, MAP_NORESERVE);
 	const Mr mr(
 		ibv_reg_mr(pd, nullptr, SIZE_MAX, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND));
 
-	if (!memory || !mr)
-		die("region");
-	madvise(memory.data(), memory.size(), MADV_NOHUGEPAGE);
-	for (size_t i = 0; i < count; i++)
-		memory.data()[i * stride] = std::byte{1};
+	if (!mr)
+		die("ibv_reg_mr");
 
 	const long long before = free_memory();
 	const auto start = std::chrono::steady_clock::now();
@@ -86,6 +85,34 @@ Cost measure(ibv_pd *pd, size_t count, size_t stride)
 		time.count() / static_cast<double>(count)};
 }
 
+constexpr size_t repeats = 5;
+
+double median(std::array<double, repeats> values)
+{
+	std::sort(values.begin(), values.end());
+	return values[values.size() / 2];
+}
+
+Cost median_cost(ibv_pd *pd, size_t count, size_t stride)
+{
+	std::array<double, repeats> bytes, nanoseconds;
+
+	const Mapping memory = Mapping::anonymous(count * stride, MAP_NORESERVE);
+
+	if (!memory)
+		die("mmap");
+	madvise(memory.data(), memory.size(), MADV_NOHUGEPAGE);
+	for (size_t i = 0; i < count; i++)
+		memory.data()[i * stride] = std::byte{1};
+	for (size_t i = 0; i < repeats; i++) {
+		const Cost cost = measure(pd, memory, count, stride);
+
+		bytes[i] = cost.bytes;
+		nanoseconds[i] = cost.nanoseconds;
+	}
+	return {median(bytes), median(nanoseconds)};
+}
+
 int run(const char *name)
 {
 	const auto device = Device::open(name, {});
@@ -95,10 +122,10 @@ int run(const char *name)
 	const Pd pd(ibv_alloc_pd(device->context.get()));
 	if (!pd)
 		die("ibv_alloc_pd");
-	measure(pd.get(), 1, part); // what is made once
+	median_cost(pd.get(), 1, part); // the first region makes what all later ones share
 
-	const Cost near = measure(pd.get(), 128 * part / page, page);
-	const Cost far = measure(pd.get(), 512, part);
+	const Cost near = median_cost(pd.get(), 128 * part / page, page);
+	const Cost far = median_cost(pd.get(), 512, part);
 
 	std::printf("near %.0f\nfar %.0f\nfault %.0f\n", near.bytes, far.bytes, near.nanoseconds);
 	return 0;
