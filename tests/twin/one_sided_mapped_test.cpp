@@ -56,6 +56,9 @@ private:
 	uint8_t *at_;
 };
 
+/* One region more than an initiator maps of a process */
+constexpr size_t parts_max = Mappings::count_max + 1;
+
 struct Part {
 	size_t offset, length;
 	int access;
@@ -67,9 +70,9 @@ constexpr int all_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 /* What the test and its child tell each other; the child makes no verbs call to see it. */
 struct Told {
 	const SharedBytes *memory = nullptr;
-	std::array<Part, 4> parts{};
+	std::array<Part, parts_max> parts{};
 	unsigned count = 1;
-	std::array<Address, 4> regions{}; /* of the parts */
+	std::array<Address, parts_max> regions{}; /* of the parts */
 	Address qp{}; /* a second one of the child */
 	Address peer{}; /* to which it has to be connected */
 	std::atomic<bool> has_peer{false}, has_second{false};
@@ -111,10 +114,10 @@ bool maps_the_file()
 
 /* Targets */
 
-std::array<ibv_mr *, 4> register_parts(const Node &node)
+std::array<ibv_mr *, parts_max> register_parts(const Node &node)
 {
 	Told &all = told();
-	std::array<ibv_mr *, 4> regions{};
+	std::array<ibv_mr *, parts_max> regions{};
 
 	for (unsigned i = 0; i < all.count; ++i) {
 		uint8_t *const at = all.memory->at() + all.parts[i].offset;
@@ -384,6 +387,32 @@ TEST_F(TwinMapped, NeedsNoThreadOfTheTarget)
 	}
 	EXPECT_EQ(kill(child.pid(), SIGCONT), 0);
 	write_and_read(node, child.address());
+}
+
+/* What finds no place among the mappings is copied by the kernel while the target sleeps. */
+TEST_F(TwinMapped, ReachesMoreRegionsThanItMaps)
+{
+	const SharedBytes memory;
+
+	parts(memory, {});
+	told().count = parts_max;
+	for (size_t i = 0; i < parts_max; ++i)
+		told().parts[i] = {.offset = i % 64 * page, .length = page, .access = all_access};
+
+	Child child(config_of(1), offer);
+	Node node(config_of(0));
+
+	ASSERT_NO_FATAL_FAILURE(connect(node, child));
+	for (size_t i = 0; i < parts_max; ++i) {
+		const u64 before = count(node);
+
+		ASSERT_TRUE(await([&] {
+			return one(node, told().regions[i], IBV_WR_RDMA_WRITE, 0, 8, 0) !=
+				       IBV_WC_SUCCESS ||
+			       count(node) > before;
+		}));
+		EXPECT_EQ(count(node) - before, 1u) << "region " << i;
+	}
 }
 
 TEST_F(TwinMapped, ReachesATargetThatPolls)

@@ -118,6 +118,8 @@ void AccessTable::open_region(const Region &region) noexcept
 	entry.file_device.store(region.file.device, std::memory_order_relaxed);
 	entry.file_inode.store(region.file.inode, std::memory_order_relaxed);
 	entry.number.store(next_number(), std::memory_order_release);
+	if (region.file.fd >= 0)
+		map_->header.any_mappable.store(1, std::memory_order_relaxed);
 }
 
 bool AccessTable::close_region(u32 stag, bool &mappable) noexcept
@@ -229,14 +231,21 @@ bool AccessView::check(const Request &request, Found &found) const noexcept
 	found.rights = rights;
 	found.offset = offset;
 	found.length = length;
-	found.file.fd = region.file.load(relaxed);
-	if (found.file.fd >= 0) {
-		found.file.offset = region.file_offset.load(relaxed);
-		found.file.device = region.file_device.load(relaxed);
-		found.file.inode = region.file_inode.load(relaxed);
-	}
+	found.file = {.fd = region.file.load(relaxed), .offset = 0, .device = 0, .inode = 0};
 	smp_rmb(); /* partner: the barriers of open_region() and open_qp() */
 	return qp.number.load(relaxed) == qp_number && region.number.load(relaxed) == region_number;
+}
+
+bool AccessView::read_file(Found &found) const noexcept
+{
+	constexpr auto relaxed = std::memory_order_relaxed;
+	const AccessRegion &region = map_->regions[place_of_region(found.stag)];
+
+	found.file.offset = region.file_offset.load(relaxed);
+	found.file.device = region.file_device.load(relaxed);
+	found.file.inode = region.file_inode.load(relaxed);
+	smp_rmb(); /* partner: the barrier of open_region() */
+	return region.number.load(relaxed) == found.number;
 }
 
 } // namespace sirdma::twin

@@ -45,6 +45,7 @@ struct AccessHeader {
 	uint64_t word; /* its value, which shows that the memory is of this process */
 	alignas(64) std::atomic<uint64_t> closes; /* how often entries were closed */
 	std::atomic<uint32_t> waiting; /* threads that wait for accesses to end */
+	std::atomic<uint32_t> any_mappable; /* neighbours can, or could, map some region: a hint */
 	alignas(64) std::atomic<uint32_t> polled; /* the process receives by polling */
 };
 
@@ -116,7 +117,7 @@ public:
 		explicit Closing(AccessTable &table) noexcept : header_(table.map_->header)
 		{
 			header_.waiting.fetch_add(1);
-			/* Partner: Access::execute(). */
+			/* Partner: Access::attempt(). */
 			number_ = header_.closes.fetch_add(1) + 1;
 		}
 		/* Of later ones the number is higher. */
@@ -189,8 +190,10 @@ public:
 		uint64_t length; /* of the region */
 		SharedFile file;
 	};
-	/* Would the responder accept @request? */
+	/* Would the responder accept @request? Of the file, @found has the descriptor only. */
 	bool check(const Request &request, Found &found) const noexcept;
+	/* Complete the file of a region that check() found. Returns false if the region is closed. */
+	bool read_file(Found &found) const noexcept;
 	/* The number of the entry in which the region is, or another one. */
 	uint64_t region_number(u32 stag) const noexcept;
 

@@ -123,12 +123,13 @@ private:
 	void take_references() noexcept;
 	void release() noexcept;
 
-	std::atomic<u32> users_{1};
 	Fd sock_;
 	RingPair rings_;
 	RingReader in_;
 	LeaseReader leased_; /* reader of the neighbour's memory */
 	PayloadChoice choice_;
+	/* Of threads that post: apart from what the receiver writes. */
+	alignas(64) std::atomic<u32> users_{1};
 	Access access_;
 	Grant grant_;
 	uint64_t received_under_ = 0; /* lease number of the packet that is being received */

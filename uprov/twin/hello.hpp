@@ -11,7 +11,7 @@ namespace sirdma::twin
 {
 
 /* A change of the layout of memory that processes share changes this number. */
-inline constexpr uint32_t hello_magic = 0x53520006;
+inline constexpr uint32_t hello_magic = 0x53520007;
 
 struct Hello {
 	uint32_t magic = hello_magic;

@@ -202,7 +202,7 @@ bool Mappings::may_have(const AccessView::Found &region) noexcept
 
 bool Mappings::map_once(const AccessView &view, const AccessView::Found &region) noexcept
 {
-	if (region.file.fd < 0 || !process_ || find(region)) [[likely]]
+	if (region.file.fd < 0 || !process_ || find(region))
 		return false;
 
 	const NoCancel no_cancel;
@@ -211,16 +211,21 @@ bool Mappings::map_once(const AccessView &view, const AccessView::Found &region)
 	if (!hold || find(region))
 		return false;
 
+	AccessView::Found with_file = region;
+
+	if (!view.read_file(with_file))
+		return false;
+
 	const int err = errno;
 	uint64_t bytes_left;
 	Slot *const slot = reserve(view, region.stag, bytes_left);
 	bool mapped = false;
 
 	if (slot) {
-		Pages pages = map(region, bytes_left);
+		Pages pages = map(with_file, bytes_left);
 
 		mapped = static_cast<bool>(pages);
-		publish(*slot, region, std::move(pages));
+		publish(*slot, with_file, std::move(pages));
 		put(*slot);
 	}
 	errno = err;

@@ -73,7 +73,7 @@ private:
 		size_t bytes_ = 0;
 	};
 
-	struct Slot {
+	struct alignas(64) Slot {
 		std::atomic<uint64_t> number{0}; /* 0: none */
 		std::atomic<u32> users{0};
 		/* Null: it cannot be mapped. Whoever is no user has only a hint. */

@@ -250,7 +250,7 @@ OneSidedWay Neighbours::way(const snic_one_sided &request) noexcept
 	return c ? c->access().way(request) : OneSidedWay::packets;
 }
 
-/* The copy may wait for a page of the target. Nobody waits for this thread meanwhile. */
+/* The copy may wait for a page of the target. port_rcu_wait() does not wait for this thread meanwhile. */
 OneSidedWay Neighbours::execute(const snic_one_sided &request) noexcept
 {
 	const CountedConnection c([&] { return connection_for(request); });

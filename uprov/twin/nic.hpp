@@ -189,8 +189,8 @@ private:
 	bool polled_ = false; /* a poller receives, not the helper */
 
 	/* See one_sided_pays(). */
-	std::atomic<bool> waited_{true}; /* a thread has polled since the last access */
-	std::atomic<u64> accessed_at_{0}; /* time of the last access, ticks() */
+	std::atomic<bool> waited_{true}; /* a thread has polled since the last copy by the kernel */
+	std::atomic<u64> accessed_at_{0}; /* its time, ticks() */
 	std::atomic<u64> seen_polls_{0}; /* polls when the helper fell asleep last */
 
 	QpList stalled_; /* QPs for which the socket had no room; protected by lists_lock_ */

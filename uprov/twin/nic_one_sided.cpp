@@ -31,8 +31,9 @@ void Nic::MayAccess::end() noexcept
 }
 
 /*
- * An access takes as long as a dozen packets of a stream. So a thread that posts without end has its
- * requests sent: one that neither polled since the last access, nor computed for a moment.
+ * A copy by the kernel takes as long as a dozen packets of a stream. So the requests of a thread that posts
+ * without end are sent: it has neither polled nor computed for a moment since its last copy by the kernel.
+ * A mapped request always pays.
  */
 bool Nic::one_sided_pays(const snic_one_sided &request) noexcept
 {

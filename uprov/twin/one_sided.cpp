@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
+#include <utility>
 
 #include "file_message.hpp"
 #include "guarded_copy.hpp"
@@ -27,6 +28,14 @@ constexpr int polls_to_look = 4;
 bool is_atomic(const snic_one_sided &request) noexcept
 {
 	return request.op == SNIC_ONE_SIDED_FETCH_ADD || request.op == SNIC_ONE_SIDED_CMP_SWAP;
+}
+
+u32 right_for(const snic_one_sided &request) noexcept
+{
+	if (is_atomic(request))
+		return SIRDMA_ACCESS_REMOTE_ATOMIC;
+	return request.op == SNIC_ONE_SIDED_READ ? SIRDMA_ACCESS_REMOTE_READ :
+						   SIRDMA_ACCESS_REMOTE_WRITE;
 }
 
 } // namespace
@@ -58,7 +67,7 @@ bool Access::is_of_target(int file) const noexcept
 	       word == header.word;
 }
 
-/* The kernel refuses for good, or there are no descriptors left: then it is not tried again either. */
+/* If the kernel refuses, or no descriptor is left, the access stays unusable. */
 bool Access::open_memory() noexcept
 {
 	const NoCancel no_cancel;
@@ -68,7 +77,10 @@ bool Access::open_memory() noexcept
 	if (!hold || state_.load() != State::has_table)
 		return false;
 	snprintf(path, sizeof(path), "/proc/%d/mem", pid_);
-	/* The process by its number, before what is verified, and alive after it: it is the target. */
+	/*
+	 * attach() opens the process by its number. is_of_target() verifies the memory after that, and the
+	 * process is still alive then. So the number was the target's.
+	 */
 	mappings_.attach(pid_);
 	memory_ = Fd(open(path, O_RDWR | O_CLOEXEC));
 
@@ -83,19 +95,12 @@ bool Access::open_memory() noexcept
 
 bool Access::check(const snic_one_sided &request, AccessView::Found &found) const noexcept
 {
-	static constexpr u32 rights[] = {
-		[SNIC_ONE_SIDED_READ] = SIRDMA_ACCESS_REMOTE_READ,
-		[SNIC_ONE_SIDED_WRITE] = SIRDMA_ACCESS_REMOTE_WRITE,
-		[SNIC_ONE_SIDED_FETCH_ADD] = SIRDMA_ACCESS_REMOTE_ATOMIC,
-		[SNIC_ONE_SIDED_CMP_SWAP] = SIRDMA_ACCESS_REMOTE_ATOMIC,
-	};
-
 	/* The responder refuses atomics that are not aligned. */
 	return view_.check({.qpn = request.dest_qpn,
 			    .rkey = request.rkey,
 			    .va = request.va,
 			    .len = request.len,
-			    .right = rights[request.op]},
+			    .right = right_for(request)},
 			   found) &&
 	       (!is_atomic(request) || !((request.va | found.at) % SIRDMA_ATOMIC_LEN));
 }
@@ -107,7 +112,10 @@ bool Access::kernel_pays(const snic_one_sided &request) const noexcept
 	       !view_.header().polled.load(std::memory_order_relaxed);
 }
 
-/* What is mapped costs less than a packet, whatever the target does. */
+/*
+ * What is mapped costs less than a packet, whatever the target does. The table of a target that never had
+ * memory to map is not searched.
+ */
 OneSidedWay Access::way(const snic_one_sided &request) noexcept
 {
 	const State state = state_.load(std::memory_order_acquire);
@@ -115,38 +123,30 @@ OneSidedWay Access::way(const snic_one_sided &request) noexcept
 
 	if (state == State::none || state == State::unusable || !can_guard_copies())
 		return OneSidedWay::packets;
-	if (check(request, found) &&
+	if (view_.header().any_mappable.load(std::memory_order_relaxed) && check(request, found) &&
 	    (state == State::open ? mappings_.may_have(found) : found.file.fd >= 0))
 		return OneSidedWay::mapping;
 	return kernel_pays(request) ? OneSidedWay::kernel : OneSidedWay::packets;
 }
 
 /*
- * Open and map what @request needs. Returns false if it is to be sent.
+ * Open and map what @request needs. The caller tries the request again.
  *
  * After a region was mapped the target is told, and wakes this process when it closes a region: partner of
  * Nic::close_region(). At least one of the two sees the other's store.
  */
-bool Access::prepare(const snic_one_sided &request) noexcept
+void Access::prepare(const snic_one_sided &request) noexcept
 {
-	const State state = state_.load(std::memory_order_acquire);
 	AccessView::Found found;
 
-	if (state == State::none || state == State::unusable)
-		return false;
-	if (state != State::open && !open_memory())
-		return false;
-	if (!check(request, found))
-		return false;
-	if (mappings_.map_once(view_, found)) [[unlikely]] {
-		ring_->mappings.store(1);
-		smp_mb();
-		if (view_.region_number(found.stag) != found.number)
-			(void)mappings_.sweep(view_);
-		return true;
-	}
-	/* What way() found worth trying may have failed. */
-	return found.file.fd < 0 || mappings_.may_have(found) || kernel_pays(request);
+	if (state_.load(std::memory_order_acquire) != State::open && !open_memory())
+		return;
+	if (!check(request, found) || !mappings_.map_once(view_, found))
+		return;
+	ring_->mappings.store(1);
+	smp_mb();
+	if (view_.region_number(found.stag) != found.number)
+		(void)mappings_.sweep(view_);
 }
 
 void Access::unmap_closed() noexcept
@@ -218,12 +218,16 @@ bool Access::copy_mapped(const snic_one_sided &request, uint8_t *at, uint64_t cl
 	return true;
 }
 
-OneSidedWay Access::copy(const snic_one_sided &request) noexcept
+/*
+ * @needs_prepare: the caller calls prepare() and tries again. If it is false on entry it stays false, and the
+ * request takes a slower way.
+ */
+OneSidedWay Access::copy(const snic_one_sided &request, bool &needs_prepare) noexcept
 {
 	const AccessHeader &header = view_.header();
 	const uint64_t closes = header.closes.load(std::memory_order_acquire);
 	AccessView::Found found;
-	bool done;
+	const bool may_prepare = std::exchange(needs_prepare, false);
 
 	if (header.waiting.load(std::memory_order_acquire) || !ring_->grants.load())
 		return OneSidedWay::packets;
@@ -238,24 +242,44 @@ OneSidedWay Access::copy(const snic_one_sided &request) noexcept
 		if (is_atomic(request) &&
 		    reinterpret_cast<uintptr_t>(mapped.memory()) % SIRDMA_ATOMIC_LEN)
 			return OneSidedWay::packets;
-		done = copy_mapped(request, mapped.memory(), closes);
-		return done ? OneSidedWay::mapping : OneSidedWay::packets;
+		return copy_mapped(request, mapped.memory(), closes) ? OneSidedWay::mapping :
+								       OneSidedWay::packets;
 	}
-	done = !is_atomic(request) && copy_by_kernel(request, found.at, closes);
-	return done ? OneSidedWay::kernel : OneSidedWay::packets;
+	needs_prepare = may_prepare && mappings_.may_have(found);
+	/* way() asks neither of a region that may be mapped. */
+	if (needs_prepare || is_atomic(request) || (found.file.fd >= 0 && !kernel_pays(request)))
+		return OneSidedWay::packets;
+	return copy_by_kernel(request, found.at, closes) ? OneSidedWay::kernel :
+							   OneSidedWay::packets;
+}
+
+OneSidedWay Access::attempt(const snic_one_sided &request, bool &needs_prepare) noexcept
+{
+	const State state = state_.load(std::memory_order_acquire);
+
+	if (state != State::open) {
+		needs_prepare &= state == State::has_table;
+		return OneSidedWay::packets;
+	}
+	/* Partner: AccessTable::Closing. Grant::await() sees this, or this thread sees the closing. */
+	ring_->accesses.fetch_add(1);
+
+	const OneSidedWay way = copy(request, needs_prepare);
+
+	ring_->accesses.fetch_sub(1, std::memory_order_release);
+	return way;
 }
 
 OneSidedWay Access::execute(const snic_one_sided &request) noexcept
 {
-	if (!prepare(request))
-		return OneSidedWay::packets;
-	/* Partner: AccessTable::Closing. Grant::await() sees this, or this thread sees the closing. */
-	ring_->accesses.fetch_add(1);
+	bool needs_prepare = true;
+	const OneSidedWay way = attempt(request, needs_prepare);
 
-	const OneSidedWay way = copy(request);
-
-	ring_->accesses.fetch_sub(1, std::memory_order_release);
-	return way;
+	if (!needs_prepare) [[likely]]
+		return way;
+	prepare(request);
+	needs_prepare = false;
+	return attempt(request, needs_prepare);
 }
 
 /* Target */

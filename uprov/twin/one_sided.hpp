@@ -88,18 +88,19 @@ private:
 	bool proven(uint64_t number, u64 &note) const noexcept;
 	bool check(const snic_one_sided &request, AccessView::Found &found) const noexcept;
 	bool kernel_pays(const snic_one_sided &request) const noexcept;
-	bool prepare(const snic_one_sided &request) noexcept;
-	OneSidedWay copy(const snic_one_sided &request) noexcept;
+	void prepare(const snic_one_sided &request) noexcept;
+	OneSidedWay attempt(const snic_one_sided &request, bool &needs_prepare) noexcept;
+	OneSidedWay copy(const snic_one_sided &request, bool &needs_prepare) noexcept;
 	bool copy_by_kernel(const snic_one_sided &request, uint64_t at, uint64_t closes) noexcept;
 	bool copy_mapped(const snic_one_sided &request, uint8_t *at, uint64_t closes) noexcept;
 
-	RingControl *ring_ = nullptr;
+	std::atomic<State> state_{State::none};
 	pid_t pid_ = 0;
+	RingControl *ring_ = nullptr;
 	AccessView view_; /* not changed once the state is not none */
 	Mappings mappings_;
 	uint64_t swept_at_ = 0; /* closes before the last sweep, see unmap_closed() */
 	Fd memory_; /* not changed once the state is open */
-	std::atomic<State> state_{State::none};
 	std::mutex open_lock_; /* one thread opens the memory */
 };
 

@@ -31,7 +31,7 @@ struct RingControl {
 	std::atomic<uint32_t> asleep{0}; /* set by the reader: it sleeps and must be woken */
 	alignas(64) std::atomic<uint32_t> full{0}; /* set by the writer: it waits for room */
 	/* threads of the writer that access the reader's memory (access_table.hpp) */
-	std::atomic<uint32_t> accesses{0};
+	alignas(64) std::atomic<uint32_t> accesses{0};
 	/* These words seldom change. The users of the ring define their meaning. */
 	alignas(64) std::atomic<uint32_t> takes{0}; /* kinds of records that the reader accepts */
 	std::atomic<uint64_t> lease_at{0}; /* address of the lease number in the writer's memory */
