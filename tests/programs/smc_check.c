@@ -180,7 +180,7 @@ static void must_be_smcr(int fd)
 		       .nlmsg_type = SOCK_DIAG_BY_FAMILY,
 		       .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
 	       .req = {.diag_family = AF_SMC, .diag_ext = 1 << (SMC_DIAG_LGRINFO - 1)}};
-	static uint8_t reply[65536];
+	uint8_t reply[65536];
 	int diag = socket(AF_NETLINK, SOCK_RAW, NETLINK_SOCK_DIAG), found = 0;
 	struct stat is;
 
