@@ -23,7 +23,7 @@ test: ## everything CI runs: unit tests under sanitizers, oracles, User-Mode Lin
 
 test-all: ## the same, and all of it in guests with Linux 6.1 (Debian 12) and the newest of Debian 13's backports
 	scripts/setup
-	ALSO="compilers rdma-core-65 twin-pyverbs" COMPILERS=all scripts/test trixie bookworm trixie-backports
+	ALSO="compilers rdma-core-65 pyverbs-65 twin-pyverbs" COMPILERS=all scripts/test trixie bookworm trixie-backports
 
 kmod: ## kernel modules for KDIR, into build/kmod-RELEASE
 	@[[ -n "$(KDIR)" ]] || { echo "no kernel headers found: install linux-headers-amd64 or say make kmod KDIR=..." >&2; exit 1; }
