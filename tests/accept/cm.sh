@@ -3,6 +3,7 @@
 # For scenarios that make many connections by rdma_cm; to be sourced after lib.sh.
 #
 #   cm_serve A PROGRAM...   start the program in A and wait until it listens; its process is in $server, its output in $work/server
+#   cmtime_server_ends PID
 #   resources_idle      before the first connection: this is what the devices have when no program uses them
 #   all_closed          wait until the devices have that again, and nothing more: identifiers, queue pairs, completion queues, regions,
 #                       domains, contexts, shared receive queues; $left says it in figures. What is left is listed
@@ -13,6 +14,10 @@ cm_serve() {	# A PROGRAM...
 	on "$1" timeout "$limit" "${@:2}" > "$work/server" 2>&1 &
 	server=$!
 	await 20 cm_listening "$1" "$server" || fail "${*:2} does not listen: $(tail -n 3 "$work/server")"
+}
+# cmtime_server_ends PID: after its client has. That of rdma-core 44 serves for ever.
+cmtime_server_ends() {
+	if [[ $(readlink -f /usr/lib/*/librdmacm.so.1) == *.44.0 ]]; then stop "$1"; else wait "$1"; fi
 }
 resources_idle() { idle=$(rdma resource show); echo "$idle"; }
 closed() { [[ $(rdma resource show) == "$idle" ]]; }

@@ -136,7 +136,11 @@ together() {
 	for p in "${pids[@]}"; do wait "$p" || fail "$what: blocks of several sizes at once"; done
 }
 
-requests_done() { awk '{ print $1 + $5 }' "/sys/block/${disk##*/}/stat"; }
+# Requests of the disk and of the paths below it: NVMe with several paths counts those of the disk since Linux 6.4 only.
+requests_done() {
+	local name=${disk##*/}
+	cat "/sys/block/$name/stat" /sys/block/"${name%n1}"c*n1/stat 2> /dev/null | awk '{ n += $1 + $5 } END { print n }'
+}
 load_start() {
 	local p from
 	from=$(requests_done)
