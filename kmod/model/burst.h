@@ -53,10 +53,16 @@ struct snic_tx_pkt {
 	u16 payload_len;
 };
 
-/* Limits that the host sets for the path to a peer, bytes. 0: the default. */
+/* What the host says of the path to a peer. */
 struct snic_limits {
-	u32 burst; /* payload of a burst: that of one packet .. SNIC_BURST_BYTES */
-	u32 window; /* bytes that may be unacknowledged */
+	u32 burst; /* payload of a burst, bytes: that of one packet .. SNIC_BURST_BYTES; 0: the default */
+	u32 window; /* bytes that may be unacknowledged; 0: the default */
+	/*
+	 * The peer is near and idles with us: packets get lost with it only, and it acknowledges what it was
+	 * not asked to when nothing more comes (snic_host_ops.linger()). Only with PORT_WIRE_IN_MEMORY. One-sided
+	 * execution has to wait for such acknowledgements.
+	 */
+	bool near;
 };
 
 struct snic_burst {

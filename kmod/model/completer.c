@@ -22,11 +22,14 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 	req->rnr_left = qp->rnr_retry;
 	req->rnr_tries = 0;
 	req->restarted = false;
+	req->repeats_last = false;
 	if (req->wait != SNIC_WAIT_NONE)
 		snic_retry_end_wait(qp);
 	snic_reads_answered(qp);
 	snic_win_progress(qp, npkts);
-	snic_retry_set_deadline(qp);
+	/* When nothing is in flight, snic_retry_start() sets the deadline of the next request. */
+	if (snic_req_in_flight(req))
+		snic_retry_set_deadline(qp);
 }
 
 /*
@@ -203,6 +206,16 @@ static void comp_rnr(struct snic_qp *qp, u8 timer)
 	if (qp->req.wait != SNIC_WAIT_NONE)
 		return;
 	snic_retry_rnr(qp, timer);
+}
+
+bool snic_comp_ack(struct snic_qp *qp, u32 psn)
+{
+	if (!comp_in_flight(&qp->req, psn))
+		return false;
+	snic_stat_inc(qp->dev, SIRDMA_STAT_ACKS_RCVD);
+	/* This fails only if the QP fails. */
+	(void)comp_ack_before(qp, snic_psn_add(psn, 1));
+	return true;
 }
 
 static void comp_aeth(struct snic_qp *qp, const struct snic_pkt *pkt)

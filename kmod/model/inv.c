@@ -24,8 +24,11 @@ static void inv_drained(struct snic_slot_callback *callback)
 	do {
 		old = READ_ONCE(inv->state);
 	} while (!port_cas64(&inv->state, old, INV_DONE));
-	if (old == INV_WAITING)
+	if (old == INV_WAITING) {
+		smp_mb(); /* pairs with qp_take(), which clears the flag before the state is read */
+		WRITE_ONCE(qp->inv_drained, true);
 		snic_dev_ops(qp->dev)->defer(qp->dev->host, qp->obj.id, false);
+	}
 	snic_qp_put(qp);
 }
 

@@ -176,28 +176,48 @@ static enum sirdma_ae_code mr_check(const struct snic_mr *mr, u32 stag, u32 pd, 
 	return SIRDMA_AE_NONE;
 }
 
-struct snic_mr *snic_mr_get_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, u64 va, u64 len,
-			       u8 access, enum sirdma_ae_code *ae)
+/* snic_mr_get_qp(), but *stat is not counted. */
+static __always_inline struct snic_mr *mr_find(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn,
+					       u64 va, u64 len, u8 access, enum sirdma_ae_code *ae,
+					       enum sirdma_stat *stat)
 {
 	u32 idx = stag >> SNIC_STAG_KEY_BITS;
 	struct snic_slot *slot = snic_slot_get(&dev->mrs, idx);
-	enum sirdma_stat stat;
 	struct snic_mr *mr;
 
 	if (unlikely(!slot)) {
-		snic_stat_inc(dev, SIRDMA_STAT_MR_INVALID_KEY);
+		*stat = SIRDMA_STAT_MR_INVALID_KEY;
 		*ae = idx >= dev->cfg.max_mrs	     ? SIRDMA_AE_AMP_BAD_STAG_INDEX :
 		      snic_table_has(&dev->mrs, idx) ? SIRDMA_AE_AMP_INVALID_STAG :
 						       SIRDMA_AE_AMP_UNALLOCATED_STAG;
 		return NULL;
 	}
 	mr = container_of(slot, struct snic_mr, slot);
-	*ae = mr_check(mr, stag, pd, qpn, va, len, access, &stat);
+	*ae = mr_check(mr, stag, pd, qpn, va, len, access, stat);
 	if (likely(*ae == SIRDMA_AE_NONE))
 		return mr;
-	snic_stat_inc(dev, stat);
 	snic_mr_put(mr);
 	return NULL;
+}
+
+struct snic_mr *snic_mr_get_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, u64 va, u64 len,
+			       u8 access, enum sirdma_ae_code *ae)
+{
+	enum sirdma_stat stat;
+	struct snic_mr *mr = mr_find(dev, stag, pd, qpn, va, len, access, ae, &stat);
+
+	if (unlikely(!mr))
+		snic_stat_inc(dev, stat);
+	return mr;
+}
+
+struct snic_mr *snic_mr_try_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, u64 va, u64 len,
+			       u8 access)
+{
+	enum sirdma_ae_code ae;
+	enum sirdma_stat stat;
+
+	return mr_find(dev, stag, pd, qpn, va, len, access, &ae, &stat);
 }
 
 /*

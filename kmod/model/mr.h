@@ -67,6 +67,10 @@ SIRDMA_STATIC_ASSERT(sizeof(struct snic_mr) <= 64, "one cache line");
 struct snic_mr *snic_mr_get_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, u64 va, u64 len,
 			       u8 access, enum sirdma_ae_code *ae);
 
+/* As snic_mr_get_qp(), but a violation is neither counted nor named. */
+struct snic_mr *snic_mr_try_qp(struct snic_dev *dev, u32 stag, u32 pd, u32 qpn, u64 va, u64 len,
+			       u8 access);
+
 static inline struct snic_mr *snic_mr_get(struct snic_dev *dev, u32 stag, u32 pd, u64 va, u64 len,
 					  u8 access, enum sirdma_ae_code *ae)
 {

@@ -4,9 +4,11 @@
 
 #include "sirdma/cqp.h"
 #include "sq_poll.h"
+#include "responder.h"
 #include "retry.h"
 #include "send.h"
 #include "transport.h"
+#include "window.h"
 #include "xrc.h"
 
 struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn)
@@ -37,8 +39,18 @@ static void qp_defer_flush(struct snic_qp *qp)
 	snic_dev_ops(qp->dev)->defer(qp->dev->host, qp->obj.id, true);
 }
 
+/* Were the last messages small ones? The next one is then likely to be. */
+static bool qp_posts_small(const struct snic_qp *qp)
+{
+	const struct snic_req *req = &qp->req;
+
+	return req->out[(req->tail - 1) % SNIC_OUT_MSGS].len <= SNIC_WIN_SMALL;
+}
+
 void snic_qp_advance(struct snic_qp *qp)
 {
+	bool follows;
+
 	if (qp->state == SIRDMA_QPS_ERR || qp->state == SIRDMA_QPS_SQE)
 		snic_qp_flush(qp);
 	if (qp->state == SIRDMA_QPS_ERR)
@@ -48,10 +60,15 @@ void snic_qp_advance(struct snic_qp *qp)
 		qp->timer_armed = false;
 		snic_transport_call(qp, timer_expired, qp);
 	}
+	follows = snic_resp_ack_can_follow(qp) && qp_posts_small(qp);
 	/* Respond first: the peer waits for the answers before it sends more. */
-	if (snic_transport_op(qp, respond))
+	if (!follows && snic_transport_op(qp, respond))
 		snic_transport_call(qp, respond, qp);
+	qp->ack_follows = follows;
 	snic_transport_call(qp, request, qp);
+	qp->ack_follows = false;
+	if (follows)
+		snic_transport_call(qp, respond, qp);
 }
 
 /*
@@ -75,8 +92,8 @@ void snic_qp_ring(struct snic_dev *dev, u32 qpn)
 	obj = snic_table_at(&dev->qps, qpn);
 	if (obj) {
 		/*
-		 * This barrier pairs with qp_take_ring(): the thread that clears the flag sees all
-		 * posts before the doorbell.
+		 * This barrier pairs with qp_take(): the thread that clears the flag sees all posts
+		 * before the doorbell.
 		 */
 		smp_mb();
 		WRITE_ONCE(container_of(obj, struct snic_qp, obj)->rung, true);
@@ -84,12 +101,13 @@ void snic_qp_ring(struct snic_dev *dev, u32 qpn)
 	port_rcu_read_unlock();
 }
 
-static bool qp_take_ring(struct snic_qp *qp)
+/* Clear a flag that is set without the lock. Returns whether it was set. */
+static bool qp_take(bool *flag)
 {
-	if (!READ_ONCE(qp->rung))
+	if (!READ_ONCE(*flag))
 		return false;
-	WRITE_ONCE(qp->rung, false);
-	smp_mb(); /* pairs with snic_qp_ring() */
+	WRITE_ONCE(*flag, false);
+	smp_mb(); /* pairs with the barrier before the flag is set */
 	return true;
 }
 
@@ -106,14 +124,21 @@ static void qp_run(struct snic_dev *dev, u32 qpn, bool rung)
 {
 	struct snic_qp *qp = snic_qp_get(dev, qpn);
 	u32 holds = SNIC_RUN_HOLDS;
-	bool more;
+	bool more, drained;
 
 	if (!qp)
 		return;
 	port_lock(&qp->lock);
-	rung |= qp_take_ring(qp);
-	if (rung)
+	rung |= qp_take(&qp->rung);
+	drained = qp_take(&qp->inv_drained);
+	if (rung) {
 		qp_doorbell(qp);
+	} else if (!drained && !qp->deferred && !qp->flush_deferred) {
+		/* A kick, or another run, has done the work. */
+		port_unlock(&qp->lock);
+		snic_qp_put(qp);
+		return;
+	}
 	qp->deferred = false;
 	qp->flush_deferred = false;
 	do {
@@ -133,6 +158,21 @@ void snic_qp_kick(struct snic_dev *dev, u32 qpn)
 void snic_qp_run(struct snic_dev *dev, u32 qpn)
 {
 	qp_run(dev, qpn, false);
+}
+
+void snic_qp_acknowledge(struct snic_dev *dev, u32 qpn)
+{
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
+
+	if (!qp)
+		return;
+	port_lock(&qp->lock);
+	qp->resp.lingers = false;
+	snic_resp_end_linger(qp);
+	if (snic_transport_op(qp, respond))
+		snic_transport_call(qp, respond, qp);
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
 }
 
 void snic_tx_resume(struct snic_dev *dev, u32 qpn)
@@ -195,6 +235,7 @@ void snic_qp_reset(struct snic_qp *qp)
 	qp->state = SIRDMA_QPS_RESET;
 	memset(&qp->req, 0, sizeof(qp->req));
 	memset(&qp->resp, 0, sizeof(qp->resp));
+	qp->limits = (struct snic_limits){0};
 	qp->req.sq_polarity = true;
 	snic_rq_reset(&qp->own_rq);
 	/* A post before RTS needs no kick: the change to RTS reads the ring. */
@@ -247,6 +288,11 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 {
 	if (qp->state == SIRDMA_QPS_ERR)
 		return;
+	/* The peer must not repeat a request that was executed. */
+	if (unlikely(qp->ack_follows)) {
+		qp->ack_follows = false;
+		snic_transport_call(qp, respond, qp);
+	}
 	qp->state = SIRDMA_QPS_ERR;
 	if (PORT_WIRE_IN_MEMORY && snic_dev_ops(qp->dev)->qp_failed)
 		snic_dev_ops(qp->dev)->qp_failed(qp->dev->host, qp->obj.id);

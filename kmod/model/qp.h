@@ -42,7 +42,7 @@
 #define SNIC_MAX_WINDOW 16384
 /*
  * With fewer messages in flight than this, an empty send queue asks for a kick; with more, the
- * acknowledgements that come soon make the device read the queue again. Not tuned.
+ * acknowledgements that come soon, if one was asked for, make the device read the queue again. Not tuned.
  */
 #define SNIC_AWAKE_MSGS 8
 /*
@@ -121,7 +121,7 @@ struct snic_req {
 	u32 ssthresh; /* below it, cwnd doubles in each round trip */
 	u32 grow; /* packets acknowledged that have not yet increased cwnd */
 	u32 probe; /* after an RNR wait, packets that may be in flight; 0: cwnd */
-	u32 unasked; /* packets since the last AckReq */
+	u32 unasked; /* packets since the last AckReq, see snic_req_was_asked() */
 	u32 polled_tail; /* tail when the poll timer was armed last */
 	u32 kick_epsn; /* resp.epsn at the last kick */
 	u32 sqe_slot; /* out[] index of sqe */
@@ -146,6 +146,7 @@ struct snic_req {
 	bool failed; /* a message is SNIC_OUT_FAILED: no other message starts */
 	u8 wait; /* enum snic_req_wait */
 	u8 absent_waits; /* how often the requester has waited for absent_psn */
+	bool repeats_last; /* see snic_req_request_ack() */
 	bool restarted; /* retransmitting: una has not moved since the loss was detected */
 	bool awake; /* need_kick is 0: a post needs no kick */
 	bool local_done; /* a local operation is done, so later messages may start */
@@ -211,6 +212,8 @@ struct snic_resp {
 	bool fatal; /* the NAK that is due is the last packet; the QP fails then */
 	bool rqe_valid; /* rqe was fetched and has not completed */
 	bool absent; /* memory of the next READ is absent: wait as rd_absent() says */
+	bool unacked; /* a message was received since the last acknowledgement, which did not ask for one */
+	bool lingers; /* the host will call snic_qp_acknowledge() */
 	bool comm_est; /* the communication established event was raised */
 	bool inv_wait; /* a SEND with invalidate completes when its key is invalid; drop packets */
 	bool inv_started; /* the invalidation is under way; else it waits for earlier READs */
@@ -257,6 +260,8 @@ struct snic_qp {
 	bool run_again; /* there is more work */
 	bool flush_deferred; /* there is more background work */
 	bool rung; /* set by snic_qp_ring(), which does not take the lock */
+	bool inv_drained; /* set without the lock when an invalidation that the QP waits for is done */
+	bool ack_follows; /* an acknowledgement is due, and waits for the requests that are being sent */
 	bool sqd_event; /* raise an event when the send queue is drained */
 	bool referenced; /* see snic_qp_note_references() */
 	bool last_wqe_raised; /* the LAST_WQE_REACHED event was raised */
@@ -348,6 +353,8 @@ static inline void snic_qp_put(struct snic_qp *qp)
  */
 struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 len, u8 access,
 			      enum sirdma_ae_code *ae);
+/* The same for the PD of the QP, but a violation is neither counted nor named. */
+struct snic_mr *snic_qp_try_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 access);
 void snic_qp_put_rx_mr(struct snic_qp *qp);
 void snic_qp_timer_init(struct snic_qp *qp);
 /*

@@ -7,6 +7,7 @@
 #include "sq_poll.h"
 
 #include "mw.h"
+#include "requester.h"
 #include "responder.h"
 #include "srq.h"
 #include "transport.h"
@@ -215,11 +216,12 @@ err_free:
 }
 
 /*
- * Send the acknowledgement that waits for more packets. Without this acknowledgement the sender of
+ * Send the acknowledgement that waits for more packets, or that nobody asked for. Without this acknowledgement the sender of
  * a message that has completed here would repeat it, get no answer, and report an error.
  */
 static void qp_acknowledge(struct snic_qp *qp)
 {
+	snic_resp_end_linger(qp);
 	if (snic_qp_can_receive(qp) && qp->resp.ack_due && !qp->resp.rd_pending)
 		snic_transport_call(qp, respond, qp);
 }
@@ -431,8 +433,12 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 		snic_transport_call(qp, recv_start, qp);
 	if (next == SIRDMA_QPS_RTS && (cur == SIRDMA_QPS_RTR || cur == SIRDMA_QPS_SQE))
 		snic_transport_call(qp, send_start, qp);
-	if (next == SIRDMA_QPS_SQD)
+	if (next == SIRDMA_QPS_SQD) {
 		qp->sqd_event = mod & SIRDMA_QPC_MOD_SQD_EVENT;
+		/* The queue is drained when all is acknowledged. */
+		if (snic_req_in_flight(&qp->req))
+			snic_req_request_ack(qp);
+	}
 	snic_qp_check_drained(qp);
 	snic_qp_advance(qp);
 }

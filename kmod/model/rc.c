@@ -31,8 +31,14 @@ void snic_reliable_rx_done(struct snic_qp *qp, bool response, bool more)
 			snic_qp_defer(qp);
 		return;
 	}
-	snic_resp_run(qp);
-	if (response)
+	/*
+	 * The twin's acknowledgement of a request before the response waits for what the program posts, and the
+	 * QP is deferred.
+	 */
+	if (!PORT_WIRE_IN_MEMORY || !response || !qp->deferred || !snic_resp_ack_can_follow(qp))
+		snic_resp_run(qp);
+	/* While the ring is empty, and nothing is in flight, there is nothing to send until a kick. */
+	if (response && (qp->req.awake || snic_req_in_flight(&qp->req)))
 		snic_req_run(qp);
 }
 

@@ -14,6 +14,7 @@
 #include "responder.h"
 #include "retry.h"
 #include "transport.h"
+#include "window.h"
 #include "xmit.h"
 #include "xrc.h"
 
@@ -141,6 +142,7 @@ struct snic_rd *snic_rd_accept(struct snic_qp *qp, const struct snic_pkt *pkt)
 	snic_rd_forget_old(qp, before);
 	/* The responses acknowledge all packets before the request. */
 	resp->ack_due = false;
+	resp->unacked = false;
 	resp->owed++;
 	return rd;
 }
@@ -473,6 +475,27 @@ static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, 
 	}
 }
 
+bool snic_resp_add_ack(struct snic_tx *tx)
+{
+	struct snic_resp *resp = &tx->qp->resp;
+
+	const struct snic_burst *burst = tx->burst;
+
+	if (!snic_tx_room(tx) || tx->bytes > SNIC_WIN_SMALL ||
+	    !(snic_op(burst->pkts[burst->npkts - 1].bth.opcode)->flags & SNIC_PKT_LAST))
+		return false;
+	resp_aeth_packet(tx, resp->ack_psn, resp->ack_syndrome, resp->msn);
+	return true;
+}
+
+void snic_resp_ack_sent(struct snic_qp *qp)
+{
+	snic_stat_inc(qp->dev, SIRDMA_STAT_ACKS_SENT);
+	qp->resp.ack_due = false;
+	qp->resp.unacked = false;
+	qp->resp.owed = 0;
+}
+
 /* Send one burst. Returns false when the host has no room. */
 static bool resp_burst(struct snic_qp *qp)
 {
@@ -517,9 +540,7 @@ static bool resp_burst(struct snic_qp *qp)
 	}
 	if (!with_ack)
 		return true;
-	snic_stat_inc(qp->dev, SIRDMA_STAT_ACKS_SENT);
-	resp->ack_due = false;
-	resp->owed = 0;
+	snic_resp_ack_sent(qp);
 	if (resp->fatal)
 		snic_recv_fail(qp); /* the NAK of the failed request is sent */
 	return true;

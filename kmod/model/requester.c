@@ -8,6 +8,7 @@
 
 #include "completer.h"
 #include "one_sided.h"
+#include "responder.h"
 #include "retry.h"
 #include "small.h"
 #include "transport.h"
@@ -183,6 +184,13 @@ static enum snic_send_stop req_message(struct snic_tx *tx, const struct snic_out
 	}
 }
 
+/* Must @out be acknowledged soon? */
+static bool req_needs_ack(const struct snic_req *req, const struct snic_out *out)
+{
+	return (out->flags & SNIC_OUT_SIGNALED) || out->len > SNIC_WIN_SMALL ||
+	       out->op != SIRDMA_OP_WRITE || req->nxt != req->max;
+}
+
 static enum snic_send_stop req_fill(struct snic_tx *tx)
 {
 	struct snic_req *req = &tx->qp->req;
@@ -205,6 +213,8 @@ static enum snic_send_stop req_fill(struct snic_tx *tx)
 		}
 		if (snic_one_sided(tx, out, &why))
 			return why;
+		if (PORT_WIRE_IN_MEMORY)
+			tx->needs_ack |= req_needs_ack(req, out);
 		why = req_message(tx, out);
 	} while (why == SNIC_SEND_NEXT);
 	return why;
@@ -218,6 +228,11 @@ static void req_note_sent(struct snic_qp *qp, struct snic_burst *burst, u32 sent
 
 	while (again < sent && snic_psn_fwd(snic_pkt_psn(&burst->pkts[again]), req->una) < seen)
 		again++;
+	if (req->repeats_last && again) {
+		/* The repeated packet asks for an answer; nothing was lost. */
+		req->repeats_last = false;
+		again--;
+	}
 	if (again)
 		snic_stat_add(qp->dev, SIRDMA_STAT_RETRANSMITS, again);
 	if (snic_psn_fwd(req->nxt, req->una) > snic_psn_fwd(req->max, req->una))
@@ -229,15 +244,47 @@ static void req_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent)
 {
 	snic_send_seek(qp, snic_pkt_psn(&burst->pkts[sent]));
 	req_unask(qp);
+	/* The packet that asked for an answer may be among the others: take all before them as not asked for. */
+	if (PORT_WIRE_IN_MEMORY)
+		qp->req.unasked = snic_psn_fwd(qp->req.nxt, qp->req.una);
+}
+
+/*
+ * Ask for an answer to the last packet of a burst? In general, so that the window moves on. But to a near peer
+ * an acknowledgement costs as much as the answer of its program. A small WRITE without completion is
+ * acknowledged with a later packet: snic_req_added() asks once in ask_after packets. If none follows, the
+ * peer acknowledges in its own time, or snic_retry_expired() asks. Nothing may wait for packets of which
+ * none was asked for: no message but these WRITEs, of one packet each, was fetched since @tail.
+ */
+static bool req_asks(const struct snic_tx *tx, u32 tail, enum snic_send_stop why)
+{
+	const struct snic_qp *qp = tx->qp;
+	const struct snic_req *req = &qp->req;
+
+	return !PORT_WIRE_IN_MEMORY || !qp->limits.near || tx->needs_ack || !qp->ack_timeout ||
+	       req->probe || why != SNIC_SEND_EMPTY || req->tail - tail != tx->burst->npkts;
+}
+
+/* Nothing was sent. What was fetched since @tail, or is blocked, may wait for packets that were not asked for. */
+static enum snic_send_stop req_nothing(struct snic_qp *qp, u32 tail, enum snic_send_stop why)
+{
+	const struct snic_req *req = &qp->req;
+
+	if (!PORT_WIRE_IN_MEMORY || !req->unasked || !snic_req_in_flight(req) ||
+	    (req->tail == tail && why != SNIC_SEND_BLOCKED && why != SNIC_SEND_ABSENT))
+		return why;
+	return snic_req_request_ack(qp) ? SNIC_SEND_MORE : why;
 }
 
 enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
+	const u32 tail = req->tail;
 	struct snic_burst *burst;
 	struct snic_tx_pkt *last;
 	enum snic_send_stop why;
 	struct snic_tx tx __uninitialized;
+	bool with_ack;
 	u32 sent;
 
 	snic_tx_begin(&tx, qp, &qp->path, SIRDMA_ACCESS_LOCAL_READ);
@@ -245,13 +292,21 @@ enum snic_send_stop snic_req_burst(struct snic_qp *qp)
 	why = req_fill(&tx);
 	if (!burst->npkts) {
 		snic_tx_end(&tx);
-		return why;
+		return req_nothing(qp, tail, why);
 	}
-	/* Ask for an answer to the last packet of a burst, so that the window moves on. */
 	last = &burst->pkts[burst->npkts - 1];
-	if (!(snic_op(last->bth.opcode)->flags & SNIC_PKT_RD_ATOMIC))
+	if (req_asks(&tx, tail, why) && !(snic_op(last->bth.opcode)->flags & SNIC_PKT_RD_ATOMIC))
 		snic_req_ask_ack(req, last);
+	with_ack = snic_resp_ack_can_follow(qp) && snic_resp_add_ack(&tx);
 	sent = snic_tx_end(&tx);
+	if (with_ack) {
+		if (sent == burst->npkts)
+			snic_resp_ack_sent(qp);
+		else
+			why = SNIC_SEND_STALLED;
+		burst->npkts--;
+		sent = min(sent, burst->npkts);
+	}
 	if (sent < burst->npkts) {
 		req_unsend(qp, burst, sent);
 		why = SNIC_SEND_STALLED;
@@ -266,11 +321,23 @@ void snic_req_seek(struct snic_qp *qp, u32 psn)
 	snic_reads_seek(&qp->req.reads, psn);
 }
 
+bool snic_req_request_ack(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (req->repeats_last || snic_req_was_asked(req))
+		return false;
+	req->repeats_last = true;
+	snic_req_seek(qp, snic_psn_add(req->max, SIRDMA_PSN_MASK));
+	return true;
+}
+
 void snic_req_restart(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 
 	req->unasked = 0;
+	req->repeats_last = false;
 	req->restarted = false;
 	snic_req_seek(qp, req->una);
 }
@@ -297,11 +364,12 @@ static bool req_end_wait(struct snic_qp *qp)
 
 void snic_req_run(struct snic_qp *qp)
 {
-	bool idle = !snic_req_in_flight(&qp->req);
+	bool asked = snic_req_was_asked(&qp->req), idle = !snic_req_in_flight(&qp->req);
 
 	if (unlikely(qp->req.inv_wait || qp->req.answers_dropped) &&
 	    (!snic_qp_can_send(qp) || !req_end_wait(qp)))
 		return;
+	/* The answer takes its time from when it was first asked for. */
 	if (snic_send_run(qp) && snic_req_in_flight(&qp->req))
-		snic_retry_start(qp, idle);
+		snic_retry_start(qp, idle || (!asked && snic_req_was_asked(&qp->req)));
 }

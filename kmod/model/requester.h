@@ -23,12 +23,23 @@ static inline void snic_req_added(struct snic_req *req, struct snic_tx_pkt *pkt)
 		snic_req_ask_ack(req, pkt);
 }
 
+/* Was an answer to a packet in flight asked for? */
+static inline bool snic_req_was_asked(const struct snic_req *req)
+{
+	return snic_psn_fwd(req->max, req->una) > req->unasked;
+}
+
 /* Send one burst. */
 enum snic_send_stop snic_req_burst(struct snic_qp *qp);
 /*
  * Continue at @psn: back for a retransmission, or forward when answers overtook a retransmission.
  */
 void snic_req_seek(struct snic_qp *qp, u32 psn);
+/*
+ * Packets are in flight. If no answer to any of them was asked for, repeat the last one and ask, once. Returns
+ * false if an answer was asked for already.
+ */
+bool snic_req_request_ack(struct snic_qp *qp);
 /* Retransmit all packets from una on. */
 void snic_req_restart(struct snic_qp *qp);
 

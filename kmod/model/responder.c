@@ -31,6 +31,36 @@ static void resp_owe_nak(struct snic_resp *resp, u8 kind_and_value)
 	resp_owe(resp, kind_and_value, resp->epsn);
 }
 
+void snic_resp_linger(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+
+	if (!PORT_WIRE_IN_MEMORY || !snic_dev_ops(qp->dev)->linger)
+		return;
+	if (resp->ack_due) {
+		/* The acknowledgement covers this message as well; a NAK does anyway. */
+		if (!resp->nak_sent)
+			resp->ack_psn = snic_psn_add(resp->epsn, SIRDMA_PSN_MASK);
+		return;
+	}
+	resp->unacked = true;
+	if (resp->lingers)
+		return;
+	resp->lingers = true;
+	snic_dev_ops(qp->dev)->linger(qp->dev->host, qp->obj.id);
+}
+
+void snic_resp_end_linger(struct snic_qp *qp)
+{
+	struct snic_resp *resp = &qp->resp;
+
+	if (!resp->unacked || !snic_qp_can_receive(qp))
+		return;
+	resp->unacked = false;
+	if (!resp->ack_due)
+		snic_resp_owe_ack(resp, resp->epsn);
+}
+
 /*
  * The PSN is beyond the expected one, or the payload is lost: send a NAK of the sequence error
  * (IBTA 9.7.5.2.1).
@@ -142,6 +172,8 @@ static __always_inline void resp_expected(struct snic_qp *qp, const struct snic_
 	snic_rd_forget_old(qp, before);
 	if (pkt->ackreq || owed)
 		snic_resp_owe_ack(resp, resp->epsn);
+	else if (pkt->flags & SNIC_PKT_LAST)
+		snic_resp_linger(qp);
 }
 
 void snic_resp_end_wait(struct snic_qp *qp)

@@ -5,6 +5,8 @@
 
 #include "recv.h"
 
+struct snic_tx;
+
 /* Handle a request packet. */
 void snic_resp_rx(struct snic_qp *qp, const struct snic_pkt *pkt, const struct snic_rx_pkt *rx);
 /* The same for an XRC target: snic_xrc_execute() (xrc.h) executes the requests. */
@@ -25,6 +27,32 @@ static inline bool snic_resp_pending(const struct snic_qp *qp)
 {
 	return qp->resp.ack_due || qp->resp.rd_pending;
 }
+
+/* A message that did not ask for an acknowledgement was received. */
+void snic_resp_linger(struct snic_qp *qp);
+/* Acknowledge it now. */
+void snic_resp_end_linger(struct snic_qp *qp);
+/*
+ * Is an acknowledgement due that may follow requests? A process of the twin runs the device when it posts,
+ * and what it posts is usually the answer that its peer waits for. Large requests would delay it.
+ */
+static inline bool snic_resp_ack_can_follow(const struct snic_qp *qp)
+{
+	const struct snic_resp *resp = &qp->resp;
+	const struct snic_req *req = &qp->req;
+
+	return PORT_WIRE_IN_MEMORY && resp->ack_due && qp->limits.near && !resp->nak_sent &&
+	       !resp->fatal && !resp->rd_pending && !resp->absent && !resp->inv_wait &&
+	       req->nxt == req->max && snic_qp_can_receive(qp);
+}
+
+/*
+ * Append that acknowledgement to a burst of small requests. Returns false if they are not small, or not whole,
+ * or if there is no room.
+ */
+bool snic_resp_add_ack(struct snic_tx *tx);
+/* The acknowledgement was sent. */
+void snic_resp_ack_sent(struct snic_qp *qp);
 
 /*
  * read_resp.c

@@ -192,6 +192,8 @@ void snic_retry_expired(struct snic_qp *qp)
 		 * an invalidation is under way are not lost either.
 		 */
 		snic_retry_set_deadline(qp);
+	} else if (snic_req_request_ack(qp)) {
+		snic_retry_set_deadline(qp);
 	} else {
 		snic_stat_inc(qp->dev, SIRDMA_STAT_ACK_TIMEOUTS);
 		snic_retry_lost(qp, true);

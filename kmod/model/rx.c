@@ -208,22 +208,36 @@ static bool rx_addressed(u32 qpn, const struct sirdma_ip *dst)
 	return sirdma_ip_is_multicast(dst) == (qpn == SIRDMA_MCAST_QPN);
 }
 
-/* Receive @rx if it is a small message behind another packet of its queue pair (small.h). */
+/* Receive @rx if it needs few decisions (small.h). */
 static bool rx_small(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 {
-	struct snic_qp *qp = batch->qp;
-	u32 bytes;
+	enum snic_small kind;
+	struct snic_qp *qp;
+	u32 qpn, bytes = 0;
 
-	if (!qp || !rx_batch_has_room(batch))
+	if (rx->len > SNIC_SMALL_MAX)
 		return false;
-	bytes = snic_small_recv(qp, rx);
-	if (!bytes)
+	kind = snic_small_kind(rx, &qpn);
+	if (kind == SNIC_SMALL_NONE)
 		return false;
+	/* Memory in pages is found at once only where the batch has placed bytes before. */
+	if (!PORT_WIRE_IN_MEMORY && kind == SNIC_SMALL_WRITE && !batch->mem.run.len)
+		return false;
+	qp = rx_batch_qp(batch, qpn);
+	if (!qp)
+		return false;
+	if (kind == SNIC_SMALL_WRITE) {
+		bytes = snic_small_write(qp, rx);
+		if (!bytes)
+			return false;
+	} else if (!snic_small_ack(qp, rx)) {
+		return false;
+	}
 	batch->frames++;
 	batch->frame_bytes += rx->len + snic_frame_hlen(rx->is_v4, rx->vlan_id != 0);
 	batch->pkts++;
 	batch->bytes += bytes;
-	snic_reliable_rx_done(qp, false, rx->more);
+	snic_reliable_rx_done(qp, kind == SNIC_SMALL_ACK, rx->more);
 	return true;
 }
 

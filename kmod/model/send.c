@@ -9,6 +9,7 @@
 #include "fast.h"
 #include "key_op.h"
 #include "sq_poll.h"
+#include "requester.h"
 #include "retry.h"
 #include "transport.h"
 
@@ -463,8 +464,8 @@ static void send_wake(struct snic_qp *qp)
 
 /*
  * The ring is empty: ask for a kick. Returns false when a WQE became valid meanwhile. No kick is
- * needed while enough messages are in flight, since their answers, or at last the ACK timer, make
- * the device read the ring again; nor while the poll timer runs.
+ * needed while enough messages are in flight, since their answers, of which one was asked for, or at
+ * last the ACK timer, make the device read the ring again; nor while the poll timer runs.
  */
 static bool send_sleep(struct snic_qp *qp)
 {
@@ -478,7 +479,8 @@ static bool send_sleep(struct snic_qp *qp)
 	 */
 	req->sq_published = req->sq_idx;
 	WRITE_ONCE(qp->shadow->sq_tail, cpu_to_le64(req->sq_idx));
-	if ((qp->ack_timeout && req->tail - req->head >= SNIC_AWAKE_MSGS) ||
+	if ((qp->ack_timeout && req->tail - req->head >= SNIC_AWAKE_MSGS &&
+	     snic_req_was_asked(req)) ||
 	    snic_sq_poll_stay(qp)) {
 		send_wake(qp);
 		return true;

@@ -41,6 +41,19 @@ struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 
 	return mem->mr;
 }
 
+struct snic_mr *snic_qp_try_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 access)
+{
+	struct snic_rx_mem *mem = qp->rx_mem;
+
+	if (snic_rx_mem_grants(mem, qp->pd, stag, va, len, access))
+		return mem->mr;
+	snic_qp_put_rx_mr(qp);
+	mem->mr = snic_mr_try_qp(qp->dev, stag, qp->pd, qp->obj.id, va, len, access);
+	mem->stag = stag;
+	mem->pd = qp->pd;
+	return mem->mr;
+}
+
 void snic_qp_put_rx_mr(struct snic_qp *qp)
 {
 	struct snic_rx_mem *mem = qp->rx_mem;

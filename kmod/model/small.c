@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-/* Streams of small messages. */
+/* Small messages. */
 #include "small.h"
 
+#include "completer.h"
 #include "requester.h"
 #include "responder.h"
 #include "transport.h"
@@ -45,8 +46,9 @@ static u8 *small_payload(const struct snic_tx *tx, struct sirdma_wqe *wqe, u64 h
 }
 
 /* Put the WQE at the next quantum of the ring into out[]. */
-static void small_push(struct snic_qp *qp, u64 hdr, u32 len)
+static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 {
+	struct snic_qp *qp = tx->qp;
 	struct snic_req *req = &qp->req;
 	struct snic_out *out = snic_out_at(req, req->tail++);
 
@@ -58,6 +60,8 @@ static void small_push(struct snic_qp *qp, u64 hdr, u32 len)
 				   SNIC_OUT_SIGNALED :
 				   0) |
 			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
+	if (PORT_WIRE_IN_MEMORY)
+		tx->needs_ack |= (out->flags & SNIC_OUT_SIGNALED) || out->op != SIRDMA_OP_WRITE;
 	req->cur = req->tail;
 	req->sqe_valid = false;
 	req->psn = snic_psn_add(req->psn, 1);
@@ -90,8 +94,11 @@ enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 			return SNIC_SEND_EMPTY;
 		hdr = le64_to_cpu(READ_ONCE(wqe->hdr));
 		write = (hdr & SMALL_KIND) == SMALL_WRITE;
-		if (!!(hdr & SIRDMA_WQE_VALID) != req->sq_polarity ||
-		    !(write || (hdr & SMALL_KIND) == SMALL_SEND))
+		if (!!(hdr & SIRDMA_WQE_VALID) != req->sq_polarity) {
+			req->sqe_valid = false; /* as send_fetch() leaves it */
+			return SNIC_SEND_EMPTY;
+		}
+		if (!(write || (hdr & SMALL_KIND) == SMALL_SEND))
 			break;
 		smp_rmb(); /* this barrier pairs with the poster's barrier before the header */
 		payload = small_payload(tx, wqe, hdr, req->sq_polarity, &len);
@@ -108,7 +115,7 @@ enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 			     pkey, dest_qpn, req->psn, len);
 		if (write)
 			snic_pkt_reth(pkt, remote, (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr), len);
-		small_push(qp, hdr, len);
+		small_push(tx, hdr, len);
 		snic_req_added(req, pkt);
 	}
 	return SNIC_SEND_NEXT;
@@ -121,47 +128,89 @@ struct small_write {
 };
 SIRDMA_SIZE_IS(struct small_write, 28);
 
-/* Is the responder of @qp in the state in which it only awaits the next message? */
+/* The headers of an acknowledgement. */
+struct small_ack {
+	struct sirdma_bth bth;
+	struct sirdma_aeth aeth;
+};
+SIRDMA_SIZE_IS(struct small_ack, 16);
+
+/* Bytes of a small WRITE without its payload. */
+#define SMALL_WRITE_MIN (sizeof(struct small_write) + SIRDMA_ICRC_LEN)
+SIRDMA_STATIC_ASSERT(SMALL_WRITE_MIN + SNIC_WIN_SMALL == SNIC_SMALL_MAX, "the longest small WRITE");
+#define SMALL_ACK_LEN (sizeof(struct small_ack) + SIRDMA_ICRC_LEN)
+
+enum snic_small snic_small_kind(const struct snic_rx_pkt *rx, u32 *qpn)
+{
+	enum snic_small kind = SNIC_SMALL_NONE;
+	struct sirdma_bth bth;
+
+	if (rx->len < SMALL_ACK_LEN || rx->npkts > 1 || !rx->nsegs || rx->segs[0].len < rx->len ||
+	    !rx->icrc_ok || (rx->traffic_class & 3) == 3)
+		return SNIC_SMALL_NONE;
+	memcpy(&bth, rx->segs[0].ptr, sizeof(bth));
+	if (bth.opcode == (SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY) && rx->len > SMALL_WRITE_MIN &&
+	    rx->len % 4 == 0)
+		kind = SNIC_SMALL_WRITE;
+	else if (bth.opcode == (SIRDMA_BTH_RC | SIRDMA_BTH_ACK) && rx->len == SMALL_ACK_LEN)
+		kind = SNIC_SMALL_ACK;
+	*qpn = be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK;
+	return kind;
+}
+
+/*
+ * Is the packet for @qp, and from its peer? What snic_small_kind() has seen may have changed since: the
+ * sender can write to it.
+ */
+static bool small_admit(struct snic_qp *qp, const struct snic_rx_pkt *rx,
+			const struct sirdma_bth *bth, u8 opcode)
+{
+	return qp->state == SIRDMA_QPS_RTS && qp->transport == &snic_rc &&
+	       bth->opcode == (SIRDMA_BTH_RC | opcode) && !(bth->flags & SIRDMA_BTH_TVER) &&
+	       be16_to_cpu(bth->pkey) == qp->pkey && (qp->pkey & SIRDMA_PKEY_FULL_MEMBER) &&
+	       (be32_to_cpu(bth->qpn) & SIRDMA_QPN_MASK) == qp->obj.id && snic_is_from_peer(qp, rx);
+}
+
+/* Does the responder of @qp only await the next message? */
 static bool small_may_recv(const struct snic_qp *qp)
 {
 	const struct snic_resp *resp = &qp->resp;
 
-	return qp->state == SIRDMA_QPS_RTS && qp->transport == &snic_rc &&
-	       (qp->access & SIRDMA_ACCESS_REMOTE_WRITE) && !resp->in_msg && !resp->nak_sent &&
+	return (qp->access & SIRDMA_ACCESS_REMOTE_WRITE) && !resp->in_msg && !resp->nak_sent &&
 	       !resp->fatal && !resp->inv_wait;
 }
 
-u32 snic_small_recv(struct snic_qp *qp, const struct snic_rx_pkt *rx)
+/* Where a WRITE of @len bytes goes. NULL: its key is wrong, or its place is not found at once. */
+static u8 *small_target(struct snic_qp *qp, u32 rkey, u64 va, u32 len)
 {
-	const u32 overhead = sizeof(struct small_write) + SIRDMA_ICRC_LEN;
+	struct snic_mr *mr = snic_qp_try_rx_mr(qp, rkey, va, len, SIRDMA_ACCESS_REMOTE_WRITE);
+	struct snic_run *run = &qp->rx_mem->run;
+	u8 *to = mr ? snic_run_at(run, va, len) : NULL;
+
+	if (to || !mr || mr->map.level || snic_mr_may_fault(mr) ||
+	    snic_mr_run(qp->dev, mr, va, len, run) != SNIC_MEM_OK)
+		return to;
+	return snic_run_at(run, va, len);
+}
+
+u32 snic_small_write(struct snic_qp *qp, const struct snic_rx_pkt *rx)
+{
 	struct snic_resp *resp = &qp->resp;
+	u32 len, psn, before = resp->epsn;
 	struct small_write h;
 	const u8 *p;
-	u32 body, len, psn, before = resp->epsn;
-	u64 va;
 	u8 *to;
 
-	body = rx->len - overhead;
-	if (rx->len < overhead || body > SNIC_WIN_SMALL || body % 4 || rx->npkts > 1 ||
-	    !rx->nsegs || rx->segs[0].len < rx->len || !rx->icrc_ok ||
-	    (rx->traffic_class & 3) == 3 || !small_may_recv(qp))
+	if (!small_may_recv(qp))
 		return 0;
 	p = rx->segs[0].ptr;
 	memcpy(&h, p, sizeof(h)); /* the sender may change it meanwhile */
 	psn = be32_to_cpu(h.bth.apsn);
-	len = body - ((h.bth.flags & SIRDMA_BTH_PAD) >> SIRDMA_BTH_PAD_SHIFT);
-	if (h.bth.opcode != (SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY) ||
-	    (h.bth.flags & SIRDMA_BTH_TVER) || be16_to_cpu(h.bth.pkey) != qp->pkey ||
-	    !(qp->pkey & SIRDMA_PKEY_FULL_MEMBER) ||
-	    (be32_to_cpu(h.bth.qpn) & SIRDMA_QPN_MASK) != qp->obj.id ||
-	    (psn & SIRDMA_PSN_MASK) != before || !len || len > snic_qp_mtu(qp) ||
-	    be32_to_cpu(h.reth.len) != len || !snic_is_from_peer(qp, rx))
+	len = rx->len - SMALL_WRITE_MIN - ((h.bth.flags & SIRDMA_BTH_PAD) >> SIRDMA_BTH_PAD_SHIFT);
+	if ((psn & SIRDMA_PSN_MASK) != before || !len || len > snic_qp_mtu(qp) ||
+	    be32_to_cpu(h.reth.len) != len || !small_admit(qp, rx, &h.bth, SIRDMA_BTH_WRITE_ONLY))
 		return 0;
-	va = be64_to_cpu(h.reth.va);
-	if (!snic_rx_mem_grants(qp->rx_mem, qp->pd, be32_to_cpu(h.reth.rkey), va, len,
-				SIRDMA_ACCESS_REMOTE_WRITE))
-		return 0;
-	to = snic_run_at(&qp->rx_mem->run, va, len);
+	to = small_target(qp, be32_to_cpu(h.reth.rkey), be64_to_cpu(h.reth.va), len);
 	if (!to)
 		return 0;
 	memcpy(to, p + sizeof(h), len);
@@ -170,5 +219,22 @@ u32 snic_small_recv(struct snic_qp *qp, const struct snic_rx_pkt *rx)
 	snic_rd_forget_old(qp, before);
 	if (psn & SIRDMA_BTH_ACKREQ)
 		snic_resp_owe_ack(resp, resp->epsn);
+	else
+		snic_resp_linger(qp);
 	return len;
+}
+
+bool snic_small_ack(struct snic_qp *qp, const struct snic_rx_pkt *rx)
+{
+	const struct snic_req *req = &qp->req;
+	struct small_ack h;
+
+	if (req->inv_wait || req->rd_atomic_msgs || req->head == req->tail)
+		return false;
+	memcpy(&h, rx->segs[0].ptr, sizeof(h));
+	if ((h.bth.flags & SIRDMA_BTH_PAD) ||
+	    (be32_to_cpu(h.aeth.smsn) >> 24 & SIRDMA_AETH_KIND) != SIRDMA_AETH_ACK ||
+	    !small_admit(qp, rx, &h.bth, SIRDMA_BTH_ACK))
+		return false;
+	return snic_comp_ack(qp, be32_to_cpu(h.bth.apsn) & SIRDMA_PSN_MASK);
 }

@@ -117,6 +117,11 @@ struct snic_host_ops {
 	 * be reached. @request has no data yet. The function must not wait.
 	 */
 	bool (*one_sided_pays)(struct snic_host *host, const struct snic_one_sided *request);
+	/*
+	 * QP @qpn has received messages that nobody wants acknowledged soon. Call snic_qp_acknowledge(dev, qpn)
+	 * when nothing more comes, and before the process may end. NULL: the host does not.
+	 */
+	void (*linger)(struct snic_host *host, u32 qpn);
 	/* QP @qpn has left the states in which it receives, by an error. May be NULL. */
 	void (*qp_failed)(struct snic_host *host, u32 qpn);
 };
@@ -143,8 +148,10 @@ void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val);
 void snic_qp_kick(struct snic_dev *dev, u32 qpn);
 /* The same doorbell for callers in any context: the host calls snic_qp_run() soon. */
 void snic_qp_ring(struct snic_dev *dev, u32 qpn);
-/* Do the pending work of QP @qpn: deferred work, or a doorbell of snic_qp_ring(). */
+/* Do the pending work of QP @qpn, if there is any: deferred work, or a doorbell of snic_qp_ring(). */
 void snic_qp_run(struct snic_dev *dev, u32 qpn);
+/* Acknowledge what QP @qpn has received, see snic_host_ops.linger(). */
+void snic_qp_acknowledge(struct snic_dev *dev, u32 qpn);
 /* The host has room for QP @qpn, which it refused in room() or tx() before. */
 void snic_tx_resume(struct snic_dev *dev, u32 qpn);
 

@@ -16,7 +16,9 @@ u32 snic_super_count(const struct snic_burst *burst, u32 at, u32 max_bytes)
 	    SNIC_PKT_PAYLOAD)
 		return 1;
 	for (n = 1; at + n < burst->npkts; n++) {
-		if (tx_op(&burst->pkts[at + n - 1])->flags & SNIC_PKT_LAST)
+		if ((tx_op(&burst->pkts[at + n - 1])->flags & SNIC_PKT_LAST) ||
+		    (tx_op(&burst->pkts[at + n])->flags & (SNIC_PKT_PAYLOAD | SNIC_PKT_FIRST)) !=
+			    SNIC_PKT_PAYLOAD)
 			break;
 		bytes += burst->pkts[at + n].payload_len;
 		if (bytes > max_bytes)

@@ -28,12 +28,14 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 	tx->run_stag = 0;
 	tx->run.va = 0;
 	tx->run.len = 0;
+	if (PORT_WIRE_IN_MEMORY)
+		tx->needs_ack = false;
 	/* Packets and segments are written as they are used. */
 	tx->burst->flow = &path->flow;
 	tx->burst->qpn = qp->obj.id;
 	tx->burst->npkts = 0;
 	tx->burst->nsegs = 0;
-	tx->burst->next = (struct snic_limits){0, 0};
+	tx->burst->next = (struct snic_limits){0};
 	if (PORT_MEMORY_MAY_FAULT)
 		tx->burst->copied = false;
 }

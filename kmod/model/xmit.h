@@ -16,6 +16,7 @@ struct snic_tx {
 	struct snic_mrc mrs;
 	u32 run_stag;
 	struct snic_run run; /* run of the region run_stag in mrs */
+	bool needs_ack; /* one of its messages must be acknowledged soon (requester.c) */
 };
 
 enum snic_gather {

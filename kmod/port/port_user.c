@@ -22,6 +22,35 @@ static void nap(long ns)
 	syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &pause, NULL);
 }
 
+/*
+ * Spin, yield, then sleep, for the reasons of class Backoff (uprov/provider/lock.hpp), and as often. The count goes
+ * on when another thread gets the lock first.
+ */
+#define LOCK_SPINS 1000
+#define LOCK_YIELDS 100
+#define LOCK_NAP_NS 50000
+
+static void relax(void)
+{
+#ifdef __x86_64__
+	__builtin_ia32_pause();
+#endif
+}
+
+void port_lock_wait(struct port_lock *lock)
+{
+	u32 waits;
+
+	for (waits = 0; !port_trylock(lock); waits++) {
+		if (waits < LOCK_SPINS)
+			relax();
+		else if (waits < LOCK_SPINS + LOCK_YIELDS)
+			sched_yield();
+		else
+			nap(LOCK_NAP_NS);
+	}
+}
+
 /* Events */
 
 void port_event_init(struct port_event *event)

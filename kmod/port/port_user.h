@@ -93,23 +93,38 @@ static inline void port_fence(void)
 extern "C" {
 #endif
 
+/*
+ * A spin lock. Most holders need a few hundred instructions; for one that lost its processor, or makes a system
+ * call, waiters yield and then sleep. Unlocking is a store. pthread_mutex_unlock() is a locked instruction, which
+ * waits until the stores before it, as of a packet, are visible.
+ */
 struct port_lock {
-	pthread_mutex_t m;
+	u32 word;
 };
+
+void port_lock_wait(struct port_lock *lock);
 
 static inline void port_lock_init(struct port_lock *lock)
 {
-	pthread_mutex_init(&lock->m, NULL);
+	lock->word = 0;
+}
+
+/* For threads that try often: they do not take the cache line from the holder. */
+static inline bool port_trylock(struct port_lock *lock)
+{
+	return !__atomic_load_n(&lock->word, __ATOMIC_RELAXED) &&
+	       !__atomic_exchange_n(&lock->word, 1, __ATOMIC_ACQUIRE);
 }
 
 static inline void port_lock(struct port_lock *lock)
 {
-	pthread_mutex_lock(&lock->m);
+	if (unlikely(__atomic_exchange_n(&lock->word, 1, __ATOMIC_ACQUIRE)))
+		port_lock_wait(lock);
 }
 
 static inline void port_unlock(struct port_lock *lock)
 {
-	pthread_mutex_unlock(&lock->m);
+	__atomic_store_n(&lock->word, 0, __ATOMIC_RELEASE);
 }
 
 #define port_lock_over(lock) port_lock(lock)

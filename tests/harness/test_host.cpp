@@ -25,6 +25,7 @@ const snic_host_ops TestHost::host_ops_ = {
 	.finish_references = on_finish_references,
 	.one_sided = on_one_sided,
 	.one_sided_pays = on_one_sided_pays,
+	.linger = on_linger,
 };
 
 TestHost::TestHost(const HostOptions &opts, std::shared_ptr<Clock> clock, Fabric *fabric)
@@ -283,6 +284,20 @@ snic_burst *TestHost::on_burst(snic_host *)
 
 	burst->copies = copies.get();
 	return burst.get();
+}
+
+void TestHost::on_linger(snic_host *host, u32 qpn)
+{
+	auto &h = self(host);
+	std::lock_guard hold(h.lock_);
+
+	h.lingering_.push_back(qpn);
+}
+
+void TestHost::acknowledge_lingering()
+{
+	for (u32 qpn : std::exchange(lingering_, {}))
+		snic_qp_acknowledge(dev_, qpn);
 }
 
 bool TestHost::on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len)

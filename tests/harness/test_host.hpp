@@ -81,6 +81,8 @@ public:
 	void write32(u32 reg, u32 val) { snic_reg_write(dev_, reg, val); }
 	// Limits that the host reports after every burst, and the payload bytes of the longest burst since.
 	void set_limits(const snic_limits &limits);
+	// What snic_host_ops.linger() named is acknowledged.
+	void acknowledge_lingering();
 	u32 longest_burst();
 	// Whether QPs may fill bursts. Returns the QPs that were refused before; they are resumed now.
 	std::vector<u32> set_room(bool room);
@@ -145,6 +147,7 @@ private:
 	static void on_defer(snic_host *host, u32 qpn, bool background);
 	static snic_burst *on_burst(snic_host *host);
 	static void on_finish_references(snic_host *host) { self(host).finished_++; }
+	static void on_linger(snic_host *host, u32 qpn);
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static bool on_one_sided(snic_host *host, const snic_one_sided *request)
 	{
@@ -171,6 +174,7 @@ private:
 	std::vector<u32> waiting_; // QPs to resume when there is room_
 	bool room_ = true;
 	snic_limits limits_{};
+	std::vector<u32> lingering_;
 	u32 longest_burst_ = 0;
 	std::map<u64, void *> blocks_;
 	int fail_after_ = -1;

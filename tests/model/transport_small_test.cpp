@@ -187,6 +187,258 @@ TEST_F(SmallPackets, AskForAcknowledgementsNowAndThen)
 	EXPECT_LE(asking.size(), 12u);
 }
 
+// To a near peer, small WRITEs without completion are acknowledged with a later packet.
+class Unasked : public Transport {
+protected:
+	Unasked()
+	{
+		a.host.set_limits({.burst = 0, .window = 0, .near = true});
+		a.mem->fill(5);
+	}
+	// The path to the peer is known from the first packet on, which asks.
+	std::unique_ptr<Link> near_link(const QpOptions &o = {.mtu = 4096})
+	{
+		auto l = link(o);
+
+		write(*l, 1);
+		settle(100'000);
+		EXPECT_EQ(acks(), 1u);
+		asked_ = acks();
+		return l;
+	}
+	Wr small(u32 i, bool signaled = false)
+	{
+		return {.op = SIRDMA_OP_WRITE,
+			.sges = {a.sge(i * 8, 8)},
+			.remote = b.va(i * 8),
+			.rkey = b.mr.stag(),
+			.signaled = signaled};
+	}
+	// Posts @n to @l, one by one.
+	void write(Link &l, u32 n, bool signaled = false)
+	{
+		for (u32 i = 0; i < n; i++)
+			l.a.post(small(i, signaled));
+	}
+	void expect_arrived(u32 n) { EXPECT_EQ(memcmp(a.data(), b.data(), n * 8), 0); }
+	u64 acks() { return b.stat(SIRDMA_STAT_ACKS_SENT) - asked_; }
+	void expect_no_loss()
+	{
+		EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
+		EXPECT_EQ(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 0u);
+	}
+	void expect_idle(Link &l)
+	{
+		snic_qp *qp = snic_qp_get(a.host.dev(), l.a.id);
+
+		EXPECT_EQ(qp->req.head, qp->req.tail);
+		snic_qp_put(qp);
+	}
+	static constexpr u64 timeout_ns = 4'194'304; // of QpOptions, which is 10
+
+private:
+	u64 asked_ = 0;
+};
+
+TEST_F(Unasked, AreAcknowledgedWithOneThatAsks)
+{
+	auto l = near_link();
+
+	write(*l, 3);
+	settle(100'000);
+	expect_arrived(3);
+	EXPECT_EQ(acks(), 0u);
+	write(*l, 1, true);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	EXPECT_EQ(acks(), 1u);
+	settle(10 * timeout_ns);
+	EXPECT_EQ(acks(), 1u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_DUPLICATE), 0u);
+	expect_no_loss();
+}
+
+TEST_F(Unasked, AreAcknowledgedOnceInSixteen)
+{
+	auto l = near_link();
+
+	// None waits for the timer, although nobody kicks a device that expects answers.
+	for (u32 i = 0; i < 6; i++) {
+		a.mem->fill(i);
+		write(*l, 16);
+		settle(100'000);
+		expect_arrived(16);
+	}
+	EXPECT_GE(acks(), 5u);
+	EXPECT_LE(acks(), 12u);
+	expect_no_loss();
+}
+
+TEST_F(Unasked, AreAcknowledgedWhenNothingMoreComes)
+{
+	auto l = near_link();
+
+	write(*l, 3);
+	settle(100'000);
+	b.host.acknowledge_lingering();
+	settle(100'000);
+	EXPECT_EQ(acks(), 1u);
+	expect_idle(*l);
+	b.host.acknowledge_lingering();
+	write(*l, 1);
+	settle(100'000);
+	b.host.acknowledge_lingering();
+	settle(10 * timeout_ns);
+	EXPECT_EQ(acks(), 2u);
+	expect_no_loss();
+}
+
+TEST_F(Unasked, AreAcknowledgedAfterTheTimeoutAtLast)
+{
+	auto l = near_link();
+
+	write(*l, 3);
+	settle(timeout_ns / 2);
+	EXPECT_EQ(acks(), 0u);
+	settle(2 * timeout_ns);
+	EXPECT_EQ(acks(), 1u);
+	expect_idle(*l);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_DUPLICATE), 1u) << "the last one asks";
+	fabric.record(true);
+	settle(10 * timeout_ns);
+	EXPECT_TRUE(fabric.sent().empty());
+	expect_no_loss();
+}
+
+TEST_F(Unasked, ArriveAlsoWhenTheyWereLost)
+{
+	for (u32 lost : {1u, 2u, 4u, 5u, 7u}) { // of three, as bits
+		auto l = link({.mtu = 4096});
+		u32 sent = 0;
+
+		write(*l, 1);
+		settle(100'000);
+		a.mem->fill(lost + 8);
+		fabric.set_filter([&](TestHost &from, Packet &p) {
+			const bool drops = &from == &a.host && sent < 3 && (lost >> sent & 1);
+
+			sent += &from == &a.host && p.opcode() == SIRDMA_BTH_WRITE_ONLY;
+			return drops ? Fabric::Verdict::drop : Fabric::Verdict::pass;
+		});
+		write(*l, 3);
+		settle(8 * timeout_ns);
+		expect_arrived(3);
+		fabric.set_filter({});
+		write(*l, 4, true);
+		for (u32 i = 0; i < 4; i++)
+			expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+		expect_arrived(4);
+	}
+}
+
+// Their receiver has seen them: its end is no failure of theirs.
+TEST_F(Unasked, AreAcknowledgedBeforeTheReceiverEnds)
+{
+	for (const int next_state :
+	     {int{SIRDMA_QPS_ERR}, int{SIRDMA_QPS_RESET}, SIRDMA_QPS_ERR + 1}) {
+		auto l = link({.mtu = 4096});
+
+		write(*l, 1);
+		settle(100'000);
+		write(*l, 3);
+		settle(100'000);
+		if (next_state > SIRDMA_QPS_ERR)
+			EXPECT_EQ(l->b.destroy(), SIRDMA_CQP_OK);
+		else
+			EXPECT_EQ(l->b.modify(static_cast<u8>(next_state), 0), SIRDMA_CQP_OK);
+		settle(100 * timeout_ns);
+		expect_idle(*l);
+		EXPECT_EQ(l->a.state(), SIRDMA_QPS_RTS) << next_state;
+		EXPECT_TRUE(silent(l->a));
+	}
+}
+
+TEST_F(Unasked, DoNotHoldUpTheDraining)
+{
+	auto l = near_link();
+
+	write(*l, 3);
+	settle(100'000);
+	EXPECT_EQ(l->a.modify(SIRDMA_QPS_SQD, 0, SIRDMA_QPS_RTS), SIRDMA_CQP_OK);
+	settle(100'000);
+	EXPECT_EQ(l->a.upload(), SIRDMA_CQP_OK);
+	EXPECT_FALSE(l->a.context()->sq_draining);
+	expect_no_loss();
+}
+
+// A local operation is done when the messages before it are.
+TEST_F(Unasked, DoNotHoldUpLocalOperations)
+{
+	for (const bool one_list : {false, true}) {
+		auto l = link({.mtu = 4096});
+
+		write(*l, 1);
+		settle(100'000);
+		l->a.place(small(1));
+		if (!one_list) {
+			l->a.kick();
+			settle(100'000);
+		}
+		l->a.place({.op = SIRDMA_OP_NOP});
+		l->a.kick();
+		expect_ok(wait(l->a, true, timeout_ns / 2), SIRDMA_OP_NOP);
+	}
+}
+
+TEST_F(Unasked, DoNotHoldUpAReadThatFillsTheWindow)
+{
+	auto l = link({.mtu = 256, .ord = 1});
+
+	write(*l, 1);
+	settle(100'000);
+	write(*l, 3);
+	settle(100'000);
+	l->a.post({.op = SIRDMA_OP_READ,
+		   .sges = {a.sge(65536, 300'000)},
+		   .remote = b.va(0),
+		   .rkey = b.mr.stag()});
+	expect_ok(wait(l->a, true, timeout_ns / 2), SIRDMA_OP_READ);
+}
+
+// What was delivered cannot be read again: an error, but no standstill.
+TEST_F(Unasked, ThatCannotBeRepeatedFail)
+{
+	auto l = near_link();
+
+	write(*l, 3);
+	settle(100'000);
+	l->a.quantum(3)->frag_stag ^= SIRDMA_PREP(SIRDMA_FRAG_LEN, 8 ^ 9);
+	settle(20 * timeout_ns);
+	const auto wc = l->a.poll(true);
+	EXPECT_TRUE(!wc || wc->error);
+	snic_qp *qp = snic_qp_get(a.host.dev(), l->a.id);
+	EXPECT_TRUE(qp->state == SIRDMA_QPS_ERR || qp->req.head == qp->req.tail);
+	snic_qp_put(qp);
+}
+
+TEST_F(Unasked, AskAtOnceWithoutATimeout)
+{
+	auto l = link({.mtu = 4096, .timeout = 0});
+
+	write(*l, 4);
+	settle(100'000);
+	expect_idle(*l);
+}
+
+TEST_F(Unasked, AskOfAPeerThatIsNotNear)
+{
+	a.host.set_limits({});
+	auto l = link({.mtu = 4096});
+
+	write(*l, 4);
+	settle(100'000);
+	expect_idle(*l);
+}
+
 TEST_F(SmallPackets, OfAQueueThatSignalsAllAreSignaled)
 {
 	auto l = link({.queue_flags = SIRDMA_QPC_KICK | SIRDMA_QPC_SIG_ALL});
