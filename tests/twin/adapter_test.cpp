@@ -21,7 +21,7 @@ public:
 	using Adapter::raise;
 
 	void run_qp(u32) noexcept override {}
-	void poll() noexcept override {}
+	bool poll() noexcept override { return false; }
 	void expect_event() noexcept override {}
 
 private:

@@ -33,7 +33,7 @@ public:
 
 	u32 limit_qpn() const noexcept override { return max_qps; }
 	void run_qp(u32) noexcept override {}
-	void poll() noexcept override {}
+	bool poll() noexcept override { return false; }
 	void expect_event() noexcept override {}
 
 private:

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <dirent.h>
+#include <unistd.h>
 
 namespace sirdma::twin::test
 {
@@ -17,6 +18,20 @@ inline size_t open_files()
 		++n;
 	closedir(dir);
 	return n;
+}
+
+/*
+ * Are there no more than @files, within 5 s? A helper thread opens some for a moment, and closes those of a dead
+ * peer in its own time.
+ */
+inline bool no_more_files_than(size_t files)
+{
+	for (int ms = 0; open_files() > files; ++ms) {
+		if (ms == 5000)
+			return false;
+		usleep(1000);
+	}
+	return true;
 }
 
 } // namespace sirdma::twin::test

@@ -101,10 +101,7 @@ TEST_P(TwinShare, KilledPeersLeaveNothingBehind)
 		if (i == 1)
 			files = open_files();
 		if (i > 1) {
-			/* The helper lets go of a dead peer in its own time. */
-			for (int ms = 0; ms < 5000 && open_files() > files; ++ms)
-				usleep(1000);
-			EXPECT_LE(open_files(), files);
+			EXPECT_TRUE(no_more_files_than(files));
 		}
 	}
 }

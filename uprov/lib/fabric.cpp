@@ -72,13 +72,14 @@ FabricAdapter::~FabricAdapter()
 
 void FabricAdapter::run_qp(u32 qpn) noexcept
 {
-	snic_qp_run(dev_, qpn);
+	kick_model(qpn);
 	settle();
 }
 
-void FabricAdapter::poll() noexcept
+bool FabricAdapter::poll() noexcept
 {
 	fabric_.empty_poll();
+	return true;
 }
 
 u32 FabricAdapter::transmit(snic_burst &burst) noexcept

@@ -26,7 +26,7 @@ public:
 	void receive(const snic_rx_pkt &packet) noexcept { snic_rx(dev_, &packet); }
 
 	void run_qp(u32 qpn) noexcept override;
-	void poll() noexcept override;
+	bool poll() noexcept override;
 	void expect_event() noexcept override {}
 
 private:

@@ -56,7 +56,7 @@ const sirdma_bus_ops Adapter::bus_ops = {
 	.irq_free = bus_irq_free,
 };
 
-constexpr snic_host_ops Adapter::make_host_ops(bool one_sided) noexcept
+constexpr snic_host_ops Adapter::make_host_ops(bool one_sided, bool lingers) noexcept
 {
 	return {
 		.irq = on_irq,
@@ -67,17 +67,20 @@ constexpr snic_host_ops Adapter::make_host_ops(bool one_sided) noexcept
 		.finish_references = on_finish_references,
 		.one_sided = one_sided ? on_one_sided : nullptr,
 		.one_sided_pays = one_sided ? on_one_sided_pays : nullptr,
+		.linger = lingers ? on_linger : nullptr,
 		.qp_failed = on_qp_failed,
 	};
 }
 
-constinit const snic_host_ops Adapter::host_ops = make_host_ops(false);
-constinit const snic_host_ops Adapter::one_sided_ops = make_host_ops(true);
+constinit const snic_host_ops Adapter::host_ops[2][2] = {
+	{make_host_ops(false, false), make_host_ops(false, true)},
+	{make_host_ops(true, false), make_host_ops(true, true)},
+};
 
 Adapter::~Adapter() = default;
 
 int Adapter::create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32 window_bytes,
-			   port_clock *clock, bool one_sided)
+			   port_clock *clock, bool one_sided, bool lingers)
 {
 	const auto mac = device_mac(addr);
 	const snic_config cfg = device_config(mac.data(), max_qps, window_bytes);
@@ -91,7 +94,7 @@ int Adapter::create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32
 	/* push() on the data path must not allocate. */
 	deferred_.qpns.reserve(qpns_per_slot);
 	device_clock_ = clock;
-	dev_ = snic_dev_create(&cfg, one_sided ? &one_sided_ops : &host_ops,
+	dev_ = snic_dev_create(&cfg, &host_ops[one_sided][lingers],
 			       reinterpret_cast<snic_host *>(this), &dma_, clock);
 	if (!dev_)
 		return ENOMEM;
@@ -217,6 +220,11 @@ void Adapter::on_qp_failed(snic_host *host, u32 qpn)
 	of(host).qp_failed(qpn);
 }
 
+void Adapter::on_linger(snic_host *host, u32 qpn)
+{
+	of(host).linger(qpn);
+}
+
 void Adapter::push(QpList &list, u32 qpn) noexcept
 {
 	std::lock_guard hold(lists_lock_);
@@ -229,7 +237,7 @@ void Adapter::push(QpList &list, u32 qpn) noexcept
 
 bool Adapter::pop(QpList &list, u32 &qpn) noexcept
 {
-	/* Polls call this often: do not take the lock if the list is empty. */
+	/* The loops that empty a list end here, without the lock. */
 	if (!list.count.load())
 		return false;
 	std::lock_guard hold(lists_lock_);
@@ -256,15 +264,29 @@ void Adapter::settle() noexcept
 	interrupt();
 }
 
+void Adapter::remove(QpList &list, u32 qpn) noexcept
+{
+	std::lock_guard hold(lists_lock_);
+	const auto at = std::find(list.qpns.begin(), list.qpns.end(), qpn);
+
+	if (at == list.qpns.end())
+		return;
+	list.qpns.erase(at);
+	--list.count;
+}
+
 /* The model looks objects up under RCU: enter it once for the whole call. */
 void Adapter::kick_model(u32 qpn) noexcept
 {
+	/* The kick does what was deferred. */
+	if (deferred_.count.load())
+		remove(deferred_, qpn);
 	port_rcu_read_lock();
 	snic_qp_kick(dev_, qpn);
 	port_rcu_read_unlock();
 }
 
-void Adapter::run_deferred() noexcept
+void Adapter::run_all_deferred() noexcept
 {
 	u32 qpn;
 
@@ -279,7 +301,7 @@ void Adapter::run_deferred() noexcept
  * The handler of a vector runs in one thread at a time. A thread that finds it running leaves the
  * vector raised. The first thread clears the vector in running_ and then checks raised_ again.
  */
-void Adapter::interrupt() noexcept
+void Adapter::call_handlers() noexcept
 {
 	while (u32 raised = raised_.load() & ~running_.load()) {
 		for (; raised; raised &= raised - 1) {

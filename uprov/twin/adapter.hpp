@@ -13,6 +13,7 @@
 #include "core.hpp"
 #include "process_memory.hpp"
 #include "rendezvous.hpp"
+#include "short_lock.hpp"
 
 namespace sirdma::twin
 {
@@ -43,8 +44,8 @@ public:
 
 	/* A kick for QP @qpn. */
 	virtual void run_qp(u32 qpn) noexcept = 0;
-	/* A poll found no completion: receive packets. */
-	virtual void poll() noexcept = 0;
+	/* A poll found no completion: receive packets. Returns false if there was nothing to do. */
+	virtual bool poll() noexcept = 0;
 	/*
 	 * A poll found a completion. The application may exit soon, so acknowledgements must not
 	 * wait. @message: the completion may belong to a received message.
@@ -92,7 +93,7 @@ protected:
 	Adapter() = default;
 	/* @clock must outlive the device. Returns 0 or an errno. */
 	int create_device(const IpAddress &addr, uint32_t mtu, u32 max_qps, u32 window_bytes,
-			  port_clock *clock, bool one_sided = false);
+			  port_clock *clock, bool one_sided = false, bool lingers = false);
 	/* The owner calls this before the links that carry the device's packets are destroyed. */
 	void destroy_device() noexcept;
 
@@ -114,6 +115,8 @@ protected:
 	virtual bool one_sided(const snic_one_sided &) noexcept { return false; }
 	virtual bool one_sided_pays(const snic_one_sided &) noexcept { return false; }
 	virtual void qp_failed(u32 /* qpn */) noexcept {}
+	/* snic_host_ops.linger, if the adapter was created with that */
+	virtual void linger(u32 /* qpn */) noexcept {}
 
 	/* A list of QPs. The count is also read without the lock. */
 	struct QpList {
@@ -122,19 +125,30 @@ protected:
 	};
 	bool pop(QpList &list, u32 &qpn) noexcept;
 	void push(QpList &list, u32 qpn) noexcept;
+	void remove(QpList &list, u32 qpn) noexcept;
 	bool pending() noexcept;
 	void defer(u32 qpn) noexcept { push(deferred_, qpn); }
 	void kick_model(u32 qpn) noexcept;
-	/* The two parts of settle(). */
-	void run_deferred() noexcept;
-	void interrupt() noexcept;
+	/* The two parts of settle(). Polls call them often, and usually there is nothing to do. */
+	bool run_deferred() noexcept
+	{
+		if (!deferred_.count.load()) [[likely]]
+			return false;
+		run_all_deferred();
+		return true;
+	}
+	void interrupt() noexcept
+	{
+		if (raised_.load()) [[unlikely]]
+			call_handlers();
+	}
 	/* The model raised interrupt @vector: the next interrupt() calls its handler. */
 	void raise(u32 vector) noexcept;
 
 	IpAddress addr_;
 	uint32_t mtu_ = 0;
 	snic_dev *dev_ = nullptr;
-	std::mutex lists_lock_; /* protects lists of QPs */
+	ShortLock lists_lock_; /* protects lists of QPs */
 
 private:
 	struct Bus : sirdma_bus {
@@ -162,6 +176,8 @@ private:
 	static void bus_irq_free(sirdma_bus *bus, u32 vector);
 	static const sirdma_bus_ops bus_ops;
 
+	void run_all_deferred() noexcept;
+	void call_handlers() noexcept;
 	void call_handler(u32 vector) noexcept;
 
 	static void on_irq(snic_host *host, u32 vector);
@@ -173,10 +189,10 @@ private:
 	static bool on_one_sided(snic_host *host, const snic_one_sided *request);
 	static bool on_one_sided_pays(snic_host *host, const snic_one_sided *request);
 	static void on_qp_failed(snic_host *host, u32 qpn);
-	static constexpr snic_host_ops make_host_ops(bool one_sided) noexcept;
+	static void on_linger(snic_host *host, u32 qpn);
+	static constexpr snic_host_ops make_host_ops(bool one_sided, bool lingers) noexcept;
 
-	static const snic_host_ops host_ops;
-	static const snic_host_ops one_sided_ops;
+	static const snic_host_ops host_ops[2][2]; /* [one_sided][lingers] */
 
 	uint8_t mac_[6]{};
 	port_clock *device_clock_ = nullptr;

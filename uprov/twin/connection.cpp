@@ -27,12 +27,16 @@ constexpr size_t copy_max = 16 << 10;
  * is four of these: while the reader copies one, 16 us at 16 GB/s, the next one is there, and the
  * acknowledgements of two others may be under way.
  */
-constexpr snic_limits by_reference_limits = {.burst = SNIC_BURST_BYTES, .window = 1 << 20};
+constexpr snic_limits by_reference_limits = {
+	.burst = SNIC_BURST_BYTES, .window = 1 << 20, .near = false};
 /*
- * The reader returns room to the writer in parts of this size. Sizes from a 64th of the ring to all
- * of it make no difference.
+ * The reader returns room to the writer in parts of this size, and the last part when nothing comes any more.
+ * Returning room takes the cache line from the writer, who reads it when it publishes. Sizes from a 64th of the
+ * ring to all of it make no difference. A record of any length must fit beside what was not returned.
  */
 constexpr size_t release_bytes = ring_bytes / 8;
+
+static_assert(record_size(ring_record_max) + ring_align + release_bytes <= ring_bytes);
 /*
  * Records are published together, up to this many bytes. For messages of 8 KiB, publishing each
  * record alone gives 0.95 of the bandwidth, and publishing 64 KiB at once gives 0.92.
@@ -239,6 +243,7 @@ bool Connection::take_packets(const RecordHead &record, uint8_t *data, PacketSin
 	if (!take_super(record, data, super))
 		return false;
 	received_under_ = super.head.lease;
+	unreleased_reference_ = unreleased_reference_ || received_under_;
 	/*
 	 * The first payload is copied. After it, accept references if the sender's memory is
 	 * readable.
@@ -269,9 +274,9 @@ bool Connection::take(const IpAddress &addr, const RecordHead &head, uint8_t *da
 	}
 }
 
-/* Return room to the writer, and wake the writer if it waits for room. */
 void Connection::release() noexcept
 {
+	unreleased_reference_ = false;
 	if (in_.release() && out_.must_wake())
 		wake();
 }
@@ -299,7 +304,9 @@ u32 Connection::receive(const IpAddress &addr, PacketSink &sink, u32 share) noex
 	if (!n)
 		return 0;
 	sink.end_batch();
-	release();
+	/* Lease::finish() waits until the records that refer to the lease are read. */
+	if (unreleased_reference_)
+		release();
 	return n;
 }
 

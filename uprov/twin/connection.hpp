@@ -7,13 +7,12 @@
  */
 #pragma once
 
-#include <mutex>
-
 #include "lease.hpp"
 #include "no_cancel.hpp"
 #include "one_sided.hpp"
 #include "payload_choice.hpp"
 #include "record.hpp"
+#include "short_lock.hpp"
 
 namespace sirdma::twin
 {
@@ -109,8 +108,14 @@ public:
 	 * they cannot be read any more: the contents of @to are undefined then.
 	 */
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept;
+	/* Return all room to the writer, and wake the writer if it waits for room. */
+	void release() noexcept;
 	/* See RingReader. */
-	void fall_asleep() noexcept { in_.fall_asleep(); }
+	void fall_asleep() noexcept
+	{
+		release();
+		in_.fall_asleep();
+	}
 	void wake_up() noexcept { in_.wake_up(); }
 
 private:
@@ -121,22 +126,22 @@ private:
 	void deliver(const SuperRecord &super, bool more, PacketSink &sink) noexcept;
 	void take_kinds(uint32_t kinds) noexcept;
 	void take_references() noexcept;
-	void release() noexcept;
 
 	Fd sock_;
 	RingPair rings_;
 	RingReader in_;
 	LeaseReader leased_; /* reader of the neighbour's memory */
 	PayloadChoice choice_;
+	uint64_t received_under_ = 0; /* lease number of the packet that is being received */
+	bool unreleased_reference_ = false; /* a packet by reference was received since release() */
 	/* Of threads that post: apart from what the receiver writes. */
 	alignas(64) std::atomic<u32> users_{1};
 	Access access_;
 	Grant grant_;
-	uint64_t received_under_ = 0; /* lease number of the packet that is being received */
 	bool supers_ = false;
 	std::atomic<bool> broken_{false};
 
-	std::mutex tx_lock_; /* protects the members below; of the lease: its references */
+	ShortLock tx_lock_; /* protects the members below; of the lease: its references */
 	RingWriter out_;
 	uint64_t seen_tail_ = 0; /* position of the ring when trim() was called last */
 	u64 full_since_ = 0; /* time when the ring became full; 0: it is not full */

@@ -43,10 +43,8 @@ int twin_poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc) noexcept
 
 	int n = poll_cq(cq, num_entries, wc);
 
-	if (!n) {
-		device.nic->poll();
+	if (!n && device.nic->poll())
 		n = poll_cq(cq, num_entries, wc);
-	}
 	if (n)
 		device.nic->found(std::any_of(wc, wc + std::max(n, 0), [](const ibv_wc &done) {
 			return done.opcode & IBV_WC_RECV;
@@ -64,10 +62,8 @@ int twin_start_poll(ibv_cq_ex *cq, ibv_poll_cq_attr *attr)
 
 	int err = start(cq, attr);
 
-	if (err == ENOENT) {
-		device.nic->poll();
+	if (err == ENOENT && device.nic->poll())
 		err = start(cq, attr);
-	}
 	if (!err)
 		device.nic->found(true);
 	return err;

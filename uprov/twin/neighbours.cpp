@@ -368,8 +368,11 @@ u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 
 		n += got;
 		c.quiet = got ? 0 : c.quiet + 1;
-		if (c.quiet > quiet_max)
+		if (c.quiet > quiet_max) {
+			/* Return the last part of the room too, so that the writer can trim(). */
+			c.release();
 			std::swap(readers_[i--], readers_[--busy_]);
+		}
 	}
 	/* What came from others is work enough for this call. */
 	if (!n && readers_.size() - busy_ > 1) {

@@ -12,6 +12,7 @@
 
 #include "cm/service.hpp"
 #include "next_hop.hpp"
+#include "ticks.hpp"
 
 namespace sirdma::twin
 {
@@ -31,12 +32,14 @@ constexpr u64 polls_before_yield = 64;
 constexpr u32 clock_seldom = 16;
 /*
  * After port_hot polls without datagrams only one poll in port_seldom reads the port, since that is a
- * system call. A round trip over shared memory takes 1.07 us if each poll reads it, 0.60 us if one in
- * 8 does, 0.48 us with 64 and 0.45 us with 512. Values of port_hot from 16 to 4,096 make no
- * difference, over UDP as well.
+ * system call; and after port_cold polls only if port_pause_us have passed. A round trip over shared memory
+ * takes 1.07 us if each poll reads it, 0.60 us if one in 8 does, 0.48 us with 64 and 0.45 us with 512.
+ * Values of port_hot from 16 to 4,096 make no difference, over UDP as well.
  */
 constexpr u32 port_hot = 256;
 constexpr u32 port_seldom = 64;
+constexpr u32 port_cold = 1 << 16;
+constexpr u64 port_pause_us = 20;
 /*
  * Window of a QP, bytes. The receiver's socket buffer should hold it, for which Linux allows 212,992
  * bytes by default.
@@ -185,13 +188,14 @@ int Nic::start(const Config &config)
 
 	mtu_ = config.mtu ? config.mtu : found ? found : 1500;
 	stalled_.qpns.reserve(qpns_per_slot);
+	lingering_.qpns.reserve(qpns_per_slot);
 	scratch_ = std::make_unique<std::atomic<TxScratch *>[]>(port_nr_cpus());
 	clock_ = port_clock_create(false);
 	if (!clock_)
 		return ENOMEM;
 
-	if (const int err =
-		    create_device(addr_, mtu_, num_qpns, window_bytes, clock_, table_ != nullptr))
+	if (const int err = create_device(addr_, mtu_, num_qpns, window_bytes, clock_,
+					  table_ != nullptr, true))
 		return err;
 	batch_.dev = dev_;
 
@@ -252,6 +256,8 @@ u32 Nic::send(snic_burst &burst) noexcept
 	u32 sent = burst.npkts;
 
 	if (kind_ != LinkKind::udp && neighbours_->transmit(burst, sent)) {
+		/* One-sided access begins when all is acknowledged. */
+		burst.next.near = !table_;
 		if (pcap_) [[unlikely]]
 			sender_->record(burst, scratch());
 	} else if (kind_ != LinkKind::shm || sirdma_ip_is_multicast(&burst.flow->dst_ip)) {
@@ -323,7 +329,19 @@ void Nic::flush() noexcept
 bool Nic::owes() noexcept
 {
 	smp_mb();
-	return pending() || sender_->holding();
+	return pending() || sender_->holding() || lingering_.count.load();
+}
+
+/* Nothing more comes, or the process may end. */
+void Nic::acknowledge_lingering() noexcept
+{
+	u32 qpn;
+
+	for (u32 left = lingering_.count.load(); left && pop(lingering_, qpn); --left) {
+		port_rcu_read_lock();
+		snic_qp_acknowledge(dev_, qpn);
+		port_rcu_read_unlock();
+	}
 }
 
 u64 Nic::stat(sirdma_stat id) noexcept
@@ -608,6 +626,24 @@ void Nic::finish_references() noexcept
 	neighbours_->finish_leases();
 }
 
+/* Does a poller look at the port, although it knows of no datagram? */
+bool Nic::port_is_next() noexcept
+{
+	if (port_idle_ < port_hot)
+		return true;
+	if (port_idle_ % port_seldom)
+		return false;
+	if (port_idle_ < port_cold)
+		return true;
+
+	const u64 now = ticks();
+
+	if (now - port_looked_at_ < port_pause_us * ticks_per_us())
+		return false;
+	port_looked_at_ = now;
+	return true;
+}
+
 /*
  * Receive a share of the packets that came. Returns the number of datagrams and records. Reading
  * UDP sockets takes system calls: while only neighbours send, they are read from time to time,
@@ -619,8 +655,7 @@ u32 Nic::receive(bool all, bool due) noexcept
 	u32 got = neighbours_->receive(*this, all || due), from_port = 0;
 	UdpReceiver *port = port_->receiver();
 
-	if (all || (due && !got) || neighbours_->unused() || port_idle_ < port_hot ||
-	    port_idle_ % port_seldom == 0) {
+	if (all || (due && !got) || neighbours_->unused() || port_is_next()) {
 		if (port && !port_->succeeded()) {
 			from_port = port->receive(*this);
 			if (from_port)
@@ -637,12 +672,15 @@ u32 Nic::receive(bool all, bool due) noexcept
 	return got;
 }
 
-/* Do the work that waits, once: for the helper (@all) or for a poller. */
-void Nic::serve(bool all) noexcept
+/*
+ * Do the work that waits, once: for the helper (@all) or for a poller. Returns true if it did work that may
+ * have made a completion.
+ */
+bool Nic::serve(bool all) noexcept
 {
+	bool worked = run_deferred();
 	u32 qpn;
 
-	run_deferred();
 	/* Send the acknowledgement that the previous call held back. */
 	flush();
 	/* The helper knows that there is work: it waits for the lock. */
@@ -664,35 +702,42 @@ void Nic::serve(bool all) noexcept
 		receiving.unlock();
 		if (got)
 			helper_.count_arrival();
+		worked = worked || got || fire;
 		if (fire) {
 			port_clock_run(clock_, now);
 			/* Do the work of the timers before that of other threads. */
 			run_deferred();
 		}
 	}
-	for (u32 stalled = stalled_.count.load(); stalled && pop(stalled_, qpn); --stalled)
+	for (u32 stalled = stalled_.count.load(); stalled && pop(stalled_, qpn); --stalled) {
 		snic_tx_resume(dev_, qpn);
+		worked = true;
+	}
+	if (all) [[unlikely]]
+		acknowledge_lingering();
 	if (all || !helper_.away()) {
-		run_deferred();
+		worked = run_deferred() || worked;
 		flush();
 	}
 	interrupt();
+	return worked;
 }
 
-void Nic::poll() noexcept
+bool Nic::poll() noexcept
 {
 	if (!can_work()) [[unlikely]]
-		return;
+		return false;
 	helper_.count_poll();
 	note_poll();
 
 	const u64 before = helper_.arrivals();
+	bool worked;
 
 	helper_.enter_call();
 	{
 		const MayAccess may_access(*this);
 
-		serve(false);
+		worked = serve(false);
 	}
 	helper_.leave_call();
 	helper_.timers_armed();
@@ -703,11 +748,11 @@ void Nic::poll() noexcept
 	 */
 	if (helper_.arrivals() != before) {
 		helper_.note_busy();
-		return;
-	}
-
-	if (helper_.idle_polls() > polls_before_yield)
+	} else if (helper_.idle_polls() > polls_before_yield) {
+		acknowledge_lingering();
 		sched_yield();
+	}
+	return worked;
 }
 
 /*
@@ -722,6 +767,8 @@ void Nic::found(bool message) noexcept
 		return;
 	/* The completion is visible before the helper that received the message has finished. */
 	helper_.wait_served();
+	if (lingering_.count.load() && can_work()) [[unlikely]]
+		acknowledge_lingering();
 	if ((pending() || sender_->holding()) && can_work()) {
 		settle();
 		helper_.timers_armed();

@@ -60,7 +60,7 @@ public:
 
 	u64 stat(sirdma_stat id) noexcept override;
 	void run_qp(u32 qpn) noexcept override;
-	void poll() noexcept override;
+	bool poll() noexcept override;
 	void found(bool message) noexcept override;
 	void expect_event() noexcept override;
 	void expect_datagrams() noexcept override;
@@ -115,8 +115,11 @@ private:
 	void wake_up() noexcept override;
 	void manage(bool readable) noexcept override;
 	void help() noexcept override;
-	void serve(bool all) noexcept;
+	void linger(u32 qpn) noexcept override { push(lingering_, qpn); }
+	void acknowledge_lingering() noexcept;
+	bool serve(bool all) noexcept;
 	bool owes() noexcept;
+	bool port_is_next() noexcept;
 	u32 receive(bool all, bool due) noexcept;
 	void deliver(const Path &path, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept;
 	void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
@@ -176,7 +179,7 @@ private:
 	std::atomic<u32> management_psn_{0};
 	std::unique_ptr<std::atomic<TxScratch *>[]> scratch_; /* index: port_cpu() */
 
-	std::mutex rx_lock_; /* one receiver at a time keeps the order; protects the members below */
+	ShortLock rx_lock_; /* one receiver at a time keeps the order; protects the members below */
 	std::unique_ptr<Groups> groups_;
 	std::atomic<u64> group_overruns_{0}; /* value that was last read under rx_lock_ */
 	std::unique_ptr<Faults> faults_;
@@ -184,6 +187,7 @@ private:
 	IdFilter ids_;
 	bool ids_count_ = true; /* the sender numbered the segments that came together */
 	u32 port_idle_ = 0; /* number of receive calls since the last datagram */
+	u64 port_looked_at_ = 0; /* ticks() */
 	u32 polls_to_clock_ = 0;
 	TimerHold timers_;
 	bool polled_ = false; /* a poller receives, not the helper */
@@ -194,6 +198,7 @@ private:
 	std::atomic<u64> seen_polls_{0}; /* polls when the helper fell asleep last */
 
 	QpList stalled_; /* QPs for which the socket had no room; protected by lists_lock_ */
+	QpList lingering_; /* QPs that have received what nobody wants acknowledged soon */
 
 	Helper helper_{*this}; /* stopped before the members above are destroyed */
 };
