@@ -56,13 +56,13 @@ struct snic_tx_pkt {
 /* What the host says of the path to a peer. */
 struct snic_limits {
 	u32 burst; /* payload of a burst, bytes: that of one packet .. SNIC_BURST_BYTES; 0: the default */
-	u32 window; /* bytes that may be unacknowledged; 0: the default */
+	u32 window : 31; /* bytes that may be unacknowledged; 0: the default */
 	/*
 	 * The peer is near and idles with us: packets get lost with it only, and it acknowledges what it was
 	 * not asked to when nothing more comes (snic_host_ops.linger()). Only with PORT_WIRE_IN_MEMORY. One-sided
 	 * execution has to wait for such acknowledgements.
 	 */
-	bool near;
+	u32 near : 1;
 };
 
 struct snic_burst {

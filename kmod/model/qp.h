@@ -131,6 +131,7 @@ struct snic_req {
 	u64 deadline; /* end of the ACK timeout, or of the wait */
 	u64 one_sided_note; /* of the host, see struct snic_one_sided */
 	const void *executes; /* identifies the execution that SNIC_WAIT_HOST waits for */
+	u32 nak_psn; /* PSN that the kept NAK refused */
 	u32 fail_vendor;
 	u16 fail_minor;
 	u8 retry_left;
@@ -146,18 +147,17 @@ struct snic_req {
 	bool failed; /* a message is SNIC_OUT_FAILED: no other message starts */
 	u8 wait; /* enum snic_req_wait */
 	u8 absent_waits; /* how often the requester has waited for absent_psn */
-	bool repeats_last; /* see snic_req_request_ack() */
-	bool restarted; /* retransmitting: una has not moved since the loss was detected */
+	bool repeats_last : 1; /* see snic_req_request_ack() */
+	bool restarted : 1; /* retransmitting: una has not moved since the loss was detected */
 	bool awake; /* need_kick is 0: a post needs no kick */
 	bool local_done; /* a local operation is done, so later messages may start */
 	bool inv_wait; /* out[head] is acknowledged, but waits for an invalidation */
-	bool answers_dropped; /* answers were dropped: their requests have to be repeated */
-	bool nak_kept; /* a dropped answer was the NAK nak_code, by which the peer failed */
+	bool answers_dropped : 1; /* answers were dropped: their requests have to be repeated */
+	bool nak_kept : 1; /* a dropped answer was the NAK nak_code, by which the peer failed */
 	u8 nak_code;
 	u8 fast_regs; /* FAST_REGs that this burst executed */
 	u8 one_sided_skip; /* requests to send before one-sided execution is tried again (one_sided.c) */
 	u8 one_sided_pause; /* value of one_sided_skip after the last refusal; 0: the host did not refuse */
-	u32 nak_psn; /* PSN that the kept NAK refused */
 	struct snic_sqe sqe; /* WQE of out[cur], which is being sent */
 	struct snic_sqe rd_sqe; /* WQE of out[head]: READ, atomic or key operation (key_op.h) */
 	struct snic_out out[SNIC_OUT_MSGS];
@@ -198,8 +198,8 @@ struct snic_resp {
 	};
 	u32 wr_left; /* bytes of the WRITE that are not placed yet */
 	u32 wr_total;
-	u64 wr_va;
 	u32 rd_tail; /* rd[] index of the next READ or atomic, free-running */
+	u64 wr_va;
 	u32 rd_pending; /* entries of rd[] that are pending */
 	u32 rd_new; /* PSN of the first response that was never sent, while an entry is pending */
 	u32 fail_ae; /* event that reports the failure, enum sirdma_ae_code */
@@ -212,8 +212,8 @@ struct snic_resp {
 	bool fatal; /* the NAK that is due is the last packet; the QP fails then */
 	bool rqe_valid; /* rqe was fetched and has not completed */
 	bool absent; /* memory of the next READ is absent: wait as rd_absent() says */
-	bool unacked; /* a message was received since the last acknowledgement, which did not ask for one */
-	bool lingers; /* the host will call snic_qp_acknowledge() */
+	bool unacked : 1; /* a message was received since the last acknowledgement, which did not ask for one */
+	bool lingers : 1; /* the host will call snic_qp_acknowledge() */
 	bool comm_est; /* the communication established event was raised */
 	bool inv_wait; /* a SEND with invalidate completes when its key is invalid; drop packets */
 	bool inv_started; /* the invalidation is under way; else it waits for earlier READs */
@@ -232,6 +232,7 @@ struct snic_qp {
 	struct snic_obj obj;
 	const struct snic_transport *transport;
 	struct port_lock lock;
+	u32 sq_quanta;
 	struct snic_dev *dev;
 	struct snic_cq *send_cq;
 	struct snic_cq *recv_cq; /* of an XRC target: see xrc.h */
@@ -245,7 +246,6 @@ struct snic_qp {
 	struct snic_srq *srq; /* NULL: a receive queue of its own, or an XRC target (xrc.h) */
 	struct snic_srq_share srq_share; /* protected by the lock of srq */
 	struct snic_rq own_rq;
-	u32 sq_quanta;
 	u32 pd; /* of an XRC target: see xrc.h */
 	u32 recv_pd; /* PD of the memory that receive WQEs name */
 	u8 type; /* enum sirdma_qp_type */
