@@ -477,8 +477,7 @@ static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, 
 
 bool snic_resp_add_ack(struct snic_tx *tx)
 {
-	struct snic_resp *resp = &tx->qp->resp;
-
+	const struct snic_resp *resp = &tx->qp->resp;
 	const struct snic_burst *burst = tx->burst;
 
 	if (!snic_tx_room(tx) || tx->bytes > SNIC_WIN_SMALL ||

@@ -208,7 +208,7 @@ static bool rx_addressed(u32 qpn, const struct sirdma_ip *dst)
 	return sirdma_ip_is_multicast(dst) == (qpn == SIRDMA_MCAST_QPN);
 }
 
-/* Receive @rx if it needs few decisions (small.h). */
+/* Receive @rx if it has a fast path (small.h). */
 static bool rx_small(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 {
 	enum snic_small kind;
