@@ -87,15 +87,14 @@ static enum snic_recv_verdict atomic_find(struct snic_qp *qp, const struct snic_
 		return atomic_refused(qp, ae);
 	/* The address in a zero-based region may be aligned while its memory is not. */
 	if (snic_mr_may_fault(mr)) {
-		word->p = NULL;
-		word->addr = snic_mr_addr(mr, pkt->va);
+		*word = (struct atomic_word){.addr = snic_mr_addr(mr, pkt->va)};
 		return word->addr % SIRDMA_ATOMIC_LEN ? SNIC_RECV_NAK_INVALID : SNIC_RECV_DONE;
 	}
 	mem = snic_mr_run(qp->dev, mr, pkt->va, SIRDMA_ATOMIC_LEN, &run);
 	if (unlikely(mem != SNIC_MEM_OK))
 		return atomic_refused(qp, snic_prq_missed(qp, SNIC_RESPONDER, mr, pkt->va,
 							  SIRDMA_ATOMIC_LEN, mem));
-	word->p = (u64 *)(run.ptr + (pkt->va - run.va));
+	*word = (struct atomic_word){.p = (u64 *)(run.ptr + (pkt->va - run.va))};
 	return (uintptr_t)word->p % SIRDMA_ATOMIC_LEN ? SNIC_RECV_NAK_INVALID : SNIC_RECV_DONE;
 }
 
