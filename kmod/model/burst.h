@@ -46,11 +46,12 @@ struct snic_flow {
 struct snic_tx_pkt {
 	union {
 		struct sirdma_bth bth;
-		u8 hdr[SNIC_MAX_HDR]; /* BTH and extended headers, pad count set */
+		/* BTH and extended headers, pad count set; then a short payload (snic_pkt_short_payload()) */
+		u8 hdr[SNIC_MAX_HDR];
 	};
-	u8 hdr_len;
+	u8 hdr_len; /* of all that hdr has */
 	u8 pad; /* bytes of zero padding after the payload, 0..3 */
-	u16 payload_len;
+	u16 payload_len; /* payload in the scatter list */
 };
 
 /* What the host says of the path to a peer. */

@@ -157,6 +157,17 @@ static inline void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 
 	snic_pkt_append(pkt, &reth, sizeof(reth));
 }
 
+/*
+ * Append a payload of @len bytes, up to eight, to the headers, after the last of them: @data has them in its first bytes.
+ * The packet then has no payload in the scatter list of its burst.
+ */
+static inline void snic_pkt_short_payload(struct snic_tx_pkt *pkt, __le64 data, u32 len)
+{
+	__builtin_memcpy(pkt->hdr + pkt->hdr_len, &data, sizeof(data));
+	pkt->hdr_len += (u8)len;
+	pkt->payload_len = 0;
+}
+
 void snic_pkt_deth(struct snic_tx_pkt *pkt, u32 qkey, u32 src_qpn);
 void snic_pkt_xrceth(struct snic_tx_pkt *pkt, u32 srqn);
 void snic_pkt_feth(struct snic_tx_pkt *pkt, u32 flush);

@@ -5,7 +5,9 @@
  */
 #include "frame.h"
 #include "mcast.h"
+#include "responder.h"
 #include "small.h"
+#include "stream.h"
 #include "super.h"
 #include "transport.h"
 
@@ -123,6 +125,8 @@ void snic_rx_batch_end(struct snic_rx_batch *batch)
 
 	if (!qp)
 		return;
+	if (PORT_WIRE_IN_MEMORY)
+		batch->stream.len = 0;
 	if (batch->frames) {
 		snic_stat_add(batch->dev, SIRDMA_STAT_RX_PKTS, batch->frames);
 		snic_stat_add(batch->dev, SIRDMA_STAT_RX_BYTES, batch->frame_bytes);
@@ -208,6 +212,14 @@ static bool rx_addressed(u32 qpn, const struct sirdma_ip *dst)
 	return sirdma_ip_is_multicast(dst) == (qpn == SIRDMA_MCAST_QPN);
 }
 
+static void rx_count_small(struct snic_rx_batch *batch, u32 pkts, u32 frame_bytes, u32 bytes)
+{
+	batch->frames += pkts;
+	batch->frame_bytes += frame_bytes;
+	batch->pkts += pkts;
+	batch->bytes += bytes;
+}
+
 /* Receive @rx if it has a fast path (small.h). */
 static bool rx_small(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 {
@@ -227,16 +239,13 @@ static bool rx_small(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 	if (!qp)
 		return false;
 	if (kind == SNIC_SMALL_WRITE) {
-		bytes = snic_small_write(qp, rx);
+		bytes = snic_small_write(batch, rx);
 		if (!bytes)
 			return false;
 	} else if (!snic_small_ack(qp, rx)) {
 		return false;
 	}
-	batch->frames++;
-	batch->frame_bytes += rx->len + snic_frame_hlen(rx->is_v4, rx->vlan_id != 0);
-	batch->pkts++;
-	batch->bytes += bytes;
+	rx_count_small(batch, 1, rx->len + snic_frame_hlen(rx->is_v4, rx->vlan_id != 0), bytes);
 	snic_reliable_rx_done(qp, kind == SNIC_SMALL_ACK, rx->more);
 	return true;
 }
@@ -246,6 +255,8 @@ void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx
 	struct snic_pkt pkt __uninitialized;
 	enum sirdma_stat why;
 
+	if (PORT_WIRE_IN_MEMORY)
+		batch->stream.len = 0;
 	if (rx_small(batch, rx))
 		return;
 	if (!snic_pkt_parse(rx, &pkt, &why))
@@ -256,6 +267,41 @@ void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx
 		rx_to_group(batch, &pkt, rx);
 	else
 		rx_to_qp(batch, pkt.qpn, &pkt, rx, false);
+}
+
+/* @n packets of the batch's stream were received. */
+static void rx_streamed(struct snic_rx_batch *batch, u32 n, bool more)
+{
+	const struct snic_rx_stream *stream = &batch->stream;
+
+	rx_count_small(batch, n, n * (stream->len + stream->hlen), n * stream->payload_len);
+	if (snic_resp_pending(batch->qp) || batch->qp->resp.owed)
+		snic_reliable_rx_done(batch->qp, false, more);
+}
+
+bool snic_rx_batch_next(struct snic_rx_batch *batch, const u8 *data, u32 len, u8 traffic_class,
+			bool more)
+{
+	if (len != batch->stream.len ||
+	    traffic_class != batch->stream.traffic_class || !rx_batch_has_room(batch) ||
+	    !snic_small_next(batch, data))
+		return false;
+	rx_streamed(batch, 1, more);
+	return true;
+}
+
+u32 snic_rx_batch_stream(struct snic_rx_batch *batch, const struct snic_stream *stream,
+			 u8 traffic_class, bool more)
+{
+	u32 n;
+
+	if (!batch->stream.len ||
+	    traffic_class != batch->stream.traffic_class || !rx_batch_has_room(batch))
+		return 0;
+	n = snic_small_stream(batch, stream, RX_BATCH_PKTS - batch->pkts);
+	if (n)
+		rx_streamed(batch, n, more || n < stream->count);
+	return n;
 }
 
 bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *rx)

@@ -420,12 +420,37 @@ static bool send_done(struct snic_qp *qp)
 	       snic_qp_complete_send(qp, &out, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 }
 
+/* Complete the oldest messages that are plain, as far as they are acknowledged. */
+static void send_done_plain(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+	const struct snic_out *out;
+	u32 slot;
+
+	for (slot = req->head; slot != req->tail; slot++) {
+		out = snic_out_at(req, slot);
+		/* The host may have executed it, or it may have failed when it was to be repeated. */
+		if ((out->flags & ~SNIC_OUT_POLARITY) != SNIC_OUT_PLAIN || out->psn == req->una)
+			break;
+	}
+	if (slot == req->head)
+		return;
+	/* As in send_done(). */
+	if (req->cur - req->head < slot - req->head)
+		req->cur = slot;
+	req->head = slot;
+	req->last_signaled = false;
+}
+
 bool snic_send_retire(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
 	struct snic_out *out;
 
-	while (req->head != req->tail) {
+	for (;;) {
+		send_done_plain(qp);
+		if (req->head == req->tail)
+			break;
 		out = snic_out_at(req, req->head);
 		if (out->flags & SNIC_OUT_FAILED) {
 			snic_send_fail_oldest(qp, req->fail_minor, req->fail_vendor);

@@ -3,8 +3,10 @@
 #include "small.h"
 
 #include "completer.h"
+#include "frame.h"
 #include "requester.h"
 #include "responder.h"
+#include "stream.h"
 #include "transport.h"
 #include "window.h"
 
@@ -27,17 +29,11 @@ static bool small_may_begin(const struct snic_tx *tx)
 	       !snic_dev_ops(qp->dev)->one_sided;
 }
 
-/* The payload of a WQE of one quantum. NULL: it is not small, or not in the run of the burst. */
-static u8 *small_payload(const struct snic_tx *tx, struct sirdma_wqe *wqe, u64 hdr, bool polarity,
-			 u32 *len)
+/* The payload of a WQE of one quantum without inline data. NULL: it is not small, or not in the run of the burst. */
+static u8 *small_payload(const struct snic_tx *tx, struct sirdma_wqe *wqe, bool polarity, u32 *len)
 {
-	u64 stag;
+	u64 stag = le64_to_cpu(READ_ONCE(wqe->frag_stag));
 
-	if (hdr & SIRDMA_WQE_INLINE) {
-		*len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
-		return *len - 1 < SIRDMA_INLINE_FIRST ? (u8 *)&wqe->frag_stag : NULL;
-	}
-	stag = le64_to_cpu(READ_ONCE(wqe->frag_stag));
 	*len = (u32)SIRDMA_GET(SIRDMA_FRAG_LEN, stag);
 	if (*len > SNIC_WIN_SMALL || !!(stag & SIRDMA_FRAG_VALID) != polarity ||
 	    (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, stag) != tx->run_stag)
@@ -58,7 +54,7 @@ static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 	out->op = (u8)SIRDMA_GET(SIRDMA_WQE_OPCODE, hdr);
 	out->flags = (u8)((hdr & SIRDMA_WQE_SIGCOMPL || qp->queue_flags & SIRDMA_QPC_SIG_ALL ?
 				   SNIC_OUT_SIGNALED :
-				   0) |
+				   SNIC_OUT_PLAIN) |
 			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
 	if (PORT_WIRE_IN_MEMORY)
 		tx->needs_ack |= (out->flags & SNIC_OUT_SIGNALED) || out->op != SIRDMA_OP_WRITE;
@@ -67,6 +63,54 @@ static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 	req->psn = snic_psn_add(req->psn, 1);
 	req->nxt = req->psn;
 	snic_send_advance(qp, 1);
+}
+
+/*
+ * The WQE @wqe at the end of the burst had @hdr and inline data. Append those behind it that have the same header, up to
+ * @max and the end of the page: all but PSN, address and payload is as before. Returns their number.
+ */
+static u32 small_repeat(struct snic_tx *tx, const struct sirdma_wqe *wqe, __le64 hdr, bool write,
+			u32 max)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_req *req = &qp->req;
+	struct snic_tx_pkt *pkt = &tx->burst->pkts[tx->burst->npkts - 1];
+	struct snic_out out = *snic_out_at(req, req->tail - 1);
+	const u32 at = pkt->hdr_len - out.len; /* of the payload */
+	const u32 in_page = SIRDMA_PAGE_SIZE / SIRDMA_QUANTUM;
+	__le64 data;
+	__be64 va;
+	u32 n;
+
+	/* At the end of a page, and of the ring, snic_small_fill() looks where it goes on. */
+	max = min(max, (in_page - req->sq_idx % in_page) % in_page);
+	max = min(max, qp->sq_quanta - req->sq_idx);
+	for (n = 0; n < max; n++) {
+		wqe++;
+		if (READ_ONCE(wqe->hdr) != hdr)
+			break;
+		smp_rmb(); /* as in snic_small_fill() */
+		out.psn = snic_psn_add(out.psn, 1);
+		out.idx++;
+		*snic_out_at(req, req->tail + n) = out;
+		pkt[1] = pkt[0];
+		pkt++;
+		pkt->bth.apsn = cpu_to_be32(out.psn);
+		if (write) {
+			va = cpu_to_be64(le64_to_cpu(READ_ONCE(wqe->remote)));
+			__builtin_memcpy(pkt->hdr + sizeof(struct sirdma_bth), &va, sizeof(va));
+		}
+		data = READ_ONCE(wqe->frag_stag);
+		__builtin_memcpy(pkt->hdr + at, &data, sizeof(data));
+		snic_req_added(req, pkt);
+	}
+	tx->burst->npkts += n;
+	req->tail += n;
+	req->cur = req->tail;
+	req->psn = snic_psn_add(out.psn, 1);
+	req->nxt = req->psn;
+	snic_send_advance(qp, n);
+	return n;
 }
 
 enum snic_send_stop snic_small_fill(struct snic_tx *tx)
@@ -78,9 +122,9 @@ enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 	struct snic_tx_pkt *pkt;
 	struct sirdma_wqe *wqe;
 	u32 left, len;
-	u8 *payload;
+	u8 *payload = NULL;
 	u64 hdr, remote;
-	bool write;
+	bool write, is_inline;
 
 	if (!small_may_begin(tx))
 		return SNIC_SEND_NEXT;
@@ -101,13 +145,20 @@ enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 		if (!(write || (hdr & SMALL_KIND) == SMALL_SEND))
 			break;
 		smp_rmb(); /* this barrier pairs with the poster's barrier before the header */
-		payload = small_payload(tx, wqe, hdr, req->sq_polarity, &len);
-		if (!payload || snic_tx_bytes_room(tx) < len)
-			break;
+		is_inline = hdr & SIRDMA_WQE_INLINE;
+		if (is_inline) {
+			len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
+			if (len - 1 >= SIRDMA_INLINE_FIRST)
+				break;
+		} else {
+			payload = small_payload(tx, wqe, req->sq_polarity, &len);
+			if (!payload || snic_tx_bytes_room(tx) < len)
+				break;
+		}
 		if (!snic_tx_ready(tx))
 			return SNIC_SEND_STALLED;
 		remote = le64_to_cpu(READ_ONCE(wqe->remote));
-		if (!snic_tx_seg(tx, payload, len))
+		if (!is_inline && !snic_tx_seg(tx, payload, len))
 			break;
 		pkt = snic_tx_packet(tx);
 		snic_pkt_bth(pkt,
@@ -115,8 +166,12 @@ enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 			     pkey, dest_qpn, req->psn, len);
 		if (write)
 			snic_pkt_reth(pkt, remote, (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr), len);
+		if (is_inline)
+			snic_pkt_short_payload(pkt, READ_ONCE(wqe->frag_stag), len);
 		small_push(tx, hdr, len);
 		snic_req_added(req, pkt);
+		if (is_inline && left > 1 && req->sq_idx)
+			left -= small_repeat(tx, wqe, cpu_to_le64(hdr), write, left - 1);
 	}
 	return SNIC_SEND_NEXT;
 }
@@ -193,12 +248,43 @@ static u8 *small_target(struct snic_qp *qp, u32 rkey, u64 va, u32 len)
 	return snic_run_at(run, va, len);
 }
 
-u32 snic_small_write(struct snic_qp *qp, const struct snic_rx_pkt *rx)
+/* @n WRITEs of one packet are in their place. @asks: the last asks for an acknowledgement. */
+static __always_inline void small_written(struct snic_qp *qp, u32 n, bool asks)
 {
 	struct snic_resp *resp = &qp->resp;
-	u32 len, psn, before = resp->epsn;
+	u32 before = resp->epsn;
+
+	resp->epsn = snic_psn_add(before, n);
+	resp->msn = snic_psn_add(resp->msn, n);
+	snic_rd_forget_old(qp, before);
+	if (asks)
+		snic_resp_owe_ack(resp, resp->epsn);
+	else
+		snic_resp_linger(qp);
+}
+
+/* What the next WRITE has in common with @h, which was received. */
+static void small_begin_stream(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx,
+			       const struct small_write *h, u32 len)
+{
+	struct snic_rx_stream *stream = &batch->stream;
+
+	if (!PORT_WIRE_IN_MEMORY)
+		return;
+	memcpy(&stream->bth, &h->bth, sizeof(stream->bth));
+	memcpy(&stream->key_len, &h->reth.rkey, sizeof(stream->key_len));
+	stream->len = rx->len;
+	stream->payload_len = (u16)len;
+	stream->traffic_class = rx->traffic_class;
+	stream->hlen = (u8)snic_frame_hlen(rx->is_v4, rx->vlan_id != 0);
+}
+
+u32 snic_small_write(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
+{
+	struct snic_qp *qp = batch->qp;
 	struct small_write h;
 	const u8 *p;
+	u32 len, psn;
 	u8 *to;
 
 	if (!small_may_recv(qp))
@@ -207,21 +293,77 @@ u32 snic_small_write(struct snic_qp *qp, const struct snic_rx_pkt *rx)
 	memcpy(&h, p, sizeof(h)); /* the sender may change it meanwhile */
 	psn = be32_to_cpu(h.bth.apsn);
 	len = rx->len - SMALL_WRITE_MIN - ((h.bth.flags & SIRDMA_BTH_PAD) >> SIRDMA_BTH_PAD_SHIFT);
-	if ((psn & SIRDMA_PSN_MASK) != before || !len || len > snic_qp_mtu(qp) ||
+	if ((psn & SIRDMA_PSN_MASK) != qp->resp.epsn || !len || len > snic_qp_mtu(qp) ||
 	    be32_to_cpu(h.reth.len) != len || !small_admit(qp, rx, &h.bth, SIRDMA_BTH_WRITE_ONLY))
 		return 0;
 	to = small_target(qp, be32_to_cpu(h.reth.rkey), be64_to_cpu(h.reth.va), len);
 	if (!to)
 		return 0;
 	memcpy(to, p + sizeof(h), len);
-	resp->epsn = snic_psn_add(before, 1);
-	resp->msn = snic_psn_add(resp->msn, 1);
-	snic_rd_forget_old(qp, before);
-	if (psn & SIRDMA_BTH_ACKREQ)
-		snic_resp_owe_ack(resp, resp->epsn);
-	else
-		snic_resp_linger(qp);
+	small_written(qp, 1, psn & SIRDMA_BTH_ACKREQ);
+	small_begin_stream(batch, rx, &h, len);
 	return len;
+}
+
+/* Does a packet at @psn go on with the stream? What came since the packet before may have failed the QP. */
+static bool small_goes_on(const struct snic_rx_batch *batch, u64 bth, u64 key_len, u32 psn)
+{
+	const struct snic_qp *qp = batch->qp;
+
+	return bth == batch->stream.bth && key_len == batch->stream.key_len &&
+	       psn == qp->resp.epsn && qp->state == SIRDMA_QPS_RTS && small_may_recv(qp);
+}
+
+bool snic_small_next(struct snic_rx_batch *batch, const u8 *p)
+{
+	const struct snic_rx_stream *stream = &batch->stream;
+	struct snic_qp *qp = batch->qp;
+	u32 psn, len = stream->payload_len;
+	struct small_write h;
+	u64 bth, key_len;
+	u8 *to;
+
+	if (!PORT_WIRE_IN_MEMORY)
+		return false;
+	memcpy(&h, p, sizeof(h)); /* the sender may change it meanwhile */
+	memcpy(&bth, &h.bth, sizeof(bth));
+	memcpy(&key_len, &h.reth.rkey, sizeof(key_len));
+	psn = be32_to_cpu(h.bth.apsn);
+	if (!small_goes_on(batch, bth, key_len, psn & SIRDMA_PSN_MASK))
+		return false;
+	to = snic_run_at(&batch->mem.run, be64_to_cpu(h.reth.va), len);
+	if (!to)
+		return false;
+	if (len == sizeof(u64))
+		memcpy(to, p + sizeof(h), sizeof(u64));
+	else
+		memcpy(to, p + sizeof(h), len);
+	small_written(qp, 1, psn & SIRDMA_BTH_ACKREQ);
+	return true;
+}
+
+u32 snic_small_stream(struct snic_rx_batch *batch, const struct snic_stream *stream, u32 max)
+{
+	u32 i, n = min(stream->count, max), len = batch->stream.payload_len;
+	const struct snic_stream_write *write = stream->writes;
+	struct snic_qp *qp = batch->qp;
+	u8 *to;
+
+	if (!PORT_WIRE_IN_MEMORY || len > SNIC_STREAM_PAYLOAD ||
+	    !small_goes_on(batch, stream->bth, stream->key_len, stream->psn))
+		return 0;
+	for (i = 0; i < n; i++, write++) {
+		to = snic_run_at(&batch->mem.run, be64_to_cpu(READ_ONCE(write->va)), len);
+		if (!to)
+			break;
+		if (len == sizeof(u64))
+			memcpy(to, write->data, sizeof(u64));
+		else
+			memcpy(to, write->data, len);
+	}
+	if (i)
+		small_written(qp, i, stream->asks && i == stream->count);
+	return i;
 }
 
 bool snic_small_ack(struct snic_qp *qp, const struct snic_rx_pkt *rx)

@@ -2,9 +2,8 @@
 /*
  * Small messages. A SEND or WRITE of a few bytes whose WQE takes one quantum needs few of the decisions that
  * a message needs in general, and most of these are the same for all messages of a burst: they are made once.
- * The packet of a small WRITE, and an acknowledgement, have a fast path at their receiver too. In lists of 16, a
- * WRITE of 8 bytes takes 440 instructions at its receiver, all of them counted, and 1,016 by the general path
- * (callgrind over tests/bench/twinbench).
+ * The packet of a small WRITE, and an acknowledgement, have a fast path at their receiver too. The next WRITE of a
+ * stream differs from the one before in PSN, address and payload only, so that its receiver compares the rest.
  */
 #ifndef SNIC_SMALL_H
 #define SNIC_SMALL_H
@@ -32,10 +31,17 @@ enum snic_small {
 /* The kind of @rx, of SNIC_SMALL_MAX bytes at most, by its opcode and length. *@qpn: the QP it names. */
 enum snic_small snic_small_kind(const struct snic_rx_pkt *rx, u32 *qpn);
 /*
- * Receive @rx, SNIC_SMALL_WRITE, if it is the packet that the QP expects and its memory is in one piece, or in the
- * run that the batch used last. Returns its payload, bytes; 0: it takes the general path. RC only.
+ * Receive @rx, SNIC_SMALL_WRITE, if it is the packet that the batch's QP expects and its memory is in one piece, or in
+ * the run that the batch used last. Returns its payload, bytes; 0: it takes the general path. RC only.
  */
-u32 snic_small_write(struct snic_qp *qp, const struct snic_rx_pkt *rx);
+u32 snic_small_write(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx);
+/*
+ * Receive the packet at @p if it goes on with the stream of the batch, whose length and flow it has, in the same run of
+ * memory. Returns false, and nothing has changed, if it does not. An acknowledgement may be due then.
+ */
+bool snic_small_next(struct snic_rx_batch *batch, const u8 *p);
+/* The same for up to @max packets of @stream. Returns how many were received, from the first on. */
+u32 snic_small_stream(struct snic_rx_batch *batch, const struct snic_stream *stream, u32 max);
 /*
  * Receive @rx, SNIC_SMALL_ACK, if it acknowledges packets in flight and no READ or atomic is outstanding. Returns
  * false if it takes the general path. RC only.

@@ -167,8 +167,8 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 }
 
 /*
- * Post SEND, WRITE or READ of one fragment, without a call. Returns false if @wr is another request,
- * or if there may be no room: take() has to look at it.
+ * Post SEND, WRITE or READ of one fragment, or SEND or WRITE of eight bytes of inline data, without a
+ * call. Returns false if @wr is another request, or if there may be no room: take() has to look at it.
  */
 [[gnu::always_inline]] inline bool SendQueue::post_plain(const ibv_send_wr &wr) noexcept
 {
@@ -177,13 +177,16 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	const uint64_t valid = queue_.valid;
 	uint64_t hdr, remote_addr = 0;
 
-	if (opcode >= 32 || !(plain_ >> opcode & 1) || (flags & SIRDMA_SEND_INLINE) ||
-	    wr.num_sge != 1 || wqe == queue_.limit) [[unlikely]]
+	if (opcode >= 32 || !(plain_ >> opcode & 1) || wr.num_sge != 1 ||
+	    wqe == queue_.limit) [[unlikely]]
 		return false;
 
 	const sirdma_sge *sge = codec_sges(wr.sg_list);
+	const bool is_inline = flags & SIRDMA_SEND_INLINE;
 
-	if (sge->length > SIRDMA_MAX_MSG_SIZE) [[unlikely]]
+	if (is_inline ? opcode == SIRDMA_WR_READ || sge->length != sizeof(wqe->frag_stag) ||
+				sge->length > queue_.max_inline :
+			sge->length > SIRDMA_MAX_MSG_SIZE) [[unlikely]]
 		return false;
 	if (opcode == SIRDMA_WR_SEND) {
 		hdr = sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_SEND), flags, queue_.flag_bits);
@@ -197,7 +200,15 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	}
 	queue_.slot->wr_id = wr.wr_id;
 	sirdma_sq_set_length(&queue_, sge->length);
-	sirdma_put_frag(sirdma_frag_at(wqe, 0), sge, valid);
+	if (is_inline) {
+		static_assert(SIRDMA_INLINE_FIRST == sizeof(wqe->frag_stag));
+		put(wqe->frag_addr, 0);
+		memcpy(&wqe->frag_stag, reinterpret_cast<const void *>(sge->addr),
+		       sizeof(wqe->frag_stag));
+		hdr |= sirdma_inline_bits(SIRDMA_INLINE_FIRST);
+	} else {
+		sirdma_put_frag(sirdma_frag_at(wqe, 0), sge, valid);
+	}
 	put(wqe->remote, remote_addr);
 	sirdma_sq_commit_alone(&queue_, 1, hdr);
 	return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 #include "connection.hpp"
 
+#include <algorithm>
 #include <sys/socket.h>
 
 #include "neighbours.hpp"
@@ -64,6 +65,18 @@ bool goes_by_reference(uint32_t takes, size_t bytes) noexcept
 
 } // namespace
 
+void PacketSink::stream(const IpAddress &src, const snic_stream &stream, uint8_t traffic_class,
+			bool more) noexcept
+{
+	uint8_t bytes[SNIC_STREAM_PKT_MAX];
+
+	for (u32 i = 0; i < stream.count; ++i) {
+		const u32 len = snic_stream_packet(&stream, i, bytes);
+
+		packet(src, bytes, len, traffic_class, more || i + 1 < stream.count);
+	}
+}
+
 void Connection::attach(RingPair rings, unsigned writes, bool supers) noexcept
 {
 	ucred peer{};
@@ -81,10 +94,10 @@ void Connection::attach(RingPair rings, unsigned writes, bool supers) noexcept
 	access_.attach(rings_.control(writes), peer.pid);
 	grant_.attach(rings_.control(1 - writes), sock_.get(), peer.pid);
 	supers_ = supers;
-	take_kinds(takes_supers);
+	take_kinds(takes_supers | takes_streams);
 }
 
-/* Without super-packets, the only kinds of records are packets and datagrams. */
+/* Without super-packets and streams, the only kinds of records are packets and datagrams. */
 void Connection::take_kinds(uint32_t kinds) noexcept
 {
 	if (supers_)
@@ -103,15 +116,22 @@ void Connection::wake() noexcept
 u32 Connection::put_all(snic_burst &burst) noexcept
 {
 	const u32 takes = out_.takes();
+	const bool streams = takes & takes_streams;
 	const bool refers = (takes & takes_references) && !burst.copied;
 	const uint64_t lease = refers ? lease_.number() : 0;
 	snic_seg_iter payload;
+	snic_stream stream;
 	u32 i, n;
 
 	if (lease)
 		burst.next = by_reference_limits;
 	snic_seg_iter_init(&payload, &burst);
 	for (i = 0; i < burst.npkts; i += n) {
+		if (streams && (n = snic_stream_count(&burst, i, &stream)) > 1) {
+			if (!put_stream(out_, burst, i, stream))
+				break;
+			continue;
+		}
 		n = takes ? snic_super_count(&burst, i, lease ? SNIC_BURST_BYTES : copy_max) : 1;
 
 		const bool refer = lease && n > 1 &&
@@ -202,14 +222,14 @@ bool Connection::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 		return true;
 	/* Stale references are no reason to refuse further ones. */
 	if (!leased_.readable())
-		take_kinds(takes_supers);
+		take_kinds(takes_supers | takes_streams);
 	return false;
 }
 
 /* Accept references, for middle lengths where they are the better way. */
 void Connection::take_references() noexcept
 {
-	uint32_t kinds = takes_supers | takes_references;
+	uint32_t kinds = takes_supers | takes_streams | takes_references;
 
 	for (u32 i = 0; i < PayloadChoice::classes; ++i)
 		if (choice_.refers(i))
@@ -255,22 +275,36 @@ bool Connection::take_packets(const RecordHead &record, uint8_t *data, PacketSin
 	return true;
 }
 
-/* Returns false if the record is malformed. */
-bool Connection::take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
-		      PacketSink &sink) noexcept
+u32 Connection::take_writes(const RecordHead &record, const uint8_t *data,
+			    PacketSink &sink) noexcept
+{
+	snic_stream stream;
+
+	if (!take_stream(record, data, stream))
+		return 0;
+	sink.stream(node->addr, stream, static_cast<uint8_t>(record.flags >> record_class_shift),
+		    record.flags & record_more);
+	return stream.count;
+}
+
+/* Returns the number of messages and parts of messages in the record; 0: it is malformed. */
+u32 Connection::take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
+		     PacketSink &sink) noexcept
 {
 	switch (head.kind) {
 	case record_packet:
 		sink.packet(node->addr, data, head.len,
 			    static_cast<uint8_t>(head.flags >> record_class_shift),
 			    head.flags & record_more);
-		return true;
+		return 1;
+	case record_stream:
+		return take_writes(head, data, sink);
 	case record_super:
 		return take_packets(head, data, sink);
 	case record_datagram:
 		return take_datagram(head, data, sink, addr);
 	default:
-		return false;
+		return 0;
 	}
 }
 
@@ -284,9 +318,9 @@ void Connection::release() noexcept
 u32 Connection::receive(const IpAddress &addr, PacketSink &sink, u32 share) noexcept
 {
 	RecordHead head;
-	u32 n;
+	u32 n = 0;
 
-	for (n = 0; n < share; ++n) {
+	while (n < share) {
 		uint8_t *data = in_.peek(head);
 
 		if (!data) {
@@ -295,8 +329,12 @@ u32 Connection::receive(const IpAddress &addr, PacketSink &sink, u32 share) noex
 			break;
 		}
 		order_by_wire();
-		if (!take(addr, head, data, sink))
+
+		const u32 took = take(addr, head, data, sink);
+
+		if (!took) [[unlikely]]
 			sink.malformed();
+		n += std::max(took, 1u);
 		in_.next();
 		if (in_.unreleased() >= release_bytes)
 			release();

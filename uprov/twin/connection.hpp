@@ -23,6 +23,9 @@ public:
 	virtual void packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 			    bool more) noexcept = 0;
 	virtual void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept = 0;
+	/* Packets of one stream. The function that is not overridden calls packet() for each of them. */
+	virtual void stream(const IpAddress &src, const snic_stream &stream, uint8_t traffic_class,
+			    bool more) noexcept;
 	/* A record came that is neither of these. */
 	virtual void malformed() noexcept = 0;
 	/* All records that were taken from one process are delivered. */
@@ -120,9 +123,10 @@ public:
 
 private:
 	u32 put_all(snic_burst &burst) noexcept;
-	bool take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
-		  PacketSink &sink) noexcept;
+	u32 take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
+		 PacketSink &sink) noexcept;
 	bool take_packets(const RecordHead &head, uint8_t *data, PacketSink &sink) noexcept;
+	u32 take_writes(const RecordHead &head, const uint8_t *data, PacketSink &sink) noexcept;
 	void deliver(const SuperRecord &super, bool more, PacketSink &sink) noexcept;
 	void take_kinds(uint32_t kinds) noexcept;
 	void take_references() noexcept;

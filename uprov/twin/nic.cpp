@@ -154,7 +154,8 @@ bool Nic::open_links(const Config &config)
 		return false;
 	}
 	/* Captures and faults need packets, not super-packets. */
-	neighbours_ = Neighbours::create(addr_, !pcap_ && !Faults::any(config));
+	plain_ = !pcap_ && !Faults::any(config);
+	neighbours_ = Neighbours::create(addr_, plain_);
 	sender_ = UdpSender::create(addr_, pcap_.get(), config.buffer);
 	if (!neighbours_ || !sender_) {
 		const int err = errno;
@@ -170,7 +171,7 @@ bool Nic::open_links(const Config &config)
 		return false;
 	}
 	/* Captures and faults need packets. Without a table all requests are sent. */
-	if (config.one_sided && kind_ != LinkKind::udp && !pcap_ && !Faults::any(config))
+	if (config.one_sided && kind_ != LinkKind::udp && plain_)
 		table_ = AccessTable::create(first_qpn());
 	if (table_)
 		neighbours_->let_access(*table_);
@@ -574,6 +575,12 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 		 bool more) noexcept
 {
+	/* Packets of one call of Connection::receive() are of one flow. */
+	if (plain_ &&
+	    snic_rx_batch_next(&batch_, data, static_cast<u32>(len), traffic_class,
+			       (more || polled_) && batch_.bytes < answer_bytes)) [[likely]]
+		return;
+
 	const snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
 	snic_rx_pkt pkt{};
 
@@ -595,6 +602,31 @@ void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffi
 	pkt.icrc_ok = true;
 	pkt.more = (more || (polled_ && may_wait(data, len))) && batch_.bytes < answer_bytes;
 	faults_->receive(batch_, pkt);
+}
+
+void Nic::stream(const IpAddress &src, const snic_stream &stream, uint8_t traffic_class,
+		 bool more) noexcept
+{
+	snic_stream left = stream;
+	uint8_t bytes[SNIC_STREAM_PKT_MAX];
+
+	do {
+		u32 n = plain_ ? snic_rx_batch_stream(&batch_, &left, traffic_class,
+						      (more || polled_) &&
+							      batch_.bytes < answer_bytes) :
+				 0;
+
+		/* A packet that does not simply go on with the batch takes the way of all packets. */
+		if (!n) {
+			const u32 len = snic_stream_packet(&left, 0, bytes);
+
+			packet(src, bytes, len, traffic_class, more || left.count > 1);
+			n = 1;
+		}
+		left.psn = snic_psn_add(left.psn, n);
+		left.writes += n;
+		left.count -= n;
+	} while (left.count);
 }
 
 void Nic::packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept

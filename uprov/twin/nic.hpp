@@ -134,6 +134,8 @@ private:
 	void send(const IpAddress &dst, const sirdma_mad &mad) noexcept override;
 	void packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 		    bool more) noexcept override;
+	void stream(const IpAddress &src, const snic_stream &stream, uint8_t traffic_class,
+		    bool more) noexcept override;
 	void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept override;
 	void malformed() noexcept override;
 	void end_batch() noexcept override;
@@ -169,6 +171,7 @@ private:
 	void qp_failed(u32 qpn) noexcept override;
 
 	LinkKind kind_{};
+	bool plain_ = false; /* there are neither captures nor faults, which need packets */
 	std::unique_ptr<PcapWriter> pcap_;
 	std::unique_ptr<AccessTable> table_; /* null: no peer has access */
 	std::unique_ptr<Neighbours> neighbours_;

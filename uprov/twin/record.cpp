@@ -160,6 +160,32 @@ bool put_super(RingWriter &ring, const snic_burst &burst, u32 at, u32 n, uint64_
 	return true;
 }
 
+bool put_stream(RingWriter &ring, const snic_burst &burst, u32 at,
+		const snic_stream &stream) noexcept
+{
+	const StreamHead head = {.bth = stream.bth,
+				 .key_len = stream.key_len,
+				 .psn = stream.psn,
+				 .count = static_cast<uint16_t>(stream.count),
+				 .asks = stream.asks};
+	const size_t len = sizeof(head) + stream.count * sizeof(snic_stream_write);
+	uint8_t *to = reserve(ring, len);
+
+	if (!to)
+		return false;
+	memcpy(to, &head, sizeof(head));
+	to += sizeof(head);
+	for (u32 i = 0; i < stream.count; ++i, to += sizeof(snic_stream_write)) {
+		snic_stream_write write;
+
+		snic_stream_take(&burst, at + i, &write);
+		memcpy(to, &write, sizeof(write));
+	}
+	commit(ring, len, record_stream, at + stream.count < burst.npkts,
+	       burst.flow->traffic_class);
+	return true;
+}
+
 /* The caller does not wait for room: without room the datagram is lost, as on any wire. */
 bool put_datagram(RingWriter &ring, const Path &path, const uint8_t *data, size_t len, u32 index,
 		  bool more) noexcept
@@ -221,6 +247,25 @@ SuperPacket SuperRecord::packet() const noexcept
 		.payload_len = head.payload_len,
 		.npkts = head.npkts,
 		.by_reference = head.lease != 0};
+}
+
+bool take_stream(const RecordHead &record, const uint8_t *data, snic_stream &stream) noexcept
+{
+	StreamHead head;
+
+	if (record.len < sizeof(head))
+		return false;
+	memcpy(&head, data, sizeof(head));
+	if (!head.count || head.count > SNIC_BURST_PKTS ||
+	    record.len != sizeof(head) + head.count * sizeof(snic_stream_write))
+		return false;
+	stream = {.bth = head.bth,
+		  .key_len = head.key_len,
+		  .psn = head.psn & SIRDMA_PSN_MASK,
+		  .count = head.count,
+		  .asks = head.asks != 0,
+		  .writes = reinterpret_cast<const snic_stream_write *>(data + sizeof(head))};
+	return snic_stream_payload(&stream) - 1 < SNIC_STREAM_PAYLOAD;
 }
 
 bool take_datagram(const RecordHead &record, uint8_t *data, DatagramSink &sink,

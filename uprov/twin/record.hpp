@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * The records in a ring between two processes: packets of the model without a valid ICRC,
- * super-packets, which contain several packets of one message, and datagrams that the owner of
- * a shared port hands over to another process.
+ * super-packets, which contain several packets of one message, streams, which contain several small
+ * messages, and datagrams that the owner of a shared port hands over to another process.
  *
- * The writer is another process, so take_super() and take_datagram() check everything.
+ * The writer is another process, so the functions that take a record check everything.
  */
 #pragma once
 
@@ -13,6 +13,10 @@
 #include "shm_ring.hpp"
 #include "udp_link.hpp"
 
+extern "C" {
+#include "model/stream.h"
+}
+
 namespace sirdma::twin
 {
 
@@ -20,11 +24,12 @@ enum RecordKind : uint16_t {
 	record_packet = 1,
 	record_datagram = 2,
 	record_super = 3,
+	record_stream = 4,
 };
 
 /* Flag: the next record belongs to the same burst. */
 constexpr uint16_t record_more = 1;
-/* The upper byte of the flags of packets is their traffic class. */
+/* The upper byte of the flags of packets and streams is their traffic class. */
 constexpr unsigned record_class_shift = 8;
 
 /* Bits in RingControl::takes: what the reader accepts. */
@@ -35,6 +40,9 @@ constexpr uint32_t takes_references_of(u32 length_class) noexcept
 {
 	return takes_references << (1 + length_class);
 }
+
+/* The highest bit: streams of small WRITEs (model/stream.h). */
+constexpr uint32_t takes_streams = 1u << 31;
 
 /* Precedes a datagram that is handed over. */
 struct DatagramHead {
@@ -63,6 +71,16 @@ struct Piece {
 	uint64_t len;
 };
 
+/* Precedes the writes of a stream, with its fields. */
+struct StreamHead {
+	uint64_t bth;
+	uint64_t key_len;
+	uint32_t psn;
+	uint16_t count;
+	uint16_t asks;
+};
+
+static_assert(sizeof(StreamHead) == 24 && sizeof(snic_stream_write) == 16);
 static_assert(sizeof(DatagramHead) == 28 && sizeof(SuperHead) == 72 && sizeof(Piece) == 16);
 
 struct SuperPacket {
@@ -83,6 +101,9 @@ bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter
 /* Write @n packets of @burst from @at on. @lease: the payload goes by reference; 0: copy it. */
 bool put_super(RingWriter &ring, const snic_burst &burst, u32 at, u32 n, uint64_t lease,
 	       snic_seg_iter &payload) noexcept;
+/* Write @stream, the packets of @burst from @at on. */
+bool put_stream(RingWriter &ring, const snic_burst &burst, u32 at,
+		const snic_stream &stream) noexcept;
 /* Write a datagram that came by @path. */
 bool put_datagram(RingWriter &ring, const Path &path, const uint8_t *data, size_t len, u32 index,
 		  bool more) noexcept;
@@ -102,6 +123,8 @@ struct SuperRecord {
 };
 
 bool take_super(const RecordHead &record, uint8_t *data, SuperRecord &super) noexcept;
+/* The writes of @stream stay in the ring. */
+bool take_stream(const RecordHead &record, const uint8_t *data, snic_stream &stream) noexcept;
 bool take_datagram(const RecordHead &record, uint8_t *data, DatagramSink &sink,
 		   const IpAddress &to) noexcept;
 
