@@ -134,7 +134,7 @@ public:
 
 	void step(Input &input)
 	{
-		switch (input.byte() % 8) {
+		switch (input.byte() % 9) {
 		case 0:
 		case 1:
 		case 2:
@@ -157,6 +157,9 @@ public:
 				in.next();
 			in.release();
 			break;
+		case 8:
+			stream(input);
+			break;
 		}
 		receive();
 	}
@@ -168,7 +171,7 @@ public:
 			const u32 n = c->receive(IpAddress(), model, 8);
 
 			EXPECT_EQ(model.seen - before, n) << "neither handed over nor counted";
-			EXPECT_LE(n, 8u);
+			EXPECT_LT(n, 8 + SNIC_BURST_PKTS);
 			if (!n)
 				break;
 			model.known = false;
@@ -256,6 +259,33 @@ private:
 			}
 		model.step = shape & 16 ? SNIC_BURST_BYTES : 1 + input.half();
 		put(record_super, bytes, shape & 8);
+	}
+
+	// A stream, some of whose fields may be wrong.
+	void stream(Input &input)
+	{
+		const u8 wrong = input.byte();
+		const u32 len = wrong & 1 ? input.byte() : 1 + input.byte() % SNIC_STREAM_PAYLOAD;
+		const __be32 key_len[] = {cpu_to_be32(7), cpu_to_be32(len)};
+		std::vector<snic_stream_write> writes(input.byte() % (SNIC_BURST_PKTS + 2));
+		StreamHead head{};
+		sirdma_bth bth{};
+
+		bth.opcode = wrong & 2 ? input.byte() : u8{SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY};
+		bth.flags = static_cast<u8>((-len & 3) << SIRDMA_BTH_PAD_SHIFT);
+		memcpy(&head.bth, &bth, sizeof(head.bth));
+		memcpy(&head.key_len, key_len, sizeof(head.key_len));
+		head.psn = static_cast<u32>(input.word());
+		head.count = static_cast<uint16_t>(wrong & 4 ? input.half() : writes.size());
+		head.asks = wrong >> 3;
+
+		const auto *h = reinterpret_cast<const uint8_t *>(&head);
+		const auto *w = reinterpret_cast<const uint8_t *>(writes.data());
+		std::vector<uint8_t> bytes(h, h + sizeof(head));
+
+		bytes.insert(bytes.end(), w, w + writes.size() * sizeof(*writes.data()));
+		model.known = false;
+		put(record_stream, bytes, wrong & 128);
 	}
 
 	// Any bytes of any kind.

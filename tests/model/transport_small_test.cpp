@@ -155,6 +155,84 @@ TEST_F(SmallPackets, TakeTheirOwnPath)
 	EXPECT_EQ(memcmp(a.data(), b.data(), 160), 0);
 }
 
+// WQEs with the header of the one before, over the ends of pages and of the ring, and now and then another.
+TEST_F(SmallPackets, OfOneHeaderDifferInAddressAndPayload)
+{
+	constexpr u32 places = 512;
+
+	fabric.record(true);
+	for (u32 quanta : {32u, 256u}) {
+		QpOptions o;
+		o.mtu = 4096;
+		o.sq_quanta = quanta;
+		o.rq_wqes = 64;
+		o.a_psn = 0xffff00;
+		auto l = link(o);
+		std::mt19937_64 rng(quanta);
+		u32 next = 0, psn = 0xffff00;
+
+		for (u32 round = 0; round < 80; round++) {
+			const u32 list = 1 + static_cast<u32>(rng() % 24);
+			std::vector<u64> values(list);
+			std::vector<bool> sends(list);
+			const size_t before = fabric.sent().size();
+			u32 taken = 0;
+
+			for (u32 i = 0; i < list; i++) {
+				Wr wr{.op = SIRDMA_OP_WRITE,
+				      .remote = b.va((next + i) % places * 8),
+				      .rkey = b.mr.stag(),
+				      .is_inline = true,
+				      .signaled = i + 1 == list || rng() % 16 == 0};
+				const u64 kind = rng() % 24;
+
+				values[i] = rng();
+				sends[i] = kind < 2 || (round % 8 == 0 && kind < 20);
+				if (sends[i]) {
+					wr.op = SIRDMA_OP_SEND;
+					l->b.recv({b.sge((places + i) * 8, 8)});
+				}
+				wr.inl.assign(reinterpret_cast<u8 *>(&values[i]),
+					      reinterpret_cast<u8 *>(&values[i]) +
+						      (kind == 23 ? 5 : 8));
+				if (kind == 23)
+					values[i] &= 0xffffffffff;
+				memset(b.data((next + i) % places * 8), 0, 8);
+				memset(b.data((places + i) * 8), 0, 8);
+				l->a.place(wr);
+			}
+			l->a.kick();
+			settle(1'000'000);
+			for (u32 i = 0; i < list; i++) {
+				const u32 place = sends[i] ? places + i : (next + i) % places;
+
+				EXPECT_EQ(memcmp(b.data(place * 8), &values[i], 8), 0) << i;
+				taken += sends[i];
+			}
+			for (size_t i = before; i < fabric.sent().size(); i++) {
+				const Packet &p = fabric.sent()[i];
+
+				if (p.opcode() != SIRDMA_BTH_WRITE_ONLY &&
+				    p.opcode() != SIRDMA_BTH_SEND_ONLY)
+					continue;
+				EXPECT_EQ(p.psn(), psn);
+				psn = (psn + 1) & SIRDMA_PSN_MASK;
+			}
+			while (auto wc = l->a.poll(true))
+				EXPECT_FALSE(wc->error);
+			for (; auto wc = l->b.poll(false); taken--) {
+				EXPECT_FALSE(wc->error);
+				EXPECT_TRUE(wc->len == 8 || wc->len == 5);
+			}
+			EXPECT_EQ(taken, 0u);
+			next += list;
+			ASSERT_FALSE(HasFailure()) << quanta << ' ' << round;
+		}
+		EXPECT_EQ(psn, (0xffff00 + next) & SIRDMA_PSN_MASK);
+		EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
+	}
+}
+
 // One acknowledgement is asked for in sixteen packets, and by the last one of a burst.
 TEST_F(SmallPackets, AskForAcknowledgementsNowAndThen)
 {

@@ -178,6 +178,72 @@ TEST_F(TwinRecord, ASuperPacketIsAsLongAsItSays)
 	}
 }
 
+TEST_F(TwinRecord, AStreamHasWhatItsPacketsHave)
+{
+	constexpr u32 count = 20;
+	std::vector<std::vector<uint8_t>> all;
+	snic_stream sent, came_stream;
+	uint8_t packet[SNIC_STREAM_PKT_MAX];
+
+	flow.traffic_class = 0xa7;
+	burst->npkts = count + 1;
+	for (u32 i = 0; i < count; ++i) {
+		snic_tx_pkt &pkt = burst->pkts[i];
+		const u64 data = 0x1122334455667788 * (i + 1);
+
+		snic_pkt_bth(&pkt, SIRDMA_BTH_WRITE_ONLY, 0xffff, 5, (0xfffff0 + i) & 0xffffff, 7);
+		snic_pkt_reth(&pkt, 0x1000 + i * 24, 77, 7);
+		snic_pkt_short_payload(&pkt, data, 7);
+		if (i + 1 == count)
+			snic_pkt_set_ackreq(&pkt);
+		all.emplace_back(pkt.hdr, pkt.hdr + pkt.hdr_len);
+		all.back().resize(40);
+	}
+	ASSERT_EQ(snic_stream_count(burst.get(), 0, &sent), count);
+	ASSERT_TRUE(put_stream(out, *burst, 0, sent));
+
+	const uint8_t *data = next();
+
+	ASSERT_TRUE(data);
+	EXPECT_EQ(head.kind, record_stream);
+	EXPECT_EQ(head.flags, 0xa7 << record_class_shift | record_more);
+	ASSERT_TRUE(take_stream(head, data, came_stream));
+	ASSERT_EQ(came_stream.count, count);
+	for (u32 i = 0; i < count; ++i) {
+		ASSERT_EQ(snic_stream_packet(&came_stream, i, packet), 40u);
+		EXPECT_EQ(std::vector<uint8_t>(packet, packet + 40), all[i]) << i;
+	}
+}
+
+TEST_F(TwinRecord, AStreamIsAsLongAsItSays)
+{
+	std::vector<uint8_t> data(sizeof(StreamHead) + (SNIC_BURST_PKTS + 1) * 16);
+	StreamHead stream_head{};
+	snic_stream stream;
+	const auto is_taken = [&](u32 count, u32 writes, u32 payload) {
+		const __be32 key_len[] = {cpu_to_be32(7), cpu_to_be32(payload)};
+
+		stream_head.count = static_cast<uint16_t>(count);
+		memcpy(&stream_head.key_len, key_len, sizeof(key_len));
+		memcpy(data.data(), &stream_head, sizeof(stream_head));
+		head.len = static_cast<u32>(sizeof(stream_head) + writes * 16);
+		return take_stream(head, data.data(), stream);
+	};
+
+	for (u32 n : {1u, 2u, u32{SNIC_BURST_PKTS}})
+		EXPECT_TRUE(is_taken(n, n, 8)) << n;
+	EXPECT_FALSE(is_taken(0, 0, 8));
+	EXPECT_FALSE(is_taken(SNIC_BURST_PKTS + 1, SNIC_BURST_PKTS + 1, 8));
+	EXPECT_FALSE(is_taken(2, 1, 8));
+	EXPECT_FALSE(is_taken(1, 2, 8));
+	EXPECT_FALSE(is_taken(1, 1, 0));
+	EXPECT_FALSE(is_taken(1, 1, 9));
+	EXPECT_FALSE(is_taken(1, 1, ~0u));
+	EXPECT_TRUE(is_taken(1, 1, 8));
+	for (head.len = 1; head.len < sizeof(stream_head) + 16; ++head.len)
+		ASSERT_FALSE(take_stream(head, data.data(), stream)) << head.len;
+}
+
 TEST_F(TwinRecord, ADatagramSaysWhereItCameFrom)
 {
 	const Path path = {.src = own_address(2),
