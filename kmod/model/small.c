@@ -66,8 +66,8 @@ static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 }
 
 /*
- * The WQE @wqe at the end of the burst had @hdr and inline data. Append those behind it that have the same header, up to
- * @max and the end of the page: all but PSN, address and payload is as before. Returns their number.
+ * The WQE @wqe, with inline data, is the last one of the burst. Append those behind it that have the same header, up to
+ * @max of them and the end of the page: all but PSN, address and payload is as before. Returns their number.
  */
 static u32 small_repeat(struct snic_tx *tx, const struct sirdma_wqe *wqe, __le64 hdr, bool write,
 			u32 max)
@@ -77,14 +77,10 @@ static u32 small_repeat(struct snic_tx *tx, const struct sirdma_wqe *wqe, __le64
 	struct snic_tx_pkt *pkt = &tx->burst->pkts[tx->burst->npkts - 1];
 	struct snic_out out = *snic_out_at(req, req->tail - 1);
 	const u32 at = pkt->hdr_len - out.len; /* of the payload */
-	const u32 in_page = SIRDMA_PAGE_SIZE / SIRDMA_QUANTUM;
 	__le64 data;
 	__be64 va;
 	u32 n;
 
-	/* At the end of a page, and of the ring, snic_small_fill() looks where it goes on. */
-	max = min(max, (in_page - req->sq_idx % in_page) % in_page);
-	max = min(max, qp->sq_quanta - req->sq_idx);
 	for (n = 0; n < max; n++) {
 		wqe++;
 		if (READ_ONCE(wqe->hdr) != hdr)
@@ -113,6 +109,14 @@ static u32 small_repeat(struct snic_tx *tx, const struct sirdma_wqe *wqe, __le64
 	return n;
 }
 
+/* Quanta from the next one on that lie behind the last one in memory, too: at the end of a page the ring goes on elsewhere. */
+static u32 small_in_page(const struct snic_qp *qp)
+{
+	const u32 quanta = SIRDMA_PAGE_SIZE / SIRDMA_QUANTUM, idx = qp->req.sq_idx;
+
+	return idx % quanta ? min(quanta - idx % quanta, qp->sq_quanta - idx) : 0;
+}
+
 enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 {
 	struct snic_qp *qp = tx->qp;
@@ -121,7 +125,7 @@ enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 	const u16 pkey = qp->pkey;
 	struct snic_tx_pkt *pkt;
 	struct sirdma_wqe *wqe;
-	u32 left, len;
+	u32 left, len, in_page;
 	u8 *payload = NULL;
 	u64 hdr, remote;
 	bool write, is_inline;
@@ -170,8 +174,11 @@ enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 			snic_pkt_short_payload(pkt, READ_ONCE(wqe->frag_stag), len);
 		small_push(tx, hdr, len);
 		snic_req_added(req, pkt);
-		if (is_inline && left > 1 && req->sq_idx)
-			left -= small_repeat(tx, wqe, cpu_to_le64(hdr), write, left - 1);
+		if (!is_inline)
+			continue;
+		in_page = min(left - 1, small_in_page(qp));
+		if (in_page && READ_ONCE(wqe[1].hdr) == cpu_to_le64(hdr))
+			left -= small_repeat(tx, wqe, cpu_to_le64(hdr), write, in_page);
 	}
 	return SNIC_SEND_NEXT;
 }
