@@ -31,7 +31,7 @@ struct snic_flow {
 	u8 hop_limit;
 };
 
-#define SNIC_MAX_HDR 48 /* BTH + the longest run of extended headers, rounded up */
+#define SNIC_MAX_HDR 48 /* BTH + the longest run of extended headers, or RETH and inline data; rounded up */
 #define SNIC_BURST_PKTS 64
 #define SNIC_BURST_SEGS 128
 /* Bytes of payload of a burst: the largest limit that a host may set, and the default limit. */
@@ -46,7 +46,7 @@ struct snic_flow {
 struct snic_tx_pkt {
 	union {
 		struct sirdma_bth bth;
-		/* BTH and extended headers, pad count set; then a short payload (snic_pkt_short_payload()) */
+		/* BTH and extended headers, pad count set; then inline data (snic_pkt_inline_data()) */
 		u8 hdr[SNIC_MAX_HDR];
 	};
 	u8 hdr_len; /* of all that hdr has */

@@ -158,10 +158,10 @@ static inline void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 
 }
 
 /*
- * Append a payload of @len bytes, up to eight, to the headers, after the last of them: @data has them in its first bytes.
- * The packet then has no payload in the scatter list of its burst.
+ * Append the inline data of a WQE of one quantum, @len bytes, the first of @data, behind the last header. The packet has no
+ * payload in the scatter list of its burst then.
  */
-static inline void snic_pkt_short_payload(struct snic_tx_pkt *pkt, __le64 data, u32 len)
+static inline void snic_pkt_inline_data(struct snic_tx_pkt *pkt, __le64 data, u32 len)
 {
 	__builtin_memcpy(pkt->hdr + pkt->hdr_len, &data, sizeof(data));
 	pkt->hdr_len += (u8)len;

@@ -94,7 +94,7 @@ struct snic_out {
 #define SNIC_OUT_TODO 0x10 /* the message completes after a key operation (key_op.h) */
 #define SNIC_OUT_STARTED 0x20 /* that key operation is under way */
 #define SNIC_OUT_REFUSED 0x40 /* the host has refused to execute the message: it has to be sent */
-#define SNIC_OUT_PLAIN 0x80 /* a small SEND or WRITE (small.h) of one packet, without completion */
+#define SNIC_OUT_UNSIGNALED 0x80 /* a SEND or WRITE of one packet (small.h), without completion */
 
 /* Why the requester sends nothing until its deadline; SNIC_WAIT_HOST has none. */
 enum snic_req_wait {

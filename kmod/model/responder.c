@@ -35,7 +35,13 @@ void snic_resp_linger(struct snic_qp *qp)
 {
 	struct snic_resp *resp = &qp->resp;
 
-	if (!PORT_WIRE_IN_MEMORY || !snic_dev_ops(qp->dev)->linger)
+	if (!PORT_WIRE_IN_MEMORY)
+		return;
+	if (resp->lingers && !resp->ack_due) {
+		resp->unacked = true;
+		return;
+	}
+	if (!snic_dev_ops(qp->dev)->linger)
 		return;
 	if (resp->ack_due) {
 		/* The acknowledgement covers this message as well; a NAK does anyway. */
@@ -44,8 +50,6 @@ void snic_resp_linger(struct snic_qp *qp)
 		return;
 	}
 	resp->unacked = true;
-	if (resp->lingers)
-		return;
 	resp->lingers = true;
 	snic_dev_ops(qp->dev)->linger(qp->dev->host, qp->obj.id);
 }

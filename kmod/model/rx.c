@@ -5,18 +5,10 @@
  */
 #include "frame.h"
 #include "mcast.h"
-#include "responder.h"
+#include "rx_batch.h"
 #include "small.h"
-#include "stream.h"
 #include "super.h"
 #include "transport.h"
-
-/*
- * After this many packets or payload bytes a batch drops the QP's lock once, so that other threads
- * get it. Only those threads gain: 4 to 256 packets, and 16 KiB to 1 MiB, give the same bandwidth.
- */
-#define RX_BATCH_PKTS 64u
-#define RX_BATCH_BYTES 65536u
 
 static bool pkey_match(u16 mine, u16 theirs)
 {
@@ -126,7 +118,7 @@ void snic_rx_batch_end(struct snic_rx_batch *batch)
 	if (!qp)
 		return;
 	if (PORT_WIRE_IN_MEMORY)
-		batch->stream.len = 0;
+		batch->last.len = 0;
 	if (batch->frames) {
 		snic_stat_add(batch->dev, SIRDMA_STAT_RX_PKTS, batch->frames);
 		snic_stat_add(batch->dev, SIRDMA_STAT_RX_BYTES, batch->frame_bytes);
@@ -138,11 +130,6 @@ void snic_rx_batch_end(struct snic_rx_batch *batch)
 	batch->qp = NULL;
 }
 
-static bool rx_batch_has_room(const struct snic_rx_batch *batch)
-{
-	return batch->pkts < RX_BATCH_PKTS && batch->bytes < RX_BATCH_BYTES;
-}
-
 /*
  * The QP @qpn, locked. The batch keeps the QP of the last packet locked until it reaches its
  * limits.
@@ -151,7 +138,7 @@ static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 {
 	struct snic_qp *qp = batch->qp;
 
-	if (qp && qp->obj.id == qpn && rx_batch_has_room(batch))
+	if (qp && qp->obj.id == qpn && snic_rx_batch_has_room(batch))
 		return qp;
 	snic_rx_batch_end(batch);
 	qp = snic_qp_get(batch->dev, qpn);
@@ -212,14 +199,6 @@ static bool rx_addressed(u32 qpn, const struct sirdma_ip *dst)
 	return sirdma_ip_is_multicast(dst) == (qpn == SIRDMA_MCAST_QPN);
 }
 
-static void rx_count_small(struct snic_rx_batch *batch, u32 pkts, u32 frame_bytes, u32 bytes)
-{
-	batch->frames += pkts;
-	batch->frame_bytes += frame_bytes;
-	batch->pkts += pkts;
-	batch->bytes += bytes;
-}
-
 /* Receive @rx if it has a fast path (small.h). */
 static bool rx_small(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 {
@@ -245,7 +224,7 @@ static bool rx_small(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 	} else if (!snic_small_ack(qp, rx)) {
 		return false;
 	}
-	rx_count_small(batch, 1, rx->len + snic_frame_hlen(rx->is_v4, rx->vlan_id != 0), bytes);
+	snic_rx_batch_count(batch, 1, rx->len + snic_frame_hlen(rx->is_v4, rx->vlan_id != 0), bytes);
 	snic_reliable_rx_done(qp, kind == SNIC_SMALL_ACK, rx->more);
 	return true;
 }
@@ -256,7 +235,7 @@ void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx
 	enum sirdma_stat why;
 
 	if (PORT_WIRE_IN_MEMORY)
-		batch->stream.len = 0;
+		batch->last.len = 0;
 	if (rx_small(batch, rx))
 		return;
 	if (!snic_pkt_parse(rx, &pkt, &why))
@@ -267,41 +246,6 @@ void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx
 		rx_to_group(batch, &pkt, rx);
 	else
 		rx_to_qp(batch, pkt.qpn, &pkt, rx, false);
-}
-
-/* @n packets of the batch's stream were received. */
-static void rx_streamed(struct snic_rx_batch *batch, u32 n, bool more)
-{
-	const struct snic_rx_stream *stream = &batch->stream;
-
-	rx_count_small(batch, n, n * (stream->len + stream->hlen), n * stream->payload_len);
-	if (snic_resp_pending(batch->qp) || batch->qp->resp.owed)
-		snic_reliable_rx_done(batch->qp, false, more);
-}
-
-bool snic_rx_batch_next(struct snic_rx_batch *batch, const u8 *data, u32 len, u8 traffic_class,
-			bool more)
-{
-	if (len != batch->stream.len ||
-	    traffic_class != batch->stream.traffic_class || !rx_batch_has_room(batch) ||
-	    !snic_small_next(batch, data))
-		return false;
-	rx_streamed(batch, 1, more);
-	return true;
-}
-
-u32 snic_rx_batch_stream(struct snic_rx_batch *batch, const struct snic_stream *stream,
-			 u8 traffic_class, bool more)
-{
-	u32 n;
-
-	if (!batch->stream.len ||
-	    traffic_class != batch->stream.traffic_class || !rx_batch_has_room(batch))
-		return 0;
-	n = snic_small_stream(batch, stream, RX_BATCH_PKTS - batch->pkts);
-	if (n)
-		rx_streamed(batch, n, more || n < stream->count);
-	return n;
 }
 
 bool snic_rx_has_qp(struct snic_dev *dev, const struct snic_rx_pkt *rx)

@@ -420,26 +420,29 @@ static bool send_done(struct snic_qp *qp)
 	       snic_qp_complete_send(qp, &out, SIRDMA_FLUSH_INVALID, SIRDMA_VENDOR_NONE);
 }
 
-/* Complete the oldest messages that are plain, as far as they are acknowledged. */
-static void send_done_plain(struct snic_qp *qp)
+/* Is there no more to do for @out than to forget it? The host may have executed it, or it may have failed. */
+static bool send_is_unsignaled(const struct snic_out *out)
+{
+	return (out->flags & ~SNIC_OUT_POLARITY) == SNIC_OUT_UNSIGNALED;
+}
+
+/* Complete the oldest messages, the first of which is unsignaled, up to one that is not. Returns false if none is done. */
+static bool send_done_unsignaled(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;
-	const struct snic_out *out;
-	u32 slot;
+	u32 slot = req->head, acked = snic_psn_fwd(req->una, snic_out_at(req, slot)->psn);
+	u32 end = slot + min(req->tail - slot, acked);
 
-	for (slot = req->head; slot != req->tail; slot++) {
-		out = snic_out_at(req, slot);
-		/* The host may have executed it, or it may have failed when it was to be repeated. */
-		if ((out->flags & ~SNIC_OUT_POLARITY) != SNIC_OUT_PLAIN || out->psn == req->una)
-			break;
-	}
+	while (slot != end && send_is_unsignaled(snic_out_at(req, slot)))
+		slot++;
 	if (slot == req->head)
-		return;
+		return false;
 	/* As in send_done(). */
 	if (req->cur - req->head < slot - req->head)
 		req->cur = slot;
 	req->head = slot;
 	req->last_signaled = false;
+	return true;
 }
 
 bool snic_send_retire(struct snic_qp *qp)
@@ -447,11 +450,10 @@ bool snic_send_retire(struct snic_qp *qp)
 	struct snic_req *req = &qp->req;
 	struct snic_out *out;
 
-	for (;;) {
-		send_done_plain(qp);
-		if (req->head == req->tail)
-			break;
+	while (req->head != req->tail) {
 		out = snic_out_at(req, req->head);
+		if (send_is_unsignaled(out) && send_done_unsignaled(qp))
+			continue;
 		if (out->flags & SNIC_OUT_FAILED) {
 			snic_send_fail_oldest(qp, req->fail_minor, req->fail_vendor);
 			return false;

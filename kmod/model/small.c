@@ -5,8 +5,6 @@
 #include "completer.h"
 #include "frame.h"
 #include "requester.h"
-#include "responder.h"
-#include "stream.h"
 #include "transport.h"
 #include "window.h"
 
@@ -29,16 +27,27 @@ static bool small_may_begin(const struct snic_tx *tx)
 	       !snic_dev_ops(qp->dev)->one_sided;
 }
 
-/* The payload of a WQE of one quantum without inline data. NULL: it is not small, or not in the run of the burst. */
+/* Bytes of inline data of a WQE of one quantum; 0: it has more quanta, or no data. */
+static u32 small_inline_len(u64 hdr)
+{
+	u32 len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
+
+	return len <= SIRDMA_INLINE_FIRST ? len : 0;
+}
+
+/* The payload of a WQE of one quantum without inline data. NULL, and *len is 0: it is not small, or not in the burst's run. */
 static u8 *small_payload(const struct snic_tx *tx, struct sirdma_wqe *wqe, bool polarity, u32 *len)
 {
 	u64 stag = le64_to_cpu(READ_ONCE(wqe->frag_stag));
+	u8 *payload = NULL;
 
 	*len = (u32)SIRDMA_GET(SIRDMA_FRAG_LEN, stag);
-	if (*len > SNIC_WIN_SMALL || !!(stag & SIRDMA_FRAG_VALID) != polarity ||
-	    (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, stag) != tx->run_stag)
-		return NULL;
-	return snic_run_at(&tx->run, le64_to_cpu(READ_ONCE(wqe->frag_addr)), *len);
+	if (*len <= SNIC_WIN_SMALL && !!(stag & SIRDMA_FRAG_VALID) == polarity &&
+	    (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, stag) == tx->run_stag)
+		payload = snic_run_at(&tx->run, le64_to_cpu(READ_ONCE(wqe->frag_addr)), *len);
+	if (!payload)
+		*len = 0;
+	return payload;
 }
 
 /* Put the WQE at the next quantum of the ring into out[]. */
@@ -54,7 +63,7 @@ static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 	out->op = (u8)SIRDMA_GET(SIRDMA_WQE_OPCODE, hdr);
 	out->flags = (u8)((hdr & SIRDMA_WQE_SIGCOMPL || qp->queue_flags & SIRDMA_QPC_SIG_ALL ?
 				   SNIC_OUT_SIGNALED :
-				   SNIC_OUT_PLAIN) |
+				   SNIC_OUT_UNSIGNALED) |
 			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
 	if (PORT_WIRE_IN_MEMORY)
 		tx->needs_ack |= (out->flags & SNIC_OUT_SIGNALED) || out->op != SIRDMA_OP_WRITE;
@@ -65,22 +74,34 @@ static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 	snic_send_advance(qp, 1);
 }
 
+/* WQEs that follow the next one within its page and the ring. 0: the next WQE begins a page. */
+static u32 small_in_page(const struct snic_qp *qp)
+{
+	const u32 quanta = SIRDMA_PAGE_SIZE / SIRDMA_QUANTUM, idx = qp->req.sq_idx;
+
+	return idx % quanta ? min(quanta - idx % quanta, qp->sq_quanta - idx) : 0;
+}
+
 /*
- * The WQE @wqe, with inline data, is the last one of the burst. Append those behind it that have the same header, up to
- * @max of them and the end of the page: all but PSN, address and payload is as before. Returns their number.
+ * The WQE @wqe, a WRITE of inline data with @hdr, is the last one of the burst. Append those of up to @max behind it that
+ * have its header: all but PSN, address and payload is as before. Returns their number.
  */
-static u32 small_repeat(struct snic_tx *tx, const struct sirdma_wqe *wqe, __le64 hdr, bool write,
-			u32 max)
+static u32 small_fill_alike(struct snic_tx *tx, const struct sirdma_wqe *wqe, __le64 hdr, u32 max)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_req *req = &qp->req;
 	struct snic_tx_pkt *pkt = &tx->burst->pkts[tx->burst->npkts - 1];
-	struct snic_out out = *snic_out_at(req, req->tail - 1);
-	const u32 at = pkt->hdr_len - out.len; /* of the payload */
+	u32 n, unasked = req->unasked, ask_after = req->ask_after;
+	struct snic_tx_pkt like;
+	struct snic_out out;
 	__le64 data;
 	__be64 va;
-	u32 n;
 
+	max = min(max, small_in_page(qp));
+	if (!max || READ_ONCE(wqe[1].hdr) != hdr)
+		return 0;
+	like = *pkt;
+	out = *snic_out_at(req, req->tail - 1);
 	for (n = 0; n < max; n++) {
 		wqe++;
 		if (READ_ONCE(wqe->hdr) != hdr)
@@ -89,17 +110,18 @@ static u32 small_repeat(struct snic_tx *tx, const struct sirdma_wqe *wqe, __le64
 		out.psn = snic_psn_add(out.psn, 1);
 		out.idx++;
 		*snic_out_at(req, req->tail + n) = out;
-		pkt[1] = pkt[0];
-		pkt++;
+		*++pkt = like;
 		pkt->bth.apsn = cpu_to_be32(out.psn);
-		if (write) {
-			va = cpu_to_be64(le64_to_cpu(READ_ONCE(wqe->remote)));
-			__builtin_memcpy(pkt->hdr + sizeof(struct sirdma_bth), &va, sizeof(va));
-		}
+		va = cpu_to_be64(le64_to_cpu(READ_ONCE(wqe->remote)));
 		data = READ_ONCE(wqe->frag_stag);
-		__builtin_memcpy(pkt->hdr + at, &data, sizeof(data));
-		snic_req_added(req, pkt);
+		__builtin_memcpy(pkt->hdr + sizeof(struct sirdma_bth), &va, sizeof(va));
+		__builtin_memcpy(pkt->hdr + SNIC_SMALL_HDR, &data, sizeof(data));
+		if (++unasked >= ask_after) {
+			snic_pkt_set_ackreq(pkt);
+			unasked = 0;
+		}
 	}
+	req->unasked = unasked;
 	tx->burst->npkts += n;
 	req->tail += n;
 	req->cur = req->tail;
@@ -109,26 +131,31 @@ static u32 small_repeat(struct snic_tx *tx, const struct sirdma_wqe *wqe, __le64
 	return n;
 }
 
-/* Quanta from the next one on that lie behind the last one in memory, too: at the end of a page the ring goes on elsewhere. */
-static u32 small_in_page(const struct snic_qp *qp)
+/* Append the packet of a message of @len bytes, whose payload is appended, or inline in @wqe. */
+static void small_packet(struct snic_tx *tx, const struct sirdma_wqe *wqe, u64 hdr, u32 len)
 {
-	const u32 quanta = SIRDMA_PAGE_SIZE / SIRDMA_QUANTUM, idx = qp->req.sq_idx;
+	const struct snic_qp *qp = tx->qp;
+	struct snic_tx_pkt *pkt = snic_tx_packet(tx);
+	bool write = (hdr & SMALL_KIND) == SMALL_WRITE;
 
-	return idx % quanta ? min(quanta - idx % quanta, qp->sq_quanta - idx) : 0;
+	snic_pkt_bth(pkt, SIRDMA_BTH_RC | (write ? SIRDMA_BTH_WRITE_ONLY : SIRDMA_BTH_SEND_ONLY),
+		     qp->pkey, qp->dest_qpn, qp->req.psn, len);
+	if (write)
+		snic_pkt_reth(pkt, le64_to_cpu(READ_ONCE(wqe->remote)),
+			      (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr), len);
+	if (hdr & SIRDMA_WQE_INLINE)
+		snic_pkt_inline_data(pkt, READ_ONCE(wqe->frag_stag), len);
+	snic_req_added(&tx->qp->req, pkt);
 }
 
 enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_req *req = &qp->req;
-	const u32 dest_qpn = qp->dest_qpn;
-	const u16 pkey = qp->pkey;
-	struct snic_tx_pkt *pkt;
 	struct sirdma_wqe *wqe;
-	u32 left, len, in_page;
-	u8 *payload = NULL;
-	u64 hdr, remote;
-	bool write, is_inline;
+	u32 left, len;
+	u8 *payload;
+	u64 hdr;
 
 	if (!small_may_begin(tx))
 		return SNIC_SEND_NEXT;
@@ -141,54 +168,31 @@ enum snic_send_stop snic_small_fill(struct snic_tx *tx)
 		if (!wqe)
 			return SNIC_SEND_EMPTY;
 		hdr = le64_to_cpu(READ_ONCE(wqe->hdr));
-		write = (hdr & SMALL_KIND) == SMALL_WRITE;
 		if (!!(hdr & SIRDMA_WQE_VALID) != req->sq_polarity) {
 			req->sqe_valid = false; /* as send_fetch() leaves it */
 			return SNIC_SEND_EMPTY;
 		}
-		if (!(write || (hdr & SMALL_KIND) == SMALL_SEND))
+		if ((hdr & SMALL_KIND) != SMALL_WRITE && (hdr & SMALL_KIND) != SMALL_SEND)
 			break;
 		smp_rmb(); /* this barrier pairs with the poster's barrier before the header */
-		is_inline = hdr & SIRDMA_WQE_INLINE;
-		if (is_inline) {
-			len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
-			if (len - 1 >= SIRDMA_INLINE_FIRST)
-				break;
-		} else {
+		payload = NULL;
+		if (hdr & SIRDMA_WQE_INLINE)
+			len = small_inline_len(hdr);
+		else
 			payload = small_payload(tx, wqe, req->sq_polarity, &len);
-			if (!payload || snic_tx_bytes_room(tx) < len)
-				break;
-		}
+		if (!len || snic_tx_bytes_room(tx) < len)
+			break;
 		if (!snic_tx_ready(tx))
 			return SNIC_SEND_STALLED;
-		remote = le64_to_cpu(READ_ONCE(wqe->remote));
-		if (!is_inline && !snic_tx_seg(tx, payload, len))
+		if (payload && !snic_tx_seg(tx, payload, len))
 			break;
-		pkt = snic_tx_packet(tx);
-		snic_pkt_bth(pkt,
-			     SIRDMA_BTH_RC | (write ? SIRDMA_BTH_WRITE_ONLY : SIRDMA_BTH_SEND_ONLY),
-			     pkey, dest_qpn, req->psn, len);
-		if (write)
-			snic_pkt_reth(pkt, remote, (u32)SIRDMA_GET(SIRDMA_WQE_REMSTAG, hdr), len);
-		if (is_inline)
-			snic_pkt_short_payload(pkt, READ_ONCE(wqe->frag_stag), len);
+		small_packet(tx, wqe, hdr, len);
 		small_push(tx, hdr, len);
-		snic_req_added(req, pkt);
-		if (!is_inline)
-			continue;
-		in_page = min(left - 1, small_in_page(qp));
-		if (in_page && READ_ONCE(wqe[1].hdr) == cpu_to_le64(hdr))
-			left -= small_repeat(tx, wqe, cpu_to_le64(hdr), write, in_page);
+		if (!payload && left > 1 && (hdr & SMALL_KIND) == SMALL_WRITE)
+			left -= small_fill_alike(tx, wqe, cpu_to_le64(hdr), left - 1);
 	}
 	return SNIC_SEND_NEXT;
 }
-
-/* The headers of a WRITE of one packet. */
-struct small_write {
-	struct sirdma_bth bth;
-	struct sirdma_reth reth;
-};
-SIRDMA_SIZE_IS(struct small_write, 28);
 
 /* The headers of an acknowledgement. */
 struct small_ack {
@@ -198,7 +202,7 @@ struct small_ack {
 SIRDMA_SIZE_IS(struct small_ack, 16);
 
 /* Bytes of a small WRITE without its payload. */
-#define SMALL_WRITE_MIN (sizeof(struct small_write) + SIRDMA_ICRC_LEN)
+#define SMALL_WRITE_MIN (SNIC_SMALL_HDR + SIRDMA_ICRC_LEN)
 SIRDMA_STATIC_ASSERT(SMALL_WRITE_MIN + SNIC_WIN_SMALL == SNIC_SMALL_MAX, "the longest small WRITE");
 #define SMALL_ACK_LEN (sizeof(struct small_ack) + SIRDMA_ICRC_LEN)
 
@@ -233,15 +237,6 @@ static bool small_admit(struct snic_qp *qp, const struct snic_rx_pkt *rx,
 	       (be32_to_cpu(bth->qpn) & SIRDMA_QPN_MASK) == qp->obj.id && snic_is_from_peer(qp, rx);
 }
 
-/* Does the responder of @qp only await the next message? */
-static bool small_may_recv(const struct snic_qp *qp)
-{
-	const struct snic_resp *resp = &qp->resp;
-
-	return (qp->access & SIRDMA_ACCESS_REMOTE_WRITE) && !resp->in_msg && !resp->nak_sent &&
-	       !resp->fatal && !resp->inv_wait;
-}
-
 /* Where a WRITE of @len bytes goes. NULL: its key is wrong, or its place is not found at once. */
 static u8 *small_target(struct snic_qp *qp, u32 rkey, u64 va, u32 len)
 {
@@ -255,46 +250,31 @@ static u8 *small_target(struct snic_qp *qp, u32 rkey, u64 va, u32 len)
 	return snic_run_at(run, va, len);
 }
 
-/* @n WRITEs of one packet are in their place. @asks: the last asks for an acknowledgement. */
-static __always_inline void small_written(struct snic_qp *qp, u32 n, bool asks)
+/* Note what the next WRITE is likely to have in common with @rx, whose headers are @h. */
+static void small_note_last(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx,
+			    const struct snic_small_hdr *h, u32 len)
 {
-	struct snic_resp *resp = &qp->resp;
-	u32 before = resp->epsn;
-
-	resp->epsn = snic_psn_add(before, n);
-	resp->msn = snic_psn_add(resp->msn, n);
-	snic_rd_forget_old(qp, before);
-	if (asks)
-		snic_resp_owe_ack(resp, resp->epsn);
-	else
-		snic_resp_linger(qp);
-}
-
-/* What the next WRITE has in common with @h, which was received. */
-static void small_begin_stream(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx,
-			       const struct small_write *h, u32 len)
-{
-	struct snic_rx_stream *stream = &batch->stream;
+	struct snic_rx_last *last = &batch->last;
 
 	if (!PORT_WIRE_IN_MEMORY)
 		return;
-	memcpy(&stream->bth, &h->bth, sizeof(stream->bth));
-	memcpy(&stream->key_len, &h->reth.rkey, sizeof(stream->key_len));
-	stream->len = rx->len;
-	stream->payload_len = (u16)len;
-	stream->traffic_class = rx->traffic_class;
-	stream->hlen = (u8)snic_frame_hlen(rx->is_v4, rx->vlan_id != 0);
+	memcpy(&last->bth, &h->bth, sizeof(last->bth));
+	memcpy(&last->rkey_len, &h->reth.rkey, sizeof(last->rkey_len));
+	last->len = rx->len;
+	last->payload_len = (u16)len;
+	last->traffic_class = rx->traffic_class;
+	last->hlen = (u8)snic_frame_hlen(rx->is_v4, rx->vlan_id != 0);
 }
 
 u32 snic_small_write(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 {
 	struct snic_qp *qp = batch->qp;
-	struct small_write h;
+	struct snic_small_hdr h;
 	const u8 *p;
 	u32 len, psn;
 	u8 *to;
 
-	if (!small_may_recv(qp))
+	if (!snic_small_may_recv(qp))
 		return 0;
 	p = rx->segs[0].ptr;
 	memcpy(&h, p, sizeof(h)); /* the sender may change it meanwhile */
@@ -307,70 +287,9 @@ u32 snic_small_write(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 	if (!to)
 		return 0;
 	memcpy(to, p + sizeof(h), len);
-	small_written(qp, 1, psn & SIRDMA_BTH_ACKREQ);
-	small_begin_stream(batch, rx, &h, len);
+	snic_small_written(qp, 1, psn & SIRDMA_BTH_ACKREQ);
+	small_note_last(batch, rx, &h, len);
 	return len;
-}
-
-/* Does a packet at @psn go on with the stream? What came since the packet before may have failed the QP. */
-static bool small_goes_on(const struct snic_rx_batch *batch, u64 bth, u64 key_len, u32 psn)
-{
-	const struct snic_qp *qp = batch->qp;
-
-	return bth == batch->stream.bth && key_len == batch->stream.key_len &&
-	       psn == qp->resp.epsn && qp->state == SIRDMA_QPS_RTS && small_may_recv(qp);
-}
-
-bool snic_small_next(struct snic_rx_batch *batch, const u8 *p)
-{
-	const struct snic_rx_stream *stream = &batch->stream;
-	struct snic_qp *qp = batch->qp;
-	u32 psn, len = stream->payload_len;
-	struct small_write h;
-	u64 bth, key_len;
-	u8 *to;
-
-	if (!PORT_WIRE_IN_MEMORY)
-		return false;
-	memcpy(&h, p, sizeof(h)); /* the sender may change it meanwhile */
-	memcpy(&bth, &h.bth, sizeof(bth));
-	memcpy(&key_len, &h.reth.rkey, sizeof(key_len));
-	psn = be32_to_cpu(h.bth.apsn);
-	if (!small_goes_on(batch, bth, key_len, psn & SIRDMA_PSN_MASK))
-		return false;
-	to = snic_run_at(&batch->mem.run, be64_to_cpu(h.reth.va), len);
-	if (!to)
-		return false;
-	if (len == sizeof(u64))
-		memcpy(to, p + sizeof(h), sizeof(u64));
-	else
-		memcpy(to, p + sizeof(h), len);
-	small_written(qp, 1, psn & SIRDMA_BTH_ACKREQ);
-	return true;
-}
-
-u32 snic_small_stream(struct snic_rx_batch *batch, const struct snic_stream *stream, u32 max)
-{
-	u32 i, n = min(stream->count, max), len = batch->stream.payload_len;
-	const struct snic_stream_write *write = stream->writes;
-	struct snic_qp *qp = batch->qp;
-	u8 *to;
-
-	if (!PORT_WIRE_IN_MEMORY || len > SNIC_STREAM_PAYLOAD ||
-	    !small_goes_on(batch, stream->bth, stream->key_len, stream->psn))
-		return 0;
-	for (i = 0; i < n; i++, write++) {
-		to = snic_run_at(&batch->mem.run, be64_to_cpu(READ_ONCE(write->va)), len);
-		if (!to)
-			break;
-		if (len == sizeof(u64))
-			memcpy(to, write->data, sizeof(u64));
-		else
-			memcpy(to, write->data, len);
-	}
-	if (i)
-		small_written(qp, i, stream->asks && i == stream->count);
-	return i;
 }
 
 bool snic_small_ack(struct snic_qp *qp, const struct snic_rx_pkt *rx)

@@ -2,12 +2,12 @@
 /*
  * Small messages. A SEND or WRITE of a few bytes whose WQE takes one quantum needs few of the decisions that
  * a message needs in general, and most of these are the same for all messages of a burst: they are made once.
- * The packet of a small WRITE, and an acknowledgement, have a fast path at their receiver too. The next WRITE of a
- * stream differs from the one before in PSN, address and payload only, so that its receiver compares the rest.
+ * The packet of a small WRITE, and an acknowledgement, have a fast path at their receiver too.
  */
 #ifndef SNIC_SMALL_H
 #define SNIC_SMALL_H
 
+#include "responder.h"
 #include "send.h"
 
 /*
@@ -17,6 +17,14 @@
  * the host has no room, or SNIC_SEND_EMPTY if the ring is empty or cannot be read. RC only.
  */
 enum snic_send_stop snic_small_fill(struct snic_tx *tx);
+
+/* The headers of a WRITE of one packet. */
+struct snic_small_hdr {
+	struct sirdma_bth bth;
+	struct sirdma_reth reth;
+};
+#define SNIC_SMALL_HDR 28u
+SIRDMA_SIZE_IS(struct snic_small_hdr, SNIC_SMALL_HDR);
 
 /* Packets that have a fast path. */
 enum snic_small {
@@ -36,16 +44,33 @@ enum snic_small snic_small_kind(const struct snic_rx_pkt *rx, u32 *qpn);
  */
 u32 snic_small_write(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx);
 /*
- * Receive the packet at @p if it goes on with the stream of the batch, whose length and flow it has, in the same run of
- * memory. Returns false, and nothing has changed, if it does not. An acknowledgement may be due then.
- */
-bool snic_small_next(struct snic_rx_batch *batch, const u8 *p);
-/* The same for up to @max packets of @stream. Returns how many were received, from the first on. */
-u32 snic_small_stream(struct snic_rx_batch *batch, const struct snic_stream *stream, u32 max);
-/*
  * Receive @rx, SNIC_SMALL_ACK, if it acknowledges packets in flight and no READ or atomic is outstanding. Returns
  * false if it takes the general path. RC only.
  */
 bool snic_small_ack(struct snic_qp *qp, const struct snic_rx_pkt *rx);
+
+/* Does the responder of @qp only await the next message? */
+static inline bool snic_small_may_recv(const struct snic_qp *qp)
+{
+	const struct snic_resp *resp = &qp->resp;
+
+	return (qp->access & SIRDMA_ACCESS_REMOTE_WRITE) && !resp->in_msg && !resp->nak_sent &&
+	       !resp->fatal && !resp->inv_wait;
+}
+
+/* @n WRITEs of one packet are in their place. @ackreq: one of them asks for an acknowledgement. */
+static __always_inline void snic_small_written(struct snic_qp *qp, u32 n, bool ackreq)
+{
+	struct snic_resp *resp = &qp->resp;
+	u32 before = resp->epsn;
+
+	resp->epsn = snic_psn_add(before, n);
+	resp->msn = snic_psn_add(resp->msn, n);
+	snic_rd_forget_old(qp, before);
+	if (ackreq)
+		snic_resp_owe_ack(resp, resp->epsn);
+	else
+		snic_resp_linger(qp);
+}
 
 #endif

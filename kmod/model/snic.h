@@ -200,24 +200,21 @@ bool snic_mcast_has(struct snic_dev *dev, const struct sirdma_ip *ip);
  */
 u32 snic_rx(struct snic_dev *dev, const struct snic_rx_pkt *pkt);
 
-/*
- * Packets received together. From one packet to the next the batch keeps the QP locked and
- * its region referenced. It begins as {.dev = dev}, and must end before the host enters
- * the model otherwise, or sleeps.
- */
-/*
- * The small WRITE that a batch received last, and what the next one has in common with it if they are of one
- * stream (small.h).
- */
-struct snic_rx_stream {
-	u64 bth; /* opcode, flags, P_Key and QP number */
-	u64 key_len; /* of its RETH */
-	u32 len; /* BTH to ICRC; 0: there is no such WRITE */
+/* The small WRITE that a batch received last: what the next one has in common with it in most cases (stream.h). */
+struct snic_rx_last {
+	__be64 bth; /* all but the last word */
+	__be64 rkey_len; /* of the RETH */
+	u32 len; /* BTH to ICRC; 0: the last packet was none */
 	u16 payload_len;
 	u8 traffic_class;
 	u8 hlen; /* bytes of a frame before the BTH */
 };
 
+/*
+ * Packets received together. From one packet to the next the batch keeps the QP locked and
+ * its region referenced. It begins as {.dev = dev}, and must end before the host enters
+ * the model otherwise, or sleeps.
+ */
 struct snic_rx_batch {
 	struct snic_dev *dev;
 	struct snic_qp *qp;
@@ -227,23 +224,23 @@ struct snic_rx_batch {
 	u32 frames; /* frames that carried them, each counted for one queue pair only */
 	u32 frame_bytes; /* bytes of those frames, Ethernet header to ICRC */
 	u32 copies; /* of all packets of the batch, what snic_rx() returns for one */
-	struct snic_rx_stream stream; /* only with PORT_WIRE_IN_MEMORY */
+	struct snic_rx_last last; /* only with PORT_WIRE_IN_MEMORY */
 };
 
 void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *pkt);
 /*
- * Receive a packet of the same flow as the last one of the batch, @len contiguous bytes from its BTH to its ICRC, which
- * need not be checked; @more as in struct snic_rx_pkt. Returns false if it is no small WRITE like that one: nothing has
- * changed, and the host describes it to snic_rx_batch_add(). Only with PORT_WIRE_IN_MEMORY.
+ * Receive a packet of the same flow as the last one of the batch: @len contiguous bytes, BTH to ICRC, which need not be
+ * checked; @more as in struct snic_rx_pkt. Returns false if it is no small WRITE like that one: nothing has changed, and
+ * the host describes it to snic_rx_batch_add(). Only with PORT_WIRE_IN_MEMORY, as the next function.
  */
-bool snic_rx_batch_next(struct snic_rx_batch *batch, const u8 *data, u32 len, u8 traffic_class,
-			bool more);
+bool snic_rx_batch_try_write(struct snic_rx_batch *batch, const u8 *data, u32 len, u8 traffic_class,
+			     bool more);
 /*
- * The same for packets of a stream (stream.h), of which only the writes may change meanwhile. Returns how many were
- * received, from the first on.
+ * The same for the packets of a stream, whose writes may change meanwhile. Returns how many were received, from the
+ * first on.
  */
-u32 snic_rx_batch_stream(struct snic_rx_batch *batch, const struct snic_stream *stream,
-			 u8 traffic_class, bool more);
+u32 snic_rx_batch_try_stream(struct snic_rx_batch *batch, const struct snic_stream *stream,
+			     u8 traffic_class, bool more);
 void snic_rx_batch_end(struct snic_rx_batch *batch);
 
 /* Count a packet that the host rejected (SIRDMA_STAT_RX_*). */

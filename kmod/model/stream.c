@@ -2,69 +2,61 @@
 /* Streams of small WRITEs. */
 #include "stream.h"
 
-#include "packet.h"
-
-/* The headers of each packet: the parts that all have, and its own. */
+/* The headers of each packet, in words that are compared at once. */
 struct stream_hdr {
-	u64 bth;
+	__be64 bth;
 	__be32 apsn;
 	__be64 va;
-	u64 key_len;
+	__be64 rkey_len;
 } __attribute__((__packed__));
-SIRDMA_SIZE_IS(struct stream_hdr, 28);
-SIRDMA_STATIC_ASSERT(sizeof(struct stream_hdr) ==
-			     sizeof(struct sirdma_bth) + sizeof(struct sirdma_reth),
-		     "BTH and RETH");
-SIRDMA_STATIC_ASSERT(SNIC_STREAM_PKT_MAX - SNIC_STREAM_PAYLOAD ==
-			     sizeof(struct stream_hdr) + SIRDMA_ICRC_LEN,
-		     "the longest packet");
+SIRDMA_SIZE_IS(struct stream_hdr, SNIC_SMALL_HDR);
 
-u32 snic_stream_count(const struct snic_burst *burst, u32 at, struct snic_stream *stream)
+u32 snic_stream_describe(const struct snic_burst *burst, u32 at, struct snic_stream *stream)
 {
-	const struct snic_tx_pkt *pkt = &burst->pkts[at], *end = burst->pkts + burst->npkts;
-	const u32 hdr_len = pkt->hdr_len;
+	const struct snic_tx_pkt *first = &burst->pkts[at], *pkt = first;
+	const struct snic_tx_pkt *end = burst->pkts + burst->npkts;
 	struct stream_hdr h, next;
-	u32 n = 1;
+	u32 n;
 
-	if (pkt + 1 == end)
-		return 1;
-	/* Only a short payload (snic_pkt_short_payload()) is within hdr_len. */
-	if (pkt->bth.opcode != (SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY) || pkt->payload_len ||
-	    hdr_len == sizeof(h))
+	/* Of a WRITE, only inline data is within hdr_len. */
+	if (pkt + 1 == end || pkt->bth.opcode != (SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY) ||
+	    pkt->hdr_len == sizeof(h))
 		return 1;
 	__builtin_memcpy(&h, pkt->hdr, sizeof(h));
-	stream->bth = h.bth;
-	stream->key_len = h.key_len;
-	stream->psn = be32_to_cpu(h.apsn) & SIRDMA_PSN_MASK;
-	while (!(h.apsn & cpu_to_be32(SIRDMA_BTH_ACKREQ)) && ++pkt < end) {
+	while (++pkt < end) {
 		__builtin_memcpy(&next, pkt->hdr, sizeof(next));
-		if (next.bth != h.bth || next.key_len != h.key_len || pkt->hdr_len != hdr_len ||
-		    pkt->payload_len ||
-		    snic_psn_fwd(be32_to_cpu(next.apsn), stream->psn) != n)
+		if (next.bth != h.bth || next.rkey_len != h.rkey_len ||
+		    pkt->hdr_len != first->hdr_len)
 			break;
-		h.apsn = next.apsn;
-		n++;
+		h.apsn |= next.apsn & cpu_to_be32(SIRDMA_BTH_ACKREQ);
 	}
+	n = (u32)(pkt - first);
+	/* PSNs ascend, so the last one tells whether one is missing. */
+	if (snic_psn_fwd(snic_pkt_psn(pkt - 1), snic_pkt_psn(first)) != n - 1)
+		return 1;
+	stream->bth = h.bth;
+	stream->rkey_len = h.rkey_len;
+	stream->psn = snic_pkt_psn(first);
 	stream->count = n;
-	stream->asks = h.apsn & cpu_to_be32(SIRDMA_BTH_ACKREQ);
+	stream->ackreq = h.apsn & cpu_to_be32(SIRDMA_BTH_ACKREQ);
 	return n;
 }
 
-u32 snic_stream_packet(const struct snic_stream *stream, u32 at, u8 *to)
+u32 snic_stream_first(const struct snic_stream *stream, u8 *to)
 {
-	const struct snic_stream_write write = stream->writes[at];
-	u32 psn = snic_psn_add(stream->psn, at), len = snic_stream_payload(stream);
+	const struct snic_stream_write write = *stream->writes;
+	u32 len = snic_stream_payload(stream);
 	const struct stream_hdr h = {
 		.bth = stream->bth,
-		.apsn = cpu_to_be32(psn | (stream->asks && at + 1 == stream->count ?
-						   SIRDMA_BTH_ACKREQ :
-						   0)),
+		.apsn = cpu_to_be32(stream->psn | (stream->ackreq && stream->count == 1 ?
+							   SIRDMA_BTH_ACKREQ :
+							   0)),
 		.va = write.va,
-		.key_len = stream->key_len,
+		.rkey_len = stream->rkey_len,
 	};
 
 	memset(to, 0, SNIC_STREAM_PKT_MAX);
 	memcpy(to, &h, sizeof(h));
-	memcpy(to + sizeof(h), write.data, min(len, SNIC_STREAM_PAYLOAD));
+	memcpy(to + sizeof(h), write.data, len);
 	return (u32)sizeof(h) + ((len + 3) & ~3u) + SIRDMA_ICRC_LEN;
 }

@@ -274,10 +274,10 @@ private:
 		bth.opcode = wrong & 2 ? input.byte() : u8{SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY};
 		bth.flags = static_cast<u8>((-len & 3) << SIRDMA_BTH_PAD_SHIFT);
 		memcpy(&head.bth, &bth, sizeof(head.bth));
-		memcpy(&head.key_len, key_len, sizeof(head.key_len));
+		memcpy(&head.rkey_len, key_len, sizeof(head.rkey_len));
 		head.psn = static_cast<u32>(input.word());
 		head.count = static_cast<uint16_t>(wrong & 4 ? input.half() : writes.size());
-		head.asks = wrong >> 3;
+		head.ackreq = wrong >> 3;
 
 		const auto *h = reinterpret_cast<const uint8_t *>(&head);
 		const auto *w = reinterpret_cast<const uint8_t *>(writes.data());

@@ -20,7 +20,7 @@ constexpr u8 write_only = SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY;
 class Streams : public ::testing::Test {
 protected:
 	// Append a WRITE of @len bytes.
-	snic_tx_pkt &add(u32 len = 8, u32 key = 77, u8 opcode = write_only, bool is_short = true)
+	snic_tx_pkt &add(u32 len = 8, u32 key = 77, u8 opcode = write_only, bool is_inline = true)
 	{
 		const u32 n = burst->npkts++;
 		snic_tx_pkt &pkt = burst->pkts[n];
@@ -28,8 +28,8 @@ protected:
 
 		snic_pkt_bth(&pkt, opcode, 0xffff, 5, (psn + n) & SIRDMA_PSN_MASK, len);
 		snic_pkt_reth(&pkt, 0x1000 + n * 24, key, len);
-		if (is_short)
-			snic_pkt_short_payload(&pkt, data, len);
+		if (is_inline)
+			snic_pkt_inline_data(&pkt, data, len);
 		return pkt;
 	}
 	// As a link sends it, with an ICRC of 0.
@@ -40,7 +40,7 @@ protected:
 		all.resize(all.size() + pkt.pad + SIRDMA_ICRC_LEN);
 		return all;
 	}
-	u32 count(u32 at = 0) { return snic_stream_count(burst.get(), at, &stream); }
+	u32 count(u32 at = 0) { return snic_stream_describe(burst.get(), at, &stream); }
 	void expect_stream(u32 at, u32 n)
 	{
 		std::vector<snic_stream_write> writes(n);
@@ -49,13 +49,19 @@ protected:
 		ASSERT_EQ(count(at), n);
 		ASSERT_EQ(stream.count, n);
 		for (u32 i = 0; i < n; i++)
-			snic_stream_take(burst.get(), at + i, &writes[i]);
+			writes[i] = snic_stream_write_of(&burst->pkts[at + i]);
 		stream.writes = writes.data();
-		for (u32 i = 0; i < n; i++) {
-			const u32 len = snic_stream_packet(&stream, i, bytes);
+		bool asked = false;
+		for (u32 i = 0; i < n; i++, snic_stream_skip(&stream, 1)) {
+			const u32 len = snic_stream_first(&stream, bytes);
+			snic_tx_pkt pkt = burst->pkts[at + i];
 
-			EXPECT_EQ(std::vector<u8>(bytes, bytes + len), bytes_of(burst->pkts[at + i]))
-				<< i;
+			// The last one asks for all.
+			asked |= pkt.bth.apsn & cpu_to_be32(SIRDMA_BTH_ACKREQ);
+			pkt.bth.apsn &= ~cpu_to_be32(SIRDMA_BTH_ACKREQ);
+			if (i + 1 == n && asked)
+				snic_pkt_set_ackreq(&pkt);
+			EXPECT_EQ(std::vector<u8>(bytes, bytes + len), bytes_of(pkt)) << i;
 		}
 	}
 
@@ -64,7 +70,7 @@ protected:
 	u32 psn = 0xfffffe;
 };
 
-TEST_F(Streams, HaveAllThatTheirPacketsHave)
+TEST_F(Streams, KeepEveryBitOfTheirPackets)
 {
 	for (u32 len = 1; len <= SNIC_STREAM_PAYLOAD; len++) {
 		burst->npkts = 0;
@@ -72,10 +78,10 @@ TEST_F(Streams, HaveAllThatTheirPacketsHave)
 			add(len);
 		expect_stream(0, SNIC_BURST_PKTS);
 		expect_stream(60, 4);
-		EXPECT_FALSE(stream.asks);
+		EXPECT_FALSE(stream.ackreq);
 		snic_pkt_set_ackreq(&burst->pkts[63]);
 		expect_stream(0, SNIC_BURST_PKTS);
-		EXPECT_TRUE(stream.asks);
+		EXPECT_TRUE(stream.ackreq);
 	}
 }
 
@@ -95,24 +101,34 @@ TEST_F(Streams, EndBeforeAnotherPacket)
 	ends([&] { add().bth.pkey = 3; });
 	ends([&] { add().bth.qpn ^= 1; });
 	ends([&] { add().bth.flags ^= SIRDMA_BTH_SE; });
-	ends([&] { add().bth.apsn = cpu_to_be32(5); });
 	ends([&] { add(8, 77, SIRDMA_BTH_RC | SIRDMA_BTH_SEND_ONLY); });
 	// Its payload is in the scatter list.
 	ends([&] { add(8, 77, write_only, false); });
 }
 
-TEST_F(Streams, EndWithTheOneThatAsks)
+TEST_F(Streams, AskOnceForAll)
 {
 	for (u32 i = 0; i < 5; i++)
 		add();
 	snic_pkt_set_ackreq(&burst->pkts[2]);
-	expect_stream(0, 3);
-	EXPECT_TRUE(stream.asks);
+	expect_stream(0, 5);
+	ASSERT_EQ(count(0), 5u);
+	EXPECT_TRUE(stream.ackreq);
 	expect_stream(3, 2);
-	EXPECT_FALSE(stream.asks);
+	ASSERT_EQ(count(3), 2u);
+	EXPECT_FALSE(stream.ackreq);
 }
 
-TEST_F(Streams, AreNotOfOtherPackets)
+TEST_F(Streams, MissNoPsn)
+{
+	for (u32 i = 0; i < 5; i++)
+		add();
+	burst->pkts[4].bth.apsn = cpu_to_be32(5);
+	EXPECT_EQ(count(), 1u);
+	EXPECT_EQ(count(3), 1u);
+}
+
+TEST_F(Streams, HaveNoOtherPackets)
 {
 	add(8, 77, write_only, false);
 	add(8, 77, write_only, false);

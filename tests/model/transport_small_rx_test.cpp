@@ -94,7 +94,7 @@ public:
 	{
 		std::vector<u8> bytes = build(d);
 
-		if (!snic_rx_batch_next(&batch, bytes.data(), static_cast<u32>(bytes.size()),
+		if (!snic_rx_batch_try_write(&batch, bytes.data(), static_cast<u32>(bytes.size()),
 					d.traffic_class, d.more)) {
 			receive(d, true);
 			return;
@@ -113,10 +113,10 @@ public:
 		snic_stream stream{};
 
 		memcpy(&stream.bth, first.data(), sizeof(stream.bth));
-		memcpy(&stream.key_len, first.data() + 20, sizeof(stream.key_len));
+		memcpy(&stream.rkey_len, first.data() + 20, sizeof(stream.rkey_len));
 		stream.psn = (qp->resp.epsn + drafts[0].psn_off) & SIRDMA_PSN_MASK;
 		stream.count = static_cast<u32>(drafts.size());
-		stream.asks = last.ack_req;
+		stream.ackreq = last.ack_req;
 		for (const Draft &d : drafts) {
 			std::vector<u8> bytes = build(d);
 			snic_stream_write write{};
@@ -127,14 +127,14 @@ public:
 		}
 		stream.writes = writes.data();
 		while (stream.count) {
-			u32 n = whole ? snic_rx_batch_stream(&batch, &stream, last.traffic_class,
+			u32 n = whole ? snic_rx_batch_try_stream(&batch, &stream, last.traffic_class,
 							     last.more) :
 					0;
 
 			taken += n;
 			if (!n) {
 				u8 bytes[SNIC_STREAM_PKT_MAX];
-				const u32 len = snic_stream_packet(&stream, 0, bytes),
+				const u32 len = snic_stream_first(&stream, bytes),
 					  cut = whole ? len : len - SIRDMA_ICRC_LEN;
 				const snic_seg segs[] = {{bytes, cut}, {bytes + cut, SIRDMA_ICRC_LEN}};
 
@@ -142,9 +142,7 @@ public:
 				    last.more || stream.count > 1);
 				n = 1;
 			}
-			stream.psn = snic_psn_add(stream.psn, n);
-			stream.writes += n;
-			stream.count -= n;
+			snic_stream_skip(&stream, n);
 		}
 		if (last.ends_batch)
 			snic_rx_batch_end(&batch);
@@ -401,7 +399,7 @@ TEST(SmallReceived, OfAStreamAreReceivedAsAllPacketsAre)
 {
 	u64 taken = 0;
 
-	for (u64 seed = 1; seed <= 60; seed++) {
+	for (u64 seed = 1; seed <= 24; seed++) {
 		World quick(seed % 2), general(seed % 2);
 		StreamDrafts drafts(seed);
 		Draft before{};
@@ -426,7 +424,7 @@ TEST(SmallReceived, OfAStreamAreReceivedAsAllPacketsAre)
 		}
 		taken += quick.taken;
 	}
-	EXPECT_GT(taken, 300u);
+	EXPECT_GT(taken, 200u);
 }
 
 TEST(SmallReceived, InOneRecordAreReceivedAsAllPacketsAre)
@@ -435,7 +433,7 @@ TEST(SmallReceived, InOneRecordAreReceivedAsAllPacketsAre)
 	const auto pick = [&](u32 n) { return static_cast<u32>(rng() % n); };
 	u64 taken = 0;
 
-	for (u64 seed = 1; seed <= 60; seed++) {
+	for (u64 seed = 1; seed <= 24; seed++) {
 		World quick(seed % 2), general(seed % 2);
 		Drafts others(seed);
 
@@ -478,7 +476,7 @@ TEST(SmallReceived, InOneRecordAreReceivedAsAllPacketsAre)
 		}
 		taken += quick.taken;
 	}
-	EXPECT_GT(taken, 3000u);
+	EXPECT_GT(taken, 1500u);
 }
 
 Draft right(u64 at, bool more)

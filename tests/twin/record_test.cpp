@@ -193,13 +193,13 @@ TEST_F(TwinRecord, AStreamHasWhatItsPacketsHave)
 
 		snic_pkt_bth(&pkt, SIRDMA_BTH_WRITE_ONLY, 0xffff, 5, (0xfffff0 + i) & 0xffffff, 7);
 		snic_pkt_reth(&pkt, 0x1000 + i * 24, 77, 7);
-		snic_pkt_short_payload(&pkt, data, 7);
+		snic_pkt_inline_data(&pkt, data, 7);
 		if (i + 1 == count)
 			snic_pkt_set_ackreq(&pkt);
 		all.emplace_back(pkt.hdr, pkt.hdr + pkt.hdr_len);
 		all.back().resize(40);
 	}
-	ASSERT_EQ(snic_stream_count(burst.get(), 0, &sent), count);
+	ASSERT_EQ(snic_stream_describe(burst.get(), 0, &sent), count);
 	ASSERT_TRUE(put_stream(out, *burst, 0, sent));
 
 	const uint8_t *data = next();
@@ -209,8 +209,8 @@ TEST_F(TwinRecord, AStreamHasWhatItsPacketsHave)
 	EXPECT_EQ(head.flags, 0xa7 << record_class_shift | record_more);
 	ASSERT_TRUE(take_stream(head, data, came_stream));
 	ASSERT_EQ(came_stream.count, count);
-	for (u32 i = 0; i < count; ++i) {
-		ASSERT_EQ(snic_stream_packet(&came_stream, i, packet), 40u);
+	for (u32 i = 0; i < count; ++i, snic_stream_skip(&came_stream, 1)) {
+		ASSERT_EQ(snic_stream_first(&came_stream, packet), 40u);
 		EXPECT_EQ(std::vector<uint8_t>(packet, packet + 40), all[i]) << i;
 	}
 }
@@ -224,7 +224,7 @@ TEST_F(TwinRecord, AStreamIsAsLongAsItSays)
 		const __be32 key_len[] = {cpu_to_be32(7), cpu_to_be32(payload)};
 
 		stream_head.count = static_cast<uint16_t>(count);
-		memcpy(&stream_head.key_len, key_len, sizeof(key_len));
+		memcpy(&stream_head.rkey_len, key_len, sizeof(key_len));
 		memcpy(data.data(), &stream_head, sizeof(stream_head));
 		head.len = static_cast<u32>(sizeof(stream_head) + writes * 16);
 		return take_stream(head, data.data(), stream);

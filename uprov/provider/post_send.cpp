@@ -93,28 +93,27 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 	return work;
 }
 
-/* The operations of post_plain() that a queue of this type has, a bit for each opcode. */
-uint32_t plain_operations(const SendLimits &limits) noexcept
+/* The operations of post_plain() that a queue of this type has, a bit for each opcode; @is_inline: with inline data. */
+uint32_t plain_operations(const SendLimits &limits, bool is_inline) noexcept
 {
 	constexpr uint32_t both = 1u << SIRDMA_WR_SEND | 1u << SIRDMA_WR_WRITE;
 
+	if (limits.qp_type != SIRDMA_SEND_ON_RC && limits.qp_type != SIRDMA_SEND_ON_UC)
+		return 0;
+	if (is_inline)
+		return limits.max_inline >= SIRDMA_INLINE_FIRST ? both : 0;
 	if (!limits.max_sge)
 		return 0;
-	switch (limits.qp_type) {
-	case SIRDMA_SEND_ON_RC:
-		return limits.max_read_sge ? both | 1u << SIRDMA_WR_READ : both;
-	case SIRDMA_SEND_ON_UC:
-		return both;
-	default:
-		return 0;
-	}
+	return limits.qp_type == SIRDMA_SEND_ON_RC && limits.max_read_sge ?
+		       both | 1u << SIRDMA_WR_READ :
+		       both;
 }
 
 } // namespace
 
 SendQueue::SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots,
 		     const SendLimits &limits, bool locked) noexcept
-	: lock_(locked), plain_(plain_operations(limits)), queue_{}, domain_(limits.domain)
+	: lock_(locked), plain_{plain_operations(limits, false), plain_operations(limits, true)}, queue_{}, domain_(limits.domain)
 {
 	queue_.ring = ring.data();
 	queue_.slots = slots.data();
@@ -167,7 +166,7 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 }
 
 /*
- * Post SEND, WRITE or READ of one fragment, or SEND or WRITE of eight bytes of inline data, without a
+ * Post SEND, WRITE or READ of one fragment, or SEND or WRITE of inline data that fills a quantum, without a
  * call. Returns false if @wr is another request, or if there may be no room: take() has to look at it.
  */
 [[gnu::always_inline]] inline bool SendQueue::post_plain(const ibv_send_wr &wr) noexcept
@@ -177,15 +176,15 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	const uint64_t valid = queue_.valid;
 	uint64_t hdr, remote_addr = 0;
 
-	if (opcode >= 32 || !(plain_ >> opcode & 1) || wr.num_sge != 1 ||
+	const bool is_inline = flags & SIRDMA_SEND_INLINE;
+
+	if (opcode >= 32 || !(plain_[is_inline] >> opcode & 1) || wr.num_sge != 1 ||
 	    wqe == queue_.limit) [[unlikely]]
 		return false;
 
 	const sirdma_sge *sge = codec_sges(wr.sg_list);
-	const bool is_inline = flags & SIRDMA_SEND_INLINE;
 
-	if (is_inline ? opcode == SIRDMA_WR_READ || sge->length != sizeof(wqe->frag_stag) ||
-				sge->length > queue_.max_inline :
+	if (is_inline ? sge->length != SIRDMA_INLINE_FIRST :
 			sge->length > SIRDMA_MAX_MSG_SIZE) [[unlikely]]
 		return false;
 	if (opcode == SIRDMA_WR_SEND) {
@@ -199,14 +198,15 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 		remote_addr = wr.wr.rdma.remote_addr;
 	}
 	queue_.slot->wr_id = wr.wr_id;
-	sirdma_sq_set_length(&queue_, sge->length);
 	if (is_inline) {
 		static_assert(SIRDMA_INLINE_FIRST == sizeof(wqe->frag_stag));
+		sirdma_sq_set_length(&queue_, SIRDMA_INLINE_FIRST);
 		put(wqe->frag_addr, 0);
 		memcpy(&wqe->frag_stag, reinterpret_cast<const void *>(sge->addr),
 		       sizeof(wqe->frag_stag));
 		hdr |= sirdma_inline_bits(SIRDMA_INLINE_FIRST);
 	} else {
+		sirdma_sq_set_length(&queue_, sge->length);
 		sirdma_put_frag(sirdma_frag_at(wqe, 0), sge, valid);
 	}
 	put(wqe->remote, remote_addr);
@@ -312,7 +312,6 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	return post_rest(wr, bad, false);
 }
 
-/* It calls other functions only by jumps at its end, so that it saves no registers. */
 int SendQueue::post(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept
 {
 	const ibv_send_wr *const list = wr;

@@ -155,7 +155,7 @@ private:
 	uint32_t first_frag() const noexcept;
 
 	QueueLock lock_;
-	uint32_t plain_; /* a bit for each opcode that post_plain() writes */
+	uint32_t plain_[2]; /* a bit for each opcode that post_plain() writes: fragments, inline data */
 	sirdma_sq queue_;
 	const Pd *const domain_;
 };

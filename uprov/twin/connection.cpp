@@ -44,6 +44,10 @@ static_assert(record_size(ring_record_max) + ring_align + release_bytes <= ring_
  */
 constexpr size_t publish_bytes = 16 << 10;
 
+constexpr uint32_t takes_always = takes_supers | takes_streams;
+
+static_assert(takes_references_of(PayloadChoice::classes - 1) < takes_streams);
+
 /* Payload of @n packets from @at on. */
 size_t payload_of(const snic_burst &burst, u32 at, u32 n) noexcept
 {
@@ -70,10 +74,10 @@ void PacketSink::stream(const IpAddress &src, const snic_stream &stream, uint8_t
 {
 	uint8_t bytes[SNIC_STREAM_PKT_MAX];
 
-	for (u32 i = 0; i < stream.count; ++i) {
-		const u32 len = snic_stream_packet(&stream, i, bytes);
+	for (snic_stream left = stream; left.count; snic_stream_skip(&left, 1)) {
+		const u32 len = snic_stream_first(&left, bytes);
 
-		packet(src, bytes, len, traffic_class, more || i + 1 < stream.count);
+		packet(src, bytes, len, traffic_class, more || left.count > 1);
 	}
 }
 
@@ -94,7 +98,7 @@ void Connection::attach(RingPair rings, unsigned writes, bool supers) noexcept
 	access_.attach(rings_.control(writes), peer.pid);
 	grant_.attach(rings_.control(1 - writes), sock_.get(), peer.pid);
 	supers_ = supers;
-	take_kinds(takes_supers | takes_streams);
+	take_kinds(takes_always);
 }
 
 /* Without super-packets and streams, the only kinds of records are packets and datagrams. */
@@ -127,7 +131,8 @@ u32 Connection::put_all(snic_burst &burst) noexcept
 		burst.next = by_reference_limits;
 	snic_seg_iter_init(&payload, &burst);
 	for (i = 0; i < burst.npkts; i += n) {
-		if (streams && (n = snic_stream_count(&burst, i, &stream)) > 1) {
+		n = streams ? snic_stream_describe(&burst, i, &stream) : 1;
+		if (n > 1) {
 			if (!put_stream(out_, burst, i, stream))
 				break;
 			continue;
@@ -222,14 +227,14 @@ bool Connection::pull(snic_seg_iter &it, void *to, u32 len) noexcept
 		return true;
 	/* Stale references are no reason to refuse further ones. */
 	if (!leased_.readable())
-		take_kinds(takes_supers | takes_streams);
+		take_kinds(takes_always);
 	return false;
 }
 
 /* Accept references, for middle lengths where they are the better way. */
 void Connection::take_references() noexcept
 {
-	uint32_t kinds = takes_supers | takes_streams | takes_references;
+	uint32_t kinds = takes_always | takes_references;
 
 	for (u32 i = 0; i < PayloadChoice::classes; ++i)
 		if (choice_.refers(i))
@@ -275,7 +280,7 @@ bool Connection::take_packets(const RecordHead &record, uint8_t *data, PacketSin
 	return true;
 }
 
-u32 Connection::take_writes(const RecordHead &record, const uint8_t *data,
+u32 Connection::deliver_stream(const RecordHead &record, const uint8_t *data,
 			    PacketSink &sink) noexcept
 {
 	snic_stream stream;
@@ -287,7 +292,7 @@ u32 Connection::take_writes(const RecordHead &record, const uint8_t *data,
 	return stream.count;
 }
 
-/* Returns the number of messages and parts of messages in the record; 0: it is malformed. */
+/* Returns the number of packets in the record, a super-packet counts as one; 0: it is malformed. */
 u32 Connection::take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
 		     PacketSink &sink) noexcept
 {
@@ -298,11 +303,11 @@ u32 Connection::take(const IpAddress &addr, const RecordHead &head, uint8_t *dat
 			    head.flags & record_more);
 		return 1;
 	case record_stream:
-		return take_writes(head, data, sink);
+		return deliver_stream(head, data, sink);
 	case record_super:
-		return take_packets(head, data, sink);
+		return take_packets(head, data, sink) ? 1 : 0;
 	case record_datagram:
-		return take_datagram(head, data, sink, addr);
+		return take_datagram(head, data, sink, addr) ? 1 : 0;
 	default:
 		return 0;
 	}

@@ -23,7 +23,7 @@ public:
 	virtual void packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 			    bool more) noexcept = 0;
 	virtual void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept = 0;
-	/* Packets of one stream. The function that is not overridden calls packet() for each of them. */
+	/* The packets of a stream. The default calls packet() for each. */
 	virtual void stream(const IpAddress &src, const snic_stream &stream, uint8_t traffic_class,
 			    bool more) noexcept;
 	/* A record came that is neither of these. */
@@ -102,7 +102,8 @@ public:
 	/* One thread at a time may call the functions below. */
 
 	/*
-	 * Deliver at most @share records to @sink, as received at @addr. Returns how many were
+	 * Deliver records to @sink, as received at @addr, until they have @share packets; the last stream may have more. A
+	 * super-packet counts as one. Returns how many were
 	 * delivered.
 	 */
 	u32 receive(const IpAddress &addr, PacketSink &sink, u32 share) noexcept;
@@ -126,7 +127,7 @@ private:
 	u32 take(const IpAddress &addr, const RecordHead &head, uint8_t *data,
 		 PacketSink &sink) noexcept;
 	bool take_packets(const RecordHead &head, uint8_t *data, PacketSink &sink) noexcept;
-	u32 take_writes(const RecordHead &head, const uint8_t *data, PacketSink &sink) noexcept;
+	u32 deliver_stream(const RecordHead &head, const uint8_t *data, PacketSink &sink) noexcept;
 	void deliver(const SuperRecord &super, bool more, PacketSink &sink) noexcept;
 	void take_kinds(uint32_t kinds) noexcept;
 	void take_references() noexcept;

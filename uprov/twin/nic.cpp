@@ -154,8 +154,8 @@ bool Nic::open_links(const Config &config)
 		return false;
 	}
 	/* Captures and faults need packets, not super-packets. */
-	plain_ = !pcap_ && !Faults::any(config);
-	neighbours_ = Neighbours::create(addr_, plain_);
+	needs_packets_ = pcap_ || Faults::any(config);
+	neighbours_ = Neighbours::create(addr_, !needs_packets_);
 	sender_ = UdpSender::create(addr_, pcap_.get(), config.buffer);
 	if (!neighbours_ || !sender_) {
 		const int err = errno;
@@ -171,7 +171,7 @@ bool Nic::open_links(const Config &config)
 		return false;
 	}
 	/* Captures and faults need packets. Without a table all requests are sent. */
-	if (config.one_sided && kind_ != LinkKind::udp && plain_)
+	if (config.one_sided && kind_ != LinkKind::udp && !needs_packets_)
 		table_ = AccessTable::create(first_qpn());
 	if (table_)
 		neighbours_->let_access(*table_);
@@ -571,16 +571,26 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 	deliver(path, data, len, ok, more || (polled_ && may_wait(data, len)));
 }
 
-/* As deliver(), without a Path, which takes as long as a tenth of a small message. */
+/* May the acknowledgement of a SEND or WRITE wait, because more packets follow, or an answer of the program? */
+bool Nic::ack_may_wait(bool more) const noexcept
+{
+	return (more || polled_) && batch_.bytes < answer_bytes;
+}
+
 void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 		 bool more) noexcept
 {
 	/* Packets of one call of Connection::receive() are of one flow. */
-	if (plain_ &&
-	    snic_rx_batch_next(&batch_, data, static_cast<u32>(len), traffic_class,
-			       (more || polled_) && batch_.bytes < answer_bytes)) [[likely]]
-		return;
+	if (needs_packets_ ||
+	    !snic_rx_batch_try_write(&batch_, data, static_cast<u32>(len), traffic_class,
+				     ack_may_wait(more)))
+		add_packet(src, data, len, traffic_class, more);
+}
 
+/* As deliver(), without a Path, which takes as long as a tenth of a small message. */
+void Nic::add_packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
+		     bool more) noexcept
+{
 	const snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
 	snic_rx_pkt pkt{};
 
@@ -610,22 +620,21 @@ void Nic::stream(const IpAddress &src, const snic_stream &stream, uint8_t traffi
 	snic_stream left = stream;
 	uint8_t bytes[SNIC_STREAM_PKT_MAX];
 
+	if (needs_packets_) [[unlikely]] {
+		PacketSink::stream(src, stream, traffic_class, more);
+		return;
+	}
 	do {
-		u32 n = plain_ ? snic_rx_batch_stream(&batch_, &left, traffic_class,
-						      (more || polled_) &&
-							      batch_.bytes < answer_bytes) :
-				 0;
+		u32 n = snic_rx_batch_try_stream(&batch_, &left, traffic_class, ack_may_wait(more));
 
-		/* A packet that does not simply go on with the batch takes the way of all packets. */
 		if (!n) {
-			const u32 len = snic_stream_packet(&left, 0, bytes);
+			/* The first of those left is received alone. */
+			const u32 len = snic_stream_first(&left, bytes);
 
-			packet(src, bytes, len, traffic_class, more || left.count > 1);
+			add_packet(src, bytes, len, traffic_class, more || left.count > 1);
 			n = 1;
 		}
-		left.psn = snic_psn_add(left.psn, n);
-		left.writes += n;
-		left.count -= n;
+		snic_stream_skip(&left, n);
 	} while (left.count);
 }
 
@@ -677,7 +686,7 @@ bool Nic::port_is_next() noexcept
 }
 
 /*
- * Receive a share of the packets that came. Returns the number of datagrams and records. Reading
+ * Receive a share of the packets that came. Returns the number of datagrams and packets. Reading
  * UDP sockets takes system calls: while only neighbours send, they are read from time to time,
  * unless the caller knows that there is something (@all), or timers are @due. They must not fire
  * before the packets are received that would stop them. The caller holds rx_lock_.

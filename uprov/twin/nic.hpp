@@ -136,6 +136,9 @@ private:
 		    bool more) noexcept override;
 	void stream(const IpAddress &src, const snic_stream &stream, uint8_t traffic_class,
 		    bool more) noexcept override;
+	bool ack_may_wait(bool more) const noexcept;
+	void add_packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
+			bool more) noexcept;
 	void packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept override;
 	void malformed() noexcept override;
 	void end_batch() noexcept override;
@@ -171,7 +174,7 @@ private:
 	void qp_failed(u32 qpn) noexcept override;
 
 	LinkKind kind_{};
-	bool plain_ = false; /* there are neither captures nor faults, which need packets */
+	bool needs_packets_ = false; /* for captures or faults: neighbours send no super-packets and no streams */
 	std::unique_ptr<PcapWriter> pcap_;
 	std::unique_ptr<AccessTable> table_; /* null: no peer has access */
 	std::unique_ptr<Neighbours> neighbours_;

@@ -164,10 +164,10 @@ bool put_stream(RingWriter &ring, const snic_burst &burst, u32 at,
 		const snic_stream &stream) noexcept
 {
 	const StreamHead head = {.bth = stream.bth,
-				 .key_len = stream.key_len,
+				 .rkey_len = stream.rkey_len,
 				 .psn = stream.psn,
 				 .count = static_cast<uint16_t>(stream.count),
-				 .asks = stream.asks};
+				 .ackreq = stream.ackreq};
 	const size_t len = sizeof(head) + stream.count * sizeof(snic_stream_write);
 	uint8_t *to = reserve(ring, len);
 
@@ -176,9 +176,8 @@ bool put_stream(RingWriter &ring, const snic_burst &burst, u32 at,
 	memcpy(to, &head, sizeof(head));
 	to += sizeof(head);
 	for (u32 i = 0; i < stream.count; ++i, to += sizeof(snic_stream_write)) {
-		snic_stream_write write;
+		const snic_stream_write write = snic_stream_write_of(&burst.pkts[at + i]);
 
-		snic_stream_take(&burst, at + i, &write);
 		memcpy(to, &write, sizeof(write));
 	}
 	commit(ring, len, record_stream, at + stream.count < burst.npkts,
@@ -260,12 +259,15 @@ bool take_stream(const RecordHead &record, const uint8_t *data, snic_stream &str
 	    record.len != sizeof(head) + head.count * sizeof(snic_stream_write))
 		return false;
 	stream = {.bth = head.bth,
-		  .key_len = head.key_len,
+		  .rkey_len = head.rkey_len,
 		  .psn = head.psn & SIRDMA_PSN_MASK,
 		  .count = head.count,
-		  .asks = head.asks != 0,
+		  .ackreq = head.ackreq != 0,
 		  .writes = reinterpret_cast<const snic_stream_write *>(data + sizeof(head))};
-	return snic_stream_payload(&stream) - 1 < SNIC_STREAM_PAYLOAD;
+
+	const u32 payload = snic_stream_payload(&stream);
+
+	return payload && payload <= SNIC_STREAM_PAYLOAD;
 }
 
 bool take_datagram(const RecordHead &record, uint8_t *data, DatagramSink &sink,

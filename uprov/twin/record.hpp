@@ -41,7 +41,7 @@ constexpr uint32_t takes_references_of(u32 length_class) noexcept
 	return takes_references << (1 + length_class);
 }
 
-/* The highest bit: streams of small WRITEs (model/stream.h). */
+/* Streams of small WRITEs (model/stream.h); the classes of length take the bits below from the lowest on. */
 constexpr uint32_t takes_streams = 1u << 31;
 
 /* Precedes a datagram that is handed over. */
@@ -71,16 +71,16 @@ struct Piece {
 	uint64_t len;
 };
 
-/* Precedes the writes of a stream, with its fields. */
+/* Precedes the writes of a stream (struct snic_stream_write), and has its other fields. */
 struct StreamHead {
-	uint64_t bth;
-	uint64_t key_len;
+	__be64 bth;
+	__be64 rkey_len;
 	uint32_t psn;
 	uint16_t count;
-	uint16_t asks;
+	uint16_t ackreq;
 };
 
-static_assert(sizeof(StreamHead) == 24 && sizeof(snic_stream_write) == 16);
+static_assert(sizeof(StreamHead) == 24);
 static_assert(sizeof(DatagramHead) == 28 && sizeof(SuperHead) == 72 && sizeof(Piece) == 16);
 
 struct SuperPacket {
