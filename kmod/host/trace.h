@@ -21,11 +21,14 @@ static inline u32 snic_trace_reg_value(u32 reg, u32 val)
 	return reg == SIRDMA_REG_CCQPHIGH || reg == SIRDMA_REG_CCQPLOW ? 0 : val;
 }
 
-/* If the packet has a BTH, the first segment contains it. */
-static inline const struct sirdma_bth *snic_trace_bth(const struct snic_rx_pkt *pkt)
+/* The BTH of the packet, at any address, or zeros. If the packet has one, the first segment contains it. */
+static inline struct sirdma_bth snic_trace_bth(const struct snic_rx_pkt *pkt)
 {
-	return pkt->nsegs && pkt->segs[0].len >= sizeof(struct sirdma_bth) ? pkt->segs[0].ptr :
-									      NULL;
+	struct sirdma_bth bth = {};
+
+	if (pkt->nsegs && pkt->segs[0].len >= sizeof(bth))
+		memcpy(&bth, pkt->segs[0].ptr, sizeof(bth));
+	return bth;
 }
 
 #endif
@@ -123,12 +126,12 @@ TRACE_EVENT(snic_rx,
 		__field(bool, more)
 	),
 	TP_fast_assign(
-		const struct sirdma_bth *bth = snic_trace_bth(pkt);
+		const struct sirdma_bth bth = snic_trace_bth(pkt);
 
 		__entry->ifindex = ndev->ifindex;
-		__entry->qpn = bth ? be32_to_cpu(bth->qpn) & SIRDMA_QPN_MASK : 0;
-		__entry->psn = bth ? be32_to_cpu(bth->apsn) & SIRDMA_PSN_MASK : 0;
-		__entry->opcode = bth ? bth->opcode : 0;
+		__entry->qpn = be32_to_cpu(bth.qpn) & SIRDMA_QPN_MASK;
+		__entry->psn = be32_to_cpu(bth.apsn) & SIRDMA_PSN_MASK;
+		__entry->opcode = bth.opcode;
 		__entry->len = pkt->len;
 		__entry->icrc_ok = pkt->icrc_ok;
 		__entry->more = pkt->more;

@@ -158,11 +158,13 @@ static inline void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 
 }
 
 /*
- * Append the inline data of a WQE of one quantum, @len bytes, the first of @data, behind the last header. The packet has no
- * payload in the scatter list of its burst then.
+ * Append the inline data of a WQE of one quantum behind the last header: the first @len bytes of @data, 1 to 8. The packet
+ * has no payload in the scatter list of its burst then.
  */
 static inline void snic_pkt_inline_data(struct snic_tx_pkt *pkt, __le64 data, u32 len)
 {
+	/* The others are of an earlier WQE. */
+	data &= cpu_to_le64(~0ull >> (64 - 8 * len));
 	__builtin_memcpy(pkt->hdr + pkt->hdr_len, &data, sizeof(data));
 	pkt->hdr_len += (u8)len;
 	pkt->payload_len = 0;

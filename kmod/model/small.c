@@ -94,7 +94,7 @@ static u32 small_fill_alike(struct snic_tx *tx, const struct sirdma_wqe *wqe, __
 	u32 n, unasked = req->unasked, ask_after = req->ask_after;
 	struct snic_tx_pkt like;
 	struct snic_out out;
-	__le64 data;
+	__le64 data, mask;
 	__be64 va;
 
 	max = min(max, small_in_page(qp));
@@ -102,6 +102,7 @@ static u32 small_fill_alike(struct snic_tx *tx, const struct sirdma_wqe *wqe, __
 		return 0;
 	like = *pkt;
 	out = *snic_out_at(req, req->tail - 1);
+	mask = cpu_to_le64(~0ull >> (64 - 8 * out.len)); /* as in snic_pkt_inline_data() */
 	for (n = 0; n < max; n++) {
 		wqe++;
 		if (READ_ONCE(wqe->hdr) != hdr)
@@ -113,7 +114,7 @@ static u32 small_fill_alike(struct snic_tx *tx, const struct sirdma_wqe *wqe, __
 		*++pkt = like;
 		pkt->bth.apsn = cpu_to_be32(out.psn);
 		va = cpu_to_be64(le64_to_cpu(READ_ONCE(wqe->remote)));
-		data = READ_ONCE(wqe->frag_stag);
+		data = READ_ONCE(wqe->frag_stag) & mask;
 		__builtin_memcpy(pkt->hdr + sizeof(struct sirdma_bth), &va, sizeof(va));
 		__builtin_memcpy(pkt->hdr + SNIC_SMALL_HDR, &data, sizeof(data));
 		if (++unasked >= ask_after) {

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Small WRITEs that are received in a batch behind one that they have most in common with. That one was checked by the
- * general way or by snic_small_write(), so that a comparison with it is enough. The region is not looked up again: the
- * batch keeps its reference, which delays an invalidation (slot.h).
+ * Small WRITEs that are received in a batch behind one that they have most in common with. snic_small_write() has checked
+ * that one, so that a comparison with it is enough. Of the region, to which the batch keeps a reference, only the state
+ * may have changed.
  */
+#include "mr.h"
 #include "rx_batch.h"
 #include "stream.h"
 #include "transport.h"
 
-/* Does a WRITE with this header follow the last one? snic_reliable_rx_done() may have failed the QP since. */
+/*
+ * Does a WRITE with this header follow the last one? snic_reliable_rx_done() may have failed the QP since, or another QP
+ * may have invalidated the key.
+ */
 static bool stream_follows(const struct snic_rx_batch *batch, __be64 bth, __be64 rkey_len, u32 psn)
 {
 	const struct snic_qp *qp = batch->qp;
 
 	return bth == batch->last.bth && rkey_len == batch->last.rkey_len &&
-	       psn == qp->resp.epsn && qp->state == SIRDMA_QPS_RTS && snic_small_may_recv(qp);
+	       psn == qp->resp.epsn && qp->state == SIRDMA_QPS_RTS && snic_small_may_recv(qp) &&
+	       batch->mem.mr && snic_slot_valid(&batch->mem.mr->slot);
 }
 
 /* @n WRITEs like the last one were received. Without an acknowledgement nothing is to be done for them. */
@@ -27,14 +32,6 @@ static void stream_done(struct snic_rx_batch *batch, u32 n, bool more)
 		snic_reliable_rx_done(batch->qp, false, more);
 }
 
-static __always_inline void stream_copy(u8 *to, const u8 *from, u32 len)
-{
-	if (len == sizeof(u64))
-		memcpy(to, from, sizeof(u64));
-	else
-		memcpy(to, from, len);
-}
-
 bool snic_rx_batch_try_write(struct snic_rx_batch *batch, const u8 *data, u32 len, u8 traffic_class,
 			     bool more)
 {
@@ -44,7 +41,7 @@ bool snic_rx_batch_try_write(struct snic_rx_batch *batch, const u8 *data, u32 le
 	u32 psn;
 	u8 *to;
 
-	if (len != last->len || traffic_class != last->traffic_class ||
+	if (!last->len || len != last->len || traffic_class != last->traffic_class ||
 	    !snic_rx_batch_has_room(batch))
 		return false;
 	memcpy(&h, data, sizeof(h)); /* the sender may change it meanwhile */
@@ -56,7 +53,7 @@ bool snic_rx_batch_try_write(struct snic_rx_batch *batch, const u8 *data, u32 le
 	to = snic_run_at(&batch->mem.run, be64_to_cpu(h.reth.va), last->payload_len);
 	if (!to)
 		return false;
-	stream_copy(to, data + sizeof(h), last->payload_len);
+	memcpy(to, data + sizeof(h), last->payload_len);
 	snic_small_written(batch->qp, 1, psn & SIRDMA_BTH_ACKREQ);
 	stream_done(batch, 1, more);
 	return true;
@@ -64,7 +61,7 @@ bool snic_rx_batch_try_write(struct snic_rx_batch *batch, const u8 *data, u32 le
 
 /*
  * Copy up to @n payloads of @len bytes to their places in @run. Returns how many, from the first on; the next is elsewhere.
- * @len is a constant where that makes the loop shorter.
+ * A program that sees one sees those before. @len is a constant where that makes the loop shorter.
  */
 static __always_inline u32 stream_place(const struct snic_run run,
 					const struct snic_stream_write *write, u32 n, u32 len)
@@ -76,6 +73,7 @@ static __always_inline u32 stream_place(const struct snic_run run,
 		off = be64_to_cpu(READ_ONCE(write->va)) - run.va;
 		if (off >= ends)
 			break;
+		smp_wmb();
 		memcpy(run.ptr + off, write->data, len);
 	}
 	return i;

@@ -11,6 +11,7 @@
 
 extern "C" {
 #include "model/qp.h"
+#include "model/stream.h"
 }
 
 using namespace sirdma::test;
@@ -181,6 +182,45 @@ TEST_F(RxBatch, InvalidatedRegionTakesNoOtherPacket)
 	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 1u);
 	EXPECT_EQ(memcmp(b.data(), a.data(), 64), 0);
 	EXPECT_EQ(memcmp(b.data(64), before.data(), 64), 0);
+}
+
+// Nor one that would follow without being looked at.
+TEST_F(RxBatch, InvalidatedRegionEndsAStream)
+{
+	snic_slot_callback end = {[](snic_slot_callback *) {}, nullptr};
+	snic_stream stream{};
+	snic_stream_write last{};
+	auto l = link();
+
+	for (u32 i = 0; i < 3; i++)
+		l->a.place(write(i * 8, 8));
+	auto sent = packets(*l);
+	ASSERT_EQ(sent.size(), 3u);
+	const u8 *second = sent[1].bytes.data() + sent[1].bth,
+		 *third = sent[2].bytes.data() + sent[2].bth;
+	const u32 len = static_cast<u32>(sent[1].bytes.size() - sent[1].bth);
+
+	memcpy(&stream.bth, third, sizeof(stream.bth));
+	memcpy(&stream.rkey_len, third + 20, sizeof(stream.rkey_len));
+	memcpy(&last.va, third + 12, sizeof(last.va));
+	memcpy(last.data, third + 28, sizeof(last.data));
+	stream.psn = sent[2].psn();
+	stream.count = 1;
+	stream.writes = &last;
+
+	snic_rx_batch batch = {.dev = b.host.dev(), .qp = nullptr, .pkts = 0, .bytes = 0};
+	EXPECT_FALSE(snic_rx_batch_try_write(&batch, second, len, 0, true)) << "behind nothing";
+	next(batch, sent[0], true);
+	EXPECT_TRUE(snic_rx_batch_try_write(&batch, second, len, 0, true));
+	snic_slot *slot = snic_slot_get(&b.host.dev()->mrs, b.mr.idx);
+	ASSERT_TRUE(slot && snic_slot_invalidate(slot, &end));
+	snic_slot_put(slot);
+	EXPECT_FALSE(snic_rx_batch_try_write(&batch, third, len, 0, true));
+	EXPECT_EQ(snic_rx_batch_try_stream(&batch, &stream, 0, true), 0u);
+	next(batch, sent[2]);
+	snic_rx_batch_end(&batch);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 1u);
+	EXPECT_EQ(memcmp(b.data(), a.data(), 16), 0);
 }
 
 TEST_F(RxBatch, DeregistrationWaitsForItsEnd)

@@ -66,8 +66,10 @@ public:
 			ring = open(random() % 3);
 		if (!ring.pair)
 			return visit();
-		if (what < 2000)
+		if (what < 1500)
 			super(ring);
+		else if (what < 2000)
+			stream(ring);
 		else if (what < 3000)
 			packet(ring);
 		else if (what < 3300)
@@ -233,6 +235,29 @@ private:
 		}
 		put(ring, 3, &head, sizeof(head), n ? static_cast<void *>(pieces) : own_.data(),
 		    n ? n * sizeof(Piece) : std::min<size_t>(head.payload_len, 8000));
+	}
+
+	/* Often one that the bait takes, whose writes then change. */
+	void stream(Ring &ring)
+	{
+		snic_small_hdr first{};
+		snic_stream_write writes[SNIC_BURST_PKTS];
+		StreamHead head{};
+		const uint32_t n = 1 + random() % SNIC_BURST_PKTS;
+
+		headers(reinterpret_cast<uint8_t *>(&first), SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY, 0);
+		if (random() % 4)
+			first.reth.len = cpu_to_be32(8);
+		memcpy(&head.bth, &first.bth, sizeof(head.bth));
+		memcpy(&head.rkey_len, &first.reth.rkey, sizeof(head.rkey_len));
+		head.psn = be32_to_cpu(first.bth.apsn);
+		head.count = static_cast<uint16_t>(random() % 32 ? n : random());
+		head.ackreq = random() % 2;
+		for (snic_stream_write &write : writes) {
+			write.va = random() % 8 ? first.reth.va : random();
+			memset(write.data, 0x66, sizeof(write.data));
+		}
+		put(ring, 4, &head, sizeof(head), writes, n * sizeof(*writes));
 	}
 
 	void packet(Ring &ring)

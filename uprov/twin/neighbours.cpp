@@ -613,9 +613,12 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 
 		reader = std::erase(fresh_, c);
 	}
-	/* Read at most one ring: the neighbour may be alive and keep writing. */
+	/*
+	 * Read at most one ring: the neighbour may be alive and keep writing. No record has more packets than a stream of
+	 * SNIC_BURST_PKTS, which has less than four in each ring_align bytes.
+	 */
 	if (reader)
-		for (u32 n = 0, got = 1; got && n < ring_bytes / ring_align; n += got)
+		for (u32 n = 0, got = 1; got && n < 4 * ring_bytes / ring_align; n += got)
 			got = receive_from(*c, sink);
 	if (std::erase_if(strangers_, [&](const auto &s) { return s.get() == c; }))
 		return;

@@ -569,6 +569,8 @@ void Nic::datagram(const Path &path, uint8_t *data, size_t len, u32 index, bool 
 	const bool ok = verify(path, data, len, index);
 
 	deliver(path, data, len, ok, more || (polled_ && may_wait(data, len)));
+	/* What follows from a neighbour's ring is of another flow. */
+	batch_.last.len = 0;
 }
 
 /* May the acknowledgement of a SEND or WRITE wait, because more packets follow, or an answer of the program? */
@@ -580,7 +582,7 @@ bool Nic::ack_may_wait(bool more) const noexcept
 void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 		 bool more) noexcept
 {
-	/* Packets of one call of Connection::receive() are of one flow. */
+	/* A batch of packets is of one flow: of the neighbour whose ring is read, see datagram(). */
 	if (needs_packets_ ||
 	    !snic_rx_batch_try_write(&batch_, data, static_cast<u32>(len), traffic_class,
 				     ack_may_wait(more)))

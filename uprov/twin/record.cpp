@@ -101,11 +101,15 @@ bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter
 	if (!to)
 		return false;
 	/*
-	 * Copy all of hdr. The bytes beyond the headers are overwritten later, or are beyond the
-	 * end of the record.
+	 * Copy all of hdr, or the part that acknowledgements have. Bytes beyond the headers are overwritten later, or are
+	 * beyond the end of the record; no inline data of an earlier packet is among them.
 	 */
+	constexpr size_t part = sizeof(sirdma_bth) + sizeof(sirdma_aeth);
 	static_assert(sizeof(RecordHead) + sizeof(pkt.hdr) <= ring_align);
-	memcpy(to, pkt.hdr, sizeof(pkt.hdr));
+	if (pkt.hdr_len > part)
+		memcpy(to, pkt.hdr, sizeof(pkt.hdr));
+	else
+		memcpy(to, pkt.hdr, part);
 	if (pkt.payload_len >= RingCopy::bytes_min) {
 		ring.copy(to + pkt.hdr_len, payload, pkt.payload_len);
 	} else if (pkt.payload_len) {
