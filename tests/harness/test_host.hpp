@@ -88,6 +88,7 @@ public:
 	std::vector<u32> set_room(bool room);
 	u64 stat(sirdma_stat id) { return snic_stat_read(dev_, id); }
 	void kick(u32 qpn) { snic_qp_kick(dev_, qpn); }
+	bool kick_by(u32 qpn, u32 kicker) { return snic_qp_kick_by(dev_, qpn, kicker); }
 	// The same for a caller that may not run the model: it is left to run_deferred().
 	void ring(u32 qpn);
 	// How often the device told the host that it must not read transmitted memory any more.
