@@ -27,11 +27,25 @@ static bool small_may_begin(const struct snic_tx *tx)
 	       !snic_dev_ops(qp->dev)->one_sided;
 }
 
-/* The payload of a WQE of one quantum. NULL: it is not small, or not in the run of the burst. */
-static u8 *small_payload(const struct snic_tx *tx, struct sirdma_wqe *wqe, u64 hdr, bool polarity,
+/*
+ * Is a message of @len bytes short enough? A longer one has to fit one packet, and nothing may be in flight:
+ * then every window allows it.
+ */
+static bool small_fits(const struct snic_tx *tx, u32 len)
+{
+	const struct snic_qp *qp = tx->qp;
+
+	if (len > SNIC_WIN_SMALL)
+		return len <= snic_qp_mtu(qp) && qp->req.nxt == qp->req.una;
+	return len;
+}
+
+/* The payload of a WQE of one quantum. NULL: it is not small, or its place is not found at once. */
+static u8 *small_payload(struct snic_tx *tx, struct sirdma_wqe *wqe, u64 hdr, bool polarity,
 			 u32 *len)
 {
-	u64 stag;
+	u64 stag, va;
+	u8 *p;
 
 	if (hdr & SIRDMA_WQE_INLINE) {
 		*len = (u32)SIRDMA_GET(SIRDMA_WQE_INLINELEN, hdr);
@@ -39,10 +53,12 @@ static u8 *small_payload(const struct snic_tx *tx, struct sirdma_wqe *wqe, u64 h
 	}
 	stag = le64_to_cpu(READ_ONCE(wqe->frag_stag));
 	*len = (u32)SIRDMA_GET(SIRDMA_FRAG_LEN, stag);
-	if (*len > SNIC_WIN_SMALL || !!(stag & SIRDMA_FRAG_VALID) != polarity ||
-	    (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, stag) != tx->run_stag)
+	if (!small_fits(tx, *len) || !!(stag & SIRDMA_FRAG_VALID) != polarity)
 		return NULL;
-	return snic_run_at(&tx->run, le64_to_cpu(READ_ONCE(wqe->frag_addr)), *len);
+	va = le64_to_cpu(READ_ONCE(wqe->frag_addr));
+	stag = SIRDMA_GET(SIRDMA_FRAG_STAG, stag);
+	p = stag == tx->run_stag ? snic_run_at(&tx->run, va, *len) : NULL;
+	return p ? p : snic_tx_try_region(tx, (u32)stag, va, *len);
 }
 
 /* Put the WQE at the next quantum of the ring into out[]. */
@@ -61,7 +77,8 @@ static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 				   0) |
 			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
 	if (PORT_WIRE_IN_MEMORY)
-		tx->needs_ack |= (out->flags & SNIC_OUT_SIGNALED) || out->op != SIRDMA_OP_WRITE;
+		tx->needs_ack |= (out->flags & SNIC_OUT_SIGNALED) || out->op != SIRDMA_OP_WRITE ||
+				 len > SNIC_WIN_SMALL;
 	req->cur = req->tail;
 	req->sqe_valid = false;
 	req->psn = snic_psn_add(req->psn, 1);
@@ -137,7 +154,7 @@ SIRDMA_SIZE_IS(struct small_ack, 16);
 
 /* Bytes of a small WRITE without its payload. */
 #define SMALL_WRITE_MIN (sizeof(struct small_write) + SIRDMA_ICRC_LEN)
-SIRDMA_STATIC_ASSERT(SMALL_WRITE_MIN + SNIC_WIN_SMALL == SNIC_SMALL_MAX, "the longest small WRITE");
+SIRDMA_STATIC_ASSERT(SMALL_WRITE_MIN + 4096 == SNIC_SMALL_MAX, "a WRITE of the longest path MTU");
 #define SMALL_ACK_LEN (sizeof(struct small_ack) + SIRDMA_ICRC_LEN)
 
 enum snic_small snic_small_kind(const struct snic_rx_pkt *rx, u32 *qpn)
@@ -187,7 +204,7 @@ static u8 *small_target(struct snic_qp *qp, u32 rkey, u64 va, u32 len)
 	struct snic_run *run = &qp->rx_mem->run;
 	u8 *to = mr ? snic_run_at(run, va, len) : NULL;
 
-	if (to || !mr || mr->map.level || snic_mr_may_fault(mr) ||
+	if (to || !mr || snic_mr_may_fault(mr) ||
 	    snic_mr_run(qp->dev, mr, va, len, run) != SNIC_MEM_OK)
 		return to;
 	return snic_run_at(run, va, len);

@@ -96,6 +96,8 @@ public:
 
 	// Executes a request in the memory of the peer, or refuses; without it the host reaches no peer's.
 	std::function<bool(const snic_one_sided &)> one_sided;
+	// From now on this is a host that has no such operation, as the kernel's.
+	void forget_one_sided() { host_ops_.one_sided = nullptr; }
 
 	// Zeroed driver memory; freed with the host at the latest.
 	sirdma_dma_mem alloc(u64 size);
@@ -159,7 +161,8 @@ private:
 		return static_cast<bool>(self(host).one_sided);
 	}
 	static const sirdma_bus_ops bus_ops_;
-	static const snic_host_ops host_ops_;
+	static const snic_host_ops all_host_ops_;
+	snic_host_ops host_ops_ = all_host_ops_;
 
 	HostOptions opts_;
 	std::shared_ptr<Clock> clock_;
