@@ -2,7 +2,7 @@
 /*
  * Private data of the uverbs commands. Layout source: irdma's uverbs ABI 5
  * (include/uapi/rdma/irdma-abi.h); extensions are negotiated by SIRDMA_UCTX_KICK,
- * SIRDMA_UCTX_CQ_FLAGS and SIRDMA_UCTX_RING_POOL in comp_mask. A provider that does not ask for kicks
+ * SIRDMA_UCTX_CQ_FLAGS, SIRDMA_UCTX_RING_POOL and SIRDMA_UCTX_KICK_METHOD in comp_mask. A provider that does not ask for kicks
  * gets none of the extensions; only devices that have irdma's identity take it. Flags that are marked
  * "compat" are of features that no device of ours has: libirdma reads them, and finds 0.
  */
@@ -38,6 +38,7 @@ enum sirdma_memreg_type {
 #define SIRDMA_UCTX_KICK SIRDMA_BIT(32) /* need_kick words are kept; post_send(NULL) kicks */
 #define SIRDMA_UCTX_CQ_FLAGS SIRDMA_BIT(33) /* response: create_cq knows its flags */
 #define SIRDMA_UCTX_RING_POOL SIRDMA_BIT(34) /* response: reg_mr knows SIRDMA_MEMREG_POOL */
+#define SIRDMA_UCTX_KICK_METHOD SIRDMA_BIT(35) /* response: SIRDMA_METHOD_KICK kicks as well */
 
 /* feature_flags */
 #define SIRDMA_FEATURE_RTS_AE SIRDMA_BIT(0)
@@ -162,6 +163,18 @@ enum sirdma_alloc_dm_attrs {
 enum sirdma_query_context_attrs {
 	/* struct sirdma_alloc_ucontext_resp, as alloc_ucontext answered */
 	SIRDMA_ATTR_QUERY_CONTEXT_RESP = SIRDMA_UVERBS_FIRST,
+};
+
+enum sirdma_device_methods {
+	/*
+	 * A kick, as post_send(NULL) is one, at half the cost. Every process that has the context may
+	 * kick. Fails with EINVAL if the queue pair is not one of the context.
+	 */
+	SIRDMA_METHOD_KICK = SIRDMA_UVERBS_FIRST,
+};
+
+enum sirdma_kick_attrs {
+	SIRDMA_ATTR_KICK_QPN = SIRDMA_UVERBS_FIRST, /* __u32 */
 };
 
 /* By these methods a process imports an object of a context that it shares with others. */

@@ -73,8 +73,12 @@ struct sirdma_bus_ops {
 
 	/* The functions below are for drivers in a kernel; in a process they are NULL. */
 
-	/* Run QP @qpn, which the device had put to sleep. Called in the system call of its user. */
-	void (*kick)(struct sirdma_bus *bus, __u32 qpn);
+	/*
+	 * Run QP @qpn, which the device had put to sleep. Called in the system call of its user.
+	 * @kicker: the number of the caller's context; 0: the driver vouches for the caller. Returns
+	 * false if that context has no such QP.
+	 */
+	__u8 (*kick)(struct sirdma_bus *bus, __u32 qpn, __u32 kicker);
 	/*
 	 * For consumers in the kernel, which posted to @qpn and found need_kick set. Any
 	 * context, also with interrupts off and locks of the consumer held: the device reads

@@ -109,6 +109,7 @@ struct sirdma_qp_ctx {
 	__u8 state; /* enum sirdma_qp_state: written on upload */
 	__u8 queue_flags; /* SIRDMA_QPC_* */
 	__le32 xrcd; /* an XRC target's domain, below SIRDMA_MAX_XRCDS */
+	__le32 kicker; /* driver's number of the user context that may kick; 0: none may */
 
 	/* Which groups below a MODIFY_QP applies: SIRDMA_QPC_MOD_* */
 	__le32 modify;
@@ -148,7 +149,7 @@ struct sirdma_qp_ctx {
 	__u8 rnr_left;
 	__u8 activity; /* SIRDMA_QPC_TIMER_RUNS .. SIRDMA_QPC_SQ_ASLEEP */
 	__u8 rsvd4;
-	__le32 rsvd5[25];
+	__le32 rsvd5[24];
 };
 SIRDMA_SIZE_IS(struct sirdma_qp_ctx, 256);
 #define SIRDMA_QP_CTX_ALIGN 256

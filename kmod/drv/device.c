@@ -220,7 +220,7 @@ static int sirdma_dev_register(struct sirdma_dev *dev, const char *name)
 	ibdev->num_comp_vectors = dev->hw.cfg.num_ceqs;
 	strscpy(ibdev->node_desc, "sirdma software RDMA NIC", sizeof(ibdev->node_desc));
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->ndev->dev_addr);
-	/* A user's kick of a sleeping device is this command; see sirdma_post_send(). */
+	/* A provider that does not know SIRDMA_METHOD_KICK kicks by this command: sirdma_post_send(). */
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND);
 	ibdev->driver_def = sirdma_uapi;
 

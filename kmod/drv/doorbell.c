@@ -144,7 +144,7 @@ static void doorbell_look(struct sirdma_doorbell *db)
 
 	list_for_each_entry(qp, &db->qps, doorbell_node) {
 		if (db->nqps <= LOOK_KICKS)
-			bus->ops->kick(bus, qp->ibqp.qp_num);
+			bus->ops->kick(bus, qp->ibqp.qp_num, 0);
 		else
 			bus->ops->doorbell(bus, qp->ibqp.qp_num);
 		cond_resched();

@@ -203,6 +203,7 @@ static void sirdma_qp_fill_ctx(struct sirdma_qp *qp, const struct sirdma_qp_size
 		.cookie = qp->obj.cookie,
 		.send_cq = to_scq(qp->ibqp.send_cq)->id,
 		.recv_cq = to_scq(recv_cq)->id,
+		.kicker = qp->kicker,
 		.srq = qp->ibqp.srq ? to_ssrq(qp->ibqp.srq)->id : 0,
 		.pd = to_spd(qp->ibqp.pd)->id,
 	};
@@ -368,8 +369,10 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	init->cap.max_recv_wr = size.max_recv_wr;
 	qp->cap = init->cap;
 	qp->sig_all = init->sq_sig_type == IB_SIGNAL_ALL_WR;
-	if (udata)
+	if (udata) {
 		qp->doorbell = sirdma_udata_to_uctx(udata)->doorbell;
+		qp->kicker = sirdma_udata_to_uctx(udata)->kicker;
+	}
 	err = sirdma_qp_take_memory(dev, qp, req.user_wqe_bufs, &size, udata);
 	if (err)
 		return err;
@@ -408,6 +411,13 @@ int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		*bad_wr = wr;
 		return -EOPNOTSUPP;
 	}
-	bus->ops->kick(bus, ibqp->qp_num);
+	bus->ops->kick(bus, ibqp->qp_num, 0);
 	return 0;
+}
+
+int sirdma_kick(struct ib_ucontext *ibuctx, u32 qpn)
+{
+	struct sirdma_bus *bus = to_sdev(ibuctx->device)->bus;
+
+	return bus->ops->kick(bus, qpn, to_suctx(ibuctx)->kicker) ? 0 : -EINVAL;
 }

@@ -23,6 +23,7 @@ struct sirdma_qp {
 	struct ib_qp_cap cap;
 	struct sirdma_doorbell *doorbell; /* NULL: the poster kicks */
 	struct list_head doorbell_node; /* entry of the doorbell's queue pairs */
+	u32 kicker; /* see struct sirdma_ucontext; 0: a kernel consumer's, or an XRC target's */
 	bool sig_all;
 	u8 type; /* enum sirdma_qp_type */
 	u32 xrcd; /* domain of an XRC target, which has no rings */
@@ -49,11 +50,13 @@ static inline struct sirdma_qp *to_sqp(struct ib_qp *ibqp)
 int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib_udata *udata);
 int sirdma_destroy_qp(struct ib_qp *ibqp, struct ib_udata *udata);
 /*
- * A kernel consumer posts work requests here. A user's provider writes them into the ring,
- * and kicks a sleeping device by the uverbs command POST_SEND without a work request
- * (@wr NULL).
+ * A kernel consumer posts work requests here. A user's provider writes them into the ring, and
+ * kicks a sleeping device: by sirdma_kick(), or by the uverbs command POST_SEND without a work
+ * request (@wr NULL), if it does not know SIRDMA_UCTX_KICK_METHOD.
  */
 int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 		     const struct ib_send_wr **bad_wr);
+/* Kick the QP with that number. Returns -EINVAL if it is not one of the context. */
+int sirdma_kick(struct ib_ucontext *ibuctx, u32 qpn);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "dm.h"
 #include "pd.h"
+#include "qp.h"
 #include "sirdma/abi.h"
 
 #define UVERBS_MODULE_NAME sirdma
@@ -28,6 +29,24 @@ static int UVERBS_HANDLER(SIRDMA_METHOD_PD_QUERY)(struct uverbs_attr_bundle *att
 	const struct sirdma_alloc_pd_resp resp = {.pd_id = to_spd(ibpd)->id};
 
 	return uverbs_copy_to(attrs, SIRDMA_ATTR_PD_QUERY_RESP, &resp, sizeof(resp));
+}
+
+/*
+ * uverbs looks up no object for this method, and copies only the command itself. The context stays
+ * while the method runs, also when the device is removed: uverbs waits for its methods first.
+ */
+static int UVERBS_HANDLER(SIRDMA_METHOD_KICK)(struct uverbs_attr_bundle *attrs)
+{
+	const struct uverbs_attr *attr = uverbs_attr_get(attrs, SIRDMA_ATTR_KICK_QPN);
+	struct ib_ucontext *ibuctx = ib_uverbs_get_ucontext(attrs);
+	u32 qpn;
+
+	if (IS_ERR(ibuctx))
+		return PTR_ERR(ibuctx);
+	if (IS_ERR(attr))
+		return PTR_ERR(attr);
+	memcpy(&qpn, &attr->ptr_attr.data, sizeof(qpn));
+	return sirdma_kick(ibuctx, qpn);
 }
 
 ADD_UVERBS_ATTRIBUTES_SIMPLE(sirdma_dm_alloc, UVERBS_OBJECT_DM, UVERBS_METHOD_DM_ALLOC,
@@ -56,6 +75,12 @@ DECLARE_UVERBS_NAMED_METHOD(SIRDMA_METHOD_PD_QUERY,
 						UVERBS_ATTR_TYPE(struct sirdma_alloc_pd_resp),
 						UA_MANDATORY));
 
+DECLARE_UVERBS_NAMED_METHOD(SIRDMA_METHOD_KICK,
+			    UVERBS_ATTR_PTR_IN(SIRDMA_ATTR_KICK_QPN, UVERBS_ATTR_TYPE(u32),
+					       UA_MANDATORY));
+
+ADD_UVERBS_METHODS(sirdma_device_extension, UVERBS_OBJECT_DEVICE,
+		   &UVERBS_METHOD(SIRDMA_METHOD_KICK));
 ADD_UVERBS_METHODS(sirdma_dm_extension, UVERBS_OBJECT_DM, &UVERBS_METHOD(SIRDMA_METHOD_DM_QUERY));
 ADD_UVERBS_METHODS(sirdma_pd_extension, UVERBS_OBJECT_PD, &UVERBS_METHOD(SIRDMA_METHOD_PD_QUERY));
 
@@ -64,5 +89,6 @@ const struct uapi_definition sirdma_uapi[] = {
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DM, &sirdma_dm_extension),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_PD, &sirdma_pd_extension),
 	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &sirdma_context_query),
+	UAPI_DEF_CHAIN_OBJ_TREE(UVERBS_OBJECT_DEVICE, &sirdma_device_extension),
 	{},
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <linux/cred.h>
+#include <linux/idr.h>
 #include <linux/mm.h>
 #include <linux/slab.h>
 
@@ -10,6 +11,9 @@
 #include "sirdma/abi.h"
 #include "sirdma/wqe.h"
 #include "ucontext.h"
+
+/* Numbers of the contexts of all devices. No queue pair of a context exists when its number is freed. */
+static DEFINE_IDA(sirdma_kickers);
 
 struct sirdma_db_entry {
 	struct sirdma_mmap_entry base;
@@ -137,7 +141,8 @@ static void sirdma_uctx_fill_response(struct sirdma_dev *dev, struct sirdma_ucon
 	resp->wq_size = SIRDMA_MAX_WQ_QUANTA;
 	resp->db_mmap_key = rdma_user_mmap_get_offset(uctx->db_entry);
 	if (uctx->kicks) {
-		resp->comp_mask |= SIRDMA_UCTX_KICK | SIRDMA_UCTX_RING_POOL;
+		resp->comp_mask |= SIRDMA_UCTX_KICK | SIRDMA_UCTX_RING_POOL |
+				   SIRDMA_UCTX_KICK_METHOD;
 		/* The CQEs of shared queues differ from irdma's. */
 		if (dev->ibdev.attrs.max_srq)
 			resp->feature_flags |= SIRDMA_FEATURE_SRQ;
@@ -155,7 +160,7 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	struct sirdma_ucontext *uctx = to_suctx(ibuctx);
 	struct sirdma_alloc_ucontext_resp resp = {};
 	struct sirdma_alloc_ucontext_req req = {};
-	int err;
+	int err, kicker;
 
 	if (sirdma_dev_failed(dev))
 		return -EIO;
@@ -178,9 +183,15 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 	uctx->user = sirdma_user_get(&dev->users, sirdma_user_id());
 	if (IS_ERR(uctx->user))
 		return PTR_ERR(uctx->user);
+	kicker = ida_alloc_min(&sirdma_kickers, 1, GFP_KERNEL_ACCOUNT);
+	if (kicker < 0) {
+		err = kicker;
+		goto err_user;
+	}
+	uctx->kicker = kicker;
 	err = uctx->kicks ? sirdma_db_entry_insert(ibuctx) : sirdma_doorbell_insert(ibuctx);
 	if (err)
-		goto err_user;
+		goto err_kicker;
 	sirdma_uctx_fill_response(dev, uctx, &resp);
 	err = ib_copy_to_udata(udata, &resp, min(sizeof(resp), udata->outlen));
 	if (err)
@@ -189,6 +200,8 @@ int sirdma_alloc_ucontext(struct ib_ucontext *ibuctx, struct ib_udata *udata)
 
 err_entry:
 	rdma_user_mmap_entry_remove(uctx->db_entry);
+err_kicker:
+	ida_free(&sirdma_kickers, kicker);
 err_user:
 	sirdma_user_put(&dev->users, uctx->user);
 	return err;
@@ -207,6 +220,7 @@ void sirdma_dealloc_ucontext(struct ib_ucontext *ibuctx)
 	struct sirdma_ucontext *uctx = to_suctx(ibuctx);
 
 	rdma_user_mmap_entry_remove(uctx->db_entry);
+	ida_free(&sirdma_kickers, uctx->kicker);
 	sirdma_user_put(&to_sdev(ibuctx->device)->users, uctx->user);
 }
 

@@ -26,6 +26,7 @@ struct sirdma_ucontext {
 	struct mutex ring_lock; /* protects rings and the use of each ring */
 	struct list_head rings; /* list of struct sirdma_ring */
 	struct sirdma_user *user;
+	u32 kicker; /* number of the context, by which the device knows whose kicks a QP takes */
 	bool kicks; /* the provider reads need_kick words and kicks */
 	bool raw_attrs; /* cap.max_*_wr are the numbers that the application asked for */
 };

@@ -206,17 +206,22 @@ static void snic_host_choose(struct work_struct *work) {}
  */
 static DECLARE_WORK(snic_choose_work, snic_host_choose);
 
-void snic_host_kick(struct sirdma_bus *bus, u32 qpn)
+u8 snic_host_kick(struct sirdma_bus *bus, u32 qpn, u32 kicker)
 {
 	struct snic_host *host = snic_host_of(bus);
 	unsigned long received = snic_cpu_received();
+	bool known = true;
 
 	trace_snic_kick(host->ndev, qpn);
 	snic_enter();
-	snic_qp_kick(host->dev, qpn);
+	if (kicker)
+		known = snic_qp_kick_by(host->dev, qpn, kicker);
+	else
+		snic_qp_kick(host->dev, qpn);
 	snic_leave();
 	if (num_online_cpus() == 1 && snic_cpu_received() != received && !single_task_running())
 		queue_work(snic_wq, &snic_choose_work);
+	return known;
 }
 
 void snic_host_update(struct sirdma_bus *bus)

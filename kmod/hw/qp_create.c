@@ -38,6 +38,7 @@ void sirdma_qp_create_to_ctx(const struct sirdma_qp_create *qp, struct sirdma_qp
 	ctx->srq = cpu_to_le32(qp->srq);
 	ctx->pd = cpu_to_le32(qp->pd);
 	ctx->xrcd = cpu_to_le32(qp->xrcd);
+	ctx->kicker = cpu_to_le32(qp->kicker);
 	ctx->qp_type = qp->type;
 	ctx->rq_stride_shift = qp->rq_shift;
 	ctx->queue_flags = queue_flags(qp);

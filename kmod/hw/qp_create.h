@@ -31,6 +31,7 @@ struct sirdma_qp_create {
 	u32 recv_cq; /* of an XRC initiator, which receives nothing: any */
 	u32 srq; /* the shared queue it receives from, without a receive queue; 0: none */
 	u32 pd;
+	u32 kicker; /* number of the user context that may kick; 0: none may */
 	u32 xrcd; /* domain of an XRC target, which has none of the queues, CQs and PD above */
 };
 

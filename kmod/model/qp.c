@@ -120,14 +120,12 @@ static void qp_doorbell(struct snic_qp *qp)
 	qp->resp.absent = false;
 }
 
-static void qp_run(struct snic_dev *dev, u32 qpn, bool rung)
+/* Consumes the reference to @qp. */
+static void qp_run(struct snic_qp *qp, bool rung)
 {
-	struct snic_qp *qp = snic_qp_get(dev, qpn);
 	u32 holds = SNIC_RUN_HOLDS;
 	bool more, drained;
 
-	if (!qp)
-		return;
 	port_lock(&qp->lock);
 	rung |= qp_take(&qp->rung);
 	drained = qp_take(&qp->inv_drained);
@@ -152,12 +150,33 @@ static void qp_run(struct snic_dev *dev, u32 qpn, bool rung)
 
 void snic_qp_kick(struct snic_dev *dev, u32 qpn)
 {
-	qp_run(dev, qpn, true);
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
+
+	if (qp)
+		qp_run(qp, true);
+}
+
+bool snic_qp_kick_by(struct snic_dev *dev, u32 qpn, u32 kicker)
+{
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
+
+	if (!qp)
+		return false;
+	/* The number 0 is no context's. */
+	if (qp->kicker != kicker || !kicker) {
+		snic_qp_put(qp);
+		return false;
+	}
+	qp_run(qp, true);
+	return true;
 }
 
 void snic_qp_run(struct snic_dev *dev, u32 qpn)
 {
-	qp_run(dev, qpn, false);
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
+
+	if (qp)
+		qp_run(qp, false);
 }
 
 void snic_qp_acknowledge(struct snic_dev *dev, u32 qpn)

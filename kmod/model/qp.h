@@ -263,9 +263,9 @@ struct snic_qp {
 	bool rung; /* set by snic_qp_ring(), which does not take the lock */
 	bool inv_drained; /* set without the lock when an invalidation that the QP waits for is done */
 	bool ack_follows; /* an acknowledgement is due, and waits for the requests that are being sent */
-	bool sqd_event; /* raise an event when the send queue is drained */
+	bool sqd_event : 1; /* raise an event when the send queue is drained */
+	bool last_wqe_raised : 1; /* the LAST_WQE_REACHED event was raised */
 	bool referenced; /* see snic_qp_note_references() */
-	bool last_wqe_raised; /* the LAST_WQE_REACHED event was raised */
 
 	struct snic_limits limits; /* limits that the host set for the peer */
 
@@ -286,6 +286,7 @@ struct snic_qp {
 	u32 rq_psn; /* the same for the responder */
 
 	u32 av_idx; /* a datagram QP's last address vector */
+	u32 kicker; /* see struct sirdma_qp_ctx */
 
 	struct snic_xrc *xrc; /* of an XRC target, else NULL */
 	struct snic_inv *inv; /* [SNIC_INVS] */

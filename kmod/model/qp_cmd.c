@@ -167,6 +167,7 @@ static void create_init(struct snic_qp *qp, struct snic_dev *dev, u32 id,
 	snic_aeq_events_init(&qp->async, id, le64_to_cpu(ctx->event_ctx));
 	qp->pd = le32_to_cpu(ctx->pd);
 	qp->recv_pd = qp->pd;
+	qp->kicker = le32_to_cpu(ctx->kicker);
 	port_lock_init(&qp->lock);
 	qp->type = ctx->qp_type;
 	qp->transport = snic_transport(ctx->qp_type);

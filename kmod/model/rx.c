@@ -211,9 +211,6 @@ static bool rx_small(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 	kind = snic_small_kind(rx, &qpn);
 	if (kind == SNIC_SMALL_NONE)
 		return false;
-	/* Memory in pages is found at once only where the batch has placed bytes before. */
-	if (!PORT_WIRE_IN_MEMORY && kind == SNIC_SMALL_WRITE && !batch->mem.run.len)
-		return false;
 	qp = rx_batch_qp(batch, qpn);
 	if (!qp)
 		return false;

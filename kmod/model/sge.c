@@ -20,10 +20,8 @@ struct snic_mr *snic_mrc_get(struct snic_qp *qp, struct snic_mrc *mrc, u32 stag,
 	if (mrc->count == SNIC_MRC_SIZE)
 		return NULL;
 	mr = snic_mr_get_qp(qp->dev, stag, qp->pd, qp->obj.id, va, len, mrc->access, ae);
-	if (mr) {
-		mrc->stag[mrc->count] = stag;
-		mrc->mr[mrc->count++] = mr;
-	}
+	if (mr)
+		snic_mrc_add(mrc, stag, mr);
 	return mr;
 }
 

@@ -27,6 +27,13 @@ static inline void snic_mrc_init(struct snic_mrc *mrc, u8 access)
 	mrc->access = access;
 }
 
+/* The cache is not full, and takes over the reference to @mr. */
+static inline void snic_mrc_add(struct snic_mrc *mrc, u32 stag, struct snic_mr *mr)
+{
+	mrc->stag[mrc->count] = stag;
+	mrc->mr[mrc->count++] = mr;
+}
+
 static inline void snic_mrc_put(struct snic_mrc *mrc)
 {
 	while (mrc->count)

@@ -35,16 +35,37 @@ static u32 small_inline_len(u64 hdr)
 	return len <= SIRDMA_INLINE_FIRST ? len : 0;
 }
 
-/* The payload of a WQE of one quantum without inline data. NULL, and *len is 0: it is not small, or not in the burst's run. */
-static u8 *small_payload(const struct snic_tx *tx, struct sirdma_wqe *wqe, bool polarity, u32 *len)
+/*
+ * Is a message of @len bytes short enough? A longer one has to fit one packet, and nothing may be in flight:
+ * then every window allows it.
+ */
+static bool small_fits(const struct snic_tx *tx, u32 len)
 {
-	u64 stag = le64_to_cpu(READ_ONCE(wqe->frag_stag));
+	const struct snic_qp *qp = tx->qp;
+
+	if (len > SNIC_WIN_SMALL)
+		return len <= snic_qp_mtu(qp) && qp->req.nxt == qp->req.una;
+	return len;
+}
+
+/*
+ * The payload of a WQE of one quantum without inline data. NULL, and *len is 0: it is not small, or its place is not found
+ * at once.
+ */
+static u8 *small_payload(struct snic_tx *tx, struct sirdma_wqe *wqe, bool polarity, u32 *len)
+{
+	u64 va, word = le64_to_cpu(READ_ONCE(wqe->frag_stag));
+	u32 stag = (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, word);
 	u8 *payload = NULL;
 
-	*len = (u32)SIRDMA_GET(SIRDMA_FRAG_LEN, stag);
-	if (*len <= SNIC_WIN_SMALL && !!(stag & SIRDMA_FRAG_VALID) == polarity &&
-	    (u32)SIRDMA_GET(SIRDMA_FRAG_STAG, stag) == tx->run_stag)
-		payload = snic_run_at(&tx->run, le64_to_cpu(READ_ONCE(wqe->frag_addr)), *len);
+	*len = (u32)SIRDMA_GET(SIRDMA_FRAG_LEN, word);
+	if (small_fits(tx, *len) && !!(word & SIRDMA_FRAG_VALID) == polarity) {
+		va = le64_to_cpu(READ_ONCE(wqe->frag_addr));
+		if (stag == tx->run_stag)
+			payload = snic_run_at(&tx->run, va, *len);
+		if (!payload)
+			payload = snic_tx_try_region(tx, stag, va, *len);
+	}
 	if (!payload)
 		*len = 0;
 	return payload;
@@ -66,7 +87,8 @@ static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 				   SNIC_OUT_UNSIGNALED) |
 			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
 	if (PORT_WIRE_IN_MEMORY)
-		tx->needs_ack |= (out->flags & SNIC_OUT_SIGNALED) || out->op != SIRDMA_OP_WRITE;
+		tx->needs_ack |= (out->flags & SNIC_OUT_SIGNALED) || out->op != SIRDMA_OP_WRITE ||
+				 len > SNIC_WIN_SMALL;
 	req->cur = req->tail;
 	req->sqe_valid = false;
 	req->psn = snic_psn_add(req->psn, 1);
@@ -204,7 +226,7 @@ SIRDMA_SIZE_IS(struct small_ack, 16);
 
 /* Bytes of a small WRITE without its payload. */
 #define SMALL_WRITE_MIN (SNIC_SMALL_HDR + SIRDMA_ICRC_LEN)
-SIRDMA_STATIC_ASSERT(SMALL_WRITE_MIN + SNIC_WIN_SMALL == SNIC_SMALL_MAX, "the longest small WRITE");
+SIRDMA_STATIC_ASSERT(SMALL_WRITE_MIN + 4096 == SNIC_SMALL_MAX, "a WRITE of the longest path MTU");
 #define SMALL_ACK_LEN (sizeof(struct small_ack) + SIRDMA_ICRC_LEN)
 
 enum snic_small snic_small_kind(const struct snic_rx_pkt *rx, u32 *qpn)
@@ -245,7 +267,7 @@ static u8 *small_target(struct snic_qp *qp, u32 rkey, u64 va, u32 len)
 	struct snic_run *run = &qp->rx_mem->run;
 	u8 *to = mr ? snic_run_at(run, va, len) : NULL;
 
-	if (to || !mr || mr->map.level || snic_mr_may_fault(mr) ||
+	if (to || !mr || snic_mr_may_fault(mr) ||
 	    snic_mr_run(qp->dev, mr, va, len, run) != SNIC_MEM_OK)
 		return to;
 	return snic_run_at(run, va, len);

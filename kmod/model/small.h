@@ -2,7 +2,9 @@
 /*
  * Small messages. A SEND or WRITE of a few bytes whose WQE takes one quantum needs few of the decisions that
  * a message needs in general, and most of these are the same for all messages of a burst: they are made once.
- * The packet of a small WRITE, and an acknowledgement, have a fast path at their receiver too.
+ * So does one that fits a packet while nothing else is in flight, as in a ping-pong: 620 instructions
+ * less (vm/run --icount, qpbench lat).
+ * The packet of a WRITE of one packet, and an acknowledgement, have a fast path at their receiver too.
  */
 #ifndef SNIC_SMALL_H
 #define SNIC_SMALL_H
@@ -33,8 +35,8 @@ enum snic_small {
 	SNIC_SMALL_ACK,
 };
 
-/* No such packet is longer, bytes from BTH to ICRC. */
-#define SNIC_SMALL_MAX 288u
+/* No such packet is longer, bytes from BTH to ICRC: 4096 bytes of payload and 32 of headers. */
+#define SNIC_SMALL_MAX 4128u
 
 /* The kind of @rx, of SNIC_SMALL_MAX bytes at most, by its opcode and length. *@qpn: the QP it names. */
 enum snic_small snic_small_kind(const struct snic_rx_pkt *rx, u32 *qpn);

@@ -147,6 +147,11 @@ void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val);
  * processes the send queue and, in the error state, both queues.
  */
 void snic_qp_kick(struct snic_dev *dev, u32 qpn);
+/*
+ * The same doorbell, from the user context with the driver's number @kicker. Returns false, and does
+ * nothing, if that context has no such QP.
+ */
+bool snic_qp_kick_by(struct snic_dev *dev, u32 qpn, u32 kicker);
 /* The same doorbell for callers in any context: the host calls snic_qp_run() soon. */
 void snic_qp_ring(struct snic_dev *dev, u32 qpn);
 /* Do the pending work of QP @qpn, if there is any: deferred work, or a doorbell of snic_qp_ring(). */

@@ -169,6 +169,24 @@ enum snic_gather snic_tx_region(struct snic_tx *tx, u32 stag, u64 va, u32 len, u
 	return SNIC_GATHER_OK;
 }
 
+u8 *snic_tx_try_region(struct snic_tx *tx, u32 stag, u64 va, u32 len)
+{
+	struct snic_mrc *mrs = &tx->mrs;
+	struct snic_qp *qp = tx->qp;
+	struct snic_mr *mr;
+
+	if (mrs->count)
+		return NULL;
+	mr = snic_mr_try_qp(qp->dev, stag, qp->pd, qp->obj.id, va, len, mrs->access);
+	if (!mr)
+		return NULL;
+	snic_mrc_add(mrs, stag, mr);
+	if (snic_mr_may_fault(mr) || snic_mr_run(qp->dev, mr, va, len, &tx->run) != SNIC_MEM_OK)
+		return NULL;
+	tx->run_stag = stag;
+	return snic_run_at(&tx->run, va, len);
+}
+
 void snic_tx_trim(struct snic_tx *tx, u32 len)
 {
 	struct snic_burst *burst = tx->burst;

@@ -15,7 +15,7 @@ const sirdma_bus_ops TestHost::bus_ops_ = {
 	.irq_free = bus_irq_free,
 };
 
-const snic_host_ops TestHost::host_ops_ = {
+const snic_host_ops TestHost::all_host_ops_ = {
 	.irq = on_irq,
 	.room = on_room,
 	.tx = on_tx,

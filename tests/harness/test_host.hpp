@@ -88,6 +88,7 @@ public:
 	std::vector<u32> set_room(bool room);
 	u64 stat(sirdma_stat id) { return snic_stat_read(dev_, id); }
 	void kick(u32 qpn) { snic_qp_kick(dev_, qpn); }
+	bool kick_by(u32 qpn, u32 kicker) { return snic_qp_kick_by(dev_, qpn, kicker); }
 	// The same for a caller that may not run the model: it is left to run_deferred().
 	void ring(u32 qpn);
 	// How often the device told the host that it must not read transmitted memory any more.
@@ -95,6 +96,8 @@ public:
 
 	// Executes a request in the memory of the peer, or refuses; without it the host reaches no peer's.
 	std::function<bool(const snic_one_sided &)> one_sided;
+	// From now on this is a host that has no such operation, as the kernel's.
+	void forget_one_sided() { host_ops_.one_sided = nullptr; }
 
 	// Zeroed driver memory; freed with the host at the latest.
 	sirdma_dma_mem alloc(u64 size);
@@ -158,7 +161,8 @@ private:
 		return static_cast<bool>(self(host).one_sided);
 	}
 	static const sirdma_bus_ops bus_ops_;
-	static const snic_host_ops host_ops_;
+	static const snic_host_ops all_host_ops_;
+	snic_host_ops host_ops_ = all_host_ops_;
 
 	HostOptions opts_;
 	std::shared_ptr<Clock> clock_;

@@ -114,7 +114,10 @@ u32 snic_reg_read(struct snic_dev *dev, u32 reg)
 
 void snic_reg_write(struct snic_dev *dev, u32 reg, u32 val) {}
 void snic_addr_sync(struct snic_host *host) {}
-void snic_host_kick(struct sirdma_bus *bus, u32 qpn) {}
+u8 snic_host_kick(struct sirdma_bus *bus, u32 qpn, u32 kicker)
+{
+	return true;
+}
 void snic_host_update(struct sirdma_bus *bus) {}
 void snic_host_destroy(struct sirdma_bus *bus) {}
 void snic_local_drop_cache(struct snic_cpu *cpu) {}

@@ -82,11 +82,13 @@ static void count_ring(struct sirdma_bus *bus, u32 qpn)
 	atomic_inc(&world.rings);
 }
 
-static void count_kick(struct sirdma_bus *bus, u32 qpn)
+static u8 count_kick(struct sirdma_bus *bus, u32 qpn, u32 kicker)
 {
-	if (READ_ONCE(world.gone))
+	/* The device does not know who stored to the page. */
+	if (READ_ONCE(world.gone) || kicker)
 		atomic_inc(&world.wrong);
 	atomic_inc(&world.kicks);
+	return true;
 }
 
 static const struct sirdma_bus_ops ops = {

@@ -102,7 +102,7 @@ static void who_never_kicks_is_told_of_no_extension(struct kunit *test)
 			SIRDMA_UCTX_MIN_HW_WQ_SIZE | SIRDMA_UCTX_USE_RAW_ATTR);
 	KUNIT_EXPECT_EQ(test, answer(dev, 5, SIRDMA_UCTX_KICK).comp_mask,
 			SIRDMA_UCTX_MIN_HW_WQ_SIZE | SIRDMA_UCTX_CQ_FLAGS | SIRDMA_UCTX_KICK |
-				SIRDMA_UCTX_RING_POOL);
+				SIRDMA_UCTX_RING_POOL | SIRDMA_UCTX_KICK_METHOD);
 }
 
 static struct kunit_case ucontext_cases[] = {

@@ -34,6 +34,7 @@ struct QpOptions {
 	u32 qkey = 0x11111111; // of datagrams
 	u32 srq = 0; // of both ends, or of whom it is given to; without a receive queue then
 	u32 xrcd = 0; // of an XRC target
+	u32 kicker = 0; // number of the user context that may kick
 };
 
 struct Wr {
@@ -206,6 +207,7 @@ inline u32 Qp::create(u32 cq_send, u32 cq_recv)
 	c->pd = 1;
 	c->qp_type = opts.type;
 	c->xrcd = opts.xrcd;
+	c->kicker = opts.kicker;
 	c->queue_flags = opts.queue_flags;
 	cmd.ctx_addr = ctx.pa;
 	cmd.hdr = qp_cmd_hdr(SIRDMA_CQP_CREATE_QP, id);

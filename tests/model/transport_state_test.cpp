@@ -12,9 +12,8 @@ namespace
 class State : public Transport {
 protected:
 	// A QP in @state, reached the usual way.
-	std::unique_ptr<Qp> in_state(u8 state)
+	std::unique_ptr<Qp> in_state(u8 state, const QpOptions &o = {})
 	{
-		QpOptions o;
 		auto qp = std::make_unique<Qp>(a, o);
 		if (state == SIRDMA_QPS_RESET)
 			return qp;
@@ -40,6 +39,34 @@ protected:
 		return a.drv.exec(cmd);
 	}
 };
+
+/* Of a user's kicks only those of the context that made the queue pair count. */
+TEST_F(State, KicksOfOtherContextsAreRefused)
+{
+	auto mine = in_state(SIRDMA_QPS_RTS, {.kicker = 7});
+	auto kernels = in_state(SIRDMA_QPS_RTS, {.kicker = 0});
+
+	for (Qp *qp : {mine.get(), kernels.get()}) {
+		qp->place({.op = SIRDMA_OP_NOP, .signaled = true});
+		for (u32 other : {0u, 1u, 6u, 8u, ~0u})
+			EXPECT_FALSE(a.host.kick_by(qp->id, other)) << other;
+		EXPECT_FALSE(qp->poll(true));
+	}
+	EXPECT_FALSE(a.host.kick_by(kernels->id, 7));
+	EXPECT_FALSE(a.host.kick_by(0, 7));
+	EXPECT_FALSE(a.host.kick_by(mine->id + 1000, 7));
+	EXPECT_FALSE(a.host.kick_by(~0u, 7));
+	EXPECT_EQ(a.host.stat(SIRDMA_STAT_KICKS), 0u);
+	EXPECT_FALSE(mine->poll(true));
+
+	EXPECT_TRUE(a.host.kick_by(mine->id, 7));
+	EXPECT_EQ(a.host.stat(SIRDMA_STAT_KICKS), 1u);
+	const auto wc = mine->poll(true);
+	ASSERT_TRUE(wc);
+	expect_ok(*wc, SIRDMA_OP_NOP);
+	ASSERT_EQ(mine->destroy(), SIRDMA_CQP_OK);
+	EXPECT_FALSE(a.host.kick_by(mine->id, 7));
+}
 
 TEST_F(State, TransitionTable)
 {

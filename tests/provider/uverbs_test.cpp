@@ -32,7 +32,7 @@ struct FakeUverbs {
 	std::map<uint32_t, uint64_t> dms; /* length by handle */
 	std::map<uint32_t, uint32_t> regions; /* device memory by handle */
 	std::map<uint16_t, uint64_t> seen; /* attributes of the last command that are no pointers */
-	std::vector<uint32_t> kicked; /* handles of queue pairs */
+	std::vector<uint32_t> kicked; /* numbers of queue pairs */
 	int fails = 0; /* errno of the next command */
 	uint64_t key = mmap_key;
 	uint32_t driver_id = 0;
@@ -164,22 +164,14 @@ int query_context_command(ib_uverbs_ioctl_hdr *command)
 		       EPROTO;
 }
 
-/* A command of the write interface; the only one is POST_SEND without requests, the kick. */
-int invoke_write_command(ib_uverbs_ioctl_hdr *command)
+int kick_command(ib_uverbs_ioctl_hdr *command)
 {
-	ib_uverbs_post_send kick;
-	const ib_uverbs_attr *in = find(command, UVERBS_ATTR_CORE_IN);
-	const uint32_t bad_request = 0;
+	const ib_uverbs_attr *qpn = find(command, SIRDMA_ATTR_KICK_QPN);
 
-	if (find(command, UVERBS_ATTR_WRITE_CMD)->data != IB_USER_VERBS_CMD_POST_SEND ||
-	    in->len != sizeof(kick) || !answer(command, UVERBS_ATTR_CORE_OUT, bad_request))
+	if (command->num_attrs != 1 || !qpn || qpn->len != sizeof(uint32_t) ||
+	    qpn->flags != UVERBS_ATTR_F_MANDATORY)
 		return EPROTO;
-	memcpy(&kick, reinterpret_cast<const void *>(in->data), sizeof(kick));
-	if (kick.wr_count || kick.sge_count || kick.wqe_size != sizeof(ib_uverbs_send_wr))
-		return EPROTO;
-	uverbs->kicked.push_back(kick.qp_handle);
-	/* What the kernel leaves in an attribute that it has written. */
-	find(command, UVERBS_ATTR_CORE_OUT)->flags |= UVERBS_ATTR_F_VALID_OUTPUT;
+	uverbs->kicked.push_back(static_cast<uint32_t>(qpn->data));
 	return 0;
 }
 
@@ -195,7 +187,7 @@ constexpr struct {
 	{UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR, reg_dmabuf_mr_command},
 	{UVERBS_OBJECT_PD, SIRDMA_METHOD_PD_QUERY, query_pd_command},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, query_context_command},
-	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, invoke_write_command},
+	{UVERBS_OBJECT_DEVICE, SIRDMA_METHOD_KICK, kick_command},
 };
 
 int run(ib_uverbs_ioctl_hdr *command)
@@ -433,8 +425,7 @@ TEST_F(Imports, KickIsACommandThatEveryProcessMayGive)
 {
 	Kick kick;
 
-	ASSERT_TRUE(kick.prepare_imported(SIRDMA_DRIVER_ID));
-	kick.prepare(fd_, 77);
+	kick.prepare_method(fd_, SIRDMA_DRIVER_ID, 77);
 	kick.wake();
 	EXPECT_EQ(uverbs_.driver_id, uint32_t{SIRDMA_DRIVER_ID});
 	kick.wake();

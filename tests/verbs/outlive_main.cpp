@@ -4,6 +4,7 @@
 // and posts and polls must stay harmless.
 //   verbs_outlive -d DEVICE     prints "ready" once messages arrive, "outlived" at the end; exit status 0 if all was as it must be
 #include "device.hpp"
+#include "kick.hpp"
 #include "memory.hpp"
 #include "verbs.hpp"
 
@@ -242,6 +243,7 @@ void commands_fail(Holder &holder)
 	expect("modify_qp", to_state(holder.rc.get(), IBV_QPS_ERR), EIO);
 	expect("query_srq", ibv_query_srq(holder.srq.get(), &srq), EIO);
 	expect("query_device", ibv_query_device(context, &device), EIO);
+	expect("kick", kick(context->cmd_fd, holder.rc->qp_num), EIO);
 }
 
 int run(const std::string &name)

@@ -166,6 +166,7 @@ int open_context(Context &ctx, int cmd_fd, Origin origin) noexcept
 	ctx.imported = origin == Origin::imported;
 	ctx.limits = limits_from(resp);
 	ctx.kick = resp.comp_mask & SIRDMA_UCTX_KICK;
+	ctx.kick_method = resp.comp_mask & SIRDMA_UCTX_KICK_METHOD;
 	ctx.cq_flags = resp.comp_mask & SIRDMA_UCTX_CQ_FLAGS;
 	ctx.cq_shadow_apart = resp.feature_flags & SIRDMA_FEATURE_CQ_RESIZE;
 

@@ -55,6 +55,7 @@ struct Context {
 	Limits limits;
 	bool imported; /* by ibv_import_device() */
 	bool kick; /* the device maintains need_kick (SIRDMA_UCTX_KICK) */
+	bool kick_method; /* the driver has a method for kicks (SIRDMA_UCTX_KICK_METHOD) */
 	bool cq_flags; /* the driver knows the flags of create_cq (SIRDMA_UCTX_CQ_FLAGS) */
 	bool cq_shadow_apart; /* the CQ shadow area has a registration of its own */
 	bool single_threaded; /* SIRDMA_SINGLE_THREADED=1 */

@@ -8,8 +8,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,8 +24,8 @@ namespace sirdma
 {
 
 /*
- * The kick: the uverbs command POST_SEND without work requests, by which the driver runs
- * the device for this QP. Built once per QP.
+ * The kick, by which the driver runs the device for this QP: SIRDMA_METHOD_KICK, or with drivers that
+ * do not know it the uverbs command POST_SEND without work requests. Built once per QP.
  */
 class Kick {
 public:
@@ -35,8 +33,19 @@ public:
 	Kick(const Kick &) = delete;
 	Kick &operator=(const Kick &) = delete;
 
-	/* @qp_handle is the uverbs handle of the QP. Before this call wake() does nothing. */
-	void prepare(int cmd_fd, uint32_t qp_handle) noexcept
+	/* Before one of these calls wake() does nothing. */
+	void prepare_method(int cmd_fd, uint32_t driver_id, uint32_t qp_id) noexcept
+	{
+		fd_ = cmd_fd;
+		by_method_ = true;
+		method_.in<uint32_t>(SIRDMA_ATTR_KICK_QPN, qp_id).build(driver_id);
+	}
+
+	/*
+	 * @qp_handle is the uverbs handle of the QP. The kernel takes this kick only from the process
+	 * that opened the file.
+	 */
+	void prepare_command(int cmd_fd, uint32_t qp_handle) noexcept
 	{
 		fd_ = cmd_fd;
 		message_ = {};
@@ -46,25 +55,6 @@ public:
 		message_.response = reinterpret_cast<uintptr_t>(&answer_);
 		message_.qp_handle = qp_handle;
 		message_.wqe_size = sizeof(ib_uverbs_send_wr);
-	}
-
-	/*
-	 * Also called for an imported context, before prepare(): the kernel takes commands by
-	 * write() only from the process that opened the file, and the same command by ioctl() from
-	 * all. Returns false without memory.
-	 */
-	bool prepare_imported(uint32_t driver_id) noexcept
-	{
-		imported_.reset(new (std::nothrow)
-					Imported(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE));
-		if (!imported_)
-			return false;
-		imported_->in<uint64_t>(UVERBS_ATTR_WRITE_CMD, IB_USER_VERBS_CMD_POST_SEND)
-			.in_memory(UVERBS_ATTR_CORE_IN, &message_.response,
-				   sizeof(message_) - sizeof(message_.hdr))
-			.out(UVERBS_ATTR_CORE_OUT, answer_)
-			.build(driver_id);
-		return true;
 	}
 
 	/*
@@ -101,8 +91,8 @@ public:
 private:
 	long send() const noexcept
 	{
-		if (imported_)
-			return Imported(*imported_).send(fd_);
+		if (by_method_) [[likely]]
+			return method_.send_again(fd_);
 		/* write() would be a cancellation point. */
 		return syscall(SYS_write, fd_, &message_, sizeof(message_));
 	}
@@ -118,19 +108,18 @@ private:
 	};
 	static_assert(sizeof(Message) == sizeof(ib_uverbs_cmd_hdr) + sizeof(ib_uverbs_post_send));
 
-	using Imported = Ioctl<3>;
-
 	int fd_ = -1;
+	bool by_method_ = false;
 	Run run_ = nullptr;
 	void *device_ = nullptr;
 	uint32_t qp_id_ = 0;
+	Ioctl<1> method_{UVERBS_OBJECT_DEVICE, SIRDMA_METHOD_KICK};
 	Message message_{};
 	/*
 	 * The kernel writes the number of the first bad request (0) here, perhaps for two threads
 	 * at once.
 	 */
 	uint32_t answer_ = 0;
-	std::unique_ptr<Imported> imported_; /* refers to message_ and answer_ */
 };
 
 /*
@@ -153,10 +142,16 @@ public:
 		watch();
 	}
 
-	/* Kick the device by Kick::prepare() or Kick::prepare_local(). */
+	/* Kick the device by the method, the command, or the call that class Kick describes. */
+	void kick_by_method(int cmd_fd, uint32_t driver_id, uint32_t qp_id) noexcept
+	{
+		kick_.prepare_method(cmd_fd, driver_id, qp_id);
+		watch();
+	}
+
 	void kick_by_command(int cmd_fd, uint32_t qp_handle) noexcept
 	{
-		kick_.prepare(cmd_fd, qp_handle);
+		kick_.prepare_command(cmd_fd, qp_handle);
 		watch();
 	}
 
@@ -164,12 +159,6 @@ public:
 	{
 		kick_.prepare_local(run, device, qp_id);
 		watch();
-	}
-
-	/* See Kick::prepare_imported(). */
-	bool prepare_imported_kick(uint32_t driver_id) noexcept
-	{
-		return kick_.prepare_imported(driver_id);
 	}
 
 	/* Send WQEs became valid. */

@@ -75,6 +75,12 @@ public:
 	 */
 	int send(int cmd_fd) noexcept { return ioctl(cmd_fd, RDMA_VERBS_IOCTL, &header()); }
 
+	/* The same for a command that has no output: the kernel only reads it. */
+	int send_again(int cmd_fd) const noexcept
+	{
+		return ioctl(cmd_fd, RDMA_VERBS_IOCTL, command_.data());
+	}
+
 	/*
 	 * Build and send. Returns 0 or an errno; EOPNOTSUPP if the kernel does not know the
 	 * command.

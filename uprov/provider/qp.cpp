@@ -129,9 +129,9 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	const NumberGuard guard(context, attr.srq);
 	QpDoorbell &doorbell = queues_.send.doorbell;
 
-	if (context.kick && context.imported &&
-	    !doorbell.prepare_imported_kick(driver_id_of(context.verbs.device)))
-		return ENOMEM;
+	/* This process could not kick: see Kick::prepare_command(). */
+	if (context.kick && context.imported && !context.kick_method)
+		return EOPNOTSUPP;
 	if (const int err = context.commands->create_qp(pd, &qp, &attr, req, resp))
 		return err;
 	/* The driver computes the ring sizes too. If the results differ, the QP cannot be used. */
@@ -142,7 +142,10 @@ int Qp::create_in_kernel(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) n
 	}
 	qp.qp_num = resp.drv.qp_id;
 	queues_.attach(context.doorbell, resp.drv.qp_id);
-	if (context.kick)
+	if (context.kick_method)
+		doorbell.kick_by_method(context.verbs.cmd_fd, driver_id_of(context.verbs.device),
+					resp.drv.qp_id);
+	else if (context.kick)
 		doorbell.kick_by_command(context.verbs.cmd_fd, qp.handle);
 
 	cap_ = wanted;
