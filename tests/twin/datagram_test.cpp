@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Datagrams of one queue pair to many processes. */
+#include <algorithm>
+#include <climits>
 #include <netinet/ip.h>
 #include <poll.h>
 
@@ -171,6 +173,56 @@ TEST(TwinReceiver, TellsTrafficClassAndHopLimit)
 {
 	receive_header(own_address(1), own_address(0), 0x68, 7);
 	receive_header(own_address(1), own_address(0), 0, 255);
+}
+
+/* A burst from @addr gives its QP this window, if sockets have @buffer bytes. */
+u32 window_with(const IpAddress &addr, uint32_t buffer)
+{
+	const std::unique_ptr<UdpSender> sender = UdpSender::create(addr, nullptr, buffer);
+	const auto scratch = std::make_unique<TxScratch>();
+	snic_flow flow{};
+	uint8_t payload[64] = {};
+
+	if (!sender)
+		return 0;
+	flow.src_ip = flow.dst_ip = addr.ip();
+	flow.is_v4 = true;
+
+	snic_burst &burst = scratch->burst;
+
+	burst.flow = &flow;
+	burst.npkts = burst.nsegs = 1;
+	burst.segs[0] = {.ptr = payload, .len = sizeof(payload)};
+	snic_pkt_bth(&burst.pkts[0], SIRDMA_BTH_SEND_ONLY, SIRDMA_DEFAULT_PKEY, 5, 0,
+		     sizeof(payload));
+	EXPECT_EQ(sender->transmit(burst, *scratch), 1u);
+	EXPECT_EQ(burst.next.window, sender->window());
+	EXPECT_TRUE(burst.next.near);
+	return sender->window();
+}
+
+TEST(TwinSender, HasAWindowThatSixteenStreamsIntoOneBufferMayHave)
+{
+	const IpAddress addr = own_address(0);
+	const Fd socket_of_system(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+	int most = INT_MAX / 2;
+	socklen_t len = sizeof(most);
+
+	/* The kernel doubles what it is asked for, and what it permits. */
+	ASSERT_EQ(setsockopt(socket_of_system.get(), SOL_SOCKET, SO_RCVBUF, &most, len), 0);
+	ASSERT_EQ(getsockopt(socket_of_system.get(), SOL_SOCKET, SO_RCVBUF, &most, &len), 0);
+	EXPECT_EQ(window_with(addr, 64 << 10), UdpSender::window_min);
+	for (const int kib : {1536, 2048, 4096, 8192, 65536}) {
+		const int room = std::min(most, 2 * kib << 10);
+
+		EXPECT_EQ(window_with(addr, static_cast<uint32_t>(kib) << 10),
+			  std::clamp(static_cast<u32>(room) / 16, UdpSender::window_min,
+				     UdpSender::window_max))
+			<< kib;
+	}
+	/* As much as there is; more than the system permits to others if this is root. */
+	EXPECT_GE(window_with(addr, 0), std::clamp(static_cast<u32>(std::min(most, 16 << 20)) / 16,
+						   UdpSender::window_min, UdpSender::window_max));
 }
 
 TEST(TwinReceiver, TellsTheTrafficClassOfIPv6)

@@ -151,6 +151,18 @@ public:
 /* An away helper does not look by itself in the time of a test. */
 constexpr Helper::Pace no_looks = {.min = never, .max = never};
 
+/* Use a processor for longer than Pace::spin. */
+void spin()
+{
+	timespec start, now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+	do
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec <
+	       10 * Helper::Pace().spin);
+}
+
 } // namespace
 
 TEST(TwinHelper, FollowsItsTable)
@@ -230,6 +242,7 @@ TEST(TwinHelper, WatchesForAProcessThatSpinsOnItsMemory)
 	FakeDevice device(no_looks);
 
 	device.drive_away();
+	spin();
 	device.port.put();
 	ASSERT_TRUE(comes_true([&] {
 		device.helper.wake();
@@ -239,6 +252,23 @@ TEST(TwinHelper, WatchesForAProcessThatSpinsOnItsMemory)
 		device.poll(poller);
 		device.port.put();
 		ASSERT_TRUE(comes_true([&] { return device.packets == i; }));
+	}
+}
+
+/* It did not poll either, but because another process had the processor. */
+TEST(TwinHelper, LeavesPacketsToAPollerThatHadNoProcessor)
+{
+	constexpr Helper::Pace long_spin = {.min = never, .max = never, .spin = INT64_MAX};
+	FakeDevice device(long_spin);
+
+	for (uint64_t i = 1; i < 20; ++i) {
+		device.drive_away();
+		spin();
+		device.port.put();
+		ASSERT_TRUE(comes_true([&] {
+			device.helper.wake();
+			return device.packets == i;
+		}));
 	}
 }
 

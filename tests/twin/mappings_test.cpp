@@ -188,6 +188,27 @@ TEST(SharedFiles, AreNotOfHugePages)
 	EXPECT_LT(memory.shared().fd, 0);
 }
 
+/* Most processes are never accessed: nothing is allocated for them, and nothing is found. */
+TEST_F(MappingsTest, AreNoneBeforeTheProcessIsAttached)
+{
+	const Memory memory;
+	Mappings fresh;
+
+	ASSERT_TRUE(memory.at);
+	EXPECT_LE(sizeof(fresh), 128u);
+	offer(memory.shared());
+
+	const AccessView::Found region = found();
+
+	EXPECT_FALSE(fresh.may_have(region));
+	EXPECT_FALSE(fresh.map_once(view, region));
+	EXPECT_FALSE(Mappings::Use(fresh, region, 8, false).memory());
+	EXPECT_EQ(fresh.sweep(view), 0u);
+	fresh.attach(getpid());
+	EXPECT_TRUE(fresh.map_once(view, region));
+	EXPECT_EQ(fresh.sweep(view), 1u);
+}
+
 /* Parts of one file at any offset are the memory they name. */
 TEST_F(MappingsTest, AreOfThePartsOfTheFile)
 {

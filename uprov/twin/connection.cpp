@@ -19,6 +19,8 @@ namespace sirdma::twin
 namespace
 {
 
+/* An idle pair has one at each end, or two (scripts/accept twin-mesh-64). */
+static_assert(sizeof(Connection) <= 1536);
 /* Payload that is copied must fit half of the ring. */
 static_assert(PayloadChoice::bytes_max <= ring_record_max / 2);
 /* A reader that takes no references gets records of so many bytes, and copies out meanwhile. */

@@ -57,6 +57,19 @@ struct SchedAttr {
 };
 
 /*
+ * Processor time of this process without that of this thread, ns. The two clocks are not read at the same
+ * moment, so that the time may seem to go back a little.
+ */
+int64_t used_by_others() noexcept
+{
+	timespec all, own;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &all);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &own);
+	return (all.tv_sec - own.tv_sec) * int64_t{nsec_per_sec} + all.tv_nsec - own.tv_nsec;
+}
+
+/*
  * An application that spins on its memory waits for the helper, perhaps on the only free
  * processor. A thread with a short time slice may preempt one with a longer slice.
  */
@@ -154,6 +167,11 @@ bool Helper::process_polled() const noexcept
 	       inside_.load(std::memory_order_relaxed);
 }
 
+bool Helper::process_spun() const noexcept
+{
+	return used_by_others() - seen_used_ >= pace_.spin;
+}
+
 bool Helper::expects_event() const noexcept
 {
 	/*
@@ -189,6 +207,8 @@ bool Helper::sleep(State state) noexcept
 		fds[i].fd = (i == port || i == groups) && is_away ? -1 : files[i];
 	wakes.fd = wake_fd_.get();
 	seen_polls_ = polls_.load(std::memory_order_relaxed);
+	if (is_away)
+		seen_used_ = used_by_others();
 	/*
 	 * Store never first, then the right time: a thread that arms a timer in between wakes this
 	 * one.
@@ -241,15 +261,16 @@ void Helper::run(const std::stop_token &stop) noexcept
 		}
 
 		const u64 arrivals_before = arrivals();
+		const bool spun = before == State::away && process_spun();
 
 		device_.help();
 		/*
 		 * A process may poll for completions and spin on its memory in between. Packets
-		 * that came while it had not polled for some time show this.
+		 * that came while it had not polled for some time, but had a processor, show this.
 		 */
 		if (before == State::watching)
 			spins_ -= process_spins() && packets;
-		else if (arrivals() != arrivals_before)
+		else if (spun && arrivals() != arrivals_before)
 			spins_ = spins_max;
 		if (before == State::away)
 			check_ns_ = pace_.min;

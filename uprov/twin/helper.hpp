@@ -96,6 +96,15 @@ public:
 		 * where the checks cost 1.5 % of a processor.
 		 */
 		u64 max = 1000000;
+		/*
+		 * A process that used a processor for this time without a poll spins on its memory. One
+		 * that polls is found without a poll, too, if it had no processor: others had it, or the
+		 * process yielded it. Watching for such a process has each packet wake the helper. On two
+		 * processors with ten compilers at nice 10, a one-way message of 8 bytes over UDP took 7.5
+		 * us where the two were not distinguished, and 4.6 us otherwise. Half of the shortest
+		 * period; not tuned.
+		 */
+		int64_t spin = 25000;
 	};
 
 	explicit Helper(Device &device) noexcept : Helper(device, Pace()) {}
@@ -172,6 +181,7 @@ private:
 	bool sleep(State state) noexcept;
 	State enter(State next) noexcept;
 	bool process_polled() const noexcept;
+	bool process_spun() const noexcept;
 	bool expects_event() const noexcept;
 
 	Device &device_;
@@ -182,6 +192,7 @@ private:
 
 	/* Only the thread uses the members below. */
 	u64 seen_polls_ = 0; /* value of polls_ when the thread fell asleep */
+	int64_t seen_used_ = 0; /* processor time of the other threads then, ns */
 	u64 check_ns_ = 0; /* period until an away thread checks polls_ */
 
 	/* The members that follow share one cache line, which calls read and pollers write. */

@@ -3,6 +3,7 @@
 
 #include <cerrno>
 #include <fcntl.h>
+#include <new>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -53,7 +54,8 @@ Mappings::Pages::~Pages()
 void Mappings::attach(pid_t pid) noexcept
 {
 	pid_ = pid;
-	if (!overcommits())
+	slots_.reset(new (std::nothrow) Slots);
+	if (!slots_ || !overcommits())
 		return;
 	process_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
@@ -70,9 +72,11 @@ Mappings::Slot *Mappings::find(const AccessView::Found &region) noexcept
 {
 	const size_t first = (region.stag >> SNIC_STAG_KEY_BITS) * ways % count_max;
 
+	if (!slots_)
+		return nullptr;
 	for (size_t i = first; i < first + ways; ++i)
-		if (slots_[i].number.load(std::memory_order_acquire) == region.number)
-			return &slots_[i];
+		if ((*slots_)[i].number.load(std::memory_order_acquire) == region.number)
+			return &(*slots_)[i];
 	return nullptr;
 }
 
@@ -103,7 +107,7 @@ Mappings::Slot *Mappings::room(const AccessView &view, u32 stag, Pages &gone) no
 	const size_t first = (stag >> SNIC_STAG_KEY_BITS) * ways % count_max;
 
 	for (size_t i = first; i < first + ways; ++i) {
-		Slot &slot = slots_[i];
+		Slot &slot = (*slots_)[i];
 
 		if ((!slot.number.load(std::memory_order_relaxed) || !is_open(view, slot)) &&
 		    take_out(slot, gone))
@@ -234,11 +238,14 @@ bool Mappings::map_once(const AccessView &view, const AccessView::Found &region)
 
 size_t Mappings::sweep(const AccessView &view) noexcept
 {
+	if (!slots_)
+		return 0;
+
 	std::array<Pages, count_max> gone; /* unmapped when the lock is free */
 	const std::lock_guard hold(lock_);
 	size_t mapped = 0, n = 0;
 
-	for (Slot &slot : slots_) {
+	for (Slot &slot : *slots_) {
 		const bool is_free = !slot.number.load(std::memory_order_relaxed);
 
 		if ((is_free && !slot.pages) || (!is_free && is_open(view, slot)) ||

@@ -5,6 +5,8 @@
  */
 #pragma once
 
+#include <array>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -98,7 +100,10 @@ private:
 	static constexpr size_t ways = 4;
 	static_assert(count_max % ways == 0);
 
-	std::array<Slot, count_max> slots_;
+	using Slots = std::array<Slot, count_max>;
+
+	/* Null until attach(): most connections have no use for it, and it is 4 KiB. */
+	std::unique_ptr<Slots> slots_;
 	std::mutex map_lock_; /* one thread maps */
 	std::mutex
 		lock_; /* protects changes of the slots, and bytes_; no system call is made under it */

@@ -40,11 +40,8 @@ constexpr u32 port_hot = 256;
 constexpr u32 port_seldom = 64;
 constexpr u32 port_cold = 1 << 16;
 constexpr u64 port_pause_us = 20;
-/*
- * Window of a QP, bytes. The receiver's socket buffer should hold it, for which Linux allows 212,992
- * bytes by default.
- */
-constexpr u32 window_bytes = 128 << 10;
+/* Window of a QP, bytes, until a burst has shown the way to its peer. It fits any. */
+constexpr u32 window_bytes = UdpSender::window_min;
 
 /*
  * After this many bytes from a neighbour acknowledgements are sent: much less than its window. With

@@ -41,7 +41,7 @@ public:
 		/* After a change some transfers still go the other way. */
 		if (way != way_)
 			return false;
-		samples_[count_++] = took * 1024 / bytes;
+		samples_[count_++] = static_cast<u32>(std::min<u64>(took * 1024 / bytes, ~u32{0}));
 		if (count_ < transfers)
 			return false;
 		count_ = 0;
@@ -69,18 +69,18 @@ private:
 	static size_t index(Way way) noexcept { return static_cast<size_t>(way); }
 
 	/* Some transfers are interrupted, and of others the device drops the payload. */
-	u64 median() noexcept
+	u32 median() noexcept
 	{
 		const auto middle = samples_.begin() + transfers / 2;
 
 		std::nth_element(samples_.begin(), middle, samples_.end());
-		return std::max<u64>(*middle, 1);
+		return std::max<u32>(*middle, 1);
 	}
 
 	Step step_ = Step::current_way;
 	Way way_ = Way::first;
 	u32 count_ = 0; /* used entries of samples_ */
-	std::array<u64, transfers> samples_; /* ticks for 1 KiB */
+	std::array<u32, transfers> samples_; /* ticks for 1 KiB */
 	u64 cost_[2] = {};
 	u64 decided_at_ = 0;
 };

@@ -61,8 +61,16 @@ public:
 	static std::unique_ptr<UdpSender> create(const IpAddress &addr, PcapWriter *pcap,
 						 uint32_t buffer);
 
-	/* Send packets. Returns how many of them, from the first on, the socket accepted. */
-	u32 transmit(const snic_burst &burst, TxScratch &scratch) noexcept;
+	/* Bounds of window(), bytes. The least one fits a socket buffer that is not enlarged. */
+	static constexpr u32 window_min = 128 << 10, window_max = 1 << 20;
+	/* Bytes that a QP may have in flight, which the receive buffers of the peers should hold. */
+	u32 window() const noexcept { return window_; }
+
+	/*
+	 * Send packets. Returns how many of them, from the first on, the socket accepted. Sets the limits of
+	 * the QP from the next burst on: the window, and few acknowledgements.
+	 */
+	u32 transmit(snic_burst &burst, TxScratch &scratch) noexcept;
 	/* A call ends: send the acknowledgement that transmit() held back. See AckHold. */
 	void flush(TxScratch &scratch) noexcept;
 	/* Is an acknowledgement held back? */
@@ -71,8 +79,9 @@ public:
 	void record(const snic_burst &burst, TxScratch &scratch) noexcept;
 
 private:
-	UdpSender(Fd fd, const IpAddress &addr, uint16_t port, PcapWriter *pcap) noexcept
-		: fd_(std::move(fd)), addr_(addr), port_(port), pcap_(pcap)
+	UdpSender(Fd fd, const IpAddress &addr, uint16_t port, u32 window,
+		  PcapWriter *pcap) noexcept
+		: fd_(std::move(fd)), addr_(addr), port_(port), window_(window), pcap_(pcap)
 	{
 	}
 
@@ -89,6 +98,7 @@ private:
 	const Fd fd_;
 	const IpAddress addr_;
 	const uint16_t port_;
+	const u32 window_;
 	PcapWriter *const pcap_;
 	std::atomic<bool> segments_{true}; /* the kernel supports UDP_SEGMENT */
 	AckHold hold_;
