@@ -113,6 +113,12 @@ public:
 	Helper(const Helper &) = delete;
 	Helper &operator=(const Helper &) = delete;
 
+	/*
+	 * Watch for a process that had no processor, too; call this before start(). Polls of shared memory
+	 * are so short that the process soon yields its processor to others, and the helper that a record
+	 * wakes gets it back: on a busy machine a round trip takes less than a ms only by this.
+	 */
+	void watch_after_yields() noexcept { pace_.spin = INT64_MIN; }
 	/* @clock has the device's timers and must outlive the thread. Returns 0 or an errno. */
 	int start(port_clock *clock) noexcept;
 	/* End the thread and wait for it. May be called if it was never started. */
@@ -185,7 +191,7 @@ private:
 	bool expects_event() const noexcept;
 
 	Device &device_;
-	const Pace pace_;
+	Pace pace_; /* not changed once the thread runs */
 	port_clock *clock_ = nullptr;
 	Fd wake_fd_;
 	std::jthread thread_;

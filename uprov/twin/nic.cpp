@@ -197,6 +197,9 @@ int Nic::start(const Config &config)
 		return err;
 	batch_.dev = dev_;
 
+	if (kind_ != LinkKind::udp)
+		helper_.watch_after_yields();
+
 	const int err = helper_.start(clock_);
 
 	started_ = !err;
