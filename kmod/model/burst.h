@@ -59,11 +59,9 @@ struct snic_limits {
 	u32 burst; /* payload of a burst, bytes: that of one packet .. SNIC_BURST_BYTES; 0: the default */
 	u32 window : 31; /* bytes that may be unacknowledged; 0: the default */
 	/*
-	 * An acknowledgement costs the peer as much as an answer of its program, so the requester does not ask
-	 * for that of a small WRITE without completion. A twin acknowledges it when nothing more comes
-	 * (snic_host_ops.linger()). Other peers are asked when the ACK timeout is over, and if the packet was
-	 * lost, asking repeats it. Only with PORT_WIRE_IN_MEMORY. One-sided execution has to wait for such
-	 * acknowledgements.
+	 * The peer is near and idles with us: packets get lost with it only, and it acknowledges what it was
+	 * not asked to when nothing more comes (snic_host_ops.linger()). Only with PORT_WIRE_IN_MEMORY. One-sided
+	 * execution has to wait for such acknowledgements.
 	 */
 	u32 near : 1;
 };

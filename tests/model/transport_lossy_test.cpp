@@ -226,8 +226,7 @@ void Lossy::run(u64 seed, u32 ops)
 	for (Node *n : {&a, &b})
 		n->host.set_limits(seed % 3 ? snic_limits{} :
 					      snic_limits{.burst = 4096u << rng() % 7,
-							  .window = 4096u << rng() % 9,
-							  .near = rng() % 2 == 0});
+							  .window = 4096u << rng() % 9});
 	Link link(a, b, opts, opts);
 	Side ab(link.a, link.b, rng, 0, ops), ba(link.b, link.a, rng, kSideBytes, ops);
 	bool ok = false;
