@@ -36,10 +36,11 @@ own_address() {
 	echo "127.$((128 + (n >> 16))).$((n >> 8 & 255)).$((n & 255))"
 }
 
-# Choose a TCP port that no process listens at: other tests may run on this host at the same time
+# Choose a TCP port that no process listens at: other tests may run on this host at the same time. Two parts of a scenario that run at the
+# same time set parity to 0 and 1, and cannot choose the same.
 free_port() {
-	tcp=$((20000 + RANDOM % 12000))
-	while ss -Hltn "sport = :$tcp" | grep -q .; do tcp=$((tcp + 1)); done
+	tcp=$((20000 + RANDOM % 6000 * 2 + ${parity:-0}))
+	while ss -Hltn "sport = :$tcp" | grep -q .; do tcp=$((tcp + 2)); done
 }
 up() { ss -Hltn "sport = :$tcp" | grep -q .; }
 
