@@ -15,14 +15,12 @@
 #   refused STATUS WORDS COMMAND...     it must end with STATUS and print one line with WORDS
 # shellcheck disable=SC2154,SC2034
 
-build=${SIRDMA_TWIN_BUILT:-$PWD/build/accept-twin}
+build=${SIRDMA_TWIN_BUILT:-$PWD/build/user-shipped}
 sirdma=$build/cli/sirdma
 user=() wrapper=() options=()
 server='' tcp='' status=0 tests=''
 
-[[ -n ${SIRDMA_TWIN_BUILT:-} ]] || {
-	cmake -G Ninja -S uprov -B "$build" -DSIRDMA_TESTS=OFF -DSIRDMA_PROGRAMS=OFF && nice ninja -C "$build" sirdma
-} > "$work/build" 2>&1 || { tail -20 "$work/build"; fail "build"; }
+[[ -n ${SIRDMA_TWIN_BUILT:-} ]] || nice scripts/user-build shipped sirdma > "$work/build" 2>&1 || { tail -20 "$work/build"; fail "build"; }
 chmod 755 "$work"
 
 if [[ $(id -u) == 0 ]] && setpriv --reuid nobody --regid nogroup --clear-groups test -r "$sirdma" 2> /dev/null; then
@@ -36,10 +34,11 @@ own_address() {
 	echo "127.$((128 + (n >> 16))).$((n >> 8 & 255)).$((n & 255))"
 }
 
-# Choose a TCP port that no process listens at: other tests may run on this host at the same time
+# Choose a TCP port that no process listens at: other tests may run on this host at the same time. Two parts of a scenario that run at the
+# same time set parity to 0 and 1, and cannot choose the same.
 free_port() {
-	tcp=$((20000 + RANDOM % 12000))
-	while ss -Hltn "sport = :$tcp" | grep -q .; do tcp=$((tcp + 1)); done
+	tcp=$((20000 + RANDOM % 6000 * 2 + ${parity:-0}))
+	while ss -Hltn "sport = :$tcp" | grep -q .; do tcp=$((tcp + 2)); done
 }
 up() { ss -Hltn "sport = :$tcp" | grep -q .; }
 
@@ -83,11 +82,8 @@ ends() {
 
 # with_tests TARGET: a plain build of one test program, in $tests
 with_tests() {
-	tests=$PWD/build/accept-twin-tests
-	{
-		[[ -e $tests/build.ninja ]] || cmake -G Ninja -S uprov -B "$tests"
-		nice ninja -C "$tests" "$1"
-	} > "$work/build" 2>&1 || { tail -20 "$work/build"; fail "build"; }
+	tests=$PWD/build/user-plain
+	nice scripts/user-build plain "$1" > "$work/build" 2>&1 || { tail -20 "$work/build"; fail "build"; }
 }
 
 # stream ARGS...: verbs_stream between two twins with $options
