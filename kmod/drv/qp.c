@@ -418,6 +418,10 @@ int sirdma_post_send(struct ib_qp *ibqp, const struct ib_send_wr *wr,
 int sirdma_kick(struct ib_ucontext *ibuctx, u32 qpn)
 {
 	struct sirdma_bus *bus = to_sdev(ibuctx->device)->bus;
+	u32 kicker = to_suctx(ibuctx)->kicker;
 
-	return bus->ops->kick(bus, qpn, to_suctx(ibuctx)->kicker) ? 0 : -EINVAL;
+	/* For the bus 0 is the driver itself. */
+	if (WARN_ON_ONCE(!kicker))
+		return -EINVAL;
+	return bus->ops->kick(bus, qpn, kicker) ? 0 : -EINVAL;
 }

@@ -7,7 +7,7 @@
 
 /* The driver has quiesced the device: no objects, vectors freed. Waits for packets in flight. */
 void snic_host_destroy(struct sirdma_bus *bus);
-/* The fast kick of a user doorbell: run QP @qpn in the caller's (process) context. */
+/* The operation of the bus: runs QP @qpn in the process context of its caller. */
 u8 snic_host_kick(struct sirdma_bus *bus, u32 qpn, u32 kicker);
 /* Update the device after a change of the netdev's carrier, MTU or MAC. */
 void snic_host_update(struct sirdma_bus *bus);

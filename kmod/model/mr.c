@@ -27,10 +27,8 @@ static u64 block_size(const struct snic_mr *mr)
 /* The meaning of a PBLE that is not what its place in the list asks for. */
 static enum snic_mem mr_no_block(struct snic_dev *dev, u64 entry)
 {
-	if (entry & SIRDMA_PBLE_ABSENT) {
-		snic_stat_inc(dev, SIRDMA_STAT_MR_ABSENT);
+	if (entry & SIRDMA_PBLE_ABSENT)
 		return SNIC_MEM_ABSENT;
-	}
 	if (entry & SIRDMA_PBLE_ERROR)
 		return SNIC_MEM_ERROR;
 	snic_stat_inc(dev, SIRDMA_STAT_HMC_FAULTS);

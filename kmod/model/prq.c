@@ -131,6 +131,8 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, enum snic_side side,
 
 	if (mem == SNIC_MEM_FAULT)
 		return SIRDMA_AE_QP_CATASTROPHIC;
+	if (mem == SNIC_MEM_ABSENT)
+		snic_stat_inc(qp->dev, SIRDMA_STAT_MR_ABSENT);
 	if (mem == SNIC_MEM_ERROR) {
 		if (prq_is_answer(qp, snic_mr_error_mark(qp->dev, mr, va)))
 			snic_stat_inc(qp->dev, SIRDMA_STAT_PAGE_ERRORS);

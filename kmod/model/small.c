@@ -45,7 +45,7 @@ static bool small_fits(const struct snic_tx *tx, u32 len)
 
 	if (len > SNIC_WIN_SMALL)
 		return len <= snic_qp_mtu(qp) && qp->req.nxt == qp->req.una;
-	return len;
+	return len != 0; /* empty messages take the general path */
 }
 
 /*

@@ -92,7 +92,7 @@ enum snic_gather snic_tx_region(struct snic_tx *tx, u32 stag, u64 va, u32 len, u
 				enum sirdma_ae_code *ae);
 /*
  * The @len bytes at @va of region @stag, if the burst uses no region yet and they are in one run. NULL:
- * snic_tx_region() says why, or takes them in parts. Neither counts nor names a violation.
+ * snic_tx_region() says why, and counts it, or takes them in parts.
  */
 u8 *snic_tx_try_region(struct snic_tx *tx, u32 stag, u64 va, u32 len);
 /* Remove the last @len bytes of payload. */

@@ -242,9 +242,9 @@ TEST(TwinHelper, WatchesForAProcessThatSpinsOnItsMemory)
 	FakeDevice device(no_looks);
 
 	device.drive_away();
-	spin();
 	device.port.put();
 	ASSERT_TRUE(comes_true([&] {
+		spin();
 		device.helper.wake();
 		return device.packets == 1;
 	}));
