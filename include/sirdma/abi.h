@@ -2,9 +2,10 @@
 /*
  * Private data of the uverbs commands. Layout source: irdma's uverbs ABI 5
  * (include/uapi/rdma/irdma-abi.h); extensions are negotiated by SIRDMA_UCTX_KICK,
- * SIRDMA_UCTX_CQ_FLAGS, SIRDMA_UCTX_RING_POOL and SIRDMA_UCTX_KICK_METHOD in comp_mask. A provider that does not ask for kicks
- * gets none of the extensions; only devices that have irdma's identity take it. Flags that are marked
- * "compat" are of features that no device of ours has: libirdma reads them, and finds 0.
+ * SIRDMA_UCTX_CQ_FLAGS, SIRDMA_UCTX_RING_POOL and SIRDMA_UCTX_KICK_METHOD in comp_mask. A provider
+ * that does not ask for kicks gets none of the extensions; only devices that have irdma's identity
+ * take it. Flags that are marked "compat" are of features that no device of ours has: libirdma
+ * reads them, and finds 0.
  */
 #ifndef SIRDMA_ABI_H
 #define SIRDMA_ABI_H

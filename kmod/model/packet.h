@@ -158,8 +158,8 @@ static inline void snic_pkt_reth(struct snic_tx_pkt *pkt, u64 va, u32 rkey, u32 
 }
 
 /*
- * Append the inline data of a WQE of one quantum behind the last header: the first @len bytes of @data, 1 to 8. The packet
- * has no payload in the scatter list of its burst then.
+ * Append the inline data of a WQE of one quantum behind the last header: the first @len bytes of
+ * @data, 1 to 8. The packet has no payload in the scatter list of its burst then.
  */
 static inline void snic_pkt_inline_data(struct snic_tx_pkt *pkt, __le64 data, u32 len)
 {

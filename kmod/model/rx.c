@@ -221,7 +221,8 @@ static bool rx_small(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx)
 	} else if (!snic_small_ack(qp, rx)) {
 		return false;
 	}
-	snic_rx_batch_count(batch, 1, rx->len + snic_frame_hlen(rx->is_v4, rx->vlan_id != 0), bytes);
+	snic_rx_batch_count(batch, 1, rx->len + snic_frame_hlen(rx->is_v4, rx->vlan_id != 0),
+			    bytes);
 	snic_reliable_rx_done(qp, kind == SNIC_SMALL_ACK, rx->more);
 	return true;
 }

@@ -426,7 +426,10 @@ static bool send_is_unsignaled(const struct snic_out *out)
 	return (out->flags & ~SNIC_OUT_POLARITY) == SNIC_OUT_UNSIGNALED;
 }
 
-/* Complete the oldest messages, the first of which is unsignaled, up to one that is not. Returns false if none is done. */
+/*
+ * Complete the oldest messages, the first of which is unsignaled, up to one that is not. Returns
+ * false if none is done.
+ */
 static bool send_done_unsignaled(struct snic_qp *qp)
 {
 	struct snic_req *req = &qp->req;

@@ -49,8 +49,8 @@ static bool small_fits(const struct snic_tx *tx, u32 len)
 }
 
 /*
- * The payload of a WQE of one quantum without inline data. NULL, and *len is 0: it is not small, or its place is not found
- * at once.
+ * The payload of a WQE of one quantum without inline data. NULL, and *len is 0: it is not small, or
+ * its place is not found at once.
  */
 static u8 *small_payload(struct snic_tx *tx, struct sirdma_wqe *wqe, bool polarity, u32 *len)
 {
@@ -105,8 +105,9 @@ static u32 small_in_page(const struct snic_qp *qp)
 }
 
 /*
- * The WQE @wqe, a WRITE of inline data with @hdr, is the last one of the burst. Append those of up to @max behind it that
- * have its header: all but PSN, address and payload is as before. Returns their number.
+ * The WQE @wqe, a WRITE of inline data with @hdr, is the last one of the burst. Append those of up
+ * to @max behind it that have its header: all but PSN, address and payload is as before. Returns
+ * their number.
  */
 static u32 small_fill_alike(struct snic_tx *tx, const struct sirdma_wqe *wqe, __le64 hdr, u32 max)
 {

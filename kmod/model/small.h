@@ -41,8 +41,9 @@ enum snic_small {
 /* The kind of @rx, of SNIC_SMALL_MAX bytes at most, by its opcode and length. *@qpn: the QP it names. */
 enum snic_small snic_small_kind(const struct snic_rx_pkt *rx, u32 *qpn);
 /*
- * Receive @rx, SNIC_SMALL_WRITE, if it is the packet that the batch's QP expects and its memory is in one piece, or in
- * the run that the batch used last. Returns its payload, bytes; 0: it takes the general path. RC only.
+ * Receive @rx, SNIC_SMALL_WRITE, if it is the packet that the batch's QP expects and its memory is
+ * in one piece, or in the run that the batch used last. Returns its payload, bytes; 0: it takes the
+ * general path. RC only.
  */
 u32 snic_small_write(struct snic_rx_batch *batch, const struct snic_rx_pkt *rx);
 /*

@@ -234,9 +234,10 @@ struct snic_rx_batch {
 
 void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *pkt);
 /*
- * Receive a packet of the same flow as the last one of the batch: @len contiguous bytes, BTH to ICRC, which need not be
- * checked; @more as in struct snic_rx_pkt. Returns false if it is no small WRITE like that one: nothing has changed, and
- * the host describes it to snic_rx_batch_add(). Only with PORT_WIRE_IN_MEMORY, as the next function.
+ * Receive a packet of the same flow as the last one of the batch: @len contiguous bytes, BTH to
+ * ICRC, which need not be checked; @more as in struct snic_rx_pkt. Returns false if it is no small
+ * WRITE like that one: nothing has changed, and the host describes it to snic_rx_batch_add(). Only
+ * with PORT_WIRE_IN_MEMORY, as the next function.
  */
 bool snic_rx_batch_try_write(struct snic_rx_batch *batch, const u8 *data, u32 len, u8 traffic_class,
 			     bool more);

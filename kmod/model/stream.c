@@ -48,9 +48,8 @@ u32 snic_stream_first(const struct snic_stream *stream, u8 *to)
 	u32 len = snic_stream_payload(stream);
 	const struct stream_hdr h = {
 		.bth = stream->bth,
-		.apsn = cpu_to_be32(stream->psn | (stream->ackreq && stream->count == 1 ?
-							   SIRDMA_BTH_ACKREQ :
-							   0)),
+		.apsn = cpu_to_be32(stream->psn |
+				    (stream->ackreq && stream->count == 1 ? SIRDMA_BTH_ACKREQ : 0)),
 		.va = write.va,
 		.rkey_len = stream->rkey_len,
 	};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Streams: consecutive WRITEs of inline data of one queue pair that differ in PSN, address and payload only. A host that
- * moves packets through memory can transfer them as one record, without their common headers. Each is a message and a
- * packet of its own all the same. They exist only where PORT_WIRE_IN_MEMORY: the kernel modules are built without
- * stream.c and stream_rx.c.
+ * Streams: consecutive WRITEs of inline data of one queue pair that differ in PSN, address and
+ * payload only. A host that moves packets through memory can transfer them as one record, without
+ * their common headers. Each is a message and a packet of its own all the same. They exist only
+ * where PORT_WIRE_IN_MEMORY: the kernel modules are built without stream.c and stream_rx.c.
  *
- * In lists of 16, a WRITE of 8 bytes takes 170 instructions at its sender, from the post to its completion, and 46 at its
- * receiver; as a packet of its own it took 620 and 440 (callgrind over tests/bench/twinbench).
+ * In lists of 16, a WRITE of 8 bytes takes 170 instructions at its sender, from the post to its
+ * completion, and 46 at its receiver; as a packet of its own it took 620 and 440 (callgrind over
+ * tests/bench/twinbench).
  */
 #ifndef SNIC_STREAM_H
 #define SNIC_STREAM_H
@@ -17,7 +18,7 @@
 /* Inline data of a WQE of one quantum: no packet of a stream has more payload, bytes. */
 #define SNIC_STREAM_PAYLOAD SIRDMA_INLINE_FIRST
 #define SNIC_STREAM_PKT_MAX (SNIC_SMALL_HDR + SNIC_STREAM_PAYLOAD + SIRDMA_ICRC_LEN)
-SIRDMA_STATIC_ASSERT(SNIC_SMALL_HDR + SNIC_STREAM_PAYLOAD <= SNIC_MAX_HDR, "inline data behind the headers");
+SIRDMA_STATIC_ASSERT(SNIC_SMALL_HDR + SNIC_STREAM_PAYLOAD <= SNIC_MAX_HDR, "inline data");
 
 /* What a WRITE has for itself. */
 struct snic_stream_write {
@@ -42,8 +43,8 @@ static inline u32 snic_stream_payload(const struct snic_stream *stream)
 }
 
 /*
- * Describe the stream that begins with packet @at of @burst, except for its writes. Returns the number of its packets; 1:
- * there is none, and @stream is undefined.
+ * Describe the stream that begins with packet @at of @burst, except for its writes. Returns the
+ * number of its packets; 1: there is none, and @stream is undefined.
  */
 u32 snic_stream_describe(const struct snic_burst *burst, u32 at, struct snic_stream *stream);
 
@@ -65,7 +66,10 @@ static inline void snic_stream_skip(struct snic_stream *stream, u32 n)
 	stream->count -= n;
 }
 
-/* Write the first packet of @stream, BTH to ICRC, which is 0, to @to, which has SNIC_STREAM_PKT_MAX bytes. Returns its length. */
+/*
+ * Write the first packet of @stream, BTH to ICRC, which is 0, to @to, which has SNIC_STREAM_PKT_MAX
+ * bytes. Returns its length.
+ */
 u32 snic_stream_first(const struct snic_stream *stream, u8 *to);
 
 #endif

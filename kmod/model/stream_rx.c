@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
- * Small WRITEs that are received in a batch behind one that they have most in common with. snic_small_write() has checked
- * that one, so that a comparison with it is enough. Of the region, to which the batch keeps a reference, only the state
- * may have changed.
+ * Small WRITEs that are received in a batch behind one that they have most in common with.
+ * snic_small_write() has checked that one, so that a comparison with it is enough. Of the region,
+ * to which the batch keeps a reference, only the state may have changed.
  */
 #include "mr.h"
 #include "rx_batch.h"
@@ -10,16 +10,16 @@
 #include "transport.h"
 
 /*
- * Does a WRITE with this header follow the last one? snic_reliable_rx_done() may have failed the QP since, or another QP
- * may have invalidated the key.
+ * Does a WRITE with this header follow the last one? snic_reliable_rx_done() may have failed the QP
+ * since, or another QP may have invalidated the key.
  */
 static bool stream_follows(const struct snic_rx_batch *batch, __be64 bth, __be64 rkey_len, u32 psn)
 {
 	const struct snic_qp *qp = batch->qp;
 
-	return bth == batch->last.bth && rkey_len == batch->last.rkey_len &&
-	       psn == qp->resp.epsn && qp->state == SIRDMA_QPS_RTS && snic_small_may_recv(qp) &&
-	       batch->mem.mr && snic_slot_valid(&batch->mem.mr->slot);
+	return bth == batch->last.bth && rkey_len == batch->last.rkey_len && psn == qp->resp.epsn &&
+	       qp->state == SIRDMA_QPS_RTS && snic_small_may_recv(qp) && batch->mem.mr &&
+	       snic_slot_valid(&batch->mem.mr->slot);
 }
 
 /* @n WRITEs like the last one were received. Without an acknowledgement nothing is to be done for them. */
@@ -60,20 +60,22 @@ bool snic_rx_batch_try_write(struct snic_rx_batch *batch, const u8 *data, u32 le
 }
 
 /*
- * Copy up to @n payloads of @len bytes to their places in @run. Returns how many, from the first on; the next is elsewhere.
- * A program that sees one sees those before. @len is a constant where that makes the loop shorter.
+ * Copy up to @n payloads of @len bytes to their places in @run. Returns how many, from the first
+ * on; the next is elsewhere. A program that sees one sees those before. @len is a constant where
+ * that makes the loop shorter.
  */
 static __always_inline u32 stream_place(const struct snic_run run,
 					const struct snic_stream_write *write, u32 n, u32 len)
 {
-	u32 i, ends = run.len >= len ? run.len - len + 1 : 0; /* of the offsets at which @len bytes fit */
+	u32 i, ends = run.len >= len ? run.len - len + 1 :
+				       0; /* of the offsets at which @len bytes fit */
 	u64 off;
 
 	for (i = 0; i < n; i++, write++) {
 		off = be64_to_cpu(READ_ONCE(write->va)) - run.va;
 		if (off >= ends)
 			break;
-		smp_wmb();
+		smp_wmb(); /* this barrier pairs with that of the program that reads the memory */
 		memcpy(run.ptr + off, write->data, len);
 	}
 	return i;

@@ -95,7 +95,7 @@ public:
 		std::vector<u8> bytes = build(d);
 
 		if (!snic_rx_batch_try_write(&batch, bytes.data(), static_cast<u32>(bytes.size()),
-					d.traffic_class, d.more)) {
+					     d.traffic_class, d.more)) {
 			receive(d, true);
 			return;
 		}
@@ -127,8 +127,8 @@ public:
 		}
 		stream.writes = writes.data();
 		while (stream.count) {
-			u32 n = whole ? snic_rx_batch_try_stream(&batch, &stream, last.traffic_class,
-							     last.more) :
+			u32 n = whole ? snic_rx_batch_try_stream(&batch, &stream,
+								 last.traffic_class, last.more) :
 					0;
 
 			taken += n;
@@ -136,7 +136,8 @@ public:
 				u8 bytes[SNIC_STREAM_PKT_MAX];
 				const u32 len = snic_stream_first(&stream, bytes),
 					  cut = whole ? len : len - SIRDMA_ICRC_LEN;
-				const snic_seg segs[] = {{bytes, cut}, {bytes + cut, SIRDMA_ICRC_LEN}};
+				const snic_seg segs[] = {{bytes, cut},
+							 {bytes + cut, SIRDMA_ICRC_LEN}};
 
 				add(last, {segs, whole ? 1u : 2u}, len,
 				    last.more || stream.count > 1);
@@ -154,13 +155,13 @@ public:
 		const snic_req &req = qp->req;
 		const snic_resp &resp = qp->resp;
 		std::vector<u64> all = {
-			qp->state,	resp.epsn,	 resp.msn,	    resp.ack_due,
-			resp.ack_psn,	resp.nak_sent,	 resp.ack_syndrome, resp.fatal,
-			resp.owed,	req.una,	 req.nxt,	    req.max,
-			req.head,	req.cur,	 req.tail,	    req.cwnd,
-			req.retry_left, req.restarted,	 req.wait,	    req.deadline,
-			resp.lingers,	resp.rd_pending, req.probe,
-			req.unasked,	qp->timer_armed, qp->deferred,	    req.last_signaled,
+			qp->state,	 resp.epsn,	  resp.msn,	     resp.ack_due,
+			resp.ack_psn,	 resp.nak_sent,	  resp.ack_syndrome, resp.fatal,
+			resp.owed,	 req.una,	  req.nxt,	     req.max,
+			req.head,	 req.cur,	  req.tail,	     req.cwnd,
+			req.retry_left,	 req.restarted,	  req.wait,	     req.deadline,
+			resp.lingers,	 resp.rd_pending, req.probe,	     req.unasked,
+			qp->timer_armed, qp->deferred,	  req.last_signaled,
 		};
 
 		for (int id = 0; id < SIRDMA_STAT_COUNT; id++)
@@ -462,7 +463,8 @@ TEST(SmallReceived, InOneRecordAreReceivedAsAllPacketsAre)
 			drafts.back().ends_batch = ends;
 			quick.receive_stream(drafts, true);
 			general.receive_stream(drafts, false);
-			ASSERT_EQ(quick.qp->resp.epsn, general.qp->resp.epsn) << seed << ' ' << round;
+			ASSERT_EQ(quick.qp->resp.epsn, general.qp->resp.epsn)
+				<< seed << ' ' << round;
 			if (ends) {
 				ASSERT_EQ(quick.state(), general.state()) << seed << ' ' << round;
 				// An acknowledgement that is due covers all of a record.

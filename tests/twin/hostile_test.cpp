@@ -245,7 +245,8 @@ private:
 		StreamHead head{};
 		const uint32_t n = 1 + random() % SNIC_BURST_PKTS;
 
-		headers(reinterpret_cast<uint8_t *>(&first), SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY, 0);
+		headers(reinterpret_cast<uint8_t *>(&first), SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY,
+			0);
 		if (random() % 4)
 			first.reth.len = cpu_to_be32(8);
 		memcpy(&head.bth, &first.bth, sizeof(head.bth));

@@ -113,7 +113,8 @@ uint32_t plain_operations(const SendLimits &limits, bool is_inline) noexcept
 
 SendQueue::SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots,
 		     const SendLimits &limits, bool locked) noexcept
-	: lock_(locked), plain_{plain_operations(limits, false), plain_operations(limits, true)}, queue_{}, domain_(limits.domain)
+	: lock_(locked), plain_{plain_operations(limits, false), plain_operations(limits, true)},
+	  queue_{}, domain_(limits.domain)
 {
 	queue_.ring = ring.data();
 	queue_.slots = slots.data();
@@ -143,7 +144,11 @@ int SendQueue::take_bind(const ibv_send_wr &wr, sirdma_send &work) noexcept
 		    describe_bind(wr.bind_mw.mw, wr.bind_mw.rkey, wr.bind_mw.bind_info, bind))
 		return err;
 	work.bind = &bind;
-	return take(work);
+
+	const int err = take(work);
+
+	work.bind = nullptr;
+	return err;
 }
 
 int SendQueue::take(const ibv_send_wr &wr) noexcept
@@ -184,8 +189,8 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 
 	const sirdma_sge *sge = codec_sges(wr.sg_list);
 
-	if (is_inline ? sge->length != SIRDMA_INLINE_FIRST :
-			sge->length > SIRDMA_MAX_MSG_SIZE) [[unlikely]]
+	if (is_inline ? sge->length != SIRDMA_INLINE_FIRST : sge->length > SIRDMA_MAX_MSG_SIZE)
+		[[unlikely]]
 		return false;
 	if (opcode == SIRDMA_WR_SEND) {
 		hdr = sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_SEND), flags, queue_.flag_bits);

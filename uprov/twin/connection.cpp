@@ -283,7 +283,7 @@ bool Connection::take_packets(const RecordHead &record, uint8_t *data, PacketSin
 }
 
 u32 Connection::deliver_stream(const RecordHead &record, const uint8_t *data,
-			    PacketSink &sink) noexcept
+			       PacketSink &sink) noexcept
 {
 	snic_stream stream;
 

@@ -583,9 +583,8 @@ void Nic::packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffi
 		 bool more) noexcept
 {
 	/* A batch of packets is of one flow: of the neighbour whose ring is read, see datagram(). */
-	if (needs_packets_ ||
-	    !snic_rx_batch_try_write(&batch_, data, static_cast<u32>(len), traffic_class,
-				     ack_may_wait(more)))
+	if (needs_packets_ || !snic_rx_batch_try_write(&batch_, data, static_cast<u32>(len),
+						       traffic_class, ack_may_wait(more)))
 		add_packet(src, data, len, traffic_class, more);
 }
 

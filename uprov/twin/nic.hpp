@@ -174,7 +174,8 @@ private:
 	void qp_failed(u32 qpn) noexcept override;
 
 	LinkKind kind_{};
-	bool needs_packets_ = false; /* for captures or faults: neighbours send no super-packets and no streams */
+	bool needs_packets_ =
+		false; /* for captures or faults: neighbours send no super-packets and no streams */
 	std::unique_ptr<PcapWriter> pcap_;
 	std::unique_ptr<AccessTable> table_; /* null: no peer has access */
 	std::unique_ptr<Neighbours> neighbours_;

@@ -101,8 +101,9 @@ bool put_packet(RingWriter &ring, const snic_burst &burst, u32 at, snic_seg_iter
 	if (!to)
 		return false;
 	/*
-	 * Copy all of hdr, or the part that acknowledgements have. Bytes beyond the headers are overwritten later, or are
-	 * beyond the end of the record; no inline data of an earlier packet is among them.
+	 * Copy all of hdr, or the part that acknowledgements have. Bytes beyond the headers are
+	 * overwritten later, or are beyond the end of the record; no inline data of an earlier
+	 * packet is among them.
 	 */
 	constexpr size_t part = sizeof(sirdma_bth) + sizeof(sirdma_aeth);
 	static_assert(sizeof(RecordHead) + sizeof(pkt.hdr) <= ring_align);

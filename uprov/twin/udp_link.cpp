@@ -57,14 +57,15 @@ void size_buffers(int fd, uint32_t bytes) noexcept
 }
 
 /*
- * The window for peers whose receive buffers are as large as the one of @fd: 16 streams fit one, or 3 with the buffer that
- * Linux allows by default. Streams of more peers, or to a smaller buffer (of a process without CAP_NET_ADMIN), lose
- * packets, and their windows shrink. The kernel doubles what it was asked for, for its own structures.
+ * The window for peers whose receive buffers are as large as the one of @fd: 16 streams fit one, or
+ * 3 with the buffer that Linux allows by default. Streams of more peers, or to a smaller buffer (of
+ * a process without CAP_NET_ADMIN), lose packets, and their windows shrink. The kernel doubles what
+ * it was asked for, for its own structures.
  *
- * With a window of 128 KiB, two bursts, each side waits for the other one: WRITEs of 1 MiB on two processors
- * that others used as well had 1.5 GB/s (iperf3 -l 1M: 3.0), 3.2 with 512 KiB or 1 MiB when they had little else to
- * do. Where the processors share no cache, 512 KiB had 0.85 to 0.9 of the bandwidth of 1 MiB.
- * (tests/bench/twin, twin-udp-bw-1048576-1m)
+ * With a window of 128 KiB, two bursts, each side waits for the other one: WRITEs of 1 MiB on two
+ * processors that others used as well had 1.5 GB/s (iperf3 -l 1M: 3.0), 3.2 with 512 KiB or 1 MiB
+ * when they had little else to do. Where the processors share no cache, 512 KiB had 0.85 to 0.9 of
+ * the bandwidth of 1 MiB. (tests/bench/twin, twin-udp-bw-1048576-1m)
  */
 u32 window_of(int fd) noexcept
 {
