@@ -93,27 +93,31 @@ sirdma_send work_of(const ibv_send_wr &wr) noexcept
 	return work;
 }
 
-/* The operations of post_plain() that a queue of this type has, a bit for each opcode; @is_inline: with inline data. */
-uint32_t plain_operations(const SendLimits &limits, bool is_inline) noexcept
+/* The operations of post_plain() that a queue of this type has, a bit for each opcode. */
+uint32_t plain_operations(const SendLimits &limits) noexcept
 {
 	constexpr uint32_t both = 1u << SIRDMA_WR_SEND | 1u << SIRDMA_WR_WRITE;
 
-	if (limits.qp_type != SIRDMA_SEND_ON_RC && limits.qp_type != SIRDMA_SEND_ON_UC)
-		return 0;
-	if (is_inline)
-		return limits.max_inline >= SIRDMA_INLINE_FIRST ? both : 0;
 	if (!limits.max_sge)
 		return 0;
-	return limits.qp_type == SIRDMA_SEND_ON_RC && limits.max_read_sge ?
-		       both | 1u << SIRDMA_WR_READ :
-		       both;
+	switch (limits.qp_type) {
+	case SIRDMA_SEND_ON_RC:
+		return limits.max_read_sge ? both | 1u << SIRDMA_WR_READ : both;
+	case SIRDMA_SEND_ON_UC:
+		return both;
+	default:
+		return 0;
+	}
 }
 
 } // namespace
 
 SendQueue::SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots,
 		     const SendLimits &limits, bool locked) noexcept
-	: lock_(locked), plain_{plain_operations(limits, false), plain_operations(limits, true)},
+	: lock_(locked), plain_(plain_operations(limits)),
+	  takes_inline_(
+		  (limits.qp_type == SIRDMA_SEND_ON_RC || limits.qp_type == SIRDMA_SEND_ON_UC) &&
+		  limits.max_inline >= SIRDMA_INLINE_FIRST),
 	  queue_{}, domain_(limits.domain)
 {
 	queue_.ring = ring.data();
@@ -171,8 +175,8 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 }
 
 /*
- * Post SEND, WRITE or READ of one fragment, or SEND or WRITE of inline data that fills a quantum, without a
- * call. Returns false if @wr is another request, or if there may be no room: take() has to look at it.
+ * Post SEND, WRITE or READ of one fragment, without a call. Returns false if @wr is another request,
+ * or if there may be no room: take() has to look at it.
  */
 [[gnu::always_inline]] inline bool SendQueue::post_plain(const ibv_send_wr &wr) noexcept
 {
@@ -181,16 +185,13 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	const uint64_t valid = queue_.valid;
 	uint64_t hdr, remote_addr = 0;
 
-	const bool is_inline = flags & SIRDMA_SEND_INLINE;
-
-	if (opcode >= 32 || !(plain_[is_inline] >> opcode & 1) || wr.num_sge != 1 ||
-	    wqe == queue_.limit) [[unlikely]]
+	if (opcode >= 32 || !(plain_ >> opcode & 1) || (flags & SIRDMA_SEND_INLINE) ||
+	    wr.num_sge != 1 || wqe == queue_.limit) [[unlikely]]
 		return false;
 
 	const sirdma_sge *sge = codec_sges(wr.sg_list);
 
-	if (is_inline ? sge->length != SIRDMA_INLINE_FIRST : sge->length > SIRDMA_MAX_MSG_SIZE)
-		[[unlikely]]
+	if (sge->length > SIRDMA_MAX_MSG_SIZE) [[unlikely]]
 		return false;
 	if (opcode == SIRDMA_WR_SEND) {
 		hdr = sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_SEND), flags, queue_.flag_bits);
@@ -203,19 +204,43 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 		remote_addr = wr.wr.rdma.remote_addr;
 	}
 	queue_.slot->wr_id = wr.wr_id;
-	if (is_inline) {
-		static_assert(SIRDMA_INLINE_FIRST == sizeof(wqe->frag_stag));
-		sirdma_sq_set_length(&queue_, SIRDMA_INLINE_FIRST);
-		put(wqe->frag_addr, 0);
-		memcpy(&wqe->frag_stag, reinterpret_cast<const void *>(sge->addr),
-		       sizeof(wqe->frag_stag));
-		hdr |= sirdma_inline_bits(SIRDMA_INLINE_FIRST);
-	} else {
-		sirdma_sq_set_length(&queue_, sge->length);
-		sirdma_put_frag(sirdma_frag_at(wqe, 0), sge, valid);
-	}
+	sirdma_sq_set_length(&queue_, sge->length);
+	sirdma_put_frag(sirdma_frag_at(wqe, 0), sge, valid);
 	put(wqe->remote, remote_addr);
 	sirdma_sq_commit_alone(&queue_, 1, hdr);
+	return true;
+}
+
+/*
+ * Post SEND or WRITE of inline data that fills a quantum, as a list of short messages has it. Returns
+ * false as post_plain() does.
+ */
+[[gnu::always_inline]] inline bool SendQueue::post_inline(const ibv_send_wr &wr) noexcept
+{
+	const unsigned opcode = opcode_of(wr), flags = wr.send_flags;
+	const bool writes = opcode == SIRDMA_WR_WRITE;
+	sirdma_wqe *const wqe = queue_.wqe;
+	uint64_t hdr, remote_addr = 0;
+
+	if (!(flags & SIRDMA_SEND_INLINE) || !(writes || opcode == SIRDMA_WR_SEND) ||
+	    !takes_inline_ || wr.num_sge != 1 || wqe == queue_.limit ||
+	    wr.sg_list->length != SIRDMA_INLINE_FIRST)
+		return false;
+	if (writes) {
+		hdr = sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_WRITE), flags, queue_.flag_bits);
+		hdr |= wr.wr.rdma.rkey;
+		remote_addr = wr.wr.rdma.remote_addr;
+	} else {
+		hdr = sirdma_send_hdr(sirdma_send_op(SIRDMA_WR_SEND), flags, queue_.flag_bits);
+	}
+	static_assert(SIRDMA_INLINE_FIRST == sizeof(wqe->frag_stag));
+	queue_.slot->wr_id = wr.wr_id;
+	sirdma_sq_set_length(&queue_, SIRDMA_INLINE_FIRST);
+	put(wqe->frag_addr, 0);
+	memcpy(&wqe->frag_stag, reinterpret_cast<const void *>(wr.sg_list->addr),
+	       sizeof(wqe->frag_stag));
+	put(wqe->remote, remote_addr);
+	sirdma_sq_commit_alone(&queue_, 1, hdr | sirdma_inline_bits(SIRDMA_INLINE_FIRST));
 	return true;
 }
 
@@ -294,7 +319,7 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	int err = 0;
 
 	for (; wr; wr = wr->next) {
-		if (!post_single(*wr)) {
+		if (!post_inline(*wr) && !post_single(*wr)) {
 			err = take(*wr);
 			if (err) [[unlikely]] {
 				*bad = wr;

@@ -138,6 +138,7 @@ public:
 
 private:
 	bool post_plain(const ibv_send_wr &wr) noexcept;
+	bool post_inline(const ibv_send_wr &wr) noexcept;
 	bool post_single(const ibv_send_wr &wr) noexcept;
 	int post_rest(const ibv_send_wr *wr, const ibv_send_wr **bad, bool posted) noexcept;
 	int post_contended(const ibv_send_wr *wr, const ibv_send_wr **bad) noexcept;
@@ -155,7 +156,8 @@ private:
 	uint32_t first_frag() const noexcept;
 
 	QueueLock lock_;
-	uint32_t plain_[2]; /* a bit for each opcode that post_plain() writes: fragments, inline data */
+	uint32_t plain_; /* a bit for each opcode that post_plain() writes */
+	bool takes_inline_; /* post_inline() may write requests */
 	sirdma_sq queue_;
 	const Pd *const domain_;
 };
