@@ -31,8 +31,8 @@ struct snic_flow {
 	u8 hop_limit;
 };
 
-#define SNIC_MAX_HDR \
-	48 /* BTH + the longest run of extended headers, or RETH and inline data; rounded up */
+/* BTH + the longest run of extended headers, or RETH and inline data; rounded up. */
+#define SNIC_MAX_HDR 48
 #define SNIC_BURST_PKTS 64
 #define SNIC_BURST_SEGS 128
 /* Bytes of payload of a burst: the largest limit that a host may set, and the default limit. */

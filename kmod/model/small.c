@@ -279,11 +279,13 @@ static void small_note_last(struct snic_rx_batch *batch, const struct snic_rx_pk
 			    const struct snic_small_hdr *h, u32 len)
 {
 	struct snic_rx_last *last = &batch->last;
+	struct snic_small_words words;
 
 	if (!PORT_WIRE_IN_MEMORY)
 		return;
-	memcpy(&last->bth, &h->bth, sizeof(last->bth));
-	memcpy(&last->rkey_len, &h->reth.rkey, sizeof(last->rkey_len));
+	memcpy(&words, h, sizeof(words));
+	last->bth = words.bth;
+	last->rkey_len = words.rkey_len;
 	last->len = rx->len;
 	last->payload_len = (u16)len;
 	last->traffic_class = rx->traffic_class;

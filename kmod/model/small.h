@@ -28,6 +28,15 @@ struct snic_small_hdr {
 #define SNIC_SMALL_HDR 28u
 SIRDMA_SIZE_IS(struct snic_small_hdr, SNIC_SMALL_HDR);
 
+/* The same in words: those that the WRITEs of a stream (stream.h) have in common are compared at once. */
+struct snic_small_words {
+	__be64 bth; /* all but the last word of the BTH */
+	__be32 apsn;
+	__be64 va;
+	__be64 rkey_len;
+} __attribute__((__packed__));
+SIRDMA_SIZE_IS(struct snic_small_words, SNIC_SMALL_HDR);
+
 /* Packets that have a fast path. */
 enum snic_small {
 	SNIC_SMALL_NONE, /* any other packet */

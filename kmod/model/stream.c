@@ -2,20 +2,11 @@
 /* Streams of small WRITEs. */
 #include "stream.h"
 
-/* The headers of each packet, in words that are compared at once. */
-struct stream_hdr {
-	__be64 bth;
-	__be32 apsn;
-	__be64 va;
-	__be64 rkey_len;
-} __attribute__((__packed__));
-SIRDMA_SIZE_IS(struct stream_hdr, SNIC_SMALL_HDR);
-
 u32 snic_stream_describe(const struct snic_burst *burst, u32 at, struct snic_stream *stream)
 {
 	const struct snic_tx_pkt *first = &burst->pkts[at], *pkt = first;
 	const struct snic_tx_pkt *end = burst->pkts + burst->npkts;
-	struct stream_hdr h, next;
+	struct snic_small_words h, next;
 	u32 n;
 
 	/* Of a WRITE, only inline data is within hdr_len. */
@@ -46,7 +37,7 @@ u32 snic_stream_first(const struct snic_stream *stream, u8 *to)
 {
 	const struct snic_stream_write write = *stream->writes;
 	u32 len = snic_stream_payload(stream);
-	const struct stream_hdr h = {
+	const struct snic_small_words h = {
 		.bth = stream->bth,
 		.apsn = cpu_to_be32(stream->psn |
 				    (stream->ackreq && stream->count == 1 ? SIRDMA_BTH_ACKREQ : 0)),

@@ -36,8 +36,7 @@ bool snic_rx_batch_try_write(struct snic_rx_batch *batch, const u8 *data, u32 le
 			     bool more)
 {
 	const struct snic_rx_last *last = &batch->last;
-	struct snic_small_hdr h;
-	__be64 bth, rkey_len;
+	struct snic_small_words h;
 	u32 psn;
 	u8 *to;
 
@@ -45,12 +44,10 @@ bool snic_rx_batch_try_write(struct snic_rx_batch *batch, const u8 *data, u32 le
 	    !snic_rx_batch_has_room(batch))
 		return false;
 	memcpy(&h, data, sizeof(h)); /* the sender may change it meanwhile */
-	memcpy(&bth, &h.bth, sizeof(bth));
-	memcpy(&rkey_len, &h.reth.rkey, sizeof(rkey_len));
-	psn = be32_to_cpu(h.bth.apsn);
-	if (!stream_follows(batch, bth, rkey_len, psn & SIRDMA_PSN_MASK))
+	psn = be32_to_cpu(h.apsn);
+	if (!stream_follows(batch, h.bth, h.rkey_len, psn & SIRDMA_PSN_MASK))
 		return false;
-	to = snic_run_at(&batch->mem.run, be64_to_cpu(h.reth.va), last->payload_len);
+	to = snic_run_at(&batch->mem.run, be64_to_cpu(h.va), last->payload_len);
 	if (!to)
 		return false;
 	memcpy(to, data + sizeof(h), last->payload_len);
