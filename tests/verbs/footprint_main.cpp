@@ -67,16 +67,18 @@ int64_t kernel_memory()
 	return kib * 1024;
 }
 
-// Freed by RCU and by workers: what is in use settles.
+// Freed by RCU and by workers: what is in use settles. The statistics of a cgroup are summed over CPUs every two seconds only.
 int64_t settled_kernel_memory()
 {
-	int64_t now = kernel_memory(), before = 0;
-	for (int i = 0; i < 50 && std::llabs(now - before) > 64 * 1024; i++) {
-		before = now;
+	const int wanted = cgroup_stat ? 25 : 1; // intervals of 100 ms without a change
+	int64_t last = kernel_memory();
+	for (int same = 0, i = 0; same < wanted && i < 200; i++) {
 		usleep(100'000);
-		now = kernel_memory();
+		const int64_t now = kernel_memory();
+		same = std::llabs(now - last) > 64 * 1024 ? 0 : same + 1;
+		last = now;
 	}
-	return now;
+	return last;
 }
 
 template <typename Handle>
