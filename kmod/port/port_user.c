@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* The parts of port.h for userspace that are too large for inline functions. */
+#include <errno.h>
+#include <linux/membarrier.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -139,6 +141,9 @@ struct port_thread {
 static struct port_thread threads[PORT_MAX_THREADS];
 static u32 threads_used; /* no thread has ever claimed the slots from here on */
 static u64 rcu_epoch = 1;
+/* Writers fence all threads, see rcu_fence_all(): readers have no fence. Set when the process begins. */
+static bool rcu_writers_fence;
+static bool rcu_membarrier; /* the kernel knows membarrier(2), and has not refused it */
 /*
  * These few bytes fit into the memory that the C library keeps free for libraries that are loaded
  * late.
@@ -212,6 +217,11 @@ static void process_setup(void)
 	void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	pthread_key_create(&self_key, thread_exit);
+#ifndef PORT_TSAN
+	/* Children inherit the registration. With other threads it waits some ms for all processors, once. */
+	rcu_membarrier = !syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0);
+	rcu_writers_fence = rcu_membarrier;
+#endif
 	if (page != MAP_FAILED) {
 		/* Children of clone() run no handlers. Before Linux 4.14 they are not noticed. */
 		(void)madvise(page, bytes, MADV_WIPEONFORK);
@@ -326,6 +336,28 @@ u64 port_stats_read(const struct port_stats *stats, u32 i)
 	return sum;
 }
 
+/*
+ * Make every thread of the process execute a fence (membarrier(2)). Then readers need none, which would wait for
+ * their earlier stores. If the kernel refuses the call from some time on (seccomp(2), with an errno), readers use fences again, and the pause
+ * lasts until the stores of those without one are visible: these take less than a us, or a switch of threads.
+ */
+static void rcu_fence_all(void)
+{
+	const int before = errno;
+	u64 start;
+
+	smp_mb();
+	if (!__atomic_load_n(&rcu_membarrier, __ATOMIC_ACQUIRE) ||
+	    !syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0))
+		return;
+	__atomic_store_n(&rcu_writers_fence, false, __ATOMIC_SEQ_CST);
+	/* The sleep may be interrupted, or refused as well. */
+	for (start = port_now_ns(NULL); port_now_ns(NULL) - start < NSEC_PER_MSEC;)
+		nap(NSEC_PER_MSEC);
+	__atomic_store_n(&rcu_membarrier, false, __ATOMIC_RELEASE);
+	errno = before;
+}
+
 void port_rcu_read_lock(void)
 {
 	struct port_thread *thread = thread_self();
@@ -343,7 +375,10 @@ void port_rcu_read_lock(void)
 	 * This pairs with port_rcu_wait(): the writer sees this epoch, or this reader sees the
 	 * object unlinked.
 	 */
-	smp_mb();
+	if (likely(__atomic_load_n(&rcu_writers_fence, __ATOMIC_RELAXED)))
+		__atomic_signal_fence(__ATOMIC_SEQ_CST);
+	else
+		smp_mb();
 }
 
 void port_rcu_read_unlock(void)
@@ -377,8 +412,8 @@ void port_rcu_wait(void)
 	u32 i, spins, used;
 	u64 epoch, seen;
 
-	/* This pairs with port_rcu_read_lock(). */
-	smp_mb();
+	port_process(); /* who fences is decided then */
+	rcu_fence_all(); /* this pairs with port_rcu_read_lock() */
 	epoch = __atomic_add_fetch(&rcu_epoch, 1, __ATOMIC_SEQ_CST);
 	used = __atomic_load_n(&threads_used, __ATOMIC_SEQ_CST);
 	for (i = 0; i < used; i++) {

@@ -1,6 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
 // The userspace port layer: clocks, timers, events, RCU, threads.
+#include <cstddef>
+#include <linux/filter.h>
+#include <linux/membarrier.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include "c_api.hpp"
 
 namespace sirdma::test
@@ -197,7 +205,8 @@ TEST(Event, WaitSeesASetBeforeOrAfter)
 	EXPECT_TRUE(port_event_wait(&e, 0)) << "stays set";
 }
 
-TEST(Rcu, NothingIsFreedUnderAReader)
+/* Replace an object that three threads read. @lock: if not null, they take it as well. */
+void replace_under_readers(pthread_mutex_t *lock)
 {
 	struct Object {
 		u64 value;
@@ -210,22 +219,23 @@ TEST(Rcu, NothingIsFreedUnderAReader)
 	};
 	Object *shared = make(42);
 	std::atomic<bool> stop{false};
-	std::atomic<u64> reads{0};
+	std::atomic<u64> reads{0}, wrong{0};
 	std::vector<std::thread> readers;
-	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 	for (int t = 0; t < 3; t++) {
 		readers.emplace_back([&] {
 			while (!stop) {
 				port_rcu_read_lock();
 				// A reader may take locks, and read inside them again.
-				pthread_mutex_lock(&lock);
+				if (lock)
+					pthread_mutex_lock(lock);
 				port_rcu_read_lock();
 				Object *o = port_rcu_deref(shared);
-				pthread_mutex_unlock(&lock);
-				ASSERT_EQ(READ_ONCE(o->value), 42u);
+				if (lock)
+					pthread_mutex_unlock(lock);
+				wrong += READ_ONCE(o->value) != 42u;
 				port_rcu_read_unlock();
-				ASSERT_EQ(READ_ONCE(o->value), 42u);
+				wrong += READ_ONCE(o->value) != 42u;
 				port_rcu_read_unlock();
 				reads++;
 			}
@@ -236,12 +246,50 @@ TEST(Rcu, NothingIsFreedUnderAReader)
 	for (int i = 0; i < 500; i++) {
 		Object *old = shared;
 		port_rcu_assign(shared, make(42));
-		port_free_rcu(old, rcu);
+		port_rcu_wait();
+		WRITE_ONCE(old->value, 0);
+		port_free(old);
 	}
 	stop = true;
 	for (auto &t : readers)
 		t.join();
 	port_free(shared);
+	EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Rcu, NothingIsFreedUnderAReader)
+{
+	pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	replace_under_readers(&lock);
+	replace_under_readers(nullptr);
+}
+
+/* A process may forbid itself system calls after its first use of the library. */
+TEST(Rcu, WaitsWithoutMembarrier)
+{
+	sock_filter forbid[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const sock_fprog program = {.len = std::size(forbid), .filter = forbid};
+
+	if (syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0) <= 0)
+		GTEST_SKIP() << "no membarrier";
+	port_rcu_wait();
+	EXPECT_EXIT(
+		{
+			if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+			    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+				_exit(2);
+			if (syscall(SYS_membarrier, 0, 0, 0) != -1 || errno != EPERM)
+				_exit(3);
+			replace_under_readers(nullptr);
+			_exit(::testing::Test::HasFailure());
+		},
+		::testing::ExitedWithCode(0), "");
 }
 
 TEST(Thread, LiveThreadsHaveDifferentNumbers)
