@@ -133,13 +133,17 @@ u32 Connection::put_all(snic_burst &burst) noexcept
 		burst.next = by_reference_limits;
 	snic_seg_iter_init(&payload, &burst);
 	for (i = 0; i < burst.npkts; i += n) {
-		n = streams ? snic_stream_describe(&burst, i, &stream) : 1;
+		const bool several = i + 1 < burst.npkts;
+
+		n = several && streams ? snic_stream_describe(&burst, i, &stream) : 1;
 		if (n > 1) {
 			if (!put_stream(out_, burst, i, stream))
 				break;
 			continue;
 		}
-		n = takes ? snic_super_count(&burst, i, lease ? SNIC_BURST_BYTES : copy_max) : 1;
+		n = several && takes ?
+			    snic_super_count(&burst, i, lease ? SNIC_BURST_BYTES : copy_max) :
+			    1;
 
 		const bool refer = lease && n > 1 &&
 				   goes_by_reference(takes, payload_of(burst, i, n));
@@ -178,6 +182,7 @@ u32 Connection::push(snic_burst &burst) noexcept
 		if (out_.broken())
 			broken_.store(true, std::memory_order_relaxed);
 	}
+	out_.fetch_next_line();
 	hold.unlock();
 	if (wake_it)
 		wake();
@@ -195,6 +200,7 @@ bool Connection::push(const Path &path, const uint8_t *data, size_t len, u32 ind
 
 	const bool wake_it = out_.must_wake();
 
+	out_.fetch_next_line();
 	hold.unlock();
 	if (wake_it)
 		wake();

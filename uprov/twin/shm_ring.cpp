@@ -16,7 +16,7 @@ namespace
 {
 
 /* The file has a page of control words, then the data of both rings. */
-constexpr size_t page = 4096;
+constexpr size_t page = ring_page;
 constexpr size_t file_bytes = page + 2 * ring_bytes;
 /* Each data area is mapped twice in a row. */
 constexpr size_t mapped_bytes = page + 4 * ring_bytes;

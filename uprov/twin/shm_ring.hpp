@@ -52,6 +52,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free);
  */
 inline constexpr size_t ring_bytes = 256 << 10;
 inline constexpr size_t ring_align = 64;
+/* Bytes of a page. */
+inline constexpr size_t ring_page = 4096;
 /*
  * A reader that makes no progress for this long is stopped: packets to it are dropped, and it gets no
  * more references. A reader that waits for a processor gets it sooner, although 60 threads with slices
@@ -150,14 +152,27 @@ public:
 	}
 
 	/*
-	 * Call this after publish(). Must the reader be woken? Partner: the smp_mb() after
-	 * RingReader::fall_asleep().
+	 * Call this after publish(), or after a release() of the other ring. Must the reader be woken? Any thread.
+	 * Partner: the smp_mb() after RingReader::fall_asleep().
 	 */
 	bool must_wake() noexcept
 	{
 		smp_mb();
 		return control_->asleep.load(std::memory_order_relaxed) &&
 		       control_->asleep.exchange(0);
+	}
+
+	/*
+	 * publish() clears the word behind a record, mostly that of the next line but one. The reader's cache has had
+	 * that line since the last lap. Store to it at the end of a call, so that the next publish() does not wait.
+	 * Do not touch another page: trim() gives back all but the page of the next record.
+	 */
+	void fetch_next_line() noexcept
+	{
+		const uint64_t next = tail_ + ring_align;
+
+		if (next + ring_align - head_ <= ring_bytes && next % ring_page) [[likely]]
+			word_at(next).store(0, std::memory_order_relaxed);
 	}
 
 	/*
@@ -226,6 +241,11 @@ public:
 			return nullptr;
 		}
 		size_ = record_size(head.len);
+		/*
+		 * The writer has just written to the line of the next head. To fetch it takes as long as to deliver a
+		 * small record, so begin now.
+		 */
+		__builtin_prefetch(at(head_ + size_));
 		return at(head_) + sizeof(RecordHead);
 	}
 
