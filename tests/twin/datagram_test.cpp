@@ -175,29 +175,73 @@ TEST(TwinReceiver, TellsTrafficClassAndHopLimit)
 	receive_header(own_address(1), own_address(0), 0, 255);
 }
 
-/* A burst from @addr gives its QP this window, if sockets have @buffer bytes. */
-u32 window_with(const IpAddress &addr, uint32_t buffer)
+/* Send a packet of 64 bytes of payload from @src to @dst. Returns false if the sender has no room. */
+bool send_packet(UdpSender &sender, TxScratch &scratch, const IpAddress &src, const IpAddress &dst)
 {
-	const std::unique_ptr<UdpSender> sender = UdpSender::create(addr, nullptr, buffer);
-	const auto scratch = std::make_unique<TxScratch>();
 	snic_flow flow{};
 	uint8_t payload[64] = {};
+	snic_burst &burst = scratch.burst;
 
-	if (!sender)
-		return 0;
-	flow.src_ip = flow.dst_ip = addr.ip();
-	flow.is_v4 = true;
-
-	snic_burst &burst = scratch->burst;
-
+	flow.src_ip = src.ip();
+	flow.dst_ip = dst.ip();
+	flow.is_v4 = src.is_v4();
 	burst.flow = &flow;
 	burst.npkts = burst.nsegs = 1;
 	burst.segs[0] = {.ptr = payload, .len = sizeof(payload)};
 	snic_pkt_bth(&burst.pkts[0], SIRDMA_BTH_SEND_ONLY, SIRDMA_DEFAULT_PKEY, 5, 0,
 		     sizeof(payload));
-	EXPECT_EQ(sender->transmit(burst, *scratch), 1u);
-	EXPECT_EQ(burst.next.window, sender->window());
+	return sender.transmit(burst, scratch);
+}
+
+/* A burst from @addr gives its QP this window, if sockets have @buffer bytes. */
+u32 window_with(const IpAddress &addr, uint32_t buffer)
+{
+	const std::unique_ptr<UdpSender> sender = UdpSender::create(addr, nullptr, buffer);
+	const auto scratch = std::make_unique<TxScratch>();
+
+	if (!sender)
+		return 0;
+	EXPECT_TRUE(send_packet(*sender, *scratch, addr, addr));
+	EXPECT_EQ(scratch->burst.next.window, sender->window());
 	return sender->window();
+}
+
+/* The identification of the next packet that @fd, a raw socket, receives; -1: none comes. */
+int identification(int fd)
+{
+	pollfd ready = {.fd = fd, .events = POLLIN, .revents = 0};
+	uint8_t packet[256];
+	iphdr ip;
+
+	if (poll(&ready, 1, 20000) != 1 ||
+	    read(fd, packet, sizeof(packet)) < static_cast<ssize_t>(sizeof(ip)))
+		return -1;
+	memcpy(&ip, packet, sizeof(ip));
+	return ntohs(ip.id);
+}
+
+/* The ICRC covers it, and the sender computes that before the kernel chooses. A connected socket would have others. */
+TEST(TwinSender, HasIdentificationZero)
+{
+	const bool permitted = in_network_namespace([] {
+		const IpAddress src = own_address(0), dst = own_address(1);
+
+		ASSERT_EQ(system("ip link set lo up"), 0);
+
+		const Fd raw(socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_UDP));
+		const std::unique_ptr<UdpReceiver> receiver = UdpReceiver::create(dst);
+		const std::unique_ptr<UdpSender> sender = UdpSender::create(src, nullptr, 0);
+		const auto scratch = std::make_unique<TxScratch>();
+
+		ASSERT_TRUE(raw && receiver && sender) << strerror(errno);
+		for (int i = 0; i < 3; ++i) {
+			EXPECT_TRUE(send_packet(*sender, *scratch, src, dst));
+			EXPECT_EQ(identification(raw.get()), 0);
+		}
+	});
+
+	if (!permitted)
+		GTEST_SKIP() << "no right to make a network namespace";
 }
 
 TEST(TwinSender, HasAWindowThatSixteenStreamsIntoOneBufferMayHave)

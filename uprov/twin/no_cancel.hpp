@@ -67,6 +67,13 @@ inline ssize_t send(int fd, const void *bytes, size_t len, int flags) noexcept
 	return syscall(SYS_sendto, fd, bytes, len, flags, nullptr, 0);
 }
 
+/* @message has one piece and no control data. */
+inline ssize_t sendto(int fd, const msghdr &message) noexcept
+{
+	return syscall(SYS_sendto, fd, message.msg_iov->iov_base, message.msg_iov->iov_len, 0,
+		       message.msg_name, message.msg_namelen);
+}
+
 inline ssize_t recvmsg(int fd, msghdr *message, int flags) noexcept
 {
 	return syscall(SYS_recvmsg, fd, message, flags);

@@ -16,6 +16,7 @@
 #include "fd.hpp"
 #include "icrc.hpp"
 #include "pcap.hpp"
+#include "udp_socket.hpp"
 
 namespace sirdma::twin
 {
