@@ -223,6 +223,27 @@ TEST(TwinHelper, LooksWhetherAProcessStillPolls)
 	EXPECT_TRUE(comes_true([&] { return device.packets == 1; }));
 }
 
+/* After a number of polls without work a thread yields; it may have kept another, which received, from its processor. */
+TEST(TwinHelper, CountsPollsThatDidNotLook)
+{
+	FakeDevice device;
+	Helper &helper = device.helper;
+
+	helper.note_busy();
+	for (u64 i = 1; i <= 5; ++i) {
+		helper.count_miss();
+		EXPECT_EQ(helper.idle_polls(), i);
+	}
+	helper.count_poll();
+	EXPECT_EQ(helper.idle_polls(), 1u);
+	helper.count_miss();
+	helper.note_busy();
+	EXPECT_EQ(helper.idle_polls(), 0u);
+	helper.count_miss();
+	helper.expect_event();
+	EXPECT_EQ(helper.idle_polls(), 0u);
+}
+
 /* It need not poll again before a timer that is due is seen. */
 TEST(TwinHelper, RunsTimersForAProcessThatPollsSeldom)
 {

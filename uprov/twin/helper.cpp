@@ -150,6 +150,7 @@ void Helper::timers_armed() noexcept
 
 void Helper::expect_event() noexcept
 {
+	forget_misses();
 	armed_at_.store(polls_.load(std::memory_order_relaxed));
 	if (away())
 		wake();

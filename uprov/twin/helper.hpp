@@ -145,16 +145,25 @@ public:
 	void leave_call() noexcept { inside_.store(false, std::memory_order_relaxed); }
 	/* The process spins on its memory between polls, as far as known. */
 	bool process_spins() const noexcept { return spins_.load(std::memory_order_relaxed); }
-	/* How often the process has polled without finding a completion. */
+	/* How many polls have received packets, or looked for them. */
 	u64 polls() const noexcept { return polls_.load(std::memory_order_relaxed); }
-	void count_poll() noexcept { polls_.fetch_add(1, std::memory_order_relaxed); }
+	/* The caller holds the device's lock of receivers (Nic::rx_lock_). */
+	void count_poll() noexcept
+	{
+		count(polls_);
+		forget_misses();
+	}
+	/* A poll did not look, because another thread did. */
+	void count_miss() noexcept { misses_.fetch_add(1, std::memory_order_relaxed); }
 	/* The poll found work, or a completion of work that another thread did. */
 	void note_busy() noexcept
 	{
 		busy_at_.store(polls_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+		forget_misses();
 	}
 	/*
-	 * Consecutive polls without work since the process last asked for an event. Other threads
+	 * Consecutive polls without work since the process last asked for an event, those that did not look
+	 * included. Other threads
 	 * may poll meanwhile, so a value read later may be behind; then there are none.
 	 */
 	u64 idle_polls() const noexcept
@@ -163,11 +172,11 @@ public:
 					   armed_at_.load(std::memory_order_relaxed));
 		const u64 polls = polls_.load(std::memory_order_relaxed);
 
-		return polls - std::min(since, polls);
+		return polls - std::min(since, polls) + misses_.load(std::memory_order_relaxed);
 	}
 
-	/* A thread received packets. */
-	void count_arrival() noexcept { arrivals_.fetch_add(1, std::memory_order_relaxed); }
+	/* A thread received packets. The caller holds that lock, too. */
+	void count_arrival() noexcept { count(arrivals_); }
 	u64 arrivals() const noexcept { return arrivals_.load(std::memory_order_relaxed); }
 
 	/* The states of the table above. */
@@ -183,6 +192,17 @@ public:
 	}
 
 private:
+	static void count(std::atomic<u64> &n) noexcept
+	{
+		n.store(n.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+	}
+
+	void forget_misses() noexcept
+	{
+		if (misses_.load(std::memory_order_relaxed)) [[unlikely]]
+			misses_.store(0, std::memory_order_relaxed);
+	}
+
 	void run(const std::stop_token &stop) noexcept;
 	bool sleep(State state) noexcept;
 	State enter(State next) noexcept;
@@ -210,6 +230,7 @@ private:
 	std::atomic<u64> armed_at_{0}; /* value of polls_ when a thread last expected an event */
 	std::atomic<u64> busy_at_{0}; /* value of polls_ when a poll last found work */
 	std::atomic<u64> arrivals_{0}; /* how often packets were received */
+	std::atomic<u64> misses_{0}; /* polls that did not look, since the last one that did */
 	/* How often packets must wake the thread before it may be away again. Only the thread writes. */
 	std::atomic<u32> spins_{0};
 };

@@ -183,6 +183,11 @@ int Nic::start(const Config &config)
 					  table_ != nullptr, true))
 		return err;
 	batch_.dev = dev_;
+	neighbour_packet_.dst_ip = addr_.ip();
+	neighbour_packet_.nsegs = 1;
+	neighbour_packet_.ttl = SIRDMA_DEFAULT_HOP_LIMIT;
+	neighbour_packet_.is_v4 = addr_.is_v4();
+	neighbour_packet_.icrc_ok = true;
 
 	if (kind_ != LinkKind::udp)
 		helper_.watch_after_yields();
@@ -458,6 +463,8 @@ bool Nic::serve(bool all) noexcept
 		(void)receiving.try_lock();
 	if (receiving) {
 		polled_ = !all && helper_.away();
+		if (!all)
+			helper_.count_poll();
 
 		/* Pollers read the clock from time to time. */
 		const bool timed = all || timers_.waiting() || !(++polls_to_clock_ % clock_seldom);
@@ -466,15 +473,17 @@ bool Nic::serve(bool all) noexcept
 		const u32 got = receive(all, due);
 		const bool fire = timers_.may_fire(due, got);
 
-		receiving.unlock();
 		if (got)
 			helper_.count_arrival();
+		receiving.unlock();
 		worked = worked || got || fire;
 		if (fire) {
 			port_clock_run(clock_, now);
 			/* Do the work of the timers before that of other threads. */
 			run_deferred();
 		}
+	} else {
+		helper_.count_miss();
 	}
 	for (u32 stalled = stalled_.count.load(); stalled && pop(stalled_, qpn); --stalled) {
 		snic_tx_resume(dev_, qpn);
@@ -494,7 +503,6 @@ bool Nic::poll() noexcept
 {
 	if (!can_work()) [[unlikely]]
 		return false;
-	helper_.count_poll();
 	note_poll();
 
 	const u64 before = helper_.arrivals();

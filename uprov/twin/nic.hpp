@@ -191,6 +191,8 @@ private:
 	std::atomic<u64> group_overruns_{0}; /* value that was last read under rx_lock_ */
 	std::unique_ptr<Faults> faults_;
 	snic_rx_batch batch_{}; /* this ends before rx_lock_ is dropped */
+	/* The fields that all packets from neighbours have in common. Set by start(). */
+	snic_rx_pkt neighbour_packet_{};
 	IdFilter ids_;
 	bool ids_count_ = true; /* the sender numbered the segments that came together */
 	u32 port_idle_ = 0; /* number of receive calls since the last datagram */

@@ -217,7 +217,7 @@ void Nic::add_packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t tr
 		     bool more) noexcept
 {
 	const snic_seg seg = {.ptr = data, .len = static_cast<u32>(len)};
-	snic_rx_pkt pkt{};
+	snic_rx_pkt pkt = neighbour_packet_;
 
 	if (pcap_) [[unlikely]]
 		pcap_->write_unsummed({.src = src,
@@ -227,14 +227,9 @@ void Nic::add_packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t tr
 				       .traffic_class = traffic_class},
 				      data, len);
 	pkt.src_ip = src.ip();
-	pkt.dst_ip = addr_.ip();
 	pkt.segs = &seg;
-	pkt.nsegs = 1;
 	pkt.len = seg.len;
 	pkt.traffic_class = traffic_class;
-	pkt.ttl = SIRDMA_DEFAULT_HOP_LIMIT;
-	pkt.is_v4 = addr_.is_v4();
-	pkt.icrc_ok = true;
 	pkt.more = (more || (polled_ && may_wait(data, len))) && batch_.bytes < answer_bytes;
 	faults_->receive(batch_, pkt);
 }
@@ -265,17 +260,14 @@ void Nic::stream(const IpAddress &src, const snic_stream &stream, uint8_t traffi
 
 void Nic::packet(const IpAddress &src, const SuperPacket &super, bool more) noexcept
 {
-	snic_rx_pkt pkt{};
+	snic_rx_pkt pkt = neighbour_packet_;
 
 	pkt.src_ip = src.ip();
-	pkt.dst_ip = addr_.ip();
 	pkt.segs = super.segs.data();
 	pkt.nsegs = static_cast<u32>(super.segs.size());
 	pkt.len = super.len;
 	pkt.npkts = super.npkts;
 	pkt.by_reference = super.by_reference;
-	pkt.is_v4 = addr_.is_v4();
-	pkt.icrc_ok = true;
 	pkt.more = (more || (polled_ && may_wait(static_cast<uint8_t *>(super.segs[0].ptr),
 						 super.segs[0].len))) &&
 		   batch_.bytes + super.payload_len < answer_bytes;
