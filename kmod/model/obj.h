@@ -2,7 +2,7 @@
 /*
  * Objects of the device and the tables that name them by index.
  *
- * A lookup takes a reference without a lock; that of a queue pair may lock it instead (snic_qp_lock()). Removal unlinks the object; the caller then
+ * A lookup takes a reference without a lock. Removal unlinks the object; the caller then
  * waits until the last reference is gone.
  */
 #ifndef SNIC_OBJ_H

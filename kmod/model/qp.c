@@ -18,34 +18,6 @@ struct snic_qp *snic_qp_get(struct snic_dev *dev, u32 qpn)
 	return obj ? container_of(obj, struct snic_qp, obj) : NULL;
 }
 
-/* Lock @qp, which the caller has found under RCU. NULL: it was destroyed since. */
-static struct snic_qp *qp_lock_found(struct snic_qp *qp)
-{
-	port_lock_over(&qp->lock);
-	if (likely(!qp->destroyed))
-		return qp;
-	port_unlock_over(&qp->lock);
-	return NULL;
-}
-
-struct snic_qp *snic_qp_lock(struct snic_dev *dev, u32 qpn)
-{
-	struct snic_qp *qp = NULL;
-	struct snic_obj *obj;
-
-	port_rcu_read_lock();
-	obj = snic_table_at(&dev->qps, qpn);
-	if (obj)
-		qp = qp_lock_found(container_of(obj, struct snic_qp, obj));
-	port_rcu_read_unlock();
-	return qp;
-}
-
-void snic_qp_unlock(struct snic_qp *qp)
-{
-	port_unlock_over(&qp->lock);
-}
-
 void snic_qp_defer(struct snic_qp *qp)
 {
 	if (qp->in_run) {
@@ -148,69 +120,60 @@ static void qp_doorbell(struct snic_qp *qp)
 	qp->resp.absent = false;
 }
 
-/* Unlocks @qp. */
+/* Consumes the reference to @qp. */
 static void qp_run(struct snic_qp *qp, bool rung)
 {
-	struct snic_dev *dev = qp->dev;
-	/*
-	 * one_sided_execute() drops the lock, and comes back to the QP. While it is counted, its number is given to
-	 * no other, so that each hold is of the same QP.
-	 */
-	struct snic_qp *counted = PORT_WIRE_IN_MEMORY && snic_dev_ops(dev)->one_sided ? qp : NULL;
-	u32 holds = SNIC_RUN_HOLDS, qpn = qp->obj.id;
+	u32 holds = SNIC_RUN_HOLDS;
 	bool more, drained;
 
+	port_lock(&qp->lock);
 	rung |= qp_take(&qp->rung);
 	drained = qp_take(&qp->inv_drained);
 	if (rung) {
 		qp_doorbell(qp);
 	} else if (!drained && !qp->deferred && !qp->flush_deferred) {
 		/* A kick, or another run, has done the work. */
-		snic_qp_unlock(qp);
+		port_unlock(&qp->lock);
+		snic_qp_put(qp);
 		return;
 	}
-	if (counted)
-		snic_obj_get(&counted->obj);
 	qp->deferred = false;
 	qp->flush_deferred = false;
 	do {
 		more = qp_run_hold(qp, !--holds);
-		snic_qp_unlock(qp);
-		qp = more ? snic_qp_lock(dev, qpn) : NULL;
-	} while (qp);
-	if (counted)
-		snic_qp_put(counted);
+		port_unlock(&qp->lock);
+		if (more)
+			port_lock(&qp->lock);
+	} while (more);
+	snic_qp_put(qp);
 }
 
 void snic_qp_kick(struct snic_dev *dev, u32 qpn)
 {
-	struct snic_qp *qp = snic_qp_lock(dev, qpn);
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
 
 	if (qp)
 		qp_run(qp, true);
 }
 
-/* The lock of a queue pair of others is not taken: their work would wait. */
 bool snic_qp_kick_by(struct snic_dev *dev, u32 qpn, u32 kicker)
 {
-	struct snic_qp *qp = NULL;
-	struct snic_obj *obj;
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
 
-	port_rcu_read_lock();
-	obj = snic_table_at(&dev->qps, qpn);
-	/* The number 0 is no context's. */
-	if (obj && kicker && container_of(obj, struct snic_qp, obj)->kicker == kicker)
-		qp = qp_lock_found(container_of(obj, struct snic_qp, obj));
-	port_rcu_read_unlock();
 	if (!qp)
 		return false;
+	/* The number 0 is no context's. */
+	if (qp->kicker != kicker || !kicker) {
+		snic_qp_put(qp);
+		return false;
+	}
 	qp_run(qp, true);
 	return true;
 }
 
 void snic_qp_run(struct snic_dev *dev, u32 qpn)
 {
-	struct snic_qp *qp = snic_qp_lock(dev, qpn);
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
 
 	if (qp)
 		qp_run(qp, false);
@@ -218,26 +181,30 @@ void snic_qp_run(struct snic_dev *dev, u32 qpn)
 
 void snic_qp_acknowledge(struct snic_dev *dev, u32 qpn)
 {
-	struct snic_qp *qp = snic_qp_lock(dev, qpn);
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
 
 	if (!qp)
 		return;
+	port_lock(&qp->lock);
 	qp->resp.lingers = false;
 	snic_resp_end_linger(qp);
 	if (snic_transport_op(qp, respond))
 		snic_transport_call(qp, respond, qp);
-	snic_qp_unlock(qp);
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
 }
 
 void snic_tx_resume(struct snic_dev *dev, u32 qpn)
 {
-	struct snic_qp *qp = snic_qp_lock(dev, qpn);
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
 
 	if (!qp)
 		return;
+	port_lock(&qp->lock);
 	qp->tx_stalled = false;
 	snic_qp_advance(qp);
-	snic_qp_unlock(qp);
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
 }
 
 /*

@@ -264,7 +264,6 @@ struct snic_qp {
 	bool inv_drained; /* set without the lock when an invalidation that the QP waits for is done */
 	bool ack_follows; /* an acknowledgement is due, and waits for the requests that are being sent */
 	bool sqd_event : 1; /* raise an event when the send queue is drained */
-	bool destroyed : 1; /* no table names it any more */
 	bool last_wqe_raised : 1; /* the LAST_WQE_REACHED event was raised */
 	bool referenced; /* see snic_qp_note_references() */
 
@@ -347,13 +346,6 @@ static inline void snic_qp_put(struct snic_qp *qp)
 {
 	snic_obj_put(&qp->obj);
 }
-
-/*
- * The QP @qpn, locked, or NULL. It needs no reference while it is locked: what destroys it takes the lock first.
- * snic_qp_unlock() unlocks it.
- */
-struct snic_qp *snic_qp_lock(struct snic_dev *dev, u32 qpn);
-void snic_qp_unlock(struct snic_qp *qp);
 
 /* All below: QP lock held. */
 

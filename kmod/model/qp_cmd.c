@@ -233,10 +233,9 @@ static void qp_destroy(struct snic_qp *qp)
 	/* In RESET the QP does no work, and no timer is armed again. */
 	port_lock(&qp->lock);
 	qp->state = SIRDMA_QPS_RESET;
-	qp->destroyed = true;
 	port_unlock(&qp->lock);
 	snic_obj_drain(&qp->obj);
-	/* No other thread has a reference. One that has found the QP before only reads that it is destroyed. */
+	/* No other thread has a reference, so no lock is needed. */
 	snic_qp_finish_references(qp);
 	snic_mw_unbind_qp(qp, ~0u);
 	port_timer_cancel_sync(&qp->timer);

@@ -125,7 +125,8 @@ void snic_rx_batch_end(struct snic_rx_batch *batch)
 	}
 	snic_qp_put_rx_mr(qp);
 	qp->rx_mem = NULL;
-	snic_qp_unlock(qp);
+	port_unlock_over(&qp->lock);
+	snic_qp_put(qp);
 	batch->qp = NULL;
 }
 
@@ -140,9 +141,10 @@ static struct snic_qp *rx_batch_qp(struct snic_rx_batch *batch, u32 qpn)
 	if (qp && qp->obj.id == qpn && snic_rx_batch_has_room(batch))
 		return qp;
 	snic_rx_batch_end(batch);
-	qp = snic_qp_lock(batch->dev, qpn);
+	qp = snic_qp_get(batch->dev, qpn);
 	if (!qp)
 		return NULL;
+	port_lock_over(&qp->lock);
 	batch->qp = qp;
 	batch->mem.mr = NULL;
 	batch->mem.run.len = 0;

@@ -4,13 +4,6 @@
 // reset, destruction.
 #include "transport.hpp"
 
-#include <atomic>
-#include <thread>
-
-extern "C" {
-#include "model/qp.h"
-}
-
 using namespace sirdma::test;
 
 namespace
@@ -73,56 +66,6 @@ TEST_F(State, KicksOfOtherContextsAreRefused)
 	expect_ok(*wc, SIRDMA_OP_NOP);
 	ASSERT_EQ(mine->destroy(), SIRDMA_CQP_OK);
 	EXPECT_FALSE(a.host.kick_by(mine->id, 7));
-}
-
-/* Such a kick does not wait for the queue pair, and its work does not wait for the kick. */
-TEST_F(State, KicksOfOtherContextsDoNotTakeTheLock)
-{
-	auto mine = in_state(SIRDMA_QPS_RTS, {.kicker = 7});
-	snic_qp *qp = snic_qp_get(a.host.dev(), mine->id);
-
-	ASSERT_NE(qp, nullptr);
-	port_lock(&qp->lock);
-	EXPECT_FALSE(snic_qp_kick_by(a.host.dev(), mine->id, 8));
-	port_unlock(&qp->lock);
-	snic_qp_put(qp);
-}
-
-/* Threads that lock a queue pair while it is destroyed find it before, or find none, or the next of that number. */
-TEST_F(State, QueuePairsAreDestroyedWhileOthersLockThem)
-{
-	constexpr u32 id = 77;
-	snic_dev *dev = a.host.dev();
-	std::atomic<bool> stop{false};
-	std::atomic<u32> found{0};
-	std::vector<std::thread> threads;
-
-	for (int t = 0; t < 3; t++) {
-		threads.emplace_back([&] {
-			while (!stop) {
-				snic_qp_kick(dev, id);
-				snic_qp_run(dev, id);
-				snic_tx_resume(dev, id);
-				snic_qp_acknowledge(dev, id);
-				if (snic_qp *qp = snic_qp_lock(dev, id)) {
-					EXPECT_EQ(qp->obj.id, id);
-					snic_qp_unlock(qp);
-					found++;
-				}
-			}
-		});
-	}
-	for (u32 round = 0; round < 300 && !HasFailure(); round++) {
-		const u32 before = found;
-		auto qp = in_state(round % 2 ? SIRDMA_QPS_RTS : SIRDMA_QPS_ERR, {.qpn = id});
-
-		while (found == before)
-			std::this_thread::yield();
-	}
-	stop = true;
-	for (auto &thread : threads)
-		thread.join();
-	EXPECT_EQ(snic_qp_lock(dev, id), nullptr);
 }
 
 TEST_F(State, TransitionTable)
