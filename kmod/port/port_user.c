@@ -338,8 +338,9 @@ u64 port_stats_read(const struct port_stats *stats, u32 i)
 
 /*
  * Make every thread of the process execute a fence (membarrier(2)). Then readers need none, which would wait for
- * their earlier stores. If the kernel refuses the call from some time on (seccomp(2), with an errno), readers use fences again, and the pause
- * lasts until the stores of those without one are visible: these take less than a us, or a switch of threads.
+ * their earlier stores. If the kernel refuses the call from some time on (seccomp(2), with an errno), readers
+ * use fences again, and the pause lasts until the stores of those without one are visible: these take less than
+ * a us, or a switch of threads.
  */
 static void rcu_fence_all(void)
 {

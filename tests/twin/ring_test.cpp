@@ -225,7 +225,6 @@ TEST_F(ShmRing, CarriesBetweenThreads)
 	EXPECT_FALSE(writer_.broken());
 }
 
-/* Neither misses the other: each sleep is ended by a record that came after it began. */
 /* As a thread that receives does when it has given room back, while another writes. */
 TEST_F(ShmRing, IsNotWrittenByWhoAsksWhetherToWake)
 {
@@ -248,6 +247,7 @@ TEST_F(ShmRing, IsNotWrittenByWhoAsksWhetherToWake)
 	other.join();
 }
 
+/* Neither misses the other: each sleep is ended by a record that came after it began. */
 TEST_F(ShmRing, LosesNoWakeUp)
 {
 	constexpr uint32_t count = 30000;

@@ -163,8 +163,7 @@ public:
 	}
 	/*
 	 * Consecutive polls without work since the process last asked for an event, those that did not look
-	 * included. Other threads
-	 * may poll meanwhile, so a value read later may be behind; then there are none.
+	 * included. Other threads may poll meanwhile, so a value read later may be behind; then there are none.
 	 */
 	u64 idle_polls() const noexcept
 	{

@@ -16,7 +16,8 @@ void set_option(int fd, int level, int name, int value) noexcept;
 /*
  * A socket that is bound to @port of @addr; 0: to an unused one. It does not block. Its datagrams are not
  * fragmented, and over IPv4 have identification 0, or the number of the segment, which the ICRC covers. Those of a
- * connected socket are numbered at random: connect none. @interface: of a member of the multicast group @addr, else 0. The result is empty, with errno, on failure.
+ * connected socket are numbered at random: connect none. @interface: of a member of the multicast group @addr,
+ * else 0. The result is empty, with errno, on failure.
  */
 Fd open_udp_socket(const IpAddress &addr, uint16_t port, uint32_t interface = 0) noexcept;
 
