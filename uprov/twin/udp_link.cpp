@@ -6,11 +6,9 @@
 #include <cerrno>
 #include <cstring>
 #include <linux/sock_diag.h>
-#include <netinet/ip.h>
 #include <netinet/udp.h>
 #include <new>
 
-#include "config.hpp"
 #include "no_cancel.hpp"
 #include "wire_order.hpp"
 
