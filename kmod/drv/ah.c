@@ -49,7 +49,8 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 	if (err)
 		sirdma_sgid_put(dev, ah->sgid);
 	if (who != SIRDMA_AV_USER && sirdma_av_low(&dev->hw)) {
-		queue_work(sirdma_upkeep_wq, &dev->ah_fill);
+		/* Whoever makes address handles in a loop must not keep the worker from a processor. */
+		queue_work(system_highpri_wq, &dev->ah_fill);
 		if (who == SIRDMA_AV_ATOMIC && err == -ENOMEM)
 			err = -EAGAIN; /* the driver is backing more vectors */
 	}

@@ -84,7 +84,7 @@ static int av_fill(struct sirdma_hw *hw, u32 wanted)
 
 int sirdma_av_fill(struct sirdma_hw *hw)
 {
-	return av_fill(hw, 2 * SIRDMA_AV_LOW);
+	return av_fill(hw, SIRDMA_AV_RESERVE + SIRDMA_AV_AHEAD);
 }
 
 bool sirdma_av_low(struct sirdma_hw *hw)
@@ -92,7 +92,7 @@ bool sirdma_av_low(struct sirdma_hw *hw)
 	struct sirdma_av_table *avs = &hw->avs;
 
 	return READ_ONCE(avs->backed) < avs->limit &&
-	       READ_ONCE(avs->backed) < READ_ONCE(avs->count) + 1 + SIRDMA_AV_LOW;
+	       READ_ONCE(avs->backed) < READ_ONCE(avs->count) + 1 + SIRDMA_AV_RESERVE;
 }
 
 u32 sirdma_av_user_limit(const struct sirdma_hw *hw)
@@ -146,8 +146,8 @@ static u32 av_find(struct sirdma_av_table *avs, u32 from, u32 to)
 static u32 av_take(struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 *seq)
 {
 	struct sirdma_av_table *avs = &hw->avs;
-	/* Users leave backed vectors to consumers that cannot sleep. */
-	const u32 kept = who == SIRDMA_AV_USER ? SIRDMA_AV_LOW : 0;
+	/* Users leave backed vectors to consumers that cannot sleep. Index 0 is one of the reserve. */
+	const u32 kept = who == SIRDMA_AV_USER ? SIRDMA_AV_RESERVE - 1 : 0;
 	unsigned long flags;
 	u32 idx = 0;
 
@@ -215,7 +215,7 @@ int sirdma_av_create(struct sirdma_hw *hw, const struct sirdma_av_params *params
 		return -EOPNOTSUPP;
 	*idx = av_take(hw, who, &seq);
 	if (!*idx && who != SIRDMA_AV_ATOMIC) {
-		err = av_fill(hw, who == SIRDMA_AV_USER ? SIRDMA_AV_LOW + 1 : 1);
+		err = av_fill(hw, who == SIRDMA_AV_USER ? SIRDMA_AV_RESERVE : 1);
 		if (err)
 			return err;
 		*idx = av_take(hw, who, &seq);

@@ -2,8 +2,8 @@
 /*
  * Address vectors of address handles: indices, and the array in the last segment of HMC
  * space. Pages are backed as they are needed. Kernel consumers create address handles in
- * atomic context, where no page can be backed: some backed vectors are kept free for them,
- * which users do not get.
+ * atomic context, where no page can be backed: SIRDMA_AV_RESERVE backed vectors are kept free
+ * for them, which users do not get.
  */
 #ifndef SIRDMA_HW_AV_H
 #define SIRDMA_HW_AV_H
@@ -17,13 +17,15 @@ struct sirdma_hw;
 
 /* The vectors of one segment. */
 #define SIRDMA_MAX_AVS (SIRDMA_HMC_SD_SIZE / (u32)sizeof(struct sirdma_av))
-/* Indices that only kernel consumers get, so that users cannot keep the CM from answering. */
-#define SIRDMA_AV_RESERVE 1024u
 /*
- * sirdma_av_fill() is due when fewer backed vectors are free: four pages. The CM has one vector for
- * each message that it has sent and that is not answered.
+ * Indices that only kernel consumers get, so that users cannot keep the CM from answering. The CM has
+ * one vector for each message that it has sent and that is not answered, and a program that connects a
+ * thousand times sends as many messages before the thread that backs pages has run. So as many vectors
+ * are backed ahead: 64 KiB of memory for a device.
  */
-#define SIRDMA_AV_LOW 256u
+#define SIRDMA_AV_RESERVE 1024u
+/* sirdma_av_fill() backs so many more, so that it is not due at each address handle: four pages. */
+#define SIRDMA_AV_AHEAD (4 * SIRDMA_AV_PER_PAGE)
 
 struct sirdma_av_table {
 	struct port_irq_lock lock; /* protects used[] and the counts */
@@ -61,11 +63,11 @@ u32 sirdma_av_one_user_limit(const struct sirdma_hw *hw);
 int sirdma_av_init(struct sirdma_hw *hw, u64 base);
 void sirdma_av_fini(struct sirdma_hw *hw);
 /*
- * Back pages until twice SIRDMA_AV_LOW vectors are free. Returns 0, or the error of
+ * Back pages until SIRDMA_AV_RESERVE + SIRDMA_AV_AHEAD vectors are free. Returns 0, or the error of
  * sirdma_hmc_back(). Sleeps.
  */
 int sirdma_av_fill(struct sirdma_hw *hw);
-/* Are fewer than SIRDMA_AV_LOW backed vectors free, and may there be more? Any context. */
+/* Are fewer than SIRDMA_AV_RESERVE backed vectors free, and may there be more? Any context. */
 bool sirdma_av_low(struct sirdma_hw *hw);
 
 struct sirdma_av_params {

@@ -166,7 +166,7 @@ TEST_F(AddressVectors, UsersLeaveSomeToTheKernel)
 	start();
 	EXPECT_EQ(exhaust(SIRDMA_AV_USER, users), sirdma_av_user_limit(&hw_));
 	EXPECT_EQ(sirdma_av_user_limit(&hw_), SIRDMA_MAX_AVS - SIRDMA_AV_RESERVE);
-	EXPECT_GE(exhaust(SIRDMA_AV_ATOMIC, others), SIRDMA_AV_LOW - 1);
+	EXPECT_EQ(exhaust(SIRDMA_AV_ATOMIC, others), SIRDMA_AV_RESERVE - 1);
 	// All but the index 0, and nothing more.
 	exhaust(SIRDMA_AV_KERNEL, others);
 	EXPECT_EQ(users.size() + others.size(), SIRDMA_MAX_AVS - 1);
@@ -186,12 +186,12 @@ TEST_F(AddressVectors, AtomicOnesComeFromThoseThatAreReady)
 	EXPECT_FALSE(sirdma_av_low(&hw_));
 	before = host_->dma_blocks();
 	n = exhaust(SIRDMA_AV_ATOMIC, all);
-	EXPECT_GE(n, SIRDMA_AV_LOW);
+	EXPECT_GE(n, SIRDMA_AV_RESERVE);
 	EXPECT_EQ(host_->dma_blocks(), before) << "nothing was allocated";
 	EXPECT_TRUE(sirdma_av_low(&hw_));
 	EXPECT_EQ(sirdma_av_fill(&hw_), 0);
 	EXPECT_FALSE(sirdma_av_low(&hw_));
-	EXPECT_GE(exhaust(SIRDMA_AV_ATOMIC, all), SIRDMA_AV_LOW);
+	EXPECT_GE(exhaust(SIRDMA_AV_ATOMIC, all), SIRDMA_AV_RESERVE);
 	destroy(all);
 }
 
