@@ -44,13 +44,12 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 	params->sgid_idx = sirdma_sgid_index(dev, ah->sgid);
 	err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
 	/* The driver may have backed more vectors since then. */
-	if (err == -ENOMEM && who == SIRDMA_AV_ATOMIC && !sirdma_av_low(&dev->hw))
+	if (err == -ENOMEM && who == SIRDMA_AV_ATOMIC)
 		err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
 	if (err)
 		sirdma_sgid_put(dev, ah->sgid);
 	if (who != SIRDMA_AV_USER && sirdma_av_low(&dev->hw)) {
-		/* Whoever makes address handles in a loop must not keep the worker from a processor. */
-		queue_work(system_highpri_wq, &dev->ah_fill);
+		queue_work(sirdma_urgent_wq, &dev->ah_fill);
 		if (who == SIRDMA_AV_ATOMIC && err == -ENOMEM)
 			err = -EAGAIN; /* the driver is backing more vectors */
 	}

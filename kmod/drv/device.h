@@ -56,6 +56,11 @@ struct sirdma_dev {
 
 /* A workqueue of all devices: it checks their health, and gives addresses to them. */
 extern struct workqueue_struct *sirdma_upkeep_wq;
+/*
+ * Another one, of high priority and on any processor: a program that rings doorbells, or makes address
+ * handles, in a loop must not keep the work that it needs from a processor.
+ */
+extern struct workqueue_struct *sirdma_urgent_wq;
 
 #define SIRDMA_DEV_FAILED 0 /* the device failed, see health.h, or is being removed */
 #define SIRDMA_DEV_PORT_UP 1 /* the last port event was PORT_ACTIVE */

@@ -100,11 +100,6 @@ struct sirdma_doorbell {
 	u32 idle; /* multiples of WATCH_NS since the timer found a store */
 };
 
-/*
- * A work waits for locks of page tables, looks at all queue pairs of its page, and runs up to LOOK_KICKS
- * of them.
- */
-static struct workqueue_struct *doorbell_wq;
 static atomic_t doorbell_count = ATOMIC_INIT(0);
 
 static struct sirdma_doorbell *to_doorbell(struct sirdma_mmap_entry *entry)
@@ -219,7 +214,7 @@ static u32 doorbell_tick(struct sirdma_doorbell *db)
 	if (!db->watched)
 		return 0;
 	if (db->nqps > LOOK_IN_TIMER) {
-		queue_work(doorbell_wq, &db->work);
+		queue_work(sirdma_urgent_wq, &db->work);
 		return 0;
 	}
 	periods = doorbell_periods(db);
@@ -230,7 +225,7 @@ static u32 doorbell_tick(struct sirdma_doorbell *db)
 	}
 	db->idle += periods;
 	if (idle < WATCH_IDLE && db->idle >= WATCH_IDLE)
-		queue_work(doorbell_wq, &db->work);
+		queue_work(sirdma_urgent_wq, &db->work);
 	return periods;
 }
 
@@ -476,15 +471,4 @@ void sirdma_doorbell_remove(struct sirdma_qp *qp)
 	doorbell_update_load(db);
 	spin_unlock_bh(&db->timer_lock);
 	mutex_unlock(&db->lock);
-}
-
-int sirdma_doorbell_init(void)
-{
-	doorbell_wq = alloc_workqueue("sirdma_doorbell", WQ_HIGHPRI | WQ_UNBOUND, 0);
-	return doorbell_wq ? 0 : -ENOMEM;
-}
-
-void sirdma_doorbell_fini(void)
-{
-	destroy_workqueue(doorbell_wq);
 }

@@ -46,7 +46,4 @@ struct rdma_user_mmap_entry *sirdma_doorbell_entry(struct sirdma_doorbell *db);
 void sirdma_doorbell_add(struct sirdma_qp *qp);
 void sirdma_doorbell_remove(struct sirdma_qp *qp);
 
-int sirdma_doorbell_init(void);
-void sirdma_doorbell_fini(void);
-
 #endif

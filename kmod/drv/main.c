@@ -11,6 +11,7 @@
 #include "odp.h"
 
 struct workqueue_struct *sirdma_upkeep_wq;
+struct workqueue_struct *sirdma_urgent_wq;
 
 static int __init sirdma_init(void)
 {
@@ -19,12 +20,14 @@ static int __init sirdma_init(void)
 	sirdma_upkeep_wq = alloc_workqueue("sirdma_upkeep", WQ_UNBOUND | WQ_SYSFS, 0);
 	if (!sirdma_upkeep_wq)
 		return -ENOMEM;
-	err = sirdma_doorbell_init();
-	if (err)
-		goto err_wq;
+	sirdma_urgent_wq = alloc_workqueue("sirdma_urgent", WQ_HIGHPRI | WQ_UNBOUND, 0);
+	if (!sirdma_urgent_wq) {
+		err = -ENOMEM;
+		goto err_upkeep;
+	}
 	err = sirdma_identity_init();
 	if (err)
-		goto err_doorbell;
+		goto err_urgent;
 	err = sirdma_netdev_init();
 	if (err)
 		goto err_identity;
@@ -33,9 +36,9 @@ static int __init sirdma_init(void)
 
 err_identity:
 	sirdma_identity_fini();
-err_doorbell:
-	sirdma_doorbell_fini();
-err_wq:
+err_urgent:
+	destroy_workqueue(sirdma_urgent_wq);
+err_upkeep:
 	destroy_workqueue(sirdma_upkeep_wq);
 	return err;
 }
@@ -47,8 +50,8 @@ static void __exit sirdma_exit(void)
 	sirdma_identity_unregister_devices();
 	sirdma_netdev_fini();
 	sirdma_identity_fini();
-	sirdma_doorbell_fini();
 	sirdma_odp_exit();
+	destroy_workqueue(sirdma_urgent_wq);
 	destroy_workqueue(sirdma_upkeep_wq);
 }
 
