@@ -92,7 +92,7 @@ bool sirdma_av_low(struct sirdma_hw *hw)
 	struct sirdma_av_table *avs = &hw->avs;
 
 	return READ_ONCE(avs->backed) < avs->limit &&
-	       READ_ONCE(avs->backed) < READ_ONCE(avs->count) + 1 + SIRDMA_AV_RESERVE;
+	       READ_ONCE(avs->backed) < READ_ONCE(avs->count) + SIRDMA_AV_RESERVE;
 }
 
 u32 sirdma_av_user_limit(const struct sirdma_hw *hw)
