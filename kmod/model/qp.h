@@ -68,12 +68,10 @@
 #define SNIC_ACK_COALESCE 32
 /*
  * A long READ is split into several READ requests, so that the window limits the bytes that the
- * responder sends at once. This is the longest request, bytes. In the kernel, where a request of 64 KiB is
- * answered by one frame, READs of 1 MiB between two devices of the emulated guest come at 160 MB/s, and with
- * 128 or 32 KiB at 147. Twins answer most requests in their helper thread, which takes longer to wake
- * than to send: over UDP 3.1 GB/s, and with 64 KiB 1.3 to 2.2.
+ * responder sends at once. This is the longest request, bytes: a quarter of SNIC_DEFAULT_WINDOW, as
+ * window.c divides a window. Not tuned.
  */
-#define SNIC_READ_CHUNK (PORT_WIRE_IN_MEMORY ? 128 * 1024 : 64 * 1024)
+#define SNIC_READ_CHUNK (128 * 1024)
 /*
  * Completions that one run flushes. The background flushes the rest. The number bounds how long the
  * QP's lock is held (scripts/accept hold-times). Not tuned.
