@@ -13,6 +13,7 @@
 #   await SECONDS COMMAND   poll until it succeeds; no fixed sleeps
 #   pair A B PORT -- SERVER... -- CLIENT...     both exits collected, output in $work/server and $work/client; the client starts
 #                           when TCP port PORT listens at A, or, if PORT is "cm", an rdma_cm identifier of the server
+#   beside NAME COMMAND...  run a part of the scenario in the background; besides_end waits for such parts
 #   stop PROCESS...         end programs that were started with "on A COMMAND &", and wait for them
 #   pingpong A DEV B DEV [-4|-6] [ARGS]         ibv_rc_pingpong, server at A
 #   perf PROGRAM A DEV B DEV [-4|-6] [ARGS]     a perftest program, server at A; prints its result line's figures
@@ -168,6 +169,40 @@ gid_index() {
 # ---- programs
 
 listening() { on "$1" ss -Hltn "sport = :$2" | grep -q .; }
+
+# Such a part has a folder $work of its own, $work/NAME of the scenario. besides_end prints what the parts said, and fails if one of them did.
+declare -A besides=()
+beside() {
+	local name=$1
+	shift
+	mkdir "$work/$name"
+	(
+		work=$work/$name
+		fail() { echo "$*" > "$work/why"; exit 1; }
+		trap 'fail "line $LINENO: $BASH_COMMAND gave $?"' ERR
+		"$@"
+	) > "$work/$name/output" 2>&1 &
+	besides[$name]=$!
+	trap besides_stop EXIT
+}
+besides_end() {
+	local name status why=()
+	for name in "${!besides[@]}"; do
+		status=0
+		wait "${besides[$name]}" || status=$?
+		unset "besides[$name]"
+		cat "$work/$name/output"
+		[[ $status == 0 ]] || why+=("$name: exit $status $(cat "$work/$name/why" 2> /dev/null)")
+	done
+	[[ ${#why[@]} == 0 ]] || fail "${why[*]}"
+}
+besides_stop() {	# the scenario ends early
+	local name
+	for name in "${!besides[@]}"; do
+		stop "${besides[$name]}"
+		cat "$work/$name/output"
+	done
+}
 
 # The program is a child of timeout, which may be a child of ip.
 descendants() { local p; for p in $(pgrep -P "$1"); do echo "$p"; descendants "$p"; done; }
