@@ -30,6 +30,8 @@ static vm_fault_t test_insert(struct vm_area_struct *vma, unsigned long addr, un
 #define unmap_mapping_range test_unmap
 #define vmf_insert_pfn test_insert
 
+static struct workqueue_struct *urgent_wq;
+#define sirdma_urgent_wq urgent_wq
 #include "drv/doorbell.c"
 
 #undef fput
@@ -230,14 +232,15 @@ static int doorbell_init(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, world.dev);
 	world.bus.ops = &ops;
 	world.dev->bus = &world.bus;
-	return sirdma_doorbell_init();
+	urgent_wq = alloc_workqueue("sirdma_urgent", WQ_HIGHPRI | WQ_UNBOUND, 0);
+	return urgent_wq ? 0 : -ENOMEM;
 }
 
 static void doorbell_exit(struct kunit *test)
 {
-	if (doorbell_wq)
-		sirdma_doorbell_fini();
-	doorbell_wq = NULL;
+	if (urgent_wq)
+		destroy_workqueue(urgent_wq);
+	urgent_wq = NULL;
 	KUNIT_EXPECT_EQ(test, atomic_read(&world.wrong), 0);
 }
 
