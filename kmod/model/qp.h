@@ -68,8 +68,8 @@
 #define SNIC_ACK_COALESCE 32
 /*
  * A long READ is split into several READ requests, so that the window limits the bytes that the
- * responder sends at once. This is the longest request, bytes: a quarter of SNIC_DEFAULT_WINDOW, as
- * window.c divides a window. Not tuned.
+ * responder sends at once. This is the longest request, bytes: a quarter of SNIC_DEFAULT_WINDOW. Not tuned
+ * but by snic_config.read_bytes.
  */
 #define SNIC_READ_CHUNK (128 * 1024)
 /*

@@ -36,6 +36,8 @@ struct snic_config {
 	u32 max_sgids; /* .. 1024 */
 	u32 max_cqe; /* .. 1 << 20 */
 	u32 window_bytes; /* unacknowledged bytes per QP, 0 = default */
+	/* length of a READ request where 16 may be under way, bytes; 0: SNIC_READ_CHUNK, which is the most */
+	u32 read_bytes;
 	u32 sq_poll_ns; /* period of the poll timer, for posters that do not wait; 0: no timer */
 	u8 mac[6];
 };

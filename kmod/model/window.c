@@ -25,18 +25,15 @@
  */
 #define WIN_SMALL_SHIFT 10
 /*
- * A window is divided into this many READ requests, so that one is answered while the next is under
- * way. Not tuned.
+ * A window is divided into at least this many READ requests, so that one is answered while the next is
+ * under way. Not tuned.
  */
 #define WIN_READS 4u
 /*
- * In the kernel a request asks for no more than a burst, bytes, if as many requests may be under way as
- * fill the largest window: READs of 1 MiB between two devices of the emulated guest come at 152 to 160
- * MB/s then, and at 147 if they ask for twice or half as much. The helper thread of a twin, which answers
- * most of its requests, takes longer to wake than to send: over UDP twins READ at 3.1 GB/s, and
- * at 1.3 to 2.2 with requests of one burst.
+ * So many READ requests of any length fill the window: messages are a little longer than a multiple of the
+ * length as well as a little shorter.
  */
-#define WIN_READ_BURST SNIC_BURST_DEFAULT
+#define WIN_READS_MANY 16u
 
 static u32 win_packets(const struct snic_qp *qp, u32 bytes)
 {
@@ -152,11 +149,11 @@ u32 snic_win_burst(const struct snic_qp *qp, u32 len, u32 want)
 u32 snic_win_read_pkts(const struct snic_qp *qp)
 {
 	u32 n = qp->req.cwnd / max_t(u32, min_t(u32, qp->ord, WIN_READS), 1);
-	u32 most = SNIC_READ_CHUNK;
+	u32 bytes = SNIC_READ_CHUNK;
 
-	if (!PORT_WIRE_IN_MEMORY && qp->ord >= SNIC_DEFAULT_WINDOW / WIN_READ_BURST)
-		most = WIN_READ_BURST;
-	n = max_t(u32, min_t(u32, n, most >> qp->mtu_shift), 1);
+	if (qp->dev->cfg.read_bytes && qp->ord >= WIN_READS_MANY)
+		bytes = min(bytes, qp->dev->cfg.read_bytes);
+	n = max_t(u32, min_t(u32, n, bytes >> qp->mtu_shift), 1);
 	while (n & (n - 1))
 		n &= n - 1;
 	return n;

@@ -210,6 +210,48 @@ TEST_F(Reads, PiecesFollowTheWindow)
 	EXPECT_GE(most, 64u * 1024);
 }
 
+// A host may ask for shorter READ requests, which need more of them under way.
+TEST_F(Reads, AreAsShortAsTheHostWishesIfEnoughMayBeUnderWay)
+{
+	struct Case {
+		u32 wished;
+		u8 ord;
+		u32 longest;
+	};
+	for (const Case &c : {Case{0, 16, SNIC_READ_CHUNK}, Case{65536, 16, 65536},
+			      Case{65536, 15, SNIC_READ_CHUNK}, Case{1 << 20, 16, SNIC_READ_CHUNK},
+			      Case{100, 16, 1024}}) {
+		SCOPED_TRACE(testing::Message() << c.wished << " bytes, ord " << int{c.ord});
+		HostOptions ho;
+		ho.cfg.read_bytes = c.wished;
+		Node reader(fabric, 3, false, ho);
+		reader.learn(b);
+		EXPECT_EQ(b.drv.set_arp(0, reader.mac().data()), SIRDMA_CQP_OK);
+		QpOptions o;
+		o.ord = o.ird = c.ord;
+		Link l(reader, b, o, o);
+		u32 longest = 0;
+		fabric.set_filter([&](TestHost &from, Packet &pkt) {
+			if (&from == &reader.host && pkt.opcode() == SIRDMA_BTH_READ_REQUEST)
+				longest = std::max(longest, pkt.be32(pkt.bth + 12 + 12));
+			return Verdict::pass;
+		});
+		b.mem->fill(19);
+		// The window grows to its largest with the first ones.
+		for (int i = 0; i < 4; i++) {
+			longest = 0;
+			l.a.post({.op = SIRDMA_OP_READ,
+				  .sges = {reader.sge(0, 1 << 20)},
+				  .remote = b.va(0),
+				  .rkey = b.mr.stag()});
+			expect_ok(wait_send(l.a), SIRDMA_OP_READ);
+		}
+		EXPECT_EQ(longest, c.longest);
+		EXPECT_EQ(memcmp(reader.data(), b.data(), 1 << 20), 0);
+		fabric.set_filter(nullptr);
+	}
+}
+
 TEST_F(Reads, NoMoreOutstandingThanAgreed)
 {
 	for (u8 ord : {1, 2, 3, 16}) {
