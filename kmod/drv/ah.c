@@ -43,7 +43,7 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 		return PTR_ERR(ah->sgid);
 	params->sgid_idx = sirdma_sgid_index(dev, ah->sgid);
 	err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
-	/* The driver may have backed more vectors since then. */
+	/* The work may have backed a page between the two calls. */
 	if (err == -ENOMEM && who == SIRDMA_AV_ATOMIC)
 		err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
 	if (err)

@@ -57,8 +57,9 @@ struct sirdma_dev {
 /* A workqueue of all devices: it checks their health, and gives addresses to them. */
 extern struct workqueue_struct *sirdma_upkeep_wq;
 /*
- * Another one, of high priority and on any processor: a program that rings doorbells, or makes address
- * handles, in a loop must not keep the work that it needs from a processor.
+ * Another one, of high priority and on any processor. It runs what a program waits for that rings doorbells, or
+ * makes connections by rdma_cm, in a loop, and such a program must not keep it from a processor. A work may
+ * wait for locks of page tables, and runs many queue pairs (doorbell.c).
  */
 extern struct workqueue_struct *sirdma_urgent_wq;
 

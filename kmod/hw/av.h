@@ -2,8 +2,8 @@
 /*
  * Address vectors of address handles: indices, and the array in the last segment of HMC
  * space. Pages are backed as they are needed. Kernel consumers create address handles in
- * atomic context, where no page can be backed: backed vectors are kept free for them, all but one
- * of SIRDMA_AV_RESERVE, which users do not get.
+ * atomic context, where no page can be backed: SIRDMA_AV_RESERVE - 1 backed vectors are kept free for
+ * them, which users do not get.
  */
 #ifndef SIRDMA_HW_AV_H
 #define SIRDMA_HW_AV_H
@@ -26,7 +26,7 @@ struct sirdma_hw;
 #define SIRDMA_AV_RESERVE 1024u
 /*
  * sirdma_av_fill() backs so many more, so that it is not due at each address handle: four pages. With the
- * reserve they take 84 KiB of a device's memory.
+ * reserve they take 84 KiB of the host's memory for each device.
  */
 #define SIRDMA_AV_AHEAD (4 * SIRDMA_AV_PER_PAGE)
 
@@ -70,7 +70,7 @@ void sirdma_av_fini(struct sirdma_hw *hw);
  * sirdma_hmc_back(). Sleeps.
  */
 int sirdma_av_fill(struct sirdma_hw *hw);
-/* Is less of the reserve free and backed than users leave, and may there be more? Any context. */
+/* Are fewer than SIRDMA_AV_RESERVE - 1 backed vectors free, and can more be backed? Any context. */
 bool sirdma_av_low(struct sirdma_hw *hw);
 
 struct sirdma_av_params {
