@@ -13,7 +13,7 @@
 #   await SECONDS COMMAND   poll until it succeeds; no fixed sleeps
 #   pair A B PORT -- SERVER... -- CLIENT...     both exits collected, output in $work/server and $work/client; the client starts
 #                           when TCP port PORT listens at A, or, if PORT is "cm", an rdma_cm identifier of the server
-#   beside NAME COMMAND...  run a part of the scenario in the background; besides_end waits for such parts
+#   part_start NAME COMMAND...                  run a part of the scenario in the background; parts_wait waits for such parts
 #   stop PROCESS...         end programs that were started with "on A COMMAND &", and wait for them
 #   pingpong A DEV B DEV [-4|-6] [ARGS]         ibv_rc_pingpong, server at A
 #   perf PROGRAM A DEV B DEV [-4|-6] [ARGS]     a perftest program, server at A; prints its result line's figures
@@ -41,7 +41,13 @@ port=18515
 
 say() { printf '[+] %s\n' "$*"; }
 result() { printf '%s %s %s\n' "$1" "$scenario" "${*:2}" | tee -a "${RESULTS:-/dev/null}" >&2; }	# stdout may be a variable's
-pass() { trap - ERR; result PASS "$@"; exit 0; }
+declare -A parts=()
+pass() {
+	[[ ${#parts[@]} == 0 ]] || fail "pass without parts_wait: ${!parts[*]}"
+	trap - ERR
+	result PASS "$@"
+	exit 0
+}
 fail() { trap - ERR; result FAIL "$@"; exit 1; }
 tally() { printf 'TALLY %s %s %s\n' "$scenario" "$1" "$2" | tee -a "${RESULTS:-/dev/null}"; }
 
@@ -170,37 +176,47 @@ gid_index() {
 
 listening() { on "$1" ss -Hltn "sport = :$2" | grep -q .; }
 
-# Such a part has a folder $work of its own, $work/NAME of the scenario. besides_end prints what the parts said, and fails if one of them did.
-declare -A besides=()
-beside() {
+# part_start NAME COMMAND...: run COMMAND in a subshell in the background. Its $work is the folder $work/NAME, which must not exist yet. It
+# may use tally, gtest, pair, say and fail, but not pass, and start no part. Variables that it sets are lost: it leaves figures in files of
+# $work. It counts $port by itself, so "perf", "pingpong" and "stream" need network namespaces that the main part does not use. Call
+# parts_wait before "pass". The EXIT trap of the scenario is taken.
+part_start() {
 	local name=$1
 	shift
 	mkdir "$work/$name"
 	(
-		work=$work/$name
+		work=$work/$name self=$BASHPID
 		fail() { echo "$*" > "$work/why"; exit 1; }
-		trap 'fail "line $LINENO: $BASH_COMMAND gave $?"' ERR
+		pass() { fail "a part of the scenario says pass: $*"; }
+		trap 's=$?; [[ $BASHPID != "$self" ]] || fail "line $LINENO: $BASH_COMMAND gave $s"' ERR
 		"$@"
 	) > "$work/$name/output" 2>&1 &
-	besides[$name]=$!
-	trap besides_stop EXIT
+	parts[$name]=$!
+	trap parts_stop EXIT
 }
-besides_end() {
-	local name status why=()
-	for name in "${!besides[@]}"; do
+# Print what the parts have said, and fail if one of them did.
+parts_wait() {
+	local name status why=() failed=()
+	for name in "${!parts[@]}"; do
 		status=0
-		wait "${besides[$name]}" || status=$?
-		unset "besides[$name]"
-		cat "$work/$name/output"
-		[[ $status == 0 ]] || why+=("$name: exit $status $(cat "$work/$name/why" 2> /dev/null)")
+		wait "${parts[$name]}" || status=$?
+		unset "parts[$name]"
+		if [[ $status == 0 ]]; then
+			part_output "$name"
+		else
+			failed+=("$name")
+			why+=("$name: $(cat "$work/$name/why" 2> /dev/null || echo "exit $status")")
+		fi
 	done
+	for name in "${failed[@]}"; do part_output "$name"; done
 	[[ ${#why[@]} == 0 ]] || fail "${why[*]}"
 }
-besides_stop() {	# the scenario ends early
+part_output() { echo "--- $1:"; cat "$work/$1/output"; }
+parts_stop() {	# the scenario ends early
 	local name
-	for name in "${!besides[@]}"; do
-		stop "${besides[$name]}"
-		cat "$work/$name/output"
+	for name in "${!parts[@]}"; do
+		stop "${parts[$name]}"
+		part_output "$name" | tail -n 20
 	done
 }
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
-// What a message between two processes costs at least: half a round trip of UDP datagrams, in microseconds (median).
+// What a message between two processes takes by UDP sockets and nothing else: half a round trip, in microseconds (median).
 //   udp_latency [NETNS:]ADDRESS [NETNS:]PEER-ADDRESS BYTES COUNT [sleep|spin|helper]
-// NETNS is the name of a network namespace (`ip netns`), ADDRESS an IPv4 address in it. A process waits
-//   sleep   in recv()
+// NETNS is the name of a network namespace (`ip netns`), for both or none; ADDRESS an IPv4 address in it. A process waits
+//   sleep   in recv(), by a connected socket
 //   spin    by calls of recv() that do not wait
-//   helper  by looking at its memory, while a thread of its own sleeps in recv(): what the target of a WRITE does if it
-//           never polls, and somebody has to take in the packet
-// The two processes have a processor each, unless they sleep. The sockets are not connected, as those of RoCEv2 cannot be: Linux
-// chooses the IP identifications of a connected socket itself, and the ICRC covers them.
+//   helper  by looking at its memory, as the target of WRITEs that spins on its memory and never polls, while a thread of its own
+//           sleeps in recv()
+// With spin or helper each process is pinned to one of the first two processors that it may use; the thread shares it. Their
+// sockets are not connected, as a twin's cannot be: the ICRC covers the IP identification, which is 0 for an unconnected socket,
+// and a counter from a random start for a connected one.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -32,8 +33,6 @@
 namespace
 {
 
-constexpr in_port_t port = 9000;
-
 enum class Wait { sleep, spin, helper };
 
 void check(bool ok, const char *what)
@@ -44,9 +43,9 @@ void check(bool ok, const char *what)
 	std::_Exit(1);
 }
 
-/* [NETNS:]ADDRESS */
-struct Place {
-	explicit Place(std::string_view text)
+/* [NETNS:]ADDRESS. The kernel chooses the port when a socket is bound to it. */
+struct Endpoint {
+	explicit Endpoint(std::string_view text)
 	{
 		const size_t colon = text.find(':');
 
@@ -57,29 +56,30 @@ struct Place {
 		const std::string name(text);
 
 		address.sin_family = AF_INET;
-		address.sin_port = htons(port);
 		check(inet_pton(AF_INET, name.c_str(), &address.sin_addr) == 1, name.c_str());
 	}
 
-	const sockaddr *as_sockaddr() const { return reinterpret_cast<const sockaddr *>(&address); }
+	sockaddr *as_sockaddr() { return reinterpret_cast<sockaddr *>(&address); }
 
 	std::string netns;
 	sockaddr_in address{};
 };
 
-int open_socket(const Place &place)
+int open_socket(Endpoint &own)
 {
 	const timeval patience = {.tv_sec = 5, .tv_usec = 0};
 
-	if (!place.netns.empty()) {
-		const int ns = open(place.netns.c_str(), O_RDONLY | O_CLOEXEC);
+	if (!own.netns.empty()) {
+		const int ns = open(own.netns.c_str(), O_RDONLY | O_CLOEXEC);
 
-		check(ns >= 0 && !setns(ns, CLONE_NEWNET), place.netns.c_str());
+		check(ns >= 0 && !setns(ns, CLONE_NEWNET), own.netns.c_str());
 		close(ns);
 	}
 	const int fd = socket(AF_INET, SOCK_DGRAM, 0);
+	socklen_t len = sizeof(own.address);
 
-	check(fd >= 0 && !bind(fd, place.as_sockaddr(), sizeof(place.address)) &&
+	check(fd >= 0 && !bind(fd, own.as_sockaddr(), len) &&
+		      !getsockname(fd, own.as_sockaddr(), &len) &&
 		      !setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)),
 	      "socket");
 	return fd;
@@ -103,9 +103,11 @@ void pin(int which)
 
 class End {
 public:
-	End(int fd, const Place &peer, size_t bytes, Wait wait)
+	End(int fd, const Endpoint &peer, size_t bytes, Wait wait)
 		: fd_(fd), peer_(peer), message_(bytes), wait_(wait)
 	{
+		if (wait == Wait::sleep)
+			check(!connect(fd, peer_.as_sockaddr(), sizeof(peer_.address)), "connect");
 		if (wait == Wait::helper)
 			std::thread([this] {
 				std::vector<char> message(message_.size());
@@ -117,14 +119,18 @@ public:
 			}).detach();
 	}
 
-	void put()
+	void send()
 	{
-		check(sendto(fd_, message_.data(), message_.size(), 0, peer_.as_sockaddr(),
-			     sizeof(peer_.address)) == static_cast<ssize_t>(message_.size()),
+		const bool connected = wait_ == Wait::sleep;
+
+		check(sendto(fd_, message_.data(), message_.size(), 0,
+			     connected ? nullptr : peer_.as_sockaddr(),
+			     connected ? 0 : sizeof(peer_.address)) ==
+			      static_cast<ssize_t>(message_.size()),
 		      "sendto");
 	}
 
-	void get()
+	void wait()
 	{
 		++expected_;
 		if (wait_ == Wait::helper)
@@ -150,7 +156,7 @@ private:
 	}
 
 	const int fd_;
-	const Place peer_;
+	Endpoint peer_;
 	std::vector<char> message_;
 	const Wait wait_;
 	unsigned long expected_ = 0;
@@ -171,13 +177,14 @@ int main(int argc, char **argv)
 	if (argc < 5 || argc > 6)
 		return usage();
 
-	const Place near(argv[1]), far(argv[2]);
+	Endpoint near(argv[1]), far(argv[2]);
 	const size_t bytes = std::strtoul(argv[3], nullptr, 10);
 	const unsigned long count = std::strtoul(argv[4], nullptr, 10);
 	const std::string_view how = argc == 6 ? argv[5] : "sleep";
 	const Wait wait = how == "spin" ? Wait::spin : how == "helper" ? Wait::helper : Wait::sleep;
 
-	if (!bytes || bytes > 1400 || !count || (wait == Wait::sleep && how != "sleep"))
+	if (!bytes || bytes > 1400 || !count || (wait == Wait::sleep && how != "sleep") ||
+	    near.netns.empty() != far.netns.empty())
 		return usage();
 
 	const int near_fd = open_socket(near), far_fd = open_socket(far);
@@ -192,8 +199,8 @@ int main(int argc, char **argv)
 		End end(far_fd, near, bytes, wait);
 
 		for (;;) {
-			end.get();
-			end.put();
+			end.wait();
+			end.send();
 		}
 	}
 	End end(near_fd, far, bytes, wait);
@@ -202,8 +209,8 @@ int main(int argc, char **argv)
 	for (unsigned long i = 0; i < count; i++) {
 		const auto start = std::chrono::steady_clock::now();
 
-		end.put();
-		end.get();
+		end.send();
+		end.wait();
 
 		const std::chrono::duration<double, std::micro> took =
 			std::chrono::steady_clock::now() - start;
