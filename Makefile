@@ -60,7 +60,7 @@ bench-uml: ## the same under User-Mode Linux, with uml- names
 	scripts/bench uml
 	tests/bench/picture
 
-bench-twin: ## the userspace twin beside UCX, libfabric, TCP and memcpy, on this host
+bench-twin: ## the userspace twin beside UCX, libfabric, TCP, UDP sockets and memcpy, on this host
 	scripts/setup
 	scripts/bench twin
 
