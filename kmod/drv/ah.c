@@ -36,6 +36,7 @@ static enum sirdma_av_consumer sirdma_ah_consumer(const struct rdma_ah_init_attr
 static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 			  struct sirdma_av_params *params, enum sirdma_av_consumer who)
 {
+	bool low;
 	int err;
 
 	ah->sgid = sirdma_sgid_get(dev, rdma_ah_read_grh(&ah->attr)->sgid_attr);
@@ -43,16 +44,14 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 		return PTR_ERR(ah->sgid);
 	params->sgid_idx = sirdma_sgid_index(dev, ah->sgid);
 	err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
-	/* The work may have backed a page between the two calls. */
+	low = who != SIRDMA_AV_USER && sirdma_av_low(&dev->hw);
+	if (low)
+		queue_work(sirdma_urgent_wq, &dev->ah_fill);
+	/* The work is backing more vectors, or has done so since, or there are no more. */
 	if (err == -ENOMEM && who == SIRDMA_AV_ATOMIC)
-		err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
+		err = low ? -EAGAIN : sirdma_av_create(&dev->hw, params, who, &ah->idx);
 	if (err)
 		sirdma_sgid_put(dev, ah->sgid);
-	if (who != SIRDMA_AV_USER && sirdma_av_low(&dev->hw)) {
-		queue_work(sirdma_urgent_wq, &dev->ah_fill);
-		if (who == SIRDMA_AV_ATOMIC && err == -ENOMEM)
-			err = -EAGAIN; /* the driver is backing more vectors */
-	}
 	return err;
 }
 
