@@ -13,7 +13,7 @@
 #   await SECONDS COMMAND   poll until it succeeds; no fixed sleeps
 #   pair A B PORT -- SERVER... -- CLIENT...     both exits collected, output in $work/server and $work/client; the client starts
 #                           when TCP port PORT listens at A, or, if PORT is "cm", an rdma_cm identifier of the server
-#   rping_ended STATUS OUTPUT                   did a server (of rping or another program) end well? OUTPUT is a file with what it printed
+#   server_ended_well STATUS OUTPUT             did a server (of rping or another program) end well? OUTPUT is a file with what it printed
 #   part_start NAME COMMAND...                  run a part of the scenario in the background; parts_wait waits for such parts
 #   stop PROCESS...         end programs that were started with "on A COMMAND &", and wait for them
 #   pingpong A DEV B DEV [-4|-6] [ARGS]         ibv_rc_pingpong, server at A
@@ -245,9 +245,9 @@ serves() {	# NETNS PORT PROCESS
 	if [[ $2 == cm ]]; then cm_listening "$1" "$3"; else listening "$1" "$2"; fi
 }
 
-# When its client has gone, the main thread of rping (rdma-core 44) closes the event channel, whether or not its other thread waits for
-# events already. If not, that thread finds the channel closed, and ends the program with -1.
-rping_ended() { [[ $1 == 0 ]] || { [[ $1 == 255 ]] && grep -qx 'rdma_get_cm_event: Bad file descriptor' "$2"; }; }
+# The main thread of rping (rdma-core 44) closes the event channel when the client has gone. If its other thread calls
+# rdma_get_cm_event() only after that, the call fails with EBADF and the program exits with 255.
+server_ended_well() { [[ $1 == 0 ]] || { [[ $1 == 255 ]] && grep -qx 'rdma_get_cm_event: Bad file descriptor' "$2"; }; }
 
 # Start the server, wait until it listens, run the client. Both must succeed within the limit.
 pair() {
