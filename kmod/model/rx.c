@@ -3,6 +3,7 @@
  * Received packets: find the QP, check the headers (IBTA 9.6.1) and give the packet to
  * the QP's transport.
  */
+#include "cnp.h"
 #include "frame.h"
 #include "mcast.h"
 #include "rx_batch.h"
@@ -31,6 +32,8 @@ static bool rx_opcode_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	const u16 foreign = SNIC_PKT_RESP | SNIC_PKT_UNSUPPORTED;
 
+	if (unlikely(snic_is_cnp(pkt)))
+		return snic_cnp_applies(qp);
 	return (pkt->opcode & SIRDMA_BTH_TRANSPORT) == qp->transport->bth &&
 	       (pkt->flags & (SNIC_PKT_REQ | SNIC_PKT_RESP)) && (pkt->flags & foreign) != foreign;
 }
@@ -88,7 +91,7 @@ static void rx_count(struct snic_rx_batch *batch, const struct snic_pkt *pkt,
 {
 	batch->frames += pkt->npkts;
 	batch->frame_bytes += rx_frame_bytes(pkt, rx);
-	if ((rx->traffic_class & 3) == 3)
+	if (snic_is_marked(rx))
 		snic_stat_inc(batch->dev, SIRDMA_STAT_RX_ECN);
 }
 
@@ -97,6 +100,12 @@ static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const s
 {
 	batch->pkts += pkt->npkts;
 	batch->bytes += pkt->payload_len;
+	if (unlikely(snic_is_cnp(pkt))) {
+		snic_cnp_rx(qp);
+		return;
+	}
+	if (unlikely(snic_is_marked(rx)) && snic_cnp_applies(qp))
+		snic_cnp_marked(qp, pkt);
 	/*
 	 * A super-packet that was cut for another MTU stays whole: the length check of the
 	 * transport refuses it.
