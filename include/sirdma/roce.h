@@ -21,7 +21,7 @@
 #define SIRDMA_QPN_MASK 0xffffffu
 #define SIRDMA_CNP_LEN 16 /* reserved bytes of a congestion notification (annex A17.9.3) */
 /* Of the traffic class (RFC 3168) */
-#define SIRDMA_ECN 0x03
+#define SIRDMA_ECN_MASK 0x03
 #define SIRDMA_ECN_CE 0x03 /* congestion experienced */
 #define SIRDMA_MCAST_QPN 0xffffffu /* the queue pairs of a multicast group (IBTA 9.2.3) */
 

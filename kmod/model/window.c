@@ -3,8 +3,8 @@
  * Congestion window of the requester, in packets. Requests count, and so do the responses
  * that READ requests will bring: a receiver's buffer then has to hold one window per QP.
  * The window doubles in each round trip until the first loss, and grows by an eighth after
- * it. A loss halves the window, and so does a mark, once in each round trip; an ACK timeout resets it to the
- * least.
+ * it. A loss halves the window. A mark halves it at most once in a round trip, and not after a loss in it. An ACK
+ * timeout resets it to the least.
  */
 #include "window.h"
 
@@ -75,7 +75,8 @@ void snic_win_progress(struct snic_qp *qp, u32 npkts)
 		if (req->probe >= cwnd)
 			req->probe = 0;
 	}
-	req->cut_left -= (u16)min_t(u32, req->cut_left, npkts);
+	if (unlikely(req->cut_left))
+		req->cut_left -= (u16)min_t(u32, req->cut_left, npkts);
 	if (cwnd < req->ssthresh) {
 		cwnd += npkts;
 	} else {
@@ -89,21 +90,19 @@ void snic_win_progress(struct snic_qp *qp, u32 npkts)
 void snic_win_loss(struct snic_qp *qp, bool timeout)
 {
 	struct snic_req *req = &qp->req;
+	/* After a restart nxt may be behind what is in flight. */
+	u32 in_flight = max(snic_psn_fwd(req->max, req->una), snic_psn_fwd(req->nxt, req->una));
 
 	req->ssthresh = max(req->cwnd / 2, WIN_MIN);
 	win_set(req, timeout ? WIN_MIN : req->ssthresh);
 	req->grow = 0;
+	req->cut_left = (u16)min_t(u32, max_t(u32, in_flight, 1), 0xffff);
 }
 
 void snic_win_congested(struct snic_qp *qp)
 {
-	struct snic_req *req = &qp->req;
-	u32 in_flight = snic_psn_fwd(req->nxt, req->una);
-
-	if (req->cut_left)
-		return;
-	snic_win_loss(qp, false);
-	req->cut_left = (u16)min_t(u32, max_t(u32, in_flight, 1), 0xffff);
+	if (!qp->req.cut_left)
+		snic_win_loss(qp, false);
 }
 
 void snic_win_probe(struct snic_qp *qp)

@@ -3,15 +3,12 @@
 // Packets that a switch has marked: who receives one notifies the sender, and the sender's window shrinks.
 #include "transport.hpp"
 
-extern "C" {
-#include "model/qp.h"
-}
-
 using namespace sirdma::test;
 
 namespace
 {
 
+constexpr u8 ect = 2;
 constexpr u8 cnp = SIRDMA_BTH_CNP | SIRDMA_BTH_CNP_OPERATION;
 constexpr u64 interval = 1 << 16; // ns in which a queue pair sends one
 
@@ -43,8 +40,10 @@ protected:
 	{
 		fabric.record(true);
 		fabric.set_filter([this](TestHost &from, Packet &pkt) {
-			if (marks == &from && (marked++, true))
+			if (marked_sender == &from && (!only || pkt.opcode() == *only)) {
+				marked++;
 				mark(pkt);
+			}
 			return Fabric::Verdict::pass;
 		});
 	}
@@ -58,15 +57,6 @@ protected:
 		settle(100'000); // An unreliable one is complete when it is sent.
 		EXPECT_EQ(memcmp(a.data(), b.data(1 << 20), len), 0);
 	}
-	// Packets that may be in flight
-	static u32 window(Qp &qp)
-	{
-		snic_qp *const q = snic_qp_get(qp.node.host.dev(), qp.id);
-		const u32 cwnd = q->req.cwnd;
-
-		snic_qp_put(q);
-		return cwnd;
-	}
 	std::vector<Packet> notifications()
 	{
 		std::vector<Packet> found;
@@ -77,7 +67,19 @@ protected:
 		return found;
 	}
 
-	TestHost *marks = nullptr; // whose packets are marked
+	std::unique_ptr<Link> link(u8 type = SIRDMA_QPT_RC, u8 traffic_class = ect)
+	{
+		QpOptions o;
+
+		o.type = type;
+		o.traffic_class = traffic_class;
+		if (type == SIRDMA_QPT_UC)
+			o.timeout = 0;
+		return Transport::link(o);
+	}
+
+	TestHost *marked_sender = nullptr;
+	std::optional<u8> only; // Only its packets with this opcode are marked.
 	u64 marked = 0;
 };
 
@@ -90,7 +92,7 @@ TEST_P(Marked, RequestsAreAnsweredByANotification)
 	auto l = link();
 	const u32 before = window(l->a);
 
-	marks = &a.host;
+	marked_sender = &a.host;
 	write(*l, 10'000);
 	settle();
 	EXPECT_GE(marked, 10u);
@@ -128,7 +130,7 @@ TEST_P(Marked, PacketsAreNotifiedOnceInAnInterval)
 
 	const u64 begin = fabric.clock()->now();
 
-	marks = &a.host;
+	marked_sender = &a.host;
 	for (int i = 0; i < 40; i++)
 		write(*l, 64 * 1024);
 
@@ -142,7 +144,7 @@ TEST_P(Marked, PacketsAreNotifiedOnceInAnInterval)
 	EXPECT_LT(window(l->a), window(other->a) / 4);
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
 	EXPECT_EQ(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 0u);
-	marks = nullptr;
+	marked_sender = nullptr;
 
 	const u32 least = window(l->a);
 
@@ -151,12 +153,12 @@ TEST_P(Marked, PacketsAreNotifiedOnceInAnInterval)
 	EXPECT_GT(window(l->a), least) << "it does not recover";
 }
 
-TEST_P(Marked, AnswersShrinkTheWindowOfWhoAskedForThem)
+TEST_P(Marked, ResponsesShrinkTheRequestersWindow)
 {
 	auto l = link();
 	const u32 before = window(l->a);
 
-	marks = &b.host;
+	marked_sender = &b.host;
 	l->a.post({.op = SIRDMA_OP_READ,
 		   .sges = {a.sge(0, 64 * 1024)},
 		   .remote = b.va(1 << 20),
@@ -170,19 +172,108 @@ TEST_P(Marked, AnswersShrinkTheWindowOfWhoAskedForThem)
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
 }
 
+// The way of the acknowledgements is congested, not that of the data.
+TEST_P(Marked, AcknowledgementsAreOnlyCounted)
+{
+	auto l = link();
+	auto other = link();
+
+	write(*other, 64 * 1024);
+	marked_sender = &b.host;
+	write(*l, 64 * 1024);
+	settle();
+	EXPECT_GT(marked, 0u);
+	EXPECT_EQ(a.stat(SIRDMA_STAT_RX_ECN), marked);
+	EXPECT_EQ(window(l->a), window(other->a));
+	EXPECT_EQ(notifications().size(), 0u);
+}
+
+// A packet that is not the next one may be anybody's.
+TEST_P(Marked, DuplicatesAreOnlyCounted)
+{
+	auto l = link();
+
+	write(*l, 64);
+	fabric.sent().clear();
+	write(*l, 64);
+
+	Packet again = fabric.sent().front();
+
+	ASSERT_EQ(again.opcode(), SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY);
+	mark(again);
+	fabric.inject(again.bytes);
+	settle();
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_ECN), 1u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_DUPLICATE), 1u);
+	EXPECT_EQ(notifications().size(), 0u);
+}
+
+// No switch marks what is not ECN-capable, nor sends a host what is marked already.
+TEST_P(Marked, NotificationsNeedACapableSender)
+{
+	for (const u8 traffic_class : {0, 3, 0xff, 0x68}) {
+		auto l = link(SIRDMA_QPT_RC, traffic_class), other = link();
+		const u64 refused = a.stat(SIRDMA_STAT_RX_BAD_OPCODE);
+
+		marked_sender = nullptr;
+		write(*other, 64 * 1024);
+		marked_sender = &a.host;
+		write(*l, 64 * 1024);
+		settle();
+		EXPECT_EQ(window(l->a), window(other->a));
+		EXPECT_GT(a.stat(SIRDMA_STAT_RX_BAD_OPCODE), refused);
+		EXPECT_EQ(a.stat(SIRDMA_STAT_CNPS_RCVD), 0u);
+	}
+}
+
+// Marks after a loss are signs of the same congestion.
+TEST_P(Marked, WindowIsReducedOnceForALossAndMarksAfterIt)
+{
+	auto l = link();
+	unsigned writes = 0;
+
+	// A window that is not the least
+	for (int i = 0; i < 10; i++)
+		write(*l, 64 * 1024);
+
+	const u32 before = window(l->a);
+
+	marked_sender = &a.host;
+	fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		if (&from != &a.host || pkt.opcode() != (SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_MIDDLE))
+			return Fabric::Verdict::pass;
+		if (++writes == 1)
+			return Fabric::Verdict::drop;
+		mark(pkt);
+		return Fabric::Verdict::pass;
+	});
+	write(*l, 32 * 1024);
+	settle();
+	EXPECT_EQ(a.stat(SIRDMA_STAT_SEQ_NAK_RCVD), 1u);
+	EXPECT_GE(a.stat(SIRDMA_STAT_CNPS_RCVD), 1u);
+	EXPECT_GE(window(l->a), before / 2);
+}
+
 // Without acknowledgements nobody has a window.
 TEST_P(Marked, UnreliablePacketsAreOnlyCounted)
 {
-	QpOptions o;
+	auto l = link(SIRDMA_QPT_UC);
 
-	o.type = SIRDMA_QPT_UC;
-	o.timeout = 0;
-
-	auto l = link(o);
-
-	marks = &a.host;
+	marked_sender = &a.host;
 	write(*l, 10'000);
 	settle();
 	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_ECN), marked);
 	EXPECT_EQ(notifications().size(), 0u);
+}
+
+TEST_P(Marked, OnePacketIsEnough)
+{
+	auto l = link();
+	const u32 before = window(l->a);
+
+	marked_sender = &a.host;
+	only = SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_LAST;
+	write(*l, 10'000);
+	EXPECT_EQ(a.stat(SIRDMA_STAT_CNPS_RCVD), 1u) << "the last packet of a message counts as well";
+	EXPECT_LT(window(l->a), before);
 }

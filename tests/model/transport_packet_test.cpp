@@ -4,10 +4,6 @@
 // protocol violations, and mutated packets that must not touch anything else.
 #include "transport.hpp"
 
-extern "C" {
-#include "model/qp.h"
-}
-
 using namespace sirdma::test;
 
 namespace
@@ -268,28 +264,26 @@ TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 TEST_F(Packets, CongestionNotificationsAreTakenFromThePeer)
 {
 	constexpr u8 op = SIRDMA_BTH_CNP | SIRDMA_BTH_CNP_OPERATION;
-	auto l = link();
-	const auto window = [&] {
-		snic_qp *const qp = snic_qp_get(b.host.dev(), l->b.id);
-		const u32 cwnd = qp->req.cwnd;
+	QpOptions o;
 
-		snic_qp_put(qp);
-		return cwnd;
-	};
-	const u32 before = window();
+	o.traffic_class = 2; // ECN-capable
+
+	auto l = link(o);
+	const u32 before = window(l->b);
 
 	EXPECT_EQ(snic_opcode_hdr_len(op), 12 + 16);
 	rejected(*l, cat(bth(op, l->b.id, 0), be(0, 12)), SIRDMA_STAT_RX_BAD_LENGTH);
 	rejected(*l, cat(bth(op, 0xfffff0, 0), be(0, 16)), SIRDMA_STAT_RX_NO_QP);
 	rejected(*l, cat(bth(op, l->b.id, 0, 0x40, 0x8001), be(0, 16)), SIRDMA_STAT_RX_BAD_PKEY);
 	rejected(*l, cat(bth(op + 1, l->b.id, 0), be(0, 16)), SIRDMA_STAT_RX_BAD_OPCODE);
-	EXPECT_EQ(window(), before);
+	rejected(*l, cat(bth(op, l->b.id, 0), be(0, 20)), SIRDMA_STAT_RX_BAD_OPCODE);
+	EXPECT_EQ(window(l->b), before);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_CNPS_RCVD), 0u);
 	for (u32 i = 0; i < 10; i++)
 		inject(a, b, cat(bth(op, l->b.id, i), be(0, 16)));
 	EXPECT_EQ(b.stat(SIRDMA_STAT_CNPS_RCVD), 10u);
-	EXPECT_EQ(window(), before / 2) << "the others are of the same congestion";
-	EXPECT_EQ(b.stat(SIRDMA_STAT_TX_PKTS), 4u) << "the acknowledgements of the messages above alone";
+	EXPECT_EQ(window(l->b), before / 2) << "the others are of the same congestion";
+	EXPECT_EQ(b.stat(SIRDMA_STAT_TX_PKTS), 5u) << "the acknowledgements of the messages above alone";
 	works(*l);
 
 	Node c(fabric, 3, false);
@@ -298,12 +292,10 @@ TEST_F(Packets, CongestionNotificationsAreTakenFromThePeer)
 	inject(c, b, cat(bth(op, l->b.id, 0), be(0, 16)));
 	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_BAD_GID), strangers + 1);
 
-	QpOptions uc;
+	o.type = SIRDMA_QPT_UC;
+	o.timeout = 0;
 
-	uc.type = SIRDMA_QPT_UC;
-	uc.timeout = 0;
-
-	auto unreliable = link(uc);
+	auto unreliable = link(o);
 
 	rejected(*unreliable, cat(bth(op, unreliable->b.id, 0), be(0, 16)), SIRDMA_STAT_RX_BAD_OPCODE);
 }
