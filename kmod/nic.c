@@ -21,6 +21,7 @@
 #include "host/txq.c"
 
 #include "model/atomic.c"
+#include "model/cnp.c"
 #include "model/completer.c"
 #include "model/cq.c"
 #include "model/cqp.c"

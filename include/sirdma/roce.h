@@ -19,6 +19,10 @@
 #define SIRDMA_MAD_LEN 256 /* bytes of a management datagram (IBTA 13.4.2) */
 #define SIRDMA_PSN_MASK 0xffffffu
 #define SIRDMA_QPN_MASK 0xffffffu
+#define SIRDMA_CNP_LEN 16 /* reserved bytes of a congestion notification (annex A17.9.3) */
+/* Of the traffic class (RFC 3168) */
+#define SIRDMA_ECN_MASK 0x03
+#define SIRDMA_ECN_CE 0x03 /* congestion experienced */
 #define SIRDMA_MCAST_QPN 0xffffffu /* the queue pairs of a multicast group (IBTA 9.2.3) */
 
 /* A MAC address as a number: the first byte on the wire is in bits 47:40. */
@@ -54,6 +58,7 @@ SIRDMA_SIZE_IS(struct sirdma_bth, 12);
 #define SIRDMA_BTH_PAD 0x30
 #define SIRDMA_BTH_PAD_SHIFT 4
 #define SIRDMA_BTH_TVER 0x0f
+#define SIRDMA_BTH_BECN 0x40000000u /* of qpn */
 #define SIRDMA_BTH_ACKREQ 0x80000000u
 
 struct sirdma_reth {
@@ -139,7 +144,8 @@ struct sirdma_xrceth {
 #define SIRDMA_BTH_UC 0x20
 #define SIRDMA_BTH_RD 0x40
 #define SIRDMA_BTH_UD 0x60
-#define SIRDMA_BTH_CNP 0x80 /* congestion notification (annex A17.9.3) */
+#define SIRDMA_BTH_CNP 0x80 /* congestion notification (annex A17.9.3), with one operation: */
+#define SIRDMA_BTH_CNP_OPERATION 0x01
 #define SIRDMA_BTH_XRC 0xa0
 
 /* Opcodes of RC, and operations of all transports */

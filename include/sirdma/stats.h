@@ -4,6 +4,7 @@
  * TX_BYTES and RX_BYTES count whole frames, from the Ethernet header to the ICRC. A frame to a
  * multicast group counts once in RX_PKTS and RX_BYTES, however many of its queue pairs get it.
  * RX_OVERRUNS counts received packets that the host had no memory or no room for.
+ * RX_ECN counts received packets that a switch has marked, and CNPs are congestion notifications.
  * ONE_SIDED counts requests that were executed without packets (twins only).
  * SIRDMA_STATS(X) calls X(IDENTIFIER, name) for each.
  */
@@ -74,7 +75,9 @@
 	X(PAGE_REQUESTS, page_requests) \
 	X(PAGE_REQUESTS_LOST, page_requests_lost) \
 	X(PAGE_ERRORS, page_errors) \
-	X(ONE_SIDED, one_sided)
+	X(ONE_SIDED, one_sided) \
+	X(CNPS_SENT, cnps_sent) \
+	X(CNPS_RCVD, cnps_rcvd)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

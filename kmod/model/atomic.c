@@ -38,7 +38,7 @@ static enum snic_recv_verdict atomic_refused(struct snic_qp *qp, enum sirdma_ae_
 {
 	if (ae == SIRDMA_AE_NONE)
 		return SNIC_RECV_RNR;
-	qp->resp.fail_ae = ae;
+	qp->resp.fail_ae = (u16)ae;
 	return SNIC_RECV_NAK_ACCESS;
 }
 

@@ -36,7 +36,7 @@ enum snic_recv_verdict snic_flush_request(struct snic_qp *qp, const struct snic_
 	mr = snic_mr_get_qp(qp->dev, pkt->rkey, qp->pd, qp->obj.id, pkt->va,
 			    region ? 0 : pkt->dma_len, SIRDMA_ACCESS_REMOTE_FLUSH, &ae);
 	if (!mr) {
-		qp->resp.fail_ae = ae;
+		qp->resp.fail_ae = (u16)ae;
 		return SNIC_RECV_NAK_ACCESS;
 	}
 	snic_mr_put(mr);

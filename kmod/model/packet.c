@@ -13,8 +13,6 @@
 #define FETH_LEN sizeof(struct sirdma_feth)
 #define ATOMICETH_LEN sizeof(struct sirdma_atomiceth)
 #define ATOMICACKETH_LEN sizeof(struct sirdma_atomicacketh)
-/* Reserved bytes of a congestion notification (annex A17.9.3). */
-#define CNP_LEN 16
 
 #define SND (SNIC_PKT_REQ | SNIC_PKT_SEND | SNIC_PKT_PAYLOAD)
 #define WR (SNIC_PKT_REQ | SNIC_PKT_WRITE | SNIC_PKT_PAYLOAD)
@@ -76,7 +74,8 @@ const struct snic_bth_info snic_bths[8] = {
 				.resp_len = RDETH_LEN},
 	[SIRDMA_BTH_UD / 32] = {.ops = OPS(SIRDMA_BTH_SEND_ONLY, SIRDMA_BTH_SEND_ONLY_IMM),
 				.req_len = DETH_LEN},
-	[SIRDMA_BTH_CNP / 32] = {.ops = 1u << 1, .req_len = CNP_LEN},
+	[SIRDMA_BTH_CNP / 32] = {.ops = 1u << SIRDMA_BTH_CNP_OPERATION,
+				 .req_len = SIRDMA_CNP_LEN},
 	[SIRDMA_BTH_XRC / 32] = {.ops = SEND_WRITE | READ_ATOMIC | SEND_INV | PLACEMENT,
 				 .req_len = XRCETH_LEN},
 };

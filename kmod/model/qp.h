@@ -118,7 +118,8 @@ struct snic_req {
 	u32 head, cur, tail;
 	u32 rd_atomic_msgs; /* messages in out[] with responses of their own (fence) */
 	u32 cwnd; /* packets that may be in flight */
-	u32 ask_after; /* packets after which an acknowledgement is asked for */
+	u16 ask_after; /* packets after which an acknowledgement is asked for */
+	u16 cut_left; /* packets that were in flight when cwnd was reduced last, and still are */
 	u32 ssthresh; /* below it, cwnd doubles in each round trip */
 	u32 grow; /* packets acknowledged that have not yet increased cwnd */
 	u32 probe; /* after an RNR wait, packets that may be in flight; 0: cwnd */
@@ -203,7 +204,8 @@ struct snic_resp {
 	u64 wr_va;
 	u32 rd_pending; /* entries of rd[] that are pending */
 	u32 rd_new; /* PSN of the first response that was never sent, while an entry is pending */
-	u32 fail_ae; /* event that reports the failure, enum sirdma_ae_code */
+	u16 fail_ae; /* event that reports the failure, enum sirdma_ae_code */
+	u16 cnp_interval; /* number of the interval of the last CNP, modulo 2^16 (cnp.c) */
 	u32 fail_vendor;
 	u16 fail_minor; /* error of the receive WQE; 0: it does not fail */
 	u8 ack_syndrome;

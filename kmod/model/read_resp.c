@@ -160,7 +160,7 @@ enum snic_recv_verdict snic_read_request(struct snic_qp *qp, const struct snic_p
 		mr = snic_qp_rx_mr(qp, qp->pd, pkt->rkey, pkt->va, pkt->dma_len,
 				   SIRDMA_ACCESS_REMOTE_READ, &ae);
 		if (!mr) {
-			qp->resp.fail_ae = ae;
+			qp->resp.fail_ae = (u16)ae;
 			return SNIC_RECV_NAK_ACCESS;
 		}
 		/* Before the READ is accepted the whole request gets an RNR NAK; later see rd_absent(). */
@@ -295,7 +295,7 @@ static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_a
 		resp->rd[i].pending = false;
 	resp->rd_pending = 0;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_NAK_REM_ACCESS_SENT);
-	resp->fail_ae = ae;
+	resp->fail_ae = (u16)ae;
 	resp->fail_minor = SIRDMA_FLUSH_INVALID;
 	resp->fatal = true;
 	resp->msn = rd_msn_before(rd);

@@ -17,7 +17,7 @@
  */
 static void recv_set_failure(struct snic_resp *resp, enum sirdma_ae_code ae, u16 minor, u32 vendor)
 {
-	resp->fail_ae = ae;
+	resp->fail_ae = (u16)ae;
 	resp->fail_minor = minor;
 	resp->fail_vendor = vendor;
 }

@@ -3,6 +3,7 @@
  * Received packets: find the QP, check the headers (IBTA 9.6.1) and give the packet to
  * the QP's transport.
  */
+#include "cnp.h"
 #include "frame.h"
 #include "mcast.h"
 #include "rx_batch.h"
@@ -31,8 +32,9 @@ static bool rx_opcode_ok(const struct snic_qp *qp, const struct snic_pkt *pkt)
 {
 	const u16 foreign = SNIC_PKT_RESP | SNIC_PKT_UNSUPPORTED;
 
-	return (pkt->opcode & SIRDMA_BTH_TRANSPORT) == qp->transport->bth &&
-	       (pkt->flags & (SNIC_PKT_REQ | SNIC_PKT_RESP)) && (pkt->flags & foreign) != foreign;
+	if (unlikely((pkt->opcode & SIRDMA_BTH_TRANSPORT) != qp->transport->bth))
+		return snic_is_cnp(pkt) && snic_cnp_admit(qp, pkt);
+	return (pkt->flags & (SNIC_PKT_REQ | SNIC_PKT_RESP)) && (pkt->flags & foreign) != foreign;
 }
 
 /* Is the packet one for this QP, from its peer? */
@@ -88,15 +90,29 @@ static void rx_count(struct snic_rx_batch *batch, const struct snic_pkt *pkt,
 {
 	batch->frames += pkt->npkts;
 	batch->frame_bytes += rx_frame_bytes(pkt, rx);
-	if ((rx->traffic_class & 3) == 3)
+	if (snic_is_marked(rx))
 		snic_stat_inc(batch->dev, SIRDMA_STAT_RX_ECN);
+}
+
+/* PSN up to which the QP has what @pkt is part of: it moves when @pkt is what the QP expects. */
+static u32 rx_progress(const struct snic_qp *qp, const struct snic_pkt *pkt)
+{
+	return pkt->flags & SNIC_PKT_RESP ? qp->req.una : qp->resp.epsn;
 }
 
 static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const struct snic_pkt *pkt,
 			const struct snic_rx_pkt *rx)
 {
+	bool marked = unlikely(snic_is_marked(rx)) && pkt->flags & SNIC_PKT_PAYLOAD &&
+		      snic_is_reliable(qp);
+	u32 before = marked ? rx_progress(qp, pkt) : 0;
+
 	batch->pkts += pkt->npkts;
 	batch->bytes += pkt->payload_len;
+	if (unlikely(snic_is_cnp(pkt))) {
+		snic_cnp_rx(qp);
+		return;
+	}
 	/*
 	 * A super-packet that was cut for another MTU stays whole: the length check of the
 	 * transport refuses it.
@@ -107,6 +123,8 @@ static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const s
 		rx_split(qp, pkt, rx);
 	else
 		rx_one(qp, pkt, rx);
+	if (unlikely(marked) && rx_progress(qp, pkt) != before)
+		snic_cnp_marked(qp, pkt);
 	if (snic_transport_op(qp, rx_done))
 		snic_transport_call(qp, rx_done, qp, pkt->flags & SNIC_PKT_RESP, rx->more);
 }

@@ -2,6 +2,7 @@
 /* Small messages. */
 #include "small.h"
 
+#include "cnp.h"
 #include "completer.h"
 #include "frame.h"
 #include "requester.h"
@@ -236,7 +237,7 @@ enum snic_small snic_small_kind(const struct snic_rx_pkt *rx, u32 *qpn)
 	struct sirdma_bth bth;
 
 	if (rx->len < SMALL_ACK_LEN || rx->npkts > 1 || !rx->nsegs || rx->segs[0].len < rx->len ||
-	    !rx->icrc_ok || (rx->traffic_class & 3) == 3)
+	    !rx->icrc_ok || snic_is_marked(rx))
 		return SNIC_SMALL_NONE;
 	memcpy(&bth, rx->segs[0].ptr, sizeof(bth));
 	if (bth.opcode == (SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_ONLY) && rx->len > SMALL_WRITE_MIN &&

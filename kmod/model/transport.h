@@ -82,6 +82,11 @@ extern const struct snic_transport snic_xrc_tgt;
 
 /* The transports by enum sirdma_qp_type. NULL: the type is not supported. */
 const struct snic_transport *snic_transport(u8 qp_type);
+/* Does the transport acknowledge? */
+static inline bool snic_is_reliable(const struct snic_qp *qp)
+{
+	return snic_transport_op(qp, rx_done) != NULL;
+}
 /* Does @rx come from the one peer of a connected QP, and over its VLAN? */
 bool snic_is_from_peer(struct snic_qp *qp, const struct snic_rx_pkt *rx);
 /* admit() of connected transports */

@@ -3,7 +3,8 @@
  * Congestion window of the requester, in packets. Requests count, and so do the responses
  * that READ requests will bring: a receiver's buffer then has to hold one window per QP.
  * The window doubles in each round trip until the first loss, and grows by an eighth after
- * it. A loss halves the window; an ACK timeout resets it to the least.
+ * it. A loss halves the window. A mark halves it at most once in a round trip, and not after a loss in it. An ACK
+ * timeout resets it to the least.
  */
 #include "window.h"
 
@@ -50,7 +51,7 @@ static u32 win_max(const struct snic_qp *qp)
 static void win_set(struct snic_req *req, u32 cwnd)
 {
 	req->cwnd = cwnd;
-	req->ask_after = min_t(u32, SNIC_ACKREQ_PKTS, max_t(u32, cwnd / 4, 1));
+	req->ask_after = (u16)min_t(u32, SNIC_ACKREQ_PKTS, max_t(u32, cwnd / 4, 1));
 }
 
 void snic_win_start(struct snic_qp *qp)
@@ -61,6 +62,7 @@ void snic_win_start(struct snic_qp *qp)
 	win_set(req, min(req->ssthresh, win_packets(qp, WIN_FIRST)));
 	req->grow = 0;
 	req->probe = 0;
+	req->cut_left = 0;
 }
 
 void snic_win_progress(struct snic_qp *qp, u32 npkts)
@@ -73,6 +75,8 @@ void snic_win_progress(struct snic_qp *qp, u32 npkts)
 		if (req->probe >= cwnd)
 			req->probe = 0;
 	}
+	if (unlikely(req->cut_left))
+		req->cut_left -= (u16)min_t(u32, req->cut_left, npkts);
 	if (cwnd < req->ssthresh) {
 		cwnd += npkts;
 	} else {
@@ -86,10 +90,19 @@ void snic_win_progress(struct snic_qp *qp, u32 npkts)
 void snic_win_loss(struct snic_qp *qp, bool timeout)
 {
 	struct snic_req *req = &qp->req;
+	/* After a restart nxt may be behind what is in flight. */
+	u32 in_flight = max(snic_psn_fwd(req->max, req->una), snic_psn_fwd(req->nxt, req->una));
 
 	req->ssthresh = max(req->cwnd / 2, WIN_MIN);
 	win_set(req, timeout ? WIN_MIN : req->ssthresh);
 	req->grow = 0;
+	req->cut_left = (u16)min_t(u32, max_t(u32, in_flight, 1), 0xffff);
+}
+
+void snic_win_congested(struct snic_qp *qp)
+{
+	if (!qp->req.cut_left)
+		snic_win_loss(qp, false);
 }
 
 void snic_win_probe(struct snic_qp *qp)

@@ -11,6 +11,8 @@ void snic_win_start(struct snic_qp *qp);
 void snic_win_progress(struct snic_qp *qp, u32 npkts);
 /* Packets were lost. @timeout: the ACK timer detected the loss. */
 void snic_win_loss(struct snic_qp *qp, bool timeout);
+/* The network is congested: packets were marked. */
+void snic_win_congested(struct snic_qp *qp);
 /* After an RNR wait, begin with one packet, and double until cwnd is reached. */
 void snic_win_probe(struct snic_qp *qp);
 /* The number of packets that the requester may still send. */

@@ -35,6 +35,7 @@ struct QpOptions {
 	u32 srq = 0; // of both ends, or of whom it is given to; without a receive queue then
 	u32 xrcd = 0; // of an XRC target
 	u32 kicker = 0; // number of the user context that may kick
+	u8 traffic_class = 0;
 };
 
 struct Wr {
@@ -287,6 +288,7 @@ inline void Qp::to_rtr(Node &peer, u32 peer_qpn, u32 rq_psn)
 	c->arp_idx = 0;
 	c->udp_sport = 0xc000 | (id & 0x3fff);
 	c->hop_limit = 64;
+	c->traffic_class = opts.traffic_class;
 	c->path_mtu = opts.mtu;
 	c->rq_psn = rq_psn;
 	c->ird = opts.ird;

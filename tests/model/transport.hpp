@@ -6,6 +6,10 @@
 #include "qp.hpp"
 #include "srq.hpp"
 
+extern "C" {
+#include "model/qp.h"
+}
+
 namespace sirdma::test
 {
 
@@ -41,6 +45,15 @@ protected:
 	Wc wait_send(Qp &qp) { return wait(qp, true); }
 	Wc wait_recv(Qp &qp) { return wait(qp, false); }
 	void settle(u64 ns = 1'000'000) { fabric.run_for(ns); }
+	// Packets that the requester of @qp may have in flight
+	static u32 window(Qp &qp)
+	{
+		snic_qp *const q = snic_qp_get(qp.node.host.dev(), qp.id);
+		const u32 cwnd = q->req.cwnd;
+
+		snic_qp_put(q);
+		return cwnd;
+	}
 	bool silent(Qp &qp) { return !qp.poll(true) && !qp.poll(false); }
 
 	static Wr local_inv(u32 stag) { return {.op = SIRDMA_OP_LOCAL_INV, .rkey = stag}; }

@@ -260,6 +260,46 @@ TEST_F(Packets, MalformedOnesAreCountedAndDropped)
 		rejected(*l, std::vector<u8>(len), SIRDMA_STAT_RX_BAD_LENGTH);
 }
 
+// Congestion notifications: a reliable queue pair takes those of its peer, and shrinks its window once for what is in flight.
+TEST_F(Packets, CongestionNotificationsAreTakenFromThePeer)
+{
+	constexpr u8 op = SIRDMA_BTH_CNP | SIRDMA_BTH_CNP_OPERATION;
+	QpOptions o;
+
+	o.traffic_class = 2; // ECN-capable
+
+	auto l = link(o);
+	const u32 before = window(l->b);
+
+	EXPECT_EQ(snic_opcode_hdr_len(op), 12 + 16);
+	rejected(*l, cat(bth(op, l->b.id, 0), be(0, 12)), SIRDMA_STAT_RX_BAD_LENGTH);
+	rejected(*l, cat(bth(op, 0xfffff0, 0), be(0, 16)), SIRDMA_STAT_RX_NO_QP);
+	rejected(*l, cat(bth(op, l->b.id, 0, 0x40, 0x8001), be(0, 16)), SIRDMA_STAT_RX_BAD_PKEY);
+	rejected(*l, cat(bth(op + 1, l->b.id, 0), be(0, 16)), SIRDMA_STAT_RX_BAD_OPCODE);
+	rejected(*l, cat(bth(op, l->b.id, 0), be(0, 20)), SIRDMA_STAT_RX_BAD_OPCODE);
+	EXPECT_EQ(window(l->b), before);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_CNPS_RCVD), 0u);
+	for (u32 i = 0; i < 10; i++)
+		inject(a, b, cat(bth(op, l->b.id, i), be(0, 16)));
+	EXPECT_EQ(b.stat(SIRDMA_STAT_CNPS_RCVD), 10u);
+	EXPECT_EQ(window(l->b), before / 2) << "the others are of the same congestion";
+	EXPECT_EQ(b.stat(SIRDMA_STAT_TX_PKTS), 5u) << "the acknowledgements of the messages above alone";
+	works(*l);
+
+	Node c(fabric, 3, false);
+	const u64 strangers = b.stat(SIRDMA_STAT_RX_BAD_GID);
+
+	inject(c, b, cat(bth(op, l->b.id, 0), be(0, 16)));
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_BAD_GID), strangers + 1);
+
+	o.type = SIRDMA_QPT_UC;
+	o.timeout = 0;
+
+	auto unreliable = link(o);
+
+	rejected(*unreliable, cat(bth(op, unreliable->b.id, 0), be(0, 16)), SIRDMA_STAT_RX_BAD_OPCODE);
+}
+
 // Other transports are known by their opcodes, and by the length of their headers.
 TEST_F(Packets, OpcodesOfOtherTransportsAreRefusedByTheQpTheyMeet)
 {
@@ -276,7 +316,6 @@ TEST_F(Packets, OpcodesOfOtherTransportsAreRefusedByTheQpTheyMeet)
 		{SIRDMA_BTH_RD | SIRDMA_BTH_RESYNC, 12, 0},
 		{SIRDMA_BTH_UD | SIRDMA_BTH_SEND_ONLY, 8, 0},
 		{SIRDMA_BTH_UD | SIRDMA_BTH_SEND_ONLY_IMM, 8, 4},
-		{SIRDMA_BTH_CNP | 1, 16, 0},
 		{SIRDMA_BTH_XRC | SIRDMA_BTH_SEND_FIRST, 4, 0},
 		{SIRDMA_BTH_XRC | SIRDMA_BTH_READ_RESP_MIDDLE, 0, 0},
 		{SIRDMA_BTH_XRC | SIRDMA_BTH_CMP_SWAP, 4, 28},

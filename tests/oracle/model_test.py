@@ -237,6 +237,23 @@ class PeerTest(unittest.TestCase):
         self.assertEqual(completions, [])
         self.assertNotEqual(self.peek(8192, 4), b'once')
 
+    def test_a_marked_packet_is_notified(self):
+        """Congestion experienced (RFC 3168): a CNP, then the answer; and a CNP of the peer's is taken."""
+        self.model.say('recv 4096 64')
+        marked = roce.Ether(self.flow.frame('RC_SEND_ONLY', self.psn, payload=b'mark', ackreq=1))
+        if self.version == 4:
+            marked[roce.IP].tos = 3
+            del marked[roce.IP].chksum
+        else:
+            marked[roce.IPv6].tc = 3
+        self.psn, self.msn = self.psn + 1, 1
+        frames, completions = self.give_frame(bytes(marked))
+        self.assertEqual(len(completions), 1)
+        self.assertEqual((frames[0].name, frames[0].psn, len(frames)), ('CNP', 0, 2))
+        self.assertEqual(frames[0].bth.becn, 1)
+        self.expect_ack(frames[1:])
+        self.assertEqual(self.give_frame(self.flow.frame('CNP', 0, payload=bytes(16), becn=1)), ([], []))
+
     def test_a_gap_is_refused_once(self):
         self.model.say('recv 4096 64')
         missing, self.psn = self.psn, self.psn + 3
@@ -301,7 +318,6 @@ class PeerTest(unittest.TestCase):
             'ACK of nothing sent': flow.frame('RC_ACKNOWLEDGE', 0x1234, roce.aeth(roce.ACK, 1)),
             'READ response nobody asked for': flow.frame('RC_RDMA_READ_RESPONSE_ONLY', psn, roce.aeth(roce.ACK, 1), b'bad!'),
             'WRITE without RETH': flow.frame('RC_RDMA_WRITE_ONLY', psn),
-            'CNP': flow.frame('CNP', psn, payload=bytes(16)),
         }
         for name, frame in bad.items():
             with self.subTest(name):
