@@ -135,7 +135,7 @@ static enum one_sided_end one_sided_try(struct snic_tx *tx, struct snic_out *out
 	u64 note = req->one_sided_note;
 	struct snic_flow flow;
 	struct snic_one_sided request = {
-		.flow = &flow,
+		.flow = &qp->path.flow,
 		.qpn = qp->obj.id,
 		.dest_qpn = qp->dest_qpn,
 		.va = req->sqe.remote_va,
@@ -145,13 +145,11 @@ static enum one_sided_end one_sided_try(struct snic_tx *tx, struct snic_out *out
 		.data = tx->burst->copies,
 		.note = &note,
 	};
+	enum snic_one_sided_end how;
 	enum one_sided_end end;
 
 	snic_path_refresh(qp->dev, &qp->path);
 	if (!qp->path.src_ok || !qp->path.dst_ok)
-		return ONE_SIDED_REFUSED;
-	flow = qp->path.flow;
-	if (!snic_dev_ops(qp->dev)->one_sided_pays(qp->dev->host, &request))
 		return ONE_SIDED_REFUSED;
 	if (request.op == SNIC_ONE_SIDED_WRITE && !one_sided_gather(tx, out->len, request.data))
 		return ONE_SIDED_REFUSED;
@@ -161,7 +159,15 @@ static enum one_sided_end one_sided_try(struct snic_tx *tx, struct snic_out *out
 		request.swap_add = req->sqe.atomic.swap_add;
 		request.compare = req->sqe.atomic.compare;
 	}
-	end = one_sided_execute(tx, &request);
+	how = snic_dev_ops(qp->dev)->one_sided_at_once(qp->dev->host, &request);
+	req->one_sided_note = note;
+	end = how == SNIC_ONE_SIDED_EXECUTED ? ONE_SIDED_DONE : ONE_SIDED_REFUSED;
+	if (how == SNIC_ONE_SIDED_MAY_WAIT) {
+		/* The path may change when the lock is dropped. */
+		flow = qp->path.flow;
+		request.flow = &flow;
+		end = one_sided_execute(tx, &request);
+	}
 	if (end == ONE_SIDED_REFUSED)
 		out->flags |= SNIC_OUT_REFUSED;
 	if (end == ONE_SIDED_DONE && request.op != SNIC_ONE_SIDED_WRITE)

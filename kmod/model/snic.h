@@ -65,10 +65,20 @@ struct snic_one_sided {
 	u64 compare;
 	u8 *data; /* @len bytes in snic_burst.copies: to write, or room for what is read */
 	/*
-	 * The host's own, 0 since the QP left RESET. If one_sided() refuses a request, the peer has
-	 * executed and acknowledged it before the QP asks again.
+	 * The host's own, 0 since the QP left RESET. If the host refuses a request, the peer has executed and
+	 * acknowledged it before the QP asks again.
 	 */
 	u64 *note;
+};
+
+/*
+ * What became of a request. If it was not executed only @data and a part of the memory to be written have changed; an
+ * atomic has changed no memory.
+ */
+enum snic_one_sided_end {
+	SNIC_ONE_SIDED_REFUSED, /* it has to be sent */
+	SNIC_ONE_SIDED_EXECUTED,
+	SNIC_ONE_SIDED_MAY_WAIT, /* one_sided() may execute it */
 };
 
 struct snic_host_ops {
@@ -108,18 +118,18 @@ struct snic_host_ops {
 	 */
 	void (*finish_references)(struct snic_host *host);
 	/*
-	 * For hosts that reach the memory of some peers: execute @request if the peer would accept
-	 * it. Returns false if the request has to be sent. Then only @data and a part of the memory
-	 * to be written have changed; an atomic has changed no memory. NULL: all requests are sent.
-	 * The host has snic_burst.copies. The model holds no lock and reads nothing under RCU during
-	 * the call, so that it may wait.
+	 * For hosts that reach the memory of some peers: execute @request if the peer would accept it, and sooner
+	 * than it would get packets. The host must not wait. NULL: all requests are sent. The host has
+	 * snic_burst.copies.
+	 */
+	enum snic_one_sided_end (*one_sided_at_once)(struct snic_host *host,
+						     const struct snic_one_sided *request);
+	/*
+	 * Execute @request if the peer would accept it. Called after one_sided_at_once() has returned
+	 * SNIC_ONE_SIDED_MAY_WAIT. Returns false if the request has to be sent. The model holds no lock and reads
+	 * nothing under RCU during the call, so that it may wait.
 	 */
 	bool (*one_sided)(struct snic_host *host, const struct snic_one_sided *request);
-	/*
-	 * Is it worth calling one_sided()? Returns false while the peer gets packets sooner, or cannot
-	 * be reached. @request has no data yet. The function must not wait.
-	 */
-	bool (*one_sided_pays)(struct snic_host *host, const struct snic_one_sided *request);
 	/*
 	 * QP @qpn has received messages that nobody wants acknowledged soon. Call snic_qp_acknowledge(dev, qpn)
 	 * when nothing more comes, and before the process may end. NULL: the host does not.
