@@ -63,7 +63,7 @@ struct snic_one_sided {
 	u8 op; /* enum snic_one_sided_op */
 	u64 swap_add; /* of an atomic */
 	u64 compare;
-	u8 *data; /* @len bytes in snic_burst.copies: to write, or room for what is read */
+	u8 *data; /* @len bytes to write, or room for what is read; in snic_burst.copies when the host may wait */
 	/*
 	 * The host's own, 0 since the QP left RESET. If the host refuses a request, the peer has executed and
 	 * acknowledged it before the QP asks again.
@@ -72,13 +72,13 @@ struct snic_one_sided {
 };
 
 /*
- * What became of a request. If it was not executed only @data and a part of the memory to be written have changed; an
- * atomic has changed no memory.
+ * What the host has done with a request. If it was not executed, only @data of a READ and a part of the memory to
+ * be written have changed; an atomic has changed no memory.
  */
-enum snic_one_sided_end {
+enum snic_one_sided_status {
 	SNIC_ONE_SIDED_REFUSED, /* it has to be sent */
 	SNIC_ONE_SIDED_EXECUTED,
-	SNIC_ONE_SIDED_MAY_WAIT, /* one_sided() may execute it */
+	SNIC_ONE_SIDED_WOULD_BLOCK, /* one_sided() may execute it */
 };
 
 struct snic_host_ops {
@@ -118,15 +118,14 @@ struct snic_host_ops {
 	 */
 	void (*finish_references)(struct snic_host *host);
 	/*
-	 * For hosts that reach the memory of some peers: execute @request if the peer would accept it, and sooner
-	 * than it would get packets. The host must not wait. NULL: all requests are sent. The host has
-	 * snic_burst.copies.
+	 * For hosts that reach the memory of some peers: execute @request without waiting, if the peer would accept
+	 * it, and packets would not be faster. NULL: all requests are sent. The host has snic_burst.copies.
 	 */
-	enum snic_one_sided_end (*one_sided_at_once)(struct snic_host *host,
+	enum snic_one_sided_status (*one_sided_nowait)(struct snic_host *host,
 						     const struct snic_one_sided *request);
 	/*
-	 * Execute @request if the peer would accept it. Called after one_sided_at_once() has returned
-	 * SNIC_ONE_SIDED_MAY_WAIT. Returns false if the request has to be sent. The model holds no lock and reads
+	 * The same, and the host may wait: called after one_sided_nowait() has returned
+	 * SNIC_ONE_SIDED_WOULD_BLOCK. Returns false if the request has to be sent. The model holds no lock and reads
 	 * nothing under RCU during the call, so that it may wait.
 	 */
 	bool (*one_sided)(struct snic_host *host, const struct snic_one_sided *request);

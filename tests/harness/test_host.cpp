@@ -23,7 +23,7 @@ const snic_host_ops TestHost::all_host_ops_ = {
 	.burst = on_burst,
 	.pull = on_pull,
 	.finish_references = on_finish_references,
-	.one_sided_at_once = on_one_sided_at_once,
+	.one_sided_nowait = on_one_sided_nowait,
 	.one_sided = on_one_sided,
 	.linger = on_linger,
 };

@@ -98,7 +98,7 @@ public:
 	std::function<bool(const snic_one_sided &)> one_sided;
 	bool one_sided_waits = true; // It might have to wait for the memory.
 	// From now on this is a host that has no such operation, as the kernel's.
-	void forget_one_sided() { host_ops_.one_sided_at_once = nullptr; }
+	void forget_one_sided() { host_ops_.one_sided_nowait = nullptr; }
 
 	// Zeroed driver memory; freed with the host at the latest.
 	sirdma_dma_mem alloc(u64 size);
@@ -157,7 +157,7 @@ private:
 	{
 		return self(host).one_sided(*request);
 	}
-	static snic_one_sided_end on_one_sided_at_once(snic_host *host,
+	static snic_one_sided_status on_one_sided_nowait(snic_host *host,
 						       const snic_one_sided *request)
 	{
 		const TestHost &me = self(host);
@@ -165,7 +165,7 @@ private:
 		if (!me.one_sided)
 			return SNIC_ONE_SIDED_REFUSED;
 		if (me.one_sided_waits)
-			return SNIC_ONE_SIDED_MAY_WAIT;
+			return SNIC_ONE_SIDED_WOULD_BLOCK;
 		return me.one_sided(*request) ? SNIC_ONE_SIDED_EXECUTED : SNIC_ONE_SIDED_REFUSED;
 	}
 	static const sirdma_bus_ops bus_ops_;

@@ -126,7 +126,7 @@ public:
 		explicit Closing(AccessTable &table) noexcept : header_(table.map_->header)
 		{
 			header_.waiting.fetch_add(1);
-			/* Partner: Access::attempt(). */
+			/* Partner: Access::InProgress. */
 			number_ = header_.closes.fetch_add(1) + 1;
 		}
 		/* Of later ones the number is higher. */

@@ -65,7 +65,7 @@ constexpr snic_host_ops Adapter::make_host_ops(bool one_sided, bool lingers) noe
 		.burst = on_burst,
 		.pull = on_pull,
 		.finish_references = on_finish_references,
-		.one_sided_at_once = one_sided ? on_one_sided_at_once : nullptr,
+		.one_sided_nowait = one_sided ? on_one_sided_nowait : nullptr,
 		.one_sided = one_sided ? on_one_sided : nullptr,
 		.linger = lingers ? on_linger : nullptr,
 		.qp_failed = on_qp_failed,
@@ -210,9 +210,9 @@ bool Adapter::on_one_sided(snic_host *host, const snic_one_sided *request)
 	return of(host).one_sided(*request);
 }
 
-snic_one_sided_end Adapter::on_one_sided_at_once(snic_host *host, const snic_one_sided *request)
+snic_one_sided_status Adapter::on_one_sided_nowait(snic_host *host, const snic_one_sided *request)
 {
-	return of(host).one_sided_at_once(*request);
+	return of(host).one_sided_nowait(*request);
 }
 
 void Adapter::on_qp_failed(snic_host *host, u32 qpn)

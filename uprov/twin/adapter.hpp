@@ -111,8 +111,8 @@ protected:
 	/* snic_host_ops.pull */
 	virtual bool pull(snic_seg_iter &, void *, u32) noexcept { return false; }
 	virtual void finish_references() noexcept {}
-	/* snic_host_ops.one_sided_at_once, .one_sided and .qp_failed */
-	virtual snic_one_sided_end one_sided_at_once(const snic_one_sided &) noexcept
+	/* snic_host_ops.one_sided_nowait, .one_sided and .qp_failed */
+	virtual snic_one_sided_status one_sided_nowait(const snic_one_sided &) noexcept
 	{
 		return SNIC_ONE_SIDED_REFUSED;
 	}
@@ -190,7 +190,7 @@ private:
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static void on_finish_references(snic_host *host);
 	static bool on_one_sided(snic_host *host, const snic_one_sided *request);
-	static snic_one_sided_end on_one_sided_at_once(snic_host *host,
+	static snic_one_sided_status on_one_sided_nowait(snic_host *host,
 						       const snic_one_sided *request);
 	static void on_qp_failed(snic_host *host, u32 qpn);
 	static void on_linger(snic_host *host, u32 qpn);

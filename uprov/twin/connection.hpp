@@ -10,8 +10,8 @@
 #include "lease.hpp"
 #include "no_cancel.hpp"
 #include "one_sided.hpp"
-#include "rcu_guard.hpp"
 #include "payload_choice.hpp"
+#include "rcu_guard.hpp"
 #include "record.hpp"
 #include "short_lock.hpp"
 

@@ -81,39 +81,71 @@ bool Mappings::is_open(const AccessView &view, const Mapping &mapping) noexcept
 	return view.region_number(mapping.stag_) == mapping.number_;
 }
 
-/* The caller holds the lock, and frees the mapping when no thread uses it any more. */
-std::unique_ptr<Mappings::Mapping> Mappings::take_out(Slot &slot) noexcept
+/* Nobody finds it any more. Its bytes count until it is unmapped. The caller holds the lock. */
+void Mappings::retire(Slot &slot) noexcept
 {
 	std::unique_ptr<Mapping> gone(slot.exchange(nullptr));
 
-	bytes_ -= gone->pages_.bytes();
-	return gone;
+	gone->next_ = std::move(retired_);
+	retired_ = std::move(gone);
+	any_retired_.store(true, std::memory_order_relaxed);
+}
+
+/* Those that no thread uses any more. The caller holds the lock, and frees them without it. */
+std::unique_ptr<Mappings::Mapping> Mappings::take_passed() noexcept
+{
+	std::unique_ptr<Mapping> passed, *at = &retired_;
+	u64 mark = 0;
+
+	/* The latest come first. */
+	for (Mapping *m = retired_.get(); m && !m->mark_; m = m->next_.get())
+		m->mark_ = mark ? mark : (mark = port_rcu_mark());
+	while (*at) {
+		if (!port_rcu_passed((*at)->mark_)) {
+			at = &(*at)->next_;
+			continue;
+		}
+
+		std::unique_ptr<Mapping> gone = std::move(*at);
+
+		*at = std::move(gone->next_);
+		bytes_ -= gone->pages_.bytes();
+		gone->next_ = std::move(passed);
+		passed = std::move(gone);
+	}
+	any_retired_.store(retired_ != nullptr, std::memory_order_relaxed);
+	return passed;
+}
+
+size_t Mappings::count_retired() const noexcept
+{
+	size_t n = 0;
+
+	for (const Mapping *m = retired_.get(); m; m = m->next_.get())
+		n += static_cast<bool>(*m);
+	return n;
 }
 
 /* A free slot for @stag, or null. Only the caller fills slots. */
 Mappings::Slot *Mappings::room(const AccessView &view, u32 stag, uint64_t &bytes_left) noexcept
 {
-	std::unique_ptr<Mapping> gone;
+	const size_t first = first_slot(stag);
+	std::unique_ptr<Mapping> gone; /* freed without the lock */
+	const std::lock_guard hold(lock_);
 	Slot *free = nullptr;
 
-	{
-		const size_t first = first_slot(stag);
-		const std::lock_guard hold(lock_);
+	for (size_t i = first; i < first + ways && !free && count_retired() < count_max; ++i) {
+		Slot &slot = (*slots_)[i];
+		const Mapping *const m = slot.load(std::memory_order_relaxed);
 
-		for (size_t i = first; i < first + ways && !free; ++i) {
-			Slot &slot = (*slots_)[i];
-			const Mapping *const m = slot.load(std::memory_order_relaxed);
-
-			if (m && is_open(view, *m))
-				continue;
-			if (m)
-				gone = take_out(slot);
-			free = &slot;
-		}
-		bytes_left = bytes_max - bytes_;
+		if (m && is_open(view, *m))
+			continue;
+		if (m)
+			retire(slot);
+		free = &slot;
 	}
-	if (gone)
-		port_rcu_wait();
+	gone = take_passed();
+	bytes_left = bytes_max - bytes_;
 	return free;
 }
 
@@ -223,24 +255,20 @@ size_t Mappings::sweep(const AccessView &view) noexcept
 	if (!slots_)
 		return 0;
 
-	std::array<std::unique_ptr<Mapping>, count_max> gone;
-	size_t mapped = 0, n = 0;
+	std::unique_ptr<Mapping> gone; /* freed without the lock */
+	const std::lock_guard hold(lock_);
+	size_t mapped = 0;
 
-	{
-		const std::lock_guard hold(lock_);
+	for (Slot &slot : *slots_) {
+		const Mapping *const m = slot.load(std::memory_order_relaxed);
 
-		for (Slot &slot : *slots_) {
-			const Mapping *const m = slot.load(std::memory_order_relaxed);
-
-			if (m && is_open(view, *m))
-				mapped += static_cast<bool>(*m);
-			else if (m)
-				gone[n++] = take_out(slot);
-		}
+		if (m && is_open(view, *m))
+			mapped += static_cast<bool>(*m);
+		else if (m)
+			retire(slot);
 	}
-	if (n)
-		port_rcu_wait();
-	return mapped;
+	gone = take_passed();
+	return mapped + count_retired();
 }
 
 } // namespace sirdma::twin

@@ -64,7 +64,7 @@ public:
 	};
 
 	/* A region that map_once() has tried to map. It does not change while it can be found. */
-	class Mapping {
+	class alignas(64) Mapping {
 	public:
 		Mapping(const AccessView::Found &region, Pages pages) noexcept;
 		/* Is it mapped? */
@@ -90,6 +90,9 @@ public:
 		const uint64_t length_; /* of the region as it was mapped */
 		const Pages pages_; /* none: the region cannot be mapped */
 		uint8_t *const at_; /* its first byte, or null */
+		/* Of a retired one: port_rcu_mark() after it was retired, 0 until then */
+		u64 mark_ = 0;
+		std::unique_ptr<Mapping> next_;
 	};
 
 	/* May map_once() map anything? */
@@ -112,14 +115,16 @@ public:
 	/*
 	 * Map the region if it is not mapped, and was not found unmappable. Regions that are closed in @view make
 	 * room. Returns true if it is mapped now and was not before. These are some system calls: the caller
-	 * holds no lock and no guard. Any thread.
+	 * holds no lock. Any thread.
 	 */
 	bool map_once(const AccessView &view, const AccessView::Found &region) noexcept;
 	/*
-	 * Unmap regions that are closed in @view, once no thread uses them. Returns how many are mapped. The
-	 * caller holds no lock and no guard. Any thread.
+	 * Unmap regions that are closed in @view, except for those that a thread may still be using: a later call
+	 * unmaps these. Returns how many are mapped. Any thread.
 	 */
 	size_t sweep(const AccessView &view) noexcept;
+	/* Has the last call left some of these? */
+	bool retired_any() const noexcept { return any_retired_.load(std::memory_order_relaxed); }
 
 private:
 	using Slot = std::atomic<Mapping *>;
@@ -140,14 +145,18 @@ private:
 	Slot *room(const AccessView &view, u32 stag, uint64_t &bytes_left) noexcept;
 	Fd fetch(const SharedFile &what, uint64_t end) const noexcept;
 	Pages map(const AccessView::Found &region, uint64_t bytes_left) const noexcept;
-	std::unique_ptr<Mapping> take_out(Slot &slot) noexcept;
+	void retire(Slot &slot) noexcept;
+	std::unique_ptr<Mapping> take_passed() noexcept;
+	size_t count_retired() const noexcept;
 	static bool is_open(const AccessView &view, const Mapping &mapping) noexcept;
 
 	/* Null until attach(): most connections have no use for it. */
 	std::unique_ptr<Slots> slots_;
 	std::mutex map_lock_; /* one thread maps, and fills slots */
-	std::mutex lock_; /* protects the emptying of slots, and bytes_; no system call is made under it */
+	std::mutex lock_; /* protects the emptying of slots and the members below; no memory is unmapped under it */
 	uint64_t bytes_ = 0; /* that are mapped */
+	std::unique_ptr<Mapping> retired_; /* out of their slots; some thread may use them */
+	std::atomic<bool> any_retired_{false};
 	/* Not changed once there are regions. */
 	Fd process_;
 	pid_t pid_ = 0;

@@ -54,12 +54,9 @@ public:
 	 * @table must outlive them.
 	 */
 	void let_access(AccessTable &table) noexcept { grants_.set_table(table); }
-	/*
-	 * Execute @request in the memory of its neighbour, see snic_host_ops.one_sided_at_once() and one_sided(). Any
-	 * thread. In execute() the read sections of this thread end for the time of the call. They return how it was
-	 * executed, or what it takes.
-	 */
+	/* Access::execute_mapped() in the memory of the neighbour that @request names. Any thread. */
 	OneSidedWay execute_mapped(const snic_one_sided &request) noexcept;
+	/* Access::execute() there. The read sections of this thread end for the time of the call. Any thread. */
 	OneSidedWay execute(const snic_one_sided &request) noexcept;
 	/* Wait until no neighbour uses what was closed in the table before. Any thread. */
 	void finish_accesses() noexcept;

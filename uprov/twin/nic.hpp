@@ -169,7 +169,7 @@ private:
 	snic_burst *burst() noexcept override;
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept override;
 	void finish_references() noexcept override;
-	snic_one_sided_end one_sided_at_once(const snic_one_sided &request) noexcept override;
+	snic_one_sided_status one_sided_nowait(const snic_one_sided &request) noexcept override;
 	bool one_sided(const snic_one_sided &request) noexcept override;
 	bool kernel_pays() const noexcept;
 	void qp_failed(u32 qpn) noexcept override;

@@ -40,7 +40,7 @@ bool Nic::kernel_pays() const noexcept
 	       ticks() - accessed_at_.load(std::memory_order_relaxed) >= stream_us * ticks_per_us();
 }
 
-snic_one_sided_end Nic::one_sided_at_once(const snic_one_sided &request) noexcept
+snic_one_sided_status Nic::one_sided_nowait(const snic_one_sided &request) noexcept
 {
 	if (!table_ || !may_access)
 		return SNIC_ONE_SIDED_REFUSED;
@@ -49,10 +49,10 @@ snic_one_sided_end Nic::one_sided_at_once(const snic_one_sided &request) noexcep
 		/* The peer is at work, and may answer in this process's memory, where polls find nothing. */
 		helper_.note_busy();
 		return SNIC_ONE_SIDED_EXECUTED;
-	case OneSidedWay::preparation:
-		return SNIC_ONE_SIDED_MAY_WAIT;
+	case OneSidedWay::must_map:
+		return SNIC_ONE_SIDED_WOULD_BLOCK;
 	case OneSidedWay::kernel:
-		return kernel_pays() ? SNIC_ONE_SIDED_MAY_WAIT : SNIC_ONE_SIDED_REFUSED;
+		return kernel_pays() ? SNIC_ONE_SIDED_WOULD_BLOCK : SNIC_ONE_SIDED_REFUSED;
 	case OneSidedWay::packets:
 		break;
 	}
@@ -68,7 +68,8 @@ bool Nic::one_sided(const snic_one_sided &request) noexcept
 	way = neighbours_->execute(request);
 	if (way == OneSidedWay::packets)
 		return false;
-	helper_.note_busy(); /* as above */
+	/* The peer may answer in this process's memory, where polls find nothing. */
+	helper_.note_busy();
 	if (way == OneSidedWay::kernel) {
 		waited_.store(false, std::memory_order_relaxed);
 		accessed_at_.store(ticks(), std::memory_order_relaxed);

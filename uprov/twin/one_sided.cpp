@@ -112,7 +112,7 @@ bool Access::kernel_pays(const snic_one_sided &request) const noexcept
 	       !view_.header().polled.load(std::memory_order_relaxed);
 }
 
-OneSidedWay Access::other_way(const snic_one_sided &request) const noexcept
+OneSidedWay Access::unmapped_way(const snic_one_sided &request) const noexcept
 {
 	return kernel_pays(request) ? OneSidedWay::kernel : OneSidedWay::packets;
 }
@@ -143,7 +143,7 @@ void Access::unmap_closed() noexcept
 	const uint64_t closes = view_.header().closes.load();
 
 	/* A region is closed before this counter is raised. */
-	if (closes == swept_at_)
+	if (closes == swept_at_ && !mappings_.retired_any())
 		return;
 	swept_at_ = closes;
 	/* A thread that maps a region meanwhile sets it after that, and looks whether it was closed. */
@@ -174,12 +174,12 @@ bool Access::proven(uint64_t number, u64 &note) const noexcept
  * An access exists while a thread does what its closing waits for. Partner: AccessTable::Closing.
  * Grant::await() sees it, or may_begin() and the word of closes see the closing.
  */
-class Access::Begun {
+class Access::InProgress {
 public:
-	explicit Begun(RingControl &ring) noexcept : ring_(ring) { ring_.accesses.fetch_add(1); }
-	~Begun() { ring_.accesses.fetch_sub(1, std::memory_order_release); }
-	Begun(const Begun &) = delete;
-	Begun &operator=(const Begun &) = delete;
+	explicit InProgress(RingControl &ring) noexcept : ring_(ring) { ring_.accesses.fetch_add(1); }
+	~InProgress() { ring_.accesses.fetch_sub(1, std::memory_order_release); }
+	InProgress(const InProgress &) = delete;
+	InProgress &operator=(const InProgress &) = delete;
 
 private:
 	RingControl &ring_;
@@ -192,7 +192,7 @@ bool Access::may_begin() const noexcept
 
 bool Access::copy_by_kernel(const snic_one_sided &request) noexcept
 {
-	const Begun begun(*ring_);
+	const InProgress access(*ring_);
 	const std::atomic<uint64_t> &word = view_.header().closes;
 	const uint64_t closes = word.load(std::memory_order_acquire);
 	AccessView::Found found;
@@ -222,7 +222,7 @@ bool Access::copy_mapped(const snic_one_sided &request, const AccessView::Found 
 	if (!at || (is_atomic(request) && reinterpret_cast<uintptr_t>(at) % SIRDMA_ATOMIC_LEN))
 		return false;
 
-	const Begun begun(*ring_);
+	const InProgress access(*ring_);
 	const uint64_t closes = word.load(std::memory_order_acquire);
 
 	if (!may_begin() || !view_.is_current(request.dest_qpn, found) ||
@@ -254,21 +254,20 @@ OneSidedWay Access::execute_mapped(const snic_one_sided &request) noexcept
 	if (state == State::none || state == State::unusable || !can_guard_copies())
 		return OneSidedWay::packets;
 	if (!view_.header().any_mappable.load(std::memory_order_relaxed))
-		return other_way(request);
+		return unmapped_way(request);
 	if (!check(request, found))
 		return OneSidedWay::packets;
 	if (found.file.fd < 0)
-		return other_way(request);
+		return unmapped_way(request);
 	if (state != State::open)
-		return OneSidedWay::preparation;
+		return OneSidedWay::must_map;
 
-	const RcuGuard guard;
 	const Mappings::Mapping *const mapping = mappings_.find(found);
 
 	if (!mapping && mappings_.can_map())
-		return OneSidedWay::preparation;
+		return OneSidedWay::must_map;
 	if (!mapping || !*mapping)
-		return other_way(request);
+		return unmapped_way(request);
 	/* What is mapped costs less than a packet, whatever the target does. */
 	return copy_mapped(request, found, *mapping) ? OneSidedWay::mapping : OneSidedWay::packets;
 }
@@ -278,15 +277,20 @@ OneSidedWay Access::execute(const snic_one_sided &request) noexcept
 	if (state_.load(std::memory_order_acquire) != State::open && !open_memory())
 		return OneSidedWay::packets;
 
-	OneSidedWay way = execute_mapped(request);
+	const auto try_mapped = [&] {
+		const RcuGuard guard;
 
-	if (way == OneSidedWay::preparation) {
+		return execute_mapped(request);
+	};
+	OneSidedWay way = try_mapped();
+
+	if (way == OneSidedWay::must_map) {
 		prepare(request);
-		way = execute_mapped(request);
+		way = try_mapped();
 	}
 	/* There is no room for it, or another thread maps one. */
-	if (way == OneSidedWay::preparation)
-		way = other_way(request);
+	if (way == OneSidedWay::must_map)
+		way = unmapped_way(request);
 	if (way == OneSidedWay::mapping || (way == OneSidedWay::kernel && copy_by_kernel(request)))
 		return way;
 	return OneSidedWay::packets;

@@ -35,9 +35,9 @@
  *              unmaps it soon after the region is closed. F_SEAL_WRITE cannot be added to a file meanwhile.
  *   Waiting    A copy by the kernel waits for pages that the target's memory lacks: what was swapped out, or is
  *              that of a file system that does not answer. So these copies are made only by calls that post and
- *              by polls that find nothing, under no lock or guard. (Memory that is mapped is this process's
- *              own then, and of no file system: it may have been swapped out, as that from which packets
- *              are made.) What waits is that call, whatever else
+ *              by polls that find nothing, under no lock or guard. An access to memory that is mapped
+ *              waits only for a page fault of this process: the page may be swapped out, as the source of a packet
+ *              may be. The lock of the queue pair is held meanwhile. What waits is that call, whatever else
  *              its thread was to do, later requests of the queue pair, its end (ibv_destroy_qp(), and
  *              commands of the device behind it), and the target's ibv_dereg_mr(),
  *              ibv_modify_qp() and ibv_destroy_qp(): these for a second at most, for all initiators
@@ -63,7 +63,7 @@ enum class OneSidedWay : uint8_t {
 	packets, /* it has to be sent */
 	mapping, /* in memory that is mapped */
 	kernel, /* by a copy of the kernel's, which may wait */
-	preparation, /* the memory has to be opened, or mapped, by system calls */
+	must_map, /* the memory has to be opened, or mapped, by system calls */
 };
 
 /* The side of the initiator. */
@@ -76,7 +76,7 @@ public:
 
 	/*
 	 * Execute @request if the memory is mapped: this does not wait. Returns mapping if it was executed, or else
-	 * what it takes if that is sooner than packets. Any thread; locks and guards may be held.
+	 * what it takes if that is sooner than packets. Any thread, under a guard; locks may be held.
 	 */
 	OneSidedWay execute_mapped(const snic_one_sided &request) noexcept;
 	/* Unmap regions that are closed. One thread at a time. */
@@ -89,14 +89,14 @@ public:
 
 private:
 	enum class State { none, has_table, open, unusable };
-	class Begun;
+	class InProgress;
 
 	bool open_memory() noexcept;
 	bool is_of_target(int file) const noexcept;
 	bool proven(uint64_t number, u64 &note) const noexcept;
 	bool check(const snic_one_sided &request, AccessView::Found &found) const noexcept;
 	bool kernel_pays(const snic_one_sided &request) const noexcept;
-	OneSidedWay other_way(const snic_one_sided &request) const noexcept;
+	OneSidedWay unmapped_way(const snic_one_sided &request) const noexcept;
 	void prepare(const snic_one_sided &request) noexcept;
 	bool may_begin() const noexcept;
 	bool copy_mapped(const snic_one_sided &request, const AccessView::Found &found,
