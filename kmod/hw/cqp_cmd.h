@@ -27,6 +27,7 @@ struct sirdma_cqp_cq_params {
 	u32 cq_id;
 	u32 entries; /* elements of 32 bytes */
 	u32 ceq_id;
+	bool no_events; /* the CQ has no CEQ, and raises no events */
 	u64 cookie; /* of 63 bits; cq_event and async_event contain it */
 	u64 shadow_pa;
 	u64 pa; /* address, when !vmap */

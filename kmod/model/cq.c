@@ -482,9 +482,10 @@ static u32 cq_moderate(struct snic_dev *dev, struct snic_cq *cq, const struct si
 	struct snic_moderation *m = cq->moderation;
 	bool solicited;
 
-	if (!cq->use_ceq || count > SIRDMA_MAX_CQ_COUNT || period > SIRDMA_MAX_CQ_PERIOD)
+	if (count > SIRDMA_MAX_CQ_COUNT || period > SIRDMA_MAX_CQ_PERIOD)
 		return SIRDMA_CQP_BAD_PARAM;
-	if (!count || !period)
+	/* A queue without CEQ has no events that could wait. */
+	if (!count || !period || !cq->use_ceq)
 		count = 0;
 	if (!m && !count)
 		return SIRDMA_CQP_OK;

@@ -9,7 +9,7 @@
  */
 #define ONE_SIDED_SKIP_MAX 16
 
-/* What became of a request. */
+/* How a request goes on. */
 enum one_sided_end {
 	ONE_SIDED_DONE,
 	ONE_SIDED_REFUSED, /* it has to be sent */
@@ -17,24 +17,34 @@ enum one_sided_end {
 	ONE_SIDED_LOST, /* meanwhile the QP was reset, or failed: the request is none any more */
 };
 
-/* Copy the payload of the current WRITE to @to. Returns false if it cannot be read now. */
-static bool one_sided_gather(struct snic_tx *tx, u32 len, u8 *to)
+/* Copy the payload of the current WRITE from the segments of the burst to its copies. */
+static u8 *one_sided_copy(struct snic_tx *tx, u32 len)
 {
-	const struct snic_burst *burst = tx->burst;
-	const struct snic_seg *seg = burst->segs;
-	u32 got, off;
-	bool whole;
+	const struct snic_seg *seg = tx->burst->segs;
+	u8 *to = tx->burst->copies;
+	u32 off;
 
-	whole = snic_send_gather(tx, 0, len, &got) == SNIC_GATHER_OK;
-	for (off = 0; whole && off < len; off += seg->len, seg++) {
+	for (off = 0; off < len; off += seg->len, seg++) {
 		/* Memory that may be missing was copied to its place already. */
 		if (seg->ptr != to + off)
 			memcpy(to + off, seg->ptr, seg->len);
 	}
+	return to;
+}
+
+/* Where the payload of the current WRITE lies. NULL: it cannot be read now. */
+static u8 *one_sided_payload(struct snic_tx *tx, u32 len)
+{
+	struct snic_burst *burst = tx->burst;
+	u8 *data = NULL;
+	u32 got;
+
+	if (snic_send_gather(tx, 0, len, &got) == SNIC_GATHER_OK)
+		data = burst->nsegs == 1 ? burst->segs[0].ptr : one_sided_copy(tx, len);
 	snic_tx_trim(tx, got);
 	if (PORT_MEMORY_MAY_FAULT)
-		tx->burst->copied = false;
-	return whole;
+		burst->copied = false;
+	return data;
 }
 
 /*
@@ -135,7 +145,7 @@ static enum one_sided_end one_sided_try(struct snic_tx *tx, struct snic_out *out
 	u64 note = req->one_sided_note;
 	struct snic_flow flow;
 	struct snic_one_sided request = {
-		.flow = &flow,
+		.flow = &qp->path.flow,
 		.qpn = qp->obj.id,
 		.dest_qpn = qp->dest_qpn,
 		.va = req->sqe.remote_va,
@@ -145,23 +155,35 @@ static enum one_sided_end one_sided_try(struct snic_tx *tx, struct snic_out *out
 		.data = tx->burst->copies,
 		.note = &note,
 	};
+	enum snic_one_sided_status status;
 	enum one_sided_end end;
 
 	snic_path_refresh(qp->dev, &qp->path);
 	if (!qp->path.src_ok || !qp->path.dst_ok)
 		return ONE_SIDED_REFUSED;
-	flow = qp->path.flow;
-	if (!snic_dev_ops(qp->dev)->one_sided_pays(qp->dev->host, &request))
-		return ONE_SIDED_REFUSED;
-	if (request.op == SNIC_ONE_SIDED_WRITE && !one_sided_gather(tx, out->len, request.data))
-		return ONE_SIDED_REFUSED;
+	if (request.op == SNIC_ONE_SIDED_WRITE) {
+		request.data = one_sided_payload(tx, out->len);
+		if (!request.data)
+			return ONE_SIDED_REFUSED;
+	}
 	if (snic_op_is_atomic(out->op)) {
 		if (!one_sided_can_place(qp))
 			return ONE_SIDED_REFUSED;
 		request.swap_add = req->sqe.atomic.swap_add;
 		request.compare = req->sqe.atomic.compare;
 	}
-	end = one_sided_execute(tx, &request);
+	status = snic_dev_ops(qp->dev)->one_sided_nowait(qp->dev->host, &request);
+	req->one_sided_note = note;
+	end = status == SNIC_ONE_SIDED_EXECUTED ? ONE_SIDED_DONE : ONE_SIDED_REFUSED;
+	if (status == SNIC_ONE_SIDED_WOULD_BLOCK) {
+		/* The path and the payload may change when the lock is dropped. */
+		flow = qp->path.flow;
+		request.flow = &flow;
+		if (request.data != tx->burst->copies)
+			memcpy(tx->burst->copies, request.data, request.len);
+		request.data = tx->burst->copies;
+		end = one_sided_execute(tx, &request);
+	}
 	if (end == ONE_SIDED_REFUSED)
 		out->flags |= SNIC_OUT_REFUSED;
 	if (end == ONE_SIDED_DONE && request.op != SNIC_ONE_SIDED_WRITE)

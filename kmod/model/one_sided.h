@@ -8,8 +8,9 @@
  * whether the peer would accept the request. One that it would refuse is sent, so that the refusal and
  * its consequences are the peer's.
  *
- * The host may have to wait for the peer's memory. So only snic_qp_run() and snic_qp_kick() execute
- * requests: no thread that receives, and no command; and they drop the lock of the QP meanwhile.
+ * The host may wait for memory of the peer that it has not mapped. Therefore only snic_qp_run() and
+ * snic_qp_kick() execute requests: no thread that receives, and no command. The lock of the QP is dropped for a
+ * host that may wait.
  */
 #ifndef SNIC_ONE_SIDED_H
 #define SNIC_ONE_SIDED_H
@@ -39,7 +40,7 @@ static inline bool snic_one_sided(struct snic_tx *tx, struct snic_out *out,
 
 	if (!PORT_WIRE_IN_MEMORY || !snic_one_sided_alone(req))
 		return false;
-	if (!snic_dev_ops(qp->dev)->one_sided || qp->transport != &snic_rc ||
+	if (!snic_dev_ops(qp->dev)->one_sided_nowait || qp->transport != &snic_rc ||
 	    qp->state != SIRDMA_QPS_RTS || !qp->in_run)
 		return false;
 	/* The host has refused this message, and then there was no room to send it. */

@@ -25,7 +25,7 @@ static bool small_may_begin(const struct snic_tx *tx)
 		return false;
 	/* The host may execute the only message of a queue pair (one_sided.h). */
 	return !PORT_WIRE_IN_MEMORY || req->head != req->tail || req->max != req->una ||
-	       !snic_dev_ops(qp->dev)->one_sided;
+	       !snic_dev_ops(qp->dev)->one_sided_nowait;
 }
 
 /* Bytes of inline data of a WQE of one quantum; 0: it has more quanta, or no data. */

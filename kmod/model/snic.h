@@ -63,12 +63,22 @@ struct snic_one_sided {
 	u8 op; /* enum snic_one_sided_op */
 	u64 swap_add; /* of an atomic */
 	u64 compare;
-	u8 *data; /* @len bytes in snic_burst.copies: to write, or room for what is read */
+	u8 *data; /* @len bytes to write, or room for what is read; in snic_burst.copies when the host may wait */
 	/*
-	 * The host's own, 0 since the QP left RESET. If one_sided() refuses a request, the peer has
-	 * executed and acknowledged it before the QP asks again.
+	 * The host's own, 0 since the QP left RESET. If the host refuses a request, the peer has executed and
+	 * acknowledged it before the QP asks again.
 	 */
 	u64 *note;
+};
+
+/*
+ * What the host has done with a request. If it was not executed, only @data of a READ and a part of the memory to
+ * be written have changed; an atomic has changed no memory.
+ */
+enum snic_one_sided_status {
+	SNIC_ONE_SIDED_REFUSED, /* it has to be sent */
+	SNIC_ONE_SIDED_EXECUTED,
+	SNIC_ONE_SIDED_WOULD_BLOCK, /* one_sided() may execute it */
 };
 
 struct snic_host_ops {
@@ -108,18 +118,17 @@ struct snic_host_ops {
 	 */
 	void (*finish_references)(struct snic_host *host);
 	/*
-	 * For hosts that reach the memory of some peers: execute @request if the peer would accept
-	 * it. Returns false if the request has to be sent. Then only @data and a part of the memory
-	 * to be written have changed; an atomic has changed no memory. NULL: all requests are sent.
-	 * The host has snic_burst.copies. The model holds no lock and reads nothing under RCU during
-	 * the call, so that it may wait.
+	 * For hosts that reach the memory of some peers: execute @request without waiting, if the peer would accept
+	 * it, and packets would not be faster. NULL: all requests are sent. The host has snic_burst.copies.
+	 */
+	enum snic_one_sided_status (*one_sided_nowait)(struct snic_host *host,
+						     const struct snic_one_sided *request);
+	/*
+	 * The same, and the host may wait: called after one_sided_nowait() has returned
+	 * SNIC_ONE_SIDED_WOULD_BLOCK. Returns false if the request has to be sent. The model holds no lock and reads
+	 * nothing under RCU during the call, so that it may wait.
 	 */
 	bool (*one_sided)(struct snic_host *host, const struct snic_one_sided *request);
-	/*
-	 * Is it worth calling one_sided()? Returns false while the peer gets packets sooner, or cannot
-	 * be reached. @request has no data yet. The function must not wait.
-	 */
-	bool (*one_sided_pays)(struct snic_host *host, const struct snic_one_sided *request);
 	/*
 	 * QP @qpn has received messages that nobody wants acknowledged soon. Call snic_qp_acknowledge(dev, qpn)
 	 * when nothing more comes, and before the process may end. NULL: the host does not.

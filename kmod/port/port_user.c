@@ -408,20 +408,39 @@ void port_rcu_resume(u32 nesting)
 	thread_self()->nesting = nesting;
 }
 
-void port_rcu_wait(void)
+u64 port_rcu_mark(void)
 {
-	u32 i, spins, used;
-	u64 epoch, seen;
-
 	port_process(); /* who fences is decided then */
 	rcu_fence_all(); /* this pairs with port_rcu_read_lock() */
-	epoch = __atomic_add_fetch(&rcu_epoch, 1, __ATOMIC_SEQ_CST);
+	return __atomic_add_fetch(&rcu_epoch, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Is the thread in no read section that began before @mark? */
+static bool rcu_thread_passed(u32 thread, u64 mark)
+{
+	u64 seen = __atomic_load_n(&threads[thread].epoch, __ATOMIC_SEQ_CST);
+
+	return !seen || seen >= mark;
+}
+
+bool port_rcu_passed(u64 mark)
+{
+	u32 i, used = __atomic_load_n(&threads_used, __ATOMIC_SEQ_CST);
+
+	for (i = 0; i < used; i++)
+		if (!rcu_thread_passed(i, mark))
+			return false;
+	return true;
+}
+
+void port_rcu_wait(void)
+{
+	u64 mark = port_rcu_mark();
+	u32 i, spins, used;
+
 	used = __atomic_load_n(&threads_used, __ATOMIC_SEQ_CST);
 	for (i = 0; i < used; i++) {
-		for (spins = 0;; spins++) {
-			seen = __atomic_load_n(&threads[i].epoch, __ATOMIC_SEQ_CST);
-			if (!seen || seen >= epoch)
-				break;
+		for (spins = 0; !rcu_thread_passed(i, mark); spins++) {
 			if (spins < 100)
 				sched_yield();
 			else

@@ -23,8 +23,8 @@ const snic_host_ops TestHost::all_host_ops_ = {
 	.burst = on_burst,
 	.pull = on_pull,
 	.finish_references = on_finish_references,
+	.one_sided_nowait = on_one_sided_nowait,
 	.one_sided = on_one_sided,
-	.one_sided_pays = on_one_sided_pays,
 	.linger = on_linger,
 };
 

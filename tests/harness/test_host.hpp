@@ -96,8 +96,9 @@ public:
 
 	// Executes a request in the memory of the peer, or refuses; without it the host reaches no peer's.
 	std::function<bool(const snic_one_sided &)> one_sided;
+	bool one_sided_waits = true; // It might have to wait for the memory.
 	// From now on this is a host that has no such operation, as the kernel's.
-	void forget_one_sided() { host_ops_.one_sided = nullptr; }
+	void forget_one_sided() { host_ops_.one_sided_nowait = nullptr; }
 
 	// Zeroed driver memory; freed with the host at the latest.
 	sirdma_dma_mem alloc(u64 size);
@@ -156,9 +157,16 @@ private:
 	{
 		return self(host).one_sided(*request);
 	}
-	static bool on_one_sided_pays(snic_host *host, const snic_one_sided *)
+	static snic_one_sided_status on_one_sided_nowait(snic_host *host,
+						       const snic_one_sided *request)
 	{
-		return static_cast<bool>(self(host).one_sided);
+		const TestHost &me = self(host);
+
+		if (!me.one_sided)
+			return SNIC_ONE_SIDED_REFUSED;
+		if (me.one_sided_waits)
+			return SNIC_ONE_SIDED_WOULD_BLOCK;
+		return me.one_sided(*request) ? SNIC_ONE_SIDED_EXECUTED : SNIC_ONE_SIDED_REFUSED;
 	}
 	static const sirdma_bus_ops bus_ops_;
 	static const snic_host_ops all_host_ops_;

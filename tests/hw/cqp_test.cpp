@@ -638,6 +638,23 @@ TEST(CqpCommand, RegistrationThatDoesNotFitItsFieldsIsRefused)
 	EXPECT_EQ(sirdma_cqp_reg_mr(&host.hw, &good), 0);
 }
 
+TEST(CqpCommand, CqWithoutEventsNamesNoCeq)
+{
+	constexpr u64 events = SIRDMA_CQP_CQ_ENCEQE | SIRDMA_CQP_CQ_CEQIDVALID;
+	FakeHost host;
+	sirdma_cqp_cq_params params{};
+
+	host.dev.keep_history();
+	params.cq_id = 5;
+	params.entries = 64;
+	params.ceq_id = 3;
+	ASSERT_EQ(sirdma_cqp_create_cq(&host.hw, &params), 0);
+	EXPECT_EQ(host.dev.history().back().wqe.hdr & events, events);
+	params.no_events = true;
+	ASSERT_EQ(sirdma_cqp_create_cq(&host.hw, &params), 0);
+	EXPECT_EQ(host.dev.history().back().wqe.hdr & (events | SIRDMA_CQP_CQ_CEQID), 0u);
+}
+
 TEST(CqpCommand, ModerationHasLimits)
 {
 	FakeHost host;

@@ -517,6 +517,23 @@ TEST_F(CqTest, ModerationIsRefusedWhereItIsWrong)
 	EXPECT_TRUE(drv_.next_ceqe()) << "it is not moderated";
 }
 
+TEST_F(CqTest, QueueWithoutCeqHasNoEvents)
+{
+	TestCq cq;
+
+	ASSERT_EQ(drv_.create_cq(cq, 4, 64, 0), SIRDMA_CQP_OK);
+	cq.arm();
+	post(4, solicited(1));
+	EXPECT_FALSE(drv_.next_ceqe());
+	EXPECT_EQ(moderate(4, 5, 50), SIRDMA_CQP_OK);
+	EXPECT_EQ(moderate(4, SIRDMA_MAX_CQ_COUNT + 1, 1), SIRDMA_CQP_BAD_PARAM);
+	cq.arm();
+	post(4, plain(2));
+	host_.clock().advance(1'000'000);
+	EXPECT_FALSE(drv_.next_ceqe());
+	EXPECT_EQ(drv_.destroy_cq(cq), SIRDMA_CQP_OK);
+}
+
 TEST_F(CqTest, QueueWhoseEventWaitsIsDestroyed)
 {
 	TestCq cq;

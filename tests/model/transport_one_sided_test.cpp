@@ -64,7 +64,16 @@ protected:
 
 } // namespace
 
-TEST_F(OneSided, SendNothingIfTheHostExecutesThem)
+// A host that might wait is called without locks.
+class OneSidedBothWays : public OneSided, public ::testing::WithParamInterface<bool> {
+protected:
+	OneSidedBothWays() { a.host.one_sided_waits = GetParam(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Hosts, OneSidedBothWays, ::testing::Bool(),
+			 [](const auto &p) { return p.param ? "MayWait" : "DoNotWait"; });
+
+TEST_P(OneSidedBothWays, SendNothingIfTheHostExecutesThem)
 {
 	auto l = link();
 
@@ -82,6 +91,72 @@ TEST_F(OneSided, SendNothingIfTheHostExecutesThem)
 	l->a.post(wr(SIRDMA_OP_WRITE, 2000));
 	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
 	EXPECT_EQ(memcmp(a.data(2000), b.data(4096), length), 0);
+}
+
+// The host's note is its own, whether or not it executed the request.
+TEST_P(OneSidedBothWays, KeepTheHostsNote)
+{
+	auto l = link();
+	std::vector<u64> notes;
+	bool executes = false;
+
+	a.host.one_sided = [&](const snic_one_sided &request) {
+		notes.push_back(*request.note);
+		*request.note = notes.size() * 100;
+		return executes && copy(request);
+	};
+	// Refused, and then one that is sent unasked.
+	for (unsigned i = 0; i < 2; ++i) {
+		l->a.post(wr(SIRDMA_OP_WRITE));
+		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	}
+	executes = true;
+	for (unsigned i = 0; i < 3; ++i) {
+		l->a.post(wr(SIRDMA_OP_READ, 100 * i));
+		expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	}
+	EXPECT_EQ(notes, (std::vector<u64>{0, 100, 200, 300}));
+	EXPECT_EQ(executed(), 3u);
+}
+
+// A value that cannot be placed is not fetched by a host that does not wait, and the peer executes the atomic.
+TEST_F(OneSided, ExecuteAtomicsAtOnce)
+{
+	auto l = link();
+	MrParams region = a.mr;
+	unsigned asked = 0;
+	const auto post = [&](u8 op, u64 swap_add, u64 compare) {
+		Wr request = wr(op);
+
+		request.sges[0] = {a.sge(0).addr, SIRDMA_ATOMIC_LEN, region.stag()};
+		request.swap_add = swap_add;
+		request.compare = compare;
+		l->a.post(request);
+	};
+	u64 value;
+
+	region.idx = 9;
+	ASSERT_EQ(a.drv.reg_mr(region), SIRDMA_CQP_OK);
+	memset(b.data(4096), 0, sizeof(value));
+	a.host.one_sided_waits = false;
+	a.host.one_sided = [&](const snic_one_sided &request) {
+		++asked;
+		return copy(request);
+	};
+	post(SIRDMA_OP_FETCH_ADD, 5, 0);
+	expect_ok(wait_send(l->a), SIRDMA_OP_FETCH_ADD);
+	post(SIRDMA_OP_CMP_SWAP, 9, 5);
+	expect_ok(wait_send(l->a), SIRDMA_OP_CMP_SWAP);
+	memcpy(&value, a.data(), sizeof(value));
+	EXPECT_EQ(value, 5u);
+	EXPECT_EQ(asked, 2u);
+	EXPECT_EQ(sent(), 0u);
+	ASSERT_EQ(a.drv.dealloc_stag(region.stag()), SIRDMA_CQP_OK);
+	post(SIRDMA_OP_FETCH_ADD, 1, 0);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+	EXPECT_EQ(asked, 2u);
+	memcpy(&value, b.data(4096), sizeof(value));
+	EXPECT_EQ(value, 10u) << "executed once, by the peer";
 }
 
 // By the host or by the peer, also if the value cannot be placed.

@@ -13,6 +13,7 @@
 
 #include "mappings.hpp"
 #include "peer_memory.hpp"
+#include "rcu_guard.hpp"
 
 namespace sirdma::twin::test
 {
@@ -72,6 +73,14 @@ int times_mapped()
 	return n;
 }
 
+uint8_t *memory_of(const Mappings &mappings, const AccessView::Found &region, u32 len, bool write)
+{
+	const RcuGuard guard;
+	const Mappings::Mapping *const m = mappings.find(region);
+
+	return m ? m->memory(region, len, write) : nullptr;
+}
+
 class MappingsTest : public ::testing::Test {
 protected:
 	void SetUp() override
@@ -109,7 +118,7 @@ protected:
 		const AccessView::Found region = found(key);
 
 		(void)mappings.map_once(view, region);
-		return Mappings::Use(mappings, region, 8, false).memory();
+		return memory_of(mappings, region, 8, false);
 	}
 	void close(u32 key = stag)
 	{
@@ -200,9 +209,9 @@ TEST_F(MappingsTest, AreNoneBeforeTheProcessIsAttached)
 
 	const AccessView::Found region = found();
 
-	EXPECT_FALSE(fresh.may_have(region));
+	EXPECT_FALSE(fresh.can_map());
 	EXPECT_FALSE(fresh.map_once(view, region));
-	EXPECT_FALSE(Mappings::Use(fresh, region, 8, false).memory());
+	EXPECT_FALSE(memory_of(fresh, region, 8, false));
 	EXPECT_EQ(fresh.sweep(view), 0u);
 	fresh.attach(getpid());
 	EXPECT_TRUE(fresh.map_once(view, region));
@@ -223,10 +232,10 @@ TEST_F(MappingsTest, AreOfThePartsOfTheFile)
 		ASSERT_TRUE(maps(key));
 		ASSERT_TRUE(maps(key)) << "it is mapped already";
 
-		const Mappings::Use use(mappings, found(key), page, true);
+		uint8_t *const at = memory_of(mappings, found(key), page, true);
 
-		ASSERT_TRUE(use.memory());
-		memset(use.memory(), static_cast<int>(10 + i), page);
+		ASSERT_TRUE(at);
+		memset(at, static_cast<int>(10 + i), page);
 		for (size_t n = 0; n < page; ++n)
 			ASSERT_EQ(memory.at[offsets[i] + n], 10 + i);
 	}
@@ -244,22 +253,54 @@ TEST_F(MappingsTest, EndWithTheirRegions)
 
 	const AccessView::Found region = found();
 	{
-		const Mappings::Use use(mappings, region, page, true);
+		const RcuGuard guard;
+		uint8_t *const at = mappings.find(region)->memory(region, page, true);
 
-		ASSERT_TRUE(use.memory());
+		ASSERT_TRUE(at);
 		close();
-		/* A thread uses it. */
+		/* A thread may use it, and nobody waits for that. */
 		EXPECT_EQ(mappings.sweep(view), 1u);
-		use.memory()[0] = 9;
-		EXPECT_FALSE(Mappings::Use(mappings, region, page, true).memory());
+		EXPECT_TRUE(mappings.retired_any());
+		EXPECT_FALSE(mappings.find(region));
+		at[0] = 9;
+		EXPECT_EQ(memory.at[0], 9);
 	}
-	EXPECT_EQ(times_mapped(), 1) << "its last user did not unmap it";
+	EXPECT_EQ(times_mapped(), 2);
 	EXPECT_EQ(mappings.sweep(view), 0u);
+	EXPECT_FALSE(mappings.retired_any());
+	EXPECT_EQ(times_mapped(), 1) << "it is still mapped";
 	/* The next one with its key has another number. */
 	offer(memory.shared(page));
-	EXPECT_FALSE(Mappings::Use(mappings, region, page, true).memory());
+	EXPECT_FALSE(memory_of(mappings, region, page, true));
 	EXPECT_TRUE(maps());
-	EXPECT_FALSE(Mappings::Use(mappings, region, page, true).memory());
+	EXPECT_FALSE(memory_of(mappings, region, page, true));
+}
+
+/* A region takes the place of one that was closed while a thread uses that. */
+TEST_F(MappingsTest, MakeRoomWhileOthersAreUsed)
+{
+	constexpr u32 in_one_set = Mappings::count_max / 4 * 0x100; /* keys that far apart share their slots */
+	const Memory memory;
+
+	ASSERT_TRUE(memory.at);
+	for (u32 i = 0; i < 5; ++i) {
+		offer(memory.shared(i * page), stag + i * in_one_set);
+		EXPECT_EQ(maps(stag + i * in_one_set), i < 4) << "four slots";
+	}
+
+	const AccessView::Found first = found();
+	{
+		const RcuGuard guard;
+		uint8_t *const at = mappings.find(first)->memory(first, page, true);
+
+		close();
+		EXPECT_TRUE(maps(stag + 4 * in_one_set));
+		at[1] = 7;
+		EXPECT_EQ(memory.at[1], 7);
+		EXPECT_EQ(times_mapped(), 1 + 5);
+	}
+	EXPECT_EQ(mappings.sweep(view), 4u);
+	EXPECT_EQ(times_mapped(), 1 + 4);
 }
 
 /* The table of another process may say anything. */
@@ -293,7 +334,7 @@ TEST_F(MappingsTest, AreOnlyOfFilesThatCannotShrink)
 		offer(wrong, key);
 		EXPECT_FALSE(maps(key));
 		EXPECT_FALSE(maps(key));
-		EXPECT_FALSE(Mappings::Use(mappings, found(key), page, false).memory());
+		EXPECT_FALSE(memory_of(mappings, found(key), page, false));
 		key += 0x100;
 	}
 	EXPECT_EQ(times_mapped(), 2);
@@ -330,8 +371,8 @@ TEST_F(MappingsTest, AreNotWrittenIfTheRegionIsForReading)
 	ASSERT_TRUE(memory.at);
 	offer(memory.shared(), stag, SIRDMA_ACCESS_REMOTE_READ);
 	ASSERT_TRUE(maps());
-	EXPECT_TRUE(Mappings::Use(mappings, found(), page, false).memory());
-	EXPECT_FALSE(Mappings::Use(mappings, found(), page, true).memory());
+	EXPECT_TRUE(memory_of(mappings, found(), page, false));
+	EXPECT_FALSE(memory_of(mappings, found(), page, true));
 }
 
 /* A table that changes after the mapping names no memory outside of it. */
@@ -344,18 +385,18 @@ TEST_F(MappingsTest, AreUsedWithinTheLengthThatWasMapped)
 	ASSERT_TRUE(maps());
 
 	const AccessView::Found region = found();
-	const Mappings::Use whole(mappings, region, page, true);
+	uint8_t *const whole = memory_of(mappings, region, page, true);
 	const auto use = [&](uint64_t offset, u32 len) {
 		AccessView::Found changed = region;
 
 		changed.offset = offset;
 		changed.length = 1ull << 40;
-		return Mappings::Use(mappings, changed, len, true).memory();
+		return memory_of(mappings, changed, len, true);
 	};
 
-	ASSERT_TRUE(whole.memory());
-	EXPECT_EQ(use(0, page), whole.memory());
-	EXPECT_EQ(use(page - 8, 8), whole.memory() + page - 8);
+	ASSERT_TRUE(whole);
+	EXPECT_EQ(use(0, page), whole);
+	EXPECT_EQ(use(page - 8, 8), whole + page - 8);
 	EXPECT_FALSE(use(page - 8, 9));
 	EXPECT_FALSE(use(page, 1));
 	EXPECT_FALSE(use(page + 1, 8));

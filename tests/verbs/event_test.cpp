@@ -106,6 +106,25 @@ TEST_F(CompletionEvents, SolicitedArmingCatchesErrors)
 	expect_wc(cq_.get(), IBV_WC_WR_FLUSH_ERR);
 }
 
+// There is nobody to tell, but the calls are those of any queue.
+TEST_F(CompletionEvents, QueueWithoutChannelIsArmedModeratedAndPolled)
+{
+	ibv_cq *const silent = pair_.a.scq;
+	ibv_modify_cq_attr attr = {};
+
+	attr.attr_mask = IBV_CQ_ATTR_MODERATE;
+	attr.moderate = {.cq_count = 4, .cq_period = 4};
+	ASSERT_EQ(ibv_req_notify_cq(silent, 0), 0);
+	send();
+	if (!device().is_rxe())
+		ASSERT_EQ(ibv_modify_cq(silent, &attr), 0);
+	ASSERT_EQ(ibv_req_notify_cq(silent, 1), 0);
+	send();
+	expect_wc(cq_.get());
+	expect_wc(cq_.get());
+	expect_no_event();
+}
+
 // Events that wait for more completions, or for a time. The test measures from before the first message, so a slow machine
 // makes no event look too early.
 class ModeratedEvents : public CompletionEvents {

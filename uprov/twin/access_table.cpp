@@ -7,10 +7,6 @@
 #include <unistd.h>
 #include <sys/stat.h>
 
-extern "C" {
-#include "model/mr.h"
-}
-
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -39,11 +35,6 @@ AccessMap *map_table(int file, int protection) noexcept
 		return nullptr;
 	}
 	return static_cast<AccessMap *>(at);
-}
-
-u32 place_of_region(u32 stag) noexcept
-{
-	return (stag >> SNIC_STAG_KEY_BITS) % access_regions;
 }
 
 } // namespace
@@ -88,7 +79,7 @@ std::unique_ptr<AccessTable> AccessTable::create(u32 first_qpn) noexcept
 
 AccessRegion &AccessTable::region(u32 stag) noexcept
 {
-	return map_->regions[place_of_region(stag)];
+	return map_->regions[access_place(stag)];
 }
 
 /* Null: the queue pair has no entry, as that of management datagrams. */
@@ -192,17 +183,11 @@ bool AccessView::map(int file) noexcept
 	return map_;
 }
 
-uint64_t AccessView::region_number(u32 stag) const noexcept
-{
-	return map_->regions[place_of_region(stag)].number.load(std::memory_order_acquire);
-}
-
 bool AccessView::check(const Request &request, Found &found) const noexcept
 {
 	constexpr auto relaxed = std::memory_order_relaxed;
-	const AccessRegion &region = map_->regions[place_of_region(request.rkey)];
-	const AccessQp &qp =
-		map_->qps[(request.qpn - first_qpn_of(slot_of(request.qpn))) % qpns_per_slot];
+	const AccessRegion &region = map_->regions[access_place(request.rkey)];
+	const AccessQp &qp = this->qp(request.qpn);
 	const uint64_t qp_number = qp.number.load(std::memory_order_acquire);
 	const uint64_t region_number = region.number.load(std::memory_order_acquire);
 	const u32 pd = qp.pd.load(relaxed), rights = region.rights.load(relaxed);
@@ -240,7 +225,7 @@ bool AccessView::check(const Request &request, Found &found) const noexcept
 bool AccessView::read_file(Found &found) const noexcept
 {
 	constexpr auto relaxed = std::memory_order_relaxed;
-	const AccessRegion &region = map_->regions[place_of_region(found.stag)];
+	const AccessRegion &region = map_->regions[access_place(found.stag)];
 
 	found.file.offset = region.file_offset.load(relaxed);
 	found.file.device = region.file_device.load(relaxed);

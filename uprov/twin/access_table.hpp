@@ -30,6 +30,10 @@
 #include "rendezvous.hpp"
 #include "shared_file.hpp"
 
+extern "C" {
+#include "model/mr.h"
+}
+
 namespace sirdma::twin
 {
 
@@ -39,6 +43,11 @@ namespace sirdma::twin
  * lived through so many registrations, or if there are more regions.
  */
 inline constexpr u32 access_regions = 16384;
+
+inline u32 access_place(u32 stag) noexcept
+{
+	return (stag >> SNIC_STAG_KEY_BITS) % access_regions;
+}
 
 struct AccessHeader {
 	uint64_t word_at; /* address of a word in the memory of the process */
@@ -117,7 +126,7 @@ public:
 		explicit Closing(AccessTable &table) noexcept : header_(table.map_->header)
 		{
 			header_.waiting.fetch_add(1);
-			/* Partner: Access::attempt(). */
+			/* Partner: Access::InProgress. */
 			number_ = header_.closes.fetch_add(1) + 1;
 		}
 		/* Of later ones the number is higher. */
@@ -192,12 +201,26 @@ public:
 	};
 	/* Would the responder accept @request? Of the file, @found has the descriptor only. */
 	bool check(const Request &request, Found &found) const noexcept;
+	/* Are both entries that check() found for queue pair @qpn still those? */
+	bool is_current(u32 qpn, const Found &found) const noexcept
+	{
+		return qp(qpn).number.load(std::memory_order_acquire) == found.qp_number &&
+		       region_number(found.stag) == found.number;
+	}
 	/* Complete the file of a region that check() found. Returns false if the region is closed. */
 	bool read_file(Found &found) const noexcept;
 	/* The number of the entry in which the region is, or another one. */
-	uint64_t region_number(u32 stag) const noexcept;
+	uint64_t region_number(u32 stag) const noexcept
+	{
+		return map_->regions[access_place(stag)].number.load(std::memory_order_acquire);
+	}
 
 private:
+	const AccessQp &qp(u32 qpn) const noexcept
+	{
+		return map_->qps[(qpn - first_qpn_of(slot_of(qpn))) % qpns_per_slot];
+	}
+
 	const AccessMap *map_ = nullptr;
 };
 

@@ -65,8 +65,8 @@ constexpr snic_host_ops Adapter::make_host_ops(bool one_sided, bool lingers) noe
 		.burst = on_burst,
 		.pull = on_pull,
 		.finish_references = on_finish_references,
+		.one_sided_nowait = one_sided ? on_one_sided_nowait : nullptr,
 		.one_sided = one_sided ? on_one_sided : nullptr,
-		.one_sided_pays = one_sided ? on_one_sided_pays : nullptr,
 		.linger = lingers ? on_linger : nullptr,
 		.qp_failed = on_qp_failed,
 	};
@@ -210,9 +210,9 @@ bool Adapter::on_one_sided(snic_host *host, const snic_one_sided *request)
 	return of(host).one_sided(*request);
 }
 
-bool Adapter::on_one_sided_pays(snic_host *host, const snic_one_sided *request)
+snic_one_sided_status Adapter::on_one_sided_nowait(snic_host *host, const snic_one_sided *request)
 {
-	return of(host).one_sided_pays(*request);
+	return of(host).one_sided_nowait(*request);
 }
 
 void Adapter::on_qp_failed(snic_host *host, u32 qpn)

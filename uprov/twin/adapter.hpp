@@ -111,9 +111,12 @@ protected:
 	/* snic_host_ops.pull */
 	virtual bool pull(snic_seg_iter &, void *, u32) noexcept { return false; }
 	virtual void finish_references() noexcept {}
-	/* snic_host_ops.one_sided, .one_sided_pays and .qp_failed */
+	/* snic_host_ops.one_sided_nowait, .one_sided and .qp_failed */
+	virtual snic_one_sided_status one_sided_nowait(const snic_one_sided &) noexcept
+	{
+		return SNIC_ONE_SIDED_REFUSED;
+	}
 	virtual bool one_sided(const snic_one_sided &) noexcept { return false; }
-	virtual bool one_sided_pays(const snic_one_sided &) noexcept { return false; }
 	virtual void qp_failed(u32 /* qpn */) noexcept {}
 	/* snic_host_ops.linger, if the adapter was created with that */
 	virtual void linger(u32 /* qpn */) noexcept {}
@@ -187,7 +190,8 @@ private:
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static void on_finish_references(snic_host *host);
 	static bool on_one_sided(snic_host *host, const snic_one_sided *request);
-	static bool on_one_sided_pays(snic_host *host, const snic_one_sided *request);
+	static snic_one_sided_status on_one_sided_nowait(snic_host *host,
+						       const snic_one_sided *request);
 	static void on_qp_failed(snic_host *host, u32 qpn);
 	static void on_linger(snic_host *host, u32 qpn);
 	static constexpr snic_host_ops make_host_ops(bool one_sided, bool lingers) noexcept;

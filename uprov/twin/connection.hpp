@@ -11,6 +11,7 @@
 #include "no_cancel.hpp"
 #include "one_sided.hpp"
 #include "payload_choice.hpp"
+#include "rcu_guard.hpp"
 #include "record.hpp"
 #include "short_lock.hpp"
 
@@ -151,15 +152,6 @@ private:
 	uint64_t seen_tail_ = 0; /* position of the ring when trim() was called last */
 	u64 full_since_ = 0; /* time when the ring became full; 0: it is not full */
 	Lease lease_; /* destroyed before the rings, which contain its number */
-};
-
-/* While a guard exists, connections that were found are not freed. */
-class RcuGuard {
-public:
-	RcuGuard() noexcept { port_rcu_read_lock(); }
-	~RcuGuard() { port_rcu_read_unlock(); }
-	RcuGuard(const RcuGuard &) = delete;
-	RcuGuard &operator=(const RcuGuard &) = delete;
 };
 
 /*

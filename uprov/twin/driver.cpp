@@ -414,6 +414,7 @@ int Driver::create_cq(ibv_context *context, ibv_cq *ibcq, ibv_comp_channel *chan
 		return err;
 	}
 	params.cq_id = id;
+	params.no_events = !channel;
 	params.entries = rings.count;
 	params.pa = dma(rings.elements);
 	params.shadow_pa = dma(rings.shadow);

@@ -10,10 +10,7 @@
 #include <unistd.h>
 
 #include "no_cancel.hpp"
-
-extern "C" {
-#include "model/mr.h"
-}
+#include "rcu_guard.hpp"
 
 /* The C library may be older than these. */
 #ifndef SYS_pidfd_open
@@ -43,12 +40,23 @@ bool overcommits() noexcept
 	return file && read(file.get(), &mode, 1) == 1 && mode != '2';
 }
 
+uint64_t page_size() noexcept
+{
+	return static_cast<uint64_t>(getpagesize());
+}
+
 } // namespace
 
 Mappings::Pages::~Pages()
 {
 	if (at_)
 		munmap(at_, bytes_);
+}
+
+Mappings::Slots::~Slots()
+{
+	for (Slot &slot : *this)
+		delete slot.load(std::memory_order_relaxed);
 }
 
 void Mappings::attach(pid_t pid) noexcept
@@ -68,52 +76,77 @@ bool Mappings::is_alive() const noexcept
 	return process_ && !raw_syscall::poll(&end, 1, {});
 }
 
-Mappings::Slot *Mappings::find(const AccessView::Found &region) noexcept
+bool Mappings::is_open(const AccessView &view, const Mapping &mapping) noexcept
 {
-	const size_t first = (region.stag >> SNIC_STAG_KEY_BITS) * ways % count_max;
-
-	if (!slots_)
-		return nullptr;
-	for (size_t i = first; i < first + ways; ++i)
-		if ((*slots_)[i].number.load(std::memory_order_acquire) == region.number)
-			return &(*slots_)[i];
-	return nullptr;
+	return view.region_number(mapping.stag_) == mapping.number_;
 }
 
-bool Mappings::is_open(const AccessView &view, const Slot &slot) noexcept
+/* Nobody finds it any more. Its bytes count until it is unmapped. The caller holds the lock. */
+void Mappings::retire(Slot &slot) noexcept
 {
-	return view.region_number(slot.stag) == slot.number.load(std::memory_order_relaxed);
+	std::unique_ptr<Mapping> gone(slot.exchange(nullptr));
+
+	gone->next_ = std::move(retired_);
+	retired_ = std::move(gone);
+	any_retired_.store(true, std::memory_order_relaxed);
 }
 
-/*
- * The caller holds the lock, and frees @gone, which is empty now, without it. Returns false if threads use
- * the memory: the last one unmaps it.
- */
-bool Mappings::take_out(Slot &slot, Pages &gone) noexcept
+/* Those that no thread uses any more. The caller holds the lock, and frees them without it. */
+std::unique_ptr<Mappings::Mapping> Mappings::take_passed() noexcept
 {
-	slot.number.store(0);
-	/* Partner: Use. Either it sees the 0, or this thread sees the user. */
-	if (slot.users.load())
-		return false;
-	bytes_ -= slot.pages.bytes();
-	gone = std::move(slot.pages);
-	slot.region.store(nullptr, std::memory_order_relaxed);
-	return true;
-}
+	std::unique_ptr<Mapping> passed, *at = &retired_;
+	u64 mark = 0;
 
-/* The caller holds the lock. A free slot for @stag, or null. */
-Mappings::Slot *Mappings::room(const AccessView &view, u32 stag, Pages &gone) noexcept
-{
-	const size_t first = (stag >> SNIC_STAG_KEY_BITS) * ways % count_max;
+	/* The latest come first. */
+	for (Mapping *m = retired_.get(); m && !m->mark_; m = m->next_.get())
+		m->mark_ = mark ? mark : (mark = port_rcu_mark());
+	while (*at) {
+		if (!port_rcu_passed((*at)->mark_)) {
+			at = &(*at)->next_;
+			continue;
+		}
 
-	for (size_t i = first; i < first + ways; ++i) {
-		Slot &slot = (*slots_)[i];
+		std::unique_ptr<Mapping> gone = std::move(*at);
 
-		if ((!slot.number.load(std::memory_order_relaxed) || !is_open(view, slot)) &&
-		    take_out(slot, gone))
-			return &slot;
+		*at = std::move(gone->next_);
+		bytes_ -= gone->pages_.bytes();
+		gone->next_ = std::move(passed);
+		passed = std::move(gone);
 	}
-	return nullptr;
+	any_retired_.store(retired_ != nullptr, std::memory_order_relaxed);
+	return passed;
+}
+
+size_t Mappings::count_retired() const noexcept
+{
+	size_t n = 0;
+
+	for (const Mapping *m = retired_.get(); m; m = m->next_.get())
+		n += static_cast<bool>(*m);
+	return n;
+}
+
+/* A free slot for @stag, or null. Only the caller fills slots. */
+Mappings::Slot *Mappings::room(const AccessView &view, u32 stag, uint64_t &bytes_left) noexcept
+{
+	const size_t first = first_slot(stag);
+	std::unique_ptr<Mapping> gone; /* freed without the lock */
+	const std::lock_guard hold(lock_);
+	Slot *free = nullptr;
+
+	for (size_t i = first; i < first + ways && !free && count_retired() < count_max; ++i) {
+		Slot &slot = (*slots_)[i];
+		const Mapping *const m = slot.load(std::memory_order_relaxed);
+
+		if (m && is_open(view, *m))
+			continue;
+		if (m)
+			retire(slot);
+		free = &slot;
+	}
+	gone = take_passed();
+	bytes_left = bytes_max - bytes_;
+	return free;
 }
 
 /*
@@ -132,23 +165,10 @@ Fd Mappings::fetch(const SharedFile &what, uint64_t end) const noexcept
 	return file && is_mappable(file.get(), what, end) ? std::move(file) : Fd();
 }
 
-/* A free slot for @stag, of which the caller is a user, so that no other thread gets it; or null. */
-Mappings::Slot *Mappings::reserve(const AccessView &view, u32 stag, uint64_t &bytes_left) noexcept
-{
-	Pages gone;
-	const std::lock_guard hold(lock_);
-	Slot *const slot = room(view, stag, gone);
-
-	if (slot)
-		slot->users.fetch_add(1);
-	bytes_left = bytes_max - bytes_;
-	return slot;
-}
-
 /* The table may say anything: trust only what the kernel says of the file. */
 Mappings::Pages Mappings::map(const AccessView::Found &region, uint64_t bytes_left) const noexcept
 {
-	const auto page = static_cast<uint64_t>(getpagesize());
+	const uint64_t page = page_size();
 	const uint64_t first = region.file.offset & ~(page - 1);
 	const bool write = region.rights & changes_memory;
 
@@ -178,41 +198,30 @@ Mappings::Pages Mappings::map(const AccessView::Found &region, uint64_t bytes_le
 	return madvise(at, bytes, MADV_DONTFORK) ? Pages() : std::move(pages);
 }
 
-/* Also if there are no @pages, so that this is not tried again. */
-void Mappings::publish(Slot &slot, const AccessView::Found &region, Pages pages) noexcept
+Mappings::Mapping::Mapping(const AccessView::Found &region, Pages pages) noexcept
+	: number_(region.number), stag_(region.stag), writable_(region.rights & changes_memory),
+	  length_(region.length), pages_(std::move(pages)),
+	  at_(pages_ ? pages_.at() + (region.file.offset & (page_size() - 1)) : nullptr)
 {
-	const uint64_t in_page = region.file.offset & (static_cast<uint64_t>(getpagesize()) - 1);
-	const std::lock_guard hold(lock_);
-
-	slot.region.store(pages ? pages.at() + in_page : nullptr, std::memory_order_relaxed);
-	bytes_ += pages.bytes();
-	slot.pages = std::move(pages);
-	slot.length = region.length;
-	slot.writable = region.rights & changes_memory;
-	slot.stag = region.stag;
-	slot.number.store(region.number, std::memory_order_release);
 }
 
-bool Mappings::may_have(const AccessView::Found &region) noexcept
+/* Was it mapped, or found unmappable? */
+bool Mappings::was_tried(const AccessView::Found &region) const noexcept
 {
-	if (region.file.fd < 0)
-		return false;
+	const RcuGuard guard;
 
-	const Slot *const slot = find(region);
-
-	return slot ? slot->region.load(std::memory_order_relaxed) != nullptr :
-		      static_cast<bool>(process_);
+	return find(region);
 }
 
 bool Mappings::map_once(const AccessView &view, const AccessView::Found &region) noexcept
 {
-	if (region.file.fd < 0 || !process_ || find(region))
+	if (region.file.fd < 0 || !process_ || was_tried(region))
 		return false;
 
 	const NoCancel no_cancel;
 	const std::unique_lock hold(map_lock_, std::try_to_lock);
 
-	if (!hold || find(region))
+	if (!hold || was_tried(region))
 		return false;
 
 	AccessView::Found with_file = region;
@@ -222,15 +231,20 @@ bool Mappings::map_once(const AccessView &view, const AccessView::Found &region)
 
 	const int err = errno;
 	uint64_t bytes_left;
-	Slot *const slot = reserve(view, region.stag, bytes_left);
+	Slot *const slot = room(view, region.stag, bytes_left);
 	bool mapped = false;
 
 	if (slot) {
-		Pages pages = map(with_file, bytes_left);
+		/* Also if there are no pages, so that this is not tried again. */
+		auto *const m = new (std::nothrow) Mapping(with_file, map(with_file, bytes_left));
 
-		mapped = static_cast<bool>(pages);
-		publish(*slot, with_file, std::move(pages));
-		put(*slot);
+		mapped = m && *m;
+		if (m) {
+			const std::lock_guard hold_slots(lock_);
+
+			bytes_ += m->pages_.bytes();
+			slot->store(m, std::memory_order_release);
+		}
 	}
 	errno = err;
 	return mapped;
@@ -241,54 +255,20 @@ size_t Mappings::sweep(const AccessView &view) noexcept
 	if (!slots_)
 		return 0;
 
-	std::array<Pages, count_max> gone; /* unmapped when the lock is free */
+	std::unique_ptr<Mapping> gone; /* freed without the lock */
 	const std::lock_guard hold(lock_);
-	size_t mapped = 0, n = 0;
+	size_t mapped = 0;
 
 	for (Slot &slot : *slots_) {
-		const bool is_free = !slot.number.load(std::memory_order_relaxed);
+		const Mapping *const m = slot.load(std::memory_order_relaxed);
 
-		if ((is_free && !slot.pages) || (!is_free && is_open(view, slot)) ||
-		    !take_out(slot, gone[n++]))
-			mapped += static_cast<bool>(slot.pages);
+		if (m && is_open(view, *m))
+			mapped += static_cast<bool>(*m);
+		else if (m)
+			retire(slot);
 	}
-	return mapped;
-}
-
-/* Whoever has found the region closed first may not have unmapped it because of this user. */
-void Mappings::put(Slot &slot) noexcept
-{
-	/* Partner: take_out(). */
-	if (slot.users.fetch_sub(1) != 1 || slot.number.load()) [[likely]]
-		return;
-
-	Pages gone;
-	const std::lock_guard hold(lock_);
-
-	if (!slot.number.load(std::memory_order_relaxed))
-		(void)take_out(slot, gone);
-}
-
-Mappings::Use::Use(Mappings &all, const AccessView::Found &region, u32 len, bool write) noexcept
-	: all_(all), slot_(region.file.fd < 0 ? nullptr : all.find(region))
-{
-	if (!slot_)
-		return;
-	slot_->users.fetch_add(1);
-	/* Partner: take_out(). */
-	if (slot_->number.load() != region.number || (write && !slot_->writable))
-		return;
-
-	uint8_t *const memory = slot_->region.load(std::memory_order_relaxed);
-
-	if (memory && region.offset <= slot_->length && len <= slot_->length - region.offset)
-		memory_ = memory + region.offset;
-}
-
-Mappings::Use::~Use()
-{
-	if (slot_)
-		all_.put(*slot_);
+	gone = take_passed();
+	return mapped + count_retired();
 }
 
 } // namespace sirdma::twin

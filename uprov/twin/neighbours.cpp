@@ -242,12 +242,12 @@ Connection *Neighbours::connection_for(const snic_one_sided &request) noexcept
 	return to ? to->connection.load(std::memory_order_acquire) : nullptr;
 }
 
-OneSidedWay Neighbours::way(const snic_one_sided &request) noexcept
+OneSidedWay Neighbours::execute_mapped(const snic_one_sided &request) noexcept
 {
 	const RcuGuard guard;
 	Connection *c = connection_for(request);
 
-	return c ? c->access().way(request) : OneSidedWay::packets;
+	return c ? c->access().execute_mapped(request) : OneSidedWay::packets;
 }
 
 /* The copy may wait for a page of the target. port_rcu_wait() does not wait for this thread meanwhile. */

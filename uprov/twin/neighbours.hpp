@@ -54,14 +54,10 @@ public:
 	 * @table must outlive them.
 	 */
 	void let_access(AccessTable &table) noexcept { grants_.set_table(table); }
-	/*
-	 * Execute @request in the memory of its neighbour, see snic_host_ops.one_sided(). Any thread; the
-	 * read sections of this thread end for the time of the call. Returns how it was executed; packets: it
-	 * was not.
-	 */
+	/* Access::execute_mapped() in the memory of the neighbour that @request names. Any thread. */
+	OneSidedWay execute_mapped(const snic_one_sided &request) noexcept;
+	/* Access::execute() there. The read sections of this thread end for the time of the call. Any thread. */
 	OneSidedWay execute(const snic_one_sided &request) noexcept;
-	/* How would it be executed? Any thread. */
-	OneSidedWay way(const snic_one_sided &request) noexcept;
 	/* Wait until no neighbour uses what was closed in the table before. Any thread. */
 	void finish_accesses() noexcept;
 	/* Neighbours may have mapped a region that was closed: ask them to unmap it. Any thread. */

@@ -169,8 +169,9 @@ private:
 	snic_burst *burst() noexcept override;
 	bool pull(snic_seg_iter &it, void *to, u32 len) noexcept override;
 	void finish_references() noexcept override;
+	snic_one_sided_status one_sided_nowait(const snic_one_sided &request) noexcept override;
 	bool one_sided(const snic_one_sided &request) noexcept override;
-	bool one_sided_pays(const snic_one_sided &request) noexcept override;
+	bool kernel_pays() const noexcept;
 	void qp_failed(u32 qpn) noexcept override;
 
 	LinkKind kind_{};
@@ -201,7 +202,7 @@ private:
 	TimerHold timers_;
 	bool polled_ = false; /* a poller receives, not the helper */
 
-	/* See one_sided_pays(). */
+	/* See kernel_pays(). */
 	std::atomic<bool> waited_{true}; /* a thread has polled since the last copy by the kernel */
 	std::atomic<u64> accessed_at_{0}; /* its time, ticks() */
 	std::atomic<u64> seen_polls_{0}; /* polls when the helper fell asleep last */

@@ -33,20 +33,30 @@ void Nic::MayAccess::end() noexcept
 /*
  * A copy by the kernel takes as long as a dozen packets of a stream. So the requests of a thread that posts
  * without end are sent: it has neither polled nor computed for a moment since its last copy by the kernel.
- * A mapped request always pays.
  */
-bool Nic::one_sided_pays(const snic_one_sided &request) noexcept
+bool Nic::kernel_pays() const noexcept
+{
+	return waited_.load(std::memory_order_relaxed) ||
+	       ticks() - accessed_at_.load(std::memory_order_relaxed) >= stream_us * ticks_per_us();
+}
+
+snic_one_sided_status Nic::one_sided_nowait(const snic_one_sided &request) noexcept
 {
 	if (!table_ || !may_access)
-		return false;
-
-	const OneSidedWay way = neighbours_->way(request);
-
-	return way == OneSidedWay::mapping ||
-	       (way == OneSidedWay::kernel &&
-		(waited_.load(std::memory_order_relaxed) ||
-		 ticks() - accessed_at_.load(std::memory_order_relaxed) >=
-			 stream_us * ticks_per_us()));
+		return SNIC_ONE_SIDED_REFUSED;
+	switch (neighbours_->execute_mapped(request)) {
+	case OneSidedWay::mapping:
+		/* The peer is at work, and may answer in this process's memory, where polls find nothing. */
+		helper_.note_busy();
+		return SNIC_ONE_SIDED_EXECUTED;
+	case OneSidedWay::must_map:
+		return SNIC_ONE_SIDED_WOULD_BLOCK;
+	case OneSidedWay::kernel:
+		return kernel_pays() ? SNIC_ONE_SIDED_WOULD_BLOCK : SNIC_ONE_SIDED_REFUSED;
+	case OneSidedWay::packets:
+		break;
+	}
+	return SNIC_ONE_SIDED_REFUSED;
 }
 
 bool Nic::one_sided(const snic_one_sided &request) noexcept
@@ -58,7 +68,7 @@ bool Nic::one_sided(const snic_one_sided &request) noexcept
 	way = neighbours_->execute(request);
 	if (way == OneSidedWay::packets)
 		return false;
-	/* The peer is at work, and may answer in this process's memory, where polls find nothing. */
+	/* The peer may answer in this process's memory, where polls find nothing. */
 	helper_.note_busy();
 	if (way == OneSidedWay::kernel) {
 		waited_.store(false, std::memory_order_relaxed);

@@ -5,12 +5,12 @@
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
-#include <utility>
 
 #include "file_message.hpp"
 #include "guarded_copy.hpp"
 #include "neighbour_wait.hpp"
 #include "no_cancel.hpp"
+#include "rcu_guard.hpp"
 
 extern "C" {
 #include "sirdma/wqe.h"
@@ -112,25 +112,13 @@ bool Access::kernel_pays(const snic_one_sided &request) const noexcept
 	       !view_.header().polled.load(std::memory_order_relaxed);
 }
 
-/*
- * What is mapped costs less than a packet, whatever the target does. The table of a target that never had
- * memory to map is not searched.
- */
-OneSidedWay Access::way(const snic_one_sided &request) noexcept
+OneSidedWay Access::unmapped_way(const snic_one_sided &request) const noexcept
 {
-	const State state = state_.load(std::memory_order_acquire);
-	AccessView::Found found;
-
-	if (state == State::none || state == State::unusable || !can_guard_copies())
-		return OneSidedWay::packets;
-	if (view_.header().any_mappable.load(std::memory_order_relaxed) && check(request, found) &&
-	    (state == State::open ? mappings_.may_have(found) : found.file.fd >= 0))
-		return OneSidedWay::mapping;
 	return kernel_pays(request) ? OneSidedWay::kernel : OneSidedWay::packets;
 }
 
 /*
- * Open and map what @request needs. The caller tries the request again.
+ * Map what @request needs.
  *
  * After a region was mapped the target is told, and wakes this process when it closes a region: partner of
  * Nic::close_region(). At least one of the two sees the other's store.
@@ -139,8 +127,6 @@ void Access::prepare(const snic_one_sided &request) noexcept
 {
 	AccessView::Found found;
 
-	if (state_.load(std::memory_order_acquire) != State::open && !open_memory())
-		return;
 	if (!check(request, found) || !mappings_.map_once(view_, found))
 		return;
 	ring_->mappings.store(1);
@@ -157,7 +143,7 @@ void Access::unmap_closed() noexcept
 	const uint64_t closes = view_.header().closes.load();
 
 	/* A region is closed before this counter is raised. */
-	if (closes == swept_at_)
+	if (closes == swept_at_ && !mappings_.retired_any())
 		return;
 	swept_at_ = closes;
 	/* A thread that maps a region meanwhile sets it after that, and looks whether it was closed. */
@@ -184,11 +170,38 @@ bool Access::proven(uint64_t number, u64 &note) const noexcept
 	return false;
 }
 
-bool Access::copy_by_kernel(const snic_one_sided &request, uint64_t at, uint64_t closes) noexcept
+/*
+ * An access exists while a thread does what its closing waits for. Partner: AccessTable::Closing.
+ * Grant::await() sees it, or may_begin() and the word of closes see the closing.
+ */
+class Access::InProgress {
+public:
+	explicit InProgress(RingControl &ring) noexcept : ring_(ring) { ring_.accesses.fetch_add(1); }
+	~InProgress() { ring_.accesses.fetch_sub(1, std::memory_order_release); }
+	InProgress(const InProgress &) = delete;
+	InProgress &operator=(const InProgress &) = delete;
+
+private:
+	RingControl &ring_;
+};
+
+bool Access::may_begin() const noexcept
 {
+	return !view_.header().waiting.load(std::memory_order_acquire) && ring_->grants.load();
+}
+
+bool Access::copy_by_kernel(const snic_one_sided &request) noexcept
+{
+	const InProgress access(*ring_);
+	const std::atomic<uint64_t> &word = view_.header().closes;
+	const uint64_t closes = word.load(std::memory_order_acquire);
+	AccessView::Found found;
+
+	if (!may_begin() || !check(request, found) || !proven(found.qp_number, *request.note))
+		return false;
+
 	const ssize_t got = guarded_copy(request.op == SNIC_ONE_SIDED_WRITE, memory_.get(),
-					 request.data, request.len, at, view_.header().closes,
-					 closes);
+					 request.data, request.len, found.at, word, closes);
 
 	/* The process has ended. */
 	if (!got)
@@ -196,11 +209,25 @@ bool Access::copy_by_kernel(const snic_one_sided &request, uint64_t at, uint64_t
 	return got == static_cast<ssize_t>(request.len);
 }
 
-bool Access::copy_mapped(const snic_one_sided &request, uint8_t *at, uint64_t closes) noexcept
+/* The caller holds a guard. */
+bool Access::copy_mapped(const snic_one_sided &request, const AccessView::Found &found,
+			 const Mappings::Mapping &mapping) noexcept
 {
+	uint8_t *const at =
+		mapping.memory(found, request.len, request.op != SNIC_ONE_SIDED_READ);
 	const std::atomic<uint64_t> &word = view_.header().closes;
 	uint64_t before = 0;
 
+	/* The table decides where in the file the region begins. */
+	if (!at || (is_atomic(request) && reinterpret_cast<uintptr_t>(at) % SIRDMA_ATOMIC_LEN))
+		return false;
+
+	const InProgress access(*ring_);
+	const uint64_t closes = word.load(std::memory_order_acquire);
+
+	if (!may_begin() || !view_.is_current(request.dest_qpn, found) ||
+	    !proven(found.qp_number, *request.note))
+		return false;
 	switch (request.op) {
 	case SNIC_ONE_SIDED_FETCH_ADD:
 		if (!guarded_fetch_add(at, request.swap_add, before, word, closes))
@@ -218,68 +245,55 @@ bool Access::copy_mapped(const snic_one_sided &request, uint8_t *at, uint64_t cl
 	return true;
 }
 
-/*
- * @needs_prepare: the caller calls prepare() and tries again. If it is false on entry it stays false, and the
- * request takes a slower way.
- */
-OneSidedWay Access::copy(const snic_one_sided &request, bool &needs_prepare) noexcept
-{
-	const AccessHeader &header = view_.header();
-	const uint64_t closes = header.closes.load(std::memory_order_acquire);
-	AccessView::Found found;
-	const bool may_prepare = std::exchange(needs_prepare, false);
-
-	if (header.waiting.load(std::memory_order_acquire) || !ring_->grants.load())
-		return OneSidedWay::packets;
-	if (!check(request, found) || !proven(found.qp_number, *request.note))
-		return OneSidedWay::packets;
-
-	const Mappings::Use mapped(mappings_, found, request.len,
-				   request.op != SNIC_ONE_SIDED_READ);
-
-	if (mapped.memory()) {
-		/* The table decides where in the file the region begins. */
-		if (is_atomic(request) &&
-		    reinterpret_cast<uintptr_t>(mapped.memory()) % SIRDMA_ATOMIC_LEN)
-			return OneSidedWay::packets;
-		return copy_mapped(request, mapped.memory(), closes) ? OneSidedWay::mapping :
-								       OneSidedWay::packets;
-	}
-	needs_prepare = may_prepare && mappings_.may_have(found);
-	/* way() asks neither of a region that may be mapped. */
-	if (needs_prepare || is_atomic(request) || (found.file.fd >= 0 && !kernel_pays(request)))
-		return OneSidedWay::packets;
-	return copy_by_kernel(request, found.at, closes) ? OneSidedWay::kernel :
-							   OneSidedWay::packets;
-}
-
-OneSidedWay Access::attempt(const snic_one_sided &request, bool &needs_prepare) noexcept
+/* The table of a target that never had memory to map is not searched. */
+OneSidedWay Access::execute_mapped(const snic_one_sided &request) noexcept
 {
 	const State state = state_.load(std::memory_order_acquire);
+	AccessView::Found found;
 
-	if (state != State::open) {
-		needs_prepare &= state == State::has_table;
+	if (state == State::none || state == State::unusable || !can_guard_copies())
 		return OneSidedWay::packets;
-	}
-	/* Partner: AccessTable::Closing. Grant::await() sees this, or this thread sees the closing. */
-	ring_->accesses.fetch_add(1);
+	if (!view_.header().any_mappable.load(std::memory_order_relaxed))
+		return unmapped_way(request);
+	if (!check(request, found))
+		return OneSidedWay::packets;
+	if (found.file.fd < 0)
+		return unmapped_way(request);
+	if (state != State::open)
+		return OneSidedWay::must_map;
 
-	const OneSidedWay way = copy(request, needs_prepare);
+	const Mappings::Mapping *const mapping = mappings_.find(found);
 
-	ring_->accesses.fetch_sub(1, std::memory_order_release);
-	return way;
+	if (!mapping && mappings_.can_map())
+		return OneSidedWay::must_map;
+	if (!mapping || !*mapping)
+		return unmapped_way(request);
+	/* What is mapped costs less than a packet, whatever the target does. */
+	return copy_mapped(request, found, *mapping) ? OneSidedWay::mapping : OneSidedWay::packets;
 }
 
 OneSidedWay Access::execute(const snic_one_sided &request) noexcept
 {
-	bool needs_prepare = true;
-	const OneSidedWay way = attempt(request, needs_prepare);
+	if (state_.load(std::memory_order_acquire) != State::open && !open_memory())
+		return OneSidedWay::packets;
 
-	if (!needs_prepare) [[likely]]
+	const auto try_mapped = [&] {
+		const RcuGuard guard;
+
+		return execute_mapped(request);
+	};
+	OneSidedWay way = try_mapped();
+
+	if (way == OneSidedWay::must_map) {
+		prepare(request);
+		way = try_mapped();
+	}
+	/* There is no room for it, or another thread maps one. */
+	if (way == OneSidedWay::must_map)
+		way = unmapped_way(request);
+	if (way == OneSidedWay::mapping || (way == OneSidedWay::kernel && copy_by_kernel(request)))
 		return way;
-	prepare(request);
-	needs_prepare = false;
-	return attempt(request, needs_prepare);
+	return OneSidedWay::packets;
 }
 
 /* Target */

@@ -33,9 +33,11 @@
  *   Mappings   The file of a mapped region stays in use, and memory of it that the application unmaps while
  *              it is registered is written to, as memory that a device has pinned would be. The initiator
  *              unmaps it soon after the region is closed. F_SEAL_WRITE cannot be added to a file meanwhile.
- *   Waiting    A copy waits for pages that the target's memory lacks: what was swapped out, or is that of a
- *              file system that does not answer. So copies are made only by calls that post and by
- *              polls that find nothing, under no lock or guard. What waits is that call, whatever else
+ *   Waiting    A copy by the kernel waits for pages that the target's memory lacks: what was swapped out, or is
+ *              that of a file system that does not answer. So these copies are made only by calls that post and
+ *              by polls that find nothing, under no lock or guard. An access to memory that is mapped
+ *              waits only for a page fault of this process: the page may be swapped out, as the source of a packet
+ *              may be. The lock of the queue pair is held meanwhile. What waits is that call, whatever else
  *              its thread was to do, later requests of the queue pair, its end (ibv_destroy_qp(), and
  *              commands of the device behind it), and the target's ibv_dereg_mr(),
  *              ibv_modify_qp() and ibv_destroy_qp(): these for a second at most, for all initiators
@@ -56,8 +58,13 @@
 namespace sirdma::twin
 {
 
-/* How a request is executed. */
-enum class OneSidedWay : uint8_t { packets, kernel, mapping };
+/* How a request was executed, or what it takes to execute it. */
+enum class OneSidedWay : uint8_t {
+	packets, /* it has to be sent */
+	mapping, /* in memory that is mapped */
+	kernel, /* by a copy of the kernel's, which may wait */
+	must_map, /* the memory has to be opened, or mapped, by system calls */
+};
 
 /* The side of the initiator. */
 class Access {
@@ -68,31 +75,33 @@ public:
 	void take_table(const Fd &file) noexcept;
 
 	/*
-	 * Can @request be executed, and sooner than by packets? mapping: the memory is mapped, or execute() tries
-	 * that. This only looks: locks may be held. Any thread.
+	 * Execute @request if the memory is mapped: this does not wait. Returns mapping if it was executed, or else
+	 * what it takes if that is sooner than packets. Any thread, under a guard; locks may be held.
 	 */
-	OneSidedWay way(const snic_one_sided &request) noexcept;
+	OneSidedWay execute_mapped(const snic_one_sided &request) noexcept;
 	/* Unmap regions that are closed. One thread at a time. */
 	void unmap_closed() noexcept;
 	/*
-	 * See snic_host_ops.one_sided(). Call this after way(), in the same thread, under no lock. Returns how @request was
-	 * executed; packets: it was not. Any thread.
+	 * Execute a @request for which execute_mapped() was not enough. Returns how it was executed; packets: it was
+	 * not. Any thread, under no lock and no guard.
 	 */
 	OneSidedWay execute(const snic_one_sided &request) noexcept;
 
 private:
 	enum class State { none, has_table, open, unusable };
+	class InProgress;
 
 	bool open_memory() noexcept;
 	bool is_of_target(int file) const noexcept;
 	bool proven(uint64_t number, u64 &note) const noexcept;
 	bool check(const snic_one_sided &request, AccessView::Found &found) const noexcept;
 	bool kernel_pays(const snic_one_sided &request) const noexcept;
+	OneSidedWay unmapped_way(const snic_one_sided &request) const noexcept;
 	void prepare(const snic_one_sided &request) noexcept;
-	OneSidedWay attempt(const snic_one_sided &request, bool &needs_prepare) noexcept;
-	OneSidedWay copy(const snic_one_sided &request, bool &needs_prepare) noexcept;
-	bool copy_by_kernel(const snic_one_sided &request, uint64_t at, uint64_t closes) noexcept;
-	bool copy_mapped(const snic_one_sided &request, uint8_t *at, uint64_t closes) noexcept;
+	bool may_begin() const noexcept;
+	bool copy_mapped(const snic_one_sided &request, const AccessView::Found &found,
+			 const Mappings::Mapping &mapping) noexcept;
+	bool copy_by_kernel(const snic_one_sided &request) noexcept;
 
 	std::atomic<State> state_{State::none};
 	pid_t pid_ = 0;
