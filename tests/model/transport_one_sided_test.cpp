@@ -65,15 +65,15 @@ protected:
 } // namespace
 
 // A host that might wait is called without locks.
-class OneSidedBothWays : public OneSided, public ::testing::WithParamInterface<bool> {
+class OneSidedWithEitherHost : public OneSided, public ::testing::WithParamInterface<bool> {
 protected:
-	OneSidedBothWays() { a.host.one_sided_waits = GetParam(); }
+	OneSidedWithEitherHost() { a.host.one_sided_waits = GetParam(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(Hosts, OneSidedBothWays, ::testing::Bool(),
+INSTANTIATE_TEST_SUITE_P(Hosts, OneSidedWithEitherHost, ::testing::Bool(),
 			 [](const auto &p) { return p.param ? "MayWait" : "DoNotWait"; });
 
-TEST_P(OneSidedBothWays, SendNothingIfTheHostExecutesThem)
+TEST_P(OneSidedWithEitherHost, SendNothingIfTheHostExecutesThem)
 {
 	auto l = link();
 
@@ -94,7 +94,7 @@ TEST_P(OneSidedBothWays, SendNothingIfTheHostExecutesThem)
 }
 
 // The host's note is its own, whether or not it executed the request.
-TEST_P(OneSidedBothWays, KeepTheHostsNote)
+TEST_P(OneSidedWithEitherHost, KeepTheHostsNote)
 {
 	auto l = link();
 	std::vector<u64> notes;
@@ -105,7 +105,7 @@ TEST_P(OneSidedBothWays, KeepTheHostsNote)
 		*request.note = notes.size() * 100;
 		return executes && copy(request);
 	};
-	// Refused, and then one that is sent unasked.
+	// The host refuses the first one; the second one is sent without asking.
 	for (unsigned i = 0; i < 2; ++i) {
 		l->a.post(wr(SIRDMA_OP_WRITE));
 		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
@@ -119,8 +119,8 @@ TEST_P(OneSidedBothWays, KeepTheHostsNote)
 	EXPECT_EQ(executed(), 3u);
 }
 
-// A value that cannot be placed is not fetched by a host that does not wait, and the peer executes the atomic.
-TEST_F(OneSided, ExecuteAtomicsAtOnce)
+// If the value cannot be placed the peer executes the atomic.
+TEST_F(OneSided, ExecuteAtomicsWithoutWaiting)
 {
 	auto l = link();
 	MrParams region = a.mr;
@@ -128,7 +128,7 @@ TEST_F(OneSided, ExecuteAtomicsAtOnce)
 	const auto post = [&](u8 op, u64 swap_add, u64 compare) {
 		Wr request = wr(op);
 
-		request.sges[0] = {a.sge(0).addr, SIRDMA_ATOMIC_LEN, region.stag()};
+		request.sges[0] = {a.va(), SIRDMA_ATOMIC_LEN, region.stag()};
 		request.swap_add = swap_add;
 		request.compare = compare;
 		l->a.post(request);

@@ -106,7 +106,7 @@ TEST_F(CompletionEvents, SolicitedArmingCatchesErrors)
 	expect_wc(cq_.get(), IBV_WC_WR_FLUSH_ERR);
 }
 
-// There is nobody to tell, but the calls are those of any queue.
+// A queue without a channel raises no event, but can be armed, moderated and polled.
 TEST_F(CompletionEvents, QueueWithoutChannelIsArmedModeratedAndPolled)
 {
 	ibv_cq *const silent = pair_.a.scq;

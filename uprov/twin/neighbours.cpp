@@ -138,7 +138,7 @@ bool Neighbours::transmit(snic_burst &burst, u32 &sent) noexcept
 
 	if (!c)
 		return false;
-	note_sent();
+	ask_for_trim();
 	sent = c->push(burst);
 	if (c->broken()) [[unlikely]]
 		tell_helper();
@@ -154,26 +154,26 @@ bool Neighbours::forward(uint32_t slot, const Path &path, const uint8_t *data, s
 
 	if (!c)
 		return false;
-	note_sent();
+	ask_for_trim();
 	return c->push(path, data, len, index, more);
 }
 
 /* The helper clears the flag seldom, so nearly all calls only read it. */
-void Neighbours::note_sent() noexcept
+void Neighbours::ask_for_trim() noexcept
 {
-	if (!sent_.load(std::memory_order_relaxed)) [[unlikely]]
-		sent_.store(true, std::memory_order_relaxed);
+	if (!trim_asked_.load(std::memory_order_relaxed)) [[unlikely]]
+		trim_asked_.store(true, std::memory_order_relaxed);
 }
 
 u64 Neighbours::ns_until_trim() noexcept
 {
-	if (!trim_at_ && !sent_.load(std::memory_order_relaxed))
+	if (!trim_at_ && !trim_asked_.load(std::memory_order_relaxed))
 		return ~0ull;
 
 	const u64 now = port_now_ns(nullptr);
 
 	if (!trim_at_) {
-		sent_.store(false, std::memory_order_relaxed);
+		trim_asked_.store(false, std::memory_order_relaxed);
 		trim_at_ = now + trim_ns;
 	}
 	return trim_at_ - std::min(now, trim_at_);
@@ -192,7 +192,8 @@ void Neighbours::trim() noexcept
 
 		if (!c)
 			return;
-		again = c->trim() || again;
+		c->access().unmap_closed();
+		again = c->trim() || c->access().has_retired() || again;
 		if (c->broken()) [[unlikely]]
 			tell_helper();
 	});
@@ -262,6 +263,8 @@ OneSidedWay Neighbours::execute(const snic_one_sided &request) noexcept
 	const OneSidedWay done = c->access().execute(request);
 
 	port_rcu_resume(guards);
+	if (c->access().has_retired())
+		ask_for_trim();
 	return done;
 }
 
@@ -564,6 +567,8 @@ bool Neighbours::alive(Connection &c) noexcept
 	const bool is_alive = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 
 	c.access().unmap_closed();
+	if (c.access().has_retired() && !trim_at_)
+		trim_at_ = port_now_ns(nullptr) + trim_ns;
 	return is_alive;
 }
 

@@ -88,7 +88,7 @@ public:
 	void wake_up() noexcept;
 	/* The time until trim() has work, ns; ~0: it has none. Only the helper calls these two. */
 	u64 ns_until_trim() noexcept;
-	/* Give back the memory of rings through which nothing was sent for some time. */
+	/* Give back the memory of rings through which nothing was sent for some time, and unmap what nobody uses. */
 	void trim() noexcept;
 
 	/*
@@ -134,7 +134,7 @@ private:
 	Connection *connect(Neighbour &to) noexcept;
 	bool watch(int fd, void *what) noexcept;
 	void tell_helper() noexcept;
-	void note_sent() noexcept;
+	void ask_for_trim() noexcept;
 	template <typename Do> void for_each_neighbour(Do what) noexcept;
 	bool room_for_reader() noexcept;
 	void add_reader(Connection *c) noexcept;
@@ -175,7 +175,7 @@ private:
 	std::vector<Connection *> fresh_;
 	std::atomic<bool> fresh_waiting_{false};
 	std::atomic<bool> readers_used_{false};
-	std::atomic<bool> sent_{false}; /* set by transmit() and forward(), cleared by the helper */
+	std::atomic<bool> trim_asked_{false}; /* trim() will have work; cleared by the helper */
 	u64 trim_at_ = 0; /* time of the next trim(); 0: none; used by the helper only */
 	std::vector<std::unique_ptr<Connection>>
 		strangers_; /* accepted, no hello received yet; used by the helper only */

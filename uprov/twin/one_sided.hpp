@@ -79,8 +79,10 @@ public:
 	 * what it takes if that is sooner than packets. Any thread, under a guard; locks may be held.
 	 */
 	OneSidedWay execute_mapped(const snic_one_sided &request) noexcept;
-	/* Unmap regions that are closed. One thread at a time. */
+	/* Unmap regions that are closed, unless a thread uses them. One thread at a time. */
 	void unmap_closed() noexcept;
+	/* Has it left some? */
+	bool has_retired() const noexcept { return mappings_.retired_any(); }
 	/*
 	 * Execute a @request for which execute_mapped() was not enough. Returns how it was executed; packets: it was
 	 * not. Any thread, under no lock and no guard.
