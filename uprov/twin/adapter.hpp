@@ -55,10 +55,10 @@ public:
 	virtual void expect_event() noexcept = 0;
 
 	/*
-	 * A queue pair for datagrams exists: its GRH needs traffic class and hop limit of each
-	 * packet.
+	 * A queue pair needs the traffic class and hop limit of each packet: one for datagrams, for the GRH,
+	 * or one whose packets may be marked (model/cnp.h).
 	 */
-	virtual void expect_datagrams() noexcept {}
+	virtual void need_headers() noexcept {}
 
 	/*
 	 * Can the device send to @dst? The function waits for the neighbour; see next_hop.hpp.

@@ -159,7 +159,7 @@ ibv_qp *with_kick(ibv_qp *qp) noexcept
 
 	Qp::of(qp).queues().send.doorbell.kick_by_call(run_qp, &nic, qp->qp_num);
 	if (qp->qp_type == IBV_QPT_UD)
-		nic.expect_datagrams();
+		nic.need_headers();
 	return qp;
 }
 

@@ -195,6 +195,8 @@ int Driver::modify_qp(uint32_t qpn, const ibv_qp_attr &attr, uint32_t mask) noex
 
 	if (!qp)
 		return ENOENT;
+	if (mask & IBV_QP_AV && attr.ah_attr.grh.traffic_class & SIRDMA_ECN_MASK)
+		nic_.need_headers();
 	mod.type = qp->type;
 	mod.qpn = qpn;
 	mod.mask = mask;

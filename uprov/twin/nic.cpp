@@ -357,7 +357,7 @@ u64 Nic::stat(sirdma_stat id) noexcept
 	return n;
 }
 
-void Nic::expect_datagrams() noexcept
+void Nic::need_headers() noexcept
 {
 	std::lock_guard hold(rx_lock_);
 

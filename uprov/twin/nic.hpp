@@ -63,7 +63,7 @@ public:
 	bool poll() noexcept override;
 	void found(bool message) noexcept override;
 	void expect_event() noexcept override;
-	void expect_datagrams() noexcept override;
+	void need_headers() noexcept override;
 	int resolve(const IpAddress &dst) noexcept override;
 	bool has_groups() const noexcept override { return true; }
 	int join(const IpAddress &group) noexcept override;
