@@ -128,8 +128,8 @@ static int exec_cq(struct sirdma_hw *hw, u64 hdr, const struct sirdma_cqp_cq_par
 
 	hdr |= SIRDMA_PREP(SIRDMA_CQP_CQ_ID, params->cq_id) | SIRDMA_CQP_CQ_CHKOVERFLOW;
 	if (!params->no_events)
-		hdr |= SIRDMA_PREP(SIRDMA_CQP_CQ_CEQID, params->ceq_id) |
-		       SIRDMA_CQP_CQ_CEQIDVALID | SIRDMA_CQP_CQ_ENCEQE;
+		hdr |= SIRDMA_PREP(SIRDMA_CQP_CQ_CEQID, params->ceq_id) | SIRDMA_CQP_CQ_CEQIDVALID |
+		       SIRDMA_CQP_CQ_ENCEQE;
 	if (params->is_ccq)
 		hdr |= SIRDMA_CQP_CQ_IS_CCQ;
 	if (params->elem_64b)

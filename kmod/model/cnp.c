@@ -4,7 +4,10 @@
 #include "window.h"
 #include "xmit.h"
 
-/* A QP sends at most one CNP in 2^16 ns (66 us). DCQCN (Zhu et al., SIGCOMM 2015), by which hardware reduces its rate, has 50 us. */
+/*
+ * A QP sends at most one CNP in 2^16 ns (66 us). DCQCN (Zhu et al., SIGCOMM 2015), by which hardware reduces its
+ * rate, has 50 us.
+ */
 #define CNP_INTERVAL_SHIFT 16
 
 /* A CNP has the traffic class of the acknowledgements, but the network must not mark it. */

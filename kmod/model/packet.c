@@ -74,8 +74,7 @@ const struct snic_bth_info snic_bths[8] = {
 				.resp_len = RDETH_LEN},
 	[SIRDMA_BTH_UD / 32] = {.ops = OPS(SIRDMA_BTH_SEND_ONLY, SIRDMA_BTH_SEND_ONLY_IMM),
 				.req_len = DETH_LEN},
-	[SIRDMA_BTH_CNP / 32] = {.ops = 1u << SIRDMA_BTH_CNP_OPERATION,
-				 .req_len = SIRDMA_CNP_LEN},
+	[SIRDMA_BTH_CNP / 32] = {.ops = 1u << SIRDMA_BTH_CNP_OPERATION, .req_len = SIRDMA_CNP_LEN},
 	[SIRDMA_BTH_XRC / 32] = {.ops = SEND_WRITE | READ_ATOMIC | SEND_INV | PLACEMENT,
 				 .req_len = XRCETH_LEN},
 };

@@ -122,7 +122,7 @@ struct snic_host_ops {
 	 * it, and packets would not be faster. NULL: all requests are sent. The host has snic_burst.copies.
 	 */
 	enum snic_one_sided_status (*one_sided_nowait)(struct snic_host *host,
-						     const struct snic_one_sided *request);
+						       const struct snic_one_sided *request);
 	/*
 	 * The same, and the host may wait: called after one_sided_nowait() has returned
 	 * SNIC_ONE_SIDED_WOULD_BLOCK. Returns false if the request has to be sent. The model holds no lock and reads

@@ -248,7 +248,7 @@ u32 port_rcu_suspend(void);
 void port_rcu_resume(u32 nesting);
 /* Wait until all RCU read sections that are running now have ended. */
 void port_rcu_wait(void);
-/* The same without waiting: they have ended when port_rcu_passed(@mark) returns true, for the @mark that this returns. */
+/* The same without waiting: they have ended when port_rcu_passed() returns true for the mark that this returns. */
 u64 port_rcu_mark(void);
 bool port_rcu_passed(u64 mark);
 void port_rcu_wait_and_free(void *p);

@@ -158,7 +158,7 @@ private:
 		return self(host).one_sided(*request);
 	}
 	static snic_one_sided_status on_one_sided_nowait(snic_host *host,
-						       const snic_one_sided *request)
+							 const snic_one_sided *request)
 	{
 		const TestHost &me = self(host);
 

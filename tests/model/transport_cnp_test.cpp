@@ -83,7 +83,8 @@ protected:
 	u64 marked = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(Ip, Marked, ::testing::Bool(), [](const auto &p) { return p.param ? "V6" : "V4"; });
+INSTANTIATE_TEST_SUITE_P(Ip, Marked, ::testing::Bool(),
+			 [](const auto &p) { return p.param ? "V6" : "V4"; });
 
 } // namespace
 
@@ -134,7 +135,8 @@ TEST_P(Marked, PacketsAreNotifiedOnceInAnInterval)
 	for (int i = 0; i < 40; i++)
 		write(*l, 64 * 1024);
 
-	const u64 most = (fabric.clock()->now() - begin) / interval + 2, sent = notifications().size();
+	const u64 most = (fabric.clock()->now() - begin) / interval + 2,
+		  sent = notifications().size();
 
 	EXPECT_GE(sent, 2u);
 	EXPECT_LE(sent, most);
@@ -274,6 +276,7 @@ TEST_P(Marked, OnePacketIsEnough)
 	marked_sender = &a.host;
 	only = SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_LAST;
 	write(*l, 10'000);
-	EXPECT_EQ(a.stat(SIRDMA_STAT_CNPS_RCVD), 1u) << "the last packet of a message counts as well";
+	EXPECT_EQ(a.stat(SIRDMA_STAT_CNPS_RCVD), 1u) << "the last packet of a message counts as "
+							"well";
 	EXPECT_LT(window(l->a), before);
 }

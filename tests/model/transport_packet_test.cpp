@@ -283,7 +283,8 @@ TEST_F(Packets, CongestionNotificationsAreTakenFromThePeer)
 		inject(a, b, cat(bth(op, l->b.id, i), be(0, 16)));
 	EXPECT_EQ(b.stat(SIRDMA_STAT_CNPS_RCVD), 10u);
 	EXPECT_EQ(window(l->b), before / 2) << "the others are of the same congestion";
-	EXPECT_EQ(b.stat(SIRDMA_STAT_TX_PKTS), 5u) << "the acknowledgements of the messages above alone";
+	EXPECT_EQ(b.stat(SIRDMA_STAT_TX_PKTS), 5u) << "the acknowledgements of the messages above "
+						      "alone";
 	works(*l);
 
 	Node c(fabric, 3, false);
@@ -297,7 +298,8 @@ TEST_F(Packets, CongestionNotificationsAreTakenFromThePeer)
 
 	auto unreliable = link(o);
 
-	rejected(*unreliable, cat(bth(op, unreliable->b.id, 0), be(0, 16)), SIRDMA_STAT_RX_BAD_OPCODE);
+	rejected(*unreliable, cat(bth(op, unreliable->b.id, 0), be(0, 16)),
+		 SIRDMA_STAT_RX_BAD_OPCODE);
 }
 
 // Other transports are known by their opcodes, and by the length of their headers.

@@ -279,7 +279,8 @@ TEST_F(MappingsTest, EndWithTheirRegions)
 /* A region takes the place of one that was closed while a thread uses that. */
 TEST_F(MappingsTest, MakeRoomWhileOthersAreUsed)
 {
-	constexpr u32 in_one_set = Mappings::count_max / 4 * 0x100; /* keys that far apart share their slots */
+	constexpr u32 in_one_set =
+		Mappings::count_max / 4 * 0x100; /* keys that far apart share their slots */
 	const Memory memory;
 
 	ASSERT_TRUE(memory.at);

@@ -191,7 +191,7 @@ private:
 	static void on_finish_references(snic_host *host);
 	static bool on_one_sided(snic_host *host, const snic_one_sided *request);
 	static snic_one_sided_status on_one_sided_nowait(snic_host *host,
-						       const snic_one_sided *request);
+							 const snic_one_sided *request);
 	static void on_qp_failed(snic_host *host, u32 qpn);
 	static void on_linger(snic_host *host, u32 qpn);
 	static constexpr snic_host_ops make_host_ops(bool one_sided, bool lingers) noexcept;

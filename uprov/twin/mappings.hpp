@@ -153,7 +153,8 @@ private:
 	/* Null until attach(): most connections have no use for it. */
 	std::unique_ptr<Slots> slots_;
 	std::mutex map_lock_; /* one thread maps, and fills slots */
-	std::mutex lock_; /* protects the emptying of slots and the members below; no memory is unmapped under it */
+	/* Protects the emptying of slots and the members below. No memory is unmapped under it. */
+	std::mutex lock_;
 	uint64_t bytes_ = 0; /* that are mapped */
 	std::unique_ptr<Mapping> retired_; /* out of their slots; some thread may use them */
 	std::atomic<bool> any_retired_{false};

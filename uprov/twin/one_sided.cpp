@@ -176,7 +176,10 @@ bool Access::proven(uint64_t number, u64 &note) const noexcept
  */
 class Access::InProgress {
 public:
-	explicit InProgress(RingControl &ring) noexcept : ring_(ring) { ring_.accesses.fetch_add(1); }
+	explicit InProgress(RingControl &ring) noexcept : ring_(ring)
+	{
+		ring_.accesses.fetch_add(1);
+	}
 	~InProgress() { ring_.accesses.fetch_sub(1, std::memory_order_release); }
 	InProgress(const InProgress &) = delete;
 	InProgress &operator=(const InProgress &) = delete;
@@ -213,8 +216,7 @@ bool Access::copy_by_kernel(const snic_one_sided &request) noexcept
 bool Access::copy_mapped(const snic_one_sided &request, const AccessView::Found &found,
 			 const Mappings::Mapping &mapping) noexcept
 {
-	uint8_t *const at =
-		mapping.memory(found, request.len, request.op != SNIC_ONE_SIDED_READ);
+	uint8_t *const at = mapping.memory(found, request.len, request.op != SNIC_ONE_SIDED_READ);
 	const std::atomic<uint64_t> &word = view_.header().closes;
 	uint64_t before = 0;
 
