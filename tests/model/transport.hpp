@@ -46,7 +46,7 @@ protected:
 	Wc wait_recv(Qp &qp) { return wait(qp, false); }
 	void settle(u64 ns = 1'000'000) { fabric.run_for(ns); }
 	// Packets that the requester of @qp may have in flight
-	static u32 window(Qp &qp)
+	static u32 cwnd_of(Qp &qp)
 	{
 		snic_qp *const q = snic_qp_get(qp.node.host.dev(), qp.id);
 		const u32 cwnd = q->req.cwnd;

@@ -91,7 +91,7 @@ INSTANTIATE_TEST_SUITE_P(Ip, Marked, ::testing::Bool(),
 TEST_P(Marked, RequestsAreAnsweredByANotification)
 {
 	auto l = link();
-	const u32 before = window(l->a);
+	const u32 before = cwnd_of(l->a);
 
 	marked_sender = &a.host;
 	write(*l, 10'000);
@@ -102,7 +102,7 @@ TEST_P(Marked, RequestsAreAnsweredByANotification)
 	EXPECT_EQ(a.stat(SIRDMA_STAT_CNPS_RCVD), 1u);
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
 	EXPECT_EQ(a.stat(SIRDMA_STAT_CNPS_SENT), 0u);
-	EXPECT_LT(window(l->a), before);
+	EXPECT_LT(cwnd_of(l->a), before);
 
 	const auto sent = notifications();
 
@@ -143,22 +143,22 @@ TEST_P(Marked, PacketsAreNotifiedOnceInAnInterval)
 	EXPECT_LT(sent, marked / 4);
 	EXPECT_EQ(a.stat(SIRDMA_STAT_CNPS_RCVD), sent);
 	// The window gets as small as it may, and the queue pair goes on.
-	EXPECT_LT(window(l->a), window(other->a) / 4);
+	EXPECT_LT(cwnd_of(l->a), cwnd_of(other->a) / 4);
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
 	EXPECT_EQ(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 0u);
 	marked_sender = nullptr;
 
-	const u32 least = window(l->a);
+	const u32 least = cwnd_of(l->a);
 
 	for (int i = 0; i < 10; i++)
 		write(*l, 64 * 1024);
-	EXPECT_GT(window(l->a), least) << "it does not recover";
+	EXPECT_GT(cwnd_of(l->a), least) << "it does not recover";
 }
 
 TEST_P(Marked, ResponsesShrinkTheRequestersWindow)
 {
 	auto l = link();
-	const u32 before = window(l->a);
+	const u32 before = cwnd_of(l->a);
 
 	marked_sender = &b.host;
 	l->a.post({.op = SIRDMA_OP_READ,
@@ -168,7 +168,7 @@ TEST_P(Marked, ResponsesShrinkTheRequestersWindow)
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
 	settle();
 	EXPECT_EQ(memcmp(a.data(), b.data(1 << 20), 64 * 1024), 0);
-	EXPECT_LT(window(l->a), before);
+	EXPECT_LT(cwnd_of(l->a), before);
 	EXPECT_GE(a.stat(SIRDMA_STAT_CNPS_SENT), 1u);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_CNPS_RCVD), a.stat(SIRDMA_STAT_CNPS_SENT));
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RETRANSMITS), 0u);
@@ -186,7 +186,7 @@ TEST_P(Marked, AcknowledgementsAreOnlyCounted)
 	settle();
 	EXPECT_GT(marked, 0u);
 	EXPECT_EQ(a.stat(SIRDMA_STAT_RX_ECN), marked);
-	EXPECT_EQ(window(l->a), window(other->a));
+	EXPECT_EQ(cwnd_of(l->a), cwnd_of(other->a));
 	EXPECT_EQ(notifications().size(), 0u);
 }
 
@@ -222,7 +222,7 @@ TEST_P(Marked, NotificationsNeedACapableSender)
 		marked_sender = &a.host;
 		write(*l, 64 * 1024);
 		settle();
-		EXPECT_EQ(window(l->a), window(other->a));
+		EXPECT_EQ(cwnd_of(l->a), cwnd_of(other->a));
 		EXPECT_GT(a.stat(SIRDMA_STAT_RX_BAD_OPCODE), refused);
 		EXPECT_EQ(a.stat(SIRDMA_STAT_CNPS_RCVD), 0u);
 	}
@@ -238,7 +238,7 @@ TEST_P(Marked, WindowIsReducedOnceForALossAndMarksAfterIt)
 	for (int i = 0; i < 10; i++)
 		write(*l, 64 * 1024);
 
-	const u32 before = window(l->a);
+	const u32 before = cwnd_of(l->a);
 
 	marked_sender = &a.host;
 	fabric.set_filter([&](TestHost &from, Packet &pkt) {
@@ -253,7 +253,7 @@ TEST_P(Marked, WindowIsReducedOnceForALossAndMarksAfterIt)
 	settle();
 	EXPECT_EQ(a.stat(SIRDMA_STAT_SEQ_NAK_RCVD), 1u);
 	EXPECT_GE(a.stat(SIRDMA_STAT_CNPS_RCVD), 1u);
-	EXPECT_GE(window(l->a), before / 2);
+	EXPECT_GE(cwnd_of(l->a), before / 2);
 }
 
 // Without acknowledgements nobody has a window.
@@ -271,12 +271,12 @@ TEST_P(Marked, UnreliablePacketsAreOnlyCounted)
 TEST_P(Marked, OnePacketIsEnough)
 {
 	auto l = link();
-	const u32 before = window(l->a);
+	const u32 before = cwnd_of(l->a);
 
 	marked_sender = &a.host;
 	only = SIRDMA_BTH_RC | SIRDMA_BTH_WRITE_LAST;
 	write(*l, 10'000);
 	EXPECT_EQ(a.stat(SIRDMA_STAT_CNPS_RCVD), 1u) << "the last packet of a message counts as "
 							"well";
-	EXPECT_LT(window(l->a), before);
+	EXPECT_LT(cwnd_of(l->a), before);
 }

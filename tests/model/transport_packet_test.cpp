@@ -269,7 +269,7 @@ TEST_F(Packets, CongestionNotificationsAreTakenFromThePeer)
 	o.traffic_class = 2; // ECN-capable
 
 	auto l = link(o);
-	const u32 before = window(l->b);
+	const u32 before = cwnd_of(l->b);
 
 	EXPECT_EQ(snic_opcode_hdr_len(op), 12 + 16);
 	rejected(*l, cat(bth(op, l->b.id, 0), be(0, 12)), SIRDMA_STAT_RX_BAD_LENGTH);
@@ -277,12 +277,12 @@ TEST_F(Packets, CongestionNotificationsAreTakenFromThePeer)
 	rejected(*l, cat(bth(op, l->b.id, 0, 0x40, 0x8001), be(0, 16)), SIRDMA_STAT_RX_BAD_PKEY);
 	rejected(*l, cat(bth(op + 1, l->b.id, 0), be(0, 16)), SIRDMA_STAT_RX_BAD_OPCODE);
 	rejected(*l, cat(bth(op, l->b.id, 0), be(0, 20)), SIRDMA_STAT_RX_BAD_OPCODE);
-	EXPECT_EQ(window(l->b), before);
+	EXPECT_EQ(cwnd_of(l->b), before);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_CNPS_RCVD), 0u);
 	for (u32 i = 0; i < 10; i++)
 		inject(a, b, cat(bth(op, l->b.id, i), be(0, 16)));
 	EXPECT_EQ(b.stat(SIRDMA_STAT_CNPS_RCVD), 10u);
-	EXPECT_EQ(window(l->b), before / 2) << "the others are of the same congestion";
+	EXPECT_EQ(cwnd_of(l->b), before / 2) << "the others are of the same congestion";
 	EXPECT_EQ(b.stat(SIRDMA_STAT_TX_PKTS), 5u) << "the acknowledgements of the messages above "
 						      "alone";
 	works(*l);
