@@ -250,7 +250,7 @@ class PeerTest(unittest.TestCase):
         frames, completions = self.give_frame(bytes(marked))
         self.assertEqual(len(completions), 1)
         self.assertEqual((frames[0].name, frames[0].psn, len(frames)), ('CNP', 0, 2))
-        self.assertEqual(frames[0].bth.becn, 1)
+        self.assertEqual(frames[0].becn, 1)
         self.expect_ack(frames[1:])
         self.assertEqual(self.give_frame(self.flow.frame('CNP', 0, payload=bytes(16), becn=1)), ([], []))
 

@@ -125,7 +125,7 @@ class Parsed:
         fields = struct.unpack('!BBHII', self.raw[:12])
         self.opcode, flags, self.pkey, qpn, apsn = fields
         self.solicited, self.migreq, self.pad, self.version = flags >> 7, flags >> 6 & 1, flags >> 4 & 3, flags & 15
-        self.qpn, self.psn, self.ackreq = qpn & 0xffffff, apsn & 0xffffff, apsn >> 31
+        self.qpn, self.psn, self.ackreq, self.becn = qpn & 0xffffff, apsn & 0xffffff, apsn >> 31, qpn >> 30 & 1
         self.name = NAMES.get(self.opcode, 'opcode 0x%02x' % self.opcode)
         extended = header_length(self.opcode)
         self.headers = self.raw[12:12 + extended]

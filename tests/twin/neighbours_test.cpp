@@ -547,7 +547,7 @@ TEST_F(Helper, IsNotHeldUpByAnAccessThatWaitsForMemory)
 					.data = page.data(),
 					.note = &note};
 
-	ASSERT_EQ(n->way(request), OneSidedWay::kernel);
+	ASSERT_EQ(n->execute_mapped(request), OneSidedWay::kernel);
 	ASSERT_EQ(n->execute(request), OneSidedWay::packets) << "it is not proven yet that both "
 								"are connected";
 
@@ -643,18 +643,19 @@ TEST_F(Helper, ChangesNoWordThatIsMappedUnaligned)
 				  .note = &note};
 
 	flow.dst_ip = own_address(0).ip();
-	if (n->way(request) != OneSidedWay::mapping)
+	if (n->execute_mapped(request) != OneSidedWay::must_map)
 		GTEST_SKIP() << "this process maps no files of another";
 	EXPECT_FALSE(maps_the_test_file()) << "locks may be held now";
 	ASSERT_EQ(n->execute(request), OneSidedWay::packets) << "it is not proven yet that both "
 								"are connected";
 	EXPECT_TRUE(maps_the_test_file());
-	ASSERT_EQ(n->execute(request), OneSidedWay::mapping);
+	ASSERT_EQ(n->execute_mapped(request), OneSidedWay::mapping);
 	ASSERT_EQ(n->execute(request), OneSidedWay::mapping);
 	EXPECT_EQ(word, 5u);
 	request.rkey = stag + (12 << 8);
-	(void)n->way(request);
+	EXPECT_EQ(n->execute_mapped(request), OneSidedWay::must_map);
 	EXPECT_EQ(n->execute(request), OneSidedWay::packets);
+	EXPECT_EQ(n->execute_mapped(request), OneSidedWay::packets);
 }
 
 /* Who cannot be let in is sent away, for a listener stays readable. */
