@@ -175,7 +175,8 @@ TEST_F(AtomicWrites, AreSeenWhole)
 	constexpr int rounds = 300;
 	World w = make_world();
 	std::atomic<bool> over{false};
-	uint64_t torn = 0, seen = 0;
+	std::atomic<uint64_t> seen{0};
+	uint64_t torn = 0;
 
 	w.word() = 0;
 	std::thread reader([&] {
@@ -189,6 +190,9 @@ TEST_F(AtomicWrites, AreSeenWhole)
 				torn = now;
 		}
 	});
+	/* On a busy machine all rounds would be over before it begins. */
+	while (!seen)
+		std::this_thread::yield();
 	for (uint64_t i = 1; i <= rounds && !HasFailure(); ++i) {
 		EXPECT_EQ(w.store(i << 32 | i), 0);
 		expect_wc(w.pair.a.scq);
