@@ -92,6 +92,16 @@ sirdma_ip Packet::address(bool dst) const
 	return addr;
 }
 
+void seal_ipv4(u8 *ip)
+{
+	ip[10] = ip[11] = 0;
+
+	const u16 sum = static_cast<u16>(~ipv4_sum(ip, 20));
+
+	ip[10] = static_cast<u8>(sum >> 8);
+	ip[11] = static_cast<u8>(sum);
+}
+
 bool parse_frame(Packet &pkt)
 {
 	const auto &b = pkt.bytes;

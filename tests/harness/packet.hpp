@@ -47,6 +47,8 @@ private:
 
 // Fills in the offsets; false when these bytes are no RoCEv2 packet with intact IP and UDP headers.
 bool parse_frame(Packet &pkt);
+// Write the right checksum into the IPv4 header at @ip, which has no options.
+void seal_ipv4(u8 *ip);
 // ICRC of a parsed packet, computed byte by byte from the rules of annex A17.3.3.
 u32 reference_icrc(const Packet &pkt);
 // Write the right ICRC into the last four bytes.

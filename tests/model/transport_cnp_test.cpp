@@ -21,17 +21,8 @@ void mark(Packet &pkt)
 		ip[1] = static_cast<u8>(ip[1] | 0x30);
 		return;
 	}
-
-	u32 sum = 0;
-
 	ip[1] |= 3;
-	ip[10] = ip[11] = 0;
-	for (size_t i = 0; i < 20; i += 2)
-		sum += static_cast<u32>(ip[i] << 8 | ip[i + 1]);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = ~(sum + (sum >> 16));
-	ip[10] = static_cast<u8>(sum >> 8);
-	ip[11] = static_cast<u8>(sum);
+	seal_ipv4(ip);
 }
 
 class Marked : public Transport, public ::testing::WithParamInterface<bool> {

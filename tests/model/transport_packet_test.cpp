@@ -38,13 +38,7 @@ protected:
 		v.insert(v.end(), {64, 17, 0, 0});
 		v.insert(v.end(), from.ip.b + 12, from.ip.b + 16);
 		v.insert(v.end(), to.ip.b + 12, to.ip.b + 16);
-		u32 sum = 0;
-		for (size_t i = 14; i < 34; i += 2)
-			sum += static_cast<u32>(v[i] << 8 | v[i + 1]);
-		sum = (sum & 0xffff) + (sum >> 16);
-		sum = ~(sum + (sum >> 16));
-		v[24] = static_cast<u8>(sum >> 8);
-		v[25] = static_cast<u8>(sum);
+		seal_ipv4(&v[14]);
 		be16(0xc123);
 		be16(4791);
 		be16(udp_len);
