@@ -8,7 +8,8 @@
 #   on A COMMAND...         run it in that namespace
 #   sirdma_add A NAME       an sirdma device on A's end;  rxe_add A NAME: a soft-RoCE one (A must be init)
 #   four_devices            rxe0 and snic0 joined, snic1 and snic2 joined
-#   counter DEV NAME        one of its hw_counters
+#   counter DEV NAME        one of its hw_counters;  twin_counter NAME FILE...: of twins that ran with --stats, the sum
+#   congested A             packets that leave A's end are marked now and then, or dropped if they are not ECN-capable, until calm A
 #   gid_index DEV ADDRESS   the RoCEv2 GID index of an address
 #   await SECONDS COMMAND   poll until it succeeds; no fixed sleeps
 #   pair A B PORT -- SERVER... -- CLIENT...     both exits collected, output in $work/server and $work/client; the client starts
@@ -122,6 +123,9 @@ join() {
 
 # ---- devices
 
+twin_counter() { awk -v n="$1" 'NF > 1 && $(NF - 1) == n { s += $NF } END { print s + 0 }' "${@:2}"; }
+congested() { on "$1" tc qdisc add dev "${nic[$1]}" root netem loss 3% ecn limit 100000; }
+calm() { on "$1" tc qdisc del dev "${nic[$1]}" root; }
 counter() { cat "/sys/class/infiniband/$1/ports/1/hw_counters/$2"; }
 device_active() { grep -q ACTIVE "/sys/class/infiniband/$1/ports/1/state"; }
 
