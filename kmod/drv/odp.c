@@ -199,6 +199,22 @@ static void sirdma_odp_clear_error(struct sirdma_odp_mr *odp, const struct sirdm
 	sirdma_odp_unlock(odp);
 }
 
+/* Advice. Pages that the program takes away all the time may as well have gone after they were entered. */
+static int sirdma_odp_prefetch(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job,
+			       bool write, bool fault)
+{
+	u32 done, n;
+	int err;
+
+	for (done = 0; done < job->count; done += n) {
+		n = min_t(u32, job->count - done, SIRDMA_ODP_STEP);
+		err = sirdma_odp_map(odp, job->block + done, n, write, fault, NULL);
+		if (err && err != -EBUSY)
+			return err;
+	}
+	return 0;
+}
+
 static int sirdma_odp_do(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)
 {
 	switch (job->type) {
@@ -209,11 +225,11 @@ static int sirdma_odp_do(struct sirdma_odp_mr *odp, const struct sirdma_odp_job 
 		sirdma_odp_clear_error(odp, job);
 		return 0;
 	case SIRDMA_ODP_PREFETCH:
-		return sirdma_odp_map(odp, job->block, job->count, false, true, NULL);
+		return sirdma_odp_prefetch(odp, job, false, true);
 	case SIRDMA_ODP_PREFETCH_WRITE:
-		return sirdma_odp_map(odp, job->block, job->count, true, true, NULL);
+		return sirdma_odp_prefetch(odp, job, true, true);
 	case SIRDMA_ODP_PREFETCH_NO_FAULT:
-		return sirdma_odp_map(odp, job->block, job->count, false, false, NULL);
+		return sirdma_odp_prefetch(odp, job, false, false);
 	}
 	return -EINVAL;
 }

@@ -457,6 +457,24 @@ TEST_F(Advice, MayMeetTheDeregistrationOfItsRegion)
 	move(IBV_WR_RDMA_WRITE, 0, 0, page, 1);
 }
 
+// The driver may not find all these pages before they go again.
+TEST_F(Advice, IsFollowedWhileItsPagesComeAndGo)
+{
+	constexpr size_t size = 4 << 20;
+
+	make(size);
+	std::atomic<bool> stop{false};
+	std::thread dropper([&] {
+		while (!stop)
+			madvise(remote_.memory.data(), size, MADV_DONTNEED);
+	});
+	for (unsigned i = 0; i < 2; i++)
+		EXPECT_EQ(advise(pair_->b, for_writing, remote_, 0, size), 0);
+	stop = true;
+	dropper.join();
+	move(IBV_WR_RDMA_WRITE, 0, 0, size, 1);
+}
+
 TEST_F(Advice, BringsPages)
 {
 	make(64 * page);
