@@ -80,10 +80,12 @@ ends() {
 	wait "$1" || status=$?
 }
 
-# with_tests TARGET: a plain build of one test program, in $tests
+# with_tests TARGET: build a test program below $tests: with what is installed if it is installed into guests, too, else with the unit tests
 with_tests() {
-	tests=$PWD/build/user-plain
-	nice scripts/user-build plain "$1" > "$work/build" 2>&1 || { tail -20 "$work/build"; fail "build"; }
+	local flavour=plain
+	case $1 in verbs_* | cm_*) flavour=shipped ;; esac
+	tests=$PWD/build/user-$flavour
+	nice scripts/user-build "$flavour" "$1" > "$work/build" 2>&1 || { tail -20 "$work/build"; fail "build"; }
 }
 
 # stream ARGS...: verbs_stream between two twins with $options

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "child.hpp"
@@ -217,6 +218,30 @@ TEST_F(MadOwner, TellsAMemberNotToWatch)
 	send_packet(addr);
 	member->serve();
 	EXPECT_EQ(member->wait(), never_ns);
+}
+
+/* It waits for a processor, and has not accepted any connection for a while. */
+TEST_F(MadOwner, IsWaitedForWhileItsQueueIsFull)
+{
+	std::vector<Fd> waiting;
+	std::unique_ptr<PortShare> late;
+	rlimit files;
+
+	ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+	files.rlim_cur = std::min<rlim_t>(files.rlim_max, 4096);
+	ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+	while (Fd one = rendezvous_connect(addr, port_owner))
+		waiting.push_back(std::move(one));
+	ASSERT_EQ(errno, EAGAIN);
+
+	std::thread joins([&] { late = PortShare::create(addr, false); });
+
+	/* Longer than owners take to change */
+	std::this_thread::sleep_for(std::chrono::milliseconds(500));
+	while (accept())
+		;
+	joins.join();
+	EXPECT_TRUE(late && !late->receiver());
 }
 
 /* It has no file left for the connection, for example. */

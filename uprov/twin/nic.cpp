@@ -133,6 +133,8 @@ bool Nic::open_links(const Config &config)
 			addr_.text().c_str(), strerror(err),
 			err == EADDRINUSE ? " (by another user's process, or a RoCE driver of the "
 					    "kernel)" :
+			err == EAGAIN	  ? " (the process that has it is stopped, or has no "
+					    "processor)" :
 					    "");
 		errno = err;
 		return false;

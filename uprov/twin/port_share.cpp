@@ -17,6 +17,11 @@ namespace
 
 /* When an owner dies its name and its port do not become free at the same time: try again. */
 constexpr unsigned settle_tries = 100;
+/*
+ * An owner whose queue of connections is full waits for a processor itself. That may take seconds
+ * where hundreds of processes compute. Not tuned.
+ */
+constexpr u64 busy_owner_max_ns = 20000000000;
 /* The number of members that are accepted at once. */
 constexpr unsigned members_batch = 64;
 constexpr timespec settle_pause = {.tv_sec = 0, .tv_nsec = 1000000};
@@ -58,11 +63,15 @@ std::unique_ptr<PortShare> PortShare::create(const IpAddress &addr, bool alone, 
 	share->spare_ = spare_file();
 	if (!share->events_)
 		return nullptr;
-	for (unsigned i = 0; !share->settle(); ++i) {
+	const u64 busy_until = port_now_ns(nullptr) + busy_owner_max_ns;
+
+	for (unsigned i = 0; !share->settle();) {
+		const bool busy = errno == EAGAIN && port_now_ns(nullptr) < busy_until;
+
 		/* Wait only after errors that may be temporary. */
-		if ((errno != EADDRINUSE && errno != ECONNREFUSED && errno != EAGAIN) || alone ||
-		    i == settle_tries) {
-			if (errno == ECONNREFUSED || errno == EAGAIN || errno == EACCES)
+		if (alone || (!busy && ((errno != EADDRINUSE && errno != ECONNREFUSED) ||
+					i++ == settle_tries))) {
+			if (errno == ECONNREFUSED || errno == EACCES || (errno == EAGAIN && alone))
 				errno = EADDRINUSE;
 			return nullptr;
 		}

@@ -36,8 +36,8 @@ inline constexpr u64 never_ns = ~0ull;
 class PortShare {
 public:
 	/*
-	 * Null with errno: EADDRINUSE when some other program or user has the port. @alone:
-	 * also when a process of this user has it.
+	 * Null with errno: EADDRINUSE when some other program or user has the port; EAGAIN when its
+	 * owner accepts no process. @alone: also when a process of this user has it.
 	 */
 	static std::unique_ptr<PortShare> create(const IpAddress &addr, bool alone,
 						 uint32_t buffer = 0);
