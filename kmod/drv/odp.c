@@ -199,20 +199,17 @@ static void sirdma_odp_clear_error(struct sirdma_odp_mr *odp, const struct sirdm
 	sirdma_odp_unlock(odp);
 }
 
-/* Advice. Pages that the program takes away all the time may as well have gone after they were entered. */
+/*
+ * Advice. The RDMA core gives up (EBUSY) on pages that were taken away for a second while it walked the
+ * page tables. The rest is not prefetched either: it might take a second for each SIRDMA_ODP_STEP pages,
+ * and the device's page faults wait for the same work. The device asks for each page that is missing.
+ */
 static int sirdma_odp_prefetch(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job,
 			       bool write, bool fault)
 {
-	u32 done, n;
-	int err;
+	const int err = sirdma_odp_map(odp, job->block, job->count, write, fault, NULL);
 
-	for (done = 0; done < job->count; done += n) {
-		n = min_t(u32, job->count - done, SIRDMA_ODP_STEP);
-		err = sirdma_odp_map(odp, job->block + done, n, write, fault, NULL);
-		if (err && err != -EBUSY)
-			return err;
-	}
-	return 0;
+	return err == -EBUSY ? 0 : err;
 }
 
 static int sirdma_odp_do(struct sirdma_odp_mr *odp, const struct sirdma_odp_job *job)

@@ -10,7 +10,7 @@
 #   serve PROGRAM ARGS...   only the server: $server is the process, $tcp its port
 #   listens ADDRESS PORT   a process listens there by rdma_cm
 #   ends PROCESS SECONDS    wait until it ends, at most so long; $status is its exit status
-#   with_tests TARGET       build a test program below $tests;  stream ARGS...: both verbs_stream, which checks every byte
+#   with_tests TARGET       build a test program below $tests, which the next call may change;  stream ARGS...: both verbs_stream, which checks every byte
 #   own_address 0|1         one of two loopback addresses that no other process uses: they contain this process's number
 #   refused STATUS WORDS COMMAND...     it must end with STATUS and print one line with WORDS
 # shellcheck disable=SC2154,SC2034
@@ -80,7 +80,7 @@ ends() {
 	wait "$1" || status=$?
 }
 
-# with_tests TARGET: build a test program below $tests: with what is installed if it is installed into guests, too, else with the unit tests
+# scripts/stage builds the programs for guests (verbs_*, cm_*) as "shipped", so they are not compiled once more. Unit tests are only in "plain".
 with_tests() {
 	local flavour=plain
 	case $1 in verbs_* | cm_*) flavour=shipped ;; esac

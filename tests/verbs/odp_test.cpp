@@ -457,7 +457,7 @@ TEST_F(Advice, MayMeetTheDeregistrationOfItsRegion)
 	move(IBV_WR_RDMA_WRITE, 0, 0, page, 1);
 }
 
-// The driver may not find all these pages before they go again.
+// The driver gives up on pages that are dropped again and again, after a second. That is no error of the advice.
 TEST_F(Advice, IsFollowedWhileItsPagesComeAndGo)
 {
 	constexpr size_t size = 4 << 20;

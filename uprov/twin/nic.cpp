@@ -133,8 +133,8 @@ bool Nic::open_links(const Config &config)
 			addr_.text().c_str(), strerror(err),
 			err == EADDRINUSE ? " (by another user's process, or a RoCE driver of the "
 					    "kernel)" :
-			err == EAGAIN	  ? " (the process that has it is stopped, or has no "
-					    "processor)" :
+			err == EAGAIN	  ? " (the process that owns the port accepts no "
+					    "connection: it is stopped, or waits for a processor)" :
 					    "");
 		errno = err;
 		return false;

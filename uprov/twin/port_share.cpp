@@ -18,10 +18,12 @@ namespace
 /* When an owner dies its name and its port do not become free at the same time: try again. */
 constexpr unsigned settle_tries = 100;
 /*
- * An owner whose queue of connections is full waits for a processor itself. That may take seconds
- * where hundreds of processes compute. Not tuned.
+ * How long a process waits for an owner whose queue of connections is full. Such an owner is stopped,
+ * or waits for a processor, for seconds where hundreds of processes compute. Each attempt to join
+ * takes processor time that the owner may need. Not tuned.
  */
-constexpr u64 busy_owner_max_ns = 20000000000;
+constexpr u64 busy_owner_max_ns = 20ull * 1000000000;
+constexpr timespec busy_owner_pause = {.tv_sec = 0, .tv_nsec = 20000000};
 /* The number of members that are accepted at once. */
 constexpr unsigned members_batch = 64;
 constexpr timespec settle_pause = {.tv_sec = 0, .tv_nsec = 1000000};
@@ -65,17 +67,21 @@ std::unique_ptr<PortShare> PortShare::create(const IpAddress &addr, bool alone, 
 		return nullptr;
 	const u64 busy_until = port_now_ns(nullptr) + busy_owner_max_ns;
 
-	for (unsigned i = 0; !share->settle();) {
-		const bool busy = errno == EAGAIN && port_now_ns(nullptr) < busy_until;
+	unsigned tries = 0;
 
-		/* Wait only after errors that may be temporary. */
-		if (alone || (!busy && ((errno != EADDRINUSE && errno != ECONNREFUSED) ||
-					i++ == settle_tries))) {
-			if (errno == ECONNREFUSED || errno == EACCES || (errno == EAGAIN && alone))
+	while (!share->settle()) {
+		/* Try again only after errors that may be temporary. */
+		const bool busy = errno == EAGAIN;
+		const bool again = busy ? port_now_ns(nullptr) < busy_until :
+					  (errno == EADDRINUSE || errno == ECONNREFUSED) &&
+						   tries++ < settle_tries;
+
+		if (alone || !again) {
+			if (errno == ECONNREFUSED || errno == EACCES || (busy && alone))
 				errno = EADDRINUSE;
 			return nullptr;
 		}
-		nanosleep(&settle_pause, nullptr);
+		nanosleep(busy ? &busy_owner_pause : &settle_pause, nullptr);
 	}
 	if (alone && !share->receiver()) {
 		errno = EADDRINUSE;

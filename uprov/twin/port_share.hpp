@@ -36,8 +36,9 @@ inline constexpr u64 never_ns = ~0ull;
 class PortShare {
 public:
 	/*
-	 * Null with errno: EADDRINUSE when some other program or user has the port; EAGAIN when its
-	 * owner accepts no process. @alone: also when a process of this user has it.
+	 * Null with errno. EADDRINUSE: another program or user has the port; with @alone, also another
+	 * process of this user. EAGAIN, not with @alone: the owner's queue of connections has been full
+	 * for 20 s. This function may wait as long.
 	 */
 	static std::unique_ptr<PortShare> create(const IpAddress &addr, bool alone,
 						 uint32_t buffer = 0);

@@ -51,6 +51,8 @@ PortFile PortFile::map(Fd file) noexcept
 
 	void *at = mmap(nullptr, file_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
 
+	if (at == MAP_FAILED && errno == EAGAIN)
+		errno = ENOMEM; /* too much memory is locked; for callers EAGAIN is another error */
 	if (at == MAP_FAILED)
 		return port;
 	(void)madvise(at, file_bytes, MADV_DONTFORK);
