@@ -65,8 +65,8 @@ std::unique_ptr<PortShare> PortShare::create(const IpAddress &addr, bool alone, 
 	share->spare_ = spare_file();
 	if (!share->events_)
 		return nullptr;
-	const u64 busy_until = port_now_ns(nullptr) + busy_owner_max_ns;
 
+	const u64 busy_until = port_now_ns(nullptr) + busy_owner_max_ns;
 	unsigned tries = 0;
 
 	while (!share->settle()) {
