@@ -14,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "answer_wait.hpp"
 #include "lock.hpp"
 
 namespace sirdma::twin::test
@@ -96,6 +97,7 @@ public:
 
 	void manage(bool readable) noexcept override
 	{
+		++wakes;
 		if (readable)
 			managed += share.take();
 	}
@@ -142,7 +144,7 @@ public:
 	std::atomic<bool> held{false}; /* an acknowledgement that a call has put off */
 	std::atomic<bool> arm_late{false}; /* a timer, when the helper has looked at them already */
 	port_timer timer;
-	std::atomic<uint64_t> packets{0}, managed{0}, rounds{0};
+	std::atomic<uint64_t> packets{0}, managed{0}, rounds{0}, wakes{0};
 	std::atomic<bool> block{false};
 	std::binary_semaphore blocked{0}, go_on{0};
 	Helper helper; /* last: it uses all of the above */
@@ -258,6 +260,41 @@ TEST(TwinHelper, RunsTimersForAProcessThatPollsSeldom)
 }
 
 /* It polls, but not when packets come. */
+/* The timer that ends its sleep is not one that is due before that. */
+TEST(TwinHelper, IsNotWokenForATimerItHasSeen)
+{
+	FakeDevice device(no_looks);
+
+	port_timer_arm(&device.timer, u64{1} << 40);
+	device.drive_away();
+	const uint64_t wakes = device.wakes;
+
+	/* Some come while it falls asleep. */
+	device.poll(200000);
+	EXPECT_LE(device.wakes, wakes + 20);
+	port_timer_cancel(&device.timer);
+}
+
+TEST(TwinHelper, DoesNotSpinBesidePollersWhileATimerIsDue)
+{
+	FakeDevice device({.min = never, .max = never, .due = u64{1} << 40});
+
+	device.drive_away();
+	device.helper.enter_call();
+	port_timer_arm(&device.timer, 0);
+	device.helper.timers_armed();
+	const uint64_t wakes = device.wakes;
+
+	for (uint64_t i = 2; i <= 21; ++i) {
+		device.share.put();
+		ASSERT_TRUE(comes_true([&] { return device.managed == i; }));
+	}
+	EXPECT_TRUE(device.helper.away());
+	EXPECT_LE(device.wakes, wakes + 22);
+	device.helper.leave_call();
+	port_clock_run(device.clock, never);
+}
+
 TEST(TwinHelper, WatchesForAProcessThatSpinsOnItsMemory)
 {
 	FakeDevice device(no_looks);
@@ -277,6 +314,72 @@ TEST(TwinHelper, WatchesForAProcessThatSpinsOnItsMemory)
 }
 
 /* It did not poll either, but because another process had the processor. */
+TEST(TwinHelper, IsAwayWhilePollsTakeInWhatAProcessSpinsFor)
+{
+	FakeDevice device(no_looks);
+	Helper &helper = device.helper;
+
+	/* As above. */
+	device.drive_away();
+	device.port.put();
+	ASSERT_TRUE(comes_true([&] {
+		spin();
+		helper.wake();
+		return helper.process_spins();
+	}));
+	ASSERT_EQ(device.packets, 1u);
+
+	helper.enter_call();
+	helper.answers_polled(true);
+	ASSERT_TRUE(comes_true([&] { return helper.away(); }));
+	device.port.put();
+	device.share.put();
+	ASSERT_TRUE(comes_true([&] { return device.managed == 2; }));
+	EXPECT_TRUE(helper.away());
+	EXPECT_EQ(device.packets, 1u);
+	/* Nothing but this wakes it. */
+	helper.answers_polled(false);
+	EXPECT_TRUE(comes_true([&] { return device.packets == 2; }));
+	helper.leave_call();
+}
+
+TEST(TwinAnswerWait, PausesLongerAfterEachWaitInVain)
+{
+	AnswerWait wait;
+	const auto returned_at_once = [&] {
+		u32 n = 0;
+
+		while (!wait.is_due())
+			++n;
+		return n;
+	};
+
+	EXPECT_FALSE(wait.pays());
+	EXPECT_EQ(wait.longest_us(), AnswerWait::attempt_us);
+	for (u32 pause = 1; pause <= AnswerWait::pause_max; pause *= 2) {
+		EXPECT_TRUE(wait.is_due());
+		wait.found_none();
+		EXPECT_EQ(returned_at_once(), pause);
+	}
+	wait.found_none();
+	EXPECT_EQ(returned_at_once(), AnswerWait::pause_max);
+
+	/* An attempt alone shows little: the next wait is shorter. */
+	wait.found();
+	EXPECT_TRUE(wait.pays());
+	EXPECT_EQ(wait.longest_us(), AnswerWait::limit_us);
+	EXPECT_EQ(returned_at_once(), 0u);
+	wait.found_none();
+	EXPECT_FALSE(wait.pays());
+	EXPECT_EQ(returned_at_once(), AnswerWait::pause_max);
+
+	wait.found();
+	for (u32 pause = AnswerWait::pause_max; pause > 1; pause /= 2)
+		wait.found();
+	wait.found_none();
+	EXPECT_EQ(returned_at_once(), 1u);
+}
+
 TEST(TwinHelper, LeavesPacketsToAPollerThatHadNoProcessor)
 {
 	constexpr Helper::Pace long_spin = {.min = never, .max = never, .spin = INT64_MAX};

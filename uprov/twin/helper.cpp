@@ -198,7 +198,7 @@ bool Helper::expects_event() const noexcept
 
 Helper::State Helper::enter(State next) noexcept
 {
-	if (next == State::away && process_spins())
+	if (next == State::away && process_spins() && !answers_polled_.load(std::memory_order_relaxed))
 		next = State::watching;
 	state_.store(next);
 	if (next == State::away && expects_event()) {
@@ -223,22 +223,29 @@ bool Helper::sleep(State state) noexcept
 	seen_polls_ = polls_.load(std::memory_order_relaxed);
 	if (is_away)
 		seen_used_ = used_by_others();
+
+	const u64 now = port_now_ns(nullptr);
+	const auto from_now = [now](u64 ns) { return ns < never - now ? now + ns : never; };
+	u64 end = std::min({port_clock_due(clock_), from_now(device_.ns_until_work()),
+			    from_now(is_away ? check_ns_ : never)});
+
 	/*
-	 * Store never first, then the right time: a thread that arms a timer in between wakes this
-	 * one.
+	 * Store the time first, then look again: a thread that armed a timer before that saw this one awake, and
+	 * a thread that arms one later wakes it.
 	 */
-	wakes_at_.store(never);
-
-	u64 wait = std::min(port_clock_next(clock_), device_.ns_until_work());
-
-	if (is_away)
-		wait = std::min(wait, check_ns_);
-	else if (!device_.fall_asleep())
-		wait = 0;
-	if (wait != never) {
-		u64 expected = never;
-		wakes_at_.compare_exchange_strong(expected, port_now_ns(nullptr) + wait);
+	wakes_at_.store(end);
+	if (const u64 due = port_clock_due(clock_); due < end) {
+		wakes_at_.compare_exchange_strong(end, due);
+		end = due;
 	}
+
+	u64 wait = end == never ? never : end - std::min(port_now_ns(nullptr), end);
+
+	/* A timer that is due: if the process does not poll any more, the thread is not away after this. */
+	if (is_away && !wait)
+		wait = pace_.due;
+	if (!is_away && !device_.fall_asleep())
+		wait = 0;
 
 	const timespec ts = {.tv_sec = static_cast<time_t>(wait / nsec_per_sec),
 			     .tv_nsec = static_cast<long>(wait % nsec_per_sec)};

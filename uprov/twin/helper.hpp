@@ -16,7 +16,7 @@
  *   away      away *               serving
  *
  *   * but watching if a thread is about to sleep until an event, or if the process spins on
- *     its memory between polls: see enter() and spins_.
+ *     its memory between polls, which do not take in what it spins for: see enter() and spins_.
  *
  * stop() ends it in any state. A forked child has a copy of the object but no thread; it
  * neither uses nor destroys the copy (see Instance).
@@ -28,7 +28,7 @@
  *
  *   caller                                helper
  *   armed_at_ = polls; away? wake()       state_ = away; armed recently? watching
- *   timer armed; wakes_at_ later? wake()  wakes_at_ = never; timer armed? sleep shorter
+ *   timer armed; wakes_at_ later? wake()  wakes_at_ = its time; timer sooner? sleep shorter
  *   work deferred; away? the next poll    state_ = watching; work deferred? do not sleep
  *     does it, else this call
  *
@@ -96,6 +96,8 @@ public:
 		 * where the checks cost 1.5 % of a processor.
 		 */
 		u64 max = 1000000;
+		/* For so long a timer that is due is left to a process that polls, which reads the clock from time to time. */
+		u64 due = 50000;
 		/*
 		 * A process that used a processor for this time without a poll spins on its memory. One
 		 * that polls is found without a poll, too, if it had no processor: others had it, or the
@@ -145,6 +147,17 @@ public:
 	void leave_call() noexcept { inside_.store(false, std::memory_order_relaxed); }
 	/* The process spins on its memory between polls, as far as known. */
 	bool process_spins() const noexcept { return spins_.load(std::memory_order_relaxed); }
+	/*
+	 * Polls of such a process take in what it spins for, so that the thread may be away; or do not any more, and the
+	 * thread watches for it. Called often, and rarely with another value than before.
+	 */
+	void answers_polled(bool polled) noexcept
+	{
+		if (answers_polled_.load(std::memory_order_relaxed) == polled) [[likely]]
+			return;
+		answers_polled_.store(polled, std::memory_order_relaxed);
+		wake();
+	}
 	/* How many polls have received packets, or looked for them. */
 	u64 polls() const noexcept { return polls_.load(std::memory_order_relaxed); }
 	/* The caller holds the device's lock of receivers (Nic::rx_lock_). */
@@ -232,6 +245,7 @@ private:
 	std::atomic<u64> misses_{0}; /* polls that did not look, since the last one that did */
 	/* How often packets must wake the thread before it may be away again. Only the thread writes. */
 	std::atomic<u32> spins_{0};
+	std::atomic<bool> answers_polled_{false};
 };
 
 } // namespace sirdma::twin

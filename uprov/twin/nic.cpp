@@ -306,6 +306,8 @@ void Nic::run_qp(u32 qpn) noexcept
 	const MayAccess may_access(*this);
 
 	helper_.enter_call();
+	if (helper_.process_spins()) [[unlikely]]
+		posted_at_.store(payloads_.load(std::memory_order_relaxed), std::memory_order_relaxed);
 	kick_model(qpn);
 	run_deferred();
 	flush();
@@ -442,7 +444,7 @@ u32 Nic::receive(bool all, bool due) noexcept
 	got += from_port;
 	if (!got)
 		faults_->flush(batch_);
-	snic_rx_batch_end(&batch_);
+	end_batch();
 	return got;
 }
 
@@ -472,11 +474,19 @@ bool Nic::serve(bool all) noexcept
 		const bool timed = all || timers_.waiting() || !(++polls_to_clock_ % clock_seldom);
 		const u64 now = timed ? port_now_ns(nullptr) : 0;
 		const bool due = timed && port_clock_due(clock_) <= now;
+
+		has_payload_ = false;
+
 		const u32 got = receive(all, due);
 		const bool fire = timers_.may_fire(due, got);
 
 		if (got)
 			helper_.count_arrival();
+		if (has_payload_) {
+			std::atomic<u64> &payloads = all ? helper_payloads_ : payloads_;
+
+			payloads.store(payloads.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+		}
 		receiving.unlock();
 		worked = worked || got || fire;
 		if (fire) {
@@ -540,8 +550,11 @@ void Nic::found(bool message) noexcept
 {
 	helper_.note_busy();
 	note_waited();
-	if (!message)
+	if (!message) {
+		if (helper_.process_spins()) [[unlikely]]
+			await_answer();
 		return;
+	}
 	/* The completion is visible before the helper that received the message has finished. */
 	helper_.wait_served();
 	if (lingering_.count.load() && can_work()) [[unlikely]]
@@ -550,6 +563,43 @@ void Nic::found(bool message) noexcept
 		settle();
 		helper_.timers_armed();
 	}
+}
+
+/*
+ * The completion of a request is about to be returned to a process that spins on its memory: wait for the answer of
+ * the peer, see answer_wait.hpp. It may have come with the acknowledgement.
+ */
+void Nic::await_answer() noexcept
+{
+	if (!answers_.is_due() || !can_work())
+		return;
+
+	const u64 posted_at = posted_at_.load(std::memory_order_relaxed),
+		  helper_payloads = helper_payloads_.load(std::memory_order_relaxed),
+		  arrivals = helper_.arrivals(), end = ticks() + answers_.longest_us() * ticks_per_us();
+	const auto answered = [&] {
+		return payloads_.load(std::memory_order_relaxed) != posted_at ||
+		       helper_payloads_.load(std::memory_order_relaxed) != helper_payloads;
+	};
+
+	/* The helper is not to be woken by the answer, and to have this processor then. */
+	helper_.answers_polled(true);
+
+	helper_.enter_call();
+	while (!answered() && helper_.arrivals() == arrivals && ticks() < end) {
+		const MayAccess may_access(*this);
+
+		serve(false);
+	}
+	helper_.leave_call();
+	helper_.note_busy();
+	helper_.timers_armed();
+	if (answered()) {
+		answers_.found();
+		return;
+	}
+	answers_.found_none();
+	helper_.answers_polled(false);
 }
 
 } // namespace sirdma::twin

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "adapter.hpp"
+#include "answer_wait.hpp"
 #include "cm/host.hpp"
 #include "config.hpp"
 #include "core.hpp"
@@ -117,6 +118,7 @@ private:
 	void help() noexcept override;
 	void linger(u32 qpn) noexcept override { push(lingering_, qpn); }
 	void acknowledge_lingering() noexcept;
+	void await_answer() noexcept;
 	bool serve(bool all) noexcept;
 	bool owes() noexcept;
 	bool port_is_next() noexcept;
@@ -201,6 +203,13 @@ private:
 	u32 polls_to_clock_ = 0;
 	TimerHold timers_;
 	bool polled_ = false; /* a poller receives, not the helper */
+	bool has_payload_ = false; /* what was received since it began */
+
+	/* See await_answer(). */
+	AnswerWait answers_;
+	/* How often a poll, or the helper, received payload. Written under rx_lock_. */
+	std::atomic<u64> payloads_{0}, helper_payloads_{0};
+	std::atomic<u64> posted_at_{0}; /* value of payloads_ at the last post */
 
 	/* See kernel_pays(). */
 	std::atomic<bool> waited_{true}; /* a thread has polled since the last copy by the kernel */

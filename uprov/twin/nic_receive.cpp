@@ -59,6 +59,7 @@ void Nic::malformed() noexcept
 
 void Nic::end_batch() noexcept
 {
+	has_payload_ = has_payload_ || (batch_.qp && batch_.bytes);
 	snic_rx_batch_end(&batch_);
 }
 
