@@ -38,6 +38,7 @@ void snic_calibrate(void)
 		[PORT_CRC32_NONE] = "tables",
 		[PORT_CRC32_LIBRARY] = "the kernel's library",
 		[PORT_CRC32_PCLMUL] = "PCLMULQDQ",
+		[PORT_CRC32_VPCLMUL] = "VPCLMULQDQ",
 	};
 	const u32 bytes = SNIC_CALIBRATE_BYTES * SNIC_CALIBRATE_REPEAT;
 	u8 *buf = kzalloc(2 * SNIC_CALIBRATE_BYTES, GFP_KERNEL);

@@ -8,7 +8,8 @@
 /* User-Mode Linux on x86-64 is X86_64, too. */
 #if defined(CONFIG_X86_64) && !defined(__CHECKER__)
 #include <asm/cpufeature.h>
-#include <asm/fpu/api.h>
+
+#include "compat/fpu.h"
 
 #define LANE 16u /* bytes of a register */
 #define SUMS 4u /* registers that do not wait for one another */
@@ -23,9 +24,19 @@ struct memory_lane {
 	VECTOR v;
 } __packed __attribute__((may_alias));
 
-/* x^(n + 32) and x^(n - 32) modulo the polynomial, n: the bits of a lane, of SUMS lanes. */
+/* The same for registers of four lanes. */
+#define WIDE 64u
+#define WITH_VPCLMUL __attribute__((target("sse2,pclmul,avx512f,vpclmulqdq")))
+#define WIDE_VECTOR long long __attribute__((vector_size(64)))
+
+struct memory_wide {
+	WIDE_VECTOR v;
+} __packed __attribute__((may_alias));
+
+/* x^(n + 32) and x^(n - 32) modulo the polynomial, n: the bits of a lane, of SUMS lanes, of SUMS wide registers. */
 static const u64 fold_lane[] = {0x1751997d0, 0x0ccaa009e};
-static const u64 fold_lanes[] = {0x154442bd4, 0x1c6e41596};
+static const u64 fold_lanes[] = {0x154442bd4, 0x1c6e41596}; /* one wide register as well */
+static const u64 fold_wides[] = {0x11542778a, 0x1322d1430};
 
 WITH_PCLMUL static __always_inline VECTOR lane_fold(VECTOR sum, const u64 *by, VECTOR next)
 {
@@ -91,12 +102,92 @@ WITH_PCLMUL static noinline u32 pclmul(u32 crc, const u8 *head, u8 *dst, const u
 	return pclmul_run(crc, NULL, NULL, src, len, out);
 }
 
-static bool pclmul_exists(void)
+/* Instructions, because compilers name their functions differently. */
+WITH_VPCLMUL static __always_inline WIDE_VECTOR wide_fold(WIDE_VECTOR sum, const u64 *by,
+							  WIDE_VECTOR next)
 {
-	return boot_cpu_has(X86_FEATURE_PCLMULQDQ);
+	const long long low = (long long)by[0], high = (long long)by[1];
+	const WIDE_VECTOR k = {low, high, low, high, low, high, low, high};
+	WIDE_VECTOR lows, highs;
+
+	asm("vpclmulqdq $0x00, %2, %1, %0" : "=v"(lows) : "v"(sum), "v"(k));
+	asm("vpclmulqdq $0x11, %2, %1, %0" : "=v"(highs) : "v"(sum), "v"(k));
+	return lows ^ highs ^ next;
 }
 
-static u32 pclmul_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *sum)
+WITH_VPCLMUL static __always_inline WIDE_VECTOR wide_take(const u8 *src, u8 *dst, u32 at)
+{
+	WIDE_VECTOR v = ((const struct memory_wide *)(src + at))->v;
+
+	if (dst)
+		((struct memory_wide *)(dst + at))->v = v;
+	return v;
+}
+
+/* As pclmul_run(), from SUMS * WIDE bytes on, of which @head is one register. */
+WITH_VPCLMUL static __always_inline u32 vpclmul_run(u32 crc, const u8 *head, u8 *dst, const u8 *src,
+						    u32 len, u8 *out)
+{
+	const WIDE_VECTOR start = {crc};
+	u32 at = head ? 0 : WIDE, i;
+	WIDE_VECTOR sum[SUMS];
+	struct memory_wide last;
+	VECTOR lane;
+
+	sum[0] = (head ? wide_take(head, NULL, 0) : wide_take(src, dst, 0)) ^ start;
+	sum[1] = wide_take(src, dst, at);
+	sum[2] = wide_take(src, dst, at + WIDE);
+	sum[3] = wide_take(src, dst, at + 2 * WIDE);
+	for (at += 3 * WIDE; len - at >= SUMS * WIDE; at += SUMS * WIDE) {
+		sum[0] = wide_fold(sum[0], fold_wides, wide_take(src, dst, at));
+		sum[1] = wide_fold(sum[1], fold_wides, wide_take(src, dst, at + WIDE));
+		sum[2] = wide_fold(sum[2], fold_wides, wide_take(src, dst, at + 2 * WIDE));
+		sum[3] = wide_fold(sum[3], fold_wides, wide_take(src, dst, at + 3 * WIDE));
+	}
+	sum[1] = wide_fold(sum[0], fold_lanes, sum[1]);
+	sum[2] = wide_fold(sum[1], fold_lanes, sum[2]);
+	sum[3] = wide_fold(sum[2], fold_lanes, sum[3]);
+	for (; len - at >= WIDE; at += WIDE)
+		sum[3] = wide_fold(sum[3], fold_lanes, wide_take(src, dst, at));
+	last.v = sum[3];
+	lane = lane_take((const u8 *)&last, NULL, 0);
+	for (i = 1; i < WIDE / LANE; i++)
+		lane = lane_fold(lane, fold_lane, lane_take((const u8 *)&last, NULL, i * LANE));
+	for (; len - at >= LANE; at += LANE)
+		lane = lane_fold(lane, fold_lane, lane_take(src, dst, at));
+	((struct memory_lane *)out)->v = lane;
+	return at;
+}
+
+WITH_VPCLMUL static noinline u32 vpclmul(u32 crc, const u8 *head, u8 *dst, const u8 *src, u32 len,
+					 u8 *out)
+{
+	u32 n;
+
+	if (dst && head)
+		n = vpclmul_run(crc, head, dst, src, len, out);
+	else if (dst)
+		n = vpclmul_run(crc, NULL, dst, src, len, out);
+	else if (head)
+		n = vpclmul_run(crc, head, NULL, src, len, out);
+	else
+		n = vpclmul_run(crc, NULL, NULL, src, len, out);
+	/* Else instructions for the lower halves of the registers are slow from now on. */
+	asm volatile("vzeroupper");
+	return n;
+}
+
+static bool has_instructions(enum port_crc32_way way)
+{
+	if (!boot_cpu_has(X86_FEATURE_PCLMULQDQ))
+		return false;
+	return way == PORT_CRC32_PCLMUL ||
+	       (boot_cpu_has(X86_FEATURE_AVX512F) && boot_cpu_has(X86_FEATURE_VPCLMULQDQ) &&
+		sirdma_saves_avx512());
+}
+
+static u32 multiply(enum port_crc32_way way, u32 crc, const void *head, void *dst, const void *src,
+		    u32 len, u32 *sum)
 {
 	u8 last[LANE];
 	u32 half, n;
@@ -105,7 +196,10 @@ static u32 pclmul_fold(u32 crc, const void *head, void *dst, const void *src, u3
 	if (!irq_fpu_usable())
 		return 0;
 	kernel_fpu_begin();
-	n = pclmul(crc, head, dst, src, len, last);
+	if (way == PORT_CRC32_VPCLMUL)
+		n = vpclmul(crc, head, dst, src, len, last);
+	else
+		n = pclmul(crc, head, dst, src, len, last);
 	kernel_fpu_end();
 	/*
 	 * From 16 bytes on, crc32_le() of Linux 6.14 and later uses vector instructions, too: it would save
@@ -116,12 +210,13 @@ static u32 pclmul_fold(u32 crc, const void *head, void *dst, const void *src, u3
 	return n;
 }
 #else
-static bool pclmul_exists(void)
+static bool has_instructions(enum port_crc32_way way)
 {
 	return false;
 }
 
-static u32 pclmul_fold(u32 crc, const void *head, void *dst, const void *src, u32 len, u32 *sum)
+static u32 multiply(enum port_crc32_way way, u32 crc, const void *head, void *dst, const void *src,
+		    u32 len, u32 *sum)
 {
 	return 0;
 }
@@ -144,7 +239,7 @@ bool port_crc32_use(enum port_crc32_way way)
 {
 	if (way == PORT_CRC32_LIBRARY && !(crc32_optimizations() & CRC32_LE_OPTIMIZATION))
 		return false;
-	if (way == PORT_CRC32_PCLMUL && !pclmul_exists())
+	if ((way == PORT_CRC32_PCLMUL || way == PORT_CRC32_VPCLMUL) && !has_instructions(way))
 		return false;
 	crc32_way = way;
 	return true;
@@ -158,7 +253,8 @@ u32 port_crc32_fold(u32 crc, const void *head, void *dst, const void *src, u32 l
 	case PORT_CRC32_LIBRARY:
 		return library_fold(crc, head, dst, src, len, sum);
 	case PORT_CRC32_PCLMUL:
-		return pclmul_fold(crc, head, dst, src, len, sum);
+	case PORT_CRC32_VPCLMUL:
+		return multiply(crc32_way, crc, head, dst, src, len, sum);
 	default:
 		return 0;
 	}

@@ -363,10 +363,16 @@ static inline u64 port_stats_read(const struct port_stats *stats, u32 i)
 
 /*
  * The ways of port_crc32_fold(). The host chooses the quickest before there is a device. NONE
- * takes nothing. LIBRARY copies first, then the kernel's library sums. PCLMUL does both at once.
+ * takes nothing. LIBRARY copies first, then the kernel's library sums. PCLMUL and VPCLMUL do both at once,
+ * in registers of 16 and of 64 bytes.
  */
-enum port_crc32_way { PORT_CRC32_NONE, PORT_CRC32_LIBRARY, PORT_CRC32_PCLMUL };
-#define PORT_CRC32_WAYS 3
+enum port_crc32_way {
+	PORT_CRC32_NONE,
+	PORT_CRC32_LIBRARY,
+	PORT_CRC32_PCLMUL,
+	PORT_CRC32_VPCLMUL,
+};
+#define PORT_CRC32_WAYS 4
 
 /* Returns false if this CPU, or this kernel, lacks the way. */
 bool port_crc32_use(enum port_crc32_way way);

@@ -33,12 +33,13 @@ void fake_copy(struct snic_icrc *icrc, void *dst, const void *src, u32 len)
 	udelay(machine.us[machine.used]);
 }
 
-static void expect_chosen(struct kunit *test, u32 tables, u32 library, u32 pclmul,
+static void expect_chosen(struct kunit *test, u32 tables, u32 library, u32 pclmul, u32 vpclmul,
 			  enum port_crc32_way best)
 {
 	machine.us[PORT_CRC32_NONE] = tables;
 	machine.us[PORT_CRC32_LIBRARY] = library;
 	machine.us[PORT_CRC32_PCLMUL] = pclmul;
+	machine.us[PORT_CRC32_VPCLMUL] = vpclmul;
 	machine.calls = 0;
 	snic_calibrate();
 	KUNIT_EXPECT_GT(test, machine.calls, 0);
@@ -47,16 +48,17 @@ static void expect_chosen(struct kunit *test, u32 tables, u32 library, u32 pclmu
 
 static void quickest_way_is_chosen(struct kunit *test)
 {
-	expect_chosen(test, 50, 0, 5, PORT_CRC32_PCLMUL);
-	expect_chosen(test, 50, 5, 20, PORT_CRC32_LIBRARY);
+	expect_chosen(test, 50, 0, 5, 0, PORT_CRC32_PCLMUL);
+	expect_chosen(test, 50, 5, 20, 20, PORT_CRC32_LIBRARY);
+	expect_chosen(test, 50, 30, 20, 5, PORT_CRC32_VPCLMUL);
 	/* An emulated processor. */
-	expect_chosen(test, 10, 50, 100, PORT_CRC32_NONE);
+	expect_chosen(test, 10, 50, 100, 100, PORT_CRC32_NONE);
 }
 
 static void way_that_is_lacking_is_not_chosen(struct kunit *test)
 {
-	expect_chosen(test, 10, 0, 0, PORT_CRC32_NONE);
-	expect_chosen(test, 50, 5, 0, PORT_CRC32_LIBRARY);
+	expect_chosen(test, 10, 0, 0, 0, PORT_CRC32_NONE);
+	expect_chosen(test, 50, 5, 0, 0, PORT_CRC32_LIBRARY);
 }
 
 static struct kunit_case calibrate_cases[] = {
