@@ -109,6 +109,8 @@ static void rx_dispatch(struct snic_rx_batch *batch, struct snic_qp *qp, const s
 
 	batch->pkts += pkt->npkts;
 	batch->bytes += pkt->payload_len;
+	if (!(pkt->flags & SNIC_PKT_RESP))
+		batch->request_bytes += pkt->payload_len;
 	if (unlikely(snic_is_cnp(pkt))) {
 		snic_cnp_rx(qp);
 		return;

@@ -17,7 +17,7 @@ static inline bool snic_rx_batch_has_room(const struct snic_rx_batch *batch)
 	return batch->pkts < RX_BATCH_PKTS && batch->bytes < RX_BATCH_BYTES;
 }
 
-/* @pkts packets with @bytes of payload together, each in a frame of its own; @frame_bytes: of these. */
+/* @pkts requests, or acknowledgements, with @bytes of payload together, each in a frame of its own; @frame_bytes: of these. */
 static inline void snic_rx_batch_count(struct snic_rx_batch *batch, u32 pkts, u32 frame_bytes,
 				       u32 bytes)
 {
@@ -25,6 +25,7 @@ static inline void snic_rx_batch_count(struct snic_rx_batch *batch, u32 pkts, u3
 	batch->frame_bytes += frame_bytes;
 	batch->pkts += pkts;
 	batch->bytes += bytes;
+	batch->request_bytes += bytes;
 }
 
 #endif

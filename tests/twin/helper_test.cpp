@@ -65,6 +65,18 @@ private:
 	Fd fd_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
 };
 
+/* Use a processor for longer than Pace::spin. */
+void spin()
+{
+	timespec start, now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
+	do
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec <
+	       10 * Helper::Pace().spin);
+}
+
 class FakeDevice : public Helper::Device {
 public:
 	explicit FakeDevice(const Helper::Pace &pace = {}) : helper(*this, pace)
@@ -139,6 +151,24 @@ public:
 		helper.leave_call();
 	}
 
+	/* It does not poll, but uses a processor, and a packet comes: the helper receives it after all. */
+	void drive_away_and_spin()
+	{
+		drive_away();
+
+		const uint64_t before = packets, seen = managed;
+
+		port.put();
+		ASSERT_TRUE(comes_true([&] {
+			spin();
+			helper.wake();
+			return packets > before;
+		}));
+		/* It has finished the round. */
+		share.put();
+		ASSERT_TRUE(comes_true([&] { return managed > seen; }));
+	}
+
 	port_clock *clock = port_clock_create(false);
 	File neighbour, share, port;
 	std::atomic<bool> held{false}; /* an acknowledgement that a call has put off */
@@ -152,18 +182,6 @@ public:
 
 /* An away helper does not look by itself in the time of a test. */
 constexpr Helper::Pace no_looks = {.min = never, .max = never};
-
-/* Use a processor for longer than Pace::spin. */
-void spin()
-{
-	timespec start, now;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &start);
-	do
-		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-	while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec <
-	       10 * Helper::Pace().spin);
-}
 
 } // namespace
 
@@ -259,8 +277,7 @@ TEST(TwinHelper, RunsTimersForAProcessThatPollsSeldom)
 	}
 }
 
-/* It polls, but not when packets come. */
-/* The timer that ends its sleep is not one that is due before that. */
+/* A poll does not wake the helper for a timer that ends the helper's sleep anyway. */
 TEST(TwinHelper, IsNotWokenForATimerItHasSeen)
 {
 	FakeDevice device(no_looks);
@@ -269,7 +286,7 @@ TEST(TwinHelper, IsNotWokenForATimerItHasSeen)
 	device.drive_away();
 	const uint64_t wakes = device.wakes;
 
-	/* Some come while it falls asleep. */
+	/* A few polls may come while the thread falls asleep. */
 	device.poll(200000);
 	EXPECT_LE(device.wakes, wakes + 20);
 	port_timer_cancel(&device.timer);
@@ -295,6 +312,7 @@ TEST(TwinHelper, DoesNotSpinBesidePollersWhileATimerIsDue)
 	port_clock_run(device.clock, never);
 }
 
+/* It polls, but not when packets come. */
 TEST(TwinHelper, WatchesForAProcessThatSpinsOnItsMemory)
 {
 	FakeDevice device(no_looks);
@@ -313,34 +331,47 @@ TEST(TwinHelper, WatchesForAProcessThatSpinsOnItsMemory)
 	}
 }
 
-/* It did not poll either, but because another process had the processor. */
-TEST(TwinHelper, IsAwayWhilePollsTakeInWhatAProcessSpinsFor)
+TEST(TwinHelper, IsAwayWhilePollsWaitForAnswers)
 {
 	FakeDevice device(no_looks);
 	Helper &helper = device.helper;
 
-	/* As above. */
-	device.drive_away();
-	device.port.put();
+	/* Make the helper see a process that spins on its memory. */
 	ASSERT_TRUE(comes_true([&] {
-		spin();
-		helper.wake();
-		return helper.process_spins();
+		device.drive_away_and_spin();
+		return helper.spins_by_itself();
 	}));
-	ASSERT_EQ(device.packets, 1u);
+
+	const uint64_t packets = device.packets;
 
 	helper.enter_call();
-	helper.answers_polled(true);
+	helper.set_polls_wait(true);
 	ASSERT_TRUE(comes_true([&] { return helper.away(); }));
+	const uint64_t managed = device.managed;
+
 	device.port.put();
 	device.share.put();
-	ASSERT_TRUE(comes_true([&] { return device.managed == 2; }));
+	ASSERT_TRUE(comes_true([&] { return device.managed > managed; }));
 	EXPECT_TRUE(helper.away());
-	EXPECT_EQ(device.packets, 1u);
+	EXPECT_EQ(device.packets, packets);
 	/* Nothing but this wakes it. */
-	helper.answers_polled(false);
-	EXPECT_TRUE(comes_true([&] { return device.packets == 2; }));
+	helper.set_polls_wait(false);
+	EXPECT_TRUE(comes_true([&] { return device.packets > packets; }));
 	helper.leave_call();
+}
+
+/* It had to receive for a process whose polls are to wait for answers: they do not find them. */
+TEST(TwinHelper, EndsWaitsThatDoNotFindWhatAProcessSpinsFor)
+{
+	FakeDevice device(no_looks);
+	Helper &helper = device.helper;
+
+	ASSERT_TRUE(comes_true([&] {
+		helper.set_polls_wait(true);
+		device.drive_away_and_spin();
+		return !helper.polls_wait();
+	}));
+	EXPECT_TRUE(helper.spins_by_itself());
 }
 
 TEST(TwinAnswerWait, PausesLongerAfterEachWaitInVain)
@@ -358,28 +389,29 @@ TEST(TwinAnswerWait, PausesLongerAfterEachWaitInVain)
 	EXPECT_EQ(wait.longest_us(), AnswerWait::attempt_us);
 	for (u32 pause = 1; pause <= AnswerWait::pause_max; pause *= 2) {
 		EXPECT_TRUE(wait.is_due());
-		wait.found_none();
+		wait.note_no_answer();
 		EXPECT_EQ(returned_at_once(), pause);
 	}
-	wait.found_none();
+	wait.note_no_answer();
 	EXPECT_EQ(returned_at_once(), AnswerWait::pause_max);
 
-	/* An attempt alone shows little: the next wait is shorter. */
-	wait.found();
+	/* The first answer after a wait in vain makes waits pay, and limits them to limit_us, but does not halve the pause. */
+	wait.note_answer();
 	EXPECT_TRUE(wait.pays());
 	EXPECT_EQ(wait.longest_us(), AnswerWait::limit_us);
 	EXPECT_EQ(returned_at_once(), 0u);
-	wait.found_none();
+	wait.note_no_answer();
 	EXPECT_FALSE(wait.pays());
 	EXPECT_EQ(returned_at_once(), AnswerWait::pause_max);
 
-	wait.found();
+	wait.note_answer();
 	for (u32 pause = AnswerWait::pause_max; pause > 1; pause /= 2)
-		wait.found();
-	wait.found_none();
+		wait.note_answer();
+	wait.note_no_answer();
 	EXPECT_EQ(returned_at_once(), 1u);
 }
 
+/* It did not poll either, but because another process had the processor. */
 TEST(TwinHelper, LeavesPacketsToAPollerThatHadNoProcessor)
 {
 	constexpr Helper::Pace long_spin = {.min = never, .max = never, .spin = INT64_MAX};

@@ -47,8 +47,9 @@ public:
 	/* A poll found no completion: receive packets. Returns false if there was nothing to do. */
 	virtual bool poll() noexcept = 0;
 	/*
-	 * A poll found a completion. The application may exit soon, so acknowledgements must not
-	 * wait. @message: the completion may belong to a received message.
+	 * A poll found a completion. @message: it may belong to a received message; the application may exit soon, so
+	 * acknowledgements must not wait. Otherwise the poll may wait for the peer's answer (answer_wait.hpp), whose
+	 * acknowledgement the next call sends, or the helper.
 	 */
 	virtual void found(bool /* message */) noexcept {}
 	/* The application requested an event and may sleep until it comes. */

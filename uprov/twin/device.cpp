@@ -46,8 +46,9 @@ int twin_poll_cq(ibv_cq *cq, int num_entries, ibv_wc *wc) noexcept
 	if (!n && device.nic->poll())
 		n = poll_cq(cq, num_entries, wc);
 	if (n)
+		/* Of a failed request the opcode is unknown. */
 		device.nic->found(std::any_of(wc, wc + std::max(n, 0), [](const ibv_wc &done) {
-			return done.opcode & IBV_WC_RECV;
+			return done.status != IBV_WC_SUCCESS || done.opcode & IBV_WC_RECV;
 		}));
 	return n;
 }

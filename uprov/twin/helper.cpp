@@ -32,7 +32,7 @@ constexpr timespec wait_for_memory = {.tv_sec = 0, .tv_nsec = 1000000};
 constexpr u64 polls_of_a_poller = 64;
 /*
  * The number of times that packets wake the helper of a process that spins on memory before the
- * helper may be away again. A packet that finds it away waits for the next check, 50 us at most:
+ * helper may be away again. A packet that finds it away waits for the next check, 50 us at first:
  * spread over so many packets that is 0.2 us each, and a round trip over UDP takes 4 us.
  */
 constexpr u32 spins_max = 256;
@@ -148,17 +148,20 @@ void Helper::wake() noexcept
 
 void Helper::timers_armed() noexcept
 {
-	const u64 at = wakes_at_.load();
+	u64 at = wakes_at_.load();
 
 	if (!at)
 		return;
+
 	const u64 due = port_clock_due(clock_);
-	if (due == never || (at != never && due >= at))
-		return;
-	/* One caller wakes the thread; the other callers need not. */
-	u64 seen = at;
-	if (wakes_at_.compare_exchange_strong(seen, 0))
-		wake();
+
+	/* One caller wakes the thread, and the other callers need not. But the thread may have stored a sooner time. */
+	while (at && due < at) {
+		if (wakes_at_.compare_exchange_strong(at, 0)) {
+			wake();
+			return;
+		}
+	}
 }
 
 void Helper::expect_event() noexcept
@@ -181,11 +184,6 @@ bool Helper::process_polled() const noexcept
 	       inside_.load(std::memory_order_relaxed);
 }
 
-bool Helper::process_spun() const noexcept
-{
-	return used_by_others() - seen_used_ >= pace_.spin;
-}
-
 bool Helper::expects_event() const noexcept
 {
 	/*
@@ -198,7 +196,7 @@ bool Helper::expects_event() const noexcept
 
 Helper::State Helper::enter(State next) noexcept
 {
-	if (next == State::away && process_spins() && !answers_polled_.load(std::memory_order_relaxed))
+	if (next == State::away && process_spins() && !polls_wait())
 		next = State::watching;
 	state_.store(next);
 	if (next == State::away && expects_event()) {
@@ -206,6 +204,18 @@ Helper::State Helper::enter(State next) noexcept
 		state_.store(next);
 	}
 	return next;
+}
+
+/* The thread was away, and had to receive for a process that used so much of a processor, ns, without a poll. */
+void Helper::note_spinning(int64_t used) noexcept
+{
+	if (used >= Pace().spin)
+		uses_processor_.store(true, std::memory_order_relaxed);
+	else if (!process_spins())
+		uses_processor_.store(false, std::memory_order_relaxed);
+	spins_ = spins_max;
+	/* If polls wait for answers, this was none that they found. */
+	polls_wait_.store(false, std::memory_order_relaxed);
 }
 
 /* Sleep until there is work. Returns true if packets may have come. */
@@ -230,8 +240,8 @@ bool Helper::sleep(State state) noexcept
 			    from_now(is_away ? check_ns_ : never)});
 
 	/*
-	 * Store the time first, then look again: a thread that armed a timer before that saw this one awake, and
-	 * a thread that arms one later wakes it.
+	 * Store the end of the sleep, then look at the timers again. A thread that armed a timer before the store may
+	 * have seen this thread awake (0); a thread that arms one later wakes it.
 	 */
 	wakes_at_.store(end);
 	if (const u64 due = port_clock_due(clock_); due < end) {
@@ -239,12 +249,16 @@ bool Helper::sleep(State state) noexcept
 		end = due;
 	}
 
+	const bool is_work = !is_away && !device_.fall_asleep();
 	u64 wait = end == never ? never : end - std::min(port_now_ns(nullptr), end);
 
-	/* A timer that is due: if the process does not poll any more, the thread is not away after this. */
+	/*
+	 * Work is due. A process that polls will do it; of one that does not, the thread finds that out after this
+	 * sleep, and does the work.
+	 */
 	if (is_away && !wait)
 		wait = pace_.due;
-	if (!is_away && !device_.fall_asleep())
+	if (is_work)
 		wait = 0;
 
 	const timespec ts = {.tv_sec = static_cast<time_t>(wait / nsec_per_sec),
@@ -282,7 +296,7 @@ void Helper::run(const std::stop_token &stop) noexcept
 		}
 
 		const u64 arrivals_before = arrivals();
-		const bool spun = before == State::away && process_spun();
+		const int64_t used = before == State::away ? used_by_others() - seen_used_ : 0;
 
 		device_.help();
 		/*
@@ -291,8 +305,8 @@ void Helper::run(const std::stop_token &stop) noexcept
 		 */
 		if (before == State::watching)
 			spins_ -= process_spins() && packets;
-		else if (spun && arrivals() != arrivals_before)
-			spins_ = spins_max;
+		else if (before == State::away && used >= pace_.spin && arrivals() != arrivals_before)
+			note_spinning(used);
 		if (before == State::away)
 			check_ns_ = pace_.min;
 		state = enter(next(State::serving, process_polled()));

@@ -16,7 +16,7 @@
  *   away      away *               serving
  *
  *   * but watching if a thread is about to sleep until an event, or if the process spins on
- *     its memory between polls, which do not take in what it spins for: see enter() and spins_.
+ *     its memory and its polls do not receive what it spins for: see enter(), spins_ and polls_wait_.
  *
  * stop() ends it in any state. A forked child has a copy of the object but no thread; it
  * neither uses nor destroys the copy (see Instance).
@@ -28,7 +28,7 @@
  *
  *   caller                                helper
  *   armed_at_ = polls; away? wake()       state_ = away; armed recently? watching
- *   timer armed; wakes_at_ later? wake()  wakes_at_ = its time; timer sooner? sleep shorter
+ *   timer armed; wakes_at_ later? wake()  wakes_at_ = end of sleep; timer sooner? end sooner
  *   work deferred; away? the next poll    state_ = watching; work deferred? do not sleep
  *     does it, else this call
  *
@@ -83,7 +83,7 @@ public:
 		~Device() = default;
 	};
 
-	/* Period in which an away helper checks whether the process still polls, ns. */
+	/* Times, ns: how often an away helper checks whether the process still polls, and what it concludes. */
 	struct Pace {
 		/*
 		 * The period if the process stops from time to time to spin on its memory. A packet
@@ -96,7 +96,10 @@ public:
 		 * where the checks cost 1.5 % of a processor.
 		 */
 		u64 max = 1000000;
-		/* For so long a timer that is due is left to a process that polls, which reads the clock from time to time. */
+		/*
+		 * How long a timer that is due is left to a process that polls: it reads the clock at one poll in 16
+		 * (clock_seldom). As min; not tuned.
+		 */
 		u64 due = 50000;
 		/*
 		 * A process that used a processor for this time without a poll spins on its memory. One
@@ -147,17 +150,23 @@ public:
 	void leave_call() noexcept { inside_.store(false, std::memory_order_relaxed); }
 	/* The process spins on its memory between polls, as far as known. */
 	bool process_spins() const noexcept { return spins_.load(std::memory_order_relaxed); }
-	/*
-	 * Polls of such a process take in what it spins for, so that the thread may be away; or do not any more, and the
-	 * thread watches for it. Called often, and rarely with another value than before.
-	 */
-	void answers_polled(bool polled) noexcept
+	/* It used its processor when that was found: it did not wait for one. */
+	bool spins_by_itself() const noexcept
 	{
-		if (answers_polled_.load(std::memory_order_relaxed) == polled) [[likely]]
+		return process_spins() && uses_processor_.load(std::memory_order_relaxed);
+	}
+	/*
+	 * Do polls of a process that spins on its memory wait for the answer (answer_wait.hpp)? Then the thread may be
+	 * away, else it watches. A change wakes it. The thread itself ends this when it finds that it has to receive.
+	 */
+	void set_polls_wait(bool wait) noexcept
+	{
+		if (polls_wait() == wait) [[likely]]
 			return;
-		answers_polled_.store(polled, std::memory_order_relaxed);
+		polls_wait_.store(wait, std::memory_order_relaxed);
 		wake();
 	}
+	bool polls_wait() const noexcept { return polls_wait_.load(std::memory_order_relaxed); }
 	/* How many polls have received packets, or looked for them. */
 	u64 polls() const noexcept { return polls_.load(std::memory_order_relaxed); }
 	/* The caller holds the device's lock of receivers (Nic::rx_lock_). */
@@ -188,8 +197,11 @@ public:
 	}
 
 	/* A thread received packets. The caller holds that lock, too. */
-	void count_arrival() noexcept { count(arrivals_); }
-	u64 arrivals() const noexcept { return arrivals_.load(std::memory_order_relaxed); }
+	void count_arrival() noexcept
+	{
+		arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+	}
+	u64 arrivals() const noexcept { return arrivals_.load(std::memory_order_acquire); }
 
 	/* The states of the table above. */
 	static constexpr State next(State from, bool process_polled) noexcept
@@ -219,8 +231,8 @@ private:
 	bool sleep(State state) noexcept;
 	State enter(State next) noexcept;
 	bool process_polled() const noexcept;
-	bool process_spun() const noexcept;
 	bool expects_event() const noexcept;
+	void note_spinning(int64_t used) noexcept;
 
 	Device &device_;
 	Pace pace_; /* not changed once the thread runs */
@@ -237,7 +249,7 @@ private:
 	alignas(64) std::atomic<State> state_{State::watching};
 	std::atomic<bool> inside_{false};
 	std::atomic<u64> wakes_at_{
-		0}; /* time when the sleeping thread wakes by itself; 0: it is awake */
+		0}; /* end of the thread's sleep, or what is due already (Pace::due); 0: it is awake */
 	std::atomic<u64> polls_{0};
 	std::atomic<u64> armed_at_{0}; /* value of polls_ when a thread last expected an event */
 	std::atomic<u64> busy_at_{0}; /* value of polls_ when a poll last found work */
@@ -245,7 +257,8 @@ private:
 	std::atomic<u64> misses_{0}; /* polls that did not look, since the last one that did */
 	/* How often packets must wake the thread before it may be away again. Only the thread writes. */
 	std::atomic<u32> spins_{0};
-	std::atomic<bool> answers_polled_{false};
+	std::atomic<bool> uses_processor_{false}; /* only the thread writes */
+	std::atomic<bool> polls_wait_{false};
 };
 
 } // namespace sirdma::twin

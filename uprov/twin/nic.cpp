@@ -307,7 +307,7 @@ void Nic::run_qp(u32 qpn) noexcept
 
 	helper_.enter_call();
 	if (helper_.process_spins()) [[unlikely]]
-		posted_at_.store(payloads_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+		note_post();
 	kick_model(qpn);
 	run_deferred();
 	flush();
@@ -444,7 +444,7 @@ u32 Nic::receive(bool all, bool due) noexcept
 	got += from_port;
 	if (!got)
 		faults_->flush(batch_);
-	end_batch();
+	snic_rx_batch_end(&batch_);
 	return got;
 }
 
@@ -474,18 +474,19 @@ bool Nic::serve(bool all) noexcept
 		const bool timed = all || timers_.waiting() || !(++polls_to_clock_ % clock_seldom);
 		const u64 now = timed ? port_now_ns(nullptr) : 0;
 		const bool due = timed && port_clock_due(clock_) <= now;
-
-		has_payload_ = false;
-
+		const u32 bytes = batch_.request_bytes;
 		const u32 got = receive(all, due);
 		const bool fire = timers_.may_fire(due, got);
 
-		if (got)
-			helper_.count_arrival();
-		if (has_payload_) {
-			std::atomic<u64> &payloads = all ? helper_payloads_ : payloads_;
+		if (got) {
+			/* Whoever sees the arrival sees that payload came: await_answer(). */
+			if (batch_.request_bytes != bytes) {
+				std::atomic<u64> &payloads = all ? helper_payloads_ : poller_payloads_;
 
-			payloads.store(payloads.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+				payloads.store(payloads.load(std::memory_order_relaxed) + 1,
+					       std::memory_order_relaxed);
+			}
+			helper_.count_arrival();
 		}
 		receiving.unlock();
 		worked = worked || got || fire;
@@ -551,7 +552,7 @@ void Nic::found(bool message) noexcept
 	helper_.note_busy();
 	note_waited();
 	if (!message) {
-		if (helper_.process_spins()) [[unlikely]]
+		if (helper_.spins_by_itself()) [[unlikely]]
 			await_answer();
 		return;
 	}
@@ -565,41 +566,66 @@ void Nic::found(bool message) noexcept
 	}
 }
 
+/* Waits do not pay: the helper is to watch. */
+void Nic::answers_fail() noexcept
+{
+	answers_.note_no_answer();
+	helper_.set_polls_wait(false);
+}
+
+/* A process that spins on its memory posts. If it had not looked at the answer at once, waiting for that delayed it. */
+void Nic::note_post() noexcept
+{
+	const u64 answered_at = answered_at_.load(std::memory_order_relaxed);
+
+	payloads_at_post_.store(poller_payloads_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+	if (!answered_at)
+		return;
+	answered_at_.store(0, std::memory_order_relaxed);
+	if (answers_.pays() && ticks() - answered_at > AnswerWait::limit_us * ticks_per_us())
+		answers_fail();
+}
+
 /*
  * The completion of a request is about to be returned to a process that spins on its memory: wait for the answer of
- * the peer, see answer_wait.hpp. It may have come with the acknowledgement.
+ * the peer, see answer_wait.hpp. The answer may have come together with the acknowledgement: then this returns at once.
  */
 void Nic::await_answer() noexcept
 {
-	if (!answers_.is_due() || !can_work())
-		return;
-
-	const u64 posted_at = posted_at_.load(std::memory_order_relaxed),
+	const u64 at_post = payloads_at_post_.load(std::memory_order_relaxed),
 		  helper_payloads = helper_payloads_.load(std::memory_order_relaxed),
-		  arrivals = helper_.arrivals(), end = ticks() + answers_.longest_us() * ticks_per_us();
+		  arrivals = helper_.arrivals();
 	const auto answered = [&] {
-		return payloads_.load(std::memory_order_relaxed) != posted_at ||
+		return poller_payloads_.load(std::memory_order_relaxed) != at_post ||
 		       helper_payloads_.load(std::memory_order_relaxed) != helper_payloads;
 	};
 
-	/* The helper is not to be woken by the answer, and to have this processor then. */
-	helper_.answers_polled(true);
+	/* The helper had to receive what the process was spinning for. */
+	if (answers_.pays() && !helper_.polls_wait())
+		answers_.note_no_answer();
+	if (!answers_.is_due() || !can_work())
+		return;
+	/* Send the helper away: else the answer would wake it, and on a busy machine it would take this processor. */
+	helper_.set_polls_wait(true);
+	if (!answered()) {
+		const u64 begin = ticks(), longest = answers_.longest_us() * ticks_per_us();
 
-	helper_.enter_call();
-	while (!answered() && helper_.arrivals() == arrivals && ticks() < end) {
-		const MayAccess may_access(*this);
+		helper_.enter_call();
+		do {
+			const MayAccess may_access(*this);
 
-		serve(false);
+			serve(false);
+		} while (!answered() && helper_.arrivals() == arrivals && ticks() - begin < longest);
+		helper_.leave_call();
+		helper_.note_busy();
+		helper_.timers_armed();
 	}
-	helper_.leave_call();
-	helper_.note_busy();
-	helper_.timers_armed();
-	if (answered()) {
-		answers_.found();
+	if (!answered()) {
+		answers_fail();
 		return;
 	}
-	answers_.found_none();
-	helper_.answers_polled(false);
+	answers_.note_answer();
+	answered_at_.store(ticks(), std::memory_order_relaxed);
 }
 
 } // namespace sirdma::twin

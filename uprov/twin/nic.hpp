@@ -50,7 +50,7 @@ private:
 	u32 polls_ = 0;
 };
 
-class Nic : public Adapter, private PacketSink, private Helper::Device, private cm::Port {
+class Nic final : public Adapter, private PacketSink, private Helper::Device, private cm::Port {
 public:
 	/* Returns null with errno. */
 	static std::unique_ptr<Nic> create(const Config &config);
@@ -118,7 +118,9 @@ private:
 	void help() noexcept override;
 	void linger(u32 qpn) noexcept override { push(lingering_, qpn); }
 	void acknowledge_lingering() noexcept;
-	void await_answer() noexcept;
+	[[gnu::noinline]] void await_answer() noexcept;
+	[[gnu::noinline]] void note_post() noexcept;
+	void answers_fail() noexcept;
 	bool serve(bool all) noexcept;
 	bool owes() noexcept;
 	bool port_is_next() noexcept;
@@ -203,13 +205,13 @@ private:
 	u32 polls_to_clock_ = 0;
 	TimerHold timers_;
 	bool polled_ = false; /* a poller receives, not the helper */
-	bool has_payload_ = false; /* what was received since it began */
 
 	/* See await_answer(). */
 	AnswerWait answers_;
-	/* How often a poll, or the helper, received payload. Written under rx_lock_. */
-	std::atomic<u64> payloads_{0}, helper_payloads_{0};
-	std::atomic<u64> posted_at_{0}; /* value of payloads_ at the last post */
+	/* Calls of serve() that received payload of requests, by pollers and by the helper. Written under rx_lock_. */
+	std::atomic<u64> poller_payloads_{0}, helper_payloads_{0};
+	std::atomic<u64> payloads_at_post_{0}; /* value of poller_payloads_ at the last post of a process that spins on its memory */
+	std::atomic<u64> answered_at_{0}; /* when a poll returned after an answer, ticks(); 0: a post followed */
 
 	/* See kernel_pays(). */
 	std::atomic<bool> waited_{true}; /* a thread has polled since the last copy by the kernel */

@@ -32,7 +32,7 @@ bool may_wait(const uint8_t *data, size_t len) noexcept
 
 /*
  * Deliver a packet to the model. Packets that a poller receives are acknowledged at its next call,
- * a poll or the post of an answer, unless the poll returns a completion.
+ * a poll or the post of an answer, unless the poll returns the completion of a received message.
  */
 void Nic::deliver(const Path &path, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept
 {
@@ -59,7 +59,6 @@ void Nic::malformed() noexcept
 
 void Nic::end_batch() noexcept
 {
-	has_payload_ = has_payload_ || (batch_.qp && batch_.bytes);
 	snic_rx_batch_end(&batch_);
 }
 
