@@ -271,7 +271,8 @@ static void expect_summed(struct kunit *test, struct crc_buffers *b, u32 len, u3
 
 static void crc_by_instructions_is_ours(struct kunit *test)
 {
-	static const u32 lens[] = {1, 3, 511, 512, 513, 527, 528, 575, 576, 703, 704, 768, 1024, CRC_MOST};
+	static const u32 lens[] = {1,	3,   511, 512, 513, 527,  528,
+				   575, 576, 703, 704, 768, 1024, CRC_MOST};
 	struct crc_buffers *b = kunit_kmalloc(test, sizeof(*b), GFP_KERNEL);
 	u32 i, shift, way;
 
@@ -288,8 +289,7 @@ static void crc_by_instructions_is_ours(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, port_crc32_use(PORT_CRC32_PCLMUL),
 			!!boot_cpu_has(X86_FEATURE_PCLMULQDQ));
 	KUNIT_EXPECT_EQ(test, port_crc32_use(PORT_CRC32_VPCLMUL),
-			boot_cpu_has(X86_FEATURE_AVX512F) &&
-				boot_cpu_has(X86_FEATURE_VPCLMULQDQ));
+			boot_cpu_has(X86_FEATURE_AVX512F) && boot_cpu_has(X86_FEATURE_VPCLMULQDQ));
 #endif
 	for (way = 0; way < PORT_CRC32_WAYS; way++)
 		for (i = 0; i < ARRAY_SIZE(lens) && port_crc32_use(way); i++)

@@ -305,7 +305,8 @@ void Helper::run(const std::stop_token &stop) noexcept
 		 */
 		if (before == State::watching)
 			spins_ -= process_spins() && packets;
-		else if (before == State::away && used >= pace_.spin && arrivals() != arrivals_before)
+		else if (before == State::away && used >= pace_.spin &&
+			 arrivals() != arrivals_before)
 			note_spinning(used);
 		if (before == State::away)
 			check_ns_ = pace_.min;

@@ -199,7 +199,8 @@ public:
 	/* A thread received packets. The caller holds that lock, too. */
 	void count_arrival() noexcept
 	{
-		arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+		arrivals_.store(arrivals_.load(std::memory_order_relaxed) + 1,
+				std::memory_order_release);
 	}
 	u64 arrivals() const noexcept { return arrivals_.load(std::memory_order_acquire); }
 

@@ -481,7 +481,8 @@ bool Nic::serve(bool all) noexcept
 		if (got) {
 			/* Whoever sees the arrival sees that payload came: await_answer(). */
 			if (batch_.request_bytes != bytes) {
-				std::atomic<u64> &payloads = all ? helper_payloads_ : poller_payloads_;
+				std::atomic<u64> &payloads = all ? helper_payloads_ :
+								   poller_payloads_;
 
 				payloads.store(payloads.load(std::memory_order_relaxed) + 1,
 					       std::memory_order_relaxed);
@@ -578,7 +579,8 @@ void Nic::note_post() noexcept
 {
 	const u64 answered_at = answered_at_.load(std::memory_order_relaxed);
 
-	payloads_at_post_.store(poller_payloads_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+	payloads_at_post_.store(poller_payloads_.load(std::memory_order_relaxed),
+				std::memory_order_relaxed);
 	if (!answered_at)
 		return;
 	answered_at_.store(0, std::memory_order_relaxed);
@@ -615,7 +617,8 @@ void Nic::await_answer() noexcept
 			const MayAccess may_access(*this);
 
 			serve(false);
-		} while (!answered() && helper_.arrivals() == arrivals && ticks() - begin < longest);
+		} while (!answered() && helper_.arrivals() == arrivals &&
+			 ticks() - begin < longest);
 		helper_.leave_call();
 		helper_.note_busy();
 		helper_.timers_armed();
