@@ -5,7 +5,8 @@
  * multicast group counts once in RX_PKTS and RX_BYTES, however many of its queue pairs get it.
  * RX_OVERRUNS counts received packets that the host had no memory or no room for.
  * RX_ECN counts received packets that a switch has marked, and CNPs are congestion notifications.
- * ONE_SIDED counts requests that were executed without packets (twins only).
+ * ONE_SIDED counts requests that were executed without packets, and ANSWERS_AWAITED polls that waited for the answer
+ * of a peer until it came, or found it there (twins only).
  * SIRDMA_STATS(X) calls X(IDENTIFIER, name) for each.
  */
 #ifndef SIRDMA_STATS_H
@@ -77,7 +78,8 @@
 	X(PAGE_ERRORS, page_errors) \
 	X(ONE_SIDED, one_sided) \
 	X(CNPS_SENT, cnps_sent) \
-	X(CNPS_RCVD, cnps_rcvd)
+	X(CNPS_RCVD, cnps_rcvd) \
+	X(ANSWERS_AWAITED, answers_awaited)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

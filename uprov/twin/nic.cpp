@@ -347,6 +347,8 @@ u64 Nic::stat(sirdma_stat id) noexcept
 
 	if (id == SIRDMA_STAT_REFUSED_NEIGHBOURS)
 		n += neighbours_->refused();
+	if (id == SIRDMA_STAT_ANSWERS_AWAITED)
+		n += answers_awaited_.load(std::memory_order_relaxed);
 	if (id == SIRDMA_STAT_RX_OVERRUNS) {
 		/*
 		 * A thread that receives may be interrupted by a signal whose handler ends the
@@ -628,6 +630,7 @@ void Nic::await_answer() noexcept
 		return;
 	}
 	answers_.note_answer();
+	answers_awaited_.fetch_add(1, std::memory_order_relaxed);
 	answered_at_.store(ticks(), std::memory_order_relaxed);
 }
 

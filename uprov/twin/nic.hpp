@@ -208,6 +208,7 @@ private:
 
 	/* See await_answer(). */
 	AnswerWait answers_;
+	std::atomic<u64> answers_awaited_{0}; /* see sirdma/stats.h */
 	/* Calls of serve() that received payload of requests, by pollers and by the helper. Written under rx_lock_. */
 	std::atomic<u64> poller_payloads_{0}, helper_payloads_{0};
 	std::atomic<u64> payloads_at_post_{
