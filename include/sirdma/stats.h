@@ -5,8 +5,8 @@
  * multicast group counts once in RX_PKTS and RX_BYTES, however many of its queue pairs get it.
  * RX_OVERRUNS counts received packets that the host had no memory or no room for.
  * RX_ECN counts received packets that a switch has marked, and CNPs are congestion notifications.
- * ONE_SIDED counts requests that were executed without packets, and ANSWERS_AWAITED polls that waited for the answer
- * of a peer until it came, or found it there (twins only).
+ * ONE_SIDED counts requests that were executed without packets, and ANSWERS_AWAITED polls of a process that spins on its
+ * memory that returned after the peer's answer had come, whether or not they waited for it (twins only).
  * SIRDMA_STATS(X) calls X(IDENTIFIER, name) for each.
  */
 #ifndef SIRDMA_STATS_H

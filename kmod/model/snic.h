@@ -237,7 +237,7 @@ struct snic_rx_batch {
 	struct snic_rx_mem mem;
 	u32 pkts; /* packets received since qp was locked */
 	u32 bytes; /* bytes of their payload */
-	u32 request_bytes; /* bytes of payload of requests, since the host zeroed the batch */
+	u32 request_bytes; /* bytes of payload of requests as they came, valid or not; the model never resets it */
 	u32 frames; /* frames that carried them, each counted for one queue pair only */
 	u32 frame_bytes; /* bytes of those frames, Ethernet header to ICRC */
 	u32 copies; /* of all packets of the batch, what snic_rx() returns for one */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /*
  * CRC-32 by instructions of the processor: those of the kernel's library, or carry-less
- * multiplication in one pass with the copy. user_crc32.c explains the method.
+ * multiplication in one pass with the copy, in registers of 16 or 64 bytes. user_crc32.c explains the method.
  */
 #include "port/port.h"
 
@@ -24,14 +24,18 @@ struct memory_lane {
 	VECTOR v;
 } __packed __attribute__((may_alias));
 
-/* The same for registers of four lanes. */
-#define WIDE 64u
+#define WIDE 64u /* bytes of a register of four lanes */
 #define WITH_VPCLMUL __attribute__((target("sse2,pclmul,avx512f,vpclmulqdq")))
 #define WIDE_VECTOR long long __attribute__((vector_size(64)))
 
+/* Such a register at any address. */
 struct memory_wide {
 	WIDE_VECTOR v;
 } __packed __attribute__((may_alias));
+
+/* @head fills one wide register, or four narrow ones, and no run is shorter than its first registers. */
+static_assert(PORT_CRC32_HEAD == WIDE && PORT_CRC32_HEAD == SUMS * LANE);
+static_assert(PORT_CRC32_MIN >= SUMS * WIDE);
 
 /* x^(n + 32) and x^(n - 32) modulo the polynomial, n: the bits of a lane, of SUMS lanes, of SUMS wide registers. */
 static const u64 fold_lane[] = {0x1751997d0, 0x0ccaa009e};
@@ -102,7 +106,7 @@ WITH_PCLMUL static noinline u32 pclmul(u32 crc, const u8 *head, u8 *dst, const u
 	return pclmul_run(crc, NULL, NULL, src, len, out);
 }
 
-/* Instructions, because compilers name their functions differently. */
+/* Inline assembly: GCC and clang have different builtins for this instruction. */
 WITH_VPCLMUL static __always_inline WIDE_VECTOR wide_fold(WIDE_VECTOR sum, const u64 *by,
 							  WIDE_VECTOR next)
 {
@@ -124,7 +128,7 @@ WITH_VPCLMUL static __always_inline WIDE_VECTOR wide_take(const u8 *src, u8 *dst
 	return v;
 }
 
-/* As pclmul_run(), from SUMS * WIDE bytes on, of which @head is one register. */
+/* Like pclmul_run(). @head and @src together have at least SUMS * WIDE bytes; @head fills one register. */
 WITH_VPCLMUL static __always_inline u32 vpclmul_run(u32 crc, const u8 *head, u8 *dst, const u8 *src,
 						    u32 len, u8 *out)
 {
@@ -162,19 +166,13 @@ WITH_VPCLMUL static __always_inline u32 vpclmul_run(u32 crc, const u8 *head, u8 
 WITH_VPCLMUL static noinline u32 vpclmul(u32 crc, const u8 *head, u8 *dst, const u8 *src, u32 len,
 					 u8 *out)
 {
-	u32 n;
-
 	if (dst && head)
-		n = vpclmul_run(crc, head, dst, src, len, out);
-	else if (dst)
-		n = vpclmul_run(crc, NULL, dst, src, len, out);
-	else if (head)
-		n = vpclmul_run(crc, head, NULL, src, len, out);
-	else
-		n = vpclmul_run(crc, NULL, NULL, src, len, out);
-	/* Else instructions for the lower halves of the registers are slow from now on. */
-	asm volatile("vzeroupper");
-	return n;
+		return vpclmul_run(crc, head, dst, src, len, out);
+	if (dst)
+		return vpclmul_run(crc, NULL, dst, src, len, out);
+	if (head)
+		return vpclmul_run(crc, head, NULL, src, len, out);
+	return vpclmul_run(crc, NULL, NULL, src, len, out);
 }
 
 static bool has_instructions(enum port_crc32_way way)
@@ -182,8 +180,7 @@ static bool has_instructions(enum port_crc32_way way)
 	if (!boot_cpu_has(X86_FEATURE_PCLMULQDQ))
 		return false;
 	return way == PORT_CRC32_PCLMUL ||
-	       (boot_cpu_has(X86_FEATURE_AVX512F) && boot_cpu_has(X86_FEATURE_VPCLMULQDQ) &&
-		sirdma_saves_avx512());
+	       (boot_cpu_has(X86_FEATURE_VPCLMULQDQ) && sirdma_may_use_avx512());
 }
 
 static u32 multiply(enum port_crc32_way way, u32 crc, const void *head, void *dst, const void *src,

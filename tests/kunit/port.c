@@ -289,7 +289,8 @@ static void crc_by_instructions_is_ours(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, port_crc32_use(PORT_CRC32_PCLMUL),
 			!!boot_cpu_has(X86_FEATURE_PCLMULQDQ));
 	KUNIT_EXPECT_EQ(test, port_crc32_use(PORT_CRC32_VPCLMUL),
-			boot_cpu_has(X86_FEATURE_AVX512F) && boot_cpu_has(X86_FEATURE_VPCLMULQDQ));
+			boot_cpu_has(X86_FEATURE_PCLMULQDQ) &&
+				boot_cpu_has(X86_FEATURE_VPCLMULQDQ) && sirdma_may_use_avx512());
 #endif
 	for (way = 0; way < PORT_CRC32_WAYS; way++)
 		for (i = 0; i < ARRAY_SIZE(lens) && port_crc32_use(way); i++)

@@ -312,7 +312,7 @@ TEST(TwinHelper, DoesNotSpinBesidePollersWhileATimerIsDue)
 	port_clock_run(device.clock, never);
 }
 
-/* It polls, but not when packets come. */
+/* The process polls, but not when packets come. */
 TEST(TwinHelper, WatchesForAProcessThatSpinsOnItsMemory)
 {
 	FakeDevice device(no_looks);
@@ -411,7 +411,7 @@ TEST(TwinAnswerWait, PausesLongerAfterEachWaitInVain)
 	EXPECT_EQ(returned_at_once(), 1u);
 }
 
-/* It did not poll either, but because another process had the processor. */
+/* The process did not poll, because another process had the processor. */
 TEST(TwinHelper, LeavesPacketsToAPollerThatHadNoProcessor)
 {
 	constexpr Helper::Pace long_spin = {.min = never, .max = never, .spin = INT64_MAX};

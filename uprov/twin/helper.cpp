@@ -209,12 +209,13 @@ Helper::State Helper::enter(State next) noexcept
 /* The thread was away, and had to receive for a process that used so much of a processor, ns, without a poll. */
 void Helper::note_spinning(int64_t used) noexcept
 {
+	/* pace_.spin may be INT64_MIN (watch_after_yields()), so compare with the default. */
 	if (used >= Pace().spin)
 		uses_processor_.store(true, std::memory_order_relaxed);
 	else if (!process_spins())
 		uses_processor_.store(false, std::memory_order_relaxed);
 	spins_ = spins_max;
-	/* If polls wait for answers, this was none that they found. */
+	/* The waits of polls did not find this packet. */
 	polls_wait_.store(false, std::memory_order_relaxed);
 }
 
@@ -249,16 +250,16 @@ bool Helper::sleep(State state) noexcept
 		end = due;
 	}
 
-	const bool is_work = !is_away && !device_.fall_asleep();
+	const bool has_work = !is_away && !device_.fall_asleep();
 	u64 wait = end == never ? never : end - std::min(port_now_ns(nullptr), end);
 
 	/*
-	 * Work is due. A process that polls will do it; of one that does not, the thread finds that out after this
-	 * sleep, and does the work.
+	 * Work is due. If the process polls, it does the work. If it does not, the thread sees that after this sleep,
+	 * and does the work itself.
 	 */
 	if (is_away && !wait)
 		wait = pace_.due;
-	if (is_work)
+	if (has_work)
 		wait = 0;
 
 	const timespec ts = {.tv_sec = static_cast<time_t>(wait / nsec_per_sec),

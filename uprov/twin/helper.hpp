@@ -157,7 +157,7 @@ public:
 	}
 	/*
 	 * Do polls of a process that spins on its memory wait for the answer (answer_wait.hpp)? Then the thread may be
-	 * away, else it watches. A change wakes it. The thread itself ends this when it finds that it has to receive.
+	 * away, else it watches. A change wakes it. The thread clears it when it finds that it has to receive.
 	 */
 	void set_polls_wait(bool wait) noexcept
 	{
@@ -250,7 +250,7 @@ private:
 	alignas(64) std::atomic<State> state_{State::watching};
 	std::atomic<bool> inside_{false};
 	std::atomic<u64> wakes_at_{
-		0}; /* end of the thread's sleep, or what is due already (Pace::due); 0: it is awake */
+		0}; /* when the sleeping thread wakes, or the time of a timer that is due already: then it wakes after Pace::due; 0: it is awake */
 	std::atomic<u64> polls_{0};
 	std::atomic<u64> armed_at_{0}; /* value of polls_ when a thread last expected an event */
 	std::atomic<u64> busy_at_{0}; /* value of polls_ when a poll last found work */

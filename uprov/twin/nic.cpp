@@ -576,7 +576,10 @@ void Nic::answers_fail() noexcept
 	helper_.set_polls_wait(false);
 }
 
-/* A process that spins on its memory posts. If it had not looked at the answer at once, waiting for that delayed it. */
+/*
+ * A process that spins on its memory posts. If it posts long after the answer, it may have worked before it looked at the
+ * answer, and the wait delayed that work: this counts as a wait in vain.
+ */
 void Nic::note_post() noexcept
 {
 	const u64 answered_at = answered_at_.load(std::memory_order_relaxed);
@@ -593,6 +596,7 @@ void Nic::note_post() noexcept
 /*
  * The completion of a request is about to be returned to a process that spins on its memory: wait for the answer of
  * the peer, see answer_wait.hpp. The answer may have come together with the acknowledgement: then this returns at once.
+ * Packets that are no answer end the wait, too, which was in vain then: they may have made a completion.
  */
 void Nic::await_answer() noexcept
 {
@@ -604,6 +608,7 @@ void Nic::await_answer() noexcept
 		       helper_payloads_.load(std::memory_order_relaxed) != helper_payloads;
 	};
 
+	answered_at_.store(0, std::memory_order_relaxed);
 	/* The helper had to receive what the process was spinning for. */
 	if (answers_.pays() && !helper_.polls_wait())
 		answers_.note_no_answer();
