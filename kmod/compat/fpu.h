@@ -19,6 +19,7 @@ static inline bool sirdma_may_use_avx512(void)
 }
 #else
 #include <asm/fpu/types.h>
+#include <linux/string.h>
 
 #ifdef X86_FEATURE_PREFER_YMM
 static inline bool sirdma_prefers_ymm(void)

@@ -94,16 +94,15 @@ WITH_PCLMUL static __always_inline u32 pclmul_run(u32 crc, const u8 *head, u8 *d
 }
 
 /* The compiler makes code for each combination of @dst and @head that may be NULL. */
+#define RUN(run) \
+	(dst  ? head ? run(crc, head, dst, src, len, out) : run(crc, NULL, dst, src, len, out) : \
+	 head ? run(crc, head, NULL, src, len, out) : \
+		run(crc, NULL, NULL, src, len, out))
+
 WITH_PCLMUL static noinline u32 pclmul(u32 crc, const u8 *head, u8 *dst, const u8 *src, u32 len,
 				       u8 *out)
 {
-	if (dst && head)
-		return pclmul_run(crc, head, dst, src, len, out);
-	if (dst)
-		return pclmul_run(crc, NULL, dst, src, len, out);
-	if (head)
-		return pclmul_run(crc, head, NULL, src, len, out);
-	return pclmul_run(crc, NULL, NULL, src, len, out);
+	return RUN(pclmul_run);
 }
 
 /* Inline assembly: GCC and clang have different builtins for this instruction. */
@@ -166,13 +165,7 @@ WITH_VPCLMUL static __always_inline u32 vpclmul_run(u32 crc, const u8 *head, u8 
 WITH_VPCLMUL static noinline u32 vpclmul(u32 crc, const u8 *head, u8 *dst, const u8 *src, u32 len,
 					 u8 *out)
 {
-	if (dst && head)
-		return vpclmul_run(crc, head, dst, src, len, out);
-	if (dst)
-		return vpclmul_run(crc, NULL, dst, src, len, out);
-	if (head)
-		return vpclmul_run(crc, head, NULL, src, len, out);
-	return vpclmul_run(crc, NULL, NULL, src, len, out);
+	return RUN(vpclmul_run);
 }
 
 static bool has_instructions(enum port_crc32_way way)
