@@ -42,6 +42,7 @@ one_server() {
 	cm_serve "$1" rping -s -P -a "${ip4[$1]}"
 	echo "$3 clients in [$2]"
 	for ((n = 1; n <= $3; n++)); do
+		: > "$work/client$n"
 		on "$2" timeout "$limit" stdbuf -oL rping -c -a "${ip4[$1]}" -C "$4" -v -V > "$work/client$n" 2>&1 &
 		clients+=($!)
 		await 20 grep -q '^ping data: rdma-ping-' "$work/client$n" ||
