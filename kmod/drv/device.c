@@ -164,9 +164,9 @@ static int sirdma_dev_start(struct sirdma_dev *dev)
 	sirdma_health_init(dev);
 	sirdma_ah_init(dev);
 	sirdma_kflush_init(dev);
-	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
-	xa_init_flags(&dev->cqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
-	xa_init_flags(&dev->srqs, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->qps, XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->cqs, XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->srqs, XA_FLAGS_ACCOUNT);
 	sirdma_users_init(&dev->users);
 	sirdma_dms_init(&dev->dms);
 	sirdma_odp_init(dev);

@@ -119,19 +119,23 @@ void sirdma_kqp_leave_cqs(struct sirdma_kqp *kqp)
 /* The next QP of a kernel consumer from number *qpn on, held; NULL: there is none. */
 static struct sirdma_qp *sirdma_kqp_next(struct sirdma_dev *dev, unsigned long *qpn)
 {
+	struct sirdma_obj_entry *entry;
 	struct sirdma_qp *qp = NULL;
 	struct sirdma_obj *obj;
 
-	xa_lock_irq(&dev->qps);
-	for (obj = xa_find(&dev->qps, qpn, ULONG_MAX, XA_PRESENT); obj;
-	     obj = xa_find_after(&dev->qps, qpn, ULONG_MAX, XA_PRESENT)) {
-		if (!container_of(obj, struct sirdma_qp, obj)->kqp)
+	rcu_read_lock();
+	for (entry = xa_find(&dev->qps, qpn, ULONG_MAX, XA_PRESENT); entry;
+	     entry = xa_find_after(&dev->qps, qpn, ULONG_MAX, XA_PRESENT)) {
+		obj = sirdma_obj_hold(entry);
+		if (!obj)
 			continue;
 		qp = container_of(obj, struct sirdma_qp, obj);
-		refcount_inc(&obj->refs);
-		break;
+		if (qp->kqp)
+			break;
+		sirdma_obj_put(obj);
+		qp = NULL;
 	}
-	xa_unlock_irq(&dev->qps);
+	rcu_read_unlock();
 	return qp;
 }
 

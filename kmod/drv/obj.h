@@ -7,15 +7,28 @@
 #define SIRDMA_DRV_OBJ_H
 
 #include <linux/completion.h>
+#include <linux/rcupdate.h>
 #include <linux/refcount.h>
+#include <linux/slab.h>
 #include <linux/xarray.h>
 
 #include "hw/idpool.h"
 
 struct sirdma_obj {
 	u64 cookie; /* see sirdma_idpool_cookie() */
+	struct sirdma_obj_entry *entry;
+	struct completion idle; /* entry->refs reached zero */
+};
+
+/*
+ * What the table has of an object. It is freed after a grace period of RCU, unlike the object, whose
+ * memory is the core's; so an event takes no lock to find out whether its object still exists.
+ */
+struct sirdma_obj_entry {
+	struct sirdma_obj *obj;
+	u64 cookie;
 	refcount_t refs; /* 1 while the object exists, more while an event is delivered */
-	struct completion idle; /* refs reached zero */
+	struct rcu_head rcu;
 };
 
 /*
@@ -25,41 +38,69 @@ struct sirdma_obj {
 static inline int sirdma_obj_publish(struct xarray *table, struct sirdma_idpool *ids, u32 id,
 				     struct sirdma_obj *obj)
 {
+	struct sirdma_obj_entry *entry = kmalloc(sizeof(*entry), GFP_KERNEL_ACCOUNT);
+	int err;
+
+	if (!entry)
+		return -ENOMEM;
 	obj->cookie = sirdma_idpool_cookie(ids, id);
-	refcount_set(&obj->refs, 1);
+	obj->entry = entry;
 	init_completion(&obj->idle);
-	return xa_insert_irq(table, id, obj, GFP_KERNEL);
+	entry->obj = obj;
+	entry->cookie = obj->cookie;
+	refcount_set(&entry->refs, 1);
+	err = xa_insert(table, id, entry, GFP_KERNEL);
+	if (err)
+		kfree(entry);
+	return err;
+}
+
+/* Hold the object of @entry. Returns NULL if it is going. The caller holds the RCU read lock. */
+static inline struct sirdma_obj *sirdma_obj_hold(struct sirdma_obj_entry *entry)
+{
+	return refcount_inc_not_zero(&entry->refs) ? entry->obj : NULL;
 }
 
 /* The object of that cookie, held; NULL: the event came too late. Any context. */
 static inline struct sirdma_obj *sirdma_obj_get(struct xarray *table, u64 cookie)
 {
-	struct sirdma_obj *obj;
-	unsigned long flags;
+	struct sirdma_obj_entry *entry;
+	struct sirdma_obj *obj = NULL;
 
-	/* The lock keeps the entry, and so the object, until the reference is taken. */
-	xa_lock_irqsave(table, flags);
-	obj = xa_load(table, sirdma_cookie_id(cookie));
-	if (obj && obj->cookie == cookie)
-		refcount_inc(&obj->refs);
-	else
-		obj = NULL;
-	xa_unlock_irqrestore(table, flags);
+	rcu_read_lock();
+	entry = xa_load(table, sirdma_cookie_id(cookie));
+	if (entry && entry->cookie == cookie)
+		obj = sirdma_obj_hold(entry);
+	rcu_read_unlock();
+	return obj;
+}
+
+/* The object of that number, or NULL. The caller keeps it from being freed. Any context. */
+static inline struct sirdma_obj *sirdma_obj_find(struct xarray *table, u32 id)
+{
+	struct sirdma_obj_entry *entry;
+	struct sirdma_obj *obj;
+
+	rcu_read_lock();
+	entry = xa_load(table, id);
+	obj = entry ? entry->obj : NULL;
+	rcu_read_unlock();
 	return obj;
 }
 
 static inline void sirdma_obj_put(struct sirdma_obj *obj)
 {
-	if (refcount_dec_and_test(&obj->refs))
+	if (refcount_dec_and_test(&obj->entry->refs))
 		complete(&obj->idle);
 }
 
 /* When this function returns, no event finds @obj, and no event of it is being delivered. */
 static inline void sirdma_obj_unpublish(struct xarray *table, struct sirdma_obj *obj)
 {
-	xa_erase_irq(table, sirdma_cookie_id(obj->cookie));
+	xa_erase(table, sirdma_cookie_id(obj->cookie));
 	sirdma_obj_put(obj);
 	wait_for_completion(&obj->idle);
+	kfree_rcu(obj->entry, rcu);
 }
 
 #endif

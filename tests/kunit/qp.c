@@ -156,7 +156,7 @@ static void no_memory_for(struct kunit *test, u32 commands, int err)
 	world.no_memory = commands;
 	bus->ops = &ops;
 	dev->bus = bus;
-	xa_init_flags(&dev->qps, XA_FLAGS_LOCK_IRQ | XA_FLAGS_ACCOUNT);
+	xa_init_flags(&dev->qps, XA_FLAGS_ACCOUNT);
 	KUNIT_ASSERT_EQ(test, sirdma_qpctx_init(dev), 0);
 	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&dev->hw.qp_ids, FIRST_QPN, 64), 0);
 	qp->kqp = kunit_kzalloc(test, sizeof(*qp->kqp), GFP_KERNEL);

@@ -272,7 +272,7 @@ static void drained_init(struct kunit *test, struct drained *d)
 	f->qp.ibqp.send_cq = f->qp.ibqp.recv_cq = &d->cq.ibcq;
 	f->qp.ibqp.srq = &d->srq;
 	f->qp.ibqp.event_handler = hear_event;
-	xa_init_flags(&f->dev.qps, XA_FLAGS_LOCK_IRQ);
+	xa_init(&f->dev.qps);
 	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&d->ids, 2, 4), 0);
 	KUNIT_ASSERT_EQ(test, sirdma_obj_publish(&f->dev.qps, &d->ids, 3, &f->qp.obj), 0);
 	sirdma_kflush_init(&f->dev);
