@@ -87,9 +87,11 @@ static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 				   SNIC_OUT_SIGNALED :
 				   SNIC_OUT_UNSIGNALED) |
 			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
-	if (PORT_WIRE_IN_MEMORY)
+	if (PORT_WIRE_IN_MEMORY) {
 		tx->needs_ack |= (out->flags & SNIC_OUT_SIGNALED) || out->op != SIRDMA_OP_WRITE ||
 				 len > SNIC_WIN_SMALL;
+		tx->burst->signaled |= (out->flags & SNIC_OUT_SIGNALED) != 0;
+	}
 	req->cur = req->tail;
 	req->sqe_valid = false;
 	req->psn = snic_psn_add(req->psn, 1);

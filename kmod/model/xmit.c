@@ -28,8 +28,10 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 	tx->run_stag = 0;
 	tx->run.va = 0;
 	tx->run.len = 0;
-	if (PORT_WIRE_IN_MEMORY)
+	if (PORT_WIRE_IN_MEMORY) {
 		tx->needs_ack = false;
+		tx->burst->signaled = false;
+	}
 	/* Packets and segments are written as they are used. */
 	tx->burst->flow = &path->flow;
 	tx->burst->qpn = qp->obj.id;

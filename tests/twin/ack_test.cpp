@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ack_hold.hpp"
+#include "answer_habit.hpp"
 
 namespace sirdma::twin::test
 {
@@ -184,6 +185,36 @@ TEST_F(TwinAck, OnlyPlainAcknowledgementsWait)
 	burst.pkts[0] = ack(5).pkt;
 	burst.pkts[0].hdr[0] = SIRDMA_BTH_WRITE_ONLY;
 	EXPECT_EQ(ack_kind(burst), AckKind::none);
+}
+
+TEST_F(TwinAck, IsTakenByAnAnswerOfItsQueuePair)
+{
+	EXPECT_FALSE(hold.take(7, out));
+	EXPECT_FALSE(hold.offer(ack(5), out));
+	EXPECT_FALSE(hold.take(8, out));
+	EXPECT_TRUE(hold.any());
+	EXPECT_TRUE(hold.take(7, out));
+	EXPECT_EQ(out.psn(), 5u);
+	EXPECT_FALSE(hold.any());
+	/* It has left: the next ones count from there. */
+	EXPECT_FALSE(hold.offer(ack(5 + AckHold::packets_max - 1), out));
+}
+
+TEST(TwinAnswerHabit, LastsWhileAPostFollowsEachMessage)
+{
+	AnswerHabit habit;
+
+	habit.note_post();
+	EXPECT_FALSE(habit.note_message());
+	habit.note_post();
+	EXPECT_TRUE(habit.note_message());
+	habit.note_post();
+	/* Between an answer and the next message the program polls in vain. */
+	habit.note_no_post();
+	EXPECT_TRUE(habit.note_message());
+	habit.note_no_post();
+	habit.note_post();
+	EXPECT_FALSE(habit.note_message());
 }
 
 } // namespace sirdma::twin::test

@@ -244,6 +244,97 @@ TEST(TwinSender, HasIdentificationZero)
 		GTEST_SKIP() << "no right to make a network namespace";
 }
 
+/* The operations of the packets that came, and the place of each in its datagram. */
+class Operations : public DatagramSink {
+public:
+	void datagram(const Path &, uint8_t *data, size_t, u32 index, bool) noexcept override
+	{
+		seen.emplace_back(data[0], index);
+	}
+
+	std::vector<std::pair<uint8_t, u32>> seen;
+};
+
+/* Two ends of a wire of datagrams. */
+struct Wire {
+	const IpAddress src = own_address(0), dst = own_address(1);
+	std::unique_ptr<UdpReceiver> receiver = UdpReceiver::create(dst);
+	std::unique_ptr<UdpSender> sender = UdpSender::create(src, nullptr, 0);
+	std::unique_ptr<TxScratch> scratch = std::make_unique<TxScratch>();
+	std::vector<uint8_t> payload = std::vector<uint8_t>(4096);
+
+	/* Transmit a packet of queue pair @qpn with @len bytes of payload. */
+	bool transmit(u32 qpn, u8 opcode, u16 len, bool signaled)
+	{
+		snic_flow flow{};
+		snic_burst &burst = scratch->burst;
+
+		flow.src_ip = src.ip();
+		flow.dst_ip = dst.ip();
+		flow.is_v4 = src.is_v4();
+		burst.flow = &flow;
+		burst.qpn = qpn;
+		burst.npkts = 1;
+		burst.nsegs = len != 0;
+		burst.segs[0] = {.ptr = payload.data(), .len = len};
+		burst.signaled = signaled;
+		snic_pkt_bth(&burst.pkts[0], opcode, SIRDMA_DEFAULT_PKEY, 5, 0, len);
+		if (opcode == SIRDMA_BTH_ACK)
+			snic_pkt_aeth(&burst.pkts[0], SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID,
+				      0);
+		return sender->transmit(burst, *scratch) == 1;
+	}
+
+	/* The next packets that come. */
+	std::vector<std::pair<uint8_t, u32>> receive() const
+	{
+		pollfd ready = {.fd = receiver->fd(), .events = POLLIN, .revents = 0};
+		Operations came;
+
+		if (poll(&ready, 1, 20000) == 1)
+			receiver->receive(came);
+		return came.seen;
+	}
+};
+
+/* In one datagram, which the kernel need not cut as long as it stays on this machine. */
+TEST(TwinSender, LetsAnAnswerCarryTheAcknowledgement)
+{
+	using Came = std::vector<std::pair<uint8_t, u32>>;
+	constexpr u8 send_only = SIRDMA_BTH_SEND_ONLY, acknowledge = SIRDMA_BTH_ACK;
+	Wire wire;
+
+	ASSERT_TRUE(wire.receiver && wire.sender) << strerror(errno);
+	EXPECT_TRUE(wire.transmit(7, acknowledge, 0, false));
+	EXPECT_TRUE(wire.sender->holding());
+	EXPECT_TRUE(wire.transmit(7, send_only, 8, true));
+	EXPECT_FALSE(wire.sender->holding());
+	EXPECT_EQ(wire.receive(), (Came{{send_only, 0}, {acknowledge, 1}}));
+
+	/* No other request carries it. */
+	EXPECT_TRUE(wire.transmit(7, acknowledge, 0, false));
+	EXPECT_TRUE(wire.transmit(7, send_only, 8, false));
+	EXPECT_TRUE(wire.transmit(7, send_only, 0, true));
+	EXPECT_TRUE(wire.transmit(7, send_only, 4096, true));
+	EXPECT_TRUE(wire.transmit(8, send_only, 8, true));
+	EXPECT_TRUE(wire.sender->holding());
+	wire.sender->flush(*wire.scratch);
+
+	Came came;
+
+	while (came.size() < 5) {
+		const Came more = wire.receive();
+
+		ASSERT_FALSE(more.empty());
+		came.insert(came.end(), more.begin(), more.end());
+	}
+	EXPECT_EQ(came, (Came{{send_only, 0},
+			      {send_only, 0},
+			      {send_only, 0},
+			      {send_only, 0},
+			      {acknowledge, 0}}));
+}
+
 TEST(TwinSender, HasAWindowThatSixteenStreamsIntoOneBufferMayHave)
 {
 	const IpAddress addr = own_address(0);

@@ -16,6 +16,8 @@ namespace
 /* 0.13 s, 8 times: on a busy machine a sleeping peer may wait for a processor. */
 constexpr uint8_t patient = 15;
 
+constexpr int answered = 20; /* messages */
+
 } // namespace
 
 class TwinShare : public ::testing::TestWithParam<LinkKind> {};
@@ -124,6 +126,62 @@ TEST_P(TwinShare, AcknowledgesBeforeItEnds)
 		ASSERT_EQ(node.post(IBV_WR_SEND, 0, 4096), 0);
 		ASSERT_EQ(node.poll().status, IBV_WC_SUCCESS) << i;
 	}
+}
+
+/* Messages are answered, but for the last one; its sender has its acknowledgement all the same. */
+void answer_but_the_last(Node &to, const Address &)
+{
+	for (int i = 0; i < answered; ++i) {
+		EXPECT_EQ(to.post_recv(0, 64), 0);
+		EXPECT_EQ(to.poll().opcode, IBV_WC_RECV);
+		EXPECT_EQ(to.post(IBV_WR_SEND, 0, 64), 0);
+		EXPECT_EQ(to.poll().opcode, IBV_WC_SEND);
+	}
+	EXPECT_EQ(to.post_recv(0, 64), 0);
+	EXPECT_EQ(to.poll().opcode, IBV_WC_RECV);
+}
+
+/* Send messages and receive answers, then a message that is not answered. */
+void ask(Node &node)
+{
+	bool sent, received;
+
+	for (int i = 0; i < answered; ++i) {
+		ASSERT_EQ(node.post_recv(0, 64), 0);
+		ASSERT_EQ(node.post(IBV_WR_SEND, 0, 64), 0);
+		for (sent = received = false; !sent || !received;) {
+			const ibv_wc wc = node.poll();
+
+			ASSERT_EQ(wc.status, IBV_WC_SUCCESS) << i;
+			(wc.opcode == IBV_WC_RECV ? received : sent) = true;
+		}
+	}
+	ASSERT_EQ(node.post(IBV_WR_SEND, 0, 64), 0);
+	EXPECT_EQ(node.poll().status, IBV_WC_SUCCESS);
+}
+
+TEST_P(TwinShare, AcknowledgesWhatIsNotAnsweredBeforeItExits)
+{
+	Child peer(at(own_address(0), GetParam()), [](Node &to, const Address &from) {
+		answer_but_the_last(to, from);
+		exit(0);
+	});
+	Node node(at(own_address(1), GetParam()));
+
+	node.connect(peer.address(), patient);
+	peer.connect(node.address());
+	ask(node);
+}
+
+TEST_P(TwinShare, AcknowledgesWhatIsNotAnsweredWhileItSleeps)
+{
+	Child peer(at(own_address(0), GetParam()), answer_but_the_last);
+	Node node(at(own_address(1), GetParam()));
+
+	/* The acknowledgement does not come by a repetition. */
+	node.connect(peer.address(), 0);
+	peer.connect(node.address());
+	ask(node);
 }
 
 /* A child of a process with a device must not keep its address or its peers. */

@@ -75,6 +75,18 @@ bool AckHold::flush(Ack &out) noexcept
 	return release(ack_, out);
 }
 
+bool AckHold::take(u32 qpn, Ack &out) noexcept
+{
+	if (!any())
+		return false;
+	std::lock_guard hold_lock(lock_);
+
+	if (!any() || ack_.qpn != qpn)
+		return false;
+	any_.store(false, std::memory_order_relaxed);
+	return release(ack_, out);
+}
+
 void AckHold::refused(u32 qpn) noexcept
 {
 	std::lock_guard hold_lock(lock_);

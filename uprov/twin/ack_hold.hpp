@@ -60,6 +60,8 @@ public:
 	bool offer(const Ack &ack, Ack &out) noexcept;
 	/* A call ends. */
 	bool flush(Ack &out) noexcept;
+	/* The answer of @qpn leaves, and its acknowledgement with it. */
+	bool take(u32 qpn, Ack &out) noexcept;
 
 	/* @qpn refuses a packet of its peer: the peer missed a packet, or was too fast. */
 	void refused(u32 qpn) noexcept;

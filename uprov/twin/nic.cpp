@@ -308,6 +308,7 @@ void Nic::run_qp(u32 qpn) noexcept
 	helper_.enter_call();
 	if (helper_.process_spins()) [[unlikely]]
 		note_post();
+	habit_.note_post();
 	kick_model(qpn);
 	run_deferred();
 	flush();
@@ -456,6 +457,8 @@ u32 Nic::receive(bool all, bool due) noexcept
  */
 bool Nic::serve(bool all) noexcept
 {
+	habit_.note_no_post();
+
 	bool worked = run_deferred();
 	u32 qpn;
 
@@ -547,8 +550,8 @@ bool Nic::poll() noexcept
 }
 
 /*
- * A poll returns completions. Acknowledge a message before its completion is returned: the process
- * may exit then.
+ * A poll returns completions. Acknowledge a message before its completion is returned, unless the program
+ * usually answers: the process may exit then.
  */
 void Nic::found(bool message) noexcept
 {
@@ -563,7 +566,9 @@ void Nic::found(bool message) noexcept
 	helper_.wait_served();
 	if (lingering_.count.load() && can_work()) [[unlikely]]
 		acknowledge_lingering();
-	if ((pending() || sender_->holding()) && can_work()) {
+	if (habit_.note_message()) {
+		interrupt();
+	} else if ((pending() || sender_->holding()) && can_work()) {
 		settle();
 		helper_.timers_armed();
 	}

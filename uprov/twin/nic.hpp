@@ -9,6 +9,7 @@
 #pragma once
 
 #include "adapter.hpp"
+#include "answer_habit.hpp"
 #include "answer_wait.hpp"
 #include "cm/host.hpp"
 #include "config.hpp"
@@ -208,6 +209,7 @@ private:
 
 	/* See await_answer(). */
 	AnswerWait answers_;
+	AnswerHabit habit_;
 	std::atomic<u64> answers_awaited_{0}; /* see sirdma/stats.h */
 	/* Calls of serve() that received payload of requests, by pollers and by the helper. Written under rx_lock_. */
 	std::atomic<u64> poller_payloads_{0}, helper_payloads_{0};

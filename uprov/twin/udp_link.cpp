@@ -88,6 +88,26 @@ void set_hop_limit(msghdr &m, uint8_t *control, const Path &path) noexcept
 		add_option(m, control, IPPROTO_IPV6, IPV6_HOPLIMIT, hop_limit);
 }
 
+constexpr snic_seg nothing{};
+constexpr snic_seg_iter no_payload{.seg = &nothing, .off = 0, .by_reference = false};
+
+/*
+ * Is the burst one small request, with which the acknowledgement leaves that was held back? That of several packets, or of a
+ * large one, would wait for them. An unsignaled request does not carry it either: its program goes on with the answer,
+ * and a datagram that the kernel segments takes longer (8-byte WRITEs in turns: 1.11 of the time). Where the peer's
+ * program waits for its completion before it looks for the answer, as perftest does, the round trip of ib_send_lat takes
+ * 0.66 of the time, and of ib_write_lat 0.8.
+ */
+bool can_carry_ack(const snic_burst &burst) noexcept
+{
+	constexpr u32 small_bytes = 256;
+	const snic_tx_pkt &pkt = burst.pkts[0];
+
+	return burst.signaled && burst.npkts == 1 &&
+	       pkt.hdr_len + pkt.payload_len >= sizeof(sirdma_bth) + sizeof(sirdma_aeth) &&
+	       pkt.payload_len <= small_bytes;
+}
+
 } // namespace
 
 std::unique_ptr<UdpSender> UdpSender::create(const IpAddress &addr, PcapWriter *pcap,
@@ -178,8 +198,9 @@ void UdpSender::put(Layout &to, TxScratch &s, const Path &path, const snic_tx_pk
 	}
 }
 
-/* Lay out the packets; returns the number of runs. */
-u32 UdpSender::build(const snic_burst &burst, TxScratch &s, const Path &path) noexcept
+/* Lay out the packets, and @rider behind them, if any; returns the number of runs. */
+u32 UdpSender::build(const snic_burst &burst, const Ack *rider, TxScratch &s,
+		     const Path &path) noexcept
 {
 	Layout layout{.at = s.bytes, .segments = segments_.load(std::memory_order_relaxed)};
 	snic_seg_iter payload;
@@ -187,6 +208,11 @@ u32 UdpSender::build(const snic_burst &burst, TxScratch &s, const Path &path) no
 	snic_seg_iter_init(&payload, &burst);
 	for (u32 i = 0; i < burst.npkts; ++i)
 		put(layout, s, path, burst.pkts[i], payload);
+	if (rider) {
+		snic_seg_iter none = no_payload;
+
+		put(layout, s, path, rider->pkt, none);
+	}
 	s.first[layout.runs] = layout.packets;
 	return layout.runs;
 }
@@ -240,7 +266,7 @@ u32 UdpSender::send(TxScratch &s, const IpAddress &dst, u32 runs) noexcept
 
 void UdpSender::record(const snic_burst &burst, TxScratch &s) noexcept
 {
-	build(burst, s,
+	build(burst, nullptr, s,
 	      {.src = addr_,
 	       .dst = IpAddress(burst.flow->dst_ip),
 	       .sport = SIRDMA_ROCE_UDP_PORT,
@@ -284,15 +310,21 @@ u32 UdpSender::transmit(snic_burst &burst, TxScratch &s) noexcept
 			send_ack(leaves, s);
 		return 1;
 	}
-	return send(s, dst, build(burst, s, path_to(dst, *burst.flow)));
+
+	const bool rides = can_carry_ack(burst) && segments_.load(std::memory_order_relaxed) &&
+			   hold_.take(burst.qpn, leaves);
+	const u32 sent =
+		send(s, dst, build(burst, rides ? &leaves : nullptr, s, path_to(dst, *burst.flow)));
+
+	if (rides && !sent)
+		hold_.give_back(leaves);
+	return std::min(sent, burst.npkts);
 }
 
 void UdpSender::send_ack(const Ack &ack, TxScratch &s) noexcept
 {
 	Layout layout{.at = s.bytes, .segments = false};
-	const snic_seg nothing{};
-	snic_seg_iter none{.seg = &nothing, .off = 0, .by_reference = false};
-
+	snic_seg_iter none = no_payload;
 	const Path path = {.src = addr_,
 			   .dst = ack.dst,
 			   .sport = port_,
