@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 /* Events of the device find their object, or nothing when another has its number by now. */
 #include <kunit/test.h>
+#include <linux/delay.h>
 #include <linux/kthread.h>
-#include <linux/sched.h>
-#include <linux/slab.h>
 
 /* Tracepoints belong to the module that is tested. */
 #define SIRDMA_DRV_TRACE_H
@@ -161,81 +160,55 @@ static void page_requests_are_read(struct kunit *test)
 	KUNIT_EXPECT_PTR_EQ(test, drained, &pair.dev->hw);
 }
 
-/* An object that is made and freed again and again while events of it are delivered. */
-struct coming {
+/* An object that is unpublished while an event of it is delivered. */
+struct parting {
 	struct xarray table;
 	struct sirdma_idpool ids;
-	struct completion ended;
-	u64 cookie; /* of the object that exists, or of the last one */
-	int err;
-	bool stop;
-};
-
-#define COMING_ROUNDS 2000
-#define COMING_ALIVE 0x5a5a5a5a
-
-struct mortal {
 	struct sirdma_obj obj;
-	u32 alive;
+	struct completion held, ended;
+	bool gone;
 };
 
-static int come_and_go(void *context)
+static int unpublish_when_held(void *context)
 {
-	struct coming *coming = context;
-	struct mortal *mortal;
-	int round;
+	struct parting *parting = context;
 
-	for (round = 0; round < COMING_ROUNDS && !coming->err; round++) {
-		mortal = kmalloc(sizeof(*mortal), GFP_KERNEL);
-		if (!mortal) {
-			coming->err = -ENOMEM;
-			break;
-		}
-		mortal->alive = COMING_ALIVE;
-		coming->err =
-			sirdma_obj_publish(&coming->table, &coming->ids, NUMBER, &mortal->obj);
-		if (!coming->err) {
-			WRITE_ONCE(coming->cookie, mortal->obj.cookie);
-			cond_resched();
-			sirdma_obj_unpublish(&coming->table, &mortal->obj);
-		}
-		mortal->alive = 0;
-		kfree(mortal);
-	}
-	WRITE_ONCE(coming->stop, true);
-	complete(&coming->ended);
+	wait_for_completion(&parting->held);
+	sirdma_obj_unpublish(&parting->table, &parting->obj);
+	WRITE_ONCE(parting->gone, true);
+	complete(&parting->ended);
 	return 0;
 }
 
 static void an_object_stays_while_an_event_of_it_is_delivered(struct kunit *test)
 {
-	struct coming *coming = kunit_kzalloc(test, sizeof(*coming), GFP_KERNEL);
-	struct task_struct *thread;
-	struct sirdma_obj *obj;
-	u32 dead = 0, found = 0;
+	struct parting *parting = kunit_kzalloc(test, sizeof(*parting), GFP_KERNEL);
+	struct sirdma_obj *held;
+	int tries;
 
-	KUNIT_ASSERT_NOT_NULL(test, coming);
-	xa_init(&coming->table);
-	init_completion(&coming->ended);
-	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&coming->ids, NUMBER, NUMBER + 1), 0);
-	thread = kthread_run(come_and_go, coming, "kunit_come_and_go");
-	KUNIT_ASSERT_FALSE(test, IS_ERR(thread));
-	while (!READ_ONCE(coming->stop)) {
-		obj = sirdma_obj_get(&coming->table, READ_ONCE(coming->cookie));
-		cond_resched();
-		if (!obj)
-			continue;
-		found++;
-		dead += container_of(obj, struct mortal, obj)->alive != COMING_ALIVE;
-		sirdma_obj_put(obj);
-	}
-	wait_for_completion(&coming->ended);
-	KUNIT_EXPECT_EQ(test, coming->err, 0);
-	KUNIT_EXPECT_EQ(test, dead, 0);
-	KUNIT_EXPECT_GT(test, found, 0);
-	KUNIT_EXPECT_TRUE(test, xa_empty(&coming->table));
-	xa_destroy(&coming->table);
-	sirdma_idpool_fini(&coming->ids);
+	KUNIT_ASSERT_NOT_NULL(test, parting);
+	xa_init(&parting->table);
+	init_completion(&parting->held);
+	init_completion(&parting->ended);
+	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&parting->ids, NUMBER, NUMBER + 1), 0);
+	KUNIT_ASSERT_EQ(
+		test, sirdma_obj_publish(&parting->table, &parting->ids, NUMBER, &parting->obj), 0);
+	KUNIT_ASSERT_FALSE(test,
+			   IS_ERR(kthread_run(unpublish_when_held, parting, "kunit_parting")));
+	held = sirdma_obj_get(&parting->table, parting->obj.cookie);
+	KUNIT_EXPECT_PTR_EQ(test, held, &parting->obj);
+	complete(&parting->held);
+	for (tries = 0; !xa_empty(&parting->table) && tries < 1000; tries++)
+		msleep(10);
+	/* No event finds it any more, and it is still there. */
+	KUNIT_EXPECT_NULL(test, sirdma_obj_get(&parting->table, parting->obj.cookie));
+	KUNIT_EXPECT_FALSE(test, READ_ONCE(parting->gone));
+	if (held)
+		sirdma_obj_put(held);
+	wait_for_completion(&parting->ended);
+	KUNIT_EXPECT_TRUE(test, READ_ONCE(parting->gone));
+	xa_destroy(&parting->table);
+	sirdma_idpool_fini(&parting->ids);
 }
 
 static struct kunit_case events_cases[] = {
