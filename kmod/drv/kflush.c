@@ -126,7 +126,7 @@ static struct sirdma_qp *sirdma_kqp_next(struct sirdma_dev *dev, unsigned long *
 	rcu_read_lock();
 	for (entry = xa_find(&dev->qps, qpn, ULONG_MAX, XA_PRESENT); entry;
 	     entry = xa_find_after(&dev->qps, qpn, ULONG_MAX, XA_PRESENT)) {
-		obj = sirdma_obj_hold(entry);
+		obj = sirdma_obj_tryget(entry);
 		if (!obj)
 			continue;
 		qp = container_of(obj, struct sirdma_qp, obj);

@@ -155,7 +155,7 @@ static struct sirdma_qp *sirdma_kcq_decode(struct sirdma_dev *dev, const struct 
 	struct sirdma_obj *obj;
 
 	if (sirdma_cqe_shared(at)) {
-		obj = sirdma_cqe_decode_shared(at, c) ? sirdma_obj_find(&dev->qps, c->qp_num) :
+		obj = sirdma_cqe_decode_shared(at, c) ? sirdma_obj_peek(&dev->qps, c->qp_num) :
 							NULL;
 		return obj ? container_of(obj, struct sirdma_qp, obj) : NULL;
 	}

@@ -21,8 +21,9 @@ struct sirdma_obj {
 };
 
 /*
- * What the table has of an object. It is freed after a grace period of RCU, unlike the object, whose
- * memory is the core's; so an event takes no lock to find out whether its object still exists.
+ * The table's entry for an object. The RDMA core frees an object as soon as it is destroyed. Its
+ * entry is freed after a grace period of RCU, so that the lookup of an event takes no lock. The
+ * cookie is compared before the object may be touched.
  */
 struct sirdma_obj_entry {
 	struct sirdma_obj *obj;
@@ -55,8 +56,8 @@ static inline int sirdma_obj_publish(struct xarray *table, struct sirdma_idpool 
 	return err;
 }
 
-/* Hold the object of @entry. Returns NULL if it is going. The caller holds the RCU read lock. */
-static inline struct sirdma_obj *sirdma_obj_hold(struct sirdma_obj_entry *entry)
+/* Hold the object of @entry. NULL: it is being destroyed. The caller holds the RCU read lock. */
+static inline struct sirdma_obj *sirdma_obj_tryget(struct sirdma_obj_entry *entry)
 {
 	return refcount_inc_not_zero(&entry->refs) ? entry->obj : NULL;
 }
@@ -70,13 +71,13 @@ static inline struct sirdma_obj *sirdma_obj_get(struct xarray *table, u64 cookie
 	rcu_read_lock();
 	entry = xa_load(table, sirdma_cookie_id(cookie));
 	if (entry && entry->cookie == cookie)
-		obj = sirdma_obj_hold(entry);
+		obj = sirdma_obj_tryget(entry);
 	rcu_read_unlock();
 	return obj;
 }
 
-/* The object of that number, or NULL. The caller keeps it from being freed. Any context. */
-static inline struct sirdma_obj *sirdma_obj_find(struct xarray *table, u32 id)
+/* The object of that number, not held, or NULL. The caller keeps it from being freed. */
+static inline struct sirdma_obj *sirdma_obj_peek(struct xarray *table, u32 id)
 {
 	struct sirdma_obj_entry *entry;
 	struct sirdma_obj *obj;

@@ -80,8 +80,7 @@ struct snic_burst {
 	 */
 	u8 *copies;
 	bool copied; /* some payload is in copies, so the host must not transmit it by reference */
-	/* The program waits for the completion of a request in it; only with PORT_WIRE_IN_MEMORY. */
-	bool signaled;
+	bool signaled; /* a request in it has a completion; only with PORT_WIRE_IN_MEMORY */
 	struct snic_tx_pkt pkts[SNIC_BURST_PKTS];
 	struct snic_seg segs[SNIC_BURST_SEGS]; /* payload of all packets, back to back */
 };

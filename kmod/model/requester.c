@@ -215,7 +215,7 @@ static enum snic_send_stop req_fill(struct snic_tx *tx)
 			return why;
 		if (PORT_WIRE_IN_MEMORY) {
 			tx->needs_ack |= req_needs_ack(req, out);
-			tx->burst->signaled |= (out->flags & SNIC_OUT_SIGNALED) != 0;
+			tx->signaled |= (out->flags & SNIC_OUT_SIGNALED) != 0;
 		}
 		why = req_message(tx, out);
 	} while (why == SNIC_SEND_NEXT);

@@ -90,7 +90,7 @@ static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 	if (PORT_WIRE_IN_MEMORY) {
 		tx->needs_ack |= (out->flags & SNIC_OUT_SIGNALED) || out->op != SIRDMA_OP_WRITE ||
 				 len > SNIC_WIN_SMALL;
-		tx->burst->signaled |= (out->flags & SNIC_OUT_SIGNALED) != 0;
+		tx->signaled |= (out->flags & SNIC_OUT_SIGNALED) != 0;
 	}
 	req->cur = req->tail;
 	req->sqe_valid = false;

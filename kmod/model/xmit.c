@@ -30,7 +30,7 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 	tx->run.len = 0;
 	if (PORT_WIRE_IN_MEMORY) {
 		tx->needs_ack = false;
-		tx->burst->signaled = false;
+		tx->signaled = false;
 	}
 	/* Packets and segments are written as they are used. */
 	tx->burst->flow = &path->flow;
@@ -64,6 +64,8 @@ u32 snic_tx_end(struct snic_tx *tx)
 		snic_path_refresh(dev, tx->path);
 		if (tx->path->src_ok && tx->path->dst_ok) {
 			snic_qp_note_references(qp, tx->bytes);
+			if (PORT_WIRE_IN_MEMORY)
+				tx->burst->signaled = tx->signaled;
 			n = snic_dev_ops(dev)->tx(dev->host, tx->burst);
 			qp->limits = tx->burst->next;
 			snic_stat_add(dev, SIRDMA_STAT_TX_PKTS, n);

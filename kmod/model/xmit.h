@@ -17,6 +17,7 @@ struct snic_tx {
 	u32 run_stag;
 	struct snic_run run; /* run of the region run_stag in mrs */
 	bool needs_ack; /* one of its messages must be acknowledged soon (requester.c) */
+	bool signaled; /* one of its messages has a completion */
 };
 
 enum snic_gather {

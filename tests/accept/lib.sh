@@ -74,8 +74,8 @@ kunit_run() {	# MODULE...
 	pass "$ok cases in $suites suites"
 }
 
-# await SECONDS COMMAND...: until it succeeds. A job in the background empties its output file only when it runs, so who waits for words in
-# a file that an earlier job may have written empties it before the job begins.
+# Who waits for words in the output of a background job empties its file before the job starts: the job's own redirection may come after
+# the first look, which would find the words of an earlier job.
 await() {
 	local end=$((SECONDS + $1))
 	shift

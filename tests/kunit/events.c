@@ -161,54 +161,60 @@ static void page_requests_are_read(struct kunit *test)
 }
 
 /* An object that is unpublished while an event of it is delivered. */
-struct parting {
+struct destruction {
 	struct xarray table;
 	struct sirdma_idpool ids;
 	struct sirdma_obj obj;
-	struct completion held, ended;
-	bool gone;
+	struct completion event_begun, ended;
+	bool unpublished;
 };
 
-static int unpublish_when_held(void *context)
+static int unpublish_during_event(void *context)
 {
-	struct parting *parting = context;
+	struct destruction *destruction = context;
 
-	wait_for_completion(&parting->held);
-	sirdma_obj_unpublish(&parting->table, &parting->obj);
-	WRITE_ONCE(parting->gone, true);
-	complete(&parting->ended);
-	return 0;
+	wait_for_completion(&destruction->event_begun);
+	sirdma_obj_unpublish(&destruction->table, &destruction->obj);
+	WRITE_ONCE(destruction->unpublished, true);
+	kthread_complete_and_exit(&destruction->ended, 0);
 }
 
 static void an_object_stays_while_an_event_of_it_is_delivered(struct kunit *test)
 {
-	struct parting *parting = kunit_kzalloc(test, sizeof(*parting), GFP_KERNEL);
-	struct sirdma_obj *held;
+	struct destruction *destruction = kunit_kzalloc(test, sizeof(*destruction), GFP_KERNEL);
+	struct sirdma_obj_entry destroyed = {.refs = REFCOUNT_INIT(0)};
+	struct sirdma_obj *held, *late;
 	int tries;
 
-	KUNIT_ASSERT_NOT_NULL(test, parting);
-	xa_init(&parting->table);
-	init_completion(&parting->held);
-	init_completion(&parting->ended);
-	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&parting->ids, NUMBER, NUMBER + 1), 0);
-	KUNIT_ASSERT_EQ(
-		test, sirdma_obj_publish(&parting->table, &parting->ids, NUMBER, &parting->obj), 0);
-	KUNIT_ASSERT_FALSE(test,
-			   IS_ERR(kthread_run(unpublish_when_held, parting, "kunit_parting")));
-	held = sirdma_obj_get(&parting->table, parting->obj.cookie);
-	KUNIT_EXPECT_PTR_EQ(test, held, &parting->obj);
-	complete(&parting->held);
-	for (tries = 0; !xa_empty(&parting->table) && tries < 1000; tries++)
+	KUNIT_ASSERT_NOT_NULL(test, destruction);
+	xa_init(&destruction->table);
+	init_completion(&destruction->event_begun);
+	init_completion(&destruction->ended);
+	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&destruction->ids, NUMBER, NUMBER + 1), 0);
+	KUNIT_ASSERT_EQ(test,
+			sirdma_obj_publish(&destruction->table, &destruction->ids, NUMBER,
+					   &destruction->obj),
+			0);
+	KUNIT_ASSERT_FALSE(test, IS_ERR(kthread_run(unpublish_during_event, destruction,
+						    "kunit_destruction")));
+	held = sirdma_obj_get(&destruction->table, destruction->obj.cookie);
+	KUNIT_EXPECT_PTR_EQ(test, held, &destruction->obj);
+	complete(&destruction->event_begun);
+	for (tries = 0; !xa_empty(&destruction->table) && tries < 1000; tries++)
 		msleep(10);
 	/* No event finds it any more, and it is still there. */
-	KUNIT_EXPECT_NULL(test, sirdma_obj_get(&parting->table, parting->obj.cookie));
-	KUNIT_EXPECT_FALSE(test, READ_ONCE(parting->gone));
+	KUNIT_EXPECT_NULL(test, sirdma_obj_tryget(&destroyed));
+	late = sirdma_obj_get(&destruction->table, destruction->obj.cookie);
+	KUNIT_EXPECT_NULL(test, late);
+	if (late)
+		sirdma_obj_put(late);
+	KUNIT_EXPECT_FALSE(test, READ_ONCE(destruction->unpublished));
 	if (held)
 		sirdma_obj_put(held);
-	wait_for_completion(&parting->ended);
-	KUNIT_EXPECT_TRUE(test, READ_ONCE(parting->gone));
-	xa_destroy(&parting->table);
-	sirdma_idpool_fini(&parting->ids);
+	wait_for_completion(&destruction->ended);
+	KUNIT_EXPECT_TRUE(test, READ_ONCE(destruction->unpublished));
+	xa_destroy(&destruction->table);
+	sirdma_idpool_fini(&destruction->ids);
 }
 
 static struct kunit_case events_cases[] = {

@@ -189,32 +189,42 @@ TEST_F(TwinAck, OnlyPlainAcknowledgementsWait)
 
 TEST_F(TwinAck, IsTakenByAnAnswerOfItsQueuePair)
 {
-	EXPECT_FALSE(hold.take(7, out));
+	EXPECT_FALSE(hold.take(7, peer, out));
 	EXPECT_FALSE(hold.offer(ack(5), out));
-	EXPECT_FALSE(hold.take(8, out));
+	EXPECT_FALSE(hold.take(8, peer, out));
+	EXPECT_FALSE(hold.take(7, IpAddress(in_addr{htonl(0x7f400002)}), out));
 	EXPECT_TRUE(hold.any());
-	EXPECT_TRUE(hold.take(7, out));
+	EXPECT_TRUE(hold.take(7, peer, out));
 	EXPECT_EQ(out.psn(), 5u);
 	EXPECT_FALSE(hold.any());
 	/* It has left: the next ones count from there. */
 	EXPECT_FALSE(hold.offer(ack(5 + AckHold::packets_max - 1), out));
 }
 
-TEST(TwinAnswerHabit, LastsWhileAPostFollowsEachMessage)
+TEST(TwinAnswerHabit, LastsWhileAPostSoonFollowsEachMessage)
 {
 	AnswerHabit habit;
 
 	habit.note_post();
-	EXPECT_FALSE(habit.note_message());
+	EXPECT_FALSE(habit.note_message(ticks()));
 	habit.note_post();
-	EXPECT_TRUE(habit.note_message());
+	EXPECT_TRUE(habit.note_message(ticks()));
 	habit.note_post();
 	/* Between an answer and the next message the program polls in vain. */
 	habit.note_no_post();
-	EXPECT_TRUE(habit.note_message());
+	EXPECT_TRUE(habit.note_message(ticks()));
 	habit.note_no_post();
 	habit.note_post();
-	EXPECT_FALSE(habit.note_message());
+	EXPECT_FALSE(habit.note_message(ticks()));
+	habit.note_post();
+	EXPECT_TRUE(habit.note_message(ticks() - 4 * AnswerHabit::soon_us * ticks_per_us()));
+	/* The program has computed before it posts. */
+	habit.note_post();
+	EXPECT_FALSE(habit.note_message(ticks()));
+	habit.note_post();
+	/* Of several messages that it takes in at a time one waits at most. */
+	EXPECT_TRUE(habit.note_message(ticks()));
+	EXPECT_FALSE(habit.note_message(ticks()));
 }
 
 } // namespace sirdma::twin::test

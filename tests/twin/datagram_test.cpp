@@ -245,7 +245,7 @@ TEST(TwinSender, HasIdentificationZero)
 }
 
 /* The operations of the packets that came, and the place of each in its datagram. */
-class Operations : public DatagramSink {
+class ArrivedPackets : public DatagramSink {
 public:
 	void datagram(const Path &, uint8_t *data, size_t, u32 index, bool) noexcept override
 	{
@@ -257,6 +257,8 @@ public:
 
 /* Two ends of a wire of datagrams. */
 struct Wire {
+	using Came = std::vector<std::pair<uint8_t, u32>>;
+
 	const IpAddress src = own_address(0), dst = own_address(1);
 	std::unique_ptr<UdpReceiver> receiver = UdpReceiver::create(dst);
 	std::unique_ptr<UdpSender> sender = UdpSender::create(src, nullptr, 0);
@@ -286,10 +288,10 @@ struct Wire {
 	}
 
 	/* The next packets that come. */
-	std::vector<std::pair<uint8_t, u32>> receive() const
+	Came receive() const
 	{
 		pollfd ready = {.fd = receiver->fd(), .events = POLLIN, .revents = 0};
-		Operations came;
+		ArrivedPackets came;
 
 		if (poll(&ready, 1, 20000) == 1)
 			receiver->receive(came);
@@ -297,10 +299,10 @@ struct Wire {
 	}
 };
 
-/* In one datagram, which the kernel need not cut as long as it stays on this machine. */
+/* Both come in one datagram: the kernel does not cut what stays on this machine. */
 TEST(TwinSender, LetsAnAnswerCarryTheAcknowledgement)
 {
-	using Came = std::vector<std::pair<uint8_t, u32>>;
+	using Came = Wire::Came;
 	constexpr u8 send_only = SIRDMA_BTH_SEND_ONLY, acknowledge = SIRDMA_BTH_ACK;
 	Wire wire;
 
@@ -311,7 +313,7 @@ TEST(TwinSender, LetsAnAnswerCarryTheAcknowledgement)
 	EXPECT_FALSE(wire.sender->holding());
 	EXPECT_EQ(wire.receive(), (Came{{send_only, 0}, {acknowledge, 1}}));
 
-	/* No other request carries it. */
+	/* An unsignaled request does not carry it, nor a shorter or a long one, nor that of another queue pair. */
 	EXPECT_TRUE(wire.transmit(7, acknowledge, 0, false));
 	EXPECT_TRUE(wire.transmit(7, send_only, 8, false));
 	EXPECT_TRUE(wire.transmit(7, send_only, 0, true));
@@ -333,6 +335,40 @@ TEST(TwinSender, LetsAnAnswerCarryTheAcknowledgement)
 			      {send_only, 0},
 			      {send_only, 0},
 			      {acknowledge, 0}}));
+}
+
+/* The kernel does not segment datagrams of the sockets at @addr from now on: it refuses to without checksums. */
+void refuse_segments(const IpAddress &addr)
+{
+	constexpr int on = 1, most_files = 1024;
+	sockaddr_storage own, bound;
+
+	addr.to_socket(0, own);
+	for (int fd = 0; fd < most_files; ++fd) {
+		socklen_t len = sizeof(bound);
+		const auto &at = reinterpret_cast<const sockaddr_in &>(bound);
+
+		if (getsockname(fd, reinterpret_cast<sockaddr *>(&bound), &len) ||
+		    bound.ss_family != AF_INET ||
+		    at.sin_addr.s_addr !=
+			    reinterpret_cast<const sockaddr_in &>(own).sin_addr.s_addr)
+			continue;
+		EXPECT_EQ(setsockopt(fd, SOL_SOCKET, SO_NO_CHECK, &on, sizeof(on)), 0);
+	}
+}
+
+TEST(TwinSender, SendsAnAnswerAloneWhereTheKernelDoesNotSegment)
+{
+	Wire wire;
+
+	ASSERT_TRUE(wire.receiver && wire.sender) << strerror(errno);
+	refuse_segments(wire.src);
+	EXPECT_TRUE(wire.transmit(7, SIRDMA_BTH_ACK, 0, false));
+	EXPECT_TRUE(wire.transmit(7, SIRDMA_BTH_SEND_ONLY, 8, true));
+	EXPECT_TRUE(wire.sender->holding());
+	EXPECT_EQ(wire.receive(), (Wire::Came{{SIRDMA_BTH_SEND_ONLY, 0}}));
+	wire.sender->flush(*wire.scratch);
+	EXPECT_EQ(wire.receive(), (Wire::Came{{SIRDMA_BTH_ACK, 0}}));
 }
 
 TEST(TwinSender, HasAWindowThatSixteenStreamsIntoOneBufferMayHave)

@@ -16,7 +16,7 @@ namespace
 /* 0.13 s, 8 times: on a busy machine a sleeping peer may wait for a processor. */
 constexpr uint8_t patient = 15;
 
-constexpr int answered = 20; /* messages */
+constexpr int answered_messages = 20;
 
 } // namespace
 
@@ -108,7 +108,7 @@ TEST_P(TwinShare, KilledPeersLeaveNothingBehind)
 	}
 }
 
-/* What a poll reported is acknowledged, although the process that polled is no more. */
+/* What a poll reported is acknowledged, although the process that polled is no more, unless it has answered messages before. */
 TEST_P(TwinShare, AcknowledgesBeforeItEnds)
 {
 	for (int i = 0; i < 10; ++i) {
@@ -129,9 +129,9 @@ TEST_P(TwinShare, AcknowledgesBeforeItEnds)
 }
 
 /* Messages are answered, but for the last one; its sender has its acknowledgement all the same. */
-void answer_but_the_last(Node &to, const Address &)
+void answer_all_but_the_last(Node &to, const Address &)
 {
-	for (int i = 0; i < answered; ++i) {
+	for (int i = 0; i < answered_messages; ++i) {
 		EXPECT_EQ(to.post_recv(0, 64), 0);
 		EXPECT_EQ(to.poll().opcode, IBV_WC_RECV);
 		EXPECT_EQ(to.post(IBV_WR_SEND, 0, 64), 0);
@@ -142,11 +142,11 @@ void answer_but_the_last(Node &to, const Address &)
 }
 
 /* Send messages and receive answers, then a message that is not answered. */
-void ask(Node &node)
+void send_and_await_answers(Node &node)
 {
 	bool sent, received;
 
-	for (int i = 0; i < answered; ++i) {
+	for (int i = 0; i < answered_messages; ++i) {
 		ASSERT_EQ(node.post_recv(0, 64), 0);
 		ASSERT_EQ(node.post(IBV_WR_SEND, 0, 64), 0);
 		for (sent = received = false; !sent || !received;) {
@@ -163,25 +163,26 @@ void ask(Node &node)
 TEST_P(TwinShare, AcknowledgesWhatIsNotAnsweredBeforeItExits)
 {
 	Child peer(at(own_address(0), GetParam()), [](Node &to, const Address &from) {
-		answer_but_the_last(to, from);
+		count_at_exit(*to.device);
+		answer_all_but_the_last(to, from);
 		exit(0);
 	});
 	Node node(at(own_address(1), GetParam()));
 
 	node.connect(peer.address(), patient);
 	peer.connect(node.address());
-	ask(node);
+	send_and_await_answers(node);
 }
 
 TEST_P(TwinShare, AcknowledgesWhatIsNotAnsweredWhileItSleeps)
 {
-	Child peer(at(own_address(0), GetParam()), answer_but_the_last);
+	Child peer(at(own_address(0), GetParam()), answer_all_but_the_last);
 	Node node(at(own_address(1), GetParam()));
 
 	/* The acknowledgement does not come by a repetition. */
 	node.connect(peer.address(), 0);
 	peer.connect(node.address());
-	ask(node);
+	send_and_await_answers(node);
 }
 
 /* A child of a process with a device must not keep its address or its peers. */

@@ -75,13 +75,13 @@ bool AckHold::flush(Ack &out) noexcept
 	return release(ack_, out);
 }
 
-bool AckHold::take(u32 qpn, Ack &out) noexcept
+bool AckHold::take(u32 qpn, const IpAddress &dst, Ack &out) noexcept
 {
 	if (!any())
 		return false;
 	std::lock_guard hold_lock(lock_);
 
-	if (!any() || ack_.qpn != qpn)
+	if (!any() || ack_.qpn != qpn || !(ack_.dst == dst))
 		return false;
 	any_.store(false, std::memory_order_relaxed);
 	return release(ack_, out);

@@ -264,6 +264,16 @@ void Adapter::settle() noexcept
 	interrupt();
 }
 
+void Adapter::settle_all() noexcept
+{
+	/* A queue pair may be deferred again and again. */
+	for (u32 left = qpns_per_slot; left && can_work(); --left) {
+		settle();
+		if (!pending())
+			break;
+	}
+}
+
 void Adapter::remove(QpList &list, u32 qpn) noexcept
 {
 	std::lock_guard hold(lists_lock_);

@@ -47,8 +47,8 @@ public:
 	/* A poll found no completion: receive packets. Returns false if there was nothing to do. */
 	virtual bool poll() noexcept = 0;
 	/*
-	 * A poll found a completion. @message: it may belong to a received message; the application may exit soon, so
-	 * acknowledgements must not wait. Otherwise the poll may wait for the peer's answer (answer_wait.hpp), whose
+	 * A poll found a completion. @message: it may belong to a received message, whose acknowledgement leaves now, or soon
+	 * (answer_habit.hpp). Otherwise the poll may wait for the peer's answer (answer_wait.hpp), whose
 	 * acknowledgement the next call sends, or the helper.
 	 */
 	virtual void found(bool /* message */) noexcept {}
@@ -89,6 +89,8 @@ public:
 
 	/* Run deferred QPs and raised interrupts. The model must not call this. */
 	void settle() noexcept;
+	/* The same until nothing is deferred: the process ends. */
+	void settle_all() noexcept;
 
 protected:
 	Adapter() = default;

@@ -383,6 +383,9 @@ void at_exit() noexcept
 	cm::Service *service = cm::Service::existing();
 	bool stats = false;
 
+	/* What was received is acknowledged before the peers hear that their connections end. */
+	for (Device *device = devices().counted; device; device = device->next_counted)
+		device->acknowledge();
 	/* Connections end, as those of the kernel do when the process ends. */
 	if (service)
 		service->agent().finish();
@@ -496,12 +499,17 @@ int Device::start()
 	return start_locked();
 }
 
+void Device::acknowledge() noexcept
+{
+	if (instance())
+		nic->settle_all();
+}
+
 void Device::finish() noexcept
 {
 	if (!instance())
 		return;
-	/* Send the acknowledgements that were deferred. */
-	nic->settle();
+	acknowledge();
 	if (config.stats)
 		print_stats();
 }

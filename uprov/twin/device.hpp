@@ -65,6 +65,8 @@ struct Device {
 
 	/* Called when the process exits. */
 	void finish() noexcept;
+	/* Acknowledge what was received. */
+	void acknowledge() noexcept;
 
 	/*
 	 * Start the device on @adapter, for this process only. If @adapter is null, fail with

@@ -29,8 +29,8 @@
  *   caller                                helper
  *   armed_at_ = polls; away? wake()       state_ = away; armed recently? watching
  *   timer armed; wakes_at_ later? wake()  wakes_at_ = end of sleep; timer sooner? end sooner
- *   work deferred; away? the next poll    state_ = watching; work deferred? do not sleep
- *     does it, else this call
+ *   work deferred; away? the next call    state_ = watching; work deferred? do not sleep
+ *     does it, else this one
  *
  * So at least one of the two sees the other's store. For this state_, armed_at_ and wakes_at_
  * are sequentially consistent. A timer is stored by the clock under its mutex; no known

@@ -77,6 +77,7 @@ void take_part(const snic_burst &burst, u32 at, u32 n, snic_seg_iter &payload,
 	part.npkts = n;
 	part.nsegs = 0;
 	part.copied = burst.copied;
+	part.signaled = burst.signaled;
 	for (u32 i = 0; i < n; ++i) {
 		part.pkts[i] = burst.pkts[at + i];
 		bytes += part.pkts[i].payload_len;
@@ -308,7 +309,7 @@ void Nic::run_qp(u32 qpn) noexcept
 	helper_.enter_call();
 	if (helper_.process_spins()) [[unlikely]]
 		note_post();
-	habit_.note_post();
+	answer_habit_.note_post();
 	kick_model(qpn);
 	run_deferred();
 	flush();
@@ -457,7 +458,7 @@ u32 Nic::receive(bool all, bool due) noexcept
  */
 bool Nic::serve(bool all) noexcept
 {
-	habit_.note_no_post();
+	answer_habit_.note_no_post();
 
 	bool worked = run_deferred();
 	u32 qpn;
@@ -550,8 +551,9 @@ bool Nic::poll() noexcept
 }
 
 /*
- * A poll returns completions. Acknowledge a message before its completion is returned, unless the program
- * usually answers: the process may exit then.
+ * A poll returns completions. What a message left to do, such as its acknowledgement, is done before its completion is
+ * returned, because the process may end after that; but see AnswerHabit. With one-sided access the acknowledgement
+ * would leave before the answer all the same.
  */
 void Nic::found(bool message) noexcept
 {
@@ -564,14 +566,15 @@ void Nic::found(bool message) noexcept
 	}
 	/* The completion is visible before the helper that received the message has finished. */
 	helper_.wait_served();
-	if (lingering_.count.load() && can_work()) [[unlikely]]
-		acknowledge_lingering();
-	if (habit_.note_message()) {
+	if (!(pending() || sender_->holding() || lingering_.count.load()) || !can_work())
+		return;
+	if (!table_ && answer_habit_.note_message(ticks())) {
 		interrupt();
-	} else if ((pending() || sender_->holding()) && can_work()) {
-		settle();
-		helper_.timers_armed();
+		return;
 	}
+	acknowledge_lingering();
+	settle();
+	helper_.timers_armed();
 }
 
 /* Waits do not pay: the helper is to watch. */

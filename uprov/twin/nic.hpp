@@ -209,7 +209,6 @@ private:
 
 	/* See await_answer(). */
 	AnswerWait answers_;
-	AnswerHabit habit_;
 	std::atomic<u64> answers_awaited_{0}; /* see sirdma/stats.h */
 	/* Calls of serve() that received payload of requests, by pollers and by the helper. Written under rx_lock_. */
 	std::atomic<u64> poller_payloads_{0}, helper_payloads_{0};
@@ -217,6 +216,8 @@ private:
 		0}; /* value of poller_payloads_ at the last post of a process that spins on its memory */
 	std::atomic<u64> answered_at_{
 		0}; /* when a poll returned after an answer, ticks(); 0: a post followed */
+
+	AnswerHabit answer_habit_;
 
 	/* See kernel_pays(). */
 	std::atomic<bool> waited_{true}; /* a thread has polled since the last copy by the kernel */

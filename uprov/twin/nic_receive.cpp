@@ -32,7 +32,7 @@ bool may_wait(const uint8_t *data, size_t len) noexcept
 
 /*
  * Deliver a packet to the model. Packets that a poller receives are acknowledged at its next call,
- * a poll or the post of an answer, unless the poll returns the completion of a received message.
+ * a poll or the post of an answer, unless this poll returns a message that is not usually answered (AnswerHabit).
  */
 void Nic::deliver(const Path &path, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept
 {
@@ -148,6 +148,7 @@ void Nic::send(const IpAddress &dst, const sirdma_mad &mad) noexcept
 	burst.flow = &flow;
 	burst.qpn = SIRDMA_GSI_QPN;
 	burst.npkts = burst.nsegs = 1;
+	burst.signaled = false;
 	burst.segs[0] = {.ptr = const_cast<sirdma_mad *>(&mad), .len = sizeof(mad)};
 	snic_pkt_bth(&burst.pkts[0], SIRDMA_BTH_UD | SIRDMA_BTH_SEND_ONLY, SIRDMA_DEFAULT_PKEY,
 		     SIRDMA_GSI_QPN, management_psn_++ & SIRDMA_PSN_MASK, sizeof(mad));

@@ -20,7 +20,10 @@ constexpr u64 retry_stalled_ns = 200000;
 
 void Nic::expect_event() noexcept
 {
-	flush();
+	answer_habit_.note_no_post();
+	settle();
+	if (pending())
+		helper_.wake();
 	helper_.expect_event();
 }
 

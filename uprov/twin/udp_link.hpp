@@ -68,8 +68,8 @@ public:
 	u32 window() const noexcept { return window_; }
 
 	/*
-	 * Send packets. Returns how many of them, from the first on, the socket accepted. From the next burst
-	 * on, the QP has the window.
+	 * Send packets. Returns how many of them, from the first on, the socket accepted. An acknowledgement alone is held
+	 * back; a later burst of its QP may take it along. From the next burst on, the QP has the window.
 	 */
 	u32 transmit(snic_burst &burst, TxScratch &scratch) noexcept;
 	/* A call ends: send the acknowledgement that transmit() held back. See AckHold. */
