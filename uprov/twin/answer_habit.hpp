@@ -30,7 +30,7 @@ public:
 	/* A poll returns a message that left something to do. Returns true if that may wait for the next call. */
 	bool note_message(u64 now) noexcept
 	{
-		/* The last one was not answered yet, and that is not to be said of more and more of them. */
+		/* If the last message was not answered, this poll does the work of both. */
 		note_no_post();
 		returned_at_.store(now, std::memory_order_relaxed);
 		return answers_.load(std::memory_order_relaxed);

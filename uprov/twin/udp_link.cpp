@@ -99,7 +99,7 @@ constexpr snic_seg_iter no_payload{.seg = &empty_seg, .off = 0, .by_reference = 
  * It pays where the program of the peer waits for the completion of its own request before it looks for the answer, as
  * perftest does: ib_send_lat -s 8 then takes 0.66 of the time, and ib_write_lat 0.8. Both programs are taken to be alike: if
  * this one asks for no completion, the acknowledgement follows in a datagram of its own, because one that is cut takes longer
- * to send (tests/bench/twinbench lat 8, which asks for every 32nd: 1.11 of the time).
+ * to send (tests/bench/twinbench lat 8, which asks for one in 32: 1.11 of the time).
  */
 bool can_carry_ack(const snic_burst &burst) noexcept
 {

@@ -90,7 +90,7 @@ private:
 
 	void put(Layout &at, TxScratch &scratch, const Path &path, const snic_tx_pkt &pkt,
 		 snic_seg_iter &payload) noexcept;
-	u32 build(const snic_burst &burst, const Ack *rider, TxScratch &scratch,
+	u32 build(const snic_burst &burst, const Ack *piggybacked, TxScratch &scratch,
 		  const Path &path) noexcept;
 	u32 send(TxScratch &scratch, const IpAddress &dst, u32 runs) noexcept;
 	bool send_some(mmsghdr *messages, u32 count, u32 &sent) noexcept;
