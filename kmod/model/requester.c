@@ -184,13 +184,6 @@ static enum snic_send_stop req_message(struct snic_tx *tx, const struct snic_out
 	}
 }
 
-/* Must @out be acknowledged soon? */
-static bool req_needs_ack(const struct snic_req *req, const struct snic_out *out)
-{
-	return (out->flags & SNIC_OUT_SIGNALED) || out->len > SNIC_WIN_SMALL ||
-	       out->op != SIRDMA_OP_WRITE || req->nxt != req->max;
-}
-
 static enum snic_send_stop req_fill(struct snic_tx *tx)
 {
 	struct snic_req *req = &tx->qp->req;
@@ -213,10 +206,9 @@ static enum snic_send_stop req_fill(struct snic_tx *tx)
 		}
 		if (snic_one_sided(tx, out, &why))
 			return why;
-		if (PORT_WIRE_IN_MEMORY) {
-			tx->needs_ack |= req_needs_ack(req, out);
-			tx->signaled |= (out->flags & SNIC_OUT_SIGNALED) != 0;
-		}
+		snic_req_note(tx, out);
+		if (PORT_WIRE_IN_MEMORY)
+			tx->needs_ack |= req->nxt != req->max;
 		why = req_message(tx, out);
 	} while (why == SNIC_SEND_NEXT);
 	return why;

@@ -4,6 +4,7 @@
 #define SNIC_REQUESTER_H
 
 #include "send.h"
+#include "window.h"
 
 /* The QP enters RTS from RTR: start at the send PSN that modify set. */
 void snic_req_start(struct snic_qp *qp);
@@ -21,6 +22,15 @@ static inline void snic_req_added(struct snic_req *req, struct snic_tx_pkt *pkt)
 {
 	if (++req->unasked >= req->ask_after)
 		snic_req_ask_ack(req, pkt);
+}
+
+/* The burst is to have packets of @out. */
+static inline void snic_req_note(struct snic_tx *tx, const struct snic_out *out)
+{
+	if (!PORT_WIRE_IN_MEMORY)
+		return;
+	tx->signaled |= (out->flags & SNIC_OUT_SIGNALED) != 0;
+	tx->needs_ack |= tx->signaled || out->len > SNIC_WIN_SMALL || out->op != SIRDMA_OP_WRITE;
 }
 
 /* Was an answer to a packet in flight asked for? */

@@ -87,11 +87,7 @@ static void small_push(struct snic_tx *tx, u64 hdr, u32 len)
 				   SNIC_OUT_SIGNALED :
 				   SNIC_OUT_UNSIGNALED) |
 			  (req->sq_polarity ? SNIC_OUT_POLARITY : 0));
-	if (PORT_WIRE_IN_MEMORY) {
-		tx->needs_ack |= (out->flags & SNIC_OUT_SIGNALED) || out->op != SIRDMA_OP_WRITE ||
-				 len > SNIC_WIN_SMALL;
-		tx->signaled |= (out->flags & SNIC_OUT_SIGNALED) != 0;
-	}
+	snic_req_note(tx, out);
 	req->cur = req->tail;
 	req->sqe_valid = false;
 	req->psn = snic_psn_add(req->psn, 1);

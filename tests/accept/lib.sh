@@ -361,7 +361,7 @@ leaks_clear() {
 # Memory that was allocated since leaks_clear: what was lost before may have been referred to by chance until then.
 leaks() {
 	awk -v since="$leaks_since" '/^unreferenced/ { object = $0; next }
-		object != "" { mine = /, jiffies / && $NF >= since; if (mine) print object; object = "" }
+		object != "" { mine = !match($0, /, jiffies [0-9]+/) || substr($0, RSTART + 10, RLENGTH - 10) + 0 >= since + 0; if (mine) print object; object = "" }
 		mine' /sys/kernel/debug/kmemleak
 }
 leaks_check() {	# DEVICE...

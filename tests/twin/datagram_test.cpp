@@ -175,21 +175,26 @@ TEST(TwinReceiver, TellsTrafficClassAndHopLimit)
 	receive_header(own_address(1), own_address(0), 0, 255);
 }
 
-/* Send a packet of 64 bytes of payload from @src to @dst. Returns false if the sender has no room. */
-bool send_packet(UdpSender &sender, TxScratch &scratch, const IpAddress &src, const IpAddress &dst)
+/* Send a packet of queue pair @qpn with @len bytes of payload from @src to @dst. Returns false if the sender has no room. */
+bool send_packet(UdpSender &sender, TxScratch &scratch, const IpAddress &src, const IpAddress &dst,
+		 u32 qpn = 0, u8 opcode = SIRDMA_BTH_SEND_ONLY, u16 len = 64, bool signaled = false)
 {
 	snic_flow flow{};
-	uint8_t payload[64] = {};
+	std::vector<uint8_t> payload(len);
 	snic_burst &burst = scratch.burst;
 
 	flow.src_ip = src.ip();
 	flow.dst_ip = dst.ip();
 	flow.is_v4 = src.is_v4();
 	burst.flow = &flow;
-	burst.npkts = burst.nsegs = 1;
-	burst.segs[0] = {.ptr = payload, .len = sizeof(payload)};
-	snic_pkt_bth(&burst.pkts[0], SIRDMA_BTH_SEND_ONLY, SIRDMA_DEFAULT_PKEY, 5, 0,
-		     sizeof(payload));
+	burst.qpn = qpn;
+	burst.npkts = 1;
+	burst.nsegs = len != 0;
+	burst.segs[0] = {.ptr = payload.data(), .len = len};
+	burst.signaled = signaled;
+	snic_pkt_bth(&burst.pkts[0], opcode, SIRDMA_DEFAULT_PKEY, 5, 0, len);
+	if (opcode == SIRDMA_BTH_ACK)
+		snic_pkt_aeth(&burst.pkts[0], SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID, 0);
 	return sender.transmit(burst, scratch);
 }
 
@@ -263,28 +268,10 @@ struct Wire {
 	std::unique_ptr<UdpReceiver> receiver = UdpReceiver::create(dst);
 	std::unique_ptr<UdpSender> sender = UdpSender::create(src, nullptr, 0);
 	std::unique_ptr<TxScratch> scratch = std::make_unique<TxScratch>();
-	std::vector<uint8_t> payload = std::vector<uint8_t>(4096);
 
-	/* Transmit a packet of queue pair @qpn with @len bytes of payload. */
 	bool transmit(u32 qpn, u8 opcode, u16 len, bool signaled)
 	{
-		snic_flow flow{};
-		snic_burst &burst = scratch->burst;
-
-		flow.src_ip = src.ip();
-		flow.dst_ip = dst.ip();
-		flow.is_v4 = src.is_v4();
-		burst.flow = &flow;
-		burst.qpn = qpn;
-		burst.npkts = 1;
-		burst.nsegs = len != 0;
-		burst.segs[0] = {.ptr = payload.data(), .len = len};
-		burst.signaled = signaled;
-		snic_pkt_bth(&burst.pkts[0], opcode, SIRDMA_DEFAULT_PKEY, 5, 0, len);
-		if (opcode == SIRDMA_BTH_ACK)
-			snic_pkt_aeth(&burst.pkts[0], SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID,
-				      0);
-		return sender->transmit(burst, *scratch) == 1;
+		return send_packet(*sender, *scratch, src, dst, qpn, opcode, len, signaled);
 	}
 
 	/* The next packets that come. */

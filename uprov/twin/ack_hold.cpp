@@ -63,28 +63,26 @@ bool AckHold::offer(const Ack &ack, Ack &out) noexcept
 	return other_leaves;
 }
 
-bool AckHold::flush(Ack &out) noexcept
+template <typename Leaves> bool AckHold::leave_if(const Leaves &leaves, Ack &out) noexcept
 {
 	if (!any())
 		return false;
 	std::lock_guard hold_lock(lock_);
 
-	if (!any())
+	if (!any() || !leaves(ack_))
 		return false;
 	any_.store(false, std::memory_order_relaxed);
 	return release(ack_, out);
 }
 
+bool AckHold::flush(Ack &out) noexcept
+{
+	return leave_if([](const Ack &) { return true; }, out);
+}
+
 bool AckHold::take(u32 qpn, const IpAddress &dst, Ack &out) noexcept
 {
-	if (!any())
-		return false;
-	std::lock_guard hold_lock(lock_);
-
-	if (!any() || ack_.qpn != qpn || !(ack_.dst == dst))
-		return false;
-	any_.store(false, std::memory_order_relaxed);
-	return release(ack_, out);
+	return leave_if([&](const Ack &ack) { return ack.qpn == qpn && ack.dst == dst; }, out);
 }
 
 void AckHold::refused(u32 qpn) noexcept

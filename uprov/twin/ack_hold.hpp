@@ -82,6 +82,7 @@ private:
 	/* A device has at most this many consecutive numbers. */
 	Flow &flow(u32 qpn) noexcept { return flows_[qpn % qpns_per_slot]; }
 	bool release(const Ack &ack, Ack &out) noexcept;
+	template <typename Leaves> bool leave_if(const Leaves &leaves, Ack &out) noexcept;
 
 	std::mutex lock_; /* protects the members below; innermost */
 	std::atomic<bool> any_{false}; /* written under lock_ */

@@ -258,7 +258,7 @@ u32 UdpSender::send(TxScratch &s, const IpAddress &dst, u32 runs) noexcept
 			continue;
 		if (errno == EAGAIN || errno == ENOBUFS)
 			break;
-		/* The interface cannot segment. This run is lost; the transport sends it again. */
+		/* The interface cannot segment: transmit() sends the packets again. Any other run is lost, as on a wire. */
 		if (s.first[done + 1] - s.first[done] > 1 && (errno == EIO || errno == EINVAL))
 			segments_.store(false, std::memory_order_relaxed);
 		++done;
@@ -314,17 +314,16 @@ u32 UdpSender::transmit(snic_burst &burst, TxScratch &s) noexcept
 	}
 
 	const Path path = path_to(dst, *burst.flow);
-	const bool piggybacks = can_carry_ack(burst) && segments_.load(std::memory_order_relaxed) &&
+	const bool segments = segments_.load(std::memory_order_relaxed);
+	const bool piggybacks = segments && can_carry_ack(burst) &&
 				hold_.take(burst.qpn, dst, leaves);
 	u32 sent = send(s, dst, build(burst, piggybacks ? &leaves : nullptr, s, path));
 
-	if (piggybacks) {
-		/* The interface cannot segment, and neither has left. */
-		if (!segments_.load(std::memory_order_relaxed)) [[unlikely]]
-			sent = send(s, dst, build(burst, nullptr, s, path));
-		if (sent <= burst.npkts)
-			hold_.give_back(leaves);
-	}
+	/* The interface cannot segment: each packet leaves alone. */
+	if (segments && !segments_.load(std::memory_order_relaxed)) [[unlikely]]
+		sent = send(s, dst, build(burst, nullptr, s, path));
+	if (piggybacks && sent <= burst.npkts)
+		hold_.give_back(leaves);
 	return std::min(sent, burst.npkts);
 }
 
