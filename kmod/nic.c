@@ -33,6 +33,7 @@
 #include "model/hmc.c"
 #include "model/icrc.c"
 #include "model/inv.c"
+#include "model/kept.c"
 #include "model/key_op.c"
 #include "model/mcast.c"
 #include "model/mr.c"

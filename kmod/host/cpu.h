@@ -25,6 +25,7 @@
 #include "model/burst.h"
 #include "model/snic.h"
 
+struct snic_local;
 struct snic_txq;
 
 /*
@@ -66,6 +67,7 @@ struct snic_cpu {
 	void *large[SNIC_CACHE_LARGE];
 	unsigned int nsmall;
 	unsigned int nlarge;
+	struct snic_local *local; /* the buffer that is being delivered; softirqs off */
 	unsigned long received; /* packets given to models by this CPU; softirqs off */
 	struct sk_buff_head waiting; /* received frames that the bottom half takes (rx.h) */
 	u32 waited; /* frames ever put into @waiting, under its lock; the number wraps around */

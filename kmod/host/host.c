@@ -17,6 +17,7 @@
 #include "dev.h"
 #include "fault.h"
 #include "host/trace.h"
+#include "local.h"
 #include "rx.h"
 #include "tx.h"
 
@@ -60,6 +61,8 @@ const struct snic_host_ops snic_kernel_host_ops = {
 	.tx = snic_tx,
 	.defer = snic_host_defer,
 	.burst = snic_host_burst,
+	.pull = snic_local_pull,
+	.finish_references = snic_local_finish_references,
 };
 
 static bool snic_host_suits(const struct net_device *ndev)

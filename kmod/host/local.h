@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Packets between two devices of one network namespace and VRF, or two QPs of one
- * device. They never become frames: headers and payload are copied once into a
- * recycled buffer, and the receiving model reads from there.
+ * device. They never become frames: their headers are copied into a recycled buffer, and so is short
+ * payload. The receiving model reads them there. The payload of a long burst stays in the sender's
+ * regions, whose references the buffer holds, and the receiving model copies it from there.
  */
 #ifndef SNIC_HOST_LOCAL_H
 #define SNIC_HOST_LOCAL_H
@@ -10,10 +11,12 @@
 #include <linux/if_ether.h>
 #include <linux/list.h>
 #include "model/burst.h"
+#include "model/kept.h"
 
 struct snic_charge;
-struct snic_host;
 struct snic_cpu;
+struct snic_host;
+struct snic_txq;
 
 /* One buffer with packets of one flow, back to back. */
 struct snic_local {
@@ -30,22 +33,30 @@ struct snic_local {
 	bool is_v4;
 	bool large;
 	bool more; /* another buffer of the same burst follows */
+	bool by_reference;
 	u32 npkts;
-	u32 bytes; /* bytes that packets use */
+	u32 bytes; /* bytes that the packets use, or would use if their payload were copied */
+	u32 used; /* bytes of the buffer */
+	/* by_reference: */
+	u32 finished; /* snic_txq.finished when the burst was transmitted */
+	struct snic_txq *q;
+	struct snic_kept kept;
 };
 
 /*
- * Copy the packets of @burst into buffers appended to @list. Returns the bytes that the packets
- * use. Packets that find no buffer are dropped and counted. Softirqs are off.
+ * Put the packets of @burst, which go through @q, into buffers appended to @list. Returns the bytes that
+ * the packets use. Packets that find no buffer are dropped and counted. Softirqs are off.
  */
-u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst,
-		     struct list_head *list);
+u32 snic_local_build(struct snic_txq *q, struct snic_burst *burst, struct list_head *list);
 /*
  * Hand @local's packets to the device that owns their destination, or to the sender's own device if
  * the destination is a group. Then free @local. Returns the cost in bytes, in which a short packet
  * counts as SNIC_RX_MIN_COST, and a group with its members. Softirqs are off.
  */
 u32 snic_local_deliver(struct snic_host *host, struct snic_local *local);
+/* snic_host_ops.pull() and finish_references() */
+bool snic_local_pull(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len);
+void snic_local_finish_references(struct snic_host *host, u32 qpn);
 /* Free the recycled buffers of @cpu. */
 void snic_local_drop_cache(struct snic_cpu *cpu);
 

@@ -159,7 +159,7 @@ u32 snic_tx(struct snic_host *host, struct snic_burst *burst)
 	rcu_read_unlock();
 	trace_snic_tx(host->ndev, burst, burst->npkts, is_local);
 	if (is_local)
-		bytes += snic_tx_own_local(q, &local, snic_local_build(host, burst, &local));
+		bytes += snic_tx_own_local(q, &local, snic_local_build(q, burst, &local));
 	/* No wire brings a multicast packet back to the members that this device has itself. */
 	if (!is_local || multicast)
 		bytes += snic_tx_frames(host, q, burst, &wire);

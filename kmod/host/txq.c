@@ -305,6 +305,18 @@ bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 	return snic_txqs_has_waiters(all);
 }
 
+void snic_txq_finish_references(struct snic_txq *q)
+{
+	u32 copying;
+
+	atomic_inc(&q->finished);
+	smp_mb__after_atomic(); /* pairs with snic_local_pull() */
+	copying = smp_load_acquire(&q->copying);
+	/* A copy that begins later sees that it is too late. */
+	while ((copying & 1) && smp_load_acquire(&q->copying) == copying)
+		cpu_relax();
+}
+
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local, u32 bytes)
 {
 	bool mine;

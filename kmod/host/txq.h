@@ -62,6 +62,7 @@ struct snic_txq {
 	u32 last; /* the highest number of its frames in the backlog of linger_cpu (backlog.h) */
 	u32 waited; /* past_backlog: snic_cpu.waited when that was found */
 	int linger_cpu;
+	u32 copying; /* odd while payload that this queue kept is copied (snic_local_pull()) */
 	struct list_head node;
 	/*
 	 * This word changes when QPs wait and when periods end. Senders and destructors of frames
@@ -70,6 +71,7 @@ struct snic_txq {
 	u32 wait_head ____cacheline_aligned_in_smp; /* of a list in snic_txqs.wait_next, or 0 */
 	u32 wait_tail;
 	u32 resumed; /* the QP that may send a burst, 0: none */
+	atomic_t finished; /* number of calls of snic_txq_finish_references() */
 	bool serving; /* a CPU resumes QPs that wait */
 	struct snic_charge *now; /* charge of this period; this and before are under RCU */
 	struct snic_charge *before; /* charge of the period before */
@@ -102,6 +104,8 @@ bool snic_txqs_has_waiters(const struct snic_txqs *all);
  * reaches @end. Returns true if QPs are left. Softirqs are off.
  */
 bool snic_txqs_serve(struct snic_txqs *all, u64 end);
+/* From the return on nobody reads payload that this queue keeps now: its packets are lost. */
+void snic_txq_finish_references(struct snic_txq *q);
 /* Append packets that were charged as @bytes. Softirqs are off. The lists are empty afterwards. */
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local,
 		  u32 bytes);

@@ -119,7 +119,7 @@ static bool atomic_write_value(struct snic_qp *qp, const struct snic_pkt *pkt,
 {
 	struct snic_seg_iter it = snic_pkt_payload(pkt, rx);
 
-	if (snic_seg_by_reference(&it))
+	if (it.by_reference)
 		return snic_dev_ops(qp->dev)->pull(qp->dev->host, &it, value, sizeof(*value));
 	snic_seg_copy(&it, value, sizeof(*value));
 	return true;

@@ -10,6 +10,8 @@
 #include "sirdma/qpctx.h"
 #include "sirdma/roce.h"
 
+struct snic_mrc;
+
 struct snic_seg {
 	void *ptr;
 	u32 len;
@@ -81,6 +83,8 @@ struct snic_burst {
 	u8 *copies;
 	bool copied; /* some payload is in copies, so the host must not transmit it by reference */
 	bool signaled; /* a request in it has a completion; only with PORT_WIRE_IN_MEMORY */
+	/* The regions in which all payload lies, for snic_burst_keep(); NULL: it may not be kept. */
+	struct snic_mrc *regions;
 	struct snic_tx_pkt pkts[SNIC_BURST_PKTS];
 	struct snic_seg segs[SNIC_BURST_SEGS]; /* payload of all packets, back to back */
 };
@@ -89,14 +93,8 @@ struct snic_burst {
 struct snic_seg_iter {
 	const struct snic_seg *seg;
 	u32 off;
-	bool by_reference; /* see snic_seg_by_reference() */
+	bool by_reference; /* see struct snic_rx_pkt */
 };
-
-/* Is the payload by reference (see struct snic_rx_pkt)? Never in the kernel. */
-static inline bool snic_seg_by_reference(const struct snic_seg_iter *it)
-{
-	return PORT_WIRE_IN_MEMORY && it->by_reference;
-}
 
 /*
  * Return the next contiguous bytes at @it, set *run to their number (at most @len), and advance @it
@@ -132,8 +130,7 @@ static inline void snic_seg_iter_init(struct snic_seg_iter *it, const struct sni
 {
 	it->seg = burst->segs;
 	it->off = 0;
-	if (PORT_WIRE_IN_MEMORY)
-		it->by_reference = false;
+	it->by_reference = false;
 }
 
 #endif

@@ -240,7 +240,7 @@ struct snic_seg_iter snic_pkt_payload(const struct snic_pkt *pkt, const struct s
 	struct snic_seg_iter it = {
 		.seg = rx->segs,
 		.off = pkt->payload_off,
-		.by_reference = PORT_WIRE_IN_MEMORY && rx->by_reference,
+		.by_reference = rx->by_reference,
 	};
 
 	while (pkt->payload_len && it.off >= it.seg->len)

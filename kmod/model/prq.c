@@ -201,7 +201,7 @@ void snic_pble_sync(struct snic_dev *dev, u32 pd)
 		}
 		port_cond_resched();
 	}
-	snic_finish_references(dev);
+	snic_finish_references(dev, 0);
 }
 
 /* Commands */

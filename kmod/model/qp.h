@@ -267,7 +267,7 @@ struct snic_qp {
 	bool ack_follows; /* an acknowledgement is due, and waits for the requests that are being sent */
 	bool sqd_event : 1; /* raise an event when the send queue is drained */
 	bool last_wqe_raised : 1; /* the LAST_WQE_REACHED event was raised */
-	bool referenced; /* see snic_qp_note_references() */
+	bool referenced; /* peers may read payload that it transmitted (snic_qp_finish_references()) */
 
 	struct snic_limits limits; /* limits that the host set for the peer */
 
@@ -361,15 +361,6 @@ struct snic_mr *snic_qp_rx_mr(struct snic_qp *qp, u32 pd, u32 stag, u64 va, u32 
 struct snic_mr *snic_qp_try_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len, u8 access);
 void snic_qp_put_rx_mr(struct snic_qp *qp);
 void snic_qp_timer_init(struct snic_qp *qp);
-/*
- * The QP transmits @bytes of payload, which a peer may read by reference until the host finishes
- * that. In the kernel no peer reads by reference.
- */
-static inline void snic_qp_note_references(struct snic_qp *qp, u32 bytes)
-{
-	if (PORT_WIRE_IN_MEMORY && bytes)
-		qp->referenced = true;
-}
 
 /*
  * Finish the references to payload that this QP transmitted, as snic_finish_references() does. The
@@ -378,10 +369,10 @@ static inline void snic_qp_note_references(struct snic_qp *qp, u32 bytes)
  */
 static inline void snic_qp_finish_references(struct snic_qp *qp)
 {
-	if (!PORT_WIRE_IN_MEMORY || !qp->referenced)
+	if (!qp->referenced)
 		return;
 	qp->referenced = false;
-	snic_finish_references(qp->dev);
+	snic_finish_references(qp->dev, qp->obj.id);
 }
 /* Reset indices, PSNs and messages to the values that they have after creation. */
 void snic_qp_reset(struct snic_qp *qp);

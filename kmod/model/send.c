@@ -218,6 +218,7 @@ enum snic_gather snic_send_gather(struct snic_tx *tx, u32 off, u32 len, u32 *got
 
 	*got = 0;
 	if (sqe->is_inline) {
+		tx->in_ring = true;
 		for (; *got < len; *got += run) {
 			p = snic_sqe_inline_ptr(tx->qp, sqe, off + *got, len - *got, &run);
 			if (!p)

@@ -75,7 +75,7 @@ static noinline enum snic_placed copy_in_checked(struct snic_qp *qp, u64 va,
 	u32 n;
 
 	for (; len; addr += n, len -= n) {
-		if (snic_seg_by_reference(it)) {
+		if (it->by_reference) {
 			/* No burst is being filled while packets are received. */
 			n = min_t(u32, len, SNIC_BURST_BYTES);
 			from = snic_dev_ops(dev)->burst(dev->host)->copies;
@@ -117,7 +117,7 @@ enum snic_placed snic_qp_copy_in(struct snic_qp *qp, enum snic_side side, u64 va
 			}
 			p = snic_run_some(&mem->run, va, len, &n);
 		}
-		if (!snic_seg_by_reference(it))
+		if (!it->by_reference)
 			snic_seg_copy(it, p, n);
 		else if (!snic_dev_ops(dev)->pull(dev->host, it, p, n))
 			return SNIC_PLACE_LOST;

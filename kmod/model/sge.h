@@ -34,6 +34,7 @@ static inline void snic_mrc_add(struct snic_mrc *mrc, u32 stag, struct snic_mr *
 	mrc->mr[mrc->count++] = mr;
 }
 
+/* Drop the references. */
 static inline void snic_mrc_put(struct snic_mrc *mrc)
 {
 	while (mrc->count)

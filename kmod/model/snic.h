@@ -114,9 +114,10 @@ struct snic_host_ops {
 	bool (*pull)(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len);
 	/*
 	 * For hosts that transmit by reference: the memory is about to be reused. After this call
-	 * has returned, peers read no payload that was transmitted before the call.
+	 * has returned, peers read no payload that QP @qpn (0: any QP) transmitted before the call. They
+	 * may lose payload of others as well.
 	 */
-	void (*finish_references)(struct snic_host *host);
+	void (*finish_references)(struct snic_host *host, u32 qpn);
 	/*
 	 * For hosts that reach the memory of some peers: execute @request without waiting, if the peer would accept
 	 * it, and packets would not be faster. NULL: all requests are sent. The host has snic_burst.copies.
@@ -196,7 +197,7 @@ struct snic_rx_pkt {
 	bool is_v4;
 	bool icrc_ok; /* the host checked the ICRC (or the packet never left this device) */
 	u32 npkts; /* packets in a super-packet (super.h); 0 or 1: the packet is an ordinary one */
-	bool by_reference; /* only with PORT_WIRE_IN_MEMORY */
+	bool by_reference;
 	bool more; /* another packet of the same flow follows at once: acknowledgements may wait */
 };
 

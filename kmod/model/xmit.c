@@ -4,6 +4,7 @@
 
 #include "frame.h"
 #include "prq.h"
+#include "transport.h"
 
 bool snic_tx_start(struct snic_tx *tx)
 {
@@ -28,6 +29,7 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 	tx->run_stag = 0;
 	tx->run.va = 0;
 	tx->run.len = 0;
+	tx->in_ring = false;
 	if (PORT_WIRE_IN_MEMORY) {
 		tx->needs_ack = false;
 		tx->signaled = false;
@@ -54,6 +56,33 @@ static u64 tx_frame_bytes(const struct snic_tx *tx, u32 n)
 	return bytes;
 }
 
+/*
+ * Give the burst to the host. Peers may read its payload by reference until snic_qp_finish_references():
+ * at once where the wire is memory, else what the host has kept.
+ */
+static u32 tx_send(struct snic_tx *tx)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_dev *dev = qp->dev;
+	struct snic_burst *burst = tx->burst;
+	u32 regions = tx->mrs.count, n;
+
+	/*
+	 * The payload of a reliable transport is not read any more when its request has completed: the
+	 * peer has received it by then, and drops what it gets again.
+	 */
+	burst->regions = regions && !tx->in_ring && snic_is_reliable(qp) ? &tx->mrs : NULL;
+	if (PORT_WIRE_IN_MEMORY) {
+		burst->signaled = tx->signaled;
+		if (tx->bytes)
+			qp->referenced = true;
+	}
+	n = snic_dev_ops(dev)->tx(dev->host, burst);
+	if (tx->mrs.count != regions)
+		qp->referenced = true;
+	return n;
+}
+
 u32 snic_tx_end(struct snic_tx *tx)
 {
 	struct snic_qp *qp = tx->qp;
@@ -63,10 +92,7 @@ u32 snic_tx_end(struct snic_tx *tx)
 	if (n) {
 		snic_path_refresh(dev, tx->path);
 		if (tx->path->src_ok && tx->path->dst_ok) {
-			snic_qp_note_references(qp, tx->bytes);
-			if (PORT_WIRE_IN_MEMORY)
-				tx->burst->signaled = tx->signaled;
-			n = snic_dev_ops(dev)->tx(dev->host, tx->burst);
+			n = tx_send(tx);
 			qp->limits = tx->burst->next;
 			snic_stat_add(dev, SIRDMA_STAT_TX_PKTS, n);
 			snic_stat_add(dev, SIRDMA_STAT_TX_BYTES, tx_frame_bytes(tx, n));

@@ -60,6 +60,7 @@ extern "C" {
 #include "model/eq.h"
 #include "model/frame.h"
 #include "model/hmc.h"
+#include "model/kept.h"
 #include "model/mr.h"
 #include "model/obj.h"
 #include "model/ring.h"

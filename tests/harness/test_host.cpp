@@ -257,7 +257,15 @@ u32 TestHost::on_tx(snic_host *host, snic_burst *burst)
 	}
 	if (h.fabric_)
 		h.fabric_->transmit(h, *burst, accepted);
+	if (snic_kept kept; h.keeps_ && snic_burst_keep(burst, &kept))
+		h.kept_.push_back(kept);
 	return accepted;
+}
+
+void TestHost::drop_kept()
+{
+	for (snic_kept &kept : std::exchange(kept_, {}))
+		snic_kept_put(&kept);
 }
 
 void TestHost::on_defer(snic_host *host, u32 qpn, bool background)

@@ -94,6 +94,11 @@ public:
 	// How often the device told the host that it must not read transmitted memory any more.
 	u64 references_finished() const { return finished_.load(); }
 
+	// Keeps the payload of the bursts that it transmits from now on, where it may: how many, until they are dropped.
+	void keep_bursts() { keeps_ = true; }
+	size_t kept_bursts() const { return kept_.size(); }
+	void drop_kept();
+
 	// Executes a request in the memory of the peer, or refuses; without it the host reaches no peer's.
 	std::function<bool(const snic_one_sided &)> one_sided;
 	bool one_sided_waits = true; // It might have to wait for the memory.
@@ -150,7 +155,7 @@ private:
 	static u32 on_tx(snic_host *host, snic_burst *burst);
 	static void on_defer(snic_host *host, u32 qpn, bool background);
 	static snic_burst *on_burst(snic_host *host);
-	static void on_finish_references(snic_host *host) { self(host).finished_++; }
+	static void on_finish_references(snic_host *host, u32) { self(host).finished_++; }
 	static void on_linger(snic_host *host, u32 qpn);
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static bool on_one_sided(snic_host *host, const snic_one_sided *request)
@@ -196,6 +201,8 @@ private:
 	std::array<std::atomic<u64>, max_vectors> raised_{};
 	std::atomic<u64> pending_{0};
 	std::atomic<u64> finished_{0};
+	bool keeps_ = false;
+	std::vector<snic_kept> kept_;
 	std::thread irq_thread_;
 	std::atomic<bool> irq_stop_{false};
 };

@@ -92,7 +92,7 @@ struct snic_host *snic_addr_find(const struct snic_host *host, const struct sird
 	return NULL;
 }
 
-u32 snic_local_build(struct snic_host *host, const struct snic_burst *burst, struct list_head *list)
+u32 snic_local_build(struct snic_txq *q, struct snic_burst *burst, struct list_head *list)
 {
 	return 0;
 }

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include "kept.h"
+
+#include "sge.h"
+
+bool snic_burst_keep(struct snic_burst *burst, struct snic_kept *kept)
+{
+	struct snic_mrc *mrs = burst->regions;
+	u32 i;
+
+	if (!mrs || mrs->count > SNIC_KEPT_MAX)
+		return false;
+	for (i = 0; i < mrs->count; i++) {
+		/*
+		 * A reference to all memory keeps nothing: its user may free the memory when the request
+		 * has completed, while a duplicate of the packet may still be under way.
+		 */
+		if (mrs->mr[i]->map.level == SNIC_LEVEL_ALL || snic_mr_may_fault(mrs->mr[i]))
+			return false;
+	}
+	memcpy(kept->mr, mrs->mr, mrs->count * sizeof(*kept->mr));
+	kept->count = mrs->count;
+	mrs->count = 0;
+	return true;
+}
+
+void snic_kept_put(struct snic_kept *kept)
+{
+	while (kept->count)
+		snic_mr_put(kept->mr[--kept->count]);
+}

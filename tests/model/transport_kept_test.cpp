@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+//
+// Bursts whose payload the host keeps, in place of copying it: which it may keep, and how long their regions stay.
+#include "transport.hpp"
+
+extern "C" {
+#include "model/mr.h"
+}
+
+using namespace sirdma::test;
+
+namespace
+{
+
+constexpr u32 length = 3000; // three packets
+constexpr size_t inbox = 1 << 20;
+
+class Kept : public Transport {
+protected:
+	Kept()
+	{
+		a.host.keep_bursts();
+		b.host.keep_bursts();
+	}
+	~Kept() override
+	{
+		a.host.drop_kept();
+		b.host.drop_kept();
+	}
+
+	static MrParams fast(Node &n)
+	{
+		MrParams mr = n.mr;
+
+		mr.idx = 10;
+		mr.key = 0x10;
+		EXPECT_EQ(n.drv.alloc_stag(mr.stag()), SIRDMA_CQP_OK);
+		EXPECT_EQ(n.drv.reg_mr(mr), SIRDMA_CQP_OK);
+		return mr;
+	}
+	Wr write(std::vector<Sge> sges)
+	{
+		return {.op = SIRDMA_OP_WRITE, .sges = std::move(sges), .remote = b.va(inbox), .rkey = b.mr.stag()};
+	}
+	// How many bursts a host keeps for @wr, which succeeds.
+	size_t kept_for(const Wr &wr, const QpOptions &opts = {})
+	{
+		auto l = link(opts);
+
+		l->b.recv({b.sge(inbox, length)});
+		l->a.post(wr);
+		EXPECT_FALSE(wait_send(l->a).error);
+		settle();
+		return a.host.kept_bursts() + b.host.kept_bursts();
+	}
+};
+
+TEST_F(Kept, ARequestsPayloadMayBeKept)
+{
+	EXPECT_EQ(kept_for(write({a.sge(0, length)})), 1u);
+	EXPECT_EQ(kept_for({.sges = {a.sge(0, length)}}), 2u);
+}
+
+TEST_F(Kept, AResponsesPayloadMayBeKept)
+{
+	EXPECT_EQ(kept_for({.op = SIRDMA_OP_READ,
+			    .sges = {a.sge(0, length)},
+			    .remote = b.va(inbox),
+			    .rkey = b.mr.stag()}),
+		  1u);
+	EXPECT_EQ(b.host.kept_bursts(), 1u);
+}
+
+// Their requests complete when they are sent, and the memory is the application's again.
+TEST_F(Kept, PayloadThatNobodyAcknowledgesIsNot)
+{
+	EXPECT_EQ(kept_for(write({a.sge(0, length)}), {.type = SIRDMA_QPT_UC, .timeout = 0}), 0u);
+}
+
+TEST_F(Kept, InlineDataIsNot)
+{
+	Wr wr = write({});
+
+	wr.inl = std::vector<u8>(100, 7);
+	wr.is_inline = true;
+	EXPECT_EQ(kept_for(wr), 0u);
+}
+
+TEST_F(Kept, AllMemoryIsNot)
+{
+	const MrParams all{.idx = 20, .access = a.mr.access, .all_memory = true};
+
+	const sirdma_dma_mem mem = a.host.alloc(length);
+
+	ASSERT_EQ(a.drv.reg_mr(all), SIRDMA_CQP_OK);
+	EXPECT_EQ(kept_for(write({{mem.pa, length, all.stag()}})), 0u);
+}
+
+TEST_F(Kept, FewRegionsAre)
+{
+	std::vector<Sge> sges;
+
+	for (u32 i = 0; i <= SNIC_KEPT_MAX; i++) {
+		MrParams mr = a.mr;
+
+		mr.idx = 30 + i;
+		ASSERT_EQ(a.drv.reg_mr(mr), SIRDMA_CQP_OK);
+		sges.push_back({a.va(100 * i), 100, mr.stag()});
+	}
+	EXPECT_EQ(kept_for(write(sges)), 0u);
+	sges.pop_back();
+	EXPECT_EQ(kept_for(write(sges)), 1u);
+}
+
+// Whoever invalidates a key may change the memory once that has completed.
+TEST_F(Kept, ARegionStaysUntilTheHostDropsIt)
+{
+	const MrParams mr = fast(a);
+	auto l = link();
+
+	l->a.post(write({{a.va(), length, mr.stag()}}));
+	EXPECT_FALSE(wait_send(l->a).error);
+	ASSERT_EQ(a.host.kept_bursts(), 1u);
+	l->a.post(local_inv(mr.stag()));
+	settle();
+	EXPECT_TRUE(silent(l->a)) << "the key is in use";
+	a.host.drop_kept();
+	expect_ok(wait_send(l->a), SIRDMA_OP_LOCAL_INV);
+}
+
+} // namespace
