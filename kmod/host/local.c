@@ -23,7 +23,7 @@
  * A burst of this many bytes or more is not copied. Shorter ones save less by that than the references to
  * regions cost.
  */
-#define SNIC_LOCAL_KEEP_MIN 8192
+#define SNIC_LOCAL_KEEP_MIN 4096
 
 /* A packet in a buffer. The transport headers end where the aligned payload starts. */
 struct snic_local_pkt {
