@@ -42,7 +42,8 @@ struct snic_local_pkt {
 static_assert(sizeof(struct snic_local_pkt) % SNIC_LOCAL_ALIGN == 0);
 
 /* A burst by reference: packets with their headers and tail, and payload that any of them may cut. */
-static_assert(SNIC_LOCAL_HLEN + SNIC_BURST_PKTS * (sizeof(struct snic_local_pkt) + SNIC_LOCAL_ALIGN) +
+static_assert(SNIC_LOCAL_HLEN +
+		      SNIC_BURST_PKTS * (sizeof(struct snic_local_pkt) + SNIC_LOCAL_ALIGN) +
 		      (3 * SNIC_BURST_PKTS + SNIC_BURST_SEGS) * sizeof(struct snic_seg) <=
 	      SNIC_LOCAL_LARGE);
 
@@ -322,6 +323,7 @@ bool snic_local_pull(struct snic_host *host, struct snic_seg_iter *it, void *to,
 	ok = likely(atomic_read(&q->finished) == local->finished);
 	if (ok)
 		snic_seg_copy(it, to, len);
+	/* pairs with the acquire of snic_txq_finish_references() */
 	smp_store_release(&q->copying, q->copying + 1);
 	preempt_enable();
 	return ok;

@@ -287,15 +287,16 @@ static void burst_of_many_pieces_fits_a_buffer(struct kunit *test)
 	/* Pieces in an order that no two of them are next to each other. The ends of packets cut some. */
 	f->burst.nsegs = SNIC_BURST_SEGS;
 	for (i = 0; i < SNIC_BURST_SEGS; i++)
-		f->burst.segs[i] =
-			(struct snic_seg){f->payload + (i ^ 1) * piece, piece};
+		f->burst.segs[i] = (struct snic_seg){f->payload + (i ^ 1) * piece, piece};
 	f->burst.pkts[0].payload_len -= piece / 2;
 	f->burst.pkts[SNIC_BURST_PKTS - 1].payload_len += piece / 2;
 	build(f);
 	KUNIT_EXPECT_EQ(test, deliver(f), 1);
 	expect_payload(test, true);
 	for (i = 0; i < SNIC_BURST_SEGS; i++)
-		KUNIT_EXPECT_EQ(test, memcmp(f->received + i * piece, f->payload + (i ^ 1) * piece, piece), 0);
+		KUNIT_EXPECT_EQ(
+			test, memcmp(f->received + i * piece, f->payload + (i ^ 1) * piece, piece),
+			0);
 }
 
 static void payload_is_not_read_once_that_is_finished(struct kunit *test)

@@ -40,7 +40,10 @@ protected:
 	}
 	Wr write(std::vector<Sge> sges)
 	{
-		return {.op = SIRDMA_OP_WRITE, .sges = std::move(sges), .remote = b.va(inbox), .rkey = b.mr.stag()};
+		return {.op = SIRDMA_OP_WRITE,
+			.sges = std::move(sges),
+			.remote = b.va(inbox),
+			.rkey = b.mr.stag()};
 	}
 	// How many bursts a host keeps for @wr, which succeeds.
 	size_t kept_for(const Wr &wr, const QpOptions &opts = {})

@@ -33,7 +33,8 @@ protected:
 					       .remote_addr = remote.address(),
 					       .rkey = remote.mr->rkey});
 		});
-		for (const uint64_t until = random_.below(64); target[until << 12] != old_byte && posted;)
+		for (const uint64_t until = random_.below(64);
+		     target[until << 12] != old_byte && posted;)
 			std::this_thread::yield();
 		take_back();
 		std::memset(source.data(), int(new_byte), source.size());
