@@ -79,7 +79,8 @@
 	X(ONE_SIDED, one_sided) \
 	X(CNPS_SENT, cnps_sent) \
 	X(CNPS_RCVD, cnps_rcvd) \
-	X(ANSWERS_AWAITED, answers_awaited)
+	X(ANSWERS_AWAITED, answers_awaited) \
+	X(LOCAL_KEPT_PKTS, local_kept_pkts)
 
 enum sirdma_stat {
 #define SIRDMA_STAT_ENUM(id, name) SIRDMA_STAT_##id,

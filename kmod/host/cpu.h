@@ -67,7 +67,9 @@ struct snic_cpu {
 	void *large[SNIC_CACHE_LARGE];
 	unsigned int nsmall;
 	unsigned int nlarge;
-	struct snic_local *local; /* the buffer that is being delivered; softirqs off */
+	/* The buffer that is being delivered, and the PSN of its packet; softirqs off */
+	const struct snic_local *delivering;
+	u32 psn;
 	unsigned long received; /* packets given to models by this CPU; softirqs off */
 	struct sk_buff_head waiting; /* received frames that the bottom half takes (rx.h) */
 	u32 waited; /* frames ever put into @waiting, under its lock; the number wraps around */

@@ -62,7 +62,8 @@ const struct snic_host_ops snic_kernel_host_ops = {
 	.defer = snic_host_defer,
 	.burst = snic_host_burst,
 	.pull = snic_local_pull,
-	.finish_references = snic_local_finish_references,
+	.finish_kept = snic_local_finish_kept,
+	.finish_kept_before = snic_local_finish_kept_before,
 };
 
 static bool snic_host_suits(const struct net_device *ndev)
@@ -144,6 +145,7 @@ err_free:
 static void snic_host_free(struct snic_host *host)
 {
 	snic_txqs_destroy(host->txqs);
+	host->txqs = NULL; /* nothing is kept any more */
 	snic_dev_destroy(host->dev);
 	snic_bus_fini(host);
 	snic_qpset_fini(&host->background);

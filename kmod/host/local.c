@@ -8,6 +8,8 @@
 #include "cpu.h"
 #include "dev.h"
 #include "model/frame.h"
+#include "model/kept.h"
+#include "model/packet.h"
 #include "rx.h"
 #include "host/trace.h"
 
@@ -20,10 +22,12 @@
 #define SNIC_LOCAL_HLEN ALIGN(sizeof(struct snic_local), SNIC_LOCAL_ALIGN)
 
 /*
- * A burst of this many bytes or more is not copied. Shorter ones save less by that than the references to
- * regions cost.
+ * A burst is kept if it has this many bytes of payload, and if its packets have this many on average. Less
+ * takes less time to copy twice than to keep. In User-Mode Linux the bandwidth of a device with itself is
+ * 1.25 to 1.4 times as high with 4 KiB as without for messages of 4 KiB, and no higher with 8 or 16.
  */
 #define SNIC_LOCAL_KEEP_MIN 4096
+#define SNIC_LOCAL_KEEP_PKT_MIN 512
 
 /* A packet in a buffer. The transport headers end where the aligned payload starts. */
 struct snic_local_pkt {
@@ -31,7 +35,7 @@ struct snic_local_pkt {
 	u32 len; /* length from the BTH to the ICRC */
 	u16 start; /* offset of the BTH from the start of this packet */
 	u16 nsegs; /* by reference: number of segments, which stand in the place of the payload */
-	u16 rsvd[2];
+	u32 psn;
 	u8 hdr[SNIC_MAX_HDR];
 	union {
 		DECLARE_FLEX_ARRAY(u8, payload);
@@ -41,11 +45,29 @@ struct snic_local_pkt {
 
 static_assert(sizeof(struct snic_local_pkt) % SNIC_LOCAL_ALIGN == 0);
 
-/* A burst by reference: packets with their headers and tail, and payload that any of them may cut. */
-static_assert(SNIC_LOCAL_HLEN +
-		      SNIC_BURST_PKTS * (sizeof(struct snic_local_pkt) + SNIC_LOCAL_ALIGN) +
-		      (3 * SNIC_BURST_PKTS + SNIC_BURST_SEGS) * sizeof(struct snic_seg) <=
-	      SNIC_LOCAL_LARGE);
+/* What begins a buffer of packets by reference. */
+struct snic_local_kept {
+	struct snic_txq *q;
+	u32 qpn; /* the sender, and the generation of its snic_txqs.kept at that time */
+	u32 gen;
+	bool response;
+	struct snic_kept regions;
+};
+
+#define SNIC_LOCAL_KEPT_LEN ALIGN(sizeof(struct snic_local_kept), SNIC_LOCAL_ALIGN)
+#define SNIC_LOCAL_ROOM(large) (((large) ? SNIC_LOCAL_LARGE : SNIC_LOCAL_SMALL) - SNIC_LOCAL_HLEN)
+
+/*
+ * The room that a burst by reference needs at most. A packet has segments for its headers and its tail, and
+ * its end may cut one of the payload.
+ */
+#define SNIC_LOCAL_KEPT_ROOM(npkts, nsegs) \
+	(SNIC_LOCAL_KEPT_LEN + (nsegs) * sizeof(struct snic_seg) + \
+	 (npkts) * \
+		 (sizeof(struct snic_local_pkt) + 3 * sizeof(struct snic_seg) + SNIC_LOCAL_ALIGN))
+
+static_assert(SNIC_LOCAL_KEPT_ROOM(SNIC_BURST_PKTS, SNIC_BURST_SEGS) <= SNIC_LOCAL_ROOM(true));
+static_assert(SNIC_LOCAL_HLEN <= 128); /* seven acknowledgements fit a small buffer */
 
 static u32 snic_local_pkt_size(const struct snic_tx_pkt *pkt)
 {
@@ -124,6 +146,7 @@ static struct snic_local_pkt *snic_local_add(struct snic_local *local,
 
 	out->len = pkt->hdr_len + pkt->payload_len + pkt->pad + SIRDMA_ICRC_LEN;
 	out->start = start - (u8 *)out;
+	out->psn = snic_pkt_psn(pkt);
 	memcpy(start, pkt->hdr, pkt->hdr_len);
 	local->npkts++;
 	return out;
@@ -166,31 +189,53 @@ static void snic_local_add_reference(struct snic_local *local, const struct snic
 	local->used += out->size;
 }
 
+static struct snic_local_kept *snic_local_kept(const struct snic_local *local)
+{
+	return (void *)local + SNIC_LOCAL_HLEN;
+}
+
+static bool snic_local_is_worth_keeping(const struct snic_burst *burst)
+{
+	u32 i, payload = 0;
+
+	if (!burst->regions)
+		return false;
+	for (i = 0; i < burst->npkts; i++)
+		payload += burst->pkts[i].payload_len;
+	return payload >= SNIC_LOCAL_KEEP_MIN && payload >= burst->npkts * SNIC_LOCAL_KEEP_PKT_MIN;
+}
+
 /*
- * Put @burst, which would take @bytes, into one buffer, with its payload by reference. Returns false if it
+ * Put @burst, which is charged @bytes, into one buffer, with its payload by reference. Returns false if it
  * has to be copied.
  */
 static bool snic_local_build_kept(struct snic_txq *q, struct snic_burst *burst, u32 bytes,
 				  struct list_head *list)
 {
+	struct snic_local_kept *kept;
 	struct snic_local *local;
 	struct snic_seg_iter it;
 	u32 i;
 
-	if (bytes < SNIC_LOCAL_KEEP_MIN || !burst->regions)
+	if (!snic_local_is_worth_keeping(burst))
 		return false;
-	local = snic_local_alloc(true);
+	local = snic_local_alloc(SNIC_LOCAL_KEPT_ROOM(burst->npkts, burst->nsegs) >
+				 SNIC_LOCAL_ROOM(false));
 	if (!local)
 		return false;
-	if (!snic_burst_keep(burst, &local->kept)) {
+	kept = snic_local_kept(local);
+	if (!snic_burst_keep(burst, &kept->regions)) {
 		snic_local_free(local);
 		return false;
 	}
 	snic_local_start(local, burst->flow);
 	local->by_reference = true;
-	local->q = q;
-	local->finished = atomic_read(&q->finished);
+	local->used = SNIC_LOCAL_KEPT_LEN;
 	local->bytes = bytes;
+	kept->q = q;
+	kept->qpn = burst->qpn;
+	kept->gen = q->all->kept[burst->qpn].gen;
+	kept->response = burst->response;
 	snic_seg_iter_init(&it, burst);
 	for (i = 0; i < burst->npkts; i++)
 		snic_local_add_reference(local, &burst->pkts[i], &it);
@@ -213,7 +258,7 @@ u32 snic_local_build(struct snic_txq *q, struct snic_burst *burst, struct list_h
 	for (i = 0; i < burst->npkts; i++) {
 		size = snic_local_pkt_size(&burst->pkts[i]);
 		if (size > room) {
-			bool large = left > SNIC_LOCAL_SMALL - SNIC_LOCAL_HLEN;
+			bool large = left > SNIC_LOCAL_ROOM(false);
 
 			if (local)
 				local->more = true;
@@ -222,7 +267,7 @@ u32 snic_local_build(struct snic_txq *q, struct snic_burst *burst, struct list_h
 				break;
 			snic_local_start(local, burst->flow);
 			list_add_tail(&local->node, list);
-			room = (large ? SNIC_LOCAL_LARGE : SNIC_LOCAL_SMALL) - SNIC_LOCAL_HLEN;
+			room = SNIC_LOCAL_ROOM(large);
 		}
 		snic_local_add_copy(local, &burst->pkts[i], size, &it);
 		room -= size;
@@ -240,6 +285,7 @@ static void snic_local_read_pkt(const struct snic_local *local, struct snic_loca
 {
 	pkt->len = in->len;
 	if (local->by_reference) {
+		snic_cpu_this()->psn = in->psn;
 		pkt->segs = in->segs;
 		pkt->nsegs = in->nsegs;
 	} else {
@@ -253,7 +299,7 @@ static void snic_local_read_pkt(const struct snic_local *local, struct snic_loca
 static void snic_local_put(struct snic_local *local)
 {
 	if (local->by_reference)
-		snic_kept_put(&local->kept);
+		snic_kept_put(&snic_local_kept(local)->regions);
 	snic_local_free(local);
 }
 
@@ -273,7 +319,7 @@ u32 snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	struct snic_cpu *cpu = snic_cpu_this();
 	struct snic_host *to;
 	struct snic_seg seg;
-	u32 i, off = SNIC_LOCAL_HLEN,
+	u32 i, off = SNIC_LOCAL_HLEN + (local->by_reference ? SNIC_LOCAL_KEPT_LEN : 0),
 	       cost = max_t(u32, local->bytes, local->npkts * SNIC_RX_MIN_COST);
 
 	ether_addr_copy(pkt.src_mac, local->src_mac);
@@ -289,7 +335,9 @@ u32 snic_local_deliver(struct snic_host *host, struct snic_local *local)
 
 		cpu->received += local->npkts;
 		snic_stat_add(to->dev, SIRDMA_STAT_LOCAL_LOOP_PKTS, local->npkts);
-		cpu->local = local;
+		if (local->by_reference)
+			snic_stat_add(to->dev, SIRDMA_STAT_LOCAL_KEPT_PKTS, local->npkts);
+		cpu->delivering = local;
 		for (i = 0; i < local->npkts; i++) {
 			struct snic_local_pkt *in = (void *)local + off;
 
@@ -300,7 +348,7 @@ u32 snic_local_deliver(struct snic_host *host, struct snic_local *local)
 			off += in->size;
 		}
 		snic_rx_batch_end(&batch);
-		cpu->local = NULL;
+		cpu->delivering = NULL;
 		cost += batch.copies * SNIC_RX_MIN_COST;
 	} else {
 		snic_stat_add(host->dev, SIRDMA_STAT_TX_DROPS, local->npkts);
@@ -310,33 +358,50 @@ u32 snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	return cost;
 }
 
+/* May the payload be read of the packet that this CPU delivers? */
+static bool snic_local_may_read(const struct snic_local_kept *kept, u32 psn)
+{
+	const struct snic_txq_kept *now = &kept->q->all->kept[kept->qpn];
+	u32 una = READ_ONCE(now->una);
+
+	smp_rmb(); /* pairs with snic_txq_finish_kept(): what is not acknowledged is of another generation */
+	return READ_ONCE(now->gen) == kept->gen &&
+	       (kept->response || una == SNIC_NO_PSN || snic_psn_diff(psn, una) >= 0);
+}
+
 bool snic_local_pull(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len)
 {
-	const struct snic_local *local = snic_cpu_this()->local;
-	struct snic_txq *q = local->q;
+	const struct snic_cpu *cpu = snic_cpu_this();
+	const struct snic_local_kept *kept = snic_local_kept(cpu->delivering);
+	struct snic_txq *q = kept->q;
+	const void *from;
 	bool ok;
+	u32 run;
 
-	/* snic_txq_finish_references() spins until the copy is made: no task may preempt it. */
+	/* snic_txq_wait_copy() spins until the copy is made: no task may preempt it. */
 	preempt_disable();
-	WRITE_ONCE(q->copying, q->copying + 1);
-	smp_mb(); /* pairs with snic_txq_finish_references(): one of the two sees the other */
-	ok = likely(atomic_read(&q->finished) == local->finished);
-	if (ok)
-		snic_seg_copy(it, to, len);
-	/* pairs with the acquire of snic_txq_finish_references() */
-	smp_store_release(&q->copying, q->copying + 1);
+	WRITE_ONCE(q->copy_qpn, kept->qpn);
+	WRITE_ONCE(q->copy_psn, kept->response ? SNIC_NO_PSN : cpu->psn);
+	smp_wmb(); /* pairs with the acquire of snic_txq_wait_copy() */
+	smp_store_mb(q->copies, q->copies + 1); /* pairs with its smp_mb() */
+	ok = likely(snic_local_may_read(kept, cpu->psn));
+	/* The source and the place may overlap. */
+	for (; ok && len; len -= run, to += run) {
+		from = snic_seg_next(it, len, &run);
+		memmove(to, from, run);
+	}
+	smp_store_release(&q->copies, q->copies + 1); /* pairs with that acquire, too */
 	preempt_enable();
 	return ok;
 }
 
-void snic_local_finish_references(struct snic_host *host, u32 qpn)
+void snic_local_finish_kept(struct snic_host *host, u32 qpn)
 {
-	unsigned int i;
+	if (host->txqs)
+		snic_txq_finish_kept(snic_host_txq(host, qpn), qpn);
+}
 
-	if (qpn) {
-		snic_txq_finish_references(snic_host_txq(host, qpn));
-		return;
-	}
-	for (i = 0; i < SNIC_TXQS; i++)
-		snic_txq_finish_references(&host->txqs->q[i]);
+void snic_local_finish_kept_before(struct snic_host *host, u32 qpn, u32 una)
+{
+	snic_txq_finish_kept_before(snic_host_txq(host, qpn), qpn, una);
 }

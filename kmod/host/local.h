@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Packets between two devices of one network namespace and VRF, or two QPs of one
- * device. They never become frames: their headers are copied into a recycled buffer, and so is short
- * payload. The receiving model reads them there. The payload of a long burst stays in the sender's
- * regions, whose references the buffer holds, and the receiving model copies it from there.
+ * device. They never become frames: headers and payload are copied once into a
+ * recycled buffer, and the receiving model reads from there. Of a long burst whose payload may be kept
+ * (model/kept.h) the buffer has the headers and says where the payload is; the receiving model copies it
+ * from there to its place.
  */
 #ifndef SNIC_HOST_LOCAL_H
 #define SNIC_HOST_LOCAL_H
@@ -11,7 +12,6 @@
 #include <linux/if_ether.h>
 #include <linux/list.h>
 #include "model/burst.h"
-#include "model/kept.h"
 
 struct snic_charge;
 struct snic_cpu;
@@ -33,19 +33,16 @@ struct snic_local {
 	bool is_v4;
 	bool large;
 	bool more; /* another buffer of the same burst follows */
-	bool by_reference;
+	bool by_reference; /* the buffer begins with a struct snic_local_kept */
 	u32 npkts;
-	u32 bytes; /* bytes that the packets use, or would use if their payload were copied */
 	u32 used; /* bytes of the buffer */
-	/* by_reference: */
-	u32 finished; /* snic_txq.finished when the burst was transmitted */
-	struct snic_txq *q;
-	struct snic_kept kept;
+	u32 bytes; /* what the packets are charged: the bytes that they use if their payload is copied */
 };
 
 /*
- * Put the packets of @burst, which go through @q, into buffers appended to @list. Returns the bytes that
- * the packets use. Packets that find no buffer are dropped and counted. Softirqs are off.
+ * Put the packets of @burst, which go through @q, into buffers appended to @list, and keep the payload or
+ * copy it. Returns the bytes that the packets are charged. Packets that find no buffer are dropped and
+ * counted. Softirqs are off.
  */
 u32 snic_local_build(struct snic_txq *q, struct snic_burst *burst, struct list_head *list);
 /*
@@ -54,9 +51,10 @@ u32 snic_local_build(struct snic_txq *q, struct snic_burst *burst, struct list_h
  * counts as SNIC_RX_MIN_COST, and a group with its members. Softirqs are off.
  */
 u32 snic_local_deliver(struct snic_host *host, struct snic_local *local);
-/* snic_host_ops.pull() and finish_references() */
+/* snic_host_ops.pull(), finish_kept() and finish_kept_before() */
 bool snic_local_pull(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len);
-void snic_local_finish_references(struct snic_host *host, u32 qpn);
+void snic_local_finish_kept(struct snic_host *host, u32 qpn);
+void snic_local_finish_kept_before(struct snic_host *host, u32 qpn, u32 una);
 /* Free the recycled buffers of @cpu. */
 void snic_local_drop_cache(struct snic_cpu *cpu);
 

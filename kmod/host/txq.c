@@ -12,6 +12,7 @@
 #include "cpu.h"
 #include "dev.h"
 #include "local.h"
+#include "model/packet.h"
 #include "tx.h"
 
 static int snic_txq_init(struct snic_txq *q, struct snic_host *host, struct snic_txqs *all)
@@ -104,6 +105,7 @@ static void snic_txqs_drop_charges(struct snic_txqs *all)
 
 static void snic_txqs_free(struct snic_txqs *all)
 {
+	kvfree(all->kept);
 	kvfree(all->wait_next);
 	kvfree(all);
 }
@@ -118,8 +120,11 @@ struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps)
 		return NULL;
 	INIT_DELAYED_WORK(&all->age, snic_txqs_age);
 	all->wait_next = kvcalloc(max_qps, sizeof(*all->wait_next), GFP_KERNEL);
-	if (!all->wait_next)
+	all->kept = kvcalloc(max_qps, sizeof(*all->kept), GFP_KERNEL);
+	if (!all->wait_next || !all->kept)
 		err = -ENOMEM;
+	for (i = 0; i < max_qps && !err; i++)
+		all->kept[i].una = SNIC_NO_PSN;
 	for (i = 0; i < SNIC_TXQS && !err; i++)
 		err = snic_txq_init(&all->q[i], host, all);
 	if (err) {
@@ -305,16 +310,43 @@ bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 	return snic_txqs_has_waiters(all);
 }
 
-void snic_txq_finish_references(struct snic_txq *q)
+/*
+ * Wait for the end of a copy that began before the caller's change to q->all->kept[@qpn]: a copy that begins
+ * later sees the change. @una: only for that of a request before this PSN; SNIC_NO_PSN: for any.
+ */
+static void snic_txq_wait_copy(struct snic_txq *q, u32 qpn, u32 una)
 {
-	u32 copying;
+	u32 copies, psn;
 
-	atomic_inc(&q->finished);
-	smp_mb__after_atomic(); /* pairs with snic_local_pull() */
-	copying = smp_load_acquire(&q->copying);
-	/* A copy that begins later sees that it is too late. */
-	while ((copying & 1) && smp_load_acquire(&q->copying) == copying)
+	smp_mb(); /* pairs with snic_local_pull(): one of the two sees the other */
+	copies = smp_load_acquire(&q->copies);
+	if (!(copies & 1) || READ_ONCE(q->copy_qpn) != qpn)
+		return;
+	psn = READ_ONCE(q->copy_psn);
+	if (una != SNIC_NO_PSN && (psn == SNIC_NO_PSN || snic_psn_diff(psn, una) >= 0))
+		return;
+	while (smp_load_acquire(&q->copies) == copies)
 		cpu_relax();
+}
+
+void snic_txq_finish_kept(struct snic_txq *q, u32 qpn)
+{
+	struct snic_txq_kept *kept = &q->all->kept[qpn];
+
+	WRITE_ONCE(kept->gen, kept->gen + 1);
+	smp_wmb(); /* pairs with snic_local_may_read() */
+	WRITE_ONCE(kept->una, SNIC_NO_PSN);
+	snic_txq_wait_copy(q, qpn, SNIC_NO_PSN);
+}
+
+void snic_txq_finish_kept_before(struct snic_txq *q, u32 qpn, u32 una)
+{
+	struct snic_txq_kept *kept = &q->all->kept[qpn];
+
+	if (kept->una == una)
+		return;
+	WRITE_ONCE(kept->una, una);
+	snic_txq_wait_copy(q, qpn, una);
 }
 
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local, u32 bytes)

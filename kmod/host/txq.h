@@ -62,7 +62,6 @@ struct snic_txq {
 	u32 last; /* the highest number of its frames in the backlog of linger_cpu (backlog.h) */
 	u32 waited; /* past_backlog: snic_cpu.waited when that was found */
 	int linger_cpu;
-	u32 copying; /* odd while payload that this queue kept is copied (snic_local_pull()) */
 	struct list_head node;
 	/*
 	 * This word changes when QPs wait and when periods end. Senders and destructors of frames
@@ -71,13 +70,24 @@ struct snic_txq {
 	u32 wait_head ____cacheline_aligned_in_smp; /* of a list in snic_txqs.wait_next, or 0 */
 	u32 wait_tail;
 	u32 resumed; /* the QP that may send a burst, 0: none */
-	atomic_t finished; /* number of calls of snic_txq_finish_references() */
 	bool serving; /* a CPU resumes QPs that wait */
 	struct snic_charge *now; /* charge of this period; this and before are under RCU */
 	struct snic_charge *before; /* charge of the period before */
 	struct snic_host *host;
 	struct snic_txqs *all;
+	/* The packet whose payload, which the queue keeps, is being copied (snic_local_pull()). */
+	u32 copies ____cacheline_aligned_in_smp; /* begun and ended: odd while there is one */
+	u32 copy_qpn;
+	u32 copy_psn; /* of a request; SNIC_NO_PSN: of a response */
 } ____cacheline_aligned_in_smp;
+
+#define SNIC_NO_PSN (~0u)
+
+/* What was kept of a QP and may not be read any more. It changes under the lock of the QP. */
+struct snic_txq_kept {
+	u32 gen; /* payload of an earlier generation */
+	u32 una; /* payload of requests before this PSN; SNIC_NO_PSN: of none */
+};
 
 /* The queues of a device. */
 struct snic_txqs {
@@ -86,6 +96,7 @@ struct snic_txqs {
 	unsigned long wake ____cacheline_aligned_in_smp;
 	u32 next; /* the queue that is served first: round robin */
 	u32 *wait_next; /* [max_qps]: QP that waits behind, SNIC_TXQ_LAST; 0: does not wait */
+	struct snic_txq_kept *kept; /* [max_qps] */
 	struct delayed_work age; /* ends a period, while QPs wait */
 };
 
@@ -104,8 +115,12 @@ bool snic_txqs_has_waiters(const struct snic_txqs *all);
  * reaches @end. Returns true if QPs are left. Softirqs are off.
  */
 bool snic_txqs_serve(struct snic_txqs *all, u64 end);
-/* From the return on nobody reads payload that this queue keeps now: its packets are lost. */
-void snic_txq_finish_references(struct snic_txq *q);
+/*
+ * From the return on nobody reads payload that @q keeps for QP @qpn now, or not that of requests before
+ * @una: their packets are lost.
+ */
+void snic_txq_finish_kept(struct snic_txq *q, u32 qpn);
+void snic_txq_finish_kept_before(struct snic_txq *q, u32 qpn, u32 una);
 /* Append packets that were charged as @bytes. Softirqs are off. The lists are empty afterwards. */
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local,
 		  u32 bytes);

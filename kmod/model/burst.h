@@ -83,8 +83,12 @@ struct snic_burst {
 	u8 *copies;
 	bool copied; /* some payload is in copies, so the host must not transmit it by reference */
 	bool signaled; /* a request in it has a completion; only with PORT_WIRE_IN_MEMORY */
-	/* The regions in which all payload lies, for snic_burst_keep(); NULL: it may not be kept. */
+	/*
+	 * The regions in which all payload lies, until tx() returns. NULL: the payload may not be kept,
+	 * or snic_burst_keep() has taken the regions.
+	 */
 	struct snic_mrc *regions;
+	bool response; /* if it may be kept: these are responses to READs */
 	struct snic_tx_pkt pkts[SNIC_BURST_PKTS];
 	struct snic_seg segs[SNIC_BURST_SEGS]; /* payload of all packets, back to back */
 };

@@ -95,23 +95,14 @@ static inline void snic_irq(struct snic_dev *dev, u32 vector)
 }
 
 /*
- * Memory that QP @qpn (0: any) transmitted by reference is about to return to its owner: from the
- * return of the call on, the host lets no peer read it.
+ * Memory that the host transmits by reference is about to return to its owner, since a request
+ * failed, or a queue pair or region is destroyed: from the return of the call on, the host lets no
+ * peer read it. What a host keeps (kept.h) is another matter: it has references to the regions.
  */
-static inline void snic_finish_references(struct snic_dev *dev, u32 qpn)
+static inline void snic_finish_references(struct snic_dev *dev)
 {
-	if (snic_dev_ops(dev)->finish_references)
-		snic_dev_ops(dev)->finish_references(dev->host, qpn);
-}
-
-/*
- * The same for a region of which nobody has a reference any more. A host that keeps regions
- * (snic_burst_keep()) has dropped them by then.
- */
-static inline void snic_finish_region_references(struct snic_dev *dev)
-{
-	if (PORT_WIRE_IN_MEMORY)
-		snic_finish_references(dev, 0);
+	if (PORT_WIRE_IN_MEMORY && snic_dev_ops(dev)->finish_references)
+		snic_dev_ops(dev)->finish_references(dev->host);
 }
 
 /* The driver violated the interface: report a fault, which only a reset clears. */

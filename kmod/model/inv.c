@@ -53,10 +53,10 @@ bool snic_inv_finish(struct snic_inv *inv)
 		return false;
 	WRITE_ONCE(inv->state, INV_IDLE);
 	/*
-	 * Packets that carry payload by reference hold no reference of the slot. Peers may still be
-	 * about to read that payload.
+	 * Where the wire is memory, packets that carry payload by reference hold no reference of the
+	 * slot, and peers may still be about to read that payload.
 	 */
-	snic_finish_region_references(inv->qp->dev);
+	snic_finish_references(inv->qp->dev);
 	return true;
 }
 
@@ -90,7 +90,7 @@ enum snic_inv_result snic_inv_start(struct snic_inv *inv, u32 stag, enum snic_in
 		 * Another queue pair may have invalidated the key, and may not have run since the
 		 * slot drained.
 		 */
-		snic_finish_region_references(qp->dev);
+		snic_finish_references(qp->dev);
 		return SNIC_INV_DONE;
 	case SNIC_INVALIDATE_BUSY:
 		snic_qp_defer(qp);

@@ -11,16 +11,14 @@ bool snic_burst_keep(struct snic_burst *burst, struct snic_kept *kept)
 	if (!mrs || mrs->count > SNIC_KEPT_MAX)
 		return false;
 	for (i = 0; i < mrs->count; i++) {
-		/*
-		 * A reference to all memory keeps nothing: its user may free the memory when the request
-		 * has completed, while a duplicate of the packet may still be under way.
-		 */
+		/* A reference to all memory protects no memory. */
 		if (mrs->mr[i]->map.level == SNIC_LEVEL_ALL || snic_mr_may_fault(mrs->mr[i]))
 			return false;
 	}
 	memcpy(kept->mr, mrs->mr, mrs->count * sizeof(*kept->mr));
 	kept->count = mrs->count;
 	mrs->count = 0;
+	burst->regions = NULL;
 	return true;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Payload that a host does not copy before tx() returns: it keeps references to the regions, so that
- * their memory stays what it is, and gives the packets to the receiving model by reference.
+ * Payload that a host keeps: it does not copy it before tx() returns, but takes the burst's references to
+ * the regions, so that the memory stays registered. It gives the packets to the receiving model by
+ * reference.
  */
 #ifndef SNIC_KEPT_H
 #define SNIC_KEPT_H
@@ -10,7 +11,7 @@
 
 struct snic_mr;
 
-/* Messages whose bursts use more regions are copied. Not tuned. */
+/* A burst that uses more regions is copied. Not tuned. */
 #define SNIC_KEPT_MAX 4
 
 struct snic_kept {
@@ -20,11 +21,11 @@ struct snic_kept {
 
 /*
  * Keep the payload of @burst, which the host is transmitting, until snic_kept_put(). The host must not
- * read it any more once snic_host_ops.finish_references() has returned. Returns false if the payload may
- * not be kept: it has to be copied before tx() returns.
+ * read it any more once snic_host_ops.finish_kept() or finish_kept_before() has returned. Returns false if
+ * the payload may not be kept: the host has to copy it before tx() returns.
  */
 bool snic_burst_keep(struct snic_burst *burst, struct snic_kept *kept);
-/* Drop the references. Any context; no QP lock is needed. */
+/* Drop the references. Any context; no lock is needed. */
 void snic_kept_put(struct snic_kept *kept);
 
 #endif

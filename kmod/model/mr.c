@@ -576,7 +576,7 @@ static u32 mr_replace(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 	snic_table_replace(&dev->mrs, old->slot.obj.id, &mr->slot.obj);
 	snic_slot_remove(&old->slot);
 	port_free_rcu(old, slot.obj.rcu);
-	snic_finish_region_references(dev);
+	snic_finish_references(dev);
 	return SIRDMA_CQP_OK;
 }
 
@@ -629,7 +629,7 @@ u32 snic_cqp_dealloc_stag(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe
 		return status;
 	if (!mr_free(dev, mr))
 		return SIRDMA_CQP_IN_USE;
-	snic_finish_region_references(dev);
+	snic_finish_references(dev);
 	return SIRDMA_CQP_OK;
 }
 

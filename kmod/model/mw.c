@@ -161,7 +161,7 @@ static enum snic_inv_result mw_end_binding(struct snic_qp *qp, struct snic_mw *m
 		 * Another queue pair may have ended the binding, and may not have run since the
 		 * last user left.
 		 */
-		snic_finish_region_references(qp->dev);
+		snic_finish_references(qp->dev);
 		return SNIC_INV_DONE;
 	}
 	ret = snic_inv_start(&qp->inv[SNIC_INV_SQ], stag, SNIC_INV_REBIND);

@@ -267,7 +267,8 @@ struct snic_qp {
 	bool ack_follows; /* an acknowledgement is due, and waits for the requests that are being sent */
 	bool sqd_event : 1; /* raise an event when the send queue is drained */
 	bool last_wqe_raised : 1; /* the LAST_WQE_REACHED event was raised */
-	bool referenced; /* peers may read payload that it transmitted (snic_qp_finish_references()) */
+	bool referenced; /* peers may read payload that it transmitted: only with PORT_WIRE_IN_MEMORY */
+	bool kept; /* the host may keep payload that it transmitted (kept.h) */
 
 	struct snic_limits limits; /* limits that the host set for the peer */
 
@@ -362,17 +363,27 @@ struct snic_mr *snic_qp_try_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len,
 void snic_qp_put_rx_mr(struct snic_qp *qp);
 void snic_qp_timer_init(struct snic_qp *qp);
 
+/* From the return on, nobody reads payload of this QP that the host keeps. */
+static inline void snic_qp_finish_kept(struct snic_qp *qp)
+{
+	if (!qp->kept)
+		return;
+	qp->kept = false;
+	snic_dev_ops(qp->dev)->finish_kept(qp->dev->host, qp->obj.id);
+}
+
 /*
- * Finish the references to payload that this QP transmitted, as snic_finish_references() does. The
- * host looks at all its peers for that, so the QP does not ask it again before it has transmitted
+ * From the return on, nobody reads payload that this QP transmitted by reference. Where the wire is memory
+ * the host looks at all its peers for that, so the QP does not ask it again before it has transmitted
  * something new.
  */
 static inline void snic_qp_finish_references(struct snic_qp *qp)
 {
-	if (!qp->referenced)
+	snic_qp_finish_kept(qp);
+	if (!PORT_WIRE_IN_MEMORY || !qp->referenced)
 		return;
 	qp->referenced = false;
-	snic_finish_references(qp->dev, qp->obj.id);
+	snic_finish_references(qp->dev);
 }
 /* Reset indices, PSNs and messages to the values that they have after creation. */
 void snic_qp_reset(struct snic_qp *qp);

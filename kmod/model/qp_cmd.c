@@ -284,6 +284,7 @@ void snic_qp_destroy_all(struct snic_dev *dev)
 		/* Until its last use of memory has ended, snic_pble_sync() has to find it. */
 		port_lock(&qp->lock);
 		qp->state = SIRDMA_QPS_RESET;
+		snic_qp_finish_references(qp);
 		port_unlock(&qp->lock);
 		snic_table_remove(&dev->qps, id);
 		qp_destroy(qp);

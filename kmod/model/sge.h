@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Copying payload between packets and memory regions. A burst keeps references to its regions in a
- * small cache, and drops them when the host has taken the burst.
+ * small cache, and drops them when the host has taken the burst, unless the host keeps them (kept.h).
  */
 #ifndef SNIC_SGE_H
 #define SNIC_SGE_H

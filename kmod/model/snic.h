@@ -90,7 +90,7 @@ struct snic_host_ops {
 	 */
 	bool (*room)(struct snic_host *host, u32 qpn);
 	/*
-	 * Transmit @burst. The host copies the parts that it needs before it returns, and may set
+	 * Transmit @burst. The host copies or keeps the parts that it needs before it returns, and may set
 	 * limits for this peer in burst->next. Returns how many packets, from the first on, it
 	 * accepted; if fewer than burst->npkts, the host calls snic_tx_resume(dev, burst->qpn) when
 	 * there is room again.
@@ -114,10 +114,16 @@ struct snic_host_ops {
 	bool (*pull)(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len);
 	/*
 	 * For hosts that transmit by reference: the memory is about to be reused. After this call
-	 * has returned, peers read no payload that QP @qpn (0: any QP) transmitted before the call. They
-	 * may lose payload of others as well.
+	 * has returned, peers read no payload that was transmitted before the call.
 	 */
-	void (*finish_references)(struct snic_host *host, u32 qpn);
+	void (*finish_references)(struct snic_host *host);
+	/*
+	 * For hosts that keep bursts (kept.h): the same for the payload of QP @qpn that the host keeps.
+	 * finish_kept_before(): only for that of requests before PSN @una, which are acknowledged.
+	 * Calls for one QP do not overlap.
+	 */
+	void (*finish_kept)(struct snic_host *host, u32 qpn);
+	void (*finish_kept_before)(struct snic_host *host, u32 qpn, u32 una);
 	/*
 	 * For hosts that reach the memory of some peers: execute @request without waiting, if the peer would accept
 	 * it, and packets would not be faster. NULL: all requests are sent. The host has snic_burst.copies.
@@ -179,8 +185,8 @@ void snic_tx_resume(struct snic_dev *dev, u32 qpn);
  * at least SNIC_RX_MIN_LINEAR bytes or the whole packet, so that the headers are
  * contiguous.
  *
- * Of a packet by reference the first segment has the headers only, and the others are
- * read by snic_host_ops.pull().
+ * Of a packet by reference the first segment has the headers, and inline data of a WQE if that is in
+ * snic_tx_pkt.hdr. The payload is read by snic_host_ops.pull().
  */
 #define SNIC_RX_MIN_LINEAR 64
 struct snic_rx_pkt {

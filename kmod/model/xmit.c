@@ -56,30 +56,37 @@ static u64 tx_frame_bytes(const struct snic_tx *tx, u32 n)
 	return bytes;
 }
 
+/* A responder sends what its peer may read. */
+static enum snic_side tx_side(const struct snic_tx *tx)
+{
+	return tx->mrs.access == SIRDMA_ACCESS_REMOTE_READ ? SNIC_RESPONDER : SNIC_REQUESTER;
+}
+
 /*
- * Give the burst to the host. Peers may read its payload by reference until snic_qp_finish_references():
- * at once where the wire is memory, else what the host has kept.
+ * Give the burst to the host. It may keep the payload of a reliable transport: requests of the others
+ * complete when they are sent.
  */
 static u32 tx_send(struct snic_tx *tx)
 {
 	struct snic_qp *qp = tx->qp;
 	struct snic_dev *dev = qp->dev;
 	struct snic_burst *burst = tx->burst;
-	u32 regions = tx->mrs.count, n;
+	bool may_keep = tx->mrs.count && !tx->in_ring && snic_is_reliable(qp);
+	u32 n;
 
-	/*
-	 * The payload of a reliable transport is not read any more when its request has completed: the
-	 * peer has received it by then, and drops what it gets again.
-	 */
-	burst->regions = regions && !tx->in_ring && snic_is_reliable(qp) ? &tx->mrs : NULL;
+	burst->regions = NULL;
+	if (may_keep) {
+		burst->regions = &tx->mrs;
+		burst->response = tx_side(tx) == SNIC_RESPONDER;
+	}
 	if (PORT_WIRE_IN_MEMORY) {
 		burst->signaled = tx->signaled;
 		if (tx->bytes)
 			qp->referenced = true;
 	}
 	n = snic_dev_ops(dev)->tx(dev->host, burst);
-	if (tx->mrs.count != regions)
-		qp->referenced = true;
+	if (may_keep && !burst->regions)
+		qp->kept = true;
 	return n;
 }
 
@@ -149,12 +156,6 @@ static noinline enum snic_gather tx_region_copy(struct snic_tx *tx, const struct
 	tx->burst->copied = true;
 	*got = len;
 	return SNIC_GATHER_OK;
-}
-
-/* A responder sends what its peer may read. */
-static enum snic_side tx_side(const struct snic_tx *tx)
-{
-	return tx->mrs.access == SIRDMA_ACCESS_REMOTE_READ ? SNIC_RESPONDER : SNIC_REQUESTER;
 }
 
 /* snic_tx_region() for memory that is not all in the run of the last call. */

@@ -18,7 +18,7 @@ struct snic_tx {
 	struct snic_run run; /* run of the region run_stag in mrs */
 	bool needs_ack; /* one of its messages must be acknowledged soon (requester.c) */
 	bool signaled; /* one of its messages has a completion */
-	bool in_ring; /* some payload is inline data, which lies in no region but in the ring */
+	bool in_ring; /* some segments are inline data, which lies in the send queue and in no region */
 };
 
 enum snic_gather {

@@ -94,10 +94,15 @@ public:
 	// How often the device told the host that it must not read transmitted memory any more.
 	u64 references_finished() const { return finished_.load(); }
 
-	// Keeps the payload of the bursts that it transmits from now on, where it may: how many, until they are dropped.
+	// From now on the host keeps the payload of bursts, where the device lets it.
 	void keep_bursts() { keeps_ = true; }
+	// How many it keeps, until they are dropped.
 	size_t kept_bursts() const { return kept_.size(); }
 	void drop_kept();
+	// The QPs of which the device told the host that it must not read what it keeps any more.
+	const std::vector<u32> &finished_kept() const { return finished_kept_; }
+	// The same for requests that were acknowledged: the QPs, and the first PSN that was not.
+	const std::vector<std::pair<u32, u32>> &finished_before() const { return finished_before_; }
 
 	// Executes a request in the memory of the peer, or refuses; without it the host reaches no peer's.
 	std::function<bool(const snic_one_sided &)> one_sided;
@@ -155,7 +160,15 @@ private:
 	static u32 on_tx(snic_host *host, snic_burst *burst);
 	static void on_defer(snic_host *host, u32 qpn, bool background);
 	static snic_burst *on_burst(snic_host *host);
-	static void on_finish_references(snic_host *host, u32) { self(host).finished_++; }
+	static void on_finish_references(snic_host *host) { self(host).finished_++; }
+	static void on_finish_kept(snic_host *host, u32 qpn)
+	{
+		self(host).finished_kept_.push_back(qpn);
+	}
+	static void on_finish_kept_before(snic_host *host, u32 qpn, u32 una)
+	{
+		self(host).finished_before_.emplace_back(qpn, una);
+	}
 	static void on_linger(snic_host *host, u32 qpn);
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
 	static bool on_one_sided(snic_host *host, const snic_one_sided *request)
@@ -203,6 +216,8 @@ private:
 	std::atomic<u64> finished_{0};
 	bool keeps_ = false;
 	std::vector<snic_kept> kept_;
+	std::vector<u32> finished_kept_;
+	std::vector<std::pair<u32, u32>> finished_before_;
 	std::thread irq_thread_;
 	std::atomic<bool> irq_stop_{false};
 };

@@ -2,6 +2,7 @@
 /* Packets to devices of this host: in buffers, or with their payload by reference. */
 #include <kunit/test.h>
 #include <linux/etherdevice.h>
+#include <linux/hrtimer.h>
 #include <linux/module.h>
 
 /* Tracepoints belong to the module that is tested. */
@@ -16,11 +17,12 @@
 #include "host/txq.c"
 
 #define QPN 17
-#define OTHER_QPN 18 /* of another queue */
+#define OTHER_QPN (QPN + SNIC_TXQS) /* of the same queue */
 #define PACKETS 16
-#define PAYLOAD 1024
+#define PAYLOAD 2048
 #define BYTES (PACKETS * PAYLOAD)
-#define MAX_QPS 64
+#define PSN 0xfffffc /* wraps within a burst */
+#define MAX_QPS 128
 
 struct local_fixture {
 	struct snic_host host;
@@ -92,13 +94,13 @@ bool snic_burst_keep(struct snic_burst *burst, struct snic_kept *kept)
 	if (seen.refuses)
 		return false;
 	seen.keeps++;
-	kept->count = 1;
+	kept->count = SNIC_KEPT_MAX;
 	return true;
 }
 
 void snic_kept_put(struct snic_kept *kept)
 {
-	seen.puts++;
+	seen.puts += kept->count == SNIC_KEPT_MAX;
 }
 
 void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *pkt)
@@ -131,6 +133,20 @@ void snic_rx_batch_add(struct snic_rx_batch *batch, const struct snic_rx_pkt *pk
 
 void snic_rx_batch_end(struct snic_rx_batch *batch) {}
 
+/* A burst of @npkts packets with @len bytes each. */
+static void shape(struct local_fixture *f, u32 npkts, u32 len)
+{
+	u32 i;
+
+	f->burst.npkts = npkts;
+	for (i = 0; i < npkts; i++) {
+		f->burst.pkts[i].hdr[0] = i;
+		f->burst.pkts[i].bth.apsn = cpu_to_be32((PSN + i) & SIRDMA_PSN_MASK);
+		f->burst.pkts[i].hdr_len = sizeof(struct sirdma_bth);
+		f->burst.pkts[i].payload_len = len;
+	}
+}
+
 static int local_init(struct kunit *test)
 {
 	struct local_fixture *f = kunit_kzalloc(test, sizeof(*f), GFP_KERNEL);
@@ -145,13 +161,8 @@ static int local_init(struct kunit *test)
 	INIT_LIST_HEAD(&f->list);
 	f->burst.flow = &f->flow;
 	f->burst.qpn = QPN;
-	f->burst.regions = (struct snic_mrc *)f; /* only snic_burst_keep() looks at it */
-	f->burst.npkts = PACKETS;
-	for (i = 0; i < PACKETS; i++) {
-		f->burst.pkts[i].hdr[0] = i;
-		f->burst.pkts[i].hdr_len = sizeof(struct sirdma_bth);
-		f->burst.pkts[i].payload_len = PAYLOAD;
-	}
+	f->burst.regions = (struct snic_mrc *)f; /* only snic_burst_keep() looks into it */
+	shape(f, PACKETS, PAYLOAD);
 	for (i = 0; i < BYTES; i++)
 		f->payload[i] = i * 7 + i / 256;
 	f->burst.nsegs = 1;
@@ -206,7 +217,7 @@ static void expect_payload(struct kunit *test, bool pulled)
 	KUNIT_EXPECT_EQ(test, seen.lost, 0);
 	KUNIT_EXPECT_EQ(test, seen.bytes, BYTES);
 	KUNIT_EXPECT_EQ(test, seen.puts, seen.keeps);
-	KUNIT_EXPECT_PTR_EQ(test, cpu.local, NULL);
+	KUNIT_EXPECT_PTR_EQ(test, cpu.delivering, NULL);
 }
 
 static void forget_packets(void)
@@ -249,15 +260,73 @@ static void payload_that_may_not_be_kept_is_copied_twice(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, memcmp(f->received, f->payload, BYTES), 0);
 }
 
-static void short_burst_is_not_kept(struct kunit *test)
+static void short_payload_is_not_kept(struct kunit *test)
+{
+	static const struct {
+		u32 npkts;
+		u32 len;
+		bool keeps;
+	} bursts[] = {
+		{1, SNIC_LOCAL_KEEP_MIN - 1, false},
+		{1, SNIC_LOCAL_KEEP_MIN, true},
+		{16, SNIC_LOCAL_KEEP_PKT_MIN - 1, false},
+		{16, SNIC_LOCAL_KEEP_PKT_MIN, true},
+		{SNIC_BURST_PKTS, 8, false},
+	};
+	struct local_fixture *f = test->priv;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(bursts); i++) {
+		forget_packets();
+		seen.keeps = 0;
+		seen.puts = 0;
+		shape(f, bursts[i].npkts, bursts[i].len);
+		build(f);
+		KUNIT_EXPECT_EQ(test, seen.keeps, bursts[i].keeps);
+		deliver(f);
+		KUNIT_EXPECT_EQ(test, seen.bad, 0);
+		KUNIT_EXPECT_EQ(test, seen.lost, 0);
+		KUNIT_EXPECT_EQ(test, seen.bytes, bursts[i].npkts * bursts[i].len);
+		KUNIT_EXPECT_EQ(test, memcmp(f->received, f->payload, seen.bytes), 0);
+	}
+}
+
+/* Headers of up to seven acknowledgements, or of a short burst that is kept, need no large buffer. */
+static void short_bursts_have_small_buffers(struct kunit *test)
 {
 	struct local_fixture *f = test->priv;
 
-	f->burst.npkts = 1;
+	shape(f, 7, 0);
 	build(f);
-	KUNIT_EXPECT_EQ(test, seen.keeps, 0);
+	KUNIT_EXPECT_FALSE(test, list_first_entry(&f->list, struct snic_local, node)->large);
 	deliver(f);
-	KUNIT_EXPECT_EQ(test, memcmp(f->received, f->payload, PAYLOAD), 0);
+	forget_packets();
+	shape(f, 2, 4096);
+	build(f);
+	KUNIT_EXPECT_EQ(test, seen.keeps, 1);
+	KUNIT_EXPECT_FALSE(test, list_first_entry(&f->list, struct snic_local, node)->large);
+	deliver(f);
+	KUNIT_EXPECT_EQ(test, seen.bad, 0);
+	KUNIT_EXPECT_EQ(test, memcmp(f->received, f->payload, 8192), 0);
+}
+
+/* A packet whose payload is no whole number of words ends with padding and an ICRC, all zero. */
+static void packet_by_reference_has_its_padding(struct kunit *test)
+{
+	struct local_fixture *f = test->priv;
+	struct snic_local_pkt *pkt;
+	struct snic_local *local;
+
+	shape(f, 1, 4097);
+	f->burst.pkts[0].pad = 3;
+	build(f);
+	local = list_first_entry(&f->list, struct snic_local, node);
+	pkt = (void *)local + SNIC_LOCAL_HLEN + SNIC_LOCAL_KEPT_LEN;
+	KUNIT_EXPECT_EQ(test, pkt->len, f->burst.pkts[0].hdr_len + 4097 + 3 + SIRDMA_ICRC_LEN);
+	KUNIT_ASSERT_EQ(test, pkt->nsegs, 3);
+	KUNIT_EXPECT_EQ(test, pkt->segs[2].len, 3 + SIRDMA_ICRC_LEN);
+	KUNIT_EXPECT_PTR_EQ(test, memchr_inv(pkt->segs[2].ptr, 0, pkt->segs[2].len), NULL);
+	deliver(f);
 }
 
 static void burst_without_regions_is_not_kept(struct kunit *test)
@@ -278,12 +347,7 @@ static void burst_of_many_pieces_fits_a_buffer(struct kunit *test)
 	struct local_fixture *f = test->priv;
 	u32 i;
 
-	f->burst.npkts = SNIC_BURST_PKTS;
-	for (i = 0; i < SNIC_BURST_PKTS; i++) {
-		f->burst.pkts[i].hdr[0] = i;
-		f->burst.pkts[i].hdr_len = sizeof(struct sirdma_bth);
-		f->burst.pkts[i].payload_len = packet;
-	}
+	shape(f, SNIC_BURST_PKTS, packet);
 	/* Pieces in an order that no two of them are next to each other. The ends of packets cut some. */
 	f->burst.nsegs = SNIC_BURST_SEGS;
 	for (i = 0; i < SNIC_BURST_SEGS; i++)
@@ -291,6 +355,8 @@ static void burst_of_many_pieces_fits_a_buffer(struct kunit *test)
 	f->burst.pkts[0].payload_len -= piece / 2;
 	f->burst.pkts[SNIC_BURST_PKTS - 1].payload_len += piece / 2;
 	build(f);
+	KUNIT_EXPECT_LE(test, list_first_entry(&f->list, struct snic_local, node)->used,
+			SNIC_LOCAL_ROOM(true));
 	KUNIT_EXPECT_EQ(test, deliver(f), 1);
 	expect_payload(test, true);
 	for (i = 0; i < SNIC_BURST_SEGS; i++)
@@ -299,47 +365,128 @@ static void burst_of_many_pieces_fits_a_buffer(struct kunit *test)
 			0);
 }
 
-static void payload_is_not_read_once_that_is_finished(struct kunit *test)
+static void finished_payload_is_lost(struct kunit *test)
 {
 	struct local_fixture *f = test->priv;
 
 	build(f);
-	snic_local_finish_references(&f->host, QPN);
+	snic_local_finish_kept(&f->host, QPN);
 	deliver(f);
 	KUNIT_EXPECT_EQ(test, seen.packets, PACKETS);
 	KUNIT_EXPECT_EQ(test, seen.lost, PACKETS);
 	KUNIT_EXPECT_EQ(test, seen.bytes, 0);
 	KUNIT_EXPECT_EQ(test, seen.puts, 1);
-	/* What is sent later is. */
+	/* Payload that is sent afterwards is not. */
 	forget_packets();
 	build(f);
 	deliver(f);
 	expect_payload(test, true);
 }
 
-static void finishing_concerns_the_queue_of_a_queue_pair_or_all(struct kunit *test)
+static void payload_of_other_queue_pairs_is_not_lost(struct kunit *test)
 {
 	struct local_fixture *f = test->priv;
 
 	build(f);
-	snic_local_finish_references(&f->host, OTHER_QPN);
+	snic_local_finish_kept(&f->host, OTHER_QPN);
 	deliver(f);
 	expect_payload(test, true);
-	forget_packets();
+}
+
+/* The first five packets are acknowledged, which may be a lie. */
+static void payload_of_acknowledged_requests_is_lost(struct kunit *test)
+{
+	const u32 una = (PSN + 5) & SIRDMA_PSN_MASK;
+	struct local_fixture *f = test->priv;
+
 	build(f);
-	snic_local_finish_references(&f->host, 0);
+	snic_local_finish_kept_before(&f->host, QPN, una);
 	deliver(f);
-	KUNIT_EXPECT_EQ(test, seen.lost, PACKETS);
+	KUNIT_EXPECT_EQ(test, seen.lost, 5);
+	KUNIT_EXPECT_EQ(test, seen.pulled, PACKETS - 5);
+	KUNIT_EXPECT_EQ(test, memcmp(f->received, f->payload + 5 * PAYLOAD, seen.bytes), 0);
+
+	/* The PSNs of responses are those of the peer's requests. */
+	forget_packets();
+	f->burst.response = true;
+	build(f);
+	deliver(f);
+	expect_payload(test, true);
+
+	/* The next connection begins with any PSN. */
+	forget_packets();
+	f->burst.response = false;
+	snic_local_finish_kept(&f->host, QPN);
+	build(f);
+	deliver(f);
+	expect_payload(test, true);
+}
+
+/* The end of a copy that another CPU makes. */
+struct copy_end {
+	struct hrtimer timer;
+	struct snic_txq *q;
+	bool ended;
+};
+
+static enum hrtimer_restart end_copy(struct hrtimer *timer)
+{
+	struct copy_end *end = container_of(timer, struct copy_end, timer);
+
+	WRITE_ONCE(end->ended, true);
+	smp_store_release(&end->q->copies, end->q->copies + 1);
+	return HRTIMER_NORESTART;
+}
+
+/* While a packet of @qpn with @psn is copied, finish what @una says. Returns true if that waited. */
+static bool waits(struct local_fixture *f, u32 qpn, u32 psn, u32 una)
+{
+	struct copy_end end = {.q = snic_host_txq(&f->host, QPN)};
+	bool waited;
+
+	end.q->copies++;
+	end.q->copy_qpn = qpn;
+	end.q->copy_psn = psn;
+	hrtimer_setup_on_stack(&end.timer, end_copy, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	hrtimer_start(&end.timer, ms_to_ktime(5), HRTIMER_MODE_REL_HARD);
+	if (una == SNIC_NO_PSN)
+		snic_local_finish_kept(&f->host, QPN);
+	else
+		snic_local_finish_kept_before(&f->host, QPN, una);
+	waited = READ_ONCE(end.ended);
+	if (hrtimer_cancel(&end.timer))
+		end.q->copies++;
+	destroy_hrtimer_on_stack(&end.timer);
+	return waited;
+}
+
+static void only_a_copy_that_is_too_late_is_waited_for(struct kunit *test)
+{
+	struct local_fixture *f = test->priv;
+
+	KUNIT_EXPECT_TRUE(test, waits(f, QPN, 10, SNIC_NO_PSN));
+	KUNIT_EXPECT_TRUE(test, waits(f, QPN, SNIC_NO_PSN, SNIC_NO_PSN));
+	KUNIT_EXPECT_FALSE(test, waits(f, OTHER_QPN, 10, SNIC_NO_PSN));
+	KUNIT_EXPECT_FALSE(test, waits(f, QPN, 10, 10));
+	KUNIT_EXPECT_TRUE(test, waits(f, QPN, 10, 11));
+	KUNIT_EXPECT_FALSE(test, waits(f, QPN, SNIC_NO_PSN, 12));
+	KUNIT_EXPECT_FALSE(test, waits(f, OTHER_QPN, 10, 13));
+	/* Nobody copies now. */
+	snic_local_finish_kept(&f->host, QPN);
 }
 
 static struct kunit_case local_cases[] = {
 	KUNIT_CASE(payload_of_a_long_burst_is_copied_once),
 	KUNIT_CASE(payload_that_may_not_be_kept_is_copied_twice),
-	KUNIT_CASE(short_burst_is_not_kept),
+	KUNIT_CASE(short_payload_is_not_kept),
+	KUNIT_CASE(short_bursts_have_small_buffers),
+	KUNIT_CASE(packet_by_reference_has_its_padding),
 	KUNIT_CASE(burst_without_regions_is_not_kept),
 	KUNIT_CASE(burst_of_many_pieces_fits_a_buffer),
-	KUNIT_CASE(payload_is_not_read_once_that_is_finished),
-	KUNIT_CASE(finishing_concerns_the_queue_of_a_queue_pair_or_all),
+	KUNIT_CASE(finished_payload_is_lost),
+	KUNIT_CASE(payload_of_other_queue_pairs_is_not_lost),
+	KUNIT_CASE(payload_of_acknowledged_requests_is_lost),
+	KUNIT_CASE(only_a_copy_that_is_too_late_is_waited_for),
 	{},
 };
 

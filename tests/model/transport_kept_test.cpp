@@ -45,31 +45,39 @@ protected:
 			.remote = b.va(inbox),
 			.rkey = b.mr.stag()};
 	}
-	// How many bursts a host keeps for @wr, which succeeds.
-	size_t kept_for(const Wr &wr, const QpOptions &opts = {})
+	// How many bursts the hosts keep for @wrs, which are sent as one burst and succeed.
+	size_t kept_for(const std::vector<Wr> &wrs, const QpOptions &opts = {})
 	{
+		const size_t before = a.host.kept_bursts() + b.host.kept_bursts();
 		auto l = link(opts);
 
 		l->b.recv({b.sge(inbox, length)});
-		l->a.post(wr);
-		EXPECT_FALSE(wait_send(l->a).error);
+		for (const Wr &wr : wrs)
+			l->a.place(wr);
+		l->a.kick();
+		for (size_t i = 0; i < wrs.size(); i++)
+			EXPECT_FALSE(wait_send(l->a).error);
 		settle();
-		return a.host.kept_bursts() + b.host.kept_bursts();
+		return a.host.kept_bursts() + b.host.kept_bursts() - before;
+	}
+	size_t kept_for(const Wr &wr, const QpOptions &opts = {})
+	{
+		return kept_for(std::vector{wr}, opts);
 	}
 };
 
 TEST_F(Kept, ARequestsPayloadMayBeKept)
 {
 	EXPECT_EQ(kept_for(write({a.sge(0, length)})), 1u);
-	EXPECT_EQ(kept_for({.sges = {a.sge(0, length)}}), 2u);
+	EXPECT_EQ(kept_for(Wr{.sges = {a.sge(0, length)}}), 1u);
 }
 
 TEST_F(Kept, AResponsesPayloadMayBeKept)
 {
-	EXPECT_EQ(kept_for({.op = SIRDMA_OP_READ,
-			    .sges = {a.sge(0, length)},
-			    .remote = b.va(inbox),
-			    .rkey = b.mr.stag()}),
+	EXPECT_EQ(kept_for(Wr{.op = SIRDMA_OP_READ,
+			      .sges = {a.sge(0, length)},
+			      .remote = b.va(inbox),
+			      .rkey = b.mr.stag()}),
 		  1u);
 	EXPECT_EQ(b.host.kept_bursts(), 1u);
 }
@@ -80,13 +88,15 @@ TEST_F(Kept, PayloadThatNobodyAcknowledgesIsNot)
 	EXPECT_EQ(kept_for(write({a.sge(0, length)}), {.type = SIRDMA_QPT_UC, .timeout = 0}), 0u);
 }
 
+// It lies in the send queue, whose memory no region keeps.
 TEST_F(Kept, InlineDataIsNot)
 {
 	Wr wr = write({});
 
 	wr.inl = std::vector<u8>(100, 7);
 	wr.is_inline = true;
-	EXPECT_EQ(kept_for(wr), 0u);
+	EXPECT_EQ(kept_for({write({a.sge(0, length)}), wr}), 0u);
+	EXPECT_EQ(kept_for({write({a.sge(0, length)}), write({a.sge(0, 100)})}), 1u);
 }
 
 TEST_F(Kept, AllMemoryIsNot)
@@ -129,6 +139,73 @@ TEST_F(Kept, ARegionStaysUntilTheHostDropsIt)
 	EXPECT_TRUE(silent(l->a)) << "the key is in use";
 	a.host.drop_kept();
 	expect_ok(wait_send(l->a), SIRDMA_OP_LOCAL_INV);
+}
+
+// When a request completes, its memory is the application's again: a peer that acknowledges what it has not received
+// does not receive it later.
+TEST_F(Kept, AnAcknowledgementFinishesThePayloadOfItsRequests)
+{
+	auto l = link();
+	const u32 first = l->a.opts.a_psn;
+
+	l->a.post(write({a.sge(0, length)}));
+	EXPECT_FALSE(wait_send(l->a).error);
+	l->a.post(write({a.sge(0, length)}));
+	EXPECT_FALSE(wait_send(l->a).error);
+	const std::vector<std::pair<u32, u32>> wanted{{l->a.id, first + 3}, {l->a.id, first + 6}};
+	EXPECT_EQ(a.host.finished_before(), wanted);
+	EXPECT_TRUE(b.host.finished_before().empty());
+}
+
+// A request that ends in error leaves its payload to the application.
+TEST_F(Kept, AnErrorFinishesTheQueuePairsPayload)
+{
+	auto l = link(), other = link();
+
+	other->a.post(write({a.sge(0, length)}));
+	EXPECT_FALSE(wait_send(other->a).error);
+	l->a.error();
+	EXPECT_TRUE(a.host.finished_kept().empty()) << "nothing of it was kept";
+	other->a.error();
+	EXPECT_EQ(a.host.finished_kept(), std::vector{other->a.id});
+}
+
+TEST_F(Kept, AResponderThatFailsFinishesItsPayload)
+{
+	auto l = link();
+
+	l->a.post({.op = SIRDMA_OP_READ,
+		   .sges = {a.sge(0, length)},
+		   .remote = b.va(inbox),
+		   .rkey = b.mr.stag()});
+	EXPECT_FALSE(wait_send(l->a).error);
+	l->b.error();
+	EXPECT_EQ(b.host.finished_kept(), std::vector{l->b.id});
+}
+
+TEST_F(Kept, TheEndOfAQueuePairFinishesItsPayload)
+{
+	auto l = link();
+	const u32 id = l->a.id;
+
+	l->a.post(write({a.sge(0, length)}));
+	EXPECT_FALSE(wait_send(l->a).error);
+	EXPECT_TRUE(a.host.finished_kept().empty());
+	l.reset();
+	EXPECT_EQ(a.host.finished_kept(), std::vector{id});
+}
+
+// The driver changes the page list of a region, and then gives the pages away that it named.
+TEST_F(Kept, SynchronizedPageListsFinishThePayloadOfTheirDomain)
+{
+	auto l = link();
+
+	l->a.post(write({a.sge(0, length)}));
+	EXPECT_FALSE(wait_send(l->a).error);
+	a.host.write32(SIRDMA_REG_PBLESYNC, a.mr.pd + 1);
+	EXPECT_TRUE(a.host.finished_kept().empty());
+	a.host.write32(SIRDMA_REG_PBLESYNC, a.mr.pd);
+	EXPECT_EQ(a.host.finished_kept(), std::vector{l->a.id});
 }
 
 } // namespace

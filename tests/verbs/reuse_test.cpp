@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 
@@ -18,62 +19,111 @@ constexpr auto old_byte = std::byte{1}, new_byte = std::byte{2};
 
 class Reuse : public VerbsTest {
 protected:
-	// One thread posts, whose call may send and deliver all of it; another one takes the memory back meanwhile, and uses it.
-	template <typename TakeBack>
-	void run(Pair &pair, const Region &local, const Region &remote, TakeBack &&take_back)
+	static constexpr int rounds = 120;
+
+	// One thread posts, whose call may send and deliver all of it; another one takes the memory back when a part has
+	// arrived, and uses it.
+	template <typename Post, typename TakeBack>
+	void run(const Region &source, const Region &target, Post &&post_it, TakeBack &&take_back)
 	{
-		const auto source = local.bytes(0, length), target = remote.bytes(0, length);
+		const auto from = source.bytes(0, length), to = target.bytes(0, length);
+		const size_t part = random_.below(128) << 12;
 		std::atomic<int> posted = -1;
 
-		std::ranges::fill(source, old_byte);
-		std::ranges::fill(target, std::byte{0});
-		std::thread poster([&] {
-			posted = post(pair.a, {.op = IBV_WR_RDMA_WRITE,
-					       .sges = {local.sge(0, length)},
-					       .remote_addr = remote.address(),
-					       .rkey = remote.mr->rkey});
-		});
-		for (const uint64_t until = random_.below(64);
-		     target[until << 12] != old_byte && posted;)
+		std::ranges::fill(from, old_byte);
+		std::ranges::fill(to, std::byte{0});
+		std::thread poster([&] { posted = post_it(); });
+		const std::atomic_ref arrived(to[part]);
+		while (arrived != old_byte && posted == -1)
 			std::this_thread::yield();
 		take_back();
-		std::memset(source.data(), int(new_byte), source.size());
+		// What is under way is behind that part.
+		std::memset(from.data() + part, int(new_byte), length - part);
+		std::memset(from.data(), int(new_byte), part);
 		poster.join();
 		EXPECT_EQ(posted, 0);
-		// The peer has dealt with all that was under way when its queue pair is gone.
-		pair.b.qp.reset();
-		EXPECT_EQ(std::ranges::count(target, new_byte), 0);
 	}
+	// All that was under way has been dealt with, since the queue pair to which it was sent is gone.
+	void expect_nothing_new(const Region &target)
+	{
+		const auto to = target.bytes(0, length);
+
+		EXPECT_EQ(std::ranges::count(to, new_byte), 0);
+		cut_off_ += to.back() != old_byte && to.front() == old_byte;
+	}
+	int write(const Pair &pair, const Region &local, const Region &remote)
+	{
+		return post(pair.a, {.op = IBV_WR_RDMA_WRITE,
+				     .sges = {local.sge(0, length)},
+				     .remote_addr = remote.address(),
+				     .rkey = remote.mr->rkey});
+	}
+	int cut_off() const { return cut_off_; }
 
 private:
 	Random random_{seed()};
+	int cut_off_ = 0; // rounds in which a part of the message arrived
 };
 
 TEST_F(Reuse, OfMemoryWhoseRequestWasFlushed)
 {
-	for (int i = 0; i < 60 && !HasFailure(); i++) {
+	for (int i = 0; i < rounds && !HasFailure(); i++) {
 		Pair pair = make_pair();
 		const Region local = make_region(pair.a.pd, length);
 		const Region remote = make_region(pair.b.pd, length);
 
 		ASSERT_TRUE(local && remote);
-		run(pair, local, remote, [&] {
-			ASSERT_EQ(to_state(pair.a.qp.get(), IBV_QPS_ERR), 0);
-			ASSERT_TRUE(await(pair.a.scq)); // flushed, or done
-		});
+		run(
+			local, remote, [&] { return write(pair, local, remote); },
+			[&] {
+				ASSERT_EQ(to_state(pair.a.qp.get(), IBV_QPS_ERR), 0);
+				ASSERT_TRUE(await(pair.a.scq)); // flushed, or done
+			});
+		pair.b.qp.reset();
+		expect_nothing_new(remote);
 	}
+	std::printf("%d messages of %d were cut off\n", cut_off(), rounds);
 }
 
 TEST_F(Reuse, OfMemoryWhoseRegionIsGone)
 {
-	for (int i = 0; i < 150 && !HasFailure(); i++) {
+	for (int i = 0; i < rounds && !HasFailure(); i++) {
 		Pair pair = make_pair();
 		Region local = make_region(pair.a.pd, length);
 		const Region remote = make_region(pair.b.pd, length);
 
 		ASSERT_TRUE(local && remote);
-		run(pair, local, remote, [&] { local.mr.reset(); });
+		run(
+			local, remote, [&] { return write(pair, local, remote); },
+			[&] { local.mr.reset(); });
+		pair.b.qp.reset();
+		expect_nothing_new(remote);
 	}
+	std::printf("%d messages of %d were cut off\n", cut_off(), rounds);
+}
+
+// Its answers to READs, too, are not read once the responder has failed.
+TEST_F(Reuse, OfMemoryWhoseResponderFailed)
+{
+	for (int i = 0; i < rounds && !HasFailure(); i++) {
+		Pair pair = make_pair();
+		const Region local = make_region(pair.a.pd, length);
+		const Region remote = make_region(pair.b.pd, length);
+
+		ASSERT_TRUE(local && remote);
+		run(
+			remote, local,
+			[&] {
+				return post(pair.a, {.op = IBV_WR_RDMA_READ,
+						     .sges = {local.sge(0, length)},
+						     .remote_addr = remote.address(),
+						     .rkey = remote.mr->rkey});
+			},
+			[&] { ASSERT_EQ(to_state(pair.b.qp.get(), IBV_QPS_ERR), 0); });
+		pair.a.qp.reset();
+		expect_nothing_new(local);
+	}
+	std::printf("%d messages of %d were cut off\n", cut_off(), rounds);
 }
 
 } // namespace

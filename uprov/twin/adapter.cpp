@@ -200,7 +200,7 @@ bool Adapter::on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len)
 	return of(host).pull(*it, to, len);
 }
 
-void Adapter::on_finish_references(snic_host *host, u32)
+void Adapter::on_finish_references(snic_host *host)
 {
 	of(host).finish_references();
 }

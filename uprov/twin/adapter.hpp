@@ -191,7 +191,7 @@ private:
 	static void on_defer(snic_host *host, u32 qpn, bool background);
 	static snic_burst *on_burst(snic_host *host);
 	static bool on_pull(snic_host *host, snic_seg_iter *it, void *to, u32 len);
-	static void on_finish_references(snic_host *host, u32 qpn);
+	static void on_finish_references(snic_host *host);
 	static bool on_one_sided(snic_host *host, const snic_one_sided *request);
 	static snic_one_sided_status on_one_sided_nowait(snic_host *host,
 							 const snic_one_sided *request);
