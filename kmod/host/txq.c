@@ -319,12 +319,14 @@ static void snic_txq_wait_copy(struct snic_txq *q, u32 qpn, u32 una)
 	u32 copies, psn;
 
 	smp_mb(); /* pairs with snic_local_pull(): one of the two sees the other */
+	/* pairs with the stores of the copy's beginning and end */
 	copies = smp_load_acquire(&q->copies);
 	if (!(copies & 1) || READ_ONCE(q->copy_qpn) != qpn)
 		return;
 	psn = READ_ONCE(q->copy_psn);
 	if (una != SNIC_NO_PSN && (psn == SNIC_NO_PSN || snic_psn_diff(psn, una) >= 0))
 		return;
+	/* pairs with the store of the copy's end */
 	while (smp_load_acquire(&q->copies) == copies)
 		cpu_relax();
 }
