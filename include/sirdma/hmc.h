@@ -78,7 +78,7 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
  * written anew when it has, and a doorbell of a queue pair that sends or reads makes it
  * try at once.
  *
- * Entries of a registered region may change at any time. The driver writes an entry in one
+ * Entries of a region that is registered with SIRDMA_CQP_STAG_MAY_FAULT may change at any time. The driver writes an entry in one
  * store, and the device reads it in one load, anew for each burst that it sends and each batch of
  * packets that it receives. One that read the entry before it was written may still be under way:
  * the memory that an entry named stays the device's until a write of the region's protection domain

@@ -93,6 +93,7 @@ static void sirdma_mr_describe(const struct sirdma_mr *mr, const struct sirdma_r
 		.block_shift = mr->pbl.block_shift,
 		.level = mr->pbl.level,
 		.zero_based = region->access & SIRDMA_VERBS_ZERO_BASED,
+		.may_fault = sirdma_mr_is_odp(mr) && mr->pbl.level != SIRDMA_PBL_LEVEL_SPARSE,
 	};
 	if (mr->pbl.level)
 		params->first_pble = sirdma_pbl_first(&mr->pbl);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "local.h"
 
+#include <linux/bitfield.h>
 #include <linux/etherdevice.h>
 #include <linux/gfp.h>
 #include <linux/slab.h>
@@ -50,7 +51,7 @@ struct snic_local_kept {
 	struct snic_txq *q;
 	u32 qpn; /* the sender, and the generation of its snic_txqs.kept at that time */
 	u32 gen;
-	bool response;
+	enum snic_side side;
 	struct snic_kept regions;
 };
 
@@ -234,8 +235,10 @@ static bool snic_local_build_kept(struct snic_txq *q, struct snic_burst *burst, 
 	local->bytes = bytes;
 	kept->q = q;
 	kept->qpn = burst->qpn;
-	kept->gen = q->all->kept[burst->qpn].gen;
-	kept->response = burst->response;
+	kept->side = burst->side;
+	kept->gen = q->all->kept[burst->qpn].gen[burst->side];
+	if (burst->una != SNIC_UNA_KNOWN)
+		WRITE_ONCE(q->all->kept[burst->qpn].una, burst->una);
 	snic_seg_iter_init(&it, burst);
 	for (i = 0; i < burst->npkts; i++)
 		snic_local_add_reference(local, &burst->pkts[i], &it);
@@ -358,47 +361,51 @@ u32 snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	return cost;
 }
 
-/* May the payload be read of the packet that this CPU delivers? */
+/* May the payload be read of the packet with @psn? */
 static bool snic_local_may_read(const struct snic_local_kept *kept, u32 psn)
 {
 	const struct snic_txq_kept *now = &kept->q->all->kept[kept->qpn];
-	u32 una = READ_ONCE(now->una);
 
-	smp_rmb(); /* pairs with snic_txq_finish_kept(): what is not acknowledged is of another generation */
-	return READ_ONCE(now->gen) == kept->gen &&
-	       (kept->response || una == SNIC_NO_PSN || snic_psn_diff(psn, una) >= 0);
+	return READ_ONCE(now->gen[kept->side]) == kept->gen &&
+	       (kept->side == SNIC_RESPONDER || snic_psn_diff(psn, READ_ONCE(now->una)) >= 0);
+}
+
+static u64 snic_local_copying(const struct snic_local_kept *kept, u32 psn)
+{
+	return SNIC_COPYING | (kept->side == SNIC_RESPONDER ? SNIC_COPYING_RESPONSE : 0) |
+	       FIELD_PREP(SNIC_COPYING_QPN, kept->qpn) | FIELD_PREP(SNIC_COPYING_PSN, psn);
 }
 
 bool snic_local_pull(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len)
 {
 	const struct snic_cpu *cpu = snic_cpu_this();
 	const struct snic_local_kept *kept = snic_local_kept(cpu->delivering);
-	struct snic_txq *q = kept->q;
+	u64 *copying = &kept->q->copying;
 	const void *from;
 	bool ok;
 	u32 run;
 
-	/* snic_txq_wait_copy() spins until the copy is made: no task may preempt it. */
+	/* snic_txq_wait_copied() spins until the copy is made: no task may preempt it. */
 	preempt_disable();
-	WRITE_ONCE(q->copy_qpn, kept->qpn);
-	WRITE_ONCE(q->copy_psn, kept->response ? SNIC_NO_PSN : cpu->psn);
-	smp_wmb(); /* pairs with the acquire of snic_txq_wait_copy() */
-	smp_store_mb(q->copies, q->copies + 1); /* pairs with its smp_mb() */
+	/* pairs with snic_txq_copying(): the copies before this one have ended */
+	smp_store_release(copying, snic_local_copying(kept, cpu->psn));
+	smp_mb(); /* pairs with that of snic_txq_copying() */
 	ok = likely(snic_local_may_read(kept, cpu->psn));
 	/* The source and the place may overlap. */
 	for (; ok && len; len -= run, to += run) {
 		from = snic_seg_next(it, len, &run);
 		memmove(to, from, run);
 	}
-	smp_store_release(&q->copies, q->copies + 1); /* pairs with that acquire, too */
+	/* pairs with snic_txq_wait_copied() */
+	smp_store_release(copying, 0);
 	preempt_enable();
 	return ok;
 }
 
-void snic_local_finish_kept(struct snic_host *host, u32 qpn)
+void snic_local_finish_kept(struct snic_host *host, u32 qpn, enum snic_side side)
 {
 	if (host->txqs)
-		snic_txq_finish_kept(snic_host_txq(host, qpn), qpn);
+		snic_txq_finish_kept(snic_host_txq(host, qpn), qpn, side);
 }
 
 void snic_local_finish_kept_before(struct snic_host *host, u32 qpn, u32 una)

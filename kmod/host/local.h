@@ -53,7 +53,7 @@ u32 snic_local_build(struct snic_txq *q, struct snic_burst *burst, struct list_h
 u32 snic_local_deliver(struct snic_host *host, struct snic_local *local);
 /* snic_host_ops.pull(), finish_kept() and finish_kept_before() */
 bool snic_local_pull(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len);
-void snic_local_finish_kept(struct snic_host *host, u32 qpn);
+void snic_local_finish_kept(struct snic_host *host, u32 qpn, enum snic_side side);
 void snic_local_finish_kept_before(struct snic_host *host, u32 qpn, u32 una);
 /* Free the recycled buffers of @cpu. */
 void snic_local_drop_cache(struct snic_cpu *cpu);

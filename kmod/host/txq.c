@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include "txq.h"
 
+#include <linux/bitfield.h>
 #include <linux/bitops.h>
 #include <linux/cpumask.h>
 #include <linux/delay.h>
@@ -123,8 +124,6 @@ struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps)
 	all->kept = kvcalloc(max_qps, sizeof(*all->kept), GFP_KERNEL);
 	if (!all->wait_next || !all->kept)
 		err = -ENOMEM;
-	for (i = 0; i < max_qps && !err; i++)
-		all->kept[i].una = SNIC_NO_PSN;
 	for (i = 0; i < SNIC_TXQS && !err; i++)
 		err = snic_txq_init(&all->q[i], host, all);
 	if (err) {
@@ -311,44 +310,46 @@ bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 }
 
 /*
- * Wait for the end of a copy that began before the caller's change to q->all->kept[@qpn]: a copy that begins
- * later sees the change. @una: only for that of a request before this PSN; SNIC_NO_PSN: for any.
+ * The caller has changed q->all->kept[@qpn], which a copy that begins later sees. Returns the packet that is
+ * being copied if it is one of that QP; 0: no such copy began before the change.
  */
-static void snic_txq_wait_copy(struct snic_txq *q, u32 qpn, u32 una)
+static u64 snic_txq_copying(struct snic_txq *q, u32 qpn)
 {
-	u32 copies, psn;
+	u64 copying;
 
 	smp_mb(); /* pairs with snic_local_pull(): one of the two sees the other */
-	/* pairs with the stores of the copy's beginning and end */
-	copies = smp_load_acquire(&q->copies);
-	if (!(copies & 1) || READ_ONCE(q->copy_qpn) != qpn)
-		return;
-	psn = READ_ONCE(q->copy_psn);
-	if (una != SNIC_NO_PSN && (psn == SNIC_NO_PSN || snic_psn_diff(psn, una) >= 0))
-		return;
-	/* pairs with the store of the copy's end */
-	while (smp_load_acquire(&q->copies) == copies)
+	/* pairs with the stores of snic_local_pull() */
+	copying = smp_load_acquire(&q->copying);
+	return FIELD_GET(SNIC_COPYING_QPN, copying) == qpn ? copying : 0;
+}
+
+static void snic_txq_wait_copied(struct snic_txq *q, u64 copying)
+{
+	/* pairs with the stores of snic_local_pull() */
+	while (smp_load_acquire(&q->copying) == copying)
 		cpu_relax();
 }
 
-void snic_txq_finish_kept(struct snic_txq *q, u32 qpn)
+void snic_txq_finish_kept(struct snic_txq *q, u32 qpn, enum snic_side side)
 {
 	struct snic_txq_kept *kept = &q->all->kept[qpn];
+	u64 copying;
 
-	WRITE_ONCE(kept->gen, kept->gen + 1);
-	smp_wmb(); /* pairs with snic_local_may_read() */
-	WRITE_ONCE(kept->una, SNIC_NO_PSN);
-	snic_txq_wait_copy(q, qpn, SNIC_NO_PSN);
+	WRITE_ONCE(kept->gen[side], kept->gen[side] + 1);
+	copying = snic_txq_copying(q, qpn);
+	if (copying && !!(copying & SNIC_COPYING_RESPONSE) == (side == SNIC_RESPONDER))
+		snic_txq_wait_copied(q, copying);
 }
 
 void snic_txq_finish_kept_before(struct snic_txq *q, u32 qpn, u32 una)
 {
-	struct snic_txq_kept *kept = &q->all->kept[qpn];
+	u64 copying;
 
-	if (kept->una == una)
-		return;
-	WRITE_ONCE(kept->una, una);
-	snic_txq_wait_copy(q, qpn, una);
+	WRITE_ONCE(q->all->kept[qpn].una, una);
+	copying = snic_txq_copying(q, qpn);
+	if (copying && !(copying & SNIC_COPYING_RESPONSE) &&
+	    snic_psn_diff(FIELD_GET(SNIC_COPYING_PSN, copying), una) < 0)
+		snic_txq_wait_copied(q, copying);
 }
 
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local, u32 bytes)

@@ -17,6 +17,7 @@
 #include <linux/types.h>
 #include <linux/workqueue.h>
 #include "charge.h"
+#include "model/qp_side.h"
 
 struct snic_host;
 
@@ -75,18 +76,20 @@ struct snic_txq {
 	struct snic_charge *before; /* charge of the period before */
 	struct snic_host *host;
 	struct snic_txqs *all;
-	/* The packet whose payload, which the queue keeps, is being copied (snic_local_pull()). */
-	u32 copies ____cacheline_aligned_in_smp; /* begun and ended: odd while there is one */
-	u32 copy_qpn;
-	u32 copy_psn; /* of a request; SNIC_NO_PSN: of a response */
+	/* The packet whose payload, which the queue keeps, is being copied (snic_local_pull()); 0: none */
+	u64 copying ____cacheline_aligned_in_smp;
 } ____cacheline_aligned_in_smp;
 
-#define SNIC_NO_PSN (~0u)
+/* In snic_txq.copying: QP and PSN of the packet */
+#define SNIC_COPYING BIT_ULL(63)
+#define SNIC_COPYING_RESPONSE BIT_ULL(62)
+#define SNIC_COPYING_QPN GENMASK_ULL(47, 24)
+#define SNIC_COPYING_PSN GENMASK_ULL(23, 0)
 
-/* What was kept of a QP and may not be read any more. It changes under the lock of the QP. */
+/* Which payload of a QP that was kept may be read. */
 struct snic_txq_kept {
-	u32 gen; /* payload of an earlier generation */
-	u32 una; /* payload of requests before this PSN; SNIC_NO_PSN: of none */
+	u32 gen[SNIC_SIDES]; /* of requests or responses: payload that was kept in this generation */
+	u32 una; /* of requests: that of packets from this PSN on */
 };
 
 /* The queues of a device. */
@@ -116,10 +119,11 @@ bool snic_txqs_has_waiters(const struct snic_txqs *all);
  */
 bool snic_txqs_serve(struct snic_txqs *all, u64 end);
 /*
- * From the return on nobody reads payload that @q keeps for QP @qpn now, or not that of requests before
- * @una: their packets are lost.
+ * From the return on nobody reads payload that @q keeps now of QP @qpn: that of requests or responses, or
+ * that of requests before @una. Their packets are lost. Calls for one QP do not overlap, also not with those
+ * that keep.
  */
-void snic_txq_finish_kept(struct snic_txq *q, u32 qpn);
+void snic_txq_finish_kept(struct snic_txq *q, u32 qpn, enum snic_side side);
 void snic_txq_finish_kept_before(struct snic_txq *q, u32 qpn, u32 una);
 /* Append packets that were charged as @bytes. Softirqs are off. The lists are empty afterwards. */
 void snic_txq_add(struct snic_txq *q, struct sk_buff_head *wire, struct list_head *local,

@@ -267,7 +267,8 @@ int sirdma_cqp_reg_mr(struct sirdma_hw *hw, const struct sirdma_cqp_reg_mr_param
 	    params->len > SIRDMA_CQP_STAG_LEN || (all_addresses && params->len) ||
 	    (all_addresses && params->replace) ||
 	    (params->level && !all_addresses && !params->len) ||
-	    ((params->may_fault || params->all_memory) && params->level))
+	    (params->all_memory && params->level) ||
+	    (params->may_fault && params->level == SIRDMA_PBL_LEVEL_SPARSE))
 		return -EINVAL;
 	offset = (1ull << params->block_shift) - 1;
 	if (!params->level && (params->addr & offset))

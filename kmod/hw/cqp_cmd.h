@@ -99,7 +99,7 @@ struct sirdma_cqp_reg_mr_params {
 	u32 first_pble;
 	bool zero_based;
 	bool all_memory; /* the region is addressed by DMA address; va, len, level and addr are 0 */
-	bool may_fault; /* the memory may be missing (SIRDMA_CQP_STAG_MAY_FAULT); the level is 0 */
+	bool may_fault; /* the memory may be missing (SIRDMA_CQP_STAG_MAY_FAULT); the list is not sparse */
 	bool replace; /* the region exists: it gets all this in place of what it has */
 };
 /*

@@ -7,6 +7,7 @@
 #define SNIC_BURST_H
 
 #include "port/port.h"
+#include "qp_side.h"
 #include "sirdma/qpctx.h"
 #include "sirdma/roce.h"
 
@@ -69,6 +70,9 @@ struct snic_limits {
 	u32 near : 1;
 };
 
+/* In snic_burst.una: the host knows it from finish_kept_before(), or from an earlier burst that it keeps. */
+#define SNIC_UNA_KNOWN (~0u)
+
 struct snic_burst {
 	const struct snic_flow *flow;
 	u32 qpn; /* The local QP. Hosts choose a queue by it, and account for it. */
@@ -88,7 +92,9 @@ struct snic_burst {
 	 * or snic_burst_keep() has taken the regions.
 	 */
 	struct snic_mrc *regions;
-	bool response; /* if it may be kept: these are responses to READs */
+	/* If it may be kept: */
+	enum snic_side side; /* requests, or responses to READs */
+	u32 una; /* SNIC_UNA_KNOWN, or PSN of the oldest request that is not acknowledged */
 	struct snic_tx_pkt pkts[SNIC_BURST_PKTS];
 	struct snic_seg segs[SNIC_BURST_SEGS]; /* payload of all packets, back to back */
 };

@@ -33,6 +33,20 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 }
 
 /*
+ * The peer has acknowledged all packets before una. A malicious one may not have received them yet: from now
+ * on it does not, since their memory is about to return to the application.
+ */
+static void comp_finish_kept(struct snic_qp *qp)
+{
+	struct snic_req *req = &qp->req;
+
+	if (!qp->kept_unacked)
+		return;
+	snic_dev_ops(qp->dev)->finish_kept_before(qp->dev->host, qp->obj.id, req->una);
+	qp->kept_unacked = snic_psn_diff(req->una, qp->kept_end) < 0;
+}
+
+/*
  * The peer received all packets before @psn (una <= @psn <= max): move una and complete messages.
  * Returns false if responses of a READ or atomic before @psn are missing, or if the QP failed.
  */
@@ -48,6 +62,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 	if (left && !req->rd_atomic_msgs && req->head != req->tail) {
 		req->una = psn;
 		left = 0;
+		comp_finish_kept(qp);
 		if (!snic_send_retire(qp))
 			return false;
 	}
@@ -62,6 +77,7 @@ static bool comp_ack_before(struct snic_qp *qp, u32 psn)
 		n = min(n, left);
 		left -= n;
 		req->una = snic_psn_add(req->una, n);
+		comp_finish_kept(qp);
 		if (!snic_send_retire(qp))
 			return false;
 	}
@@ -374,6 +390,7 @@ static void comp_data_resp(struct snic_qp *qp, const struct snic_pkt *pkt,
 		return;
 	case COMP_PLACED:
 		req->una = snic_psn_add(req->una, pkt->npkts);
+		comp_finish_kept(qp);
 		if (snic_psn_fwd(req->nxt, pkt->psn) < pkt->npkts)
 			snic_req_seek(qp, req->una);
 		comp_progress(qp, pkt->npkts);

@@ -11,8 +11,7 @@ bool snic_burst_keep(struct snic_burst *burst, struct snic_kept *kept)
 	if (!mrs || mrs->count > SNIC_KEPT_MAX)
 		return false;
 	for (i = 0; i < mrs->count; i++) {
-		/* A reference to all memory protects no memory. */
-		if (mrs->mr[i]->map.level == SNIC_LEVEL_ALL || snic_mr_may_fault(mrs->mr[i]))
+		if (!snic_mr_keeps_memory(mrs->mr[i]))
 			return false;
 	}
 	memcpy(kept->mr, mrs->mr, mrs->count * sizeof(*kept->mr));

@@ -21,8 +21,9 @@ struct snic_kept {
 
 /*
  * Keep the payload of @burst, which the host is transmitting, until snic_kept_put(). The host must not
- * read it any more once snic_host_ops.finish_kept() or finish_kept_before() has returned. Returns false if
- * the payload may not be kept: the host has to copy it before tx() returns.
+ * read it any more after snic_host_ops.finish_kept(), and that of requests before a PSN after
+ * finish_kept_before(). Returns false if the payload may not be kept: the host has to copy it before tx()
+ * returns.
  */
 bool snic_burst_keep(struct snic_burst *burst, struct snic_kept *kept);
 /* Drop the references. Any context; no lock is needed. */

@@ -413,7 +413,8 @@ static u32 mr_decode(struct snic_dev *dev, const struct sirdma_cqp_stag *cmd,
 	map->block_shift = shift;
 	block = 1ull << map->block_shift;
 	if (hdr & SIRDMA_CQP_STAG_MAY_FAULT) {
-		if (!PORT_MEMORY_MAY_FAULT || !port_dma_may_fault(dev->dma) || level)
+		if (level == SIRDMA_PBL_LEVEL_SPARSE ||
+		    (!level && (!PORT_MEMORY_MAY_FAULT || !port_dma_may_fault(dev->dma))))
 			return SIRDMA_CQP_BAD_PARAM;
 		map->may_fault = true;
 	}

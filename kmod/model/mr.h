@@ -22,7 +22,8 @@ struct snic_mapping {
 		};
 	};
 	u32 first_block_off : 30; /* offset of the first byte in its block */
-	u32 may_fault : 1; /* level 0: each access asks whether there is memory */
+	/* level 0: each access asks whether there is memory; another: entries of the page list change */
+	u32 may_fault : 1;
 	u32 sparse : 1; /* level 2: the list is sparse (sirdma/hmc.h) */
 	u32 pd : 18; /* the number of a PD, or SNIC_PD_OF_QP */
 	u32 access : 7; /* SIRDMA_ACCESS_* */
@@ -130,7 +131,13 @@ static inline bool snic_mr_covers(const struct snic_mr *mr, u64 va, u32 len)
  */
 static inline bool snic_mr_may_fault(const struct snic_mr *mr)
 {
-	return PORT_MEMORY_MAY_FAULT && unlikely(mr->map.may_fault);
+	return PORT_MEMORY_MAY_FAULT && unlikely(mr->map.may_fault) && !mr->map.level;
+}
+
+/* Does a reference to the region keep the memory at its addresses? */
+static inline bool snic_mr_keeps_memory(const struct snic_mr *mr)
+{
+	return mr->map.level != SNIC_LEVEL_ALL && !mr->map.may_fault && !mr->map.sparse;
 }
 
 /* DMA address of @va, which is in @mr, a region of level 0. */

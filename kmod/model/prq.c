@@ -181,11 +181,10 @@ static struct snic_qp *prq_get_user(struct snic_dev *dev, u32 qpn, u32 pd)
 }
 
 /*
- * A burst that is filled and a batch that is received use what a PBLE named within one hold of the lock
- * of a queue pair. So the lock of each queue pair that can use a region of this protection domain, any
- * XRC target among them, is taken once. Payload that was transmitted by reference is used for longer:
- * peers lose what they have not read. A queue pair that is created meanwhile finds the PBLEs as they are
- * now.
+ * All uses of what a PBLE named, if it may change, are within one hold of the lock of a queue pair: a burst
+ * that is sent and a batch that is received keep their runs no longer. So the lock of each queue pair that can
+ * use a region of this protection domain, any XRC target among them, is taken once. A queue pair that is
+ * created meanwhile finds the PBLEs as they are now.
  */
 void snic_pble_sync(struct snic_dev *dev, u32 pd)
 {
@@ -197,7 +196,6 @@ void snic_pble_sync(struct snic_dev *dev, u32 pd)
 		qp = prq_get_user(dev, qpn, pd);
 		if (qp) {
 			port_lock(&qp->lock);
-			snic_qp_finish_kept(qp);
 			port_unlock(&qp->lock);
 			snic_qp_put(qp);
 		}

@@ -246,6 +246,7 @@ void snic_qp_reset(struct snic_qp *qp)
 	qp_timer_stop(qp);
 	snic_sq_poll_stop(qp);
 	snic_qp_finish_references(qp);
+	snic_qp_finish_kept(qp, SNIC_RESPONDER);
 	if (qp->srq)
 		snic_srq_leave(qp->srq, &qp->srq_share);
 	qp->sqd_event = false;
@@ -288,14 +289,9 @@ bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 m
 		.solicited = minor != 0,
 	};
 
-	/*
-	 * The peer does not know of a local error and may still read the payload. A malicious one may
-	 * acknowledge what it has not received, and read it later.
-	 */
+	/* The peer does not know of a local error and may still read the payload. */
 	if (minor)
 		snic_qp_finish_references(qp);
-	else if (unlikely(qp->kept))
-		snic_dev_ops(qp->dev)->finish_kept_before(qp->dev->host, qp->obj.id, qp->req.una);
 	return qp_complete(qp, qp->send_cq, &c);
 }
 
@@ -320,8 +316,6 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	qp->state = SIRDMA_QPS_ERR;
 	if (PORT_WIRE_IN_MEMORY && snic_dev_ops(qp->dev)->qp_failed)
 		snic_dev_ops(qp->dev)->qp_failed(qp->dev->host, qp->obj.id);
-	/* The responses of READs, too. */
-	snic_qp_finish_references(qp);
 	qp_timer_stop(qp);
 	snic_sq_poll_stop(qp);
 	qp->req.wait = SNIC_WAIT_NONE;

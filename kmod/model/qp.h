@@ -268,7 +268,8 @@ struct snic_qp {
 	bool sqd_event : 1; /* raise an event when the send queue is drained */
 	bool last_wqe_raised : 1; /* the LAST_WQE_REACHED event was raised */
 	bool referenced; /* peers may read payload that it transmitted: only with PORT_WIRE_IN_MEMORY */
-	bool kept; /* the host may keep payload that it transmitted (kept.h) */
+	bool kept[SNIC_SIDES]; /* the host may keep payload that it transmitted (kept.h) */
+	bool kept_unacked; /* some of that is of requests that are not acknowledged */
 
 	struct snic_limits limits; /* limits that the host set for the peer */
 
@@ -282,6 +283,7 @@ struct snic_qp {
 	u8 ird;
 	u16 pkey;
 	u16 flush_left; /* WQEs that snic_qp_flush_sends() still flushes; 0: none */
+	u32 kept_end; /* kept_unacked: the PSN after the last of them */
 	u32 access;
 	u32 dest_qpn;
 	u32 qkey;
@@ -363,23 +365,25 @@ struct snic_mr *snic_qp_try_rx_mr(struct snic_qp *qp, u32 stag, u64 va, u32 len,
 void snic_qp_put_rx_mr(struct snic_qp *qp);
 void snic_qp_timer_init(struct snic_qp *qp);
 
-/* From the return on, nobody reads payload of this QP that the host keeps. */
-static inline void snic_qp_finish_kept(struct snic_qp *qp)
+/* From the return on, nobody reads payload of requests, or responses, of this QP that the host keeps. */
+static inline void snic_qp_finish_kept(struct snic_qp *qp, enum snic_side side)
 {
-	if (!qp->kept)
+	if (!qp->kept[side])
 		return;
-	qp->kept = false;
-	snic_dev_ops(qp->dev)->finish_kept(qp->dev->host, qp->obj.id);
+	qp->kept[side] = false;
+	if (side == SNIC_REQUESTER)
+		qp->kept_unacked = false;
+	snic_dev_ops(qp->dev)->finish_kept(qp->dev->host, qp->obj.id, side);
 }
 
 /*
- * From the return on, nobody reads payload that this QP transmitted by reference. Where the wire is memory
- * the host looks at all its peers for that, so the QP does not ask it again before it has transmitted
+ * From the return on, nobody reads payload of this QP's requests by reference. Where the wire is memory
+ * the same holds for responses; the host looks at all its peers for that, so the QP does not ask it again before it has transmitted
  * something new.
  */
 static inline void snic_qp_finish_references(struct snic_qp *qp)
 {
-	snic_qp_finish_kept(qp);
+	snic_qp_finish_kept(qp, SNIC_REQUESTER);
 	if (!PORT_WIRE_IN_MEMORY || !qp->referenced)
 		return;
 	qp->referenced = false;

@@ -236,7 +236,6 @@ static void qp_destroy(struct snic_qp *qp)
 	port_unlock(&qp->lock);
 	snic_obj_drain(&qp->obj);
 	/* No other thread has a reference, so no lock is needed. */
-	snic_qp_finish_references(qp);
 	snic_mw_unbind_qp(qp, ~0u);
 	port_timer_cancel_sync(&qp->timer);
 	port_timer_cancel_sync(&qp->sq_poll);
@@ -285,6 +284,7 @@ void snic_qp_destroy_all(struct snic_dev *dev)
 		port_lock(&qp->lock);
 		qp->state = SIRDMA_QPS_RESET;
 		snic_qp_finish_references(qp);
+		snic_qp_finish_kept(qp, SNIC_RESPONDER);
 		port_unlock(&qp->lock);
 		snic_table_remove(&dev->qps, id);
 		qp_destroy(qp);
@@ -383,8 +383,11 @@ static bool mod_values_ok(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx,
 
 static void mod_apply(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx, u32 mod)
 {
-	if (mod & SIRDMA_QPC_MOD_ACCESS)
+	if (mod & SIRDMA_QPC_MOD_ACCESS) {
+		if (qp->access & ~le32_to_cpu(ctx->access) & SIRDMA_ACCESS_REMOTE_READ)
+			snic_qp_finish_kept(qp, SNIC_RESPONDER);
 		qp->access = le32_to_cpu(ctx->access);
+	}
 	if (mod & SIRDMA_QPC_MOD_PATH)
 		snic_path_set(qp->dev, &qp->path, ctx);
 	if (mod & SIRDMA_QPC_MOD_DEST_QPN)
@@ -425,6 +428,8 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 	}
 	if (next == SIRDMA_QPS_ERR) {
 		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_NONE);
+		/* The driver may know that the peer does not need them. */
+		snic_qp_finish_kept(qp, SNIC_RESPONDER);
 		return;
 	}
 	/* The CQ overflowed when the send queue was flushed. */

@@ -15,6 +15,7 @@
 
 #include "burst.h"
 #include "port/port.h"
+#include "qp_side.h"
 #include "run.h"
 #include "sirdma/regs.h"
 #include "sirdma/stats.h"
@@ -108,7 +109,7 @@ struct snic_host_ops {
 	struct snic_burst *(*burst)(struct snic_host *host);
 	/*
 	 * For hosts that receive by reference: copy the next @len bytes at @it, payload of the
-	 * packet being received, to @to. Returns false when the sender reuses the memory: the
+	 * packet being received, to @to. Returns false when the memory may not be read any more: the
 	 * packet counts as lost.
 	 */
 	bool (*pull)(struct snic_host *host, struct snic_seg_iter *it, void *to, u32 len);
@@ -119,10 +120,10 @@ struct snic_host_ops {
 	void (*finish_references)(struct snic_host *host);
 	/*
 	 * For hosts that keep bursts (kept.h): the same for the payload of QP @qpn that the host keeps.
-	 * finish_kept_before(): only for that of requests before PSN @una, which are acknowledged.
-	 * Calls for one QP do not overlap.
+	 * finish_kept(): for its requests or for its responses. finish_kept_before(): for requests before
+	 * PSN @una, which are acknowledged. Calls for one QP do not overlap.
 	 */
-	void (*finish_kept)(struct snic_host *host, u32 qpn);
+	void (*finish_kept)(struct snic_host *host, u32 qpn, enum snic_side side);
 	void (*finish_kept_before)(struct snic_host *host, u32 qpn, u32 una);
 	/*
 	 * For hosts that reach the memory of some peers: execute @request without waiting, if the peer would accept

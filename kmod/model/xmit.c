@@ -77,7 +77,8 @@ static u32 tx_send(struct snic_tx *tx)
 	burst->regions = NULL;
 	if (may_keep) {
 		burst->regions = &tx->mrs;
-		burst->response = tx_side(tx) == SNIC_RESPONDER;
+		burst->side = tx_side(tx);
+		burst->una = qp->kept_unacked ? SNIC_UNA_KNOWN : qp->req.una;
 	}
 	if (PORT_WIRE_IN_MEMORY) {
 		burst->signaled = tx->signaled;
@@ -85,8 +86,14 @@ static u32 tx_send(struct snic_tx *tx)
 			qp->referenced = true;
 	}
 	n = snic_dev_ops(dev)->tx(dev->host, burst);
-	if (may_keep && !burst->regions)
-		qp->kept = true;
+	if (may_keep && !burst->regions) {
+		qp->kept[burst->side] = true;
+		if (burst->side == SNIC_REQUESTER) {
+			qp->kept_unacked = true;
+			qp->kept_end =
+				snic_psn_add(snic_pkt_psn(&burst->pkts[burst->npkts - 1]), 1);
+		}
+	}
 	return n;
 }
 

@@ -99,8 +99,12 @@ public:
 	// How many it keeps, until they are dropped.
 	size_t kept_bursts() const { return kept_.size(); }
 	void drop_kept();
-	// The QPs of which the device told the host that it must not read what it keeps any more.
-	const std::vector<u32> &finished_kept() const { return finished_kept_; }
+	// The QPs of which the device told the host that it must not read any more what it keeps of their requests, or
+	// responses.
+	const std::vector<std::pair<u32, snic_side>> &finished_kept() const
+	{
+		return finished_kept_;
+	}
 	// The same for requests that were acknowledged: the QPs, and the first PSN that was not.
 	const std::vector<std::pair<u32, u32>> &finished_before() const { return finished_before_; }
 
@@ -161,9 +165,9 @@ private:
 	static void on_defer(snic_host *host, u32 qpn, bool background);
 	static snic_burst *on_burst(snic_host *host);
 	static void on_finish_references(snic_host *host) { self(host).finished_++; }
-	static void on_finish_kept(snic_host *host, u32 qpn)
+	static void on_finish_kept(snic_host *host, u32 qpn, snic_side side)
 	{
-		self(host).finished_kept_.push_back(qpn);
+		self(host).finished_kept_.emplace_back(qpn, side);
 	}
 	static void on_finish_kept_before(snic_host *host, u32 qpn, u32 una)
 	{
@@ -216,7 +220,7 @@ private:
 	std::atomic<u64> finished_{0};
 	bool keeps_ = false;
 	std::vector<snic_kept> kept_;
-	std::vector<u32> finished_kept_;
+	std::vector<std::pair<u32, snic_side>> finished_kept_;
 	std::vector<std::pair<u32, u32>> finished_before_;
 	std::thread irq_thread_;
 	std::atomic<bool> irq_stop_{false};

@@ -161,6 +161,7 @@ static int local_init(struct kunit *test)
 	INIT_LIST_HEAD(&f->list);
 	f->burst.flow = &f->flow;
 	f->burst.qpn = QPN;
+	f->burst.una = PSN;
 	f->burst.regions = (struct snic_mrc *)f; /* only snic_burst_keep() looks into it */
 	shape(f, PACKETS, PAYLOAD);
 	for (i = 0; i < BYTES; i++)
@@ -370,7 +371,7 @@ static void finished_payload_is_lost(struct kunit *test)
 	struct local_fixture *f = test->priv;
 
 	build(f);
-	snic_local_finish_kept(&f->host, QPN);
+	snic_local_finish_kept(&f->host, QPN, SNIC_REQUESTER);
 	deliver(f);
 	KUNIT_EXPECT_EQ(test, seen.packets, PACKETS);
 	KUNIT_EXPECT_EQ(test, seen.lost, PACKETS);
@@ -388,9 +389,30 @@ static void payload_of_other_queue_pairs_is_not_lost(struct kunit *test)
 	struct local_fixture *f = test->priv;
 
 	build(f);
-	snic_local_finish_kept(&f->host, OTHER_QPN);
+	snic_local_finish_kept(&f->host, OTHER_QPN, SNIC_REQUESTER);
 	deliver(f);
 	expect_payload(test, true);
+}
+
+static void requests_and_responses_are_finished_alone(struct kunit *test)
+{
+	struct local_fixture *f = test->priv;
+
+	build(f);
+	snic_local_finish_kept(&f->host, QPN, SNIC_RESPONDER);
+	deliver(f);
+	expect_payload(test, true);
+	forget_packets();
+	f->burst.side = SNIC_RESPONDER;
+	build(f);
+	snic_local_finish_kept(&f->host, QPN, SNIC_REQUESTER);
+	deliver(f);
+	expect_payload(test, true);
+	forget_packets();
+	build(f);
+	snic_local_finish_kept(&f->host, QPN, SNIC_RESPONDER);
+	deliver(f);
+	KUNIT_EXPECT_EQ(test, seen.lost, PACKETS);
 }
 
 /* The first five packets are acknowledged, which may be a lie. */
@@ -408,15 +430,16 @@ static void payload_of_acknowledged_requests_is_lost(struct kunit *test)
 
 	/* The PSNs of responses are those of the peer's requests. */
 	forget_packets();
-	f->burst.response = true;
+	f->burst.side = SNIC_RESPONDER;
+	f->burst.una = SNIC_UNA_KNOWN;
 	build(f);
 	deliver(f);
 	expect_payload(test, true);
 
 	/* The next connection begins with any PSN. */
 	forget_packets();
-	f->burst.response = false;
-	snic_local_finish_kept(&f->host, QPN);
+	f->burst.side = SNIC_REQUESTER;
+	f->burst.una = PSN;
 	build(f);
 	deliver(f);
 	expect_payload(test, true);
@@ -434,28 +457,33 @@ static enum hrtimer_restart end_copy(struct hrtimer *timer)
 	struct copy_end *end = container_of(timer, struct copy_end, timer);
 
 	WRITE_ONCE(end->ended, true);
-	smp_store_release(&end->q->copies, end->q->copies + 1);
+	smp_store_release(&end->q->copying, 0);
 	return HRTIMER_NORESTART;
 }
 
-/* While a packet of @qpn with @psn is copied, finish what @una says. Returns true if that waited. */
-static bool waits(struct local_fixture *f, u32 qpn, u32 psn, u32 una)
+#define COPY_OF(qpn, psn) \
+	(SNIC_COPYING | FIELD_PREP(SNIC_COPYING_QPN, (qpn)) | FIELD_PREP(SNIC_COPYING_PSN, (psn)))
+#define ANY_PSN (~0u)
+
+/*
+ * While @copying is copied, finish what is kept of requests of QPN: before @una, or all. Returns true if that
+ * waited for the end of the copy.
+ */
+static bool waits(struct local_fixture *f, u64 copying, u32 una)
 {
 	struct copy_end end = {.q = snic_host_txq(&f->host, QPN)};
 	bool waited;
 
-	end.q->copies++;
-	end.q->copy_qpn = qpn;
-	end.q->copy_psn = psn;
+	end.q->copying = copying;
 	hrtimer_setup_on_stack(&end.timer, end_copy, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
 	hrtimer_start(&end.timer, ms_to_ktime(5), HRTIMER_MODE_REL_HARD);
-	if (una == SNIC_NO_PSN)
-		snic_local_finish_kept(&f->host, QPN);
+	if (una == ANY_PSN)
+		snic_local_finish_kept(&f->host, QPN, SNIC_REQUESTER);
 	else
 		snic_local_finish_kept_before(&f->host, QPN, una);
 	waited = READ_ONCE(end.ended);
-	if (hrtimer_cancel(&end.timer))
-		end.q->copies++;
+	hrtimer_cancel(&end.timer);
+	end.q->copying = 0;
 	destroy_hrtimer_on_stack(&end.timer);
 	return waited;
 }
@@ -464,15 +492,15 @@ static void only_a_copy_that_is_too_late_is_waited_for(struct kunit *test)
 {
 	struct local_fixture *f = test->priv;
 
-	KUNIT_EXPECT_TRUE(test, waits(f, QPN, 10, SNIC_NO_PSN));
-	KUNIT_EXPECT_TRUE(test, waits(f, QPN, SNIC_NO_PSN, SNIC_NO_PSN));
-	KUNIT_EXPECT_FALSE(test, waits(f, OTHER_QPN, 10, SNIC_NO_PSN));
-	KUNIT_EXPECT_FALSE(test, waits(f, QPN, 10, 10));
-	KUNIT_EXPECT_TRUE(test, waits(f, QPN, 10, 11));
-	KUNIT_EXPECT_FALSE(test, waits(f, QPN, SNIC_NO_PSN, 12));
-	KUNIT_EXPECT_FALSE(test, waits(f, OTHER_QPN, 10, 13));
-	/* Nobody copies now. */
-	snic_local_finish_kept(&f->host, QPN);
+	KUNIT_EXPECT_TRUE(test, waits(f, COPY_OF(QPN, 10), ANY_PSN));
+	KUNIT_EXPECT_FALSE(test, waits(f, COPY_OF(QPN, 10) | SNIC_COPYING_RESPONSE, ANY_PSN));
+	KUNIT_EXPECT_FALSE(test, waits(f, COPY_OF(OTHER_QPN, 10), ANY_PSN));
+	KUNIT_EXPECT_FALSE(test, waits(f, COPY_OF(QPN, 10), 10));
+	KUNIT_EXPECT_TRUE(test, waits(f, COPY_OF(QPN, 10), 11));
+	KUNIT_EXPECT_FALSE(test, waits(f, COPY_OF(QPN, 10) | SNIC_COPYING_RESPONSE, 11));
+	KUNIT_EXPECT_FALSE(test, waits(f, COPY_OF(OTHER_QPN, 10), 11));
+	KUNIT_EXPECT_TRUE(test, waits(f, COPY_OF(QPN, SIRDMA_PSN_MASK), 0));
+	KUNIT_EXPECT_FALSE(test, waits(f, 0, ANY_PSN));
 }
 
 static struct kunit_case local_cases[] = {
@@ -485,6 +513,7 @@ static struct kunit_case local_cases[] = {
 	KUNIT_CASE(burst_of_many_pieces_fits_a_buffer),
 	KUNIT_CASE(finished_payload_is_lost),
 	KUNIT_CASE(payload_of_other_queue_pairs_is_not_lost),
+	KUNIT_CASE(requests_and_responses_are_finished_alone),
 	KUNIT_CASE(payload_of_acknowledged_requests_is_lost),
 	KUNIT_CASE(only_a_copy_that_is_too_late_is_waited_for),
 	{},

@@ -141,19 +141,43 @@ TEST_F(Kept, ARegionStaysUntilTheHostDropsIt)
 	expect_ok(wait_send(l->a), SIRDMA_OP_LOCAL_INV);
 }
 
+TEST_F(Kept, RegionsWhoseMemoryMayGoAreNot)
+{
+	MrParams mr = a.mr;
+
+	mr.idx = 40;
+	mr.may_fault = true;
+	ASSERT_NE(mr.level, 0u);
+	ASSERT_EQ(a.drv.reg_mr(mr), SIRDMA_CQP_OK);
+	EXPECT_EQ(kept_for(write({{a.va(), length, mr.stag()}})), 0u);
+}
+
+using Finished = std::vector<std::pair<u32, snic_side>>;
+using Before = std::vector<std::pair<u32, u32>>;
+
 // When a request completes, its memory is the application's again: a peer that acknowledges what it has not received
-// does not receive it later.
+// does not receive it later. Nothing is said of requests that were not kept.
 TEST_F(Kept, AnAcknowledgementFinishesThePayloadOfItsRequests)
 {
 	auto l = link();
 	const u32 first = l->a.opts.a_psn;
+	Wr quiet = write({a.sge(0, length)});
 
 	l->a.post(write({a.sge(0, length)}));
 	EXPECT_FALSE(wait_send(l->a).error);
-	l->a.post(write({a.sge(0, length)}));
+	EXPECT_EQ(a.host.finished_before(), (Before{{l->a.id, first + 3}}));
+	quiet.signaled = false;
+	l->a.post(quiet);
+	settle();
+	l->a.post({.op = SIRDMA_OP_NOP});
 	EXPECT_FALSE(wait_send(l->a).error);
-	const std::vector<std::pair<u32, u32>> wanted{{l->a.id, first + 3}, {l->a.id, first + 6}};
-	EXPECT_EQ(a.host.finished_before(), wanted);
+	EXPECT_EQ(a.host.finished_before(), (Before{{l->a.id, first + 3}, {l->a.id, first + 6}}));
+	Wr small = write({});
+	small.inl = std::vector<u8>(8, 7);
+	small.is_inline = true;
+	l->a.post(small);
+	EXPECT_FALSE(wait_send(l->a).error);
+	EXPECT_EQ(a.host.finished_before().size(), 2u);
 	EXPECT_TRUE(b.host.finished_before().empty());
 }
 
@@ -164,13 +188,17 @@ TEST_F(Kept, AnErrorFinishesTheQueuePairsPayload)
 
 	other->a.post(write({a.sge(0, length)}));
 	EXPECT_FALSE(wait_send(other->a).error);
-	l->a.error();
-	EXPECT_TRUE(a.host.finished_kept().empty()) << "nothing of it was kept";
-	other->a.error();
-	EXPECT_EQ(a.host.finished_kept(), std::vector{other->a.id});
+	for (Qp *qp : {&l->a, &other->a}) {
+		EXPECT_TRUE(a.host.finished_kept().empty()) << "nothing of the first one was kept";
+		qp->error();
+		qp->post(write({a.sge(0, length)}));
+		EXPECT_TRUE(wait_send(*qp).error);
+	}
+	EXPECT_EQ(a.host.finished_kept(), (Finished{{other->a.id, SNIC_REQUESTER}}));
 }
 
-TEST_F(Kept, AResponderThatFailsFinishesItsPayload)
+// Whoever moves a queue pair to ERR may change memory that its peer has read.
+TEST_F(Kept, AResponderThatIsStoppedFinishesItsPayload)
 {
 	auto l = link();
 
@@ -180,7 +208,27 @@ TEST_F(Kept, AResponderThatFailsFinishesItsPayload)
 		   .rkey = b.mr.stag()});
 	EXPECT_FALSE(wait_send(l->a).error);
 	l->b.error();
-	EXPECT_EQ(b.host.finished_kept(), std::vector{l->b.id});
+	EXPECT_EQ(b.host.finished_kept(), (Finished{{l->b.id, SNIC_RESPONDER}}));
+}
+
+// A responder that refuses a request has answered those before.
+TEST_F(Kept, AResponderThatRefusesARequestDoesNot)
+{
+	auto l = link();
+	Wr bad = write({a.sge(0, length)});
+
+	bad.rkey ^= 1;
+	l->a.place({.op = SIRDMA_OP_READ,
+		    .sges = {a.sge(0, length)},
+		    .remote = b.va(inbox),
+		    .rkey = b.mr.stag()});
+	l->a.place(bad);
+	l->a.kick();
+	EXPECT_FALSE(wait_send(l->a).error);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
+	EXPECT_EQ(l->b.state(), SIRDMA_QPS_ERR);
+	EXPECT_EQ(b.host.kept_bursts(), 1u);
+	EXPECT_TRUE(b.host.finished_kept().empty());
 }
 
 TEST_F(Kept, TheEndOfAQueuePairFinishesItsPayload)
@@ -192,20 +240,7 @@ TEST_F(Kept, TheEndOfAQueuePairFinishesItsPayload)
 	EXPECT_FALSE(wait_send(l->a).error);
 	EXPECT_TRUE(a.host.finished_kept().empty());
 	l.reset();
-	EXPECT_EQ(a.host.finished_kept(), std::vector{id});
-}
-
-// The driver changes the page list of a region, and then gives the pages away that it named.
-TEST_F(Kept, SynchronizedPageListsFinishThePayloadOfTheirDomain)
-{
-	auto l = link();
-
-	l->a.post(write({a.sge(0, length)}));
-	EXPECT_FALSE(wait_send(l->a).error);
-	a.host.write32(SIRDMA_REG_PBLESYNC, a.mr.pd + 1);
-	EXPECT_TRUE(a.host.finished_kept().empty());
-	a.host.write32(SIRDMA_REG_PBLESYNC, a.mr.pd);
-	EXPECT_EQ(a.host.finished_kept(), std::vector{l->a.id});
+	EXPECT_EQ(a.host.finished_kept(), (Finished{{id, SNIC_REQUESTER}}));
 }
 
 } // namespace
