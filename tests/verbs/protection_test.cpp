@@ -341,6 +341,41 @@ TEST_F(Protection, KeyOfADeregisteredRegionIsDead)
 	}
 }
 
+// A refusal answers all requests before it, also READs whose data is still under way then.
+TEST_F(Protection, ReadBeforeAFaultSucceeds)
+{
+	constexpr uint32_t length = 64 << 10;
+
+	if (options().lossy)
+		GTEST_SKIP() << lost_answers;
+	for (int i = 0; i < 20 && !HasFailure(); i++) {
+		Pair pair = make_pair();
+		const Region local = make_region(pair.a.pd, 2 * length);
+		const Region remote = make_region(pair.b.pd, length);
+		ASSERT_TRUE(local && remote);
+		remote.fill(7);
+		ibv_sge sges[] = {local.sge(0, length), local.sge(length, 8)};
+		ibv_send_wr write{.wr_id = 2,
+				  .sg_list = &sges[1],
+				  .num_sge = 1,
+				  .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = signaled};
+		write.wr.rdma = {remote.address(), remote.mr->rkey ^ 0x55};
+		ibv_send_wr read{.wr_id = 1,
+				 .next = &write,
+				 .sg_list = &sges[0],
+				 .num_sge = 1,
+				 .opcode = IBV_WR_RDMA_READ,
+				 .send_flags = signaled},
+			*bad;
+		read.wr.rdma = {remote.address(), remote.mr->rkey};
+		ASSERT_EQ(ibv_post_send(pair.a.qp.get(), &read, &bad), 0);
+		EXPECT_EQ(expect_wc(pair.a.scq).wr_id, 1u);
+		EXPECT_EQ(expect_wc(pair.a.scq, IBV_WC_REM_ACCESS_ERR).wr_id, 2u);
+		EXPECT_TRUE(has_pattern(local.bytes(0, length), 7));
+	}
+}
+
 // Requests posted after the faulty one are flushed and have no effect at the other end.
 TEST_F(Protection, WorkBehindAFaultIsFlushed)
 {
