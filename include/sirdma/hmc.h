@@ -78,12 +78,12 @@ SIRDMA_SIZE_IS(struct sirdma_sd_entry, 16);
  * written anew when it has, and a doorbell of a queue pair that sends or reads makes it
  * try at once.
  *
- * Entries of a region that is registered with SIRDMA_CQP_STAG_MAY_FAULT may change at any time. The driver writes an entry in one
- * store, and the device reads it in one load, anew for each burst that it sends and each batch of
- * packets that it receives. One that read the entry before it was written may still be under way:
- * the memory that an entry named stays the device's until a write of the region's protection domain
- * to SIRDMA_REG_PBLESYNC that followed has ended, or the region has, which is when DEALLOC_STAG
- * completes. Until then the driver does not give it to anybody else. The same holds for the tables
+ * Entries of a region that is registered with SIRDMA_CQP_STAG_MAY_FAULT, and those of a sparse list, may
+ * change at any time. The driver writes an entry in one store, and the device reads it in one load, anew for
+ * each burst that it sends and each batch of packets that it receives. One that read the entry before it was
+ * written may still be under way: the memory that an entry named stays the device's until a write of the
+ * region's protection domain to SIRDMA_REG_PBLESYNC that followed has ended, or the region has, which is when
+ * DEALLOC_STAG completes. Until then the driver does not give it to anybody else. The same holds for the tables
  * and leaves of a sparse list. Entries of the root of a two-level list do not change, nor do those of
  * a queue until it is destroyed. The device writes entries of its own lists of fast registration only
  * (ALLOC_STAG in cqp.h).

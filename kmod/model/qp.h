@@ -378,8 +378,8 @@ static inline void snic_qp_finish_kept(struct snic_qp *qp, enum snic_side side)
 
 /*
  * From the return on, nobody reads payload of this QP's requests by reference. Where the wire is memory
- * the same holds for responses; the host looks at all its peers for that, so the QP does not ask it again before it has transmitted
- * something new.
+ * the same holds for responses; the host looks at all its peers for that, so the QP does not ask it again
+ * before it has transmitted something new.
  */
 static inline void snic_qp_finish_references(struct snic_qp *qp)
 {

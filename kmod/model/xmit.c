@@ -62,6 +62,20 @@ static enum snic_side tx_side(const struct snic_tx *tx)
 	return tx->mrs.access == SIRDMA_ACCESS_REMOTE_READ ? SNIC_RESPONDER : SNIC_REQUESTER;
 }
 
+/* The host keeps the payload of the burst. */
+static void tx_note_kept(struct snic_qp *qp, const struct snic_burst *burst)
+{
+	u32 end = snic_psn_add(snic_pkt_psn(&burst->pkts[burst->npkts - 1]), 1);
+
+	qp->kept[burst->side] = true;
+	if (burst->side == SNIC_RESPONDER)
+		return;
+	/* A retransmission ends before packets that were kept earlier. */
+	if (!qp->kept_unacked || snic_psn_diff(end, qp->kept_end) > 0)
+		qp->kept_end = end;
+	qp->kept_unacked = true;
+}
+
 /*
  * Give the burst to the host. It may keep the payload of a reliable transport: requests of the others
  * complete when they are sent.
@@ -86,14 +100,8 @@ static u32 tx_send(struct snic_tx *tx)
 			qp->referenced = true;
 	}
 	n = snic_dev_ops(dev)->tx(dev->host, burst);
-	if (may_keep && !burst->regions) {
-		qp->kept[burst->side] = true;
-		if (burst->side == SNIC_REQUESTER) {
-			qp->kept_unacked = true;
-			qp->kept_end =
-				snic_psn_add(snic_pkt_psn(&burst->pkts[burst->npkts - 1]), 1);
-		}
-	}
+	if (may_keep && !burst->regions)
+		tx_note_kept(qp, burst);
 	return n;
 }
 
