@@ -428,7 +428,8 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 	}
 	if (next == SIRDMA_QPS_ERR) {
 		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_NONE);
-		/* The driver may know that the peer does not need them. */
+		/* The memory of responses, too, returns to the application. */
+		snic_qp_finish_references(qp);
 		snic_qp_finish_kept(qp, SNIC_RESPONDER);
 		return;
 	}
