@@ -246,7 +246,6 @@ void snic_qp_reset(struct snic_qp *qp)
 	qp_timer_stop(qp);
 	snic_sq_poll_stop(qp);
 	snic_qp_finish_references(qp);
-	snic_qp_finish_kept(qp, SNIC_RESPONDER);
 	if (qp->srq)
 		snic_srq_leave(qp->srq, &qp->srq_share);
 	qp->sqd_event = false;
@@ -291,7 +290,7 @@ bool snic_qp_complete_send(struct snic_qp *qp, const struct snic_out *out, u16 m
 
 	/* The peer does not know of a local error and may still read the payload. */
 	if (minor)
-		snic_qp_finish_references(qp);
+		snic_qp_finish_requests(qp);
 	return qp_complete(qp, qp->send_cq, &c);
 }
 

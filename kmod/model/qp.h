@@ -381,13 +381,20 @@ static inline void snic_qp_finish_kept(struct snic_qp *qp, enum snic_side side)
  * the same holds for responses; the host looks at all its peers for that, so the QP does not ask it again
  * before it has transmitted something new.
  */
-static inline void snic_qp_finish_references(struct snic_qp *qp)
+static inline void snic_qp_finish_requests(struct snic_qp *qp)
 {
 	snic_qp_finish_kept(qp, SNIC_REQUESTER);
 	if (!PORT_WIRE_IN_MEMORY || !qp->referenced)
 		return;
 	qp->referenced = false;
 	snic_finish_references(qp->dev);
+}
+
+/* The same for all payload that this QP transmitted by reference. */
+static inline void snic_qp_finish_references(struct snic_qp *qp)
+{
+	snic_qp_finish_requests(qp);
+	snic_qp_finish_kept(qp, SNIC_RESPONDER);
 }
 /* Reset indices, PSNs and messages to the values that they have after creation. */
 void snic_qp_reset(struct snic_qp *qp);

@@ -284,7 +284,6 @@ void snic_qp_destroy_all(struct snic_dev *dev)
 		port_lock(&qp->lock);
 		qp->state = SIRDMA_QPS_RESET;
 		snic_qp_finish_references(qp);
-		snic_qp_finish_kept(qp, SNIC_RESPONDER);
 		port_unlock(&qp->lock);
 		snic_table_remove(&dev->qps, id);
 		qp_destroy(qp);
@@ -430,7 +429,6 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_NONE);
 		/* The memory of responses, too, returns to the application. */
 		snic_qp_finish_references(qp);
-		snic_qp_finish_kept(qp, SNIC_RESPONDER);
 		return;
 	}
 	/* The CQ overflowed when the send queue was flushed. */
