@@ -58,7 +58,19 @@ protected:
 				     .remote_addr = remote.address(),
 				     .rkey = remote.mr->rkey});
 	}
-	int cut_off() const { return cut_off_; }
+	// A new pair with a region at each end for each round, and in the end how many messages were cut off.
+	template <typename Round> void each_round(Round &&round)
+	{
+		for (int i = 0; i < rounds && !HasFailure(); i++) {
+			Pair pair = make_pair();
+			Region local = make_region(pair.a.pd, length);
+			const Region remote = make_region(pair.b.pd, length);
+
+			ASSERT_TRUE(local && remote);
+			round(pair, local, remote);
+		}
+		std::printf("%d messages of %d were cut off\n", cut_off_, rounds);
+	}
 
 private:
 	Random random_{seed()};
@@ -67,12 +79,7 @@ private:
 
 TEST_F(Reuse, OfMemoryWhoseRequestWasFlushed)
 {
-	for (int i = 0; i < rounds && !HasFailure(); i++) {
-		Pair pair = make_pair();
-		const Region local = make_region(pair.a.pd, length);
-		const Region remote = make_region(pair.b.pd, length);
-
-		ASSERT_TRUE(local && remote);
+	each_round([&](Pair &pair, Region &local, const Region &remote) {
 		run(
 			local, remote, [&] { return write(pair, local, remote); },
 			[&] {
@@ -81,36 +88,24 @@ TEST_F(Reuse, OfMemoryWhoseRequestWasFlushed)
 			});
 		pair.b.qp.reset();
 		expect_nothing_new(remote);
-	}
-	std::printf("%d messages of %d were cut off\n", cut_off(), rounds);
+	});
 }
 
 TEST_F(Reuse, OfMemoryWhoseRegionIsGone)
 {
-	for (int i = 0; i < rounds && !HasFailure(); i++) {
-		Pair pair = make_pair();
-		Region local = make_region(pair.a.pd, length);
-		const Region remote = make_region(pair.b.pd, length);
-
-		ASSERT_TRUE(local && remote);
+	each_round([&](Pair &pair, Region &local, const Region &remote) {
 		run(
 			local, remote, [&] { return write(pair, local, remote); },
 			[&] { local.mr.reset(); });
 		pair.b.qp.reset();
 		expect_nothing_new(remote);
-	}
-	std::printf("%d messages of %d were cut off\n", cut_off(), rounds);
+	});
 }
 
 // Its answers to READs, too, are not read once the responder has failed.
 TEST_F(Reuse, OfMemoryWhoseResponderFailed)
 {
-	for (int i = 0; i < rounds && !HasFailure(); i++) {
-		Pair pair = make_pair();
-		const Region local = make_region(pair.a.pd, length);
-		const Region remote = make_region(pair.b.pd, length);
-
-		ASSERT_TRUE(local && remote);
+	each_round([&](Pair &pair, Region &local, const Region &remote) {
 		run(
 			remote, local,
 			[&] {
@@ -122,8 +117,7 @@ TEST_F(Reuse, OfMemoryWhoseResponderFailed)
 			[&] { ASSERT_EQ(to_state(pair.b.qp.get(), IBV_QPS_ERR), 0); });
 		pair.a.qp.reset();
 		expect_nothing_new(local);
-	}
-	std::printf("%d messages of %d were cut off\n", cut_off(), rounds);
+	});
 }
 
 } // namespace
