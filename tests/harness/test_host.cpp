@@ -259,8 +259,10 @@ u32 TestHost::on_tx(snic_host *host, snic_burst *burst)
 	}
 	if (h.fabric_)
 		h.fabric_->transmit(h, *burst, accepted);
-	if (snic_kept kept; h.keeps_ && snic_burst_keep(burst, &kept))
+	if (snic_kept kept; h.keeps_ && snic_burst_keep(burst, &kept)) {
 		h.kept_.push_back(kept);
+		h.keeps_--;
+	}
 	return accepted;
 }
 

@@ -94,8 +94,8 @@ public:
 	// How often the device told the host that it must not read transmitted memory any more.
 	u64 references_finished() const { return finished_.load(); }
 
-	// From now on the host keeps the payload of bursts, where the device lets it.
-	void keep_bursts() { keeps_ = true; }
+	// The host keeps the payload of the next bursts, so many of them, where the device lets it.
+	void keep_bursts(size_t count = SIZE_MAX) { keeps_ = count; }
 	// How many it keeps, until they are dropped.
 	size_t kept_bursts() const { return kept_.size(); }
 	void drop_kept();
@@ -218,7 +218,7 @@ private:
 	std::array<std::atomic<u64>, max_vectors> raised_{};
 	std::atomic<u64> pending_{0};
 	std::atomic<u64> finished_{0};
-	bool keeps_ = false;
+	size_t keeps_ = 0; // so many more
 	std::vector<snic_kept> kept_;
 	std::vector<std::pair<u32, snic_side>> finished_kept_;
 	std::vector<std::pair<u32, u32>> finished_before_;

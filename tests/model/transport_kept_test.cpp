@@ -28,6 +28,15 @@ protected:
 		b.host.drop_kept();
 	}
 
+	// The first PSN of @qp that is not acknowledged.
+	static u32 una(Qp &qp)
+	{
+		snic_qp *const q = snic_qp_get(qp.node.host.dev(), qp.id);
+		const u32 psn = q->req.una;
+
+		snic_qp_put(q);
+		return psn;
+	}
 	static MrParams fast(Node &n)
 	{
 		MrParams mr = n.mr;
@@ -179,6 +188,34 @@ TEST_F(Kept, AnAcknowledgementFinishesThePayloadOfItsRequests)
 	EXPECT_FALSE(wait_send(l->a).error);
 	EXPECT_EQ(a.host.finished_before().size(), 2u);
 	EXPECT_TRUE(b.host.finished_before().empty());
+}
+
+// What is sent again may end before packets that were kept earlier, and are still under way.
+TEST_F(Kept, ARetransmissionLeavesLaterPacketsKept)
+{
+	// As many as may be in flight; after a loss half of them may.
+	constexpr u32 packets = SNIC_BURST_PKTS, sent_again = packets / 2;
+	auto l = link();
+	const u32 first = l->a.opts.a_psn, later = snic_psn_add(first, sent_again + 8);
+	u32 lost_from = first;
+
+	fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		return &from == &a.host && snic_psn_diff(pkt.psn(), lost_from) >= 0 ?
+			       Fabric::Verdict::drop :
+			       Fabric::Verdict::pass;
+	});
+	l->a.post(write({a.sge(0, packets * 1024)}));
+	ASSERT_EQ(a.host.kept_bursts(), 1u);
+
+	// Of what is sent again the first burst is kept, and arrives.
+	a.host.keep_bursts(1);
+	lost_from = later;
+	fabric.run_until([&] { return snic_psn_diff(una(l->a), later) == 0; }, 1'000'000'000);
+	ASSERT_EQ(a.host.kept_bursts(), 2u);
+	ASSERT_EQ(una(l->a), later);
+	lost_from = snic_psn_add(first, packets);
+	EXPECT_FALSE(wait_send(l->a).error);
+	EXPECT_EQ(a.host.finished_before().back().second, snic_psn_add(first, packets));
 }
 
 // A request that ends in error leaves its payload to the application.
