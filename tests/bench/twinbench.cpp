@@ -256,7 +256,7 @@ void one_way(End &end, uint32_t bytes, uint8_t round, unsigned n)
 
 void await_round(End &end, uint32_t bytes, uint8_t round)
 {
-	const volatile uint8_t *last = end.memory + bytes + bytes - 1;
+	const volatile uint8_t *last = end.memory + end.offset + bytes - 1;
 
 	while (*last != round)
 		end.poll();
@@ -265,12 +265,14 @@ void await_round(End &end, uint32_t bytes, uint8_t round)
 double latency(End &end, uint32_t bytes, double seconds, bool first)
 {
 	constexpr unsigned batch = 8;
+	constexpr size_t page = 4096;
 	const Clock::time_point start = Clock::now();
 	std::vector<double> halves;
 	unsigned n = 0;
 	bool last = false;
 
-	end.offset = bytes;
+	end.offset =
+		(bytes + page - 1) / page * page; // no cache line is both sent from and received in
 	while (!last) {
 		const Clock::time_point begin = Clock::now();
 
@@ -286,7 +288,7 @@ double latency(End &end, uint32_t bytes, double seconds, bool first)
 				continue;
 			}
 
-			const volatile uint8_t *seen = end.memory + bytes + bytes - 1;
+			const volatile uint8_t *seen = end.memory + end.offset + bytes - 1;
 			const uint8_t before = n ? end.memory[bytes - 1] : 0;
 
 			while (*seen == before && (n || !*seen))
