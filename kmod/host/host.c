@@ -210,15 +210,38 @@ void snic_host_destroy(struct sirdma_bus *bus)
 
 static void snic_host_choose(struct work_struct *work) {}
 
-/*
- * For a machine with one CPU, when the caller's message has reached a queue pair of the same
- * machine. A receiver that sleeps was woken. A receiver that polls sees the message only when the
- * caller's time slice ends, and the caller most likely spends the slice polling for the answer.
- * Neither of them makes a system call then, so only this function can help. Queueing work that does
- * nothing makes the scheduler choose again among all runnable tasks. (ib_write_lat with 64 bytes, UML:
- * 11 us; without this 10 ms, a time slice.)
- */
 static DECLARE_WORK(snic_choose_work, snic_host_choose);
+
+/*
+ * Yields in a row of which one gives the CPU away. Each costs the caller its slice, 0.7 ms or more, and the
+ * task that waits may be ahead by a period of the tick, 10 ms at most.
+ */
+#define SNIC_YIELDS 20
+
+/*
+ * For a machine with one CPU, when the caller's message has reached a queue pair of the same machine. A
+ * receiver that sleeps was woken. A receiver that polls sees the message only when the caller's time slice
+ * ends, and the caller most likely spends the slice polling for the answer. Neither of them makes a
+ * system call then, so only this function can help. (ib_write_lat with 64 bytes, UML: 11 us; without this
+ * 10 ms, a period of the tick.)
+ *
+ * A caller that streams keeps its share: queueing work that does nothing makes the scheduler choose again
+ * among all runnable tasks. It chooses the caller while that has had less than its share, which after two
+ * periods of the tick is so for each message of a pair that takes turns. Such a caller yields.
+ */
+static void snic_host_give_way(struct snic_host *host, u32 qpn, u32 kicker)
+{
+	unsigned long switches = current->nvcsw + current->nivcsw;
+	u32 i;
+
+	/* Without a number it may be a worker of the driver that kicks. */
+	if (!kicker || !snic_qp_takes_turns(host->dev, qpn)) {
+		queue_work(snic_wq, &snic_choose_work);
+		return;
+	}
+	for (i = 0; i < SNIC_YIELDS && current->nvcsw + current->nivcsw == switches; i++)
+		yield();
+}
 
 u8 snic_host_kick(struct sirdma_bus *bus, u32 qpn, u32 kicker)
 {
@@ -234,7 +257,7 @@ u8 snic_host_kick(struct sirdma_bus *bus, u32 qpn, u32 kicker)
 		snic_qp_kick(host->dev, qpn);
 	snic_leave();
 	if (num_online_cpus() == 1 && snic_cpu_received() != received && !single_task_running())
-		queue_work(snic_wq, &snic_choose_work);
+		snic_host_give_way(host, qpn, kicker);
 	return known;
 }
 

@@ -46,11 +46,11 @@ struct snic_local_pkt {
 
 static_assert(sizeof(struct snic_local_pkt) % SNIC_LOCAL_ALIGN == 0);
 
-/* What begins a buffer of packets by reference. */
+/* The head of a buffer of packets by reference. */
 struct snic_local_kept {
 	struct snic_txq *q;
-	u32 qpn; /* the sender, and the generation of its snic_txqs.kept at that time */
-	u32 gen;
+	u32 qpn; /* the sender */
+	u32 gen; /* the generation of its snic_txq_readable when the payload was kept */
 	enum snic_side side;
 	struct snic_kept regions;
 };
@@ -213,6 +213,7 @@ static bool snic_local_is_worth_keeping(const struct snic_burst *burst)
 static bool snic_local_build_kept(struct snic_txq *q, struct snic_burst *burst, u32 bytes,
 				  struct list_head *list)
 {
+	struct snic_txq_readable *may = snic_txq_readable(q, burst->qpn);
 	struct snic_local_kept *kept;
 	struct snic_local *local;
 	struct snic_seg_iter it;
@@ -236,9 +237,10 @@ static bool snic_local_build_kept(struct snic_txq *q, struct snic_burst *burst, 
 	kept->q = q;
 	kept->qpn = burst->qpn;
 	kept->side = burst->side;
-	kept->gen = q->all->kept[burst->qpn].gen[burst->side];
-	if (burst->una != SNIC_UNA_KNOWN)
-		WRITE_ONCE(q->all->kept[burst->qpn].una, burst->una);
+	kept->gen = may->gen[burst->side];
+	/* The line is the reader's, so it is written only if need be. */
+	if (burst->una != SNIC_UNA_KNOWN && burst->una != may->una)
+		WRITE_ONCE(may->una, burst->una);
 	snic_seg_iter_init(&it, burst);
 	for (i = 0; i < burst->npkts; i++)
 		snic_local_add_reference(local, &burst->pkts[i], &it);
@@ -361,13 +363,13 @@ u32 snic_local_deliver(struct snic_host *host, struct snic_local *local)
 	return cost;
 }
 
-/* May the payload be read of the packet with @psn? */
+/* May the payload of the packet with @psn be read? */
 static bool snic_local_may_read(const struct snic_local_kept *kept, u32 psn)
 {
-	const struct snic_txq_kept *now = &kept->q->all->kept[kept->qpn];
+	const struct snic_txq_readable *may = snic_txq_readable(kept->q, kept->qpn);
 
-	return READ_ONCE(now->gen[kept->side]) == kept->gen &&
-	       (kept->side == SNIC_RESPONDER || snic_psn_diff(psn, READ_ONCE(now->una)) >= 0);
+	return READ_ONCE(may->gen[kept->side]) == kept->gen &&
+	       (kept->side == SNIC_RESPONDER || snic_psn_diff(psn, READ_ONCE(may->una)) >= 0);
 }
 
 static u64 snic_local_copying(const struct snic_local_kept *kept, u32 psn)
@@ -385,7 +387,7 @@ bool snic_local_pull(struct snic_host *host, struct snic_seg_iter *it, void *to,
 	bool ok;
 	u32 run;
 
-	/* snic_txq_wait_copied() spins until the copy is made: no task may preempt it. */
+	/* snic_txq_wait_copied() spins until the copy is made: no task may preempt this one. */
 	preempt_disable();
 	/* pairs with snic_txq_copying(): the copies before this one have ended */
 	smp_store_release(copying, snic_local_copying(kept, cpu->psn));

@@ -106,14 +106,20 @@ static void snic_txqs_drop_charges(struct snic_txqs *all)
 
 static void snic_txqs_free(struct snic_txqs *all)
 {
-	kvfree(all->kept);
+	kvfree(all->readable);
 	kvfree(all->wait_next);
 	kvfree(all);
 }
 
+/* So many elements fill cache lines. */
+#define SNIC_READABLE_ALIGN 16
+
+static_assert(SNIC_READABLE_ALIGN * sizeof(struct snic_txq_readable) % 64 == 0);
+
 struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps)
 {
 	struct snic_txqs *all = kvzalloc(sizeof(*all), GFP_KERNEL);
+	const u32 qps = ALIGN(DIV_ROUND_UP(max_qps, SNIC_TXQS), SNIC_READABLE_ALIGN);
 	unsigned int i;
 	int err = 0;
 
@@ -121,11 +127,13 @@ struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps)
 		return NULL;
 	INIT_DELAYED_WORK(&all->age, snic_txqs_age);
 	all->wait_next = kvcalloc(max_qps, sizeof(*all->wait_next), GFP_KERNEL);
-	all->kept = kvcalloc(max_qps, sizeof(*all->kept), GFP_KERNEL);
-	if (!all->wait_next || !all->kept)
+	all->readable = kvcalloc(qps * SNIC_TXQS, sizeof(*all->readable), GFP_KERNEL);
+	if (!all->wait_next || !all->readable)
 		err = -ENOMEM;
-	for (i = 0; i < SNIC_TXQS && !err; i++)
+	for (i = 0; i < SNIC_TXQS && !err; i++) {
+		all->q[i].readable = all->readable + i * qps;
 		err = snic_txq_init(&all->q[i], host, all);
+	}
 	if (err) {
 		snic_txqs_drop_charges(all);
 		snic_txqs_free(all);
@@ -310,8 +318,8 @@ bool snic_txqs_serve(struct snic_txqs *all, u64 end)
 }
 
 /*
- * The caller has changed q->all->kept[@qpn], which a copy that begins later sees. Returns the packet that is
- * being copied if it is one of that QP; 0: no such copy began before the change.
+ * The caller has changed what may be read of QP @qpn, which a copy that begins later sees. Returns the packet that
+ * is being copied if it is one of that QP; 0: no copy is under way that began before the change.
  */
 static u64 snic_txq_copying(struct snic_txq *q, u32 qpn)
 {
@@ -332,10 +340,10 @@ static void snic_txq_wait_copied(struct snic_txq *q, u64 copying)
 
 void snic_txq_finish_kept(struct snic_txq *q, u32 qpn, enum snic_side side)
 {
-	struct snic_txq_kept *kept = &q->all->kept[qpn];
+	struct snic_txq_readable *may = snic_txq_readable(q, qpn);
 	u64 copying;
 
-	WRITE_ONCE(kept->gen[side], kept->gen[side] + 1);
+	WRITE_ONCE(may->gen[side], may->gen[side] + 1);
 	copying = snic_txq_copying(q, qpn);
 	if (copying && !!(copying & SNIC_COPYING_RESPONSE) == (side == SNIC_RESPONDER))
 		snic_txq_wait_copied(q, copying);
@@ -345,7 +353,7 @@ void snic_txq_finish_kept_before(struct snic_txq *q, u32 qpn, u32 una)
 {
 	u64 copying;
 
-	WRITE_ONCE(q->all->kept[qpn].una, una);
+	WRITE_ONCE(snic_txq_readable(q, qpn)->una, una);
 	copying = snic_txq_copying(q, qpn);
 	if (copying && !(copying & SNIC_COPYING_RESPONSE) &&
 	    snic_psn_diff(FIELD_GET(SNIC_COPYING_PSN, copying), una) < 0)

@@ -76,20 +76,24 @@ struct snic_txq {
 	struct snic_charge *before; /* charge of the period before */
 	struct snic_host *host;
 	struct snic_txqs *all;
-	/* The packet whose payload, which the queue keeps, is being copied (snic_local_pull()); 0: none */
+	/* The packet whose kept payload is being copied (snic_local_pull()): SNIC_COPYING; 0: none */
 	u64 copying ____cacheline_aligned_in_smp;
+	struct snic_txq_readable *readable; /* of its QPs, by their number / SNIC_TXQS */
 } ____cacheline_aligned_in_smp;
 
-/* In snic_txq.copying: QP and PSN of the packet */
+/* snic_txq.copying: QP and PSN of a packet, which may be a response. The first bit makes the word differ from 0. */
 #define SNIC_COPYING BIT_ULL(63)
 #define SNIC_COPYING_RESPONSE BIT_ULL(62)
 #define SNIC_COPYING_QPN GENMASK_ULL(47, 24)
 #define SNIC_COPYING_PSN GENMASK_ULL(23, 0)
 
-/* Which payload of a QP that was kept may be read. */
-struct snic_txq_kept {
-	u32 gen[SNIC_SIDES]; /* of requests or responses: payload that was kept in this generation */
-	u32 una; /* of requests: that of packets from this PSN on */
+/*
+ * Which kept payload of a QP may be read: that of requests and of responses, if it was kept in their generation here, and of
+ * requests only packets from a PSN on.
+ */
+struct snic_txq_readable {
+	u32 gen[SNIC_SIDES];
+	u32 una; /* the PSN */
 };
 
 /* The queues of a device. */
@@ -99,9 +103,15 @@ struct snic_txqs {
 	unsigned long wake ____cacheline_aligned_in_smp;
 	u32 next; /* the queue that is served first: round robin */
 	u32 *wait_next; /* [max_qps]: QP that waits behind, SNIC_TXQ_LAST; 0: does not wait */
-	struct snic_txq_kept *kept; /* [max_qps] */
+	struct snic_txq_readable *readable; /* of all queues */
 	struct delayed_work age; /* ends a period, while QPs wait */
 };
+
+/* QPs of different queues, which different CPUs may work for, do not share cache lines of these. */
+static inline struct snic_txq_readable *snic_txq_readable(const struct snic_txq *q, u32 qpn)
+{
+	return &q->readable[qpn / SNIC_TXQS];
+}
 
 struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps);
 /*

@@ -33,8 +33,8 @@ static void comp_progress(struct snic_qp *qp, u32 npkts)
 }
 
 /*
- * The peer has acknowledged all packets before una. A malicious one may not have received them yet: from now
- * on it does not, since their memory is about to return to the application.
+ * The peer has acknowledged all packets before una, whose memory is about to return to the application. A peer that
+ * acknowledges what it has not received does not receive it from now on.
  */
 static void comp_finish_kept(struct snic_qp *qp)
 {

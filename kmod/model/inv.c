@@ -53,8 +53,8 @@ bool snic_inv_finish(struct snic_inv *inv)
 		return false;
 	WRITE_ONCE(inv->state, INV_IDLE);
 	/*
-	 * Where the wire is memory, packets that carry payload by reference hold no reference of the
-	 * slot, and peers may still be about to read that payload.
+	 * Where the wire is memory, packets whose payload peers read hold no reference of the slot, and peers may
+	 * still be about to read it. Those of bursts that the host keeps do (kept.h).
 	 */
 	snic_finish_references(inv->qp->dev);
 	return true;

@@ -171,6 +171,22 @@ bool snic_qp_kick_by(struct snic_dev *dev, u32 qpn, u32 kicker)
 	return true;
 }
 
+bool snic_qp_takes_turns(struct snic_dev *dev, u32 qpn)
+{
+	struct snic_qp *qp = snic_qp_get(dev, qpn);
+	bool turn;
+
+	if (!qp)
+		return false;
+	port_lock(&qp->lock);
+	/* The acknowledgement of the message before may be under way. */
+	turn = qp->resp.msn != qp->turn_msn && qp->req.tail - qp->req.head <= 2;
+	qp->turn_msn = qp->resp.msn;
+	port_unlock(&qp->lock);
+	snic_qp_put(qp);
+	return turn;
+}
+
 void snic_qp_run(struct snic_dev *dev, u32 qpn)
 {
 	struct snic_qp *qp = snic_qp_get(dev, qpn);

@@ -292,6 +292,7 @@ struct snic_qp {
 
 	u32 av_idx; /* a datagram QP's last address vector */
 	u32 kicker; /* see struct sirdma_qp_ctx */
+	u32 turn_msn; /* the MSN at the last snic_qp_takes_turns() */
 
 	struct snic_xrc *xrc; /* of an XRC target, else NULL */
 	struct snic_inv *inv; /* [SNIC_INVS] */

@@ -171,6 +171,10 @@ void snic_qp_kick(struct snic_dev *dev, u32 qpn);
  * nothing, if that context has no such QP.
  */
 bool snic_qp_kick_by(struct snic_dev *dev, u32 qpn, u32 kicker);
+/*
+ * After a kick: has QP @qpn received a message since the last call of this function, and sends it few messages? Then its poster and its peer's most likely wait for each other in turns.
+ */
+bool snic_qp_takes_turns(struct snic_dev *dev, u32 qpn);
 /* The same doorbell for callers in any context: the host calls snic_qp_run() soon. */
 void snic_qp_ring(struct snic_dev *dev, u32 qpn);
 /* Do the pending work of QP @qpn, if there is any: deferred work, or a doorbell of snic_qp_ring(). */
@@ -204,7 +208,7 @@ struct snic_rx_pkt {
 	bool is_v4;
 	bool icrc_ok; /* the host checked the ICRC (or the packet never left this device) */
 	u32 npkts; /* packets in a super-packet (super.h); 0 or 1: the packet is an ordinary one */
-	bool by_reference;
+	bool by_reference; /* the payload is pulled (snic_host_ops.pull()) */
 	bool more; /* another packet of the same flow follows at once: acknowledgements may wait */
 };
 

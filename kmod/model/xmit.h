@@ -51,7 +51,7 @@ static inline bool snic_tx_ready(struct snic_tx *tx)
 }
 
 /*
- * Hand the burst to the host and drop its references to regions. Returns the number of
+ * Hand the burst to the host and drop its references to regions, unless the host keeps them (kept.h). Returns the number of
  * packets accepted, and marks the QP as stalled when that is not all of them. When the
  * path has no valid addresses the packets are dropped, as if they were lost.
  */

@@ -77,8 +77,8 @@
  *
  *   bool PORT_WIRE_IN_MEMORY    hosts of this build share memory with their peers: they
  *     hand over super-packets (model/super.h) and payload by reference to that memory.
- *     Where it is false, the code for either is not in the object files. Hosts that keep
- *     bursts (model/kept.h) hand over payload by reference in all builds
+ *     Where it is false, the code for either is not in the object files. Payload in memory
+ *     of this host may be handed over by reference in all builds (model/kept.h)
  *   bool PORT_MEMORY_MAY_FAULT  hosts of this build may have regions of memory that comes and goes
  *     without their knowledge. Where it is false, the code for such regions is not in the object
  *     files

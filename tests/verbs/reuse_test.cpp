@@ -105,8 +105,8 @@ TEST_F(Reuse, OfMemoryWhoseRegionIsGone)
 	});
 }
 
-// Its answers to READs, too, are not read once the responder has failed.
-TEST_F(Reuse, OfMemoryWhoseResponderFailed)
+// Its answers to READs, too, are not read once the responder was stopped.
+TEST_F(Reuse, OfMemoryWhoseResponderWasStopped)
 {
 	each_round([&](Pair &pair, Region &local, const Region &remote) {
 		run(pair.a, request(IBV_WR_RDMA_READ, local, remote), remote, local,
