@@ -3,7 +3,7 @@
 # kernel_complaints < dmesg: print the warnings of the kernel that fail a run, even when the script's exit code is 0, and lines of
 # ours that show an address of the kernel. What kmemleak finds while a scenario forgets the leaks of earlier ones is theirs.
 kernel_complaints() {
-	awk '/sirdma: earlier leaks:/ { earlier = 1 } /sirdma: earlier leaks are/ { earlier = 0 } !(earlier && /kmemleak:/)' |
+	awk '/sirdma: earlier leaks:/ { earlier = 1 } /sirdma: earlier leaks are|sirdma-accept: .* starts/ { earlier = 0 } !(earlier && /kmemleak:/)' |
 		grep -E -e 'WARNING:|BUG:|Oops|general protection fault|refcount_t:|UBSAN:|KASAN:|KCSAN:' \
 			-e 'unregister_netdevice: waiting|INFO: task .* blocked for more than|soft lockup|detected stalls?|self-detected stall' \
 			-e 'possible (circular|recursive) locking|inconsistent lock state|suspicious RCU|held lock freed|sleeping function called' \

@@ -237,7 +237,8 @@ SIRDMA_SIZE_IS(struct sirdma_cqp_stag, 64);
  * ALL_MEMORY the region is all of the process's addresses, and windows may be bound to it. BAD_PARAM:
  * the device has no access to such memory.
  *
- * With LPBLSIZE 1 or 2: entries of the page list change (hmc.h). Those of a sparse list may always.
+ * With LPBLSIZE 1 or 2: entries of the page list change (hmc.h). Those of a sparse list may always, and with this bit the
+ * device refuses it.
  */
 #define SIRDMA_CQP_STAG_MAY_FAULT SIRDMA_BIT(62)
 

@@ -97,7 +97,7 @@ static inline void snic_irq(struct snic_dev *dev, u32 vector)
 /*
  * Memory that the host transmits by reference is about to return to its owner, since a request
  * failed, or a queue pair or region is destroyed: from the return of the call on, the host lets no
- * peer read it. What a host keeps (kept.h) is another matter: it has references to the regions.
+ * peer read it. What a host keeps is finished by finish_kept() (kept.h).
  */
 static inline void snic_finish_references(struct snic_dev *dev)
 {

@@ -2,7 +2,9 @@
 /*
  * Payload that a host keeps: it does not copy it before tx() returns, but takes the burst's references to
  * the regions, so that the memory stays registered. It gives the packets to the receiving model by
- * reference.
+ * reference. The payload may be read until the host is told that it is finished, and the references are
+ * dropped when the packets have been delivered. A queue pair that fails finishes its payload, with one
+ * exception: answers to READs before a request that it refuses are the peer's, until the driver changes its state.
  */
 #ifndef SNIC_KEPT_H
 #define SNIC_KEPT_H
@@ -26,7 +28,7 @@ struct snic_kept {
  * returns.
  */
 bool snic_burst_keep(struct snic_burst *burst, struct snic_kept *kept);
-/* Drop the references. Any context; no lock is needed. */
+/* Drop the references. No lock is needed. Interrupts are on. */
 void snic_kept_put(struct snic_kept *kept);
 
 #endif

@@ -382,11 +382,8 @@ static bool mod_values_ok(struct snic_dev *dev, const struct sirdma_qp_ctx *ctx,
 
 static void mod_apply(struct snic_qp *qp, const struct sirdma_qp_ctx *ctx, u32 mod)
 {
-	if (mod & SIRDMA_QPC_MOD_ACCESS) {
-		if (qp->access & ~le32_to_cpu(ctx->access) & SIRDMA_ACCESS_REMOTE_READ)
-			snic_qp_finish_kept(qp, SNIC_RESPONDER);
+	if (mod & SIRDMA_QPC_MOD_ACCESS)
 		qp->access = le32_to_cpu(ctx->access);
-	}
 	if (mod & SIRDMA_QPC_MOD_PATH)
 		snic_path_set(qp->dev, &qp->path, ctx);
 	if (mod & SIRDMA_QPC_MOD_DEST_QPN)
@@ -426,9 +423,9 @@ static void state_apply(struct snic_qp *qp, u8 next, u32 mod)
 		return;
 	}
 	if (next == SIRDMA_QPS_ERR) {
-		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_NONE);
-		/* The memory of responses, too, returns to the application. */
+		/* The memory of responses, too, returns to the application, also if the QP has failed before. */
 		snic_qp_finish_references(qp);
+		snic_qp_fail(qp, SIRDMA_AE_NONE, SIRDMA_AE_SRC_NONE);
 		return;
 	}
 	/* The CQ overflowed when the send queue was flushed. */

@@ -53,7 +53,9 @@ pass() {
 fail() { trap - ERR; result FAIL "$@"; exit 1; }
 tally() { printf 'TALLY %s %s %s\n' "$scenario" "$1" "$2" | tee -a "${RESULTS:-/dev/null}"; }
 
-# Run the KUnit suites of these modules and end the scenario.
+# Run the KUnit suites of these modules and end the scenario. On a debug kernel none may lose memory: leaks_clear goes before, and
+# $devices are deleted.
+devices=()
 kunit_run() {	# MODULE...
 	local mark="kunit of sirdma $$" module ok bad suites planned
 	# Loading a module runs its suites. Their results are in the kernel log after this line.
@@ -71,6 +73,7 @@ kunit_run() {	# MODULE...
 	planned=$(grep -c '# Subtest: sirdma_' "$work/ktap" || true)
 	tally "$ok" "$bad"
 	[[ $bad == 0 && $ok -gt 0 && $suites == "$planned" ]] || fail "$bad of $((ok + bad)) cases failed, $suites of $planned suites passed"
+	[[ ! -e /sys/kernel/debug/kmemleak ]] || leaks_check "${devices[@]}"
 	pass "$ok cases in $suites suites"
 }
 

@@ -271,8 +271,8 @@ double latency(End &end, uint32_t bytes, double seconds, bool first)
 	unsigned n = 0;
 	bool last = false;
 
-	end.offset =
-		(bytes + page - 1) / page * page; // no cache line is both sent from and received in
+	/* No cache line is both sent from and received in. */
+	end.offset = (bytes + page - 1) / page * page;
 	while (!last) {
 		const Clock::time_point begin = Clock::now();
 
@@ -407,12 +407,10 @@ int main(int argc, char **argv)
 	pin(!first);
 
 	End end(other, bytes, what == "lat-shared");
+	double result = 0;
 
 	if (what == "lat" || what == "lat-shared") {
-		const double us = latency(end, bytes, seconds, first);
-
-		if (first)
-			printf("%.3f\n", us);
+		result = latency(end, bytes, seconds, first);
 	} else if (first) {
 		for (uint32_t i = 0; i < bytes; ++i)
 			end.memory[i] = static_cast<uint8_t>(i * 7 + i / 251 + 1);
@@ -421,7 +419,7 @@ int main(int argc, char **argv)
 					    flood(end, bytes, amount, 64 / amount, seconds) :
 					    flood(end, bytes, 1, 1, seconds);
 
-		printf("%.3f\n", what == "rate" ? rate / 1e6 : rate * bytes / 1e6);
+		result = what == "rate" ? rate / 1e6 : rate * bytes / 1e6;
 	} else {
 		while (end.other_works())
 			;
@@ -431,7 +429,9 @@ int main(int argc, char **argv)
 		end.say_done();
 		return 0;
 	}
-	fflush(stdout);
+	/* The other process has got what it should. */
 	end.meet();
+	if (first)
+		printf("%.3f\n", result);
 	return 0;
 }

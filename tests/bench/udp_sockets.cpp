@@ -9,8 +9,9 @@
 //   helper  by looking at its memory, as the target of WRITEs that spins on its memory and never polls, while a thread of its own
 //           sleeps in recv()
 //   udp_sockets stream ADDRESS PEER-ADDRESS BYTES SECONDS
-// Prints MB/s of datagrams of BYTES, as many in a system call as segmentation offload takes. The receiver allows 1 MiB in flight, so
-// that none is lost, and does not look at the data.
+// Prints MB/s that datagrams of BYTES carry from one buffer of 1 MiB to another, as many in a system call as segmentation offload
+// takes. The sender has no more in flight than a quarter of the receiver's socket buffer, so that none is lost. Nobody looks at the
+// data.
 //
 // With spin, helper or stream each process is pinned to one of the first two processors that it may use; the thread of helper shares
 // it. Their sockets are not connected, as a twin's cannot be: the ICRC covers the IP identification, which is 0 for an unconnected
@@ -177,26 +178,27 @@ int usage()
 	return 2;
 }
 
-constexpr size_t window = 1 << 20, most_bytes = 65507, most_segments = 64;
+constexpr size_t buffer_bytes = 1 << 20, most_bytes = 65507, most_segments = 64;
 
 void set_option(int fd, int level, int name, int value)
 {
 	check(!setsockopt(fd, level, name, &value, sizeof(value)), "setsockopt");
 }
 
-// Receive for ever. After a quarter of the window a datagram of one byte to @peer says so.
-[[noreturn]] void receive_stream(int fd, Endpoint &peer)
+// Receive for ever. After each quarter of @window a datagram of one byte to @peer is a credit.
+[[noreturn]] void receive_stream(int fd, Endpoint &peer, size_t window)
 {
-	std::vector<char> data(most_bytes);
-	size_t got = 0;
+	std::vector<char> data(buffer_bytes + most_bytes);
+	size_t got = 0, at = 0;
 
 	set_option(fd, SOL_UDP, UDP_GRO, 1);
 	for (;;) {
-		const ssize_t n = recv(fd, data.data(), data.size(), MSG_DONTWAIT);
+		const ssize_t n = recv(fd, data.data() + at, most_bytes, MSG_DONTWAIT);
 
 		check(n > 0 || errno == EAGAIN, "recv");
 		if (n <= 0)
 			continue;
+		at = (at + static_cast<size_t>(n)) % buffer_bytes;
 		got += static_cast<size_t>(n);
 		if (got < window / 4)
 			continue;
@@ -206,30 +208,42 @@ void set_option(int fd, int level, int name, int value)
 	}
 }
 
-// Send datagrams of @bytes to @peer for @seconds. Returns the MB/s that arrived.
-double send_stream(int fd, Endpoint &peer, size_t bytes, double seconds)
+// Send datagrams of @bytes to @peer for @seconds, of which @window bytes may be in flight. Returns the MB/s that arrived.
+double send_stream(int fd, Endpoint &peer, size_t bytes, double seconds, size_t window)
 {
 	const size_t batch = std::min(most_bytes / bytes, most_segments) * bytes;
-	const std::vector<char> data(batch);
+	const std::vector<char> data(buffer_bytes + batch, 1);
 	const auto start = std::chrono::steady_clock::now();
 	std::chrono::duration<double> took{};
 	size_t sent = 0, arrived = 0;
-	char answer;
+	char credit;
 
 	set_option(fd, SOL_UDP, UDP_SEGMENT, static_cast<int>(bytes));
 	while (took.count() < seconds) {
-		if (sent - arrived + batch > window) {
-			check(recv(fd, &answer, 1, 0) == 1, "an answer");
+		if (recv(fd, &credit, 1, MSG_DONTWAIT) == 1)
 			arrived += window / 4;
-		} else {
-			check(sendto(fd, data.data(), batch, 0, peer.as_sockaddr(),
-				     sizeof(peer.address)) == static_cast<ssize_t>(batch),
-			      "sendto");
+		if (sent - arrived + batch <= window) {
+			const char *const from = data.data() + sent % buffer_bytes;
+			const ssize_t n = sendto(fd, from, batch, 0, peer.as_sockaddr(),
+						 sizeof(peer.address));
+
+			check(n == static_cast<ssize_t>(batch), "sendto");
 			sent += batch;
 		}
 		took = std::chrono::steady_clock::now() - start;
 	}
-	return static_cast<double>(arrived) / took.count() / 1e6;
+	const double rate = static_cast<double>(arrived) / took.count() / 1e6;
+
+	// Lost datagrams earn no credit.
+	for (const auto end = std::chrono::steady_clock::now(); sent - arrived >= window / 4;) {
+		if (recv(fd, &credit, 1, MSG_DONTWAIT) == 1)
+			arrived += window / 4;
+		if (std::chrono::steady_clock::now() - end > std::chrono::seconds(1)) {
+			std::fprintf(stderr, "datagrams were lost\n");
+			std::_Exit(1);
+		}
+	}
+	return rate;
 }
 
 int stream(int argc, char **argv)
@@ -247,22 +261,25 @@ int stream(int argc, char **argv)
 
 	const int near_fd = open_socket(near), far_fd = open_socket(far);
 
-	for (const int fd : {near_fd, far_fd}) {
-		const int room = 4 * window;
+	int room = 16 * buffer_bytes;
+	socklen_t len = sizeof(room);
 
-		// More than the system allows everybody; without that the window is what limits.
-		if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room)))
-			set_option(fd, SOL_SOCKET, SO_RCVBUF, room);
-	}
+	// More than the system allows everybody, if possible.
+	if (setsockopt(far_fd, SOL_SOCKET, SO_RCVBUFFORCE, &room, len))
+		set_option(far_fd, SOL_SOCKET, SO_RCVBUF, room);
+	check(!getsockopt(far_fd, SOL_SOCKET, SO_RCVBUF, &room, &len), "getsockopt");
+
+	const size_t window =
+		std::clamp<size_t>(static_cast<size_t>(room) / 4, most_bytes, buffer_bytes);
 	const pid_t child = fork();
 
 	check(child >= 0, "fork");
 	pin(!child);
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		receive_stream(far_fd, near);
+		receive_stream(far_fd, near, window);
 	}
-	std::printf("%.1f\n", send_stream(near_fd, far, bytes, seconds));
+	std::printf("%.1f\n", send_stream(near_fd, far, bytes, seconds, window));
 	std::fflush(stdout);
 	kill(child, SIGKILL);
 	return 0;

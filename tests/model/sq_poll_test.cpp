@@ -192,4 +192,40 @@ TEST_F(SqPoll, StopsWithTheQueuePair)
 	settle(2 * period);
 }
 
+// On one processor such a poster gives way to its peer's (kmod/host/host.c).
+TEST_F(SqPoll, PostersThatTakeTurnsAreKnown)
+{
+	const auto takes_turns = [](Qp &qp) {
+		return snic_qp_takes_turns(qp.node.host.dev(), qp.id);
+	};
+	const auto answer = [&](Qp &from, Node &there) {
+		from.post({.op = SIRDMA_OP_WRITE,
+			   .sges = {from.node.sge(0, 8)},
+			   .remote = there.va(1 << 20),
+			   .rkey = there.mr.stag(),
+			   .signaled = false});
+		settle();
+	};
+
+	answer(l.a, b);
+	EXPECT_FALSE(takes_turns(l.a)) << "nothing was received";
+	answer(l.b, c);
+	EXPECT_TRUE(takes_turns(l.b));
+	EXPECT_FALSE(takes_turns(l.b)) << "nothing new was received";
+	answer(l.a, b);
+	EXPECT_TRUE(takes_turns(l.a));
+
+	// Both stream.
+	fabric.set_filter([](TestHost &, Packet &) { return Fabric::Verdict::drop; });
+	for (int i = 0; i < 3; i++)
+		answer(l.a, b);
+	fabric.set_filter([&](TestHost &from, Packet &) {
+		return &from == &c.host ? Fabric::Verdict::drop : Fabric::Verdict::pass;
+	});
+	answer(l.b, c);
+	EXPECT_FALSE(takes_turns(l.a)) << "three messages are under way";
+	fabric.set_filter(nullptr);
+	EXPECT_FALSE(snic_qp_takes_turns(c.host.dev(), 12345)) << "there is no such queue pair";
+}
+
 } // namespace

@@ -159,6 +159,7 @@ TEST_F(Kept, RegionsWhoseMemoryMayGoAreNot)
 	ASSERT_NE(mr.level, 0u);
 	ASSERT_EQ(a.drv.reg_mr(mr), SIRDMA_CQP_OK);
 	EXPECT_EQ(kept_for(write({{a.va(), length, mr.stag()}})), 0u);
+	EXPECT_EQ(kept_for(write({a.sge(0, length)})), 1u);
 }
 
 using Finished = std::vector<std::pair<u32, snic_side>>;
@@ -193,10 +194,10 @@ TEST_F(Kept, AnAcknowledgementFinishesThePayloadOfItsRequests)
 // What is sent again may end before packets that were kept earlier, and are still under way.
 TEST_F(Kept, ARetransmissionLeavesLaterPacketsKept)
 {
-	// As many as may be in flight; after a loss half of them may.
-	constexpr u32 packets = SNIC_BURST_PKTS, sent_again = packets / 2;
+	// As many as may be in flight; after a timeout few may.
+	constexpr u32 packets = SNIC_BURST_PKTS;
 	auto l = link();
-	const u32 first = l->a.opts.a_psn, later = snic_psn_add(first, sent_again + 8);
+	const u32 first = l->a.opts.a_psn, later = snic_psn_add(first, packets - 8);
 	u32 lost_from = first;
 
 	fabric.set_filter([&](TestHost &from, Packet &pkt) {
@@ -266,6 +267,29 @@ TEST_F(Kept, AResponderThatRefusesARequestDoesNot)
 	EXPECT_EQ(l->b.state(), SIRDMA_QPS_ERR);
 	EXPECT_EQ(b.host.kept_bursts(), 1u);
 	EXPECT_TRUE(b.host.finished_kept().empty());
+	EXPECT_EQ(a.host.finished_kept(), (Finished{{l->a.id, SNIC_REQUESTER}})) << "its WRITE has "
+										    "failed";
+	l->b.error();
+	EXPECT_EQ(b.host.finished_kept(), (Finished{{l->b.id, SNIC_RESPONDER}}));
+}
+
+// A queue pair that fails by itself finishes both: its requests are flushed, and so are its receives.
+TEST_F(Kept, ATimeoutFinishesRequestsAndResponses)
+{
+	auto l = link({.timeout = 8, .retry_cnt = 1});
+
+	l->b.post({.op = SIRDMA_OP_READ,
+		   .sges = {b.sge(0, length)},
+		   .remote = a.va(inbox),
+		   .rkey = a.mr.stag()});
+	EXPECT_FALSE(wait_send(l->b).error);
+	fabric.set_filter([](TestHost &, Packet &) { return Fabric::Verdict::drop; });
+	l->a.post(write({a.sge(0, length)}));
+	EXPECT_TRUE(a.host.finished_kept().empty());
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_RETRY_EXC, SIRDMA_VENDOR_RETRY_EXC);
+	EXPECT_EQ(a.host.finished_kept(),
+		  (Finished{{l->a.id, SNIC_REQUESTER}, {l->a.id, SNIC_RESPONDER}}));
+	fabric.set_filter(nullptr);
 }
 
 TEST_F(Kept, TheEndOfAQueuePairFinishesItsPayload)

@@ -67,6 +67,7 @@ protected:
 	// A new pair with a region at each end for each round, and in the end how many messages were cut off.
 	template <typename Round> void each_round(Round &&round)
 	{
+		random_ = Random(seed());
 		for (int i = 0; i < rounds && !HasFailure(); i++) {
 			Pair pair = make_pair();
 			Region local = make_region(pair.a.pd, length);
@@ -79,7 +80,7 @@ protected:
 	}
 
 private:
-	Random random_{seed()};
+	Random random_{0};
 	int cut_off_ = 0; // rounds in which a part of the message arrived
 };
 
