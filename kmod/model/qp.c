@@ -335,9 +335,10 @@ void snic_qp_fail(struct snic_qp *qp, enum sirdma_ae_code ae, enum sirdma_ae_sou
 	 * Before the application can be told. A responder that has refused a request leaves its answers to
 	 * requests before that to the peer, which may have them.
 	 */
-	snic_qp_finish_requests(qp);
-	if (!qp->resp.fatal)
-		snic_qp_finish_kept(qp, SNIC_RESPONDER);
+	if (qp->resp.fatal)
+		snic_qp_finish_kept(qp, SNIC_REQUESTER);
+	else
+		snic_qp_finish_references(qp);
 	qp_timer_stop(qp);
 	snic_sq_poll_stop(qp);
 	qp->req.wait = SNIC_WAIT_NONE;
