@@ -213,40 +213,52 @@ static void snic_host_choose(struct work_struct *work) {}
 static DECLARE_WORK(snic_choose_work, snic_host_choose);
 
 /*
- * Yields in a row of which one gives the CPU away. Each costs the caller its slice, 0.7 ms or more, and the
- * task that waits may be ahead by a period of the tick, 10 ms at most.
+ * Yields in a row of which one gives the CPU away. Where the scheduler takes the rest of a slice, 0.7 ms or more,
+ * from whoever yields (Linux 7.3, measured), they make up for the period of the tick, 10 ms at most, that the
+ * task that waits may have had in advance. Older schedulers may choose the caller each time.
  */
 #define SNIC_YIELDS 20
 
+/* How often the caller has lost the CPU. */
+static unsigned long snic_host_switches(void)
+{
+	return current->nvcsw + current->nivcsw;
+}
+
 /*
- * For a machine with one CPU, when the caller's message has reached a queue pair of the same machine. A
+ * For a machine with one CPU, when a packet has reached a queue pair of this machine during the caller's kick. A
  * receiver that sleeps was woken. A receiver that polls sees the message only when the caller's time slice
  * ends, and the caller most likely spends the slice polling for the answer. Neither of them makes a
  * system call then, so only this function can help. (ib_write_lat with 64 bytes, UML: 11 us; without this
  * 10 ms, a period of the tick.)
  *
- * A caller that streams keeps its share: queueing work that does nothing makes the scheduler choose again
- * among all runnable tasks. It chooses the caller while that has had less than its share, which after two
- * periods of the tick is so for each message of a pair that takes turns. Such a caller yields.
+ * Queueing work that does nothing makes the scheduler choose again among all runnable tasks. It chooses the
+ * caller while that has had less than its share. So a caller whose queue pair takes turns with its peer
+ * yields, unless it lost the CPU since @switches, or is about to, to a task that was woken. A caller that streams
+ * does not yield, and keeps its share.
  */
-static void snic_host_give_way(struct snic_host *host, u32 qpn, u32 kicker)
+static void snic_host_give_way(struct snic_host *host, u32 qpn, bool is_poster,
+			       unsigned long switches)
 {
-	unsigned long switches = current->nvcsw + current->nivcsw;
 	u32 i;
 
-	/* Without a number it may be a worker of the driver that kicks. */
-	if (!kicker || !snic_qp_takes_turns(host->dev, qpn)) {
-		queue_work(snic_wq, &snic_choose_work);
-		return;
+	might_sleep();
+	/* A real-time task gives way to its like only, and one with a deadline until its next period. */
+	if (is_poster && current->prio >= MAX_RT_PRIO && snic_qp_takes_turns(host->dev, qpn)) {
+		if (need_resched())
+			return;
+		for (i = 0; i < SNIC_YIELDS && snic_host_switches() == switches; i++)
+			yield();
+		if (snic_host_switches() != switches)
+			return;
 	}
-	for (i = 0; i < SNIC_YIELDS && current->nvcsw + current->nivcsw == switches; i++)
-		yield();
+	queue_work(snic_wq, &snic_choose_work);
 }
 
 u8 snic_host_kick(struct sirdma_bus *bus, u32 qpn, u32 kicker)
 {
 	struct snic_host *host = snic_host_of(bus);
-	unsigned long received = snic_cpu_received();
+	unsigned long received = snic_cpu_received(), switches = snic_host_switches();
 	bool known = true;
 
 	trace_snic_kick(host->ndev, qpn);
@@ -256,8 +268,10 @@ u8 snic_host_kick(struct sirdma_bus *bus, u32 qpn, u32 kicker)
 	else
 		snic_qp_kick(host->dev, qpn);
 	snic_leave();
-	if (num_online_cpus() == 1 && snic_cpu_received() != received && !single_task_running())
-		snic_host_give_way(host, qpn, kicker);
+	/* Without a number it may be a worker of the driver that kicks. */
+	if (num_online_cpus() == 1 && known && snic_cpu_received() != received &&
+	    !single_task_running())
+		snic_host_give_way(host, qpn, kicker, switches);
 	return known;
 }
 

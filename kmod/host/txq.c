@@ -112,9 +112,9 @@ static void snic_txqs_free(struct snic_txqs *all)
 }
 
 /* So many elements fill cache lines. */
-#define SNIC_READABLE_ALIGN 16
+#define SNIC_READABLE_ALIGN (SMP_CACHE_BYTES / sizeof(u32))
 
-static_assert(SNIC_READABLE_ALIGN * sizeof(struct snic_txq_readable) % 64 == 0);
+static_assert(SNIC_READABLE_ALIGN * sizeof(struct snic_txq_readable) % SMP_CACHE_BYTES == 0);
 
 struct snic_txqs *snic_txqs_create(struct snic_host *host, u32 max_qps)
 {

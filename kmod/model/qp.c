@@ -179,8 +179,7 @@ bool snic_qp_takes_turns(struct snic_dev *dev, u32 qpn)
 	if (!qp)
 		return false;
 	port_lock(&qp->lock);
-	/* The acknowledgement of the message before may be under way. */
-	turn = qp->resp.msn != qp->turn_msn && qp->req.tail - qp->req.head <= 2;
+	turn = qp->resp.msn == snic_psn_add(qp->turn_msn, 1);
 	qp->turn_msn = qp->resp.msn;
 	port_unlock(&qp->lock);
 	snic_qp_put(qp);

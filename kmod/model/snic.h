@@ -172,7 +172,8 @@ void snic_qp_kick(struct snic_dev *dev, u32 qpn);
  */
 bool snic_qp_kick_by(struct snic_dev *dev, u32 qpn, u32 kicker);
 /*
- * After a kick: has QP @qpn received a message since the last call of this function, and sends it few messages? Then its poster and its peer's most likely wait for each other in turns.
+ * Called after kicks: has QP @qpn, of RC or UC, received one message since the last call? Then its poster and its
+ * peer's most likely wait for each other in turns.
  */
 bool snic_qp_takes_turns(struct snic_dev *dev, u32 qpn);
 /* The same doorbell for callers in any context: the host calls snic_qp_run() soon. */

@@ -200,11 +200,9 @@ void set_option(int fd, int level, int name, int value)
 			continue;
 		at = (at + static_cast<size_t>(n)) % buffer_bytes;
 		got += static_cast<size_t>(n);
-		if (got < window / 4)
-			continue;
-		got -= window / 4;
-		check(sendto(fd, "", 1, 0, peer.as_sockaddr(), sizeof(peer.address)) == 1, "sendt"
-											   "o");
+		for (; got >= window / 4; got -= window / 4)
+			check(sendto(fd, "", 1, 0, peer.as_sockaddr(), sizeof(peer.address)) == 1,
+			      "a credit");
 	}
 }
 
