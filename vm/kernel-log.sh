@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
 # kernel_complaints < dmesg: print the warnings of the kernel that fail a run, even when the script's exit code is 0, and lines of
-# ours that show an address of the kernel. What kmemleak finds while a scenario forgets the leaks of earlier ones is theirs.
+# ours that show an address of the kernel. What kmemleak finds while a scenario forgets the leaks of earlier ones does not fail it.
 kernel_complaints() {
 	awk '/sirdma: earlier leaks:/ { earlier = 1 } /sirdma: earlier leaks are|sirdma-accept: .* starts/ { earlier = 0 } !(earlier && /kmemleak:/)' |
 		grep -E -e 'WARNING:|BUG:|Oops|general protection fault|refcount_t:|UBSAN:|KASAN:|KCSAN:' \

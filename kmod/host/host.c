@@ -243,7 +243,7 @@ static void snic_host_give_way(struct snic_host *host, u32 qpn, bool is_poster,
 	u32 i;
 
 	might_sleep();
-	/* A real-time task gives way to its like only, and one with a deadline until its next period. */
+	/* yield() lets only tasks of the same real-time priority run, and ends the period of a SCHED_DEADLINE task. */
 	if (is_poster && current->prio >= MAX_RT_PRIO && snic_qp_takes_turns(host->dev, qpn)) {
 		if (need_resched())
 			return;

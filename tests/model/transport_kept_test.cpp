@@ -267,8 +267,7 @@ TEST_F(Kept, AResponderThatRefusesARequestDoesNot)
 	EXPECT_EQ(l->b.state(), SIRDMA_QPS_ERR);
 	EXPECT_EQ(b.host.kept_bursts(), 1u);
 	EXPECT_TRUE(b.host.finished_kept().empty());
-	EXPECT_EQ(a.host.finished_kept(), (Finished{{l->a.id, SNIC_REQUESTER}})) << "its WRITE has "
-										    "failed";
+	EXPECT_EQ(a.host.finished_kept(), (Finished{{l->a.id, SNIC_REQUESTER}})) << "the WRITE";
 	l->b.error();
 	EXPECT_EQ(b.host.finished_kept(), (Finished{{l->b.id, SNIC_RESPONDER}}));
 }
