@@ -525,9 +525,21 @@ bool Nic::poll() noexcept
 		return false;
 	note_poll();
 
+	/*
+	 * The peer that this process waits for may need this processor. On a busy machine spinning
+	 * would only delay the answer of the peer. But there a yield takes milliseconds, so a
+	 * process that polls a few times and then sleeps until an event does not yield. The yield comes
+	 * first, since the answer of this poll is to be the state when it returns: libfabric destroys a queue
+	 * pair when it finds no completion and then an event that the peer has disconnected.
+	 */
 	const u64 before = helper_.arrivals();
+	const bool yields = helper_.idle_polls() > polls_before_yield;
 	bool worked;
 
+	if (yields) {
+		acknowledge_lingering();
+		sched_yield();
+	}
 	helper_.enter_call();
 	{
 		const MayAccess may_access(*this);
@@ -536,18 +548,9 @@ bool Nic::poll() noexcept
 	}
 	helper_.leave_call();
 	helper_.timers_armed();
-	/*
-	 * The peer that this process waits for may need this processor. On a busy machine spinning
-	 * would only delay the answer of the peer. But there a yield takes milliseconds, so a
-	 * process that polls a few times and then sleeps until an event does not yield.
-	 */
-	if (helper_.arrivals() != before) {
+	if (helper_.arrivals() != before)
 		helper_.note_busy();
-	} else if (helper_.idle_polls() > polls_before_yield) {
-		acknowledge_lingering();
-		sched_yield();
-	}
-	return worked;
+	return worked || yields; /* during a yield the helper may have worked */
 }
 
 /*
