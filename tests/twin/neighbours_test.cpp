@@ -252,12 +252,23 @@ TEST_F(Helper, PollsIdleNeighboursRoundRobin)
 	for (unsigned i = 0; i < 1000; ++i)
 		n->receive(sink, false);
 	/* A process that polls seldom polls them all, as the helper does. */
-	for (Mad *mad : {&all[1], &all[2], &all[19]}) {
+	const auto compute = [] {
 		const u64 until = port_now_ns(nullptr) + slow_poll_ns;
 
 		while (port_now_ns(nullptr) < until)
 			;
+	};
+
+	for (Mad *mad : {&all[1], &all[2], &all[19]}) {
+		compute();
 		EXPECT_EQ(polls_until(*mad), 1u) << "the process may not poll again for long";
+	}
+	/* Behind a record it reads the clock at one call in four. */
+	for (Mad *mad : {&all[4], &all[5], &all[7]}) {
+		for (unsigned i = 0; i < 2; ++i)
+			polls_until(all[1]);
+		compute();
+		EXPECT_LE(polls_until(*mad), 4u);
 	}
 	for (unsigned i = 0; i < 1000; ++i)
 		n->receive(sink, false);

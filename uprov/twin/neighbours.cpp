@@ -378,7 +378,9 @@ u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 		}
 	}
 	/* What came from others is work enough for this call. */
-	if (!n && readers_.size() - busy_ > 1) {
+	quiet_calls_ = n ? 0 : quiet_calls_ + 1;
+	if (!n && readers_.size() - busy_ > 1 &&
+	    (quiet_calls_ > brisk_calls || !(quiet_calls_ % clock_seldom))) {
 		const u64 now = ticks();
 
 		all = all || now - polled_all_at_ > idle_ticks_;
