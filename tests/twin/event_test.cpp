@@ -20,7 +20,7 @@ bool readable(int fd, int timeout_ms)
 }
 
 thread_local unsigned yields;
-thread_local void (*while_others_run)() = [] {}; /* called by each yield */
+thread_local void (*on_yield)() = [] {}; /* sched_yield() calls it before it yields */
 
 } // namespace
 
@@ -28,7 +28,7 @@ thread_local void (*while_others_run)() = [] {}; /* called by each yield */
 extern "C" int sched_yield() noexcept
 {
 	++yields;
-	while_others_run();
+	on_yield();
 	return static_cast<int>(syscall(SYS_sched_yield));
 }
 
@@ -89,16 +89,16 @@ TEST(TwinEvents, SleepersDoNotYieldWhenTheyLookForMore)
 }
 
 /*
- * An application that finds no completion, and then an event that its peer has disconnected, may destroy its queue pair: what
- * came before the poll returned is lost then.
+ * libfabric destroys a queue pair if a poll finds no completion and it then reads the event that the peer has disconnected: a
+ * message that arrived while the poll yielded would be lost.
  */
-TEST(TwinEvents, APollThatYieldsFindsWhatCameMeanwhile)
+TEST(TwinPolls, ReportAMessageThatArrivesDuringTheirYield)
 {
 	Config config;
 
 	config.link = LinkKind::shm;
 
-	static Node *sender; /* of one message, at the first yield */
+	static Node *sender; /* on_yield has it post one message, and clears this */
 	Node a(config), b(config);
 	ibv_wc wc;
 	int found = 0;
@@ -107,7 +107,7 @@ TEST(TwinEvents, APollThatYieldsFindsWhatCameMeanwhile)
 	b.connect(a.address());
 	ASSERT_EQ(b.post_recv(0, 64), 0);
 	sender = &a;
-	while_others_run = [] {
+	on_yield = [] {
 		if (sender) {
 			EXPECT_EQ(sender->post(IBV_WR_SEND, 0, 64), 0);
 			sender = nullptr;
@@ -115,7 +115,7 @@ TEST(TwinEvents, APollThatYieldsFindsWhatCameMeanwhile)
 	};
 	for (int i = 0; i < 1000 && sender; ++i)
 		found = ibv_poll_cq(b.cq, 1, &wc);
-	while_others_run = [] {};
+	on_yield = [] {};
 	ASSERT_EQ(sender, nullptr) << "no poll has yielded";
 	EXPECT_EQ(found, 1);
 	EXPECT_EQ(a.poll().status, IBV_WC_SUCCESS);

@@ -251,23 +251,22 @@ TEST_F(Helper, PollsIdleNeighboursRoundRobin)
 	}
 	for (unsigned i = 0; i < 1000; ++i)
 		n->receive(sink, false);
-	/* A process that polls seldom polls them all, as the helper does. */
-	const auto compute = [] {
+	const auto compute_longer_than_idle_us = [] {
 		const u64 until = port_now_ns(nullptr) + slow_poll_ns;
 
 		while (port_now_ns(nullptr) < until)
 			;
 	};
 
+	/* No busy neighbour has sent anything for many calls: a call of a process that polls seldom polls all. */
 	for (Mad *mad : {&all[1], &all[2], &all[19]}) {
-		compute();
+		compute_longer_than_idle_us();
 		EXPECT_EQ(polls_until(*mad), 1u) << "the process may not poll again for long";
 	}
-	/* Behind a record it reads the clock at one call in four. */
+	/* After a record of a busy neighbour only one call in four looks whether it has to. */
 	for (Mad *mad : {&all[4], &all[5], &all[7]}) {
-		for (unsigned i = 0; i < 2; ++i)
-			polls_until(all[1]);
-		compute();
+		EXPECT_EQ(polls_until(all[1]), 1u) << "it is busy";
+		compute_longer_than_idle_us();
 		EXPECT_LE(polls_until(*mad), 4u);
 	}
 	for (unsigned i = 0; i < 1000; ++i)

@@ -44,7 +44,7 @@ public:
 
 	/* A kick for QP @qpn. */
 	virtual void run_qp(u32 qpn) noexcept = 0;
-	/* A poll found no completion: receive packets. Returns false if there was nothing to do. */
+	/* A poll found no completion: receive packets. Returns true if there may be a completion now. */
 	virtual bool poll() noexcept = 0;
 	/*
 	 * A poll found a completion. @message: it may belong to a received message, whose acknowledgement leaves now, or soon

@@ -377,10 +377,12 @@ u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 			std::swap(readers_[i--], readers_[--busy_]);
 		}
 	}
-	/* What came from others is work enough for this call. */
-	quiet_calls_ = n ? 0 : quiet_calls_ + 1;
-	if (!n && readers_.size() - busy_ > 1 &&
-	    (quiet_calls_ > brisk_calls || !(quiet_calls_ % clock_seldom))) {
+	empty_calls_ = n ? 0 : empty_calls_ + 1;
+
+	const bool reads_clock = empty_calls_ > calls_to_yield || !(empty_calls_ % calls_to_clock);
+
+	/* Records of busy neighbours are work enough for this call. */
+	if (!n && readers_.size() - busy_ > 1 && reads_clock) {
 		const u64 now = ticks();
 
 		all = all || now - polled_all_at_ > idle_ticks_;

@@ -112,17 +112,23 @@ private:
 	 * cost of ibv_poll_cq().) The first record of one is found by the 63rd call, within 2 us if the
 	 * process only polls.
 	 *
-	 * But a call polls all of them if this time has passed since the last that did, us: a process that
-	 * polls seldom, or yields its processor between polls, would find the record late. For 63
+	 * But a call that reads the clock polls all of them if this time has passed since the last that did, us: a
+	 * process that polls seldom, or yields its processor, would find the record late. For 63
 	 * neighbours that takes 0.2 us, or 1 us if their records are in no cache of the processor: with 10
 	 * us, empty polls of a process that yields cost 1.13 times those with one neighbour.
 	 */
 	static constexpr u64 idle_us = 20;
 	/*
-	 * So many calls behind the last record the clock is read at one call in clock_seldom only: that takes 4 of the 30 ns of
-	 * an empty ibv_poll_cq(). Later the process may yield between its polls.
+	 * To read the clock at each call would take 4 of the 30 ns of an empty ibv_poll_cq() (scripts/accept twin-mesh-64).
+	 * So of the calls that follow a record of a busy neighbour one in so many reads it. A process that
+	 * computes between these calls finds the record of an idle neighbour so many calls late. Not tuned.
 	 */
-	static constexpr u32 brisk_calls = 64, clock_seldom = 4;
+	static constexpr u32 calls_to_clock = 4;
+	/*
+	 * After so many calls without such a record each one reads the clock, because the process yields its processor in each:
+	 * polls_before_yield at most.
+	 */
+	static constexpr u32 calls_to_yield = 64;
 	/* A neighbour is idle after this many calls that found no record of it. Not tuned. */
 	static constexpr u32 quiet_max = 256;
 	/*
@@ -173,7 +179,7 @@ private:
 	std::vector<Connection *> readers_; /* first those that each call of receive() polls */
 	size_t busy_ = 0; /* how many these are */
 	size_t next_idle_ = 0; /* index of the idle reader that is polled next */
-	u32 quiet_calls_ = 0; /* calls since a busy reader had a record */
+	u32 empty_calls_ = 0; /* consecutive calls that found no record of a busy reader */
 	u64 polled_all_at_ = 0; /* when all readers were polled, ticks() */
 	const u64 idle_ticks_; /* idle_us in ticks */
 	Connection *sender_ = nullptr; /* connection from which a packet is being received */

@@ -525,17 +525,19 @@ bool Nic::poll() noexcept
 		return false;
 	note_poll();
 
-	/*
-	 * The peer that this process waits for may need this processor. On a busy machine spinning
-	 * would only delay the answer of the peer. But there a yield takes milliseconds, so a
-	 * process that polls a few times and then sleeps until an event does not yield. The yield comes
-	 * first, since the answer of this poll is to be the state when it returns: libfabric destroys a queue
-	 * pair when it finds no completion and then an event that the peer has disconnected.
-	 */
-	const u64 before = helper_.arrivals();
+	const u64 arrivals_before = helper_.arrivals();
 	const bool yields = helper_.idle_polls() > polls_before_yield;
 	bool worked;
 
+	/*
+	 * The peer that this process waits for may need this processor. On a busy machine spinning
+	 * would only delay the answer of the peer. But a yield takes milliseconds on a busy machine, so a
+	 * process that polls a few times and then sleeps until an event does not yield.
+	 *
+	 * The yield comes before serve(), so that this poll reports what arrives during the yield.
+	 * libfabric destroys a queue pair if a poll finds no completion and it then reads the event that the peer
+	 * has disconnected: it would lose a message that arrived during the yield.
+	 */
 	if (yields) {
 		acknowledge_lingering();
 		sched_yield();
@@ -548,9 +550,9 @@ bool Nic::poll() noexcept
 	}
 	helper_.leave_call();
 	helper_.timers_armed();
-	if (helper_.arrivals() != before)
+	if (helper_.arrivals() != arrivals_before)
 		helper_.note_busy();
-	return worked || yields; /* during a yield the helper may have worked */
+	return worked || yields; /* the helper may have made a completion during the yield */
 }
 
 /*
