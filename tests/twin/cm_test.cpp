@@ -144,6 +144,26 @@ TEST_F(Cm, DisconnectsBothEnds)
 	EXPECT_EQ(server.destroy(request), 3);
 }
 
+/* The application may destroy its queue pair when it gets the event. */
+TEST_F(Cm, ReceivesThePeersLastMessagesBeforeItReportsTheEnd)
+{
+	const auto [id, request] = establish();
+	unsigned of_client = 0, of_server = 0;
+
+	client.port.received_all = [&] { of_client += !client.has_event(); };
+	server.port.received_all = [&] { of_server += !server.has_event(); };
+	EXPECT_EQ(client.disconnect(id), 0);
+	deliver();
+	EXPECT_EQ(of_server, 1u);
+	EXPECT_EQ(server.event().event, RDMA_CM_EVENT_DISCONNECTED);
+	EXPECT_EQ(of_client, 0u);
+	EXPECT_EQ(server.disconnect(request), 0);
+	deliver();
+	EXPECT_EQ(of_client, 1u);
+	EXPECT_EQ(client.event().event, RDMA_CM_EVENT_DISCONNECTED);
+	EXPECT_EQ(of_server, 1u);
+}
+
 TEST_F(Cm, DestroyEndsTheConnection)
 {
 	const auto [id, request] = establish();

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <functional>
 #include <set>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -35,6 +36,9 @@ public:
 	{
 		wire_.push_back({addr_, dst, mad});
 	}
+	void receive_all() noexcept override { received_all(); }
+
+	std::function<void()> received_all = [] {};
 
 private:
 	IpAddress addr_;

@@ -358,7 +358,7 @@ u32 Neighbours::receive_from_idle(size_t at, PacketSink &sink) noexcept
 	return n;
 }
 
-u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
+u32 Neighbours::receive(PacketSink &sink, bool all, bool paused) noexcept
 {
 	u32 n = 0;
 
@@ -377,12 +377,8 @@ u32 Neighbours::receive(PacketSink &sink, bool all) noexcept
 			std::swap(readers_[i--], readers_[--busy_]);
 		}
 	}
-	empty_calls_ = n ? 0 : empty_calls_ + 1;
-
-	const bool reads_clock = empty_calls_ > calls_to_yield || !(empty_calls_ % calls_to_clock);
-
 	/* Records of busy neighbours are work enough for this call. */
-	if (!n && readers_.size() - busy_ > 1 && reads_clock) {
+	if (!n && readers_.size() - busy_ > 1 && (paused || !(++empty_calls_ % calls_to_clock))) {
 		const u64 now = ticks();
 
 		all = all || now - polled_all_at_ > idle_ticks_;

@@ -75,8 +75,9 @@ public:
 	 * Deliver a share of the records of each neighbour to @sink. Returns how many were
 	 * delivered. Of the neighbours that have sent nothing for a while, each call polls one, round
 	 * robin; and all of them if the caller wants @all, or some time after it polled all before.
+	 * @paused: much time may have passed since the last call.
 	 */
-	u32 receive(PacketSink &sink, bool all = true) noexcept;
+	u32 receive(PacketSink &sink, bool all = true, bool paused = false) noexcept;
 	/* Has there never been a connection? */
 	bool unused() const noexcept { return !readers_used_.load(std::memory_order_relaxed); }
 
@@ -120,15 +121,10 @@ private:
 	static constexpr u64 idle_us = 20;
 	/*
 	 * To read the clock at each call would take 4 of the 30 ns of an empty ibv_poll_cq() (scripts/accept twin-mesh-64).
-	 * So of the calls that follow a record of a busy neighbour one in so many reads it. A process that
-	 * computes between these calls finds the record of an idle neighbour so many calls late. Not tuned.
+	 * So of the calls that find no record of a busy neighbour one in so many reads it. A process that computes between
+	 * its polls finds the record of an idle neighbour so many polls late. Not tuned.
 	 */
 	static constexpr u32 calls_to_clock = 4;
-	/*
-	 * After so many calls without such a record each one reads the clock, because the process yields its processor in each:
-	 * polls_before_yield at most.
-	 */
-	static constexpr u32 calls_to_yield = 64;
 	/* A neighbour is idle after this many calls that found no record of it. Not tuned. */
 	static constexpr u32 quiet_max = 256;
 	/*
@@ -179,7 +175,7 @@ private:
 	std::vector<Connection *> readers_; /* first those that each call of receive() polls */
 	size_t busy_ = 0; /* how many these are */
 	size_t next_idle_ = 0; /* index of the idle reader that is polled next */
-	u32 empty_calls_ = 0; /* consecutive calls that found no record of a busy reader */
+	u32 empty_calls_ = 0; /* calls that found no record of a busy reader */
 	u64 polled_all_at_ = 0; /* when all readers were polled, ticks() */
 	const u64 idle_ticks_; /* idle_us in ticks */
 	Connection *sender_ = nullptr; /* connection from which a packet is being received */

@@ -427,12 +427,13 @@ bool Nic::port_is_next() noexcept
 /*
  * Receive a share of the packets that came. Returns the number of datagrams and packets. Reading
  * UDP sockets takes system calls: while only neighbours send, they are read from time to time,
- * unless the caller knows that there is something (@all), or timers are @due. They must not fire
+ * unless the caller knows that there is something (Effort::all), or timers are @due. They must not fire
  * before the packets are received that would stop them. The caller holds rx_lock_.
  */
-u32 Nic::receive(bool all, bool due) noexcept
+u32 Nic::receive(Effort effort, bool due) noexcept
 {
-	u32 got = neighbours_->receive(*this, all || due), from_port = 0;
+	const bool all = effort == Effort::all;
+	u32 got = neighbours_->receive(*this, all || due, effort == Effort::yielded), from_port = 0;
 	UdpReceiver *port = port_->receiver();
 
 	if (all || (due && !got) || neighbours_->unused() || port_is_next()) {
@@ -452,12 +453,11 @@ u32 Nic::receive(bool all, bool due) noexcept
 	return got;
 }
 
-/*
- * Do the work that waits, once: for the helper (@all) or for a poller. Returns true if it did work that may
- * have made a completion.
- */
-bool Nic::serve(bool all) noexcept
+/* Do the work that waits, once. Returns true if it did work that may have made a completion. */
+bool Nic::serve(Effort effort) noexcept
 {
+	const bool all = effort == Effort::all;
+
 	answer_habit_.note_no_post();
 
 	bool worked = run_deferred();
@@ -465,23 +465,23 @@ bool Nic::serve(bool all) noexcept
 
 	/* Send the acknowledgement that the previous call held back. */
 	flush();
-	/* The helper knows that there is work: it waits for the lock. */
 	std::unique_lock receiving(rx_lock_, std::defer_lock);
-	if (all)
-		receiving.lock();
-	else
+	if (effort == Effort::poll)
 		(void)receiving.try_lock();
+	else
+		receiving.lock();
 	if (receiving) {
 		polled_ = !all && helper_.away();
 		if (!all)
 			helper_.count_poll();
 
 		/* Pollers read the clock from time to time. */
-		const bool timed = all || timers_.waiting() || !(++polls_to_clock_ % clock_seldom);
+		const bool timed = effort != Effort::poll || timers_.waiting() ||
+				   !(++polls_to_clock_ % clock_seldom);
 		const u64 now = timed ? port_now_ns(nullptr) : 0;
 		const bool due = timed && port_clock_due(clock_) <= now;
 		const u32 bytes = batch_.request_bytes;
-		const u32 got = receive(all, due);
+		const u32 got = receive(effort, due);
 		const bool fire = timers_.may_fire(due, got);
 
 		if (got) {
@@ -519,6 +519,18 @@ bool Nic::serve(bool all) noexcept
 	return worked;
 }
 
+inline bool Nic::serve_for_poll(Effort effort) noexcept
+{
+	const MayAccess may_access(*this);
+	bool worked;
+
+	helper_.enter_call();
+	worked = serve(effort);
+	helper_.leave_call();
+	helper_.timers_armed();
+	return worked;
+}
+
 bool Nic::poll() noexcept
 {
 	if (!can_work()) [[unlikely]]
@@ -526,33 +538,40 @@ bool Nic::poll() noexcept
 	note_poll();
 
 	const u64 arrivals_before = helper_.arrivals();
-	const bool yields = helper_.idle_polls() > polls_before_yield;
-	bool worked;
+	bool worked = serve_for_poll(Effort::poll);
 
 	/*
 	 * The peer that this process waits for may need this processor. On a busy machine spinning
 	 * would only delay the answer of the peer. But a yield takes milliseconds on a busy machine, so a
 	 * process that polls a few times and then sleeps until an event does not yield.
 	 *
-	 * The yield comes before serve(), so that this poll reports what arrives during the yield.
-	 * libfabric destroys a queue pair if a poll finds no completion and it then reads the event that the peer
-	 * has disconnected: it would lose a message that arrived during the yield.
+	 * This poll also reports what arrives during the yield. libfabric destroys a queue pair if a poll
+	 * finds no completion and it then reads the event that the peer has disconnected: it would lose a
+	 * message that arrived during the yield.
 	 */
-	if (yields) {
+	if (!worked && helper_.arrivals() == arrivals_before &&
+	    helper_.idle_polls() > polls_before_yield) {
 		acknowledge_lingering();
 		sched_yield();
+		worked = serve_for_poll(Effort::yielded);
 	}
-	helper_.enter_call();
-	{
-		const MayAccess may_access(*this);
+	/* Packets that the helper received may have made a completion. */
+	if (helper_.arrivals() == arrivals_before)
+		return worked;
+	helper_.note_busy();
+	return true;
+}
 
-		worked = serve(false);
-	}
-	helper_.leave_call();
+void Nic::receive_all() noexcept
+{
+	constexpr u32 calls_max =
+		8; /* each takes a share of each neighbour's records; a peer may send on */
+
+	if (!can_work())
+		return;
+	for (u32 i = 0; i < calls_max && serve(Effort::all); ++i)
+		;
 	helper_.timers_armed();
-	if (helper_.arrivals() != arrivals_before)
-		helper_.note_busy();
-	return worked || yields; /* the helper may have made a completion during the yield */
 }
 
 /*
@@ -636,7 +655,7 @@ void Nic::await_answer() noexcept
 		do {
 			const MayAccess may_access(*this);
 
-			serve(false);
+			serve(Effort::poll);
 		} while (!answered() && helper_.arrivals() == arrivals &&
 			 ticks() - begin < longest);
 		helper_.leave_call();

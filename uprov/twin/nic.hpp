@@ -122,10 +122,18 @@ private:
 	[[gnu::noinline]] void await_answer() noexcept;
 	[[gnu::noinline]] void note_post() noexcept;
 	void answers_fail() noexcept;
-	bool serve(bool all) noexcept;
+	/* How much work a call looks for, and how long it waits for a thread that does it. */
+	enum class Effort : u32 {
+		poll, /* only what costs nothing if there is none; it does not wait */
+		yielded, /* of a poll that yielded its processor: waits, and whatever should be done from time to time is due */
+		all, /* waits, and looks at everything */
+	};
+
+	bool serve(Effort effort) noexcept;
+	bool serve_for_poll(Effort effort) noexcept;
 	bool owes() noexcept;
 	bool port_is_next() noexcept;
-	u32 receive(bool all, bool due) noexcept;
+	u32 receive(Effort effort, bool due) noexcept;
 	void deliver(const Path &path, uint8_t *data, size_t len, bool icrc_ok, bool more) noexcept;
 	void datagram(const Path &path, uint8_t *data, size_t len, u32 index,
 		      bool more) noexcept override;
@@ -137,6 +145,7 @@ private:
 	u32 slot() const noexcept override { return neighbours_->slot(); }
 	u32 ip_mtu() const noexcept override { return mtu_; }
 	void send(const IpAddress &dst, const sirdma_mad &mad) noexcept override;
+	void receive_all() noexcept override;
 	void packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 		    bool more) noexcept override;
 	void stream(const IpAddress &src, const snic_stream &stream, uint8_t traffic_class,

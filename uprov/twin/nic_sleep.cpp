@@ -85,7 +85,7 @@ void Nic::manage(bool readable) noexcept
 
 void Nic::help() noexcept
 {
-	serve(true);
+	serve(Effort::all);
 }
 
 } // namespace sirdma::twin

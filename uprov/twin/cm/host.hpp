@@ -26,6 +26,11 @@ public:
 	virtual u32 ip_mtu() const noexcept = 0;
 	/* Send a datagram from QP 1 to QP 1 of @dst. The datagram may be lost. Any thread. */
 	virtual void send(const IpAddress &dst, const sirdma_mad &mad) noexcept = 0;
+	/*
+	 * Receive what has come for all QPs. An application that learns that its peer has disconnected may
+	 * destroy the queue pair at once; the peer's last messages have their completions then.
+	 */
+	virtual void receive_all() noexcept = 0;
 
 protected:
 	~Port() = default;

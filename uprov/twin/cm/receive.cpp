@@ -592,6 +592,7 @@ void Agent::on_rej(Id &id, const Arrival &arrival)
 		return;
 	}
 	if (id.in(states(State::established, State::dreq_sent))) {
+		arrival.port.receive_all();
 		enter_timewait(id);
 		post(id, RDMA_CM_EVENT_DISCONNECTED);
 		return;
@@ -619,25 +620,26 @@ void Agent::on_dreq(Id &id, const Arrival &arrival)
 		return;
 	}
 	id.tid = be64toh(arrival.mad.hdr.tid);
-	switch (was) {
-	case State::timewait:
+	if (was == State::timewait) {
 		count(Counter::cm_duplicates);
 		send_drep(id);
 		return;
-	case State::dreq_sent:
+	}
+	arrival.port.receive_all();
+	if (was == State::dreq_sent) {
 		/* Both ends want to end the connection. */
 		send_drep(id);
 		enter_timewait(id);
-		break;
-	default:
+	} else {
 		stop_timer(id);
 		id.state = State::dreq_received;
 	}
 	post(id, RDMA_CM_EVENT_DISCONNECTED);
 }
 
-void Agent::on_drep(Id &id, const Arrival &)
+void Agent::on_drep(Id &id, const Arrival &arrival)
 {
+	arrival.port.receive_all();
 	enter_timewait(id);
 	post(id, RDMA_CM_EVENT_DISCONNECTED);
 }
