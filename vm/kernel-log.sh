@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
 # kernel_complaints < dmesg: print the warnings of the kernel that fail a run, even when the script's exit code is 0, and lines of
-# ours that show an address of the kernel. What kmemleak finds while a scenario forgets the leaks of earlier ones does not fail it.
+# ours that show an address of the kernel. What kmemleak finds from a scenario's leaks_clear on does not count: leaks_check does, which
+# knows what was lost before.
 kernel_complaints() {
-	awk '/sirdma: earlier leaks:/ { earlier = 1 } /sirdma: earlier leaks are|sirdma-accept: .* starts/ { earlier = 0 } !(earlier && /kmemleak:/)' |
+	awk '/sirdma-accept: leaks_clear/ { checks = 1 } /sirdma-accept: .* starts/ { checks = 0 } !(checks && /kmemleak:/)' |
 		grep -E -e 'WARNING:|BUG:|Oops|general protection fault|refcount_t:|UBSAN:|KASAN:|KCSAN:' \
 			-e 'unregister_netdevice: waiting|INFO: task .* blocked for more than|soft lockup|detected stalls?|self-detected stall' \
 			-e 'possible (circular|recursive) locking|inconsistent lock state|suspicious RCU|held lock freed|sleeping function called' \

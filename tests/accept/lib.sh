@@ -356,11 +356,10 @@ unreclaimable() { sum_of 'SUnreclaim|Percpu|VmallocUsed|KernelStack' /proc/memin
 # Debug kernels: without devices and modules nothing refers to memory that was never freed. kmemleak reports only what is older
 # than 5 s.
 leaks_clear() {
-	echo 'sirdma: earlier leaks:' > /dev/kmsg	# vm/kernel-log.sh
+	echo 'sirdma-accept: leaks_clear' > /dev/kmsg	# vm/kernel-log.sh
 	echo scan > /sys/kernel/debug/kmemleak
 	echo scan > /sys/kernel/debug/kmemleak
 	echo clear > /sys/kernel/debug/kmemleak
-	echo 'sirdma: earlier leaks are forgotten' > /dev/kmsg
 	leaks_since=$(awk '/^jiffies:/ { print $2; exit }' /proc/timer_list)
 }
 # Memory that was allocated since leaks_clear: what was lost before may have been referred to by chance until then.
