@@ -144,14 +144,14 @@ TEST_F(Cm, DisconnectsBothEnds)
 	EXPECT_EQ(server.destroy(request), 3);
 }
 
-/* The application may destroy its queue pair when it gets the event. */
-TEST_F(Cm, ReceivesThePeersLastMessagesBeforeItReportsTheEnd)
+/* The application may destroy its queue pair when it gets the event and a poll finds no completion. */
+TEST_F(Cm, TellsTheDeviceOfTheEndBeforeTheApplication)
 {
 	const auto [id, request] = establish();
 	unsigned of_client = 0, of_server = 0;
 
-	client.port.received_all = [&] { of_client += !client.has_event(); };
-	server.port.received_all = [&] { of_server += !server.has_event(); };
+	client.port.on_end = [&] { of_client += !client.has_event(); };
+	server.port.on_end = [&] { of_server += !server.has_event(); };
 	EXPECT_EQ(client.disconnect(id), 0);
 	deliver();
 	EXPECT_EQ(of_server, 1u);

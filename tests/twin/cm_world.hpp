@@ -36,9 +36,9 @@ public:
 	{
 		wire_.push_back({addr_, dst, mad});
 	}
-	void receive_all() noexcept override { received_all(); }
+	void note_end() noexcept override { on_end(); }
 
-	std::function<void()> received_all = [] {};
+	std::function<void()> on_end = [] {};
 
 private:
 	IpAddress addr_;

@@ -167,7 +167,7 @@ public:
 		wake();
 	}
 	bool polls_wait() const noexcept { return polls_wait_.load(std::memory_order_relaxed); }
-	/* How many polls have received packets, or looked for them. */
+	/* How often polls have received packets, or looked for them; one that yields looks twice. */
 	u64 polls() const noexcept { return polls_.load(std::memory_order_relaxed); }
 	/* The caller holds the device's lock of receivers (Nic::rx_lock_). */
 	void count_poll() noexcept

@@ -176,7 +176,7 @@ private:
 	size_t busy_ = 0; /* how many these are */
 	size_t next_idle_ = 0; /* index of the idle reader that is polled next */
 	u32 empty_calls_ = 0; /* calls that found no record of a busy reader */
-	u64 polled_all_at_ = 0; /* when all readers were polled, ticks() */
+	u64 polled_all_at_ = 0; /* when a call that read the clock polled all readers, ticks() */
 	const u64 idle_ticks_; /* idle_us in ticks */
 	Connection *sender_ = nullptr; /* connection from which a packet is being received */
 	std::mutex fresh_lock_; /* protects fresh_: connections for readers_ */

@@ -427,12 +427,12 @@ bool Nic::port_is_next() noexcept
 /*
  * Receive a share of the packets that came. Returns the number of datagrams and packets. Reading
  * UDP sockets takes system calls: while only neighbours send, they are read from time to time,
- * unless the caller knows that there is something (Effort::all), or timers are @due. They must not fire
+ * unless the caller wants to look at everything (@effort), or timers are @due. They must not fire
  * before the packets are received that would stop them. The caller holds rx_lock_.
  */
 u32 Nic::receive(Effort effort, bool due) noexcept
 {
-	const bool all = effort == Effort::all;
+	const bool all = effort >= Effort::ended;
 	u32 got = neighbours_->receive(*this, all || due, effort == Effort::yielded), from_port = 0;
 	UdpReceiver *port = port_->receiver();
 
@@ -453,10 +453,23 @@ u32 Nic::receive(Effort effort, bool due) noexcept
 	return got;
 }
 
+/*
+ * Take rx_lock_ for a poll. One that may have slept yields to the thread that receives, which may be without a processor, but
+ * not for long: it may be a signal's handler that interrupted that thread.
+ */
+void Nic::try_to_receive(std::unique_lock<ShortLock> &receiving, Effort effort) noexcept
+{
+	constexpr u32 yields_max = 8; /* not tuned */
+
+	for (u32 yields = 0; !receiving.try_lock() && effort != Effort::poll && yields < yields_max;
+	     ++yields)
+		sched_yield();
+}
+
 /* Do the work that waits, once. Returns true if it did work that may have made a completion. */
 bool Nic::serve(Effort effort) noexcept
 {
-	const bool all = effort == Effort::all;
+	const bool by_helper = effort == Effort::help;
 
 	answer_habit_.note_no_post();
 
@@ -466,13 +479,13 @@ bool Nic::serve(Effort effort) noexcept
 	/* Send the acknowledgement that the previous call held back. */
 	flush();
 	std::unique_lock receiving(rx_lock_, std::defer_lock);
-	if (effort == Effort::poll)
-		(void)receiving.try_lock();
-	else
+	if (by_helper)
 		receiving.lock();
+	else
+		try_to_receive(receiving, effort);
 	if (receiving) {
-		polled_ = !all && helper_.away();
-		if (!all)
+		polled_ = !by_helper && helper_.away();
+		if (!by_helper)
 			helper_.count_poll();
 
 		/* Pollers read the clock from time to time. */
@@ -487,8 +500,8 @@ bool Nic::serve(Effort effort) noexcept
 		if (got) {
 			/* Whoever sees the arrival sees that payload came: await_answer(). */
 			if (batch_.request_bytes != bytes) {
-				std::atomic<u64> &payloads = all ? helper_payloads_ :
-								   poller_payloads_;
+				std::atomic<u64> &payloads = by_helper ? helper_payloads_ :
+									 poller_payloads_;
 
 				payloads.store(payloads.load(std::memory_order_relaxed) + 1,
 					       std::memory_order_relaxed);
@@ -509,9 +522,9 @@ bool Nic::serve(Effort effort) noexcept
 		snic_tx_resume(dev_, qpn);
 		worked = true;
 	}
-	if (all) [[unlikely]]
+	if (by_helper) [[unlikely]]
 		acknowledge_lingering();
-	if (all || !helper_.away()) {
+	if (by_helper || !helper_.away()) {
 		worked = run_deferred() || worked;
 		flush();
 	}
@@ -545,15 +558,19 @@ bool Nic::poll() noexcept
 	 * would only delay the answer of the peer. But a yield takes milliseconds on a busy machine, so a
 	 * process that polls a few times and then sleeps until an event does not yield.
 	 *
-	 * This poll also reports what arrives during the yield. libfabric destroys a queue pair if a poll
-	 * finds no completion and it then reads the event that the peer has disconnected: it would lose a
-	 * message that arrived during the yield.
+	 * This poll also reports what neighbours sent during the yield, and what the helper received. libfabric
+	 * destroys a queue pair if a poll finds no completion and it then reads the event that the peer has
+	 * disconnected: it would lose a message that arrived during the yield.
 	 */
-	if (!worked && helper_.arrivals() == arrivals_before &&
-	    helper_.idle_polls() > polls_before_yield) {
+	if (helper_.arrivals() == arrivals_before && helper_.idle_polls() > polls_before_yield) {
 		acknowledge_lingering();
 		sched_yield();
-		worked = serve_for_poll(Effort::yielded);
+		serve_for_poll(Effort::yielded);
+		worked = true;
+	}
+	if (peer_ended_.load(std::memory_order_acquire)) [[unlikely]] {
+		receive_last();
+		worked = true;
 	}
 	/* Packets that the helper received may have made a completion. */
 	if (helper_.arrivals() == arrivals_before)
@@ -562,16 +579,25 @@ bool Nic::poll() noexcept
 	return true;
 }
 
-void Nic::receive_all() noexcept
+/*
+ * A peer has disconnected: receive what it sent before, of which the event was faster. At most a ring is full of that.
+ */
+void Nic::receive_last() noexcept
 {
-	constexpr u32 calls_max =
-		8; /* each takes a share of each neighbour's records; a peer may send on */
+	constexpr u32 shares_max = 64;
 
-	if (!can_work())
-		return;
-	for (u32 i = 0; i < calls_max && serve(Effort::all); ++i)
-		;
-	helper_.timers_armed();
+	peer_ended_.store(false, std::memory_order_relaxed);
+	for (u32 n = 0; n < shares_max; ++n) {
+		const u64 polls = helper_.polls(), arrivals = helper_.arrivals();
+
+		serve_for_poll(Effort::ended);
+		if (helper_.polls() == polls) { /* another thread receives */
+			peer_ended_.store(true, std::memory_order_relaxed);
+			return;
+		}
+		if (helper_.arrivals() == arrivals)
+			return;
+	}
 }
 
 /*

@@ -122,15 +122,18 @@ private:
 	[[gnu::noinline]] void await_answer() noexcept;
 	[[gnu::noinline]] void note_post() noexcept;
 	void answers_fail() noexcept;
-	/* How much work a call looks for, and how long it waits for a thread that does it. */
+	/* Who calls serve(), and why */
 	enum class Effort : u32 {
-		poll, /* only what costs nothing if there is none; it does not wait */
-		yielded, /* of a poll that yielded its processor: waits, and whatever should be done from time to time is due */
-		all, /* waits, and looks at everything */
+		poll, /* a poll, which waits for nobody and looks at most things from time to time only */
+		yielded, /* a poll that yielded its processor: it waits a little, and much time may have passed */
+		ended, /* a poll after a peer has disconnected: it waits a little, and looks at everything */
+		help, /* the helper, which knows that there is something: it waits, and looks at everything */
 	};
 
+	void try_to_receive(std::unique_lock<ShortLock> &receiving, Effort effort) noexcept;
 	bool serve(Effort effort) noexcept;
 	bool serve_for_poll(Effort effort) noexcept;
+	[[gnu::noinline]] void receive_last() noexcept;
 	bool owes() noexcept;
 	bool port_is_next() noexcept;
 	u32 receive(Effort effort, bool due) noexcept;
@@ -145,7 +148,7 @@ private:
 	u32 slot() const noexcept override { return neighbours_->slot(); }
 	u32 ip_mtu() const noexcept override { return mtu_; }
 	void send(const IpAddress &dst, const sirdma_mad &mad) noexcept override;
-	void receive_all() noexcept override;
+	void note_end() noexcept override { peer_ended_.store(true, std::memory_order_release); }
 	void packet(const IpAddress &src, uint8_t *data, size_t len, uint8_t traffic_class,
 		    bool more) noexcept override;
 	void stream(const IpAddress &src, const snic_stream &stream, uint8_t traffic_class,
@@ -219,6 +222,7 @@ private:
 	/* See await_answer(). */
 	AnswerWait answers_;
 	std::atomic<u64> answers_awaited_{0}; /* see sirdma/stats.h */
+	std::atomic<bool> peer_ended_{false}; /* the next poll looks at everything */
 	/* Calls of serve() that received payload of requests, by pollers and by the helper. Written under rx_lock_. */
 	std::atomic<u64> poller_payloads_{0}, helper_payloads_{0};
 	std::atomic<u64> payloads_at_post_{

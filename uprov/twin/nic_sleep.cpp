@@ -85,7 +85,7 @@ void Nic::manage(bool readable) noexcept
 
 void Nic::help() noexcept
 {
-	serve(Effort::all);
+	serve(Effort::help);
 }
 
 } // namespace sirdma::twin

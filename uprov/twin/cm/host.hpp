@@ -27,10 +27,10 @@ public:
 	/* Send a datagram from QP 1 to QP 1 of @dst. The datagram may be lost. Any thread. */
 	virtual void send(const IpAddress &dst, const sirdma_mad &mad) noexcept = 0;
 	/*
-	 * Receive what has come for all QPs. An application that learns that its peer has disconnected may
-	 * destroy the queue pair at once; the peer's last messages have their completions then.
+	 * The application is about to learn that its peer has disconnected, and may destroy the queue pair
+	 * when a poll finds no completion: that poll has to find the peer's last message. Any thread.
 	 */
-	virtual void receive_all() noexcept = 0;
+	virtual void note_end() noexcept = 0;
 
 protected:
 	~Port() = default;

@@ -592,7 +592,7 @@ void Agent::on_rej(Id &id, const Arrival &arrival)
 		return;
 	}
 	if (id.in(states(State::established, State::dreq_sent))) {
-		arrival.port.receive_all();
+		arrival.port.note_end();
 		enter_timewait(id);
 		post(id, RDMA_CM_EVENT_DISCONNECTED);
 		return;
@@ -625,7 +625,7 @@ void Agent::on_dreq(Id &id, const Arrival &arrival)
 		send_drep(id);
 		return;
 	}
-	arrival.port.receive_all();
+	arrival.port.note_end();
 	if (was == State::dreq_sent) {
 		/* Both ends want to end the connection. */
 		send_drep(id);
@@ -639,7 +639,7 @@ void Agent::on_dreq(Id &id, const Arrival &arrival)
 
 void Agent::on_drep(Id &id, const Arrival &arrival)
 {
-	arrival.port.receive_all();
+	arrival.port.note_end();
 	enter_timewait(id);
 	post(id, RDMA_CM_EVENT_DISCONNECTED);
 }
