@@ -454,16 +454,26 @@ u32 Nic::receive(Effort effort, bool due) noexcept
 }
 
 /*
- * Take rx_lock_ for a poll. One that may have slept yields to the thread that receives, which may be without a processor, but
- * not for long: it may be a signal's handler that interrupted that thread.
+ * Take rx_lock_ for a poll. One that may have slept waits for the thread that receives, but not for long: it may be the
+ * handler of a signal that interrupted that thread.
  */
 void Nic::try_to_receive(std::unique_lock<ShortLock> &receiving, Effort effort) noexcept
 {
-	constexpr u32 yields_max = 8; /* not tuned */
+	/*
+	 * The helper has the lock for some 10 us, during system calls. If it has no processor, each yield gives it one for
+	 * some ms, or another process. Not tuned.
+	 */
+	constexpr u64 wait_us = 1000;
+	constexpr u32 yields_min = 8;
+	u64 begin = 0;
 
-	for (u32 yields = 0; !receiving.try_lock() && effort != Effort::poll && yields < yields_max;
-	     ++yields)
+	for (u32 yields = 0; !receiving.try_lock() && effort != Effort::poll; ++yields) {
+		if (!yields)
+			begin = ticks();
+		else if (yields >= yields_min && ticks() - begin > wait_us * ticks_per_us())
+			return;
 		sched_yield();
+	}
 }
 
 /* Do the work that waits, once. Returns true if it did work that may have made a completion. */
