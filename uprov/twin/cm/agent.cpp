@@ -124,6 +124,8 @@ void Agent::post(Id &id, rdma_ucm_event_resp &body) noexcept
 		return;
 	body.uid = id.uid;
 	body.id = id.handle;
+	if (body.event == RDMA_CM_EVENT_DISCONNECTED && id.port)
+		id.port->note_end();
 	add_event(*id.channel, {.id = id.handle, .body = body});
 }
 

@@ -592,7 +592,6 @@ void Agent::on_rej(Id &id, const Arrival &arrival)
 		return;
 	}
 	if (id.in(states(State::established, State::dreq_sent))) {
-		arrival.port.note_end();
 		enter_timewait(id);
 		post(id, RDMA_CM_EVENT_DISCONNECTED);
 		return;
@@ -620,26 +619,25 @@ void Agent::on_dreq(Id &id, const Arrival &arrival)
 		return;
 	}
 	id.tid = be64toh(arrival.mad.hdr.tid);
-	if (was == State::timewait) {
+	switch (was) {
+	case State::timewait:
 		count(Counter::cm_duplicates);
 		send_drep(id);
 		return;
-	}
-	arrival.port.note_end();
-	if (was == State::dreq_sent) {
+	case State::dreq_sent:
 		/* Both ends want to end the connection. */
 		send_drep(id);
 		enter_timewait(id);
-	} else {
+		break;
+	default:
 		stop_timer(id);
 		id.state = State::dreq_received;
 	}
 	post(id, RDMA_CM_EVENT_DISCONNECTED);
 }
 
-void Agent::on_drep(Id &id, const Arrival &arrival)
+void Agent::on_drep(Id &id, const Arrival &)
 {
-	arrival.port.note_end();
 	enter_timewait(id);
 	post(id, RDMA_CM_EVENT_DISCONNECTED);
 }
