@@ -464,7 +464,7 @@ static void the_period_follows_the_load(struct kunit *test)
 		{WATCH_LOAD, 1},
 		{WATCH_LOAD + 1, 2},
 		{1000 * WATCH_LOAD, 1000},
-		/* 1,000 queue pairs: of one page, of a page each; see the README. */
+		/* 1,000 queue pairs: of one page, of a page each; see kmod/README.md. */
 		{1000 + PAGE_LOAD, 63},
 		{1000 * (1 + PAGE_LOAD), 313},
 	};
