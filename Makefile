@@ -52,6 +52,7 @@ bench: ## sirdma beside soft-RoCE in a guest; table, build/bench/results.json, p
 	scripts/bench instructions
 	scripts/bench twin
 	scripts/bench guest
+	scripts/bench counted
 	tests/bench/picture
 
 bench-uml: ## the same under User-Mode Linux, with uml- names
