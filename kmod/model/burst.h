@@ -85,7 +85,11 @@ struct snic_burst {
 	 * has returned.
 	 */
 	u8 *copies;
-	bool copied; /* some payload is in copies, so the host must not transmit it by reference */
+	/*
+	 * The host must have read the payload when tx() returns, so it must not transmit it by reference: some of it is in
+	 * copies, or belongs to a request that completes when it is sent. Only with PORT_MEMORY_MAY_FAULT.
+	 */
+	bool transient;
 	bool signaled; /* a request in it has a completion; only with PORT_WIRE_IN_MEMORY */
 	/*
 	 * The regions in which all payload lies, until tx() returns. NULL: the payload may not be kept,

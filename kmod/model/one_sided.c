@@ -43,7 +43,7 @@ static u8 *one_sided_payload(struct snic_tx *tx, u32 len)
 		data = burst->nsegs == 1 ? burst->segs[0].ptr : one_sided_copy(tx, len);
 	snic_tx_trim(tx, got);
 	if (PORT_MEMORY_MAY_FAULT)
-		burst->copied = false;
+		burst->transient = false;
 	return data;
 }
 

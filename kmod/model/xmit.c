@@ -41,7 +41,7 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 	tx->burst->nsegs = 0;
 	tx->burst->next = (struct snic_limits){0};
 	if (PORT_MEMORY_MAY_FAULT)
-		tx->burst->copied = false;
+		tx->burst->transient = !snic_is_reliable(qp);
 }
 
 /* Bytes of the frames of the first @n packets. */
@@ -168,7 +168,7 @@ static noinline enum snic_gather tx_region_copy(struct snic_tx *tx, const struct
 	}
 	if (!snic_tx_seg(tx, to, len))
 		return SNIC_GATHER_FULL;
-	tx->burst->copied = true;
+	tx->burst->transient = true;
 	*got = len;
 	return SNIC_GATHER_OK;
 }

@@ -578,6 +578,19 @@ TEST(TwinHelper, IsWaitedForWhileItServes)
 	EXPECT_EQ(device.packets, 1u);
 }
 
+TEST(TwinHelper, IsNotAwaitedForEver)
+{
+	FakeDevice device;
+
+	device.block = true;
+	device.port.put();
+	ASSERT_TRUE(device.blocked.try_acquire_for(patience));
+	device.helper.wait_served();
+	EXPECT_EQ(device.helper.state(), State::serving);
+	device.block = false;
+	device.go_on.release();
+}
+
 TEST(TwinHelper, StopsInEveryState)
 {
 	for (int i = 0; i < 10; ++i) {

@@ -395,6 +395,26 @@ TEST_F(Helper, KeepsFewStrangers)
 	connect();
 }
 
+/* See ForgetsANeighbourWhoseSocketAChildHas. */
+TEST_F(Helper, ForgetsADroppedStrangerWhoseSocketAChildHas)
+{
+	std::vector<Fd> strangers;
+	const auto come = [&] {
+		strangers.push_back(rendezvous_connect(own_address(0), n->slot()));
+		ASSERT_TRUE(strangers.back());
+		serve();
+	};
+
+	come();
+	const SleepingChild child;
+
+	for (int i = 0; i < 64; ++i)
+		come();
+	ASSERT_EQ(n->refused(), 1u);
+	ASSERT_EQ(shutdown(strangers.front().get(), SHUT_RDWR), 0);
+	EXPECT_FALSE(readable()) << "what was freed is served again";
+}
+
 TEST_F(Helper, KeepsFewConnectionsOfOneName)
 {
 	std::vector<Mad> all;

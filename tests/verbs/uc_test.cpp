@@ -76,6 +76,31 @@ TEST_F(Unreliable, WritesArriveBeforeWhatFollows)
 	EXPECT_TRUE(has_pattern(remote.bytes(0, 9000), 7));
 }
 
+// A SEND completes when it is sent, and its memory is the program's again. A message of this length may be lost on a wire.
+TEST_F(Unreliable, MemoryMayBeReusedAfterTheCompletion)
+{
+	constexpr size_t length = 96 << 10;
+	Pair pair = make_pair();
+	const Region local = make_region(pair.a.pd, length);
+	const Region remote = make_region(pair.b.pd, length);
+	unsigned arrived = 0;
+
+	ASSERT_TRUE(local && remote);
+	for (uint64_t seed = 1; seed <= 8; ++seed) {
+		ASSERT_EQ(post_recv(pair.b, {remote.sge(0, length)}), 0);
+		local.fill(seed);
+		ASSERT_EQ(post(pair.a, {.op = IBV_WR_SEND, .sges = {local.sge(0, length)}}), 0);
+		expect_wc(pair.a.scq);
+		local.fill(seed + 100);
+		if (!await(pair.b.rcq, patience() / 2))
+			break;
+		++arrived;
+		EXPECT_TRUE(has_pattern(remote.bytes(0, length), seed)) << "message " << seed;
+	}
+	if (!arrived)
+		GTEST_SKIP() << "none of these messages arrived";
+}
+
 TEST_F(Unreliable, InlineDataIsTakenAtOnce)
 {
 	Pair pair = make_pair();

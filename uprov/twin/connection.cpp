@@ -123,7 +123,7 @@ u32 Connection::put_all(snic_burst &burst) noexcept
 {
 	const u32 takes = out_.takes();
 	const bool streams = takes & takes_streams;
-	const bool refers = (takes & takes_references) && !burst.copied;
+	const bool refers = (takes & takes_references) && !burst.transient;
 	const uint64_t lease = refers ? lease_.number() : 0;
 	snic_seg_iter payload;
 	snic_stream stream;

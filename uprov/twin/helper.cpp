@@ -174,7 +174,14 @@ void Helper::expect_event() noexcept
 
 void Helper::wait_served() const noexcept
 {
-	for (Backoff backoff(0); state() == State::serving;)
+	/* Longer than the helper is without a processor on a busy machine. Not tuned. */
+	constexpr u64 wait_max_ns = 100 * 1000 * 1000;
+	Backoff backoff(0);
+
+	if (state() != State::serving)
+		return;
+	for (const u64 begin = port_now_ns(nullptr);
+	     state() == State::serving && port_now_ns(nullptr) - begin < wait_max_ns;)
 		backoff.pause();
 }
 

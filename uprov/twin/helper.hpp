@@ -139,7 +139,10 @@ public:
 	void timers_armed() noexcept;
 	/* The calling thread is about to sleep until an event. */
 	void expect_event() noexcept;
-	/* Wait until the thread has finished the packets it is receiving. */
+	/*
+	 * Wait until the thread has finished the packets it is receiving, but not for ever: memory of a neighbour may hold it
+	 * up (lease.hpp).
+	 */
 	void wait_served() const noexcept;
 
 	/*

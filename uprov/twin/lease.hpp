@@ -27,6 +27,9 @@
  * references are not read at all. And the sender's memory has it, which the receiver reads
  * together with the payload and after it: the payload was read in time if the number still
  * holds.
+ *
+ * A page fault in the sender's memory holds up the copy, and with it all that the receiving process receives. So it
+ * depends on the server of that memory: a network file system, or userfaultfd.
  */
 #pragma once
 

@@ -469,6 +469,12 @@ bool Neighbours::watch(int fd, void *what) noexcept
 	return !epoll_ctl(events_.get(), EPOLL_CTL_ADD, fd, &event);
 }
 
+/* A child may keep the socket open, so closing it would not remove it from epoll. */
+void Neighbours::unwatch(const Connection &c) noexcept
+{
+	epoll_ctl(events_.get(), EPOLL_CTL_DEL, c.fd(), nullptr);
+}
+
 /* Accept a batch of connections. If there are more, the listener stays readable. */
 void Neighbours::accept_some() noexcept
 {
@@ -484,6 +490,7 @@ void Neighbours::accept_some() noexcept
 		 * not: drop its connection.
 		 */
 		if (strangers_.size() == strangers_max) {
+			unwatch(*strangers_.front());
 			strangers_.erase(strangers_.begin());
 			++refused;
 		}
@@ -492,8 +499,11 @@ void Neighbours::accept_some() noexcept
 		std::unique_ptr<Connection> c(new (std::nothrow) Connection(std::move(sock)));
 
 		try {
-			if (c && watch(c->fd(), c.get()))
-				strangers_.push_back(std::move(c));
+			if (c) {
+				strangers_.reserve(strangers_max);
+				if (watch(c->fd(), c.get()))
+					strangers_.push_back(std::move(c));
+			}
 		} catch (const std::bad_alloc &) {
 		}
 	}
@@ -592,8 +602,7 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 {
 	Connection *self = c;
 
-	/* A child may keep the socket open, so closing it would not remove it from epoll. */
-	epoll_ctl(events_.get(), EPOLL_CTL_DEL, c->fd(), nullptr);
+	unwatch(*c);
 	{
 		/*
 		 * A connecting thread adds the connection to epoll before it is visible to others.

@@ -140,6 +140,7 @@ private:
 	Connection *connection(Neighbour &to) noexcept;
 	Connection *connect(Neighbour &to) noexcept;
 	bool watch(int fd, void *what) noexcept;
+	void unwatch(const Connection &c) noexcept;
 	void tell_helper() noexcept;
 	void ask_for_trim() noexcept;
 	template <typename Do> void for_each_neighbour(Do what) noexcept;

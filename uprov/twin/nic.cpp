@@ -76,7 +76,7 @@ void take_part(const snic_burst &burst, u32 at, u32 n, snic_seg_iter &payload,
 	part.qpn = burst.qpn;
 	part.npkts = n;
 	part.nsegs = 0;
-	part.copied = burst.copied;
+	part.transient = burst.transient;
 	part.signaled = burst.signaled;
 	for (u32 i = 0; i < n; ++i) {
 		part.pkts[i] = burst.pkts[at + i];

@@ -206,7 +206,7 @@ bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept
 		return false;
 	/* A process of another PID namespace has pid 0: it cannot be identified. */
 	errno = EACCES;
-	return claims.pid == has.pid;
+	return claims.pid && claims.pid == has.pid;
 }
 
 pid_t rendezvous_group(int sock) noexcept
