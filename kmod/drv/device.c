@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+#include <linux/rtnetlink.h>
 #include <net/addrconf.h>
 #include <rdma/ib_user_verbs.h>
 
@@ -253,7 +254,10 @@ int sirdma_dev_add(const char *name, struct net_device *ndev, bool irdma)
 		goto err_put;
 	/* The device may be unregistered by now: the reference keeps only its memory. */
 	if (ib_device_try_get(&dev->ibdev)) {
+		/* Else an event meanwhile would be overwritten by what was read before it. */
+		rtnl_lock();
 		sirdma_netdev_sync(dev);
+		rtnl_unlock();
 		sirdma_health_start(dev);
 		ib_device_put(&dev->ibdev);
 	}

@@ -94,12 +94,23 @@ u16 sirdma_sgid_index(struct sirdma_dev *dev, const struct sirdma_sgid *sgid)
 	return sgid - dev->gids.slots;
 }
 
+static bool sirdma_sgid_is_on(const struct sirdma_sgid *sgid, const struct sirdma_interface *on)
+{
+	return sgid->interface.ifindex == on->ifindex && sgid->interface.net == on->net;
+}
+
+static struct sirdma_interface sirdma_interface_of(const struct net_device *ndev)
+{
+	return (struct sirdma_interface){.net = dev_net(ndev), .ifindex = ndev->ifindex};
+}
+
 /*
  * The slot for a new address: the one to which QPs of the address still refer,
  * else the one with the core's index, else any free one.
  */
 static struct sirdma_sgid *sirdma_sgid_find(struct sirdma_gid_table *table,
-					    const struct sirdma_ip *ip, int ifindex, u32 preferred)
+					    const struct sirdma_ip *ip,
+					    const struct sirdma_interface *on, u32 preferred)
 {
 	struct sirdma_sgid *free = NULL;
 	int i;
@@ -115,28 +126,28 @@ static struct sirdma_sgid *sirdma_sgid_find(struct sirdma_gid_table *table,
 				free = sgid;
 			continue;
 		}
-		if (sgid->ifindex == ifindex && !memcmp(&sgid->ip, ip, sizeof(*ip)))
+		if (sirdma_sgid_is_on(sgid, on) && !memcmp(&sgid->ip, ip, sizeof(*ip)))
 			return sgid;
 	}
 	return free;
 }
 
-static int sirdma_gid_ifindex(const struct ib_gid_attr *attr)
+static struct sirdma_interface sirdma_gid_interface(const struct ib_gid_attr *attr)
 {
+	struct sirdma_interface on = {};
 	struct net_device *ndev;
-	int ifindex = 0;
 
 	rcu_read_lock();
 	ndev = rcu_dereference(attr->ndev);
 	if (ndev)
-		ifindex = ndev->ifindex;
+		on = sirdma_interface_of(ndev);
 	rcu_read_unlock();
-	return ifindex;
+	return on;
 }
 
 /*
  * The caller holds the lock. The MAC may have changed after it was read and before the notifier
- * could find the slot. The slot's ifindex is set now, so the notifier sees every later change.
+ * could find the slot. The slot's interface is set now, so the notifier sees every later change.
  */
 static void sirdma_sgid_recheck(struct sirdma_dev *dev, struct sirdma_sgid *sgid,
 				const struct ib_gid_attr *attr)
@@ -169,7 +180,7 @@ int sirdma_add_gid(const struct ib_gid_attr *attr, void **context)
 {
 	struct sirdma_dev *dev = to_sdev(attr->device);
 	struct sirdma_gid_table *table = &dev->gids;
-	int ifindex = sirdma_gid_ifindex(attr);
+	struct sirdma_interface on = sirdma_gid_interface(attr);
 	struct sirdma_sgid *sgid;
 	u16 vlan = NO_VLAN;
 	u8 mac[ETH_ALEN];
@@ -184,7 +195,7 @@ int sirdma_add_gid(const struct ib_gid_attr *attr, void **context)
 	memcpy(&ip, &attr->gid, sizeof(ip));
 
 	mutex_lock(&table->lock);
-	sgid = sirdma_sgid_find(table, &ip, ifindex, attr->index);
+	sgid = sirdma_sgid_find(table, &ip, &on, attr->index);
 	if (!sgid) {
 		err = -ENOSPC;
 		goto unlock;
@@ -198,7 +209,7 @@ int sirdma_add_gid(const struct ib_gid_attr *attr, void **context)
 		goto unlock;
 
 	spin_lock_bh(&table->mac_lock);
-	sgid->ifindex = ifindex;
+	sgid->interface = on;
 	ether_addr_copy(sgid->mac, mac);
 	sgid->dirty = false;
 	spin_unlock_bh(&table->mac_lock);
@@ -265,6 +276,7 @@ void sirdma_sgid_put(struct sirdma_dev *dev, struct sirdma_sgid *sgid)
 
 void sirdma_gid_mac_changed(struct sirdma_dev *dev, const struct net_device *ndev)
 {
+	struct sirdma_interface on = sirdma_interface_of(ndev);
 	struct sirdma_gid_table *table = &dev->gids;
 	int i;
 
@@ -272,7 +284,7 @@ void sirdma_gid_mac_changed(struct sirdma_dev *dev, const struct net_device *nde
 	for (i = 0; i < SIRDMA_GID_SLOTS; i++) {
 		struct sirdma_sgid *sgid = &table->slots[i];
 
-		if (sgid->ifindex != ndev->ifindex)
+		if (!sirdma_sgid_is_on(sgid, &on))
 			continue;
 		ether_addr_copy(sgid->mac, ndev->dev_addr);
 		sgid->dirty = true;
@@ -281,15 +293,16 @@ void sirdma_gid_mac_changed(struct sirdma_dev *dev, const struct net_device *nde
 	mod_delayed_work(sirdma_upkeep_wq, &table->update, 0);
 }
 
-bool sirdma_gid_on_interface(struct sirdma_dev *dev, int ifindex)
+bool sirdma_gid_on_interface(struct sirdma_dev *dev, const struct net_device *ndev)
 {
+	struct sirdma_interface on = sirdma_interface_of(ndev);
 	struct sirdma_gid_table *table = &dev->gids;
 	bool found = false;
 	int i;
 
 	spin_lock_bh(&table->mac_lock);
 	for (i = 0; i < SIRDMA_GID_SLOTS && !found; i++)
-		found = table->slots[i].ifindex == ifindex;
+		found = sirdma_sgid_is_on(&table->slots[i], &on);
 	spin_unlock_bh(&table->mac_lock);
 	return found;
 }

@@ -21,9 +21,15 @@
 
 struct sirdma_dev;
 
+/* A netdev above ours may be in another namespace, and have the index that ours has here. */
+struct sirdma_interface {
+	const struct net *net; /* compared, never accessed */
+	int ifindex;
+};
+
 struct sirdma_sgid {
 	struct sirdma_ip ip;
-	int ifindex; /* 0: the slot was never used */
+	struct sirdma_interface interface; /* ifindex 0: the slot was never used */
 	u32 users; /* number of QPs and address handles that refer to the slot; under use_lock */
 	bool present; /* the core has the address now */
 	bool has_vlan;
@@ -34,7 +40,7 @@ struct sirdma_sgid {
 
 struct sirdma_gid_table {
 	struct mutex lock; /* protects everything but mac, dirty and users */
-	spinlock_t mac_lock; /* protects ifindex for readers without the mutex, mac and dirty */
+	spinlock_t mac_lock; /* protects interface for readers without the mutex, mac and dirty */
 	/* Protects users, and by_gid for readers without the mutex. Any context. */
 	spinlock_t use_lock;
 	struct sirdma_sgid *slots; /* [SIRDMA_GID_SLOTS]; the index is the device's */
@@ -58,7 +64,7 @@ u16 sirdma_sgid_index(struct sirdma_dev *dev, const struct sirdma_sgid *sgid);
 
 /* @ndev has a new MAC. The caller may be in atomic context. */
 void sirdma_gid_mac_changed(struct sirdma_dev *dev, const struct net_device *ndev);
-/* Is there an address on interface @ifindex? Any context. */
-bool sirdma_gid_on_interface(struct sirdma_dev *dev, int ifindex);
+/* Has @ndev an address of the device? Any context. */
+bool sirdma_gid_on_interface(struct sirdma_dev *dev, const struct net_device *ndev);
 
 #endif

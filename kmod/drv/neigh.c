@@ -173,7 +173,7 @@ static void sirdma_neigh_lost(struct sirdma_dev *dev, const struct neighbour *ne
 {
 	if (!sirdma_neigh_in_use(dev, neigh, ip) &&
 	    (time_after(jiffies, READ_ONCE(dev->neighs.expected) + EXPECT_TIME) ||
-	     !sirdma_gid_on_interface(dev, neigh->dev->ifindex)))
+	     !sirdma_gid_on_interface(dev, neigh->dev)))
 		return;
 	sirdma_count(&dev->counters, SIRDMA_COUNTER_NEIGH_UNREACHABLE);
 	ibdev_dbg(&dev->ibdev, "neighbour %pI6c on %s does not answer\n", ip, neigh->dev->name);

@@ -97,6 +97,8 @@ static int sirdma_modify_route_key(struct sirdma_modify *mod, struct sirdma_rout
 	ndev = rdma_read_gid_attr_ndev_rcu(grh->sgid_attr);
 	if (IS_ERR(ndev))
 		err = PTR_ERR(ndev);
+	else if (!net_eq(dev_net(ndev), dev_net(mod->dev->ndev)))
+		err = -ENETUNREACH;
 	else
 		key->ifindex = ndev->ifindex;
 	rcu_read_unlock();
@@ -116,7 +118,11 @@ static int sirdma_modify_resolve(struct sirdma_modify *mod)
 
 	err = sirdma_modify_route_key(mod, &key);
 	if (err)
-		return sirdma_modify_reject_av(mod, "has a GID without a netdev", err);
+		return sirdma_modify_reject_av(mod,
+					       err == -ENETUNREACH ? "has a GID of another "
+								     "namespace" :
+								     "has a GID without a netdev",
+					       err);
 	mod->sgid = sirdma_sgid_get(mod->dev, grh->sgid_attr);
 	if (IS_ERR(mod->sgid)) {
 		err = PTR_ERR(mod->sgid);

@@ -208,6 +208,7 @@ struct sk_buff *snic_gso_build(struct snic_host *host, const struct snic_burst *
 			       u32 *n, struct snic_seg_iter *it)
 {
 	const struct snic_flow *flow = burst->flow;
+	u32 headroom = LL_RESERVED_SPACE(host->ndev); /* it may change at any time */
 	u32 size = snic_gso_pkt_len(&burst->pkts[first]);
 	u32 left = (*n - 1) * size + snic_gso_pkt_len(&burst->pkts[first + *n - 1]);
 	u32 hlen = snic_gso_hlen(flow), room = 0, i, len;
@@ -216,10 +217,10 @@ struct sk_buff *snic_gso_build(struct snic_host *host, const struct snic_burst *
 	struct sk_buff *skb;
 	u8 *out = NULL;
 
-	skb = alloc_skb(LL_RESERVED_SPACE(host->ndev) + ETH_HLEN + hlen, GFP_ATOMIC | __GFP_NOWARN);
+	skb = alloc_skb(headroom + ETH_HLEN + hlen, GFP_ATOMIC | __GFP_NOWARN);
 	if (!skb)
 		return NULL;
-	skb_reserve(skb, LL_RESERVED_SPACE(host->ndev));
+	skb_reserve(skb, headroom);
 	skb_reset_mac_header(skb);
 	snic_frame_eth(flow, false, skb_put(skb, ETH_HLEN));
 	skb_set_network_header(skb, ETH_HLEN);

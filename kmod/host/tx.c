@@ -68,13 +68,15 @@ static struct sk_buff *snic_tx_alloc(u32 len)
 static struct sk_buff *snic_tx_build(struct snic_host *host, const struct snic_flow *flow,
 				     const struct snic_tx_pkt *pkt, struct snic_seg_iter *it)
 {
+	/* It may change at any time: a bridge sets it for its ports. */
+	u32 headroom = LL_RESERVED_SPACE(host->ndev);
 	u32 ip_len = snic_ip_len(flow, pkt);
 	struct sk_buff *skb;
 
-	skb = snic_tx_alloc(LL_RESERVED_SPACE(host->ndev) + ETH_HLEN + ip_len);
+	skb = snic_tx_alloc(headroom + ETH_HLEN + ip_len);
 	if (!skb)
 		return NULL;
-	skb_reserve(skb, LL_RESERVED_SPACE(host->ndev));
+	skb_reserve(skb, headroom);
 	skb_reset_mac_header(skb);
 	snic_frame_eth(flow, false, skb_put(skb, ETH_HLEN));
 	skb_set_network_header(skb, ETH_HLEN);

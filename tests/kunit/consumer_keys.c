@@ -271,6 +271,21 @@ static void consumer_windows_come_and_go(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, ops->dealloc_mw(mw[i]), 0);
 }
 
+/* RDS does so where it cannot pin the memory. */
+static void consumer_registers_no_memory_of_users(struct kunit *test)
+{
+	const int rights[] = {IB_ACCESS_LOCAL_WRITE, IB_ACCESS_LOCAL_WRITE | IB_ACCESS_ON_DEMAND};
+	struct consumer *c = test->priv;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(rights); i++) {
+		struct ib_mr *mr =
+			ib_reg_user_mr(c->pd, PAGE_SIZE, PAGE_SIZE, PAGE_SIZE, rights[i]);
+
+		KUNIT_EXPECT_EQ(test, PTR_ERR_OR_ZERO(mr), -EOPNOTSUPP);
+	}
+}
+
 static struct kunit_case consumer_keys_cases[] = {
 	KUNIT_CASE(consumer_uses_its_local_dma_key),
 	KUNIT_CASE(consumer_gives_away_a_global_key),
@@ -278,6 +293,7 @@ static struct kunit_case consumer_keys_cases[] = {
 	KUNIT_CASE(consumer_does_atomic_writes),
 	KUNIT_CASE(consumer_may_not_invalidate_other_keys),
 	KUNIT_CASE(consumer_windows_come_and_go),
+	KUNIT_CASE(consumer_registers_no_memory_of_users),
 	{},
 };
 

@@ -57,7 +57,7 @@ static int gid_init(struct kunit *test)
 	dev->ndev->ifindex = IFINDEX;
 	eth_hw_addr_set(dev->ndev, new_mac);
 	sgid = &dev->gids.slots[SLOT];
-	sgid->ifindex = IFINDEX;
+	sgid->interface = sirdma_interface_of(dev->ndev);
 	sgid->present = true;
 	ether_addr_copy(sgid->mac, old_mac);
 	memset(&device, 0, sizeof(device));
@@ -105,9 +105,24 @@ static void mac_of_an_address_that_is_gone_is_not_sent(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, device.commands, 0);
 }
 
+/* A netdev there may have the index that ours has here. */
+static void mac_of_an_address_in_another_namespace_stays(struct kunit *test)
+{
+	struct sirdma_dev *dev = test->priv;
+	struct sirdma_interface *on = &dev->gids.slots[SLOT].interface;
+
+	on->net = (const struct net *)test;
+	KUNIT_EXPECT_FALSE(test, sirdma_gid_on_interface(dev, dev->ndev));
+	sirdma_gid_mac_changed(dev, dev->ndev);
+	flush_delayed_work(&dev->gids.update);
+	KUNIT_EXPECT_EQ(test, device.commands, 0);
+	KUNIT_EXPECT_MEMEQ(test, dev->gids.slots[SLOT].mac, old_mac, ETH_ALEN);
+}
+
 static struct kunit_case gid_cases[] = {
 	KUNIT_CASE(mac_that_the_device_refused_is_sent_again),
 	KUNIT_CASE(mac_of_an_address_that_is_gone_is_not_sent),
+	KUNIT_CASE(mac_of_an_address_in_another_namespace_stays),
 	{},
 };
 

@@ -140,6 +140,7 @@ static int modify_init(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, f);
 	f->ndev = kunit_kzalloc(test, sizeof(*f->ndev), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, f->ndev);
+	f->dev.ndev = f->ndev;
 	mutex_init(&f->qp.lock);
 	f->qp.ibqp.device = &f->dev.ibdev;
 	f->dev.hw.caps.max_ird = 16;
@@ -177,6 +178,19 @@ static void neighbour_is_waited_for_without_the_lock(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, (u32)world.state, SIRDMA_QPS_RTR);
 	KUNIT_EXPECT_PTR_EQ(test, world.f->qp.arp, &world.f->arp);
 	KUNIT_EXPECT_FALSE(test, mutex_is_locked(&world.f->qp.lock));
+}
+
+/* Of a netdev above ours, where the index and the routes are others. */
+static void gid_of_another_namespace_is_refused(struct kunit *test)
+{
+	struct net_device *here = kunit_kzalloc(test, sizeof(*here), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, here);
+	dev_net_set(here, &init_net);
+	world.f->dev.ndev = here;
+	KUNIT_EXPECT_EQ(test, modify(), -ENETUNREACH);
+	KUNIT_EXPECT_EQ(test, world.lookups, 0);
+	KUNIT_EXPECT_EQ(test, world.modifies, 0);
 }
 
 static void state_that_changed_meanwhile_is_seen(struct kunit *test)
@@ -328,6 +342,7 @@ static void drained_queue_is_told_out_of_the_call(struct kunit *test)
 
 static struct kunit_case modify_cases[] = {
 	KUNIT_CASE(neighbour_is_waited_for_without_the_lock),
+	KUNIT_CASE(gid_of_another_namespace_is_refused),
 	KUNIT_CASE(state_that_changed_meanwhile_is_seen),
 	KUNIT_CASE(one_command_when_the_state_is_known),
 	KUNIT_CASE(named_state_of_the_device_is_right),

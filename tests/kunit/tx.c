@@ -41,6 +41,10 @@ static struct {
 #define dev_queue_xmit(skb) \
 	(seen.tail += seen.is_virtual, __skb_queue_tail(&kept, (skb)), NETDEV_TX_OK)
 
+/* The headroom of a netdev grows while a frame for it is made. */
+static u16 growth;
+#define skb_reserve(skb, len) (host->ndev->needed_headroom += growth, skb_reserve(skb, len))
+
 #include "host/charge.c"
 #include "host/tx.c"
 #include "host/txq.c"
@@ -204,6 +208,20 @@ static void frames_are_charged_until_the_stack_frees_them(struct kunit *test)
 	skb->truesize += 12345;
 	__skb_queue_purge(&frames);
 	KUNIT_EXPECT_EQ(test, charged(f), 0);
+}
+
+static void the_headroom_may_grow_while_a_frame_is_made(struct kunit *test)
+{
+	struct tx_fixture *f = test->priv;
+	struct sk_buff_head frames;
+
+	growth = 128;
+	KUNIT_EXPECT_EQ(test, tx(f), PACKETS);
+	growth = 0;
+	KUNIT_EXPECT_EQ(test, f->host.ndev->needed_headroom, PACKETS * 128);
+	take_frames(f, &frames);
+	KUNIT_EXPECT_EQ(test, skb_queue_len(&frames), PACKETS);
+	__skb_queue_purge(&frames);
 }
 
 static void a_frame_uses_the_memory_of_frames_that_are_gone(struct kunit *test)
@@ -627,6 +645,7 @@ static void the_transmit_queue_changes_when_no_frame_is_under_way(struct kunit *
 static struct kunit_case tx_cases[] = {
 	KUNIT_CASE(the_transmit_queue_changes_when_no_frame_is_under_way),
 	KUNIT_CASE(frames_are_charged_until_the_stack_frees_them),
+	KUNIT_CASE(the_headroom_may_grow_while_a_frame_is_made),
 	KUNIT_CASE(a_frame_uses_the_memory_of_frames_that_are_gone),
 	KUNIT_CASE(what_the_netdev_cannot_take_is_not_sent),
 	KUNIT_CASE(frames_that_a_netdev_keeps_outlive_the_device),
