@@ -254,7 +254,7 @@ int sirdma_dev_add(const char *name, struct net_device *ndev, bool irdma)
 		goto err_put;
 	/* The device may be unregistered by now: the reference keeps only its memory. */
 	if (ib_device_try_get(&dev->ibdev)) {
-		/* Else an event meanwhile would be overwritten by what was read before it. */
+		/* RTNL keeps link events out, which would be overwritten by what was read before them. */
 		rtnl_lock();
 		sirdma_netdev_sync(dev);
 		rtnl_unlock();

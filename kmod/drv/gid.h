@@ -21,7 +21,7 @@
 
 struct sirdma_dev;
 
-/* A netdev above ours may be in another namespace, and have the index that ours has here. */
+/* An index is unique within a namespace only, and a netdev above the device's may be in another one. */
 struct sirdma_interface {
 	const struct net *net; /* compared, never accessed */
 	int ifindex;

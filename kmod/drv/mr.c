@@ -289,7 +289,7 @@ struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 
 	struct sirdma_mem_reg_req req = {};
 	int err;
 
-	/* A consumer in the kernel that registers memory of its caller's: ib_reg_user_mr(), of RDS. */
+	/* A consumer in the kernel, RDS, registers memory of users by ib_reg_user_mr(). This is not supported. */
 	if (!udata)
 		return ERR_PTR(-EOPNOTSUPP);
 	if (udata->inlen < sizeof(req))

@@ -208,7 +208,7 @@ struct sk_buff *snic_gso_build(struct snic_host *host, const struct snic_burst *
 			       u32 *n, struct snic_seg_iter *it)
 {
 	const struct snic_flow *flow = burst->flow;
-	u32 headroom = LL_RESERVED_SPACE(host->ndev); /* it may change at any time */
+	u32 headroom = LL_RESERVED_SPACE(host->ndev); /* see snic_tx_build() */
 	u32 size = snic_gso_pkt_len(&burst->pkts[first]);
 	u32 left = (*n - 1) * size + snic_gso_pkt_len(&burst->pkts[first + *n - 1]);
 	u32 hlen = snic_gso_hlen(flow), room = 0, i, len;

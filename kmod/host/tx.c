@@ -68,7 +68,7 @@ static struct sk_buff *snic_tx_alloc(u32 len)
 static struct sk_buff *snic_tx_build(struct snic_host *host, const struct snic_flow *flow,
 				     const struct snic_tx_pkt *pkt, struct snic_seg_iter *it)
 {
-	/* It may change at any time: a bridge sets it for its ports. */
+	/* Read it once: a bridge may change it between the allocation and the reservation. */
 	u32 headroom = LL_RESERVED_SPACE(host->ndev);
 	u32 ip_len = snic_ip_len(flow, pkt);
 	struct sk_buff *skb;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 # shellcheck shell=bash
-# For the scenarios that run the benchmark and judge its results by tests/bench/goals, behind lib.sh.
+# For the scenarios that run the benchmark and judge its results by tests/bench/goals. Source it after lib.sh.
 
 # The rounds of a case that misses its goal. In five rounds of a guest on a virtual machine medians differ by a fifth and more from run to run.
 rounds_again=12
@@ -9,13 +9,13 @@ bench_judged() {	# PLACE...: runs the benchmark there and ends the scenario
 	local place verdicts='' missed=0
 	cd "$(dirname "$0")/../.." || exit
 	for place in "$@"; do
-		one_place "$place" || missed=1
+		measure_place "$place" || missed=1
 		verdicts+="${verdicts:+; }$place: $(tail -n 1 "$work/judged")"
 	done
 	[[ $missed == 0 ]] || fail "$verdicts"
 	pass "$verdicts"
 }
-one_place() {	# PLACE: false if it misses a goal; what the judge said is in $work/judged
+measure_place() {	# PLACE: false if it misses a goal; what the judge said is in $work/judged
 	local status=0 judged=0 again
 	scripts/bench "$1" || status=$?
 	judge "$1" || judged=$?
@@ -31,7 +31,7 @@ one_place() {	# PLACE: false if it misses a goal; what the judge said is in $wor
 	[[ $judged != 0 || $status == 0 ]] || echo "scripts/bench $1 ended with $status; $(tail -n 1 "$work/judged")" >> "$work/judged"
 	[[ $judged == 0 && $status == 0 ]]
 }
-judge() {	# PLACE: 0 all goals are met, 1 some are not
+judge() {	# PLACE: 0 all goals are met, 1 some are not. Ends the scenario if there are no results
 	local judged=0
 	tests/bench/judge "$1" > "$work/judged" || judged=$?
 	cat "$work/judged"

@@ -180,7 +180,7 @@ static void neighbour_is_waited_for_without_the_lock(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, mutex_is_locked(&world.f->qp.lock));
 }
 
-/* Of a netdev above ours, where the index and the routes are others. */
+/* The netdev of the GID is in another namespace, which has other indices and routes. */
 static void gid_of_another_namespace_is_refused(struct kunit *test)
 {
 	struct net_device *here = kunit_kzalloc(test, sizeof(*here), GFP_KERNEL);

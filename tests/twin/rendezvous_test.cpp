@@ -332,7 +332,7 @@ constexpr User unmapped_user = {"a user in a user namespace that maps nobody", s
 
 } // namespace
 
-/* To a process in a PID namespace of its own all those outside have the number 0. */
+/* A process in a PID namespace of its own sees every process outside with PID 0. */
 TEST(Rendezvous, IdentifiesNoProcessOutsideItsPidNamespace)
 {
 	const IpAddress addr(in_addr{htonl(0x7f000009)});

@@ -174,7 +174,7 @@ void Helper::expect_event() noexcept
 
 void Helper::wait_served() const noexcept
 {
-	/* Longer than the helper is without a processor on a busy machine. Not tuned. */
+	/* On a busy machine the helper may wait some 10 ms for a processor. Not tuned. */
 	constexpr u64 wait_max_ns = 100 * 1000 * 1000;
 	Backoff backoff(0);
 

@@ -613,7 +613,8 @@ void Nic::receive_last() noexcept
 /*
  * A poll returns completions. What a message left to do, such as its acknowledgement, is done before its completion is
  * returned, because the process may end after that; but see AnswerHabit. With one-sided access the acknowledgement
- * would leave before the answer all the same.
+ * would leave before the answer all the same. If the helper does not finish the message within 100 ms, the poll does not
+ * wait any longer.
  */
 void Nic::found(bool message) noexcept
 {
