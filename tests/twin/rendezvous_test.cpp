@@ -332,41 +332,6 @@ constexpr User unmapped_user = {"a user in a user namespace that maps nobody", s
 
 } // namespace
 
-/* A process in a PID namespace of its own sees every process outside with PID 0. */
-TEST(Rendezvous, IdentifiesNoProcessOutsideItsPidNamespace)
-{
-	const IpAddress addr(in_addr{htonl(0x7f000009)});
-	const uint32_t name = own_name();
-	const Other holder([&](int ready) {
-		const Fd held = rendezvous_listen(addr, name);
-
-		say(ready, held ? 'y' : 'n');
-		wait_for_end(ready);
-	});
-	int ends[2], status = -1;
-
-	ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
-	const Fd claims(ends[0]), claimer(ends[1]);
-	const pid_t outside = fork();
-
-	if (!outside) {
-		if (unshare(CLONE_NEWPID))
-			_exit(2);
-		const pid_t inside = fork();
-
-		if (!inside)
-			_exit(rendezvous_is(claims.get(), addr, name));
-		_exit(waitpid(inside, &status, 0) == inside && WIFEXITED(status) ?
-			      WEXITSTATUS(status) :
-			      3);
-	}
-	ASSERT_EQ(waitpid(outside, &status, 0), outside);
-	ASSERT_TRUE(WIFEXITED(status));
-	if (WEXITSTATUS(status) == 2)
-		GTEST_SKIP() << "takes a PID namespace";
-	EXPECT_EQ(WEXITSTATUS(status), 0) << "another process passes for the holder of the name";
-}
-
 /* Each pair of them, for user namespaces show others than they are. */
 TEST(Rendezvous, RefusesOtherUsersInUserNamespaces)
 {

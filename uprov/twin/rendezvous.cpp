@@ -204,9 +204,12 @@ bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept
 
 	if (!holder || !peer_of(sock, claims) || !peer_of(holder.get(), has))
 		return false;
-	/* A process of another PID namespace has pid 0: it cannot be identified. */
+	/*
+	 * All processes that are outside this PID namespace have pid 0 here. They are the same user's, and are not told
+	 * apart, because processes of several PID namespaces may share an address and its port.
+	 */
 	errno = EACCES;
-	return claims.pid && claims.pid == has.pid;
+	return claims.pid == has.pid;
 }
 
 pid_t rendezvous_group(int sock) noexcept
