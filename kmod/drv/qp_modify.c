@@ -117,12 +117,10 @@ static int sirdma_modify_resolve(struct sirdma_modify *mod)
 	int err;
 
 	err = sirdma_modify_route_key(mod, &key);
+	if (err == -ENETUNREACH)
+		return sirdma_modify_reject_av(mod, "has a GID of another namespace", err);
 	if (err)
-		return sirdma_modify_reject_av(mod,
-					       err == -ENETUNREACH ? "has a GID of another "
-								     "namespace" :
-								     "has a GID without a netdev",
-					       err);
+		return sirdma_modify_reject_av(mod, "has a GID without a netdev", err);
 	mod->sgid = sirdma_sgid_get(mod->dev, grh->sgid_attr);
 	if (IS_ERR(mod->sgid)) {
 		err = PTR_ERR(mod->sgid);
