@@ -87,7 +87,8 @@ struct snic_burst {
 	u8 *copies;
 	/*
 	 * The host must have read the payload when tx() returns, so it must not transmit it by reference: some of it is in
-	 * copies, or belongs to a request that completes when it is sent. Only with PORT_MEMORY_MAY_FAULT.
+	 * copies, or belongs to a request that completes when it is sent. Only with PORT_MEMORY_MAY_FAULT or
+	 * PORT_WIRE_IN_MEMORY.
 	 */
 	bool transient;
 	bool signaled; /* a request in it has a completion; only with PORT_WIRE_IN_MEMORY */

@@ -40,7 +40,7 @@ void snic_tx_begin(struct snic_tx *tx, struct snic_qp *qp, struct snic_path *pat
 	tx->burst->npkts = 0;
 	tx->burst->nsegs = 0;
 	tx->burst->next = (struct snic_limits){0};
-	if (PORT_MEMORY_MAY_FAULT)
+	if (PORT_MEMORY_MAY_FAULT || PORT_WIRE_IN_MEMORY)
 		tx->burst->transient = !snic_is_reliable(qp);
 }
 
@@ -96,7 +96,7 @@ static u32 tx_send(struct snic_tx *tx)
 	}
 	if (PORT_WIRE_IN_MEMORY) {
 		burst->signaled = tx->signaled;
-		if (tx->bytes)
+		if (tx->bytes && !burst->transient)
 			qp->referenced = true;
 	}
 	n = snic_dev_ops(dev)->tx(dev->host, burst);
