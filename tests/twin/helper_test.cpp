@@ -585,10 +585,22 @@ TEST(TwinHelper, IsNotAwaitedForEver)
 	device.block = true;
 	device.port.put();
 	ASSERT_TRUE(device.blocked.try_acquire_for(patience));
-	device.helper.wait_served();
+	EXPECT_FALSE(device.helper.wait_served());
 	EXPECT_EQ(device.helper.state(), State::serving);
+
+	/* The next ones do not wait: one of them is not interrupted for as long as a wait. */
+	auto least = std::chrono::steady_clock::duration::max();
+
+	for (int i = 0; i < 10; ++i) {
+		const auto begin = std::chrono::steady_clock::now();
+
+		EXPECT_FALSE(device.helper.wait_served());
+		least = std::min(least, std::chrono::steady_clock::now() - begin);
+	}
+	EXPECT_LT(least, std::chrono::milliseconds(100));
 	device.block = false;
 	device.go_on.release();
+	EXPECT_TRUE(comes_true([&] { return device.helper.wait_served(); }));
 }
 
 TEST(TwinHelper, StopsInEveryState)

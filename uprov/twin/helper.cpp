@@ -172,17 +172,24 @@ void Helper::expect_event() noexcept
 		wake();
 }
 
-void Helper::wait_served() const noexcept
+bool Helper::wait_served() noexcept
 {
 	/* On a busy machine the helper may wait some 10 ms for a processor. Not tuned. */
 	constexpr u64 wait_max_ns = 100 * 1000 * 1000;
+	const u64 arrived = arrivals();
 	Backoff backoff(0);
 
 	if (state() != State::serving)
-		return;
-	for (const u64 begin = port_now_ns(nullptr);
-	     state() == State::serving && port_now_ns(nullptr) - begin < wait_max_ns;)
-		backoff.pause();
+		return true;
+	if (held_up_at_.load(std::memory_order_relaxed) == arrived)
+		return false;
+	for (const u64 begin = port_now_ns(nullptr); state() == State::serving; backoff.pause()) {
+		if (port_now_ns(nullptr) - begin < wait_max_ns)
+			continue;
+		held_up_at_.store(arrived, std::memory_order_relaxed);
+		return false;
+	}
+	return true;
 }
 
 bool Helper::process_polled() const noexcept

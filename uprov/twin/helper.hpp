@@ -140,10 +140,10 @@ public:
 	/* The calling thread is about to sleep until an event. */
 	void expect_event() noexcept;
 	/*
-	 * Wait until the thread has finished the packets it is receiving, but not for ever: memory of a neighbour may hold it
-	 * up (lease.hpp).
+	 * Wait until the thread has finished the packets it is receiving. Returns false if memory of a neighbour holds it up
+	 * (lease.hpp): after 100 ms, and at once until it has gone on.
 	 */
-	void wait_served() const noexcept;
+	bool wait_served() noexcept;
 
 	/*
 	 * Called around a call that serves the device. If there are several threads, it is only a
@@ -258,6 +258,8 @@ private:
 	std::atomic<u64> armed_at_{0}; /* value of polls_ when a thread last expected an event */
 	std::atomic<u64> busy_at_{0}; /* value of polls_ when a poll last found work */
 	std::atomic<u64> arrivals_{0}; /* how often packets were received */
+	/* arrivals_ when a poll last gave up waiting for the thread */
+	std::atomic<u64> held_up_at_{UINT64_MAX};
 	std::atomic<u64> misses_{0}; /* polls that did not look, since the last one that did */
 	/* How often packets must wake the thread before it may be away again. Only the thread writes. */
 	std::atomic<u32> spins_{0};

@@ -613,8 +613,8 @@ void Nic::receive_last() noexcept
 /*
  * A poll returns completions. What a message left to do, such as its acknowledgement, is done before its completion is
  * returned, because the process may end after that; but see AnswerHabit. With one-sided access the acknowledgement
- * would leave before the answer all the same. If the helper does not finish the message within 100 ms, the poll does not
- * wait any longer.
+ * would leave before the answer all the same. A helper that is held up may have the locks of queue pairs: the poll
+ * leaves all that to it.
  */
 void Nic::found(bool message) noexcept
 {
@@ -626,7 +626,8 @@ void Nic::found(bool message) noexcept
 		return;
 	}
 	/* The completion is visible before the helper that received the message has finished. */
-	helper_.wait_served();
+	if (!helper_.wait_served()) [[unlikely]]
+		return;
 	if (!(pending() || sender_->holding() || lingering_.count.load()) || !can_work())
 		return;
 	if (!table_ && answer_habit_.note_message(ticks())) {
