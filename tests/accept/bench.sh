@@ -23,7 +23,9 @@ measure_place() {	# PLACE: false if it misses a goal; what the judge said is in 
 	again=$(sed -nE 's/^missed: ([^:]*): ([0-9.]+ of |a round at ).*/\1/p' "$work/judged" | paste -sd'|')
 	if [[ $again ]]; then
 		say "again, in $rounds_again rounds: $again"
-		status=0 judged=0
+		# A round of 1 MiB that was slow is among them. Whatever else the first run ended with counts: the kernel may have complained.
+		[[ $status != 3 ]] || status=0
+		judged=0
 		BENCH_ROUNDS=$rounds_again scripts/bench "$1" "@($again)" || status=$?
 		judge "$1" || judged=$?
 	fi
