@@ -167,6 +167,15 @@ static u32 av_take(struct sirdma_hw *hw, enum sirdma_av_consumer who, u32 *seq)
 	return idx;
 }
 
+/* Could @who have a vector, once it is backed? */
+static bool av_left(struct sirdma_hw *hw, enum sirdma_av_consumer who)
+{
+	const struct sirdma_av_table *avs = &hw->avs;
+
+	return READ_ONCE(avs->count) <
+	       (who == SIRDMA_AV_USER ? sirdma_av_user_limit(hw) : avs->limit - 1);
+}
+
 static void av_give(struct sirdma_av_table *avs, u32 idx)
 {
 	unsigned long flags;
@@ -214,7 +223,8 @@ int sirdma_av_create(struct sirdma_hw *hw, const struct sirdma_av_params *params
 	if (!avs->limit)
 		return -EOPNOTSUPP;
 	*idx = av_take(hw, who, &seq);
-	if (!*idx && who != SIRDMA_AV_ATOMIC) {
+	/* Others may take what this call backs. */
+	while (!*idx && who != SIRDMA_AV_ATOMIC && av_left(hw, who)) {
 		err = av_fill(hw, who == SIRDMA_AV_USER ? SIRDMA_AV_RESERVE : 1);
 		if (err)
 			return err;

@@ -6,6 +6,8 @@
 #include "test_host.hpp"
 
 #include <set>
+#include <thread>
+#include <vector>
 
 extern "C" {
 #include "hw/hw.h"
@@ -173,6 +175,36 @@ TEST_F(AddressVectors, UsersLeaveSomeToTheKernel)
 	EXPECT_FALSE(sirdma_av_low(&hw_)) << "there is nothing to be filled";
 	destroy(users);
 	destroy(others);
+}
+
+// Others may take what one thread backs before it looks.
+TEST_F(AddressVectors, ThreadsThatTakeThemTogetherGetAll)
+{
+	constexpr u32 threads = 4;
+
+	for (int round = 0; round < 20; ++round) {
+		std::vector<std::set<u32>> taken(threads);
+		std::vector<std::thread> takers;
+		std::set<u32> all;
+
+		start();
+		for (std::set<u32> &mine : taken)
+			takers.emplace_back([&] {
+				u32 idx;
+
+				for (u32 i = 0; i < sirdma_av_user_limit(&hw_) / threads; ++i)
+					if (!create(1, &idx))
+						mine.insert(idx);
+			});
+		for (std::thread &taker : takers)
+			taker.join();
+		for (std::set<u32> &mine : taken) {
+			EXPECT_EQ(mine.size(), sirdma_av_user_limit(&hw_) / threads);
+			all.merge(mine);
+		}
+		destroy(all);
+		stop();
+	}
 }
 
 // Whoever cannot wait gets those that are ready, and more of them once they were filled.
