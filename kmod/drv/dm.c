@@ -268,7 +268,6 @@ static struct sirdma_mr *sirdma_dm_mr_create(struct ib_pd *ibpd, const struct si
 	err = sirdma_mr_create(dev, mr, region, to_spd(ibpd)->id);
 	if (err)
 		goto err_pbl;
-	mr->ibmr.length = region->length;
 	return mr;
 
 err_pbl:

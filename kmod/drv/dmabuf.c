@@ -169,8 +169,6 @@ struct ib_mr *sirdma_reg_dmabuf_mr(struct ib_pd *ibpd, u64 offset, u64 length, u
 	err = sirdma_mr_create(dev, &mr->mr, &region, to_spd(ibpd)->id);
 	if (err)
 		goto err_put;
-	mr->mr.ibmr.length = length;
-	mr->mr.ibmr.iova = iova;
 	return &mr->mr.ibmr;
 
 err_put:

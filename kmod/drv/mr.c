@@ -60,24 +60,20 @@ static int sirdma_mr_map(struct sirdma_dev *dev, struct sirdma_mr *mr, u64 iova)
 	return err;
 }
 
-/* Make a stag for the region of @params. It becomes the key of @mr. */
+/* Make the region of @params, whose stag becomes the key of @mr. */
 static int sirdma_mr_register(struct sirdma_dev *dev, struct sirdma_mr *mr,
-			      struct sirdma_cqp_reg_mr_params *params)
+			      const struct sirdma_cqp_reg_mr_params *params)
 {
 	int err;
 
-	err = sirdma_stag_alloc(&dev->hw, &params->stag);
-	if (err)
-		return err;
 	trace_sirdma_mr_register(dev, params);
 	err = sirdma_cqp_reg_mr(&dev->hw, params);
 	trace_sirdma_mr_registered(dev, params->stag, err);
-	if (err) {
-		sirdma_stag_free(&dev->hw, params->stag);
+	if (err)
 		return err;
-	}
 	mr->ibmr.lkey = params->stag;
 	mr->ibmr.rkey = params->stag;
+	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_REGISTERED);
 	return 0;
 }
 
@@ -101,16 +97,30 @@ static void sirdma_mr_describe(const struct sirdma_mr *mr, const struct sirdma_r
 		params->addr = mr->pbl.addr;
 }
 
+int sirdma_mr_create_with(struct sirdma_dev *dev, struct sirdma_mr *mr,
+			  const struct sirdma_region *region, u32 pd, u32 stag)
+{
+	struct sirdma_cqp_reg_mr_params params;
+
+	sirdma_mr_describe(mr, region, pd, &params);
+	params.stag = stag;
+	mr->ibmr.length = region->length;
+	mr->ibmr.iova = params.zero_based ? 0 : region->iova;
+	return sirdma_mr_register(dev, mr, &params);
+}
+
 int sirdma_mr_create(struct sirdma_dev *dev, struct sirdma_mr *mr,
 		     const struct sirdma_region *region, u32 pd)
 {
-	struct sirdma_cqp_reg_mr_params params;
+	u32 stag;
 	int err;
 
-	sirdma_mr_describe(mr, region, pd, &params);
-	err = sirdma_mr_register(dev, mr, &params);
-	if (!err)
-		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_REGISTERED);
+	err = sirdma_stag_alloc(&dev->hw, &stag);
+	if (err)
+		return err;
+	err = sirdma_mr_create_with(dev, mr, region, pd, stag);
+	if (err)
+		sirdma_stag_free(&dev->hw, stag);
 	return err;
 }
 
@@ -219,14 +229,20 @@ struct ib_mr *sirdma_get_dma_mr(struct ib_pd *ibpd, int access)
 	mr = kzalloc(sizeof(*mr), GFP_KERNEL);
 	if (!mr)
 		return ERR_PTR(-ENOMEM);
+	err = sirdma_stag_alloc(&dev->hw, &params.stag);
+	if (err)
+		goto err_free;
 	err = sirdma_mr_register(dev, mr, &params);
-	if (err) {
-		kfree(mr);
-		sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_FAILURES);
-		return ERR_PTR(err);
-	}
-	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_REGISTERED);
+	if (err)
+		goto err_stag;
 	return &mr->ibmr;
+
+err_stag:
+	sirdma_stag_free(&dev->hw, params.stag);
+err_free:
+	kfree(mr);
+	sirdma_count(&dev->counters, SIRDMA_COUNTER_MR_FAILURES);
+	return ERR_PTR(err);
 }
 
 /* When this function has returned 0, no data path of the device uses the region any more. */
@@ -241,15 +257,6 @@ static int sirdma_mr_dealloc(struct sirdma_dev *dev, struct sirdma_mr *mr)
 			return err;
 		usleep_range(10, 50);
 	}
-}
-
-void sirdma_mr_uncreate(struct sirdma_dev *dev, struct sirdma_mr *mr)
-{
-	int err = sirdma_mr_dealloc(dev, mr);
-
-	if (err)
-		sirdma_dev_fail(dev, err);
-	sirdma_stag_free(&dev->hw, mr->ibmr.lkey);
 }
 
 static int sirdma_dereg_memory(struct sirdma_dev *dev, struct sirdma_mr *mr)

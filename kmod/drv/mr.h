@@ -59,13 +59,13 @@ static inline bool sirdma_mr_is_ring(const struct sirdma_mr *mr)
 
 /*
  * Register @mr, whose page list is complete, with the device as @region of protection domain @pd.
- * Returns 0 with the keys of @mr set, or an errno.
+ * Returns 0 with keys, length and iova of @mr set, or an errno.
  */
 int sirdma_mr_create(struct sirdma_dev *dev, struct sirdma_mr *mr,
 		     const struct sirdma_region *region, u32 pd);
-
-/* Undo sirdma_mr_create(). No user knows the region yet. */
-void sirdma_mr_uncreate(struct sirdma_dev *dev, struct sirdma_mr *mr);
+/* The same with the stag of the caller, who frees it on failure. */
+int sirdma_mr_create_with(struct sirdma_dev *dev, struct sirdma_mr *mr,
+			  const struct sirdma_region *region, u32 pd, u32 stag);
 
 struct ib_mr *sirdma_reg_user_mr(struct ib_pd *ibpd, u64 start, u64 length, u64 iova, int access,
 				 struct ib_udata *udata);

@@ -588,6 +588,7 @@ struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sirdma_region *reg
 	struct sirdma_dev *dev = to_sdev(ibpd->device);
 	struct sirdma_region described = *region;
 	struct sirdma_odp_mr *odp;
+	u32 stag;
 	int err;
 
 	err = sirdma_odp_check(dev, region);
@@ -606,21 +607,30 @@ struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sirdma_region *reg
 			described.access &= ~(IB_ZERO_BASED | IB_ACCESS_MW_BIND);
 		described.length = 0; /* the page list says it */
 	}
-	err = sirdma_mr_create(dev, &odp->mr, &described, odp->pd);
+	err = sirdma_stag_alloc(&dev->hw, &stag);
 	if (err)
 		goto err_end;
-	odp->mr.pbl.access = region->access & SIRDMA_VERBS_ACCESS_KNOWN;
-	err = xa_insert_bh(&dev->odp.keys, odp->mr.ibmr.lkey, odp, GFP_KERNEL);
+	/*
+	 * Nothing may fail once the device has the region: another thread may have guessed the key,
+	 * and bound a window to it.
+	 */
+	err = xa_reserve_bh(&dev->odp.keys, stag, GFP_KERNEL);
 	if (err)
-		goto err_dereg;
+		goto err_stag;
+	err = sirdma_mr_create_with(dev, &odp->mr, &described, odp->pd, stag);
+	if (err)
+		goto err_release;
+	odp->mr.pbl.access = region->access & SIRDMA_VERBS_ACCESS_KNOWN;
+	xa_store_bh(&dev->odp.keys, stag, odp, GFP_KERNEL);
 	/* This is a prefetch: its error does not matter, the device asks for each page that is missing. */
 	if (!odp->implicit)
 		sirdma_odp_map(odp, 0, odp->blocks, false, false, NULL);
 	return &odp->mr.ibmr;
 
-err_dereg:
-	sirdma_mr_uncreate(dev, &odp->mr);
-	odp->mr.ibmr.lkey = 0; /* the stag may be another region's from now on */
+err_release:
+	xa_release(&dev->odp.keys, stag);
+err_stag:
+	sirdma_stag_free(&dev->hw, stag);
 err_end:
 	sirdma_odp_end(odp);
 err_put:
