@@ -10,7 +10,9 @@
 
 #include "device.h"
 #include "health.h"
+#include "hw/limits.h"
 #include "hw/mcast.h"
+#include "qp.h"
 
 /* Each netdev that may be a member has at least one entry of the GID table. */
 #define LINKS_MAX SIRDMA_GID_TABLE_LEN
@@ -30,6 +32,7 @@ struct sirdma_mcast_link {
 struct sirdma_membership {
 	struct list_head node;
 	struct sirdma_ip ip;
+	kuid_t uid; /* whose queue pair was attached first; INVALID_UID: a kernel consumer's */
 	bool ended; /* no queue pair is attached any more */
 	DECLARE_BITMAP(joined, LINKS_MAX); /* links that have joined, by index of links[] */
 };
@@ -245,13 +248,34 @@ static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
 		sirdma_mcast_sync(dev);
 }
 
-/* The caller holds the lock. *fresh becomes the membership of group @ip. */
+/* The caller holds the lock. May @uid have one more group (sirdma_share_is_fair())? */
+static bool sirdma_mcast_is_fair(struct sirdma_dev *dev, kuid_t uid)
+{
+	const struct sirdma_membership *group;
+	u32 used = 0, mine = 0;
+
+	if (!uid_valid(uid))
+		return true;
+	list_for_each_entry(group, &dev->mcast.groups, node) {
+		used++;
+		mine += uid_eq(group->uid, uid);
+	}
+	/* The share is rounded up, so that somebody may have the last group. */
+	return sirdma_share_is_fair(dev->hw.caps.max_mcast_grps - used + 1, mine, 1);
+}
+
+/*
+ * The caller holds the lock. *fresh becomes the membership of group @ip. Returns -ENOMEM without
+ * memory, or if the user has its share of the groups.
+ */
 static int sirdma_mcast_join(struct sirdma_dev *dev, const struct sirdma_ip *ip,
 			     struct sirdma_membership **fresh)
 {
 	struct sirdma_membership *group = *fresh;
 	int err;
 
+	if (!sirdma_mcast_is_fair(dev, group->uid))
+		return -ENOMEM;
 	*fresh = NULL;
 	group->ip = *ip;
 	list_add_tail(&group->node, &dev->mcast.groups);
@@ -261,8 +285,10 @@ static int sirdma_mcast_join(struct sirdma_dev *dev, const struct sirdma_ip *ip,
 	return err;
 }
 
-static int sirdma_mcast_try_attach(struct sirdma_dev *dev, const struct sirdma_ip *ip, u32 qpn)
+static int sirdma_mcast_try_attach(struct sirdma_dev *dev, const struct sirdma_ip *ip,
+				   const struct sirdma_qp *qp)
 {
+	const u32 qpn = qp->ibqp.qp_num;
 	struct sirdma_membership *fresh;
 	bool first, last;
 	int err;
@@ -271,6 +297,7 @@ static int sirdma_mcast_try_attach(struct sirdma_dev *dev, const struct sirdma_i
 	fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
 	if (!fresh)
 		return -ENOMEM;
+	fresh->uid = qp->uid;
 	mutex_lock(&dev->mcast.lock);
 	err = sirdma_mcast_attach(&dev->hw, ip, qpn, &first);
 	if (!err && first) {
@@ -292,7 +319,7 @@ int sirdma_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 
 	memcpy(&ip, gid, sizeof(ip));
 	do {
-		err = sirdma_mcast_try_attach(dev, &ip, ibqp->qp_num);
+		err = sirdma_mcast_try_attach(dev, &ip, to_sqp(ibqp));
 	} while (sirdma_cqp_make_room(err, &tries));
 	if (err)
 		sirdma_refused(dev, "attach_mcast: QP %u to %pI6c: %d", ibqp->qp_num, gid->raw,

@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "hw/cqp_cmd.h"
+#include "hw/limits.h"
 #include "neigh.h"
 #include "trace.h"
 
@@ -298,6 +299,24 @@ static struct sirdma_arp *sirdma_arp_find(struct sirdma_neigh_table *table,
 	return NULL;
 }
 
+/* The caller holds the lock. May @uid have one more entry (sirdma_share_is_fair())? */
+static bool sirdma_arp_is_fair(struct sirdma_dev *dev, kuid_t uid)
+{
+	struct sirdma_neigh_table *table = &dev->neighs;
+	const u32 limit = dev->hw.arp_ids.limit;
+	struct sirdma_arp *arp;
+	u32 mine = 0;
+	int bucket;
+
+	/* While half of all are free, each share is. */
+	if (!uid_valid(uid) || table->count < limit / 2)
+		return true;
+	hash_for_each(table->hash, bucket, arp, node)
+		mine += uid_eq(arp->uid, uid);
+	/* The share is rounded up, so that somebody may have the last entry. */
+	return table->count < limit && sirdma_share_is_fair(limit - table->count + 1, mine, 1);
+}
+
 /* The caller holds the lock. Enter @arp into the tables of device and driver. */
 static int sirdma_arp_add(struct sirdma_dev *dev, struct sirdma_arp *arp,
 			  const struct sirdma_route_key *key, const struct sirdma_nexthop *hop)
@@ -305,6 +324,8 @@ static int sirdma_arp_add(struct sirdma_dev *dev, struct sirdma_arp *arp,
 	struct sirdma_neigh_table *table = &dev->neighs;
 	int err;
 
+	if (!sirdma_arp_is_fair(dev, arp->uid))
+		return -ENOMEM;
 	arp->key = *key;
 	arp->nexthop = hop->ip;
 	ether_addr_copy(arp->mac, hop->mac);
@@ -329,7 +350,8 @@ err_id:
 	return err;
 }
 
-struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key)
+struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key,
+				  kuid_t uid)
 {
 	struct sirdma_neigh_table *table = &dev->neighs;
 	struct sirdma_arp *arp, *fresh;
@@ -349,6 +371,7 @@ struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_ro
 	fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
 	if (!fresh)
 		return ERR_PTR(-ENOMEM);
+	fresh->uid = uid;
 	mutex_lock(&table->lock);
 	arp = sirdma_arp_find(table, key, &hop.ip);
 	if (!arp) {

@@ -10,6 +10,7 @@
 #include <linux/mutex.h>
 #include <linux/notifier.h>
 #include <linux/spinlock.h>
+#include <linux/uidgid.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include "route.h"
@@ -25,6 +26,7 @@ struct sirdma_arp {
 	struct sirdma_ip nexthop;
 	u32 idx; /* index in the device's table */
 	u32 users; /* number of QPs that refer to the entry */
+	kuid_t uid; /* whose QP needed it first; INVALID_UID: a kernel consumer's */
 	bool dirty; /* the device does not have this mac yet */
 	u8 mac[ETH_ALEN];
 };
@@ -46,11 +48,13 @@ int sirdma_neigh_init(struct sirdma_dev *dev);
 void sirdma_neigh_fini(struct sirdma_dev *dev);
 
 /*
- * Resolve @key, waiting a bounded time for the neighbour, and hold its entry. Returns -ETIMEDOUT or
- * -EHOSTUNREACH if the neighbour does not answer, -ENETUNREACH and others if there is no route,
- * -EINTR or -ENOMEM.
+ * Resolve @key for a QP of user @uid (INVALID_UID: of a kernel consumer), waiting a bounded time for
+ * the neighbour, and hold its entry. Returns -ETIMEDOUT or -EHOSTUNREACH if the neighbour does not
+ * answer, -ENETUNREACH and others if there is no route, -EINTR, or -ENOMEM without memory or if the
+ * user has its share of the entries (sirdma_share_is_fair()).
  */
-struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key);
+struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key,
+				  kuid_t uid);
 void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp);
 /*
  * A QP left RESET, so it will soon need a neighbour. The core resolves that neighbour

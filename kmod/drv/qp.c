@@ -17,6 +17,7 @@
 #include "srq.h"
 #include "trace.h"
 #include "ucontext.h"
+#include "user.h"
 #include "xrcd.h"
 
 /* Is the CQ a user's, and not a kernel consumer's? */
@@ -346,6 +347,8 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	if (err)
 		return err;
 	qp->type = sirdma_qp_type(init);
+	/* An XRC target outlives its user's context while other users have it open. */
+	qp->uid = udata ? sirdma_udata_to_uctx(udata)->user->uid : INVALID_UID;
 	if (qp->type == SIRDMA_QPT_XRC_TGT)
 		return sirdma_create_target(dev, qp, init);
 	if (udata) {

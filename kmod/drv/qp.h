@@ -4,6 +4,7 @@
 #define SIRDMA_DRV_QP_H
 
 #include <linux/mutex.h>
+#include <linux/uidgid.h>
 #include <rdma/ib_verbs.h>
 
 #include "obj.h"
@@ -23,6 +24,7 @@ struct sirdma_qp {
 	struct ib_qp_cap cap;
 	struct sirdma_doorbell *doorbell; /* NULL: the poster kicks */
 	struct list_head doorbell_node; /* entry of the doorbell's queue pairs */
+	kuid_t uid; /* the user that made the QP; INVALID_UID: a kernel consumer */
 	u32 kicker; /* see struct sirdma_ucontext; 0: a kernel consumer's, or an XRC target's */
 	bool sig_all;
 	u8 type; /* enum sirdma_qp_type */

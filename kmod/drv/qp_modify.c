@@ -127,7 +127,7 @@ static int sirdma_modify_resolve(struct sirdma_modify *mod)
 		mod->sgid = NULL;
 		return sirdma_modify_reject_av(mod, "has a source address that is gone", err);
 	}
-	mod->arp = sirdma_arp_get(mod->dev, &key);
+	mod->arp = sirdma_arp_get(mod->dev, &key, mod->qp->uid);
 	if (IS_ERR(mod->arp)) {
 		err = PTR_ERR(mod->arp);
 		mod->arp = NULL;

@@ -8,7 +8,7 @@
 
 struct snic_dev;
 
-#define SNIC_MAX_MCAST_GRPS 1024
+#define SNIC_MAX_MCAST_GRPS 2048
 #define SNIC_MCAST_BUCKETS 256
 
 struct snic_mcast {

@@ -51,6 +51,8 @@ static const u8 old_mac[ETH_ALEN] = {2, 0, 0, 0, 0, 1};
 static const u8 new_mac[ETH_ALEN] = {2, 0, 0, 0, 0, 2};
 static const struct sirdma_route_key key = {.ifindex = 7};
 
+#define ENTRIES 16 /* of the device's table */
+
 static int neigh_init(struct kunit *test)
 {
 	struct sirdma_dev *dev = kunit_kzalloc(test, sizeof(*dev), GFP_KERNEL);
@@ -58,7 +60,7 @@ static int neigh_init(struct kunit *test)
 	KUNIT_ASSERT_NOT_NULL(test, dev);
 	dev->ndev = alloc_etherdev(0);
 	KUNIT_ASSERT_NOT_NULL(test, dev->ndev);
-	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&dev->hw.arp_ids, 0, 16), 0);
+	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&dev->hw.arp_ids, 0, ENTRIES), 0);
 	KUNIT_ASSERT_EQ(test, sirdma_neigh_init(dev), 0);
 	test->priv = dev;
 	memset(&device, 0, sizeof(device));
@@ -90,7 +92,7 @@ static void refresh(struct sirdma_dev *dev)
 static struct sirdma_arp *entry(struct kunit *test)
 {
 	struct sirdma_dev *dev = test->priv;
-	struct sirdma_arp *arp = sirdma_arp_get(dev, &key);
+	struct sirdma_arp *arp = sirdma_arp_get(dev, &key, INVALID_UID);
 
 	KUNIT_ASSERT_FALSE(test, IS_ERR(arp));
 	cancel_delayed_work_sync(&dev->neighs.refresh);
@@ -127,12 +129,12 @@ static void nobody_gets_an_entry_whose_mac_the_device_refused(struct kunit *test
 	struct sirdma_arp *arp = entry(test), *second;
 
 	device.fail = -ENOMEM;
-	second = sirdma_arp_get(dev, &key);
+	second = sirdma_arp_get(dev, &key, INVALID_UID);
 	KUNIT_EXPECT_PTR_EQ(test, second, (struct sirdma_arp *)ERR_PTR(-ENOMEM));
 	KUNIT_EXPECT_EQ(test, arp->users, 1);
 
 	device.fail = 0;
-	second = sirdma_arp_get(dev, &key);
+	second = sirdma_arp_get(dev, &key, INVALID_UID);
 	KUNIT_EXPECT_PTR_EQ(test, second, arp);
 	KUNIT_EXPECT_EQ(test, arp->users, 2);
 	KUNIT_EXPECT_MEMEQ(test, device.mac, new_mac, ETH_ALEN);
@@ -140,9 +142,48 @@ static void nobody_gets_an_entry_whose_mac_the_device_refused(struct kunit *test
 	sirdma_arp_put(dev, arp);
 }
 
+static void take(struct sirdma_dev *dev, kuid_t uid, struct sirdma_arp *arps[], u32 *count)
+{
+	struct sirdma_route_key to = key;
+	struct sirdma_arp *arp;
+
+	for (;;) {
+		to.dst.b[15] = *count;
+		arp = sirdma_arp_get(dev, &to, uid);
+		if (IS_ERR(arp))
+			return;
+		arps[(*count)++] = arp;
+	}
+}
+
+static void one_user_leaves_entries_to_others(struct kunit *test)
+{
+	const kuid_t alice = KUIDT_INIT(1000), bob = KUIDT_INIT(1001);
+	struct sirdma_dev *dev = test->priv;
+	struct sirdma_arp *arps[ENTRIES], *again;
+	u32 count = 0, i;
+
+	take(dev, alice, arps, &count);
+	KUNIT_EXPECT_EQ(test, count, ENTRIES / 2);
+	take(dev, bob, arps, &count);
+	KUNIT_EXPECT_EQ(test, count, ENTRIES / 2 + ENTRIES / 4);
+	/* An entry that is there costs nothing more. */
+	again = sirdma_arp_get(dev, &arps[0]->key, alice);
+	KUNIT_EXPECT_PTR_EQ(test, again, arps[0]);
+	sirdma_arp_put(dev, again);
+	/* The kernel's consumers are root's. */
+	take(dev, INVALID_UID, arps, &count);
+	KUNIT_EXPECT_EQ(test, count, ENTRIES);
+	cancel_delayed_work_sync(&dev->neighs.refresh);
+	for (i = 0; i < count; i++)
+		sirdma_arp_put(dev, arps[i]);
+	KUNIT_EXPECT_EQ(test, dev->neighs.count, 0);
+}
+
 static struct kunit_case neigh_cases[] = {
 	KUNIT_CASE(mac_that_the_device_refused_is_sent_again),
 	KUNIT_CASE(nobody_gets_an_entry_whose_mac_the_device_refused),
+	KUNIT_CASE(one_user_leaves_entries_to_others),
 	{},
 };
 

@@ -96,7 +96,8 @@ enum ib_mtu sirdma_port_mtu(const struct sirdma_dev *dev)
 	return IB_MTU_4096;
 }
 
-struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key)
+struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key,
+				  kuid_t uid)
 {
 	world.lookups++;
 	world.lookups_locked += mutex_is_locked(&world.f->qp.lock);

@@ -9,6 +9,7 @@
 
 #include <net/if.h>
 #include <sys/ioctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace verbs
@@ -391,6 +392,69 @@ TEST_F(Multicast, LimitsAreThoseReported)
 	ends.pop_back();
 	for (const End &end : ends)
 		EXPECT_EQ(detach(end), 0);
+}
+
+// A group that no other test has
+ibv_gid numbered(ibv_gid group, uint32_t number)
+{
+	number = htonl(0xef800000u | number);
+	std::memcpy(group.raw + 12, &number, sizeof(number));
+	return group;
+}
+
+// Attaches the queue pair to groups from number @first on until one is refused. Returns how many it got.
+uint32_t attach_to_many(const End &end, const ibv_gid &group, uint32_t first)
+{
+	uint32_t count = 0;
+	int err = 0;
+
+	while (count < 1u << 16 && !err) {
+		const ibv_gid next = numbered(group, first + count);
+
+		err = ibv_attach_mcast(end.qp.get(), &next, 0);
+		count += !err;
+	}
+	EXPECT_EQ(err, ENOMEM);
+	return count;
+}
+
+void detach_from_many(const End &end, const ibv_gid &group, uint32_t first, uint32_t count)
+{
+	for (uint32_t i = first; i < first + count; ++i) {
+		const ibv_gid next = numbered(group, i);
+
+		EXPECT_EQ(ibv_detach_mcast(end.qp.get(), &next, 0), 0) << i;
+	}
+}
+
+TEST_F(Multicast, OneUserLeavesGroupsToAnother)
+{
+	constexpr uid_t nobody = 65534;
+	constexpr uint32_t others = 1u << 16;
+	int status = -1;
+
+	if (getuid() || options().unpinned)
+		GTEST_SKIP() << "users share a kernel's device, and only root can become another "
+				"one";
+	const uint32_t mine = attach_to_many(b_, group_, 0);
+	EXPECT_LE(mine, static_cast<uint32_t>(peer().attr.max_mcast_grp));
+	EXPECT_GT(mine, static_cast<uint32_t>(peer().attr.max_mcast_grp) / 2);
+	const pid_t child = fork();
+	if (!child) {
+		if (setgid(nobody) || setuid(nobody))
+			_exit(1);
+		const auto own = Device::open(peer().name, {peer().gid_index, 4});
+		if (!own)
+			_exit(2);
+		const End end = make_end(*own);
+		const uint32_t theirs = end.qp ? attach_to_many(end, group_, others) : 0;
+
+		detach_from_many(end, group_, others, theirs);
+		_exit(theirs >= mine / 2 && theirs < mine ? 0 : 3);
+	}
+	EXPECT_EQ(waitpid(child, &status, 0), child);
+	EXPECT_EQ(status, 0) << "the other user's process";
+	detach_from_many(b_, group_, 0, mine);
 }
 
 } // namespace
