@@ -12,6 +12,7 @@
 #include "compat/ib_umem_odp.h"
 #include "device.h"
 #include "hw/prq.h"
+#include "hw/stag.h"
 #include "odp_child.h"
 #include "odp_range.h"
 #include "odp_user.h"
