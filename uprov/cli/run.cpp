@@ -193,6 +193,10 @@ int prepare(Options &options)
 			sysfs ? twin::view_sysfs : twin::view_preload, sysfs ? "" : " (",
 			sysfs ? "" : why.c_str(), sysfs ? "" : ")");
 
+	/* In another run: its options are not those of this one. */
+	if (getenv(twin::env_view))
+		for (const char *name : twin::option_variables)
+			unsetenv(name);
 	prepend_variable("LD_PRELOAD", shim);
 	set_variable(twin::env_view, sysfs ? twin::view_sysfs : twin::view_preload);
 	set_variable(twin::env_addr, join(options.addrs));
