@@ -148,13 +148,12 @@ void Helper::wake() noexcept
 
 void Helper::timers_armed() noexcept
 {
-	if (wakes_at_.load())
-		wake_by(port_clock_due(clock_));
-}
-
-void Helper::wake_by(u64 due) noexcept
-{
 	u64 at = wakes_at_.load();
+
+	if (!at)
+		return;
+
+	const u64 due = port_clock_due(clock_);
 
 	/* One caller wakes the thread, and the other callers need not. But the thread may have stored a sooner time. */
 	while (at && due < at) {
@@ -256,12 +255,11 @@ bool Helper::sleep(State state) noexcept
 			    from_now(is_away ? check_ns_ : never)});
 
 	/*
-	 * Store the end of the sleep, then look again at what ends it. A thread that armed a timer before the store may
+	 * Store the end of the sleep, then look at the timers again. A thread that armed a timer before the store may
 	 * have seen this thread awake (0); a thread that arms one later wakes it.
 	 */
 	wakes_at_.store(end);
-	if (const u64 due = std::min(port_clock_due(clock_), from_now(device_.ns_until_work()));
-	    due < end) {
+	if (const u64 due = port_clock_due(clock_); due < end) {
 		wakes_at_.compare_exchange_strong(end, due);
 		end = due;
 	}

@@ -137,8 +137,6 @@ public:
 	void wake() noexcept;
 	/* Timers were armed: wake the thread if one is due before it would wake. */
 	void timers_armed() noexcept;
-	/* There is work at @due, a time of the clock: wake the thread if it would wake later. */
-	void wake_by(u64 due) noexcept;
 	/* The calling thread is about to sleep until an event. */
 	void expect_event() noexcept;
 	/*

@@ -225,11 +225,8 @@ u32 Nic::transmit(snic_burst &burst) noexcept
 	const u32 sent = kind_ != LinkKind::udp && is_for_several(burst) ? transmit_parts(burst) :
 									   send(burst);
 
-	if (sent < burst.npkts) [[unlikely]] {
+	if (sent < burst.npkts)
 		push(stalled_, burst.qpn);
-		/* The program may sleep, and unreliable queue pairs have no timer. */
-		helper_.wake_by(port_now_ns(nullptr) + retry_stalled_ns);
-	}
 	return sent;
 }
 

@@ -7,6 +7,17 @@
 namespace sirdma::twin
 {
 
+namespace
+{
+
+/*
+ * Time until a socket without room is tried again. The kernel sends a full buffer of its default size
+ * (212,992 bytes) in about this time at 1 GB/s.
+ */
+constexpr u64 retry_stalled_ns = 200000;
+
+} // namespace
+
 void Nic::expect_event() noexcept
 {
 	answer_habit_.note_no_post();
