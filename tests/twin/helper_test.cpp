@@ -29,6 +29,7 @@ using State = Helper::State;
 /* Only a failure waits so long. */
 constexpr auto patience = 60s;
 constexpr u64 never = ~0ull;
+constexpr u64 retry_ns = 1000;
 constexpr u64 poller = 100; /* polls, more than make a process a poller */
 
 /* True as soon as @condition is. */
@@ -96,13 +97,21 @@ public:
 	{
 		return {neighbour.get(), share.get(), port.get(), -1};
 	}
-	u64 ns_until_work() noexcept override { return never; }
+	u64 ns_until_work() noexcept override
+	{
+		if (stall_early.exchange(false))
+			stall();
+		return never;
+	}
+	u64 ns_until_retry() noexcept override { return stalled ? retry_ns : never; }
 	bool fall_asleep() noexcept override
 	{
 		if (arm_late.exchange(false)) {
 			port_timer_arm(&timer, 0);
 			helper.timers_armed();
 		}
+		if (stall_late.exchange(false))
+			stall();
 		return !held.load();
 	}
 	void wake_up() noexcept override {}
@@ -120,6 +129,7 @@ public:
 
 		++rounds;
 		held = false;
+		stalled = false;
 		packets += got;
 		if (got)
 			helper.count_arrival();
@@ -128,6 +138,13 @@ public:
 			blocked.release();
 			go_on.acquire();
 		}
+	}
+
+	/* A call finds no room for its work. */
+	void stall()
+	{
+		stalled = true;
+		helper.retry_after(retry_ns);
 	}
 
 	/* The application polls, and nothing comes. */
@@ -172,6 +189,9 @@ public:
 	port_clock *clock = port_clock_create(false);
 	File neighbour, share, port;
 	std::atomic<bool> held{false}; /* an acknowledgement that a call has put off */
+	std::atomic<bool> stalled{false}; /* work that found no room */
+	/* stall() while the helper computes how long it may sleep, and when it has done so */
+	std::atomic<bool> stall_early{false}, stall_late{false};
 	std::atomic<bool> arm_late{false}; /* a timer, when the helper has looked at them already */
 	port_timer timer;
 	std::atomic<uint64_t> packets{0}, managed{0}, rounds{0}, wakes{0};
@@ -470,6 +490,34 @@ TEST(TwinHelper, SeesWhatACallHasHeldBackWhileItWasAway)
 	device.helper.expect_event();
 	EXPECT_TRUE(comes_true([&] { return !device.held; }));
 	device.helper.leave_call();
+}
+
+TEST(TwinHelper, TriesWorkWithoutRoomAgainThatComesWhileItFallsAsleep)
+{
+	FakeDevice device;
+
+	for (std::atomic<bool> *when : {&device.stall_early, &device.stall_late}) {
+		device.block = true;
+		device.port.put();
+		ASSERT_TRUE(device.blocked.try_acquire_for(patience));
+		device.block = false;
+		*when = true;
+		device.go_on.release();
+		ASSERT_TRUE(comes_true([&] { return !*when && !device.stalled; }));
+	}
+}
+
+TEST(TwinHelper, LosesNoWorkWithoutRoom)
+{
+	constexpr int count = 300;
+	FakeDevice device;
+
+	for (int i = 0; i < count; ++i) {
+		for (int spin = 0; spin < i % 64; ++spin)
+			std::atomic_signal_fence(std::memory_order_seq_cst);
+		device.stall();
+		ASSERT_TRUE(comes_true([&] { return !device.stalled; })) << "stall " << i;
+	}
 }
 
 /* Two threads arm timers of which no other wake-up tells. */

@@ -25,6 +25,10 @@
 #include "hello.hpp"
 #include "neighbours.hpp"
 
+extern "C" {
+#include "model/packet.h"
+}
+
 static void (*after_epoll_ctl)(int op);
 
 extern "C" int epoll_ctl(int epoll, int op, int fd, epoll_event *event) noexcept
@@ -143,6 +147,20 @@ protected:
 		return !n || errno != EAGAIN;
 	}
 
+	/* End a connection to @listener. @accepts: the rings are attached before. */
+	static bool hang_up(const Fd &listener, bool accepts)
+	{
+		const Fd sock(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+		Hello hello;
+		Fd file;
+
+		if (!sock || !receive_hello(sock.get(), hello, file))
+			return false;
+		if (accepts)
+			RingPair::map(file.get()).control(1).lease_at = 1;
+		return true;
+	}
+
 	/* How many polls it takes until a record of @mad is delivered. */
 	unsigned polls_until(Mad &mad)
 	{
@@ -206,6 +224,36 @@ TEST_F(Helper, LeavesANeighbourWithABrokenRing)
 	serve();
 	EXPECT_TRUE(hung_up(mad));
 	EXPECT_EQ(n->refused(), 1u);
+}
+
+/* What it sent before it learned of the refusal is lost; the rest goes by UDP. */
+TEST_F(Helper, SeldomTriesANeighbourAgainThatRefusesIt)
+{
+	const auto burst = std::make_unique<snic_burst>();
+	snic_flow flow{};
+	u32 sent;
+	const auto connects = [&] { return n->transmit(*burst, sent); };
+	unsigned refusals = 0;
+
+	flow.dst_ip = own_address(1).ip();
+	flow.is_v4 = true;
+	burst->flow = &flow;
+	burst->npkts = 1;
+	snic_pkt_bth(&burst->pkts[0], SIRDMA_BTH_SEND_ONLY, 0xffff, first_qpn_of(3) + 5, 0, 0);
+	for (int i = 0; i < 3; ++i) {
+		ASSERT_TRUE(connects()) << "the last connection was accepted before it ended";
+		ASSERT_TRUE(hang_up(name, true));
+		serve();
+	}
+	for (int i = 0; i < 1000 && !HasFailure(); ++i) {
+		if (!connects())
+			continue;
+		++refusals;
+		ASSERT_TRUE(hang_up(name, false));
+		serve();
+	}
+	EXPECT_GE(refusals, 1u);
+	EXPECT_LE(refusals, 10u);
 }
 
 /* A poll costs the same with many neighbours that send nothing; none of them is forgotten. */
@@ -732,9 +780,7 @@ TEST_F(Helper, LosesANeighbourWhileAThreadConnects)
 {
 	constexpr uint32_t slot = 5;
 	static std::atomic<bool> ended, removing;
-	static Fd other, spare;
-	static uint64_t refused;
-	static const auto hang_up = [] { return !!rendezvous_accept(other.get(), spare, refused); };
+	static Fd other;
 	uint8_t bytes[32] = {};
 
 	ended = removing = false;
@@ -743,7 +789,7 @@ TEST_F(Helper, LosesANeighbourWhileAThreadConnects)
 		if (op == EPOLL_CTL_DEL) {
 			removing = true;
 		} else {
-			EXPECT_TRUE(hang_up());
+			EXPECT_TRUE(hang_up(other, true));
 			ended = true;
 			while (!removing)
 				std::this_thread::yield();
@@ -760,9 +806,111 @@ TEST_F(Helper, LosesANeighbourWhileAThreadConnects)
 	thread.join();
 	after_epoll_ctl = nullptr;
 	EXPECT_TRUE(n->forward(slot, {}, bytes, sizeof(bytes), 0, false));
-	EXPECT_TRUE(hang_up()) << "it is connected anew";
+	EXPECT_TRUE(hang_up(other, true)) << "it is connected anew";
 	serve();
 	other.reset();
+}
+
+namespace
+{
+
+constexpr uid_t some_user = 54321;
+int reports[2]; /* a pipe: what children report */
+
+void report(char what)
+{
+	if (write(reports[1], &what, 1) != 1)
+		_exit(1);
+}
+
+char reported()
+{
+	pollfd p = {.fd = reports[0], .events = POLLIN, .revents = 0};
+	char what = 0;
+
+	return ::poll(&p, 1, 60000) == 1 && read(p.fd, &what, 1) == 1 ? what : 0;
+}
+
+void give_up_root(Node &, const Address &)
+{
+	if (setresuid(some_user, some_user, some_user))
+		_exit(1);
+	report('u');
+}
+
+void give_up_root_and_send(Node &node, const Address &peer)
+{
+	give_up_root(node, peer);
+	write_and_read(node, peer);
+	report(::testing::Test::HasFailure() ? 'f' : 's');
+}
+
+class GaveUpRoot : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		if (getuid() != 0)
+			GTEST_SKIP() << "takes root";
+		ASSERT_EQ(pipe(reports), 0);
+	}
+	void TearDown() override
+	{
+		for (const int fd : reports)
+			close(fd);
+	}
+	static void connect(Node &node, Child &child)
+	{
+		node.connect(child.address());
+		child.connect(node.address());
+		EXPECT_EQ(reported(), 'u');
+	}
+
+	const Config here = at(own_address(0), LinkKind::automatic);
+	/* Root's process sends by shared memory, or not at all. */
+	const Config there = at(own_address(1), LinkKind::shm);
+};
+
+} // namespace
+
+TEST_F(GaveUpRoot, GetsPacketsOfAProcessOfRoot)
+{
+	Child child(here, give_up_root);
+	Node node(there);
+
+	connect(node, child);
+	write_and_read(node, child.address());
+}
+
+TEST_F(GaveUpRoot, SendsPacketsToAProcessOfRoot)
+{
+	Child child(here, give_up_root_and_send);
+	Node node(there);
+
+	connect(node, child);
+	EXPECT_EQ(reported(), 's');
+	write_and_read(node, child.address());
+}
+
+/* The first has the port, and hands over what comes for the second. */
+TEST_F(GaveUpRoot, SharesItsAddressWithAProcessThatDidThat)
+{
+	Child owner(here, give_up_root), member(here, give_up_root);
+	Node node(at(own_address(1), LinkKind::udp)), other(at(own_address(1), LinkKind::udp));
+
+	connect(other, owner);
+	connect(node, member);
+	write_and_read(node, member.address());
+	write_and_read(other, owner.address());
+}
+
+/* The same if root's process has the port. */
+TEST_F(GaveUpRoot, SharesItsAddressWithAProcessOfRoot)
+{
+	Child owner(here), member(here, give_up_root);
+	Node node(at(own_address(1), LinkKind::udp));
+
+	connect(node, member);
+	write_and_read(node, member.address());
 }
 
 } // namespace sirdma::twin::test

@@ -275,6 +275,30 @@ struct User {
 	uid_t seen; /* its own effective user ID as it sees it */
 };
 
+/* Become @connector and connect to the name of @user, whoever that is. */
+Fd connector_of(const IpAddress &addr, uint32_t slot, uid_t user, const User &connector)
+{
+	sockaddr_un sa{};
+	const uint8_t *ip = addr.ip().b;
+	std::string name = "sirdma/" + std::to_string(user) + "/";
+	Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+
+	for (int i = 0; i < 16; ++i) {
+		char hex[3];
+
+		snprintf(hex, sizeof(hex), "%02x", ip[i]);
+		name += hex;
+	}
+	name += "/0/" + std::to_string(slot);
+	sa.sun_family = AF_UNIX;
+	name.copy(sa.sun_path + 1, name.size());
+	become(connector.uid, connector.map);
+	if (connect(fd.get(), reinterpret_cast<sockaddr *>(&sa),
+		    static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size())))
+		_exit(1);
+	return fd;
+}
+
 /* As @listener sees it, is @connector a process of its user? */
 bool accepts(const User &listener, const User &connector)
 {
@@ -294,25 +318,8 @@ bool accepts(const User &listener, const User &connector)
 		wait_for_end(ready);
 	});
 	const Other b([&](int ready) {
-		sockaddr_un sa{};
-		const uint8_t *ip = addr.ip().b;
-		std::string name = "sirdma/" + std::to_string(listener.seen) + "/";
-		const Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+		const Fd fd = connector_of(addr, 7, listener.seen, connector);
 
-		for (int i = 0; i < 16; ++i) {
-			char hex[3];
-
-			snprintf(hex, sizeof(hex), "%02x", ip[i]);
-			name += hex;
-		}
-		name += "/0/7";
-		sa.sun_family = AF_UNIX;
-		name.copy(sa.sun_path + 1, name.size());
-		become(connector.uid, connector.map);
-		if (connect(fd.get(), reinterpret_cast<sockaddr *>(&sa),
-			    static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
-						   name.size())))
-			_exit(1);
 		say(ready, 1);
 		wait_for_end(ready);
 	});
@@ -355,6 +362,135 @@ TEST(Rendezvous, RefusesOtherUsersInUserNamespaces)
 		for (const User &connector : all)
 			EXPECT_EQ(accepts(listener, connector), listener.uid == connector.uid)
 				<< listener.what << " listens, " << connector.what << " connects";
+}
+
+namespace
+{
+
+/* Does a process whose effective user was @opener when it opened its device, and is @now, accept @connector? */
+bool accepts_after_change(uid_t opener, uid_t now, const User &connector)
+{
+	const IpAddress addr = own_address(0);
+	const Other a([&](int ready) {
+		if (seteuid(opener))
+			_exit(77);
+
+		const Fd name = rendezvous_listen(addr, 7);
+		Fd spare = spare_file();
+		uint64_t refused = 0;
+		pollfd p = {.fd = name.get(), .events = POLLIN, .revents = 0};
+
+		if (!name || seteuid(0) || seteuid(now))
+			_exit(77);
+		say(ready, 1);
+		if (poll(&p, 1, 20000) != 1)
+			_exit(1);
+		say(ready, rendezvous_accept(name.get(), spare, refused, opener) ? 'y' : 'n');
+		wait_for_end(ready);
+	});
+	const Other b([&](int ready) {
+		const Fd fd = connector_of(addr, 7, opener, connector);
+
+		say(ready, 1);
+		wait_for_end(ready);
+	});
+
+	return a.says() == 'y';
+}
+
+constexpr User another_user = {"another user", some_user + 1, nullptr, some_user + 1};
+
+} // namespace
+
+/* Root may do anything to it, so root is no stranger to a process that gave up root. */
+TEST(Rendezvous, OfAProcessThatChangedItsUserIsForItsUserAndForRootThatItWas)
+{
+	if (getuid() != 0)
+		GTEST_SKIP() << "takes root";
+
+	EXPECT_TRUE(accepts_after_change(0, some_user, root));
+	EXPECT_TRUE(accepts_after_change(0, some_user, user));
+	EXPECT_FALSE(accepts_after_change(0, some_user, another_user));
+	EXPECT_TRUE(accepts_after_change(some_user, 0, root));
+	EXPECT_FALSE(accepts_after_change(some_user, 0, user)) << "it is root now";
+	EXPECT_FALSE(accepts_after_change(some_user, some_user + 1, root)) << "it never was root";
+	EXPECT_FALSE(accepts_after_change(some_user, some_user + 1, user));
+	EXPECT_TRUE(accepts_after_change(some_user, some_user + 1, another_user));
+}
+
+/* A process that gave up root would be refused, and what it sent until then would be lost. */
+TEST(Rendezvous, IsNotSoughtByAProcessThatGaveUpRoot)
+{
+	if (getuid() != 0)
+		GTEST_SKIP() << "takes root";
+
+	const IpAddress addr = own_address(0);
+	const Fd name = rendezvous_listen(addr, 7);
+	const Other other([&](int ready) {
+		become(some_user, nullptr);
+		say(ready, 1);
+		say(ready, !rendezvous_connect(addr, 7, 0) && errno == EACCES ? 'y' : 'n');
+		say(ready, rendezvous_connect(addr, 7, 0, Trust::opener_if_root) ? 'y' : 'n');
+		say(ready,
+		    rendezvous_connect(addr, 7, some_user, Trust::opener_if_root) ? 'y' : 'n');
+		wait_for_end(ready);
+	});
+
+	ASSERT_TRUE(name);
+	EXPECT_EQ(other.says(), 'y');
+	EXPECT_EQ(other.says(), 'y') << "the listener is trusted as root's";
+	EXPECT_EQ(other.says(), 'n') << "that name does not exist";
+}
+
+/* Outside of the PID namespace all processes have number 0, root's as well as others'. */
+TEST(Rendezvous, IsNotTheSameProcessIfOnlyTheNumbersThatCannotBeSeenAre)
+{
+	if (getuid() != 0)
+		GTEST_SKIP() << "takes root";
+
+	const IpAddress addr = own_address(0), claimed = own_address(1);
+	const Fd name = rendezvous_listen(claimed, 3);
+	const Other inside([&](int ready) {
+		if (unshare(CLONE_NEWPID))
+			_exit(77);
+		if (const pid_t pid = fork()) {
+			waitpid(pid, nullptr, 0);
+			_exit(0);
+		}
+
+		const Fd listener = rendezvous_listen(addr, 7);
+		Fd spare = spare_file();
+		uint64_t refused = 0;
+		pollfd p = {.fd = listener.get(), .events = POLLIN, .revents = 0};
+
+		become(some_user, nullptr);
+		say(ready, 1);
+		for (int i = 0; i < 2; ++i) {
+			if (poll(&p, 1, 20000) != 1)
+				_exit(1);
+
+			const Fd sock = rendezvous_accept(listener.get(), spare, refused, 0);
+
+			if (!sock)
+				_exit(1);
+			say(ready, rendezvous_is(sock.get(), claimed, 3, 0) ? 'y' : 'n');
+		}
+		_exit(0);
+	});
+	const auto claims = [&](const User &who) {
+		const Other outside([&](int ready) {
+			const Fd fd = connector_of(addr, 7, 0, who);
+
+			say(ready, 1);
+			wait_for_end(ready);
+		});
+
+		return inside.says() == 'y';
+	};
+
+	ASSERT_TRUE(name);
+	EXPECT_TRUE(claims(root));
+	EXPECT_FALSE(claims(user));
 }
 
 } // namespace sirdma::twin::test

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* A process that was stopped, or had no processor, takes in what came before its timers fire. */
+/*
+ * A process that was stopped, or had no processor, takes in what came before its timers fire. A sender whose socket is full
+ * goes on when there is room.
+ */
+#include <dirent.h>
 #include <fstream>
 #include <iomanip>
+#include <poll.h>
 #include <sstream>
 #include <sys/mman.h>
 #include <thread>
 
 #include "child.hpp"
+#include "in_process.hpp"
+#include "ud.hpp"
 
 namespace sirdma::twin::test
 {
@@ -120,6 +127,102 @@ TEST(TwinStall, TakesAnswersInBeforeTimersFire)
 	munmap(shared, sizeof(Shared));
 	for (const int fd : {ready[0], ready[1], go[0], go[1]})
 		close(fd);
+}
+
+namespace
+{
+
+/* The state of the only helper of this process, as in proc(5); '?': there is none. */
+char helper_state()
+{
+	const std::string tasks = "/proc/self/task/";
+	DIR *dir = opendir(tasks.c_str());
+	char state = '?';
+
+	while (const dirent *task = readdir(dir)) {
+		std::string stat;
+
+		std::getline(std::ifstream(tasks + task->d_name + "/stat"), stat);
+		if (const size_t name = stat.find("(sirdma) "); name != stat.npos)
+			state = stat[name + strlen("(sirdma) ")];
+	}
+	closedir(dir);
+	return state;
+}
+
+void command(const char *text)
+{
+	ASSERT_EQ(system(text), 0) << text;
+}
+
+/* How many sends are complete: each as it should be. */
+size_t completions(Node &node)
+{
+	ibv_wc wc;
+	size_t n = 0;
+
+	while (ibv_poll_cq(node.cq, 1, &wc) == 1) {
+		EXPECT_EQ(wc.status, IBV_WC_SUCCESS);
+		++n;
+	}
+	return n;
+}
+
+/* The kernel keeps what it cannot send before it knows where the neighbour is: that fills the socket. */
+void fill_a_socket_and_sleep()
+{
+	const std::vector<uint32_t> qpns(Node::depth, 0x100);
+	Config config;
+	ibv_gid gid{};
+	size_t posted = 0, done = 0;
+
+	command("ip link add v0 type veth peer name v1 && ip link set v0 up && "
+		"ip link set v1 up && ip link set lo up && ip addr add 10.7.0.1/24 dev v0");
+	command("ip ntable change name arp_cache dev v0 mcast_probes 100");
+	command("ip neigh replace 10.7.0.2 dev v0 lladdr 02:00:00:00:00:02 nud permanent");
+	ASSERT_TRUE(IpAddress::parse("10.7.0.1", config.addr));
+	config.link = LinkKind::udp;
+	config.buffer = 4608;
+
+	Node node(config, true);
+	Ud ud(node);
+	IpAddress to;
+
+	ASSERT_TRUE(IpAddress::parse("10.7.0.2", to));
+	memcpy(gid.raw, to.ip().b, sizeof(gid.raw));
+	ud.aim(gid);
+	ASSERT_FALSE(testing::Test::HasFatalFailure());
+	command("ip neigh del 10.7.0.2 dev v0");
+	while (helper_state() != 'S')
+		std::this_thread::yield();
+
+	while (done == posted && posted < 100 * qpns.size()) {
+		ud.post(qpns);
+		posted += qpns.size();
+		done += completions(node);
+	}
+	ASSERT_LT(done, posted) << "the socket always had room";
+	ASSERT_EQ(ibv_req_notify_cq(node.cq, 0), 0);
+	command("ip neigh replace 10.7.0.2 dev v0 lladdr 02:00:00:00:00:02 nud permanent");
+	while (done < posted) {
+		pollfd p = {.fd = node.channel->fd, .events = POLLIN, .revents = 0};
+		ibv_cq *cq;
+		void *cookie;
+
+		ASSERT_EQ(::poll(&p, 1, 30000), 1) << done << " of " << posted;
+		ASSERT_EQ(ibv_get_cq_event(node.channel, &cq, &cookie), 0);
+		ibv_ack_cq_events(cq, 1);
+		ASSERT_EQ(ibv_req_notify_cq(node.cq, 0), 0);
+		done += completions(node);
+	}
+}
+
+} // namespace
+
+TEST(TwinStall, ASleeperGoesOnWhenItsSocketHasRoom)
+{
+	if (!in_network_namespace(fill_a_socket_and_sleep))
+		GTEST_SKIP() << "no network namespace";
 }
 
 TEST(TwinStall, ASenderWithoutEndDoesNotHoldTimersBack)

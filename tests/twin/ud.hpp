@@ -66,7 +66,7 @@ public:
 	}
 
 	/* Datagram @n, byte n of the buffer on, to queue pair qpns[n]. */
-	void send(const std::vector<uint32_t> &qpns)
+	void post(const std::vector<uint32_t> &qpns)
 	{
 		std::vector<ibv_send_wr> wrs(qpns.size());
 		std::vector<ibv_sge> sges(qpns.size());
@@ -85,6 +85,12 @@ public:
 			wrs[n].next = n + 1 < qpns.size() ? &wrs[n + 1] : nullptr;
 		}
 		ASSERT_EQ(ibv_post_send(qp, wrs.data(), &bad), 0);
+	}
+
+	/* The same, and all are completed. */
+	void send(const std::vector<uint32_t> &qpns)
+	{
+		ASSERT_NO_FATAL_FAILURE(post(qpns));
 		for (size_t n = 0; n < qpns.size(); ++n) {
 			const ibv_wc wc = node_.poll();
 

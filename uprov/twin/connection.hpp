@@ -69,6 +69,8 @@ public:
 	 */
 	void attach(RingPair rings, unsigned writes, bool supers) noexcept;
 	bool attached() const noexcept { return static_cast<bool>(rings_); }
+	/* Has the neighbour attached the rings, too? A connection that it refused has ended before. */
+	bool accepted() const noexcept { return leased_.offered(); }
 
 	/* A byte on the socket wakes this process; its end means that the neighbour died. */
 	int fd() const noexcept { return sock_.get(); }

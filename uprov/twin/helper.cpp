@@ -148,13 +148,22 @@ void Helper::wake() noexcept
 
 void Helper::timers_armed() noexcept
 {
-	u64 at = wakes_at_.load();
+	if (const u64 at = wakes_at_.load())
+		wake_by(at, port_clock_due(clock_));
+}
 
-	if (!at)
+/* An away thread looks soon whether the process polls. One that leaves this state now will see the work itself. */
+void Helper::retry_after(u64 ns) noexcept
+{
+	if (away())
 		return;
+	if (const u64 at = wakes_at_.load())
+		wake_by(at, port_now_ns(nullptr) + ns);
+}
 
-	const u64 due = port_clock_due(clock_);
-
+/* Wake the thread, which sleeps until @at as far as the caller knows, if that is later than @due. */
+void Helper::wake_by(u64 at, u64 due) noexcept
+{
 	/* One caller wakes the thread, and the other callers need not. But the thread may have stored a sooner time. */
 	while (at && due < at) {
 		if (wakes_at_.compare_exchange_strong(at, 0)) {
@@ -255,11 +264,12 @@ bool Helper::sleep(State state) noexcept
 			    from_now(is_away ? check_ns_ : never)});
 
 	/*
-	 * Store the end of the sleep, then look at the timers again. A thread that armed a timer before the store may
-	 * have seen this thread awake (0); a thread that arms one later wakes it.
+	 * Store the end of the sleep, then look at the timers again, and for work without room. A thread that armed a
+	 * timer before the store may have seen this thread awake (0); a thread that arms one later wakes it.
 	 */
 	wakes_at_.store(end);
-	if (const u64 due = port_clock_due(clock_); due < end) {
+	if (const u64 due = std::min(port_clock_due(clock_), from_now(device_.ns_until_retry()));
+	    due < end) {
 		wakes_at_.compare_exchange_strong(end, due);
 		end = due;
 	}

@@ -29,11 +29,12 @@
  *   caller                                helper
  *   armed_at_ = polls; away? wake()       state_ = away; armed recently? watching
  *   timer armed; wakes_at_ later? wake()  wakes_at_ = end of sleep; timer sooner? end sooner
+ *   work without room; the same           the same with the time of the next try
  *   work deferred; away? the next call    state_ = watching; work deferred? do not sleep
  *     does it, else this one
  *
  * So at least one of the two sees the other's store. For this state_, armed_at_ and wakes_at_
- * are sequentially consistent. A timer is stored by the clock under its mutex; no known
+ * are sequentially consistent, and so is what ns_until_retry() reads. A timer is stored by the clock under its mutex; no known
  * processor moves the unlock behind a sequentially consistent load. The other words are
  * counters and hints, with relaxed access.
  */
@@ -70,6 +71,8 @@ public:
 		 * is none.
 		 */
 		virtual u64 ns_until_work() noexcept = 0;
+		/* The time until work that found no room is to be tried again, ns; ~0: there is none. */
+		virtual u64 ns_until_retry() noexcept = 0;
 		/* From now on, files announce all work. Returns false if there is some already. */
 		virtual bool fall_asleep() noexcept = 0;
 		/* Undo fall_asleep(). */
@@ -137,6 +140,11 @@ public:
 	void wake() noexcept;
 	/* Timers were armed: wake the thread if one is due before it would wake. */
 	void timers_armed() noexcept;
+	/*
+	 * Work found no room, and Device::ns_until_retry() says so: try it again after @ns, ns. A thread that is away
+	 * does that when the process stops polling.
+	 */
+	void retry_after(u64 ns) noexcept;
 	/* The calling thread is about to sleep until an event. */
 	void expect_event() noexcept;
 	/*
@@ -231,6 +239,7 @@ private:
 			misses_.store(0, std::memory_order_relaxed);
 	}
 
+	void wake_by(u64 at, u64 due) noexcept;
 	void run(const std::stop_token &stop) noexcept;
 	bool sleep(State state) noexcept;
 	State enter(State next) noexcept;

@@ -95,6 +95,9 @@ public:
 	/* @ring carries the references; @pid is the sender's, 0 when it cannot be seen. */
 	void attach(RingControl &ring, pid_t pid) noexcept;
 
+	/* Has the sender attached its lease, too? */
+	bool offered() const noexcept { return ring_ && ring_->lease_at.load(); }
+
 	/*
 	 * On the first call, try to read the sender's memory. Returns true if this call was the
 	 * first, and succeeded.

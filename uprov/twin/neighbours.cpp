@@ -25,6 +25,11 @@ namespace
  */
 constexpr u64 retry_ns = 200000000;
 /*
+ * What was sent before a neighbour refused the connection is lost. This time doubles with each connection that it
+ * refuses, so often, up to 51 s: a neighbour that has become another user refuses all of them.
+ */
+constexpr u32 retry_doublings = 8;
+/*
  * The time that finish_leases() waits for readers. A reader reads references within a time slice of
  * the scheduler, unless it is stopped or its processor is very busy; then its lease ends.
  */
@@ -90,7 +95,12 @@ Connection *Neighbours::connection(Neighbour &to) noexcept
 
 Connection *Neighbours::connect(Neighbour &to) noexcept
 {
-	Fd sock = rendezvous_connect(to.addr, to.slot);
+	/*
+	 * A process that has changed its user uses UDP, since neighbours would refuse it. But only by a connection the owner
+	 * of the port can forward a datagram to a process of the same address, which may have changed its user as well.
+	 */
+	const Trust trust = to.addr == addr_ ? Trust::opener_if_root : Trust::this_user;
+	Fd sock = rendezvous_connect(to.addr, to.slot, opener_, trust);
 	int file = -1;
 
 	if (!sock)
@@ -427,7 +437,7 @@ std::unique_ptr<Neighbours> Neighbours::create(const IpAddress &addr, bool super
 	std::unique_ptr<Neighbours> self(new Neighbours(addr, supers));
 
 	for (; self->slot_ < num_slots; ++self->slot_) {
-		self->listener_ = rendezvous_listen(addr, self->slot_);
+		self->listener_ = rendezvous_listen(addr, self->slot_, self->opener_);
 		if (self->listener_)
 			break;
 		if (errno != EADDRINUSE)
@@ -481,7 +491,7 @@ void Neighbours::accept_some() noexcept
 	uint64_t refused = 0;
 
 	for (size_t i = 0; i < strangers_max; ++i) {
-		Fd sock = rendezvous_accept(listener_.get(), spare_, refused);
+		Fd sock = rendezvous_accept(listener_.get(), spare_, refused, opener_);
 
 		if (!sock)
 			break;
@@ -527,7 +537,7 @@ bool Neighbours::greet(Connection &c) noexcept
 
 	const IpAddress addr(hello.addr, hello.scope);
 
-	if (!rendezvous_is(c.fd(), addr, hello.slot))
+	if (!rendezvous_is(c.fd(), addr, hello.slot, opener_))
 		return refuse();
 
 	const auto at = std::find_if(strangers_.begin(), strangers_.end(),
@@ -594,6 +604,24 @@ bool Neighbours::remove_reader(Connection *c) noexcept
 	return true;
 }
 
+/* The time of the next connection to the neighbour of @c, which ends; 0: at once. */
+u64 Neighbours::retry_at(const Connection &c) noexcept
+{
+	u32 &refusals = c.node->refusals;
+
+	if (c.broken())
+		return port_now_ns(nullptr) + retry_ns;
+	if (c.accepted()) {
+		refusals = 0;
+		return 0;
+	}
+
+	const u64 wait = retry_ns << refusals;
+
+	refusals = std::min(refusals + 1, retry_doublings);
+	return port_now_ns(nullptr) + wait;
+}
+
 /*
  * Deliver the records that the neighbour had sent, unlink the connection, and free it after a grace
  * period.
@@ -613,9 +641,9 @@ void Neighbours::remove(Connection *c, PacketSink &sink) noexcept
 	c->lease().close();
 	grants_.remove(*c);
 	if (c->node) {
+		/* A thread that finds no connection finds this. */
+		c->node->retry_at.store(retry_at(*c), std::memory_order_relaxed);
 		c->node->connection.compare_exchange_strong(self, nullptr);
-		c->node->retry_at.store(c->broken() ? port_now_ns(nullptr) + retry_ns : 0,
-					std::memory_order_relaxed);
 	}
 	take_fresh();
 

@@ -19,6 +19,8 @@ struct Neighbour {
 	Neighbour *const next;
 	std::atomic<Connection *> connection{nullptr}; /* read under RCU */
 	std::atomic<u64> retry_at{0};
+	/* Connections in a row that this neighbour closed without accepting. Only the helper uses it. */
+	u32 refusals = 0;
 };
 
 class Neighbours {
@@ -157,8 +159,10 @@ private:
 	u32 receive_from(Connection &c, PacketSink &sink) noexcept;
 	u32 receive_from_idle(size_t at, PacketSink &sink) noexcept;
 	bool remove_reader(Connection *c) noexcept;
+	static u64 retry_at(const Connection &c) noexcept;
 
 	const IpAddress addr_;
+	const uid_t opener_ = geteuid(); /* see rendezvous.hpp */
 	const bool supers_;
 	uint32_t slot_ = 0;
 	Fd listener_;

@@ -225,8 +225,11 @@ u32 Nic::transmit(snic_burst &burst) noexcept
 	const u32 sent = kind_ != LinkKind::udp && is_for_several(burst) ? transmit_parts(burst) :
 									   send(burst);
 
-	if (sent < burst.npkts)
+	if (sent < burst.npkts) {
 		push(stalled_, burst.qpn);
+		/* The process may sleep until an event, and unreliable queue pairs have no timer that would wake the helper. */
+		helper_.retry_after(retry_stalled_ns);
+	}
 	return sent;
 }
 

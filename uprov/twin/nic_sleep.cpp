@@ -7,17 +7,6 @@
 namespace sirdma::twin
 {
 
-namespace
-{
-
-/*
- * Time until a socket without room is tried again. The kernel sends a full buffer of its default size
- * (212,992 bytes) in about this time at 1 GB/s.
- */
-constexpr u64 retry_stalled_ns = 200000;
-
-} // namespace
-
 void Nic::expect_event() noexcept
 {
 	answer_habit_.note_no_post();
@@ -46,9 +35,12 @@ Helper::Files Nic::files() noexcept
 
 u64 Nic::ns_until_work() noexcept
 {
-	const u64 wait = std::min(port_->wait(), neighbours_->ns_until_trim());
+	return std::min(port_->wait(), neighbours_->ns_until_trim());
+}
 
-	return stalled_.count.load() ? std::min(wait, retry_stalled_ns) : wait;
+u64 Nic::ns_until_retry() noexcept
+{
+	return stalled_.count.load() ? retry_stalled_ns : ~0ull;
 }
 
 bool Nic::fall_asleep() noexcept

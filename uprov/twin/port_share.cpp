@@ -127,7 +127,7 @@ bool PortShare::settle() noexcept
 /* The port has no owner: bind it and own it. */
 bool PortShare::open() noexcept
 {
-	Fd name = rendezvous_listen(addr_, port_owner);
+	Fd name = rendezvous_listen(addr_, port_owner, opener_);
 
 	if (!name)
 		return false;
@@ -167,7 +167,7 @@ void PortShare::ask_for_headers() noexcept
 /* Connect to the owner. */
 bool PortShare::join() noexcept
 {
-	owner_ = rendezvous_connect(addr_, port_owner);
+	owner_ = rendezvous_connect(addr_, port_owner, opener_);
 	if (owner_ && !watch(owner_.get()))
 		hang_up(owner_);
 	return static_cast<bool>(owner_);
@@ -412,7 +412,7 @@ void PortShare::grant(const Member &member) noexcept
 void PortShare::accept_members() noexcept
 {
 	for (unsigned i = 0; i < members_batch; ++i) {
-		Fd fd = rendezvous_accept(name_.get(), spare_, refused_);
+		Fd fd = rendezvous_accept(name_.get(), spare_, refused_, opener_);
 
 		if (!fd)
 			break;

@@ -114,6 +114,7 @@ private:
 	u64 check_ns() const noexcept;
 
 	const IpAddress addr_;
+	const uid_t opener_ = geteuid(); /* see rendezvous.hpp */
 	const uint32_t buffer_; /* buffer of the port's socket; see Config */
 	Fd events_;
 	Fd spare_; /* see rendezvous_accept() */

@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <fcntl.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 namespace sirdma::twin
 {
@@ -32,7 +31,7 @@ constexpr unsigned long all_uids = 0xffffffff;
  * An abstract name: a null byte, then text. The user id in it avoids accidental conflicts
  * between users; security comes from the check of credentials.
  */
-socklen_t make_name(const IpAddress &addr, uint32_t slot, sockaddr_un &sa) noexcept
+socklen_t make_name(const IpAddress &addr, uint32_t slot, uid_t user, sockaddr_un &sa) noexcept
 {
 	const uint8_t *b = addr.ip().b;
 	char *text = sa.sun_path + 1;
@@ -41,7 +40,7 @@ socklen_t make_name(const IpAddress &addr, uint32_t slot, sockaddr_un &sa) noexc
 
 	sa = {};
 	sa.sun_family = AF_UNIX;
-	len = snprintf(text, room, "sirdma/%u/", static_cast<unsigned>(geteuid()));
+	len = snprintf(text, room, "sirdma/%u/", static_cast<unsigned>(user));
 	for (unsigned i = 0; i < sizeof(addr.ip().b); ++i)
 		len += snprintf(text + len, room - static_cast<size_t>(len), "%02x", b[i]);
 	len += snprintf(text + len, room - static_cast<size_t>(len), "/%u/%u", addr.scope(), slot);
@@ -112,14 +111,23 @@ bool maps_every_uid() noexcept
  * In a user namespace every unmapped user appears as the overflow uid, `nobody`, so equal ids
  * may be different users. Then permission to send a signal shows whether the user is the same.
  */
-bool is_of_this_user(int fd) noexcept
+bool is_of_this_user(const ucred &peer) noexcept
 {
-	ucred peer;
-
-	if (!peer_of(fd, peer) || peer.uid != geteuid())
+	if (peer.uid != geteuid())
 		return false;
 	return peer.uid != overflow_uid() || maps_every_uid() ||
 	       (peer.pid > 0 && !kill(peer.pid, 0));
+}
+
+bool is_trusted(int fd, uid_t opener, Trust trust) noexcept
+{
+	constexpr uid_t root = 0;
+	ucred peer;
+
+	if (!peer_of(fd, peer))
+		return false;
+	return is_of_this_user(peer) ||
+	       (trust == Trust::opener_if_root && opener == root && peer.uid == root);
 }
 
 /* Any process can bind a name with the address of another host, so check the address. */
@@ -134,10 +142,10 @@ bool is_of_this_host(const IpAddress &addr) noexcept
 
 } // namespace
 
-Fd rendezvous_bind(const IpAddress &addr, uint32_t slot) noexcept
+Fd rendezvous_bind(const IpAddress &addr, uint32_t slot, uid_t opener) noexcept
 {
 	sockaddr_un sa;
-	const socklen_t len = make_name(addr, slot, sa);
+	const socklen_t len = make_name(addr, slot, opener, sa);
 	Fd fd = open_socket();
 
 	if (!fd || bind(fd.get(), reinterpret_cast<const sockaddr *>(&sa), len))
@@ -145,9 +153,9 @@ Fd rendezvous_bind(const IpAddress &addr, uint32_t slot) noexcept
 	return fd;
 }
 
-Fd rendezvous_listen(const IpAddress &addr, uint32_t slot) noexcept
+Fd rendezvous_listen(const IpAddress &addr, uint32_t slot, uid_t opener) noexcept
 {
-	Fd fd = rendezvous_bind(addr, slot);
+	Fd fd = rendezvous_bind(addr, slot, opener);
 
 	return fd && !listen(fd.get(), backlog) ? std::move(fd) : Fd();
 }
@@ -157,15 +165,15 @@ bool rendezvous_take(int listener) noexcept
 	return !fcntl(listener, F_SETFL, O_NONBLOCK) && !listen(listener, backlog);
 }
 
-Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept
+Fd rendezvous_connect(const IpAddress &addr, uint32_t slot, uid_t opener, Trust trust) noexcept
 {
 	sockaddr_un sa;
-	const socklen_t len = make_name(addr, slot, sa);
+	const socklen_t len = make_name(addr, slot, opener, sa);
 	Fd fd = open_socket();
 
 	if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr *>(&sa), len))
 		return Fd();
-	if (!is_of_this_user(fd.get())) {
+	if (!is_trusted(fd.get(), opener, trust)) {
 		errno = EACCES;
 		return Fd();
 	}
@@ -197,19 +205,19 @@ IpAddress rendezvous_find_loopback(bool v4, uint32_t slot) noexcept
 	return found;
 }
 
-bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept
+bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot, uid_t opener) noexcept
 {
-	const Fd holder = rendezvous_connect(addr, slot);
+	const Fd holder = rendezvous_connect(addr, slot, opener, Trust::opener_if_root);
 	ucred claims, has;
 
 	if (!holder || !peer_of(sock, claims) || !peer_of(holder.get(), has))
 		return false;
 	/*
-	 * All processes that are outside this PID namespace have pid 0 here. They are the same user's, and are not told
-	 * apart, because processes of several PID namespaces may share an address and its port.
+	 * All processes that are outside this PID namespace have pid 0 here. Those of one user are not told apart, because
+	 * processes of several PID namespaces may share an address and its port.
 	 */
 	errno = EACCES;
-	return claims.pid == has.pid;
+	return claims.pid == has.pid && (claims.pid || claims.uid == has.uid);
 }
 
 pid_t rendezvous_group(int sock) noexcept
@@ -224,12 +232,12 @@ Fd spare_file() noexcept
 	return Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
 
-Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused) noexcept
+Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused, uid_t opener) noexcept
 {
 	for (unsigned i = 0; i < accept_batch; ++i) {
 		Fd fd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
 
-		if (fd && is_of_this_user(fd.get()))
+		if (fd && is_trusted(fd.get(), opener, Trust::opener_if_root))
 			return fd;
 		if (!fd && errno != EMFILE && errno != ENFILE)
 			return fd;

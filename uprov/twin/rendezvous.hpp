@@ -6,6 +6,8 @@
  */
 #pragma once
 
+#include <unistd.h>
+
 #include "address.hpp"
 #include "fd.hpp"
 
@@ -47,13 +49,29 @@ constexpr uint32_t first_qpn_of(uint32_t slot) noexcept
 }
 
 /*
+ * A name contains the effective user of its process. A process may change that user later, for example give up root:
+ * @opener of the functions below is the effective user that opened the device, whose names all have that user. The
+ * kernel reports the credentials that a peer had when it called connect() or listen().
+ */
+
+/* Who else than the user that this process has now may be the peer? */
+enum class Trust {
+	this_user, /* nobody */
+	/*
+	 * Root, if root opened the device: it may do anything to this process, so that nothing is weakened. Of other users
+	 * that opened the device, which this process is no more, none is trusted.
+	 */
+	opener_if_root,
+};
+
+/*
  * Make a listening socket with this name. Returns none with errno; EADDRINUSE: another process has
  * the name.
  */
-Fd rendezvous_listen(const IpAddress &addr, uint32_t slot) noexcept;
+Fd rendezvous_listen(const IpAddress &addr, uint32_t slot, uid_t opener = geteuid()) noexcept;
 
 /* The same, but no process can connect before rendezvous_take(). */
-Fd rendezvous_bind(const IpAddress &addr, uint32_t slot) noexcept;
+Fd rendezvous_bind(const IpAddress &addr, uint32_t slot, uid_t opener = geteuid()) noexcept;
 
 /*
  * Take over a listening socket that another process created: processes that connect from now
@@ -62,10 +80,11 @@ Fd rendezvous_bind(const IpAddress &addr, uint32_t slot) noexcept;
 bool rendezvous_take(int listener) noexcept;
 
 /*
- * Make a socket that is connected to the process with this name, if it belongs to this user.
+ * Make a socket that is connected to the process with this name, if it belongs to this user, or who else is trusted.
  * Returns none with errno. EADDRNOTAVAIL: the address does not belong to this host.
  */
-Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept;
+Fd rendezvous_connect(const IpAddress &addr, uint32_t slot, uid_t opener = geteuid(),
+		      Trust trust = Trust::this_user) noexcept;
 
 /*
  * The lowest loopback address of the family at which a process of this user serves name @slot;
@@ -74,7 +93,8 @@ Fd rendezvous_connect(const IpAddress &addr, uint32_t slot) noexcept;
 IpAddress rendezvous_find_loopback(bool v4, uint32_t slot) noexcept;
 
 /* Does the process at the other end of @sock have this name? Returns false with errno. */
-bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept;
+bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot,
+		   uid_t opener = geteuid()) noexcept;
 
 /*
  * The process group of the process that connected @sock. 0: it cannot be seen, or does not exist
@@ -83,12 +103,12 @@ bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot) noexcept;
 pid_t rendezvous_group(int sock) noexcept;
 
 /*
- * Accept the next connection by a process of this user. Returns none if there is none or, with
+ * Accept the next connection by a process of this user, or of an opener that is root. Returns none if there is none or, with
  * EBUSY, if other users made many connections and there may be more. Connections by other users are
  * closed and counted. @spare is a file that is closed when no descriptors are left, so that the
  * waiting connection can be accepted and closed; otherwise the listener would stay readable.
  */
-Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused) noexcept;
+Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused, uid_t opener = geteuid()) noexcept;
 /* A file for the parameter @spare of rendezvous_accept(). */
 Fd spare_file() noexcept;
 
