@@ -32,7 +32,8 @@ struct sirdma_mcast_link {
 struct sirdma_membership {
 	struct list_head node;
 	struct sirdma_ip ip;
-	kuid_t uid; /* whose queue pair was attached first; INVALID_UID: a kernel consumer's */
+	/* The user that has it: of the first QP, which may be gone. INVALID_UID: a kernel consumer */
+	kuid_t uid;
 	bool ended; /* no queue pair is attached any more */
 	DECLARE_BITMAP(joined, LINKS_MAX); /* links that have joined, by index of links[] */
 };
@@ -261,7 +262,12 @@ static bool sirdma_mcast_is_fair(struct sirdma_dev *dev, kuid_t uid)
 		mine += uid_eq(group->uid, uid);
 	}
 	/* The share is rounded up, so that somebody may have the last group. */
-	return sirdma_share_is_fair(dev->hw.caps.max_mcast_grps - used + 1, mine, 1);
+	if (sirdma_share_is_fair(dev->hw.caps.max_mcast_grps - used + 1, mine, 1))
+		return true;
+	ibdev_dbg(&dev->ibdev,
+		  "attach_mcast: the user has %u groups, and others need those left of %u\n", mine,
+		  dev->hw.caps.max_mcast_grps);
+	return false;
 }
 
 /*

@@ -308,13 +308,18 @@ static bool sirdma_arp_is_fair(struct sirdma_dev *dev, kuid_t uid)
 	u32 mine = 0;
 	int bucket;
 
-	/* While half of all are free, each share is. */
+	/* While less than half of the entries are used, nobody has more than its share. */
 	if (!uid_valid(uid) || table->count < limit / 2)
 		return true;
 	hash_for_each(table->hash, bucket, arp, node)
 		mine += uid_eq(arp->uid, uid);
 	/* The share is rounded up, so that somebody may have the last entry. */
-	return table->count < limit && sirdma_share_is_fair(limit - table->count + 1, mine, 1);
+	if (table->count < limit && sirdma_share_is_fair(limit - table->count + 1, mine, 1))
+		return true;
+	ibdev_dbg(&dev->ibdev,
+		  "modify_qp: the user has %u ARP entries, and others need those left of %u\n",
+		  mine, limit);
+	return false;
 }
 
 /* The caller holds the lock. Enter @arp into the tables of device and driver. */

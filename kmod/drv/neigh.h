@@ -26,7 +26,8 @@ struct sirdma_arp {
 	struct sirdma_ip nexthop;
 	u32 idx; /* index in the device's table */
 	u32 users; /* number of QPs that refer to the entry */
-	kuid_t uid; /* whose QP needed it first; INVALID_UID: a kernel consumer's */
+	/* The user that has it: of the first QP, which may be gone. INVALID_UID: a kernel consumer */
+	kuid_t uid;
 	bool dirty; /* the device does not have this mac yet */
 	u8 mac[ETH_ALEN];
 };

@@ -64,7 +64,7 @@ int sirdma_query_device(struct ib_device *ibdev, struct ib_device_attr *attr,
 	attr->masked_atomic_cap = IB_ATOMIC_NONE;
 	sirdma_hw_limits(&dev->hw, &limits);
 	SIRDMA_LIMITS_TO_VERBS(attr, &limits);
-	/* What one user may have */
+	/* Of these, what one user may have */
 	attr->max_ah = sirdma_av_one_user_limit(&dev->hw);
 	attr->max_mcast_grp = DIV_ROUND_UP(attr->max_mcast_grp, 2);
 	attr->max_total_mcast_qp_attach = attr->max_mcast_grp * attr->max_mcast_qp_attach;

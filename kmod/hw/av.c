@@ -223,7 +223,7 @@ int sirdma_av_create(struct sirdma_hw *hw, const struct sirdma_av_params *params
 	if (!avs->limit)
 		return -EOPNOTSUPP;
 	*idx = av_take(hw, who, &seq);
-	/* Others may take what this call backs. */
+	/* Another thread may take the vectors that this call has backed. */
 	while (!*idx && who != SIRDMA_AV_ATOMIC && av_left(hw, who)) {
 		err = av_fill(hw, who == SIRDMA_AV_USER ? SIRDMA_AV_RESERVE : 1);
 		if (err)

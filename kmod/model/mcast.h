@@ -9,7 +9,7 @@
 struct snic_dev;
 
 #define SNIC_MAX_MCAST_GRPS 2048
-#define SNIC_MCAST_BUCKETS 256
+#define SNIC_MCAST_BUCKETS 512
 
 struct snic_mcast {
 	struct snic_obj obj;

@@ -171,7 +171,7 @@ static void one_user_leaves_entries_to_others(struct kunit *test)
 	again = sirdma_arp_get(dev, &arps[0]->key, alice);
 	KUNIT_EXPECT_PTR_EQ(test, again, arps[0]);
 	sirdma_arp_put(dev, again);
-	/* The kernel's consumers are root's. */
+	/* Consumers in the kernel have no limit. */
 	take(dev, INVALID_UID, arps, &count);
 	KUNIT_EXPECT_EQ(test, count, ENTRIES);
 	cancel_delayed_work_sync(&dev->neighs.refresh);

@@ -3,6 +3,10 @@
 // Multicast: each queue pair of a group gets a copy, and decides by itself whether it takes it.
 #include "transport.hpp"
 
+extern "C" {
+#include "model/mcast.h"
+}
+
 using namespace sirdma::test;
 
 namespace
@@ -253,8 +257,8 @@ TEST_F(MulticastTransport, CommandsAreChecked)
 
 	EXPECT_EQ(command(change, 3, group, {5}), SIRDMA_CQP_NO_OBJECT);
 	EXPECT_EQ(command(end, 3, group, {5}), SIRDMA_CQP_NO_OBJECT);
-	EXPECT_EQ(command(make, 1024, group, {5}), SIRDMA_CQP_BAD_INDEX);
-	EXPECT_EQ(command(end, 1024, group, {5}), SIRDMA_CQP_BAD_INDEX);
+	EXPECT_EQ(command(make, SNIC_MAX_MCAST_GRPS, group, {5}), SIRDMA_CQP_BAD_INDEX);
+	EXPECT_EQ(command(end, SNIC_MAX_MCAST_GRPS, group, {5}), SIRDMA_CQP_BAD_INDEX);
 	EXPECT_EQ(command(make, 3, group, {}), SIRDMA_CQP_BAD_PARAM);
 	EXPECT_EQ(command(make, 3, group, too_many), SIRDMA_CQP_BAD_PARAM);
 	EXPECT_EQ(command(make, 3, group, {1u << 24}), SIRDMA_CQP_BAD_PARAM);

@@ -193,7 +193,7 @@ int prepare(Options &options)
 			sysfs ? twin::view_sysfs : twin::view_preload, sysfs ? "" : " (",
 			sysfs ? "" : why.c_str(), sysfs ? "" : ")");
 
-	/* In another run: its options are not those of this one. */
+	/* This run is inside another one, whose options do not apply here. */
 	if (getenv(twin::env_view))
 		for (const char *name : twin::option_variables)
 			unsetenv(name);

@@ -148,8 +148,9 @@ public:
 	/* The calling thread is about to sleep until an event. */
 	void expect_event() noexcept;
 	/*
-	 * Wait until the thread has finished the packets it is receiving. Returns false if memory of a neighbour holds it up
-	 * (lease.hpp): after 100 ms, and at once until it has gone on.
+	 * Wait until the thread has finished the packets it is receiving. Returns false if it has not after 100 ms: memory of
+	 * a neighbour holds it up (lease.hpp), or it has no processor. Further calls then return false at once, until it has
+	 * finished them.
 	 */
 	bool wait_served() noexcept;
 
@@ -267,7 +268,7 @@ private:
 	std::atomic<u64> armed_at_{0}; /* value of polls_ when a thread last expected an event */
 	std::atomic<u64> busy_at_{0}; /* value of polls_ when a poll last found work */
 	std::atomic<u64> arrivals_{0}; /* how often packets were received */
-	/* arrivals_ when a poll last gave up waiting for the thread */
+	/* arrivals_ when a poll last gave up waiting for the thread; UINT64_MAX: none has */
 	std::atomic<u64> held_up_at_{UINT64_MAX};
 	std::atomic<u64> misses_{0}; /* polls that did not look, since the last one that did */
 	/* How often packets must wake the thread before it may be away again. Only the thread writes. */

@@ -28,8 +28,8 @@
  * together with the payload and after it: the payload was read in time if the number still
  * holds.
  *
- * A page fault in the sender's memory holds up the copy, and with it all that the receiving process receives, and posts
- * to that queue pair. So the receiver waits for whoever serves that memory: a network file system, or a thread with
+ * A page fault in the sender's memory holds up the copy, and with it all that the receiving process receives, and its
+ * posts to the queue pair that receives. So the receiver waits for whoever serves that memory: a network file system, or a thread with
  * userfaultfd.
  */
 #pragma once

@@ -114,6 +114,7 @@ std::unique_ptr<PcapWriter> PcapWriter::create(const std::string &name)
 		fprintf(stderr, "sirdma: no capture, %s: %s\n", path.c_str(), strerror(errno));
 		return nullptr;
 	}
+
 	struct stat st;
 	const bool is_pipe = !fstat(file.get(), &st) && S_ISFIFO(st.st_mode);
 
@@ -128,6 +129,9 @@ void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, 
 	const size_t headers_len = path.headers_len();
 	timespec now;
 
+	/* Nobody reads the pipe any more. */
+	if (is_pipe_ && failed_.load(std::memory_order_relaxed))
+		return;
 	put_headers(path, id, len, headers);
 	clock_gettime(CLOCK_REALTIME, &now);
 
