@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Completion channels and asynchronous events, through files as with the kernel. */
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <utility>
 
-#include "events.hpp"
 #include "node.hpp"
 
 namespace sirdma::twin::test
@@ -200,87 +194,6 @@ TEST(TwinEvents, AreTakenBackWithTheirQueue)
 	ASSERT_EQ(a.post(IBV_WR_SEND, 0, 64), 0);
 	ASSERT_TRUE(readable(a.channel->fd, 10000));
 	/* Never read: destruction of the queue must not wait for an acknowledgement. */
-}
-
-/* A channel without a device, and two queues that never exist: only their addresses count. */
-class TwinChannel : public testing::Test {
-protected:
-	static int status_of(pid_t child)
-	{
-		int status = -1;
-
-		EXPECT_EQ(waitpid(child, &status, 0), child);
-		return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-	}
-	ibv_cq *take() const
-	{
-		uint64_t value = 0;
-
-		return readable(fd_, 0) && read(fd_, &value, sizeof(value)) == sizeof(value) ?
-			       reinterpret_cast<ibv_cq *>(value) :
-			       nullptr;
-	}
-
-	const int fd_ = eventfd(0, EFD_CLOEXEC);
-	CompletionChannel channel_{Fd(dup(fd_))};
-	ibv_cq first_{}, second_{};
-	uint32_t first_reported_ = 0, second_reported_ = 0;
-
-	void TearDown() override { close(fd_); }
-};
-
-TEST_F(TwinChannel, GoesOnWhenAQueueIsDestroyedBehindTheReadOfItsEvent)
-{
-	channel_.post(&first_, &first_reported_);
-	channel_.post(&second_, &second_reported_);
-	ASSERT_EQ(take(), &first_);
-	channel_.retract(&first_);
-	EXPECT_EQ(first_reported_, 1u) << "its destruction waits for the acknowledgement";
-	EXPECT_EQ(take(), &second_);
-	/* The library tells of the event that it read, and then of the other one. */
-	channel_.taken(&first_);
-	channel_.post(&first_, &first_reported_);
-	EXPECT_EQ(take(), nullptr) << "an event in front of the next call of taken()";
-	channel_.taken(&second_);
-	EXPECT_EQ(take(), &first_);
-}
-
-/* preadv2() gives EOPNOTSUPP, as for such a file before Linux 5.8. */
-bool forbid_preadv2()
-{
-	sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_preadv2, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	sock_fprog program = {.len = std::size(code), .filter = code};
-
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-}
-
-TEST_F(TwinChannel, TakesEventsBackOnSystemsThatCannotReadWithoutWaiting)
-{
-	const pid_t child = fork();
-
-	ASSERT_GE(child, 0);
-	if (!child) {
-		CompletionChannel channel{Fd(dup(fd_))}; /* fork() closed the other one */
-
-		if (!forbid_preadv2())
-			_exit(1);
-		channel.post(&first_, &first_reported_);
-		channel.retract(&first_);
-		if (first_reported_ || take())
-			_exit(2);
-		channel.post(&first_, &first_reported_);
-		if (take() != &first_)
-			_exit(3);
-		channel.retract(&first_);
-		_exit(first_reported_ == 1 ? 0 : 4);
-	}
-	EXPECT_EQ(status_of(child), 0);
 }
 
 TEST(TwinEvents, ReportAnErrorOfTheResponder)

@@ -354,15 +354,6 @@ TEST_F(FabricTest, SaysWhenItIsNotIdle)
 	EXPECT_EQ(fabric.now(), delay / 2);
 }
 
-TEST_F(FabricTest, RunsWithoutALimitUntilItIsIdle)
-{
-	fabric.advance(1);
-	ASSERT_EQ(b.receive(), 0);
-	ASSERT_EQ(a.send("ping"), 0);
-	EXPECT_TRUE(fabric.run_until_idle(UINT64_MAX));
-	expect_one(b, IBV_WC_RECV);
-}
-
 TEST(FabricPolling, LetsTimePassForAnApplicationThatWaits)
 {
 	Fabric fabric;

@@ -193,10 +193,6 @@ int prepare(Options &options)
 			sysfs ? twin::view_sysfs : twin::view_preload, sysfs ? "" : " (",
 			sysfs ? "" : why.c_str(), sysfs ? "" : ")");
 
-	/* This run is inside another one, whose options do not apply here. */
-	if (getenv(twin::env_view))
-		for (const char *name : twin::option_variables)
-			unsetenv(name);
 	prepend_variable("LD_PRELOAD", shim);
 	set_variable(twin::env_view, sysfs ? twin::view_sysfs : twin::view_preload);
 	set_variable(twin::env_addr, join(options.addrs));

@@ -24,8 +24,7 @@ namespace sirdma::cli
 namespace
 {
 
-/* 64 devices take 14 MiB; the limit is no reservation. */
-constexpr char tmpfs_options[] = "mode=755,size=64m";
+constexpr char tmpfs_options[] = "mode=755,size=8m";
 /*
  * The device node that the uverbs files are bound to: every user may open it, and a command
  * that libibverbs writes to it fails.

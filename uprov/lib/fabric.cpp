@@ -15,11 +15,6 @@ namespace
 {
 
 constexpr u64 never = ~0ull;
-
-u64 after(u64 time, u64 ns)
-{
-	return ns < never - time ? time + ns : never;
-}
 constexpr size_t bth_len = sizeof(sirdma_bth);
 
 sirdma_packet describe(u64 now, const std::vector<u8> &bytes, const FabricAdapter &from,
@@ -266,7 +261,7 @@ bool VirtualFabric::step(u64 limit)
 
 void VirtualFabric::advance(u64 ns)
 {
-	const u64 limit = after(now(), ns);
+	const u64 limit = now() + ns;
 
 	if (running_)
 		return;
@@ -280,7 +275,7 @@ void VirtualFabric::advance(u64 ns)
 
 bool VirtualFabric::run_until_idle(u64 max_ns)
 {
-	const u64 limit = after(now(), max_ns);
+	const u64 limit = now() + max_ns;
 
 	if (running_)
 		return false;

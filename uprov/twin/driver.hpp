@@ -264,7 +264,7 @@ public:
 	/* Let events of the CQ wait for @count completions, and for @period_us at most. */
 	int moderate_cq(uint32_t id, uint32_t count, uint32_t period_us) noexcept;
 	/* The application read an event of the CQ. */
-	void cq_event_taken(ibv_cq *cq) noexcept;
+	void cq_event_taken(uint32_t id) noexcept;
 	/* comp and async get the number of @cq's events that were reported. */
 	int destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept;
 

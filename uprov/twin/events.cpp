@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -98,40 +97,23 @@ void CompletionChannel::post(ibv_cq *cq, uint32_t *reported)
 		advance();
 }
 
-void CompletionChannel::taken(ibv_cq *cq) noexcept
+void CompletionChannel::taken() noexcept
 {
 	std::lock_guard hold(lock_);
 
-	if (current_.cq == cq)
-		advance();
-}
-
-/* The caller holds lock_. Returns false if the application has read the event. */
-bool CompletionChannel::take_back() noexcept
-{
-	eventfd_t value;
-	const iovec piece = {.iov_base = &value, .iov_len = sizeof(value)};
-
-	if (preadv2(file_.get(), &piece, 1, -1, RWF_NOWAIT) >= 0)
-		return true;
-	if (errno == EAGAIN)
-		return false;
-
-	/* Linux before 5.8 or a filter of system calls refuses the flag. */
-	pollfd readable = {.fd = file_.get(), .events = POLLIN, .revents = 0};
-
-	return ::poll(&readable, 1, 0) == 1 && read(file_.get(), &value, sizeof(value)) > 0;
+	advance();
 }
 
 void CompletionChannel::retract(ibv_cq *cq) noexcept
 {
 	std::lock_guard hold(lock_);
+	eventfd_t value;
+	const iovec piece = {.iov_base = &value, .iov_len = sizeof(value)};
 
 	std::erase_if(waiting_, [cq](const Event &event) { return event.cq == cq; });
-	if (current_.cq != cq)
+	if (current_.cq != cq || preadv2(file_.get(), &piece, 1, -1, RWF_NOWAIT) < 0)
 		return;
-	if (take_back())
-		--*current_.reported;
+	--*current_.reported;
 	advance();
 }
 

@@ -35,8 +35,8 @@ public:
 	explicit CompletionChannel(Fd file) : file_(std::move(file)) {}
 
 	void post(ibv_cq *cq, uint32_t *reported);
-	/* The application read the event of @cq, which may have been destroyed meanwhile. */
-	void taken(ibv_cq *cq) noexcept;
+	/* The application read the event. */
+	void taken() noexcept;
 	/* @cq is destroyed: remove its events that the application has not read. */
 	void retract(ibv_cq *cq) noexcept;
 
@@ -47,7 +47,6 @@ private:
 	};
 
 	void advance() noexcept;
-	bool take_back() noexcept;
 
 	const Fd file_;
 	std::mutex lock_; /* protects the members below and the counts of the events */

@@ -2,12 +2,10 @@
 #include "pcap.hpp"
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
-#include <optional>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -65,37 +63,6 @@ bool start_capture(int fd, bool anew) noexcept
 	}
 }
 
-/* While it exists, a write of this thread to a pipe without a reader raises no signal. */
-class NoSigpipe {
-public:
-	NoSigpipe() noexcept
-	{
-		sigset_t pending;
-
-		sigemptyset(&sigpipe_);
-		sigaddset(&sigpipe_, SIGPIPE);
-		sigpending(&pending);
-		was_pending_ = sigismember(&pending, SIGPIPE);
-		pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
-	}
-	~NoSigpipe()
-	{
-		const timespec now{};
-		const int err = errno;
-
-		if (!was_pending_)
-			(void)sigtimedwait(&sigpipe_, nullptr, &now);
-		pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-		errno = err;
-	}
-	NoSigpipe(const NoSigpipe &) = delete;
-	NoSigpipe &operator=(const NoSigpipe &) = delete;
-
-private:
-	sigset_t sigpipe_, before_;
-	bool was_pending_;
-};
-
 } // namespace
 
 std::unique_ptr<PcapWriter> PcapWriter::create(const std::string &name)
@@ -108,17 +75,12 @@ std::unique_ptr<PcapWriter> PcapWriter::create(const std::string &name)
 		path.replace(at, 2, std::to_string(getpid()));
 
 	Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-	const NoSigpipe no_sigpipe;
 
 	if (!file || !start_capture(file.get(), own)) {
 		fprintf(stderr, "sirdma: no capture, %s: %s\n", path.c_str(), strerror(errno));
 		return nullptr;
 	}
-
-	struct stat st;
-	const bool is_pipe = !fstat(file.get(), &st) && S_ISFIFO(st.st_mode);
-
-	return std::unique_ptr<PcapWriter>(new PcapWriter(std::move(file), is_pipe));
+	return std::unique_ptr<PcapWriter>(new PcapWriter(std::move(file)));
 }
 
 /* Append a packet, with @icrc in place of the last four bytes of the datagram. */
@@ -129,9 +91,6 @@ void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, 
 	const size_t headers_len = path.headers_len();
 	timespec now;
 
-	/* Nobody reads the pipe any more. */
-	if (is_pipe_ && failed_.load(std::memory_order_relaxed))
-		return;
 	put_headers(path, id, len, headers);
 	clock_gettime(CLOCK_REALTIME, &now);
 
@@ -149,14 +108,9 @@ void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, 
 		{.iov_base = const_cast<void *>(icrc), .iov_len = SIRDMA_ICRC_LEN},
 	};
 
-	std::optional<NoSigpipe> no_sigpipe;
-
-	if (is_pipe_)
-		no_sigpipe.emplace();
-	/* If the disk is full or nobody reads the pipe, the capture lacks packets. Nothing else fails. */
-	if (raw_syscall::writev(file_.get(), pieces, std::size(pieces)) < 0 &&
-	    !failed_.exchange(true))
-		fprintf(stderr, "sirdma: the capture lacks packets: %s\n", strerror(errno));
+	/* If the disk is full, the capture lacks packets. Nothing else fails. */
+	if (raw_syscall::writev(file_.get(), pieces, std::size(pieces)) < 0)
+		return;
 }
 
 void PcapWriter::write(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept

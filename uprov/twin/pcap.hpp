@@ -5,7 +5,6 @@
  */
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -32,14 +31,12 @@ public:
 	void write_unsummed(const Path &path, const uint8_t *datagram, size_t len) noexcept;
 
 private:
-	PcapWriter(Fd file, bool is_pipe) noexcept : file_(std::move(file)), is_pipe_(is_pipe) {}
+	explicit PcapWriter(Fd file) noexcept : file_(std::move(file)) {}
 
 	void append(const Path &path, uint16_t id, const uint8_t *datagram, size_t len,
 		    const void *icrc) noexcept;
 
 	const Fd file_;
-	const bool is_pipe_;
-	std::atomic<bool> failed_{false}; /* a write has failed, and this was reported */
 };
 
 } // namespace sirdma::twin
