@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Completion channels and asynchronous events, through files as with the kernel. */
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
-
 #include <utility>
 
 #include "node.hpp"
@@ -194,6 +202,98 @@ TEST(TwinEvents, AreTakenBackWithTheirQueue)
 	ASSERT_EQ(a.post(IBV_WR_SEND, 0, 64), 0);
 	ASSERT_TRUE(readable(a.channel->fd, 10000));
 	/* Never read: destruction of the queue must not wait for an acknowledgement. */
+}
+
+/* A queue pair in error completes what is posted at once. */
+static void fail(ibv_qp *qp)
+{
+	ibv_qp_attr attr{};
+
+	attr.qp_state = IBV_QPS_INIT;
+	attr.port_num = 1;
+	ASSERT_EQ(ibv_modify_qp(qp, &attr,
+				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					IBV_QP_ACCESS_FLAGS),
+		  0);
+	attr.qp_state = IBV_QPS_ERR;
+	ASSERT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+}
+
+static void complete_one(ibv_qp *qp)
+{
+	ibv_recv_wr wr{}, *bad;
+
+	ASSERT_EQ(ibv_req_notify_cq(qp->recv_cq, 0), 0);
+	ASSERT_EQ(ibv_post_recv(qp, &wr, &bad), 0);
+}
+
+/* preadv2() gives @error from now on. */
+static bool forbid_preadv2(int error)
+{
+	sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_preadv2, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	sock_fprog program = {.len = std::size(code), .filter = code};
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* May another socket put bytes into the file @fd, if that is a socket? */
+static bool is_open_to_others(int fd)
+{
+	const int other = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	sockaddr_un name{};
+	socklen_t len = sizeof(name);
+	const bool sent = !getsockname(fd, reinterpret_cast<sockaddr *>(&name), &len) &&
+			  sendto(other, "forged", 6, 0, reinterpret_cast<sockaddr *>(&name), len) >=
+				  0;
+
+	close(other);
+	return sent;
+}
+
+/* Linux before 5.8 (EOPNOTSUPP), or a sandbox. */
+TEST(TwinEvents, AreTakenBackWhereReadsCannotBeToldNotToWait)
+{
+	for (const int error : {EOPNOTSUPP, ENOSYS, EPERM}) {
+		const pid_t child = fork();
+		int status = -1;
+
+		ASSERT_GE(child, 0);
+		if (!child) {
+			alarm(20);
+			if (!forbid_preadv2(error))
+				_exit(1);
+			{
+				Node node(Config{}, true);
+				ibv_cq *cq;
+				void *cookie;
+				ibv_wc wc;
+
+				EXPECT_FALSE(is_open_to_others(node.channel->fd));
+				fail(node.qp);
+				for (int i = 0; i < 3; ++i) {
+					EXPECT_FALSE(readable(node.channel->fd, 0));
+					complete_one(node.qp);
+					EXPECT_TRUE(readable(node.channel->fd, 10000));
+					EXPECT_EQ(ibv_get_cq_event(node.channel, &cq, &cookie), 0);
+					EXPECT_EQ(cq, node.cq);
+					ibv_ack_cq_events(cq, 1);
+					EXPECT_EQ(ibv_poll_cq(cq, 1, &wc), 1);
+				}
+				complete_one(node.qp);
+				EXPECT_TRUE(readable(node.channel->fd, 10000));
+				/* The destructor does not wait for an acknowledgement. */
+			}
+			_exit(::testing::Test::HasFailure() ? 2 : 0);
+		}
+		ASSERT_EQ(waitpid(child, &status, 0), child);
+		EXPECT_EQ(status, 0) << strerror(error);
+	}
 }
 
 TEST(TwinEvents, ReportAnErrorOfTheResponder)

@@ -20,7 +20,7 @@ namespace sirdma::twin
 {
 
 /*
- * Create a completion channel over an eventfd. The library destroys it like one of its own (see
+ * Create a completion channel. The library destroys it like one of its own (see
  * also preload_write.cpp). Returns null with errno.
  */
 ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept;
