@@ -97,11 +97,12 @@ void CompletionChannel::post(ibv_cq *cq, uint32_t *reported)
 		advance();
 }
 
-void CompletionChannel::taken() noexcept
+void CompletionChannel::taken(const ibv_cq *cq) noexcept
 {
 	std::lock_guard hold(lock_);
 
-	advance();
+	if (current_.cq == cq)
+		advance();
 }
 
 void CompletionChannel::retract(ibv_cq *cq) noexcept
