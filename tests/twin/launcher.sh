@@ -27,6 +27,10 @@ if "$sirdma" run --view sysfs -- true 2> /dev/null; then
 	LD_PRELOAD=$rdma_netlink "$sirdma" run --view sysfs -- ibv_devices > /tmp/devinfo.$$
 	[[ $(grep -o '^ *sirdma[0-9]\b' /tmp/devinfo.$$ | xargs) == sirdma0 ]]
 
+	# as many devices as there may be
+	"$sirdma" run --view sysfs --devices 64 -- ibv_devices > /tmp/devinfo.$$
+	[[ $(grep -c '^ *sirdma[0-9]' /tmp/devinfo.$$) == 64 ]]
+
 	user=()
 	[[ $(id -u) != 0 ]] || ! setpriv --reuid nobody --clear-groups test -x "$sirdma" || user=(setpriv --reuid nobody --regid nogroup --clear-groups)
 	coproc "${user[@]}" "$sirdma" run --view sysfs -- sh -c 'readlink /proc/self/ns/user; read -r end'
