@@ -45,6 +45,13 @@ status=0
 "$sirdma" run -- sh -c 'exit 42' || status=$?
 [[ $status == 42 ]]
 
+# a run inside another one has its own options only; a variable that is no option stays
+variables() { sed -n 's/^SIRDMA_TWIN_\([A-Z_]*\)=.*/\1/p' | sort | xargs; }
+all=(--addr "$net.$((n & 255))" --mtu 1500 --link udp --loss 1 --corrupt 1 --reorder 1 --seed 7 --pcap "/tmp/devinfo.$$.%p" --one-sided --stats
+	--verbose)
+[[ $("$sirdma" run "${all[@]}" -- env 2> /dev/null | variables) == "ADDR CORRUPT DEVICES LINK LOSS MTU ONE_SIDED PCAP REORDER SEED STATS VERBOSE VIEW" ]]
+[[ $(SIRDMA_TWIN_BUFFER=65536 "$sirdma" run "${all[@]}" -- "$sirdma" run --seed 9 -- env 2> /dev/null | variables) == "ADDR BUFFER DEVICES SEED VIEW" ]]
+
 # processes share an address
 "$sirdma" run --addr "$net.$((n & 255 | 1))" -- sh -c '(sleep 3; exit) | ibv_asyncwatch > /dev/null & sleep 1
 	ibv_devinfo; kill $!' > /tmp/devinfo.$$
