@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Completion channels and asynchronous events, through files as with the kernel. */
+#include <cerrno>
+#include <cstddef>
+#include <dlfcn.h>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
-
 #include <utility>
 
 #include "node.hpp"
@@ -23,15 +35,27 @@ bool readable(int fd, int timeout_ms)
 
 thread_local unsigned yields;
 thread_local void (*on_yield)() = [] {}; /* sched_yield() calls it before it yields */
+/* The next read() of this thread calls it after it has read. */
+thread_local std::function<void()> *after_read = nullptr;
 
 } // namespace
 
-/* In place of the C library's function */
+/* In place of the C library's functions */
 extern "C" int sched_yield() noexcept
 {
 	++yields;
 	on_yield();
 	return static_cast<int>(syscall(SYS_sched_yield));
+}
+
+extern "C" ssize_t read(int fd, void *bytes, size_t len)
+{
+	static const auto next = reinterpret_cast<decltype(&read)>(dlsym(RTLD_NEXT, "read"));
+	const ssize_t result = next(fd, bytes, len);
+
+	if (after_read)
+		(*std::exchange(after_read, nullptr))();
+	return result;
 }
 
 TEST(TwinEvents, WakeASleeperThatDoesNotPoll)
@@ -194,6 +218,171 @@ TEST(TwinEvents, AreTakenBackWithTheirQueue)
 	ASSERT_EQ(a.post(IBV_WR_SEND, 0, 64), 0);
 	ASSERT_TRUE(readable(a.channel->fd, 10000));
 	/* Never read: destruction of the queue must not wait for an acknowledgement. */
+}
+
+/* A queue pair in error completes what is posted at once. */
+static void fail(ibv_qp *qp)
+{
+	ibv_qp_attr attr{};
+
+	attr.qp_state = IBV_QPS_INIT;
+	attr.port_num = 1;
+	ASSERT_EQ(ibv_modify_qp(qp, &attr,
+				IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+					IBV_QP_ACCESS_FLAGS),
+		  0);
+	attr.qp_state = IBV_QPS_ERR;
+	ASSERT_EQ(ibv_modify_qp(qp, &attr, IBV_QP_STATE), 0);
+}
+
+static void complete_one(ibv_qp *qp)
+{
+	ibv_recv_wr wr{}, *bad;
+
+	ASSERT_EQ(ibv_req_notify_cq(qp->recv_cq, 0), 0);
+	ASSERT_EQ(ibv_post_recv(qp, &wr, &bad), 0);
+}
+
+/* preadv2() gives @error from now on. */
+static bool forbid_preadv2(int error)
+{
+	sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_preadv2, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	sock_fprog program = {.len = std::size(code), .filter = code};
+
+	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
+	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+/* May another socket put bytes into the file @fd, if that is a socket? */
+static bool is_open_to_others(int fd)
+{
+	const int other = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	sockaddr_un name{};
+	socklen_t len = sizeof(name);
+	const bool sent = !getsockname(fd, reinterpret_cast<sockaddr *>(&name), &len) &&
+			  sendto(other, "forged", 6, 0, reinterpret_cast<sockaddr *>(&name), len) >=
+				  0;
+
+	close(other);
+	return sent;
+}
+
+/* Linux before 5.8 (EOPNOTSUPP), or a sandbox. */
+TEST(TwinEvents, AreTakenBackWhereReadsCannotBeToldNotToWait)
+{
+	for (const int error : {EOPNOTSUPP, ENOSYS, EPERM}) {
+		const pid_t child = fork();
+		int status = -1;
+
+		ASSERT_GE(child, 0);
+		if (!child) {
+			alarm(20);
+			if (!forbid_preadv2(error))
+				_exit(1);
+			{
+				Node node(Config{}, true);
+				ibv_cq *cq;
+				void *cookie;
+				ibv_wc wc;
+
+				EXPECT_FALSE(is_open_to_others(node.channel->fd));
+				fail(node.qp);
+				for (int i = 0; i < 3; ++i) {
+					EXPECT_FALSE(readable(node.channel->fd, 0));
+					complete_one(node.qp);
+					EXPECT_TRUE(readable(node.channel->fd, 10000));
+					EXPECT_EQ(ibv_get_cq_event(node.channel, &cq, &cookie), 0);
+					EXPECT_EQ(cq, node.cq);
+					ibv_ack_cq_events(cq, 1);
+					EXPECT_EQ(ibv_poll_cq(cq, 1, &wc), 1);
+				}
+				complete_one(node.qp);
+				EXPECT_TRUE(readable(node.channel->fd, 10000));
+				/* The destructor does not wait for an acknowledgement. */
+			}
+			_exit(::testing::Test::HasFailure() ? 2 : 0);
+		}
+		ASSERT_EQ(waitpid(child, &status, 0), child);
+		EXPECT_EQ(status, 0) << strerror(error);
+	}
+}
+
+/* Does the thread sleep in a futex of @object? */
+template <typename Object> static bool sleeps_in(pid_t thread, const Object &object)
+{
+	std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
+	long call;
+	uintptr_t addr;
+	const auto first = reinterpret_cast<uintptr_t>(&object);
+
+	return file >> call >> std::hex >> addr && call == SYS_futex && addr >= first &&
+	       addr < first + sizeof(object);
+}
+
+/*
+ * ibv_get_cq_event() reads an event and then tells the device about it. Meanwhile another thread destroys
+ * the queue of the event: it waits for the acknowledgement, and the device does not know the queue any more.
+ */
+TEST(TwinEvents, GoOnWhenAQueueIsDestroyedWhileItsEventIsRead)
+{
+	Node node(Config{}, true);
+	ibv_cq *gone = ibv_create_cq(node.context, 16, nullptr, node.channel, 0), *cq;
+	ibv_qp_init_attr init{};
+	std::thread destroyer;
+	std::atomic<pid_t> thread{0};
+	int destroyed = -1;
+	void *cookie;
+
+	ASSERT_NE(gone, nullptr);
+	init.send_cq = init.recv_cq = gone;
+	init.qp_type = IBV_QPT_RC;
+	init.cap = {.max_send_wr = 1,
+		    .max_recv_wr = 1,
+		    .max_send_sge = 1,
+		    .max_recv_sge = 1,
+		    .max_inline_data = 0};
+	ibv_qp *qp = ibv_create_qp(node.pd, &init);
+	ASSERT_NE(qp, nullptr);
+	fail(qp);
+	complete_one(qp);
+	ASSERT_TRUE(readable(node.channel->fd, 10000));
+	ASSERT_EQ(ibv_destroy_qp(qp), 0);
+	fail(node.qp);
+
+	std::function<void()> destroy = [&] {
+		const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+
+		destroyer = std::thread([&] {
+			thread = static_cast<pid_t>(syscall(SYS_gettid));
+			destroyed = ibv_destroy_cq(gone);
+		});
+		while (!thread || !sleeps_in(thread, gone->cond)) {
+			if (std::chrono::steady_clock::now() > end) {
+				ADD_FAILURE() << "ibv_destroy_cq() does not wait";
+				break;
+			}
+			std::this_thread::yield();
+		}
+	};
+
+	after_read = &destroy;
+	ASSERT_EQ(ibv_get_cq_event(node.channel, &cq, &cookie), 0);
+	EXPECT_EQ(cq, gone);
+	ASSERT_TRUE(destroyer.joinable()) << "the library reads events in another way";
+	ibv_ack_cq_events(gone, 1);
+	destroyer.join();
+	EXPECT_EQ(destroyed, 0);
+
+	complete_one(node.qp);
+	ASSERT_TRUE(readable(node.channel->fd, 10000)) << "no more events come";
+	ASSERT_EQ(ibv_get_cq_event(node.channel, &cq, &cookie), 0);
+	EXPECT_EQ(cq, node.cq);
+	ibv_ack_cq_events(cq, 1);
 }
 
 TEST(TwinEvents, ReportAnErrorOfTheResponder)

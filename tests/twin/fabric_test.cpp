@@ -354,6 +354,35 @@ TEST_F(FabricTest, SaysWhenItIsNotIdle)
 	EXPECT_EQ(fabric.now(), delay / 2);
 }
 
+/* Not a time before now: the fabric's time is not 0 here. */
+TEST_F(FabricTest, RunsUntilIdleWithoutALimit)
+{
+	fabric.advance(delay);
+	ASSERT_EQ(b.receive(), 0);
+	ASSERT_EQ(a.send("ping"), 0);
+	EXPECT_TRUE(fabric.run_until_idle(UINT64_MAX));
+	EXPECT_GE(fabric.now(), 3 * delay);
+	EXPECT_LT(fabric.now(), SIRDMA_MS(1000));
+	expect_one(a, IBV_WC_SEND);
+	expect_one(b, IBV_WC_RECV);
+}
+
+TEST_F(FabricTest, AdvancesToTheEndOfTimeAtMost)
+{
+	fabric.advance(delay);
+	ASSERT_EQ(b.receive(), 0);
+	ASSERT_EQ(a.send("ping"), 0);
+	fabric.advance(UINT64_MAX);
+	expect_one(a, IBV_WC_SEND);
+	expect_one(b, IBV_WC_RECV);
+
+	const uint64_t end = fabric.now();
+
+	EXPECT_GT(end, UINT64_MAX / 2);
+	fabric.advance(UINT64_MAX);
+	EXPECT_EQ(fabric.now(), end);
+}
+
 TEST(FabricPolling, LetsTimePassForAnApplicationThatWaits)
 {
 	Fabric fabric;

@@ -27,6 +27,10 @@ if "$sirdma" run --view sysfs -- true 2> /dev/null; then
 	LD_PRELOAD=$rdma_netlink "$sirdma" run --view sysfs -- ibv_devices > /tmp/devinfo.$$
 	[[ $(grep -o '^ *sirdma[0-9]\b' /tmp/devinfo.$$ | xargs) == sirdma0 ]]
 
+	# as many devices as there may be
+	"$sirdma" run --view sysfs --devices 64 -- ibv_devices > /tmp/devinfo.$$
+	[[ $(grep -c '^ *sirdma[0-9]' /tmp/devinfo.$$) == 64 ]]
+
 	user=()
 	[[ $(id -u) != 0 ]] || ! setpriv --reuid nobody --clear-groups test -x "$sirdma" || user=(setpriv --reuid nobody --regid nogroup --clear-groups)
 	coproc "${user[@]}" "$sirdma" run --view sysfs -- sh -c 'readlink /proc/self/ns/user; read -r end'
@@ -40,6 +44,13 @@ fi
 status=0
 "$sirdma" run -- sh -c 'exit 42' || status=$?
 [[ $status == 42 ]]
+
+# a run inside another one has its own options only; a variable that is no option stays
+variables() { sed -n 's/^SIRDMA_TWIN_\([A-Z_]*\)=.*/\1/p' | sort | xargs; }
+all=(--addr "$net.$((n & 255))" --mtu 1500 --link udp --loss 1 --corrupt 1 --reorder 1 --seed 7 --pcap "/tmp/devinfo.$$.%p" --one-sided --stats
+	--verbose)
+[[ $("$sirdma" run "${all[@]}" -- env 2> /dev/null | variables) == "ADDR CORRUPT DEVICES LINK LOSS MTU ONE_SIDED PCAP REORDER SEED STATS VERBOSE VIEW" ]]
+[[ $(SIRDMA_TWIN_BUFFER=65536 "$sirdma" run "${all[@]}" -- "$sirdma" run --seed 9 -- env 2> /dev/null | variables) == "ADDR BUFFER DEVICES SEED VIEW" ]]
 
 # processes share an address
 "$sirdma" run --addr "$net.$((n & 255 | 1))" -- sh -c '(sleep 3; exit) | ibv_asyncwatch > /dev/null & sleep 1

@@ -197,6 +197,8 @@ int prepare(Options &options)
 	set_variable(twin::env_view, sysfs ? twin::view_sysfs : twin::view_preload);
 	set_variable(twin::env_addr, join(options.addrs));
 	set_variable(twin::env_devices, std::to_string(options.devices));
+	for (const char *name : twin::env_options)
+		unsetenv(name);
 	for (const auto &[name, value] : options.environment)
 		set_variable(name.c_str(), value);
 	if (sysfs) {

@@ -24,7 +24,11 @@ namespace sirdma::cli
 namespace
 {
 
-constexpr char tmpfs_options[] = "mode=755,size=8m";
+/*
+ * The size is a limit. A file of the tree takes a page: 64 devices, the most that there may be, take 13.3
+ * MiB (df /sys/class in the view).
+ */
+constexpr char tmpfs_options[] = "mode=755,size=32m";
 /*
  * The device node that the uverbs files are bound to: every user may open it, and a command
  * that libibverbs writes to it fails.

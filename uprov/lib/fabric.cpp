@@ -259,9 +259,16 @@ bool VirtualFabric::step(u64 limit)
 	return true;
 }
 
+u64 VirtualFabric::after(u64 ns) const noexcept
+{
+	const u64 left = never - 1 - epoch_ - now();
+
+	return now() + std::min(ns, left);
+}
+
 void VirtualFabric::advance(u64 ns)
 {
-	const u64 limit = now() + ns;
+	const u64 limit = after(ns);
 
 	if (running_)
 		return;
@@ -275,7 +282,7 @@ void VirtualFabric::advance(u64 ns)
 
 bool VirtualFabric::run_until_idle(u64 max_ns)
 {
-	const u64 limit = now() + max_ns;
+	const u64 limit = after(max_ns);
 
 	if (running_)
 		return false;

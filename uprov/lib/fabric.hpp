@@ -89,6 +89,8 @@ private:
 	void enqueue(PacketInFlight packet);
 	void deliver(const PacketInFlight &packet);
 	void settle() noexcept;
+	/* The time in @ns, or the last one that the clock can tell. */
+	u64 after(u64 ns) const noexcept;
 	/*
 	 * Deliver one packet, or advance the clock to the next due time, up to @limit. Returns
 	 * false if there is none.

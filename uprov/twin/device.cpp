@@ -101,7 +101,7 @@ void twin_cq_event(ibv_cq *cq) noexcept
 	if (device.inherited())
 		return;
 	cq_event(cq);
-	device.driver->cq_event_taken(cq->handle);
+	device.driver->cq_event_taken(cq);
 }
 
 void twin_async_event(ibv_context *context, ibv_async_event *) noexcept

@@ -468,13 +468,13 @@ int Driver::destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept
 	return 0;
 }
 
-void Driver::cq_event_taken(uint32_t id) noexcept
+void Driver::cq_event_taken(const ibv_cq *cq) noexcept
 {
 	std::lock_guard hold(objects_lock_);
-	const auto it = cqs_.find(id);
+	const auto it = channels_.find(cq->channel);
 
-	if (it != cqs_.end() && it->second->channel)
-		it->second->channel->taken();
+	if (it != channels_.end())
+		it->second.events.taken(cq);
 }
 
 /* Events */

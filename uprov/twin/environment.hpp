@@ -24,6 +24,13 @@ inline constexpr char env_pcap[] = "SIRDMA_TWIN_PCAP";
 inline constexpr char env_one_sided[] = "SIRDMA_TWIN_ONE_SIDED";
 inline constexpr char env_stats[] = "SIRDMA_TWIN_STATS";
 inline constexpr char env_verbose[] = "SIRDMA_TWIN_VERBOSE";
+/*
+ * The variables of options with a default: the launcher removes those that an outer run has set.
+ * No option sets env_buffer, so that one stays.
+ */
+inline constexpr const char *env_options[] = {env_link,	   env_mtu,    env_loss, env_corrupt,
+					      env_reorder, env_seed,   env_pcap, env_one_sided,
+					      env_stats,   env_verbose};
 
 inline constexpr unsigned devices_max = 64;
 /* A device name is this prefix and a number. */

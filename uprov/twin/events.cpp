@@ -9,11 +9,11 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <type_traits>
 #include <unistd.h>
 
 #include "core.hpp"
+#include "event_file.hpp"
 #include "no_cancel.hpp"
 
 namespace sirdma::twin
@@ -45,8 +45,8 @@ uint64_t inode_of(int fd) noexcept
 } // namespace
 
 /*
- * A read of an event counter returns its value. If the counter has one event, the value is that
- * event.
+ * A read of an eventfd returns its counter. If one event was added to the counter, its value is
+ * that event.
  */
 static_assert(sizeof(ib_uverbs_comp_event_desc) == sizeof(eventfd_t));
 
@@ -59,7 +59,7 @@ ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept
 		return nullptr;
 	}
 	channel->context = context;
-	channel->fd = eventfd(0, EFD_CLOEXEC);
+	channel->fd = create_event_file();
 	if (channel->fd < 0) {
 		const int err = errno;
 
@@ -84,7 +84,7 @@ void CompletionChannel::advance() noexcept
 	const eventfd_t value = reinterpret_cast<uintptr_t>(current_.cq);
 
 	if (raw_syscall::write(file_.get(), &value, sizeof(value)) < 0)
-		return; /* this does not happen while the counter is 0 */
+		return; /* this does not happen while the file is empty */
 }
 
 void CompletionChannel::post(ibv_cq *cq, uint32_t *reported)
@@ -97,21 +97,20 @@ void CompletionChannel::post(ibv_cq *cq, uint32_t *reported)
 		advance();
 }
 
-void CompletionChannel::taken() noexcept
+void CompletionChannel::taken(const ibv_cq *cq) noexcept
 {
 	std::lock_guard hold(lock_);
 
-	advance();
+	if (current_.cq == cq)
+		advance();
 }
 
 void CompletionChannel::retract(ibv_cq *cq) noexcept
 {
 	std::lock_guard hold(lock_);
-	eventfd_t value;
-	const iovec piece = {.iov_base = &value, .iov_len = sizeof(value)};
 
 	std::erase_if(waiting_, [cq](const Event &event) { return event.cq == cq; });
-	if (current_.cq != cq || preadv2(file_.get(), &piece, 1, -1, RWF_NOWAIT) < 0)
+	if (current_.cq != cq || !take_back_event(file_.get()))
 		return;
 	--*current_.reported;
 	advance();

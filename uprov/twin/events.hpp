@@ -20,7 +20,7 @@ namespace sirdma::twin
 {
 
 /*
- * Create a completion channel over an eventfd. The library destroys it like one of its own (see
+ * Create a completion channel. The library destroys it like one of its own (see
  * also preload_write.cpp). Returns null with errno.
  */
 ibv_comp_channel *create_comp_channel(ibv_context *context) noexcept;
@@ -35,9 +35,12 @@ public:
 	explicit CompletionChannel(Fd file) : file_(std::move(file)) {}
 
 	void post(ibv_cq *cq, uint32_t *reported);
-	/* The application read the event. */
-	void taken() noexcept;
-	/* @cq is destroyed: remove its events that the application has not read. */
+	/* The application read the event of @cq, which may be destroyed meanwhile: see retract(). */
+	void taken(const ibv_cq *cq) noexcept;
+	/*
+	 * @cq is destroyed: remove its events that the application has not read. An event that was
+	 * read and not yet reported by taken() stays the current one until then.
+	 */
 	void retract(ibv_cq *cq) noexcept;
 
 private:

@@ -2,12 +2,16 @@
 #include "pcap.hpp"
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <fcntl.h>
+#include <optional>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -35,6 +39,46 @@ struct PacketHeader {
 	uint32_t captured;
 	uint32_t length;
 };
+
+/*
+ * While it exists, this thread gets no SIGPIPE from a write to a pipe without a reader. If the
+ * application has blocked the signal and one is pending, another one changes nothing.
+ */
+class NoPipeSignal {
+public:
+	NoPipeSignal() noexcept
+	{
+		sigset_t pending;
+
+		sigemptyset(&pipe_);
+		sigaddset(&pipe_, SIGPIPE);
+		sigpending(&pending);
+		was_pending_ = sigismember(&pending, SIGPIPE);
+		pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+	}
+	~NoPipeSignal()
+	{
+		const timespec no_time{};
+
+		/* sigtimedwait() is a cancellation point. */
+		if (!was_pending_)
+			(void)syscall(SYS_rt_sigtimedwait, &pipe_, nullptr, &no_time, _NSIG / 8);
+		pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+	}
+	NoPipeSignal(const NoPipeSignal &) = delete;
+	NoPipeSignal &operator=(const NoPipeSignal &) = delete;
+
+private:
+	sigset_t pipe_, before_;
+	bool was_pending_;
+};
+
+bool is_pipe(int fd) noexcept
+{
+	struct stat st;
+
+	return !fstat(fd, &st) && S_ISFIFO(st.st_mode);
+}
 
 /*
  * Each writer holds a shared flock while it is open. A process that gets the exclusive
@@ -76,11 +120,25 @@ std::unique_ptr<PcapWriter> PcapWriter::create(const std::string &name)
 
 	Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
 
+	const bool pipe = file && is_pipe(file.get());
+	std::optional<NoPipeSignal> no_signal;
+
+	if (pipe)
+		no_signal.emplace();
 	if (!file || !start_capture(file.get(), own)) {
 		fprintf(stderr, "sirdma: no capture, %s: %s\n", path.c_str(), strerror(errno));
 		return nullptr;
 	}
-	return std::unique_ptr<PcapWriter>(new PcapWriter(std::move(file)));
+	return std::unique_ptr<PcapWriter>(new PcapWriter(std::move(file), path, pipe));
+}
+
+void PcapWriter::report(int err) noexcept
+{
+	const NoCancel no_cancel;
+
+	if (!reported_.exchange(true))
+		fprintf(stderr, "sirdma: the capture lacks packets, %s: %s\n", path_.c_str(),
+			strerror(err));
 }
 
 /* Append a packet, with @icrc in place of the last four bytes of the datagram. */
@@ -91,6 +149,9 @@ void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, 
 	const size_t headers_len = path.headers_len();
 	timespec now;
 
+	/* Nobody reads the pipe any more, and a new reader would lack the file's header. */
+	if (is_pipe_ && reported_.load(std::memory_order_relaxed))
+		return;
 	put_headers(path, id, len, headers);
 	clock_gettime(CLOCK_REALTIME, &now);
 
@@ -108,9 +169,13 @@ void PcapWriter::append(const Path &path, uint16_t id, const uint8_t *datagram, 
 		{.iov_base = const_cast<void *>(icrc), .iov_len = SIRDMA_ICRC_LEN},
 	};
 
-	/* If the disk is full, the capture lacks packets. Nothing else fails. */
+	std::optional<NoPipeSignal> no_signal;
+
+	if (is_pipe_)
+		no_signal.emplace();
+	/* If the disk is full or the reader ended, the capture lacks packets. Nothing else fails. */
 	if (raw_syscall::writev(file_.get(), pieces, std::size(pieces)) < 0)
-		return;
+		report(errno);
 }
 
 void PcapWriter::write(const Path &path, uint16_t id, const uint8_t *datagram, size_t len) noexcept

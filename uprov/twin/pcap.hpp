@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -31,12 +32,20 @@ public:
 	void write_unsummed(const Path &path, const uint8_t *datagram, size_t len) noexcept;
 
 private:
-	explicit PcapWriter(Fd file) noexcept : file_(std::move(file)) {}
+	PcapWriter(Fd file, const std::string &path, bool is_pipe)
+		: file_(std::move(file)), path_(path), is_pipe_(is_pipe)
+	{
+	}
 
+	/* Say once on stderr that a write failed. */
+	void report(int err) noexcept;
 	void append(const Path &path, uint16_t id, const uint8_t *datagram, size_t len,
 		    const void *icrc) noexcept;
 
 	const Fd file_;
+	const std::string path_;
+	const bool is_pipe_;
+	std::atomic<bool> reported_{false};
 };
 
 } // namespace sirdma::twin

@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <cstring>
 #include <dlfcn.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <rdma/ib_user_verbs.h>
 
+#include "event_file.hpp"
 #include "shim.hpp"
 
 namespace
@@ -71,7 +71,7 @@ bool create_channel(const void *buffer, ssize_t &result) noexcept
 	    command.hdr.out_words * word != sizeof(ib_uverbs_create_comp_channel_resp))
 		return false;
 
-	const int fd = eventfd(0, EFD_CLOEXEC);
+	const int fd = sirdma::twin::create_event_file();
 
 	result = fd < 0 ? -1 : ssize_t{sizeof(command)};
 	if (fd >= 0)
