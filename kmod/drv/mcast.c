@@ -249,6 +249,17 @@ static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
 		sirdma_mcast_sync(dev);
 }
 
+/* The caller holds the lock. */
+static bool sirdma_mcast_is_there(struct sirdma_dev *dev, const struct sirdma_ip *ip)
+{
+	const struct sirdma_membership *group;
+
+	list_for_each_entry(group, &dev->mcast.groups, node)
+		if (!memcmp(&group->ip, ip, sizeof(*ip)))
+			return true;
+	return false;
+}
+
 /* The caller holds the lock. May @uid have one more group (sirdma_share_is_fair())? */
 static bool sirdma_mcast_is_fair(struct sirdma_dev *dev, kuid_t uid)
 {
@@ -270,18 +281,13 @@ static bool sirdma_mcast_is_fair(struct sirdma_dev *dev, kuid_t uid)
 	return false;
 }
 
-/*
- * The caller holds the lock. *fresh becomes the membership of group @ip. Returns -ENOMEM without
- * memory, or if the user has its share of the groups.
- */
+/* The caller holds the lock. *fresh becomes the membership of group @ip. */
 static int sirdma_mcast_join(struct sirdma_dev *dev, const struct sirdma_ip *ip,
 			     struct sirdma_membership **fresh)
 {
 	struct sirdma_membership *group = *fresh;
 	int err;
 
-	if (!sirdma_mcast_is_fair(dev, group->uid))
-		return -ENOMEM;
 	*fresh = NULL;
 	group->ip = *ip;
 	list_add_tail(&group->node, &dev->mcast.groups);
@@ -291,6 +297,7 @@ static int sirdma_mcast_join(struct sirdma_dev *dev, const struct sirdma_ip *ip,
 	return err;
 }
 
+/* Returns -EDQUOT if the group is new and the user has its share of groups. */
 static int sirdma_mcast_try_attach(struct sirdma_dev *dev, const struct sirdma_ip *ip,
 				   const struct sirdma_qp *qp)
 {
@@ -305,12 +312,18 @@ static int sirdma_mcast_try_attach(struct sirdma_dev *dev, const struct sirdma_i
 		return -ENOMEM;
 	fresh->uid = qp->uid;
 	mutex_lock(&dev->mcast.lock);
+	if (sirdma_ip_is_multicast(ip) && !sirdma_mcast_is_there(dev, ip) &&
+	    !sirdma_mcast_is_fair(dev, qp->uid)) {
+		err = -EDQUOT;
+		goto unlock;
+	}
 	err = sirdma_mcast_attach(&dev->hw, ip, qpn, &first);
 	if (!err && first) {
 		err = sirdma_mcast_join(dev, ip, &fresh);
-		if (err)
-			sirdma_mcast_detach(&dev->hw, ip, qpn, &last);
+		if (err && sirdma_mcast_detach(&dev->hw, ip, qpn, &last))
+			sirdma_dev_fail(dev, err);
 	}
+unlock:
 	mutex_unlock(&dev->mcast.lock);
 	kfree(fresh);
 	return err;
@@ -327,6 +340,8 @@ int sirdma_attach_mcast(struct ib_qp *ibqp, union ib_gid *gid, u16 lid)
 	do {
 		err = sirdma_mcast_try_attach(dev, &ip, to_sqp(ibqp));
 	} while (sirdma_cqp_make_room(err, &tries));
+	if (err == -EDQUOT)
+		err = -ENOMEM;
 	if (err)
 		sirdma_refused(dev, "attach_mcast: QP %u to %pI6c: %d", ibqp->qp_num, gid->raw,
 			       err);

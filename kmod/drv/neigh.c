@@ -288,13 +288,13 @@ static int sirdma_neigh_resolve(struct sirdma_dev *dev, const struct sirdma_rout
 
 /* The caller holds the lock. */
 static struct sirdma_arp *sirdma_arp_find(struct sirdma_neigh_table *table,
-					  const struct sirdma_route_key *key,
+					  const struct sirdma_route_key *key, kuid_t uid,
 					  const struct sirdma_ip *nexthop)
 {
 	struct sirdma_arp *arp;
 
 	hash_for_each_possible(table->hash, arp, node, sirdma_neigh_hash(nexthop, key->ifindex))
-		if (sirdma_route_key_equal(&arp->key, key))
+		if (uid_eq(arp->uid, uid) && sirdma_route_key_equal(&arp->key, key))
 			return arp;
 	return NULL;
 }
@@ -378,7 +378,7 @@ struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_ro
 		return ERR_PTR(-ENOMEM);
 	fresh->uid = uid;
 	mutex_lock(&table->lock);
-	arp = sirdma_arp_find(table, key, &hop.ip);
+	arp = sirdma_arp_find(table, key, uid, &hop.ip);
 	if (!arp) {
 		arp = fresh;
 		fresh = NULL;

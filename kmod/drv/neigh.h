@@ -19,15 +19,14 @@
 
 struct sirdma_dev;
 
-/* One entry of the device's table, shared by all QPs of one source and destination. */
+/* One entry of the device's table, shared by all QPs of one user, source and destination. */
 struct sirdma_arp {
 	struct hlist_node node; /* entry of the hash by next hop and netdev */
 	struct sirdma_route_key key;
 	struct sirdma_ip nexthop;
 	u32 idx; /* index in the device's table */
 	u32 users; /* number of QPs that refer to the entry */
-	/* The user that has it: of the first QP, which may be gone. INVALID_UID: a kernel consumer */
-	kuid_t uid;
+	kuid_t uid; /* the user of these QPs; INVALID_UID: consumers in the kernel */
 	bool dirty; /* the device does not have this mac yet */
 	u8 mac[ETH_ALEN];
 };

@@ -622,6 +622,7 @@ struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sirdma_region *reg
 	if (err)
 		goto err_release;
 	odp->mr.pbl.access = region->access & SIRDMA_VERBS_ACCESS_KNOWN;
+	odp->mr.ibmr.length = region->length;
 	xa_store_bh(&dev->odp.keys, stag, odp, GFP_KERNEL);
 	/* This is a prefetch: its error does not matter, the device asks for each page that is missing. */
 	if (!odp->implicit)
@@ -629,7 +630,7 @@ struct ib_mr *sirdma_odp_reg(struct ib_pd *ibpd, const struct sirdma_region *reg
 	return &odp->mr.ibmr;
 
 err_release:
-	xa_release(&dev->odp.keys, stag);
+	xa_erase_bh(&dev->odp.keys, stag); /* takes the reservation back */
 err_stag:
 	sirdma_stag_free(&dev->hw, stag);
 err_end:

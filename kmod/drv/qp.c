@@ -329,6 +329,8 @@ static int sirdma_create_target(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	static const struct sirdma_qp_size none;
 
 	memset(&init->cap, 0, sizeof(init->cap));
+	/* The core passes no context. The kernel's consumers have no targets. */
+	qp->uid = sirdma_user_id();
 	qp->xrcd = to_sxrcd(init->xrcd)->id;
 	return sirdma_qp_start(dev, qp, &none, 0);
 }
@@ -347,7 +349,6 @@ int sirdma_create_qp(struct ib_qp *ibqp, struct ib_qp_init_attr *init, struct ib
 	if (err)
 		return err;
 	qp->type = sirdma_qp_type(init);
-	/* An XRC target outlives its user's context while other users have it open. */
 	qp->uid = udata ? sirdma_udata_to_uctx(udata)->user->uid : INVALID_UID;
 	if (qp->type == SIRDMA_QPT_XRC_TGT)
 		return sirdma_create_target(dev, qp, init);

@@ -167,10 +167,12 @@ static void one_user_leaves_entries_to_others(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, count, ENTRIES / 2);
 	take(dev, bob, arps, &count);
 	KUNIT_EXPECT_EQ(test, count, ENTRIES / 2 + ENTRIES / 4);
-	/* An entry that is there costs nothing more. */
+	/* An entry that is there costs nothing more, and nobody keeps one of another user. */
 	again = sirdma_arp_get(dev, &arps[0]->key, alice);
 	KUNIT_EXPECT_PTR_EQ(test, again, arps[0]);
 	sirdma_arp_put(dev, again);
+	again = sirdma_arp_get(dev, &arps[0]->key, bob);
+	KUNIT_EXPECT_PTR_EQ(test, again, (struct sirdma_arp *)ERR_PTR(-ENOMEM));
 	/* Consumers in the kernel have no limit. */
 	take(dev, INVALID_UID, arps, &count);
 	KUNIT_EXPECT_EQ(test, count, ENTRIES);

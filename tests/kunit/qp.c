@@ -190,7 +190,31 @@ static void buffers_are_free_while_memory_is_reclaimed(struct kunit *test)
 	no_memory_for(test, 100, -ENOMEM);
 }
 
+static void a_target_is_its_users(struct kunit *test)
+{
+	struct ib_qp_init_attr init = {.qp_type = IB_QPT_XRC_TGT};
+	struct sirdma_dev *dev = kunit_kzalloc(test, sizeof(*dev), GFP_KERNEL);
+	struct sirdma_qp *qp = kunit_kzalloc(test, sizeof(*qp), GFP_KERNEL);
+	struct sirdma_xrcd *xrcd = kunit_kzalloc(test, sizeof(*xrcd), GFP_KERNEL);
+
+	KUNIT_ASSERT_NOT_NULL(test, dev);
+	KUNIT_ASSERT_NOT_NULL(test, qp);
+	KUNIT_ASSERT_NOT_NULL(test, xrcd);
+	memset(&world, 0, sizeof(world));
+	init.xrcd = &xrcd->ibxrcd;
+	qp->ibqp.device = &dev->ibdev;
+	/* There is no number, so it ends before the device is asked. */
+	KUNIT_ASSERT_EQ(test, sirdma_idpool_init(&dev->hw.qp_ids, FIRST_QPN, FIRST_QPN + 1), 0);
+	KUNIT_ASSERT_EQ(test, sirdma_idpool_get(&dev->hw.qp_ids, &qp->ibqp.qp_num), 0);
+	KUNIT_EXPECT_EQ(test, sirdma_create_qp(&qp->ibqp, &init, NULL), -ENOMEM);
+	KUNIT_EXPECT_TRUE(test, uid_valid(qp->uid));
+	KUNIT_EXPECT_TRUE(test, uid_eq(qp->uid, sirdma_user_id()));
+	sirdma_idpool_put(&dev->hw.qp_ids, FIRST_QPN);
+	sirdma_idpool_fini(&dev->hw.qp_ids);
+}
+
 static struct kunit_case qp_cases[] = {
+	KUNIT_CASE(a_target_is_its_users),
 	KUNIT_CASE(buffers_are_free_while_memory_is_reclaimed),
 	{},
 };

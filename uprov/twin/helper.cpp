@@ -324,6 +324,8 @@ void Helper::run(const std::stop_token &stop) noexcept
 		const int64_t used = before == State::away ? used_by_others() - seen_used_ : 0;
 
 		device_.help();
+		if (held_up_at_.load(std::memory_order_relaxed) != UINT64_MAX) [[unlikely]]
+			held_up_at_.store(UINT64_MAX, std::memory_order_relaxed);
 		/*
 		 * A process may poll for completions and spin on its memory in between. Packets
 		 * that came while it had not polled for some time, but had a processor, show this.

@@ -543,15 +543,20 @@ bool Neighbours::greet(Connection &c) noexcept
 	const auto at = std::find_if(strangers_.begin(), strangers_.end(),
 				     [&](const auto &s) { return s.get() == &c; });
 
-	c.attach(RingPair::map(file.get()), 1, supers_);
-	c.node = find(addr, hello.slot);
-	if (!c.attached() || !c.node || at == strangers_.end())
+	Neighbour *node = find(addr, hello.slot);
+
+	if (!node || at == strangers_.end())
 		return refuse();
 	take_fresh();
 	if (std::count_if(readers_.begin(), readers_.end(),
-			  [&](const Connection *r) { return r->node == c.node; }) >= per_name ||
+			  [node](const Connection *r) { return r->node == node; }) >= per_name ||
 	    !room_for_reader())
 		return refuse();
+	/* The peer takes attached rings for an accepted connection, so nothing is refused any more. */
+	c.attach(RingPair::map(file.get()), 1, supers_);
+	if (!c.attached())
+		return refuse();
+	c.node = node;
 	(void)at->release();
 	strangers_.erase(at);
 	grants_.add(c);
