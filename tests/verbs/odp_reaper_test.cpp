@@ -31,6 +31,8 @@ int hold_a_region(const Device &of, bool used)
 	const Mapping memory = Mapping::anonymous(length);
 	if (!pd || !memory)
 		return 3;
+	// khugepaged would take the pages from the device to make a huge one. It fails on kernels without huge pages.
+	madvise(memory.data(), length, MADV_NOHUGEPAGE);
 	// A registration enters the pages that are there.
 	const Mr mr(ibv_reg_mr(pd.get(), memory.data(), length, on_demand));
 	if (!mr)
