@@ -233,13 +233,24 @@ static int sirdma_mcast_sync(struct sirdma_dev *dev)
 }
 
 /* The caller holds the lock. */
-static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
+static struct sirdma_membership *sirdma_membership_find(struct sirdma_dev *dev,
+							const struct sirdma_ip *ip)
 {
 	struct sirdma_membership *group;
 
 	list_for_each_entry(group, &dev->mcast.groups, node)
 		if (!memcmp(&group->ip, ip, sizeof(*ip)))
-			group->ended = true;
+			return group;
+	return NULL;
+}
+
+/* The caller holds the lock. */
+static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
+{
+	struct sirdma_membership *group = sirdma_membership_find(dev, ip);
+
+	if (group)
+		group->ended = true;
 	sirdma_mcast_sync(dev);
 	/*
 	 * The first call kept the netdevs, because the group was still listed. This one releases
@@ -247,17 +258,6 @@ static void sirdma_mcast_end(struct sirdma_dev *dev, const struct sirdma_ip *ip)
 	 */
 	if (list_empty(&dev->mcast.groups))
 		sirdma_mcast_sync(dev);
-}
-
-/* The caller holds the lock. */
-static bool sirdma_mcast_is_there(struct sirdma_dev *dev, const struct sirdma_ip *ip)
-{
-	const struct sirdma_membership *group;
-
-	list_for_each_entry(group, &dev->mcast.groups, node)
-		if (!memcmp(&group->ip, ip, sizeof(*ip)))
-			return true;
-	return false;
 }
 
 /* The caller holds the lock. May @uid have one more group (sirdma_share_is_fair())? */
@@ -272,8 +272,7 @@ static bool sirdma_mcast_is_fair(struct sirdma_dev *dev, kuid_t uid)
 		used++;
 		mine += uid_eq(group->uid, uid);
 	}
-	/* The share is rounded up, so that somebody may have the last group. */
-	if (sirdma_share_is_fair(dev->hw.caps.max_mcast_grps - used + 1, mine, 1))
+	if (sirdma_one_more_is_fair(dev->hw.caps.max_mcast_grps, used, mine))
 		return true;
 	ibdev_dbg(&dev->ibdev,
 		  "attach_mcast: the user has %u groups, and others need those left of %u\n", mine,
@@ -312,7 +311,7 @@ static int sirdma_mcast_try_attach(struct sirdma_dev *dev, const struct sirdma_i
 		return -ENOMEM;
 	fresh->uid = qp->uid;
 	mutex_lock(&dev->mcast.lock);
-	if (sirdma_ip_is_multicast(ip) && !sirdma_mcast_is_there(dev, ip) &&
+	if (sirdma_ip_is_multicast(ip) && !sirdma_membership_find(dev, ip) &&
 	    !sirdma_mcast_is_fair(dev, qp->uid)) {
 		err = -EDQUOT;
 		goto unlock;

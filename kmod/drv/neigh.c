@@ -313,8 +313,7 @@ static bool sirdma_arp_is_fair(struct sirdma_dev *dev, kuid_t uid)
 		return true;
 	hash_for_each(table->hash, bucket, arp, node)
 		mine += uid_eq(arp->uid, uid);
-	/* The share is rounded up, so that somebody may have the last entry. */
-	if (table->count < limit && sirdma_share_is_fair(limit - table->count + 1, mine, 1))
+	if (sirdma_one_more_is_fair(limit, table->count, mine))
 		return true;
 	ibdev_dbg(&dev->ibdev,
 		  "modify_qp: the user has %u ARP entries, and others need those left of %u\n",

@@ -116,8 +116,7 @@ bool sirdma_av_is_fair(const struct sirdma_hw *hw, enum sirdma_av_consumer who, 
 		limit = sirdma_av_user_limit(hw);
 	else if (mine < SIRDMA_AV_RESERVE)
 		return true;
-	/* The share is rounded up, so that somebody may have the last vector. */
-	return used < limit && sirdma_share_is_fair((u64)limit - used + 1, mine, 1);
+	return sirdma_one_more_is_fair(limit, used, mine);
 }
 
 /*

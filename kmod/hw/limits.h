@@ -106,6 +106,15 @@ static inline bool sirdma_share_is_fair(u64 left, u64 mine, u64 n)
 }
 
 /*
+ * May a user who has @mine of @limit get one more, if all users have @used? The share is rounded up, so
+ * that somebody may have the last one.
+ */
+static inline bool sirdma_one_more_is_fair(u32 limit, u32 used, u32 mine)
+{
+	return used < limit && sirdma_share_is_fair((u64)limit - used + 1, mine, 1);
+}
+
+/*
  * May a user who has @mine bytes of device memory get @bytes more (sirdma_share_is_fair())? @used:
  * what all users have.
  */

@@ -34,9 +34,9 @@
  *     does it, else this one
  *
  * So at least one of the two sees the other's store. For this state_, armed_at_ and wakes_at_
- * are sequentially consistent, and so is what ns_until_retry() reads. A timer is stored by the clock under its mutex; no known
- * processor moves the unlock behind a sequentially consistent load. The other words are
- * counters and hints, with relaxed access.
+ * are sequentially consistent, and so is what ns_until_retry() reads. A timer is stored by the
+ * clock under its mutex; no known processor moves the unlock behind a sequentially consistent
+ * load. The other words are counters and hints, with relaxed access.
  */
 #pragma once
 

@@ -103,9 +103,9 @@ bool rendezvous_is(int sock, const IpAddress &addr, uint32_t slot,
 pid_t rendezvous_group(int sock) noexcept;
 
 /*
- * Accept the next connection by a process of this user, or of an opener that is root. Returns none if there is none or, with
- * EBUSY, if other users made many connections and there may be more. Connections by other users are
- * closed and counted. @spare is a file that is closed when no descriptors are left, so that the
+ * Accept the next connection by a process of this user, or of an opener that is root. Returns none
+ * if there is none or, with EBUSY, if other users made many connections and there may be more.
+ * Connections by other users are closed and counted. @spare is a file that is closed when no descriptors are left, so that the
  * waiting connection can be accepted and closed; otherwise the listener would stay readable.
  */
 Fd rendezvous_accept(int listener, Fd &spare, uint64_t &refused, uid_t opener = geteuid()) noexcept;
