@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 //
 // The userspace port layer: clocks, timers, events, RCU, threads.
-#include <cstddef>
-#include <linux/filter.h>
 #include <linux/membarrier.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "c_api.hpp"
+#include "forbid_syscall.hpp"
 
 namespace sirdma::test
 {
@@ -268,21 +265,12 @@ TEST(Rcu, NothingIsFreedUnderAReader)
 /* A process may forbid itself system calls after its first use of the library. */
 TEST(Rcu, WaitsWithoutMembarrier)
 {
-	sock_filter forbid[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_membarrier, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const sock_fprog program = {.len = std::size(forbid), .filter = forbid};
-
 	if (syscall(SYS_membarrier, MEMBARRIER_CMD_QUERY, 0, 0) <= 0)
 		GTEST_SKIP() << "no membarrier";
 	port_rcu_wait();
 	EXPECT_EXIT(
 		{
-			if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
-			    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+			if (!forbid_syscall(SYS_membarrier, EPERM))
 				_exit(2);
 			if (syscall(SYS_membarrier, 0, 0, 0) != -1 || errno != EPERM)
 				_exit(3);

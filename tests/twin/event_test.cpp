@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* Completion channels and asynchronous events, through files as with the kernel. */
 #include <cerrno>
-#include <cstddef>
 #include <dlfcn.h>
 #include <fstream>
 #include <functional>
-#include <iterator>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -18,6 +13,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "../harness/forbid_syscall.hpp"
 #include "node.hpp"
 
 namespace sirdma::twin::test
@@ -243,21 +239,6 @@ static void complete_one(ibv_qp *qp)
 	ASSERT_EQ(ibv_post_recv(qp, &wr, &bad), 0);
 }
 
-/* preadv2() gives @error from now on. */
-static bool forbid_preadv2(int error)
-{
-	sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_preadv2, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<unsigned>(error)),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	sock_fprog program = {.len = std::size(code), .filter = code};
-
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-}
-
 /* May another socket put bytes into the file @fd, if that is a socket? */
 static bool is_open_to_others(int fd)
 {
@@ -282,7 +263,7 @@ TEST(TwinEvents, AreTakenBackWhereReadsCannotBeToldNotToWait)
 		ASSERT_GE(child, 0);
 		if (!child) {
 			alarm(20);
-			if (!forbid_preadv2(error))
+			if (!sirdma::test::forbid_syscall(SYS_preadv2, error))
 				_exit(1);
 			{
 				Node node(Config{}, true);

@@ -7,13 +7,9 @@
  */
 #include <cerrno>
 #include <csignal>
-#include <cstddef>
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -21,6 +17,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "../harness/forbid_syscall.hpp"
 #include "end.hpp"
 
 namespace
@@ -145,21 +142,12 @@ template <typename Close> void close_all(const char *name, Close close_them, Pai
 /* As in a container whose seccomp filter is older than close_range(), with the usual limit of files there. */
 void refuse_close_range()
 {
-	sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_close_range, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	const sock_fprog program = {.len = 4, .filter = code};
 	rlimit files;
 
 	check(!getrlimit(RLIMIT_NOFILE, &files), "getrlimit");
 	files.rlim_cur = files.rlim_max;
 	check(!setrlimit(RLIMIT_NOFILE, &files), "setrlimit");
-	check(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-		      !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program),
-	      "seccomp");
+	check(sirdma::test::forbid_syscall(SYS_close_range, ENOSYS), "seccomp");
 	check(close_range(last_file, last_file, 0) && errno == ENOSYS, "close_range is refused");
 }
 

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /* The device's access to memory on demand where the process is not as usual: in a child of the test each. */
 #include <cerrno>
-#include <cstddef>
 #include <cstdio>
 #include <fstream>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <string>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <thread>
@@ -15,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "../harness/forbid_syscall.hpp"
 #include "process_memory.hpp"
 
 namespace sirdma::twin::test
@@ -68,21 +65,6 @@ TEST(ProcessMemory, IsThereWhenTheMainThreadHasEnded)
 	EXPECT_EQ(status_of(child), 0);
 }
 
-/* clone() gives EPERM from now on. */
-bool forbid_clone()
-{
-	sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	sock_fprog program = {.len = std::size(code), .filter = code};
-
-	return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
-	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
-}
-
 TEST(ProcessMemory, AnAtomicThatASandboxForbidsIsAnError)
 {
 	if (!ProcessMemory::may_fault())
@@ -99,7 +81,7 @@ TEST(ProcessMemory, AnAtomicThatASandboxForbidsIsAnError)
 
 		if (port_dma_atomic(dma, addr, PORT_ATOMIC_ADD, 1, 0, &before) || word != 6)
 			_exit(1);
-		if (!forbid_clone())
+		if (!sirdma::test::forbid_syscall(SYS_clone, EPERM))
 			_exit(2);
 		_exit(port_dma_atomic(dma, addr, PORT_ATOMIC_ADD, 1, 0, &before) == -EFAULT &&
 				      word == 6 ?
