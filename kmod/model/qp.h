@@ -184,6 +184,8 @@ struct snic_rd {
 	bool pending; /* the responder has to send responses */
 	bool done : 1; /* answered completely, or a duplicate: does not count against ird */
 	bool rnr_due : 1; /* repeated since the last RNR NAK */
+	bool sent : 1; /* the host took all responses */
+	bool answered : 1; /* it had taken them before the request was repeated */
 	u8 opcode; /* opcode of the request */
 };
 

@@ -65,12 +65,22 @@ static void rd_begin(struct snic_rd *rd, u64 va, u32 rkey, u32 len, u32 psn)
 	rd->pos = 0;
 	rd->done = false;
 	rd->rnr_due = false;
+	rd->sent = false;
+	rd->answered = false;
 }
 
 static void rd_set_pending(struct snic_resp *resp, struct snic_rd *rd)
 {
 	resp->rd_pending += !rd->pending;
 	rd->pending = true;
+}
+
+/* There is nothing more to send for @rd. */
+static void rd_finish(struct snic_resp *resp, struct snic_rd *rd)
+{
+	rd->pending = false;
+	rd->done = true;
+	resp->rd_pending--;
 }
 
 /* The bytes that the responses to request @pkt carry. */
@@ -214,9 +224,7 @@ static void rd_supersede(struct snic_qp *qp, u32 psn, u32 npkts)
 		if (!rd->pending || (snic_psn_fwd(psn, rd_psn(rd)) >= left &&
 				     snic_psn_fwd(rd_psn(rd), psn) >= npkts))
 			continue;
-		rd->pending = false;
-		rd->done = true;
-		qp->resp.rd_pending--;
+		rd_finish(&qp->resp, rd);
 	}
 }
 
@@ -259,6 +267,8 @@ void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 	if (!rd || qp->resp.fatal || !rd_covers(qp, rd, pkt, len))
 		return;
 	qp->resp.absent = false;
+	if (rd->sent)
+		rd->answered = true;
 	rd_supersede(qp, pkt->psn, snic_qp_pkts(qp, len));
 	again = rd;
 	if (pkt->psn == rd->psn && len == rd->len) {
@@ -270,6 +280,7 @@ void snic_rd_duplicate(struct snic_qp *qp, const struct snic_pkt *pkt)
 		rd_begin(again, pkt->va, pkt->rkey, len, pkt->psn);
 		again->opcode = rd->opcode;
 		again->msn = rd->msn;
+		again->answered = rd->answered;
 		if (qp->xrc)
 			snic_xrc_read_again(qp, again, rd);
 	}
@@ -285,12 +296,20 @@ static u32 rd_msn_before(const struct snic_rd *rd)
 	return snic_psn_add(rd->msn, SIRDMA_PSN_MASK);
 }
 
-/* The region of @rd can no longer be read: NAK, and send no further responses. */
-static void rd_fault(struct snic_qp *qp, const struct snic_rd *rd, enum sirdma_ae_code ae)
+/*
+ * The region of @rd can no longer be read: NAK, and send no further responses. A repeated request that was answered
+ * before has no answer then, and that is all: its peer was early, or the network has duplicated it, and the region
+ * may be gone because the peer has what it asked for.
+ */
+static void rd_fault(struct snic_qp *qp, struct snic_rd *rd, enum sirdma_ae_code ae)
 {
 	struct snic_resp *resp = &qp->resp;
 	u32 i;
 
+	if (rd->answered) {
+		rd_finish(resp, rd);
+		return;
+	}
 	for (i = 0; i < ARRAY_SIZE(resp->rd); i++)
 		resp->rd[i].pending = false;
 	resp->rd_pending = 0;
@@ -314,9 +333,8 @@ static void rd_sent(struct snic_qp *qp, struct snic_rd *rd, bool last)
 		resp->rd_new = rd_psn(rd);
 	if (!last)
 		return;
-	rd->pending = false;
-	rd->done = true;
-	resp->rd_pending--;
+	rd_finish(resp, rd);
+	rd->sent = true;
 }
 
 static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome, u32 msn)
@@ -370,7 +388,7 @@ static bool rd_fill_one(struct snic_tx *tx, struct snic_rd *rd)
  * READs of one burst are of one queue. Returns false if @rd is of another one, or if the queue is
  * gone.
  */
-static bool rd_take_queue(struct snic_qp *qp, const struct snic_rd *rd)
+static bool rd_take_queue(struct snic_qp *qp, struct snic_rd *rd)
 {
 	u64 name = *snic_xrc_queue_of_read(qp, rd);
 
@@ -471,6 +489,7 @@ static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, 
 			continue;
 		rd = &qp->resp.rd[owner[i]];
 		rd->pos = snic_psn_fwd(snic_pkt_psn(&burst->pkts[i]), rd->psn);
+		rd->sent = false;
 		rd_set_pending(&qp->resp, rd);
 	}
 }

@@ -9,9 +9,12 @@
 
 static void resp_owe(struct snic_resp *resp, u8 syndrome, u32 psn)
 {
-	/* A NAK acknowledges all packets before it too: an ACK must not replace the NAK. */
+	/*
+	 * A NAK acknowledges all packets before it too: an ACK must not replace the NAK. Nor does that of a
+	 * duplicate replace one of later packets.
+	 */
 	if (resp->ack_due && syndrome == (SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID) &&
-	    resp->nak_sent)
+	    (resp->nak_sent || snic_psn_diff(psn, resp->ack_psn) < 0))
 		return;
 	resp->ack_due = true;
 	resp->ack_syndrome = syndrome;
@@ -72,14 +75,16 @@ void snic_resp_end_linger(struct snic_qp *qp)
 static void resp_out_of_sequence(struct snic_qp *qp, u32 psn)
 {
 	struct snic_resp *resp = &qp->resp;
+	u32 ahead = snic_psn_fwd(psn, resp->epsn), cause;
 
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RX_OUT_OF_SEQUENCE);
 	/*
-	 * Send one NAK for one loss. When the PSN that caused the NAK arrives again, the
-	 * requester has retransmitted and the expected packet was lost once more.
+	 * Send one NAK for one loss. If the requester has retransmitted, and the expected packet was lost once
+	 * more, the next packet arrives, or the one that caused the NAK arrives again. Others between them may
+	 * be packets that the network has reordered: each NAK takes one of the requester's retries.
 	 */
-	if (resp->nak_sent &&
-	    snic_psn_fwd(psn, resp->epsn) > snic_psn_fwd(resp->nak_cause, resp->epsn))
+	cause = snic_psn_fwd(resp->nak_cause, resp->epsn);
+	if (resp->nak_sent && (ahead > cause || (ahead < cause && ahead > 1)))
 		return;
 	resp->nak_cause = psn;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_SEQ_NAK_SENT);
@@ -206,9 +211,10 @@ static __always_inline void resp_rx(struct snic_qp *qp, const struct snic_pkt *p
 	if (unlikely(qp->resp.inv_wait) && diff >= 0) {
 		/*
 		 * The NAK may wait only for answers to READs that are sent at the end of this
-		 * batch.
+		 * batch. Behind a packet that was dropped nothing is gained.
 		 */
-		snic_resp_run(qp);
+		if (!qp->resp.inv_dropped)
+			snic_resp_run(qp);
 		if (qp->resp.inv_wait || !snic_qp_can_receive(qp)) {
 			qp->resp.inv_dropped = true;
 			return;

@@ -110,6 +110,106 @@ TEST_F(Reads, RegionGoneHalfWayIsARemoteError)
 	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
 }
 
+// The peer has its answer, and says so by another message: the owner of the region takes it back. A duplicate of
+// the request, or of a part of it, is still under way.
+TEST_F(Reads, LateDuplicatesHarmNothingWhenTheRegionIsGone)
+{
+	MrParams gone = b.mr;
+	gone.idx = 9;
+	ASSERT_EQ(b.drv.reg_mr(gone), SIRDMA_CQP_OK);
+	auto l = link();
+	std::optional<Packet> request;
+	fabric.set_filter([&](TestHost &, Packet &pkt) {
+		if (!request && pkt.opcode() == SIRDMA_BTH_READ_REQUEST)
+			request = pkt;
+		return Verdict::pass;
+	});
+	Wr wr = read(0, 0, 4000);
+	wr.rkey = gone.stag();
+	l->a.post(wr);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	ASSERT_TRUE(request);
+	ASSERT_EQ(b.drv.dealloc_stag(gone.stag()), SIRDMA_CQP_OK);
+	for (int i = 0; i < 2; i++)
+		fabric.inject(request->bytes);
+	settle();
+
+	u8 *const bth = &request->bytes[request->bth];
+	const u64 va = htobe64(b.va(1024));
+	const u32 len = htobe32(4000 - 1024);
+	bth[11]++; // the PSN
+	memcpy(bth + 12, &va, sizeof(va));
+	memcpy(bth + 24, &len, sizeof(len));
+	seal(*request);
+	fabric.inject(request->bytes);
+	settle();
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_DUPLICATE), 3u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 0u);
+	EXPECT_EQ(l->b.state(), SIRDMA_QPS_RTS);
+	l->a.post(read(0, 0, 4000));
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+}
+
+// The host takes a part of the answer to a duplicate, and the rest when the region is gone.
+TEST_F(Reads, ADuplicateWhoseAnswerIsInterruptedHarmsNothingEither)
+{
+	MrParams gone = b.mr;
+	gone.idx = 9;
+	ASSERT_EQ(b.drv.reg_mr(gone), SIRDMA_CQP_OK);
+	auto l = link();
+	std::optional<Packet> request;
+	fabric.set_filter([&](TestHost &, Packet &pkt) {
+		if (!request && pkt.opcode() == SIRDMA_BTH_READ_REQUEST)
+			request = pkt;
+		return Verdict::pass;
+	});
+	Wr wr = read(0, 0, 4000);
+	wr.rkey = gone.stag();
+	l->a.post(wr);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	b.host.set_room(false);
+	fabric.inject(request->bytes);
+	settle();
+	ASSERT_EQ(b.drv.dealloc_stag(gone.stag()), SIRDMA_CQP_OK);
+	b.host.set_room(true);
+	settle();
+	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 0u);
+	EXPECT_EQ(l->b.state(), SIRDMA_QPS_RTS);
+	l->a.post(read(0, 0, 4000));
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+}
+
+// The acknowledgement of a WRITE waits behind the responses to a READ, and the network duplicates an older WRITE.
+TEST_F(Reads, ADuplicateDoesNotTakeAnAcknowledgementBackThatWaits)
+{
+	QpOptions o;
+	o.timeout = 0;
+	auto l = link(o);
+	std::optional<Packet> first;
+	fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		if (!first && &from == &a.host)
+			first = pkt;
+		return Verdict::pass;
+	});
+	const Wr write = {.op = SIRDMA_OP_WRITE,
+			  .sges = {a.sge(1 << 20, 8)},
+			  .remote = b.va(1 << 20),
+			  .rkey = b.mr.stag()};
+	l->a.post(write);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	b.host.set_room(false);
+	l->a.post(read(0, 0, 4000));
+	l->a.post(write);
+	settle();
+	ASSERT_TRUE(first);
+	fabric.inject(first->bytes);
+	settle();
+	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_DUPLICATE), 1u);
+	b.host.set_room(true);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+}
+
 // With an MTU of 256 the longest message takes 2^23 PSNs, the half of the circle: it is not
 // behind what is acknowledged when nothing is.
 TEST_F(Reads, LongestMessageOfTheSmallestMtuIsNotDoneBeforeItBegan)

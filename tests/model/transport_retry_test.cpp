@@ -252,6 +252,35 @@ TEST_F(Retry, ReorderedPackets)
 	}
 }
 
+// Nothing is lost. Each NAK takes one of the requester's retries.
+TEST_F(Retry, AReversedBurstTakesFewRetries)
+{
+	constexpr u32 burst = 12;
+	QpOptions o;
+	o.retry_cnt = 2;
+	auto l = link(o);
+	std::vector<std::vector<u8>> packets;
+	fabric.set_filter([&](TestHost &, Packet &pkt) {
+		packets.push_back(pkt.bytes);
+		return Fabric::Verdict::drop;
+	});
+	for (u32 i = 0; i < burst; i++)
+		l->a.place({.op = SIRDMA_OP_WRITE,
+			    .sges = {a.sge(64 * i, 64)},
+			    .remote = b.va(64 * i),
+			    .rkey = b.mr.stag()});
+	l->a.kick(true);
+	settle(100'000);
+	ASSERT_EQ(packets.size(), burst);
+	fabric.set_filter(nullptr);
+	for (auto it = packets.rbegin(); it != packets.rend(); ++it)
+		fabric.inject(*it);
+	for (u32 i = 0; i < burst; i++)
+		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+	EXPECT_LE(b.stat(SIRDMA_STAT_SEQ_NAK_SENT), 2u);
+	EXPECT_EQ(a.stat(SIRDMA_STAT_ACK_TIMEOUTS), 0u);
+}
+
 TEST_F(Retry, SequenceNakBeatsTheTimer)
 {
 	QpOptions o;
