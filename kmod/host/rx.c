@@ -438,6 +438,15 @@ static enum snic_rx_verdict snic_rx_parse(struct snic_host *host, const struct s
 	return SNIC_RX_PASS;
 }
 
+/* The stack does not get @skb in any case: it belongs to a frame that was for the device. */
+static enum snic_rx_verdict snic_rx_parse_ours(struct snic_host *host, const struct sk_buff *skb,
+					       struct snic_datagram *d)
+{
+	enum snic_rx_verdict verdict = snic_rx_parse(host, skb, d);
+
+	return verdict == SNIC_RX_PASS ? snic_rx_bad(d, SIRDMA_STAT_RX_BAD_GID) : verdict;
+}
+
 /* @skb is not shared. This function does not free it. */
 static void snic_rx_take(struct snic_host *host, struct sk_buff *skb, struct snic_datagram *d)
 {
@@ -491,10 +500,14 @@ static void snic_rx_list(struct snic_host *host, struct sk_buff *skb, struct sni
 		struct sk_buff *clone = skb_clone(it, GFP_ATOMIC);
 
 		first -= it->len;
-		if (clone)
-			__skb_queue_tail(&rest, clone);
-		else
+		if (!clone) {
 			snic_rx_reject_one(host, SIRDMA_STAT_RX_OVERRUNS);
+			continue;
+		}
+		/* The kernel took the VLAN tag out of the first packet only. */
+		clone->protocol = skb->protocol;
+		__vlan_hwaccel_copy_tag(clone, skb);
+		__skb_queue_tail(&rest, clone);
 	}
 	d->ip_len = first;
 	snic_rx_one(host, skb, d, SNIC_RX_TAKE);
@@ -504,7 +517,7 @@ static void snic_rx_list(struct snic_host *host, struct sk_buff *skb, struct sni
 
 		if (skb_headroom(it) >= hlen) {
 			__skb_push(it, hlen);
-			verdict = snic_rx_parse(host, it, &part);
+			verdict = snic_rx_parse_ours(host, it, &part);
 		}
 		snic_rx_one(host, it, &part, verdict);
 	}
@@ -546,13 +559,12 @@ static void snic_rx_wait(struct snic_cpu *cpu, struct snic_host *host, struct sk
 static void snic_rx_late(struct snic_host *host, struct sk_buff *skb)
 {
 	struct snic_datagram d = {};
-	enum snic_rx_verdict verdict = snic_rx_parse(host, skb, &d);
 
-	if (verdict == SNIC_RX_TAKE) {
+	if (snic_rx_parse_ours(host, skb, &d) == SNIC_RX_TAKE) {
 		snic_rx_frame(host, skb, &d);
 		return;
 	}
-	snic_rx_reject_one(host, verdict == SNIC_RX_REJECT ? d.why : SIRDMA_STAT_RX_BAD_GID);
+	snic_rx_reject_one(host, d.why);
 	kfree_skb(skb);
 }
 

@@ -190,6 +190,55 @@ static struct sk_buff *fraglist_packet(struct kunit *test)
 	return first;
 }
 
+/* A tag as netdevs leave it in the frame that do not take it out themselves. */
+static void tag_in_band(struct sk_buff *skb, u16 tci)
+{
+	struct vlan_ethhdr *eth;
+
+	skb->mac_header -= VLAN_HLEN;
+	eth = (struct vlan_ethhdr *)skb_mac_header(skb);
+	memmove(eth, (u8 *)eth + VLAN_HLEN, 2 * ETH_ALEN);
+	eth->h_vlan_proto = htons(ETH_P_8021Q);
+	eth->h_vlan_TCI = htons(tci);
+	eth->h_vlan_encapsulated_proto = skb->protocol;
+	skb->protocol = htons(ETH_P_8021Q);
+}
+
+/* The kernel takes the tag out of the first packet only. */
+static void list_of_tagged_packets_is_received_whole(struct kunit *test)
+{
+	struct sk_buff *skb, *it;
+	u32 v4;
+
+	for (v4 = 0; v4 < 2; v4++) {
+		memset(&model, 0, sizeof(model));
+		describe(fixture(test), v4);
+		my_vlan = 5;
+		skb = fraglist_packet(test);
+		skb_walk_frags(skb, it)
+			tag_in_band(it, 5 | 3 << VLAN_PRIO_SHIFT);
+		tag_in_band(skb, 5 | 3 << VLAN_PRIO_SHIFT);
+		skb_push(skb, VLAN_HLEN);
+		skb = skb_vlan_untag(skb);
+		KUNIT_ASSERT_NOT_NULL(test, skb);
+		KUNIT_ASSERT_NE(test, (__force u16)skb->protocol, htons(ETH_P_8021Q));
+		KUNIT_EXPECT_EQ(test, receive(test, skb), NF_STOLEN);
+		expect_burst(test, PACKETS);
+		KUNIT_EXPECT_EQ(test, model.vlan_id, 5);
+		KUNIT_EXPECT_NULL(test, memchr_inv(model.rejects, 0, sizeof(model.rejects)));
+	}
+}
+
+static void packet_of_a_list_that_is_not_ours_is_counted(struct kunit *test)
+{
+	struct sk_buff *skb = fraglist_packet(test);
+
+	udp_hdr(skb_shinfo(skb)->frag_list)->dest = htons(4790);
+	KUNIT_EXPECT_EQ(test, receive(test, skb), NF_STOLEN);
+	KUNIT_EXPECT_EQ(test, model.packets, PACKETS - 1);
+	KUNIT_EXPECT_EQ(test, model.rejects[SIRDMA_STAT_RX_BAD_GID], 1);
+}
+
 static void what_there_is_no_memory_for_is_counted(struct kunit *test)
 {
 	struct sk_buff *skb;
@@ -418,6 +467,8 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(packets_of_a_frame_are_batches_of_64),
 	KUNIT_CASE(packets_for_no_queue_pair_are_not_summed),
 	KUNIT_CASE(list_of_packets_is_received_one_by_one),
+	KUNIT_CASE(list_of_tagged_packets_is_received_whole),
+	KUNIT_CASE(packet_of_a_list_that_is_not_ours_is_counted),
 	KUNIT_CASE(what_would_be_cut_into_fragments_is_refused),
 	{},
 };
