@@ -59,14 +59,16 @@ u32 snic_gso_count(const struct snic_host *host, const struct snic_burst *burst,
 {
 	const struct net_device *ndev = host->ndev;
 	u32 size = snic_gso_pkt_len(&burst->pkts[first]);
-	u32 max = min_t(u32, READ_ONCE(ndev->gso_max_size), SNIC_GSO_MAX_BYTES);
-	u32 total = size, i, len;
+	u32 hlen = ETH_HLEN + snic_gso_hlen(burst->flow);
+	/* The length of the frame must be below this, or the kernel segments it in software. */
+	u32 end = min_t(u32, READ_ONCE(ndev->gso_max_size), hlen + SNIC_GSO_MAX_BYTES + 1);
+	u32 total = hlen + size, i, len;
 
 	if (first + 1 == burst->npkts || !snic_gso_usable(ndev))
 		return 1;
 	for (i = first + 1; i < burst->npkts && i - first < READ_ONCE(ndev->gso_max_segs); i++) {
 		len = snic_gso_pkt_len(&burst->pkts[i]);
-		if (len > size || total + len > max)
+		if (len > size || total + len >= end)
 			break;
 		total += len;
 		/* Only the last packet may be shorter. */

@@ -300,6 +300,50 @@ static void run_ends_where_packets_stop_being_equal(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, snic_gso_count(f->host, &f->burst, 0), 1);
 }
 
+/* Does the netdev segment a frame that is made of the first @n packets? */
+static bool netdev_segments(struct kunit *test, u32 n)
+{
+	struct snic_seg_iter it;
+	struct sk_buff *skb;
+	bool segments;
+
+	snic_seg_iter_init(&it, &fixture(test)->burst);
+	skb = super_packet(test, &it, 0, n);
+	segments = netif_skb_features(skb) & NETIF_F_GSO_UDP_L4;
+	kfree_skb(skb);
+	return segments;
+}
+
+static void set_gso_max_size(struct net_device *ndev, u32 size)
+{
+	WRITE_ONCE(ndev->gso_max_size, size);
+	WRITE_ONCE(ndev->gso_ipv4_max_size, size);
+}
+
+static void frame_is_as_long_as_the_netdev_segments(struct kunit *test)
+{
+	static const struct net_device_ops ops = {};
+	struct fixture *f = fixture(test);
+	u32 v4, n, len;
+
+	f->host->ndev->netdev_ops = &ops;
+	for (v4 = 0; v4 < 2; v4++) {
+		describe(f, v4);
+		n = PACKETS - 2;
+		len = ETH_HLEN + snic_gso_hlen(&f->flow) + n * snic_gso_pkt_len(&f->burst.pkts[0]);
+		set_gso_max_size(f->host->ndev, len + 1);
+		KUNIT_EXPECT_EQ(test, snic_gso_count(f->host, &f->burst, 0), n);
+		KUNIT_EXPECT_TRUE(test, netdev_segments(test, n));
+		set_gso_max_size(f->host->ndev, len);
+		KUNIT_EXPECT_EQ(test, snic_gso_count(f->host, &f->burst, 0), n - 1);
+		KUNIT_EXPECT_FALSE(test, netdev_segments(test, n));
+		/* Not a single packet */
+		set_gso_max_size(f->host->ndev, 0);
+		KUNIT_EXPECT_EQ(test, snic_gso_count(f->host, &f->burst, 0), 1);
+		set_gso_max_size(f->host->ndev, GSO_LEGACY_MAX_SIZE);
+	}
+}
+
 /* What segmentation by the stack makes of a super-packet has the ICRCs it needs. */
 static void segmented_super_packet_is_the_burst(struct kunit *test)
 {
@@ -462,6 +506,7 @@ static struct kunit_case wire_cases[] = {
 	KUNIT_CASE(what_there_is_no_memory_for_is_counted),
 	KUNIT_CASE(spoilt_payload_is_told_to_the_model),
 	KUNIT_CASE(run_ends_where_packets_stop_being_equal),
+	KUNIT_CASE(frame_is_as_long_as_the_netdev_segments),
 	KUNIT_CASE(segmented_super_packet_is_the_burst),
 	KUNIT_CASE(super_packet_is_received_as_it_is),
 	KUNIT_CASE(packets_of_a_frame_are_batches_of_64),
