@@ -186,14 +186,49 @@ static int sirdma_local_v6(struct net *net, const struct sirdma_route_key *key,
 	return err;
 }
 
-static int sirdma_route_v6(struct net *net, const struct sirdma_route_key *key,
-			   struct sirdma_nexthop *hop)
+static struct flowi6 sirdma_flow_v6(const struct sirdma_route_key *key)
 {
-	struct flowi6 fl6 = {
+	return (struct flowi6){
 		.daddr = *(const struct in6_addr *)&key->dst,
 		.saddr = *(const struct in6_addr *)&key->src,
 		.flowi6_oif = key->ifindex,
 	};
+}
+
+/* Does @dst leave by the netdev of the key, or, where that is a VRF, by one in it? */
+static bool sirdma_dst_leaves_by(const struct dst_entry *dst, const struct sirdma_route_key *key)
+{
+	const struct net_device *ndev;
+	bool leaves;
+
+	rcu_read_lock();
+	ndev = READ_ONCE(dst->dev);
+	leaves = ndev->ifindex == key->ifindex || l3mdev_master_ifindex_rcu(ndev) == key->ifindex;
+	rcu_read_unlock();
+	return leaves;
+}
+
+/*
+ * A lookup with a source address only prefers routes over the key's netdev; this one takes no other.
+ * Packets leave by that netdev in any case, and neighbours of another link do not get them there.
+ */
+static int sirdma_strict_route_v6(struct net *net, const struct sirdma_route_key *key,
+				  struct sirdma_nexthop *hop)
+{
+	struct flowi6 fl6 = sirdma_flow_v6(key);
+	struct dst_entry *dst = ip6_route_output_flags(net, NULL, &fl6, RT6_LOOKUP_F_IFACE);
+	int err = dst->error;
+
+	if (!err)
+		err = sirdma_neigh_of_route(dst, &fl6.daddr, hop);
+	dst_release(dst);
+	return err;
+}
+
+static int sirdma_route_v6(struct net *net, const struct sirdma_route_key *key,
+			   struct sirdma_nexthop *hop)
+{
+	struct flowi6 fl6 = sirdma_flow_v6(key);
 	struct dst_entry *dst;
 	int err;
 
@@ -207,8 +242,10 @@ static int sirdma_route_v6(struct net *net, const struct sirdma_route_key *key,
 		return PTR_ERR(dst);
 	if (dst_rt6_info(dst)->rt6i_flags & RTF_LOCAL)
 		err = sirdma_local_v6(net, key, hop);
-	else
+	else if (sirdma_dst_leaves_by(dst, key))
 		err = sirdma_neigh_of_route(dst, &fl6.daddr, hop);
+	else
+		err = sirdma_strict_route_v6(net, key, hop);
 	dst_release(dst);
 	return err;
 }
