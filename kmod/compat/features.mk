@@ -5,6 +5,7 @@ exists = $(if $(wildcard $(srctree)/include/$(1)),-DCOMPAT_HAVE_$(subst /,_,$(ba
 
 ccflags-y += $(call declares,ib_umem_get_va,rdma/ib_umem.h)
 ccflags-y += $(call declares,fill_res_srq_entry,rdma/ib_verbs.h)
+ccflags-y += $(call declares,report_port_event,rdma/ib_verbs.h)
 ccflags-y += $(call declares,resize_user_cq,rdma/ib_verbs.h)
 ccflags-y += $(call declares,hmm_dma_map,rdma/ib_umem_odp.h)
 ccflags-y += $(call declares,hmm_range_fault_unlocked_timeout,linux/hmm.h)

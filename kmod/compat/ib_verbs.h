@@ -65,6 +65,18 @@
 #endif
 
 /*
+ * Since 6.14 the RDMA core raises port events itself, from its own notifier of netdevs, unless a
+ * driver does so. DEFINE_COMPAT_PORT_EVENT(ops, fn) defines the operations @ops with that callback,
+ * where it exists.
+ */
+#ifdef COMPAT_HAVE_report_port_event
+#define DEFINE_COMPAT_PORT_EVENT(ops, fn) \
+	static const struct ib_device_ops ops = {.report_port_event = fn}
+#else
+#define DEFINE_COMPAT_PORT_EVENT(ops, fn) static const struct ib_device_ops ops = {}
+#endif
+
+/*
  * Since 6.12 reg_user_mr_dmabuf is given the attribute bundle, and since 6.17 a DMA handle, too, which
  * no software device can use.
  */

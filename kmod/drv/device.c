@@ -37,6 +37,7 @@ DEFINE_COMPAT_REG_USER_MR(sirdma_reg_user_mr_op, sirdma_reg_user_mr)
 DEFINE_COMPAT_REG_USER_MR_DMABUF(sirdma_reg_dmabuf_mr_op, sirdma_reg_dmabuf_mr)
 DEFINE_COMPAT_RESIZE_CQ(sirdma_resize_cq_op, sirdma_resize_cq)
 DEFINE_COMPAT_SRQ_DETAILS(sirdma_srq_details_ops, sirdma_fill_res_srq_entry);
+DEFINE_COMPAT_PORT_EVENT(sirdma_port_event_ops, sirdma_report_port_event);
 
 /*
  * Undo sirdma_dev_start(), but stop the health work first. The core calls this when no object
@@ -247,6 +248,7 @@ int sirdma_dev_add(const char *name, struct net_device *ndev, bool irdma)
 	/* From here on ib_dealloc_device() stops the device. */
 	ib_set_device_ops(&dev->ibdev, &sirdma_dev_ops);
 	ib_set_device_ops(&dev->ibdev, &sirdma_srq_details_ops);
+	ib_set_device_ops(&dev->ibdev, &sirdma_port_event_ops);
 	ib_set_device_ops(&dev->ibdev, irdma ? &sirdma_irdma_identity_ops : &sirdma_identity_ops);
 	get_device(&dev->ibdev.dev);
 	err = sirdma_dev_register(dev, name);

@@ -25,6 +25,11 @@ void sirdma_netdev_sync(struct sirdma_dev *dev)
 	ib_dispatch_event(&event);
 }
 
+void sirdma_report_port_event(struct ib_device *ibdev, struct net_device *ndev, unsigned long event)
+{
+	sirdma_netdev_sync(to_sdev(ibdev));
+}
+
 static void sirdma_netdev_changed(struct sirdma_dev *dev, unsigned long event)
 {
 	switch (event) {

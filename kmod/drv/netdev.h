@@ -3,6 +3,8 @@
 #ifndef SIRDMA_DRV_NETDEV_H
 #define SIRDMA_DRV_NETDEV_H
 
+struct ib_device;
+struct net_device;
 struct sirdma_dev;
 
 int sirdma_netdev_init(void);
@@ -11,5 +13,8 @@ void sirdma_netdev_fini(void);
  * Tell the device the state of the netdev, and tell applications whether the port went up or down.
  */
 void sirdma_netdev_sync(struct sirdma_dev *dev);
+/* The same, by the RDMA core's notifier, which may run before ours. It holds RTNL, too. */
+void sirdma_report_port_event(struct ib_device *ibdev, struct net_device *ndev,
+			      unsigned long event);
 
 #endif
