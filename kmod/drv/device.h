@@ -35,7 +35,7 @@ struct sirdma_dev {
 	struct sirdma_dms dms;
 	struct sirdma_odp odp;
 	struct delayed_work health; /* polls the device's status */
-	struct work_struct fatal; /* work that removes a device that failed */
+	struct delayed_work fatal; /* work that removes a device that failed */
 	struct work_struct kflush; /* has kernel consumers poll, after the reset of a failed device */
 	struct work_struct ah_fill; /* work that makes more address vectors ready */
 	atomic_t kernel_ahs; /* address handles of kernel consumers */

@@ -8,6 +8,8 @@
  * Applications learn of such a fault within the period, which was not tuned.
  */
 #define HEALTH_PERIOD (2 * HZ)
+/* How soon the removal of a device is tried again that moves between network namespaces. Not tuned. */
+#define HEALTH_RETRY (HZ / 10)
 
 bool sirdma_dev_failed(const struct sirdma_dev *dev)
 {
@@ -26,16 +28,24 @@ static void sirdma_health_poll(struct work_struct *work)
 
 static void sirdma_health_remove(struct work_struct *work)
 {
-	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, fatal);
+	struct sirdma_dev *dev = container_of(work, struct sirdma_dev, fatal.work);
 	struct ib_event event = {
 		.device = &dev->ibdev,
 		.event = IB_EVENT_DEVICE_FATAL,
 	};
 
-	sirdma_cqp_kill(&dev->hw);
-	sirdma_kflush_start(dev);
-	if (!ib_device_try_get(&dev->ibdev))
-		return; /* the device is being removed already */
+	if (!test_bit(SIRDMA_DEV_RESET, &dev->flags)) {
+		sirdma_cqp_kill(&dev->hw);
+		sirdma_kflush_start(dev);
+	}
+	if (!ib_device_try_get(&dev->ibdev)) {
+		/*
+		 * The device is not registered yet, is moving between network namespaces, or is being
+		 * removed already, until sirdma_health_fini() cancels this work.
+		 */
+		queue_delayed_work(sirdma_upkeep_wq, &dev->fatal, HEALTH_RETRY);
+		return;
+	}
 	ibdev_err(&dev->ibdev, "the device failed; it was reset, and its link is removed\n");
 	ib_dispatch_event(&event);
 	ib_unregister_device_queued(&dev->ibdev);
@@ -45,15 +55,13 @@ static void sirdma_health_remove(struct work_struct *work)
 void sirdma_health_init(struct sirdma_dev *dev)
 {
 	INIT_DELAYED_WORK(&dev->health, sirdma_health_poll);
-	INIT_WORK(&dev->fatal, sirdma_health_remove);
+	INIT_DELAYED_WORK(&dev->fatal, sirdma_health_remove);
 }
 
 void sirdma_health_start(struct sirdma_dev *dev)
 {
-	/* The work of an earlier failure found no registered device to remove. */
-	if (sirdma_dev_failed(dev))
-		queue_work(sirdma_upkeep_wq, &dev->fatal);
-	else
+	/* After an earlier failure the work that removes the device is waiting for it to be registered. */
+	if (!sirdma_dev_failed(dev))
 		queue_delayed_work(sirdma_upkeep_wq, &dev->health, HEALTH_PERIOD);
 }
 
@@ -62,13 +70,13 @@ void sirdma_health_fini(struct sirdma_dev *dev)
 	/* The device is being removed: a failure from here on needs no further work. */
 	set_bit(SIRDMA_DEV_FAILED, &dev->flags);
 	cancel_delayed_work_sync(&dev->health);
-	cancel_work_sync(&dev->fatal);
+	cancel_delayed_work_sync(&dev->fatal);
 }
 
 void sirdma_dev_fail_async(struct sirdma_dev *dev)
 {
 	if (!test_and_set_bit(SIRDMA_DEV_FAILED, &dev->flags))
-		queue_work(sirdma_upkeep_wq, &dev->fatal);
+		queue_delayed_work(sirdma_upkeep_wq, &dev->fatal, 0);
 }
 
 void sirdma_dev_fail(struct sirdma_dev *dev, int err)
