@@ -22,8 +22,13 @@
 #include <linux/percpu.h>
 #include <linux/spinlock.h>
 #include "compat/napi.h"
+#include "compat/softirq.h"
 #include "model/burst.h"
 #include "model/snic.h"
+
+#ifdef COMPAT_SOFTIRQS_OVERLAP
+#error "what a CPU has is used with softirqs off: set CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y"
+#endif
 
 struct snic_local;
 struct snic_txq;
