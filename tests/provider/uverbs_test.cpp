@@ -33,6 +33,7 @@ struct FakeUverbs {
 	std::map<uint32_t, uint32_t> regions; /* device memory by handle */
 	std::map<uint16_t, uint64_t> seen; /* attributes of the last command that are no pointers */
 	std::vector<uint32_t> kicked; /* numbers of queue pairs */
+	std::vector<size_t> advised; /* fragments of each command */
 	int fails = 0; /* errno of the next command */
 	uint64_t key = mmap_key;
 	uint32_t driver_id = 0;
@@ -175,6 +176,14 @@ int kick_command(ib_uverbs_ioctl_hdr *command)
 	return 0;
 }
 
+int advise_mr_command(ib_uverbs_ioctl_hdr *command)
+{
+	const ib_uverbs_attr *sges = find(command, UVERBS_ATTR_ADVISE_MR_SGE_LIST);
+
+	uverbs->advised.push_back(sges->len / sizeof(ib_uverbs_sge));
+	return 0;
+}
+
 constexpr struct {
 	uint16_t object, method;
 	int (*execute)(ib_uverbs_ioctl_hdr *);
@@ -185,6 +194,7 @@ constexpr struct {
 	{UVERBS_OBJECT_MR, UVERBS_METHOD_DM_MR_REG, reg_dm_mr_command},
 	{UVERBS_OBJECT_MR, UVERBS_METHOD_QUERY_MR, query_mr_command},
 	{UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR, reg_dmabuf_mr_command},
+	{UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR, advise_mr_command},
 	{UVERBS_OBJECT_PD, SIRDMA_METHOD_PD_QUERY, query_pd_command},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, query_context_command},
 	{UVERBS_OBJECT_DEVICE, SIRDMA_METHOD_KICK, kick_command},
@@ -393,6 +403,23 @@ TEST_F(DeviceMemory, DmaBuffersAreNamedByDescriptor)
 	uverbs_.fails = EBADF;
 	EXPECT_FALSE(reg_dmabuf_mr(pd, 0, 200, 0, -1, 0));
 	EXPECT_EQ(errno, EBADF);
+}
+
+/* The kernel takes the length of the list in 16 bits. */
+TEST_F(DeviceMemory, AdviceIsGivenForAllFragmentsOrNone)
+{
+	std::vector<ibv_sge> sges(4097);
+	const auto advise = [&](size_t count) {
+		return advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, sges.data(),
+				 static_cast<uint32_t>(count));
+	};
+
+	EXPECT_EQ(advise(1), 0);
+	EXPECT_EQ(advise(4095), 0);
+	EXPECT_EQ(uverbs_.advised, (std::vector<size_t>{1, 4095}));
+	for (size_t count : {size_t{4096}, sges.size(), size_t{UINT32_MAX}})
+		EXPECT_EQ(advise(count), EINVAL) << count;
+	EXPECT_EQ(uverbs_.advised.size(), 2u);
 }
 
 class Imports : public DeviceMemory {

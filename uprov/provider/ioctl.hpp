@@ -23,6 +23,9 @@ namespace sirdma
 /* @N: the number of attributes that the caller adds. */
 template <size_t N> class Ioctl {
 public:
+	/* An attribute's length has so many bits. */
+	static constexpr size_t max_bytes = UINT16_MAX;
+
 	Ioctl(uint16_t object, uint16_t method) noexcept
 	{
 		header().object_id = object;
@@ -46,7 +49,10 @@ public:
 		return *this;
 	}
 
-	/* The kernel reads @bytes bytes at @data, which must outlive the command. */
+	/*
+	 * The kernel reads @bytes bytes at @data, which must outlive the command; at most
+	 * max_bytes.
+	 */
 	Ioctl &in_memory(uint16_t attr, const void *data, size_t bytes) noexcept
 	{
 		add(attr, bytes).data = reinterpret_cast<uintptr_t>(data);
@@ -115,7 +121,7 @@ private:
 
 	ib_uverbs_attr &add(uint16_t id, size_t bytes) noexcept
 	{
-		assert(header().num_attrs < N);
+		assert(header().num_attrs < N && bytes <= max_bytes);
 		ib_uverbs_attr &attr = attrs()[header().num_attrs++];
 
 		attr.attr_id = id;

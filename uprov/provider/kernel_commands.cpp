@@ -207,7 +207,12 @@ int advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv
 	static_assert(offsetof(ibv_sge, length) == offsetof(ib_uverbs_sge, length));
 	static_assert(offsetof(ibv_sge, lkey) == offsetof(ib_uverbs_sge, lkey));
 
-	return Ioctl<4>(UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR)
+	using Command = Ioctl<4>;
+
+	/* The library's own command fails so, too. */
+	if (count > Command::max_bytes / sizeof(*sges))
+		return EINVAL;
+	return Command(UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR)
 		.object(UVERBS_ATTR_ADVISE_MR_PD_HANDLE, pd->handle)
 		.in<uint64_t>(UVERBS_ATTR_ADVISE_MR_ADVICE, advice)
 		.in<uint32_t>(UVERBS_ATTR_ADVISE_MR_FLAGS, flags)
