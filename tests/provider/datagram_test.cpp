@@ -152,16 +152,41 @@ TEST_F(Datagram, NeedsAnAddressHandleOfItsDomain)
 	attr.pd = pd;
 	ibv_pd *parent = alloc_parent_domain(context_, &attr);
 	ibv_ah *of_parent = make_ah(parent);
+	attr.pd = parent;
+	ibv_pd *nested = alloc_parent_domain(context_, &attr);
+	ibv_ah *of_nested = make_ah(nested);
+	ibv_qp *under_nested = create(nested);
 	auto sges = make_sges(1);
 
-	ASSERT_TRUE(foreign && of_parent);
+	ASSERT_TRUE(foreign && of_parent && of_nested && under_nested);
 	EXPECT_EQ(post(datagram(sges, nullptr)), EINVAL);
 	EXPECT_EQ(post(datagram(sges, foreign)), EINVAL);
 	EXPECT_FALSE(reader->next_request());
 	EXPECT_EQ(post(datagram(sges, of_parent)), 0);
 	EXPECT_TRUE(reader->next_request());
+	EXPECT_EQ(post(datagram(sges, of_nested)), 0);
+	EXPECT_TRUE(reader->next_request());
+	ibv_send_wr with_imm = datagram(sges, of_nested);
+	with_imm.opcode = IBV_WR_SEND_WITH_IMM;
+	EXPECT_EQ(post(with_imm), 0);
+	EXPECT_TRUE(reader->next_request());
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	ibv_wr_set_sge(ex, 1, 2, 3);
+	ibv_wr_set_ud_addr(ex, of_nested, dest_qpn, dest_qkey);
+	EXPECT_EQ(ibv_wr_complete(ex), 0);
+	EXPECT_TRUE(reader->next_request());
+
+	QueuePair &queues = Qp::of(under_nested).queues();
+	queues.set_state(IBV_QPS_RTS);
+	for (ibv_ah *to : {ah, of_parent, of_nested})
+		EXPECT_EQ(test::post(queues, datagram(sges, to)), 0);
+	EXPECT_EQ(test::post(queues, datagram(sges, foreign)), EINVAL);
+	EXPECT_EQ(destroy_qp(under_nested), 0);
+	EXPECT_EQ(destroy_ah(of_nested), 0);
 	EXPECT_EQ(destroy_ah(of_parent), 0);
 	EXPECT_EQ(destroy_ah(foreign), 0);
+	EXPECT_EQ(dealloc_pd(nested), 0);
 	EXPECT_EQ(dealloc_pd(parent), 0);
 }
 

@@ -130,7 +130,7 @@ int ibv_cmd_alloc_pd(ibv_context *context, ibv_pd *pd, verbs_cmd<ib_uverbs_alloc
 	pd->context = context;
 	pd->handle = fake_driver().next_handle++;
 	fake_driver().pds.insert(pd->handle);
-	reinterpret_cast<AllocPdResponse *>(resp)->drv.pd_id = 3;
+	reinterpret_cast<AllocPdResponse *>(resp)->drv.pd_id = 100 + pd->handle;
 	return 0;
 }
 

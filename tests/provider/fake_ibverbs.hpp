@@ -37,7 +37,7 @@ struct FakeDriver {
 	int cq_size = 0;
 	ibv_moderate_cq moderation{};
 	ibv_qp_cap qp_cap{};
-	std::set<uint32_t> pds;
+	std::set<uint32_t> pds; /* by handle; the number of each is 100 more */
 	std::set<uint32_t> xrcds;
 	std::map<uint32_t, sirdma_create_qp_req> qps; /* by handle */
 	std::map<uint32_t, sirdma_create_cq_req> cqs;

@@ -612,7 +612,13 @@ TEST_F(WithCq, ThreadDomainHoldsAndUnlocks)
 	ASSERT_TRUE(td);
 	EXPECT_EQ(alloc_parent_domain(context_, &parent_attr), nullptr);
 	EXPECT_EQ(errno, EINVAL);
+	ibv_context *other = sirdma::open_device(&device_->device, fd_, kernel_commands);
+	ASSERT_TRUE(other);
 	parent_attr.pd = pd;
+	errno = 0;
+	EXPECT_EQ(alloc_parent_domain(other, &parent_attr), nullptr) << "of another context";
+	EXPECT_EQ(errno, EINVAL);
+	free_context(other);
 	parent_attr.td = td;
 	ibv_pd *parent = alloc_parent_domain(context_, &parent_attr);
 	ASSERT_TRUE(parent);

@@ -11,11 +11,9 @@
 namespace sirdma
 {
 
-struct Pd;
-
 struct Ah {
 	ibv_ah base{};
-	const Pd *domain = nullptr; /* the protection domain, not a parent domain */
+	uint32_t pd_id = 0; /* see Pd */
 	uint32_t index = 0; /* index of the address vector */
 
 	static Ah &of(ibv_ah *ah) noexcept { return *reinterpret_cast<Ah *>(ah); }

@@ -70,12 +70,12 @@ void leave_contained(Pd &contained) noexcept
 
 } // namespace
 
-ibv_pd *alloc_parent_domain(ibv_context *, ibv_parent_domain_init_attr *attr) noexcept
+ibv_pd *alloc_parent_domain(ibv_context *context, ibv_parent_domain_init_attr *attr) noexcept
 {
 	constexpr uint32_t known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
 				   IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
 
-	if (!attr->pd) {
+	if (!attr->pd || attr->pd->context != context) {
 		errno = EINVAL;
 		return nullptr;
 	}

@@ -36,7 +36,7 @@ struct RingAllocator {
  */
 struct Pd {
 	ibv_pd base{};
-	uint32_t pd_id = 0;
+	uint32_t pd_id = 0; /* of the protection domain, which may have more objects than one */
 	Pd *contained = nullptr;
 	Td *td = nullptr;
 	RingAllocator rings;
@@ -55,9 +55,6 @@ struct Pd {
 
 	/* Do queues that are created under the domain need their locks? */
 	bool locked() const noexcept { return !td; }
-
-	/* The protection domain itself. */
-	const Pd &domain() const noexcept { return contained ? *contained : *this; }
 };
 
 static_assert(offsetof(Pd, base) == 0 && offsetof(Td, base) == 0);

@@ -214,7 +214,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 		.signal_all = attr.sq_sig_all != 0,
 		.qp_type = sirdma_send_on(sirdma_qp_type_from_verbs(attr.qp_type)),
 		.lacks = context.limits.lacks,
-		.domain = &Pd::of(pd).domain(),
+		.pd_id = Pd::of(pd).pd_id,
 	};
 	Memory memory = allocate(context, Pd::of(pd), geometry);
 

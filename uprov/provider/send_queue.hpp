@@ -19,8 +19,6 @@
 namespace sirdma
 {
 
-struct Pd;
-
 using SendSlot = sirdma_sq_slot;
 
 static_assert(sizeof(sirdma_sge) == sizeof(ibv_sge) &&
@@ -40,7 +38,7 @@ struct SendLimits {
 	bool signal_all;
 	uint32_t qp_type = SIRDMA_SEND_ON_RC;
 	uint32_t lacks = 0; /* see sirdma_sq */
-	const Pd *domain = nullptr; /* PD of the address handles that datagrams may have */
+	uint32_t pd_id = 0; /* PD of the address handles that datagrams may have */
 };
 
 class SendQueue {
@@ -159,7 +157,7 @@ private:
 	uint32_t plain_; /* a bit for each opcode that post_plain() writes */
 	bool takes_inline_; /* post_inline() may write requests */
 	sirdma_sq queue_;
-	const Pd *const domain_;
+	const uint32_t pd_id_;
 };
 
 inline int SendQueue::complete() noexcept
