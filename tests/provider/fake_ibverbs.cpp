@@ -308,6 +308,8 @@ int ibv_cmd_query_qp(ibv_qp *, ibv_qp_attr *attr, int, ibv_qp_init_attr *,
 		     verbs_cmd<ib_uverbs_query_qp> *, size_t)
 {
 	attr->qp_state = fake_driver().qp_state;
+	if (fake_driver().after_query_qp)
+		fake_driver().after_query_qp();
 	return 0;
 }
 

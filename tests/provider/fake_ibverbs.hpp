@@ -59,6 +59,7 @@ struct FakeDriver {
 	size_t reg_mr_limit = SIZE_MAX; /* bytes: reg_mr of more fails with ENOMEM */
 	/* The device fills this ring; resize_cq has not returned. */
 	std::function<void(std::span<sirdma_cqe>)> after_resize_cq;
+	std::function<void()> after_query_qp; /* the state was read, query_qp has not returned */
 	std::function<void()> after_destroy_qp; /* the number is free, destroy_qp has not returned */
 
 	const verbs_device_ops *ops = nullptr; /* the provider's registration */

@@ -6,14 +6,18 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <sys/syscall.h>
 #include <thread>
 
 #include <gtest/gtest.h>
 #include <infiniband/opcode.h>
 
+#include "barrier.hpp"
 #include "fake_device.hpp"
 #include "lifecycle.hpp"
 #include "pd.hpp"
@@ -485,6 +489,109 @@ TEST_F(WithCq, PostingFollowsTheState)
 	EXPECT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), EINVAL);
 	EXPECT_EQ(Qp::of(qp).queues().state(), IBV_QPS_ERR) << "a failed modify changed it";
 	driver.failing.clear();
+	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
+namespace
+{
+
+constexpr std::chrono::seconds patience(20); /* only a failure takes so long */
+
+/* Does the thread sleep in a futex of @object? */
+template <typename Object> bool sleeps_in(pid_t thread, const Object &object)
+{
+	std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
+	long call;
+	uintptr_t addr;
+	const auto first = reinterpret_cast<uintptr_t>(&object);
+
+	return file >> call >> std::hex >> addr && call == SYS_futex && addr >= first &&
+	       addr < first + sizeof(object);
+}
+
+int to_state(ibv_qp *qp, ibv_qp_state state)
+{
+	ibv_qp_attr attr{};
+
+	attr.qp_state = state;
+	return modify_qp(qp, &attr, IBV_QP_STATE);
+}
+
+} // namespace
+
+/* The state changes after a query has read it, and before the query returns. */
+TEST_F(WithCq, AStateThatWasReadBeforeAChangeDoesNotUndoIt)
+{
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &init);
+	std::atomic<pid_t> thread{0};
+	std::atomic<bool> over{false};
+	std::jthread other;
+	ibv_qp_attr attr{};
+
+	ASSERT_TRUE(qp);
+	ASSERT_EQ(to_state(qp, IBV_QPS_RTR), 0);
+	driver.after_query_qp = [&] {
+		const auto end = std::chrono::steady_clock::now() + patience;
+
+		other = std::jthread([&] {
+			thread = static_cast<pid_t>(syscall(SYS_gettid));
+			EXPECT_EQ(to_state(qp, IBV_QPS_RTS), 0);
+			over = true;
+		});
+		while (!over && !(thread && sleeps_in(thread, Qp::of(qp)))) {
+			if (std::chrono::steady_clock::now() > end) {
+				ADD_FAILURE() << "ibv_modify_qp() neither returns nor waits";
+				break;
+			}
+			std::this_thread::yield();
+		}
+	};
+	EXPECT_EQ(query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
+	driver.after_query_qp = nullptr;
+	ASSERT_TRUE(other.joinable());
+	other.join();
+	EXPECT_EQ(attr.qp_state, IBV_QPS_RTR);
+	EXPECT_EQ(Qp::of(qp).queues().state(), IBV_QPS_RTS);
+	ibv_send_wr send{}, *bad = nullptr;
+	send.opcode = IBV_WR_SEND;
+	EXPECT_EQ(post_send(qp, &send, &bad), 0);
+	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
+/* A reset waits until the thread that polls has ended its batch, and that thread asks for the state before. */
+TEST_F(WithCq, AQueryWithinABatchDoesNotWaitForAReset)
+{
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &init);
+	ibv_recv_wr recv{}, *bad = nullptr;
+	ibv_qp_attr attr{};
+	Completion c;
+
+	ASSERT_TRUE(qp);
+	ASSERT_EQ(to_state(qp, IBV_QPS_INIT), 0);
+	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
+	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
+	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
+	CqeSpec spec;
+	spec.compl_ctx = driver.qp_request.user_compl_ctx;
+	spec.send = false;
+	CompletionWriter({ring, 202}, *shadow).write(spec);
+	ASSERT_TRUE(Cq::of(cq).queue().begin(c));
+
+	auto reset = std::async(std::launch::async, [&] { return to_state(qp, IBV_QPS_RESET); });
+	const auto end = std::chrono::steady_clock::now() + patience;
+	while (Qp::of(qp).queues().state() != IBV_QPS_RESET &&
+	       std::chrono::steady_clock::now() < end)
+		std::this_thread::yield();
+	auto query = std::async(std::launch::async,
+				[&] { return query_qp(qp, &attr, IBV_QP_STATE, &init); });
+	EXPECT_EQ(query.wait_for(patience), std::future_status::ready);
+	EXPECT_EQ(reset.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+	Cq::of(cq).queue().end();
+	EXPECT_EQ(reset.get(), 0);
+	EXPECT_EQ(query.get(), 0);
+	EXPECT_EQ(attr.qp_state, IBV_QPS_RESET);
 	EXPECT_EQ(destroy_qp(qp), 0);
 }
 

@@ -331,6 +331,7 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 int query_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept
 {
 	Qp &qp = Qp::of(ibqp);
+	const std::lock_guard hold(qp.state_lock);
 
 	if (const int err = commands(ibqp->context).query_qp(ibqp, attr, attr_mask, init_attr))
 		return err;
@@ -355,14 +356,18 @@ int detach_mcast(ibv_qp *qp, const ibv_gid *gid, uint16_t lid) noexcept
 int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept
 {
 	Qp &qp = Qp::of(ibqp);
+	const bool new_state = (attr_mask & IBV_QP_STATE) && !qp.is_target();
 
-	if (const int err = commands(ibqp->context).modify_qp(ibqp, attr, attr_mask))
-		return err;
-	if (!(attr_mask & IBV_QP_STATE) || qp.is_target())
-		return 0;
-	/* Before the rings are emptied, so that no request comes meanwhile. */
-	qp.queues().set_state(attr->qp_state);
-	if (attr->qp_state == IBV_QPS_RESET) {
+	{
+		const std::lock_guard hold(qp.state_lock);
+
+		if (const int err = commands(ibqp->context).modify_qp(ibqp, attr, attr_mask))
+			return err;
+		/* Before the rings are emptied, so that no request comes meanwhile. */
+		if (new_state)
+			qp.queues().set_state(attr->qp_state);
+	}
+	if (new_state && attr->qp_state == IBV_QPS_RESET) {
 		qp.forget_completions();
 		qp.queues().reset();
 	}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 
 #include <sirdma/geometry.h>
 
@@ -101,6 +102,13 @@ public:
 
 	/* From now on ignore the completions of this QP. */
 	void forget_completions() noexcept;
+
+	/*
+	 * The lock is held from a command that changes or reads the state until the queues know the
+	 * result, so that an older result does not replace a newer one. Its owner never waits for a
+	 * CQ: the thread that polls that CQ may wait for this lock.
+	 */
+	std::mutex state_lock;
 
 private:
 	/* Rings that are registered by themselves, or in a pool: one of them is empty. */
