@@ -224,9 +224,9 @@ static inline int sirdma_cqe_forgotten(const struct sirdma_cqe_at *at)
  * Arm: request an event at the next completion, or at the next solicited one or error. @seq
  * changes with each arming.
  */
-static inline void sirdma_cq_put_arm(const struct sirdma_cq_ring *cq, __u32 seq, int solicited_only)
+static inline void sirdma_cq_put_arm(struct sirdma_cq_shadow *shadow, __u32 seq, int solicited_only)
 {
-	sirdma_put64_release(&cq->shadow->arm,
+	sirdma_put64_release(&shadow->arm,
 			     SIRDMA_PREP(SIRDMA_CQ_SHADOW_ARM_SEQ, seq) |
 				     SIRDMA_CQ_SHADOW_ARM_NEXT_SE |
 				     (solicited_only ? 0 : SIRDMA_CQ_SHADOW_ARM_NEXT));

@@ -210,7 +210,7 @@ int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	/* A pending request for any completion includes solicited ones, so the request stays. */
 	if (sirdma_get64(&kcq->ring.shadow->arm) & SIRDMA_CQ_SHADOW_ARM_NEXT)
 		solicited = false;
-	sirdma_cq_put_arm(&kcq->ring, ++kcq->arm_seq, solicited);
+	sirdma_cq_put_arm(kcq->ring.shadow, ++kcq->arm_seq, solicited);
 	/*
 	 * This barrier pairs with the device's fence between its write of a CQE and its read of the
 	 * arm word: either the peek below sees the completion, or the device sees the arming.

@@ -124,6 +124,29 @@ TEST(Concurrency, AKickDoesNotHoldUpOtherReceivers)
 	});
 }
 
+/* A thread waits for events, or requests one, while another is between ibv_start_poll() and ibv_end_poll(). */
+TEST(Concurrency, EventsDoNotWaitForAnExtendedPoll)
+{
+	TestQp qp;
+	TestCq cq;
+	Completion c;
+	auto sges = make_sges(1);
+
+	ASSERT_EQ(post(*qp, make_send(sges)), 0);
+	const auto seen = qp.sends.next_request();
+	ASSERT_TRUE(seen);
+	cq.device.write(qp.completion_of(*seen));
+	ASSERT_TRUE(cq->begin(c));
+	auto armed = std::async(std::launch::async, [&] { cq->arm(false); });
+	EXPECT_EQ(armed.wait_for(patience), std::future_status::ready);
+	auto taken = std::async(std::launch::async, [&] { cq->event_taken(); });
+	EXPECT_EQ(taken.wait_for(patience), std::future_status::ready);
+	cq->end();
+	armed.get();
+	taken.get();
+	EXPECT_TRUE(SIRDMA_GET(SIRDMA_CQ_SHADOW_ARM_NEXT, get(cq.shadow.arm)));
+}
+
 /* Two threads may ring in another order than they posted: none of their requests is left lying. */
 TEST(Concurrency, PostersWakeADeviceThatSleeps)
 {

@@ -211,6 +211,34 @@ TEST_F(WithCq, OperationsNeedTheirFeature)
 		  SIRDMA_SEND_OP_PLACEMENT | SIRDMA_SEND_OP_KERNEL);
 }
 
+/* An event may be lost. Of the devices that read an arm word only ours clear it. */
+TEST_F(Lifecycle, OurDevicesAreAskedForAnEventAsSoonAsTheyHaveRaisedOne)
+{
+	constexpr uint64_t bits = SIRDMA_CQ_SHADOW_ARM_NEXT | SIRDMA_CQ_SHADOW_ARM_NEXT_SE;
+
+	for (const __u64 extension : {SIRDMA_UCTX_KICK, SIRDMA_UCTX_RING_POOL, __u64{0}}) {
+		driver.context_answer.comp_mask &= ~SIRDMA_UCTX_KICK;
+		driver.context_answer.comp_mask |= extension;
+		ASSERT_TRUE(open_device());
+		ibv_cq *cq = create_cq(context_, 10, nullptr, 0);
+		ASSERT_TRUE(cq);
+		__le64 &arm =
+			reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area)
+				->arm;
+
+		EXPECT_EQ(req_notify_cq(cq, 0), 0);
+		EXPECT_EQ(get(arm) & bits, bits);
+		put(arm, get(arm) & ~bits);
+		EXPECT_EQ(req_notify_cq(cq, 0), 0);
+		EXPECT_EQ(get(arm) & bits, extension ? bits : 0);
+		cq_event(cq);
+		EXPECT_EQ(get(arm) & bits, bits);
+		EXPECT_EQ(destroy_cq(cq), 0);
+		close_device();
+		driver.context_answer.comp_mask &= ~extension;
+	}
+}
+
 TEST_F(WithCq, BadCqSizesAreEinval)
 {
 	for (int cqe : {0, -1, 1 << 20}) {

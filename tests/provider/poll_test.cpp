@@ -41,6 +41,13 @@ uint32_t arm_field(const TestCq &cq, uint64_t mask)
 	return static_cast<uint32_t>(SIRDMA_GET(mask, le64toh(cq.shadow.arm)));
 }
 
+/* As a device does that raises the event and clears the request. */
+void fire(TestCq &cq)
+{
+	put(cq.shadow.arm,
+	    get(cq.shadow.arm) & ~(SIRDMA_CQ_SHADOW_ARM_NEXT | SIRDMA_CQ_SHADOW_ARM_NEXT_SE));
+}
+
 void replace_ring(TestCq &cq, std::vector<sirdma_cqe> &ring)
 {
 	auto kept = std::make_unique<sirdma_cqe[]>(cq->room_to_keep() + 1);
@@ -534,6 +541,55 @@ TEST(Arm, RequestMadeBeforeTheEventWasTakenIsHonouredThen)
 	cq->arm(true);
 	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_SEQ), 3u);
 	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 0u);
+}
+
+TEST(Arm, ALostEventIsNotTheLast)
+{
+	TestCq cq(64, true);
+
+	cq->arm(false);
+	fire(cq); /* and nobody reads the event */
+	cq->arm(true);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_SEQ), 2u);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 0u);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT_SE), 1u);
+	fire(cq);
+	cq->arm(false);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_SEQ), 3u);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 1u);
+}
+
+/* The event of an earlier request is read while the device has a later one. */
+TEST(Arm, ALateEventLeavesTheRequestThatTheDeviceHas)
+{
+	TestCq cq(64, true);
+
+	cq->arm(false);
+	fire(cq);
+	cq->arm(false);
+	cq->event_taken();
+	cq->arm(true);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_SEQ), 2u);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 1u) << "weakened";
+	cq->event_taken();
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_SEQ), 2u);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 1u) << "weakened";
+}
+
+TEST(Arm, RequestMadeBeforeTheEventIsHonouredWhenItIsTaken)
+{
+	TestCq cq(64, true);
+
+	cq->arm(true);
+	cq->arm(true);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_SEQ), 1u);
+	fire(cq);
+	cq->event_taken();
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_SEQ), 2u);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT_SE), 1u);
+	fire(cq);
+	cq->event_taken();
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_SEQ), 2u);
 }
 
 /* What a replaced ring held is read first, from wherever in its lap it was; then what the next rings held. */

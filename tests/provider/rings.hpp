@@ -134,10 +134,10 @@ public:
 
 class TestCq {
 public:
-	explicit TestCq(uint32_t size = 64)
+	explicit TestCq(uint32_t size = 64, bool clears_arm = false)
 		: ring_(size), queue_(ring_, &shadow, true), device(ring_, shadow)
 	{
-		queue_.attach(&page, 0x44);
+		queue_.attach(&page, 0x44, clears_arm);
 	}
 
 	CompletionQueue &operator*() { return queue_; }

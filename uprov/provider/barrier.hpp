@@ -9,6 +9,7 @@
  *   CQE's header, acquire, its other words  other words, release, header
  *   reads of a CQE, release, cons_idx       cons_idx, acquire, new CQE in its place
  *   arm word, full fence, CQE's header      CQE's header, full fence, arm word
+ *   WQE or arm word, store fence, doorbell  doorbell, then what it reads of memory
  *
  * Release and acquire cost nothing on x86. A full fence is needed where one side stores one word and
  * then loads another while the other side does it the other way round: at least one of them sees the
@@ -54,6 +55,18 @@ inline void full_fence() noexcept
 	__atomic_fetch_add(&word, 0, __ATOMIC_SEQ_CST);
 #else
 	std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+/* The fence orders earlier stores to memory before later stores to registers of the device. */
+inline void device_store_fence() noexcept
+{
+#if defined(__aarch64__)
+	asm volatile("dmb oshst" ::: "memory");
+#elif defined(__x86_64__)
+	asm volatile("" ::: "memory"); /* the processor keeps the order of stores */
+#else
+	full_fence();
 #endif
 }
 

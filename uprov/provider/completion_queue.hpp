@@ -43,10 +43,12 @@ public:
 	CompletionQueue(const CompletionQueue &) = delete;
 	CompletionQueue &operator=(const CompletionQueue &) = delete;
 
-	void attach(sirdma_db_page *page, uint32_t cq_id) noexcept
+	/* @clears_arm: the device clears the bits of the arm word when it raises the event. */
+	void attach(sirdma_db_page *page, uint32_t cq_id, bool clears_arm) noexcept
 	{
 		page_ = page;
 		cq_id_ = cq_id;
+		clears_arm_ = clears_arm;
 	}
 
 	/*
@@ -57,7 +59,8 @@ public:
 
 	/*
 	 * Extended polling. begin() returns true with the queue locked if there is a completion,
-	 * else false with the queue unlocked. end() unlocks the queue.
+	 * else false with the queue unlocked. end() unlocks the queue. Meanwhile only arm() and
+	 * event_taken() do not wait.
 	 */
 	bool begin(Completion &completion) noexcept;
 	bool next(Completion &completion) noexcept;
@@ -84,7 +87,7 @@ public:
 	 * old ring is not needed any more. If @change fails, the queue stays as it is.
 	 *
 	 * The queue is locked from before @change: the device may write a completion into @ring at
-	 * once, and until poll(), arm() and forget() know that ring they would miss it.
+	 * once, and until poll() and forget() know that ring they would miss it.
 	 */
 	template <typename Change>
 	int replace_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept,
@@ -133,6 +136,7 @@ private:
 	uint32_t poll_plain(const sirdma_cqe *cqe, uint32_t count, ibv_wc *&wcs,
 			    uint32_t *upper_hdr) noexcept;
 	void write_arm(Arm want) noexcept;
+	Arm in_arm_word() const noexcept;
 	/* The device fills @ring; the queue is locked. */
 	void use_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;
 
@@ -143,9 +147,17 @@ private:
 	sirdma_cq_shadow kept_shadow_{};
 	sirdma_cq_ring next_ring_{};
 
-	Arm armed_ = Arm::none; /* an event was requested from the device, and was not read yet */
+	sirdma_cq_shadow *const shadow_; /* of the device's ring */
+	/*
+	 * It protects the members below and the writes of the arm word. lock_ would be held from
+	 * begin() to end(), where the application may request an event.
+	 */
+	QueueLock arm_lock_;
+	/* The request that the device has; where it does not clear the arm word, until the event is read. */
+	Arm armed_ = Arm::none;
 	Arm again_ = Arm::none; /* the event to request when that event is read */
 	uint8_t arm_seq_ = 0;
+	bool clears_arm_ = false;
 	sirdma_db_page *page_ = nullptr;
 	uint32_t cq_id_ = 0;
 };

@@ -168,6 +168,7 @@ int open_context(Context &ctx, int cmd_fd, Origin origin) noexcept
 	ctx.kick = resp.comp_mask & SIRDMA_UCTX_KICK;
 	ctx.kick_method = resp.comp_mask & SIRDMA_UCTX_KICK_METHOD;
 	ctx.cq_flags = resp.comp_mask & SIRDMA_UCTX_CQ_FLAGS;
+	ctx.clears_arm = resp.comp_mask & (SIRDMA_UCTX_KICK | SIRDMA_UCTX_RING_POOL);
 	ctx.cq_shadow_apart = resp.feature_flags & SIRDMA_FEATURE_CQ_RESIZE;
 
 	const char *env = getenv("SIRDMA_SINGLE_THREADED");

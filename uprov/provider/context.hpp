@@ -57,6 +57,11 @@ struct Context {
 	bool kick; /* the device maintains need_kick (SIRDMA_UCTX_KICK) */
 	bool kick_method; /* the driver has a method for kicks (SIRDMA_UCTX_KICK_METHOD) */
 	bool cq_flags; /* the driver knows the flags of create_cq (SIRDMA_UCTX_CQ_FLAGS) */
+	/*
+	 * The device clears the bits of the arm word when it raises the event: it is ours, since the
+	 * driver has an extension.
+	 */
+	bool clears_arm;
 	bool cq_shadow_apart; /* the CQ shadow area has a registration of its own */
 	bool single_threaded; /* SIRDMA_SINGLE_THREADED=1 */
 	uint32_t vendor_part_id; /* SIRDMA_VENDOR_PART_ID; 0: that of the device */

@@ -94,7 +94,7 @@ int Cq::create_in_kernel(Context &context, const ibv_cq_init_attr_ex &attr) noex
 		    static_cast<int>(attr.comp_vector), &cq, req, resp))
 		return err;
 	cq.cqe = static_cast<int>(attr.cqe);
-	queue_.attach(context.doorbell, resp.drv.cq_id);
+	queue_.attach(context.doorbell, resp.drv.cq_id, context.clears_arm);
 	return 0;
 }
 

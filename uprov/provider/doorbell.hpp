@@ -195,10 +195,12 @@ private:
 
 	[[gnu::cold, gnu::noinline]] void wake() const noexcept
 	{
-		if (kick_.ready())
+		if (kick_.ready()) {
 			kick_.wake();
-		else if (page_)
+		} else if (page_) {
+			device_store_fence();
 			put(page_->wqe_alloc, qp_id_);
+		}
 	}
 
 	const __le64 *send_asleep_ = &always;

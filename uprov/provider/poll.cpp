@@ -185,7 +185,7 @@ template <typename Wc>
 
 CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *shadow,
 				 bool locked) noexcept
-	: lock_(locked)
+	: lock_(locked), shadow_(shadow), arm_lock_(locked)
 {
 	sirdma_cq_ring_init(&ring_, ring.data(), static_cast<uint32_t>(ring.size()), shadow);
 }
@@ -326,9 +326,11 @@ void CompletionQueue::write_arm(Arm want) noexcept
 {
 	armed_ = want;
 	++arm_seq_;
-	sirdma_cq_put_arm(&devices_ring(), arm_seq_, want == Arm::solicited);
-	if (page_)
+	sirdma_cq_put_arm(shadow_, arm_seq_, want == Arm::solicited);
+	if (page_) {
+		device_store_fence();
 		put(page_->cq_arm, cq_id_);
+	}
 	/*
 	 * The application polls once more after this call. The device has a fence between
 	 * writing a CQE and reading the arm word: so either the application sees the CQE, or
@@ -337,32 +339,48 @@ void CompletionQueue::write_arm(Arm want) noexcept
 	full_fence();
 }
 
+CompletionQueue::Arm CompletionQueue::in_arm_word() const noexcept
+{
+	const uint64_t word = get(shadow_->arm);
+
+	if (word & SIRDMA_CQ_SHADOW_ARM_NEXT)
+		return Arm::any;
+	return word & SIRDMA_CQ_SHADOW_ARM_NEXT_SE ? Arm::solicited : Arm::none;
+}
+
 /*
- * The sequence number has two bits, so the provider must not get ahead of the device. If the
- * outstanding request covers a new one, the provider therefore only remembers the new one. The
- * event of the outstanding request may already be in the channel; then the remembered request is
- * made when that event is read. At worst the application sees one superfluous event.
+ * The sequence number has two bits, so the provider must not get ahead of a device that does not
+ * clear the arm word. If the outstanding request covers a new one, the provider therefore only
+ * remembers the new one. The event of the outstanding request may already be in the channel; then
+ * the remembered request is made when that event is read. At worst the application sees one
+ * superfluous event.
+ *
+ * Where the device clears the arm word, the word says whether a request is outstanding. So the
+ * queue does not depend on that event, which is lost if the kernel has no memory for it.
  */
 void CompletionQueue::arm(bool solicited_only) noexcept
 {
-	const Arm want = solicited_only ? Arm::solicited : Arm::any;
+	Arm want = solicited_only ? Arm::solicited : Arm::any;
+	const std::lock_guard hold(arm_lock_);
 
-	lock_.lock();
-	if (armed_ != Arm::none)
+	if (clears_arm_)
+		armed_ = in_arm_word();
+	if (armed_ == Arm::none)
+		want = std::max(want, std::exchange(again_, Arm::none));
+	else
 		again_ = std::max(again_, want);
 	if (armed_ < want)
 		write_arm(want);
-	lock_.unlock();
 }
 
 void CompletionQueue::event_taken() noexcept
 {
-	lock_.lock();
+	const std::lock_guard hold(arm_lock_);
 	const Arm want = std::exchange(again_, Arm::none);
-	armed_ = Arm::none;
-	if (want != Arm::none)
+
+	armed_ = clears_arm_ ? in_arm_word() : Arm::none;
+	if (armed_ < want)
 		write_arm(want);
-	lock_.unlock();
 }
 
 void CompletionQueue::forget(const QueuePair *qp, uint32_t qpn) noexcept
@@ -435,14 +453,13 @@ void CompletionQueue::use_ring(std::span<sirdma_cqe> ring,
 		if (at.ext)
 			kept[count++] = first_lap(*at.ext);
 	};
-	sirdma_cq_shadow *shadow = devices_ring().shadow;
 
 	for_each_unread(ring_, keep);
 	if (kept_)
 		for_each_unread(next_ring_, keep);
-	sirdma_cq_ring_init(&next_ring_, ring.data(), static_cast<uint32_t>(ring.size()), shadow);
+	sirdma_cq_ring_init(&next_ring_, ring.data(), static_cast<uint32_t>(ring.size()), shadow_);
 	/* The index in the element is of the old ring. */
-	sirdma_put64_release(&shadow->cons_idx, 0);
+	sirdma_put64_release(&shadow_->cons_idx, 0);
 	/* One more element, which is no completion, ends the kept ones: this ring is not empty. */
 	put(kept[count].hdr, SIRDMA_CQE_VALID | SIRDMA_CQE_ERROR);
 	sirdma_cq_ring_init(&ring_, kept.get(), count + 1, &kept_shadow_);
