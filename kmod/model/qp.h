@@ -214,6 +214,7 @@ struct snic_resp {
 	u8 in_msg; /* between FIRST and LAST: SNIC_PKT_SEND or SNIC_PKT_WRITE, else 0 */
 	bool ack_due;
 	bool nak_sent; /* a NAK is sent or due: the responder sends no other until epsn arrives */
+	bool nak_nearer; /* nak_cause is before the PSN that caused the NAK before */
 	bool fatal; /* the NAK that is due is the last packet; the QP fails then */
 	bool rqe_valid; /* rqe was fetched and has not completed */
 	bool absent; /* memory of the next READ is absent: wait as rd_absent() says */

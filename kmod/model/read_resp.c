@@ -296,34 +296,6 @@ static u32 rd_msn_before(const struct snic_rd *rd)
 	return snic_psn_add(rd->msn, SIRDMA_PSN_MASK);
 }
 
-/*
- * The region of @rd can no longer be read: NAK, and send no further responses. A repeated request that was answered
- * before has no answer then, and that is all: its peer was early, or the network has duplicated it, and the region
- * may be gone because the peer has what it asked for.
- */
-static void rd_fault(struct snic_qp *qp, struct snic_rd *rd, enum sirdma_ae_code ae)
-{
-	struct snic_resp *resp = &qp->resp;
-	u32 i;
-
-	if (rd->answered) {
-		rd_finish(resp, rd);
-		return;
-	}
-	for (i = 0; i < ARRAY_SIZE(resp->rd); i++)
-		resp->rd[i].pending = false;
-	resp->rd_pending = 0;
-	snic_stat_inc(qp->dev, SIRDMA_STAT_NAK_REM_ACCESS_SENT);
-	resp->fail_ae = (u16)ae;
-	resp->fail_minor = SIRDMA_FLUSH_INVALID;
-	resp->fatal = true;
-	resp->msn = rd_msn_before(rd);
-	resp->nak_sent = true;
-	resp->ack_due = true;
-	resp->ack_psn = rd_psn(rd);
-	resp->ack_syndrome = SIRDMA_AETH_NAK | SIRDMA_NAK_REM_ACCESS;
-}
-
 static void rd_sent(struct snic_qp *qp, struct snic_rd *rd, bool last)
 {
 	struct snic_resp *resp = &qp->resp;
@@ -344,6 +316,40 @@ static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome, u32 msn)
 
 	snic_pkt_bth(pkt, qp->transport->bth | SIRDMA_BTH_ACK, qp->pkey, qp->dest_qpn, psn, 0);
 	snic_pkt_aeth(pkt, syndrome, msn);
+}
+
+/*
+ * The region of @rd can no longer be read: NAK, and send no further responses. If the request was answered before
+ * it was repeated, the QP goes on: the peer may have its answer, and the region may be gone because of that. Then it
+ * ignores the NAK.
+ */
+static void rd_fault(struct snic_tx *tx, struct snic_rd *rd, enum sirdma_ae_code ae)
+{
+	struct snic_qp *qp = tx->qp;
+	struct snic_resp *resp = &qp->resp;
+	u32 i;
+
+	if (rd->answered) {
+		if (!snic_tx_room(tx))
+			return; /* @rd stays pending */
+		snic_stat_inc(qp->dev, SIRDMA_STAT_NAK_REM_ACCESS_SENT);
+		resp_aeth_packet(tx, rd_psn(rd), SIRDMA_AETH_NAK | SIRDMA_NAK_REM_ACCESS,
+				 rd_msn_before(rd));
+		rd_finish(resp, rd);
+		return;
+	}
+	for (i = 0; i < ARRAY_SIZE(resp->rd); i++)
+		resp->rd[i].pending = false;
+	resp->rd_pending = 0;
+	snic_stat_inc(qp->dev, SIRDMA_STAT_NAK_REM_ACCESS_SENT);
+	resp->fail_ae = (u16)ae;
+	resp->fail_minor = SIRDMA_FLUSH_INVALID;
+	resp->fatal = true;
+	resp->msn = rd_msn_before(rd);
+	resp->nak_sent = true;
+	resp->ack_due = true;
+	resp->ack_psn = rd_psn(rd);
+	resp->ack_syndrome = SIRDMA_AETH_NAK | SIRDMA_NAK_REM_ACCESS;
 }
 
 static void rd_packet(struct snic_tx *tx, struct snic_rd *rd, u32 len)
@@ -388,15 +394,16 @@ static bool rd_fill_one(struct snic_tx *tx, struct snic_rd *rd)
  * READs of one burst are of one queue. Returns false if @rd is of another one, or if the queue is
  * gone.
  */
-static bool rd_take_queue(struct snic_qp *qp, struct snic_rd *rd)
+static bool rd_take_queue(struct snic_tx *tx, struct snic_rd *rd)
 {
+	struct snic_qp *qp = tx->qp;
 	u64 name = *snic_xrc_queue_of_read(qp, rd);
 
 	if (qp->srq)
 		return qp->srq->name == name;
 	if (snic_xrc_bind(qp, name))
 		return true;
-	rd_fault(qp, rd, SIRDMA_AE_AMP_BAD_PD);
+	rd_fault(tx, rd, SIRDMA_AE_AMP_BAD_PD);
 	return false;
 }
 
@@ -412,7 +419,7 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 	enum snic_gather ret = SNIC_GATHER_OK;
 	enum sirdma_ae_code ae;
 
-	if (unlikely(qp->xrc) && !rd_take_queue(qp, rd))
+	if (unlikely(qp->xrc) && !rd_take_queue(tx, rd))
 		return false;
 	if (rd->pos)
 		snic_tx_continue(tx);
@@ -424,7 +431,7 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 		ret = snic_tx_region(tx, rd->rkey, rd->va + off, bytes, &got, &ae);
 	if (ret == SNIC_GATHER_FAULT) {
 		snic_tx_trim(tx, got);
-		rd_fault(qp, rd, ae);
+		rd_fault(tx, rd, ae);
 		return false;
 	}
 	if (ret != SNIC_GATHER_OK) {

@@ -79,13 +79,17 @@ static void resp_out_of_sequence(struct snic_qp *qp, u32 psn)
 
 	snic_stat_inc(qp->dev, SIRDMA_STAT_RX_OUT_OF_SEQUENCE);
 	/*
-	 * Send one NAK for one loss. If the requester has retransmitted, and the expected packet was lost once
-	 * more, the next packet arrives, or the one that caused the NAK arrives again. Others between them may
-	 * be packets that the network has reordered: each NAK takes one of the requester's retries.
+	 * Send one NAK for one loss. When the PSN that caused the NAK arrives again, the
+	 * requester has retransmitted and the expected packet was lost once more. A PSN before that one
+	 * says the same, or that the network has reordered packets: then each of them would take one of
+	 * the requester's retries, so only the first gets a NAK.
 	 */
-	cause = snic_psn_fwd(resp->nak_cause, resp->epsn);
-	if (resp->nak_sent && (ahead > cause || (ahead < cause && ahead > 1)))
-		return;
+	if (resp->nak_sent) {
+		cause = snic_psn_fwd(resp->nak_cause, resp->epsn);
+		if (ahead > cause || (ahead < cause && resp->nak_nearer))
+			return;
+	}
+	resp->nak_nearer = resp->nak_sent && psn != resp->nak_cause;
 	resp->nak_cause = psn;
 	snic_stat_inc(qp->dev, SIRDMA_STAT_SEQ_NAK_SENT);
 	resp_owe_nak(resp, SIRDMA_AETH_NAK | SIRDMA_NAK_PSN_SEQ);

@@ -144,7 +144,7 @@ TEST_F(Reads, LateDuplicatesHarmNothingWhenTheRegionIsGone)
 	fabric.inject(request->bytes);
 	settle();
 	EXPECT_EQ(b.stat(SIRDMA_STAT_RX_DUPLICATE), 3u);
-	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 0u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 3u);
 	EXPECT_EQ(l->b.state(), SIRDMA_QPS_RTS);
 	l->a.post(read(0, 0, 4000));
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
@@ -173,10 +173,27 @@ TEST_F(Reads, ADuplicateWhoseAnswerIsInterruptedHarmsNothingEither)
 	ASSERT_EQ(b.drv.dealloc_stag(gone.stag()), SIRDMA_CQP_OK);
 	b.host.set_room(true);
 	settle();
-	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 0u);
+	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 1u);
 	EXPECT_EQ(l->b.state(), SIRDMA_QPS_RTS);
 	l->a.post(read(0, 0, 4000));
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+}
+
+// The responses were lost, and the region is gone.
+TEST_F(Reads, WhoMissedItsAnswerIsToldThatTheRegionIsGone)
+{
+	MrParams gone = b.mr;
+	gone.idx = 9;
+	ASSERT_EQ(b.drv.reg_mr(gone), SIRDMA_CQP_OK);
+	auto l = link();
+	silence(l->a.opts.a_psn);
+	Wr wr = read(0, 0, 4000);
+	wr.rkey = gone.stag();
+	l->a.post(wr);
+	settle();
+	ASSERT_EQ(b.drv.dealloc_stag(gone.stag()), SIRDMA_CQP_OK);
+	fabric.set_filter(nullptr);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
 }
 
 // The acknowledgement of a WRITE waits behind the responses to a READ, and the network duplicates an older WRITE.
