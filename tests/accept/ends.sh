@@ -137,10 +137,11 @@ together() {
 }
 
 # Requests of the disk and of the paths below it: NVMe with several paths counts those of the disk since Linux 6.4 only.
-requests_done() {
-	local name=${disk##*/}
-	cat "/sys/block/$name/stat" /sys/block/"${name%n1}"c*n1/stat 2> /dev/null | awk '{ n += $1 + $5 } END { print n }'
-}
+requests_done() (
+	name=${disk##*/}
+	shopt -s nullglob
+	awk '{ n += $1 + $5 } END { print n }' "/sys/block/$name/stat" /sys/block/"${name%n1}"c*n1/stat
+)
 load_start() {
 	local p from
 	from=$(requests_done)
