@@ -8,7 +8,7 @@
  * Applications learn of such a fault within the period, which was not tuned.
  */
 #define HEALTH_PERIOD (2 * HZ)
-/* How soon the removal of a device is tried again that moves between network namespaces. Not tuned. */
+/* How soon the removal is tried again of a device that cannot be removed now. Not tuned. */
 #define HEALTH_RETRY (HZ / 10)
 
 bool sirdma_dev_failed(const struct sirdma_dev *dev)
@@ -40,8 +40,8 @@ static void sirdma_health_remove(struct work_struct *work)
 	}
 	if (!ib_device_try_get(&dev->ibdev)) {
 		/*
-		 * The device is not registered yet, is moving between network namespaces, or is being
-		 * removed already, until sirdma_health_fini() cancels this work.
+		 * Try again later: the device is not registered yet, or is moving between network
+		 * namespaces. If it is being removed already, sirdma_health_fini() ends this.
 		 */
 		queue_delayed_work(sirdma_upkeep_wq, &dev->fatal, HEALTH_RETRY);
 		return;

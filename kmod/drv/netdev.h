@@ -13,7 +13,7 @@ void sirdma_netdev_fini(void);
  * Tell the device the state of the netdev, and tell applications whether the port went up or down.
  */
 void sirdma_netdev_sync(struct sirdma_dev *dev);
-/* The same, by the RDMA core's notifier, which may run before ours. It holds RTNL, too. */
+/* The RDMA core's notifier of netdevs calls this, with RTNL held, before or after ours. */
 void sirdma_report_port_event(struct ib_device *ibdev, struct net_device *ndev,
 			      unsigned long event);
 

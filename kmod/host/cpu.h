@@ -27,7 +27,7 @@
 #include "model/snic.h"
 
 #ifdef COMPAT_SOFTIRQS_OVERLAP
-#error "what a CPU has is used with softirqs off: set CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y"
+#error "per-CPU state relies on softirqs that exclude each other: set CONFIG_PREEMPT_RT_NEEDS_BH_LOCK=y"
 #endif
 
 struct snic_local;

@@ -11,6 +11,7 @@
 #include <net/ip6_checksum.h>
 #include <net/sock.h>
 #include <net/udp.h>
+#include "compat/netdevice.h"
 #include "cpu.h"
 #include "dev.h"
 #include "model/frame.h"
@@ -57,11 +58,12 @@ static bool snic_gso_usable(const struct net_device *ndev)
 
 u32 snic_gso_count(const struct snic_host *host, const struct snic_burst *burst, u32 first)
 {
-	const struct net_device *ndev = host->ndev;
+	struct net_device *ndev = host->ndev;
 	u32 size = snic_gso_pkt_len(&burst->pkts[first]);
 	u32 hlen = ETH_HLEN + snic_gso_hlen(burst->flow);
 	/* The length of the frame must be below this, or the kernel segments it in software. */
-	u32 end = min_t(u32, READ_ONCE(ndev->gso_max_size), hlen + SNIC_GSO_MAX_BYTES + 1);
+	u32 end = min_t(u32, READ_ONCE(*compat_gso_max_size(ndev, burst->flow->is_v4)),
+			hlen + SNIC_GSO_MAX_BYTES + 1);
 	u32 total = hlen + size, i, len;
 
 	if (first + 1 == burst->npkts || !snic_gso_usable(ndev))

@@ -296,6 +296,22 @@ static u32 rd_msn_before(const struct snic_rd *rd)
 	return snic_psn_add(rd->msn, SIRDMA_PSN_MASK);
 }
 
+/*
+ * Did the host take the responses to @rd? After those to a part that was repeated, and that ends where the READ ends, it
+ * has taken all of the READ: the peer has what is before the part.
+ */
+static void rd_set_sent(struct snic_qp *qp, struct snic_rd *rd, bool sent)
+{
+	struct snic_rd *whole;
+
+	rd->sent = sent;
+	if (rd < &qp->resp.rd[SNIC_MAX_RD_ATOMIC])
+		return;
+	whole = rd_find(qp, rd->psn);
+	if (whole && rd_end(qp, whole) == rd_end(qp, rd))
+		whole->sent = sent;
+}
+
 static void rd_sent(struct snic_qp *qp, struct snic_rd *rd, bool last)
 {
 	struct snic_resp *resp = &qp->resp;
@@ -306,7 +322,7 @@ static void rd_sent(struct snic_qp *qp, struct snic_rd *rd, bool last)
 	if (!last)
 		return;
 	rd_finish(resp, rd);
-	rd->sent = true;
+	rd_set_sent(qp, rd, true);
 }
 
 static void resp_aeth_packet(struct snic_tx *tx, u32 psn, u8 syndrome, u32 msn)
@@ -485,18 +501,22 @@ static bool rd_absent(struct snic_tx *tx, const struct snic_rd *rd)
  * The host accepted only @sent packets: the other responses are pending again. They wait for room in
  * the host's queue, not for memory.
  */
-static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, const u8 *owner)
+static void resp_unsend(struct snic_qp *qp, struct snic_burst *burst, u32 sent, const u8 *owner,
+			u32 owned)
 {
 	struct snic_rd *rd;
 	u32 i;
 
 	qp->resp.absent = false;
-	for (i = burst->npkts; i-- > sent;) {
-		if ((burst->pkts[i].bth.opcode & SIRDMA_BTH_OPERATION) == SIRDMA_BTH_ACK)
-			continue;
+	for (i = owned; i-- > sent;) {
 		rd = &qp->resp.rd[owner[i]];
+		if ((burst->pkts[i].bth.opcode & SIRDMA_BTH_OPERATION) == SIRDMA_BTH_ACK) {
+			/* The NAK of rd_fault() */
+			rd_set_pending(&qp->resp, rd);
+			continue;
+		}
 		rd->pos = snic_psn_fwd(snic_pkt_psn(&burst->pkts[i]), rd->psn);
-		rd->sent = false;
+		rd_set_sent(qp, rd, false);
 		rd_set_pending(&qp->resp, rd);
 	}
 }
@@ -556,7 +576,7 @@ static bool resp_burst(struct snic_qp *qp)
 		resp_aeth_packet(&tx, resp->ack_psn, resp->ack_syndrome, resp->msn);
 	sent = snic_tx_end(&tx);
 	if (sent < burst->npkts) {
-		resp_unsend(qp, burst, sent, owner);
+		resp_unsend(qp, burst, sent, owner, i);
 		return false;
 	}
 	if (with_rnr) {

@@ -10,8 +10,8 @@
 static void resp_owe(struct snic_resp *resp, u8 syndrome, u32 psn)
 {
 	/*
-	 * A NAK acknowledges all packets before it too: an ACK must not replace the NAK. Nor does that of a
-	 * duplicate replace one of later packets.
+	 * A NAK acknowledges all packets before it too: an ACK must not replace the NAK. The ACK of a
+	 * duplicate must not replace an ACK of later packets.
 	 */
 	if (resp->ack_due && syndrome == (SIRDMA_AETH_ACK | SIRDMA_AETH_CREDIT_INVALID) &&
 	    (resp->nak_sent || snic_psn_diff(psn, resp->ack_psn) < 0))
@@ -82,11 +82,12 @@ static void resp_out_of_sequence(struct snic_qp *qp, u32 psn)
 	 * Send one NAK for one loss. When the PSN that caused the NAK arrives again, the
 	 * requester has retransmitted and the expected packet was lost once more. A PSN before that one
 	 * says the same, or that the network has reordered packets: then each of them would take one of
-	 * the requester's retries, so only the first gets a NAK.
+	 * the requester's retries, so only the first gets a NAK. The expected packet itself, without its
+	 * payload, is repeated for sure.
 	 */
 	if (resp->nak_sent) {
 		cause = snic_psn_fwd(resp->nak_cause, resp->epsn);
-		if (ahead > cause || (ahead < cause && resp->nak_nearer))
+		if (ahead > cause || (ahead && ahead < cause && resp->nak_nearer))
 			return;
 	}
 	resp->nak_nearer = resp->nak_sent && psn != resp->nak_cause;
@@ -215,7 +216,7 @@ static __always_inline void resp_rx(struct snic_qp *qp, const struct snic_pkt *p
 	if (unlikely(qp->resp.inv_wait) && diff >= 0) {
 		/*
 		 * The NAK may wait only for answers to READs that are sent at the end of this
-		 * batch. Behind a packet that was dropped nothing is gained.
+		 * batch. If a packet was dropped already, this one cannot be accepted.
 		 */
 		if (!qp->resp.inv_dropped)
 			snic_resp_run(qp);

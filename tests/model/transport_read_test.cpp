@@ -150,6 +150,51 @@ TEST_F(Reads, LateDuplicatesHarmNothingWhenTheRegionIsGone)
 	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
 }
 
+// A response was lost, so the requester repeats the READ from there while the rest is still being sent. Then it has
+// its answer, and a duplicate of the first request is late.
+TEST_F(Reads, LateDuplicatesOfAReadThatWasRepeatedInPartHarmNothing)
+{
+	constexpr u32 len = 100 << 10; // two bursts
+	MrParams gone = b.mr;
+	gone.idx = 9;
+	ASSERT_EQ(b.drv.reg_mr(gone), SIRDMA_CQP_OK);
+	auto l = link();
+	std::optional<Packet> request;
+	bool lost = false;
+
+	l->a.post(read(0, 0, 1 << 20)); // which opens the window
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	fabric.set_filter([&](TestHost &from, Packet &pkt) {
+		if (&from == &a.host) {
+			if (!request && pkt.opcode() == SIRDMA_BTH_READ_REQUEST)
+				request = pkt;
+			return Verdict::pass;
+		}
+		b.host.set_room(false);
+		if (lost || !request || pkt.psn() != request->psn() + 3)
+			return Verdict::pass;
+		lost = true;
+		return Verdict::drop;
+	});
+	Wr wr = read(0, 0, len);
+	wr.rkey = gone.stag();
+	l->a.post(wr);
+	settle();
+	ASSERT_TRUE(lost);
+	EXPECT_FALSE(l->a.poll(true)) << "the second burst has no room";
+	fabric.set_filter(nullptr);
+	EXPECT_GE(b.stat(SIRDMA_STAT_RX_DUPLICATE), 1u) << "repeated from the lost response on";
+	b.host.set_room(true);
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	ASSERT_EQ(b.drv.dealloc_stag(gone.stag()), SIRDMA_CQP_OK);
+	fabric.inject(request->bytes);
+	settle();
+	EXPECT_EQ(b.stat(SIRDMA_STAT_NAK_REM_ACCESS_SENT), 1u);
+	EXPECT_EQ(l->b.state(), SIRDMA_QPS_RTS);
+	l->a.post(read(0, 0, 4000));
+	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+}
+
 // The host takes a part of the answer to a duplicate, and the rest when the region is gone.
 TEST_F(Reads, ADuplicateWhoseAnswerIsInterruptedHarmsNothingEither)
 {

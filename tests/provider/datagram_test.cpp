@@ -145,6 +145,30 @@ TEST_F(Datagram, NamesItsDestination)
 	EXPECT_EQ(imm->key, Ah::of(ah).index);
 }
 
+/* Each device numbers its domains anew. */
+TEST_F(Datagram, NeedsAnAddressHandleOfItsDevice)
+{
+	verbs_sysfs_dev found{};
+	found.driver_id = SIRDMA_DRIVER_ID;
+	found.ibdev_idx = 1;
+	verbs_device *device = driver.ops->alloc_device(&found);
+	ibv_context *context = sirdma::open_device(&device->device, fd_, kernel_commands);
+	ASSERT_TRUE(context);
+	ibv_pd *there = alloc_pd(context);
+	ASSERT_TRUE(there);
+	Pd::of(there).pd_id = Pd::of(pd).pd_id;
+	ibv_ah *of_there = make_ah(there);
+	auto sges = make_sges(1);
+
+	ASSERT_TRUE(of_there);
+	EXPECT_EQ(post(datagram(sges, of_there)), EINVAL);
+	EXPECT_EQ(post(datagram(sges, ah)), 0);
+	EXPECT_EQ(destroy_ah(of_there), 0);
+	EXPECT_EQ(dealloc_pd(there), 0);
+	free_context(context);
+	driver.ops->uninit_device(device);
+}
+
 TEST_F(Datagram, NeedsAnAddressHandleOfItsDomain)
 {
 	ibv_ah *foreign = make_ah(other);

@@ -587,6 +587,35 @@ TEST_F(WithCq, AStateThatWasReadBeforeAChangeDoesNotUndoIt)
 	EXPECT_EQ(destroy_qp(qp), 0);
 }
 
+/* A child is made while another thread changes the state. */
+TEST_F(WithCq, AChildDoesNotWaitForAChangeOfItsParent)
+{
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &init);
+	ibv_qp_attr attr{};
+	int status = -1;
+	bool called = false;
+
+	ASSERT_TRUE(qp);
+	driver.after_query_qp = [&] {
+		if (std::exchange(called, true))
+			return;
+
+		const pid_t child = fork();
+
+		if (!child) {
+			alarm(20); /* a failure */
+			(void)query_qp(qp, &attr, IBV_QP_STATE, &init);
+			_exit(to_state(qp, IBV_QPS_ERR));
+		}
+		EXPECT_EQ(waitpid(child, &status, 0), child);
+	};
+	EXPECT_EQ(query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
+	driver.after_query_qp = nullptr;
+	EXPECT_EQ(status, 0);
+	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
 /* A reset waits until the thread that polls has ended its batch, and that thread asks for the state before. */
 TEST_F(WithCq, AQueryWithinABatchDoesNotWaitForAReset)
 {

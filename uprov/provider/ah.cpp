@@ -25,7 +25,7 @@ ibv_ah *create_ah(ibv_pd *pd, ibv_ah_attr *attr) noexcept
 		errno = err;
 		return nullptr;
 	}
-	ah->pd_id = Pd::of(pd).pd_id;
+	ah->domain = Pd::of(pd).name();
 	ah->index = resp.drv.ah_id;
 	return &ah->base;
 }

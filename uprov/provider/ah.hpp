@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "domain_name.hpp"
 #include "ibverbs_private.hpp"
 
 namespace sirdma
@@ -13,7 +14,7 @@ namespace sirdma
 
 struct Ah {
 	ibv_ah base{};
-	uint32_t pd_id = 0; /* see Pd */
+	DomainName domain;
 	uint32_t index = 0; /* index of the address vector */
 
 	static Ah &of(ibv_ah *ah) noexcept { return *reinterpret_cast<Ah *>(ah); }

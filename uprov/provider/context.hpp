@@ -58,8 +58,8 @@ struct Context {
 	bool kick_method; /* the driver has a method for kicks (SIRDMA_UCTX_KICK_METHOD) */
 	bool cq_flags; /* the driver knows the flags of create_cq (SIRDMA_UCTX_CQ_FLAGS) */
 	/*
-	 * The device clears the bits of the arm word when it raises the event: it is ours, since the
-	 * driver has an extension.
+	 * The device clears the bits of the arm word when it raises the event. It is ours, because the
+	 * driver has SIRDMA_UCTX_KICK, or SIRDMA_UCTX_RING_POOL as the twin's.
 	 */
 	bool clears_arm;
 	bool cq_shadow_apart; /* the CQ shadow area has a registration of its own */

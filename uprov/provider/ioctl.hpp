@@ -23,7 +23,7 @@ namespace sirdma
 /* @N: the number of attributes that the caller adds. */
 template <size_t N> class Ioctl {
 public:
-	/* An attribute's length has so many bits. */
+	/* The length of an attribute has 16 bits. */
 	static constexpr size_t max_bytes = UINT16_MAX;
 
 	Ioctl(uint16_t object, uint16_t method) noexcept

@@ -209,7 +209,7 @@ int advise_mr(ibv_pd *pd, ibv_advise_mr_advice advice, uint32_t flags, const ibv
 
 	using Command = Ioctl<4>;
 
-	/* The library's own command fails so, too. */
+	/* ibv_cmd_advise_mr() of libibverbs gives EINVAL, too. */
 	if (count > Command::max_bytes / sizeof(*sges))
 		return EINVAL;
 	return Command(UVERBS_OBJECT_MR, UVERBS_METHOD_ADVISE_MR)

@@ -122,7 +122,7 @@ void SendQueue::set_address(ibv_ah *ah, uint32_t qpn, uint32_t qkey) noexcept
 {
 	if (!queue_.unfinished || has_failed())
 		return;
-	if (!ah || Ah::of(ah).pd_id != pd_id_) [[unlikely]] {
+	if (!ah || Ah::of(ah).domain != domain_) [[unlikely]] {
 		fail(EINVAL);
 		return;
 	}

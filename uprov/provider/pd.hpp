@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "domain_name.hpp"
 #include "ibverbs_private.hpp"
 
 namespace sirdma
@@ -36,7 +37,7 @@ struct RingAllocator {
  */
 struct Pd {
 	ibv_pd base{};
-	uint32_t pd_id = 0; /* of the protection domain, which may have more objects than one */
+	uint32_t pd_id = 0;
 	Pd *contained = nullptr;
 	Td *td = nullptr;
 	RingAllocator rings;
@@ -55,6 +56,8 @@ struct Pd {
 
 	/* Do queues that are created under the domain need their locks? */
 	bool locked() const noexcept { return !td; }
+
+	DomainName name() const noexcept { return {base.context->device, pd_id}; }
 };
 
 static_assert(offsetof(Pd, base) == 0 && offsetof(Td, base) == 0);

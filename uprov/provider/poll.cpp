@@ -378,7 +378,8 @@ void CompletionQueue::event_taken() noexcept
 	const std::lock_guard hold(arm_lock_);
 	const Arm want = std::exchange(again_, Arm::none);
 
-	armed_ = clears_arm_ ? in_arm_word() : Arm::none;
+	/* Without a request the memory of the queue is left alone, which a forked child may not have. */
+	armed_ = clears_arm_ && want != Arm::none ? in_arm_word() : Arm::none;
 	if (armed_ < want)
 		write_arm(want);
 }

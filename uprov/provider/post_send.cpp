@@ -118,7 +118,7 @@ SendQueue::SendQueue(std::span<sirdma_wqe> ring, std::span<SendSlot> slots,
 	  takes_inline_(
 		  (limits.qp_type == SIRDMA_SEND_ON_RC || limits.qp_type == SIRDMA_SEND_ON_UC) &&
 		  limits.max_inline >= SIRDMA_INLINE_FIRST),
-	  queue_{}, pd_id_(limits.pd_id)
+	  queue_{}, domain_(limits.domain)
 {
 	queue_.ring = ring.data();
 	queue_.slots = slots.data();
@@ -166,7 +166,7 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	if (datagrams()) {
 		const auto &ud = wr.wr.ud;
 
-		if (!ud.ah || Ah::of(ud.ah).pd_id != pd_id_)
+		if (!ud.ah || Ah::of(ud.ah).domain != domain_)
 			return EINVAL;
 		work.key = Ah::of(ud.ah).index;
 		work.remote_addr = sirdma_send_dest(ud.remote_qpn, ud.remote_qkey);
@@ -284,7 +284,7 @@ int SendQueue::take(const ibv_send_wr &wr) noexcept
 	if (datagrams()) {
 		const auto &ud = wr.wr.ud;
 
-		if (writes || !ud.ah || Ah::of(ud.ah).pd_id != pd_id_)
+		if (writes || !ud.ah || Ah::of(ud.ah).domain != domain_)
 			return false;
 		hdr = Ah::of(ud.ah).index;
 		remote = sirdma_send_dest(ud.remote_qpn, ud.remote_qkey);

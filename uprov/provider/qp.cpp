@@ -214,7 +214,7 @@ Qp *Qp::create(Context &context, ibv_pd *pd, ibv_qp_init_attr &attr) noexcept
 		.signal_all = attr.sq_sig_all != 0,
 		.qp_type = sirdma_send_on(sirdma_qp_type_from_verbs(attr.qp_type)),
 		.lacks = context.limits.lacks,
-		.pd_id = Pd::of(pd).pd_id,
+		.domain = Pd::of(pd).name(),
 	};
 	Memory memory = allocate(context, Pd::of(pd), geometry);
 
@@ -331,7 +331,7 @@ ibv_qp *create_qp(ibv_pd *pd, ibv_qp_init_attr *attr) noexcept
 int query_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask, ibv_qp_init_attr *init_attr) noexcept
 {
 	Qp &qp = Qp::of(ibqp);
-	const std::lock_guard hold(qp.state_lock);
+	const auto hold = qp.lock_state();
 
 	if (const int err = commands(ibqp->context).query_qp(ibqp, attr, attr_mask, init_attr))
 		return err;
@@ -359,7 +359,7 @@ int modify_qp(ibv_qp *ibqp, ibv_qp_attr *attr, int attr_mask) noexcept
 	const bool new_state = (attr_mask & IBV_QP_STATE) && !qp.is_target();
 
 	{
-		const std::lock_guard hold(qp.state_lock);
+		const auto hold = qp.lock_state();
 
 		if (const int err = commands(ibqp->context).modify_qp(ibqp, attr, attr_mask))
 			return err;

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <unistd.h>
 
 #include <sirdma/geometry.h>
 
@@ -106,9 +107,17 @@ public:
 	/*
 	 * The lock is held from a command that changes or reads the state until the queues know the
 	 * result, so that an older result does not replace a newer one. Its owner never waits for a
-	 * CQ: the thread that polls that CQ may wait for this lock.
+	 * CQ: the thread that polls that CQ may wait for this lock. A forked child does not lock: a
+	 * thread of its parent may have had the lock.
 	 */
-	std::mutex state_lock;
+	std::unique_lock<std::mutex> lock_state() noexcept
+	{
+		std::unique_lock hold(state_lock_, std::defer_lock);
+
+		if (getpid() == process_)
+			hold.lock();
+		return hold;
+	}
 
 private:
 	/* Rings that are registered by themselves, or in a pool: one of them is empty. */
@@ -137,6 +146,8 @@ private:
 	QueuePair queues_;
 	RingRegistration registration_;
 	ibv_qp_cap cap_{};
+	std::mutex state_lock_;
+	const pid_t process_ = getpid();
 };
 
 /* Create an XRC target by ibv_create_qp_ex(). */

@@ -12,6 +12,7 @@
 #include <infiniband/verbs.h>
 #include <sirdma/workq.h>
 
+#include "domain_name.hpp"
 #include "doorbell.hpp"
 #include "lock.hpp"
 #include "open_request.hpp"
@@ -38,7 +39,7 @@ struct SendLimits {
 	bool signal_all;
 	uint32_t qp_type = SIRDMA_SEND_ON_RC;
 	uint32_t lacks = 0; /* see sirdma_sq */
-	uint32_t pd_id = 0; /* PD of the address handles that datagrams may have */
+	DomainName domain{}; /* PD of the address handles that datagrams may have */
 };
 
 class SendQueue {
@@ -157,7 +158,7 @@ private:
 	uint32_t plain_; /* a bit for each opcode that post_plain() writes */
 	bool takes_inline_; /* post_inline() may write requests */
 	sirdma_sq queue_;
-	const uint32_t pd_id_;
+	const DomainName domain_;
 };
 
 inline int SendQueue::complete() noexcept
