@@ -204,8 +204,14 @@ int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 	unsigned long irq;
 	int missed = 0;
 
-	if (!kcq)
-		return -EOPNOTSUPP;
+	if (!kcq) {
+		/*
+		 * The user's provider has written the arm word. It makes this call if there was a
+		 * completion already.
+		 */
+		sirdma_wr32(to_sdev(ibcq->device)->hw.bus, SIRDMA_REG_CQARM, to_scq(ibcq)->id);
+		return 0;
+	}
 	spin_lock_irqsave(&kcq->lock, irq);
 	/* A pending request for any completion includes solicited ones, so the request stays. */
 	if (sirdma_get64(&kcq->ring.shadow->arm) & SIRDMA_CQ_SHADOW_ARM_NEXT)

@@ -587,6 +587,38 @@ TEST_F(WithCq, AStateThatWasReadBeforeAChangeDoesNotUndoIt)
 	EXPECT_EQ(destroy_qp(qp), 0);
 }
 
+/* The command goes to the file of the device. */
+TEST_F(WithCq, TheDeviceIsToLookAtACompletionThatNoEventTellsOf)
+{
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &init);
+	ibv_recv_wr recv{}, *bad = nullptr;
+	struct {
+		ib_uverbs_cmd_hdr hdr;
+		ib_uverbs_req_notify_cq cmd;
+	} message{};
+	ibv_wc wc;
+
+	ASSERT_TRUE(qp);
+	ASSERT_EQ(to_state(qp, IBV_QPS_INIT), 0);
+	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
+	EXPECT_EQ(poll_cq(cq, 1, &wc), 0);
+	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
+	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
+	CqeSpec spec;
+	spec.compl_ctx = driver.qp_request.user_compl_ctx;
+	spec.send = false;
+	CompletionWriter({ring, 202}, *shadow).write(spec);
+	ASSERT_EQ(lseek(fd_, 0, SEEK_SET), 0);
+	EXPECT_EQ(req_notify_cq(cq, 0), 0);
+	ASSERT_EQ(pread(fd_, &message, sizeof(message), 0), static_cast<ssize_t>(sizeof(message)));
+	EXPECT_EQ(message.hdr.command, static_cast<uint32_t>(IB_USER_VERBS_CMD_REQ_NOTIFY_CQ));
+	EXPECT_EQ(message.hdr.in_words * 4u, sizeof(message));
+	EXPECT_EQ(message.cmd.cq_handle, cq->handle);
+	EXPECT_EQ(poll_cq(cq, 1, &wc), 1);
+	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
 /* A child is made while another thread changes the state. */
 TEST_F(WithCq, AChildDoesNotWaitForAChangeOfItsParent)
 {

@@ -559,6 +559,47 @@ TEST(Arm, ALostEventIsNotTheLast)
 	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 1u);
 }
 
+/* Then the device is to look at the queue. */
+TEST(Arm, TellsOfACompletionThatCameAfterThePollAndBeforeTheRequest)
+{
+	TestQp qp;
+	TestCq cq(64, true);
+	const auto come = [&](uint64_t wr_id) {
+		cq.device.write(qp.completion_of(send_one(qp, wr_id), true));
+	};
+
+	EXPECT_FALSE(cq->arm(false)) << "it is empty";
+	EXPECT_TRUE(cq.poll().empty());
+	come(1);
+	EXPECT_FALSE(cq->arm(false)) << "the request of before tells of it";
+	fire(cq);
+	cq->event_taken();
+	EXPECT_FALSE(cq->arm(false)) << "the application knows, and polls next";
+	EXPECT_EQ(cq.poll().size(), 1u);
+	/* Each of the two requests that were remembered is made when an event is read. */
+	for (int i = 0; i < 2; ++i) {
+		fire(cq);
+		cq->event_taken();
+	}
+	fire(cq);
+	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 0u);
+	EXPECT_TRUE(cq.poll().empty());
+	come(2);
+	EXPECT_TRUE(cq->arm(true));
+	EXPECT_TRUE(cq->arm(false)) << "it may not have been solicited";
+	fire(cq);
+	EXPECT_FALSE(cq->arm(false)) << "the event that was raised tells of it";
+	EXPECT_EQ(cq.poll().size(), 1u);
+	EXPECT_TRUE(cq.poll().empty());
+	fire(cq);
+	come(3);
+
+	Completion c;
+	ASSERT_TRUE(cq->begin(c));
+	EXPECT_FALSE(cq->arm(false)) << "who is polling sees what there is";
+	cq->end();
+}
+
 /* The event of an earlier request is read while the device has a later one. */
 TEST(Arm, ALateEventLeavesTheRequestThatTheDeviceHas)
 {

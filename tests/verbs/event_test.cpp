@@ -86,6 +86,53 @@ TEST_F(CompletionEvents, UnarmedQueueIsSilent)
 	expect_no_event();
 }
 
+// As programs over UCX do it, and hardware: they do not poll after the request.
+TEST_F(CompletionEvents, ACompletionBetweenPollAndRequestRaisesAnEvent)
+{
+	if (peer().is_rxe())
+		GTEST_SKIP() << "soft-RoCE looks at no queue when an event is requested";
+	for (int i = 0; i < 10 && !HasFailure(); i++) {
+		ibv_wc wc;
+
+		ASSERT_EQ(ibv_poll_cq(cq_.get(), 1, &wc), 0);
+		send();
+		ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+		expect_event();
+		expect_wc(cq_.get());
+	}
+	expect_no_event();
+}
+
+TEST_F(CompletionEvents, AnOrdinaryCompletionBeforeASolicitedRequestRaisesNone)
+{
+	if (peer().is_rxe())
+		GTEST_SKIP() << "soft-RoCE looks at no queue when an event is requested";
+	ibv_wc wc;
+
+	ASSERT_EQ(ibv_poll_cq(cq_.get(), 1, &wc), 0);
+	send();
+	ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 1), 0);
+	expect_no_event();
+	ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+	expect_event();
+	expect_wc(cq_.get());
+	expect_no_event();
+}
+
+// The event that was read tells of the completion already.
+TEST_F(CompletionEvents, ARequestBeforeThePollRaisesNoSecondEvent)
+{
+	ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+	for (int i = 0; i < 10 && !HasFailure(); i++) {
+		send();
+		expect_event();
+		ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+		EXPECT_FALSE(readable(channel_->fd, milliseconds(0)));
+		expect_wc(cq_.get());
+	}
+	expect_no_event();
+}
+
 TEST_F(CompletionEvents, SolicitedArmingIgnoresOrdinaryMessages)
 {
 	ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 1), 0);

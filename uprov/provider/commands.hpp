@@ -73,6 +73,11 @@ struct Commands {
 	int (*resize_cq)(ibv_cq *, int cqe, ResizeCqRequest &);
 	int (*modify_cq)(ibv_cq *, ibv_modify_cq_attr *);
 	int (*destroy_cq)(ibv_cq *);
+	/*
+	 * An event was requested: the device looks at the arm word, and raises the event if there is such a
+	 * completion already. A driver that does not know this command refuses it.
+	 */
+	int (*look_at_cq)(ibv_cq *);
 	int (*create_qp)(ibv_pd *, ibv_qp *, ibv_qp_init_attr *, CreateQpRequest &,
 			 CreateQpResponse &);
 	/* Create an XRC target of attr->xrcd: it has no rings. */

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -66,8 +67,13 @@ public:
 	bool next(Completion &completion) noexcept;
 	void end() noexcept;
 
-	/* Request an event for the next (solicited) completion. */
-	void arm(bool solicited_only) noexcept;
+	/*
+	 * Request an event for the next (solicited) completion. Returns true if there is a completion
+	 * of which no event tells: the application has found the queue empty since it read an event, and then
+	 * one came while no event was requested. Programs over UCX do not poll after the request, since
+	 * hardware looks at the queue then.
+	 */
+	bool arm(bool solicited_only) noexcept;
 	/* The application read the requested event. */
 	void event_taken() noexcept;
 
@@ -137,10 +143,13 @@ private:
 			    uint32_t *upper_hdr) noexcept;
 	void write_arm(Arm want) noexcept;
 	Arm in_arm_word() const noexcept;
+	bool has_untold() noexcept;
 	/* The device fills @ring; the queue is locked. */
 	void use_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;
 
 	QueueLock lock_;
+	/* The application has found the queue empty since it read an event. */
+	std::atomic<bool> found_empty_{false};
 	sirdma_cq_ring ring_; /* the ring that poll() reads */
 	/* set while ring_ has the elements that were kept when the ring was replaced */
 	std::unique_ptr<sirdma_cqe[]> kept_;
@@ -169,14 +178,17 @@ inline int CompletionQueue::poll(uint32_t count, ibv_wc *wcs) noexcept
 
 	if (lock_.unshared()) {
 		cqe = element();
-		if (is_pending(cqe))
+		if (is_pending(cqe)) {
+			found_empty_.store(true, std::memory_order_relaxed);
 			return 0;
+		}
 		lock_.lock_unshared();
 	} else {
 		if (!lock_.try_lock()) [[unlikely]]
 			return poll_contended(count, wcs);
 		cqe = element();
 		if (is_pending(cqe)) {
+			found_empty_.store(true, std::memory_order_relaxed);
 			lock_.unlock();
 			return 0;
 		}

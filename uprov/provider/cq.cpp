@@ -261,7 +261,8 @@ int poll_cq(ibv_cq *ibcq, int num_entries, ibv_wc *wc) noexcept
 
 int req_notify_cq(ibv_cq *ibcq, int solicited_only) noexcept
 {
-	Cq::of(ibcq).queue().arm(solicited_only != 0);
+	if (Cq::of(ibcq).queue().arm(solicited_only != 0))
+		commands(ibcq->context).look_at_cq(ibcq);
 	return 0;
 }
 

@@ -3,6 +3,8 @@
 #include <cinttypes>
 #include <cstdio>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <rdma/ib_user_ioctl_cmds.h>
 
@@ -294,6 +296,20 @@ int resize_cq(ibv_cq *cq, int cqe, ResizeCqRequest &req)
 	return library().ibv_cmd_resize_cq(cq, cqe, &req.cmd, sizeof(req), &resp, sizeof(resp));
 }
 
+int look_at_cq(ibv_cq *cq)
+{
+	struct {
+		ib_uverbs_cmd_hdr hdr;
+		ib_uverbs_req_notify_cq cmd;
+	} message{};
+
+	message.hdr.command = IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
+	message.hdr.in_words = sizeof(message) / 4;
+	message.cmd.cq_handle = cq->handle;
+	/* write() would be a cancellation point. */
+	return syscall(SYS_write, cq->context->cmd_fd, &message, sizeof(message)) < 0 ? errno : 0;
+}
+
 int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr)
 {
 	verbs_ex_cmd<ib_uverbs_ex_modify_cq> cmd{};
@@ -444,6 +460,7 @@ constinit const Commands kernel_commands = {
 	.resize_cq = resize_cq,
 	.modify_cq = modify_cq,
 	.destroy_cq = destroy_cq,
+	.look_at_cq = look_at_cq,
 	.create_qp = create_qp,
 	.create_target = create_target,
 	.open_qp = open_qp,

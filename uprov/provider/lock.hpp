@@ -95,6 +95,9 @@ public:
 
 	void unlock() noexcept { word_.store(0, std::memory_order_release); }
 
+	/* By whichever thread. */
+	bool held() const noexcept { return word_.load(std::memory_order_relaxed); }
+
 private:
 	[[gnu::cold, gnu::noinline]] void wait() noexcept
 	{

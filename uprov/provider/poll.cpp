@@ -301,12 +301,13 @@ int CompletionQueue::poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *
 
 bool CompletionQueue::begin(Completion &c) noexcept
 {
-	if (lock_.unshared() && is_empty())
-		return false;
-	lock_.lock();
-	if (take_next(c)) [[likely]]
-		return true;
-	end();
+	if (!lock_.unshared() || !is_empty()) {
+		lock_.lock();
+		if (take_next(c)) [[likely]]
+			return true;
+		end();
+	}
+	found_empty_.store(true, std::memory_order_relaxed);
 	return false;
 }
 
@@ -358,19 +359,42 @@ CompletionQueue::Arm CompletionQueue::in_arm_word() const noexcept
  * Where the device clears the arm word, the word says whether a request is outstanding. So the
  * queue does not depend on that event, which is lost if the kernel has no memory for it.
  */
-void CompletionQueue::arm(bool solicited_only) noexcept
+bool CompletionQueue::arm(bool solicited_only) noexcept
 {
 	Arm want = solicited_only ? Arm::solicited : Arm::any;
 	const std::lock_guard hold(arm_lock_);
+	const Arm asked = armed_;
 
 	if (clears_arm_)
 		armed_ = in_arm_word();
+	/* The event was raised, and not read yet: it tells of what there is. */
+	const bool told = asked != Arm::none && armed_ == Arm::none;
+
 	if (armed_ == Arm::none)
 		want = std::max(want, std::exchange(again_, Arm::none));
 	else
 		again_ = std::max(again_, want);
-	if (armed_ < want)
-		write_arm(want);
+	if (armed_ >= want)
+		return false;
+	write_arm(want);
+	if (!clears_arm_ || told || !found_empty_.load(std::memory_order_relaxed) || !has_untold())
+		return false;
+	/* The event of a request for any completion tells of it, in any case. */
+	if (want == Arm::any)
+		found_empty_.store(false, std::memory_order_relaxed);
+	return true;
+}
+
+/* A thread that has the lock polls, or is this one, within an extended poll: it sees what there is. */
+bool CompletionQueue::has_untold() noexcept
+{
+	if (lock_.held() || !lock_.try_lock())
+		return false;
+
+	const bool untold = !is_empty();
+
+	lock_.unlock();
+	return untold;
 }
 
 void CompletionQueue::event_taken() noexcept
@@ -378,6 +402,7 @@ void CompletionQueue::event_taken() noexcept
 	const std::lock_guard hold(arm_lock_);
 	const Arm want = std::exchange(again_, Arm::none);
 
+	found_empty_.store(false, std::memory_order_relaxed);
 	/* Without a request the memory of the queue is left alone, which a forked child may not have. */
 	armed_ = clears_arm_ && want != Arm::none ? in_arm_word() : Arm::none;
 	if (armed_ < want)

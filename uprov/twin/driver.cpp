@@ -446,6 +446,13 @@ int Driver::moderate_cq(uint32_t id, uint32_t count, uint32_t period_us) noexcep
 	return -sirdma_cqp_moderate_cq(&hw_, id, count, period_us);
 }
 
+void Driver::look_at_cq(uint32_t id) noexcept
+{
+	Settle settle(nic_);
+
+	sirdma_wr32(hw_.bus, SIRDMA_REG_CQARM, id);
+}
+
 int Driver::destroy_cq(uint32_t id, uint32_t &comp, uint32_t &async) noexcept
 {
 	Settle settle(nic_);
