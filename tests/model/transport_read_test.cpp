@@ -29,6 +29,32 @@ protected:
 			.remote = b.va(from),
 			.rkey = b.mr.stag()};
 	}
+	// Another region over b's memory, which a test takes away.
+	MrParams other_region()
+	{
+		MrParams mr = b.mr;
+
+		mr.idx = 9;
+		EXPECT_EQ(b.drv.reg_mr(mr), SIRDMA_CQP_OK);
+		return mr;
+	}
+	// The request of a READ of 4000 bytes of @mr, which is answered. Nothing if there was none.
+	std::optional<Packet> read_once(Link &l, const MrParams &mr)
+	{
+		std::optional<Packet> request;
+		Wr wr = read(0, 0, 4000);
+
+		wr.rkey = mr.stag();
+		fabric.set_filter([&](TestHost &, Packet &pkt) {
+			if (!request && pkt.opcode() == SIRDMA_BTH_READ_REQUEST)
+				request = pkt;
+			return Verdict::pass;
+		});
+		l.a.post(wr);
+		expect_ok(wait_send(l.a), SIRDMA_OP_READ);
+		fabric.set_filter(nullptr);
+		return request;
+	}
 	// Nothing of b passes that answers a PSN at or behind @first.
 	void silence(u32 first)
 	{
@@ -93,9 +119,7 @@ TEST_F(Reads, RefusedHalfWayIsARemoteError)
 
 TEST_F(Reads, RegionGoneHalfWayIsARemoteError)
 {
-	MrParams gone = b.mr;
-	gone.idx = 9;
-	ASSERT_EQ(b.drv.reg_mr(gone), SIRDMA_CQP_OK);
+	const MrParams gone = other_region();
 	auto l = link();
 	Wr wr = read(0, 0, 1 << 20);
 	wr.rkey = gone.stag();
@@ -114,20 +138,9 @@ TEST_F(Reads, RegionGoneHalfWayIsARemoteError)
 // the request, or of a part of it, is still under way.
 TEST_F(Reads, LateDuplicatesHarmNothingWhenTheRegionIsGone)
 {
-	MrParams gone = b.mr;
-	gone.idx = 9;
-	ASSERT_EQ(b.drv.reg_mr(gone), SIRDMA_CQP_OK);
+	const MrParams gone = other_region();
 	auto l = link();
-	std::optional<Packet> request;
-	fabric.set_filter([&](TestHost &, Packet &pkt) {
-		if (!request && pkt.opcode() == SIRDMA_BTH_READ_REQUEST)
-			request = pkt;
-		return Verdict::pass;
-	});
-	Wr wr = read(0, 0, 4000);
-	wr.rkey = gone.stag();
-	l->a.post(wr);
-	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	std::optional<Packet> request = read_once(*l, gone);
 	ASSERT_TRUE(request);
 	ASSERT_EQ(b.drv.dealloc_stag(gone.stag()), SIRDMA_CQP_OK);
 	for (int i = 0; i < 2; i++)
@@ -155,9 +168,7 @@ TEST_F(Reads, LateDuplicatesHarmNothingWhenTheRegionIsGone)
 TEST_F(Reads, LateDuplicatesOfAReadThatWasRepeatedInPartHarmNothing)
 {
 	constexpr u32 len = 100 << 10; // two bursts
-	MrParams gone = b.mr;
-	gone.idx = 9;
-	ASSERT_EQ(b.drv.reg_mr(gone), SIRDMA_CQP_OK);
+	const MrParams gone = other_region();
 	auto l = link();
 	std::optional<Packet> request;
 	bool lost = false;
@@ -198,20 +209,10 @@ TEST_F(Reads, LateDuplicatesOfAReadThatWasRepeatedInPartHarmNothing)
 // The host takes a part of the answer to a duplicate, and the rest when the region is gone.
 TEST_F(Reads, ADuplicateWhoseAnswerIsInterruptedHarmsNothingEither)
 {
-	MrParams gone = b.mr;
-	gone.idx = 9;
-	ASSERT_EQ(b.drv.reg_mr(gone), SIRDMA_CQP_OK);
+	const MrParams gone = other_region();
 	auto l = link();
-	std::optional<Packet> request;
-	fabric.set_filter([&](TestHost &, Packet &pkt) {
-		if (!request && pkt.opcode() == SIRDMA_BTH_READ_REQUEST)
-			request = pkt;
-		return Verdict::pass;
-	});
-	Wr wr = read(0, 0, 4000);
-	wr.rkey = gone.stag();
-	l->a.post(wr);
-	expect_ok(wait_send(l->a), SIRDMA_OP_READ);
+	std::optional<Packet> request = read_once(*l, gone);
+	ASSERT_TRUE(request);
 	b.host.set_room(false);
 	fabric.inject(request->bytes);
 	settle();
@@ -227,9 +228,7 @@ TEST_F(Reads, ADuplicateWhoseAnswerIsInterruptedHarmsNothingEither)
 // The responses were lost, and the region is gone.
 TEST_F(Reads, WhoMissedItsAnswerIsToldThatTheRegionIsGone)
 {
-	MrParams gone = b.mr;
-	gone.idx = 9;
-	ASSERT_EQ(b.drv.reg_mr(gone), SIRDMA_CQP_OK);
+	const MrParams gone = other_region();
 	auto l = link();
 	silence(l->a.opts.a_psn);
 	Wr wr = read(0, 0, 4000);

@@ -537,6 +537,17 @@ template <typename Object> bool sleeps_in(pid_t thread, const Object &object)
 	       addr < first + sizeof(object);
 }
 
+/* The device of the QP and the CQ that were created last completes a receive request. */
+void complete_receive(FakeDriver &driver)
+{
+	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
+	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
+	CqeSpec spec;
+	spec.compl_ctx = driver.qp_request.user_compl_ctx;
+	spec.send = false;
+	CompletionWriter({ring, 202}, *shadow).write(spec);
+}
+
 int to_state(ibv_qp *qp, ibv_qp_state state)
 {
 	ibv_qp_attr attr{};
@@ -603,12 +614,7 @@ TEST_F(WithCq, TheDeviceIsToLookAtACompletionThatNoEventTellsOf)
 	ASSERT_EQ(to_state(qp, IBV_QPS_INIT), 0);
 	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
 	EXPECT_EQ(poll_cq(cq, 1, &wc), 0);
-	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
-	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
-	CqeSpec spec;
-	spec.compl_ctx = driver.qp_request.user_compl_ctx;
-	spec.send = false;
-	CompletionWriter({ring, 202}, *shadow).write(spec);
+	complete_receive(driver);
 	ASSERT_EQ(lseek(fd_, 0, SEEK_SET), 0);
 	EXPECT_EQ(req_notify_cq(cq, 0), 0);
 	ASSERT_EQ(pread(fd_, &message, sizeof(message), 0), static_cast<ssize_t>(sizeof(message)));
@@ -660,12 +666,7 @@ TEST_F(WithCq, AQueryWithinABatchDoesNotWaitForAReset)
 	ASSERT_TRUE(qp);
 	ASSERT_EQ(to_state(qp, IBV_QPS_INIT), 0);
 	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
-	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
-	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
-	CqeSpec spec;
-	spec.compl_ctx = driver.qp_request.user_compl_ctx;
-	spec.send = false;
-	CompletionWriter({ring, 202}, *shadow).write(spec);
+	complete_receive(driver);
 	ASSERT_TRUE(Cq::of(cq).queue().begin(c));
 
 	auto reset = std::async(std::launch::async, [&] { return to_state(qp, IBV_QPS_RESET); });
