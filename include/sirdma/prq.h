@@ -24,8 +24,9 @@
  * An access of the QP that SIRDMA_PBLE_ERROR names fails, and the device tells the driver by a request
  * with SIRDMA_PRQ_FAILED. The driver then writes SIRDMA_PBLE_ABSENT: the next access asks again, because
  * there may be memory by then. To other QPs the entry is absent, and so it is to the same QP after a
- * reset, or to another QP with its number: they do not fail by what was true before they came. A QP has
- * a new generation with its first request after a reset, which its requests and their answers name.
+ * reset, or to another QP with its number: they do not fail by what was true before they came. Requests
+ * and their answers name a generation. The requester, and the responder, of a QP has a new one with its
+ * first request after a reset, and after it has sent or received a new packet.
  *
  * A request says for how long the QP has asked without success, so that the driver knows when to answer
  * by an error although memory may come later: SIRDMA_PRQ_WAITED is 0 in the first request after the

@@ -77,13 +77,6 @@ static void prq_post(struct snic_dev *dev, u64 block, u64 asker)
 			      SIRDMA_QPS_RESET);
 }
 
-/* Is @mark the answer to a request of @qp? Not what answered it before a reset, or another QP. */
-static bool prq_is_answer(const struct snic_qp *qp, u64 mark)
-{
-	return qp->asks.gen && SIRDMA_GET(SIRDMA_PBLE_ERROR_GEN, mark) == qp->asks.gen &&
-	       SIRDMA_GET(SIRDMA_PBLE_ERROR_QPN, mark) == qp->obj.id;
-}
-
 /*
  * A sum that changes when the requester sends a new packet or has one acknowledged, or when the
  * responder accepts one or sends a new READ response. The responder of datagrams, which have no sequence,
@@ -94,6 +87,23 @@ static u32 prq_progress(const struct snic_qp *qp, enum snic_side side)
 	if (side == SNIC_REQUESTER)
 		return qp->req.una + qp->req.max;
 	return qp->resp.epsn + qp->resp.rd_new;
+}
+
+/* Has @side of @qp asked before, and made no progress since? */
+static bool prq_waits(const struct snic_qp *qp, enum snic_side side)
+{
+	return qp->asks.since[side] && qp->asks.progress[side] == prq_progress(qp, side);
+}
+
+/*
+ * Is @mark the answer to a request for what @side of @qp waits for? Not what answered another QP, or an
+ * earlier request of this one, which may have been made twice: there may be memory by now.
+ */
+static bool prq_is_answer(const struct snic_qp *qp, enum snic_side side, u64 mark)
+{
+	return prq_waits(qp, side) &&
+	       SIRDMA_GET(SIRDMA_PBLE_ERROR_GEN, mark) == qp->asks.gen[side] &&
+	       SIRDMA_GET(SIRDMA_PBLE_ERROR_QPN, mark) == qp->obj.id;
 }
 
 static u32 prq_next_gen(struct snic_prq *prq)
@@ -107,18 +117,25 @@ static u32 prq_next_gen(struct snic_prq *prq)
 	return gen;
 }
 
+void snic_prq_waits_from_now(struct snic_qp *qp, enum snic_side side)
+{
+	if (!qp->asks.since[side] || prq_waits(qp, side))
+		return;
+	qp->asks.progress[side] = prq_progress(qp, side);
+	qp->asks.since[side] = port_now_ns(qp->dev->clock);
+}
+
 /* @side of @qp makes a request. Returns its SIRDMA_PRQ_WAITED. */
 static u64 prq_waited(struct snic_qp *qp, enum snic_side side)
 {
-	const u32 progress = prq_progress(qp, side);
 	const u64 now = port_now_ns(qp->dev->clock);
-	const u64 since = qp->asks.since[side];
 
-	if (since && qp->asks.progress[side] == progress)
-		return min_t(u64, 1 + ((now - since) >> SIRDMA_PRQ_WAITED_SHIFT),
+	if (prq_waits(qp, side))
+		return min_t(u64, 1 + ((now - qp->asks.since[side]) >> SIRDMA_PRQ_WAITED_SHIFT),
 			     SIRDMA_GET(SIRDMA_PRQ_WAITED, ~0ull));
-	qp->asks.progress[side] = progress;
+	qp->asks.progress[side] = prq_progress(qp, side);
 	qp->asks.since[side] = now;
+	qp->asks.gen[side] = prq_next_gen(&qp->dev->prq);
 	return 0;
 }
 
@@ -127,26 +144,25 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, enum snic_side side,
 {
 	u64 off = va - mr->map.base + mr->map.first_block_off;
 	u64 first = off >> mr->map.block_shift, last = (off + len - 1) >> mr->map.block_shift;
-	u64 count, asker;
+	u64 count, asker, waited;
 
 	if (mem == SNIC_MEM_FAULT)
 		return SIRDMA_AE_QP_CATASTROPHIC;
 	if (mem == SNIC_MEM_ABSENT)
 		snic_stat_inc(qp->dev, SIRDMA_STAT_MR_ABSENT);
 	if (mem == SNIC_MEM_ERROR) {
-		if (prq_is_answer(qp, snic_mr_error_mark(qp->dev, mr, va)))
+		if (prq_is_answer(qp, side, snic_mr_error_mark(qp->dev, mr, va)))
 			snic_stat_inc(qp->dev, SIRDMA_STAT_PAGE_ERRORS);
 		else
 			mem = SNIC_MEM_ABSENT;
 	}
 	if (READ_ONCE(qp->dev->prq.entries)) {
-		if (!qp->asks.gen)
-			qp->asks.gen = prq_next_gen(&qp->dev->prq);
+		waited = prq_waited(qp, side);
 		count = min_t(u64, last - first + 1, SIRDMA_GET(SIRDMA_PRQ_COUNT, ~0ull));
 		asker = SIRDMA_PREP(SIRDMA_PRQ_QPN, qp->obj.id) |
-			SIRDMA_PREP(SIRDMA_PRQ_GEN, qp->asks.gen) |
+			SIRDMA_PREP(SIRDMA_PRQ_GEN, qp->asks.gen[side]) |
 			SIRDMA_PREP(SIRDMA_PRQ_COUNT, count) |
-			SIRDMA_PREP(SIRDMA_PRQ_WAITED, prq_waited(qp, side));
+			SIRDMA_PREP(SIRDMA_PRQ_WAITED, waited);
 		if (mem == SNIC_MEM_ERROR)
 			asker |= SIRDMA_PRQ_FAILED;
 		prq_post(qp->dev,

@@ -29,7 +29,7 @@ void snic_prq_ack(struct snic_dev *dev, u32 count);
 struct snic_page_asks {
 	u64 since[SNIC_SIDES]; /* time of the first request without progress, ns; 0: there was none */
 	u32 progress[SNIC_SIDES]; /* see prq_progress() */
-	u32 gen; /* generation (sirdma/prq.h); 0: it has asked for nothing */
+	u32 gen[SNIC_SIDES]; /* generation (sirdma/prq.h), another one after progress; 0: it has not asked */
 };
 
 /*
@@ -39,6 +39,8 @@ struct snic_page_asks {
  */
 enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, enum snic_side side,
 				    const struct snic_mr *mr, u64 va, u32 len, enum snic_mem mem);
+/* What comes before the memory that @side has just asked for was sent after the request: it is no progress since. */
+void snic_prq_waits_from_now(struct snic_qp *qp, enum snic_side side);
 /* SIRDMA_REG_PBLESYNC, for the regions of protection domain @pd. Sleeps. */
 void snic_pble_sync(struct snic_dev *dev, u32 pd);
 

@@ -461,8 +461,10 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 			bytes -= n;
 		} while (bytes);
 	}
-	if (ret == SNIC_GATHER_ABSENT)
+	if (ret == SNIC_GATHER_ABSENT) {
 		qp->resp.absent = true;
+		snic_prq_waits_from_now(qp, SNIC_RESPONDER);
+	}
 	return ret == SNIC_GATHER_OK;
 }
 

@@ -102,7 +102,8 @@ protected:
 	u64 error_of(const Qp &qp)
 	{
 		snic_qp *at = snic_qp_get(qp.node.host.dev(), qp.id);
-		const u64 gen = at->asks.gen;
+		const u64 gen =
+			std::max(at->asks.gen[SNIC_REQUESTER], at->asks.gen[SNIC_RESPONDER]);
 
 		snic_qp_put(at);
 		return SIRDMA_PBLE_ERROR | SIRDMA_PREP(SIRDMA_PBLE_ERROR_QPN, qp.id) |

@@ -120,8 +120,12 @@ TEST_F(PageRequests, NakOfAReadCarriesTheMsnBeforeIt)
 		set(b, 2, SIRDMA_PBLE_ABSENT);
 		const auto requests = read_requests(*l, 2);
 		ASSERT_EQ(requests.size(), 2u);
-		if (fails)
+		if (fails) {
+			// The second request came after the responder had asked, so it asks again.
+			repeat(requests[0]);
+			EXPECT_TRUE(naks(kind).empty());
 			set(b, 2, error_of(l->b));
+		}
 		repeat(requests[0]);
 		const auto sent = naks(kind);
 		ASSERT_EQ(sent.size(), 1u);
@@ -463,6 +467,46 @@ TEST_F(PageRequests, TheErrorOfAnEarlierTimeIsAbsentMemory)
 	set(b, 2, 0);
 	expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
 	EXPECT_EQ(b.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
+}
+
+// A request that was made twice is answered when the access has succeeded, and the page has gone again.
+TEST_F(PageRequests, TheErrorOfAnAccessBeforeIsAbsentMemory)
+{
+	for (const bool own : {false, true}) {
+		Node &node = own ? a : b;
+		Prq &prq = own ? at_a : at_b;
+		auto l = link({.rnr_retry = 7});
+		const Qp &qp = own ? l->a : l->b;
+
+		set(node, 2, SIRDMA_PBLE_ABSENT);
+		l->a.post(wr(SIRDMA_OP_WRITE, length));
+		settle(ms / 10);
+		auto first = prq.next();
+		ASSERT_TRUE(first);
+		const u64 mark = error_of(qp);
+		set(node, 2, 0);
+		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+		while (prq.next())
+			;
+		set(node, 2, mark);
+		l->a.post(wr(SIRDMA_OP_WRITE, length));
+		u32 asked = 0;
+		for (u32 n = 0; n < 5; n++) {
+			settle(1100 * ms);
+			while (const auto got = prq.next()) {
+				EXPECT_FALSE(got->failed);
+				EXPECT_NE(got->gen, first->gen);
+				asked++;
+			}
+		}
+		EXPECT_GE(asked, 5u);
+		EXPECT_TRUE(silent(l->a));
+		set(node, 2, 0);
+		expect_ok(wait_send(l->a), SIRDMA_OP_WRITE);
+		EXPECT_EQ(node.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
+		while (prq.next())
+			;
+	}
 }
 
 // The driver answers a request when the queue pair was reset already, and asks for other memory by then.
