@@ -18,23 +18,35 @@ struct snic_cq *snic_cq_get(struct snic_dev *dev, u32 id)
 	return obj ? container_of(obj, struct snic_cq, obj) : NULL;
 }
 
-/*
- * Elements that the consumer has not consumed yet. The consumer index is user memory: the device
- * reads it once, and it may have any value.
- */
-static u32 cq_used(const struct snic_cq *cq)
+/* The next element that the consumer will look at: user memory, which may have any value. */
+static u32 cq_cons(const struct snic_cq *cq)
 {
-	u64 word = le64_to_cpu(READ_ONCE(cq->shadow->cons_idx));
-	u32 cons = SIRDMA_GET(SIRDMA_CQ_SHADOW_CQEIDX, word);
+	u32 cons =
+		SIRDMA_GET(SIRDMA_CQ_SHADOW_CQEIDX, le64_to_cpu(READ_ONCE(cq->shadow->cons_idx)));
 
 	if (unlikely(cons >= cq->entries))
 		cons %= cq->entries;
-	if (cons <= cq->prod)
-		return cq->prod - cons;
 	/* In the first lap an index ahead of the producer belongs to the ring before a resize. */
-	if (cq->first_lap)
-		return cq->prod;
-	return cq->prod + cq->entries - cons;
+	return cq->first_lap && cons > cq->prod ? 0 : cons;
+}
+
+static u32 cq_elems_from(const struct snic_cq *cq, u32 cons)
+{
+	return cons <= cq->prod ? cq->prod - cons : cq->prod + cq->entries - cons;
+}
+
+/* Elements of the ring that the consumer has not consumed yet. */
+static u32 cq_used(const struct snic_cq *cq)
+{
+	return cq_elems_from(cq, cq_cons(cq));
+}
+
+/* The same with those of rings before a resize, which are consumed before this one. */
+static u32 cq_unread(const struct snic_cq *cq)
+{
+	u32 cons = cq_cons(cq);
+
+	return cq_elems_from(cq, cons) + (cq->first_lap && !cons ? cq->carried : 0);
 }
 
 bool snic_cq_drained(struct snic_cq *cq)
@@ -89,16 +101,15 @@ void snic_cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited)
 void snic_cq_arm(struct snic_dev *dev, u32 id)
 {
 	struct snic_cq *cq = snic_cq_get(dev, id);
-	u32 used;
+	u32 unread;
 
 	if (!cq)
 		return;
 	port_lock(&cq->lock);
 	if (cq->use_ceq && !cq->overflowed) {
-		/* Read the consumer's index after its arm word, so that it is not older. */
-		used = cq_used(cq);
-		if (used)
-			snic_cq_notify(dev, cq, cq->written - cq->written_se < used);
+		unread = cq_unread(cq);
+		if (unread)
+			cq_fire(dev, cq, cq->written - cq->written_se < unread, true);
 	}
 	port_unlock(&cq->lock);
 	snic_cq_put(cq);
@@ -463,6 +474,7 @@ static u32 cq_resize(struct snic_dev *dev, struct snic_cq *cq, const struct sird
 	if (cq->overflowed) {
 		status = SIRDMA_CQP_BAD_STATE;
 	} else {
+		cq->carried = cq_unread(cq);
 		cq->ring = ring;
 		cq->entries = ring.bytes >> cq->elem_shift;
 		cq->prod = 0;

@@ -24,6 +24,7 @@ struct snic_cq {
 	u64 written_se; /* elements up to the last solicited completion or error, inclusive */
 	u32 entries; /* elements of the ring */
 	u32 prod; /* next element to write */
+	u32 carried; /* elements that were not consumed when the ring was replaced */
 	u32 ceq_id;
 	u8 elem_shift; /* log2 of an element's bytes: 5 or 6 */
 	bool polarity; /* valid bit of the next element */
@@ -96,7 +97,10 @@ bool snic_cq_post(struct snic_dev *dev, struct snic_cq *cq, const struct snic_co
  * one. The caller holds the lock.
  */
 void snic_cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited);
-/* SIRDMA_REG_CQARM: raise the event if the armed queue holds elements already. */
+/*
+ * SIRDMA_REG_CQARM: raise the event if the armed queue holds elements already. If events are moderated,
+ * it waits as that of a completion does.
+ */
 void snic_cq_arm(struct snic_dev *dev, u32 id);
 /* Device teardown, after the QPs: destroy every CQ. */
 void snic_cq_destroy_all(struct snic_dev *dev);

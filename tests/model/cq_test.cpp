@@ -367,6 +367,26 @@ TEST_F(CqTest, CqarmRegisterFindsElementsThatAlreadyWait)
 
 // Moderation
 
+TEST_F(CqTest, CqarmRegisterStartsTheWaitOfAModeratedEvent)
+{
+	TestCq cq;
+
+	ASSERT_EQ(drv_.create_cq(cq, 4, 64), SIRDMA_CQP_OK);
+	ASSERT_EQ(moderate(4, 3, 50), SIRDMA_CQP_OK);
+	post(4, plain(0));
+	cq.arm();
+	host_.write32(SIRDMA_REG_CQARM, 4);
+	EXPECT_FALSE(drv_.next_ceqe());
+	expect_event_after(50'000);
+	cq.arm();
+	host_.write32(SIRDMA_REG_CQARM, 4);
+	post(4, plain(1));
+	EXPECT_FALSE(drv_.next_ceqe());
+	post(4, plain(2));
+	EXPECT_TRUE(drv_.next_ceqe());
+	EXPECT_EQ(host_.clock().next(), ~0ull) << "the timer";
+}
+
 TEST_F(CqTest, ModeratedEventWaitsForThatManyCompletions)
 {
 	TestCq cq;
@@ -589,6 +609,46 @@ TEST_F(CqTest, NoEventIsLostBetweenArmingAndPosting)
 	}
 	producer.join();
 	EXPECT_GT(woken, 0u);
+}
+
+// The consumer reads what the old rings held before it reads the new one: that is what an event may be asked for.
+TEST_F(CqTest, CqarmRegisterFindsElementsOfRingsBefore)
+{
+	TestCq cq;
+	sirdma_cqp_cq cmd{};
+	std::vector<sirdma_dma_mem> rings;
+	const auto arm = [&](bool only_solicited) {
+		cq.arm(only_solicited);
+		host_.write32(SIRDMA_REG_CQARM, 4);
+		return drv_.next_ceqe().has_value();
+	};
+	const auto resize = [&] {
+		rings.push_back(host_.alloc(64 * sizeof(sirdma_cqe)));
+		cmd.addr = rings.back().pa;
+		return drv_.exec(cmd);
+	};
+
+	ASSERT_EQ(drv_.create_cq(cq, 4, 16), SIRDMA_CQP_OK);
+	cmd.size = 64;
+	cmd.hdr = SIRDMA_PREP(SIRDMA_CQP_OPCODE, SIRDMA_CQP_MODIFY_CQ) |
+		  SIRDMA_PREP(SIRDMA_CQP_CQ_ID, 4) | SIRDMA_CQP_CQ_RESIZE;
+	for (u32 n = 0; n < 3; n++) {
+		post(4, n == 1 ? solicited(n) : plain(n));
+		ASSERT_TRUE(n || cq.poll());
+	}
+	ASSERT_EQ(resize(), SIRDMA_CQP_OK);
+	EXPECT_TRUE(arm(false)) << "the index is still that of the old ring";
+	cq.area()->cons_idx = 0;
+	EXPECT_TRUE(arm(true));
+	ASSERT_EQ(resize(), SIRDMA_CQP_OK);
+	EXPECT_TRUE(arm(true)) << "two rings before";
+	post(4, plain(3));
+	EXPECT_TRUE(arm(true));
+	cq.area()->cons_idx = htole64(1);
+	EXPECT_FALSE(arm(false)) << "all were consumed";
+	ASSERT_EQ(resize(), SIRDMA_CQP_OK);
+	cq.area()->cons_idx = 0;
+	EXPECT_FALSE(arm(false)) << "none was left";
 }
 
 TEST_F(CqTest, ResizeContinuesAtElementZeroOfTheNewRing)
