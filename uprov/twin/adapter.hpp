@@ -89,7 +89,9 @@ public:
 
 	/* Run deferred QPs and raised interrupts. The model must not call this. */
 	void settle() noexcept;
-	/* The same until nothing is deferred: the process ends. */
+	/* A call into the driver may have armed timers of the model. */
+	virtual void timers_armed() noexcept {}
+	/* settle() until nothing is deferred: the process ends. */
 	void settle_all() noexcept;
 
 protected:

@@ -66,6 +66,7 @@ public:
 	void found(bool message) noexcept override;
 	void expect_event() noexcept override;
 	void need_headers() noexcept override;
+	void timers_armed() noexcept override { helper_.timers_armed(); }
 	int resolve(const IpAddress &dst) noexcept override;
 	bool has_groups() const noexcept override { return true; }
 	int join(const IpAddress &group) noexcept override;

@@ -14,7 +14,11 @@ namespace sirdma::twin
 class Settle {
 public:
 	explicit Settle(Adapter &nic) noexcept : nic_(nic) { nic_.settle(); }
-	~Settle() { nic_.settle(); }
+	~Settle()
+	{
+		nic_.settle();
+		nic_.timers_armed();
+	}
 	Settle(const Settle &) = delete;
 	Settle &operator=(const Settle &) = delete;
 
