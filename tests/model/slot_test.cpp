@@ -220,12 +220,12 @@ TEST_F(SlotTest, UsersNeverMeetTheMemoryOfAnEndedRegistration)
 			std::mt19937_64 rng(n);
 			while (!stop) {
 				enum sirdma_ae_code ae;
-				u32 stag = idx << 8 | (rng() & 3), run;
+				u32 stag = idx << 8 | (rng() & 3), run = 1;
 				snic_mr *mr = snic_mr_get(host_.dev(), stag, 1, 0x10000, 4096,
 							  read_local, &ae);
 				if (!mr)
 					continue;
-				void *at;
+				void *at = nullptr;
 				EXPECT_EQ(bytes_at(host_.dev(), mr, 0x10000, 4096, &at, &run),
 					  SNIC_MEM_OK);
 				auto *p = static_cast<u8 *>(at);
@@ -309,7 +309,7 @@ TEST_F(SlotTest, MemoryThatWasTakenAwayIsUsedUntilTheRegionEnds)
 {
 	MrParams mr{.idx = 7, .va = 0x10000, .len = mem_.size()};
 	std::atomic<bool> freed{false};
-	void *p;
+	void *p = nullptr;
 	u32 run;
 
 	drv_.describe(mr, mem_, 1);

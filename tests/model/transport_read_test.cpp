@@ -30,13 +30,11 @@ protected:
 			.rkey = b.mr.stag()};
 	}
 	// Another region over b's memory, which a test takes away.
-	MrParams other_region()
+	void register_other(MrParams &mr)
 	{
-		MrParams mr = b.mr;
-
+		mr = b.mr;
 		mr.idx = 9;
-		EXPECT_EQ(b.drv.reg_mr(mr), SIRDMA_CQP_OK);
-		return mr;
+		ASSERT_EQ(b.drv.reg_mr(mr), SIRDMA_CQP_OK);
 	}
 	// The request of a READ of 4000 bytes of @mr, which is answered. Nothing if there was none.
 	std::optional<Packet> read_once(Link &l, const MrParams &mr)
@@ -119,7 +117,8 @@ TEST_F(Reads, RefusedHalfWayIsARemoteError)
 
 TEST_F(Reads, RegionGoneHalfWayIsARemoteError)
 {
-	const MrParams gone = other_region();
+	MrParams gone;
+	ASSERT_NO_FATAL_FAILURE(register_other(gone));
 	auto l = link();
 	Wr wr = read(0, 0, 1 << 20);
 	wr.rkey = gone.stag();
@@ -138,7 +137,8 @@ TEST_F(Reads, RegionGoneHalfWayIsARemoteError)
 // the request, or of a part of it, is still under way.
 TEST_F(Reads, LateDuplicatesHarmNothingWhenTheRegionIsGone)
 {
-	const MrParams gone = other_region();
+	MrParams gone;
+	ASSERT_NO_FATAL_FAILURE(register_other(gone));
 	auto l = link();
 	std::optional<Packet> request = read_once(*l, gone);
 	ASSERT_TRUE(request);
@@ -168,7 +168,8 @@ TEST_F(Reads, LateDuplicatesHarmNothingWhenTheRegionIsGone)
 TEST_F(Reads, LateDuplicatesOfAReadThatWasRepeatedInPartHarmNothing)
 {
 	constexpr u32 len = 100 << 10; // two bursts
-	const MrParams gone = other_region();
+	MrParams gone;
+	ASSERT_NO_FATAL_FAILURE(register_other(gone));
 	auto l = link();
 	std::optional<Packet> request;
 	bool lost = false;
@@ -209,7 +210,8 @@ TEST_F(Reads, LateDuplicatesOfAReadThatWasRepeatedInPartHarmNothing)
 // The host takes a part of the answer to a duplicate, and the rest when the region is gone.
 TEST_F(Reads, ADuplicateWhoseAnswerIsInterruptedHarmsNothingEither)
 {
-	const MrParams gone = other_region();
+	MrParams gone;
+	ASSERT_NO_FATAL_FAILURE(register_other(gone));
 	auto l = link();
 	std::optional<Packet> request = read_once(*l, gone);
 	ASSERT_TRUE(request);
@@ -228,7 +230,8 @@ TEST_F(Reads, ADuplicateWhoseAnswerIsInterruptedHarmsNothingEither)
 // The responses were lost, and the region is gone.
 TEST_F(Reads, WhoMissedItsAnswerIsToldThatTheRegionIsGone)
 {
-	const MrParams gone = other_region();
+	MrParams gone;
+	ASSERT_NO_FATAL_FAILURE(register_other(gone));
 	auto l = link();
 	silence(l->a.opts.a_psn);
 	Wr wr = read(0, 0, 4000);
