@@ -33,7 +33,7 @@ SIRDMA_SIZE_IS(struct sirdma_qp_shadow, 64);
 struct sirdma_cq_shadow {
 	__le64 cons_idx; /* SIRDMA_CQ_SHADOW_CQEIDX: next element the provider will look at */
 	__le64 rsvd0[3];
-	__le64 arm; /* SIRDMA_CQ_SHADOW_ARM_* ; full fence after it, then poll once more */
+	__le64 arm; /* SIRDMA_CQ_SHADOW_ARM_* ; full fence after it, then read the queue */
 	__le64 rsvd1[3];
 };
 SIRDMA_SIZE_IS(struct sirdma_cq_shadow, 64);

@@ -206,8 +206,8 @@ int sirdma_req_notify_cq(struct ib_cq *ibcq, enum ib_cq_notify_flags flags)
 
 	if (!kcq) {
 		/*
-		 * The user's provider has written the arm word. It makes this call if there was a
-		 * completion already.
+		 * The user's provider has written the arm word, which has the flags. It makes this call
+		 * if there may be a completion already.
 		 */
 		sirdma_wr32(to_sdev(ibcq->device)->hw.bus, SIRDMA_REG_CQARM, to_scq(ibcq)->id);
 		return 0;

@@ -63,6 +63,7 @@ struct World {
 		context->ops.post_send = post_send;
 		context->ops.post_recv = post_recv;
 		context->ops.poll_cq = poll_cq;
+		context->ops.req_notify_cq = req_notify_cq;
 		pd = alloc_pd(context);
 		ibv_cq_init_attr_ex attr{.cqe = 255, .wc_flags = IBV_WC_STANDARD_FLAGS};
 		cq_ex = create_cq_ex(context, &attr);
@@ -70,7 +71,7 @@ struct World {
 		cq = ibv_cq_ex_to_cq(cq_ex);
 		cq->context = context;
 		auto *ring = reinterpret_cast<sirdma_cqe *>(fake_driver().cq_request.user_cq_buf);
-		auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(
+		shadow = reinterpret_cast<sirdma_cq_shadow *>(
 			fake_driver().cq_request.user_shadow_area);
 		writer = std::make_unique<CompletionWriter>(
 			std::span(ring, static_cast<size_t>(fake_driver().cq_size)), *shadow);
@@ -192,6 +193,7 @@ struct World {
 	ibv_qp *rc = nullptr;
 	ibv_qp *ud = nullptr;
 	std::unique_ptr<CompletionWriter> writer;
+	sirdma_cq_shadow *shadow = nullptr;
 	uint8_t bytes[inline_len]{};
 	ibv_sge sge = {.addr = reinterpret_cast<uintptr_t>(bytes), .length = data_len, .lkey = 5};
 };
@@ -393,6 +395,35 @@ private:
 	uint64_t sum_ = 0;
 };
 
+/* A request for an event, where none is outstanding. */
+struct Arm : Case {
+	/* @noted: a poll has found the queue empty. */
+	Arm(World &of, bool noted) : Case(of), noted_(noted) {}
+
+	void before() override
+	{
+		ibv_wc wc;
+
+		world.shadow->arm = 0;
+		if (noted_ && ibv_poll_cq(world.cq, 1, &wc))
+			die("a completion");
+	}
+
+	[[gnu::noinline]] int measured() override { return ibv_req_notify_cq(world.cq, 0); }
+
+	void after() override {}
+
+private:
+	const bool noted_;
+};
+
+/* An empty poll of a queue that is to raise an event. */
+struct PollArmed : Poll {
+	explicit PollArmed(World &of) : Poll(of, 0) {}
+
+	void before() override { ibv_req_notify_cq(world.cq, 0); }
+};
+
 struct Named {
 	const char *name;
 	std::unique_ptr<Case> (*make)(World &world);
@@ -434,6 +465,9 @@ constexpr Named cases[] = {
 	{"poll_ex_send", make<PollEx, 1>},
 	{"poll_ex_recv", make<PollEx, 1, false>},
 	{"poll_ex_list", make<PollEx, list_len>},
+	{"poll_armed", make<PollArmed>},
+	{"arm", make<Arm, false>},
+	{"arm_after_empty", make<Arm, true>},
 };
 
 const Named *find(const char *name)

@@ -10,11 +10,20 @@
 #include <gtest/gtest.h>
 
 #include "cq.hpp"
+#include "fake_device.hpp"
 #include "fake_ibverbs.hpp"
 #include "verbs.hpp"
 
 namespace sirdma::test
 {
+
+inline int to_state(ibv_qp *qp, ibv_qp_state state)
+{
+	ibv_qp_attr attr{};
+
+	attr.qp_state = state;
+	return modify_qp(qp, &attr, IBV_QP_STATE);
+}
 
 class Lifecycle : public testing::Test {
 protected:
@@ -104,6 +113,19 @@ protected:
 				return &r;
 		}
 		return nullptr;
+	}
+
+	/* The device completes a receive request of the QP and the CQ that were created last, as the CQ's first. */
+	void complete_receive()
+	{
+		auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
+		auto *shadow =
+			reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
+		CqeSpec spec;
+
+		spec.compl_ctx = driver.qp_request.user_compl_ctx;
+		spec.send = false;
+		CompletionWriter({ring, static_cast<size_t>(driver.cq_size)}, *shadow).write(spec);
 	}
 
 	ibv_pd *pd = nullptr;

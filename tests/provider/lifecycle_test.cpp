@@ -1,23 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Objects from open to close, against the fake driver: what is registered where,
- * what is undone when a step fails, and what outlives what.
+ * what is undone when a step fails, and what outlives what. Completion queues: cq_test.cpp.
  */
-#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <future>
-#include <sys/syscall.h>
 #include <thread>
 
 #include <gtest/gtest.h>
 #include <infiniband/opcode.h>
 
-#include "barrier.hpp"
 #include "fake_device.hpp"
 #include "lifecycle.hpp"
 #include "pd.hpp"
@@ -146,51 +141,7 @@ TEST_F(Lifecycle, RefusesADriverOfAnotherGeneration)
 	EXPECT_EQ(errno, EOPNOTSUPP);
 }
 
-TEST_F(WithCq, CqRingHasRoomForImmediateData)
-{
-	EXPECT_EQ(cq->cqe, 100);
-	EXPECT_EQ(driver.cq_size, 202);
-
-	const Registration *ring = registered_at(driver.cq_request.user_cq_buf);
-	const Registration *shadow = registered_at(driver.cq_request.user_shadow_area);
-	ASSERT_TRUE(ring && shadow);
-	EXPECT_EQ(ring->length, 8192u);
-	EXPECT_EQ(ring->what.cq_pages, 2);
-	EXPECT_EQ(ring->what.reg_type, SIRDMA_MEMREG_CQ);
-	EXPECT_EQ(shadow->length, uint64_t{SIRDMA_SHADOW_SIZE});
-	EXPECT_EQ(shadow->what.cq_pages, 1);
-}
-
-TEST_F(WithCq, CqShadowFollowsTheRingWithoutTheResizeFeature)
-{
-	EXPECT_EQ(destroy_cq(cq), 0);
-	EXPECT_EQ(dealloc_pd(pd), 0);
-	cq = nullptr;
-	pd = nullptr;
-	close_device();
-	driver.context_answer.feature_flags = 0;
-	ASSERT_TRUE(open_device());
-	cq = create_cq(context_, 10, nullptr, 0);
-	ASSERT_TRUE(cq);
-	EXPECT_EQ(driver.registrations.size(), 1u);
-	EXPECT_EQ(driver.registrations.begin()->second.length, 4096u + SIRDMA_SHADOW_SIZE);
-	EXPECT_EQ(driver.cq_request.user_shadow_area, driver.cq_request.user_cq_buf + 4096);
-	EXPECT_EQ(resize_cq(cq, 20), EOPNOTSUPP);
-}
-
 /* A driver that does not say so has no atomics; its device would fail the queue pair. */
-TEST_F(WithCq, ModerationGoesToTheDriver)
-{
-	ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
-				   .moderate = {.cq_count = 3, .cq_period = 5}};
-
-	EXPECT_EQ(modify_cq(cq, &attr), 0);
-	EXPECT_EQ(driver.moderation.cq_count, 3);
-	EXPECT_EQ(driver.moderation.cq_period, 5);
-	driver.failing = "modify_cq";
-	EXPECT_EQ(modify_cq(cq, &attr), ENOMEM);
-}
-
 TEST_F(WithCq, OperationsNeedTheirFeature)
 {
 	EXPECT_EQ(destroy_cq(cq), 0);
@@ -209,55 +160,6 @@ TEST_F(WithCq, OperationsNeedTheirFeature)
 		  SIRDMA_SEND_OP_ATOMIC | SIRDMA_SEND_OP_KERNEL);
 	EXPECT_EQ(lacks_without(SIRDMA_FEATURE_PLACEMENT),
 		  SIRDMA_SEND_OP_PLACEMENT | SIRDMA_SEND_OP_KERNEL);
-}
-
-/* An event may be lost. Of the devices that read an arm word only ours clear it. */
-TEST_F(Lifecycle, OurDevicesAreAskedForAnEventAsSoonAsTheyHaveRaisedOne)
-{
-	constexpr uint64_t bits = SIRDMA_CQ_SHADOW_ARM_NEXT | SIRDMA_CQ_SHADOW_ARM_NEXT_SE;
-
-	for (const __u64 extension : {SIRDMA_UCTX_KICK, SIRDMA_UCTX_RING_POOL, __u64{0}}) {
-		driver.context_answer.comp_mask &= ~SIRDMA_UCTX_KICK;
-		driver.context_answer.comp_mask |= extension;
-		ASSERT_TRUE(open_device());
-		ibv_cq *cq = create_cq(context_, 10, nullptr, 0);
-		ASSERT_TRUE(cq);
-		__le64 &arm =
-			reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area)
-				->arm;
-
-		EXPECT_EQ(req_notify_cq(cq, 0), 0);
-		EXPECT_EQ(get(arm) & bits, bits);
-		put(arm, get(arm) & ~bits);
-		EXPECT_EQ(req_notify_cq(cq, 0), 0);
-		EXPECT_EQ(get(arm) & bits, extension ? bits : 0);
-		cq_event(cq);
-		EXPECT_EQ(get(arm) & bits, bits);
-		EXPECT_EQ(destroy_cq(cq), 0);
-		close_device();
-		driver.context_answer.comp_mask &= ~extension;
-	}
-}
-
-TEST_F(WithCq, BadCqSizesAreEinval)
-{
-	for (int cqe : {0, -1, 1 << 20}) {
-		EXPECT_EQ(create_cq(context_, cqe, nullptr, 0), nullptr) << cqe;
-		EXPECT_EQ(errno, EINVAL) << cqe;
-	}
-}
-
-TEST_F(WithCq, FailedCqLeavesNothing)
-{
-	const size_t before = driver.registrations.size();
-
-	for (const char *step : {"create_cq", "reg_mr", "dontfork"}) {
-		driver.failing = step;
-		EXPECT_EQ(create_cq(context_, 10, nullptr, 0), nullptr) << step;
-		EXPECT_EQ(errno, ENOMEM) << step;
-	}
-	driver.failing.clear();
-	EXPECT_EQ(driver.registrations.size(), before);
 }
 
 TEST_F(WithCq, QpMemoryIsSqRqAndShadow)
@@ -480,265 +382,6 @@ TEST_F(WithCq, FailedSharedReceiveQueueLeavesNothing)
 	EXPECT_EQ(driver.registrations.size(), before);
 }
 
-TEST_F(WithCq, PostingFollowsTheState)
-{
-	ibv_qp_init_attr init = qp_attr(cq);
-	ibv_qp *qp = create_qp(pd, &init);
-	ibv_send_wr send{};
-	ibv_recv_wr recv{};
-	ibv_send_wr *bad_send = nullptr;
-	ibv_recv_wr *bad_recv = nullptr;
-	ibv_qp_attr attr{};
-
-	ASSERT_TRUE(qp);
-	send.opcode = IBV_WR_SEND;
-	EXPECT_EQ(post_recv(qp, &recv, &bad_recv), EINVAL);
-	EXPECT_EQ(bad_recv, &recv);
-	EXPECT_EQ(post_send(qp, &send, &bad_send), EINVAL);
-	EXPECT_EQ(bad_send, &send);
-
-	const std::array<std::pair<ibv_qp_state, int>, 6> states = {{
-		{IBV_QPS_INIT, EINVAL},
-		{IBV_QPS_RTR, EINVAL},
-		{IBV_QPS_RTS, 0},
-		{IBV_QPS_SQD, 0},
-		{IBV_QPS_SQE, 0},
-		{IBV_QPS_ERR, 0},
-	}};
-	for (const auto &[state, expected] : states) {
-		attr.qp_state = state;
-		ASSERT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), 0);
-		EXPECT_EQ(post_send(qp, &send, &bad_send), expected) << state;
-		EXPECT_EQ(post_recv(qp, &recv, &bad_recv), 0) << state;
-	}
-
-	driver.failing = "modify_qp";
-	attr.qp_state = IBV_QPS_RESET;
-	EXPECT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), EINVAL);
-	EXPECT_EQ(Qp::of(qp).queues().state(), IBV_QPS_ERR) << "a failed modify changed it";
-	driver.failing.clear();
-	EXPECT_EQ(destroy_qp(qp), 0);
-}
-
-namespace
-{
-
-constexpr std::chrono::seconds patience(20); /* only a failure takes so long */
-
-/* Does the thread sleep in a futex of @object? */
-template <typename Object> bool sleeps_in(pid_t thread, const Object &object)
-{
-	std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
-	long call;
-	uintptr_t addr;
-	const auto first = reinterpret_cast<uintptr_t>(&object);
-
-	return file >> call >> std::hex >> addr && call == SYS_futex && addr >= first &&
-	       addr < first + sizeof(object);
-}
-
-/* The device of the QP and the CQ that were created last completes a receive request. */
-void complete_receive(FakeDriver &driver)
-{
-	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
-	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
-	CqeSpec spec;
-	spec.compl_ctx = driver.qp_request.user_compl_ctx;
-	spec.send = false;
-	CompletionWriter({ring, 202}, *shadow).write(spec);
-}
-
-int to_state(ibv_qp *qp, ibv_qp_state state)
-{
-	ibv_qp_attr attr{};
-
-	attr.qp_state = state;
-	return modify_qp(qp, &attr, IBV_QP_STATE);
-}
-
-} // namespace
-
-/* The state changes after a query has read it, and before the query returns. */
-TEST_F(WithCq, AStateThatWasReadBeforeAChangeDoesNotUndoIt)
-{
-	ibv_qp_init_attr init = qp_attr(cq);
-	ibv_qp *qp = create_qp(pd, &init);
-	std::atomic<pid_t> thread{0};
-	std::atomic<bool> over{false};
-	std::jthread other;
-	ibv_qp_attr attr{};
-
-	ASSERT_TRUE(qp);
-	ASSERT_EQ(to_state(qp, IBV_QPS_RTR), 0);
-	driver.after_query_qp = [&] {
-		const auto end = std::chrono::steady_clock::now() + patience;
-
-		other = std::jthread([&] {
-			thread = static_cast<pid_t>(syscall(SYS_gettid));
-			EXPECT_EQ(to_state(qp, IBV_QPS_RTS), 0);
-			over = true;
-		});
-		while (!over && !(thread && sleeps_in(thread, Qp::of(qp)))) {
-			if (std::chrono::steady_clock::now() > end) {
-				ADD_FAILURE() << "ibv_modify_qp() neither returns nor waits";
-				break;
-			}
-			std::this_thread::yield();
-		}
-	};
-	EXPECT_EQ(query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
-	driver.after_query_qp = nullptr;
-	ASSERT_TRUE(other.joinable());
-	other.join();
-	EXPECT_EQ(attr.qp_state, IBV_QPS_RTR);
-	EXPECT_EQ(Qp::of(qp).queues().state(), IBV_QPS_RTS);
-	ibv_send_wr send{}, *bad = nullptr;
-	send.opcode = IBV_WR_SEND;
-	EXPECT_EQ(post_send(qp, &send, &bad), 0);
-	EXPECT_EQ(destroy_qp(qp), 0);
-}
-
-/* The command goes to the file of the device. */
-TEST_F(WithCq, TheDeviceIsToLookAtACompletionThatNoEventTellsOf)
-{
-	ibv_qp_init_attr init = qp_attr(cq);
-	ibv_qp *qp = create_qp(pd, &init);
-	ibv_recv_wr recv{}, *bad = nullptr;
-	struct {
-		ib_uverbs_cmd_hdr hdr;
-		ib_uverbs_req_notify_cq cmd;
-	} message{};
-	ibv_wc wc;
-
-	ASSERT_TRUE(qp);
-	ASSERT_EQ(to_state(qp, IBV_QPS_INIT), 0);
-	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
-	EXPECT_EQ(poll_cq(cq, 1, &wc), 0);
-	complete_receive(driver);
-	ASSERT_EQ(lseek(fd_, 0, SEEK_SET), 0);
-	EXPECT_EQ(req_notify_cq(cq, 0), 0);
-	ASSERT_EQ(pread(fd_, &message, sizeof(message), 0), static_cast<ssize_t>(sizeof(message)));
-	EXPECT_EQ(message.hdr.command, static_cast<uint32_t>(IB_USER_VERBS_CMD_REQ_NOTIFY_CQ));
-	EXPECT_EQ(message.hdr.in_words * 4u, sizeof(message));
-	EXPECT_EQ(message.cmd.cq_handle, cq->handle);
-	EXPECT_EQ(poll_cq(cq, 1, &wc), 1);
-	EXPECT_EQ(destroy_qp(qp), 0);
-}
-
-/* A child is made while another thread changes the state. */
-TEST_F(WithCq, AChildDoesNotWaitForAChangeOfItsParent)
-{
-	ibv_qp_init_attr init = qp_attr(cq);
-	ibv_qp *qp = create_qp(pd, &init);
-	ibv_qp_attr attr{};
-	int status = -1;
-	bool called = false;
-
-	ASSERT_TRUE(qp);
-	driver.after_query_qp = [&] {
-		if (std::exchange(called, true))
-			return;
-
-		const pid_t child = fork();
-
-		if (!child) {
-			alarm(20); /* a failure */
-			(void)query_qp(qp, &attr, IBV_QP_STATE, &init);
-			_exit(to_state(qp, IBV_QPS_ERR));
-		}
-		EXPECT_EQ(waitpid(child, &status, 0), child);
-	};
-	EXPECT_EQ(query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
-	driver.after_query_qp = nullptr;
-	EXPECT_EQ(status, 0);
-	EXPECT_EQ(destroy_qp(qp), 0);
-}
-
-/* A reset waits until the thread that polls has ended its batch, and that thread asks for the state before. */
-TEST_F(WithCq, AQueryWithinABatchDoesNotWaitForAReset)
-{
-	ibv_qp_init_attr init = qp_attr(cq);
-	ibv_qp *qp = create_qp(pd, &init);
-	ibv_recv_wr recv{}, *bad = nullptr;
-	ibv_qp_attr attr{};
-	Completion c;
-
-	ASSERT_TRUE(qp);
-	ASSERT_EQ(to_state(qp, IBV_QPS_INIT), 0);
-	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
-	complete_receive(driver);
-	ASSERT_TRUE(Cq::of(cq).queue().begin(c));
-
-	auto reset = std::async(std::launch::async, [&] { return to_state(qp, IBV_QPS_RESET); });
-	const auto end = std::chrono::steady_clock::now() + patience;
-	while (Qp::of(qp).queues().state() != IBV_QPS_RESET &&
-	       std::chrono::steady_clock::now() < end)
-		std::this_thread::yield();
-	auto query = std::async(std::launch::async,
-				[&] { return query_qp(qp, &attr, IBV_QP_STATE, &init); });
-	EXPECT_EQ(query.wait_for(patience), std::future_status::ready);
-	EXPECT_EQ(reset.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
-	Cq::of(cq).queue().end();
-	EXPECT_EQ(reset.get(), 0);
-	EXPECT_EQ(query.get(), 0);
-	EXPECT_EQ(attr.qp_state, IBV_QPS_RESET);
-	EXPECT_EQ(destroy_qp(qp), 0);
-}
-
-TEST_F(WithCq, ResetDropsCompletionsAndRestartsTheRings)
-{
-	ibv_qp_init_attr init = qp_attr(cq);
-	ibv_qp *qp = create_qp(pd, &init);
-	ibv_recv_wr recv{};
-	ibv_recv_wr *bad = nullptr;
-	ibv_qp_attr attr{};
-
-	ASSERT_TRUE(qp);
-	attr.qp_state = IBV_QPS_INIT;
-	ASSERT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), 0);
-	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
-
-	/* The device completes it, and nobody polls before the reset. */
-	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
-	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
-	CompletionWriter writer({ring, 202}, *shadow);
-	CqeSpec spec;
-	spec.compl_ctx = driver.qp_request.user_compl_ctx;
-	spec.send = false;
-	writer.write(spec);
-
-	attr.qp_state = IBV_QPS_RESET;
-	ASSERT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), 0);
-	ibv_wc wc;
-	EXPECT_EQ(poll_cq(cq, 1, &wc), 0);
-
-	auto *rq = reinterpret_cast<const sirdma_wqe *>(driver.qp_request.user_wqe_bufs +
-							512 * SIRDMA_QUANTUM);
-	EXPECT_EQ(rq[0].hdr, 0u);
-	attr.qp_state = IBV_QPS_INIT;
-	ASSERT_EQ(modify_qp(qp, &attr, IBV_QP_STATE), 0);
-	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
-	EXPECT_EQ(le64toh(rq[0].hdr), SIRDMA_WQE_VALID);
-	EXPECT_EQ(destroy_qp(qp), 0);
-}
-
-TEST_F(WithCq, DestroyedQpLeavesNoCompletionBehind)
-{
-	ibv_qp_init_attr init = qp_attr(cq);
-	ibv_qp *qp = create_qp(pd, &init);
-
-	ASSERT_TRUE(qp);
-	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
-	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
-	CompletionWriter writer({ring, 202}, *shadow);
-	CqeSpec spec;
-	spec.compl_ctx = driver.qp_request.user_compl_ctx;
-	writer.write(spec);
-	EXPECT_EQ(destroy_qp(qp), 0);
-	ibv_wc wc;
-	EXPECT_EQ(poll_cq(cq, 1, &wc), 0);
-}
-
 TEST_F(WithCq, ObjectsSurviveARefusedDestroy)
 {
 	ibv_qp_init_attr init = qp_attr(cq);
@@ -871,77 +514,6 @@ TEST_F(WithCq, WindowsComeAndGo)
 	EXPECT_EQ(dealloc_mw(first), 0);
 	EXPECT_EQ(dealloc_mw(second), 0);
 	EXPECT_TRUE(driver.mws.empty());
-}
-
-TEST_F(WithCq, ExtendedCqChecksWhatItIsAskedFor)
-{
-	ibv_cq_init_attr_ex attr{};
-
-	attr.cqe = 10;
-	attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
-	EXPECT_EQ(create_cq_ex(context_, &attr), nullptr);
-	EXPECT_EQ(errno, EOPNOTSUPP);
-	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
-	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
-	attr.flags = IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
-	EXPECT_EQ(create_cq_ex(context_, &attr), nullptr);
-	EXPECT_EQ(errno, EOPNOTSUPP);
-	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_PD;
-	attr.parent_domain = pd;
-	EXPECT_EQ(create_cq_ex(context_, &attr), nullptr) << "not a parent domain";
-	EXPECT_EQ(errno, EINVAL);
-}
-
-TEST_F(WithCq, ExtendedCqReadsEveryField)
-{
-	ibv_cq_init_attr_ex attr{};
-
-	attr.cqe = 10;
-	attr.wc_flags = IBV_WC_STANDARD_FLAGS;
-	attr.comp_mask = IBV_CQ_INIT_ATTR_MASK_FLAGS;
-	attr.flags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
-	ibv_cq_ex *ex = create_cq_ex(context_, &attr);
-	ASSERT_TRUE(ex);
-	auto *ring = reinterpret_cast<sirdma_cqe *>(driver.cq_request.user_cq_buf);
-	auto *shadow = reinterpret_cast<sirdma_cq_shadow *>(driver.cq_request.user_shadow_area);
-	CompletionWriter writer({ring, 22}, *shadow);
-
-	ibv_qp_init_attr init = qp_attr(ibv_cq_ex_to_cq(ex));
-	ibv_qp *qp = create_qp(pd, &init);
-	ASSERT_TRUE(qp);
-	ibv_qp_attr qattr{};
-	qattr.qp_state = IBV_QPS_INIT;
-	ASSERT_EQ(modify_qp(qp, &qattr, IBV_QP_STATE), 0);
-	ibv_recv_wr recv{};
-	ibv_recv_wr *bad;
-	recv.wr_id = 31;
-	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
-
-	ibv_poll_cq_attr poll_attr{};
-	EXPECT_EQ(ibv_start_poll(ex, &poll_attr), ENOENT);
-	CqeSpec spec;
-	spec.compl_ctx = driver.qp_request.user_compl_ctx;
-	spec.send = false;
-	spec.op = 0x05;
-	spec.imm = 0x11223344;
-	spec.length = 640;
-	writer.write(spec);
-	ASSERT_EQ(ibv_start_poll(ex, &poll_attr), 0);
-	EXPECT_EQ(ex->wr_id, 31u);
-	EXPECT_EQ(ex->status, IBV_WC_SUCCESS);
-	EXPECT_EQ(ibv_wc_read_opcode(ex), IBV_WC_RECV);
-	EXPECT_EQ(ibv_wc_read_byte_len(ex), 640u);
-	EXPECT_EQ(ibv_wc_read_imm_data(ex), htobe32(0x11223344));
-	EXPECT_EQ(ibv_wc_read_wc_flags(ex), unsigned{IBV_WC_WITH_IMM});
-	EXPECT_EQ(ibv_wc_read_qp_num(ex), 7u);
-	EXPECT_EQ(ibv_wc_read_src_qp(ex), 7u);
-	EXPECT_EQ(ibv_wc_read_vendor_err(ex), 0u);
-	EXPECT_EQ(ibv_wc_read_slid(ex) + ibv_wc_read_sl(ex) + ibv_wc_read_dlid_path_bits(ex), 0u);
-	EXPECT_EQ(ibv_next_poll(ex), ENOENT);
-	ibv_end_poll(ex);
-
-	EXPECT_EQ(destroy_qp(qp), 0);
-	EXPECT_EQ(destroy_cq(ibv_cq_ex_to_cq(ex)), 0);
 }
 
 } // namespace sirdma::test

@@ -4,6 +4,7 @@
  */
 #include <cerrno>
 #include <deque>
+#include <functional>
 
 #include <infiniband/opcode.h>
 
@@ -559,44 +560,167 @@ TEST(Arm, ALostEventIsNotTheLast)
 	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 1u);
 }
 
-/* Then the device is to look at the queue. */
-TEST(Arm, TellsOfACompletionThatCameAfterThePollAndBeforeTheRequest)
-{
-	TestQp qp;
-	TestCq cq(64, true);
-	const auto come = [&](uint64_t wr_id) {
-		cq.device.write(qp.completion_of(send_one(qp, wr_id), true));
-	};
+/* A completion queue whose arm() tells whether the device has to look, and a queue pair that completes into it. */
+class Look : public testing::Test {
+protected:
+	void come() { cq.device.write(qp.completion_of(send_one(qp, 1), true)); }
 
-	EXPECT_FALSE(cq->arm(false)) << "it is empty";
-	EXPECT_TRUE(cq.poll().empty());
-	come(1);
-	EXPECT_FALSE(cq->arm(false)) << "the request of before tells of it";
-	fire(cq);
-	cq->event_taken();
-	EXPECT_FALSE(cq->arm(false)) << "the application knows, and polls next";
-	EXPECT_EQ(cq.poll().size(), 1u);
-	/* Each of the two requests that were remembered is made when an event is read. */
-	for (int i = 0; i < 2; ++i) {
+	/* No event is requested, and what was noted before is forgotten. */
+	void forget()
+	{
+		cq->arm(false);
 		fire(cq);
 		cq->event_taken();
+		fire(cq);
 	}
-	fire(cq);
-	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 0u);
-	EXPECT_TRUE(cq.poll().empty());
-	come(2);
-	EXPECT_TRUE(cq->arm(true));
-	EXPECT_TRUE(cq->arm(false)) << "it may not have been solicited";
-	fire(cq);
-	EXPECT_FALSE(cq->arm(false)) << "the event that was raised tells of it";
-	EXPECT_EQ(cq.poll().size(), 1u);
-	EXPECT_TRUE(cq.poll().empty());
-	fire(cq);
-	come(3);
 
+	TestQp qp;
+	TestCq cq{64, true};
+};
+
+TEST_F(Look, AnEmptyQueueNeedsNone)
+{
+	EXPECT_FALSE(cq->arm(false)) << "it is new";
+	fire(cq);
+	cq->event_taken();
+	EXPECT_TRUE(cq.poll().empty());
+	EXPECT_FALSE(cq->arm(false));
+}
+
+TEST_F(Look, ANewQueueMayHaveCompletions)
+{
+	come();
+	EXPECT_TRUE(cq->arm(false));
+}
+
+TEST_F(Look, EachWayOfFindingTheQueueEmptyCounts)
+{
 	Completion c;
+	const struct {
+		const char *name;
+		std::function<void()> poll;
+	} ways[] = {
+		{"nothing", [&] { EXPECT_TRUE(cq.poll().empty()); }},
+		{"fewer than asked for",
+		 [&] {
+			 come();
+			 EXPECT_EQ(cq.poll(2).size(), 1u);
+		 }},
+		{"fewer than asked for, many",
+		 [&] {
+			 come();
+			 EXPECT_EQ(cq.poll(SIRDMA_CQ_PUBLISH_INTERVAL + 1).size(), 1u);
+		 }},
+		{"only what was forgotten",
+		 [&] {
+			 TestQp gone;
+
+			 cq.device.write(gone.completion_of(send_one(gone, 1), true));
+			 cq->forget(&*gone, 7);
+			 EXPECT_TRUE(cq.poll().empty());
+		 }},
+		{"an extended poll of nothing", [&] { EXPECT_FALSE(cq->begin(c)); }},
+		{"an extended poll",
+		 [&] {
+			 come();
+			 ASSERT_TRUE(cq->begin(c));
+			 EXPECT_FALSE(cq->next(c));
+			 cq->end();
+		 }},
+	};
+
+	for (const auto &way : ways) {
+		SCOPED_TRACE(way.name);
+		forget();
+		way.poll();
+		come();
+		EXPECT_TRUE(cq->arm(false));
+		EXPECT_EQ(cq.poll(1).size(), 1u);
+		forget();
+		come();
+		EXPECT_FALSE(cq->arm(false)) << "nobody polled";
+		fire(cq);
+		EXPECT_EQ(cq.poll(1).size(), 1u);
+	}
+}
+
+/* Requests before polls, as most programs make them: the device sees each completion as it comes. */
+TEST_F(Look, WhatComesAfterARequestNeedsNone)
+{
+	forget();
+	for (int i = 0; i < 3; ++i) {
+		EXPECT_FALSE(cq->arm(false));
+		EXPECT_TRUE(cq.poll().empty());
+		come();
+		fire(cq);
+		cq->event_taken();
+		EXPECT_FALSE(cq->arm(false)) << "the event that was read tells of it";
+		EXPECT_EQ(cq.poll(2).size(), 1u);
+	}
+}
+
+/* The event of a completion is read after that completion, and another one is there. Programs over UCX do it. */
+TEST_F(Look, AnEventThatIsReadLateTellsOfNothingNew)
+{
+	for (bool again : {false, true}) {
+		forget();
+		EXPECT_FALSE(cq->arm(false));
+		if (again) {
+			EXPECT_FALSE(cq->arm(false));
+		}
+		come();
+		fire(cq);
+		EXPECT_EQ(cq.poll().size(), 1u);
+		EXPECT_TRUE(cq.poll().empty());
+		come();
+		cq->event_taken();
+		EXPECT_TRUE(cq->arm(false)) << again;
+		EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 1u);
+		EXPECT_EQ(cq.poll().size(), 1u);
+	}
+}
+
+TEST_F(Look, AnOrdinaryCompletionAfterASolicitedRequestIsStillMissed)
+{
+	forget();
+	EXPECT_FALSE(cq->arm(true));
+	EXPECT_TRUE(cq.poll().empty());
+	come();
+	EXPECT_FALSE(cq->arm(true)) << "the device would have raised the event";
+	EXPECT_TRUE(cq->arm(false));
+	EXPECT_FALSE(cq->arm(false)) << "once";
+}
+
+TEST_F(Look, ARequestForSolicitedOnesLeavesTheOthersMissed)
+{
+	EXPECT_TRUE(cq.poll().empty());
+	come();
+	EXPECT_TRUE(cq->arm(true));
+	EXPECT_FALSE(cq->arm(true)) << "once";
+	EXPECT_TRUE(cq->arm(false));
+}
+
+/* The thread that has the lock may have read the element before: the device knows better. */
+TEST_F(Look, ALockedQueueMayHaveCompletions)
+{
+	std::vector<sirdma_cqe> ring(16);
+	Completion c;
+
+	EXPECT_TRUE(cq.poll().empty());
+	come();
+	EXPECT_EQ(cq->replace_ring(ring, nullptr,
+				   [&] {
+					   EXPECT_TRUE(cq->arm(false));
+					   return EIO;
+				   }),
+		  EIO);
+	EXPECT_EQ(cq.poll().size(), 1u);
+
+	fire(cq);
+	EXPECT_TRUE(cq.poll().empty());
+	come();
 	ASSERT_TRUE(cq->begin(c));
-	EXPECT_FALSE(cq->arm(false)) << "who is polling sees what there is";
+	EXPECT_TRUE(cq->arm(false));
 	cq->end();
 }
 

@@ -35,6 +35,7 @@ struct FakeUverbs {
 	std::map<uint16_t, uint64_t> seen; /* attributes of the last command that are no pointers */
 	std::vector<uint32_t> kicked; /* numbers of queue pairs */
 	std::vector<size_t> advised; /* fragments of each command */
+	std::vector<uint32_t> looked_at; /* handles of completion queues */
 	int fails = 0; /* errno of the next command */
 	uint64_t key = mmap_key;
 	uint32_t driver_id = 0;
@@ -185,6 +186,20 @@ int advise_mr_command(ib_uverbs_ioctl_hdr *command)
 	return 0;
 }
 
+int invoke_write_command(ib_uverbs_ioctl_hdr *command)
+{
+	const ib_uverbs_attr *which = find(command, UVERBS_ATTR_WRITE_CMD),
+			     *in = find(command, UVERBS_ATTR_CORE_IN);
+	ib_uverbs_req_notify_cq request;
+
+	if (command->num_attrs != 2 || !which || !in || which->len != sizeof(uint64_t) ||
+	    which->data != IB_USER_VERBS_CMD_REQ_NOTIFY_CQ || in->len != sizeof(request))
+		return EPROTO;
+	memcpy(&request, &in->data, sizeof(request));
+	uverbs->looked_at.push_back(request.cq_handle);
+	return 0;
+}
+
 constexpr struct {
 	uint16_t object, method;
 	int (*execute)(ib_uverbs_ioctl_hdr *);
@@ -199,6 +214,7 @@ constexpr struct {
 	{UVERBS_OBJECT_PD, SIRDMA_METHOD_PD_QUERY, query_pd_command},
 	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_QUERY_CONTEXT, query_context_command},
 	{UVERBS_OBJECT_DEVICE, SIRDMA_METHOD_KICK, kick_command},
+	{UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE, invoke_write_command},
 };
 
 int run(ib_uverbs_ioctl_hdr *command)
@@ -466,6 +482,46 @@ TEST_F(Imports, KickIsACommandThatEveryProcessMayGive)
 	kick.wake();
 	EXPECT_EQ(uverbs_.kicked.size(), 3u);
 	EXPECT_EQ(lseek(fd_, 0, SEEK_CUR), 0) << "nothing was written";
+}
+
+/* The device looks at a queue of which the provider is not sure that an event tells. */
+TEST_F(Imports, ARequestForAnEventMayBeACommand)
+{
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_comp_channel channel{};
+	ibv_qp *qp = create_qp(pd, &init);
+	ibv_recv_wr recv{}, *bad = nullptr;
+
+	ASSERT_TRUE(qp);
+	ASSERT_EQ(to_state(qp, IBV_QPS_INIT), 0);
+	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
+	cq->channel = &channel;
+	EXPECT_EQ(req_notify_cq(cq, 1), 0);
+	EXPECT_TRUE(uverbs_.looked_at.empty()) << "nothing has come";
+	complete_receive();
+	uverbs_.fails = ENOMEM; /* it is repeated */
+	EXPECT_EQ(req_notify_cq(cq, 0), 0);
+	EXPECT_EQ(uverbs_.looked_at, (std::vector<uint32_t>{cq->handle}));
+	EXPECT_EQ(uverbs_.driver_id, uint32_t{SIRDMA_DRIVER_ID});
+	EXPECT_EQ(lseek(fd_, 0, SEEK_CUR), 0) << "nothing was written";
+	EXPECT_EQ(req_notify_cq(cq, 0), 0);
+	EXPECT_EQ(uverbs_.looked_at.size(), 1u) << "once";
+	EXPECT_EQ(destroy_qp(qp), 0);
+}
+
+TEST_F(Imports, NoEventIsAskedForWhereNoneCanCome)
+{
+	ibv_qp_init_attr init = qp_attr(cq);
+	ibv_qp *qp = create_qp(pd, &init);
+	ibv_recv_wr recv{}, *bad = nullptr;
+
+	ASSERT_TRUE(qp);
+	ASSERT_EQ(to_state(qp, IBV_QPS_INIT), 0);
+	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
+	complete_receive();
+	EXPECT_EQ(req_notify_cq(cq, 0), 0);
+	EXPECT_TRUE(uverbs_.looked_at.empty()) << "the queue has no channel";
+	EXPECT_EQ(destroy_qp(qp), 0);
 }
 
 TEST_F(Imports, ContextOfAnOlderDriverIsRefused)

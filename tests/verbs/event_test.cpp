@@ -3,6 +3,7 @@
 #include "fixture.hpp"
 
 #include <poll.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -86,15 +87,23 @@ TEST_F(CompletionEvents, UnarmedQueueIsSilent)
 	expect_no_event();
 }
 
-// As programs over UCX do it, and hardware: they do not poll after the request.
-TEST_F(CompletionEvents, ACompletionBetweenPollAndRequestRaisesAnEvent)
-{
-	if (peer().is_rxe())
-		GTEST_SKIP() << "soft-RoCE looks at no queue when an event is requested";
-	for (int i = 0; i < 10 && !HasFailure(); i++) {
-		ibv_wc wc;
+// Programs over UCX do not poll after the request: hardware looks at the queue then.
+class EventsOfWhatIsThere : public CompletionEvents {
+protected:
+	void SetUp() override
+	{
+		CompletionEvents::SetUp();
+		if (peer().is_rxe())
+			GTEST_SKIP() << "soft-RoCE looks at no queue when an event is requested";
+	}
 
-		ASSERT_EQ(ibv_poll_cq(cq_.get(), 1, &wc), 0);
+	ibv_wc wc_[4] = {};
+};
+
+TEST_F(EventsOfWhatIsThere, ACompletionBetweenPollAndRequestRaisesAnEvent)
+{
+	for (int i = 0; i < 10 && !HasFailure(); i++) {
+		ASSERT_EQ(ibv_poll_cq(cq_.get(), 1, wc_), 0);
 		send();
 		ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
 		expect_event();
@@ -103,13 +112,64 @@ TEST_F(CompletionEvents, ACompletionBetweenPollAndRequestRaisesAnEvent)
 	expect_no_event();
 }
 
-TEST_F(CompletionEvents, AnOrdinaryCompletionBeforeASolicitedRequestRaisesNone)
+TEST_F(EventsOfWhatIsThere, APollThatFindsFewerThanItCouldFindsTheQueueEmpty)
 {
-	if (peer().is_rxe())
-		GTEST_SKIP() << "soft-RoCE looks at no queue when an event is requested";
-	ibv_wc wc;
+	send();
+	for (int i = 0; i < 10 && !HasFailure(); i++) {
+		ASSERT_EQ(ibv_poll_cq(cq_.get(), 4, wc_), 1);
+		send();
+		ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+		expect_event();
+	}
+	expect_wc(cq_.get());
+	expect_no_event();
+}
 
-	ASSERT_EQ(ibv_poll_cq(cq_.get(), 1, &wc), 0);
+// The event is of a completion that was polled already.
+TEST_F(EventsOfWhatIsThere, AnEventThatIsReadLateTellsOfNothingNew)
+{
+	ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+	send();
+	for (int i = 0; i < 10 && !HasFailure(); i++) {
+		ASSERT_TRUE(readable(channel_->fd, patience()));
+		expect_wc(cq_.get());
+		ASSERT_EQ(ibv_poll_cq(cq_.get(), 4, wc_), 0);
+		send();
+		expect_event();
+		ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+	}
+	expect_event();
+	expect_wc(cq_.get());
+	expect_no_event();
+}
+
+TEST_F(EventsOfWhatIsThere, ACompletionThatTheReplacedRingHeldRaisesAnEvent)
+{
+	ASSERT_EQ(ibv_poll_cq(cq_.get(), 1, wc_), 0);
+	send();
+	ASSERT_EQ(ibv_resize_cq(cq_.get(), 800), 0);
+	ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+	expect_event();
+	expect_wc(cq_.get());
+	expect_no_event();
+}
+
+// The kernel serves some commands only if the thread has the credentials that opened the device.
+TEST_F(EventsOfWhatIsThere, AThreadWithCredentialsOfItsOwnGetsThem)
+{
+	ASSERT_EQ(ibv_poll_cq(cq_.get(), 1, wc_), 0);
+	send();
+	std::thread([&] {
+		EXPECT_EQ(prctl(PR_SET_KEEPCAPS, 1), 0);
+		EXPECT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+	}).join();
+	expect_event();
+	expect_wc(cq_.get());
+}
+
+TEST_F(EventsOfWhatIsThere, AnOrdinaryCompletionBeforeASolicitedRequestRaisesNone)
+{
+	ASSERT_EQ(ibv_poll_cq(cq_.get(), 1, wc_), 0);
 	send();
 	ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 1), 0);
 	expect_no_event();
@@ -254,6 +314,18 @@ TEST_F(ModeratedEvents, SolicitedArmingWaitsForSolicitedMessages)
 	const auto start = std::chrono::steady_clock::now();
 	send(IBV_SEND_SOLICITED);
 	expect_event_after(start, period, 8);
+}
+
+TEST_F(ModeratedEvents, WaitAlsoForACompletionBeforeTheRequest)
+{
+	constexpr std::chrono::microseconds period{20000};
+	ASSERT_EQ(moderate(8, period.count()), 0);
+	ASSERT_EQ(completions(), 0);
+	send();
+	const auto start = std::chrono::steady_clock::now();
+	ASSERT_EQ(ibv_req_notify_cq(cq_.get(), 0), 0);
+	expect_event_after(start, period, 8);
+	expect_no_event();
 }
 
 TEST_F(ModeratedEvents, EndWhenModerationDoes)

@@ -2,7 +2,8 @@
 /*
  * The commands by which the provider asks the driver of a device. There is a table for each kind of
  * driver: the kernel's (kernel_commands.cpp), which libibverbs' commands reach, and the twin's in
- * this process (uprov/twin/commands.cpp). None of them is on the data path.
+ * this process (uprov/twin/commands.cpp). Of these only req_notify_cq() is on the data path, and
+ * seldom.
  */
 #pragma once
 
@@ -74,10 +75,10 @@ struct Commands {
 	int (*modify_cq)(ibv_cq *, ibv_modify_cq_attr *);
 	int (*destroy_cq)(ibv_cq *);
 	/*
-	 * An event was requested: the device looks at the arm word, and raises the event if there is such a
-	 * completion already. A driver that does not know this command refuses it.
+	 * The arm word requests an event: the device raises it if there is such a completion already. A
+	 * driver that does not know this command refuses it.
 	 */
-	int (*look_at_cq)(ibv_cq *);
+	int (*req_notify_cq)(ibv_cq *);
 	int (*create_qp)(ibv_pd *, ibv_qp *, ibv_qp_init_attr *, CreateQpRequest &,
 			 CreateQpResponse &);
 	/* Create an XRC target of attr->xrcd: it has no rings. */

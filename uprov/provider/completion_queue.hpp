@@ -68,10 +68,10 @@ public:
 	void end() noexcept;
 
 	/*
-	 * Request an event for the next (solicited) completion. Returns true if there is a completion
-	 * of which no event tells: the application has found the queue empty since it read an event, and then
-	 * one came while no event was requested. Programs over UCX do not poll after the request, since
-	 * hardware looks at the queue then.
+	 * Request an event for the next (solicited) completion. Returns true if the queue may hold one
+	 * that came after a poll had found the queue empty, and while no event was requested: the caller
+	 * then has the device look (Commands::req_notify_cq). Programs over UCX rely on that, as hardware
+	 * looks, too: they do not poll between the request and their sleep.
 	 */
 	bool arm(bool solicited_only) noexcept;
 	/* The application read the requested event. */
@@ -113,6 +113,8 @@ public:
 
 private:
 	enum class Arm : uint8_t { none, solicited, any };
+	static constexpr uint8_t missed_ordinary = 1, missed_solicited = 2;
+	static constexpr uint8_t missed_any = missed_ordinary | missed_solicited;
 
 	/* The ring that the device fills. */
 	const sirdma_cq_ring &devices_ring() const noexcept { return kept_ ? next_ring_ : ring_; }
@@ -133,24 +135,34 @@ private:
 	bool take(Completion &completion) noexcept;
 	bool take_next(Completion &completion) noexcept;
 	/*
-	 * Parts of poll(), which end with the queue unlocked: poll_contended() waits for the lock,
+	 * Parts of poll(), which end with the queue unlocked: poll_unlocked() takes the lock,
 	 * poll_locked() has it and begins with @cqe, poll_rest() polls completions of any kind.
 	 */
-	int poll_contended(uint32_t count, ibv_wc *wcs) noexcept;
+	int poll_unlocked(uint32_t count, ibv_wc *wcs) noexcept;
 	int poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *cqe) noexcept;
 	int poll_rest(uint32_t count, ibv_wc *wcs, uint32_t polled) noexcept;
 	uint32_t poll_plain(const sirdma_cqe *cqe, uint32_t count, ibv_wc *&wcs,
 			    uint32_t *upper_hdr) noexcept;
 	void write_arm(Arm want) noexcept;
 	Arm in_arm_word() const noexcept;
-	bool has_untold() noexcept;
+	bool may_have_unread() noexcept;
+	/* Need a poll that finds the queue empty note nothing? */
+	bool all_missed() const noexcept
+	{
+		return missed_.load(std::memory_order_relaxed) == missed_any;
+	}
+	/* A poll has found the queue empty, and still has the lock. Returns false. */
+	[[gnu::noinline]] bool note_missed() noexcept;
 	/* The device fills @ring; the queue is locked. */
 	void use_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;
 
 	QueueLock lock_;
-	/* The application has found the queue empty since it read an event. */
-	std::atomic<bool> found_empty_{false};
 	sirdma_cq_ring ring_; /* the ring that poll() reads */
+	/*
+	 * A poll has found the queue empty while no event was requested for completions of these kinds, and
+	 * none was since: no event tells of those that came after that poll.
+	 */
+	std::atomic<uint8_t> missed_{missed_any};
 	/* set while ring_ has the elements that were kept when the ring was replaced */
 	std::unique_ptr<sirdma_cqe[]> kept_;
 	sirdma_cq_shadow kept_shadow_{};
@@ -159,7 +171,8 @@ private:
 	sirdma_cq_shadow *const shadow_; /* of the device's ring */
 	/*
 	 * It protects the members below and the writes of the arm word. lock_ would be held from
-	 * begin() to end(), where the application may request an event.
+	 * begin() to end(), where the application may request an event. For the same reason, whoever has
+	 * this lock only tries to take lock_.
 	 */
 	QueueLock arm_lock_;
 	/* The request that the device has; where it does not clear the arm word, until the event is read. */
@@ -179,16 +192,18 @@ inline int CompletionQueue::poll(uint32_t count, ibv_wc *wcs) noexcept
 	if (lock_.unshared()) {
 		cqe = element();
 		if (is_pending(cqe)) {
-			found_empty_.store(true, std::memory_order_relaxed);
-			return 0;
+			if (all_missed()) [[likely]]
+				return 0;
+			return poll_unlocked(count, wcs);
 		}
 		lock_.lock_unshared();
 	} else {
 		if (!lock_.try_lock()) [[unlikely]]
-			return poll_contended(count, wcs);
+			return poll_unlocked(count, wcs);
 		cqe = element();
 		if (is_pending(cqe)) {
-			found_empty_.store(true, std::memory_order_relaxed);
+			if (!all_missed()) [[unlikely]]
+				return poll_rest(count, wcs, 0);
 			lock_.unlock();
 			return 0;
 		}

@@ -261,8 +261,8 @@ int poll_cq(ibv_cq *ibcq, int num_entries, ibv_wc *wc) noexcept
 
 int req_notify_cq(ibv_cq *ibcq, int solicited_only) noexcept
 {
-	if (Cq::of(ibcq).queue().arm(solicited_only != 0))
-		commands(ibcq->context).look_at_cq(ibcq);
+	if (Cq::of(ibcq).queue().arm(solicited_only != 0) && ibcq->channel)
+		commands(ibcq->context).req_notify_cq(ibcq);
 	return 0;
 }
 

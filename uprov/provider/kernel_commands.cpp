@@ -296,18 +296,23 @@ int resize_cq(ibv_cq *cq, int cqe, ResizeCqRequest &req)
 	return library().ibv_cmd_resize_cq(cq, cqe, &req.cmd, sizeof(req), &resp, sizeof(resp));
 }
 
-int look_at_cq(ibv_cq *cq)
+int req_notify_cq(ibv_cq *cq)
 {
-	struct {
-		ib_uverbs_cmd_hdr hdr;
-		ib_uverbs_req_notify_cq cmd;
-	} message{};
+	const ib_uverbs_req_notify_cq request = {.cq_handle = cq->handle, .solicited_only = 0};
+	const auto command =
+		Ioctl<2>(UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE)
+			.in<uint64_t>(UVERBS_ATTR_WRITE_CMD, IB_USER_VERBS_CMD_REQ_NOTIFY_CQ)
+			.in<ib_uverbs_req_notify_cq>(UVERBS_ATTR_CORE_IN, request)
+			.build(driver_id_of(cq->context->device));
 
-	message.hdr.command = IB_USER_VERBS_CMD_REQ_NOTIFY_CQ;
-	message.hdr.in_words = sizeof(message) / 4;
-	message.cmd.cq_handle = cq->handle;
-	/* write() would be a cancellation point. */
-	return syscall(SYS_write, cq->context->cmd_fd, &message, sizeof(message)) < 0 ? errno : 0;
+	/* write() would be a cancellation point, and serves only the credentials that opened the file. */
+	while (command.send_again(cq->context->cmd_fd)) {
+		/* Without it the event would not come: as Kick::wake(). */
+		if (errno != ENOMEM)
+			return errno;
+		sched_yield();
+	}
+	return 0;
 }
 
 int modify_cq(ibv_cq *cq, ibv_modify_cq_attr *attr)
@@ -460,7 +465,7 @@ constinit const Commands kernel_commands = {
 	.resize_cq = resize_cq,
 	.modify_cq = modify_cq,
 	.destroy_cq = destroy_cq,
-	.look_at_cq = look_at_cq,
+	.req_notify_cq = req_notify_cq,
 	.create_qp = create_qp,
 	.create_target = create_target,
 	.open_qp = open_qp,

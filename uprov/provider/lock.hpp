@@ -95,7 +95,7 @@ public:
 
 	void unlock() noexcept { word_.store(0, std::memory_order_release); }
 
-	/* By whichever thread. */
+	/* Does any thread hold the lock, or this one? */
 	bool held() const noexcept { return word_.load(std::memory_order_relaxed); }
 
 private:

@@ -246,7 +246,11 @@ CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *s
 	Completion c;
 
 	ring_.unpublished += polled;
-	while (polled < all && take(c)) {
+	while (polled < all) {
+		if (!take(c)) {
+			note_missed();
+			break;
+		}
 		to_wc(c, *wcs++);
 		if (++polled == all)
 			break;
@@ -264,7 +268,7 @@ CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *s
 	return static_cast<int>(polled);
 }
 
-int CompletionQueue::poll_contended(uint32_t count, ibv_wc *wcs) noexcept
+int CompletionQueue::poll_unlocked(uint32_t count, ibv_wc *wcs) noexcept
 {
 	lock_.lock();
 	return poll_rest(count, wcs, 0);
@@ -279,7 +283,7 @@ int CompletionQueue::poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *
 	uint32_t upper_hdr;
 	const uint32_t polled = poll_plain(cqe, count, wcs, &upper_hdr);
 
-	if (polled < count && !(upper_hdr & not_valid)) [[unlikely]]
+	if (polled < count && (!(upper_hdr & not_valid) || !all_missed())) [[unlikely]]
 		return poll_rest(count - polled, wcs, polled);
 	sirdma_cq_put_head(&ring_);
 	lock_.unlock();
@@ -301,19 +305,21 @@ int CompletionQueue::poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *
 
 bool CompletionQueue::begin(Completion &c) noexcept
 {
-	if (!lock_.unshared() || !is_empty()) {
-		lock_.lock();
-		if (take_next(c)) [[likely]]
-			return true;
-		end();
-	}
-	found_empty_.store(true, std::memory_order_relaxed);
+	if (lock_.unshared() && is_empty() && all_missed())
+		return false;
+	lock_.lock();
+	if (take_next(c)) [[likely]]
+		return true;
+	note_missed();
+	end();
 	return false;
 }
 
 bool CompletionQueue::next(Completion &c) noexcept
 {
-	return take_next(c);
+	if (take_next(c)) [[likely]]
+		return true;
+	return !all_missed() && note_missed();
 }
 
 void CompletionQueue::end() noexcept
@@ -333,16 +339,16 @@ void CompletionQueue::write_arm(Arm want) noexcept
 		put(page_->cq_arm, cq_id_);
 	}
 	/*
-	 * The application polls once more after this call. The device has a fence between
-	 * writing a CQE and reading the arm word: so either the application sees the CQE, or
-	 * the device sees the request.
+	 * The device has a fence between writing a CQE and reading the arm word. So if the queue is
+	 * read after this fence, by arm() or by the application, either that sees the CQE, or the
+	 * device sees the request.
 	 */
 	full_fence();
 }
 
 CompletionQueue::Arm CompletionQueue::in_arm_word() const noexcept
 {
-	const uint64_t word = get(shadow_->arm);
+	const uint64_t word = sirdma_get64_acquire(&shadow_->arm);
 
 	if (word & SIRDMA_CQ_SHADOW_ARM_NEXT)
 		return Arm::any;
@@ -354,7 +360,7 @@ CompletionQueue::Arm CompletionQueue::in_arm_word() const noexcept
  * clear the arm word. If the outstanding request covers a new one, the provider therefore only
  * remembers the new one. The event of the outstanding request may already be in the channel; then
  * the remembered request is made when that event is read. At worst the application sees one
- * superfluous event.
+ * superfluous event for it.
  *
  * Where the device clears the arm word, the word says whether a request is outstanding. So the
  * queue does not depend on that event, which is lost if the kernel has no memory for it.
@@ -363,38 +369,52 @@ bool CompletionQueue::arm(bool solicited_only) noexcept
 {
 	Arm want = solicited_only ? Arm::solicited : Arm::any;
 	const std::lock_guard hold(arm_lock_);
-	const Arm asked = armed_;
 
 	if (clears_arm_)
 		armed_ = in_arm_word();
-	/* The event was raised, and not read yet: it tells of what there is. */
-	const bool told = asked != Arm::none && armed_ == Arm::none;
-
 	if (armed_ == Arm::none)
 		want = std::max(want, std::exchange(again_, Arm::none));
 	else
 		again_ = std::max(again_, want);
-	if (armed_ >= want)
+	if (armed_ < want)
+		write_arm(want);
+	if (!clears_arm_)
 		return false;
-	write_arm(want);
-	if (!clears_arm_ || told || !found_empty_.load(std::memory_order_relaxed) || !has_untold())
+
+	const uint8_t missed = armed_ == Arm::any ? missed_any : missed_solicited;
+
+	if (!(missed_.load(std::memory_order_relaxed) & missed))
 		return false;
-	/* The event of a request for any completion tells of it, in any case. */
-	if (want == Arm::any)
-		found_empty_.store(false, std::memory_order_relaxed);
-	return true;
+	missed_.fetch_and(static_cast<uint8_t>(~missed), std::memory_order_relaxed);
+	/* A completion that came after the request has raised the event, and cleared the arm word. */
+	return may_have_unread() && in_arm_word() != Arm::none;
 }
 
-/* A thread that has the lock polls, or is this one, within an extended poll: it sees what there is. */
-bool CompletionQueue::has_untold() noexcept
+/* Whoever has the lock may have read the next element before the device wrote it. */
+bool CompletionQueue::may_have_unread() noexcept
 {
 	if (lock_.held() || !lock_.try_lock())
-		return false;
+		return true;
 
-	const bool untold = !is_empty();
+	const bool unread = !is_empty();
 
 	lock_.unlock();
-	return untold;
+	return unread;
+}
+
+/*
+ * The arm word is read first. If it requests an event, and the queue is still empty after that, the next
+ * completion raises the event, whatever became of the arm word meanwhile.
+ */
+bool CompletionQueue::note_missed() noexcept
+{
+	const Arm armed = in_arm_word();
+
+	if (armed == Arm::none || !is_empty())
+		missed_.fetch_or(missed_any, std::memory_order_relaxed);
+	else if (armed == Arm::solicited)
+		missed_.fetch_or(missed_ordinary, std::memory_order_relaxed);
+	return false;
 }
 
 void CompletionQueue::event_taken() noexcept
@@ -402,7 +422,6 @@ void CompletionQueue::event_taken() noexcept
 	const std::lock_guard hold(arm_lock_);
 	const Arm want = std::exchange(again_, Arm::none);
 
-	found_empty_.store(false, std::memory_order_relaxed);
 	/* Without a request the memory of the queue is left alone, which a forked child may not have. */
 	armed_ = clears_arm_ && want != Arm::none ? in_arm_word() : Arm::none;
 	if (armed_ < want)

@@ -335,11 +335,11 @@ int resize_cq(ibv_cq *cq, int cqe, ResizeCqRequest &req)
 			   static_cast<uint32_t>(cqe));
 }
 
-int look_at_cq(ibv_cq *cq)
+int req_notify_cq(ibv_cq *cq)
 {
 	if (is_parents(cq->context))
 		return ENODEV;
-	driver_of(cq->context).look_at_cq(cq->handle);
+	driver_of(cq->context).req_notify_cq(cq->handle);
 	return 0;
 }
 
@@ -650,7 +650,7 @@ constinit const Commands twin_commands = {
 	.resize_cq = resize_cq,
 	.modify_cq = modify_cq,
 	.destroy_cq = destroy_cq,
-	.look_at_cq = look_at_cq,
+	.req_notify_cq = req_notify_cq,
 	.create_qp = create_qp,
 	.create_target = create_target,
 	.open_qp = open_qp,

@@ -446,7 +446,7 @@ int Driver::moderate_cq(uint32_t id, uint32_t count, uint32_t period_us) noexcep
 	return -sirdma_cqp_moderate_cq(&hw_, id, count, period_us);
 }
 
-void Driver::look_at_cq(uint32_t id) noexcept
+void Driver::req_notify_cq(uint32_t id) noexcept
 {
 	Settle settle(nic_);
 

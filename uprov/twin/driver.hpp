@@ -263,8 +263,8 @@ public:
 	int resize_cq(uint32_t id, const void *elements, uint32_t count) noexcept;
 	/* Let events of the CQ wait for @count completions, and for @period_us at most. */
 	int moderate_cq(uint32_t id, uint32_t count, uint32_t period_us) noexcept;
-	/* See Commands. */
-	void look_at_cq(uint32_t id) noexcept;
+	/* Raise the event that the CQ's arm word requests, if there is such a completion already. */
+	void req_notify_cq(uint32_t id) noexcept;
 	/*
 	 * The application read an event of the CQ. Another thread may have destroyed the CQ here,
 	 * and now waits for the acknowledgement of the event.
