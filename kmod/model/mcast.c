@@ -7,6 +7,7 @@
 int snic_mcast_init(struct snic_mcast_table *table)
 {
 	port_lock_init(&table->lock);
+	port_hash_key_init(&table->key);
 	return snic_table_init(&table->groups, SNIC_MAX_MCAST_GRPS);
 }
 
@@ -15,19 +16,26 @@ void snic_mcast_fini(struct snic_mcast_table *table)
 	snic_table_fini(&table->groups);
 }
 
-/* The addresses of one application's groups differ in the last bytes. */
+/*
+ * Users choose the addresses, and anybody on the link may send to them. The key keeps a user from
+ * putting all groups into one bucket, which each packet would search.
+ */
 static struct snic_mcast **mcast_bucket(struct snic_mcast_table *table, const struct sirdma_ip *ip)
 {
-	return &table->buckets[(ip->b[15] + ip->b[14] * 31u + ip->b[13] * 7u) % SNIC_MCAST_BUCKETS];
+	u32 w[4];
+
+	memcpy(w, ip->b, sizeof(w));
+	return &table->buckets[port_hash_4u32(&table->key, w[0], w[1], w[2], w[3]) %
+			       SNIC_MCAST_BUCKETS];
 }
 
 /*
- * The link that leads to the group. It leads to NULL when there is no such group. The caller holds
- * the lock of the table.
+ * The link of @bucket that leads to the group. It leads to NULL when there is no such group. The
+ * caller holds the lock of the table.
  */
-static struct snic_mcast **mcast_link(struct snic_mcast_table *table, const struct sirdma_ip *ip)
+static struct snic_mcast **mcast_link(struct snic_mcast **bucket, const struct sirdma_ip *ip)
 {
-	struct snic_mcast **link = mcast_bucket(table, ip);
+	struct snic_mcast **link = bucket;
 
 	while (*link && memcmp(&(*link)->ip, ip, sizeof(*ip)))
 		link = &(*link)->next;
@@ -38,11 +46,12 @@ u32 snic_mcast_members(struct snic_dev *dev, const struct sirdma_ip *ip,
 		       u32 qpns[SIRDMA_MCAST_MAX_QPS])
 {
 	struct snic_mcast_table *table = &dev->mcasts;
+	struct snic_mcast **bucket = mcast_bucket(table, ip);
 	const struct snic_mcast *group;
 	u32 count = 0;
 
 	port_lock(&table->lock);
-	group = *mcast_link(table, ip);
+	group = *mcast_link(bucket, ip);
 	if (group) {
 		count = group->count;
 		memcpy(qpns, group->qpns, count * sizeof(*qpns));
@@ -54,10 +63,11 @@ u32 snic_mcast_members(struct snic_dev *dev, const struct sirdma_ip *ip,
 bool snic_mcast_has(struct snic_dev *dev, const struct sirdma_ip *ip)
 {
 	struct snic_mcast_table *table = &dev->mcasts;
+	struct snic_mcast **bucket = mcast_bucket(table, ip);
 	bool has;
 
 	port_lock(&table->lock);
-	has = *mcast_link(table, ip);
+	has = *mcast_link(bucket, ip);
 	port_unlock(&table->lock);
 	return has;
 }
@@ -114,8 +124,8 @@ u32 snic_cqp_create_mcast(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe
 {
 	const struct sirdma_cqp_mcast *cmd = (const void *)wqe;
 	struct snic_mcast_table *table = &dev->mcasts;
+	struct snic_mcast *group, **bucket;
 	struct sirdma_mcast_ctx ctx;
-	struct snic_mcast *group;
 	u32 status;
 
 	status = mcast_read_ctx(dev, wqe, &ctx);
@@ -137,8 +147,9 @@ u32 snic_cqp_create_mcast(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe
 		&group->obj));
 	if (status)
 		goto err_free;
+	bucket = mcast_bucket(table, &group->ip);
 	port_lock(&table->lock);
-	*mcast_link(table, &group->ip) = group;
+	*mcast_link(bucket, &group->ip) = group;
 	port_unlock(&table->lock);
 	return SIRDMA_CQP_OK;
 
@@ -168,10 +179,11 @@ u32 snic_cqp_modify_mcast(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe
 static void mcast_destroy(struct snic_dev *dev, struct snic_mcast *group)
 {
 	struct snic_mcast_table *table = &dev->mcasts;
+	struct snic_mcast **bucket = mcast_bucket(table, &group->ip);
 
 	snic_table_remove(&table->groups, group->obj.id);
 	port_lock(&table->lock);
-	*mcast_link(table, &group->ip) = group->next;
+	*mcast_link(bucket, &group->ip) = group->next;
 	port_unlock(&table->lock);
 	port_free(group);
 }

@@ -21,7 +21,8 @@ struct snic_mcast {
 
 struct snic_mcast_table {
 	struct port_lock lock; /* protects buckets[] and the groups in them; innermost */
-	struct snic_mcast *buckets[SNIC_MCAST_BUCKETS]; /* groups by address */
+	struct port_hash_key key; /* of the hash that chooses a bucket; constant */
+	struct snic_mcast *buckets[SNIC_MCAST_BUCKETS]; /* groups by the hash of their address */
 	struct snic_table groups; /* groups by number */
 };
 

@@ -45,6 +45,9 @@
  *     under a lock the callback takes)
  *   u64 port_now_ns(clock)      monotonic; NULL: real time, for timeouts of waits
  *   u32 port_random_u32(void)
+ *   struct port_hash_key        random key of a hash
+ *     port_hash_key_init(k), port_hash_4u32(k, a, b, c, d) -> u32: who does not know the key
+ *     cannot choose words that have the same hash (SipHash-1-3)
  *   u32 port_cpu(void)          index of this CPU or thread, stable while a
  *     port_lock is held; < port_nr_cpus()
  *   void *port_dma_ptr(dma, addr, len)  CPU pointer to device address range

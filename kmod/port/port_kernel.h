@@ -15,6 +15,7 @@
 #include <linux/random.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
+#include <linux/siphash.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/smp.h>
@@ -228,6 +229,20 @@ static inline u64 port_now_ns(struct port_clock *clock)
 static inline u32 port_random_u32(void)
 {
 	return get_random_u32();
+}
+
+struct port_hash_key {
+	hsiphash_key_t key;
+};
+
+static inline void port_hash_key_init(struct port_hash_key *key)
+{
+	get_random_bytes(&key->key, sizeof(key->key));
+}
+
+static inline u32 port_hash_4u32(const struct port_hash_key *key, u32 a, u32 b, u32 c, u32 d)
+{
+	return hsiphash_4u32(a, b, c, d, &key->key);
 }
 
 static inline u32 port_cpu(void)

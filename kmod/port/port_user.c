@@ -499,6 +499,58 @@ u32 port_random_u32(void)
 	return (u32)(x >> 32) ^ (u32)(x >> 1);
 }
 
+/* SipHash-1-3, folded to 32 bits: the kernel's hsiphash_4u32() of 64-bit machines. */
+
+static u64 rotate(u64 x, u32 bits)
+{
+	return x << bits | x >> (64 - bits);
+}
+
+static void sip_round(u64 v[4])
+{
+	v[0] += v[1];
+	v[1] = rotate(v[1], 13) ^ v[0];
+	v[0] = rotate(v[0], 32);
+	v[2] += v[3];
+	v[3] = rotate(v[3], 16) ^ v[2];
+	v[0] += v[3];
+	v[3] = rotate(v[3], 21) ^ v[0];
+	v[2] += v[1];
+	v[1] = rotate(v[1], 17) ^ v[2];
+	v[2] = rotate(v[2], 32);
+}
+
+void port_hash_key_init(struct port_hash_key *key)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(key->key); i++)
+		key->key[i] = (u64)port_random_u32() << 32 | port_random_u32();
+}
+
+u32 port_hash_4u32(const struct port_hash_key *key, u32 a, u32 b, u32 c, u32 d)
+{
+	/* The last word is the length: 16 bytes. */
+	const u64 words[] = {(u64)b << 32 | a, (u64)d << 32 | c, 16ull << 56};
+	u64 v[] = {
+		key->key[0] ^ 0x736f6d6570736575ull,
+		key->key[1] ^ 0x646f72616e646f6dull,
+		key->key[0] ^ 0x6c7967656e657261ull,
+		key->key[1] ^ 0x7465646279746573ull,
+	};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(words); i++) {
+		v[3] ^= words[i];
+		sip_round(v);
+		v[0] ^= words[i];
+	}
+	v[2] ^= 0xff;
+	for (i = 0; i < 3; i++)
+		sip_round(v);
+	return (u32)(v[0] ^ v[1] ^ v[2] ^ v[3]);
+}
+
 /* Log lines: bursts of 10 in 5 seconds, as the kernel's default. */
 
 #define WARN_BURST 10

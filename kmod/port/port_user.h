@@ -324,6 +324,14 @@ void port_on_fork(void (*fn)(void));
 u32 port_random_u32(void);
 /* Make the random numbers of the calling thread repeatable. */
 void port_random_seed(u64 seed);
+
+struct port_hash_key {
+	u64 key[2];
+};
+
+void port_hash_key_init(struct port_hash_key *key);
+u32 port_hash_4u32(const struct port_hash_key *key, u32 a, u32 b, u32 c, u32 d);
+
 /* A number of the calling thread, lowest free first: no two live threads share one. */
 u32 port_cpu(void);
 u32 port_nr_cpus(void);

@@ -38,6 +38,18 @@ protected:
 		return ip4(239, static_cast<u8>(n >> 16), static_cast<u8>(n >> 8),
 			   static_cast<u8>(n));
 	}
+	// ff0e:: with the number in the bytes 2 to 9, which name no Ethernet address.
+	static sirdma_ip spread(u32 n)
+	{
+		sirdma_ip ip{};
+
+		ip.b[0] = 0xff;
+		ip.b[1] = 0x0e;
+		ip.b[2] = static_cast<u8>(n >> 7);
+		ip.b[9] = static_cast<u8>(n & 0x7f);
+		ip.b[15] = 1;
+		return ip;
+	}
 	int attach(const sirdma_ip &ip, u32 qpn)
 	{
 		return sirdma_mcast_attach(&hw_, &ip, qpn, &edge_);
@@ -128,6 +140,41 @@ TEST_F(Multicast, LimitsAreThoseReported)
 		EXPECT_EQ(members(group(i)), std::set<u32>{5});
 		EXPECT_EQ(detach(group(i), 5), 0);
 	}
+}
+
+// Their hosts may choose addresses that differ only in a few bytes, and each packet to a group searches one chain.
+TEST_F(Multicast, ChosenAddressesDoNotShareAChain)
+{
+	const u32 num_groups = 1024;
+	size_t found = 0, longest = 0;
+
+	for (u32 i = 0; i < num_groups; i++)
+		ASSERT_EQ(attach(spread(i), 5), 0) << i;
+	for (const snic_mcast *group : host_->dev()->mcasts.buckets) {
+		size_t length = 0;
+
+		for (; group; group = group->next)
+			length++;
+		found += length;
+		longest = std::max(longest, length);
+	}
+	EXPECT_EQ(found, num_groups);
+	// Of random chains one in 10^20 is longer.
+	EXPECT_LE(longest, 32u);
+	for (u32 i = 0; i < num_groups; i++) {
+		EXPECT_EQ(members(spread(i)), std::set<u32>{5});
+		ASSERT_EQ(detach(spread(i), 5), 0) << i;
+	}
+}
+
+// What was learnt of one device does not tell which groups share a chain of another.
+TEST_F(Multicast, EachDeviceHasAKeyOfItsOwn)
+{
+	TestHost other(HostOptions{});
+
+	EXPECT_NE(memcmp(&host_->dev()->mcasts.key, &other.dev()->mcasts.key,
+			 sizeof(port_hash_key)),
+		  0);
 }
 
 // A device that takes no commands any more: what was attached goes nevertheless.

@@ -330,6 +330,15 @@ TEST(Random, SeedRepeatsAndBitsAreEven)
 	EXPECT_NE(port_random_u32(), a[0]);
 }
 
+// The key and the words are the bytes 0 to 15. The value is of the kernel's lib/tests/siphash_kunit.c.
+TEST(Hash, IsTheKernels)
+{
+	port_hash_key key{{0x0706050403020100, 0x0f0e0d0c0b0a0908}};
+
+	EXPECT_EQ(port_hash_4u32(&key, 0x03020100, 0x07060504, 0x0b0a0908, 0x0f0e0d0c),
+		  0x7d908b66u);
+}
+
 TEST(Warn, IsRateLimited)
 {
 	testing::internal::CaptureStderr();
