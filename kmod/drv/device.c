@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-#include <linux/rtnetlink.h>
 #include <net/addrconf.h>
 #include <rdma/ib_user_verbs.h>
 
@@ -100,6 +99,7 @@ static const struct ib_device_ops sirdma_dev_ops = {
 	.destroy_srq = sirdma_destroy_srq,
 	.detach_mcast = sirdma_detach_mcast,
 	.disassociate_ucontext = sirdma_disassociate_ucontext,
+	.enable_driver = sirdma_enable_driver,
 	.fill_res_cq_entry = sirdma_fill_res_cq_entry,
 	.fill_res_mr_entry = sirdma_fill_res_mr_entry,
 	.fill_res_qp_entry = sirdma_fill_res_qp_entry,
@@ -258,10 +258,6 @@ int sirdma_dev_add(const char *name, struct net_device *ndev, bool irdma)
 		goto err_put;
 	/* The device may be unregistered by now: the reference keeps only its memory. */
 	if (ib_device_try_get(&dev->ibdev)) {
-		/* RTNL keeps link events out, which would be overwritten by what was read before them. */
-		rtnl_lock();
-		sirdma_netdev_sync(dev);
-		rtnl_unlock();
 		sirdma_health_start(dev);
 		ib_device_put(&dev->ibdev);
 	}

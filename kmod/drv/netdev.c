@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 #include <linux/netdevice.h>
+#include <linux/rtnetlink.h>
 
 #include "device.h"
 #include "identity.h"
@@ -28,6 +29,33 @@ void sirdma_netdev_sync(struct sirdma_dev *dev)
 void sirdma_report_port_event(struct ib_device *ibdev, struct net_device *ndev, unsigned long event)
 {
 	sirdma_netdev_sync(to_sdev(ibdev));
+}
+
+/* @upper is above the netdev of the device @priv->data. */
+static int sirdma_netdev_mac_recheck(struct net_device *upper, struct netdev_nested_priv *priv)
+{
+	sirdma_gid_mac_changed(priv->data, upper);
+	return 0;
+}
+
+/*
+ * Until now the notifier did not find the device: the core gave no references to it. Neighbours and
+ * groups have missed nothing, because the core destroys all queue pairs before it moves a device.
+ * RTNL keeps events out, whose newer state would be overwritten by what was read before them.
+ */
+int sirdma_enable_driver(struct ib_device *ibdev)
+{
+	struct sirdma_dev *dev = to_sdev(ibdev);
+	struct netdev_nested_priv priv = {.data = dev};
+
+	rtnl_lock();
+	sirdma_netdev_sync(dev);
+	sirdma_gid_mac_changed(dev, dev->ndev);
+	rcu_read_lock();
+	netdev_walk_all_upper_dev_rcu(dev->ndev, sirdma_netdev_mac_recheck, &priv);
+	rcu_read_unlock();
+	rtnl_unlock();
+	return 0;
 }
 
 static void sirdma_netdev_changed(struct sirdma_dev *dev, unsigned long event)
