@@ -38,6 +38,17 @@ struct sirdma_membership {
 	DECLARE_BITMAP(joined, LINKS_MAX); /* links that have joined, by index of links[] */
 };
 
+/* The caller holds RTNL. Is anybody on the netdev a member of the group? */
+static bool sirdma_group_has_members(const struct in_device *in_dev, __be32 addr)
+{
+	const struct ip_mc_list *im;
+
+	for (im = rtnl_dereference(in_dev->mc_list); im; im = rtnl_dereference(im->next_rcu))
+		if (im->multiaddr == addr)
+			return true;
+	return false;
+}
+
 /*
  * The caller holds RTNL. Returns -ENOMEM; other errors mean that the netdev does not take part in
  * this IP version.
@@ -53,8 +64,9 @@ static int sirdma_group_join(struct net_device *ndev, const struct sirdma_ip *ip
 	in_dev = __in_dev_get_rtnl(ndev);
 	if (!in_dev)
 		return -ENODEV;
+	/* It does not say that it had no memory. Leaving would end the membership of another program then. */
 	ip_mc_inc_group(in_dev, addr->s6_addr32[3]);
-	return 0;
+	return sirdma_group_has_members(in_dev, addr->s6_addr32[3]) ? 0 : -ENOMEM;
 }
 
 /* The caller holds RTNL. */
