@@ -27,6 +27,7 @@
 #include "model/cqp.c"
 #include "model/cqp_tables.c"
 #include "model/dev.c"
+#include "model/domain.c"
 #include "model/eq.c"
 #include "model/fast.c"
 #include "model/frame.c"

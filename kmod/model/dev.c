@@ -37,6 +37,7 @@ static void dev_free(struct snic_dev *dev)
 	snic_hmc_fini(dev);
 	snic_mcast_fini(&dev->mcasts);
 	snic_table_fini(&dev->mrs);
+	snic_domains_fini(dev);
 	snic_table_fini(&dev->srqs);
 	snic_table_fini(&dev->cqs);
 	snic_table_fini(&dev->qps);
@@ -58,7 +59,8 @@ static int dev_alloc_tables(struct snic_dev *dev)
 	    port_stats_init(&dev->stats, SIRDMA_STAT_COUNT))
 		return -ENOMEM;
 	if (snic_table_init(&dev->qps, cfg->max_qps) || snic_table_init(&dev->cqs, cfg->max_cqs) ||
-	    snic_table_init(&dev->srqs, cfg->max_srqs) || snic_mcast_init(&dev->mcasts))
+	    snic_table_init(&dev->srqs, cfg->max_srqs) || snic_mcast_init(&dev->mcasts) ||
+	    snic_domains_init(dev))
 		return -ENOMEM;
 	return snic_table_init(&dev->mrs, cfg->max_mrs);
 }

@@ -3,6 +3,7 @@
 #ifndef SNIC_DEV_H
 #define SNIC_DEV_H
 
+#include "domain.h"
 #include "eq.h"
 #include "hmc.h"
 #include "mcast.h"
@@ -59,6 +60,7 @@ struct snic_dev {
 	struct snic_table srqs;
 	/* shared queues of XRC domains created so far, for their names; only commands use it */
 	u64 xrc_queues;
+	struct snic_domains domains; /* who uses the memory of a protection domain */
 	struct snic_table mrs;
 	struct port_lock mw_lock; /* protects the lists snic_qp.windows; innermost */
 	struct snic_mcast_table mcasts;

@@ -191,3 +191,38 @@ void snic_obj_drain(struct snic_obj *obj)
 	if (!port_ref_put(&obj->refs))
 		snic_obj_wait(&idle);
 }
+
+void snic_list_add(struct snic_list_link **list, struct snic_list_link *link)
+{
+	link->next = *list;
+	link->at = list;
+	if (link->next)
+		link->next->at = &link->next;
+	port_rcu_assign(*list, link);
+}
+
+void snic_list_remove(struct snic_list_link *link)
+{
+	if (!link->at)
+		return;
+	if (link->next)
+		link->next->at = link->at;
+	/* A reader that is at this link now goes on from it: next stays as it is. */
+	port_rcu_assign(*link->at, link->next);
+	link->at = NULL;
+}
+
+struct snic_obj *snic_list_get(struct snic_list_link *const *at, size_t offset)
+{
+	struct snic_obj *obj = NULL;
+	struct snic_list_link *link;
+
+	port_rcu_read_lock();
+	for (link = port_rcu_deref(*at); link; link = port_rcu_deref(link->next)) {
+		obj = (struct snic_obj *)((u8 *)link - offset);
+		if (port_ref_get_unless_zero(&obj->refs))
+			break;
+	}
+	port_rcu_read_unlock();
+	return link ? obj : NULL;
+}

@@ -4,6 +4,9 @@
  *
  * A lookup takes a reference without a lock. Removal unlinks the object; the caller then
  * waits until the last reference is gone.
+ *
+ * Objects of one kind can also form lists, which are read without a lock. A reader keeps a reference to the object
+ * where it is, and an object leaves its list only when the last reference is gone: so no reader loses its place.
  */
 #ifndef SNIC_OBJ_H
 #define SNIC_OBJ_H
@@ -20,6 +23,12 @@ struct snic_obj {
 		};
 		struct port_rcu rcu; /* used after that, to free the object */
 	};
+};
+
+/* Member of an object that is in a list. A list is a pointer to the first link, or NULL. */
+struct snic_list_link {
+	struct snic_list_link *next;
+	struct snic_list_link **at; /* the pointer to this link; NULL: it is in no list */
 };
 
 #define SNIC_TABLE_CHUNK 512
@@ -80,5 +89,15 @@ static inline void snic_obj_put(struct snic_obj *obj)
 void snic_obj_wait(struct port_event *idle);
 /* Drop the reference of snic_table_remove() and wait until no other thread holds one. */
 void snic_obj_drain(struct snic_obj *obj);
+
+/* One writer at a time changes a list. @link is of an object with a reference. */
+void snic_list_add(struct snic_list_link **list, struct snic_list_link *link);
+/* After snic_obj_drain(). The object is freed by port_free_rcu(). Nothing happens if @link is in no list. */
+void snic_list_remove(struct snic_list_link *link);
+/*
+ * The first object at *@at or behind that is not drained, with a reference, or NULL. @at is a list, or the next of the
+ * link of an object to which the caller has a reference. Objects have the link at @offset, and struct snic_obj at 0.
+ */
+struct snic_obj *snic_list_get(struct snic_list_link *const *at, size_t offset);
 
 #endif

@@ -6,6 +6,8 @@
 #include "qp.h"
 #include "sirdma/prq.h"
 
+#define PRQ_TIME_SHIFT 20
+
 void snic_prq_init(struct snic_dev *dev)
 {
 	port_lock_init(&dev->prq.lock);
@@ -117,22 +119,30 @@ static u32 prq_next_gen(struct snic_prq *prq)
 	return gen;
 }
 
+/* The time, in units of 2^PRQ_TIME_SHIFT ns, not 0. */
+static u32 prq_now(const struct snic_qp *qp)
+{
+	return (u32)(port_now_ns(qp->dev->clock) >> PRQ_TIME_SHIFT) | 1;
+}
+
 void snic_prq_waits_from_now(struct snic_qp *qp, enum snic_side side)
 {
 	if (!qp->asks.since[side] || prq_waits(qp, side))
 		return;
 	qp->asks.progress[side] = prq_progress(qp, side);
-	qp->asks.since[side] = port_now_ns(qp->dev->clock);
+	qp->asks.since[side] = prq_now(qp);
 }
 
 /* @side of @qp makes a request. Returns its SIRDMA_PRQ_WAITED. */
 static u64 prq_waited(struct snic_qp *qp, enum snic_side side)
 {
-	const u64 now = port_now_ns(qp->dev->clock);
+	const u32 now = prq_now(qp);
+	u32 units;
 
-	if (prq_waits(qp, side))
-		return min_t(u64, 1 + ((now - qp->asks.since[side]) >> SIRDMA_PRQ_WAITED_SHIFT),
-			     SIRDMA_GET(SIRDMA_PRQ_WAITED, ~0ull));
+	if (prq_waits(qp, side)) {
+		units = (now - qp->asks.since[side]) >> (SIRDMA_PRQ_WAITED_SHIFT - PRQ_TIME_SHIFT);
+		return min_t(u64, 1 + units, SIRDMA_GET(SIRDMA_PRQ_WAITED, ~0ull));
+	}
 	qp->asks.progress[side] = prq_progress(qp, side);
 	qp->asks.since[side] = now;
 	qp->asks.gen[side] = prq_next_gen(&qp->dev->prq);
@@ -174,49 +184,13 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, enum snic_side side,
 }
 
 /*
- * May @qp use a region of protection domain @pd? Its protection domains do not change, but those of an
- * XRC target are its queue's of the moment.
- */
-static bool prq_may_use(const struct snic_qp *qp, u32 pd)
-{
-	return qp->xrc || qp->pd == pd || qp->recv_pd == pd;
-}
-
-/* Queue pair @qpn with a reference if it may use a region of @pd, else NULL. */
-static struct snic_qp *prq_get_user(struct snic_dev *dev, u32 qpn, u32 pd)
-{
-	const struct snic_obj *obj;
-	bool may;
-
-	/* A reference is a write to what another CPU uses, so those of the other queue pairs are left alone. */
-	port_rcu_read_lock();
-	obj = snic_table_at(&dev->qps, qpn);
-	may = obj && prq_may_use(container_of(obj, const struct snic_qp, obj), pd);
-	port_rcu_read_unlock();
-	return may ? snic_qp_get(dev, qpn) : NULL;
-}
-
-/*
  * All uses of what a PBLE named, if it may change, are within one hold of the lock of a queue pair: a burst
  * that is sent and a batch that is received keep their runs no longer. So the lock of each queue pair that can
- * use a region of this protection domain, any XRC target among them, is taken once. A queue pair that is
- * created meanwhile finds the PBLEs as they are now.
+ * use a region of this protection domain is taken once.
  */
 void snic_pble_sync(struct snic_dev *dev, u32 pd)
 {
-	struct snic_qp *qp;
-	u32 qpn;
-
-	smp_mb(); /* the driver's writes come before the look at the table */
-	for (qpn = 0; snic_table_seek(&dev->qps, &qpn); qpn++) {
-		qp = prq_get_user(dev, qpn, pd);
-		if (qp) {
-			port_lock(&qp->lock);
-			port_unlock(&qp->lock);
-			snic_qp_put(qp);
-		}
-		port_cond_resched();
-	}
+	snic_domain_sync(dev, pd);
 	snic_finish_references(dev);
 }
 

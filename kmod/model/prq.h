@@ -27,7 +27,7 @@ void snic_prq_ack(struct snic_dev *dev, u32 count);
 
 /* What a queue pair has asked for since it left RESET. Under the lock of the queue pair. */
 struct snic_page_asks {
-	u64 since[SNIC_SIDES]; /* time of the first request without progress, ns; 0: there was none */
+	u32 since[SNIC_SIDES]; /* prq_now() of the first request without progress; 0: there was none */
 	u32 progress[SNIC_SIDES]; /* see prq_progress() */
 	u32 gen[SNIC_SIDES]; /* generation (sirdma/prq.h), another one after progress; 0: it has not asked */
 };

@@ -25,7 +25,7 @@
 
 /*
  * These numbers bound the memory of a QP (scripts/accept footprint) and what it has in flight. They
- * were not tuned. With them struct snic_qp takes less than 4 KiB, the size of a slab object.
+ * were not tuned. With them struct snic_qp takes 4 KiB, the size of a slab object.
  */
 #define SNIC_MAX_RD_ATOMIC 16 /* inbound READs and atomics that a QP remembers for duplicates */
 /*
@@ -299,16 +299,17 @@ struct snic_qp {
 
 	struct snic_xrc *xrc; /* of an XRC target, else NULL */
 	struct snic_inv *inv; /* [SNIC_INVS] */
-	struct snic_mw *windows; /* type 2 windows that the QP has bound, under snic_dev.mw_lock */
 
 	struct snic_path path; /* path to the peer; of a datagram QP: the path of av_idx */
 	u64 av_ctrl; /* first word of that vector when it was read; 0: none was read */
 
 	struct snic_page_asks asks;
+	struct snic_list_link domain_link; /* domain.h */
 	struct snic_rx_mem *rx_mem; /* memory of the batch with the lock; NULL between batches */
 
 	struct snic_req req;
 	struct snic_resp resp;
+	struct snic_mw *windows; /* type 2 windows that the QP has bound, under snic_dev.mw_lock */
 };
 
 static inline u32 snic_qp_mtu(const struct snic_qp *qp)

@@ -178,6 +178,26 @@ static void create_init(struct snic_qp *qp, struct snic_dev *dev, u32 id,
 	qp->pkey = SIRDMA_DEFAULT_PKEY;
 }
 
+/* The QP is not in its table any more. This function drops the table's reference. */
+static void qp_destroy(struct snic_qp *qp)
+{
+	/* In RESET the QP does no work, and no timer is armed again. */
+	port_lock(&qp->lock);
+	qp->state = SIRDMA_QPS_RESET;
+	port_unlock(&qp->lock);
+	snic_obj_drain(&qp->obj);
+	/* Until its last use of memory has ended, snic_pble_sync() has to find it. */
+	snic_domain_remove_qp(qp);
+	/* No other thread has a reference, so no lock is needed. */
+	snic_mw_unbind_qp(qp, ~0u);
+	port_timer_cancel_sync(&qp->timer);
+	port_timer_cancel_sync(&qp->sq_poll);
+	snic_aeq_detach(qp->dev, &qp->async);
+	drop_queues(qp);
+	port_free(qp->inv);
+	port_free_rcu(qp, obj.rcu);
+}
+
 u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
 {
 	u32 id = wqe_qpn(wqe), status;
@@ -206,7 +226,12 @@ u32 snic_cqp_create_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u
 	status = snic_table_status(snic_table_insert(&dev->qps, id, &qp->obj));
 	if (status)
 		goto err_queues;
-	return SIRDMA_CQP_OK;
+	if (snic_domain_add_qp(qp))
+		return SIRDMA_CQP_OK;
+	/* Other threads may have found it by now. */
+	snic_table_remove(&dev->qps, id);
+	qp_destroy(qp);
+	return SIRDMA_CQP_NO_MEMORY;
 
 err_queues:
 	drop_queues(qp);
@@ -225,24 +250,6 @@ static void qp_acknowledge(struct snic_qp *qp)
 	snic_resp_end_linger(qp);
 	if (snic_qp_can_receive(qp) && qp->resp.ack_due && !qp->resp.rd_pending)
 		snic_transport_call(qp, respond, qp);
-}
-
-/* The QP is not in its table any more. This function drops the table's reference. */
-static void qp_destroy(struct snic_qp *qp)
-{
-	/* In RESET the QP does no work, and no timer is armed again. */
-	port_lock(&qp->lock);
-	qp->state = SIRDMA_QPS_RESET;
-	port_unlock(&qp->lock);
-	snic_obj_drain(&qp->obj);
-	/* No other thread has a reference, so no lock is needed. */
-	snic_mw_unbind_qp(qp, ~0u);
-	port_timer_cancel_sync(&qp->timer);
-	port_timer_cancel_sync(&qp->sq_poll);
-	snic_aeq_detach(qp->dev, &qp->async);
-	drop_queues(qp);
-	port_free(qp->inv);
-	port_free_rcu(qp, obj.rcu);
 }
 
 u32 snic_cqp_destroy_qp(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)
@@ -280,7 +287,6 @@ void snic_qp_destroy_all(struct snic_dev *dev)
 		/* Only the reset removes queue pairs now, so the object stays. */
 		obj = snic_table_at(&dev->qps, id);
 		qp = container_of(obj, struct snic_qp, obj);
-		/* Until its last use of memory has ended, snic_pble_sync() has to find it. */
 		port_lock(&qp->lock);
 		qp->state = SIRDMA_QPS_RESET;
 		snic_qp_finish_references(qp);

@@ -185,7 +185,7 @@ static u32 srq_decode(struct snic_dev *dev, const struct sirdma_cqp_srq *cmd, st
 	return srq->shadow ? SIRDMA_CQP_OK : SIRDMA_CQP_BAD_ADDRESS;
 }
 
-/* Attach a queue of an XRC domain to its CQ. Commands run one at a time. */
+/* Attach a queue of an XRC domain to the domain and its CQ. Commands run one at a time. */
 static u32 srq_join_domain(struct snic_dev *dev, struct snic_srq *srq, u64 xrc)
 {
 	if (!(xrc & SIRDMA_CQP_SRQ_XRC))
@@ -194,14 +194,20 @@ static u32 srq_join_domain(struct snic_dev *dev, struct snic_srq *srq, u64 xrc)
 	if (!srq->cq)
 		return SIRDMA_CQP_NO_OBJECT;
 	srq->domain = (u32)SIRDMA_GET(SIRDMA_CQP_SRQ_XRCD, xrc);
+	if (!snic_domain_add_srq(srq)) {
+		snic_cq_detach(srq->cq);
+		return SIRDMA_CQP_NO_MEMORY;
+	}
 	srq->name = ++dev->xrc_queues << SNIC_SRQ_ID_BITS | srq->obj.id;
 	return SIRDMA_CQP_OK;
 }
 
 static void srq_leave_domain(struct snic_srq *srq)
 {
-	if (srq->cq)
-		snic_cq_detach(srq->cq);
+	if (!srq->cq)
+		return;
+	snic_domain_remove_srq(srq);
+	snic_cq_detach(srq->cq);
 }
 
 u32 snic_cqp_create_srq(struct snic_dev *dev, const struct sirdma_cqp_wqe *wqe, u64 *ret)

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
+/* Which queue pairs may use the regions of a protection domain. */
+#include "domain.h"
+
+#include "dev.h"
+#include "qp.h"
+#include "srq.h"
+#include "xrc.h"
+
+/* Queue pairs of domain obj.id may use regions of the protection domain in whose list this is. */
+struct snic_domain_source {
+	struct snic_obj obj;
+	struct snic_list_link link;
+	u32 count; /* why: shared queues of that XRC domain, or queue pairs of that protection domain */
+};
+
+static u32 domain_of_xrc(const struct snic_dev *dev, u32 xrcd)
+{
+	return dev->cfg.max_pds + xrcd;
+}
+
+static u32 domain_chunks(const struct snic_domains *domains)
+{
+	return (domains->limit + SNIC_DOMAIN_CHUNK - 1) / SNIC_DOMAIN_CHUNK;
+}
+
+int snic_domains_init(struct snic_dev *dev)
+{
+	struct snic_domains *domains = &dev->domains;
+
+	domains->limit = domain_of_xrc(dev, SIRDMA_MAX_XRCDS);
+	domains->chunks = port_alloc(domain_chunks(domains) * sizeof(*domains->chunks));
+	return domains->chunks ? 0 : -ENOMEM;
+}
+
+void snic_domains_fini(struct snic_dev *dev)
+{
+	struct snic_domains *domains = &dev->domains;
+	u32 i;
+
+	if (!domains->chunks)
+		return;
+	for (i = 0; i < domain_chunks(domains); i++)
+		port_free(domains->chunks[i]);
+	port_free(domains->chunks);
+}
+
+/* Domain @number, or NULL if no domain near it was ever used */
+static struct snic_domain *domain_at(struct snic_dev *dev, u32 number)
+{
+	struct snic_domain *chunk = port_rcu_deref(dev->domains.chunks[number / SNIC_DOMAIN_CHUNK]);
+
+	return chunk ? &chunk[number % SNIC_DOMAIN_CHUNK] : NULL;
+}
+
+/* Domain @number, or NULL without memory */
+static struct snic_domain *domain_make(struct snic_dev *dev, u32 number)
+{
+	struct snic_domain *chunk;
+
+	if (!domain_at(dev, number)) {
+		chunk = port_alloc(SNIC_DOMAIN_CHUNK * sizeof(*chunk));
+		if (!chunk)
+			return NULL;
+		/* This store pairs with domain_at(): the chunk is zeroed before it is visible. */
+		port_rcu_assign(dev->domains.chunks[number / SNIC_DOMAIN_CHUNK], chunk);
+	}
+	return domain_at(dev, number);
+}
+
+/* Writers: commands and the reset */
+
+static void domain_link(struct snic_list_link **list, struct snic_list_link *link)
+{
+	snic_list_add(list, link);
+	/*
+	 * This pairs with the barrier of snic_domain_sync(): it finds the link, or what uses the link sees what was written
+	 * before.
+	 */
+	smp_mb();
+}
+
+static struct snic_domain_source *source_find(struct snic_dev *dev, u32 pd, u32 from)
+{
+	const struct snic_domain *domain = domain_at(dev, pd);
+	struct snic_domain_source *source;
+	struct snic_list_link *link;
+
+	for (link = domain ? domain->sources : NULL; link; link = link->next) {
+		source = container_of(link, struct snic_domain_source, link);
+		if (source->obj.id == from)
+			return source;
+	}
+	return NULL;
+}
+
+static bool source_add(struct snic_dev *dev, u32 pd, u32 from)
+{
+	struct snic_domain_source *source = source_find(dev, pd, from);
+	struct snic_domain *domain;
+
+	if (source) {
+		source->count++;
+		return true;
+	}
+	domain = domain_make(dev, pd);
+	source = domain ? port_alloc_charged(sizeof(*source)) : NULL;
+	if (!source)
+		return false;
+	snic_obj_init(&source->obj);
+	source->obj.id = from;
+	source->count = 1;
+	domain_link(&domain->sources, &source->link);
+	return true;
+}
+
+static void source_remove(struct snic_domain_source *source)
+{
+	if (--source->count)
+		return;
+	snic_obj_drain(&source->obj);
+	snic_list_remove(&source->link);
+	port_free_rcu(source, obj.rcu);
+}
+
+/* Does @qp receive into memory of another protection domain than its own? */
+static bool qp_has_source(const struct snic_qp *qp)
+{
+	return !qp->xrc && qp->recv_pd != qp->pd;
+}
+
+bool snic_domain_add_qp(struct snic_qp *qp)
+{
+	struct snic_dev *dev = qp->dev;
+	struct snic_domain *domain;
+
+	domain = domain_make(dev, qp->xrc ? domain_of_xrc(dev, qp->xrc->domain) : qp->pd);
+	if (!domain || (qp_has_source(qp) && !source_add(dev, qp->recv_pd, qp->pd)))
+		return false;
+	domain_link(&domain->qps, &qp->domain_link);
+	return true;
+}
+
+void snic_domain_remove_qp(struct snic_qp *qp)
+{
+	if (!qp->domain_link.at)
+		return;
+	snic_list_remove(&qp->domain_link);
+	if (qp_has_source(qp))
+		source_remove(source_find(qp->dev, qp->recv_pd, qp->pd));
+}
+
+/* Readers */
+
+/* The holds of the locks of the queue pairs of domain @number that had begun have ended. */
+static void domain_wait(struct snic_dev *dev, u32 number)
+{
+	const size_t offset = offsetof(struct snic_qp, domain_link);
+	struct snic_domain *domain = domain_at(dev, number);
+	struct snic_obj *obj, *next;
+	struct snic_qp *qp;
+
+	for (obj = domain ? snic_list_get(&domain->qps, offset) : NULL; obj; obj = next) {
+		qp = container_of(obj, struct snic_qp, obj);
+		port_lock(&qp->lock);
+		port_unlock(&qp->lock);
+		port_cond_resched();
+		next = snic_list_get(&qp->domain_link.next, offset);
+		snic_obj_put(obj);
+	}
+}
+
+static void domain_wait_sources(struct snic_dev *dev, struct snic_domain *domain)
+{
+	const size_t offset = offsetof(struct snic_domain_source, link);
+	struct snic_domain_source *source;
+	struct snic_obj *obj, *next;
+
+	for (obj = snic_list_get(&domain->sources, offset); obj; obj = next) {
+		source = container_of(obj, struct snic_domain_source, obj);
+		domain_wait(dev, obj->id);
+		next = snic_list_get(&source->link.next, offset);
+		snic_obj_put(obj);
+	}
+}
+
+void snic_domain_sync(struct snic_dev *dev, u32 pd)
+{
+	struct snic_domain *domain;
+
+	if (pd >= dev->cfg.max_pds)
+		return;
+	smp_mb(); /* the caller's writes come before the look at the lists: pairs with domain_link() */
+	domain_wait(dev, pd);
+	domain = domain_at(dev, pd);
+	if (domain)
+		domain_wait_sources(dev, domain);
+}
+
+/* Shared queues of XRC domains */
+
+bool snic_domain_add_srq(struct snic_srq *srq)
+{
+	struct snic_dev *dev = srq->rq.dev;
+
+	return source_add(dev, srq->pd, domain_of_xrc(dev, srq->domain));
+}
+
+void snic_domain_remove_srq(struct snic_srq *srq)
+{
+	struct snic_dev *dev = srq->rq.dev;
+	const u32 from = domain_of_xrc(dev, srq->domain);
+	struct snic_domain_source *source = source_find(dev, srq->pd, from);
+
+	/* A target may use memory that it found until it releases its lock, after it has released the queue. */
+	if (source->count == 1)
+		domain_wait(dev, from);
+	source_remove(source);
+}
