@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// What an implicit region costs: the kernel's memory for pages that the device may use, next to each other or one in each 2 MiB, and
-// the time to bring one. The memory is there already, so the program's own pages are not counted. Other programs
+// What an implicit region costs: the kernel's memory for pages that the device may use, next to each other or one in each 2 MiB, the
+// time to bring one, and to take one back, also with idle queue pairs of another protection domain. The memory is there already, so the program's own pages are not counted. Other programs
 // that take or free memory meanwhile change the result, so it is measured five times, and the medians are printed.
-//   verbs_odp_cost -d DEVICE
-// Prints "near BYTES" and "far BYTES", the memory for one page, and "fault NANOSECONDS", the time of one ibv_advise_mr().
+//   verbs_odp_cost -d DEVICE [-n QUEUE_PAIRS]
+// Prints "near BYTES" and "far BYTES", the memory for one page, "fault NANOSECONDS", the time of one ibv_advise_mr(), and "unmap
+// NANOSECONDS" and "unmap-beside NANOSECONDS", the time to take one page from the process and the device.
 #include "device.hpp"
 #include "memory.hpp"
 #include "verbs.hpp"
@@ -17,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 namespace verbs
 {
@@ -55,6 +57,7 @@ long long free_memory()
 
 struct Cost {
 	double bytes, nanoseconds; // for one page
+	double unmap; // nanoseconds
 };
 
 // The cost of @count pages, @stride bytes apart
@@ -80,9 +83,18 @@ Cost measure(ibv_pd *pd, const Mapping &memory, size_t count, size_t stride)
 
 	const std::chrono::duration<double, std::nano> time =
 		std::chrono::steady_clock::now() - start;
+	const auto pages = static_cast<double>(count);
+	const double bytes = static_cast<double>(before - free_memory()) / pages;
+	const auto unmap_start = std::chrono::steady_clock::now();
 
-	return {static_cast<double>(before - free_memory()) / static_cast<double>(count),
-		time.count() / static_cast<double>(count)};
+	// The device asks for no page that is taken back.
+	if (madvise(memory.data(), memory.size(), MADV_DONTNEED))
+		die("madvise");
+
+	const std::chrono::duration<double, std::nano> unmap =
+		std::chrono::steady_clock::now() - unmap_start;
+
+	return {bytes, time.count() / pages, unmap.count() / pages};
 }
 
 constexpr size_t repeats = 5;
@@ -95,25 +107,44 @@ double median(std::array<double, repeats> values)
 
 Cost median_cost(ibv_pd *pd, size_t count, size_t stride)
 {
-	std::array<double, repeats> bytes, nanoseconds;
+	std::array<double, repeats> bytes, nanoseconds, unmap;
 
 	const Mapping memory = Mapping::anonymous(count * stride, MAP_NORESERVE);
 
 	if (!memory)
 		die("mmap");
 	madvise(memory.data(), memory.size(), MADV_NOHUGEPAGE);
-	for (size_t i = 0; i < count; i++)
-		memory.data()[i * stride] = std::byte{1};
 	for (size_t i = 0; i < repeats; i++) {
+		for (size_t n = 0; n < count; n++)
+			memory.data()[n * stride] = std::byte{1};
+
 		const Cost cost = measure(pd, memory, count, stride);
 
 		bytes[i] = cost.bytes;
 		nanoseconds[i] = cost.nanoseconds;
+		unmap[i] = cost.unmap;
 	}
-	return {median(bytes), median(nanoseconds)};
+	return {median(bytes), median(nanoseconds), median(unmap)};
 }
 
-int run(const char *name)
+std::vector<Qp> idle_queue_pairs(ibv_pd *pd, ibv_cq *cq, size_t count)
+{
+	std::vector<Qp> all;
+	ibv_qp_init_attr init = {};
+
+	init.qp_type = IBV_QPT_RC;
+	init.send_cq = init.recv_cq = cq;
+	init.cap.max_send_wr = init.cap.max_recv_wr = 1;
+	init.cap.max_send_sge = init.cap.max_recv_sge = 1;
+	while (all.size() < count) {
+		all.emplace_back(ibv_create_qp(pd, &init));
+		if (!all.back())
+			die("ibv_create_qp");
+	}
+	return all;
+}
+
+int run(const char *name, size_t others)
 {
 	const auto device = Device::open(name, {});
 
@@ -126,8 +157,15 @@ int run(const char *name)
 
 	const Cost near = median_cost(pd.get(), 128 * part / page, page);
 	const Cost far = median_cost(pd.get(), 512, part);
+	const Pd other(ibv_alloc_pd(device->context.get()));
+	const Cq cq(ibv_create_cq(device->context.get(), 64, nullptr, nullptr, 0));
+	if (!other || !cq)
+		die("set-up");
+	const std::vector<Qp> idle = idle_queue_pairs(other.get(), cq.get(), others);
+	const Cost beside = median_cost(pd.get(), 512, part);
 
-	std::printf("near %.0f\nfar %.0f\nfault %.0f\n", near.bytes, far.bytes, near.nanoseconds);
+	std::printf("near %.0f\nfar %.0f\nfault %.0f\nunmap %.0f\nunmap-beside %.0f\n", near.bytes,
+		    far.bytes, near.nanoseconds, far.unmap, beside.unmap);
 	return 0;
 }
 
@@ -136,9 +174,10 @@ int run(const char *name)
 
 int main(int argc, char **argv)
 {
-	if (argc != 3 || std::strcmp(argv[1], "-d") != 0) {
-		std::fprintf(stderr, "usage: verbs_odp_cost -d DEVICE\n");
+	if ((argc != 3 && argc != 5) || std::strcmp(argv[1], "-d") != 0 ||
+	    (argc == 5 && std::strcmp(argv[3], "-n") != 0)) {
+		std::fprintf(stderr, "usage: verbs_odp_cost -d DEVICE [-n QUEUE_PAIRS]\n");
 		return 2;
 	}
-	return verbs::run(argv[2]);
+	return verbs::run(argv[2], argc == 5 ? std::strtoul(argv[4], nullptr, 0) : 2000);
 }
