@@ -224,7 +224,7 @@ static int sirdma_dev_register(struct sirdma_dev *dev, const char *name)
 	addrconf_addr_eui48((u8 *)&ibdev->node_guid, dev->ndev->dev_addr);
 	/* A provider that does not know SIRDMA_METHOD_KICK kicks by this command: sirdma_post_send(). */
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_POST_SEND);
-	/* A provider asks so if there may be a completion already when it arms: sirdma_req_notify_cq(). */
+	/* A provider calls this if there may be a completion already when it arms: sirdma_req_notify_cq(). */
 	ibdev->uverbs_cmd_mask |= BIT_ULL(IB_USER_VERBS_CMD_REQ_NOTIFY_CQ);
 	ibdev->driver_def = sirdma_uapi;
 

@@ -62,11 +62,11 @@ bool snic_cq_drained(struct snic_cq *cq)
 /* Notifications */
 
 /*
- * Fire if the arm word asks for an event at the next completion, or at the next solicited one and
- * @solicited. The function disarms the queue, so that one arming gives one event. If @may_wait the
- * event may wait for more completions; the queue stays armed then.
+ * Take the request out of the arm word if it asks for an event at the next completion, or at the next
+ * solicited one and @solicited. One arming gives one event, which the caller raises if this returns true.
+ * If @may_wait the event may wait for more completions; the queue stays armed then.
  */
-static inline void cq_fire(struct snic_dev *dev, struct snic_cq *cq, bool solicited, bool may_wait)
+static inline bool cq_disarm(struct snic_cq *cq, bool solicited, bool may_wait)
 {
 	u64 bits = SIRDMA_CQ_SHADOW_ARM_NEXT, clear = bits | SIRDMA_CQ_SHADOW_ARM_NEXT_SE;
 	u64 old, val, word;
@@ -79,10 +79,10 @@ static inline void cq_fire(struct snic_dev *dev, struct snic_cq *cq, bool solici
 		now = READ_ONCE(cq->shadow->arm);
 		word = le64_to_cpu(now);
 		if (!(word & bits))
-			return;
+			return false;
 		if (may_wait && unlikely(cq->moderation) &&
 		    snic_moderation_wait(cq->moderation, solicited))
-			return;
+			return false;
 		may_wait = false;
 		then = cpu_to_le64(word & ~clear);
 		memcpy(&old, &now, sizeof(old));
@@ -90,12 +90,13 @@ static inline void cq_fire(struct snic_dev *dev, struct snic_cq *cq, bool solici
 		if (port_cas64((void *)&cq->shadow->arm, old, val))
 			break;
 	}
-	snic_ceq_post(dev, cq->ceq_id, &cq->event);
+	return true;
 }
 
 void snic_cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited)
 {
-	cq_fire(dev, cq, solicited, false);
+	if (cq_disarm(cq, solicited, false))
+		snic_ceq_post(dev, cq->ceq_id, &cq->event);
 }
 
 void snic_cq_arm(struct snic_dev *dev, u32 id)
@@ -108,8 +109,8 @@ void snic_cq_arm(struct snic_dev *dev, u32 id)
 	port_lock(&cq->lock);
 	if (cq->use_ceq && !cq->overflowed) {
 		unread = cq_unread(cq);
-		if (unread)
-			cq_fire(dev, cq, cq->written - cq->written_se < unread, true);
+		if (unread && cq_disarm(cq, cq->written - cq->written_se < unread, true))
+			snic_ceq_post(dev, cq->ceq_id, &cq->event);
 	}
 	port_unlock(&cq->lock);
 	snic_cq_put(cq);
@@ -274,22 +275,31 @@ static bool cq_write(struct snic_dev *dev, struct snic_cq *cq, const struct snic
 
 bool snic_cq_post(struct snic_dev *dev, struct snic_cq *cq, const struct snic_completion *c)
 {
-	bool solicited = c->solicited || completion_failed(c), tell = false, done;
+	bool solicited = c->solicited || completion_failed(c), raise = false, tell = false, done;
 
 	port_lock(&cq->lock);
+	/*
+	 * A consumer that sees the element sees the request gone, too: so it knows that the next
+	 * completion raises no event, unless it makes another request. A moderated event waits behind
+	 * the element.
+	 */
+	if (cq->use_ceq && !cq->moderation && !cq->overflowed)
+		raise = cq_disarm(cq, solicited, false);
 	done = !cq->overflowed && cq_write(dev, cq, c);
 	if (!done)
 		tell = cq_kill(dev, cq);
 	else if (solicited)
 		cq->written_se = cq->written;
-	if (done && cq->use_ceq) {
+	if (done && cq->use_ceq && !raise) {
 		/*
 		 * Orders the element before the read of the arm word; the consumer does it in
 		 * reverse order.
 		 */
 		smp_mb();
-		cq_fire(dev, cq, solicited, true);
+		raise = cq_disarm(cq, solicited, true);
 	}
+	if (raise)
+		snic_ceq_post(dev, cq->ceq_id, &cq->event);
 	port_unlock(&cq->lock);
 	if (tell)
 		cq_report(dev, cq);
@@ -475,6 +485,8 @@ static u32 cq_resize(struct snic_dev *dev, struct snic_cq *cq, const struct sird
 		status = SIRDMA_CQP_BAD_STATE;
 	} else {
 		cq->carried = cq_unread(cq);
+		/* The index is of the old ring. The consumer does the same when it knows of the new one. */
+		WRITE_ONCE(cq->shadow->cons_idx, 0);
 		cq->ring = ring;
 		cq->entries = ring.bytes >> cq->elem_shift;
 		cq->prod = 0;

@@ -98,8 +98,8 @@ bool snic_cq_post(struct snic_dev *dev, struct snic_cq *cq, const struct snic_co
  */
 void snic_cq_notify(struct snic_dev *dev, struct snic_cq *cq, bool solicited);
 /*
- * SIRDMA_REG_CQARM: raise the event if the armed queue holds elements already. If events are moderated,
- * it waits as that of a completion does.
+ * SIRDMA_REG_CQARM: raise the event if the armed queue holds elements already. A moderated event waits like
+ * the event of a completion.
  */
 void snic_cq_arm(struct snic_dev *dev, u32 id);
 /* Device teardown, after the QPs: destroy every CQ. */

@@ -5,6 +5,7 @@
 #include "dev.h"
 #include "qp.h"
 #include "sirdma/prq.h"
+#include "transport.h"
 
 #define PRQ_TIME_SHIFT 20
 
@@ -81,13 +82,16 @@ static void prq_post(struct snic_dev *dev, u64 block, u64 asker)
 
 /*
  * A sum that changes when the requester sends a new packet or has one acknowledged, or when the
- * responder accepts one or sends a new READ response. The responder of datagrams, which have no sequence,
- * forgets the wait itself when it places one.
+ * responder accepts one or sends a new READ response. An unreliable connection goes on to the next PSN
+ * also when it drops a message, so there the number of complete messages counts. The responder of
+ * datagrams, which have no sequence, forgets the wait itself when it places one.
  */
 static u32 prq_progress(const struct snic_qp *qp, enum snic_side side)
 {
 	if (side == SNIC_REQUESTER)
 		return qp->req.una + qp->req.max;
+	if (qp->transport == &snic_uc)
+		return qp->resp.msn;
 	return qp->resp.epsn + qp->resp.rd_new;
 }
 
@@ -98,8 +102,8 @@ static bool prq_waits(const struct snic_qp *qp, enum snic_side side)
 }
 
 /*
- * Is @mark the answer to a request for what @side of @qp waits for? Not what answered another QP, or an
- * earlier request of this one, which may have been made twice: there may be memory by now.
+ * Is @mark the answer to a request for what @side of @qp waits for? An answer to an earlier request is
+ * stale: that request may have been made twice, and there may be memory by now.
  */
 static bool prq_is_answer(const struct snic_qp *qp, enum snic_side side, u64 mark)
 {

@@ -39,7 +39,7 @@ struct snic_page_asks {
  */
 enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, enum snic_side side,
 				    const struct snic_mr *mr, u64 va, u32 len, enum snic_mem mem);
-/* What comes before the memory that @side has just asked for was sent after the request: it is no progress since. */
+/* The packets of this burst were sent after the request for what follows them. They are no progress since that request. */
 void snic_prq_waits_from_now(struct snic_qp *qp, enum snic_side side);
 /* SIRDMA_REG_PBLESYNC, for the regions of protection domain @pd. Sleeps. */
 void snic_pble_sync(struct snic_dev *dev, u32 pd);

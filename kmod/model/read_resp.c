@@ -431,7 +431,7 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 {
 	struct snic_qp *qp = tx->qp;
 	u32 mtu = snic_qp_mtu(qp), off = rd->pos << qp->mtu_shift;
-	u32 n, bytes, got = 0;
+	u32 n, bytes, got = 0, asked = qp->asks.gen[SNIC_RESPONDER];
 	enum snic_gather ret = SNIC_GATHER_OK;
 	enum sirdma_ae_code ae;
 
@@ -463,7 +463,9 @@ static bool rd_fill(struct snic_tx *tx, struct snic_rd *rd)
 	}
 	if (ret == SNIC_GATHER_ABSENT) {
 		qp->resp.absent = true;
-		snic_prq_waits_from_now(qp, SNIC_RESPONDER);
+		/* An older generation is that of requests for other memory. */
+		if (qp->asks.gen[SNIC_RESPONDER] != asked)
+			snic_prq_waits_from_now(qp, SNIC_RESPONDER);
 	}
 	return ret == SNIC_GATHER_OK;
 }

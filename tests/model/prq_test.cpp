@@ -469,6 +469,57 @@ TEST_F(PageRequests, TheErrorOfAnEarlierTimeIsAbsentMemory)
 	EXPECT_EQ(b.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
 }
 
+// Each message has a PSN of its own, also those that are dropped.
+TEST_F(PageRequests, ReceiveOfAnUnreliableConnectionFailsWithoutMemory)
+{
+	auto l = link({.type = SIRDMA_QPT_UC});
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	l->b.recv({b.sge(0, length)});
+	for (const bool answered : {false, true}) {
+		l->a.post(wr(SIRDMA_OP_SEND, length));
+		expect_ok(wait_send(l->a), SIRDMA_OP_SEND);
+		settle(ms / 10);
+		if (!answered) {
+			EXPECT_TRUE(silent(l->b));
+			expect_request(at_b, b, l->b, 2, 2);
+			set(b, 2, error_of(l->b));
+		}
+	}
+	expect_error(wait_recv(l->b), SIRDMA_FLUSH_PROT, SIRDMA_VENDOR_LOC_PROT);
+}
+
+// Requests for one page do not answer those for the next.
+TEST_F(PageRequests, TheErrorOfAPageThatWasReadIsAbsentMemory)
+{
+	auto l = link({.timeout = 0});
+
+	set(b, 2, SIRDMA_PBLE_ABSENT);
+	set(b, 3, SIRDMA_PBLE_ABSENT);
+	l->a.post(wr(SIRDMA_OP_READ, length));
+	settle(ms / 10);
+	const auto first = at_b.next();
+	ASSERT_TRUE(first);
+	const u64 mark = error_of(l->b);
+	set(b, 2, 0);
+	l->b.kick(true);
+	settle(ms / 10);
+	EXPECT_TRUE(at_b.next());
+	set(b, 3, mark);
+	l->b.kick(true);
+	settle(ms / 10);
+	EXPECT_TRUE(silent(l->a));
+	std::optional<Request> latest;
+	while (const auto got = at_b.next())
+		latest = got;
+	ASSERT_TRUE(latest);
+	EXPECT_EQ(latest->block, 3u);
+	EXPECT_NE(latest->gen, first->gen);
+	set(b, 3, error_of(l->b));
+	l->b.kick(true);
+	expect_error(wait_send(l->a), SIRDMA_FLUSH_REM_ACCESS, SIRDMA_VENDOR_REM_ACCESS);
+}
+
 // A request that was made twice is answered when the access has succeeded, and the page has gone again.
 TEST_F(PageRequests, TheErrorOfAnAccessBeforeIsAbsentMemory)
 {

@@ -560,8 +560,8 @@ TEST(Arm, ALostEventIsNotTheLast)
 	EXPECT_EQ(arm_field(cq, SIRDMA_CQ_SHADOW_ARM_NEXT), 1u);
 }
 
-/* A completion queue whose arm() tells whether the device has to look, and a queue pair that completes into it. */
-class Look : public testing::Test {
+/* A completion queue, whose arm() tells whether no event may have been raised for a completion, and a queue pair. */
+class Missed : public testing::Test {
 protected:
 	void come() { cq.device.write(qp.completion_of(send_one(qp, 1), true)); }
 
@@ -578,7 +578,7 @@ protected:
 	TestCq cq{64, true};
 };
 
-TEST_F(Look, AnEmptyQueueNeedsNone)
+TEST_F(Missed, NothingByAnEmptyQueue)
 {
 	EXPECT_FALSE(cq->arm(false)) << "it is new";
 	fire(cq);
@@ -587,13 +587,13 @@ TEST_F(Look, AnEmptyQueueNeedsNone)
 	EXPECT_FALSE(cq->arm(false));
 }
 
-TEST_F(Look, ANewQueueMayHaveCompletions)
+TEST_F(Missed, ANewQueueMayHaveCompletions)
 {
 	come();
 	EXPECT_TRUE(cq->arm(false));
 }
 
-TEST_F(Look, EachWayOfFindingTheQueueEmptyCounts)
+TEST_F(Missed, EachWayOfFindingTheQueueEmptyCounts)
 {
 	Completion c;
 	const struct {
@@ -645,7 +645,7 @@ TEST_F(Look, EachWayOfFindingTheQueueEmptyCounts)
 }
 
 /* Requests before polls, as most programs make them: the device sees each completion as it comes. */
-TEST_F(Look, WhatComesAfterARequestNeedsNone)
+TEST_F(Missed, NothingThatComesAfterARequest)
 {
 	forget();
 	for (int i = 0; i < 3; ++i) {
@@ -659,8 +659,8 @@ TEST_F(Look, WhatComesAfterARequestNeedsNone)
 	}
 }
 
-/* The event of a completion is read after that completion, and another one is there. Programs over UCX do it. */
-TEST_F(Look, AnEventThatIsReadLateTellsOfNothingNew)
+/* The event of a completion is read after that completion, and another one is there. */
+TEST_F(Missed, AnEventThatIsReadLateTellsOfNothingNew)
 {
 	for (bool again : {false, true}) {
 		forget();
@@ -680,7 +680,7 @@ TEST_F(Look, AnEventThatIsReadLateTellsOfNothingNew)
 	}
 }
 
-TEST_F(Look, AnOrdinaryCompletionAfterASolicitedRequestIsStillMissed)
+TEST_F(Missed, AnOrdinaryCompletionAfterASolicitedRequestIsStillMissed)
 {
 	forget();
 	EXPECT_FALSE(cq->arm(true));
@@ -691,7 +691,7 @@ TEST_F(Look, AnOrdinaryCompletionAfterASolicitedRequestIsStillMissed)
 	EXPECT_FALSE(cq->arm(false)) << "once";
 }
 
-TEST_F(Look, ARequestForSolicitedOnesLeavesTheOthersMissed)
+TEST_F(Missed, ARequestForSolicitedOnesLeavesTheOthersMissed)
 {
 	EXPECT_TRUE(cq.poll().empty());
 	come();
@@ -700,8 +700,35 @@ TEST_F(Look, ARequestForSolicitedOnesLeavesTheOthersMissed)
 	EXPECT_TRUE(cq->arm(false));
 }
 
+/* The request of an event that waits is still in the arm word, although its completion was polled. */
+TEST_F(Missed, WhatComesAfterAModeratedEvent)
+{
+	forget();
+	cq->set_moderated();
+	EXPECT_FALSE(cq->arm(false));
+	come();
+	EXPECT_EQ(cq.poll().size(), 1u);
+	EXPECT_TRUE(cq.poll().empty());
+	fire(cq);
+	come();
+	cq->event_taken();
+	EXPECT_TRUE(cq->arm(false));
+}
+
+/* So that the device can tell what was read when the application requests an event before it ends the poll. */
+TEST_F(Missed, NothingThatAnExtendedPollHasRead)
+{
+	Completion c;
+
+	come();
+	ASSERT_TRUE(cq->begin(c));
+	EXPECT_FALSE(cq->next(c));
+	EXPECT_EQ(le64toh(cq.shadow.cons_idx), 1u);
+	cq->end();
+}
+
 /* The thread that has the lock may have read the element before: the device knows better. */
-TEST_F(Look, ALockedQueueMayHaveCompletions)
+TEST_F(Missed, ALockedQueueMayHaveCompletions)
 {
 	std::vector<sirdma_cqe> ring(16);
 	Completion c;

@@ -35,7 +35,7 @@ struct FakeUverbs {
 	std::map<uint16_t, uint64_t> seen; /* attributes of the last command that are no pointers */
 	std::vector<uint32_t> kicked; /* numbers of queue pairs */
 	std::vector<size_t> advised; /* fragments of each command */
-	std::vector<uint32_t> looked_at; /* handles of completion queues */
+	std::vector<uint32_t> requested; /* an event of these completion queues */
 	int fails = 0; /* errno of the next command */
 	uint64_t key = mmap_key;
 	uint32_t driver_id = 0;
@@ -196,7 +196,7 @@ int invoke_write_command(ib_uverbs_ioctl_hdr *command)
 	    which->data != IB_USER_VERBS_CMD_REQ_NOTIFY_CQ || in->len != sizeof(request))
 		return EPROTO;
 	memcpy(&request, &in->data, sizeof(request));
-	uverbs->looked_at.push_back(request.cq_handle);
+	uverbs->requested.push_back(request.cq_handle);
 	return 0;
 }
 
@@ -484,7 +484,7 @@ TEST_F(Imports, KickIsACommandThatEveryProcessMayGive)
 	EXPECT_EQ(lseek(fd_, 0, SEEK_CUR), 0) << "nothing was written";
 }
 
-/* The device looks at a queue of which the provider is not sure that an event tells. */
+/* Where an event may not have been raised for a completion */
 TEST_F(Imports, ARequestForAnEventMayBeACommand)
 {
 	ibv_qp_init_attr init = qp_attr(cq);
@@ -497,15 +497,15 @@ TEST_F(Imports, ARequestForAnEventMayBeACommand)
 	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
 	cq->channel = &channel;
 	EXPECT_EQ(req_notify_cq(cq, 1), 0);
-	EXPECT_TRUE(uverbs_.looked_at.empty()) << "nothing has come";
+	EXPECT_TRUE(uverbs_.requested.empty()) << "nothing has come";
 	complete_receive();
 	uverbs_.fails = ENOMEM; /* it is repeated */
 	EXPECT_EQ(req_notify_cq(cq, 0), 0);
-	EXPECT_EQ(uverbs_.looked_at, (std::vector<uint32_t>{cq->handle}));
+	EXPECT_EQ(uverbs_.requested, (std::vector<uint32_t>{cq->handle}));
 	EXPECT_EQ(uverbs_.driver_id, uint32_t{SIRDMA_DRIVER_ID});
 	EXPECT_EQ(lseek(fd_, 0, SEEK_CUR), 0) << "nothing was written";
 	EXPECT_EQ(req_notify_cq(cq, 0), 0);
-	EXPECT_EQ(uverbs_.looked_at.size(), 1u) << "once";
+	EXPECT_EQ(uverbs_.requested.size(), 1u) << "once";
 	EXPECT_EQ(destroy_qp(qp), 0);
 }
 
@@ -520,7 +520,7 @@ TEST_F(Imports, NoEventIsAskedForWhereNoneCanCome)
 	ASSERT_EQ(post_recv(qp, &recv, &bad), 0);
 	complete_receive();
 	EXPECT_EQ(req_notify_cq(cq, 0), 0);
-	EXPECT_TRUE(uverbs_.looked_at.empty()) << "the queue has no channel";
+	EXPECT_TRUE(uverbs_.requested.empty()) << "the queue has no channel";
 	EXPECT_EQ(destroy_qp(qp), 0);
 }
 

@@ -9,7 +9,7 @@
  *   CQE's header, acquire, its other words  other words, release, header
  *   reads of a CQE, release, cons_idx       cons_idx, acquire, new CQE in its place
  *   arm word, full fence, CQE's header      CQE's header, full fence, arm word
- *   arm word, acquire, CQE's header         the same
+ *   arm word, acquire, CQE's header         arm word, release, CQE's header
  *   WQE or arm word, store fence, doorbell  doorbell, then what it reads of memory
  *
  * Release and acquire cost nothing on x86. A full fence is needed where one side stores one word and

@@ -70,12 +70,14 @@ public:
 	/*
 	 * Request an event for the next (solicited) completion. Returns true if the queue may hold one
 	 * that came after a poll had found the queue empty, and while no event was requested: the caller
-	 * then has the device look (Commands::req_notify_cq). Programs over UCX rely on that, as hardware
-	 * looks, too: they do not poll between the request and their sleep.
+	 * then calls Commands::req_notify_cq(). Programs over UCX rely on that, as hardware does the same:
+	 * they do not poll between the request and their sleep.
 	 */
 	bool arm(bool solicited_only) noexcept;
 	/* The application read the requested event. */
 	void event_taken() noexcept;
+	/* Events may wait for more completions from now on. */
+	void set_moderated() noexcept { moderated_.store(true, std::memory_order_relaxed); }
 
 	/* @qp, number @qpn, is destroyed: ignore its remaining CQEs. */
 	void forget(const QueuePair *qp, uint32_t qpn) noexcept;
@@ -135,6 +137,13 @@ private:
 	bool take(Completion &completion) noexcept;
 	bool take_next(Completion &completion) noexcept;
 	/*
+	 * Parts of take_next(): take_rest() for a completion that is not plain, end_of_batch() where the queue
+	 * was found empty.
+	 */
+	bool take_rest(Completion &completion) noexcept;
+	bool end_of_batch(Completion &completion) noexcept;
+	bool end_of_noted_batch(Completion &completion) noexcept;
+	/*
 	 * Parts of poll(), which end with the queue unlocked: poll_unlocked() takes the lock,
 	 * poll_locked() has it and begins with @cqe, poll_rest() polls completions of any kind.
 	 */
@@ -146,21 +155,25 @@ private:
 	void write_arm(Arm want) noexcept;
 	Arm in_arm_word() const noexcept;
 	bool may_have_unread() noexcept;
-	/* Need a poll that finds the queue empty note nothing? */
+	/* True if a poll that finds the queue empty has nothing to note. */
 	bool all_missed() const noexcept
 	{
 		return missed_.load(std::memory_order_relaxed) == missed_any;
 	}
-	/* A poll has found the queue empty, and still has the lock. Returns false. */
-	[[gnu::noinline]] bool note_missed() noexcept;
+	/*
+	 * A poll has found the queue empty, and still has the lock. Returns true if a completion came
+	 * meanwhile.
+	 */
+	bool note_missed() noexcept { return !all_missed() && note_another_missed(); }
+	[[gnu::noinline]] bool note_another_missed() noexcept;
 	/* The device fills @ring; the queue is locked. */
 	void use_ring(std::span<sirdma_cqe> ring, std::unique_ptr<sirdma_cqe[]> kept) noexcept;
 
 	QueueLock lock_;
 	sirdma_cq_ring ring_; /* the ring that poll() reads */
 	/*
-	 * A poll has found the queue empty while no event was requested for completions of these kinds, and
-	 * none was since: no event tells of those that came after that poll.
+	 * A poll has found the queue empty while no event was requested for completions of these kinds. If
+	 * one came after that, no event was raised for it.
 	 */
 	std::atomic<uint8_t> missed_{missed_any};
 	/* set while ring_ has the elements that were kept when the ring was replaced */
@@ -171,8 +184,8 @@ private:
 	sirdma_cq_shadow *const shadow_; /* of the device's ring */
 	/*
 	 * It protects the members below and the writes of the arm word. lock_ would be held from
-	 * begin() to end(), where the application may request an event. For the same reason, whoever has
-	 * this lock only tries to take lock_.
+	 * begin() to end(), where the application may request an event. For the same reason, a thread that
+	 * holds this lock only tries to take lock_.
 	 */
 	QueueLock arm_lock_;
 	/* The request that the device has; where it does not clear the arm word, until the event is read. */
@@ -180,6 +193,7 @@ private:
 	Arm again_ = Arm::none; /* the event to request when that event is read */
 	uint8_t arm_seq_ = 0;
 	bool clears_arm_ = false;
+	std::atomic<bool> moderated_{false};
 	sirdma_db_page *page_ = nullptr;
 	uint32_t cq_id_ = 0;
 };

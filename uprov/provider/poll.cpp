@@ -246,11 +246,7 @@ CompletionQueue::CompletionQueue(std::span<sirdma_cqe> ring, sirdma_cq_shadow *s
 	Completion c;
 
 	ring_.unpublished += polled;
-	while (polled < all) {
-		if (!take(c)) {
-			note_missed();
-			break;
-		}
+	while (polled < all && (take(c) || (note_missed() && take(c)))) {
 		to_wc(c, *wcs++);
 		if (++polled == all)
 			break;
@@ -290,6 +286,28 @@ int CompletionQueue::poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *
 	return static_cast<int>(polled);
 }
 
+/* The application may request an event before end(): so the device has to know what was read. */
+[[gnu::noinline]] bool CompletionQueue::end_of_batch(Completion &c) noexcept
+{
+	if (!all_missed()) [[unlikely]]
+		return end_of_noted_batch(c);
+	sirdma_cq_publish(&ring_);
+	return false;
+}
+
+[[gnu::noinline]] bool CompletionQueue::end_of_noted_batch(Completion &c) noexcept
+{
+	if (note_missed() && take(c))
+		return true;
+	sirdma_cq_publish(&ring_);
+	return false;
+}
+
+[[gnu::noinline]] bool CompletionQueue::take_rest(Completion &c) noexcept
+{
+	return take(c) || end_of_batch(c);
+}
+
 /* The next completion, which mostly is a plain one. */
 [[gnu::always_inline]] inline bool CompletionQueue::take_next(Completion &c) noexcept
 {
@@ -297,7 +315,7 @@ int CompletionQueue::poll_locked(uint32_t count, ibv_wc *wcs, const sirdma_cqe *
 	const uint32_t upper_hdr = upper_acquire(*cqe) ^ upper(ring_.valid);
 
 	if ((upper_hdr & not_plain) || !decode_plain(*cqe, upper_hdr, c)) [[unlikely]]
-		return !(upper_hdr & not_valid) && take(c);
+		return upper_hdr & not_valid ? end_of_batch(c) : take_rest(c);
 	sirdma_cq_advance(&ring_, 1);
 	sirdma_cq_publish_some(&ring_);
 	return true;
@@ -310,16 +328,13 @@ bool CompletionQueue::begin(Completion &c) noexcept
 	lock_.lock();
 	if (take_next(c)) [[likely]]
 		return true;
-	note_missed();
-	end();
+	lock_.unlock();
 	return false;
 }
 
 bool CompletionQueue::next(Completion &c) noexcept
 {
-	if (take_next(c)) [[likely]]
-		return true;
-	return !all_missed() && note_missed();
+	return take_next(c);
 }
 
 void CompletionQueue::end() noexcept
@@ -390,9 +405,9 @@ bool CompletionQueue::arm(bool solicited_only) noexcept
 	return may_have_unread() && in_arm_word() != Arm::none;
 }
 
-/* Whoever has the lock may have read the next element before the device wrote it. */
 bool CompletionQueue::may_have_unread() noexcept
 {
+	/* The thread that holds the lock may have read the next element before the device wrote it. */
 	if (lock_.held() || !lock_.try_lock())
 		return true;
 
@@ -403,18 +418,26 @@ bool CompletionQueue::may_have_unread() noexcept
 }
 
 /*
- * The arm word is read first. If it requests an event, and the queue is still empty after that, the next
- * completion raises the event, whatever became of the arm word meanwhile.
+ * The device takes a request out of the arm word before it writes the completion for which it raises the
+ * event. So if the word, which is read first, has a request, and the queue is still empty after that, the
+ * next completion raises the event. A moderated event leaves its request in the word until it is raised.
  */
-bool CompletionQueue::note_missed() noexcept
+bool CompletionQueue::note_another_missed() noexcept
 {
-	const Arm armed = in_arm_word();
+	const Arm armed = moderated_.load(std::memory_order_relaxed) ? Arm::none : in_arm_word();
+	uint8_t missed = missed_any;
 
-	if (armed == Arm::none || !is_empty())
-		missed_.fetch_or(missed_any, std::memory_order_relaxed);
-	else if (armed == Arm::solicited)
-		missed_.fetch_or(missed_ordinary, std::memory_order_relaxed);
-	return false;
+	if (armed != Arm::none && is_empty()) {
+		if (armed == Arm::any)
+			return false;
+		missed = missed_ordinary;
+	}
+	if (!(missed & ~missed_.load(std::memory_order_relaxed)))
+		return false;
+	missed_.fetch_or(missed, std::memory_order_relaxed);
+	/* A thread that requests an event now sees the note, or this one sees what came before that. */
+	full_fence();
+	return !is_empty();
 }
 
 void CompletionQueue::event_taken() noexcept
