@@ -7,10 +7,15 @@
 #include "srq.h"
 #include "xrc.h"
 
+/* Queue pairs that are visited without a look at whether the processor is wanted. */
+#define DOMAIN_BATCH 64
+
 /* Queue pairs of domain obj.id may use regions of the protection domain in whose list this is. */
 struct snic_domain_source {
 	struct snic_obj obj;
 	struct snic_list_link link;
+	struct snic_domain_source *next; /* of its bucket */
+	u32 pd; /* the protection domain in whose list this is */
 	u32 count; /* why: shared queues of that XRC domain, or queue pairs of that protection domain */
 };
 
@@ -30,7 +35,8 @@ int snic_domains_init(struct snic_dev *dev)
 
 	domains->limit = domain_of_xrc(dev, SIRDMA_MAX_XRCDS);
 	domains->chunks = port_alloc(domain_chunks(domains) * sizeof(*domains->chunks));
-	return domains->chunks ? 0 : -ENOMEM;
+	domains->sources = port_alloc(SNIC_DOMAIN_BUCKETS * sizeof(*domains->sources));
+	return domains->chunks && domains->sources ? 0 : -ENOMEM;
 }
 
 void snic_domains_fini(struct snic_dev *dev)
@@ -38,6 +44,7 @@ void snic_domains_fini(struct snic_dev *dev)
 	struct snic_domains *domains = &dev->domains;
 	u32 i;
 
+	port_free(domains->sources);
 	if (!domains->chunks)
 		return;
 	for (i = 0; i < domain_chunks(domains); i++)
@@ -80,23 +87,21 @@ static void domain_link(struct snic_list_link **list, struct snic_list_link *lin
 	smp_mb();
 }
 
-static struct snic_domain_source *source_find(struct snic_dev *dev, u32 pd, u32 from)
+/* The link of a bucket that leads to the source @from of @pd. It leads to NULL if there is none. */
+static struct snic_domain_source **source_link(struct snic_dev *dev, u32 pd, u32 from)
 {
-	const struct snic_domain *domain = domain_at(dev, pd);
-	struct snic_domain_source *source;
-	struct snic_list_link *link;
+	/* The driver chooses both numbers, most often in ascending order. */
+	u32 bucket = (pd * 31 + from) % SNIC_DOMAIN_BUCKETS;
+	struct snic_domain_source **link = &dev->domains.sources[bucket];
 
-	for (link = domain ? domain->sources : NULL; link; link = link->next) {
-		source = container_of(link, struct snic_domain_source, link);
-		if (source->obj.id == from)
-			return source;
-	}
-	return NULL;
+	while (*link && ((*link)->pd != pd || (*link)->obj.id != from))
+		link = &(*link)->next;
+	return link;
 }
 
 static bool source_add(struct snic_dev *dev, u32 pd, u32 from)
 {
-	struct snic_domain_source *source = source_find(dev, pd, from);
+	struct snic_domain_source **link = source_link(dev, pd, from), *source = *link;
 	struct snic_domain *domain;
 
 	if (source) {
@@ -109,15 +114,20 @@ static bool source_add(struct snic_dev *dev, u32 pd, u32 from)
 		return false;
 	snic_obj_init(&source->obj);
 	source->obj.id = from;
+	source->pd = pd;
 	source->count = 1;
+	*link = source;
 	domain_link(&domain->sources, &source->link);
 	return true;
 }
 
-static void source_remove(struct snic_domain_source *source)
+static void source_remove(struct snic_dev *dev, u32 pd, u32 from)
 {
+	struct snic_domain_source **link = source_link(dev, pd, from), *source = *link;
+
 	if (--source->count)
 		return;
+	*link = source->next;
 	snic_obj_drain(&source->obj);
 	snic_list_remove(&source->link);
 	port_free_rcu(source, obj.rcu);
@@ -147,30 +157,40 @@ void snic_domain_remove_qp(struct snic_qp *qp)
 		return;
 	snic_list_remove(&qp->domain_link);
 	if (qp_has_source(qp))
-		source_remove(source_find(qp->dev, qp->recv_pd, qp->pd));
+		source_remove(qp->dev, qp->recv_pd, qp->pd);
 }
 
 /* Readers */
 
-/* The holds of the locks of the queue pairs of domain @number that had begun have ended. */
-static void domain_wait(struct snic_dev *dev, u32 number)
+/* May @qp use regions of protection domain @pd? An XRC target has the one of the queue that it uses at the moment. */
+static bool qp_may_use(const struct snic_qp *qp, u32 pd)
+{
+	return qp->xrc || qp->pd == pd || qp->recv_pd == pd;
+}
+
+/* The holds of the locks of the queue pairs of domain @number that use regions of @pd, and that had begun, have ended. */
+static void domain_wait(struct snic_dev *dev, u32 number, u32 pd)
 {
 	const size_t offset = offsetof(struct snic_qp, domain_link);
 	struct snic_domain *domain = domain_at(dev, number);
 	struct snic_obj *obj, *next;
 	struct snic_qp *qp;
+	u32 n = 0;
 
 	for (obj = domain ? snic_list_get(&domain->qps, offset) : NULL; obj; obj = next) {
 		qp = container_of(obj, struct snic_qp, obj);
-		port_lock(&qp->lock);
-		port_unlock(&qp->lock);
-		port_cond_resched();
+		if (qp_may_use(qp, pd)) {
+			port_lock(&qp->lock);
+			port_unlock(&qp->lock);
+		}
+		if (!(++n % DOMAIN_BATCH))
+			port_cond_resched();
 		next = snic_list_get(&qp->domain_link.next, offset);
 		snic_obj_put(obj);
 	}
 }
 
-static void domain_wait_sources(struct snic_dev *dev, struct snic_domain *domain)
+static void domain_wait_sources(struct snic_dev *dev, struct snic_domain *domain, u32 pd)
 {
 	const size_t offset = offsetof(struct snic_domain_source, link);
 	struct snic_domain_source *source;
@@ -178,7 +198,8 @@ static void domain_wait_sources(struct snic_dev *dev, struct snic_domain *domain
 
 	for (obj = snic_list_get(&domain->sources, offset); obj; obj = next) {
 		source = container_of(obj, struct snic_domain_source, obj);
-		domain_wait(dev, obj->id);
+		domain_wait(dev, obj->id, pd);
+		port_cond_resched();
 		next = snic_list_get(&source->link.next, offset);
 		snic_obj_put(obj);
 	}
@@ -191,10 +212,11 @@ void snic_domain_sync(struct snic_dev *dev, u32 pd)
 	if (pd >= dev->cfg.max_pds)
 		return;
 	smp_mb(); /* the caller's writes come before the look at the lists: pairs with domain_link() */
-	domain_wait(dev, pd);
+	domain_wait(dev, pd, pd);
 	domain = domain_at(dev, pd);
 	if (domain)
-		domain_wait_sources(dev, domain);
+		domain_wait_sources(dev, domain, pd);
+	smp_mb(); /* what used memory, and is in no list any more, ended before: pairs with snic_obj_put() */
 }
 
 /* Shared queues of XRC domains */
@@ -210,10 +232,9 @@ void snic_domain_remove_srq(struct snic_srq *srq)
 {
 	struct snic_dev *dev = srq->rq.dev;
 	const u32 from = domain_of_xrc(dev, srq->domain);
-	struct snic_domain_source *source = source_find(dev, srq->pd, from);
 
 	/* A target may use memory that it found until it releases its lock, after it has released the queue. */
-	if (source->count == 1)
-		domain_wait(dev, from);
-	source_remove(source);
+	if ((*source_link(dev, srq->pd, from))->count == 1)
+		domain_wait(dev, from, srq->pd);
+	source_remove(dev, srq->pd, from);
 }

@@ -21,10 +21,12 @@
 #include "obj.h"
 
 struct snic_dev;
+struct snic_domain_source;
 struct snic_qp;
 struct snic_srq;
 
 #define SNIC_DOMAIN_CHUNK 256 /* 4 KiB */
+#define SNIC_DOMAIN_BUCKETS 1024 /* of sources */
 
 struct snic_domain {
 	struct snic_list_link *qps; /* snic_qp.domain_link */
@@ -34,6 +36,8 @@ struct snic_domain {
 /* Protection domains by their number, then XRC domains. */
 struct snic_domains {
 	u32 limit;
+	struct snic_domain_source *
+		*sources; /* [SNIC_DOMAIN_BUCKETS] by their two numbers; for commands only */
 	struct snic_domain **chunks; /* [limit / CHUNK] of CHUNK domains, made on demand and kept */
 };
 
@@ -51,8 +55,9 @@ void snic_domain_remove_qp(struct snic_qp *qp);
 bool snic_domain_add_srq(struct snic_srq *srq);
 void snic_domain_remove_srq(struct snic_srq *srq);
 /*
- * Take the lock of each queue pair that may use a region of protection domain @pd once. A queue pair that is added meanwhile sees all
- * that the caller wrote before. Sleeps.
+ * Take the lock of each queue pair that may use a region of protection domain @pd once. A queue pair that is added
+ * meanwhile sees all that the caller wrote before. Sleeps. A command that destroys a queue pair or a source at which
+ * the look has stopped waits until it goes on.
  */
 void snic_domain_sync(struct snic_dev *dev, u32 pd);
 
