@@ -59,12 +59,17 @@ serve() {
 }
 
 both() {
+	local try
 	say "$*"
-	serve "$@"
-	status=0
-	run -- "$1" -p "$tcp" "${@:2}" 127.0.0.1 > "$work/client" 2>&1 || status=$?
-	wait "$server" || status=$?
-	[[ $status == 0 ]] || { tail -n 20 "$work/server" "$work/client"; fail "$*: exit status $status"; }
+	# perftest measures the processor's clock, and gives up at the end if the machine was disturbed meanwhile.
+	for try in 1 2 3; do
+		serve "$@"
+		status=0
+		run -- "$1" -p "$tcp" "${@:2}" 127.0.0.1 > "$work/client" 2>&1 || status=$?
+		wait "$server" || status=$?
+		[[ $status != 0 ]] && grep -q '^Correlation coefficient' "$work/server" "$work/client" || break
+	done
+	[[ $status == 0 ]] || { head -n 40 "$work/server" "$work/client"; fail "$*: exit status $status, try $try"; }
 }
 
 program() {	# PROCESS NAME: its descendants of this name
