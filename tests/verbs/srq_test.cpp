@@ -391,7 +391,7 @@ TEST_F(SharedReceive, HasEqualSharesForManyQueuePairs)
 {
 	if (device().is_rxe() || peer().is_rxe())
 		GTEST_SKIP() << "rdma_rxe has no shares";
-	constexpr uint32_t pairs = 64, in_flight = 4, requests = 16, messages = 40;
+	constexpr uint32_t pairs = 64, in_flight = 4, requests = 16, messages = 400;
 	const Cq sends(
 		ibv_create_cq(device().context.get(), 2 * pairs * in_flight, nullptr, nullptr, 0));
 	EndOptions a, b;
