@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <fstream>
 #include <future>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 
 #include <gtest/gtest.h>
 
+#include "../harness/sleeps_in.hpp"
 #include "lifecycle.hpp"
 #include "qp.hpp"
 
@@ -25,18 +25,6 @@ namespace
 {
 
 constexpr std::chrono::seconds patience(20); /* only a failure takes so long */
-
-/* Does the thread sleep in a futex of @object? */
-template <typename Object> bool sleeps_in(pid_t thread, const Object &object)
-{
-	std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
-	long call;
-	uintptr_t addr;
-	const auto first = reinterpret_cast<uintptr_t>(&object);
-
-	return file >> call >> std::hex >> addr && call == SYS_futex && addr >= first &&
-	       addr < first + sizeof(object);
-}
 
 } // namespace
 

@@ -2,7 +2,6 @@
 /* Completion channels and asynchronous events, through files as with the kernel. */
 #include <cerrno>
 #include <dlfcn.h>
-#include <fstream>
 #include <functional>
 #include <poll.h>
 #include <sys/socket.h>
@@ -14,6 +13,7 @@
 #include <utility>
 
 #include "../harness/forbid_syscall.hpp"
+#include "../harness/sleeps_in.hpp"
 #include "node.hpp"
 
 namespace sirdma::twin::test
@@ -293,18 +293,6 @@ TEST(TwinEvents, AreTakenBackWhereReadsCannotBeToldNotToWait)
 	}
 }
 
-/* Does the thread sleep in a futex of @object? */
-template <typename Object> static bool sleeps_in(pid_t thread, const Object &object)
-{
-	std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/syscall");
-	long call;
-	uintptr_t addr;
-	const auto first = reinterpret_cast<uintptr_t>(&object);
-
-	return file >> call >> std::hex >> addr && call == SYS_futex && addr >= first &&
-	       addr < first + sizeof(object);
-}
-
 /*
  * ibv_get_cq_event() reads an event and then tells the device about it. Meanwhile another thread destroys
  * the queue of the event: it waits for the acknowledgement, and the device does not know the queue any more.
@@ -342,7 +330,7 @@ TEST(TwinEvents, GoOnWhenAQueueIsDestroyedWhileItsEventIsRead)
 			thread = static_cast<pid_t>(syscall(SYS_gettid));
 			destroyed = ibv_destroy_cq(gone);
 		});
-		while (!thread || !sleeps_in(thread, gone->cond)) {
+		while (!thread || !sirdma::test::sleeps_in(thread, gone->cond)) {
 			if (std::chrono::steady_clock::now() > end) {
 				ADD_FAILURE() << "ibv_destroy_cq() does not wait";
 				break;
