@@ -3,11 +3,11 @@
 
 #include <memory>
 #include <mutex>
-#include <unistd.h>
 
 #include <sirdma/geometry.h>
 
 #include "context.hpp"
+#include "fork.hpp"
 #include "mr.hpp"
 #include "page_buffer.hpp"
 #include "queue_pair.hpp"
@@ -114,7 +114,7 @@ public:
 	{
 		std::unique_lock hold(state_lock_, std::defer_lock);
 
-		if (getpid() == process_)
+		if (fork_depth() == fork_depth_)
 			hold.lock();
 		return hold;
 	}
@@ -147,7 +147,7 @@ private:
 	RingRegistration registration_;
 	ibv_qp_cap cap_{};
 	std::mutex state_lock_;
-	const pid_t process_ = getpid();
+	const unsigned fork_depth_ = fork_depth();
 };
 
 /* Create an XRC target by ibv_create_qp_ex(). */
