@@ -54,6 +54,13 @@ static bool sirdma_arp_set_mac(struct sirdma_arp *arp, const u8 *mac)
 	return true;
 }
 
+void sirdma_arp_mac(struct sirdma_dev *dev, const struct sirdma_arp *arp, u8 *mac)
+{
+	spin_lock_bh(&dev->neighs.hash_lock);
+	memcpy(mac, arp->mac, ETH_ALEN);
+	spin_unlock_bh(&dev->neighs.hash_lock);
+}
+
 /*
  * The caller holds the lock. Program the entry if it is dirty. On failure it stays dirty, and the
  * next refresh tries again.

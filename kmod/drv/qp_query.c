@@ -6,8 +6,8 @@
 #include "qp_query.h"
 #include "sirdma/wqe.h"
 
-static void sirdma_query_path(struct sirdma_qp *qp, const struct sirdma_qp_ctx *ctx,
-			      struct rdma_ah_attr *ah)
+static void sirdma_query_path(struct sirdma_dev *dev, struct sirdma_qp *qp,
+			      const struct sirdma_qp_ctx *ctx, struct rdma_ah_attr *ah)
 {
 	union ib_gid dgid;
 
@@ -19,11 +19,11 @@ static void sirdma_query_path(struct sirdma_qp *qp, const struct sirdma_qp_ctx *
 			ctx->traffic_class);
 	rdma_ah_set_port_num(ah, 1);
 	rdma_ah_set_sl(ah, qp->sl);
-	memcpy(ah->roce.dmac, qp->arp->mac, ETH_ALEN);
+	sirdma_arp_mac(dev, qp->arp, ah->roce.dmac);
 }
 
-static void sirdma_query_fill(struct sirdma_qp *qp, const struct sirdma_qp_ctx *ctx,
-			      struct ib_qp_attr *attr)
+static void sirdma_query_fill(struct sirdma_dev *dev, struct sirdma_qp *qp,
+			      const struct sirdma_qp_ctx *ctx, struct ib_qp_attr *attr)
 {
 	attr->qp_state = ctx->state;
 	attr->cur_qp_state = ctx->state;
@@ -32,7 +32,7 @@ static void sirdma_query_fill(struct sirdma_qp *qp, const struct sirdma_qp_ctx *
 	attr->cap = qp->cap;
 	attr->port_num = qp->ibqp.port ? qp->ibqp.port : 1;
 	SIRDMA_QP_CTX_TO_VERBS(attr, ctx);
-	sirdma_query_path(qp, ctx, &attr->ah_attr);
+	sirdma_query_path(dev, qp, ctx, &attr->ah_attr);
 }
 
 static int sirdma_query_locked(struct sirdma_dev *dev, struct sirdma_qp *qp,
@@ -50,7 +50,7 @@ static int sirdma_query_locked(struct sirdma_dev *dev, struct sirdma_qp *qp,
 	sirdma_qpctx_buf_get(dev, &ctx);
 	err = sirdma_cqp_upload_ctx(&dev->hw, qp->ibqp.qp_num, ctx.pa);
 	if (!err)
-		sirdma_query_fill(qp, ctx.va, attr);
+		sirdma_query_fill(dev, qp, ctx.va, attr);
 	sirdma_qpctx_buf_put(dev, &ctx);
 	return err;
 }
