@@ -55,6 +55,8 @@ const Exception rxe[] = {
 	 "receives posted in the ERR state are not flushed"},
 	{"MemoryWindowBinds.RegionOfAnotherDomain:MemoryWindowBinds.QueuePairOfAnotherDomain",
 	 false, true, "a window is bound to a region of another domain"},
+	{"Reuse.OfMemoryWhoseResponderWasStopped", false, true,
+	 "an answer to a READ that has begun goes on in a queue pair that was stopped"},
 	{"Flushes.*:FlushProtection.*", true, true,
 	 "the ICRC of a FLUSH covers its headers twice, so only soft-RoCE accepts it"},
 };
