@@ -9,6 +9,11 @@
 
 /* Queue pairs that are visited without a look at whether the processor is wanted. */
 #define DOMAIN_BATCH 64
+/*
+ * Queue pairs and sources that a sync visits. To wait for all holders of locks at once takes as long as some hundreds of
+ * visits where processors are idle, and as thousands where they are busy.
+ */
+#define DOMAIN_VISITS 4096
 
 /* Queue pairs of domain obj.id may use regions of the protection domain in whose list this is. */
 struct snic_domain_source {
@@ -33,6 +38,7 @@ int snic_domains_init(struct snic_dev *dev)
 {
 	struct snic_domains *domains = &dev->domains;
 
+	port_hash_key_init(&domains->key);
 	domains->limit = domain_of_xrc(dev, SIRDMA_MAX_XRCDS);
 	domains->chunks = port_alloc(domain_chunks(domains) * sizeof(*domains->chunks));
 	domains->sources = port_alloc(SNIC_DOMAIN_BUCKETS * sizeof(*domains->sources));
@@ -90,8 +96,8 @@ static void domain_link(struct snic_list_link **list, struct snic_list_link *lin
 /* The link of a bucket that leads to the source @from of @pd. It leads to NULL if there is none. */
 static struct snic_domain_source **source_link(struct snic_dev *dev, u32 pd, u32 from)
 {
-	/* The driver chooses both numbers, most often in ascending order. */
-	u32 bucket = (pd * 31 + from) % SNIC_DOMAIN_BUCKETS;
+	/* The driver chooses the numbers, and applications which pairs of them there are. */
+	u32 bucket = port_hash_4u32(&dev->domains.key, pd, from, 0, 0) % SNIC_DOMAIN_BUCKETS;
 	struct snic_domain_source **link = &dev->domains.sources[bucket];
 
 	while (*link && ((*link)->pd != pd || (*link)->obj.id != from))
@@ -168,14 +174,28 @@ static bool qp_may_use(const struct snic_qp *qp, u32 pd)
 	return qp->xrc || qp->pd == pd || qp->recv_pd == pd;
 }
 
-/* The holds of the locks of the queue pairs of domain @number that use regions of @pd, and that had begun, have ended. */
-static void domain_wait(struct snic_dev *dev, u32 number, u32 pd)
+/*
+ * Count a visit. Returns true if the visits are too many, and the holds of all locks of the device that had begun have
+ * ended.
+ */
+static bool visited(u32 *visits)
+{
+	if (!(++*visits % DOMAIN_BATCH))
+		port_cond_resched();
+	return *visits == DOMAIN_VISITS && port_wait_for_lock_holders();
+}
+
+/*
+ * The holds of the locks of the queue pairs of domain @number that use regions of @pd, and that had begun, have ended.
+ * Returns true if those of all other queue pairs have ended, too.
+ */
+static bool domain_wait(struct snic_dev *dev, u32 number, u32 pd, u32 *visits)
 {
 	const size_t offset = offsetof(struct snic_qp, domain_link);
 	struct snic_domain *domain = domain_at(dev, number);
 	struct snic_obj *obj, *next;
 	struct snic_qp *qp;
-	u32 n = 0;
+	bool all;
 
 	for (obj = domain ? snic_list_get(&domain->qps, offset) : NULL; obj; obj = next) {
 		qp = container_of(obj, struct snic_qp, obj);
@@ -183,24 +203,27 @@ static void domain_wait(struct snic_dev *dev, u32 number, u32 pd)
 			port_lock(&qp->lock);
 			port_unlock(&qp->lock);
 		}
-		if (!(++n % DOMAIN_BATCH))
-			port_cond_resched();
-		next = snic_list_get(&qp->domain_link.next, offset);
+		all = visited(visits);
+		next = all ? NULL : snic_list_get(&qp->domain_link.next, offset);
 		snic_obj_put(obj);
+		if (all)
+			return true;
 	}
+	return false;
 }
 
-static void domain_wait_sources(struct snic_dev *dev, struct snic_domain *domain, u32 pd)
+static void domain_wait_sources(struct snic_dev *dev, struct snic_domain *domain, u32 pd,
+				u32 *visits)
 {
 	const size_t offset = offsetof(struct snic_domain_source, link);
 	struct snic_domain_source *source;
 	struct snic_obj *obj, *next;
+	bool all;
 
 	for (obj = snic_list_get(&domain->sources, offset); obj; obj = next) {
 		source = container_of(obj, struct snic_domain_source, obj);
-		domain_wait(dev, obj->id, pd);
-		port_cond_resched();
-		next = snic_list_get(&source->link.next, offset);
+		all = domain_wait(dev, obj->id, pd, visits) || visited(visits);
+		next = all ? NULL : snic_list_get(&source->link.next, offset);
 		snic_obj_put(obj);
 	}
 }
@@ -208,14 +231,14 @@ static void domain_wait_sources(struct snic_dev *dev, struct snic_domain *domain
 void snic_domain_sync(struct snic_dev *dev, u32 pd)
 {
 	struct snic_domain *domain;
+	u32 visits = 0;
 
 	if (pd >= dev->cfg.max_pds)
 		return;
 	smp_mb(); /* the caller's writes come before the look at the lists: pairs with domain_link() */
-	domain_wait(dev, pd, pd);
 	domain = domain_at(dev, pd);
-	if (domain)
-		domain_wait_sources(dev, domain, pd);
+	if (domain && !domain_wait(dev, pd, pd, &visits))
+		domain_wait_sources(dev, domain, pd, &visits);
 	smp_mb(); /* what used memory, and is in no list any more, ended before: pairs with snic_obj_put() */
 }
 
@@ -232,9 +255,10 @@ void snic_domain_remove_srq(struct snic_srq *srq)
 {
 	struct snic_dev *dev = srq->rq.dev;
 	const u32 from = domain_of_xrc(dev, srq->domain);
+	u32 visits = 0;
 
 	/* A target may use memory that it found until it releases its lock, after it has released the queue. */
 	if ((*source_link(dev, srq->pd, from))->count == 1)
-		domain_wait(dev, from, srq->pd);
+		(void)domain_wait(dev, from, srq->pd, &visits);
 	source_remove(dev, srq->pd, from);
 }

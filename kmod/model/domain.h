@@ -36,6 +36,7 @@ struct snic_domain {
 /* Protection domains by their number, then XRC domains. */
 struct snic_domains {
 	u32 limit;
+	struct port_hash_key key; /* of the buckets */
 	struct snic_domain_source *
 		*sources; /* [SNIC_DOMAIN_BUCKETS] by their two numbers; for commands only */
 	struct snic_domain **chunks; /* [limit / CHUNK] of CHUNK domains, made on demand and kept */
@@ -55,9 +56,10 @@ void snic_domain_remove_qp(struct snic_qp *qp);
 bool snic_domain_add_srq(struct snic_srq *srq);
 void snic_domain_remove_srq(struct snic_srq *srq);
 /*
- * Take the lock of each queue pair that may use a region of protection domain @pd once. A queue pair that is added
- * meanwhile sees all that the caller wrote before. Sleeps. A command that destroys a queue pair or a source at which
- * the look has stopped waits until it goes on.
+ * The holds of the locks of all queue pairs that may use a region of protection domain @pd, and that had begun, have
+ * ended. A queue pair that is added meanwhile sees all that the caller wrote before. Sleeps. In the kernel it
+ * visits some thousands of queue pairs at most. A command that destroys a queue pair or a source at which the look has
+ * stopped waits until it goes on.
  */
 void snic_domain_sync(struct snic_dev *dev, u32 pd);
 

@@ -15,9 +15,12 @@
  *   struct port_lock            spin lock; holder runs with softirqs off
  *     port_lock_init/port_lock/port_unlock
  *     port_lock_over/port_unlock_over: the same, where another function unlocks
+ *     port_wait_for_lock_holders() -> bool: each hold of any port_lock that had begun has ended; sleeps.
+ *     False: they are not known here, which the caller finds out by taking each lock
  *   struct port_irq_lock        spin lock for any context, also with interrupts off
  *     port_irq_lock_init, port_irq_lock(l) -> unsigned long flags, port_irq_unlock(l, flags)
- *   struct port_mutex           sleeping lock
+ *   struct port_mutex           sleeping lock. Storage that is reached through the device may need it to connect again,
+ *     so its holder does not wait for storage, nor for memory that storage has to write out
  *     port_mutex_init/port_mutex_lock/port_mutex_unlock/port_mutex_trylock
  *   struct port_ref             reference count
  *     port_ref_init(r, n), port_ref_get(r), port_ref_get_unless_zero(r) -> bool (acquire),

@@ -55,6 +55,13 @@ static inline void port_unlock_over(struct port_lock *lock)
 	port_unlock(lock);
 }
 
+/* A holder runs with softirqs off, which a grace period waits for. */
+static inline bool port_wait_for_lock_holders(void)
+{
+	synchronize_rcu_expedited();
+	return true;
+}
+
 struct port_irq_lock {
 	spinlock_t l;
 };

@@ -127,6 +127,12 @@ static inline void port_unlock(struct port_lock *lock)
 	__atomic_store_n(&lock->word, 0, __ATOMIC_RELEASE);
 }
 
+/* Locks are not known together here. */
+static inline bool port_wait_for_lock_holders(void)
+{
+	return false;
+}
+
 #define port_lock_over(lock) port_lock(lock)
 #define port_unlock_over(lock) port_unlock(lock)
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
 // What an implicit region costs: the kernel's memory for pages that the device may use, next to each other or one in each 2 MiB, the
-// time to bring one, and to take one back, also with idle queue pairs of another protection domain. The memory is there already, so the program's own pages are not counted. Other programs
-// that take or free memory meanwhile change the result, so it is measured five times, and the medians are printed.
+// time to bring one, and to take one back, also with idle queue pairs of another protection domain, and of the same one. The memory is
+// there already, so the program's own pages are not counted. Other programs that take or free memory meanwhile change the result, so it
+// is measured five times, and the medians are printed.
 //   verbs_odp_cost -d DEVICE [-n QUEUE_PAIRS]
 // Prints "near BYTES" and "far BYTES", the memory for one page, "fault NANOSECONDS", the time of one ibv_advise_mr(), and "unmap
-// NANOSECONDS" and "unmap-beside NANOSECONDS", the time to take one page from the process and the device.
+// NANOSECONDS", "unmap-beside NANOSECONDS", "unmap-among NANOSECONDS" and "unmap-among-many NANOSECONDS" (four times as many queue
+// pairs), the time to take one page from the process and the device.
 #include "device.hpp"
 #include "memory.hpp"
 #include "verbs.hpp"
@@ -163,9 +165,15 @@ int run(const char *name, size_t others)
 		die("set-up");
 	const std::vector<Qp> idle = idle_queue_pairs(other.get(), cq.get(), others);
 	const Cost beside = median_cost(pd.get(), 512, part);
+	const Cost among = median_cost(other.get(), 512, part);
+	const std::vector<Qp> more = idle_queue_pairs(other.get(), cq.get(), 3 * others);
+	const Cost among_many = median_cost(other.get(), 512, part);
 
-	std::printf("near %.0f\nfar %.0f\nfault %.0f\nunmap %.0f\nunmap-beside %.0f\n", near.bytes,
-		    far.bytes, near.nanoseconds, far.unmap, beside.unmap);
+	std::printf("near %.0f\nfar %.0f\nfault %.0f\nunmap %.0f\nunmap-beside %.0f\nunmap-among "
+		    "%.0f\n"
+		    "unmap-among-many %.0f\n",
+		    near.bytes, far.bytes, near.nanoseconds, far.unmap, beside.unmap, among.unmap,
+		    among_many.unmap);
 	return 0;
 }
 

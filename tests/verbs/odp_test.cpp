@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
 namespace verbs::odp
 {
@@ -259,13 +260,20 @@ TEST_F(OnDemand, ForkLeavesTheChildWhatItHad)
 
 // The kernel takes pages away all the time, and no byte is lost. Forks protect all pages; reclaim and the collapse into huge
 // pages move them, where the kernel has those.
-TEST_F(OnDemand, DataSurvivesPagesThatComeAndGoUnderTraffic)
+class OnDemandTraffic : public OnDemand {
+protected:
+	static constexpr size_t size = 2 << 20;
+
+	// At least @messages, and until the pages have gone and come @disturbances times.
+	void move_while_pages_come_and_go(unsigned messages, unsigned disturbances);
+};
+
+void OnDemandTraffic::move_while_pages_come_and_go(unsigned messages, unsigned disturbances)
 {
-	constexpr size_t size = 2 << 20, slots = 8, slot = size / slots;
+	constexpr size_t slots = 8, slot = size / slots;
 	std::atomic<bool> stop{false};
 	std::atomic<unsigned> disturbed{0};
 
-	make(size);
 	std::thread disturber([&] {
 		while (!stop) {
 			for (const Region *region : {&local_, &remote_}) {
@@ -283,14 +291,35 @@ TEST_F(OnDemand, DataSurvivesPagesThatComeAndGoUnderTraffic)
 	});
 	Random random(seed());
 	const ibv_wr_opcode ops[] = {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ, IBV_WR_SEND};
-	for (unsigned i = 0; !HasFailure() && (i < 300 || (disturbed < 20 && i < 100000)); i++) {
+	for (unsigned i = 0;
+	     !HasFailure() && (i < messages || (disturbed < disturbances && i < 100000)); i++) {
 		const size_t at = i % slots * slot;
 		move(ops[i % 3], at + random.below(page), at + random.below(page),
 		     1 + static_cast<uint32_t>(random.below(slot - page)), i);
 	}
 	stop = true;
 	disturber.join();
-	EXPECT_GE(disturbed, 20u);
+	EXPECT_GE(disturbed, disturbances);
+}
+
+TEST_F(OnDemandTraffic, DataSurvivesPagesThatComeAndGo)
+{
+	make(size);
+	move_while_pages_come_and_go(300, 20);
+}
+
+// So many that the kernel's device does not wait for each one.
+TEST_F(OnDemandTraffic, DataSurvivesPagesThatComeAndGoAmongManyQueuePairs)
+{
+	constexpr size_t others = 4200;
+	std::vector<Qp> idle;
+
+	make(size);
+	for (size_t i = 0; i < others; i++) {
+		idle.push_back(make_rc_qp(pair_->b.pd, pair_->b.scq, 1));
+		ASSERT_TRUE(idle.back());
+	}
+	move_while_pages_come_and_go(50, 5);
 }
 
 TEST_F(OnDemand, MemoryThatGoesAwayUnderTrafficIsAnAccessError)
