@@ -65,8 +65,10 @@ static u64 snic_bus_align(u64 size)
 
 static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 {
-	/* No cgroup is charged: page lists of many users lie side by side in this memory. */
-	const gfp_t gfp = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
+	/*
+	 * No cgroup is charged: page lists of many users lie side by side in this memory. The caller holds a port_mutex (port.h).
+	 */
+	const gfp_t gfp = GFP_NOIO | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
 	unsigned int order = get_order(size);
 
 	/* Pages are aligned to their size, unless memory itself starts unaligned. */
@@ -80,7 +82,7 @@ static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 		}
 		free_pages((unsigned long)block->raw, order);
 	}
-	block->raw = vzalloc(size + align - PAGE_SIZE);
+	block->raw = __vmalloc(size + align - PAGE_SIZE, GFP_NOIO | __GFP_ZERO);
 	if (!block->raw)
 		return -ENOMEM;
 	block->va = PTR_ALIGN(block->raw, align);
@@ -105,7 +107,7 @@ static int snic_bus_dma_alloc(struct sirdma_bus *base, u64 size, struct sirdma_d
 
 	if (!size || size > SZ_1G)
 		return -ENOMEM;
-	block = kzalloc(sizeof(*block), GFP_KERNEL);
+	block = kzalloc(sizeof(*block), GFP_NOIO);
 	if (!block)
 		return -ENOMEM;
 	err = snic_block_alloc(block, PAGE_ALIGN(size), snic_bus_align(size));

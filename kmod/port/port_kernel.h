@@ -9,12 +9,14 @@
 #include <linux/hrtimer.h>
 #include <linux/kernel.h>
 #include <linux/ktime.h>
+#include <linux/lockdep.h>
 #include <linux/mm.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/random.h>
 #include <linux/rcupdate.h>
 #include <linux/refcount.h>
+#include <linux/sched/mm.h>
 #include <linux/siphash.h>
 #include <linux/sizes.h>
 #include <linux/slab.h>
@@ -88,7 +90,19 @@ struct port_mutex {
 	struct mutex m;
 };
 
-#define port_mutex_init(mutex) mutex_init(&(mutex)->m)
+#define port_mutex_init(mutex) \
+	do { \
+		mutex_init(&(mutex)->m); \
+		port_mutex_in_reclaim(&(mutex)->m); \
+	} while (0)
+
+/* Tell lockdep that storage may need @mutex while it writes memory out. */
+static inline void port_mutex_in_reclaim(struct mutex *mutex)
+{
+	fs_reclaim_acquire(GFP_KERNEL);
+	might_lock(mutex);
+	fs_reclaim_release(GFP_KERNEL);
+}
 
 static inline void port_mutex_lock(struct port_mutex *mutex)
 {
@@ -153,7 +167,7 @@ static inline bool port_event_wait(struct port_event *event, u32 timeout_ms)
 
 static inline void *port_alloc(size_t size)
 {
-	return kvzalloc(size, GFP_KERNEL);
+	return kvzalloc(size, GFP_NOIO);
 }
 
 static inline void *port_alloc_charged(size_t size)
