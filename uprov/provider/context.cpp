@@ -14,7 +14,6 @@
 #include <sirdma/shadow.h>
 #include <sirdma/wqe.h>
 
-#include "fork.hpp"
 #include "page_buffer.hpp"
 #include "pd.hpp"
 #include "ring_pool.hpp"
@@ -176,8 +175,6 @@ int open_context(Context &ctx, int cmd_fd, Origin origin) noexcept
 	ctx.single_threaded = env && !strcmp(env, "1");
 	ctx.vendor_part_id = number_of(getenv("SIRDMA_VENDOR_PART_ID"));
 
-	if (const int err = count_forks())
-		return err;
 	if (const int err = set_operations(&ctx.verbs, context_ops))
 		return err;
 

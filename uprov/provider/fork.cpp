@@ -2,7 +2,9 @@
 #include "fork.hpp"
 
 #include <atomic>
-#include <pthread.h>
+#include <new>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace sirdma
 {
@@ -10,20 +12,47 @@ namespace sirdma
 namespace
 {
 
-std::atomic<unsigned> depth;
+/* The kernel clears it in a child. Null if it cannot (before Linux 4.14). */
+std::atomic<unsigned> *number;
+/* The number that was given last. A child begins with that of its parent. */
+std::atomic<unsigned> last;
+
+/*
+ * Do this at load time: if a thread did this at first use, a fork meanwhile would leave the child
+ * waiting for that thread.
+ */
+__attribute__((constructor)) void map_number() noexcept
+{
+	const auto size = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+	void *page =
+		mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (page == MAP_FAILED)
+		return;
+	if (!madvise(page, size, MADV_WIPEONFORK))
+		number = new (page) std::atomic<unsigned>;
+	else
+		munmap(page, size);
+}
 
 } // namespace
 
-int count_forks() noexcept
+unsigned process_number() noexcept
 {
-	static const int err = pthread_atfork(nullptr, nullptr, [] { ++depth; });
+	if (!number)
+		return static_cast<unsigned>(getpid());
 
-	return err;
-}
+	unsigned n = number->load(std::memory_order_relaxed);
 
-unsigned fork_depth() noexcept
-{
-	return depth.load(std::memory_order_relaxed);
+	if (!n) {
+		const unsigned next = last.load() + 1;
+
+		if (number->compare_exchange_strong(n, next)) {
+			last.store(next);
+			n = next;
+		}
+	}
+	return n;
 }
 
 } // namespace sirdma

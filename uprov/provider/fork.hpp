@@ -7,10 +7,10 @@
 namespace sirdma
 {
 
-/* Count the forks from now on. This is done once, however often it is called. Returns an error number. */
-int count_forks() noexcept;
-
-/* How many calls of fork() led to this process: a child has one more than its parent. */
-unsigned fork_depth() noexcept;
+/*
+ * The number of this process. A child has another one than the processes it descends from, however it
+ * was made (fork(), clone()).
+ */
+unsigned process_number() noexcept;
 
 } // namespace sirdma

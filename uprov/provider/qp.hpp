@@ -114,7 +114,7 @@ public:
 	{
 		std::unique_lock hold(state_lock_, std::defer_lock);
 
-		if (fork_depth() == fork_depth_)
+		if (process_number() == process_)
 			hold.lock();
 		return hold;
 	}
@@ -147,7 +147,7 @@ private:
 	RingRegistration registration_;
 	ibv_qp_cap cap_{};
 	std::mutex state_lock_;
-	const unsigned fork_depth_ = fork_depth();
+	const unsigned process_ = process_number();
 };
 
 /* Create an XRC target by ibv_create_qp_ex(). */
