@@ -188,7 +188,7 @@ static int snic_addr_keep(struct snic_host *host, const struct snic_sgid *sgid,
 			return 0;
 		}
 	}
-	addr = kzalloc(sizeof(*addr), GFP_NOIO); /* the caller holds a port_mutex (port.h) */
+	addr = kzalloc(sizeof(*addr), PORT_MUTEX_GFP);
 	if (!addr)
 		return -ENOMEM;
 	addr->host = host;

@@ -47,7 +47,7 @@ static void snic_bus_write32(struct sirdma_bus *bus, u32 reg, u32 val)
 		snic_addr_sync(host);
 		break;
 	case SIRDMA_REG_PBLESYNC:
-		/* It takes the locks of a protection domain's queue pairs, and leaves no work behind. */
+		/* It waits for the locks of a protection domain's queue pairs, and leaves no work behind. */
 		might_sleep();
 		snic_reg_write(host->dev, reg, val);
 		break;
@@ -65,9 +65,7 @@ static u64 snic_bus_align(u64 size)
 
 static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 {
-	/*
-	 * No cgroup is charged: page lists of many users lie side by side in this memory. The caller holds a port_mutex (port.h).
-	 */
+	/* No cgroup is charged: page lists of many users lie side by side in this memory. */
 	const gfp_t gfp = GFP_NOIO | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
 	unsigned int order = get_order(size);
 
@@ -82,7 +80,7 @@ static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 		}
 		free_pages((unsigned long)block->raw, order);
 	}
-	block->raw = __vmalloc(size + align - PAGE_SIZE, GFP_NOIO | __GFP_ZERO);
+	block->raw = __vmalloc(size + align - PAGE_SIZE, gfp);
 	if (!block->raw)
 		return -ENOMEM;
 	block->va = PTR_ALIGN(block->raw, align);
@@ -103,14 +101,17 @@ static int snic_bus_dma_alloc(struct sirdma_bus *base, u64 size, struct sirdma_d
 {
 	struct snic_bus *bus = &snic_host_of(base)->bus;
 	struct snic_block *block;
+	unsigned int scope;
 	int err;
 
 	if (!size || size > SZ_1G)
 		return -ENOMEM;
-	block = kzalloc(sizeof(*block), GFP_NOIO);
+	block = kzalloc(sizeof(*block), PORT_MUTEX_GFP);
 	if (!block)
 		return -ENOMEM;
+	scope = memalloc_noio_save();
 	err = snic_block_alloc(block, PAGE_ALIGN(size), snic_bus_align(size));
+	memalloc_noio_restore(scope);
 	if (err) {
 		kfree(block);
 		return err;
@@ -173,14 +174,14 @@ static int snic_bus_irq_request(struct sirdma_bus *base, u32 index, sirdma_irq_f
 	if (index >= base->num_vectors || !fn)
 		return -EINVAL;
 	vector = &bus->vectors[index];
-	mutex_lock(&bus->lock);
+	mutex_lock(&bus->irq_lock);
 	if (!vector->fn) {
 		vector->ctx = ctx;
 		vector->fn = fn;
 		napi_enable(&vector->napi);
 		err = 0;
 	}
-	mutex_unlock(&bus->lock);
+	mutex_unlock(&bus->irq_lock);
 	return err;
 }
 
@@ -190,12 +191,12 @@ static void snic_bus_irq_free(struct sirdma_bus *base, u32 index)
 
 	if (index >= base->num_vectors)
 		return;
-	mutex_lock(&bus->lock);
+	mutex_lock(&bus->irq_lock);
 	if (bus->vectors[index].fn) {
 		napi_disable(&bus->vectors[index].napi);
 		bus->vectors[index].fn = NULL;
 	}
-	mutex_unlock(&bus->lock);
+	mutex_unlock(&bus->irq_lock);
 }
 
 /*
@@ -253,6 +254,7 @@ int snic_bus_init(struct snic_host *host, u32 num_vectors)
 	u32 i;
 
 	mutex_init(&bus->lock);
+	mutex_init(&bus->irq_lock);
 	INIT_LIST_HEAD(&bus->blocks);
 	bus->vectors = kvcalloc(num_vectors, sizeof(*bus->vectors), GFP_KERNEL);
 	if (!bus->vectors)

@@ -24,7 +24,9 @@ struct snic_vector {
 
 struct snic_bus {
 	struct sirdma_bus base;
-	struct mutex lock; /* protects blocks, and the requests of vectors */
+	struct mutex lock; /* protects blocks */
+	struct mutex
+		irq_lock; /* protects the requests of vectors: NAPI takes locks of netdevs in it */
 	struct list_head blocks; /* DMA memory that the driver holds */
 	struct snic_vector *vectors; /* [base.num_vectors] */
 };

@@ -10,10 +10,18 @@
 /* Queue pairs that are visited without a look at whether the processor is wanted. */
 #define DOMAIN_BATCH 64
 /*
- * Queue pairs and sources that a sync visits. To wait for all holders of locks at once takes as long as some hundreds of
- * visits where processors are idle, and as thousands where they are busy.
+ * After this many visits a sync ends as soon as all holders of locks have been waited for. That takes as long as some
+ * hundreds of visits where processors are idle, and as thousands where they are busy (verbs_odp_cost).
  */
-#define DOMAIN_VISITS 4096
+#define DOMAIN_VISITS 1024
+
+/* A wait for the queue pairs that may use the regions of a protection domain */
+struct domain_wait {
+	struct snic_dev *dev;
+	u32 pd;
+	u32 visits; /* of queue pairs and sources */
+	u64 mark; /* of the holders of all locks, after DOMAIN_VISITS */
+};
 
 /* Queue pairs of domain obj.id may use regions of the protection domain in whose list this is. */
 struct snic_domain_source {
@@ -174,71 +182,68 @@ static bool qp_may_use(const struct snic_qp *qp, u32 pd)
 	return qp->xrc || qp->pd == pd || qp->recv_pd == pd;
 }
 
-/*
- * Count a visit. Returns true if the visits are too many, and the holds of all locks of the device that had begun have
- * ended.
- */
-static bool visited(u32 *visits)
+/* End a visit. Returns true if no lock is left to wait for. */
+static bool wait_end_visit(struct domain_wait *wait)
 {
-	if (!(++*visits % DOMAIN_BATCH))
-		port_cond_resched();
-	return *visits == DOMAIN_VISITS && port_wait_for_lock_holders();
+	if (++wait->visits == DOMAIN_VISITS)
+		wait->mark = port_lock_holders_mark();
+	if (wait->visits % DOMAIN_BATCH)
+		return false;
+	port_cond_resched();
+	return wait->visits > DOMAIN_VISITS && port_lock_holders_passed(wait->mark);
 }
 
 /*
- * The holds of the locks of the queue pairs of domain @number that use regions of @pd, and that had begun, have ended.
- * Returns true if those of all other queue pairs have ended, too.
+ * The holds of the locks of the queue pairs of domain @number that use regions of the protection domain, and that had
+ * begun, have ended. Returns true if those of all other queue pairs have ended, too.
  */
-static bool domain_wait(struct snic_dev *dev, u32 number, u32 pd, u32 *visits)
+static bool wait_for_domain(struct domain_wait *wait, u32 number)
 {
 	const size_t offset = offsetof(struct snic_qp, domain_link);
-	struct snic_domain *domain = domain_at(dev, number);
+	struct snic_domain *domain = domain_at(wait->dev, number);
 	struct snic_obj *obj, *next;
 	struct snic_qp *qp;
-	bool all;
+	bool ended = false;
 
 	for (obj = domain ? snic_list_get(&domain->qps, offset) : NULL; obj; obj = next) {
 		qp = container_of(obj, struct snic_qp, obj);
-		if (qp_may_use(qp, pd)) {
+		if (qp_may_use(qp, wait->pd)) {
 			port_lock(&qp->lock);
 			port_unlock(&qp->lock);
 		}
-		all = visited(visits);
-		next = all ? NULL : snic_list_get(&qp->domain_link.next, offset);
+		ended = wait_end_visit(wait);
+		next = ended ? NULL : snic_list_get(&qp->domain_link.next, offset);
 		snic_obj_put(obj);
-		if (all)
-			return true;
 	}
-	return false;
+	return ended;
 }
 
-static void domain_wait_sources(struct snic_dev *dev, struct snic_domain *domain, u32 pd,
-				u32 *visits)
+static void wait_for_sources(struct domain_wait *wait, struct snic_domain *domain)
 {
 	const size_t offset = offsetof(struct snic_domain_source, link);
 	struct snic_domain_source *source;
 	struct snic_obj *obj, *next;
-	bool all;
+	bool ended;
 
 	for (obj = snic_list_get(&domain->sources, offset); obj; obj = next) {
 		source = container_of(obj, struct snic_domain_source, obj);
-		all = domain_wait(dev, obj->id, pd, visits) || visited(visits);
-		next = all ? NULL : snic_list_get(&source->link.next, offset);
+		ended = wait_for_domain(wait, obj->id) || wait_end_visit(wait);
+		next = ended ? NULL : snic_list_get(&source->link.next, offset);
 		snic_obj_put(obj);
 	}
 }
 
 void snic_domain_sync(struct snic_dev *dev, u32 pd)
 {
+	struct domain_wait wait = {.dev = dev, .pd = pd};
 	struct snic_domain *domain;
-	u32 visits = 0;
 
 	if (pd >= dev->cfg.max_pds)
 		return;
 	smp_mb(); /* the caller's writes come before the look at the lists: pairs with domain_link() */
 	domain = domain_at(dev, pd);
-	if (domain && !domain_wait(dev, pd, pd, &visits))
-		domain_wait_sources(dev, domain, pd, &visits);
+	if (domain && !wait_for_domain(&wait, pd))
+		wait_for_sources(&wait, domain);
 	smp_mb(); /* what used memory, and is in no list any more, ended before: pairs with snic_obj_put() */
 }
 
@@ -255,10 +260,10 @@ void snic_domain_remove_srq(struct snic_srq *srq)
 {
 	struct snic_dev *dev = srq->rq.dev;
 	const u32 from = domain_of_xrc(dev, srq->domain);
-	u32 visits = 0;
+	struct domain_wait wait = {.dev = dev, .pd = srq->pd};
 
 	/* A target may use memory that it found until it releases its lock, after it has released the queue. */
 	if ((*source_link(dev, srq->pd, from))->count == 1)
-		(void)domain_wait(dev, from, srq->pd, &visits);
+		(void)wait_for_domain(&wait, from);
 	source_remove(dev, srq->pd, from);
 }

@@ -189,8 +189,8 @@ enum sirdma_ae_code snic_prq_missed(struct snic_qp *qp, enum snic_side side,
 
 /*
  * All uses of what a PBLE named, if it may change, are within one hold of the lock of a queue pair: a burst
- * that is sent and a batch that is received keep their runs no longer. So the lock of each queue pair that can
- * use a region of this protection domain is taken once.
+ * that is sent and a batch that is received keep their runs no longer. So it is enough that each hold of
+ * the lock of a queue pair that can use a region of this protection domain has ended.
  */
 void snic_pble_sync(struct snic_dev *dev, u32 pd)
 {

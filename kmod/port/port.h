@@ -15,8 +15,8 @@
  *   struct port_lock            spin lock; holder runs with softirqs off
  *     port_lock_init/port_lock/port_unlock
  *     port_lock_over/port_unlock_over: the same, where another function unlocks
- *     port_wait_for_lock_holders() -> bool: each hold of any port_lock that had begun has ended; sleeps.
- *     False: they are not known here, which the caller finds out by taking each lock
+ *     port_lock_holders_mark() -> u64, port_lock_holders_passed(mark) -> bool: has each hold of any
+ *     port_lock ended that had begun at the mark? Always false where the port cannot tell
  *   struct port_irq_lock        spin lock for any context, also with interrupts off
  *     port_irq_lock_init, port_irq_lock(l) -> unsigned long flags, port_irq_unlock(l, flags)
  *   struct port_mutex           sleeping lock. Storage that is reached through the device may need it to connect again,

@@ -57,11 +57,18 @@ static inline void port_unlock_over(struct port_lock *lock)
 	port_unlock(lock);
 }
 
-/* A holder runs with softirqs off, which a grace period waits for. */
-static inline bool port_wait_for_lock_holders(void)
+/*
+ * A holder runs with softirqs off, which a grace period waits for. On real-time kernels the lock itself is an RCU read
+ * section.
+ */
+static inline u64 port_lock_holders_mark(void)
 {
-	synchronize_rcu_expedited();
-	return true;
+	return start_poll_synchronize_rcu_expedited();
+}
+
+static inline bool port_lock_holders_passed(u64 mark)
+{
+	return poll_state_synchronize_rcu((unsigned long)mark);
 }
 
 struct port_irq_lock {
@@ -93,11 +100,11 @@ struct port_mutex {
 #define port_mutex_init(mutex) \
 	do { \
 		mutex_init(&(mutex)->m); \
-		port_mutex_in_reclaim(&(mutex)->m); \
+		port_mutex_teach_lockdep(&(mutex)->m); \
 	} while (0)
 
 /* Tell lockdep that storage may need @mutex while it writes memory out. */
-static inline void port_mutex_in_reclaim(struct mutex *mutex)
+static inline void port_mutex_teach_lockdep(struct mutex *mutex)
 {
 	fs_reclaim_acquire(GFP_KERNEL);
 	might_lock(mutex);
@@ -165,9 +172,17 @@ static inline bool port_event_wait(struct port_event *event, u32 timeout_ms)
 	return wait_for_completion_timeout(&event->c, msecs_to_jiffies(timeout_ms)) != 0;
 }
 
+/* Memory for a holder of a port_mutex. It is refused rather than waited for until somebody else frees memory. */
+#define PORT_MUTEX_GFP (GFP_NOIO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+
 static inline void *port_alloc(size_t size)
 {
-	return kvzalloc(size, GFP_NOIO);
+	/* Not all that vmalloc() allocates by itself heeds the mask. */
+	const unsigned int scope = memalloc_noio_save();
+	void *p = kvzalloc(size, PORT_MUTEX_GFP);
+
+	memalloc_noio_restore(scope);
+	return p;
 }
 
 static inline void *port_alloc_charged(size_t size)
@@ -185,10 +200,14 @@ static inline void port_cond_resched(void)
 	cond_resched();
 }
 
-/* Memory that is charged and freed again is available to the next allocation. */
+/*
+ * Memory that is charged and freed again is available to the next allocation. A thread of the kernel may be storage
+ * that connects again.
+ */
 static inline bool port_reclaim(void)
 {
-	void *room = kvmalloc(SZ_64K, GFP_KERNEL_ACCOUNT);
+	const bool storage = current->flags & PF_KTHREAD;
+	void *room = kvmalloc(SZ_64K, storage ? PORT_MUTEX_GFP : GFP_KERNEL_ACCOUNT);
 
 	kvfree(room);
 	return room;
