@@ -54,12 +54,14 @@ struct sirdma_dev {
 		ibdev_dbg(&__dev->ibdev, fmt "\n", ##__VA_ARGS__); \
 	} while (0)
 
-/* A workqueue of all devices: it checks their health, and gives addresses to them. */
+/* A workqueue of all devices: it checks their health, and does what nobody waits for. */
 extern struct workqueue_struct *sirdma_upkeep_wq;
 /*
  * Another one, of high priority and on any processor. It runs what a program waits for that rings doorbells, or
  * makes connections by rdma_cm, in a loop, and such a program must not keep it from a processor. A work may
- * wait for locks of page tables, and runs many queue pairs (doorbell.c).
+ * wait for locks of page tables, and runs many queue pairs (doorbell.c). It also runs what storage needs that
+ * connects again while memory is short, so it has a thread to rescue it: addresses and neighbours, vectors, and the
+ * completions of queue pairs in the kernel that are flushed.
  */
 extern struct workqueue_struct *sirdma_urgent_wq;
 
