@@ -45,12 +45,11 @@ unsigned process_number() noexcept
 	unsigned n = number->load(std::memory_order_relaxed);
 
 	if (!n) {
-		const unsigned next = last.load() + 1;
+		/* This precedes the number: a child that inherits that one gets a greater one. */
+		const unsigned next = last.fetch_add(1) + 1;
 
-		if (number->compare_exchange_strong(n, next)) {
-			last.store(next);
+		if (number->compare_exchange_strong(n, next))
 			n = next;
-		}
 	}
 	return n;
 }

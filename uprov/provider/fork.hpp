@@ -8,8 +8,8 @@ namespace sirdma
 {
 
 /*
- * The number of this process. A child has another one than the processes it descends from, however it
- * was made (fork(), clone()).
+ * The number of this process. A child with memory of its own has another one than the processes it
+ * descends from, however it was made (fork(), clone()).
  */
 unsigned process_number() noexcept;
 
