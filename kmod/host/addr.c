@@ -188,7 +188,7 @@ static int snic_addr_keep(struct snic_host *host, const struct snic_sgid *sgid,
 			return 0;
 		}
 	}
-	addr = kzalloc(sizeof(*addr), PORT_MUTEX_GFP);
+	addr = kzalloc(sizeof(*addr), port_mutex_gfp(sizeof(*addr)));
 	if (!addr)
 		return -ENOMEM;
 	addr->host = host;

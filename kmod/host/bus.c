@@ -66,7 +66,7 @@ static u64 snic_bus_align(u64 size)
 static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 {
 	/* No cgroup is charged: page lists of many users lie side by side in this memory. */
-	const gfp_t gfp = GFP_NOIO | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
+	const gfp_t gfp = port_mutex_gfp(size) | __GFP_ZERO;
 	unsigned int order = get_order(size);
 
 	/* Pages are aligned to their size, unless memory itself starts unaligned. */
@@ -80,7 +80,7 @@ static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 		}
 		free_pages((unsigned long)block->raw, order);
 	}
-	block->raw = __vmalloc(size + align - PAGE_SIZE, gfp);
+	block->raw = __vmalloc(size + align - PAGE_SIZE, port_mutex_gfp(SZ_2M) | __GFP_ZERO);
 	if (!block->raw)
 		return -ENOMEM;
 	block->va = PTR_ALIGN(block->raw, align);
@@ -106,7 +106,7 @@ static int snic_bus_dma_alloc(struct sirdma_bus *base, u64 size, struct sirdma_d
 
 	if (!size || size > SZ_1G)
 		return -ENOMEM;
-	block = kzalloc(sizeof(*block), PORT_MUTEX_GFP);
+	block = kzalloc(sizeof(*block), port_mutex_gfp(sizeof(*block)));
 	if (!block)
 		return -ENOMEM;
 	scope = memalloc_noio_save();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
  * Which queue pairs may use the regions of a protection domain: snic_domain_sync() visits these, and does not depend on
- * the other queue pairs of the device. Where they are many it visits a part, as long as a grace period of RCU lasts.
+ * the other queue pairs of the device. Where they are many, and the port can tell that all holders of locks
+ * have ended, it visits a part of them.
  *
  * A domain is a protection domain, or an XRC domain. Each queue pair is in the list of one: an XRC target in that of its
  * XRC domain, any other queue pair in that of its protection domain. The regions of a protection domain are also used by

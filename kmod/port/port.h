@@ -30,7 +30,7 @@
  *     port_event_wait(e, timeout_ms) -> bool: false on timeout; may sleep
  *   void *port_alloc(size)      zeroed, may sleep, NULL on failure; port_free(p)
  *     (large sizes are fine: virtually contiguous is enough). For what all users of a
- *     device share: in the kernel no cgroup is charged, and it does not wait for storage
+ *     device share: in the kernel no cgroup is charged, and it fails rather than wait for storage
  *   void *port_alloc_charged(size)  the same for a small object of one user, physically
  *     contiguous: in the kernel the caller's cgroup is charged. It fails rather than
  *     reclaim memory, so that it may be called under a mutex that others wait for;

@@ -172,14 +172,20 @@ static inline bool port_event_wait(struct port_event *event, u32 timeout_ms)
 	return wait_for_completion_timeout(&event->c, msecs_to_jiffies(timeout_ms)) != 0;
 }
 
-/* Memory for a holder of a port_mutex. It is refused rather than waited for until somebody else frees memory. */
-#define PORT_MUTEX_GFP (GFP_NOIO | __GFP_RETRY_MAYFAIL | __GFP_NOWARN)
+/*
+ * Flags for @size bytes for a holder of a port_mutex. They are refused rather than waited for until somebody else frees
+ * memory. Of many pages some kernels (6.1 to 6.8) do not end to look for without NORETRY.
+ */
+static inline gfp_t port_mutex_gfp(size_t size)
+{
+	return GFP_NOIO | __GFP_NOWARN | (size > PAGE_SIZE ? __GFP_NORETRY : __GFP_RETRY_MAYFAIL);
+}
 
 static inline void *port_alloc(size_t size)
 {
-	/* Not all that vmalloc() allocates by itself heeds the mask. */
+	/* Not all that vmalloc() allocates by itself heeds the flags. */
 	const unsigned int scope = memalloc_noio_save();
-	void *p = kvzalloc(size, PORT_MUTEX_GFP);
+	void *p = kvzalloc(size, port_mutex_gfp(size));
 
 	memalloc_noio_restore(scope);
 	return p;
@@ -207,7 +213,7 @@ static inline void port_cond_resched(void)
 static inline bool port_reclaim(void)
 {
 	const bool storage = current->flags & PF_KTHREAD;
-	void *room = kvmalloc(SZ_64K, storage ? PORT_MUTEX_GFP : GFP_KERNEL_ACCOUNT);
+	void *room = kvmalloc(SZ_64K, storage ? port_mutex_gfp(SZ_64K) : GFP_KERNEL_ACCOUNT);
 
 	kvfree(room);
 	return room;
