@@ -46,7 +46,7 @@ static int sirdma_ah_make(struct sirdma_dev *dev, struct sirdma_ah *ah,
 	err = sirdma_av_create(&dev->hw, params, who, &ah->idx);
 	low = who != SIRDMA_AV_USER && sirdma_av_low(&dev->hw);
 	if (low)
-		queue_work(sirdma_urgent_wq, &dev->ah_fill);
+		queue_work(sirdma_rescue_wq, &dev->ah_fill);
 	/* The work is backing more vectors, or has done so since, or there are no more. */
 	if (err == -ENOMEM && who == SIRDMA_AV_ATOMIC)
 		err = low ? -EAGAIN : sirdma_av_create(&dev->hw, params, who, &ah->idx);

@@ -54,14 +54,19 @@ struct sirdma_dev {
 		ibdev_dbg(&__dev->ibdev, fmt "\n", ##__VA_ARGS__); \
 	} while (0)
 
-/* A workqueue of all devices: it checks their health, and does what nobody waits for. */
+/* A workqueue of all devices, for what nobody waits for. */
 extern struct workqueue_struct *sirdma_upkeep_wq;
 /*
- * Another one, of high priority and on any processor. It runs what a program waits for that rings doorbells, or
- * makes connections by rdma_cm, in a loop, and such a program must not keep it from a processor. A work may
- * wait for locks of page tables, and runs many queue pairs (doorbell.c). It also runs what storage needs that
- * connects again while memory is short, so it has a thread to rescue it: addresses and neighbours, vectors, and the
- * completions of queue pairs in the kernel that are flushed.
+ * Another one, of high priority, which has a thread to rescue it: it runs what storage needs to connect again while
+ * memory is short. It checks the health of devices and resets them, gives addresses and neighbours to them, backs
+ * address vectors, and completes the work of flushed queue pairs in the kernel. A work here waits neither for memory
+ * that storage has to write out, nor for a lock whose holder does so. A program that makes connections by rdma_cm in a
+ * loop waits for some of it, and must not keep it from a processor.
+ */
+extern struct workqueue_struct *sirdma_rescue_wq;
+/*
+ * Another one, of high priority, for what a program waits for that rings doorbells in a loop. A work may wait for locks
+ * of page tables, and runs many queue pairs (doorbell.c).
  */
 extern struct workqueue_struct *sirdma_urgent_wq;
 

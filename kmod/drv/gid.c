@@ -65,7 +65,7 @@ static void sirdma_gid_update(struct work_struct *work)
 		failed |= sirdma_sgid_sync(dev, &table->slots[i]) != 0;
 	mutex_unlock(&table->lock);
 	if (failed && !sirdma_dev_failed(dev))
-		queue_delayed_work(sirdma_urgent_wq, &table->update, UPDATE_RETRY);
+		queue_delayed_work(sirdma_rescue_wq, &table->update, UPDATE_RETRY);
 }
 
 int sirdma_gid_init(struct sirdma_dev *dev)
@@ -161,7 +161,7 @@ static void sirdma_sgid_recheck(struct sirdma_dev *dev, struct sirdma_sgid *sgid
 	if (!ether_addr_equal_unaligned(sgid->mac, mac)) {
 		ether_addr_copy(sgid->mac, mac);
 		sgid->dirty = true;
-		mod_delayed_work(sirdma_urgent_wq, &table->update, 0);
+		mod_delayed_work(sirdma_rescue_wq, &table->update, 0);
 	}
 	spin_unlock_bh(&table->mac_lock);
 }
@@ -290,7 +290,7 @@ void sirdma_gid_mac_changed(struct sirdma_dev *dev, const struct net_device *nde
 		sgid->dirty = true;
 	}
 	spin_unlock_bh(&table->mac_lock);
-	mod_delayed_work(sirdma_urgent_wq, &table->update, 0);
+	mod_delayed_work(sirdma_rescue_wq, &table->update, 0);
 }
 
 bool sirdma_gid_on_interface(struct sirdma_dev *dev, const struct net_device *ndev)

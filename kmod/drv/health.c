@@ -23,7 +23,7 @@ static void sirdma_health_poll(struct work_struct *work)
 	if (sirdma_hw_check(&dev->hw))
 		sirdma_dev_fail_async(dev);
 	else
-		queue_delayed_work(sirdma_upkeep_wq, &dev->health, HEALTH_PERIOD);
+		queue_delayed_work(sirdma_rescue_wq, &dev->health, HEALTH_PERIOD);
 }
 
 static void sirdma_health_remove(struct work_struct *work)
@@ -43,7 +43,7 @@ static void sirdma_health_remove(struct work_struct *work)
 		 * Try again later: the device is not registered yet, or is moving between network
 		 * namespaces. If it is being removed already, sirdma_health_fini() ends this.
 		 */
-		queue_delayed_work(sirdma_upkeep_wq, &dev->fatal, HEALTH_RETRY);
+		queue_delayed_work(sirdma_rescue_wq, &dev->fatal, HEALTH_RETRY);
 		return;
 	}
 	ibdev_err(&dev->ibdev, "the device failed; it was reset, and its link is removed\n");
@@ -62,7 +62,7 @@ void sirdma_health_start(struct sirdma_dev *dev)
 {
 	/* After an earlier failure the work that removes the device is waiting for it to be registered. */
 	if (!sirdma_dev_failed(dev))
-		queue_delayed_work(sirdma_upkeep_wq, &dev->health, HEALTH_PERIOD);
+		queue_delayed_work(sirdma_rescue_wq, &dev->health, HEALTH_PERIOD);
 }
 
 void sirdma_health_fini(struct sirdma_dev *dev)
@@ -76,7 +76,7 @@ void sirdma_health_fini(struct sirdma_dev *dev)
 void sirdma_dev_fail_async(struct sirdma_dev *dev)
 {
 	if (!test_and_set_bit(SIRDMA_DEV_FAILED, &dev->flags))
-		queue_delayed_work(sirdma_upkeep_wq, &dev->fatal, 0);
+		queue_delayed_work(sirdma_rescue_wq, &dev->fatal, 0);
 }
 
 void sirdma_dev_fail(struct sirdma_dev *dev, int err)

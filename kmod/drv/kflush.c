@@ -157,7 +157,7 @@ void sirdma_kqp_drained(struct sirdma_kqp *kqp)
 		return;
 	atomic_set(&kqp->last_wqe_due, 1);
 	/* Work that is queued already and has not begun yet sees the flag as well. */
-	queue_work(sirdma_urgent_wq, &to_sdev(ibqp->device)->kflush);
+	queue_work(sirdma_rescue_wq, &to_sdev(ibqp->device)->kflush);
 }
 
 static void sirdma_kqp_raise_last_wqe(struct sirdma_kqp *kqp)

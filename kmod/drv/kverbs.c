@@ -406,7 +406,7 @@ static void sirdma_kqp_ring_doorbell(const struct sirdma_kqp *kqp, const __le64 
 	if (sirdma_get64(asleep))
 		sirdma_doorbell(dev->bus, kqp->qp->ibqp.qp_num);
 	if (unlikely(sirdma_dev_was_reset(dev)))
-		queue_work(sirdma_urgent_wq, &dev->kflush);
+		queue_work(sirdma_rescue_wq, &dev->kflush);
 }
 
 /* IBTA C10-96: a send is refused before RTS. In the error state it is accepted and flushed. */

@@ -11,6 +11,7 @@
 #include "odp.h"
 
 struct workqueue_struct *sirdma_upkeep_wq;
+struct workqueue_struct *sirdma_rescue_wq;
 struct workqueue_struct *sirdma_urgent_wq;
 
 static int __init sirdma_init(void)
@@ -20,11 +21,16 @@ static int __init sirdma_init(void)
 	sirdma_upkeep_wq = alloc_workqueue("sirdma_upkeep", WQ_UNBOUND | WQ_SYSFS, 0);
 	if (!sirdma_upkeep_wq)
 		return -ENOMEM;
-	sirdma_urgent_wq =
-		alloc_workqueue("sirdma_urgent", WQ_HIGHPRI | WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
-	if (!sirdma_urgent_wq) {
+	sirdma_rescue_wq =
+		alloc_workqueue("sirdma_rescue", WQ_HIGHPRI | WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	if (!sirdma_rescue_wq) {
 		err = -ENOMEM;
 		goto err_upkeep;
+	}
+	sirdma_urgent_wq = alloc_workqueue("sirdma_urgent", WQ_HIGHPRI | WQ_UNBOUND, 0);
+	if (!sirdma_urgent_wq) {
+		err = -ENOMEM;
+		goto err_rescue;
 	}
 	err = sirdma_identity_init();
 	if (err)
@@ -39,6 +45,8 @@ err_identity:
 	sirdma_identity_fini();
 err_urgent:
 	destroy_workqueue(sirdma_urgent_wq);
+err_rescue:
+	destroy_workqueue(sirdma_rescue_wq);
 err_upkeep:
 	destroy_workqueue(sirdma_upkeep_wq);
 	return err;
@@ -53,6 +61,7 @@ static void __exit sirdma_exit(void)
 	sirdma_identity_fini();
 	sirdma_odp_exit();
 	destroy_workqueue(sirdma_urgent_wq);
+	destroy_workqueue(sirdma_rescue_wq);
 	destroy_workqueue(sirdma_upkeep_wq);
 }
 

@@ -146,7 +146,7 @@ static void sirdma_neigh_refresh_work(struct work_struct *work)
 		spin_unlock_bh(&table->hash_lock);
 	}
 	if (table->count)
-		queue_delayed_work(sirdma_urgent_wq, &table->refresh, REFRESH_PERIOD);
+		queue_delayed_work(sirdma_rescue_wq, &table->refresh, REFRESH_PERIOD);
 	mutex_unlock(&table->lock);
 }
 
@@ -157,7 +157,7 @@ void sirdma_neigh_expect(struct sirdma_dev *dev)
 
 void sirdma_neigh_refresh(struct sirdma_dev *dev)
 {
-	mod_delayed_work(sirdma_urgent_wq, &dev->neighs.refresh, 0);
+	mod_delayed_work(sirdma_rescue_wq, &dev->neighs.refresh, 0);
 }
 
 static bool sirdma_neigh_in_use(struct sirdma_dev *dev, const struct neighbour *neigh,
@@ -204,7 +204,7 @@ static void sirdma_neigh_changed(struct sirdma_dev *dev, const struct neighbour 
 			dirty |= sirdma_arp_set_mac(arp, mac);
 	spin_unlock_bh(&table->hash_lock);
 	if (dirty)
-		queue_work(sirdma_urgent_wq, &table->update);
+		queue_work(sirdma_rescue_wq, &table->update);
 }
 
 /*
@@ -353,7 +353,7 @@ static int sirdma_arp_add(struct sirdma_dev *dev, struct sirdma_arp *arp,
 	spin_unlock_bh(&table->hash_lock);
 	/* The first refresh comes soon, for a neighbour that moved before the entry was hashed. */
 	if (!table->count++)
-		queue_delayed_work(sirdma_urgent_wq, &table->refresh, HZ);
+		queue_delayed_work(sirdma_rescue_wq, &table->refresh, HZ);
 	return 0;
 
 err_id:

@@ -8,7 +8,7 @@
 #define trace_sirdma_gid_clear(dev, i, ip, users, err) ((void)(err))
 
 /* The module that is tested has its own. */
-#define sirdma_urgent_wq system_long_wq
+#define sirdma_rescue_wq system_long_wq
 
 #include "drv/gid.c"
 

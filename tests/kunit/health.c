@@ -8,7 +8,7 @@
 #define sirdma_dev_failed health_test_dev_failed
 #define sirdma_kflush_start health_test_kflush_start
 /* The module that is tested has its own. */
-#define sirdma_upkeep_wq system_long_wq
+#define sirdma_rescue_wq system_long_wq
 
 /* What is asked of the driver core, of kernel consumers and of the RDMA core. */
 static struct {

@@ -13,7 +13,7 @@
 #define sirdma_route_lookup neigh_test_route_lookup
 
 /* The module that is tested has its own. */
-#define sirdma_urgent_wq system_long_wq
+#define sirdma_rescue_wq system_long_wq
 
 #include "drv/neigh.c"
 

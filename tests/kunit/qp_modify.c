@@ -16,7 +16,7 @@
 #define sirdma_neigh_expect modify_test_neigh_expect
 #define rdma_read_gid_attr_ndev_rcu modify_test_gid_ndev
 #define sirdma_dev_failed modify_test_dev_failed
-#define sirdma_urgent_wq system_long_wq
+#define sirdma_rescue_wq system_long_wq
 
 #include "hw/access.c"
 #include "hw/path.c"
@@ -327,7 +327,7 @@ static void drained_queue_is_told_out_of_the_call(struct kunit *test)
 		KUNIT_EXPECT_EQ(test, atomic_read(&world.told), i);
 	}
 	/* Once for each time. */
-	queue_work(sirdma_urgent_wq, &world.f->dev.kflush);
+	queue_work(sirdma_rescue_wq, &world.f->dev.kflush);
 	flush_work(&world.f->dev.kflush);
 	KUNIT_EXPECT_EQ(test, atomic_read(&world.told), i - 1);
 	/* Without a shared queue there is no such event. */
