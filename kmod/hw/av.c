@@ -216,7 +216,7 @@ int sirdma_av_create(struct sirdma_hw *hw, const struct sirdma_av_params *params
 		     enum sirdma_av_consumer who, u32 *idx)
 {
 	struct sirdma_av_table *avs = &hw->avs;
-	u32 seq;
+	u32 seq = 0;
 	int err;
 
 	if (!avs->limit)
