@@ -365,7 +365,8 @@ TEST_F(ModeratedEvents, LoseNoCompletion)
 		}
 	}
 	sender.join();
-	EXPECT_LE(events, count);
+	// One of its own, and one by the request that follows it and finds the completion before this thread does.
+	EXPECT_LE(events, 2 * count);
 }
 
 TEST_F(CompletionEvents, ArmingForAnySupersedesSolicited)
