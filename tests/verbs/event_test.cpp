@@ -365,7 +365,7 @@ TEST_F(ModeratedEvents, LoseNoCompletion)
 		}
 	}
 	sender.join();
-	// One of its own, and one by the request that follows it and finds the completion before this thread does.
+	// A defect: where processors are busy a completion may raise a second event. 288 for 200 were seen; one each is right.
 	EXPECT_LE(events, 2 * count);
 }
 
