@@ -64,6 +64,12 @@ protected:
 		return c;
 	}
 
+	// The consumer takes an event that waits for one that is still to come: its request is in the arm word.
+	static bool requested(TestCq &cq)
+	{
+		return le64toh(cq.area()->arm) & SIRDMA_CQ_SHADOW_ARM_NEXT;
+	}
+
 	// An event comes at that time from now on, and not a nanosecond before.
 	void expect_event_after(u64 ns)
 	{
@@ -432,9 +438,11 @@ TEST_F(CqTest, ModeratedEventWaitsForThatManyCompletions)
 		for (u32 n = 1; n < 5; n++) {
 			post(4, plain(n));
 			EXPECT_FALSE(drv_.next_ceqe()) << n;
+			EXPECT_TRUE(requested(cq)) << n;
 		}
 		post(4, plain(5));
 		EXPECT_TRUE(drv_.next_ceqe());
+		EXPECT_FALSE(requested(cq));
 		EXPECT_EQ(host_.clock().next(), ~0ull) << "the timer";
 		post(4, plain(6));
 		EXPECT_FALSE(drv_.next_ceqe()) << "not armed";
@@ -458,7 +466,9 @@ TEST_F(CqTest, ModeratedEventWaitsNoLongerThanThePeriod)
 		post(4, plain(1));
 		host_.clock().advance(30'000);
 		post(4, plain(2));
+		EXPECT_TRUE(requested(cq));
 		expect_event_after(20'000); // from the first one on
+		EXPECT_FALSE(requested(cq));
 		post(4, plain(3));
 		host_.clock().advance(1'000'000);
 		EXPECT_FALSE(drv_.next_ceqe()) << "not armed";

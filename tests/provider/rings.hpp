@@ -163,6 +163,11 @@ public:
 	CompletionWriter device;
 };
 
+inline uint32_t arm_field(const TestCq &cq, uint64_t mask)
+{
+	return static_cast<uint32_t>(SIRDMA_GET(mask, le64toh(cq.shadow.arm)));
+}
+
 /* The device completes @seen, and @cq is polled; nothing when no such request is outstanding. */
 inline std::optional<ibv_wc> complete(TestQp &qp, TestCq &cq, const SeenWqe &seen, bool send = true)
 {
@@ -224,6 +229,17 @@ inline int post_recv(QueuePair &qp, uint64_t wr_id, std::vector<ibv_sge> &sges)
 
 	EXPECT_EQ(bad, err ? &wr : nullptr);
 	return err;
+}
+
+/* Posts one signaled send and lets the device see it. */
+inline SeenWqe send_one(TestQp &qp, uint64_t wr_id, uint32_t length = 100)
+{
+	auto sges = make_sges(1, length);
+
+	EXPECT_EQ(post(*qp, make_send(sges, wr_id)), 0);
+	auto seen = qp.sends.next_request();
+	EXPECT_TRUE(seen);
+	return seen.value_or(SeenWqe{});
 }
 
 } // namespace sirdma::test

@@ -76,8 +76,6 @@ public:
 	bool arm(bool solicited_only) noexcept;
 	/* The application read the requested event. */
 	void event_taken() noexcept;
-	/* Events may wait for more completions from now on. */
-	void set_moderated() noexcept { moderated_.store(true, std::memory_order_relaxed); }
 
 	/* @qp, number @qpn, is destroyed: ignore its remaining CQEs. */
 	void forget(const QueuePair *qp, uint32_t qpn) noexcept;
@@ -193,7 +191,6 @@ private:
 	Arm again_ = Arm::none; /* the event to request when that event is read */
 	uint8_t arm_seq_ = 0;
 	bool clears_arm_ = false;
-	std::atomic<bool> moderated_{false};
 	sirdma_db_page *page_ = nullptr;
 	uint32_t cq_id_ = 0;
 };

@@ -237,7 +237,6 @@ ibv_cq_ex *create_cq_ex(ibv_context *ibctx, ibv_cq_init_attr_ex *attr) noexcept
 
 int modify_cq(ibv_cq *ibcq, ibv_modify_cq_attr *attr) noexcept
 {
-	Cq::of(ibcq).queue().set_moderated();
 	return commands(ibcq->context).modify_cq(ibcq, attr);
 }
 

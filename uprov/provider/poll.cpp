@@ -421,15 +421,15 @@ bool CompletionQueue::may_have_unread() noexcept
  * The device takes a request out of the arm word before it writes the completion for which it raises the
  * event. So if the word, which is read first, has a request, and the queue is still empty after that, the
  * next completion raises the event; or the event of an earlier one, which came while the request was made,
- * is raised after this poll, and the application polls when it has read that. A moderated event leaves its
- * request in the word until it is raised.
+ * is raised after this poll, and the application polls when it has read that. The same holds for a moderated
+ * event, which leaves its request in the word while it waits for more completions.
  */
 bool CompletionQueue::note_another_missed() noexcept
 {
 	/* The device counts what it does not know to be read. */
 	sirdma_cq_publish(&ring_);
 
-	const Arm armed = moderated_.load(std::memory_order_relaxed) ? Arm::none : in_arm_word();
+	const Arm armed = in_arm_word();
 	uint8_t missed = missed_any;
 
 	if (armed != Arm::none && is_empty()) {
