@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
+/* The helper of a process, and neighbours whose every word the test writes. */
+#pragma once
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <gtest/gtest.h>
+
+#include "hello.hpp"
+#include "neighbours.hpp"
+#include "own_address.hpp"
+
+namespace sirdma::twin::test
+{
+
+constexpr uint16_t record_packet = 1;
+
+struct Counts final : PacketSink {
+	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override { ++seen; }
+	void packet(const IpAddress &, uint8_t *, size_t, uint8_t, bool) noexcept override
+	{
+		++seen;
+	}
+	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++seen; }
+	void malformed() noexcept override { ++seen; }
+	void end_batch() noexcept override {}
+
+	std::atomic<u32> seen{0};
+};
+
+class Helper : public ::testing::Test {
+protected:
+	void SetUp() override
+	{
+		n = Neighbours::create(own_address(0));
+		name = rendezvous_listen(own_address(1), 3);
+		ASSERT_TRUE(n && name);
+	}
+	static bool readable(const Neighbours &of)
+	{
+		pollfd p = {.fd = of.fd(), .events = POLLIN, .revents = 0};
+
+		return ::poll(&p, 1, 0) == 1;
+	}
+	bool readable() const { return readable(*n); }
+	/* As the helper does it; nothing is left to do at last. */
+	void serve(Neighbours &of)
+	{
+		for (int i = 0; i < 1000 && readable(of); ++i)
+			of.serve(sink);
+		EXPECT_FALSE(readable(of)) << "the helper spins";
+	}
+	void serve() { serve(*n); }
+
+	struct Mad {
+		Fd sock;
+		RingPair rings;
+		RingWriter out;
+
+		void put(size_t len = 32)
+		{
+			if (uint8_t *at = out.reserve(len)) {
+				memset(at, 0, len);
+				out.commit({.len = static_cast<uint32_t>(len),
+					    .kind = record_packet,
+					    .flags = 0});
+				out.publish();
+			}
+		}
+	};
+
+	/* A neighbour that is served, and whose every word the test writes. @slot: it has the name. */
+	Mad connect(uint32_t slot = 3)
+	{
+		int file = -1;
+		Mad mad{.sock = rendezvous_connect(own_address(0), n->slot()),
+			.rings = RingPair::create(file),
+			.out = {}};
+		const Fd owner(file);
+
+		EXPECT_TRUE(mad.sock && mad.rings);
+		mad.out = mad.rings.writer(0);
+		EXPECT_TRUE(send_hello(mad.sock.get(),
+				       {.slot = slot, .scope = 0, .addr = own_address(1).ip()},
+				       file));
+		serve();
+		return mad;
+	}
+	static bool hung_up(const Mad &mad)
+	{
+		ssize_t n;
+		char c;
+
+		/* A table may have come (access_table.hpp). */
+		while ((n = recv(mad.sock.get(), &c, 1, MSG_DONTWAIT)) > 0)
+			;
+		return !n || errno != EAGAIN;
+	}
+
+	/* End a connection to @listener. @accepts: the rings are attached before. */
+	static bool hang_up(const Fd &listener, bool accepts)
+	{
+		const Fd sock(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+		Hello hello;
+		Fd file;
+
+		if (!sock || !receive_hello(sock.get(), hello, file))
+			return false;
+		if (accepts)
+			RingPair::map(file.get()).control(1).lease_at = 1;
+		return true;
+	}
+
+	/* How many polls it takes until a record of @mad is delivered. */
+	unsigned polls_until(Mad &mad)
+	{
+		const u32 before = sink.seen;
+		unsigned polls = 0;
+
+		mad.put();
+		do
+			n->receive(sink, false);
+		while (++polls < 100 && sink.seen == before);
+		EXPECT_EQ(sink.seen, before + 1);
+		return polls;
+	}
+
+	std::unique_ptr<Neighbours> n;
+	Fd name;
+	Counts sink;
+};
+
+} // namespace sirdma::twin::test
