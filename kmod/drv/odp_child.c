@@ -127,7 +127,7 @@ static int child_insert(struct sirdma_odp_child *child)
 	struct sirdma_odp_children *children = child->of;
 	int err;
 
-	err = sirdma_pbl_alloc(hw_of(children), CHILD_PAGES, true, &child->list);
+	err = sirdma_pbl_try_alloc(hw_of(children), CHILD_PAGES, true, &child->list);
 	if (err)
 		return err;
 	err = xa_insert(&children->set, child->number, child, GFP_KERNEL);

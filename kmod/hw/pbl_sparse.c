@@ -60,7 +60,7 @@ static int table_alloc(struct sirdma_hw *hw, u32 *first)
 	u32 i;
 	int err;
 
-	err = sirdma_pbl_alloc(hw, PER_TABLE, true, &list);
+	err = sirdma_pbl_try_alloc(hw, PER_TABLE, true, &list);
 	if (err)
 		return err;
 	*first = list.first;

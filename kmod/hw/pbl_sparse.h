@@ -15,13 +15,13 @@ struct sirdma_sparse_cut {
 	u32 count;
 };
 
-/* Allocate a tree without leaves: *@root is its first PBLE. Returns as sirdma_pbl_alloc() does. */
+/* Allocate a tree without leaves: *@root is its first PBLE. Returns as sirdma_pbl_try_alloc() does. */
 int sirdma_sparse_alloc(struct sirdma_hw *hw, u32 *root);
 /* Free the tables of a tree, but no leaf. The device does not use it any more. */
 void sirdma_sparse_free(struct sirdma_hw *hw, u32 root);
 /*
  * Add @leaf, of SIRDMA_PBLE_PER_LEAF entries, which are written, at @block. Returns 0, or an errno of
- * sirdma_pbl_alloc(); then the tree has no more leaves than before.
+ * sirdma_pbl_try_alloc(); then the tree has no more leaves than before.
  */
 int sirdma_sparse_link(struct sirdma_hw *hw, u32 root, u64 block, const struct sirdma_pbl *leaf);
 /*

@@ -323,7 +323,8 @@ static int level2_alloc(struct sirdma_hw *hw, u32 count, struct sirdma_pbl *pbl)
 	return err;
 }
 
-int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl)
+/* As sirdma_pbl_try_alloc(), but returns -ENOSPC if the device has no room for the list. */
+static int list_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl)
 {
 	struct sirdma_pble_pool *pool = &hw->pble;
 	int err;
@@ -338,16 +339,41 @@ int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct s
 	 */
 	if ((err == -ENOSPC || err == -ENOMEM) && !level1_only && count > SIRDMA_PBLE_PER_LEAF)
 		err = level2_alloc(hw, count, pbl);
-	if (err == -ENOSPC)
-		err = -ENOMEM;
-	if (err == -ENOMEM)
-		pool->failures++;
-	else if (!err && pbl->level == 1)
+	if (!err && pbl->level == 1)
 		pool->allocs_l1++;
 	else if (!err)
 		pool->allocs_l2++;
 	port_mutex_unlock(&pool->lock);
 	return err;
+}
+
+/* What an allocation returns whose last try returned @err. */
+static int list_result(struct sirdma_hw *hw, int err)
+{
+	struct sirdma_pble_pool *pool = &hw->pble;
+
+	if (err != -ENOSPC && err != -ENOMEM)
+		return err;
+	port_mutex_lock(&pool->lock);
+	pool->failures++;
+	port_mutex_unlock(&pool->lock);
+	return -ENOMEM;
+}
+
+int sirdma_pbl_try_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl)
+{
+	return list_result(hw, list_alloc(hw, count, level1_only, pbl));
+}
+
+int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl)
+{
+	u32 tries = 0;
+	int err;
+
+	do {
+		err = list_alloc(hw, count, level1_only, pbl);
+	} while (sirdma_cqp_make_room(err, &tries));
+	return list_result(hw, err);
 }
 
 void sirdma_pbl_set_contiguous(struct sirdma_pbl *pbl, u64 addr, u32 count)

@@ -62,9 +62,12 @@ void sirdma_pble_fini(struct sirdma_hw *hw);
 /*
  * Allocate a list for @count block addresses. It is of level 1 when one free run is long enough;
  * otherwise of level 2, unless @level1_only. Returns 0; -ENOMEM or the error of the device, with
- * nothing allocated; or -EINVAL if the count is 0 or too large for a list.
+ * nothing allocated; or -EINVAL if the count is 0 or too large for a list. Reclaims memory if there is
+ * none, as sirdma_cqp_make_room() does: the caller must hold nothing that other tasks wait for.
  */
 int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl);
+/* The same for a caller that holds such a thing: it reclaims no memory. */
+int sirdma_pbl_try_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl);
 /* Describe @count contiguous blocks from @addr: level 0, nothing allocated. */
 void sirdma_pbl_set_contiguous(struct sirdma_pbl *pbl, u64 addr, u32 count);
 /*

@@ -361,7 +361,7 @@ TEST_F(PbleTest, EveryFailingAllocationUnwinds)
 				else
 					port_alloc_fail = fail;
 				sirdma_pbl pbl;
-				int err = sirdma_pbl_alloc(&hw(), count, false, &pbl);
+				int err = sirdma_pbl_try_alloc(&hw(), count, false, &pbl);
 				failed = countdown < 0;
 				port_alloc_fail = nullptr;
 				dev().set_dma_fail(nullptr);
@@ -381,6 +381,46 @@ TEST_F(PbleTest, EveryFailingAllocationUnwinds)
 			}
 		}
 	}
+}
+
+// Memory is reclaimed between tries, while no other allocation waits, and not for a device whose lists are all in use.
+TEST_F(PbleTest, WaitsForMemoryWithoutTheLock)
+{
+	static u32 failures, reclaimed;
+	static struct port_mutex *lock;
+	sirdma_pbl pbl;
+
+	start();
+	lock = &hw().pble.lock;
+	port_alloc_fail = [](size_t size) {
+		if (size != PORT_RECLAIM)
+			return failures && failures--;
+		reclaimed++;
+		EXPECT_TRUE(port_mutex_trylock(lock));
+		port_mutex_unlock(lock);
+		return false;
+	};
+	for (u32 n : {0u, 1u, 3u}) {
+		failures = n;
+		reclaimed = 0;
+		EXPECT_EQ(sirdma_pbl_alloc(&hw(), 300000, false, &pbl), 0);
+		EXPECT_EQ(reclaimed, n);
+		sirdma_pbl_free(&hw(), &pbl);
+	}
+	EXPECT_EQ(hw().pble.failures, 0u);
+	failures = 1000;
+	reclaimed = 0;
+	EXPECT_EQ(sirdma_pbl_try_alloc(&hw(), 300000, false, &pbl), -ENOMEM);
+	EXPECT_EQ(reclaimed, 0u);
+	EXPECT_EQ(sirdma_pbl_alloc(&hw(), 300000, false, &pbl), -ENOMEM);
+	EXPECT_GT(reclaimed, 0u);
+	EXPECT_EQ(hw().pble.failures, 2u);
+	failures = 0;
+	reclaimed = 0;
+	while (!sirdma_pbl_alloc(&hw(), per_chunk, true, &pbl))
+		;
+	EXPECT_EQ(reclaimed, 0u);
+	port_alloc_fail = nullptr;
 }
 
 TEST_F(PbleTest, DeviceThatRefusesASegmentLeavesNothing)

@@ -5,7 +5,7 @@
 #include <linux/slab.h>
 
 /* Other suites have stand-ins of their own. */
-#define sirdma_pbl_alloc odp_child_test_pbl_alloc
+#define sirdma_pbl_try_alloc odp_child_test_pbl_alloc
 #define sirdma_pbl_free odp_child_test_pbl_free
 #define sirdma_pble_sync odp_child_test_pble_sync
 #define ib_umem_odp_alloc_child odp_child_test_alloc_umem
@@ -28,7 +28,7 @@ struct ib_umem_odp *ib_umem_odp_alloc_child(struct ib_umem_odp *root, unsigned l
 
 void ib_umem_odp_release(struct ib_umem_odp *umem) {}
 
-int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl)
+int sirdma_pbl_try_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl)
 {
 	return 0;
 }
