@@ -33,7 +33,7 @@
 /*
  * WO: the index of a protection domain. When the write has ended, no access to its regions that is
  * under way found a PBLE as it was before. It may sleep, waits for no memory and for no command, and
- * takes no longer than it takes to visit the queue pairs that may use them.
+ * takes no longer than it takes to visit the queue pairs that may use those regions.
  */
 #define SIRDMA_REG_PBLESYNC 0x050
 #define SIRDMA_REG_SIZE 0x1000

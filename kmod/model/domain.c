@@ -7,20 +7,25 @@
 #include "srq.h"
 #include "xrc.h"
 
-/* Queue pairs that are visited without a look at whether the processor is wanted. */
+/* Visits from one look at whether the processor is wanted, and at whether all holds have ended, to the next */
 #define DOMAIN_BATCH 64
 /*
- * After this many visits a sync ends as soon as all holders of locks have been waited for. That takes as long as some
- * hundreds of visits where processors are idle, and as thousands where they are busy (verbs_odp_cost).
+ * At this visit a sync takes a mark. It ends as soon as all holds of locks that had begun by then have ended. That takes
+ * as long as some hundreds of visits where processors are idle, and as thousands where they are busy (verbs_odp_cost).
  */
 #define DOMAIN_VISITS 1024
+/*
+ * And at least as many for each processor, as the mark may interrupt them all (port.h): so a user who makes others wait
+ * has waited for longer.
+ */
+#define DOMAIN_VISITS_PER_CPU 64
 
 /* A wait for the queue pairs that may use the regions of a protection domain */
 struct domain_wait {
 	struct snic_dev *dev;
 	u32 pd;
 	u32 visits; /* of queue pairs and sources */
-	u64 mark; /* of the holders of all locks, after DOMAIN_VISITS */
+	u64 mark; /* of all holds of locks, at visit DOMAIN_VISITS or later */
 };
 
 /* Queue pairs of domain obj.id may use regions of the protection domain in whose list this is. */
@@ -185,17 +190,19 @@ static bool qp_may_use(const struct snic_qp *qp, u32 pd)
 /* End a visit. Returns true if no lock is left to wait for. */
 static bool wait_end_visit(struct domain_wait *wait)
 {
-	if (++wait->visits == DOMAIN_VISITS)
+	const u32 before = max_t(u32, DOMAIN_VISITS, DOMAIN_VISITS_PER_CPU * port_nr_cpus());
+
+	if (++wait->visits == before)
 		wait->mark = port_lock_holders_mark();
 	if (wait->visits % DOMAIN_BATCH)
 		return false;
 	port_cond_resched();
-	return wait->visits > DOMAIN_VISITS && port_lock_holders_passed(wait->mark);
+	return wait->visits > before && port_lock_holders_passed(wait->mark);
 }
 
 /*
- * The holds of the locks of the queue pairs of domain @number that use regions of the protection domain, and that had
- * begun, have ended. Returns true if those of all other queue pairs have ended, too.
+ * Wait until each hold that had begun of the lock of a queue pair of domain @number that may use regions of the protection
+ * domain has ended. Returns true if those of all other queue pairs have ended, too.
  */
 static bool wait_for_domain(struct domain_wait *wait, u32 number)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
 /*
- * Which queue pairs may use the regions of a protection domain: snic_domain_sync() visits these, and does not depend on
- * the other queue pairs of the device. Where they are many, and the port can tell that all holders of locks
- * have ended, it visits a part of them.
+ * Which queue pairs may use the regions of a protection domain: snic_domain_sync() visits these and no others. Where they
+ * are many, and the port can tell that each hold of a port_lock that had begun has ended, it visits a part of them.
  *
  * A domain is a protection domain, or an XRC domain. Each queue pair is in the list of one: an XRC target in that of its
  * XRC domain, any other queue pair in that of its protection domain. The regions of a protection domain are also used by
@@ -57,9 +56,9 @@ void snic_domain_remove_qp(struct snic_qp *qp);
 bool snic_domain_add_srq(struct snic_srq *srq);
 void snic_domain_remove_srq(struct snic_srq *srq);
 /*
- * The holds of the locks of all queue pairs that may use a region of protection domain @pd, and that had begun, have
+ * Wait until each hold that had begun of the lock of a queue pair that may use a region of protection domain @pd has
  * ended. A queue pair that is added meanwhile sees all that the caller wrote before. Sleeps. A command that destroys a
- * queue pair or a source at which the look has stopped waits until it goes on.
+ * queue pair or a source at which this call has stopped waits until it goes on.
  */
 void snic_domain_sync(struct snic_dev *dev, u32 pd);
 

@@ -16,7 +16,8 @@
  *     port_lock_init/port_lock/port_unlock
  *     port_lock_over/port_unlock_over: the same, where another function unlocks
  *     port_lock_holders_mark() -> u64, port_lock_holders_passed(mark) -> bool: has each hold of any
- *     port_lock ended that had begun at the mark? Always false where the port cannot tell
+ *     port_lock ended that had begun at the mark? Always false where the port cannot tell. A mark may interrupt each
+ *     processor once
  *   struct port_irq_lock        spin lock for any context, also with interrupts off
  *     port_irq_lock_init, port_irq_lock(l) -> unsigned long flags, port_irq_unlock(l, flags)
  *   struct port_mutex           sleeping lock. Storage that is reached through the device may need it to connect again,
