@@ -77,6 +77,7 @@ int sirdma_gid_init(struct sirdma_dev *dev)
 	if (!table->slots)
 		return -ENOMEM;
 	mutex_init(&table->lock);
+	port_mutex_teach_lockdep(&table->lock);
 	spin_lock_init(&table->mac_lock);
 	spin_lock_init(&table->use_lock);
 	INIT_DELAYED_WORK(&table->update, sirdma_gid_update);

@@ -159,6 +159,7 @@ static struct notifier_block snic_addr_notifier = {
 
 int snic_addr_init(void)
 {
+	port_mutex_teach_lockdep(&snic_addrs_lock);
 	return register_netdevice_notifier(&snic_addr_notifier);
 }
 

@@ -66,8 +66,12 @@ static u64 snic_bus_align(u64 size)
 static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 {
 	/* No cgroup is charged: page lists of many users lie side by side in this memory. */
-	const gfp_t gfp = port_mutex_gfp(size) | __GFP_ZERO;
+	gfp_t gfp = port_mutex_gfp(size) | __GFP_ZERO;
 	unsigned int order = get_order(size);
+
+	/* Under a port_mutex memory is not compacted, and without that reclaim hardly frees pages side by side. */
+	if (order)
+		gfp &= ~__GFP_DIRECT_RECLAIM;
 
 	/* Pages are aligned to their size, unless memory itself starts unaligned. */
 	if (size <= SZ_2M) {
@@ -80,7 +84,8 @@ static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 		}
 		free_pages((unsigned long)block->raw, order);
 	}
-	block->raw = __vmalloc(size + align - PAGE_SIZE, port_mutex_gfp(SZ_2M) | __GFP_ZERO);
+	block->raw = __vmalloc(size + align - PAGE_SIZE,
+			       port_mutex_gfp(size + align - PAGE_SIZE) | __GFP_ZERO);
 	if (!block->raw)
 		return -ENOMEM;
 	block->va = PTR_ALIGN(block->raw, align);
@@ -254,6 +259,7 @@ int snic_bus_init(struct snic_host *host, u32 num_vectors)
 	u32 i;
 
 	mutex_init(&bus->lock);
+	port_mutex_teach_lockdep(&bus->lock);
 	mutex_init(&bus->irq_lock);
 	INIT_LIST_HEAD(&bus->blocks);
 	bus->vectors = kvcalloc(num_vectors, sizeof(*bus->vectors), GFP_KERNEL);

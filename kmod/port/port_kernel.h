@@ -173,8 +173,8 @@ static inline bool port_event_wait(struct port_event *event, u32 timeout_ms)
 }
 
 /*
- * Flags for @size bytes for a holder of a port_mutex. They are refused rather than waited for until somebody else frees
- * memory. Of many pages some kernels (6.1 to 6.8) do not end to look for without NORETRY.
+ * Flags for @size bytes for a holder of a port_mutex: the allocation fails rather than wait until another thread frees
+ * memory. More than a page is tried for once, as Linux 6.1 to 6.8 would try without end.
  */
 static inline gfp_t port_mutex_gfp(size_t size)
 {
