@@ -54,19 +54,22 @@ struct sirdma_dev {
 		ibdev_dbg(&__dev->ibdev, fmt "\n", ##__VA_ARGS__); \
 	} while (0)
 
-/* A workqueue of all devices, for what nobody waits for. */
+/*
+ * The workqueue of all devices for work that no program and no connection waits for: multicast addresses, and the end of
+ * users of on-demand memory.
+ */
 extern struct workqueue_struct *sirdma_upkeep_wq;
 /*
- * Another one, of high priority, which has a thread to rescue it: it runs what storage needs to connect again while
- * memory is short. It checks the health of devices and resets them, gives addresses and neighbours to them, backs
- * address vectors, and completes the work of flushed queue pairs in the kernel. A work here waits neither for memory
- * that storage has to write out, nor for a lock whose holder does so. A program that makes connections by rdma_cm in a
- * loop waits for some of it, and must not keep it from a processor.
+ * The one for work that storage needs to connect again while memory is short. It has a rescuer (WQ_MEM_RECLAIM). Its
+ * work checks the health of devices and resets them, gives addresses and neighbours to them, backs address vectors, and
+ * completes the requests of flushed queue pairs in the kernel. It waits neither for memory that storage has to write
+ * out, nor for a lock whose holder does so. Its priority is high: a program that makes connections by rdma_cm in a loop
+ * waits for some of it, and must not keep it from a processor.
  */
 extern struct workqueue_struct *sirdma_rescue_wq;
 /*
- * Another one, of high priority, for what a program waits for that rings doorbells in a loop. A work may wait for locks
- * of page tables, and runs many queue pairs (doorbell.c).
+ * The one for doorbells, of high priority, as a program that rings them in a loop waits for them. Its work may wait for
+ * locks of page tables, and runs many queue pairs (doorbell.c).
  */
 extern struct workqueue_struct *sirdma_urgent_wq;
 

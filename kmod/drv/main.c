@@ -21,13 +21,13 @@ static int __init sirdma_init(void)
 	sirdma_upkeep_wq = alloc_workqueue("sirdma_upkeep", WQ_UNBOUND | WQ_SYSFS, 0);
 	if (!sirdma_upkeep_wq)
 		return -ENOMEM;
-	sirdma_rescue_wq =
-		alloc_workqueue("sirdma_rescue", WQ_HIGHPRI | WQ_UNBOUND | WQ_MEM_RECLAIM, 0);
+	sirdma_rescue_wq = alloc_workqueue("sirdma_rescue",
+					   WQ_HIGHPRI | WQ_UNBOUND | WQ_MEM_RECLAIM | WQ_SYSFS, 0);
 	if (!sirdma_rescue_wq) {
 		err = -ENOMEM;
 		goto err_upkeep;
 	}
-	sirdma_urgent_wq = alloc_workqueue("sirdma_urgent", WQ_HIGHPRI | WQ_UNBOUND, 0);
+	sirdma_urgent_wq = alloc_workqueue("sirdma_urgent", WQ_HIGHPRI | WQ_UNBOUND | WQ_SYSFS, 0);
 	if (!sirdma_urgent_wq) {
 		err = -ENOMEM;
 		goto err_rescue;
