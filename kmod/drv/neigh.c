@@ -54,7 +54,7 @@ static bool sirdma_arp_set_mac(struct sirdma_arp *arp, const u8 *mac)
 	return true;
 }
 
-void sirdma_arp_mac(struct sirdma_dev *dev, const struct sirdma_arp *arp, u8 *mac)
+void sirdma_arp_copy_mac(struct sirdma_dev *dev, const struct sirdma_arp *arp, u8 *mac)
 {
 	spin_lock_bh(&dev->neighs.hash_lock);
 	memcpy(mac, arp->mac, ETH_ALEN);
@@ -101,8 +101,10 @@ static void sirdma_neigh_update(struct work_struct *work)
 
 	mutex_lock(&table->lock);
 	/* Membership only changes under the mutex, so the walk needs no hash_lock. */
-	hash_for_each(table->hash, bucket, arp, node)
+	hash_for_each(table->hash, bucket, arp, node) {
 		sirdma_arp_sync(dev, arp);
+		cond_resched();
+	}
 	mutex_unlock(&table->lock);
 }
 
@@ -135,6 +137,7 @@ static void sirdma_neigh_refresh_work(struct work_struct *work)
 	hash_for_each_safe(table->hash, bucket, next, arp, node) {
 		struct sirdma_ip old = arp->nexthop;
 
+		cond_resched();
 		sirdma_arp_refresh(dev, arp);
 		if (sirdma_ip_equal(&old, &arp->nexthop))
 			continue;
@@ -237,6 +240,7 @@ int sirdma_neigh_init(struct sirdma_dev *dev)
 	struct sirdma_neigh_table *table = &dev->neighs;
 
 	mutex_init(&table->lock);
+	port_mutex_teach_lockdep(&table->lock);
 	spin_lock_init(&table->hash_lock);
 	hash_init(table->hash);
 	init_waitqueue_head(&table->wait);

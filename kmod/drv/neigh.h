@@ -56,8 +56,8 @@ void sirdma_neigh_fini(struct sirdma_dev *dev);
 struct sirdma_arp *sirdma_arp_get(struct sirdma_dev *dev, const struct sirdma_route_key *key,
 				  kuid_t uid);
 void sirdma_arp_put(struct sirdma_dev *dev, struct sirdma_arp *arp);
-/* The MAC of the entry's next hop at the moment. @mac: ETH_ALEN bytes */
-void sirdma_arp_mac(struct sirdma_dev *dev, const struct sirdma_arp *arp, u8 *mac);
+/* Copy the MAC that the entry's next hop has now. @mac: ETH_ALEN bytes */
+void sirdma_arp_copy_mac(struct sirdma_dev *dev, const struct sirdma_arp *arp, u8 *mac);
 /*
  * A QP left RESET, so it will soon need a neighbour. The core resolves that neighbour
  * before it calls the driver; if the resolution fails, this call is the only sign that

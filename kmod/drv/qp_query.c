@@ -19,7 +19,7 @@ static void sirdma_query_path(struct sirdma_dev *dev, struct sirdma_qp *qp,
 			ctx->traffic_class);
 	rdma_ah_set_port_num(ah, 1);
 	rdma_ah_set_sl(ah, qp->sl);
-	sirdma_arp_mac(dev, qp->arp, ah->roce.dmac);
+	sirdma_arp_copy_mac(dev, qp->arp, ah->roce.dmac);
 }
 
 static void sirdma_query_fill(struct sirdma_dev *dev, struct sirdma_qp *qp,

@@ -25,8 +25,8 @@ struct snic_vector {
 struct snic_bus {
 	struct sirdma_bus base;
 	struct mutex lock; /* protects blocks */
-	struct mutex
-		irq_lock; /* protects the requests of vectors: NAPI takes locks of netdevs in it */
+	/* protects the requests of vectors; napi_enable() takes locks of netdevs within it */
+	struct mutex irq_lock;
 	struct list_head blocks; /* DMA memory that the driver holds */
 	struct snic_vector *vectors; /* [base.num_vectors] */
 };
