@@ -61,7 +61,7 @@ struct sirdma_bus_ops {
 	 * and PBLESYNC may sleep.
 	 */
 	void (*write32)(struct sirdma_bus *bus, __u32 reg, __u32 val);
-	/* Zeroed memory, contiguous in DMA space. May sleep, also under a port_mutex (port.h). 0 or -ENOMEM. */
+	/* Zeroed memory, contiguous in DMA space. May sleep, also under a port_mutex: it waits for no storage (port.h). 0 or -ENOMEM. */
 	int (*dma_alloc)(struct sirdma_bus *bus, __u64 size, struct sirdma_dma_mem *mem);
 	void (*dma_free)(struct sirdma_bus *bus, struct sirdma_dma_mem *mem);
 	/*

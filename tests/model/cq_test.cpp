@@ -64,7 +64,7 @@ protected:
 		return c;
 	}
 
-	// The consumer takes an event that waits for one that is still to come: its request is in the arm word.
+	// Is the request for any completion still in the arm word? It is until its event is raised, also while that waits.
 	static bool requested(TestCq &cq)
 	{
 		return le64toh(cq.area()->arm) & SIRDMA_CQ_SHADOW_ARM_NEXT;

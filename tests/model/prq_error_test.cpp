@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Page requests that the driver answers with an error: it fails the access that waited for it, and no other.
+// Page requests that the driver answers with an error: the device fails the access that waited for the page, and no other,
+// and tells the driver.
 #include "prq.hpp"
 
 using namespace sirdma::test;
@@ -82,7 +83,7 @@ TEST_F(PageRequests, TheErrorOfAnotherQueuePairIsAbsentMemory)
 }
 
 // A mark that the queue pair did not wait for answered somebody who had its number before, or itself before its reset.
-TEST_F(PageRequests, TheErrorOfAnEarlierTimeIsAbsentMemory)
+TEST_F(PageRequests, AnErrorThatAnswersNoRequestIsAbsentMemory)
 {
 	auto l = link();
 
@@ -189,7 +190,7 @@ TEST_F(PageRequests, TheErrorOfAnAccessBeforeIsAbsentMemory)
 // The driver answers a request when the queue pair was reset already, and asks for other memory by then.
 class PageRequestsAfterReset : public PageRequests, public testing::WithParamInterface<u32> {};
 
-TEST_P(PageRequestsAfterReset, TheErrorOfBeforeIsAbsentMemory)
+TEST_P(PageRequestsAfterReset, AnErrorFromBeforeTheResetIsAbsentMemory)
 {
 	auto l = link();
 
@@ -221,4 +222,5 @@ TEST_P(PageRequestsAfterReset, TheErrorOfBeforeIsAbsentMemory)
 	EXPECT_EQ(b.stat(SIRDMA_STAT_PAGE_ERRORS), 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(OthersAsked, PageRequestsAfterReset, testing::Values(0, 254, 65534));
+// Generations go round after 2^20 - 1.
+INSTANTIATE_TEST_SUITE_P(OthersAsked, PageRequestsAfterReset, testing::Values(0, 1, 1u << 19));

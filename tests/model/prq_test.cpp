@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB
-// Page requests: the device asks its driver for memory that a page list lacks, tells it of accesses that fail, and says
-// when what an entry named is used no more.
+// Page requests: the device asks its driver for memory that a page list lacks, and says when what an entry named is used
+// no more.
 #include "prq.hpp"
 
 #include <atomic>
@@ -426,7 +426,7 @@ TEST_F(PageRequests, SayForHowLongTheQueuePairWaits)
 	}
 }
 
-// Nor is what a peer is sent again.
+// A response that is sent again is no progress.
 TEST_F(PageRequests, RepeatedReadsAreNoProgress)
 {
 	auto l = link({.timeout = 0, .rnr_retry = 1});

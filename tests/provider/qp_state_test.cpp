@@ -109,8 +109,11 @@ TEST_F(WithCq, AStateThatWasReadBeforeAChangeDoesNotUndoIt)
 	EXPECT_EQ(destroy_qp(qp), 0);
 }
 
-/* Children are made while another thread changes the state, by fork(), and without it, so that no handler runs. */
-TEST_F(WithCq, ChildrenDoNotWaitForAChangeOfTheirParent)
+/*
+ * The parent holds the state lock: it is within ibv_query_qp(). fork() makes one child, the system call clone() another,
+ * for which no handler of pthread_atfork() runs.
+ */
+TEST_F(WithCq, ChildrenDoNotWaitForTheStateLockOfTheirParent)
 {
 	ibv_qp_init_attr init = qp_attr(cq);
 	ibv_qp *qp = create_qp(pd, &init);
@@ -121,8 +124,9 @@ TEST_F(WithCq, ChildrenDoNotWaitForAChangeOfTheirParent)
 	driver.after_query_qp = [&] {
 		if (std::exchange(called, true))
 			return;
-		for (const bool plain : {false, true}) {
-			const pid_t child = plain ? static_cast<pid_t>(syscall(SYS_clone, SIGCHLD,
+		for (const bool by_clone : {false, true}) {
+			const pid_t child = by_clone ?
+						    static_cast<pid_t>(syscall(SYS_clone, SIGCHLD,
 									       0, 0, 0, 0)) :
 						    fork();
 			int status = -1;
@@ -133,7 +137,7 @@ TEST_F(WithCq, ChildrenDoNotWaitForAChangeOfTheirParent)
 				_exit(to_state(qp, IBV_QPS_ERR));
 			}
 			EXPECT_EQ(waitpid(child, &status, 0), child);
-			EXPECT_EQ(status, 0) << (plain ? "clone" : "fork");
+			EXPECT_EQ(status, 0) << (by_clone ? "clone" : "fork");
 		}
 	};
 	EXPECT_EQ(query_qp(qp, &attr, IBV_QP_STATE, &init), 0);

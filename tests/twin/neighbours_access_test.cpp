@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Linux-OpenIB */
-/* Accesses to the memory of neighbours, and who waits for them. */
+/* Accesses to the memory of neighbours: which threads wait for them, and which words they may change. */
 #include <atomic>
 #include <fcntl.h>
 #include <fstream>
@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "guarded_copy.hpp"
-#include "neighbour.hpp"
+#include "raw_neighbour.hpp"
 
 namespace sirdma::twin::test
 {
@@ -26,7 +26,7 @@ namespace
 
 constexpr u32 pd = 3, stag = 0x1234ab;
 
-/* Does @work end while another thread waits? */
+/* Does @work end within 10 seconds? @done has its thread: the caller may end first what a stuck @work waits for. */
 template <typename Work> bool ends(Work work, std::future<void> &done)
 {
 	done = std::async(std::launch::async, work);
@@ -55,7 +55,7 @@ public:
 	LatePage(const LatePage &) = delete;
 	LatePage &operator=(const LatePage &) = delete;
 
-	/* The system may allow this to no user. */
+	/* False if the system forbids userfaultfd(). */
 	bool is_possible() const { return static_cast<bool>(faults_); }
 	uint8_t *data() const { return static_cast<uint8_t *>(at_); }
 	/* Wait until a thread waits for the page. */
@@ -90,10 +90,12 @@ bool maps_the_test_file()
 	return false;
 }
 
+class NeighbourAccess : public NeighboursTest {};
+
 } // namespace
 
-/* A neighbour is frozen within an access: who has closed something waits for it, but nobody else does. */
-TEST_F(Helper, IsNotHeldUpWhileAnotherThreadWaitsForAnAccess)
+/* A neighbour is frozen within an access: the thread that closes an object waits for it, and no other thread. */
+TEST_F(NeighbourAccess, IsNotHeldUpWhileAnotherThreadWaitsForAnAccess)
 {
 	const auto table = AccessTable::create(first_qpn_of(n->slot()));
 	AccessView view;
@@ -102,11 +104,11 @@ TEST_F(Helper, IsNotHeldUpWhileAnotherThreadWaitsForAnAccess)
 	n->let_access(*table);
 
 	const Fd other_name = rendezvous_listen(own_address(1), 4);
-	Mad mad = connect(), other = connect(4);
+	RawNeighbour raw = connect(), other = connect(4);
 	std::atomic<bool> closed{false};
 	std::future<void> helped;
 
-	mad.rings.control(0).accesses = 1;
+	raw.rings.control(0).accesses = 1;
 
 	std::thread closer([&] {
 		n->finish_accesses();
@@ -123,13 +125,13 @@ TEST_F(Helper, IsNotHeldUpWhileAnotherThreadWaitsForAnAccess)
 		},
 		helped));
 	EXPECT_FALSE(closed) << "the helper has waited for the access, too";
-	mad.rings.control(0).accesses = 0;
+	raw.rings.control(0).accesses = 0;
 	closer.join();
 	EXPECT_FALSE(readable());
-	EXPECT_FALSE(hung_up(mad)) << "it is given up only after a second";
+	EXPECT_FALSE(hung_up(raw)) << "it is given up only after a second";
 
 	/* It never ends. Then only the first thread waits, and the connection is closed. */
-	mad.rings.control(0).accesses = 1;
+	raw.rings.control(0).accesses = 1;
 	n->finish_accesses();
 	EXPECT_TRUE(readable());
 
@@ -138,14 +140,14 @@ TEST_F(Helper, IsNotHeldUpWhileAnotherThreadWaitsForAnAccess)
 	n->finish_accesses();
 	serve();
 	EXPECT_LT(port_now_ns(nullptr) - start, 500000000u);
-	EXPECT_TRUE(hung_up(mad));
+	EXPECT_TRUE(hung_up(raw));
 }
 
 /*
  * An access waits for memory: here that of the initiator, which a test can withhold. The helper of the
  * initiator does not wait, nor does a thread that frees something, and the target may leave.
  */
-TEST_F(Helper, IsNotHeldUpByAnAccessThatWaitsForMemory)
+TEST_F(NeighbourAccess, IsNotHeldUpByAnAccessThatWaitsForMemory)
 {
 	constexpr u32 both = SIRDMA_ACCESS_REMOTE_READ | SIRDMA_ACCESS_REMOTE_WRITE;
 	auto second = Neighbours::create(own_address(0));
@@ -229,7 +231,7 @@ TEST_F(Helper, IsNotHeldUpByAnAccessThatWaitsForMemory)
  * The addresses in a table say nothing about where in the file the memory is. A locked instruction on a part of two
  * cache lines stops all processors, or ends in a signal.
  */
-TEST_F(Helper, ChangesNoWordThatIsMappedUnaligned)
+TEST_F(NeighbourAccess, ChangesNoWordThatIsMappedUnaligned)
 {
 	const Fd file = new_shared_file("sirdma-neighbours-test", 4096);
 	auto second = Neighbours::create(own_address(0));

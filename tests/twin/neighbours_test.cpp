@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "child.hpp"
-#include "neighbour.hpp"
+#include "raw_neighbour.hpp"
 
 extern "C" {
 #include "model/packet.h"
@@ -54,7 +54,7 @@ size_t resident_rings()
 } // namespace
 
 /* Else it sleeps without an eye on it. */
-TEST_F(Helper, IsToldOfAConnectionMadeToHandADatagramOver)
+TEST_F(NeighboursTest, IsToldOfAConnectionMadeToHandADatagramOver)
 {
 	const auto second = Neighbours::create(own_address(0));
 	uint8_t bytes[32] = {};
@@ -68,37 +68,37 @@ TEST_F(Helper, IsToldOfAConnectionMadeToHandADatagramOver)
 }
 
 /* A child keeps its parent's sockets open; epoll reports such a socket after the parent closed it. */
-TEST_F(Helper, ForgetsANeighbourWhoseSocketAChildHas)
+TEST_F(NeighboursTest, ForgetsANeighbourWhoseSocketAChildHas)
 {
-	const Mad mad = connect();
+	const RawNeighbour raw = connect();
 	const SleepingChild child;
 
-	ASSERT_EQ(shutdown(mad.sock.get(), SHUT_RDWR), 0);
+	ASSERT_EQ(shutdown(raw.sock.get(), SHUT_RDWR), 0);
 	n->serve(sink);
 	EXPECT_FALSE(readable()) << "what was freed is served again";
 	if (HasFailure())
 		(void)n.release();
 }
 
-TEST_F(Helper, LeavesANeighbourWithABrokenRing)
+TEST_F(NeighboursTest, LeavesANeighbourWithABrokenRing)
 {
-	constexpr RecordHead mad_head = {.len = 0xffffffff, .kind = 1, .flags = 0};
-	Mad mad = connect();
+	constexpr RecordHead broken_head = {.len = 0xffffffff, .kind = 1, .flags = 0};
+	RawNeighbour raw = connect();
 
-	mad.put();
+	raw.put();
 	EXPECT_EQ(n->receive(sink), 1u);
-	memcpy(mad.out.reserve(8) - sizeof(mad_head), &mad_head, sizeof(mad_head));
+	memcpy(raw.out.reserve(8) - sizeof(broken_head), &broken_head, sizeof(broken_head));
 	EXPECT_FALSE(n->fall_asleep()) << "something waits";
 	EXPECT_EQ(n->receive(sink), 0u);
 	EXPECT_TRUE(n->fall_asleep());
 	EXPECT_TRUE(readable());
 	serve();
-	EXPECT_TRUE(hung_up(mad));
+	EXPECT_TRUE(hung_up(raw));
 	EXPECT_EQ(n->refused(), 1u);
 }
 
 /* What it sent before it learned of the refusal is lost; the rest goes by UDP. */
-TEST_F(Helper, SeldomTriesANeighbourAgainThatRefusesIt)
+TEST_F(NeighboursTest, SeldomTriesANeighbourAgainThatRefusesIt)
 {
 	const auto burst = std::make_unique<snic_burst>();
 	snic_flow flow{};
@@ -128,30 +128,30 @@ TEST_F(Helper, SeldomTriesANeighbourAgainThatRefusesIt)
 }
 
 /* A poll costs the same with many neighbours that send nothing; none of them is forgotten. */
-TEST_F(Helper, PollsIdleNeighboursRoundRobin)
+TEST_F(NeighboursTest, PollsIdleNeighboursRoundRobin)
 {
 	constexpr unsigned count = 20, round = count;
 	constexpr u64 slow_poll_ns = 60000; /* idle_us, within a factor of two, and more */
 	std::vector<Fd> names;
-	std::vector<Mad> all;
+	std::vector<RawNeighbour> all;
 
 	for (uint32_t i = 0; i < count; ++i) {
 		names.push_back(rendezvous_listen(own_address(1), 10 + i));
 		ASSERT_TRUE(names.back());
 		all.push_back(connect(10 + i));
 	}
-	for (Mad &mad : all)
-		EXPECT_LE(polls_until(mad), round);
-	for (Mad &mad : all)
-		EXPECT_EQ(polls_until(mad), 1u) << "it has just sent something";
+	for (RawNeighbour &raw : all)
+		EXPECT_LE(polls_until(raw), round);
+	for (RawNeighbour &raw : all)
+		EXPECT_EQ(polls_until(raw), 1u) << "it has just sent something";
 	for (unsigned i = 0; i < 1000; ++i)
 		EXPECT_EQ(n->receive(sink, false), 0u);
 	EXPECT_EQ(sink.seen, 2 * count);
 
 	unsigned most = 0;
 
-	for (Mad &mad : all)
-		most = std::max(most, polls_until(mad));
+	for (RawNeighbour &raw : all)
+		most = std::max(most, polls_until(raw));
 	EXPECT_GT(most, 1u) << "idle ones are polled each time";
 	EXPECT_LE(most, round);
 
@@ -178,17 +178,17 @@ TEST_F(Helper, PollsIdleNeighboursRoundRobin)
 	};
 
 	/* A process that polls seldom: one call in four looks whether it has to poll all. */
-	for (Mad *mad : {&all[1], &all[2], &all[19]}) {
+	for (RawNeighbour *raw : {&all[1], &all[2], &all[19]}) {
 		compute_longer_than_idle_us();
-		EXPECT_LE(polls_until(*mad), 4u);
+		EXPECT_LE(polls_until(*raw), 4u);
 	}
 	/* Calls that find records of a busy neighbour do not count, and do not begin the count again. */
-	for (Mad *mad : {&all[4], &all[5], &all[7]}) {
+	for (RawNeighbour *raw : {&all[4], &all[5], &all[7]}) {
 		const u32 before = sink.seen;
 		u32 empty = 0, busy = 0;
 
 		compute_longer_than_idle_us();
-		mad->put();
+		raw->put();
 		do {
 			all[1].put();
 			n->receive(sink, false);
@@ -211,7 +211,7 @@ TEST_F(Helper, PollsIdleNeighboursRoundRobin)
 	EXPECT_EQ(n->receive(sink), 2u);
 }
 
-TEST_F(Helper, GivesTheMemoryOfIdleRingsBack)
+TEST_F(NeighboursTest, GivesTheMemoryOfIdleRingsBack)
 {
 	const auto second = Neighbours::create(own_address(0));
 	uint8_t bytes[1024] = {};
@@ -236,7 +236,7 @@ TEST_F(Helper, GivesTheMemoryOfIdleRingsBack)
 }
 
 /* The neighbour was stopped when its ring was looked at. */
-TEST_F(Helper, GivesTheMemoryOfARingBackThatIsReadLate)
+TEST_F(NeighboursTest, GivesTheMemoryOfARingBackThatIsReadLate)
 {
 	const auto second = Neighbours::create(own_address(0));
 	uint8_t bytes[1024] = {};
@@ -265,16 +265,16 @@ TEST_F(Helper, GivesTheMemoryOfARingBackThatIsReadLate)
 }
 
 /* It hangs up, and fills its ring on and on. */
-TEST_F(Helper, TakesNoMoreThanARingOfANeighbourThatLeft)
+TEST_F(NeighboursTest, TakesNoMoreThanARingOfANeighbourThatLeft)
 {
 	std::atomic<bool> stop{false};
-	Mad mad = connect();
+	RawNeighbour raw = connect();
 
-	mad.put();
-	mad.sock.reset();
+	raw.put();
+	raw.sock.reset();
 	std::thread writer([&] {
 		while (!stop)
-			mad.put(1);
+			raw.put(1);
 	});
 	serve();
 	stop = true;
@@ -282,13 +282,13 @@ TEST_F(Helper, TakesNoMoreThanARingOfANeighbourThatLeft)
 	EXPECT_LE(sink.seen, 2 * ring_bytes / ring_align);
 }
 
-TEST_F(Helper, IsNotHeldByANeighbourThatTalks)
+TEST_F(NeighboursTest, IsNotHeldByANeighbourThatTalks)
 {
 	std::atomic<bool> stop{false};
-	Mad mad = connect();
+	RawNeighbour raw = connect();
 	std::thread talker([&] {
 		while (!stop)
-			(void)!send(mad.sock.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+			(void)!send(raw.sock.get(), "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	});
 
 	for (int i = 0; i < 100; ++i)
@@ -296,10 +296,10 @@ TEST_F(Helper, IsNotHeldByANeighbourThatTalks)
 	stop = true;
 	talker.join();
 	serve();
-	EXPECT_FALSE(hung_up(mad));
+	EXPECT_FALSE(hung_up(raw));
 }
 
-TEST_F(Helper, KeepsFewStrangers)
+TEST_F(NeighboursTest, KeepsFewStrangers)
 {
 	std::vector<Fd> strangers;
 	const size_t before = open_files();
@@ -315,7 +315,7 @@ TEST_F(Helper, KeepsFewStrangers)
 }
 
 /* See ForgetsANeighbourWhoseSocketAChildHas. */
-TEST_F(Helper, ForgetsADroppedStrangerWhoseSocketAChildHas)
+TEST_F(NeighboursTest, ForgetsADroppedStrangerWhoseSocketAChildHas)
 {
 	std::vector<Fd> strangers;
 	const auto come = [&] {
@@ -334,19 +334,20 @@ TEST_F(Helper, ForgetsADroppedStrangerWhoseSocketAChildHas)
 	EXPECT_FALSE(readable()) << "what was freed is served again";
 }
 
-TEST_F(Helper, KeepsFewConnectionsOfOneName)
+TEST_F(NeighboursTest, KeepsFewConnectionsOfOneName)
 {
-	std::vector<Mad> all;
+	std::vector<RawNeighbour> all;
 
 	for (int i = 0; i < 10; ++i)
 		all.push_back(connect());
-	EXPECT_EQ(std::count_if(all.begin(), all.end(), [](const Mad &m) { return !hung_up(m); }),
+	EXPECT_EQ(std::count_if(all.begin(), all.end(),
+				[](const RawNeighbour &m) { return !hung_up(m); }),
 		  4);
 	EXPECT_EQ(n->refused(), 6u);
 }
 
 /* Who cannot be let in is sent away, for a listener stays readable. */
-TEST_F(Helper, SleepsWithoutRoomForMoreFiles)
+TEST_F(NeighboursTest, SleepsWithoutRoomForMoreFiles)
 {
 	rlimit before{};
 	std::vector<Fd> strangers;
@@ -369,7 +370,7 @@ TEST_F(Helper, SleepsWithoutRoomForMoreFiles)
 }
 
 /* The helper hears of its end before the thread that connects is done. */
-TEST_F(Helper, LosesANeighbourWhileAThreadConnects)
+TEST_F(NeighboursTest, LosesANeighbourWhileAThreadConnects)
 {
 	constexpr uint32_t slot = 5;
 	static std::atomic<bool> ended, removing;

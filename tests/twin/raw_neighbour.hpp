@@ -33,7 +33,7 @@ struct Counts final : PacketSink {
 	std::atomic<u32> seen{0};
 };
 
-class Helper : public ::testing::Test {
+class NeighboursTest : public ::testing::Test {
 protected:
 	void SetUp() override
 	{
@@ -57,7 +57,8 @@ protected:
 	}
 	void serve() { serve(*n); }
 
-	struct Mad {
+	/* A neighbour whose every word the test writes */
+	struct RawNeighbour {
 		Fd sock;
 		RingPair rings;
 		RingWriter out;
@@ -74,35 +75,35 @@ protected:
 		}
 	};
 
-	/* A neighbour that is served, and whose every word the test writes. @slot: it has the name. */
-	Mad connect(uint32_t slot = 3)
+	/* Connects one, whose hello is served. @slot: that of its name, at which the test listens */
+	RawNeighbour connect(uint32_t slot = 3)
 	{
 		int file = -1;
-		Mad mad{.sock = rendezvous_connect(own_address(0), n->slot()),
-			.rings = RingPair::create(file),
-			.out = {}};
+		RawNeighbour raw{.sock = rendezvous_connect(own_address(0), n->slot()),
+				 .rings = RingPair::create(file),
+				 .out = {}};
 		const Fd owner(file);
 
-		EXPECT_TRUE(mad.sock && mad.rings);
-		mad.out = mad.rings.writer(0);
-		EXPECT_TRUE(send_hello(mad.sock.get(),
+		EXPECT_TRUE(raw.sock && raw.rings);
+		raw.out = raw.rings.writer(0);
+		EXPECT_TRUE(send_hello(raw.sock.get(),
 				       {.slot = slot, .scope = 0, .addr = own_address(1).ip()},
 				       file));
 		serve();
-		return mad;
+		return raw;
 	}
-	static bool hung_up(const Mad &mad)
+	static bool hung_up(const RawNeighbour &raw)
 	{
 		ssize_t n;
 		char c;
 
 		/* A table may have come (access_table.hpp). */
-		while ((n = recv(mad.sock.get(), &c, 1, MSG_DONTWAIT)) > 0)
+		while ((n = recv(raw.sock.get(), &c, 1, MSG_DONTWAIT)) > 0)
 			;
 		return !n || errno != EAGAIN;
 	}
 
-	/* End a connection to @listener. @accepts: the rings are attached before. */
+	/* End a connection to @listener. @accepts: the rings are attached before. Returns false if no hello came. */
 	static bool hang_up(const Fd &listener, bool accepts)
 	{
 		const Fd sock(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -116,13 +117,13 @@ protected:
 		return true;
 	}
 
-	/* How many polls it takes until a record of @mad is delivered. */
-	unsigned polls_until(Mad &mad)
+	/* How many polls it takes until a record of @raw is delivered. */
+	unsigned polls_until(RawNeighbour &raw)
 	{
 		const u32 before = sink.seen;
 		unsigned polls = 0;
 
-		mad.put();
+		raw.put();
 		do
 			n->receive(sink, false);
 		while (++polls < 100 && sink.seen == before);

@@ -12,7 +12,7 @@ namespace sirdma
 namespace
 {
 
-/* The kernel clears it in a child. Null if it cannot (before Linux 4.14). */
+/* The kernel clears it in a child. Null if it cannot (before Linux 4.14), or if there was no memory. */
 std::atomic<unsigned> *number;
 /* The number that was given last. A child begins with that of its parent. */
 std::atomic<unsigned> last;
@@ -45,7 +45,7 @@ unsigned process_number() noexcept
 	unsigned n = number->load(std::memory_order_relaxed);
 
 	if (!n) {
-		/* This precedes the number: a child that inherits that one gets a greater one. */
+		/* It is raised before anybody sees the number: so a child that inherits that gets a greater one. */
 		const unsigned next = last.fetch_add(1) + 1;
 
 		if (number->compare_exchange_strong(n, next))

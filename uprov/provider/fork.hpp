@@ -8,8 +8,8 @@ namespace sirdma
 {
 
 /*
- * The number of this process. A child with memory of its own has another one than the processes it
- * descends from, however it was made (fork(), clone()).
+ * The number of this process. A child with memory of its own never has one that any process had before
+ * the child was made, however that was done (fork(), clone()).
  */
 unsigned process_number() noexcept;
 
