@@ -69,9 +69,12 @@ static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 	gfp_t gfp = port_mutex_gfp(size) | __GFP_ZERO;
 	unsigned int order = get_order(size);
 
-	/* Under a port_mutex memory is not compacted, and without that reclaim hardly frees pages side by side. */
+	/*
+	 * Under a port_mutex memory is not compacted, and without that reclaim hardly frees pages side by
+	 * side. Those that are kept for interrupts are left alone.
+	 */
 	if (order)
-		gfp &= ~__GFP_DIRECT_RECLAIM;
+		gfp = (gfp & ~__GFP_DIRECT_RECLAIM) | __GFP_NOMEMALLOC;
 
 	/* Pages are aligned to their size, unless memory itself starts unaligned. */
 	if (size <= SZ_2M) {
@@ -84,6 +87,8 @@ static int snic_block_alloc(struct snic_block *block, u64 size, u64 align)
 		}
 		free_pages((unsigned long)block->raw, order);
 	}
+	if (!order)
+		return -ENOMEM;
 	block->raw = __vmalloc(size + align - PAGE_SIZE,
 			       port_mutex_gfp(size + align - PAGE_SIZE) | __GFP_ZERO);
 	if (!block->raw)

@@ -24,6 +24,8 @@
  * number bounds these tries; it was not tuned.
  */
 #define NO_MEMORY_TRIES 8
+/* Bytes that are reclaimed between two tries: some objects */
+#define CHARGED_ROOM 65536
 #define NSEC_PER_MS 1000000ull
 
 static u32 slots_free(const struct sirdma_cqp *cqp)
@@ -457,7 +459,7 @@ int sirdma_cqp_exec(struct sirdma_hw *hw, const struct sirdma_cqp_wqe *wqe, u64 
 
 bool sirdma_cqp_make_room(int err, u32 *tries)
 {
-	return err == -ENOMEM && ++*tries < NO_MEMORY_TRIES && port_reclaim();
+	return err == -ENOMEM && ++*tries < NO_MEMORY_TRIES && port_reclaim(CHARGED_ROOM, true);
 }
 
 /* Give the device the queue's context and wait until it accepts it. */

@@ -53,14 +53,15 @@ static bool table_is_empty(struct sirdma_hw *hw, u32 table)
 	return true;
 }
 
-static int table_alloc(struct sirdma_hw *hw, u32 *first)
+static int table_alloc(struct sirdma_hw *hw, bool reclaim, u32 *first)
 {
 	struct sirdma_pbl list;
 	__le64 *entry;
 	u32 i;
 	int err;
 
-	err = sirdma_pbl_try_alloc(hw, PER_TABLE, true, &list);
+	err = reclaim ? sirdma_pbl_alloc(hw, PER_TABLE, true, &list) :
+			sirdma_pbl_try_alloc(hw, PER_TABLE, true, &list);
 	if (err)
 		return err;
 	*first = list.first;
@@ -85,7 +86,7 @@ static void entry_name(__le64 *entry, u32 table)
 
 int sirdma_sparse_alloc(struct sirdma_hw *hw, u32 *root)
 {
-	return table_alloc(hw, root);
+	return table_alloc(hw, true, root);
 }
 
 void sirdma_sparse_free(struct sirdma_hw *hw, u32 root)
@@ -114,7 +115,7 @@ int sirdma_sparse_link(struct sirdma_hw *hw, u32 root, u64 block, const struct s
 	for (shift = ROOT_SHIFT; shift > LEAF_SHIFT; shift -= TABLE_BITS) {
 		entry = table_entry(hw, table, block, shift);
 		if (!names_table(entry)) {
-			err = table_alloc(hw, &next);
+			err = table_alloc(hw, false, &next);
 			if (err)
 				return err;
 			entry_name(entry, next);

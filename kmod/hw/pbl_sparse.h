@@ -15,7 +15,7 @@ struct sirdma_sparse_cut {
 	u32 count;
 };
 
-/* Allocate a tree without leaves: *@root is its first PBLE. Returns as sirdma_pbl_try_alloc() does. */
+/* Allocate a tree without leaves: *@root is its first PBLE. Returns as sirdma_pbl_alloc() does. */
 int sirdma_sparse_alloc(struct sirdma_hw *hw, u32 *root);
 /* Free the tables of a tree, but no leaf. The device does not use it any more. */
 void sirdma_sparse_free(struct sirdma_hw *hw, u32 root);

@@ -323,6 +323,13 @@ static int level2_alloc(struct sirdma_hw *hw, u32 count, struct sirdma_pbl *pbl)
 	return err;
 }
 
+/*
+ * Tries to allocate a list while memory is short. Between them memory is reclaimed for the list, of at most one segment:
+ * others may take it before the next try.
+ */
+#define LIST_TRIES 3
+#define LIST_ROOM SIRDMA_HMC_SD_SIZE
+
 /* As sirdma_pbl_try_alloc(), but returns -ENOSPC if the device has no room for the list. */
 static int list_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl)
 {
@@ -367,12 +374,13 @@ int sirdma_pbl_try_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, stru
 
 int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl)
 {
+	const u64 room = min_t(u64, (u64)count * sizeof(__le64) + SIRDMA_PAGE_SIZE, LIST_ROOM);
 	u32 tries = 0;
 	int err;
 
 	do {
 		err = list_alloc(hw, count, level1_only, pbl);
-	} while (sirdma_cqp_make_room(err, &tries));
+	} while (err == -ENOMEM && ++tries < LIST_TRIES && port_reclaim(room, false));
 	return list_result(hw, err);
 }
 

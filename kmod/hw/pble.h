@@ -63,7 +63,7 @@ void sirdma_pble_fini(struct sirdma_hw *hw);
  * Allocate a list for @count block addresses. It is of level 1 when one free run is long enough;
  * otherwise of level 2, unless @level1_only. Returns 0; -ENOMEM or the error of the device, with
  * nothing allocated; or -EINVAL if the count is 0 or too large for a list. Reclaims memory if there is
- * none, as sirdma_cqp_make_room() does: the caller must hold nothing that other tasks wait for.
+ * none, for as long as it takes: the caller must hold nothing that other tasks wait for.
  */
 int sirdma_pbl_alloc(struct sirdma_hw *hw, u32 count, bool level1_only, struct sirdma_pbl *pbl);
 /* The same for a caller that holds such a thing: it reclaims no memory. */

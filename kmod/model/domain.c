@@ -14,18 +14,13 @@
  * as long as some hundreds of visits where processors are idle, and as thousands where they are busy (verbs_odp_cost).
  */
 #define DOMAIN_VISITS 1024
-/*
- * And at least as many for each processor, as the mark may interrupt them all (port.h): so a user who makes others wait
- * has waited for longer.
- */
-#define DOMAIN_VISITS_PER_CPU 64
 
 /* A wait for the queue pairs that may use the regions of a protection domain */
 struct domain_wait {
 	struct snic_dev *dev;
 	u32 pd;
 	u32 visits; /* of queue pairs and sources */
-	u64 mark; /* of all holds of locks, at visit DOMAIN_VISITS or later */
+	u64 mark; /* of all holds of locks, at visit DOMAIN_VISITS */
 };
 
 /* Queue pairs of domain obj.id may use regions of the protection domain in whose list this is. */
@@ -190,14 +185,12 @@ static bool qp_may_use(const struct snic_qp *qp, u32 pd)
 /* End a visit. Returns true if no lock is left to wait for. */
 static bool wait_end_visit(struct domain_wait *wait)
 {
-	const u32 before = max_t(u32, DOMAIN_VISITS, DOMAIN_VISITS_PER_CPU * port_nr_cpus());
-
-	if (++wait->visits == before)
+	if (++wait->visits == DOMAIN_VISITS)
 		wait->mark = port_lock_holders_mark();
 	if (wait->visits % DOMAIN_BATCH)
 		return false;
 	port_cond_resched();
-	return wait->visits > before && port_lock_holders_passed(wait->mark);
+	return wait->visits > DOMAIN_VISITS && port_lock_holders_passed(wait->mark);
 }
 
 /*

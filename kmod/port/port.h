@@ -38,7 +38,7 @@
  *     a caller that holds none calls port_reclaim() and tries again
  *   void port_cond_resched(void)  let others have the CPU if they wait for it; may sleep. For
  *     loops of commands over all objects of a device
- *   bool port_reclaim(void)     make room for a few charged objects; may sleep for long.
+ *   bool port_reclaim(size_t size, bool charged)  make room for so many bytes; may sleep for long.
  *     False when there is none to be had
  *   port_rcu_read_lock/unlock   readers of port_rcu_assign()ed pointers
  *     port_rcu_deref(p), port_rcu_assign(p, v), port_free_rcu(ptr, member)

@@ -207,13 +207,16 @@ static inline void port_cond_resched(void)
 }
 
 /*
- * Memory that is charged and freed again is available to the next allocation. A thread of the kernel may be storage
- * that connects again.
+ * Memory that is charged and freed again is available to the next allocation. A thread of the kernel, or one that
+ * must not wait for storage, may be storage that connects again.
  */
-static inline bool port_reclaim(void)
+static inline bool port_reclaim(size_t size, bool charged)
 {
-	const bool storage = current->flags & PF_KTHREAD;
-	void *room = kvmalloc(SZ_64K, storage ? port_mutex_gfp(SZ_64K) : GFP_KERNEL_ACCOUNT);
+	const bool storage = current->flags &
+			     (PF_KTHREAD | PF_MEMALLOC | PF_MEMALLOC_NOIO | PF_MEMALLOC_NOFS);
+	const gfp_t gfp = charged ? GFP_KERNEL_ACCOUNT :
+				    GFP_KERNEL | __GFP_NOWARN | __GFP_RETRY_MAYFAIL;
+	void *room = kvmalloc(size, storage ? port_mutex_gfp(size) : gfp);
 
 	kvfree(room);
 	return room;

@@ -112,7 +112,7 @@ void *port_alloc_charged(size_t size)
 	return port_alloc(size);
 }
 
-bool port_reclaim(void)
+bool port_reclaim(size_t size, bool charged)
 {
 	void *room = port_alloc(PORT_RECLAIM);
 

@@ -231,13 +231,14 @@ bool port_event_wait(struct port_event *event, u32 timeout_ms);
 void *port_alloc(size_t size);
 void *port_alloc_charged(size_t size);
 void port_free(const void *p);
-bool port_reclaim(void);
+bool port_reclaim(size_t size, bool charged);
 /* Nothing to do: the kernel preempts threads. */
 static inline void port_cond_resched(void) {}
 
 /*
  * Test hook: when non-NULL it is asked before each allocation and fails it
- * by returning true; port_reclaim() asks with PORT_RECLAIM.
+ * by returning true; port_reclaim() asks with PORT_RECLAIM,
+ * whatever its size.
  */
 #define PORT_RECLAIM 65536
 extern bool (*port_alloc_fail)(size_t size);

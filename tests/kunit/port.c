@@ -130,7 +130,7 @@ static void reference_counts_to_zero_once(struct kunit *test)
 /* As a command does that finds no memory. */
 static void *charged_after_reclaim(size_t size)
 {
-	return port_reclaim() ? port_alloc_charged(size) : NULL;
+	return port_reclaim(SZ_64K, true) ? port_alloc_charged(size) : NULL;
 }
 
 static void expect_zeroed(struct kunit *test, void *(*alloc)(size_t size), size_t size)
