@@ -15,6 +15,7 @@
 
 #include "../twin/open_files.hpp"
 #include "../twin/own_address.hpp"
+#include "../twin/packet_counts.hpp"
 #include "input.hpp"
 
 namespace sirdma::twin
@@ -27,19 +28,6 @@ using test::open_files;
 using test::own_address;
 
 constexpr uint16_t record_packet = 1;
-
-struct Sink final : PacketSink {
-	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override { ++seen; }
-	void packet(const IpAddress &, uint8_t *, size_t, uint8_t, bool) noexcept override
-	{
-		++seen;
-	}
-	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++seen; }
-	void malformed() noexcept override { ++seen; }
-	void end_batch() noexcept override {}
-
-	u32 seen = 0;
-};
 
 enum Wrong : uint8_t {
 	bytes = 1 << 0, // some others
@@ -209,7 +197,7 @@ private:
 	Fd spare = spare_file();
 	uint64_t refused = 0;
 	Fd other; // whose address and slot the neighbours say
-	Sink sink;
+	test::Counts sink;
 };
 
 } // namespace

@@ -9,6 +9,7 @@
 
 #include "child.hpp"
 #include "neighbours.hpp"
+#include "packet_counts.hpp"
 
 namespace
 {
@@ -159,24 +160,6 @@ TEST(TwinMemory, AFailedAllocationIsAnErrno)
 	allocations_left = -1;
 	EXPECT_EQ(memcmp(node.buffer.data(), peer.buffer.data(), 70000), 0);
 }
-
-namespace
-{
-
-struct Counts final : PacketSink {
-	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override { ++seen; }
-	void packet(const IpAddress &, uint8_t *, size_t, uint8_t, bool) noexcept override
-	{
-		++seen;
-	}
-	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++seen; }
-	void malformed() noexcept override { ++seen; }
-	void end_batch() noexcept override {}
-
-	int seen = 0;
-};
-
-} // namespace
 
 /* The helper has no memory to take its connection among those it reads. */
 TEST(TwinMemory, ANeighbourLeavesWithWhatItSentTaken)

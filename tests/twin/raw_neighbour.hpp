@@ -2,7 +2,6 @@
 /* The helper of a process, and neighbours whose every word the test writes. */
 #pragma once
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -14,24 +13,12 @@
 #include "hello.hpp"
 #include "neighbours.hpp"
 #include "own_address.hpp"
+#include "packet_counts.hpp"
 
 namespace sirdma::twin::test
 {
 
 constexpr uint16_t record_packet = 1;
-
-struct Counts final : PacketSink {
-	void datagram(const Path &, uint8_t *, size_t, u32, bool) noexcept override { ++seen; }
-	void packet(const IpAddress &, uint8_t *, size_t, uint8_t, bool) noexcept override
-	{
-		++seen;
-	}
-	void packet(const IpAddress &, const SuperPacket &, bool) noexcept override { ++seen; }
-	void malformed() noexcept override { ++seen; }
-	void end_batch() noexcept override {}
-
-	std::atomic<u32> seen{0};
-};
 
 class NeighboursTest : public ::testing::Test {
 protected:
